@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * How people write amounts of memory:
+ *
+ *	SIZE   := NUMBER [UNIT]		1073741824, 8G, 1.5GiB, 4GB
+ *	NUMBER := digits ["." digits]	a fraction needs a unit, and is rounded down to whole bytes
+ *	UNIT   := K M G T, KiB MiB GiB TiB (1024) or B, KB MB GB TB (1000), in any case
+ *	LIMIT  := SIZE | NUMBER "%" | "none"
+ *	LIMITS := LIMIT | DEVICE "=" LIMIT ("," DEVICE "=" LIMIT)*
+ *	DEVICE := 0 ... 63 | "*"		"*" is every device that is not named; without it they have no limit
+ *
+ * Nothing around it is allowed, no spaces either. The parsers are pure and do not look at the locale. They
+ * return 0 or -EINVAL; then nothing is stored, and the error says why and where.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GP_LIMIT_DEVICES_MAX 64
+#define GP_SIZE_TEXT_MAX     24
+
+/* Reads after the text that was refused: "'4Gx' is not a size". */
+struct gp_text_error {
+	size_t offset; /* of the first character that cannot be right, in bytes */
+	const char *why;
+	const char *next; /* what to write instead; may be NULL */
+};
+
+enum gp_limit_kind {
+	GP_LIMIT_NONE,
+	GP_LIMIT_BYTES,
+	GP_LIMIT_SHARE,
+};
+
+struct gp_limit {
+	enum gp_limit_kind kind;
+	uint64_t bytes;
+	uint64_t share_ppb; /* of what there is: 1000000000 is all of it */
+};
+
+struct gp_limit_list {
+	struct gp_limit rest; /* of every device that is not named */
+	uint64_t named;       /* a bit for each device that has its own entry */
+	struct gp_limit device[GP_LIMIT_DEVICES_MAX];
+};
+
+/* At most INT64_MAX, so that sums of a few sizes cannot wrap. */
+int gp_size_parse(const char *text, uint64_t *ret_bytes, struct gp_text_error *error);
+
+/* The shortest text that gp_size_parse() reads back as the same number. */
+void gp_size_format(uint64_t bytes, char text[static GP_SIZE_TEXT_MAX]);
+
+/* A limit of 0 is refused: it would be taken for "no limit" by half of its readers. */
+int gp_limit_parse(const char *text, struct gp_limit *ret_limit, struct gp_text_error *error);
+int gp_limit_list_parse(
+	const char *text, struct gp_limit_list *ret_list, struct gp_text_error *error);
+
+/* In bytes, rounded down; UINT64_MAX if there is no limit. */
+uint64_t gp_limit_bytes(const struct gp_limit *limit, uint64_t total_bytes);
+
+/* The entry that holds for a device, whatever its number. */
+const struct gp_limit *gp_limit_list_find(const struct gp_limit_list *list, int device);
+
+/* 0.2 or 20%: from 0 to 1. */
+int gp_ratio_parse(const char *text, double *ret_ratio, struct gp_text_error *error);
+
+/* Digits, or "unlimited" for UINT64_MAX. */
+int gp_count_parse(const char *text, uint64_t *ret_count, struct gp_text_error *error);
+
+/* Whether the length bytes at text are the (lower-case) word, in any case. */
+bool gp_text_is_word(const char *text, size_t length, const char *word);
