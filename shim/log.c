@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A line is put together on the stack and leaves with one write(2). A log file is opened and closed around each
+ * line: lines are few (a site is cut after GP_LOG_REPEATS), and a descriptor that lived longer could be closed by
+ * the program, whose next file would then get its number, and our lines.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "log.h"
+
+#define LINE_SIZE 1024
+#define PATH_SIZE 1024
+
+/* The template is written once, before the level lets anybody read it. */
+static char path_template[PATH_SIZE];
+static struct statx stderr_at_open;
+static _Atomic int current_level = GP_LOG_OFF;
+
+static bool is_same_file(const struct statx *a, const struct statx *b)
+{
+	return a->stx_ino == b->stx_ino && a->stx_dev_major == b->stx_dev_major &&
+	       a->stx_dev_minor == b->stx_dev_minor;
+}
+
+static int stat_fd(int fd, struct statx *ret)
+{
+	return statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, ret);
+}
+
+/*
+ * Number 2 need not be stderr any more: the program may have closed it, and got the number again for a socket or
+ * for its data. What was there from the start is right, and so is whatever looks like the end of a redirection.
+ */
+static bool is_stderr_usable(void)
+{
+	struct statx now;
+
+	if (stat_fd(STDERR_FILENO, &now) < 0)
+		return false;
+	if (is_same_file(&now, &stderr_at_open) || S_ISCHR(now.stx_mode) || S_ISFIFO(now.stx_mode))
+		return true;
+	return S_ISREG(now.stx_mode) && (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY;
+}
+
+/* Writes to a pipe without a reader raise SIGPIPE in this thread: it is held back, and taken away again. */
+static void write_line(int fd, const char *line, size_t length)
+{
+	static const struct timespec at_once;
+	sigset_t pipe_only, old, pending;
+
+	sigemptyset(&pipe_only);
+	sigaddset(&pipe_only, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &pipe_only, &old);
+	sigpending(&pending);
+	while (write(fd, line, length) < 0 && errno == EINTR)
+		;
+	if (!sigismember(&pending, SIGPIPE))
+		while (sigtimedwait(&pipe_only, NULL, &at_once) < 0 && errno == EINTR)
+			;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+/* Expands %p. False if the path does not fit. */
+static bool expand_path(char path[static PATH_SIZE])
+{
+	size_t used = 0;
+
+	for (const char *from = path_template; *from; from++) {
+		int n;
+		if (from[0] == '%' && from[1] == 'p') {
+			n = snprintf(path + used, PATH_SIZE - used, "%d", (int)getpid());
+			from++;
+		} else {
+			n = snprintf(path + used, PATH_SIZE - used, "%c", *from);
+			from += from[0] == '%' && from[1] == '%';
+		}
+		used += (size_t)n;
+		if (used >= PATH_SIZE)
+			return false;
+	}
+	return used > 0;
+}
+
+/* O_NONBLOCK: a fifo without a reader must not hold the program up. */
+static int open_file(void)
+{
+	char path[PATH_SIZE];
+
+	if (!expand_path(path))
+		return -1;
+	return open(path,
+		O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+		0600);
+}
+
+static void send_line(const char *line, size_t length)
+{
+	int fd = *path_template ? open_file() : -1;
+
+	if (fd >= 0) {
+		write_line(fd, line, length);
+		close(fd);
+	} else if (is_stderr_usable()) {
+		write_line(STDERR_FILENO, line, length);
+	}
+}
+
+/* Control characters could move the cursor of whoever reads the log. Then the line ends, also if it was cut. */
+static size_t finish_line(char line[static LINE_SIZE], int wanted)
+{
+	static const char mark[] = "...";
+	size_t length = strlen(line);
+
+	if (wanted >= LINE_SIZE - 1) {
+		length = LINE_SIZE - 2;
+		memcpy(line + length - strlen(mark), mark, strlen(mark));
+	}
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
+			line[i] = '?';
+	line[length++] = '\n';
+	return length;
+}
+
+static const char *level_name(enum gp_log_level level)
+{
+	static const char *const names[] = {"off", "error", "warn", "info", "debug"};
+
+	return names[level];
+}
+
+void gp_log_open(enum gp_log_level level, const char *template)
+{
+	path_template[0] = '\0';
+	if (template && strcmp(template, "stderr") && strlen(template) < sizeof(path_template))
+		strcpy(path_template, template);
+	if (stat_fd(STDERR_FILENO, &stderr_at_open) < 0)
+		memset(&stderr_at_open, 0, sizeof(stderr_at_open));
+	atomic_store_explicit(&current_level, (int)level, memory_order_release);
+}
+
+enum gp_log_level gp_log_level(void)
+{
+	return (enum gp_log_level)atomic_load_explicit(&current_level, memory_order_acquire);
+}
+
+/* False once the site has said enough. Counts no further than it needs to, so that it never wraps. */
+static bool site_may_speak(struct gp_log_site *site, bool *ret_is_last)
+{
+	unsigned lines;
+
+	if (atomic_load_explicit(&site->lines, memory_order_relaxed) > GP_LOG_REPEATS)
+		return false;
+	lines = atomic_fetch_add_explicit(&site->lines, 1, memory_order_relaxed);
+	*ret_is_last = lines == GP_LOG_REPEATS;
+	return lines <= GP_LOG_REPEATS;
+}
+
+void gp_log_write(struct gp_log_site *site, enum gp_log_level level, const char *format, ...)
+{
+	int saved_errno = errno;
+	int cancel_state;
+	char line[LINE_SIZE];
+	bool is_last;
+	int wanted;
+
+	if (level == GP_LOG_OFF || level > gp_log_level() || !site_may_speak(site, &is_last))
+		return;
+	/* A thread must not vanish in here with a descriptor open and a signal blocked. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	wanted =
+		snprintf(line, sizeof(line), "gpupool[%d]: %s: ", (int)getpid(), level_name(level));
+	if (is_last) {
+		wanted += snprintf(line + wanted, sizeof(line) - (size_t)wanted,
+			"further messages like this are not shown");
+	} else {
+		va_list args;
+		va_start(args, format);
+		wanted += vsnprintf(line + wanted, sizeof(line) - (size_t)wanted, format, args);
+		va_end(args);
+	}
+	send_line(line, finish_line(line, wanted));
+	pthread_setcancelstate(cancel_state, NULL);
+	errno = saved_errno;
+}
