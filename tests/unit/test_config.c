@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/config.h"
+
+#define GIB       (UINT64_C(1) << 30)
+#define LENGTH(a) (sizeof(a) / sizeof(*(a)))
+#define REPORTS   8
+
+/* What parsing said, as the lines of a log. */
+struct notes {
+	size_t n;
+	enum gp_config_problem problem[REPORTS];
+	size_t offset[REPORTS];
+	char line[REPORTS][GP_CONFIG_MESSAGE_SIZE];
+};
+
+static struct gp_config config;
+static struct notes notes;
+
+static void note(void *arg, const struct gp_config_report *report)
+{
+	struct notes *all = arg;
+
+	ck_assert_uint_lt(all->n, REPORTS);
+	all->problem[all->n] = report->problem;
+	all->offset[all->n] = report->error.offset;
+	gp_config_report_format(report, all->line[all->n], sizeof(all->line[0]));
+	all->n++;
+}
+
+static int parse(const char *const *environment)
+{
+	memset(&config, 0x55, sizeof(config));
+	memset(&notes, 0, sizeof(notes));
+	return gp_config_parse(&config, (char *const *)environment, note, &notes);
+}
+
+static int parse_one(const char *entry)
+{
+	char copy[8 * GP_CONFIG_VALUE_SIZE];
+	const char *environment[] = {copy, NULL};
+	int r;
+
+	snprintf(copy, sizeof(copy), "%s", entry);
+	r = parse(environment);
+	/* What was parsed must not lean on the environment, which the program may change. */
+	memset(copy, 'x', sizeof(copy));
+	return r;
+}
+
+static void check_defaults(void)
+{
+	ck_assert(config.is_enabled);
+	ck_assert_int_eq(config.pool, GP_CONFIG_POOL_SPLIT);
+	ck_assert_int_eq(config.limit.rest.kind, GP_LIMIT_NONE);
+	ck_assert_uint_eq(config.limit.named, 0);
+	ck_assert(config.is_pinned_pooled);
+	ck_assert_int_eq(config.pinned_limit.kind, GP_LIMIT_NONE);
+	ck_assert_uint_eq(config.reserve_bytes, 256 << 20);
+	ck_assert_uint_eq(config.pending_count, UINT64_MAX);
+	ck_assert_double_eq_tol(config.pending_ratio, 0.2, 1e-12);
+	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_AUTO);
+	ck_assert(!config.is_free_synchronous);
+	ck_assert_uint_eq(config.oom_wait_ms, 0);
+	ck_assert_int_eq(config.log_level, GP_LOG_WARN);
+	ck_assert_str_eq(config.log_file, "stderr");
+	ck_assert_str_eq(config.runtime_dir, "");
+	ck_assert_str_eq(config.limit_error, "");
+	ck_assert_str_eq(config.pinned_limit_error, "");
+}
+
+START_TEST(an_environment_without_our_variables_gives_the_defaults)
+{
+	static const char *environments[][4] = {
+		{NULL},
+		{"HOME=/", "CUDA_VISIBLE_DEVICES=0", NULL},
+		{"MYGPUPOOL_LIMIT=8G", "GPUPOOLS=1", "GPUPOOL", NULL},
+		{"GPUPOOL_LIMIT=", "GPUPOOL_POOL=", "GPUPOOL=", NULL},
+	};
+
+	for (size_t i = 0; i < LENGTH(environments); i++) {
+		ck_assert_int_eq(parse(environments[i]), 0);
+		ck_assert_uint_eq(notes.n, 0);
+		check_defaults();
+		for (int option = 0; option < GP_OPTION_COUNT; option++)
+			ck_assert_int_eq(config.source[option], GP_CONFIG_DEFAULT);
+	}
+	ck_assert_int_eq(parse(NULL), 0);
+	check_defaults();
+}
+END_TEST
+
+START_TEST(every_default_can_be_typed)
+{
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		const char *text = gp_config_options[i].default_text;
+		struct gp_text_error error;
+		if (*text)
+			ck_assert_msg(gp_config_check((enum gp_option)i, text, &error) == 0, "%s",
+				gp_config_options[i].variable);
+	}
+}
+END_TEST
+
+START_TEST(every_variable_is_kept_as_it_was_typed)
+{
+	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned",
+		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
+		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
+		"GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_OOM_WAIT=1500",
+		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log", "GPUPOOL_RUNTIME_DIR=/run/x",
+		NULL};
+	uint64_t bytes;
+
+	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
+	ck_assert_int_eq(parse(environment), 0);
+	ck_assert_uint_eq(notes.n, 0);
+	ck_assert(config.is_enabled);
+	ck_assert_int_eq(config.pool, GP_CONFIG_POOL_BINNED);
+	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, 8 * GIB);
+	gp_config_limit_for(&config.limit, 1, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, 40 * GIB);
+	gp_config_limit_for(&config.limit, 2, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, UINT64_MAX);
+	ck_assert(!config.is_pinned_pooled);
+	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 64 * GIB), 16 * GIB);
+	ck_assert_uint_eq(config.reserve_bytes, 0);
+	ck_assert_uint_eq(config.pending_count, 0);
+	ck_assert_double_eq_tol(config.pending_ratio, 0.5, 1e-12);
+	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
+	ck_assert(config.is_free_synchronous);
+	ck_assert_uint_eq(config.oom_wait_ms, 1500);
+	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
+	ck_assert_str_eq(config.log_file, "/tmp/%p.log");
+	ck_assert_str_eq(config.runtime_dir, "/run/x");
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		char text[GP_CONFIG_VALUE_SIZE];
+		int length = gp_config_value_text(&config, (enum gp_option)i, text, sizeof(text));
+		ck_assert_str_eq(text, strchr(environment[i], '=') + 1);
+		ck_assert_uint_eq((size_t)length, strlen(text));
+		ck_assert_str_eq(gp_config_source_text(&config, (enum gp_option)i), "environment");
+	}
+}
+END_TEST
+
+static const struct {
+	const char *text;
+	bool is_on;
+} switches[] = {{"1", true}, {"on", true}, {"YES", true}, {"true", true}, {"0", false},
+	{"off", false}, {"No", false}, {"FALSE", false}};
+
+START_TEST(a_switch_takes_eight_words)
+{
+	char entry[64];
+
+	snprintf(entry, sizeof(entry), "GPUPOOL=%s", switches[_i].text);
+	ck_assert_int_eq(parse_one(entry), 0);
+	ck_assert_int_eq(config.is_enabled, switches[_i].is_on);
+}
+END_TEST
+
+START_TEST(every_word_means_its_own_constant)
+{
+	static const struct {
+		const char *entry;
+		enum gp_option option;
+		unsigned value;
+	} rows[] = {
+		{"GPUPOOL_POOL=none", GP_OPTION_POOL, GP_CONFIG_POOL_NONE},
+		{"GPUPOOL_POOL=simple", GP_OPTION_POOL, GP_CONFIG_POOL_SIMPLE},
+		{"GPUPOOL_POOL=binned", GP_OPTION_POOL, GP_CONFIG_POOL_BINNED},
+		{"GPUPOOL_POOL=split", GP_OPTION_POOL, GP_CONFIG_POOL_SPLIT},
+		{"GPUPOOL_REUSE=auto", GP_OPTION_REUSE, GP_CONFIG_REUSE_AUTO},
+		{"GPUPOOL_REUSE=ordered", GP_OPTION_REUSE, GP_CONFIG_REUSE_ORDERED},
+		{"GPUPOOL_REUSE=completed", GP_OPTION_REUSE, GP_CONFIG_REUSE_COMPLETED},
+		{"GPUPOOL_LOG=off", GP_OPTION_LOG, GP_LOG_OFF},
+		{"GPUPOOL_LOG=error", GP_OPTION_LOG, GP_LOG_ERROR},
+		{"GPUPOOL_LOG=warn", GP_OPTION_LOG, GP_LOG_WARN},
+		{"GPUPOOL_LOG=info", GP_OPTION_LOG, GP_LOG_INFO},
+		{"GPUPOOL_LOG=debug", GP_OPTION_LOG, GP_LOG_DEBUG},
+	};
+
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		ck_assert_int_eq(parse_one(rows[i].entry), 0);
+		unsigned value = rows[i].option == GP_OPTION_POOL    ? config.pool
+				 : rows[i].option == GP_OPTION_REUSE ? config.reuse
+								     : config.log_level;
+		ck_assert_msg(value == rows[i].value, "%s", rows[i].entry);
+	}
+}
+END_TEST
+
+static const struct {
+	const char *entry;
+	size_t offset;
+	const char *line;
+} bad_values[] = {
+	{"GPUPOOL=maybe", 0,
+		"GPUPOOL: 'maybe' is neither on nor off (character 1): use on or off; the default "
+		"holds"},
+	{"GPUPOOL_POOL=vmm", 0,
+		"GPUPOOL_POOL: 'vmm' is not one of its values (character 1): "
+		"none|simple|binned|split; the default holds"},
+	{"GPUPOOL_POOL=split|none", 0, NULL},
+	{"GPUPOOL_POOL=spli", 0, NULL},
+	{"GPUPOOL_POOL=a-word-that-is-longer-than-every-buffer", 0, NULL},
+	{"GPUPOOL_PINNED=2", 0, NULL},
+	{"GPUPOOL_RESERVE=-1", 0, NULL},
+	{"GPUPOOL_RESERVE=256Mi", 4, NULL},
+	{"GPUPOOL_PENDING_COUNT=many", 0, NULL},
+	{"GPUPOOL_PENDING_RATIO=1.5", 0, NULL},
+	{"GPUPOOL_REUSE=never", 0, NULL},
+	{"GPUPOOL_SYNC_FREE=please", 0, NULL},
+	{"GPUPOOL_OOM_WAIT=1s", 1,
+		"GPUPOOL_OOM_WAIT: '1s' is not a whole number (character 2): "
+		"use a whole number of milliseconds; the default holds"},
+	{"GPUPOOL_OOM_WAIT=unlimited", 0, NULL},
+	{"GPUPOOL_OOM_WAIT=4294967296", 0, NULL},
+	{"GPUPOOL_LOG=loud", 0, NULL},
+	{"GPUPOOL_LOG_FILE=/tmp/%e.log", 5,
+		"GPUPOOL_LOG_FILE: '/tmp/%e.log' has an unknown % sequence (character 6): "
+		"use %p for the process id, %% for a percent sign; the default holds"},
+	{"GPUPOOL_LOG_FILE=/tmp/%p%", 7, NULL},
+	{"GPUPOOL_RUNTIME_DIR=run", 0,
+		"GPUPOOL_RUNTIME_DIR: 'run' is not an absolute path (character 1): "
+		"start it with a slash; the default holds"},
+};
+
+START_TEST(a_bad_value_is_reported_once_and_leaves_the_default)
+{
+	ck_assert_int_eq(parse_one(bad_values[_i].entry), -EINVAL);
+	check_defaults();
+	ck_assert_uint_eq(notes.n, 1);
+	ck_assert_int_eq(notes.problem[0], GP_CONFIG_USES_DEFAULT);
+	ck_assert_uint_eq(notes.offset[0], bad_values[_i].offset);
+	if (bad_values[_i].line)
+		ck_assert_str_eq(notes.line[0], bad_values[_i].line);
+	for (int option = 0; option < GP_OPTION_COUNT; option++)
+		ck_assert_str_eq(config.text[option], gp_config_options[option].default_text);
+}
+END_TEST
+
+START_TEST(a_bad_limit_is_a_limit_of_nothing)
+{
+	uint64_t bytes = 77;
+
+	ck_assert_int_eq(parse_one("GPUPOOL_LIMIT=0=8G,1=4Gx"), -EINVAL);
+	ck_assert_uint_eq(notes.n, 1);
+	ck_assert_int_eq(notes.problem[0], GP_CONFIG_FAILS_CLOSED);
+	ck_assert_str_eq(notes.line[0],
+		"GPUPOOL_LIMIT: '0=8G,1=4Gx' is not a size (character 10): use 4G or 4GiB (1024), "
+		"4GB (1000), 50% or none; until it can be read, allocations fail");
+	ck_assert_str_eq(config.limit_error, notes.line[0]);
+	ck_assert_str_eq(config.pinned_limit_error, "");
+	ck_assert_str_eq(config.text[GP_OPTION_LIMIT], "0=8G,1=4Gx");
+	for (int device = 0; device < GP_LIMIT_DEVICES_MAX; device++) {
+		gp_config_limit_for(&config.limit, device, 80 * GIB, &bytes);
+		ck_assert_uint_eq(bytes, 0);
+	}
+	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 80 * GIB), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(a_bad_pinned_limit_is_one_of_nothing_for_pinned_memory_only)
+{
+	uint64_t bytes = 77;
+
+	ck_assert_int_eq(parse_one("GPUPOOL_PINNED_LIMIT=0"), -EINVAL);
+	ck_assert_uint_eq(notes.n, 1);
+	ck_assert_str_eq(notes.line[0], "GPUPOOL_PINNED_LIMIT: '0' is a limit of zero (character "
+					"1): use none for no limit; "
+					"until it can be read, allocations fail");
+	ck_assert_str_eq(config.pinned_limit_error, notes.line[0]);
+	ck_assert_str_eq(config.limit_error, "");
+	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 80 * GIB), 0);
+	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, UINT64_MAX);
+}
+END_TEST
+
+START_TEST(a_value_that_is_too_long_is_refused_and_cut_in_the_report)
+{
+	char entry[4 * GP_CONFIG_VALUE_SIZE];
+	size_t name = strlen("GPUPOOL_RUNTIME_DIR=/");
+
+	strcpy(entry, "GPUPOOL_RUNTIME_DIR=/");
+	memset(entry + name, 'a', GP_CONFIG_VALUE_SIZE - 2);
+	entry[name + GP_CONFIG_VALUE_SIZE - 2] = '\0';
+	ck_assert_int_eq(parse_one(entry), 0);
+	ck_assert_uint_eq(strlen(config.runtime_dir), GP_CONFIG_VALUE_SIZE - 1);
+
+	memset(entry + name, 'a', sizeof(entry) - name - 1);
+	entry[sizeof(entry) - 1] = '\0';
+	ck_assert_int_eq(parse_one(entry), -EINVAL);
+	check_defaults();
+	ck_assert_uint_eq(notes.n, 1);
+	ck_assert_ptr_nonnull(strstr(notes.line[0], "aaa...' is too long (character 1024); the"));
+	ck_assert_uint_lt(strlen(notes.line[0]), 200);
+}
+END_TEST
+
+START_TEST(a_limit_that_is_too_long_still_fails_closed)
+{
+	char entry[4 * GP_CONFIG_VALUE_SIZE] = "GPUPOOL_LIMIT=8";
+	size_t length = strlen(entry);
+	uint64_t bytes = 77;
+
+	memset(entry + length, '0', sizeof(entry) - length - 1);
+	ck_assert_int_eq(parse_one(entry), -EINVAL);
+	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
+	ck_assert_uint_eq(bytes, 0);
+	ck_assert_uint_eq(strlen(config.text[GP_OPTION_LIMIT]), GP_CONFIG_VALUE_SIZE - 1);
+}
+END_TEST
+
+static const struct {
+	const char *entry;
+	const char *line;
+} unknown_names[] = {
+	{"GPUPOOL_LIMITS=8G",
+		"GPUPOOL_LIMITS is not a variable of gpupool; the nearest is GPUPOOL_LIMIT"},
+	{"GPUPOOL_LIMT=8G",
+		"GPUPOOL_LIMT is not a variable of gpupool; the nearest is GPUPOOL_LIMIT"},
+	{"GPUPOOL_POLL=none",
+		"GPUPOOL_POLL is not a variable of gpupool; the nearest is GPUPOOL_POOL"},
+	{"GPUPOOL_limit=8G", "GPUPOOL_limit is not a variable of gpupool"},
+	{"GPUPOOL_SYNCFREE=1",
+		"GPUPOOL_SYNCFREE is not a variable of gpupool; the nearest is GPUPOOL_SYNC_FREE"},
+	{"GPUPOOL_COMPLETELY_DIFFERENT=1",
+		"GPUPOOL_COMPLETELY_DIFFERENT is not a variable of gpupool"},
+	{"GPUPOOL_A_NAME_THAT_IS_LONGER_THAN_ANYBODY_WOULD_TYPE_IT=1",
+		"GPUPOOL_A_NAME_THAT_IS_LONGER_THAN_ANYBODY_WOUL is not a variable of gpupool"},
+};
+
+START_TEST(an_unknown_name_is_reported_with_the_nearest_known_one)
+{
+	ck_assert_int_eq(parse_one(unknown_names[_i].entry), 0);
+	check_defaults();
+	ck_assert_uint_eq(notes.n, 1);
+	ck_assert_int_eq(notes.problem[0], GP_CONFIG_UNKNOWN_NAME);
+	ck_assert_str_eq(notes.line[0], unknown_names[_i].line);
+}
+END_TEST
+
+START_TEST(the_pending_count_depends_on_the_kind_unless_it_is_given)
+{
+	static const struct {
+		const char *environment[3];
+		uint64_t count;
+		const char *text;
+	} rows[] = {
+		{{"GPUPOOL_POOL=none"}, 10, "10"},
+		{{"GPUPOOL_POOL=simple"}, UINT64_MAX, "unlimited"},
+		{{"GPUPOOL_PENDING_COUNT=3", "GPUPOOL_POOL=none"}, 3, "3"},
+		{{"GPUPOOL_PENDING_COUNT=unlimited", "GPUPOOL_POOL=none"}, UINT64_MAX, "unlimited"},
+		{{"GPUPOOL_PENDING_COUNT=x", "GPUPOOL_POOL=none"}, 10, "10"},
+	};
+
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		parse(rows[i].environment);
+		ck_assert_uint_eq(config.pending_count, rows[i].count);
+		ck_assert_str_eq(config.text[GP_OPTION_PENDING_COUNT], rows[i].text);
+	}
+}
+END_TEST
+
+START_TEST(of_two_entries_of_one_name_the_first_counts)
+{
+	const char *environment[] = {"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", NULL};
+
+	ck_assert_int_eq(parse(environment), 0);
+	ck_assert_int_eq(config.pool, GP_CONFIG_POOL_SIMPLE);
+}
+END_TEST
+
+START_TEST(each_absent_device_is_reported)
+{
+	ck_assert_int_eq(parse_one("GPUPOOL_LIMIT=0=1G,1=2G,5=3G,*=4G"), 0);
+	gp_config_check_devices(&config, 6, note, &notes);
+	ck_assert_uint_eq(notes.n, 0);
+	gp_config_check_devices(&config, 1, note, &notes);
+	ck_assert_uint_eq(notes.n, 2);
+	ck_assert_int_eq(notes.problem[0], GP_CONFIG_ABSENT_DEVICE);
+	ck_assert_str_eq(notes.line[0],
+		"GPUPOOL_LIMIT: '0=1G,1=2G,5=3G,*=4G' names device 1, but there are only 1");
+	ck_assert_str_eq(notes.line[1],
+		"GPUPOOL_LIMIT: '0=1G,1=2G,5=3G,*=4G' names device 5, but there are only 1");
+	gp_config_check_devices(&config, 64, note, &notes);
+	gp_config_check_devices(&config, 1000, note, &notes);
+	ck_assert_uint_eq(notes.n, 2);
+}
+END_TEST
+
+START_TEST(a_value_is_checked_without_being_used)
+{
+	struct gp_text_error error = {0};
+
+	ck_assert_int_eq(gp_config_check(GP_OPTION_LIMIT, "0=8G,1=50%", &error), 0);
+	ck_assert_int_eq(gp_config_check(GP_OPTION_LIMIT, "", &error), -EINVAL);
+	ck_assert_str_eq(error.why, "is empty");
+	ck_assert_int_eq(gp_config_check(GP_OPTION_LOG_FILE, "", &error), -EINVAL);
+	ck_assert_int_eq(gp_config_check(GP_OPTION_POOL, "", &error), -EINVAL);
+	ck_assert_int_eq(gp_config_check(GP_OPTION_RESERVE, "1Q", &error), -EINVAL);
+	ck_assert_uint_eq(error.offset, 1);
+}
+END_TEST
+
+START_TEST(a_text_that_does_not_fit_is_cut)
+{
+	char text[4];
+
+	ck_assert_int_eq(parse_one("GPUPOOL_POOL=binned"), 0);
+	ck_assert_int_eq(gp_config_value_text(&config, GP_OPTION_POOL, text, sizeof(text)), 6);
+	ck_assert_str_eq(text, "bin");
+	ck_assert_str_eq(gp_config_source_text(&config, GP_OPTION_LOG), "default");
+}
+END_TEST
+
+START_TEST(the_environment_of_this_process_is_its_own)
+{
+	ck_assert_int_eq(setenv("GPUPOOL_POOL", "simple", 1), 0);
+	memset(&notes, 0, sizeof(notes));
+	ck_assert_int_eq(gp_config_parse(&config, gp_config_environ(), note, &notes), 0);
+	ck_assert_int_eq(config.pool, GP_CONFIG_POOL_SIMPLE);
+}
+END_TEST
+
+#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)LENGTH(rows))
+
+int main(void)
+{
+	Suite *suite = suite_create("config");
+	TCase *tc = tcase_create("config");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_test(tc, an_environment_without_our_variables_gives_the_defaults);
+	tcase_add_test(tc, every_default_can_be_typed);
+	tcase_add_test(tc, every_variable_is_kept_as_it_was_typed);
+	ADD_ROWS(tc, switches, a_switch_takes_eight_words);
+	tcase_add_test(tc, every_word_means_its_own_constant);
+	ADD_ROWS(tc, bad_values, a_bad_value_is_reported_once_and_leaves_the_default);
+	tcase_add_test(tc, a_bad_limit_is_a_limit_of_nothing);
+	tcase_add_test(tc, a_bad_pinned_limit_is_one_of_nothing_for_pinned_memory_only);
+	tcase_add_test(tc, a_value_that_is_too_long_is_refused_and_cut_in_the_report);
+	tcase_add_test(tc, a_limit_that_is_too_long_still_fails_closed);
+	ADD_ROWS(tc, unknown_names, an_unknown_name_is_reported_with_the_nearest_known_one);
+	tcase_add_test(tc, the_pending_count_depends_on_the_kind_unless_it_is_given);
+	tcase_add_test(tc, of_two_entries_of_one_name_the_first_counts);
+	tcase_add_test(tc, each_absent_device_is_reported);
+	tcase_add_test(tc, a_value_is_checked_without_being_used);
+	tcase_add_test(tc, a_text_that_does_not_fit_is_cut);
+	tcase_add_test(tc, the_environment_of_this_process_is_its_own);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
