@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The environment as a struct gp_config; config.def has the options, size.c the grammar of amounts. */
+/* The environment as a struct gp_config; config.def has the options, size.c the amounts. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -224,7 +224,7 @@ static int set_from_environment(struct gp_config *config, enum gp_option option,
 	return -EINVAL;
 }
 
-/* Levenshtein's distance, one row of the table at a time. Neither text is longer than NAME_MAX_LENGTH. */
+/* Levenshtein's distance, one row at a time. Neither text is longer than NAME_MAX_LENGTH. */
 static size_t edit_distance(const char *a, const char *b)
 {
 	size_t row[NAME_MAX_LENGTH + 1];

@@ -3,11 +3,12 @@
 #pragma once
 
 /*
- * What the environment asks for. Parsing is pure: it walks the environment it is given, calls nobody but the
- * report function, allocates nothing and prints nothing; the library does it once, and gpupool-run does the same
- * before it starts a program. The result is used as it is whatever was wrong:
+ * What the environment asks for. Parsing is pure: it walks the environment it is given, calls
+ * nobody but the report function, allocates nothing and prints nothing; the library does it once,
+ * and gpupool-run does the same before it starts a program. The result is used as it is whatever
+ * was wrong:
  *
- *	a limit that cannot be read is a limit of nothing, since whoever wrote it believes to be protected
+ *	a limit that cannot be read is a limit of nothing, since its author believes it holds
  *	any other value that cannot be read leaves the default
  *	a variable that is set to nothing counts as not set
  */
@@ -122,7 +123,7 @@ char **gp_config_environ(void);
 int gp_config_parse(
 	struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg);
 
-/* Whether a text is a value of the option: 0 or -EINVAL. Here an empty text is a value that cannot be read. */
+/* Whether a text is a value of the option: 0 or -EINVAL. Here an empty text is a bad one. */
 int gp_config_check(enum gp_option option, const char *text, struct gp_text_error *error);
 
 /* Reports every device that the limit names and the machine has not. */

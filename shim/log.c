@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A line is put together on the stack and leaves with one write(2). A log file is opened and closed around each
- * line: lines are few (a site is cut after GP_LOG_REPEATS), and a descriptor that lived longer could be closed by
- * the program, whose next file would then get its number, and our lines.
+ * A line is put together on the stack and leaves with one write(2). A log file is opened and closed
+ * around each line: lines are few (a site is cut after GP_LOG_REPEATS), and a descriptor that lived
+ * longer could be closed by the program, whose next file would then get its number, and our lines.
  */
 
 #include <errno.h>
@@ -41,8 +41,9 @@ static int stat_fd(int fd, struct statx *ret)
 }
 
 /*
- * Number 2 need not be stderr any more: the program may have closed it, and got the number again for a socket or
- * for its data. What was there from the start is right, and so is whatever looks like the end of a redirection.
+ * Number 2 need not be stderr any more: the program may have closed it, and got the number again
+ * for a socket or for its data. What was there from the start is right, and so is whatever looks
+ * like the end of a redirection.
  */
 static bool is_stderr_usable(void)
 {
@@ -55,7 +56,7 @@ static bool is_stderr_usable(void)
 	return S_ISREG(now.stx_mode) && (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY;
 }
 
-/* Writes to a pipe without a reader raise SIGPIPE in this thread: it is held back, and taken away again. */
+/* A pipe without a reader raises SIGPIPE in this thread: it is held back, and taken away again. */
 static void write_line(int fd, const char *line, size_t length)
 {
 	static const struct timespec at_once;
@@ -118,7 +119,7 @@ static void send_line(const char *line, size_t length)
 	}
 }
 
-/* Control characters could move the cursor of whoever reads the log. Then the line ends, also if it was cut. */
+/* Control characters could move the cursor of whoever reads the log. Also ends the line. */
 static size_t finish_line(char line[static LINE_SIZE], int wanted)
 {
 	static const char mark[] = "...";
@@ -157,7 +158,7 @@ enum gp_log_level gp_log_level(void)
 	return (enum gp_log_level)atomic_load_explicit(&current_level, memory_order_acquire);
 }
 
-/* False once the site has said enough. Counts no further than it needs to, so that it never wraps. */
+/* False once the site has said enough. Counts no further than that, so that it never wraps. */
 static bool site_may_speak(struct gp_log_site *site, bool *ret_is_last)
 {
 	unsigned lines;

@@ -3,10 +3,10 @@
 #pragma once
 
 /*
- * What gpupool says while it lives in somebody else's process: single lines "gpupool[pid]: warn: ...", each with
- * one write, to stderr or to a file. Any thread may log at any time, also right after fork, as long as it holds
- * no lock of gpupool (a terminal may block). errno, stdio and the program's descriptors are left alone, and a
- * line that cannot be written is dropped.
+ * What gpupool says while it lives in somebody else's process: single lines "gpupool[pid]: warn:
+ * ...", each with one write, to stderr or to a file. Any thread may log at any time, also right
+ * after fork, as long as it holds no lock of gpupool (a terminal may block). errno, stdio and the
+ * program's descriptors are left alone, and a line that cannot be written is dropped.
  */
 
 #include <stdatomic.h>
@@ -26,9 +26,10 @@ struct gp_log_site {
 };
 
 /*
- * Before the first call nothing is logged. The path may hold %p (the process id) and %%; NULL, "" and "stderr"
- * mean stderr. It is opened for each line, so that gpupool keeps no descriptor that the program could close, or
- * inherit over a fork; a relative path is one of the moment. A path that does not fit falls back to stderr.
+ * Before the first call nothing is logged. The path may hold %p (the process id) and %%; NULL, ""
+ * and "stderr" mean stderr. It is opened for each line, so that gpupool keeps no descriptor that
+ * the program could close, or inherit over a fork; a relative path is one of the moment. A path
+ * that does not fit falls back to stderr.
  */
 void gp_log_open(enum gp_log_level level, const char *path_template);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Amounts of memory as text. Every parser walks a cursor over the text and stops at the first wrong character. */
+/* Amounts of memory as text. A cursor walks over it and stops at the first wrong character. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,14 +6,14 @@
  * How people write amounts of memory:
  *
  *	SIZE   := NUMBER [UNIT]		1073741824, 8G, 1.5GiB, 4GB
- *	NUMBER := digits ["." digits]	a fraction needs a unit, and is rounded down to whole bytes
+ *	NUMBER := digits ["." digits]	a fraction needs a unit, and is cut to whole bytes
  *	UNIT   := K M G T, KiB MiB GiB TiB (1024) or B, KB MB GB TB (1000), in any case
  *	LIMIT  := SIZE | NUMBER "%" | "none"
  *	LIMITS := LIMIT | DEVICE "=" LIMIT ("," DEVICE "=" LIMIT)*
- *	DEVICE := 0 ... 63 | "*"		"*" is every device that is not named; without it they have no limit
+ *	DEVICE := 0 ... 63 | "*"	"*" is every other device; without it they have no limit
  *
- * Nothing around it is allowed, no spaces either. The parsers are pure and do not look at the locale. They
- * return 0 or -EINVAL; then nothing is stored, and the error says why and where.
+ * Nothing around it is allowed, no spaces either. The parsers are pure and do not look at the
+ * locale. They return 0 or -EINVAL; then nothing is stored, and the error says why and where.
  */
 
 #include <stdbool.h>

@@ -261,7 +261,7 @@ START_TEST(logging_leaves_no_descriptor_open)
 }
 END_TEST
 
-/* What a program may have opened as number 2 after it closed stderr, and whether we may write there. */
+/* What a program may have opened as number 2 after it closed stderr. */
 static int open_data_file(void)
 {
 	return open(path, O_RDWR | O_CREAT, 0600);
