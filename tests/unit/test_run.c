@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * gpupool-run, run as its users do, on files that the test makes. Usage: test_run GPUPOOL-RUN
+ * [GPUPOOL.7 GPUPOOL-RUN.1]; with the man pages it also checks that they speak of every option.
+ */
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/config.h"
+#include "test_run.h"
+
+static const char *man_pages[2]; /* gpupool(7), gpupool-run(1) */
+
+START_TEST(the_program_runs_with_the_library_first_and_the_options_set)
+{
+	char wanted[256];
+
+	ck_assert_int_eq(RUN("--limit=0=8GiB,1=50%", "--pinned", "--log", "debug", "--", "env"), 0);
+	ck_assert_str_eq(run_err, "");
+	snprintf(wanted, sizeof(wanted), "LD_PRELOAD=%s/libgpupool.so\n", run_directory);
+	run_check_in(run_out, wanted);
+	run_check_in(run_out, "GPUPOOL_LIMIT=0=8GiB,1=50%\n");
+	run_check_in(run_out, "GPUPOOL_PINNED=on\n");
+	run_check_in(run_out, "GPUPOOL_LOG=debug\n");
+}
+END_TEST
+
+START_TEST(the_exit_code_and_the_arguments_are_the_programs_own)
+{
+	ck_assert_int_eq(RUN("sh", "-c", "echo \"$1\" --limit=x; exit 42", "sh", "a b"), 42);
+	ck_assert_str_eq(run_out, "a b --limit=x\n");
+	ck_assert_str_eq(run_err, "");
+}
+END_TEST
+
+START_TEST(every_option_of_the_table_sets_its_variable)
+{
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		const struct gp_config_option *row = &gp_config_options[i];
+		const char *value = *row->default_text ? row->default_text : "/run/x";
+		char option[64], wanted[64];
+		snprintf(option, sizeof(option), "--%s=%s", row->option, value);
+		snprintf(wanted, sizeof(wanted), "%s=%s\n", row->variable, value);
+		ck_assert_int_eq(RUN(option, "env"), 0);
+		run_check_in(run_out, wanted);
+	}
+}
+END_TEST
+
+START_TEST(an_option_replaces_a_bad_value_in_the_environment)
+{
+	setenv("GPUPOOL_LIMIT", "4Gx", 1);
+	ck_assert_int_eq(RUN("--limit=4G", "env"), 0);
+	run_check_in(run_out, "GPUPOOL_LIMIT=4G\n");
+	ck_assert_str_eq(run_err, "");
+}
+END_TEST
+
+static const struct {
+	const char *words[RUN_WORDS];
+	const char *environment[2];
+	const char *err;
+} bad_values[] = {
+	{{"--limit=4Gx", "true"}, {NULL},
+		"gpupool-run: --limit: '4Gx' is not a size\n"
+		"            --limit=4Gx\n"
+		"                      ^  use 4G or 4GiB (1024), 4GB (1000), 50% or none\n"},
+	{{"--limit", "4Gx", "true"}, {NULL},
+		"gpupool-run: --limit: '4Gx' is not a size\n"
+		"            --limit=4Gx\n"
+		"                      ^  use 4G or 4GiB (1024), 4GB (1000), 50% or none\n"},
+	{{"true"}, {"GPUPOOL_LIMIT", "0=8G,1=0"},
+		"gpupool-run: GPUPOOL_LIMIT: '0=8G,1=0' is a limit of zero\n"
+		"            GPUPOOL_LIMIT=0=8G,1=0\n"
+		"                                 ^  use none for no limit\n"},
+	{{"true"}, {"GPUPOOL_POOL", "big"},
+		"gpupool-run: GPUPOOL_POOL: 'big' is not one of its values\n"
+		"            GPUPOOL_POOL=big\n"
+		"                         ^  none|simple|binned|split\n"},
+	{{"--log-file=/tmp/\xc3\xa9\x1b%x", "true"}, {NULL},
+		"gpupool-run: --log-file: '/tmp/\xc3\xa9?%x' has an unknown % sequence\n"
+		"            --log-file=/tmp/\xc3\xa9?%x\n"
+		"                              ^  use %p for the process id, %% for a percent "
+		"sign\n"},
+	{{"--limit=", "true"}, {NULL},
+		"gpupool-run: --limit: '' is empty\n"
+		"            --limit=\n"
+		"                    ^  use 4G or 4GiB (1024), 4GB (1000), 50% or none\n"},
+};
+
+START_TEST(a_bad_value_is_refused_with_its_character_marked)
+{
+	if (bad_values[_i].environment[0])
+		setenv(bad_values[_i].environment[0], bad_values[_i].environment[1], 1);
+	ck_assert_int_eq(run_launcher(bad_values[_i].words), 2);
+	ck_assert_str_eq(run_err, bad_values[_i].err);
+	ck_assert_str_eq(run_out, "");
+}
+END_TEST
+
+static const struct {
+	const char *words[RUN_WORDS];
+	const char *err;
+} bad_usage[] = {
+	{{NULL}, "there is no CMD to start"},
+	{{"--"}, "there is no CMD to start"},
+	{{"--limt=4G", "true"}, "there is no option '--limt=4G'"},
+	{{"--l=4G", "true"}, "there is no option '--l=4G'"},
+	{{"-x", "true"}, "there is no option '-x'"},
+	{{"-qx", "true"}, "there is no option '-x'"},
+	{{"--limit"}, "option '--limit' needs a value"},
+	{{"--help=all", "true"}, "option '--help=all' takes no value"},
+	{{"--print-env=1", "true"}, "option '--print-env=1' takes no value"},
+};
+
+START_TEST(wrong_usage_is_explained)
+{
+	ck_assert_int_eq(run_launcher(bad_usage[_i].words), 2);
+	run_check_in(run_err, bad_usage[_i].err);
+	run_check_in(run_err, "\n             Next: gpupool-run ");
+	ck_assert_str_eq(run_out, "");
+}
+END_TEST
+
+START_TEST(help_and_version_go_to_stdout)
+{
+	ck_assert_int_eq(RUN("--help"), 0);
+	run_check_in(run_out, "usage: gpupool-run ");
+	run_check_in(run_out, "\n  --limit=LIMITS\n");
+	run_check_in(run_out, "\n  --pinned[=on|off]\n");
+	ck_assert_str_eq(run_err, "");
+	ck_assert_int_eq(RUN("--version"), 0);
+	ck_assert_str_eq(run_out, "gpupool-run " GPUPOOL_VERSION "\n");
+}
+END_TEST
+
+START_TEST(an_unknown_variable_is_a_warning_that_can_be_silenced)
+{
+	setenv("GPUPOOL_LIMT", "4G", 1);
+	ck_assert_int_eq(RUN("true"), 0);
+	ck_assert_str_eq(run_err, "gpupool-run: GPUPOOL_LIMT is not a variable of gpupool; "
+				  "the nearest is GPUPOOL_LIMIT.\n");
+	ck_assert_int_eq(RUN("-q", "true"), 0);
+	ck_assert_str_eq(run_err, "");
+}
+END_TEST
+
+START_TEST(the_printed_environment_survives_a_shell)
+{
+	char command[256];
+	const char *words[] = {"/bin/sh", "-c", command, NULL};
+
+	mkdir("it's", 0755);
+	snprintf(command, sizeof(command),
+		"cd \"$1\" && eval \"$('%s' --library=../libgpupool.so --limit=50%% "
+		"--log-file=\"/a b'c\\$d\" --print-env)\" && env",
+		run_path);
+	const char *all[] = {words[0], words[1], command, "sh", "it's", NULL};
+	ck_assert_int_eq(run_execute(all), 0);
+	run_check_in(run_out, "GPUPOOL_LIMIT=50%\n");
+	run_check_in(run_out, "GPUPOOL_LOG_FILE=/a b'c$d\n");
+	run_check_in(run_out, "/it's/../libgpupool.so\n");
+}
+END_TEST
+
+START_TEST(printing_the_environment_checks_a_program_that_is_named)
+{
+	ck_assert_int_eq(RUN("--print-env"), 0);
+	run_check_in(run_out, "export LD_PRELOAD='/tmp/gpupool-run-");
+	ck_assert_int_eq(RUN("--print-env", "true"), 0);
+	ck_assert_int_eq(RUN("--print-env", "no-such-program"), 127);
+	ck_assert_str_eq(run_out, "");
+}
+END_TEST
+
+START_TEST(what_was_preloaded_before_stays_behind_the_library)
+{
+	static const struct {
+		const char *before;
+		const char *after; /* behind the library */
+	} rows[] = {
+		{"", ""},
+		{"/lib/a.so", ":/lib/a.so"},
+		{"/lib/a.so /lib/b.so:c.so", ":/lib/a.so:/lib/b.so:c.so"},
+		{"::a.so: ", ":a.so"},
+		{"libgpupool.so", ""},
+		{"a.so:./link.so:b.so", ":a.so:b.so"},
+		{"a.so:/elsewhere/libgpupool.so:b.so", ":a.so:b.so"},
+		{"a.so:libgpupool.so.1", ":a.so:libgpupool.so.1"},
+	};
+
+	ck_assert_int_eq(symlink("libgpupool.so", "link.so"), 0);
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		char wanted[256];
+		const char *words[] = {
+			run_path, "-q", "--library=libgpupool.so", "--print-env", NULL};
+		/* The loader of the launcher complains of what is not there, on stderr. */
+		setenv("LD_PRELOAD", rows[i].before, 1);
+		ck_assert_int_eq(run_execute(words), 0);
+		snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/libgpupool.so%s'\n",
+			run_directory, rows[i].after);
+		ck_assert_str_eq(run_out, wanted);
+	}
+}
+END_TEST
+
+START_TEST(another_copy_of_the_library_gives_way_with_a_warning)
+{
+	setenv("LD_PRELOAD", "/elsewhere/libgpupool.so", 1);
+	ck_assert_int_eq(RUN("true"), 0);
+	run_check_in(
+		run_err, "gpupool-run: /elsewhere/libgpupool.so in LD_PRELOAD is another copy; ");
+}
+END_TEST
+
+static const struct {
+	const char *library;
+	const char *err;
+} bad_libraries[] = {
+	{"missing.so", "missing.so: No such file or directory.\n             Next: say where"},
+	{"with space/libgpupool.so", "its path has a space, at which LD_PRELOAD is split.\n"},
+	{"with:colon/libgpupool.so", "its path has a colon, at which LD_PRELOAD is split.\n"},
+	{"text", "text: it is not a shared library.\n"},
+	{"short", "short: its headers are damaged.\n"},
+	{".", ": Is a directory.\n"},
+};
+
+START_TEST(a_library_that_cannot_be_preloaded_is_refused)
+{
+	char option[64];
+	const char *words[] = {run_path, option, "true", NULL};
+
+	run_write_text("text", "a text that is longer than the first bytes of a program\n");
+	run_write_file("short", "\177ELF\2\1\1\0\0\0\0\0\0\0\0\0", 16, 0755);
+	mkdir("with space", 0755);
+	run_make_library("with space/libgpupool.so");
+	mkdir("with:colon", 0755);
+	run_make_library("with:colon/libgpupool.so");
+	snprintf(option, sizeof(option), "--library=%s", bad_libraries[_i].library);
+	ck_assert_int_eq(run_execute(words), 125);
+	run_check_in(run_err, "gpupool-run: cannot use ");
+	run_check_in(run_err, bad_libraries[_i].err);
+	run_check_in(run_err, "\n             Next: ");
+}
+END_TEST
+
+START_TEST(a_link_lends_the_library_a_path_that_can_be_preloaded)
+{
+	const char *words[] = {run_path, "--library=link.so", "env", NULL};
+
+	mkdir("with space", 0755);
+	run_make_library("with space/libgpupool.so");
+	ck_assert_int_eq(symlink("with space/libgpupool.so", "link.so"), 0);
+	ck_assert_int_eq(run_execute(words), 0);
+	run_check_in(run_out, "/link.so\n");
+}
+END_TEST
+
+START_TEST(the_library_of_the_same_build_tree_is_the_default)
+{
+	char command[2 * PATH_MAX], wanted[PATH_MAX];
+	const char *words[] = {"tree/tools/gpupool-run", "--print-env", NULL};
+
+	snprintf(command, sizeof(command), "mkdir -p tree/tools tree/shim && cp '%s' tree/tools/",
+		run_path);
+	ck_assert_int_eq(system(command), 0);
+	ck_assert_int_eq(run_execute(words), 125);
+	run_check_in(run_err, "/libgpupool.so: No such file or directory.\n");
+	run_make_library("tree/shim/libgpupool.so");
+	ck_assert_int_eq(run_execute(words), 0);
+	snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/tree/shim/libgpupool.so'\n",
+		run_directory);
+	ck_assert_str_eq(run_out, wanted);
+}
+END_TEST
+
+/* The text of an item up to the next one, or NULL. */
+static const char *find_item(char *page, const char *name)
+{
+	char wanted[64];
+	char *item, *end;
+
+	snprintf(wanted, sizeof(wanted), "\n.It %s", name);
+	item = strstr(page, wanted);
+	while (item && !strchr(" \n", item[strlen(wanted)]))
+		item = strstr(item + 1, wanted);
+	if (!item)
+		return NULL;
+	end = strstr(item + 1, "\n.It ");
+	if (end)
+		*end = '\0';
+	return item;
+}
+
+START_TEST(the_man_pages_speak_of_every_option_and_its_default)
+{
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		const struct gp_config_option *row = &gp_config_options[i];
+		char name[64], wanted[64];
+		run_read_text(man_pages[0], run_out);
+		snprintf(name, sizeof(name), "Ev %s", row->variable);
+		const char *item = find_item(run_out, name);
+		ck_assert_msg(item, "%s has no item in %s", row->variable, man_pages[0]);
+		snprintf(wanted, sizeof(wanted), "\nDefault:\n.Ql %s.\n", row->default_text);
+		if (*row->default_text)
+			run_check_in(item, wanted);
+		run_read_text(man_pages[1], run_out);
+		snprintf(name, sizeof(name), "Fl -%s", row->option);
+		ck_assert_msg(find_item(run_out, name), "--%s has no item in %s", row->option,
+			man_pages[1]);
+	}
+}
+END_TEST
+
+#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)LENGTH(rows))
+
+static void add_tests(TCase *tc)
+{
+	tcase_add_test(tc, the_program_runs_with_the_library_first_and_the_options_set);
+	tcase_add_test(tc, the_exit_code_and_the_arguments_are_the_programs_own);
+	tcase_add_test(tc, every_option_of_the_table_sets_its_variable);
+	tcase_add_test(tc, an_option_replaces_a_bad_value_in_the_environment);
+	ADD_ROWS(tc, bad_values, a_bad_value_is_refused_with_its_character_marked);
+	ADD_ROWS(tc, bad_usage, wrong_usage_is_explained);
+	tcase_add_test(tc, help_and_version_go_to_stdout);
+	tcase_add_test(tc, an_unknown_variable_is_a_warning_that_can_be_silenced);
+	tcase_add_test(tc, the_printed_environment_survives_a_shell);
+	tcase_add_test(tc, printing_the_environment_checks_a_program_that_is_named);
+	tcase_add_test(tc, what_was_preloaded_before_stays_behind_the_library);
+	tcase_add_test(tc, another_copy_of_the_library_gives_way_with_a_warning);
+	ADD_ROWS(tc, bad_libraries, a_library_that_cannot_be_preloaded_is_refused);
+	tcase_add_test(tc, a_link_lends_the_library_a_path_that_can_be_preloaded);
+	tcase_add_test(tc, the_library_of_the_same_build_tree_is_the_default);
+	if (man_pages[0])
+		tcase_add_test(tc, the_man_pages_speak_of_every_option_and_its_default);
+}
+
+int main(int argc, char **argv)
+{
+	Suite *suite = suite_create("run");
+	TCase *tc = tcase_create("run");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	if (argc != 2 && argc != 4) {
+		fprintf(stderr, "usage: test_run GPUPOOL-RUN [GPUPOOL.7 GPUPOOL-RUN.1]\n");
+		return EXIT_FAILURE;
+	}
+	run_path = realpath(argv[1], NULL);
+	for (int i = 0; i < argc - 2; i++)
+		man_pages[i] = realpath(argv[i + 2], NULL);
+	suite_add_tcase(suite, tc);
+	run_add_fixture(tc);
+	tcase_set_timeout(tc, 60);
+	add_tests(tc);
+	run_add_program_tests(tc);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

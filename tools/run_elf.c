@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Every read is of a known size at a checked place, so that no file can make this slow or wrong. */
+
+#include <elf.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run_elf.h"
+
+/* More program headers than any linker makes. */
+#define HEADERS_MAX 256
+
+#if __BYTE_ORDER == __LITTLE_ENDIAN
+#define OUR_DATA ELFDATA2LSB
+#else
+#define OUR_DATA ELFDATA2MSB
+#endif
+
+/* What both classes have in common, in the sizes of the larger one. */
+struct headers {
+	uint64_t offset;
+	uint16_t size;
+	uint16_t count;
+};
+
+struct segment {
+	uint32_t type;
+	uint64_t offset;
+	uint64_t size;
+};
+
+static int read_at(int fd, void *buffer, size_t size, uint64_t offset)
+{
+	ssize_t n;
+
+	if (offset > INT64_MAX - size)
+		return -EINVAL;
+	n = pread(fd, buffer, size, (off_t)offset);
+	if (n < 0)
+		return -errno;
+	return (size_t)n == size ? 0 : -EINVAL;
+}
+
+static int read_header(int fd, struct run_elf *elf, struct headers *ret)
+{
+	union {
+		Elf32_Ehdr h32;
+		Elf64_Ehdr h64;
+	} header;
+	bool is_64 = elf->class == ELFCLASS64;
+	int r = read_at(fd, &header, is_64 ? sizeof(header.h64) : sizeof(header.h32), 0);
+
+	if (r < 0)
+		return r;
+	/* Type and machine are at the same place in both. */
+	elf->type = header.h64.e_type;
+	elf->machine = header.h64.e_machine;
+	if (is_64)
+		*ret = (struct headers){
+			header.h64.e_phoff, header.h64.e_phentsize, header.h64.e_phnum};
+	else
+		*ret = (struct headers){
+			header.h32.e_phoff, header.h32.e_phentsize, header.h32.e_phnum};
+	return 0;
+}
+
+static int read_segment(int fd, bool is_64, uint64_t offset, struct segment *ret)
+{
+	union {
+		Elf32_Phdr p32;
+		Elf64_Phdr p64;
+	} header;
+	int r = read_at(fd, &header, is_64 ? sizeof(header.p64) : sizeof(header.p32), offset);
+
+	if (r < 0)
+		return r;
+	if (is_64)
+		*ret = (struct segment){
+			header.p64.p_type, header.p64.p_offset, header.p64.p_filesz};
+	else
+		*ret = (struct segment){
+			header.p32.p_type, header.p32.p_offset, header.p32.p_filesz};
+	return 0;
+}
+
+static int read_loader(int fd, const struct segment *segment, struct run_elf *elf)
+{
+	int r;
+
+	if (segment->size < 2 || segment->size > sizeof(elf->loader))
+		return -EINVAL;
+	r = read_at(fd, elf->loader, segment->size, segment->offset);
+	if (r < 0)
+		return r;
+	if (elf->loader[segment->size - 1] != '\0')
+		return -EINVAL;
+	elf->has_loader = true;
+	return 0;
+}
+
+static int read_segments(int fd, const struct headers *headers, struct run_elf *elf)
+{
+	bool is_64 = elf->class == ELFCLASS64;
+
+	if (headers->count > HEADERS_MAX ||
+		headers->size != (is_64 ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr)))
+		return headers->count ? -EINVAL : 0;
+	for (unsigned i = 0; i < headers->count; i++) {
+		struct segment segment;
+		int r;
+		if (headers->offset > INT64_MAX)
+			return -EINVAL;
+		r = read_segment(fd, is_64, headers->offset + i * headers->size, &segment);
+		if (r < 0)
+			return r;
+		if (segment.type == PT_INTERP)
+			return read_loader(fd, &segment, elf);
+	}
+	return 0;
+}
+
+int run_elf_read(int fd, struct run_elf *ret_elf)
+{
+	struct run_elf elf = {.has_loader = false};
+	unsigned char ident[EI_NIDENT];
+	struct headers headers;
+	int r = read_at(fd, ident, sizeof(ident), 0);
+
+	if (r < 0)
+		return r == -EINVAL ? -ENOEXEC : r;
+	if (memcmp(ident, ELFMAG, SELFMAG))
+		return -ENOEXEC;
+	elf.class = ident[EI_CLASS];
+	elf.data = ident[EI_DATA];
+	if (elf.class != ELFCLASS32 && elf.class != ELFCLASS64)
+		return -EINVAL;
+	if (elf.data == OUR_DATA) {
+		r = read_header(fd, &elf, &headers);
+		if (r == 0)
+			r = read_segments(fd, &headers, &elf);
+		if (r < 0)
+			return r;
+	}
+	*ret_elf = elf;
+	return 0;
+}
+
+bool run_elf_is_compatible(const struct run_elf *a, const struct run_elf *b)
+{
+	return a->class == b->class && a->data == b->data && a->machine == b->machine;
+}
+
+const char *run_elf_describe(const struct run_elf *elf, char text[static 32])
+{
+	static const struct {
+		uint16_t machine;
+		const char *name;
+	} machines[] = {
+		{EM_386, "x86"},
+		{EM_X86_64, "x86-64"},
+		{EM_ARM, "arm"},
+		{EM_AARCH64, "aarch64"},
+		{EM_PPC64, "ppc64"},
+		{EM_RISCV, "riscv"},
+	};
+	int bits = elf->class == ELFCLASS64 ? 64 : 32;
+
+	snprintf(text, 32, "%d-bit machine %u", bits, elf->machine);
+	if (elf->data != OUR_DATA)
+		snprintf(text, 32, "%d-bit, other byte order", bits);
+	for (size_t i = 0; i < sizeof(machines) / sizeof(*machines); i++)
+		if (elf->machine == machines[i].machine)
+			snprintf(text, 32, "%d-bit %s", bits, machines[i].name);
+	return text;
+}
