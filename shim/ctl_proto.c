@@ -33,7 +33,8 @@ int gp_ctl_split(char *line, char **words, int max)
 	char *save = NULL;
 	int n = 0;
 
-	for (char *word = strtok_r(line, " \t\r", &save); word; word = strtok_r(NULL, " \t\r", &save)) {
+	for (char *word = strtok_r(line, " \t\r", &save); word;
+		word = strtok_r(NULL, " \t\r", &save)) {
 		if (n == max)
 			return -E2BIG;
 		words[n++] = word;
@@ -119,8 +120,8 @@ int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, so
 
 	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
 	/* Not /proc/self: it shows no descriptors once the main thread has ended. */
-	written = snprintf(address->sun_path, sizeof(address->sun_path), "/proc/thread-self/fd/%d/%s", dir_fd,
-			   name);
+	written = snprintf(address->sun_path, sizeof(address->sun_path),
+		"/proc/thread-self/fd/%d/%s", dir_fd, name);
 	if ((size_t)written >= sizeof(address->sun_path))
 		return -ENAMETOOLONG;
 	*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)written + 1);
@@ -132,14 +133,17 @@ void gp_ctl_name_format(char name[static GP_CTL_NAME_MAX], pid_t pid, uint64_t s
 	snprintf(name, GP_CTL_NAME_MAX, "%d.%" PRIu64 ".sock", (int)pid, start_ticks);
 }
 
-/* Decimal digits; the position behind them, or NULL. (The sscanf of a newer glibc would not load on an older one.) */
+/*
+ * Decimal digits; the position behind them, or NULL. (The sscanf of a newer glibc would not load on
+ * an older one.)
+ */
 static const char *parse_digits(const char *text, uint64_t *value)
 {
 	const char *s = text;
 
 	for (*value = 0; *s >= '0' && *s <= '9'; s++)
 		if (__builtin_mul_overflow(*value, 10, value) ||
-		    __builtin_add_overflow(*value, (uint64_t)(*s - '0'), value))
+			__builtin_add_overflow(*value, (uint64_t)(*s - '0'), value))
 			return NULL;
 	return s == text ? NULL : s;
 }
@@ -162,7 +166,10 @@ bool gp_ctl_name_parse(const char *name, pid_t *pid, uint64_t *start_ticks)
 	return true;
 }
 
-/* The second field is the program's name, in brackets and with anything in it; the numbers follow the last bracket. */
+/*
+ * The second field is the program's name, in brackets and with anything in it; the numbers follow
+ * the last bracket.
+ */
 static int parse_stat(char *text, uint64_t *start_ticks, char *state)
 {
 	enum { STATE = 3, START = 22 };

@@ -30,7 +30,8 @@ static bool grow(struct gp_json *json, size_t bytes)
 	if (json->text)
 		text = mremap(json->text, json->mapped_bytes, mapped, MREMAP_MAYMOVE);
 	else
-		text = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		text = mmap(
+			NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (text == MAP_FAILED) {
 		fail(json, -ENOMEM);
 		return false;
@@ -49,7 +50,8 @@ static void put(struct gp_json *json, const char *bytes, size_t length)
 		fail(json, -EOVERFLOW);
 		return;
 	}
-	if (json->length + length + 2 > json->mapped_bytes && !grow(json, json->length + length + 2))
+	if (json->length + length + 2 > json->mapped_bytes &&
+		!grow(json, json->length + length + 2))
 		return;
 	memcpy(json->text + json->length, bytes, length);
 	json->length += length;

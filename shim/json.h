@@ -3,11 +3,12 @@
 #pragma once
 
 /*
- * A writer of one JSON document into memory of its own, with an upper bound. Nothing has to be checked on the way:
- * the first thing that goes wrong (no room, no memory, an end without its begin) is remembered, nothing more is
- * written, and gp_json_finish() tells.
+ * A writer of one JSON document into memory of its own, with an upper bound. Nothing has to be
+ * checked on the way: the first thing that goes wrong (no room, no memory, an end without its
+ * begin) is remembered, nothing more is written, and gp_json_finish() tells.
  *
- * The memory comes straight from the kernel: a guest's thread should leave the program's malloc alone.
+ * The memory comes straight from the kernel: a guest's thread should leave the program's malloc
+ * alone.
  */
 
 #include <stdbool.h>
@@ -18,7 +19,7 @@ struct gp_json {
 	char *text;
 	size_t length, mapped_bytes, cap_bytes;
 	uint64_t is_object, has_member; /* a bit per open object or array, the innermost lowest */
-	unsigned depth;			/* at most 63 */
+	unsigned depth;                 /* at most 63 */
 	int error;
 };
 
@@ -29,13 +30,16 @@ void gp_json_deinit(struct gp_json *json);
 /* Forgets what was written, and any error, for a new document. */
 void gp_json_reset(struct gp_json *json);
 
-/* How many bytes may still be written: for lists that end early rather than overflow. 0 after an error. */
+/*
+ * How many bytes may still be written: for lists that end early rather than overflow. 0 after an
+ * error.
+ */
 size_t gp_json_room(const struct gp_json *json);
 
 /*
- * Closes the document with a line end. The text is terminated by NUL, lives until the next reset or deinit and is
- * set only on success: 0, -EOVERFLOW (longer than the cap), -ENOMEM, -EINVAL (begins and ends do not match, a key
- * is missing in an object or given elsewhere).
+ * Closes the document with a line end. The text is terminated by NUL, lives until the next reset or
+ * deinit and is set only on success: 0, -EOVERFLOW (longer than the cap), -ENOMEM, -EINVAL (begins
+ * and ends do not match, a key is missing in an object or given elsewhere).
  */
 int gp_json_finish(struct gp_json *json, const char **text, size_t *length);
 

@@ -101,7 +101,8 @@ static const struct {
 	{{NULL, NULL, "tmp", 7}, 2, 0, "/tmp/gpupool-7"},
 	{{NULL, NULL, "/var/tmp", 7}, 2, 0, "/var/tmp/gpupool-7"},
 	{{NULL, NULL, NULL, 4294967294u}, 2, 0, "/tmp/gpupool-4294967294"},
-	{{NULL, NULL, "/a/directory/whose/name/is/longer/than/what/we/have", 7}, 2, -ENAMETOOLONG, NULL},
+	{{NULL, NULL, "/a/directory/whose/name/is/longer/than/what/we/have", 7}, 2, -ENAMETOOLONG,
+		NULL},
 	{{"/run/mine", "/run/user/7", "/tmp", 7}, 3, -ERANGE, NULL},
 };
 
@@ -109,7 +110,8 @@ START_TEST(the_places_come_in_order)
 {
 	char path[32];
 
-	ck_assert_int_eq(gp_ctl_place(&places[_i].places, places[_i].nth, path, sizeof(path)), places[_i].error);
+	ck_assert_int_eq(gp_ctl_place(&places[_i].places, places[_i].nth, path, sizeof(path)),
+		places[_i].error);
 	if (!places[_i].error)
 		ck_assert_str_eq(path, places[_i].path);
 }
@@ -119,7 +121,14 @@ static const struct {
 	mode_t mode;
 	int error;
 } modes[] = {
-	{0700, 0}, {0500, 0}, {01700, 0}, {0750, -EPERM}, {0710, -EPERM}, {0701, -EPERM}, {0777, -EPERM}, {01777, -EPERM},
+	{0700, 0},
+	{0500, 0},
+	{01700, 0},
+	{0750, -EPERM},
+	{0710, -EPERM},
+	{0701, -EPERM},
+	{0777, -EPERM},
+	{01777, -EPERM},
 };
 
 START_TEST(a_directory_open_to_others_is_refused)
@@ -333,7 +342,8 @@ START_TEST(a_schema_has_a_name_and_a_version)
 	char name[GP_CTL_SCHEMA_MAX];
 	unsigned major;
 
-	ck_assert_int_eq(gp_ctl_schema_parse(schemas[_i].schema, name, &major), schemas[_i].name != NULL);
+	ck_assert_int_eq(
+		gp_ctl_schema_parse(schemas[_i].schema, name, &major), schemas[_i].name != NULL);
 	if (!schemas[_i].name)
 		return;
 	ck_assert_str_eq(name, schemas[_i].name);

@@ -43,7 +43,8 @@ static const struct {
 	{"a\"b\\c", "\"a\\\"b\\\\c\"\n"},
 	{"line\nnext\ttab", "\"line\\nnext\\ttab\"\n"},
 	{"\x1b[31m\x7f\x01", "\"\\u001b[31m\\u007f\\u0001\"\n"},
-	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"\n"},
+	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+		"\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"\n"},
 	{"\xf4\x8f\xbf\xbf", "\"\xf4\x8f\xbf\xbf\"\n"},
 	{"\x80", "\"\\ufffd\"\n"},
 	{"a\xc3", "\"a\\ufffd\"\n"},
@@ -99,7 +100,8 @@ END_TEST
 /* A locale of this machine that writes 1.5 in another way, or NULL. */
 static const char *find_comma_locale(void)
 {
-	static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "pt_BR.UTF-8", "ps_AF.UTF-8"};
+	static const char *const names[] = {
+		"de_DE.UTF-8", "fr_FR.UTF-8", "pt_BR.UTF-8", "ps_AF.UTF-8"};
 	const char *found = NULL;
 
 	for (int i = 0; i < ROWS(names) && !found; i++)
@@ -131,8 +133,9 @@ START_TEST(integers_keep_all_their_digits)
 	gp_json_bool(&json, "no", false);
 	gp_json_null(&json, "nothing");
 	gp_json_object_end(&json);
-	assert_document("{\"u\":18446744073709551615,\"i\":-9223372036854775808,\"a\":\"0x7f12000000200\","
-			"\"yes\":true,\"no\":false,\"nothing\":null}\n");
+	assert_document(
+		"{\"u\":18446744073709551615,\"i\":-9223372036854775808,\"a\":\"0x7f12000000200\","
+		"\"yes\":true,\"no\":false,\"nothing\":null}\n");
 }
 END_TEST
 
@@ -152,7 +155,8 @@ START_TEST(nests_are_separated_by_commas)
 	gp_json_array_end(&json);
 	gp_json_u64(&json, "last", 1);
 	gp_json_object_end(&json);
-	assert_document("{\"empty\":[],\"rows\":[{\"i\":0,\"o\":{}},{\"i\":1,\"o\":{}}],\"last\":1}\n");
+	assert_document(
+		"{\"empty\":[],\"rows\":[{\"i\":0,\"o\":{}},{\"i\":1,\"o\":{}}],\"last\":1}\n");
 }
 END_TEST
 
@@ -207,7 +211,13 @@ static void nested_64_deep(void)
 }
 
 static void (*const mistakes[])(void) = {
-	nothing, left_open, ended_too_often, ended_as_another_kind, member_without_key, element_with_key, two_documents,
+	nothing,
+	left_open,
+	ended_too_often,
+	ended_as_another_kind,
+	member_without_key,
+	element_with_key,
+	two_documents,
 	nested_64_deep,
 };
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * A descriptor in somebody else's process. Programs close descriptors that they do not know
+ * (daemons and launchers close all of them), and the kernel then gives our number to the program's
+ * next file. So a number is used, and closed, only after a look whether the same socket is still
+ * behind it. A private descriptor table for the server's thread would spare that, but the handlers
+ * call the CUDA driver, which needs the program's.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gp_ctl_fd {
+	int fd; /* -1: none */
+	uint32_t device_major, device_minor;
+	uint64_t inode;
+};
+
+#define GP_CTL_NO_FD ((struct gp_ctl_fd){.fd = -1})
+
+/*
+ * Takes a new descriptor over and moves it out of the way of programs that count on low numbers
+ * (select, shells, close(0) followed by open). 0 or -errno; the descriptor is closed on failure.
+ */
+int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd);
+
+bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own);
+
+/* Closes it if it is ours, forgets it in any case. */
+void gp_ctl_fd_close(struct gp_ctl_fd *own);

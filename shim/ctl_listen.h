@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The listening socket and its file. */
+
+#include "ctl_fd.h"
+#include "ctl_proto.h"
+
+struct gp_ctl_listener {
+	struct gp_ctl_fd fd;
+	uid_t uid;
+	char dir[GP_CTL_PATH_MAX];
+	char name[GP_CTL_NAME_MAX];
+};
+
+/* Makes the directory and the socket's name, and then the socket. 0 or -errno. */
+int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_places *places);
+
+/* Makes the socket anew, under the same name. */
+int gp_ctl_listener_open(struct gp_ctl_listener *listener);
+
+/* The next client, or -errno; never waits. */
+int gp_ctl_listener_accept(struct gp_ctl_listener *listener);
+
+/* Removes the file. */
+void gp_ctl_listener_unlink(const struct gp_ctl_listener *listener);

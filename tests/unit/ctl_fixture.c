@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "ctl_fixture.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/ctl_server.h"
+
+enum { PATIENCE_MS = 20000 }; /* what never comes fails the test, not the machine */
+
+char fixture_root[64];
+
+static int answer_status(int argc, char **argv, struct gp_json *out)
+{
+	char name[16] = "";
+	sigset_t blocked;
+	int n = 0;
+
+	prctl(PR_GET_NAME, name);
+	sigprocmask(SIG_SETMASK, NULL, &blocked);
+	for (int i = 1; i < 32; i++)
+		n += sigismember(&blocked, i);
+	gp_ctl_answer_begin(out, GP_CTL_status);
+	gp_json_string(out, "thread", name);
+	gp_json_i64(out, "blocked_signals", n);
+	gp_json_object_end(out);
+	return 0;
+}
+
+/* As many rows of 100 bytes as asked for. */
+static int answer_blocks(int argc, char **argv, struct gp_json *out)
+{
+	int max = argc > 1 ? atoi(argv[1]) : 1;
+	char row[98];
+
+	memset(row, '.', sizeof(row) - 1);
+	row[sizeof(row) - 1] = '\0';
+	gp_ctl_answer_begin(out, GP_CTL_blocks);
+	gp_json_array_begin(out, "blocks");
+	for (int i = 0; i < max; i++)
+		gp_json_string(out, NULL, row);
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+	return 0;
+}
+
+static int answer_reclaim(int argc, char **argv, struct gp_json *out)
+{
+	gp_ctl_answer_begin(out, GP_CTL_reclaim);
+	gp_json_array_begin(out, "words");
+	for (int i = 1; i < argc; i++)
+		gp_json_string(out, NULL, argv[i]);
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+	return 0;
+}
+
+static int fail_silently(int argc, char **argv, struct gp_json *out)
+{
+	return -ENODEV;
+}
+
+static const gp_ctl_handler_fn handlers[GP_CTL_N_COMMANDS] = {
+	[GP_CTL_status] = answer_status,
+	[GP_CTL_blocks] = answer_blocks,
+	[GP_CTL_reclaim] = answer_reclaim,
+	[GP_CTL_config] = fail_silently,
+};
+
+void fixture_setup(void)
+{
+	strcpy(fixture_root, "/tmp/gpupool-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(fixture_root));
+}
+
+void fixture_teardown(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", fixture_root);
+	ck_assert_int_eq(system(command), 0);
+}
+
+int fixture_start(int idle_ms)
+{
+	struct gp_ctl_options options = {
+		.places = {.runtime_dir = fixture_root, .uid = geteuid()},
+		.handlers = handlers,
+		.idle_ms = idle_ms,
+	};
+
+	return gp_ctl_start(&options);
+}
+
+int fixture_try_connect(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
+	strcpy(address.sun_path, path);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	ck_assert(errno == ECONNREFUSED || errno == ENOENT);
+	close(fd);
+	return -1;
+}
+
+int fixture_connect(void)
+{
+	int fd = fixture_try_connect(gp_ctl_path());
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+void fixture_send(int fd, const char *bytes, size_t length)
+{
+	ck_assert_int_eq(send(fd, bytes, length, MSG_NOSIGNAL), (ssize_t)length);
+}
+
+bool fixture_try_send(int fd, const char *text)
+{
+	return send(fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
+}
+
+/* What has arrived, left where it is; 0 at the end, which a reset is too. */
+static size_t peek(int fd, char *bytes, size_t size)
+{
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	ssize_t n;
+
+	ck_assert_int_eq(poll(&ready, 1, PATIENCE_MS), 1);
+	n = recv(fd, bytes, size, MSG_PEEK);
+	ck_assert(n >= 0 || errno == ECONNRESET);
+	return n > 0 ? (size_t)n : 0;
+}
+
+const char *fixture_read_line(int fd)
+{
+	static char *line;
+	size_t length = 0, seen;
+	char *end = NULL;
+
+	free(line);
+	line = malloc(GP_CTL_ANSWER_MAX + 1);
+	ck_assert_ptr_nonnull(line);
+	while (!end && (seen = peek(fd, line + length, GP_CTL_ANSWER_MAX - length)) > 0) {
+		end = memchr(line + length, '\n', seen);
+		if (end)
+			seen = (size_t)(end - line) - length + 1;
+		ck_assert_int_eq(recv(fd, line + length, seen, 0), (ssize_t)seen);
+		length += seen;
+	}
+	line[end ? length - 1 : 0] = '\0';
+	return line;
+}
+
+const char *fixture_ask(int fd, const char *request)
+{
+	fixture_send(fd, request, strlen(request));
+	fixture_send(fd, "\n", 1);
+	return fixture_read_line(fd);
+}
+
+bool fixture_is_closed(int fd)
+{
+	char byte;
+
+	return peek(fd, &byte, 1) == 0;
+}
+
+int fixture_count_sockets(void)
+{
+	struct stat st;
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+	return n;
+}

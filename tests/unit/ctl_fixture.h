@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * A control server with handlers of the test's own in a directory of its own, and blocking clients
+ * for it.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+extern char fixture_root[64];
+
+/* Makes the directory; the server comes with fixture_start(). */
+void fixture_setup(void);
+void fixture_teardown(void);
+
+/* Starts the server; what gp_ctl_start() returned. idle_ms 0: the default. */
+int fixture_start(int idle_ms);
+
+/* A connected client; only a refused connection returns, as -1. */
+int fixture_try_connect(const char *path);
+int fixture_connect(void);
+
+void fixture_send(int fd, const char *bytes, size_t length);
+
+/* False if the server has gone. */
+bool fixture_try_send(int fd, const char *text);
+
+/* One line, without its end; "" if the server closed before one came. Freed by the next call. */
+const char *fixture_read_line(int fd);
+const char *fixture_ask(int fd, const char *request);
+
+/* Whether the server has closed, waiting for it. */
+bool fixture_is_closed(int fd);
+
+/* How many sockets this process has open. */
+int fixture_count_sockets(void);

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl_fixture.h"
+#include "shim/ctl_server.h"
+
+#define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
+
+static const char version[] =
+	"{\"schema\":\"gpupool.version/1\",\"version\":\"" GPUPOOL_VERSION "\"}";
+
+static void setup(void)
+{
+	fixture_setup();
+	ck_assert_int_eq(fixture_start(0), 0);
+}
+
+/* The server is alive and well, as a client sees it. */
+static void assert_serves(void)
+{
+	int fd = fixture_connect();
+
+	ck_assert_str_eq(fixture_ask(fd, "version"), version);
+	close(fd);
+}
+
+static bool exists(const char *path)
+{
+	return access(path, F_OK) == 0;
+}
+
+static int run_child(void (*body)(void))
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		body();
+		_exit(99);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define ERROR(reason, text)                                                                        \
+	"{\"schema\":\"gpupool.error/1\",\"reason\":\"" reason "\",\"error\":\"" text "\"}"
+
+static const struct {
+	const char *request, *answer;
+} requests[] = {
+	{"version", version},
+	{"version\r", version},
+	{"  version\t", version},
+	{"status",
+		"{\"schema\":\"gpupool.status/1\",\"thread\":\"gpupool\",\"blocked_signals\":29}"},
+	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[]}"},
+	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"0\",\"pinned\"]}"},
+	{"reclaim 0 pinned 1", ERROR("usage", "usage: reclaim [DEVICE] [pinned]")},
+	{"status now", ERROR("usage", "usage: status")},
+	{"a b c d e f g h i", ERROR("usage", "more than 8 words")},
+	{"", ERROR("usage", "an empty request; try: help")},
+	{"   ", ERROR("usage", "an empty request; try: help")},
+	{"statu", ERROR("unknown", "no command 'statu'; try: help")},
+	{"STATUS", ERROR("unknown", "no command 'STATUS'; try: help")},
+	{"0123456789012345678901234567890123456789",
+		ERROR("unknown", "no command '01234567890123456789012345678901'; try: help")},
+	{"limit", ERROR("unknown", "limit is not available in this process")},
+	{"config", ERROR("failed", "config failed with error 19")},
+	{"\x1b[31mversion", ERROR("usage", "a request is one line of plain words; try: help")},
+	{"version \xff", ERROR("usage", "a request is one line of plain words; try: help")},
+	{"{\"method\":\"status\"}",
+		ERROR("unknown", "no command '{\\\"method\\\":\\\"status\\\"}'; try: help")},
+	{"blocks 50000", ERROR("failed", "the answer is too long; ask for less")},
+};
+
+START_TEST(every_request_has_its_answer)
+{
+	int fd = fixture_connect();
+
+	ck_assert_str_eq(fixture_ask(fd, requests[_i].request), requests[_i].answer);
+	ck_assert_str_eq(fixture_ask(fd, "version"), version);
+}
+END_TEST
+
+START_TEST(help_lists_every_command)
+{
+	const char *help = fixture_ask(fixture_connect(), "help");
+	char member[64];
+
+	for (int i = 0; i < GP_CTL_N_COMMANDS; i++) {
+		snprintf(member, sizeof(member), "{\"name\":\"%s\",", gp_ctl_commands[i].name);
+		ck_assert_ptr_nonnull(strstr(help, member));
+	}
+}
+END_TEST
+
+START_TEST(a_request_may_come_byte_by_byte)
+{
+	int fd = fixture_connect();
+
+	for (const char *s = "version\n"; *s; s++)
+		fixture_send(fd, s, 1);
+	ck_assert_str_eq(fixture_read_line(fd), version);
+}
+END_TEST
+
+/* More of them than the server answers in one go, and more than fit its buffer. */
+START_TEST(requests_in_one_packet_are_answered_in_order)
+{
+	char packet[16 * 1024] = "";
+	int fd = fixture_connect(), n = 1000;
+
+	for (int i = 0; i < n; i++)
+		snprintf(packet + strlen(packet), 32, "reclaim %d\n", i);
+	fixture_send(fd, packet, strlen(packet));
+	for (int i = 0; i < n; i++) {
+		char expected[64];
+
+		snprintf(expected, sizeof(expected),
+			"{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"%d\"]}", i);
+		ck_assert_str_eq(fixture_read_line(fd), expected);
+	}
+}
+END_TEST
+
+START_TEST(half_a_line_is_not_obeyed)
+{
+	int fd = fixture_connect();
+
+	fixture_send(fd, "version\nreclaim 1", 17);
+	shutdown(fd, SHUT_WR);
+	ck_assert_str_eq(fixture_read_line(fd), version);
+	ck_assert_str_eq(
+		fixture_read_line(fd), ERROR("usage", "the request does not end in a newline"));
+	ck_assert(fixture_is_closed(fd));
+	assert_serves();
+}
+END_TEST
+
+START_TEST(the_last_request_before_the_end_is_answered)
+{
+	int fd = fixture_connect();
+
+	fixture_send(fd, "version\n", 8);
+	shutdown(fd, SHUT_WR);
+	ck_assert_str_eq(fixture_read_line(fd), version);
+	ck_assert(fixture_is_closed(fd));
+}
+END_TEST
+
+START_TEST(the_longest_line_is_read_and_a_longer_one_refused)
+{
+	char line[GP_CTL_REQUEST_MAX + 1];
+	int fd = fixture_connect();
+
+	memset(line, ' ', sizeof(line));
+	memcpy(line, "version", 7);
+	line[GP_CTL_REQUEST_MAX - 1] = '\n';
+	fixture_send(fd, line, GP_CTL_REQUEST_MAX);
+	ck_assert_str_eq(fixture_read_line(fd), version);
+	line[GP_CTL_REQUEST_MAX - 1] = ' ';
+	line[GP_CTL_REQUEST_MAX] = '\n';
+	fixture_send(fd, line, sizeof(line));
+	ck_assert_str_eq(fixture_read_line(fd), ERROR("usage", "the request is too long"));
+	ck_assert(fixture_is_closed(fd));
+	assert_serves();
+}
+END_TEST
+
+START_TEST(idle_clients_do_not_lock_out_another)
+{
+	int fds[20];
+
+	for (int i = 0; i < ROWS(fds); i++) {
+		fds[i] = fixture_connect();
+		ck_assert_str_eq(fixture_ask(fds[i], "version"), version);
+	}
+	for (int i = 0; i < ROWS(fds) - 8; i++)
+		ck_assert(fixture_is_closed(fds[i]));
+	for (int i = ROWS(fds) - 8; i < ROWS(fds); i++)
+		ck_assert_str_eq(fixture_ask(fds[i], "version"), version);
+	ck_assert_int_eq(fixture_count_sockets(), ROWS(fds) + 8 + 1);
+}
+END_TEST
+
+START_TEST(a_slow_reader_delays_nobody_and_gets_everything)
+{
+	int slow = fixture_connect(), rows = 40000;
+	const char *answer;
+
+	fixture_send(slow, "blocks 40000\nversion\n", 21);
+	assert_serves();
+	answer = fixture_read_line(slow);
+	ck_assert_uint_eq(strlen(answer),
+		strlen("{\"schema\":\"gpupool.blocks/1\",\"blocks\":[]}") + (size_t)rows * 100 - 1);
+	ck_assert_str_eq(fixture_read_line(slow), version);
+}
+END_TEST
+
+START_TEST(a_client_that_leaves_early_harms_nobody)
+{
+	for (int i = 0; i < 20; i++) {
+		int fd = fixture_connect();
+
+		fixture_send(fd, "blocks 40000\n", 13);
+		close(fd);
+	}
+	assert_serves();
+}
+END_TEST
+
+START_TEST(garbage_is_answered_or_refused)
+{
+	unsigned seed = (unsigned)time(NULL);
+
+	for (int round = 0; round < 200; round++) {
+		int fd = fixture_connect();
+		char bytes[256];
+
+		for (size_t i = 0; i < sizeof(bytes); i++)
+			bytes[i] = (char)rand_r(&seed);
+		bytes[sizeof(bytes) - 1] = '\n';
+		fixture_send(fd, bytes, sizeof(bytes));
+		ck_assert_msg(strstr(fixture_read_line(fd), "gpupool.error/1"), "seed %u", seed);
+		close(fd);
+	}
+	assert_serves();
+}
+END_TEST
+
+START_TEST(the_socket_is_private_and_named_after_the_process)
+{
+	char expected[256], name[GP_CTL_NAME_MAX], state;
+	uint64_t start;
+	struct stat st;
+
+	ck_assert_int_eq(gp_ctl_process_stat(0, &start, &state), 0);
+	gp_ctl_name_format(name, getpid(), start);
+	snprintf(expected, sizeof(expected), "%s/%s", fixture_root, name);
+	ck_assert_str_eq(gp_ctl_path(), expected);
+	ck_assert_int_eq(lstat(expected, &st), 0);
+	ck_assert(S_ISSOCK(st.st_mode));
+	ck_assert_uint_eq(st.st_mode & 07777, 0600);
+}
+END_TEST
+
+START_TEST(the_descriptors_are_high_and_close_on_exec)
+{
+	int client = fixture_connect(), n = 0;
+	struct stat st;
+
+	ck_assert_str_eq(fixture_ask(client, "version"), version);
+	for (int fd = 200; fd < 1024; fd++) {
+		if (fstat(fd, &st) != 0 || !S_ISSOCK(st.st_mode))
+			continue;
+		n++;
+		ck_assert_int_eq(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	}
+	ck_assert_int_eq(n, 2);
+	ck_assert_int_eq(fixture_count_sockets(), 3);
+}
+END_TEST
+
+START_TEST(a_second_start_is_refused)
+{
+	errno = 7;
+	ck_assert_int_eq(fixture_start(0), -EALREADY);
+	ck_assert_int_eq(errno, 7);
+	assert_serves();
+}
+END_TEST
+
+static bool is_high_socket(int fd)
+{
+	struct stat st;
+
+	return fd >= 64 && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+/*
+ * Until the server notices, clients reach the old socket and are cut off; while it makes a new one,
+ * they are refused. False: the file is gone.
+ */
+static bool serves_again(void)
+{
+	while (exists(gp_ctl_path())) {
+		int fd = fixture_try_connect(gp_ctl_path());
+		bool served = fd >= 0 && fixture_try_send(fd, "version\n") &&
+			      !strcmp(fixture_read_line(fd), version);
+
+		if (fd >= 0)
+			close(fd);
+		if (served)
+			return true;
+	}
+	return false;
+}
+
+START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
+{
+	for (int i = 0; i < 4; i++) {
+		for (int fd = 64; fd < 1024; fd++)
+			if (is_high_socket(fd))
+				close(fd);
+		ck_assert_int_eq(serves_again(), i < 3);
+	}
+	ck_assert_int_eq(fixture_try_connect(gp_ctl_path()), -1);
+	ck_assert_int_eq(fixture_count_sockets(), 0);
+}
+END_TEST
+
+/* The program's files now have the server's numbers, and something to read. */
+START_TEST(numbers_that_the_host_has_taken_over_are_left_alone)
+{
+	int client = fixture_connect(), pipes[2], taken[4], n = 0;
+	char bytes[4];
+
+	ck_assert_str_eq(fixture_ask(client, "version"), version);
+	ck_assert_int_eq(pipe(pipes), 0);
+	ck_assert_int_eq(write(pipes[1], "data", 4), 4);
+	for (int fd = 64; fd < 1024; fd++) {
+		if (!is_high_socket(fd))
+			continue;
+		ck_assert_int_eq(dup2(pipes[0], fd), fd);
+		taken[n++] = fd;
+	}
+	ck_assert_int_eq(n, 2);
+	fixture_try_send(client, "version\n");
+	ck_assert(fixture_is_closed(client));
+	ck_assert(serves_again());
+	for (int i = 0; i < n; i++)
+		ck_assert_int_eq(fcntl(taken[i], F_GETFD), 0);
+	ck_assert_int_eq(read(taken[0], bytes, sizeof(bytes)), 4);
+	ck_assert_int_eq(memcmp(bytes, "data", 4), 0);
+}
+END_TEST
+
+START_TEST(a_host_without_free_descriptors_is_waited_for)
+{
+	struct rlimit before, few = {.rlim_cur = 64};
+	int fd, last = -1, client = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	strcpy(address.sun_path, gp_ctl_path());
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few.rlim_max = before.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while ((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+		last = fd;
+	ck_assert_int_eq(errno, EMFILE);
+	ck_assert_int_eq(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+	fixture_send(client, "version\n", 8);
+	close(last);
+	ck_assert_str_eq(fixture_read_line(client), version);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+END_TEST
+
+static void child_without_server(void)
+{
+	gp_ctl_after_fork_child();
+	if (fixture_count_sockets() == 0 && !*gp_ctl_path())
+		exit(0);
+}
+
+START_TEST(a_child_lets_go_of_the_parents_socket)
+{
+	int fd = fixture_connect();
+
+	ck_assert_str_eq(fixture_ask(fd, "version"), version);
+	close(fd);
+	assert_serves();
+	/* Both closed connections are closed in the server too once it serves a third. */
+	while (fixture_count_sockets() > 1)
+		sched_yield();
+	ck_assert_int_eq(run_child(child_without_server), 0);
+	ck_assert(exists(gp_ctl_path()));
+	assert_serves();
+}
+END_TEST
+
+#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork */
+static void child_with_server(void)
+{
+	char parents[512];
+
+	strcpy(parents, gp_ctl_path());
+	gp_ctl_after_fork_child();
+	if (fixture_start(0) == 0 && strcmp(gp_ctl_path(), parents)) {
+		assert_serves();
+		exit(0);
+	}
+}
+
+START_TEST(a_child_may_have_a_server_of_its_own)
+{
+	char command[128];
+
+	ck_assert_int_eq(run_child(child_with_server), 0);
+	assert_serves();
+	/* The child's exit has removed its own file and no other. */
+	snprintf(command, sizeof(command), "test $(ls -A %s | wc -l) = 1", fixture_root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+#endif
+
+static void child_that_knows_nothing(void)
+{
+	exit(0);
+}
+
+START_TEST(a_child_that_exits_leaves_the_parents_file)
+{
+	ck_assert_int_eq(run_child(child_that_knows_nothing), 0);
+	ck_assert(exists(gp_ctl_path()));
+	assert_serves();
+}
+END_TEST
+
+static void child_of_another_user(void)
+{
+	int fd;
+
+	if (setuid(65534) != 0)
+		_exit(1);
+	fd = fixture_connect();
+	if (!strcmp(fixture_read_line(fd),
+		    ERROR("permission", "this process belongs to another user")) &&
+		fixture_is_closed(fd))
+		_exit(0);
+}
+
+START_TEST(another_user_is_refused)
+{
+	ck_assert_int_eq(chmod(fixture_root, 0711), 0);
+	ck_assert_int_eq(chmod(gp_ctl_path(), 0666), 0);
+	ck_assert_int_eq(run_child(child_of_another_user), 0);
+	assert_serves();
+}
+END_TEST
+
+START_TEST(a_silent_client_is_closed)
+{
+	int fd;
+
+	ck_assert_int_eq(fixture_start(1), 0);
+	fd = fixture_connect();
+	ck_assert(fixture_is_closed(fd));
+}
+END_TEST
+
+START_TEST(a_client_that_does_not_read_is_closed)
+{
+	int fd;
+
+	ck_assert_int_eq(fixture_start(1), 0);
+	fd = fixture_connect();
+	fixture_send(fd, "blocks 40000\n", 13);
+	ck_assert_str_eq(fixture_read_line(fd), "");
+}
+END_TEST
+
+START_TEST(the_umask_of_the_host_does_not_matter)
+{
+	static const mode_t masks[] = {0, 0777, 0177};
+	struct stat st;
+
+	umask(masks[_i]);
+	ck_assert_int_eq(fixture_start(0), 0);
+	ck_assert_int_eq(stat(gp_ctl_path(), &st), 0);
+	ck_assert_uint_eq(st.st_mode & 07777, 0600);
+	ck_assert_uint_eq(umask(0), masks[_i]);
+	assert_serves();
+}
+END_TEST
+
+START_TEST(without_a_usable_directory_there_is_no_socket)
+{
+	struct gp_ctl_options options = {.places = {.tmp_dir = "/nowhere", .uid = geteuid()}};
+
+	errno = 7;
+	ck_assert_int_eq(gp_ctl_start(&options), -ENOENT);
+	ck_assert_int_eq(errno, 7);
+	ck_assert_str_eq(gp_ctl_path(), "");
+	ck_assert_int_eq(fixture_count_sockets(), 0);
+	ck_assert_int_eq(gp_ctl_start(&options), -EALREADY);
+}
+END_TEST
+
+static TCase *with_server(void)
+{
+	TCase *tc = tcase_create("server");
+
+	tcase_add_checked_fixture(tc, setup, fixture_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, every_request_has_its_answer, 0, ROWS(requests));
+	tcase_add_test(tc, help_lists_every_command);
+	tcase_add_test(tc, a_request_may_come_byte_by_byte);
+	tcase_add_test(tc, requests_in_one_packet_are_answered_in_order);
+	tcase_add_test(tc, half_a_line_is_not_obeyed);
+	tcase_add_test(tc, the_last_request_before_the_end_is_answered);
+	tcase_add_test(tc, the_longest_line_is_read_and_a_longer_one_refused);
+	tcase_add_test(tc, idle_clients_do_not_lock_out_another);
+	tcase_add_test(tc, a_slow_reader_delays_nobody_and_gets_everything);
+	tcase_add_test(tc, a_client_that_leaves_early_harms_nobody);
+	tcase_add_test(tc, garbage_is_answered_or_refused);
+	tcase_add_test(tc, the_socket_is_private_and_named_after_the_process);
+	tcase_add_test(tc, the_descriptors_are_high_and_close_on_exec);
+	tcase_add_test(tc, a_second_start_is_refused);
+	tcase_add_test(tc, a_host_that_closes_the_socket_gets_a_new_one_three_times);
+	tcase_add_test(tc, numbers_that_the_host_has_taken_over_are_left_alone);
+	tcase_add_test(tc, a_host_without_free_descriptors_is_waited_for);
+	tcase_add_test(tc, a_child_lets_go_of_the_parents_socket);
+#ifndef __SANITIZE_THREAD__
+	tcase_add_test(tc, a_child_may_have_a_server_of_its_own);
+#endif
+	tcase_add_test(tc, a_child_that_exits_leaves_the_parents_file);
+	if (geteuid() == 0)
+		tcase_add_test(tc, another_user_is_refused);
+	return tc;
+}
+
+static TCase *without_server(void)
+{
+	TCase *tc = tcase_create("start");
+
+	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
+	tcase_add_test(tc, a_silent_client_is_closed);
+	tcase_add_test(tc, a_client_that_does_not_read_is_closed);
+	tcase_add_loop_test(tc, the_umask_of_the_host_does_not_matter, 0, 3);
+	tcase_add_test(tc, without_a_usable_directory_there_is_no_socket);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("ctl_server");
+	SRunner *runner;
+	int failed;
+
+	suite_add_tcase(suite, with_server());
+	suite_add_tcase(suite, without_server());
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
