@@ -308,7 +308,7 @@ START_TEST(the_man_pages_speak_of_every_option_and_its_default)
 		snprintf(name, sizeof(name), "Ev %s", row->variable);
 		const char *item = find_item(run_out, name);
 		ck_assert_msg(item, "%s has no item in %s", row->variable, man_pages[0]);
-		snprintf(wanted, sizeof(wanted), "\nDefault:\n.Ql %s.\n", row->default_text);
+		snprintf(wanted, sizeof(wanted), "\nDefault:\n.Ql %s .", row->default_text);
 		if (*row->default_text)
 			run_check_in(item, wanted);
 		run_read_text(man_pages[1], run_out);
