@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * From an address to the block that starts there, for all pools of the process: O(1), no global lock. And from
+ * any address inside a segment to that segment, for the rare questions about interior pointers.
+ */
+
+#include "block.h"
+#include "lock.h"
+
+enum { GP_ADDRMAP_SHARDS = 64, GP_ADDRMAP_FIRST_BUCKETS = 64 };
+
+struct gp_addrmap {
+	struct gp_addrmap_shard {
+		struct gp_mutex lock;
+		struct gp_block **buckets; /* a power of two of them */
+		size_t n_buckets, n_blocks;
+		struct gp_block *first_buckets[GP_ADDRMAP_FIRST_BUCKETS];
+	} __attribute__((aligned(64))) shards[GP_ADDRMAP_SHARDS];
+	struct gp_mutex segments_lock;
+	struct gp_tree segments;
+	_Atomic uint64_t serial; /* of the last block handed out by any pool */
+};
+
+enum gp_claim {
+	GP_CLAIM_OK,	   /* was USED, is FREEING now and the caller's */
+	GP_CLAIM_NOT_USED, /* starts a block that the program does not hold: a double free */
+	GP_CLAIM_INTERIOR, /* inside one of our segments, but no block starts there */
+	GP_CLAIM_FOREIGN,  /* not ours */
+};
+
+void gp_addrmap_init(struct gp_addrmap *map);
+
+/* The map must be empty. */
+void gp_addrmap_deinit(struct gp_addrmap *map);
+
+/* Cannot fail: without memory for a larger table lookups get slower. */
+void gp_addrmap_add_block(struct gp_addrmap *map, struct gp_block *block);
+void gp_addrmap_remove_block(struct gp_addrmap *map, struct gp_block *block);
+
+void gp_addrmap_add_segment(struct gp_addrmap *map, struct gp_segment *segment);
+void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segment);
+
+/*
+ * Takes a block out of the program's hands. Of two threads that free one address, one gets it. For every result
+ * but FOREIGN, *ret_pool is the pool with a reference that the caller must put; ret_block is set on OK only.
+ */
+enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
+			       struct gp_block **ret_block);
+
+/* The pool whose segment holds the address, with a reference, or NULL. */
+struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr);
+
+/* The segment that holds the address, or NULL. The caller holds the lock of the segment's pool. */
+struct gp_segment *gp_addrmap_segment_of(struct gp_addrmap *map, uint64_t addr);

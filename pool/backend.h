@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The contract at the bottom: all that the allocator asks of the world. The shim implements it over the CUDA
+ * driver, the tests over numbers.
+ *
+ * Errors: 0; -ENOMEM where memory ran out; -EBUSY where a stream capture forbids the call for now; -ENOTSUP
+ * where this backend cannot do it at all; a positive value is the driver's own error code, which the allocator
+ * passes up unchanged. Every function may be called from any thread and none may call back into the pool.
+ * No function is called with a lock held, except the four fence functions, which run under the lock of their
+ * fence sequence.
+ */
+
+#include "base.h"
+
+/* Names one recording of an event; the backend keeps an event for each and makes it when first used. */
+enum {
+	GP_FENCE_SLOTS = 512,
+	GP_NO_SLOT = -1,
+};
+
+struct gp_backend {
+	const struct gp_backend_ops *ops;
+	void *arg; /* handed to every function */
+};
+
+struct gp_backend_ops {
+	/* Takes memory from the driver: 512-byte aligned. -ENOMEM enters the retry rounds, anything else does not. */
+	int (*reserve)(void *arg, uint64_t bytes, uint64_t *ret_addr);
+
+	/* Gives a whole reservation back. May wait for the device, as the real free does. */
+	int (*release)(void *arg, uint64_t addr);
+
+	/*
+	 * Starts to give a whole reservation back without making the host wait: it happens after the fence in the
+	 * slot, or at once with GP_NO_SLOT, which the caller may pass only if nothing can touch the memory any more.
+	 * The memory is back in the driver when release_poll or release_drain says so. -ENOTSUP: use release.
+	 */
+	int (*release_begin)(void *arg, uint64_t addr, int slot);
+
+	/* Whether release_begin works here; where not, release may wait for the device. */
+	bool (*can_release_behind)(void *arg);
+
+	/* 0 if everything begun is back in the driver, -EAGAIN if not yet. Does not wait. */
+	int (*release_poll)(void *arg);
+
+	/* Waits until everything begun is back in the driver. */
+	int (*release_drain)(void *arg);
+
+	/* Fences. Records all work submitted so far in the context, on every stream. */
+	int (*fence_record)(void *arg, int slot);
+
+	/* 0 if all that the record covers has completed, -EAGAIN if not. */
+	int (*fence_query)(void *arg, int slot);
+
+	/* Makes all later work of the context wait, on the GPU, for what the record covers. */
+	int (*fence_order)(void *arg, int slot);
+
+	/* Waits a little; attempt counts from 0 and the waits may grow with it. Cancels nothing and always returns. */
+	void (*pause)(void *arg, unsigned attempt);
+
+	/* Frees what the driver itself caches for stream-ordered pools; true if that may have freed memory. */
+	bool (*trim_driver)(void *arg);
+
+	/* Bytes that the driver could still give on this device, or UINT64_MAX where unknown. */
+	uint64_t (*available)(void *arg);
+
+	/* Monotonic, nanoseconds. */
+	uint64_t (*now_ns)(void *arg);
+};

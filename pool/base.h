@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Small things that every file of the allocator uses. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef GP_DEBUG
+#include <assert.h>
+#define gp_assert(x) assert(x)
+#else
+/* A guest never aborts its host: what ships checks nothing that only our own mistakes could break. */
+#define gp_assert(x) ((void)sizeof(!(x)))
+#endif
+
+#define gp_likely(x)   __builtin_expect(!!(x), 1)
+#define gp_unlikely(x) __builtin_expect(!!(x), 0)
+
+#define gp_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define GP_KIB (UINT64_C(1) << 10)
+#define GP_MIB (UINT64_C(1) << 20)
+#define GP_GIB (UINT64_C(1) << 30)
+
+/* Every block starts at a multiple of this: what the driver itself gives, and what texture binding needs. */
+#define GP_ALIGN UINT64_C(512)
+
+static inline uint64_t gp_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t gp_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Rounds up to a multiple of a power of two; saturates to the largest multiple instead of wrapping to 0. */
+static inline uint64_t gp_round_up(uint64_t bytes, uint64_t multiple)
+{
+	if (bytes > UINT64_MAX - (multiple - 1))
+		return UINT64_MAX & ~(multiple - 1);
+	return (bytes + multiple - 1) & ~(multiple - 1);
+}
+
+static inline unsigned gp_log2(uint64_t x)
+{
+	return 63 - (unsigned)__builtin_clzll(x | 1);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The two descriptors. A segment is one allocation of the driver's; its blocks tile it without gaps, in address
+ * order. Descriptors live in host memory (device memory is never touched) and are recycled within their pool,
+ * never freed before it, so that a stale pointer to one still points to one.
+ */
+
+#include <stdatomic.h>
+
+#include "list.h"
+#include "tree.h"
+
+struct gp_pool;
+
+enum gp_block_state {
+	GP_BLOCK_UNUSED,    /* a spare descriptor */
+	GP_BLOCK_USED,	    /* the program's */
+	GP_BLOCK_FREEING,   /* being freed: belongs to the thread that does it */
+	GP_BLOCK_PENDING,   /* freed, waits for a fence */
+	GP_BLOCK_CACHED,    /* may be handed out */
+	GP_BLOCK_RETURNING, /* on its way back to the driver */
+};
+
+enum {
+	GP_BLOCK_LATE = 1,  /* freed without a record of its own: usable on completion only, never on order */
+	GP_BLOCK_GUARD = 2, /* the first bytes of a shared segment, which are never handed out */
+};
+
+struct gp_block {
+	uint64_t addr, size;	/* bytes, multiples of GP_ALIGN */
+	uint64_t requested;	/* bytes the program asked for; valid while USED */
+	uint64_t stamp;		/* fence sequence at the free: see fence.h */
+	uint64_t serial;	/* unique per hand-out in the process, from 1; 0 before the first */
+	struct gp_segment *segment;
+	struct gp_block *prev, *next; /* neighbours in the segment */
+	struct gp_block *hash_next;   /* addrmap.c */
+	struct gp_list link;	      /* CACHED in a bin, PENDING, or spare */
+	struct gp_tree_node by_size;  /* CACHED in a tree */
+	_Atomic uint8_t state;	      /* USED -> FREEING under the address map's lock, all else under the pool's */
+	uint8_t flags;
+};
+
+struct gp_segment {
+	uint64_t base, size; /* bytes */
+	struct gp_pool *pool;
+	struct gp_block *first;
+	struct gp_list link;	     /* pool->segments, or spare */
+	struct gp_list idle_link;    /* pool->idle while wholly cached, oldest first */
+	struct gp_tree_node by_addr; /* addrmap.c */
+	bool is_small;		     /* kind split: holds small blocks */
+	bool is_exported;	     /* something outside may hold it: nothing in it is cached again */
+};
+
+static inline enum gp_block_state gp_block_state(const struct gp_block *b)
+{
+	return (enum gp_block_state)atomic_load_explicit(&b->state, memory_order_relaxed);
+}
+
+static inline void gp_block_set_state(struct gp_block *b, enum gp_block_state state)
+{
+	atomic_store_explicit(&b->state, (uint8_t)state, memory_order_relaxed);
+}
+
+/* Whether the block is all of what the driver gave: only then is its address the segment's base. */
+static inline bool gp_block_is_whole(const struct gp_block *b)
+{
+	return b->size == b->segment->size;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "budget.h"
+
+void gp_budget_init(struct gp_budget *budget, uint64_t limit_bytes)
+{
+	atomic_init(&budget->limit_bytes, limit_bytes);
+	atomic_init(&budget->charged_bytes, 0);
+}
+
+bool gp_budget_charge(struct gp_budget *budget, uint64_t bytes)
+{
+	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
+	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+
+	do {
+		if (charged > limit || bytes > limit - charged)
+			return false;
+	} while (!atomic_compare_exchange_weak(&budget->charged_bytes, &charged, charged + bytes));
+	return true;
+}
+
+void gp_budget_uncharge(struct gp_budget *budget, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_sub(&budget->charged_bytes, bytes);
+
+	gp_assert(before >= bytes);
+}
+
+uint64_t gp_budget_left(const struct gp_budget *budget)
+{
+	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
+	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+
+	if (limit == GP_NO_LIMIT)
+		return GP_NO_LIMIT;
+	return charged < limit ? limit - charged : 0;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Every invariant of a pool, proved again from its parts. For tests and debugging. */
+
+#include "pool_impl.h"
+
+struct tally {
+	uint64_t used, cached, pending, total;
+	uint64_t n_used, n_cached, n_pending, n_indexed, n_idle;
+};
+
+#define EXPECT(cond, what)                                                                                             \
+	do {                                                                                                           \
+		if (!(cond))                                                                                           \
+			return what;                                                                                   \
+	} while (0)
+
+static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct tally *t)
+{
+	bool is_guard = b->flags & GP_BLOCK_GUARD;
+
+	EXPECT(b->segment == s, "a block names another segment");
+	EXPECT(b->size > 0 && b->size % GP_ALIGN == 0, "a block's size is no multiple of the alignment");
+	EXPECT(!b->next || b->next->prev == b, "neighbours disagree");
+	EXPECT(!is_guard || (b == s->first && b->next), "a guard that guards nothing");
+	switch (gp_block_state(b)) {
+	case GP_BLOCK_USED:
+		EXPECT(b->requested <= b->size, "a block is smaller than what was asked for");
+		EXPECT(gp_block_is_whole(b) || b->addr != s->base, "a shared segment's base was handed out");
+		t->used += b->size;
+		t->n_used++;
+		return NULL;
+	case GP_BLOCK_CACHED:
+		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD),
+		       "two cached neighbours were not merged");
+		t->cached += b->size;
+		t->n_cached++;
+		t->n_indexed += !is_guard && !s->is_exported;
+		return NULL;
+	case GP_BLOCK_PENDING:
+		t->pending += b->size;
+		t->n_pending++;
+		return NULL;
+	default:
+		return "a block of a segment is in no resting state";
+	}
+}
+
+static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, struct tally *t)
+{
+	uint64_t at = s->base;
+	bool is_idle = !gp_list_is_empty(&s->idle_link);
+	struct gp_block *b;
+
+	EXPECT(s->first && !s->first->prev, "a segment does not begin with its first block");
+	for (b = s->first; b; b = b->next) {
+		const char *broken = check_block(s, b, t);
+
+		if (broken)
+			return broken;
+		EXPECT(b->addr == at, "blocks do not tile their segment");
+		at += b->size;
+	}
+	EXPECT(at == s->base + s->size, "blocks do not fill their segment");
+	EXPECT(gp_addrmap_segment_of(pool->options.map, s->base + s->size - 1) == s, "the map lost a segment");
+	b = s->first;
+	EXPECT(is_idle == (gp_block_is_whole(b) && gp_block_state(b) == GP_BLOCK_CACHED),
+	       "the list of idle segments is wrong");
+	EXPECT(!is_idle || pool->options.kind != GP_KIND_NONE || !gp_list_is_empty(&pool->leaving),
+	       "the kind none keeps something");
+	if (pool->options.kind == GP_KIND_NONE && is_idle)
+		t->n_indexed--;
+	t->total += s->size;
+	return NULL;
+}
+
+static const char *check_locked(struct gp_pool *pool)
+{
+	const struct gp_stats *stats = &pool->stats;
+	struct tally t = {0};
+	struct gp_list *link;
+
+	gp_list_each(link, &pool->segments) {
+		const char *broken = check_segment(pool, gp_container_of(link, struct gp_segment, link), &t);
+
+		if (broken)
+			return broken;
+	}
+	EXPECT(t.used == stats->used_bytes && t.n_used == stats->n_used_blocks, "used is miscounted");
+	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_free_blocks, "cached is miscounted");
+	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
+	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
+	EXPECT(t.n_indexed == pool->kind->count(pool), "the index does not hold what is cached");
+	EXPECT(stats->total_bytes == t.total + stats->returning_bytes, "total is miscounted");
+	EXPECT(stats->total_bytes ==
+		       stats->used_bytes + stats->pending_bytes + stats->cached_bytes + stats->returning_bytes,
+	       "total is not used + pending + cached + returning");
+	EXPECT(stats->requested_bytes <= stats->used_bytes, "more was asked for than is used");
+	EXPECT(stats->total_bytes <= atomic_load(&pool->options.budget->charged_bytes), "the budget is undercharged");
+	return NULL;
+}
+
+const char *gp_pool_check(struct gp_pool *pool)
+{
+	const char *broken;
+
+	gp_mutex_lock(&pool->lock);
+	broken = check_locked(pool);
+	gp_mutex_unlock(&pool->lock);
+	return broken;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Descriptors of blocks and segments come from chunks and go back to a list of spares, so that nothing is
+ * allocated on the way of a hit and memory that held a descriptor always holds one.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool_impl.h"
+
+enum {
+	BLOCKS_PER_CHUNK = 64,
+	SEGMENTS_PER_CHUNK = 16,
+	ENSURED = 4, /* a cut needs two, a new segment one */
+};
+
+struct gp_chunk {
+	struct gp_chunk *next;
+	struct gp_block blocks[BLOCKS_PER_CHUNK];
+	struct gp_segment segments[SEGMENTS_PER_CHUNK];
+};
+
+int gp_descriptors_ensure_locked(struct gp_pool *pool)
+{
+	struct gp_chunk *chunk;
+
+	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
+		return 0;
+	chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return -ENOBUFS;
+	chunk->next = pool->chunks;
+	pool->chunks = chunk;
+	for (int i = 0; i < BLOCKS_PER_CHUNK; i++)
+		gp_block_spare_locked(pool, &chunk->blocks[i]);
+	for (int i = 0; i < SEGMENTS_PER_CHUNK; i++)
+		gp_list_append(&pool->spare_segments, &chunk->segments[i].link);
+	return 0;
+}
+
+struct gp_block *gp_block_new_locked(struct gp_pool *pool)
+{
+	struct gp_block *b = gp_container_of(pool->spare_blocks.next, struct gp_block, link);
+
+	gp_assert(!gp_list_is_empty(&pool->spare_blocks));
+	gp_list_remove(&b->link);
+	pool->n_spare_blocks--;
+	b->addr = b->size = b->requested = b->stamp = b->serial = 0;
+	b->prev = b->next = NULL;
+	b->flags = 0;
+	return b;
+}
+
+void gp_block_spare_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_block_set_state(block, GP_BLOCK_UNUSED);
+	gp_list_prepend(&pool->spare_blocks, &block->link);
+	pool->n_spare_blocks++;
+}
+
+struct gp_segment *gp_segment_new_locked(struct gp_pool *pool)
+{
+	struct gp_segment *segment = gp_container_of(pool->spare_segments.next, struct gp_segment, link);
+
+	gp_assert(!gp_list_is_empty(&pool->spare_segments));
+	gp_list_remove(&segment->link);
+	*segment = (struct gp_segment){.pool = pool};
+	gp_list_init(&segment->link);
+	gp_list_init(&segment->idle_link);
+	return segment;
+}
+
+void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment)
+{
+	gp_list_prepend(&pool->spare_segments, &segment->link);
+}
+
+void gp_descriptors_free(struct gp_pool *pool)
+{
+	for (struct gp_chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
+		next = chunk->next;
+		free(chunk);
+	}
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "fence.h"
+
+#include <errno.h>
+
+enum { QUERIES_PER_SETTLE = 3 };
+
+void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
+{
+	*f = (struct gp_fence){.backend = *backend, .was_ready = true, .n_spare = GP_FENCE_SLOTS};
+	atomic_init(&f->started, 1);
+	atomic_init(&f->completed, 1);
+	gp_mutex_init(&f->lock, GP_RANK_FENCE);
+	for (int i = 0; i < GP_FENCE_SLOTS; i++)
+		f->spare[i] = (int16_t)(GP_FENCE_SLOTS - 1 - i);
+}
+
+void gp_fence_deinit(struct gp_fence *f)
+{
+	gp_mutex_deinit(&f->lock);
+}
+
+static struct gp_fence_entry *nth_locked(struct gp_fence *f, unsigned n)
+{
+	return &f->ring[(f->head + n) % GP_FENCE_SLOTS];
+}
+
+static void drop_oldest_locked(struct gp_fence *f, unsigned n)
+{
+	for (; n; n--) {
+		f->spare[f->n_spare++] = (int16_t)nth_locked(f, 0)->slot;
+		f->head = (f->head + 1) % GP_FENCE_SLOTS;
+		f->count--;
+	}
+}
+
+/* The position of the first entry later than the stamp; count if there is none. */
+static unsigned first_after_locked(struct gp_fence *f, uint64_t stamp)
+{
+	unsigned low = 0, high = f->count;
+
+	while (low < high) {
+		unsigned mid = (low + high) / 2;
+
+		if (nth_locked(f, mid)->seq > stamp)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low;
+}
+
+/* Asks for the entry at a position; if it is complete, so are all older ones, and they leave the ring. */
+static int query_locked(struct gp_fence *f, unsigned n)
+{
+	uint64_t seq = nth_locked(f, n)->seq;
+	int r = f->backend.ops->fence_query(f->backend.arg, nth_locked(f, n)->slot);
+
+	atomic_fetch_add_explicit(&f->queries, 1, memory_order_relaxed);
+	if (r)
+		return r;
+	drop_oldest_locked(f, n + 1);
+	atomic_store_explicit(&f->completed, seq, memory_order_release);
+	return 0;
+}
+
+int gp_fence_record(struct gp_fence *f, uint64_t stamp)
+{
+	uint64_t seq;
+	int slot, r = 0;
+
+	gp_mutex_lock(&f->lock);
+	/* Somebody recorded after our stamp was read, while we waited for the lock: that one covers us. */
+	if (gp_fence_completed(f) > stamp || first_after_locked(f, stamp) < f->count)
+		goto unlock;
+	if (!f->n_spare) {
+		r = query_locked(f, 0);
+		if (r)
+			goto unlock;
+	}
+	slot = f->spare[f->n_spare - 1];
+	seq = atomic_load(&f->started) + 1;
+	atomic_store(&f->started, seq);
+	r = f->backend.ops->fence_record(f->backend.arg, slot);
+	if (r)
+		goto unlock;
+	f->n_spare--;
+	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot};
+	atomic_fetch_add_explicit(&f->records, 1, memory_order_relaxed);
+unlock:
+	gp_mutex_unlock(&f->lock);
+	return r;
+}
+
+int gp_fence_settle(struct gp_fence *f)
+{
+	int r = -EAGAIN, progress = -EAGAIN;
+
+	gp_mutex_lock(&f->lock);
+	if (f->count) {
+		/* Where the GPU keeps up, one query of the newest settles everything. */
+		progress = r = query_locked(f, f->count - 1);
+		f->was_ready = r == 0;
+	}
+	for (int i = 1; i < QUERIES_PER_SETTLE && r == -EAGAIN && f->count; i++) {
+		r = query_locked(f, 0);
+		if (r)
+			break;
+		progress = 0;
+		r = -EAGAIN;
+	}
+	gp_mutex_unlock(&f->lock);
+	return r == 0 || r == -EAGAIN ? progress : r;
+}
+
+static int order_locked(struct gp_fence *f, unsigned n)
+{
+	uint64_t seq = nth_locked(f, n)->seq;
+	int r;
+
+	if (seq <= gp_fence_ordered(f))
+		return 0;
+	r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
+	if (r)
+		return r;
+	atomic_store_explicit(&f->ordered, seq, memory_order_release);
+	atomic_fetch_add_explicit(&f->orders, 1, memory_order_relaxed);
+	/* Nobody will order on an older one again, and this one's completion tells of theirs. */
+	drop_oldest_locked(f, n);
+	return 0;
+}
+
+int gp_fence_order(struct gp_fence *f, uint64_t stamp)
+{
+	unsigned n;
+	int r;
+
+	gp_mutex_lock(&f->lock);
+	n = first_after_locked(f, stamp);
+	if (gp_fence_ordered(f) > stamp)
+		r = 0;
+	else
+		r = n < f->count ? order_locked(f, n) : -EAGAIN;
+	gp_mutex_unlock(&f->lock);
+	return r;
+}
+
+int gp_fence_order_all(struct gp_fence *f)
+{
+	int r;
+
+	gp_mutex_lock(&f->lock);
+	r = f->count ? order_locked(f, f->count - 1) : -EAGAIN;
+	gp_mutex_unlock(&f->lock);
+	return r;
+}
+
+int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
+{
+	const struct gp_backend *be = &f->backend;
+	uint64_t start_ns = be->ops->now_ns(be->arg);
+	int r = 0;
+
+	for (unsigned attempt = 0; gp_fence_completed(f) <= stamp; attempt++) {
+		unsigned n;
+
+		gp_mutex_lock(&f->lock);
+		n = first_after_locked(f, stamp);
+		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
+		gp_mutex_unlock(&f->lock);
+		if (r != -EAGAIN)
+			break;
+		if (attempt == 0)
+			atomic_fetch_add_explicit(&f->waits, 1, memory_order_relaxed);
+		if (max_ns != UINT64_MAX && be->ops->now_ns(be->arg) - start_ns >= max_ns)
+			break;
+		be->ops->pause(be->arg, attempt);
+	}
+	return r == -ENOENT ? -EAGAIN : r;
+}
+
+int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp)
+{
+	unsigned n;
+	int slot;
+
+	gp_mutex_lock(&f->lock);
+	n = first_after_locked(f, stamp);
+	slot = n < f->count ? nth_locked(f, n)->slot : GP_NO_SLOT;
+	gp_mutex_unlock(&f->lock);
+	return slot;
+}
+
+uint64_t gp_fence_newest(struct gp_fence *f)
+{
+	uint64_t seq;
+
+	gp_mutex_lock(&f->lock);
+	seq = f->count ? nth_locked(f, f->count - 1)->seq : 0;
+	gp_mutex_unlock(&f->lock);
+	return seq;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The fences of one context: what says when freed memory may have a new owner, without knowing the streams.
+ * Read-copy-update's grace period, for GPU memory (design: context fences).
+ *
+ * A fence is a number and a recorded event that covers everything submitted to the context before the record.
+ *
+ *     record:  s = ++started; record the event; publish s
+ *     free:    block.stamp = started, read after the program's own submissions
+ *
+ * The record of any s > stamp was made after the free, so it covers all that could touch the block: the block
+ * is *completed* once such an s has completed, and *ordered* once all later work of the context was made to wait
+ * for such an s. started is raised before the record, so a free that races with a record counts to the next.
+ * A number whose record failed is skipped: a later one covers more. Numbers begin at 2 and 1 is complete from the
+ * start, so that a stamp of 0 says "nothing on the GPU ever touched it".
+ */
+
+#include <stdatomic.h>
+
+#include "backend.h"
+#include "lock.h"
+
+struct gp_fence {
+	struct gp_backend backend;
+	_Atomic uint64_t started;   /* highest number given out */
+	_Atomic uint64_t ordered;   /* everything later waits for this one and all before */
+	_Atomic uint64_t completed; /* this one and all before are done */
+	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
+
+	struct gp_mutex lock; /* guards what follows, and is held across record, query and order */
+	bool was_ready;	      /* the last query found its fence complete: the GPU keeps up */
+	unsigned head, count;
+	struct gp_fence_entry {
+		uint64_t seq;
+		int slot;
+	} ring[GP_FENCE_SLOTS]; /* published and not known to be complete, oldest at head */
+	unsigned n_spare;
+	int16_t spare[GP_FENCE_SLOTS]; /* slots that nobody may look at any more */
+};
+
+void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend);
+void gp_fence_deinit(struct gp_fence *f);
+
+/*
+ * Sees to it that a fence later than the stamp is recorded; another thread's will do. 0; -EBUSY while a capture
+ * forbids it; -EAGAIN where too many are outstanding; or the driver's error.
+ */
+int gp_fence_record(struct gp_fence *f, uint64_t stamp);
+
+/* Asks the driver what has completed. 0 if anything did, -EAGAIN if not, -EBUSY, or the driver's error. */
+int gp_fence_settle(struct gp_fence *f);
+
+/*
+ * Makes all later work of the context wait for the first published fence later than the stamp. 0 if that is so
+ * now; -EAGAIN if there is none; -EBUSY; or the driver's error.
+ */
+int gp_fence_order(struct gp_fence *f, uint64_t stamp);
+
+/* The same for the last published fence, which covers every block freed before it. */
+int gp_fence_order_all(struct gp_fence *f);
+
+/*
+ * Waits on the host until blocks with this stamp are completed; at most max_ns (UINT64_MAX: without bound). 0;
+ * -EAGAIN if no fence covers the stamp or the time is up; -EBUSY; or the driver's error. Holds no lock while
+ * it waits.
+ */
+int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
+
+/* The slot of the first published fence later than the stamp, for backend->release_begin; else GP_NO_SLOT. */
+int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp);
+
+/* The number of the last published fence that is not known to be complete, or 0. */
+uint64_t gp_fence_newest(struct gp_fence *f);
+
+static inline uint64_t gp_fence_started(const struct gp_fence *f)
+{
+	return atomic_load(&f->started);
+}
+
+/* Blocks with a stamp below this are done with on the GPU. */
+static inline uint64_t gp_fence_completed(const struct gp_fence *f)
+{
+#ifdef GP_BREAK_REUSE
+	/* Only in a test build, whose suite must find the race that this plants. */
+	return UINT64_MAX;
+#endif
+	return atomic_load_explicit(&f->completed, memory_order_acquire);
+}
+
+/* Blocks with a stamp below this may be touched by later work of the same context. */
+static inline uint64_t gp_fence_ordered(const struct gp_fence *f)
+{
+	uint64_t ordered = atomic_load_explicit(&f->ordered, memory_order_acquire);
+
+	return gp_max(ordered, gp_fence_completed(f));
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * split: blocks are cut from large segments, best fit, and merged again with their free neighbours when they come
+ * back. Small blocks live in slabs of their own, so that a small one that lives long never pins a large segment.
+ *
+ * The first bytes of a segment that is shared are a guard: a block that is never handed out. So no block's
+ * address is a segment's base, and a free that reaches the driver behind our back fails instead of taking the
+ * neighbours along. A block that is the whole segment has no guard and may be exported. Cutting a whole segment
+ * makes the guard, and it goes when all the rest is merged again.
+ *
+ * Invariant: no two cached neighbours, except a guard and the block behind it.
+ */
+
+#include "pool_impl.h"
+
+#define SLAB_BYTES (2 * GP_MIB)
+
+/* A large segment is a share of what the pool holds, so that their number stays small as the pool grows. */
+#define SEGMENT_MIN   (32 * GP_MIB)
+#define SEGMENT_MAX   (512 * GP_MIB)
+#define SEGMENT_SHARE 8
+
+static void split_init(struct gp_pool *pool)
+{
+	pool->cache.split.small.root = pool->cache.split.large.root = NULL;
+}
+
+static uint64_t split_round(const struct gp_pool *pool, uint64_t bytes)
+{
+	return gp_round_up(gp_max(bytes, 1), GP_ALIGN);
+}
+
+static struct gp_tree *tree_of(struct gp_pool *pool, const struct gp_segment *segment)
+{
+	return segment->is_small ? &pool->cache.split.small : &pool->cache.split.large;
+}
+
+static void index_add(struct gp_pool *pool, struct gp_block *block)
+{
+	if (block->segment->is_exported)
+		return;
+	block->by_size.key = block->size;
+	block->by_size.tie = block->addr;
+	gp_tree_insert(tree_of(pool, block->segment), &block->by_size);
+}
+
+static void split_unlink(struct gp_pool *pool, struct gp_block *block)
+{
+	if (!block->segment->is_exported && !(block->flags & GP_BLOCK_GUARD))
+		gp_tree_remove(tree_of(pool, block->segment), &block->by_size);
+}
+
+static struct gp_block *split_take(struct gp_pool *pool, uint64_t size)
+{
+	struct gp_tree *tree = size <= GP_SMALL_MAX ? &pool->cache.split.small : &pool->cache.split.large;
+	struct gp_tree_node *node = gp_tree_at_least(tree, size);
+	struct gp_block *b;
+
+	if (!node)
+		return NULL;
+	b = gp_container_of(node, struct gp_block, by_size);
+	gp_tree_remove(tree, node);
+	if (gp_block_is_whole(b))
+		gp_segment_set_busy_locked(b->segment);
+	gp_cached_sub(pool, b);
+	return b;
+}
+
+/* Cuts the block after size bytes; the new block behind it inherits the stamp. */
+static struct gp_block *cut_after(struct gp_pool *pool, struct gp_block *block, uint64_t size)
+{
+	struct gp_block *rest = gp_block_new_locked(pool);
+
+	rest->addr = block->addr + size;
+	rest->size = block->size - size;
+	rest->stamp = block->stamp;
+	rest->segment = block->segment;
+	rest->prev = block;
+	rest->next = block->next;
+	if (rest->next)
+		rest->next->prev = rest;
+	block->next = rest;
+	block->size = size;
+	gp_addrmap_add_block(pool->options.map, rest);
+	return rest;
+}
+
+static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, uint64_t size)
+{
+	struct gp_block *rest;
+
+	if (block->size == size)
+		return block;
+	if (gp_block_is_whole(block)) {
+		rest = cut_after(pool, block, GP_ALIGN);
+		block->flags |= GP_BLOCK_GUARD;
+		gp_cached_add(pool, block);
+		block = rest;
+		if (block->size == size)
+			return block;
+	}
+	rest = cut_after(pool, block, size);
+	gp_cached_add(pool, rest);
+	index_add(pool, rest);
+	return block;
+}
+
+/* Joins the block behind to the one before it. */
+static void merge(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
+{
+	gp_addrmap_remove_block(pool->options.map, behind);
+	block->size += behind->size;
+	block->stamp = gp_max(block->stamp, behind->stamp);
+	block->next = behind->next;
+	if (block->next)
+		block->next->prev = block;
+	gp_block_spare_locked(pool, behind);
+	pool->stats.n_free_blocks--;
+}
+
+static bool is_cached(const struct gp_block *block)
+{
+	return block && gp_block_state(block) == GP_BLOCK_CACHED;
+}
+
+static void split_put(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_cached_add(pool, block);
+	if (is_cached(block->next)) {
+		split_unlink(pool, block->next);
+		merge(pool, block, block->next);
+	}
+	if (is_cached(block->prev) && !(block->prev->flags & GP_BLOCK_GUARD)) {
+		block = block->prev;
+		split_unlink(pool, block);
+		merge(pool, block, block->next);
+	}
+	if (block->prev && (block->prev->flags & GP_BLOCK_GUARD) && !block->next) {
+		block = block->prev;
+		block->flags &= (uint8_t)~GP_BLOCK_GUARD;
+		merge(pool, block, block->next);
+	}
+	index_add(pool, block);
+	if (gp_block_is_whole(block))
+		gp_segment_set_idle_locked(pool, block->segment);
+}
+
+static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
+{
+	uint64_t share = gp_round_up(pool->stats.total_bytes / SEGMENT_SHARE, pool->options.granule);
+	uint64_t segment = gp_min(gp_max(share, SEGMENT_MIN), SEGMENT_MAX);
+
+	if (size <= GP_SMALL_MAX)
+		return SLAB_BYTES;
+	if (size <= segment / 2)
+		return segment;
+	return gp_round_up(size, pool->options.granule);
+}
+
+static uint64_t split_largest_fit(const struct gp_pool *pool, uint64_t size)
+{
+	return size <= GP_SMALL_MAX ? SLAB_BYTES : UINT64_MAX;
+}
+
+static uint64_t split_count(const struct gp_pool *pool)
+{
+	return gp_tree_count(&pool->cache.split.small) + gp_tree_count(&pool->cache.split.large);
+}
+
+const struct gp_kind_ops gp_kind_split = {
+	.name = "split",
+	.init = split_init,
+	.round = split_round,
+	.take = split_take,
+	.cut = split_cut,
+	.put = split_put,
+	.unlink = split_unlink,
+	.segment_bytes = split_segment_bytes,
+	.largest_fit = split_largest_fit,
+	.count = split_count,
+};

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "lock.h"
+
+#ifdef GP_DEBUG
+/* The ranks that this thread holds, as bits: ranks are few, and no two locks of one rank are held together. */
+static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
+#endif
+
+void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank)
+{
+	pthread_mutex_init(&m->mutex, NULL);
+	m->rank = rank;
+}
+
+void gp_mutex_deinit(struct gp_mutex *m)
+{
+	pthread_mutex_destroy(&m->mutex);
+}
+
+void gp_mutex_lock(struct gp_mutex *m)
+{
+#ifdef GP_DEBUG
+	gp_assert(held >> m->rank == 0);
+	held |= 1u << m->rank;
+#endif
+	pthread_mutex_lock(&m->mutex);
+}
+
+void gp_mutex_unlock(struct gp_mutex *m)
+{
+	pthread_mutex_unlock(&m->mutex);
+#ifdef GP_DEBUG
+	held &= ~(1u << m->rank);
+#endif
+}

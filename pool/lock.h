@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Mutexes with ranks. A thread takes locks in increasing rank only; builds with GP_DEBUG check it, so that a
+ * deadlock that needs two threads to happen is found by one.
+ */
+
+#include <pthread.h>
+
+#include "base.h"
+
+/* In the order in which they may be taken, each with its reason. */
+enum gp_lock_rank {
+	GP_RANK_LIFE = 1,     /* shim: a context is not destroyed under a driver call; outermost */
+	GP_RANK_FENCE,	      /* fence.c: one record at a time; THE lock that is held across driver calls */
+	GP_RANK_CAPTURE,      /* shim: no capture begins while a fence is being recorded */
+	GP_RANK_POOL,	      /* pool.c: lists, trees and counters of one pool */
+	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
+	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */
+	GP_RANK_LEAF,	      /* anything that takes no other lock */
+};
+
+struct gp_mutex {
+	pthread_mutex_t mutex;
+	enum gp_lock_rank rank;
+};
+
+#define GP_MUTEX_INIT(rank_)                                                                                           \
+	{                                                                                                              \
+		.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (rank_)                                                    \
+	}
+
+void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank);
+void gp_mutex_deinit(struct gp_mutex *m);
+void gp_mutex_lock(struct gp_mutex *m);
+void gp_mutex_unlock(struct gp_mutex *m);

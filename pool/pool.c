@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The life of a block: reserved from the driver as a segment (segment.c), cut and handed out (kind_*.c, reuse.c), freed
+ * behind a fence (here), pending until the fence allows its reuse (reuse.c), cached, and handed out again or given
+ * back. When memory runs out, rounds.c.
+ *
+ * Threads: any. The pool's lock guards lists, trees and counters; no driver call is made under it. A block that is being
+ * freed belongs to the thread that claimed it in the address map until that thread has queued it.
+ */
+
+#include "pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool_impl.h"
+
+static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
+	[GP_KIND_NONE] = &gp_kind_none,
+	[GP_KIND_SIMPLE] = &gp_kind_simple,
+	[GP_KIND_BINNED] = &gp_kind_binned,
+	[GP_KIND_SPLIT] = &gp_kind_split,
+};
+
+const char *gp_kind_name(enum gp_kind kind)
+{
+	return kinds[kind]->name;
+}
+
+int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool)
+{
+	struct gp_pool *pool = calloc(1, sizeof(*pool));
+
+	if (!pool)
+		return -ENOMEM;
+	pool->options = *options;
+	pool->kind = kinds[options->kind];
+	gp_fence_init(&pool->fence, &options->backend);
+	atomic_init(&pool->refs, 1);
+	atomic_init(&pool->completion_only, options->completion_only);
+	gp_mutex_init(&pool->lock, GP_RANK_POOL);
+	pthread_cond_init(&pool->rounds_done, NULL);
+	gp_pending_init(&pool->pending);
+	gp_list_init(&pool->segments);
+	gp_list_init(&pool->idle);
+	gp_list_init(&pool->leaving);
+	gp_list_init(&pool->spare_blocks);
+	gp_list_init(&pool->spare_segments);
+	pool->kind->init(pool);
+	*ret_pool = pool;
+	return 0;
+}
+
+struct gp_pool *gp_pool_get(struct gp_pool *pool)
+{
+	atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
+	return pool;
+}
+
+void gp_pool_put(struct gp_pool *pool)
+{
+	if (!pool || atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	gp_assert(gp_list_is_empty(&pool->segments));
+	gp_descriptors_free(pool);
+	gp_fence_deinit(&pool->fence);
+	gp_mutex_deinit(&pool->lock);
+	pthread_cond_destroy(&pool->rounds_done);
+	free(pool);
+}
+
+static int attempt_grow(struct gp_rounds *rounds)
+{
+	return gp_segment_grow(rounds->pool, rounds->request, &rounds->block);
+}
+
+static int attempt_rescue(struct gp_rounds *rounds)
+{
+	return rounds->rescue(rounds->rescue_arg);
+}
+
+static int alloc_slow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+{
+	struct gp_rounds rounds = {
+		.pool = pool,
+		.request = request,
+		.bytes = request->size,
+		.attempt = attempt_grow,
+	};
+	int r = gp_reuse_insist(pool, request, ret_block);
+
+	if (r != -ENOENT)
+		return r;
+	gp_mutex_lock(&pool->lock);
+	pool->stats.misses++;
+	gp_mutex_unlock(&pool->lock);
+	gp_segment_poll_returning(pool, false);
+	r = gp_segment_grow(pool, request, ret_block);
+	if (r != -ENOMEM)
+		return r;
+	r = gp_rounds_run(&rounds);
+	*ret_block = rounds.block;
+	return r;
+}
+
+/* More than the device or the limit could ever give is refused before it empties the cache for nothing. */
+static bool is_hopeless(const struct gp_pool *pool, uint64_t size)
+{
+	return size > pool->options.capacity_bytes ||
+	       size > atomic_load_explicit(&pool->options.budget->limit_bytes, memory_order_relaxed);
+}
+
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_request request = {.bytes = bytes, .size = pool->kind->round(pool, bytes)};
+	struct gp_block *block = NULL;
+	int r;
+
+	if (gp_pool_is_flag(&pool->dead))
+		return GP_E_DEAD;
+	if (is_hopeless(pool, request.size)) {
+		gp_mutex_lock(&pool->lock);
+		pool->stats.ooms++;
+		gp_mutex_unlock(&pool->lock);
+		return -ENOMEM;
+	}
+	r = gp_reuse_find(pool, &request, &block);
+	if (r == -ENOENT)
+		r = alloc_slow(pool, &request, &block);
+	if (r)
+		return r;
+	*ret_addr = block->addr;
+	return 0;
+}
+
+/* The claimed block leaves the program's account. */
+static void unaccount_locked(struct gp_pool *pool, const struct gp_block *block)
+{
+	pool->stats.used_bytes -= block->size;
+	pool->stats.requested_bytes -= block->requested;
+	pool->stats.n_used_blocks--;
+}
+
+static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode)
+{
+	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : gp_fence_started(&pool->fence);
+	int r = mode == GP_FREE_NORMAL ? gp_fence_record(&pool->fence, stamp) : 0;
+	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false;
+
+	gp_mutex_lock(&pool->lock);
+	if (gp_pool_is_flag(&pool->dead)) {
+		r = GP_E_DEAD;
+	} else {
+		unaccount_locked(pool, block);
+		block->stamp = stamp;
+		block->flags |= is_late ? GP_BLOCK_LATE : 0;
+		gp_block_set_state(block, GP_BLOCK_PENDING);
+		gp_pending_add(&pool->pending, block);
+		pool->stats.pending_bytes += block->size;
+		pool->stats.n_pending_blocks++;
+		needs_flush = gp_reuse_needs_flush_locked(pool);
+	}
+	gp_mutex_unlock(&pool->lock);
+	if (needs_flush)
+		gp_reuse_flush(pool);
+	return r > 0 ? r : 0;
+}
+
+/* With a queue of length 0 the block goes to the driver now: the driver's own free, with its own wait. */
+static int free_unqueued(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_mutex_lock(&pool->lock);
+	if (gp_pool_is_flag(&pool->dead)) {
+		gp_mutex_unlock(&pool->lock);
+		return GP_E_DEAD;
+	}
+	unaccount_locked(pool, block);
+	gp_mutex_unlock(&pool->lock);
+	return gp_segment_release(pool, block);
+}
+
+int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	struct gp_pool *pool = NULL;
+	struct gp_block *block;
+	enum gp_claim claim = gp_addrmap_claim(map, addr, &pool, &block);
+	int r;
+
+	switch (claim) {
+	case GP_CLAIM_FOREIGN:
+		return GP_E_FOREIGN;
+	case GP_CLAIM_NOT_USED:
+	case GP_CLAIM_INTERIOR:
+		gp_mutex_lock(&pool->lock);
+		pool->stats.double_frees += claim == GP_CLAIM_NOT_USED;
+		pool->stats.invalid_frees += claim == GP_CLAIM_INTERIOR;
+		gp_mutex_unlock(&pool->lock);
+		r = claim == GP_CLAIM_NOT_USED ? GP_E_NOT_USED : GP_E_INTERIOR;
+		break;
+	case GP_CLAIM_OK:
+	default:
+		if (pool->options.kind == GP_KIND_NONE && pool->options.pending_count_max == 0 && mode != GP_FREE_LATE)
+			r = free_unqueued(pool, block);
+		else
+			r = queue(pool, block, mode);
+		break;
+	}
+	gp_pool_put(pool);
+	return r;
+}
+
+int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg)
+{
+	struct gp_rounds rounds = {
+		.pool = pool,
+		.bytes = bytes,
+		.attempt = attempt_rescue,
+		.rescue = attempt,
+		.rescue_arg = arg,
+	};
+
+	return gp_rounds_run(&rounds);
+}
+
+uint64_t gp_pool_reclaim(struct gp_pool *pool)
+{
+	uint64_t given;
+
+	gp_reuse_flush(pool);
+	given = gp_segment_give_back(pool, UINT64_MAX);
+	gp_segment_poll_returning(pool, true);
+	return given;
+}
+
+void gp_pool_require_completion(struct gp_pool *pool)
+{
+	uint64_t ordered;
+
+	/* First the flag: what is handed out from here on is completed; then wait for what was not. */
+	if (atomic_exchange(&pool->completion_only, true))
+		return;
+	ordered = atomic_load(&pool->fence.ordered);
+	if (ordered)
+		(void)gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX);
+}
+
+void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
+{
+	atomic_store_explicit(&pool->overlap, overlap, memory_order_relaxed);
+}

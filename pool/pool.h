@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The allocator's public face: one pool serves the memory of one kind of one context. All functions are
+ * thread-safe. Addresses are numbers here; nothing is ever read or written through them.
+ */
+
+#include "addrmap.h"
+#include "backend.h"
+#include "budget.h"
+#include "stats.h"
+
+enum gp_kind {
+	GP_KIND_NONE,	/* no cache: the driver for every call */
+	GP_KIND_SIMPLE, /* whole driver allocations, nearest fit */
+	GP_KIND_BINNED, /* whole driver allocations, in size classes */
+	GP_KIND_SPLIT,	/* large segments, split and merged */
+	GP_N_KINDS
+};
+
+const char *gp_kind_name(enum gp_kind kind);
+
+struct gp_pool_options {
+	enum gp_kind kind;
+	struct gp_backend backend;
+	struct gp_addrmap *map;	   /* of the process; outlives the pool */
+	struct gp_budget *budget;  /* shared; outlives the pool */
+	uint64_t capacity_bytes;   /* what the device has in all: more than this is never asked for */
+	uint64_t granule;	   /* large requests are rounded to this, as the driver does: a power of two */
+	uint64_t pending_bytes_max; /* the queue's limits; UINT64_MAX for none */
+	uint64_t pending_count_max;
+	uint64_t reserve_bytes; /* with less than this left in the driver nothing stays cached */
+	uint64_t oom_wait_ns;	/* round 6 */
+	bool completion_only;	/* order on the GPU is not enough for the first to touch it */
+};
+
+enum gp_free_mode {
+	GP_FREE_NORMAL, /* the program's work so far may touch it */
+	GP_FREE_LATE,	/* likewise, and no fence may be recorded now or ordered upon later */
+	GP_FREE_SYNCED, /* the caller has waited for the context: nothing touches it any more */
+};
+
+/* Positive results of gp_pool_free, which the driver's own codes cannot collide with. */
+enum {
+	GP_E_FOREIGN = 1 << 20, /* not our pointer: the driver's business */
+	GP_E_INTERIOR,		/* inside one of our segments, but not a block's address */
+	GP_E_NOT_USED,		/* a block that is free already */
+	GP_E_DEAD,		/* its context is gone */
+};
+
+/* 0 or -ENOMEM (host memory). The caller holds the first reference. */
+int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool);
+struct gp_pool *gp_pool_get(struct gp_pool *pool);
+
+/* Drops a reference; the last one frees the descriptors. The pool must have been dropped before. */
+void gp_pool_put(struct gp_pool *pool);
+
+/*
+ * Hands out a block of at least that many bytes (> 0), aligned to GP_ALIGN. 0; -ENOMEM after all rounds failed;
+ * -ENOBUFS if host memory ran out, or GP_E_DEAD: the caller should ask the driver itself; or the driver's error.
+ */
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
+
+/*
+ * Takes a block back, whichever pool of the map it belongs to. 0, one of the GP_E codes, or the driver's error
+ * from the fence, in which case the block is not used again.
+ */
+int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
+
+/*
+ * Runs the retry rounds for an allocation that is not pooled: attempt() is called after each round that gave
+ * something back and returns what a backend's reserve would. The result is that of the last attempt.
+ */
+int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg);
+
+/* Gives back everything cached; waits for nothing but its way to the driver. Returns the bytes given back. */
+uint64_t gp_pool_reclaim(struct gp_pool *pool);
+
+/*
+ * From now on reuse needs completion: somebody else may be the first to touch a block. Waits once for what was
+ * handed out on order alone. May be called again.
+ */
+void gp_pool_require_completion(struct gp_pool *pool);
+
+/* Whether work of the context may overlap with other work of it: more than one stream exists. */
+void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
+
+/* The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. */
+void gp_pool_drop(struct gp_pool *pool);
+
+/* What holds an address: the bounds of a block as the program knows it. */
+struct gp_block_info {
+	uint64_t addr, size; /* bytes; what the program asked for, rounded up to GP_ALIGN */
+	uint64_t requested;
+	uint64_t serial;      /* unique per hand-out in the process */
+	uint64_t segment_base, segment_size;
+	bool is_used, is_whole;
+};
+
+/* 0 and the block at or around the address, or GP_E_FOREIGN. */
+int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *ret_info);
+
+/*
+ * Something outside the process may hold the memory from now on: once freed, it goes back to the driver instead
+ * of to another owner. The whole segment is meant. 0 or GP_E_FOREIGN.
+ */
+int gp_pool_export(struct gp_addrmap *map, uint64_t addr);
+
+void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
+
+/* Calls back for every block that the program holds, with the pool's lock held, until it returns false. */
+void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg);
+
+/* Proves every invariant; returns what is broken, or NULL. For tests: slow, and the pool must be at rest. */
+const char *gp_pool_check(struct gp_pool *pool);

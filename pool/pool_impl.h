@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What the files of the pool share: its state, and the seam between the kinds and the rest. */
+
+#include "block.h"
+#include "fence.h"
+#include "pending.h"
+#include "pool.h"
+
+enum { GP_N_BINS = GP_N_CLASSES };
+
+/* Up to this a request is small: split serves it from slabs. The driver itself packs together what is up to 1 MiB. */
+#define GP_SMALL_MAX GP_MIB
+
+struct gp_pool {
+	struct gp_pool_options options;
+	const struct gp_kind_ops *kind;
+	struct gp_fence fence;
+	_Atomic unsigned refs;
+	_Atomic bool overlap, completion_only, dead;
+
+	struct gp_mutex lock; /* guards everything below */
+	pthread_cond_t rounds_done;
+	bool rounds_busy;  /* one thread runs the rounds, the others wait for it and search again */
+	bool is_pressed;   /* the driver is nearly empty: nothing stays cached */
+	struct gp_stats stats;
+	struct gp_pending pending;
+	struct gp_list segments; /* all */
+	struct gp_list idle;	 /* those wholly cached, least recently used first */
+	struct gp_list leaving;	 /* wholly cached too, but to be given back as soon as their work is completed */
+	struct gp_list spare_blocks, spare_segments;
+	unsigned n_spare_blocks;
+	struct gp_chunk *chunks; /* where descriptors come from */
+	union {
+		struct gp_tree whole;		  /* simple */
+		struct gp_list bins[GP_N_BINS];	  /* binned */
+		struct {
+			struct gp_tree small, large;
+		} split;
+	} cache;
+};
+
+/* What is being asked for. */
+struct gp_request {
+	uint64_t bytes; /* by the program */
+	uint64_t size;	/* rounded by the kind */
+};
+
+/* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */
+struct gp_kind_ops {
+	const char *name;
+	void (*init)(struct gp_pool *pool);
+
+	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */
+	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
+
+	/* Takes a cached block of at least size bytes out of the cache and its count; NULL if none fits. */
+	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
+
+	/*
+	 * Cuts a block that is in no structure to size bytes, and caches what is left over. Needs up to two
+	 * spare descriptors.
+	 */
+	struct gp_block *(*cut)(struct gp_pool *pool, struct gp_block *block, uint64_t size);
+
+	/* Puts a usable block into the cache and its count. May merge it: it must not be used afterwards. */
+	void (*put)(struct gp_pool *pool, struct gp_block *block);
+
+	/* Takes a cached block out of the index, not out of the count. Nothing to do for an exported one. */
+	void (*unlink)(struct gp_pool *pool, struct gp_block *block);
+
+	/* How much to ask the driver for, for a block of size bytes. */
+	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
+
+	/* The largest block that take() would use for a request of size bytes. */
+	uint64_t (*largest_fit)(const struct gp_pool *pool, uint64_t size);
+
+	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
+	uint64_t (*count)(const struct gp_pool *pool);
+};
+
+extern const struct gp_kind_ops gp_kind_none, gp_kind_simple, gp_kind_binned, gp_kind_split;
+
+/* descriptor.c: recycled descriptors. */
+
+/* Sees to it that the next few _new calls cannot fail. 0 or -ENOBUFS. */
+int gp_descriptors_ensure_locked(struct gp_pool *pool);
+struct gp_block *gp_block_new_locked(struct gp_pool *pool);
+void gp_block_spare_locked(struct gp_pool *pool, struct gp_block *block);
+struct gp_segment *gp_segment_new_locked(struct gp_pool *pool);
+void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment);
+void gp_descriptors_free(struct gp_pool *pool);
+
+/* segment.c: driver allocations, coming and going. None of these is called with the lock held but the _locked. */
+
+/* Asks the driver for a segment that serves the request, within the budget. -ENOMEM: either said no. */
+int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+
+/*
+ * Gives back idle segments whose work is completed: the smallest one of at least want bytes if there is one, else
+ * the least recently used ones until want bytes are together; and all that are leaving. Returns the bytes begun.
+ */
+uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
+
+/* Gives one block, whole and taken out of the queue, back behind its fence. False if it must go on waiting. */
+bool gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);
+
+/* Gives one block, whole and in no structure, back by the driver's own free, which may wait. The driver's result. */
+int gp_segment_release(struct gp_pool *pool, struct gp_block *block);
+
+/* Sees what has arrived in the driver; waits for all of it if told to. */
+void gp_segment_poll_returning(struct gp_pool *pool, bool wait);
+
+/* Notes that a segment is wholly cached, or not any more. */
+void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment);
+void gp_segment_set_busy_locked(struct gp_segment *segment);
+
+/* Whether any wait to be given back. */
+bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool);
+
+/* reuse.c: from pending to cached, and from there to the program. */
+
+/* Marks a block that is in no structure as the program's. */
+void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request);
+
+/* Moves what the fences allow into the cache, and hands out a block that fits; NULL if none does. */
+struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request);
+
+/*
+ * Looks for a block in the cache, then among the pending ones as far as costs nobody anything. -ENOENT if there
+ * is none, or the driver's error.
+ */
+int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+
+/*
+ * The same where growing instead would let too much memory wait: orders later work behind the first free that yields a fit,
+ * or, where completion is needed, waits for it. -ENOENT if nothing pending fits or growing is better.
+ */
+int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+
+/* Brings the queue of freed blocks back under its limits, and sends off what is leaving. */
+void gp_reuse_flush(struct gp_pool *pool);
+
+/* Whether gp_reuse_flush has anything to do. */
+bool gp_reuse_needs_flush_locked(const struct gp_pool *pool);
+
+/*
+ * rounds.c: what an allocation goes through when memory has run out. attempt() asks the driver; it may set block,
+ * which the search sets too if the pool can serve the request after all. Without a request only attempts count.
+ */
+struct gp_rounds {
+	struct gp_pool *pool;
+	const struct gp_request *request; /* NULL: not a pool's allocation */
+	uint64_t bytes;			  /* what is missing, at the most */
+	int (*attempt)(struct gp_rounds *rounds);
+	int (*rescue)(void *arg); /* gp_pool_rescue's */
+	void *rescue_arg;
+	struct gp_block *block;
+};
+
+/* 0, or what the last attempt said. */
+int gp_rounds_run(struct gp_rounds *rounds);
+
+static inline const struct gp_backend *gp_pool_backend(const struct gp_pool *pool)
+{
+	return &pool->options.backend;
+}
+
+static inline uint64_t gp_pool_now_ns(const struct gp_pool *pool)
+{
+	return gp_pool_backend(pool)->ops->now_ns(gp_pool_backend(pool)->arg);
+}
+
+/* The cache's count of what it holds, kept by the kinds. */
+static inline void gp_cached_add(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_block_set_state(block, GP_BLOCK_CACHED);
+	pool->stats.cached_bytes += block->size;
+	pool->stats.n_free_blocks++;
+}
+
+static inline void gp_cached_sub(struct gp_pool *pool, struct gp_block *block)
+{
+	pool->stats.cached_bytes -= block->size;
+	pool->stats.n_free_blocks--;
+}
+
+static inline bool gp_pool_is_flag(const _Atomic bool *flag)
+{
+	return atomic_load_explicit(flag, memory_order_relaxed);
+}

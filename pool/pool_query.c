@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What a pool can tell about itself, and the end of it. */
+
+#include <errno.h>
+
+#include "pool_impl.h"
+
+void gp_pool_drop(struct gp_pool *pool)
+{
+	struct gp_list *link, *tmp;
+	uint64_t bytes;
+
+	gp_mutex_lock(&pool->lock);
+	atomic_store(&pool->dead, true);
+	gp_list_each_safe(link, tmp, &pool->segments) {
+		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
+
+		for (struct gp_block *b = segment->first; b; b = b->next)
+			gp_addrmap_remove_block(pool->options.map, b);
+		gp_addrmap_remove_segment(pool->options.map, segment);
+		gp_list_remove(link);
+	}
+	bytes = pool->stats.total_bytes;
+	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;
+	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
+	pool->stats.n_used_blocks = pool->stats.n_free_blocks = pool->stats.n_pending_blocks = 0;
+	gp_mutex_unlock(&pool->lock);
+	gp_budget_uncharge(pool->options.budget, bytes);
+}
+
+static struct gp_block *block_around_locked(struct gp_pool *pool, uint64_t addr)
+{
+	struct gp_segment *segment = gp_addrmap_segment_of(pool->options.map, addr);
+	struct gp_block *b;
+
+	if (!segment || segment->pool != pool)
+		return NULL;
+	for (b = segment->first; b && addr - b->addr >= b->size; b = b->next)
+		;
+	return b;
+}
+
+static struct gp_block_info describe(const struct gp_block *b)
+{
+	bool is_used = gp_block_state(b) == GP_BLOCK_USED;
+
+	return (struct gp_block_info){
+		.addr = b->addr,
+		.size = is_used ? gp_round_up(b->requested, GP_ALIGN) : b->size,
+		.requested = is_used ? b->requested : 0,
+		.serial = b->serial,
+		.segment_base = b->segment->base,
+		.segment_size = b->segment->size,
+		.is_used = is_used,
+		.is_whole = gp_block_is_whole(b),
+	};
+}
+
+int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *ret_info)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
+	struct gp_block *b;
+
+	if (!pool)
+		return GP_E_FOREIGN;
+	gp_mutex_lock(&pool->lock);
+	b = block_around_locked(pool, addr);
+	if (b)
+		*ret_info = describe(b);
+	gp_mutex_unlock(&pool->lock);
+	gp_pool_put(pool);
+	return b ? 0 : GP_E_FOREIGN;
+}
+
+/* What is cached in it leaves the index, so that nothing is cut from it any more. */
+static void export_locked(struct gp_pool *pool, struct gp_segment *segment)
+{
+	if (segment->is_exported)
+		return;
+	for (struct gp_block *b = segment->first; b; b = b->next)
+		if (gp_block_state(b) == GP_BLOCK_CACHED)
+			pool->kind->unlink(pool, b);
+	segment->is_exported = true;
+	if (gp_block_state(segment->first) == GP_BLOCK_CACHED && gp_block_is_whole(segment->first)) {
+		gp_segment_set_busy_locked(segment);
+		gp_segment_set_idle_locked(pool, segment);
+	}
+}
+
+int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
+	struct gp_block *b;
+
+	if (!pool)
+		return GP_E_FOREIGN;
+	gp_mutex_lock(&pool->lock);
+	b = block_around_locked(pool, addr);
+	if (b)
+		export_locked(pool, b->segment);
+	gp_mutex_unlock(&pool->lock);
+	gp_pool_put(pool);
+	return b ? 0 : GP_E_FOREIGN;
+}
+
+void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
+{
+	gp_mutex_lock(&pool->lock);
+	*ret_stats = pool->stats;
+	gp_mutex_unlock(&pool->lock);
+	ret_stats->free_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
+	ret_stats->fence_records = atomic_load_explicit(&pool->fence.records, memory_order_relaxed);
+	ret_stats->fence_queries = atomic_load_explicit(&pool->fence.queries, memory_order_relaxed);
+	ret_stats->fence_orders = atomic_load_explicit(&pool->fence.orders, memory_order_relaxed);
+	ret_stats->fence_waits = atomic_load_explicit(&pool->fence.waits, memory_order_relaxed);
+}
+
+void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg)
+{
+	struct gp_list *link;
+	bool more = true;
+
+	gp_mutex_lock(&pool->lock);
+	gp_list_each(link, &pool->segments) {
+		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
+
+		for (struct gp_block *b = segment->first; b && more; b = b->next) {
+			struct gp_block_info info = describe(b);
+
+			if (info.is_used)
+				more = fn(arg, &info);
+		}
+		if (!more)
+			break;
+	}
+	gp_mutex_unlock(&pool->lock);
+}

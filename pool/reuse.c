@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * From pending to cached, and from there to the program.
+ *
+ * A pending block can be had in three ways: its fence has completed (one query tells); later work is ordered behind
+ * its fence on the GPU, which costs the host nothing but makes a barrier between the streams; or the host waits.
+ * Which is best depends:
+ *
+ *   - Only one stream ever worked in the context: an order is nearly free, since in-order execution implies it. So
+ *     order on the last fence at once, which frees everything that is pending in one go.
+ *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the oldest
+ *     fence that yields a fit.
+ *   - Completion is needed (somebody else may be first to touch the memory): grow up to the queue's limit, then wait for
+ *     the oldest that yields a fit, as the program's own cudaFree would have.
+ */
+
+#include <errno.h>
+
+#include "pool_impl.h"
+
+/* With several streams, this much may be pending before an order is preferred to growth; or 1/8 of what is used. */
+#define OVERLAP_SLACK_MIN (32 * GP_MIB)
+#define OVERLAP_SLACK	  8
+
+void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
+{
+	struct gp_stats *stats = &pool->stats;
+
+	block->requested = request->bytes;
+	block->serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
+	gp_block_set_state(block, GP_BLOCK_USED);
+	stats->used_bytes += block->size;
+	stats->requested_bytes += request->bytes;
+	stats->n_used_blocks++;
+	stats->peak_used_bytes = gp_max(stats->peak_used_bytes, stats->used_bytes);
+}
+
+static void settle_locked(struct gp_pool *pool)
+{
+	uint64_t completed = gp_fence_completed(&pool->fence), ordered = completed;
+	struct gp_block *b;
+
+	if (!gp_pool_is_flag(&pool->completion_only))
+		ordered = gp_fence_ordered(&pool->fence);
+	while ((b = gp_pending_take_usable(&pool->pending, ordered, completed))) {
+		pool->stats.pending_bytes -= b->size;
+		pool->stats.n_pending_blocks--;
+		b->flags &= (uint8_t)~GP_BLOCK_LATE;
+		pool->kind->put(pool, b);
+	}
+}
+
+static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_request *request)
+{
+	struct gp_block *b = pool->kind->take(pool, request->size);
+
+	if (!b)
+		return NULL;
+	b = pool->kind->cut(pool, b, request->size);
+	gp_reuse_hand_out_locked(pool, b, request);
+	pool->stats.hits++;
+	return b;
+}
+
+struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request)
+{
+	struct gp_block *b = NULL;
+
+	gp_mutex_lock(&pool->lock);
+	if (gp_descriptors_ensure_locked(pool) == 0 && !gp_pool_is_flag(&pool->dead)) {
+		settle_locked(pool);
+		b = take_locked(pool, request);
+	}
+	gp_mutex_unlock(&pool->lock);
+	return b;
+}
+
+/* Blocks freed without a record of their own (during a capture, say) need some record to be settled by. */
+static int cover_late(struct gp_pool *pool)
+{
+	uint64_t stamp;
+	bool is_any;
+
+	gp_mutex_lock(&pool->lock);
+	is_any = pool->pending.bitmap[1] != 0;
+	stamp = pool->pending.newest_stamp;
+	gp_mutex_unlock(&pool->lock);
+	return is_any ? gp_fence_record(&pool->fence, stamp) : 0;
+}
+
+static bool is_order_free(const struct gp_pool *pool)
+{
+	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
+}
+
+int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+{
+	bool is_any_pending;
+	int r;
+
+	*ret_block = gp_reuse_take(pool, request);
+	if (*ret_block)
+		return 0;
+	gp_mutex_lock(&pool->lock);
+	is_any_pending = pool->pending.count != 0;
+	gp_mutex_unlock(&pool->lock);
+	if (!is_any_pending)
+		return -ENOENT;
+	r = cover_late(pool);
+	if (r > 0)
+		return r;
+	/* A query that is likely to fail is not worth its time where an order does as well. */
+	if (!is_order_free(pool) || pool->fence.was_ready) {
+		r = gp_fence_settle(&pool->fence);
+		if (r > 0)
+			return r;
+		*ret_block = r ? NULL : gp_reuse_take(pool, request);
+		if (*ret_block)
+			return 0;
+	}
+	if (!is_order_free(pool))
+		return -ENOENT;
+	r = gp_fence_order_all(&pool->fence);
+	if (r > 0)
+		return r;
+	*ret_block = r ? NULL : gp_reuse_take(pool, request);
+	return *ret_block ? 0 : -ENOENT;
+}
+
+/* Whether growing by the request would leave too much memory waiting. */
+static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size)
+{
+	uint64_t slack = pool->options.pending_bytes_max;
+
+	if (!gp_pool_is_flag(&pool->completion_only))
+		slack = gp_min(slack, gp_max(OVERLAP_SLACK_MIN, pool->stats.used_bytes / OVERLAP_SLACK));
+	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
+}
+
+int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+{
+	struct gp_block *b = NULL;
+	uint64_t stamp = 0;
+	int r;
+
+	gp_mutex_lock(&pool->lock);
+	if (is_too_much_pending_locked(pool, request->size))
+		b = gp_pending_find(&pool->pending, request->size, pool->kind->largest_fit(pool, request->size), false);
+	if (b)
+		stamp = b->stamp;
+	gp_mutex_unlock(&pool->lock);
+	if (!b)
+		return -ENOENT;
+	if (gp_pool_is_flag(&pool->completion_only))
+		r = gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
+	else
+		r = gp_fence_order(&pool->fence, stamp);
+	if (r)
+		return r > 0 ? r : -ENOENT;
+	*ret_block = gp_reuse_take(pool, request);
+	return *ret_block ? 0 : -ENOENT;
+}
+
+bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
+{
+	return pool->pending.count > pool->options.pending_count_max ||
+	       pool->pending.bytes > pool->options.pending_bytes_max || pool->is_pressed ||
+	       gp_segment_is_any_leaving_locked(pool);
+}
+
+/* none: all that is queued goes to the driver in one batch, each behind its own fence. */
+static void release_all_pending(struct gp_pool *pool)
+{
+	uint64_t n;
+
+	gp_mutex_lock(&pool->lock);
+	n = pool->pending.count;
+	gp_mutex_unlock(&pool->lock);
+	for (; n; n--) {
+		struct gp_block *b;
+
+		gp_mutex_lock(&pool->lock);
+		b = gp_pending_first(&pool->pending);
+		if (b)
+			gp_pending_remove(&pool->pending, b);
+		gp_mutex_unlock(&pool->lock);
+		if (!b)
+			return;
+		if (!gp_segment_give_back_pending(pool, b)) {
+			gp_mutex_lock(&pool->lock);
+			gp_pending_add(&pool->pending, b);
+			gp_mutex_unlock(&pool->lock);
+		}
+	}
+}
+
+void gp_reuse_flush(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	bool is_pressed;
+
+	(void)cover_late(pool);
+	(void)gp_fence_settle(&pool->fence);
+	if (pool->options.kind == GP_KIND_NONE)
+		release_all_pending(pool);
+	gp_mutex_lock(&pool->lock);
+	settle_locked(pool);
+	is_pressed = pool->is_pressed;
+	gp_mutex_unlock(&pool->lock);
+	gp_segment_give_back(pool, is_pressed ? UINT64_MAX : 0);
+	gp_segment_poll_returning(pool, false);
+	if (is_pressed) {
+		bool still = be->ops->available(be->arg) < pool->options.reserve_bytes;
+
+		gp_mutex_lock(&pool->lock);
+		pool->is_pressed = still;
+		gp_mutex_unlock(&pool->lock);
+	}
+}

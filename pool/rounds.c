@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * When memory runs out: the retry rounds of rounds.def, each more drastic than the one before. A round that
+ * gave something back, or made pending memory usable, ends with a new search of the pool and another driver attempt.
+ *
+ * One thread at a time runs them for a pool; the others wait for it and search again, so that they do not give
+ * back what the first is about to use. No lock is held meanwhile: who frees is never kept waiting.
+ */
+
+#include <errno.h>
+
+#include "pool_impl.h"
+
+/* Fences recorded after the free (see GP_BLOCK_LATE) may cover work that the real free would not wait for. */
+#define LATE_WAIT_NS UINT64_C(100000000)
+
+static bool search(struct gp_rounds *rounds)
+{
+	if (rounds->request)
+		rounds->block = gp_reuse_take(rounds->pool, rounds->request);
+	return rounds->block != NULL;
+}
+
+static uint64_t pending_bytes(struct gp_pool *pool)
+{
+	uint64_t bytes;
+
+	gp_mutex_lock(&pool->lock);
+	bytes = pool->pending.bytes;
+	gp_mutex_unlock(&pool->lock);
+	return bytes;
+}
+
+/* What has to go for the request to fit: all of it, or with a limit what is over it. */
+static uint64_t deficit(const struct gp_rounds *rounds)
+{
+	uint64_t left = gp_budget_left(rounds->pool->options.budget);
+
+	if (left == GP_NO_LIMIT || left >= rounds->bytes)
+		return rounds->bytes;
+	return rounds->bytes - left;
+}
+
+static uint64_t round_settle(struct gp_rounds *rounds)
+{
+	struct gp_pool *pool = rounds->pool;
+	uint64_t before = pending_bytes(pool), after;
+
+	(void)gp_fence_settle(&pool->fence);
+	if (!gp_pool_is_flag(&pool->completion_only))
+		(void)gp_fence_order_all(&pool->fence);
+	search(rounds);
+	after = pending_bytes(pool);
+	return before > after ? before - after : 0;
+}
+
+static uint64_t round_enough(struct gp_rounds *rounds)
+{
+	uint64_t given = gp_segment_give_back(rounds->pool, deficit(rounds));
+
+	gp_segment_poll_returning(rounds->pool, true);
+	return given;
+}
+
+static uint64_t round_all(struct gp_rounds *rounds)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+	uint64_t given = gp_segment_give_back(rounds->pool, UINT64_MAX);
+
+	gp_segment_poll_returning(rounds->pool, true);
+	/* Nobody knows how much that was: one byte stands for "try again". */
+	return given + be->ops->trim_driver(be->arg);
+}
+
+static uint64_t round_fences(struct gp_rounds *rounds)
+{
+	struct gp_pool *pool = rounds->pool;
+	uint64_t newest = gp_fence_newest(&pool->fence), late_stamp = 0, before = pending_bytes(pool), given;
+
+	if (newest)
+		(void)gp_fence_wait(&pool->fence, newest - 1, UINT64_MAX);
+	gp_mutex_lock(&pool->lock);
+	if (pool->pending.bitmap[1])
+		late_stamp = pool->pending.newest_stamp;
+	gp_mutex_unlock(&pool->lock);
+	if (late_stamp && gp_fence_record(&pool->fence, late_stamp) == 0)
+		(void)gp_fence_wait(&pool->fence, late_stamp, LATE_WAIT_NS);
+	if (search(rounds))
+		return rounds->bytes;
+	given = gp_segment_give_back(pool, UINT64_MAX);
+	gp_segment_poll_returning(pool, true);
+	return given ? given : before - gp_min(before, pending_bytes(pool));
+}
+
+static uint64_t round_wait(struct gp_rounds *rounds)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+	uint64_t start_ns = gp_pool_now_ns(rounds->pool);
+	unsigned n = 0;
+
+	while (gp_pool_now_ns(rounds->pool) - start_ns < rounds->pool->options.oom_wait_ns) {
+		be->ops->pause(be->arg, n++);
+		(void)gp_fence_settle(&rounds->pool->fence);
+		if (search(rounds))
+			return rounds->bytes;
+		gp_segment_give_back(rounds->pool, UINT64_MAX);
+		gp_segment_poll_returning(rounds->pool, true);
+		/* Other processes tell nobody when they free: so ask the driver, too. */
+		if (rounds->attempt(rounds) != -ENOMEM)
+			return rounds->bytes;
+	}
+	return 0;
+}
+
+static uint64_t round_fail(struct gp_rounds *rounds)
+{
+	gp_mutex_lock(&rounds->pool->lock);
+	rounds->pool->stats.ooms++;
+	gp_mutex_unlock(&rounds->pool->lock);
+	return 0;
+}
+
+/* One round; *ret_r is what the driver says now, if it was asked. True once the allocation is served. */
+static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*fn)(struct gp_rounds *), int *ret_r)
+{
+	struct gp_pool *pool = rounds->pool;
+	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds);
+	struct gp_round_stats *stats = &pool->stats.rounds[which];
+
+	if (yielded && !rounds->block && !search(rounds) && *ret_r == -ENOMEM)
+		*ret_r = rounds->attempt(rounds);
+	gp_mutex_lock(&pool->lock);
+	stats->count++;
+	stats->yielded_bytes += yielded;
+	stats->ns += gp_pool_now_ns(pool) - start_ns;
+	gp_mutex_unlock(&pool->lock);
+	if (rounds->block)
+		*ret_r = 0;
+	return *ret_r != -ENOMEM;
+}
+
+static void take_turn(struct gp_pool *pool)
+{
+	gp_mutex_lock(&pool->lock);
+	while (pool->rounds_busy)
+		pthread_cond_wait(&pool->rounds_done, &pool->lock.mutex);
+	pool->rounds_busy = true;
+	gp_mutex_unlock(&pool->lock);
+}
+
+static void end_turn(struct gp_pool *pool)
+{
+	gp_mutex_lock(&pool->lock);
+	pool->rounds_busy = false;
+	pthread_cond_signal(&pool->rounds_done);
+	gp_mutex_unlock(&pool->lock);
+}
+
+int gp_rounds_run(struct gp_rounds *rounds)
+{
+	static uint64_t (*const fns[GP_N_ROUNDS])(struct gp_rounds *) = {
+#define ROUND(number, name, help) [GP_ROUND_##name] = round_##name,
+#include "rounds.def"
+	};
+	int r = -ENOMEM;
+
+	take_turn(rounds->pool);
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		if (i == GP_ROUND_wait && !rounds->pool->options.oom_wait_ns)
+			continue;
+		if (run_round(rounds, (enum gp_round)i, fns[i], &r))
+			break;
+	}
+	end_turn(rounds->pool);
+	return r;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Driver allocations, coming and going.
+ *
+ * Giving back never makes the host wait: a segment whose work is completed is handed to the backend's
+ * release_begin, stays charged to the budget as "returning", and is off the books when release_poll or
+ * release_drain finds it in the driver. Where the backend cannot do that (pinned memory, old drivers) the
+ * memory is released on the spot, but only while the context is idle, when the driver has nothing to wait for.
+ */
+
+#include <errno.h>
+
+#include "pool_impl.h"
+
+void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
+{
+	bool leaves = segment->is_exported || pool->options.kind == GP_KIND_NONE;
+
+	gp_list_append(leaves ? &pool->leaving : &pool->idle, &segment->idle_link);
+}
+
+void gp_segment_set_busy_locked(struct gp_segment *segment)
+{
+	gp_list_remove(&segment->idle_link);
+}
+
+bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
+{
+	return !gp_list_is_empty(&pool->leaving);
+}
+
+static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uint64_t *ns, unsigned *calls)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t start_ns;
+	int r;
+
+	if (!gp_budget_charge(pool->options.budget, bytes))
+		return -ENOMEM;
+	start_ns = gp_pool_now_ns(pool);
+	r = be->ops->reserve(be->arg, bytes, ret_addr);
+	*ns += gp_pool_now_ns(pool) - start_ns;
+	++*calls;
+	if (r)
+		gp_budget_uncharge(pool->options.budget, bytes);
+	return r;
+}
+
+/* The driver is nearly empty: what cannot be retried (a module that loads, a graph) needs the rest. */
+static void keep_reserve(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t available;
+
+	if (!pool->options.reserve_bytes)
+		return;
+	available = be->ops->available(be->arg);
+	gp_mutex_lock(&pool->lock);
+	pool->is_pressed = available < pool->options.reserve_bytes;
+	gp_mutex_unlock(&pool->lock);
+	if (available < pool->options.reserve_bytes)
+		gp_segment_give_back(pool, pool->options.reserve_bytes - available);
+}
+
+static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64_t bytes, uint64_t size)
+{
+	struct gp_segment *segment = gp_segment_new_locked(pool);
+	struct gp_block *block = gp_block_new_locked(pool);
+
+	segment->base = block->addr = base;
+	segment->size = block->size = bytes;
+	segment->first = block;
+	segment->is_small = size <= GP_SMALL_MAX;
+	block->segment = segment;
+	gp_list_append(&pool->segments, &segment->link);
+	gp_addrmap_add_block(pool->options.map, block);
+	gp_addrmap_add_segment(pool->options.map, segment);
+	pool->stats.total_bytes += bytes;
+	pool->stats.peak_total_bytes = gp_max(pool->stats.peak_total_bytes, pool->stats.total_bytes);
+	return pool->kind->cut(pool, block, size);
+}
+
+/* Books a reservation that was made: hands its block out, or undoes it where host memory or the context is gone. */
+static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struct gp_request *request,
+		struct gp_block **ret_block)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	int r;
+
+	gp_mutex_lock(&pool->lock);
+	r = gp_pool_is_flag(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
+	if (!r) {
+		*ret_block = adopt_locked(pool, base, bytes, request->size);
+		gp_reuse_hand_out_locked(pool, *ret_block, request);
+	}
+	gp_mutex_unlock(&pool->lock);
+	if (r) {
+		(void)be->ops->release(be->arg, base);
+		gp_budget_uncharge(pool->options.budget, bytes);
+	}
+	return r;
+}
+
+int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+{
+	uint64_t tries[3], base = 0, ns = 0;
+	unsigned calls = 0, i;
+	int r = -ENOMEM;
+
+	gp_mutex_lock(&pool->lock);
+	tries[0] = pool->kind->segment_bytes(pool, request->size);
+	gp_mutex_unlock(&pool->lock);
+	/* Where the comfortable size does not fit any more, the size itself may. */
+	tries[1] = gp_round_up(request->size, pool->options.granule);
+	tries[2] = request->size;
+	for (i = 0; i < 3; i++) {
+		if (i && tries[i] >= tries[i - 1])
+			continue;
+		r = reserve(pool, tries[i], &base, &ns, &calls);
+		if (r != -ENOMEM)
+			break;
+	}
+	gp_mutex_lock(&pool->lock);
+	pool->stats.driver_allocs += calls;
+	pool->stats.driver_ns += ns;
+	gp_mutex_unlock(&pool->lock);
+	if (r)
+		return r;
+	r = book(pool, base, tries[i], request, ret_block);
+	if (!r)
+		keep_reserve(pool);
+	return r;
+}
+
+/* Takes a whole block and its segment off the books, except that its bytes are returning. */
+static void forget_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	struct gp_segment *segment = block->segment;
+
+	gp_addrmap_remove_block(pool->options.map, block);
+	gp_addrmap_remove_segment(pool->options.map, segment);
+	gp_list_remove(&segment->link);
+	gp_segment_set_busy_locked(segment);
+	pool->stats.returning_bytes += segment->size;
+	gp_block_spare_locked(pool, block);
+	gp_segment_spare_locked(pool, segment);
+}
+
+static void arrived(struct gp_pool *pool, uint64_t bytes, int r)
+{
+	bool is_dead;
+
+	gp_mutex_lock(&pool->lock);
+	is_dead = gp_pool_is_flag(&pool->dead); /* then it was taken off with all the rest */
+	if (!is_dead) {
+		pool->stats.returning_bytes -= bytes;
+		pool->stats.total_bytes -= bytes;
+	}
+	/* After an error nobody knows whose it is; it is not ours to charge any more, and nothing else is lost. */
+	pool->stats.release_errors += r > 0;
+	gp_mutex_unlock(&pool->lock);
+	if (!is_dead)
+		gp_budget_uncharge(pool->options.budget, bytes);
+}
+
+/* Whether the GPU has nothing to do in this context just now. */
+static bool is_context_idle(struct gp_pool *pool)
+{
+	uint64_t stamp = gp_fence_started(&pool->fence);
+
+	return gp_fence_record(&pool->fence, stamp) == 0 && gp_fence_settle(&pool->fence) == 0 &&
+	       gp_fence_completed(&pool->fence) > stamp;
+}
+
+/* What is sent off was already forgotten: base and bytes are all that is left of it. */
+static void send_off(struct gp_pool *pool, uint64_t base, uint64_t bytes, int slot)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t start_ns = gp_pool_now_ns(pool);
+	bool is_done = false;
+	int r = be->ops->release_begin(be->arg, base, slot);
+
+	if (r == -ENOTSUP) {
+		r = be->ops->release(be->arg, base);
+		is_done = true;
+	}
+	gp_mutex_lock(&pool->lock);
+	pool->stats.driver_frees++;
+	pool->stats.driver_ns += gp_pool_now_ns(pool) - start_ns;
+	gp_mutex_unlock(&pool->lock);
+	if (r || is_done)
+		arrived(pool, bytes, r);
+}
+
+static struct gp_block *only_block(struct gp_list *idle_link)
+{
+	return gp_container_of(idle_link, struct gp_segment, idle_link)->first;
+}
+
+/* The next segment to go: whose work is completed, and is worth most. NULL if none. */
+static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
+{
+	uint64_t completed = gp_fence_completed(&pool->fence);
+	struct gp_block *oldest = NULL, *fit = NULL;
+	struct gp_list *link;
+
+	gp_list_each(link, &pool->leaving)
+		if (only_block(link)->stamp < completed)
+			return only_block(link);
+	if (!want)
+		return NULL;
+	gp_list_each(link, &pool->idle) {
+		struct gp_block *b = only_block(link);
+
+		if (b->stamp >= completed)
+			continue;
+		if (!oldest)
+			oldest = b;
+		if (want == UINT64_MAX)
+			break;
+		if (b->size >= want && (!fit || b->size < fit->size))
+			fit = b;
+	}
+	return fit ? fit : oldest;
+}
+
+static bool is_any_to_go(struct gp_pool *pool, uint64_t want)
+{
+	bool is_any;
+
+	gp_mutex_lock(&pool->lock);
+	is_any = choose_locked(pool, want) != NULL;
+	gp_mutex_unlock(&pool->lock);
+	return is_any;
+}
+
+uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t given = 0, base = 0, bytes = 0;
+
+	if (!is_any_to_go(pool, want))
+		return 0;
+	/* Without a way to give back in the background, only an idle context makes nobody wait. */
+	if (!be->ops->can_release_behind(be->arg) && !is_context_idle(pool))
+		return 0;
+	for (;;) {
+		struct gp_block *b;
+
+		gp_mutex_lock(&pool->lock);
+		b = gp_pool_is_flag(&pool->dead) ? NULL : choose_locked(pool, given < want ? want - given : 0);
+		if (b) {
+			base = b->addr;
+			bytes = b->size;
+			pool->kind->unlink(pool, b);
+			gp_cached_sub(pool, b);
+			forget_locked(pool, b);
+		}
+		gp_mutex_unlock(&pool->lock);
+		if (!b)
+			break;
+		send_off(pool, base, bytes, GP_NO_SLOT);
+		given += bytes;
+	}
+	return given;
+}
+
+bool gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)
+{
+	uint64_t base = block->addr, bytes = block->size;
+	int slot = GP_NO_SLOT;
+
+	if (gp_fence_completed(&pool->fence) <= block->stamp) {
+		slot = gp_fence_slot_after(&pool->fence, block->stamp);
+		if (slot == GP_NO_SLOT && gp_fence_completed(&pool->fence) <= block->stamp)
+			return false;
+	}
+	gp_mutex_lock(&pool->lock);
+	pool->stats.pending_bytes -= bytes;
+	pool->stats.n_pending_blocks--;
+	forget_locked(pool, block);
+	gp_mutex_unlock(&pool->lock);
+	send_off(pool, base, bytes, slot);
+	return true;
+}
+
+int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t base = block->addr, bytes = block->size, start_ns = gp_pool_now_ns(pool);
+	int r;
+
+	gp_mutex_lock(&pool->lock);
+	forget_locked(pool, block);
+	gp_mutex_unlock(&pool->lock);
+	r = be->ops->release(be->arg, base);
+	gp_mutex_lock(&pool->lock);
+	pool->stats.driver_frees++;
+	pool->stats.driver_ns += gp_pool_now_ns(pool) - start_ns;
+	gp_mutex_unlock(&pool->lock);
+	arrived(pool, bytes, r);
+	return r;
+}
+
+void gp_segment_poll_returning(struct gp_pool *pool, bool wait)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t bytes;
+	int r;
+
+	gp_mutex_lock(&pool->lock);
+	bytes = pool->stats.returning_bytes;
+	/* Ours to settle: two threads that poll must not take the same bytes off twice. */
+	pool->stats.returning_bytes = 0;
+	gp_mutex_unlock(&pool->lock);
+	if (!bytes)
+		return;
+	r = wait ? be->ops->release_drain(be->arg) : be->ops->release_poll(be->arg);
+	gp_mutex_lock(&pool->lock);
+	if (!gp_pool_is_flag(&pool->dead))
+		pool->stats.returning_bytes += bytes;
+	gp_mutex_unlock(&pool->lock);
+	if (r != -EAGAIN)
+		arrived(pool, bytes, r);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stats.h"
+
+static const struct {
+	unsigned number;
+	const char *name;
+} rounds[GP_N_ROUNDS] = {
+#define ROUND(number, name, help) {number, #name},
+#include "rounds.def"
+};
+
+unsigned gp_round_number(enum gp_round round)
+{
+	return rounds[round].number;
+}
+
+const char *gp_round_name(enum gp_round round)
+{
+	return rounds[round].name;
+}
+
+void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more)
+{
+#define STAT(name, help) sum->name += more->name;
+#include "stats.def"
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		sum->rounds[i].count += more->rounds[i].count;
+		sum->rounds[i].yielded_bytes += more->rounds[i].yielded_bytes;
+		sum->rounds[i].ns += more->rounds[i].ns;
+	}
+}

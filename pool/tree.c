@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A treap: a binary search tree by (key, tie) that is at the same time a heap by a priority that looks random.
+ * The priority is a hash of the node's own address, so that nodes need no field and the code no generator.
+ * Chosen over a red-black tree because insertion and removal are a split and a merge, without cases.
+ */
+
+#include "tree.h"
+
+static uint64_t priority(const struct gp_tree_node *node)
+{
+	uint64_t x = (uint64_t)(uintptr_t)node;
+
+	/* The finaliser of SplitMix64 (Steele, Lea, Flood 2014). */
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+static bool less(const struct gp_tree_node *a, const struct gp_tree_node *b)
+{
+	return a->key < b->key || (a->key == b->key && a->tie < b->tie);
+}
+
+void gp_tree_insert(struct gp_tree *tree, struct gp_tree_node *node)
+{
+	struct gp_tree_node **at = &tree->root, **left = &node->left, **right = &node->right, *t;
+	uint64_t p = priority(node);
+
+	while (*at && priority(*at) >= p)
+		at = less(*at, node) ? &(*at)->right : &(*at)->left;
+	t = *at;
+	*at = node;
+	/* Split what stood here into what is less and what is greater than the new node. */
+	while (t) {
+		if (less(t, node)) {
+			*left = t;
+			left = &t->right;
+			t = t->right;
+		} else {
+			*right = t;
+			right = &t->left;
+			t = t->left;
+		}
+	}
+	*left = *right = NULL;
+}
+
+void gp_tree_remove(struct gp_tree *tree, struct gp_tree_node *node)
+{
+	struct gp_tree_node **at = &tree->root, *a = node->left, *b = node->right;
+
+	while (*at != node)
+		at = less(*at, node) ? &(*at)->right : &(*at)->left;
+	/* Merge the two subtrees into the place of the node. */
+	while (a && b) {
+		if (priority(a) >= priority(b)) {
+			*at = a;
+			at = &a->right;
+			a = a->right;
+		} else {
+			*at = b;
+			at = &b->left;
+			b = b->left;
+		}
+	}
+	*at = a ? a : b;
+}
+
+struct gp_tree_node *gp_tree_at_least(const struct gp_tree *tree, uint64_t key)
+{
+	struct gp_tree_node *found = NULL, *t = tree->root;
+
+	while (t) {
+		if (t->key >= key) {
+			found = t;
+			t = t->left;
+		} else {
+			t = t->right;
+		}
+	}
+	return found;
+}
+
+struct gp_tree_node *gp_tree_at_most(const struct gp_tree *tree, uint64_t key)
+{
+	struct gp_tree_node *found = NULL, *t = tree->root;
+
+	while (t) {
+		if (t->key <= key) {
+			found = t;
+			t = t->right;
+		} else {
+			t = t->left;
+		}
+	}
+	return found;
+}
+
+static uint64_t count(const struct gp_tree_node *node)
+{
+	return node ? count(node->left) + 1 + count(node->right) : 0;
+}
+
+uint64_t gp_tree_count(const struct gp_tree *tree)
+{
+	return count(tree->root);
+}
