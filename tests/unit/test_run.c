@@ -268,8 +268,8 @@ START_TEST(the_library_of_the_same_build_tree_is_the_default)
 	char command[2 * PATH_MAX], wanted[PATH_MAX];
 	const char *words[] = {"tree/tools/gpupool-run", "--print-env", NULL};
 
-	snprintf(command, sizeof(command), "mkdir -p tree/tools tree/shim && cp '%s' tree/tools/",
-		run_path);
+	snprintf(command, sizeof(command),
+		"mkdir -p tree/tools tree/shim && cp '%s' tree/tools/gpupool-run", run_path);
 	ck_assert_int_eq(system(command), 0);
 	ck_assert_int_eq(run_execute(words), 125);
 	run_check_in(run_err, "/libgpupool.so: No such file or directory.\n");
