@@ -125,13 +125,12 @@ static const char *find_privilege(const char *path)
 static enum run_status check_privilege(const char *path)
 {
 	const char *privilege = find_privilege(path);
-	char next[PATH_MAX + 64];
 
 	if (!privilege)
 		return RUN_OK;
-	snprintf(next, sizeof(next), "put gpupool-run behind it:  %s ... gpupool-run CMD",
-		base_name(path));
-	run_error(next, "%s is %s: the loader ignores LD_PRELOAD for it.", path, privilege);
+	run_error("if it starts CMD, put gpupool-run in front of CMD; else use a copy without "
+		  "rights.",
+		"%s is %s: the loader ignores LD_PRELOAD for it.", path, privilege);
 	return RUN_FAILED;
 }
 
