@@ -238,7 +238,7 @@ START_TEST(a_setuid_program_is_refused_unless_it_changes_nothing)
 {
 	ck_assert_int_eq(system("cp /bin/true ./prog && chmod 4755 ./prog"), 0);
 	ck_assert_msg(RUN("./prog") == 0, "%s", run_err);
-	/* Only root can make a program that is somebody else's, and only where that means anything. */
+	/* Only root can make somebody else's program, and only where that means anything. */
 	if (getuid() != 0 || !are_rights_granted())
 		return;
 	ck_assert_int_eq(system("chown 1 ./prog && chmod 4755 ./prog"), 0);
