@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What can be asked about a pointer, and what lets others reach the memory behind it. */
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ctx.h"
+
+#define PAGE         4096
+#define HANDLE_MAGIC 0x53494d4750550001ull
+
+static uint64_t size_of(const struct sim_block *block)
+{
+	return block->range.hi - block->range.lo;
+}
+
+static CUcontext context_of(const struct sim_block *block)
+{
+	return (CUcontext)(block->ctx ? block->ctx : block->device->primary);
+}
+
+/* P2P tokens make synchronous operations on the memory really synchronous: a side effect, as documented. */
+static void give_tokens(struct sim_block *block, unsigned long long *tokens)
+{
+	block->sync_memops = true;
+	tokens[0] = block->id;
+	tokens[1] = 0;
+}
+
+#define PUT(type, value)                                                                           \
+	do {                                                                                       \
+		type put_ = (type)(value);                                                         \
+		memcpy(data, &put_, sizeof(put_));                                                 \
+		return CUDA_SUCCESS;                                                               \
+	} while (0)
+
+static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct sim_block *block)
+{
+	bool on_device = block->kind <= SIM_POOLED;
+
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		PUT(CUcontext, context_of(block));
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		PUT(int, block->kind <= SIM_MANAGED ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		PUT(CUdeviceptr, ptr);
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		if (on_device)
+			return CUDA_ERROR_INVALID_VALUE;
+		PUT(uint64_t, ptr);
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		if (block->kind != SIM_DEVICE)
+			return CUDA_ERROR_INVALID_VALUE;
+		give_tokens(block, data);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		PUT(unsigned, block->sync_memops);
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		PUT(uint64_t, block->id);
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		PUT(unsigned, block->kind == SIM_MANAGED);
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		PUT(int, block->device->ordinal);
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		PUT(unsigned, block->kind == SIM_DEVICE);
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		PUT(CUdeviceptr, block->range.lo);
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		PUT(size_t, size_of(block));
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		PUT(unsigned, 1);
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		PUT(uint64_t, 0);
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		PUT(unsigned, 3); /* read and write */
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		PUT(void *, block->kind == SIM_POOLED ? &block->device->pool : NULL);
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static struct sim_block *live_block(CUdeviceptr ptr)
+{
+	struct sim_block *block = sim_block_at(ptr);
+
+	return block && !block->freed ? block : NULL;
+}
+
+CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
+{
+	struct sim_block *block;
+
+	SIM_BEGIN(cuPointerGetAttribute);
+	block = live_block(ptr);
+	if (!data || !block)
+		return CUDA_ERROR_INVALID_VALUE;
+	return get_attribute(data, attribute, ptr, block);
+}
+
+static size_t size_of_attribute(int attribute)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		return sizeof(int);
+	}
+	return sizeof(void *);
+}
+
+/* The batch never fails for a pointer that is not CUDA's: what cannot be answered reads as zero. */
+CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
+{
+	struct sim_block *block;
+
+	SIM_BEGIN(cuPointerGetAttributes);
+	if (!n || !attributes || !data)
+		return CUDA_ERROR_INVALID_VALUE;
+	block = live_block(ptr);
+	for (unsigned i = 0; i < n; i++) {
+		if (block && get_attribute(data[i], attributes[i], ptr, block) == CUDA_SUCCESS)
+			continue;
+		memset(data[i], 0, size_of_attribute(attributes[i]));
+		if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+			*(int *)data[i] = -2;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr)
+{
+	struct sim_block *block;
+
+	SIM_BEGIN(cuPointerSetAttribute);
+	block = live_block(ptr);
+	if (!value || !block || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
+	block->sync_memops = *(const unsigned *)value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+{
+	const struct sim_block *block;
+
+	SIM_BEGIN(cuMemGetAddressRange_v2);
+	block = live_block(dptr);
+	if (!block)
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = block->range.lo;
+	if (size)
+		*size = size_of(block);
+	return CUDA_SUCCESS;
+}
+
+struct ipc_handle {
+	uint64_t magic, pid, id, base;
+};
+_Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "fits");
+
+/* The handle names the whole block, whichever of its addresses was given. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+	const struct sim_block *block;
+	struct ipc_handle name;
+
+	SIM_BEGIN(cuIpcGetMemHandle);
+	block = live_block(dptr);
+	if (!handle || !block || block->kind != SIM_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	name = (struct ipc_handle){HANDLE_MAGIC, (uint64_t)getpid(), block->id, block->range.lo};
+	*handle = (CUipcMemHandle){{0}};
+	memcpy(handle, &name, sizeof(name));
+	return CUDA_SUCCESS;
+}
+
+static CUresult ipc_open(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned flags)
+{
+	struct sim_block *block;
+	struct ipc_handle name;
+
+	memcpy(&name, handle, sizeof(name));
+	if (!dptr || flags != 1 || name.magic != HANDLE_MAGIC || name.pid != (uint64_t)getpid())
+		return CUDA_ERROR_INVALID_VALUE;
+	block = live_block(name.base);
+	if (!block || block->id != name.id)
+		return CUDA_ERROR_INVALID_VALUE;
+	block->ipc_opens++;
+	*dptr = block->range.lo;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+{
+	SIM_BEGIN(cuIpcOpenMemHandle);
+	return ipc_open(dptr, &handle, flags);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+{
+	SIM_BEGIN(cuIpcOpenMemHandle_v2);
+	return ipc_open(dptr, &handle, flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+	struct sim_block *block;
+
+	SIM_BEGIN(cuIpcCloseMemHandle);
+	block = live_block(dptr);
+	if (!block || !block->ipc_opens)
+		return CUDA_ERROR_INVALID_VALUE;
+	block->ipc_opens--;
+	return CUDA_SUCCESS;
+}
+
+/* The descriptor stands for the memory; its contents are its own. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes, int type,
+	unsigned long long flags)
+{
+	const struct sim_block *block;
+	int fd;
+
+	SIM_BEGIN(cuMemGetHandleForAddressRange);
+	block = live_block(dptr);
+	if (!handle || !bytes || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || dptr % PAGE || bytes % PAGE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!block || block->kind != SIM_DEVICE || bytes > block->range.hi - dptr)
+		return CUDA_ERROR_INVALID_VALUE;
+	fd = memfd_create("simgpu-dmabuf", MFD_CLOEXEC);
+	if (fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*(int *)handle = fd;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The prologue and epilogue of every driver function, and what the whole simulator shares. */
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctx.h"
+
+struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* These answer before cuInit. */
+static bool needs_init(enum sim_fn fn)
+{
+	return fn != FN_cuInit && fn != FN_cuDriverGetVersion && fn != FN_cuGetErrorName &&
+		fn != FN_cuGetErrorString && fn != FN_cuGetProcAddress && fn != FN_cuGetProcAddress_v2 &&
+		fn != FN_cuGetExportTable;
+}
+
+static CUresult poison(CUresult code)
+{
+	struct sim_ctx *ctx;
+
+	if (sim_is_sticky(code) && sim_ctx_current(&ctx) == CUDA_SUCCESS)
+		sim_ctx_fault(ctx, code);
+	return code;
+}
+
+CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
+{
+	struct sim_thread *self = sim_thread_self();
+	CUresult fault;
+
+	if (sim.forked)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (self->in_host_func)
+		return CUDA_ERROR_NOT_PERMITTED;
+	call->fn = fn;
+	call->prev = self->call;
+	self->call = call;
+	call->entered = true;
+	if (call->prev)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&sim.lock);
+	sim_config_load();
+	sim.calls[fn]++;
+	if (sim.gone)
+		return CUDA_ERROR_DEINITIALIZED;
+	if (!sim.initialised && needs_init(fn))
+		return CUDA_ERROR_NOT_INITIALIZED;
+	sim_call_spend(sim.config.cost_ns[fn]);
+	sim_timeline_pass(sim.config.cost_ns[fn]);
+	fault = sim_fault_due(fn, sim.calls[fn]);
+	if (fault) {
+		sim.faults_seen++;
+		return poison(fault);
+	}
+	return sim.config.hidden[fn] ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+/* Keeps the processor busy for the time that the call took on the virtual clock. */
+static void burn(uint64_t ns)
+{
+	struct timespec begin, now;
+	uint64_t passed;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		passed = (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000u + (uint64_t)now.tv_nsec -
+			(uint64_t)begin.tv_nsec;
+	} while (passed < ns);
+}
+
+void sim_call_leave(struct sim_call *call)
+{
+	bool realtime;
+
+	if (!call->entered)
+		return;
+	sim_thread_self()->call = call->prev;
+	if (call->prev)
+		return;
+	realtime = sim.config.realtime;
+	pthread_mutex_unlock(&sim.lock);
+	if (realtime)
+		burn(call->spent_ns);
+}
+
+const char *sim_call_name(void)
+{
+	const struct sim_call *call = sim_thread_self()->call;
+
+	return call ? sim_fns[call->fn].name : "the host";
+}
+
+void sim_call_spend(uint64_t ns)
+{
+	struct sim_call *call = sim_thread_self()->call;
+
+	if (call)
+		call->spent_ns += ns;
+}
+
+void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib)
+{
+	const struct sim_call *call = sim_thread_self()->call;
+	uint64_t ns = bytes / SIM_MIB * ns_per_mib;
+
+	if (!call || sim.config.cost_given[call->fn])
+		return;
+	sim_call_spend(ns);
+	sim_timeline_pass(ns);
+}
+
+bool sim_is_sticky(CUresult code)
+{
+	return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT ||
+		(code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+void sim_say(const char *fmt, ...)
+{
+	char line[640] = "simgpu: ";
+	size_t n = strlen(line);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);
+	va_end(ap);
+	strcat(line, "\n");
+	n = strlen(line);
+	if (write(STDERR_FILENO, line, n) < 0)
+		return; /* nobody listens */
+}
+
+void *sim_alloc_zeroed(size_t n, size_t size)
+{
+	void *p = calloc(n, size);
+
+	if (!p) {
+		sim_say("the host has no memory left");
+		abort();
+	}
+	return p;
+}
+
+void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size)
+{
+	void *old, *grown;
+
+	if (need <= *capacity)
+		return;
+	*capacity = need > 2 * *capacity ? need : 2 * *capacity;
+	memcpy(&old, array, sizeof(old));
+	grown = realloc(old, *capacity * size);
+	if (!grown) {
+		sim_say("the host has no memory left");
+		abort();
+	}
+	memcpy(array, &grown, sizeof(grown));
+}

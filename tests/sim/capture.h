@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Stream captures. While a stream captures, what is submitted to it goes into a graph instead. Three kinds of
+ * calls are in the way of captures: those that conflict with any capture of a context, whatever the mode
+ * (refuse); those that are only unsafe, and excused by modes (unsafe); and use of the legacy stream.
+ */
+
+#include "ctx.h"
+
+struct sim_graph {
+	struct sim_object object;
+	struct sim_op *ops; /* in the order of capture, which is also the order of execution */
+	unsigned n, capacity;
+	bool is_exec;
+};
+
+struct sim_capture {
+	struct sim_capture *next;
+	uint64_t id;
+	uint64_t thread;
+	int mode;
+	bool invalid;
+	bool to_graph; /* the caller's graph, which outlives a failed capture */
+	struct sim_stream *origin;
+	struct sim_graph *graph;
+};
+
+CUresult sim_capture_refuse(struct sim_ctx *ctx);
+CUresult sim_capture_unsafe(void);
+CUresult sim_capture_implicit(struct sim_stream *stream); /* 906 if the legacy stream would join in */
+void sim_capture_invalidate(struct sim_capture *capture);
+CUresult sim_capture_add(struct sim_stream *stream, const struct sim_op *op);
+CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *event);
+void sim_captures_close(struct sim_ctx *ctx);
+
+struct sim_graph *sim_graph_new(void);
+void sim_graph_free(struct sim_graph *graph);
+void sim_graph_add(struct sim_graph *graph, const struct sim_op *op);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Copies and memsets. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture.h"
+
+#define SMALL_NS        1500
+#define LINK_BYTES_NS   50   /* between host and device */
+#define COPY_BYTES_NS   1500 /* within a device */
+#define MEMSET_BYTES_NS 3000
+
+static const void *host(uint64_t addr)
+{
+	return (const void *)(uintptr_t)addr;
+}
+
+static uint64_t address(const void *ptr)
+{
+	return (uint64_t)(uintptr_t)ptr;
+}
+
+struct end {
+	struct sim_block *block; /* NULL: pageable memory */
+	bool on_device;
+};
+
+/* One end of a copy: all of it in one live block, or host memory that CUDA does not know. */
+static CUresult end_of(uint64_t addr, size_t bytes, struct end *end)
+{
+	end->block = sim_block_at(addr);
+	end->on_device = sim_address_is_device(addr);
+	if (!end->block)
+		return end->on_device || !addr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	if (end->block->kind <= SIM_POOLED && (end->block->freed || bytes > end->block->range.hi - addr))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes > end->block->range.hi - addr)
+		end->block = NULL; /* reaches beyond what was pinned */
+	return CUDA_SUCCESS;
+}
+
+static void stage(struct sim_op *op)
+{
+	op->staged = malloc(op->bytes);
+	if (op->staged)
+		memcpy(op->staged, host(op->src), op->bytes);
+}
+
+static CUresult build(struct sim_op *op, uint64_t dst, uint64_t src, size_t bytes, struct end *to,
+	struct end *from)
+{
+	SIM_TRY(end_of(dst, bytes, to));
+	SIM_TRY(end_of(src, bytes, from));
+	op->kind = SIM_COPY;
+	op->name = sim_call_name();
+	op->dst = dst;
+	op->src = src;
+	op->bytes = bytes;
+	op->duration_ns = SMALL_NS +
+		bytes / (to->on_device && from->on_device ? COPY_BYTES_NS : LINK_BYTES_NS);
+	if (from->block)
+		sim_op_touch(op, src, bytes, SIM_READ);
+	if (to->block)
+		sim_op_touch(op, dst, bytes, SIM_WRITE);
+	return CUDA_SUCCESS;
+}
+
+/* Copies into pageable memory end before the call returns, as do all synchronous ones that involve the host. */
+static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, struct sim_stream *stream, bool synchronous)
+{
+	struct end to, from;
+	struct sim_op op = {0};
+	CUresult result;
+
+	if (!bytes)
+		return CUDA_SUCCESS;
+	if (synchronous) {
+		SIM_TRY(sim_capture_implicit(stream));
+		SIM_TRY(sim_capture_unsafe());
+	}
+	SIM_TRY(build(&op, dst, src, bytes, &to, &from));
+	if (!from.block && !stream->capture)
+		stage(&op);
+	result = sim_stream_submit(stream, &op);
+	if (result) {
+		free(op.staged);
+		return result;
+	}
+	if (stream->capture || (!synchronous && to.block) || (to.on_device && from.on_device))
+		return CUDA_SUCCESS;
+	return sim_stream_wait(stream);
+}
+
+static CUresult copy_now(uint64_t dst, uint64_t src, size_t bytes, bool per_thread)
+{
+	struct sim_stream *stream;
+
+	SIM_TRY(sim_stream_of(NULL, per_thread, &stream));
+	return copy(dst, src, bytes, stream, true);
+}
+
+static CUresult copy_async(uint64_t dst, uint64_t src, size_t bytes, CUstream handle, bool per_thread)
+{
+	struct sim_stream *stream;
+
+	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
+	return copy(dst, src, bytes, stream, false);
+}
+
+SIM_STREAM_PAIR(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+	copy_now(dst, src, bytes, per_thread))
+SIM_STREAM_PAIR(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dst, const void *src, size_t bytes),
+	copy_now(dst, address(src), bytes, per_thread))
+SIM_STREAM_PAIR(cuMemcpyDtoH_v2, _ptds, (void *dst, CUdeviceptr src, size_t bytes),
+	copy_now(address(dst), src, bytes, per_thread))
+SIM_STREAM_PAIR(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+	copy_now(dst, src, bytes, per_thread))
+SIM_STREAM_PAIR(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+	copy_async(dst, src, bytes, stream, per_thread))
+SIM_STREAM_PAIR(cuMemcpyHtoDAsync_v2, _ptsz,
+	(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
+	copy_async(dst, address(src), bytes, stream, per_thread))
+SIM_STREAM_PAIR(cuMemcpyDtoHAsync_v2, _ptsz, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
+	copy_async(address(dst), src, bytes, stream, per_thread))
+SIM_STREAM_PAIR(cuMemcpyDtoDAsync_v2, _ptsz,
+	(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+	copy_async(dst, src, bytes, stream, per_thread))
+
+static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUcontext src_ctx, size_t bytes,
+	CUstream stream, bool per_thread)
+{
+	struct sim_ctx *ctx;
+
+	SIM_TRY(sim_ctx_of(dst_ctx, &ctx));
+	SIM_TRY(sim_ctx_of(src_ctx, &ctx));
+	return copy_async(dst, src, bytes, stream, per_thread);
+}
+
+SIM_STREAM_PAIR(cuMemcpyPeerAsync, _ptsz,
+	(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes,
+		CUstream stream),
+	copy_peer(dst, dst_ctx, src, src_ctx, bytes, stream, per_thread))
+
+/* Memsets do not wait, unless what they set is the host's. */
+static CUresult set(uint64_t dst, uint32_t value, unsigned width, size_t n, CUstream handle, bool per_thread,
+	bool synchronous)
+{
+	struct sim_op op = {.kind = SIM_FILL, .dst = dst, .value = value, .width = width, .bytes = n * width};
+	struct sim_stream *stream;
+	struct end to;
+
+	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
+	if (!n)
+		return CUDA_SUCCESS;
+	SIM_TRY(end_of(dst, op.bytes, &to));
+	if (!to.block || dst % width || n > SIZE_MAX / width)
+		return CUDA_ERROR_INVALID_VALUE;
+	op.name = sim_call_name();
+	op.duration_ns = SMALL_NS + op.bytes / MEMSET_BYTES_NS;
+	sim_op_touch(&op, dst, op.bytes, SIM_WRITE);
+	SIM_TRY(sim_stream_submit(stream, &op));
+	if (!synchronous || to.on_device || stream->capture)
+		return CUDA_SUCCESS;
+	return sim_stream_wait(stream);
+}
+
+SIM_STREAM_PAIR(cuMemsetD8_v2, _ptds, (CUdeviceptr dst, unsigned char value, size_t n),
+	set(dst, value, 1, n, NULL, per_thread, true))
+SIM_STREAM_PAIR(cuMemsetD32_v2, _ptds, (CUdeviceptr dst, unsigned value, size_t n),
+	set(dst, value, 4, n, NULL, per_thread, true))
+SIM_STREAM_PAIR(cuMemsetD8Async, _ptsz, (CUdeviceptr dst, unsigned char value, size_t n, CUstream stream),
+	set(dst, value, 1, n, stream, per_thread, false))
+SIM_STREAM_PAIR(cuMemsetD32Async, _ptsz, (CUdeviceptr dst, unsigned value, size_t n, CUstream stream),
+	set(dst, value, 4, n, stream, per_thread, false))

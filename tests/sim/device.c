@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Devices: addresses, physical memory in chunks, and what can be asked about them. */
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ctx.h"
+
+struct sim_device sim_devices[SIM_MAX_DEVICES];
+
+/*
+ * Addresses are plentiful, so that only the amount of memory decides whether an allocation succeeds: each
+ * device has twice its capacity, of which first fit uses the lowest, again and again.
+ */
+static CUresult device_init(struct sim_device *device, int ordinal)
+{
+	void *span, *bytes;
+
+	device->ordinal = ordinal;
+	device->capacity = sim.config.memory_bytes / SIM_CHUNK * SIM_CHUNK;
+	device->span = 2 * device->capacity + SIM_CHUNK;
+	device->n_chunks = (unsigned)(2 * device->capacity / SIM_CHUNK);
+	device->taken = sim_alloc_zeroed(device->n_chunks + 1, 1);
+	device->fd = memfd_create("simgpu", MFD_CLOEXEC);
+	if (device->fd < 0 || ftruncate(device->fd, (off_t)device->span))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	span = mmap(NULL, device->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	bytes = mmap(NULL, device->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, device->fd, 0);
+	if (span == MAP_FAILED || bytes == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	device->base = ((uint64_t)(uintptr_t)span + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
+	device->bytes = bytes;
+	device->primary = sim_ctx_new(device, true, 0);
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_devices_init(void)
+{
+	for (unsigned i = 0; i < sim.config.devices; i++)
+		SIM_TRY(device_init(&sim_devices[i], (int)i));
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_device_of(CUdevice ordinal, struct sim_device **device)
+{
+	if (ordinal < 0 || ordinal >= (int)sim.config.devices)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*device = &sim_devices[ordinal];
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_device_charge(struct sim_device *device, size_t bytes)
+{
+	if (bytes > device->capacity - device->used)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	device->used += bytes;
+	return CUDA_SUCCESS;
+}
+
+void sim_device_discharge(struct sim_device *device, size_t bytes)
+{
+	device->used -= bytes;
+}
+
+/* The lowest run of n free chunks, or n_chunks. */
+static unsigned find_run(const struct sim_device *device, size_t n)
+{
+	size_t run = 0;
+
+	for (unsigned i = device->first_free; i < device->n_chunks; i++) {
+		run = device->taken[i] ? 0 : run + 1;
+		if (run == n)
+			return i + 1 - (unsigned)n;
+	}
+	return device->n_chunks;
+}
+
+static void move_first_free(struct sim_device *device)
+{
+	while (device->first_free < device->n_chunks && device->taken[device->first_free])
+		device->first_free++;
+}
+
+CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr)
+{
+	size_t n = bytes / SIM_CHUNK + (bytes % SIM_CHUNK != 0);
+	unsigned first;
+
+	if (n > device->n_chunks)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	first = find_run(device, n);
+	if (first == device->n_chunks)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	SIM_TRY(sim_device_charge(device, n * SIM_CHUNK));
+	memset(device->taken + first, 1, n);
+	move_first_free(device);
+	*addr = device->base + first * SIM_CHUNK;
+	return CUDA_SUCCESS;
+}
+
+void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty)
+{
+	size_t n = bytes / SIM_CHUNK + (bytes % SIM_CHUNK != 0);
+	unsigned first = (unsigned)((addr - device->base) / SIM_CHUNK);
+
+	if (dirty && fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			     (off_t)(addr - device->base), (off_t)(n * SIM_CHUNK)))
+		memset(sim_bytes_at(addr), 0, n * SIM_CHUNK);
+	memset(device->taken + first, 0, n);
+	if (first < device->first_free)
+		device->first_free = first;
+	sim_device_discharge(device, n * SIM_CHUNK);
+}
+
+static const struct sim_device *device_at(uint64_t addr)
+{
+	for (unsigned i = 0; i < sim.config.devices; i++)
+		if (sim_devices[i].bytes && addr >= sim_devices[i].base &&
+			addr < sim_devices[i].base + sim_devices[i].n_chunks * SIM_CHUNK)
+			return &sim_devices[i];
+	return NULL;
+}
+
+bool sim_address_is_device(uint64_t addr)
+{
+	return device_at(addr);
+}
+
+char *sim_bytes_at(uint64_t addr)
+{
+	const struct sim_device *device = device_at(addr);
+
+	return device ? device->bytes + (addr - device->base) : (char *)(uintptr_t)addr;
+}

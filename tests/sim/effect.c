@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctx.h"
+
+#define COUNT_RESULT_BYTES 8
+
+static void complain(const struct sim_work *work, const struct sim_access *access, const struct sim_block *block)
+{
+	sim.invalid_uses++;
+	sim_say("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s",
+		work->op.name, work->stream_number, (unsigned long long)work->number,
+		(unsigned long long)access->lo, (unsigned long long)(access->hi - access->lo),
+		!block			? "no such memory, or freed"
+		: block->released	? "already freed in stream order"
+		: access->hi > block->range.hi ? "beyond the end of the block"
+					: "memory of a context without access");
+}
+
+bool sim_effect_check(struct sim_work *work)
+{
+	for (unsigned i = 0; i < work->op.n_accesses; i++) {
+		const struct sim_access *access = &work->op.accesses[i];
+		struct sim_block *block = sim_block_at(access->lo);
+
+		if (block && !block->released && access->hi <= block->range.hi &&
+			(work->op.kind == SIM_COPY || sim_ctx_may_touch(work->ctx, block->ctx)))
+			continue;
+		complain(work, access, block);
+		return false;
+	}
+	return true;
+}
+
+/* Memory that was never written reads as zero, without real memory behind it. */
+static bool is_blank(uint64_t addr)
+{
+	struct sim_block *block = sim_block_at(addr);
+
+	return block && block->kind <= SIM_POOLED && !block->dirty;
+}
+
+/* Where to write, unless zeros are all there is and all that would come. */
+static char *writable(uint64_t addr, bool only_zeros)
+{
+	struct sim_block *block = sim_block_at(addr);
+
+	if (only_zeros && is_blank(addr))
+		return NULL;
+	if (block)
+		block->dirty = true;
+	return sim_bytes_at(addr);
+}
+
+static uint64_t count_wrong(const struct sim_op *op)
+{
+	const char *bytes = sim_bytes_at(op->src);
+	uint64_t wrong = 0;
+
+	if (is_blank(op->src))
+		return op->value ? op->bytes / 4 : 0;
+	for (uint64_t i = 0; i < op->bytes; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, bytes + i, sizeof(word));
+		wrong += word != op->value;
+	}
+	return wrong;
+}
+
+void sim_effect_sample(struct sim_work *work)
+{
+	const struct sim_op *op = &work->op;
+
+	if (op->kind == SIM_COUNT)
+		work->counted = count_wrong(op);
+	if (op->kind != SIM_COPY || op->staged || is_blank(op->src))
+		return;
+	work->sample = sim_alloc_zeroed(1, op->bytes + 1);
+	memcpy(work->sample, sim_bytes_at(op->src), op->bytes);
+}
+
+static void fill(const struct sim_op *op)
+{
+	char *bytes = writable(op->dst, op->value == 0);
+
+	if (!bytes)
+		return;
+	if (op->width == 1) {
+		memset(bytes, (int)op->value, op->bytes);
+		return;
+	}
+	for (uint64_t i = 0; i < op->bytes; i += 4)
+		memcpy(bytes + i, &op->value, 4);
+}
+
+static void copy(const struct sim_work *work)
+{
+	const void *from = work->op.staged ? work->op.staged : work->sample;
+	char *bytes = writable(work->op.dst, !from);
+
+	if (!bytes)
+		return;
+	if (from)
+		memcpy(bytes, from, work->op.bytes);
+	else
+		memset(bytes, 0, work->op.bytes);
+}
+
+static void add_count(const struct sim_work *work)
+{
+	char *bytes = writable(work->op.dst, false);
+	uint64_t sum;
+
+	memcpy(&sum, bytes, COUNT_RESULT_BYTES);
+	sum += work->counted;
+	memcpy(bytes, &sum, COUNT_RESULT_BYTES);
+}
+
+static void release(struct sim_work *work)
+{
+	struct sim_block *block = work->op.block;
+	struct sim_stream *stream = work->stream ? work->stream : work->ctx->legacy;
+
+	block->released = true;
+	if (block->kind == SIM_POOLED) {
+		sim_pool_take_back(block);
+	} else {
+		block->next = stream->returning;
+		stream->returning = block;
+	}
+}
+
+void sim_effect_apply(struct sim_work *work)
+{
+	switch (work->op.kind) {
+	case SIM_FILL:
+		fill(&work->op);
+		break;
+	case SIM_COPY:
+		copy(work);
+		break;
+	case SIM_COUNT:
+		add_count(work);
+		break;
+	case SIM_RELEASE:
+		release(work);
+		break;
+	case SIM_MARK:
+	case SIM_WAIT_FLAG:
+	case SIM_HOST_FUNC:
+		break;
+	}
+}
+
+bool sim_effect_flag_is_set(const struct sim_work *work)
+{
+	const uint32_t *word = (const void *)sim_bytes_at(work->op.src);
+
+	if (!sim_block_at(work->op.src))
+		return false;
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE) == work->op.value;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Simulated memory. Device addresses lie in reserved ranges that the host cannot touch; the simulator reaches
+ * the bytes through a second, sparse mapping. Physical memory is counted in chunks of 2 MiB.
+ */
+
+#include "range.h"
+#include "sim.h"
+
+struct sim_ctx;
+struct sim_stream;
+
+enum sim_block_kind { SIM_DEVICE, SIM_POOLED, SIM_MANAGED, SIM_PINNED, SIM_REGISTERED };
+
+struct sim_block {
+	struct sim_range range; /* first: the range set finds blocks through it */
+	enum sim_block_kind kind;
+	struct sim_ctx *ctx; /* owner; NULL for pooled memory, which belongs to the device */
+	struct sim_device *device;
+	uint64_t id;
+	size_t requested_bytes;
+	bool freed;   /* cuMemFreeAsync was called: a second free is an error */
+	bool released; /* and its turn in the stream has come: a use is an error */
+	bool dirty, sync_memops, of_graph;
+	unsigned host_flags, ipc_opens;
+	struct sim_slab *slab; /* small blocks share a chunk */
+	struct sim_block *next;
+};
+
+struct sim_pool {
+	struct sim_block *cached; /* free, still charged */
+	uint64_t threshold, used_bytes, used_high, reserved_bytes, reserved_high;
+};
+
+struct sim_device {
+	int ordinal;
+	size_t capacity, used;
+	uint64_t base; /* of the addresses */
+	char *bytes;   /* of the second mapping */
+	size_t span;
+	int fd;
+	unsigned n_chunks, first_free;
+	unsigned char *taken; /* per chunk */
+	struct sim_ctx *primary;
+	struct sim_pool pool;
+	struct sim_slab *pool_slabs;
+};
+extern struct sim_device sim_devices[SIM_MAX_DEVICES];
+
+/* device.c */
+CUresult sim_devices_init(void);
+CUresult sim_device_of(CUdevice ordinal, struct sim_device **device);
+CUresult sim_device_charge(struct sim_device *device, size_t bytes);
+void sim_device_discharge(struct sim_device *device, size_t bytes);
+CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr);
+void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty);
+char *sim_bytes_at(uint64_t addr); /* where the simulator reads and writes an address */
+
+/* block.c */
+extern struct sim_range *sim_blocks;
+CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device, size_t bytes,
+	struct sim_block **block);
+struct sim_block *sim_block_enter(enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes);
+void sim_block_free(struct sim_block *block);
+struct sim_block *sim_block_at(uint64_t addr);
+struct sim_block *sim_block_exact(uint64_t addr); /* only for the block's own first address */
+void sim_blocks_close(struct sim_ctx *ctx);
+
+/* slab.c: small blocks, at a stride of 512 bytes, out of chunks that a context (or a pool) has to itself. */
+#define SIM_SMALL_BYTES SIM_MIB
+CUresult sim_slab_take(struct sim_slab **slabs, struct sim_device *device, size_t bytes, uint64_t *addr,
+	struct sim_slab **slab);
+void sim_slab_give(struct sim_slab **slabs, struct sim_slab *slab, uint64_t addr, size_t bytes);
+size_t sim_slab_round(size_t bytes);
+
+/* alloc.c */
+CUresult sim_free_waiting(struct sim_block *block);
+
+/* mempool.c */
+void sim_pool_trim(struct sim_device *device, uint64_t keep_bytes);
+void sim_pool_take_back(struct sim_block *block);
+bool sim_address_is_device(uint64_t addr);
+void sim_stream_give_back(struct sim_stream *stream); /* the stream has been synchronised */

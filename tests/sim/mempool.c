@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Stream-ordered memory. A freed block stays with the device's pool, still charged, until the host synchronises
+ * or trims; then only as much as the release threshold says is kept. cuMemFreeAsync also takes memory of
+ * cuMemAlloc: it never waits, and the memory is back after the stream has been synchronised.
+ */
+
+#include "capture.h"
+#include "race.h"
+
+static size_t size_of(const struct sim_block *block)
+{
+	return block->range.hi - block->range.lo;
+}
+
+static void note_highs(struct sim_pool *pool)
+{
+	if (pool->used_high < pool->used_bytes)
+		pool->used_high = pool->used_bytes;
+	if (pool->reserved_high < pool->reserved_bytes)
+		pool->reserved_high = pool->reserved_bytes;
+}
+
+void sim_pool_take_back(struct sim_block *block)
+{
+	struct sim_pool *pool = &block->device->pool;
+
+	block->freed = block->released = true;
+	block->next = pool->cached;
+	pool->cached = block;
+	pool->used_bytes -= size_of(block);
+}
+
+void sim_pool_trim(struct sim_device *device, uint64_t keep_bytes)
+{
+	struct sim_pool *pool = &device->pool;
+
+	while (pool->cached && pool->reserved_bytes > keep_bytes) {
+		struct sim_block *block = pool->cached;
+
+		pool->cached = block->next;
+		pool->reserved_bytes -= size_of(block);
+		sim_block_free(block);
+	}
+}
+
+void sim_stream_give_back(struct sim_stream *stream)
+{
+	while (stream->returning) {
+		struct sim_block *block = stream->returning;
+
+		stream->returning = block->next;
+		sim_block_free(block);
+	}
+}
+
+static struct sim_block *take_cached(struct sim_pool *pool, size_t bytes)
+{
+	size_t size = bytes <= SIM_SMALL_BYTES ? sim_slab_round(bytes) : bytes;
+	struct sim_block **link = &pool->cached, *block;
+
+	while (*link && size_of(*link) != size)
+		link = &(*link)->next;
+	block = *link;
+	if (!block)
+		return NULL;
+	*link = block->next;
+	block->freed = block->released = false;
+	block->requested_bytes = bytes;
+	sim_race_forget(block->range.lo, block->range.hi);
+	return block;
+}
+
+static CUresult take(struct sim_device *device, size_t bytes, struct sim_block **block)
+{
+	struct sim_pool *pool = &device->pool;
+
+	*block = take_cached(pool, bytes);
+	if (!*block) {
+		SIM_TRY(sim_block_new(SIM_POOLED, NULL, device, bytes, block));
+		pool->reserved_bytes += size_of(*block);
+	}
+	pool->used_bytes += size_of(*block);
+	note_highs(pool);
+	return CUDA_SUCCESS;
+}
+
+static CUresult alloc_from(struct sim_pool *pool, CUdeviceptr *dptr, size_t bytes, struct sim_stream *stream)
+{
+	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemAllocAsync"};
+	struct sim_device *device = stream->ctx->device;
+	struct sim_block *block;
+
+	for (unsigned i = 0; pool && i < sim.config.devices; i++)
+		if (pool == &sim_devices[i].pool)
+			device = &sim_devices[i];
+	SIM_TRY(take(device, bytes, &block));
+	block->of_graph = stream->capture;
+	sim_op_touch(&op, block->range.lo, size_of(block), SIM_WRITE);
+	if (block->of_graph)
+		op.block = block; /* lives as long as the graph */
+	*dptr = block->range.lo;
+	return sim_stream_submit(stream, &op);
+}
+
+static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstream stream_handle,
+	bool per_thread, bool named)
+{
+	struct sim_pool *pool = (struct sim_pool *)handle;
+	struct sim_stream *stream;
+	bool known = !named;
+
+	for (unsigned i = 0; i < sim.config.devices; i++)
+		known |= pool == &sim_devices[i].pool;
+	if (!dptr || !bytes || !known)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
+	if (stream->capture && stream->capture->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	SIM_TRY(sim_capture_implicit(stream));
+	if (!stream->capture)
+		SIM_TRY(sim_capture_unsafe());
+	return alloc_from(pool, dptr, bytes, stream);
+}
+
+SIM_STREAM_PAIR(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytes, CUstream stream),
+	alloc_async(dptr, bytes, NULL, stream, per_thread, false))
+SIM_STREAM_PAIR(cuMemAllocFromPoolAsync, _ptsz,
+	(CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream),
+	alloc_async(dptr, bytes, pool, stream, per_thread, true))
+
+/* In a capture only memory that the same graph allocates can be freed; it stays until the graph goes. */
+static CUresult free_captured(const struct sim_block *block, struct sim_stream *stream)
+{
+	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemFreeAsync"};
+
+	if (!block->of_graph)
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_op_touch(&op, block->range.lo, size_of(block), SIM_WRITE);
+	return sim_stream_submit(stream, &op);
+}
+
+static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_thread)
+{
+	struct sim_op op = {.kind = SIM_RELEASE, .name = "cuMemFreeAsync"};
+	struct sim_block *block = sim_block_exact(dptr);
+	struct sim_stream *stream;
+
+	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
+	if (!block || block->kind > SIM_POOLED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (stream->capture || block->of_graph)
+		return free_captured(block, stream);
+	SIM_TRY(sim_capture_unsafe());
+	SIM_TRY(sim_capture_implicit(stream));
+	if (block->kind == SIM_DEVICE && !sim.config.cost_given[FN_cuMemFreeAsync]) {
+		sim_call_spend(4000);
+		sim_timeline_pass(4000);
+	}
+	block->freed = true;
+	op.block = block;
+	sim_op_touch(&op, block->range.lo, size_of(block), SIM_WRITE);
+	return sim_stream_push(stream, &op, NULL);
+}
+
+SIM_STREAM_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream stream), free_async(dptr, stream, per_thread))
+
+static CUresult default_pool(CUmemoryPool *pool, CUdevice ordinal)
+{
+	struct sim_device *device;
+
+	if (!pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(ordinal, &device));
+	*pool = (CUmemoryPool)&device->pool;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	SIM_BEGIN(cuDeviceGetDefaultMemPool);
+	return default_pool(pool, device);
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	SIM_BEGIN(cuDeviceGetMemPool);
+	return default_pool(pool, device);
+}
+
+static struct sim_device *device_of_pool(CUmemoryPool handle)
+{
+	for (unsigned i = 0; i < sim.config.devices; i++)
+		if (handle == (CUmemoryPool)&sim_devices[i].pool)
+			return &sim_devices[i];
+	return NULL;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
+{
+	struct sim_device *device;
+
+	SIM_BEGIN(cuMemPoolTrimTo);
+	device = device_of_pool(handle);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_capture_unsafe());
+	sim_pool_trim(device, keep_bytes);
+	return CUDA_SUCCESS;
+}
+
+/* Where an attribute lives; the reuse policies, which the simulator does not distinguish, live nowhere. */
+static uint64_t *attribute_of(struct sim_pool *pool, int attribute)
+{
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		return &pool->threshold;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		return &pool->reserved_bytes;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return &pool->reserved_high;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		return &pool->used_bytes;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return &pool->used_high;
+	}
+	return NULL;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
+{
+	struct sim_device *device;
+	uint64_t *place;
+
+	SIM_BEGIN(cuMemPoolSetAttribute);
+	device = device_of_pool(handle);
+	if (!device || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_capture_unsafe());
+	place = attribute_of(&device->pool, attribute);
+	if (place && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+		*place = *(uint64_t *)value;
+	else if (place)
+		*place = attribute_of(&device->pool, attribute - 1)[0]; /* a high-water mark starts again */
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value)
+{
+	struct sim_device *device;
+	const uint64_t *place;
+
+	SIM_BEGIN(cuMemPoolGetAttribute);
+	device = device_of_pool(handle);
+	if (!device || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_capture_unsafe());
+	place = attribute_of(&device->pool, attribute);
+	if (place)
+		*(uint64_t *)value = *place;
+	else
+		*(int *)value = 1;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Memory that is only counted: arrays and physical handles. Nothing in the simulator reads or writes it. */
+
+#include <stdint.h>
+
+#include "capture.h"
+
+struct physical {
+	struct sim_object object;
+	struct sim_device *device;
+	size_t bytes;
+};
+
+static size_t round_to_chunks(size_t bytes)
+{
+	return (bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
+}
+
+static CUresult create(enum sim_magic magic, struct sim_device *device, size_t bytes, void *handle)
+{
+	struct physical *physical;
+
+	SIM_TRY(sim_device_charge(device, bytes));
+	physical = sim_object_new(magic, sizeof(*physical));
+	physical->device = device;
+	physical->bytes = bytes;
+	*(struct physical **)handle = physical;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy(const void *handle, enum sim_magic magic, CUresult stale)
+{
+	struct physical *physical = sim_object_of(handle, magic);
+
+	if (!physical)
+		return stale;
+	sim_device_discharge(physical->device, physical->bytes);
+	sim_object_free(physical);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
+	unsigned long long flags)
+{
+	struct sim_device *device;
+
+	SIM_BEGIN(cuMemCreate);
+	if (!handle || !bytes || bytes % SIM_CHUNK || !prop || flags ||
+		prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+		prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(prop->location.id, &device));
+	return create(SIM_PHYSICAL, device, bytes, handle);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	SIM_BEGIN(cuMemRelease);
+	return destroy((const void *)(uintptr_t)handle, SIM_PHYSICAL, CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Bytes of one channel, by CU_AD_FORMAT_*. */
+static unsigned channel_bytes(int format)
+{
+	switch (format) {
+	case 0x01: /* 8-bit integers */
+	case 0x08:
+		return 1;
+	case 0x02: /* 16-bit integers and floats */
+	case 0x09:
+	case 0x10:
+		return 2;
+	case 0x03: /* 32-bit integers and floats */
+	case 0x0a:
+	case 0x20:
+		return 4;
+	}
+	return 0;
+}
+
+static CUresult array_create(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels, void *handle)
+{
+	size_t bytes = 0, width = shape->Width, height = shape->Height, depth = shape->Depth;
+	size_t element = (size_t)channel_bytes(shape->Format) * shape->NumChannels;
+	struct sim_ctx *ctx;
+
+	if (!width || !element || shape->NumChannels > 4 || !levels)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_current(&ctx));
+	SIM_TRY(sim_capture_unsafe());
+	while (levels--) {
+		bytes += width * (height ? height : 1) * (depth ? depth : 1) * element;
+		width = width > 1 ? width / 2 : 1;
+		height = height > 1 ? height / 2 : height;
+		depth = depth > 1 ? depth / 2 : depth;
+	}
+	return create(SIM_ARRAY, ctx->device, round_to_chunks(bytes), handle);
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape)
+{
+	CUDA_ARRAY3D_DESCRIPTOR full = {0};
+
+	SIM_BEGIN(cuArrayCreate_v2);
+	if (!array || !shape)
+		return CUDA_ERROR_INVALID_VALUE;
+	full.Width = shape->Width;
+	full.Height = shape->Height;
+	full.Format = shape->Format;
+	full.NumChannels = shape->NumChannels;
+	return array_create(&full, 1, array);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape)
+{
+	SIM_BEGIN(cuArray3DCreate_v2);
+	return array && shape ? array_create(shape, 1, array) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+	SIM_BEGIN(cuArrayDestroy);
+	return destroy(array, SIM_ARRAY, CUDA_ERROR_INVALID_HANDLE);
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
+{
+	SIM_BEGIN(cuMipmappedArrayCreate);
+	return array && shape ? array_create(shape, levels, array) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
+{
+	SIM_BEGIN(cuMipmappedArrayDestroy);
+	return destroy(array, SIM_ARRAY, CUDA_ERROR_INVALID_HANDLE);
+}

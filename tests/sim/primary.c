@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Primary contexts, contexts of the program's own, and which one a thread works in. */
+
+#include "capture.h"
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice ordinal)
+{
+	struct sim_device *device;
+
+	SIM_BEGIN(cuDevicePrimaryCtxRetain);
+	if (!ctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(ordinal, &device));
+	SIM_TRY(sim_ctx_open(device->primary));
+	device->primary->refs++;
+	*ctx = (CUcontext)device->primary;
+	return CUDA_SUCCESS;
+}
+
+/* What dies waits for its work first. */
+static void close_after_work(struct sim_ctx *ctx)
+{
+	uint64_t id = ctx->id;
+
+	if (ctx->alive && !ctx->sticky)
+		sim_ctx_synchronize(ctx);
+	if (ctx->id == id)
+		sim_ctx_close(ctx);
+}
+
+static CUresult primary_release(CUdevice ordinal)
+{
+	struct sim_device *device;
+	struct sim_ctx *ctx;
+
+	SIM_TRY(sim_device_of(ordinal, &device));
+	ctx = device->primary;
+	if (!ctx->refs && ctx->refs_before_reset) {
+		ctx->refs_before_reset--; /* retained before a reset: still balanced by a release */
+		return CUDA_SUCCESS;
+	}
+	if (!ctx->refs)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!--ctx->refs)
+		close_after_work(ctx);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	SIM_BEGIN(cuDevicePrimaryCtxRelease);
+	return primary_release(device);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	SIM_BEGIN(cuDevicePrimaryCtxRelease_v2);
+	return primary_release(device);
+}
+
+static CUresult primary_reset(CUdevice ordinal)
+{
+	struct sim_device *device;
+	struct sim_ctx *ctx;
+
+	SIM_TRY(sim_device_of(ordinal, &device));
+	ctx = device->primary;
+	close_after_work(ctx);
+	ctx->refs_before_reset += ctx->refs;
+	ctx->refs = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	SIM_BEGIN(cuDevicePrimaryCtxReset);
+	return primary_reset(device);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	SIM_BEGIN(cuDevicePrimaryCtxReset_v2);
+	return primary_reset(device);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned *flags, int *active)
+{
+	struct sim_device *device;
+
+	SIM_BEGIN(cuDevicePrimaryCtxGetState);
+	if (!flags || !active)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(ordinal, &device));
+	*flags = device->primary->flags;
+	*active = device->primary->alive;
+	return CUDA_SUCCESS;
+}
+
+static CUresult primary_set_flags(CUdevice ordinal, unsigned flags)
+{
+	struct sim_device *device;
+
+	SIM_TRY(sim_device_of(ordinal, &device));
+	device->primary->flags = flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
+{
+	SIM_BEGIN(cuDevicePrimaryCtxSetFlags);
+	return primary_set_flags(device, flags);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
+{
+	SIM_BEGIN(cuDevicePrimaryCtxSetFlags_v2);
+	return primary_set_flags(device, flags);
+}
+
+static void push(struct sim_ctx *ctx)
+{
+	struct sim_thread *self = sim_thread_self();
+
+	sim_grow(&self->stack, &self->capacity, self->depth + 1, sizeof(*self->stack));
+	self->stack[self->depth++] = ctx;
+}
+
+static CUresult create(CUcontext *handle, unsigned flags, CUdevice ordinal)
+{
+	struct sim_device *device;
+	struct sim_ctx *ctx;
+	CUresult result;
+
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(ordinal, &device));
+	ctx = sim_ctx_new(device, false, flags);
+	result = sim_ctx_open(ctx);
+	if (result)
+		return result;
+	push(ctx);
+	*handle = (CUcontext)ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	SIM_BEGIN(cuCtxCreate);
+	return create(ctx, flags, device);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	SIM_BEGIN(cuCtxCreate_v2);
+	return create(ctx, flags, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *ctx, void *affinity, int n, unsigned flags, CUdevice device)
+{
+	SIM_BEGIN(cuCtxCreate_v3);
+	return create(ctx, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned flags, CUdevice device)
+{
+	SIM_BEGIN(cuCtxCreate_v4);
+	return create(ctx, flags, device);
+}
+
+static CUresult destroy(CUcontext handle)
+{
+	struct sim_thread *self = sim_thread_self();
+	struct sim_ctx *ctx = sim_object_of(handle, SIM_CTX);
+
+	if (!ctx || ctx->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!ctx->alive)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	close_after_work(ctx);
+	if (self->depth && self->stack[self->depth - 1] == ctx)
+		self->depth--;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+	SIM_BEGIN(cuCtxDestroy);
+	return destroy(ctx);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	SIM_BEGIN(cuCtxDestroy_v2);
+	return destroy(ctx);
+}
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	SIM_BEGIN(cuCtxDetach);
+	return destroy(ctx);
+}
+
+CUresult cuCtxGetCurrent(CUcontext *ctx)
+{
+	const struct sim_thread *self = sim_thread_self();
+
+	SIM_BEGIN(cuCtxGetCurrent);
+	if (!ctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ctx = (CUcontext)(self->depth ? self->stack[self->depth - 1] : NULL);
+	return CUDA_SUCCESS;
+}
+
+static CUresult live_context(CUcontext handle, struct sim_ctx **ctx)
+{
+	*ctx = sim_object_of(handle, SIM_CTX);
+	if (!*ctx)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return (*ctx)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult cuCtxSetCurrent(CUcontext handle)
+{
+	struct sim_thread *self = sim_thread_self();
+	struct sim_ctx *ctx = NULL;
+
+	SIM_BEGIN(cuCtxSetCurrent);
+	if (handle)
+		SIM_TRY(live_context(handle, &ctx));
+	if (self->depth)
+		self->depth--;
+	if (ctx)
+		push(ctx);
+	return CUDA_SUCCESS;
+}
+
+static CUresult push_current(CUcontext handle)
+{
+	struct sim_ctx *ctx;
+
+	SIM_TRY(live_context(handle, &ctx));
+	push(ctx);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx)
+{
+	SIM_BEGIN(cuCtxPushCurrent);
+	return push_current(ctx);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	SIM_BEGIN(cuCtxPushCurrent_v2);
+	return push_current(ctx);
+}
+
+static CUresult pop_current(CUcontext *ctx)
+{
+	struct sim_thread *self = sim_thread_self();
+
+	if (!self->depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	self->depth--;
+	if (ctx)
+		*ctx = (CUcontext)self->stack[self->depth];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *ctx)
+{
+	SIM_BEGIN(cuCtxPopCurrent);
+	return pop_current(ctx);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	SIM_BEGIN(cuCtxPopCurrent_v2);
+	return pop_current(ctx);
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuCtxGetDevice);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_current(&ctx));
+	*device = ctx->device->ordinal;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
+{
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuCtxGetDevice_v2);
+	if (!device)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_of(handle, &ctx));
+	*device = ctx->device->ordinal;
+	return CUDA_SUCCESS;
+}
+
+/* Never used again: the same handle gets another id after a reset. */
+CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
+{
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuCtxGetId);
+	if (!id)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (handle)
+		SIM_TRY(live_context(handle, &ctx));
+	else
+		SIM_TRY(sim_ctx_current(&ctx));
+	*id = ctx->id;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned *flags)
+{
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuCtxGetFlags);
+	if (!flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_current(&ctx));
+	*flags = ctx->flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags)
+{
+	struct sim_ctx *ctx, *peer;
+
+	SIM_BEGIN(cuCtxEnablePeerAccess);
+	SIM_TRY(sim_ctx_current(&ctx));
+	SIM_TRY(live_context(handle, &peer));
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (peer->device == ctx->device)
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	if (ctx->peers & 1u << peer->device->ordinal)
+		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	ctx->peers |= 1u << peer->device->ordinal;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle)
+{
+	struct sim_ctx *ctx, *peer;
+
+	SIM_BEGIN(cuCtxDisablePeerAccess);
+	SIM_TRY(sim_ctx_current(&ctx));
+	SIM_TRY(live_context(handle, &peer));
+	if (!(ctx->peers & 1u << peer->device->ordinal))
+		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	ctx->peers &= ~(1u << peer->device->ordinal);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <string.h>
+
+#include "sim.h"
+
+const struct sim_fn_row sim_fns[SIM_N_FNS] = {
+#define SIM_FN(name, public, version, ns, params)                                                  \
+	{#name, #public, version, false, ns, (void *)name},
+#define SIM_STREAM_FN(name, suffix, public, version, ns, params)                                   \
+	{#name, #public, version, false, ns, (void *)name},                                        \
+	{#name #suffix, #public, version, true, ns, (void *)name##suffix},
+#include "functions.def"
+#undef SIM_FN
+#undef SIM_STREAM_FN
+};
+
+enum sim_fn sim_fn_find(const char *name, size_t len)
+{
+	int fn = 0;
+
+	while (fn < SIM_N_FNS && (strncmp(sim_fns[fn].name, name, len) || sim_fns[fn].name[len]))
+		fn++;
+	return (enum sim_fn)fn;
+}
+
+/* The newest form of a public name that a program of that CUDA version knows. */
+static int look_up(const char *symbol, int version, bool per_thread, const struct sim_fn_row **row)
+{
+	int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+
+	*row = NULL;
+	for (int fn = 0; fn < SIM_N_FNS; fn++) {
+		const struct sim_fn_row *this = &sim_fns[fn];
+
+		if (strcmp(this->public_name, symbol) || sim.config.hidden[fn])
+			continue;
+		if (this->version > version) {
+			if (!*row)
+				status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+			continue;
+		}
+		if (this->per_thread && !per_thread)
+			continue;
+		if (*row && (*row)->version > this->version)
+			continue;
+		*row = this;
+		status = CU_GET_PROC_ADDRESS_SUCCESS;
+	}
+	return status;
+}
+
+/* No program may ask a driver for what is newer than the driver. */
+static bool is_askable(const char *symbol, void **pfn, int version)
+{
+	return symbol && pfn && version <= (int)sim.config.driver_version;
+}
+
+/* The probe of the CUDA runtime: an empty name of version 0 is there, and is nothing. */
+static bool is_probe(const char *symbol, int version)
+{
+	return !*symbol && !version;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags)
+{
+	const struct sim_fn_row *row;
+
+	SIM_BEGIN(cuGetProcAddress);
+	if (!is_askable(symbol, pfn, version))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (is_probe(symbol, version))
+		return CUDA_SUCCESS;
+	look_up(symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
+	if (!row)
+		return CUDA_ERROR_NOT_FOUND;
+	*pfn = row->address;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
+{
+	const struct sim_fn_row *row;
+	int found;
+
+	SIM_BEGIN(cuGetProcAddress_v2);
+	if (!is_askable(symbol, pfn, version))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (is_probe(symbol, version))
+		return CUDA_SUCCESS;
+	found = look_up(symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
+	if (status)
+		*status = found;
+	*pfn = row ? row->address : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+	SIM_BEGIN(cuGetExportTable);
+	return table && id ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}

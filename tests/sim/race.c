@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The race detector. Memory that simulated work has touched is cut into cells, each with the accesses that
+ * later work may still collide with. A new access collides with an old one if one of them writes and the
+ * old one is not known to come before: its lane's count is beyond what the new work's clock holds.
+ * Everything that orders work is known when it is submitted, so this is decided then, whatever the timing.
+ *
+ * An access leaves the history when the host has waited for it (everything later is ordered behind it), or
+ * when another access covers it: whoever collides with the older would collide with the newer as well.
+ * Flags that kernels spin on are atomic: they neither collide with each other nor order anything.
+ */
+
+#include "race.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctx.h"
+
+#define REPORTS_SHOWN 20
+
+struct seen {
+	unsigned lane, stream_number;
+	uint64_t count, number, lo, hi;
+	enum sim_how how;
+	const char *name;
+};
+
+struct cell {
+	struct sim_range range; /* first */
+	struct seen *seen;
+	unsigned n, capacity;
+};
+
+static struct sim_range *cells;
+static unsigned n_cells, sweep_at = 4096;
+
+struct newcomer {
+	struct seen seen;
+	const struct sim_clock *clock;
+	uint64_t reported; /* number of the work it was last found to race with */
+};
+
+static struct cell *cell_new(uint64_t lo, uint64_t hi)
+{
+	struct cell *cell = sim_alloc_zeroed(1, sizeof(*cell));
+
+	cell->range.lo = lo;
+	cell->range.hi = hi;
+	sim_range_insert(&cells, &cell->range);
+	n_cells++;
+	return cell;
+}
+
+static void cell_free(struct cell *cell)
+{
+	sim_range_remove(&cells, &cell->range);
+	free(cell->seen);
+	free(cell);
+	n_cells--;
+}
+
+static void cell_add(struct cell *cell, const struct seen *seen)
+{
+	sim_grow(&cell->seen, &cell->capacity, cell->n + 1, sizeof(*cell->seen));
+	cell->seen[cell->n++] = *seen;
+}
+
+/* Cuts a cell in two at addr and returns the upper part. */
+static struct cell *cell_cut(struct cell *cell, uint64_t addr)
+{
+	uint64_t hi = cell->range.hi;
+	struct cell *upper;
+
+	cell->range.hi = addr;
+	upper = cell_new(addr, hi);
+	for (unsigned i = 0; i < cell->n; i++)
+		cell_add(upper, &cell->seen[i]);
+	return upper;
+}
+
+static struct cell *cell_after(uint64_t addr)
+{
+	return (struct cell *)sim_range_after(cells, addr);
+}
+
+static bool collides(enum sim_how a, enum sim_how b)
+{
+	return a == SIM_WRITE || b == SIM_WRITE || a != b;
+}
+
+/* Whoever collides with `old` collides with `new` too. */
+static bool covers(enum sim_how new, enum sim_how old)
+{
+	return new == SIM_WRITE || new == old;
+}
+
+static void describe(char *text, size_t size, const struct seen *seen)
+{
+	static const char *const how[] = {"reads", "writes", "updates"};
+	struct sim_block *block = sim_block_at(seen->lo);
+
+	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes", seen->name,
+		seen->stream_number, (unsigned long long)seen->number, how[seen->how],
+		(unsigned long long)(block ? block->range.lo : seen->lo),
+		(unsigned long long)(block ? seen->lo - block->range.lo : 0),
+		(unsigned long long)(seen->hi - seen->lo));
+}
+
+static void report(const struct seen *old, struct newcomer *new)
+{
+	char before[256], after[256];
+
+	if (new->reported == old->number)
+		return;
+	new->reported = old->number;
+	if (++sim.races > REPORTS_SHOWN)
+		return;
+	describe(before, sizeof(before), old);
+	describe(after, sizeof(after), &new->seen);
+	sim_say("race: %s; not ordered behind it: %s", before, after);
+}
+
+static bool is_known(const struct seen *old, const struct newcomer *new)
+{
+	return sim_clock_at(new->clock, old->lane) >= old->count;
+}
+
+/* Reports what collides in the cell and drops what no longer matters. */
+static void cell_meet(struct cell *cell, struct newcomer *new)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < cell->n; i++) {
+		struct seen old = cell->seen[i];
+		bool known = is_known(&old, new);
+
+		if (!known && collides(new->seen.how, old.how))
+			report(&old, new);
+		if ((known && covers(new->seen.how, old.how)) || sim_host_knows(old.lane, old.count))
+			continue;
+		cell->seen[kept++] = old;
+	}
+	cell->n = kept;
+}
+
+/* Walks the cells of [lo, hi), cutting those that stick out. With `fill`, gaps become cells too. */
+static void walk(struct newcomer *new, uint64_t lo, uint64_t hi, bool keep)
+{
+	while (lo < hi) {
+		struct cell *cell = cell_after(lo);
+
+		if (!cell || cell->range.lo >= hi) {
+			if (keep)
+				cell_add(cell_new(lo, hi), &new->seen);
+			return;
+		}
+		if (cell->range.lo > lo) {
+			if (keep)
+				cell_add(cell_new(lo, cell->range.lo), &new->seen);
+		} else if (cell->range.lo < lo) {
+			cell = cell_cut(cell, lo);
+		}
+		if (cell->range.hi > hi)
+			cell_cut(cell, hi);
+		lo = cell->range.hi;
+		cell_meet(cell, new);
+		if (keep)
+			cell_add(cell, &new->seen);
+		else
+			cell_free(cell);
+	}
+}
+
+/* Drops everything the host knows to be finished. Costs what was added since the last time. */
+static void sweep(void)
+{
+	struct cell *cell = cell_after(0);
+
+	while (cell) {
+		uint64_t next = cell->range.hi;
+		unsigned kept = 0;
+
+		for (unsigned i = 0; i < cell->n; i++)
+			if (!sim_host_knows(cell->seen[i].lane, cell->seen[i].count))
+				cell->seen[kept++] = cell->seen[i];
+		cell->n = kept;
+		if (!kept)
+			cell_free(cell);
+		cell = cell_after(next);
+	}
+	sweep_at = 2 * n_cells + 4096;
+}
+
+void sim_race_enter(const struct sim_work *work, unsigned lane, uint64_t count, const struct sim_clock *clock)
+{
+	for (unsigned i = 0; i < work->op.n_accesses; i++) {
+		const struct sim_access *access = &work->op.accesses[i];
+		struct newcomer new = {
+			.seen = {.lane = lane, .stream_number = work->stream_number, .count = count,
+				.number = work->number, .lo = access->lo, .hi = access->hi,
+				.how = access->how, .name = work->op.name},
+			.clock = clock,
+		};
+
+		/* A write leaves nothing older behind it, so that one cell can take the place of many. */
+		walk(&new, access->lo, access->hi, access->how != SIM_WRITE);
+		if (access->how == SIM_WRITE)
+			cell_add(cell_new(access->lo, access->hi), &new.seen);
+	}
+	if (n_cells > sweep_at)
+		sweep();
+}
+
+void sim_race_host_access(uint64_t lo, uint64_t hi, bool is_write)
+{
+	struct newcomer host = {
+		.seen = {.lo = lo, .hi = hi, .how = is_write ? SIM_WRITE : SIM_READ, .name = "host"},
+		.clock = sim_host_clock(),
+	};
+	struct cell *cell;
+
+	for (cell = cell_after(lo); cell && cell->range.lo < hi; cell = cell_after(cell->range.hi))
+		cell_meet(cell, &host);
+}
+
+void sim_race_forget(uint64_t lo, uint64_t hi)
+{
+	struct cell *cell = cell_after(lo);
+
+	while (cell && cell->range.lo < hi) {
+		if (cell->range.lo < lo)
+			cell = cell_cut(cell, lo);
+		if (cell->range.hi > hi)
+			cell_cut(cell, hi);
+		cell_free(cell);
+		cell = cell_after(lo);
+	}
+}
+
+unsigned sim_race_cells(void)
+{
+	return n_cells;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What tests can ask, and the last word at exit. */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctx.h"
+#include "race.h"
+
+static void lock(void)
+{
+	pthread_mutex_lock(&sim.lock);
+	sim_config_load();
+}
+
+static uint64_t read_counter(const uint64_t *counter)
+{
+	uint64_t value;
+
+	lock();
+	value = *counter;
+	pthread_mutex_unlock(&sim.lock);
+	return value;
+}
+
+uint64_t simgpu_calls(const char *name)
+{
+	enum sim_fn fn = sim_fn_find(name, strlen(name));
+
+	return fn < SIM_N_FNS ? read_counter(&sim.calls[fn]) : 0;
+}
+
+uint64_t simgpu_races(void)
+{
+	return read_counter(&sim.races);
+}
+
+uint64_t simgpu_deadlocks(void)
+{
+	return read_counter(&sim.deadlocks);
+}
+
+uint64_t simgpu_invalid_uses(void)
+{
+	return read_counter(&sim.invalid_uses);
+}
+
+uint64_t simgpu_faults_seen(void)
+{
+	return read_counter(&sim.faults_seen);
+}
+
+void simgpu_expect_races(uint64_t n)
+{
+	lock();
+	sim.expected_races = n;
+	pthread_mutex_unlock(&sim.lock);
+}
+
+uint64_t simgpu_now_ns(void)
+{
+	uint64_t now;
+
+	lock();
+	now = sim_now();
+	pthread_mutex_unlock(&sim.lock);
+	return now;
+}
+
+void simgpu_advance(uint64_t ns)
+{
+	lock();
+	sim_timeline_pass(ns);
+	pthread_mutex_unlock(&sim.lock);
+}
+
+bool simgpu_idle(int device)
+{
+	bool idle = true;
+
+	lock();
+	sim_timeline_pass(0);
+	for (const struct sim_ctx *ctx = sim_contexts; ctx; ctx = ctx->next)
+		if (ctx->device->ordinal == device && ctx->works)
+			idle = false;
+	pthread_mutex_unlock(&sim.lock);
+	return idle;
+}
+
+size_t simgpu_allocated_bytes(int device)
+{
+	size_t bytes = 0;
+
+	lock();
+	if (device >= 0 && device < SIM_MAX_DEVICES)
+		bytes = sim_devices[device].used;
+	pthread_mutex_unlock(&sim.lock);
+	return bytes;
+}
+
+void simgpu_host_access(const void *ptr, size_t bytes, bool is_write)
+{
+	uint64_t lo = (uint64_t)(uintptr_t)ptr;
+
+	lock();
+	sim_race_host_access(lo, lo + bytes, is_write);
+	pthread_mutex_unlock(&sim.lock);
+}
+
+/*
+ * Without the lock: threads that are still inside a call when the process ends must not hang it, and counters
+ * that nobody changes any more need none.
+ */
+__attribute__((destructor)) static void last_word(void)
+{
+	uint64_t races = __atomic_load_n(&sim.races, __ATOMIC_RELAXED);
+
+	if (sim.forked || (races == sim.expected_races && !sim.deadlocks && !sim.invalid_uses))
+		return;
+	sim_say("%llu races (%llu expected), %llu deadlocks, %llu invalid uses", (unsigned long long)races,
+		(unsigned long long)sim.expected_races, (unsigned long long)sim.deadlocks,
+		(unsigned long long)sim.invalid_uses);
+	if (sim.config.strict) {
+		fflush(NULL);
+		_exit(99);
+	}
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Finding the driver, devices and contexts. */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime.h"
+
+#define MAX_DEVICES 64
+
+struct rt_driver rt_driver;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cudaError_t load_result;
+static CUcontext primaries[MAX_DEVICES]; /* retained by this copy of the runtime; under lock */
+static __thread int chosen;              /* what cudaSetDevice said */
+
+static const struct {
+	size_t offset;
+	const char *symbol;
+	int version;
+	unsigned flags;
+} wanted[] = {
+#define RT_DRIVER(name, public, version, flags)                                                    \
+	{offsetof(struct rt_driver, name), #public, version, flags},
+#include "driver.def"
+#undef RT_DRIVER
+};
+
+typedef __typeof__(&cuGetProcAddress_v2) lookup_fn;
+
+static void *look_up(lookup_fn lookup, const char *symbol, int version, unsigned flags)
+{
+	void *found = NULL;
+
+	return lookup(symbol, &found, version, flags, NULL) ? NULL : found;
+}
+
+/* One dlsym, a probe, the lookup function through itself, and then everything else through that. */
+static void load(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found = NULL;
+	lookup_fn first = NULL;
+
+	load_result = cudaErrorInsufficientDriver;
+	if (driver)
+		first = (lookup_fn)dlsym(driver, "cuGetProcAddress_v2");
+	if (!first || first("", &found, 0, 0, NULL) == CUDA_ERROR_STUB_LIBRARY)
+		return;
+	rt_driver.cuInit = (__typeof__(&cuInit))look_up(first, "cuInit", 2000, 0);
+	look_up(first, "cuGetProcAddress", 11030, 0);
+	rt_driver.cuGetProcAddress_v2 = (lookup_fn)look_up(first, "cuGetProcAddress", 12000, 0);
+	if (!rt_driver.cuInit || !rt_driver.cuGetProcAddress_v2)
+		return;
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
+		found = look_up(rt_driver.cuGetProcAddress_v2, wanted[i].symbol, wanted[i].version,
+			wanted[i].flags);
+		memcpy((char *)&rt_driver + wanted[i].offset, &found, sizeof(found));
+	}
+	load_result = rt_driver.cuInit(0);
+}
+
+cudaError_t rt_enter_without_context(void)
+{
+	pthread_once(&once, load);
+	return load_result;
+}
+
+static cudaError_t retain(int device, CUcontext *ctx)
+{
+	cudaError_t error = cudaSuccess;
+
+	if (device < 0 || device >= MAX_DEVICES)
+		return cudaErrorInvalidDevice;
+	pthread_mutex_lock(&lock);
+	if (!primaries[device])
+		error = rt_driver.cuDevicePrimaryCtxRetain(&primaries[device], device);
+	*ctx = primaries[device];
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+cudaError_t rt_enter(void)
+{
+	cudaError_t error = rt_enter_without_context();
+	CUcontext current = NULL, primary;
+
+	if (error)
+		return error;
+	error = rt_driver.cuCtxGetCurrent(&current);
+	if (error || (current && current != primaries[chosen] && primaries[chosen]))
+		return error; /* a context of the program's own */
+	if (current && primaries[chosen])
+		return cudaSuccess;
+	error = retain(chosen, &primary);
+	return error ? error : rt_driver.cuCtxSetCurrent(primary);
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	return rt_done(rt_enter_without_context() ?: rt_driver.cuDeviceGetCount(count));
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	CUcontext current = NULL;
+	cudaError_t error = rt_enter_without_context();
+
+	if (error || !device)
+		return rt_done(error ? error : cudaErrorInvalidValue);
+	rt_driver.cuCtxGetCurrent(&current);
+	if (!current || rt_driver.cuCtxGetDevice(device))
+		*device = chosen;
+	return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	cudaError_t error = rt_enter_without_context();
+	CUcontext ctx;
+	int count = 0;
+
+	if (!error)
+		error = rt_driver.cuDeviceGetCount(&count);
+	if (!error && (device < 0 || device >= count))
+		error = cudaErrorInvalidDevice;
+	if (!error)
+		error = retain(device, &ctx);
+	if (!error)
+		error = rt_driver.cuCtxSetCurrent(ctx);
+	if (!error)
+		chosen = device;
+	return rt_done(error);
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+	return RT_CALL(cuCtxSynchronize);
+}
+
+cudaError_t cudaDeviceReset(void)
+{
+	cudaError_t error = rt_enter();
+
+	if (error)
+		return rt_done(error);
+	pthread_mutex_lock(&lock);
+	error = rt_driver.cuDevicePrimaryCtxReset(chosen);
+	primaries[chosen] = NULL;
+	pthread_mutex_unlock(&lock);
+	return rt_done(error);
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **pfn, unsigned version,
+	unsigned long long flags, int *status)
+{
+	cudaError_t error = rt_enter_without_context();
+	int found = cudaDriverEntryPointSymbolNotFound;
+
+	if (error || !symbol || !pfn)
+		return rt_done(error ? error : cudaErrorInvalidValue);
+	error = rt_driver.cuGetProcAddress_v2(symbol, pfn, (int)version, flags, &found);
+	if (status)
+		*status = found;
+	return rt_done(error ? error : !status && found ? cudaErrorSymbolNotFound : cudaSuccess);
+}

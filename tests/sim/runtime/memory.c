@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <stdbool.h>
+
+#include "runtime.h"
+
+static CUdeviceptr address(const void *ptr)
+{
+	return (CUdeviceptr)(uintptr_t)ptr;
+}
+
+/* Zero bytes are NULL and a success, and the driver never hears of them. */
+static bool is_nothing(void **ptr, size_t bytes, cudaError_t *error)
+{
+	*error = ptr ? cudaSuccess : rt_done(cudaErrorInvalidValue);
+	if (ptr && !bytes)
+		*ptr = NULL;
+	return !ptr || !bytes;
+}
+
+/* Runs an allocation of the driver; *ptr is NULL when it fails. */
+#define ALLOC(ptr, bytes, name, ...)                                                               \
+	do {                                                                                       \
+		cudaError_t error_;                                                                \
+		if (is_nothing(ptr, bytes, &error_))                                               \
+			return error_;                                                             \
+		*(ptr) = NULL;                                                                     \
+		return RT_CALL(name, __VA_ARGS__);                                                 \
+	} while (0)
+
+cudaError_t cudaMalloc(void **ptr, size_t bytes)
+{
+	ALLOC(ptr, bytes, cuMemAlloc_v2, (CUdeviceptr *)ptr, bytes);
+}
+
+cudaError_t cudaFree(void *ptr)
+{
+	return RT_CALL(cuMemFree_v2, address(ptr));
+}
+
+cudaError_t cudaMallocHost(void **ptr, size_t bytes)
+{
+	ALLOC(ptr, bytes, cuMemHostAlloc, ptr, bytes, 0);
+}
+
+cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+	ALLOC(ptr, bytes, cuMemHostAlloc, ptr, bytes, flags);
+}
+
+cudaError_t cudaFreeHost(void *ptr)
+{
+	return ptr ? RT_CALL(cuMemFreeHost, ptr) : rt_done(rt_enter());
+}
+
+cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height)
+{
+	if (!pitch)
+		return rt_done(cudaErrorInvalidValue);
+	if (!width || !height)
+		*pitch = 0;
+	ALLOC(ptr, width && height, cuMemAllocPitch_v2, (CUdeviceptr *)ptr, pitch, width, height, 4);
+}
+
+cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned flags)
+{
+	ALLOC(ptr, bytes, cuMemAllocManaged, (CUdeviceptr *)ptr, bytes, flags);
+}
+
+cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream)
+{
+	ALLOC(ptr, bytes, cuMemAllocAsync, (CUdeviceptr *)ptr, bytes, stream);
+}
+
+cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t bytes, cudaStream_t stream)
+	__attribute__((visibility("default")));
+cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t bytes, cudaStream_t stream)
+{
+	ALLOC(ptr, bytes, cuMemAllocAsync_ptsz, (CUdeviceptr *)ptr, bytes, stream);
+}
+
+cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
+{
+	return ptr ? RT_CALL(cuMemFreeAsync, address(ptr), stream) : rt_done(rt_enter());
+}
+
+RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsync_ptsz, address(ptr),
+	stream)
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+	return RT_CALL(cuMemGetInfo_v2, free_bytes, total_bytes);
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr)
+{
+	return RT_CALL(cuIpcGetMemHandle, handle, address(ptr));
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
+{
+	unsigned type = 0, managed = 0;
+	int device = 0, which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+			    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+	void *into[] = {&type, &managed, &device};
+	cudaError_t error;
+
+	if (!attributes)
+		return rt_done(cudaErrorInvalidValue);
+	error = RT_CALL(cuPointerGetAttributes, 3, which, into, address(ptr));
+	if (error)
+		return error;
+	*attributes = (struct cudaPointerAttributes){.type = managed ? cudaMemoryTypeManaged : (int)type,
+		.device = device,
+		.devicePointer = type ? (void *)(uintptr_t)ptr : NULL,
+		.hostPointer = type == CU_MEMORYTYPE_DEVICE && !managed ? NULL : (void *)(uintptr_t)ptr};
+	return cudaSuccess;
+}
+
+/* Unified addressing makes the direction a hint; it is checked and then left to the driver. */
+static bool is_kind(int kind)
+{
+	return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
+}
+
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, int kind)
+{
+	if (!is_kind(kind))
+		return rt_done(cudaErrorInvalidValue);
+	return RT_CALL(cuMemcpy, address(dst), address(src), bytes);
+}
+
+RT_PER_THREAD(cudaMemcpy_ptds, (void *dst, const void *src, size_t bytes, int kind), cuMemcpy_ptds,
+	address(dst), address(src), bytes)
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream)
+{
+	if (!is_kind(kind))
+		return rt_done(cudaErrorInvalidValue);
+	return RT_CALL(cuMemcpyAsync, address(dst), address(src), bytes, stream);
+}
+
+RT_PER_THREAD(cudaMemcpyAsync_ptsz,
+	(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream), cuMemcpyAsync_ptsz,
+	address(dst), address(src), bytes, stream)
+
+cudaError_t cudaMemset(void *ptr, int value, size_t bytes)
+{
+	return RT_CALL(cuMemsetD8_v2, address(ptr), (unsigned char)value, bytes);
+}
+
+RT_PER_THREAD(cudaMemset_ptds, (void *ptr, int value, size_t bytes), cuMemsetD8_v2_ptds, address(ptr),
+	(unsigned char)value, bytes)
+
+cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStream_t stream)
+{
+	return RT_CALL(cuMemsetD8Async, address(ptr), (unsigned char)value, bytes, stream);
+}
+
+RT_PER_THREAD(cudaMemsetAsync_ptsz, (void *ptr, int value, size_t bytes, cudaStream_t stream),
+	cuMemsetD8Async_ptsz, address(ptr), (unsigned char)value, bytes, stream)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * A look-alike of the CUDA runtime: the public calls, made of the very driver calls the real one makes, found
+ * the very way it finds them. Each copy (shared, or static in a program) keeps its own last error per thread.
+ */
+
+#pragma GCC visibility push(default)
+#include "tests/apps/cudart_min.h"
+#pragma GCC visibility pop
+#include "tests/sim/abi.h"
+
+struct rt_driver {
+#define RT_DRIVER(name, public, version, flags) __typeof__(&name) name;
+#include "driver.def"
+#undef RT_DRIVER
+	__typeof__(&cuInit) cuInit;
+	__typeof__(&cuGetProcAddress_v2) cuGetProcAddress_v2;
+};
+extern struct rt_driver rt_driver __attribute__((visibility("hidden")));
+
+/* Finds and initialises the driver, once, and gives the thread a context. */
+cudaError_t rt_enter(void) __attribute__((visibility("hidden")));
+cudaError_t rt_enter_without_context(void) __attribute__((visibility("hidden")));
+
+/* Remembers an error for cudaGetLastError and passes it on. */
+cudaError_t rt_done(cudaError_t error) __attribute__((visibility("hidden")));
+
+#define RT_CALL(name, ...) rt_done(rt_enter() ?: rt_driver.name(__VA_ARGS__))
+
+/* The twins that nvcc names when the default stream is per thread. */
+#define RT_PER_THREAD(name, params, ...)                                                           \
+	__attribute__((visibility("default"))) cudaError_t name params;                            \
+	cudaError_t name params                                                                    \
+	{                                                                                          \
+		return RT_CALL(__VA_ARGS__);                                                       \
+	}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The simulated driver's common ground: one lock, one virtual clock, the prologue of every call.
+ *
+ * Everything below is guarded by sim.lock. A driver function opens with SIM_BEGIN, which takes the lock, counts
+ * the call, lets its host cost pass on the virtual clock and may answer with an ordered fault; the lock is
+ * given back when the function returns. Only sim_wait_while() and host functions let go of it in between.
+ */
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "abi.h"
+#include "simgpu.h"
+
+#define SIM_MAX_DEVICES 8
+#define SIM_MIB         ((size_t)1 << 20)
+#define SIM_CHUNK       (2 * SIM_MIB) /* the granularity of physical memory */
+#define SIM_NS_PER_MS   1000000ull
+
+enum sim_fn {
+#define SIM_FN(name, public, version, ns, params)                     FN_##name,
+#define SIM_STREAM_FN(name, suffix, public, version, ns, params)      FN_##name, FN_##name##suffix,
+#include "functions.def"
+#undef SIM_FN
+#undef SIM_STREAM_FN
+	SIM_N_FNS
+};
+
+struct sim_fn_row {
+	const char *name, *public_name;
+	int version;
+	bool per_thread; /* the twin that takes NULL for the thread's own default stream */
+	uint64_t cost_ns;
+	void *address;
+};
+extern const struct sim_fn_row sim_fns[SIM_N_FNS];
+enum sim_fn sim_fn_find(const char *name, size_t len); /* SIM_N_FNS if there is none */
+
+struct sim_call {
+	enum sim_fn fn;
+	bool entered;
+	uint64_t spent_ns;     /* virtual time that this call let pass */
+	struct sim_call *prev; /* calls of one thread nest when a driver function uses another */
+};
+CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn);
+void sim_call_leave(struct sim_call *call);
+const char *sim_call_name(void); /* of the call that the thread is in */
+void sim_call_spend(uint64_t ns);
+void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the part of the cost that grows */
+
+#define SIM_BEGIN(fn_name)                                                                         \
+	struct sim_call sim_call_ __attribute__((cleanup(sim_call_leave))) = {0};                  \
+	CUresult sim_entered_ = sim_call_enter(&sim_call_, FN_##fn_name);                          \
+	if (sim_entered_ != CUDA_SUCCESS)                                                          \
+		return sim_entered_
+
+#define SIM_TRY(expr)                                                                              \
+	do {                                                                                       \
+		CUresult sim_try_ = (expr);                                                        \
+		if (sim_try_ != CUDA_SUCCESS)                                                      \
+			return sim_try_;                                                           \
+	} while (0)
+
+/* Both twins of a function that takes a stream: body is an expression in which per_thread says which. */
+#define SIM_STREAM_PAIR(name, suffix, params, body)                                                \
+	CUresult name params                                                                       \
+	{                                                                                          \
+		SIM_BEGIN(name);                                                                   \
+		const bool per_thread = false;                                                     \
+		return body;                                                                       \
+	}                                                                                          \
+	CUresult name##suffix params                                                               \
+	{                                                                                          \
+		SIM_BEGIN(name##suffix);                                                           \
+		const bool per_thread = true;                                                      \
+		return body;                                                                       \
+	}
+
+struct sim_config {
+	size_t memory_bytes, context_bytes;
+	unsigned devices, driver_version;
+	uint64_t deadlock_ms;
+	bool realtime, strict, deinit_at_exit;
+	bool hidden[SIM_N_FNS];
+	uint64_t cost_ns[SIM_N_FNS];
+	bool cost_given[SIM_N_FNS];
+};
+
+struct sim {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* a submission, a completion, an end of a blocked call */
+	struct sim_config config;
+	bool configured, initialised, forked, gone;
+	unsigned waiters;
+	uint64_t calls[SIM_N_FNS];
+	uint64_t races, expected_races, deadlocks, invalid_uses, faults_seen;
+};
+extern struct sim sim;
+
+void sim_config_load(void);
+bool sim_parse_size(const char *text, size_t *bytes);
+
+/* An ordered fault for this call, or CUDA_SUCCESS. */
+CUresult sim_fault_due(enum sim_fn fn, uint64_t nth);
+bool sim_fault_parse(const char *spec);
+
+bool sim_is_sticky(CUresult code);
+void sim_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+void *sim_alloc_zeroed(size_t n, size_t size); /* ends the process when the host has no memory */
+void sim_grow(void *array, unsigned *capacity, unsigned need, size_t size);

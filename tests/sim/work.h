@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Work of the GPU and the order in which it runs. A piece of work starts when everything it follows has
+ * finished, samples what it reads, and has its effect when its duration is over, all on the virtual clock.
+ */
+
+#include "clock.h"
+#include "sim.h"
+
+struct sim_ctx;
+struct sim_stream;
+struct sim_block;
+
+enum sim_how { SIM_READ, SIM_WRITE, SIM_ATOMIC };
+
+struct sim_access {
+	uint64_t lo, hi;
+	enum sim_how how;
+};
+
+enum sim_op_kind {
+	SIM_MARK,      /* nothing but a point in the order */
+	SIM_FILL,      /* repeat a value of `width` bytes over dst */
+	SIM_COPY,      /* src to dst; staged holds the bytes if the source was pageable memory */
+	SIM_COUNT,     /* add to dst the number of words in src that differ from value */
+	SIM_WAIT_FLAG, /* spin until the word at src equals value */
+	SIM_HOST_FUNC,
+	SIM_RELEASE, /* the block is free from here on */
+};
+
+struct sim_op {
+	enum sim_op_kind kind;
+	const char *name;
+	uint64_t dst, src, bytes, duration_ns;
+	uint32_t value;
+	unsigned width, n_accesses;
+	struct sim_access accesses[2];
+	void *staged;
+	CUhostFn fn;
+	void *user_data;
+	struct sim_block *block;
+};
+void sim_op_touch(struct sim_op *op, uint64_t lo, uint64_t bytes, enum sim_how how);
+
+enum sim_work_state { SIM_QUEUED, SIM_RUNNING, SIM_POLLING, SIM_DONE };
+
+struct sim_work {
+	struct sim_op op;
+	struct sim_ctx *ctx;
+	struct sim_stream *stream;  /* only while unfinished; NULL for context-wide marks */
+	struct sim_work *prev, *next; /* unfinished work of the context */
+	struct sim_work *next_polling;
+	struct sim_work **followers;
+	unsigned n_followers, followers_capacity;
+	unsigned refs, waits_for;
+	enum sim_work_state state;
+	bool dropped; /* its context died: no effect */
+	bool called;  /* the host function has returned */
+	uint64_t number, ready_ns, finished_ns;
+	void *sample;
+	uint64_t counted;
+	unsigned stream_number;
+};
+
+/* A new piece of work with one reference for the caller, to be followed by after() and submit(). */
+struct sim_work *sim_work_new(struct sim_ctx *ctx, const struct sim_op *op);
+void sim_work_after(struct sim_work *work, struct sim_work *predecessor); /* NULL is allowed */
+void sim_work_submit(struct sim_work *work);
+struct sim_work *sim_work_ref(struct sim_work *work);
+struct sim_work *sim_work_unref(struct sim_work *work); /* returns NULL */
+void sim_work_replace(struct sim_work **slot, struct sim_work *work);
+bool sim_work_done(const struct sim_work *work); /* true for NULL too */
+void sim_work_drop(struct sim_work *work);
+
+/* The two ends of a piece of work, called by the timeline. */
+void sim_work_start(struct sim_work *work);
+void sim_work_finish(struct sim_work *work);
+void sim_work_poll_flags(void);
+bool sim_work_polls_host_memory(void);
+
+/* effect.c: what the work reads at its start and does at its end. False: an address was not valid. */
+bool sim_effect_check(struct sim_work *work);
+void sim_effect_sample(struct sim_work *work);
+void sim_effect_apply(struct sim_work *work);
+bool sim_effect_flag_is_set(const struct sim_work *work);
+
+/* hostfunc.c */
+void sim_host_func_run(struct sim_work *work);
+
+/* timeline.c: the virtual clock. */
+uint64_t sim_now(void);
+void sim_timeline_add(struct sim_work *work, uint64_t at_ns);
+void sim_timeline_pass(uint64_t ns);
+void sim_timeline_progress(void); /* something happened: whoever waits may look again */
+
+/*
+ * Lets time pass, and other threads work, until blocked() says no. Returns CUDA_ERROR_LAUNCH_TIMEOUT after
+ * the wait was found to be one that can never end; the contexts that hung are then dead.
+ */
+CUresult sim_wait_while(bool (*blocked)(const void *arg), const void *arg);
+CUresult sim_wait_for(const struct sim_work *work);
+void sim_wait_polled(void); /* a query found work unfinished; notices a program that only ever polls */
