@@ -56,8 +56,13 @@ void sim_ctx_close(struct sim_ctx *ctx)
 		sim_stream_free(ctx->streams);
 	ctx->legacy = NULL;
 	sim_blocks_close(ctx);
+	sim_arrays_close(ctx);
 	sim_work_replace(&ctx->gate, NULL);
 	sim_clock_free(&ctx->gate_clock);
+	for (int i = 0; i < 2; i++) {
+		sim_work_replace(&ctx->departed[i].tail, NULL);
+		sim_clock_free(&ctx->departed[i].clock);
+	}
 	sim_device_discharge(ctx->device, sim.config.context_bytes);
 	ctx->alive = false;
 	sim_timeline_progress();
@@ -111,6 +116,10 @@ struct sim_work *sim_ctx_mark(struct sim_ctx *ctx, struct sim_clock *clock)
 	sim_clock_assign(clock, sim_host_clock());
 	sim_clock_join(clock, &ctx->gate_clock);
 	sim_work_after(mark, ctx->gate);
+	for (int i = 0; i < 2; i++) {
+		sim_work_after(mark, ctx->departed[i].tail);
+		sim_clock_join(clock, &ctx->departed[i].clock);
+	}
 	for (const struct sim_stream *stream = ctx->streams; stream; stream = stream->next) {
 		sim_work_after(mark, stream->tail);
 		sim_clock_join(clock, &stream->clock);

@@ -58,6 +58,10 @@ struct sim_ctx {
 	struct sim_work *works; /* unfinished */
 	struct sim_work *gate;  /* all later work follows it */
 	struct sim_clock gate_clock;
+	struct {               /* streams that were destroyed, [non-blocking ones] taken together */
+		struct sim_work *tail;
+		struct sim_clock clock;
+	} departed[2];
 	unsigned waiting_frees;     /* threads inside cuMemFree: no launch gets through */
 	unsigned peers;             /* bit per device whose primary or other contexts it may touch */
 	struct sim_slab *slabs;

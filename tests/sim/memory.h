@@ -76,6 +76,9 @@ CUresult sim_slab_take(struct sim_slab **slabs, struct sim_device *device, size_
 void sim_slab_give(struct sim_slab **slabs, struct sim_slab *slab, uint64_t addr, size_t bytes);
 size_t sim_slab_round(size_t bytes);
 
+/* physical.c */
+void sim_arrays_close(const struct sim_ctx *ctx);
+
 /* alloc.c */
 CUresult sim_free_waiting(struct sim_block *block);
 

@@ -10,24 +10,55 @@
 struct physical {
 	struct sim_object object;
 	struct sim_device *device;
+	const struct sim_ctx *ctx; /* which it ends with, or NULL */
 	size_t bytes;
+	struct physical *prev, *next;
 };
+
+static struct physical *all;
 
 static size_t round_to_chunks(size_t bytes)
 {
 	return (bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 }
 
-static CUresult create(enum sim_magic magic, struct sim_device *device, size_t bytes, void *handle)
+static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device, size_t bytes,
+	void *handle)
 {
 	struct physical *physical;
 
 	SIM_TRY(sim_device_charge(device, bytes));
 	physical = sim_object_new(magic, sizeof(*physical));
 	physical->device = device;
+	physical->ctx = ctx;
 	physical->bytes = bytes;
+	physical->next = all;
+	if (all)
+		all->prev = physical;
+	all = physical;
 	*(struct physical **)handle = physical;
 	return CUDA_SUCCESS;
+}
+
+static void physical_free(struct physical *physical)
+{
+	if (physical->prev)
+		physical->prev->next = physical->next;
+	else
+		all = physical->next;
+	if (physical->next)
+		physical->next->prev = physical->prev;
+	sim_device_discharge(physical->device, physical->bytes);
+	sim_object_free(physical);
+}
+
+void sim_arrays_close(const struct sim_ctx *ctx)
+{
+	for (struct physical *physical = all, *next; physical; physical = next) {
+		next = physical->next;
+		if (physical->ctx == ctx)
+			physical_free(physical);
+	}
 }
 
 static CUresult destroy(const void *handle, enum sim_magic magic, CUresult stale)
@@ -36,8 +67,7 @@ static CUresult destroy(const void *handle, enum sim_magic magic, CUresult stale
 
 	if (!physical)
 		return stale;
-	sim_device_discharge(physical->device, physical->bytes);
-	sim_object_free(physical);
+	physical_free(physical);
 	return CUDA_SUCCESS;
 }
 
@@ -52,7 +82,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 		prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(prop->location.id, &device));
-	return create(SIM_PHYSICAL, device, bytes, handle);
+	return create(SIM_PHYSICAL, NULL, device, bytes, handle);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -96,7 +126,7 @@ static CUresult array_create(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned leve
 		height = height > 1 ? height / 2 : height;
 		depth = depth > 1 ? depth / 2 : depth;
 	}
-	return create(SIM_ARRAY, ctx->device, round_to_chunks(bytes), handle);
+	return create(SIM_ARRAY, ctx, ctx->device, round_to_chunks(bytes), handle);
 }
 
 CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape)

@@ -52,6 +52,24 @@ static void leave_returning(struct sim_stream *stream)
 	}
 }
 
+/* What a destroyed stream has not finished stays the context's. */
+static void depart(struct sim_stream *stream)
+{
+	static const struct sim_op op = {.kind = SIM_MARK, .name = "destroyed streams"};
+	struct sim_ctx *ctx = stream->ctx;
+	struct sim_work *mark;
+
+	sim_clock_join(&ctx->departed[stream->non_blocking].clock, &stream->clock);
+	if (sim_work_done(stream->tail))
+		return;
+	mark = sim_work_new(ctx, &op);
+	sim_work_after(mark, ctx->departed[stream->non_blocking].tail);
+	sim_work_after(mark, stream->tail);
+	sim_work_replace(&ctx->departed[stream->non_blocking].tail, mark);
+	sim_work_submit(mark);
+	sim_work_unref(mark);
+}
+
 void sim_stream_free(struct sim_stream *stream)
 {
 	struct sim_ctx *ctx = stream->ctx;
@@ -61,6 +79,7 @@ void sim_stream_free(struct sim_stream *stream)
 			work->stream = NULL;
 	if (stream->capture)
 		sim_capture_invalidate(stream->capture);
+	depart(stream);
 	leave_returning(stream);
 	if (stream->thread)
 		leave_thread(stream);
@@ -153,6 +172,8 @@ static void follow_others(struct sim_stream *stream, struct sim_work *work)
 		sim_clock_join(&stream->clock, &ctx->legacy->clock);
 		return;
 	}
+	sim_work_after(work, ctx->departed[false].tail);
+	sim_clock_join(&stream->clock, &ctx->departed[false].clock);
 	for (const struct sim_stream *other = ctx->streams; other; other = other->next) {
 		if (other->non_blocking || other == stream)
 			continue;

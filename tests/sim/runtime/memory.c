@@ -74,7 +74,7 @@ cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream)
 }
 
 cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t bytes, cudaStream_t stream)
-	__attribute__((visibility("default")));
+	__attribute__((visibility(RT_VISIBILITY)));
 cudaError_t cudaMallocAsync_ptsz(void **ptr, size_t bytes, cudaStream_t stream)
 {
 	ALLOC(ptr, bytes, cuMemAllocAsync_ptsz, (CUdeviceptr *)ptr, bytes, stream);

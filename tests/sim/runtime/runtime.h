@@ -7,7 +7,13 @@
  * the very way it finds them. Each copy (shared, or static in a program) keeps its own last error per thread.
  */
 
+#ifdef RT_STATIC
+#define RT_VISIBILITY "hidden" /* a static runtime is nobody else's, even inside a shared library */
+#pragma GCC visibility push(hidden)
+#else
+#define RT_VISIBILITY "default"
 #pragma GCC visibility push(default)
+#endif
 #include "tests/apps/cudart_min.h"
 #pragma GCC visibility pop
 #include "tests/sim/abi.h"
@@ -32,7 +38,7 @@ cudaError_t rt_done(cudaError_t error) __attribute__((visibility("hidden")));
 
 /* The twins that nvcc names when the default stream is per thread. */
 #define RT_PER_THREAD(name, params, ...)                                                           \
-	__attribute__((visibility("default"))) cudaError_t name params;                            \
+	__attribute__((visibility(RT_VISIBILITY))) cudaError_t name params;                            \
 	cudaError_t name params                                                                    \
 	{                                                                                          \
 		return RT_CALL(__VA_ARGS__);                                                       \

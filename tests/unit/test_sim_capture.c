@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Which calls disturb a stream capture, in every mode of the capture and of the calling thread. */
+
+#include <pthread.h>
+
+#include "test_sim.h"
+
+#define RELAXED CU_STREAM_CAPTURE_MODE_RELAXED
+#define GLOBAL  CU_STREAM_CAPTURE_MODE_GLOBAL
+#define LOCAL   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+
+static CUevent event;
+static CUdeviceptr block;
+static CUstream other;
+static void *pinned;
+
+static CUresult record(void)
+{
+	return cuCtxRecordEvent(test_ctx, event);
+}
+
+static CUresult wait_event(void)
+{
+	return cuCtxWaitEvent(test_ctx, event);
+}
+
+static CUresult synchronize(void)
+{
+	return cuCtxSynchronize();
+}
+
+static CUresult query_event(void)
+{
+	return cuEventQuery(event);
+}
+
+static CUresult query_stream(void)
+{
+	return cuStreamQuery(other);
+}
+
+static CUresult alloc(void)
+{
+	CUdeviceptr ptr;
+
+	return cuMemAlloc_v2(&ptr, MIB);
+}
+
+static CUresult free_block(void)
+{
+	return cuMemFree_v2(block);
+}
+
+static CUresult free_async(void)
+{
+	return cuMemFreeAsync(block, other);
+}
+
+static CUresult alloc_pinned(void)
+{
+	void *ptr;
+
+	return cuMemHostAlloc(&ptr, 4096, 0);
+}
+
+static CUresult free_pinned(void)
+{
+	return cuMemFreeHost(pinned);
+}
+
+static CUresult copy(void)
+{
+	uint32_t word = 0;
+
+	return cuMemcpyHtoD_v2(block, &word, sizeof(word));
+}
+
+static CUresult record_elsewhere(void)
+{
+	return cuEventRecord(event, other);
+}
+
+static CUresult launch_elsewhere(void)
+{
+	return test_spin(other, MS);
+}
+
+static CUresult is_capturing(void)
+{
+	int status;
+
+	return cuStreamIsCapturing(other, &status);
+}
+
+/* How a call gets on with captures. */
+enum manners { HARMLESS, UNSAFE, CONFLICTS };
+
+static const struct {
+	CUresult (*call)(void);
+	const char *name;
+	enum manners manners;
+} calls[] = {
+	{record, "cuCtxRecordEvent", CONFLICTS},
+	{wait_event, "cuCtxWaitEvent", CONFLICTS},
+	{synchronize, "cuCtxSynchronize", CONFLICTS},
+	{query_event, "cuEventQuery", UNSAFE},
+	{query_stream, "cuStreamQuery", UNSAFE},
+	{alloc, "cuMemAlloc", UNSAFE},
+	{free_block, "cuMemFree", UNSAFE},
+	{free_async, "cuMemFreeAsync", UNSAFE},
+	{alloc_pinned, "cuMemHostAlloc", UNSAFE},
+	{free_pinned, "cuMemFreeHost", UNSAFE},
+	{copy, "cuMemcpyHtoD", UNSAFE},
+	{record_elsewhere, "cuEventRecord", HARMLESS},
+	{launch_elsewhere, "cuLaunchKernel", HARMLESS},
+	{is_capturing, "cuStreamIsCapturing", HARMLESS},
+};
+#define N_CALLS (int)(sizeof(calls) / sizeof(*calls))
+
+struct attempt {
+	int call, thread_mode;
+	CUresult result;
+};
+
+static void *make_call(void *arg)
+{
+	struct attempt *attempt = arg;
+	int mode = attempt->thread_mode;
+
+	ok(cuCtxSetCurrent(test_ctx));
+	ok(cuThreadExchangeStreamCaptureMode(&mode));
+	attempt->result = calls[attempt->call].call();
+	ok(cuThreadExchangeStreamCaptureMode(&mode));
+	return NULL;
+}
+
+static bool is_refused(enum manners manners, int capture_mode, int thread_mode, bool own_thread)
+{
+	if (manners != UNSAFE)
+		return manners == CONFLICTS;
+	if (thread_mode == RELAXED)
+		return false;
+	return own_thread ? capture_mode != RELAXED : capture_mode == GLOBAL && thread_mode == GLOBAL;
+}
+
+START_TEST(each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say)
+{
+	int capture_mode = _i / 3 % 3;
+	bool own_thread = _i / 9 % 2, refused;
+	struct attempt attempt = {.call = _i / 18, .thread_mode = _i % 3};
+	CUgraph graph;
+	CUstream stream;
+	pthread_t thread;
+
+	test_start();
+	event = test_event();
+	block = test_alloc(4 * MIB);
+	ok(cuMemHostAlloc(&pinned, 4096, 0));
+	other = test_stream(CU_STREAM_NON_BLOCKING);
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, capture_mode));
+	if (own_thread) {
+		make_call(&attempt);
+	} else {
+		pthread_create(&thread, NULL, make_call, &attempt);
+		pthread_join(thread, NULL);
+	}
+	refused = is_refused(calls[attempt.call].manners, capture_mode, attempt.thread_mode, own_thread);
+	ck_assert_msg(attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS),
+		"%s: %d", calls[attempt.call].name, attempt.result);
+	fails(cuStreamEndCapture(stream, &graph), refused ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+	ck_assert_int_eq(graph == NULL, refused);
+	ok(test_spin(stream, 1)); /* the capture is over either way */
+	ok(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(asking_a_capturing_stream_spoils_its_capture)
+{
+	CUstream stream;
+	CUgraph graph;
+	int relaxed = RELAXED, status;
+
+	test_start();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuThreadExchangeStreamCaptureMode(&relaxed));
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	ok(cuStreamIsCapturing(stream, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	fails(_i ? cuStreamQuery(stream) : cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ok(cuStreamIsCapturing(stream, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+START_TEST(the_legacy_stream_disturbs_a_blocking_streams_capture)
+{
+	CUstream stream;
+	CUgraph graph;
+	int status;
+
+	test_start();
+	stream = test_stream(0);
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	fails(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	ok(cuStreamEndCapture(stream, &graph));
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	fails(test_spin(NULL, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+START_TEST(a_capture_is_replayed_and_does_nothing_before)
+{
+	CUdeviceptr data;
+	CUstream stream;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	test_start();
+	data = test_alloc(4096);
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, GLOBAL));
+	ok(test_fill(stream, data, 1, 1));
+	ok(cuMemsetD32Async(data + 4, 2, 1, stream));
+	ok(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(test_word(data), 0);
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(cuGraphDestroy(graph));
+	ok(cuGraphLaunch(exec, stream));
+	ck_assert_uint_eq(test_word(data), 1);
+	ck_assert_uint_eq(test_word(data + 4), 2);
+	ok(cuGraphExecDestroy(exec));
+	fails(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_stream_joins_a_capture_through_an_event_and_must_come_back)
+{
+	CUstream origin, joined;
+	bool comes_back = _i;
+	CUgraph graph;
+	CUevent back;
+
+	test_start();
+	event = test_event();
+	back = test_event();
+	origin = test_stream(CU_STREAM_NON_BLOCKING);
+	joined = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(origin, GLOBAL));
+	ok(cuEventRecord(event, origin));
+	fails(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+	ok(cuStreamWaitEvent(joined, event, 0));
+	ok(test_spin(joined, 1));
+	ok(cuEventRecord(back, joined));
+	if (comes_back)
+		ok(cuStreamWaitEvent(origin, back, 0));
+	fails(cuStreamEndCapture(origin, &graph), comes_back ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	ok(cuStreamQuery(joined));
+}
+END_TEST
+
+START_TEST(a_capture_cannot_wait_for_what_is_outside)
+{
+	CUstream stream;
+	CUgraph graph;
+
+	test_start();
+	event = test_event();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuEventRecord(event, NULL));
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	fails(cuStreamWaitEvent(stream, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+	fails(test_spin(stream, 1), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+static void *end_capture(void *stream)
+{
+	CUgraph graph;
+
+	ok(cuCtxSetCurrent(test_ctx));
+	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+	return NULL;
+}
+
+START_TEST(begin_and_end_must_match)
+{
+	CUstream stream;
+	pthread_t thread;
+	CUgraph graph;
+
+	test_start();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+	fails(cuStreamBeginCapture_v2(NULL, RELAXED), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ok(cuStreamBeginCapture_v2(stream, LOCAL));
+	fails(cuStreamBeginCapture_v2(stream, LOCAL), CUDA_ERROR_ILLEGAL_STATE);
+	pthread_create(&thread, NULL, end_capture, stream);
+	pthread_join(thread, NULL);
+	ok(cuStreamEndCapture(stream, &graph));
+	ok(cuGraphDestroy(graph));
+	ok(cuGraphCreate(&graph, 0));
+	ok(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, GLOBAL));
+	ok(test_spin(stream, 1));
+	ok(cuStreamEndCapture(stream, &graph));
+	ok(cuGraphDestroy(graph));
+}
+END_TEST
+
+START_TEST(memory_of_a_graph_lives_as_long_as_the_graph)
+{
+	CUdeviceptr inside, outside;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+	CUmemoryPool pool;
+	uint64_t used;
+
+	test_start();
+	outside = test_alloc(4096);
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, GLOBAL));
+	fails(cuMemFreeAsync(outside, stream), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemAllocAsync(&inside, 4096, stream));
+	ok(test_fill(stream, inside, 1, 1));
+	ok(cuMemFreeAsync(inside, stream));
+	ok(cuStreamEndCapture(stream, &graph));
+	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ok(cuGraphLaunch(exec, stream));
+	ok(cuGraphLaunch(exec, stream));
+	ok(cuStreamSynchronize(stream));
+	ok(cuGraphExecDestroy(exec));
+	ok(cuGraphDestroy(graph));
+	ok(cuDeviceGetDefaultMemPool(&pool, 0));
+	ok(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	ck_assert_uint_eq(used, 0);
+}
+END_TEST
+
+static TCase *capture_cases(void)
+{
+	TCase *tc = tcase_create("captures");
+
+	tcase_add_loop_test(tc, each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say, 0,
+		N_CALLS * 18);
+	tcase_add_loop_test(tc, asking_a_capturing_stream_spoils_its_capture, 0, 2);
+	tcase_add_test(tc, the_legacy_stream_disturbs_a_blocking_streams_capture);
+	tcase_add_test(tc, a_capture_is_replayed_and_does_nothing_before);
+	tcase_add_loop_test(tc, a_stream_joins_a_capture_through_an_event_and_must_come_back, 0, 2);
+	tcase_add_test(tc, a_capture_cannot_wait_for_what_is_outside);
+	tcase_add_test(tc, begin_and_end_must_match);
+	tcase_add_test(tc, memory_of_a_graph_lives_as_long_as_the_graph);
+	return tc;
+}
+
+int main(void)
+{
+	static TCase *(*const cases[])(void) = {capture_cases};
+
+	return test_run("simulated GPU: captures", cases, sizeof(cases) / sizeof(*cases));
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Allocation, the frees that wait and those that do not, and what is said about pointers. */
+
+#include <pthread.h>
+
+#include "test_sim.h"
+
+static size_t free_bytes(void)
+{
+	size_t bytes;
+
+	ok(cuMemGetInfo_v2(&bytes, NULL));
+	return bytes;
+}
+
+static CUstream busy_stream(void)
+{
+	CUstream stream = test_stream(CU_STREAM_NON_BLOCKING);
+
+	ok(test_spin(stream, 100 * MS));
+	return stream;
+}
+
+static uint64_t time_of_free(CUdeviceptr ptr)
+{
+	uint64_t before = simgpu_now_ns();
+
+	ok(cuMemFree_v2(ptr));
+	return simgpu_now_ns() - before;
+}
+
+START_TEST(a_free_waits_for_all_work_of_its_context)
+{
+	static const size_t sizes[] = {512, MIB, 4 * MIB};
+	CUdeviceptr ptr;
+
+	test_start();
+	ptr = test_alloc(sizes[_i]);
+	busy_stream();
+	ck_assert_uint_gt(time_of_free(ptr), 95 * MS);
+	ck_assert(simgpu_idle(0));
+}
+END_TEST
+
+START_TEST(a_free_does_not_wait_for_another_device)
+{
+	CUcontext other;
+	CUdeviceptr ptr;
+
+	test_start_with("SIMGPU_DEVICES", "2");
+	ptr = test_alloc(MIB);
+	ok(cuDevicePrimaryCtxRetain(&other, 1));
+	ok(cuCtxSetCurrent(other));
+	test_load_kernels(&test_kernels);
+	busy_stream();
+	ck_assert_uint_lt(time_of_free(ptr), MS); /* with the other context current */
+	ck_assert(!simgpu_idle(1));
+}
+END_TEST
+
+START_TEST(another_devices_kernel_fails_when_its_peer_memory_is_freed)
+{
+	CUcontext other;
+	CUdeviceptr ptr;
+
+	test_start_with("SIMGPU_DEVICES", "2");
+	ptr = test_alloc(MIB);
+	ok(cuDevicePrimaryCtxRetain(&other, 1));
+	ok(cuCtxSetCurrent(other));
+	test_load_kernels(&test_kernels);
+	ok(cuCtxEnablePeerAccess(test_ctx, 0));
+	ok(test_spin_fill(test_stream(CU_STREAM_NON_BLOCKING), ptr, 1, 1, 100 * MS));
+	ck_assert_uint_lt(time_of_free(ptr), MS);
+	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS); /* sticky */
+	ok(cuCtxSetCurrent(test_ctx));
+	ok(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(without_peer_access_another_contexts_memory_is_an_illegal_address)
+{
+	CUcontext other;
+	CUdeviceptr ptr;
+
+	test_start();
+	ptr = test_alloc(MIB);
+	ok(cuCtxCreate_v2(&other, 0, 0));
+	test_load_kernels(&test_kernels);
+	ok(test_fill(NULL, ptr, 1, 1));
+	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+END_TEST
+
+START_TEST(pinned_frees_wait_and_allocations_do_not)
+{
+	void *pinned, *more;
+	CUdeviceptr ptr;
+	uint64_t before;
+
+	test_start();
+	ok(cuMemHostAlloc(&pinned, 4096, 0));
+	busy_stream();
+	before = simgpu_now_ns();
+	ptr = test_alloc(4 * MIB);
+	ok(cuMemHostAlloc(&more, 4096, 0));
+	ck_assert_uint_lt(simgpu_now_ns() - before, 2 * MS);
+	ok(cuMemFreeHost(pinned));
+	ck_assert_uint_gt(simgpu_now_ns() - before, 95 * MS);
+	ok(cuMemFree_v2(ptr));
+}
+END_TEST
+
+START_TEST(an_async_free_never_waits_and_its_stream_gives_the_memory_back)
+{
+	CUstream stream;
+	size_t full, before;
+	CUdeviceptr ptr;
+	uint64_t start;
+
+	test_start();
+	full = free_bytes();
+	ptr = test_alloc(64 * MIB);
+	before = free_bytes();
+	ck_assert_uint_eq(full - before, 64 * MIB);
+	busy_stream();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	start = simgpu_now_ns();
+	ok(cuMemFreeAsync(ptr, stream));
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemFreeAsync(ptr, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(free_bytes(), before);
+	ok(cuStreamSynchronize(stream));
+	ck_assert_uint_lt(simgpu_now_ns() - start, MS);
+	ck_assert_uint_eq(free_bytes(), full);
+}
+END_TEST
+
+START_TEST(both_kinds_of_free_take_both_kinds_of_memory)
+{
+	CUdeviceptr ptr;
+
+	test_start();
+	ok(cuMemAllocAsync(&ptr, MIB, NULL));
+	ok(cuMemFree_v2(ptr));
+	ptr = test_alloc(MIB);
+	ok(cuMemFreeAsync(ptr, NULL));
+	ok(cuCtxSynchronize());
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(the_pool_keeps_freed_memory_until_it_is_trimmed)
+{
+	CUmemoryPool pool;
+	CUdeviceptr ptr, big;
+	uint64_t reserved;
+
+	test_start_with("SIMGPU_MEMORY", "64M");
+	ok(cuDeviceGetDefaultMemPool(&pool, 0));
+	ok(cuMemAllocAsync(&ptr, 32 * MIB, NULL));
+	ok(cuMemFreeAsync(ptr, NULL));
+	simgpu_advance(MS);
+	fails(cuMemAlloc_v2(&big, 48 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	ok(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+	ck_assert_uint_eq(reserved, 32 * MIB);
+	ok(cuMemPoolTrimTo(pool, 0));
+	ok(cuMemAlloc_v2(&big, 48 * MIB));
+}
+END_TEST
+
+START_TEST(small_blocks_share_a_chunk_and_large_ones_are_aligned)
+{
+	CUdeviceptr a, b, c;
+	size_t before, size;
+	CUdeviceptr base;
+
+	test_start();
+	before = simgpu_allocated_bytes(0);
+	a = test_alloc(1);
+	b = test_alloc(513);
+	c = test_alloc(1);
+	ck_assert_uint_eq(b - a, 512);
+	ck_assert_uint_eq(c - b, 1024);
+	ck_assert_uint_eq(simgpu_allocated_bytes(0) - before, 2 * MIB);
+	ok(cuMemGetAddressRange_v2(&base, &size, b + 700));
+	ck_assert_uint_eq(base, b);
+	ck_assert_uint_eq(size, 1024);
+	before = simgpu_allocated_bytes(0);
+	a = test_alloc(MIB + 1);
+	ck_assert_uint_eq(a % (2 * MIB), 0);
+	ck_assert_uint_eq(simgpu_allocated_bytes(0) - before, 2 * MIB);
+}
+END_TEST
+
+START_TEST(bad_requests_and_bad_frees_are_invalid_values)
+{
+	CUdeviceptr ptr = 42, live;
+	int local;
+
+	test_start();
+	live = test_alloc(4 * MIB);
+	fails(cuMemAlloc_v2(&ptr, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(ptr, 42);
+	fails(cuMemAlloc_v2(NULL, 64), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemFree_v2(live + 512), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemFree_v2((CUdeviceptr)(uintptr_t)&local), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemFree_v2(0));
+	ok(cuMemFree_v2(live));
+	fails(cuMemFree_v2(live), CUDA_ERROR_INVALID_VALUE);
+	ok(cuCtxSetCurrent(NULL));
+	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+START_TEST(the_capacity_is_a_limit_and_freed_memory_is_there_again)
+{
+	CUdeviceptr ptr = 7;
+
+	test_start_with("SIMGPU_MEMORY", "64M");
+	fails(cuMemAlloc_v2(&ptr, 64 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(ptr, 7);
+	for (int i = 0; i < 100; i++)
+		ok(cuMemFree_v2(test_alloc(free_bytes())));
+	ck_assert_uint_gt(free_bytes(), 48 * MIB);
+}
+END_TEST
+
+START_TEST(memory_is_zero_when_it_comes_and_scrubbed_when_it_goes)
+{
+	static const size_t sizes[] = {4096, 3 * MIB};
+	CUdeviceptr first, again;
+
+	test_start();
+	first = test_alloc(sizes[_i]);
+	ck_assert_uint_eq(test_word(first), 0);
+	ok(test_fill(NULL, first, sizes[_i] / 4, 0xdeadbeef));
+	ck_assert_uint_eq(test_word(first), 0xdeadbeef);
+	ok(cuMemFree_v2(first));
+	again = test_alloc(sizes[_i]);
+	ck_assert_uint_eq(again, first);
+	ck_assert_uint_eq(test_word(again + sizes[_i] - 4), 0);
+}
+END_TEST
+
+START_TEST(a_huge_allocation_costs_nothing_until_it_is_written)
+{
+	CUdeviceptr ptr, wrong;
+
+	test_start_with("SIMGPU_MEMORY", "100G");
+	ptr = test_alloc(64 * 1024 * MIB);
+	wrong = test_alloc(8);
+	ok(cuMemsetD8_v2(ptr, 0, 64 * 1024 * MIB));
+	ok(test_count_wrong(NULL, ptr, 1024 * MIB, 0, wrong));
+	ck_assert_uint_eq(test_word(wrong), 0);
+}
+END_TEST
+
+START_TEST(the_host_cannot_touch_device_memory)
+{
+	test_start();
+	*(volatile char *)(uintptr_t)test_alloc(4096) = 1;
+}
+END_TEST
+
+START_TEST(pitches_are_multiples_of_512)
+{
+	CUdeviceptr ptr;
+	size_t pitch;
+
+	test_start();
+	ok(cuMemAllocPitch_v2(&ptr, &pitch, 513, 100, 4));
+	ck_assert_uint_eq(pitch, 1024);
+	fails(cuMemAllocPitch_v2(&ptr, &pitch, 513, 100, 3), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(an_ipc_handle_names_the_block_whichever_address_is_given)
+{
+	CUipcMemHandle handle, inner, small;
+	CUdeviceptr block, opened, packed;
+
+	test_start();
+	block = test_alloc(4 * MIB);
+	test_alloc(512);
+	packed = test_alloc(512);
+	ok(cuIpcGetMemHandle(&handle, block));
+	ok(cuIpcGetMemHandle(&inner, block + 4096));
+	ck_assert_int_eq(memcmp(&handle, &inner, sizeof(handle)), 0);
+	ok(cuIpcOpenMemHandle_v2(&opened, inner, 1));
+	ck_assert_uint_eq(opened, block);
+	ok(cuIpcCloseMemHandle(opened));
+	fails(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
+	ok(cuIpcGetMemHandle(&small, packed));
+	ok(cuIpcOpenMemHandle_v2(&opened, small, 1));
+	ck_assert_uint_eq(opened, packed);
+	ok(cuMemFree_v2(block));
+	fails(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemAllocAsync(&block, MIB, NULL));
+	fails(cuIpcGetMemHandle(&handle, block), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(attributes_describe_the_block)
+{
+	unsigned sync = 1, tokens_sync = 0;
+	unsigned long long tokens[2];
+	uint64_t id, next_id;
+	int type, ordinal = -1, attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+	size_t size = 1;
+	void *pinned, *into[] = {&type, &size};
+	CUdeviceptr ptr;
+	CUcontext ctx;
+
+	test_start();
+	ptr = test_alloc(4 * MIB);
+	ok(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
+	ck_assert_ptr_eq(ctx, test_ctx);
+	ok(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr + 5));
+	ck_assert_int_eq(ordinal, 0);
+	ok(cuPointerGetAttributes(2, attributes, into, ptr));
+	ck_assert_int_eq(type, CU_MEMORYTYPE_DEVICE);
+	ck_assert_uint_eq(size, 4 * MIB);
+	ok(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	ck_assert_uint_eq(sync, 0);
+	ok(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, ptr));
+	ok(cuPointerGetAttribute(&tokens_sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr));
+	ck_assert_uint_eq(tokens_sync, 1);
+	ok(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
+	ok(cuMemFree_v2(ptr));
+	fails(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(test_alloc(4 * MIB), ptr);
+	ok(cuPointerGetAttribute(&next_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
+	ck_assert_uint_ne(id, next_id);
+	ok(cuMemHostAlloc(&pinned, 100, CU_MEMHOSTALLOC_WRITECOMBINED));
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)pinned));
+	ck_assert_int_eq(type, CU_MEMORYTYPE_HOST);
+	ok(cuPointerGetAttributes(2, attributes, into, (CUdeviceptr)(uintptr_t)&type));
+	ck_assert_int_eq(type, 0);
+	ck_assert_uint_eq(size, 0);
+}
+END_TEST
+
+START_TEST(registered_memory_is_the_programs_own)
+{
+	static char buffer[8192];
+
+	test_start();
+	ok(cuMemHostRegister_v2(buffer, sizeof(buffer), 0));
+	fails(cuMemHostRegister_v2(buffer, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	fails(cuMemFreeHost(buffer), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemHostUnregister(buffer));
+	fails(cuMemHostUnregister(buffer), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+END_TEST
+
+START_TEST(managed_memory_belongs_to_both_sides)
+{
+	CUdeviceptr ptr;
+
+	test_start();
+	ok(cuMemAllocManaged(&ptr, 4096, 1));
+	ok(test_fill(NULL, ptr, 1024, 5));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(*(uint32_t *)(uintptr_t)ptr, 5);
+	ok(cuMemFree_v2(ptr));
+}
+END_TEST
+
+START_TEST(counted_memory_counts)
+{
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
+	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
+	CUmemGenericAllocationHandle handle;
+	size_t before;
+	CUarray array;
+
+	test_start();
+	before = free_bytes();
+	ok(cuArrayCreate_v2(&array, &shape));
+	ok(cuMemCreate(&handle, 8 * MIB, &prop, 0));
+	ck_assert_uint_eq(before - free_bytes(), 24 * MIB);
+	fails(cuMemCreate(&handle, MIB, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(cuArrayDestroy(array));
+	ok(cuMemRelease(handle));
+	fails(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(before, free_bytes());
+}
+END_TEST
+
+START_TEST(freed_memory_cannot_be_used)
+{
+	CUdeviceptr ptr;
+
+	test_start();
+	ptr = test_alloc(4 * MIB);
+	ok(cuMemFree_v2(ptr));
+	fails(cuMemsetD8_v2(ptr, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	ok(test_fill(NULL, ptr, 1, 1));
+	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(simgpu_invalid_uses(), 1);
+	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(an_async_free_that_does_not_follow_a_use_is_a_race)
+{
+	CUstream user, freer;
+	CUdeviceptr ptr;
+
+	test_start();
+	ok(cuMemAllocAsync(&ptr, 4 * MIB, NULL));
+	ok(cuCtxSynchronize());
+	user = test_stream(CU_STREAM_NON_BLOCKING);
+	freer = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(test_spin_fill(user, ptr, 1, 1, MS));
+	ok(cuMemFreeAsync(ptr, freer));
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
+}
+END_TEST
+
+static TCase *wait_cases(void)
+{
+	TCase *tc = tcase_create("waiting");
+
+	tcase_add_loop_test(tc, a_free_waits_for_all_work_of_its_context, 0, 3);
+	tcase_add_test(tc, a_free_does_not_wait_for_another_device);
+	tcase_add_test(tc, another_devices_kernel_fails_when_its_peer_memory_is_freed);
+	tcase_add_test(tc, without_peer_access_another_contexts_memory_is_an_illegal_address);
+	tcase_add_test(tc, pinned_frees_wait_and_allocations_do_not);
+	tcase_add_test(tc, an_async_free_never_waits_and_its_stream_gives_the_memory_back);
+	tcase_add_test(tc, both_kinds_of_free_take_both_kinds_of_memory);
+	tcase_add_test(tc, the_pool_keeps_freed_memory_until_it_is_trimmed);
+	tcase_add_test(tc, freed_memory_cannot_be_used);
+	tcase_add_test(tc, an_async_free_that_does_not_follow_a_use_is_a_race);
+	return tc;
+}
+
+static TCase *block_cases(void)
+{
+	TCase *tc = tcase_create("blocks");
+
+	tcase_add_test(tc, small_blocks_share_a_chunk_and_large_ones_are_aligned);
+	tcase_add_test(tc, bad_requests_and_bad_frees_are_invalid_values);
+	tcase_add_test(tc, the_capacity_is_a_limit_and_freed_memory_is_there_again);
+	tcase_add_loop_test(tc, memory_is_zero_when_it_comes_and_scrubbed_when_it_goes, 0, 2);
+	tcase_add_test(tc, a_huge_allocation_costs_nothing_until_it_is_written);
+	tcase_add_test_raise_signal(tc, the_host_cannot_touch_device_memory, 11);
+	tcase_add_test(tc, pitches_are_multiples_of_512);
+	tcase_add_test(tc, an_ipc_handle_names_the_block_whichever_address_is_given);
+	tcase_add_test(tc, attributes_describe_the_block);
+	tcase_add_test(tc, registered_memory_is_the_programs_own);
+	tcase_add_test(tc, managed_memory_belongs_to_both_sides);
+	tcase_add_test(tc, counted_memory_counts);
+	return tc;
+}
+
+int main(void)
+{
+	static TCase *(*const cases[])(void) = {wait_cases, block_cases};
+
+	return test_run("simulated GPU: memory", cases, sizeof(cases) / sizeof(*cases));
+}

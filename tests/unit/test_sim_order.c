@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * What orders work on the GPU, for every pair of kinds of streams and every means of ordering them: the right
+ * bytes arrive, and the race detector speaks up exactly where nothing orders the two.
+ */
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test_sim.h"
+
+#define WORDS 1000
+
+enum kind { LEGACY, BLOCKING, NON_BLOCKING, PER_THREAD, CREATED_LATER, OF_OTHER_THREAD, N_KINDS };
+
+enum means {
+	NOTHING,
+	STREAM_EVENT,
+	CONTEXT_FENCE,
+	CONTEXT_EVENT_ON_STREAM,
+	CONTEXT_SYNC,
+	STREAM_SYNC,
+	EVENT_SYNC,
+	EVENT_POLL,
+	STREAM_POLL,
+	FREE_OF_ANOTHER_BLOCK,
+	PINNED_FREE,
+	COPY_ON_THAT_STREAM,
+	N_MEANS
+};
+
+struct pair {
+	enum kind first, second;
+	enum means means;
+	CUdeviceptr data, wrong;
+	CUstream streams[2];
+};
+
+static CUstream stream_of(enum kind kind)
+{
+	switch (kind) {
+	case LEGACY:
+		return CU_STREAM_LEGACY;
+	case PER_THREAD:
+	case OF_OTHER_THREAD:
+		return CU_STREAM_PER_THREAD;
+	case BLOCKING:
+		return test_stream(0);
+	default:
+		return test_stream(CU_STREAM_NON_BLOCKING);
+	}
+}
+
+/* A copy to pageable memory, which ends before the call does. */
+static void copy_on(CUstream stream, CUdeviceptr data)
+{
+	uint32_t word;
+
+	ok(cuMemcpyDtoHAsync_v2(&word, data, sizeof(word), stream));
+	ck_assert_uint_eq(word, 1);
+}
+
+static void put_between(struct pair *pair)
+{
+	CUevent event = test_event();
+	CUdeviceptr other = test_alloc(4 * MIB);
+	void *pinned;
+
+	ok(cuMemHostAlloc(&pinned, 4096, 0));
+	switch (pair->means) {
+	case STREAM_EVENT:
+		ok(cuEventRecord(event, pair->streams[0]));
+		ok(cuStreamWaitEvent(pair->streams[1], event, 0));
+		break;
+	case CONTEXT_FENCE:
+		ok(cuCtxRecordEvent(test_ctx, event));
+		ok(cuCtxWaitEvent(test_ctx, event));
+		break;
+	case CONTEXT_EVENT_ON_STREAM:
+		ok(cuCtxRecordEvent(test_ctx, event));
+		ok(cuStreamWaitEvent(pair->streams[1], event, 0));
+		break;
+	case CONTEXT_SYNC:
+		ok(cuCtxSynchronize());
+		break;
+	case STREAM_SYNC:
+		ok(cuStreamSynchronize(pair->streams[0]));
+		break;
+	case EVENT_SYNC:
+		ok(cuEventRecord(event, pair->streams[0]));
+		ok(cuEventSynchronize(event));
+		break;
+	case EVENT_POLL:
+		ok(cuEventRecord(event, pair->streams[0]));
+		while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+			;
+		break;
+	case STREAM_POLL:
+		while (cuStreamQuery(pair->streams[0]) == CUDA_ERROR_NOT_READY)
+			;
+		break;
+	case FREE_OF_ANOTHER_BLOCK:
+		ok(cuMemFree_v2(other));
+		break;
+	case PINNED_FREE:
+		ok(cuMemFreeHost(pinned));
+		break;
+	case COPY_ON_THAT_STREAM:
+		copy_on(pair->streams[0], pair->data);
+		break;
+	case NOTHING:
+	case N_MEANS:
+		break;
+	}
+}
+
+static void *second_half(void *arg)
+{
+	const struct pair *pair = arg;
+
+	ok(cuCtxSetCurrent(test_ctx));
+	ok(test_count_wrong(pair->streams[1], pair->data, WORDS, 1, pair->wrong));
+	return NULL;
+}
+
+static uint64_t run_pair(struct pair *pair)
+{
+	uint64_t wrong;
+	pthread_t thread;
+
+	pair->data = test_alloc(WORDS * 4);
+	pair->wrong = test_alloc(8);
+	pair->streams[0] = stream_of(pair->first);
+	if (pair->second != CREATED_LATER)
+		pair->streams[1] = stream_of(pair->second);
+	ok(test_spin_fill(pair->streams[0], pair->data, WORDS, 1, MS));
+	if (pair->second == CREATED_LATER && pair->means != STREAM_EVENT &&
+		pair->means != CONTEXT_EVENT_ON_STREAM) {
+		put_between(pair);
+		pair->streams[1] = stream_of(pair->second);
+	} else {
+		if (pair->second == CREATED_LATER)
+			pair->streams[1] = stream_of(pair->second);
+		put_between(pair);
+	}
+	if (pair->second == OF_OTHER_THREAD) {
+		pthread_create(&thread, NULL, second_half, pair);
+		pthread_join(thread, NULL);
+	} else {
+		second_half(pair);
+	}
+	ok(cuCtxSynchronize());
+	ok(cuMemcpyDtoH_v2(&wrong, pair->wrong, sizeof(wrong)));
+	return wrong;
+}
+
+static bool is_blocking(enum kind kind)
+{
+	return kind == BLOCKING || kind == PER_THREAD || kind == OF_OTHER_THREAD;
+}
+
+/* The rules of the legacy stream alone order these. */
+static bool are_ordered_anyway(const struct pair *pair)
+{
+	enum kind first = pair->first, second = pair->second;
+
+	return (first == LEGACY && second == LEGACY) || (first == LEGACY && is_blocking(second)) ||
+		(second == LEGACY && is_blocking(first)) || (first == PER_THREAD && second == PER_THREAD);
+}
+
+/* A stream wait made here says nothing to another thread's default stream. */
+static bool misses(const struct pair *pair)
+{
+	return pair->second == OF_OTHER_THREAD &&
+		(pair->means == STREAM_EVENT || pair->means == CONTEXT_EVENT_ON_STREAM) &&
+		pair->first != LEGACY;
+}
+
+START_TEST(every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else)
+{
+	struct pair pair = {.first = _i / (N_KINDS * N_MEANS),
+		.second = _i / N_MEANS % N_KINDS,
+		.means = _i % N_MEANS};
+	bool ordered;
+	uint64_t wrong;
+
+	if (pair.first >= CREATED_LATER || misses(&pair))
+		return;
+	test_start();
+	wrong = run_pair(&pair);
+	ordered = pair.means != NOTHING || are_ordered_anyway(&pair);
+	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "%d -> %d by %d: %llu wrong", pair.first, pair.second,
+		pair.means, (unsigned long long)wrong);
+	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first, pair.second,
+		pair.means, (unsigned long long)simgpu_races());
+	simgpu_expect_races(!ordered);
+}
+END_TEST
+
+START_TEST(an_event_covers_work_before_it_and_none_after)
+{
+	CUevent event;
+	CUstream stream;
+
+	test_start();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	event = test_event();
+	ok(cuEventQuery(event)); /* never recorded */
+	ok(test_spin(stream, 10 * MS));
+	ok(cuCtxRecordEvent(test_ctx, event));
+	ok(test_spin(stream, 1000 * MS));
+	simgpu_advance(5 * MS);
+	fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	simgpu_advance(6 * MS);
+	ok(cuEventQuery(event));
+	fails(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+}
+END_TEST
+
+START_TEST(a_context_event_waits_for_work_on_every_kind_of_stream)
+{
+	static const enum kind kinds[] = {LEGACY, BLOCKING, NON_BLOCKING, PER_THREAD};
+	CUevent event;
+
+	test_start();
+	event = test_event();
+	ok(test_spin(stream_of(kinds[_i]), 100 * MS));
+	ok(cuCtxRecordEvent(test_ctx, event));
+	simgpu_advance(90 * MS);
+	fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	simgpu_advance(20 * MS);
+	ok(cuEventQuery(event));
+}
+END_TEST
+
+START_TEST(a_context_wait_does_not_make_the_host_wait)
+{
+	CUevent event;
+	uint64_t before;
+
+	test_start();
+	event = test_event();
+	ok(test_spin(NULL, 100 * MS));
+	before = simgpu_now_ns();
+	ok(cuCtxRecordEvent(test_ctx, event));
+	ok(cuCtxWaitEvent(test_ctx, event));
+	ck_assert_uint_lt(simgpu_now_ns() - before, 10000);
+}
+END_TEST
+
+START_TEST(effects_come_at_the_end_of_the_work_and_in_that_order)
+{
+	CUdeviceptr data;
+	CUstream slow, fast;
+
+	test_start();
+	data = test_alloc(4);
+	slow = test_stream(CU_STREAM_NON_BLOCKING);
+	fast = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(test_spin_fill(slow, data, 1, 1, 10 * MS));
+	ok(test_spin_fill(fast, data, 1, 2, MS));
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
+	simgpu_advance(5 * MS);
+	ok(cuStreamQuery(fast));
+	ck_assert_uint_eq(test_word(data), 1);
+}
+END_TEST
+
+START_TEST(a_copy_samples_its_source_when_it_starts)
+{
+	CUdeviceptr from, to;
+	CUstream other;
+
+	test_start();
+	from = test_alloc(64 * MIB);
+	to = test_alloc(64 * MIB);
+	other = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuMemsetD32_v2(from, 1, 16 * MIB));
+	ok(cuCtxSynchronize());
+	ok(cuMemcpyDtoDAsync_v2(to, from, 64 * MIB, NULL)); /* about 45 us */
+	ok(test_fill(other, from, 1, 2));			/* about 3 us */
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
+	ck_assert_uint_eq(test_word(to), 1);
+	ck_assert_uint_eq(test_word(from), 2);
+}
+END_TEST
+
+START_TEST(work_on_different_streams_overlaps)
+{
+	uint64_t before;
+
+	test_start();
+	before = simgpu_now_ns();
+	for (int i = 0; i < 4; i++)
+		ok(test_spin(test_stream(CU_STREAM_NON_BLOCKING), 100 * MS));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_lt(simgpu_now_ns() - before, 110 * MS);
+}
+END_TEST
+
+START_TEST(an_earlier_write_covers_what_came_before_it)
+{
+	CUdeviceptr data;
+	CUstream a, b, c;
+	CUevent event;
+
+	test_start();
+	data = test_alloc(4 * WORDS);
+	a = test_stream(CU_STREAM_NON_BLOCKING);
+	b = test_stream(CU_STREAM_NON_BLOCKING);
+	c = test_stream(CU_STREAM_NON_BLOCKING);
+	event = test_event();
+	ok(test_fill(a, data, WORDS, 1));
+	ok(cuEventRecord(event, a));
+	ok(cuStreamWaitEvent(b, event, 0));
+	ok(test_fill(b, data, WORDS, 2)); /* ordered behind a */
+	ok(test_fill(c, data + 4 * (WORDS - 1), 100000, 3)); /* races with b's last word; runs over the end */
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
+	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(simgpu_invalid_uses(), 1);
+}
+END_TEST
+
+START_TEST(readers_do_not_race_with_readers_nor_flags_with_flags)
+{
+	CUdeviceptr data, wrong, flag;
+	CUstream a, b;
+
+	test_start();
+	data = test_alloc(4 * WORDS);
+	wrong = test_alloc(8);
+	flag = test_alloc(4);
+	a = test_stream(CU_STREAM_NON_BLOCKING);
+	b = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(test_count_wrong(a, data, WORDS, 0, wrong));
+	ok(test_count_wrong(b, data, WORDS, 0, wrong));
+	ok(test_wait_flag(a, flag, 1));
+	ok(test_set_flag(b, flag, 1));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(simgpu_races(), 0);
+	ok(test_count_wrong(a, data, WORDS, 0, wrong));
+	ok(test_fill(b, wrong, 2, 0));
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
+}
+END_TEST
+
+START_TEST(the_hosts_own_accesses_take_part)
+{
+	CUdeviceptr data;
+	void *pinned;
+
+	test_start();
+	data = test_alloc(4096);
+	ok(cuMemHostAlloc(&pinned, 4096, 0));
+	simgpu_host_access(pinned, 4096, true);
+	ok(cuMemcpyHtoDAsync_v2(data, pinned, 4096, NULL));
+	simgpu_host_access(pinned, 4096, false);
+	ck_assert_uint_eq(simgpu_races(), 0);
+	simgpu_host_access(pinned, 4096, true);
+	ck_assert_uint_eq(simgpu_races(), 1);
+	ok(cuCtxSynchronize());
+	simgpu_host_access(pinned, 4096, true);
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
+}
+END_TEST
+
+START_TEST(a_million_operations_need_bounded_memory)
+{
+	CUdeviceptr data;
+	CUevent event;
+	CUstream a, b;
+
+	test_start();
+	data = test_alloc(4 * MIB);
+	a = test_stream(CU_STREAM_NON_BLOCKING);
+	b = test_stream(CU_STREAM_NON_BLOCKING);
+	event = test_event();
+	for (uint64_t i = 0; i < 250000; i++) {
+		ok(test_fill(i % 2 ? a : b, data + i % 1000 * 4096, 64, 1));
+		ok(cuCtxRecordEvent(test_ctx, event));
+		ok(cuCtxWaitEvent(test_ctx, event));
+		ok(test_fill(i % 2 ? b : a, data + i % 1000 * 4096, 64, 2));
+	}
+	ck_assert_uint_eq(simgpu_races(), 0);
+	ok(cuCtxSynchronize());
+	ck_assert(simgpu_idle(0));
+}
+END_TEST
+
+static void busy_program(int to)
+{
+	CUevent event;
+	uint64_t now;
+
+	test_start();
+	event = test_event();
+	for (int i = 0; i < 100; i++) {
+		ok(test_spin(test_stream(i % 2), (uint64_t)i * 1000));
+		ok(cuCtxRecordEvent(test_ctx, event));
+		if (i % 3 == 0)
+			ok(cuCtxWaitEvent(test_ctx, event));
+	}
+	ok(cuCtxSynchronize());
+	now = simgpu_now_ns();
+	ck_assert_int_eq(write(to, &now, sizeof(now)), sizeof(now));
+}
+
+static uint64_t time_of_busy_program(void)
+{
+	uint64_t now = 0;
+	int fds[2];
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(fds), 0);
+	pid = fork();
+	if (!pid) {
+		busy_program(fds[1]);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(fds[0], &now, sizeof(now)), sizeof(now));
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	return now;
+}
+
+START_TEST(the_same_program_takes_the_same_virtual_time)
+{
+	uint64_t once = time_of_busy_program();
+
+	ck_assert_uint_gt(once, 100000);
+	ck_assert_uint_eq(once, time_of_busy_program());
+}
+END_TEST
+
+static TCase *order_cases(void)
+{
+	TCase *tc = tcase_create("order");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else, 0,
+		N_KINDS * N_KINDS * N_MEANS);
+	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);
+	tcase_add_test(tc, an_event_covers_work_before_it_and_none_after);
+	tcase_add_test(tc, a_context_wait_does_not_make_the_host_wait);
+	tcase_add_test(tc, effects_come_at_the_end_of_the_work_and_in_that_order);
+	tcase_add_test(tc, a_copy_samples_its_source_when_it_starts);
+	tcase_add_test(tc, work_on_different_streams_overlaps);
+	tcase_add_test(tc, the_same_program_takes_the_same_virtual_time);
+	return tc;
+}
+
+static TCase *race_cases(void)
+{
+	TCase *tc = tcase_create("races");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, an_earlier_write_covers_what_came_before_it);
+	tcase_add_test(tc, readers_do_not_race_with_readers_nor_flags_with_flags);
+	tcase_add_test(tc, the_hosts_own_accesses_take_part);
+	tcase_add_test(tc, a_million_operations_need_bounded_memory);
+	return tc;
+}
+
+int main(void)
+{
+	static TCase *(*const cases[])(void) = {order_cases, race_cases};
+
+	return test_run("simulated GPU: order", cases, sizeof(cases) / sizeof(*cases));
+}
