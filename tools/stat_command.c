@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_command.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stat_explain.h"
+#include "stat_report.h"
+#include "stat_text.h"
+
+enum {
+	SMALL_ANSWER = 1 << 20,
+	LARGE_ANSWER = 8 << 20,
+};
+
+static struct stat_question make_question(
+	const struct stat_command *command, const struct stat_options *options, const char *request)
+{
+	return (struct stat_question){
+		.request = request,
+		.schema = command->name,
+		.max_bytes = command->max_bytes,
+		.timeout_ms = options->timeout_ms,
+		.pids = options->pids,
+		.n_pids = options->n_pids,
+	};
+}
+
+static void show_title(const struct stat_process *process)
+{
+	char command[256];
+
+	stat_explain_command(command, sizeof(command), process->pid);
+	stat_show_title(process, command);
+}
+
+static void show_all(const struct stat_survey *survey, const struct stat_command *command,
+	const struct stat_options *options)
+{
+	bool has_own_title = command->show == stat_show_status, is_first = true;
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i];
+
+		if (!process->reply)
+			continue;
+		if (!is_first)
+			putchar('\n');
+		is_first = false;
+		if (!has_own_title && survey->n_processes > 1)
+			show_title(process);
+		command->show(process, options);
+	}
+}
+
+/* Commands that ask each process once and print what it says. */
+static enum stat_exit run_read(
+	const struct stat_command *command, const struct stat_options *options)
+{
+	char request[64];
+	struct stat_question question = make_question(command, options, request);
+	struct stat_survey survey;
+	enum stat_exit result;
+
+	/* The text shows the largest, so the choice is made here; in JSON it is the process's. */
+	if (options->is_json && options->max_blocks != UINT64_MAX)
+		snprintf(request, sizeof(request), "%s %" PRIu64 "\n", command->name,
+			options->max_blocks);
+	else
+		snprintf(request, sizeof(request), "%s\n", command->name);
+	stat_survey_run(&survey, &question);
+	if (options->is_json)
+		stat_report_json(&survey, options, command->name);
+	else
+		show_all(&survey, command, options);
+	result = stat_report_errors(&survey, options);
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+static enum stat_exit run_list(
+	const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = make_question(command, options, "status\n");
+	struct stat_survey survey;
+	enum stat_exit result;
+
+	question.schema = "status";
+	if (options->is_quiet)
+		question.request = NULL;
+	stat_survey_run(&survey, &question);
+	if (options->is_quiet)
+		for (size_t i = 0; i < survey.n_processes; i++)
+			printf("%d\n", (int)survey.processes[i].pid);
+	else if (options->is_json)
+		stat_report_list_json(&survey);
+	else
+		stat_show_list(&survey);
+	result = stat_report_errors(&survey, options);
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+/* Changing something is not for every process that happens to be there. */
+static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
+{
+	struct stat_question question = {.schema = "status", .timeout_ms = options->timeout_ms};
+	struct stat_survey survey;
+	enum stat_exit result = STAT_OK;
+
+	stat_survey_run(&survey, &question);
+	if (survey.n_processes == 1) {
+		*pid = survey.processes[0].pid;
+	} else if (survey.n_processes == 0) {
+		result = stat_report_errors(&survey, options);
+	} else {
+		stat_error(NULL, "there are %zu processes; name one of them:", survey.n_processes);
+		stat_report_commands(&survey);
+		result = STAT_USAGE;
+	}
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+static enum stat_exit run_reclaim(
+	const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_options one = *options;
+	char request[64];
+	struct stat_question question;
+	struct stat_survey survey;
+	enum stat_exit result;
+	pid_t pid;
+
+	if (!options->n_pids) {
+		result = choose_one(options, &pid);
+		if (result != STAT_OK)
+			return result;
+		one.pids = &pid;
+		one.n_pids = 1;
+	}
+	snprintf(request, sizeof(request), "reclaim%s%.16s%s\n", one.device ? " " : "",
+		one.device ? one.device : "", one.is_pinned ? " pinned" : "");
+	question = make_question(command, &one, request);
+	stat_survey_run(&survey, &question);
+	if (one.is_json)
+		stat_report_json(&survey, &one, command->name);
+	else if (survey.n_processes && survey.processes[0].reply)
+		command->show(&survey.processes[0], &one);
+	result = stat_report_errors(&survey, &one);
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+static void show_reclaim(const struct stat_process *process, const struct stat_options *options)
+{
+	printf("%" PRIu64 "\n", stat_reply_u64_or_0(process->reply, "released_bytes"));
+}
+
+const struct stat_command stat_commands[] = {
+	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, 0, run_read,
+		stat_show_status, SMALL_ANSWER},
+	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET, run_list, NULL,
+		SMALL_ANSWER},
+	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1, STAT_TAKES_MAX,
+		run_read, stat_show_blocks, LARGE_ANSWER},
+	{"reclaim", "[PID]", "give cached memory back; prints the bytes released", 1,
+		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, run_reclaim, show_reclaim, SMALL_ANSWER},
+	{"limit", "[PID]", "the limits, and what counts against them", 1, 0, run_read,
+		stat_show_limit, SMALL_ANSWER},
+	{"config", "[PID]", "the settings, and where each comes from", 1, 0, run_read,
+		stat_show_config, SMALL_ANSWER},
+	{NULL},
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What gpupool-stat can be told to do. */
+
+#include "stat_show.h"
+
+/* Options of a command, besides --help, --json and --timeout, which all of them take. */
+enum {
+	STAT_TAKES_QUIET = 1 << 0,
+	STAT_TAKES_MAX = 1 << 1,
+	STAT_TAKES_DEVICE = 1 << 2,
+	STAT_TAKES_PINNED = 1 << 3,
+};
+
+struct stat_command {
+	const char *name;
+	const char *synopsis;
+	const char *help; /* one line */
+	size_t max_pids;
+	unsigned takes;
+	enum stat_exit (*run)(
+		const struct stat_command *command, const struct stat_options *options);
+	void (*show)(const struct stat_process *process, const struct stat_options *options);
+	size_t max_bytes; /* of an answer */
+};
+
+/* Ends with a row without a name; the first is the default. */
+extern const struct stat_command stat_commands[];

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_reply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/ctl_proto.h"
+
+enum {
+	MAX_DEPTH = 16,
+	MAX_VALUES = 1 << 20, /* 8 MiB of "[[],[],..." would become several hundred */
+};
+
+/* Looked at before a parser builds anything: how deep it goes and how much there is. */
+static const char *check_size(const char *text, size_t length)
+{
+	size_t depth = 0, n_values = 0;
+	bool in_string = false;
+
+	for (size_t i = 0; i < length; i++) {
+		char c = text[i];
+
+		if (in_string) {
+			if (c == '\\')
+				i++;
+			in_string = c != '"';
+			continue;
+		}
+		in_string = c == '"';
+		n_values += c == ',' || c == '[' || c == '{';
+		if (c == '[' || c == '{')
+			depth++;
+		else if ((c == ']' || c == '}') && depth)
+			depth--;
+		if (depth > MAX_DEPTH)
+			return "is nested too deeply";
+		if (n_values > MAX_VALUES)
+			return "has too many values";
+	}
+	return NULL;
+}
+
+static const struct {
+	const char *reason;
+	enum stat_exit exit;
+} reasons[] = {
+	{"usage", STAT_USAGE},
+	{"permission", STAT_NOT_PERMITTED},
+};
+
+static enum stat_exit take_error(const json_t *reply, char error[static STAT_ERROR_MAX])
+{
+	const char *reason = stat_reply_text(reply, "reason");
+
+	snprintf(error, STAT_ERROR_MAX, "says: %s", stat_reply_text(reply, "error"));
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (!strcmp(reason, reasons[i].reason))
+			return reasons[i].exit;
+	return STAT_FAILED;
+}
+
+/* STAT_OK if it is what was asked for. */
+static enum stat_exit check_schema(
+	const json_t *reply, const char *name, char error[static STAT_ERROR_MAX])
+{
+	const char *schema = stat_reply_text(reply, "schema");
+	char its_name[GP_CTL_SCHEMA_MAX];
+	unsigned major;
+
+	if (!gp_ctl_schema_parse(schema, its_name, &major)) {
+		snprintf(error, STAT_ERROR_MAX, "gave an answer without a schema of gpupool");
+		return STAT_FAILED;
+	}
+	if (major != GP_CTL_MAJOR) {
+		snprintf(error, STAT_ERROR_MAX, "answers with %.64s; this program knows version %d",
+			schema, GP_CTL_MAJOR);
+		return STAT_OTHER_VERSION;
+	}
+	if (!strcmp(its_name, "error"))
+		return take_error(reply, error);
+	if (strcmp(its_name, name) != 0) {
+		snprintf(error, STAT_ERROR_MAX, "answered with %.64s to '%s'", schema, name);
+		return STAT_FAILED;
+	}
+	return STAT_OK;
+}
+
+json_t *stat_reply_parse(const char *text, size_t length, const char *name,
+	enum stat_exit *ret_exit, char error[static STAT_ERROR_MAX])
+{
+	const char *too_much = check_size(text, length);
+	json_error_t where;
+	json_t *reply;
+
+	*ret_exit = STAT_FAILED;
+	if (too_much) {
+		snprintf(error, STAT_ERROR_MAX, "gave an answer that %s", too_much);
+		return NULL;
+	}
+	reply = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+	if (!json_is_object(reply)) {
+		snprintf(error, STAT_ERROR_MAX, "gave an answer that is no JSON object");
+		json_decref(reply);
+		return NULL;
+	}
+	*ret_exit = check_schema(reply, name, error);
+	if (*ret_exit == STAT_OK)
+		return reply;
+	json_decref(reply);
+	return NULL;
+}
+
+bool stat_reply_u64(const json_t *object, const char *key, uint64_t *ret_value)
+{
+	const json_t *member = json_object_get(object, key);
+	bool is_number = json_is_integer(member) && json_integer_value(member) >= 0;
+
+	*ret_value = is_number ? (uint64_t)json_integer_value(member) : 0;
+	return is_number;
+}
+
+uint64_t stat_reply_u64_or_0(const json_t *object, const char *key)
+{
+	uint64_t value;
+
+	stat_reply_u64(object, key, &value);
+	return value;
+}
+
+const char *stat_reply_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "?";
+}
+
+uint64_t stat_reply_sum(const json_t *array, const char *key)
+{
+	uint64_t sum = 0;
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(
+		array, i, item) if (__builtin_add_overflow(sum, stat_reply_u64_or_0(item, key),
+					    &sum)) return UINT64_MAX;
+	return sum;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Answers of other processes, which may be anything, made into objects that can be relied on. */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "stat_say.h"
+
+enum { STAT_ERROR_MAX = 512 };
+
+/*
+ * An answer of schema "gpupool.NAME/1", to be released with json_decref(). NULL: *ret_exit and
+ * error say what is wrong with it, or what the process says is wrong.
+ */
+json_t *stat_reply_parse(const char *text, size_t length, const char *name,
+	enum stat_exit *ret_exit, char error[static STAT_ERROR_MAX]);
+
+/* A member that is a number from 0 up. False, and 0, if it is anything else. */
+bool stat_reply_u64(const json_t *object, const char *key, uint64_t *ret_value);
+uint64_t stat_reply_u64_or_0(const json_t *object, const char *key);
+
+/* A member that is a text, else "?". */
+const char *stat_reply_text(const json_t *object, const char *key);
+
+/* The sum of a member over an array of objects. */
+uint64_t stat_reply_sum(const json_t *array, const char *key);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * How gpupool-stat speaks to its user: exit codes, errors on stderr, and texts of other processes
+ * made fit for a terminal.
+ */
+
+#include <stddef.h>
+
+enum stat_exit {
+	STAT_OK = 0,
+	STAT_FAILED = 1,
+	STAT_USAGE = 2,
+	STAT_NO_PROCESS = 3,
+	STAT_NOT_PERMITTED = 4,
+	STAT_NO_ANSWER = 5,
+	STAT_OTHER_VERSION = 6,
+};
+
+/* What went wrong, and in next what to do about it, unless that is NULL. */
+void stat_error(const char *next, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What an allocation returned, or the end of the program with STAT_FAILED. */
+void *stat_alloc(void *memory);
+
+/*
+ * Copies a text without what could steer a terminal: control characters, and the marks that turn
+ * the direction of writing, become '?'. Invalid UTF-8 does too. Cut at the end of a character.
+ */
+void stat_clean(char *clean, size_t size, const char *text);
+
+/* Columns that a terminal gives to a clean text: one for each character. */
+size_t stat_columns(const char *text);
+
+/* How many bytes of a clean text fit that many columns. */
+size_t stat_cut(const char *text, size_t columns);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The screens: each prints what one process has answered. */
+
+#include "stat_survey.h"
+
+struct stat_options {
+	const pid_t *pids;
+	size_t n_pids;
+	bool is_json;
+	bool is_quiet;
+	int timeout_ms;
+	uint64_t max_blocks; /* UINT64_MAX: all */
+	const char *device;  /* NULL: all */
+	bool is_pinned;
+};
+
+/* "pid 41822  python train.py", cut to the terminal. */
+void stat_show_title(const struct stat_process *process, const char *command);
+
+void stat_show_status(const struct stat_process *process, const struct stat_options *options);
+void stat_show_blocks(const struct stat_process *process, const struct stat_options *options);
+void stat_show_limit(const struct stat_process *process, const struct stat_options *options);
+void stat_show_config(const struct stat_process *process, const struct stat_options *options);
+void stat_show_list(const struct stat_survey *survey);

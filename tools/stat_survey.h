@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Which processes have a control socket, and what they answer. Each ends up with an answer or with
+ * a reason, so that one that is stopped or broken takes nothing away from the others.
+ */
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ctl_client.h"
+#include "shim/ctl_proto.h"
+#include "stat_reply.h"
+
+struct stat_dir {
+	char path[GP_CTL_PATH_MAX];
+	int fd;
+	uid_t uid;
+	dev_t device;
+	ino_t inode;
+};
+
+struct stat_process {
+	size_t dir; /* index */
+	char name[GP_CTL_NAME_MAX];
+	pid_t pid; /* by its socket, as seen from here; else by the socket's name */
+	uint64_t start_ticks;
+	uid_t uid;
+	bool is_dropped; /* dead, or not asked for */
+
+	json_t *reply; /* NULL: the rest says why */
+	enum stat_exit exit;
+	char error[STAT_ERROR_MAX]; /* reads after "pid 41822 " */
+	char next[STAT_ERROR_MAX];  /* "": nothing to advise */
+};
+
+struct stat_survey {
+	struct stat_dir *dirs;
+	size_t n_dirs;
+	struct stat_process *processes; /* by pid */
+	size_t n_processes;
+	bool is_incomplete; /* a directory has more sockets than anybody can need */
+};
+
+/* What to ask, and whom: these processes, or all that can be seen. */
+struct stat_question {
+	const char *request; /* with its line end; NULL: only connect */
+	const char *schema;  /* of the answer: "status" */
+	size_t max_bytes;    /* of the answer */
+	int timeout_ms;
+	const pid_t *pids;
+	size_t n_pids;
+};
+
+/* Looks for sockets of this user, for root of all users, and asks. Sockets of the dead go. */
+void stat_survey_run(struct stat_survey *survey, const struct stat_question *question);
+void stat_survey_deinit(struct stat_survey *survey);
+
+const struct stat_process *stat_survey_find(const struct stat_survey *survey, pid_t pid);
