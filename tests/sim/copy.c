@@ -23,18 +23,21 @@ static uint64_t address(const void *ptr)
 	return (uint64_t)(uintptr_t)ptr;
 }
 
+/* Which ends of a copy the function's name promises to be CUDA's memory; the others may be anything. */
+enum { ANY = 0, TO_DEVICE = 1, FROM_DEVICE = 2, WITHIN_DEVICE = 3 };
+
 struct end {
 	struct sim_block *block; /* NULL: pageable memory */
 	bool on_device;
 };
 
 /* One end of a copy: all of it in one live block, or host memory that CUDA does not know. */
-static CUresult end_of(uint64_t addr, size_t bytes, struct end *end)
+static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *end)
 {
 	end->block = sim_block_at(addr);
 	end->on_device = sim_address_is_device(addr);
 	if (!end->block)
-		return end->on_device || !addr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	if (end->block->kind <= SIM_POOLED && (end->block->freed || bytes > end->block->range.hi - addr))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes > end->block->range.hi - addr)
@@ -49,30 +52,29 @@ static void stage(struct sim_op *op)
 		memcpy(op->staged, host(op->src), op->bytes);
 }
 
-static CUresult build(struct sim_op *op, uint64_t dst, uint64_t src, size_t bytes, struct end *to,
-	struct end *from)
+static CUresult build(struct sim_op *op, int promise, struct end *to, struct end *from)
 {
-	SIM_TRY(end_of(dst, bytes, to));
-	SIM_TRY(end_of(src, bytes, from));
+	size_t bytes = op->bytes;
+
+	SIM_TRY(end_of(op->dst, bytes, promise & TO_DEVICE, to));
+	SIM_TRY(end_of(op->src, bytes, promise & FROM_DEVICE, from));
 	op->kind = SIM_COPY;
 	op->name = sim_call_name();
-	op->dst = dst;
-	op->src = src;
-	op->bytes = bytes;
 	op->duration_ns = SMALL_NS +
 		bytes / (to->on_device && from->on_device ? COPY_BYTES_NS : LINK_BYTES_NS);
 	if (from->block)
-		sim_op_touch(op, src, bytes, SIM_READ);
+		sim_op_touch(op, op->src, bytes, SIM_READ);
 	if (to->block)
-		sim_op_touch(op, dst, bytes, SIM_WRITE);
+		sim_op_touch(op, op->dst, bytes, SIM_WRITE);
 	return CUDA_SUCCESS;
 }
 
 /* Copies into pageable memory end before the call returns, as do all synchronous ones that involve the host. */
-static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, struct sim_stream *stream, bool synchronous)
+static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise, struct sim_stream *stream,
+	bool synchronous)
 {
+	struct sim_op op = {.dst = dst, .src = src, .bytes = bytes};
 	struct end to, from;
-	struct sim_op op = {0};
 	CUresult result;
 
 	if (!bytes)
@@ -81,7 +83,7 @@ static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, struct sim_stream
 		SIM_TRY(sim_capture_implicit(stream));
 		SIM_TRY(sim_capture_unsafe());
 	}
-	SIM_TRY(build(&op, dst, src, bytes, &to, &from));
+	SIM_TRY(build(&op, promise, &to, &from));
 	if (!from.block && !stream->capture)
 		stage(&op);
 	result = sim_stream_submit(stream, &op);
@@ -94,40 +96,41 @@ static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, struct sim_stream
 	return sim_stream_wait(stream);
 }
 
-static CUresult copy_now(uint64_t dst, uint64_t src, size_t bytes, bool per_thread)
+static CUresult copy_now(uint64_t dst, uint64_t src, size_t bytes, int promise, bool per_thread)
 {
 	struct sim_stream *stream;
 
 	SIM_TRY(sim_stream_of(NULL, per_thread, &stream));
-	return copy(dst, src, bytes, stream, true);
+	return copy(dst, src, bytes, promise, stream, true);
 }
 
-static CUresult copy_async(uint64_t dst, uint64_t src, size_t bytes, CUstream handle, bool per_thread)
+static CUresult copy_async(uint64_t dst, uint64_t src, size_t bytes, int promise, CUstream handle,
+	bool per_thread)
 {
 	struct sim_stream *stream;
 
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
-	return copy(dst, src, bytes, stream, false);
+	return copy(dst, src, bytes, promise, stream, false);
 }
 
 SIM_STREAM_PAIR(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
-	copy_now(dst, src, bytes, per_thread))
+	copy_now(dst, src, bytes, ANY, per_thread))
 SIM_STREAM_PAIR(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dst, const void *src, size_t bytes),
-	copy_now(dst, address(src), bytes, per_thread))
+	copy_now(dst, address(src), bytes, TO_DEVICE, per_thread))
 SIM_STREAM_PAIR(cuMemcpyDtoH_v2, _ptds, (void *dst, CUdeviceptr src, size_t bytes),
-	copy_now(address(dst), src, bytes, per_thread))
+	copy_now(address(dst), src, bytes, FROM_DEVICE, per_thread))
 SIM_STREAM_PAIR(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
-	copy_now(dst, src, bytes, per_thread))
+	copy_now(dst, src, bytes, WITHIN_DEVICE, per_thread))
 SIM_STREAM_PAIR(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
-	copy_async(dst, src, bytes, stream, per_thread))
+	copy_async(dst, src, bytes, ANY, stream, per_thread))
 SIM_STREAM_PAIR(cuMemcpyHtoDAsync_v2, _ptsz,
 	(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
-	copy_async(dst, address(src), bytes, stream, per_thread))
+	copy_async(dst, address(src), bytes, TO_DEVICE, stream, per_thread))
 SIM_STREAM_PAIR(cuMemcpyDtoHAsync_v2, _ptsz, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
-	copy_async(address(dst), src, bytes, stream, per_thread))
+	copy_async(address(dst), src, bytes, FROM_DEVICE, stream, per_thread))
 SIM_STREAM_PAIR(cuMemcpyDtoDAsync_v2, _ptsz,
 	(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
-	copy_async(dst, src, bytes, stream, per_thread))
+	copy_async(dst, src, bytes, WITHIN_DEVICE, stream, per_thread))
 
 static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUcontext src_ctx, size_t bytes,
 	CUstream stream, bool per_thread)
@@ -136,7 +139,7 @@ static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUconte
 
 	SIM_TRY(sim_ctx_of(dst_ctx, &ctx));
 	SIM_TRY(sim_ctx_of(src_ctx, &ctx));
-	return copy_async(dst, src, bytes, stream, per_thread);
+	return copy_async(dst, src, bytes, WITHIN_DEVICE, stream, per_thread);
 }
 
 SIM_STREAM_PAIR(cuMemcpyPeerAsync, _ptsz,
@@ -155,7 +158,7 @@ static CUresult set(uint64_t dst, uint32_t value, unsigned width, size_t n, CUst
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
 	if (!n)
 		return CUDA_SUCCESS;
-	SIM_TRY(end_of(dst, op.bytes, &to));
+	SIM_TRY(end_of(dst, op.bytes, true, &to));
 	if (!to.block || dst % width || n > SIZE_MAX / width)
 		return CUDA_ERROR_INVALID_VALUE;
 	op.name = sim_call_name();

@@ -27,7 +27,8 @@ bool sim_effect_check(struct sim_work *work)
 		struct sim_block *block = sim_block_at(access->lo);
 
 		if (block && !block->released && access->hi <= block->range.hi &&
-			(work->op.kind == SIM_COPY || sim_ctx_may_touch(work->ctx, block->ctx)))
+			(work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED ||
+				sim_ctx_may_touch(work->ctx, block->ctx)))
 			continue;
 		complain(work, access, block);
 		return false;

@@ -76,7 +76,7 @@ static bool is_due(const struct fault *fault, uint64_t nth)
 
 CUresult sim_fault_due(enum sim_fn fn, uint64_t nth)
 {
-	for (unsigned i = 0; i < n_faults; i++)
+	for (unsigned i = n_faults; i-- > 0;) /* what was ordered last counts first */
 		if (faults[i].fn == fn && is_due(&faults[i], nth))
 			return faults[i].code;
 	return CUDA_SUCCESS;

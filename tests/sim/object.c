@@ -33,9 +33,12 @@ static struct queue *queue_of(size_t size)
 }
 
 struct header {
+	struct header *next; /* all that were ever made stay reachable, also for leak checkers */
 	size_t size;
 	struct sim_object object;
 };
+
+static struct header *headers;
 
 static struct header *header_of(struct sim_object *object)
 {
@@ -66,6 +69,8 @@ void *sim_object_new(enum sim_magic magic, size_t size)
 			sim_alloc_zeroed(1, offsetof(struct header, object) + size);
 
 		header->size = size;
+		header->next = headers;
+		headers = header;
 		object = &header->object;
 	}
 	object->magic = magic;

@@ -308,6 +308,8 @@ static bool includes(const struct sim_stream *stream, const struct sim_stream *o
 
 static bool is_finished(const struct sim_stream *stream)
 {
+	if (stream == stream->ctx->legacy && !sim_work_done(stream->ctx->departed[false].tail))
+		return false;
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
 		if (includes(stream, other) && !sim_work_done(other->tail))
 			return false;
@@ -316,6 +318,8 @@ static bool is_finished(const struct sim_stream *stream)
 
 static void learn_finished(const struct sim_stream *stream)
 {
+	if (stream == stream->ctx->legacy)
+		sim_host_learn(&stream->ctx->departed[false].clock);
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
 		if (includes(stream, other))
 			sim_host_learn(&other->clock);

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Waits that cannot end, faults to order, costs, and the driver's own life and death. */
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test_sim.h"
+
+#define QUICKLY "50" /* ms of real time until a hang is declared */
+
+static CUdeviceptr flag, block;
+static void *pinned;
+static CUevent event;
+static CUstream spinning, releasing, private_stream;
+
+static CUresult free_block(void)
+{
+	return cuMemFree_v2(block);
+}
+
+static CUresult free_pinned(void)
+{
+	return cuMemFreeHost(pinned);
+}
+
+static CUresult synchronize(void)
+{
+	return cuCtxSynchronize();
+}
+
+static CUresult record_and_wait(void)
+{
+	ok(cuCtxRecordEvent(test_ctx, event));
+	return cuCtxWaitEvent(test_ctx, event);
+}
+
+static CUresult record_only(void)
+{
+	return cuCtxRecordEvent(test_ctx, event);
+}
+
+static CUresult alloc(void)
+{
+	CUdeviceptr ptr;
+
+	return cuMemAlloc_v2(&ptr, 64 * MIB);
+}
+
+static CUresult free_async(void)
+{
+	return cuMemFreeAsync(block, private_stream);
+}
+
+/* What thread A does behind a kernel that spins until thread B's kernel releases it. */
+static const struct {
+	CUresult (*call)(void);
+	bool deadlocks;
+} behind[] = {
+	{free_block, true},
+	{free_pinned, true},
+	{synchronize, false},
+	{record_and_wait, true}, /* on the GPU: the releasing kernel waits for the spinning one */
+	{record_only, false},
+	{alloc, false},
+	{free_async, false},
+};
+
+static void prepare(void)
+{
+	test_start_with("SIMGPU_DEADLOCK_MS", QUICKLY);
+	flag = test_alloc(4);
+	block = test_alloc(4 * MIB);
+	ok(cuMemHostAlloc(&pinned, 4096, 0));
+	event = test_event();
+	spinning = test_stream(CU_STREAM_NON_BLOCKING);
+	releasing = test_stream(CU_STREAM_NON_BLOCKING);
+	private_stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(test_wait_flag(spinning, flag, 1));
+}
+
+static void *thread_a(void *arg)
+{
+	ok(cuCtxSetCurrent(test_ctx));
+	return (void *)(intptr_t)behind[(intptr_t)arg].call();
+}
+
+/* Until thread A is inside its call, as far as can be seen from outside. */
+static void wait_for_calls(const char *name, uint64_t n)
+{
+	while (simgpu_calls(name) < n)
+		sched_yield();
+}
+
+START_TEST(a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait)
+{
+	static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize", "cuCtxWaitEvent",
+		"cuCtxRecordEvent", "cuMemAlloc_v2", "cuMemFreeAsync"};
+	bool deadlocks = behind[_i].deadlocks;
+	uint64_t calls;
+	pthread_t thread;
+	CUresult release;
+	void *result;
+
+	prepare();
+	calls = simgpu_calls(names[_i]);
+	pthread_create(&thread, NULL, thread_a, (void *)(intptr_t)_i);
+	wait_for_calls(names[_i], calls + 1);
+	release = test_set_flag(releasing, flag, 1);
+	pthread_join(thread, &result);
+	fails(cuCtxSynchronize(), deadlocks ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_SUCCESS);
+	ck_assert_uint_eq(simgpu_deadlocks(), deadlocks);
+	if (behind[_i].call == free_block || behind[_i].call == free_pinned) {
+		fails((CUresult)(intptr_t)result, CUDA_ERROR_LAUNCH_TIMEOUT);
+		fails(release, CUDA_ERROR_LAUNCH_TIMEOUT);
+	} else {
+		ok((CUresult)(intptr_t)result);
+		ok(release);
+	}
+}
+END_TEST
+
+START_TEST(behind_a_free_another_device_can_still_be_launched_on)
+{
+	CUcontext other;
+	CUdeviceptr host_flag;
+	pthread_t thread;
+	void *result;
+
+	setenv("SIMGPU_DEVICES", "2", 1);
+	test_start_with("SIMGPU_DEADLOCK_MS", "10000");
+	ok(cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE));
+	host_flag = (CUdeviceptr)(uintptr_t)pinned;
+	block = test_alloc(MIB);
+	ok(test_wait_flag(test_stream(CU_STREAM_NON_BLOCKING), host_flag, 1));
+	pthread_create(&thread, NULL, thread_a, (void *)0);
+	wait_for_calls("cuMemFree_v2", 1);
+	ok(cuDevicePrimaryCtxRetain(&other, 1));
+	ok(cuCtxSetCurrent(other));
+	test_load_kernels(&test_kernels);
+	ok(test_set_flag(NULL, host_flag, 1));
+	ok(cuCtxSynchronize());
+	pthread_join(thread, &result);
+	ok((CUresult)(intptr_t)result);
+}
+END_TEST
+
+START_TEST(a_kernel_sees_a_flag_that_the_host_sets)
+{
+	uint32_t *word;
+
+	test_start();
+	ok(cuMemHostAlloc(&pinned, 4096, 0));
+	word = pinned;
+	ok(test_wait_flag(NULL, (CUdeviceptr)(uintptr_t)pinned, 1));
+	fails(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ok(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(a_wait_that_nobody_can_end_is_reported_and_kills_the_context)
+{
+	test_start_with("SIMGPU_DEADLOCK_MS", QUICKLY);
+	flag = test_alloc(4);
+	ok(test_wait_flag(NULL, flag, 1));
+	if (_i) {
+		CUresult result;
+
+		while ((result = cuStreamQuery(NULL)) == CUDA_ERROR_NOT_READY)
+			;
+		fails(result, CUDA_ERROR_LAUNCH_TIMEOUT);
+	} else {
+		fails(cuStreamSynchronize(NULL), CUDA_ERROR_LAUNCH_TIMEOUT);
+	}
+	ck_assert_uint_eq(simgpu_deadlocks(), 1);
+	fails(cuMemFree_v2(flag), CUDA_ERROR_LAUNCH_TIMEOUT);
+	ok(cuDevicePrimaryCtxReset_v2(0));
+	ok(cuDevicePrimaryCtxRetain(&test_ctx, 0));
+	ok(cuCtxSynchronize());
+}
+END_TEST
+
+static uint32_t gate;
+
+static void set_gate(void *user_data)
+{
+	CUdeviceptr ptr;
+
+	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_NOT_PERMITTED);
+	__atomic_store_n((uint32_t *)user_data, 1, __ATOMIC_RELEASE);
+}
+
+static void wait_for_gate(void *user_data)
+{
+	while (!__atomic_load_n((uint32_t *)user_data, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+
+START_TEST(a_host_function_runs_in_the_order_of_its_stream)
+{
+	test_start();
+	event = test_event();
+	ok(test_spin(NULL, MS));
+	ok(cuLaunchHostFunc(NULL, set_gate, &gate));
+	ok(cuCtxRecordEvent(test_ctx, event));
+	ck_assert_uint_eq(__atomic_load_n(&gate, __ATOMIC_ACQUIRE), 0);
+	ok(cuEventSynchronize(event));
+	ck_assert_uint_eq(__atomic_load_n(&gate, __ATOMIC_ACQUIRE), 1);
+	__atomic_store_n(&gate, 0, __ATOMIC_RELEASE);
+	ok(cuLaunchHostFunc(NULL, wait_for_gate, &gate));
+	ok(cuCtxRecordEvent(test_ctx, event));
+	simgpu_advance(MS);
+	fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
+	ok(cuCtxSynchronize());
+	ok(cuEventQuery(event));
+}
+END_TEST
+
+/* Which of ten allocations fail. */
+static const struct {
+	const char *spec, *outcome;
+} specs[] = {
+	{"cuMemAlloc_v2:3=2", "..x......."},
+	{"cuMemAlloc_v2:8+=2", ".......xxx"},
+	{"cuMemAlloc_v2:every/4=2", "...x...x.."},
+	{"cuMemAlloc_v2:1=2,cuMemAlloc_v2:10=2", "x........x"},
+	{"cuMemFree_v2:1=2", ".........."},
+};
+
+START_TEST(ordered_faults_come_at_the_call_they_are_ordered_for)
+{
+	char outcome[11] = {0};
+	uint64_t wanted = 0;
+	CUdeviceptr ptr;
+
+	test_start_with("SIMGPU_FAULT", specs[_i].spec);
+	for (int i = 0; i < 10; i++) {
+		outcome[i] = cuMemAlloc_v2(&ptr, 4096) == CUDA_ERROR_OUT_OF_MEMORY ? 'x' : '.';
+		wanted += outcome[i] == 'x';
+	}
+	ck_assert_str_eq(outcome, specs[_i].outcome);
+	ck_assert_uint_eq(simgpu_faults_seen(), wanted);
+	ck_assert_uint_eq(simgpu_calls("cuMemAlloc_v2"), 10);
+	ck_assert(simgpu_fault("cuMemAlloc_v2:11=1"));
+	fails(cuMemAlloc_v2(&ptr, 4096), CUDA_ERROR_INVALID_VALUE);
+	ck_assert(simgpu_fault(NULL));
+	ok(cuMemAlloc_v2(&ptr, 4096));
+	ck_assert(!simgpu_fault("cuMemAlloc_v2:0=1"));
+	ck_assert(!simgpu_fault("cuNoSuch:1=1"));
+}
+END_TEST
+
+START_TEST(a_sticky_fault_kills_the_context)
+{
+	CUdeviceptr ptr;
+
+	test_start();
+	event = test_event();
+	ptr = test_alloc(4096);
+	ck_assert(simgpu_fault("cuCtxRecordEvent:1=719"));
+	fails(cuCtxRecordEvent(test_ctx, event), CUDA_ERROR_LAUNCH_FAILED);
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_LAUNCH_FAILED);
+	fails(cuEventQuery(event), CUDA_ERROR_LAUNCH_FAILED);
+}
+END_TEST
+
+START_TEST(costs_pass_on_the_virtual_clock)
+{
+	uint64_t before;
+	CUdeviceptr ptr;
+
+	test_start_with("SIMGPU_LATENCY", "cuMemAlloc_v2=45000,cuCtxGetCurrent=0");
+	before = simgpu_now_ns();
+	ok(cuMemAlloc_v2(&ptr, 1024 * MIB));
+	ck_assert_uint_eq(simgpu_now_ns() - before, 45000);
+	ok(cuCtxGetCurrent(&test_ctx));
+	ck_assert_uint_eq(simgpu_now_ns() - before, 45000);
+	ok(cuMemFree_v2(ptr));
+	ck_assert_uint_gt(simgpu_now_ns() - before, 145000); /* grows with the size */
+}
+END_TEST
+
+static uint64_t real_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+START_TEST(costs_are_real_time_too_if_wanted)
+{
+	uint64_t before;
+
+	test_start_with("SIMGPU_REALTIME", "1");
+	before = real_ns();
+	ok(test_spin(NULL, 3 * MS));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_ge(real_ns() - before, 3 * MS);
+}
+END_TEST
+
+START_TEST(a_forked_child_is_not_served)
+{
+	CUdeviceptr ptr;
+	int status;
+	pid_t pid;
+
+	test_start();
+	pid = fork();
+	if (!pid)
+		_exit(cuMemAlloc_v2(&ptr, 64) == CUDA_ERROR_NOT_INITIALIZED &&
+			cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(WEXITSTATUS(status), 1);
+	ok(cuMemAlloc_v2(&ptr, 64));
+}
+END_TEST
+
+START_TEST(nothing_works_before_init)
+{
+	CUdeviceptr ptr;
+	int version;
+
+	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_NOT_INITIALIZED);
+	ok(cuDriverGetVersion(&version));
+	ck_assert_int_eq(version, 13000);
+	fails(cuInit(1), CUDA_ERROR_INVALID_VALUE);
+	test_start();
+}
+END_TEST
+
+static void expect_deinitialized(void)
+{
+	CUdeviceptr ptr;
+
+	_exit(cuMemAlloc_v2(&ptr, 64) == CUDA_ERROR_DEINITIALIZED ? 42 : 43);
+}
+
+START_TEST(after_exit_began_the_driver_is_gone)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		atexit(expect_deinitialized); /* runs after what cuInit registers */
+		test_start_with("SIMGPU_DEINIT_AT_EXIT", "1");
+		exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(WEXITSTATUS(status), 42);
+}
+END_TEST
+
+/* 0: nothing wrong, 1: a race, 2: a race that was expected */
+START_TEST(strict_mode_turns_a_race_into_an_exit_status)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		test_start_with("SIMGPU_STRICT", "1");
+		block = test_alloc(4096);
+		ok(test_fill(test_stream(CU_STREAM_NON_BLOCKING), block, 1, 1));
+		if (_i)
+			ok(test_fill(test_stream(CU_STREAM_NON_BLOCKING), block, 1, 2));
+		if (_i == 2)
+			simgpu_expect_races(1);
+		exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(WEXITSTATUS(status), _i == 1 ? 99 : 0);
+}
+END_TEST
+
+static TCase *hang_cases(void)
+{
+	TCase *tc = tcase_create("hangs");
+
+	tcase_set_timeout(tc, 30);
+	tcase_add_loop_test(tc, a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait, 0,
+		sizeof(behind) / sizeof(*behind));
+	tcase_add_test(tc, behind_a_free_another_device_can_still_be_launched_on);
+	tcase_add_test(tc, a_kernel_sees_a_flag_that_the_host_sets);
+	tcase_add_loop_test(tc, a_wait_that_nobody_can_end_is_reported_and_kills_the_context, 0, 2);
+	tcase_add_test(tc, a_host_function_runs_in_the_order_of_its_stream);
+	return tc;
+}
+
+static TCase *fault_cases(void)
+{
+	TCase *tc = tcase_create("faults");
+
+	tcase_add_loop_test(tc, ordered_faults_come_at_the_call_they_are_ordered_for, 0,
+		sizeof(specs) / sizeof(*specs));
+	tcase_add_test(tc, a_sticky_fault_kills_the_context);
+	tcase_add_test(tc, costs_pass_on_the_virtual_clock);
+	tcase_add_test(tc, costs_are_real_time_too_if_wanted);
+	return tc;
+}
+
+static TCase *life_cases(void)
+{
+	TCase *tc = tcase_create("life");
+
+	tcase_add_test(tc, nothing_works_before_init);
+	tcase_add_test(tc, a_forked_child_is_not_served);
+	tcase_add_test(tc, after_exit_began_the_driver_is_gone);
+	tcase_add_loop_test(tc, strict_mode_turns_a_race_into_an_exit_status, 0, 3);
+	return tc;
+}
+
+int main(void)
+{
+	static TCase *(*const cases[])(void) = {hang_cases, fault_cases, life_cases};
+
+	return test_run("simulated GPU: faults", cases, sizeof(cases) / sizeof(*cases));
+}

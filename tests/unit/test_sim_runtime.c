@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The runtime look-alike, built once with the shared and once with the static one. */
+
+#include "test_sim.h"
+
+/* The driver is found by dlopen alone, so its test interface comes by name. */
+#include <dlfcn.h>
+
+static uint64_t calls(const char *name)
+{
+	static uint64_t (*counter)(const char *);
+
+	if (!counter) {
+		void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+		ck_assert_ptr_nonnull(driver);
+		counter = (uint64_t(*)(const char *))dlsym(driver, "simgpu_calls");
+	}
+	ck_assert_ptr_nonnull(counter);
+	return counter(name);
+}
+
+START_TEST(zero_sizes_are_null_and_never_reach_the_driver)
+{
+	void *ptr = &ptr;
+	size_t pitch = 1;
+
+	ok(cudaFree(NULL));
+	ok(cudaMalloc(&ptr, 0));
+	ck_assert_ptr_null(ptr);
+	ptr = &ptr;
+	ok(cudaMallocHost(&ptr, 0));
+	ck_assert_ptr_null(ptr);
+	ptr = &ptr;
+	ok(cudaMallocManaged(&ptr, 0, cudaMemAttachGlobal));
+	ck_assert_ptr_null(ptr);
+	ptr = &ptr;
+	ok(cudaMallocPitch(&ptr, &pitch, 0, 5));
+	ck_assert_ptr_null(ptr);
+	ck_assert_uint_eq(pitch, 0);
+	ck_assert_uint_eq(calls("cuMemAlloc_v2") + calls("cuMemHostAlloc") + calls("cuMemAllocManaged") +
+			calls("cuMemAllocPitch_v2"),
+		0);
+	fails(cudaMalloc(NULL, 0), cudaErrorInvalidValue);
+	fails(cudaMalloc(NULL, 64), cudaErrorInvalidValue);
+	ok(cudaFreeHost(NULL));
+}
+END_TEST
+
+START_TEST(calls_become_the_driver_calls_of_the_real_runtime)
+{
+	void *device, *pinned;
+
+	ok(cudaFree(NULL));
+	ck_assert_uint_eq(calls("cuMemFree_v2"), 1);
+	ck_assert_uint_eq(calls("cuDevicePrimaryCtxRetain"), 1);
+	ok(cudaMalloc(&device, 100));
+	ok(cudaMallocHost(&pinned, 100));
+	ck_assert_uint_eq(calls("cuMemAlloc_v2"), 1);
+	ck_assert_uint_eq(calls("cuMemHostAlloc"), 1);
+	ck_assert_uint_eq(calls("cuMemAllocHost_v2"), 0);
+	ok(cudaFree(device));
+	ok(cudaFreeHost(pinned));
+	ck_assert_uint_eq(calls("cuMemFree_v2"), 2);
+	ck_assert_uint_eq(calls("cuMemFreeHost"), 1);
+	ok(cudaDeviceReset());
+	ck_assert_uint_eq(calls("cuDevicePrimaryCtxReset"), 1);
+	ok(cudaMalloc(&device, 100));
+	ck_assert_uint_eq(calls("cuDevicePrimaryCtxRetain"), 2);
+	ck_assert_uint_eq(calls("cuGetProcAddress"), 0);
+}
+END_TEST
+
+START_TEST(the_last_error_is_kept_until_it_is_fetched)
+{
+	void *ptr = &ptr;
+
+	ok(cudaPeekAtLastError());
+	fails(cudaMalloc(&ptr, (size_t)1 << 60), cudaErrorMemoryAllocation);
+	ck_assert_ptr_null(ptr);
+	ok(cudaMalloc(&ptr, 64));
+	fails(cudaPeekAtLastError(), cudaErrorMemoryAllocation);
+	fails(cudaGetLastError(), cudaErrorMemoryAllocation);
+	ok(cudaGetLastError());
+	ok(cudaFree(ptr));
+	fails(cudaFree(ptr), cudaErrorInvalidValue);
+	ck_assert_str_eq(cudaGetErrorName(cudaErrorMemoryAllocation), "cudaErrorMemoryAllocation");
+	ck_assert_str_eq(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
+}
+END_TEST
+
+START_TEST(bytes_go_there_and_back)
+{
+	char text[] = "there and back", copy[sizeof(text)] = "";
+	struct cudaPointerAttributes attributes;
+	cudaStream_t stream;
+	cudaEvent_t event;
+	void *device;
+
+	ok(cudaMalloc(&device, 4096));
+	ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+	ok(cudaMemcpyAsync(device, text, sizeof(text), cudaMemcpyHostToDevice, stream));
+	ok(cudaEventRecord(event, stream));
+	ok(cudaEventSynchronize(event));
+	ok(cudaMemcpy(copy, device, sizeof(text), cudaMemcpyDefault));
+	ck_assert_str_eq(copy, text);
+	fails(cudaMemcpy(copy, device, 1, 5), cudaErrorInvalidValue);
+	ok(cudaMemset(device, 'x', 3));
+	ok(cudaMemcpy(copy, device, sizeof(text), cudaMemcpyDeviceToHost));
+	ck_assert_str_eq(copy, "xxxre and back");
+	ok(cudaPointerGetAttributes(&attributes, device));
+	ck_assert_int_eq(attributes.type, cudaMemoryTypeDevice);
+	ck_assert_ptr_eq(attributes.devicePointer, device);
+	ok(cudaPointerGetAttributes(&attributes, text));
+	ck_assert_int_eq(attributes.type, cudaMemoryTypeUnregistered);
+	ck_assert_ptr_eq(attributes.hostPointer, text);
+}
+END_TEST
+
+START_TEST(devices_are_chosen_per_thread)
+{
+	int count, device = -1;
+	void *ptr;
+
+	setenv("SIMGPU_DEVICES", "2", 1);
+	ok(cudaGetDeviceCount(&count));
+	ck_assert_int_eq(count, 2);
+	ok(cudaGetDevice(&device));
+	ck_assert_int_eq(device, 0);
+	ok(cudaMalloc(&ptr, 64));
+	ok(cudaSetDevice(1));
+	ok(cudaGetDevice(&device));
+	ck_assert_int_eq(device, 1);
+	ok(cudaFree(ptr));
+	fails(cudaSetDevice(2), cudaErrorInvalidDevice);
+	ok(cudaDeviceSynchronize());
+}
+END_TEST
+
+START_TEST(a_capture_through_the_runtime_follows_the_same_rules)
+{
+	int mode = cudaStreamCaptureModeRelaxed, status;
+	cudaStream_t stream;
+	cudaGraph_t graph;
+	void *ptr;
+
+	ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+	ok(cudaThreadExchangeStreamCaptureMode(&mode));
+	ok(cudaMalloc(&ptr, 64));
+	ok(cudaThreadExchangeStreamCaptureMode(&mode));
+	ok(cudaStreamIsCapturing(stream, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	fails(cudaFree(ptr), cudaErrorStreamCaptureUnsupported);
+	fails(cudaStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+END_TEST
+
+START_TEST(entry_points_are_the_drivers)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found = NULL;
+	int status = -1;
+
+	ok(cudaGetDriverEntryPointByVersion("cuMemFree", &found, 12000, 0, &status));
+	ck_assert_ptr_eq(found, dlsym(driver, "cuMemFree_v2"));
+	ck_assert_int_eq(status, cudaDriverEntryPointSuccess);
+	ok(cudaGetDriverEntryPointByVersion("cuNoSuch", &found, 12000, 0, &status));
+	ck_assert_int_eq(status, cudaDriverEntryPointSymbolNotFound);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("simulated runtime");
+	TCase *tc = tcase_create("runtime");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_test(tc, zero_sizes_are_null_and_never_reach_the_driver);
+	tcase_add_test(tc, calls_become_the_driver_calls_of_the_real_runtime);
+	tcase_add_test(tc, the_last_error_is_kept_until_it_is_fetched);
+	tcase_add_test(tc, bytes_go_there_and_back);
+	tcase_add_test(tc, devices_are_chosen_per_thread);
+	tcase_add_test(tc, a_capture_through_the_runtime_follows_the_same_rules);
+	tcase_add_test(tc, entry_points_are_the_drivers);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
