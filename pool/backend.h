@@ -69,4 +69,7 @@ struct gp_backend_ops {
 
 	/* Monotonic, nanoseconds. */
 	uint64_t (*now_ns)(void *arg);
+
+	/* The pool is gone and will call nothing any more. May be NULL. */
+	void (*detach)(void *arg);
 };

@@ -13,9 +13,7 @@
 
 /* In the order in which they may be taken, each with its reason. */
 enum gp_lock_rank {
-	GP_RANK_LIFE = 1,     /* shim: a context is not destroyed under a driver call; outermost */
-	GP_RANK_FENCE,	      /* fence.c: one record at a time; THE lock that is held across driver calls */
-	GP_RANK_CAPTURE,      /* shim: no capture begins while a fence is being recorded */
+	GP_RANK_FENCE = 1,    /* fence.c: one record at a time; THE lock that is held across driver calls */
 	GP_RANK_POOL,	      /* pool.c: lists, trees and counters of one pool */
 	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */

@@ -61,6 +61,8 @@ struct gp_pool *gp_pool_get(struct gp_pool *pool)
 
 void gp_pool_put(struct gp_pool *pool)
 {
+	struct gp_backend be;
+
 	if (!pool || atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	gp_assert(gp_list_is_empty(&pool->segments));
@@ -68,7 +70,10 @@ void gp_pool_put(struct gp_pool *pool)
 	gp_fence_deinit(&pool->fence);
 	gp_mutex_deinit(&pool->lock);
 	pthread_cond_destroy(&pool->rounds_done);
+	be = pool->options.backend;
 	free(pool);
+	if (be.ops->detach)
+		be.ops->detach(be.arg);
 }
 
 static int attempt_grow(struct gp_rounds *rounds)
@@ -249,4 +254,9 @@ void gp_pool_require_completion(struct gp_pool *pool)
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
 {
 	atomic_store_explicit(&pool->overlap, overlap, memory_order_relaxed);
+}
+
+void *gp_pool_owner(const struct gp_pool *pool)
+{
+	return pool->options.backend.arg;
 }

@@ -84,6 +84,9 @@ uint64_t gp_pool_reclaim(struct gp_pool *pool);
  */
 void gp_pool_require_completion(struct gp_pool *pool);
 
+/* The argument of the pool's backend. */
+void *gp_pool_owner(const struct gp_pool *pool);
+
 /* Whether work of the context may overlap with other work of it: more than one stream exists. */
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
 

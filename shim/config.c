@@ -311,6 +311,16 @@ char **gp_config_environ(void)
 	return getauxval(AT_SECURE) ? nothing : environ;
 }
 
+const char *gp_config_variable(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char **entry = gp_config_environ(); *entry; entry++)
+		if (!strncmp(*entry, name, length) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
+}
+
 void gp_config_check_devices(
 	const struct gp_config *config, int device_count, gp_config_report_fn report_fn, void *arg)
 {

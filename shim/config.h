@@ -119,6 +119,9 @@ typedef void (*gp_config_report_fn)(void *arg, const struct gp_config_report *re
 /* The process's own environment, or an empty one where it must not be trusted (setuid programs). */
 char **gp_config_environ(void);
 
+/* A variable of that environment, or NULL: for the few that are not gpupool's own. */
+const char *gp_config_variable(const char *name);
+
 /* 0, or -EINVAL if a value could not be read; the configuration can be used in both cases. */
 int gp_config_parse(
 	struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg);

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "actions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "driver.h"
+#include "real.h"
+
+enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256 };
+
+/* One device's, or the pinned memory's, contexts summed up. */
+struct sum {
+	int device;	/* -1: pinned */
+	uint64_t n_contexts;
+	struct gp_stats stats;
+	uint64_t available_bytes; /* of the device, as a context found it; UINT64_MAX: unknown */
+};
+
+static void each_pinned(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
+{
+	for (int i = 0; i < GP_PINNED_KINDS; i++) {
+		struct gp_pool *pool = NULL;
+
+		gp_mutex_lock(&context->pinned_lock);
+		if (context->pinned[i])
+			pool = gp_pool_get(gp_pinned_pool(context->pinned[i]));
+		gp_mutex_unlock(&context->pinned_lock);
+		if (pool)
+			fn(arg, pool);
+		gp_pool_put(pool);
+	}
+}
+
+static void add_pool(void *arg, struct gp_pool *pool)
+{
+	struct sum *sum = arg;
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	gp_stats_add(&sum->stats, &stats);
+}
+
+static void add_context(void *arg, struct gp_context *context)
+{
+	struct sum *sum = arg;
+
+	if (sum->device < 0) {
+		each_pinned(context, add_pool, sum);
+	} else if (context->device->index == sum->device) {
+		add_pool(sum, context->pool);
+		sum->n_contexts++;
+		if (sum->available_bytes == UINT64_MAX && !atomic_load(&context->is_broken))
+			sum->available_bytes = gp_device_available(context);
+	}
+}
+
+static void write_rounds(struct gp_json *out, const struct gp_stats *stats)
+{
+	gp_json_array_begin(out, "retries");
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		gp_json_object_begin(out, NULL);
+		gp_json_u64(out, "round", gp_round_number((enum gp_round)i));
+		gp_json_string(out, "name", gp_round_name((enum gp_round)i));
+		gp_json_u64(out, "count", stats->rounds[i].count);
+		gp_json_u64(out, "yielded_bytes", stats->rounds[i].yielded_bytes);
+		gp_json_u64(out, "ns", stats->rounds[i].ns);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+}
+
+static void write_limit(struct gp_json *out, const struct gp_budget *budget)
+{
+	uint64_t limit = atomic_load(&budget->limit_bytes);
+
+	if (limit == GP_NO_LIMIT)
+		gp_json_null(out, "limit_bytes");
+	else
+		gp_json_u64(out, "limit_bytes", limit);
+}
+
+static void write_stats(struct gp_json *out, const struct gp_stats *stats, const struct gp_budget *budget)
+{
+#define STAT(name, help) gp_json_u64(out, #name, stats->name);
+#include "../pool/stats.def"
+	write_limit(out, budget);
+	write_rounds(out, stats);
+}
+
+static void write_device(struct gp_json *out, const struct gp_device *device)
+{
+	struct sum sum = {.device = device->index, .available_bytes = UINT64_MAX};
+	uint64_t held;
+
+	gp_context_each(add_context, &sum);
+	held = sum.stats.total_bytes;
+	gp_json_object_begin(out, NULL);
+	gp_json_i64(out, "index", device->index);
+	gp_json_u64(out, "contexts", sum.n_contexts);
+	gp_json_u64(out, "device_total_bytes", device->total_bytes);
+	if (sum.available_bytes == UINT64_MAX) {
+		gp_json_null(out, "device_free_bytes");
+		gp_json_null(out, "outside_bytes");
+	} else {
+		uint64_t taken = device->total_bytes - gp_min(sum.available_bytes, device->total_bytes);
+
+		gp_json_u64(out, "device_free_bytes", sum.available_bytes);
+		gp_json_u64(out, "outside_bytes", taken - gp_min(held, taken));
+	}
+	gp_json_u64(out, "unpooled_bytes", atomic_load(&device->unpooled_bytes));
+	write_stats(out, &sum.stats, &device->budget);
+	gp_json_object_end(out);
+}
+
+static void read_command(char *text, size_t size)
+{
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	for (ssize_t i = 0; i + 1 < n; i++)
+		if (text[i] == '\0')
+			text[i] = ' ';
+}
+
+static int answer_status(int argc, char **argv, struct gp_json *out)
+{
+	struct sum pinned = {.device = -1};
+	char command[1024];
+
+	read_command(command, sizeof(command));
+	gp_ctl_answer_begin(out, GP_CTL_status);
+	gp_json_string(out, "version", GPUPOOL_VERSION);
+	gp_json_i64(out, "pid", getpid());
+	gp_json_string(out, "command", command);
+	gp_json_u64(out, "uptime_ns", gp_driver_now_ns(NULL) - gp_state.start_ns);
+	gp_json_string(out, "pool", gp_kind_name(gp_state_kind()));
+	gp_json_string(out, "reuse", atomic_load(&gp_state.needs_completion) ? "completed" : "ordered");
+	gp_json_string(out, "bypass", atomic_load(&gp_bypass) ? "the driver has shut down" : NULL);
+	gp_json_array_begin(out, "devices");
+	for (int i = 0; i < GP_DEVICES_MAX; i++)
+		if (gp_state_device_if_used(i))
+			write_device(out, gp_state_device_if_used(i));
+	gp_json_array_end(out);
+	gp_context_each(add_context, &pinned);
+	gp_json_object_begin(out, "pinned");
+	write_stats(out, &pinned.stats, &gp_state.pinned_budget);
+	gp_json_object_end(out);
+	gp_json_object_end(out);
+	return 0;
+}
+
+/* The list is made in memory of its own first: no lock of a pool is held while JSON is written. */
+struct blocks {
+	struct gp_block_info *list;
+	int *devices; /* -1: pinned */
+	size_t n, room, n_all;
+	int device;
+};
+
+static bool note_block(void *arg, const struct gp_block_info *info)
+{
+	struct blocks *blocks = arg;
+
+	if (blocks->n < blocks->room) {
+		blocks->list[blocks->n] = *info;
+		blocks->devices[blocks->n++] = blocks->device;
+	}
+	blocks->n_all++;
+	return true;
+}
+
+static void note_pool(void *arg, struct gp_pool *pool)
+{
+	gp_pool_each_used(pool, note_block, arg);
+}
+
+static void note_context(void *arg, struct gp_context *context)
+{
+	struct blocks *blocks = arg;
+
+	blocks->device = context->device->index;
+	note_pool(blocks, context->pool);
+	blocks->device = -1;
+	each_pinned(context, note_pool, blocks);
+}
+
+static void write_blocks(struct gp_json *out, const struct blocks *blocks)
+{
+	size_t n = blocks->n;
+
+	n = gp_min(n, gp_json_room(out) / BLOCK_JSON_BYTES);
+	gp_ctl_answer_begin(out, GP_CTL_blocks);
+	gp_json_i64(out, "pid", getpid());
+	gp_json_u64(out, "n_blocks", blocks->n_all);
+	gp_json_bool(out, "truncated", n < blocks->n_all);
+	gp_json_array_begin(out, "blocks");
+	for (size_t i = 0; i < n; i++) {
+		const struct gp_block_info *info = &blocks->list[i];
+
+		gp_json_object_begin(out, NULL);
+		gp_json_address(out, "address", info->addr);
+		gp_json_u64(out, "size_bytes", info->size);
+		gp_json_u64(out, "requested_bytes", info->requested);
+		if (blocks->devices[i] < 0)
+			gp_json_null(out, "device");
+		else
+			gp_json_i64(out, "device", blocks->devices[i]);
+		gp_json_string(out, "kind", blocks->devices[i] < 0 ? "pinned" : "device");
+		gp_json_u64(out, "serial", info->serial);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+}
+
+/* A number that is all of a word; false if it is not one. */
+static bool read_number(const char *word, long max, long *ret_number)
+{
+	char *end;
+	long number;
+
+	errno = 0;
+	number = strtol(word, &end, 10);
+	if (errno || end == word || *end || number < 0 || number > max)
+		return false;
+	*ret_number = number;
+	return true;
+}
+
+static int answer_blocks(int argc, char **argv, struct gp_json *out)
+{
+	struct blocks blocks = {.room = BLOCKS_MAX};
+	long max = BLOCKS_MAX;
+
+	if (argc > 1 && !read_number(argv[1], LONG_MAX, &max))
+		return gp_ctl_error(out, GP_CTL_USAGE, "'%s' is not a number of blocks", argv[1]);
+	blocks.room = gp_min((uint64_t)max, BLOCKS_MAX);
+	blocks.list = calloc(blocks.room + 1, sizeof(*blocks.list));
+	blocks.devices = calloc(blocks.room + 1, sizeof(*blocks.devices));
+	if (blocks.list && blocks.devices) {
+		gp_context_each(note_context, &blocks);
+		write_blocks(out, &blocks);
+	}
+	free(blocks.list);
+	free(blocks.devices);
+	return blocks.list && blocks.devices ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+}
+
+struct reclaim {
+	int device; /* -1: all */
+	bool is_pinned;
+	uint64_t released_bytes;
+};
+
+static void reclaim_pool(void *arg, struct gp_pool *pool)
+{
+	struct reclaim *reclaim = arg;
+
+	reclaim->released_bytes += gp_pool_reclaim(pool);
+}
+
+static void reclaim_context(void *arg, struct gp_context *context)
+{
+	struct reclaim *reclaim = arg;
+
+	if (reclaim->device >= 0 && context->device->index != reclaim->device)
+		return;
+	if (reclaim->is_pinned)
+		each_pinned(context, reclaim_pool, reclaim);
+	else
+		reclaim_pool(reclaim, context->pool);
+}
+
+static int answer_reclaim(int argc, char **argv, struct gp_json *out)
+{
+	struct reclaim reclaim = {.device = -1};
+	long device;
+
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "pinned") == 0)
+			reclaim.is_pinned = true;
+		else if (read_number(argv[i], GP_DEVICES_MAX - 1, &device) && gp_state_device_if_used((int)device))
+			reclaim.device = (int)device;
+		else
+			return gp_ctl_error(out, GP_CTL_USAGE, "'%s' is no device that this process uses", argv[i]);
+	}
+	gp_context_each(reclaim_context, &reclaim);
+	gp_ctl_answer_begin(out, GP_CTL_reclaim);
+	gp_json_u64(out, "released_bytes", reclaim.released_bytes);
+	gp_json_object_end(out);
+	return 0;
+}
+
+static int answer_limit(int argc, char **argv, struct gp_json *out)
+{
+	gp_ctl_answer_begin(out, GP_CTL_limit);
+	gp_json_array_begin(out, "devices");
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		const struct gp_device *device = gp_state_device_if_used(i);
+
+		if (!device)
+			continue;
+		gp_json_object_begin(out, NULL);
+		gp_json_i64(out, "index", i);
+		write_limit(out, &device->budget);
+		gp_json_u64(out, "total_bytes", atomic_load(&device->budget.charged_bytes));
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+	gp_json_object_begin(out, "pinned");
+	write_limit(out, &gp_state.pinned_budget);
+	gp_json_u64(out, "total_bytes", atomic_load(&gp_state.pinned_budget.charged_bytes));
+	gp_json_object_end(out);
+	gp_json_object_end(out);
+	return 0;
+}
+
+static int answer_config(int argc, char **argv, struct gp_json *out)
+{
+	char value[GP_CONFIG_VALUE_SIZE];
+
+	gp_ctl_answer_begin(out, GP_CTL_config);
+	gp_json_array_begin(out, "settings");
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		enum gp_option option = (enum gp_option)i;
+
+		gp_config_value_text(&gp_state.config, option, value, sizeof(value));
+		gp_json_object_begin(out, NULL);
+		gp_json_string(out, "name", gp_config_options[i].variable);
+		gp_json_string(out, "value", value);
+		gp_json_string(out, "source", gp_config_source_text(&gp_state.config, option));
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+	return 0;
+}
+
+const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
+	[GP_CTL_status] = answer_status,
+	[GP_CTL_blocks] = answer_blocks,
+	[GP_CTL_reclaim] = answer_reclaim,
+	[GP_CTL_limit] = answer_limit,
+	[GP_CTL_config] = answer_config,
+};

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The pools' backends over the CUDA driver: device memory of a context, and pinned memory of its owner. */
+
+#include "context.h"
+
+/* A pool of the context's device memory. 0, -ENOMEM. The pool refers to the context until it is gone. */
+int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool);
+
+/* Gives one driver allocation of gpupool's own back, without waiting where that is possible. */
+void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr);
+
+/* What the driver could still give on the context's device, or UINT64_MAX where unknown. */
+uint64_t gp_device_available(struct gp_context *context);
+
+/* The pool of the context's pinned memory with these flags (0..7, or GP_PINNED_ALLOC_HOST), or NULL. */
+struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind);
+struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned);
+
+/* The event of a context's slot; made when first asked for. Between enter and leave. */
+int gp_backend_event(struct gp_context *context, CUevent *event);
+
+/* Records all work of the context in the event; where the driver cannot, waits for it. Between enter and leave. */
+int gp_backend_record(struct gp_context *context, CUevent event);

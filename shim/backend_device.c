@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Device memory over the driver. Which call may be made when:
+ *
+ *   - Fences never while a stream captures (capture.h): record, query and order would invalidate the capture.
+ *   - A reservation is made as the program's own call would have made it: in its context and its capture mode.
+ *   - Memory goes back in the relaxed capture mode, on a private stream (measured: harmless to captures, never waits).
+ *
+ * Drivers before CUDA 12.5 have no cuCtxRecordEvent: there the host waits for the context at the record, as the
+ * program's own cudaFree would have, and every fence is complete.
+ */
+
+#include "backend.h"
+
+#include <errno.h>
+
+#include "capture.h"
+#include "driver.h"
+#include "libraries.h"
+#include "log.h"
+#include "real.h"
+
+static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_context *context = arg;
+	CUcontext current = NULL;
+	CUdeviceptr ptr = 0;
+	CUresult r;
+
+	gp_libraries_look();
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	(void)gp_real.cuCtxGetCurrent(&current);
+	if (gp_likely(current == context->handle)) {
+		r = gp_real.cuMemAlloc_v2(&ptr, bytes);
+	} else {
+		struct gp_driver_scope scope;
+
+		r = gp_driver_enter(&scope, context->handle);
+		if (!r) {
+			r = gp_real.cuMemAlloc_v2(&ptr, bytes);
+			gp_driver_leave(&scope);
+		}
+	}
+	gp_context_leave(context);
+	*ret_addr = ptr;
+	/* A capture in the way is the program's business here: it gets the code that its own call would have got. */
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int device_release(void *arg, uint64_t addr)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return 0;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemFree_v2(addr);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	if (r)
+		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
+	return gp_driver_result(context, r);
+}
+
+/* The private stream, made when first needed. */
+static CUresult release_stream(struct gp_context *context, CUstream *ret_stream)
+{
+	CUstream stream = atomic_load(&context->release_stream), none = NULL;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!stream) {
+		r = gp_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+		if (!r && !atomic_compare_exchange_strong(&context->release_stream, &none, stream)) {
+			(void)gp_real.cuStreamDestroy_v2(stream);
+			stream = none;
+		}
+	}
+	*ret_stream = stream;
+	return r;
+}
+
+static CUresult release_on_stream(struct gp_context *context, uint64_t addr, int slot)
+{
+	CUstream stream;
+	CUresult r = release_stream(context, &stream);
+
+	if (!r && slot != GP_NO_SLOT && context->events[slot])
+		r = gp_real.cuStreamWaitEvent(stream, context->events[slot], 0);
+	return r ? r : gp_real.cuMemFreeAsync(addr, stream);
+}
+
+static bool device_can_release_behind(void *arg)
+{
+	struct gp_context *context = arg;
+
+	return context->can_release_behind;
+}
+
+static int device_release_begin(void *arg, uint64_t addr, int slot)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!context->can_release_behind)
+		return -ENOTSUP;
+	if (!gp_context_enter(context))
+		return 0;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = release_on_stream(context, addr, slot);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	if (r)
+		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
+	return gp_driver_result(context, r);
+}
+
+static int device_release_poll(void *arg)
+{
+	struct gp_context *context = arg;
+	CUstream stream = atomic_load(&context->release_stream);
+	struct gp_driver_scope scope;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!stream || !gp_context_enter(context))
+		return 0;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuStreamQuery(stream);
+		/* Only a synchronisation makes the driver take the memory; here it has nothing to wait for. */
+		if (!r)
+			r = gp_real.cuStreamSynchronize(stream);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
+}
+
+static int device_release_drain(void *arg)
+{
+	int r;
+
+	for (unsigned attempt = 0; (r = device_release_poll(arg)) == -EAGAIN; attempt++)
+		gp_driver_pause(NULL, attempt);
+	return r;
+}
+
+int gp_backend_event(struct gp_context *context, CUevent *event)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (gp_likely(*event != NULL))
+		return CUDA_SUCCESS;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+		gp_driver_leave(&scope);
+	}
+	return r;
+}
+
+int gp_backend_record(struct gp_context *context, CUevent event)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (gp_likely(gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent))
+		return gp_real.cuCtxRecordEvent(context->handle, event);
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuCtxSynchronize();
+		gp_driver_leave(&scope);
+	}
+	return r;
+}
+
+static CUresult record(struct gp_context *context, int slot)
+{
+	CUresult r = gp_backend_event(context, &context->events[slot]);
+
+	return r ? r : gp_backend_record(context, context->events[slot]);
+}
+
+static CUresult query(struct gp_context *context, int slot)
+{
+	return gp_real.cuEventQuery(context->events[slot]);
+}
+
+static CUresult order(struct gp_context *context, int slot)
+{
+	if (!gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
+		return CUDA_SUCCESS;
+	return gp_real.cuCtxWaitEvent(context->handle, context->events[slot]);
+}
+
+/* A fence call: with no capture anywhere and the context alive. */
+static int fence_call(struct gp_context *context, int slot, CUresult (*call)(struct gp_context *, int))
+{
+	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
+	if (gp_unlikely(!gp_capture_enter()))
+		return -EBUSY;
+	if (gp_likely(gp_context_enter(context))) {
+		r = call(context, slot);
+		gp_context_leave(context);
+	}
+	gp_capture_leave();
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
+}
+
+static int device_fence_record(void *arg, int slot)
+{
+	return fence_call(arg, slot, record);
+}
+
+static int device_fence_query(void *arg, int slot)
+{
+	return fence_call(arg, slot, query);
+}
+
+static int device_fence_order(void *arg, int slot)
+{
+	return fence_call(arg, slot, order);
+}
+
+void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr)
+{
+	if (device_release_begin(context, ptr, GP_NO_SLOT))
+		(void)device_release(context, ptr);
+}
+
+static bool device_trim_driver(void *arg)
+{
+	struct gp_context *context = arg;
+	CUmemoryPool pool;
+	bool is_any = false;
+
+	if (!gp_real.cuMemPoolTrimTo || !gp_context_enter(context))
+		return false;
+	if (gp_real.cuDeviceGetDefaultMemPool && !gp_real.cuDeviceGetDefaultMemPool(&pool, context->device->index))
+		is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+	if (gp_real.cuDeviceGetMemPool && !gp_real.cuDeviceGetMemPool(&pool, context->device->index))
+		is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+	gp_context_leave(context);
+	return is_any;
+}
+
+uint64_t gp_device_available(struct gp_context *context)
+{
+	struct gp_driver_scope scope;
+	size_t available = 0, total;
+	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
+	if (gp_context_enter(context)) {
+		r = gp_driver_enter(&scope, context->handle);
+		if (!r) {
+			r = gp_real.cuMemGetInfo_v2(&available, &total);
+			gp_driver_leave(&scope);
+		}
+		gp_context_leave(context);
+	}
+	return r ? UINT64_MAX : available;
+}
+
+static uint64_t device_available(void *arg)
+{
+	return gp_device_available(arg);
+}
+
+static void device_detach(void *arg)
+{
+	gp_context_unref(arg);
+}
+
+static const struct gp_backend_ops device_ops = {
+	.reserve = device_reserve,
+	.release = device_release,
+	.can_release_behind = device_can_release_behind,
+	.release_begin = device_release_begin,
+	.release_poll = device_release_poll,
+	.release_drain = device_release_drain,
+	.fence_record = device_fence_record,
+	.fence_query = device_fence_query,
+	.fence_order = device_fence_order,
+	.pause = gp_driver_pause,
+	.trim_driver = device_trim_driver,
+	.available = device_available,
+	.now_ns = gp_driver_now_ns,
+	.detach = device_detach,
+};
+
+int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	struct gp_device *device = context->device;
+	struct gp_pool_options options = {
+		.kind = gp_state_kind(),
+		.backend = {.ops = &device_ops, .arg = context},
+		.map = &gp_state.device_map,
+		.budget = &device->budget,
+		.granule = 2 * GP_MIB,
+		.reserve_bytes = gp_state.config.reserve_bytes,
+		.completion_only = atomic_load(&gp_state.needs_completion),
+	};
+	int supported = 0, r;
+
+	if (gp_real.cuMemFreeAsync &&
+		!gp_real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->index))
+		context->can_release_behind = supported;
+	gp_state_pool_options(&options, device->total_bytes, &device->budget);
+	r = gp_pool_new(&options, ret_pool);
+	if (!r)
+		gp_context_ref(context);
+	return r;
+}

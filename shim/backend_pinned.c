@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Pinned host memory over the driver. Every device of the process can reach it, and the next to touch it is the CPU,
+ * which no order on the GPU holds back: so a fence is a record in every live context, and reuse needs all of them to
+ * have completed. The driver's free waits for the device; the pool calls it only while the context is idle.
+ */
+
+#include "backend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "capture.h"
+#include "driver.h"
+#include "log.h"
+#include "real.h"
+
+/* One context's share of a slot. */
+struct part {
+	struct gp_context *context; /* referred to */
+	CUevent event;
+	bool is_recorded;
+};
+
+struct gp_pinned {
+	struct gp_context *context; /* the owner; referred to */
+	unsigned kind;
+	struct gp_pool *pool;
+	struct slot {
+		struct part *parts;
+		unsigned n, n_room;
+	} slots[GP_FENCE_SLOTS];
+};
+
+struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned)
+{
+	return pinned->pool;
+}
+
+static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_pinned *pinned = arg;
+	struct gp_context *context = pinned->context;
+	CUcontext current = NULL;
+	void *ptr = NULL;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	/* Pinned memory is asked for by the program alone, with its own context current. */
+	r = gp_real.cuCtxGetCurrent(&current);
+	if (!r && current != context->handle)
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	if (!r && pinned->kind == GP_PINNED_ALLOC_HOST)
+		r = gp_real.cuMemAllocHost_v2(&ptr, bytes);
+	else if (!r)
+		r = gp_real.cuMemHostAlloc(&ptr, bytes, pinned->kind);
+	gp_context_leave(context);
+	*ret_addr = (uint64_t)(uintptr_t)ptr;
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int pinned_release(void *arg, uint64_t addr)
+{
+	struct gp_pinned *pinned = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(pinned->context))
+		return 0;
+	r = gp_driver_enter(&scope, pinned->context->handle);
+	if (!r) {
+		r = gp_real.cuMemFreeHost((void *)(uintptr_t)addr);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(pinned->context);
+	if (r)
+		gp_log(GP_LOG_WARN, "the driver refused to take pinned memory back: error %d", r);
+	return gp_driver_result(pinned->context, r);
+}
+
+static bool pinned_can_release_behind(void *arg)
+{
+	return false;
+}
+
+static int pinned_release_begin(void *arg, uint64_t addr, int slot)
+{
+	return -ENOTSUP;
+}
+
+static int pinned_release_poll(void *arg)
+{
+	return 0;
+}
+
+/* The slot's part of a context; NULL if host memory is gone. */
+static struct part *part_of(struct slot *slot, struct gp_context *context)
+{
+	for (unsigned i = 0; i < slot->n; i++)
+		if (slot->parts[i].context == context)
+			return &slot->parts[i];
+	if (slot->n == slot->n_room) {
+		unsigned room = slot->n_room ? slot->n_room * 2 : 1;
+		struct part *parts = realloc(slot->parts, room * sizeof(*parts));
+
+		if (!parts)
+			return NULL;
+		slot->parts = parts;
+		slot->n_room = room;
+	}
+	gp_context_ref(context);
+	slot->parts[slot->n] = (struct part){.context = context};
+	return &slot->parts[slot->n++];
+}
+
+/* Contexts that have died take their events along. */
+static void prune(struct slot *slot)
+{
+	for (unsigned i = slot->n; i-- > 0;) {
+		slot->parts[i].is_recorded = false;
+		if (!atomic_load(&slot->parts[i].context->is_dead))
+			continue;
+		gp_context_unref(slot->parts[i].context);
+		slot->parts[i] = slot->parts[--slot->n];
+	}
+}
+
+struct recording {
+	struct slot *slot;
+	int r;
+};
+
+static void record_in(void *arg, struct gp_context *context)
+{
+	struct recording *recording = arg;
+	struct part *part;
+	CUresult r;
+
+	if (recording->r || !gp_context_enter(context))
+		return;
+	part = part_of(recording->slot, context);
+	r = part ? gp_backend_event(context, &part->event) : CUDA_SUCCESS;
+	if (part && !r)
+		r = gp_backend_record(context, part->event);
+	gp_context_leave(context);
+	recording->r = part ? gp_driver_result(context, r) : -EBUSY;
+	if (part && !r)
+		part->is_recorded = true;
+}
+
+static int pinned_fence_record(void *arg, int slot)
+{
+	struct gp_pinned *pinned = arg;
+	struct recording recording = {.slot = &pinned->slots[slot]};
+
+	if (!gp_capture_enter())
+		return -EBUSY;
+	prune(recording.slot);
+	gp_context_each(record_in, &recording);
+	gp_capture_leave();
+	return recording.r;
+}
+
+static CUresult query_part(struct part *part)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	/* The work of a context that is gone is done. */
+	if (part->is_recorded && gp_context_enter(part->context)) {
+		r = gp_real.cuEventQuery(part->event);
+		gp_context_leave(part->context);
+	}
+	return r;
+}
+
+static int pinned_fence_query(void *arg, int slot)
+{
+	struct gp_pinned *pinned = arg;
+	struct slot *s = &pinned->slots[slot];
+	CUresult r = CUDA_SUCCESS;
+
+	if (!gp_capture_enter())
+		return -EBUSY;
+	for (unsigned i = 0; i < s->n && !r; i++)
+		r = query_part(&s->parts[i]);
+	gp_capture_leave();
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(pinned->context, r);
+}
+
+static int pinned_fence_order(void *arg, int slot)
+{
+	return -EAGAIN; /* no order on the GPU holds the CPU back */
+}
+
+static bool pinned_trim_driver(void *arg)
+{
+	return false;
+}
+
+static uint64_t pinned_available(void *arg)
+{
+	return UINT64_MAX;
+}
+
+static void pinned_detach(void *arg)
+{
+	struct gp_pinned *pinned = arg;
+
+	for (int i = 0; i < GP_FENCE_SLOTS; i++) {
+		for (unsigned k = 0; k < pinned->slots[i].n; k++)
+			gp_context_unref(pinned->slots[i].parts[k].context);
+		free(pinned->slots[i].parts);
+	}
+	gp_context_unref(pinned->context);
+	free(pinned);
+}
+
+static const struct gp_backend_ops pinned_ops = {
+	.reserve = pinned_reserve,
+	.release = pinned_release,
+	.can_release_behind = pinned_can_release_behind,
+	.release_begin = pinned_release_begin,
+	.release_poll = pinned_release_poll,
+	.release_drain = pinned_release_poll,
+	.fence_record = pinned_fence_record,
+	.fence_query = pinned_fence_query,
+	.fence_order = pinned_fence_order,
+	.pause = gp_driver_pause,
+	.trim_driver = pinned_trim_driver,
+	.available = pinned_available,
+	.now_ns = gp_driver_now_ns,
+	.detach = pinned_detach,
+};
+
+static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
+{
+	struct gp_pinned *pinned = calloc(1, sizeof(*pinned));
+	struct gp_pool_options options = {
+		.kind = gp_state_kind() == GP_KIND_NONE ? GP_KIND_NONE : GP_KIND_BINNED,
+		.backend = {.ops = &pinned_ops, .arg = pinned},
+		.map = &gp_state.pinned_map,
+		.budget = &gp_state.pinned_budget,
+		.granule = 4 * GP_KIB,
+		.completion_only = true,
+	};
+
+	if (!pinned)
+		return NULL;
+	pinned->context = context;
+	pinned->kind = kind;
+	gp_state_pool_options(&options, UINT64_MAX, &gp_state.pinned_budget);
+	if (gp_pool_new(&options, &pinned->pool)) {
+		free(pinned);
+		return NULL;
+	}
+	gp_context_ref(context);
+	return pinned;
+}
+
+struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind)
+{
+	struct gp_pinned *pinned;
+
+	gp_mutex_lock(&context->pinned_lock);
+	if (!context->pinned[kind])
+		context->pinned[kind] = pinned_new(context, kind);
+	pinned = context->pinned[kind];
+	gp_mutex_unlock(&context->pinned_lock);
+	return pinned ? pinned->pool : NULL;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Symbol versions that glibc has had since 2.2.5 (x86-64) or 2.17 (aarch64), where the linker would take newer ones: the
+ * library must load in every process of machines older than the one it was built on.
+ */
+
+#if defined(__x86_64__)
+#define GP_GLIBC "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define GP_GLIBC "GLIBC_2.17"
+#endif
+
+#ifdef GP_GLIBC
+__asm__(".symver dlopen,dlopen@" GP_GLIBC);
+__asm__(".symver dlvsym,dlvsym@" GP_GLIBC);
+__asm__(".symver dlerror,dlerror@" GP_GLIBC);
+__asm__(".symver pthread_create,pthread_create@" GP_GLIBC);
+__asm__(".symver pthread_detach,pthread_detach@" GP_GLIBC);
+__asm__(".symver pthread_attr_setstacksize,pthread_attr_setstacksize@" GP_GLIBC);
+#endif

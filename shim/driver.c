@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "driver.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#include "real.h"
+
+enum { YIELDS = 64, PAUSE_STEP_NS = 1000, PAUSE_MAX_NS = 100000 };
+
+int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx)
+{
+	CUcontext current = NULL;
+	CUresult r = gp_real.cuCtxGetCurrent(&current);
+
+	*scope = (struct gp_driver_scope){.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+	if (!r && current != ctx) {
+		r = gp_real.cuCtxPushCurrent_v2(ctx);
+		scope->is_pushed = !r;
+	}
+	if (r)
+		return r;
+	if (gp_real.cuThreadExchangeStreamCaptureMode)
+		scope->is_relaxed = !gp_real.cuThreadExchangeStreamCaptureMode(&scope->mode);
+	return 0;
+}
+
+void gp_driver_leave(struct gp_driver_scope *scope)
+{
+	CUcontext popped;
+
+	if (scope->is_relaxed)
+		(void)gp_real.cuThreadExchangeStreamCaptureMode(&scope->mode);
+	if (scope->is_pushed)
+		(void)gp_real.cuCtxPopCurrent_v2(&popped);
+}
+
+int gp_driver_result(struct gp_context *context, CUresult r)
+{
+	if (r == CUDA_SUCCESS)
+		return 0;
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		return -ENOMEM;
+	if (r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_CAPTURED_EVENT)
+		return -EBUSY;
+	if (r == CUDA_ERROR_DEINITIALIZED)
+		atomic_store(&gp_bypass, true);
+	else
+		atomic_store(&context->is_broken, true);
+	return r;
+}
+
+uint64_t gp_driver_now_ns(void *unused)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void gp_driver_pause(void *unused, unsigned attempt)
+{
+	struct timespec wait = {0, 0};
+
+	if (attempt < YIELDS) {
+		sched_yield();
+		return;
+	}
+	wait.tv_nsec = (long)gp_min((uint64_t)(attempt - YIELDS + 1) * PAUSE_STEP_NS, PAUSE_MAX_NS);
+	nanosleep(&wait, NULL);
+}

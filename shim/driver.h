@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * How gpupool calls the driver for its own ends: with the right context current, without disturbing a capture, and with
+ * the driver's codes translated for the allocator.
+ */
+
+#include "context.h"
+
+/* Makes a context current and the thread's capture mode relaxed, until gp_driver_leave. 0 or the driver's error. */
+struct gp_driver_scope {
+	bool is_pushed, is_relaxed;
+	int mode;
+};
+
+int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx);
+void gp_driver_leave(struct gp_driver_scope *scope);
+
+/*
+ * The allocator's word for a driver's code: 0, -ENOMEM, -EBUSY for a capture in the way, else the code itself. Notes what
+ * the code says about the context (dead) or the process (the driver has shut down).
+ */
+int gp_driver_result(struct gp_context *context, CUresult r);
+
+uint64_t gp_driver_now_ns(void *unused);
+
+/* Waits a little, longer with each attempt: from a yield to 100 us. */
+void gp_driver_pause(void *unused, unsigned attempt);

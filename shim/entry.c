@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The exported functions, all alike: find the driver if need be, step aside if told to, keep errno, and call the
+ * body. Generated, so that none can forget any of it.
+ */
+
+#include <errno.h>
+
+#include "../pool/base.h"
+#include "real.h"
+#include "state.h"
+
+#define HOOK(symbol, name, version, flags, parameters, arguments)                                                      \
+	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
+	CUresult symbol parameters                                                                                     \
+	{                                                                                                              \
+		int saved_errno = errno;                                                                               \
+		CUresult r;                                                                                            \
+                                                                                                                       \
+		if (gp_unlikely(!gp_real_ready()))                                                                     \
+			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
+		if (gp_unlikely(!gp_real.symbol))                                                                      \
+			return CUDA_ERROR_NOT_FOUND;                                                                   \
+		if (gp_unlikely(atomic_load_explicit(&gp_bypass, memory_order_relaxed) || !gp_state_is_enabled()))     \
+			r = gp_real.symbol arguments;                                                                  \
+		else                                                                                                   \
+			r = hook_##symbol arguments;                                                                   \
+		errno = saved_errno;                                                                                   \
+		return r;                                                                                              \
+	}
+#include "hooks.def"

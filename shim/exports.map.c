@@ -1,0 +1,8 @@
+{
+global:
+	dlsym;
+#define HOOK(symbol, name, version, flags, parameters, arguments) symbol;
+#include "hooks.def"
+local:
+	*;
+};

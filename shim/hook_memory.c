@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Device memory: what the program's allocations and frees become. Every case in which the pool has no answer is the
+ * driver's, in the program's own words.
+ */
+
+#include <errno.h>
+
+#include "backend.h"
+#include "capture.h"
+#include "driver.h"
+#include "log.h"
+#include "real.h"
+#include "unpooled.h"
+
+/* What gp_pool_alloc said, as the driver would: true if *ret_r is the answer, false if the driver must be asked. */
+static bool is_answered(int r, CUresult *ret_r)
+{
+	switch (r) {
+	case 0:
+		*ret_r = CUDA_SUCCESS;
+		return true;
+	case -ENOMEM:
+		*ret_r = CUDA_ERROR_OUT_OF_MEMORY;
+		return true;
+	case -ENOBUFS:
+	case GP_E_DEAD:
+		return false;
+	default:
+		*ret_r = r > 0 ? r : CUDA_ERROR_OUT_OF_MEMORY;
+		return true;
+	}
+}
+
+static bool is_served(const struct gp_context *context)
+{
+	return context && gp_likely(!atomic_load_explicit(&context->is_broken, memory_order_relaxed));
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
+{
+	struct gp_context *context;
+	CUresult r = CUDA_SUCCESS;
+	bool answered = false;
+	uint64_t addr;
+
+	if (gp_unlikely(!ptr || !bytes))
+		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	context = gp_context_current();
+	if (gp_likely(is_served(context))) {
+		answered = is_answered(gp_pool_alloc(context->pool, bytes, &addr), &r);
+		if (answered && !r)
+			*ptr = addr;
+	}
+	gp_context_put(context);
+	return gp_likely(answered) ? r : gp_real.cuMemAlloc_v2(ptr, bytes);
+}
+
+/*
+ * What pitches are multiples of on this device: asked once, with an allocation of one byte, which goes back as everything
+ * does. 0 if the driver gave none.
+ */
+static size_t learn_pitch(struct gp_context *context)
+{
+	size_t pitch = atomic_load_explicit(&context->pitch, memory_order_relaxed);
+	CUdeviceptr probe;
+
+	if (pitch)
+		return pitch;
+	if (gp_real.cuMemAllocPitch_v2(&probe, &pitch, 1, 1, 4))
+		return 0;
+	gp_device_give_back(context, probe);
+	atomic_store_explicit(&context->pitch, pitch, memory_order_relaxed);
+	return pitch;
+}
+
+static bool is_pitch_request(const void *ptr, const void *pitch, size_t width, size_t height, unsigned element_bytes)
+{
+	return ptr && pitch && width && height && width < SIZE_MAX / 2 / height &&
+	       (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element_bytes)
+{
+	struct gp_context *context = NULL;
+	CUresult r = CUDA_SUCCESS;
+	bool answered = false;
+	size_t multiple = 0, row;
+	uint64_t addr;
+
+	if (is_pitch_request(ptr, pitch, width, height, element_bytes))
+		context = gp_context_current();
+	if (is_served(context))
+		multiple = learn_pitch(context);
+	if (multiple) {
+		row = (width + multiple - 1) / multiple * multiple;
+		answered = is_answered(gp_pool_alloc(context->pool, (uint64_t)row * height, &addr), &r);
+		if (answered && !r) {
+			*ptr = addr;
+			*pitch = row;
+		}
+	}
+	gp_context_put(context);
+	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
+}
+
+/* GPUPOOL_SYNC_FREE: the wait that the driver's own free makes, in the context that owns the block. */
+static CUresult wait_for_owner(CUdeviceptr ptr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
+	struct gp_driver_scope scope;
+	struct gp_context *context;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!pool)
+		return CUDA_SUCCESS;
+	context = gp_pool_owner(pool);
+	if (gp_context_enter(context)) {
+		r = gp_driver_enter(&scope, context->handle);
+		if (!r) {
+			r = gp_real.cuCtxSynchronize();
+			gp_driver_leave(&scope);
+		}
+		gp_context_leave(context);
+	}
+	gp_pool_put(pool);
+	return r;
+}
+
+static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
+{
+	int r = gp_pool_free(&gp_state.device_map, ptr, mode);
+
+	*ret_is_ours = r != GP_E_FOREIGN && r != GP_E_DEAD;
+	switch (r) {
+	case GP_E_NOT_USED:
+		gp_log(GP_LOG_WARN, "free of 0x%llx, which is free already", (unsigned long long)ptr);
+		return CUDA_ERROR_INVALID_VALUE;
+	case GP_E_INTERIOR:
+		gp_log(GP_LOG_WARN, "free of 0x%llx, which is inside a block", (unsigned long long)ptr);
+		return CUDA_ERROR_INVALID_VALUE;
+	default:
+		return r;
+	}
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
+{
+	enum gp_free_mode mode = GP_FREE_NORMAL;
+	bool is_ours = false;
+	CUresult r;
+
+	if (gp_unlikely(!ptr))
+		return gp_real.cuMemFree_v2(ptr);
+	if (gp_unlikely(gp_state.config.is_free_synchronous)) {
+		r = gp_capture_is_any() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_owner(ptr);
+		if (r && r != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+			return r;
+		mode = r ? GP_FREE_LATE : GP_FREE_SYNCED;
+	}
+	r = free_device(ptr, mode, &is_ours);
+	if (gp_likely(is_ours))
+		return r;
+	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
+	return gp_real.cuMemFree_v2(ptr);
+}
+
+/* Never waits, so no fence may be ordered upon for it; what the stream still does is covered by the next one. */
+static CUresult free_async(CUdeviceptr ptr, CUstream stream, CUresult (*driver)(CUdeviceptr, CUstream))
+{
+	int status = CU_STREAM_CAPTURE_STATUS_NONE;
+	bool is_ours = false;
+	CUresult r;
+
+	/* In a capture only a graph's own allocations may be freed; the driver says so. */
+	if (gp_capture_is_any() && !gp_real.cuStreamIsCapturing(stream, &status) &&
+		status != CU_STREAM_CAPTURE_STATUS_NONE) {
+		struct gp_block_info info;
+
+		if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0)
+			return CUDA_ERROR_INVALID_VALUE;
+		return driver(ptr, stream);
+	}
+	r = free_device(ptr, GP_FREE_LATE, &is_ours);
+	if (is_ours)
+		return r;
+	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
+	return driver(ptr, stream);
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
+{
+	return free_async(ptr, stream, gp_real.cuMemFreeAsync);
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
+{
+	return free_async(ptr, stream, gp_real.cuMemFreeAsync_ptsz);
+}
+
+/* Pinned memory. */
+
+static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_is_answered)
+{
+	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
+	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
+	CUresult r = CUDA_SUCCESS;
+	uint64_t addr;
+
+	*ret_is_answered = pool && is_answered(gp_pool_alloc(pool, bytes, &addr), &r);
+	if (*ret_is_answered && !r)
+		*ptr = (void *)(uintptr_t)addr;
+	gp_context_put(context);
+	return r;
+}
+
+CUresult hook_cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+	bool is_answered = false;
+	CUresult r = CUDA_SUCCESS;
+
+	if (ptr && bytes && flags < GP_PINNED_ALLOC_HOST)
+		r = alloc_pinned(ptr, bytes, flags, &is_answered);
+	return is_answered ? r : gp_real.cuMemHostAlloc(ptr, bytes, flags);
+}
+
+CUresult hook_cuMemAllocHost_v2(void **ptr, size_t bytes)
+{
+	bool is_answered = false;
+	CUresult r = CUDA_SUCCESS;
+
+	if (ptr && bytes)
+		r = alloc_pinned(ptr, bytes, GP_PINNED_ALLOC_HOST, &is_answered);
+	return is_answered ? r : gp_real.cuMemAllocHost_v2(ptr, bytes);
+}
+
+CUresult hook_cuMemFreeHost(void *ptr)
+{
+	int r = gp_pool_free(&gp_state.pinned_map, (uint64_t)(uintptr_t)ptr, GP_FREE_NORMAL);
+
+	switch (r) {
+	case GP_E_FOREIGN:
+	case GP_E_DEAD:
+		return gp_real.cuMemFreeHost(ptr);
+	case GP_E_NOT_USED:
+	case GP_E_INTERIOR:
+		gp_log(GP_LOG_WARN, "free of pinned memory %p that is not in use", ptr);
+		return CUDA_ERROR_INVALID_VALUE;
+	default:
+		return r;
+	}
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Questions about memory, whose answers must fit what the program believes: that each of its blocks is an allocation
+ * of its own, and that cached memory is free. And the ways in which memory leaves the process's hands: a block that is a
+ * whole driver allocation may go, and is never handed to another owner afterwards; for a piece of a shared
+ * segment the driver would give the neighbours away, so it is refused.
+ */
+
+#include "backend.h"
+#include "log.h"
+#include "real.h"
+#include "unpooled.h"
+
+/* Above every id of the driver's: a new one for each hand-out of a block. */
+#define BUFFER_ID_BASE (UINT64_C(1) << 62)
+
+struct held {
+	const struct gp_device *device;
+	uint64_t idle_bytes; /* cached, pending or returning: free as far as the program is concerned */
+};
+
+static void add_idle(void *arg, struct gp_context *context)
+{
+	struct held *held = arg;
+	struct gp_stats stats;
+
+	if (context->device != held->device)
+		return;
+	gp_pool_stats(context->pool, &stats);
+	held->idle_bytes += stats.cached_bytes + stats.pending_bytes + stats.returning_bytes;
+}
+
+CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+	struct gp_context *context;
+	size_t driver_free = 0, driver_total = 0;
+	CUresult r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
+	struct held held = {0};
+	uint64_t limit, left;
+
+	if (r)
+		return r;
+	context = gp_context_current();
+	if (context) {
+		held.device = context->device;
+		gp_context_each(add_idle, &held);
+		limit = atomic_load(&context->device->budget.limit_bytes);
+		left = gp_budget_left(&context->device->budget);
+		driver_total = gp_min(driver_total, limit);
+		driver_free = gp_min(driver_free + held.idle_bytes, driver_total);
+		if (left != GP_NO_LIMIT)
+			driver_free = gp_min(driver_free, left + held.idle_bytes);
+		gp_context_put(context);
+	}
+	if (free_bytes)
+		*free_bytes = driver_free;
+	if (total_bytes)
+		*total_bytes = driver_total;
+	return CUDA_SUCCESS;
+}
+
+/* The program's block around an address; false if it is none of ours or free. */
+static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
+{
+	return gp_pool_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
+
+	if (r || !find_block(ptr, &info))
+		return r;
+	if (base)
+		*base = info.addr;
+	if (bytes)
+		*bytes = info.size;
+	return CUDA_SUCCESS;
+}
+
+/* Puts our answer over the driver's, for the attributes that tell one allocation from another. */
+static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(CUdeviceptr *)data = info->addr;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)data = info->size;
+		break;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(unsigned long long *)data = BUFFER_ID_BASE + info->serial;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Exports memory, or says why not: the driver would give out the whole segment. */
+static CUresult export_block(CUdeviceptr ptr, const struct gp_block_info *info, const char *how)
+{
+	if (!info->is_whole) {
+		gp_log(GP_LOG_WARN,
+			"%s of 0x%llx, a block of a shared segment, is not supported: GPUPOOL_POOL=binned makes every block "
+			"an allocation of its own",
+			how, (unsigned long long)ptr);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	(void)gp_pool_export(&gp_state.device_map, ptr);
+	gp_state_need_completion(how);
+	return CUDA_SUCCESS;
+}
+
+/* Tokens for remote access stay with the allocation, as an export does. */
+static CUresult before_attribute(int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+
+	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS || !find_block(ptr, &info))
+		return CUDA_SUCCESS;
+	return export_block(ptr, &info, "peer-to-peer tokens");
+}
+
+CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = before_attribute(attribute, ptr);
+
+	if (!r)
+		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
+	if (!r && data && find_block(ptr, &info))
+		answer_attribute(data, attribute, &info);
+	return r;
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = CUDA_SUCCESS;
+
+	for (unsigned i = 0; attributes && i < n && !r; i++)
+		r = before_attribute(attributes[i], ptr);
+	if (!r)
+		r = gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
+	if (!r && attributes && data && find_block(ptr, &info))
+		for (unsigned i = 0; i < n; i++)
+			if (data[i])
+				answer_attribute(data[i], attributes[i], &info);
+	return r;
+}
+
+CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = CUDA_SUCCESS;
+
+	/* It sticks to the driver's allocation, which is then kept from other owners. */
+	if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && find_block(ptr, &info)) {
+		(void)gp_pool_export(&gp_state.device_map, ptr);
+		gp_state_need_completion("synchronous memory operations for remote access");
+	}
+	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
+	return r;
+}
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = CUDA_SUCCESS;
+
+	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0)
+		r = info.is_used ? export_block(ptr, &info, "an IPC handle") : CUDA_ERROR_INVALID_VALUE;
+	return r ? r : gp_real.cuIpcGetMemHandle(handle, ptr);
+}
+
+/* A range is exported as it is, so a piece of a shared segment may go, as long as it is one block's. */
+CUresult hook_cuMemGetHandleForAddressRange(
+	void *handle, CUdeviceptr ptr, size_t bytes, int type, unsigned long long flags)
+{
+	struct gp_block_info info;
+
+	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
+		if (!info.is_used || bytes > info.addr + info.size - ptr)
+			return CUDA_ERROR_INVALID_VALUE;
+		(void)gp_pool_export(&gp_state.device_map, ptr);
+		gp_state_need_completion("a dma-buf handle");
+	}
+	return gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
+}

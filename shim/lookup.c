@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * dlsym, the door through which programs look for the driver. Everything that is not the driver's leaves through a
+ * true tail jump in assembly (dlsym.S), because RTLD_NEXT and RTLD_DEFAULT mean "seen from the caller", whom a C
+ * wrapper would replace by itself.
+ *
+ * For names in hooks.def the C library is asked first, and only if it answers with the driver's function is
+ * ours given instead. Constructors of other libraries may arrive here before anything of ours ran: nothing is
+ * assumed to be initialised.
+ */
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stddef.h>
+
+#include "compat.h"
+#include "real.h"
+#include "state.h"
+
+/* Returned in two registers, which dlsym.S reads. */
+struct gp_route {
+	uintptr_t is_handled;
+	void *address;
+};
+
+struct gp_route gp_dlsym_route(void *handle, const char *name);
+extern void *(*gp_real_dlsym)(void *handle, const char *name);
+
+bool gp_real_dlsym_resolve(void)
+{
+	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+	void *found = NULL;
+
+	if (gp_likely(gp_real_dlsym != NULL))
+		return true;
+	for (size_t i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
+		found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+	if (!found)
+		return false;
+	/* Versions that this C library has not leave an error behind that is none. */
+	(void)dlerror();
+	gp_real_dlsym = (void *(*)(void *, const char *))found;
+	return true;
+}
+
+/*
+ * With RTLD_DEFAULT the loader would find our own exports. What is behind them is what the program means, and where
+ * there is no driver, it must be told so: programs look for CUDA in this way.
+ */
+static void *behind_us(const char *name, int index)
+{
+	void *address = gp_real_dlsym(RTLD_NEXT, name);
+
+	if (!address && gp_real_ready())
+		address = gp_real_original(index);
+	return address;
+}
+
+struct gp_route gp_dlsym_route(void *handle, const char *name)
+{
+	struct gp_route route = {0, NULL};
+	int index;
+
+	if (!gp_real_dlsym_resolve()) {
+		/* No dlsym below us: unheard of, and better answered with "not found" than with a crash. */
+		route.is_handled = 1;
+		return route;
+	}
+	if (!name || name[0] != 'c' || name[1] != 'u' || !isupper((unsigned char)name[2]))
+		return route;
+	index = gp_real_index(name);
+	if (index < 0 || handle == RTLD_NEXT || !gp_state_is_enabled())
+		return route;
+	route.is_handled = 1;
+	route.address = handle == RTLD_DEFAULT ? behind_us(name, index) : gp_real_dlsym(handle, name);
+	if (route.address && gp_real_ready() && !atomic_load_explicit(&gp_bypass, memory_order_relaxed))
+		route.address = gp_real_replace(route.address);
+	return route;
+}
+
+CUresult hook_cuGetProcAddress(const char *name, void **pfn, int version, uint64_t flags)
+{
+	CUresult r = gp_real.cuGetProcAddress(name, pfn, version, flags);
+
+	if (r == CUDA_SUCCESS && pfn)
+		*pfn = gp_real_replace(*pfn);
+	return r;
+}
+
+CUresult hook_cuGetProcAddress_v2(const char *name, void **pfn, int version, uint64_t flags, int *status)
+{
+	CUresult r = gp_real.cuGetProcAddress_v2(name, pfn, version, flags, status);
+
+	if (r == CUDA_SUCCESS && pfn)
+		*pfn = gp_real_replace(*pfn);
+	return r;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Finding the driver. libcuda is looked for by its name and only if it is in the process already (RTLD_NOLOAD), so a
+ * process that makes no CUDA call never loads it on our account.
+ *
+ * gpupool's functions replace the driver's by identity of address, for every way in: what the driver or the loader
+ * answers is compared with the addresses of the hooked functions. That needs no table of versions and
+ * flags, as long as cuGetProcAddress gives the very addresses that dlsym gives (measured: it does). If a
+ * driver ever answers otherwise, nothing is hooked.
+ */
+
+#include "real.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "../pool/lock.h"
+#include "compat.h"
+#include "log.h"
+
+struct gp_real gp_real;
+_Atomic bool gp_real_is_ready;
+_Atomic bool gp_bypass;
+
+/* Read by dlsym.S, set before it is. */
+void *(*gp_real_dlsym)(void *handle, const char *name);
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static bool is_untrusted; /* said once */
+
+/* The exported functions (entry.c), under names of ours so that the linker binds them locally. */
+#define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
+#include "hooks.def"
+
+static const struct row {
+	const char *symbol, *name;
+	int version, flags;
+	void *hook;
+	void **original;
+} rows[] = {
+#define HOOK(symbol_, name_, version_, flags_, parameters, arguments)                                                  \
+	{.symbol = #symbol_,                                                                                           \
+		.name = name_,                                                                                         \
+		.version = version_,                                                                                   \
+		.flags = flags_,                                                                                       \
+		.hook = (void *)symbol_,                                                                               \
+		.original = (void **)&gp_real.symbol_},
+#include "hooks.def"
+};
+
+static const struct {
+	const char *symbol;
+	void **original;
+} calls[] = {
+#define CALL(symbol_, parameters) {#symbol_, (void **)&gp_real.symbol_},
+#include "hooks.def"
+};
+
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CALLS = sizeof(calls) / sizeof(calls[0]) };
+
+void *gp_real_dlsym_call(void *handle, const char *name)
+{
+	return gp_real_dlsym(handle, name);
+}
+
+int gp_real_index(const char *symbol)
+{
+	for (int i = 0; i < N_ROWS; i++)
+		if (strcmp(rows[i].symbol, symbol) == 0)
+			return i;
+	return -1;
+}
+
+void *gp_real_hook(int index)
+{
+	return rows[index].hook;
+}
+
+void *gp_real_original(int index)
+{
+	return *rows[index].original;
+}
+
+void *gp_real_replace(void *address)
+{
+	for (int i = 0; address && i < N_ROWS; i++)
+		if (*rows[i].original == address)
+			return rows[i].hook;
+	return address;
+}
+
+/* Whether cuGetProcAddress gives the address that dlsym gave, for a row whose function the driver has. */
+static bool is_row_trusted(const struct row *row)
+{
+	void *address = NULL;
+	CUresult r;
+
+	if (!*row->original)
+		return true;
+	if (gp_real.cuGetProcAddress_v2)
+		r = gp_real.cuGetProcAddress_v2(row->name, &address, row->version, (uint64_t)row->flags, NULL);
+	else
+		r = gp_real.cuGetProcAddress(row->name, &address, row->version, (uint64_t)row->flags);
+	/* Not known at that version is no contradiction; another function is. */
+	return r || !address || address == *row->original;
+}
+
+static bool is_driver_trusted(void)
+{
+	if (!gp_real.cuGetProcAddress_v2 && !gp_real.cuGetProcAddress)
+		return true;
+	for (int i = 0; i < N_ROWS; i++)
+		if (!is_row_trusted(&rows[i]))
+			return false;
+	return true;
+}
+
+static bool find_locked(void)
+{
+	void *libcuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+	if (!libcuda)
+		return false;
+	for (int i = 0; i < N_ROWS; i++)
+		*rows[i].original = gp_real_dlsym(libcuda, rows[i].symbol);
+	for (int i = 0; i < N_CALLS; i++)
+		*calls[i].original = gp_real_dlsym(libcuda, calls[i].symbol);
+	/* Not an error of the program's: dlerror must not tell it. */
+	(void)dlerror();
+	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent || !is_driver_trusted()) {
+		is_untrusted = true;
+		atomic_store(&gp_bypass, true);
+	}
+	atomic_store_explicit(&gp_real_is_ready, true, memory_order_release);
+	return true;
+}
+
+bool gp_real_find(void)
+{
+	bool found, tell = false;
+
+	if (!gp_real_dlsym_resolve())
+		return false;
+	gp_mutex_lock(&lock);
+	found = atomic_load(&gp_real_is_ready);
+	if (!found) {
+		found = find_locked();
+		tell = found && is_untrusted;
+	}
+	gp_mutex_unlock(&lock);
+	if (tell)
+		gp_log(GP_LOG_WARN, "this driver's cuGetProcAddress and dlsym disagree: gpupool does nothing");
+	return found;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * A lock that many hold together or one alone. Own, because libpthread's would raise the C library that gpupool
+ * needs. Whoever waits yields the processor: it is taken alone only around rare calls (a capture begins, a
+ * context ends), and held together only across short ones. Readers pass a waiting writer, so a reader never waits for
+ * another reader.
+ */
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct gp_rwlock {
+	_Atomic int holders; /* -1: one, alone */
+};
+
+static inline bool gp_rwlock_try_shared(struct gp_rwlock *lock)
+{
+	int n = atomic_load_explicit(&lock->holders, memory_order_relaxed);
+
+	while (n >= 0)
+		if (atomic_compare_exchange_weak_explicit(
+			    &lock->holders, &n, n + 1, memory_order_acquire, memory_order_relaxed))
+			return true;
+	return false;
+}
+
+static inline void gp_rwlock_lock_shared(struct gp_rwlock *lock)
+{
+	while (!gp_rwlock_try_shared(lock))
+		sched_yield();
+}
+
+static inline void gp_rwlock_unlock_shared(struct gp_rwlock *lock)
+{
+	atomic_fetch_sub_explicit(&lock->holders, 1, memory_order_release);
+}
+
+static inline void gp_rwlock_lock(struct gp_rwlock *lock)
+{
+	int none = 0;
+
+	while (!atomic_compare_exchange_weak_explicit(
+		&lock->holders, &none, -1, memory_order_acquire, memory_order_relaxed)) {
+		none = 0;
+		sched_yield();
+	}
+}
+
+static inline void gp_rwlock_unlock(struct gp_rwlock *lock)
+{
+	atomic_store_explicit(&lock->holders, 0, memory_order_release);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "state.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "actions.h"
+#include "ctl_server.h"
+#include "driver.h"
+#include "real.h"
+
+struct gp_state gp_state;
+_Atomic int gp_state_mode;
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct gp_device devices[GP_DEVICES_MAX];
+static _Atomic bool is_device_used[GP_DEVICES_MAX];
+static _Atomic bool is_started;
+
+static uint64_t machine_bytes(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+/* Says nothing: a process that makes no CUDA call is not told about its settings (gp_state_start does). */
+bool gp_state_read(void)
+{
+	gp_mutex_lock(&lock);
+	if (!atomic_load(&gp_state_mode)) {
+		struct gp_config *config = &gp_state.config;
+
+		(void)gp_config_parse(config, gp_config_environ(), NULL, NULL);
+		gp_addrmap_init(&gp_state.device_map);
+		gp_addrmap_init(&gp_state.pinned_map);
+		gp_budget_init(&gp_state.pinned_budget, gp_limit_bytes(&config->pinned_limit, machine_bytes()));
+		atomic_init(&gp_state.needs_completion, config->reuse == GP_CONFIG_REUSE_COMPLETED);
+		gp_state.start_ns = gp_driver_now_ns(NULL);
+		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
+	}
+	gp_mutex_unlock(&lock);
+	return atomic_load(&gp_state_mode) > 0;
+}
+
+enum gp_kind gp_state_kind(void)
+{
+	static const enum gp_kind kinds[] = {
+		[GP_CONFIG_POOL_NONE] = GP_KIND_NONE,
+		[GP_CONFIG_POOL_SIMPLE] = GP_KIND_SIMPLE,
+		[GP_CONFIG_POOL_BINNED] = GP_KIND_BINNED,
+		[GP_CONFIG_POOL_SPLIT] = GP_KIND_SPLIT,
+	};
+
+	return kinds[gp_state.config.pool];
+}
+
+static void report(void *unused, const struct gp_config_report *problem)
+{
+	char line[GP_CONFIG_MESSAGE_SIZE];
+
+	gp_config_report_format(problem, line, sizeof(line));
+	if (problem->problem == GP_CONFIG_FAILS_CLOSED)
+		gp_log(GP_LOG_ERROR, "%s", line);
+	else
+		gp_log(GP_LOG_WARN, "%s", line);
+}
+
+/* A CUDA context does not survive fork: the child talks to the driver itself, which says so. */
+static void after_fork_in_child(void)
+{
+	atomic_store(&gp_bypass, true);
+	gp_ctl_after_fork_child();
+}
+
+void gp_state_start(void)
+{
+	static struct gp_config again; /* parsed once more, now that somebody may be told */
+	struct gp_ctl_options options = {
+		.places = {
+			.runtime_dir = gp_state.config.runtime_dir,
+			.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
+			.tmp_dir = gp_config_variable("TMPDIR"),
+			.uid = geteuid(),
+		},
+		.handlers = gp_actions,
+	};
+	int count = 0, r;
+
+	if (gp_likely(atomic_load_explicit(&is_started, memory_order_relaxed)) || atomic_exchange(&is_started, true))
+		return;
+	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
+	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);
+	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
+		gp_config_check_devices(&gp_state.config, count, report, NULL);
+	(void)pthread_atfork(NULL, NULL, after_fork_in_child);
+	r = gp_ctl_start(&options);
+	if (r)
+		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);
+	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool %s", GPUPOOL_VERSION, gp_kind_name(gp_state_kind()));
+}
+
+struct gp_device *gp_state_device_if_used(int index)
+{
+	if (index < 0 || index >= GP_DEVICES_MAX || !atomic_load_explicit(&is_device_used[index], memory_order_acquire))
+		return NULL;
+	return &devices[index];
+}
+
+struct gp_device *gp_state_device(int index)
+{
+	struct gp_device *device = gp_state_device_if_used(index);
+	size_t total = 0;
+	uint64_t limit;
+
+	if (device || index < 0 || index >= GP_DEVICES_MAX)
+		return device;
+	if (gp_real.cuDeviceTotalMem_v2(&total, index))
+		return NULL;
+	gp_config_limit_for(&gp_state.config.limit, index, total, &limit);
+	gp_mutex_lock(&lock);
+	device = &devices[index];
+	if (!atomic_load(&is_device_used[index])) {
+		device->index = index;
+		device->total_bytes = total;
+		gp_budget_init(&device->budget, limit);
+		atomic_store_explicit(&is_device_used[index], true, memory_order_release);
+	}
+	gp_mutex_unlock(&lock);
+	return device;
+}
+
+void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget)
+{
+	const struct gp_config *config = &gp_state.config;
+	uint64_t limit = atomic_load(&budget->limit_bytes);
+	bool is_default = config->source[GP_OPTION_PENDING_COUNT] == GP_CONFIG_DEFAULT;
+
+	options->capacity_bytes = total_bytes;
+	options->pending_bytes_max = (uint64_t)(config->pending_ratio * (double)gp_min(total_bytes, limit));
+	options->pending_count_max = config->pending_count;
+	if (is_default && options->kind == GP_KIND_NONE)
+		options->pending_count_max = 10; /* Numba's */
+	options->oom_wait_ns = config->oom_wait_ms * 1000000;
+}

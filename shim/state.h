@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What the whole library shares: settings, address maps, budgets. The only mutable globals beside the driver's. */
+
+#include "../pool/pool.h"
+#include "config.h"
+
+enum { GP_DEVICES_MAX = GP_LIMIT_DEVICES_MAX };
+
+struct gp_device {
+	int index;
+	uint64_t total_bytes; /* what the driver says the device has */
+	struct gp_budget budget;
+	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */
+};
+
+struct gp_state {
+	struct gp_config config;
+	struct gp_addrmap device_map, pinned_map;
+	struct gp_budget pinned_budget;
+	_Atomic bool needs_completion; /* somebody outside a context may be first to touch its memory */
+	uint64_t start_ns;
+};
+
+extern struct gp_state gp_state;
+
+extern _Atomic int gp_state_mode; /* 0: settings not read yet, 1: on, -1: off */
+bool gp_state_read(void);
+
+/* Whether GPUPOOL is on. The first call reads the settings. */
+static inline bool gp_state_is_enabled(void)
+{
+	int mode = atomic_load_explicit(&gp_state_mode, memory_order_acquire);
+
+	return mode ? mode > 0 : gp_state_read();
+}
+
+/* At the first allocation: reports what is wrong with the settings, opens the socket, looks after fork. Cheap later. */
+void gp_state_start(void);
+
+/* The device with that number; made when first asked for. NULL if there is none, or its size is unknown. */
+struct gp_device *gp_state_device(int index);
+
+/* The same, but only if it was made. */
+struct gp_device *gp_state_device_if_used(int index);
+
+enum gp_kind gp_state_kind(void);
+
+/* From now on reuse needs completion in every context, unless GPUPOOL_REUSE says otherwise. Waits once. */
+void gp_state_need_completion(const char *why);
+
+/* The options that every pool of the process has in common. */
+void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget);
