@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shim/ctl_proto.h"
+
+const char *stat_path;
+char peer_dir[64];
+char stat_out[STAT_CATCH_SIZE];
+char stat_err[STAT_CATCH_SIZE];
+
+static pid_t peers[16];
+static int n_peers;
+
+#define COUNTERS                                                                                   \
+	"\"used_bytes\":805306368,\"requested_bytes\":796917760,\"cached_bytes\":484442112,"       \
+	"\"pending_bytes\":2097152,\"returning_bytes\":0,\"total_bytes\":1291845632,"              \
+	"\"free_bytes\":486539264,\"n_used_blocks\":312,\"n_free_blocks\":12,"                     \
+	"\"n_pending_blocks\":1,\"unpooled_bytes\":0,\"limit_bytes\":null,"                        \
+	"\"peak_used_bytes\":943718400,\"peak_total_bytes\":1291845632,\"hits\":999,"              \
+	"\"misses\":1,\"driver_allocs\":110,\"driver_frees\":1,\"driver_ns\":3210000,"             \
+	"\"fence_records\":9000,\"fence_orders\":300,\"fence_queries\":12000,\"fence_waits\":2,"   \
+	"\"ooms\":2,\"double_frees\":0,\"invalid_frees\":1,\"release_errors\":0,"                  \
+	"\"retries\":[{\"round\":1,\"name\":\"settle\",\"count\":3,\"yielded_bytes\":12582912,"    \
+	"\"ns\":1200000},{\"round\":2,\"name\":\"enough\",\"count\":0,\"yielded_bytes\":0,"        \
+	"\"ns\":0}]"
+
+const char peer_status[] =
+	"{\"schema\":\"gpupool.status/1\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"
+	"\"python train.py\",\"uptime_ns\":11520000000000,\"pool\":\"split\",\"reuse\":"
+	"\"ordered\",\"bypass\":null,\"devices\":[{\"index\":0,\"contexts\":1,"
+	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"
+	"\"outside_bytes\":484790272," COUNTERS "}],\"pinned\":{" COUNTERS "}}";
+
+static const struct {
+	const char *request, *answer;
+} answers[] = {
+	{"status", peer_status},
+	{"blocks", "{\"schema\":\"gpupool.blocks/1\",\"pid\":7,\"n_blocks\":3,\"truncated\":false,"
+		   "\"blocks\":["
+		   "{\"address\":\"0x7f0000000200\",\"size_bytes\":512,\"requested_bytes\":5,"
+		   "\"device\":0,\"kind\":\"device\",\"serial\":2},"
+		   "{\"address\":\"0x7f0000000000\",\"size_bytes\":512,\"requested_bytes\":512,"
+		   "\"device\":0,\"kind\":\"device\",\"serial\":1},"
+		   "{\"address\":\"0x7e0000000000\",\"size_bytes\":2097152,"
+		   "\"requested_bytes\":2000000,\"device\":0,\"kind\":\"pinned\",\"serial\":3}]}"},
+	{"blocks 1", "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}"},
+	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":1}"},
+	{"reclaim 0", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":2}"},
+	{"reclaim pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}"},
+	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":4}"},
+	{"limit", "{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":0,\"limit_bytes\":null,"
+		  "\"total_bytes\":0},{\"index\":11,\"limit_bytes\":8589934592,\"total_bytes\":"
+		  "1291845632}],\"pinned\":{\"limit_bytes\":null,\"total_bytes\":512}}"},
+	{"config", "{\"schema\":\"gpupool.config/1\",\"settings\":["
+		   "{\"name\":\"GPUPOOL_POOL\",\"value\":\"split\",\"source\":\"default\"},"
+		   "{\"name\":\"GPUPOOL_LIMIT\",\"value\":\"50%\",\"source\":\"environment\"},"
+		   "{\"name\":\"GPUPOOL_RUNTIME_DIR\",\"value\":null,\"source\":\"default\"}]}"},
+};
+
+static const char *find_answer(const char *request)
+{
+	for (int i = 0; i < LENGTH(answers); i++)
+		if (!strcmp(answers[i].request, request))
+			return answers[i].answer;
+	return "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\",\"error\":\"what?\"}";
+}
+
+static void answer(int client, enum peer_manner manner, const char *text)
+{
+	char request[128] = "";
+
+	if (read(client, request, sizeof(request) - 1) <= 0)
+		return;
+	request[strcspn(request, "\n")] = '\0';
+	if (!text)
+		text = find_answer(request);
+	if (manner == PEER_SILENT)
+		while (read(client, request, sizeof(request)) > 0)
+			;
+	else if (manner == PEER_ENDLESS)
+		while (send(client, peer_status, 1000, MSG_NOSIGNAL) > 0)
+			;
+	else if (manner == PEER_HANGS_UP)
+		send(client, text, strlen(text) / 2, MSG_NOSIGNAL);
+	else if (send(client, text, strlen(text), MSG_NOSIGNAL) >= 0)
+		send(client, "\n", 1, MSG_NOSIGNAL);
+}
+
+static int listen_in(const char *dir)
+{
+	char name[GP_CTL_NAME_MAX], state;
+	struct sockaddr_un address;
+	uint64_t start_ticks;
+	socklen_t length;
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), dir_fd = open(dir, O_PATH);
+
+	gp_ctl_process_stat(0, &start_ticks, &state);
+	gp_ctl_name_format(name, getpid(), start_ticks);
+	gp_ctl_address(dir_fd, name, &address, &length);
+	if (bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, 8) != 0)
+		_exit(1);
+	return fd;
+}
+
+static _Noreturn void live(enum peer_manner manner, const char *text, const char *dir, int ready)
+{
+	int fd = manner < PEER_NO_SOCKET ? listen_in(dir) : -1;
+	char path[128];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "%s/libgpupool.so", dir);
+	if (manner == PEER_LIBRARY &&
+		mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, open(path, O_RDONLY | O_CREAT, 0600), 0) ==
+			MAP_FAILED)
+		_exit(1);
+	if (manner == PEER_DEAF)
+		close(fd);
+	if (write(ready, "", 1) != 1)
+		_exit(1);
+	if (manner == PEER_STOPPED)
+		raise(SIGSTOP);
+	if (manner >= PEER_DEAF)
+		for (;;)
+			pause();
+	for (int n = 0;; n++) {
+		int client = accept(fd, NULL, NULL);
+
+		if (manner != PEER_LATE || n >= 2)
+			answer(client, manner, text);
+		close(client);
+	}
+}
+
+static pid_t add(pid_t pid, int ready)
+{
+	char byte;
+
+	ck_assert_int_gt(pid, 0);
+	peers[n_peers++] = pid;
+	ck_assert_int_eq(read(ready, &byte, 1), 1);
+	close(ready);
+	return pid;
+}
+
+pid_t peer_start(enum peer_manner manner, const char *text)
+{
+	int ready[2];
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0)
+		live(manner, text, peer_dir, ready[1]);
+	close(ready[1]);
+	add(pid, ready[0]);
+	if (manner == PEER_STOPPED)
+		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	return pid;
+}
+
+int peer_main(const char *dir)
+{
+	live(PEER_ANSWERS, NULL, dir, STDOUT_FILENO);
+}
+
+pid_t peer_exec(const char *self, const char *dir)
+{
+	int ready[2];
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		setenv("GPUPOOL_RUNTIME_DIR", dir, 1);
+		dup2(ready[1], STDOUT_FILENO);
+		execl(self, self, "--peer", dir, NULL);
+		_exit(1);
+	}
+	close(ready[1]);
+	return add(pid, ready[0]);
+}
+
+void peer_kill(pid_t pid)
+{
+	for (int i = 0; i < n_peers; i++)
+		if (peers[i] == pid)
+			peers[i] = peers[--n_peers];
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+const char *peer_socket(pid_t pid)
+{
+	static char path[128];
+	char name[GP_CTL_NAME_MAX], state;
+	uint64_t start_ticks;
+
+	ck_assert_int_eq(gp_ctl_process_stat(pid, &start_ticks, &state), 0);
+	gp_ctl_name_format(name, pid, start_ticks);
+	snprintf(path, sizeof(path), "%s/%s", peer_dir, name);
+	return path;
+}
+
+void peer_setup(void)
+{
+	strcpy(peer_dir, "/tmp/gpupool-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(peer_dir));
+	setenv("GPUPOOL_RUNTIME_DIR", peer_dir, 1);
+	setenv("TMPDIR", peer_dir, 1);
+	unsetenv("XDG_RUNTIME_DIR");
+}
+
+void peer_teardown(void)
+{
+	char command[128];
+
+	while (n_peers)
+		peer_kill(peers[0]);
+	snprintf(command, sizeof(command), "rm -rf '%s'", peer_dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static int catch(void)
+{
+	int fd = memfd_create("caught", MFD_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void take(int fd, char text[static STAT_CATCH_SIZE])
+{
+	ssize_t n = pread(fd, text, STAT_CATCH_SIZE - 1, 0);
+
+	ck_assert_int_ge(n, 0);
+	ck_assert_int_lt(n, STAT_CATCH_SIZE - 1);
+	text[n] = '\0';
+	close(fd);
+}
+
+int stat_execute(uid_t uid, const char *const *words)
+{
+	const char *argv[STAT_WORDS + 2] = {stat_path};
+	int status, out = catch(), err = catch();
+	pid_t pid;
+
+	for (int i = 0; i < STAT_WORDS && words[i]; i++)
+		argv[i + 1] = words[i];
+	pid = fork();
+	if (pid == 0) {
+		dup2(out, STDOUT_FILENO);
+		dup2(err, STDERR_FILENO);
+		if (uid == geteuid() || setuid(uid) == 0)
+			execv(stat_path, (char *const *)argv);
+		_exit(126);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	take(out, stat_out);
+	take(err, stat_err);
+	ck_assert_msg(WIFEXITED(status), "ended by signal %d: %s", WTERMSIG(status), stat_err);
+	return WEXITSTATUS(status);
+}
+
+const char *stat_word(pid_t pid)
+{
+	static char words[STAT_WORDS][16];
+	static int next;
+	char *word = words[next++ % STAT_WORDS];
+
+	snprintf(word, sizeof(words[0]), "%d", (int)pid);
+	return word;
+}
+
+void stat_check_in(const char *text, const char *part)
+{
+	ck_assert_msg(strstr(text, part) != NULL, "no '%s' in:\n%s", part, text);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * What the tests of gpupool-stat share: a directory of their own, processes in it with a socket and
+ * good or bad manners, and gpupool-stat itself, run with what it prints caught.
+ */
+
+#include <check.h>
+#include <sys/types.h>
+
+#define LENGTH(a)       ((int)(sizeof(a) / sizeof(*(a))))
+#define STAT_WORDS      8
+#define STAT_CATCH_SIZE (64 * 1024)
+
+extern const char *stat_path;          /* of gpupool-stat */
+extern char peer_dir[64];              /* where the sockets are */
+extern char stat_out[STAT_CATCH_SIZE]; /* what gpupool-stat has printed */
+extern char stat_err[STAT_CATCH_SIZE];
+
+enum peer_manner {
+	PEER_ANSWERS,   /* text, or peer_status() and so on if that is NULL */
+	PEER_SILENT,    /* takes requests and says nothing */
+	PEER_ENDLESS,   /* says everything but a line end */
+	PEER_HANGS_UP,  /* in the middle of its answer */
+	PEER_LATE,      /* hangs up on two clients before it answers the third */
+	PEER_DEAF,      /* has closed its socket */
+	PEER_STOPPED,   /* SIGSTOP */
+	PEER_NO_SOCKET, /* just a process */
+	PEER_LIBRARY,   /* likewise, with a file called libgpupool.so mapped */
+};
+
+void peer_setup(void);
+void peer_teardown(void); /* ends all peers */
+
+/* A process that answers each request with a line, good or bad. Its socket is there on return. */
+pid_t peer_start(enum peer_manner manner, const char *text);
+
+/* Ends one, and leaves its socket behind. */
+void peer_kill(pid_t pid);
+
+/* The same in a process with an environment of its own, whose socket is in that directory. */
+pid_t peer_exec(const char *self, const char *dir);
+int peer_main(const char *dir);
+
+/* Its socket's file name; valid until the next call. */
+const char *peer_socket(pid_t pid);
+
+/* A good answer to "status". */
+extern const char peer_status[];
+
+/* gpupool-stat with up to STAT_WORDS words up to a NULL. Returns the exit code. */
+int stat_execute(uid_t uid, const char *const *words);
+#define STAT(...) stat_execute(geteuid(), (const char *const[STAT_WORDS]){__VA_ARGS__})
+
+/* A process id as a word; valid for as many calls as there are words. */
+const char *stat_word(pid_t pid);
+
+void stat_check_in(const char *text, const char *part);

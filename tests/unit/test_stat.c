@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* gpupool-stat as its users meet it: words in, text and exit code out. */
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl_fixture.h"
+#include "shim/ctl_server.h"
+#include "stat_peer.h"
+
+static const char *self_path;
+
+/* clang-format off */
+#define HELD \
+	"  used                768 MiB  312 blocks, 760 MiB requested\n" \
+	"  cached              462 MiB  12 blocks\n" \
+	"  pending            2.00 MiB  1 block\n" \
+	"  returning               0 B\n"
+#define COUNTED \
+	"  total              1.20 GiB  taken from the driver\n" \
+	"  limit                  none\n" \
+	"  peak               1.20 GiB  900 MiB used\n" \
+	"  hits                  99.9%%  999 hits, 1 miss\n" \
+	"  driver calls            111  110 allocs, 1 free, 3.21 ms\n" \
+	"  fences                 9000  300 ordered on, 12000 asked, 2 waited for\n" \
+	"  out of memory             2  errors that the program got\n" \
+	"  invalid frees             1  of a pointer into a block\n" \
+	"  retry 1 settle            3  times, 12.0 MiB yielded, 1.20 ms\n"
+/* clang-format on */
+
+START_TEST(status_shows_everything_within_80_columns)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char expected[4096];
+
+	snprintf(expected, sizeof(expected),
+		"pid %d  python train.py\n"
+		"up 3h12m, pool split, reuse ordered, gpupool 0.1.0\n"
+		"\n"
+		"device 0\n"
+		"  Effective GPU memory usage: 10.51%% (1.655 GiB/15.744 GiB)\n"
+		"  CUDA GPU memory usage: 1.203 GiB\n"
+		"  SplitPool usage: 1.203 GiB (768.000 MiB allocated, 464.000 MiB cached)\n"
+		"\n" HELD "  outside gpupool     462 MiB\n"
+		"  free               14.1 GiB  of 15.7 GiB\n" COUNTED "\n"
+		"pinned memory\n" HELD COUNTED,
+		(int)pid);
+	ck_assert_int_eq(STAT(NULL), 0);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_str_eq(stat_err, "");
+	for (const char *line = stat_out; *line; line += strcspn(line, "\n") + 1)
+		ck_assert_uint_le(strcspn(line, "\n"), 80);
+	ck_assert_int_eq(STAT("status", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_int_eq(STAT(stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, expected);
+}
+END_TEST
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *out;
+} screens[] = {
+	{{"limit"}, "DEVICE     LIMIT     TOTAL\n"
+		    "0           none       0 B\n"
+		    "11      8.00 GiB  1.20 GiB\n"
+		    "pinned      none     512 B\n"},
+	{{"config"}, "SETTING              SOURCE       VALUE\n"
+		     "GPUPOOL_POOL         default      split\n"
+		     "GPUPOOL_LIMIT        environment  50%\n"
+		     "GPUPOOL_RUNTIME_DIR  default      -\n"},
+	{{"blocks"}, "3 blocks, 2.00 MiB\n"
+		     "ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL\n"
+		     "0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3\n"
+		     "0x7f0000000000     512 B      512 B       0  device       1\n"
+		     "0x7f0000000200     512 B        5 B       0  device       2\n"},
+	{{"blocks", "-n", "1"}, "3 blocks, 2.00 MiB\n"
+				"ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL\n"
+				"0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3\n"
+				"and 2 more\n"},
+	{{"blocks", "--max=0"}, "3 blocks, 2.00 MiB\nand 3 more\n"},
+	{{"reclaim"}, "1\n"},
+	{{"reclaim", "--device=0"}, "2\n"},
+	{{"reclaim", "--pinned"}, "3\n"},
+	{{"reclaim", "--pinned", "--device", "0"}, "4\n"},
+	{{"--pinned", "reclaim", "--json"},
+		"{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}\n"},
+	{{"--version"}, "gpupool-stat " GPUPOOL_VERSION "\n"},
+};
+
+START_TEST(each_command_has_its_screen)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(stat_execute(geteuid(), screens[_i].words), 0);
+	ck_assert_str_eq(stat_out, screens[_i].out);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+START_TEST(list_has_a_line_for_each_process)
+{
+	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
+	char expected[256];
+
+	ck_assert_int_eq(STAT("list"), 0);
+	snprintf(expected, sizeof(expected), "%d  ", (int)one);
+	stat_check_in(stat_out, expected);
+	stat_check_in(stat_out, "  3h12m  split  768 MiB  464 MiB  1.20 GiB  python train.py\n");
+	ck_assert_int_eq(STAT("list", "-q"), 0);
+	snprintf(expected, sizeof(expected), "%d\n%d\n", (int)one, (int)other);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_int_eq(STAT("list", "--json"), 0);
+	snprintf(expected, sizeof(expected), "\"socket\":\"%s\",", peer_socket(other));
+	stat_check_in(stat_out, expected);
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.list/1\",\"processes\":[{\"pid\":");
+	stat_check_in(stat_out, "\"used_bytes\":805306368,\"free_bytes\":486539264,");
+}
+END_TEST
+
+START_TEST(several_processes_are_told_apart)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	char title[32];
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("limit"), 0);
+	snprintf(title, sizeof(title), "\n\npid %d  ", (int)pid);
+	stat_check_in(stat_out, title);
+	ck_assert_int_eq(STAT("limit", "--json"), 0);
+	snprintf(title, sizeof(title), "\"pid\":%d}],\"errors\":[]}\n", (int)pid);
+	stat_check_in(stat_out, title);
+}
+END_TEST
+
+START_TEST(json_of_one_process_is_its_own_answer)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char expected[4096];
+
+	ck_assert_int_eq(STAT("--json", stat_word(pid)), 0);
+	snprintf(expected, sizeof(expected), "%s\n", peer_status);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_int_eq(STAT("status", "--json"), 0);
+	snprintf(expected, sizeof(expected),
+		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[%s],\"errors\":[]}\n",
+		peer_status);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_int_eq(STAT("blocks", "--json", "-n1", stat_word(pid)), 0);
+	ck_assert_str_eq(
+		stat_out, "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}\n");
+}
+END_TEST
+
+START_TEST(a_stopped_process_blanks_nothing)
+{
+	pid_t stopped = peer_start(PEER_STOPPED, NULL), good = peer_start(PEER_ANSWERS, NULL);
+	char expected[256];
+
+	ck_assert_int_eq(STAT("--timeout=0.05"), 0);
+	snprintf(expected, sizeof(expected), "pid %d  python train.py\n", (int)good);
+	stat_check_in(stat_out, expected);
+	snprintf(expected, sizeof(expected),
+		"gpupool-stat: pid %d is stopped (state T); it did not answer within 0.05 s.\n"
+		"              Next: kill -CONT %d, or wait for its debugger.\n",
+		(int)stopped, (int)stopped);
+	ck_assert_str_eq(stat_err, expected);
+	ck_assert_int_eq(STAT("--timeout=0.05", "--json"), 0);
+	snprintf(expected, sizeof(expected),
+		"],\"errors\":[{\"pid\":%d,\"error\":\"is stopped (state T); it did not answer "
+		"within 0.05 s.\"}]}\n",
+		(int)stopped);
+	stat_check_in(stat_out, expected);
+	ck_assert_str_eq(stat_err, "");
+	ck_assert_int_eq(STAT("--timeout=0.05", stat_word(good), stat_word(stopped)), 5);
+	stat_check_in(stat_out, "python train.py\n");
+}
+END_TEST
+
+START_TEST(a_backlog_that_is_full_is_no_answer)
+{
+	pid_t stopped = peer_start(PEER_STOPPED, NULL);
+
+	for (int i = 0; i < 12; i++)
+		ck_assert_int_eq(STAT("--timeout=0.01", stat_word(stopped)), 5);
+}
+END_TEST
+
+/* The words after a process id, and what is said of it. */
+static const struct {
+	enum peer_manner manner;
+	const char *answer;
+	int exit;
+	const char *err;
+} peers[] = {
+	{PEER_SILENT, NULL, 5, " did not answer within 0.5 s."},
+	{PEER_ENDLESS, NULL, 1, " sent more than 1048576 bytes for an answer."},
+	{PEER_HANGS_UP, NULL, 1, " closed the connection before it had answered."},
+	{PEER_DEAF, NULL, 5, " runs, but nobody listens at its socket."},
+	{PEER_NO_SOCKET, NULL, 3, " runs without libgpupool.so."},
+	{PEER_LIBRARY, NULL, 3, " has libgpupool.so, but no control socket."},
+	{PEER_LATE, NULL, 0, ""},
+	{PEER_ANSWERS, "", 1, " gave an answer that is no JSON object\n"},
+	{PEER_ANSWERS, "garbage", 1, " gave an answer that is no JSON object\n"},
+	{PEER_ANSWERS, "[]", 1, " gave an answer that is no JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"", 1, " that is no JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"schema\":1}", 1, " no JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"a\":\"\xff\"}", 1, " no JSON object\n"},
+	{PEER_ANSWERS, "{\"a\":[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]}", 1, " too deeply\n"},
+	{PEER_ANSWERS, "{}", 1, " gave an answer without a schema of gpupool\n"},
+	{PEER_ANSWERS, "{\"schema\":1}", 1, " gave an answer without a schema of gpupool\n"},
+	{PEER_ANSWERS, "{\"schema\":\"other/1\"}", 1, " without a schema of gpupool\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.limit/1\"}", 1,
+		" answered with gpupool.limit/1 to 'status'\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\"}", 6,
+		" answers with gpupool.status/2; this program knows version 1\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"usage\",\"error\":\"no\"}", 2,
+		" says: no\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"permission\"}", 4,
+		" says: ?\n"},
+	{PEER_ANSWERS,
+		"{\"schema\":\"gpupool.error/1\",\"reason\":\"failed\",\"error\":"
+		"\"\\u001b[2J\\nx\"}",
+		1, " says: ?[2J?x\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"}", 1, " says: ?\n"},
+	/* Whatever is missing or of another type is not known. */
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"}", 0, ""},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"devices\":{},\"pinned\":[]}", 0, ""},
+	{PEER_ANSWERS,
+		"{\"schema\":\"gpupool.status/1\",\"devices\":[1,null,{\"index\":-1},{\"index\":"
+		"\"x\",\"device_total_bytes\":0,\"device_free_bytes\":1,\"retries\":{}}]}",
+		0, ""},
+	{PEER_ANSWERS,
+		"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"used_bytes\":"
+		"9223372036854775807,\"hits\":9223372036854775807,\"misses\":"
+		"9223372036854775807,\"driver_ns\":9223372036854775807}]}",
+		0, ""},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"pid\":99999999999999999999}", 1,
+		" no JSON object\n"},
+};
+
+START_TEST(every_kind_of_process_gets_its_verdict)
+{
+	pid_t pid = peer_start(peers[_i].manner, peers[_i].answer);
+	char prefix[64];
+
+	snprintf(prefix, sizeof(prefix), "gpupool-stat: pid %d ", (int)pid);
+	ck_assert_int_eq(STAT("--timeout=0.5", stat_word(pid)), peers[_i].exit);
+	stat_check_in(stat_err, peers[_i].err);
+	if (peers[_i].exit)
+		ck_assert_int_eq(strncmp(stat_err, prefix, strlen(prefix)), 0);
+	else
+		ck_assert_uint_gt(strlen(stat_out), 0);
+}
+END_TEST
+
+/* The parser would make a hundred bytes of each of them. */
+static const struct {
+	size_t n;
+	int exit;
+} values[] = {{1000, 0}, {500000, 0}, {(1 << 20) + 1, 1}, {3 << 20, 1}};
+
+START_TEST(too_many_values_are_refused_before_they_are_read)
+{
+	static const char head[] = "{\"schema\":\"gpupool.blocks/1\",\"blocks\":[0";
+	size_t n = values[_i].n;
+	char *text = calloc(1, sizeof(head) + 2 * n + 3);
+
+	ck_assert_ptr_nonnull(text);
+	strcpy(text, head);
+	for (size_t i = 0; i < n; i++)
+		memcpy(text + sizeof(head) - 1 + 2 * i, ",0", 2);
+	strcpy(text + sizeof(head) - 1 + 2 * n, "]}");
+	ck_assert_int_eq(
+		STAT("blocks", "-n0", stat_word(peer_start(PEER_ANSWERS, text))), values[_i].exit);
+	if (values[_i].exit)
+		stat_check_in(stat_err, " gave an answer that has too many values\n");
+	free(text);
+}
+END_TEST
+
+START_TEST(control_characters_reach_no_terminal)
+{
+	static const char answer[] =
+		"{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
+		"b\\nc \xc3\xa4\",\"pool\":\"\\u001b]0;x\\u0007\",\"bypass\":\"\\r\\nx\","
+		"\"devices\":[{\"retries\":[{\"name\":\"\\u001b\",\"count\":1}]}]}";
+	static const char *const commands[] = {"status", "list"};
+
+	peer_start(PEER_ANSWERS, answer);
+	for (int i = 0; i < LENGTH(commands); i++) {
+		ck_assert_int_eq(STAT(commands[i]), 0);
+		stat_check_in(stat_out, "a?[31m???b?c \xc3\xa4\n");
+		for (const char *s = stat_out; *s; s++)
+			ck_assert_msg(*s == '\n' || (unsigned char)*s >= ' ', "%s", stat_out);
+		ck_assert_ptr_null(strstr(stat_out, "\xc2\x9b"));
+		ck_assert_ptr_null(strstr(stat_out, "\xe2\x80\xae"));
+	}
+	ck_assert_int_eq(STAT("--json"), 0);
+	for (const char *s = stat_out; *s; s++)
+		ck_assert_msg(*s == '\n' || (*s >= ' ' && *s < 0x7f), "%s", stat_out);
+}
+END_TEST
+
+START_TEST(nobody_to_ask_is_an_exit_code_of_its_own)
+{
+	ck_assert_int_eq(STAT(NULL), 3);
+	stat_check_in(stat_err, "gpupool-stat: no gpupool processes");
+	stat_check_in(stat_err, peer_dir);
+	stat_check_in(stat_err, "Next: start a program with: gpupool-run COMMAND\n");
+	ck_assert_str_eq(stat_out, "");
+	ck_assert_int_eq(STAT("--json"), 3);
+	ck_assert_str_eq(stat_out,
+		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[],\"errors\":[]}\n");
+	ck_assert_int_eq(STAT("list", "-q"), 3);
+	ck_assert_int_eq(STAT("reclaim"), 3);
+	ck_assert_str_eq(stat_out, "");
+}
+END_TEST
+
+START_TEST(a_process_that_is_gone_is_said_to_be)
+{
+	pid_t pid = peer_start(PEER_NO_SOCKET, NULL);
+
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	ck_assert_int_eq(STAT(stat_word(pid)), 3);
+	stat_check_in(stat_err, " has ended (state Z).\n");
+	peer_kill(pid);
+	ck_assert_int_eq(STAT(stat_word(pid)), 3);
+	stat_check_in(stat_err, " does not exist.\n");
+}
+END_TEST
+
+START_TEST(a_socket_left_behind_is_removed)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char path[128];
+
+	strcpy(path, peer_socket(pid));
+	ck_assert_int_eq(STAT("list", "-q"), 0);
+	ck_assert_int_eq(access(path, F_OK), 0);
+	peer_kill(pid);
+	ck_assert_int_eq(access(path, F_OK), 0);
+	ck_assert_int_eq(STAT("list", "-q"), 3);
+	ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+START_TEST(a_socket_nobody_listens_at_stays_while_its_process_lives)
+{
+	pid_t pid = peer_start(PEER_DEAF, NULL);
+
+	ck_assert_int_eq(STAT("status"), 5);
+	ck_assert_int_eq(access(peer_socket(pid), F_OK), 0);
+}
+END_TEST
+
+START_TEST(a_link_in_place_of_a_socket_is_not_followed)
+{
+	pid_t answers = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_NO_SOCKET, NULL);
+	char target[128];
+
+	strcpy(target, peer_socket(answers));
+	ck_assert_int_eq(symlink(target, peer_socket(other)), 0);
+	ck_assert_int_eq(STAT(stat_word(other)), 1);
+	stat_check_in(stat_err, " has a file that is no socket: ");
+}
+END_TEST
+
+START_TEST(other_files_are_not_looked_at)
+{
+	char path[128];
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	snprintf(path, sizeof(path), "%s/README", peer_dir);
+	ck_assert_int_ge(open(path, O_CREAT | O_WRONLY, 0600), 0);
+	snprintf(path, sizeof(path), "%s/.1.2.sock.new", peer_dir);
+	ck_assert_int_ge(open(path, O_CREAT | O_WRONLY, 0600), 0);
+	ck_assert_int_eq(STAT("list", "-q"), 0);
+	snprintf(path, sizeof(path), "%d\n", (int)pid);
+	ck_assert_str_eq(stat_out, path);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+START_TEST(a_change_wants_one_process)
+{
+	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("reclaim"), 2);
+	stat_check_in(stat_err, "gpupool-stat: there are 2 processes; name one of them:\n");
+	stat_check_in(stat_err, stat_word(one));
+	stat_check_in(stat_err, stat_word(other));
+	ck_assert_str_eq(stat_out, "");
+	ck_assert_int_eq(STAT("reclaim", stat_word(other)), 0);
+	ck_assert_str_eq(stat_out, "1\n");
+}
+END_TEST
+
+START_TEST(a_named_process_is_found_by_its_own_environment)
+{
+	char dir[128];
+	pid_t pid;
+
+	snprintf(dir, sizeof(dir), "%s/elsewhere", peer_dir);
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	pid = peer_exec(self_path, dir);
+	ck_assert_int_eq(STAT("reclaim", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, "1\n");
+	ck_assert_int_eq(STAT("reclaim"), 3);
+}
+END_TEST
+
+START_TEST(the_real_server_is_understood)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		strcpy(fixture_root, peer_dir);
+		if (fixture_start(0) != 0 || write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	ck_assert_int_eq(STAT("reclaim", "--device=3", "--pinned", "--json", stat_word(pid)), 0);
+	ck_assert_str_eq(
+		stat_out, "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"3\",\"pinned\"]}\n");
+	ck_assert_int_eq(STAT("limit", stat_word(pid)), 1);
+	stat_check_in(stat_err, " says: limit is not available in this process\n");
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+END_TEST
+
+START_TEST(output_that_cannot_be_written_is_a_failure)
+{
+	char command[256];
+
+	peer_start(PEER_ANSWERS, NULL);
+	snprintf(command, sizeof(command), "'%s' list > /dev/full 2> /dev/null", stat_path);
+	ck_assert_int_eq(WEXITSTATUS(system(command)), 1);
+}
+END_TEST
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *err;
+} mistakes[] = {
+	{{"frob"}, "there is no command 'frob'."},
+	{{"status", "list"}, "'list' is neither a command nor a process id."},
+	{{"status", "0"}, "'0' is neither a command nor a process id."},
+	{{"1x"}, "'1x' is neither a command nor a process id."},
+	{{"99999999999"}, "'99999999999' is neither a command nor a process id."},
+	{{"list", "1"}, "list takes no process ids."},
+	{{"blocks", "1", "2"}, "blocks takes one process id."},
+	{{"status", "-q"}, "status does not take -q."},
+	{{"list", "-n", "1"}, "list does not take -n."},
+	{{"blocks", "--pinned"}, "blocks does not take --pinned."},
+	{{"--frob"}, "there is no option '--frob'."},
+	{{"-z"}, "there is no option '-z'."},
+	{{"--json=1"}, "option '--json=1' takes no value."},
+	{{"reclaim", "--device"}, "option '--device' needs a value."},
+	{{"reclaim", "--device=-1"}, "--device: '-1' is no number of a device."},
+	{{"blocks", "-n", "many"}, "-n: 'many' is no number of blocks."},
+	{{"--timeout=0"}, "--timeout: '0' is no number of seconds."},
+	{{"--timeout=nan"}, "--timeout: 'nan' is no number of seconds."},
+	{{"--timeout=1s"}, "--timeout: '1s' is no number of seconds."},
+	{{"\x1b[2J"}, "there is no command '?[2J'."},
+};
+
+START_TEST(what_cannot_be_meant_is_refused)
+{
+	char expected[128];
+
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(stat_execute(geteuid(), mistakes[_i].words), 2);
+	snprintf(expected, sizeof(expected), "gpupool-stat: %s\n", mistakes[_i].err);
+	stat_check_in(stat_err, expected);
+	stat_check_in(stat_err, "              Next: ");
+	ck_assert_str_eq(stat_out, "");
+}
+END_TEST
+
+START_TEST(every_command_has_help)
+{
+	static const char *const names[] = {
+		"status", "list", "blocks", "reclaim", "limit", "config"};
+	char usage[64];
+
+	ck_assert_int_eq(STAT("--help"), 0);
+	for (int i = 0; i < LENGTH(names); i++) {
+		snprintf(usage, sizeof(usage), "\n  %s ", names[i]);
+		stat_check_in(stat_out, usage);
+	}
+	for (int i = 0; i < LENGTH(names); i++) {
+		ck_assert_int_eq(STAT(names[i], "--help"), 0);
+		snprintf(usage, sizeof(usage), "usage: gpupool-stat %s [options]", names[i]);
+		stat_check_in(stat_out, usage);
+		ck_assert_str_eq(stat_err, "");
+	}
+}
+END_TEST
+
+START_TEST(another_users_process_is_not_asked)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(chmod(peer_dir, 0711), 0);
+	ck_assert_int_eq(stat_execute(65534, (const char *const[STAT_WORDS]){stat_word(pid)}), 4);
+	stat_check_in(stat_err, " belongs to root; you are nobody.\n");
+}
+END_TEST
+
+/* The directory is another user's, so that a socket of root's in it is a trap for root. */
+START_TEST(root_asks_only_whom_the_directory_belongs_to)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char path[128];
+
+	strcpy(path, peer_socket(pid));
+	ck_assert_int_eq(chown(peer_dir, 65534, 65534), 0);
+	ck_assert_int_eq(STAT(stat_word(pid)), 4);
+	stat_check_in(stat_err, " has a socket of user nobody, at which another user listens.\n");
+	peer_kill(pid);
+	ck_assert_int_eq(STAT("list"), 3);
+	ck_assert_int_eq(access(path, F_OK), 0);
+}
+END_TEST
+
+static Suite *stat_suite(void)
+{
+	Suite *suite = suite_create("stat");
+	TCase *tc = tcase_create("gpupool-stat");
+
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, status_shows_everything_within_80_columns);
+	tcase_add_loop_test(tc, each_command_has_its_screen, 0, LENGTH(screens));
+	tcase_add_test(tc, list_has_a_line_for_each_process);
+	tcase_add_test(tc, several_processes_are_told_apart);
+	tcase_add_test(tc, json_of_one_process_is_its_own_answer);
+	tcase_add_test(tc, a_stopped_process_blanks_nothing);
+	tcase_add_test(tc, a_backlog_that_is_full_is_no_answer);
+	tcase_add_loop_test(tc, every_kind_of_process_gets_its_verdict, 0, LENGTH(peers));
+	tcase_add_loop_test(
+		tc, too_many_values_are_refused_before_they_are_read, 0, LENGTH(values));
+	tcase_add_test(tc, control_characters_reach_no_terminal);
+	tcase_add_test(tc, nobody_to_ask_is_an_exit_code_of_its_own);
+	tcase_add_test(tc, a_process_that_is_gone_is_said_to_be);
+	tcase_add_test(tc, a_socket_left_behind_is_removed);
+	tcase_add_test(tc, a_socket_nobody_listens_at_stays_while_its_process_lives);
+	tcase_add_test(tc, a_link_in_place_of_a_socket_is_not_followed);
+	tcase_add_test(tc, other_files_are_not_looked_at);
+	tcase_add_test(tc, a_change_wants_one_process);
+	tcase_add_test(tc, a_named_process_is_found_by_its_own_environment);
+	tcase_add_test(tc, the_real_server_is_understood);
+	tcase_add_test(tc, output_that_cannot_be_written_is_a_failure);
+	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
+	tcase_add_test(tc, every_command_has_help);
+	if (geteuid() == 0) {
+		tcase_add_test(tc, another_users_process_is_not_asked);
+		tcase_add_test(tc, root_asks_only_whom_the_directory_belongs_to);
+	}
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *runner;
+	int failed;
+
+	if (argc == 3 && !strcmp(argv[1], "--peer"))
+		return peer_main(argv[2]);
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return 2;
+	}
+	stat_path = realpath(argv[1], NULL);
+	self_path = realpath("/proc/self/exe", NULL);
+	runner = srunner_create(stat_suite());
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
