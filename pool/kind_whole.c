@@ -150,8 +150,11 @@ static void binned_init(struct gp_pool *pool)
 
 static uint64_t binned_round(const struct gp_pool *pool, uint64_t bytes)
 {
-	uint64_t size = gp_sizeclass_bytes(gp_sizeclass_index(gp_min(bytes, UINT64_C(1) << 53)));
+	uint64_t size;
 
+	if (bytes > GP_CLASS_MAX)
+		return gp_round_up(bytes, pool->options.granule);
+	size = gp_sizeclass_bytes(gp_sizeclass_index(bytes));
 	return size <= pool->options.granule / 2 ? size : gp_round_up(size, pool->options.granule);
 }
 

@@ -9,9 +9,12 @@
 /* Up to here a class is at most 1/4 larger than the one before, above at most 1/8. */
 #define GP_CLASS_FINE_ABOVE GP_MIB
 
+/* Far more than any device has. */
+#define GP_CLASS_MAX (UINT64_C(1) << 53)
+
 enum { GP_N_CLASSES = 400 };
 
-/* The class of the smallest size >= bytes, for bytes <= 2^53. */
+/* The class of the smallest size >= bytes, for bytes <= GP_CLASS_MAX. */
 unsigned gp_sizeclass_index(uint64_t bytes);
 
 /* The size of a class: a multiple of GP_ALIGN. */
