@@ -36,7 +36,7 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		       "two cached neighbours were not merged");
 		t->cached += b->size;
 		t->n_cached++;
-		t->n_indexed += !is_guard && !s->is_exported;
+		t->n_indexed += !is_guard && !s->is_exported && s->pool->options.kind != GP_KIND_NONE;
 		return NULL;
 	case GP_BLOCK_PENDING:
 		t->pending += b->size;
@@ -69,8 +69,6 @@ static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, str
 	       "the list of idle segments is wrong");
 	EXPECT(!is_idle || pool->options.kind != GP_KIND_NONE || !gp_list_is_empty(&pool->leaving),
 	       "the kind none keeps something");
-	if (pool->options.kind == GP_KIND_NONE && is_idle)
-		t->n_indexed--;
 	t->total += s->size;
 	return NULL;
 }
