@@ -9,9 +9,10 @@ enum { QUERIES_PER_SETTLE = 3 };
 
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
-	*f = (struct gp_fence){.backend = *backend, .was_ready = true, .n_spare = GP_FENCE_SLOTS};
+	*f = (struct gp_fence){.backend = *backend, .n_spare = GP_FENCE_SLOTS};
 	atomic_init(&f->started, 1);
 	atomic_init(&f->completed, 1);
+	atomic_init(&f->was_ready, true);
 	gp_mutex_init(&f->lock, GP_RANK_FENCE);
 	for (int i = 0; i < GP_FENCE_SLOTS; i++)
 		f->spare[i] = (int16_t)(GP_FENCE_SLOTS - 1 - i);
@@ -34,6 +35,24 @@ static void drop_oldest_locked(struct gp_fence *f, unsigned n)
 		f->head = (f->head + 1) % GP_FENCE_SLOTS;
 		f->count--;
 	}
+}
+
+void gp_fence_drop(struct gp_fence *f)
+{
+	gp_mutex_lock(&f->lock);
+	/* Without spare slots nothing can be recorded. */
+	f->count = f->n_spare = 0;
+	gp_mutex_unlock(&f->lock);
+}
+
+/* The position behind the last entry that was recorded at a free; 0 if there is none. */
+static unsigned end_of_frees_locked(struct gp_fence *f)
+{
+	unsigned n = f->count;
+
+	while (n && !nth_locked(f, n - 1)->is_at_free)
+		n--;
+	return n;
 }
 
 /* The position of the first entry later than the stamp; count if there is none. */
@@ -66,30 +85,39 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
-int gp_fence_record(struct gp_fence *f, uint64_t stamp)
+static int record_locked(struct gp_fence *f, bool is_at_free)
 {
 	uint64_t seq;
 	int slot, r = 0;
 
-	gp_mutex_lock(&f->lock);
-	/* Somebody recorded after our stamp was read, while we waited for the lock: that one covers us. */
-	if (gp_fence_completed(f) > stamp || first_after_locked(f, stamp) < f->count)
-		goto unlock;
-	if (!f->n_spare) {
-		r = query_locked(f, 0);
-		if (r)
-			goto unlock;
-	}
+	if (!f->n_spare)
+		r = f->count ? query_locked(f, 0) : -EAGAIN;
+	if (r)
+		return r;
 	slot = f->spare[f->n_spare - 1];
 	seq = atomic_load(&f->started) + 1;
 	atomic_store(&f->started, seq);
 	r = f->backend.ops->fence_record(f->backend.arg, slot);
 	if (r)
-		goto unlock;
+		return r;
 	f->n_spare--;
-	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot};
+	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot, .is_at_free = is_at_free};
 	atomic_fetch_add_explicit(&f->records, 1, memory_order_relaxed);
-unlock:
+	return 0;
+}
+
+int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
+{
+	unsigned n;
+	int r = 0;
+
+	gp_mutex_lock(&f->lock);
+	n = first_after_locked(f, stamp);
+	/* Somebody recorded after our stamp was read, while we waited for the lock: that one covers us. */
+	if (n < f->count)
+		nth_locked(f, n)->is_at_free |= is_at_free;
+	else if (gp_fence_completed(f) <= stamp)
+		r = record_locked(f, is_at_free);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
@@ -102,7 +130,7 @@ int gp_fence_settle(struct gp_fence *f)
 	if (f->count) {
 		/* Where the GPU keeps up, one query of the newest settles everything. */
 		progress = r = query_locked(f, f->count - 1);
-		f->was_ready = r == 0;
+		atomic_store_explicit(&f->was_ready, r == 0, memory_order_relaxed);
 	}
 	for (int i = 1; i < QUERIES_PER_SETTLE && r == -EAGAIN && f->count; i++) {
 		r = query_locked(f, 0);
@@ -149,10 +177,12 @@ int gp_fence_order(struct gp_fence *f, uint64_t stamp)
 
 int gp_fence_order_all(struct gp_fence *f)
 {
+	unsigned end;
 	int r;
 
 	gp_mutex_lock(&f->lock);
-	r = f->count ? order_locked(f, f->count - 1) : -EAGAIN;
+	end = end_of_frees_locked(f);
+	r = end ? order_locked(f, end - 1) : -EAGAIN;
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
@@ -196,9 +226,11 @@ int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp)
 uint64_t gp_fence_newest(struct gp_fence *f)
 {
 	uint64_t seq;
+	unsigned end;
 
 	gp_mutex_lock(&f->lock);
-	seq = f->count ? nth_locked(f, f->count - 1)->seq : 0;
+	end = end_of_frees_locked(f);
+	seq = end ? nth_locked(f, end - 1)->seq : 0;
 	gp_mutex_unlock(&f->lock);
 	return seq;
 }

@@ -28,14 +28,15 @@ struct gp_fence {
 	_Atomic uint64_t started;   /* highest number given out */
 	_Atomic uint64_t ordered;   /* everything later waits for this one and all before */
 	_Atomic uint64_t completed; /* this one and all before are done */
+	_Atomic bool was_ready;	    /* the last query found its fence complete: the GPU keeps up */
 	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
 
 	struct gp_mutex lock; /* guards what follows, and is held across record, query and order */
-	bool was_ready;	      /* the last query found its fence complete: the GPU keeps up */
 	unsigned head, count;
 	struct gp_fence_entry {
 		uint64_t seq;
 		int slot;
+		bool is_at_free; /* the program's own free would have waited for all that it covers */
 	} ring[GP_FENCE_SLOTS]; /* published and not known to be complete, oldest at head */
 	unsigned n_spare;
 	int16_t spare[GP_FENCE_SLOTS]; /* slots that nobody may look at any more */
@@ -44,11 +45,16 @@ struct gp_fence {
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend);
 void gp_fence_deinit(struct gp_fence *f);
 
+/* The context is gone: forgets all fences. No later call reaches the driver; each says that there is no fence. */
+void gp_fence_drop(struct gp_fence *f);
+
 /*
- * Sees to it that a fence later than the stamp is recorded; another thread's will do. 0; -EBUSY while a capture
- * forbids it; -EAGAIN where too many are outstanding; or the driver's error.
+ * Sees to it that a fence later than the stamp is recorded; another thread's will do. is_at_free: this is
+ * part of a free that may make later work wait for all earlier work; other fences cover work that nobody may
+ * have to wait for without bound. 0; -EBUSY while a capture forbids it; -EAGAIN where too many are outstanding; or
+ * the driver's error.
  */
-int gp_fence_record(struct gp_fence *f, uint64_t stamp);
+int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
 
 /* Asks the driver what has completed. 0 if anything did, -EAGAIN if not, -EBUSY, or the driver's error. */
 int gp_fence_settle(struct gp_fence *f);
@@ -59,7 +65,7 @@ int gp_fence_settle(struct gp_fence *f);
  */
 int gp_fence_order(struct gp_fence *f, uint64_t stamp);
 
-/* The same for the last published fence, which covers every block freed before it. */
+/* The same for the last published fence that was recorded at a free, which covers every block freed before it. */
 int gp_fence_order_all(struct gp_fence *f);
 
 /*
@@ -72,12 +78,17 @@ int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
 /* The slot of the first published fence later than the stamp, for backend->release_begin; else GP_NO_SLOT. */
 int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp);
 
-/* The number of the last published fence that is not known to be complete, or 0. */
+/* The number of the last fence published at a free that is not known to be complete, or 0. */
 uint64_t gp_fence_newest(struct gp_fence *f);
 
 static inline uint64_t gp_fence_started(const struct gp_fence *f)
 {
 	return atomic_load(&f->started);
+}
+
+static inline bool gp_fence_was_ready(const struct gp_fence *f)
+{
+	return atomic_load_explicit(&f->was_ready, memory_order_relaxed);
 }
 
 /* Blocks with a stamp below this are done with on the GPU. */

@@ -161,7 +161,7 @@ static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
 
 static uint64_t split_largest_fit(const struct gp_pool *pool, uint64_t size)
 {
-	return size <= GP_SMALL_MAX ? SLAB_BYTES : UINT64_MAX;
+	return size <= GP_SMALL_MAX ? GP_SMALL_MAX : UINT64_MAX;
 }
 
 static uint64_t split_count(const struct gp_pool *pool)

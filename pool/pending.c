@@ -30,8 +30,14 @@ void gp_pending_init(struct gp_pending *p)
 void gp_pending_add(struct gp_pending *p, struct gp_block *block)
 {
 	unsigned late = !!(block->flags & GP_BLOCK_LATE), bin = bin_of(block->size);
+	struct gp_list *head = &p->bins[late][bin], *before = head->prev;
 
-	gp_list_append(&p->bins[late][bin], &block->link);
+	/* Threads that free at the same time may queue out of order; what the GPU never touches goes first. */
+	if (!block->stamp)
+		before = head;
+	while (before != head && gp_container_of(before, struct gp_block, link)->stamp > block->stamp)
+		before = before->prev;
+	gp_list_prepend(before, &block->link);
 	p->bitmap[late] |= UINT64_C(1) << bin;
 	p->bytes += block->size;
 	p->count++;
@@ -71,34 +77,24 @@ struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t ordered, 
 	return NULL;
 }
 
-struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes, bool late_too)
+struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes)
 {
 	unsigned from = bin_of(min_bytes), to = bin_of(max_bytes);
 	uint64_t range = (UINT64_MAX << from) & (UINT64_MAX >> (63 - to));
 	struct gp_block *best = NULL;
 
-	for (int late = 0; late <= (int)late_too; late++) {
-		for (uint64_t bits = p->bitmap[late] & range; bits; bits &= bits - 1) {
-			struct gp_list *bin = &p->bins[late][__builtin_ctzll(bits)], *link;
-			int looked = 0;
+	for (uint64_t bits = p->bitmap[0] & range; bits; bits &= bits - 1) {
+		struct gp_list *bin = &p->bins[0][__builtin_ctzll(bits)], *link;
+		int looked = 0;
 
-			gp_list_each(link, bin) {
-				struct gp_block *b = gp_container_of(link, struct gp_block, link);
+		gp_list_each(link, bin) {
+			struct gp_block *b = gp_container_of(link, struct gp_block, link);
 
-				if ((best && b->stamp >= best->stamp) || looked++ == LOOK_PER_BIN)
-					break;
-				if (b->size >= min_bytes && b->size <= max_bytes)
-					best = b;
-			}
+			if ((best && b->stamp >= best->stamp) || looked++ == LOOK_PER_BIN)
+				break;
+			if (b->size >= min_bytes && b->size <= max_bytes && !b->segment->is_exported)
+				best = b;
 		}
 	}
 	return best;
-}
-
-struct gp_block *gp_pending_first(struct gp_pending *p)
-{
-	for (int late = 0; late < 2; late++)
-		if (p->bitmap[late])
-			return head_of(p, late, (unsigned)__builtin_ctzll(p->bitmap[late]));
-	return NULL;
 }

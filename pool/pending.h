@@ -31,10 +31,7 @@ void gp_pending_remove(struct gp_pending *p, struct gp_block *block);
 struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t ordered, uint64_t completed);
 
 /*
- * The block that was freed first among those that alone could serve min..max bytes, or NULL. A late one
- * only if completion is what the caller waits for.
+ * The block that was freed first among those that alone could serve min..max bytes, or NULL. Never a late one,
+ * since nobody may be made to wait for that, nor one of an exported segment, which serves nobody.
  */
-struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes, bool late_too);
-
-/* Any block: the oldest of some bin. NULL if empty. */
-struct gp_block *gp_pending_first(struct gp_pending *p);
+struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes);

@@ -86,7 +86,7 @@ static int attempt_rescue(struct gp_rounds *rounds)
 	return rounds->rescue(rounds->rescue_arg);
 }
 
-static int alloc_slow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
 {
 	struct gp_rounds rounds = {
 		.pool = pool,
@@ -98,10 +98,12 @@ static int alloc_slow(struct gp_pool *pool, const struct gp_request *request, st
 
 	if (r != -ENOENT)
 		return r;
+	request->is_miss = true;
+	gp_segment_poll_returning(pool, false);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.misses++;
+	rounds.n_arrivals = pool->n_arrivals;
 	gp_mutex_unlock(&pool->lock);
-	gp_segment_poll_returning(pool, false);
 	r = gp_segment_grow(pool, request, ret_block);
 	if (r != -ENOMEM)
 		return r;
@@ -151,7 +153,7 @@ static void unaccount_locked(struct gp_pool *pool, const struct gp_block *block)
 static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode)
 {
 	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : gp_fence_started(&pool->fence);
-	int r = mode == GP_FREE_NORMAL ? gp_fence_record(&pool->fence, stamp) : 0;
+	int r = mode == GP_FREE_NORMAL ? gp_fence_record(&pool->fence, stamp, true) : 0;
 	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false;
 
 	gp_mutex_lock(&pool->lock);
@@ -169,7 +171,7 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (needs_flush)
-		gp_reuse_flush(pool);
+		gp_reuse_flush(pool, !is_late);
 	return r > 0 ? r : 0;
 }
 
@@ -224,31 +226,37 @@ int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *ar
 		.attempt = attempt_rescue,
 		.rescue = attempt,
 		.rescue_arg = arg,
+		.n_arrivals = UINT64_MAX, /* nobody knows when the caller's own attempt was: so one more is due */
 	};
 
+	if (gp_pool_is_flag(&pool->dead))
+		return GP_E_DEAD;
 	return gp_rounds_run(&rounds);
 }
 
 uint64_t gp_pool_reclaim(struct gp_pool *pool)
 {
-	uint64_t given;
+	uint64_t given = gp_reuse_flush(pool, false);
 
-	gp_reuse_flush(pool);
-	given = gp_segment_give_back(pool, UINT64_MAX);
-	gp_segment_poll_returning(pool, true);
+	given += gp_segment_give_back(pool, UINT64_MAX);
+	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
+	gp_segment_poll_returning(pool, pool->options.kind != GP_KIND_NONE);
 	return given;
 }
 
-void gp_pool_require_completion(struct gp_pool *pool)
+int gp_pool_require_completion(struct gp_pool *pool)
 {
 	uint64_t ordered;
 
-	/* First the flag: what is handed out from here on is completed; then wait for what was not. */
-	if (atomic_exchange(&pool->completion_only, true))
-		return;
+	/*
+	 * First the flag: what is handed out from here on is completed; then wait for what was not. Under the
+	 * lock, so that who hands out a block has seen the flag or orders no later than what is read here.
+	 */
+	gp_mutex_lock(&pool->lock);
+	atomic_store(&pool->completion_only, true);
 	ordered = atomic_load(&pool->fence.ordered);
-	if (ordered)
-		(void)gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX);
+	gp_mutex_unlock(&pool->lock);
+	return ordered ? gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX) : 0;
 }
 
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)

@@ -65,13 +65,14 @@ int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
 
 /*
  * Takes a block back, whichever pool of the map it belongs to. 0, one of the GP_E codes, or the driver's error
- * from the fence, in which case the block is not used again.
+ * from the fence, in which case the block is used again only once a later fence has completed.
  */
 int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
 
 /*
- * Runs the retry rounds for an allocation that is not pooled: attempt() is called after each round that gave
- * something back and returns what a backend's reserve would. The result is that of the last attempt.
+ * Runs the retry rounds for an allocation that is not pooled: attempt() is called once more, then after each round that
+ * gave something back, and returns what a backend's reserve would. The result is that of the last attempt,
+ * or GP_E_DEAD.
  */
 int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg);
 
@@ -79,10 +80,11 @@ int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *ar
 uint64_t gp_pool_reclaim(struct gp_pool *pool);
 
 /*
- * From now on reuse needs completion: somebody else may be the first to touch a block. Waits once for what was
- * handed out on order alone. May be called again.
+ * From now on reuse needs completion: somebody else may be the first to touch a block. Waits for what was handed out on
+ * order alone. 0; -EBUSY if a capture forbids the wait, -EAGAIN if the pool is dead, or the driver's error: then a later
+ * call waits for it.
  */
-void gp_pool_require_completion(struct gp_pool *pool);
+int gp_pool_require_completion(struct gp_pool *pool);
 
 /* The argument of the pool's backend. */
 void *gp_pool_owner(const struct gp_pool *pool);

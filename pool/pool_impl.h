@@ -26,6 +26,9 @@ struct gp_pool {
 	bool rounds_busy;  /* one thread runs the rounds, the others wait for it and search again */
 	bool is_pressed;   /* the driver is nearly empty: nothing stays cached */
 	struct gp_stats stats;
+	uint64_t begun_bytes;	/* of release_begin since the start */
+	uint64_t arrived_bytes; /* of these, back in the driver */
+	uint64_t n_arrivals;	/* times that the driver got anything back: worth another attempt */
 	struct gp_pending pending;
 	struct gp_list segments; /* all */
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
@@ -46,6 +49,7 @@ struct gp_pool {
 struct gp_request {
 	uint64_t bytes; /* by the program */
 	uint64_t size;	/* rounded by the kind */
+	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
 };
 
 /* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */
@@ -74,7 +78,7 @@ struct gp_kind_ops {
 	/* How much to ask the driver for, for a block of size bytes. */
 	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
 
-	/* The largest block that take() would use for a request of size bytes. */
+	/* The largest that a block can be that the program freed and that alone serves a request of size bytes. */
 	uint64_t (*largest_fit)(const struct gp_pool *pool, uint64_t size);
 
 	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
@@ -104,13 +108,16 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
  */
 uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
 
-/* Gives one block, whole and taken out of the queue, back behind its fence. False if it must go on waiting. */
-bool gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);
+/* Gives one block, whole and taken out of the queue, back behind its fence. Returns the bytes begun. */
+uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);
+
+/* Whether giving back makes nobody wait just now. */
+bool gp_segment_can_give_back(struct gp_pool *pool);
 
 /* Gives one block, whole and in no structure, back by the driver's own free, which may wait. The driver's result. */
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block);
 
-/* Sees what has arrived in the driver; waits for all of it if told to. */
+/* Sees what of that begun before the call has arrived in the driver; waits for all of it if told to. */
 void gp_segment_poll_returning(struct gp_pool *pool, bool wait);
 
 /* Notes that a segment is wholly cached, or not any more. */
@@ -140,8 +147,11 @@ int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct
  */
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
 
-/* Brings the queue of freed blocks back under its limits, and sends off what is leaving. */
-void gp_reuse_flush(struct gp_pool *pool);
+/*
+ * Brings the queue of freed blocks back under its limits, and sends off what is leaving. may_wait: as the program's own
+ * free would, where the driver gives back in no other way. Returns the bytes begun to be given back.
+ */
+uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait);
 
 /* Whether gp_reuse_flush has anything to do. */
 bool gp_reuse_needs_flush_locked(const struct gp_pool *pool);
@@ -157,6 +167,8 @@ struct gp_rounds {
 	int (*attempt)(struct gp_rounds *rounds);
 	int (*rescue)(void *arg); /* gp_pool_rescue's */
 	void *rescue_arg;
+	uint64_t n_arrivals; /* the pool's, before the last attempt */
+	int result;	     /* of the last attempt */
 	struct gp_block *block;
 };
 

@@ -58,9 +58,14 @@ static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_reques
 
 	if (!b)
 		return NULL;
+	/* It was cached on order alone, and then gp_pool_require_completion came, whose wait is not over yet. */
+	if (gp_pool_is_flag(&pool->completion_only) && b->stamp >= gp_fence_completed(&pool->fence)) {
+		pool->kind->put(pool, b);
+		return NULL;
+	}
 	b = pool->kind->cut(pool, b, request->size);
 	gp_reuse_hand_out_locked(pool, b, request);
-	pool->stats.hits++;
+	pool->stats.hits += !request->is_miss;
 	return b;
 }
 
@@ -87,7 +92,7 @@ static int cover_late(struct gp_pool *pool)
 	is_any = pool->pending.bitmap[1] != 0;
 	stamp = pool->pending.newest_stamp;
 	gp_mutex_unlock(&pool->lock);
-	return is_any ? gp_fence_record(&pool->fence, stamp) : 0;
+	return is_any ? gp_fence_record(&pool->fence, stamp, false) : 0;
 }
 
 static bool is_order_free(const struct gp_pool *pool)
@@ -100,6 +105,9 @@ int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct
 	bool is_any_pending;
 	int r;
 
+	/* What is queued there is on its way to the driver and to nobody else. */
+	if (pool->options.kind == GP_KIND_NONE)
+		return -ENOENT;
 	*ret_block = gp_reuse_take(pool, request);
 	if (*ret_block)
 		return 0;
@@ -112,7 +120,7 @@ int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct
 	if (r > 0)
 		return r;
 	/* A query that is likely to fail is not worth its time where an order does as well. */
-	if (!is_order_free(pool) || pool->fence.was_ready) {
+	if (!is_order_free(pool) || gp_fence_was_ready(&pool->fence)) {
 		r = gp_fence_settle(&pool->fence);
 		if (r > 0)
 			return r;
@@ -147,7 +155,7 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
 
 	gp_mutex_lock(&pool->lock);
 	if (is_too_much_pending_locked(pool, request->size))
-		b = gp_pending_find(&pool->pending, request->size, pool->kind->largest_fit(pool, request->size), false);
+		b = gp_pending_find(&pool->pending, request->size, pool->kind->largest_fit(pool, request->size));
 	if (b)
 		stamp = b->stamp;
 	gp_mutex_unlock(&pool->lock);
@@ -170,46 +178,38 @@ bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
 	       gp_segment_is_any_leaving_locked(pool);
 }
 
-/* none: all that is queued goes to the driver in one batch, each behind its own fence. */
-static void release_all_pending(struct gp_pool *pool)
+/* none: all that is queued goes to the driver in one batch, each behind its own fence. Late ones wait for theirs. */
+static uint64_t release_all_pending(struct gp_pool *pool)
 {
-	uint64_t n;
+	uint64_t given = 0;
 
-	gp_mutex_lock(&pool->lock);
-	n = pool->pending.count;
-	gp_mutex_unlock(&pool->lock);
-	for (; n; n--) {
+	for (;;) {
 		struct gp_block *b;
 
 		gp_mutex_lock(&pool->lock);
-		b = gp_pending_first(&pool->pending);
-		if (b)
-			gp_pending_remove(&pool->pending, b);
+		b = gp_pending_take_usable(&pool->pending, UINT64_MAX, gp_fence_completed(&pool->fence));
 		gp_mutex_unlock(&pool->lock);
 		if (!b)
-			return;
-		if (!gp_segment_give_back_pending(pool, b)) {
-			gp_mutex_lock(&pool->lock);
-			gp_pending_add(&pool->pending, b);
-			gp_mutex_unlock(&pool->lock);
-		}
+			return given;
+		given += gp_segment_give_back_pending(pool, b);
 	}
 }
 
-void gp_reuse_flush(struct gp_pool *pool)
+uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t given = 0;
 	bool is_pressed;
 
 	(void)cover_late(pool);
 	(void)gp_fence_settle(&pool->fence);
-	if (pool->options.kind == GP_KIND_NONE)
-		release_all_pending(pool);
+	if (pool->options.kind == GP_KIND_NONE && (may_wait || gp_segment_can_give_back(pool)))
+		given = release_all_pending(pool);
 	gp_mutex_lock(&pool->lock);
 	settle_locked(pool);
 	is_pressed = pool->is_pressed;
 	gp_mutex_unlock(&pool->lock);
-	gp_segment_give_back(pool, is_pressed ? UINT64_MAX : 0);
+	given += gp_segment_give_back(pool, is_pressed ? UINT64_MAX : 0);
 	gp_segment_poll_returning(pool, false);
 	if (is_pressed) {
 		bool still = be->ops->available(be->arg) < pool->options.reserve_bytes;
@@ -218,4 +218,5 @@ void gp_reuse_flush(struct gp_pool *pool)
 		pool->is_pressed = still;
 		gp_mutex_unlock(&pool->lock);
 	}
+	return given;
 }

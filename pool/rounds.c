@@ -23,6 +23,23 @@ static bool search(struct gp_rounds *rounds)
 	return rounds->block != NULL;
 }
 
+static uint64_t n_arrivals(struct gp_pool *pool)
+{
+	uint64_t n;
+
+	gp_mutex_lock(&pool->lock);
+	n = pool->n_arrivals;
+	gp_mutex_unlock(&pool->lock);
+	return n;
+}
+
+static int attempt(struct gp_rounds *rounds)
+{
+	rounds->n_arrivals = n_arrivals(rounds->pool);
+	rounds->result = rounds->attempt(rounds);
+	return rounds->result;
+}
+
 static uint64_t pending_bytes(struct gp_pool *pool)
 {
 	uint64_t bytes;
@@ -74,19 +91,38 @@ static uint64_t round_all(struct gp_rounds *rounds)
 	return given + be->ops->trim_driver(be->arg);
 }
 
+/*
+ * Waits, for a bounded time, for fences that no free recorded: late blocks have no other, and where giving back takes
+ * an idle context only a fence of now tells of it.
+ */
+static void wait_for_late(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	bool needs_idle = !be->ops->can_release_behind(be->arg), is_any;
+	uint64_t stamp;
+
+	gp_mutex_lock(&pool->lock);
+	needs_idle = needs_idle && pool->stats.cached_bytes + pool->stats.pending_bytes;
+	is_any = needs_idle || pool->pending.bitmap[1];
+	stamp = needs_idle ? gp_fence_started(&pool->fence) : pool->pending.newest_stamp;
+	gp_mutex_unlock(&pool->lock);
+	if (is_any && gp_fence_record(&pool->fence, stamp, false) == 0)
+		(void)gp_fence_wait(&pool->fence, stamp, LATE_WAIT_NS);
+	/* If that was too long, some of the older ones may still have completed. */
+	while (gp_fence_settle(&pool->fence) == 0)
+		;
+}
+
 static uint64_t round_fences(struct gp_rounds *rounds)
 {
 	struct gp_pool *pool = rounds->pool;
-	uint64_t newest = gp_fence_newest(&pool->fence), late_stamp = 0, before = pending_bytes(pool), given;
+	uint64_t newest = gp_fence_newest(&pool->fence), before = pending_bytes(pool), given;
 
 	if (newest)
 		(void)gp_fence_wait(&pool->fence, newest - 1, UINT64_MAX);
-	gp_mutex_lock(&pool->lock);
-	if (pool->pending.bitmap[1])
-		late_stamp = pool->pending.newest_stamp;
-	gp_mutex_unlock(&pool->lock);
-	if (late_stamp && gp_fence_record(&pool->fence, late_stamp) == 0)
-		(void)gp_fence_wait(&pool->fence, late_stamp, LATE_WAIT_NS);
+	if (search(rounds))
+		return rounds->bytes;
+	wait_for_late(pool);
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);
@@ -108,7 +144,7 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 		gp_segment_give_back(rounds->pool, UINT64_MAX);
 		gp_segment_poll_returning(rounds->pool, true);
 		/* Other processes tell nobody when they free: so ask the driver, too. */
-		if (rounds->attempt(rounds) != -ENOMEM)
+		if (attempt(rounds) != -ENOMEM)
 			return rounds->bytes;
 	}
 	return 0;
@@ -122,23 +158,26 @@ static uint64_t round_fail(struct gp_rounds *rounds)
 	return 0;
 }
 
-/* One round; *ret_r is what the driver says now, if it was asked. True once the allocation is served. */
-static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*fn)(struct gp_rounds *), int *ret_r)
+/*
+ * One round. What another thread gave back since the last attempt is worth a new one, too. True if no further round
+ * is needed.
+ */
+static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*fn)(struct gp_rounds *))
 {
 	struct gp_pool *pool = rounds->pool;
-	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds);
+	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
 	struct gp_round_stats *stats = &pool->stats.rounds[which];
 
-	if (yielded && !rounds->block && !search(rounds) && *ret_r == -ENOMEM)
-		*ret_r = rounds->attempt(rounds);
+	if (!rounds->block && rounds->result == -ENOMEM && (yielded || rounds->n_arrivals != n_arrivals(pool)) &&
+	    !search(rounds))
+		attempt(rounds);
+	ns = gp_pool_now_ns(pool) - start_ns;
 	gp_mutex_lock(&pool->lock);
 	stats->count++;
 	stats->yielded_bytes += yielded;
-	stats->ns += gp_pool_now_ns(pool) - start_ns;
+	stats->ns += ns;
 	gp_mutex_unlock(&pool->lock);
-	if (rounds->block)
-		*ret_r = 0;
-	return *ret_r != -ENOMEM;
+	return rounds->block || rounds->result != -ENOMEM;
 }
 
 static void take_turn(struct gp_pool *pool)
@@ -164,15 +203,15 @@ int gp_rounds_run(struct gp_rounds *rounds)
 #define ROUND(number, name, help) [GP_ROUND_##name] = round_##name,
 #include "rounds.def"
 	};
-	int r = -ENOMEM;
 
+	rounds->result = -ENOMEM;
 	take_turn(rounds->pool);
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
 		if (i == GP_ROUND_wait && !rounds->pool->options.oom_wait_ns)
 			continue;
-		if (run_round(rounds, (enum gp_round)i, fns[i], &r))
+		if (run_round(rounds, (enum gp_round)i, fns[i]))
 			break;
 	}
 	end_turn(rounds->pool);
-	return r;
+	return rounds->block ? 0 : rounds->result;
 }

@@ -31,7 +31,7 @@ bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
 	return !gp_list_is_empty(&pool->leaving);
 }
 
-static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uint64_t *ns, unsigned *calls)
+static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uint64_t *ns)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t start_ns;
@@ -42,7 +42,6 @@ static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uin
 	start_ns = gp_pool_now_ns(pool);
 	r = be->ops->reserve(be->arg, bytes, ret_addr);
 	*ns += gp_pool_now_ns(pool) - start_ns;
-	++*calls;
 	if (r)
 		gp_budget_uncharge(pool->options.budget, bytes);
 	return r;
@@ -82,7 +81,10 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	return pool->kind->cut(pool, block, size);
 }
 
-/* Books a reservation that was made: hands its block out, or undoes it where host memory or the context is gone. */
+/*
+ * Books a reservation that was made and hands its block out; or undoes it without host memory. With its context gone
+ * the memory is gone as well, and its address may be somebody else's by now.
+ */
 static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struct gp_request *request,
 		struct gp_block **ret_block)
 {
@@ -96,17 +98,16 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 		gp_reuse_hand_out_locked(pool, *ret_block, request);
 	}
 	gp_mutex_unlock(&pool->lock);
-	if (r) {
+	if (r == -ENOBUFS)
 		(void)be->ops->release(be->arg, base);
+	if (r)
 		gp_budget_uncharge(pool->options.budget, bytes);
-	}
 	return r;
 }
 
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
 {
-	uint64_t tries[3], base = 0, ns = 0;
-	unsigned calls = 0, i;
+	uint64_t tries[3], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;
 
 	gp_mutex_lock(&pool->lock);
@@ -115,20 +116,19 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 	/* Where the comfortable size does not fit any more, the size itself may. */
 	tries[1] = gp_round_up(request->size, pool->options.granule);
 	tries[2] = request->size;
-	for (i = 0; i < 3; i++) {
-		if (i && tries[i] >= tries[i - 1])
+	for (int i = 0; i < 3 && r == -ENOMEM; i++) {
+		if (tries[i] >= bytes)
 			continue;
-		r = reserve(pool, tries[i], &base, &ns, &calls);
-		if (r != -ENOMEM)
-			break;
+		bytes = tries[i];
+		r = reserve(pool, bytes, &base, &ns);
 	}
 	gp_mutex_lock(&pool->lock);
-	pool->stats.driver_allocs += calls;
+	pool->stats.driver_allocs += r == 0;
 	pool->stats.driver_ns += ns;
 	gp_mutex_unlock(&pool->lock);
 	if (r)
 		return r;
-	r = book(pool, base, tries[i], request, ret_block);
+	r = book(pool, base, bytes, request, ret_block);
 	if (!r)
 		keep_reserve(pool);
 	return r;
@@ -157,6 +157,7 @@ static void arrived(struct gp_pool *pool, uint64_t bytes, int r)
 	if (!is_dead) {
 		pool->stats.returning_bytes -= bytes;
 		pool->stats.total_bytes -= bytes;
+		pool->n_arrivals++;
 	}
 	/* After an error nobody knows whose it is; it is not ours to charge any more, and nothing else is lost. */
 	pool->stats.release_errors += r > 0;
@@ -170,8 +171,18 @@ static bool is_context_idle(struct gp_pool *pool)
 {
 	uint64_t stamp = gp_fence_started(&pool->fence);
 
-	return gp_fence_record(&pool->fence, stamp) == 0 && gp_fence_settle(&pool->fence) == 0 &&
+	return gp_fence_record(&pool->fence, stamp, false) == 0 && gp_fence_settle(&pool->fence) == 0 &&
 	       gp_fence_completed(&pool->fence) > stamp;
+}
+
+static void count_release(struct gp_pool *pool, uint64_t start_ns)
+{
+	uint64_t ns = gp_pool_now_ns(pool) - start_ns;
+
+	gp_mutex_lock(&pool->lock);
+	pool->stats.driver_frees++;
+	pool->stats.driver_ns += ns;
+	gp_mutex_unlock(&pool->lock);
 }
 
 /* What is sent off was already forgotten: base and bytes are all that is left of it. */
@@ -186,12 +197,15 @@ static void send_off(struct gp_pool *pool, uint64_t base, uint64_t bytes, int sl
 		r = be->ops->release(be->arg, base);
 		is_done = true;
 	}
-	gp_mutex_lock(&pool->lock);
-	pool->stats.driver_frees++;
-	pool->stats.driver_ns += gp_pool_now_ns(pool) - start_ns;
-	gp_mutex_unlock(&pool->lock);
-	if (r || is_done)
+	count_release(pool, start_ns);
+	if (r || is_done) {
 		arrived(pool, bytes, r);
+		return;
+	}
+	/* Only now: what is counted as begun is what the next poll speaks of. */
+	gp_mutex_lock(&pool->lock);
+	pool->begun_bytes += bytes;
+	gp_mutex_unlock(&pool->lock);
 }
 
 static struct gp_block *only_block(struct gp_list *idle_link)
@@ -236,15 +250,19 @@ static bool is_any_to_go(struct gp_pool *pool, uint64_t want)
 	return is_any;
 }
 
-uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
+/* Without a way to give back in the background, only an idle context makes nobody wait. */
+bool gp_segment_can_give_back(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
+
+	return be->ops->can_release_behind(be->arg) || is_context_idle(pool);
+}
+
+uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
+{
 	uint64_t given = 0, base = 0, bytes = 0;
 
-	if (!is_any_to_go(pool, want))
-		return 0;
-	/* Without a way to give back in the background, only an idle context makes nobody wait. */
-	if (!be->ops->can_release_behind(be->arg) && !is_context_idle(pool))
+	if (!is_any_to_go(pool, want) || !gp_segment_can_give_back(pool))
 		return 0;
 	for (;;) {
 		struct gp_block *b;
@@ -267,39 +285,45 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 	return given;
 }
 
-bool gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)
+uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)
 {
 	uint64_t base = block->addr, bytes = block->size;
 	int slot = GP_NO_SLOT;
+	bool is_dead;
 
-	if (gp_fence_completed(&pool->fence) <= block->stamp) {
+	if (gp_fence_completed(&pool->fence) <= block->stamp)
 		slot = gp_fence_slot_after(&pool->fence, block->stamp);
-		if (slot == GP_NO_SLOT && gp_fence_completed(&pool->fence) <= block->stamp)
-			return false;
-	}
 	gp_mutex_lock(&pool->lock);
-	pool->stats.pending_bytes -= bytes;
-	pool->stats.n_pending_blocks--;
-	forget_locked(pool, block);
+	is_dead = gp_pool_is_flag(&pool->dead);
+	gp_assert(is_dead || slot != GP_NO_SLOT || gp_fence_completed(&pool->fence) > block->stamp);
+	if (!is_dead) {
+		pool->stats.pending_bytes -= bytes;
+		pool->stats.n_pending_blocks--;
+		forget_locked(pool, block);
+	}
 	gp_mutex_unlock(&pool->lock);
+	if (is_dead)
+		return 0;
 	send_off(pool, base, bytes, slot);
-	return true;
+	return bytes;
 }
 
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t base = block->addr, bytes = block->size, start_ns = gp_pool_now_ns(pool);
+	bool is_dead;
 	int r;
 
 	gp_mutex_lock(&pool->lock);
-	forget_locked(pool, block);
+	is_dead = gp_pool_is_flag(&pool->dead);
+	if (!is_dead)
+		forget_locked(pool, block);
 	gp_mutex_unlock(&pool->lock);
+	if (is_dead)
+		return GP_E_DEAD;
 	r = be->ops->release(be->arg, base);
-	gp_mutex_lock(&pool->lock);
-	pool->stats.driver_frees++;
-	pool->stats.driver_ns += gp_pool_now_ns(pool) - start_ns;
-	gp_mutex_unlock(&pool->lock);
+	count_release(pool, start_ns);
 	arrived(pool, bytes, r);
 	return r;
 }
@@ -307,21 +331,26 @@ int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 void gp_segment_poll_returning(struct gp_pool *pool, bool wait)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t bytes;
+	uint64_t begun, news = 0;
+	bool is_any;
 	int r;
 
 	gp_mutex_lock(&pool->lock);
-	bytes = pool->stats.returning_bytes;
-	/* Ours to settle: two threads that poll must not take the same bytes off twice. */
-	pool->stats.returning_bytes = 0;
+	begun = pool->begun_bytes;
+	is_any = begun > pool->arrived_bytes && !gp_pool_is_flag(&pool->dead);
 	gp_mutex_unlock(&pool->lock);
-	if (!bytes)
+	if (!is_any)
 		return;
 	r = wait ? be->ops->release_drain(be->arg) : be->ops->release_poll(be->arg);
+	if (r == -EAGAIN)
+		return;
+	/* Another thread that polled meanwhile may have taken some or all of it off the books. */
 	gp_mutex_lock(&pool->lock);
-	if (!gp_pool_is_flag(&pool->dead))
-		pool->stats.returning_bytes += bytes;
+	if (begun > pool->arrived_bytes) {
+		news = begun - pool->arrived_bytes;
+		pool->arrived_bytes = begun;
+	}
 	gp_mutex_unlock(&pool->lock);
-	if (r != -EAGAIN)
-		arrived(pool, bytes, r);
+	if (news)
+		arrived(pool, news, r);
 }
