@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "fake_backend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/lock.h"
+
+#define BASE        UINT64_C(0x700000000000)
+#define HISTORY_MAX GP_GIB
+#define SPACE_FACTOR                                                                               \
+	4 /* addresses per byte of capacity, so that holes never make a reservation fail */
+
+/* Nobody pauses that often for something that will come. */
+enum { PAUSES_MAX = 100000 };
+
+/* A word of the history: the work up to which the memory may be in use, and what else is known. */
+enum { UNIT_LATE = 1, UNIT_EXPORTED = 2, UNIT_WORK_SHIFT = 2 };
+
+void fake_init(struct fake *fake, uint64_t capacity)
+{
+	memset(fake, 0, sizeof(*fake));
+	fake->capacity = capacity;
+	fake->pause_ns = 1000000;
+	fake->pause_completes = 1;
+	pthread_mutex_init(&fake->lock, NULL);
+	if (capacity <= HISTORY_MAX) {
+		fake->n_units = SPACE_FACTOR * capacity / GP_ALIGN;
+		fake->units = calloc(fake->n_units, sizeof(*fake->units));
+		if (!fake->units)
+			abort();
+	}
+}
+
+void fake_deinit(struct fake *fake)
+{
+	pthread_mutex_destroy(&fake->lock);
+	free((void *)fake->units);
+	free(fake->ranges);
+}
+
+static void set_breach(struct fake *fake, const char *what)
+{
+	const char *none = NULL;
+
+	atomic_compare_exchange_strong(&fake->breach, &none, what);
+}
+
+/* Takes and drops a lock of that rank: in a debug build this fails if one is held that comes after it. */
+static void check_locks(enum gp_lock_rank rank)
+{
+	struct gp_mutex probe = GP_MUTEX_INIT(rank);
+
+	gp_mutex_lock(&probe);
+	gp_mutex_unlock(&probe);
+}
+
+/* Counts the call; the error that is planned for it, or 0. */
+static int begin(struct fake *fake, enum fake_call call)
+{
+	struct fake_plan *plan = &fake->plans[call];
+	int error = 0;
+
+	atomic_fetch_add_explicit(&fake->n_calls[call], 1, memory_order_relaxed);
+	if (fake->hook)
+		fake->hook(fake, call);
+	pthread_mutex_lock(&fake->lock);
+	if (plan->nth > 1) {
+		plan->nth--;
+	} else if (plan->nth == 1 && plan->count) {
+		plan->count--;
+		error = plan->error;
+	}
+	pthread_mutex_unlock(&fake->lock);
+	return error;
+}
+
+static int finish(struct fake *fake, struct fake_log_entry entry)
+{
+	pthread_mutex_lock(&fake->lock);
+	fake->log[fake->n_logged++ % FAKE_LOG_SIZE] = entry;
+	pthread_mutex_unlock(&fake->lock);
+	return entry.result;
+}
+
+void fake_plan(struct fake *fake, struct fake_plan plan)
+{
+	pthread_mutex_lock(&fake->lock);
+	fake->plans[plan.call] = plan;
+	pthread_mutex_unlock(&fake->lock);
+}
+
+bool fake_is_planned(struct fake *fake, enum fake_call call)
+{
+	bool is_planned;
+
+	pthread_mutex_lock(&fake->lock);
+	is_planned = fake->plans[call].nth && fake->plans[call].count;
+	pthread_mutex_unlock(&fake->lock);
+	return is_planned;
+}
+
+uint64_t fake_submit(struct fake *fake, unsigned n)
+{
+	return atomic_fetch_add(&fake->submitted, n) + n;
+}
+
+static void raise_to(_Atomic uint64_t *value, uint64_t to)
+{
+	uint64_t old = atomic_load(value);
+
+	while (old < to && !atomic_compare_exchange_weak(value, &old, to))
+		;
+}
+
+void fake_complete(struct fake *fake, uint64_t work)
+{
+	raise_to(&fake->completed, gp_min(work, atomic_load(&fake->submitted)));
+	atomic_store(&fake->idle_pauses, 0);
+}
+
+void fake_complete_all(struct fake *fake)
+{
+	fake_complete(fake, UINT64_MAX);
+}
+
+unsigned fake_calls(struct fake *fake, enum fake_call call)
+{
+	return (unsigned)atomic_exchange(&fake->n_calls[call], 0);
+}
+
+static _Atomic uint64_t *units_of(struct fake *fake, uint64_t addr, uint64_t bytes)
+{
+	uint64_t first = (addr - BASE) / GP_ALIGN;
+
+	if (!fake->units)
+		return NULL;
+	if (addr < BASE || first + (bytes + GP_ALIGN - 1) / GP_ALIGN > fake->n_units)
+		abort();
+	return &fake->units[first];
+}
+
+void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use)
+{
+	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	uint64_t work = use == FAKE_FREED_SYNCED ? 0 : atomic_load(&fake->submitted);
+	uint64_t word = work << UNIT_WORK_SHIFT | (use == FAKE_FREED_LATE ? UNIT_LATE : 0);
+
+	if (use != FAKE_FREED_LATE)
+		raise_to(&fake->waitable, atomic_load(&fake->submitted));
+	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
+		uint64_t kept =
+			atomic_load_explicit(&units[i], memory_order_relaxed) & UNIT_EXPORTED;
+
+		atomic_store_explicit(&units[i], word | kept, memory_order_relaxed);
+	}
+}
+
+void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
+{
+	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+
+	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
+		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
+}
+
+const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order)
+{
+	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	uint64_t completed = atomic_load(&fake->completed);
+	uint64_t ordered = may_order ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
+
+	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
+		uint64_t word = atomic_load_explicit(&units[i], memory_order_relaxed);
+
+		if (word & UNIT_EXPORTED)
+			return "memory that was exported got a new owner";
+		if (word >> UNIT_WORK_SHIFT > (word & UNIT_LATE ? completed : ordered))
+			return "memory that the GPU still uses got a new owner";
+	}
+	return NULL;
+}
+
+/* The work up to which any of this memory may be in use. */
+static uint64_t last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
+{
+	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	uint64_t last = 0;
+
+	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
+		last = gp_max(last,
+			atomic_load_explicit(&units[i], memory_order_relaxed) >> UNIT_WORK_SHIFT);
+	return last;
+}
+
+/* The host waits: that may only be for what a free would have waited for. */
+static void wait_for(struct fake *fake, uint64_t work)
+{
+	if (work > atomic_load(&fake->completed) && work > atomic_load(&fake->waitable))
+		set_breach(fake,
+			"the host was made to wait for work that no free would have waited for");
+	fake_complete(fake, work);
+}
+
+static struct fake_range *range_of_locked(struct fake *fake, uint64_t addr)
+{
+	for (size_t i = 0; i < fake->n_ranges; i++)
+		if (fake->ranges[i].addr == addr && !fake->ranges[i].is_leaving)
+			return &fake->ranges[i];
+	return NULL;
+}
+
+static void remove_range_locked(struct fake *fake, struct fake_range *range)
+{
+	_Atomic uint64_t *units = units_of(fake, range->addr, range->size);
+	size_t behind = (size_t)(fake->ranges + fake->n_ranges - (range + 1));
+
+	for (uint64_t i = 0; units && i < range->size / GP_ALIGN; i++)
+		atomic_store_explicit(&units[i], 0, memory_order_relaxed);
+	fake->reserved_bytes -= range->size;
+	memmove(range, range + 1, behind * sizeof(*range));
+	fake->n_ranges--;
+}
+
+/* Address space is given out first fit, so that an address comes again soon. */
+static uint64_t add_range_locked(struct fake *fake, uint64_t bytes)
+{
+	uint64_t at = BASE;
+	size_t i;
+
+	for (i = 0; i < fake->n_ranges && fake->ranges[i].addr - at < bytes; i++)
+		at = gp_round_up(fake->ranges[i].addr + fake->ranges[i].size, GP_ALIGN);
+	if (fake->n_ranges == fake->ranges_size) {
+		fake->ranges_size = fake->ranges_size * 2 + 64;
+		fake->ranges = realloc(fake->ranges, fake->ranges_size * sizeof(*fake->ranges));
+		if (!fake->ranges)
+			abort();
+	}
+	memmove(&fake->ranges[i + 1], &fake->ranges[i],
+		(fake->n_ranges - i) * sizeof(*fake->ranges));
+	fake->ranges[i] = (struct fake_range){.addr = at, .size = bytes};
+	fake->n_ranges++;
+	fake->reserved_bytes += bytes;
+	return at;
+}
+
+static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RESERVE, .bytes = bytes, .slot = GP_NO_SLOT};
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_RESERVE);
+	pthread_mutex_lock(&fake->lock);
+	if (!entry.result && bytes > fake->capacity - fake->outside - fake->reserved_bytes)
+		entry.result = -ENOMEM;
+	if (!entry.result)
+		*ret_addr = entry.addr = add_range_locked(fake, bytes);
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+/* Even after an error the memory is gone: the allocator forgets it. */
+static int release(void *arg, uint64_t addr)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RELEASE, .addr = addr, .slot = GP_NO_SLOT};
+	struct fake_range *range;
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_RELEASE);
+	wait_for(fake, atomic_load(&fake->submitted));
+	pthread_mutex_lock(&fake->lock);
+	range = range_of_locked(fake, addr);
+	if (!range) {
+		set_breach(fake, "something was released that was not reserved");
+	} else {
+		entry.bytes = range->size;
+		remove_range_locked(fake, range);
+	}
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+static void begin_release_locked(struct fake *fake, struct fake_log_entry *entry)
+{
+	struct fake_range *range = range_of_locked(fake, entry->addr);
+	uint64_t behind = entry->slot == GP_NO_SLOT ? atomic_load(&fake->completed)
+						    : atomic_load(&fake->covers[entry->slot]);
+
+	if (!range) {
+		set_breach(fake, "something was released that was not reserved");
+		return;
+	}
+	if (last_use(fake, range->addr, range->size) > behind)
+		set_breach(fake, "memory that the GPU still uses was given back");
+	entry->bytes = range->size;
+	if (entry->result) {
+		remove_range_locked(fake, range);
+		return;
+	}
+	range->behind = behind;
+	range->is_leaving = true;
+}
+
+static int release_begin(void *arg, uint64_t addr, int slot)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RELEASE_BEGIN, .addr = addr, .slot = slot};
+
+	check_locks(GP_RANK_FENCE);
+	if (fake->cannot_release_behind)
+		return -ENOTSUP;
+	entry.result = begin(fake, FAKE_RELEASE_BEGIN);
+	pthread_mutex_lock(&fake->lock);
+	begin_release_locked(fake, &entry);
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+static bool can_release_behind(void *arg)
+{
+	check_locks(GP_RANK_FENCE);
+	return !((struct fake *)arg)->cannot_release_behind;
+}
+
+static int arrive_locked(struct fake *fake, uint64_t completed)
+{
+	int r = 0;
+
+	for (size_t i = fake->n_ranges; i-- > 0;) {
+		if (!fake->ranges[i].is_leaving)
+			continue;
+		if (fake->ranges[i].behind <= completed)
+			remove_range_locked(fake, &fake->ranges[i]);
+		else
+			r = -EAGAIN;
+	}
+	return r;
+}
+
+static int release_poll(void *arg)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RELEASE_POLL, .slot = GP_NO_SLOT};
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_RELEASE_POLL);
+	pthread_mutex_lock(&fake->lock);
+	/* After an error everything is gone, as with the releases. */
+	if (entry.result > 0)
+		arrive_locked(fake, UINT64_MAX);
+	else if (!entry.result)
+		entry.result = fake->arrives_on_drain_only
+				       ? -EAGAIN
+				       : arrive_locked(fake, atomic_load(&fake->completed));
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+static int release_drain(void *arg)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RELEASE_DRAIN, .slot = GP_NO_SLOT};
+	uint64_t behind = 0;
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_RELEASE_DRAIN);
+	pthread_mutex_lock(&fake->lock);
+	for (size_t i = 0; i < fake->n_ranges; i++)
+		if (fake->ranges[i].is_leaving)
+			behind = gp_max(behind, fake->ranges[i].behind);
+	wait_for(fake, behind);
+	arrive_locked(fake, UINT64_MAX);
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+static int fence_record(void *arg, int slot)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RECORD, .slot = slot};
+
+	check_locks(GP_RANK_POOL);
+	entry.result = begin(fake, FAKE_RECORD);
+	if (!entry.result && atomic_load(&fake->is_capturing))
+		entry.result = -EBUSY;
+	if (!entry.result)
+		atomic_store(&fake->covers[slot], atomic_load(&fake->submitted));
+	return finish(fake, entry);
+}
+
+static int fence_query(void *arg, int slot)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_QUERY, .slot = slot};
+
+	check_locks(GP_RANK_POOL);
+	entry.result = begin(fake, FAKE_QUERY);
+	if (!entry.result && atomic_load(&fake->is_capturing))
+		entry.result = -EBUSY;
+	if (!entry.result && atomic_load(&fake->covers[slot]) > atomic_load(&fake->completed))
+		entry.result = -EAGAIN;
+	return finish(fake, entry);
+}
+
+static int fence_order(void *arg, int slot)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_ORDER, .slot = slot};
+	uint64_t covers = atomic_load(&fake->covers[slot]);
+
+	check_locks(GP_RANK_POOL);
+	entry.result = begin(fake, FAKE_ORDER);
+	if (!entry.result && atomic_load(&fake->is_capturing))
+		entry.result = -EBUSY;
+	if (!entry.result) {
+		if (covers > atomic_load(&fake->waitable) && !fake->has_one_stream)
+			set_breach(fake, "later work was made to wait for work that no free would "
+					 "have waited for");
+		raise_to(&fake->ordered, covers);
+	}
+	return finish(fake, entry);
+}
+
+/* Work completes while the allocator waits, as far as a free would have waited for it: the rest waits for the test. */
+static void pause_(void *arg, unsigned attempt)
+{
+	struct fake *fake = arg;
+	uint64_t next = atomic_load(&fake->completed) + fake->pause_completes;
+
+	check_locks(GP_RANK_FENCE);
+	begin(fake, FAKE_PAUSE);
+	atomic_fetch_add(&fake->now_ns, fake->pause_ns);
+	if (atomic_fetch_add(&fake->idle_pauses, 1) > PAUSES_MAX)
+		abort();
+	if (atomic_load(&fake->completed) < atomic_load(&fake->waitable))
+		fake_complete(fake, gp_min(next, atomic_load(&fake->waitable)));
+}
+
+static bool trim_driver(void *arg)
+{
+	struct fake *fake = arg;
+	uint64_t yields;
+
+	check_locks(GP_RANK_FENCE);
+	begin(fake, FAKE_TRIM);
+	pthread_mutex_lock(&fake->lock);
+	yields = gp_min(fake->trim_yields, fake->outside);
+	fake->outside -= yields;
+	fake->trim_yields = 0;
+	pthread_mutex_unlock(&fake->lock);
+	return yields != 0;
+}
+
+static uint64_t available(void *arg)
+{
+	struct fake *fake = arg;
+	uint64_t bytes;
+
+	check_locks(GP_RANK_FENCE);
+	begin(fake, FAKE_AVAILABLE);
+	pthread_mutex_lock(&fake->lock);
+	bytes = fake->capacity - fake->outside - fake->reserved_bytes;
+	pthread_mutex_unlock(&fake->lock);
+	return bytes;
+}
+
+static uint64_t now_ns(void *arg)
+{
+	check_locks(GP_RANK_FENCE);
+	return atomic_load(&((struct fake *)arg)->now_ns);
+}
+
+static const struct gp_backend_ops ops = {
+	.reserve = reserve,
+	.release = release,
+	.release_begin = release_begin,
+	.can_release_behind = can_release_behind,
+	.release_poll = release_poll,
+	.release_drain = release_drain,
+	.fence_record = fence_record,
+	.fence_query = fence_query,
+	.fence_order = fence_order,
+	.pause = pause_,
+	.trim_driver = trim_driver,
+	.available = available,
+	.now_ns = now_ns,
+};
+
+struct gp_backend fake_backend(struct fake *fake)
+{
+	return (struct gp_backend){.ops = &ops, .arg = fake};
+}
