@@ -64,8 +64,8 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **pfn, unsigned version,
-	unsigned long long flags, int *status);
+cudaError_t cudaGetDriverEntryPointByVersion(
+	const char *symbol, void **pfn, unsigned version, unsigned long long flags, int *status);
 
 cudaError_t cudaMalloc(void **ptr, size_t bytes);
 cudaError_t cudaFree(void *ptr);
@@ -80,7 +80,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr);
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, int kind);
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(
+	void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream);
 cudaError_t cudaMemset(void *ptr, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStream_t stream);
 

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * The kernels of the test programs, as PTX text for cuModuleLoadData. A real driver compiles them; the simulated
- * one knows the entries by name. Launch those with one thread where it says so, the others with any grid.
+ * The kernels of the test programs, as PTX text for cuModuleLoadData. A real driver compiles them;
+ * the simulated one knows the entries by name. Launch those with one thread where it says so, the
+ * others with any grid.
  *
  *   fill(u64 ptr, u64 words, u32 value)
  *   spin(u64 nanoseconds)                                     one thread
@@ -12,7 +13,7 @@
  *   count_wrong(u64 ptr, u64 words, u32 expected, u64 result_ptr)
  *                                                             adds to the u64 at result_ptr
  *   set_flag(u64 ptr, u32 value)                              one thread
- *   wait_flag(u64 ptr, u32 value)                             one thread; spins until the word equals value
+ *   wait_flag(u64 ptr, u32 value)                             one thread; spins until equal
  */
 
 /* %rd10 = the thread's number in the grid, %rd11 = threads in the grid */
@@ -71,7 +72,8 @@ static const char kernels_ptx[] =
 	"	ret;\n"
 	"}\n"
 
-	".visible .entry spin_fill(.param .u64 ptr, .param .u64 words, .param .u32 value, .param .u64 ns)\n"
+	".visible .entry spin_fill(.param .u64 ptr, .param .u64 words, .param .u32 value,\n"
+	"	.param .u64 ns)\n"
 	"{\n" KERNELS_REGISTERS
 	"	ld.param.u64 %rd1, [ptr];\n"
 	"	ld.param.u64 %rd2, [words];\n"

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What the simulated driver needs of the binary interface beyond shim/cuda_abi.h: values as in cuda.h,
- * and the prototype of every function of functions.def.
+ * What the simulated driver needs of the binary interface beyond shim/cuda_abi.h: values as in
+ * cuda.h, and the prototype of every function of functions.def.
  */
 
 #include "shim/cuda_abi.h"

@@ -33,8 +33,9 @@ static CUresult alloc(enum sim_block_kind kind, CUdeviceptr *dptr, size_t bytes)
 }
 
 /*
- * Waits for all earlier work of the block's context, as the driver does; other threads cannot launch anything
- * there meanwhile. From the start the block counts as freed, so that a second free is found out.
+ * Waits for all earlier work of the block's context, as the driver does; other threads cannot
+ * launch anything there meanwhile. From the start the block counts as freed, so that a second free
+ * is found out.
  */
 CUresult sim_free_waiting(struct sim_block *block)
 {
@@ -51,8 +52,8 @@ CUresult sim_free_waiting(struct sim_block *block)
 	if (ctx->id != id || !ctx->alive)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	SIM_TRY(result);
-	sim_call_charge_bytes(size_of(block),
-		block->kind == SIM_PINNED ? PINNED_NS_PER_MIB : FREE_NS_PER_MIB);
+	sim_call_charge_bytes(
+		size_of(block), block->kind == SIM_PINNED ? PINNED_NS_PER_MIB : FREE_NS_PER_MIB);
 	sim_block_free(block);
 	return CUDA_SUCCESS;
 }
@@ -98,7 +99,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 	return mem_free(dptr);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
+CUresult cuMemAllocPitch_v2(
+	CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
 	size_t row = (width + PITCH - 1) / PITCH * PITCH;
 
@@ -125,15 +127,18 @@ static CUresult alloc_host(void **ptr, size_t bytes, unsigned flags)
 	struct sim_block *block;
 	struct sim_ctx *ctx;
 
-	if (!ptr || !bytes ||
-		flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
-				CU_MEMHOSTALLOC_WRITECOMBINED))
+	if (!ptr || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+					CU_MEMHOSTALLOC_WRITECOMBINED))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
+	*ptr = NULL;
+	if (!bytes)
+		return CUDA_SUCCESS;
 	SIM_TRY(sim_capture_unsafe());
 	SIM_TRY(sim_block_new(SIM_PINNED, ctx, ctx->device, bytes, &block));
 	sim_call_charge_bytes(bytes, PINNED_NS_PER_MIB);
-	block->host_flags = flags;
+	block->host_flags =
+		flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, and reads back so */
 	*ptr = (void *)(uintptr_t)block->range.lo;
 	return CUDA_SUCCESS;
 }
@@ -155,6 +160,8 @@ CUresult cuMemFreeHost(void *ptr)
 	struct sim_block *block;
 
 	SIM_BEGIN(cuMemFreeHost);
+	if (!ptr)
+		return CUDA_SUCCESS;
 	block = sim_block_exact((uint64_t)(uintptr_t)ptr);
 	if (!block || block->kind != SIM_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;

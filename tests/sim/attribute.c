@@ -22,7 +22,10 @@ static CUcontext context_of(const struct sim_block *block)
 	return (CUcontext)(block->ctx ? block->ctx : block->device->primary);
 }
 
-/* P2P tokens make synchronous operations on the memory really synchronous: a side effect, as documented. */
+/*
+ * P2P tokens make synchronous operations on the memory really synchronous: a side effect, as
+ * documented.
+ */
 static void give_tokens(struct sim_block *block, unsigned long long *tokens)
 {
 	block->sync_memops = true;
@@ -121,7 +124,16 @@ static size_t size_of_attribute(int attribute)
 	return sizeof(void *);
 }
 
-/* The batch never fails for a pointer that is not CUDA's: what cannot be answered reads as zero. */
+static bool is_range(int attribute)
+{
+	return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
+	       attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+}
+
+/*
+ * The batch never fails for a pointer that is not CUDA's: it answers zero, and says nothing of
+ * ranges.
+ */
 CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
 {
 	struct sim_block *block;
@@ -132,6 +144,8 @@ CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdevi
 	block = live_block(ptr);
 	for (unsigned i = 0; i < n; i++) {
 		if (block && get_attribute(data[i], attributes[i], ptr, block) == CUDA_SUCCESS)
+			continue;
+		if (is_range(attributes[i]))
 			continue;
 		memset(data[i], 0, size_of_attribute(attributes[i]));
 		if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
@@ -229,15 +243,16 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 }
 
 /* The descriptor stands for the memory; its contents are its own. */
-CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes, int type,
-	unsigned long long flags)
+CUresult cuMemGetHandleForAddressRange(
+	void *handle, CUdeviceptr dptr, size_t bytes, int type, unsigned long long flags)
 {
 	const struct sim_block *block;
 	int fd;
 
 	SIM_BEGIN(cuMemGetHandleForAddressRange);
 	block = live_block(dptr);
-	if (!handle || !bytes || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || dptr % PAGE || bytes % PAGE)
+	if (!handle || !bytes || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || dptr % PAGE ||
+		bytes % PAGE)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!block || block->kind != SIM_DEVICE || bytes > block->range.hi - dptr)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -12,7 +12,8 @@
 
 struct sim_range *sim_blocks;
 
-struct sim_block *sim_block_enter(enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes)
+struct sim_block *sim_block_enter(
+	enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes)
 {
 	static uint64_t ids;
 	struct sim_block *block = sim_alloc_zeroed(1, sizeof(*block));
@@ -33,8 +34,8 @@ static struct sim_slab **slabs_of(struct sim_ctx *ctx, struct sim_device *device
 	return ctx ? &ctx->slabs : &device->pool_slabs;
 }
 
-static CUresult take_device_memory(struct sim_ctx *ctx, struct sim_device *device, size_t *bytes, uint64_t *addr,
-	struct sim_slab **slab)
+static CUresult take_device_memory(struct sim_ctx *ctx, struct sim_device *device, size_t *bytes,
+	uint64_t *addr, struct sim_slab **slab)
 {
 	if (*bytes <= SIM_SMALL_BYTES) {
 		*bytes = sim_slab_round(*bytes);
@@ -52,8 +53,8 @@ static CUresult take_host_memory(size_t bytes, uint64_t *addr)
 	return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device, size_t bytes,
-	struct sim_block **block)
+CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device,
+	size_t bytes, struct sim_block **block)
 {
 	struct sim_slab *slab = NULL;
 	size_t requested = bytes;
@@ -83,7 +84,8 @@ static void give_device_memory(struct sim_block *block)
 	}
 	if (block->dirty)
 		memset(sim_bytes_at(block->range.lo), 0, size_of(block));
-	sim_slab_give(slabs_of(block->ctx, block->device), block->slab, block->range.lo, size_of(block));
+	sim_slab_give(
+		slabs_of(block->ctx, block->device), block->slab, block->range.lo, size_of(block));
 }
 
 void sim_block_free(struct sim_block *block)

@@ -17,8 +17,8 @@ struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static bool needs_init(enum sim_fn fn)
 {
 	return fn != FN_cuInit && fn != FN_cuDriverGetVersion && fn != FN_cuGetErrorName &&
-		fn != FN_cuGetErrorString && fn != FN_cuGetProcAddress && fn != FN_cuGetProcAddress_v2 &&
-		fn != FN_cuGetExportTable;
+	       fn != FN_cuGetErrorString && fn != FN_cuGetProcAddress &&
+	       fn != FN_cuGetProcAddress_v2 && fn != FN_cuGetExportTable;
 }
 
 static CUresult poison(CUresult code)
@@ -71,8 +71,8 @@ static void burn(uint64_t ns)
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	do {
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		passed = (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000u + (uint64_t)now.tv_nsec -
-			(uint64_t)begin.tv_nsec;
+		passed = (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000u +
+			 (uint64_t)now.tv_nsec - (uint64_t)begin.tv_nsec;
 	} while (passed < ns);
 }
 
@@ -120,7 +120,7 @@ void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib)
 bool sim_is_sticky(CUresult code)
 {
 	return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT ||
-		(code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
+	       (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
 }
 
 void sim_say(const char *fmt, ...)

@@ -20,7 +20,9 @@ static bool captures_in(const struct sim_capture *capture, const struct sim_ctx 
 	return false;
 }
 
-/* For calls that conflict with every capture of the context: no mode and no exchange excuses them. */
+/*
+ * For calls that conflict with every capture of the context: no mode and no exchange excuses them.
+ */
 CUresult sim_capture_refuse(struct sim_ctx *ctx)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -43,10 +45,11 @@ CUresult sim_capture_unsafe(void)
 	if (self->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
 	for (struct sim_capture *capture = captures; capture; capture = capture->next) {
-		bool forbids = capture->thread == self->id
-			? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-			: capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-				self->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+		bool forbids =
+			capture->thread == self->id
+				? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+				: capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+					  self->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 		if (!forbids)
 			continue;
@@ -96,7 +99,10 @@ static void bring_back(const struct sim_event *event)
 		stream->unjoined = false;
 }
 
-/* A stream that waits for an event of a capture joins it; a capture cannot wait for what is outside. */
+/*
+ * A stream that waits for an event of a capture joins it; a capture cannot wait for what is
+ * outside.
+ */
 CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *event)
 {
 	struct sim_capture *capture = captures;
@@ -105,7 +111,8 @@ CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *eve
 		capture = capture->next;
 	if (stream->capture && stream->capture != capture) {
 		sim_capture_invalidate(stream->capture);
-		return capture ? CUDA_ERROR_STREAM_CAPTURE_MERGE : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+		return capture ? CUDA_ERROR_STREAM_CAPTURE_MERGE
+			       : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
 	if (!capture)
 		return CUDA_ERROR_CAPTURED_EVENT;
@@ -190,8 +197,8 @@ static CUresult begin_to_graph(CUstream stream, bool per_thread, CUgraph handle,
 }
 
 SIM_STREAM_PAIR(cuStreamBeginCaptureToGraph, _ptsz,
-	(CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data, size_t n,
-		int mode),
+	(CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data,
+		size_t n, int mode),
 	begin_to_graph(stream, per_thread, graph, mode))
 
 static bool has_unjoined(const struct sim_capture *capture)
@@ -212,7 +219,8 @@ static CUresult end(CUstream handle, bool per_thread, CUgraph *graph)
 	capture = stream->capture;
 	if (!capture)
 		return CUDA_ERROR_ILLEGAL_STATE;
-	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != sim_thread_self()->id)
+	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+		capture->thread != sim_thread_self()->id)
 		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	if (capture->origin != stream) {
 		sim_capture_invalidate(capture);
@@ -233,7 +241,8 @@ static CUresult end(CUstream handle, bool per_thread, CUgraph *graph)
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph), end(stream, per_thread, graph))
+SIM_STREAM_PAIR(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph),
+	end(stream, per_thread, graph))
 
 static CUresult is_capturing(CUstream handle, bool per_thread, int *status)
 {
@@ -244,9 +253,9 @@ static CUresult is_capturing(CUstream handle, bool per_thread, int *status)
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
 	if (implicit_conflict(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-	*status = !stream->capture	? CU_STREAM_CAPTURE_STATUS_NONE
-		: stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-					   : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	*status = !stream->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
+		  : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+					     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	return CUDA_SUCCESS;
 }
 
@@ -259,7 +268,8 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 	int old = self->capture_mode;
 
 	SIM_BEGIN(cuThreadExchangeStreamCaptureMode);
-	if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+	if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+		*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
 	self->capture_mode = *mode;
 	*mode = old;

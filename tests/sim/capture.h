@@ -6,9 +6,10 @@
 #pragma once
 
 /*
- * Stream captures. While a stream captures, what is submitted to it goes into a graph instead. Three kinds of
- * calls are in the way of captures: those that conflict with any capture of a context, whatever the mode
- * (refuse); those that are only unsafe, and excused by modes (unsafe); and use of the legacy stream.
+ * Stream captures. While a stream captures, what is submitted to it goes into a graph instead.
+ * Three kinds of calls are in the way of captures: those that conflict with any capture of a
+ * context, whatever the mode (refuse); those that are only unsafe, and excused by modes (unsafe);
+ * and use of the legacy stream.
  */
 
 #include "ctx.h"
@@ -33,7 +34,8 @@ struct sim_capture {
 
 CUresult sim_capture_refuse(struct sim_ctx *ctx);
 CUresult sim_capture_unsafe(void);
-CUresult sim_capture_implicit(struct sim_stream *stream); /* 906 if the legacy stream would join in */
+CUresult sim_capture_implicit(
+	struct sim_stream *stream); /* 906 if the legacy stream would join in */
 void sim_capture_invalidate(struct sim_capture *capture);
 CUresult sim_capture_add(struct sim_stream *stream, const struct sim_op *op);
 CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *event);

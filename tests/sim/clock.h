@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * Vector clocks: what is known to come before. Each stream counts its submissions in a lane; a clock holds, for
- * each lane, up to which count everything is ordered before its holder. All host threads share one clock.
+ * Vector clocks: what is known to come before. Each stream counts its submissions in a lane; a
+ * clock holds, for each lane, up to which count everything is ordered before its holder. All host
+ * threads share one clock.
  */
 
 #include <stdbool.h>
@@ -25,7 +26,10 @@ static inline uint64_t sim_clock_at(const struct sim_clock *clock, unsigned lane
 	return lane < clock->n ? clock->lanes[lane] : 0;
 }
 
-/* Lanes are given to streams, and again to others once the host knows all that was in them as finished. */
+/*
+ * Lanes are given to streams, and again to others once the host knows all that was in them as
+ * finished.
+ */
 unsigned sim_lane_new(void);
 void sim_lane_retire(unsigned lane);
 uint64_t sim_lane_tick(unsigned lane);

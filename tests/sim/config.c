@@ -71,7 +71,8 @@ static size_t size(const char *name, size_t otherwise)
 }
 
 /* Calls row(name, length, value after '=' or NULL) for each of the comma-separated words. */
-static void each_word(const char *option_name, bool (*row)(const char *name, size_t len, const char *value))
+static void each_word(
+	const char *option_name, bool (*row)(const char *name, size_t len, const char *value))
 {
 	const char *word = option(option_name);
 

@@ -102,7 +102,10 @@ CUresult sim_ctx_of(CUcontext handle, struct sim_ctx **ctx)
 	return *ctx ? sim_ctx_check(*ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Contexts that are not the owner see the memory only as peers; no owner means the device's own memory. */
+/*
+ * Contexts that are not the owner see the memory only as peers; no owner means the device's own
+ * memory.
+ */
 bool sim_ctx_may_touch(const struct sim_ctx *ctx, const struct sim_ctx *owner)
 {
 	return !owner || ctx == owner || ctx->peers & 1u << owner->device->ordinal;

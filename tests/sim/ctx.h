@@ -34,16 +34,17 @@ struct sim_stream {
 	struct sim_object object;
 	struct sim_ctx *ctx;
 	struct sim_stream *prev, *next; /* of the context */
-	struct sim_thread *thread; /* whose default it is, or NULL */
+	struct sim_thread *thread;      /* whose default it is, or NULL */
 	struct sim_stream *next_of_thread;
 	unsigned number, lane, unfinished;
 	bool non_blocking, is_default;
 	struct sim_work *tail;
 	struct sim_clock clock;
 	struct sim_capture *capture;
-	bool unjoined;         /* has captured what the capture's origin has not waited for */
+	bool unjoined; /* has captured what the capture's origin has not waited for */
 	unsigned captured_ops;
-	struct sim_block *returning; /* freed by cuMemFreeAsync, given back at the next synchronisation */
+	struct sim_block
+		*returning; /* freed by cuMemFreeAsync, given back at the next synchronisation */
 };
 
 struct sim_ctx {
@@ -58,12 +59,12 @@ struct sim_ctx {
 	struct sim_work *works; /* unfinished */
 	struct sim_work *gate;  /* all later work follows it */
 	struct sim_clock gate_clock;
-	struct {               /* streams that were destroyed, [non-blocking ones] taken together */
+	struct { /* streams that were destroyed, [non-blocking ones] taken together */
 		struct sim_work *tail;
 		struct sim_clock clock;
 	} departed[2];
-	unsigned waiting_frees;     /* threads inside cuMemFree: no launch gets through */
-	unsigned peers;             /* bit per device whose primary or other contexts it may touch */
+	unsigned waiting_frees; /* threads inside cuMemFree: no launch gets through */
+	unsigned peers;         /* bit per device whose primary or other contexts it may touch */
 	struct sim_slab *slabs;
 };
 
@@ -89,7 +90,8 @@ CUresult sim_ctx_check(struct sim_ctx *ctx);
 CUresult sim_ctx_current(struct sim_ctx **ctx);
 CUresult sim_ctx_of(CUcontext handle, struct sim_ctx **ctx);
 CUresult sim_ctx_synchronize(struct sim_ctx *ctx);
-struct sim_work *sim_ctx_mark(struct sim_ctx *ctx, struct sim_clock *clock); /* after all its work */
+struct sim_work *sim_ctx_mark(
+	struct sim_ctx *ctx, struct sim_clock *clock); /* after all its work */
 bool sim_ctx_may_touch(const struct sim_ctx *ctx, const struct sim_ctx *owner);
 
 /* thread.c: what belongs to a host thread. */
@@ -109,7 +111,8 @@ struct sim_stream *sim_stream_new(struct sim_ctx *ctx, bool non_blocking);
 void sim_stream_free(struct sim_stream *stream);
 CUresult sim_stream_of(CUstream handle, bool per_thread, struct sim_stream **stream);
 CUresult sim_stream_submit(struct sim_stream *stream, const struct sim_op *op);
-CUresult sim_stream_push(struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after);
+CUresult sim_stream_push(
+	struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after);
 CUresult sim_stream_wait(struct sim_stream *stream);
 
 /* event.c */

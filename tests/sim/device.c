@@ -14,8 +14,9 @@
 struct sim_device sim_devices[SIM_MAX_DEVICES];
 
 /*
- * Addresses are plentiful, so that only the amount of memory decides whether an allocation succeeds: each
- * device has twice its capacity, of which first fit uses the lowest, again and again.
+ * Addresses are plentiful, so that only the amount of memory decides whether an allocation
+ * succeeds: each device has twice its capacity, of which first fit uses the lowest, again and
+ * again.
  */
 static CUresult device_init(struct sim_device *device, int ordinal)
 {
@@ -29,8 +30,10 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 	device->fd = memfd_create("simgpu", MFD_CLOEXEC);
 	if (device->fd < 0 || ftruncate(device->fd, (off_t)device->span))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	span = mmap(NULL, device->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	bytes = mmap(NULL, device->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, device->fd, 0);
+	span = mmap(
+		NULL, device->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	bytes = mmap(NULL, device->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+		device->fd, 0);
 	if (span == MAP_FAILED || bytes == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	device->base = ((uint64_t)(uintptr_t)span + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;

@@ -134,25 +134,23 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 static const struct {
 	int attribute, value;
 } attributes[] = {
-	{1, 1024},   /* threads per block */
-	{10, 32},    /* warp size */
-	{13, 1980000}, /* clock in kHz */
-	{14, 512},   /* texture alignment */
-	{16, 132},   /* multiprocessors */
-	{19, 1},     /* can map host memory */
-	{31, 1},     /* concurrent kernels */
-	{40, 3},     /* copy engines */
-	{41, 1},     /* unified addressing */
-	{75, 9},     /* compute capability */
-	{76, 0},
-	{78, 1}, /* stream priorities */
-	{83, 1}, /* managed memory */
-	{89, 1}, /* concurrent managed access */
-	{91, 1}, /* registered memory at the host's address */
-	{99, 1}, /* host registration */
-	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
-	{116, 1}, /* GPUDirect RDMA */
-	{124, 1}, /* dma-buf */
+	{1, 1024},        /* threads per block */
+	{10, 32},         /* warp size */
+	{13, 1980000},    /* clock in kHz */
+	{14, 512},        /* texture alignment */
+	{16, 132},        /* multiprocessors */
+	{19, 1},          /* can map host memory */
+	{31, 1},          /* concurrent kernels */
+	{40, 3},          /* copy engines */
+	{41, 1},          /* unified addressing */
+	{75, 9},          /* compute capability */
+	{76, 0}, {78, 1}, /* stream priorities */
+	{83, 1},          /* managed memory */
+	{89, 1},          /* concurrent managed access */
+	{91, 1},          /* registered memory at the host's address */
+	{99, 1},          /* host registration */
+	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}, {116, 1}, /* GPUDirect RDMA */
+	{124, 1},                                                  /* dma-buf */
 };
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice ordinal)

@@ -8,16 +8,17 @@
 
 #define COUNT_RESULT_BYTES 8
 
-static void complain(const struct sim_work *work, const struct sim_access *access, const struct sim_block *block)
+static void complain(
+	const struct sim_work *work, const struct sim_access *access, const struct sim_block *block)
 {
 	sim.invalid_uses++;
 	sim_say("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s",
 		work->op.name, work->stream_number, (unsigned long long)work->number,
 		(unsigned long long)access->lo, (unsigned long long)(access->hi - access->lo),
-		!block			? "no such memory, or freed"
-		: block->released	? "already freed in stream order"
+		!block                         ? "no such memory, or freed"
+		: block->released              ? "already freed in stream order"
 		: access->hi > block->range.hi ? "beyond the end of the block"
-					: "memory of a context without access");
+					       : "memory of a context without access");
 }
 
 bool sim_effect_check(struct sim_work *work)

@@ -105,7 +105,8 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(cuEventRecord, _ptsz, (CUevent event, CUstream stream), record(event, stream, per_thread))
+SIM_STREAM_PAIR(
+	cuEventRecord, _ptsz, (CUevent event, CUstream stream), record(event, stream, per_thread))
 
 static CUresult stream_wait(CUstream stream_handle, CUevent handle, bool per_thread)
 {

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Faults to order: `name:WHEN=CODE`, separated by commas, where WHEN is N (the N-th call), N+ (from the N-th on)
- * or every/K (each K-th). Calls are counted from the start of the process.
+ * Faults to order: `name:WHEN=CODE`, separated by commas, where WHEN is N (the N-th call), N+ (from
+ * the N-th on) or every/K (each K-th). Calls are counted from the start of the process.
  */
 
 #include <stdlib.h>

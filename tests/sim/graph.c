@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Graphs run their operations one after the other, in the order of capture: a valid order of any graph. */
+/*
+ * Graphs run their operations one after the other, in the order of capture: a valid order of any
+ * graph.
+ */
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +65,8 @@ CUresult cuGraphDestroy(CUgraph handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, unsigned long long flags)
+CUresult cuGraphInstantiateWithFlags(
+	CUgraphExec *handle, CUgraph graph_handle, unsigned long long flags)
 {
 	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH), *exec;
 
@@ -109,4 +113,5 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), launch(exec, stream, per_thread))
+SIM_STREAM_PAIR(
+	cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), launch(exec, stream, per_thread))

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Host functions run on a thread of their own, without the simulator's lock. The timeline gives each a moment
- * of real time, so that an ordinary one ends at a definite virtual time; one that takes longer, because it
- * waits for the program, ends whenever it does.
+ * Host functions run on a thread of their own, without the simulator's lock. The timeline gives
+ * each a moment of real time, so that an ordinary one ends at a definite virtual time; one that
+ * takes longer, because it waits for the program, ends whenever it does.
  */
 
 #include <time.h>
@@ -84,7 +84,8 @@ void sim_host_func_run(struct sim_work *work)
 
 static CUresult launch(CUstream handle, CUhostFn fn, void *user_data, bool per_thread)
 {
-	struct sim_op op = {.kind = SIM_HOST_FUNC, .name = "host function", .fn = fn, .user_data = user_data};
+	struct sim_op op = {
+		.kind = SIM_HOST_FUNC, .name = "host function", .fn = fn, .user_data = user_data};
 	struct sim_stream *stream;
 
 	if (!fn)

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * Simulated memory. Device addresses lie in reserved ranges that the host cannot touch; the simulator reaches
- * the bytes through a second, sparse mapping. Physical memory is counted in chunks of 2 MiB.
+ * Simulated memory. Device addresses lie in reserved ranges that the host cannot touch; the
+ * simulator reaches the bytes through a second, sparse mapping. Physical memory is counted in
+ * chunks of 2 MiB.
  */
 
 #include "range.h"
@@ -22,7 +23,7 @@ struct sim_block {
 	struct sim_device *device;
 	uint64_t id;
 	size_t requested_bytes;
-	bool freed;   /* cuMemFreeAsync was called: a second free is an error */
+	bool freed;    /* cuMemFreeAsync was called: a second free is an error */
 	bool released; /* and its turn in the stream has come: a use is an error */
 	bool dirty, sync_memops, of_graph;
 	unsigned host_flags, ipc_opens;
@@ -61,18 +62,22 @@ char *sim_bytes_at(uint64_t addr); /* where the simulator reads and writes an ad
 
 /* block.c */
 extern struct sim_range *sim_blocks;
-CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device, size_t bytes,
-	struct sim_block **block);
-struct sim_block *sim_block_enter(enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes);
+CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device,
+	size_t bytes, struct sim_block **block);
+struct sim_block *sim_block_enter(
+	enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes);
 void sim_block_free(struct sim_block *block);
 struct sim_block *sim_block_at(uint64_t addr);
 struct sim_block *sim_block_exact(uint64_t addr); /* only for the block's own first address */
 void sim_blocks_close(struct sim_ctx *ctx);
 
-/* slab.c: small blocks, at a stride of 512 bytes, out of chunks that a context (or a pool) has to itself. */
+/*
+ * slab.c: small blocks, at a stride of 512 bytes, out of chunks that a context (or a pool) has to
+ * itself.
+ */
 #define SIM_SMALL_BYTES SIM_MIB
-CUresult sim_slab_take(struct sim_slab **slabs, struct sim_device *device, size_t bytes, uint64_t *addr,
-	struct sim_slab **slab);
+CUresult sim_slab_take(struct sim_slab **slabs, struct sim_device *device, size_t bytes,
+	uint64_t *addr, struct sim_slab **slab);
 void sim_slab_give(struct sim_slab **slabs, struct sim_slab *slab, uint64_t addr, size_t bytes);
 size_t sim_slab_round(size_t bytes);
 

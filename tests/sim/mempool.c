@@ -2,9 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Stream-ordered memory. A freed block stays with the device's pool, still charged, until the host synchronises
- * or trims; then only as much as the release threshold says is kept. cuMemFreeAsync also takes memory of
- * cuMemAlloc: it never waits, and the memory is back after the stream has been synchronised.
+ * Stream-ordered memory. A freed block stays with the device's pool, still charged, until the host
+ * synchronises or trims; then only as much as the release threshold says is kept. cuMemFreeAsync
+ * also takes memory of cuMemAlloc: it never waits, and the memory is back after the stream has been
+ * synchronised.
  */
 
 #include "capture.h"
@@ -87,7 +88,8 @@ static CUresult take(struct sim_device *device, size_t bytes, struct sim_block *
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_from(struct sim_pool *pool, CUdeviceptr *dptr, size_t bytes, struct sim_stream *stream)
+static CUresult alloc_from(
+	struct sim_pool *pool, CUdeviceptr *dptr, size_t bytes, struct sim_stream *stream)
 {
 	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemAllocAsync"};
 	struct sim_device *device = stream->ctx->device;
@@ -105,8 +107,8 @@ static CUresult alloc_from(struct sim_pool *pool, CUdeviceptr *dptr, size_t byte
 	return sim_stream_submit(stream, &op);
 }
 
-static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstream stream_handle,
-	bool per_thread, bool named)
+static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle,
+	CUstream stream_handle, bool per_thread, bool named)
 {
 	struct sim_pool *pool = (struct sim_pool *)handle;
 	struct sim_stream *stream;
@@ -114,9 +116,12 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle
 
 	for (unsigned i = 0; i < sim.config.devices; i++)
 		known |= pool == &sim_devices[i].pool;
-	if (!dptr || !bytes || !known)
+	if (!dptr || !known)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
+	*dptr = 0;
+	if (!bytes)
+		return CUDA_SUCCESS;
 	if (stream->capture && stream->capture->invalid)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	SIM_TRY(sim_capture_implicit(stream));
@@ -131,7 +136,10 @@ SIM_STREAM_PAIR(cuMemAllocFromPoolAsync, _ptsz,
 	(CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream),
 	alloc_async(dptr, bytes, pool, stream, per_thread, true))
 
-/* In a capture only memory that the same graph allocates can be freed; it stays until the graph goes. */
+/*
+ * In a capture only memory that the same graph allocates can be freed; it stays until the graph
+ * goes.
+ */
 static CUresult free_captured(const struct sim_block *block, struct sim_stream *stream)
 {
 	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemFreeAsync"};
@@ -142,6 +150,21 @@ static CUresult free_captured(const struct sim_block *block, struct sim_stream *
 	return sim_stream_submit(stream, &op);
 }
 
+/*
+ * A real driver takes a second cuMemFreeAsync of cuMemAlloc memory for a success and comes to grief
+ * later. Here it is an error at once, and a reported one.
+ */
+static void complain_of_second_free(CUdeviceptr dptr)
+{
+	const struct sim_block *block = sim_block_at(dptr);
+
+	if (!block || block->range.lo != dptr || block->kind != SIM_DEVICE)
+		return;
+	sim.invalid_uses++;
+	sim_say("invalid use: %s of %#llx, which is freed already", sim_call_name(),
+		(unsigned long long)dptr);
+}
+
 static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_thread)
 {
 	struct sim_op op = {.kind = SIM_RELEASE, .name = "cuMemFreeAsync"};
@@ -149,8 +172,12 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_th
 	struct sim_stream *stream;
 
 	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
-	if (!block || block->kind > SIM_POOLED)
+	if (!dptr)
+		return CUDA_SUCCESS;
+	if (!block || block->kind > SIM_POOLED) {
+		complain_of_second_free(dptr);
 		return CUDA_ERROR_INVALID_VALUE;
+	}
 	if (stream->capture || block->of_graph)
 		return free_captured(block, stream);
 	SIM_TRY(sim_capture_unsafe());
@@ -165,7 +192,8 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_th
 	return sim_stream_push(stream, &op, NULL);
 }
 
-SIM_STREAM_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream stream), free_async(dptr, stream, per_thread))
+SIM_STREAM_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream stream),
+	free_async(dptr, stream, per_thread))
 
 static CUresult default_pool(CUmemoryPool *pool, CUdevice ordinal)
 {
@@ -211,7 +239,10 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
 	return CUDA_SUCCESS;
 }
 
-/* Where an attribute lives; the reuse policies, which the simulator does not distinguish, live nowhere. */
+/*
+ * Where an attribute lives; the reuse policies, which the simulator does not distinguish, live
+ * nowhere.
+ */
 static uint64_t *attribute_of(struct sim_pool *pool, int attribute)
 {
 	switch (attribute) {
@@ -243,7 +274,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
 	if (place && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		*place = *(uint64_t *)value;
 	else if (place)
-		*place = attribute_of(&device->pool, attribute - 1)[0]; /* a high-water mark starts again */
+		*place = attribute_of(
+			&device->pool, attribute - 1)[0]; /* a high-water mark starts again */
 	return CUDA_SUCCESS;
 }
 

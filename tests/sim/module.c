@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Modules and kernels. The program hands over PTX text as it would to a real driver; the simulator looks for the
- * entries that tests/apps/kernels.h defines and runs its own version of each.
+ * Modules and kernels. The program hands over PTX text as it would to a real driver; the simulator
+ * looks for the entries that tests/apps/kernels.h defines and runs its own version of each.
  */
 
 #include <stdlib.h>
@@ -226,8 +226,8 @@ static bool read_args(const struct kernel *kernel, void **params, uint64_t *args
 	return true;
 }
 
-static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUstream stream_handle, void **params,
-	void **extra, bool per_thread)
+static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUstream stream_handle,
+	void **params, void **extra, bool per_thread)
 {
 	struct function *function = sim_object_of(handle, SIM_FUNCTION);
 	uint64_t args[MAX_PARAMS] = {0};
@@ -239,7 +239,8 @@ static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUs
 	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
 	if (function->ctx != stream->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!blocks || !threads || threads > 1024 || extra || !read_args(function->kernel, params, args))
+	if (!blocks || !threads || threads > 1024 || extra ||
+		!read_args(function->kernel, params, args))
 		return CUDA_ERROR_INVALID_VALUE;
 	op.name = function->kernel->name;
 	op.duration_ns = KERNEL_NS;
@@ -249,7 +250,7 @@ static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUs
 
 SIM_STREAM_PAIR(cuLaunchKernel, _ptsz,
 	(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-		unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,
-		void **extra),
-	launch(function, (uint64_t)grid_x * grid_y * grid_z, (uint64_t)block_x * block_y * block_z, stream,
-		params, extra, per_thread))
+		unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
+		void **params, void **extra),
+	launch(function, (uint64_t)grid_x *grid_y *grid_z, (uint64_t)block_x *block_y *block_z,
+		stream, params, extra, per_thread))

@@ -7,8 +7,9 @@
 #include "ctx.h"
 
 /*
- * Freed objects wait in a queue by size and are used again oldest first, so that a stale handle stays one for as
- * long as possible. Their memory is never unmapped: whoever passes a stale handle gets an error.
+ * Freed objects wait in a queue by size and are used again oldest first, so that a stale handle
+ * stays one for as long as possible. Their memory is never unmapped: whoever passes a stale handle
+ * gets an error.
  */
 struct queue {
 	size_t size;
@@ -65,8 +66,7 @@ void *sim_object_new(enum sim_magic magic, size_t size)
 	if (queue->n > KEEP_FREE) {
 		object = take_oldest(queue);
 	} else {
-		struct header *header =
-			sim_alloc_zeroed(1, offsetof(struct header, object) + size);
+		struct header *header = sim_alloc_zeroed(1, offsetof(struct header, object) + size);
 
 		header->size = size;
 		header->next = headers;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory that is only counted: arrays and physical handles. Nothing in the simulator reads or writes it. */
+/*
+ * Memory that is only counted: arrays and physical handles. Nothing in the simulator reads or
+ * writes it.
+ */
 
 #include <stdint.h>
 
@@ -22,8 +25,8 @@ static size_t round_to_chunks(size_t bytes)
 	return (bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 }
 
-static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device, size_t bytes,
-	void *handle)
+static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device,
+	size_t bytes, void *handle)
 {
 	struct physical *physical;
 
@@ -71,8 +74,8 @@ static CUresult destroy(const void *handle, enum sim_magic magic, CUresult stale
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-	unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+	const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct sim_device *device;
 
@@ -155,7 +158,8 @@ CUresult cuArrayDestroy(CUarray array)
 	return destroy(array, SIM_ARRAY, CUDA_ERROR_INVALID_HANDLE);
 }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
+CUresult cuMipmappedArrayCreate(
+	CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
 {
 	SIM_BEGIN(cuMipmappedArrayCreate);
 	return array && shape ? array_create(shape, levels, array) : CUDA_ERROR_INVALID_VALUE;

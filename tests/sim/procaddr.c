@@ -10,7 +10,7 @@ const struct sim_fn_row sim_fns[SIM_N_FNS] = {
 	{#name, #public, version, false, ns, (void *)name},
 #define SIM_STREAM_FN(name, suffix, public, version, ns, params)                                   \
 	{#name, #public, version, false, ns, (void *)name},                                        \
-	{#name #suffix, #public, version, true, ns, (void *)name##suffix},
+		{#name #suffix, #public, version, true, ns, (void *)name##suffix},
 #include "functions.def"
 #undef SIM_FN
 #undef SIM_STREAM_FN
@@ -79,7 +79,8 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t 
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
+CUresult cuGetProcAddress_v2(
+	const char *symbol, void **pfn, int version, uint64_t flags, int *status)
 {
 	const struct sim_fn_row *row;
 	int found;
@@ -89,7 +90,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64
 		return CUDA_ERROR_INVALID_VALUE;
 	if (is_probe(symbol, version))
 		return CUDA_SUCCESS;
-	found = look_up(symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
+	found = look_up(
+		symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
 	if (status)
 		*status = found;
 	*pfn = row ? row->address : NULL;

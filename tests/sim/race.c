@@ -2,14 +2,16 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The race detector. Memory that simulated work has touched is cut into cells, each with the accesses that
- * later work may still collide with. A new access collides with an old one if one of them writes and the
- * old one is not known to come before: its lane's count is beyond what the new work's clock holds.
- * Everything that orders work is known when it is submitted, so this is decided then, whatever the timing.
+ * The race detector. Memory that simulated work has touched is cut into cells, each with the
+ * accesses that later work may still collide with. A new access collides with an old one if one of
+ * them writes and the old one is not known to come before: its lane's count is beyond what the new
+ * work's clock holds. Everything that orders work is known when it is submitted, so this is decided
+ * then, whatever the timing.
  *
- * An access leaves the history when the host has waited for it (everything later is ordered behind it), or
- * when another access covers it: whoever collides with the older would collide with the newer as well.
- * Flags that kernels spin on are atomic: they neither collide with each other nor order anything.
+ * An access leaves the history when the host has waited for it (everything later is ordered behind
+ * it), or when another access covers it: whoever collides with the older would collide with the
+ * newer as well. Flags that kernels spin on are atomic: they neither collide with each other nor
+ * order anything.
  */
 
 #include "race.h"
@@ -102,8 +104,8 @@ static void describe(char *text, size_t size, const struct seen *seen)
 	static const char *const how[] = {"reads", "writes", "updates"};
 	struct sim_block *block = sim_block_at(seen->lo);
 
-	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes", seen->name,
-		seen->stream_number, (unsigned long long)seen->number, how[seen->how],
+	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes",
+		seen->name, seen->stream_number, (unsigned long long)seen->number, how[seen->how],
 		(unsigned long long)(block ? block->range.lo : seen->lo),
 		(unsigned long long)(block ? seen->lo - block->range.lo : 0),
 		(unsigned long long)(seen->hi - seen->lo));
@@ -139,7 +141,8 @@ static void cell_meet(struct cell *cell, struct newcomer *new)
 
 		if (!known && collides(new->seen.how, old.how))
 			report(&old, new);
-		if ((known && covers(new->seen.how, old.how)) || sim_host_knows(old.lane, old.count))
+		if ((known && covers(new->seen.how, old.how)) ||
+			sim_host_knows(old.lane, old.count))
 			continue;
 		cell->seen[kept++] = old;
 	}
@@ -194,18 +197,27 @@ static void sweep(void)
 	sweep_at = 2 * n_cells + 4096;
 }
 
-void sim_race_enter(const struct sim_work *work, unsigned lane, uint64_t count, const struct sim_clock *clock)
+void sim_race_enter(
+	const struct sim_work *work, unsigned lane, uint64_t count, const struct sim_clock *clock)
 {
 	for (unsigned i = 0; i < work->op.n_accesses; i++) {
 		const struct sim_access *access = &work->op.accesses[i];
 		struct newcomer new = {
-			.seen = {.lane = lane, .stream_number = work->stream_number, .count = count,
-				.number = work->number, .lo = access->lo, .hi = access->hi,
-				.how = access->how, .name = work->op.name},
+			.seen = {.lane = lane,
+				.stream_number = work->stream_number,
+				.count = count,
+				.number = work->number,
+				.lo = access->lo,
+				.hi = access->hi,
+				.how = access->how,
+				.name = work->op.name},
 			.clock = clock,
 		};
 
-		/* A write leaves nothing older behind it, so that one cell can take the place of many. */
+		/*
+		 * A write leaves nothing older behind it, so that one cell can take the place of
+		 * many.
+		 */
 		walk(&new, access->lo, access->hi, access->how != SIM_WRITE);
 		if (access->how == SIM_WRITE)
 			cell_add(cell_new(access->lo, access->hi), &new.seen);
@@ -217,7 +229,10 @@ void sim_race_enter(const struct sim_work *work, unsigned lane, uint64_t count, 
 void sim_race_host_access(uint64_t lo, uint64_t hi, bool is_write)
 {
 	struct newcomer host = {
-		.seen = {.lo = lo, .hi = hi, .how = is_write ? SIM_WRITE : SIM_READ, .name = "host"},
+		.seen = {.lo = lo,
+			.hi = hi,
+			.how = is_write ? SIM_WRITE : SIM_READ,
+			.name = "host"},
 		.clock = sim_host_clock(),
 	};
 	struct cell *cell;

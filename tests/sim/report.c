@@ -111,8 +111,8 @@ void simgpu_host_access(const void *ptr, size_t bytes, bool is_write)
 }
 
 /*
- * Without the lock: threads that are still inside a call when the process ends must not hang it, and counters
- * that nobody changes any more need none.
+ * Without the lock: threads that are still inside a call when the process ends must not hang it,
+ * and counters that nobody changes any more need none.
  */
 __attribute__((destructor)) static void last_word(void)
 {
@@ -120,9 +120,9 @@ __attribute__((destructor)) static void last_word(void)
 
 	if (sim.forked || (races == sim.expected_races && !sim.deadlocks && !sim.invalid_uses))
 		return;
-	sim_say("%llu races (%llu expected), %llu deadlocks, %llu invalid uses", (unsigned long long)races,
-		(unsigned long long)sim.expected_races, (unsigned long long)sim.deadlocks,
-		(unsigned long long)sim.invalid_uses);
+	sim_say("%llu races (%llu expected), %llu deadlocks, %llu invalid uses",
+		(unsigned long long)races, (unsigned long long)sim.expected_races,
+		(unsigned long long)sim.deadlocks, (unsigned long long)sim.invalid_uses);
 	if (sim.config.strict) {
 		fflush(NULL);
 		_exit(99);

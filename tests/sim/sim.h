@@ -5,9 +5,10 @@
 /*
  * The simulated driver's common ground: one lock, one virtual clock, the prologue of every call.
  *
- * Everything below is guarded by sim.lock. A driver function opens with SIM_BEGIN, which takes the lock, counts
- * the call, lets its host cost pass on the virtual clock and may answer with an ordered fault; the lock is
- * given back when the function returns. Only sim_wait_while() and host functions let go of it in between.
+ * Everything below is guarded by sim.lock. A driver function opens with SIM_BEGIN, which takes the
+ * lock, counts the call, lets its host cost pass on the virtual clock and may answer with an
+ * ordered fault; the lock is given back when the function returns. Only sim_wait_while() and host
+ * functions let go of it in between.
  */
 
 #include <pthread.h>
@@ -24,8 +25,8 @@
 #define SIM_NS_PER_MS   1000000ull
 
 enum sim_fn {
-#define SIM_FN(name, public, version, ns, params)                     FN_##name,
-#define SIM_STREAM_FN(name, suffix, public, version, ns, params)      FN_##name, FN_##name##suffix,
+#define SIM_FN(name, public, version, ns, params)                FN_##name,
+#define SIM_STREAM_FN(name, suffix, public, version, ns, params) FN_##name, FN_##name##suffix,
 #include "functions.def"
 #undef SIM_FN
 #undef SIM_STREAM_FN
@@ -58,7 +59,7 @@ void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the part of th
 	struct sim_call sim_call_ __attribute__((cleanup(sim_call_leave))) = {0};                  \
 	CUresult sim_entered_ = sim_call_enter(&sim_call_, FN_##fn_name);                          \
 	if (sim_entered_ != CUDA_SUCCESS)                                                          \
-		return sim_entered_
+	return sim_entered_
 
 #define SIM_TRY(expr)                                                                              \
 	do {                                                                                       \
@@ -67,7 +68,10 @@ void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the part of th
 			return sim_try_;                                                           \
 	} while (0)
 
-/* Both twins of a function that takes a stream: body is an expression in which per_thread says which. */
+/*
+ * Both twins of a function that takes a stream: body is an expression in which per_thread says
+ * which.
+ */
 #define SIM_STREAM_PAIR(name, suffix, params, body)                                                \
 	CUresult name params                                                                       \
 	{                                                                                          \

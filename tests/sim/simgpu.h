@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What the simulated driver offers tests beyond CUDA. A program that also runs on a real GPU finds these
- * with dlsym(RTLD_DEFAULT, ...) and does without where they are missing.
+ * What the simulated driver offers tests beyond CUDA. A program that also runs on a real GPU finds
+ * these with dlsym(RTLD_DEFAULT, ...) and does without where they are missing.
  */
 
 #include <stdbool.h>
@@ -13,10 +13,15 @@
 
 #define SIMGPU_API __attribute__((visibility("default")))
 
-/* Calls so far of one exported driver function ("cuMemAlloc_v2"); 0 for a name that does not exist. */
+/*
+ * Calls so far of one exported driver function ("cuMemAlloc_v2"); 0 for a name that does not exist.
+ */
 SIMGPU_API uint64_t simgpu_calls(const char *name);
 
-/* What was seen so far: pairs of unordered accesses, waits that could never end, uses of freed memory. */
+/*
+ * What was seen so far: pairs of unordered accesses, waits that could never end, uses of freed
+ * memory.
+ */
 SIMGPU_API uint64_t simgpu_races(void);
 SIMGPU_API uint64_t simgpu_deadlocks(void);
 SIMGPU_API uint64_t simgpu_invalid_uses(void);
@@ -30,9 +35,13 @@ SIMGPU_API uint64_t simgpu_now_ns(void);
 SIMGPU_API void simgpu_advance(uint64_t ns);
 
 SIMGPU_API bool simgpu_idle(int device); /* nothing submitted is unfinished */
-SIMGPU_API size_t simgpu_allocated_bytes(int device); /* physical memory in use, contexts included */
+SIMGPU_API size_t simgpu_allocated_bytes(
+	int device); /* physical memory in use, contexts included */
 
-/* Orders faults as SIMGPU_FAULT does, in addition; NULL withdraws all. False: the text is not understood. */
+/*
+ * Orders faults as SIMGPU_FAULT does, in addition; NULL withdraws all. False: the text is not
+ * understood.
+ */
 SIMGPU_API bool simgpu_fault(const char *spec);
 
 /* The program's own CPU access to memory that the GPU also sees, for the race detector. */

@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Streams: queues of work, and the rules that order them among each other. A stream's work follows what was
- * submitted to it before and the last context-wide wait; blocking streams and the legacy stream follow each other.
+ * Streams: queues of work, and the rules that order them among each other. A stream's work follows
+ * what was submitted to it before and the last context-wide wait; blocking streams and the legacy
+ * stream follow each other.
  */
 
 #include <stdlib.h>
@@ -134,7 +135,10 @@ struct hold {
 	uint64_t id;
 };
 
-/* While a thread is inside cuMemFree, nobody launches anything in that context; nor into a full queue. */
+/*
+ * While a thread is inside cuMemFree, nobody launches anything in that context; nor into a full
+ * queue.
+ */
 static bool is_held_back(const void *arg)
 {
 	const struct hold *hold = arg;
@@ -182,7 +186,8 @@ static void follow_others(struct sim_stream *stream, struct sim_work *work)
 	}
 }
 
-CUresult sim_stream_push(struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after)
+CUresult sim_stream_push(
+	struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after)
 {
 	struct sim_work *work = sim_work_new(stream->ctx, op);
 	uint64_t count = sim_lane_tick(stream->lane);
@@ -300,7 +305,9 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 
 SIM_STREAM_PAIR(cuStreamSynchronize, _ptsz, (CUstream stream), synchronize(stream, per_thread))
 
-/* Whether asking about `stream` includes the other: the legacy stream stands for all blocking ones. */
+/*
+ * Whether asking about `stream` includes the other: the legacy stream stands for all blocking ones.
+ */
 static bool includes(const struct sim_stream *stream, const struct sim_stream *other)
 {
 	return other == stream || (stream == stream->ctx->legacy && !other->non_blocking);
@@ -358,4 +365,5 @@ static CUresult get_ctx(CUstream handle, CUcontext *ctx, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *ctx), get_ctx(stream, ctx, per_thread))
+SIM_STREAM_PAIR(
+	cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *ctx), get_ctx(stream, ctx, per_thread))

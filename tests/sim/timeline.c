@@ -2,10 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The virtual clock and what happens on it. Points in time at which work starts or ends stand in a heap; the
- * clock moves on when a call costs time, and jumps ahead to the next point when a thread has to wait. If a
- * thread waits and there is no next point, only another thread (or a host function) can help: the waiter lets
- * go of the lock, and when nothing at all has happened for a while in real time, it is a deadlock.
+ * The virtual clock and what happens on it. Points in time at which work starts or ends stand in a
+ * heap; the clock moves on when a call costs time, and jumps ahead to the next point when a thread
+ * has to wait. If a thread waits and there is no next point, only another thread (or a host
+ * function) can help: the waiter lets go of the lock, and when nothing at all has happened for a
+ * while in real time, it is a deadlock.
  */
 
 #include <errno.h>
@@ -138,7 +139,8 @@ static void declare_deadlock(void)
 
 		if (!work)
 			continue;
-		sim_say("deadlock: %s waits behind %s on stream %u (submission %llu), which nothing can end",
+		sim_say("deadlock: %s waits behind %s on stream %u (submission %llu), which "
+			"nothing can end",
 			sim_call_name(), work->op.name, work->stream_number,
 			(unsigned long long)work->number);
 		sim_ctx_fault(ctx, CUDA_ERROR_LAUNCH_TIMEOUT);

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * Work of the GPU and the order in which it runs. A piece of work starts when everything it follows has
- * finished, samples what it reads, and has its effect when its duration is over, all on the virtual clock.
+ * Work of the GPU and the order in which it runs. A piece of work starts when everything it follows
+ * has finished, samples what it reads, and has its effect when its duration is over, all on the
+ * virtual clock.
  */
 
 #include "clock.h"
@@ -50,7 +51,7 @@ enum sim_work_state { SIM_QUEUED, SIM_RUNNING, SIM_POLLING, SIM_DONE };
 struct sim_work {
 	struct sim_op op;
 	struct sim_ctx *ctx;
-	struct sim_stream *stream;  /* only while unfinished; NULL for context-wide marks */
+	struct sim_stream *stream;    /* only while unfinished; NULL for context-wide marks */
 	struct sim_work *prev, *next; /* unfinished work of the context */
 	struct sim_work *next_polling;
 	struct sim_work **followers;
@@ -81,7 +82,9 @@ void sim_work_finish(struct sim_work *work);
 void sim_work_poll_flags(void);
 bool sim_work_polls_host_memory(void);
 
-/* effect.c: what the work reads at its start and does at its end. False: an address was not valid. */
+/*
+ * effect.c: what the work reads at its start and does at its end. False: an address was not valid.
+ */
 bool sim_effect_check(struct sim_work *work);
 void sim_effect_sample(struct sim_work *work);
 void sim_effect_apply(struct sim_work *work);
@@ -97,9 +100,11 @@ void sim_timeline_pass(uint64_t ns);
 void sim_timeline_progress(void); /* something happened: whoever waits may look again */
 
 /*
- * Lets time pass, and other threads work, until blocked() says no. Returns CUDA_ERROR_LAUNCH_TIMEOUT after
- * the wait was found to be one that can never end; the contexts that hung are then dead.
+ * Lets time pass, and other threads work, until blocked() says no. Returns
+ * CUDA_ERROR_LAUNCH_TIMEOUT after the wait was found to be one that can never end; the contexts
+ * that hung are then dead.
  */
 CUresult sim_wait_while(bool (*blocked)(const void *arg), const void *arg);
 CUresult sim_wait_for(const struct sim_work *work);
-void sim_wait_polled(void); /* a query found work unfinished; notices a program that only ever polls */
+void sim_wait_polled(
+	void); /* a query found work unfinished; notices a program that only ever polls */

@@ -2,7 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the tests of the simulated GPU share: a device with a context, streams of every kind, and kernels. */
+/*
+ * What the tests of the simulated GPU share: a device with a context, streams of every kind, and
+ * kernels.
+ */
 
 #include <check.h>
 #include <stdbool.h>
@@ -17,15 +20,17 @@
 #define MS  1000000ull
 #define MIB ((size_t)1 << 20)
 
-#define ok(expr)            ck_assert_int_eq(expr, CUDA_SUCCESS)
-#define fails(expr, code)   ck_assert_int_eq(expr, code)
+#define ok(expr)          ck_assert_int_eq(expr, CUDA_SUCCESS)
+#define fails(expr, code) ck_assert_int_eq(expr, code)
 
 struct test_kernels {
 	CUmodule module;
 	CUfunction fill, spin, spin_fill, count_wrong, set_flag, wait_flag;
 };
 
-/* Initialises the driver, makes the first device's primary context current and loads the kernels. */
+/*
+ * Initialises the driver, makes the first device's primary context current and loads the kernels.
+ */
 extern CUcontext test_ctx;
 extern struct test_kernels test_kernels;
 void test_start(void);
@@ -38,8 +43,10 @@ CUevent test_event(void);
 
 CUresult test_fill(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value);
 CUresult test_spin(CUstream stream, uint64_t ns);
-CUresult test_spin_fill(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value, uint64_t ns);
-CUresult test_count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result);
+CUresult test_spin_fill(
+	CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value, uint64_t ns);
+CUresult test_count_wrong(
+	CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result);
 CUresult test_set_flag(CUstream stream, CUdeviceptr ptr, uint32_t value);
 CUresult test_wait_flag(CUstream stream, CUdeviceptr ptr, uint32_t value);
 

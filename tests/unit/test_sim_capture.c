@@ -142,7 +142,8 @@ static bool is_refused(enum manners manners, int capture_mode, int thread_mode, 
 		return manners == CONFLICTS;
 	if (thread_mode == RELAXED)
 		return false;
-	return own_thread ? capture_mode != RELAXED : capture_mode == GLOBAL && thread_mode == GLOBAL;
+	return own_thread ? capture_mode != RELAXED
+			  : capture_mode == GLOBAL && thread_mode == GLOBAL;
 }
 
 START_TEST(each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say)
@@ -167,10 +168,13 @@ START_TEST(each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_s
 		pthread_create(&thread, NULL, make_call, &attempt);
 		pthread_join(thread, NULL);
 	}
-	refused = is_refused(calls[attempt.call].manners, capture_mode, attempt.thread_mode, own_thread);
-	ck_assert_msg(attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS),
+	refused = is_refused(
+		calls[attempt.call].manners, capture_mode, attempt.thread_mode, own_thread);
+	ck_assert_msg(
+		attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS),
 		"%s: %d", calls[attempt.call].name, attempt.result);
-	fails(cuStreamEndCapture(stream, &graph), refused ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+	fails(cuStreamEndCapture(stream, &graph),
+		refused ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
 	ck_assert_int_eq(graph == NULL, refused);
 	ok(test_spin(stream, 1)); /* the capture is over either way */
 	ok(cuCtxSynchronize());
@@ -189,7 +193,8 @@ START_TEST(asking_a_capturing_stream_spoils_its_capture)
 	ok(cuStreamBeginCapture_v2(stream, RELAXED));
 	ok(cuStreamIsCapturing(stream, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	fails(_i ? cuStreamQuery(stream) : cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	fails(_i ? cuStreamQuery(stream) : cuStreamSynchronize(stream),
+		CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	ok(cuStreamIsCapturing(stream, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -258,7 +263,8 @@ START_TEST(a_stream_joins_a_capture_through_an_event_and_must_come_back)
 	ok(cuEventRecord(back, joined));
 	if (comes_back)
 		ok(cuStreamWaitEvent(origin, back, 0));
-	fails(cuStreamEndCapture(origin, &graph), comes_back ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	fails(cuStreamEndCapture(origin, &graph),
+		comes_back ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 	ok(cuStreamQuery(joined));
 }
 END_TEST
@@ -346,7 +352,8 @@ static TCase *capture_cases(void)
 {
 	TCase *tc = tcase_create("captures");
 
-	tcase_add_loop_test(tc, each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say, 0,
+	tcase_add_loop_test(tc,
+		each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say, 0,
 		N_CALLS * 18);
 	tcase_add_loop_test(tc, asking_a_capturing_stream_spoils_its_capture, 0, 2);
 	tcase_add_test(tc, the_legacy_stream_disturbs_a_blocking_streams_capture);

@@ -38,7 +38,8 @@ static void (*const ends[])(void) = {reset, release};
 
 START_TEST(everything_ends_with_its_context)
 {
-	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 1};
+	CUDA_ARRAY_DESCRIPTOR shape = {
+		.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 1};
 	CUstream stream;
 	CUevent event;
 	CUdeviceptr ptr;
@@ -203,7 +204,8 @@ START_TEST(lookups_give_the_very_exported_address)
 	void *found = NULL, *exported = dlsym(RTLD_DEFAULT, lookups[_i].exported);
 	int status = -1;
 
-	ok(cuGetProcAddress_v2(lookups[_i].symbol, &found, lookups[_i].version, lookups[_i].flags, &status));
+	ok(cuGetProcAddress_v2(
+		lookups[_i].symbol, &found, lookups[_i].version, lookups[_i].flags, &status));
 	ck_assert_ptr_nonnull(exported);
 	ck_assert_ptr_eq(found, exported);
 	ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_SUCCESS);
@@ -250,7 +252,7 @@ START_TEST(an_older_driver_lacks_what_came_later)
 	ck_assert_ptr_null(found);
 	event = test_event();
 	fails(!strcmp(hidden[_i].symbol, "cuCtxRecordEvent") ? cuCtxRecordEvent(test_ctx, event)
-							    : cuCtxWaitEvent(test_ctx, event),
+							     : cuCtxWaitEvent(test_ctx, event),
 		CUDA_ERROR_NOT_FOUND);
 }
 END_TEST
@@ -329,10 +331,11 @@ static TCase *lookup_cases(void)
 {
 	TCase *tc = tcase_create("lookups");
 
-	tcase_add_loop_test(tc, lookups_give_the_very_exported_address, 0,
-		sizeof(lookups) / sizeof(*lookups));
+	tcase_add_loop_test(
+		tc, lookups_give_the_very_exported_address, 0, sizeof(lookups) / sizeof(*lookups));
 	tcase_add_test(tc, what_is_not_there_is_not_found);
-	tcase_add_loop_test(tc, an_older_driver_lacks_what_came_later, 0, sizeof(hidden) / sizeof(*hidden));
+	tcase_add_loop_test(
+		tc, an_older_driver_lacks_what_came_later, 0, sizeof(hidden) / sizeof(*hidden));
 	tcase_add_test(tc, every_call_is_counted_under_its_exported_name);
 	return tc;
 }

@@ -97,8 +97,8 @@ static void wait_for_calls(const char *name, uint64_t n)
 
 START_TEST(a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait)
 {
-	static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize", "cuCtxWaitEvent",
-		"cuCtxRecordEvent", "cuMemAlloc_v2", "cuMemFreeAsync"};
+	static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize",
+		"cuCtxWaitEvent", "cuCtxRecordEvent", "cuMemAlloc_v2", "cuMemFreeAsync"};
 	bool deadlocks = behind[_i].deadlocks;
 	uint64_t calls;
 	pthread_t thread;
@@ -315,7 +315,8 @@ START_TEST(a_forked_child_is_not_served)
 	pid = fork();
 	if (!pid)
 		_exit(cuMemAlloc_v2(&ptr, 64) == CUDA_ERROR_NOT_INITIALIZED &&
-			cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED);
+			cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+			cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(WEXITSTATUS(status), 1);
 	ok(cuMemAlloc_v2(&ptr, 64));

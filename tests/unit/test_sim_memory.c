@@ -131,6 +131,7 @@ START_TEST(an_async_free_never_waits_and_its_stream_gives_the_memory_back)
 	ok(cuMemFreeAsync(ptr, stream));
 	fails(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemFreeAsync(ptr, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(simgpu_invalid_uses(), 1);
 	ck_assert_uint_eq(free_bytes(), before);
 	ok(cuStreamSynchronize(stream));
 	ck_assert_uint_lt(simgpu_now_ns() - start, MS);
@@ -212,6 +213,25 @@ START_TEST(bad_requests_and_bad_frees_are_invalid_values)
 	fails(cuMemFree_v2(live), CUDA_ERROR_INVALID_VALUE);
 	ok(cuCtxSetCurrent(NULL));
 	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+START_TEST(nothing_is_a_success_where_the_driver_says_so)
+{
+	void *pinned = &pinned;
+	CUdeviceptr ptr = 42;
+	unsigned flags;
+
+	test_start();
+	ok(cuMemFreeHost(NULL));
+	ok(cuMemFreeAsync(0, NULL));
+	ok(cuMemHostAlloc(&pinned, 0, 0));
+	ck_assert_ptr_null(pinned);
+	ok(cuMemAllocAsync(&ptr, 0, NULL));
+	ck_assert_uint_eq(ptr, 0);
+	ok(cuMemHostAlloc(&pinned, 100, 0));
+	ok(cuMemHostGetFlags(&flags, pinned));
+	ck_assert_uint_eq(flags, CU_MEMHOSTALLOC_DEVICEMAP);
 }
 END_TEST
 
@@ -309,7 +329,9 @@ START_TEST(attributes_describe_the_block)
 	unsigned sync = 1, tokens_sync = 0;
 	unsigned long long tokens[2];
 	uint64_t id, next_id;
-	int type, ordinal = -1, attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+	int type,
+		ordinal = -1,
+		attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
 	size_t size = 1;
 	void *pinned, *into[] = {&type, &size};
 	CUdeviceptr ptr;
@@ -331,16 +353,18 @@ START_TEST(attributes_describe_the_block)
 	ck_assert_uint_eq(tokens_sync, 1);
 	ok(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
 	ok(cuMemFree_v2(ptr));
-	fails(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr), CUDA_ERROR_INVALID_VALUE);
+	fails(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr),
+		CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(test_alloc(4 * MIB), ptr);
 	ok(cuPointerGetAttribute(&next_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
 	ck_assert_uint_ne(id, next_id);
 	ok(cuMemHostAlloc(&pinned, 100, CU_MEMHOSTALLOC_WRITECOMBINED));
-	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)pinned));
+	ok(cuPointerGetAttribute(
+		&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)pinned));
 	ck_assert_int_eq(type, CU_MEMORYTYPE_HOST);
 	ok(cuPointerGetAttributes(2, attributes, into, (CUdeviceptr)(uintptr_t)&type));
 	ck_assert_int_eq(type, 0);
-	ck_assert_uint_eq(size, 0);
+	ck_assert_uint_eq(size, 4 * MIB); /* untouched */
 }
 END_TEST
 
@@ -372,7 +396,8 @@ END_TEST
 
 START_TEST(counted_memory_counts)
 {
-	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
+	CUDA_ARRAY_DESCRIPTOR shape = {
+		.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
 	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
 	CUmemGenericAllocationHandle handle;
 	size_t before;
@@ -447,6 +472,7 @@ static TCase *block_cases(void)
 
 	tcase_add_test(tc, small_blocks_share_a_chunk_and_large_ones_are_aligned);
 	tcase_add_test(tc, bad_requests_and_bad_frees_are_invalid_values);
+	tcase_add_test(tc, nothing_is_a_success_where_the_driver_says_so);
 	tcase_add_test(tc, the_capacity_is_a_limit_and_freed_memory_is_there_again);
 	tcase_add_loop_test(tc, memory_is_zero_when_it_comes_and_scrubbed_when_it_goes, 0, 2);
 	tcase_add_test(tc, a_huge_allocation_costs_nothing_until_it_is_written);

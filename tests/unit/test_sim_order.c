@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What orders work on the GPU, for every pair of kinds of streams and every means of ordering them: the right
- * bytes arrive, and the race detector speaks up exactly where nothing orders the two.
+ * What orders work on the GPU, for every pair of kinds of streams and every means of ordering them:
+ * the right bytes arrive, and the race detector speaks up exactly where nothing orders the two.
  */
 
 #include <pthread.h>
@@ -168,15 +168,16 @@ static bool are_ordered_anyway(const struct pair *pair)
 	enum kind first = pair->first, second = pair->second;
 
 	return (first == LEGACY && second == LEGACY) || (first == LEGACY && is_blocking(second)) ||
-		(second == LEGACY && is_blocking(first)) || (first == PER_THREAD && second == PER_THREAD);
+	       (second == LEGACY && is_blocking(first)) ||
+	       (first == PER_THREAD && second == PER_THREAD);
 }
 
 /* A stream wait made here says nothing to another thread's default stream. */
 static bool misses(const struct pair *pair)
 {
 	return pair->second == OF_OTHER_THREAD &&
-		(pair->means == STREAM_EVENT || pair->means == CONTEXT_EVENT_ON_STREAM) &&
-		pair->first != LEGACY;
+	       (pair->means == STREAM_EVENT || pair->means == CONTEXT_EVENT_ON_STREAM) &&
+	       pair->first != LEGACY;
 }
 
 START_TEST(every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else)
@@ -192,10 +193,10 @@ START_TEST(every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else)
 	test_start();
 	wrong = run_pair(&pair);
 	ordered = pair.means != NOTHING || are_ordered_anyway(&pair);
-	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "%d -> %d by %d: %llu wrong", pair.first, pair.second,
-		pair.means, (unsigned long long)wrong);
-	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first, pair.second,
-		pair.means, (unsigned long long)simgpu_races());
+	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "%d -> %d by %d: %llu wrong", pair.first,
+		pair.second, pair.means, (unsigned long long)wrong);
+	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first,
+		pair.second, pair.means, (unsigned long long)simgpu_races());
 	simgpu_expect_races(!ordered);
 }
 END_TEST
@@ -282,7 +283,7 @@ START_TEST(a_copy_samples_its_source_when_it_starts)
 	ok(cuMemsetD32_v2(from, 1, 16 * MIB));
 	ok(cuCtxSynchronize());
 	ok(cuMemcpyDtoDAsync_v2(to, from, 64 * MIB, NULL)); /* about 45 us */
-	ok(test_fill(other, from, 1, 2));			/* about 3 us */
+	ok(test_fill(other, from, 1, 2));                   /* about 3 us */
 	ck_assert_uint_eq(simgpu_races(), 1);
 	simgpu_expect_races(1);
 	ck_assert_uint_eq(test_word(to), 1);
@@ -319,7 +320,8 @@ START_TEST(an_earlier_write_covers_what_came_before_it)
 	ok(cuEventRecord(event, a));
 	ok(cuStreamWaitEvent(b, event, 0));
 	ok(test_fill(b, data, WORDS, 2)); /* ordered behind a */
-	ok(test_fill(c, data + 4 * (WORDS - 1), 100000, 3)); /* races with b's last word; runs over the end */
+	ok(test_fill(c, data + 4 * (WORDS - 1), 100000,
+		3)); /* races with b's last word; runs over the end */
 	ck_assert_uint_eq(simgpu_races(), 1);
 	simgpu_expect_races(1);
 	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -444,8 +446,8 @@ static TCase *order_cases(void)
 	TCase *tc = tcase_create("order");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else, 0,
-		N_KINDS * N_KINDS * N_MEANS);
+	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else,
+		0, N_KINDS * N_KINDS * N_MEANS);
 	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);
 	tcase_add_test(tc, an_event_covers_work_before_it_and_none_after);
 	tcase_add_test(tc, a_context_wait_does_not_make_the_host_wait);

@@ -40,8 +40,8 @@ START_TEST(zero_sizes_are_null_and_never_reach_the_driver)
 	ok(cudaMallocPitch(&ptr, &pitch, 0, 5));
 	ck_assert_ptr_null(ptr);
 	ck_assert_uint_eq(pitch, 0);
-	ck_assert_uint_eq(calls("cuMemAlloc_v2") + calls("cuMemHostAlloc") + calls("cuMemAllocManaged") +
-			calls("cuMemAllocPitch_v2"),
+	ck_assert_uint_eq(calls("cuMemAlloc_v2") + calls("cuMemHostAlloc") +
+				  calls("cuMemAllocManaged") + calls("cuMemAllocPitch_v2"),
 		0);
 	fails(cudaMalloc(NULL, 0), cudaErrorInvalidValue);
 	fails(cudaMalloc(NULL, 64), cudaErrorInvalidValue);

@@ -155,8 +155,8 @@ cudaError_t cudaDeviceReset(void)
 	return rt_done(error);
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **pfn, unsigned version,
-	unsigned long long flags, int *status)
+cudaError_t cudaGetDriverEntryPointByVersion(
+	const char *symbol, void **pfn, unsigned version, unsigned long long flags, int *status)
 {
 	cudaError_t error = rt_enter_without_context();
 	int found = cudaDriverEntryPointSymbolNotFound;

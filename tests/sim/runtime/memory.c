@@ -60,7 +60,8 @@ cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t heig
 		return rt_done(cudaErrorInvalidValue);
 	if (!width || !height)
 		*pitch = 0;
-	ALLOC(ptr, width && height, cuMemAllocPitch_v2, (CUdeviceptr *)ptr, pitch, width, height, 4);
+	ALLOC(ptr, width && height, cuMemAllocPitch_v2, (CUdeviceptr *)ptr, pitch, width, height,
+		4);
 }
 
 cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned flags)
@@ -85,8 +86,8 @@ cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
 	return ptr ? RT_CALL(cuMemFreeAsync, address(ptr), stream) : rt_done(rt_enter());
 }
 
-RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsync_ptsz, address(ptr),
-	stream)
+RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsync_ptsz,
+	address(ptr), stream)
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
@@ -101,8 +102,9 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr)
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 {
 	unsigned type = 0, managed = 0;
-	int device = 0, which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-			    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+	int device = 0,
+	    which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
 	void *into[] = {&type, &managed, &device};
 	cudaError_t error;
 
@@ -111,10 +113,12 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 	error = RT_CALL(cuPointerGetAttributes, 3, which, into, address(ptr));
 	if (error)
 		return error;
-	*attributes = (struct cudaPointerAttributes){.type = managed ? cudaMemoryTypeManaged : (int)type,
+	*attributes = (struct cudaPointerAttributes){
+		.type = managed ? cudaMemoryTypeManaged : (int)type,
 		.device = device,
 		.devicePointer = type ? (void *)(uintptr_t)ptr : NULL,
-		.hostPointer = type == CU_MEMORYTYPE_DEVICE && !managed ? NULL : (void *)(uintptr_t)ptr};
+		.hostPointer =
+			type == CU_MEMORYTYPE_DEVICE && !managed ? NULL : (void *)(uintptr_t)ptr};
 	return cudaSuccess;
 }
 
@@ -142,16 +146,16 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, 
 }
 
 RT_PER_THREAD(cudaMemcpyAsync_ptsz,
-	(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream), cuMemcpyAsync_ptsz,
-	address(dst), address(src), bytes, stream)
+	(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream),
+	cuMemcpyAsync_ptsz, address(dst), address(src), bytes, stream)
 
 cudaError_t cudaMemset(void *ptr, int value, size_t bytes)
 {
 	return RT_CALL(cuMemsetD8_v2, address(ptr), (unsigned char)value, bytes);
 }
 
-RT_PER_THREAD(cudaMemset_ptds, (void *ptr, int value, size_t bytes), cuMemsetD8_v2_ptds, address(ptr),
-	(unsigned char)value, bytes)
+RT_PER_THREAD(cudaMemset_ptds, (void *ptr, int value, size_t bytes), cuMemsetD8_v2_ptds,
+	address(ptr), (unsigned char)value, bytes)
 
 cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStream_t stream)
 {

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * A look-alike of the CUDA runtime: the public calls, made of the very driver calls the real one makes, found
- * the very way it finds them. Each copy (shared, or static in a program) keeps its own last error per thread.
+ * A look-alike of the CUDA runtime: the public calls, made of the very driver calls the real one
+ * makes, found the very way it finds them. Each copy (shared, or static in a program) keeps its own
+ * last error per thread.
  */
 
 #ifdef RT_STATIC
@@ -38,7 +39,7 @@ cudaError_t rt_done(cudaError_t error) __attribute__((visibility("hidden")));
 
 /* The twins that nvcc names when the default stream is per thread. */
 #define RT_PER_THREAD(name, params, ...)                                                           \
-	__attribute__((visibility(RT_VISIBILITY))) cudaError_t name params;                            \
+	__attribute__((visibility(RT_VISIBILITY))) cudaError_t name params;                        \
 	cudaError_t name params                                                                    \
 	{                                                                                          \
 		return RT_CALL(__VA_ARGS__);                                                       \

@@ -45,8 +45,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int mode)
 	return RT_CALL(cuStreamBeginCapture_v2, stream, mode);
 }
 
-RT_PER_THREAD(cudaStreamBeginCapture_ptsz, (cudaStream_t stream, int mode), cuStreamBeginCapture_v2_ptsz,
-	stream, mode)
+RT_PER_THREAD(cudaStreamBeginCapture_ptsz, (cudaStream_t stream, int mode),
+	cuStreamBeginCapture_v2_ptsz, stream, mode)
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
@@ -61,8 +61,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *status)
 	return RT_CALL(cuStreamIsCapturing, stream, status);
 }
 
-RT_PER_THREAD(cudaStreamIsCapturing_ptsz, (cudaStream_t stream, int *status), cuStreamIsCapturing_ptsz,
-	stream, status)
+RT_PER_THREAD(cudaStreamIsCapturing_ptsz, (cudaStream_t stream, int *status),
+	cuStreamIsCapturing_ptsz, stream, status)
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode)
 {
@@ -84,8 +84,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	return RT_CALL(cuEventRecord, event, stream);
 }
 
-RT_PER_THREAD(cudaEventRecord_ptsz, (cudaEvent_t event, cudaStream_t stream), cuEventRecord_ptsz, event,
-	stream)
+RT_PER_THREAD(cudaEventRecord_ptsz, (cudaEvent_t event, cudaStream_t stream), cuEventRecord_ptsz,
+	event, stream)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
