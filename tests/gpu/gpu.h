@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * What the GPU test programs share. They are ordinary CUDA programs that know nothing of gpupool: run raw or
+ * under the preload, they do the same. What they find goes to stdout, a line of "key=value" pairs each.
+ */
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#define CHECK(call) gpu_check((call), #call, __FILE__, __LINE__)
+
+static inline void gpu_check(cudaError_t error, const char *call, const char *file, int line)
+{
+	if (error == cudaSuccess)
+		return;
+	fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, cudaGetErrorString(error));
+	fflush(stdout);
+	_Exit(1); /* other threads may be inside CUDA, which exit() would take apart under them */
+}
+
+static inline double now_ns()
+{
+	auto now = std::chrono::steady_clock::now().time_since_epoch();
+
+	return std::chrono::duration<double, std::nano>(now).count();
+}
+
+static inline double median(std::vector<double> values)
+{
+	std::sort(values.begin(), values.end());
+	return values[values.size() / 2];
+}
+
+/* Nanoseconds on the GPU's own clock, which does not change with its frequency. */
+static __device__ __forceinline__ unsigned long long gpu_clock_ns()
+{
+	unsigned long long ns;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+	return ns;
+}
+
+/* Holds up the whole thread block. */
+static __device__ __forceinline__ void gpu_delay(unsigned long long ns)
+{
+	if (threadIdx.x == 0)
+		for (unsigned long long start = gpu_clock_ns(); gpu_clock_ns() - start < ns;)
+			;
+	__syncthreads();
+}
+
+/* Ends the program with 77, which test harnesses know as "skipped", where there is nothing to run on. */
+static inline void gpu_require()
+{
+	int n = 0;
+	cudaError_t error = cudaGetDeviceCount(&n);
+
+	if (error == cudaSuccess && n > 0)
+		return;
+	printf("skip reason=\"%s\"\n", cudaGetErrorString(error));
+	exit(77);
+}
