@@ -22,10 +22,13 @@ static CUresult alloc(enum sim_block_kind kind, CUdeviceptr *dptr, size_t bytes)
 	struct sim_block *block;
 	struct sim_ctx *ctx;
 
-	if (!dptr || !bytes)
+	if (!dptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_capture_unsafe());
+	*dptr = 0; /* what a failure leaves */
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_block_new(kind, ctx, ctx->device, bytes, &block));
 	sim_call_charge_bytes(bytes, ALLOC_NS_PER_MIB);
 	*dptr = block->range.lo;
@@ -61,7 +64,11 @@ CUresult sim_free_waiting(struct sim_block *block)
 static CUresult mem_free(CUdeviceptr dptr)
 {
 	struct sim_block *block = sim_block_exact(dptr);
+	struct sim_ctx *current;
+	CUresult result = sim_ctx_current(&current);
 
+	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return result; /* none current would do */
 	if (!dptr)
 		return CUDA_SUCCESS;
 	if (!block || block->kind > SIM_MANAGED)
@@ -137,8 +144,8 @@ static CUresult alloc_host(void **ptr, size_t bytes, unsigned flags)
 	SIM_TRY(sim_capture_unsafe());
 	SIM_TRY(sim_block_new(SIM_PINNED, ctx, ctx->device, bytes, &block));
 	sim_call_charge_bytes(bytes, PINNED_NS_PER_MIB);
-	block->host_flags =
-		flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, and reads back so */
+	/* All pinned memory is mapped and portable; the one reads back, the other does not. */
+	block->host_flags = (flags & CU_MEMHOSTALLOC_WRITECOMBINED) | CU_MEMHOSTALLOC_DEVICEMAP;
 	*ptr = (void *)(uintptr_t)block->range.lo;
 	return CUDA_SUCCESS;
 }

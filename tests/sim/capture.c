@@ -117,7 +117,8 @@ CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *eve
 	if (!capture)
 		return CUDA_ERROR_CAPTURED_EVENT;
 	if (capture->invalid)
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+		return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+				       : CUDA_ERROR_INVALID_VALUE;
 	if (stream == stream->ctx->legacy) {
 		sim_capture_invalidate(capture);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;

@@ -87,10 +87,7 @@ static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise,
 
 	if (!bytes)
 		return CUDA_SUCCESS;
-	if (synchronous) {
-		SIM_TRY(sim_capture_implicit(stream));
-		SIM_TRY(sim_capture_unsafe());
-	}
+	SIM_TRY(sim_capture_implicit(stream));
 	SIM_TRY(build(&op, promise, &to, &from));
 	if (!from.block && !stream->capture)
 		stage(&op);

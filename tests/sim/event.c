@@ -130,12 +130,15 @@ SIM_STREAM_PAIR(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsig
 CUresult cuEventQuery(CUevent handle)
 {
 	struct sim_event *event;
+	CUresult unsafe;
 
 	SIM_BEGIN(cuEventQuery);
 	SIM_TRY(event_of(handle, &event));
+	/* Spoils captures even where the event's own has the answer. */
+	unsafe = sim_capture_unsafe();
 	if (event->captured_in)
 		return CUDA_ERROR_CAPTURED_EVENT;
-	SIM_TRY(sim_capture_unsafe());
+	SIM_TRY(unsafe);
 	if (!sim_work_done(event->mark)) {
 		sim_wait_polled();
 		SIM_TRY(sim_ctx_check(event->ctx));

@@ -138,7 +138,6 @@ CUresult cuModuleLoadData(CUmodule *handle, const void *image)
 	if (!handle || !image)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
-	SIM_TRY(sim_capture_unsafe());
 	if (!strchr("/.\n\t ", *text))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	if (!strstr(text, ".version") || !strstr(text, ".target"))

@@ -70,8 +70,10 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t 
 	SIM_BEGIN(cuGetProcAddress);
 	if (!is_askable(symbol, pfn, version))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (is_probe(symbol, version))
+	if (is_probe(symbol, version)) {
+		*pfn = NULL;
 		return CUDA_SUCCESS;
+	}
 	look_up(symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
 	if (!row)
 		return CUDA_ERROR_NOT_FOUND;
@@ -88,8 +90,10 @@ CUresult cuGetProcAddress_v2(
 	SIM_BEGIN(cuGetProcAddress_v2);
 	if (!is_askable(symbol, pfn, version))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (is_probe(symbol, version))
+	if (is_probe(symbol, version)) {
+		*pfn = NULL;
 		return CUDA_SUCCESS;
+	}
 	found = look_up(
 		symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
 	if (status)

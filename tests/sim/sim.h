@@ -55,18 +55,16 @@ const char *sim_call_name(void); /* of the call that the thread is in */
 void sim_call_spend(uint64_t ns);
 void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the part of the cost that grows */
 
-#define SIM_BEGIN(fn_name)                                                                         \
-	struct sim_call sim_call_ __attribute__((cleanup(sim_call_leave))) = {0};                  \
-	CUresult sim_entered_ = sim_call_enter(&sim_call_, FN_##fn_name);                          \
-	if (sim_entered_ != CUDA_SUCCESS)                                                          \
-	return sim_entered_
-
 #define SIM_TRY(expr)                                                                              \
 	do {                                                                                       \
 		CUresult sim_try_ = (expr);                                                        \
 		if (sim_try_ != CUDA_SUCCESS)                                                      \
 			return sim_try_;                                                           \
 	} while (0)
+
+#define SIM_BEGIN(fn_name)                                                                         \
+	struct sim_call sim_call_ __attribute__((cleanup(sim_call_leave))) = {0};                  \
+	SIM_TRY(sim_call_enter(&sim_call_, FN_##fn_name))
 
 /*
  * Both twins of a function that takes a stream: body is an expression in which per_thread says

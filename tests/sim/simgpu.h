@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What the simulated driver offers tests beyond CUDA. A program that also runs on a real GPU finds
- * these with dlsym(RTLD_DEFAULT, ...) and does without where they are missing.
+ * What the simulated driver offers tests beyond CUDA. A program that also runs on a real GPU looks
+ * these up with dlsym in a handle of libcuda.so.1 and does without where they are missing.
  */
 
 #include <stdbool.h>

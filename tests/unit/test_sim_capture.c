@@ -77,6 +77,21 @@ static CUresult copy(void)
 	return cuMemcpyHtoD_v2(block, &word, sizeof(word));
 }
 
+static CUresult load_module(void)
+{
+	CUmodule module;
+
+	return cuModuleLoadData(&module, kernels_ptx);
+}
+
+static CUresult trim_pool(void)
+{
+	CUmemoryPool pool;
+
+	ok(cuDeviceGetDefaultMemPool(&pool, 0));
+	return cuMemPoolTrimTo(pool, 0);
+}
+
 static CUresult record_elsewhere(void)
 {
 	return cuEventRecord(event, other);
@@ -112,7 +127,9 @@ static const struct {
 	{free_async, "cuMemFreeAsync", UNSAFE},
 	{alloc_pinned, "cuMemHostAlloc", UNSAFE},
 	{free_pinned, "cuMemFreeHost", UNSAFE},
-	{copy, "cuMemcpyHtoD", UNSAFE},
+	{copy, "cuMemcpyHtoD", HARMLESS},
+	{load_module, "cuModuleLoadData", HARMLESS},
+	{trim_pool, "cuMemPoolTrimTo", UNSAFE},
 	{record_elsewhere, "cuEventRecord", HARMLESS},
 	{launch_elsewhere, "cuLaunchKernel", HARMLESS},
 	{is_capturing, "cuStreamIsCapturing", HARMLESS},
@@ -257,7 +274,6 @@ START_TEST(a_stream_joins_a_capture_through_an_event_and_must_come_back)
 	joined = test_stream(CU_STREAM_NON_BLOCKING);
 	ok(cuStreamBeginCapture_v2(origin, GLOBAL));
 	ok(cuEventRecord(event, origin));
-	fails(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
 	ok(cuStreamWaitEvent(joined, event, 0));
 	ok(test_spin(joined, 1));
 	ok(cuEventRecord(back, joined));
@@ -266,6 +282,22 @@ START_TEST(a_stream_joins_a_capture_through_an_event_and_must_come_back)
 	fails(cuStreamEndCapture(origin, &graph),
 		comes_back ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 	ok(cuStreamQuery(joined));
+}
+END_TEST
+
+START_TEST(querying_a_captured_event_spoils_the_capture)
+{
+	CUstream stream;
+	CUgraph graph;
+
+	test_start();
+	event = test_event();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, GLOBAL));
+	ok(cuEventRecord(event, stream));
+	fails(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+	fails(cuStreamWaitEvent(test_stream(0), event, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
@@ -359,6 +391,7 @@ static TCase *capture_cases(void)
 	tcase_add_test(tc, the_legacy_stream_disturbs_a_blocking_streams_capture);
 	tcase_add_test(tc, a_capture_is_replayed_and_does_nothing_before);
 	tcase_add_loop_test(tc, a_stream_joins_a_capture_through_an_event_and_must_come_back, 0, 2);
+	tcase_add_test(tc, querying_a_captured_event_spoils_the_capture);
 	tcase_add_test(tc, a_capture_cannot_wait_for_what_is_outside);
 	tcase_add_test(tc, begin_and_end_must_match);
 	tcase_add_test(tc, memory_of_a_graph_lives_as_long_as_the_graph);

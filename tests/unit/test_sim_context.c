@@ -57,6 +57,7 @@ START_TEST(everything_ends_with_its_context)
 	ck_assert_uint_eq(simgpu_allocated_bytes(0), 0);
 	ck_assert(simgpu_idle(0));
 	fails(cuMemAlloc_v2(&ptr, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	ok(cuDevicePrimaryCtxRetain(&test_ctx, 0));
 	ok(cuCtxSynchronize());
 	fails(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
@@ -228,7 +229,9 @@ START_TEST(what_is_not_there_is_not_found)
 	ok(cuGetProcAddress_v2("cuCtxRecordEvent", &found, 12000, 0, &status));
 	ck_assert_ptr_null(found);
 	ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	found = sentinel;
 	ok(cuGetProcAddress_v2("", &found, 0, 0, NULL));
+	ck_assert_ptr_null(found);
 	fails(cuGetProcAddress_v2("cuInit", &found, 99000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST

@@ -204,7 +204,7 @@ START_TEST(bad_requests_and_bad_frees_are_invalid_values)
 	test_start();
 	live = test_alloc(4 * MIB);
 	fails(cuMemAlloc_v2(&ptr, 0), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(ptr, 42);
+	ck_assert_uint_eq(ptr, 0);
 	fails(cuMemAlloc_v2(NULL, 64), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemFree_v2(live + 512), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMemFree_v2((CUdeviceptr)(uintptr_t)&local), CUDA_ERROR_INVALID_VALUE);
@@ -241,7 +241,7 @@ START_TEST(the_capacity_is_a_limit_and_freed_memory_is_there_again)
 
 	test_start_with("SIMGPU_MEMORY", "64M");
 	fails(cuMemAlloc_v2(&ptr, 64 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(ptr, 7);
+	ck_assert_uint_eq(ptr, 0);
 	for (int i = 0; i < 100; i++)
 		ok(cuMemFree_v2(test_alloc(free_bytes())));
 	ck_assert_uint_gt(free_bytes(), 48 * MIB);
