@@ -27,7 +27,7 @@ struct gp_addrmap {
 enum gp_claim {
 	GP_CLAIM_OK,	   /* was USED, is FREEING now and the caller's */
 	GP_CLAIM_NOT_USED, /* starts a block that the program does not hold: a double free */
-	GP_CLAIM_INTERIOR, /* inside one of our segments, but no block starts there */
+	GP_CLAIM_INTERIOR, /* inside one of our segments, but no block that was handed out starts there */
 	GP_CLAIM_FOREIGN,  /* not ours */
 };
 

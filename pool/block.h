@@ -27,6 +27,7 @@ enum gp_block_state {
 enum {
 	GP_BLOCK_LATE = 1,  /* freed without a record of its own: usable on completion only, never on order */
 	GP_BLOCK_GUARD = 2, /* the first bytes of a shared segment, which are never handed out */
+	GP_BLOCK_MAPPED = 4, /* in the address map: it was handed out at this address */
 };
 
 struct gp_block {

@@ -23,6 +23,14 @@ void gp_fence_deinit(struct gp_fence *f)
 	gp_mutex_deinit(&f->lock);
 }
 
+/* Read without the lock, written with it: no other thread adds meanwhile. */
+static void bump_locked(_Atomic uint64_t *counter)
+{
+	uint64_t n = atomic_load_explicit(counter, memory_order_relaxed);
+
+	atomic_store_explicit(counter, n + 1, memory_order_relaxed);
+}
+
 static struct gp_fence_entry *nth_locked(struct gp_fence *f, unsigned n)
 {
 	return &f->ring[(f->head + n) % GP_FENCE_SLOTS];
@@ -77,7 +85,7 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	uint64_t seq = nth_locked(f, n)->seq;
 	int r = f->backend.ops->fence_query(f->backend.arg, nth_locked(f, n)->slot);
 
-	atomic_fetch_add_explicit(&f->queries, 1, memory_order_relaxed);
+	bump_locked(&f->queries);
 	if (r)
 		return r;
 	drop_oldest_locked(f, n + 1);
@@ -102,7 +110,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 		return r;
 	f->n_spare--;
 	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot, .is_at_free = is_at_free};
-	atomic_fetch_add_explicit(&f->records, 1, memory_order_relaxed);
+	bump_locked(&f->records);
 	return 0;
 }
 
@@ -154,7 +162,7 @@ static int order_locked(struct gp_fence *f, unsigned n)
 	if (r)
 		return r;
 	atomic_store_explicit(&f->ordered, seq, memory_order_release);
-	atomic_fetch_add_explicit(&f->orders, 1, memory_order_relaxed);
+	bump_locked(&f->orders);
 	/* Nobody will order on an older one again, and this one's completion tells of theirs. */
 	drop_oldest_locked(f, n);
 	return 0;
@@ -199,11 +207,11 @@ int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
 		gp_mutex_lock(&f->lock);
 		n = first_after_locked(f, stamp);
 		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
+		if (r == -EAGAIN && attempt == 0)
+			bump_locked(&f->waits);
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
 			break;
-		if (attempt == 0)
-			atomic_fetch_add_explicit(&f->waits, 1, memory_order_relaxed);
 		if (max_ns != UINT64_MAX && be->ops->now_ns(be->arg) - start_ns >= max_ns)
 			break;
 		be->ops->pause(be->arg, attempt);

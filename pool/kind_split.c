@@ -83,7 +83,6 @@ static struct gp_block *cut_after(struct gp_pool *pool, struct gp_block *block, 
 		rest->next->prev = rest;
 	block->next = rest;
 	block->size = size;
-	gp_addrmap_add_block(pool->options.map, rest);
 	return rest;
 }
 
@@ -110,7 +109,7 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 /* Joins the block behind to the one before it. */
 static void merge(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
 {
-	gp_addrmap_remove_block(pool->options.map, behind);
+	gp_block_unmap_locked(pool, behind);
 	block->size += behind->size;
 	block->stamp = gp_max(block->stamp, behind->stamp);
 	block->next = behind->next;

@@ -188,6 +188,19 @@ static int free_unqueued(struct gp_pool *pool, struct gp_block *block)
 	return gp_segment_release(pool, block);
 }
 
+/* Counts a free that is none. What lies in free memory was, as far as one can know, freed before. */
+static int refuse(struct gp_pool *pool, uint64_t addr, enum gp_claim claim)
+{
+	bool is_free;
+
+	gp_mutex_lock(&pool->lock);
+	is_free = claim == GP_CLAIM_NOT_USED || gp_pool_is_free_at_locked(pool, addr);
+	pool->stats.double_frees += is_free;
+	pool->stats.invalid_frees += !is_free;
+	gp_mutex_unlock(&pool->lock);
+	return is_free ? GP_E_NOT_USED : GP_E_INTERIOR;
+}
+
 int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
 	struct gp_pool *pool = NULL;
@@ -200,11 +213,7 @@ int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 		return GP_E_FOREIGN;
 	case GP_CLAIM_NOT_USED:
 	case GP_CLAIM_INTERIOR:
-		gp_mutex_lock(&pool->lock);
-		pool->stats.double_frees += claim == GP_CLAIM_NOT_USED;
-		pool->stats.invalid_frees += claim == GP_CLAIM_INTERIOR;
-		gp_mutex_unlock(&pool->lock);
-		r = claim == GP_CLAIM_NOT_USED ? GP_E_NOT_USED : GP_E_INTERIOR;
+		r = refuse(pool, addr, claim);
 		break;
 	case GP_CLAIM_OK:
 	default:
@@ -267,4 +276,10 @@ void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
 void *gp_pool_owner(const struct gp_pool *pool)
 {
 	return pool->options.backend.arg;
+}
+
+void gp_pool_quiesce(struct gp_pool *pool)
+{
+	gp_mutex_lock(&pool->fence.lock);
+	gp_mutex_unlock(&pool->fence.lock);
 }

@@ -86,6 +86,9 @@ uint64_t gp_pool_reclaim(struct gp_pool *pool);
  */
 int gp_pool_require_completion(struct gp_pool *pool);
 
+/* Returns when every fence call that was under way has ended. */
+void gp_pool_quiesce(struct gp_pool *pool);
+
 /* The argument of the pool's backend. */
 void *gp_pool_owner(const struct gp_pool *pool);
 
@@ -97,8 +100,9 @@ void gp_pool_drop(struct gp_pool *pool);
 
 /* What holds an address: the bounds of a block as the program knows it. */
 struct gp_block_info {
-	uint64_t addr, size; /* bytes; what the program asked for, rounded up to GP_ALIGN */
-	uint64_t requested;
+	uint64_t addr;
+	uint64_t size;	  /* bytes the program asked for, as the driver reports it too; of a free block, all */
+	uint64_t rounded; /* bytes that it takes */
 	uint64_t serial;      /* unique per hand-out in the process */
 	uint64_t segment_base, segment_size;
 	bool is_used, is_whole;

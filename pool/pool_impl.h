@@ -127,6 +127,9 @@ void gp_segment_set_busy_locked(struct gp_segment *segment);
 /* Whether any wait to be given back. */
 bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool);
 
+/* pool_query.c: whether the address lies in memory of the pool's that the program does not hold. */
+bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr);
+
 /* reuse.c: from pending to cached, and from there to the program. */
 
 /* Marks a block that is in no structure as the program's. */
@@ -174,6 +177,14 @@ struct gp_rounds {
 
 /* 0, or what the last attempt said. */
 int gp_rounds_run(struct gp_rounds *rounds);
+
+/* A block that ceases to exist, or to be ours, leaves the address map. */
+static inline void gp_block_unmap_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	if (block->flags & GP_BLOCK_MAPPED)
+		gp_addrmap_remove_block(pool->options.map, block);
+	block->flags &= (uint8_t)~GP_BLOCK_MAPPED;
+}
 
 static inline const struct gp_backend *gp_pool_backend(const struct gp_pool *pool)
 {

@@ -18,7 +18,7 @@ void gp_pool_drop(struct gp_pool *pool)
 		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
 
 		for (struct gp_block *b = segment->first; b; b = b->next)
-			gp_addrmap_remove_block(pool->options.map, b);
+			gp_block_unmap_locked(pool, b);
 		gp_addrmap_remove_segment(pool->options.map, segment);
 		gp_list_remove(link);
 	}
@@ -47,14 +47,21 @@ static struct gp_block *block_around_locked(struct gp_pool *pool, uint64_t addr)
 	return b;
 }
 
+bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr)
+{
+	struct gp_block *b = block_around_locked(pool, addr);
+
+	return b && gp_block_state(b) != GP_BLOCK_USED && gp_block_state(b) != GP_BLOCK_FREEING;
+}
+
 static struct gp_block_info describe(const struct gp_block *b)
 {
 	bool is_used = gp_block_state(b) == GP_BLOCK_USED;
 
 	return (struct gp_block_info){
 		.addr = b->addr,
-		.size = is_used ? gp_round_up(b->requested, GP_ALIGN) : b->size,
-		.requested = is_used ? b->requested : 0,
+		.size = is_used ? b->requested : b->size,
+		.rounded = b->size,
 		.serial = b->serial,
 		.segment_base = b->segment->base,
 		.segment_size = b->segment->size,

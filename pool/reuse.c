@@ -28,6 +28,10 @@ void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, cons
 {
 	struct gp_stats *stats = &pool->stats;
 
+	if (!(block->flags & GP_BLOCK_MAPPED)) {
+		gp_addrmap_add_block(pool->options.map, block);
+		block->flags |= GP_BLOCK_MAPPED;
+	}
 	block->requested = request->bytes;
 	block->serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
 	gp_block_set_state(block, GP_BLOCK_USED);
@@ -69,7 +73,13 @@ static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_reques
 	return b;
 }
 
-struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request)
+/* What else there would be, where nothing could be taken. */
+struct outlook {
+	bool is_any_pending, is_any_late;
+	uint64_t newest_stamp;
+};
+
+static struct gp_block *take(struct gp_pool *pool, const struct gp_request *request, struct outlook *outlook)
 {
 	struct gp_block *b = NULL;
 
@@ -78,8 +88,18 @@ struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *re
 		settle_locked(pool);
 		b = take_locked(pool, request);
 	}
+	outlook->is_any_pending = pool->pending.count != 0;
+	outlook->is_any_late = pool->pending.bitmap[1] != 0;
+	outlook->newest_stamp = pool->pending.newest_stamp;
 	gp_mutex_unlock(&pool->lock);
 	return b;
+}
+
+struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request)
+{
+	struct outlook unused;
+
+	return take(pool, request, &unused);
 }
 
 /* Blocks freed without a record of their own (during a capture, say) need some record to be settled by. */
@@ -102,21 +122,19 @@ static bool is_order_free(const struct gp_pool *pool)
 
 int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
 {
-	bool is_any_pending;
-	int r;
+	struct outlook outlook;
+	int r = 0;
 
 	/* What is queued there is on its way to the driver and to nobody else. */
 	if (pool->options.kind == GP_KIND_NONE)
 		return -ENOENT;
-	*ret_block = gp_reuse_take(pool, request);
+	*ret_block = take(pool, request, &outlook);
 	if (*ret_block)
 		return 0;
-	gp_mutex_lock(&pool->lock);
-	is_any_pending = pool->pending.count != 0;
-	gp_mutex_unlock(&pool->lock);
-	if (!is_any_pending)
+	if (!outlook.is_any_pending)
 		return -ENOENT;
-	r = cover_late(pool);
+	if (gp_unlikely(outlook.is_any_late))
+		r = gp_fence_record(&pool->fence, outlook.newest_stamp, false);
 	if (r > 0)
 		return r;
 	/* A query that is likely to fail is not worth its time where an order does as well. */

@@ -74,7 +74,6 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	segment->is_small = size <= GP_SMALL_MAX;
 	block->segment = segment;
 	gp_list_append(&pool->segments, &segment->link);
-	gp_addrmap_add_block(pool->options.map, block);
 	gp_addrmap_add_segment(pool->options.map, segment);
 	pool->stats.total_bytes += bytes;
 	pool->stats.peak_total_bytes = gp_max(pool->stats.peak_total_bytes, pool->stats.total_bytes);
@@ -139,7 +138,7 @@ static void forget_locked(struct gp_pool *pool, struct gp_block *block)
 {
 	struct gp_segment *segment = block->segment;
 
-	gp_addrmap_remove_block(pool->options.map, block);
+	gp_block_unmap_locked(pool, block);
 	gp_addrmap_remove_segment(pool->options.map, segment);
 	gp_list_remove(&segment->link);
 	gp_segment_set_busy_locked(segment);

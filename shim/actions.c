@@ -24,21 +24,6 @@ struct sum {
 	uint64_t available_bytes; /* of the device, as a context found it; UINT64_MAX: unknown */
 };
 
-static void each_pinned(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
-{
-	for (int i = 0; i < GP_PINNED_KINDS; i++) {
-		struct gp_pool *pool = NULL;
-
-		gp_mutex_lock(&context->pinned_lock);
-		if (context->pinned[i])
-			pool = gp_pool_get(gp_pinned_pool(context->pinned[i]));
-		gp_mutex_unlock(&context->pinned_lock);
-		if (pool)
-			fn(arg, pool);
-		gp_pool_put(pool);
-	}
-}
-
 static void add_pool(void *arg, struct gp_pool *pool)
 {
 	struct sum *sum = arg;
@@ -53,7 +38,7 @@ static void add_context(void *arg, struct gp_context *context)
 	struct sum *sum = arg;
 
 	if (sum->device < 0) {
-		each_pinned(context, add_pool, sum);
+		gp_pinned_each(context, add_pool, sum);
 	} else if (context->device->index == sum->device) {
 		add_pool(sum, context->pool);
 		sum->n_contexts++;
@@ -192,7 +177,7 @@ static void note_context(void *arg, struct gp_context *context)
 	blocks->device = context->device->index;
 	note_pool(blocks, context->pool);
 	blocks->device = -1;
-	each_pinned(context, note_pool, blocks);
+	gp_pinned_each(context, note_pool, blocks);
 }
 
 static void write_blocks(struct gp_json *out, const struct blocks *blocks)
@@ -210,8 +195,8 @@ static void write_blocks(struct gp_json *out, const struct blocks *blocks)
 
 		gp_json_object_begin(out, NULL);
 		gp_json_address(out, "address", info->addr);
-		gp_json_u64(out, "size_bytes", info->size);
-		gp_json_u64(out, "requested_bytes", info->requested);
+		gp_json_u64(out, "size_bytes", info->rounded);
+		gp_json_u64(out, "requested_bytes", info->size);
 		if (blocks->devices[i] < 0)
 			gp_json_null(out, "device");
 		else
@@ -277,7 +262,7 @@ static void reclaim_context(void *arg, struct gp_context *context)
 	if (reclaim->device >= 0 && context->device->index != reclaim->device)
 		return;
 	if (reclaim->is_pinned)
-		each_pinned(context, reclaim_pool, reclaim);
+		gp_pinned_each(context, reclaim_pool, reclaim);
 	else
 		reclaim_pool(reclaim, context->pool);
 }

@@ -19,6 +19,9 @@ uint64_t gp_device_available(struct gp_context *context);
 struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind);
 struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned);
 
+/* Calls back for each pinned pool that the context has, with a reference held. */
+void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
+
 /* The event of a context's slot; made when first asked for. Between enter and leave. */
 int gp_backend_event(struct gp_context *context, CUevent *event);
 

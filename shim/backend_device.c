@@ -203,18 +203,21 @@ static CUresult order(struct gp_context *context, int slot)
 	return gp_real.cuCtxWaitEvent(context->handle, context->events[slot]);
 }
 
-/* A fence call: with no capture anywhere and the context alive. */
+/*
+ * A fence call: with no capture anywhere and the context alive. Both are looked at under the lock of the fence, which
+ * whoever begins a capture or ends the context waits for (gp_pool_quiesce), so nothing else is locked here.
+ */
 static int fence_call(struct gp_context *context, int slot, CUresult (*call)(struct gp_context *, int))
 {
-	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	CUresult r;
 
-	if (gp_unlikely(!gp_capture_enter()))
+	if (gp_unlikely(!gp_capture_is_none())) {
+		gp_capture_refused();
 		return -EBUSY;
-	if (gp_likely(gp_context_enter(context))) {
-		r = call(context, slot);
-		gp_context_leave(context);
 	}
-	gp_capture_leave();
+	if (gp_unlikely(atomic_load_explicit(&context->is_dead, memory_order_relaxed)))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = call(context, slot);
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
 

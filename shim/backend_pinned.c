@@ -137,9 +137,12 @@ static void record_in(void *arg, struct gp_context *context)
 {
 	struct recording *recording = arg;
 	struct part *part;
+	int entered = recording->r ? 0 : gp_context_try_enter(context);
 	CUresult r;
 
-	if (recording->r || !gp_context_enter(context))
+	if (entered < 0)
+		recording->r = -EBUSY;
+	if (entered <= 0)
 		return;
 	part = part_of(recording->slot, context);
 	r = part ? gp_backend_event(context, &part->event) : CUDA_SUCCESS;
@@ -156,23 +159,25 @@ static int pinned_fence_record(void *arg, int slot)
 	struct gp_pinned *pinned = arg;
 	struct recording recording = {.slot = &pinned->slots[slot]};
 
-	if (!gp_capture_enter())
+	if (!gp_capture_is_none()) {
+		gp_capture_refused();
 		return -EBUSY;
+	}
 	prune(recording.slot);
 	gp_context_each(record_in, &recording);
-	gp_capture_leave();
 	return recording.r;
 }
 
 static CUresult query_part(struct part *part)
 {
-	CUresult r = CUDA_SUCCESS;
+	int entered = part->is_recorded ? gp_context_try_enter(part->context) : 0;
+	CUresult r;
 
 	/* The work of a context that is gone is done. */
-	if (part->is_recorded && gp_context_enter(part->context)) {
-		r = gp_real.cuEventQuery(part->event);
-		gp_context_leave(part->context);
-	}
+	if (entered <= 0)
+		return entered < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	r = gp_real.cuEventQuery(part->event);
+	gp_context_leave(part->context);
 	return r;
 }
 
@@ -182,11 +187,12 @@ static int pinned_fence_query(void *arg, int slot)
 	struct slot *s = &pinned->slots[slot];
 	CUresult r = CUDA_SUCCESS;
 
-	if (!gp_capture_enter())
+	if (!gp_capture_is_none()) {
+		gp_capture_refused();
 		return -EBUSY;
+	}
 	for (unsigned i = 0; i < s->n && !r; i++)
 		r = query_part(&s->parts[i]);
-	gp_capture_leave();
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(pinned->context, r);
 }
 
@@ -270,4 +276,19 @@ struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind)
 	pinned = context->pinned[kind];
 	gp_mutex_unlock(&context->pinned_lock);
 	return pinned ? pinned->pool : NULL;
+}
+
+void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
+{
+	for (int i = 0; i < GP_PINNED_KINDS; i++) {
+		struct gp_pool *pool = NULL;
+
+		gp_mutex_lock(&context->pinned_lock);
+		if (context->pinned[i])
+			pool = gp_pool_get(context->pinned[i]->pool);
+		gp_mutex_unlock(&context->pinned_lock);
+		if (pool)
+			fn(arg, pool);
+		gp_pool_put(pool);
+	}
 }

@@ -4,109 +4,101 @@
 /*
  * The set of capturing streams. A capture may end without an end that succeeded (it was invalidated, its stream
  * destroyed by other means), so now and then, when the set stands in the way of a fence, the driver is asked about each.
+ *
+ * The wait for fence calls under way is a lock and unlock of every fence: whoever held one when the count went up has
+ * let go of it, and whoever takes one later sees the count. So it is the rare begin that pays, not each fence.
  */
 
 #include "capture.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
+#include "backend.h"
 #include "real.h"
-#include "rwlock.h"
 
 enum { HEAL_EVERY = 64 };
 
-static struct gp_rwlock lock; /* shared: a fence call; alone: a capture begins, and the set changes */
-static CUstream *streams;
+_Atomic unsigned gp_capturing;
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static CUstream *streams; /* those whose capture began; one that could not be noted is never forgotten */
 static unsigned n_streams, n_room;
-static _Atomic unsigned n_capturing; /* n_streams, readable without the lock */
-static _Atomic bool is_overflown;    /* a stream could not be noted: no fences any more */
-static _Atomic unsigned blocked;
+static _Atomic unsigned refused;
 
 static void remove_locked(unsigned i)
 {
 	streams[i] = streams[--n_streams];
-	atomic_store(&n_capturing, n_streams);
+	atomic_fetch_sub(&gp_capturing, 1);
 }
 
-static void heal_locked(void)
+static bool is_capturing(CUstream stream)
+{
+	int status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return !gp_real.cuStreamIsCapturing(stream, &status) && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void gp_capture_refused(void)
 {
 	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-	if (gp_real.cuThreadExchangeStreamCaptureMode(&relaxed))
+	if (atomic_fetch_add_explicit(&refused, 1, memory_order_relaxed) % HEAL_EVERY != HEAL_EVERY - 1 ||
+		gp_real.cuThreadExchangeStreamCaptureMode(&relaxed))
 		return;
-	for (unsigned i = n_streams; i-- > 0;) {
-		int status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-		if (gp_real.cuStreamIsCapturing(streams[i], &status) || status == CU_STREAM_CAPTURE_STATUS_NONE)
+	gp_mutex_lock(&lock);
+	for (unsigned i = n_streams; i-- > 0;)
+		if (!is_capturing(streams[i]))
 			remove_locked(i);
-	}
+	gp_mutex_unlock(&lock);
 	(void)gp_real.cuThreadExchangeStreamCaptureMode(&relaxed);
 }
 
-bool gp_capture_is_any(void)
+static void quiesce_pool(void *unused, struct gp_pool *pool)
 {
-	return atomic_load(&n_capturing) != 0 || atomic_load(&is_overflown);
+	gp_pool_quiesce(pool);
 }
 
-bool gp_capture_enter(void)
+static void quiesce(void *unused, struct gp_context *context)
 {
-	gp_rwlock_lock_shared(&lock);
-	if (!gp_capture_is_any())
-		return true;
-	gp_rwlock_unlock_shared(&lock);
-	if (atomic_fetch_add(&blocked, 1) % HEAL_EVERY == HEAL_EVERY - 1) {
-		gp_rwlock_lock(&lock);
-		heal_locked();
-		gp_rwlock_unlock(&lock);
-	}
-	return false;
-}
-
-void gp_capture_leave(void)
-{
-	gp_rwlock_unlock_shared(&lock);
+	gp_pool_quiesce(context->pool);
+	gp_pinned_each(context, quiesce_pool, NULL);
 }
 
 void gp_capture_begin(void)
 {
-	gp_rwlock_lock(&lock);
+	atomic_fetch_add(&gp_capturing, 1);
+	gp_context_each(quiesce, NULL);
 }
 
 void gp_capture_begun(CUstream stream, bool success)
 {
-	if (success && n_streams == n_room) {
+	if (!success) {
+		atomic_fetch_sub(&gp_capturing, 1);
+		return;
+	}
+	gp_mutex_lock(&lock);
+	if (n_streams == n_room) {
 		unsigned room = n_room ? n_room * 2 : 16;
 		CUstream *more = realloc(streams, room * sizeof(CUstream));
 
 		if (more) {
 			streams = more;
 			n_room = room;
-		} else {
-			atomic_store(&is_overflown, true);
 		}
 	}
-	if (success && n_streams < n_room) {
+	if (n_streams < n_room)
 		streams[n_streams++] = stream;
-		atomic_store(&n_capturing, n_streams);
-	}
-	gp_rwlock_unlock(&lock);
+	gp_mutex_unlock(&lock);
 }
 
 void gp_capture_end(CUstream stream, bool is_gone)
 {
-	if (!atomic_load(&n_capturing))
+	if (gp_capture_is_none())
 		return;
-	gp_rwlock_lock(&lock);
-	for (unsigned i = n_streams; i-- > 0;) {
-		int status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-		if (streams[i] != stream)
-			continue;
-		/* An end that failed may leave the stream capturing, or not. */
-		if (is_gone || gp_real.cuStreamIsCapturing(stream, &status) ||
-			status == CU_STREAM_CAPTURE_STATUS_NONE)
+	gp_mutex_lock(&lock);
+	/* An end that failed may leave the stream capturing, or not. */
+	for (unsigned i = n_streams; i-- > 0;)
+		if (streams[i] == stream && (is_gone || !is_capturing(stream)))
 			remove_locked(i);
-	}
-	gp_rwlock_unlock(&lock);
+	gp_mutex_unlock(&lock);
 }

@@ -68,6 +68,16 @@ bool gp_context_enter(struct gp_context *context)
 	return false;
 }
 
+int gp_context_try_enter(struct gp_context *context)
+{
+	if (!gp_rwlock_try_shared(&context->life))
+		return atomic_load(&context->is_dead) ? 0 : -1;
+	if (!atomic_load_explicit(&context->is_dead, memory_order_relaxed))
+		return 1;
+	gp_rwlock_unlock_shared(&context->life);
+	return 0;
+}
+
 void gp_context_leave(struct gp_context *context)
 {
 	gp_rwlock_unlock_shared(&context->life);
@@ -207,9 +217,12 @@ static void forget_seen(CUcontext handle)
 	gp_rwlock_unlock(&seen_lock);
 }
 
-static void drop(struct gp_context *context)
+/* With the context's lock held alone. */
+static void drop_locked(struct gp_context *context)
 {
 	atomic_store(&context->is_dead, true);
+	/* Fence calls look at that under their lock alone; the others under the context's, which is held here. */
+	gp_pool_quiesce(context->pool);
 	gp_unpooled_forget_context(context);
 	gp_pool_drop(context->pool);
 	for (int i = 0; i < GP_PINNED_KINDS; i++)
@@ -270,7 +283,7 @@ static void drop_all(const struct gp_context_end *end)
 
 	while ((context = find_ending(end))) {
 		gp_rwlock_lock(&context->life);
-		drop(context);
+		drop_locked(context);
 		gp_rwlock_unlock(&context->life);
 		delist(context);
 		gp_context_put(context);
@@ -287,7 +300,7 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	gp_rwlock_lock(&context->life);
 	r = end->driver(end);
 	if (!is_still_active(end->device))
-		drop(context);
+		drop_locked(context);
 	gp_rwlock_unlock(&context->life);
 	if (atomic_load(&context->is_dead))
 		delist(context);

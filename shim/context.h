@@ -54,6 +54,12 @@ void gp_context_unref(struct gp_context *context);
 bool gp_context_enter(struct gp_context *context);
 void gp_context_leave(struct gp_context *context);
 
+/*
+ * The same for who holds a lock that the context's end takes: does not wait for an end under way. 1: entered; 0:
+ * dead; -1: about to end, perhaps.
+ */
+int gp_context_try_enter(struct gp_context *context);
+
 /* Calls back for each live context, with a use held; not with any lock. */
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 

@@ -4,7 +4,6 @@
 
 /*
  * Starts a detached thread with a small stack and every signal blocked, so that the program's
- * handlers run where they always did. 0 or -errno; -ENOSYS where the program has no thread library
- * (glibc before 2.34).
+ * handlers run where they always did. 0 or -errno.
  */
 int gp_ctl_thread_start(void *(*body)(void *arg), void *arg);

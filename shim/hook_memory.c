@@ -155,7 +155,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 	if (gp_unlikely(!ptr))
 		return gp_real.cuMemFree_v2(ptr);
 	if (gp_unlikely(gp_state.config.is_free_synchronous)) {
-		r = gp_capture_is_any() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_owner(ptr);
+		r = !gp_capture_is_none() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_owner(ptr);
 		if (r && r != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 			return r;
 		mode = r ? GP_FREE_LATE : GP_FREE_SYNCED;
@@ -175,7 +175,7 @@ static CUresult free_async(CUdeviceptr ptr, CUstream stream, CUresult (*driver)(
 	CUresult r;
 
 	/* In a capture only a graph's own allocations may be freed; the driver says so. */
-	if (gp_capture_is_any() && !gp_real.cuStreamIsCapturing(stream, &status) &&
+	if (!gp_capture_is_none() && !gp_real.cuStreamIsCapturing(stream, &status) &&
 		status != CU_STREAM_CAPTURE_STATUS_NONE) {
 		struct gp_block_info info;
 

@@ -183,7 +183,7 @@ CUresult hook_cuMemGetHandleForAddressRange(
 	struct gp_block_info info;
 
 	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
-		if (!info.is_used || bytes > info.addr + info.size - ptr)
+		if (!info.is_used || bytes > info.addr + info.rounded - ptr)
 			return CUDA_ERROR_INVALID_VALUE;
 		(void)gp_pool_export(&gp_state.device_map, ptr);
 		gp_state_need_completion("a dma-buf handle");

@@ -63,7 +63,7 @@ static bool is_captured(CUstream stream)
 {
 	int status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-	return gp_capture_is_any() && !gp_real.cuStreamIsCapturing(stream, &status) &&
+	return !gp_capture_is_none() && !gp_real.cuStreamIsCapturing(stream, &status) &&
 	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

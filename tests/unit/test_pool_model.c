@@ -205,8 +205,8 @@ static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
 				m->live[i].addr + m->live[i].bytes <= addr,
 			"%" PRIx64 " overlaps %" PRIx64, addr, m->live[i].addr);
 	REQUIRE(m, gp_pool_info(&m->map, addr + below(m, bytes), &info) == 0, "unknown block");
-	REQUIRE(m, info.is_used && info.addr == addr && info.requested == bytes, "wrong block");
-	REQUIRE(m, info.size == gp_round_up(bytes, GP_ALIGN), "wrong size of a block");
+	REQUIRE(m, info.is_used && info.addr == addr && info.size == bytes, "wrong block");
+	REQUIRE(m, info.rounded >= gp_round_up(bytes, GP_ALIGN), "wrong size of a block");
 	m->live[m->n_live++] = (struct live){.addr = addr, .bytes = bytes, .serial = info.serial};
 }
 
