@@ -51,8 +51,9 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	context = gp_context_current();
 	if (gp_likely(is_served(context))) {
 		answered = is_answered(gp_pool_alloc(context->pool, bytes, &addr), &r);
-		if (answered && !r)
-			*ptr = addr;
+		/* The driver, too, answers out-of-memory with a pointer of 0 (measured). */
+		if (answered)
+			*ptr = r ? 0 : addr;
 	}
 	gp_context_put(context);
 	return gp_likely(answered) ? r : gp_real.cuMemAlloc_v2(ptr, bytes);
