@@ -12,17 +12,22 @@
  *     order on the last fence at once, which frees everything that is pending in one go.
  *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the oldest
  *     fence that yields a fit.
- *   - Completion is needed (somebody else may be first to touch the memory): grow up to the queue's limit, then wait for
- *     the oldest that yields a fit, as the program's own cudaFree would have.
+ *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
+ *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have.
  */
 
 #include <errno.h>
 
 #include "pool_impl.h"
 
-/* With several streams, this much may be pending before an order is preferred to growth; or 1/8 of what is used. */
-#define OVERLAP_SLACK_MIN (32 * GP_MIB)
-#define OVERLAP_SLACK	  8
+/*
+ * How much may be pending before growth ends: a share of what is used, but not less than a minimum. An order costs the GPU
+ * some overlap, a wait costs the host its lead over the GPU, which is worth more memory.
+ */
+#define ORDER_SLACK_MIN (32 * GP_MIB)
+#define ORDER_SLACK	8
+#define WAIT_SLACK_MIN	(256 * GP_MIB)
+#define WAIT_SLACK	2
 
 void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
@@ -158,10 +163,13 @@ int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct
 /* Whether growing by the request would leave too much memory waiting. */
 static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size)
 {
-	uint64_t slack = pool->options.pending_bytes_max;
+	uint64_t used = pool->stats.used_bytes, slack;
 
-	if (!gp_pool_is_flag(&pool->completion_only))
-		slack = gp_min(slack, gp_max(OVERLAP_SLACK_MIN, pool->stats.used_bytes / OVERLAP_SLACK));
+	if (gp_pool_is_flag(&pool->completion_only))
+		slack = gp_max(WAIT_SLACK_MIN, used / WAIT_SLACK);
+	else
+		slack = gp_max(ORDER_SLACK_MIN, used / ORDER_SLACK);
+	slack = gp_min(slack, pool->options.pending_bytes_max);
 	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
 }
 

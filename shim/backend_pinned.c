@@ -257,7 +257,7 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 		return NULL;
 	pinned->context = context;
 	pinned->kind = kind;
-	gp_state_pool_options(&options, UINT64_MAX, &gp_state.pinned_budget);
+	gp_state_pool_options(&options, gp_state_machine_bytes(), &gp_state.pinned_budget);
 	if (gp_pool_new(&options, &pinned->pool)) {
 		free(pinned);
 		return NULL;

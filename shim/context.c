@@ -183,7 +183,6 @@ struct gp_context *gp_context_current(void)
 	if (gp_likely(context != NULL))
 		return context;
 	gp_context_seen(handle);
-	gp_state_start();
 	context = make(handle);
 	return context ? enlist(context) : NULL;
 }

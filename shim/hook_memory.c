@@ -36,6 +36,8 @@ static bool is_answered(int r, CUresult *ret_r)
 
 static bool is_served(const struct gp_context *context)
 {
+	if (context)
+		gp_state_start();
 	return context && gp_likely(!atomic_load_explicit(&context->is_broken, memory_order_relaxed));
 }
 

@@ -46,8 +46,9 @@ bool gp_real_dlsym_resolve(void)
 }
 
 /*
- * With RTLD_DEFAULT the loader would find our own exports. What is behind them is what the program means, and where
- * there is no driver, it must be told so: programs look for CUDA in this way.
+ * In the global scope (RTLD_DEFAULT, or a handle of the program itself) the loader finds our own exports. What is behind
+ * them is what the program means, and where there is no driver, it must be told so: programs look for CUDA in this
+ * way.
  */
 static void *behind_us(const char *name, int index)
 {
@@ -55,7 +56,8 @@ static void *behind_us(const char *name, int index)
 
 	if (!address && gp_real_ready())
 		address = gp_real_original(index);
-	return address;
+	/* Once more, so that dlerror speaks of this name. */
+	return address ? address : gp_real_dlsym(RTLD_NEXT, name);
 }
 
 struct gp_route gp_dlsym_route(void *handle, const char *name)
@@ -74,7 +76,9 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	if (index < 0 || handle == RTLD_NEXT || !gp_state_is_enabled())
 		return route;
 	route.is_handled = 1;
-	route.address = handle == RTLD_DEFAULT ? behind_us(name, index) : gp_real_dlsym(handle, name);
+	route.address = gp_real_dlsym(handle, name);
+	if (route.address == gp_real_hook(index))
+		route.address = behind_us(name, index);
 	if (route.address && gp_real_ready() && !atomic_load_explicit(&gp_bypass, memory_order_relaxed))
 		route.address = gp_real_replace(route.address);
 	return route;

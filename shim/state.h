@@ -48,6 +48,9 @@ struct gp_device *gp_state_device_if_used(int index);
 
 enum gp_kind gp_state_kind(void);
 
+/* The machine's memory. */
+uint64_t gp_state_machine_bytes(void);
+
 /* From now on reuse needs completion in every context, unless GPUPOOL_REUSE says otherwise. Waits once. */
 void gp_state_need_completion(const char *why);
 

@@ -141,6 +141,7 @@ CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 
 	if (!context)
 		return allocation->call(allocation->arg);
+	gp_state_start();
 	a.device = context->device;
 	if (attempt(&a) == -ENOMEM)
 		(void)gp_pool_rescue(context->pool, allocation->bytes, attempt, &a);
