@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""What a pair of malloc and free costs, in several patterns, raw and under each kind of pool."""
+
+import programs
+
+PAIR_NS = 600  # through a static runtime, for the patterns and sizes below
+BAR_PATTERNS = ("pingpong", "window")
+BAR_BYTES = 64 << 20
+LOOP_RATIO = 1.3  # malloc, kernel, free against the kernel alone
+
+UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def format_bytes(count):
+    for unit, name in UNITS:
+        if count >= unit:
+            return f"{count / unit:g} {name}"
+    return f"{count} B"
+
+
+def describe(word, pairs):
+    """The question that a line of the program answers."""
+    size = format_bytes(int(pairs["bytes"]))
+    return f"{pairs['pattern']} {size}" if word == "pair" else f"{pairs['n']} threads {size}"
+
+
+def take_line(results, config, word, pairs, build):
+    if word == "loop":
+        ratio = float(pairs["ratio"])
+        results.note(f"{config.name} | loop ratio, {build}", ratio)
+        results.note(f"{config.name} | loop ns, {build}", float(pairs["inside_ns"]), "ns")
+        if config.name == "split":
+            results.bar(f"{config.name}, {build}: loop with malloc over hoisted", ratio, "", "<=", LOOP_RATIO)
+    elif word in ("pair", "threads"):
+        value = float(pairs["ns"])
+        results.note(f"{config.name} | {describe(word, pairs)}, {build}", value, "ns")
+        is_barred = pairs.get("pattern") in BAR_PATTERNS and int(pairs["bytes"]) <= BAR_BYTES
+        if is_barred and config.name == "split" and build == "static":
+            results.bar(f"split, static: {describe(word, pairs)}", value, "ns", "<", PAIR_NS)
+
+
+def run(results, out, options):
+    del options
+    programs.build_programs()
+    for config in programs.pool_configs(programs.preload_library()):
+        for build, program in [("static", "pairs"), ("shared", "pairs_shared")]:
+            log = out / "patterns" / f"{config.name.replace('/', '-')}-{build}.txt"
+            done = programs.run_program(config, [programs.BIN / program], log, timeout=60)
+            lines = list(programs.parse_lines(done.text))
+            for word, pairs in lines:
+                take_line(results, config, word, pairs, build)
+            is_pooled = done.is_pooled == bool(config.library)
+            ok = done.status == 0 and is_pooled and len(lines) > 20
+            results.check(f"{config.name}, {build}: ran to its end", ok, f"status {done.status}")

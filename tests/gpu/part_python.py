@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+CuPy and PyTorch with their own pools switched off and gpupool under them, against their own pools: the same answers, as
+fast, and not much more memory. Memory is asked for at the socket and seen from outside, never by the program itself.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+
+import ctl
+import programs
+from memory_watch import MemoryWatch
+
+RUNS = 5
+TIME_RATIO = 1.10
+MEMORY_RATIO = 1.25
+MIB = 1 << 20
+
+
+@dataclasses.dataclass
+class Work:
+    name: str
+    needs: str
+    script: str
+    off_words: list  # what switches its own pool off
+    off_variables: dict
+    has_memory_bar: bool
+
+
+WORKS = [
+    Work("torch", "torch", "work_torch.py", [], {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, True),
+    Work("cupy", "cupy", "work_cupy.py", ["none"], {}, False),
+]
+
+
+@dataclasses.dataclass
+class Outcome:
+    ms: float
+    answer: str
+    own_peak: int | None
+    outside_peak: int | None  # bytes more in use on the device than before the program
+    outside_end: int | None
+    pool_peak: int | None
+    pool_total: int | None
+
+
+def look_inside(config, directory, pid):
+    if not config.library:
+        return None, None
+    status = ctl.ask_process(directory, pid, "status")
+    if not status:
+        raise programs.Trouble("no control socket: is the program under the preload?")
+    peak = ctl.device_sum(status, "peak_total_bytes")
+    return peak, ctl.device_sum(status, "total_bytes")
+
+
+def run_once(work, config, words, variables, log):
+    """Runs the program up to where it waits, looks at it, and lets it go."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(programs.SOURCES / work.script), *words]
+    with programs.private_dir() as directory, log.open("a") as err, MemoryWatch() as memory:
+        env = config.environment(directory, variables)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, env=env, text=True
+        )
+        try:
+            line = process.stdout.readline()
+            if not line.startswith("{"):
+                raise programs.Trouble(f"no result: {line.strip() or 'see ' + log.name}")
+            found = json.loads(line)
+            outside_end = memory.now()
+            peak, total = look_inside(config, directory, process.pid)
+            process.communicate("\n", timeout=30)
+        finally:
+            process.kill()
+            process.wait()
+        outside_peak = memory.peak()
+    err_line = f"{config.name}: {line}"
+    with log.open("a") as file:
+        file.write(err_line)
+    return Outcome(
+        statistics.median(found["ms"]), found["answer"], found["own_peak_bytes"], outside_peak, outside_end, peak, total
+    )
+
+
+def variants(work, library):
+    """(name, config, words, variables, runs)"""
+    raw = programs.Config("raw")
+    pool = programs.Config("gpupool", library)
+    yield "own", raw, [], {}, True
+    yield "gpupool", pool, work.off_words, work.off_variables, True
+    yield "raw", raw, work.off_words, work.off_variables, False
+    yield "own over gpupool", pool, [], {}, False
+
+
+def collect(results, work, library, out, runs):
+    """Own pool and gpupool in turn, so that whatever drifts drifts for both; the others once."""
+    outcomes = {}
+    for nth in range(runs):
+        for name, config, words, variables, is_repeated in variants(work, library):
+            if nth and not is_repeated:
+                continue
+            try:
+                log = out / "python" / f"{work.name}.txt"
+                outcomes.setdefault(name, []).append(run_once(work, config, words, variables, log))
+            except (programs.Trouble, OSError, ValueError, subprocess.TimeoutExpired) as error:
+                results.check(f"{work.name}, {name}: run {nth + 1}", False, str(error)[:60])
+    return outcomes
+
+
+def median_of(outcomes, name, field):
+    values = [getattr(outcome, field) for outcome in outcomes.get(name, [])]
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def ratio(a, b):
+    return a / b if a is not None and b else None
+
+
+def judge(results, work, outcomes):
+    for name in outcomes:
+        results.note(f"{name} | {work.name} ms a step", median_of(outcomes, name, "ms"))
+        for field in ["own_peak", "pool_peak", "pool_total", "outside_peak", "outside_end"]:
+            value = median_of(outcomes, name, field)
+            if value is not None:
+                results.note(f"{name} | {work.name} {field} MiB", round(value / MIB, 1))
+    answers = {outcome.answer for found in outcomes.values() for outcome in found}
+    results.check(f"{work.name}: the same answer everywhere", len(answers) == 1, " / ".join(sorted(answers))[:70])
+    times = [median_of(outcomes, name, "ms") for name in ["gpupool", "own"]]
+    results.bar(f"{work.name}: time a step, gpupool over own pool", ratio(*times), "", "<=", TIME_RATIO)
+    memory = ratio(median_of(outcomes, "gpupool", "pool_peak"), median_of(outcomes, "own", "own_peak"))
+    if work.has_memory_bar:
+        results.bar(f"{work.name}: peak memory, gpupool over own pool", memory, "", "<=", MEMORY_RATIO)
+    elif memory is not None:
+        results.note(f"{work.name}: peak memory, gpupool over own pool", memory)
+    seen = ratio(*[median_of(outcomes, name, "outside_peak") for name in ["gpupool", "own"]])
+    results.note(f"{work.name}: peak seen from outside, gpupool over own pool", seen)
+    for outcome in outcomes.get("gpupool", []):
+        if outcome.outside_end is not None and outcome.pool_total > outcome.outside_end:
+            found = f"{outcome.pool_total / MIB:.0f} > {outcome.outside_end / MIB:.0f} MiB"
+            results.check(f"{work.name}: total_bytes fits what is seen from outside", False, found)
+            break
+    else:
+        results.check(f"{work.name}: total_bytes fits what is seen from outside", True)
+
+
+def run(results, out, options):
+    library = programs.preload_library()
+    for work in WORKS:
+        if not importlib.util.find_spec(work.needs):
+            results.note(f"{work.name}: skipped, not installed", None)
+            continue
+        runs = max(1, round(RUNS * options.scale))
+        judge(results, work, collect(results, work, library, out, runs))

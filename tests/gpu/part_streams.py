@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""Whether memory reaches a new owner too early, on every pair of streams; and whether a free waits."""
+
+import programs
+
+SEED = 20261121
+LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
+FREE_MS = 1.0
+WRONG_SHARE = 0.5  # of the rounds in which the broken build could go wrong
+
+# What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
+FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
+RAW_ROUNDS = 300
+
+
+def modes(config, scale):
+    """The command lines of one configuration."""
+
+    def rounds(count):
+        return max(20, int(count * scale))
+
+    if config.name == "raw":
+        yield ["fill", SEED, rounds(RAW_ROUNDS), FILL[1], 128 << 20]
+        return
+    is_broken = config.name == "broken"
+    fill = (FILL[0] // 2, 1) if is_broken else FILL
+    yield ["fill", SEED, rounds(fill[0]), fill[1], MORE_THAN_LIMIT]
+    if not is_broken:
+        yield ["free", SEED, rounds(FREE[0]), FREE[1]]
+        yield ["plain", SEED, rounds(PLAIN[0])]
+
+
+def configs(library, broken):
+    yield programs.Config("raw")
+    for kind in ["split", "binned", "simple"]:
+        for reuse in ["ordered", "completed"]:
+            variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
+            yield programs.Config(f"{kind}/{reuse}", library, variables)
+    if broken:
+        yield programs.Config("broken", broken, {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"})
+
+
+def judge(results, config, pairs):
+    """One summary line."""
+    count = {key: int(value) for key, value in pairs.items() if value.isdigit()}
+    size = f" {count['bytes'] >> 10} KiB" if count["bytes"] else ""
+    name = f"{config.name}: {pairs['mode']}{size}"
+    wrong = count["wrong_rounds"] + count["stray"]
+    exposed = count["exposed"]
+    if config.name == "broken":
+        share = count["wrong_exposed"] / exposed if exposed else None
+        results.bar(f"{name}: share of {exposed} exposed rounds found wrong", share, "", ">", WRONG_SHARE)
+        return
+    results.check(f"{name}: rounds gone wrong", wrong == 0, f"{wrong} of {count['rounds']}")
+    results.note(f"{config.name} | {pairs['mode']}{size} wrong bytes", count["wrong_bytes"])
+    results.note(f"{config.name} | {pairs['mode']}{size} reused", count["reused"])
+    results.note(f"{config.name} | {pairs['mode']}{size} reused in flight", count["inflight"])
+    results.note(f"{config.name} | {pairs['mode']}{size} exposed", exposed)
+    results.note(f"{config.name} | {pairs['mode']}{size} seconds", float(pairs["seconds"]))
+    if config.library and pairs["mode"] == "fill":
+        results.check(f"{name}: every request was served", count["oom"] == 0, f"{count['oom']} failed")
+        is_ordered = config.name.endswith("/ordered")
+        reused = exposed if is_ordered else count["reused"]
+        what = "reused under unfinished work" if is_ordered else "reused"
+        results.check(f"{name}: {what}", reused > 0, f"{reused} of {count['rounds']}")
+
+
+def run_matrix(results, out, config, mode):
+    log = out / "streams" / f"{config.name.replace('/', '-')}-{mode[0]}.txt"
+    more = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+    if mode[0] == "fill" and config.library:
+        more["GPUPOOL_LIMIT"] = LIMIT
+    limited = programs.Config(config.name, config.library, {**config.variables, **more})
+    words = [programs.BIN / "stream_matrix", *mode]
+    done = programs.run_program(limited, words, log, timeout=75, more=more)
+    summaries = [pairs for word, pairs in programs.parse_lines(done.text) if word == "summary"]
+    for pairs in summaries:
+        judge(results, config, pairs)
+    expected = 3 if mode[0] == "fill" else 1
+    ok = done.status == 0 and len(summaries) == expected and done.is_pooled == bool(config.library)
+    if not ok or mode[0] != "plain":
+        results.check(f"{config.name}: {mode[0]} ran to its end", ok, f"status {done.status}")
+
+
+def run_free_wait(results, out, config):
+    log = out / "streams" / f"free_wait-{config.name.replace('/', '-')}.txt"
+    done = programs.run_program(config, [programs.BIN / "free_wait"], log, timeout=60)
+    rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "free_wait"]
+    for pairs in rows:
+        question = f"{pairs['kind']} {int(pairs['bytes']) >> 10} KiB"
+        results.note(f"{config.name} | free under a kernel, {question}, ms", float(pairs["free_ms"]))
+        results.note(f"{config.name} | malloc after it, {question}, ms", float(pairs["malloc_ms"]))
+    if not config.library:
+        waits = bool(rows) and all(float(p["free_ms"]) > 50 and p["busy_after_free"] == "0" for p in rows)
+        results.check("raw: a free waits for the kernel", waits, f"status {done.status}")
+        return
+    worst = max((float(p["free_ms"]) for p in rows), default=None)
+    results.bar(f"{config.name}: longest free under a 100 ms kernel", worst, "ms", "<", FREE_MS)
+    still_busy = bool(rows) and all(p["busy_after_free"] == "1" for p in rows)
+    results.check(f"{config.name}: the kernel still ran when it returned", still_busy)
+
+
+def run(results, out, options):
+    programs.build_programs()
+    library = programs.preload_library()
+    try:
+        broken = programs.broken_library()
+    except programs.Trouble as trouble:
+        broken = None
+        results.check("the build without fences", False, str(trouble).splitlines()[-1])
+    for config in programs.pool_configs(library)[:5]:
+        run_free_wait(results, out, config)
+    for config in configs(library, broken):
+        for mode in modes(config, options.scale):
+            run_matrix(results, out, config, mode)

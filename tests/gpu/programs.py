@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""Building what the tests need, and running programs raw or under the preload."""
+
+import concurrent.futures
+import contextlib
+import ctypes
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import ctl
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests" / "gpu"
+WORK = ROOT / "build-gpu"
+BIN = WORK / "bin"
+
+CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "semantics", "captures", "probes"]
+
+
+class Trouble(Exception):
+    """Something that keeps a part from running; its text says what."""
+
+
+def reason_to_skip():
+    """Why there is no GPU to run on, or None."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return f"no CUDA driver ({error})"
+    count = ctypes.c_int(0)
+    error = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if error or not count.value:
+        return f"no CUDA device (error {error})"
+    return None
+
+
+def run_tool(words, log):
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as file:
+        done = subprocess.run([str(w) for w in words], stdout=file, stderr=file, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        tail = log.read_text(errors="replace").splitlines()[-15:]
+        raise Trouble("\n".join([" ".join(map(str, words)), *tail]))
+
+
+def find_nvcc():
+    for path in [os.environ.get("NVCC"), shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]:
+        if path and os.access(path, os.X_OK):
+            return path
+    raise Trouble("no nvcc: set NVCC, or PATH")
+
+
+def is_fresh(target):
+    sources = [p for p in SOURCES.iterdir() if p.suffix in (".cu", ".c", ".h")]
+    return target.exists() and target.stat().st_mtime > max(p.stat().st_mtime for p in sources)
+
+
+def compile_cuda(name, target, cudart):
+    if is_fresh(target):
+        return
+    nvcc = find_nvcc()
+    library = pathlib.Path(nvcc).resolve().parents[1] / "lib64"
+    flags = ["-arch=sm_90", "-O2", "-std=c++17", "-Xcompiler", "-Wall,-Wextra", "-cudart", cudart]
+    flags += ["-Xlinker", f"-rpath,{library}"]
+    run_tool([nvcc, *flags, "-o", target, SOURCES / f"{name}.cu"], WORK / "log" / f"{target.name}.log")
+
+
+def compile_driver_program(target):
+    if is_fresh(target):
+        return
+    words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", f"-I{ROOT}", "-o", target]
+    run_tool([*words, SOURCES / "semantics.c", "-ldl", "-lpthread"], WORK / "log" / f"{target.name}.log")
+
+
+def build_programs():
+    BIN.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(compile_cuda, name, BIN / name, "static") for name in CUDA_PROGRAMS]
+        jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
+        jobs.append(pool.submit(compile_driver_program, BIN / "driver_semantics"))
+        for job in jobs:
+            job.result()
+
+
+def meson(*words):
+    if shutil.which("meson"):
+        return ["meson", *words]
+    return [sys.executable, "-m", "mesonbuild.mesonmain", *words]
+
+
+def meson_build(build, *options):
+    if not (build / "build.ninja").exists():
+        setup = meson("setup", build, "--buildtype=release", "-Dtests=disabled", *options)
+        run_tool(setup, WORK / "log" / f"{build.name}-setup.log")
+    run_tool(meson("compile", "-C", build), WORK / "log" / f"{build.name}.log")
+    return build
+
+
+def find_library(build):
+    for path in sorted(build.rglob("libgpupool.so")):
+        if path.parent.name != "broken":
+            return path
+    raise Trouble(f"no libgpupool.so under {build}")
+
+
+def preload_library():
+    """The library under test: of the build named by GPUPOOL_BUILD, or of one of our own."""
+    if os.environ.get("GPUPOOL_BUILD"):
+        return find_library(pathlib.Path(os.environ["GPUPOOL_BUILD"]).resolve())
+    return find_library(meson_build(WORK / "preload"))
+
+
+def broken_library():
+    """The same with its fences taken out, which the stream test must notice."""
+    given = os.environ.get("GPUPOOL_BROKEN_LIB")
+    beside = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK)) / "tests" / "broken" / "libgpupool.so"
+    for path in [given, beside]:
+        if path and pathlib.Path(path).exists():
+            return pathlib.Path(path).resolve()
+    return find_library(meson_build(WORK / "broken", "-Dc_args=-DGP_BREAK_REUSE"))
+
+
+@dataclasses.dataclass
+class Config:
+    """A way to run a program. library: None for raw."""
+
+    name: str
+    library: pathlib.Path | None = None
+    variables: dict = dataclasses.field(default_factory=dict)
+
+    def environment(self, runtime_dir, more):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("GPUPOOL")}
+        env |= more
+        if self.library:
+            env["LD_PRELOAD"] = str(self.library)
+            env["GPUPOOL_RUNTIME_DIR"] = runtime_dir
+            env |= self.variables
+        return env
+
+
+def pool_configs(library):
+    """Raw, each kind of pool with its defaults, and the two ways of reuse by hand."""
+    configs = [Config("raw")]
+    for kind in ["none", "simple", "binned", "split"]:
+        configs.append(Config(kind, library, {"GPUPOOL_POOL": kind}))
+    for reuse in ["ordered", "completed"]:
+        variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": reuse}
+        configs.append(Config(f"split/{reuse[:4]}", library, variables))
+    return configs
+
+
+@dataclasses.dataclass
+class Run:
+    status: int
+    text: str
+    is_pooled: bool  # its control socket was seen
+
+
+@contextlib.contextmanager
+def private_dir():
+    """A directory for sockets. Under /tmp, since the name of a socket must be short."""
+    with tempfile.TemporaryDirectory(prefix="gpupool-", dir="/tmp") as path:
+        yield path
+
+
+class SocketWatch(threading.Thread):
+    """Notices that a process under the preload has opened its socket, so that a run without it passes for none."""
+
+    def __init__(self, directory):
+        super().__init__(daemon=True)
+        self.directory = directory
+        self.is_seen = False
+        self.is_over = threading.Event()
+
+    def run(self):
+        while not self.is_seen and not self.is_over.wait(0.005):
+            self.is_seen = bool(ctl.sockets(self.directory))
+
+
+def run_program(config, words, log, timeout, more=None):
+    """Runs a program to its end; its output goes to log and log's .err file too."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    errors = log.with_suffix(".err")
+    started = time.monotonic()
+    with private_dir() as directory, log.open("w") as out, errors.open("w") as err:
+        watch = SocketWatch(directory)
+        watch.start()
+        env = config.environment(directory, more or {})
+        try:
+            words = [str(w) for w in words]
+            done = subprocess.run(words, stdout=out, stderr=err, env=env, timeout=timeout, check=False)
+            status = done.returncode
+        except subprocess.TimeoutExpired:
+            status = 124
+        watch.is_over.set()
+        watch.join()
+    with errors.open("a") as err:
+        err.write(f"exit status {status} after {time.monotonic() - started:.1f} s\n")
+    return Run(status, log.read_text(errors="replace"), watch.is_seen)
+
+
+def parse_lines(text):
+    """'word key=value ...' lines as (word, {key: value}) pairs."""
+    for line in text.splitlines():
+        word, *pairs = line.split()
+        yield word, dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+What was found: rows, kept in a file per part as they come (a part that runs out of time keeps those it has), and the
+tables made of them.
+
+A row is a check (right or wrong), a bar (a measured value that must keep a limit) or a note (a value and no verdict).
+"""
+
+import json
+
+SCHEMA = "gpupool.gpu-test/1"
+VERDICTS = {("check", True): "ok", ("check", False): "FAILED", ("bar", True): "ok", ("bar", False): "MISSED"}
+COMPARISONS = {
+    "<": lambda value, limit: value < limit,
+    "<=": lambda value, limit: value <= limit,
+    ">": lambda value, limit: value > limit,
+    ">=": lambda value, limit: value >= limit,
+}
+
+
+class Results:
+    def __init__(self, out, part):
+        self.part = part
+        self.path = out / f"rows-{part}.jsonl"
+        self.path.write_text("")
+
+    def _add(self, row):
+        row = {"part": self.part, **row}
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(format_row(row), flush=True)
+
+    def note(self, name, value, unit=""):
+        self._add({"type": "note", "name": name, "value": value, "unit": unit})
+
+    def check(self, name, ok, value=""):
+        self._add({"type": "check", "name": name, "value": value, "unit": "", "ok": bool(ok)})
+
+    def bar(self, name, value, unit, comparison, limit):
+        """A value of None, which could not be measured, keeps no bar."""
+        ok = value is not None and COMPARISONS[comparison](value, limit)
+        bar = f"{comparison} {limit:g}"
+        self._add({"type": "bar", "name": name, "value": value, "unit": unit, "bar": bar, "ok": ok})
+
+
+def verdict(row):
+    return VERDICTS.get((row["type"], row.get("ok")), "")
+
+
+def format_value(value):
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    return "-" if value is None else str(value)
+
+
+def format_row(row):
+    value = " ".join(filter(None, [format_value(row["value"]), row["unit"]]))
+    return f"{row['part']:<9} {row['name']:<58.58} {value:>20} {row.get('bar', ''):>8} {verdict(row)}".rstrip()
+
+
+def load(out, parts):
+    rows = []
+    for part in parts:
+        path = out / f"rows-{part}.jsonl"
+        if path.exists():
+            rows += [json.loads(line) for line in path.read_text().splitlines()]
+    return rows
+
+
+def is_bad(row):
+    return row.get("ok") is False
+
+
+def matrix(rows, keep):
+    """Notes whose name is 'config | question' as a table: a line a question, a column a config."""
+    cells, configs = {}, []
+    for row in rows:
+        config, bar, question = row["name"].partition(" | ")
+        if row["type"] != "note" or not bar or not keep(question):
+            continue
+        if config not in configs:
+            configs.append(config)
+        cells.setdefault(question, {})[config] = format_value(row["value"])
+    if not cells:
+        return []
+    width = max(len(question) for question in cells)
+    lines = [" " * width + "".join(f" {config:>10.10}" for config in configs)]
+    for question, found in cells.items():
+        lines.append(f"{question:<{width}}" + "".join(f" {found.get(c, '-'):>10.10}" for c in configs))
+    return lines
+
+
+def verdict_lines(rows, most):
+    """Checks and bars, at most so many lines; what went wrong is never left out for what went right."""
+    rows = [row for row in rows if row["type"] != "note"]
+    bad = [row for row in rows if is_bad(row)]
+    good = [row for row in rows if not is_bad(row)]
+    left_out = max(0, len(rows) - most)
+    shown = good[: max(0, len(good) - left_out)] + bad
+    lines = [format_row(row) for row in shown]
+    if left_out:
+        lines.insert(0, f"({len(rows) - len(shown)} rows that are ok are left out here)")
+    lines.append(f"{len(rows)} checks and bars, {len(bad)} not kept")
+    return lines
+
+
+def report(out, parts, statuses):
+    """Writes results.json and tables.txt; returns what to print and whether all is well."""
+    for part, status in statuses.items():
+        if status != 0:
+            results = Results(out, f"{part}.ended")
+            results.part = part
+            reason = "ran out of time" if status in (124, 137) else f"ended with {status}"
+            results.check("the part ran to its end", False, reason)
+    rows = []
+    for part in parts:
+        rows += load(out, [part, f"{part}.ended"])
+    document = {"schema": SCHEMA, "rows": rows, "ok": not any(map(is_bad, rows))}
+    (out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+    text = matrix(rows, lambda question: not question.endswith(", shared"))
+    text += [""] * bool(text) + verdict_lines(rows, 56)
+    full = matrix(rows, lambda question: True) + ["", *map(format_row, rows)]
+    (out / "tables.txt").write_text("\n".join(full) + "\n")
+    return text, document["ok"] and bool(rows)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+The steps of scripts/gpu-test, which calls them one by one so that each can be given a limit of its own:
+
+    run.py list [PART...]            names of parts, a line each: all, or those given by number or name
+    run.py check                     ends with 77 and a line that says why, where there is no GPU
+    run.py build                     everything that the parts need
+    run.py part NAME --out DIR       one part; its rows go to DIR as they come
+    run.py report --out DIR NAME=EXITSTATUS...
+"""
+
+import argparse
+import pathlib
+import sys
+import tarfile
+
+import part_demo
+import part_patterns
+import part_python
+import part_semantics
+import part_streams
+import programs
+import results
+
+PARTS = {
+    "patterns": part_patterns,
+    "streams": part_streams,
+    "semantics": part_semantics,
+    "python": part_python,
+    "demo": part_demo,
+}
+
+SKIPPED = 77
+
+
+def part_name(word):
+    names = list(PARTS)
+    if word in names:
+        return word
+    if word.isdigit() and 1 <= int(word) <= len(names):
+        return names[int(word) - 1]
+    raise SystemExit(f"gpu-test: no part '{word}'; there are {', '.join(names)}, or 1 to {len(names)}")
+
+
+def step_list(options):
+    print("\n".join(map(part_name, options.words) if options.words else PARTS))
+
+
+def step_check(options):
+    del options
+    reason = programs.reason_to_skip()
+    if reason:
+        print(f"gpu-test: skipped: {reason}")
+        sys.exit(SKIPPED)
+
+
+def step_build(options):
+    del options
+    programs.build_programs()
+    print(f"gpu-test: library {programs.preload_library()}")
+    try:
+        print(f"gpu-test: library without fences {programs.broken_library()}")
+    except programs.Trouble as trouble:
+        print(f"gpu-test: no library without fences: {trouble}")
+
+
+def step_part(options):
+    (word,) = options.words
+    name = part_name(word)
+    PARTS[name].run(results.Results(options.out, name), options.out, options)
+
+
+def bundle(out):
+    """Leaves three files: results.json, tables.txt and an archive of all the rest."""
+    keep = {"results.json", "tables.txt", "details.tar.gz"}
+    rest = sorted(path for path in out.iterdir() if path.name not in keep)
+    with tarfile.open(out / "details.tar.gz", "w:gz") as archive:
+        for path in rest:
+            archive.add(path, arcname=path.name)
+    for path in rest:
+        for inner in sorted(path.rglob("*"), reverse=True) if path.is_dir() else []:
+            inner.rmdir() if inner.is_dir() else inner.unlink()
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def step_report(options):
+    statuses = {}
+    for word in options.words:
+        name, _, status = word.partition("=")
+        statuses[part_name(name)] = int(status)
+    lines, ok = results.report(options.out, list(statuses), statuses)
+    print("\n" + "\n".join(lines))
+    if options.bundle:
+        bundle(options.out)
+    sys.exit(0 if ok else 1)
+
+
+STEPS = {"list": step_list, "check": step_check, "build": step_build, "part": step_part, "report": step_report}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.py")
+    parser.add_argument("step", choices=STEPS)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--bundle", action="store_true")
+    options = parser.parse_args()
+    if options.out:
+        options.out = options.out.resolve()
+        options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        STEPS[options.step](options)
+    except programs.Trouble as trouble:
+        sys.exit(f"gpu-test: {trouble}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""Tests of the runner, on canned output: what it makes of the programs' lines, without a GPU."""
+
+import contextlib
+import io
+import json
+import pathlib
+import socket
+import sys
+import tempfile
+import threading
+import types
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import ctl
+import memory_watch
+import part_patterns
+import part_python
+import part_semantics
+import part_streams
+import programs
+import results
+import run
+
+SUMMARY = {
+    "mode": "fill", "bytes": "65536", "players": "2", "rounds": "2000", "reused": "1990", "inflight": "1900",
+    "exposed": "1500", "wrong_rounds": "0", "wrong_exposed": "0", "wrong_bytes": "0", "wrong_reads": "0",
+    "stray": "0", "oom": "0", "seconds": "2.5",
+}  # fmt: skip
+
+
+class WithOut(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.out = pathlib.Path(directory.name)
+        self.printed = io.StringIO()
+        redirect = contextlib.redirect_stdout(self.printed)
+        redirect.__enter__()
+        self.addCleanup(redirect.__exit__, None, None, None)
+        self.results = results.Results(self.out, "streams")
+
+    def bad(self):
+        return [row["name"] for row in results.load(self.out, ["streams"]) if results.is_bad(row)]
+
+
+class ResultsTest(WithOut):
+    def test_each_kind_of_row_has_its_verdict(self):
+        self.results.bar("under", 1.0, "ns", "<", 2)
+        self.results.bar("at", 2.0, "ns", "<", 2)
+        self.results.bar("unmeasured", None, "ns", "<", 2)
+        self.results.check("right", True)
+        self.results.check("wrong", False)
+        self.results.note("value", 3)
+        verdicts = [results.verdict(row) for row in results.load(self.out, ["streams"])]
+        self.assertEqual(verdicts, ["ok", "MISSED", "MISSED", "ok", "FAILED", ""])
+
+    def test_all_is_well_only_if_every_part_ended_well(self):
+        self.results.check("right", True)
+        self.assertTrue(results.report(self.out, ["streams"], {"streams": 0})[1])
+        lines, ok = results.report(self.out, ["streams"], {"streams": 124})
+        self.assertFalse(ok)
+        self.assertTrue(any("ran out of time" in line for line in lines))
+
+    def test_no_rows_at_all_is_not_well(self):
+        self.assertFalse(results.report(self.out, ["streams"], {"streams": 0})[1])
+
+    def test_what_is_bad_is_shown_however_many_rows_there_are(self):
+        self.results.check("the bad one", False)
+        for i in range(100):
+            self.results.check(f"good {i}", True)
+        lines, ok = results.report(self.out, ["streams"], {"streams": 0})
+        self.assertFalse(ok)
+        self.assertLessEqual(len(lines), 60)
+        self.assertTrue(any("the bad one" in line and "FAILED" in line for line in lines))
+        self.assertIn("101 checks and bars, 1 not kept", lines[-1])
+
+    def test_results_json_holds_every_row(self):
+        self.results.note("raw | a question", 1.5, "ns")
+        self.results.check("right", True)
+        results.report(self.out, ["streams"], {"streams": 0})
+        document = json.loads((self.out / "results.json").read_text())
+        self.assertEqual(document["schema"], results.SCHEMA)
+        self.assertEqual([row["name"] for row in document["rows"]], ["raw | a question", "right"])
+
+    def test_notes_of_several_configs_make_a_matrix(self):
+        self.results.note("raw | pingpong", 45000.0)
+        self.results.note("split | pingpong", 70.25)
+        self.results.note("split | window", 80.0)
+        lines = results.matrix(results.load(self.out, ["streams"]), lambda question: True)
+        self.assertEqual(lines[0].split(), ["raw", "split"])
+        self.assertEqual(lines[1].split(), ["pingpong", "45000", "70.25"])
+        self.assertEqual(lines[2].split(), ["window", "-", "80"])
+
+    def test_a_bundle_leaves_three_files(self):
+        self.results.check("right", True)
+        (self.out / "streams").mkdir()
+        (self.out / "streams" / "a.txt").write_text("text")
+        results.report(self.out, ["streams"], {"streams": 0})
+        run.bundle(self.out)
+        names = sorted(path.name for path in self.out.iterdir())
+        self.assertEqual(names, ["details.tar.gz", "results.json", "tables.txt"])
+
+
+class RunTest(unittest.TestCase):
+    def test_parts_go_by_number_and_name(self):
+        self.assertEqual([run.part_name("1"), run.part_name("streams")], ["patterns", "streams"])
+        for word in ["0", "6", "nothing", ""]:
+            with self.assertRaises(SystemExit):
+                run.part_name(word)
+
+    def test_no_gpu_is_77_and_a_line(self):
+        printed = io.StringIO()
+        with mock.patch("programs.reason_to_skip", return_value="no driver"):
+            with contextlib.redirect_stdout(printed), self.assertRaises(SystemExit) as end:
+                run.step_check(None)
+        self.assertEqual(end.exception.code, 77)
+        self.assertIn("skipped: no driver", printed.getvalue())
+
+
+class PatternsTest(WithOut):
+    def take(self, kind, *lines):
+        for line in lines:
+            for word, pairs in programs.parse_lines(line):
+                part_patterns.take_line(self.results, programs.Config(kind), word, pairs, "static")
+
+    def test_a_fast_pair_keeps_the_bar_and_a_slow_one_misses_it(self):
+        self.take("split", "pair pattern=pingpong bytes=512 ns=70.5", "pair pattern=window bytes=65536 ns=600.0")
+        self.assertEqual(self.bad(), ["split, static: window 64 KiB"])
+
+    def test_large_blocks_other_patterns_and_other_kinds_have_no_bar(self):
+        self.take("split", "pair pattern=pingpong bytes=1073741824 ns=9000", "pair pattern=batch bytes=512 ns=9000")
+        self.take("raw", "pair pattern=pingpong bytes=512 ns=45000", "threads n=16 bytes=65536 ns=5000")
+        self.assertEqual(self.bad(), [])
+
+    def test_a_slow_loop_misses_its_bar(self):
+        self.take("split", "loop bytes=1073741824 inside_ns=4.0 hoisted_ns=2.0 ratio=2.000")
+        self.assertEqual(len(self.bad()), 1)
+
+
+class StreamsTest(WithOut):
+    def judge(self, config_name, **changes):
+        config = programs.Config(config_name, None if config_name == "raw" else pathlib.Path("library"))
+        part_streams.judge(self.results, config, {**SUMMARY, **changes})
+        return self.bad()
+
+    def test_a_run_without_wrong_rounds_is_right(self):
+        self.assertEqual(self.judge("split/ordered"), [])
+        self.assertEqual(self.judge("raw", reused="0", inflight="0", exposed="0"), [])
+
+    def test_wrong_and_stray_rounds_are_found(self):
+        self.assertEqual(self.judge("split/ordered", wrong_rounds="1"), ["split/ordered: fill 64 KiB: rounds gone wrong"])
+        self.assertEqual(len(self.judge("split/ordered", stray="1")), 2)
+
+    def test_a_run_that_never_reuses_proves_nothing(self):
+        bad = self.judge("binned/ordered", exposed="0", inflight="0")
+        self.assertEqual(bad, ["binned/ordered: fill 64 KiB: reused under unfinished work"])
+
+    def test_completed_never_reuses_under_work_but_must_reuse(self):
+        self.assertEqual(self.judge("simple/completed", exposed="0", inflight="0"), [])
+        self.assertEqual(len(self.judge("simple/completed", exposed="0", inflight="0", reused="0")), 1)
+
+    def test_requests_that_failed_are_reported(self):
+        self.assertEqual(len(self.judge("split/ordered", oom="3")), 1)
+
+    def test_the_build_without_fences_must_be_caught(self):
+        self.assertEqual(self.judge("broken", wrong_rounds="1400", wrong_exposed="1300"), [])
+        self.assertEqual(len(self.judge("broken", wrong_rounds="100", wrong_exposed="100")), 1)
+        self.assertEqual(len(self.judge("broken", exposed="0", wrong_exposed="0")), 2)
+
+
+class SemanticsTest(unittest.TestCase):
+    def test_names_that_come_again_are_told_apart(self):
+        answers = part_semantics.parse_answers("a.b: 1\na.b: 2\nno answer\nc: x: y\n", "driver")
+        self.assertEqual(answers, {"driver/a.b": "1", "driver/a.b#2": "2", "driver/c": "x: y"})
+
+    def test_equal_answers_are_no_difference(self):
+        self.assertEqual(part_semantics.compare({"r/a": "1"}, {"r/a": "1"}, "split"), [])
+
+    def test_a_difference_is_meant_only_for_its_kinds_and_answers(self):
+        key = "runtime/ipc.export.middle"
+        raw, pooled = {key: "cudaSuccess"}, {key: "cudaErrorInvalidValue"}
+        self.assertTrue(part_semantics.compare(raw, pooled, "split")[0][3])
+        self.assertIsNone(part_semantics.compare(raw, pooled, "binned")[0][3])
+        self.assertIsNone(part_semantics.compare(pooled, raw, "split")[0][3])
+
+    def test_a_missing_answer_is_a_difference(self):
+        self.assertIsNone(part_semantics.compare({"runtime/zero.malloc": "x"}, {}, "split")[0][3])
+        self.assertIsNone(part_semantics.compare({"captures/capture.global.hit": "x"}, {}, "split")[0][3])
+        self.assertTrue(part_semantics.compare({"runtime/ipc.import.small": "x"}, {}, "split")[0][3])
+
+    def test_a_hit_in_a_capture_must_leave_a_graph_that_works(self):
+        key = "captures/capture.global.hit"
+        raw = {key: "malloc=cudaErrorStreamCaptureUnsupported end=cudaErrorStreamCaptureInvalidated"}
+        well = "malloc=cudaSuccess free=cudaSuccess end=cudaSuccess instantiate=cudaSuccess counter=6 after=cudaSuccess x"
+        self.assertTrue(part_semantics.compare(raw, {key: well}, "split")[0][3])
+        self.assertIsNone(part_semantics.compare(raw, {key: well.replace("=6", "=5")}, "split")[0][3])
+        self.assertIsNone(part_semantics.compare(raw, {key: well}, "none")[0][3])
+
+
+class PythonTest(WithOut):
+    def outcome(self, **changes):
+        fields = {"ms": 10.0, "answer": "1.5", "own_peak": None, "outside_peak": 900 << 20}
+        fields |= {"outside_end": 900 << 20, "pool_peak": None, "pool_total": None}
+        return part_python.Outcome(**{**fields, **changes})
+
+    def judge(self, own=None, pool=None):
+        own = {"own_peak": 400 << 20, **(own or {})}
+        pool = {"pool_peak": 400 << 20, "pool_total": 300 << 20, **(pool or {})}
+        outcomes = {"own": [self.outcome(**own)], "gpupool": [self.outcome(**pool)]}
+        part_python.judge(self.results, part_python.WORKS[0], outcomes)
+        return self.bad()
+
+    def test_equal_runs_keep_every_bar(self):
+        self.assertEqual(self.judge(), [])
+
+    def test_each_shortfall_has_its_row(self):
+        self.assertEqual(self.judge(pool={"ms": 11.1}), ["torch: time a step, gpupool over own pool"])
+        self.assertIn("torch: peak memory, gpupool over own pool", self.judge(pool={"pool_peak": 501 << 20}))
+        self.assertIn("torch: the same answer everywhere", self.judge(pool={"answer": "1.6"}))
+        self.assertIn("torch: total_bytes fits what is seen from outside", self.judge(pool={"pool_total": 901 << 20}))
+
+    def test_what_did_not_run_keeps_no_bar(self):
+        part_python.judge(self.results, part_python.WORKS[0], {})
+        self.assertIn("torch: time a step, gpupool over own pool", self.bad())
+
+
+class SocketTest(unittest.TestCase):
+    def test_a_process_is_asked_for_its_devices(self):
+        with programs.private_dir() as directory:
+            server = socket.socket(socket.AF_UNIX)
+            self.addCleanup(server.close)
+            server.bind(f"{directory}/77.123.sock")
+            server.listen()
+            answer = {"schema": "gpupool.status/1", "devices": [{"peak_total_bytes": 5}, {"peak_total_bytes": 6}, {}]}
+
+            def serve():
+                connection, _ = server.accept()
+                with connection:
+                    request = connection.makefile("rb").readline()
+                    connection.sendall(json.dumps({**answer, "request": request.decode()}).encode() + b"\n")
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            self.assertIsNone(ctl.ask_process(directory, 7, "status"))
+            found = ctl.ask_process(directory, 77, "status")
+            thread.join()
+        self.assertEqual(found["request"], "status\n")
+        self.assertEqual(ctl.device_sum(found, "peak_total_bytes"), 11)
+
+
+class ProgramTest(WithOut):
+    def test_a_program_sees_the_preload_only_where_it_should(self):
+        words = ["/bin/sh", "-c", "echo preload=$LD_PRELOAD pool=$GPUPOOL_POOL; exit 3"]
+        with mock.patch.dict("os.environ", {"GPUPOOL_POOL": "from outside"}):
+            done = programs.run_program(programs.Config("raw"), words, self.out / "raw.txt", 10)
+        self.assertEqual((done.status, done.text, done.is_pooled), (3, "preload= pool=\n", False))
+        config = programs.Config("split", pathlib.Path("/nowhere.so"), {"GPUPOOL_POOL": "split"})
+        done = programs.run_program(config, words, self.out / "split.txt", 10)
+        self.assertEqual(done.text, "preload=/nowhere.so pool=split\n")
+
+    def test_a_program_that_hangs_is_ended(self):
+        done = programs.run_program(programs.Config("raw"), ["/bin/cat", "/dev/zero"], self.out / "a.txt", 0.2)
+        self.assertEqual(done.status, 124)
+
+    def test_a_socket_in_the_directory_is_noticed(self):
+        watch = programs.SocketWatch(str(self.out))
+        watch.start()
+        (self.out / "1.2.sock").touch()
+        watch.join(10)
+        self.assertTrue(watch.is_seen)
+
+
+class MemoryTest(unittest.TestCase):
+    def test_the_peak_is_above_what_was_in_use_before(self):
+        values = iter([100, 130, 180])
+        seen = threading.Event()
+
+        def read():
+            value = next(values, None)
+            if value is None:
+                seen.set()
+            return value if value is not None else 120
+
+        with mock.patch("memory_watch.find_reader", return_value=types.SimpleNamespace(read=read)):
+            with memory_watch.MemoryWatch() as watch:
+                self.assertTrue(seen.wait(10))
+        self.assertEqual(watch.peak(), 80)
+
+    def test_where_nothing_can_be_read_there_is_no_number(self):
+        with mock.patch("memory_watch.find_reader", return_value=None), memory_watch.MemoryWatch() as watch:
+            self.assertIsNone(watch.now())
+        self.assertIsNone(watch.peak())
+
+
+if __name__ == "__main__":
+    unittest.main()

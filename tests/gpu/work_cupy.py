@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""A chain of CuPy operations whose temporaries come and go, with CuPy's pools or ("none") without them."""
+
+import json
+import sys
+import time
+
+import cupy
+
+WARM_UP, STEPS, WINDOWS = 20, 300, 3
+
+
+def main():
+    has_pool = sys.argv[1:] != ["none"]
+    if not has_pool:
+        cupy.cuda.set_allocator(None)
+        cupy.cuda.set_pinned_memory_allocator(None)
+    a = cupy.arange(1 << 20, dtype=cupy.float32)
+
+    def step():
+        b = cupy.sin(a) * 2 + 1
+        c = (b * b - a).reshape(1024, 1024)
+        d = c @ c.T
+        return d.sum()
+
+    for _ in range(WARM_UP):
+        step()
+    ms = []
+    for _ in range(WINDOWS):
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            total = step()
+        cupy.cuda.Device().synchronize()
+        ms.append((time.perf_counter() - start) / STEPS * 1e3)
+    result = {
+        "ms": ms,
+        "answer": repr(float(total)),
+        "own_peak_bytes": cupy.get_default_memory_pool().total_bytes() if has_pool else None,
+    }
+    print(json.dumps(result), flush=True)
+    sys.stdin.readline()  # somebody may want to look at this process first
+
+
+main()
