@@ -117,6 +117,19 @@ static bool is_driver_trusted(void)
 	return true;
 }
 
+/* What a driver exports and does not answer for is not there: then no context fences, as before CUDA 12.5. */
+static void check_context_fences(void)
+{
+	void *address = NULL;
+
+	if (!gp_real.cuGetProcAddress_v2)
+		return;
+	if (!gp_real.cuGetProcAddress_v2("cuCtxRecordEvent", &address, 12050, CU_GET_PROC_ADDRESS_DEFAULT, NULL) && address)
+		return;
+	gp_real.cuCtxRecordEvent = NULL;
+	gp_real.cuCtxWaitEvent = NULL;
+}
+
 static bool find_locked(void)
 {
 	void *libcuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -129,6 +142,7 @@ static bool find_locked(void)
 		*calls[i].original = gp_real_dlsym(libcuda, calls[i].symbol);
 	/* Not an error of the program's: dlerror must not tell it. */
 	(void)dlerror();
+	check_context_fences();
 	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent || !is_driver_trusted()) {
 		is_untrusted = true;
 		atomic_store(&gp_bypass, true);
