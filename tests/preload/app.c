@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "app.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+enum { FACTS_FD = 3, GO_FD = 4 };
+
+void app_result(const char *what, int result)
+{
+	printf("%s: %d\n", what, result);
+}
+
+void app_must(int result, const char *call)
+{
+	if (!result)
+		return;
+	printf("%s: %d\n", call, result);
+	exit(70);
+}
+
+/* Nobody listens where the program was started by hand. */
+static void tell(const char *line, int length)
+{
+	if (write(FACTS_FD, line, (size_t)length) < 0)
+		return;
+}
+
+void app_fact(const char *name, uint64_t value)
+{
+	char line[128];
+
+	tell(line, snprintf(line, sizeof(line), "%s %llu\n", name, (unsigned long long)value));
+}
+
+/* A function of the simulated driver's own, wherever the program got the driver from. */
+static void *simulator(const char *name)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	return driver ? dlsym(driver, name) : NULL;
+}
+
+uint64_t app_calls(const char *function)
+{
+	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))simulator("simgpu_calls");
+
+	return calls ? calls(function) : 0;
+}
+
+void app_fact_calls(const char *function)
+{
+	app_fact(function, app_calls(function));
+}
+
+void app_tell_driver(void)
+{
+	static const char *const functions[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemFreeAsync", "cuMemHostAlloc",
+		"cuMemFreeHost", "cuCtxRecordEvent", "cuCtxWaitEvent", "cuCtxSynchronize", "cuEventQuery"};
+	uint64_t (*races)(void) = (uint64_t(*)(void))simulator("simgpu_races");
+
+	for (size_t i = 0; i < LENGTH(functions); i++)
+		app_fact_calls(functions[i]);
+	if (races)
+		app_fact("races", races());
+}
+
+void app_pause(const char *name)
+{
+	char line[128];
+
+	fflush(stdout);
+	tell(line, snprintf(line, sizeof(line), "pause %s\n", name));
+	if (read(GO_FD, line, 1) < 0)
+		return;
+}
+
+unsigned app_random(unsigned *state)
+{
+	*state = *state * 1103515245u + 12345u;
+	return *state >> 16;
+}
+
+int main(int argc, char **argv)
+{
+	for (const struct app_scenario *s = app_scenarios; argc == 2 && s->name; s++) {
+		if (strcmp(s->name, argv[1]) == 0) {
+			s->run();
+			return 0;
+		}
+	}
+	fprintf(stderr, "usage: %s SCENARIO\n", argv[0]);
+	return 64;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * What the programs share. A program is a list of scenarios, of which the first argument names one. What it prints
+ * must be the same with and without a preloaded library; what may differ it tells as facts, on descriptor 3.
+ * A real GPU runs them as well: then there are fewer facts.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/apps/cuda_min.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define MS  1000000ull
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
+struct app_scenario {
+	const char *name;
+	void (*run)(void);
+};
+extern const struct app_scenario app_scenarios[]; /* of the program; the last has no name */
+
+/* Prints a result under a name. */
+void app_result(const char *what, int result);
+
+/* Ends the program with a message if a call that must succeed did not. */
+#define APP_MUST(call) app_must(call, #call)
+void app_must(int result, const char *call);
+
+void app_fact(const char *name, uint64_t value);
+uint64_t app_calls(const char *function); /* of the simulated driver, so far; else 0 */
+void app_fact_calls(const char *function);
+void app_tell_driver(void); /* what the simulated driver has counted that matters */
+
+/* Lets the test look into the process: it goes on when the test says so. */
+void app_pause(const char *name);
+
+/* Small numbers that look random and are the same in every run. */
+unsigned app_random(unsigned *state);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "app_driver.h"
+
+#include "tests/apps/kernels.h"
+
+CUcontext app_ctx;
+
+static CUfunction fill, spin, spin_fill;
+
+void app_start(void)
+{
+	CUmodule module;
+
+	APP_MUST(cuInit(0));
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&fill, module, "fill"));
+	APP_MUST(cuModuleGetFunction(&spin, module, "spin"));
+	APP_MUST(cuModuleGetFunction(&spin_fill, module, "spin_fill"));
+}
+
+CUdeviceptr app_alloc(size_t bytes)
+{
+	CUdeviceptr ptr = 0;
+
+	APP_MUST(cuMemAlloc_v2(&ptr, bytes));
+	return ptr;
+}
+
+CUstream app_stream(void)
+{
+	CUstream stream = NULL;
+
+	APP_MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	return stream;
+}
+
+static void launch(CUfunction function, CUstream stream, void **params)
+{
+	APP_MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+void app_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	uint64_t words = bytes / 4;
+
+	launch(fill, stream, (void *[]){&ptr, &words, &value});
+}
+
+void app_spin(CUstream stream, uint64_t ns)
+{
+	launch(spin, stream, (void *[]){&ns});
+}
+
+void app_spin_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value, uint64_t ns)
+{
+	uint64_t words = bytes / 4;
+
+	launch(spin_fill, stream, (void *[]){&ptr, &words, &value, &ns});
+}
+
+size_t app_count_wrong(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	uint32_t *words = malloc(bytes);
+	size_t wrong = 0;
+
+	if (!words)
+		exit(71);
+	APP_MUST(cuMemcpyDtoHAsync_v2(words, ptr, bytes, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	for (size_t i = 0; i < bytes / 4; i++)
+		wrong += words[i] != value;
+	free(words);
+	return wrong;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "play.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 32, ANSWER_MAX = 1 << 20 };
+
+const char *play_library, *play_sim_dir, *play_app_dir;
+char play_dir[] = "/tmp/gpupool-play-XXXXXX";
+char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];
+int play_status;
+
+static char facts[PLAY_OUTPUT_MAX];
+
+static void setup(void)
+{
+	strcpy(play_dir + strlen(play_dir) - 6, "XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(play_dir));
+	ck_assert_int_eq(chdir(play_dir), 0);
+}
+
+static void teardown(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", play_dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void read_file(const char *name, char text[static PLAY_OUTPUT_MAX])
+{
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, PLAY_OUTPUT_MAX - 1);
+
+	ck_assert_msg(n >= 0, "%s", name);
+	text[n] = '\0';
+	close(fd);
+}
+
+static void open_as(int wanted, const char *name)
+{
+	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	dup2(fd, wanted);
+	close(fd);
+}
+
+/* In the child: the play's own environment comes first, which is what getenv finds. */
+static void become(const struct play *play, int facts_fd, int go_fd)
+{
+	char libraries[PATH_MAX], runtime[64], preload[PATH_MAX], program[PATH_MAX];
+	const char *env[ENV_MAX + 8], *argv[LENGTH(play->words) + 2] = {program};
+	size_t n = 0;
+
+	snprintf(program, sizeof(program), "%s/%s", play_app_dir, play->program);
+	for (size_t i = 0; i < LENGTH(play->words); i++)
+		argv[i + 1] = play->words[i];
+	while (play->env && play->env[n] && n < ENV_MAX) {
+		env[n] = play->env[n];
+		n++;
+	}
+	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s", play_sim_dir);
+	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s", play_dir);
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", play->library ? play->library : "");
+	env[n++] = libraries;
+	env[n++] = runtime;
+	env[n++] = "PATH=/usr/bin:/bin";
+	env[n++] = "SIMGPU_STRICT=1";
+	if (play->library)
+		env[n++] = preload;
+	env[n] = NULL;
+	dup2(facts_fd, 10);
+	dup2(go_fd, 11);
+	dup2(10, FACTS_FD);
+	dup2(11, GO_FD);
+	close(10);
+	close(11);
+	open_as(STDOUT_FILENO, "out");
+	open_as(STDERR_FILENO, "err");
+	execve(play->program[0] == '/' ? play->program : program, (char *const *)argv, (char *const *)env);
+	_exit(127);
+}
+
+/* Collects the facts, and answers each pause, until the program and its children have gone. */
+static void attend(const struct play *play, int facts_fd, int go_fd)
+{
+	FILE *lines = fdopen(facts_fd, "r");
+	char line[256];
+	size_t length = 0;
+
+	ck_assert_ptr_nonnull(lines);
+	facts[0] = '\0';
+	while (fgets(line, sizeof(line), lines)) {
+		char *name = strncmp(line, "pause ", 6) == 0 ? line + 6 : NULL;
+
+		if (name) {
+			name[strcspn(name, "\n")] = '\0';
+			if (play->at_pause)
+				play->at_pause(name);
+			ck_assert_int_eq(write(go_fd, "", 1), 1);
+			continue;
+		}
+		ck_assert_uint_lt(length + strlen(line), sizeof(facts));
+		strcpy(facts + length, line);
+		length += strlen(line);
+	}
+	fclose(lines);
+	close(go_fd);
+}
+
+void play_run(const struct play *play)
+{
+	int facts_pipe[2], go_pipe[2], status;
+	pid_t child;
+
+	ck_assert_int_eq(pipe2(facts_pipe, O_CLOEXEC), 0);
+	ck_assert_int_eq(pipe2(go_pipe, O_CLOEXEC), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (child == 0)
+		become(play, facts_pipe[1], go_pipe[0]);
+	close(facts_pipe[1]);
+	close(go_pipe[0]);
+	attend(play, facts_pipe[0], go_pipe[1]);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	play_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	read_file("out", play_out);
+	read_file("err", play_err);
+}
+
+void play_same(const struct play *play)
+{
+	static char out[PLAY_OUTPUT_MAX], err[PLAY_OUTPUT_MAX];
+	struct play with = *play;
+	int status;
+
+	with.library = NULL;
+	with.at_pause = NULL;
+	play_run(&with);
+	status = play_status;
+	strcpy(out, play_out);
+	strcpy(err, play_err);
+	ck_assert_str_ne(out, "");
+	with.library = play->library ? play->library : play_library;
+	with.at_pause = play->at_pause;
+	play_run(&with);
+	ck_assert_str_eq(play_out, out);
+	ck_assert_str_eq(play_err, err);
+	ck_assert_int_eq(play_status, status);
+}
+
+uint64_t play_fact(const char *name)
+{
+	size_t length = strlen(name);
+	const char *line = facts;
+
+	while (*line && !(strncmp(line, name, length) == 0 && line[length] == ' '))
+		line += strcspn(line, "\n") + 1;
+	ck_assert_msg(*line, "no fact %s in: %s%s", name, facts, play_err);
+	return strtoull(line + length, NULL, 10);
+}
+
+/* The name of a control socket in the play's directory; false if there is none. */
+static bool find_socket(char name[static 256])
+{
+	DIR *dir = opendir(play_dir);
+	const struct dirent *entry;
+	bool found = false;
+
+	ck_assert_ptr_nonnull(dir);
+	while (!found && (entry = readdir(dir))) {
+		found = strstr(entry->d_name, ".sock") != NULL;
+		snprintf(name, 256, "%s", entry->d_name);
+	}
+	closedir(dir);
+	return found;
+}
+
+bool play_is_listening(void)
+{
+	char name[256];
+
+	return find_socket(name);
+}
+
+const char *play_ask(const char *request)
+{
+	static char answer[ANSWER_MAX];
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char name[256];
+	size_t length = 0;
+	ssize_t n;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_msg(find_socket(name), "no control socket");
+	ck_assert_int_lt(snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", play_dir, name),
+		(int)sizeof(address.sun_path));
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(dprintf(fd, "%s\n", request), (int)strlen(request) + 1);
+	while ((n = read(fd, answer + length, sizeof(answer) - 1 - length)) > 0) {
+		length += (size_t)n;
+		if (answer[length - 1] == '\n')
+			break;
+	}
+	answer[length] = '\0';
+	close(fd);
+	return answer;
+}
+
+uint64_t play_number(const char *json, const char *name)
+{
+	char key[64];
+	const char *found;
+
+	snprintf(key, sizeof(key), "\"%s\":", name);
+	found = strstr(json, key);
+	ck_assert_msg(found, "no %s in %s", name, json);
+	return strtoull(found + strlen(key), NULL, 10);
+}
+
+int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
+{
+	Suite *suite = suite_create("preload");
+	SRunner *runner;
+	int failed;
+
+	if (argc != 4) {
+		fprintf(stderr, "usage: %s LIBRARY SIMULATOR-DIRECTORY PROGRAM-DIRECTORY\n", argv[0]);
+		return EXIT_FAILURE;
+	}
+	play_library = realpath(argv[1], NULL);
+	play_sim_dir = realpath(argv[2], NULL);
+	play_app_dir = realpath(argv[3], NULL);
+	if (!play_library || !play_sim_dir || !play_app_dir) {
+		perror(argv[0]);
+		return EXIT_FAILURE;
+	}
+	for (size_t i = 0; i < n; i++) {
+		TCase *tc = tcase_create(tests[i].name);
+
+		tcase_set_timeout(tc, 60);
+		tcase_add_checked_fixture(tc, setup, teardown);
+		tests[i].add(tc);
+		suite_add_tcase(suite, tc);
+	}
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* No byte reaches a new owner while old work can still touch it: what the race detector says. */
+
+#include "play.h"
+
+#define POOLS(reuse)                                                                               \
+	{"GPUPOOL_POOL=none", reuse, NULL}, {"GPUPOOL_POOL=simple", reuse, NULL},                  \
+		{"GPUPOOL_POOL=binned", reuse, NULL}, {"GPUPOOL_POOL=split", reuse, NULL}
+
+static const char *const settings[][3] = {
+	POOLS("GPUPOOL_REUSE=auto"),
+	POOLS("GPUPOOL_REUSE=ordered"),
+	POOLS("GPUPOOL_REUSE=completed"),
+	POOLS("GPUPOOL_SYNC_FREE=1"),
+	POOLS("SIMGPU_DRIVER_VERSION=12040"),
+};
+
+static uint64_t orders, hits;
+
+static void look(const char *name)
+{
+	const char *status = play_ask("status");
+
+	orders = play_number(status, "fence_orders");
+	hits = play_number(status, "hits");
+}
+
+START_TEST(two_streams_never_race_for_memory_that_is_used_again)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {"streams"}, .env = settings[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(the_host_never_races_for_pinned_memory_that_is_used_again)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {"pinned"}, .env = settings[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(memory_goes_from_stream_to_stream_by_an_order_on_the_gpu)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {"streams"}, .at_pause = look});
+	ck_assert_uint_gt(orders, 0);
+	ck_assert_uint_gt(hits, 24);
+	ck_assert_uint_lt(play_fact("cuMemAlloc_v2"), 48);
+}
+END_TEST
+
+START_TEST(a_loop_on_one_stream_asks_the_driver_once_and_never_waits)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {"loop"}});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	ck_assert_uint_eq(play_fact("cuMemFree_v2") + play_fact("cuMemFreeAsync"), 0);
+	ck_assert_uint_eq(play_fact("cuCtxSynchronize"), 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, two_streams_never_race_for_memory_that_is_used_again, 0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc, the_host_never_races_for_pinned_memory_that_is_used_again, 0, (int)LENGTH(settings));
+	tcase_add_test(tc, memory_goes_from_stream_to_stream_by_an_order_on_the_gpu);
+	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"reuse", add}, 1);
+}
