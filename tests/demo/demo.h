@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What the two demo programs share: their options, their clock and their last words. C and CUDA C++. */
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct demo_options {
+	unsigned steps, size, device;
+	bool wait, info;
+};
+
+/* A measurement of the program by itself; the checksum is that of its results. */
+struct demo_tally {
+	uint64_t start_ns, alloc_ns, mallocs, frees, checksum;
+};
+
+static inline uint64_t demo_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline void demo_tally_start(struct demo_tally *tally)
+{
+	memset(tally, 0, sizeof(*tally));
+	tally->checksum = 0xcbf29ce484222325u;
+	tally->start_ns = demo_now_ns();
+}
+
+/* The 64-bit hash of Fowler, Noll and Vo, a word at a time. */
+static inline void demo_tally_result(struct demo_tally *tally, const uint32_t *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		tally->checksum = (tally->checksum ^ words[i]) * 0x100000001b3u;
+}
+
+static inline void demo_tally_print(const struct demo_tally *tally, unsigned steps)
+{
+	double seconds = (double)(demo_now_ns() - tally->start_ns) / 1e9;
+
+	printf("steps          %u\n", steps);
+	printf("seconds        %.6f\n", seconds);
+	printf("alloc_seconds  %.6f\n", (double)tally->alloc_ns / 1e9);
+	printf("mallocs        %llu\n", (unsigned long long)tally->mallocs);
+	printf("frees          %llu\n", (unsigned long long)tally->frees);
+	printf("checksum       %016llx\n", (unsigned long long)tally->checksum);
+	fflush(stdout);
+}
+
+/* Keeps what is held until a line, or the end, comes on standard input. */
+static inline void demo_wait(const struct demo_options *options)
+{
+	int c;
+
+	if (!options->wait)
+		return;
+	do
+		c = getchar();
+	while (c != '\n' && c != EOF);
+}
+
+static inline unsigned demo_number(const char *name, const char *text, unsigned min, unsigned max)
+{
+	char *end;
+	unsigned long n;
+
+	errno = 0;
+	n = text ? strtoul(text, &end, 10) : 0;
+	if (text && !errno && end != text && !*end && *text != '-' && n >= min && n <= max)
+		return (unsigned)n;
+	fprintf(stderr, "demo: %s needs a number from %u to %u\n", name, min, max);
+	exit(2);
+}
+
+static inline void demo_usage(FILE *out, const char *size_help)
+{
+	fprintf(out,
+		"Usage: demo [options]\n"
+		"  --steps N   time steps to compute\n"
+		"  --size N    %s\n"
+		"  --device N  which GPU\n"
+		"  --wait      at the end, keep the memory until a line comes on standard input\n"
+		"  --info      say which GPU there is, and end\n"
+		"  --help      print this\n",
+		size_help);
+}
+
+/* The options hold the defaults before. Exits when they cannot be understood. */
+static inline void demo_options_read(struct demo_options *options, int argc, char **argv,
+	unsigned size_min, unsigned size_max, const char *size_help)
+{
+	for (int i = 1; i < argc; i++) {
+		const char *name = argv[i], *value = argv[i + 1];
+
+		if (!strcmp(name, "--steps")) {
+			options->steps = demo_number(name, value, 1, 100000000);
+			i++;
+		} else if (!strcmp(name, "--size")) {
+			options->size = demo_number(name, value, size_min, size_max);
+			i++;
+		} else if (!strcmp(name, "--device")) {
+			options->device = demo_number(name, value, 0, 63);
+			i++;
+		} else if (!strcmp(name, "--wait")) {
+			options->wait = true;
+		} else if (!strcmp(name, "--info")) {
+			options->info = true;
+		} else if (!strcmp(name, "--help")) {
+			demo_usage(stdout, size_help);
+			exit(0);
+		} else {
+			fprintf(stderr, "demo: what is '%s'?\n", name);
+			demo_usage(stderr, size_help);
+			exit(2);
+		}
+	}
+}

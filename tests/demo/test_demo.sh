@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+#
+# Usage: test_demo.sh DEMO LIBGPUPOOL SCRIPTS, with the simulated GPU in LD_LIBRARY_PATH.
+
+set -u
+demo=$1 library=$2 scripts=$3
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+unset LD_PRELOAD
+n=0
+
+# check NAME COMMAND...: the command succeeds
+check() {
+	name=$1
+	shift
+	n=$((n + 1))
+	if "$@"; then
+		echo "ok $n - $name"
+	else
+		echo "not ok $n - $name"
+		sed 's/^/# /' "$tmp/err"
+	fi
+}
+
+# run EXIT_STATUS [NAME=VALUE...] PROGRAM ARGUMENT...: output to $tmp/out, and it ends so
+run() {
+	wanted=$1
+	shift
+	env "$@" >"$tmp/out" 2>"$tmp/err"
+	status=$?
+	[ "$status" -eq "$wanted" ]
+}
+
+# says FILE TEXT
+says() {
+	grep -qF -- "$2" "$tmp/$1"
+}
+
+checksum() {
+	sed -n 's/^checksum *//p' "$tmp/out"
+}
+
+computes() {
+	run 0 "$@" && [ "$(checksum)" = "$raw" ] && [ ! -s "$tmp/err" ]
+}
+
+# What fails without the pool and not with it shows that the pool was there.
+few_allocations='SIMGPU_FAULT=cuMemAlloc_v2:200+=2'
+
+echo 1..7
+check 'without gpupool it computes something' run 0 "$demo" --steps 100 --size 64
+raw=$(checksum)
+[ -n "$raw" ] || raw='nothing'
+check 'with gpupool it computes the same' \
+	computes "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
+run 1 "$few_allocations" "$demo" --steps 100 --size 64
+check 'an error of the driver is named' \
+	says err 'cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY (2)'
+check 'with gpupool a driver that fails from the 200th allocation on does no harm' \
+	computes "$few_allocations" "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
+
+: >"$tmp/libcuda.so.1"
+run 3 "LD_LIBRARY_PATH=$tmp" "$demo" --info
+check 'where the driver cannot be loaded it says so' says err 'there is no NVIDIA driver here'
+check 'the demo script explains itself' run 0 "$scripts/demo" --help
+check 'the installer of packages explains itself' run 0 "$scripts/install-deps" --help
