@@ -5,8 +5,6 @@
 
 #include <errno.h>
 
-enum { QUERIES_PER_SETTLE = 3 };
-
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
 	*f = (struct gp_fence){.backend = *backend, .n_spare = GP_FENCE_SLOTS};
@@ -130,25 +128,33 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 	return r;
 }
 
-int gp_fence_settle(struct gp_fence *f)
+/* Where the GPU lags one query often tells that nothing is done yet; if something is, find out how much in few. */
+static int settle_lagging_locked(struct gp_fence *f)
 {
 	int r = -EAGAIN, progress = -EAGAIN;
 
-	gp_mutex_lock(&f->lock);
-	if (f->count) {
-		/* Where the GPU keeps up, one query of the newest settles everything. */
-		progress = r = query_locked(f, f->count - 1);
-		atomic_store_explicit(&f->was_ready, r == 0, memory_order_relaxed);
-	}
-	for (int i = 1; i < QUERIES_PER_SETTLE && r == -EAGAIN && f->count; i++) {
-		r = query_locked(f, 0);
+	for (int i = 0; i < 3 && f->count; i++) {
+		r = query_locked(f, i == 0 ? 0 : i == 1 ? f->count / 2 : f->count - 1);
 		if (r)
 			break;
 		progress = 0;
-		r = -EAGAIN;
 	}
-	gp_mutex_unlock(&f->lock);
 	return r == 0 || r == -EAGAIN ? progress : r;
+}
+
+int gp_fence_settle(struct gp_fence *f)
+{
+	int r = -EAGAIN;
+
+	gp_mutex_lock(&f->lock);
+	/* Where the GPU keeps up, one query of the newest settles everything. */
+	if (f->count && gp_fence_was_ready(f))
+		r = query_locked(f, f->count - 1);
+	if (r == -EAGAIN)
+		r = settle_lagging_locked(f);
+	atomic_store_explicit(&f->was_ready, f->count == 0, memory_order_relaxed);
+	gp_mutex_unlock(&f->lock);
+	return r;
 }
 
 static int order_locked(struct gp_fence *f, unsigned n)

@@ -8,10 +8,12 @@
  * its fence on the GPU, which costs the host nothing but makes a barrier between the streams; or the host waits.
  * Which is best depends:
  *
+ *   - While more than a small share of the pool is pending, what the fences say now is asked before anything is taken:
+ *     blocks that could not merge yet lead to poor cuts, which cost far more memory than a query costs time.
  *   - Only one stream ever worked in the context: an order is nearly free, since in-order execution implies it. So
  *     order on the last fence at once, which frees everything that is pending in one go.
  *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the oldest
- *     fence that yields a fit.
+ *     fence that yields a fit, or on the last one, since blocks that merge may fit.
  *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
  *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have.
  */
@@ -28,6 +30,9 @@
 #define ORDER_SLACK	8
 #define WAIT_SLACK_MIN	(256 * GP_MIB)
 #define WAIT_SLACK	2
+
+/* Below this share of the pool pending blocks do not matter to where the next one is cut. */
+#define STALE_SHARE 64
 
 void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
@@ -84,14 +89,20 @@ struct outlook {
 	uint64_t newest_stamp;
 };
 
-static struct gp_block *take(struct gp_pool *pool, const struct gp_request *request, struct outlook *outlook)
+/* must_be_fresh: takes nothing while so much is pending that the choice would be a poor one. */
+static struct gp_block *take(struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh,
+			     struct outlook *outlook)
 {
 	struct gp_block *b = NULL;
 
 	gp_mutex_lock(&pool->lock);
-	if (gp_descriptors_ensure_locked(pool) == 0 && !gp_pool_is_flag(&pool->dead)) {
+	if (!gp_pool_is_flag(&pool->dead)) {
+		bool is_fresh;
+
 		settle_locked(pool);
-		b = take_locked(pool, request);
+		is_fresh = pool->pending.bytes <= pool->stats.total_bytes / STALE_SHARE;
+		if ((is_fresh || !must_be_fresh) && gp_descriptors_ensure_locked(pool) == 0)
+			b = take_locked(pool, request);
 	}
 	outlook->is_any_pending = pool->pending.count != 0;
 	outlook->is_any_late = pool->pending.bitmap[1] != 0;
@@ -104,7 +115,7 @@ struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *re
 {
 	struct outlook unused;
 
-	return take(pool, request, &unused);
+	return take(pool, request, false, &unused);
 }
 
 /* Blocks freed without a record of their own (during a capture, say) need some record to be settled by. */
@@ -125,38 +136,38 @@ static bool is_order_free(const struct gp_pool *pool)
 	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
 }
 
+/* Makes usable what costs nobody anything. 0, or the driver's error. */
+static int refresh(struct gp_pool *pool, const struct outlook *outlook)
+{
+	int r = 0;
+
+	if (gp_unlikely(outlook->is_any_late))
+		r = gp_fence_record(&pool->fence, outlook->newest_stamp, false);
+	/* A query that is likely to fail is not worth its time where an order does as well. */
+	if (r <= 0 && (!is_order_free(pool) || gp_fence_was_ready(&pool->fence)))
+		r = gp_fence_settle(&pool->fence);
+	if (r <= 0 && is_order_free(pool) && !gp_fence_was_ready(&pool->fence))
+		r = gp_fence_order_all(&pool->fence);
+	return r > 0 ? r : 0;
+}
+
 int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
 {
 	struct outlook outlook;
-	int r = 0;
+	int r;
 
 	/* What is queued there is on its way to the driver and to nobody else. */
 	if (pool->options.kind == GP_KIND_NONE)
 		return -ENOENT;
-	*ret_block = take(pool, request, &outlook);
+	*ret_block = take(pool, request, true, &outlook);
 	if (*ret_block)
 		return 0;
 	if (!outlook.is_any_pending)
 		return -ENOENT;
-	if (gp_unlikely(outlook.is_any_late))
-		r = gp_fence_record(&pool->fence, outlook.newest_stamp, false);
-	if (r > 0)
+	r = refresh(pool, &outlook);
+	if (r)
 		return r;
-	/* A query that is likely to fail is not worth its time where an order does as well. */
-	if (!is_order_free(pool) || gp_fence_was_ready(&pool->fence)) {
-		r = gp_fence_settle(&pool->fence);
-		if (r > 0)
-			return r;
-		*ret_block = r ? NULL : gp_reuse_take(pool, request);
-		if (*ret_block)
-			return 0;
-	}
-	if (!is_order_free(pool))
-		return -ENOENT;
-	r = gp_fence_order_all(&pool->fence);
-	if (r > 0)
-		return r;
-	*ret_block = r ? NULL : gp_reuse_take(pool, request);
+	*ret_block = gp_reuse_take(pool, request);
 	return *ret_block ? 0 : -ENOENT;
 }
 
@@ -173,28 +184,43 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
 }
 
-int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+/*
+ * Brings about that some of what is pending can be had: the oldest free that alone would do; else, since blocks that
+ * merge may fit, all of it where an order is enough, and the oldest where the host has to wait. -EAGAIN if growing is
+ * better, 0, or the driver's error.
+ */
+static int press(struct gp_pool *pool, const struct gp_request *request)
 {
-	struct gp_block *b = NULL;
+	bool must_complete = gp_pool_is_flag(&pool->completion_only), is_too_much;
+	struct gp_block *fit = NULL, *b = NULL;
 	uint64_t stamp = 0;
-	int r;
 
 	gp_mutex_lock(&pool->lock);
-	if (is_too_much_pending_locked(pool, request->size))
-		b = gp_pending_find(&pool->pending, request->size, pool->kind->largest_fit(pool, request->size));
+	is_too_much = is_too_much_pending_locked(pool, request->size);
+	if (is_too_much) {
+		fit = gp_pending_find(&pool->pending, request->size, pool->kind->largest_fit(pool, request->size));
+		b = fit ? fit : gp_pending_oldest(&pool->pending);
+	}
 	if (b)
 		stamp = b->stamp;
 	gp_mutex_unlock(&pool->lock);
 	if (!b)
-		return -ENOENT;
-	if (gp_pool_is_flag(&pool->completion_only))
-		r = gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
-	else
-		r = gp_fence_order(&pool->fence, stamp);
-	if (r)
-		return r > 0 ? r : -ENOENT;
-	*ret_block = gp_reuse_take(pool, request);
-	return *ret_block ? 0 : -ENOENT;
+		return -EAGAIN;
+	if (must_complete)
+		return gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
+	return fit ? gp_fence_order(&pool->fence, stamp) : gp_fence_order_all(&pool->fence);
+}
+
+int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+{
+	int r;
+
+	*ret_block = NULL;
+	while (!*ret_block && (r = press(pool, request)) == 0)
+		*ret_block = gp_reuse_take(pool, request);
+	if (*ret_block)
+		return 0;
+	return r > 0 ? r : -ENOENT;
 }
 
 bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
