@@ -15,7 +15,9 @@
 
 #include "pool_impl.h"
 
-#define SLAB_BYTES (2 * GP_MIB)
+/* A slab holds at least this many of the block that it was made for. */
+#define SLAB_MULTIPLE (2 * GP_MIB)
+#define SLAB_BLOCKS   4
 
 /* A large segment is a share of what the pool holds, so that their number stays small as the pool grows. */
 #define SEGMENT_MIN   (32 * GP_MIB)
@@ -152,9 +154,10 @@ static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
 	uint64_t segment = gp_min(gp_max(share, SEGMENT_MIN), SEGMENT_MAX);
 
 	if (size <= GP_SMALL_MAX)
-		return SLAB_BYTES;
+		return gp_round_up(GP_ALIGN + SLAB_BLOCKS * size, SLAB_MULTIPLE);
+	/* The guard takes its room on top, so that blocks of a power of two still fill the segment. */
 	if (size <= segment / 2)
-		return segment;
+		return segment + pool->options.granule;
 	return gp_round_up(size, pool->options.granule);
 }
 
