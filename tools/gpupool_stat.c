@@ -49,8 +49,9 @@ static const struct {
 } command_options[] = {
 	{STAT_TAKES_QUIET, "-q", "-q, --quiet      only the process ids"},
 	{STAT_TAKES_MAX, "-n", "-n, --max=MAX    at most so many blocks"},
-	{STAT_TAKES_DEVICE, "--device", "--device=N       only this device's memory"},
-	{STAT_TAKES_PINNED, "--pinned", "--pinned         only pinned memory, or that too"},
+	{STAT_TAKES_DEVICE, "--device", "--device=N       only of contexts on this device"},
+	{STAT_TAKES_PINNED, "--pinned",
+		"--pinned         pinned host memory instead of device memory"},
 };
 
 #define N_COMMAND_OPTIONS (sizeof(command_options) / sizeof(command_options[0]))

@@ -168,7 +168,7 @@ const struct stat_command stat_commands[] = {
 		SMALL_ANSWER},
 	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1, STAT_TAKES_MAX,
 		run_read, stat_show_blocks, LARGE_ANSWER},
-	{"reclaim", "[PID]", "give cached memory back; prints the bytes released", 1,
+	{"reclaim", "[PID]", "give cached memory back; prints how many bytes", 1,
 		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, run_reclaim, show_reclaim, SMALL_ANSWER},
 	{"limit", "[PID]", "the limits, and what counts against them", 1, 0, run_read,
 		stat_show_limit, SMALL_ANSWER},

@@ -35,5 +35,7 @@ const char *fixture_ask(int fd, const char *request);
 /* Whether the server has closed, waiting for it. */
 bool fixture_is_closed(int fd);
 
+bool fixture_is_socket(int fd);
+
 /* How many sockets this process has open. */
 int fixture_count_sockets(void);

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "tools/stat_say.h"
+#include "tools/stat_text.h"
+
+#define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
+
+static const struct {
+	uint64_t bytes;
+	const char *text, *julia;
+} sizes[] = {
+	{0, "0 B", "0 bytes"},
+	{1, "1 B", "1 byte"},
+	{1023, "1023 B", "1023 bytes"},
+	{1024, "1.00 KiB", "1.000 KiB"},
+	{8192, "8.00 KiB", "8.000 KiB"},
+	{10229, "9.99 KiB", "9.989 KiB"},
+	{10236, "10.0 KiB", "9.996 KiB"},
+	{102348, "99.9 KiB", "99.949 KiB"},
+	{102349, "100 KiB", "99.950 KiB"},
+	{1048063, "1023 KiB", "1023.499 KiB"},
+	{1048064, "1.00 MiB", "1023.500 KiB"},
+	{1048576, "1.00 MiB", "1.000 MiB"},
+	{16904998912, "15.7 GiB", "15.744 GiB"},
+	{UINT64_MAX, "16.0 EiB", "16.000 EiB"},
+};
+
+START_TEST(sizes_have_three_digits_and_a_unit)
+{
+	char text[STAT_TEXT_MAX];
+
+	stat_bytes(text, sizes[_i].bytes);
+	ck_assert_str_eq(text, sizes[_i].text);
+	stat_bytes_julia(text, sizes[_i].bytes);
+	ck_assert_str_eq(text, sizes[_i].julia);
+}
+END_TEST
+
+static const struct {
+	uint64_t ns;
+	const char *duration, *age;
+} times[] = {
+	{0, "0 ns", "0s"},
+	{999, "999 ns", "0s"},
+	{1000, "1.00 us", "0s"},
+	{3210000, "3.21 ms", "0s"},
+	{999499999, "999 ms", "0s"},
+	{999500000, "1.00 s", "0s"},
+	{59999999999, "60.0 s", "59s"},
+	{303000000000, "303 s", "5m03s"},
+	{11520000000000, "11520 s", "3h12m"},
+	{90000000000000, "90000 s", "1d01h"},
+	{UINT64_MAX, "18446744074 s", "213503d23h"},
+};
+
+START_TEST(times_are_short)
+{
+	char text[STAT_TEXT_MAX];
+
+	stat_duration(text, times[_i].ns);
+	ck_assert_str_eq(text, times[_i].duration);
+	stat_age(text, times[_i].ns);
+	ck_assert_str_eq(text, times[_i].age);
+}
+END_TEST
+
+static const struct {
+	const char *text, *clean;
+	size_t columns;
+} texts[] = {
+	{"python train.py", "python train.py", 15},
+	{"\x1b[31mred\x1b[0m", "?[31mred?[0m", 12},
+	{"a\nb\tc\r\x7f", "a?b?c??", 7},
+	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+		"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 8},
+	{"\xc2\x9b[2J", "?[2J", 4},
+	{"\xe2\x80\xaeterces\xe2\x81\xa6", "?terces?", 8},
+	{"\xff\xc3:\xc0\x80\xed", "??:???", 6},
+	{"0123456789012345678901234567890123456789", "0123456789012345678901234567890", 31},
+	{"012345678901234567890123456789\xc3\xbc", "012345678901234567890123456789", 30},
+};
+
+START_TEST(texts_are_cleaned_and_cut_between_characters)
+{
+	char clean[32];
+
+	stat_clean(clean, sizeof(clean), texts[_i].text);
+	ck_assert_str_eq(clean, texts[_i].clean);
+	ck_assert_uint_eq(stat_columns(clean), texts[_i].columns);
+}
+END_TEST
+
+START_TEST(a_cut_falls_between_characters)
+{
+	static const size_t bytes[] = {0, 1, 3, 6, 7, 7};
+
+	ck_assert_uint_eq(stat_cut("a\xc3\xbc\xe2\x82\xac!", (size_t)_i), bytes[_i]);
+}
+END_TEST
+
+static Suite *text_suite(void)
+{
+	Suite *suite = suite_create("stat_text");
+	TCase *tc = tcase_create("text");
+
+	tcase_add_loop_test(tc, sizes_have_three_digits_and_a_unit, 0, ROWS(sizes));
+	tcase_add_loop_test(tc, times_are_short, 0, ROWS(times));
+	tcase_add_loop_test(tc, texts_are_cleaned_and_cut_between_characters, 0, ROWS(texts));
+	tcase_add_loop_test(tc, a_cut_falls_between_characters, 0, 6);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(void)
+{
+	SRunner *runner = srunner_create(text_suite());
+	int failed;
+
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
