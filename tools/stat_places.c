@@ -105,6 +105,8 @@ void stat_places_all_users(struct stat_survey *survey)
 	static const char *const patterns[] = {"/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
 	glob_t found;
 
+	if (own_places().runtime_dir)
+		return; /* whoever names a directory means that one */
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		if (glob(patterns[i], GLOB_NOSORT, NULL, &found) != 0)
 			continue;

@@ -9,7 +9,7 @@
 /* Those that a program started from this environment would use. */
 void stat_places_own(struct stat_survey *survey);
 
-/* The usual ones of every user; for root. */
+/* The usual ones of every user, for root; unless GPUPOOL_RUNTIME_DIR names one. */
 void stat_places_all_users(struct stat_survey *survey);
 
 /* Those by the environment of a process, and of its container. */
