@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The map by itself: blocks and segments of a pool that holds nothing else. */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "fake_backend.h"
+#include "pool/pool_impl.h"
+
+static struct gp_addrmap map;
+static struct gp_budget budget;
+static struct fake fake;
+static struct gp_pool *pool;
+static struct gp_segment segment;
+
+static void setup(void)
+{
+	struct gp_pool_options options = {
+		.kind = GP_KIND_SIMPLE,
+		.backend = fake_backend(&fake),
+		.map = &map,
+		.budget = &budget,
+		.granule = 2 * GP_MIB,
+	};
+
+	fake_init(&fake, GP_MIB);
+	gp_addrmap_init(&map);
+	gp_budget_init(&budget, GP_NO_LIMIT);
+	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
+	segment = (struct gp_segment){.base = GP_GIB, .size = GP_MIB, .pool = pool};
+}
+
+static void teardown(void)
+{
+	gp_pool_put(pool);
+	gp_addrmap_deinit(&map);
+	fake_deinit(&fake);
+}
+
+static void make_block(struct gp_block *block, uint64_t addr, enum gp_block_state state)
+{
+	*block = (struct gp_block){.addr = addr, .size = GP_ALIGN, .segment = &segment};
+	gp_block_set_state(block, state);
+}
+
+static const struct {
+	enum gp_block_state state;
+	enum gp_claim claim;
+} claims[] = {
+	{GP_BLOCK_USED, GP_CLAIM_OK},
+	{GP_BLOCK_FREEING, GP_CLAIM_NOT_USED},
+	{GP_BLOCK_PENDING, GP_CLAIM_NOT_USED},
+	{GP_BLOCK_CACHED, GP_CLAIM_NOT_USED},
+	{GP_BLOCK_RETURNING, GP_CLAIM_NOT_USED},
+};
+
+START_TEST(only_a_used_block_can_be_claimed)
+{
+	struct gp_pool *found = NULL;
+	struct gp_block block, *claimed = NULL;
+
+	make_block(&block, GP_GIB, claims[_i].state);
+	gp_addrmap_add_block(&map, &block);
+	ck_assert_int_eq(gp_addrmap_claim(&map, GP_GIB, &found, &claimed), claims[_i].claim);
+	ck_assert_ptr_eq(found, pool);
+	gp_pool_put(found);
+	if (claims[_i].claim == GP_CLAIM_OK) {
+		ck_assert_ptr_eq(claimed, &block);
+		ck_assert_int_eq(gp_block_state(&block), GP_BLOCK_FREEING);
+		/* And only once. */
+		ck_assert_int_eq(
+			gp_addrmap_claim(&map, GP_GIB, &found, &claimed), GP_CLAIM_NOT_USED);
+		gp_pool_put(found);
+	}
+	gp_addrmap_remove_block(&map, &block);
+}
+END_TEST
+
+static const struct {
+	uint64_t addr;
+	bool is_ours;
+} places[] = {
+	{GP_GIB - 1, false},
+	{GP_GIB, true},
+	{GP_GIB + 1, true},
+	{GP_GIB + GP_MIB - 1, true},
+	{GP_GIB + GP_MIB, false},
+	{0, false},
+	{UINT64_MAX, false},
+};
+
+START_TEST(an_address_belongs_to_the_segment_around_it)
+{
+	uint64_t addr = places[_i].addr;
+	struct gp_pool *found = NULL;
+	struct gp_block *claimed;
+	enum gp_claim claim;
+
+	gp_addrmap_add_segment(&map, &segment);
+	ck_assert_ptr_eq(gp_addrmap_segment_of(&map, addr), places[_i].is_ours ? &segment : NULL);
+	found = gp_addrmap_pool_of(&map, addr);
+	ck_assert_ptr_eq(found, places[_i].is_ours ? pool : NULL);
+	gp_pool_put(found);
+	claim = gp_addrmap_claim(&map, addr, &found, &claimed);
+	ck_assert_int_eq(claim, places[_i].is_ours ? GP_CLAIM_INTERIOR : GP_CLAIM_FOREIGN);
+	if (places[_i].is_ours)
+		gp_pool_put(found);
+	gp_addrmap_remove_segment(&map, &segment);
+	ck_assert_ptr_null(gp_addrmap_segment_of(&map, addr));
+}
+END_TEST
+
+enum { MANY = 40000 };
+
+START_TEST(many_blocks_are_all_found_again_while_the_tables_grow)
+{
+	struct gp_block *blocks = calloc(MANY, sizeof(*blocks)), *claimed;
+	struct gp_pool *found;
+
+	ck_assert_ptr_nonnull(blocks);
+	for (uint64_t i = 0; i < MANY; i++) {
+		make_block(&blocks[i], i * i * GP_ALIGN, GP_BLOCK_USED);
+		gp_addrmap_add_block(&map, &blocks[i]);
+	}
+	for (uint64_t i = 0; i < MANY; i += 2)
+		gp_addrmap_remove_block(&map, &blocks[i]);
+	for (uint64_t i = 0; i < MANY; i++) {
+		enum gp_claim claim = gp_addrmap_claim(&map, i * i * GP_ALIGN, &found, &claimed);
+
+		ck_assert_int_eq(claim, i % 2 ? GP_CLAIM_OK : GP_CLAIM_FOREIGN);
+		if (i % 2 == 0)
+			continue;
+		ck_assert_ptr_eq(claimed, &blocks[i]);
+		gp_pool_put(found);
+		gp_addrmap_remove_block(&map, &blocks[i]);
+	}
+	free(blocks);
+}
+END_TEST
+
+START_TEST(neighbouring_blocks_spread_over_the_shards)
+{
+	static struct gp_block blocks[6400];
+	size_t fullest = 0;
+
+	for (uint64_t i = 0; i < 6400; i++) {
+		make_block(&blocks[i], GP_GIB + i * 2 * GP_MIB, GP_BLOCK_USED);
+		gp_addrmap_add_block(&map, &blocks[i]);
+	}
+	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++)
+		fullest = gp_max(fullest, map.shards[i].n_blocks);
+	/* 100 on average: threads that free neighbouring blocks shall not meet at one lock. */
+	ck_assert_uint_lt(fullest, 200);
+	for (int i = 0; i < 6400; i++)
+		gp_addrmap_remove_block(&map, &blocks[i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("addrmap");
+	TCase *tc = tcase_create("addrmap");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(
+		tc, only_a_used_block_can_be_claimed, 0, sizeof(claims) / sizeof(*claims));
+	tcase_add_loop_test(tc, an_address_belongs_to_the_segment_around_it, 0,
+		sizeof(places) / sizeof(*places));
+	tcase_add_test(tc, many_blocks_are_all_found_again_while_the_tables_grow);
+	tcase_add_test(tc, neighbouring_blocks_spread_over_the_shards);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
