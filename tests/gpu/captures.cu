@@ -2,14 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Allocations and frees while a stream is being captured, in the form of semantics.cu: the codes that they
- * return, whether the capture survives, and whether the graph then does what it should.
+ * Allocations and frees while a stream is being captured, in the form of semantics.cu: the codes
+ * that they return, whether the capture survives, and whether the graph then does what it should.
  */
 
 #include "gpu.h"
 
 #include <cstring>
-#include <functional>
 #include <string>
 #include <thread>
 
@@ -41,8 +40,8 @@ static void add(struct capture *capture, const char *name, cudaError_t error)
 enum { MANY = 64 };
 
 /*
- * Sees to it that a cache, if there is one, has blocks of this size and knows that the GPU is done with them: it may
- * not have asked before the next allocation, which is therefore made and kept.
+ * Sees to it that a cache, if there is one, has blocks of this size and knows that the GPU is done
+ * with them: it may not have asked before the next allocation, which is therefore made and kept.
  */
 static void warm_up(struct capture *capture, size_t bytes)
 {

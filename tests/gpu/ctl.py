@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""A client of the control socket, for machines where gpupool-stat cannot be built (shim/ctl_proto.h)."""
+"""
+A client of the control socket, for machines where gpupool-stat cannot be built (shim/ctl_proto.h).
+"""
 
 import json
 import pathlib

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How long a free takes while a kernel that uses the block still runs for 100 ms, on a stream of its own. */
+/*
+ * How long a free takes while a kernel that uses the block still runs for 100 ms, on a stream of
+ * its own.
+ */
 
 #include "gpu.h"
-
-#include <cstring>
 
 static const unsigned long long KERNEL_NS = 100000000;
 
@@ -59,7 +60,8 @@ static void measure(const struct row *row, cudaStream_t stream)
 	is_busy_after_malloc = cudaStreamQuery(stream) == cudaErrorNotReady;
 	printf("free_wait kind=%s bytes=%zu free_ms=%.4f busy_after_free=%d malloc_ms=%.4f "
 	       "busy_after_malloc=%d\n",
-		row->name, row->bytes, free_ms, is_busy_after_free, malloc_ms, is_busy_after_malloc);
+		row->name, row->bytes, free_ms, is_busy_after_free, malloc_ms,
+		is_busy_after_malloc);
 	CHECK(cudaDeviceSynchronize());
 	give(row, p);
 }

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * What the GPU test programs share. They are ordinary CUDA programs that know nothing of gpupool: run raw or
- * under the preload, they do the same. What they find goes to stdout, a line of "key=value" pairs each.
+ * What the GPU test programs share. They are ordinary CUDA programs that know nothing of gpupool:
+ * run raw or under the preload, they do the same. What they find goes to stdout, a line of
+ * "key=value" pairs each.
  */
 
 #include <cuda_runtime.h>
@@ -57,7 +58,10 @@ static __device__ __forceinline__ void gpu_delay(unsigned long long ns)
 	__syncthreads();
 }
 
-/* Ends the program with 77, which test harnesses know as "skipped", where there is nothing to run on. */
+/*
+ * Ends the program with 77, which test harnesses know as "skipped", where there is nothing to run
+ * on.
+ */
 static inline void gpu_require()
 {
 	int n = 0;

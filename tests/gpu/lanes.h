@@ -3,9 +3,10 @@
 #pragma once
 
 /*
- * Lanes: every kind of stream on which a program can submit work. Each player of the stream matrix has two sets of
- * them, one for the old owners of blocks and one for the new, so that a new owner's work does not happen to queue
- * up behind an old owner's and hide what the test looks for. Only the legacy stream is one and the same for all.
+ * Lanes: every kind of stream on which a program can submit work. Each player of the stream matrix
+ * has two sets of them, one for the old owners of blocks and one for the new, so that a new
+ * owner's work does not happen to queue up behind an old owner's and hide what the test looks for.
+ * Only the legacy stream is one and the same for all.
  */
 
 #include "gpu.h"
@@ -38,8 +39,7 @@ static const char *const lane_names[N_LANE_KINDS] = {
 };
 
 /* Runs what it is given, one at a time, while the caller waits for it to have been submitted. */
-class helper {
-public:
+struct helper {
 	helper() : thread([this] { loop(); })
 	{
 	}
@@ -60,7 +60,6 @@ public:
 		changed.wait(lock, [this] { return !has_job; });
 	}
 
-private:
 	void loop()
 	{
 		std::unique_lock<std::mutex> lock(mutex);
@@ -143,10 +142,14 @@ static inline bool lane_is_blocking(const struct lane *lane)
 	       lane->kind == LANE_BLOCKING;
 }
 
-/* Whether CUDA itself runs the one's work before the other's, so that nothing can go wrong between them. */
+/*
+ * Whether CUDA itself runs the one's work before the other's, so that nothing can go wrong between
+ * them.
+ */
 static inline bool lane_is_ordered(const struct lane *older, const struct lane *newer)
 {
-	bool is_older_legacy = older->kind == LANE_LEGACY, is_newer_legacy = newer->kind == LANE_LEGACY;
+	bool is_older_legacy = older->kind == LANE_LEGACY;
+	bool is_newer_legacy = newer->kind == LANE_LEGACY;
 
 	if (is_older_legacy || is_newer_legacy)
 		return (is_older_legacy || lane_is_blocking(older)) &&

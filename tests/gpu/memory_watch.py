@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Memory in use on the first device, as seen from outside the process that uses it, sampled all the time."""
+"""
+Memory in use on the first device, as seen from outside the process that uses it, sampled all the
+time.
+"""
 
 import os
 import shutil

@@ -5,18 +5,19 @@
 
 #include "gpu.h"
 
-#include <cstring>
 #include <thread>
 
 static const size_t KIB = 1024, MIB = KIB * KIB, GIB = KIB * MIB;
 
 enum {
 	WINDOW = 32,
-	WINDOW_BYTES_LOG2 = 34, /* a window of large blocks holds fewer of them */
 	REPEATS = 7,
 	THREAD_WINDOW = 16,
 	THREAD_PAIRS = 3000,
 };
+
+/* A window of large blocks holds fewer of them. */
+static const size_t WINDOW_BYTES = 16 * GIB;
 
 /* A repeat lasts about this long, however slow a pair is. */
 static const double REPEAT_NS = 15e6;
@@ -155,8 +156,7 @@ static void measure_sizes()
 			struct work work = {bytes, {}};
 
 			if (pattern.needs_window)
-				fill_window(&work,
-					std::min((size_t)WINDOW, ((size_t)1 << WINDOW_BYTES_LOG2) / bytes));
+				fill_window(&work, std::min((size_t)WINDOW, WINDOW_BYTES / bytes));
 			printf("pair pattern=%s bytes=%zu ns=%.1f\n", pattern.name, bytes,
 				measure(pattern.run, &work));
 			empty_window(&work);
@@ -170,7 +170,8 @@ static void measure_pinned()
 	for (size_t bytes : sizes) {
 		struct work work = {bytes, {}};
 
-		printf("pair pattern=pinned bytes=%zu ns=%.1f\n", bytes, measure(run_pinned, &work));
+		printf("pair pattern=pinned bytes=%zu ns=%.1f\n", bytes,
+			measure(run_pinned, &work));
 	}
 }
 
@@ -204,7 +205,10 @@ static void measure_threads()
 	}
 }
 
-/* The same kernel on 1 GiB, allocated in each iteration and once before all; the repeats alternate. */
+/*
+ * The same kernel on 1 GiB, allocated in each iteration and once before all; the repeats
+ * alternate.
+ */
 static void measure_loop()
 {
 	struct work inside = {GIB, {}}, hoisted = {GIB, {}};
@@ -219,8 +223,8 @@ static void measure_loop()
 		ratios.push_back(a.back() / b.back());
 	}
 	empty_window(&hoisted);
-	printf("loop bytes=%zu inside_ns=%.1f hoisted_ns=%.1f ratio=%.3f\n", GIB, median(a), median(b),
-		median(ratios));
+	printf("loop bytes=%zu inside_ns=%.1f hoisted_ns=%.1f ratio=%.3f\n", GIB, median(a),
+		median(b), median(ratios));
 }
 
 int main()

@@ -32,7 +32,8 @@ def take_line(results, config, word, pairs, build):
         results.note(f"{config.name} | loop ratio, {build}", ratio)
         results.note(f"{config.name} | loop ns, {build}", float(pairs["inside_ns"]), "ns")
         if config.name == "split":
-            results.bar(f"{config.name}, {build}: loop with malloc over hoisted", ratio, "", "<=", LOOP_RATIO)
+            name = f"{config.name}, {build}: loop with malloc over hoisted"
+            results.bar(name, ratio, "", "<=", LOOP_RATIO)
     elif word in ("pair", "threads"):
         value = float(pairs["ns"])
         results.note(f"{config.name} | {describe(word, pairs)}, {build}", value, "ns")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Whether memory reaches a new owner too early, on every pair of streams; and whether a free waits."""
+"""
+Whether memory reaches a new owner too early, on every pair of streams; and whether a free waits.
+"""
 
 import programs
 
@@ -39,7 +41,8 @@ def configs(library, broken):
             variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
             yield programs.Config(f"{kind}/{reuse}", library, variables)
     if broken:
-        yield programs.Config("broken", broken, {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"})
+        variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"}
+        yield programs.Config("broken", broken, variables)
 
 
 def judge(results, config, pairs):
@@ -51,7 +54,8 @@ def judge(results, config, pairs):
     exposed = count["exposed"]
     if config.name == "broken":
         share = count["wrong_exposed"] / exposed if exposed else None
-        results.bar(f"{name}: share of {exposed} exposed rounds found wrong", share, "", ">", WRONG_SHARE)
+        name += f": share of {exposed} exposed rounds found wrong"
+        results.bar(name, share, "", ">", WRONG_SHARE)
         return
     results.check(f"{name}: rounds gone wrong", wrong == 0, f"{wrong} of {count['rounds']}")
     results.note(f"{config.name} | {pairs['mode']}{size} wrong bytes", count["wrong_bytes"])
@@ -60,7 +64,8 @@ def judge(results, config, pairs):
     results.note(f"{config.name} | {pairs['mode']}{size} exposed", exposed)
     results.note(f"{config.name} | {pairs['mode']}{size} seconds", float(pairs["seconds"]))
     if config.library and pairs["mode"] == "fill":
-        results.check(f"{name}: every request was served", count["oom"] == 0, f"{count['oom']} failed")
+        failed = count["oom"]
+        results.check(f"{name}: every request was served", failed == 0, f"{failed} failed")
         is_ordered = config.name.endswith("/ordered")
         reused = exposed if is_ordered else count["reused"]
         what = "reused under unfinished work" if is_ordered else "reused"
@@ -90,11 +95,12 @@ def run_free_wait(results, out, config):
     rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "free_wait"]
     for pairs in rows:
         question = f"{pairs['kind']} {int(pairs['bytes']) >> 10} KiB"
-        results.note(f"{config.name} | free under a kernel, {question}, ms", float(pairs["free_ms"]))
-        results.note(f"{config.name} | malloc after it, {question}, ms", float(pairs["malloc_ms"]))
+        for call, key in [("free under a kernel", "free_ms"), ("malloc after it", "malloc_ms")]:
+            results.note(f"{config.name} | {call}, {question}, ms", float(pairs[key]))
     if not config.library:
-        waits = bool(rows) and all(float(p["free_ms"]) > 50 and p["busy_after_free"] == "0" for p in rows)
-        results.check("raw: a free waits for the kernel", waits, f"status {done.status}")
+        waited = [float(p["free_ms"]) > 50 and p["busy_after_free"] == "0" for p in rows]
+        ok = bool(waited) and all(waited)
+        results.check("raw: a free waits for the kernel", ok, f"status {done.status}")
         return
     worst = max((float(p["free_ms"]) for p in rows), default=None)
     results.bar(f"{config.name}: longest free under a 100 ms kernel", worst, "ms", "<", FREE_MS)

@@ -40,13 +40,15 @@ struct round {
 	size_t old_bytes;
 	struct lane *old_lane, *new_lane;
 	cudaEvent_t old_done;
-	bool is_exposed; /* handed out under the old owner's unfinished work, which CUDA itself does not order */
+	/* Handed out under unfinished work of the old owner that CUDA itself does not order. */
+	bool is_exposed;
 };
 
 struct tally {
 	unsigned long long rounds, reused, inflight, exposed;
 	unsigned long long wrong_rounds, wrong_exposed, wrong_bytes, wrong_reads, stray, oom;
-	unsigned long long exposed_by[N_LANE_KINDS][N_LANE_KINDS], wrong_by[N_LANE_KINDS][N_LANE_KINDS];
+	unsigned long long exposed_by[N_LANE_KINDS][N_LANE_KINDS];
+	unsigned long long wrong_by[N_LANE_KINDS][N_LANE_KINDS];
 };
 
 struct player {
@@ -75,8 +77,8 @@ __global__ void fill_late(uint8_t *p, size_t bytes, uint8_t value, unsigned long
 		p[i] = value;
 }
 
-__global__ void read_late(
-	const uint8_t *p, size_t bytes, uint8_t expected, unsigned long long ns, unsigned long long *ret_wrong)
+__global__ void read_late(const uint8_t *p, size_t bytes, uint8_t expected, unsigned long long ns,
+	unsigned long long *ret_wrong)
 {
 	size_t step = (size_t)gridDim.x * blockDim.x;
 	unsigned long long wrong = 0;
@@ -101,7 +103,10 @@ __global__ void look_at(struct look *looks)
 		atomicAdd(&look->wrong, wrong);
 }
 
-/* Sources of copies: pinned, each full of one byte; the new owners' come first, then the old owners'. */
+/*
+ * Sources of copies: pinned, each full of one byte; the new owners' come first, then the old
+ * owners'.
+ */
 static inline uint8_t source_value(int i)
 {
 	return i < N_SOURCES ? (uint8_t)(1 + i) : (uint8_t)(0x80 + i);
@@ -119,9 +124,11 @@ static inline void player_look(struct player *player)
 	size_t bytes = looks.size() * sizeof(looks[0]);
 	cudaStream_t stream = player->looking;
 
-	CHECK(cudaMemcpyAsync(player->gpu_looks, looks.data(), bytes, cudaMemcpyHostToDevice, stream));
+	CHECK(cudaMemcpyAsync(
+		player->gpu_looks, looks.data(), bytes, cudaMemcpyHostToDevice, stream));
 	look_at<<<dim3((unsigned)looks.size(), 16), 256, 0, stream>>>(player->gpu_looks);
-	CHECK(cudaMemcpyAsync(looks.data(), player->gpu_looks, bytes, cudaMemcpyDeviceToHost, stream));
+	CHECK(cudaMemcpyAsync(
+		looks.data(), player->gpu_looks, bytes, cudaMemcpyDeviceToHost, stream));
 	CHECK(cudaStreamSynchronize(stream));
 }
 

@@ -46,10 +46,11 @@ def reason_to_skip():
 def run_tool(words, log):
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
-        done = subprocess.run([str(w) for w in words], stdout=file, stderr=file, cwd=ROOT, check=False)
+        words = [str(word) for word in words]
+        done = subprocess.run(words, stdout=file, stderr=file, cwd=ROOT, check=False)
     if done.returncode != 0:
         tail = log.read_text(errors="replace").splitlines()[-15:]
-        raise Trouble("\n".join([" ".join(map(str, words)), *tail]))
+        raise Trouble("\n".join([" ".join(words), *tail]))
 
 
 def find_nvcc():
@@ -71,14 +72,16 @@ def compile_cuda(name, target, cudart):
     library = pathlib.Path(nvcc).resolve().parents[1] / "lib64"
     flags = ["-arch=sm_90", "-O2", "-std=c++17", "-Xcompiler", "-Wall,-Wextra", "-cudart", cudart]
     flags += ["-Xlinker", f"-rpath,{library}"]
-    run_tool([nvcc, *flags, "-o", target, SOURCES / f"{name}.cu"], WORK / "log" / f"{target.name}.log")
+    words = [nvcc, *flags, "-o", target, SOURCES / f"{name}.cu"]
+    run_tool(words, WORK / "log" / f"{target.name}.log")
 
 
 def compile_driver_program(target):
     if is_fresh(target):
         return
     words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", f"-I{ROOT}", "-o", target]
-    run_tool([*words, SOURCES / "semantics.c", "-ldl", "-lpthread"], WORK / "log" / f"{target.name}.log")
+    words += [SOURCES / "semantics.c", "-ldl", "-lpthread"]
+    run_tool(words, WORK / "log" / f"{target.name}.log")
 
 
 def build_programs():
@@ -122,7 +125,8 @@ def preload_library():
 def broken_library():
     """The same with its fences taken out, which the stream test must notice."""
     given = os.environ.get("GPUPOOL_BROKEN_LIB")
-    beside = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK)) / "tests" / "broken" / "libgpupool.so"
+    build = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK))
+    beside = build / "tests" / "broken" / "libgpupool.so"
     for path in [given, beside]:
         if path and pathlib.Path(path).exists():
             return pathlib.Path(path).resolve()
@@ -173,7 +177,10 @@ def private_dir():
 
 
 class SocketWatch(threading.Thread):
-    """Notices that a process under the preload has opened its socket, so that a run without it passes for none."""
+    """
+    Notices that a process under the preload has opened its socket, so that a run without it passes
+    for none.
+    """
 
     def __init__(self, directory):
         super().__init__(daemon=True)
@@ -197,7 +204,9 @@ def run_program(config, words, log, timeout, more=None):
         env = config.environment(directory, more or {})
         try:
             words = [str(w) for w in words]
-            done = subprocess.run(words, stdout=out, stderr=err, env=env, timeout=timeout, check=False)
+            done = subprocess.run(
+                words, stdout=out, stderr=err, env=env, timeout=timeout, check=False
+            )
             status = done.returncode
         except subprocess.TimeoutExpired:
             status = 124

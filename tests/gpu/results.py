@@ -2,16 +2,22 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What was found: rows, kept in a file per part as they come (a part that runs out of time keeps those it has), and the
-tables made of them.
+What was found: rows, kept in a file per part as they come (a part that runs out of time keeps
+those it has), and the tables made of them.
 
-A row is a check (right or wrong), a bar (a measured value that must keep a limit) or a note (a value and no verdict).
+A row is a check (right or wrong), a bar (a measured value that must keep a limit) or a note (a
+value and no verdict).
 """
 
 import json
 
 SCHEMA = "gpupool.gpu-test/1"
-VERDICTS = {("check", True): "ok", ("check", False): "FAILED", ("bar", True): "ok", ("bar", False): "MISSED"}
+VERDICTS = {
+    ("check", True): "ok",
+    ("check", False): "FAILED",
+    ("bar", True): "ok",
+    ("bar", False): "MISSED",
+}
 COMPARISONS = {
     "<": lambda value, limit: value < limit,
     "<=": lambda value, limit: value <= limit,
@@ -30,7 +36,8 @@ class Results:
         row = {"part": self.part, **row}
         with self.path.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(format_row(row), flush=True)
+        if row["type"] != "note":
+            print(format_row(row), flush=True)
 
     def note(self, name, value, unit=""):
         self._add({"type": "note", "name": name, "value": value, "unit": unit})
@@ -42,7 +49,8 @@ class Results:
         """A value of None, which could not be measured, keeps no bar."""
         ok = value is not None and COMPARISONS[comparison](value, limit)
         bar = f"{comparison} {limit:g}"
-        self._add({"type": "bar", "name": name, "value": value, "unit": unit, "bar": bar, "ok": ok})
+        row = {"type": "bar", "name": name, "value": value, "unit": unit}
+        self._add({**row, "bar": bar, "ok": ok})
 
 
 def verdict(row):
@@ -57,7 +65,9 @@ def format_value(value):
 
 def format_row(row):
     value = " ".join(filter(None, [format_value(row["value"]), row["unit"]]))
-    return f"{row['part']:<9} {row['name']:<58.58} {value:>20} {row.get('bar', ''):>8} {verdict(row)}".rstrip()
+    bar = row.get("bar", "")
+    line = f"{row['part']:<9} {row['name']:<58.58} {value:>20} {bar:>8} {verdict(row)}"
+    return line.rstrip()
 
 
 def load(out, parts):
@@ -86,14 +96,18 @@ def matrix(rows, keep):
     if not cells:
         return []
     width = max(len(question) for question in cells)
-    lines = [" " * width + "".join(f" {config:>10.10}" for config in configs)]
-    for question, found in cells.items():
-        lines.append(f"{question:<{width}}" + "".join(f" {found.get(c, '-'):>10.10}" for c in configs))
-    return lines
+
+    def line(question, values):
+        return f"{question:<{width}}" + "".join(f" {value:>10.10}" for value in values)
+
+    rows_of_cells = [line(q, [found.get(c, "-") for c in configs]) for q, found in cells.items()]
+    return [line("", configs), *rows_of_cells]
 
 
 def verdict_lines(rows, most):
-    """Checks and bars, at most so many lines; what went wrong is never left out for what went right."""
+    """
+    Checks and bars, at most so many lines; what went wrong is never left out for what went right.
+    """
     rows = [row for row in rows if row["type"] != "note"]
     bad = [row for row in rows if is_bad(row)]
     good = [row for row in rows if not is_bad(row)]
@@ -106,21 +120,31 @@ def verdict_lines(rows, most):
     return lines
 
 
-def report(out, parts, statuses):
-    """Writes results.json and tables.txt; returns what to print and whether all is well."""
-    for part, status in statuses.items():
-        if status != 0:
-            results = Results(out, f"{part}.ended")
-            results.part = part
-            reason = "ran out of time" if status in (124, 137) else f"ended with {status}"
-            results.check("the part ran to its end", False, reason)
-    rows = []
+def ended_row(part, status):
+    reason = "ran out of time" if status in (124, 137) else f"ended with {status}"
+    row = {"type": "check", "name": "the part ran to its end", "unit": ""}
+    return {"part": part, **row, "value": reason, "ok": status == 0}
+
+
+def matrices(rows, parts, keep):
+    lines = []
     for part in parts:
-        rows += load(out, [part, f"{part}.ended"])
-    document = {"schema": SCHEMA, "rows": rows, "ok": not any(map(is_bad, rows))}
+        table = matrix([row for row in rows if row["part"] == part], keep)
+        lines += [f"{part}:", *table, ""] if table else []
+    return lines
+
+
+def report(out, statuses):
+    """
+    Writes results.json and tables.txt of the parts, given their exit statuses; returns what to
+    print and whether all is well.
+    """
+    rows = load(out, statuses)
+    rows += [ended_row(part, status) for part, status in statuses.items() if status != 0]
+    document = {"schema": SCHEMA, "rows": rows, "ok": bool(rows) and not any(map(is_bad, rows))}
     (out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
-    text = matrix(rows, lambda question: not question.endswith(", shared"))
-    text += [""] * bool(text) + verdict_lines(rows, 56)
-    full = matrix(rows, lambda question: True) + ["", *map(format_row, rows)]
+    full = matrices(rows, statuses, lambda question: True) + [*map(format_row, rows)]
     (out / "tables.txt").write_text("\n".join(full) + "\n")
-    return text, document["ok"] and bool(rows)
+    text = matrices(rows, statuses, lambda question: not question.endswith(", shared"))
+    text += [format_row(row) for row in rows if row["type"] == "note" and " | " not in row["name"]]
+    return text + verdict_lines(rows, 56), document["ok"]

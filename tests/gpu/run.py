@@ -2,9 +2,10 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-The steps of scripts/gpu-test, which calls them one by one so that each can be given a limit of its own:
+The steps of scripts/gpu-test, which calls them one by one so that each can be given a limit of its
+own:
 
-    run.py list [PART...]            names of parts, a line each: all, or those given by number or name
+    run.py list [PART...]            names of parts, a line each: all, or those given
     run.py check                     ends with 77 and a line that says why, where there is no GPU
     run.py build                     everything that the parts need
     run.py part NAME --out DIR       one part; its rows go to DIR as they come
@@ -41,7 +42,8 @@ def part_name(word):
         return word
     if word.isdigit() and 1 <= int(word) <= len(names):
         return names[int(word) - 1]
-    raise SystemExit(f"gpu-test: no part '{word}'; there are {', '.join(names)}, or 1 to {len(names)}")
+    known = f"{', '.join(names)}, or 1 to {len(names)}"
+    raise SystemExit(f"gpu-test: no part '{word}'; there are {known}")
 
 
 def step_list(options):
@@ -90,14 +92,20 @@ def step_report(options):
     for word in options.words:
         name, _, status = word.partition("=")
         statuses[part_name(name)] = int(status)
-    lines, ok = results.report(options.out, list(statuses), statuses)
+    lines, ok = results.report(options.out, statuses)
     print("\n" + "\n".join(lines))
     if options.bundle:
         bundle(options.out)
     sys.exit(0 if ok else 1)
 
 
-STEPS = {"list": step_list, "check": step_check, "build": step_build, "part": step_part, "report": step_report}
+STEPS = {
+    "list": step_list,
+    "check": step_check,
+    "build": step_build,
+    "part": step_part,
+    "report": step_report,
+}
 
 
 def main():

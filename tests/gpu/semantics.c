@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The driver's half of semantics.cu, for programs that open the driver themselves. Built without the toolkit:
- * prototypes come from shim/cuda_abi.h, functions from dlsym.
+ * The driver's half of semantics.cu, for programs that open the driver themselves. Built without
+ * the toolkit: prototypes come from shim/cuda_abi.h, functions from dlsym.
  */
 
 #include <dlfcn.h>
@@ -20,33 +20,34 @@
 #define MIB ((size_t)1 << 20)
 
 /* One row per function that is called: its name and its parameters. */
-#define FUNCTIONS(FUNCTION) \
-	FUNCTION(cuInit, (unsigned flags)) \
-	FUNCTION(cuDeviceGet, (CUdevice *device, int ordinal)) \
-	FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext *ctx, CUdevice device)) \
-	FUNCTION(cuDevicePrimaryCtxRelease_v2, (CUdevice device)) \
-	FUNCTION(cuDevicePrimaryCtxReset_v2, (CUdevice device)) \
-	FUNCTION(cuCtxCreate_v2, (CUcontext *ctx, unsigned flags, CUdevice device)) \
-	FUNCTION(cuCtxDestroy_v2, (CUcontext ctx)) \
-	FUNCTION(cuCtxSetCurrent, (CUcontext ctx)) \
-	FUNCTION(cuCtxGetCurrent, (CUcontext *ctx)) \
-	FUNCTION(cuCtxSynchronize, (void)) \
-	FUNCTION(cuGetProcAddress_v2, \
-		(const char *name, void **fn, int version, uint64_t flags, int *status)) \
-	FUNCTION(cuMemAlloc_v2, (CUdeviceptr *ptr, size_t bytes)) \
-	FUNCTION(cuMemAllocPitch_v2, (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, \
-					     unsigned element_bytes)) \
-	FUNCTION(cuMemFree_v2, (CUdeviceptr ptr)) \
-	FUNCTION(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream)) \
-	FUNCTION(cuMemAllocHost_v2, (void **ptr, size_t bytes)) \
-	FUNCTION(cuMemHostAlloc, (void **ptr, size_t bytes, unsigned flags)) \
-	FUNCTION(cuMemFreeHost, (void *ptr)) \
-	FUNCTION(cuMemHostGetFlags, (unsigned *flags, void *ptr)) \
-	FUNCTION(cuMemGetInfo_v2, (size_t *free_bytes, size_t *total_bytes)) \
-	FUNCTION(cuMemGetAddressRange_v2, (CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)) \
-	FUNCTION(cuMemsetD8_v2, (CUdeviceptr ptr, unsigned char value, size_t n)) \
-	FUNCTION(cuPointerGetAttribute, (void *data, int attribute, CUdeviceptr ptr)) \
-	FUNCTION(cuPointerGetAttributes, (unsigned n, int *attributes, void **data, CUdeviceptr ptr)) \
+#define FUNCTIONS(FUNCTION)                                                                        \
+	FUNCTION(cuInit, (unsigned flags))                                                         \
+	FUNCTION(cuDeviceGet, (CUdevice * device, int ordinal))                                    \
+	FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext * ctx, CUdevice device))                     \
+	FUNCTION(cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                  \
+	FUNCTION(cuDevicePrimaryCtxReset_v2, (CUdevice device))                                    \
+	FUNCTION(cuCtxCreate_v2, (CUcontext * ctx, unsigned flags, CUdevice device))               \
+	FUNCTION(cuCtxDestroy_v2, (CUcontext ctx))                                                 \
+	FUNCTION(cuCtxSetCurrent, (CUcontext ctx))                                                 \
+	FUNCTION(cuCtxGetCurrent, (CUcontext * ctx))                                               \
+	FUNCTION(cuCtxSynchronize, (void))                                                         \
+	FUNCTION(cuGetProcAddress_v2,                                                              \
+		(const char *name, void **fn, int version, uint64_t flags, int *status))           \
+	FUNCTION(cuMemAlloc_v2, (CUdeviceptr * ptr, size_t bytes))                                 \
+	FUNCTION(cuMemAllocPitch_v2, (CUdeviceptr * ptr, size_t * pitch, size_t width,             \
+					     size_t height, unsigned element_bytes))               \
+	FUNCTION(cuMemFree_v2, (CUdeviceptr ptr))                                                  \
+	FUNCTION(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream))                               \
+	FUNCTION(cuMemAllocHost_v2, (void **ptr, size_t bytes))                                    \
+	FUNCTION(cuMemHostAlloc, (void **ptr, size_t bytes, unsigned flags))                       \
+	FUNCTION(cuMemFreeHost, (void *ptr))                                                       \
+	FUNCTION(cuMemHostGetFlags, (unsigned *flags, void *ptr))                                  \
+	FUNCTION(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes))                     \
+	FUNCTION(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t * bytes, CUdeviceptr ptr))   \
+	FUNCTION(cuMemsetD8_v2, (CUdeviceptr ptr, unsigned char value, size_t n))                  \
+	FUNCTION(cuPointerGetAttribute, (void *data, int attribute, CUdeviceptr ptr))              \
+	FUNCTION(cuPointerGetAttributes,                                                           \
+		(unsigned n, int *attributes, void **data, CUdeviceptr ptr))                       \
 	FUNCTION(cuPointerSetAttribute, (const void *value, int attribute, CUdeviceptr ptr))
 
 #define FUNCTION(name, parameters) static CUresult(*name) parameters;
@@ -90,8 +91,8 @@ static bool load(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	bool is_complete = driver;
 
-#define FUNCTION(name, parameters) \
-	*(void **)&name = driver ? dlsym(driver, #name) : NULL; \
+#define FUNCTION(name, parameters)                                                                 \
+	*(void **)&name = driver ? dlsym(driver, #name) : NULL;                                    \
 	is_complete = is_complete && name;
 	FUNCTIONS(FUNCTION)
 #undef FUNCTION
@@ -148,7 +149,8 @@ static void odd_arguments(void)
 	say("odd.pitch_zero", "%d", cuMemAllocPitch_v2(&p, &pitch, 0, 4, 4));
 	say("odd.pitch_null", "%d", cuMemAllocPitch_v2(NULL, &pitch, 64, 4, 4));
 	say("odd.info_null", "%d", cuMemGetInfo_v2(NULL, NULL));
-	say("odd.range_null", "%d", cuMemGetAddressRange_v2(NULL, NULL, (CUdeviceptr)(uintptr_t)&p));
+	say("odd.range_null", "%d",
+		cuMemGetAddressRange_v2(NULL, NULL, (CUdeviceptr)(uintptr_t)&p));
 }
 
 static void pitches(void)
@@ -201,12 +203,14 @@ enum {
 	ATTRIBUTE_ACCESS_FLAGS = 16,
 };
 
-static void attributes_of(const char *name, CUdeviceptr p, CUdeviceptr block, size_t bytes, CUcontext ctx)
+static void attributes_of(
+	const char *name, CUdeviceptr p, CUdeviceptr block, size_t bytes, CUcontext ctx)
 {
 	static const int plain[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ATTRIBUTE_HOST_POINTER,
 		CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ATTRIBUTE_IS_MANAGED,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ATTRIBUTE_IS_LEGACY_IPC_CAPABLE, ATTRIBUTE_MAPPED,
-		ATTRIBUTE_ALLOWED_HANDLES, ATTRIBUTE_IS_RDMA_CAPABLE, ATTRIBUTE_ACCESS_FLAGS};
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ATTRIBUTE_IS_LEGACY_IPC_CAPABLE,
+		ATTRIBUTE_MAPPED, ATTRIBUTE_ALLOWED_HANDLES, ATTRIBUTE_IS_RDMA_CAPABLE,
+		ATTRIBUTE_ACCESS_FLAGS};
 	uint64_t value;
 	CUresult r;
 	char line[96];
@@ -273,7 +277,8 @@ static void attributes(CUcontext ctx)
 	}
 	say("buffer.new_per_lifetime", "%zu of %zu", agree, lifetimes);
 	p = take(3 * MIB);
-	say("sync_memops.set", "%d", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+	say("sync_memops.set", "%d",
+		cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
 	cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p);
 	say("sync_memops.get", "%d", seen);
 	CHECK(cuMemFree_v2(p));
@@ -386,8 +391,9 @@ static void primary_comes_and_goes(CUdevice device)
 	say("primary.reset", "%d", cuDevicePrimaryCtxReset_v2(device));
 	CHECK(cuDevicePrimaryCtxRetain(&ctx, device));
 	CHECK(cuCtxSetCurrent(ctx));
-	q = take(MIB);
+	/* Before anything new is allocated, which may get the same address. */
 	say("primary.free_old", "%d", cuMemFree_v2(p));
+	q = take(MIB);
 	say("primary.use", "%d", cuMemsetD8_v2(q, 1, MIB));
 	say("primary.free_new", "%d", cuMemFree_v2(q));
 	q = take(MIB);

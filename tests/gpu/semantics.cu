@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What the runtime's calls return and what they leave behind, a line "name: value" for each question. Addresses and
- * times are never printed, so that the output of a raw run and of one under a pool can be compared line by line.
+ * What the runtime's calls return and what they leave behind, a line "name: value" for each
+ * question. Addresses and times are never printed, so that the output of a raw run and of one
+ * under a pool can be compared line by line.
  */
 
 #include "gpu.h"
@@ -56,7 +57,8 @@ static void zero_sizes()
 	say("zero.hostalloc", "%s null=%d", name_of(cudaHostAlloc(&h, 0, 0)), h == nullptr);
 	say("zero.pitch_width", "%s null=%d pitch=%zu", name_of(cudaMallocPitch(&q, &pitch, 0, 8)),
 		q == nullptr, pitch);
-	say("zero.pitch_height", "%s null=%d", name_of(cudaMallocPitch(&q, &pitch, 8, 0)), q == nullptr);
+	say("zero.pitch_height", "%s null=%d", name_of(cudaMallocPitch(&q, &pitch, 8, 0)),
+		q == nullptr);
 	say("zero.free", "%s", name_of(cudaFree(nullptr)));
 	say("zero.freehost", "%s", name_of(cudaFreeHost(nullptr)));
 }
@@ -181,7 +183,8 @@ static void memory_info()
 	say("info.total", "%zu", total);
 	/* What is reported as free can be had. */
 	CHECK(cudaMemGetInfo(&before, nullptr));
-	say("info.most_of_free", "%s", name_of(cudaMalloc(&p, std::min(before / 10 * 9, (size_t)36 << 30))));
+	say("info.most_of_free", "%s",
+		name_of(cudaMalloc(&p, std::min(before / 10 * 9, (size_t)36 << 30))));
 	CHECK(cudaFree(p));
 }
 
@@ -202,6 +205,13 @@ static void alignment()
 	say("align.peek", "%s", cudaGetErrorName(cudaPeekAtLastError()));
 }
 
+static const char *describe_host_pointer(const void *host, const void *base)
+{
+	if (!host)
+		return "null";
+	return host == base ? "same" : "other";
+}
+
 static void say_attributes(const char *name, const void *p, const void *base)
 {
 	cudaPointerAttributes a;
@@ -210,8 +220,9 @@ static void say_attributes(const char *name, const void *p, const void *base)
 	if (error)
 		say(name, "%s", name_of(error));
 	else
-		say(name, "type=%d device=%d same_device_pointer=%d host_pointer=%s", (int)a.type, a.device,
-			a.devicePointer == base, a.hostPointer == base ? "same" : a.hostPointer ? "other" : "null");
+		say(name, "type=%d device=%d same_device_pointer=%d host_pointer=%s", (int)a.type,
+			a.device, a.devicePointer == base,
+			describe_host_pointer(a.hostPointer, base));
 }
 
 static void attributes()
@@ -235,7 +246,8 @@ static void host_flags()
 {
 	for (unsigned flags = 0; flags < 9; flags++)
 		for (int again = 0; again < 2; again++) {
-			std::string name = "host.flags" + std::to_string(flags) + (again ? ".again" : ".first");
+			std::string name = "host.flags" + std::to_string(flags) +
+					   (again ? ".again" : ".first");
 			void *h = nullptr, *device = nullptr;
 			unsigned seen = 99;
 			const char *code = name_of(cudaHostAlloc(&h, 2 * MIB + 1, flags));
@@ -246,8 +258,8 @@ static void host_flags()
 			}
 			name_of(cudaHostGetFlags(&seen, h));
 			name_of(cudaHostGetDevicePointer(&device, h, 0));
-			say(name.c_str(), "%s flags=%u mapped=%d aligned=%d", code, seen, device == h,
-				(uintptr_t)h % 4096 == 0);
+			say(name.c_str(), "%s flags=%u mapped=%d aligned=%d", code, seen,
+				device == h, (uintptr_t)h % 4096 == 0);
 			((volatile char *)h)[2 * MIB] = 1;
 			CHECK(cudaFreeHost(h));
 		}
@@ -266,7 +278,8 @@ static void copies()
 		CHECK(cudaMemcpy(p, in.data(), bytes, cudaMemcpyHostToDevice));
 		CHECK(cudaMemcpy(q, p, bytes, cudaMemcpyDeviceToDevice));
 		CHECK(cudaMemcpy(out.data(), q, bytes, cudaMemcpyDefault));
-		say(("copy." + std::to_string(bytes)).c_str(), "%s", in == out ? "same" : "DIFFERENT");
+		say(("copy." + std::to_string(bytes)).c_str(), "%s",
+			in == out ? "same" : "DIFFERENT");
 		CHECK(cudaFree(p));
 		CHECK(cudaFree(q));
 	}
@@ -305,7 +318,8 @@ static int import_handles()
 
 static void ipc(const char *self)
 {
-	char *whole = (char *)take(512 * MIB), *middle = (char *)take(8 * MIB), *small = (char *)take(512);
+	char *whole = (char *)take(512 * MIB), *middle = (char *)take(8 * MIB),
+	     *small = (char *)take(512);
 	char *ptrs[] = {whole, middle, small, middle + 4096};
 	struct handles handles = {};
 	void *pooled;
@@ -360,9 +374,10 @@ static void reset_with_live_blocks()
 	CHECK(cudaMallocHost(&h, MIB));
 	CHECK(cudaFree(take(32 * MIB)));
 	say("reset", "%s", name_of(cudaDeviceReset()));
-	p = take(MIB);
+	/* Before anything new is allocated, which may get the same address. */
 	say("reset.free_old_small", "%s", name_of(cudaFree(small)));
 	say("reset.free_old_large", "%s", name_of(cudaFree(large)));
+	p = take(MIB);
 	CHECK(cudaMemcpy(p, &word, sizeof(word), cudaMemcpyHostToDevice));
 	CHECK(cudaMemcpy(&back, p, sizeof(back), cudaMemcpyDeviceToHost));
 	say("reset.works_again", "%d", back == word);
@@ -394,7 +409,10 @@ __global__ void write_to(int *p)
 	*p = 1;
 }
 
-/* A program of its own: nothing works after an error that kills the context, and every call must say so. */
+/*
+ * A program of its own: nothing works after an error that kills the context, and every call must
+ * say so.
+ */
 static int fault()
 {
 	void *p = take(MIB), *h;

@@ -4,15 +4,16 @@
 /*
  * Does memory reach a new owner while the old owner's work can still touch it?
  *
- * A round: work of the old owner, held up on the GPU, writes or reads a block; the block is freed and another is
- * allocated, with nothing to synchronise them; the new owner writes its own bytes there, on another kind of stream
- * or with another kind of call. Once everything has come to rest, each byte must be the new owner's, and the old
- * one must have read its own. A player has up to five rounds in flight; players, each a thread with streams of its
- * own, take blocks from each other.
+ * A round: work of the old owner, held up on the GPU, writes or reads a block; the block is freed
+ * and another is allocated, with nothing to synchronise them; the new owner writes its own bytes
+ * there, on another kind of stream or with another kind of call. Once everything has come to rest,
+ * each byte must be the new owner's, and the old one must have read its own. A player has up to
+ * five rounds in flight; players, each a thread with streams of its own, take blocks from each
+ * other.
  *
  *   stream_matrix fill SEED ROUNDS PLAYERS BYTES
- *       The players first take all that they can get, up to BYTES, in blocks of one size, so that a malloc can only
- *       get what was just freed. ROUNDS for each of three sizes.
+ *       The players first take all that they can get, up to BYTES, in blocks of one size, so that a
+ *       malloc can only get what was just freed. ROUNDS for each of three sizes.
  *   stream_matrix free SEED ROUNDS PLAYERS
  *       Blocks of any size, with room to grow.
  *   stream_matrix plain SEED ROUNDS
@@ -29,16 +30,19 @@ enum old_work { OLD_KERNEL, OLD_READ, OLD_MEMSET, OLD_COPY, N_OLD_WORK };
 enum new_work { NEW_KERNEL, NEW_MEMSET, NEW_COPY, NEW_SYNC_COPY, N_NEW_WORK };
 
 enum {
-	SWEEP_EVERY = 64, /* groups between two looks at the blocks that nobody should have touched */
+	SWEEP_EVERY =
+		64, /* groups between two looks at the blocks that nobody should have touched */
 	LONG_EVERY = 200, /* rounds between two that are held up for long */
 	FREE_SLOTS = 48,
 	OOM_RETRIES = 100,
 };
 
-static const unsigned long long DELAY_MIN_NS = 150000, DELAY_MAX_NS = 600000, DELAY_LONG_NS = 10000000;
+static const unsigned long long DELAY_MIN_NS = 150000, DELAY_MAX_NS = 600000,
+				DELAY_LONG_NS = 10000000;
 
 static const size_t fill_sizes[] = {64 << 10, 1 << 20, 4 << 20};
-static const size_t free_sizes[] = {512, 3000, 64 << 10, 1 << 20, (1 << 20) + 1, 4 << 20, BLOCK_MAX};
+static const size_t free_sizes[] = {
+	512, 3000, 64 << 10, 1 << 20, (1 << 20) + 1, 4 << 20, BLOCK_MAX};
 
 static unsigned below(struct player *player, size_t n)
 {
@@ -46,7 +50,8 @@ static unsigned below(struct player *player, size_t n)
 }
 
 /* The kernel, as a launch or as a graph. */
-static void submit_fill(struct lane *lane, uint8_t *p, size_t bytes, uint8_t value, unsigned long long ns)
+static void submit_fill(
+	struct lane *lane, uint8_t *p, size_t bytes, uint8_t value, unsigned long long ns)
 {
 	void *arguments[] = {&p, &bytes, &value, &ns};
 	cudaKernelNodeParams params = {};
@@ -104,10 +109,11 @@ static void submit_new(struct player *player, struct slot *slot, struct lane *la
 	if (work == NEW_MEMSET || work == NEW_COPY)
 		lane_submit(lane, [&](cudaStream_t stream) {
 			if (work == NEW_MEMSET)
-				CHECK(cudaMemsetAsync(slot->p, slot->expected, slot->bytes, stream));
+				CHECK(cudaMemsetAsync(
+					slot->p, slot->expected, slot->bytes, stream));
 			else
-				CHECK(cudaMemcpyAsync(
-					slot->p, source, slot->bytes, cudaMemcpyHostToDevice, stream));
+				CHECK(cudaMemcpyAsync(slot->p, source, slot->bytes,
+					cudaMemcpyHostToDevice, stream));
 		});
 }
 
@@ -312,7 +318,8 @@ static void report(const players &all, const char *mode, size_t bytes, double st
 		add(&sum, &player->tally);
 		player->tally = {};
 	}
-	printf("summary mode=%s bytes=%zu players=%zu rounds=%llu reused=%llu inflight=%llu exposed=%llu "
+	printf("summary mode=%s bytes=%zu players=%zu rounds=%llu reused=%llu inflight=%llu "
+	       "exposed=%llu "
 	       "wrong_rounds=%llu wrong_exposed=%llu wrong_bytes=%llu wrong_reads=%llu stray=%llu "
 	       "oom=%llu seconds=%.1f\n",
 		mode, bytes, all.size(), sum.rounds, sum.reused, sum.inflight, sum.exposed,
@@ -321,7 +328,8 @@ static void report(const players &all, const char *mode, size_t bytes, double st
 	for (int i = 0; i < N_LANE_KINDS; i++)
 		for (int k = 0; k < N_LANE_KINDS; k++)
 			if (sum.exposed_by[i][k])
-				printf("lanes mode=%s bytes=%zu old=%s new=%s exposed=%llu wrong=%llu\n",
+				printf("lanes mode=%s bytes=%zu old=%s new=%s exposed=%llu "
+				       "wrong=%llu\n",
 					mode, bytes, lane_names[i], lane_names[k],
 					sum.exposed_by[i][k], sum.wrong_by[i][k]);
 	fflush(stdout);
@@ -358,7 +366,8 @@ static void run_free(const players &all, unsigned long long rounds, const char *
 
 int main(int argc, char **argv)
 {
-	bool is_fill = argc == 6 && !strcmp(argv[1], "fill"), is_free = argc == 5 && !strcmp(argv[1], "free");
+	bool is_fill = argc == 6 && !strcmp(argv[1], "fill"),
+	     is_free = argc == 5 && !strcmp(argv[1], "free");
 	bool is_plain = argc == 4 && !strcmp(argv[1], "plain");
 	uint8_t *sources[2 * N_SOURCES];
 	unsigned seed;

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""A chain of CuPy operations whose temporaries come and go, with CuPy's pools or ("none") without them."""
+"""
+A chain of CuPy operations whose temporaries come and go, with CuPy's pools or ("none") without
+them.
+"""
 
 import json
 import sys

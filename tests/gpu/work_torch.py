@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Trains a small transformer with changing batch sizes and lengths; says how fast, and what the loss is."""
+"""
+Trains a small transformer with changing batch sizes and lengths; says how fast, and what the loss
+is.
+"""
 
 import json
 import os
