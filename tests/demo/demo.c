@@ -2,13 +2,14 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A time-stepping code in small, the kind that allocates in its loop. Each step refines the mesh anew: it makes a
- * number of patches of other sizes, loads boundary values from pinned memory, computes, reduces, and frees what it
- * made where a function would return, without waiting for the GPU. One patch of each step lives on for some steps;
- * now and then one is written out through a pinned buffer.
+ * A time-stepping code in small, the kind that allocates in its loop. Each step refines the mesh
+ * anew: it makes a number of patches of other sizes, loads boundary values from pinned memory,
+ * computes, reduces, and frees what it made where a function would return, without waiting for the
+ * GPU. One patch of each step lives on for some steps; now and then one is written out through a
+ * pinned buffer.
  *
- * It checks all that it computes, so memory that has two owners at once does not go unnoticed. It is an ordinary
- * CUDA program and knows no allocator but the driver's.
+ * It checks all that it computes, so memory that has two owners at once does not go unnoticed. It
+ * is an ordinary CUDA program and knows no allocator but the driver's.
  */
 
 #include "gpu.h"
@@ -16,7 +17,7 @@
 enum {
 	PATCHES_MIN = 4,
 	PATCHES_MAX = 12,
-	HISTORY = 16,	       /* steps that a patch lives on */
+	HISTORY = 16,          /* steps that a patch lives on */
 	OUTPUT_EVERY = 16,     /* steps */
 	OUTPUT_WORDS = 16384,  /* at most */
 	BOUNDARY_WORDS = 1024, /* words that come from the host */
@@ -93,7 +94,7 @@ static void patch_write_out(struct mesh *mesh, const struct patch *patch)
 	gpu_free_pinned(&mesh->gpu, output);
 }
 
-/* The new patches, and as the last one the oldest that is still held: it must be what it was. */
+/* New patches, and as the last one the oldest that is still held: it must be what it was. */
 static void mesh_refine(struct mesh *mesh)
 {
 	struct patch *oldest = &mesh->history[mesh->step % HISTORY];
@@ -107,7 +108,7 @@ static void mesh_refine(struct mesh *mesh)
 	mesh->patches[mesh->n++] = *oldest;
 }
 
-/* Asks the GPU how many words of each patch are marked; the answers come with the next synchronisation. */
+/* Asks the GPU how many words of each patch are marked; after a synchronisation they are there. */
 static void mesh_reduce(struct mesh *mesh)
 {
 	CUdeviceptr counts = gpu_malloc(&mesh->gpu, mesh->n * sizeof(uint64_t));
@@ -119,8 +120,8 @@ static void mesh_reduce(struct mesh *mesh)
 		gpu_count_wrong(&mesh->gpu, patch->at, patch->words, patch->value,
 			counts + i * sizeof(uint64_t));
 	}
-	GPU_CALL(&mesh->gpu, cuMemcpyDtoHAsync_v2, mesh->counts, counts,
-		mesh->n * sizeof(uint64_t), NULL);
+	GPU_CALL(&mesh->gpu, cuMemcpyDtoHAsync_v2, mesh->counts, counts, mesh->n * sizeof(uint64_t),
+		NULL);
 	gpu_free(&mesh->gpu, counts);
 }
 
@@ -190,8 +191,7 @@ int main(int argc, char **argv)
 	struct demo_options options = {.steps = 2000, .size = 1024};
 	struct mesh mesh = {.random = 20261121};
 
-	demo_options_read(
-		&options, argc, argv, 1, 4 << 20, "the largest temporary, in KiB");
+	demo_options_read(&options, argc, argv, 1, 4 << 20, "the largest temporary, in KiB");
 	mesh.size_kib = options.size;
 	gpu_find(&mesh.gpu, options.device);
 	if (options.info) {

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the two demo programs share: their options, their clock and their last words. C and CUDA C++. */
+/* What the two demo programs share: their options, clock and last words. C and CUDA C++. */
 
 #include <errno.h>
 #include <stdbool.h>

@@ -5,7 +5,7 @@
 # Usage: test_demo.sh DEMO LIBGPUPOOL SCRIPTS, with the simulated GPU in LD_LIBRARY_PATH.
 
 set -u
-demo=$1 library=$2 scripts=$3
+demo=$1 library=$(realpath "$2") scripts=$3
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 unset LD_PRELOAD
