@@ -14,12 +14,14 @@ import json
 import statistics
 import subprocess
 import sys
+import threading
 
 import ctl
 import programs
 from memory_watch import MemoryWatch
 
 RUNS = 5
+RUN_SECONDS = 90
 TIME_RATIO = 1.10
 MEMORY_RATIO = 1.25
 MIB = 1 << 20
@@ -72,6 +74,8 @@ def run_once(work, config, words, variables, log):
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, env=env, text=True
         )
+        watchdog = threading.Timer(RUN_SECONDS, process.kill)
+        watchdog.start()
         try:
             line = process.stdout.readline()
             if not line.startswith("{"):
@@ -81,6 +85,7 @@ def run_once(work, config, words, variables, log):
             peak, total = look_inside(config, directory, process.pid)
             process.communicate("\n", timeout=30)
         finally:
+            watchdog.cancel()
             process.kill()
             process.wait()
         outside_peak = memory.peak()
