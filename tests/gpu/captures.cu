@@ -103,10 +103,7 @@ static void do_stream_ordered(struct capture *capture)
 
 static void do_elsewhere(struct capture *capture, void (*work)(struct capture *))
 {
-	std::thread([&] {
-		CHECK(cudaSetDevice(0));
-		work(capture);
-	}).join();
+	std::thread(work, capture).join();
 }
 
 static void do_hit_elsewhere(struct capture *capture)
