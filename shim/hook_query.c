@@ -36,10 +36,13 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
 	struct gp_context *context;
 	size_t driver_free = 0, driver_total = 0;
-	CUresult r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
 	struct held held = {0};
 	uint64_t limit, left;
+	CUresult r;
 
+	if (!free_bytes && !total_bytes)
+		return gp_real.cuMemGetInfo_v2(NULL, NULL);
+	r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
 	if (r)
 		return r;
 	context = gp_context_current();

@@ -27,14 +27,18 @@ uint64_t gp_state_machine_bytes(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* Says nothing: a process that makes no CUDA call is not told about its settings (gp_state_start does). */
+/* A process that makes no CUDA call is not told about its settings (gp_state_start does). */
+static void say_nothing(void *unused, const struct gp_config_report *problem)
+{
+}
+
 bool gp_state_read(void)
 {
 	gp_mutex_lock(&lock);
 	if (!atomic_load(&gp_state_mode)) {
 		struct gp_config *config = &gp_state.config;
 
-		(void)gp_config_parse(config, gp_config_environ(), NULL, NULL);
+		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
 		gp_addrmap_init(&gp_state.device_map);
 		gp_addrmap_init(&gp_state.pinned_map);
 		gp_budget_init(&gp_state.pinned_budget, gp_limit_bytes(&config->pinned_limit, gp_state_machine_bytes()));
