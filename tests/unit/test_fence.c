@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fake_backend.h"
+#include "pool/fence.h"
+
+enum { SOME_ERROR = 700 };
+
+static struct fake fake;
+static struct gp_fence f;
+
+static void setup(void)
+{
+	struct gp_backend backend = fake_backend(&fake);
+
+	fake_init(&fake, GP_MIB);
+	gp_fence_init(&f, &backend);
+}
+
+static void teardown(void)
+{
+	ck_assert_ptr_null(atomic_load(&fake.breach));
+	gp_fence_deinit(&f);
+	fake_deinit(&fake);
+}
+
+/* The program submits work and frees something: the stamp of that. */
+static uint64_t free_something(void)
+{
+	uint64_t stamp;
+
+	atomic_store(&fake.waitable, fake_submit(&fake, 1));
+	stamp = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	return stamp;
+}
+
+static bool is_completed(uint64_t stamp)
+{
+	return stamp < gp_fence_completed(&f);
+}
+
+static bool is_ordered(uint64_t stamp)
+{
+	return stamp < gp_fence_ordered(&f);
+}
+
+START_TEST(what_nothing_ever_touched_is_done_with_from_the_start)
+{
+	ck_assert(is_completed(0));
+	ck_assert(!is_completed(gp_fence_started(&f)));
+	ck_assert(!is_ordered(gp_fence_started(&f)));
+}
+END_TEST
+
+START_TEST(a_free_is_completed_once_a_later_record_is)
+{
+	uint64_t stamp = free_something();
+
+	ck_assert_int_eq(gp_fence_settle(&f), -EAGAIN);
+	ck_assert(!is_completed(stamp));
+	fake_complete_all(&fake);
+	ck_assert(!is_completed(stamp));
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert(is_completed(stamp));
+	ck_assert(!is_completed(gp_fence_started(&f)));
+}
+END_TEST
+
+START_TEST(an_order_makes_ordered_but_not_completed)
+{
+	uint64_t stamp = free_something();
+
+	ck_assert_int_eq(gp_fence_order(&f, stamp), 0);
+	ck_assert(is_ordered(stamp));
+	ck_assert(!is_completed(stamp));
+	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
+	/* Nothing is ordered twice. */
+	ck_assert_int_eq(gp_fence_order(&f, stamp), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 1);
+}
+END_TEST
+
+START_TEST(an_order_is_on_the_first_record_after_the_free_and_no_later)
+{
+	uint64_t first = free_something(), second = free_something();
+
+	ck_assert_int_eq(gp_fence_order(&f, first), 0);
+	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
+	ck_assert(!is_ordered(second));
+	ck_assert_int_eq(gp_fence_order_all(&f), 0);
+	ck_assert_uint_eq(atomic_load(&fake.ordered), 2);
+	ck_assert(is_ordered(second));
+}
+END_TEST
+
+START_TEST(there_is_nothing_to_order_or_wait_for_before_a_record)
+{
+	uint64_t stamp = gp_fence_started(&f);
+
+	ck_assert_int_eq(gp_fence_order(&f, stamp), -EAGAIN);
+	ck_assert_int_eq(gp_fence_order_all(&f), -EAGAIN);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), -EAGAIN);
+	ck_assert_int_eq(gp_fence_settle(&f), -EAGAIN);
+	ck_assert_int_eq(gp_fence_slot_after(&f, stamp), GP_NO_SLOT);
+	ck_assert_uint_eq(gp_fence_newest(&f), 0);
+}
+END_TEST
+
+START_TEST(one_record_serves_all_that_were_freed_before_it)
+{
+	uint64_t stamp = gp_fence_started(&f);
+
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 1);
+}
+END_TEST
+
+START_TEST(a_record_that_failed_covers_nothing_and_the_next_covers_more)
+{
+	uint64_t stamp = gp_fence_started(&f);
+
+	fake_plan(&fake, (struct fake_plan){FAKE_RECORD, 1, 1, SOME_ERROR});
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), SOME_ERROR);
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle(&f), -EAGAIN);
+	ck_assert(!is_completed(stamp));
+	/* A free that raced with it counts to the next. */
+	stamp = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert(is_completed(stamp));
+}
+END_TEST
+
+/* While the event is being recorded others may free: their work may not be covered. */
+static void free_during_record(struct fake *unused, enum fake_call call)
+{
+	if (call == FAKE_RECORD)
+		*(uint64_t *)fake.hook_arg = gp_fence_started(&f);
+}
+
+START_TEST(a_free_during_a_record_is_not_covered_by_it)
+{
+	uint64_t raced = 0;
+
+	fake.hook = free_during_record;
+	fake.hook_arg = &raced;
+	free_something();
+	fake.hook = NULL;
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert(!is_completed(raced));
+	ck_assert_int_eq(gp_fence_record(&f, raced, true), 0);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert(is_completed(raced));
+}
+END_TEST
+
+START_TEST(a_capture_forbids_records_orders_and_queries_and_loses_nothing)
+{
+	uint64_t stamp = free_something();
+
+	atomic_store(&fake.is_capturing, true);
+	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), -EBUSY);
+	ck_assert_int_eq(gp_fence_order(&f, stamp), -EBUSY);
+	ck_assert_int_eq(gp_fence_settle(&f), -EBUSY);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), -EBUSY);
+	ck_assert(!is_ordered(stamp));
+	atomic_store(&fake.is_capturing, false);
+	ck_assert_int_eq(gp_fence_order(&f, stamp), 0);
+	ck_assert(is_ordered(stamp));
+}
+END_TEST
+
+START_TEST(one_query_settles_everything_where_the_gpu_keeps_up)
+{
+	uint64_t last = 0;
+
+	for (int i = 0; i < 100; i++)
+		last = free_something();
+	fake_complete_all(&fake);
+	fake_calls(&fake, FAKE_QUERY);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 1);
+	ck_assert(is_completed(last));
+}
+END_TEST
+
+START_TEST(one_query_tells_that_nothing_is_done_where_the_gpu_lags)
+{
+	for (int i = 0; i < 100; i++)
+		free_something();
+	ck_assert_int_eq(gp_fence_settle(&f), -EAGAIN);
+	ck_assert(!gp_fence_was_ready(&f));
+	fake_calls(&fake, FAKE_QUERY);
+	ck_assert_int_eq(gp_fence_settle(&f), -EAGAIN);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 1);
+}
+END_TEST
+
+/* Row: how many of 100 frees are done. */
+static const unsigned dones[] = {0, 1, 2, 49, 50, 51, 99, 100};
+
+START_TEST(a_lagging_gpu_is_settled_as_far_as_it_came)
+{
+	uint64_t stamps[100];
+
+	for (int i = 0; i < 100; i++)
+		stamps[i] = free_something();
+	gp_fence_settle(&f);
+	fake_complete(&fake, dones[_i]);
+	while (gp_fence_settle(&f) == 0)
+		;
+	for (unsigned i = 0; i < 100; i++)
+		ck_assert_int_eq(is_completed(stamps[i]), i < dones[_i]);
+	ck_assert_int_eq(gp_fence_was_ready(&f), dones[_i] == 100);
+}
+END_TEST
+
+START_TEST(too_many_outstanding_records_are_refused_until_one_completes)
+{
+	uint64_t stamp;
+
+	for (int i = 0; i < GP_FENCE_SLOTS; i++)
+		free_something();
+	stamp = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), -EAGAIN);
+	fake_complete(&fake, 1);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert(is_completed(stamp));
+}
+END_TEST
+
+START_TEST(an_order_frees_the_slots_of_all_older_records)
+{
+	for (int i = 0; i < GP_FENCE_SLOTS; i++)
+		free_something();
+	ck_assert_int_eq(gp_fence_order_all(&f), 0);
+	for (int i = 0; i < GP_FENCE_SLOTS - 1; i++)
+		free_something();
+	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), -EAGAIN);
+}
+END_TEST
+
+START_TEST(a_wait_ends_when_the_fence_completes_and_asks_for_no_later_one)
+{
+	uint64_t stamp = free_something();
+
+	fake_submit(&fake, 10); /* nobody freed anything after these */
+	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), false), 0);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), 0);
+	ck_assert(is_completed(stamp));
+	ck_assert_uint_eq(atomic_load(&fake.completed), 1);
+	ck_assert_uint_eq(atomic_load(&f.waits), 1);
+}
+END_TEST
+
+START_TEST(a_bounded_wait_gives_up_in_time)
+{
+	uint64_t stamp = gp_fence_started(&f);
+
+	fake_submit(&fake, 1);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, false), 0);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, 20 * fake.pause_ns), -EAGAIN);
+	ck_assert_uint_ge(atomic_load(&fake.now_ns), 20 * fake.pause_ns);
+	ck_assert_uint_le(atomic_load(&fake.now_ns), 21 * fake.pause_ns);
+}
+END_TEST
+
+START_TEST(fences_that_no_free_recorded_are_not_the_newest_and_not_ordered_upon)
+{
+	uint64_t stamp = free_something(), newest = gp_fence_started(&f);
+
+	fake_submit(&fake, 1);
+	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), false), 0);
+	ck_assert_uint_gt(gp_fence_started(&f), newest);
+	ck_assert_uint_eq(gp_fence_newest(&f), newest);
+	ck_assert_int_eq(gp_fence_order_all(&f), 0);
+	ck_assert(is_ordered(stamp));
+	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
+}
+END_TEST
+
+START_TEST(a_fence_that_a_free_relies_on_counts_as_recorded_at_a_free)
+{
+	uint64_t stamp = gp_fence_started(&f);
+
+	ck_assert_int_eq(gp_fence_record(&f, stamp, false), 0);
+	ck_assert_uint_eq(gp_fence_newest(&f), 0);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	ck_assert_uint_eq(gp_fence_newest(&f), gp_fence_started(&f));
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 1);
+}
+END_TEST
+
+START_TEST(the_driver_s_own_errors_are_passed_up)
+{
+	uint64_t stamp = free_something();
+
+	fake_plan(&fake, (struct fake_plan){FAKE_QUERY, 1, 2, SOME_ERROR});
+	ck_assert_int_eq(gp_fence_settle(&f), SOME_ERROR);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), SOME_ERROR);
+	fake_plan(&fake, (struct fake_plan){FAKE_ORDER, 1, 1, SOME_ERROR});
+	ck_assert_int_eq(gp_fence_order(&f, stamp), SOME_ERROR);
+	ck_assert(!is_ordered(stamp));
+}
+END_TEST
+
+START_TEST(after_the_drop_no_call_reaches_the_driver)
+{
+	uint64_t stamp = free_something(), before;
+
+	gp_fence_drop(&f);
+	before = fake.n_logged;
+	ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), -EAGAIN);
+	ck_assert_int_eq(gp_fence_settle(&f), -EAGAIN);
+	ck_assert_int_eq(gp_fence_order(&f, stamp), -EAGAIN);
+	ck_assert_int_eq(gp_fence_order_all(&f), -EAGAIN);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), -EAGAIN);
+	ck_assert_int_eq(gp_fence_slot_after(&f, stamp), GP_NO_SLOT);
+	ck_assert_uint_eq(fake.n_logged, before);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fence");
+	TCase *tc = tcase_create("fence");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, what_nothing_ever_touched_is_done_with_from_the_start);
+	tcase_add_test(tc, a_free_is_completed_once_a_later_record_is);
+	tcase_add_test(tc, an_order_makes_ordered_but_not_completed);
+	tcase_add_test(tc, an_order_is_on_the_first_record_after_the_free_and_no_later);
+	tcase_add_test(tc, there_is_nothing_to_order_or_wait_for_before_a_record);
+	tcase_add_test(tc, one_record_serves_all_that_were_freed_before_it);
+	tcase_add_test(tc, a_record_that_failed_covers_nothing_and_the_next_covers_more);
+	tcase_add_test(tc, a_free_during_a_record_is_not_covered_by_it);
+	tcase_add_test(tc, a_capture_forbids_records_orders_and_queries_and_loses_nothing);
+	tcase_add_test(tc, one_query_settles_everything_where_the_gpu_keeps_up);
+	tcase_add_test(tc, one_query_tells_that_nothing_is_done_where_the_gpu_lags);
+	tcase_add_loop_test(
+		tc, a_lagging_gpu_is_settled_as_far_as_it_came, 0, sizeof(dones) / sizeof(*dones));
+	tcase_add_test(tc, too_many_outstanding_records_are_refused_until_one_completes);
+	tcase_add_test(tc, an_order_frees_the_slots_of_all_older_records);
+	tcase_add_test(tc, a_wait_ends_when_the_fence_completes_and_asks_for_no_later_one);
+	tcase_add_test(tc, a_bounded_wait_gives_up_in_time);
+	tcase_add_test(tc, fences_that_no_free_recorded_are_not_the_newest_and_not_ordered_upon);
+	tcase_add_test(tc, a_fence_that_a_free_relies_on_counts_as_recorded_at_a_free);
+	tcase_add_test(tc, the_driver_s_own_errors_are_passed_up);
+	tcase_add_test(tc, after_the_drop_no_call_reaches_the_driver);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

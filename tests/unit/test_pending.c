@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "pool/pending.h"
+
+static struct gp_pending p;
+static struct gp_segment segment, exported = {.is_exported = true};
+static struct gp_block blocks[64];
+static int n_blocks;
+
+static void setup(void)
+{
+	gp_pending_init(&p);
+	n_blocks = 0;
+}
+
+static struct gp_block *add_to(struct gp_segment *s, uint64_t size, uint64_t stamp, uint8_t flags)
+{
+	struct gp_block *b = &blocks[n_blocks++];
+
+	*b = (struct gp_block){.size = size, .stamp = stamp, .flags = flags, .segment = s};
+	gp_pending_add(&p, b);
+	return b;
+}
+
+static struct gp_block *add(uint64_t size, uint64_t stamp, uint8_t flags)
+{
+	return add_to(&segment, size, stamp, flags);
+}
+
+START_TEST(the_queue_counts_what_it_holds)
+{
+	struct gp_block *a = add(512, 3, 0), *b = add(GP_MIB, 7, GP_BLOCK_LATE);
+
+	ck_assert_uint_eq(p.count, 2);
+	ck_assert_uint_eq(p.bytes, GP_MIB + 512);
+	ck_assert_uint_eq(p.newest_stamp, 7);
+	gp_pending_remove(&p, b);
+	gp_pending_remove(&p, a);
+	ck_assert_uint_eq(p.count, 0);
+	ck_assert_uint_eq(p.bytes, 0);
+	ck_assert_uint_eq(p.bitmap[0] | p.bitmap[1], 0);
+}
+END_TEST
+
+static const struct {
+	uint64_t stamp, ordered, completed;
+	uint8_t flags;
+	bool is_usable;
+} usables[] = {
+	{5, 5, 1, 0, false},
+	{5, 6, 1, 0, true},
+	{5, 6, 6, 0, true},
+	{5, 6, 1, GP_BLOCK_LATE, false},
+	{5, 6, 5, GP_BLOCK_LATE, false},
+	{5, 6, 6, GP_BLOCK_LATE, true},
+	{0, 1, 1, 0, true},
+};
+
+START_TEST(a_late_block_is_usable_on_completion_only)
+{
+	struct gp_block *b = add(512, usables[_i].stamp, usables[_i].flags);
+	struct gp_block *taken =
+		gp_pending_take_usable(&p, usables[_i].ordered, usables[_i].completed);
+
+	ck_assert_ptr_eq(taken, usables[_i].is_usable ? b : NULL);
+	ck_assert_uint_eq(p.count, !usables[_i].is_usable);
+}
+END_TEST
+
+START_TEST(what_was_queued_out_of_order_is_found_all_the_same)
+{
+	struct gp_block *late = add(512, 9, 0), *first = add(512, 4, 0), *mid = add(512, 6, 0);
+	struct gp_block *untouched = add(512, 0, 0);
+
+	ck_assert_ptr_eq(gp_pending_take_usable(&p, 1, 1), untouched);
+	ck_assert_ptr_null(gp_pending_take_usable(&p, 1, 1));
+	ck_assert_ptr_eq(gp_pending_take_usable(&p, 8, 1), first);
+	ck_assert_ptr_eq(gp_pending_take_usable(&p, 8, 1), mid);
+	ck_assert_ptr_null(gp_pending_take_usable(&p, 8, 1));
+	ck_assert_ptr_eq(gp_pending_take_usable(&p, 10, 1), late);
+}
+END_TEST
+
+/* Sizes at and around the bins' borders, and beyond the last bin. */
+static const uint64_t sizes[] = {
+	512,
+	1024,
+	1536,
+	2048,
+	4096 - 512,
+	4096,
+	4096 + 512,
+	5 * GP_KIB,
+	GP_MIB - 512,
+	GP_MIB,
+	16 * GP_MIB - 512,
+	16 * GP_MIB,
+	28 * GP_MIB,
+	32 * GP_MIB,
+	GP_GIB,
+	100 * GP_GIB,
+};
+
+enum { N_SIZES = sizeof(sizes) / sizeof(*sizes) };
+
+START_TEST(a_block_is_found_by_every_range_that_holds_its_size_and_by_no_other)
+{
+	struct gp_block *b = add(sizes[_i], 1, 0);
+
+	for (int min = 0; min < N_SIZES; min++) {
+		for (int max = min; max < N_SIZES; max++) {
+			bool fits = min <= _i && _i <= max;
+
+			ck_assert_ptr_eq(
+				gp_pending_find(&p, sizes[min], sizes[max]), fits ? b : NULL);
+		}
+		ck_assert_ptr_eq(gp_pending_find(&p, sizes[min], UINT64_MAX), min <= _i ? b : NULL);
+	}
+	ck_assert_ptr_null(gp_pending_find(&p, sizes[_i] + 512, UINT64_MAX));
+	ck_assert_ptr_null(gp_pending_find(&p, 512, sizes[_i] - 1));
+}
+END_TEST
+
+START_TEST(of_several_that_fit_the_one_freed_first_is_found)
+{
+	struct gp_block *b;
+
+	add(GP_MIB, 8, 0);
+	b = add(4 * GP_MIB, 5, 0);
+	add(2 * GP_MIB, 6, 0);
+	add(512, 1, 0);
+	ck_assert_ptr_eq(gp_pending_find(&p, GP_MIB, UINT64_MAX), b);
+	ck_assert_ptr_eq(gp_pending_oldest(&p), &blocks[3]);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_a_late_block_or_an_exported_one)
+{
+	add(GP_MIB, 1, GP_BLOCK_LATE);
+	add_to(&exported, GP_MIB, 2, 0);
+	ck_assert_ptr_null(gp_pending_find(&p, GP_MIB, UINT64_MAX));
+	ck_assert_ptr_null(gp_pending_oldest(&p));
+	ck_assert_uint_eq(p.count, 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("pending");
+	TCase *tc = tcase_create("pending");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, the_queue_counts_what_it_holds);
+	tcase_add_loop_test(tc, a_late_block_is_usable_on_completion_only, 0,
+		sizeof(usables) / sizeof(*usables));
+	tcase_add_test(tc, what_was_queued_out_of_order_is_found_all_the_same);
+	tcase_add_loop_test(tc, a_block_is_found_by_every_range_that_holds_its_size_and_by_no_other,
+		0, N_SIZES);
+	tcase_add_test(tc, of_several_that_fit_the_one_freed_first_is_found);
+	tcase_add_test(tc, nobody_waits_for_a_late_block_or_an_exported_one);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
