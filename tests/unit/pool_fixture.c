@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "pool_fixture.h"
+
+struct pool_fixture px;
+
+void fixture_setup(enum gp_kind kind)
+{
+	fake_init(&px.fake, FIXTURE_CAPACITY);
+	gp_addrmap_init(&px.map);
+	gp_budget_init(&px.budget, GP_NO_LIMIT);
+	px.pool = NULL;
+	px.options = (struct gp_pool_options){
+		.kind = kind,
+		.backend = fake_backend(&px.fake),
+		.map = &px.map,
+		.budget = &px.budget,
+		.capacity_bytes = FIXTURE_CAPACITY,
+		.granule = 2 * GP_MIB,
+		.pending_bytes_max = UINT64_MAX,
+		.pending_count_max = UINT64_MAX,
+	};
+}
+
+void fixture_teardown(void)
+{
+	if (px.pool) {
+		fixture_check();
+		gp_pool_drop(px.pool);
+		gp_pool_put(px.pool);
+	}
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
+	gp_addrmap_deinit(&px.map);
+	fake_deinit(&px.fake);
+}
+
+struct gp_pool *fixture_pool(void)
+{
+	if (!px.pool)
+		ck_assert_int_eq(gp_pool_new(&px.options, &px.pool), 0);
+	return px.pool;
+}
+
+void fixture_check(void)
+{
+	const char *broken = gp_pool_check(fixture_pool()), *breach = atomic_load(&px.fake.breach);
+
+	ck_assert_msg(!broken, "%s", broken);
+	ck_assert_msg(!breach, "%s", breach);
+}
+
+struct gp_stats fixture_stats(void)
+{
+	struct gp_stats stats;
+
+	gp_pool_stats(fixture_pool(), &stats);
+	return stats;
+}
+
+int fixture_try(uint64_t bytes, uint64_t *ret_addr)
+{
+	int r = gp_pool_alloc(fixture_pool(), bytes, ret_addr);
+
+	fixture_check();
+	if (r == 0) {
+		const char *breach = fake_check_hand_out(
+			&px.fake, *ret_addr, bytes, !px.options.completion_only);
+
+		ck_assert_msg(!breach, "%s", breach);
+		ck_assert_uint_eq(*ret_addr % GP_ALIGN, 0);
+	}
+	return r;
+}
+
+uint64_t fixture_alloc(uint64_t bytes)
+{
+	uint64_t addr = 0;
+
+	ck_assert_int_eq(fixture_try(bytes, &addr), 0);
+	return addr;
+}
+
+void fixture_free_as(uint64_t addr, enum gp_free_mode mode)
+{
+	static const enum fake_use uses[] = {
+		[GP_FREE_NORMAL] = FAKE_FREED,
+		[GP_FREE_LATE] = FAKE_FREED_LATE,
+		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
+	};
+
+	fake_note_free(&px.fake, addr, fixture_info(addr).size, uses[mode]);
+	ck_assert_int_eq(gp_pool_free(&px.map, addr, mode), 0);
+	fixture_check();
+}
+
+void fixture_free(uint64_t addr)
+{
+	fixture_free_as(addr, GP_FREE_NORMAL);
+}
+
+void fixture_work(void)
+{
+	fake_submit(&px.fake, 1);
+}
+
+struct gp_block_info fixture_info(uint64_t addr)
+{
+	struct gp_block_info info = {0};
+
+	ck_assert_int_eq(gp_pool_info(&px.map, addr, &info), 0);
+	return info;
+}
+
+static void setup_none(void)
+{
+	fixture_setup(GP_KIND_NONE);
+}
+
+static void setup_simple(void)
+{
+	fixture_setup(GP_KIND_SIMPLE);
+}
+
+static void setup_binned(void)
+{
+	fixture_setup(GP_KIND_BINNED);
+}
+
+static void setup_split(void)
+{
+	fixture_setup(GP_KIND_SPLIT);
+}
+
+static void (*const setups[GP_N_KINDS])(void) = {
+	[GP_KIND_NONE] = setup_none,
+	[GP_KIND_SIMPLE] = setup_simple,
+	[GP_KIND_BINNED] = setup_binned,
+	[GP_KIND_SPLIT] = setup_split,
+};
+
+TCase *fixture_case(enum gp_kind kind)
+{
+	TCase *tc = tcase_create(gp_kind_name(kind));
+
+	tcase_add_checked_fixture(tc, setups[kind], fixture_teardown);
+	return tc;
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What a pool promises, whatever its kind: every test runs for each of them. */
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool_fixture.h"
+
+static bool keeps_blocks(void)
+{
+	return px.options.kind != GP_KIND_NONE;
+}
+
+static const uint64_t some_sizes[] = {
+	1, 511, 512, 513, 4097, 100000, GP_MIB, GP_MIB + 1, 3 * GP_MIB};
+
+enum { N_SIZES = sizeof(some_sizes) / sizeof(*some_sizes) };
+
+START_TEST(a_block_is_at_least_as_large_as_was_asked_for_and_aligned)
+{
+	for (int i = 0; i < N_SIZES; i++) {
+		struct gp_block_info info = fixture_info(fixture_alloc(some_sizes[i]));
+
+		ck_assert_uint_eq(info.size, some_sizes[i]);
+		ck_assert_uint_ge(info.rounded, some_sizes[i]);
+		ck_assert_uint_eq(info.rounded % GP_ALIGN, 0);
+		ck_assert(info.is_used);
+	}
+}
+END_TEST
+
+START_TEST(live_blocks_do_not_overlap)
+{
+	uint64_t addrs[3 * N_SIZES];
+
+	for (int i = 0; i < 3 * N_SIZES; i++) {
+		uint64_t bytes = some_sizes[i % N_SIZES];
+
+		addrs[i] = fixture_alloc(bytes);
+		for (int j = 0; j < i; j++)
+			ck_assert(addrs[i] + bytes <= addrs[j] ||
+				  addrs[j] + some_sizes[j % N_SIZES] <= addrs[i]);
+	}
+}
+END_TEST
+
+START_TEST(a_block_is_known_by_every_address_inside_it)
+{
+	uint64_t addr, bytes = 3 * GP_MIB + 5;
+
+	addr = fixture_alloc(bytes);
+	ck_assert_uint_eq(fixture_info(addr + 1).addr, addr);
+	ck_assert_uint_eq(fixture_info(addr + bytes - 1).addr, addr);
+	ck_assert_uint_eq(fixture_info(addr + bytes - 1).size, bytes);
+}
+END_TEST
+
+START_TEST(every_hand_out_has_a_serial_of_its_own)
+{
+	uint64_t addr, serial;
+
+	addr = fixture_alloc(1000);
+	serial = fixture_info(addr).serial;
+	ck_assert_uint_gt(serial, 0);
+	for (int i = 0; i < 5; i++) {
+		fixture_free(addr);
+		addr = fixture_alloc(1000);
+		ck_assert_uint_gt(fixture_info(addr).serial, serial);
+		serial = fixture_info(addr).serial;
+	}
+}
+END_TEST
+
+START_TEST(a_double_free_is_answered_without_the_driver_and_harms_nothing)
+{
+	uint64_t addr, keep, before;
+
+	keep = fixture_alloc(GP_KIB);
+	addr = fixture_alloc(GP_KIB);
+	fixture_free(addr);
+	before = px.fake.n_logged;
+	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_USED);
+	ck_assert_uint_eq(px.fake.n_logged, before);
+	ck_assert_uint_eq(fixture_stats().double_frees, 1);
+	fixture_free(keep);
+}
+END_TEST
+
+START_TEST(an_interior_free_is_answered_without_the_driver_and_harms_nothing)
+{
+	uint64_t addr, before;
+
+	addr = fixture_alloc(8 * GP_KIB);
+	before = px.fake.n_logged;
+	ck_assert_int_eq(gp_pool_free(&px.map, addr + 1, GP_FREE_NORMAL), GP_E_INTERIOR);
+	ck_assert_int_eq(gp_pool_free(&px.map, addr + 4096, GP_FREE_NORMAL), GP_E_INTERIOR);
+	ck_assert_uint_eq(px.fake.n_logged, before);
+	ck_assert_uint_eq(fixture_stats().invalid_frees, 2);
+	ck_assert(fixture_info(addr).is_used);
+	fixture_free(addr);
+}
+END_TEST
+
+START_TEST(a_foreign_pointer_is_nobody_s_business_here)
+{
+	struct gp_block_info info;
+	uint64_t addr;
+
+	addr = fixture_alloc(GP_KIB);
+	ck_assert_int_eq(gp_pool_free(&px.map, addr - GP_GIB, GP_FREE_NORMAL), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_pool_info(&px.map, addr - GP_GIB, &info), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_pool_export(&px.map, addr - GP_GIB), GP_E_FOREIGN);
+}
+END_TEST
+
+/* Requests that nothing could ever serve. */
+static const uint64_t hopeless[] = {
+	FIXTURE_CAPACITY + 1,
+	4 * FIXTURE_CAPACITY,
+	UINT64_C(1) << 53,
+	(UINT64_C(1) << 53) + 1,
+	UINT64_C(1) << 62,
+	UINT64_MAX - 512,
+	UINT64_MAX,
+};
+
+START_TEST(a_hopeless_request_fails_without_the_driver_and_empties_nothing)
+{
+	uint64_t addr, cached;
+
+	cached = fixture_alloc(4 * GP_MIB);
+	fixture_free(cached);
+	fake_calls(&px.fake, FAKE_RESERVE);
+	for (size_t i = 0; i < sizeof(hopeless) / sizeof(*hopeless); i++)
+		ck_assert_int_eq(fixture_try(hopeless[i], &addr), -ENOMEM);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	ck_assert_uint_eq(fixture_stats().ooms, sizeof(hopeless) / sizeof(*hopeless));
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), cached);
+}
+END_TEST
+
+START_TEST(a_huge_request_is_never_served_by_less)
+{
+	uint64_t bytes = (UINT64_C(1) << 53) + 12345, addr;
+
+	fake_deinit(&px.fake);
+	fake_init(&px.fake, UINT64_C(1) << 60);
+	px.options.capacity_bytes = UINT64_MAX;
+	addr = fixture_alloc(bytes);
+	ck_assert_uint_ge(fixture_info(addr).rounded, bytes);
+}
+END_TEST
+
+START_TEST(a_limit_is_never_exceeded_and_a_free_block_serves_below_it)
+{
+	uint64_t addr, third, unused;
+
+	gp_budget_init(&px.budget, 24 * GP_MIB);
+	fixture_alloc(8 * GP_MIB);
+	addr = fixture_alloc(8 * GP_MIB);
+	third = fixture_alloc(4 * GP_MIB);
+	ck_assert_int_eq(fixture_try(8 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_le(px.fake.reserved_bytes, 24 * GP_MIB);
+	fixture_free(addr);
+	fake_calls(&px.fake, FAKE_RESERVE);
+	fixture_alloc(8 * GP_MIB);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), !keeps_blocks());
+	fixture_free(third);
+}
+END_TEST
+
+START_TEST(a_failed_reservation_leaves_no_trace)
+{
+	struct gp_stats before, after;
+	uint64_t addr;
+
+	fixture_alloc(100);
+	before = fixture_stats();
+	fake_plan(&px.fake, (struct fake_plan){FAKE_RESERVE, 1, 100, -ENOMEM});
+	ck_assert_int_eq(fixture_try(10 * GP_MIB, &addr), -ENOMEM);
+	after = fixture_stats();
+	ck_assert_uint_eq(after.total_bytes, before.total_bytes);
+	ck_assert_uint_eq(after.used_bytes, before.used_bytes);
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), before.total_bytes);
+	fake_plan(&px.fake, (struct fake_plan){FAKE_RESERVE});
+	fixture_alloc(10 * GP_MIB);
+}
+END_TEST
+
+START_TEST(an_error_that_is_no_out_of_memory_is_returned_at_once)
+{
+	uint64_t addr, cached;
+
+	cached = fixture_alloc(4 * GP_MIB);
+	fixture_free_as(cached, GP_FREE_SYNCED);
+	fake_calls(&px.fake, FAKE_RESERVE);
+	fake_plan(&px.fake, (struct fake_plan){FAKE_RESERVE, 1, 1, 719});
+	ck_assert_int_eq(fixture_try(50 * GP_MIB, &addr), 719);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_settle].count, 0);
+}
+END_TEST
+
+START_TEST(an_exported_block_goes_back_to_the_driver_once_freed_and_completed)
+{
+	uint64_t addr;
+
+	px.options.completion_only = true;
+	addr = fixture_alloc(40 * GP_MIB);
+	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
+	fake_note_export(
+		&px.fake, fixture_info(addr).segment_base, fixture_info(addr).segment_size);
+	fixture_work();
+	fixture_free(addr);
+	fixture_alloc(40 * GP_MIB);
+	fake_complete_all(&px.fake);
+	fixture_alloc(40 * GP_MIB);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().driver_frees, 1);
+}
+END_TEST
+
+START_TEST(a_reclaim_gives_everything_cached_back_and_nothing_that_is_used)
+{
+	uint64_t addrs[8];
+
+	for (int i = 0; i < 8; i++)
+		addrs[i] = fixture_alloc(20 * GP_MIB);
+	for (int i = 1; i < 8; i++)
+		fixture_free(addrs[i]);
+	ck_assert_uint_ge(gp_pool_reclaim(fixture_pool()), 7 * 20 * GP_MIB - 20 * GP_MIB);
+	gp_pool_reclaim(fixture_pool());
+	fixture_check();
+	ck_assert_uint_ge(fixture_stats().total_bytes, 20 * GP_MIB);
+	ck_assert_uint_lt(fixture_stats().total_bytes, 100 * GP_MIB);
+	fixture_free(addrs[0]);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+}
+END_TEST
+
+START_TEST(a_reclaim_does_not_wait_for_the_gpu)
+{
+	uint64_t addr;
+
+	addr = fixture_alloc(20 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(atomic_load(&px.fake.completed), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+}
+END_TEST
+
+START_TEST(memory_on_its_way_back_is_counted_until_it_has_arrived)
+{
+	uint64_t addr;
+
+	px.fake.arrives_on_drain_only = true;
+	px.options.pending_count_max = 0;
+	addr = fixture_alloc(20 * GP_MIB);
+	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
+	fixture_free_as(addr, GP_FREE_LATE);
+	ck_assert_uint_eq(fixture_stats().returning_bytes, px.fake.reserved_bytes);
+	ck_assert_uint_eq(fixture_stats().total_bytes, px.fake.reserved_bytes);
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), px.fake.reserved_bytes);
+}
+END_TEST
+
+static void check_dead(uint64_t addr, uint64_t before)
+{
+	uint64_t unused;
+
+	ck_assert_int_eq(gp_pool_alloc(px.pool, 1, &unused), GP_E_DEAD);
+	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_FOREIGN);
+	ck_assert_uint_eq(gp_pool_reclaim(px.pool), 0);
+	ck_assert_int_eq(gp_pool_rescue(px.pool, 1, NULL, NULL), GP_E_DEAD);
+	gp_pool_require_completion(px.pool);
+	gp_pool_set_overlap(px.pool, true);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
+	ck_assert_uint_eq(px.fake.n_logged, before);
+}
+
+START_TEST(a_dropped_pool_forgets_everything_without_the_driver)
+{
+	uint64_t addr, pending, cached;
+
+	addr = fixture_alloc(4 * GP_MIB);
+	pending = fixture_alloc(4 * GP_MIB);
+	cached = fixture_alloc(4 * GP_MIB);
+	fixture_free_as(cached, GP_FREE_SYNCED);
+	fixture_work();
+	fixture_free(pending);
+	gp_pool_drop(fixture_pool());
+	check_dead(addr, px.fake.n_logged);
+	/* Twice is as good as once. */
+	gp_pool_drop(fixture_pool());
+	check_dead(pending, px.fake.n_logged);
+}
+END_TEST
+
+/* The context ends while the driver is being asked for memory. */
+static void drop_during_reserve(struct fake *fake, enum fake_call call)
+{
+	fake->hook = NULL;
+	if (call == FAKE_RESERVE)
+		gp_pool_drop(px.pool);
+}
+
+START_TEST(a_reservation_whose_context_dies_meanwhile_is_not_released)
+{
+	uint64_t addr;
+
+	fixture_pool();
+	px.fake.hook = drop_during_reserve;
+	ck_assert_int_eq(gp_pool_alloc(px.pool, 4 * GP_MIB, &addr), GP_E_DEAD);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+}
+END_TEST
+
+START_TEST(a_block_finds_its_pool_whichever_that_is)
+{
+	struct gp_pool *other;
+	uint64_t addr;
+
+	fixture_pool();
+	ck_assert_int_eq(gp_pool_new(&px.options, &other), 0);
+	ck_assert_int_eq(gp_pool_alloc(other, 5 * GP_MIB, &addr), 0);
+	fixture_alloc(5 * GP_MIB);
+	fixture_free(addr);
+	ck_assert_ptr_null(gp_pool_check(other));
+	ck_assert_uint_eq(fixture_stats().n_used_blocks, 1);
+	gp_pool_drop(other);
+	gp_pool_put(other);
+}
+END_TEST
+
+static bool count_used(void *arg, const struct gp_block_info *info)
+{
+	uint64_t *sum = arg;
+
+	ck_assert(info->is_used);
+	*sum += info->size;
+	return *sum < 60 * GP_MIB;
+}
+
+START_TEST(the_blocks_that_the_program_holds_can_be_walked_until_enough_was_seen)
+{
+	uint64_t sum = 0, freed;
+
+	for (int i = 0; i < 3; i++)
+		fixture_alloc(10 * GP_MIB);
+	freed = fixture_alloc(15 * GP_MIB);
+	fixture_free(freed);
+	gp_pool_each_used(fixture_pool(), count_used, &sum);
+	ck_assert_uint_eq(sum, 30 * GP_MIB);
+	for (int i = 0; i < 5; i++)
+		fixture_alloc(10 * GP_MIB);
+	sum = 0;
+	gp_pool_each_used(fixture_pool(), count_used, &sum);
+	ck_assert_uint_eq(sum, 60 * GP_MIB);
+}
+END_TEST
+
+START_TEST(the_counters_say_what_happened)
+{
+	uint64_t addr;
+	struct gp_stats stats;
+
+	addr = fixture_alloc(1000);
+	stats = fixture_stats();
+	ck_assert_uint_eq(stats.requested_bytes, 1000);
+	ck_assert_uint_ge(stats.used_bytes, 1000);
+	ck_assert_uint_eq(stats.n_used_blocks, 1);
+	ck_assert_uint_eq(stats.misses, 1);
+	ck_assert_uint_eq(stats.driver_allocs, 1);
+	fixture_free(addr);
+	stats = fixture_stats();
+	ck_assert_uint_eq(stats.requested_bytes + stats.used_bytes + stats.n_used_blocks, 0);
+	ck_assert_uint_eq(stats.free_bytes, stats.pending_bytes + stats.cached_bytes);
+	ck_assert_uint_eq(stats.fence_records, 1);
+	ck_assert_uint_gt(stats.peak_used_bytes, 0);
+	fixture_alloc(1000);
+	stats = fixture_stats();
+	ck_assert_uint_eq(stats.hits, keeps_blocks());
+	ck_assert_uint_eq(stats.misses, 2 - keeps_blocks());
+}
+END_TEST
+
+START_TEST(near_the_end_of_the_device_nothing_stays_cached)
+{
+	uint64_t addrs[5];
+
+	px.options.reserve_bytes = 100 * GP_MIB;
+	for (int i = 0; i < 5; i++)
+		addrs[i] = fixture_alloc(40 * GP_MIB);
+	for (int i = 0; i < 5; i++) {
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+		ck_assert(fixture_stats().cached_bytes == 0 ||
+			  FIXTURE_CAPACITY - px.fake.reserved_bytes >= 100 * GP_MIB ||
+			  px.options.kind == GP_KIND_SPLIT);
+	}
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_ge(FIXTURE_CAPACITY - px.fake.reserved_bytes, 100 * GP_MIB);
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	tcase_add_test(tc, a_block_is_at_least_as_large_as_was_asked_for_and_aligned);
+	tcase_add_test(tc, live_blocks_do_not_overlap);
+	tcase_add_test(tc, a_block_is_known_by_every_address_inside_it);
+	tcase_add_test(tc, every_hand_out_has_a_serial_of_its_own);
+	tcase_add_test(tc, a_double_free_is_answered_without_the_driver_and_harms_nothing);
+	tcase_add_test(tc, an_interior_free_is_answered_without_the_driver_and_harms_nothing);
+	tcase_add_test(tc, a_foreign_pointer_is_nobody_s_business_here);
+	tcase_add_test(tc, a_hopeless_request_fails_without_the_driver_and_empties_nothing);
+	tcase_add_test(tc, a_huge_request_is_never_served_by_less);
+	tcase_add_test(tc, a_limit_is_never_exceeded_and_a_free_block_serves_below_it);
+	tcase_add_test(tc, a_failed_reservation_leaves_no_trace);
+	tcase_add_test(tc, an_error_that_is_no_out_of_memory_is_returned_at_once);
+	tcase_add_test(tc, an_exported_block_goes_back_to_the_driver_once_freed_and_completed);
+	tcase_add_test(tc, a_reclaim_gives_everything_cached_back_and_nothing_that_is_used);
+	tcase_add_test(tc, a_reclaim_does_not_wait_for_the_gpu);
+	tcase_add_test(tc, memory_on_its_way_back_is_counted_until_it_has_arrived);
+	tcase_add_test(tc, a_dropped_pool_forgets_everything_without_the_driver);
+	tcase_add_test(tc, a_reservation_whose_context_dies_meanwhile_is_not_released);
+	tcase_add_test(tc, a_block_finds_its_pool_whichever_that_is);
+	tcase_add_test(tc, the_blocks_that_the_program_holds_can_be_walked_until_enough_was_seen);
+	tcase_add_test(tc, the_counters_say_what_happened);
+	tcase_add_test(tc, near_the_end_of_the_device_nothing_stays_cached);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("conformance");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	for (int kind = 0; kind < GP_N_KINDS; kind++)
+		suite_add_tcase(suite, case_of((enum gp_kind)kind));
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* When a freed block may be reused, whatever the kind: every test runs for each of them. */
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool_fixture.h"
+
+static bool keeps_blocks(void)
+{
+	return px.options.kind != GP_KIND_NONE;
+}
+
+static const uint64_t some_sizes[] = {
+	1, 511, 512, 513, 4097, 100000, GP_MIB, GP_MIB + 1, 3 * GP_MIB};
+
+enum { N_SIZES = sizeof(some_sizes) / sizeof(*some_sizes) };
+
+START_TEST(a_freed_block_is_reused_without_the_driver)
+{
+	uint64_t addr, again;
+
+	for (int i = 0; i < N_SIZES; i++) {
+		addr = fixture_alloc(some_sizes[i]);
+		fixture_free(addr);
+		fake_calls(&px.fake, FAKE_RESERVE);
+		again = fixture_alloc(some_sizes[i]);
+		/* split may cut another one. */
+		if (keeps_blocks() && px.options.kind != GP_KIND_SPLIT)
+			ck_assert_uint_eq(again, addr);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), !keeps_blocks());
+	}
+}
+END_TEST
+
+START_TEST(a_request_larger_than_the_freed_block_gets_another)
+{
+	uint64_t addr;
+
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_free(addr);
+	ck_assert_uint_ne(fixture_alloc(120 * GP_MIB), addr);
+}
+END_TEST
+
+START_TEST(a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_needed)
+{
+	uint64_t addr, other;
+
+	px.options.completion_only = true;
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
+	ck_assert_uint_eq(fixture_stats().pending_bytes, fixture_stats().total_bytes -
+								 fixture_stats().used_bytes -
+								 fixture_stats().cached_bytes);
+	other = fixture_alloc(4 * GP_MIB);
+	ck_assert_uint_ne(other, addr);
+	fake_complete_all(&px.fake);
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
+}
+END_TEST
+
+START_TEST(a_block_is_reused_behind_an_order_where_that_is_enough)
+{
+	uint64_t addr;
+
+	px.fake.has_one_stream = true;
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), keeps_blocks());
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+}
+END_TEST
+
+START_TEST(overlapping_streams_are_not_ordered_for_a_little_memory)
+{
+	uint64_t addr;
+
+	gp_pool_set_overlap(fixture_pool(), true);
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
+	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+}
+END_TEST
+
+START_TEST(a_late_block_waits_for_completion_even_where_an_order_is_enough)
+{
+	uint64_t addr;
+
+	px.fake.has_one_stream = true;
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free_as(addr, GP_FREE_LATE);
+	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
+	fake_complete_all(&px.fake);
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
+}
+END_TEST
+
+START_TEST(a_synced_block_is_reused_at_once_and_without_a_record)
+{
+	uint64_t addr, other;
+
+	px.options.completion_only = true;
+	other = fixture_alloc(4 * GP_MIB);
+	addr = fixture_alloc(4 * GP_MIB);
+	/* Even behind another of its size that has to wait. */
+	fixture_work();
+	fixture_free(other);
+	fake_calls(&px.fake, FAKE_RECORD);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 0);
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
+}
+END_TEST
+
+START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
+{
+	uint64_t cached, pending;
+
+	cached = fixture_alloc(4 * GP_MIB);
+	pending = fixture_alloc(6 * GP_MIB);
+	fixture_free_as(cached, GP_FREE_SYNCED);
+	atomic_store(&px.fake.is_capturing, true);
+	fixture_work();
+	fake_note_free(&px.fake, pending, 6 * GP_MIB, FAKE_FREED_LATE);
+	ck_assert_int_eq(gp_pool_free(&px.map, pending, GP_FREE_NORMAL), 0);
+	/* What is usable is still served, the rest waits. */
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), cached);
+	ck_assert_uint_ne(fixture_alloc(6 * GP_MIB), pending);
+	atomic_store(&px.fake.is_capturing, false);
+	fake_complete_all(&px.fake);
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(6 * GP_MIB), pending);
+}
+END_TEST
+
+START_TEST(after_completion_was_required_nothing_is_handed_out_on_order_alone)
+{
+	uint64_t addr;
+
+	px.fake.has_one_stream = true;
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
+	addr = fixture_alloc(4 * GP_MIB); /* on order, where blocks are kept */
+	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
+	px.options.completion_only = true;
+	ck_assert_uint_ge(atomic_load(&px.fake.completed), atomic_load(&px.fake.ordered));
+	fixture_work();
+	fixture_free(addr);
+	fixture_alloc(4 * GP_MIB);
+	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
+}
+END_TEST
+
+START_TEST(what_was_cached_on_order_alone_is_kept_back_while_a_capture_forbids_the_wait)
+{
+	uint64_t small, large;
+
+	px.fake.has_one_stream = true;
+	small = fixture_alloc(40 * GP_MIB);
+	large = fixture_alloc(60 * GP_MIB);
+	fixture_work();
+	fixture_free(large);
+	fixture_free(small);
+	fixture_alloc(40 * GP_MIB); /* now the other one is cached as well */
+	atomic_store(&px.fake.is_capturing, true);
+	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), (keeps_blocks() ? -EBUSY : 0));
+	px.options.completion_only = true;
+	fixture_alloc(60 * GP_MIB);
+	atomic_store(&px.fake.is_capturing, false);
+	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
+	fixture_alloc(60 * GP_MIB);
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	tcase_add_test(tc, a_freed_block_is_reused_without_the_driver);
+	tcase_add_test(tc, a_request_larger_than_the_freed_block_gets_another);
+	tcase_add_test(
+		tc, a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_needed);
+	tcase_add_test(tc, a_block_is_reused_behind_an_order_where_that_is_enough);
+	tcase_add_test(tc, overlapping_streams_are_not_ordered_for_a_little_memory);
+	tcase_add_test(tc, a_late_block_waits_for_completion_even_where_an_order_is_enough);
+	tcase_add_test(tc, a_synced_block_is_reused_at_once_and_without_a_record);
+	tcase_add_test(tc, a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds);
+	tcase_add_test(tc, after_completion_was_required_nothing_is_handed_out_on_order_alone);
+	tcase_add_test(
+		tc, what_was_cached_on_order_alone_is_kept_back_while_a_capture_forbids_the_wait);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("reuse");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	for (int kind = 0; kind < GP_N_KINDS; kind++)
+		suite_add_tcase(suite, case_of((enum gp_kind)kind));
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
