@@ -144,7 +144,7 @@ static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 	if (gp_unlikely(outlook->is_any_late))
 		r = gp_fence_record(&pool->fence, outlook->newest_stamp, false);
 	/* A query that is likely to fail is not worth its time where an order does as well. */
-	if (r <= 0 && (!is_order_free(pool) || gp_fence_was_ready(&pool->fence)))
+	if (r <= 0 && (!is_order_free(pool) || outlook->is_any_late || gp_fence_was_ready(&pool->fence)))
 		r = gp_fence_settle(&pool->fence);
 	if (r <= 0 && is_order_free(pool) && !gp_fence_was_ready(&pool->fence))
 		r = gp_fence_order_all(&pool->fence);
@@ -195,6 +195,8 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 	struct gp_block *fit = NULL, *b = NULL;
 	uint64_t stamp = 0;
 
+	if (pool->options.kind == GP_KIND_NONE)
+		return -EAGAIN;
 	gp_mutex_lock(&pool->lock);
 	is_too_much = is_too_much_pending_locked(pool, request->size);
 	if (is_too_much) {
