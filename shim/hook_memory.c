@@ -41,21 +41,26 @@ static bool is_served(const struct gp_context *context)
 	return context && gp_likely(!atomic_load_explicit(&context->is_broken, memory_order_relaxed));
 }
 
+/* The driver answers out-of-memory, and no other error, with a pointer of 0 (measured). */
+static bool is_pointer_due(CUresult r)
+{
+	return gp_likely(r == CUDA_SUCCESS) || r == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	struct gp_context *context;
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
-	uint64_t addr;
+	uint64_t addr = 0;
 
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	context = gp_context_current();
 	if (gp_likely(is_served(context))) {
 		answered = is_answered(gp_pool_alloc(context->pool, bytes, &addr), &r);
-		/* The driver, too, answers out-of-memory with a pointer of 0 (measured). */
-		if (answered)
-			*ptr = r ? 0 : addr;
+		if (answered && is_pointer_due(r))
+			*ptr = addr;
 	}
 	gp_context_put(context);
 	return gp_likely(answered) ? r : gp_real.cuMemAlloc_v2(ptr, bytes);
@@ -91,20 +96,19 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
 	size_t multiple = 0, row;
-	uint64_t addr;
+	uint64_t addr = 0;
 
 	if (is_pitch_request(ptr, pitch, width, height, element_bytes))
 		context = gp_context_current();
 	if (is_served(context))
 		multiple = learn_pitch(context);
-	if (multiple) {
-		row = (width + multiple - 1) / multiple * multiple;
+	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
+	if (row && row <= SIZE_MAX / height)
 		answered = is_answered(gp_pool_alloc(context->pool, (uint64_t)row * height, &addr), &r);
-		if (answered && !r) {
-			*ptr = addr;
-			*pitch = row;
-		}
-	}
+	if (answered && is_pointer_due(r))
+		*ptr = addr;
+	if (answered && !r)
+		*pitch = row;
 	gp_context_put(context);
 	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
 }
@@ -210,10 +214,10 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
 	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
 	CUresult r = CUDA_SUCCESS;
-	uint64_t addr;
+	uint64_t addr = 0;
 
 	*ret_is_answered = pool && is_answered(gp_pool_alloc(pool, bytes, &addr), &r);
-	if (*ret_is_answered && !r)
+	if (*ret_is_answered && is_pointer_due(r))
 		*ptr = (void *)(uintptr_t)addr;
 	gp_context_put(context);
 	return r;
