@@ -139,6 +139,23 @@ void play_run(const struct play *play)
 	read_file("err", play_err);
 }
 
+/* Names the first line that differs; a TAP message is one line. */
+static void check_same(const struct play *play, const char *without, const char *with)
+{
+	unsigned line = 1;
+	size_t i = 0;
+
+	for (size_t at = 0; without[at] && without[at] == with[at]; at++) {
+		if (without[at] != '\n')
+			continue;
+		i = at + 1;
+		line++;
+	}
+	ck_assert_msg(strcmp(without, with) == 0, "%s %s with %s: line %u is '%.*s', was '%.*s'", play->program,
+		play->words[0], play->env ? play->env[0] : "no settings", line, (int)strcspn(with + i, "\n"), with + i,
+		(int)strcspn(without + i, "\n"), without + i);
+}
+
 void play_same(const struct play *play)
 {
 	static char out[PLAY_OUTPUT_MAX], err[PLAY_OUTPUT_MAX];
@@ -155,8 +172,8 @@ void play_same(const struct play *play)
 	with.library = play->library ? play->library : play_library;
 	with.at_pause = play->at_pause;
 	play_run(&with);
-	ck_assert_str_eq(play_out, out);
-	ck_assert_str_eq(play_err, err);
+	check_same(play, out, play_out);
+	check_same(play, err, play_err);
 	ck_assert_int_eq(play_status, status);
 }
 

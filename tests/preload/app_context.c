@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Contexts that come and go, with memory in them. */
+
+#include <pthread.h>
+
+#include "app_driver.h"
+#include "tests/sim/abi.h"
+
+enum { ROUNDS = 100, BLOCKS = 8 };
+
+static const size_t bytes = MIB;
+
+/* Blocks that are really there: each takes a write and gives it back, and no two are one. */
+static void use_blocks(unsigned keep)
+{
+	CUdeviceptr ptr[BLOCKS];
+	uint32_t word;
+
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		ptr[i] = app_alloc(bytes);
+		APP_MUST(cuMemsetD32_v2(ptr[i], i, 16));
+	}
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		APP_MUST(cuMemcpyDtoH_v2(&word, ptr[i], sizeof(word)));
+		if (word != i)
+			app_result("wrong word", (int)word);
+	}
+	for (unsigned i = keep; i < BLOCKS; i++)
+		APP_MUST(cuMemFree_v2(ptr[i]));
+}
+
+static void tell(void)
+{
+	app_fact("status", 0);
+	app_pause("context");
+	app_tell_driver();
+}
+
+/* Live and cached blocks go with the context, whichever way that ends. */
+static void reset(void)
+{
+	CUdeviceptr old;
+
+	app_start();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		old = app_alloc(bytes);
+		use_blocks(3);
+		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+		app_result("allocation after the reset", cuMemAlloc_v2(&old, bytes));
+		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+	}
+	use_blocks(0);
+	tell();
+}
+
+static void release(void)
+{
+	CUdeviceptr ptr;
+
+	APP_MUST(cuInit(0));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		use_blocks(3);
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+		use_blocks(0);
+		ptr = app_alloc(bytes);
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+		app_result("allocation after the last release", cuMemAlloc_v2(&ptr, bytes));
+	}
+	app_result("one release too many", cuDevicePrimaryCtxRelease_v2(0));
+	app_tell_driver();
+	printf("done\n");
+}
+
+static void create(void)
+{
+	CUdeviceptr ptr;
+	void *host;
+	CUcontext ctx;
+
+	app_start();
+	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+		use_blocks(3);
+		APP_MUST(cuMemHostAlloc(&host, bytes, 0));
+		ptr = app_alloc(bytes);
+		APP_MUST(cuMemFreeHost(host));
+		APP_MUST(cuCtxDestroy_v2(ctx));
+		if (i % 64 == 0)
+			app_result("free of what went with its context", cuMemFree_v2(ptr));
+	}
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	use_blocks(0);
+	app_result("destroy nothing", cuCtxDestroy_v2(NULL));
+	tell();
+}
+
+/* Memory of one context is never served in another, and goes back to its own whichever is current. */
+static void two(void)
+{
+	CUcontext second, owner;
+	CUdeviceptr first_ptr, second_ptr;
+
+	app_start();
+	first_ptr = app_alloc(bytes);
+	app_pause("one context");
+	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	for (unsigned i = 0; i < 16; i++) {
+		second_ptr = app_alloc(bytes);
+		APP_MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, second_ptr));
+		printf("owner %d\n", owner == second);
+		APP_MUST(cuMemFree_v2(first_ptr));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		first_ptr = app_alloc(bytes);
+		APP_MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, first_ptr));
+		printf("owner %d\n", owner == app_ctx);
+		APP_MUST(cuMemFree_v2(second_ptr));
+		APP_MUST(cuCtxSetCurrent(second));
+	}
+	app_pause("two contexts");
+	app_result("free without a context", (cuCtxSetCurrent(NULL), cuMemFree_v2(first_ptr)));
+}
+
+/* One device's memory freed with the other current, and copied from there. */
+static void two_devices(void)
+{
+	CUcontext second;
+	CUdeviceptr ptr[2];
+	uint32_t word = 0;
+
+	app_start();
+	APP_MUST(cuDevicePrimaryCtxRetain(&second, 1));
+	for (unsigned i = 0; i < 32; i++) {
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		ptr[0] = app_alloc(bytes);
+		APP_MUST(cuMemsetD32_v2(ptr[0], i, 16));
+		APP_MUST(cuCtxSetCurrent(second));
+		ptr[1] = app_alloc(bytes);
+		APP_MUST(cuMemcpyPeerAsync(ptr[1], second, ptr[0], app_ctx, 64, NULL));
+		APP_MUST(cuMemFree_v2(ptr[0]));
+		APP_MUST(cuMemcpyDtoH_v2(&word, ptr[1], sizeof(word)));
+		if (word != i)
+			app_result("wrong word", (int)word);
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		APP_MUST(cuMemFree_v2(ptr[1]));
+	}
+	tell();
+	printf("done\n");
+}
+
+enum { N_THREADS = 4 };
+
+static _Atomic unsigned unexpected;
+
+/* Goes on through the ends of the context: every answer is one that the driver could give. */
+static void *allocate_through_it(void *unused)
+{
+	for (unsigned i = 0; i < 300; i++) {
+		CUdeviceptr ptr;
+		CUresult r;
+
+		cuCtxSetCurrent(app_ctx);
+		r = cuMemAlloc_v2(&ptr, bytes);
+		if (!r)
+			r = cuMemFree_v2(ptr);
+		unexpected += r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_CONTEXT && r != CUDA_ERROR_INVALID_VALUE &&
+			      r != CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	}
+	return NULL;
+}
+
+static void end_under_threads(void)
+{
+	pthread_t threads[N_THREADS];
+
+	APP_MUST(cuInit(0));
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	for (unsigned i = 0; i < N_THREADS; i++)
+		pthread_create(&threads[i], NULL, allocate_through_it, NULL);
+	for (unsigned i = 0; i < 50; i++) {
+		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	}
+	for (unsigned i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	printf("unexpected %u\n", unexpected);
+	app_start();
+	use_blocks(0);
+}
+
+/* A context that an error has killed: the program hears of it from the same calls, with the same codes. */
+static void fault(void)
+{
+	CUdeviceptr ptr, other = 0x5a5a;
+
+	app_start();
+	ptr = app_alloc(bytes);
+	app_fill(NULL, 64, 4096, 1);
+	app_result("synchronise", cuCtxSynchronize());
+	app_result("cuMemAlloc", cuMemAlloc_v2(&other, 300 * MIB));
+	printf("left alone %d\n", other == 0x5a5a);
+	app_result("cuMemFree", cuMemFree_v2(ptr));
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	app_start();
+	use_blocks(0);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"reset", reset},
+	{"release", release},
+	{"create", create},
+	{"two", two},
+	{"two-devices", two_devices},
+	{"end-under-threads", end_under_threads},
+	{"fault", fault},
+	{0},
+};

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* dlsym in a program that has nothing to do with CUDA, or not at once. */
+
+#include <dlfcn.h>
+
+#include "app.h"
+#include "lib_who.h"
+
+static void say_error(const char *after)
+{
+	const char *error = dlerror();
+
+	printf("%s: %s\n", after, error ? error : "none");
+}
+
+/* Each lookup leaves behind what it leaves behind. */
+static void errors(void)
+{
+	void *c_library = dlopen("libc.so.6", RTLD_NOW);
+
+	printf("found %d\n", dlsym(c_library, "printf") != NULL);
+	say_error("success");
+	printf("found %d\n", dlsym(c_library, "no_such_thing") != NULL);
+	say_error("failure");
+	say_error("failure, asked again");
+	printf("found %d\n", dlsym(c_library, "cuMemAlloc_v2") != NULL);
+	say_error("failure of a driver's name");
+	printf("found %d\n", dlsym(c_library, "no_such_thing") != NULL);
+	printf("found %d\n", dlsym(c_library, "printf") != NULL);
+	say_error("failure, then success");
+	printf("found %d\n", dlsym(RTLD_DEFAULT, "printf") != NULL);
+	say_error("default");
+}
+
+/* Programs look for CUDA so: where there is none, they must be told. */
+static void without_cuda(void)
+{
+	static const char *const names[] = {"cuInit", "cuMemAlloc_v2", "cuGetProcAddress", "cuGetProcAddress_v2",
+		"cudaMalloc", "cublasCreate", "curl_easy_init", "cu"};
+
+	for (size_t i = 0; i < LENGTH(names); i++) {
+		printf("%s: %d", names[i], dlsym(RTLD_DEFAULT, names[i]) != NULL);
+		printf(", error %d\n", dlerror() != NULL);
+		printf("%s: %d", names[i], dlsym(RTLD_NEXT, names[i]) != NULL);
+		printf(", error %d\n", dlerror() != NULL);
+	}
+	printf("a driver %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
+}
+
+/* RTLD_NEXT means: after the one who asks. */
+static void next(void)
+{
+	printf("who: %d\n", who());
+}
+
+/* Somebody who brings his own driver's functions, in a library that looks for the next ones. */
+static void reopened(void)
+{
+	CUresult (*get)(int *) = NULL;
+	int version = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+		get = (CUresult(*)(int *))dlsym(driver, "cuDriverGetVersion");
+		app_result("version", get ? get(&version) : -1);
+		printf("cuMemAlloc_v2 %d\n", dlsym(driver, "cuMemAlloc_v2") != NULL);
+		app_result("close", dlclose(driver));
+	}
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"errors", errors},
+	{"without-cuda", without_cuda},
+	{"next", next},
+	{"reopened", reopened},
+	{0},
+};

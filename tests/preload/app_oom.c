@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory that runs out. Meant for a device of 1 GiB: each scenario fills it with what it then frees, and asks for
+ * something large of another kind, which a driver that got everything back would give.
+ */
+
+#include "app_driver.h"
+#include "tests/sim/abi.h"
+
+enum { MANY = 2048 };
+
+static CUdeviceptr blocks[MANY];
+
+static const size_t large = 800 * MIB;
+
+/* Allocates blocks of a size until there is no more; how many. */
+static unsigned fill_up(size_t bytes)
+{
+	unsigned n = 0;
+	CUresult r = CUDA_SUCCESS;
+
+	while (n < MANY && !r) {
+		r = cuMemAlloc_v2(&blocks[n], bytes);
+		n += !r;
+	}
+	if (r)
+		app_result("full", r);
+	return n;
+}
+
+static void empty(unsigned n)
+{
+	while (n)
+		APP_MUST(cuMemFree_v2(blocks[--n]));
+}
+
+/* Cached blocks of one size everywhere. */
+static void fill_and_empty(void)
+{
+	unsigned n = fill_up(8 * MIB);
+
+	printf("most of the device %d\n", n * 8 >= 900);
+	empty(n);
+}
+
+static void capacity(void)
+{
+	CUdeviceptr ptr = 0x5a5a;
+	unsigned n;
+
+	app_start();
+	n = fill_up(64 * MIB);
+	printf("blocks %d\n", n >= 14 && n <= 16);
+	app_result("one more", cuMemAlloc_v2(&ptr, 256 * MIB));
+	printf("left alone %d, NULL %d\n", ptr == 0x5a5a, ptr == 0);
+	APP_MUST(cuMemFree_v2(blocks[--n]));
+	app_result("as much as was freed", cuMemAlloc_v2(&blocks[n++], 64 * MIB));
+	empty(n);
+	app_result("nearly all of it", cuMemAlloc_v2(&ptr, 900 * MIB));
+	APP_MUST(cuMemFree_v2(ptr));
+	app_result("more than there is", cuMemAlloc_v2(&ptr, 1100 * MIB));
+	app_result("again nearly all of it", cuMemAlloc_v2(&ptr, 900 * MIB));
+}
+
+static void device(void)
+{
+	CUdeviceptr ptr;
+
+	app_start();
+	fill_and_empty();
+	for (unsigned i = 0; i < 3; i++) {
+		app_result("large", cuMemAlloc_v2(&ptr, large));
+		app_fill(NULL, ptr + large - 4096, 4096, 5);
+		app_result("wrong words", (int)app_count_wrong(NULL, ptr + large - 4096, 4096, 5));
+		APP_MUST(cuMemFree_v2(ptr));
+		fill_and_empty();
+	}
+	app_pause("oom");
+}
+
+static void managed(void)
+{
+	CUdeviceptr ptr;
+
+	app_start();
+	fill_and_empty();
+	app_result("large", cuMemAllocManaged(&ptr, large, 1));
+	app_result("free", cuMemFree_v2(ptr));
+	fill_and_empty();
+}
+
+static void async(void)
+{
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	fill_and_empty();
+	app_result("large", cuMemAllocAsync(&ptr, large, stream));
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	fill_and_empty();
+}
+
+static void physical(void)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+
+	app_start();
+	fill_and_empty();
+	app_result("large", cuMemCreate(&handle, large, &properties, 0));
+	app_result("release", cuMemRelease(handle));
+	fill_and_empty();
+}
+
+static void array(void)
+{
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = MIB, .Height = large / MIB / 4, .Format = 0x20, .NumChannels = 1};
+	CUarray handle;
+
+	app_start();
+	fill_and_empty();
+	app_result("large", cuArrayCreate_v2(&handle, &shape));
+	app_result("destroy", cuArrayDestroy(handle));
+	fill_and_empty();
+}
+
+static void pitched(void)
+{
+	CUdeviceptr ptr;
+	size_t pitch;
+
+	app_start();
+	fill_and_empty();
+	app_result("large", cuMemAllocPitch_v2(&ptr, &pitch, MIB, large / MIB, 4));
+	APP_MUST(cuMemFree_v2(ptr));
+}
+
+/* The driver's own pool keeps memory that was freed to it. */
+static void driver_pool(void)
+{
+	CUdeviceptr ptr;
+	CUmemoryPool pool;
+	CUstream stream;
+	uint64_t keep = UINT64_MAX;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+	APP_MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	APP_MUST(cuMemAllocAsync(&ptr, large, stream));
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_fact("large", (uint64_t)cuMemAlloc_v2(&ptr, large));
+	printf("done\n");
+}
+
+/* Everything is freed behind a kernel that still runs: the driver's own free would have waited for it. */
+static void busy(void)
+{
+	CUdeviceptr ptr;
+	CUstream stream;
+	unsigned n;
+
+	app_start();
+	stream = app_stream();
+	n = fill_up(8 * MIB);
+	app_spin(stream, 50000);
+	empty(n);
+	app_result("large", cuMemAlloc_v2(&ptr, large));
+}
+
+/* What the program is told that it may have, it may have. */
+static void limit(void)
+{
+	size_t free_bytes = 0, total_bytes = 0;
+	CUdeviceptr ptr = 0, managed_ptr = 0;
+	void *host;
+	unsigned n = 0;
+
+	app_start();
+	APP_MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	app_fact("total", total_bytes);
+	app_fact("free", free_bytes);
+	while (n < MANY && !cuMemAlloc_v2(&blocks[n], 2 * MIB))
+		n++;
+	app_fact("blocks", n);
+	app_fact("more", (uint64_t)cuMemAlloc_v2(&ptr, 4 * MIB));
+	app_fact("managed", (uint64_t)cuMemAllocManaged(&managed_ptr, 64 * MIB, 1));
+	APP_MUST(cuMemGetInfo_v2(&free_bytes, NULL));
+	app_fact("free when full", free_bytes);
+	empty(n);
+	app_fact("after", (uint64_t)cuMemAlloc_v2(&ptr, 32 * MIB));
+	app_fact("pinned", (uint64_t)cuMemHostAlloc(&host, 64 * MIB, 0));
+	app_pause("limit");
+	printf("done\n");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"capacity", capacity},
+	{"device", device},
+	{"managed", managed},
+	{"async", async},
+	{"physical", physical},
+	{"array", array},
+	{"pitched", pitched},
+	{"driver-pool", driver_pool},
+	{"busy", busy},
+	{"limit", limit},
+	{0},
+};

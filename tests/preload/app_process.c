@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The life of a process: forks, and the end. */
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "app_driver.h"
+
+static void wait_for(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		exit(72);
+	app_result("child", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static void use_memory(void)
+{
+	for (unsigned i = 0; i < 16; i++) {
+		CUdeviceptr ptr = app_alloc(MIB);
+
+		app_fill(NULL, ptr, 4096, i);
+		app_result("wrong words", (int)app_count_wrong(NULL, ptr, 4096, i));
+		APP_MUST(cuMemFree_v2(ptr));
+	}
+}
+
+/* The usual way: workers first, CUDA in each of them. */
+static void fork_before(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		app_start();
+		use_memory();
+		app_fact("child allocs", app_calls("cuMemAlloc_v2"));
+		exit(3);
+	}
+	wait_for(child);
+	app_start();
+	use_memory();
+	app_tell_driver();
+}
+
+static _Atomic bool is_over;
+
+static void *keep_locks_busy(void *unused)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	while (!is_over)
+		APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	return NULL;
+}
+
+/* CUDA does not survive a fork: the child is told so, and never hangs, whoever held what in the parent. */
+static void fork_after(void)
+{
+	CUdeviceptr kept;
+	pthread_t thread;
+
+	app_start();
+	kept = app_alloc(MIB);
+	pthread_create(&thread, NULL, keep_locks_busy, NULL);
+	for (unsigned i = 0; i < 8; i++) {
+		pid_t child;
+
+		fflush(stdout);
+		child = fork();
+		if (child == 0) {
+			CUdeviceptr ptr = 0x5a5a;
+			void *host;
+
+			app_result("cuMemAlloc in the child", cuMemAlloc_v2(&ptr, MIB));
+			app_result("cuMemFree in the child", cuMemFree_v2(kept));
+			app_result("cuMemHostAlloc in the child", cuMemHostAlloc(&host, MIB, 0));
+			printf("left alone %d\n", ptr == 0x5a5a);
+			exit(4);
+		}
+		wait_for(child);
+	}
+	is_over = true;
+	pthread_join(thread, NULL);
+	app_pause("forked");
+	app_result("cuMemFree in the parent", cuMemFree_v2(kept));
+	use_memory();
+}
+
+/* What was called until the last moment: this runs after everybody's handlers and destructors but the driver's. */
+static uint64_t calls_at_exit;
+
+static uint64_t all_calls(void)
+{
+	static const char *const names[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeHost",
+		"cuMemHostAlloc", "cuCtxSynchronize", "cuCtxGetCurrent", "cuEventQuery", "cuStreamSynchronize",
+		"cuStreamDestroy_v2", "cuEventDestroy_v2", "cuCtxRecordEvent", "cuCtxPushCurrent_v2",
+		"cuDevicePrimaryCtxRelease"};
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < LENGTH(names); i++)
+		n += app_calls(names[i]);
+	return n;
+}
+
+static bool tells_at_exit;
+
+/* Priority 101: last of the program's destructors. */
+__attribute__((destructor(101))) static void tell_calls(void)
+{
+	if (tells_at_exit)
+		app_fact("calls at exit", all_calls() - calls_at_exit);
+}
+
+static void exit_with_blocks(void)
+{
+	void *host;
+
+	app_start();
+	for (unsigned i = 0; i < 32; i++) {
+		CUdeviceptr ptr = app_alloc(MIB);
+
+		if (i % 2)
+			APP_MUST(cuMemFree_v2(ptr));
+	}
+	APP_MUST(cuMemHostAlloc(&host, MIB, 0));
+	app_spin(NULL, 50000);
+	tells_at_exit = true;
+	calls_at_exit = all_calls();
+	printf("bye\n");
+}
+
+static CUdeviceptr late_ptr;
+static void *late_host;
+
+/* As the destructor of a C++ static would. */
+__attribute__((destructor)) static void free_late(void)
+{
+	if (!late_ptr)
+		return;
+	app_result("free at exit", cuMemFree_v2(late_ptr));
+	app_result("pinned free at exit", cuMemFreeHost(late_host));
+	app_result("alloc at exit", cuMemAlloc_v2(&late_ptr, MIB));
+	app_result("free at exit", cuMemFree_v2(late_ptr));
+}
+
+static void free_in_handler(void)
+{
+	app_result("free in a handler", cuMemFree_v2(late_ptr));
+	late_ptr = app_alloc(MIB);
+}
+
+static void exit_late(void)
+{
+	app_start();
+	atexit(free_in_handler);
+	late_ptr = app_alloc(MIB);
+	APP_MUST(cuMemHostAlloc(&late_host, MIB, 0));
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"fork-before", fork_before},
+	{"fork-after", fork_after},
+	{"exit", exit_with_blocks},
+	{"exit-late", exit_late},
+	{0},
+};

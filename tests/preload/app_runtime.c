@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program of the runtime API, built with the shared and with the static one. */
+
+#include "app.h"
+
+enum { ROUNDS = 200 };
+
+static const size_t bytes = 64 * KIB;
+
+static void loop(void)
+{
+	size_t wrong = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		unsigned char *host, *ptr;
+
+		APP_MUST(cudaMalloc((void **)&ptr, bytes + i * 100));
+		APP_MUST(cudaMallocHost((void **)&host, bytes));
+		APP_MUST(cudaMemset(ptr, (int)i, bytes));
+		APP_MUST(cudaMemcpy(host, ptr, bytes, cudaMemcpyDeviceToHost));
+		for (size_t k = 0; k < bytes; k++)
+			wrong += host[k] != (i & 255);
+		APP_MUST(cudaFreeHost(host));
+		APP_MUST(cudaFree(ptr));
+	}
+	printf("wrong bytes: %zu\n", wrong);
+	app_result("last error", cudaGetLastError());
+	app_tell_driver();
+}
+
+/* Each result, and what the runtime remembers of it. */
+static void say(const char *what, cudaError_t error)
+{
+	printf("%s: %d, last error %d\n", what, error, cudaGetLastError());
+}
+
+static void errors(void)
+{
+	void *ptr = &ptr, *host = &ptr;
+	size_t pitch;
+
+	say("free of NULL", cudaFree(NULL));
+	say("free of the stack", cudaFree(&ptr));
+	say("malloc of nothing", cudaMalloc(&ptr, 0));
+	printf("NULL %d\n", ptr == NULL);
+	say("malloc to nowhere", cudaMalloc(NULL, 64));
+	say("malloc of too much", cudaMalloc(&ptr, SIZE_MAX / 2));
+	printf("NULL %d\n", ptr == NULL);
+	say("malloc", cudaMalloc(&ptr, MIB));
+	say("free inside", cudaFree((char *)ptr + 512));
+	say("free", cudaFree(ptr));
+	say("free again", cudaFree(ptr));
+	say("host malloc of nothing", cudaMallocHost(&host, 0));
+	say("host free of NULL", cudaFreeHost(NULL));
+	say("host free of device memory", cudaFreeHost(ptr));
+	say("pitch of no height", cudaMallocPitch(&ptr, &pitch, 4, 0));
+	say("pitch", cudaMallocPitch(&ptr, &pitch, 1000, 5));
+	printf("pitch %zu\n", pitch);
+	say("free", cudaFree(ptr));
+	say("managed", cudaMallocManaged(&ptr, MIB, cudaMemAttachGlobal));
+	say("free", cudaFree(ptr));
+	say("bad device", cudaSetDevice(99));
+}
+
+static void mixed(void)
+{
+	cudaStream_t streams[] = {NULL, cudaStreamPerThread, NULL};
+	void *ptr;
+
+	APP_MUST(cudaStreamCreateWithFlags(&streams[2], cudaStreamNonBlocking));
+	for (unsigned i = 0; i < 60; i++) {
+		cudaStream_t stream = streams[i % LENGTH(streams)];
+
+		APP_MUST(cudaMalloc(&ptr, MIB));
+		APP_MUST(cudaMemsetAsync(ptr, (int)i, bytes, stream));
+		APP_MUST(cudaFreeAsync(ptr, stream));
+		APP_MUST(cudaMallocAsync(&ptr, MIB, stream));
+		APP_MUST(cudaMemsetAsync(ptr, (int)i, bytes, stream));
+		APP_MUST(i % 2 ? cudaFreeAsync(ptr, stream) : cudaStreamSynchronize(stream));
+		if (i % 2 == 0)
+			APP_MUST(cudaFree(ptr));
+	}
+	APP_MUST(cudaDeviceSynchronize());
+	app_result("last error", cudaGetLastError());
+	app_tell_driver();
+}
+
+static void reset(void)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		char *ptr[8];
+		char text[8];
+
+		for (size_t k = 0; k < LENGTH(ptr); k++) {
+			APP_MUST(cudaMalloc((void **)&ptr[k], MIB));
+			APP_MUST(cudaMemset(ptr[k], (int)k, MIB));
+		}
+		for (size_t k = 0; k < LENGTH(ptr); k++)
+			APP_MUST(cudaMemcpy(&text[k], ptr[k], 1, cudaMemcpyDeviceToHost));
+		for (size_t k = 0; k < LENGTH(ptr); k++)
+			if (text[k] != (char)k)
+				app_result("wrong byte", text[k]);
+		APP_MUST(cudaFree(ptr[0]));
+		app_result("reset", cudaDeviceReset());
+	}
+	app_tell_driver();
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"loop", loop},
+	{"errors", errors},
+	{"mixed", mixed},
+	{"reset", reset},
+	{0},
+};

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Memory that runs out: what the cache holds back is found in time, and a limit holds. */
+
+#include <string.h>
+
+#include "play.h"
+
+#define RESERVES(pool)                                                                             \
+	{pool, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL},                                   \
+		{pool, "SIMGPU_MEMORY=1GiB", NULL},                                                \
+		{pool, "SIMGPU_MEMORY=1GiB", "GPUPOOL_REUSE=completed", "GPUPOOL_RESERVE=0", NULL}, \
+		{pool, "SIMGPU_MEMORY=1GiB", "SIMGPU_DRIVER_VERSION=12040", NULL}
+
+static const char *const settings[][5] = {
+	RESERVES("GPUPOOL_POOL=none"),
+	RESERVES("GPUPOOL_POOL=simple"),
+	RESERVES("GPUPOOL_POOL=binned"),
+	RESERVES("GPUPOOL_POOL=split"),
+};
+
+static const char *const scenarios[] = {
+	"capacity", "device", "managed", "async", "physical", "array", "pitched", "driver-pool", "busy"};
+
+START_TEST(a_request_fails_only_where_the_driver_would_have_failed_it)
+{
+	play_same(&(struct play){.program = "app_oom",
+		.words = {scenarios[_i % (int)LENGTH(scenarios)]},
+		.env = settings[_i / (int)LENGTH(scenarios)]});
+}
+END_TEST
+
+static const char *const kinds[] = {
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split"};
+
+static uint64_t rounds;
+
+/* How often the second round, or a later one, gave something back. */
+static void look_at_rounds(const char *name)
+{
+	const char *at = play_ask("status");
+
+	for (rounds = 0; (at = strstr(at, "\"round\":")); at++)
+		if (play_number(at, "round") >= 2 && play_number(at, "yielded_bytes") > 0)
+			rounds += play_number(at, "count");
+}
+
+START_TEST(a_full_cache_is_given_back_by_the_retry_rounds)
+{
+	/* The kind none has nothing cached to give back. */
+	const char *env[] = {kinds[_i], "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL};
+
+	play_same(&(struct play){.program = "app_oom", .words = {"device"}, .env = env, .at_pause = look_at_rounds});
+	ck_assert_uint_gt(rounds, 0);
+}
+END_TEST
+
+START_TEST(the_drivers_own_pool_is_trimmed_before_a_request_fails)
+{
+	const char *env[] = {kinds[_i], "SIMGPU_MEMORY=1GiB", NULL};
+
+	play_same(&(struct play){.program = "app_oom", .words = {"driver-pool"}, .env = env});
+	ck_assert_uint_eq(play_fact("large"), 0);
+}
+END_TEST
+
+static const char *const limits[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_LIMIT=268435456", "GPUPOOL_LIMIT=25%",
+	"GPUPOOL_LIMIT=0=256MiB", "GPUPOOL_LIMIT=0=25%"};
+
+static uint64_t limit_total, limit_pinned;
+
+static void look_at_limit(const char *name)
+{
+	const char *status = play_ask("status");
+
+	limit_total = play_number(status, "peak_total_bytes");
+	limit_pinned = play_number(strstr(status, "\"pinned\":{"), "used_bytes");
+}
+
+/* Every kind of pool under every way of writing a limit. */
+START_TEST(a_limit_holds_and_everything_below_it_can_be_had)
+{
+	const char *env[] = {limits[_i / (int)LENGTH(kinds)], kinds[_i % (int)LENGTH(kinds)], "SIMGPU_MEMORY=1GiB",
+		NULL};
+
+	play_same(&(struct play){.program = "app_oom", .words = {"limit"}, .env = env, .at_pause = look_at_limit});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_uint_eq(play_fact("total"), 256 * MIB);
+	ck_assert_uint_le(play_fact("free"), 256 * MIB);
+	/* Shared segments keep a little for themselves. */
+	ck_assert_uint_ge(play_fact("blocks"), strstr(env[1], "split") ? 120 : 128);
+	ck_assert_uint_le(play_fact("blocks"), 128);
+	ck_assert_uint_eq(play_fact("more"), 2);
+	ck_assert_uint_eq(play_fact("managed"), 2);
+	ck_assert_uint_le(play_fact("free when full"), 256 * MIB - play_fact("blocks") * 2 * MIB);
+	ck_assert_uint_eq(play_fact("after"), 0);
+	ck_assert_uint_eq(play_fact("pinned"), 0);
+	ck_assert_uint_le(limit_total, 256 * MIB);
+	ck_assert_uint_ge(limit_pinned, 64 * MIB);
+}
+END_TEST
+
+static const char *const bad_limits[] = {
+	"GPUPOOL_LIMIT=lots", "GPUPOOL_LIMIT=-1", "GPUPOOL_LIMIT=4Gx", "GPUPOOL_LIMIT=101%", "GPUPOOL_LIMIT=0=1GiB,x"};
+
+START_TEST(a_limit_that_cannot_be_read_is_a_limit_of_nothing_and_one_line_says_why)
+{
+	const char *env[] = {bad_limits[_i], "SIMGPU_MEMORY=1GiB", NULL};
+
+	play_run(&(struct play){.program = "app_oom", .words = {"limit"}, .env = env, .library = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("blocks"), 0);
+	ck_assert_uint_eq(play_fact("managed"), 2);
+	ck_assert_uint_eq(play_fact("after"), 2);
+	ck_assert_uint_eq(play_fact("total"), 0);
+	ck_assert_ptr_nonnull(strstr(play_err, "error: "));
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_LIMIT"));
+	ck_assert_uint_eq(strcspn(play_err, "\n") + 1, strlen(play_err));
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_request_fails_only_where_the_driver_would_have_failed_it, 0,
+		(int)(LENGTH(settings) * LENGTH(scenarios)));
+	tcase_add_loop_test(tc, a_full_cache_is_given_back_by_the_retry_rounds, 1, (int)LENGTH(kinds));
+	tcase_add_loop_test(tc, the_drivers_own_pool_is_trimmed_before_a_request_fails, 0, (int)LENGTH(kinds));
+	tcase_add_loop_test(tc, a_limit_holds_and_everything_below_it_can_be_had, 0,
+		(int)(LENGTH(limits) * LENGTH(kinds)));
+	tcase_add_loop_test(tc, a_limit_that_cannot_be_read_is_a_limit_of_nothing_and_one_line_says_why, 0,
+		(int)LENGTH(bad_limits));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"oom", add}, 1);
+}
