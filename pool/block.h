@@ -51,6 +51,7 @@ struct gp_segment {
 	struct gp_list link;	     /* pool->segments, or spare */
 	struct gp_list idle_link;    /* pool->idle while wholly cached, oldest first */
 	struct gp_tree_node by_addr; /* addrmap.c */
+	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
 	bool is_exported;	     /* something outside may hold it: nothing in it is cached again */
 };

@@ -24,6 +24,12 @@
 #define SEGMENT_MAX   (512 * GP_MIB)
 #define SEGMENT_SHARE 8
 
+/*
+ * A program whose buffers grow leaves a trail of segments that are too small. Few growths are enough to tell them from
+ * those that a program alternates between, which stay once all are there.
+ */
+#define STALE_AFTER 4
+
 static void split_init(struct gp_pool *pool)
 {
 	pool->cache.split.small.root = pool->cache.split.large.root = NULL;
@@ -166,6 +172,12 @@ static uint64_t split_largest_fit(const struct gp_pool *pool, uint64_t size)
 	return size <= GP_SMALL_MAX ? GP_SMALL_MAX : UINT64_MAX;
 }
 
+/* Small blocks are in slabs and never merge with others. */
+static uint64_t split_smallest_part(const struct gp_pool *pool, uint64_t size)
+{
+	return size <= GP_SMALL_MAX ? GP_ALIGN : GP_SMALL_MAX + GP_ALIGN;
+}
+
 static uint64_t split_count(const struct gp_pool *pool)
 {
 	return gp_tree_count(&pool->cache.split.small) + gp_tree_count(&pool->cache.split.large);
@@ -179,7 +191,9 @@ const struct gp_kind_ops gp_kind_split = {
 	.cut = split_cut,
 	.put = split_put,
 	.unlink = split_unlink,
+	.stale_after = STALE_AFTER,
 	.segment_bytes = split_segment_bytes,
 	.largest_fit = split_largest_fit,
+	.smallest_part = split_smallest_part,
 	.count = split_count,
 };

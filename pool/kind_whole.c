@@ -19,6 +19,11 @@ static uint64_t segment_is_block(const struct gp_pool *pool, uint64_t size)
 	return size;
 }
 
+static uint64_t part_is_block(const struct gp_pool *pool, uint64_t size)
+{
+	return size;
+}
+
 /* Small requests by the alignment, others by what the driver takes anyway. */
 static uint64_t round_whole(const struct gp_pool *pool, uint64_t bytes)
 {
@@ -73,6 +78,7 @@ const struct gp_kind_ops gp_kind_none = {
 	.unlink = none_unlink,
 	.segment_bytes = segment_is_block,
 	.largest_fit = none_largest_fit,
+	.smallest_part = part_is_block,
 	.count = none_count,
 };
 
@@ -137,6 +143,7 @@ const struct gp_kind_ops gp_kind_simple = {
 	.unlink = simple_unlink,
 	.segment_bytes = segment_is_block,
 	.largest_fit = simple_largest_fit,
+	.smallest_part = part_is_block,
 	.count = simple_count,
 };
 
@@ -222,5 +229,6 @@ const struct gp_kind_ops gp_kind_binned = {
 	.unlink = binned_unlink,
 	.segment_bytes = segment_is_block,
 	.largest_fit = binned_largest_fit,
+	.smallest_part = part_is_block,
 	.count = binned_count,
 };

@@ -98,8 +98,3 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 	}
 	return best;
 }
-
-struct gp_block *gp_pending_oldest(struct gp_pending *p)
-{
-	return gp_pending_find(p, 0, UINT64_MAX);
-}

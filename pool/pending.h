@@ -35,6 +35,3 @@ struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t ordered, 
  * since nobody may be made to wait for that, nor one of an exported segment, which serves nobody.
  */
 struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes);
-
-/* The block that was freed first of all, as gp_pending_find. */
-struct gp_block *gp_pending_oldest(struct gp_pending *p);

@@ -26,6 +26,7 @@ struct gp_pool {
 	bool rounds_busy;  /* one thread runs the rounds, the others wait for it and search again */
 	bool is_pressed;   /* the driver is nearly empty: nothing stays cached */
 	struct gp_stats stats;
+	uint64_t n_grows;	/* times that a large segment was asked for: the clock of idleness */
 	uint64_t begun_bytes;	/* of release_begin since the start */
 	uint64_t arrived_bytes; /* of these, back in the driver */
 	uint64_t n_arrivals;	/* times that the driver got anything back: worth another attempt */
@@ -75,11 +76,17 @@ struct gp_kind_ops {
 	/* Takes a cached block out of the index, not out of the count. Nothing to do for an exported one. */
 	void (*unlink)(struct gp_pool *pool, struct gp_block *block);
 
+	/* A large segment that was idle for so many growths goes back when the pool grows; 0: none does. */
+	unsigned stale_after;
+
 	/* How much to ask the driver for, for a block of size bytes. */
 	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
 
 	/* The largest that a block can be that the program freed and that alone serves a request of size bytes. */
 	uint64_t (*largest_fit)(const struct gp_pool *pool, uint64_t size);
+
+	/* The smallest that one can be that may come to serve the request by merging with others; size if none can. */
+	uint64_t (*smallest_part)(const struct gp_pool *pool, uint64_t size);
 
 	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
 	uint64_t (*count)(const struct gp_pool *pool);

@@ -185,23 +185,23 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 }
 
 /*
- * Brings about that some of what is pending can be had: the oldest free that alone would do; else, since blocks that
- * merge may fit, all of it where an order is enough, and the oldest where the host has to wait. -EAGAIN if growing is
+ * Brings about that some of what is pending can be had: the oldest free that alone would do; else, where blocks that
+ * merge may fit, all of it if an order is enough, and the oldest of them if the host has to wait. -EAGAIN if growing is
  * better, 0, or the driver's error.
  */
 static int press(struct gp_pool *pool, const struct gp_request *request)
 {
 	bool must_complete = gp_pool_is_flag(&pool->completion_only), is_too_much;
+	uint64_t size = request->size, largest = pool->kind->largest_fit(pool, size), stamp = 0;
 	struct gp_block *fit = NULL, *b = NULL;
-	uint64_t stamp = 0;
 
 	if (pool->options.kind == GP_KIND_NONE)
 		return -EAGAIN;
 	gp_mutex_lock(&pool->lock);
-	is_too_much = is_too_much_pending_locked(pool, request->size);
+	is_too_much = is_too_much_pending_locked(pool, size);
 	if (is_too_much) {
-		fit = gp_pending_find(&pool->pending, request->size, pool->kind->largest_fit(pool, request->size));
-		b = fit ? fit : gp_pending_oldest(&pool->pending);
+		fit = gp_pending_find(&pool->pending, size, largest);
+		b = fit ? fit : gp_pending_find(&pool->pending, pool->kind->smallest_part(pool, size), largest);
 	}
 	if (b)
 		stamp = b->stamp;

@@ -18,6 +18,7 @@ void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment
 {
 	bool leaves = segment->is_exported || pool->options.kind == GP_KIND_NONE;
 
+	segment->idle_since = pool->n_grows;
 	gp_list_append(leaves ? &pool->leaving : &pool->idle, &segment->idle_link);
 }
 
@@ -101,35 +102,6 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 		(void)be->ops->release(be->arg, base);
 	if (r)
 		gp_budget_uncharge(pool->options.budget, bytes);
-	return r;
-}
-
-int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
-{
-	uint64_t tries[3], base = 0, bytes = UINT64_MAX, ns = 0;
-	int r = -ENOMEM;
-
-	gp_mutex_lock(&pool->lock);
-	tries[0] = pool->kind->segment_bytes(pool, request->size);
-	gp_mutex_unlock(&pool->lock);
-	/* Where the comfortable size does not fit any more, the size itself may. */
-	tries[1] = gp_round_up(request->size, pool->options.granule);
-	tries[2] = request->size;
-	for (int i = 0; i < 3 && r == -ENOMEM; i++) {
-		if (tries[i] >= bytes)
-			continue;
-		bytes = tries[i];
-		r = reserve(pool, bytes, &base, &ns);
-	}
-	gp_mutex_lock(&pool->lock);
-	pool->stats.driver_allocs += r == 0;
-	pool->stats.driver_ns += ns;
-	gp_mutex_unlock(&pool->lock);
-	if (r)
-		return r;
-	r = book(pool, base, bytes, request, ret_block);
-	if (!r)
-		keep_reserve(pool);
 	return r;
 }
 
@@ -239,14 +211,21 @@ static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
 	return fit ? fit : oldest;
 }
 
-static bool is_any_to_go(struct gp_pool *pool, uint64_t want)
+/* The least recently used of those that were idle for long. */
+static struct gp_block *choose_stale_locked(struct gp_pool *pool, uint64_t want)
 {
-	bool is_any;
+	uint64_t completed = gp_fence_completed(&pool->fence);
+	struct gp_list *link;
 
-	gp_mutex_lock(&pool->lock);
-	is_any = choose_locked(pool, want) != NULL;
-	gp_mutex_unlock(&pool->lock);
-	return is_any;
+	gp_list_each(link, &pool->idle) {
+		struct gp_block *b = only_block(link);
+
+		if (b->segment->idle_since + pool->kind->stale_after > pool->n_grows)
+			break;
+		if (b->stamp < completed)
+			return b;
+	}
+	return NULL;
 }
 
 /* Without a way to give back in the background, only an idle context makes nobody wait. */
@@ -257,17 +236,22 @@ bool gp_segment_can_give_back(struct gp_pool *pool)
 	return be->ops->can_release_behind(be->arg) || is_context_idle(pool);
 }
 
-uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
+static uint64_t give_back(struct gp_pool *pool, uint64_t want,
+			  struct gp_block *(*choose)(struct gp_pool *pool, uint64_t want))
 {
 	uint64_t given = 0, base = 0, bytes = 0;
+	bool is_any;
 
-	if (!is_any_to_go(pool, want) || !gp_segment_can_give_back(pool))
+	gp_mutex_lock(&pool->lock);
+	is_any = choose(pool, want) != NULL;
+	gp_mutex_unlock(&pool->lock);
+	if (!is_any || !gp_segment_can_give_back(pool))
 		return 0;
 	for (;;) {
 		struct gp_block *b;
 
 		gp_mutex_lock(&pool->lock);
-		b = gp_pool_is_flag(&pool->dead) ? NULL : choose_locked(pool, given < want ? want - given : 0);
+		b = gp_pool_is_flag(&pool->dead) ? NULL : choose(pool, given < want ? want - given : 0);
 		if (b) {
 			base = b->addr;
 			bytes = b->size;
@@ -282,6 +266,53 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 		given += bytes;
 	}
 	return given;
+}
+
+uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
+{
+	return give_back(pool, want, choose_locked);
+}
+
+/* Before the pool grows: the trail of a buffer that grows slowly shall not fill the device. */
+static void give_back_stale(struct gp_pool *pool, const struct gp_request *request)
+{
+	if (!pool->kind->stale_after || request->size <= GP_SMALL_MAX)
+		return;
+	gp_mutex_lock(&pool->lock);
+	pool->n_grows++;
+	gp_mutex_unlock(&pool->lock);
+	if (give_back(pool, UINT64_MAX, choose_stale_locked))
+		gp_segment_poll_returning(pool, false);
+}
+
+int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+{
+	uint64_t tries[3], base = 0, bytes = UINT64_MAX, ns = 0;
+	int r = -ENOMEM;
+
+	give_back_stale(pool, request);
+	gp_mutex_lock(&pool->lock);
+	tries[0] = pool->kind->segment_bytes(pool, request->size);
+	gp_mutex_unlock(&pool->lock);
+	/* Where the comfortable size does not fit any more, the size itself may. */
+	tries[1] = gp_round_up(request->size, pool->options.granule);
+	tries[2] = request->size;
+	for (int i = 0; i < 3 && r == -ENOMEM; i++) {
+		if (tries[i] >= bytes)
+			continue;
+		bytes = tries[i];
+		r = reserve(pool, bytes, &base, &ns);
+	}
+	gp_mutex_lock(&pool->lock);
+	pool->stats.driver_allocs += r == 0;
+	pool->stats.driver_ns += ns;
+	gp_mutex_unlock(&pool->lock);
+	if (r)
+		return r;
+	r = book(pool, base, bytes, request, ret_block);
+	if (!r)
+		keep_reserve(pool);
+	return r;
 }
 
 uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)

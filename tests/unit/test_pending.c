@@ -134,7 +134,7 @@ START_TEST(of_several_that_fit_the_one_freed_first_is_found)
 	add(2 * GP_MIB, 6, 0);
 	add(512, 1, 0);
 	ck_assert_ptr_eq(gp_pending_find(&p, GP_MIB, UINT64_MAX), b);
-	ck_assert_ptr_eq(gp_pending_oldest(&p), &blocks[3]);
+	ck_assert_ptr_eq(gp_pending_find(&p, 0, UINT64_MAX), &blocks[3]);
 }
 END_TEST
 
@@ -143,7 +143,7 @@ START_TEST(nobody_waits_for_a_late_block_or_an_exported_one)
 	add(GP_MIB, 1, GP_BLOCK_LATE);
 	add_to(&exported, GP_MIB, 2, 0);
 	ck_assert_ptr_null(gp_pending_find(&p, GP_MIB, UINT64_MAX));
-	ck_assert_ptr_null(gp_pending_oldest(&p));
+	ck_assert_ptr_null(gp_pending_find(&p, 0, UINT64_MAX));
 	ck_assert_uint_eq(p.count, 2);
 }
 END_TEST
