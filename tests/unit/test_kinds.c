@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What is particular to each kind. */
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/sizeclass.h"
+#include "pool_fixture.h"
+
+#define UNIT GP_ALIGN
+
+/* none */
+
+static uint64_t released(void)
+{
+	return fake_calls(&px.fake, FAKE_RELEASE_BEGIN) + fake_calls(&px.fake, FAKE_RELEASE);
+}
+
+START_TEST(none_flushes_the_whole_queue_with_the_free_that_exceeds_its_length)
+{
+	px.options.pending_count_max = 10;
+	for (int i = 0; i < 10; i++) {
+		uint64_t addr = fixture_alloc(1000);
+
+		fixture_free(addr);
+		ck_assert_uint_eq(fixture_stats().n_pending_blocks, i + 1);
+	}
+	ck_assert_uint_eq(released(), 0);
+	fixture_free(fixture_alloc(1000));
+	ck_assert_uint_eq(released(), 11);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 0);
+}
+END_TEST
+
+START_TEST(none_flushes_when_more_bytes_are_queued_than_may_be)
+{
+	uint64_t one, rest;
+
+	px.options.pending_bytes_max = 200 * UNIT;
+	rest = fixture_alloc(200 * UNIT);
+	one = fixture_alloc(1);
+	fixture_free(rest);
+	ck_assert_uint_eq(released(), 0);
+	fixture_free(one);
+	ck_assert_uint_eq(released(), 2);
+}
+END_TEST
+
+START_TEST(none_without_a_queue_uses_the_driver_s_own_free)
+{
+	uint64_t addr;
+
+	px.options.pending_count_max = 0;
+	addr = fixture_alloc(1000);
+	fixture_work();
+	fixture_free(addr);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+}
+END_TEST
+
+START_TEST(none_never_waits_where_it_gives_back_behind_a_fence)
+{
+	px.options.pending_count_max = 3;
+	for (int i = 0; i < 4; i++) {
+		uint64_t addr = fixture_alloc(1000);
+
+		fixture_work();
+		fixture_free(addr);
+	}
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+	ck_assert_uint_eq(atomic_load(&px.fake.completed), 0);
+	ck_assert_uint_eq(fixture_stats().returning_bytes, 4 * 1024);
+	fake_complete_all(&px.fake);
+	fixture_alloc(1000);
+	ck_assert_uint_eq(fixture_stats().returning_bytes, 0);
+}
+END_TEST
+
+START_TEST(none_gives_a_late_block_back_only_once_it_is_completed)
+{
+	uint64_t addr;
+
+	px.options.pending_count_max = 0;
+	addr = fixture_alloc(1000);
+	fixture_work();
+	fixture_free_as(addr, GP_FREE_LATE);
+	ck_assert_uint_eq(released(), 0);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(released(), 0);
+	fake_complete_all(&px.fake);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(released(), 1);
+}
+END_TEST
+
+START_TEST(an_error_while_one_entry_is_released_loses_no_other)
+{
+	px.options.pending_count_max = 10;
+	fake_plan(&px.fake, (struct fake_plan){FAKE_RELEASE_BEGIN, 3, 1, 719});
+	for (int i = 0; i < 11; i++)
+		fixture_free(fixture_alloc(1000));
+	ck_assert_uint_eq(released(), 11);
+	ck_assert_uint_eq(fixture_stats().release_errors, 1);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(fixture_stats().driver_frees, 11);
+}
+END_TEST
+
+START_TEST(none_asks_no_fence_at_an_allocation)
+{
+	uint64_t addr = fixture_alloc(1000);
+
+	fixture_work();
+	fixture_free(addr);
+	fake_calls(&px.fake, FAKE_QUERY);
+	fixture_alloc(1000);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+}
+END_TEST
+
+/* simple */
+
+static const struct {
+	uint64_t cached, asked;
+	bool is_served;
+} fits[] = {
+	{40 * GP_MIB, 40 * GP_MIB, true},
+	{40 * GP_MIB, 39 * GP_MIB, true},
+	{40 * GP_MIB, 36 * GP_MIB, true},
+	{40 * GP_MIB, 30 * GP_MIB, false},
+	{40 * GP_MIB, 42 * GP_MIB, false},
+	{200 * GP_MIB, 4 * GP_KIB, false},
+	{GP_KIB, 512, true},
+	{2 * GP_KIB, 512, false},
+};
+
+START_TEST(simple_uses_a_block_that_is_not_much_too_large)
+{
+	uint64_t addr = fixture_alloc(fits[_i].cached);
+
+	fixture_free(addr);
+	ck_assert_int_eq(fixture_alloc(fits[_i].asked) == addr, fits[_i].is_served);
+}
+END_TEST
+
+START_TEST(simple_takes_the_nearest_of_several_that_fit)
+{
+	uint64_t large = fixture_alloc(44 * GP_MIB), near = fixture_alloc(42 * GP_MIB);
+
+	fixture_free(near);
+	fixture_free(large);
+	ck_assert_uint_eq(fixture_alloc(40 * GP_MIB), near);
+}
+END_TEST
+
+/* binned */
+
+START_TEST(binned_hands_out_the_block_that_was_freed_last)
+{
+	uint64_t first = fixture_alloc(5 * GP_MIB), last = fixture_alloc(5 * GP_MIB);
+
+	fixture_free_as(first, GP_FREE_SYNCED);
+	fixture_alloc(GP_KIB); /* settles: the first is in its bin before the last */
+	fixture_free_as(last, GP_FREE_SYNCED);
+	ck_assert_uint_eq(fixture_alloc(5 * GP_MIB), last);
+}
+END_TEST
+
+static const struct {
+	uint64_t first, second;
+	bool is_same_class;
+} classes[] = {
+	{1200, 1400, true},
+	{1200, 1537, false},
+	{GP_MIB + 1, 9 * GP_MIB / 8, true},
+	/* Above half a granule the driver takes a whole one anyway. */
+	{GP_MIB + GP_MIB / 2, 2 * GP_MIB, true},
+	{2 * GP_MIB, 2 * GP_MIB + 1, false},
+	{100 * GP_MIB, 104 * GP_MIB, true},
+	{104 * GP_MIB, 104 * GP_MIB + 1, false},
+};
+
+START_TEST(binned_serves_a_class_with_its_own_blocks_only)
+{
+	uint64_t addr = fixture_alloc(classes[_i].first);
+
+	fixture_free(addr);
+	ck_assert_int_eq(fixture_alloc(classes[_i].second) == addr, classes[_i].is_same_class);
+}
+END_TEST
+
+/* What the granule rounds together may still lie in the bins of several classes. */
+START_TEST(binned_never_hands_out_a_block_smaller_than_the_request)
+{
+	uint64_t sizes[200], addrs[200];
+
+	px.options.granule = 64 * GP_KIB;
+	for (int i = 0; i < 200; i++) {
+		sizes[i] = 20000 + (uint64_t)i * 3001;
+		addrs[i] = fixture_alloc(sizes[i]);
+	}
+	for (int i = 0; i < 200; i++)
+		fixture_free(addrs[i]);
+	for (int i = 199; i >= 0; i--)
+		ck_assert_uint_ge(fixture_info(fixture_alloc(sizes[i])).rounded, sizes[i]);
+}
+END_TEST
+
+/* split */
+
+static const struct {
+	uint64_t bytes, rounded;
+} units[] = {
+	{1, UNIT},
+	{511, UNIT},
+	{512, UNIT},
+	{513, 2 * UNIT},
+	{3 * GP_MIB + 1, 3 * GP_MIB + UNIT},
+};
+
+START_TEST(split_rounds_to_units)
+{
+	ck_assert_uint_eq(fixture_info(fixture_alloc(units[_i].bytes)).rounded, units[_i].rounded);
+}
+END_TEST
+
+START_TEST(split_cuts_one_segment_from_its_head_on)
+{
+	uint64_t a = fixture_alloc(2 * UNIT), b = fixture_alloc(2 * UNIT), c = fixture_alloc(UNIT);
+
+	ck_assert_uint_eq(b, a + 2 * UNIT);
+	ck_assert_uint_eq(c, b + 2 * UNIT);
+	ck_assert_uint_eq(fixture_stats().driver_allocs, 1);
+}
+END_TEST
+
+static const unsigned orders[][3] = {
+	{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+START_TEST(split_merges_three_neighbours_in_whatever_order_they_are_freed)
+{
+	uint64_t addrs[3], last;
+
+	for (int i = 0; i < 3; i++)
+		addrs[i] = fixture_alloc(4 * UNIT);
+	last = fixture_alloc(UNIT);
+	for (int i = 0; i < 3; i++)
+		fixture_free_as(addrs[orders[_i][i]], GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_alloc(12 * UNIT), addrs[0]);
+	ck_assert_uint_eq(fixture_info(last).addr, last);
+}
+END_TEST
+
+START_TEST(split_gives_a_segment_back_whole_once_all_its_blocks_are_free)
+{
+	uint64_t addrs[10];
+
+	for (int i = 0; i < 10; i++)
+		addrs[i] = fixture_alloc(3 * GP_MIB);
+	for (int i = 0; i < 10; i += 2)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	for (int i = 1; i < 10; i += 2)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+}
+END_TEST
+
+START_TEST(split_takes_the_best_fit_and_of_equals_the_lowest)
+{
+	static const uint64_t sizes[] = {8, 3, 5, 5, 9};
+	uint64_t addrs[5];
+
+	for (int i = 0; i < 5; i++) {
+		addrs[i] = fixture_alloc(sizes[i] * UNIT);
+		fixture_alloc(UNIT); /* keeps them apart */
+	}
+	for (int i = 4; i >= 0; i--)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	fixture_alloc(UNIT);
+	ck_assert_uint_eq(fixture_alloc(4 * UNIT), addrs[2]);
+	ck_assert_uint_eq(fixture_alloc(4 * UNIT), addrs[3]);
+	ck_assert_uint_eq(fixture_alloc(6 * UNIT), addrs[0]);
+}
+END_TEST
+
+START_TEST(split_keeps_small_and_large_blocks_apart)
+{
+	uint64_t small = fixture_alloc(GP_MIB), large = fixture_alloc(GP_MIB + 1);
+
+	ck_assert_uint_ne(fixture_info(small).segment_base, fixture_info(large).segment_base);
+	fixture_free_as(large, GP_FREE_SYNCED);
+	ck_assert_uint_eq(
+		fixture_info(fixture_alloc(GP_KIB)).segment_base, fixture_info(small).segment_base);
+}
+END_TEST
+
+START_TEST(split_never_hands_out_the_base_of_a_shared_segment)
+{
+	uint64_t addr;
+
+	for (int i = 0; i < 200; i++) {
+		struct gp_block_info info;
+
+		addr = fixture_alloc(1 + (uint64_t)i * 9973);
+		info = fixture_info(addr);
+		ck_assert_int_eq(info.addr == info.segment_base, info.is_whole);
+	}
+	/* So a free that reaches the driver behind our back finds no allocation of that address. */
+	px.options.backend.ops->release(px.options.backend.arg, addr);
+	ck_assert_ptr_nonnull(atomic_load(&px.fake.breach));
+	atomic_store(&px.fake.breach, NULL);
+}
+END_TEST
+
+/* Row: blocks of a power of two must not waste a segment each. */
+static const uint64_t powers[] = {
+	256 * GP_KIB, 512 * GP_KIB, GP_MIB, 2 * GP_MIB, 4 * GP_MIB, 8 * GP_MIB, 16 * GP_MIB};
+
+START_TEST(split_packs_blocks_of_a_power_of_two)
+{
+	uint64_t bytes = 128 * GP_MIB;
+
+	for (uint64_t i = 0; i < bytes / powers[_i]; i++)
+		fixture_alloc(powers[_i]);
+	ck_assert_uint_le(fixture_stats().total_bytes, bytes + bytes / 2);
+}
+END_TEST
+
+START_TEST(split_reuses_many_blocks_for_fewer_larger_ones)
+{
+	uint64_t addrs[8];
+
+	for (int i = 0; i < 8; i++)
+		addrs[i] = fixture_alloc(16 * GP_MIB);
+	for (int i = 0; i < 8; i++)
+		fixture_free(addrs[i]);
+	for (int i = 0; i < 4; i++)
+		fixture_alloc(32 * GP_MIB);
+	ck_assert_uint_le(fixture_stats().peak_total_bytes, (128 + 34 + 8) * GP_MIB);
+}
+END_TEST
+
+START_TEST(split_survives_temporaries_that_alternate_below_a_tight_limit)
+{
+	gp_budget_init(&px.budget, 200 * GP_MIB);
+	for (int i = 0; i < 100; i++) {
+		uint64_t small = fixture_alloc(32 * GP_MIB), large;
+
+		fixture_free(small);
+		large = fixture_alloc(160 * GP_MIB);
+		fixture_free(large);
+	}
+}
+END_TEST
+
+START_TEST(split_holds_little_more_than_a_buffer_that_grows_slowly)
+{
+	fake_deinit(&px.fake);
+	fake_init(&px.fake, 100 * GP_GIB);
+	px.options.capacity_bytes = 100 * GP_GIB;
+	for (uint64_t bytes = 100 * GP_MIB; bytes < GP_GIB; bytes += bytes / 100) {
+		uint64_t addr = fixture_alloc(bytes);
+
+		fixture_free(addr);
+		ck_assert_uint_le(fixture_stats().total_bytes, 6 * bytes);
+	}
+}
+END_TEST
+
+START_TEST(a_small_request_does_not_wait_for_a_block_that_cannot_serve_it)
+{
+	uint64_t addr;
+
+	px.options.completion_only = true;
+	px.options.pending_bytes_max = 0;
+	addr = fixture_alloc(GP_MIB + GP_MIB / 2);
+	fixture_work();
+	fixture_free(addr);
+	fixture_alloc(GP_MIB);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+}
+END_TEST
+
+#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, sizeof(rows) / sizeof(*(rows)))
+
+static TCase *case_of_none(void)
+{
+	TCase *tc = fixture_case(GP_KIND_NONE);
+
+	tcase_add_test(tc, none_flushes_the_whole_queue_with_the_free_that_exceeds_its_length);
+	tcase_add_test(tc, none_flushes_when_more_bytes_are_queued_than_may_be);
+	tcase_add_test(tc, none_without_a_queue_uses_the_driver_s_own_free);
+	tcase_add_test(tc, none_never_waits_where_it_gives_back_behind_a_fence);
+	tcase_add_test(tc, none_gives_a_late_block_back_only_once_it_is_completed);
+	tcase_add_test(tc, an_error_while_one_entry_is_released_loses_no_other);
+	tcase_add_test(tc, none_asks_no_fence_at_an_allocation);
+	return tc;
+}
+
+static TCase *case_of_simple(void)
+{
+	TCase *tc = fixture_case(GP_KIND_SIMPLE);
+
+	ADD_ROWS(tc, fits, simple_uses_a_block_that_is_not_much_too_large);
+	tcase_add_test(tc, simple_takes_the_nearest_of_several_that_fit);
+	return tc;
+}
+
+static TCase *case_of_binned(void)
+{
+	TCase *tc = fixture_case(GP_KIND_BINNED);
+
+	tcase_add_test(tc, binned_hands_out_the_block_that_was_freed_last);
+	ADD_ROWS(tc, classes, binned_serves_a_class_with_its_own_blocks_only);
+	tcase_add_test(tc, binned_never_hands_out_a_block_smaller_than_the_request);
+	return tc;
+}
+
+static TCase *case_of_split(void)
+{
+	TCase *tc = fixture_case(GP_KIND_SPLIT);
+
+	ADD_ROWS(tc, units, split_rounds_to_units);
+	tcase_add_test(tc, split_cuts_one_segment_from_its_head_on);
+	ADD_ROWS(tc, orders, split_merges_three_neighbours_in_whatever_order_they_are_freed);
+	tcase_add_test(tc, split_gives_a_segment_back_whole_once_all_its_blocks_are_free);
+	tcase_add_test(tc, split_takes_the_best_fit_and_of_equals_the_lowest);
+	tcase_add_test(tc, split_keeps_small_and_large_blocks_apart);
+	tcase_add_test(tc, split_never_hands_out_the_base_of_a_shared_segment);
+	ADD_ROWS(tc, powers, split_packs_blocks_of_a_power_of_two);
+	tcase_add_test(tc, split_reuses_many_blocks_for_fewer_larger_ones);
+	tcase_add_test(tc, split_survives_temporaries_that_alternate_below_a_tight_limit);
+	tcase_add_test(tc, split_holds_little_more_than_a_buffer_that_grows_slowly);
+	tcase_add_test(tc, a_small_request_does_not_wait_for_a_block_that_cannot_serve_it);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("kinds");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, case_of_none());
+	suite_add_tcase(suite, case_of_simple());
+	suite_add_tcase(suite, case_of_binned());
+	suite_add_tcase(suite, case_of_split());
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
