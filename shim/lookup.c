@@ -60,6 +60,19 @@ static void *behind_us(const char *name, int index)
 	return address ? address : gp_real_dlsym(RTLD_NEXT, name);
 }
 
+/* What follows the caller is the C library's to say, unless ours is all that it could find. */
+static bool is_nobody_next(const char *name)
+{
+	return !gp_real_ready() && !gp_real_dlsym(RTLD_NEXT, name);
+}
+
+static void *replace(void *address)
+{
+	if (!address || !gp_state_is_enabled() || atomic_load_explicit(&gp_bypass, memory_order_relaxed))
+		return address;
+	return gp_real_ready() ? gp_real_replace(address) : address;
+}
+
 struct gp_route gp_dlsym_route(void *handle, const char *name)
 {
 	struct gp_route route = {0, NULL};
@@ -73,14 +86,17 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	if (!name || name[0] != 'c' || name[1] != 'u' || !isupper((unsigned char)name[2]))
 		return route;
 	index = gp_real_index(name);
-	if (index < 0 || handle == RTLD_NEXT || !gp_state_is_enabled())
+	if (index < 0)
 		return route;
+	if (handle == RTLD_NEXT) {
+		route.is_handled = is_nobody_next(name);
+		return route;
+	}
 	route.is_handled = 1;
 	route.address = gp_real_dlsym(handle, name);
 	if (route.address == gp_real_hook(index))
 		route.address = behind_us(name, index);
-	if (route.address && gp_real_ready() && !atomic_load_explicit(&gp_bypass, memory_order_relaxed))
-		route.address = gp_real_replace(route.address);
+	route.address = replace(route.address);
 	return route;
 }
 
