@@ -19,6 +19,7 @@
 #include "../pool/lock.h"
 #include "compat.h"
 #include "log.h"
+#include "state.h"
 
 struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
@@ -164,7 +165,10 @@ bool gp_real_find(void)
 		tell = found && is_untrusted;
 	}
 	gp_mutex_unlock(&lock);
-	if (tell)
+	/* There will be no first allocation to open the log at. */
+	if (tell && gp_state_is_enabled()) {
+		gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
 		gp_log(GP_LOG_WARN, "this driver's cuGetProcAddress and dlsym disagree: gpupool does nothing");
+	}
 	return found;
 }
