@@ -110,6 +110,16 @@ static bool hide(const char *name, size_t len, const char *value)
 	return found && !value;
 }
 
+/* Only what has a twin has an address to disagree with. */
+static bool disagree(const char *name, size_t len, const char *value)
+{
+	enum sim_fn fn = sim_fn_find(name, len);
+
+	if (fn >= SIM_N_FNS - 1 || sim_fns[fn].per_thread || !sim_fns[fn + 1].per_thread || value)
+		return false;
+	return sim.config.disagrees[fn] = true;
+}
+
 /* A driver does not have what came after it; the lookups themselves always work. */
 static void hide_newer(void)
 {
@@ -141,6 +151,7 @@ void sim_config_load(void)
 		sim.config.cost_ns[fn] = sim_fns[fn].cost_ns;
 	each_word("SIMGPU_LATENCY", set_cost);
 	each_word("SIMGPU_HIDE", hide);
+	each_word("SIMGPU_DISAGREE", disagree);
 	hide_newer();
 	if (option("SIMGPU_FAULT") && !sim_fault_parse(option("SIMGPU_FAULT")))
 		sim_say("SIMGPU_FAULT=%s is not understood", option("SIMGPU_FAULT"));

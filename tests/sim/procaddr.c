@@ -45,7 +45,7 @@ static int look_up(const char *symbol, int version, bool per_thread, const struc
 			continue;
 		if (*row && (*row)->version > this->version)
 			continue;
-		*row = this;
+		*row = sim.config.disagrees[fn] ? this + 1 : this;
 		status = CU_GET_PROC_ADDRESS_SUCCESS;
 	}
 	return status;
