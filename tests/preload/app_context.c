@@ -139,9 +139,11 @@ static void two_devices(void)
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		ptr[0] = app_alloc(bytes);
 		APP_MUST(cuMemsetD32_v2(ptr[0], i, 16));
+		APP_MUST(cuCtxSynchronize());
 		APP_MUST(cuCtxSetCurrent(second));
 		ptr[1] = app_alloc(bytes);
 		APP_MUST(cuMemcpyPeerAsync(ptr[1], second, ptr[0], app_ctx, 64, NULL));
+		APP_MUST(cuCtxSynchronize());
 		APP_MUST(cuMemFree_v2(ptr[0]));
 		APP_MUST(cuMemcpyDtoH_v2(&word, ptr[1], sizeof(word)));
 		if (word != i)

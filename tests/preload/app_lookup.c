@@ -52,10 +52,11 @@ static void without_cuda(void)
 /* RTLD_NEXT means: after the one who asks. */
 static void next(void)
 {
+	printf("libraries: %d%d%d\n", lib_1(), lib_2(), lib_3());
 	printf("who: %d\n", who());
 }
 
-/* Somebody who brings his own driver's functions, in a library that looks for the next ones. */
+/* The driver comes and goes, and comes again. */
 static void reopened(void)
 {
 	CUresult (*get)(int *) = NULL;

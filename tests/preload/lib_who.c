@@ -16,3 +16,8 @@ int who(void)
 		return -1;
 	return next ? LIB_DIGIT + 10 * next() : LIB_DIGIT;
 }
+
+int LIB_NAME(void)
+{
+	return LIB_DIGIT;
+}

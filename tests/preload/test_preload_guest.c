@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A guest's manners: dlsym is the loader's, and who has nothing to do with CUDA never notices. */
+
+#include <string.h>
+
+#include "play.h"
+
+static const char *const programs[] = {"app_lookup_at_0", "app_lookup_at_2"};
+static const char *const lookups[] = {"errors", "without-cuda", "next", "reopened"};
+
+START_TEST(dlsym_is_the_loaders)
+{
+	static const char *const off[] = {"GPUPOOL=0", NULL};
+	struct play play = {
+		.program = programs[_i / (int)LENGTH(lookups)], .words = {lookups[_i % (int)LENGTH(lookups)]}};
+
+	play_same(&play);
+	play.env = off;
+	play_same(&play);
+}
+END_TEST
+
+START_TEST(the_next_one_is_the_one_after_the_caller)
+{
+	play_run(&(struct play){.program = programs[_i], .words = {"next"}, .library = play_library});
+	ck_assert_str_eq(play_out, "libraries: 123\nwho: 321\n");
+}
+END_TEST
+
+static const char *const scripts[] = {
+	"echo out; echo err >&2; exit 3",
+	"ls /; test -e /nowhere || sh -c 'kill -9 $$'; echo $?",
+	"grep -c libcuda /proc/self/maps; echo; ls -l /proc/self/fd | wc -l",
+	"cat /proc/self/status | grep -c Threads:.1$; umask; pwd; env | grep -v LD_PRELOAD",
+};
+
+static const char *const odd_settings[] = {"GPUPOOL_LIMT=1GiB", "GPUPOOL_POOL=wrong", "GPUPOOL_LIMIT=lots", NULL};
+
+START_TEST(a_shell_script_never_notices)
+{
+	play_same(&(struct play){.program = "/bin/sh", .words = {"-c", scripts[_i]}, .env = odd_settings});
+	ck_assert(!play_is_listening());
+}
+END_TEST
+
+START_TEST(a_process_without_cuda_has_no_driver_and_no_socket)
+{
+	play_run(&(struct play){.program = "/bin/sh",
+		.words = {"-c", "grep -c libgpupool.so /proc/self/maps >/dev/null && ! grep libcuda /proc/self/maps"},
+		.library = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert(!play_is_listening());
+}
+END_TEST
+
+/* Only who allocates is told, and once. */
+START_TEST(a_misspelt_setting_is_reported_where_memory_is_allocated)
+{
+	static const char *const env[] = {"GPUPOOL_LIMT=1GiB", NULL};
+
+	play_run(&(struct play){.program = "app_ways", .words = {"answers"}, .env = env, .library = play_library});
+	ck_assert_str_eq(play_err, "");
+	play_run(&(struct play){.program = "app_ways", .words = {"dlsym"}, .env = env, .library = play_library});
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_LIMT"));
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_LIMIT"));
+	ck_assert_uint_eq(strcspn(play_err, "\n") + 1, strlen(play_err));
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, dlsym_is_the_loaders, 0, (int)(LENGTH(programs) * LENGTH(lookups)));
+	tcase_add_loop_test(tc, the_next_one_is_the_one_after_the_caller, 0, (int)LENGTH(programs));
+	tcase_add_loop_test(tc, a_shell_script_never_notices, 0, (int)LENGTH(scripts));
+	tcase_add_test(tc, a_process_without_cuda_has_no_driver_and_no_socket);
+	tcase_add_test(tc, a_misspelt_setting_is_reported_where_memory_is_allocated);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"guest", add}, 1);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Captures, contexts, threads and processes, from beginning to end. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "play.h"
+
+static const char *const pools[][4] = {
+	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},
+};
+
+static const char *const alike[][2] = {
+	{"app_capture", "global-quiet"},
+	{"app_capture", "local-quiet"},
+	{"app_capture", "local-other"},
+	{"app_capture", "relaxed-quiet"},
+	{"app_capture", "relaxed-own"},
+	{"app_capture", "relaxed-other"},
+	{"app_capture", "miss"},
+	{"app_capture", "bad-ends"},
+	{"app_capture", "freed-inside"},
+	{"app_context", "reset"},
+	{"app_context", "release"},
+	{"app_context", "create"},
+	{"app_context", "end-under-threads"},
+	{"app_process", "fork-before"},
+	{"app_process", "fork-after"},
+	{"app_process", "exit"},
+	{"app_process", "exit-late"},
+	{"app_threads", "many"},
+	{"app_threads", "cut-short"},
+	{"app_early", "early"},
+};
+
+START_TEST(a_program_cannot_tell_throughout_its_life)
+{
+	const char *const *scenario = alike[_i % (int)LENGTH(alike)];
+
+	play_same(&(struct play){
+		.program = scenario[0], .words = {scenario[1]}, .env = pools[_i / (int)LENGTH(alike)]});
+}
+END_TEST
+
+/* Where the driver alone would have refused and destroyed the capture, a cached block is served: documented. */
+static const char *const hits[] = {
+	"global-own", "global-other", "local-own", "local-other", "relaxed-own", "relaxed-other"};
+static const char *const caches[][2] = {
+	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL}};
+
+START_TEST(a_capture_survives_what_the_cache_serves_meanwhile)
+{
+	play_run(&(struct play){.program = "app_capture",
+		.words = {hits[_i % (int)LENGTH(hits)]},
+		.env = caches[_i / (int)LENGTH(hits)],
+		.library = play_library});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_null(strstr(play_out, "mode: 1"));
+	ck_assert_ptr_null(strstr(play_out, "mode: 2"));
+	ck_assert_uint_eq(play_fact("failures"), 0);
+	ck_assert_uint_eq(play_fact("fence calls"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	for (const char *at = play_out; (at = strstr(at, "end: ")); at++)
+		ck_assert_int_eq(strncmp(at, "end: 0\n", 7), 0);
+	for (const char *at = play_out; (at = strstr(at, "replay: ")); at++)
+		ck_assert_int_eq(strncmp(at, "replay: 0\n", 10), 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "replay: 0\n"));
+}
+END_TEST
+
+START_TEST(a_capture_that_ended_badly_does_not_stop_reuse)
+{
+	play_same(&(struct play){.program = "app_capture", .words = {"bad-ends"}});
+	ck_assert_uint_gt(play_fact("cuCtxRecordEvent"), 0);
+	ck_assert_uint_lt(play_fact("cuMemAlloc_v2"), 100);
+}
+END_TEST
+
+/* GPUPOOL_SYNC_FREE is not among these: its wait for the device may come upon a capture that has just begun. */
+static const char *const racers[][3] = {
+	{"GPUPOOL_POOL=none", NULL},
+	{"GPUPOOL_POOL=simple", NULL},
+	{"GPUPOOL_POOL=binned", NULL},
+	{"GPUPOOL_POOL=split", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", NULL},
+	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", NULL},
+};
+
+START_TEST(no_capture_is_destroyed_by_the_frees_of_another_thread)
+{
+	play_same(&(struct play){.program = "app_capture", .words = {"race"}, .env = racers[_i]});
+	ck_assert_str_eq(play_out, "destroyed captures: 0\n");
+}
+END_TEST
+
+static char reuse_at[2][16];
+static unsigned n_looks;
+
+static void look_at_reuse(const char *name)
+{
+	const char *found = strstr(play_ask("status"), "\"reuse\":\"");
+
+	ck_assert_ptr_nonnull(found);
+	ck_assert_uint_lt(n_looks, LENGTH(reuse_at));
+	sscanf(found, "\"reuse\":\"%15[a-z]", reuse_at[n_looks++]);
+}
+
+static const struct {
+	const char *setting, *first, *second;
+} modes[] = {
+	{"GPUPOOL_REUSE=auto", "ordered", "completed"},
+	{"GPUPOOL_REUSE=ordered", "ordered", "ordered"},
+	{"GPUPOOL_REUSE=completed", "completed", "completed"},
+};
+
+START_TEST(a_second_context_makes_reuse_wait_for_completion)
+{
+	const char *env[] = {modes[_i].setting, NULL};
+
+	play_same(&(struct play){.program = "app_context", .words = {"two"}, .env = env, .at_pause = look_at_reuse});
+	ck_assert_str_eq(reuse_at[0], modes[_i].first);
+	ck_assert_str_eq(reuse_at[1], modes[_i].second);
+}
+END_TEST
+
+START_TEST(two_devices_keep_their_memory_apart)
+{
+	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
+
+	play_same(&(struct play){.program = "app_context", .words = {"two-devices"}, .env = env});
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_lt(play_fact("cuMemAlloc_v2"), 16);
+}
+END_TEST
+
+static uint64_t n_contexts, held_bytes;
+
+static void look_at_contexts(const char *name)
+{
+	const char *status = play_ask("status");
+
+	n_contexts = play_number(status, "contexts");
+	held_bytes = play_number(status, "total_bytes");
+}
+
+/* The program itself frees some that are gone, which is the driver's to refuse. */
+static const struct {
+	const char *scenario;
+	uint64_t foreign_frees;
+} ends[] = {{"reset", 0}, {"create", 7}};
+
+START_TEST(what_ended_with_its_context_is_not_accounted_any_more)
+{
+	play_same(&(struct play){.program = "app_context", .words = {ends[_i].scenario}, .at_pause = look_at_contexts});
+	ck_assert_uint_eq(n_contexts, 1);
+	ck_assert_uint_le(held_bytes, 64 * MIB);
+	ck_assert_uint_eq(play_fact("cuMemFree_v2"), ends[_i].foreign_frees);
+}
+END_TEST
+
+START_TEST(a_process_ends_without_a_call_to_the_driver)
+{
+	play_same(&(struct play){.program = "app_process", .words = {"exit"}});
+	ck_assert_uint_eq(play_fact("calls at exit"), 0);
+}
+END_TEST
+
+START_TEST(a_process_after_fork_has_a_pool_of_its_own)
+{
+	play_same(&(struct play){.program = "app_process", .words = {"fork-before"}});
+	ck_assert_uint_le(play_fact("child allocs"), 2);
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+}
+END_TEST
+
+static bool was_listening;
+
+static void look_for_socket(const char *name)
+{
+	was_listening = play_is_listening() && strstr(play_ask("version"), "gpupool.version/1");
+}
+
+START_TEST(a_forked_child_leaves_the_parents_socket_alone)
+{
+	play_same(&(struct play){.program = "app_process", .words = {"fork-after"}, .at_pause = look_for_socket});
+	ck_assert(was_listening);
+	ck_assert(!play_is_listening());
+}
+END_TEST
+
+START_TEST(many_threads_share_memory_without_a_race)
+{
+	play_same(&(struct play){.program = "app_threads", .words = {"many"}, .env = pools[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+	if (_i > 0)
+		ck_assert_uint_lt(play_fact("cuMemAlloc_v2"), play_fact("allocs") / 4);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(
+		tc, a_program_cannot_tell_throughout_its_life, 0, (int)(LENGTH(pools) * LENGTH(alike)));
+	tcase_add_loop_test(tc, a_capture_survives_what_the_cache_serves_meanwhile, 0,
+		(int)(LENGTH(caches) * LENGTH(hits)));
+	tcase_add_loop_test(tc, no_capture_is_destroyed_by_the_frees_of_another_thread, 0, (int)LENGTH(racers));
+	tcase_add_test(tc, a_capture_that_ended_badly_does_not_stop_reuse);
+	tcase_add_loop_test(tc, a_second_context_makes_reuse_wait_for_completion, 0, (int)LENGTH(modes));
+	tcase_add_test(tc, two_devices_keep_their_memory_apart);
+	tcase_add_loop_test(tc, what_ended_with_its_context_is_not_accounted_any_more, 0, (int)LENGTH(ends));
+	tcase_add_test(tc, a_process_ends_without_a_call_to_the_driver);
+	tcase_add_test(tc, a_process_after_fork_has_a_pool_of_its_own);
+	tcase_add_test(tc, a_forked_child_leaves_the_parents_socket_alone);
+	tcase_add_loop_test(tc, many_threads_share_memory_without_a_race, 0, (int)LENGTH(pools));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"life", add}, 1);
+}

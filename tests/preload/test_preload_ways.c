@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* However a program finds the driver, and whatever driver it is, the pool is in between, or nothing is. */
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "play.h"
+
+static const char *const ways[] = {"dlsym", "dlsym-per-thread", "default", "lookup4", "lookup4-per-thread", "lookup5",
+	"lookup5-per-thread", "lookup5-by-4"};
+
+START_TEST(every_way_leads_to_the_pool)
+{
+	play_same(&(struct play){.program = "app_ways", .words = {ways[_i]}});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	ck_assert_uint_le(play_fact("cuMemHostAlloc"), 2);
+}
+END_TEST
+
+START_TEST(lookups_answer_in_the_drivers_words)
+{
+	play_same(&(struct play){.program = "app_ways", .words = {"answers"}});
+}
+END_TEST
+
+static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
+static const char *const runtime_words[] = {"loop", "errors", "mixed", "reset"};
+
+START_TEST(programs_of_the_runtime_are_served)
+{
+	static const char *const quiet[] = {"GPUPOOL_LOG=off", NULL};
+
+	play_same(&(struct play){.program = runtimes[_i / (int)LENGTH(runtime_words)],
+		.words = {runtime_words[_i % (int)LENGTH(runtime_words)]},
+		.env = quiet});
+}
+END_TEST
+
+START_TEST(the_runtimes_memory_comes_from_the_pool)
+{
+	play_same(&(struct play){.program = runtimes[_i], .words = {"loop"}});
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	ck_assert_uint_le(play_fact("cuMemHostAlloc"), 2);
+	ck_assert_uint_eq(play_fact("cuMemFree_v2"), 0);
+}
+END_TEST
+
+/* Drivers that lack a function, and drivers of another version that still export it. */
+static const struct {
+	const char *env[3];
+	bool is_pooled;
+} drivers[] = {
+	{{"LD_LIBRARY_PATH=driver-12040", "SIMGPU_DRIVER_VERSION=12040"}, true},
+	{{"LD_LIBRARY_PATH=driver-11040", "SIMGPU_DRIVER_VERSION=11040"}, true},
+	{{"LD_LIBRARY_PATH=driver-11020", "SIMGPU_DRIVER_VERSION=11020"}, true},
+	{{"SIMGPU_DRIVER_VERSION=12040"}, true},
+	{{"SIMGPU_HIDE=cuCtxRecordEvent,cuCtxWaitEvent"}, true},
+	{{"SIMGPU_DISAGREE=cuMemFreeAsync", "GPUPOOL_LOG=off"}, false},
+	{{"SIMGPU_DISAGREE=cuStreamBeginCapture_v2", "GPUPOOL_LOG=off"}, false},
+	{{"GPUPOOL=0"}, false},
+	{{"GPUPOOL=off"}, false},
+};
+
+/* An old driver lies in a directory of its own, beside the programs. */
+static void run_on(int driver, const char *scenario)
+{
+	char path[PATH_MAX];
+	const char *env[3] = {drivers[driver].env[0], drivers[driver].env[1]};
+	const char *directory = strchr(env[0], '=') + 1;
+
+	if (strncmp(env[0], "LD_LIBRARY_PATH=", strlen("LD_LIBRARY_PATH=")) == 0) {
+		snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s/%s", play_app_dir, directory);
+		env[0] = path;
+	}
+	play_same(&(struct play){.program = "app_ways", .words = {scenario}, .env = env});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+
+START_TEST(old_and_odd_drivers_are_served_or_left_alone)
+{
+	run_on(_i, "dlsym");
+	if (drivers[_i].is_pooled)
+		ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	else
+		ck_assert_uint_ge(play_fact("cuMemAlloc_v2"), 200);
+}
+END_TEST
+
+START_TEST(a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so)
+{
+	static const char *const env[] = {"SIMGPU_DISAGREE=cuMemFreeAsync", NULL};
+
+	play_run(&(struct play){.program = "app_ways", .words = {"lookup5"}, .env = env, .library = play_library});
+	ck_assert_ptr_nonnull(strstr(play_err, "disagree"));
+	ck_assert_uint_eq(strcspn(play_err, "\n") + 1, strlen(play_err));
+	ck_assert(!play_is_listening());
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, every_way_leads_to_the_pool, 0, (int)LENGTH(ways));
+	tcase_add_test(tc, lookups_answer_in_the_drivers_words);
+	tcase_add_loop_test(tc, programs_of_the_runtime_are_served, 0,
+		(int)(LENGTH(runtimes) * LENGTH(runtime_words)));
+	tcase_add_loop_test(tc, the_runtimes_memory_comes_from_the_pool, 0, (int)LENGTH(runtimes));
+	tcase_add_loop_test(tc, old_and_odd_drivers_are_served_or_left_alone, 0, (int)LENGTH(drivers));
+	tcase_add_test(tc, a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"ways", add}, 1);
+}
