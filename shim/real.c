@@ -152,12 +152,16 @@ static bool find_locked(void)
 	return true;
 }
 
+/* The driver may look things up itself while it is being asked (WSL's does): that is not for us. */
+static _Thread_local bool is_finding __attribute__((tls_model("initial-exec")));
+
 bool gp_real_find(void)
 {
 	bool found, tell = false;
 
-	if (!gp_real_dlsym_resolve())
+	if (is_finding || !gp_real_dlsym_resolve())
 		return false;
+	is_finding = true;
 	gp_mutex_lock(&lock);
 	found = atomic_load(&gp_real_is_ready);
 	if (!found) {
@@ -165,6 +169,7 @@ bool gp_real_find(void)
 		tell = found && is_untrusted;
 	}
 	gp_mutex_unlock(&lock);
+	is_finding = false;
 	/* There will be no first allocation to open the log at. */
 	if (tell && gp_state_is_enabled()) {
 		gp_log_open(gp_state.config.log_level, gp_state.config.log_file);

@@ -14,11 +14,11 @@
 
 struct gp_state gp_state;
 _Atomic int gp_state_mode;
+_Atomic bool gp_state_is_started;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_device devices[GP_DEVICES_MAX];
 static _Atomic bool is_device_used[GP_DEVICES_MAX];
-static _Atomic bool is_started;
 
 uint64_t gp_state_machine_bytes(void)
 {
@@ -80,7 +80,7 @@ static void after_fork_in_child(void)
 	gp_ctl_after_fork_child();
 }
 
-void gp_state_start(void)
+void gp_state_start_slow(void)
 {
 	static struct gp_config again; /* parsed once more, now that somebody may be told */
 	struct gp_ctl_options options = {
@@ -94,7 +94,7 @@ void gp_state_start(void)
 	};
 	int count = 0, r;
 
-	if (gp_likely(atomic_load_explicit(&is_started, memory_order_relaxed)) || atomic_exchange(&is_started, true))
+	if (atomic_exchange(&gp_state_is_started, true))
 		return;
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
 	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);

@@ -37,8 +37,15 @@ static inline bool gp_state_is_enabled(void)
 	return mode ? mode > 0 : gp_state_read();
 }
 
-/* At the first allocation: reports what is wrong with the settings, opens the socket, looks after fork. Cheap later. */
-void gp_state_start(void);
+extern _Atomic bool gp_state_is_started;
+void gp_state_start_slow(void);
+
+/* At the first allocation: reports what is wrong with the settings, opens the socket, looks after fork. */
+static inline void gp_state_start(void)
+{
+	if (gp_unlikely(!atomic_load_explicit(&gp_state_is_started, memory_order_relaxed)))
+		gp_state_start_slow();
+}
 
 /* The device with that number; made when first asked for. NULL if there is none, or its size is unknown. */
 struct gp_device *gp_state_device(int index);
