@@ -145,6 +145,9 @@ void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, cons
 /* Moves what the fences allow into the cache, and hands out a block that fits; NULL if none does. */
 struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request);
 
+/* Moves what the fences allow into the cache. */
+void gp_reuse_settle(struct gp_pool *pool);
+
 /*
  * Looks for a block in the cache, then among the pending ones as far as costs nobody anything. -ENOENT if there
  * is none, or the driver's error.

@@ -118,6 +118,14 @@ struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *re
 	return take(pool, request, false, &unused);
 }
 
+void gp_reuse_settle(struct gp_pool *pool)
+{
+	gp_mutex_lock(&pool->lock);
+	if (!gp_pool_is_flag(&pool->dead))
+		settle_locked(pool);
+	gp_mutex_unlock(&pool->lock);
+}
+
 /* Blocks freed without a record of their own (during a capture, say) need some record to be settled by. */
 static int cover_late(struct gp_pool *pool)
 {

@@ -16,10 +16,13 @@
 /* Fences recorded after the free (see GP_BLOCK_LATE) may cover work that the real free would not wait for. */
 #define LATE_WAIT_NS UINT64_C(100000000)
 
+/* Merges what has become usable, too, so that it can be given back. */
 static bool search(struct gp_rounds *rounds)
 {
 	if (rounds->request)
 		rounds->block = gp_reuse_take(rounds->pool, rounds->request);
+	else
+		gp_reuse_settle(rounds->pool);
 	return rounds->block != NULL;
 }
 
