@@ -397,6 +397,39 @@ static void do_limit(struct model *m)
 		below(m, 2) ? GP_NO_LIMIT : below(m, CAPACITY) & ~(GP_ALIGN - 1));
 }
 
+struct outsider {
+	struct model *model;
+	uint64_t bytes;
+	unsigned n_successes;
+};
+
+static int take_room(void *arg)
+{
+	struct outsider *o = arg;
+
+	if (o->model->fake.reserved_bytes + o->bytes > CAPACITY)
+		return -ENOMEM;
+	o->n_successes++;
+	return 0;
+}
+
+/* An allocation that is not pooled has failed, or so it says. */
+static void do_rescue(struct model *m)
+{
+	struct outsider o = {.model = m, .bytes = below(m, CAPACITY)};
+	bool is_busy = m->profile->cannot_release_behind &&
+		       atomic_load(&m->fake.completed) != atomic_load(&m->fake.submitted);
+	int r;
+
+	m->action = "rescue";
+	r = gp_pool_rescue(m->pool, o.bytes, take_room, &o);
+	REQUIRE(m, r == 0 || r == -ENOMEM, "a rescue returned %d", r);
+	REQUIRE(m, o.n_successes == (r == 0), "a rescue succeeded %u times", o.n_successes);
+	if (r && !m->is_planned && !is_busy && !atomic_load(&m->fake.is_capturing))
+		REQUIRE(m, gp_pool_reclaim(m->pool) == 0,
+			"a rescue failed, but not all was given back");
+}
+
 static void do_overlap(struct model *m)
 {
 	bool overlap = below(m, 2);
@@ -410,7 +443,10 @@ static void do_overlap(struct model *m)
 
 static void do_rare(struct model *m)
 {
-	switch (below(m, 12)) {
+	switch (below(m, 13)) {
+	case 12:
+		do_rescue(m);
+		break;
 	case 0:
 		m->action = "reclaim";
 		gp_pool_reclaim(m->pool);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Real threads on one pool, for every kind: no byte ever has two owners, no block comes before the GPU is done with
+ * it, and the books are right in the end. What they do is bounded in number; what a race detector sees of
+ * it is the better half of this test.
+ */
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "pool_fixture.h"
+
+enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_UNITS = 4 * FIXTURE_CAPACITY / GP_ALIGN };
+
+static struct worker {
+	pthread_t thread;
+	unsigned id; /* from 1 */
+	uint64_t random;
+	struct held {
+		uint64_t addr, bytes;
+	} held[N_HELD];
+	unsigned n_foreign; /* blocks that somebody else had, or used too early */
+	unsigned n_errors;
+} workers[N_WORKERS];
+
+static _Atomic uint8_t *owners; /* of every unit, 0 for nobody */
+static uint64_t lowest;         /* address of the first unit */
+static _Atomic bool is_over;
+
+static uint64_t below(struct worker *w, uint64_t n)
+{
+	w->random = w->random * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (w->random >> 33) % n;
+}
+
+/* False if somebody else owned any of it. */
+static bool change_owner(const struct held *b, uint8_t from, uint8_t to)
+{
+	uint64_t first = (b->addr - lowest) / GP_ALIGN, n = (b->bytes + GP_ALIGN - 1) / GP_ALIGN;
+	bool was_right = true;
+
+	for (uint64_t i = first; i < first + n; i++)
+		was_right &= atomic_exchange_explicit(&owners[i], to, memory_order_relaxed) == from;
+	return was_right;
+}
+
+static void get(struct worker *w, struct held *b)
+{
+	uint64_t bytes = UINT64_C(1) << (9 + below(w, 14));
+	int r = gp_pool_alloc(px.pool, bytes, &b->addr);
+
+	if (r == -ENOMEM)
+		return;
+	w->n_errors += r != 0;
+	if (r)
+		return;
+	b->bytes = bytes;
+	w->n_foreign += fake_check_hand_out(&px.fake, b->addr, bytes, true) != NULL;
+	w->n_foreign += !change_owner(b, 0, (uint8_t)w->id);
+}
+
+static void put(struct worker *w, struct held *b)
+{
+	enum gp_free_mode mode = below(w, 8) ? GP_FREE_NORMAL : GP_FREE_LATE;
+	enum fake_use use = mode == GP_FREE_LATE ? FAKE_FREED_LATE : FAKE_FREED;
+
+	w->n_foreign += !change_owner(b, (uint8_t)w->id, 0);
+	fake_submit(&px.fake, 1);
+	fake_note_free(&px.fake, b->addr, b->bytes, use);
+	w->n_errors += gp_pool_free(&px.map, b->addr, mode) != 0;
+	b->bytes = 0;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int step = 0; step < N_STEPS; step++) {
+		struct held *b = &w->held[below(w, N_HELD)];
+
+		if (b->bytes)
+			put(w, b);
+		else
+			get(w, b);
+		if (below(w, 3) == 0)
+			fake_complete(&px.fake, atomic_load(&px.fake.completed) + below(w, 8));
+	}
+	for (int i = 0; i < N_HELD; i++)
+		if (w->held[i].bytes)
+			put(w, &w->held[i]);
+	return NULL;
+}
+
+static bool count_block(void *arg, const struct gp_block_info *info)
+{
+	*(uint64_t *)arg += info->size;
+	return true;
+}
+
+/* What a control socket would do meanwhile. */
+static void *meddle(void *unused)
+{
+	for (unsigned i = 0; !atomic_load(&is_over); i++) {
+		struct gp_block_info info;
+		struct gp_stats stats;
+		uint64_t bytes = 0;
+
+		gp_pool_stats(px.pool, &stats);
+		gp_pool_each_used(px.pool, count_block, &bytes);
+		(void)gp_pool_info(&px.map, lowest + GP_ALIGN * i % FIXTURE_CAPACITY, &info);
+		(void)gp_pool_free(&px.map, lowest + 1, GP_FREE_NORMAL);
+		if (i % 16 == 0)
+			gp_pool_reclaim(px.pool);
+		gp_pool_set_overlap(px.pool, i % 2);
+		atomic_store(&px.budget.limit_bytes, i % 3 ? GP_NO_LIMIT : 64 * GP_MIB);
+	}
+	return NULL;
+}
+
+static void run(void *(*other)(void *))
+{
+	pthread_t thread;
+
+	owners = calloc(N_UNITS, sizeof(*owners));
+	ck_assert_ptr_nonnull((void *)owners);
+	atomic_store(&is_over, false);
+	for (unsigned i = 0; i < N_WORKERS; i++) {
+		workers[i] = (struct worker){.id = i + 1, .random = i};
+		ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	}
+	ck_assert_int_eq(pthread_create(&thread, NULL, other, NULL), 0);
+	for (unsigned i = 0; i < N_WORKERS; i++)
+		pthread_join(workers[i].thread, NULL);
+	atomic_store(&is_over, true);
+	pthread_join(thread, NULL);
+	free((void *)owners);
+	for (unsigned i = 0; i < N_WORKERS; i++)
+		ck_assert_uint_eq(workers[i].n_foreign, 0);
+}
+
+static void start(void)
+{
+	uint64_t addr;
+
+	px.fake.has_one_stream = true; /* who may wait for whom is the model test's question */
+	px.options.pending_count_max = 100;
+	addr = fixture_alloc(GP_ALIGN);
+	lowest = fixture_info(addr).segment_base;
+	fixture_free(addr);
+}
+
+static void check_end(void)
+{
+	for (unsigned i = 0; i < N_WORKERS; i++)
+		ck_assert_uint_eq(workers[i].n_errors, 0);
+	atomic_store(&px.fake.is_capturing, false);
+	fake_complete_all(&px.fake);
+	gp_pool_reclaim(px.pool);
+	gp_pool_reclaim(px.pool);
+	fixture_check();
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
+	ck_assert_uint_eq(fixture_stats().n_used_blocks, 0);
+}
+
+START_TEST(threads_never_share_a_byte_and_the_books_are_right_in_the_end)
+{
+	start();
+	run(meddle);
+	check_end();
+}
+END_TEST
+
+static void *capture_now_and_then(void *unused)
+{
+	for (unsigned i = 0; !atomic_load(&is_over); i++)
+		atomic_store(&px.fake.is_capturing, i % 4096 < 64);
+	return NULL;
+}
+
+START_TEST(captures_that_come_and_go_make_nobody_see_a_block_too_early)
+{
+	start();
+	run(capture_now_and_then);
+	check_end();
+}
+END_TEST
+
+START_TEST(threads_that_run_out_of_memory_together_take_turns)
+{
+	start();
+	px.fake.outside = FIXTURE_CAPACITY - 40 * GP_MIB;
+	run(meddle);
+	px.fake.outside = 0;
+	check_end();
+}
+END_TEST
+
+static void *drop_soon(void *unused)
+{
+	while (atomic_load(&px.fake.submitted) < N_STEPS / 2)
+		sched_yield();
+	gp_pool_drop(px.pool);
+	return NULL;
+}
+
+START_TEST(a_context_can_end_while_threads_allocate_and_free)
+{
+	start();
+	run(drop_soon);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, threads_never_share_a_byte_and_the_books_are_right_in_the_end);
+	tcase_add_test(tc, captures_that_come_and_go_make_nobody_see_a_block_too_early);
+	tcase_add_test(tc, threads_that_run_out_of_memory_together_take_turns);
+	tcase_add_test(tc, a_context_can_end_while_threads_allocate_and_free);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("pool_threads");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	for (int kind = 0; kind < GP_N_KINDS; kind++)
+		suite_add_tcase(suite, case_of((enum gp_kind)kind));
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
