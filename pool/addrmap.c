@@ -4,8 +4,8 @@
 /*
  * Blocks: a hash table in shards, chained through the blocks themselves, so that an insertion allocates nothing
  * (a shard's table grows when it can and gets slower when it cannot). A block enters the map when it is first
- * handed out and stays until it is merged or given back, whatever its state. A free of an address that is not in the map is
- * looked up among the segments, so it never reaches the driver if it is ours.
+ * handed out and stays until it is merged or given back, whatever its state. A free of an address that is not in the
+ * map is looked up among the segments, so it never reaches the driver if it is ours.
  *
  * A pool that a lookup finds cannot go away meanwhile: blocks and segments leave the map, under its locks, before
  * their pool drops its own reference, and the lookup takes one under the same lock.

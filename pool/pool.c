@@ -6,8 +6,8 @@
  * behind a fence (here), pending until the fence allows its reuse (reuse.c), cached, and handed out again or given
  * back. When memory runs out, rounds.c.
  *
- * Threads: any. The pool's lock guards lists, trees and counters; no driver call is made under it. A block that is being
- * freed belongs to the thread that claimed it in the address map until that thread has queued it.
+ * Threads: any. The pool's lock guards lists, trees and counters; no driver call is made under it. A block that is
+ * being freed belongs to the thread that claimed it in the address map until that thread has queued it.
  */
 
 #include "pool.h"

@@ -80,9 +80,9 @@ int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *ar
 uint64_t gp_pool_reclaim(struct gp_pool *pool);
 
 /*
- * From now on reuse needs completion: somebody else may be the first to touch a block. Waits for what was handed out on
- * order alone. 0; -EBUSY if a capture forbids the wait, -EAGAIN if the pool is dead, or the driver's error: then a later
- * call waits for it.
+ * From now on reuse needs completion: somebody else may be the first to touch a block. Waits for what was handed out
+ * on order alone. 0; -EBUSY if a capture forbids the wait, -EAGAIN if the pool is dead, or the driver's error: then a
+ * later call waits for it.
  */
 int gp_pool_require_completion(struct gp_pool *pool);
 

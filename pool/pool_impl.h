@@ -155,8 +155,8 @@ void gp_reuse_settle(struct gp_pool *pool);
 int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
 
 /*
- * The same where growing instead would let too much memory wait: orders later work behind the first free that yields a fit,
- * or, where completion is needed, waits for it. -ENOENT if nothing pending fits or growing is better.
+ * The same where growing instead would let too much memory wait: orders later work behind the first free that yields a
+ * fit, or, where completion is needed, waits for it. -ENOENT if nothing pending fits or growing is better.
  */
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
 

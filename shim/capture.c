@@ -3,7 +3,8 @@
 
 /*
  * The set of capturing streams. A capture may end without an end that succeeded (it was invalidated, its stream
- * destroyed by other means), so now and then, when the set stands in the way of a fence, the driver is asked about each.
+ * destroyed by other means), so now and then, when the set stands in the way of a fence, the driver is asked about
+ * each.
  *
  * The wait for fence calls under way is a lock and unlock of every fence: whoever held one when the count went up has
  * let go of it, and whoever takes one later sees the count. So it is the rare begin that pays, not each fence.

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Symbol versions that glibc has had since 2.2.5 (x86-64) or 2.17 (aarch64), where the linker would take newer ones: the
- * library must load in every process of machines older than the one it was built on.
+ * Symbol versions that glibc has had since 2.2.5 (x86-64) or 2.17 (aarch64), where the linker would take newer ones:
+ * the library must load in every process of machines older than the one it was built on.
  */
 
 #if defined(__x86_64__)

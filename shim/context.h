@@ -64,9 +64,9 @@ int gp_context_try_enter(struct gp_context *context);
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 
 /*
- * Ends contexts: the one with that handle, or the primary one of a device. is_certain: it will be gone whatever happens, so
- * it is dropped before the driver is called. Otherwise the driver is called with the context's lock held alone, and it
- * is dropped if the driver then says that the primary context is not active any more.
+ * Ends contexts: the one with that handle, or the primary one of a device. is_certain: it will be gone whatever
+ * happens, so it is dropped before the driver is called. Otherwise the driver is called with the context's lock held
+ * alone, and it is dropped if the driver then says that the primary context is not active any more.
  */
 struct gp_context_end {
 	CUcontext handle; /* or NULL */

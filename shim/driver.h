@@ -19,8 +19,8 @@ int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx);
 void gp_driver_leave(struct gp_driver_scope *scope);
 
 /*
- * The allocator's word for a driver's code: 0, -ENOMEM, -EBUSY for a capture in the way, else the code itself. Notes what
- * the code says about the context (dead) or the process (the driver has shut down).
+ * The allocator's word for a driver's code: 0, -ENOMEM, -EBUSY for a capture in the way, else the code itself. Notes
+ * what the code says about the context (dead) or the process (the driver has shut down).
  */
 int gp_driver_result(struct gp_context *context, CUresult r);
 

@@ -1,3 +1,7 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Expands to the linker's version script: dlsym, and the rows of the table. */
 {
 global:
 	dlsym;

@@ -67,8 +67,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 }
 
 /*
- * What pitches are multiples of on this device: asked once, with an allocation of one byte, which goes back as everything
- * does. 0 if the driver gave none.
+ * What pitches are multiples of on this device: asked once, with an allocation of one byte, which goes back as
+ * everything does. 0 if the driver gave none.
  */
 static size_t learn_pitch(struct gp_context *context)
 {

@@ -3,8 +3,8 @@
 
 /*
  * Questions about memory, whose answers must fit what the program believes: that each of its blocks is an allocation
- * of its own, and that cached memory is free. And the ways in which memory leaves the process's hands: a block that is a
- * whole driver allocation may go, and is never handed to another owner afterwards; for a piece of a shared
+ * of its own, and that cached memory is free. And the ways in which memory leaves the process's hands: a block that
+ * is a whole driver allocation may go, and is never handed to another owner afterwards; for a piece of a shared
  * segment the driver would give the neighbours away, so it is refused.
  */
 
@@ -107,8 +107,8 @@ static CUresult export_block(CUdeviceptr ptr, const struct gp_block_info *info, 
 {
 	if (!info->is_whole) {
 		gp_log(GP_LOG_WARN,
-			"%s of 0x%llx, a block of a shared segment, is not supported: GPUPOOL_POOL=binned makes every block "
-			"an allocation of its own",
+			"%s of 0x%llx, a block of a shared segment, is not supported: GPUPOOL_POOL=binned makes every "
+			"block an allocation of its own",
 			how, (unsigned long long)ptr);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}

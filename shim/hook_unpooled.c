@@ -244,7 +244,8 @@ CUresult hook_cuMipmappedArrayCreate(
 	if (!descriptor)
 		return gp_real.cuMipmappedArrayCreate(array, descriptor, levels);
 	/* Each level has a quarter (an eighth in 3D) of the one before: a third more is never too little. */
-	return alloc_array(&a, GP_UNPOOLED_MIPMAPPED, array_bytes(descriptor) / 3 * (levels > 1 ? 4 : 3), call_mipmapped);
+	return alloc_array(
+		&a, GP_UNPOOLED_MIPMAPPED, array_bytes(descriptor) / 3 * (levels > 1 ? 4 : 3), call_mipmapped);
 }
 
 CUresult hook_cuMipmappedArrayDestroy(CUmipmappedArray array)

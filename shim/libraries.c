@@ -9,7 +9,8 @@
 
 #include "state.h"
 
-static const char *const names[] = {"libmpi.so", "libmpi_cxx.so", "libmpich.so", "libucp.so", "libuct.so", "libfabric.so"};
+static const char *const names[] = {
+	"libmpi.so", "libmpi_cxx.so", "libmpich.so", "libucp.so", "libuct.so", "libfabric.so"};
 
 static _Atomic unsigned long long looked_at; /* how many objects had been loaded at the last look */
 

@@ -26,7 +26,6 @@ struct gp_route {
 };
 
 struct gp_route gp_dlsym_route(void *handle, const char *name);
-extern void *(*gp_real_dlsym)(void *handle, const char *name);
 
 bool gp_real_dlsym_resolve(void)
 {
@@ -46,9 +45,9 @@ bool gp_real_dlsym_resolve(void)
 }
 
 /*
- * In the global scope (RTLD_DEFAULT, or a handle of the program itself) the loader finds our own exports. What is behind
- * them is what the program means, and where there is no driver, it must be told so: programs look for CUDA in this
- * way.
+ * In the global scope (RTLD_DEFAULT, or a handle of the program itself) the loader finds our own exports. What is
+ * behind them is what the program means, and where there is no driver, it must be told so: programs look for CUDA in
+ * this way.
  */
 static void *behind_us(const char *name, int index)
 {

@@ -25,7 +25,6 @@ struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
 _Atomic bool gp_bypass;
 
-/* Read by dlsym.S, set before it is. */
 void *(*gp_real_dlsym)(void *handle, const char *name);
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
@@ -125,7 +124,8 @@ static void check_context_fences(void)
 
 	if (!gp_real.cuGetProcAddress_v2)
 		return;
-	if (!gp_real.cuGetProcAddress_v2("cuCtxRecordEvent", &address, 12050, CU_GET_PROC_ADDRESS_DEFAULT, NULL) && address)
+	(void)gp_real.cuGetProcAddress_v2("cuCtxRecordEvent", &address, 12050, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
+	if (address)
 		return;
 	gp_real.cuCtxRecordEvent = NULL;
 	gp_real.cuCtxWaitEvent = NULL;

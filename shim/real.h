@@ -28,7 +28,8 @@ extern struct gp_real gp_real;
 extern _Atomic bool gp_real_is_ready;
 bool gp_real_find(void);
 
-/* Finds the C library's dlsym. False if there is none. */
+/* Finds the C library's dlsym, which dlsym.S jumps to. False if there is none. */
+extern void *(*gp_real_dlsym)(void *handle, const char *name);
 bool gp_real_dlsym_resolve(void);
 
 /* Whether the driver's functions are known; looks for them if not. False while libcuda is not in the process. */

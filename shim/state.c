@@ -41,7 +41,8 @@ bool gp_state_read(void)
 		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
 		gp_addrmap_init(&gp_state.device_map);
 		gp_addrmap_init(&gp_state.pinned_map);
-		gp_budget_init(&gp_state.pinned_budget, gp_limit_bytes(&config->pinned_limit, gp_state_machine_bytes()));
+		gp_budget_init(
+			&gp_state.pinned_budget, gp_limit_bytes(&config->pinned_limit, gp_state_machine_bytes()));
 		atomic_init(&gp_state.needs_completion, config->reuse == GP_CONFIG_REUSE_COMPLETED);
 		gp_state.start_ns = gp_driver_now_ns(NULL);
 		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
