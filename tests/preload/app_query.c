@@ -72,8 +72,9 @@ static void check_block(CUdeviceptr ptr, size_t bytes, size_t offset)
 		(int[]){CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
 			CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
 		(void *[]){&batch_id, &batch_start, &ordinal}, ptr + offset));
-	printf("%zu + %zu: base %d, size %d, range %d %d, batch %d %d, type %d, device %d\n", bytes, offset, base == ptr,
-		size >= bytes, start == ptr, range_size == size, batch_id == id, batch_start == ptr, type, ordinal);
+	printf("%zu + %zu: base %d, size %d, range %d %d, batch %d %d, type %d, device %d\n", bytes, offset,
+		base == ptr, size >= bytes, start == ptr, range_size == size, batch_id == id, batch_start == ptr, type,
+		ordinal);
 }
 
 static void range(void)

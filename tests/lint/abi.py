@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""The compiler's test of the tables against cuda.h can fail.
+
+Usage: abi.py --self-test ABI_HEADER.PY TEST_ABI.C ROOT COMPILER...
+
+Compiles tests/unit/test_abi.c against a small header that stands for cuda.h, with one lie at a time in it.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import lint
+
+# A driver's header made of the tables themselves: true, until it is made to lie.
+LIES = (
+    ("CUDA_ERROR_NOT_READY = 600", "CUDA_ERROR_NOT_READY = 601"),
+    ("typedef int CUdevice;", "typedef long CUdevice;"),
+    ("CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, size_t bytes);", "CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, int bytes);"),
+    ("CUresult cuEventQuery (CUevent event);", "CUresult cuEventQuery (CUevent event, int more);"),
+    ("size_t Width, Height, Depth;", "size_t Width, Depth, Height;"),
+)
+
+
+def true_header(root):
+    text = lint.read(root, "shim/cuda_abi.h").replace("#pragma once", "")
+    hooks = re.sub(r"/\*.*?\*/", "", lint.read(root, "shim/hooks.def"), flags=re.S)
+    rows = re.findall(r'^HOOK\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
+    rows += re.findall(r"^CALL\((\w+), (\(.*\))\)$", hooks, re.M)
+    return text + "".join("CUresult %s %s;\n" % row for row in rows)
+
+
+def compiles(script, test, root, compiler, header):
+    tree = lint.make_tree({"cuda.h": header})
+    paths = [os.path.join(tree.name, name) for name in ("abi_cuda.h", "abi_asserted.h")]
+    subprocess.run([sys.executable, script, os.path.join(tree.name, "cuda.h"),
+                    os.path.join(root, "shim/cuda_abi.h")] + paths, check=True)
+    result = subprocess.run(compiler + ["-fsyntax-only", "-I" + tree.name, "-I" + root, test],
+                            stderr=subprocess.PIPE, check=False)
+    return result.returncode == 0, result.stderr.decode("utf-8", "replace")
+
+
+def check(script, test, root, *compiler):
+    header = true_header(root)
+    fine, text = compiles(script, test, root, list(compiler), header)
+    if not fine:
+        yield "the tables do not agree with themselves:\n" + text
+    for truth, lie in LIES:
+        if truth not in header:
+            yield "not in the tables any more: %s" % truth
+        elif compiles(script, test, root, list(compiler), header.replace(truth, lie))[0]:
+            yield "believed: %s" % lie
+
+
+if __name__ == "__main__":
+    lint.end(check(*sys.argv[2:]))

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Everything that the lint of the library looks for. */
+
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+__attribute__((visibility("default"))) double bad_export(double x);
+
+double bad_export(double x)
+{
+	return cos(x);
+}
+
+__attribute__((constructor)) static void start(void)
+{
+	struct stat st;
+
+	/* New in GLIBC_2.33. */
+	if (stat("/", &st))
+		exit(1);
+}

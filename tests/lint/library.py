@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""What libgpupool.so brings into a process: nothing but what it has to.
+
+Usage: library.py HOOKS.DEF LIBRARY
+       library.py --self-test HOOKS.DEF BAD-LIBRARY
+"""
+
+import re
+import sys
+
+import lint
+
+NEEDED = re.compile(r"lib(c\.so\.6|dl\.so\.2|pthread\.so\.0)$|ld-linux.*")
+GLIBC_NEWEST = (2, 28)
+# Where the toolchain's own start and end functions stand, one word each.
+TOOLCHAIN = {".init_array": "frame_dummy", ".fini_array": "__do_global_dtors_aux"}
+WORD = 8
+
+
+def check_exports(library, hooks):
+    table = lint.output("readelf", "--dyn-syms", "-W", library)
+    exported = set()
+    for line in table.splitlines():
+        cells = line.split()
+        if len(cells) >= 8 and cells[4] in ("GLOBAL", "WEAK") and cells[6] not in ("UND", "Ndx"):
+            exported.add(cells[7])
+    wanted = set(lint.rows(hooks, "HOOK")) | {"dlsym"}
+    for name in sorted(exported - wanted):
+        yield "exported, and no row of hooks.def: %s" % name
+    for name in sorted(wanted - exported):
+        yield "a row of hooks.def, and not exported: %s" % name
+
+
+def check_dynamic(library):
+    table = lint.output("readelf", "-dW", library)
+    for name in re.findall(r"\(NEEDED\).*\[(.*)\]", table):
+        if not NEEDED.match(name):
+            yield "needs %s" % name
+    for tag in ("RPATH", "RUNPATH", "TEXTREL"):
+        if re.search(r"\(%s\)|\b%s\b" % (tag, tag), table):
+            yield "has a %s" % tag
+    for flag in ("NODELETE", "NOW"):
+        if not re.search(r"FLAGS.*\b%s\b" % flag, table):
+            yield "is not marked %s" % flag
+
+
+def check_versions(library):
+    for version in sorted(set(re.findall(r"GLIBC_([0-9.]+)", lint.output("readelf", "-VW", library)))):
+        if tuple(int(part) for part in version.split(".")[:2]) > GLIBC_NEWEST:
+            yield "needs GLIBC_%s" % version
+    if "GLIBC_PRIVATE" in lint.output("readelf", "-VW", library):
+        yield "needs GLIBC_PRIVATE"
+    if re.search(r"\.gnu\.version_d\b", lint.output("readelf", "-SW", library)):
+        yield "has versions of its own, which disables interposition"
+
+
+def check_start(library):
+    """Nothing of ours runs when the library is loaded or unloaded."""
+    sections = lint.output("readelf", "-SW", library)
+    symbols = lint.output("readelf", "-sW", library)
+    for name, function in TOOLCHAIN.items():
+        found = re.search(r"\s%s\s+\w+\s+\w+\s+\w+\s+(\w+)" % re.escape(name), sections)
+        if found and int(found.group(1), 16) != WORD:
+            yield "%s has entries of ours" % name
+        if found and ".symtab" in sections and not re.search(r"\b%s\b" % function, symbols):
+            yield "%s is not the toolchain's" % name
+    for name in (".ctors", ".dtors", ".preinit_array"):
+        if re.search(r"\s%s\s" % re.escape(name), sections):
+            yield "has a section %s" % name
+
+
+def check_stack(library):
+    found = re.search(r"GNU_STACK.*", lint.output("readelf", "-lW", library))
+    if not found or re.search(r"\bRWE\b", found.group(0)):
+        yield "has an executable stack"
+
+
+def check(hooks, library):
+    yield from check_exports(library, hooks)
+    yield from check_dynamic(library)
+    yield from check_versions(library)
+    yield from check_start(library)
+    yield from check_stack(library)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--self-test":
+        lint.end_self_test(check(*sys.argv[2:]), (
+            "no row of hooks.def: ",
+            "and not exported: ",
+            "needs libm.so.6",
+            "has a RUNPATH",
+            "is not marked NODELETE",
+            "is not marked NOW",
+            "needs GLIBC_2.3",
+            "has versions of its own",
+            ".init_array has entries of ours",
+            "has an executable stack",
+        ))
+    lint.end(check(*sys.argv[1:]))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""What the lints share: files, tables, and how a lint ends.
+
+A lint is a function that yields problems. Called with --self-test it is shown a bad sample instead, and fails
+if it finds fewer kinds of problems in it than it was made to find.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77  # Meson's word for it
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return f.read()
+
+
+def rows(path, macro, column=0):
+    """One column of a table: of each row macro(...), without quotes."""
+    found = []
+    for arguments in re.findall(r"^%s\(((?:[^()\"]|\"[^\"]*\")*)" % macro, read(path), re.M):
+        cells = re.findall(r"\"[^\"]*\"|[^,\s][^,]*", arguments)
+        found.append(cells[column].strip().strip('"'))
+    if not found:
+        sys.exit("%s: no %s(...) in it" % (path, macro))
+    return found
+
+
+def sources(root, *directories, ends=(".c", ".h", ".def", ".S")):
+    """Paths below the root, of git's if this is a checkout, so that a neighbour's build does not count."""
+    for directory in directories:
+        for place, inner, names in os.walk(os.path.join(root, directory)):
+            inner.sort()
+            for name in sorted(names):
+                if name.endswith(ends):
+                    yield os.path.relpath(os.path.join(place, name), root)
+
+
+def output(*command):
+    result = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return result.stdout.decode("utf-8", "replace")
+
+
+def make_tree(files):
+    """A temporary directory with these files; the caller keeps the object alive."""
+    tree = tempfile.TemporaryDirectory()
+    for path, text in files.items():
+        full = os.path.join(tree.name, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as f:
+            f.write(text)
+    return tree
+
+
+def end(problems):
+    """Ends a lint: prints what is wrong, in the order of the files."""
+    problems = list(problems)
+    for problem in problems:
+        print(problem)
+    print("%d problems" % len(problems))
+    sys.exit(1 if problems else 0)
+
+
+def end_self_test(problems, wanted):
+    """Ends a self-test: each of the wanted words must be in some problem, and a problem without one is a surprise."""
+    problems = list(problems)
+    missed = [word for word in wanted if not any(word in problem for problem in problems)]
+    surprises = [problem for problem in problems if not any(word in problem for word in wanted)]
+    for word in missed:
+        print("not found in the bad sample: %s" % word)
+    for problem in surprises:
+        print("unexpected: %s" % problem)
+    sys.exit(1 if missed or surprises else 0)
