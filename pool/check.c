@@ -3,6 +3,7 @@
 
 /* Every invariant of a pool, proved again from its parts. For tests and debugging. */
 
+#include "kind.h"
 #include "pool_impl.h"
 
 struct tally {

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "pool_impl.h"
+#include "descriptor.h"
 
 enum {
 	BLOCKS_PER_CHUNK = 64,

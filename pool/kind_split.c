@@ -13,7 +13,9 @@
  * Invariant: no two cached neighbours, except a guard and the block behind it.
  */
 
-#include "pool_impl.h"
+#include "descriptor.h"
+#include "kind.h"
+#include "segment.h"
 
 /* A slab holds at least this many of the block that it was made for. */
 #define SLAB_MULTIPLE (2 * GP_MIB)

@@ -7,7 +7,8 @@
  * driver's own.
  */
 
-#include "pool_impl.h"
+#include "kind.h"
+#include "segment.h"
 
 static struct gp_block *cut_nothing(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {

@@ -15,7 +15,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "pool_impl.h"
+#include "descriptor.h"
+#include "kind.h"
+#include "reuse.h"
+#include "rounds.h"
+#include "segment.h"
 
 static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
 	[GP_KIND_NONE] = &gp_kind_none,

@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-#include "pool_impl.h"
+#include "kind.h"
+#include "segment.h"
 
 void gp_pool_drop(struct gp_pool *pool)
 {

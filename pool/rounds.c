@@ -11,10 +11,15 @@
 
 #include <errno.h>
 
-#include "pool_impl.h"
+#include "reuse.h"
+#include "rounds.h"
+#include "segment.h"
 
 /* Fences recorded after the free (see GP_BLOCK_LATE) may cover work that the real free would not wait for. */
 #define LATE_WAIT_NS UINT64_C(100000000)
+
+/* How often another thread may be faster; each time it is, somebody has been served. */
+enum { FENCE_WAITS_MAX = 1000 };
 
 /* Merges what has become usable, too, so that it can be given back. */
 static bool search(struct gp_rounds *rounds)
@@ -51,6 +56,17 @@ static uint64_t pending_bytes(struct gp_pool *pool)
 	bytes = pool->pending.bytes;
 	gp_mutex_unlock(&pool->lock);
 	return bytes;
+}
+
+/* Whether blocks that may be reused wait for a fence that was recorded at their free. */
+static bool is_any_pending_at_free(struct gp_pool *pool)
+{
+	bool is_any;
+
+	gp_mutex_lock(&pool->lock);
+	is_any = pool->pending.bitmap[0] != 0 && pool->options.kind != GP_KIND_NONE;
+	gp_mutex_unlock(&pool->lock);
+	return is_any;
 }
 
 /* What has to go for the request to fit: all of it, or with a limit what is over it. */
@@ -119,12 +135,19 @@ static void wait_for_late(struct gp_pool *pool)
 static uint64_t round_fences(struct gp_rounds *rounds)
 {
 	struct gp_pool *pool = rounds->pool;
-	uint64_t newest = gp_fence_newest(&pool->fence), before = pending_bytes(pool), given;
+	uint64_t before = pending_bytes(pool), given;
 
-	if (newest)
-		(void)gp_fence_wait(&pool->fence, newest - 1, UINT64_MAX);
-	if (search(rounds))
-		return rounds->bytes;
+	/* What one waited for another may take; then that one's own free, made before, is what is left to wait for. */
+	for (int i = 0; i < FENCE_WAITS_MAX; i++) {
+		uint64_t newest = gp_fence_newest(&pool->fence);
+
+		if (newest)
+			(void)gp_fence_wait(&pool->fence, newest - 1, UINT64_MAX);
+		if (search(rounds))
+			return rounds->bytes;
+		if (!newest || !rounds->request || !is_any_pending_at_free(pool))
+			break;
+	}
 	wait_for_late(pool);
 	if (search(rounds))
 		return rounds->bytes;

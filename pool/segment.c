@@ -12,7 +12,10 @@
 
 #include <errno.h>
 
-#include "pool_impl.h"
+#include "descriptor.h"
+#include "kind.h"
+#include "reuse.h"
+#include "segment.h"
 
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
 {

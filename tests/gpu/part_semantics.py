@@ -29,6 +29,9 @@ EXPECTED = [
      "a block that is part of a driver allocation cannot be exported"),
     (r"attribute\.(large|interior|small|other)\.10", SPLITTING, r"0 [01]",
      "a block that is part of a driver allocation cannot be exported"),
+    (r"host\.flags[1357](#2)?", POOLING, r"0 flags=[26] free=0",
+     "the driver keeps small pinned blocks of different flags in one chunk and reports the chunk's, without "
+     "the pool too while another small block is alive; a cached one is"),
     (r"attributes\.(freed|host_freed)", POOLING, r"type=.*",
      "the memory of a freed block stays mapped while it is pending or cached"),
     (r"context\.none\.free", POOLING, r"0",

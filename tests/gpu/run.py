@@ -115,7 +115,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--bundle", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.out:
         options.out = options.out.resolve()
         options.out.mkdir(parents=True, exist_ok=True)

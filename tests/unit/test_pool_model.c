@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "fake_backend.h"
+#include "pool/kind.h"
 #include "pool/pool_impl.h"
 
 #define CAPACITY (192 * GP_MIB)

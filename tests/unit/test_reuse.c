@@ -67,16 +67,35 @@ END_TEST
 
 START_TEST(a_block_is_reused_behind_an_order_where_that_is_enough)
 {
-	uint64_t addr;
+	uint64_t addr, other;
 
 	px.fake.has_one_stream = true;
-	addr = fixture_alloc(4 * GP_MIB);
+	addr = fixture_alloc(40 * GP_MIB);
+	other = fixture_alloc(40 * GP_MIB);
 	fixture_work();
 	fixture_free(addr);
-	if (keeps_blocks())
-		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
+	fixture_free(other);
+	if (keeps_blocks()) {
+		uint64_t again = fixture_alloc(40 * GP_MIB);
+
+		ck_assert(again == addr || again == other);
+	}
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), keeps_blocks());
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+}
+END_TEST
+
+START_TEST(two_blocks_take_turns_before_an_order_stops_the_gpu)
+{
+	uint64_t first, second;
+
+	px.fake.has_one_stream = true;
+	first = fixture_alloc(48 * GP_MIB);
+	fixture_work();
+	fixture_free(first);
+	second = fixture_alloc(48 * GP_MIB);
+	ck_assert_uint_ne(second, first);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
 }
 END_TEST
 
@@ -103,6 +122,20 @@ START_TEST(a_late_block_waits_for_completion_even_where_an_order_is_enough)
 	fixture_free_as(addr, GP_FREE_LATE);
 	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
 	fake_complete_all(&px.fake);
+	if (keeps_blocks())
+		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
+}
+END_TEST
+
+START_TEST(a_block_that_was_late_once_is_an_ordinary_one_the_next_time)
+{
+	uint64_t addr = fixture_alloc(4 * GP_MIB);
+
+	px.fake.has_one_stream = true;
+	fixture_free_as(addr, GP_FREE_LATE);
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
 	if (keeps_blocks())
 		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), addr);
 }
@@ -197,8 +230,10 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(
 		tc, a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_needed);
 	tcase_add_test(tc, a_block_is_reused_behind_an_order_where_that_is_enough);
+	tcase_add_test(tc, two_blocks_take_turns_before_an_order_stops_the_gpu);
 	tcase_add_test(tc, overlapping_streams_are_not_ordered_for_a_little_memory);
 	tcase_add_test(tc, a_late_block_waits_for_completion_even_where_an_order_is_enough);
+	tcase_add_test(tc, a_block_that_was_late_once_is_an_ordinary_one_the_next_time);
 	tcase_add_test(tc, a_synced_block_is_reused_at_once_and_without_a_record);
 	tcase_add_test(tc, a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds);
 	tcase_add_test(tc, after_completion_was_required_nothing_is_handed_out_on_order_alone);

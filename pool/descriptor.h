@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Recycled descriptors: descriptor.c. */
+
+#include "pool_impl.h"
+
+/* Sees to it that the next few _new calls cannot fail. 0 or -ENOBUFS. */
+int gp_descriptors_ensure_locked(struct gp_pool *pool);
+struct gp_block *gp_block_new_locked(struct gp_pool *pool);
+void gp_block_spare_locked(struct gp_pool *pool, struct gp_block *block);
+struct gp_segment *gp_segment_new_locked(struct gp_pool *pool);
+void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment);
+void gp_descriptors_free(struct gp_pool *pool);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The seam between the pool kinds and the rest. */
+
+#include "pool.h"
+
+/* What is being asked for. */
+struct gp_request {
+	uint64_t bytes; /* by the program */
+	uint64_t size;	/* rounded by the kind */
+	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
+};
+
+/* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */
+struct gp_kind_ops {
+	const char *name;
+	void (*init)(struct gp_pool *pool);
+
+	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */
+	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
+
+	/* Takes a cached block of at least size bytes out of the cache and its count; NULL if none fits. */
+	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
+
+	/*
+	 * Cuts a block that is in no structure to size bytes, and caches what is left over. Needs up to two
+	 * spare descriptors.
+	 */
+	struct gp_block *(*cut)(struct gp_pool *pool, struct gp_block *block, uint64_t size);
+
+	/* Puts a usable block into the cache and its count. May merge it: it must not be used afterwards. */
+	void (*put)(struct gp_pool *pool, struct gp_block *block);
+
+	/* Takes a cached block out of the index, not out of the count. Nothing to do for an exported one. */
+	void (*unlink)(struct gp_pool *pool, struct gp_block *block);
+
+	/* A large segment that was idle for so many growths goes back when the pool grows; 0: none does. */
+	unsigned stale_after;
+
+	/* How much to ask the driver for, for a block of size bytes. */
+	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
+
+	/* The largest that a block can be that the program freed and that alone serves a request of size bytes. */
+	uint64_t (*largest_fit)(const struct gp_pool *pool, uint64_t size);
+
+	/* The smallest that one can be that may come to serve the request by merging with others; size if none can. */
+	uint64_t (*smallest_part)(const struct gp_pool *pool, uint64_t size);
+
+	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
+	uint64_t (*count)(const struct gp_pool *pool);
+};
+
+extern const struct gp_kind_ops gp_kind_none, gp_kind_simple, gp_kind_binned, gp_kind_split;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* From pending to cached, and from there to the program: reuse.c. */
+
+#include "kind.h"
+#include "pool_impl.h"
+
+/* Marks a block that is in no structure as the program's. */
+void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request);
+
+/* Moves what the fences allow into the cache, and hands out a block that fits; NULL if none does. */
+struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request);
+
+/* Moves what the fences allow into the cache. */
+void gp_reuse_settle(struct gp_pool *pool);
+
+/*
+ * Looks for a block in the cache, then among the pending ones as far as costs nobody anything. -ENOENT if there
+ * is none, or the driver's error.
+ */
+int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+
+/*
+ * The same where growing instead would let too much memory wait: orders later work behind the first free that yields a
+ * fit, or, where completion is needed, waits for it. -ENOENT if nothing pending fits or growing is better.
+ */
+int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+
+/*
+ * Brings the queue of freed blocks back under its limits, and sends off what is leaving. may_wait: as the program's own
+ * free would, where the driver gives back in no other way. Returns the bytes begun to be given back.
+ */
+uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait);
+
+/* Whether gp_reuse_flush has anything to do. */
+bool gp_reuse_needs_flush_locked(const struct gp_pool *pool);

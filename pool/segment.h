@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Driver allocations, coming and going: segment.c. None of these is called with the lock held but the _locked. */
+
+#include "kind.h"
+#include "pool_impl.h"
+
+/* Asks the driver for a segment that serves the request, within the budget. -ENOMEM: either said no. */
+int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+
+/*
+ * Gives back idle segments whose work is completed: the smallest one of at least want bytes if there is one, else
+ * the least recently used ones until want bytes are together; and all that are leaving. Returns the bytes begun.
+ */
+uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
+
+/* Gives one block, whole and taken out of the queue, back behind its fence. Returns the bytes begun. */
+uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);
+
+/* Whether giving back makes nobody wait just now. */
+bool gp_segment_can_give_back(struct gp_pool *pool);
+
+/* Gives one block, whole and in no structure, back by the driver's own free, which may wait. The driver's result. */
+int gp_segment_release(struct gp_pool *pool, struct gp_block *block);
+
+/* Sees what of that begun before the call has arrived in the driver; waits for all of it if told to. */
+void gp_segment_poll_returning(struct gp_pool *pool, bool wait);
+
+/* Notes that a segment is wholly cached, or not any more. */
+void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment);
+void gp_segment_set_busy_locked(struct gp_segment *segment);
+
+/* Whether any wait to be given back. */
+bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool);
