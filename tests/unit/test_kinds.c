@@ -376,6 +376,86 @@ START_TEST(split_holds_little_more_than_a_buffer_that_grows_slowly)
 }
 END_TEST
 
+/* Which of two neighbours the GPU still uses, and which is freed first. */
+static const struct {
+	bool is_left_busy, is_busy_first;
+} neighbours[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+START_TEST(split_gives_nothing_back_of_which_a_part_is_only_ordered)
+{
+	uint64_t whole = fixture_alloc(100 * GP_MIB), left, right, busy, done;
+
+	px.fake.has_one_stream = true;
+	fixture_free_as(whole, GP_FREE_SYNCED);
+	left = fixture_alloc(40 * GP_MIB);
+	right = fixture_alloc(40 * GP_MIB);
+	busy = neighbours[_i].is_left_busy ? left : right;
+	done = neighbours[_i].is_left_busy ? right : left;
+	if (!neighbours[_i].is_busy_first)
+		fixture_free_as(done, GP_FREE_SYNCED);
+	fixture_work();
+	fixture_free(busy);
+	fixture_alloc(UNIT); /* orders, since so much is pending */
+	if (neighbours[_i].is_busy_first)
+		fixture_free_as(done, GP_FREE_SYNCED);
+	gp_pool_reclaim(fixture_pool());
+	fixture_check();
+	ck_assert_uint_ge(atomic_load(&px.fake.ordered), 1);
+	ck_assert_uint_ge(px.fake.reserved_bytes, 100 * GP_MIB);
+	fake_complete_all(&px.fake);
+	ck_assert_uint_ge(gp_pool_reclaim(fixture_pool()), 100 * GP_MIB);
+}
+END_TEST
+
+START_TEST(split_cuts_a_block_that_is_only_ordered_into_blocks_that_are)
+{
+	uint64_t addr = fixture_alloc(100 * GP_MIB);
+
+	px.fake.has_one_stream = true;
+	fixture_work();
+	fixture_free(addr);
+	fixture_alloc(20 * GP_MIB); /* on order, from its head */
+	atomic_store(&px.fake.is_capturing, true);
+	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), -EBUSY);
+	px.options.completion_only = true;
+	fixture_alloc(20 * GP_MIB);
+}
+END_TEST
+
+START_TEST(split_keeps_a_long_idle_segment_that_is_only_ordered)
+{
+	px.fake.has_one_stream = true;
+	for (uint64_t i = 0; i < 6; i++) {
+		uint64_t addr = fixture_alloc((20 + 2 * i) * GP_MIB);
+
+		fixture_work();
+		fixture_free(addr);
+	}
+	ck_assert_uint_eq(fixture_stats().driver_frees, 0);
+}
+END_TEST
+
+START_TEST(split_gives_a_long_idle_segment_back_when_it_grows)
+{
+	for (uint64_t i = 0; i < 6; i++) {
+		uint64_t addr = fixture_alloc((20 + 2 * i) * GP_MIB);
+
+		fixture_free(addr);
+	}
+	ck_assert_uint_gt(fixture_stats().driver_frees, 0);
+}
+END_TEST
+
+START_TEST(split_keeps_the_segments_that_a_program_alternates_between)
+{
+	for (int i = 0; i < 20; i++)
+		for (uint64_t nth = 0; nth < 4; nth++)
+			fixture_free(fixture_alloc((20 + 10 * nth) * GP_MIB));
+	ck_assert_uint_le(fixture_stats().driver_allocs, 4);
+	ck_assert_uint_eq(fixture_stats().driver_frees, 0);
+}
+END_TEST
+
 START_TEST(a_small_request_does_not_wait_for_a_block_that_cannot_serve_it)
 {
 	uint64_t addr;
@@ -440,6 +520,11 @@ static TCase *case_of_split(void)
 	tcase_add_test(tc, split_reuses_many_blocks_for_fewer_larger_ones);
 	tcase_add_test(tc, split_survives_temporaries_that_alternate_below_a_tight_limit);
 	tcase_add_test(tc, split_holds_little_more_than_a_buffer_that_grows_slowly);
+	ADD_ROWS(tc, neighbours, split_gives_nothing_back_of_which_a_part_is_only_ordered);
+	tcase_add_test(tc, split_cuts_a_block_that_is_only_ordered_into_blocks_that_are);
+	tcase_add_test(tc, split_keeps_a_long_idle_segment_that_is_only_ordered);
+	tcase_add_test(tc, split_gives_a_long_idle_segment_back_when_it_grows);
+	tcase_add_test(tc, split_keeps_the_segments_that_a_program_alternates_between);
 	tcase_add_test(tc, a_small_request_does_not_wait_for_a_block_that_cannot_serve_it);
 	return tc;
 }
