@@ -2,9 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Replays a recorded trace through a pool of each kind, over a GPU that is some operations behind, and
- * prints how much memory each takes and how often it asks the driver. The trace is text on stdin, one operation a
- * line: `a ADDRESS BYTES` or `f ADDRESS`, where an address only names a block.
+ * Replays a recorded trace through a pool of each kind, over a GPU that is some operations behind,
+ * and prints how much memory each takes and how often it asks the driver. The trace is text on
+ * stdin, one operation a line: `a ADDRESS BYTES` or `f ADDRESS`, where an address only names a
+ * block.
  */
 
 #include <inttypes.h>

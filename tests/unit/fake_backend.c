@@ -49,7 +49,10 @@ static void set_breach(struct fake *fake, const char *what)
 	atomic_compare_exchange_strong(&fake->breach, &none, what);
 }
 
-/* Takes and drops a lock of that rank: in a debug build this fails if one is held that comes after it. */
+/*
+ * Takes and drops a lock of that rank: in a debug build this fails if one is held that comes after
+ * it.
+ */
 static void check_locks(enum gp_lock_rank rank)
 {
 	struct gp_mutex probe = GP_MUTEX_INIT(rank);
@@ -426,7 +429,10 @@ static int fence_order(void *arg, int slot)
 	return finish(fake, entry);
 }
 
-/* Work completes while the allocator waits, as far as a free would have waited for it: the rest waits for the test. */
+/*
+ * Work completes while the allocator waits, as far as a free would have waited for it: the rest
+ * waits for the test.
+ */
 static void pause_(void *arg, unsigned attempt)
 {
 	struct fake *fake = arg;

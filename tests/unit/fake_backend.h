@@ -3,14 +3,15 @@
 #pragma once
 
 /*
- * A backend of numbers. Memory is ranges of addresses; the clock moves when the allocator pauses; the GPU is a
- * count of work: the test submits it and says when it completes, in order, so that a fence is the count at its
- * record. The fake remembers for every 512 bytes up to which work they may be in use, and so knows whether a block
- * was handed out, or memory given back, too early, and whether anybody was made to wait for work that no
- * free would have waited for. The first such breach is kept in `breach`.
+ * A backend of numbers. Memory is ranges of addresses; the clock moves when the allocator pauses;
+ * the GPU is a count of work: the test submits it and says when it completes, in order, so that a
+ * fence is the count at its record. The fake remembers for every 512 bytes up to which work they
+ * may be in use, and so knows whether a block was handed out, or memory given back, too early, and
+ * whether anybody was made to wait for work that no free would have waited for. The first such
+ * breach is kept in `breach`.
  *
- * Any call can be made to fail by a plan, every call is recorded, and each checks that the allocator holds no
- * lock but those that backend.h allows. Thread-safe, once set up.
+ * Any call can be made to fail by a plan, every call is recorded, and each checks that the
+ * allocator holds no lock but those that backend.h allows. Thread-safe, once set up.
  */
 
 #include <pthread.h>
@@ -85,8 +86,7 @@ struct fake {
 	struct fake_plan plans[FAKE_N_CALLS];
 	_Atomic uint64_t covers[GP_FENCE_SLOTS];
 	_Atomic unsigned idle_pauses;
-	_Atomic uint64_t *
-		units; /* the history, a word for each 512 bytes; NULL where there is too much memory */
+	_Atomic uint64_t *units; /* the history, a word a unit; NULL with too much memory */
 	size_t n_units;
 };
 

@@ -2,7 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* One pool over the fake backend. Whatever a test does, the pool's invariants are proved after each of these calls. */
+/*
+ * One pool over the fake backend. Whatever a test does, the pool's invariants are proved after each
+ * of these calls.
+ */
 
 #include <check.h>
 

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Random traces against an obvious model: a list of what the program holds, and the fake's history of who used
- * which bytes last. After every step all invariants are proved again, so that the first step that breaks one is
- * the one that is printed, with its seed.
+ * Random traces against an obvious model: a list of what the program holds, and the fake's history
+ * of who used which bytes last. After every step all invariants are proved again, so that the first
+ * step that breaks one is the one that is printed, with its seed.
  *
  * GPUPOOL_TEST_SEED runs one seed of one's own, GPUPOOL_TEST_STEPS sets the length of a trace.
  */
@@ -245,7 +245,9 @@ static void do_alloc(struct model *m)
 		check_refusal(m, size);
 	else
 		REQUIRE(m, m->is_planned && r == SOME_ERROR, "an allocation returned %d", r);
-	/* An error that comes before the pool or the driver was asked is neither a hit nor a miss. */
+	/*
+	 * An error that comes before the pool or the driver was asked is neither a hit nor a miss.
+	 */
 	if (r > 0)
 		m->n_asked = m->pool->stats.hits + m->pool->stats.misses;
 }

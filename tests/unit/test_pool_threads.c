@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Real threads on one pool, for every kind: no byte ever has two owners, no block comes before the GPU is done with
- * it, and the books are right in the end. What they do is bounded in number; what a race detector sees of
- * it is the better half of this test.
+ * Real threads on one pool, for every kind: no byte ever has two owners, no block comes before the
+ * GPU is done with it, and the books are right in the end. What they do is bounded in number; what
+ * a race detector sees of it is the better half of this test.
  */
 
 #include <check.h>
