@@ -20,6 +20,7 @@ struct gp_pool {
 	struct gp_fence fence;
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
+	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */
 
 	struct gp_mutex lock; /* guards everything below */
 	pthread_cond_t rounds_done;

@@ -11,8 +11,8 @@
  *   - While more than a small share of the pool is pending, what the fences say now is asked before anything is taken:
  *     blocks that could not merge yet lead to poor cuts, which cost far more memory than a query costs time.
  *   - Only one stream ever worked in the context: an order costs no overlap, but the GPU still stops for it (0.9 us, as
- *     measured), which counts in a loop of short kernels. So let two blocks take turns, of which one is completed
- *     when the other is freed; with more pending than that, order on the last fence, which frees all in one go.
+ *     measured), which counts in a loop of short kernels, and a query while it works costs as much. So let blocks take
+ *     turns, and with more than two pending order on the last fence, which frees all in one go.
  *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the oldest
  *     fence that yields a fit, or on the last one, since blocks that merge may fit.
  *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
@@ -34,8 +34,12 @@
 #define WAIT_SLACK_MIN	(256 * GP_MIB)
 #define WAIT_SLACK	2
 
-/* Below this share of the pool pending blocks do not matter to where the next one is cut. */
+/* With one stream, where the GPU lags behind, it is asked only so seldom whether it still does. */
+enum { ASK_EVERY = 16 };
+
+/* Below this share of the pool, or a slab's worth, pending blocks do not matter to where the next one is cut. */
 #define STALE_SHARE 64
+#define STALE_MIN   (2 * GP_MIB)
 
 void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
@@ -89,7 +93,7 @@ static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_reques
 /* What else there would be, where nothing could be taken. */
 struct outlook {
 	bool is_any_pending, is_any_late;
-	bool is_queue_long; /* more is pending than the overlap of two blocks is worth */
+	bool is_queue_long;  /* more is pending than two blocks that take turns are worth */
 	uint64_t newest_stamp;
 };
 
@@ -104,7 +108,7 @@ static struct gp_block *take(struct gp_pool *pool, const struct gp_request *requ
 		bool is_fresh;
 
 		settle_locked(pool);
-		is_fresh = pool->pending.bytes <= pool->stats.total_bytes / STALE_SHARE;
+		is_fresh = pool->pending.bytes <= gp_max(STALE_MIN, pool->stats.total_bytes / STALE_SHARE);
 		if ((is_fresh || !must_be_fresh) && gp_descriptors_ensure_locked(pool) == 0)
 			b = take_locked(pool, request);
 	}
@@ -149,6 +153,16 @@ static bool is_order_free(const struct gp_pool *pool)
 	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
 }
 
+/*
+ * Whether a query may tell more than an order would bring, where orders are free: while the GPU keeps up, and now and then
+ * to see whether it does again.
+ */
+static bool is_worth_asking(struct gp_pool *pool)
+{
+	return gp_fence_was_ready(&pool->fence) ||
+	       atomic_fetch_add_explicit(&pool->n_refreshes, 1, memory_order_relaxed) % ASK_EVERY == 0;
+}
+
 /* Makes usable what costs nobody anything. 0, or the driver's error. */
 static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 {
@@ -156,8 +170,12 @@ static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 
 	if (gp_unlikely(outlook->is_any_late))
 		r = gp_fence_record(&pool->fence, outlook->newest_stamp, false);
-	if (r <= 0)
+	if (r > 0)
+		return r;
+	if (!is_order_free(pool) || outlook->is_any_late || is_worth_asking(pool))
 		r = gp_fence_settle(&pool->fence);
+	else
+		r = -EAGAIN;
 	if (r == -EAGAIN && is_order_free(pool) && outlook->is_queue_long)
 		r = gp_fence_order_all(&pool->fence);
 	return r > 0 ? r : 0;
