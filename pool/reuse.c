@@ -285,7 +285,7 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t given = 0;
-	bool is_pressed;
+	bool is_pressed, is_too_much_returning;
 
 	(void)cover_late(pool);
 	(void)gp_fence_settle(&pool->fence);
@@ -294,9 +294,11 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	gp_mutex_lock(&pool->lock);
 	settle_locked(pool);
 	is_pressed = pool->is_pressed;
+	is_too_much_returning = pool->stats.returning_bytes > pool->options.pending_bytes_max;
 	gp_mutex_unlock(&pool->lock);
 	given += gp_segment_give_back(pool, is_pressed ? UINT64_MAX : 0);
-	gp_segment_poll_returning(pool, false);
+	/* What returns behind a GPU that lags counts as what is queued does, or it would grow without bound. */
+	gp_segment_poll_returning(pool, may_wait && is_too_much_returning);
 	if (is_pressed) {
 		bool still = be->ops->available(be->arg) < pool->options.reserve_bytes;
 

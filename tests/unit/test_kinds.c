@@ -81,6 +81,21 @@ START_TEST(none_never_waits_where_it_gives_back_behind_a_fence)
 }
 END_TEST
 
+START_TEST(none_waits_as_the_driver_s_free_does_once_more_returns_than_may_be_queued)
+{
+	px.options.pending_count_max = 3;
+	px.options.pending_bytes_max = 100 * UNIT;
+	for (int i = 0; i < 100; i++) {
+		uint64_t addr = fixture_alloc(10 * UNIT);
+
+		fixture_work();
+		fixture_free(addr);
+		ck_assert_uint_le(fixture_stats().total_bytes, (100 + 2 * 40) * UNIT);
+	}
+	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RELEASE_DRAIN), 1);
+}
+END_TEST
+
 START_TEST(none_gives_a_late_block_back_only_once_it_is_completed)
 {
 	uint64_t addr;
@@ -480,6 +495,8 @@ static TCase *case_of_none(void)
 	tcase_add_test(tc, none_flushes_when_more_bytes_are_queued_than_may_be);
 	tcase_add_test(tc, none_without_a_queue_uses_the_driver_s_own_free);
 	tcase_add_test(tc, none_never_waits_where_it_gives_back_behind_a_fence);
+	tcase_add_test(
+		tc, none_waits_as_the_driver_s_free_does_once_more_returns_than_may_be_queued);
 	tcase_add_test(tc, none_gives_a_late_block_back_only_once_it_is_completed);
 	tcase_add_test(tc, an_error_while_one_entry_is_released_loses_no_other);
 	tcase_add_test(tc, none_asks_no_fence_at_an_allocation);
