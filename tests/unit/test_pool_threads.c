@@ -147,7 +147,8 @@ static void start(void)
 {
 	uint64_t addr;
 
-	px.fake.has_one_stream = true; /* who may wait for whom is the model test's question */
+	/* Who may be made to wait for what is the model test's question. */
+	atomic_store(&px.fake.waitable, UINT64_MAX);
 	px.options.pending_count_max = 100;
 	addr = fixture_alloc(GP_ALIGN);
 	lowest = fixture_info(addr).segment_base;
