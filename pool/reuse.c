@@ -154,8 +154,8 @@ static bool is_order_free(const struct gp_pool *pool)
 }
 
 /*
- * Whether a query may tell more than an order would bring, where orders are free: while the GPU keeps up, and now and then
- * to see whether it does again.
+ * Whether a query may tell more than an order would bring, where orders are free: while the GPU keeps up, and now and
+ * then to see whether it does again.
  */
 static bool is_worth_asking(struct gp_pool *pool)
 {
