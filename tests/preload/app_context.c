@@ -179,6 +179,7 @@ static void *allocate_through_it(void *unused)
 static void end_under_threads(void)
 {
 	pthread_t threads[N_THREADS];
+	CUcontext same;
 
 	APP_MUST(cuInit(0));
 	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
@@ -186,7 +187,7 @@ static void end_under_threads(void)
 		pthread_create(&threads[i], NULL, allocate_through_it, NULL);
 	for (unsigned i = 0; i < 50; i++) {
 		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+		APP_MUST(cuDevicePrimaryCtxRetain(&same, 0));
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);

@@ -41,9 +41,10 @@ static void without_cuda(void)
 		"cudaMalloc", "cublasCreate", "curl_easy_init", "cu"};
 
 	for (size_t i = 0; i < LENGTH(names); i++) {
-		printf("%s: %d", names[i], dlsym(RTLD_DEFAULT, names[i]) != NULL);
+		puts(names[i]);
+		printf("default %d", dlsym(RTLD_DEFAULT, names[i]) != NULL);
 		printf(", error %d\n", dlerror() != NULL);
-		printf("%s: %d", names[i], dlsym(RTLD_NEXT, names[i]) != NULL);
+		printf("next %d", dlsym(RTLD_NEXT, names[i]) != NULL);
 		printf(", error %d\n", dlerror() != NULL);
 	}
 	printf("a driver %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);

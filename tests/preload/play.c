@@ -77,6 +77,7 @@ static void become(const struct play *play, int facts_fd, int go_fd)
 	env[n++] = runtime;
 	env[n++] = "PATH=/usr/bin:/bin";
 	env[n++] = "SIMGPU_STRICT=1";
+	env[n++] = "TSAN_OPTIONS=atexit_sleep_ms=0"; /* the simulator's end is watched closely enough */
 	if (play->library)
 		env[n++] = preload;
 	env[n] = NULL;
@@ -170,6 +171,10 @@ void play_same(const struct play *play)
 	strcpy(err, play_err);
 	ck_assert_str_ne(out, "");
 	with.library = play->library ? play->library : play_library;
+	if (play->inside) {
+		with.program = play->inside;
+		with.library = NULL;
+	}
 	with.at_pause = play->at_pause;
 	play_run(&with);
 	check_same(play, out, play_out);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Programs with the library built into them, its checks switched on, and in some builds a sanitiser that watches all of
+ * it: real threads, and every kind of end.
+ */
+
+#include "play.h"
+
+static const char *const pools[][4] = {
+	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+};
+
+static const char *const scenarios[][3] = {
+	{"app_capture", "app_capture_inside", "bad-ends"},
+	{"app_capture", "app_capture_inside", "freed-inside"},
+	{"app_capture", "app_capture_inside", "race"},
+	{"app_context", "app_context_inside", "create"},
+	{"app_context", "app_context_inside", "end-under-threads"},
+	{"app_context", "app_context_inside", "fault"},
+	{"app_context", "app_context_inside", "release"},
+	{"app_context", "app_context_inside", "reset"},
+	{"app_context", "app_context_inside", "two"},
+	{"app_memory", "app_memory_inside", "frees"},
+	{"app_memory", "app_memory_inside", "loop"},
+	{"app_memory", "app_memory_inside", "mixed"},
+	{"app_memory", "app_memory_inside", "pinned"},
+	{"app_memory", "app_memory_inside", "pinned-frees"},
+	{"app_memory", "app_memory_inside", "zeros"},
+	{"app_query", "app_query_inside", "ids"},
+	{"app_query", "app_query_inside", "info"},
+	{"app_query", "app_query_inside", "range"},
+	{"app_query", "app_query_inside", "take-free"},
+	{"app_reuse", "app_reuse_inside", "pinned"},
+	{"app_reuse", "app_reuse_inside", "streams"},
+	{"app_threads", "app_threads_inside", "many"},
+};
+
+static unsigned n_answers;
+
+/* The control server at work while the program is. */
+static void look(const char *name)
+{
+	n_answers += play_number(play_ask("status"), "pid") > 0;
+	n_answers += play_number(play_ask("blocks"), "pid") > 0;
+	play_ask("reclaim");
+	play_ask("reclaim pinned");
+	play_ask("config");
+	play_ask("limit");
+}
+
+START_TEST(a_program_with_the_library_inside_cannot_tell)
+{
+	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
+
+	play_same(&(struct play){.program = scenario[0],
+		.inside = scenario[1],
+		.words = {scenario[2]},
+		.env = pools[_i / (int)LENGTH(scenarios)],
+		.at_pause = look});
+}
+END_TEST
+
+START_TEST(memory_that_runs_out_is_found_inside_too)
+{
+	const char *env[] = {pools[_i][0], "SIMGPU_MEMORY=1GiB", NULL};
+
+	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"device"}, .env = env,
+		.at_pause = look});
+	ck_assert_uint_eq(n_answers, 2);
+	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"busy"}, .env = env});
+	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"async"}, .env = env});
+	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"array"}, .env = env});
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0,
+		(int)(LENGTH(pools) * LENGTH(scenarios)));
+	tcase_add_loop_test(tc, memory_that_runs_out_is_found_inside_too, 0, (int)LENGTH(pools));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"inside", add}, 1);
+}
