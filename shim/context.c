@@ -10,6 +10,7 @@
 
 #include "context.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "backend.h"
@@ -23,6 +24,8 @@ enum { CONTEXTS_MAX = 64 };
 static struct gp_rwlock table_lock;
 static struct gp_context *table[CONTEXTS_MAX];
 static unsigned n_table;
+static unsigned n_ending; /* ends under way: nobody enters the table meanwhile */
+static uint64_t n_ends;	  /* that began */
 
 static struct gp_rwlock seen_lock;
 static CUcontext seen[CONTEXTS_MAX], green[CONTEXTS_MAX];
@@ -149,14 +152,17 @@ static struct gp_context *make(CUcontext handle)
 	return NULL;
 }
 
-/* Puts a context into the table, unless another thread was first. Returns the one to use, with a use. */
-static struct gp_context *enlist(struct gp_context *context)
+/*
+ * Puts a context into the table, unless another thread was first, or an end has begun since: what was learnt about the
+ * handle may be about a context that is gone. Returns the one to use, with a use, or NULL.
+ */
+static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 {
 	struct gp_context *other;
 
 	gp_rwlock_lock(&table_lock);
 	other = find_locked(context->handle);
-	if (!other && n_table < CONTEXTS_MAX)
+	if (!other && n_table < CONTEXTS_MAX && !n_ending && n_ends == ends)
 		other = table[n_table++] = context;
 	if (other)
 		gp_context_use(other);
@@ -172,6 +178,7 @@ struct gp_context *gp_context_current(void)
 {
 	struct gp_context *context;
 	CUcontext handle = NULL;
+	uint64_t ends;
 
 	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle))
 		return NULL;
@@ -179,12 +186,13 @@ struct gp_context *gp_context_current(void)
 	context = find_locked(handle);
 	if (gp_likely(context != NULL))
 		gp_context_use(context);
+	ends = n_ends;
 	gp_rwlock_unlock_shared(&table_lock);
 	if (gp_likely(context != NULL))
 		return context;
 	gp_context_seen(handle);
 	context = make(handle);
-	return context ? enlist(context) : NULL;
+	return context ? enlist(context, ends) : NULL;
 }
 
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg)
@@ -307,24 +315,45 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	return r;
 }
 
-CUresult gp_context_end(const struct gp_context_end *end)
+static CUresult end_surely(const struct gp_context_end *end)
 {
 	CUresult r;
 
-	if (!end->is_certain)
-		return end_perhaps(end);
 	drop_all(end);
 	r = end->driver(end);
-	/* Whoever allocated in it meanwhile made it known again. */
-	drop_all(end);
 	if (end->handle)
 		forget_seen(end->handle);
 	return r;
 }
 
+CUresult gp_context_end(const struct gp_context_end *end)
+{
+	CUresult r;
+
+	gp_rwlock_lock(&table_lock);
+	n_ending++;
+	n_ends++;
+	gp_rwlock_unlock(&table_lock);
+	r = end->is_certain ? end_surely(end) : end_perhaps(end);
+	gp_rwlock_lock(&table_lock);
+	n_ending--;
+	gp_rwlock_unlock(&table_lock);
+	return r;
+}
+
+static _Atomic bool is_wait_owed; /* a capture forbade the wait for what was handed out on order alone */
+
 static void require_completion(void *unused, struct gp_context *context)
 {
-	gp_pool_require_completion(context->pool);
+	if (gp_pool_require_completion(context->pool) == -EBUSY)
+		atomic_store(&is_wait_owed, true);
+}
+
+void gp_state_settle_completion(void)
+{
+	if (gp_unlikely(atomic_load_explicit(&is_wait_owed, memory_order_relaxed)) &&
+		atomic_exchange(&is_wait_owed, false))
+		gp_context_each(require_completion, NULL);
 }
 
 void gp_state_need_completion(const char *why)

@@ -92,6 +92,7 @@ CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 	CUresult r = gp_real.cuStreamEndCapture(stream, graph);
 
 	gp_capture_end(stream, r == CUDA_SUCCESS);
+	gp_state_settle_completion();
 	return r;
 }
 
@@ -100,5 +101,6 @@ CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 	CUresult r = gp_real.cuStreamEndCapture_ptsz(stream, graph);
 
 	gp_capture_end(stream, r == CUDA_SUCCESS);
+	gp_state_settle_completion();
 	return r;
 }

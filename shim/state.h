@@ -61,5 +61,8 @@ uint64_t gp_state_machine_bytes(void);
 /* From now on reuse needs completion in every context, unless GPUPOOL_REUSE says otherwise. Waits once. */
 void gp_state_need_completion(const char *why);
 
+/* A capture has ended: makes up for a wait that it forbade. */
+void gp_state_settle_completion(void);
+
 /* The options that every pool of the process has in common. */
 void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget);

@@ -10,6 +10,8 @@ import programs
 SEED = 20261121
 LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
 FREE_MS = 1.0
+# The kind none gives its first block back in here, for which the driver sets up a pool of its own, once.
+FIRST_FREE_MS = 10
 WRONG_SHARE = 0.5  # of the rounds in which the broken build could go wrong
 
 # What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
@@ -103,7 +105,8 @@ def run_free_wait(results, out, config):
         results.check("raw: a free waits for the kernel", ok, f"status {done.status}")
         return
     worst = max((float(p["free_ms"]) for p in rows), default=None)
-    results.bar(f"{config.name}: longest free under a 100 ms kernel", worst, "ms", "<", FREE_MS)
+    results.bar(f"{config.name}: longest free under a 100 ms kernel", worst, "ms", "<",
+                FIRST_FREE_MS if config.name == "none" else FREE_MS)
     still_busy = bool(rows) and all(p["busy_after_free"] == "1" for p in rows)
     results.check(f"{config.name}: the kernel still ran when it returned", still_busy)
 
