@@ -19,9 +19,15 @@ static uint64_t priority(const struct gp_tree_node *node)
 	return x ^ (x >> 31);
 }
 
+/*
+ * Nodes with equal pairs are told apart by where they are. There should be none; but a program that frees through the driver
+ * what is ours makes it hand out an address twice, and that must not break the tree.
+ */
 static bool less(const struct gp_tree_node *a, const struct gp_tree_node *b)
 {
-	return a->key < b->key || (a->key == b->key && a->tie < b->tie);
+	if (a->key != b->key)
+		return a->key < b->key;
+	return a->tie < b->tie || (a->tie == b->tie && (uintptr_t)a < (uintptr_t)b);
 }
 
 void gp_tree_insert(struct gp_tree *tree, struct gp_tree_node *node)

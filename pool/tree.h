@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Ordered set of intrusive nodes by (key, tie), for best fit and for address lookup. No two nodes of a tree may
- * have the same pair. All operations are O(log n) expected; none allocates.
+ * Ordered set of intrusive nodes by (key, tie), for best fit and for address lookup. Nodes with the same pair are kept
+ * apart. All operations are O(log n) expected; none allocates.
  */
 
 #include "base.h"

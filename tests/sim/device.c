@@ -36,6 +36,9 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 		device->fd, 0);
 	if (span == MAP_FAILED || bytes == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* A core dump would touch every page of it, and so take the memory that it stands for. */
+	madvise(span, device->span, MADV_DONTDUMP);
+	madvise(bytes, device->span, MADV_DONTDUMP);
 	device->base = ((uint64_t)(uintptr_t)span + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 	device->bytes = bytes;
 	device->primary = sim_ctx_new(device, true, 0);

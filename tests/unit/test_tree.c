@@ -76,6 +76,23 @@ START_TEST(of_equal_keys_the_least_tie_is_the_least_node)
 }
 END_TEST
 
+START_TEST(nodes_with_the_same_pair_are_kept_apart)
+{
+	struct gp_tree tree = {0};
+	struct gp_tree_node nodes[20];
+
+	for (int i = 0; i < 20; i++) {
+		nodes[i].key = 7;
+		nodes[i].tie = (uint64_t)i / 10;
+		gp_tree_insert(&tree, &nodes[i]);
+	}
+	for (int i = 0; i < 20; i++) {
+		gp_tree_remove(&tree, &nodes[i * 7 % 20]);
+		ck_assert_uint_eq(gp_tree_count(&tree), 19 - i);
+	}
+}
+END_TEST
+
 /* Row: how many different keys there are, from all equal to all different. */
 static const uint64_t key_counts[] = {1, 3, 50, 1000000};
 
@@ -138,6 +155,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, an_empty_tree_finds_nothing);
 	tcase_add_test(tc, of_equal_keys_the_least_tie_is_the_least_node);
+	tcase_add_test(tc, nodes_with_the_same_pair_are_kept_apart);
 	tcase_add_loop_test(tc, a_tree_answers_as_a_look_at_every_node_would, 0,
 		sizeof(key_counts) / sizeof(*key_counts));
 	tcase_add_test(tc, nodes_that_come_in_order_make_no_deep_tree);
