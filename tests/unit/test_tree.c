@@ -79,15 +79,15 @@ END_TEST
 START_TEST(nodes_with_the_same_pair_are_kept_apart)
 {
 	struct gp_tree tree = {0};
-	struct gp_tree_node nodes[20];
+	struct gp_tree_node twins[20];
 
 	for (int i = 0; i < 20; i++) {
-		nodes[i].key = 7;
-		nodes[i].tie = (uint64_t)i / 10;
-		gp_tree_insert(&tree, &nodes[i]);
+		twins[i].key = 7;
+		twins[i].tie = (uint64_t)i / 10;
+		gp_tree_insert(&tree, &twins[i]);
 	}
 	for (int i = 0; i < 20; i++) {
-		gp_tree_remove(&tree, &nodes[i * 7 % 20]);
+		gp_tree_remove(&tree, &twins[i * 7 % 20]);
 		ck_assert_uint_eq(gp_tree_count(&tree), 19 - i);
 	}
 }
