@@ -29,6 +29,7 @@ static uint64_t n_ends;	  /* that began */
 
 static struct gp_rwlock seen_lock;
 static CUcontext seen[CONTEXTS_MAX], green[CONTEXTS_MAX];
+static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program was given them; they outlive a reset */
 static unsigned n_seen, n_green;
 static _Atomic(CUcontext) last_seen;
 
@@ -112,13 +113,18 @@ static bool is_green(CUcontext handle)
 	return found;
 }
 
-/* The primary context is the one that a retain gives; asked only while it is active, since a retain would make it. */
+/*
+ * The primary context is the one that a retain gives. A retain of ours is the last resort, for who got it past us: only
+ * while the context is active, since it would make it, and an end meanwhile would be upset by our release.
+ */
 static bool is_primary(CUcontext handle, CUdevice device)
 {
-	CUcontext primary = NULL;
+	CUcontext primary = device < GP_DEVICES_MAX ? atomic_load(&primaries[device]) : NULL;
 	unsigned flags;
 	int active = 0;
 
+	if (gp_likely(primary != NULL))
+		return primary == handle;
 	if (gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active)
 		return false;
 	if (gp_real.cuDevicePrimaryCtxRetain(&primary, device))
@@ -178,6 +184,7 @@ struct gp_context *gp_context_current(void)
 {
 	struct gp_context *context;
 	CUcontext handle = NULL;
+	bool is_ending;
 	uint64_t ends;
 
 	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle))
@@ -186,12 +193,13 @@ struct gp_context *gp_context_current(void)
 	context = find_locked(handle);
 	if (gp_likely(context != NULL))
 		gp_context_use(context);
+	is_ending = n_ending != 0;
 	ends = n_ends;
 	gp_rwlock_unlock_shared(&table_lock);
 	if (gp_likely(context != NULL))
 		return context;
 	gp_context_seen(handle);
-	context = make(handle);
+	context = is_ending ? NULL : make(handle);
 	return context ? enlist(context, ends) : NULL;
 }
 
@@ -380,6 +388,13 @@ void gp_context_seen(CUcontext handle)
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n_seen > 1)
 		gp_state_need_completion("the process works in more than one context");
+}
+
+void gp_context_seen_primary(CUcontext handle, CUdevice device)
+{
+	if (device >= 0 && device < GP_DEVICES_MAX)
+		atomic_store(&primaries[device], handle);
+	gp_context_seen(handle);
 }
 
 void gp_context_seen_green(CUcontext handle)

@@ -80,5 +80,8 @@ CUresult gp_context_end(const struct gp_context_end *end);
 /* A program can work in this context: a second one makes somebody else the possible first user of memory. */
 void gp_context_seen(CUcontext handle);
 
+/* The primary context of a device. */
+void gp_context_seen_primary(CUcontext handle, CUdevice device);
+
 /* A context that stands for a green context: its memory belongs to another, and it is left to the driver. */
 void gp_context_seen_green(CUcontext handle);

@@ -51,7 +51,11 @@ CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
 {
-	return seen(gp_real.cuDevicePrimaryCtxRetain(ctx, device), ctx);
+	CUresult r = gp_real.cuDevicePrimaryCtxRetain(ctx, device);
+
+	if (!r && ctx)
+		gp_context_seen_primary(*ctx, device);
+	return r;
 }
 
 static CUresult call_destroy(const struct gp_context_end *end)

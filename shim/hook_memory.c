@@ -140,8 +140,11 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 {
 	int r = gp_pool_free(&gp_state.device_map, ptr, mode);
 
-	*ret_is_ours = r != GP_E_FOREIGN && r != GP_E_DEAD;
+	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
+	case GP_E_DEAD:
+		/* It went with its context just now. Not to the driver: the address may be somebody's again. */
+		return CUDA_ERROR_INVALID_VALUE;
 	case GP_E_NOT_USED:
 		gp_log(GP_LOG_WARN, "free of 0x%llx, which is free already", (unsigned long long)ptr);
 		return CUDA_ERROR_INVALID_VALUE;
@@ -249,8 +252,9 @@ CUresult hook_cuMemFreeHost(void *ptr)
 
 	switch (r) {
 	case GP_E_FOREIGN:
-	case GP_E_DEAD:
 		return gp_real.cuMemFreeHost(ptr);
+	case GP_E_DEAD:
+		return CUDA_ERROR_INVALID_VALUE;
 	case GP_E_NOT_USED:
 	case GP_E_INTERIOR:
 		gp_log(GP_LOG_WARN, "free of pinned memory %p that is not in use", ptr);
