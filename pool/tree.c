@@ -20,8 +20,8 @@ static uint64_t priority(const struct gp_tree_node *node)
 }
 
 /*
- * Nodes with equal pairs are told apart by where they are. There should be none; but a program that frees through the driver
- * what is ours makes it hand out an address twice, and that must not break the tree.
+ * Nodes with equal pairs are told apart by where they are. There should be none; but a program that frees through the
+ * driver what is ours makes it hand out an address twice, and that must not break the tree.
  */
 static bool less(const struct gp_tree_node *a, const struct gp_tree_node *b)
 {
