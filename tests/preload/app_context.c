@@ -8,7 +8,7 @@
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
-enum { ROUNDS = 100, BLOCKS = 8 };
+enum { ROUNDS = 80, BLOCKS = 8 };
 
 static const size_t bytes = MIB;
 
@@ -84,14 +84,14 @@ static void create(void)
 	CUcontext ctx;
 
 	app_start();
-	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
+	for (unsigned i = 0; i < ROUNDS; i++) {
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
 		use_blocks(3);
 		APP_MUST(cuMemHostAlloc(&host, bytes, 0));
 		ptr = app_alloc(bytes);
 		APP_MUST(cuMemFreeHost(host));
 		APP_MUST(cuCtxDestroy_v2(ctx));
-		if (i % 64 == 0)
+		if (i % 16 == 0)
 			app_result("free of what went with its context", cuMemFree_v2(ptr));
 	}
 	APP_MUST(cuCtxSetCurrent(app_ctx));

@@ -156,7 +156,7 @@ static void look_at_contexts(const char *name)
 static const struct {
 	const char *scenario;
 	uint64_t foreign_frees;
-} ends[] = {{"reset", 0}, {"create", 7}};
+} ends[] = {{"reset", 0}, {"create", 5}};
 
 START_TEST(what_ended_with_its_context_is_not_accounted_any_more)
 {
