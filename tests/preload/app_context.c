@@ -159,6 +159,12 @@ enum { N_THREADS = 4 };
 
 static _Atomic unsigned unexpected;
 
+/*
+ * Held shared from an allocation to its free, and alone while the context comes back: so a pointer that went with the
+ * context is gone when it is freed, and never another thread's by then.
+ */
+static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
 /* Goes on through the ends of the context: every answer is one that the driver could give. */
 static void *allocate_through_it(void *unused)
 {
@@ -166,9 +172,12 @@ static void *allocate_through_it(void *unused)
 		CUdeviceptr ptr;
 		CUresult r;
 
+		pthread_rwlock_rdlock(&coming_back);
 		cuCtxSetCurrent(app_ctx);
-		/* Freed by the ends: a free of its own could come after one, and hit another thread's new block. */
 		r = cuMemAlloc_v2(&ptr, bytes);
+		if (!r)
+			r = cuMemFree_v2(ptr);
+		pthread_rwlock_unlock(&coming_back);
 		if (r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_INVALID_VALUE ||
 			r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
 			continue;
@@ -189,12 +198,13 @@ static void end_under_threads(void)
 		pthread_create(&threads[i], NULL, allocate_through_it, NULL);
 	for (unsigned i = 0; i < 50; i++) {
 		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+		pthread_rwlock_wrlock(&coming_back);
 		APP_MUST(cuDevicePrimaryCtxRetain(&same, 0));
+		pthread_rwlock_unlock(&coming_back);
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);
 	printf("unexpected %u\n", unexpected);
-	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 	app_start();
 	use_blocks(0);
 }
