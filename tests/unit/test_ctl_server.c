@@ -467,7 +467,8 @@ START_TEST(a_client_that_does_not_read_is_closed)
 
 	ck_assert_int_eq(fixture_start(1), 0);
 	fd = fixture_connect();
-	fixture_send(fd, "blocks 40000\n", 13);
+	/* On a busy machine the server may have lost its patience before. */
+	(void)fixture_try_send(fd, "blocks 40000\n");
 	ck_assert_str_eq(fixture_read_line(fd), "");
 }
 END_TEST
