@@ -3,6 +3,8 @@
 
 /* A guest's manners: dlsym is the loader's, and who has nothing to do with CUDA never notices. */
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "play.h"
@@ -26,6 +28,45 @@ START_TEST(the_next_one_is_the_one_after_the_caller)
 {
 	play_run(&(struct play){.program = programs[_i], .words = {"next"}, .library = play_library});
 	ck_assert_str_eq(play_out, "libraries: 123\nwho: 321\n");
+}
+END_TEST
+
+static const char *const pools[][3] = {
+	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+};
+
+START_TEST(memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers)
+{
+	play_same(&(struct play){.program = "app_deep", .words = {"from-plugin"}, .env = pools[_i]});
+	ck_assert_uint_ge(play_fact("plug-in calls"), 32);
+}
+END_TEST
+
+START_TEST(memory_that_is_freed_past_us_is_never_handed_out_twice)
+{
+	play_run(&(struct play){
+		.program = "app_deep", .words = {"from-program"}, .env = pools[_i], .library = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+/* Before us the other one finds the C library's dlsym alone, and there is no pool; after us we find his. */
+START_TEST(another_library_in_the_way_of_dlsym_is_no_obstacle)
+{
+	char other[PATH_MAX], both[2 * PATH_MAX];
+	bool is_first = _i == 0;
+
+	snprintf(other, sizeof(other), "%s/libother.so", play_app_dir);
+	snprintf(both, sizeof(both), "%s %s", is_first ? other : play_library, is_first ? play_library : other);
+	play_same(&(struct play){.program = "app_lookup_at_0", .words = {"errors"}, .library = both});
+	play_same(&(struct play){.program = "app_ways", .words = {"dlsym"}, .library = both});
+	play_same(&(struct play){.program = "app_ways", .words = {"lookup5"}, .library = both});
+	if (!is_first)
+		ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
 }
 END_TEST
 
@@ -74,6 +115,10 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, dlsym_is_the_loaders, 0, (int)(LENGTH(programs) * LENGTH(lookups)));
 	tcase_add_loop_test(tc, the_next_one_is_the_one_after_the_caller, 0, (int)LENGTH(programs));
+	tcase_add_loop_test(
+		tc, memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, memory_that_is_freed_past_us_is_never_handed_out_twice, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, another_library_in_the_way_of_dlsym_is_no_obstacle, 0, 2);
 	tcase_add_loop_test(tc, a_shell_script_never_notices, 0, (int)LENGTH(scripts));
 	tcase_add_test(tc, a_process_without_cuda_has_no_driver_and_no_socket);
 	tcase_add_test(tc, a_misspelt_setting_is_reported_where_memory_is_allocated);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program and a plug-in that does not see what the program sees, with memory that goes from one to the other. */
+
+#include <dlfcn.h>
+
+#include "app_driver.h"
+#include "lib_deep.h"
+
+enum { ROUNDS = 32 };
+
+static __typeof__(&lib_deep_alloc) deep_alloc;
+static __typeof__(&lib_deep_free) deep_free;
+
+static void open_plugin(void)
+{
+	void *plugin = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+
+	if (!plugin)
+		exit(73);
+	deep_alloc = (__typeof__(deep_alloc))dlsym(plugin, "lib_deep_alloc");
+	deep_free = (__typeof__(deep_free))dlsym(plugin, "lib_deep_free");
+	app_start();
+}
+
+/* The plug-in's memory is the driver's, whoever frees it. */
+static void from_plugin(void)
+{
+	open_plugin();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr ptr, own = app_alloc(MIB);
+
+		app_result("alloc", deep_alloc(&ptr, MIB));
+		app_fill(NULL, ptr, 4096, i);
+		app_result("wrong words", (int)app_count_wrong(NULL, ptr, 4096, i));
+		app_result("free", i % 2 ? cuMemFree_v2(ptr) : deep_free(ptr));
+		APP_MUST(cuMemFree_v2(own));
+	}
+	app_fact("plug-in calls", app_calls("cuMemAlloc_v2"));
+}
+
+/* The program's memory, freed past the pool: refused or not, nobody gets it twice. */
+static void from_program(void)
+{
+	CUdeviceptr live[ROUNDS];
+	size_t wrong = 0;
+
+	open_plugin();
+	for (unsigned i = 0; i < ROUNDS; i++)
+		(void)deep_free(app_alloc(i % 2 ? MIB : 8 * MIB));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		live[i] = app_alloc(i % 2 ? MIB : 8 * MIB);
+		app_fill(NULL, live[i], 4096, i);
+	}
+	for (unsigned i = 0; i < ROUNDS; i++)
+		wrong += app_count_wrong(NULL, live[i], 4096, i);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		app_result("free", cuMemFree_v2(live[i]));
+	printf("wrong words: %zu\n", wrong);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"from-plugin", from_plugin},
+	{"from-program", from_program},
+	{0},
+};

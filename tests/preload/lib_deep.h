@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+#include "shim/cuda_abi.h"
+
+/* In a plug-in that is opened with RTLD_DEEPBIND: straight to the driver, past everything preloaded. */
+__attribute__((visibility("default"))) CUresult lib_deep_alloc(CUdeviceptr *ptr, size_t bytes);
+__attribute__((visibility("default"))) CUresult lib_deep_free(CUdeviceptr ptr);
