@@ -16,6 +16,7 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "SIMGPU_DEINIT_AT_EXIT=1", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const alike[][2] = {
