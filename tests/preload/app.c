@@ -4,6 +4,7 @@
 #include "app.h"
 
 #include <dlfcn.h>
+#include <stdarg.h>
 #include <unistd.h>
 
 enum { FACTS_FD = 3, GO_FD = 4 };
@@ -11,6 +12,17 @@ enum { FACTS_FD = 3, GO_FD = 4 };
 void app_result(const char *what, int result)
 {
 	printf("%s: %d\n", what, result);
+}
+
+void app_say(const char *what, const char *format, ...)
+{
+	va_list args;
+
+	printf("%s: ", what);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	putchar('\n');
 }
 
 void app_must(int result, const char *call)
@@ -83,14 +95,29 @@ unsigned app_random(unsigned *state)
 	return *state >> 16;
 }
 
-int main(int argc, char **argv)
+static int run_one(const char *name)
 {
-	for (const struct app_scenario *s = app_scenarios; argc == 2 && s->name; s++) {
-		if (strcmp(s->name, argv[1]) == 0) {
+	for (const struct app_scenario *s = app_scenarios; s->name; s++) {
+		if (strcmp(s->name, name) == 0) {
 			s->run();
 			return 0;
 		}
 	}
-	fprintf(stderr, "usage: %s SCENARIO\n", argv[0]);
+	fprintf(stderr, "no scenario '%s'\n", name);
+	return 64;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && strcmp(argv[1], "--all") == 0)
+		return app_run_all();
+	if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+		for (const struct app_scenario *s = app_scenarios; s->name; s++)
+			puts(s->name);
+		return 0;
+	}
+	if (argc == 2)
+		return run_one(argv[1]);
+	fprintf(stderr, "usage: %s SCENARIO | --all | --list\n", argv[0]);
 	return 64;
 }

@@ -6,6 +6,11 @@
  * What the programs share. A program is a list of scenarios, of which the first argument names one. What it prints
  * must be the same with and without a preloaded library; what may differ it tells as facts, on descriptor 3.
  * A real GPU runs them as well: then there are fewer facts.
+ *
+ *   PROGRAM SCENARIO    that one, in this process
+ *   PROGRAM --all       every one, in a process of its own, each line as "scenario/question: answer"; one that ends
+ *                       badly adds "scenario: hangs", ": signal N" or ": status N". APP_LIMIT_S bounds each (20).
+ *   PROGRAM --list      their names
  */
 
 #include <stdbool.h>
@@ -22,14 +27,25 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
+/* What --all may do with a scenario. */
+enum {
+	APP_TOGETHER = 1 << 0, /* needs no process of its own: follows the one before it, and leaves everything freed */
+};
+
 struct app_scenario {
 	const char *name;
 	void (*run)(void);
+	unsigned flags;
 };
 extern const struct app_scenario app_scenarios[]; /* of the program; the last has no name */
 
+int app_run_all(void);
+
 /* Prints a result under a name. */
 void app_result(const char *what, int result);
+
+/* Prints "what: " and the rest. */
+void app_say(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ends the program with a message if a call that must succeed did not. */
 #define APP_MUST(call) app_must(call, #call)
