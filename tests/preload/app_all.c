@@ -10,6 +10,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -125,6 +126,7 @@ static void run_group(const struct app_scenario *first, const struct app_scenari
 		exit(71);
 	if (child == 0) {
 		setpgid(0, 0); /* so that its children end with it */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(fds[1], STDOUT_FILENO);
 		close(fds[0]);
 		close(fds[1]);

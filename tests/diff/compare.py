@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""Answers of two runs of a program, held against each other and against the table of deviations."""
+
+import dataclasses
+import re
+
+
+def parse_answers(text):
+    """'question: answer' lines as {question: answer}; a question that comes again gets a number."""
+    answers = {}
+    for line in text.splitlines():
+        question, colon, answer = line.partition(": ")
+        key, nth = question, 2
+        while key in answers:
+            key = f"{question}#{nth}"
+            nth += 1
+        answers[key] = answer.strip() if colon else ""
+    return answers
+
+
+def rows_for(deviations, program, where):
+    """(deviation, row) of those that can show in this program here."""
+    found = []
+    for deviation in deviations:
+        for row in deviation.rows:
+            if re.fullmatch(row.program, program) and row.where in ("both", where):
+                found.append((deviation, row))
+    return found
+
+
+def is_meant(row, config_name, question, answer):
+    question = question.partition("#")[0]
+    if config_name not in row.configs or not re.fullmatch(row.question, question):
+        return False
+    return row.answer is None or (answer is not None and re.fullmatch(row.answer, answer) is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    question: str
+    raw: str | None
+    answer: str | None
+    deviation: object = None  # that it belongs to, or None: nobody meant it
+    row: object = None
+
+
+def compare(raw, answers, config_name, rows):
+    """The differences between two runs, in the order of the questions."""
+    differences = []
+    for question in dict.fromkeys([*raw, *answers]):
+        a, b = raw.get(question), answers.get(question)
+        if a == b:
+            continue
+        fits = [pair for pair in rows if is_meant(pair[1], config_name, question, b)]
+        differences.append(Difference(question, a, b, *(fits[0] if fits else (None, None))))
+    return differences
+
+
+def idle_rows(rows, differences_by_config):
+    """
+    (row, configuration) that no difference has matched: the table says that an answer differs there, and it does
+    not, or nobody asks any more.
+    """
+    idle = []
+    for _, row in rows:
+        for name in row.configs:
+            found = differences_by_config.get(name)
+            if found is not None and not any(difference.row == row for difference in found):
+                idle.append((row, name))
+    return idle

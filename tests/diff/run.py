@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+Runs the programs raw and under every configuration, and compares what they print, line by line.
+
+    run.py --library libgpupool.so --programs DIRECTORY [--sim DIRECTORY] [--program NAME]... [--config NAME]...
+
+With --sim on the simulated GPU, whose drivers are in that directory; otherwise on the machine's. Prints TAP: a test
+for each program and configuration, and what differs. Programs are the executables diff_NAME of the directory.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import compare
+import deviations
+import suite
+
+FACTS_FD, GO_FD = 3, 4  # tests/preload/app.h
+PROGRAM_LIMIT_S = 400
+
+
+@dataclasses.dataclass
+class Run:
+    text: str
+    status: int
+    errors: str
+    is_served: bool  # the library said that it serves the process
+
+    @property
+    def answers(self):
+        return compare.parse_answers(self.text)
+
+
+@dataclasses.dataclass
+class Place:
+    """Where everything is."""
+
+    library: pathlib.Path
+    programs: pathlib.Path
+    sim: pathlib.Path | None
+    devices: int
+
+    @property
+    def name(self):
+        return "sim" if self.sim else "gpu"
+
+    def environment(self, way, config, directory):
+        foreign = ("GPUPOOL", "SIMGPU_", "LD_PRELOAD", "LD_LIBRARY_PATH" if self.sim else "LD_PRELOAD")
+        env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+        if self.sim:
+            env |= {"LD_LIBRARY_PATH": str(self.sim), "SIMGPU_STRICT": "1", "SIMGPU_DEVICES": str(way.devices)}
+        env |= way.env
+        if config.variables is not None:
+            env |= {"GPUPOOL_LOG": "info", "GPUPOOL_LOG_FILE": f"{directory}/log", "GPUPOOL_RUNTIME_DIR": directory}
+            env |= {"LD_PRELOAD": str(self.library), **config.variables}
+        return env
+
+
+def run_once(place, program, way, config):
+    words = [str(place.programs / f"diff_{program}"), *way.arguments]
+    with tempfile.TemporaryDirectory(prefix="gpupool-diff-", dir="/tmp") as directory:
+        files = [pathlib.Path(directory, name) for name in ("out", "err", "log")]
+        with files[0].open("w") as out, files[1].open("w") as err:
+            try:
+                done = subprocess.run(words, env=place.environment(way, config, directory), cwd=directory,
+                                      stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(FACTS_FD, GO_FD),
+                                      timeout=PROGRAM_LIMIT_S, check=False)
+                status = done.returncode
+            except subprocess.TimeoutExpired:
+                status = 124
+        text, errors, log = (f.read_text(errors="replace") if f.exists() else "" for f in files)
+    return Run(text, status, errors + log, "serves this process" in log)
+
+
+@dataclasses.dataclass
+class Result:
+    """One line of the report."""
+
+    program: str
+    config: str
+    ok: bool
+    note: str
+    lines: list
+    answers: int = 0
+    meant: int = 0
+    unexpected: int = 0
+
+
+def raw_result(name, raw, again):
+    differences = compare.compare(raw.answers, again.answers, "raw", ())
+    ok = bool(raw.answers) and raw.status == 0 and not differences
+    lines = [line for difference in differences for line in difference_lines(difference)]
+    if not raw.answers or raw.status:
+        lines += raw.errors.splitlines()[-20:]
+    note = "" if raw.status == 0 else f"status {raw.status}"
+    return Result(name, "raw", ok, note, lines, len(raw.answers), 0, len(differences))
+
+
+def difference_lines(difference):
+    reason = difference.deviation.what if difference.deviation else "UNEXPECTED"
+    return [difference.question, f"  raw:  {difference.raw}", f"  pool: {difference.answer}", f"  {reason}"]
+
+
+def config_result(name, config, raw, run, differences):
+    unexpected = [d for d in differences if not d.deviation]
+    trouble = []
+    if run.status != raw.status:
+        trouble.append(f"status {run.status}")
+    if run.is_served != config.is_pooled:
+        trouble.append("the library did not serve it" if config.is_pooled else "the library served it")
+    lines = [line for d in unexpected for line in difference_lines(d)]
+    if unexpected or trouble:
+        lines += ["stderr and the library's log end:", *run.errors.splitlines()[-30:]]
+    ok = not unexpected and not trouble and bool(raw.answers)
+    meant = len(differences) - len(unexpected)
+    return Result(name, config.name, ok, ", ".join(trouble), lines, len(run.answers), meant, len(unexpected))
+
+
+def table_result(name, rows, differences_by_config):
+    idle = compare.idle_rows(rows, differences_by_config)
+    lines = [f"{config}: nothing differs as in {row}" for row, config in idle]
+    return Result(name, "table", not idle, "", lines, len(rows), 0, len(idle))
+
+
+def ways_of(place, program):
+    """(name, way, reason to skip it) for each way to run a program."""
+    for way in suite.needs_of(program):
+        reason = ""
+        if not place.sim and way.is_simulated:
+            reason = "only the simulator can do that"
+        elif not place.sim and way.devices > place.devices:
+            reason = f"needs {way.devices} devices"
+        yield f"{program}.{way.name}" if way.name else program, way, reason
+
+
+def judge_program(place, program, runs, configs):
+    """
+    The results of a program: its ways share the table, of which every row must have shown in some way. runs: a
+    function of way and configuration.
+    """
+    rows = compare.rows_for(deviations.DEVIATIONS, program, place.name)
+    shown, is_whole = {}, True
+    for name, way, reason in ways_of(place, program):
+        if reason:
+            is_whole = False
+            yield Result(name, "all", True, f"SKIP {reason}", [])
+            continue
+        raw = runs(way, suite.RAW, 0)
+        yield raw_result(name, raw, runs(way, suite.RAW, 1))
+        for config in configs:
+            if config.name in way.configs:
+                run = runs(way, config, 0)
+                differences = compare.compare(raw.answers, run.answers, config.name, rows)
+                shown.setdefault(config.name, []).extend(differences)
+                yield config_result(name, config, raw, run, differences)
+    if is_whole and rows:
+        yield table_result(program, rows, shown)
+
+
+def start_all(place, program, configs, pool):
+    """All runs of a program, each under way or waiting for its turn."""
+    futures = {}
+    for name, way, reason in ways_of(place, program):
+        if reason:
+            continue
+        wanted = [(suite.RAW, 0), (suite.RAW, 1)] + [(c, 0) for c in configs if c.name in way.configs]
+        for config, nth in wanted:
+            futures[name, config.name, nth] = pool.submit(run_once, place, program, way, config)
+
+    def result(way, config, nth):
+        name = f"{program}.{way.name}" if way.name else program
+        return futures[name, config.name, nth].result()
+
+    return result
+
+
+class Tap:
+    def __init__(self):
+        self.n = 0
+
+    def show(self, result):
+        self.n += 1
+        note = f" # {result.note}" if result.note.startswith("SKIP") else ""
+        counts = f"{result.answers} answers, {result.meant} meant differences, {result.unexpected} unexpected"
+        print(f"{'ok' if result.ok else 'not ok'} {self.n} {result.program} {result.config}{note}")
+        print(f"# {counts}{'; ' + result.note if result.note and not note else ''}")
+        for line in result.lines:
+            print(f"# {line}")
+        sys.stdout.flush()
+
+    def end(self):
+        print(f"1..{self.n}")
+
+
+def find_programs(directory, wanted):
+    found = sorted(p.name.removeprefix("diff_") for p in directory.glob("diff_*") if os.access(p, os.X_OK))
+    found = [name for name in found if (directory / f"diff_{name}").is_file()]
+    for name in wanted or []:
+        if name not in found:
+            raise SystemExit(f"run.py: no program diff_{name} in {directory}")
+    return wanted or found
+
+
+def reserve_descriptors():
+    """The programs may write to these; without this they would be some file of the driver's."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (FACTS_FD, GO_FD):
+        if fd != null:
+            os.dup2(null, fd)
+        os.set_inheritable(fd, True)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="run.py")
+    parser.add_argument("--library", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--sim", type=pathlib.Path)
+    parser.add_argument("--program", action="append")
+    parser.add_argument("--config", action="append", choices=suite.CONFIG_NAMES)
+    parser.add_argument("--devices", type=int, default=1, help="of the machine")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the results as well")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    reserve_descriptors()
+    place = Place(options.library.resolve(), options.programs.resolve(),
+                  options.sim.resolve() if options.sim else None, options.devices)
+    configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]
+    names = find_programs(place.programs, options.program)
+    tap, results = Tap(), []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        started = [(name, start_all(place, name, configs, pool)) for name in names]
+        for name, runs in started:
+            for result in judge_program(place, name, runs, configs):
+                results.append(result)
+                tap.show(result)
+    tap.end()
+    if options.json:
+        options.json.write_text(json.dumps([dataclasses.asdict(result) for result in results]))
+    return 0 if results and all(result.ok for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

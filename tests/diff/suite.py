@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""Under what each program runs, and what a program needs beyond the usual."""
+
+import dataclasses
+import fnmatch
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """variables: what the library is told; None: it is not there at all."""
+
+    name: str
+    variables: dict | None = None
+
+    @property
+    def is_pooled(self):
+        return self.variables is not None and self.variables.get("GPUPOOL") != "off"
+
+
+RAW = Config("raw")
+CONFIGS = [
+    Config("none", {"GPUPOOL_POOL": "none"}),
+    Config("simple", {"GPUPOOL_POOL": "simple"}),
+    Config("binned", {"GPUPOOL_POOL": "binned"}),
+    Config("split", {"GPUPOOL_POOL": "split"}),
+    Config("ordered", {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"}),
+    Config("completed", {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "completed"}),
+    # Switches that take a deviation back (deviations.py).
+    Config("syncfree", {"GPUPOOL_SYNC_FREE": "1"}),
+    Config("unpinned", {"GPUPOOL_PINNED": "off"}),
+    Config("off", {"GPUPOOL": "off"}),
+]
+CONFIG_NAMES = tuple(config.name for config in CONFIGS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """
+    A way to run a program; one with several ways is run in each. The environment is the raw program's too. What
+    begins with SIMGPU_ can only be had on the simulator, so that there is no such run on a real GPU.
+    """
+
+    name: str = ""  # of this way, where there are several
+    env: dict = dataclasses.field(default_factory=dict)
+    devices: int = 1
+    configs: tuple = CONFIG_NAMES
+    arguments: tuple = ("--all",)
+
+    @property
+    def is_simulated(self):
+        return any(name.startswith("SIMGPU_") for name in self.env)
+
+
+USUAL = (Needs(),)
+
+# Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
+NEEDS = {}
+
+
+def needs_of(program):
+    for pattern, ways in NEEDS.items():
+        if fnmatch.fnmatchcase(program, pattern):
+            return ways
+    return USUAL
