@@ -5,12 +5,14 @@
 /* The runtime's half of cuda_min.h. */
 
 #include "shim/cuda_abi.h"
+#include "ipc_abi.h"
 
 typedef int cudaError_t;
 typedef CUstream cudaStream_t;
 typedef CUevent cudaEvent_t;
 typedef CUgraph cudaGraph_t;
 typedef CUipcMemHandle cudaIpcMemHandle_t;
+typedef CUipcEventHandle cudaIpcEventHandle_t;
 
 enum {
 	cudaSuccess = 0,
@@ -21,6 +23,7 @@ enum {
 	cudaErrorInsufficientDriver = 35,
 	cudaErrorNoDevice = 100,
 	cudaErrorInvalidDevice = 101,
+	cudaErrorDeviceUninitialized = 201,
 	cudaErrorInvalidResourceHandle = 400,
 	cudaErrorSymbolNotFound = 500,
 	cudaErrorNotReady = 600,
@@ -38,6 +41,8 @@ enum {
 	cudaMemAttachGlobal = 1,
 	cudaStreamNonBlocking = 1,
 	cudaEventDisableTiming = 2,
+	cudaEventInterprocess = 4,
+	cudaIpcMemLazyEnablePeerAccess = 1,
 	cudaStreamCaptureModeGlobal = 0,
 	cudaStreamCaptureModeThreadLocal = 1,
 	cudaStreamCaptureModeRelaxed = 2,
@@ -78,6 +83,10 @@ cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr);
+cudaError_t cudaIpcOpenMemHandle(void **ptr, cudaIpcMemHandle_t handle, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *ptr);
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event);
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr);
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, int kind);
 cudaError_t cudaMemcpyAsync(

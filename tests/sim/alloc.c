@@ -71,7 +71,7 @@ static CUresult mem_free(CUdeviceptr dptr)
 		return result; /* none current would do */
 	if (!dptr)
 		return CUDA_SUCCESS;
-	if (!block || block->kind > SIM_MANAGED)
+	if (!block || block->kind > SIM_MANAGED || block->kind == SIM_IMPORTED)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
 	if (block->kind != SIM_POOLED)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What can be asked about a pointer, and what lets others reach the memory behind it. */
+/* What can be asked about a pointer, and what lets devices reach the memory behind it. */
 
 #include <string.h>
 #include <sys/mman.h>
@@ -9,8 +9,7 @@
 
 #include "ctx.h"
 
-#define PAGE         4096
-#define HANDLE_MAGIC 0x53494d4750550001ull
+#define PAGE 4096
 
 static uint64_t size_of(const struct sim_block *block)
 {
@@ -42,7 +41,7 @@ static void give_tokens(struct sim_block *block, unsigned long long *tokens)
 
 static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct sim_block *block)
 {
-	bool on_device = block->kind <= SIM_POOLED;
+	bool on_device = block->kind <= SIM_IMPORTED;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -178,67 +177,6 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
 		*base = block->range.lo;
 	if (size)
 		*size = size_of(block);
-	return CUDA_SUCCESS;
-}
-
-struct ipc_handle {
-	uint64_t magic, pid, id, base;
-};
-_Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "fits");
-
-/* The handle names the whole block, whichever of its addresses was given. */
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
-{
-	const struct sim_block *block;
-	struct ipc_handle name;
-
-	SIM_BEGIN(cuIpcGetMemHandle);
-	block = live_block(dptr);
-	if (!handle || !block || block->kind != SIM_DEVICE)
-		return CUDA_ERROR_INVALID_VALUE;
-	name = (struct ipc_handle){HANDLE_MAGIC, (uint64_t)getpid(), block->id, block->range.lo};
-	*handle = (CUipcMemHandle){{0}};
-	memcpy(handle, &name, sizeof(name));
-	return CUDA_SUCCESS;
-}
-
-static CUresult ipc_open(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned flags)
-{
-	struct sim_block *block;
-	struct ipc_handle name;
-
-	memcpy(&name, handle, sizeof(name));
-	if (!dptr || flags != 1 || name.magic != HANDLE_MAGIC || name.pid != (uint64_t)getpid())
-		return CUDA_ERROR_INVALID_VALUE;
-	block = live_block(name.base);
-	if (!block || block->id != name.id)
-		return CUDA_ERROR_INVALID_VALUE;
-	block->ipc_opens++;
-	*dptr = block->range.lo;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
-{
-	SIM_BEGIN(cuIpcOpenMemHandle);
-	return ipc_open(dptr, &handle, flags);
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
-{
-	SIM_BEGIN(cuIpcOpenMemHandle_v2);
-	return ipc_open(dptr, &handle, flags);
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
-{
-	struct sim_block *block;
-
-	SIM_BEGIN(cuIpcCloseMemHandle);
-	block = live_block(dptr);
-	if (!block || !block->ipc_opens)
-		return CUDA_ERROR_INVALID_VALUE;
-	block->ipc_opens--;
 	return CUDA_SUCCESS;
 }
 

@@ -9,6 +9,7 @@
 
 #include "ctx.h"
 #include "race.h"
+#include "share.h"
 
 struct sim_range *sim_blocks;
 
@@ -92,8 +93,12 @@ void sim_block_free(struct sim_block *block)
 {
 	sim_range_remove(&sim_blocks, &block->range);
 	sim_race_forget(block->range.lo, block->range.hi);
+	if (block->exported)
+		sim_share_forget(block);
 	if (block->kind <= SIM_POOLED)
 		give_device_memory(block);
+	else if (block->kind == SIM_IMPORTED)
+		sim_import_end(block);
 	else if (block->kind != SIM_REGISTERED)
 		munmap((void *)(uintptr_t)block->range.lo, size_of(block));
 	free(block);
@@ -109,6 +114,11 @@ struct sim_block *sim_block_exact(uint64_t addr)
 	struct sim_block *block = sim_block_at(addr);
 
 	return block && block->range.lo == addr && !block->freed ? block : NULL;
+}
+
+bool sim_block_is_shared(const struct sim_block *block)
+{
+	return block->kind >= SIM_IMPORTED || block->exported;
 }
 
 void sim_blocks_close(struct sim_ctx *ctx)

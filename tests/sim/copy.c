@@ -42,7 +42,7 @@ static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *e
 	if (!end->block)
 		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE
 							   : CUDA_SUCCESS;
-	if (end->block->kind <= SIM_POOLED &&
+	if (end->block->kind <= SIM_IMPORTED &&
 		(end->block->freed || bytes > end->block->range.hi - addr))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes > end->block->range.hi - addr)

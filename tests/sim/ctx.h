@@ -72,6 +72,8 @@ struct sim_event {
 	struct sim_object object;
 	struct sim_ctx *ctx;
 	bool timing, recorded;
+	bool interprocess;
+	struct sim_share *share; /* once it has a handle */
 	struct sim_work *mark;
 	struct sim_clock clock;
 	uint64_t captured_in; /* id of the capture that recorded it, or 0 */
@@ -116,6 +118,7 @@ CUresult sim_stream_push(
 CUresult sim_stream_wait(struct sim_stream *stream);
 
 /* event.c */
+struct sim_event *sim_event_new(struct sim_ctx *ctx, unsigned flags);
 void sim_event_free(struct sim_event *event);
 void sim_events_close(struct sim_ctx *ctx);
 

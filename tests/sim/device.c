@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ctx.h"
+#include "share.h"
 
 struct sim_device sim_devices[SIM_MAX_DEVICES];
 
@@ -92,35 +93,59 @@ static void move_first_free(struct sim_device *device)
 		device->first_free++;
 }
 
-CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr)
+static unsigned chunks_of(size_t bytes)
 {
-	size_t n = bytes / SIM_CHUNK + (bytes % SIM_CHUNK != 0);
+	return (unsigned)(bytes / SIM_CHUNK + (bytes % SIM_CHUNK != 0));
+}
+
+CUresult sim_device_reserve(struct sim_device *device, size_t bytes, uint64_t *addr)
+{
 	unsigned first;
 
-	if (n > device->n_chunks)
+	if (bytes > device->n_chunks * SIM_CHUNK)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	first = find_run(device, n);
+	first = find_run(device, chunks_of(bytes));
 	if (first == device->n_chunks)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	SIM_TRY(sim_device_charge(device, n * SIM_CHUNK));
-	memset(device->taken + first, 1, n);
+	memset(device->taken + first, 1, chunks_of(bytes));
 	move_first_free(device);
 	*addr = device->base + first * SIM_CHUNK;
 	return CUDA_SUCCESS;
 }
 
-void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty)
+void sim_device_unreserve(struct sim_device *device, uint64_t addr, size_t bytes)
 {
-	size_t n = bytes / SIM_CHUNK + (bytes % SIM_CHUNK != 0);
 	unsigned first = (unsigned)((addr - device->base) / SIM_CHUNK);
 
-	if (dirty && fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			     (off_t)(addr - device->base), (off_t)(n * SIM_CHUNK)))
-		memset(sim_bytes_at(addr), 0, n * SIM_CHUNK);
-	memset(device->taken + first, 0, n);
+	memset(device->taken + first, 0, chunks_of(bytes));
 	if (first < device->first_free)
 		device->first_free = first;
-	sim_device_discharge(device, n * SIM_CHUNK);
+}
+
+CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr)
+{
+	SIM_TRY(sim_device_reserve(device, bytes, addr));
+	if (!sim_device_charge(device, chunks_of(bytes) * SIM_CHUNK))
+		return CUDA_SUCCESS;
+	sim_device_unreserve(device, *addr, bytes);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void scrub(const struct sim_device *device, uint64_t addr, size_t bytes)
+{
+	if (fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		    (off_t)(addr - device->base), (off_t)bytes))
+		memset(sim_bytes_at(addr), 0, bytes);
+}
+
+void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty)
+{
+	size_t whole = chunks_of(bytes) * SIM_CHUNK;
+
+	if (!sim_share_end(device, addr) && dirty)
+		scrub(device, addr, whole);
+	sim_device_unreserve(device, addr, bytes);
+	sim_device_discharge(device, whole);
 }
 
 static const struct sim_device *device_at(uint64_t addr)

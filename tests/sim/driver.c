@@ -151,6 +151,7 @@ static const struct {
 	{99, 1},          /* host registration */
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}, {116, 1}, /* GPUDirect RDMA */
 	{124, 1},                                                  /* dma-buf */
+	{125, 1},                                                  /* IPC */
 };
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice ordinal)

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 #include "capture.h"
+#include "share.h"
 
 static const struct sim_op record_op = {.kind = SIM_MARK, .name = "cuEventRecord"};
 static const struct sim_op wait_op = {.kind = SIM_MARK, .name = "cuStreamWaitEvent"};
@@ -25,6 +26,7 @@ void sim_event_free(struct sim_event *event)
 		event->next->prev = event->prev;
 	sim_work_unref(event->mark);
 	sim_clock_free(&event->clock);
+	sim_share_free(event->share);
 	sim_object_free(event);
 }
 
@@ -37,23 +39,29 @@ void sim_events_close(struct sim_ctx *ctx)
 	}
 }
 
-CUresult cuEventCreate(CUevent *handle, unsigned flags)
+struct sim_event *sim_event_new(struct sim_ctx *ctx, unsigned flags)
 {
-	struct sim_event *event;
-	struct sim_ctx *ctx;
+	struct sim_event *event = sim_object_new(SIM_EVENT, sizeof(*event));
 
-	SIM_BEGIN(cuEventCreate);
-	if (!handle)
-		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_ctx_current(&ctx));
-	event = sim_object_new(SIM_EVENT, sizeof(*event));
 	event->ctx = ctx;
 	event->timing = !(flags & CU_EVENT_DISABLE_TIMING);
+	event->interprocess = flags & CU_EVENT_INTERPROCESS;
 	event->next = events;
 	if (events)
 		events->prev = event;
 	events = event;
-	*handle = (CUevent)event;
+	return event;
+}
+
+CUresult cuEventCreate(CUevent *handle, unsigned flags)
+{
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuEventCreate);
+	if (!handle || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_current(&ctx));
+	*handle = (CUevent)sim_event_new(ctx, flags);
 	return CUDA_SUCCESS;
 }
 
@@ -79,6 +87,10 @@ CUresult cuEventDestroy_v2(CUevent handle)
 	return destroy(handle);
 }
 
+/*
+ * Other processes have clocks of their own, so an interprocess event is recorded when its work is
+ * done: nobody ever has to wait for it.
+ */
 static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 {
 	struct sim_stream *stream;
@@ -102,7 +114,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 	event->recorded = true;
 	sim_work_replace(&event->mark, stream->tail);
 	sim_clock_assign(&event->clock, &stream->clock);
-	return CUDA_SUCCESS;
+	return event->interprocess ? sim_stream_wait(stream) : CUDA_SUCCESS;
 }
 
 SIM_STREAM_PAIR(

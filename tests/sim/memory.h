@@ -14,7 +14,14 @@
 struct sim_ctx;
 struct sim_stream;
 
-enum sim_block_kind { SIM_DEVICE, SIM_POOLED, SIM_MANAGED, SIM_PINNED, SIM_REGISTERED };
+enum sim_block_kind {
+	SIM_DEVICE,
+	SIM_POOLED,
+	SIM_IMPORTED, /* of another process */
+	SIM_MANAGED,
+	SIM_PINNED,
+	SIM_REGISTERED
+};
 
 struct sim_block {
 	struct sim_range range; /* first: the range set finds blocks through it */
@@ -26,7 +33,9 @@ struct sim_block {
 	bool freed;    /* cuMemFreeAsync was called: a second free is an error */
 	bool released; /* and its turn in the stream has come: a use is an error */
 	bool dirty, sync_memops, of_graph;
-	unsigned host_flags, ipc_opens;
+	bool exported;
+	struct sim_import *import; /* how an imported one is mapped */
+	unsigned host_flags;
 	struct sim_slab *slab; /* small blocks share a chunk */
 	struct sim_block *next;
 };
@@ -56,6 +65,8 @@ CUresult sim_devices_init(void);
 CUresult sim_device_of(CUdevice ordinal, struct sim_device **device);
 CUresult sim_device_charge(struct sim_device *device, size_t bytes);
 void sim_device_discharge(struct sim_device *device, size_t bytes);
+CUresult sim_device_reserve(struct sim_device *device, size_t bytes, uint64_t *addr);
+void sim_device_unreserve(struct sim_device *device, uint64_t addr, size_t bytes);
 CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr);
 void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty);
 char *sim_bytes_at(uint64_t addr); /* where the simulator reads and writes an address */
@@ -69,6 +80,7 @@ struct sim_block *sim_block_enter(
 void sim_block_free(struct sim_block *block);
 struct sim_block *sim_block_at(uint64_t addr);
 struct sim_block *sim_block_exact(uint64_t addr); /* only for the block's own first address */
+bool sim_block_is_shared(const struct sim_block *block); /* with the host, or other processes */
 void sim_blocks_close(struct sim_ctx *ctx);
 
 /*

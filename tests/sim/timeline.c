@@ -169,7 +169,7 @@ CUresult sim_wait_while(bool (*blocked)(const void *arg), const void *arg)
 			return CUDA_ERROR_LAUNCH_TIMEOUT;
 		}
 		sim.waiters++;
-		let_others(sim_work_polls_host_memory() ? real + SIM_NS_PER_MS : deadline);
+		let_others(sim_work_polls_shared_memory() ? real + SIM_NS_PER_MS : deadline);
 		sim.waiters--;
 		sim_work_poll_flags();
 	}

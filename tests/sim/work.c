@@ -187,12 +187,12 @@ void sim_work_poll_flags(void)
 	}
 }
 
-bool sim_work_polls_host_memory(void)
+bool sim_work_polls_shared_memory(void)
 {
 	for (const struct sim_work *work = polling; work; work = work->next_polling) {
 		struct sim_block *block = sim_block_at(work->op.src);
 
-		if (block && block->kind >= SIM_MANAGED)
+		if (block && sim_block_is_shared(block))
 			return true;
 	}
 	return false;

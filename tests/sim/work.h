@@ -80,7 +80,7 @@ void sim_work_drop(struct sim_work *work);
 void sim_work_start(struct sim_work *work);
 void sim_work_finish(struct sim_work *work);
 void sim_work_poll_flags(void);
-bool sim_work_polls_host_memory(void);
+bool sim_work_polls_shared_memory(void);
 
 /*
  * effect.c: what the work reads at its start and does at its end. False: an address was not valid.

@@ -298,32 +298,6 @@ START_TEST(pitches_are_multiples_of_512)
 }
 END_TEST
 
-START_TEST(an_ipc_handle_names_the_block_whichever_address_is_given)
-{
-	CUipcMemHandle handle, inner, small;
-	CUdeviceptr block, opened, packed;
-
-	test_start();
-	block = test_alloc(4 * MIB);
-	test_alloc(512);
-	packed = test_alloc(512);
-	ok(cuIpcGetMemHandle(&handle, block));
-	ok(cuIpcGetMemHandle(&inner, block + 4096));
-	ck_assert_int_eq(memcmp(&handle, &inner, sizeof(handle)), 0);
-	ok(cuIpcOpenMemHandle_v2(&opened, inner, 1));
-	ck_assert_uint_eq(opened, block);
-	ok(cuIpcCloseMemHandle(opened));
-	fails(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
-	ok(cuIpcGetMemHandle(&small, packed));
-	ok(cuIpcOpenMemHandle_v2(&opened, small, 1));
-	ck_assert_uint_eq(opened, packed);
-	ok(cuMemFree_v2(block));
-	fails(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE);
-	ok(cuMemAllocAsync(&block, MIB, NULL));
-	fails(cuIpcGetMemHandle(&handle, block), CUDA_ERROR_INVALID_VALUE);
-}
-END_TEST
-
 START_TEST(attributes_describe_the_block)
 {
 	unsigned sync = 1, tokens_sync = 0;
@@ -478,7 +452,6 @@ static TCase *block_cases(void)
 	tcase_add_test(tc, a_huge_allocation_costs_nothing_until_it_is_written);
 	tcase_add_test_raise_signal(tc, the_host_cannot_touch_device_memory, SIGSEGV);
 	tcase_add_test(tc, pitches_are_multiples_of_512);
-	tcase_add_test(tc, an_ipc_handle_names_the_block_whichever_address_is_given);
 	tcase_add_test(tc, attributes_describe_the_block);
 	tcase_add_test(tc, registered_memory_is_the_programs_own);
 	tcase_add_test(tc, managed_memory_belongs_to_both_sides);

@@ -3,6 +3,9 @@
 
 /* The runtime look-alike, built once with the shared and once with the static one. */
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "test_sim.h"
 
 /* The driver is found by dlopen alone, so its test interface comes by name. */
@@ -172,6 +175,61 @@ START_TEST(entry_points_are_the_drivers)
 }
 END_TEST
 
+struct handles {
+	cudaIpcMemHandle_t memory;
+	cudaIpcEventHandle_t event;
+};
+
+static void export(int to, int from)
+{
+	struct handles handles;
+	cudaEvent_t event;
+	void *ptr;
+	char byte;
+
+	ok(cudaMalloc(&ptr, 4096));
+	ok(cudaMemset(ptr, 'x', 4096));
+	ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventInterprocess));
+	ok(cudaEventRecord(event, cudaStreamLegacy));
+	ok(cudaIpcGetMemHandle(&handles.memory, ptr));
+	ok(cudaIpcGetEventHandle(&handles.event, event));
+	fails(cudaIpcOpenMemHandle(&ptr, handles.memory, cudaIpcMemLazyEnablePeerAccess),
+		cudaErrorDeviceUninitialized);
+	ck_assert_int_eq(write(to, &handles, sizeof(handles)), (ssize_t)sizeof(handles));
+	ck_assert_int_eq(read(from, &byte, 1), 0);
+}
+
+START_TEST(processes_pass_memory_and_events)
+{
+	struct handles handles;
+	int there[2], back[2], status;
+	cudaEvent_t event;
+	char text[3] = "";
+	void *ptr;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(there), 0);
+	ck_assert_int_eq(pipe(back), 0);
+	pid = fork();
+	if (!pid) {
+		close(back[1]);
+		export(there[1], back[0]);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(there[0], &handles, sizeof(handles)), (ssize_t)sizeof(handles));
+	ok(cudaIpcOpenMemHandle(&ptr, handles.memory, cudaIpcMemLazyEnablePeerAccess));
+	ok(cudaIpcOpenEventHandle(&event, handles.event));
+	ok(cudaStreamWaitEvent(cudaStreamLegacy, event, 0));
+	ok(cudaMemcpy(text, ptr, 2, cudaMemcpyDeviceToHost));
+	ck_assert_str_eq(text, "xx");
+	ok(cudaIpcCloseMemHandle(ptr));
+	fails(cudaIpcCloseMemHandle(ptr), cudaErrorInvalidValue);
+	close(back[1]);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("simulated runtime");
@@ -186,6 +244,7 @@ int main(void)
 	tcase_add_test(tc, devices_are_chosen_per_thread);
 	tcase_add_test(tc, a_capture_through_the_runtime_follows_the_same_rules);
 	tcase_add_test(tc, entry_points_are_the_drivers);
+	tcase_add_test(tc, processes_pass_memory_and_events);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
 	srunner_set_tap(runner, "-");

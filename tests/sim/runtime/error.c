@@ -19,6 +19,7 @@ static const struct {
 	{100, "cudaErrorNoDevice"},
 	{101, "cudaErrorInvalidDevice"},
 	{201, "cudaErrorDeviceUninitialized"},
+	{205, "cudaErrorMapBufferObjectFailed"},
 	{400, "cudaErrorInvalidResourceHandle"},
 	{401, "cudaErrorIllegalState"},
 	{500, "cudaErrorSymbolNotFound"},

@@ -94,11 +94,6 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 	return RT_CALL(cuMemGetInfo_v2, free_bytes, total_bytes);
 }
 
-cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *ptr)
-{
-	return RT_CALL(cuIpcGetMemHandle, handle, address(ptr));
-}
-
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 {
 	unsigned type = 0, managed = 0;

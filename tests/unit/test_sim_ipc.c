@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Memory and events that one process exports and another opens. */
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test_sim.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define LAZY          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+
+/*
+ * The other process, which exports; the test itself opens. What one sends, the other takes, and so
+ * waits for.
+ */
+static struct {
+	pid_t pid;
+	int in, out;
+} peer;
+
+static void send(const void *data, size_t bytes)
+{
+	ck_assert_int_eq(write(peer.out, data, bytes), (ssize_t)bytes);
+}
+
+static void take(void *data, size_t bytes)
+{
+	ck_assert_int_eq(read(peer.in, data, bytes), (ssize_t)bytes);
+}
+
+static void go(void)
+{
+	send("", 1);
+}
+
+static void await(void)
+{
+	char byte;
+
+	take(&byte, 1);
+}
+
+/* Starts both, before either knows of a driver. */
+static void start_with_peer(void (*run)(void))
+{
+	int here[2], there[2];
+
+	ck_assert_int_eq(pipe(here), 0);
+	ck_assert_int_eq(pipe(there), 0);
+	peer.pid = fork();
+	ck_assert_int_ge(peer.pid, 0);
+	peer.in = peer.pid ? here[0] : there[0];
+	peer.out = peer.pid ? there[1] : here[1];
+	close(peer.pid ? there[0] : here[0]);
+	close(peer.pid ? here[1] : there[1]);
+	test_start();
+	if (peer.pid)
+		return;
+	run();
+	_exit(0);
+}
+
+static void end_peer(void)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(peer.pid, &status, 0), peer.pid);
+	ck_assert_int_eq(status, 0);
+	peer.pid = 0;
+}
+
+static void send_handle(CUdeviceptr ptr)
+{
+	CUipcMemHandle handle;
+
+	ok(cuIpcGetMemHandle(&handle, ptr));
+	send(&handle, sizeof(handle));
+}
+
+static CUipcMemHandle take_handle(void)
+{
+	CUipcMemHandle handle;
+
+	take(&handle, sizeof(handle));
+	return handle;
+}
+
+static CUdeviceptr open_handle(CUipcMemHandle handle)
+{
+	CUdeviceptr ptr = 0;
+
+	ok(cuIpcOpenMemHandle_v2(&ptr, handle, LAZY));
+	return ptr;
+}
+
+static void refused(CUipcMemHandle handle, CUresult code)
+{
+	CUdeviceptr ptr = 77;
+
+	fails(cuIpcOpenMemHandle_v2(&ptr, handle, LAZY), code);
+	fails(cuIpcOpenMemHandle(&ptr, handle, LAZY), code);
+	ck_assert_uint_eq(ptr, 77);
+}
+
+static void filled(CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	CUdeviceptr result = test_alloc(8);
+	uint64_t wrong;
+
+	ok(cuMemsetD8_v2(result, 0, 8));
+	ok(test_count_wrong(NULL, ptr, bytes / 4, value, result));
+	ok(cuMemcpyDtoH_v2(&wrong, result, sizeof(wrong)));
+	ck_assert_uint_eq(wrong, 0);
+	ok(cuMemFree_v2(result));
+}
+
+/* A GPU whose host asks for nothing does nothing; so what others are to see is waited for. */
+static void set_now(CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	ok(cuMemsetD32_v2(ptr, value, bytes / 4));
+	ok(cuCtxSynchronize());
+}
+
+static const size_t sizes[] = {512, 5120, MIB, MIB + 512, 2 * MIB, 9 * MIB + 4096};
+
+static void export_each_size(void)
+{
+	CUdeviceptr ptr[LENGTH(sizes)];
+
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		ptr[i] = test_alloc(sizes[i]);
+		ok(test_fill(NULL, ptr[i], sizes[i] / 4, 100 + (uint32_t)i));
+	}
+	ok(cuCtxSynchronize());
+	for (size_t i = 0; i < LENGTH(sizes); i++)
+		send_handle(ptr[i]);
+	await();
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		filled(ptr[i], sizes[i], 200 + (uint32_t)i);
+		ok(cuMemFree_v2(ptr[i]));
+	}
+}
+
+START_TEST(what_one_process_writes_the_other_reads)
+{
+	CUdeviceptr ptr[LENGTH(sizes)];
+	size_t used;
+
+	start_with_peer(export_each_size);
+	used = simgpu_allocated_bytes(0);
+	for (size_t i = 0; i < LENGTH(sizes); i++)
+		ptr[i] = open_handle(take_handle());
+	ck_assert_uint_eq(simgpu_allocated_bytes(0), used);
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		filled(ptr[i], sizes[i], 100 + (uint32_t)i);
+		ok(test_fill(NULL, ptr[i], sizes[i] / 4, 200 + (uint32_t)i));
+	}
+	for (size_t i = 0; i < LENGTH(sizes); i++)
+		ok(cuIpcCloseMemHandle(ptr[i]));
+	go();
+	end_peer();
+}
+END_TEST
+
+static void export_one(void)
+{
+	CUdeviceptr ptr = test_alloc(4 * MIB);
+
+	set_now(ptr, 4 * MIB, 7);
+	send_handle(ptr);
+	send_handle(ptr + 4096);
+	await();
+}
+
+START_TEST(a_handle_of_the_middle_opens_at_the_base)
+{
+	CUipcMemHandle handle, middle;
+	CUdeviceptr ptr, base = 0;
+	size_t size = 0;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	middle = take_handle();
+	ck_assert_int_eq(memcmp(&handle, &middle, sizeof(handle)), 0);
+	ptr = open_handle(middle);
+	ok(cuMemGetAddressRange_v2(&base, &size, ptr + 5000));
+	ck_assert_uint_eq(base, ptr);
+	ck_assert_uint_eq(size, 4 * MIB);
+	go();
+	end_peer();
+}
+END_TEST
+
+START_TEST(opening_again_is_counted)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	ptr = open_handle(handle);
+	ck_assert_uint_eq(open_handle(handle), ptr);
+	fails(cuIpcCloseMemHandle(ptr + 512), CUDA_ERROR_INVALID_VALUE);
+	ok(cuIpcCloseMemHandle(ptr));
+	ck_assert_uint_eq(test_word(ptr), 7);
+	ok(cuIpcCloseMemHandle(ptr));
+	fails(cuIpcCloseMemHandle(ptr), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemsetD8_v2(ptr, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	ptr = open_handle(handle);
+	ck_assert_uint_eq(test_word(ptr), 7);
+	go();
+	end_peer();
+}
+END_TEST
+
+START_TEST(the_last_close_waits_for_the_context)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr;
+	uint64_t before;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	ptr = open_handle(handle);
+	open_handle(handle);
+	ok(test_spin(test_stream(CU_STREAM_NON_BLOCKING), 100 * MS));
+	before = simgpu_now_ns();
+	ok(cuIpcCloseMemHandle(ptr));
+	ck_assert_uint_lt(simgpu_now_ns() - before, MS);
+	ok(cuIpcCloseMemHandle(ptr));
+	ck_assert_uint_gt(simgpu_now_ns() - before, 95 * MS);
+	go();
+	end_peer();
+}
+END_TEST
+
+START_TEST(one_context_of_a_process_opens_a_handle_at_a_time)
+{
+	CUipcMemHandle handle;
+	CUcontext other;
+	CUdeviceptr ptr;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	ptr = open_handle(handle);
+	ok(cuCtxCreate_v2(&other, 0, 0));
+	refused(handle, CUDA_ERROR_INVALID_HANDLE);
+	ok(cuIpcCloseMemHandle(ptr));
+	ptr = open_handle(handle);
+	ok(cuCtxDestroy_v2(other));
+	ok(cuCtxSetCurrent(test_ctx));
+	fails(cuIpcCloseMemHandle(ptr), CUDA_ERROR_INVALID_VALUE); /* gone with its context */
+	ck_assert_uint_eq(test_word(open_handle(handle)), 7);
+	ok(cuCtxSetCurrent(NULL));
+	refused(handle, CUDA_ERROR_INVALID_CONTEXT);
+	fails(cuIpcCloseMemHandle(ptr), CUDA_ERROR_INVALID_CONTEXT);
+	go();
+	end_peer();
+}
+END_TEST
+
+START_TEST(a_process_cannot_open_what_is_its_own)
+{
+	CUdeviceptr ptr, again;
+	CUipcMemHandle handle, next;
+
+	test_start();
+	ptr = test_alloc(4 * MIB);
+	ok(cuIpcGetMemHandle(&handle, ptr));
+	refused(handle, CUDA_ERROR_INVALID_CONTEXT);
+	fails(cuIpcCloseMemHandle(ptr), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemFree_v2(ptr));
+	refused(handle, CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcGetMemHandle(&next, ptr), CUDA_ERROR_INVALID_VALUE);
+	again = test_alloc(4 * MIB);
+	ck_assert_uint_eq(again, ptr);
+	ok(cuIpcGetMemHandle(&next, again));
+	ck_assert_int_ne(memcmp(&handle, &next, sizeof(handle)), 0);
+	ok(cuMemAllocAsync(&ptr, MIB, NULL));
+	fails(cuIpcGetMemHandle(&handle, ptr), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemAllocManaged(&ptr, MIB, 1));
+	fails(cuIpcGetMemHandle(&handle, ptr), CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcGetMemHandle(NULL, again), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(an_opened_block_is_not_the_importers_to_free_or_to_pass_on)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr, start;
+	int type, device;
+	CUcontext ctx;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	ptr = open_handle(handle);
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	ck_assert_int_eq(type, CU_MEMORYTYPE_DEVICE);
+	ok(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
+	ck_assert_int_eq(device, 0);
+	ok(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
+	ck_assert_ptr_eq(ctx, test_ctx);
+	ok(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, ptr + 4096));
+	ck_assert_uint_eq(start, ptr);
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemFreeAsync(ptr, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcGetMemHandle(&handle, ptr), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(test_word(ptr), 7);
+	go();
+	end_peer();
+}
+END_TEST
+
+/* Gives the memory up in one way or another, and then sees to it that others have it. */
+static void export_and_free(void)
+{
+	CUdeviceptr ptr = test_alloc(4 * MIB), small = test_alloc(512), again;
+
+	test_alloc(512);
+	set_now(ptr, 4 * MIB, 7);
+	send_handle(ptr);
+	send_handle(small);
+	await();
+	ok(cuMemFree_v2(ptr));
+	ok(cuMemFree_v2(small));
+	again = test_alloc(4 * MIB);
+	ck_assert_uint_eq(again, ptr);
+	filled(again, 4 * MIB, 0);
+	set_now(again, 4 * MIB, 8);
+	go();
+	await();
+	filled(again, 4 * MIB, 8);
+}
+
+START_TEST(what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open)
+{
+	CUipcMemHandle handle, small;
+	CUdeviceptr ptr;
+
+	start_with_peer(export_and_free);
+	handle = take_handle();
+	small = take_handle();
+	ptr = open_handle(handle);
+	go();
+	await();
+	filled(ptr, 4 * MIB, 7);
+	set_now(ptr, 4 * MIB, 9);
+	filled(ptr, 4 * MIB, 9);
+	refused(handle, CUDA_ERROR_INVALID_VALUE);
+	refused(small, CUDA_ERROR_INVALID_VALUE);
+	ok(cuIpcCloseMemHandle(ptr));
+	go();
+	end_peer();
+}
+END_TEST
+
+START_TEST(what_belonged_to_a_process_that_ended_likewise)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	ptr = open_handle(handle);
+	go();
+	end_peer();
+	filled(ptr, 4 * MIB, 7);
+	set_now(ptr, 4 * MIB, 9);
+	filled(ptr, 4 * MIB, 9);
+	refused(handle, CUDA_ERROR_INVALID_VALUE);
+	ok(cuIpcCloseMemHandle(ptr));
+	refused(handle, CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_handle_of_which_one_byte_is_wrong_is_none)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr = 77;
+
+	start_with_peer(export_one);
+	handle = take_handle();
+	for (size_t i = 0; i < sizeof(handle); i++) {
+		CUipcMemHandle other = handle;
+
+		other.reserved[i] ^= (char)(1 << i % 8);
+		refused(other, CUDA_ERROR_INVALID_VALUE);
+	}
+	refused((CUipcMemHandle){{0}}, CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcOpenMemHandle_v2(&ptr, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcOpenMemHandle_v2(&ptr, handle, 2), CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcOpenMemHandle_v2(NULL, handle, LAZY), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(ptr, 77);
+	open_handle(handle);
+	go();
+	end_peer();
+}
+END_TEST
+
+/* Of the two ends only; the file behind it must not need what lies between. */
+static void export_much(void)
+{
+	size_t bytes = 8192 * MIB;
+	CUdeviceptr ptr = test_alloc(bytes);
+
+	set_now(ptr, 4096, 7);
+	set_now(ptr + bytes - 4096, 4096, 8);
+	send_handle(ptr);
+	await();
+	ok(cuMemFree_v2(ptr));
+}
+
+START_TEST(to_export_much_costs_what_was_written)
+{
+	CUdeviceptr ptr;
+
+	start_with_peer(export_much);
+	ptr = open_handle(take_handle());
+	filled(ptr, 4096, 7);
+	filled(ptr + 8192 * MIB - 4096, 4096, 8);
+	filled(ptr + 4096 * MIB, 4096, 0);
+	go();
+	end_peer();
+}
+END_TEST
+
+static void export_flag(void)
+{
+	CUdeviceptr ptr = test_alloc(512);
+
+	set_now(ptr, 4, 0);
+	send_handle(ptr);
+	await();
+	ok(test_set_flag(NULL, ptr, 1));
+	ok(test_wait_flag(NULL, ptr, 2));
+	ok(cuCtxSynchronize());
+}
+
+START_TEST(kernels_of_two_processes_wait_for_each_other)
+{
+	CUdeviceptr ptr;
+
+	start_with_peer(export_flag);
+	ptr = open_handle(take_handle());
+	ok(test_wait_flag(NULL, ptr, 1));
+	ok(test_set_flag(NULL, ptr, 2));
+	go();
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(simgpu_deadlocks(), 0);
+	end_peer();
+}
+END_TEST
+
+static void export_event(void)
+{
+	CUdeviceptr ptr = test_alloc(4 * MIB);
+	CUevent event, plain = test_event();
+	CUipcEventHandle handle;
+
+	fails(cuEventCreate(&event, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE);
+	fails(cuIpcGetEventHandle(&handle, plain), CUDA_ERROR_INVALID_HANDLE);
+	ok(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ok(cuIpcGetEventHandle(&handle, event));
+	fails(cuIpcOpenEventHandle(&plain, handle), CUDA_ERROR_INVALID_CONTEXT);
+	ok(test_spin_fill(NULL, ptr, MIB, 5, 100 * MS));
+	ok(cuEventRecord(event, NULL));
+	send(&handle, sizeof(handle));
+	send_handle(ptr);
+	await();
+	ok(cuEventDestroy_v2(event));
+	go();
+	await();
+}
+
+START_TEST(work_that_an_event_of_another_process_follows_is_done)
+{
+	CUstream stream;
+	CUipcEventHandle handle, wrong;
+	CUevent event, again;
+	CUdeviceptr ptr, result;
+	uint64_t count;
+
+	start_with_peer(export_event);
+	take(&handle, sizeof(handle));
+	ptr = open_handle(take_handle());
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	result = test_alloc(8);
+	set_now(result, 8, 0);
+	ok(cuIpcOpenEventHandle(&event, handle));
+	ok(cuStreamWaitEvent(stream, event, 0));
+	ok(test_count_wrong(stream, ptr, MIB, 5, result));
+	ok(cuEventSynchronize(event));
+	ok(cuEventQuery(event));
+	ok(cuEventRecord(event, stream));
+	ok(cuMemcpyDtoH_v2(&count, result, sizeof(count)));
+	ck_assert_uint_eq(count, 0);
+	ok(cuEventDestroy_v2(event));
+	wrong = handle;
+	wrong.reserved[20] ^= 1;
+	fails(cuIpcOpenEventHandle(&again, wrong), CUDA_ERROR_INVALID_VALUE);
+	go();
+	await();
+	fails(cuIpcOpenEventHandle(&again, handle), CUDA_ERROR_INVALID_VALUE);
+	go();
+	end_peer();
+}
+END_TEST
+
+static TCase *memory_cases(void)
+{
+	TCase *tc = tcase_create("memory");
+
+	tcase_add_test(tc, what_one_process_writes_the_other_reads);
+	tcase_add_test(tc, a_handle_of_the_middle_opens_at_the_base);
+	tcase_add_test(tc, opening_again_is_counted);
+	tcase_add_test(tc, the_last_close_waits_for_the_context);
+	tcase_add_test(tc, one_context_of_a_process_opens_a_handle_at_a_time);
+	tcase_add_test(tc, a_process_cannot_open_what_is_its_own);
+	tcase_add_test(tc, an_opened_block_is_not_the_importers_to_free_or_to_pass_on);
+	tcase_add_test(tc, what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open);
+	tcase_add_test(tc, what_belonged_to_a_process_that_ended_likewise);
+	tcase_add_test(tc, a_handle_of_which_one_byte_is_wrong_is_none);
+	tcase_add_test(tc, to_export_much_costs_what_was_written);
+	tcase_add_test(tc, kernels_of_two_processes_wait_for_each_other);
+	return tc;
+}
+
+static TCase *event_cases(void)
+{
+	TCase *tc = tcase_create("events");
+
+	tcase_add_test(tc, work_that_an_event_of_another_process_follows_is_done);
+	return tc;
+}
+
+int main(void)
+{
+	static TCase *(*const cases[])(void) = {memory_cases, event_cases};
+
+	return test_run("simulated GPU: IPC", cases, sizeof(cases) / sizeof(*cases));
+}
