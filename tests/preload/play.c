@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 32, ANSWER_MAX = 1 << 20 };
+enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 32, EMULATOR_MAX = 8, ANSWER_MAX = 1 << 20 };
 
 const char *play_library, *play_sim_dir, *play_app_dir;
 char play_dir[] = "/tmp/gpupool-play-XXXXXX";
@@ -56,16 +56,33 @@ static void open_as(int wanted, const char *name)
 	close(fd);
 }
 
+/* A program of another architecture than the machine's: what to run it in, word by word. */
+static size_t emulate(const char *argv[static EMULATOR_MAX])
+{
+	const char *command = getenv(PLAY_EMULATOR);
+	char *words = command ? strdup(command) : NULL;
+	size_t n = 0;
+
+	if (!words)
+		return 0;
+	for (char *word = strtok(words, " "); word && n < EMULATOR_MAX; word = strtok(NULL, " "))
+		argv[n++] = word;
+	return n;
+}
+
 /* In the child: the play's own environment comes first, which is what getenv finds. */
 static void become(const struct play *play, int facts_fd, int go_fd)
 {
 	char libraries[PATH_MAX], runtime[64], preload[PATH_MAX], program[PATH_MAX];
-	const char *env[ENV_MAX + 8], *argv[LENGTH(play->words) + 2] = {program};
-	size_t n = 0;
+	const char *env[ENV_MAX + 8], *argv[EMULATOR_MAX + LENGTH(play->words) + 2] = {0};
+	size_t n = emulate(argv);
 
-	snprintf(program, sizeof(program), "%s/%s", play_app_dir, play->program);
+	snprintf(program, sizeof(program), "%s%s%s", play->program[0] == '/' ? "" : play_app_dir,
+		play->program[0] == '/' ? "" : "/", play->program);
+	argv[n] = program;
 	for (size_t i = 0; i < LENGTH(play->words); i++)
-		argv[i + 1] = play->words[i];
+		argv[n + i + 1] = play->words[i];
+	n = 0;
 	while (play->env && play->env[n] && n < ENV_MAX) {
 		env[n] = play->env[n];
 		n++;
@@ -89,7 +106,7 @@ static void become(const struct play *play, int facts_fd, int go_fd)
 	close(11);
 	open_as(STDOUT_FILENO, "out");
 	open_as(STDERR_FILENO, "err");
-	execve(play->program[0] == '/' ? play->program : program, (char *const *)argv, (char *const *)env);
+	execvpe(argv[0], (char *const *)argv, (char *const *)env);
 	_exit(127);
 }
 

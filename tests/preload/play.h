@@ -17,6 +17,9 @@
 #define MIB             ((uint64_t)1 << 20)
 #define PLAY_OUTPUT_MAX (64 * 1024)
 
+/* An environment variable: the command that runs programs which the machine itself cannot. */
+#define PLAY_EMULATOR "GPUPOOL_TEST_EMULATOR"
+
 struct play {
 	const char *program;   /* in the programs' directory, or a path */
 	const char *words[6];  /* its arguments */
