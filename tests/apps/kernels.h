@@ -13,7 +13,9 @@
  *   count_wrong(u64 ptr, u64 words, u32 expected, u64 result_ptr)
  *                                                             adds to the u64 at result_ptr
  *   set_flag(u64 ptr, u32 value)                              one thread
- *   wait_flag(u64 ptr, u32 value)                             one thread; spins until equal
+ *   wait_flag(u64 ptr, u32 value)                             one thread; spins until equal. On a real
+ *                                                             GPU it fails after 3 s, as the simulated one
+ *                                                             does when nothing can end the wait
  */
 
 /* %rd10 = the thread's number in the grid, %rd11 = threads in the grid */
@@ -117,10 +119,17 @@ static const char kernels_ptx[] =
 	"{\n" KERNELS_REGISTERS
 	"	ld.param.u64 %rd1, [ptr];\n"
 	"	ld.param.u32 %r1, [value];\n"
+	"	mov.u64 %rd21, %globaltimer;\n"
 	"WAIT:\n"
 	"	ld.volatile.global.u32 %r2, [%rd1];\n"
-	"	setp.ne.u32 %p1, %r2, %r1;\n"
-	"	@%p1 bra WAIT;\n"
+	"	setp.eq.u32 %p1, %r2, %r1;\n"
+	"	@%p1 bra DONE;\n"
+	"	mov.u64 %rd22, %globaltimer;\n"
+	"	sub.u64 %rd22, %rd22, %rd21;\n"
+	"	setp.lt.u64 %p2, %rd22, 3000000000;\n"
+	"	@%p2 bra WAIT;\n"
+	"	trap;\n"
+	"DONE:\n"
 	"	membar.sys;\n"
 	"	ret;\n"
 	"}\n";
