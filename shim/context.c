@@ -372,21 +372,28 @@ void gp_state_need_completion(const char *why)
 	gp_context_each(require_completion, NULL);
 }
 
-static void note(CUcontext handle, CUcontext *list, unsigned *n)
+/* Returns how many there are now. */
+static unsigned note(CUcontext handle, CUcontext *list, unsigned *n)
 {
+	unsigned n_now;
+
 	gp_rwlock_lock(&seen_lock);
 	if (!is_in(list, *n, handle) && *n < CONTEXTS_MAX)
 		list[(*n)++] = handle;
+	n_now = *n;
 	gp_rwlock_unlock(&seen_lock);
+	return n_now;
 }
 
 void gp_context_seen(CUcontext handle)
 {
+	unsigned n;
+
 	if (!handle || atomic_load_explicit(&last_seen, memory_order_relaxed) == handle)
 		return;
-	note(handle, seen, &n_seen);
+	n = note(handle, seen, &n_seen);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
-	if (n_seen > 1)
+	if (n > 1)
 		gp_state_need_completion("the process works in more than one context");
 }
 

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * What is done with a block. Its first words carry a value that no other block has; a kernel compares them before
+ * the block is freed, on the stream that worked on it last, and adds what is wrong to the context's counter: nobody
+ * waits.
+ */
+
+#include "soak.h"
+
+#include <string.h>
+
+enum { WORDS_MAX = 256, FREED_ASYNC_ONE_IN = 4, FOREIGN_ONE_IN = 4, SLOW_ONE_IN = 8, SLOW_NS_MAX = 200000 };
+
+static struct soak_stream *stream_of(const struct soak_block *block)
+{
+	return &soak_contexts[block->context].streams[block->stream];
+}
+
+/* Whether later work of the stream is ordered behind what was done to the block. */
+static bool is_known_locked(const struct soak_block *block, const struct soak_stream *stream)
+{
+	return block->words && block->generation > stream->lost;
+}
+
+static CUresult launch(CUfunction function, CUstream stream, void **params)
+{
+	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
+}
+
+CUresult soak_fill_locked(const struct soak_block *block, CUstream stream, struct soak_random *random)
+{
+	struct soak_context *context = &soak_contexts[block->context];
+	uint64_t ptr = block->ptr, words = block->words, ns = soak_random(random) % SLOW_NS_MAX;
+	uint32_t value = block->value;
+
+	if (soak_one_in(random, SLOW_ONE_IN))
+		return launch(context->spin_fill, stream, (void *[]){&ptr, &words, &value, &ns});
+	return launch(context->fill, stream, (void *[]){&ptr, &words, &value});
+}
+
+static uint32_t choose_words(const struct soak_block *block, struct soak_random *random)
+{
+	size_t words = block->bytes / 4;
+
+	return (uint32_t)(words < WORDS_MAX ? words : WORDS_MAX);
+}
+
+void soak_block_fill(struct soak_block *block, struct soak_random *random)
+{
+	struct soak_stream *stream = stream_of(block);
+
+	pthread_mutex_lock(&stream->lock);
+	/* Nobody waited for what the stream before did to it, so nothing may be done to it but a free. */
+	if (block->generation > stream->lost) {
+		block->words = choose_words(block, random);
+		block->value = soak_random(random);
+		if (block->words)
+			SOAK_MUST(soak_fill_locked(block, stream->handle, random));
+		block->generation = stream->generation;
+	}
+	pthread_mutex_unlock(&stream->lock);
+}
+
+bool soak_block_take(struct soak_block *block, unsigned context, struct soak_random *random)
+{
+	struct soak_stream *stream;
+	CUresult r;
+
+	*block = (struct soak_block){
+		.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = soak_random_bytes(random)};
+	r = cuMemAlloc_v2(&block->ptr, block->bytes);
+	if (r) {
+		block->ptr = 0;
+		if (r == CUDA_ERROR_OUT_OF_MEMORY)
+			soak_count(SOAK_OOM);
+		else if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+			soak_count(SOAK_REFUSED);
+		else
+			SOAK_MUST(r);
+		return false;
+	}
+	stream = stream_of(block);
+	pthread_mutex_lock(&stream->lock);
+	block->generation = stream->generation;
+	pthread_mutex_unlock(&stream->lock);
+	return true;
+}
+
+void soak_block_check(const struct soak_block *block)
+{
+	struct soak_context *context = &soak_contexts[block->context];
+	struct soak_stream *stream = stream_of(block);
+	uint64_t ptr = block->ptr, words = block->words;
+	uint32_t value = block->value;
+
+	pthread_mutex_lock(&stream->lock);
+	if (is_known_locked(block, stream)) {
+		SOAK_MUST(launch(context->count_wrong, stream->handle,
+			(void *[]){&ptr, &words, &value, &context->wrong}));
+		soak_count(SOAK_CHECKS);
+	}
+	pthread_mutex_unlock(&stream->lock);
+}
+
+/* The block's stream may have gone: then freeing it there would mean another. */
+static bool free_async(struct soak_block *block)
+{
+	struct soak_stream *stream = stream_of(block);
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&stream->lock);
+	if (block->generation > stream->lost)
+		r = cuMemFreeAsync(block->ptr, stream->handle);
+	pthread_mutex_unlock(&stream->lock);
+	return r == CUDA_SUCCESS;
+}
+
+void soak_block_drop(struct soak_block *block, struct soak_random *random)
+{
+	CUresult r;
+
+	soak_block_check(block);
+	if (!soak_one_in(random, FREED_ASYNC_ONE_IN) || !free_async(block)) {
+		if (soak_one_in(random, FOREIGN_ONE_IN))
+			soak_use_context(&soak_contexts[soak_random(random) % soak_n_contexts]);
+		r = cuMemFree_v2(block->ptr);
+		if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+			soak_count(SOAK_REFUSED);
+			return;
+		}
+		SOAK_MUST(r);
+	}
+	block->ptr = 0;
+}
+
+static uint32_t *take_pinned(size_t bytes)
+{
+	void *host = NULL;
+	CUresult r = cuMemHostAlloc(&host, bytes, 0);
+
+	if (r == CUDA_SUCCESS)
+		return host;
+	if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		soak_count(SOAK_REFUSED);
+	else
+		SOAK_MUST(r);
+	return NULL;
+}
+
+/* From pinned memory that is freed while the copy may still read it. */
+void soak_block_upload(struct soak_block *block, struct soak_random *random)
+{
+	struct soak_stream *stream = stream_of(block);
+	uint32_t words = choose_words(block, random);
+	size_t bytes = words * sizeof(uint32_t);
+	uint32_t *host = words ? take_pinned(bytes) : NULL;
+
+	if (!host)
+		return;
+	pthread_mutex_lock(&stream->lock);
+	if (block->generation > stream->lost) {
+		block->value = soak_random(random);
+		block->words = words;
+		for (uint32_t i = 0; i < words; i++)
+			host[i] = block->value;
+		soak_host_access(host, bytes, true);
+		SOAK_MUST(cuMemcpyHtoDAsync_v2(block->ptr, host, bytes, stream->handle));
+		block->generation = stream->generation;
+	}
+	pthread_mutex_unlock(&stream->lock);
+	SOAK_MUST(cuMemFreeHost(host));
+}
+
+/* To pinned memory, which is read once the copy is known to be done, or else freed before. */
+void soak_block_download(const struct soak_block *block, struct soak_random *random)
+{
+	struct soak_stream *stream = stream_of(block);
+	size_t bytes = block->words * sizeof(uint32_t);
+	uint32_t *host = bytes ? take_pinned(bytes) : NULL;
+	unsigned long long wrong = 0;
+
+	if (!host)
+		return;
+	pthread_mutex_lock(&stream->lock);
+	if (is_known_locked(block, stream)) {
+		SOAK_MUST(cuMemcpyDtoHAsync_v2(host, block->ptr, bytes, stream->handle));
+		if (soak_one_in(random, 2)) {
+			SOAK_MUST(cuStreamSynchronize(stream->handle));
+			soak_host_access(host, bytes, false);
+			for (uint32_t i = 0; i < block->words; i++)
+				wrong += host[i] != block->value;
+			if (wrong)
+				soak_wrong("words of pinned memory", wrong);
+			soak_count(SOAK_CHECKS);
+		}
+	}
+	pthread_mutex_unlock(&stream->lock);
+	SOAK_MUST(cuMemFreeHost(host));
+}
+
+void soak_stream_renew(unsigned context, struct soak_random *random)
+{
+	struct soak_stream *stream = &soak_contexts[context].streams[1 + soak_random(random) % (SOAK_STREAMS - 1)];
+
+	pthread_mutex_lock(&stream->lock);
+	if (soak_one_in(random, 2))
+		SOAK_MUST(cuStreamSynchronize(stream->handle));
+	else
+		stream->lost = stream->generation;
+	SOAK_MUST(cuStreamDestroy_v2(stream->handle));
+	SOAK_MUST(cuStreamCreate(&stream->handle, CU_STREAM_NON_BLOCKING));
+	stream->generation++;
+	pthread_mutex_unlock(&stream->lock);
+}

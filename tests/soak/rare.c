@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What is done now and then: captures, and contexts that last for a moment. */
+
+#include "soak.h"
+
+pthread_rwlock_t soak_calm = PTHREAD_RWLOCK_INITIALIZER;
+
+enum { VISIT_BLOCKS = 4, VISIT_BYTES = 64 * 1024, VISIT_WORDS = 256 };
+
+/*
+ * The driver forbids allocations in a capture of the thread's own unless that is relaxed, and spoils the capture: a
+ * block that is cached is served. Freeing is always possible, as far as gpupool is there.
+ */
+static void come_and_go(struct soak_random *random)
+{
+	CUdeviceptr ptr;
+
+	if (cuMemAlloc_v2(&ptr, soak_random_bytes(random)) == CUDA_SUCCESS)
+		SOAK_MUST(cuMemFree_v2(ptr));
+}
+
+static CUgraph capture_locked(struct soak_block *block, CUstream stream, int mode, struct soak_random *random)
+{
+	bool allocates = mode == CU_STREAM_CAPTURE_MODE_RELAXED && soak_one_in(random, 2);
+	CUgraph graph = NULL;
+	CUresult r, filled;
+
+	SOAK_MUST(cuStreamBeginCapture_v2(stream, mode));
+	filled = soak_fill_locked(block, stream, random);
+	if (allocates)
+		come_and_go(random);
+	r = cuStreamEndCapture(stream, &graph);
+	if (!r && !filled)
+		return graph;
+	soak_count(SOAK_SPOILT);
+	/* In the global mode other threads' allocations may do that, as they would without gpupool. */
+	if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL)
+		soak_wrong("captures that were spoilt, with error", (unsigned long long)r);
+	return NULL;
+}
+
+static void replay_locked(CUgraph graph, CUstream stream)
+{
+	CUgraphExec exec;
+
+	SOAK_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	SOAK_MUST(cuGraphLaunch(exec, stream));
+	SOAK_MUST(cuGraphExecDestroy(exec));
+	SOAK_MUST(cuGraphDestroy(graph));
+	soak_count(SOAK_CAPTURES);
+}
+
+void soak_block_capture(struct soak_block *block, struct soak_random *random)
+{
+	static const int modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+		CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED};
+	struct soak_stream *stream = &soak_contexts[block->context].streams[block->stream];
+	int mode = modes[soak_random(random) % LENGTH(modes)];
+	struct soak_block after = *block;
+	CUgraph graph;
+
+	if (!block->stream || !block->words)
+		return;
+	if (mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
+		pthread_rwlock_wrlock(&soak_calm);
+	else
+		pthread_rwlock_rdlock(&soak_calm);
+	pthread_mutex_lock(&stream->lock);
+	if (block->generation > stream->lost) {
+		after.value = soak_random(random);
+		after.generation = stream->generation;
+		graph = capture_locked(&after, stream->handle, mode, random);
+		if (graph) {
+			replay_locked(graph, stream->handle);
+			*block = after;
+		}
+	}
+	pthread_mutex_unlock(&stream->lock);
+	pthread_rwlock_unlock(&soak_calm);
+}
+
+static void visit_fill(struct soak_context *context, CUdeviceptr ptr, uint32_t value)
+{
+	uint64_t words = VISIT_WORDS, ns = 20000;
+
+	SOAK_MUST(cuLaunchKernel(context->spin_fill, 1, 1, 1, 1, 1, 1, 0, NULL,
+		(void *[]){&ptr, &words, &value, &ns}, NULL));
+	SOAK_MUST(cuLaunchKernel(context->count_wrong, 1, 1, 1, 1, 1, 1, 0, NULL,
+		(void *[]){&ptr, &words, &value, &context->wrong}, NULL));
+}
+
+void soak_visit_context(struct soak_random *random)
+{
+	struct soak_context context = {.device = soak_contexts[soak_random(random) % soak_n_contexts].device};
+	CUdeviceptr ptr[VISIT_BLOCKS];
+	void *host;
+
+	SOAK_MUST(cuCtxCreate_v2(&context.handle, 0, context.device));
+	soak_context_init(&context);
+	for (unsigned i = 0; i < 4 * VISIT_BLOCKS; i++) {
+		CUdeviceptr *mine = &ptr[i % VISIT_BLOCKS];
+
+		if (i >= VISIT_BLOCKS)
+			SOAK_MUST(cuMemFree_v2(*mine));
+		SOAK_MUST(cuMemAlloc_v2(mine, VISIT_BYTES));
+		visit_fill(&context, *mine, soak_random(random));
+	}
+	SOAK_MUST(cuMemHostAlloc(&host, VISIT_BYTES, 0));
+	SOAK_MUST(cuMemFreeHost(host));
+	soak_context_check(&context);
+	/* Some blocks are in use still, one is just freed, and pinned memory is cached: all of it goes. */
+	SOAK_MUST(cuMemFree_v2(ptr[0]));
+	SOAK_MUST(cuCtxDestroy_v2(context.handle));
+	soak_count(SOAK_ENDED);
+	soak_use_context(&soak_contexts[0]);
+}
