@@ -13,6 +13,7 @@
 #include "list.h"
 #include "tree.h"
 
+struct gp_kind_ops;
 struct gp_pool;
 
 enum gp_block_state {
@@ -47,13 +48,14 @@ struct gp_block {
 struct gp_segment {
 	uint64_t base, size; /* bytes */
 	struct gp_pool *pool;
+	const struct gp_kind_ops *kind; /* that its blocks are kept by */
 	struct gp_block *first;
 	struct gp_list link;	     /* pool->segments, or spare */
 	struct gp_list idle_link;    /* pool->idle while wholly cached, oldest first */
 	struct gp_tree_node by_addr; /* addrmap.c */
 	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
-	bool is_exported;	     /* something outside may hold it: nothing in it is cached again */
+	bool is_retired;	     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
 };
 
 static inline enum gp_block_state gp_block_state(const struct gp_block *b)

@@ -37,7 +37,7 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		       "two cached neighbours were not merged");
 		t->cached += b->size;
 		t->n_cached++;
-		t->n_indexed += !is_guard && !s->is_exported && s->pool->options.kind != GP_KIND_NONE;
+		t->n_indexed += !is_guard && !s->is_retired && s->pool->options.kind != GP_KIND_NONE;
 		return NULL;
 	case GP_BLOCK_PENDING:
 		t->pending += b->size;
@@ -74,6 +74,13 @@ static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, str
 	return NULL;
 }
 
+static uint64_t count_indexed(const struct gp_pool *pool)
+{
+	const struct gp_kind_ops *first = gp_kind_ops_of(pool->options.kind), *now = gp_pool_kind(pool);
+
+	return first->count(pool) + (now != first ? now->count(pool) : 0);
+}
+
 static const char *check_locked(struct gp_pool *pool)
 {
 	const struct gp_stats *stats = &pool->stats;
@@ -90,7 +97,7 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_free_blocks, "cached is miscounted");
 	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
 	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
-	EXPECT(t.n_indexed == pool->kind->count(pool), "the index does not hold what is cached");
+	EXPECT(t.n_indexed == count_indexed(pool), "the index does not hold what is cached");
 	EXPECT(stats->total_bytes == t.total + stats->returning_bytes, "total is miscounted");
 	EXPECT(stats->total_bytes ==
 		       stats->used_bytes + stats->pending_bytes + stats->cached_bytes + stats->returning_bytes,

@@ -8,6 +8,7 @@
 
 /* What is being asked for. */
 struct gp_request {
+	const struct gp_kind_ops *kind; /* the pool's when the request came: a change meanwhile is for later ones */
 	uint64_t bytes; /* by the program */
 	uint64_t size;	/* rounded by the kind */
 	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
@@ -33,7 +34,7 @@ struct gp_kind_ops {
 	/* Puts a usable block into the cache and its count. May merge it: it must not be used afterwards. */
 	void (*put)(struct gp_pool *pool, struct gp_block *block);
 
-	/* Takes a cached block out of the index, not out of the count. Nothing to do for an exported one. */
+	/* Takes a cached block out of the index, not out of the count. Nothing to do in a retired segment. */
 	void (*unlink)(struct gp_pool *pool, struct gp_block *block);
 
 	/* A large segment that was idle for so many growths goes back when the pool grows; 0: none does. */
@@ -51,5 +52,8 @@ struct gp_kind_ops {
 	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
 	uint64_t (*count)(const struct gp_pool *pool);
 };
+
+/* The ops of a kind. */
+const struct gp_kind_ops *gp_kind_ops_of(enum gp_kind kind);
 
 extern const struct gp_kind_ops gp_kind_none, gp_kind_simple, gp_kind_binned, gp_kind_split;

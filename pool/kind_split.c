@@ -49,7 +49,7 @@ static struct gp_tree *tree_of(struct gp_pool *pool, const struct gp_segment *se
 
 static void index_add(struct gp_pool *pool, struct gp_block *block)
 {
-	if (block->segment->is_exported)
+	if (block->segment->is_retired)
 		return;
 	block->by_size.key = block->size;
 	block->by_size.tie = block->addr;
@@ -58,7 +58,7 @@ static void index_add(struct gp_pool *pool, struct gp_block *block)
 
 static void split_unlink(struct gp_pool *pool, struct gp_block *block)
 {
-	if (!block->segment->is_exported && !(block->flags & GP_BLOCK_GUARD))
+	if (!block->segment->is_retired && !(block->flags & GP_BLOCK_GUARD))
 		gp_tree_remove(tree_of(pool, block->segment), &block->by_size);
 }
 

@@ -116,7 +116,7 @@ static void simple_put(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_cached_add(pool, block);
 	gp_segment_set_idle_locked(pool, block->segment);
-	if (block->segment->is_exported)
+	if (block->segment->is_retired)
 		return;
 	block->by_size.key = block->size;
 	block->by_size.tie = block->addr;
@@ -125,7 +125,7 @@ static void simple_put(struct gp_pool *pool, struct gp_block *block)
 
 static void simple_unlink(struct gp_pool *pool, struct gp_block *block)
 {
-	if (!block->segment->is_exported)
+	if (!block->segment->is_retired)
 		gp_tree_remove(&pool->cache.whole, &block->by_size);
 }
 
@@ -198,7 +198,7 @@ static void binned_put(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_cached_add(pool, block);
 	gp_segment_set_idle_locked(pool, block->segment);
-	if (!block->segment->is_exported)
+	if (!block->segment->is_retired)
 		gp_list_prepend(bin_of(pool, block->size), &block->link);
 }
 

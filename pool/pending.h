@@ -32,6 +32,6 @@ struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t ordered, 
 
 /*
  * The block that was freed first among those that alone could serve min..max bytes, or NULL. Never a late one,
- * since nobody may be made to wait for that, nor one of an exported segment, which serves nobody.
+ * since nobody may be made to wait for that, nor one of a retired segment, which serves nobody.
  */
 struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes);

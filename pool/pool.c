@@ -28,6 +28,11 @@ static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
 	[GP_KIND_SPLIT] = &gp_kind_split,
 };
 
+const struct gp_kind_ops *gp_kind_ops_of(enum gp_kind kind)
+{
+	return kinds[kind];
+}
+
 const char *gp_kind_name(enum gp_kind kind)
 {
 	return kinds[kind]->name;
@@ -40,7 +45,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	if (!pool)
 		return -ENOMEM;
 	pool->options = *options;
-	pool->kind = kinds[options->kind];
+	atomic_init(&pool->kind, kinds[options->kind]);
 	gp_fence_init(&pool->fence, &options->backend);
 	atomic_init(&pool->refs, 1);
 	atomic_init(&pool->completion_only, options->completion_only);
@@ -52,7 +57,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	gp_list_init(&pool->leaving);
 	gp_list_init(&pool->spare_blocks);
 	gp_list_init(&pool->spare_segments);
-	pool->kind->init(pool);
+	kinds[options->kind]->init(pool);
 	*ret_pool = pool;
 	return 0;
 }
@@ -125,12 +130,13 @@ static bool is_hopeless(const struct gp_pool *pool, uint64_t size)
 
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
 {
-	struct gp_request request = {.bytes = bytes, .size = pool->kind->round(pool, bytes)};
+	struct gp_request request = {.kind = gp_pool_kind(pool), .bytes = bytes};
 	struct gp_block *block = NULL;
 	int r;
 
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
+	request.size = request.kind->round(pool, bytes);
 	if (is_hopeless(pool, request.size)) {
 		gp_mutex_lock(&pool->lock);
 		pool->stats.ooms++;
@@ -270,6 +276,24 @@ int gp_pool_require_completion(struct gp_pool *pool)
 	ordered = atomic_load(&pool->fence.ordered);
 	gp_mutex_unlock(&pool->lock);
 	return ordered ? gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX) : 0;
+}
+
+void gp_pool_set_whole(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	if (pool->options.kind != GP_KIND_SPLIT)
+		return;
+	gp_mutex_lock(&pool->lock);
+	if (!gp_pool_is_flag(&pool->dead) && gp_pool_kind(pool) != &gp_kind_binned) {
+		gp_kind_binned.init(pool);
+		atomic_store(&pool->kind, &gp_kind_binned);
+		gp_list_each(link, &pool->segments)
+			gp_segment_retire_locked(pool, gp_container_of(link, struct gp_segment, link));
+	}
+	gp_mutex_unlock(&pool->lock);
+	gp_reuse_settle(pool);
+	(void)gp_segment_give_back(pool, 0);
 }
 
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)

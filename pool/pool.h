@@ -86,6 +86,13 @@ uint64_t gp_pool_reclaim(struct gp_pool *pool);
  */
 int gp_pool_require_completion(struct gp_pool *pool);
 
+/*
+ * From now on every new block is a driver allocation of its own, which can be exported, as with the kind binned. Blocks
+ * that are parts of segments stay what they are, and their segments go back when they are free. Only the kind split
+ * has any.
+ */
+void gp_pool_set_whole(struct gp_pool *pool);
+
 /* Returns when every fence call that was under way has ended. */
 void gp_pool_quiesce(struct gp_pool *pool);
 

@@ -16,7 +16,7 @@ enum { GP_N_BINS = GP_N_CLASSES };
 
 struct gp_pool {
 	struct gp_pool_options options;
-	const struct gp_kind_ops *kind;
+	_Atomic(const struct gp_kind_ops *) kind; /* of new blocks: changes once, in gp_pool_set_whole */
 	struct gp_fence fence;
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
@@ -38,13 +38,13 @@ struct gp_pool {
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;
 	struct gp_chunk *chunks; /* where descriptors come from */
-	union {
-		struct gp_tree whole;		  /* simple */
-		struct gp_list bins[GP_N_BINS];	  /* binned */
+	struct {
+		struct gp_tree whole;		/* simple */
+		struct gp_list bins[GP_N_BINS]; /* binned */
 		struct {
 			struct gp_tree small, large;
 		} split;
-	} cache;
+	} cache; /* of the kind at the start, and of binned after gp_pool_set_whole */
 };
 
 /* pool_query.c: whether the address lies in memory of the pool's that the program does not hold. */
@@ -66,6 +66,11 @@ static inline const struct gp_backend *gp_pool_backend(const struct gp_pool *poo
 static inline uint64_t gp_pool_now_ns(const struct gp_pool *pool)
 {
 	return gp_pool_backend(pool)->ops->now_ns(gp_pool_backend(pool)->arg);
+}
+
+static inline const struct gp_kind_ops *gp_pool_kind(const struct gp_pool *pool)
+{
+	return atomic_load_explicit(&pool->kind, memory_order_relaxed);
 }
 
 /* The cache's count of what it holds, kept by the kinds. */

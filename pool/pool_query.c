@@ -30,7 +30,8 @@ void gp_pool_drop(struct gp_pool *pool)
 	gp_pending_init(&pool->pending);
 	gp_list_init(&pool->idle);
 	gp_list_init(&pool->leaving);
-	pool->kind->init(pool);
+	gp_kind_ops_of(pool->options.kind)->init(pool);
+	gp_pool_kind(pool)->init(pool);
 	gp_mutex_unlock(&pool->lock);
 	gp_fence_drop(&pool->fence);
 	gp_budget_uncharge(pool->options.budget, bytes);
@@ -87,21 +88,6 @@ int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *re
 	return b ? 0 : GP_E_FOREIGN;
 }
 
-/* What is cached in it leaves the index, so that nothing is cut from it any more. */
-static void export_locked(struct gp_pool *pool, struct gp_segment *segment)
-{
-	if (segment->is_exported)
-		return;
-	for (struct gp_block *b = segment->first; b; b = b->next)
-		if (gp_block_state(b) == GP_BLOCK_CACHED)
-			pool->kind->unlink(pool, b);
-	segment->is_exported = true;
-	if (gp_block_state(segment->first) == GP_BLOCK_CACHED && gp_block_is_whole(segment->first)) {
-		gp_segment_set_busy_locked(segment);
-		gp_segment_set_idle_locked(pool, segment);
-	}
-}
-
 int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
@@ -112,7 +98,7 @@ int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
 	gp_mutex_lock(&pool->lock);
 	b = block_around_locked(pool, addr);
 	if (b)
-		export_locked(pool, b->segment);
+		gp_segment_retire_locked(pool, b->segment);
 	gp_mutex_unlock(&pool->lock);
 	gp_pool_put(pool);
 	return b ? 0 : GP_E_FOREIGN;

@@ -69,22 +69,22 @@ static void settle_locked(struct gp_pool *pool)
 		pool->stats.pending_bytes -= b->size;
 		pool->stats.n_pending_blocks--;
 		b->flags &= (uint8_t)~GP_BLOCK_LATE;
-		pool->kind->put(pool, b);
+		b->segment->kind->put(pool, b);
 	}
 }
 
 static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_request *request)
 {
-	struct gp_block *b = pool->kind->take(pool, request->size);
+	struct gp_block *b = request->kind->take(pool, request->size);
 
 	if (!b)
 		return NULL;
 	/* It was cached on order alone, and then gp_pool_require_completion came, whose wait is not over yet. */
 	if (gp_pool_is_flag(&pool->completion_only) && b->stamp >= gp_fence_completed(&pool->fence)) {
-		pool->kind->put(pool, b);
+		b->segment->kind->put(pool, b);
 		return NULL;
 	}
-	b = pool->kind->cut(pool, b, request->size);
+	b = request->kind->cut(pool, b, request->size);
 	gp_reuse_hand_out_locked(pool, b, request);
 	pool->stats.hits += !request->is_miss;
 	return b;
@@ -224,7 +224,7 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 static int press(struct gp_pool *pool, const struct gp_request *request)
 {
 	bool must_complete = gp_pool_is_flag(&pool->completion_only), is_too_much;
-	uint64_t size = request->size, largest = pool->kind->largest_fit(pool, size), stamp = 0;
+	uint64_t size = request->size, largest = request->kind->largest_fit(pool, size), stamp = 0;
 	struct gp_block *fit = NULL, *b = NULL;
 
 	if (pool->options.kind == GP_KIND_NONE)
@@ -233,7 +233,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 	is_too_much = is_too_much_pending_locked(pool, size);
 	if (is_too_much) {
 		fit = gp_pending_find(&pool->pending, size, largest);
-		b = fit ? fit : gp_pending_find(&pool->pending, pool->kind->smallest_part(pool, size), largest);
+		b = fit ? fit : gp_pending_find(&pool->pending, request->kind->smallest_part(pool, size), largest);
 	}
 	if (b)
 		stamp = b->stamp;

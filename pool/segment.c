@@ -19,7 +19,7 @@
 
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
 {
-	bool leaves = segment->is_exported || pool->options.kind == GP_KIND_NONE;
+	bool leaves = segment->is_retired || pool->options.kind == GP_KIND_NONE;
 
 	segment->idle_since = pool->n_grows;
 	gp_list_append(leaves ? &pool->leaving : &pool->idle, &segment->idle_link);
@@ -28,6 +28,20 @@ void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment
 void gp_segment_set_busy_locked(struct gp_segment *segment)
 {
 	gp_list_remove(&segment->idle_link);
+}
+
+void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment)
+{
+	if (segment->is_retired)
+		return;
+	for (struct gp_block *b = segment->first; b; b = b->next)
+		if (gp_block_state(b) == GP_BLOCK_CACHED)
+			segment->kind->unlink(pool, b);
+	segment->is_retired = true;
+	if (gp_block_state(segment->first) == GP_BLOCK_CACHED && gp_block_is_whole(segment->first)) {
+		gp_segment_set_busy_locked(segment);
+		gp_segment_set_idle_locked(pool, segment);
+	}
 }
 
 bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
@@ -67,7 +81,8 @@ static void keep_reserve(struct gp_pool *pool)
 		gp_segment_give_back(pool, pool->options.reserve_bytes - available);
 }
 
-static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64_t bytes, uint64_t size)
+static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64_t bytes,
+				     const struct gp_request *request)
 {
 	struct gp_segment *segment = gp_segment_new_locked(pool);
 	struct gp_block *block = gp_block_new_locked(pool);
@@ -75,13 +90,15 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	segment->base = block->addr = base;
 	segment->size = block->size = bytes;
 	segment->first = block;
-	segment->is_small = size <= GP_SMALL_MAX;
+	segment->kind = request->kind;
+	segment->is_retired = request->kind != gp_pool_kind(pool);
+	segment->is_small = request->size <= GP_SMALL_MAX;
 	block->segment = segment;
 	gp_list_append(&pool->segments, &segment->link);
 	gp_addrmap_add_segment(pool->options.map, segment);
 	pool->stats.total_bytes += bytes;
 	pool->stats.peak_total_bytes = gp_max(pool->stats.peak_total_bytes, pool->stats.total_bytes);
-	return pool->kind->cut(pool, block, size);
+	return request->kind->cut(pool, block, request->size);
 }
 
 /*
@@ -97,7 +114,7 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 	gp_mutex_lock(&pool->lock);
 	r = gp_pool_is_flag(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
 	if (!r) {
-		*ret_block = adopt_locked(pool, base, bytes, request->size);
+		*ret_block = adopt_locked(pool, base, bytes, request);
 		gp_reuse_hand_out_locked(pool, *ret_block, request);
 	}
 	gp_mutex_unlock(&pool->lock);
@@ -223,7 +240,7 @@ static struct gp_block *choose_stale_locked(struct gp_pool *pool, uint64_t want)
 	gp_list_each(link, &pool->idle) {
 		struct gp_block *b = only_block(link);
 
-		if (b->segment->idle_since + pool->kind->stale_after > pool->n_grows)
+		if (b->segment->idle_since + b->segment->kind->stale_after > pool->n_grows)
 			break;
 		if (b->stamp < completed)
 			return b;
@@ -258,7 +275,7 @@ static uint64_t give_back(struct gp_pool *pool, uint64_t want,
 		if (b) {
 			base = b->addr;
 			bytes = b->size;
-			pool->kind->unlink(pool, b);
+			b->segment->kind->unlink(pool, b);
 			gp_cached_sub(pool, b);
 			forget_locked(pool, b);
 		}
@@ -279,7 +296,7 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 /* Before the pool grows: the trail of a buffer that grows slowly shall not fill the device. */
 static void give_back_stale(struct gp_pool *pool, const struct gp_request *request)
 {
-	if (!pool->kind->stale_after || request->size <= GP_SMALL_MAX)
+	if (!request->kind->stale_after || request->size <= GP_SMALL_MAX)
 		return;
 	gp_mutex_lock(&pool->lock);
 	pool->n_grows++;
@@ -295,7 +312,7 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 
 	give_back_stale(pool, request);
 	gp_mutex_lock(&pool->lock);
-	tries[0] = pool->kind->segment_bytes(pool, request->size);
+	tries[0] = request->kind->segment_bytes(pool, request->size);
 	gp_mutex_unlock(&pool->lock);
 	/* Where the comfortable size does not fit any more, the size itself may. */
 	tries[1] = gp_round_up(request->size, pool->options.granule);

@@ -28,6 +28,9 @@ int gp_segment_release(struct gp_pool *pool, struct gp_block *block);
 /* Sees what of that begun before the call has arrived in the driver; waits for all of it if told to. */
 void gp_segment_poll_returning(struct gp_pool *pool, bool wait);
 
+/* Nothing in it is handed out again: what is cached leaves the index, and the segment goes when all of it is free. */
+void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment);
+
 /* Notes that a segment is wholly cached, or not any more. */
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment);
 void gp_segment_set_busy_locked(struct gp_segment *segment);

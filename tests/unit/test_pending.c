@@ -7,7 +7,7 @@
 #include "pool/pending.h"
 
 static struct gp_pending p;
-static struct gp_segment segment, exported = {.is_exported = true};
+static struct gp_segment segment, retired = {.is_retired = true};
 static struct gp_block blocks[64];
 static int n_blocks;
 
@@ -141,7 +141,7 @@ END_TEST
 START_TEST(nobody_waits_for_a_late_block_or_an_exported_one)
 {
 	add(GP_MIB, 1, GP_BLOCK_LATE);
-	add_to(&exported, GP_MIB, 2, 0);
+	add_to(&retired, GP_MIB, 2, 0);
 	ck_assert_ptr_null(gp_pending_find(&p, GP_MIB, UINT64_MAX));
 	ck_assert_ptr_null(gp_pending_find(&p, 0, UINT64_MAX));
 	ck_assert_uint_eq(p.count, 2);

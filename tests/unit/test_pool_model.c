@@ -62,7 +62,7 @@ struct model {
 	uint64_t seed, random;
 	unsigned step;
 	const char *action;
-	bool may_order, is_planned;
+	bool may_order, is_planned, is_whole;
 	unsigned growth; /* of 100 steps that allocate or free, so many allocate */
 	struct live live[LIVE_MAX];
 	size_t n_live;
@@ -232,16 +232,20 @@ static void check_refusal(struct model *m, uint64_t size)
 
 static void do_alloc(struct model *m)
 {
-	uint64_t bytes = some_bytes(m), size = m->pool->kind->round(m->pool, bytes), addr;
+	uint64_t bytes = some_bytes(m), size = gp_pool_kind(m->pool)->round(m->pool, bytes), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
 	int r;
 
 	m->action = "alloc";
 	m->n_asked += size <= gp_min(limit, CAPACITY);
 	r = gp_pool_alloc(m->pool, bytes, &addr);
-	if (r == 0)
+	if (r == 0) {
+		struct gp_block_info info;
+
 		check_new(m, addr, bytes);
-	else if (r == -ENOMEM)
+		REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
+		REQUIRE(m, !m->is_whole || info.is_whole, "a new block is a part of a segment");
+	} else if (r == -ENOMEM)
 		check_refusal(m, size);
 	else
 		REQUIRE(m, m->is_planned && r == SOME_ERROR, "an allocation returned %d", r);
@@ -354,6 +358,7 @@ static void do_drop(struct model *m)
 	REQUIRE(m, !gp_pool_check(old), "%s", gp_pool_check(old));
 	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == 0, "a dead pool is charged");
 	REQUIRE(m, m->fake.n_logged == before, "a dead pool called the driver");
+	m->is_whole = false;
 	gp_pool_put(old);
 	gp_addrmap_deinit(&m->map);
 	fake_deinit(&m->fake);
@@ -446,7 +451,13 @@ static void do_overlap(struct model *m)
 
 static void do_rare(struct model *m)
 {
-	switch (below(m, 13)) {
+	switch (below(m, 14)) {
+	case 13:
+		m->action = "whole";
+		m->is_whole |= below(m, 30) == 0;
+		if (m->is_whole)
+			gp_pool_set_whole(m->pool);
+		break;
 	case 12:
 		do_rescue(m);
 		break;
