@@ -12,6 +12,7 @@
 
 #include "backend.h"
 #include "driver.h"
+#include "ipc.h"
 #include "real.h"
 
 enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256 };
@@ -338,4 +339,5 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_reclaim] = answer_reclaim,
 	[GP_CTL_limit] = answer_limit,
 	[GP_CTL_config] = answer_config,
+	[GP_CTL_ipc] = gp_ipc_answer,
 };

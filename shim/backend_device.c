@@ -312,13 +312,14 @@ int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 		.budget = &device->budget,
 		.granule = 2 * GP_MIB,
 		.reserve_bytes = gp_state.config.reserve_bytes,
-		.completion_only = atomic_load(&gp_state.needs_completion),
 	};
 	int supported = 0, r;
 
+	gp_libraries_look();
 	if (gp_real.cuMemFreeAsync &&
 		!gp_real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->index))
 		context->can_release_behind = supported;
+	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_state_pool_options(&options, device->total_bytes, &device->budget);
 	r = gp_pool_new(&options, ret_pool);
 	if (!r)

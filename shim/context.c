@@ -15,6 +15,7 @@
 
 #include "backend.h"
 #include "driver.h"
+#include "ipc.h"
 #include "log.h"
 #include "real.h"
 #include "unpooled.h"
@@ -158,6 +159,8 @@ static struct gp_context *make(CUcontext handle)
 	return NULL;
 }
 
+static void catch_up(struct gp_context *context);
+
 /*
  * Puts a context into the table, unless another thread was first, or an end has begun since: what was learnt about the
  * handle may be about a context that is gone. Returns the one to use, with a use, or NULL.
@@ -176,6 +179,8 @@ static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 	if (other != context) {
 		gp_pool_drop(context->pool);
 		gp_context_put(context);
+	} else {
+		catch_up(context);
 	}
 	return other;
 }
@@ -239,6 +244,7 @@ static void drop_locked(struct gp_context *context)
 	/* Fence calls look at that under their lock alone; the others under the context's, which is held here. */
 	gp_pool_quiesce(context->pool);
 	gp_unpooled_forget_context(context);
+	gp_ipc_forget_context(context->handle);
 	gp_pool_drop(context->pool);
 	for (int i = 0; i < GP_PINNED_KINDS; i++)
 		if (context->pinned[i])
@@ -370,6 +376,29 @@ void gp_state_need_completion(const char *why)
 		return;
 	gp_log(GP_LOG_INFO, "freed memory is reused on completion only from now on: %s", why);
 	gp_context_each(require_completion, NULL);
+}
+
+static void set_whole(void *unused, struct gp_context *context)
+{
+	gp_pool_set_whole(context->pool);
+}
+
+void gp_state_need_whole(const char *why)
+{
+	if (atomic_exchange(&gp_state.needs_whole, true))
+		return;
+	if (gp_state_kind() == GP_KIND_SPLIT)
+		gp_log(GP_LOG_INFO, "every new block is a driver allocation of its own from now on: %s", why);
+	gp_context_each(set_whole, NULL);
+}
+
+/* What was asked of all contexts while this one was not in the table yet. */
+static void catch_up(struct gp_context *context)
+{
+	if (atomic_load(&gp_state.needs_completion))
+		require_completion(NULL, context);
+	if (atomic_load(&gp_state.needs_whole))
+		set_whole(NULL, context);
 }
 
 /* Returns how many there are now. */

@@ -5,10 +5,12 @@
  * Questions about memory, whose answers must fit what the program believes: that each of its blocks is an allocation
  * of its own, and that cached memory is free. And the ways in which memory leaves the process's hands: a block that
  * is a whole driver allocation may go, and is never handed to another owner afterwards; for a piece of a shared
- * segment the driver would give the neighbours away, so it is refused.
+ * segment the driver would give the neighbours away, so it is refused, or goes by other means (ipc.h). From the
+ * first such call on new blocks are whole.
  */
 
 #include "backend.h"
+#include "ipc.h"
 #include "log.h"
 #include "real.h"
 #include "unpooled.h"
@@ -70,12 +72,18 @@ static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
 	return gp_pool_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
 }
 
+/* The same, or another process's that was opened here. */
+static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
+{
+	return find_block(ptr, info) || gp_ipc_find(ptr, info);
+}
+
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	CUresult r = gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
 
-	if (r || !find_block(ptr, &info))
+	if (r || !find_any_block(ptr, &info))
 		return r;
 	if (base)
 		*base = info.addr;
@@ -102,18 +110,26 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 	}
 }
 
+/* The block is nobody else's afterwards, and those to come can go as the driver's own do. */
+static void give_out(CUdeviceptr ptr, const char *how)
+{
+	gp_state_need_whole(how);
+	(void)gp_pool_export(&gp_state.device_map, ptr);
+	gp_state_need_completion(how);
+}
+
 /* Exports memory, or says why not: the driver would give out the whole segment. */
 static CUresult export_block(CUdeviceptr ptr, const struct gp_block_info *info, const char *how)
 {
 	if (!info->is_whole) {
+		gp_state_need_whole(how);
 		gp_log(GP_LOG_WARN,
 			"%s of 0x%llx, a block of a shared segment, is not supported: GPUPOOL_POOL=binned makes every "
 			"block an allocation of its own",
 			how, (unsigned long long)ptr);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	(void)gp_pool_export(&gp_state.device_map, ptr);
-	gp_state_need_completion(how);
+	give_out(ptr, how);
 	return CUDA_SUCCESS;
 }
 
@@ -134,7 +150,7 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 
 	if (!r)
 		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
-	if (!r && data && find_block(ptr, &info))
+	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);
 	return r;
 }
@@ -148,7 +164,7 @@ CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, C
 		r = before_attribute(attributes[i], ptr);
 	if (!r)
 		r = gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
-	if (!r && attributes && data && find_block(ptr, &info))
+	if (!r && attributes && data && find_any_block(ptr, &info))
 		for (unsigned i = 0; i < n; i++)
 			if (data[i])
 				answer_attribute(data[i], attributes[i], &info);
@@ -161,22 +177,10 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	CUresult r = CUDA_SUCCESS;
 
 	/* It sticks to the driver's allocation, which is then kept from other owners. */
-	if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && find_block(ptr, &info)) {
-		(void)gp_pool_export(&gp_state.device_map, ptr);
-		gp_state_need_completion("synchronous memory operations for remote access");
-	}
+	if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && find_block(ptr, &info))
+		give_out(ptr, "synchronous memory operations for remote access");
 	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
 	return r;
-}
-
-CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
-{
-	struct gp_block_info info;
-	CUresult r = CUDA_SUCCESS;
-
-	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0)
-		r = info.is_used ? export_block(ptr, &info, "an IPC handle") : CUDA_ERROR_INVALID_VALUE;
-	return r ? r : gp_real.cuIpcGetMemHandle(handle, ptr);
 }
 
 /* A range is exported as it is, so a piece of a shared segment may go, as long as it is one block's. */
@@ -188,8 +192,7 @@ CUresult hook_cuMemGetHandleForAddressRange(
 	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
 		if (!info.is_used || bytes > info.addr + info.rounded - ptr)
 			return CUDA_ERROR_INVALID_VALUE;
-		(void)gp_pool_export(&gp_state.device_map, ptr);
-		gp_state_need_completion("a dma-buf handle");
+		give_out(ptr, "a dma-buf handle");
 	}
 	return gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
 }

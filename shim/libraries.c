@@ -44,6 +44,8 @@ void gp_libraries_look(void)
 		return;
 	dl_iterate_phdr(look_at, &found);
 	atomic_store_explicit(&looked_at, loaded, memory_order_relaxed);
-	if (found)
-		gp_state_need_completion(found);
+	if (!found)
+		return;
+	gp_state_need_completion(found);
+	gp_state_need_whole(found);
 }

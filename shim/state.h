@@ -21,6 +21,7 @@ struct gp_state {
 	struct gp_addrmap device_map, pinned_map;
 	struct gp_budget pinned_budget;
 	_Atomic bool needs_completion; /* somebody outside a context may be first to touch its memory */
+	_Atomic bool needs_whole;      /* blocks are exported: new ones are driver allocations of their own */
 	uint64_t start_ns;
 };
 
@@ -60,6 +61,9 @@ uint64_t gp_state_machine_bytes(void);
 
 /* From now on reuse needs completion in every context, unless GPUPOOL_REUSE says otherwise. Waits once. */
 void gp_state_need_completion(const char *why);
+
+/* From now on every new block of device memory is one that the driver can export. */
+void gp_state_need_whole(const char *why);
 
 /* A capture has ended: makes up for a wait that it forbade. */
 void gp_state_settle_completion(void);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Memory shared with other processes by legacy IPC handles. Whole blocks are the driver's business, parts are ours. */
+
+#include "backend.h"
+#include "ipc.h"
+#include "real.h"
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
+{
+	static const char why[] = "the program exported memory to other processes";
+	struct gp_block_info info;
+
+	if (!handle || gp_pool_info(&gp_state.device_map, ptr, &info))
+		return gp_real.cuIpcGetMemHandle(handle, ptr);
+	if (!info.is_used)
+		return CUDA_ERROR_INVALID_VALUE;
+	gp_state_need_whole(why);
+	(void)gp_pool_export(&gp_state.device_map, ptr);
+	gp_state_need_completion(why);
+	return info.is_whole ? gp_real.cuIpcGetMemHandle(handle, ptr) : gp_ipc_export(handle, &info);
+}
+
+static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags, gp_ipc_open_fn driver)
+{
+	if (!ptr || !gp_ipc_is_ours(&handle))
+		return driver(ptr, handle, flags);
+	gp_state_start();
+	return gp_ipc_open(ptr, &handle, flags, driver);
+}
+
+CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
+{
+	return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle);
+}
+
+CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
+{
+	return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle_v2);
+}
+
+CUresult hook_cuIpcCloseMemHandle(CUdeviceptr ptr)
+{
+	CUresult r = gp_real.cuIpcCloseMemHandle(gp_ipc_close_base(ptr));
+
+	if (!r)
+		gp_ipc_closed(ptr);
+	return r;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "ipc.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "ctl_server.h"
+#include "log.h"
+#include "real.h"
+#include "state.h"
+
+/* Below those of our own blocks, above every id of the driver's. */
+#define IMPORT_SERIAL_BASE (UINT64_C(1) << 61)
+
+static const char magic[16] = "gpupool ipc 1";
+
+/* In place of the driver's 64 bytes. */
+struct handle {
+	char magic[16];
+	uint64_t pid, start_ticks; /* of the exporter: together they are its socket's name */
+	uint64_t nonce;		   /* of the exporter, so that nobody guesses */
+	uint64_t addr, serial;	   /* of the block, there */
+	uint64_t check;		   /* over all of the above */
+};
+
+_Static_assert(sizeof(struct handle) == sizeof(CUipcMemHandle), "a handle has the driver's size");
+
+/* A block that was exported. It stays in the list until a later export finds it freed. */
+struct export {
+	struct export *next;
+	uint64_t addr, serial;
+	struct gp_ipc_place place;
+};
+
+/* A block of another process, opened here. */
+struct import {
+	struct import *next;
+	CUdeviceptr base, ptr; /* of the segment, of the block */
+	uint64_t bytes, serial;
+	CUcontext ctx;
+	unsigned opens;
+};
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static uint64_t own_nonce; /* 0: not drawn yet */
+static struct export *exports;
+static struct import *imports;
+static uint64_t n_imported;
+static _Atomic unsigned n_imports;
+
+/* FNV-1a: against handles that were cut or mixed up on their way, not against forgers. */
+static uint64_t check_of(const struct handle *handle)
+{
+	const unsigned char *bytes = (const unsigned char *)handle;
+	uint64_t sum = UINT64_C(14695981039346656037);
+
+	for (size_t i = 0; i < offsetof(struct handle, check); i++)
+		sum = (sum ^ bytes[i]) * UINT64_C(1099511628211);
+	return sum;
+}
+
+static bool draw_nonce_locked(void)
+{
+	while (!own_nonce)
+		if (getrandom(&own_nonce, sizeof(own_nonce), 0) != sizeof(own_nonce) && errno != EINTR)
+			return false;
+	return true;
+}
+
+/*
+ * The list only grows, but not for long: from the first export on every new block is whole and has the driver's own
+ * handle, so there can be no more entries than there were blocks then.
+ */
+static struct export *find_export_locked(uint64_t serial)
+{
+	struct export *e = exports;
+
+	while (e && e->serial != serial)
+		e = e->next;
+	return e;
+}
+
+static bool is_still_held(uint64_t addr, uint64_t serial)
+{
+	struct gp_block_info info;
+
+	return gp_pool_info(&gp_state.device_map, addr, &info) == 0 && info.is_used && info.serial == serial;
+}
+
+static CUresult note_export(const struct gp_block_info *info)
+{
+	struct export *e = calloc(1, sizeof(*e));
+	CUresult r;
+
+	if (!e)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	e->addr = info->addr;
+	e->serial = info->serial;
+	e->place.offset = info->addr - info->segment_base;
+	e->place.bytes = info->size;
+	r = gp_real.cuIpcGetMemHandle(&e->place.segment, info->segment_base);
+	if (r) {
+		free(e);
+		return r;
+	}
+	gp_mutex_lock(&lock);
+	if (!find_export_locked(e->serial)) {
+		e->next = exports;
+		exports = e;
+		e = NULL;
+	}
+	gp_mutex_unlock(&lock);
+	free(e);
+	return CUDA_SUCCESS;
+}
+
+CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *info)
+{
+	struct handle handle = {.pid = (uint64_t)getpid(), .addr = info->addr, .serial = info->serial};
+	bool is_drawn;
+	CUresult r;
+	char state;
+
+	gp_mutex_lock(&lock);
+	is_drawn = draw_nonce_locked();
+	handle.nonce = own_nonce;
+	gp_mutex_unlock(&lock);
+	if (!is_drawn || !*gp_ctl_path() || gp_ctl_process_stat(0, &handle.start_ticks, &state)) {
+		gp_log(GP_LOG_WARN,
+			"an IPC handle of 0x%llx, a block of a shared segment, needs the control socket, and there is "
+			"none: GPUPOOL_POOL=binned makes every block an allocation of its own",
+			(unsigned long long)info->addr);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	r = note_export(info);
+	if (r)
+		return r;
+	memcpy(handle.magic, magic, sizeof(magic));
+	handle.check = check_of(&handle);
+	memcpy(ret_handle, &handle, sizeof(handle));
+	return CUDA_SUCCESS;
+}
+
+bool gp_ipc_is_ours(const CUipcMemHandle *handle)
+{
+	return memcmp(handle, magic, sizeof(magic)) == 0;
+}
+
+/* What one's own process knows without asking: the driver then says what it thinks of opening one's own handle. */
+static int find_own(const struct handle *handle, struct gp_ipc_place *ret_place)
+{
+	const struct export *e;
+
+	gp_mutex_lock(&lock);
+	e = find_export_locked(handle->serial);
+	if (e)
+		*ret_place = e->place;
+	gp_mutex_unlock(&lock);
+	return e ? 0 : -ENOENT;
+}
+
+static bool is_own(const struct handle *handle)
+{
+	uint64_t nonce;
+
+	gp_mutex_lock(&lock);
+	nonce = own_nonce;
+	gp_mutex_unlock(&lock);
+	return nonce && handle->nonce == nonce && handle->pid == (uint64_t)getpid();
+}
+
+static int find_place(const struct handle *handle, struct gp_ipc_place *ret_place)
+{
+	if (handle->check != check_of(handle) || handle->pid > INT32_MAX)
+		return -EPROTO;
+	if (is_own(handle))
+		return find_own(handle, ret_place);
+	return gp_ipc_ask((pid_t)handle->pid, handle->start_ticks, handle->nonce, handle->serial, ret_place);
+}
+
+static struct import *find_import_locked(CUdeviceptr ptr)
+{
+	struct import *import = imports;
+
+	while (import && ptr - import->ptr >= import->bytes)
+		import = import->next;
+	return import;
+}
+
+/* Books an opened segment. The driver counts how often it was opened, we how often each block of it was. */
+static bool note_import(CUdeviceptr base, const struct gp_ipc_place *place)
+{
+	struct import *import = calloc(1, sizeof(*import)), *known;
+
+	if (!import)
+		return false;
+	*import = (struct import){.base = base, .ptr = base + place->offset, .bytes = place->bytes, .opens = 1};
+	(void)gp_real.cuCtxGetCurrent(&import->ctx);
+	gp_mutex_lock(&lock);
+	known = find_import_locked(import->ptr);
+	if (known && known->ptr == import->ptr && known->base == base) {
+		known->opens++;
+	} else {
+		import->serial = IMPORT_SERIAL_BASE + ++n_imported;
+		import->next = imports;
+		imports = import;
+		import = NULL;
+		atomic_fetch_add(&n_imports, 1);
+	}
+	gp_mutex_unlock(&lock);
+	free(import);
+	return true;
+}
+
+CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver)
+{
+	struct gp_ipc_place place;
+	CUdeviceptr base = 0;
+	struct handle ours;
+	CUresult r;
+	int error;
+
+	memcpy(&ours, handle, sizeof(ours));
+	error = find_place(&ours, &place);
+	if (error) {
+		gp_log(GP_LOG_WARN, "an IPC handle of process %llu cannot be opened: %s",
+			(unsigned long long)ours.pid,
+			error == -ENOENT ? "the process or its block is gone" :
+			error == -EPERM ? "it belongs to another user" :
+			error == -ETIMEDOUT ? "it does not answer" : "it is damaged, or its socket is out of reach");
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	r = driver(&base, place.segment, flags);
+	if (r)
+		return r;
+	if (!note_import(base, &place)) {
+		(void)gp_real.cuIpcCloseMemHandle(base);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret_ptr = base + place.offset;
+	return CUDA_SUCCESS;
+}
+
+CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr)
+{
+	const struct import *import;
+	CUdeviceptr base = ptr;
+
+	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
+		return ptr;
+	gp_mutex_lock(&lock);
+	import = find_import_locked(ptr);
+	if (import && import->ptr == ptr)
+		base = import->base;
+	gp_mutex_unlock(&lock);
+	return base;
+}
+
+/* Takes the import at *at off the list. */
+static struct import *drop_locked(struct import **at)
+{
+	struct import *import = *at;
+
+	*at = import->next;
+	atomic_fetch_sub(&n_imports, 1);
+	return import;
+}
+
+void gp_ipc_closed(CUdeviceptr ptr)
+{
+	struct import **at, *gone = NULL;
+
+	gp_mutex_lock(&lock);
+	for (at = &imports; *at && (*at)->ptr != ptr; at = &(*at)->next)
+		;
+	if (*at && --(*at)->opens == 0)
+		gone = drop_locked(at);
+	gp_mutex_unlock(&lock);
+	free(gone);
+}
+
+void gp_ipc_forget_context(CUcontext ctx)
+{
+	struct import **at, *gone = NULL;
+
+	gp_mutex_lock(&lock);
+	for (at = &imports; *at;) {
+		if ((*at)->ctx == ctx) {
+			struct import *import = drop_locked(at);
+
+			import->next = gone;
+			gone = import;
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	gp_mutex_unlock(&lock);
+	while (gone) {
+		struct import *next = gone->next;
+
+		free(gone);
+		gone = next;
+	}
+}
+
+bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info)
+{
+	const struct import *import;
+
+	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
+		return false;
+	gp_mutex_lock(&lock);
+	import = find_import_locked(ptr);
+	if (import)
+		*ret_info = (struct gp_block_info){
+			.addr = import->ptr,
+			.size = import->bytes,
+			.rounded = import->bytes,
+			.serial = import->serial,
+			.segment_base = import->base,
+			.is_used = true,
+		};
+	gp_mutex_unlock(&lock);
+	return import != NULL;
+}
+
+static void write_handle(struct gp_json *out, const CUipcMemHandle *handle)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *bytes = (const unsigned char *)handle;
+	char text[2 * sizeof(*handle) + 1];
+
+	for (size_t i = 0; i < sizeof(*handle); i++) {
+		text[2 * i] = digits[bytes[i] >> 4];
+		text[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	text[sizeof(text) - 1] = '\0';
+	gp_json_string(out, "handle", text);
+}
+
+/* A number that is all of a word. */
+static bool read_number(const char *word, uint64_t *ret_number)
+{
+	char *end;
+
+	errno = 0;
+	*ret_number = strtoull(word, &end, 10);
+	return *word >= '0' && *word <= '9' && !*end && !errno;
+}
+
+int gp_ipc_answer(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_ipc_place place;
+	uint64_t nonce, serial, addr = 0;
+	const struct export *e = NULL;
+
+	if (!read_number(argv[1], &nonce) || !read_number(argv[2], &serial))
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: ipc NONCE SERIAL, both numbers");
+	gp_mutex_lock(&lock);
+	if (own_nonce && nonce == own_nonce)
+		e = find_export_locked(serial);
+	if (e) {
+		addr = e->addr;
+		place = e->place;
+	}
+	gp_mutex_unlock(&lock);
+	if (!e || !is_still_held(addr, serial))
+		return gp_ctl_error(out, GP_CTL_UNKNOWN, "no such block was exported, or it was freed");
+	gp_ctl_answer_begin(out, GP_CTL_ipc);
+	write_handle(out, &place.segment);
+	gp_json_u64(out, "offset", place.offset);
+	gp_json_u64(out, "bytes", place.bytes);
+	gp_json_object_end(out);
+	return 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The one request that gpupool itself makes: of the process that exported a block. What comes back is not to be
+ * trusted, and the wait for it is bounded: the other process may be stopped, or gone, or somebody else by now.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "ipc.h"
+
+enum { LIMIT_MS = 5000, BACKLOG_PAUSE_MS = 5, ANSWER_MAX = 512 };
+
+static int64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_handle(const char *text, CUipcMemHandle *handle)
+{
+	unsigned char *bytes = (unsigned char *)handle;
+
+	for (size_t i = 0; i < sizeof(*handle); i++) {
+		int high = digit_of(text[2 * i]), low = high < 0 ? -1 : digit_of(text[2 * i + 1]);
+
+		if (low < 0)
+			return false;
+		bytes[i] = (unsigned char)(high << 4 | low);
+	}
+	return true;
+}
+
+int gp_ipc_parse(const char *line, struct gp_ipc_place *ret_place)
+{
+	static const char begin[] = "{\"schema\":\"gpupool.ipc/1\",\"handle\":\"";
+	static const char refusal[] = "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"";
+	const size_t digits = 2 * sizeof(ret_place->segment);
+	int end = 0;
+
+	if (strncmp(line, refusal, sizeof(refusal) - 1) == 0)
+		return -ENOENT;
+	if (strncmp(line, begin, sizeof(begin) - 1) != 0)
+		return -EPROTO;
+	line += sizeof(begin) - 1;
+	if (strnlen(line, digits) < digits || !read_handle(line, &ret_place->segment))
+		return -EPROTO;
+	line += digits;
+	if (sscanf(line, "\",\"offset\":%20" SCNu64 ",\"bytes\":%20" SCNu64 "}%n", &ret_place->offset,
+		    &ret_place->bytes, &end) != 2 ||
+		!end || line[end])
+		return -EPROTO;
+	if (!ret_place->bytes || ret_place->offset > UINT64_MAX - ret_place->bytes)
+		return -EPROTO;
+	return 0;
+}
+
+/* Until the descriptor is ready for the events; 0, -ETIMEDOUT or -errno. */
+static int wait_for(int fd, short events, int64_t end_ms)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = events};
+
+	for (;;) {
+		int64_t left = end_ms - clock_ms();
+		int r = left > 0 ? poll(&poll_fd, 1, (int)left) : 0;
+
+		if (r > 0)
+			return 0;
+		if (r == 0)
+			return -ETIMEDOUT;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int check_peer(int fd)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+		return -errno;
+	return peer.uid == geteuid() || peer.uid == 0 ? 0 : -EPERM;
+}
+
+/* A connection to the socket of that name in an open directory, or -errno. */
+static int connect_in(int dir_fd, const char *name, int64_t end_ms)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	int fd, error = gp_ctl_address(dir_fd, name, &address, &length);
+
+	if (error)
+		return error;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	while (connect(fd, (struct sockaddr *)&address, length)) {
+		error = -errno;
+		/* A full backlog gives no event to wait for. */
+		if (error == -EAGAIN && clock_ms() < end_ms)
+			poll(NULL, 0, BACKLOG_PAUSE_MS);
+		else if (error != -EINTR)
+			break;
+		error = 0;
+	}
+	if (!error)
+		error = check_peer(fd);
+	if (!error)
+		return fd;
+	close(fd);
+	return error == -ECONNREFUSED ? -ENOENT : error;
+}
+
+/* To the process's socket, in whichever of the places that this process knows. */
+static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
+{
+	const struct gp_ctl_places places = {
+		.runtime_dir = gp_config_variable("GPUPOOL_RUNTIME_DIR"),
+		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
+		.tmp_dir = gp_config_variable("TMPDIR"),
+		.uid = geteuid(),
+	};
+	char name[GP_CTL_NAME_MAX], path[GP_CTL_PATH_MAX];
+	int result = -ENOENT;
+
+	gp_ctl_name_format(name, pid, start_ticks);
+	for (unsigned nth = 0; result == -ENOENT; nth++) {
+		int dir_fd, error = gp_ctl_place(&places, nth, path, sizeof(path));
+
+		if (error == -ERANGE)
+			break;
+		dir_fd = error ? error : gp_ctl_dir_open(path, places.uid, false);
+		if (dir_fd < 0)
+			continue;
+		result = connect_in(dir_fd, name, end_ms);
+		close(dir_fd);
+	}
+	return result;
+}
+
+static int send_all(int fd, const char *text, size_t length, int64_t end_ms)
+{
+	while (length) {
+		ssize_t n = send(fd, text, length, MSG_NOSIGNAL);
+		int error;
+
+		if (n >= 0) {
+			text += n;
+			length -= (size_t)n;
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		error = wait_for(fd, POLLOUT, end_ms);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* One line, without its end. */
+static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
+{
+	size_t used = 0;
+
+	for (;;) {
+		ssize_t n = recv(fd, line + used, ANSWER_MAX - used, 0);
+		char *end;
+		int error;
+
+		if (n == 0)
+			return -ENOENT; /* it ended */
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		used += n > 0 ? (size_t)n : 0;
+		end = memchr(line, '\n', used);
+		if (end) {
+			*end = '\0';
+			return 0;
+		}
+		if (used == ANSWER_MAX)
+			return -EPROTO;
+		error = wait_for(fd, POLLIN, end_ms);
+		if (error)
+			return error;
+	}
+}
+
+int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_place *ret_place)
+{
+	int64_t end_ms = clock_ms() + LIMIT_MS;
+	char line[ANSWER_MAX];
+	int error, length, fd = connect_to(pid, start_ticks, end_ms);
+
+	if (fd < 0)
+		return fd;
+	length = snprintf(line, sizeof(line), "ipc %" PRIu64 " %" PRIu64 "\n", nonce, serial);
+	error = send_all(fd, line, (size_t)length, end_ms);
+	if (!error)
+		error = receive_line(fd, line, end_ms);
+	close(fd);
+	return error ? error : gp_ipc_parse(line, ret_place);
+}

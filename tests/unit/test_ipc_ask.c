@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Asking another process for a block of its, which may answer anything, or nothing. */
+
+#include <check.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shim/ipc.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define HEX16	      "00112233445566778899aabbccddeeff"
+#define HEX	      HEX16 HEX16 HEX16 HEX16
+#define ANSWER(hex, offset, bytes)                                                                                     \
+	"{\"schema\":\"gpupool.ipc/1\",\"handle\":\"" hex "\",\"offset\":" offset ",\"bytes\":" bytes "}"
+
+enum { PID = 4242, START = 99 };
+
+static char dir[] = "/tmp/gpupool-test-XXXXXX";
+static pid_t peer;
+
+static const struct {
+	const char *text;
+	int result;
+} answers[] = {
+	{ANSWER(HEX, "512", "1000"), 0},
+	{ANSWER(HEX, "0", "18446744073709551615"), 0},
+	{"{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\",\"error\":\"x\"}", -ENOENT},
+	{"{\"schema\":\"gpupool.error/1\",\"reason\":\"usage\",\"error\":\"x\"}", -EPROTO},
+	{ANSWER(HEX, "512", "0"), -EPROTO},
+	{ANSWER(HEX, "1", "18446744073709551615"), -EPROTO},
+	{ANSWER(HEX, "512", "1000") "x", -EPROTO},
+	{ANSWER(HEX, "512", "1000") " ", -EPROTO},
+	{ANSWER(HEX, "-1", ""), -EPROTO},
+	{ANSWER(HEX, "", ""), -EPROTO},
+	{ANSWER(HEX "00", "512", "1000"), -EPROTO},
+	{ANSWER(HEX16, "512", "1000"), -EPROTO},
+	{ANSWER(HEX16 HEX16 HEX16 "00112233445566778899aabbccddeefg", "512", "1000"), -EPROTO},
+	{"{\"schema\":\"gpupool.ipc/2\"}", -EPROTO},
+	{"{\"schema\":\"gpupool.ipc/1\",\"handle\":\"", -EPROTO},
+	{"", -EPROTO},
+};
+
+START_TEST(an_answer_is_taken_only_if_it_is_just_right)
+{
+	struct gp_ipc_place place;
+
+	ck_assert_int_eq(gp_ipc_parse(answers[_i].text, &place), answers[_i].result);
+	if (!answers[_i].result)
+		ck_assert_int_eq((unsigned char)place.segment.reserved[63], 0xff);
+}
+END_TEST
+
+static void setup(void)
+{
+	strcpy(dir + strlen(dir) - 6, "XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	setenv("GPUPOOL_RUNTIME_DIR", dir, 1);
+	unsetenv("XDG_RUNTIME_DIR");
+	setenv("TMPDIR", dir, 1);
+	peer = 0;
+}
+
+static void teardown(void)
+{
+	char command[64];
+
+	if (peer) {
+		kill(peer, SIGKILL);
+		waitpid(peer, NULL, 0);
+	}
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* A process at the socket of PID and START that answers each client with a text, and hangs up. */
+static void listen_and_say(const char *text, size_t length, bool hangs_up)
+{
+	int dir_fd = gp_ctl_dir_open(dir, geteuid(), false), fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct sockaddr_un address;
+	char name[GP_CTL_NAME_MAX];
+	socklen_t size;
+
+	gp_ctl_name_format(name, PID, START);
+	ck_assert_int_eq(gp_ctl_address(dir_fd, name, &address, &size), 0);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+	ck_assert_int_eq(listen(fd, 8), 0);
+	peer = fork();
+	while (peer == 0) {
+		int client = accept(fd, NULL, NULL);
+		char request[64];
+
+		if (read(client, request, sizeof(request)) < 0 || write(client, text, length) < 0)
+			_exit(1);
+		if (hangs_up)
+			close(client);
+	}
+	close(fd);
+	close(dir_fd);
+}
+
+START_TEST(a_process_is_asked_and_its_answer_believed)
+{
+	static const char line[] = ANSWER(HEX, "512", "1000") "\n";
+	struct gp_ipc_place place;
+
+	listen_and_say(line, sizeof(line) - 1, true);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), 0);
+	ck_assert_uint_eq(place.offset, 512);
+	ck_assert_uint_eq(place.bytes, 1000);
+}
+END_TEST
+
+START_TEST(a_process_that_is_gone_is_not_waited_for)
+{
+	struct gp_ipc_place place;
+
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -ENOENT);
+	listen_and_say("", 0, true);
+	kill(peer, SIGKILL);
+	waitpid(peer, NULL, 0);
+	peer = 0;
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -ENOENT);
+	ck_assert_int_eq(gp_ipc_ask(PID, START + 1, 1, 2, &place), -ENOENT);
+}
+END_TEST
+
+START_TEST(half_an_answer_is_none)
+{
+	struct gp_ipc_place place;
+
+	listen_and_say("{\"schema\"", 9, true);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -ENOENT);
+}
+END_TEST
+
+START_TEST(an_endless_answer_is_cut)
+{
+	static char text[4096];
+	struct gp_ipc_place place;
+
+	memset(text, 'x', sizeof(text));
+	listen_and_say(text, sizeof(text), false);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -EPROTO);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ipc_ask");
+	TCase *tc = tcase_create("ipc_ask");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, an_answer_is_taken_only_if_it_is_just_right, 0, (int)LENGTH(answers));
+	tcase_add_test(tc, a_process_is_asked_and_its_answer_believed);
+	tcase_add_test(tc, a_process_that_is_gone_is_not_waited_for);
+	tcase_add_test(tc, half_an_answer_is_none);
+	tcase_add_test(tc, an_endless_answer_is_cut);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
