@@ -24,6 +24,10 @@ WORK = ROOT / "build-gpu"
 BIN = WORK / "bin"
 
 CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "semantics", "captures", "probes"]
+DRIVER_PROGRAMS = [
+    ("driver_semantics", SOURCES / "semantics.c"),
+    ("ipc_probe", SOURCES / "ipc_probe.c", SOURCES / "ipc_peer.c"),
+]
 
 
 class Trouble(Exception):
@@ -76,11 +80,12 @@ def compile_cuda(name, target, cudart):
     run_tool(words, WORK / "log" / f"{target.name}.log")
 
 
-def compile_driver_program(target):
+def compile_driver_program(name, *sources):
+    target = BIN / name
     if is_fresh(target):
         return
     words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", f"-I{ROOT}", "-o", target]
-    words += [SOURCES / "semantics.c", "-ldl", "-lpthread"]
+    words += [*sources, "-ldl", "-lpthread"]
     run_tool(words, WORK / "log" / f"{target.name}.log")
 
 
@@ -89,7 +94,7 @@ def build_programs():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(compile_cuda, name, BIN / name, "static") for name in CUDA_PROGRAMS]
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
-        jobs.append(pool.submit(compile_driver_program, BIN / "driver_semantics"))
+        jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
         for job in jobs:
             job.result()
 

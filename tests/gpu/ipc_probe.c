@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What the driver answers to questions about memory that processes share. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "ipc_peer.h"
+#include "tests/apps/kernels.h"
+
+enum { ATTRIBUTES_END = 21 }; /* of CUpointer_attribute */
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 * MS + (uint64_t)ts.tv_nsec;
+}
+
+/* A block of the exporter's, filled with a word, and its handle. */
+static CUipcMemHandle exported(int slot, size_t bytes, unsigned word)
+{
+	struct reply reply;
+
+	CHECK(ask(ALLOC, slot, bytes).result);
+	CHECK(ask(FILL, slot, word).result);
+	reply = ask(HANDLE, slot, 0);
+	CHECK(reply.result);
+	return reply.handle;
+}
+
+static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle)
+{
+	*ptr = 0;
+	return cuIpcOpenMemHandle_v2(ptr, handle, LAZY);
+}
+
+/* -1: it cannot be read. */
+static int word_at(CUdeviceptr ptr)
+{
+	uint32_t word = 0;
+
+	return cuMemcpyDtoH_v2(&word, ptr, sizeof(word)) ? -1 : (int)word;
+}
+
+/* Tells how it opens; before: an address that it may have again. */
+static CUdeviceptr say_opened(const char *question, CUipcMemHandle handle, CUdeviceptr before)
+{
+	CUdeviceptr ptr;
+	CUresult r = open_handle(&ptr, handle);
+
+	say(question, "%d same=%d word=%d", r, ptr == before, r ? -1 : word_at(ptr));
+	return ptr;
+}
+
+static void say_closed(const char *question, CUdeviceptr ptr)
+{
+	CUresult r = cuIpcCloseMemHandle(ptr);
+
+	say(question, "%d readable=%d", r, word_at(ptr) != -1);
+}
+
+static void own(void)
+{
+	CUdeviceptr ptr;
+	CUipcMemHandle handle = exported(0, 4 * MIB, 1);
+
+	say("self_open", "%d", ask(SELF_OPEN, 0, LAZY).result);
+	say("self_open.flags0", "%d", ask(SELF_OPEN, 0, 0).result);
+	CHECK(open_handle(&ptr, handle));
+	say("self_open.while_another_has_it", "%d", ask(SELF_OPEN, 0, LAZY).result);
+	CHECK(cuMemAlloc_v2(&ptr, 4 * MIB));
+	say("close.own_block", "%d", cuIpcCloseMemHandle(ptr));
+	say("close.host_address", "%d", cuIpcCloseMemHandle((CUdeviceptr)(uintptr_t)&ptr));
+	say("close.null", "%d", cuIpcCloseMemHandle(0));
+	CHECK(ask(FREE, 0, 0).result);
+	say("handle.of_freed", "%d", ask(HANDLE, 0, 0).result);
+	CHECK(ask(ALLOC_ASYNC, 1, MIB).result);
+	say("handle.of_async", "%d", ask(HANDLE, 1, 0).result);
+	CHECK(ask(ALLOC_MANAGED, 2, MIB).result);
+	say("handle.of_managed", "%d", ask(HANDLE, 2, 0).result);
+}
+
+static void references(void)
+{
+	CUipcMemHandle handle = exported(0, 4 * MIB, 11);
+	CUdeviceptr ptr = say_opened("open", handle, 0), again = 0;
+	CUresult r;
+
+	say_opened("open.again", handle, ptr);
+	r = cuIpcOpenMemHandle(&again, handle, LAZY);
+	say("open.again_v1", "%d same=%d", r, again == ptr);
+	CHECK(cuMemsetD32_v2(ptr, 12, 64));
+	CHECK(cuCtxSynchronize());
+	say("write.seen_by_exporter", "%" PRIu64, ask(WORD, 0, 0).value);
+	say("close.interior", "%d", cuIpcCloseMemHandle(ptr + 4096));
+	say_closed("close.first", ptr);
+	say_closed("close.second", ptr);
+	say_closed("close.third", ptr);
+	say_closed("close.fourth", ptr);
+	say_opened("reopen", handle, ptr);
+}
+
+static void old_function(void)
+{
+	CUipcMemHandle handle = exported(0, 4 * MIB, 11);
+	CUdeviceptr ptr = 0, again = 0;
+	CUresult r = cuIpcOpenMemHandle(&ptr, handle, LAZY);
+
+	say("v1.open", "%d word=%d", r, word_at(ptr));
+	r = cuIpcOpenMemHandle(&again, handle, LAZY);
+	say("v1.again", "%d same=%d", r, again == ptr);
+	say("v1.flags0", "%d", cuIpcOpenMemHandle(&again, handle, 0));
+}
+
+static void wrong_handles(void)
+{
+	CUipcMemHandle handle = exported(0, 4 * MIB, 1), other;
+	unsigned codes[4] = {0}, invalid_value = 0;
+	CUdeviceptr ptr = 0;
+
+	for (unsigned flags = 0; flags < 4; flags++) {
+		char question[32];
+
+		snprintf(question, sizeof(question), "flags.%u", flags);
+		say(question, "%d", cuIpcOpenMemHandle_v2(&ptr, handle, flags));
+		cuIpcCloseMemHandle(ptr);
+	}
+	memset(&other, 0, sizeof(other));
+	say("garbage.zeros", "%d", open_handle(&ptr, other));
+	memset(&other, 0xff, sizeof(other));
+	say("garbage.ones", "%d", open_handle(&ptr, other));
+	for (size_t i = 0; i < sizeof(other); i++)
+		other.reserved[i] = (char)(i * 37 + 11);
+	say("garbage.pattern", "%d", open_handle(&ptr, other));
+	printf("ipc.garbage.one_bit_per_byte:");
+	for (size_t i = 0; i < sizeof(handle); i++) {
+		CUresult r;
+
+		other = handle;
+		other.reserved[i] ^= 1;
+		r = open_handle(&ptr, other);
+		printf(" %d", r);
+		codes[r == CUDA_SUCCESS]++;
+		invalid_value += r == CUDA_ERROR_INVALID_VALUE;
+		if (r == CUDA_SUCCESS)
+			cuIpcCloseMemHandle(ptr);
+	}
+	printf("\n");
+	say("garbage.summary", "refused=%u opened=%u invalid_value=%u", codes[0], codes[1],
+		invalid_value);
+	say("garbage.good_one_still_opens", "%d", open_handle(&ptr, handle));
+}
+
+static void contexts(void)
+{
+	CUipcMemHandle handle = exported(0, 4 * MIB, 21);
+	CUdeviceptr ptr = say_opened("context.open", handle, 0), again;
+	CUcontext other;
+
+	CHECK(cuCtxCreate_v2(&other, 0, 0));
+	again = say_opened("context.other.open", handle, ptr);
+	if (again)
+		say_closed("context.other.close_own", again);
+	say("context.other.read", "%d", word_at(ptr));
+	say_closed("context.other.close", ptr);
+	CHECK(cuCtxSetCurrent(primary));
+	say("context.after_other_close.read", "%d", word_at(ptr));
+	say_closed("context.after_other_close.close", ptr);
+	CHECK(cuCtxSetCurrent(other));
+	again = say_opened("context.other.open_after_close", handle, ptr);
+	CHECK(cuCtxDestroy_v2(other));
+	CHECK(cuCtxSetCurrent(primary));
+	say("context.destroyed.close", "%d", cuIpcCloseMemHandle(again));
+	ptr = say_opened("context.destroyed.open_elsewhere", handle, again);
+	CHECK(cuCtxSetCurrent(NULL));
+	say("context.none.open", "%d", open_handle(&again, handle));
+	say("context.none.close", "%d", cuIpcCloseMemHandle(ptr));
+}
+
+static void attributes_of(const char *name, CUdeviceptr ptr, CUdeviceptr base)
+{
+	char question[64];
+	CUdeviceptr start = 0;
+	size_t size = 0;
+	CUresult r = cuMemGetAddressRange_v2(&start, &size, ptr);
+
+	snprintf(question, sizeof(question), "opened.%s.range", name);
+	say(question, "%d before=%" PRIu64 " size=%zu", r, base - start, size);
+	for (int attribute = 1; attribute < ATTRIBUTES_END; attribute++) {
+		uint64_t value[2] = {0};
+
+		snprintf(question, sizeof(question), "opened.%s.attribute.%d", name, attribute);
+		r = cuPointerGetAttribute(value, attribute, ptr);
+		if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+			say(question, "%d current=%d", r, value[0] == (uint64_t)(uintptr_t)primary);
+		else if (value[0] >= (uint64_t)base - 2 * MIB && value[0] <= base)
+			say(question, "%d base-%" PRIu64, r, base - value[0]);
+		else
+			say(question, "%d %" PRIu64, r, value[0]);
+	}
+}
+
+static void opened_pointers(void)
+{
+	CUipcMemHandle handle = exported(0, 9 * MIB + 4096, 31), small;
+	CUdeviceptr ptr;
+
+	CHECK(open_handle(&ptr, handle));
+	attributes_of("large", ptr, ptr);
+	attributes_of("interior", ptr + 4096, ptr);
+	say("opened.buffer_id_of_exporter", "%" PRIu64, ask(BUFFER_ID, 0, 0).value);
+	say("opened.pass_on", "%d", cuIpcGetMemHandle(&handle, ptr));
+	say("opened.free", "%d", cuMemFree_v2(ptr));
+	say("opened.free_async", "%d", cuMemFreeAsync(ptr, NULL));
+	say("opened.survives", "%d", word_at(ptr) == 31);
+	CHECK(ask(ALLOC, 1, 512).result);
+	small = exported(2, 512, 32);
+	CHECK(open_handle(&ptr, small));
+	attributes_of("small", ptr, ptr);
+	say("opened.small.word", "%d", word_at(ptr));
+}
+
+/* What becomes of memory that is freed while it is open. */
+static void freed_while_open(void)
+{
+	CUipcMemHandle handle = exported(0, 1024 * MIB, 41);
+	size_t before = 0, after = 0, closed = 0;
+	CUdeviceptr ptr, late;
+	struct reply reply;
+
+	CHECK(open_handle(&ptr, handle));
+	cuMemGetInfo_v2(&before, NULL);
+	say("freed.free", "%d", ask(FREE, 0, 0).result);
+	cuMemGetInfo_v2(&after, NULL);
+	say("freed.given_back_while_open", "%d", after > before + 512 * MIB);
+	say("freed.readable", "%d", word_at(ptr));
+	say("freed.open", "%d", open_handle(&late, handle));
+	CHECK(ask(ALLOC, 0, 1024 * MIB).result);
+	CHECK(ask(FILL, 0, 42).result);
+	say("freed.word_after_reuse", "%d", word_at(ptr));
+	reply = ask(HANDLE, 0, 0);
+	say("freed.new_handle_differs", "%d", memcmp(&reply.handle, &handle, sizeof(handle)) != 0);
+	say("freed.open_after_reuse", "%d", open_handle(&late, handle));
+	say("freed.close", "%d", cuIpcCloseMemHandle(ptr));
+	CHECK(ask(FREE, 0, 0).result);
+	cuMemGetInfo_v2(&closed, NULL);
+	say("freed.given_back_after_close", "%d", closed > before + 512 * MIB);
+	say("freed.open_after_close", "%d", open_handle(&late, handle));
+}
+
+static void small_freed_while_open(void)
+{
+	CUipcMemHandle handle;
+	CUdeviceptr ptr, late;
+
+	CHECK(ask(ALLOC, 1, 512).result);
+	handle = exported(0, 512, 51);
+	CHECK(open_handle(&ptr, handle));
+	CHECK(ask(FREE, 0, 0).result);
+	say("freed_small.readable", "%d", word_at(ptr));
+	say("freed_small.open", "%d", open_handle(&late, handle));
+	for (int slot = 2; slot < SLOTS; slot++) {
+		CHECK(ask(ALLOC, slot, 512).result);
+		CHECK(ask(FILL, slot, 52).result);
+	}
+	say("freed_small.word_after_reuse", "%d", word_at(ptr));
+}
+
+static void exporter_gone(void)
+{
+	CUipcMemHandle handle = exported(0, 4 * MIB, 61), never = exported(1, 4 * MIB, 62);
+	CUdeviceptr ptr;
+
+	CHECK(open_handle(&ptr, handle));
+	end_exporter();
+	say("exited.word", "%d", word_at(ptr));
+	say_opened("exited.open_again", handle, ptr);
+	say_opened("exited.open_the_other", never, ptr);
+	say_closed("exited.close", ptr);
+	say_opened("exited.open_after_close", handle, ptr);
+}
+
+static void hex(const char *question, const CUipcMemHandle *handle)
+{
+	printf("ipc.%s: ", question);
+	for (size_t i = 0; i < sizeof(*handle); i++)
+		printf("%02x", (unsigned char)handle->reserved[i]);
+	putchar('\n');
+}
+
+/* Which bytes of two handles differ. */
+static void difference(const char *question, const CUipcMemHandle *a, const CUipcMemHandle *b)
+{
+	printf("ipc.%s:", question);
+	for (size_t i = 0; i < sizeof(*a); i++)
+		if (a->reserved[i] != b->reserved[i])
+			printf(" %zu", i);
+	putchar('\n');
+}
+
+/* A character a byte over all handles: 0 always zero, c always the same, - not. */
+static void kinds(const char *question, const CUipcMemHandle *handles, size_t n)
+{
+	char text[sizeof(*handles) + 1] = "";
+
+	for (size_t i = 0; i < sizeof(*handles); i++) {
+		bool is_same = true;
+
+		for (size_t k = 1; k < n; k++)
+			is_same = is_same && handles[k].reserved[i] == handles[0].reserved[i];
+		text[i] = !is_same ? '-' : handles[0].reserved[i] ? 'c' : '0';
+	}
+	say(question, "%s", text);
+}
+
+static void handles(void)
+{
+	static const size_t sizes[] = {
+		512, 512, 4096, MIB, 2 * MIB, 4 * MIB, 64 * MIB, 1024 * MIB, 512, 2 * MIB};
+	enum { FIRST = 4, N = LENGTH(sizes) };
+	CUipcMemHandle found[N + 3];
+	CUdeviceptr own_block;
+
+	for (int i = 0; i < N; i++)
+		found[i] = exported(i, sizes[i], 71);
+	found[N] = ask(HANDLE, FIRST, 0).handle;
+	found[N + 1] = ask(HANDLE, FIRST, 4096).handle;
+	CHECK(cuMemAlloc_v2(&own_block, 2 * MIB));
+	CHECK(cuIpcGetMemHandle(&found[N + 2], own_block));
+	hex("handle.small", &found[0]);
+	hex("handle.next_small", &found[1]);
+	hex("handle.large", &found[FIRST]);
+	hex("handle.next_large", &found[FIRST + 1]);
+	hex("handle.of_another_process", &found[N + 2]);
+	difference("handle.differs.two_small_of_a_chunk", &found[0], &found[1]);
+	difference("handle.differs.two_large", &found[FIRST], &found[FIRST + 1]);
+	difference("handle.differs.small_large", &found[0], &found[FIRST]);
+	difference("handle.differs.asked_twice", &found[FIRST], &found[N]);
+	difference("handle.differs.interior", &found[FIRST], &found[N + 1]);
+	kinds("handle.kinds", found, N + 2);
+	kinds("handle.kinds_of_two_processes", found, N + 3);
+	CHECK(ask(FREE, FIRST, 0).result);
+	found[0] = exported(FIRST, sizes[FIRST], 72);
+	difference("handle.differs.address_used_again", &found[FIRST], &found[0]);
+}
+
+static void events(void)
+{
+	CUevent plain, event, opened;
+	CUipcEventHandle handle;
+
+	CHECK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+	say("event.handle_of_plain", "%d", cuIpcGetEventHandle(&handle, plain));
+	say("event.create_with_timing", "%d", cuEventCreate(&event, EVENT_INTERPROCESS));
+	CHECK(cuEventCreate(&event, EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	CHECK(cuIpcGetEventHandle(&handle, event));
+	say("event.self_open", "%d", cuIpcOpenEventHandle(&opened, handle));
+	memset(&handle, 0, sizeof(handle));
+	say("event.open_zeros", "%d", cuIpcOpenEventHandle(&opened, handle));
+}
+
+static void spin(CUstream stream, uint64_t ns)
+{
+	CUfunction function;
+	CUmodule module;
+
+	CHECK(cuModuleLoadData(&module, kernels_ptx));
+	CHECK(cuModuleGetFunction(&function, module, "spin"));
+	CHECK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&ns}, NULL));
+}
+
+static void costs(void)
+{
+	static const size_t sizes[] = {512, 2 * MIB, 1024 * MIB};
+	uint64_t at[5];
+	CUdeviceptr ptr;
+	char question[32];
+	CUstream stream;
+
+	for (int i = 0; i < (int)LENGTH(sizes); i++) {
+		CUipcMemHandle handle = exported(i, sizes[i], 81);
+
+		at[0] = now_ns();
+		CHECK(open_handle(&ptr, handle));
+		at[1] = now_ns();
+		CHECK(open_handle(&ptr, handle));
+		at[2] = now_ns();
+		CHECK(cuIpcCloseMemHandle(ptr));
+		at[3] = now_ns();
+		CHECK(cuIpcCloseMemHandle(ptr));
+		at[4] = now_ns();
+		snprintf(question, sizeof(question), "cost.%zu", sizes[i]);
+		say(question, "open=%.1fus again=%.1fus close=%.1fus last_close=%.1fus",
+			(double)(at[1] - at[0]) / 1e3, (double)(at[2] - at[1]) / 1e3,
+			(double)(at[3] - at[2]) / 1e3, (double)(at[4] - at[3]) / 1e3);
+	}
+	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	spin(stream, 300 * MS);
+	at[0] = now_ns();
+	CHECK(open_handle(&ptr, ask(HANDLE, 1, 0).handle));
+	at[1] = now_ns();
+	CHECK(cuIpcCloseMemHandle(ptr));
+	at[2] = now_ns();
+	say("waits.open", "%d", at[1] - at[0] > 100 * MS);
+	say("waits.close", "%d", at[2] - at[1] > 100 * MS);
+}
+
+static CUresult in_capture_get(CUipcMemHandle *handle, CUdeviceptr *ptr)
+{
+	CUdeviceptr own = 0;
+
+	(void)ptr;
+	CHECK(cuMemAlloc_v2(&own, MIB));
+	return cuIpcGetMemHandle(handle, own);
+}
+
+static CUresult in_capture_open(CUipcMemHandle *handle, CUdeviceptr *ptr)
+{
+	return open_handle(ptr, *handle);
+}
+
+static CUresult in_capture_close(CUipcMemHandle *handle, CUdeviceptr *ptr)
+{
+	(void)handle;
+	return cuIpcCloseMemHandle(*ptr);
+}
+
+/* Whether calls are refused while a stream captures, and what becomes of the capture. */
+static void captures(void)
+{
+	static const struct {
+		const char *name;
+		CUresult (*call)(CUipcMemHandle *handle, CUdeviceptr *ptr);
+		int mode;
+	} rows[] = {
+		{"capture.global.open", in_capture_open, 0},
+		{"capture.global.close", in_capture_close, 0},
+		{"capture.relaxed.get", in_capture_get, 2},
+		{"capture.relaxed.open", in_capture_open, 2},
+		{"capture.relaxed.close", in_capture_close, 2},
+	};
+	CUipcMemHandle handle = exported(0, 4 * MIB, 91), other = handle;
+	CUdeviceptr ptr = 0;
+	CUstream stream;
+	CUgraph graph;
+
+	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		CUresult r;
+
+		if (rows[i].call == in_capture_close)
+			CHECK(open_handle(&ptr, handle));
+		CHECK(cuStreamBeginCapture_v2(stream, rows[i].mode));
+		r = rows[i].call(rows[i].call == in_capture_get ? &other : &handle, &ptr);
+		say(rows[i].name, "%d end=%d", r, cuStreamEndCapture(stream, &graph));
+		while (cuIpcCloseMemHandle(ptr) == CUDA_SUCCESS)
+			;
+	}
+}
+
+/* A block of one GPU, opened by a context of another. */
+static void another_gpu(void)
+{
+	CUipcMemHandle handle;
+	CUcontext ctx, owner = NULL;
+	CUdeviceptr ptr;
+	int n = 0, device = -1;
+
+	CHECK(cuDeviceGetCount(&n));
+	if (n < 2) {
+		say("another_gpu", "skipped, one GPU");
+		return;
+	}
+	handle = exported(0, 4 * MIB, 101);
+	CHECK(cuDevicePrimaryCtxRetain(&ctx, 1));
+	CHECK(cuCtxSetCurrent(ctx));
+	ptr = say_opened("another_gpu.open", handle, 0);
+	cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr);
+	cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr);
+	say("another_gpu.device", "%d", device);
+	say("another_gpu.context", "%s",
+		owner == ctx       ? "current"
+		: owner == primary ? "the device's primary"
+				   : "another");
+	say("another_gpu.close", "%d", cuIpcCloseMemHandle(ptr));
+}
+
+int main(void)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} sections[] = {{"own", own}, {"references", references}, {"old_function", old_function},
+		{"wrong_handles", wrong_handles}, {"contexts", contexts},
+		{"opened_pointers", opened_pointers}, {"freed_while_open", freed_while_open},
+		{"small_freed_while_open", small_freed_while_open},
+		{"exporter_gone", exporter_gone}, {"handles", handles}, {"events", events},
+		{"costs", costs}, {"captures", captures}, {"another_gpu", another_gpu}};
+
+	for (size_t i = 0; i < LENGTH(sections); i++)
+		run_section(sections[i].run, sections[i].name);
+	return 0;
+}
