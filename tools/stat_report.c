@@ -5,17 +5,30 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "stat_explain.h"
 #include "stat_places.h"
 
+/*
+ * Everything but printable ASCII is escaped: no terminal takes harm, and jq does not mind. DEL is
+ * left to us; it can stand only in a string.
+ */
 static void print_json(const json_t *value)
 {
-	/* Everything but ASCII is escaped: no terminal takes harm, and jq does not mind. */
 	char *text = stat_alloc(json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII));
 
-	puts(text);
+	for (const char *part = text;; part++) {
+		size_t length = strcspn(part, "\x7f");
+
+		fwrite(part, 1, length, stdout);
+		part += length;
+		if (!*part)
+			break;
+		fputs("\\u007f", stdout);
+	}
+	putchar('\n');
 	free(text);
 }
 

@@ -66,7 +66,7 @@ static uint32_t decode(const char *text, size_t *length)
 			return 0;
 		c = c << 6 | (s[i] & 0x3f);
 	}
-	if (c < least[n] || c > 0x10ffff)
+	if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
 		return 0;
 	*length = n;
 	return c;
@@ -74,7 +74,7 @@ static uint32_t decode(const char *text, size_t *length)
 
 static bool is_printable(uint32_t c)
 {
-	return c >= 0x20 && (c < 0x7f || c > 0x9f) && c != 0x200e && c != 0x200f &&
+	return c >= 0x20 && (c < 0x7f || c > 0x9f) && c != 0x061c && c != 0x200e && c != 0x200f &&
 	       (c < 0x2028 || c > 0x202e) && (c < 0x2066 || c > 0x2069);
 }
 

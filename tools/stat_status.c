@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/size.h"
 #include "stat_show.h"
 #include "stat_text.h"
 
@@ -221,12 +222,16 @@ void stat_show_status(const struct stat_process *process, const struct stat_opti
 {
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
 	const json_t *pinned = json_object_get(process->reply, "pinned");
-	size_t i;
+	size_t n = json_array_size(devices), i;
 
 	stat_show_title(process, stat_reply_text(process->reply, "command"));
 	print_facts(process->reply);
 	json_array_foreach(devices, i, device)
 	{
+		if (i == GP_LIMIT_DEVICES_MAX) {
+			printf("\nand %zu more, which no process can have\n", n - i);
+			break;
+		}
 		putchar('\n');
 		print_device(device, stat_reply_text(process->reply, "pool"));
 	}

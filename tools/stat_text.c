@@ -116,6 +116,8 @@ void stat_table_add(struct stat_table *table, const char *const *cells)
 	row = table->cells + table->n_rows++ * table->n_columns;
 	for (size_t i = 0; i < table->n_columns; i++) {
 		stat_clean(clean, sizeof(clean), cells[i]);
+		if (i + 1 < table->n_columns)
+			clean[stat_cut(clean, STAT_COLUMN_MAX)] = '\0';
 		row[i] = stat_alloc(strdup(clean));
 	}
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STAT_TEXT_MAX = 32 };
+enum { STAT_TEXT_MAX = 32, STAT_COLUMN_MAX = 40 };
 
 /* Three significant digits and an IEC unit: "0 B", "1.65 GiB", "17.0 MiB", "1023 KiB". */
 void stat_bytes(char text[static STAT_TEXT_MAX], uint64_t bytes);
@@ -24,7 +24,8 @@ void stat_age(char text[static STAT_TEXT_MAX], uint64_t ns);
 /*
  * A table that is printed once all of it is known, each column as wide as its widest cell. The
  * first letter of a column's heading is '<' (left) or '>' (right) and is not printed. The last
- * column, if it is a left one, is cut to what is left of the terminal.
+ * column, if it is a left one, is cut to what is left of the terminal; the others are cut to
+ * STAT_COLUMN_MAX, since each of their cells is paid for in every row.
  */
 struct stat_table;
 

@@ -290,7 +290,7 @@ START_TEST(control_characters_reach_no_terminal)
 {
 	static const char answer[] =
 		"{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
-		"b\\nc \xc3\xa4\",\"pool\":\"\\u001b]0;x\\u0007\",\"bypass\":\"\\r\\nx\","
+		"b\\nc \xc3\xa4\",\"pool\":\"\\u001b]0;x\\u0007\x7f\",\"bypass\":\"\\r\\nx\","
 		"\"devices\":[{\"retries\":[{\"name\":\"\\u001b\",\"count\":1}]}]}";
 	static const char *const commands[] = {"status", "list"};
 

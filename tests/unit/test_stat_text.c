@@ -2,7 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/stat_say.h"
 #include "tools/stat_text.h"
@@ -79,6 +81,7 @@ static const struct {
 		"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 8},
 	{"\xc2\x9b[2J", "?[2J", 4},
 	{"\xe2\x80\xaeterces\xe2\x81\xa6", "?terces?", 8},
+	{"\xd8\x9c\xed\xa0\x80", "????", 4},
 	{"\xff\xc3:\xc0\x80\xed", "??:???", 6},
 	{"0123456789012345678901234567890123456789", "0123456789012345678901234567890", 31},
 	{"012345678901234567890123456789\xc3\xbc", "012345678901234567890123456789", 30},
@@ -102,6 +105,31 @@ START_TEST(a_cut_falls_between_characters)
 }
 END_TEST
 
+START_TEST(a_hostile_cell_does_not_widen_every_row)
+{
+	static const char *const headings[] = {"<A", "<B"};
+	char wide[2000], *text;
+	const char *cells[] = {wide, "b"};
+	FILE *own = stdout;
+	size_t length;
+	struct stat_table *table = stat_table_new(headings, 2);
+
+	memset(wide, 'x', sizeof(wide) - 1);
+	wide[sizeof(wide) - 1] = '\0';
+	stat_table_add(table, cells);
+	cells[0] = "a";
+	stat_table_add(table, cells);
+	stdout = open_memstream(&text, &length);
+	ck_assert_ptr_nonnull(stdout);
+	stat_table_print(table, 0);
+	fclose(stdout);
+	stdout = own;
+	stat_table_free(table);
+	ck_assert_uint_eq(length, 3 * (STAT_COLUMN_MAX + 2 + 2));
+	free(text);
+}
+END_TEST
+
 static Suite *text_suite(void)
 {
 	Suite *suite = suite_create("stat_text");
@@ -111,6 +139,7 @@ static Suite *text_suite(void)
 	tcase_add_loop_test(tc, times_are_short, 0, ROWS(times));
 	tcase_add_loop_test(tc, texts_are_cleaned_and_cut_between_characters, 0, ROWS(texts));
 	tcase_add_loop_test(tc, a_cut_falls_between_characters, 0, 6);
+	tcase_add_test(tc, a_hostile_cell_does_not_widen_every_row);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
