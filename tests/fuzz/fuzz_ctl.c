@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A hostile client of the control socket, at a process that has memory of a simulated GPU. The
+ * input is what the client writes, and between it what happens besides (enum op). The server's side
+ * is the library's: the connection, driven as the server's loop drives it, and the library's own
+ * actions.
+ *
+ * Beside it runs an obvious reading of the protocol, which knows how many answers there must be and
+ * of what schema; Jansson says whether they are JSON.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "shim/actions.h"
+#include "shim/ctl_conn.h"
+#include "shim/state.h"
+#include "tests/apps/cuda_min.h"
+
+enum op {
+	OP_LITERAL,
+	OP_STEP,   /* what was written so far goes out, and the server has a turn */
+	OP_READ,   /* the client reads 16 times so many bytes at most */
+	OP_REPEAT, /* the last byte again, so many times */
+	OP_SHUT,   /* the client writes nothing any more */
+	OP_HANG_UP,
+	OP_REPLACE, /* the program closes the server's descriptor and gets its number for another file */
+	OP_IDLE,    /* nothing happens for half a minute */
+	OP_ALLOC,   /* the program allocates; the lowest bit: pinned */
+	OP_FREE,
+	N_OPS
+};
+
+enum {
+	TEXT_MAX = 64 << 10,
+	N_BLOCKS = 16,
+	STEPS_MAX = 100000,
+	IDLE_NS = 1000000000,
+};
+
+static struct session {
+	struct gp_ctl_conn conn;
+	int fd; /* the client's end; -1: has hung up */
+	int64_t now_ns;
+	bool is_shut, is_cut; /* cut: what comes after may be missing */
+	char text[TEXT_MAX], answers[GP_CTL_ANSWER_MAX];
+	size_t n_text, n_sent, n_answers;
+	void *blocks[N_BLOCKS];
+	bool is_pinned[N_BLOCKS], is_dirty;
+} s;
+
+/* The process that is asked: a context with memory on the first device. */
+static void begin_process(void)
+{
+	CUcontext context;
+
+	if (atomic_exchange(&gp_state_is_started, true))
+		return; /* which also keeps the library from making a socket of its own */
+	fuzz_require(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context),
+		"no simulated GPU");
+}
+
+static void open_session(unsigned flags)
+{
+	static const int sizes[] = {0, 1, 8 << 10, 64 << 10};
+	int fds[2], size = sizes[flags & 3];
+
+	begin_process();
+	s.n_text = s.n_sent = s.n_answers = 0;
+	s.is_shut = s.is_cut = s.is_dirty = false;
+	s.now_ns = 1;
+	fuzz_require(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), "no sockets");
+	if (size)
+		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	s.fd = fds[0];
+	gp_ctl_conn_init(&s.conn);
+	fuzz_require(!gp_ctl_conn_open(&s.conn, fds[1], s.now_ns), "no connection");
+}
+
+static bool is_open(void)
+{
+	return s.conn.fd.fd >= 0;
+}
+
+/* As the server's loop does it. False if nothing can happen now. */
+static bool step(void)
+{
+	struct pollfd ready = {.fd = s.conn.fd.fd};
+
+	if (!is_open())
+		return false;
+	ready.events = gp_ctl_conn_events(&s.conn);
+	if (poll(&ready, 1, 0) != 1)
+		return false;
+	gp_ctl_conn_step(&s.conn, gp_actions, s.now_ns);
+	return true;
+}
+
+static void write_some(void)
+{
+	ssize_t n;
+
+	if (s.fd < 0 || s.is_shut || s.n_sent == s.n_text)
+		return;
+	n = send(s.fd, s.text + s.n_sent, s.n_text - s.n_sent, MSG_NOSIGNAL);
+	if (n > 0)
+		s.n_sent += (size_t)n;
+	else
+		FUZZ_CHECK(errno == EAGAIN || !is_open(), "the connection was lost: %s", strerror(errno));
+}
+
+/* False if there was nothing to read. */
+static bool read_some(size_t max)
+{
+	char drop[4096];
+	size_t room = sizeof(s.answers) - s.n_answers;
+	ssize_t n;
+
+	if (s.fd < 0 || !max)
+		return false;
+	/* What does not fit any more is taken off, but not held against the model. */
+	if (room)
+		n = recv(s.fd, s.answers + s.n_answers, max < room ? max : room, 0);
+	else
+		n = recv(s.fd, drop, sizeof(drop), 0);
+	if (n <= 0)
+		return false;
+	if (room)
+		s.n_answers += (size_t)n;
+	else
+		s.is_cut = true;
+	return true;
+}
+
+static void hang_up(void)
+{
+	if (s.fd >= 0)
+		close(s.fd);
+	s.fd = -1;
+	s.is_cut = true;
+}
+
+/* The connection must let go of the number, and leave the program's file alone. */
+static void replace(void)
+{
+	int number = s.conn.fd.fd, other, flags;
+
+	if (!is_open())
+		return;
+	other = open("/dev/null", O_RDWR | O_CLOEXEC);
+	flags = fcntl(other, F_GETFL);
+	fuzz_require(other >= 0 && dup3(other, number, O_CLOEXEC) == number, "no descriptor");
+	close(other);
+	s.is_cut = true;
+	gp_ctl_conn_step(&s.conn, gp_actions, s.now_ns);
+	FUZZ_CHECK(!is_open(), "the connection uses somebody else's descriptor");
+	FUZZ_CHECK(fcntl(number, F_GETFL) == flags, "somebody else's descriptor was closed");
+	close(number);
+}
+
+static void pass_time(void)
+{
+	s.now_ns += IDLE_NS / 2 + 1;
+	if (!is_open() || s.now_ns - s.conn.active_ns < IDLE_NS)
+		return;
+	s.is_cut = true;
+	gp_ctl_conn_close(&s.conn);
+}
+
+static void free_block(size_t i)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (s.blocks[i])
+		r = s.is_pinned[i] ? cuMemFreeHost(s.blocks[i]) : cuMemFree_v2((CUdeviceptr)s.blocks[i]);
+	FUZZ_CHECK(r == CUDA_SUCCESS, "a free returned %d", (int)r);
+	s.blocks[i] = NULL;
+}
+
+static void alloc_block(unsigned size)
+{
+	size_t i = size / 2 % N_BLOCKS, bytes = (size_t)(size | 1) << (size % 16);
+	CUdeviceptr address = 0;
+
+	s.is_dirty = true;
+	free_block(i);
+	s.is_pinned[i] = size & 1;
+	if (s.is_pinned[i])
+		fuzz_require(!cuMemHostAlloc(&s.blocks[i], bytes, 0), "no pinned memory");
+	else
+		fuzz_require(!cuMemAlloc_v2(&address, bytes), "no device memory");
+	if (!s.is_pinned[i])
+		s.blocks[i] = (void *)(uintptr_t)address;
+}
+
+static void add_text(uint8_t byte, unsigned times)
+{
+	for (; times && s.n_text < sizeof(s.text); times--)
+		s.text[s.n_text++] = (char)byte;
+}
+
+static void play(struct fuzz_input *in, enum op op)
+{
+	switch (op) {
+	case OP_STEP:
+		write_some();
+		step();
+		break;
+	case OP_READ:
+		read_some(fuzz_byte(in) * 16u);
+		break;
+	case OP_REPEAT:
+		add_text(s.n_text ? (uint8_t)s.text[s.n_text - 1] : ' ', fuzz_u16(in) % 8192);
+		break;
+	case OP_SHUT:
+		write_some();
+		s.is_shut = s.is_shut || (s.fd >= 0 && !shutdown(s.fd, SHUT_WR));
+		break;
+	case OP_HANG_UP:
+		write_some();
+		hang_up();
+		break;
+	case OP_REPLACE:
+		replace();
+		break;
+	case OP_IDLE:
+		pass_time();
+		break;
+	case OP_ALLOC:
+		alloc_block(fuzz_byte(in));
+		break;
+	case OP_FREE:
+		free_block(fuzz_byte(in) % N_BLOCKS);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Both sides go on until nothing moves; then the connection must be over. */
+static void finish(void)
+{
+	unsigned n = 0;
+
+	for (bool moves = true; moves && n < STEPS_MAX; n++) {
+		size_t sent = s.n_sent;
+
+		if (is_open())
+			write_some();
+		if (s.fd >= 0 && !s.is_shut && (s.n_sent == s.n_text || !is_open()))
+			s.is_shut = shutdown(s.fd, SHUT_WR) == 0;
+		moves = step();
+		moves = read_some(SIZE_MAX) || moves || s.n_sent != sent;
+	}
+	FUZZ_CHECK(n < STEPS_MAX, "the connection goes on for ever");
+	FUZZ_CHECK(!is_open(), "a connection stays open whose client wants nothing any more");
+	FUZZ_CHECK(!s.conn.out.text, "a closed connection keeps memory");
+	if (s.fd >= 0)
+		close(s.fd);
+	s.fd = -1;
+}
+
+/* What an answer must be: of that schema, or with words of the client's also an error. */
+struct expected {
+	const char *schema;
+	bool may_refuse;
+};
+
+static const struct expected an_error = {"error", false};
+
+/* One line is read as the documents say it is. */
+static struct expected expect(const char *line, size_t length, char copy[static GP_CTL_REQUEST_MAX])
+{
+	char *words[GP_CTL_WORDS_MAX], *save;
+	int n = 0;
+
+	memcpy(copy, line, length);
+	if (length && copy[length - 1] == '\r')
+		length--;
+	copy[length] = '\0';
+	for (size_t i = 0; i < length; i++)
+		if (copy[i] != '\t' && (copy[i] < ' ' || copy[i] > '~'))
+			return an_error;
+	for (char *word = strtok_r(copy, " \t", &save); word; word = strtok_r(NULL, " \t", &save)) {
+		if (n == GP_CTL_WORDS_MAX)
+			return an_error;
+		words[n++] = word;
+	}
+	for (int i = 0; n && i < GP_CTL_N_COMMANDS; i++) {
+		const struct gp_ctl_command_row *row = &gp_ctl_commands[i];
+
+		if (strcmp(row->name, words[0]))
+			continue;
+		if (n - 1 < row->min_words || n - 1 > row->max_words)
+			return an_error;
+		return (struct expected){row->name, n > 1};
+	}
+	return an_error;
+}
+
+/* Of any answer with bytes in it. */
+static void check_bytes(const json_t *object)
+{
+	static const char *const parts[] = {"used_bytes", "pending_bytes", "cached_bytes", "returning_bytes"};
+	json_int_t sum = 0;
+
+	if (!json_object_get(object, "cached_bytes"))
+		return;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+		sum += json_integer_value(json_object_get(object, parts[i]));
+	FUZZ_CHECK(sum == json_integer_value(json_object_get(object, "total_bytes")), "the sum of %lld bytes is off",
+		(long long)sum);
+}
+
+static void check_answer(const char *answer, size_t length, struct expected expected)
+{
+	json_t *object = json_loadb(answer, length, JSON_REJECT_DUPLICATES, NULL), *device;
+	char name[GP_CTL_SCHEMA_MAX];
+	const char *schema = json_string_value(json_object_get(object, "schema"));
+	unsigned major;
+	size_t i;
+
+	FUZZ_CHECK(json_is_object(object), "no JSON: %.*s", (int)length, answer);
+	FUZZ_CHECK(schema && gp_ctl_schema_parse(schema, name, &major) && major == GP_CTL_MAJOR, "schema of %.*s",
+		(int)length, answer);
+	FUZZ_CHECK(!strcmp(name, expected.schema) || (expected.may_refuse && !strcmp(name, "error")),
+		"%s instead of %s", name, expected.schema);
+	json_array_foreach(json_object_get(object, "devices"), i, device)
+		check_bytes(device);
+	check_bytes(json_object_get(object, "pinned"));
+	json_decref(object);
+}
+
+/* The next answer must be of that schema; false if there are no more. */
+static bool take_answer(size_t *at, struct expected expected)
+{
+	const char *answer = s.answers + *at;
+	const char *end = memchr(answer, '\n', s.n_answers - *at);
+
+	if (!end) {
+		FUZZ_CHECK(s.is_cut, "no answer that would be '%s'", expected.schema);
+		return false;
+	}
+	check_answer(answer, (size_t)(end - answer), expected);
+	*at += (size_t)(end - answer) + 1;
+	return true;
+}
+
+static void check_answers(void)
+{
+	static char copy[GP_CTL_REQUEST_MAX];
+	const char *line = s.text, *text_end = s.text + s.n_sent;
+	bool goes_on = true;
+	size_t at = 0;
+
+	while (goes_on && line < text_end) {
+		const char *end = memchr(line, '\n', (size_t)(text_end - line));
+
+		/* A line that is too long, or has no end, is the last thing that is answered. */
+		if (!end || end - line >= GP_CTL_REQUEST_MAX) {
+			take_answer(&at, an_error);
+			break;
+		}
+		goes_on = take_answer(&at, expect(line, (size_t)(end - line), copy));
+		line = end + 1;
+	}
+	FUZZ_CHECK(s.is_cut || at == s.n_answers, "more answers than requests");
+}
+
+/* The next input finds the process as this one did. */
+static void tidy(void)
+{
+	struct gp_json out;
+
+	for (size_t i = 0; s.is_dirty && i < N_BLOCKS; i++)
+		free_block(i);
+	gp_json_init(&out, GP_CTL_ANSWER_MAX);
+	for (int pinned = 0; s.is_dirty && pinned < 2; pinned++) {
+		char request[] = "reclaim pinned";
+		const char *answer;
+		size_t length;
+
+		length = pinned ? strlen(request) : strlen("reclaim");
+		gp_ctl_request(gp_actions, request, length, &out, &answer, &length);
+		check_answer(answer, length, (struct expected){"reclaim", false});
+	}
+	gp_json_deinit(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_input in = {data, data + size};
+	uint8_t byte;
+
+	open_session(fuzz_byte(&in));
+	while (!fuzz_is_over(&in)) {
+		if (fuzz_op(&in, &byte))
+			play(&in, (enum op)(byte % N_OPS));
+		else
+			add_text(byte, 1);
+	}
+	finish();
+	check_answers();
+	tidy();
+	return 0;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * gpupool-stat among hostile processes: a whole command, from the connections to the last byte on
+ * the terminal. The input chooses the command and its options; the rest is what the processes
+ * answer, and when they cut it up, hang up or fall silent (enum op).
+ *
+ * Whatever they say, what is printed is valid UTF-8 without anything that steers a terminal, and
+ * not much longer than what they said.
+ */
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "stat_sockets.h"
+#include "tools/stat_command.h"
+
+enum op {
+	OP_LITERAL,
+	OP_CUT,
+	OP_HANG_UP,
+	OP_NEXT,   /* what follows is said by the next process */
+	OP_REPEAT, /* the last so many bytes of this process again, so many times */
+	N_OPS
+};
+
+enum {
+	IS_JSON = 1,
+	IS_QUIET = 2,
+	HAS_MAX = 4,
+	HAS_DEVICE = 8,
+	IS_PINNED = 16,
+	HAS_PID = 32,
+};
+
+/*
+ * Of what is printed: so much in any case, which is 64 devices of three processes, and so much for
+ * each byte that was said ("{}," is a row of a table).
+ */
+enum { PRINTED_BASE = 256 << 10, PRINTED_FACTOR = 64, KEPT_MAX = 8 << 20 };
+
+struct screen {
+	FILE *file;
+	size_t n_bytes;
+	unsigned left; /* bytes of a character that are still to come */
+	uint32_t character, least;
+	bool keeps; /* for JSON */
+};
+
+static struct screen screens[2];
+static char kept[KEPT_MAX];
+static size_t n_kept;
+
+static void check_character(uint32_t c)
+{
+	FUZZ_CHECK(c == '\n' || c >= 0x20, "control character U+%04X", (unsigned)c);
+	FUZZ_CHECK(c < 0x7f || c > 0x9f, "control character U+%04X", (unsigned)c);
+	FUZZ_CHECK(c < 0xd800 || c > 0xdfff, "surrogate U+%04X", (unsigned)c);
+	FUZZ_CHECK(c <= 0x10ffff, "no character U+%06X", (unsigned)c);
+	FUZZ_CHECK(c != 0x061c && c != 0x200e && c != 0x200f && (c < 0x2028 || c > 0x202e) &&
+			   (c < 0x2066 || c > 0x2069),
+		"mark that turns or breaks a line: U+%04X", (unsigned)c);
+}
+
+static void check_byte(struct screen *screen, unsigned char c)
+{
+	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+
+	if (screen->left) {
+		FUZZ_CHECK((c & 0xc0) == 0x80, "byte %02x inside a character", c);
+		screen->character = screen->character << 6 | (c & 0x3f);
+		if (--screen->left)
+			return;
+		FUZZ_CHECK(screen->character >= screen->least, "U+%04X is longer than need be",
+			(unsigned)screen->character);
+		check_character(screen->character);
+		return;
+	}
+	FUZZ_CHECK(c < 0x80 || (c >= 0xc0 && c < 0xf8), "byte %02x begins no character", c);
+	screen->left = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
+	screen->least = least[screen->left];
+	screen->character = screen->left ? c & (0x3fu >> screen->left) : c;
+	if (!screen->left)
+		check_character(c);
+}
+
+static ssize_t print(void *cookie, const char *bytes, size_t n)
+{
+	struct screen *screen = cookie;
+
+	for (size_t i = 0; i < n; i++)
+		check_byte(screen, (unsigned char)bytes[i]);
+	screen->n_bytes += n;
+	if (screen->keeps && n <= KEPT_MAX - n_kept) {
+		memcpy(kept + n_kept, bytes, n);
+		n_kept += n;
+	}
+	return (ssize_t)n;
+}
+
+static void begin_screen(struct screen *screen, bool keeps)
+{
+	if (!screen->file)
+		screen->file = fopencookie(screen, "w", (cookie_io_functions_t){.write = print});
+	fuzz_require(screen->file != NULL, "no stream");
+	screen->n_bytes = 0;
+	screen->left = 0;
+	screen->keeps = keeps;
+}
+
+static void end_screen(struct screen *screen)
+{
+	size_t most = PRINTED_BASE + PRINTED_FACTOR * sockets_bytes();
+
+	fflush(screen->file);
+	FUZZ_CHECK(!screen->left, "the output ends within a character");
+	FUZZ_CHECK(screen->n_bytes <= most, "%zu bytes were said, and %zu printed", sockets_bytes(), screen->n_bytes);
+}
+
+/* Either nothing, or one object. */
+static void check_json(void)
+{
+	json_t *object;
+
+	if (!n_kept)
+		return;
+	object = json_loadb(kept, n_kept, JSON_REJECT_DUPLICATES, NULL);
+	FUZZ_CHECK(json_is_object(object), "no JSON: %.*s", (int)n_kept, kept);
+	FUZZ_CHECK(memchr(kept, '\n', n_kept) == kept + n_kept - 1, "JSON on more than a line");
+	json_decref(object);
+}
+
+static enum stat_exit run(const struct stat_command *command, const struct stat_options *options)
+{
+	FILE *own_out = stdout, *own_err = stderr;
+	enum stat_exit result;
+
+	n_kept = 0;
+	begin_screen(&screens[0], options->is_json);
+	begin_screen(&screens[1], false);
+	stdout = screens[0].file;
+	stderr = screens[1].file;
+	result = command->run(command, options);
+	end_screen(&screens[0]);
+	end_screen(&screens[1]);
+	stdout = own_out;
+	stderr = own_err;
+	return result;
+}
+
+/* The last bytes that were said are a pattern: [[],[],[],... */
+static void repeat(unsigned nth, const uint8_t *said, size_t n_said, struct fuzz_input *in)
+{
+	size_t length = fuzz_byte(in), times = fuzz_u16(in);
+
+	if (!length || length > n_said)
+		return;
+	for (size_t i = 0; i < times && i < SCRIPT_MAX; i++)
+		for (size_t k = 0; k < length; k++)
+			sockets_say(nth, said[n_said - length + k]);
+}
+
+static void write_scripts(struct fuzz_input *in)
+{
+	static uint8_t said[256];
+	size_t n_said = 0;
+	unsigned nth = 0;
+	uint8_t byte;
+
+	while (!fuzz_is_over(in)) {
+		bool is_op = fuzz_op(in, &byte);
+		enum op op = is_op ? (enum op)(byte % N_OPS) : OP_LITERAL;
+
+		if (!is_op) {
+			sockets_say(nth, byte);
+			if (n_said == sizeof(said))
+				memmove(said, said + 1, --n_said);
+			said[n_said++] = byte;
+		} else if (op == OP_CUT) {
+			sockets_cut(nth);
+		} else if (op == OP_HANG_UP) {
+			sockets_hang_up(nth);
+		} else if (op == OP_NEXT) {
+			nth = (nth + 1) % SOCKETS_MAX;
+			n_said = 0;
+		} else if (op == OP_REPEAT) {
+			repeat(nth, said, n_said, in);
+		}
+	}
+}
+
+static size_t n_commands(void)
+{
+	size_t n = 0;
+
+	while (stat_commands[n].name)
+		n++;
+	return n;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_input in = {data, data + size};
+	const struct stat_command *command = &stat_commands[fuzz_byte(&in) % n_commands()];
+	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
+	char device[8];
+	pid_t pid = getpid();
+	struct stat_options options = {
+		.is_json = flags & IS_JSON,
+		.is_quiet = flags & IS_QUIET,
+		.is_pinned = flags & IS_PINNED,
+		.timeout_ms = 2000,
+		.max_blocks = flags & HAS_MAX ? number : UINT64_MAX,
+		.device = flags & HAS_DEVICE ? device : NULL,
+		.pids = &pid,
+		.n_pids = flags & HAS_PID ? 1 : 0,
+	};
+	enum stat_exit result;
+
+	snprintf(device, sizeof(device), "%u", number & 63u);
+	sockets_open(1 + fuzz_byte(&in) % SOCKETS_MAX);
+	write_scripts(&in);
+	result = run(command, &options);
+	FUZZ_CHECK(result <= STAT_OTHER_VERSION, "exit code %d", (int)result);
+	/* Only process ids: those are the same in both. */
+	if (options.is_json && !(options.is_quiet && command->takes & STAT_TAKES_QUIET))
+		check_json();
+	sockets_close();
+	return 0;
+}
