@@ -16,6 +16,7 @@
  *   wait_flag(u64 ptr, u32 value)                             one thread; spins until equal. On a real
  *                                                             GPU it fails after 3 s, as the simulated one
  *                                                             does when nothing can end the wait
+ *   trap(u64 nanoseconds)                                     one thread; spins first, then fails
  */
 
 /* %rd10 = the thread's number in the grid, %rd11 = threads in the grid */
@@ -131,5 +132,12 @@ static const char kernels_ptx[] =
 	"	trap;\n"
 	"DONE:\n"
 	"	membar.sys;\n"
+	"	ret;\n"
+	"}\n"
+
+	".visible .entry trap(.param .u64 ns)\n"
+	"{\n" KERNELS_REGISTERS
+	"	ld.param.u64 %rd20, [ns];\n" KERNELS_SPIN
+	"	trap;\n"
 	"	ret;\n"
 	"}\n";

@@ -154,6 +154,7 @@ void sim_effect_apply(struct sim_work *work)
 	case SIM_MARK:
 	case SIM_WAIT_FLAG:
 	case SIM_HOST_FUNC:
+	case SIM_TRAP:
 		break;
 	}
 }

@@ -76,6 +76,12 @@ static void build_wait_flag(struct sim_op *op, const uint64_t *args)
 	sim_op_touch(op, op->src, WORD, SIM_ATOMIC);
 }
 
+static void build_trap(struct sim_op *op, const uint64_t *args)
+{
+	op->kind = SIM_TRAP;
+	op->duration_ns += args[0];
+}
+
 static const struct kernel kernels[] = {
 	{"fill", {8, 8, 4}, build_fill},
 	{"spin", {8}, build_spin},
@@ -83,6 +89,7 @@ static const struct kernel kernels[] = {
 	{"count_wrong", {8, 8, 4, 8}, build_count_wrong},
 	{"set_flag", {8, 4}, build_set_flag},
 	{"wait_flag", {8, 4}, build_wait_flag},
+	{"trap", {8}, build_trap},
 };
 
 struct function {

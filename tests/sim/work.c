@@ -162,6 +162,10 @@ void sim_work_start(struct sim_work *work)
 
 void sim_work_finish(struct sim_work *work)
 {
+	if (work->op.kind == SIM_TRAP) {
+		sim_ctx_fault(work->ctx, CUDA_ERROR_LAUNCH_FAILED);
+		return;
+	}
 	if (!sim_effect_check(work)) {
 		sim_ctx_fault(work->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
 		return;

@@ -30,6 +30,7 @@ enum sim_op_kind {
 	SIM_WAIT_FLAG, /* spin until the word at src equals value */
 	SIM_HOST_FUNC,
 	SIM_RELEASE, /* the block is free from here on */
+	SIM_TRAP,    /* the end of the context */
 };
 
 struct sim_op {

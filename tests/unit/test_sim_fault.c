@@ -269,6 +269,25 @@ START_TEST(a_sticky_fault_kills_the_context)
 }
 END_TEST
 
+START_TEST(a_kernel_that_traps_kills_its_context_when_it_does)
+{
+	uint64_t ns = MS;
+	CUfunction trap;
+	CUdeviceptr ptr;
+
+	test_start();
+	ptr = test_alloc(4096);
+	ok(cuModuleGetFunction(&trap, test_kernels.module, "trap"));
+	ok(cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
+	ok(test_fill(NULL, ptr, 1, 7));
+	fails(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	fails(cuMemFree_v2(ptr), CUDA_ERROR_LAUNCH_FAILED);
+	fails(cuStreamQuery(NULL), CUDA_ERROR_LAUNCH_FAILED);
+	ok(cuDevicePrimaryCtxReset_v2(0));
+	ck_assert_uint_eq(simgpu_invalid_uses(), 0);
+}
+END_TEST
+
 START_TEST(costs_pass_on_the_virtual_clock)
 {
 	uint64_t before;
@@ -400,6 +419,7 @@ static TCase *fault_cases(void)
 	tcase_add_loop_test(tc, ordered_faults_come_at_the_call_they_are_ordered_for, 0,
 		sizeof(specs) / sizeof(*specs));
 	tcase_add_test(tc, a_sticky_fault_kills_the_context);
+	tcase_add_test(tc, a_kernel_that_traps_kills_its_context_when_it_does);
 	tcase_add_test(tc, costs_pass_on_the_virtual_clock);
 	tcase_add_test(tc, costs_are_real_time_too_if_wanted);
 	return tc;
