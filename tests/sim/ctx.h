@@ -54,6 +54,7 @@ struct sim_ctx {
 	uint64_t id;
 	bool alive, primary;
 	unsigned refs, refs_before_reset, flags;
+	unsigned attached; /* times that cuCtxAttach has raised the usage count above one */
 	CUresult sticky;
 	struct sim_stream *legacy, *streams;
 	struct sim_work *works; /* unfinished */

@@ -169,9 +169,15 @@ CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned flags, CUdevice d
 	return create(ctx, flags, device);
 }
 
+static bool is_on_top(const struct sim_ctx *ctx)
+{
+	const struct sim_thread *self = sim_thread_self();
+
+	return self->depth && self->stack[self->depth - 1] == ctx;
+}
+
 static CUresult destroy(CUcontext handle)
 {
-	struct sim_thread *self = sim_thread_self();
 	struct sim_ctx *ctx = sim_object_of(handle, SIM_CTX);
 
 	if (!ctx || ctx->primary)
@@ -179,8 +185,8 @@ static CUresult destroy(CUcontext handle)
 	if (!ctx->alive)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	close_after_work(ctx);
-	if (self->depth && self->stack[self->depth - 1] == ctx)
-		self->depth--;
+	if (is_on_top(ctx))
+		sim_thread_self()->depth--;
 	return CUDA_SUCCESS;
 }
 
@@ -196,10 +202,33 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return destroy(ctx);
 }
 
-CUresult cuCtxDetach(CUcontext ctx)
+CUresult cuCtxAttach(CUcontext *handle, unsigned flags)
 {
+	struct sim_ctx *ctx;
+
+	SIM_BEGIN(cuCtxAttach);
+	if (!handle || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_ctx_current(&ctx));
+	if (ctx->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	ctx->attached++;
+	*handle = (CUcontext)ctx;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext handle)
+{
+	struct sim_ctx *ctx;
+
 	SIM_BEGIN(cuCtxDetach);
-	return destroy(ctx);
+	ctx = sim_object_of(handle, SIM_CTX);
+	if (!ctx || !is_on_top(ctx))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!ctx->attached)
+		return destroy(handle);
+	ctx->attached--;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *ctx)

@@ -116,6 +116,29 @@ START_TEST(contexts_of_the_programs_own_stack_up)
 }
 END_TEST
 
+START_TEST(a_context_ends_with_the_last_detach)
+{
+	CUcontext ctx, same;
+	CUdeviceptr ptr;
+
+	test_start();
+	ok(cuCtxCreate_v2(&ctx, 0, 0));
+	ptr = test_alloc(4 * MIB);
+	ok(cuCtxAttach(&same, 0));
+	ck_assert_ptr_eq(same, ctx);
+	fails(cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
+	ok(cuCtxSetCurrent(test_ctx));
+	fails(cuCtxDetach(ctx), CUDA_ERROR_INVALID_CONTEXT);
+	ok(cuCtxSetCurrent(ctx));
+	ok(cuCtxDetach(ctx));
+	ok(cuMemFree_v2(ptr));
+	ok(cuCtxDetach(ctx));
+	ok(cuCtxGetCurrent(&same));
+	ck_assert_ptr_ne(same, ctx);
+	fails(cuCtxSetCurrent(ctx), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+END_TEST
+
 START_TEST(an_event_belongs_to_its_context)
 {
 	CUcontext mine;
@@ -323,6 +346,7 @@ static TCase *context_cases(void)
 	tcase_add_loop_test(tc, everything_ends_with_its_context, 0, 2);
 	tcase_add_test(tc, the_primary_context_lives_until_its_last_release);
 	tcase_add_test(tc, contexts_of_the_programs_own_stack_up);
+	tcase_add_test(tc, a_context_ends_with_the_last_detach);
 	tcase_add_test(tc, an_event_belongs_to_its_context);
 	tcase_add_test(tc, a_wait_in_one_context_leaves_the_other_alone);
 	tcase_add_test(tc, a_destroyed_streams_work_is_still_the_contexts);
