@@ -37,4 +37,43 @@ class Deviation:
     rows: tuple
 
 
-DEVIATIONS = ()
+DEVIATIONS = (
+    Deviation(
+        "addresses of large blocks are multiples of 512 bytes only",
+        "a block of a segment begins where the one before it ends",
+        "none",
+        "Addresses are multiples of 512 bytes",
+        (Row("memory(_.*)?", r"alignment/.* to 2 MiB", SPLITTING, "[0-7] of 8"),),
+    ),
+    Deviation(
+        "new memory holds old data",
+        "a block comes from an owner before; on a real GPU that can happen without a pool as well",
+        "none",
+        "New memory holds old data",
+        (Row("memory(_.*)?", r"contents/.*", (*CACHING, "syncfree", "unpinned"), "1", "sim"),),
+    ),
+    Deviation(
+        "a copy or set that ends after the block is not refused",
+        "what follows the block in its segment is memory too; the driver knows the end of the segment only",
+        "none",
+        "A copy or a set that reaches beyond the end of a block",
+        (Row("memory(_.*)?", r"beyond/.* (2097152|8388608).*", SPLITTING, "0"),),
+    ),
+    Deviation(
+        "freed memory is still there",
+        "it is pending or cached, and the driver knows nothing of the free",
+        "atonce",
+        "Freed memory can still be asked about",
+        (
+            Row("query(_.*)?", r"freed/.* of a (large|small) one", (*KINDS, "syncfree", "unpinned"), "0"),
+            Row("query(_.*)?", r"freed/.* of a pinned one", (*KINDS, "syncfree"), "0"),
+        ),
+    ),
+    Deviation(
+        "a segment that is partly in use cannot be given back",
+        "a request larger than any free piece fails where the driver's own layout would have served it",
+        "binned",
+        "In the kind split a driver allocation that is partly in use",
+        (Row("fill", r"take-free/nine tenths, with blocks in use", SPLITTING, r"failed [1-9].*"),),
+    ),
+)

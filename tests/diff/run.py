@@ -239,12 +239,14 @@ def main():
     configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]
     names = find_programs(place.programs, options.program)
     tap, results = Tap(), []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        started = [(name, start_all(place, name, configs, pool)) for name in names]
-        for name, runs in started:
-            for result in judge_program(place, name, runs, configs):
-                results.append(result)
-                tap.show(result)
+    alone = [name for name in names if any(way.is_alone for way in suite.needs_of(name))]
+    for some, jobs in (([name for name in names if name not in alone], options.jobs), (alone, 1)):
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            started = [(name, start_all(place, name, configs, pool)) for name in some]
+            for name, runs in started:
+                for result in judge_program(place, name, runs, configs):
+                    results.append(result)
+                    tap.show(result)
     tap.end()
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(result) for result in results]))

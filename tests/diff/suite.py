@@ -29,6 +29,7 @@ CONFIGS = [
     # Switches that take a deviation back (deviations.py).
     Config("syncfree", {"GPUPOOL_SYNC_FREE": "1"}),
     Config("unpinned", {"GPUPOOL_PINNED": "off"}),
+    Config("atonce", {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0", "GPUPOOL_PINNED": "off"}),
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
@@ -45,6 +46,7 @@ class Needs:
     env: dict = dataclasses.field(default_factory=dict)
     devices: int = 1
     configs: tuple = CONFIG_NAMES
+    is_alone: bool = False  # counts on all of the GPU's memory
     arguments: tuple = ("--all",)
 
     @property
@@ -53,9 +55,16 @@ class Needs:
 
 
 USUAL = (Needs(),)
+FEW = ("none", "split", "off")
 
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
-NEEDS = {}
+NEEDS = {
+    "fill*": (Needs(is_alone=True),),
+    # The same programs, reaching the driver in other ways: what depends on the pool has been asked already.
+    "*_dlsym": (Needs(configs=FEW),),
+    "*_getproc": (Needs(configs=FEW),),
+    "*_perthread": (Needs(configs=FEW),),
+}
 
 
 def needs_of(program):

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Free memory: what is said of it, and that all of it can be had again after it was in use. */
+
+#include "tests/preload/app_driver.h"
+
+#define GIB ((size_t)1 << 30)
+
+enum { BLOCKS_MAX = 4096 };
+
+static bool is_near(size_t a, size_t b)
+{
+	return (a > b ? a - b : b - a) <= 4 * MIB;
+}
+
+/* Free memory goes down by what is allocated, and comes back when it is freed, at once. */
+static void info(void)
+{
+	static const size_t bytes[] = {64 * MIB, 1024 * MIB, 8192 * MIB};
+	size_t total, before, during, after, total_after;
+
+	app_start();
+	for (unsigned i = 0; i < 2 * LENGTH(bytes); i++) {
+		size_t n = bytes[i % LENGTH(bytes)];
+		CUdeviceptr ptr;
+
+		APP_MUST(cuMemGetInfo_v2(&before, &total));
+		ptr = app_alloc(n);
+		APP_MUST(cuMemGetInfo_v2(&during, NULL));
+		APP_MUST(cuMemFree_v2(ptr));
+		APP_MUST(cuMemGetInfo_v2(&after, NULL));
+		APP_MUST(cuMemGetInfo_v2(NULL, &total_after));
+		printf("%zu MiB: taken %d, given back %d, the same total %d\n", n / MIB, is_near(before, during + n),
+			is_near(before, after), total == total_after);
+	}
+	printf("total: %zu\n", total);
+}
+
+static size_t free_bytes(void)
+{
+	size_t bytes = 0;
+
+	APP_MUST(cuMemGetInfo_v2(&bytes, NULL));
+	return bytes;
+}
+
+/* Takes blocks of a size until there are no more, and gives all back; the result of the one too many. */
+static CUresult fill_up(size_t bytes, size_t *ret_bytes)
+{
+	static CUdeviceptr ptr[BLOCKS_MAX];
+	CUresult r = CUDA_SUCCESS;
+	unsigned n = 0;
+
+	while (n < BLOCKS_MAX) {
+		r = cuMemAlloc_v2(&ptr[n], bytes);
+		if (r)
+			break;
+		n++;
+	}
+	for (unsigned i = 0; i < n; i++)
+		APP_MUST(cuMemFree_v2(ptr[(i * 7919u) % n]));
+	*ret_bytes = n * bytes;
+	return r;
+}
+
+static void full(void)
+{
+	static const size_t sizes[] = {GIB, 300 * MIB, GIB};
+	size_t before, taken;
+	CUdeviceptr all;
+
+	app_start();
+	before = free_bytes();
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		app_result("the one too many", fill_up(sizes[i], &taken));
+		printf("most could be taken: %d\n", taken >= before / 100 * 85);
+		app_result("nearly all in one", cuMemAlloc_v2(&all, before - GIB));
+		APP_MUST(cuMemsetD8_v2(all + before - GIB - 1, 1, 1));
+		APP_MUST(cuMemFree_v2(all));
+		printf("all given back: %d\n", is_near(before, free_bytes()));
+	}
+}
+
+/* How often nine tenths of what is said to be free cannot be had, with some blocks freed before and some kept. */
+static void take_most(const char *name, unsigned kept_every)
+{
+	enum { ROUNDS = 100 };
+	unsigned seed = 3, failed = 0;
+	CUdeviceptr ptr[16], large;
+
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		CUresult r;
+
+		for (size_t i = 0; i < LENGTH(ptr); i++)
+			ptr[i] = app_alloc(1 + app_random(&seed) * (size_t)512);
+		for (size_t i = 0; i < LENGTH(ptr); i++)
+			if (!kept_every || i % kept_every)
+				APP_MUST(cuMemFree_v2(ptr[i]));
+		r = cuMemAlloc_v2(&large, free_bytes() / 10 * 9);
+		failed += r != CUDA_SUCCESS;
+		if (!r)
+			APP_MUST(cuMemFree_v2(large));
+		for (size_t i = 0; i < LENGTH(ptr) && kept_every; i += kept_every)
+			APP_MUST(cuMemFree_v2(ptr[i]));
+	}
+	printf("%s: failed %u of %d\n", name, failed, ROUNDS);
+}
+
+static void take_free(void)
+{
+	app_start();
+	take_most("nine tenths of what is free", 0);
+	take_most("nine tenths, with blocks in use", 2);
+}
+
+/* Kinds of memory that are not pooled get what the cache holds. */
+static void others_take(void)
+{
+	CUdeviceptr ptr;
+	size_t before, taken;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	before = free_bytes();
+	for (unsigned round = 0; round < 2; round++) {
+		(void)fill_up(GIB, &taken);
+		app_result("cuMemAllocAsync of nearly all", cuMemAllocAsync(&ptr, before - 2 * GIB, stream));
+		app_result("its free", cuMemFreeAsync(ptr, stream));
+		APP_MUST(cuStreamSynchronize(stream));
+		(void)fill_up(GIB, &taken);
+		app_result("cuMemAllocPitch of nearly all",
+			cuMemAllocPitch_v2(&ptr, &taken, MIB, (before - 2 * GIB) / MIB, 4));
+		app_result("its free", cuMemFree_v2(ptr));
+	}
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"info", info, APP_TOGETHER},
+	{"take-free", take_free, APP_TOGETHER},
+	{"full", full},
+	{"others-take", others_take},
+	{0},
+};
