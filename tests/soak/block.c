@@ -63,24 +63,31 @@ void soak_block_fill(struct soak_block *block, struct soak_random *random)
 	pthread_mutex_unlock(&stream->lock);
 }
 
+CUdeviceptr soak_alloc(size_t bytes)
+{
+	CUdeviceptr ptr = 0;
+	CUresult r = cuMemAlloc_v2(&ptr, bytes);
+
+	if (r == CUDA_SUCCESS)
+		return ptr;
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		soak_count(SOAK_OOM);
+	else if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		soak_count(SOAK_REFUSED);
+	else
+		SOAK_MUST(r);
+	return 0;
+}
+
 bool soak_block_take(struct soak_block *block, unsigned context, struct soak_random *random)
 {
 	struct soak_stream *stream;
-	CUresult r;
 
 	*block = (struct soak_block){
 		.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = soak_random_bytes(random)};
-	r = cuMemAlloc_v2(&block->ptr, block->bytes);
-	if (r) {
-		block->ptr = 0;
-		if (r == CUDA_ERROR_OUT_OF_MEMORY)
-			soak_count(SOAK_OOM);
-		else if (r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-			soak_count(SOAK_REFUSED);
-		else
-			SOAK_MUST(r);
+	block->ptr = soak_alloc(block->bytes);
+	if (!block->ptr)
 		return false;
-	}
 	stream = stream_of(block);
 	pthread_mutex_lock(&stream->lock);
 	block->generation = stream->generation;

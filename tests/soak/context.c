@@ -20,7 +20,7 @@ void soak_use_context(const struct soak_context *context)
 	current = context->handle;
 }
 
-void soak_context_init(struct soak_context *context)
+bool soak_context_init(struct soak_context *context)
 {
 	CUmodule module;
 
@@ -29,9 +29,12 @@ void soak_context_init(struct soak_context *context)
 	SOAK_MUST(cuModuleGetFunction(&context->fill, module, "fill"));
 	SOAK_MUST(cuModuleGetFunction(&context->spin_fill, module, "spin_fill"));
 	SOAK_MUST(cuModuleGetFunction(&context->count_wrong, module, "count_wrong"));
-	SOAK_MUST(cuMemAlloc_v2(&context->wrong, sizeof(uint64_t)));
+	context->wrong = soak_alloc(sizeof(uint64_t));
+	if (!context->wrong)
+		return false;
 	SOAK_MUST(cuMemsetD8_v2(context->wrong, 0, sizeof(uint64_t)));
 	SOAK_MUST(cuCtxSynchronize());
+	return true;
 }
 
 void soak_context_check(struct soak_context *context)
@@ -78,13 +81,13 @@ void soak_contexts_open(void)
 		context->device = device;
 		SOAK_MUST(cuDevicePrimaryCtxRetain(&context->handle, device));
 		SOAK_MUST(cuCtxSetCurrent(context->handle));
-		soak_context_init(context);
+		SOAK_MUST(!soak_context_init(context));
 		open_streams(context);
 	}
 	created = &soak_contexts[soak_n_contexts++];
 	created->device = 0;
 	SOAK_MUST(cuCtxCreate_v2(&created->handle, 0, 0));
-	soak_context_init(created);
+	SOAK_MUST(!soak_context_init(created));
 	open_streams(created);
 }
 

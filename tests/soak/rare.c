@@ -91,27 +91,37 @@ static void visit_fill(struct soak_context *context, CUdeviceptr ptr, uint32_t v
 		(void *[]){&ptr, &words, &value, &context->wrong}, NULL));
 }
 
-void soak_visit_context(struct soak_random *random)
+/* Blocks that come and go, and of which some stay. */
+static void visit_blocks(struct soak_context *context, struct soak_random *random)
 {
-	struct soak_context context = {.device = soak_contexts[soak_random(random) % soak_n_contexts].device};
-	CUdeviceptr ptr[VISIT_BLOCKS];
-	void *host;
+	CUdeviceptr ptr[VISIT_BLOCKS] = {0};
 
-	SOAK_MUST(cuCtxCreate_v2(&context.handle, 0, context.device));
-	soak_context_init(&context);
 	for (unsigned i = 0; i < 4 * VISIT_BLOCKS; i++) {
 		CUdeviceptr *mine = &ptr[i % VISIT_BLOCKS];
 
-		if (i >= VISIT_BLOCKS)
+		if (*mine)
 			SOAK_MUST(cuMemFree_v2(*mine));
-		SOAK_MUST(cuMemAlloc_v2(mine, VISIT_BYTES));
-		visit_fill(&context, *mine, soak_random(random));
+		*mine = soak_alloc(VISIT_BYTES);
+		if (*mine)
+			visit_fill(context, *mine, soak_random(random));
+	}
+	if (ptr[0])
+		SOAK_MUST(cuMemFree_v2(ptr[0]));
+}
+
+/* What is in use, what was just freed and what is cached: all of it goes with the context. */
+void soak_visit_context(struct soak_random *random)
+{
+	struct soak_context context = {.device = soak_contexts[soak_random(random) % soak_n_contexts].device};
+	void *host;
+
+	SOAK_MUST(cuCtxCreate_v2(&context.handle, 0, context.device));
+	if (soak_context_init(&context)) {
+		visit_blocks(&context, random);
+		soak_context_check(&context);
 	}
 	SOAK_MUST(cuMemHostAlloc(&host, VISIT_BYTES, 0));
 	SOAK_MUST(cuMemFreeHost(host));
-	soak_context_check(&context);
-	/* Some blocks are in use still, one is just freed, and pinned memory is cached: all of it goes. */
-	SOAK_MUST(cuMemFree_v2(ptr[0]));
 	SOAK_MUST(cuCtxDestroy_v2(context.handle));
 	soak_count(SOAK_ENDED);
 	soak_use_context(&soak_contexts[0]);

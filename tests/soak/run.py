@@ -19,7 +19,9 @@ import time
 
 # How much of the operations a kind gets: a driver call for everything takes its time.
 SHARES = {"split": 3, "binned": 3, "simple": 3, "none": 1}
+ABSENT = "absent"  # the program without gpupool: what is wrong there is the program's or the simulator's fault
 MODES = ("ordered", "completed")
+LIMIT_MIB = 64
 
 REPORTS = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:")
 COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures", "ended", "clients", "killed",
@@ -42,7 +44,7 @@ def parse_arguments():
     parser.add_argument("--operations", type=lambda text: int(float(text)), default=10**8, metavar="N",
                         help="in all (10^8)")
     parser.add_argument("--seed", type=int, default=int(time.time()), metavar="S", help="of the first process")
-    parser.add_argument("--kind", action="append", choices=SHARES, help="only that kind of pool, or those")
+    parser.add_argument("--kind", action="append", choices=[*SHARES, ABSENT], help="only that kind of pool, or those")
     parser.add_argument("--mode", action="append", choices=MODES + ("auto",), help="only that mode, or those")
     parser.add_argument("--threads", type=int, default=64, metavar="N")
     parser.add_argument("--devices", type=int, default=2, metavar="N", help="simulated ones")
@@ -56,24 +58,30 @@ def parse_arguments():
 
 def make_rows(args):
     kinds, modes = args.kind or list(SHARES), args.mode or list(MODES)
-    unit = args.operations / sum(SHARES[kind] for kind in kinds) / len(modes)
-    rows = [Row(kind, mode, int(SHARES[kind] * unit)) for kind in kinds for mode in modes]
+    unit = args.operations / sum(SHARES.get(kind, 1) for kind in kinds) / len(modes)
+    rows = [Row(kind, mode, int(SHARES.get(kind, 1) * unit)) for kind in kinds for mode in modes]
     rows[0].left += args.operations - sum(row.left for row in rows)
     return rows
 
 
-def environment(args, row, runtime_dir):
+def environment(args, row, seed, runtime_dir):
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env.update({
-        "GPUPOOL_POOL": row.kind,
-        "GPUPOOL_REUSE": row.mode,
-        "GPUPOOL_LOG": "off",
-        "GPUPOOL_RUNTIME_DIR": runtime_dir,
         "LD_LIBRARY_PATH": args.driver,
         "SIMGPU_DEVICES": str(args.devices),
         "SIMGPU_STRICT": "1",
         "SIMGPU_DEADLOCK_MS": "60000",  # threads of a busy machine may stand still for long
         "TSAN_OPTIONS": "atexit_sleep_ms=0 " + os.environ.get("TSAN_OPTIONS", ""),
+    })
+    if row.kind == ABSENT:
+        return env
+    env.update({
+        "GPUPOOL_POOL": row.kind,
+        "GPUPOOL_REUSE": row.mode,
+        "GPUPOOL_LOG": "off",
+        # Every other process runs out of memory now and then.
+        "GPUPOOL_LIMIT": "%dMiB" % LIMIT_MIB if seed % 2 else "none",
+        "GPUPOOL_RUNTIME_DIR": runtime_dir,
     })
     if args.library:
         env["LD_PRELOAD"] = args.library
@@ -98,7 +106,7 @@ def run_once(args, row, seed):
     command = ["timeout", "--kill-after=10", str(args.limit), args.program, str(n), str(seed), str(args.threads)]
     start, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="gpupool-soak-") as runtime_dir:
-        env = environment(args, row, runtime_dir)
+        env = environment(args, row, seed, runtime_dir)
         result = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 universal_newlines=True, errors="replace")
     now = resource.getrusage(resource.RUSAGE_CHILDREN)

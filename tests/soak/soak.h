@@ -90,8 +90,8 @@ extern unsigned soak_n_contexts;
 void soak_contexts_open(void);
 void soak_contexts_close(void); /* checks what was counted; the created one goes with what is in it */
 
-/* Kernels, and the counter, of the current context. */
-void soak_context_init(struct soak_context *context);
+/* Kernels, and the counter, of the current context; false if there was no memory for that. */
+bool soak_context_init(struct soak_context *context);
 
 /* Waits for all work of the current context and says if words were wrong. */
 void soak_context_check(struct soak_context *context);
@@ -113,6 +113,7 @@ struct soak_block {
 	uint32_t value, words; /* what the block begins with; 0 words: nothing is known */
 };
 
+CUdeviceptr soak_alloc(size_t bytes); /* 0: none left, or refused */
 bool soak_block_take(struct soak_block *block, unsigned context, struct soak_random *random);
 void soak_block_fill(struct soak_block *block, struct soak_random *random);
 void soak_block_check(const struct soak_block *block);
