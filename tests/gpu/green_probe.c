@@ -45,8 +45,6 @@ typedef struct CUfunc_st *CUfunction;
 	FUNCTION(cuCtxDetach, (CUcontext ctx))                                                                         \
 	FUNCTION(cuCtxSetCurrent, (CUcontext ctx))                                                                     \
 	FUNCTION(cuCtxGetCurrent, (CUcontext * ctx))                                                                   \
-	FUNCTION(cuCtxPushCurrent_v2, (CUcontext ctx))                                                                 \
-	FUNCTION(cuCtxPopCurrent_v2, (CUcontext * ctx))                                                                \
 	FUNCTION(cuCtxGetDevice, (CUdevice * device))                                                                  \
 	FUNCTION(cuCtxGetId, (CUcontext ctx, unsigned long long *id))                                                  \
 	FUNCTION(cuCtxSynchronize, (void))                                                                             \
@@ -58,6 +56,7 @@ typedef struct CUfunc_st *CUfunction;
 	FUNCTION(cuMemFree_v2, (CUdeviceptr ptr))                                                                      \
 	FUNCTION(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream))                                                   \
 	FUNCTION(cuMemHostAlloc, (void **ptr, size_t bytes, unsigned flags))                                           \
+	FUNCTION(cuMemFreeHost, (void *ptr))                                                                           \
 	FUNCTION(cuMemGetInfo_v2, (size_t *available, size_t *total))                                                  \
 	FUNCTION(cuMemsetD32_v2, (CUdeviceptr ptr, unsigned value, size_t n))                                          \
 	FUNCTION(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                          \
@@ -223,7 +222,7 @@ static void warm_up(struct place *place)
 	CHECK(cuStreamSynchronize(place->stream));
 }
 
-static void make_greens(void)
+static void make_green(int place)
 {
 	CUdevResource all, parts[2], rest;
 	CUdevResourceDesc desc;
@@ -231,12 +230,10 @@ static void make_greens(void)
 
 	CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
 	CHECK(cuDevSmResourceSplitByCount(parts, &n, &all, &rest, 0, SMS));
-	for (int i = GREEN_A; i <= GREEN_B; i++) {
-		CHECK(cuDevResourceGenerateDesc(&desc, &parts[i - GREEN_A], 1));
-		CHECK(cuGreenCtxCreate(&places[i].green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-		CHECK(cuCtxFromGreenCtx(&places[i].ctx, places[i].green));
-		CHECK(cuGreenCtxStreamCreate(&places[i].stream, places[i].green, CU_STREAM_NON_BLOCKING, 0));
-	}
+	CHECK(cuDevResourceGenerateDesc(&desc, &parts[place - GREEN_A], 1));
+	CHECK(cuGreenCtxCreate(&places[place].green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	CHECK(cuCtxFromGreenCtx(&places[place].ctx, places[place].green));
+	CHECK(cuGreenCtxStreamCreate(&places[place].stream, places[place].green, CU_STREAM_NON_BLOCKING, 0));
 }
 
 static void start(void)
@@ -247,7 +244,8 @@ static void start(void)
 	CHECK(cuStreamCreate(&places[PRIMARY].stream, CU_STREAM_NON_BLOCKING));
 	CHECK(cuMemHostAlloc((void **)&flags, N_FLAGS * sizeof(*flags), CU_MEMHOSTALLOC_PORTABLE));
 	memset(flags, 0, N_FLAGS * sizeof(*flags));
-	make_greens();
+	make_green(GREEN_A);
+	make_green(GREEN_B);
 	for (int i = 0; i < N_PLACES; i++)
 		load_kernels(&places[i]);
 	for (int i = 0; i < N_PLACES; i++)
@@ -510,6 +508,29 @@ static void orders_later_streams(void)
 		raise_flag(flag);
 		CHECK(cuStreamSynchronize(stream));
 	}
+}
+
+/*
+ * A green context made after the wait. What is behind the wait does not spin: it could be that the making waits for it.
+ */
+static void orders_later_greens(void)
+{
+	CUevent event = event_of(PRIMARY);
+	unsigned flag, mark = next_flag();
+	bool is_held_back;
+
+	CHECK(cuStreamDestroy_v2(places[GREEN_A].stream));
+	CHECK(cuGreenCtxDestroy(places[GREEN_A].green));
+	flag = make_busy(PRIMARY);
+	CHECK(cuCtxRecordEvent(places[PRIMARY].ctx, event));
+	CHECK(cuCtxWaitEvent(places[PRIMARY].ctx, event));
+	make_green(GREEN_A);
+	say("a green context made after a wait for the primary's work, which goes on: %d", !is_ready_soon(event));
+	CHECK(launch(places[GREEN_B].set, places[GREEN_A].stream, mark));
+	is_held_back = !is_set_soon(mark);
+	say("its later work: held back: %d, while the earlier goes on: %d", is_held_back, !is_ready_soon(event));
+	raise_flag(flag);
+	CHECK(cuStreamSynchronize(places[GREEN_A].stream));
 }
 
 /* Whether the NULL streams of two places follow each other. */
@@ -783,12 +804,10 @@ static void threads(void)
 /* Contexts with a usage count. */
 static CUcontext attach_begin(void)
 {
-	CUcontext ctx = NULL;
-
 	CHECK(cuInit(0));
 	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
-	CHECK(cuCtxCreate_v2(&ctx, 0, 0));
-	return ctx;
+	CHECK(cuCtxCreate_v2(&places[GREEN_A].ctx, 0, 0));
+	return places[GREEN_A].ctx;
 }
 
 static void tell_current(CUcontext ctx)
@@ -841,36 +860,68 @@ static void attached_primary(void)
 	say("detach: %d", cuCtxDetach(ctx));
 }
 
-/* A context that ends while another thread works in it. */
-static CUresult call_alloc(uint64_t unused)
+/* What can be done in a context that is gone: kept is memory of another one, which is not. */
+static void tell_gone(CUcontext ctx, CUdeviceptr kept)
 {
-	CUcontext ctx = NULL, popped = NULL;
+	unsigned long long id = 0;
+	size_t available, total;
 	CUdeviceptr ptr = 0;
+	CUcontext now = NULL;
+	CUevent event;
+	CUstream stream;
+	void *host;
 	CUresult r;
 
-	r = cuMemAlloc_v2(&ptr, 4 << 20);
+	r = cuCtxGetCurrent(&now);
+	say("current: %d, still: %d", r, now == ctx);
+	r = cuCtxGetId(ctx, &id);
+	say("id: %d, %llu", r, id);
+	r = cuCtxGetId(NULL, &id);
+	say("id of the current: %d, %llu", r, id);
+	say("device: %d", cuCtxGetDevice(&(CUdevice){0}));
+	say("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
+	say("alloc of nothing: %d", cuMemAlloc_v2(&ptr, 0));
+	say("pinned alloc: %d", cuMemHostAlloc(&host, 4096, 0));
+	say("memory info: %d", cuMemGetInfo_v2(&available, &total));
+	say("synchronise: %d", cuCtxSynchronize());
+	say("stream: %d", cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	say("event: %d", cuEventCreate(&event, 0));
+	say("attribute of another's memory: %d", cuPointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
+	say("free of NULL: %d", cuMemFree_v2(0));
+	say("free of another's memory: %d", cuMemFree_v2(kept));
+	say("pinned free of NULL: %d", cuMemFreeHost(NULL));
+	say("set current to the same: %d", cuCtxSetCurrent(ctx));
+}
+
+static CUdeviceptr kept_ptr;
+
+/* A context that ends while another thread works in it. */
+static CUresult call_work(uint64_t unused)
+{
+	CUdeviceptr ptr = 0;
+	CUresult r = cuMemAlloc_v2(&ptr, 4 << 20);
+
 	say("a thread in it: alloc: %d", r);
 	raise_flag(0);
 	while (!flag_value(1))
 		usleep(1000);
 	say("its context is gone: free: %d", cuMemFree_v2(ptr));
-	say("alloc: %d", cuMemAlloc_v2(&ptr, 4 << 20));
-	r = cuCtxGetCurrent(&ctx);
-	say("current: %d, still: %d", r, ctx == places[GREEN_A].ctx);
-	say("synchronise: %d, device: %d", cuCtxSynchronize(), cuCtxGetDevice(&(CUdevice){0}));
-	say("set current to the same: %d", cuCtxSetCurrent(ctx));
-	r = cuCtxPopCurrent_v2(&popped);
-	say("pop: %d, the same: %d", r, popped == ctx);
-	say("push: %d", cuCtxPushCurrent_v2(ctx));
+	tell_gone(places[GREEN_A].ctx, kept_ptr);
+	say("set current to the primary: %d", cuCtxSetCurrent(places[PRIMARY].ctx));
+	say("free of its memory: %d", cuMemFree_v2(kept_ptr));
 	return CUDA_SUCCESS;
 }
 
 static void ended_elsewhere(void)
 {
 	static uint32_t two[2];
-	struct attempt a = {.call = call_alloc, .ctx = attach_begin()};
+	struct attempt a = {.call = call_work};
 
 	flags = two;
+	CHECK(cuInit(0));
+	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
+	kept_ptr = take(PRIMARY, 4 << 20);
+	CHECK(cuCtxCreate_v2(&a.ctx, 0, 0));
 	places[GREEN_A].ctx = a.ctx;
 	attempt_begin(&a);
 	while (!flag_value(0))
@@ -878,6 +929,26 @@ static void ended_elsewhere(void)
 	say("destroy: %d", cuCtxDestroy_v2(a.ctx));
 	raise_flag(1);
 	pthread_join(a.thread, NULL);
+}
+
+static void primary_gone(void)
+{
+	CUdeviceptr ptr, beside;
+	CUcontext second = attach_begin();
+
+	beside = take(GREEN_A, 4 << 20);
+	ptr = take(PRIMARY, 4 << 20);
+	say_end("release", cuDevicePrimaryCtxRelease_v2(0));
+	tell_gone(places[PRIMARY].ctx, beside);
+	say("free of its own: %d", cuMemFree_v2(ptr));
+	say("in the second: %d", cuCtxSetCurrent(second));
+	say("free of its own: %d", cuMemFree_v2(ptr));
+	say_end("release too many", cuDevicePrimaryCtxRelease_v2(0));
+	CHECK(cuDevicePrimaryCtxRetain(&places[PRIMARY].ctx, 0));
+	say_end("reset", cuDevicePrimaryCtxReset_v2(0));
+	say_end("reset of what is not active", cuDevicePrimaryCtxReset_v2(0));
+	say_end("release after the reset", cuDevicePrimaryCtxRelease_v2(0));
+	say("id: %d", cuCtxGetId(places[PRIMARY].ctx, &(unsigned long long){0}));
 }
 
 static const struct group {
@@ -888,11 +959,13 @@ static const struct group {
 	{"attached", attached, true},
 	{"attached primary", attached_primary, true},
 	{"ended elsewhere", ended_elsewhere, true},
+	{"primary gone", primary_gone, true},
 	{"identity", identity, false},
 	{"owners", owners, false},
 	{"covers", covers, false},
 	{"orders", orders, false},
 	{"later streams", orders_later_streams, false},
+	{"later green contexts", orders_later_greens, false},
 	{"NULL streams", null_streams, false},
 	{"synchronizes", synchronizes, false},
 	{"frees", frees, false},
