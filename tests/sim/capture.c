@@ -150,6 +150,15 @@ static void abandon(struct sim_capture *capture)
 	forget(capture);
 }
 
+/* A stream that is destroyed spoils the capture; nobody can end it any more once its origin is gone. */
+void sim_capture_leave(struct sim_stream *stream)
+{
+	if (stream->capture->origin == stream)
+		abandon(stream->capture);
+	else
+		sim_capture_invalidate(stream->capture);
+}
+
 void sim_captures_close(struct sim_ctx *ctx)
 {
 	for (struct sim_capture *capture = captures, *next; capture; capture = next) {

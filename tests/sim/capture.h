@@ -39,6 +39,7 @@ CUresult sim_capture_implicit(
 void sim_capture_invalidate(struct sim_capture *capture);
 CUresult sim_capture_add(struct sim_stream *stream, const struct sim_op *op);
 CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *event);
+void sim_capture_leave(struct sim_stream *stream);
 void sim_captures_close(struct sim_ctx *ctx);
 
 struct sim_graph *sim_graph_new(void);

@@ -79,7 +79,7 @@ void sim_stream_free(struct sim_stream *stream)
 		if (work->stream == stream)
 			work->stream = NULL;
 	if (stream->capture)
-		sim_capture_invalidate(stream->capture);
+		sim_capture_leave(stream);
 	depart(stream);
 	leave_returning(stream);
 	if (stream->thread)

@@ -317,6 +317,21 @@ START_TEST(a_capture_cannot_wait_for_what_is_outside)
 }
 END_TEST
 
+START_TEST(a_capture_ends_with_its_first_stream)
+{
+	CUdeviceptr ptr;
+	CUstream stream;
+
+	test_start();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture_v2(stream, GLOBAL));
+	ok(cuStreamDestroy_v2(stream));
+	ok(cuMemAlloc_v2(&ptr, MIB));
+	ok(cuMemFree_v2(ptr));
+	ok(cuCtxSynchronize());
+}
+END_TEST
+
 static void *end_capture(void *stream)
 {
 	CUgraph graph;
@@ -393,6 +408,7 @@ static TCase *capture_cases(void)
 	tcase_add_loop_test(tc, a_stream_joins_a_capture_through_an_event_and_must_come_back, 0, 2);
 	tcase_add_test(tc, querying_a_captured_event_spoils_the_capture);
 	tcase_add_test(tc, a_capture_cannot_wait_for_what_is_outside);
+	tcase_add_test(tc, a_capture_ends_with_its_first_stream);
 	tcase_add_test(tc, begin_and_end_must_match);
 	tcase_add_test(tc, memory_of_a_graph_lives_as_long_as_the_graph);
 	return tc;
