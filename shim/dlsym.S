@@ -44,6 +44,8 @@ dlsym:
 	hint #34 /* bti c */
 	stp x29, x30, [sp, #-32]!
 	.cfi_adjust_cfa_offset 32
+	.cfi_rel_offset x29, 0
+	.cfi_rel_offset x30, 8
 	stp x0, x1, [sp, #16]
 	mov x29, sp
 	bl gp_dlsym_route
@@ -52,6 +54,8 @@ dlsym:
 	ldp x0, x1, [sp, #16]
 	ldp x29, x30, [sp], #32
 	.cfi_adjust_cfa_offset -32
+	.cfi_restore x29
+	.cfi_restore x30
 	cbnz x2, 1f
 	adrp x16, gp_real_dlsym
 	ldr x16, [x16, #:lo12:gp_real_dlsym]

@@ -13,8 +13,10 @@ import lint
 
 NEEDED = re.compile(r"lib(c\.so\.6|dl\.so\.2|pthread\.so\.0)$|ld-linux.*")
 GLIBC_NEWEST = (2, 28)
-# Where the toolchain's own start and end functions stand, one word each.
-TOOLCHAIN = {".init_array": "frame_dummy", ".fini_array": "__do_global_dtors_aux"}
+# Where the toolchain's own start and end functions stand, one word each. The second, on aarch64, looks at what the
+# processor has for atomics.
+TOOLCHAIN = {".init_array": ("frame_dummy", "init_have_lse_atomics"), ".fini_array": ("__do_global_dtors_aux",)}
+SECOND_ON = "AArch64"
 WORD = 8
 
 
@@ -58,13 +60,15 @@ def check_versions(library):
 def check_start(library):
     """Nothing of ours runs when the library is loaded or unloaded."""
     sections = lint.output("readelf", "-SW", library)
-    symbols = lint.output("readelf", "-sW", library)
-    for name, function in TOOLCHAIN.items():
+    symbols = set(re.findall(r"\w+$", lint.output("readelf", "-sW", library), re.M))
+    words = 2 if SECOND_ON in lint.output("readelf", "-hW", library) else 1
+    for name, functions in TOOLCHAIN.items():
+        functions = functions[:words]
+        if ".symtab" in sections:
+            functions = [function for function in functions if function in symbols]
         found = re.search(r"\s%s\s+\w+\s+\w+\s+\w+\s+(\w+)" % re.escape(name), sections)
-        if found and int(found.group(1), 16) != WORD:
+        if found and int(found.group(1), 16) > WORD * len(functions):
             yield "%s has entries of ours" % name
-        if found and ".symtab" in sections and not re.search(r"\b%s\b" % function, symbols):
-            yield "%s is not the toolchain's" % name
     for name in (".ctors", ".dtors", ".preinit_array"):
         if re.search(r"\s%s\s" % re.escape(name), sections):
             yield "has a section %s" % name

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * dlsym.S alone: what is passed on arrives as if nobody had stood in between, to the register, and what is answered
+ * here returns as from any function.
+ */
+
+#include "door.h"
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unwind.h>
+
+struct door door_wanted, door_seen, door_kept;
+void *(*gp_real_dlsym)(void *handle, const char *name) = door_real;
+
+static struct gp_route route;
+static struct door asked;
+static bool is_caller_found;
+
+/* Walks the stack as an exception or a profiler would. */
+static _Unwind_Reason_Code look_for_caller(struct _Unwind_Context *context, void *caller)
+{
+	if (_Unwind_FindEnclosingFunction((void *)(_Unwind_GetIP(context) - 1)) == caller)
+		is_caller_found = true;
+	return is_caller_found ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+/* Leaves nothing in the registers that it need not keep. */
+struct gp_route gp_dlsym_route(void *handle, const char *name)
+{
+	asked.handle = (uintptr_t)handle;
+	asked.name = (uintptr_t)name;
+	asked.stack_pointer = (uintptr_t)__builtin_frame_address(0);
+	_Unwind_Backtrace(look_for_caller, (void *)door_call);
+#if defined(__x86_64__)
+	__asm__ volatile("" ::: "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "xmm0", "xmm15");
+	__asm__ volatile("movq $-1, %%rdi; movq $-1, %%rsi; movq $-1, %%r11" ::: "rdi", "rsi", "r11");
+#elif defined(__aarch64__)
+	__asm__ volatile("mov x3, #-1; mov x8, #-1; mov x16, #-1; mov x17, #-1" ::: "x3", "x8", "x16", "x17");
+#endif
+	return route;
+}
+
+static char name[] = "any";
+static void *const handles[] = {NULL, (void *)-1l, name};
+
+static void setup(void)
+{
+	memset(&door_wanted, 0, sizeof(door_wanted));
+	memset(&door_seen, 0, sizeof(door_seen));
+	memset(&door_kept, 0, sizeof(door_kept));
+}
+
+static void check_kept(const struct door *found)
+{
+	ck_assert_uint_ne(door_wanted.kept[0], 0);
+	ck_assert_mem_eq(found->kept, door_wanted.kept, sizeof(found->kept));
+}
+
+START_TEST(what_is_not_ours_arrives_as_it_was_asked_for)
+{
+	route = (struct gp_route){0, name};
+	ck_assert_ptr_eq(door_call(handles[_i], name), DOOR_ANSWER);
+	ck_assert_uint_eq(asked.handle, (uintptr_t)handles[_i]);
+	ck_assert_uint_eq(asked.name, (uintptr_t)name);
+	ck_assert_uint_eq(door_seen.stack_pointer, door_wanted.stack_pointer);
+	ck_assert_uint_eq(door_seen.return_address, door_wanted.return_address);
+	ck_assert_uint_eq(door_seen.handle, (uintptr_t)handles[_i]);
+	ck_assert_uint_eq(door_seen.name, (uintptr_t)name);
+	check_kept(&door_seen);
+	check_kept(&door_kept);
+}
+END_TEST
+
+START_TEST(what_is_ours_is_answered_here)
+{
+	route = (struct gp_route){1, handles[_i]};
+	ck_assert_ptr_eq(door_call(NULL, name), handles[_i]);
+	ck_assert_uint_eq(door_seen.return_address, 0);
+	check_kept(&door_kept);
+}
+END_TEST
+
+/* Frames are aligned, and the way back to the caller can be found. */
+START_TEST(the_stack_below_is_in_order)
+{
+	route = (struct gp_route){1, NULL};
+	is_caller_found = false;
+	door_call(NULL, name);
+	ck_assert_uint_eq(asked.stack_pointer % 16, 0);
+	ck_assert(is_caller_found);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("door");
+	TCase *tc = tcase_create("door");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_loop_test(tc, what_is_not_ours_arrives_as_it_was_asked_for, 0, 3);
+	tcase_add_loop_test(tc, what_is_ours_is_answered_here, 0, 3);
+	tcase_add_test(tc, the_stack_below_is_in_order);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
