@@ -42,7 +42,7 @@ enum op {
 };
 
 enum {
-	TEXT_MAX = 64 << 10,
+	TEXT_MAX = 16 << 10,
 	N_BLOCKS = 16,
 	STEPS_MAX = 100000,
 	IDLE_NS = 1000000000,

@@ -160,9 +160,9 @@ static void repeat(unsigned nth, const uint8_t *said, size_t n_said, struct fuzz
 
 	if (!length || length > n_said)
 		return;
-	for (size_t i = 0; i < times && i < SCRIPT_MAX; i++)
-		for (size_t k = 0; k < length; k++)
-			sockets_say(nth, said[n_said - length + k]);
+	for (size_t i = 0; i < length * times; i++)
+		if (!sockets_say(nth, said[n_said - length + i % length]))
+			return;
 }
 
 static void write_scripts(struct fuzz_input *in)

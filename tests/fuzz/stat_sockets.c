@@ -92,12 +92,14 @@ void sockets_open(unsigned n)
 	}
 }
 
-void sockets_say(unsigned nth, uint8_t byte)
+bool sockets_say(unsigned nth, uint8_t byte)
 {
 	struct peer *peer = &peers[nth];
 
-	if (peer->length < SCRIPT_MAX)
-		peer->script[peer->length++] = (char)byte;
+	if (peer->length == SCRIPT_MAX)
+		return false;
+	peer->script[peer->length++] = (char)byte;
+	return true;
 }
 
 static void add_cut(struct peer *peer, bool hangs_up)

@@ -8,11 +8,12 @@
  */
 
 #include <poll.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
-enum { SOCKETS_MAX = 3, SCRIPT_MAX = 64 << 10 };
+enum { SOCKETS_MAX = 3, SCRIPT_MAX = 32 << 10 };
 
 /* What gpupool-stat's connections call instead of poll() and clock_gettime(). */
 int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
@@ -26,7 +27,7 @@ void sockets_open(unsigned n);
  * connection, and what follows is for the next one. At its end a connection stays open and says
  * nothing.
  */
-void sockets_say(unsigned nth, uint8_t byte);
+bool sockets_say(unsigned nth, uint8_t byte); /* false: it is too long already */
 void sockets_cut(unsigned nth);
 void sockets_hang_up(unsigned nth);
 
