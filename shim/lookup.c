@@ -29,19 +29,17 @@ struct gp_route gp_dlsym_route(void *handle, const char *name);
 
 bool gp_real_dlsym_resolve(void)
 {
-	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-	void *found = NULL;
+	void *found;
 
 	if (gp_likely(gp_real_dlsym != NULL))
 		return true;
-	for (size_t i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
-		found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-	if (!found)
-		return false;
-	/* Versions that this C library has not leave an error behind that is none. */
-	(void)dlerror();
+	/*
+	 * The version that every C library has. To ask for one that it has not would allocate, for an error, and whoever
+	 * stands in the way of malloc may be asking us for the real one.
+	 */
+	found = dlvsym(RTLD_NEXT, "dlsym", GP_GLIBC);
 	gp_real_dlsym = (void *(*)(void *, const char *))found;
-	return true;
+	return found != NULL;
 }
 
 /*
