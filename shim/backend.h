@@ -19,6 +19,9 @@ uint64_t gp_device_available(struct gp_context *context);
 struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind);
 struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned);
 
+/* The context that a pool of pinned memory belongs to. */
+struct gp_context *gp_pinned_context(const struct gp_pool *pool);
+
 /* Calls back for each pinned pool that the context has, with a reference held. */
 void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
 

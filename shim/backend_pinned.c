@@ -39,6 +39,13 @@ struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned)
 	return pinned->pool;
 }
 
+struct gp_context *gp_pinned_context(const struct gp_pool *pool)
+{
+	const struct gp_pinned *pinned = gp_pool_owner(pool);
+
+	return pinned->context;
+}
+
 static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct gp_pinned *pinned = arg;

@@ -113,27 +113,47 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
 }
 
-/* GPUPOOL_SYNC_FREE: the wait that the driver's own free makes, in the context that owns the block. */
-static CUresult wait_for_owner(CUdeviceptr ptr)
+/* The wait that the driver's own free makes. */
+static CUresult wait_for(struct gp_context *context)
 {
-	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, ptr);
 	struct gp_driver_scope scope;
-	struct gp_context *context;
-	CUresult r = CUDA_SUCCESS;
+	CUresult r;
 
+	if (!gp_context_enter(context))
+		return CUDA_SUCCESS;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuCtxSynchronize();
+		gp_driver_leave(&scope);
+	}
+	(void)gp_driver_result(context, r); /* a dead one is noticed */
+	gp_context_leave(context);
+	return r;
+}
+
+/*
+ * GPUPOOL_SYNC_FREE: waits as the driver's own free of a block would; *mode becomes what that allows. Not 0: the free
+ * is to fail with it. During a capture nobody may wait.
+ */
+static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode *mode)
+{
+	struct gp_block_info info;
+	struct gp_pool *pool;
+	CUresult r;
+
+	if (gp_likely(!gp_state.config.is_free_synchronous))
+		return CUDA_SUCCESS;
+	*mode = GP_FREE_LATE;
+	if (!gp_capture_is_none() || gp_pool_info(map, addr, &info) || !info.is_used || info.addr != addr)
+		return CUDA_SUCCESS;
+	pool = gp_addrmap_pool_of(map, addr);
 	if (!pool)
 		return CUDA_SUCCESS;
-	context = gp_pool_owner(pool);
-	if (gp_context_enter(context)) {
-		r = gp_driver_enter(&scope, context->handle);
-		if (!r) {
-			r = gp_real.cuCtxSynchronize();
-			gp_driver_leave(&scope);
-		}
-		gp_context_leave(context);
-	}
+	r = wait_for(map == &gp_state.pinned_map ? gp_pinned_context(pool) : gp_pool_owner(pool));
 	gp_pool_put(pool);
-	return r;
+	if (!r)
+		*mode = GP_FREE_SYNCED;
+	return r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_SUCCESS : r;
 }
 
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
@@ -164,12 +184,9 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 
 	if (gp_unlikely(!ptr))
 		return gp_real.cuMemFree_v2(ptr);
-	if (gp_unlikely(gp_state.config.is_free_synchronous)) {
-		r = !gp_capture_is_none() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_owner(ptr);
-		if (r && r != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-			return r;
-		mode = r ? GP_FREE_LATE : GP_FREE_SYNCED;
-	}
+	r = wait_before_free(&gp_state.device_map, ptr, &mode);
+	if (gp_unlikely(r))
+		return r;
 	r = free_device(ptr, mode, &is_ours);
 	if (gp_likely(is_ours))
 		return r;
@@ -248,8 +265,14 @@ CUresult hook_cuMemAllocHost_v2(void **ptr, size_t bytes)
 
 CUresult hook_cuMemFreeHost(void *ptr)
 {
-	int r = gp_pool_free(&gp_state.pinned_map, (uint64_t)(uintptr_t)ptr, GP_FREE_NORMAL);
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	enum gp_free_mode mode = GP_FREE_NORMAL;
+	int r = wait_before_free(&gp_state.pinned_map, addr, &mode);
 
+	if (gp_unlikely(r))
+		return r;
+	/* Other contexts have not been waited for, and may reach it. */
+	r = gp_pool_free(&gp_state.pinned_map, addr, mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode);
 	switch (r) {
 	case GP_E_FOREIGN:
 		return gp_real.cuMemFreeHost(ptr);

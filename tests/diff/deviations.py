@@ -39,6 +39,16 @@ class Deviation:
 
 DEVIATIONS = (
     Deviation(
+        "a free is no barrier",
+        "the program goes on at once, and the GPU sees to the order",
+        "syncfree",
+        "cudaFree and cudaFreeHost do not make the host wait",
+        (
+            Row("stream(_.*)?", r"barrier/free .*", (*KINDS, "unpinned"), "flag 0, stream 600"),
+            Row("stream(_.*)?", r"barrier/host free .*", KINDS, "flag 0, stream 600"),
+        ),
+    ),
+    Deviation(
         "addresses of large blocks are multiples of 512 bytes only",
         "a block of a segment begins where the one before it ends",
         "none",
