@@ -187,8 +187,12 @@ static bool is_set_soon(unsigned flag)
 {
 	long end = now_ms() + PATIENCE_MS;
 
-	while (!flag_value(flag) && now_ms() < end)
+	while (!flag_value(flag) && now_ms() < end) {
+		/* A simulated GPU works while it is called. */
+		for (int i = 0; i < 1000; i++)
+			(void)cuCtxGetCurrent(&(CUcontext){NULL});
 		usleep(1000);
+	}
 	return flag_value(flag);
 }
 
@@ -510,9 +514,7 @@ static void orders_later_streams(void)
 	}
 }
 
-/*
- * A green context made after the wait. What is behind the wait does not spin: it could be that the making waits for it.
- */
+/* A green context made after the wait. Should the making wait for what spins, the time limit ends this group. */
 static void orders_later_greens(void)
 {
 	CUevent event = event_of(PRIMARY);

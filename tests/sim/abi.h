@@ -7,7 +7,7 @@
  * cuda.h, and the prototype of every function of functions.def.
  */
 
-#include "shim/cuda_abi.h"
+#include "tests/apps/green_abi.h"
 #include "tests/apps/ipc_abi.h"
 
 #define SIM_EXPORT __attribute__((visibility("default")))
@@ -54,6 +54,8 @@ enum {
 	CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
 	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
 	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
+	CUDA_ERROR_INVALID_RESOURCE_TYPE = 914,
+	CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION = 915,
 };
 
 enum {

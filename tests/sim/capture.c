@@ -20,15 +20,25 @@ static bool captures_in(const struct sim_capture *capture, const struct sim_ctx 
 	return false;
 }
 
+static bool captures_in_family(
+	const struct sim_capture *capture, const struct sim_family *family)
+{
+	for (const struct sim_stream *s = family->ctx->streams; s; s = s->next)
+		if (s->capture == capture && s->family == family)
+			return true;
+	return false;
+}
+
 /*
- * For calls that conflict with every capture of the context: no mode and no exchange excuses them.
+ * For calls that conflict with every capture of the family: no mode and no exchange excuses them.
+ * Captures in green contexts do not conflict with what is called in the primary one (measured).
  */
-CUresult sim_capture_refuse(struct sim_ctx *ctx)
+CUresult sim_capture_refuse(const struct sim_family *family)
 {
 	CUresult result = CUDA_SUCCESS;
 
 	for (struct sim_capture *capture = captures; capture; capture = capture->next) {
-		if (!captures_in(capture, ctx))
+		if (!captures_in_family(capture, family))
 			continue;
 		sim_capture_invalidate(capture);
 		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -61,10 +71,10 @@ CUresult sim_capture_unsafe(void)
 
 static struct sim_capture *implicit_conflict(const struct sim_stream *stream)
 {
-	if (stream != stream->ctx->legacy)
+	if (stream != stream->family->legacy)
 		return NULL;
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
-		if (other->capture && !other->non_blocking)
+		if (other->capture && !other->non_blocking && other->family == stream->family)
 			return other->capture;
 	return NULL;
 }
@@ -119,7 +129,7 @@ CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *eve
 	if (capture->invalid)
 		return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 				       : CUDA_ERROR_INVALID_VALUE;
-	if (stream == stream->ctx->legacy) {
+	if (stream == stream->family->legacy) {
 		sim_capture_invalidate(capture);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
@@ -177,7 +187,7 @@ static CUresult begin(CUstream handle, bool per_thread, struct sim_graph *graph,
 	if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
-	if (stream == stream->ctx->legacy)
+	if (stream == stream->family->legacy)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (stream->capture)
 		return CUDA_ERROR_ILLEGAL_STATE;

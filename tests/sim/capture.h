@@ -32,7 +32,7 @@ struct sim_capture {
 	struct sim_graph *graph;
 };
 
-CUresult sim_capture_refuse(struct sim_ctx *ctx);
+CUresult sim_capture_refuse(const struct sim_family *family);
 CUresult sim_capture_unsafe(void);
 CUresult sim_capture_implicit(
 	struct sim_stream *stream); /* 906 if the legacy stream would join in */

@@ -19,6 +19,9 @@ enum sim_magic {
 	SIM_FUNCTION = 0x46554e31,
 	SIM_ARRAY = 0x41525231,
 	SIM_PHYSICAL = 0x50485931,
+	SIM_GREEN = 0x47524e31,
+	SIM_GREEN_CTX = 0x47435831, /* the CUcontext of a green context */
+	SIM_RESOURCES = 0x52534331,
 };
 struct sim_object {
 	uint32_t magic;
@@ -29,10 +32,30 @@ void sim_object_free(void *object);
 void *sim_object_of(const void *handle, enum sim_magic magic); /* NULL if it is not one */
 
 struct sim_capture;
+struct sim_green;
+
+/*
+ * Streams that know of each other: those of a context, or of a green context in it. A family is
+ * also what can be current to a thread. The context's own stands for the whole context where all
+ * work is meant; a green one's stands for itself alone.
+ */
+struct sim_family {
+	struct sim_ctx *ctx;
+	struct sim_green *green; /* NULL: the context's own */
+	struct sim_family *next; /* of the context, whose own is the first */
+	struct sim_stream *legacy;
+	struct sim_work *gate; /* all later work follows it */
+	struct sim_clock gate_clock;
+	struct { /* streams that were destroyed, [non-blocking ones] taken together */
+		struct sim_work *tail;
+		struct sim_clock clock;
+	} departed[2];
+};
 
 struct sim_stream {
 	struct sim_object object;
 	struct sim_ctx *ctx;
+	struct sim_family *family;
 	struct sim_stream *prev, *next; /* of the context */
 	struct sim_thread *thread;      /* whose default it is, or NULL */
 	struct sim_stream *next_of_thread;
@@ -56,14 +79,9 @@ struct sim_ctx {
 	unsigned refs, refs_before_reset, flags;
 	unsigned attached; /* times that cuCtxAttach has raised the usage count above one */
 	CUresult sticky;
-	struct sim_stream *legacy, *streams;
+	struct sim_family own;
+	struct sim_stream *streams;
 	struct sim_work *works; /* unfinished */
-	struct sim_work *gate;  /* all later work follows it */
-	struct sim_clock gate_clock;
-	struct { /* streams that were destroyed, [non-blocking ones] taken together */
-		struct sim_work *tail;
-		struct sim_clock clock;
-	} departed[2];
 	unsigned waiting_frees; /* threads inside cuMemFree: no launch gets through */
 	unsigned peers;         /* bit per device whose primary or other contexts it may touch */
 	struct sim_slab *slabs;
@@ -93,14 +111,39 @@ CUresult sim_ctx_check(struct sim_ctx *ctx);
 CUresult sim_ctx_current(struct sim_ctx **ctx);
 CUresult sim_ctx_of(CUcontext handle, struct sim_ctx **ctx);
 CUresult sim_ctx_synchronize(struct sim_ctx *ctx);
-struct sim_work *sim_ctx_mark(
-	struct sim_ctx *ctx, struct sim_clock *clock); /* after all its work */
+uint64_t sim_ctx_next_id(void);
 bool sim_ctx_may_touch(const struct sim_ctx *ctx, const struct sim_ctx *owner);
+
+/* family.c */
+void sim_family_open(struct sim_family *family, struct sim_ctx *ctx, struct sim_green *green);
+void sim_family_close(struct sim_family *family);
+CUresult sim_family_check(const struct sim_family *family);
+CUresult sim_family_current(struct sim_family **family);
+CUresult sim_family_of(CUcontext handle, struct sim_family **family); /* NULL: the current one */
+struct sim_family *sim_family_named(CUcontext handle); /* dead or alive; NULL if it is none */
+CUcontext sim_family_handle(struct sim_family *family);
+CUresult sim_family_synchronize(struct sim_family *family);
+CUresult sim_family_record(struct sim_family *family, CUevent event);
+CUresult sim_family_wait(struct sim_family *family, CUevent event);
+
+/* primary.c */
+CUresult sim_primary_retain(struct sim_ctx *ctx);
+CUresult sim_primary_release(struct sim_ctx *ctx);
+
+/* green.c */
+struct sim_green {
+	struct sim_object object, as_ctx;
+	struct sim_family family;
+	bool alive;
+	uint64_t id;
+	unsigned sms;
+};
+bool sim_greens_live(const struct sim_ctx *ctx);
 
 /* thread.c: what belongs to a host thread. */
 struct sim_thread {
 	uint64_t id;
-	struct sim_ctx **stack;
+	struct sim_family **stack;
 	unsigned depth, capacity;
 	int capture_mode;
 	struct sim_stream *defaults;
@@ -110,7 +153,7 @@ struct sim_thread {
 struct sim_thread *sim_thread_self(void);
 
 /* stream.c */
-struct sim_stream *sim_stream_new(struct sim_ctx *ctx, bool non_blocking);
+struct sim_stream *sim_stream_new(struct sim_family *family, bool non_blocking);
 void sim_stream_free(struct sim_stream *stream);
 CUresult sim_stream_of(CUstream handle, bool per_thread, struct sim_stream **stream);
 CUresult sim_stream_submit(struct sim_stream *stream, const struct sim_op *op);

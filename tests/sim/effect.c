@@ -125,7 +125,7 @@ static void add_count(const struct sim_work *work)
 static void release(struct sim_work *work)
 {
 	struct sim_block *block = work->op.block;
-	struct sim_stream *stream = work->stream ? work->stream : work->ctx->legacy;
+	struct sim_stream *stream = work->stream ? work->stream : work->ctx->own.legacy;
 
 	block->released = true;
 	if (block->kind == SIM_POOLED) {

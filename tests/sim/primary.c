@@ -5,6 +5,13 @@
 
 #include "capture.h"
 
+CUresult sim_primary_retain(struct sim_ctx *ctx)
+{
+	SIM_TRY(sim_ctx_open(ctx));
+	ctx->refs++;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice ordinal)
 {
 	struct sim_device *device;
@@ -13,8 +20,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice ordinal)
 	if (!ctx)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(ordinal, &device));
-	SIM_TRY(sim_ctx_open(device->primary));
-	device->primary->refs++;
+	SIM_TRY(sim_primary_retain(device->primary));
 	*ctx = (CUcontext)device->primary;
 	return CUDA_SUCCESS;
 }
@@ -30,13 +36,8 @@ static void close_after_work(struct sim_ctx *ctx)
 		sim_ctx_close(ctx);
 }
 
-static CUresult primary_release(CUdevice ordinal)
+CUresult sim_primary_release(struct sim_ctx *ctx)
 {
-	struct sim_device *device;
-	struct sim_ctx *ctx;
-
-	SIM_TRY(sim_device_of(ordinal, &device));
-	ctx = device->primary;
 	if (!ctx->refs && ctx->refs_before_reset) {
 		ctx->refs_before_reset--; /* retained before a reset: still balanced by a release */
 		return CUDA_SUCCESS;
@@ -46,6 +47,14 @@ static CUresult primary_release(CUdevice ordinal)
 	if (!--ctx->refs)
 		close_after_work(ctx);
 	return CUDA_SUCCESS;
+}
+
+static CUresult primary_release(CUdevice ordinal)
+{
+	struct sim_device *device;
+
+	SIM_TRY(sim_device_of(ordinal, &device));
+	return sim_primary_release(device->primary);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -67,6 +76,8 @@ static CUresult primary_reset(CUdevice ordinal)
 
 	SIM_TRY(sim_device_of(ordinal, &device));
 	ctx = device->primary;
+	if (sim_greens_live(ctx))
+		return CUDA_ERROR_NOT_PERMITTED;
 	close_after_work(ctx);
 	ctx->refs_before_reset += ctx->refs;
 	ctx->refs = 0;
@@ -119,12 +130,12 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
 	return primary_set_flags(device, flags);
 }
 
-static void push(struct sim_ctx *ctx)
+static void push(struct sim_family *family)
 {
 	struct sim_thread *self = sim_thread_self();
 
 	sim_grow(&self->stack, &self->capacity, self->depth + 1, sizeof(*self->stack));
-	self->stack[self->depth++] = ctx;
+	self->stack[self->depth++] = family;
 }
 
 static CUresult create(CUcontext *handle, unsigned flags, CUdevice ordinal)
@@ -140,7 +151,7 @@ static CUresult create(CUcontext *handle, unsigned flags, CUdevice ordinal)
 	result = sim_ctx_open(ctx);
 	if (result)
 		return result;
-	push(ctx);
+	push(&ctx->own);
 	*handle = (CUcontext)ctx;
 	return CUDA_SUCCESS;
 }
@@ -173,7 +184,7 @@ static bool is_on_top(const struct sim_ctx *ctx)
 {
 	const struct sim_thread *self = sim_thread_self();
 
-	return self->depth && self->stack[self->depth - 1] == ctx;
+	return self->depth && self->stack[self->depth - 1] == &ctx->own;
 }
 
 static CUresult destroy(CUcontext handle)
@@ -210,8 +221,6 @@ CUresult cuCtxAttach(CUcontext *handle, unsigned flags)
 	if (!handle || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
-	if (ctx->primary)
-		return CUDA_ERROR_INVALID_CONTEXT;
 	ctx->attached++;
 	*handle = (CUcontext)ctx;
 	return CUDA_SUCCESS;
@@ -225,9 +234,10 @@ CUresult cuCtxDetach(CUcontext handle)
 	ctx = sim_object_of(handle, SIM_CTX);
 	if (!ctx || !is_on_top(ctx))
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!ctx->attached)
+	if (!ctx->primary && (!ctx->alive || !ctx->attached))
 		return destroy(handle);
-	ctx->attached--;
+	if (ctx->attached)
+		ctx->attached--;
 	return CUDA_SUCCESS;
 }
 
@@ -238,39 +248,34 @@ CUresult cuCtxGetCurrent(CUcontext *ctx)
 	SIM_BEGIN(cuCtxGetCurrent);
 	if (!ctx)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ctx = (CUcontext)(self->depth ? self->stack[self->depth - 1] : NULL);
+	*ctx = self->depth ? sim_family_handle(self->stack[self->depth - 1]) : NULL;
 	return CUDA_SUCCESS;
 }
 
-static CUresult live_context(CUcontext handle, struct sim_ctx **ctx)
-{
-	*ctx = sim_object_of(handle, SIM_CTX);
-	if (!*ctx)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	return (*ctx)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
+/* What is gone can be made current still (measured). */
 CUresult cuCtxSetCurrent(CUcontext handle)
 {
 	struct sim_thread *self = sim_thread_self();
-	struct sim_ctx *ctx = NULL;
+	struct sim_family *family;
 
 	SIM_BEGIN(cuCtxSetCurrent);
-	if (handle)
-		SIM_TRY(live_context(handle, &ctx));
+	family = sim_family_named(handle);
+	if (handle && !family)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (self->depth)
 		self->depth--;
-	if (ctx)
-		push(ctx);
+	if (family)
+		push(family);
 	return CUDA_SUCCESS;
 }
 
 static CUresult push_current(CUcontext handle)
 {
-	struct sim_ctx *ctx;
+	struct sim_family *family = sim_family_named(handle);
 
-	SIM_TRY(live_context(handle, &ctx));
-	push(ctx);
+	if (!family)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	push(family);
 	return CUDA_SUCCESS;
 }
 
@@ -294,7 +299,7 @@ static CUresult pop_current(CUcontext *ctx)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	self->depth--;
 	if (ctx)
-		*ctx = (CUcontext)self->stack[self->depth];
+		*ctx = sim_family_handle(self->stack[self->depth]);
 	return CUDA_SUCCESS;
 }
 
@@ -310,15 +315,19 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
 	return pop_current(ctx);
 }
 
+/* Answers for what is gone, too (measured). */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-	struct sim_ctx *ctx;
+	struct sim_family *family;
+	CUresult result;
 
 	SIM_BEGIN(cuCtxGetDevice);
 	if (!device)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_ctx_current(&ctx));
-	*device = ctx->device->ordinal;
+	result = sim_family_current(&family);
+	if (result == CUDA_ERROR_INVALID_CONTEXT)
+		return result;
+	*device = family->ctx->device->ordinal;
 	return CUDA_SUCCESS;
 }
 
@@ -337,16 +346,13 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 /* Never used again: the same handle gets another id after a reset. */
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
-	struct sim_ctx *ctx;
+	struct sim_family *family;
 
 	SIM_BEGIN(cuCtxGetId);
 	if (!id)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (handle)
-		SIM_TRY(live_context(handle, &ctx));
-	else
-		SIM_TRY(sim_ctx_current(&ctx));
-	*id = ctx->id;
+	SIM_TRY(sim_family_of(handle, &family));
+	*id = family->green ? family->green->id : family->ctx->id;
 	return CUDA_SUCCESS;
 }
 
@@ -362,13 +368,23 @@ CUresult cuCtxGetFlags(unsigned *flags)
 	return CUDA_SUCCESS;
 }
 
+static CUresult peer_of(CUcontext handle, struct sim_ctx **peer)
+{
+	struct sim_family *family = sim_family_named(handle);
+
+	if (!family)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*peer = family->ctx;
+	return (*peer)->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags)
 {
 	struct sim_ctx *ctx, *peer;
 
 	SIM_BEGIN(cuCtxEnablePeerAccess);
 	SIM_TRY(sim_ctx_current(&ctx));
-	SIM_TRY(live_context(handle, &peer));
+	SIM_TRY(peer_of(handle, &peer));
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (peer->device == ctx->device)
@@ -385,7 +401,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle)
 
 	SIM_BEGIN(cuCtxDisablePeerAccess);
 	SIM_TRY(sim_ctx_current(&ctx));
-	SIM_TRY(live_context(handle, &peer));
+	SIM_TRY(peer_of(handle, &peer));
 	if (!(ctx->peers & 1u << peer->device->ordinal))
 		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 	ctx->peers &= ~(1u << peer->device->ordinal);

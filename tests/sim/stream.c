@@ -14,12 +14,14 @@
 
 #define QUEUE_LIMIT 4096 /* unfinished pieces of work, beyond which a submission waits */
 
-struct sim_stream *sim_stream_new(struct sim_ctx *ctx, bool non_blocking)
+struct sim_stream *sim_stream_new(struct sim_family *family, bool non_blocking)
 {
 	static unsigned numbers;
 	struct sim_stream *stream = sim_object_new(SIM_STREAM, sizeof(*stream));
+	struct sim_ctx *ctx = family->ctx;
 
 	stream->ctx = ctx;
+	stream->family = family;
 	stream->number = ++numbers;
 	stream->lane = sim_lane_new();
 	stream->non_blocking = non_blocking;
@@ -42,7 +44,7 @@ static void leave_thread(struct sim_stream *stream)
 /* What still waits for this stream's synchronisation waits for the context's from now on. */
 static void leave_returning(struct sim_stream *stream)
 {
-	struct sim_stream *heir = stream->ctx->legacy;
+	struct sim_stream *heir = stream->ctx->own.legacy;
 
 	while (stream->returning && heir != stream) {
 		struct sim_block *block = stream->returning;
@@ -57,16 +59,16 @@ static void leave_returning(struct sim_stream *stream)
 static void depart(struct sim_stream *stream)
 {
 	static const struct sim_op op = {.kind = SIM_MARK, .name = "destroyed streams"};
-	struct sim_ctx *ctx = stream->ctx;
+	struct sim_family *family = stream->family;
 	struct sim_work *mark;
 
-	sim_clock_join(&ctx->departed[stream->non_blocking].clock, &stream->clock);
+	sim_clock_join(&family->departed[stream->non_blocking].clock, &stream->clock);
 	if (sim_work_done(stream->tail))
 		return;
-	mark = sim_work_new(ctx, &op);
-	sim_work_after(mark, ctx->departed[stream->non_blocking].tail);
+	mark = sim_work_new(stream->ctx, &op);
+	sim_work_after(mark, family->departed[stream->non_blocking].tail);
 	sim_work_after(mark, stream->tail);
-	sim_work_replace(&ctx->departed[stream->non_blocking].tail, mark);
+	sim_work_replace(&family->departed[stream->non_blocking].tail, mark);
 	sim_work_submit(mark);
 	sim_work_unref(mark);
 }
@@ -97,16 +99,16 @@ void sim_stream_free(struct sim_stream *stream)
 }
 
 /* The stream that stands for NULL in this thread. */
-static struct sim_stream *thread_default(struct sim_ctx *ctx)
+static struct sim_stream *thread_default(struct sim_family *family)
 {
 	struct sim_thread *self = sim_thread_self();
 	struct sim_stream *stream = self->defaults;
 
-	while (stream && stream->ctx != ctx)
+	while (stream && stream->family != family)
 		stream = stream->next_of_thread;
 	if (stream)
 		return stream;
-	stream = sim_stream_new(ctx, false);
+	stream = sim_stream_new(family, false);
 	stream->is_default = true;
 	stream->thread = self;
 	stream->next_of_thread = self->defaults;
@@ -116,17 +118,17 @@ static struct sim_stream *thread_default(struct sim_ctx *ctx)
 
 CUresult sim_stream_of(CUstream handle, bool per_thread, struct sim_stream **stream)
 {
-	struct sim_ctx *ctx;
+	struct sim_family *family;
 
 	if (!handle)
 		handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 	if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-		SIM_TRY(sim_ctx_current(&ctx));
-		*stream = handle == CU_STREAM_LEGACY ? ctx->legacy : thread_default(ctx);
+		SIM_TRY(sim_family_current(&family));
+		*stream = handle == CU_STREAM_LEGACY ? family->legacy : thread_default(family);
 		return CUDA_SUCCESS;
 	}
 	*stream = sim_object_of(handle, SIM_STREAM);
-	return *stream ? sim_ctx_check((*stream)->ctx) : CUDA_ERROR_INVALID_HANDLE;
+	return *stream ? sim_family_check((*stream)->family) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 struct hold {
@@ -164,22 +166,22 @@ static CUresult wait_for_room(struct sim_stream *stream)
 /* What the stream's next work follows besides the stream's own past. */
 static void follow_others(struct sim_stream *stream, struct sim_work *work)
 {
-	struct sim_ctx *ctx = stream->ctx;
+	const struct sim_family *family = stream->family;
 
-	sim_work_after(work, ctx->gate);
-	sim_clock_join(&stream->clock, &ctx->gate_clock);
+	sim_work_after(work, family->gate);
+	sim_clock_join(&stream->clock, &family->gate_clock);
 	sim_clock_join(&stream->clock, sim_host_clock());
 	if (stream->non_blocking)
 		return;
-	if (stream != ctx->legacy) {
-		sim_work_after(work, ctx->legacy->tail);
-		sim_clock_join(&stream->clock, &ctx->legacy->clock);
+	if (stream != family->legacy) {
+		sim_work_after(work, family->legacy->tail);
+		sim_clock_join(&stream->clock, &family->legacy->clock);
 		return;
 	}
-	sim_work_after(work, ctx->departed[false].tail);
-	sim_clock_join(&stream->clock, &ctx->departed[false].clock);
-	for (const struct sim_stream *other = ctx->streams; other; other = other->next) {
-		if (other->non_blocking || other == stream)
+	sim_work_after(work, family->departed[false].tail);
+	sim_clock_join(&stream->clock, &family->departed[false].clock);
+	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next) {
+		if (other->non_blocking || other == stream || other->family != family)
 			continue;
 		sim_work_after(work, other->tail);
 		sim_clock_join(&stream->clock, &other->clock);
@@ -238,12 +240,12 @@ CUresult sim_stream_wait(struct sim_stream *stream)
 
 static CUresult create(CUstream *handle, unsigned flags)
 {
-	struct sim_ctx *ctx;
+	struct sim_family *family;
 
 	if (!handle || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_ctx_current(&ctx));
-	*handle = (CUstream)sim_stream_new(ctx, flags & CU_STREAM_NON_BLOCKING);
+	SIM_TRY(sim_family_current(&family));
+	*handle = (CUstream)sim_stream_new(family, flags & CU_STREAM_NON_BLOCKING);
 	return CUDA_SUCCESS;
 }
 
@@ -298,7 +300,7 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	}
 	SIM_TRY(sim_capture_implicit(stream));
 	SIM_TRY(sim_capture_unsafe());
-	if (stream == stream->ctx->legacy)
+	if (stream == stream->family->legacy)
 		SIM_TRY(sim_stream_push(stream, &legacy_op, NULL));
 	return sim_stream_wait(stream);
 }
@@ -310,12 +312,15 @@ SIM_STREAM_PAIR(cuStreamSynchronize, _ptsz, (CUstream stream), synchronize(strea
  */
 static bool includes(const struct sim_stream *stream, const struct sim_stream *other)
 {
-	return other == stream || (stream == stream->ctx->legacy && !other->non_blocking);
+	return other == stream || (stream == stream->family->legacy && !other->non_blocking &&
+					  other->family == stream->family);
 }
 
 static bool is_finished(const struct sim_stream *stream)
 {
-	if (stream == stream->ctx->legacy && !sim_work_done(stream->ctx->departed[false].tail))
+	const struct sim_family *family = stream->family;
+
+	if (stream == family->legacy && !sim_work_done(family->departed[false].tail))
 		return false;
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
 		if (includes(stream, other) && !sim_work_done(other->tail))
@@ -325,8 +330,8 @@ static bool is_finished(const struct sim_stream *stream)
 
 static void learn_finished(const struct sim_stream *stream)
 {
-	if (stream == stream->ctx->legacy)
-		sim_host_learn(&stream->ctx->departed[false].clock);
+	if (stream == stream->family->legacy)
+		sim_host_learn(&stream->family->departed[false].clock);
 	for (const struct sim_stream *other = stream->ctx->streams; other; other = other->next)
 		if (includes(stream, other))
 			sim_host_learn(&other->clock);
@@ -361,7 +366,7 @@ static CUresult get_ctx(CUstream handle, CUcontext *ctx, bool per_thread)
 	if (!ctx)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
-	*ctx = (CUcontext)stream->ctx;
+	*ctx = sim_family_handle(stream->family);
 	return CUDA_SUCCESS;
 }
 
