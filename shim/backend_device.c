@@ -4,7 +4,8 @@
 /*
  * Device memory over the driver. Which call may be made when:
  *
- *   - Fences never while a stream captures (capture.h): record, query and order would invalidate the capture.
+ *   - Fences are not recorded nor ordered upon while a stream captures (capture.h): that would invalidate the capture,
+ *     in every mode. A query would not in the relaxed one (measured).
  *   - A reservation is made as the program's own call would have made it: in its context and its capture mode.
  *   - Memory goes back in the relaxed capture mode, on a private stream (measured: harmless to captures, never waits).
  *
@@ -228,7 +229,21 @@ static int device_fence_record(void *arg, int slot)
 
 static int device_fence_query(void *arg, int slot)
 {
-	return fence_call(arg, slot, query);
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (gp_likely(gp_capture_is_none()))
+		return fence_call(context, slot, query);
+	gp_capture_refused();
+	if (atomic_load_explicit(&context->is_dead, memory_order_relaxed))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = scope.is_relaxed ? query(context, slot) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		gp_driver_leave(&scope);
+	}
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
 
 static int device_fence_order(void *arg, int slot)
@@ -245,15 +260,21 @@ void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr)
 static bool device_trim_driver(void *arg)
 {
 	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
 	CUmemoryPool pool;
 	bool is_any = false;
 
 	if (!gp_real.cuMemPoolTrimTo || !gp_context_enter(context))
 		return false;
-	if (gp_real.cuDeviceGetDefaultMemPool && !gp_real.cuDeviceGetDefaultMemPool(&pool, context->device->index))
-		is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
-	if (gp_real.cuDeviceGetMemPool && !gp_real.cuDeviceGetMemPool(&pool, context->device->index))
-		is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+	if (!gp_driver_enter(&scope, context->handle)) {
+		CUdevice device = context->device->index;
+
+		if (gp_real.cuDeviceGetDefaultMemPool && !gp_real.cuDeviceGetDefaultMemPool(&pool, device))
+			is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+		if (gp_real.cuDeviceGetMemPool && !gp_real.cuDeviceGetMemPool(&pool, device))
+			is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+		gp_driver_leave(&scope);
+	}
 	gp_context_leave(context);
 	return is_any;
 }

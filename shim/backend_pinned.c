@@ -175,15 +175,24 @@ static int pinned_fence_record(void *arg, int slot)
 	return recording.r;
 }
 
-static CUresult query_part(struct part *part)
+static CUresult query_part(struct part *part, bool is_capturing)
 {
 	int entered = part->is_recorded ? gp_context_try_enter(part->context) : 0;
-	CUresult r;
+	struct gp_driver_scope scope;
+	CUresult r = CUDA_SUCCESS;
 
 	/* The work of a context that is gone is done. */
 	if (entered <= 0)
 		return entered < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
-	r = gp_real.cuEventQuery(part->event);
+	if (gp_unlikely(is_capturing)) {
+		r = gp_driver_enter(&scope, part->context->handle);
+		if (!r && !scope.is_relaxed)
+			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	if (!r)
+		r = gp_real.cuEventQuery(part->event);
+	if (gp_unlikely(is_capturing))
+		gp_driver_leave(&scope);
 	gp_context_leave(part->context);
 	return r;
 }
@@ -192,14 +201,13 @@ static int pinned_fence_query(void *arg, int slot)
 {
 	struct gp_pinned *pinned = arg;
 	struct slot *s = &pinned->slots[slot];
+	bool is_capturing = !gp_capture_is_none();
 	CUresult r = CUDA_SUCCESS;
 
-	if (!gp_capture_is_none()) {
+	if (is_capturing)
 		gp_capture_refused();
-		return -EBUSY;
-	}
 	for (unsigned i = 0; i < s->n && !r; i++)
-		r = query_part(&s->parts[i]);
+		r = query_part(&s->parts[i], is_capturing);
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(pinned->context, r);
 }
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "backend.h"
+#include "capture.h"
 #include "driver.h"
 #include "ipc.h"
 #include "log.h"
@@ -243,6 +244,7 @@ static void drop_locked(struct gp_context *context)
 	atomic_store(&context->is_dead, true);
 	/* Fence calls look at that under their lock alone; the others under the context's, which is held here. */
 	gp_pool_quiesce(context->pool);
+	gp_capture_forget_context(context->handle);
 	gp_unpooled_forget_context(context);
 	gp_ipc_forget_context(context->handle);
 	gp_pool_drop(context->pool);
@@ -311,13 +313,33 @@ static void drop_all(const struct gp_context_end *end)
 	}
 }
 
+/* Captures in a context of which gpupool knows no more than its handle. */
+static void forget_captures(const struct gp_context_end *end)
+{
+	CUcontext handle = end->handle;
+
+	if (!handle && end->device >= 0 && end->device < GP_DEVICES_MAX)
+		handle = atomic_load(&primaries[end->device]);
+	if (handle)
+		gp_capture_forget_context(handle);
+}
+
+static CUresult end_unknown(const struct gp_context_end *end)
+{
+	CUresult r = end->driver(end);
+
+	if (!is_still_active(end->device))
+		forget_captures(end);
+	return r;
+}
+
 static CUresult end_perhaps(const struct gp_context_end *end)
 {
 	struct gp_context *context = find_ending(end);
 	CUresult r;
 
 	if (!context)
-		return end->driver(end);
+		return end_unknown(end);
 	gp_rwlock_lock(&context->life);
 	r = end->driver(end);
 	if (!is_still_active(end->device))
@@ -334,6 +356,7 @@ static CUresult end_surely(const struct gp_context_end *end)
 	CUresult r;
 
 	drop_all(end);
+	forget_captures(end);
 	r = end->driver(end);
 	if (end->handle)
 		forget_seen(end->handle);

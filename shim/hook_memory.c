@@ -195,15 +195,14 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 }
 
 /* Never waits, so no fence may be ordered upon for it; what the stream still does is covered by the next one. */
-static CUresult free_async(CUdeviceptr ptr, CUstream stream, CUresult (*driver)(CUdeviceptr, CUstream))
+static CUresult free_async(
+	CUdeviceptr ptr, CUstream stream, bool is_per_thread, CUresult (*driver)(CUdeviceptr, CUstream))
 {
-	int status = CU_STREAM_CAPTURE_STATUS_NONE;
 	bool is_ours = false;
 	CUresult r;
 
 	/* In a capture only a graph's own allocations may be freed; the driver says so. */
-	if (!gp_capture_is_none() && !gp_real.cuStreamIsCapturing(stream, &status) &&
-		status != CU_STREAM_CAPTURE_STATUS_NONE) {
+	if (gp_capture_is_on(stream, is_per_thread)) {
 		struct gp_block_info info;
 
 		if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0)
@@ -219,12 +218,12 @@ static CUresult free_async(CUdeviceptr ptr, CUstream stream, CUresult (*driver)(
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 {
-	return free_async(ptr, stream, gp_real.cuMemFreeAsync);
+	return free_async(ptr, stream, false, gp_real.cuMemFreeAsync);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
 {
-	return free_async(ptr, stream, gp_real.cuMemFreeAsync_ptsz);
+	return free_async(ptr, stream, true, gp_real.cuMemFreeAsync_ptsz);
 }
 
 /* Pinned memory. */

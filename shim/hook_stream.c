@@ -34,73 +34,116 @@ CUresult hook_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int p
 	return r;
 }
 
+/* A stream that is destroyed takes its capture along. */
+static CUresult destroy(CUstream stream, CUresult (*driver)(CUstream))
+{
+	struct gp_capture capture;
+	CUresult r;
+
+	gp_capture_end(&capture, stream, false);
+	r = driver(stream);
+	gp_capture_ended(&capture, r);
+	return r;
+}
+
+CUresult hook_cuStreamDestroy(CUstream stream)
+{
+	return destroy(stream, gp_real.cuStreamDestroy);
+}
+
 CUresult hook_cuStreamDestroy_v2(CUstream stream)
 {
-	CUresult r = gp_real.cuStreamDestroy_v2(stream);
-
-	if (!r)
-		gp_capture_end(stream, true);
-	return r;
+	return destroy(stream, gp_real.cuStreamDestroy_v2);
 }
 
-static CUresult begun(CUstream stream, CUresult r)
-{
-	gp_capture_begun(stream, r == CUDA_SUCCESS);
-	return r;
-}
+/* Bodies of begins and ends: what the driver's function is, and whether NULL is the thread's own stream for it. */
+#define BEGIN(is_per_thread, call)                                                                                     \
+	struct gp_capture capture;                                                                                     \
+	CUresult r;                                                                                                    \
+                                                                                                                       \
+	gp_capture_begin(&capture, stream, is_per_thread);                                                             \
+	r = gp_real.call;                                                                                              \
+	gp_capture_begun(&capture, r);                                                                                 \
+	return r
+
+#define END(is_per_thread, call)                                                                                       \
+	struct gp_capture capture;                                                                                     \
+	CUresult r;                                                                                                    \
+                                                                                                                       \
+	gp_capture_end(&capture, stream, is_per_thread);                                                               \
+	r = gp_real.call;                                                                                              \
+	gp_capture_ended(&capture, r);                                                                                 \
+	gp_state_settle_completion();                                                                                  \
+	return r
 
 CUresult hook_cuStreamBeginCapture(CUstream stream)
 {
-	gp_capture_begin();
-	return begun(stream, gp_real.cuStreamBeginCapture(stream));
+	BEGIN(false, cuStreamBeginCapture(stream));
 }
 
 CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream)
 {
-	gp_capture_begin();
-	return begun(stream, gp_real.cuStreamBeginCapture_ptsz(stream));
+	BEGIN(true, cuStreamBeginCapture_ptsz(stream));
 }
 
 CUresult hook_cuStreamBeginCapture_v2(CUstream stream, int mode)
 {
-	gp_capture_begin();
-	return begun(stream, gp_real.cuStreamBeginCapture_v2(stream, mode));
+	BEGIN(false, cuStreamBeginCapture_v2(stream, mode));
 }
 
 CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
 {
-	gp_capture_begin();
-	return begun(stream, gp_real.cuStreamBeginCapture_v2_ptsz(stream, mode));
+	BEGIN(true, cuStreamBeginCapture_v2_ptsz(stream, mode));
 }
 
 CUresult hook_cuStreamBeginCaptureToGraph(
 	CUstream stream, CUgraph graph, const void *dependencies, const void *data, size_t n, int mode)
 {
-	gp_capture_begin();
-	return begun(stream, gp_real.cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, n, mode));
+	BEGIN(false, cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, n, mode));
 }
 
 CUresult hook_cuStreamBeginCaptureToGraph_ptsz(
 	CUstream stream, CUgraph graph, const void *dependencies, const void *data, size_t n, int mode)
 {
-	gp_capture_begin();
-	return begun(stream, gp_real.cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, n, mode));
+	BEGIN(true, cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, n, mode));
+}
+
+CUresult hook_cuStreamBeginRecaptureToGraph(CUstream stream, int mode, CUgraph graph, void *callback, void *data)
+{
+	BEGIN(false, cuStreamBeginRecaptureToGraph(stream, mode, graph, callback, data));
+}
+
+CUresult hook_cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, int mode, CUgraph graph, void *callback, void *data)
+{
+	BEGIN(true, cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, callback, data));
+}
+
+CUresult hook_cuStreamBeginCaptureToCig(CUstream stream, void *parameters)
+{
+	BEGIN(false, cuStreamBeginCaptureToCig(stream, parameters));
+}
+
+CUresult hook_cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *parameters)
+{
+	BEGIN(true, cuStreamBeginCaptureToCig_ptsz(stream, parameters));
 }
 
 CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-	CUresult r = gp_real.cuStreamEndCapture(stream, graph);
-
-	gp_capture_end(stream, r == CUDA_SUCCESS);
-	gp_state_settle_completion();
-	return r;
+	END(false, cuStreamEndCapture(stream, graph));
 }
 
 CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
-	CUresult r = gp_real.cuStreamEndCapture_ptsz(stream, graph);
+	END(true, cuStreamEndCapture_ptsz(stream, graph));
+}
 
-	gp_capture_end(stream, r == CUDA_SUCCESS);
-	gp_state_settle_completion();
-	return r;
+CUresult hook_cuStreamEndCaptureToCig(CUstream stream)
+{
+	END(false, cuStreamEndCaptureToCig(stream));
+}
+
+CUresult hook_cuStreamEndCaptureToCig_ptsz(CUstream stream)
+{
+	END(true, cuStreamEndCaptureToCig_ptsz(stream));
 }

@@ -45,6 +45,7 @@ struct async {
 	size_t bytes;
 	CUmemoryPool pool;
 	CUstream stream;
+	bool is_per_thread;
 	CUresult (*from_device)(CUdeviceptr *, size_t, CUstream);
 	CUresult (*from_pool)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
 };
@@ -58,15 +59,6 @@ static CUresult call_async(void *arg)
 	return a->from_device(a->ptr, a->bytes, a->stream);
 }
 
-/* In a capture this becomes a node of a graph, which allocates when it runs: nothing to count. */
-static bool is_captured(CUstream stream)
-{
-	int status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	return !gp_capture_is_none() && !gp_real.cuStreamIsCapturing(stream, &status) &&
-	       status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static CUresult alloc_async(struct async *a)
 {
 	struct gp_unpooled allocation = {
@@ -77,27 +69,31 @@ static CUresult alloc_async(struct async *a)
 		.id = a->ptr,
 	};
 
-	return a->ptr && !is_captured(a->stream) ? gp_unpooled_alloc(&allocation) : call_async(a);
+	/* In a capture this becomes a node of a graph, which allocates when it runs: nothing to count. */
+	if (!a->ptr || gp_capture_is_on(a->stream, a->is_per_thread))
+		return call_async(a);
+	return gp_unpooled_alloc(&allocation);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
 {
-	return alloc_async(&(struct async){ptr, bytes, NULL, stream, gp_real.cuMemAllocAsync, NULL});
+	return alloc_async(&(struct async){ptr, bytes, NULL, stream, false, gp_real.cuMemAllocAsync, NULL});
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUstream stream)
 {
-	return alloc_async(&(struct async){ptr, bytes, NULL, stream, gp_real.cuMemAllocAsync_ptsz, NULL});
+	return alloc_async(&(struct async){ptr, bytes, NULL, stream, true, gp_real.cuMemAllocAsync_ptsz, NULL});
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-	return alloc_async(&(struct async){ptr, bytes, pool, stream, NULL, gp_real.cuMemAllocFromPoolAsync});
+	return alloc_async(&(struct async){ptr, bytes, pool, stream, false, NULL, gp_real.cuMemAllocFromPoolAsync});
 }
 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
-	return alloc_async(&(struct async){ptr, bytes, pool, stream, NULL, gp_real.cuMemAllocFromPoolAsync_ptsz});
+	return alloc_async(
+		&(struct async){ptr, bytes, pool, stream, true, NULL, gp_real.cuMemAllocFromPoolAsync_ptsz});
 }
 
 struct create {

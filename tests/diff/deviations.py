@@ -37,6 +37,10 @@ class Deviation:
     rows: tuple
 
 
+SERVED_IN_CAPTURE = "0, mode kept, end 0, wrong words 0"
+BY_POOL = (*CACHING, "syncfree")
+FREED_BY_POOL = (*KINDS, "syncfree")
+
 DEVIATIONS = (
     Deviation(
         "a free is no barrier",
@@ -85,5 +89,18 @@ DEVIATIONS = (
         "binned",
         "In the kind split a driver allocation that is partly in use",
         (Row("fill", r"take-free/nine tenths, with blocks in use", SPLITTING, r"failed [1-9].*"),),
+    ),
+    Deviation(
+        "what the pool answers by itself succeeds during a capture",
+        "the driver refuses the call, and destroys the capture, as any unsafe call; the pool does neither",
+        "off",
+        "An allocation that the cache serves, and a free,",
+        (
+            Row("capture", r"refused/.*, (malloc|pitch)", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
+            Row("capture", r"many-refused/.*, many", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
+            Row("capture", r"refused/.*, (free|freeasync)", (*FREED_BY_POOL, "unpinned", "atonce"), SERVED_IN_CAPTURE),
+            Row("capture", r"refused/.*, hostalloc", BY_POOL, SERVED_IN_CAPTURE),
+            Row("capture", r"refused/.*, freehost", FREED_BY_POOL, SERVED_IN_CAPTURE),
+        ),
     ),
 )

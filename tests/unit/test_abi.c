@@ -17,6 +17,8 @@
 
 #include "abi_asserted.h"
 
+#define HOOKS_WITHOUT_LATER
+
 #define IS_SAME(symbol, parameters)                                                                                    \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), CUresult(*) parameters), #symbol);
 #define HOOK(symbol, name, version, flags, parameters, arguments) IS_SAME(symbol, parameters)

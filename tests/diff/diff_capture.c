@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory allocated and freed while a stream is capturing: in every mode of the capture and of the thread, by the thread
+ * that captures and by another. What each call returns, in what mode it leaves the thread (T5.7), how the capture ends,
+ * and what its graph does.
+ *
+ * The driver's rule is that an unsafe call is refused, and destroys the capture, unless the thread's mode is relaxed, or
+ * the capture is the thread's own and relaxed, or it is another's and one of the two is not global. Where a call is
+ * refused by it, a pool that has what it takes will answer nevertheless: so those questions are asked under a name of
+ * their own, "refused", and differ as documented. All others are asked under "allowed".
+ */
+
+#include <pthread.h>
+
+#include "tests/preload/app_driver.h"
+#include "tests/sim/abi.h"
+
+#define GLOBAL  CU_STREAM_CAPTURE_MODE_GLOBAL
+#define LOCAL   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+#define RELAXED CU_STREAM_CAPTURE_MODE_RELAXED
+
+enum { WARM = 8, MANY = 2000 };
+
+static const size_t bytes = 256 * KIB, small = 512;
+static size_t huge = 128 * MIB;
+static const char *const mode_names[] = {"global", "local", "relaxed"};
+
+static CUstream stream, other;
+static CUdeviceptr target, block, async_block;
+static void *pinned, *pinned_block;
+
+/* What an action has allocated, to be freed once the capture is over. */
+static CUdeviceptr got, got_async;
+static CUarray got_array;
+static CUmemGenericAllocationHandle got_handle;
+
+static int exchange(int mode)
+{
+	APP_MUST(cuThreadExchangeStreamCaptureMode(&mode));
+	return mode;
+}
+
+static CUresult do_nothing(void)
+{
+	return CUDA_SUCCESS;
+}
+
+static CUresult do_alloc(void)
+{
+	return cuMemAlloc_v2(&got, bytes);
+}
+
+static CUresult do_free(void)
+{
+	CUresult r = cuMemFree_v2(block);
+
+	block = r ? block : 0;
+	return r;
+}
+
+static CUresult do_free_async(void)
+{
+	CUresult r = cuMemFreeAsync(block, other);
+
+	block = r ? block : 0;
+	return r;
+}
+
+static CUresult do_pitch(void)
+{
+	size_t pitch;
+
+	return cuMemAllocPitch_v2(&got, &pitch, 1024, 256, 4);
+}
+
+static CUresult do_alloc_pinned(void)
+{
+	return cuMemHostAlloc(&pinned, bytes, 0);
+}
+
+static CUresult do_free_pinned(void)
+{
+	CUresult r = cuMemFreeHost(pinned_block);
+
+	pinned_block = r ? pinned_block : NULL;
+	return r;
+}
+
+/* Each time more than was ever allocated, which no cache has. */
+static CUresult do_miss(void)
+{
+	huge += huge / 7;
+	return cuMemAlloc_v2(&got, huge);
+}
+
+static CUresult do_alloc_async(void)
+{
+	return cuMemAllocAsync(&got_async, bytes, other);
+}
+
+static CUresult do_free_driver_async(void)
+{
+	CUresult r = cuMemFreeAsync(async_block, other);
+
+	async_block = r ? async_block : 0;
+	return r;
+}
+
+static CUresult do_managed(void)
+{
+	return cuMemAllocManaged(&got, bytes, 1);
+}
+
+static CUresult do_array(void)
+{
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 256, .Height = 256, .Format = 0x20, .NumChannels = 1};
+
+	return cuArrayCreate_v2(&got_array, &shape);
+}
+
+static CUresult do_physical(void)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+	return cuMemCreate(&got_handle, 2 * MIB, &properties, 0);
+}
+
+static CUresult do_info(void)
+{
+	size_t free_bytes, total_bytes;
+
+	return cuMemGetInfo_v2(&free_bytes, &total_bytes);
+}
+
+static CUresult do_range(void)
+{
+	CUdeviceptr base;
+	size_t size;
+
+	return cuMemGetAddressRange_v2(&base, &size, target + 1);
+}
+
+/*
+ * Pairs that a cache can serve (T5.1, T5.2): what is freed in a capture cannot be used in it again, so there is a block
+ * for each. The first code that is not 0.
+ */
+static CUresult do_many(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (unsigned i = 0; i < MANY && !r; i++) {
+		CUdeviceptr ptr = 0;
+
+		r = cuMemAlloc_v2(&ptr, small);
+		if (!r)
+			r = cuMemFree_v2(ptr);
+	}
+	return r;
+}
+
+static const struct action {
+	const char *name;
+	CUresult (*run)(void);
+} served[] = {
+	/* What a pool may answer by itself. */
+	{"malloc", do_alloc},
+	{"free", do_free},
+	{"freeasync", do_free_async},
+	{"pitch", do_pitch},
+	{"hostalloc", do_alloc_pinned},
+	{"freehost", do_free_pinned},
+}, passed[] = {
+	/* What is the driver's to answer in any case. */
+	{"nothing", do_nothing},
+	{"miss", do_miss},
+	{"mallocasync", do_alloc_async},
+	{"freeasync-own", do_free_driver_async},
+	{"managed", do_managed},
+	{"array", do_array},
+	{"physical", do_physical},
+	{"info", do_info},
+	{"range", do_range},
+}, many[] = {{"many", do_many}};
+
+static void warm_up_small(void)
+{
+	static CUdeviceptr ptr[MANY + 1];
+
+	for (unsigned i = 0; i < LENGTH(ptr); i++)
+		ptr[i] = app_alloc(small);
+	for (unsigned i = 0; i < LENGTH(ptr); i++)
+		APP_MUST(cuMemFree_v2(ptr[i]));
+}
+
+/* Cached blocks of what the actions ask for, and one of each to be freed. The GPU is done with all of them. */
+static void warm_up(void)
+{
+	CUdeviceptr ptr[WARM];
+	void *host[WARM];
+	size_t pitch;
+
+	for (unsigned i = 0; i < WARM; i++) {
+		ptr[i] = app_alloc(bytes);
+		APP_MUST(cuMemHostAlloc(&host[i], bytes, 0));
+	}
+	for (unsigned i = 0; i < WARM; i++) {
+		APP_MUST(cuMemFree_v2(ptr[i]));
+		APP_MUST(cuMemFreeHost(host[i]));
+	}
+	APP_MUST(cuMemAllocPitch_v2(&ptr[0], &pitch, 1024, 256, 4));
+	APP_MUST(cuMemFree_v2(ptr[0]));
+	APP_MUST(cuCtxSynchronize());
+	/* A pool asks at the next request what is complete. */
+	if (!block)
+		block = app_alloc(bytes);
+	if (!pinned_block)
+		APP_MUST(cuMemHostAlloc(&pinned_block, bytes, 0));
+	if (!async_block)
+		APP_MUST(cuMemAllocAsync(&async_block, bytes, other));
+	APP_MUST(cuStreamSynchronize(other));
+}
+
+static void cool_down(void)
+{
+	if (got)
+		APP_MUST(cuMemFree_v2(got));
+	if (got_async)
+		APP_MUST(cuMemFreeAsync(got_async, other));
+	if (pinned)
+		APP_MUST(cuMemFreeHost(pinned));
+	if (got_array)
+		APP_MUST(cuArrayDestroy(got_array));
+	if (got_handle)
+		APP_MUST(cuMemRelease(got_handle));
+	got = got_async = 0;
+	pinned = NULL;
+	got_array = NULL;
+	got_handle = 0;
+}
+
+struct attempt {
+	const struct action *action;
+	int thread_mode, mode_after;
+	CUresult result;
+};
+
+static void *attempt(void *arg)
+{
+	struct attempt *attempt = arg;
+	int before;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	before = exchange(attempt->thread_mode);
+	attempt->result = attempt->action->run();
+	attempt->mode_after = exchange(before);
+	return NULL;
+}
+
+static void attempt_in_another_thread(struct attempt *a)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, attempt, a);
+	pthread_join(thread, NULL);
+}
+
+static int replay(CUgraph graph)
+{
+	CUgraphExec exec;
+
+	APP_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	APP_MUST(cuMemsetD32Async(target, 0, bytes / 4, stream));
+	APP_MUST(cuGraphLaunch(exec, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuGraphExecDestroy(exec));
+	APP_MUST(cuGraphDestroy(graph));
+	return (int)app_count_wrong(stream, target, bytes, 42);
+}
+
+static void capture(int mode, bool is_own, struct attempt *a)
+{
+	CUgraph graph = NULL;
+	CUresult end;
+	int wrong = -1;
+
+	if (a->action->run == do_many)
+		warm_up_small();
+	warm_up();
+	APP_MUST(cuStreamBeginCapture_v2(stream, mode));
+	app_fill(stream, target, bytes / 2, 42);
+	if (is_own)
+		attempt(a);
+	else
+		attempt_in_another_thread(a);
+	/* In a capture that was destroyed this fails. */
+	(void)cuMemsetD32Async(target + bytes / 2, 42, bytes / 8, stream);
+	end = cuStreamEndCapture(stream, &graph);
+	if (!end)
+		wrong = replay(graph);
+	cool_down();
+	printf("%s by %s thread, %s, %s: %d, mode %s, end %d, wrong words %d\n", mode_names[mode],
+		is_own ? "its own" : "another", mode_names[a->thread_mode], a->action->name, a->result,
+		a->mode_after == a->thread_mode ? "kept" : "CHANGED", end, wrong);
+}
+
+static bool is_refused(int mode, bool is_own, int thread_mode)
+{
+	if (thread_mode == RELAXED)
+		return false;
+	return is_own ? mode != RELAXED : mode == GLOBAL && thread_mode == GLOBAL;
+}
+
+static void each_mode(const struct action *actions, size_t n, bool wants_refused, bool wants_allowed)
+{
+	app_start();
+	stream = app_stream();
+	other = app_stream();
+	target = app_alloc(bytes);
+	/* A kernel may be loaded only when it is first launched, which no capture allows. */
+	app_fill(stream, target, bytes, 0);
+	for (unsigned i = 0; i < 18 * n; i++) {
+		int mode = (int)(i / 3 % 3), thread_mode = (int)(i % 3);
+		bool is_own = i / 9 % 2 == 0, refused = is_refused(mode, is_own, thread_mode);
+		struct attempt a = {.action = &actions[i / 18], .thread_mode = thread_mode};
+
+		if (refused ? wants_refused : wants_allowed)
+			capture(mode, is_own, &a);
+	}
+	/* Life goes on, and nothing is left behind. */
+	app_result("free", cuMemFree_v2(block));
+	app_result("pinned free", cuMemFreeHost(pinned_block));
+	app_result("end", cuCtxSynchronize());
+}
+
+static void allowed(void)
+{
+	each_mode(served, LENGTH(served), false, true);
+}
+
+static void refused(void)
+{
+	each_mode(served, LENGTH(served), true, false);
+}
+
+static void passed_on(void)
+{
+	each_mode(passed, LENGTH(passed), true, true);
+}
+
+static void many_allowed(void)
+{
+	each_mode(many, LENGTH(many), false, true);
+}
+
+static void many_refused(void)
+{
+	each_mode(many, LENGTH(many), true, false);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"allowed", allowed},
+	{"refused", refused},
+	{"passed-on", passed_on},
+	{"many-allowed", many_allowed},
+	{"many-refused", many_refused},
+	{0},
+};

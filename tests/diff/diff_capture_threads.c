@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Captures in some threads while memory comes and goes in others, all of it in relaxed mode, in which the driver alone
+ * allows it: no capture is ever destroyed, whatever fences are raised meanwhile (T5.3).
+ */
+
+#include <pthread.h>
+
+#include "captures.h"
+
+enum { CAPTURES = 300, PAIRS = 200, LIVE = 4 };
+
+static const size_t bytes = 256 * KIB;
+static CUstream work;
+
+/* Each of the threads goes on when the other has come as far. */
+static pthread_barrier_t barrier;
+
+static void meet(void)
+{
+	pthread_barrier_wait(&barrier);
+}
+
+static void start(CUcontext ctx)
+{
+	APP_MUST(cuCtxSetCurrent(ctx));
+	exchange(RELAXED);
+}
+
+/* Memory that comes and goes while the GPU works with it: every free raises a fence, if it may. */
+static void churn(unsigned pairs, CUstream stream)
+{
+	for (unsigned i = 0; i < pairs; i++) {
+		CUdeviceptr ptr[LIVE];
+		void *host;
+
+		for (unsigned k = 0; k < LIVE; k++) {
+			ptr[k] = app_alloc(bytes);
+			APP_MUST(cuMemsetD32Async(ptr[k], i, 64, stream));
+		}
+		for (unsigned k = 0; k < LIVE; k++)
+			APP_MUST(cuMemFree_v2(ptr[k]));
+		if (i % 16 == 0) {
+			APP_MUST(cuMemHostAlloc(&host, bytes, 0));
+			APP_MUST(cuMemFreeHost(host));
+		}
+	}
+}
+
+/* A thread that captures again and again while another frees, both as fast as they can. */
+static _Atomic bool is_over;
+
+static void *churn_until_over(void *ctx)
+{
+	CUstream stream;
+
+	start(ctx);
+	stream = app_stream();
+	do
+		churn(1, stream);
+	while (!is_over);
+	return NULL;
+}
+
+/* Work of a small graph, and the end of its capture. */
+static CUresult capture(CUstream stream, int mode, CUdeviceptr target)
+{
+	CUgraph graph;
+	CUresult r;
+
+	APP_MUST(cuStreamBeginCapture_v2(stream, mode));
+	(void)cuMemsetD32Async(target, 42, 16, stream);
+	r = cuStreamEndCapture(stream, &graph);
+	if (!r)
+		APP_MUST(cuGraphDestroy(graph));
+	return r;
+}
+
+static void race_against(CUcontext theirs)
+{
+	CUdeviceptr target;
+	CUstream stream;
+
+	stream = app_stream();
+	target = app_alloc(bytes);
+	for (int mode = GLOBAL; mode <= RELAXED; mode++) {
+		unsigned destroyed = 0;
+		pthread_t thread;
+
+		is_over = false;
+		pthread_create(&thread, NULL, churn_until_over, theirs);
+		for (unsigned i = 0; i < CAPTURES; i++)
+			destroyed += capture(stream, mode, target) != CUDA_SUCCESS;
+		is_over = true;
+		pthread_join(thread, NULL);
+		app_say(mode_names[mode], "%u destroyed captures", destroyed);
+	}
+	go_on("a race");
+}
+
+static void race(void)
+{
+	app_start();
+	race_against(app_ctx);
+}
+
+/* The other thread frees in a context of its own, which the captures do not touch. */
+static void race_of_contexts(void)
+{
+	CUcontext second;
+
+	app_start();
+	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	race_against(second);
+}
+
+/*
+ * Two threads that capture on their own streams, which have one name in both: when one has ended its capture, the
+ * other's goes on, and no fence may be raised yet.
+ */
+static bool is_named;
+
+static CUresult begin_own(void)
+{
+	return is_named ? cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, RELAXED)
+			: cuStreamBeginCapture_v2_ptsz(NULL, RELAXED);
+}
+
+static CUresult end_own(CUgraph *graph)
+{
+	return is_named ? cuStreamEndCapture(CU_STREAM_PER_THREAD, graph) : cuStreamEndCapture_ptsz(NULL, graph);
+}
+
+static void *capture_for_long(void *target)
+{
+	CUgraph graph = NULL;
+	CUresult r;
+
+	start(app_ctx);
+	r = begin_own();
+	meet(); /* this one captures */
+	meet(); /* the other has begun and ended */
+	meet(); /* and has allocated and freed */
+	(void)cuMemsetD32Async(*(CUdeviceptr *)target, 42, 16, CU_STREAM_PER_THREAD);
+	app_say("the long capture", "begin %d, end %d", r, end_own(&graph));
+	if (graph)
+		APP_MUST(cuGraphDestroy(graph));
+	return NULL;
+}
+
+static void own_streams(void)
+{
+	CUdeviceptr target;
+	CUstream stream;
+
+	app_start();
+	start(app_ctx);
+	stream = app_stream();
+	target = app_alloc(bytes);
+	pthread_barrier_init(&barrier, NULL, 2);
+	for (int i = 0; i < 2; i++) {
+		CUgraph graph = NULL;
+		pthread_t thread;
+		CUresult r;
+
+		is_named = i == 1;
+		pthread_create(&thread, NULL, capture_for_long, &target);
+		meet();
+		r = begin_own();
+		app_say("the short capture", "begin %d, end %d", r, end_own(&graph));
+		if (graph)
+			APP_MUST(cuGraphDestroy(graph));
+		meet();
+		/* Long enough for gpupool to ask whether the captures in its way are still there. */
+		churn(PAIRS, stream);
+		meet();
+		pthread_join(thread, NULL);
+		go_on("two threads' own streams");
+	}
+}
+
+/* cuMemFreeAsync and cuMemAllocAsync on the thread's own stream while it captures: to the graph, not to the pool. */
+static void own_stream_frees(void)
+{
+	CUdeviceptr ptr, node = 0;
+	CUgraph graph = NULL;
+
+	app_start();
+	ptr = app_alloc(bytes);
+	APP_MUST(cuStreamBeginCapture_v2_ptsz(NULL, GLOBAL));
+	app_result("cuMemAllocAsync", cuMemAllocAsync_ptsz(&node, bytes, NULL));
+	app_result("cuMemFreeAsync of it", cuMemFreeAsync_ptsz(node, NULL));
+	app_result("end", cuStreamEndCapture_ptsz(NULL, &graph));
+	if (graph)
+		APP_MUST(cuGraphDestroy(graph));
+	graph = NULL;
+	APP_MUST(cuStreamBeginCapture_v2_ptsz(NULL, GLOBAL));
+	app_result("cuMemFreeAsync of other memory", cuMemFreeAsync_ptsz(ptr, NULL));
+	app_result("end", cuStreamEndCapture_ptsz(NULL, &graph));
+	if (graph)
+		APP_MUST(cuGraphDestroy(graph));
+	app_result("cuMemFree of it", cuMemFree_v2(ptr));
+	go_on("frees on the thread's own stream");
+}
+
+/* A capture in one context while another thread frees in a second one, and is joined by a stream of that. */
+static CUcontext second;
+
+static void *churn_in_second(void *unused)
+{
+	start(second);
+	churn(PAIRS, work);
+	return NULL;
+}
+
+static void two_contexts(void)
+{
+	CUstream stream, theirs;
+	CUgraph graph = NULL;
+	CUdeviceptr target;
+	pthread_t thread;
+	CUevent event;
+
+	app_start();
+	start(app_ctx);
+	stream = app_stream();
+	target = app_alloc(bytes);
+	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	theirs = app_stream();
+	work = NULL;
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuStreamBeginCapture_v2(stream, RELAXED));
+	(void)cuMemsetD32Async(target, 42, 16, stream);
+	APP_MUST(cuEventRecord(event, stream));
+	app_result("a stream of the second context joins", cuStreamWaitEvent(theirs, event, 0));
+	app_result("end of that", cuStreamEndCapture(stream, &graph));
+	if (graph)
+		APP_MUST(cuGraphDestroy(graph));
+	graph = NULL;
+	APP_MUST(cuStreamBeginCapture_v2(stream, GLOBAL));
+	(void)cuMemsetD32Async(target, 42, 16, stream);
+	pthread_create(&thread, NULL, churn_in_second, NULL);
+	pthread_join(thread, NULL);
+	app_result("end", cuStreamEndCapture(stream, &graph));
+	if (graph)
+		APP_MUST(cuGraphDestroy(graph));
+	go_on("two contexts");
+}
+
+/* A free of a block of one context, by a thread in another, while each of the two is captured in. */
+static void across(void)
+{
+	CUstream streams[2];
+	CUdeviceptr ptr[2];
+	CUgraph graph;
+
+	app_start();
+	start(app_ctx);
+	for (int i = 0; i < 2; i++) {
+		ptr[i] = app_alloc(bytes);
+		streams[i] = app_stream();
+		if (i == 0)
+			APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	}
+	for (int i = 0; i < 2; i++)
+		APP_MUST(cuStreamBeginCapture_v2(streams[i], RELAXED));
+	for (int i = 0; i < 2; i++) {
+		APP_MUST(cuCtxSetCurrent(i == 0 ? second : app_ctx));
+		app_result("free", cuMemFree_v2(ptr[i]));
+	}
+	for (int i = 0; i < 2; i++) {
+		app_result("end", cuStreamEndCapture(streams[i], &graph));
+		APP_MUST(cuGraphDestroy(graph));
+	}
+	go_on("captures in two contexts");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"race", race},
+	{"race-of-contexts", race_of_contexts},
+	{"own-streams", own_streams},
+	{"own-stream-frees", own_stream_frees},
+	{"two-contexts", two_contexts},
+	{"across", across},
+	{0},
+};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The programs about captures with the library built into them, its checks switched on, and in some builds a sanitiser
+ * that watches all of it: they cannot tell (T5.1 to T5.5, T5.7), and fences are raised again afterwards.
+ */
+
+#include <stdio.h>
+
+#include "tests/preload/play.h"
+
+static const char *const pools[][4] = {
+	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},
+};
+
+/* With the fact that tells how many addresses a loop of allocations took afterwards. */
+static const char *const scenarios[][3] = {
+	{"capture", "allowed", NULL},
+	{"capture", "passed-on", NULL},
+	{"capture_ends", "no-begin", "addresses after no begin"},
+	{"capture_ends", "begin-twice", "addresses after two begins"},
+	{"capture_ends", "unjoined", "addresses after unjoined"},
+	{"capture_ends", "unmatched", "addresses after unmatched"},
+	{"capture_ends", "destroyed", "addresses after destroy"},
+	{"capture_ends", "destroyed-global", "addresses after destroy in global mode"},
+	{"capture_ends", "wrong-thread", "addresses after the wrong thread"},
+	{"capture_ends", "thread-gone", "addresses after a thread that ended"},
+	{"capture_ends", "thread-gone-with-its-stream", "addresses after a thread that ended with its stream"},
+	{"capture_ends", "invalidated", "addresses after invalidation"},
+	{"capture_ends", "isolated", "addresses after a merge"},
+	{"capture_ends", "implicit", "addresses after the legacy stream"},
+	{"capture_ends", "no-place", "addresses after no place"},
+	{"capture_ends", "context-destroyed", "addresses after a context that was destroyed"},
+	{"capture_ends", "primary-reset", "addresses after a reset"},
+	{"capture_ends", "primary-released", "addresses after a release"},
+	{"capture_threads", "race", "addresses after a race"},
+	{"capture_threads", "race-of-contexts", "addresses after a race"},
+	{"capture_threads", "own-streams", "addresses after two threads' own streams"},
+	{"capture_threads", "own-stream-frees", "addresses after frees on the thread's own stream"},
+	{"capture_threads", "two-contexts", "addresses after two contexts"},
+	{"capture_threads", "across", "addresses after captures in two contexts"},
+};
+
+/* Of 96 rounds; a capture that is thought to be still there is noticed after so many at the latest. */
+enum { ADDRESSES_MAX = 64 };
+
+START_TEST(a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwards)
+{
+	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
+	char program[64], inside[64];
+
+	snprintf(program, sizeof(program), "diff_%s", scenario[0]);
+	snprintf(inside, sizeof(inside), "inside_%s", scenario[0]);
+	play_same(&(struct play){.program = program,
+		.inside = inside,
+		.words = {scenario[1]},
+		.env = pools[_i / (int)LENGTH(scenarios)]});
+	if (scenario[2])
+		ck_assert_uint_le(play_fact(scenario[2]), ADDRESSES_MAX);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwards, 0,
+		(int)(LENGTH(pools) * LENGTH(scenarios)));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"captures", add}, 1);
+}

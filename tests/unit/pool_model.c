@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "pool_model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fake_backend.h"
+#include "pool/kind.h"
+#include "pool/pool_impl.h"
+
+#define CAPACITY (192 * GP_MIB)
+#define LARGEST  (24 * GP_MIB)
+
+enum { LIVE_MAX = 400, N_FREED = 16, SOME_ERROR = 719 };
+
+static const struct profile {
+	const char *name;
+	bool cannot_release_behind, arrives_on_drain_only, completion_only, is_pressed_soon,
+		can_wait;
+	uint64_t pending_bytes_max, pending_count_max;
+} profiles[] = {
+	{"as it comes", .pending_bytes_max = UINT64_MAX, .pending_count_max = UINT64_MAX},
+	{"with a short queue", .pending_bytes_max = 8 * GP_MIB, .pending_count_max = 10},
+	{"without a queue"},
+	{"on completion only", .completion_only = true, .pending_bytes_max = 40 * GP_MIB,
+		.pending_count_max = UINT64_MAX},
+	{"like pinned memory", .completion_only = true, .cannot_release_behind = true,
+		.pending_bytes_max = 40 * GP_MIB, .pending_count_max = 10},
+	{"on an old driver", .cannot_release_behind = true, .pending_bytes_max = UINT64_MAX,
+		.pending_count_max = UINT64_MAX},
+	{"with slow returns", .arrives_on_drain_only = true, .pending_bytes_max = 8 * GP_MIB,
+		.pending_count_max = UINT64_MAX},
+	{"on a full device", .is_pressed_soon = true, .can_wait = true,
+		.pending_bytes_max = UINT64_MAX, .pending_count_max = UINT64_MAX},
+};
+
+_Static_assert(sizeof(profiles) / sizeof(*profiles) == MODEL_N_PROFILES, "a row for each");
+
+struct live {
+	uint64_t addr, bytes, serial;
+};
+
+struct model {
+	struct fake fake;
+	struct gp_addrmap map;
+	struct gp_budget budget;
+	struct gp_pool *pool;
+	struct model_options options;
+	const struct profile *profile;
+	enum gp_kind kind;
+	const char *action;
+	bool may_order, is_planned, is_whole;
+	unsigned growth; /* of 100 steps that allocate or free, so many allocate */
+	struct live live[LIVE_MAX];
+	size_t n_live;
+	uint64_t freed[N_FREED]; /* addresses, the latest */
+	unsigned n_freed;
+	uint64_t n_asked; /* allocations that were not hopeless */
+};
+
+#define REQUIRE(model, cond, ...)                                                                  \
+	do {                                                                                       \
+		if (!(cond))                                                                       \
+			give_up(model, __VA_ARGS__);                                               \
+	} while (0)
+
+static void give_up(const struct model *m, const char *format, ...)
+	__attribute__((format(printf, 2, 3), noreturn));
+
+static void give_up(const struct model *m, const char *format, ...)
+{
+	char text[200], line[400];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	snprintf(line, sizeof(line), "%s, kind %s %s, at: %s", text, gp_kind_name(m->kind),
+		m->profile->name, m->action);
+	m->options.fail(m->options.arg, line);
+	abort();
+}
+
+static uint64_t below(struct model *m, uint64_t n)
+{
+	return m->options.below(m->options.arg, n);
+}
+
+static uint64_t some_bytes(struct model *m)
+{
+	uint64_t bytes = (UINT64_C(1) << below(m, gp_log2(LARGEST) + 1));
+
+	switch (below(m, 4)) {
+	case 0:
+		return bytes;
+	case 1:
+		return gp_max(bytes - 1, 1);
+	default:
+		return gp_min(bytes + below(m, bytes), LARGEST);
+	}
+}
+
+static void open_pool(struct model *m)
+{
+	const struct profile *p = m->profile;
+	struct gp_pool_options options = {
+		.kind = m->kind,
+		.backend = fake_backend(&m->fake),
+		.map = &m->map,
+		.budget = &m->budget,
+		.capacity_bytes = CAPACITY,
+		.granule = 2 * GP_MIB,
+		.pending_bytes_max = p->pending_bytes_max,
+		.pending_count_max = p->pending_count_max,
+		.reserve_bytes = p->is_pressed_soon ? CAPACITY / 4 : 0,
+		.oom_wait_ns = p->can_wait ? 20000000 : 0,
+		.completion_only = p->completion_only,
+	};
+
+	m->may_order = !p->completion_only;
+	m->fake.has_one_stream = true;
+	m->n_asked = 0;
+	REQUIRE(m, gp_pool_new(&options, &m->pool) == 0, "no pool");
+}
+
+static void open_model(struct model *m, const struct model_options *options)
+{
+	*m = (struct model){.options = *options, .kind = options->kind, .action = "open"};
+	m->profile = &profiles[options->profile];
+	m->growth = 60;
+	fake_init(&m->fake, CAPACITY);
+	m->fake.cannot_release_behind = m->profile->cannot_release_behind;
+	m->fake.arrives_on_drain_only = m->profile->arrives_on_drain_only;
+	gp_addrmap_init(&m->map);
+	gp_budget_init(&m->budget, GP_NO_LIMIT);
+	open_pool(m);
+}
+
+static void close_model(struct model *m)
+{
+	gp_pool_drop(m->pool);
+	gp_pool_put(m->pool);
+	gp_addrmap_deinit(&m->map);
+	fake_deinit(&m->fake);
+}
+
+/* What must hold after every step. */
+static void check(struct model *m)
+{
+	const char *broken = gp_pool_check(m->pool), *breach = atomic_load(&m->fake.breach);
+	uint64_t requested = 0;
+	struct gp_stats s;
+
+	REQUIRE(m, !broken, "%s", broken);
+	REQUIRE(m, !breach, "%s", breach);
+	gp_pool_stats(m->pool, &s);
+	for (size_t i = 0; i < m->n_live; i++)
+		requested += m->live[i].bytes;
+	REQUIRE(m, s.requested_bytes == requested, "requested %" PRIu64 ", not %" PRIu64,
+		s.requested_bytes, requested);
+	REQUIRE(m, s.n_used_blocks == m->n_live, "%" PRIu64 " blocks, not %zu", s.n_used_blocks,
+		m->n_live);
+	/* What has arrived is known only once all has. */
+	REQUIRE(m,
+		s.total_bytes >= m->fake.reserved_bytes &&
+			s.total_bytes - s.returning_bytes <= m->fake.reserved_bytes,
+		"total %" PRIu64 ", not %" PRIu64, s.total_bytes, m->fake.reserved_bytes);
+	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == s.total_bytes, "the budget is off");
+	REQUIRE(m, s.peak_total_bytes >= s.total_bytes, "the peak is below the total");
+	REQUIRE(m, s.peak_used_bytes >= s.used_bytes, "the peak is below what is used");
+	REQUIRE(m, s.hits + s.misses == m->n_asked,
+		"%" PRIu64 " hits, %" PRIu64 " misses of %" PRIu64, s.hits, s.misses, m->n_asked);
+}
+
+static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
+{
+	const char *breach = fake_check_hand_out(&m->fake, addr, bytes, m->may_order);
+	struct gp_block_info info;
+
+	REQUIRE(m, addr % GP_ALIGN == 0, "block at %" PRIx64 " is not aligned", addr);
+	REQUIRE(m, !breach, "%s", breach);
+	for (size_t i = 0; i < m->n_live; i++)
+		REQUIRE(m,
+			addr + bytes <= m->live[i].addr ||
+				m->live[i].addr + m->live[i].bytes <= addr,
+			"%" PRIx64 " overlaps %" PRIx64, addr, m->live[i].addr);
+	REQUIRE(m, gp_pool_info(&m->map, addr + below(m, bytes), &info) == 0, "unknown block");
+	REQUIRE(m, info.is_used && info.addr == addr && info.size == bytes, "wrong block");
+	REQUIRE(m, info.rounded >= gp_round_up(bytes, GP_ALIGN), "wrong size of a block");
+	m->live[m->n_live++] = (struct live){.addr = addr, .bytes = bytes, .serial = info.serial};
+}
+
+/* Memory ran out: then nothing may be left that could have helped. */
+static void check_refusal(struct model *m, uint64_t size)
+{
+	uint64_t limit = atomic_load(&m->budget.limit_bytes);
+	bool is_idle = atomic_load(&m->fake.completed) == atomic_load(&m->fake.submitted);
+
+	if (m->is_planned)
+		return;
+	REQUIRE(m,
+		m->fake.reserved_bytes + size > CAPACITY || m->fake.reserved_bytes + size > limit,
+		"%" PRIu64 " bytes were refused although there is room", size);
+	if (size > limit || size > CAPACITY || atomic_load(&m->fake.is_capturing))
+		return;
+	if (m->profile->cannot_release_behind && !is_idle)
+		return;
+	REQUIRE(m, gp_pool_reclaim(m->pool) == 0,
+		"%" PRIu64 " bytes were refused, but not all was given back", size);
+}
+
+static void do_alloc(struct model *m)
+{
+	uint64_t bytes = some_bytes(m), size = gp_pool_kind(m->pool)->round(m->pool, bytes), addr;
+	uint64_t limit = atomic_load(&m->budget.limit_bytes);
+	int r;
+
+	m->action = "alloc";
+	m->n_asked += size <= gp_min(limit, CAPACITY);
+	r = gp_pool_alloc(m->pool, bytes, &addr);
+	if (r == 0) {
+		struct gp_block_info info;
+
+		check_new(m, addr, bytes);
+		REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
+		REQUIRE(m, !m->is_whole || info.is_whole, "a new block is a part of a segment");
+	} else if (r == -ENOMEM)
+		check_refusal(m, size);
+	else
+		REQUIRE(m, m->is_planned && r == SOME_ERROR, "an allocation returned %d", r);
+	/*
+	 * An error that comes before the pool or the driver was asked is neither a hit nor a miss.
+	 */
+	if (r > 0)
+		m->n_asked = m->pool->stats.hits + m->pool->stats.misses;
+}
+
+static void forget(struct model *m, size_t i)
+{
+	m->freed[m->n_freed++ % N_FREED] = m->live[i].addr;
+	m->live[i] = m->live[--m->n_live];
+}
+
+static void do_free(struct model *m)
+{
+	static const enum fake_use uses[] = {
+		[GP_FREE_NORMAL] = FAKE_FREED,
+		[GP_FREE_LATE] = FAKE_FREED_LATE,
+		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
+	};
+	unsigned dice = (unsigned)below(m, 20);
+	enum gp_free_mode mode = dice == 0   ? GP_FREE_LATE
+				 : dice == 1 ? GP_FREE_SYNCED
+					     : GP_FREE_NORMAL;
+	enum fake_use use = uses[mode];
+	size_t i = below(m, m->n_live);
+	int r;
+
+	m->action = "free";
+	/* No fence can be recorded then, but the program's own free would still wait. */
+	if (mode == GP_FREE_NORMAL && atomic_load(&m->fake.is_capturing)) {
+		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
+		use = FAKE_FREED_LATE;
+	}
+	if (mode == GP_FREE_SYNCED) {
+		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
+		fake_complete_all(&m->fake);
+	}
+	fake_note_free(&m->fake, m->live[i].addr, m->live[i].bytes, use);
+	r = gp_pool_free(&m->map, m->live[i].addr, mode);
+	REQUIRE(m, r == 0 || (m->is_planned && r == SOME_ERROR), "a free returned %d", r);
+	forget(m, i);
+}
+
+static void do_bad_free(struct model *m)
+{
+	uint64_t addr = m->freed[below(m, N_FREED)];
+	int r;
+
+	m->action = "bad free";
+	if (m->n_live && below(m, 2)) {
+		const struct live *b = &m->live[below(m, m->n_live)];
+
+		addr = b->addr + 1 + below(m, b->bytes);
+		if (addr == b->addr + b->bytes)
+			return;
+		r = gp_pool_free(&m->map, addr, GP_FREE_NORMAL);
+		REQUIRE(m, r == GP_E_INTERIOR, "an interior free returned %d", r);
+		return;
+	}
+	for (size_t i = 0; i < m->n_live; i++)
+		if (m->live[i].addr == addr)
+			return;
+	r = gp_pool_free(&m->map, addr, GP_FREE_NORMAL);
+	REQUIRE(m, r == GP_E_NOT_USED || r == GP_E_INTERIOR || r == GP_E_FOREIGN,
+		"a double free returned %d", r);
+}
+
+static void do_export(struct model *m)
+{
+	struct gp_block_info info;
+	uint64_t addr;
+
+	m->action = "export";
+	if (!m->n_live)
+		return;
+	addr = m->live[below(m, m->n_live)].addr;
+	REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
+	REQUIRE(m, gp_pool_export(&m->map, addr) == 0, "an export failed");
+	fake_note_export(&m->fake, info.segment_base, info.segment_size);
+}
+
+static void do_require_completion(struct model *m)
+{
+	m->action = "require completion";
+	gp_pool_require_completion(m->pool);
+	m->may_order = false;
+	if (!m->is_planned && !atomic_load(&m->fake.is_capturing))
+		REQUIRE(m, atomic_load(&m->fake.ordered) <= atomic_load(&m->fake.completed),
+			"what was only ordered is still not completed");
+}
+
+/* The context ends and another begins: nothing of the old one may be touched. */
+static void do_drop(struct model *m)
+{
+	struct model_options options = m->options;
+	struct gp_pool *old = m->pool;
+	uint64_t addr, before = m->fake.n_logged;
+
+	m->action = "drop";
+	gp_pool_drop(old);
+	REQUIRE(m, gp_pool_alloc(old, 1, &addr) == GP_E_DEAD, "a dead pool allocates");
+	REQUIRE(m, gp_pool_reclaim(old) == 0, "a dead pool gives back");
+	gp_pool_require_completion(old);
+	for (; m->n_live; forget(m, 0))
+		REQUIRE(m, gp_pool_free(&m->map, m->live[0].addr, GP_FREE_NORMAL) == GP_E_FOREIGN,
+			"a dead block is known");
+	REQUIRE(m, !gp_pool_check(old), "%s", gp_pool_check(old));
+	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == 0, "a dead pool is charged");
+	REQUIRE(m, m->fake.n_logged == before, "a dead pool called the driver");
+	m->is_whole = false;
+	gp_pool_put(old);
+	gp_addrmap_deinit(&m->map);
+	fake_deinit(&m->fake);
+	open_model(m, &options);
+}
+
+static void do_plan(struct model *m)
+{
+	static const enum fake_call calls[] = {
+		FAKE_RESERVE,
+		FAKE_RESERVE,
+		FAKE_RESERVE,
+		FAKE_RECORD,
+		FAKE_QUERY,
+		FAKE_ORDER,
+		FAKE_RELEASE,
+		FAKE_RELEASE_BEGIN,
+		FAKE_RELEASE_POLL,
+		FAKE_RELEASE_DRAIN,
+	};
+	enum fake_call call = calls[below(m, sizeof(calls) / sizeof(*calls))];
+	bool is_oom = call == FAKE_RESERVE && below(m, 2);
+
+	fake_plan(&m->fake, (struct fake_plan){
+				    .call = call,
+				    .nth = 1 + (unsigned)below(m, 3),
+				    .count = 1 + (unsigned)below(m, 4),
+				    .error = is_oom ? -ENOMEM : SOME_ERROR,
+			    });
+	m->is_planned = true;
+}
+
+static void end_plans(struct model *m)
+{
+	for (int call = 0; call < FAKE_N_CALLS; call++)
+		fake_plan(&m->fake, (struct fake_plan){.call = (enum fake_call)call});
+	m->is_planned = false;
+}
+
+static void do_limit(struct model *m)
+{
+	m->action = "limit";
+	atomic_store(&m->budget.limit_bytes,
+		below(m, 2) ? GP_NO_LIMIT : below(m, CAPACITY) & ~(GP_ALIGN - 1));
+}
+
+struct outsider {
+	struct model *model;
+	uint64_t bytes;
+	unsigned n_successes;
+};
+
+static int take_room(void *arg)
+{
+	struct outsider *o = arg;
+
+	if (o->model->fake.reserved_bytes + o->bytes > CAPACITY)
+		return -ENOMEM;
+	o->n_successes++;
+	return 0;
+}
+
+/* An allocation that is not pooled has failed, or so it says. */
+static void do_rescue(struct model *m)
+{
+	struct outsider o = {.model = m, .bytes = below(m, CAPACITY)};
+	bool is_busy = m->profile->cannot_release_behind &&
+		       atomic_load(&m->fake.completed) != atomic_load(&m->fake.submitted);
+	int r;
+
+	m->action = "rescue";
+	r = gp_pool_rescue(m->pool, o.bytes, take_room, &o);
+	REQUIRE(m, r == 0 || r == -ENOMEM, "a rescue returned %d", r);
+	REQUIRE(m, o.n_successes == (r == 0), "a rescue succeeded %u times", o.n_successes);
+	if (r && !m->is_planned && !is_busy && !atomic_load(&m->fake.is_capturing))
+		REQUIRE(m, gp_pool_reclaim(m->pool) == 0,
+			"a rescue failed, but not all was given back");
+}
+
+static void do_overlap(struct model *m)
+{
+	bool overlap = below(m, 2);
+
+	m->action = "overlap";
+	/* Work that was submitted to one stream stays in order, but what comes now does not. */
+	atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
+	m->fake.has_one_stream = !overlap;
+	gp_pool_set_overlap(m->pool, overlap);
+}
+
+static void do_rare(struct model *m)
+{
+	switch (below(m, 14)) {
+	case 13:
+		m->action = "whole";
+		m->is_whole |= below(m, 30) == 0;
+		if (m->is_whole)
+			gp_pool_set_whole(m->pool);
+		break;
+	case 12:
+		do_rescue(m);
+		break;
+	case 0:
+		m->action = "reclaim";
+		gp_pool_reclaim(m->pool);
+		break;
+	case 1:
+		if (below(m, 20) == 0)
+			do_require_completion(m);
+		break;
+	case 2:
+		if (below(m, 30) == 0)
+			do_drop(m);
+		break;
+	case 3:
+		do_export(m);
+		break;
+	case 4:
+		do_limit(m);
+		break;
+	case 5:
+		do_overlap(m);
+		break;
+	case 6:
+	case 7:
+		m->action = "capture";
+		atomic_store(&m->fake.is_capturing, below(m, 4) == 0);
+		break;
+	case 8:
+		m->growth = 30 + (unsigned)below(m, 45);
+		break;
+	default:
+		do_bad_free(m);
+	}
+}
+
+void model_step(struct model *m)
+{
+	unsigned dice = (unsigned)below(m, 100);
+
+	m->action = "GPU";
+	fake_submit(&m->fake, (unsigned)below(m, 3));
+	if (below(m, 3) == 0)
+		fake_complete(&m->fake, atomic_load(&m->fake.completed) + below(m, 12));
+	if (below(m, 15) == 0)
+		do_plan(m);
+	if (dice < 10)
+		do_rare(m);
+	else if (m->n_live == 0 || (below(m, 100) < m->growth && m->n_live < LIVE_MAX))
+		do_alloc(m);
+	else
+		do_free(m);
+	end_plans(m);
+	check(m);
+}
+
+struct model *model_new(const struct model_options *options)
+{
+	struct model *m = malloc(sizeof(*m));
+
+	if (!m)
+		abort();
+	open_model(m, options);
+	return m;
+}
+
+void model_free(struct model *m)
+{
+	close_model(m);
+	free(m);
+}
