@@ -2,31 +2,24 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory allocated and freed while a stream is capturing: in every mode of the capture and of the thread, by the thread
- * that captures and by another. What each call returns, in what mode it leaves the thread (T5.7), how the capture ends,
- * and what its graph does.
+ * Memory allocated and freed while a stream is capturing: in every mode of the capture and of the thread, by the
+ * thread that captures and by another (T5.1, T5.2, T5.5). What each call returns, in what mode it leaves the thread
+ * (T5.7), how the capture ends, and what its graph does.
  *
- * The driver's rule is that an unsafe call is refused, and destroys the capture, unless the thread's mode is relaxed, or
- * the capture is the thread's own and relaxed, or it is another's and one of the two is not global. Where a call is
+ * The driver's rule is that an unsafe call is refused, and destroys the capture, unless the thread's mode is relaxed,
+ * or the capture is the thread's own and relaxed, or it is another's and one of the two is not global. Where a call is
  * refused by it, a pool that has what it takes will answer nevertheless: so those questions are asked under a name of
  * their own, "refused", and differ as documented. All others are asked under "allowed".
  */
 
 #include <pthread.h>
 
-#include "tests/preload/app_driver.h"
-#include "tests/sim/abi.h"
-
-#define GLOBAL  CU_STREAM_CAPTURE_MODE_GLOBAL
-#define LOCAL   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-#define RELAXED CU_STREAM_CAPTURE_MODE_RELAXED
+#include "captures.h"
 
 enum { WARM = 8, MANY = 2000 };
 
 static const size_t bytes = 256 * KIB, small = 512;
 static size_t huge = 128 * MIB;
-static const char *const mode_names[] = {"global", "local", "relaxed"};
-
 static CUstream stream, other;
 static CUdeviceptr target, block, async_block;
 static void *pinned, *pinned_block;
@@ -35,12 +28,6 @@ static void *pinned, *pinned_block;
 static CUdeviceptr got, got_async;
 static CUarray got_array;
 static CUmemGenericAllocationHandle got_handle;
-
-static int exchange(int mode)
-{
-	APP_MUST(cuThreadExchangeStreamCaptureMode(&mode));
-	return mode;
-}
 
 static CUresult do_nothing(void)
 {
