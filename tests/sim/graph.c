@@ -30,6 +30,8 @@ static void *staged_copy(const struct sim_op *op)
 /* Takes over what the operation has staged. */
 void sim_graph_add(struct sim_graph *graph, const struct sim_op *op)
 {
+	if (op->block)
+		op->block->n_graphs++;
 	sim_grow(&graph->ops, &graph->capacity, graph->n + 1, sizeof(*graph->ops));
 	graph->ops[graph->n++] = *op;
 }
@@ -38,7 +40,7 @@ void sim_graph_free(struct sim_graph *graph)
 {
 	for (unsigned i = 0; i < graph->n; i++) {
 		free(graph->ops[i].staged);
-		if (graph->ops[i].block && !graph->is_exec)
+		if (graph->ops[i].block && --graph->ops[i].block->n_graphs == 0)
 			sim_pool_take_back(graph->ops[i].block);
 	}
 	free(graph->ops);

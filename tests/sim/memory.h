@@ -33,6 +33,7 @@ struct sim_block {
 	bool freed;    /* cuMemFreeAsync was called: a second free is an error */
 	bool released; /* and its turn in the stream has come: a use is an error */
 	bool dirty, sync_memops, of_graph;
+	unsigned n_graphs; /* and launchable ones, that allocate it */
 	bool exported;
 	struct sim_import *import; /* how an imported one is mapped */
 	unsigned host_flags;

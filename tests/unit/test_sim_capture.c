@@ -385,10 +385,13 @@ START_TEST(memory_of_a_graph_lives_as_long_as_the_graph)
 	ok(cuStreamEndCapture(stream, &graph));
 	ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	ok(cuGraphLaunch(exec, stream));
+	if (_i)
+		ok(cuGraphDestroy(graph));
 	ok(cuGraphLaunch(exec, stream));
 	ok(cuStreamSynchronize(stream));
 	ok(cuGraphExecDestroy(exec));
-	ok(cuGraphDestroy(graph));
+	if (!_i)
+		ok(cuGraphDestroy(graph));
 	ok(cuDeviceGetDefaultMemPool(&pool, 0));
 	ok(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
 	ck_assert_uint_eq(used, 0);
@@ -410,7 +413,7 @@ static TCase *capture_cases(void)
 	tcase_add_test(tc, a_capture_cannot_wait_for_what_is_outside);
 	tcase_add_test(tc, a_capture_ends_with_its_first_stream);
 	tcase_add_test(tc, begin_and_end_must_match);
-	tcase_add_test(tc, memory_of_a_graph_lives_as_long_as_the_graph);
+	tcase_add_loop_test(tc, memory_of_a_graph_lives_as_long_as_the_graph, 0, 2);
 	return tc;
 }
 
