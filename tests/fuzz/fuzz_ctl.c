@@ -31,7 +31,7 @@ enum op {
 	OP_LITERAL,
 	OP_STEP,   /* what was written so far goes out, and the server has a turn */
 	OP_READ,   /* the client reads 16 times so many bytes at most */
-	OP_REPEAT, /* the last byte again, so many times */
+	OP_REPEAT, /* the last byte again, so many times; but not thousands of empty requests */
 	OP_SHUT,   /* the client writes nothing any more */
 	OP_HANG_UP,
 	OP_REPLACE, /* the program closes the server's descriptor and gets its number for another file */
@@ -209,6 +209,13 @@ static void add_text(uint8_t byte, unsigned times)
 		s.text[s.n_text++] = (char)byte;
 }
 
+static void repeat(unsigned times)
+{
+	uint8_t byte = s.n_text ? (uint8_t)s.text[s.n_text - 1] : ' ';
+
+	add_text(byte, times % (byte == '\n' ? 32 : 8192));
+}
+
 static void play(struct fuzz_input *in, enum op op)
 {
 	switch (op) {
@@ -220,7 +227,7 @@ static void play(struct fuzz_input *in, enum op op)
 		read_some(fuzz_byte(in) * 16u);
 		break;
 	case OP_REPEAT:
-		add_text(s.n_text ? (uint8_t)s.text[s.n_text - 1] : ' ', fuzz_u16(in) % 8192);
+		repeat(fuzz_u16(in));
 		break;
 	case OP_SHUT:
 		write_some();
