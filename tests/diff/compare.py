@@ -64,7 +64,7 @@ def idle_rows(rows, differences_by_config):
     """
     idle = []
     for _, row in rows:
-        for name in row.configs:
+        for name in row.configs if row.is_certain else ():
             found = differences_by_config.get(name)
             if found is not None and not any(difference.row == row for difference in found):
                 idle.append((row, name))

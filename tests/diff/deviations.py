@@ -26,6 +26,7 @@ class Row:
     configs: tuple
     answer: str | None
     where: str = "both"  # or "sim", "gpu": the only place where it shows
+    is_certain: bool = True  # or what was asked of the driver before decides
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,29 @@ BY_POOL = (*CACHING, "syncfree")
 FREED_BY_POOL = (*KINDS, "syncfree")
 
 DEVIATIONS = (
+    Deviation(
+        "a kernel's error is reported by a later call than the free that would have waited for it",
+        "a free does not wait; the next call that needs the driver reports the error",
+        "syncfree",
+        "An error of a running kernel is therefore reported by a later call",
+        (
+            Row("errors", r"first-free/(free|malloc)", (*KINDS, "unpinned"), "0"),
+            Row("errors", r"first-host-free/host (free|malloc)", KINDS, "0"),
+            Row("errors", r"pending/free before", (*KINDS, "unpinned"), "0"),
+            Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1"),
+        ),
+    ),
+    Deviation(
+        "after a kernel's error an allocation that the cache serves succeeds",
+        "a hit asks the driver nothing; what is then done with the block fails",
+        "none",
+        "An allocation that the cache serves asks the driver nothing",
+        (
+            Row("errors", r"(trap|address)/malloc of what is cached.*", ("simple", "binned", "syncfree"), "0"),
+            Row("errors", r"(trap|address)/malloc of what is cached.*", SPLITTING, "0", is_certain=False),
+            Row("errors", r"first-malloc/malloc", ("syncfree",), "0"),
+        ),
+    ),
     Deviation(
         "a free is no barrier",
         "the program goes on at once, and the GPU sees to the order",

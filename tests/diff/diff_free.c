@@ -87,9 +87,88 @@ static void pinned(void)
 	}
 }
 
+/* A block is freed wherever, and belongs to the context that it came from. */
+static void contexts(void)
+{
+	CUdeviceptr first, second;
+	CUcontext other, current;
+
+	app_start();
+	first = app_alloc(MIB);
+	APP_MUST(cuCtxSetCurrent(NULL));
+	app_result("free with none", cuMemFree_v2(first));
+	APP_MUST(cuCtxGetCurrent(&current));
+	app_result("still none", current == NULL);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	first = app_alloc(MIB);
+	app_result("create", cuCtxCreate_v2(&other, 0, 0));
+	second = app_alloc(MIB);
+	app_result("free from the other", cuMemFree_v2(first));
+	app_result("again", cuMemFree_v2(first));
+	APP_MUST(cuCtxGetCurrent(&current));
+	app_result("still current", current == other);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("free from the first", cuMemFree_v2(second));
+	app_result("again", cuMemFree_v2(second));
+	APP_MUST(cuCtxSetCurrent(other));
+	first = app_alloc(MIB);
+	second = app_alloc(4096);
+	APP_MUST(cuMemsetD8_v2(first, 1, MIB));
+	app_result("destroy with blocks", cuCtxDestroy_v2(other));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("free after that", cuMemFree_v2(first));
+	app_result("free of a small one", cuMemFree_v2(second));
+	first = app_alloc(MIB);
+	app_result("set", cuMemsetD8_v2(first, 2, MIB));
+	app_result("free", cuMemFree_v2(first));
+}
+
+static void *alloc_in_thread(void *ptr)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	*(CUdeviceptr *)ptr = app_alloc(MIB);
+	return NULL;
+}
+
+/* Of several threads that free one block, one succeeds. */
+static void *free_in_thread(void *ptr)
+{
+	CUresult r;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	r = cuMemFree_v2(*(CUdeviceptr *)ptr);
+	return r == CUDA_SUCCESS ? ptr : NULL;
+}
+
+static void threads(void)
+{
+	enum { THREADS = 4, TIMES = 50 };
+	pthread_t thread[THREADS];
+	unsigned freed = 0;
+	CUdeviceptr ptr;
+	void *success;
+
+	app_start();
+	for (unsigned i = 0; i < TIMES; i++) {
+		if (pthread_create(&thread[0], NULL, alloc_in_thread, &ptr))
+			exit(71);
+		pthread_join(thread[0], NULL);
+		for (unsigned k = 0; k < THREADS; k++)
+			if (pthread_create(&thread[k], NULL, free_in_thread, &ptr))
+				exit(71);
+		for (unsigned k = 0; k < THREADS; k++) {
+			pthread_join(thread[k], &success);
+			freed += success != NULL;
+		}
+	}
+	printf("frees of %d blocks that succeed: %u\n", TIMES, freed);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"wrong", wrong, APP_TOGETHER},
 	{"foreign", foreign, APP_TOGETHER},
 	{"pinned", pinned, APP_TOGETHER},
+	{"contexts", contexts},
+	{"threads", threads},
 	{0},
 };

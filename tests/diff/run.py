@@ -57,7 +57,8 @@ class Place:
         foreign = ("GPUPOOL", "SIMGPU_", "LD_PRELOAD", "LD_LIBRARY_PATH" if self.sim else "LD_PRELOAD")
         env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         if self.sim:
-            env |= {"LD_LIBRARY_PATH": str(self.sim), "SIMGPU_STRICT": "1", "SIMGPU_DEVICES": str(way.devices)}
+            env |= {"LD_LIBRARY_PATH": str(self.sim), "SIMGPU_DEVICES": str(way.devices)}
+            env["SIMGPU_STRICT"] = str(int(way.is_strict))
         env |= way.env
         if config.variables is not None:
             env |= {"GPUPOOL_LOG": "info", "GPUPOOL_LOG_FILE": f"{directory}/log", "GPUPOOL_RUNTIME_DIR": directory}

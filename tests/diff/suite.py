@@ -47,6 +47,7 @@ class Needs:
     devices: int = 1
     configs: tuple = CONFIG_NAMES
     is_alone: bool = False  # counts on all of the GPU's memory
+    is_strict: bool = True  # races and invalid uses on the simulator are no part of it
     arguments: tuple = ("--all",)
 
     @property
@@ -60,6 +61,9 @@ FEW = ("none", "split", "off")
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     "fill*": (Needs(is_alone=True),),
+    "errors*": (Needs(is_strict=False),),
+    # Exit handlers that run after the driver's own, which a real one has not.
+    "exit*": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
     # The same programs, reaching the driver in other ways: what depends on the pool has been asked already.
     "*_dlsym": (Needs(configs=FEW),),
     "*_getproc": (Needs(configs=FEW),),

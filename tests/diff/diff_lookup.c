@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Whoever asks for a function, in whichever way, gets the same one, or is told the same reason why not. */
+
+#include "tests/preload/app.h"
+
+#include <dlfcn.h>
+
+typedef CUresult (*get_proc_fn)(const char *symbol, void **pfn, int version, uint64_t flags, int *status);
+typedef CUresult (*get_proc_v1_fn)(const char *symbol, void **pfn, int version, uint64_t flags);
+
+enum { PER_THREAD = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM };
+
+static const struct row {
+	const char *symbol;
+	int version;
+	unsigned flags;
+	const char *exported;
+} rows[] = {
+	{"cuMemAlloc", 3020, 0, "cuMemAlloc_v2"},
+	{"cuMemAlloc", 12000, 0, "cuMemAlloc_v2"},
+	{"cuMemAlloc", 13000, PER_THREAD, "cuMemAlloc_v2"},
+	{"cuMemAlloc", 2000, 0, "cuMemAlloc"},
+	{"cuMemFree", 3020, 0, "cuMemFree_v2"},
+	{"cuMemFree", 2000, 0, "cuMemFree"},
+	{"cuMemAllocPitch", 3020, 0, "cuMemAllocPitch_v2"},
+	{"cuMemAllocManaged", 6000, 0, "cuMemAllocManaged"},
+	{"cuMemAllocHost", 3020, 0, "cuMemAllocHost_v2"},
+	{"cuMemHostAlloc", 2020, 0, "cuMemHostAlloc"},
+	{"cuMemFreeHost", 2000, 0, "cuMemFreeHost"},
+	{"cuMemGetInfo", 3020, 0, "cuMemGetInfo_v2"},
+	{"cuMemGetAddressRange", 3020, 0, "cuMemGetAddressRange_v2"},
+	{"cuPointerGetAttribute", 4000, 0, "cuPointerGetAttribute"},
+	{"cuPointerGetAttributes", 7000, 0, "cuPointerGetAttributes"},
+	{"cuIpcGetMemHandle", 4010, 0, "cuIpcGetMemHandle"},
+	{"cuIpcOpenMemHandle", 11000, 0, "cuIpcOpenMemHandle_v2"},
+	{"cuMemFreeAsync", 11020, 0, "cuMemFreeAsync"},
+	{"cuMemFreeAsync", 11020, PER_THREAD, "cuMemFreeAsync_ptsz"},
+	{"cuMemAllocAsync", 11020, 0, "cuMemAllocAsync"},
+	{"cuMemAllocAsync", 11020, PER_THREAD, "cuMemAllocAsync_ptsz"},
+	{"cuStreamBeginCapture", 10000, 0, "cuStreamBeginCapture"},
+	{"cuStreamBeginCapture", 10010, 0, "cuStreamBeginCapture_v2"},
+	{"cuStreamBeginCapture", 10010, PER_THREAD, "cuStreamBeginCapture_v2_ptsz"},
+	{"cuStreamEndCapture", 10000, PER_THREAD, "cuStreamEndCapture_ptsz"},
+	{"cuCtxCreate", 3020, 0, "cuCtxCreate_v2"},
+	{"cuCtxDestroy", 4000, 0, "cuCtxDestroy_v2"},
+	{"cuDevicePrimaryCtxRelease", 7000, 0, "cuDevicePrimaryCtxRelease"},
+	{"cuDevicePrimaryCtxRelease", 11000, 0, "cuDevicePrimaryCtxRelease_v2"},
+	{"cuDevicePrimaryCtxReset", 7000, 0, "cuDevicePrimaryCtxReset"},
+	{"cuDevicePrimaryCtxReset", 11000, 0, "cuDevicePrimaryCtxReset_v2"},
+	{"cuGetProcAddress", 11030, 0, "cuGetProcAddress"},
+	{"cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"},
+	{"cuLaunchKernel", 4000, 0, "cuLaunchKernel"},
+	{"cuCtxSynchronize", 2000, 0, "cuCtxSynchronize"},
+	/* What there is not. */
+	{"cuMemAlloc", 1000, 0, "cuMemAlloc_v1"},
+	{"cuMemAlloc_v2", 3020, 0, "cuMemAlloc_v3"},
+	{"cuNoSuchThing", 12000, 0, "cuNoSuchThing"},
+	{"", 0, 0, ""},
+	{"cuMemAlloc", 3020, 99, "cuMemAlloc_v99"},
+};
+
+static void *driver;
+
+static void say(const char *way, get_proc_fn get_proc)
+{
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		const struct row *row = &rows[i];
+		void *untouched = &driver, *found = untouched;
+		int status = -1;
+		CUresult r = get_proc(row->symbol, &found, row->version, row->flags, &status);
+
+		printf("%s, '%s' of %d, flags %u: %d, status %d, same %d, NULL %d\n", way, row->symbol, row->version,
+			row->flags, r, status, found == dlsym(driver, row->exported), found == NULL);
+		found = untouched;
+		r = get_proc(row->symbol, &found, row->version, row->flags, NULL);
+		printf("%s, '%s' of %d, flags %u, no status: %d, same %d, NULL %d\n", way, row->symbol, row->version,
+			row->flags, r, found == dlsym(driver, row->exported), found == NULL);
+	}
+}
+
+static get_proc_fn open_driver(void)
+{
+	driver = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!driver)
+		exit(71);
+	return (get_proc_fn)dlsym(driver, "cuGetProcAddress_v2");
+}
+
+static void by_name(void)
+{
+	say("dlsym", open_driver());
+}
+
+static void through_itself(void)
+{
+	get_proc_fn get_proc = open_driver();
+	void *found = NULL;
+
+	for (unsigned i = 0; i < 3; i++) {
+		app_result("itself", get_proc("cuGetProcAddress", &found, 12000, 0, NULL));
+		printf("the same: %d\n", found == (void *)get_proc);
+		get_proc = (get_proc_fn)found;
+	}
+	say("itself", get_proc);
+}
+
+static void first_version(void)
+{
+	get_proc_v1_fn get_proc = (get_proc_v1_fn)(open_driver() ? dlsym(driver, "cuGetProcAddress") : NULL);
+
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		void *found = &driver;
+		CUresult r = get_proc(rows[i].symbol, &found, rows[i].version, rows[i].flags);
+
+		printf("'%s' of %d, flags %u: %d, same %d, NULL %d\n", rows[i].symbol, rows[i].version, rows[i].flags,
+			r, found == dlsym(driver, rows[i].exported), found == NULL);
+	}
+}
+
+/* dlsym keeps what it says of errors, and tells no other handle's functions. */
+static void dlerrors(void)
+{
+	char *text;
+
+	open_driver();
+	printf("no such: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
+	text = dlerror();
+	printf("says so: %d\n", text && strstr(text, "cuNoSuchThing") != NULL);
+	printf("says no more: %d\n", dlerror() == NULL);
+	printf("is there: %d\n", dlsym(driver, "cuMemAlloc_v2") != NULL);
+	printf("nothing to say: %d\n", dlerror() == NULL);
+	printf("not there: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
+	printf("is there: %d\n", dlsym(driver, "cuMemFree_v2") != NULL);
+	printf("nothing to say: %d\n", dlerror() == NULL);
+	printf("the default's is the same: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == dlsym(driver, "cuMemAlloc_v2"));
+	printf("the C library's: %d\n", dlsym(RTLD_DEFAULT, "strlen") != NULL);
+	app_result("close", dlclose(driver));
+}
+
+/* The private tables of the driver are its own, or the runtime would notice. */
+static void export_table(void)
+{
+	static const unsigned char ids[][16] = {
+		{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+		{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
+		{0},
+	};
+	CUresult (*get_table)(const void **table, const void *id);
+	char *start, *end;
+	FILE *maps;
+
+	open_driver();
+	get_table = (CUresult(*)(const void **, const void *))dlsym(driver, "cuGetExportTable");
+	for (size_t i = 0; i < LENGTH(ids); i++) {
+		const void *table = NULL;
+		char line[512];
+		bool is_drivers = false;
+
+		printf("table %zu: %d\n", i, get_table(&table, ids[i]));
+		maps = fopen("/proc/self/maps", "r");
+		while (table && maps && fgets(line, sizeof(line), maps)) {
+			start = (char *)strtoul(line, &end, 16);
+			end = (char *)strtoul(end + 1, NULL, 16);
+			if ((const char *)table >= start && (const char *)table < end)
+				is_drivers = strstr(line, "libcuda.so") != NULL;
+		}
+		if (maps)
+			fclose(maps);
+		printf("table %zu is in the driver: %d\n", i, is_drivers);
+	}
+}
+
+static void odd(void)
+{
+	get_proc_fn get_proc = open_driver();
+	void *found = NULL;
+
+	app_result("into nothing", get_proc("cuMemAlloc", NULL, 3020, 0, NULL));
+	app_result("of no name", get_proc(NULL, &found, 3020, 0, NULL));
+}
+
+/* What was found in one way and in the other works together. */
+static void use(void)
+{
+	get_proc_fn get_proc = open_driver();
+	CUresult (*init)(unsigned) = (CUresult(*)(unsigned))dlsym(driver, "cuInit");
+	CUresult (*retain)(CUcontext *, CUdevice) =
+		(CUresult(*)(CUcontext *, CUdevice))dlsym(driver, "cuDevicePrimaryCtxRetain");
+	CUresult (*set)(CUcontext) = (CUresult(*)(CUcontext))dlsym(driver, "cuCtxSetCurrent");
+	CUresult (*alloc)(CUdeviceptr *, size_t) = (CUresult(*)(CUdeviceptr *, size_t))dlsym(driver, "cuMemAlloc_v2");
+	CUresult (*free_it)(CUdeviceptr);
+	CUdeviceptr ptr = 0;
+	void *found = NULL;
+	CUcontext ctx;
+
+	APP_MUST(get_proc("cuMemFree", &found, 3020, 0, NULL));
+	free_it = (CUresult(*)(CUdeviceptr))found;
+	APP_MUST(init(0));
+	APP_MUST(retain(&ctx, 0));
+	APP_MUST(set(ctx));
+	for (unsigned i = 0; i < 4; i++) {
+		app_result("malloc", alloc(&ptr, MIB));
+		app_result("free", free_it(ptr));
+		app_result("free again", free_it(ptr));
+	}
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"by-name", by_name, APP_TOGETHER},
+	{"through-itself", through_itself, APP_TOGETHER},
+	{"first-version", first_version, APP_TOGETHER},
+	{"dlerror", dlerrors, APP_TOGETHER},
+	{"export-table", export_table, APP_TOGETHER},
+	{"use", use},
+	{"odd", odd},
+	{0},
+};
