@@ -42,9 +42,12 @@ short gp_ctl_conn_events(const struct gp_ctl_conn *conn)
 static bool write_answer(struct gp_ctl_conn *conn, int64_t now_ns)
 {
 	while (is_writing(conn)) {
-		ssize_t n = send(conn->fd.fd, conn->answer + conn->sent,
-			conn->answer_length - conn->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n;
 
+		if (!gp_ctl_fd_is_ours(&conn->fd))
+			return false;
+		n = send(conn->fd.fd, conn->answer + conn->sent,
+			conn->answer_length - conn->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR;
 		conn->sent += (size_t)n;

@@ -8,14 +8,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int identify(int fd, struct gp_ctl_fd *found)
+int gp_ctl_fd_identify(int fd, const char *name, struct gp_ctl_fd *found)
 {
 	struct statx st;
 
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_INO, &st))
+	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_INO, &st))
 		return -errno;
 	*found = (struct gp_ctl_fd){fd, st.stx_dev_major, st.stx_dev_minor, st.stx_ino};
 	return 0;
+}
+
+bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *other)
+{
+	return one->inode == other->inode && one->device_major == other->device_major &&
+	       one->device_minor == other->device_minor;
 }
 
 /* As high as the program's limit on descriptors lets us. */
@@ -39,7 +45,7 @@ int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
 	int error;
 
 	fd = move_up(fd);
-	error = identify(fd, own);
+	error = gp_ctl_fd_identify(fd, "", own);
 	if (error) {
 		close(fd);
 		*own = GP_CTL_NO_FD;
@@ -51,10 +57,8 @@ bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own)
 {
 	struct gp_ctl_fd found;
 
-	if (own->fd < 0 || identify(own->fd, &found))
-		return false;
-	return found.inode == own->inode && found.device_major == own->device_major &&
-	       found.device_minor == own->device_minor;
+	return own->fd >= 0 && !gp_ctl_fd_identify(own->fd, "", &found) &&
+	       gp_ctl_fd_is_same(own, &found);
 }
 
 void gp_ctl_fd_close(struct gp_ctl_fd *own)

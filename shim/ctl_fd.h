@@ -27,6 +27,10 @@ struct gp_ctl_fd {
  */
 int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd);
 
+/* Whose file it is, of an open one or (name not "") of one in an open directory; no link is followed. 0 or -errno. */
+int gp_ctl_fd_identify(int fd, const char *name, struct gp_ctl_fd *found);
+bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *other);
+
 bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own);
 
 /* Closes it if it is ours, forgets it in any case. */

@@ -17,7 +17,7 @@ int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_p
 	char state;
 	int error, dir_fd;
 
-	listener->fd = GP_CTL_NO_FD;
+	listener->fd = listener->file = GP_CTL_NO_FD;
 	listener->uid = places->uid;
 	error = gp_ctl_process_stat(0, &start_ticks, &state);
 	if (error)
@@ -34,7 +34,7 @@ int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_p
  * A socket that is found under its final name already listens, and nobody else ever could connect
  * to it.
  */
-static int publish(int fd, int dir_fd, const char *name)
+static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
 {
 	char temporary[GP_CTL_NAME_MAX + 8];
 	struct sockaddr_un address;
@@ -48,10 +48,12 @@ static int publish(int fd, int dir_fd, const char *name)
 	unlinkat(dir_fd, temporary, 0);
 	if (bind(fd, (struct sockaddr *)&address, length))
 		return -errno;
-	if (!fchmodat(dir_fd, temporary, 0600, 0) && !listen(fd, BACKLOG) &&
+	error = gp_ctl_fd_identify(dir_fd, temporary, file);
+	if (!error && !fchmodat(dir_fd, temporary, 0600, 0) && !listen(fd, BACKLOG) &&
 		!renameat(dir_fd, temporary, dir_fd, name))
 		return 0;
-	error = -errno;
+	if (!error)
+		error = -errno;
 	unlinkat(dir_fd, temporary, 0);
 	return error;
 }
@@ -67,7 +69,7 @@ int gp_ctl_listener_open(struct gp_ctl_listener *listener)
 		error = -errno;
 		goto close_dir;
 	}
-	error = publish(fd, dir_fd, listener->name);
+	error = publish(fd, dir_fd, listener->name, &listener->file);
 	if (error) {
 		close(fd);
 		goto close_dir;
@@ -93,9 +95,13 @@ int gp_ctl_listener_accept(struct gp_ctl_listener *listener)
 void gp_ctl_listener_unlink(const struct gp_ctl_listener *listener)
 {
 	int dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, false);
+	struct gp_ctl_fd found;
 
 	if (dir_fd < 0)
 		return;
-	unlinkat(dir_fd, listener->name, 0);
+	/* The directory may be another by now, with somebody else's file in it. */
+	if (!gp_ctl_fd_identify(dir_fd, listener->name, &found) &&
+		gp_ctl_fd_is_same(&found, &listener->file))
+		unlinkat(dir_fd, listener->name, 0);
 	close(dir_fd);
 }

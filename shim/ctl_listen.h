@@ -9,6 +9,7 @@
 
 struct gp_ctl_listener {
 	struct gp_ctl_fd fd;
+	struct gp_ctl_fd file; /* what the name stood for when it was made; its number means nothing */
 	uid_t uid;
 	char dir[GP_CTL_PATH_MAX];
 	char name[GP_CTL_NAME_MAX];
@@ -23,5 +24,5 @@ int gp_ctl_listener_open(struct gp_ctl_listener *listener);
 /* The next client, or -errno; never waits. */
 int gp_ctl_listener_accept(struct gp_ctl_listener *listener);
 
-/* Removes the file. */
+/* Removes the file, if that is what stands there still. */
 void gp_ctl_listener_unlink(const struct gp_ctl_listener *listener);

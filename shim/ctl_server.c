@@ -142,11 +142,25 @@ static void fill(struct pollfd fds[static MAX_CONNS + 1], int64_t now_ns)
 		fds[MAX_CONNS].fd = -1;
 }
 
+/*
+ * What the host has taken from us since is not waited for: behind such a number may be a quiet file
+ * of its own. False: the server is over.
+ */
+static bool drop_lost(void)
+{
+	for (int i = 0; i < MAX_CONNS; i++)
+		if (is_open(&server.conns[i]) && !gp_ctl_fd_is_ours(&server.conns[i].fd))
+			gp_ctl_conn_close(&server.conns[i]);
+	return gp_ctl_fd_is_ours(&server.listener.fd) || renew_listener();
+}
+
 static bool step(void)
 {
 	struct pollfd fds[MAX_CONNS + 1];
 	int64_t now_ns = clock_ns();
 
+	if (!drop_lost())
+		return false;
 	fill(fds, now_ns);
 	if (poll(fds, MAX_CONNS + 1, wait_ms(now_ns)) < 0 && errno != EINTR)
 		return false;

@@ -134,7 +134,7 @@ void soak_block_capture(struct soak_block *block, struct soak_random *random);
 void soak_visit_context(struct soak_random *random);
 
 /* control.c: the control socket, if this process has one. */
-void soak_control_start(uint64_t seed); /* before CUDA and threads: clients that misbehave need a process of their own */
+void soak_control_start(uint64_t seed); /* before CUDA and threads: clients need a process of their own */
 void soak_control_client(void);         /* one more of them */
 void soak_control_stop(void);           /* waits for the last of them */
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,4 +198,31 @@ int fixture_count_sockets(void)
 	for (int fd = 0; fd < 1024; fd++)
 		n += fixture_is_socket(fd);
 	return n;
+}
+
+void fixture_wait_for_sockets(int n)
+{
+	while (fixture_count_sockets() != n)
+		sched_yield();
+}
+
+const char fixture_version[] = "{\"schema\":\"gpupool.version/1\",\"version\":\"" GPUPOOL_VERSION "\"}";
+
+void fixture_assert_serves(void)
+{
+	int fd = fixture_connect();
+
+	ck_assert_str_eq(fixture_ask(fd, "version"), fixture_version);
+	close(fd);
+}
+
+int fixture_ask_for_much(const char *path)
+{
+	int fd = fixture_try_connect(path);
+	char bytes[100];
+
+	ck_assert_int_ge(fd, 0);
+	fixture_send(fd, "blocks 40000\n", 13);
+	ck_assert_int_eq(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+	return fd;
 }

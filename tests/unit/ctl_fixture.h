@@ -39,3 +39,12 @@ bool fixture_is_socket(int fd);
 
 /* How many sockets this process has open. */
 int fixture_count_sockets(void);
+void fixture_wait_for_sockets(int n);
+
+/* The answer to "version", and a client of its own that gets it: so the server is alive and well. */
+extern const char fixture_version[];
+void fixture_assert_serves(void);
+
+/* A client that has read the first bytes of an answer of some megabytes; so many are left. */
+enum { FIXTURE_MUCH_LEFT = 3999900 + 40 };
+int fixture_ask_for_much(const char *path);

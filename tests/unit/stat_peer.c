@@ -93,10 +93,12 @@ static void answer(int client, enum peer_manner manner, const char *text)
 	else if (manner == PEER_ENDLESS)
 		while (send(client, peer_status, 1000, MSG_NOSIGNAL) > 0)
 			;
-	else if (manner == PEER_HANGS_UP)
+	else if (manner == PEER_HANGS_UP || manner == PEER_STOPS)
 		send(client, text, strlen(text) / 2, MSG_NOSIGNAL);
 	else if (send(client, text, strlen(text), MSG_NOSIGNAL) >= 0)
 		send(client, "\n", 1, MSG_NOSIGNAL);
+	if (manner == PEER_STOPS)
+		raise(SIGSTOP);
 }
 
 static int listen_in(const char *dir)

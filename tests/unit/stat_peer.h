@@ -24,6 +24,7 @@ enum peer_manner {
 	PEER_SILENT,    /* takes requests and says nothing */
 	PEER_ENDLESS,   /* says everything but a line end */
 	PEER_HANGS_UP,  /* in the middle of its answer */
+	PEER_STOPS,     /* likewise: SIGSTOP */
 	PEER_LATE,      /* hangs up on two clients before it answers the third */
 	PEER_DEAF,      /* has closed its socket */
 	PEER_STOPPED,   /* SIGSTOP */

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The control socket as a guest: what it does in a file system where others plant things and move them, and with
+ * descriptors that its host closes and uses for files of its own. It must not touch what is not its own.
+ */
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctl_fixture.h"
+#include "shim/ctl_proto.h"
+#include "shim/ctl_server.h"
+
+#define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
+
+static const char *in(const char *dir, const char *name)
+{
+	static char paths[4][256];
+	static int next;
+	char *path = paths[next++ % 4];
+
+	ck_assert_int_lt(snprintf(path, sizeof(paths[0]), "%s/%s", dir, name), (int)sizeof(paths[0]));
+	return path;
+}
+
+/* The name that a socket of this process has. */
+static const char *socket_name(void)
+{
+	static char name[GP_CTL_NAME_MAX];
+	uint64_t start_ticks;
+	char state;
+
+	ck_assert_int_eq(gp_ctl_process_stat(0, &start_ticks, &state), 0);
+	gp_ctl_name_format(name, getpid(), start_ticks);
+	return name;
+}
+
+static void make_file(const char *path)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644);
+
+	ck_assert_int_eq(write(fd, "mine", 4), 4);
+	ck_assert_int_eq(fchmod(fd, 0644), 0);
+	close(fd);
+}
+
+static void assert_untouched(const char *path)
+{
+	char bytes[8];
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert(S_ISREG(st.st_mode));
+	ck_assert_uint_eq(st.st_mode & 07777, 0644);
+	ck_assert_int_eq(read(fd, bytes, sizeof(bytes)), 4);
+	ck_assert_int_eq(memcmp(bytes, "mine", 4), 0);
+	close(fd);
+}
+
+/* The name, and the one that it has until it listens. */
+static const struct {
+	const char *before, *after;
+} planted[] = {{"", ""}, {".", ".new"}};
+
+static const char *planted_name(int row)
+{
+	static char name[GP_CTL_NAME_MAX + 8];
+
+	snprintf(name, sizeof(name), "%s%s%s", planted[row].before, socket_name(), planted[row].after);
+	return name;
+}
+
+START_TEST(a_link_under_the_name_of_a_socket_is_not_followed)
+{
+	char victim[128];
+	struct stat st;
+
+	snprintf(victim, sizeof(victim), "%s", in(fixture_root, "victim"));
+	make_file(victim);
+	ck_assert_int_eq(symlink("victim", in(fixture_root, planted_name(_i))), 0);
+	ck_assert_int_eq(fixture_start(0), 0);
+	assert_untouched(victim);
+	ck_assert_int_eq(lstat(gp_ctl_path(), &st), 0);
+	ck_assert(S_ISSOCK(st.st_mode));
+	fixture_assert_serves();
+}
+END_TEST
+
+START_TEST(a_directory_under_the_name_of_a_socket_is_left_alone)
+{
+	ck_assert_int_eq(mkdir(in(fixture_root, planted_name(_i)), 0755), 0);
+	errno = 7;
+	ck_assert_int_lt(fixture_start(0), 0);
+	ck_assert_int_eq(errno, 7);
+	ck_assert_int_eq(fixture_count_sockets(), 0);
+	ck_assert_str_eq(gp_ctl_path(), "");
+	/* Nothing else was left there. */
+	ck_assert_int_eq(rmdir(in(fixture_root, planted_name(_i))), 0);
+	ck_assert_int_eq(rmdir(fixture_root), 0);
+}
+END_TEST
+
+static void teardown(void)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -rf '%s' '%s.aside' '%s.victim'", fixture_root, fixture_root,
+		fixture_root);
+	ck_assert_int_eq(system(command), 0);
+	fixture_teardown();
+}
+
+#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork, and closing what others use */
+/* What stands where the directory was. */
+static const struct {
+	const char *name;
+	bool is_link;
+	mode_t mode; /* 0: nothing */
+	bool serves; /* a server that lost its socket makes a new one there */
+} replacements[] = {
+	{"nothing", false, 0, true},
+	{"a directory", false, 0700, true},
+	{"a directory open to others", false, 0755, false},
+	{"a link to a directory", true, 0700, false},
+};
+
+/* With somebody's file in it that has the socket's name. */
+static void replace_directory(int row)
+{
+	char aside[128], victim[128], path[256];
+
+	snprintf(aside, sizeof(aside), "%s.aside", fixture_root);
+	snprintf(victim, sizeof(victim), "%s%s", fixture_root, replacements[row].is_link ? ".victim" : "");
+	ck_assert_int_eq(rename(fixture_root, aside), 0);
+	if (!replacements[row].mode)
+		return;
+	ck_assert_int_eq(mkdir(victim, 0700), 0);
+	ck_assert_int_eq(chmod(victim, replacements[row].mode), 0);
+	snprintf(path, sizeof(path), "%s", in(victim, socket_name()));
+	make_file(path);
+	if (replacements[row].is_link)
+		ck_assert_int_eq(symlink(victim, fixture_root), 0);
+}
+
+START_TEST(a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		ck_assert_int_eq(fixture_start(0), 0);
+		fixture_assert_serves();
+		replace_directory(_i);
+		exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	/* The one with the child's name. */
+	if (replacements[_i].mode) {
+		char command[256];
+
+		snprintf(command, sizeof(command), "test \"$(cat %s/*.sock)\" = mine", fixture_root);
+		ck_assert_int_eq(system(command), 0);
+	}
+}
+END_TEST
+
+static void close_servers(void)
+{
+	for (int fd = 64; fd < 1024; fd++)
+		if (fixture_is_socket(fd))
+			close(fd);
+}
+
+/* Until the server notices, and makes a new socket, whoever connects is cut off or refused. */
+static void wait_until_served(void)
+{
+	for (bool served = false; !served; sched_yield()) {
+		int fd = fixture_try_connect(gp_ctl_path());
+
+		served = fd >= 0 && fixture_try_send(fd, "version\n") &&
+			 !strcmp(fixture_read_line(fd), fixture_version);
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+/* The server has a thread as long as it lives. */
+static bool has_ended(void)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat("/proc/self/task", &st), 0);
+	return st.st_nlink == 2 + 1;
+}
+
+START_TEST(a_new_socket_is_made_only_in_a_directory_that_is_fit)
+{
+	char victim[160];
+	int client;
+
+	ck_assert_int_eq(fixture_start(0), 0);
+	client = fixture_connect();
+	ck_assert_str_eq(fixture_ask(client, "version"), fixture_version);
+	replace_directory(_i);
+	snprintf(victim, sizeof(victim), "%s/%s", fixture_root, socket_name());
+	close_servers();
+	/* Who is connected still wakes the server; nobody else can reach it. */
+	(void)fixture_try_send(client, "version\n");
+	ck_assert(fixture_is_closed(client));
+	close(client);
+	if (replacements[_i].serves) {
+		wait_until_served();
+	} else {
+		while (!has_ended())
+			sched_yield();
+		assert_untouched(victim);
+	}
+}
+END_TEST
+
+/* Descriptors. */
+
+enum host_file { A_FILE, A_SOCKET, N_HOST_FILES };
+
+/* A file of the host's; what the server would send to it can be read from the other one. */
+static int open_host_file(enum host_file which, int *ret_other)
+{
+	int fds[2];
+
+	if (which == A_FILE)
+		return *ret_other = memfd_create("host", MFD_CLOEXEC);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+	*ret_other = fds[1];
+	return fds[0];
+}
+
+START_TEST(an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts)
+{
+	int client, other, file = open_host_file((enum host_file)_i, &other), taken[2], n = 0;
+	char bytes[16];
+
+	ck_assert_int_eq(fixture_start(0), 0);
+	client = fixture_ask_for_much(gp_ctl_path());
+	for (int fd = 64; fd < 1024; fd++) {
+		if (!fixture_is_socket(fd))
+			continue;
+		ck_assert_int_lt(n, 2);
+		taken[n++] = fd;
+	}
+	ck_assert_int_eq(n, 2);
+	for (int i = 0; i < n; i++)
+		ck_assert_int_eq(dup2(file, taken[i]), taken[i]);
+	ck_assert_str_eq(fixture_read_line(client), ""); /* it ends before the answer does */
+	wait_until_served();
+	ck_assert_int_eq(_i == A_FILE ? pread(other, bytes, sizeof(bytes), 0) : read(other, bytes, sizeof(bytes)),
+		_i == A_FILE ? 0 : -1);
+	for (int i = 0; i < n; i++)
+		ck_assert_int_ge(fcntl(taken[i], F_GETFD), 0);
+}
+END_TEST
+
+/* As launchers and daemons do, with clients in every state, until the server gives up. */
+START_TEST(a_host_that_closes_everything_in_a_loop_is_not_disturbed)
+{
+	int kept = memfd_create("kept", MFD_CLOEXEC), mine[16];
+	struct stat before, after;
+
+	ck_assert_int_eq(fixture_start(0), 0);
+	ck_assert_int_eq(fstat(kept, &before), 0);
+	for (int round = 0; !has_ended(); round++) {
+		int client = fixture_try_connect(gp_ctl_path());
+
+		if (client >= 0)
+			(void)fixture_try_send(client, (round + _i) % 2 ? "blocks 40000\n" : "version\nvers");
+		for (int fd = 64; fd < 1024; fd++)
+			close(fd);
+		for (int i = 0; i < ROWS(mine); i++)
+			mine[i] = fcntl(kept, F_DUPFD_CLOEXEC, 512);
+		for (int i = 0; i < ROWS(mine); i++) {
+			ck_assert_int_eq(fstat(mine[i], &after), 0);
+			ck_assert_uint_eq(after.st_ino, before.st_ino);
+		}
+		if (client >= 0)
+			close(client);
+	}
+	ck_assert_int_eq(after.st_size, 0);
+}
+END_TEST
+#endif
+
+int main(void)
+{
+	Suite *suite = suite_create("ctl_guest");
+	TCase *tc = tcase_create("guest");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, fixture_setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, a_link_under_the_name_of_a_socket_is_not_followed, 0, ROWS(planted));
+	tcase_add_loop_test(tc, a_directory_under_the_name_of_a_socket_is_left_alone, 0, ROWS(planted));
+#ifndef __SANITIZE_THREAD__
+	tcase_add_loop_test(
+		tc, a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit, 0, ROWS(replacements));
+	tcase_add_loop_test(tc, a_new_socket_is_made_only_in_a_directory_that_is_fit, 0, ROWS(replacements));
+	tcase_add_loop_test(tc, an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts, 0, N_HOST_FILES);
+	tcase_add_loop_test(tc, a_host_that_closes_everything_in_a_loop_is_not_disturbed, 0, 16);
+#endif
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
