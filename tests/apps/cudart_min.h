@@ -5,6 +5,10 @@
 /* The runtime's half of cuda_min.h. */
 
 #include "shim/cuda_abi.h"
+
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+#include "cudart_ptds.h"
+#endif
 #include "ipc_abi.h"
 
 typedef int cudaError_t;
@@ -77,6 +81,10 @@ cudaError_t cudaFree(void *ptr);
 cudaError_t cudaMallocHost(void **ptr, size_t bytes);
 cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *ptr);
+cudaError_t cudaHostGetFlags(unsigned *flags, void *ptr);
+cudaError_t cudaHostGetDevicePointer(void **device_ptr, void *ptr, unsigned flags);
+cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *ptr);
 cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height);
 cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned flags);
 cudaError_t cudaMallocAsync(void **ptr, size_t bytes, cudaStream_t stream);

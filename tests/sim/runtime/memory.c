@@ -54,6 +54,26 @@ cudaError_t cudaFreeHost(void *ptr)
 	return ptr ? RT_CALL(cuMemFreeHost, ptr) : rt_done(rt_enter());
 }
 
+cudaError_t cudaHostGetFlags(unsigned *flags, void *ptr)
+{
+	return RT_CALL(cuMemHostGetFlags, flags, ptr);
+}
+
+cudaError_t cudaHostGetDevicePointer(void **device_ptr, void *ptr, unsigned flags)
+{
+	return RT_CALL(cuMemHostGetDevicePointer_v2, (CUdeviceptr *)device_ptr, ptr, flags);
+}
+
+cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
+{
+	return RT_CALL(cuMemHostRegister_v2, ptr, bytes, flags);
+}
+
+cudaError_t cudaHostUnregister(void *ptr)
+{
+	return RT_CALL(cuMemHostUnregister, ptr);
+}
+
 cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height)
 {
 	if (!pitch)

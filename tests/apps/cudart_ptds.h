@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What the SDK's header does where the default stream is per thread: the same names mean other functions. */
+
+#define cudaMemcpy             cudaMemcpy_ptds
+#define cudaMemcpyAsync        cudaMemcpyAsync_ptsz
+#define cudaMemset             cudaMemset_ptds
+#define cudaMemsetAsync        cudaMemsetAsync_ptsz
+#define cudaMallocAsync        cudaMallocAsync_ptsz
+#define cudaFreeAsync          cudaFreeAsync_ptsz
+#define cudaStreamSynchronize  cudaStreamSynchronize_ptsz
+#define cudaStreamQuery        cudaStreamQuery_ptsz
+#define cudaStreamWaitEvent    cudaStreamWaitEvent_ptsz
+#define cudaStreamBeginCapture cudaStreamBeginCapture_ptsz
+#define cudaStreamEndCapture   cudaStreamEndCapture_ptsz
+#define cudaStreamIsCapturing  cudaStreamIsCapturing_ptsz
+#define cudaEventRecord        cudaEventRecord_ptsz

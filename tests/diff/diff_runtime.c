@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The runtime's calls, what they leave behind, and what the runtime remembers as its last error: nothing that the
+ * program did not do. Built with the shared and the static runtime, with the legacy and the per-thread default stream.
+ */
+
+#include "tests/preload/app.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A result, and what the runtime remembers of it, which is then forgotten. */
+static void say(const char *what, cudaError_t error)
+{
+	cudaError_t peeked = cudaPeekAtLastError();
+
+	printf("%s: %d, last error %d %d\n", what, error, peeked, cudaGetLastError());
+}
+
+static void *take(size_t bytes)
+{
+	void *ptr = NULL;
+
+	APP_MUST(cudaMalloc(&ptr, bytes));
+	return ptr;
+}
+
+static void zero_sizes(void)
+{
+	void *p = &p, *h = &h, *q = &q, *m = &m;
+	size_t pitch = 77;
+
+	say("malloc of nothing", cudaMalloc(&p, 0));
+	say("host malloc of nothing", cudaMallocHost(&h, 0));
+	printf("are NULL: %d %d\n", p == NULL, h == NULL);
+	h = &h;
+	say("host alloc of nothing", cudaHostAlloc(&h, 0, 0));
+	say("managed of nothing", cudaMallocManaged(&m, 0, cudaMemAttachGlobal));
+	say("pitch of no width", cudaMallocPitch(&q, &pitch, 0, 8));
+	printf("are NULL: %d %d %d, pitch %zu\n", h == NULL, m == NULL, q == NULL, pitch);
+	q = &q;
+	pitch = 77;
+	say("pitch of no height", cudaMallocPitch(&q, &pitch, 8, 0));
+	printf("is NULL: %d, pitch %zu\n", q == NULL, pitch);
+	say("async of nothing", cudaMallocAsync(&q, 0, NULL));
+	say("free of NULL", cudaFree(NULL));
+	say("host free of NULL", cudaFreeHost(NULL));
+	say("async free of NULL", cudaFreeAsync(NULL, NULL));
+}
+
+static void null_outputs(void)
+{
+	void *p;
+	size_t n;
+
+	say("malloc", cudaMalloc(NULL, 64));
+	say("malloc of nothing", cudaMalloc(NULL, 0));
+	say("host malloc", cudaMallocHost(NULL, 64));
+	say("host alloc", cudaHostAlloc(NULL, 64, 0));
+	say("managed", cudaMallocManaged(NULL, 64, cudaMemAttachGlobal));
+	say("pitch", cudaMallocPitch(&p, NULL, 64, 64));
+	say("pitch's pointer", cudaMallocPitch(NULL, &n, 64, 64));
+	say("async", cudaMallocAsync(NULL, 64, NULL));
+	say("info", cudaMemGetInfo(NULL, NULL));
+	say("info's free", cudaMemGetInfo(NULL, &n));
+	say("info's total", cudaMemGetInfo(&n, NULL));
+	say("attributes", cudaPointerGetAttributes(NULL, &p));
+}
+
+static void too_big(void)
+{
+	static const size_t sizes[] = {(size_t)1 << 46, SIZE_MAX / 2, SIZE_MAX - 600, SIZE_MAX};
+	void *p = &p;
+
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		say("malloc of too much", cudaMalloc(&p, sizes[i]));
+		printf("is NULL: %d\n", p == NULL);
+		say("managed of too much", cudaMallocManaged(&p, sizes[i], cudaMemAttachGlobal));
+		say("pitch of too much", cudaMallocPitch(&p, &(size_t){0}, sizes[i], 1));
+	}
+	say("host malloc of too much", cudaMallocHost(&p, SIZE_MAX - 600));
+	printf("is NULL: %d\n", p == NULL);
+	/* What is remembered outlives a success. */
+	p = NULL;
+	printf("fails: %d\n", cudaMalloc(&p, SIZE_MAX / 2));
+	p = take(MIB);
+	say("free after that", cudaFree(p));
+	app_result("nothing is left", cudaGetLastError());
+}
+
+static void wrong_frees(void)
+{
+	static const size_t sizes[] = {512, MIB, 64 * MIB};
+	void *heap = malloc(64), *host;
+	int local = 0;
+
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		char *p = take(sizes[i]);
+
+		say("inside", cudaFree(p + 256));
+		say("as pinned", cudaFreeHost(p));
+		say("free", cudaFree(p));
+		say("again", cudaFree(p));
+		say("async, again", cudaFreeAsync(p + 64, NULL));
+	}
+	APP_MUST(cudaMallocHost(&host, MIB));
+	say("stack", cudaFree(&local));
+	say("heap", cudaFree(heap));
+	say("1", cudaFree((void *)1));
+	say("pinned", cudaFree(host));
+	say("pinned inside", cudaFreeHost((char *)host + 64));
+	say("pinned, well", cudaFreeHost(host));
+	say("pinned, again", cudaFreeHost(host));
+	say("heap as pinned", cudaFreeHost(heap));
+	free(heap);
+}
+
+static void mixed_frees(void)
+{
+	cudaStream_t streams[] = {NULL, cudaStreamPerThread, cudaStreamLegacy, NULL};
+	void *p;
+
+	APP_MUST(cudaStreamCreateWithFlags(&streams[3], cudaStreamNonBlocking));
+	for (size_t i = 0; i < 3 * LENGTH(streams); i++) {
+		cudaStream_t stream = streams[i % LENGTH(streams)];
+
+		p = take(MIB);
+		APP_MUST(cudaMemsetAsync(p, (int)i, MIB, stream));
+		say("cudaFreeAsync of cudaMalloc", cudaFreeAsync(p, stream));
+		APP_MUST(cudaDeviceSynchronize());
+		say("then cudaFree", cudaFree(p));
+		APP_MUST(cudaMallocAsync(&p, MIB, stream));
+		APP_MUST(cudaMemsetAsync(p, (int)i, MIB, stream));
+		APP_MUST(cudaStreamSynchronize(stream));
+		say("cudaFree of cudaMallocAsync", cudaFree(p));
+		APP_MUST(cudaMallocAsync(&p, MIB, stream));
+		say("cudaFreeAsync of cudaMallocAsync", cudaFreeAsync(p, stream));
+		APP_MUST(cudaMallocManaged(&p, MIB, cudaMemAttachGlobal));
+		say("cudaFree of managed", cudaFree(p));
+	}
+	say("end", cudaDeviceSynchronize());
+}
+
+/* Every pitch, folded into one number, and some of them to look at. */
+static void pitches(void)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+
+	for (size_t width = 1; width <= 2048; width++) {
+		size_t pitch = 0;
+		void *p;
+
+		APP_MUST(cudaMallocPitch(&p, &pitch, width, 3));
+		hash = (hash ^ pitch) * UINT64_C(1099511628211);
+		if (width == 1 || width == 513 || width == 2048)
+			printf("of %zu: %zu\n", width, pitch);
+		APP_MUST(cudaFree(p));
+	}
+	printf("of all: %llx\n", (unsigned long long)hash);
+}
+
+static void say_attributes(const char *name, const void *p)
+{
+	struct cudaPointerAttributes a;
+	cudaError_t error = cudaPointerGetAttributes(&a, p);
+
+	if (error)
+		say(name, error);
+	else
+		printf("%s: type %d, device %d, device pointer %d, host pointer %d\n", name, a.type, a.device,
+			a.devicePointer == p, a.hostPointer == p);
+}
+
+static void attributes(void)
+{
+	for (unsigned life = 0; life < 2; life++) {
+		char *p = take(8 * MIB), *small = take(512), *h;
+
+		APP_MUST(cudaMallocHost((void **)&h, MIB));
+		say_attributes("block", p);
+		say_attributes("inside", p + 4096);
+		say_attributes("small", small);
+		say_attributes("host", h);
+		say_attributes("inside host", h + 100);
+		APP_MUST(cudaFree(p));
+		APP_MUST(cudaFree(small));
+		APP_MUST(cudaFreeHost(h));
+	}
+	say_attributes("stack", &(int){0});
+}
+
+static void host_flags(void)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		unsigned flags = i % 10, seen = 99;
+		void *h = NULL, *device = NULL;
+		char name[32];
+
+		snprintf(name, sizeof(name), "host alloc, flags %u", flags);
+		say(name, cudaHostAlloc(&h, 4 * MIB + 1, flags));
+		if (!h)
+			continue;
+		say("its flags", cudaHostGetFlags(&seen, h));
+		say("its device pointer", cudaHostGetDevicePointer(&device, h, 0));
+		printf("%s gives: %u, mapped %d, aligned %d\n", name, seen, device == h, (uintptr_t)h % 4096 == 0);
+		((volatile char *)h)[4 * MIB] = 1;
+		APP_MUST(cudaFreeHost(h));
+	}
+}
+
+static void registering(void)
+{
+	char *heap = aligned_alloc(4096, MIB), *h;
+
+	memset(heap, 1, MIB);
+	APP_MUST(cudaMallocHost((void **)&h, MIB));
+	say("register", cudaHostRegister(heap, MIB, 0));
+	say("again", cudaHostRegister(heap, MIB, 0));
+	say("free as pinned", cudaFreeHost(heap));
+	say("unregister", cudaHostUnregister(heap));
+	say("again", cudaHostUnregister(heap));
+	say("register pinned memory", cudaHostRegister(h, MIB, 0));
+	say("unregister it", cudaHostUnregister(h));
+	say("free", cudaFreeHost(h));
+	free(heap);
+}
+
+static void copies(void)
+{
+	static const size_t sizes[] = {1, 4097, 3 * MIB + 5, 20 * MIB};
+
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		size_t bytes = sizes[i];
+		unsigned char *in = malloc(bytes), *out = calloc(1, bytes);
+		void *p = take(bytes), *q = take(bytes);
+
+		for (size_t k = 0; k < bytes; k++)
+			in[k] = (unsigned char)(k * 31 + 7);
+		APP_MUST(cudaMemcpy(p, in, bytes, cudaMemcpyHostToDevice));
+		APP_MUST(cudaMemcpy(q, p, bytes, cudaMemcpyDeviceToDevice));
+		APP_MUST(cudaMemcpy(out, q, bytes, cudaMemcpyDefault));
+		printf("%zu bytes come back: %d\n", bytes, memcmp(in, out, bytes) == 0);
+		APP_MUST(cudaFree(p));
+		APP_MUST(cudaFree(q));
+		free(in);
+		free(out);
+	}
+	app_result("last error", cudaGetLastError());
+}
+
+/* Loops whose blocks are pending again and again leave no error behind. */
+static void loop(void)
+{
+	enum { ROUNDS = 2000 };
+	unsigned errors = 0, wrong = 0;
+	cudaStream_t stream;
+	unsigned char *host;
+
+	APP_MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		void *p = take(64 * KIB + i % 7 * 4096), *q;
+
+		APP_MUST(cudaMallocHost((void **)&host, 64 * KIB));
+		APP_MUST(cudaMemsetAsync(p, (int)i, 64 * KIB, stream));
+		APP_MUST(cudaFree(p));
+		q = take(64 * KIB);
+		APP_MUST(cudaMemsetAsync(q, (int)~i, 64 * KIB, stream));
+		APP_MUST(cudaMemcpyAsync(host, q, 64 * KIB, cudaMemcpyDeviceToHost, stream));
+		if (i % 16 == 0) {
+			APP_MUST(cudaStreamSynchronize(stream));
+			wrong += host[0] != (unsigned char)~i || host[64 * KIB - 1] != (unsigned char)~i;
+		}
+		errors += cudaPeekAtLastError() != cudaSuccess;
+		APP_MUST(cudaFree(q));
+		APP_MUST(cudaFreeHost(host));
+	}
+	printf("errors left: %u, wrong bytes: %u\n", errors, wrong);
+	say("end", cudaDeviceSynchronize());
+}
+
+static void *in_thread(void *unused)
+{
+	void *p = take(MIB);
+
+	say("in another thread, wrong free", cudaFree((char *)p + 8));
+	app_result("in another thread, left", cudaPeekAtLastError());
+	return p;
+}
+
+/* Each thread has its own last error. */
+static void threads(void)
+{
+	pthread_t thread;
+	void *p;
+
+	app_result("wrong free", cudaFree(&p));
+	if (pthread_create(&thread, NULL, in_thread, NULL))
+		exit(71);
+	pthread_join(thread, &p);
+	app_result("left", cudaPeekAtLastError());
+	say("free from here", cudaFree(p));
+}
+
+static void reset(void)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		void *small = take(512), *large = take(64 * MIB), *h, *p;
+		int word = 5, back = 0;
+
+		APP_MUST(cudaMallocHost(&h, MIB));
+		APP_MUST(cudaFree(take(32 * MIB)));
+		say("reset", cudaDeviceReset());
+		/* Before anything new is allocated, which may get the same address. */
+		say("free of an old small one", cudaFree(small));
+		say("free of an old large one", cudaFree(large));
+		say("host free of an old one", cudaFreeHost(h));
+		p = take(MIB);
+		APP_MUST(cudaMemcpy(p, &word, sizeof(word), cudaMemcpyHostToDevice));
+		APP_MUST(cudaMemcpy(&back, p, sizeof(back), cudaMemcpyDeviceToHost));
+		printf("works again: %d\n", back == word);
+		say("free of a new one", cudaFree(p));
+		say("and a large one", cudaFree(take(256 * MIB)));
+	}
+}
+
+/* A child of a process that has used CUDA is told so. */
+static void forked(void)
+{
+	int status = -1;
+	void *p = take(MIB);
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		say("free in the child", cudaFree(p));
+		say("malloc in the child", cudaMalloc(&p, MIB));
+		say("host malloc in the child", cudaMallocHost(&p, MIB));
+		fflush(stdout);
+		_exit(3);
+	}
+	waitpid(child, &status, 0);
+	printf("the child ended: %d %d\n", WIFEXITED(status), WEXITSTATUS(status));
+	say("the parent goes on", cudaFree(p));
+	say("and on", cudaFree(take(MIB)));
+}
+
+static void *kept;
+
+static void free_at_exit(void)
+{
+	printf("at exit, free: %d\n", cudaFree(kept));
+	printf("at exit, malloc: %d\n", cudaMalloc(&kept, MIB));
+	printf("at exit, last error: %d\n", cudaGetLastError());
+}
+
+static void at_exit_before(void)
+{
+	if (atexit(free_at_exit))
+		exit(71);
+	kept = take(MIB);
+}
+
+static void at_exit_after(void)
+{
+	kept = take(MIB);
+	if (atexit(free_at_exit))
+		exit(71);
+}
+
+static void at_exit_reset(void)
+{
+	at_exit_before();
+	say("reset", cudaDeviceReset());
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"zero-sizes", zero_sizes, APP_TOGETHER},
+	{"null-outputs", null_outputs, APP_TOGETHER},
+	{"too-big", too_big, APP_TOGETHER},
+	{"wrong-frees", wrong_frees, APP_TOGETHER},
+	{"mixed-frees", mixed_frees, APP_TOGETHER},
+	{"pitches", pitches, APP_TOGETHER},
+	{"attributes", attributes, APP_TOGETHER},
+	{"host-flags", host_flags, APP_TOGETHER},
+	{"registering", registering, APP_TOGETHER},
+	{"copies", copies, APP_TOGETHER},
+	{"loop", loop, APP_TOGETHER},
+	{"threads", threads, APP_TOGETHER},
+	{"reset", reset},
+	{"fork", forked},
+	{"at-exit-before", at_exit_before},
+	{"at-exit-after", at_exit_after},
+	{"at-exit-reset", at_exit_reset},
+	{0},
+};
