@@ -9,7 +9,7 @@
  * Errors: 0; -ENOMEM where memory ran out; -EBUSY where a stream capture forbids the call for now; -ENOTSUP
  * where this backend cannot do it at all; a positive value is the driver's own error code, which the allocator
  * passes up unchanged. Every function may be called from any thread and none may call back into the pool.
- * No function is called with a lock held, except the four fence functions, which run under the lock of their
+ * No function is called with a lock held, except the fence functions, which run under the lock of their
  * fence sequence.
  */
 
@@ -46,14 +46,20 @@ struct gp_backend_ops {
 	/* 0 if everything begun is back in the driver, -EAGAIN if not yet. Does not wait. */
 	int (*release_poll)(void *arg);
 
-	/* Waits until everything begun is back in the driver. */
-	int (*release_drain)(void *arg);
+	/* Waits until everything begun is back in the driver, at most so long: then -EAGAIN. */
+	int (*release_drain)(void *arg, uint64_t max_ns);
 
 	/* Fences. Records all work submitted so far in the context, on every stream. */
 	int (*fence_record)(void *arg, int slot);
 
 	/* 0 if all that the record covers has completed, -EAGAIN if not. */
 	int (*fence_query)(void *arg, int slot);
+
+	/*
+	 * Whether that -EAGAIN is about work alone that a record covers beyond what the program's own free would have
+	 * waited for. NULL: there is no such work.
+	 */
+	bool (*fence_is_beyond)(void *arg, int slot);
 
 	/* Makes all later work of the context wait, on the GPU, for what the record covers. */
 	int (*fence_order)(void *arg, int slot);

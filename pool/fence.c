@@ -91,6 +91,12 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
+static void note_free(struct gp_fence_entry *entry)
+{
+	entry->is_at_free = true;
+	entry->freer = pthread_self();
+}
+
 static int record_locked(struct gp_fence *f, bool is_at_free)
 {
 	uint64_t seq;
@@ -107,7 +113,9 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 	if (r)
 		return r;
 	f->n_spare--;
-	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot, .is_at_free = is_at_free};
+	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot};
+	if (is_at_free)
+		note_free(nth_locked(f, f->count - 1));
 	bump_locked(&f->records);
 	return 0;
 }
@@ -120,9 +128,9 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 	gp_mutex_lock(&f->lock);
 	n = first_after_locked(f, stamp);
 	/* Somebody recorded after our stamp was read, while we waited for the lock: that one covers us. */
-	if (n < f->count)
-		nth_locked(f, n)->is_at_free |= is_at_free;
-	else if (gp_fence_completed(f) <= stamp)
+	if (n < f->count && is_at_free)
+		note_free(nth_locked(f, n));
+	else if (n == f->count && gp_fence_completed(f) <= stamp)
 		r = record_locked(f, is_at_free);
 	gp_mutex_unlock(&f->lock);
 	return r;
@@ -201,24 +209,43 @@ int gp_fence_order_all(struct gp_fence *f)
 	return r;
 }
 
+/* Whether this thread has made a free, at the entry or later, which would have waited for what is not done yet. */
+static bool is_due_locked(struct gp_fence *f, unsigned n)
+{
+	const struct gp_backend *be = &f->backend;
+	bool is_freer = false;
+
+	if (be->ops->fence_is_beyond && be->ops->fence_is_beyond(be->arg, nth_locked(f, n)->slot))
+		return false;
+	for (; n < f->count && !is_freer; n++)
+		is_freer = nth_locked(f, n)->is_at_free && pthread_equal(nth_locked(f, n)->freer, pthread_self());
+	return is_freer;
+}
+
 int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
-	uint64_t start_ns = be->ops->now_ns(be->arg);
+	uint64_t undue_since_ns = be->ops->now_ns(be->arg), now_ns;
 	int r = 0;
 
 	for (unsigned attempt = 0; gp_fence_completed(f) <= stamp; attempt++) {
+		bool is_due = false;
 		unsigned n;
 
 		gp_mutex_lock(&f->lock);
 		n = first_after_locked(f, stamp);
 		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
+		if (r == -EAGAIN)
+			is_due = is_due_locked(f, n);
 		if (r == -EAGAIN && attempt == 0)
 			bump_locked(&f->waits);
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
 			break;
-		if (max_ns != UINT64_MAX && be->ops->now_ns(be->arg) - start_ns >= max_ns)
+		now_ns = be->ops->now_ns(be->arg);
+		if (is_due)
+			undue_since_ns = now_ns;
+		if (max_ns != UINT64_MAX && now_ns - undue_since_ns >= max_ns)
 			break;
 		be->ops->pause(be->arg, attempt);
 	}

@@ -37,6 +37,7 @@ struct gp_fence {
 		uint64_t seq;
 		int slot;
 		bool is_at_free; /* the program's own free would have waited for all that it covers */
+		pthread_t freer; /* who made that free */
 	} ring[GP_FENCE_SLOTS]; /* published and not known to be complete, oldest at head */
 	unsigned n_spare;
 	int16_t spare[GP_FENCE_SLOTS]; /* slots that nobody may look at any more */
@@ -69,9 +70,10 @@ int gp_fence_order(struct gp_fence *f, uint64_t stamp);
 int gp_fence_order_all(struct gp_fence *f);
 
 /*
- * Waits on the host until blocks with this stamp are completed; at most max_ns (UINT64_MAX: without bound). 0;
- * -EAGAIN if no fence covers the stamp or the time is up; -EBUSY; or the driver's error. Holds no lock while
- * it waits.
+ * Waits on the host until blocks with this stamp are completed. Without bound while a free that this thread has made
+ * since would have waited for the same; at most max_ns (UINT64_MAX: without bound) for anything else, which may be
+ * waiting for this thread. 0; -EAGAIN if no fence covers the stamp or the time is up; -EBUSY; or the driver's error.
+ * Holds no lock while it waits.
  */
 int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
 

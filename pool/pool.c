@@ -21,6 +21,9 @@
 #include "rounds.h"
 #include "segment.h"
 
+/* How long reclaiming waits for what it gave back to arrive. That takes no time, unless later work was ordered. */
+#define RECLAIM_WAIT_NS UINT64_C(20000000)
+
 static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
 	[GP_KIND_NONE] = &gp_kind_none,
 	[GP_KIND_SIMPLE] = &gp_kind_simple,
@@ -108,7 +111,7 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 	if (r != -ENOENT)
 		return r;
 	request->is_miss = true;
-	gp_segment_poll_returning(pool, false);
+	gp_segment_poll_returning(pool);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.misses++;
 	rounds.n_arrivals = pool->n_arrivals;
@@ -259,7 +262,10 @@ uint64_t gp_pool_reclaim(struct gp_pool *pool)
 
 	given += gp_segment_give_back(pool, UINT64_MAX);
 	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
-	gp_segment_poll_returning(pool, pool->options.kind != GP_KIND_NONE);
+	if (pool->options.kind == GP_KIND_NONE)
+		gp_segment_poll_returning(pool);
+	else
+		gp_segment_wait_returning(pool, RECLAIM_WAIT_NS);
 	return given;
 }
 

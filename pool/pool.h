@@ -76,7 +76,7 @@ int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
  */
 int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg);
 
-/* Gives back everything cached; waits for nothing but its way to the driver. Returns the bytes given back. */
+/* Gives back everything cached; waits a little for it to arrive in the driver. Returns the bytes given back. */
 uint64_t gp_pool_reclaim(struct gp_pool *pool);
 
 /*

@@ -16,7 +16,8 @@
  *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the oldest
  *     fence that yields a fit, or on the last one, since blocks that merge may fit.
  *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
- *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have.
+ *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have;
+ *     for what another thread freed only a while, then grow.
  */
 
 #include <errno.h>
@@ -33,6 +34,12 @@
 #define ORDER_SLACK	8
 #define WAIT_SLACK_MIN	(256 * GP_MIB)
 #define WAIT_SLACK	2
+
+/*
+ * How long an allocation waits for what no free of its own thread would have waited for. That work may be waiting for
+ * this thread; and a block too many is better than a stall.
+ */
+#define OTHERS_WAIT_NS UINT64_C(100000000)
 
 /* With one stream, where the GPU lags behind, it is asked only so seldom whether it still does. */
 enum { ASK_EVERY = 16 };
@@ -241,7 +248,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 	if (!b)
 		return -EAGAIN;
 	if (must_complete)
-		return gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
+		return gp_fence_wait(&pool->fence, stamp, OTHERS_WAIT_NS);
 	return fit ? gp_fence_order(&pool->fence, stamp) : gp_fence_order_all(&pool->fence);
 }
 
@@ -298,7 +305,10 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	gp_mutex_unlock(&pool->lock);
 	given += gp_segment_give_back(pool, is_pressed ? UINT64_MAX : 0);
 	/* What returns behind a GPU that lags counts as what is queued does, or it would grow without bound. */
-	gp_segment_poll_returning(pool, may_wait && is_too_much_returning);
+	if (may_wait && is_too_much_returning)
+		gp_segment_wait_returning(pool, UINT64_MAX);
+	else
+		gp_segment_poll_returning(pool);
 	if (is_pressed) {
 		bool still = be->ops->available(be->arg) < pool->options.reserve_bytes;
 

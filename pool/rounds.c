@@ -18,6 +18,12 @@
 /* Fences recorded after the free (see GP_BLOCK_LATE) may cover work that the real free would not wait for. */
 #define LATE_WAIT_NS UINT64_C(100000000)
 
+/*
+ * Nor would it have waited for what another thread freed, which may itself wait for this thread. But an error is worse
+ * than a stall that ends.
+ */
+#define OTHERS_WAIT_NS UINT64_C(60000000000)
+
 /* How often another thread may be faster; each time it is, somebody has been served. */
 enum { FENCE_WAITS_MAX = 1000 };
 
@@ -96,7 +102,7 @@ static uint64_t round_enough(struct gp_rounds *rounds)
 {
 	uint64_t given = gp_segment_give_back(rounds->pool, deficit(rounds));
 
-	gp_segment_poll_returning(rounds->pool, true);
+	gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
 	return given;
 }
 
@@ -105,7 +111,7 @@ static uint64_t round_all(struct gp_rounds *rounds)
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
 	uint64_t given = gp_segment_give_back(rounds->pool, UINT64_MAX);
 
-	gp_segment_poll_returning(rounds->pool, true);
+	gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
 	/* Nobody knows how much that was: one byte stands for "try again". */
 	return given + be->ops->trim_driver(be->arg);
 }
@@ -140,19 +146,18 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	/* What one waited for another may take; then that one's own free, made before, is what is left to wait for. */
 	for (int i = 0; i < FENCE_WAITS_MAX; i++) {
 		uint64_t newest = gp_fence_newest(&pool->fence);
+		int r = newest ? gp_fence_wait(&pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
 
-		if (newest)
-			(void)gp_fence_wait(&pool->fence, newest - 1, UINT64_MAX);
 		if (search(rounds))
 			return rounds->bytes;
-		if (!newest || !rounds->request || !is_any_pending_at_free(pool))
+		if (!newest || r || !rounds->request || !is_any_pending_at_free(pool))
 			break;
 	}
 	wait_for_late(pool);
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);
-	gp_segment_poll_returning(pool, true);
+	gp_segment_wait_returning(pool, OTHERS_WAIT_NS);
 	return given ? given : before - gp_min(before, pending_bytes(pool));
 }
 
@@ -168,7 +173,7 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 		if (search(rounds))
 			return rounds->bytes;
 		gp_segment_give_back(rounds->pool, UINT64_MAX);
-		gp_segment_poll_returning(rounds->pool, true);
+		gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
 		/* Other processes tell nobody when they free: so ask the driver, too. */
 		if (attempt(rounds) != -ENOMEM)
 			return rounds->bytes;

@@ -302,7 +302,7 @@ static void give_back_stale(struct gp_pool *pool, const struct gp_request *reque
 	pool->n_grows++;
 	gp_mutex_unlock(&pool->lock);
 	if (give_back(pool, UINT64_MAX, choose_stale_locked))
-		gp_segment_poll_returning(pool, false);
+		gp_segment_poll_returning(pool);
 }
 
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
@@ -378,7 +378,7 @@ int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 	return r;
 }
 
-void gp_segment_poll_returning(struct gp_pool *pool, bool wait)
+static void see_returning(struct gp_pool *pool, uint64_t max_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t begun, news = 0;
@@ -391,7 +391,7 @@ void gp_segment_poll_returning(struct gp_pool *pool, bool wait)
 	gp_mutex_unlock(&pool->lock);
 	if (!is_any)
 		return;
-	r = wait ? be->ops->release_drain(be->arg) : be->ops->release_poll(be->arg);
+	r = max_ns ? be->ops->release_drain(be->arg, max_ns) : be->ops->release_poll(be->arg);
 	if (r == -EAGAIN)
 		return;
 	/* Another thread that polled meanwhile may have taken some or all of it off the books. */
@@ -403,4 +403,14 @@ void gp_segment_poll_returning(struct gp_pool *pool, bool wait)
 	gp_mutex_unlock(&pool->lock);
 	if (news)
 		arrived(pool, news, r);
+}
+
+void gp_segment_poll_returning(struct gp_pool *pool)
+{
+	see_returning(pool, 0);
+}
+
+void gp_segment_wait_returning(struct gp_pool *pool, uint64_t max_ns)
+{
+	see_returning(pool, max_ns);
 }

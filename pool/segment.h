@@ -25,8 +25,11 @@ bool gp_segment_can_give_back(struct gp_pool *pool);
 /* Gives one block, whole and in no structure, back by the driver's own free, which may wait. The driver's result. */
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block);
 
-/* Sees what of that begun before the call has arrived in the driver; waits for all of it if told to. */
-void gp_segment_poll_returning(struct gp_pool *pool, bool wait);
+/* Sees whether what was begun before the call has arrived in the driver. */
+void gp_segment_poll_returning(struct gp_pool *pool);
+
+/* The same, and waits for it, at most so long (UINT64_MAX: without bound). */
+void gp_segment_wait_returning(struct gp_pool *pool, uint64_t max_ns);
 
 /* Nothing in it is handed out again: what is cached leaves the index, and the segment goes when all of it is free. */
 void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment);

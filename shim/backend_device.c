@@ -146,12 +146,16 @@ static int device_release_poll(void *arg)
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
 
-static int device_release_drain(void *arg)
+static int device_release_drain(void *arg, uint64_t max_ns)
 {
+	uint64_t start_ns = gp_driver_now_ns(NULL);
 	int r;
 
-	for (unsigned attempt = 0; (r = device_release_poll(arg)) == -EAGAIN; attempt++)
+	for (unsigned attempt = 0; (r = device_release_poll(arg)) == -EAGAIN; attempt++) {
+		if (max_ns != UINT64_MAX && gp_driver_now_ns(NULL) - start_ns >= max_ns)
+			break;
 		gp_driver_pause(NULL, attempt);
+	}
 	return r;
 }
 

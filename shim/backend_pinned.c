@@ -103,6 +103,11 @@ static int pinned_release_poll(void *arg)
 	return 0;
 }
 
+static int pinned_release_drain(void *arg, uint64_t max_ns)
+{
+	return 0;
+}
+
 /* The slot's part of a context; NULL if host memory is gone. */
 static struct part *part_of(struct slot *slot, struct gp_context *context)
 {
@@ -211,6 +216,18 @@ static int pinned_fence_query(void *arg, int slot)
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(pinned->context, r);
 }
 
+/* The driver's own free waits for the owner's work alone. */
+static bool pinned_fence_is_beyond(void *arg, int slot)
+{
+	struct gp_pinned *pinned = arg;
+	struct slot *s = &pinned->slots[slot];
+
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->parts[i].context == pinned->context)
+			return query_part(&s->parts[i], !gp_capture_is_none()) != CUDA_ERROR_NOT_READY;
+	return true;
+}
+
 static int pinned_fence_order(void *arg, int slot)
 {
 	return -EAGAIN; /* no order on the GPU holds the CPU back */
@@ -245,9 +262,10 @@ static const struct gp_backend_ops pinned_ops = {
 	.can_release_behind = pinned_can_release_behind,
 	.release_begin = pinned_release_begin,
 	.release_poll = pinned_release_poll,
-	.release_drain = pinned_release_poll,
+	.release_drain = pinned_release_drain,
 	.fence_record = pinned_fence_record,
 	.fence_query = pinned_fence_query,
+	.fence_is_beyond = pinned_fence_is_beyond,
 	.fence_order = pinned_fence_order,
 	.pause = gp_driver_pause,
 	.trim_driver = pinned_trim_driver,

@@ -364,7 +364,7 @@ static int release_poll(void *arg)
 	return finish(fake, entry);
 }
 
-static int release_drain(void *arg)
+static int release_drain(void *arg, uint64_t max_ns)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RELEASE_DRAIN, .slot = GP_NO_SLOT};
@@ -408,6 +408,14 @@ static int fence_query(void *arg, int slot)
 	if (!entry.result && atomic_load(&fake->covers[slot]) > atomic_load(&fake->completed))
 		entry.result = -EAGAIN;
 	return finish(fake, entry);
+}
+
+static bool fence_is_beyond(void *arg, int slot)
+{
+	struct fake *fake = arg;
+
+	check_locks(GP_RANK_POOL);
+	return atomic_load(&fake->is_beyond);
 }
 
 static int fence_order(void *arg, int slot)
@@ -490,6 +498,7 @@ static const struct gp_backend_ops ops = {
 	.release_drain = release_drain,
 	.fence_record = fence_record,
 	.fence_query = fence_query,
+	.fence_is_beyond = fence_is_beyond,
 	.fence_order = fence_order,
 	.pause = pause_,
 	.trim_driver = trim_driver,

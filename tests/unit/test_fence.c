@@ -275,6 +275,67 @@ START_TEST(a_bounded_wait_gives_up_in_time)
 }
 END_TEST
 
+static void *free_in_thread(void *stamp)
+{
+	*(uint64_t *)stamp = free_something();
+	return NULL;
+}
+
+static uint64_t free_in_another_thread(void)
+{
+	pthread_t thread;
+	uint64_t stamp;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, free_in_thread, &stamp), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	return stamp;
+}
+
+START_TEST(a_wait_for_what_this_thread_freed_has_no_bound)
+{
+	uint64_t stamp;
+
+	fake_submit(&fake, 100);
+	stamp = free_something();
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, 20 * fake.pause_ns), 0);
+	ck_assert(is_completed(stamp));
+}
+END_TEST
+
+/* That thread may be the one to release what is waited for: only the other was waiting in its free. */
+START_TEST(a_wait_for_what_another_thread_freed_gives_up_in_time)
+{
+	uint64_t stamp = free_in_another_thread();
+
+	fake.pause_completes = 0;
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, 20 * fake.pause_ns), -EAGAIN);
+	ck_assert_uint_le(atomic_load(&fake.now_ns), 21 * fake.pause_ns);
+	ck_assert(!is_completed(stamp));
+}
+END_TEST
+
+START_TEST(a_free_of_this_thread_is_due_whatever_another_freed_before)
+{
+	uint64_t stamp;
+
+	fake_submit(&fake, 100);
+	stamp = free_in_another_thread();
+	free_something();
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, 20 * fake.pause_ns), 0);
+}
+END_TEST
+
+START_TEST(a_wait_for_work_that_no_free_would_have_waited_for_gives_up_in_time)
+{
+	uint64_t stamp = free_something();
+
+	fake.pause_completes = 0;
+	atomic_store(&fake.is_beyond, true);
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, 20 * fake.pause_ns), -EAGAIN);
+	ck_assert_uint_le(atomic_load(&fake.now_ns), 21 * fake.pause_ns);
+}
+END_TEST
+
 START_TEST(fences_that_no_free_recorded_are_not_the_newest_and_not_ordered_upon)
 {
 	uint64_t stamp = free_something(), newest = gp_fence_started(&f);
@@ -356,6 +417,10 @@ int main(void)
 	tcase_add_test(tc, an_order_frees_the_slots_of_all_older_records);
 	tcase_add_test(tc, a_wait_ends_when_the_fence_completes_and_asks_for_no_later_one);
 	tcase_add_test(tc, a_bounded_wait_gives_up_in_time);
+	tcase_add_test(tc, a_wait_for_what_this_thread_freed_has_no_bound);
+	tcase_add_test(tc, a_wait_for_what_another_thread_freed_gives_up_in_time);
+	tcase_add_test(tc, a_free_of_this_thread_is_due_whatever_another_freed_before);
+	tcase_add_test(tc, a_wait_for_work_that_no_free_would_have_waited_for_gives_up_in_time);
 	tcase_add_test(tc, fences_that_no_free_recorded_are_not_the_newest_and_not_ordered_upon);
 	tcase_add_test(tc, a_fence_that_a_free_relies_on_counts_as_recorded_at_a_free);
 	tcase_add_test(tc, the_driver_s_own_errors_are_passed_up);
