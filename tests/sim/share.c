@@ -22,7 +22,7 @@ struct name {
 
 struct table {
 	uint64_t magic, nonce, bytes;
-	uint32_t device, n;
+	uint32_t pid, device, n;
 	struct name names[];
 };
 
@@ -73,6 +73,7 @@ static bool make_file(struct sim_share *share, size_t bytes, unsigned n)
 	share->table = table;
 	table->magic = TABLE_MAGIC;
 	table->bytes = bytes;
+	table->pid = (uint32_t)getpid();
 	table->n = n;
 	return getrandom(&table->nonce, sizeof(table->nonce), 0) == sizeof(table->nonce);
 }
@@ -149,7 +150,7 @@ static struct sim_share *share_around(struct sim_block *block)
 
 void sim_share_handle(const struct sim_share *share, struct sim_handle *handle)
 {
-	handle->pid = (uint32_t)getpid();
+	handle->pid = share->table->pid;
 	handle->fd = share->fd;
 	handle->nonce = share->table->nonce;
 	handle->id = share->table->names[0].id;
@@ -216,14 +217,17 @@ static int open_file(const struct sim_handle *handle)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-/* Whether the file still holds what the handle names. */
+/*
+ * Whether the file still holds what the handle names. Under the numbers of a process's threads /proc
+ * has the same files again, so the process is compared as well.
+ */
 static bool is_named(const struct table *table, const struct sim_handle *handle)
 {
 	uint64_t at = handle->offset / UNIT;
 
-	return table->nonce == handle->nonce && handle->offset % UNIT == 0 && at < table->n &&
-	       handle->id && table->names[at].id == handle->id &&
-	       table->names[at].bytes == handle->bytes;
+	return table->nonce == handle->nonce && table->pid == handle->pid &&
+	       handle->offset % UNIT == 0 && at < table->n && handle->id &&
+	       table->names[at].id == handle->id && table->names[at].bytes == handle->bytes;
 }
 
 /* Where the table begins, which is the only size in the file that fits. */

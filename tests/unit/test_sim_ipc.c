@@ -3,6 +3,8 @@
 
 /* Memory and events that one process exports and another opens. */
 
+#include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -399,6 +401,41 @@ START_TEST(a_handle_of_which_one_byte_is_wrong_is_none)
 }
 END_TEST
 
+static void *say_who(void *unused)
+{
+	uint32_t tid = (uint32_t)syscall(SYS_gettid);
+
+	send(&tid, sizeof(tid));
+	await();
+	return unused;
+}
+
+static void export_with_thread(void)
+{
+	pthread_t thread;
+
+	send_handle(test_alloc(4 * MIB));
+	ck_assert_int_eq(pthread_create(&thread, NULL, say_who, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
+START_TEST(a_handle_names_a_process_and_none_of_its_threads)
+{
+	CUipcMemHandle handle, other;
+	uint32_t tid;
+
+	start_with_peer(export_with_thread);
+	handle = other = take_handle();
+	take(&tid, sizeof(tid));
+	memcpy(other.reserved + 8, &tid, sizeof(tid));
+	ck_assert_int_ne(memcmp(&handle, &other, sizeof(handle)), 0);
+	refused(other, CUDA_ERROR_INVALID_VALUE);
+	open_handle(handle);
+	go();
+	end_peer();
+}
+END_TEST
+
 /* Of the two ends only; the file behind it must not need what lies between. */
 static void export_much(void)
 {
@@ -522,6 +559,7 @@ static TCase *memory_cases(void)
 	tcase_add_test(tc, what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open);
 	tcase_add_test(tc, what_belonged_to_a_process_that_ended_likewise);
 	tcase_add_test(tc, a_handle_of_which_one_byte_is_wrong_is_none);
+	tcase_add_test(tc, a_handle_names_a_process_and_none_of_its_threads);
 	tcase_add_test(tc, to_export_much_costs_what_was_written);
 	tcase_add_test(tc, kernels_of_two_processes_wait_for_each_other);
 	return tc;
