@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory that two processes share. What opens and what is refused does not depend on a pool, as long as both
+ * processes have one: for the scenarios that export whole allocations alone, not even on that.
+ */
+
+#include <pthread.h>
+
+#include "app_peer.h"
+#include "tests/sim/abi.h"
+
+/* Of either process. Words differ with each. */
+enum { MANY = 24, BEFORE = 1000, AFTER = 2000, CANARY = 3000, LARGE = 64 };
+
+static const size_t sizes[] = {512, 4096, 1000 * 4, 64 * KIB, MIB, MIB + 512, 3 * MIB};
+
+static size_t size_of(unsigned nth)
+{
+	return sizes[nth % LENGTH(sizes)];
+}
+
+/* So large that every pool takes an allocation for it. */
+static void whole_exporter(void)
+{
+	CUdeviceptr ptr = app_alloc(LARGE * MIB);
+
+	app_fill_now(ptr, LARGE * MIB, BEFORE);
+	app_put_handle(ptr);
+	app_await();
+	app_put_number((uint64_t)app_wrong(ptr, LARGE * MIB, AFTER));
+	app_put_number(cuMemFree_v2(ptr));
+}
+
+static void whole_importer(void)
+{
+	CUdeviceptr ptr = app_open(app_take_handle());
+
+	app_result("wrong words", app_wrong(ptr, LARGE * MIB, BEFORE));
+	app_fill_now(ptr, LARGE * MIB, AFTER);
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close again", cuIpcCloseMemHandle(ptr));
+	app_go();
+	app_result("wrong words at the exporter's", (int)app_take_number());
+	app_result("the exporter's free", (int)app_take_number());
+}
+
+/* Blocks that are exported stand between others that are not, which nobody may touch. */
+static void many_exporter(void)
+{
+	CUdeviceptr ptr[MANY], canary[MANY];
+	int damaged = 0, unseen = 0;
+
+	for (unsigned i = 0; i < MANY; i++) {
+		ptr[i] = app_alloc(size_of(i));
+		canary[i] = app_alloc(size_of(i));
+		app_fill_now(ptr[i], size_of(i), BEFORE + i);
+		app_fill_now(canary[i], size_of(i), CANARY + i);
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		app_put_handle(ptr[i]);
+	app_await();
+	for (unsigned i = 0; i < MANY; i++) {
+		unseen += app_wrong(ptr[i], size_of(i), AFTER + i);
+		damaged += app_wrong(canary[i], size_of(i), CANARY + i);
+	}
+	app_put_number((uint64_t)unseen);
+	app_put_number((uint64_t)damaged);
+}
+
+static void many_importer(void)
+{
+	CUdeviceptr ptr[MANY];
+
+	for (unsigned i = 0; i < MANY; i++) {
+		ptr[i] = app_open(app_take_handle());
+		app_result("wrong words", app_wrong(ptr[i], size_of(i), BEFORE + i));
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		app_fill_now(ptr[i], size_of(i), AFTER + i);
+	/* Not in the order in which they were opened, and the rest stays open meanwhile. */
+	for (unsigned i = 0; i < MANY; i++) {
+		unsigned nth = i * 7 % MANY;
+
+		app_result("wrong words before the close", app_wrong(ptr[nth], size_of(nth), AFTER + nth));
+		app_result("close", cuIpcCloseMemHandle(ptr[nth]));
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		app_result("readable", app_is_readable(ptr[i]));
+	app_go();
+	app_result("wrong words at the exporter's", (int)app_take_number());
+	app_result("damaged words there", (int)app_take_number());
+}
+
+/* Two blocks that may share a segment. */
+static void pair_exporter(void)
+{
+	CUdeviceptr ptr[2] = {app_alloc(MIB), app_alloc(MIB)};
+
+	for (unsigned i = 0; i < 2; i++) {
+		app_fill_now(ptr[i], MIB, BEFORE + i);
+		app_put_handle(ptr[i]);
+	}
+	app_await();
+}
+
+static void twice_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUdeviceptr ptr = app_open(handle), again = 0;
+
+	app_take_handle();
+	app_result("the same address", app_open(handle) == ptr);
+	app_result("by the older function", cuIpcOpenMemHandle(&again, handle, LAZY));
+	app_result("the same address", again == ptr);
+	for (unsigned i = 0; i < 4; i++) {
+		app_result("readable", app_is_readable(ptr));
+		app_result("close", cuIpcCloseMemHandle(ptr));
+	}
+	ptr = app_open(handle);
+	app_result("wrong words when opened once more", app_wrong(ptr, MIB, BEFORE));
+	app_result("close in the middle", cuIpcCloseMemHandle(ptr + 512));
+	app_result("free", cuMemFree_v2(ptr));
+	app_result("free in a stream", cuMemFreeAsync(ptr, NULL));
+	app_result("pass on", cuIpcGetMemHandle(&handle, ptr));
+	app_result("still readable", app_is_readable(ptr));
+	app_go();
+}
+
+static void neighbours_importer(void)
+{
+	CUipcMemHandle handle[2] = {app_take_handle(), app_take_handle()};
+	CUdeviceptr ptr[2] = {app_open(handle[0]), app_open(handle[1])};
+
+	app_result("close of the first", cuIpcCloseMemHandle(ptr[0]));
+	app_result("close of the first again", cuIpcCloseMemHandle(ptr[0]));
+	app_result("wrong words in the second", app_wrong(ptr[1], MIB, BEFORE + 1));
+	ptr[0] = app_open(handle[0]);
+	app_result("close of the second", cuIpcCloseMemHandle(ptr[1]));
+	app_result("wrong words in the first", app_wrong(ptr[0], MIB, BEFORE));
+	app_result("close of the first", cuIpcCloseMemHandle(ptr[0]));
+	app_result("close of the second again", cuIpcCloseMemHandle(ptr[1]));
+	app_result("readable", app_is_readable(ptr[0]));
+	app_result("close of an own block", cuIpcCloseMemHandle(app_alloc(MIB)));
+	app_go();
+}
+
+static void tell_about(CUdeviceptr ptr, size_t bytes)
+{
+	CUdeviceptr base = 0, start = 0;
+	size_t size = 0, range = 0;
+	int device = -1, type = 0;
+	CUcontext ctx = NULL;
+
+	APP_MUST(cuMemGetAddressRange_v2(&base, &size, ptr + bytes - 1));
+	APP_MUST(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, ptr + 8));
+	APP_MUST(cuPointerGetAttribute(&range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, ptr + 8));
+	APP_MUST(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr));
+	APP_MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr));
+	APP_MUST(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
+	app_say("about", "base %d, holds %d, range %d %d, device %d, type %d, context %d", base == ptr, size >= bytes,
+		start == ptr, range == size, device, type, ctx == app_ctx);
+}
+
+static void about_importer(void)
+{
+	CUdeviceptr ptr[2] = {app_open(app_take_handle()), app_open(app_take_handle())};
+
+	tell_about(ptr[0], MIB);
+	tell_about(ptr[1], MIB);
+	app_result("two ids", app_id_of(ptr[0]) != app_id_of(ptr[1]));
+	app_result("one id", app_id_of(ptr[0]) == app_id_of(ptr[0] + 4096));
+	app_result("other than an own block's", app_id_of(app_alloc(MIB)) != app_id_of(ptr[0]));
+	APP_MUST(cuIpcCloseMemHandle(ptr[0]));
+	tell_about(ptr[1], MIB);
+	APP_MUST(cuIpcCloseMemHandle(ptr[1]));
+	app_result("range once closed", cuMemGetAddressRange_v2(NULL, NULL, ptr[1]));
+	app_go();
+}
+
+static void contexts_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle(), neighbour = app_take_handle();
+	CUdeviceptr ptr;
+	CUcontext other;
+
+	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
+	ptr = app_open(handle);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("open in a second context", app_try_open(handle));
+	APP_MUST(cuCtxDestroy_v2(other));
+	app_result("close with its context gone", cuIpcCloseMemHandle(ptr));
+	ptr = app_open(handle);
+	app_result("wrong words in the first context", app_wrong(ptr, MIB, BEFORE));
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_result("close after a reset", cuIpcCloseMemHandle(ptr));
+	app_start();
+	ptr = app_open(neighbour);
+	app_result("wrong words after a reset", app_wrong(ptr, MIB, BEFORE + 1));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_go();
+}
+
+/* After the first export every block has the driver's own handle, for importers of every kind. */
+static void later_exporter(void)
+{
+	CUdeviceptr early = app_alloc(MIB), first = app_alloc(LARGE * MIB), ptr[MANY];
+
+	app_put_handle(first);
+	for (unsigned i = 0; i < MANY; i++) {
+		ptr[i] = app_alloc(size_of(i));
+		app_fill_now(ptr[i], size_of(i), BEFORE + i);
+		app_put_handle(ptr[i]);
+	}
+	app_put_handle(early);
+	app_await();
+	for (unsigned i = 0; i < MANY; i++)
+		APP_MUST(cuMemFree_v2(ptr[i]));
+}
+
+static void later_importer(void)
+{
+	CUdeviceptr ptr;
+
+	app_result("the first", app_try_open(app_take_handle()));
+	for (unsigned i = 0; i < MANY; i++) {
+		ptr = app_open(app_take_handle());
+		app_result("wrong words", app_wrong(ptr, size_of(i), BEFORE + i));
+		app_result("close", cuIpcCloseMemHandle(ptr));
+	}
+	app_result("one from before", app_try_open(app_take_handle()));
+	app_go();
+}
+
+static void own_exporter(void)
+{
+	CUdeviceptr small = app_alloc(4096), large = app_alloc(LARGE * MIB);
+
+	app_put_number((uint64_t)app_try_open(app_handle_of(small)));
+	app_put_number((uint64_t)app_try_open(app_handle_of(large)));
+	app_put_handle(small);
+	app_put_number((uint64_t)app_try_open(app_handle_of(small + 512)));
+	app_await();
+	app_put_number((uint64_t)app_try_open(app_handle_of(small)));
+	app_put_number(cuIpcCloseMemHandle(small));
+	APP_MUST(cuMemFree_v2(small));
+}
+
+static void own_importer(void)
+{
+	CUdeviceptr ptr;
+
+	app_result("open one's own block", (int)app_take_number());
+	app_result("open one's own large block", (int)app_take_number());
+	ptr = app_open(app_take_handle());
+	app_result("by its middle", (int)app_take_number());
+	app_go();
+	app_result("while it is open elsewhere", (int)app_take_number());
+	app_result("close one's own block", (int)app_take_number());
+	APP_MUST(cuIpcCloseMemHandle(ptr));
+}
+
+/*
+ * The exporter's kernel is still at work on a block when it is freed; then the importer is the first to write to what
+ * comes in its place.
+ */
+static void first_exporter(void)
+{
+	enum { BLOCK = 160 };
+	CUstream stream = app_stream();
+	CUdeviceptr ptr = app_alloc(BLOCK * MIB);
+
+	app_spin_fill(stream, ptr, MIB, BEFORE, 100 * MS);
+	APP_MUST(cuMemFree_v2(ptr));
+	ptr = app_alloc(BLOCK * MIB);
+	app_put_handle(ptr);
+	app_await();
+	APP_MUST(cuCtxSynchronize());
+	app_put_number((uint64_t)app_wrong(ptr, MIB, AFTER));
+}
+
+static void first_importer(void)
+{
+	CUdeviceptr ptr = app_open(app_take_handle());
+
+	app_fill_now(ptr, MIB, AFTER);
+	app_go();
+	app_result("wrong words", (int)app_take_number());
+}
+
+/* Both export to each other at once, and each asks the other while it is being asked. */
+static void exchange(int *misread, int *unseen)
+{
+	CUdeviceptr mine[MANY], theirs[MANY];
+
+	*misread = *unseen = 0;
+	for (unsigned i = 0; i < MANY; i++) {
+		mine[i] = app_alloc(size_of(i));
+		app_fill_now(mine[i], size_of(i), BEFORE + i);
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		app_put_handle(mine[i]);
+	for (unsigned i = 0; i < MANY; i++) {
+		theirs[i] = app_open(app_take_handle());
+		*misread += app_wrong(theirs[i], size_of(i), BEFORE + i);
+	}
+	app_go();
+	app_await();
+	for (unsigned i = 0; i < MANY; i++) {
+		app_fill_now(theirs[i], size_of(i), AFTER + i);
+		APP_MUST(cuIpcCloseMemHandle(theirs[i]));
+	}
+	app_go();
+	app_await();
+	for (unsigned i = 0; i < MANY; i++)
+		*unseen += app_wrong(mine[i], size_of(i), AFTER + i);
+}
+
+static void exchange_exporter(void)
+{
+	int misread, unseen;
+
+	exchange(&misread, &unseen);
+	app_put_number((uint64_t)misread);
+	app_put_number((uint64_t)unseen);
+}
+
+static void exchange_importer(void)
+{
+	int misread, unseen;
+
+	exchange(&misread, &unseen);
+	app_result("misread here", misread);
+	app_result("unseen here", unseen);
+	app_result("misread there", (int)app_take_number());
+	app_result("unseen there", (int)app_take_number());
+}
+
+static CUipcMemHandle all_handles[MANY];
+static _Atomic int all_wrong;
+
+static void *open_and_close(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned round = 0; round < 40; round++) {
+		unsigned nth = app_random(&seed) % MANY;
+		CUdeviceptr ptr = app_open(all_handles[nth]);
+
+		all_wrong += app_wrong(ptr, size_of(nth), BEFORE + nth);
+		APP_MUST(cuIpcCloseMemHandle(ptr));
+	}
+	return NULL;
+}
+
+static void threads_importer(void)
+{
+	pthread_t threads[4];
+
+	for (unsigned i = 0; i < MANY; i++)
+		all_handles[i] = app_take_handle();
+	for (uintptr_t i = 0; i < LENGTH(threads); i++)
+		pthread_create(&threads[i], NULL, open_and_close, (void *)(i + 1));
+	for (unsigned i = 0; i < LENGTH(threads); i++)
+		pthread_join(threads[i], NULL);
+	app_result("wrong words", all_wrong);
+	for (unsigned i = 0; i < MANY; i++) {
+		CUdeviceptr ptr = app_open(all_handles[i]);
+
+		app_fill_now(ptr, size_of(i), AFTER + i);
+		APP_MUST(cuIpcCloseMemHandle(ptr));
+	}
+	app_go();
+	app_result("wrong words at the exporter's", (int)app_take_number());
+	app_result("damaged words there", (int)app_take_number());
+}
+
+APP_PAIR(whole, whole_exporter, whole_importer)
+APP_PAIR(many, many_exporter, many_importer)
+APP_PAIR(twice, pair_exporter, twice_importer)
+APP_PAIR(neighbours, pair_exporter, neighbours_importer)
+APP_PAIR(about, pair_exporter, about_importer)
+APP_PAIR(contexts, pair_exporter, contexts_importer)
+APP_PAIR(later, later_exporter, later_importer)
+APP_PAIR(own, own_exporter, own_importer)
+APP_PAIR(first, first_exporter, first_importer)
+APP_PAIR(exchanged, exchange_exporter, exchange_importer)
+APP_PAIR(threads, many_exporter, threads_importer)
+
+const struct app_scenario app_scenarios[] = {
+	{"whole", whole},
+	{"many", many},
+	{"twice", twice},
+	{"neighbours", neighbours},
+	{"about", about},
+	{"contexts", contexts},
+	{"later", later},
+	{"own", own},
+	{"first", first},
+	{"exchanged", exchanged},
+	{"threads", threads},
+	{0},
+};

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Handles of memory that is no more, and handles that never were any. */
+
+#include <unistd.h>
+
+#include "app_peer.h"
+
+enum { ADDRESS = 3, MANY = 24, BEFORE = 1000, AFTER = 2000, CANARY = 3000 };
+
+static void one_exporter(void)
+{
+	CUdeviceptr ptr = app_alloc(MIB);
+
+	app_fill_now(ptr, MIB, BEFORE);
+	app_put_handle(ptr);
+	app_await();
+}
+
+static void wrong_calls_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUdeviceptr ptr = 0;
+
+	app_result("no flags", cuIpcOpenMemHandle_v2(&ptr, handle, 0));
+	app_result("other flags", cuIpcOpenMemHandle_v2(&ptr, handle, 2));
+	app_result("nowhere to put it", cuIpcOpenMemHandle_v2(NULL, handle, LAZY));
+	app_result("close of nothing", cuIpcCloseMemHandle(0));
+	app_result("nowhere to put a handle", cuIpcGetMemHandle(NULL, app_alloc(MIB)));
+	APP_MUST(cuCtxSetCurrent(NULL));
+	app_result("no context", cuIpcOpenMemHandle_v2(&ptr, handle, LAZY));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("and yet", app_try_open(handle));
+	app_go();
+}
+
+/* The importer keeps the block open and writes to it, while the exporter has long freed it and has many others. */
+static void freed_exporter(void)
+{
+	CUdeviceptr ptr = app_alloc(3 * MIB), others[MANY];
+	int damaged = 0;
+
+	app_alloc(3 * MIB); /* so that the segment stays */
+	app_fill_now(ptr, 3 * MIB, BEFORE);
+	app_put_handle(ptr);
+	app_await();
+	APP_MUST(cuMemFree_v2(ptr));
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < MANY; i++) {
+			others[i] = app_alloc(3 * MIB);
+			app_fill_now(others[i], 3 * MIB, CANARY + i);
+		}
+		app_go();
+		app_await();
+		for (unsigned i = 0; i < MANY; i++) {
+			damaged += app_wrong(others[i], 3 * MIB, CANARY + i);
+			APP_MUST(cuMemFree_v2(others[i]));
+		}
+	}
+	app_put_number((uint64_t)damaged);
+	app_put_number(cuMemFree_v2(ptr));
+}
+
+static void freed_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+	CUdeviceptr ptr = app_open(handle);
+
+	app_go();
+	for (unsigned round = 0; round < 3; round++) {
+		app_await();
+		app_fill_now(ptr, 3 * MIB, AFTER + round);
+		app_result("wrong words in the freed block", app_wrong(ptr, 3 * MIB, AFTER + round));
+		app_go();
+	}
+	app_result("damaged words at the exporter's", (int)app_take_number());
+	app_result("the exporter's second free", (int)app_take_number());
+	app_result("open after the free", app_try_open(handle));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close again", cuIpcCloseMemHandle(ptr));
+}
+
+/* A pool may hold back what is freed, but not when so much is. */
+static void free_some(void)
+{
+	for (unsigned i = 0; i < 16; i++)
+		APP_MUST(cuMemFree_v2(app_alloc(512)));
+}
+
+/* A new block is new to others as well, wherever it lies. */
+static void again_exporter(void)
+{
+	CUdeviceptr ptr = app_alloc(3 * MIB);
+	CUipcMemHandle handle = app_handle_of(ptr), next;
+	uint64_t id = app_id_of(ptr);
+
+	app_put(&handle, sizeof(handle));
+	app_await();
+	APP_MUST(cuMemFree_v2(ptr));
+	app_put_number(cuIpcGetMemHandle(&next, ptr));
+	free_some();
+	ptr = app_alloc(3 * MIB);
+	next = app_handle_of(ptr);
+	app_put_number(app_id_of(ptr) != id);
+	app_put_number(memcmp(&next, &handle, sizeof(next)) != 0);
+	app_fill_now(ptr, 3 * MIB, BEFORE);
+	app_put(&next, sizeof(next));
+	app_await();
+}
+
+static void again_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+
+	app_result("open", app_try_open(handle));
+	app_go();
+	app_result("handle of a freed block", (int)app_take_number());
+	app_result("a new id", (int)app_take_number());
+	app_result("a new handle", (int)app_take_number());
+	app_result("wrong words", app_wrong(app_open(app_take_handle()), 3 * MIB, BEFORE));
+	app_result("open of the old one", app_try_open(handle));
+	app_go();
+}
+
+static void exit_exporter(void)
+{
+	CUdeviceptr ptr[2] = {app_alloc(MIB), app_alloc(MIB)};
+
+	app_fill_now(ptr[0], MIB, BEFORE);
+	app_put_handle(ptr[0]);
+	app_put_handle(ptr[1]);
+	app_await();
+}
+
+static void exit_importer(void)
+{
+	CUipcMemHandle handle[2] = {app_take_handle(), app_take_handle()};
+	CUdeviceptr ptr = app_open(handle[0]);
+
+	app_go();
+	app_peer_wait();
+	app_result("wrong words", app_wrong(ptr, MIB, BEFORE));
+	app_fill_now(ptr, MIB, AFTER);
+	app_result("wrong words of one's own", app_wrong(ptr, MIB, AFTER));
+	app_result("open", app_try_open(handle[1]));
+	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("close again", cuIpcCloseMemHandle(ptr));
+	app_result("open what was closed", app_try_open(handle[0]));
+}
+
+/* How gpupool's own handles look, for those who would forge one. */
+struct ours {
+	char magic[16];
+	uint64_t words[5]; /* process, its start, nonce, address, serial */
+	uint64_t check;
+};
+
+static CUipcMemHandle with_word(CUipcMemHandle handle, unsigned nth, uint64_t word)
+{
+	uint64_t sum = UINT64_C(14695981039346656037);
+	struct ours ours;
+
+	memcpy(&ours, &handle, sizeof(ours));
+	ours.words[nth] = word;
+	for (size_t i = 0; i < offsetof(struct ours, check); i++)
+		sum = (sum ^ ((const unsigned char *)&ours)[i]) * UINT64_C(1099511628211);
+	ours.check = sum;
+	memcpy(&handle, &ours, sizeof(ours));
+	return handle;
+}
+
+static uint64_t word_of(CUipcMemHandle handle, unsigned nth)
+{
+	struct ours ours;
+
+	memcpy(&ours, &handle, sizeof(ours));
+	return ours.words[nth];
+}
+
+static unsigned n_tried, n_opened, n_other_codes;
+
+static void try(CUipcMemHandle handle)
+{
+	int result = app_try_open(handle);
+
+	n_tried++;
+	n_opened += result == CUDA_SUCCESS;
+	n_other_codes += result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE;
+}
+
+static void try_words(CUipcMemHandle handle)
+{
+	uint64_t words[] = {0, 1, (uint64_t)getpid(), (uint64_t)getppid(), INT32_MAX, UINT64_MAX, 0};
+
+	for (unsigned nth = 0; nth < 5; nth++) {
+		if (nth == ADDRESS)
+			continue; /* says nothing that the serial does not say */
+		words[LENGTH(words) - 1] = word_of(handle, nth) + 1;
+		for (unsigned i = 0; i < LENGTH(words); i++)
+			if (words[i] != word_of(handle, nth))
+				try(with_word(handle, nth, words[i]));
+	}
+}
+
+/* A handle with bytes that are wrong, missing or anything, and with good ones about something else. */
+static void forged_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle(), other;
+	unsigned seed = 7;
+
+	for (size_t i = 0; i < sizeof(handle); i++) {
+		other = handle;
+		other.reserved[i] ^= (char)(1 << i % 8);
+		try(other);
+		other = handle;
+		memset(other.reserved + i, 0, sizeof(other) - i);
+		if (memcmp(&other, &handle, sizeof(other)) != 0)
+			try(other);
+		for (size_t k = 0; k < sizeof(other); k++)
+			other.reserved[k] = (char)app_random(&seed);
+		try(other);
+		memcpy(other.reserved, handle.reserved, i);
+		if (i < 56)
+			try(other);
+	}
+	try_words(handle);
+	app_fact("tried", n_tried);
+	app_fact("opened", n_opened);
+	app_fact("other codes", n_other_codes);
+	app_result("the good one", app_try_open(handle));
+	app_go();
+}
+
+APP_PAIR(calls, one_exporter, wrong_calls_importer)
+APP_PAIR(freed, freed_exporter, freed_importer)
+APP_PAIR(again, again_exporter, again_importer)
+APP_PAIR(ended, exit_exporter, exit_importer)
+APP_PAIR(forged, one_exporter, forged_importer)
+
+const struct app_scenario app_scenarios[] = {
+	{"calls", calls},
+	{"freed", freed},
+	{"again", again},
+	{"ended", ended},
+	{"forged", forged},
+	{0},
+};

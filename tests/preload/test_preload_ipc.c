@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Two processes that share memory: both have the library, or only one, or none. */
+
+#include "play.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The virtual clock stands still while a program sleeps between questions, so let each question cost a lot. */
+#define CLOCK  "SIMGPU_LATENCY=cuEventQuery=1000000,cuStreamQuery=1000000"
+#define MEMORY "SIMGPU_MEMORY=256M"
+
+/*
+ * In the kind split nobody without the library opens a part of a segment: neither the importer, but for the first
+ * rows, in which only whole allocations are exported, nor the exporter, which imports in the last one.
+ */
+static const struct {
+	const char *program, *scenario;
+} rows[] = {
+	{"app_ipc", "first"},
+	{"app_ipc", "whole"},
+	{"app_ipc", "about"},
+	{"app_ipc", "contexts"},
+	{"app_ipc", "later"},
+	{"app_ipc", "many"},
+	{"app_ipc", "neighbours"},
+	{"app_ipc", "own"},
+	{"app_ipc", "threads"},
+	{"app_ipc", "twice"},
+	{"app_ipc_wrong", "again"},
+	{"app_ipc_wrong", "calls"},
+	{"app_ipc_wrong", "ended"},
+	{"app_ipc_wrong", "forged"},
+	{"app_ipc_wrong", "freed"},
+	{"app_ipc", "exchanged"},
+};
+
+enum { N_ROWS = LENGTH(rows), N_OF_WHOLES = 2, N_ONE_WAY = N_ROWS - 1 };
+
+static const char *const pools[] = {"none", "simple", "binned", "split"};
+
+enum { SPLIT = 3, N_POOLS };
+
+static char pool_variable[32], peer_variable[PATH_MAX + 32];
+
+/* The pool's kind, and what the second process preloads: NULL for what the first does. */
+static const char *const *environment(unsigned pool, const char *peer)
+{
+	static const char *env[6];
+
+	snprintf(pool_variable, sizeof(pool_variable), "GPUPOOL_POOL=%s", pools[pool]);
+	snprintf(peer_variable, sizeof(peer_variable), "APP_PEER_PRELOAD=%s", peer ? peer : "");
+	env[0] = pool_variable;
+	env[1] = "GPUPOOL_LOG=off";
+	env[2] = CLOCK;
+	env[3] = MEMORY;
+	env[4] = peer ? peer_variable : NULL;
+	return env;
+}
+
+/* A loop goes through the rows for each kind of pool. */
+static struct play play_of(int nth, const char *peer)
+{
+	return (struct play){.program = rows[nth % N_ROWS].program,
+		.words = {rows[nth % N_ROWS].scenario},
+		.env = environment((unsigned)nth / N_ROWS, peer)};
+}
+
+START_TEST(two_processes_with_the_library_cannot_tell)
+{
+	struct play play = play_of(_i, NULL);
+
+	play_same(&play);
+}
+END_TEST
+
+START_TEST(an_importer_alone_with_the_library_cannot_tell)
+{
+	struct play play = play_of(_i, "");
+
+	play_same(&play);
+}
+END_TEST
+
+START_TEST(an_importer_alone_without_the_library_cannot_tell)
+{
+	struct play play = play_of(_i, "");
+	char out[PLAY_OUTPUT_MAX];
+
+	play_run(&play);
+	strcpy(out, play_out);
+	play = play_of(_i, play_library);
+	play_run(&play);
+	ck_assert_str_eq(play_out, out);
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+START_TEST(an_importer_without_the_library_is_refused_parts_of_a_segment_and_no_block_of_later)
+{
+	struct play play = {.program = "app_ipc", .words = {"later"}, .env = environment(SPLIT, play_library)};
+	unsigned n_right = 0;
+
+	play_run(&play);
+	for (const char *at = play_out; (at = strstr(at, "wrong words: 0\n")); at++)
+		n_right++;
+	ck_assert_uint_eq(n_right, 24);
+	ck_assert_ptr_nonnull(strstr(play_out, "the first: 0\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "one from before: 1\n"));
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+START_TEST(forged_and_mangled_handles_are_invalid_values)
+{
+	struct play play = {.program = "app_ipc_wrong",
+		.words = {"forged"},
+		.env = environment((unsigned)_i, NULL),
+		.library = play_library};
+
+	play_run(&play);
+	ck_assert_uint_gt(play_fact("tried"), 200);
+	ck_assert_uint_eq(play_fact("opened"), 0);
+	ck_assert_uint_eq(play_fact("other codes"), 0);
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+/* That the scenario "first" notices: by hand the library can be kept from moving to completion. */
+START_TEST(with_order_alone_what_an_importer_writes_first_would_be_lost)
+{
+	static const char *const env[] = {"GPUPOOL_REUSE=ordered", "GPUPOOL_LOG=off", CLOCK, MEMORY, NULL};
+
+	play_run(&(struct play){
+		.program = "app_ipc", .words = {"first"}, .env = env, .library = play_library});
+	ck_assert_ptr_null(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: "));
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	enum { BEFORE_SPLIT = SPLIT * N_ROWS };
+
+	tcase_add_loop_test(tc, two_processes_with_the_library_cannot_tell, 0, N_POOLS * N_ROWS);
+	tcase_add_loop_test(tc, an_importer_alone_with_the_library_cannot_tell, 0, BEFORE_SPLIT + N_ONE_WAY);
+	tcase_add_loop_test(tc, an_importer_alone_without_the_library_cannot_tell, 0, BEFORE_SPLIT + N_OF_WHOLES);
+	tcase_add_test(tc, an_importer_without_the_library_is_refused_parts_of_a_segment_and_no_block_of_later);
+	tcase_add_loop_test(tc, forged_and_mangled_handles_are_invalid_values, 0, N_POOLS);
+	tcase_add_test(tc, with_order_alone_what_an_importer_writes_first_would_be_lost);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"ipc", add}, 1);
+}
