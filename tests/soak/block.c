@@ -11,7 +11,15 @@
 
 #include <string.h>
 
-enum { WORDS_MAX = 256, FREED_ASYNC_ONE_IN = 4, FOREIGN_ONE_IN = 4, SLOW_ONE_IN = 8, SLOW_NS_MAX = 200000 };
+enum {
+	WORDS_MAX = 64,
+	MANY_WORDS_MAX = 16384,
+	MANY_ONE_IN = 128,
+	FREED_ASYNC_ONE_IN = 4,
+	FOREIGN_ONE_IN = 4,
+	SLOW_ONE_IN = 8,
+	SLOW_NS_MAX = 200000,
+};
 
 static struct soak_stream *stream_of(const struct soak_block *block)
 {
@@ -42,9 +50,9 @@ CUresult soak_fill_locked(const struct soak_block *block, CUstream stream, struc
 
 static uint32_t choose_words(const struct soak_block *block, struct soak_random *random)
 {
-	size_t words = block->bytes / 4;
+	size_t words = block->bytes / 4, max = soak_one_in(random, MANY_ONE_IN) ? MANY_WORDS_MAX : WORDS_MAX;
 
-	return (uint32_t)(words < WORDS_MAX ? words : WORDS_MAX);
+	return (uint32_t)(words < max ? words : max);
 }
 
 void soak_block_fill(struct soak_block *block, struct soak_random *random)

@@ -33,6 +33,7 @@ TOLD_ONCE = 6  # runs that went wrong are shown with what they said, but not mor
 class Row:
     def __init__(self, kind, mode, operations):
         self.kind, self.mode, self.left = kind, mode, operations
+        self.n_runs = 0
         self.sums = dict.fromkeys(COLUMNS[2:], 0)
 
     def cells(self):
@@ -61,10 +62,11 @@ def make_rows(args):
     unit = args.operations / sum(SHARES.get(kind, 1) for kind in kinds) / len(modes)
     rows = [Row(kind, mode, int(SHARES.get(kind, 1) * unit)) for kind in kinds for mode in modes]
     rows[0].left += args.operations - sum(row.left for row in rows)
+    args.chunk = min(args.chunk, (max(row.left for row in rows) + 1) // 2)  # at least one process of each sort
     return rows
 
 
-def environment(args, row, seed, runtime_dir):
+def environment(args, row, runtime_dir):
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env.update({
         "LD_LIBRARY_PATH": args.driver,
@@ -80,7 +82,7 @@ def environment(args, row, seed, runtime_dir):
         "GPUPOOL_REUSE": row.mode,
         "GPUPOOL_LOG": "off",
         # Every other process runs out of memory now and then.
-        "GPUPOOL_LIMIT": "%dMiB" % LIMIT_MIB if seed % 2 else "none",
+        "GPUPOOL_LIMIT": "%dMiB" % LIMIT_MIB if row.n_runs % 2 else "none",
         "GPUPOOL_RUNTIME_DIR": runtime_dir,
     })
     if args.library:
@@ -103,10 +105,11 @@ def run_once(args, row, seed):
     """One process; True if nothing was wrong."""
     n = min(row.left, args.chunk)
     row.left -= n
+    row.n_runs += 1
     command = ["timeout", "--kill-after=10", str(args.limit), args.program, str(n), str(seed), str(args.threads)]
     start, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="gpupool-soak-") as runtime_dir:
-        env = environment(args, row, seed, runtime_dir)
+        env = environment(args, row, runtime_dir)
         result = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 universal_newlines=True, errors="replace")
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
