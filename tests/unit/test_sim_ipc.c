@@ -125,7 +125,7 @@ static void set_now(CUdeviceptr ptr, size_t bytes, uint32_t value)
 	ok(cuCtxSynchronize());
 }
 
-static const size_t sizes[] = {512, 5120, MIB, MIB + 512, 2 * MIB, 9 * MIB + 4096};
+static const size_t sizes[] = {512, 5120, MIB, MIB + 512, 2 * MIB, 3 * MIB + 4096};
 
 static void export_each_size(void)
 {
@@ -549,6 +549,7 @@ static TCase *memory_cases(void)
 {
 	TCase *tc = tcase_create("memory");
 
+	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, what_one_process_writes_the_other_reads);
 	tcase_add_test(tc, a_handle_of_the_middle_opens_at_the_base);
 	tcase_add_test(tc, opening_again_is_counted);
@@ -569,6 +570,7 @@ static TCase *event_cases(void)
 {
 	TCase *tc = tcase_create("events");
 
+	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, work_that_an_event_of_another_process_follows_is_done);
 	return tc;
 }
