@@ -11,6 +11,7 @@
 #include "test_sim.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+#define USED          65536 /* bytes of a block that are looked at */
 #define LAZY          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 /*
@@ -125,6 +126,18 @@ static void set_now(CUdeviceptr ptr, size_t bytes, uint32_t value)
 	ok(cuCtxSynchronize());
 }
 
+static void fill_ends(CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	set_now(ptr, 512, value);
+	set_now(ptr + bytes - 512, 512, value);
+}
+
+static void filled_ends(CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	filled(ptr, 512, value);
+	filled(ptr + bytes - 512, 512, value);
+}
+
 static const size_t sizes[] = {512, 5120, MIB, MIB + 512, 2 * MIB, 3 * MIB + 4096};
 
 static void export_each_size(void)
@@ -133,14 +146,13 @@ static void export_each_size(void)
 
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		ptr[i] = test_alloc(sizes[i]);
-		ok(test_fill(NULL, ptr[i], sizes[i] / 4, 100 + (uint32_t)i));
+		fill_ends(ptr[i], sizes[i], 100 + (uint32_t)i);
 	}
-	ok(cuCtxSynchronize());
 	for (size_t i = 0; i < LENGTH(sizes); i++)
 		send_handle(ptr[i]);
 	await();
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		filled(ptr[i], sizes[i], 200 + (uint32_t)i);
+		filled_ends(ptr[i], sizes[i], 200 + (uint32_t)i);
 		ok(cuMemFree_v2(ptr[i]));
 	}
 }
@@ -156,8 +168,8 @@ START_TEST(what_one_process_writes_the_other_reads)
 		ptr[i] = open_handle(take_handle());
 	ck_assert_uint_eq(simgpu_allocated_bytes(0), used);
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		filled(ptr[i], sizes[i], 100 + (uint32_t)i);
-		ok(test_fill(NULL, ptr[i], sizes[i] / 4, 200 + (uint32_t)i));
+		filled_ends(ptr[i], sizes[i], 100 + (uint32_t)i);
+		fill_ends(ptr[i], sizes[i], 200 + (uint32_t)i);
 	}
 	for (size_t i = 0; i < LENGTH(sizes); i++)
 		ok(cuIpcCloseMemHandle(ptr[i]));
@@ -170,7 +182,7 @@ static void export_one(void)
 {
 	CUdeviceptr ptr = test_alloc(4 * MIB);
 
-	set_now(ptr, 4 * MIB, 7);
+	set_now(ptr, USED, 7);
 	send_handle(ptr);
 	send_handle(ptr + 4096);
 	await();
@@ -321,7 +333,7 @@ static void export_and_free(void)
 	CUdeviceptr ptr = test_alloc(4 * MIB), small = test_alloc(512), again;
 
 	test_alloc(512);
-	set_now(ptr, 4 * MIB, 7);
+	set_now(ptr, USED, 7);
 	send_handle(ptr);
 	send_handle(small);
 	await();
@@ -329,11 +341,11 @@ static void export_and_free(void)
 	ok(cuMemFree_v2(small));
 	again = test_alloc(4 * MIB);
 	ck_assert_uint_eq(again, ptr);
-	filled(again, 4 * MIB, 0);
-	set_now(again, 4 * MIB, 8);
+	filled(again, USED, 0);
+	set_now(again, USED, 8);
 	go();
 	await();
-	filled(again, 4 * MIB, 8);
+	filled(again, USED, 8);
 }
 
 START_TEST(what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open)
@@ -347,9 +359,9 @@ START_TEST(what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open)
 	ptr = open_handle(handle);
 	go();
 	await();
-	filled(ptr, 4 * MIB, 7);
-	set_now(ptr, 4 * MIB, 9);
-	filled(ptr, 4 * MIB, 9);
+	filled(ptr, USED, 7);
+	set_now(ptr, USED, 9);
+	filled(ptr, USED, 9);
 	refused(handle, CUDA_ERROR_INVALID_VALUE);
 	refused(small, CUDA_ERROR_INVALID_VALUE);
 	ok(cuIpcCloseMemHandle(ptr));
@@ -368,9 +380,9 @@ START_TEST(what_belonged_to_a_process_that_ended_likewise)
 	ptr = open_handle(handle);
 	go();
 	end_peer();
-	filled(ptr, 4 * MIB, 7);
-	set_now(ptr, 4 * MIB, 9);
-	filled(ptr, 4 * MIB, 9);
+	filled(ptr, USED, 7);
+	set_now(ptr, USED, 9);
+	filled(ptr, USED, 9);
 	refused(handle, CUDA_ERROR_INVALID_VALUE);
 	ok(cuIpcCloseMemHandle(ptr));
 	refused(handle, CUDA_ERROR_INVALID_VALUE);
@@ -501,7 +513,7 @@ static void export_event(void)
 	ok(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
 	ok(cuIpcGetEventHandle(&handle, event));
 	fails(cuIpcOpenEventHandle(&plain, handle), CUDA_ERROR_INVALID_CONTEXT);
-	ok(test_spin_fill(NULL, ptr, MIB, 5, 100 * MS));
+	ok(test_spin_fill(NULL, ptr, USED / 4, 5, 100 * MS));
 	ok(cuEventRecord(event, NULL));
 	send(&handle, sizeof(handle));
 	send_handle(ptr);
@@ -527,7 +539,7 @@ START_TEST(work_that_an_event_of_another_process_follows_is_done)
 	set_now(result, 8, 0);
 	ok(cuIpcOpenEventHandle(&event, handle));
 	ok(cuStreamWaitEvent(stream, event, 0));
-	ok(test_count_wrong(stream, ptr, MIB, 5, result));
+	ok(test_count_wrong(stream, ptr, USED / 4, 5, result));
 	ok(cuEventSynchronize(event));
 	ok(cuEventQuery(event));
 	ok(cuEventRecord(event, stream));
