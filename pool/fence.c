@@ -197,6 +197,21 @@ int gp_fence_order(struct gp_fence *f, uint64_t stamp)
 	return r;
 }
 
+int gp_fence_order_again(struct gp_fence *f)
+{
+	uint64_t ordered;
+	unsigned n;
+	int r = 0;
+
+	gp_mutex_lock(&f->lock);
+	ordered = gp_fence_ordered(f);
+	n = ordered ? first_after_locked(f, ordered - 1) : f->count;
+	if (n < f->count && nth_locked(f, n)->seq == ordered)
+		r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
+	gp_mutex_unlock(&f->lock);
+	return r;
+}
+
 int gp_fence_order_all(struct gp_fence *f)
 {
 	unsigned end;

@@ -66,6 +66,12 @@ int gp_fence_settle(struct gp_fence *f);
  */
 int gp_fence_order(struct gp_fence *f, uint64_t stamp);
 
+/*
+ * Once more for the fence that was ordered upon last, if it is not complete: for a part of the context that was not
+ * there yet. 0, or what the backend says.
+ */
+int gp_fence_order_again(struct gp_fence *f);
+
 /* The same for the last published fence that was recorded at a free, which covers every block freed before it. */
 int gp_fence_order_all(struct gp_fence *f);
 

@@ -302,6 +302,14 @@ void gp_pool_set_whole(struct gp_pool *pool)
 	(void)gp_segment_give_back(pool, 0);
 }
 
+void gp_pool_order_again(struct gp_pool *pool)
+{
+	uint64_t ordered = gp_fence_ordered(&pool->fence);
+
+	if (gp_fence_order_again(&pool->fence))
+		(void)gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX);
+}
+
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
 {
 	atomic_store_explicit(&pool->overlap, overlap, memory_order_relaxed);

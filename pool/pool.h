@@ -99,6 +99,9 @@ void gp_pool_quiesce(struct gp_pool *pool);
 /* The argument of the pool's backend. */
 void *gp_pool_owner(const struct gp_pool *pool);
 
+/* The context has a new part, which orders that were given before may not hold back: they do now. */
+void gp_pool_order_again(struct gp_pool *pool);
+
 /* Whether work of the context may overlap with other work of it: more than one stream exists. */
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
 

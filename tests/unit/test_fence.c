@@ -98,6 +98,28 @@ START_TEST(an_order_is_on_the_first_record_after_the_free_and_no_later)
 }
 END_TEST
 
+START_TEST(the_last_order_can_be_given_again_until_it_is_complete)
+{
+	uint64_t stamp = free_something();
+
+	ck_assert_int_eq(gp_fence_order_again(&f), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 0);
+	ck_assert_int_eq(gp_fence_order(&f, stamp), 0);
+	free_something();
+	ck_assert_int_eq(gp_fence_order_again(&f), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 2);
+	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
+	atomic_store(&fake.is_capturing, true);
+	ck_assert_int_eq(gp_fence_order_again(&f), -EBUSY);
+	atomic_store(&fake.is_capturing, false);
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	fake_calls(&fake, FAKE_ORDER);
+	ck_assert_int_eq(gp_fence_order_again(&f), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 0);
+}
+END_TEST
+
 START_TEST(there_is_nothing_to_order_or_wait_for_before_a_record)
 {
 	uint64_t stamp = gp_fence_started(&f);
@@ -404,6 +426,7 @@ int main(void)
 	tcase_add_test(tc, a_free_is_completed_once_a_later_record_is);
 	tcase_add_test(tc, an_order_makes_ordered_but_not_completed);
 	tcase_add_test(tc, an_order_is_on_the_first_record_after_the_free_and_no_later);
+	tcase_add_test(tc, the_last_order_can_be_given_again_until_it_is_complete);
 	tcase_add_test(tc, there_is_nothing_to_order_or_wait_for_before_a_record);
 	tcase_add_test(tc, one_record_serves_all_that_were_freed_before_it);
 	tcase_add_test(tc, a_record_that_failed_covers_nothing_and_the_next_covers_more);
