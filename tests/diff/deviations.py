@@ -67,6 +67,17 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "a program that hangs in a free may finish",
+        "nobody waits in a free, and so other threads can launch what a running kernel waits for",
+        "atonce",
+        "cudaFree and cudaFreeHost do not make the host wait",
+        (
+            Row("waits", r".*/outcome", (*KINDS, "syncfree"), "finishes, 0 wrong"),
+            # Whether a real driver's allocation waits for another thread's free as well is not known.
+            Row("deadlock.*", r".*", (*KINDS, "syncfree", "unpinned"), "finishes, 0 wrong", "gpu", is_certain=False),
+        ),
+    ),
+    Deviation(
         "a free is no barrier",
         "the program goes on at once, and the GPU sees to the order",
         "syncfree",

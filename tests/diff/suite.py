@@ -58,12 +58,30 @@ class Needs:
 USUAL = (Needs(),)
 FEW = ("none", "split", "off")
 
+# Where next to nothing may be pending every allocation insists, and every free flushes.
+TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
+INSISTING = ("none", "simple", "binned", "split", "ordered", "completed")
+
+
+def around_spinning(devices=1, is_alone=False):
+    return (
+        Needs(devices=devices, is_alone=is_alone),
+        Needs(name="tight", env=TIGHT, configs=INSISTING, devices=devices, is_alone=is_alone),
+    )
+
+
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     "fill*": (Needs(is_alone=True),),
     "errors*": (Needs(is_strict=False),),
     # Exit handlers that run after the driver's own, which a real one has not.
     "exit*": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
+    "deadlock": around_spinning(),
+    "deadlock_contexts": around_spinning(),
+    "deadlock_devices": around_spinning(devices=2),
+    "deadlock_memory": around_spinning(is_alone=True),
+    # Each hang takes its time.
+    "waits": (Needs(configs=("none", "split", "completed", "syncfree", "atonce")),),
     # The same programs, reaching the driver in other ways: what depends on the pool has been asked already.
     "*_dlsym": (Needs(configs=FEW),),
     "*_getproc": (Needs(configs=FEW),),

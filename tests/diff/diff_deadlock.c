@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * No new deadlock, in one context: a program that allocates and frees around a kernel that spins until something
+ * releases it, and finishes without the library, finishes with it (T1.7).
+ */
+
+#include "steps.h"
+
+#define SCENARIOS(X)												\
+	/* A block whose free waited for other work is pending, and is all there is. */				\
+	X(pending_fit, STEPS_HUGE, "busy free free free spin malloc release")					\
+	X(pending_fits, STEPS_HUGE, "busy free free free spin malloc malloc malloc release")			\
+	X(pending_parts, STEPS_HUGE, "busy free free free free spin malloc-big release")			\
+	X(pending_of_other, STEPS_HUGE, "busy other:free other:free free spin malloc malloc release")		\
+	X(pending_for_other, STEPS_HUGE, "busy free free free spin other:malloc other:release")			\
+	X(pending_pinned, STEPS_LARGE, "busy-host free-host free-host spin malloc-host malloc-host release")	\
+	X(pending_async, STEPS_HUGE, "busy free-async free-async spin malloc malloc release")			\
+	X(pending_behind, STEPS_HUGE, "spin free-behind free-behind malloc malloc release")			\
+	X(pending_both, STEPS_HUGE, "busy free free-async free spin free-async malloc malloc malloc release")	\
+	/* While a thread waits in its free another allocates, and then the host releases the kernel. */	\
+	X(other_frees, STEPS_LARGE, "spin other:free& take host-release")					\
+	X(other_frees_huge, STEPS_HUGE, "spin other:free& take take host-release")				\
+	X(other_freed_before, STEPS_HUGE, "busy free free spin other:free& take take take take host-release")	\
+	X(other_frees_pinned, STEPS_LARGE, "spin other:free-host& malloc-host malloc-host host-release")	\
+	X(other_frees_both, STEPS_HUGE, "spin other:free-host& take malloc-host host-release")			\
+	X(other_asks, STEPS_LARGE, "free spin other:free& info reclaim host-release")				\
+	/* Captures forbid fences meanwhile. */									\
+	X(capture, STEPS_LARGE, "busy free capture spin malloc end-capture release")				\
+	X(capture_open, STEPS_HUGE,										\
+		"capture busy free spin malloc free-async malloc release end-capture free malloc")		\
+	X(capture_freed, STEPS_HUGE,										\
+		"capture free-async free-async spin malloc malloc end-capture malloc release")			\
+	/* What asks, and what passes through. */								\
+	X(asked, STEPS_LARGE, "busy free free-host spin info reclaim malloc malloc-host info reclaim release")	\
+	X(asked_huge, STEPS_HUGE, "busy free free free malloc spin reclaim malloc release")			\
+	X(unpooled, STEPS_LARGE, "busy free spin malloc-async malloc-managed release")
+
+SCENARIOS(STEPS_FUNCTION)
+
+static void sweep_small(void)
+{
+	steps_sweep(STEPS_SMALL);
+}
+
+static void sweep_huge(void)
+{
+	steps_sweep(STEPS_HUGE);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"sweep_small", sweep_small, 0},
+	{"sweep_huge", sweep_huge, 0},
+	SCENARIOS(STEPS_TOGETHER)
+	{0},
+};

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* No new deadlock where memory runs out: the retry rounds wait for what a free would have waited for, and no more. */
+
+#include "steps.h"
+
+#define SCENARIOS(X)												\
+	X(empty, STEPS_HUGE, "take-all spin malloc release")							\
+	X(pending, STEPS_HUGE, "take-all busy free free spin malloc malloc release")				\
+	X(pending_parts, STEPS_HUGE, "take-all busy free free free free spin malloc-big release")		\
+	X(pending_of_other, STEPS_HUGE,										\
+		"take-all busy other:free other:free spin other:malloc malloc release")				\
+	X(pending_async, STEPS_HUGE, "take-all busy free free-async free spin malloc release")			\
+	X(unpooled, STEPS_HUGE,											\
+		"take-all busy free free free free free free free free spin malloc-async release")
+
+SCENARIOS(STEPS_FUNCTION)
+
+const struct app_scenario app_scenarios[] = {
+	SCENARIOS(STEPS_TOGETHER)
+	{0},
+};
