@@ -26,15 +26,13 @@
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct gp_context *context = arg;
-	CUcontext current = NULL;
 	CUdeviceptr ptr = 0;
 	CUresult r;
 
 	gp_libraries_look();
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	(void)gp_real.cuCtxGetCurrent(&current);
-	if (gp_likely(current == context->handle)) {
+	if (gp_likely(gp_context_is_current(context))) {
 		r = gp_real.cuMemAlloc_v2(&ptr, bytes);
 	} else {
 		struct gp_driver_scope scope;
@@ -208,20 +206,29 @@ static CUresult order(struct gp_context *context, int slot)
 	return gp_real.cuCtxWaitEvent(context->handle, context->events[slot]);
 }
 
+/* 0 if the context is alive, and known to be. The end of it waits for the lock of the fence, which is held here. */
+static int fence_refusal(const struct gp_context *context)
+{
+	if (gp_unlikely(atomic_load_explicit(&context->is_dead, memory_order_relaxed)))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return gp_unlikely(atomic_load_explicit(&context->is_ending, memory_order_relaxed)) ? -EAGAIN : 0;
+}
+
 /*
  * A fence call: with no capture anywhere and the context alive. Both are looked at under the lock of the fence, which
  * whoever begins a capture or ends the context waits for (gp_pool_quiesce), so nothing else is locked here.
  */
 static int fence_call(struct gp_context *context, int slot, CUresult (*call)(struct gp_context *, int))
 {
-	CUresult r;
+	int r;
 
 	if (gp_unlikely(!gp_capture_is_none())) {
 		gp_capture_refused();
 		return -EBUSY;
 	}
-	if (gp_unlikely(atomic_load_explicit(&context->is_dead, memory_order_relaxed)))
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = fence_refusal(context);
+	if (r)
+		return r;
 	r = call(context, slot);
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
@@ -235,13 +242,14 @@ static int device_fence_query(void *arg, int slot)
 {
 	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
-	CUresult r;
+	int r;
 
 	if (gp_likely(gp_capture_is_none()))
 		return fence_call(context, slot, query);
 	gp_capture_refused();
-	if (atomic_load_explicit(&context->is_dead, memory_order_relaxed))
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = fence_refusal(context);
+	if (r)
+		return r;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
 		r = scope.is_relaxed ? query(context, slot) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -50,16 +50,13 @@ static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct gp_pinned *pinned = arg;
 	struct gp_context *context = pinned->context;
-	CUcontext current = NULL;
 	void *ptr = NULL;
 	CUresult r;
 
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	/* Pinned memory is asked for by the program alone, with its own context current. */
-	r = gp_real.cuCtxGetCurrent(&current);
-	if (!r && current != context->handle)
-		r = CUDA_ERROR_INVALID_CONTEXT;
+	r = gp_context_is_current(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 	if (!r && pinned->kind == GP_PINNED_ALLOC_HOST)
 		r = gp_real.cuMemAllocHost_v2(&ptr, bytes);
 	else if (!r)

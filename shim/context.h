@@ -6,8 +6,7 @@
  * CUDA contexts as the pools see them: one gp_context for each context that allocated something, with its pools.
  *
  * A context may end in any thread at any time. Everything that gpupool calls in a context happens between
- * gp_context_enter and gp_context_leave; the end takes the same lock alone, marks the context dead and drops its
- * pools before the driver destroys anything.
+ * gp_context_enter and gp_context_leave; the end takes the same lock alone (context_end.c).
  */
 
 #include "../pool/pool.h"
@@ -26,6 +25,7 @@ struct gp_context {
 	struct gp_device *device;
 	bool is_primary;
 	_Atomic bool is_dead;
+	_Atomic bool is_ending; /* perhaps: the driver has not answered yet */
 	_Atomic bool is_broken; /* the driver reports an error that stays: the program talks to it alone */
 	_Atomic unsigned users; /* who may use the pools: the table, and calls under way */
 	_Atomic unsigned refs;	/* who needs the memory of this: all users together, each pool, each record */
@@ -60,28 +60,47 @@ void gp_context_leave(struct gp_context *context);
  */
 int gp_context_try_enter(struct gp_context *context);
 
+/* Whether the thread works in it, or in a green context of it. */
+bool gp_context_is_current(const struct gp_context *context);
+
 /* Calls back for each live context, with a use held; not with any lock. */
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 
-/*
- * Ends contexts: the one with that handle, or the primary one of a device. is_certain: it will be gone whatever
- * happens, so it is dropped before the driver is called. Otherwise the driver is called with the context's lock held
- * alone, and it is dropped if the driver then says that the primary context is not active any more.
- */
+/* A live context by its handle, or without one the primary one of a device; with a use. NULL if it has no pool. */
+struct gp_context *gp_table_find(CUcontext handle, CUdevice device);
+
+/* For the end of contexts: nobody enters the table in between; a context leaves it, which puts its use. */
+void gp_table_close(void);
+void gp_table_open(void);
+void gp_table_remove(struct gp_context *context);
+
+/* context_end.c: a call of the driver's that ends a context, or may. */
 struct gp_context_end {
-	CUcontext handle; /* or NULL */
+	CUcontext handle; /* NULL: the primary one of the device */
 	CUdevice device;
-	bool is_certain;
+	enum gp_end_when {
+		GP_END_PERHAPS,	   /* a primary context: if the driver then says that it is not active, or another */
+		GP_END_ON_SUCCESS, /* or if the call succeeds */
+		GP_END_SURELY,	   /* whatever the call returns */
+	} when;
 	CUresult (*driver)(const struct gp_context_end *end);
 };
 
 CUresult gp_context_end(const struct gp_context_end *end);
 
-/* A program can work in this context: a second one makes somebody else the possible first user of memory. */
+/* context_seen.c. The program can work in it; two make somebody else the possible first user of a context's memory. */
 void gp_context_seen(CUcontext handle);
-
-/* The primary context of a device. */
 void gp_context_seen_primary(CUcontext handle, CUdevice device);
 
-/* A context that stands for a green context: its memory belongs to another, and it is left to the driver. */
-void gp_context_seen_green(CUcontext handle);
+/* It is gone: nothing is known of that handle any more, but that of a primary context. */
+void gp_context_forget(CUcontext handle);
+
+/* The primary context of a device, as the program was given it; or, failing that, as the driver has it. NULL: none. */
+CUcontext gp_context_seen_as_primary(CUdevice device);
+CUcontext gp_context_primary(CUdevice device);
+bool gp_context_is_seen_primary(CUcontext handle);
+
+/* Usage counts: an attached context survives that many detaches. */
+void gp_context_attach(CUcontext handle);
+void gp_context_detach(CUcontext handle);
+bool gp_context_is_attached(CUcontext handle);

@@ -4,6 +4,7 @@
 /* Contexts: which ones the program works in, and their end. */
 
 #include "backend.h"
+#include "green.h"
 #include "real.h"
 
 static CUresult seen(CUresult r, const CUcontext *ctx)
@@ -28,12 +29,21 @@ CUresult hook_cuCtxCreate_v4(CUcontext *ctx, void *parameters, unsigned flags, C
 	return seen(gp_real.cuCtxCreate_v4(ctx, parameters, flags, device), ctx);
 }
 
+CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
+{
+	CUresult r = gp_real.cuGreenCtxCreate(green, resources, device, flags);
+
+	if (!r && green)
+		gp_green_created(*green, device);
+	return r;
+}
+
 CUresult hook_cuCtxFromGreenCtx(CUcontext *ctx, CUgreenCtx green)
 {
 	CUresult r = gp_real.cuCtxFromGreenCtx(ctx, green);
 
 	if (!r && ctx)
-		gp_context_seen_green(*ctx);
+		gp_green_converted(green, *ctx);
 	return r;
 }
 
@@ -93,26 +103,47 @@ static CUresult call_reset_v2(const struct gp_context_end *end)
 	return gp_real.cuDevicePrimaryCtxReset_v2(end->device);
 }
 
+/* The driver refuses to destroy a primary context. */
+static enum gp_end_when when_destroyed(CUcontext ctx)
+{
+	return gp_context_is_seen_primary(ctx) ? GP_END_PERHAPS : GP_END_SURELY;
+}
+
 CUresult hook_cuCtxDestroy(CUcontext ctx)
 {
-	struct gp_context_end end = {.handle = ctx, .is_certain = true, .driver = call_destroy};
+	struct gp_context_end end = {.handle = ctx, .when = when_destroyed(ctx), .driver = call_destroy};
 
 	return ctx ? gp_context_end(&end) : gp_real.cuCtxDestroy(ctx);
 }
 
 CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
 {
-	struct gp_context_end end = {.handle = ctx, .is_certain = true, .driver = call_destroy_v2};
+	struct gp_context_end end = {.handle = ctx, .when = when_destroyed(ctx), .driver = call_destroy_v2};
 
 	return ctx ? gp_context_end(&end) : gp_real.cuCtxDestroy_v2(ctx);
 }
 
-/* Attached more than once a context outlives a detach: then its blocks are the driver's to free, one by one. */
+CUresult hook_cuCtxAttach(CUcontext *ctx, unsigned flags)
+{
+	CUresult r = gp_real.cuCtxAttach(ctx, flags);
+
+	if (!r && ctx)
+		gp_context_attach(*ctx);
+	return r;
+}
+
+/* The last detach ends a context, if it is the program's own and current. */
 CUresult hook_cuCtxDetach(CUcontext ctx)
 {
-	struct gp_context_end end = {.handle = ctx, .is_certain = true, .driver = call_detach};
+	struct gp_context_end end = {.handle = ctx, .when = GP_END_ON_SUCCESS, .driver = call_detach};
+	CUresult r;
 
-	return ctx ? gp_context_end(&end) : gp_real.cuCtxDetach(ctx);
+	if (ctx && !gp_context_is_attached(ctx) && !gp_context_is_seen_primary(ctx))
+		return gp_context_end(&end);
+	r = gp_real.cuCtxDetach(ctx);
+	if (!r)
+		gp_context_detach(ctx);
+	return r;
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
@@ -125,14 +156,36 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	return gp_context_end(&(struct gp_context_end){.device = device, .driver = call_release_v2});
 }
 
+/* Refused while there are green contexts. */
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
 {
 	return gp_context_end(
-		&(struct gp_context_end){.device = device, .is_certain = true, .driver = call_reset});
+		&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset});
 }
 
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	return gp_context_end(
-		&(struct gp_context_end){.device = device, .is_certain = true, .driver = call_reset_v2});
+		&(struct gp_context_end){.device = device, .when = GP_END_ON_SUCCESS, .driver = call_reset_v2});
+}
+
+struct green_end {
+	struct gp_context_end end; /* first */
+	CUgreenCtx green;
+};
+
+static CUresult call_green_destroy(const struct gp_context_end *end)
+{
+	return gp_real.cuGreenCtxDestroy(((const struct green_end *)end)->green);
+}
+
+/* A green context holds the primary one, perhaps as the last. */
+CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
+{
+	struct green_end end = {{.device = gp_green_device(green), .driver = call_green_destroy}, green};
+	CUresult r = gp_context_end(&end.end);
+
+	if (!r)
+		gp_green_destroyed(green);
+	return r;
 }

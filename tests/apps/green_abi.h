@@ -6,8 +6,6 @@
 
 #include "shim/cuda_abi.h"
 
-typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
-
 enum {
 	CU_DEV_RESOURCE_TYPE_INVALID = 0,
 	CU_DEV_RESOURCE_TYPE_SM = 1,

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The end of contexts. Where it is certain, the pools are dropped before the driver is called. Where the driver may
+ * refuse, or others may still hold the context, it is asked first, and until it has answered nobody is served and no
+ * fence is raised there: another thread may have the context back, under the same handle, before the answer is read.
+ */
+
+#include "backend.h"
+#include "capture.h"
+#include "ipc.h"
+#include "real.h"
+#include "unpooled.h"
+
+/* With the context's lock held alone. */
+static void drop_locked(struct gp_context *context)
+{
+	atomic_store(&context->is_dead, true);
+	/* Fence calls look at that under their lock alone; the others under the context's, which is held here. */
+	gp_pool_quiesce(context->pool);
+	gp_capture_forget_context(context->handle);
+	gp_unpooled_forget_context(context);
+	gp_ipc_forget_context(context->handle);
+	gp_pool_drop(context->pool);
+	for (int i = 0; i < GP_PINNED_KINDS; i++)
+		if (context->pinned[i])
+			gp_pool_drop(gp_pinned_pool(context->pinned[i]));
+}
+
+/* A dead context leaves the table. */
+static void bury(struct gp_context *context)
+{
+	gp_table_remove(context);
+	gp_context_forget(context->handle);
+}
+
+static bool is_active(CUdevice device)
+{
+	unsigned flags;
+	int active = 0;
+
+	return !gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
+}
+
+/* Whether a primary context is not the one any more that it was: ids are never used twice. */
+static bool is_gone(const struct gp_context *context)
+{
+	unsigned long long id = 0;
+
+	if (!is_active(context->device->index))
+		return true;
+	return context->id && (gp_real.cuCtxGetId(context->handle, &id) || id != context->id);
+}
+
+static bool is_over(const struct gp_context_end *end, const struct gp_context *context, CUresult r)
+{
+	if (end->when == GP_END_ON_SUCCESS && r == CUDA_SUCCESS)
+		return true;
+	return context->is_primary && is_gone(context);
+}
+
+/* The handle that an end is about, if gpupool has seen it. */
+static CUcontext handle_of(const struct gp_context_end *end)
+{
+	return end->handle ? end->handle : gp_context_seen_as_primary(end->device);
+}
+
+/* Of a context without a pool only the handle may be known. */
+static CUresult end_unknown(const struct gp_context_end *end)
+{
+	CUcontext handle = handle_of(end);
+	CUresult r = end->driver(end);
+	bool is_end = end->when == GP_END_ON_SUCCESS ? !r : !end->handle && !is_active(end->device);
+
+	if (handle && is_end) {
+		gp_capture_forget_context(handle);
+		gp_context_forget(handle);
+	}
+	return r;
+}
+
+static CUresult end_perhaps(const struct gp_context_end *end)
+{
+	struct gp_context *context = gp_table_find(end->handle, end->device);
+	CUresult r;
+
+	if (!context)
+		return end_unknown(end);
+	gp_rwlock_lock(&context->life);
+	atomic_store(&context->is_ending, true);
+	gp_pool_quiesce(context->pool);
+	r = end->driver(end);
+	if (is_over(end, context, r))
+		drop_locked(context);
+	atomic_store(&context->is_ending, false);
+	gp_rwlock_unlock(&context->life);
+	if (atomic_load(&context->is_dead))
+		bury(context);
+	gp_context_put(context);
+	return r;
+}
+
+static CUresult end_surely(const struct gp_context_end *end)
+{
+	struct gp_context *context;
+	CUresult r;
+
+	while ((context = gp_table_find(end->handle, end->device))) {
+		gp_rwlock_lock(&context->life);
+		drop_locked(context);
+		gp_rwlock_unlock(&context->life);
+		bury(context);
+		gp_context_put(context);
+	}
+	gp_capture_forget_context(end->handle);
+	r = end->driver(end);
+	gp_context_forget(end->handle);
+	return r;
+}
+
+CUresult gp_context_end(const struct gp_context_end *end)
+{
+	CUresult r;
+
+	gp_table_close();
+	r = end->when == GP_END_SURELY ? end_surely(end) : end_perhaps(end);
+	gp_table_open();
+	return r;
+}

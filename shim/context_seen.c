@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What is known of contexts by their handles, whether they have a pool or not. */
+
+#include "context.h"
+#include "green.h"
+#include "real.h"
+
+enum { SEEN_MAX = 64 };
+
+static struct gp_rwlock lock;
+static struct {
+	CUcontext handle;
+	unsigned n_attached; /* times that it can be detached without ending */
+} seen[SEEN_MAX];
+static unsigned n_seen;
+static _Atomic(CUcontext) last_seen;
+static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program was given them; they outlive a reset */
+
+/* Returns n_seen if it is not there. */
+static unsigned find_locked(CUcontext handle)
+{
+	unsigned i = 0;
+
+	while (i < n_seen && seen[i].handle != handle)
+		i++;
+	return i;
+}
+
+/* Returns how many there are now. */
+static unsigned note(CUcontext handle)
+{
+	unsigned n;
+
+	gp_rwlock_lock(&lock);
+	if (find_locked(handle) == n_seen && n_seen < SEEN_MAX) {
+		seen[n_seen].handle = handle;
+		seen[n_seen++].n_attached = 0;
+	}
+	n = n_seen;
+	gp_rwlock_unlock(&lock);
+	return n;
+}
+
+void gp_context_seen(CUcontext handle)
+{
+	CUcontext primary;
+	unsigned n;
+
+	if (!handle || atomic_load_explicit(&last_seen, memory_order_relaxed) == handle)
+		return;
+	/* What a green context does is the primary one's work. */
+	primary = gp_green_primary(handle);
+	n = note(primary ? primary : handle);
+	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
+	if (n > 1)
+		gp_state_need_completion("the process works in more than one context");
+}
+
+void gp_context_seen_primary(CUcontext handle, CUdevice device)
+{
+	if (device >= 0 && device < GP_DEVICES_MAX)
+		atomic_store(&primaries[device], handle);
+	gp_context_seen(handle);
+}
+
+void gp_context_forget(CUcontext handle)
+{
+	unsigned i;
+
+	gp_rwlock_lock(&lock);
+	i = find_locked(handle);
+	if (i < n_seen)
+		seen[i] = seen[--n_seen];
+	atomic_store(&last_seen, NULL);
+	gp_rwlock_unlock(&lock);
+}
+
+CUcontext gp_context_seen_as_primary(CUdevice device)
+{
+	return device >= 0 && device < GP_DEVICES_MAX ? atomic_load(&primaries[device]) : NULL;
+}
+
+/*
+ * The primary context is the one that a retain gives. A retain of ours is the last resort, for who got it past us: only
+ * while the context is active, since it would make it, and an end meanwhile would be upset by our release.
+ */
+CUcontext gp_context_primary(CUdevice device)
+{
+	CUcontext primary = gp_context_seen_as_primary(device);
+	unsigned flags;
+	int active = 0;
+
+	if (gp_likely(primary != NULL))
+		return primary;
+	if (gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active)
+		return NULL;
+	if (gp_real.cuDevicePrimaryCtxRetain(&primary, device))
+		return NULL;
+	(void)gp_real.cuDevicePrimaryCtxRelease(device);
+	return primary;
+}
+
+bool gp_context_is_seen_primary(CUcontext handle)
+{
+	for (CUdevice device = 0; device < GP_DEVICES_MAX; device++)
+		if (gp_context_seen_as_primary(device) == handle)
+			return true;
+	return false;
+}
+
+void gp_context_attach(CUcontext handle)
+{
+	unsigned i;
+
+	(void)note(handle);
+	gp_rwlock_lock(&lock);
+	i = find_locked(handle);
+	if (i < n_seen)
+		seen[i].n_attached++;
+	gp_rwlock_unlock(&lock);
+}
+
+bool gp_context_is_attached(CUcontext handle)
+{
+	bool is_attached;
+	unsigned i;
+
+	gp_rwlock_lock_shared(&lock);
+	i = find_locked(handle);
+	is_attached = i < n_seen && seen[i].n_attached;
+	gp_rwlock_unlock_shared(&lock);
+	return is_attached;
+}
+
+void gp_context_detach(CUcontext handle)
+{
+	unsigned i;
+
+	gp_rwlock_lock(&lock);
+	i = find_locked(handle);
+	if (i < n_seen && seen[i].n_attached)
+		seen[i].n_attached--;
+	gp_rwlock_unlock(&lock);
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * T8.9: green contexts. All memory is the primary context's, whichever green context was current at the allocation; it
+ * outlives them, and goes with the last reference to the primary one, which may be a green context's.
+ */
+
+#include <pthread.h>
+
+#include "tests/apps/kernels.h"
+#include "tests/preload/app_driver.h"
+#include "tests/sim/abi.h"
+
+enum { PRIMARY, GREEN_A, GREEN_B, N_PLACES, SMS = 16 };
+
+static const char *const names[N_PLACES] = {"the primary", "A", "B"};
+
+struct place {
+	CUgreenCtx green; /* NULL: the primary context */
+	CUcontext ctx;
+	CUstream stream;
+};
+
+static struct place places[N_PLACES];
+static CUfunction wait_flag, set_flag; /* loaded before anything spins: it could have to wait */
+
+static struct place make_green(void)
+{
+	CUdevResource all, part, rest;
+	CUdevResourceDesc desc;
+	struct place place;
+	unsigned n = 1;
+
+	APP_MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	APP_MUST(cuDevSmResourceSplitByCount(&part, &n, &all, &rest, 0, SMS));
+	APP_MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
+	APP_MUST(cuGreenCtxCreate(&place.green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	APP_MUST(cuCtxFromGreenCtx(&place.ctx, place.green));
+	APP_MUST(cuGreenCtxStreamCreate(&place.stream, place.green, CU_STREAM_NON_BLOCKING, 0));
+	return place;
+}
+
+static void end_green(struct place *place)
+{
+	APP_MUST(cuStreamDestroy_v2(place->stream));
+	APP_MUST(cuGreenCtxDestroy(place->green));
+}
+
+static void enter(int place)
+{
+	APP_MUST(cuCtxSetCurrent(places[place].ctx));
+}
+
+/* False where the driver knows no green contexts. */
+static bool start(void)
+{
+	CUmodule module;
+	void *found = NULL;
+
+	APP_MUST(cuInit(0));
+	if (cuGetProcAddress_v2("cuGreenCtxStreamCreate", &found, 12050, 0, NULL) || !found) {
+		printf("skipped: no green contexts\n");
+		return false;
+	}
+	app_start();
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&wait_flag, module, "wait_flag"));
+	APP_MUST(cuModuleGetFunction(&set_flag, module, "set_flag"));
+	places[PRIMARY] = (struct place){NULL, app_ctx, app_stream()};
+	places[GREEN_A] = make_green();
+	places[GREEN_B] = make_green();
+	return true;
+}
+
+static void say(const char *what, int place, int result)
+{
+	printf("%s, %s: %d\n", what, names[place], result);
+}
+
+static const size_t sizes[] = {300, 70 * KIB, MIB + 1, 5 * MIB};
+
+static void owners(void)
+{
+	CUcontext owner;
+	void *host;
+
+	if (!start())
+		return;
+	for (int place = 0; place < N_PLACES; place++) {
+		unsigned wrong = 0;
+
+		for (unsigned i = 0; i < 8 * LENGTH(sizes); i++) {
+			CUdeviceptr ptr;
+
+			enter(place);
+			ptr = app_alloc(sizes[i % LENGTH(sizes)]);
+			APP_MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
+			wrong += owner != app_ctx;
+			enter((place + (int)i) % N_PLACES);
+			APP_MUST(cuMemFree_v2(ptr));
+		}
+		say("not the primary's", place, (int)wrong);
+		enter(place);
+		APP_MUST(cuMemHostAlloc(&host, 4096, 0));
+		APP_MUST(cuPointerGetAttribute(
+			&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)host));
+		say("pinned, the primary's", place, owner == app_ctx);
+		enter((place + 1) % N_PLACES);
+		say("pinned free elsewhere", place, cuMemFreeHost(host));
+	}
+}
+
+/* Memory freed under the work of one place is allocated and used in another, at random. */
+static void reuse(void)
+{
+	static const uint64_t spins[] = {0, 20000, 300000};
+	unsigned seed = 5;
+	size_t wrong = 0;
+
+	if (!start())
+		return;
+	for (unsigned i = 0; i < 300; i++) {
+		int from = (int)(app_random(&seed) % N_PLACES), to = (int)(app_random(&seed) % N_PLACES);
+		size_t bytes = sizes[app_random(&seed) % LENGTH(sizes)] / 4 * 4;
+		CUdeviceptr ptr, next;
+
+		enter((int)(app_random(&seed) % N_PLACES));
+		ptr = app_alloc(bytes);
+		app_spin_fill(places[from].stream, ptr, 256, 1, spins[app_random(&seed) % LENGTH(spins)]);
+		enter((int)(app_random(&seed) % N_PLACES));
+		APP_MUST(cuMemFree_v2(ptr));
+		enter((int)(app_random(&seed) % N_PLACES));
+		next = app_alloc(bytes);
+		app_fill(places[to].stream, next, 256, i + 2);
+		enter(from);
+		APP_MUST(cuCtxSynchronize());
+		wrong += app_count_wrong(places[to].stream, next, 256, i + 2);
+		APP_MUST(cuMemFree_v2(next));
+	}
+	app_result("wrong words", (int)wrong);
+}
+
+/*
+ * A context that comes after the memory was handed out, perhaps on order alone, and is first to use it. The blocks are
+ * so large that a pool would rather order than grow.
+ */
+static void newcomer(void)
+{
+	size_t wrong = 0;
+
+	if (!start())
+		return;
+	for (unsigned i = 0; i < 12; i++) {
+		CUdeviceptr ptr = app_alloc(64 * MIB), next;
+		struct place late;
+
+		app_spin_fill(places[i % N_PLACES].stream, ptr, 256, 1, 2 * MS);
+		APP_MUST(cuMemFree_v2(ptr));
+		next = app_alloc(64 * MIB);
+		late = make_green();
+		app_fill(late.stream, next, 256, i + 2);
+		for (int place = 0; place < N_PLACES; place++)
+			APP_MUST(cuStreamSynchronize(places[place].stream));
+		wrong += app_count_wrong(late.stream, next, 256, i + 2);
+		APP_MUST(cuMemFree_v2(next));
+		end_green(&late);
+	}
+	app_result("wrong words", (int)wrong);
+}
+
+/* Pinned memory that a green stream still reads from is not written by its next owner. */
+static void pinned(void)
+{
+	size_t wrong = 0;
+	CUdeviceptr ptr;
+
+	if (!start())
+		return;
+	ptr = app_alloc(MIB);
+	for (unsigned i = 0; i < 60; i++) {
+		int place = (int)i % N_PLACES;
+		uint32_t *host;
+
+		enter((int)(i / 3) % N_PLACES);
+		APP_MUST(cuMemHostAlloc((void **)&host, MIB, 0));
+		for (size_t k = 0; k < MIB / 4; k++)
+			host[k] = i;
+		app_spin(places[place].stream, 50000);
+		APP_MUST(cuMemcpyHtoDAsync_v2(ptr, host, MIB, places[place].stream));
+		APP_MUST(cuMemFreeHost(host));
+		APP_MUST(cuMemHostAlloc((void **)&host, MIB, 0));
+		memset(host, 0xff, MIB);
+		wrong += app_count_wrong(places[place].stream, ptr, MIB, i);
+		APP_MUST(cuMemFreeHost(host));
+	}
+	app_result("wrong words", (int)wrong);
+}
+
+static void launch_flag(CUfunction function, CUstream stream, CUdeviceptr flag)
+{
+	uint32_t value = 1;
+	void *params[] = {&flag, &value};
+
+	APP_MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+}
+
+/* A free before, and a kernel in one green context that one in the other releases: nobody waits for what came later. */
+static void spins(void)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		CUdeviceptr ptr, flag;
+
+		if (i == 0 && !start())
+			return;
+		ptr = app_alloc(MIB);
+		flag = app_alloc(4);
+		APP_MUST(cuMemsetD32_v2(flag, 0, 1));
+		APP_MUST(cuCtxSynchronize());
+		app_fill(places[GREEN_A].stream, ptr, MIB, 1);
+		APP_MUST(cuMemFree_v2(ptr));
+		launch_flag(wait_flag, places[i % 2 ? GREEN_A : PRIMARY].stream, flag);
+		ptr = app_alloc(MIB);
+		launch_flag(set_flag, places[GREEN_B].stream, flag);
+		APP_MUST(cuCtxSynchronize());
+		APP_MUST(cuMemFree_v2(ptr));
+		APP_MUST(cuMemFree_v2(flag));
+	}
+	app_result("done", 0);
+}
+
+static void destruction(void)
+{
+	CUdeviceptr big, small, other = 0;
+
+	if (!start())
+		return;
+	enter(GREEN_A);
+	big = app_alloc(5 * MIB);
+	small = app_alloc(300);
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	APP_MUST(cuMemsetD32_v2(big, 7, 64));
+	APP_MUST(cuCtxSynchronize());
+	end_green(&places[GREEN_A]);
+	app_result("alloc in what is gone", cuMemAlloc_v2(&other, MIB));
+	app_result("pinned alloc in what is gone", cuMemAllocHost_v2(&(void *){NULL}, MIB));
+	enter(PRIMARY);
+	app_result("wrong words", (int)app_count_wrong(NULL, big, 256, 7));
+	app_result("free in the primary", cuMemFree_v2(big));
+	enter(GREEN_B);
+	app_result("free in B", cuMemFree_v2(small));
+	app_result("free again", cuMemFree_v2(small));
+	app_result("destroy B's context", cuCtxDestroy_v2(places[GREEN_B].ctx));
+	app_result("alloc in B", cuMemAlloc_v2(&other, MIB));
+	app_result("free", cuMemFree_v2(other));
+}
+
+/* Nobody else holds the primary context: it goes with the last green one, and all memory with it. */
+static void last_reference(void)
+{
+	CUdeviceptr kept[3], other = 0;
+	CUcontext again;
+
+	if (!start())
+		return;
+	for (unsigned i = 0; i < 4; i++) {
+		enter(GREEN_A);
+		kept[0] = app_alloc(5 * MIB);
+		kept[1] = app_alloc(300);
+		APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+		APP_MUST(cuMemsetD32_v2(kept[0], 7, 64));
+		kept[2] = app_alloc(MIB);
+		end_green(&places[GREEN_B]);
+		app_result("wrong words", (int)app_count_wrong(NULL, kept[0], 256, 7));
+		end_green(&places[GREEN_A]);
+		APP_MUST(cuDevicePrimaryCtxRetain(&again, 0));
+		APP_MUST(cuCtxSetCurrent(again));
+		for (unsigned k = 0; k < LENGTH(kept); k++)
+			app_result("free of what went", cuMemFree_v2(kept[k]));
+		APP_MUST(cuCtxSetCurrent(NULL));
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+		app_start();
+		places[PRIMARY].stream = app_stream();
+		other = app_alloc(MIB);
+		APP_MUST(cuMemsetD32_v2(other, 1, MIB / 4));
+		app_result("free", cuMemFree_v2(other));
+		places[GREEN_A] = make_green();
+		places[GREEN_B] = make_green();
+	}
+}
+
+/* The driver refuses to reset under green contexts: all stays as it was. */
+static void refused_reset(void)
+{
+	CUdeviceptr big, small;
+
+	if (!start())
+		return;
+	big = app_alloc(5 * MIB);
+	small = app_alloc(300);
+	APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+	APP_MUST(cuMemsetD32_v2(big, 7, 64));
+	APP_MUST(cuMemsetD32_v2(small, 7, 64));
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	app_result("wrong words", (int)app_count_wrong(NULL, big, 256, 7));
+	app_result("wrong words", (int)app_count_wrong(NULL, small, 256, 7));
+	app_result("free", cuMemFree_v2(small));
+	app_result("free", cuMemFree_v2(big));
+	app_result("free again", cuMemFree_v2(big));
+	end_green(&places[GREEN_A]);
+	end_green(&places[GREEN_B]);
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	app_start();
+	big = app_alloc(5 * MIB);
+	APP_MUST(cuMemsetD32_v2(big, 7, 64));
+	app_result("free", cuMemFree_v2(big));
+}
+
+/* Frees beside a capture in a green stream leave it alone. */
+static void capture(void)
+{
+	CUgraphExec exec;
+	CUdeviceptr ptr;
+	CUgraph graph;
+
+	if (!start())
+		return;
+	ptr = app_alloc(MIB);
+	for (int place = 0; place < N_PLACES; place++) {
+		APP_MUST(cuStreamBeginCapture_v2(places[place].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		app_fill(places[place].stream, ptr, 256, 9);
+		enter((place + 1) % N_PLACES);
+		for (unsigned i = 0; i < 16; i++)
+			APP_MUST(cuMemFree_v2(app_alloc(sizes[i % LENGTH(sizes)])));
+		say("end", place, cuStreamEndCapture(places[place].stream, &graph));
+		APP_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		APP_MUST(cuGraphLaunch(exec, places[place].stream));
+		say("wrong words", place, (int)app_count_wrong(places[place].stream, ptr, 256, 9));
+	}
+}
+
+enum { N_THREADS = 4 };
+
+static CUdeviceptr slots[16];
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static CUdeviceptr exchange(unsigned i, CUdeviceptr ptr)
+{
+	CUdeviceptr old;
+
+	pthread_mutex_lock(&slots_lock);
+	old = slots[i];
+	slots[i] = ptr;
+	pthread_mutex_unlock(&slots_lock);
+	return old;
+}
+
+static void *work(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg + 1;
+	struct place place = make_green();
+	size_t wrong = 0;
+
+	APP_MUST(cuCtxSetCurrent(place.ctx));
+	for (unsigned i = 0; i < 150; i++) {
+		CUdeviceptr ptr = app_alloc(sizes[app_random(&seed) % LENGTH(sizes)]);
+
+		app_fill(place.stream, ptr, 256, i);
+		if (i % 8 == 0)
+			wrong += app_count_wrong(place.stream, ptr, 256, i);
+		ptr = exchange(app_random(&seed) % LENGTH(slots), ptr);
+		if (ptr)
+			APP_MUST(cuMemFree_v2(ptr));
+	}
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuCtxSetCurrent(NULL));
+	end_green(&place);
+	return (void *)(uintptr_t)wrong;
+}
+
+static void threads(void)
+{
+	pthread_t all[N_THREADS];
+	size_t wrong = 0;
+	void *result;
+
+	if (!start())
+		return;
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		pthread_create(&all[i], NULL, work, (void *)i);
+	for (unsigned i = 0; i < N_THREADS; i++) {
+		pthread_join(all[i], &result);
+		wrong += (size_t)(uintptr_t)result;
+	}
+	app_result("wrong words", (int)wrong);
+	for (unsigned i = 0; i < LENGTH(slots); i++)
+		if (slots[i])
+			APP_MUST(cuMemFree_v2(slots[i]));
+}
+
+/* Again and again, with memory that stays behind and is freed later. */
+static void cycles(void)
+{
+	unsigned n = app_calls("cuInit") ? 400 : 40, wrong = 0;
+	size_t before, after, total;
+	CUdeviceptr ptr = 0;
+
+	if (!start())
+		return;
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	for (unsigned i = 0; i < n; i++) {
+		struct place place = make_green();
+
+		APP_MUST(cuCtxSetCurrent(place.ctx));
+		if (ptr)
+			APP_MUST(cuMemFree_v2(ptr));
+		ptr = app_alloc(sizes[i % LENGTH(sizes)]);
+		app_fill(place.stream, ptr, 256, i);
+		wrong += (unsigned)app_count_wrong(place.stream, ptr, 256, i);
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		end_green(&place);
+	}
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuMemGetInfo_v2(&after, &total));
+	app_result("wrong words", (int)wrong);
+	app_result("memory lost", after + 64 * MIB < before);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"owners", owners, 0},
+	{"reuse", reuse, 0},
+	{"newcomer", newcomer, 0},
+	{"pinned", pinned, 0},
+	{"spins", spins, 0},
+	{"destruction", destruction, 0},
+	{"last-reference", last_reference, 0},
+	{"refused-reset", refused_reset, 0},
+	{"capture", capture, 0},
+	{"threads", threads, 0},
+	{"cycles", cycles, 0},
+	{0},
+};
