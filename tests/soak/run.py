@@ -103,17 +103,32 @@ def tell(row, command, env, result):
     print("\n".join(result.stderr.splitlines()[:60]), flush=True)
 
 
+def execute(command, env, limit_s):
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                          errors="replace") as process:
+        hangs = ""
+        try:
+            out, err = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            hangs = "\nsoak: it hung, and was killed after %d s\n" % limit_s
+        except KeyboardInterrupt:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err + hangs)
+
+
 def run_once(args, row, seed):
     """One process; True if nothing was wrong."""
     n = min(row.left, args.chunk)
     row.left -= n
     row.n_runs += 1
-    command = ["timeout", "--kill-after=10", str(args.limit), args.program, str(n), str(seed), str(args.threads)]
+    command = [args.program, str(n), str(seed), str(args.threads)]
     start, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="gpupool-soak-") as runtime_dir:
         env = environment(args, row, runtime_dir)
-        result = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                universal_newlines=True, errors="replace")
+        result = execute(command, env, args.limit)
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {"races": len(re.findall(r"^simgpu: race:", result.stderr, re.M))}  # if it does not come to its report
     found.update(numbers(result.stdout))
