@@ -134,9 +134,21 @@ static void dlerrors(void)
 	printf("not there: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
 	printf("is there: %d\n", dlsym(driver, "cuMemFree_v2") != NULL);
 	printf("nothing to say: %d\n", dlerror() == NULL);
-	printf("the default's is the same: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == dlsym(driver, "cuMemAlloc_v2"));
 	printf("the C library's: %d\n", dlsym(RTLD_DEFAULT, "strlen") != NULL);
 	app_result("close", dlclose(driver));
+}
+
+/* What is found without a handle; this program is not linked to the driver. */
+static void default_scope(void)
+{
+	printf("before it is opened, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
+	printf("before it is opened, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != NULL);
+	open_driver();
+	printf("opened for itself, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
+	printf("opened for itself, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != NULL);
+	printf("opened for all: %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL);
+	printf("hooked, the same: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == dlsym(driver, "cuMemAlloc_v2"));
+	printf("not hooked, the same: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") == dlsym(driver, "cuMemcpyHtoD_v2"));
 }
 
 /* The private tables of the driver are its own, or the runtime would notice. */
@@ -213,6 +225,7 @@ const struct app_scenario app_scenarios[] = {
 	{"first-version", first_version, APP_TOGETHER},
 	{"dlerror", dlerrors, APP_TOGETHER},
 	{"export-table", export_table, APP_TOGETHER},
+	{"default-scope", default_scope},
 	{"use", use},
 	{"odd", odd},
 	{0},

@@ -18,6 +18,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 import compare
 import deviations
@@ -34,6 +35,7 @@ class Run:
     status: int
     errors: str
     is_served: bool  # the library said that it serves the process
+    seconds: float
 
     @property
     def answers(self):
@@ -54,7 +56,7 @@ class Place:
         return "sim" if self.sim else "gpu"
 
     def environment(self, way, config, directory):
-        foreign = ("GPUPOOL", "SIMGPU_", "LD_PRELOAD", "LD_LIBRARY_PATH" if self.sim else "LD_PRELOAD")
+        foreign = ("GPUPOOL", "SIMGPU_", "MALLOC_", "LD_PRELOAD", "LD_LIBRARY_PATH" if self.sim else "LD_PRELOAD")
         env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         if self.sim:
             env |= {"LD_LIBRARY_PATH": str(self.sim), "SIMGPU_DEVICES": str(way.devices)}
@@ -69,6 +71,7 @@ class Place:
 def run_once(place, program, way, config):
     words = [str(place.programs / f"diff_{program}"), *way.arguments]
     with tempfile.TemporaryDirectory(prefix="gpupool-diff-", dir="/tmp") as directory:
+        started = time.monotonic()
         files = [pathlib.Path(directory, name) for name in ("out", "err", "log")]
         with files[0].open("w") as out, files[1].open("w") as err:
             try:
@@ -79,7 +82,7 @@ def run_once(place, program, way, config):
             except subprocess.TimeoutExpired:
                 status = 124
         text, errors, log = (f.read_text(errors="replace") if f.exists() else "" for f in files)
-    return Run(text, status, errors + log, "serves this process" in log)
+    return Run(text, status, errors + log, "serves this process" in log, time.monotonic() - started)
 
 
 @dataclasses.dataclass
@@ -88,50 +91,48 @@ class Result:
 
     program: str
     config: str
-    ok: bool
-    note: str
-    lines: list
+    ok: bool = True
+    note: str = ""
     answers: int = 0
     meant: int = 0
-    unexpected: int = 0
+    unexpected: list = dataclasses.field(default_factory=list)  # (question, raw answer, other answer)
+    lines: list = dataclasses.field(default_factory=list)  # whatever else there is to say
+    seconds: float = 0.0
+
+
+def plain(differences):
+    return [(d.question, d.raw, d.answer) for d in differences if not d.deviation]
 
 
 def raw_result(name, raw, again):
-    differences = compare.compare(raw.answers, again.answers, "raw", ())
-    races = [question for question, answer in raw.answers.items() if answer == SIMULATOR_COMPLAINS]
-    ok = bool(raw.answers) and raw.status == 0 and not differences and not races
-    lines = [line for difference in differences for line in difference_lines(difference)]
-    lines += [f"{question} does what the simulator forbids" for question in races]
-    if not raw.answers or raw.status or races:
+    unexpected = plain(compare.compare(raw.answers, again.answers, "raw", ()))
+    complaints = [question for question, answer in raw.answers.items() if answer == SIMULATOR_COMPLAINS]
+    lines = [f"{question} does what the simulator forbids" for question in complaints]
+    ok = bool(raw.answers) and raw.status == 0 and not unexpected and not complaints
+    if not ok:
         lines += raw.errors.splitlines()[-20:]
     note = "" if raw.status == 0 else f"status {raw.status}"
-    return Result(name, "raw", ok, note, lines, len(raw.answers), 0, len(differences))
-
-
-def difference_lines(difference):
-    reason = difference.deviation.what if difference.deviation else "UNEXPECTED"
-    return [difference.question, f"  raw:  {difference.raw}", f"  pool: {difference.answer}", f"  {reason}"]
+    return Result(name, "raw", ok, note, len(raw.answers), 0, unexpected, lines, raw.seconds)
 
 
 def config_result(name, config, raw, run, differences):
-    unexpected = [d for d in differences if not d.deviation]
+    unexpected = plain(differences)
     trouble = []
     if run.status != raw.status:
         trouble.append(f"status {run.status}")
     if run.is_served != config.is_pooled:
         trouble.append("the library did not serve it" if config.is_pooled else "the library served it")
-    lines = [line for d in unexpected for line in difference_lines(d)]
-    if unexpected or trouble:
-        lines += ["stderr and the library's log end:", *run.errors.splitlines()[-30:]]
     ok = not unexpected and not trouble and bool(raw.answers)
+    lines = [] if ok else ["stderr and the library's log end:", *run.errors.splitlines()[-30:]]
     meant = len(differences) - len(unexpected)
-    return Result(name, config.name, ok, ", ".join(trouble), lines, len(run.answers), meant, len(unexpected))
+    note = ", ".join(trouble)
+    return Result(name, config.name, ok, note, len(run.answers), meant, unexpected, lines, run.seconds)
 
 
 def table_result(name, rows, differences_by_config):
     idle = compare.idle_rows(rows, differences_by_config)
     lines = [f"{config}: nothing differs as in {row}" for row, config in idle]
-    return Result(name, "table", not idle, "", lines, len(rows), 0, len(idle))
+    return Result(name, "table", not idle, "", len(rows), lines=lines)
 
 
 def ways_of(place, program):
@@ -155,7 +156,7 @@ def judge_program(place, program, runs, configs):
     for name, way, reason in ways_of(place, program):
         if reason:
             is_whole = False
-            yield Result(name, "all", True, f"SKIP {reason}", [])
+            yield Result(name, "all", note=f"SKIP {reason}")
             continue
         raw = runs(way, suite.RAW, 0)
         yield raw_result(name, raw, runs(way, suite.RAW, 1))
@@ -193,9 +194,11 @@ class Tap:
     def show(self, result):
         self.n += 1
         note = f" # {result.note}" if result.note.startswith("SKIP") else ""
-        counts = f"{result.answers} answers, {result.meant} meant differences, {result.unexpected} unexpected"
+        counts = f"{result.answers} answers, {result.meant} differ as meant, {len(result.unexpected)} otherwise"
         print(f"{'ok' if result.ok else 'not ok'} {self.n} {result.program} {result.config}{note}")
         print(f"# {counts}{'; ' + result.note if result.note and not note else ''}")
+        for question, raw, answer in result.unexpected:
+            print(f"# {question}\n#   raw:  {raw}\n#   here: {answer}")
         for line in result.lines:
             print(f"# {line}")
         sys.stdout.flush()

@@ -57,6 +57,7 @@ class Needs:
 
 USUAL = (Needs(),)
 FEW = ("none", "split", "off")
+ONCE_EACH = ("none", "simple", "binned", "split", "syncfree", "atonce", "off")
 
 # Where next to nothing may be pending every allocation insists, and every free flushes.
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
@@ -72,10 +73,6 @@ def around_spinning(devices=1, is_alone=False):
 
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
-    "fill*": (Needs(is_alone=True),),
-    "errors*": (Needs(is_strict=False),),
-    # Exit handlers that run after the driver's own, which a real one has not.
-    "exit*": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
     "deadlock": around_spinning(),
     "deadlock_contexts": around_spinning(),
     "deadlock_devices": around_spinning(devices=2),
@@ -86,6 +83,11 @@ NEEDS = {
     "*_dlsym": (Needs(configs=FEW),),
     "*_getproc": (Needs(configs=FEW),),
     "*_perthread": (Needs(configs=FEW),),
+    "fill*": (Needs(is_alone=True, configs=ONCE_EACH),),
+    "errors": (Needs(is_strict=False),),
+    "captures": (Needs(arguments=()),),  # tests/gpu/captures.cu
+    # Exit handlers that run after the driver's own, which a real one has not.
+    "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
 }
 
 

@@ -2,124 +2,139 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether calls return what they return without a pool. Differences that are meant are listed here,
-with the reason.
+Whether calls return what they return without a pool: the programs of tests/diff, built against the
+real driver and runtime, and compared by their runner (tests/diff/run.py).
 """
 
-import re
+import concurrent.futures
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import sys
 
 import programs
 
-CACHING = ("simple", "binned", "split", "split/orde", "split/comp")
-SPLITTING = ("split", "split/orde", "split/comp")
-POOLING = ("none", *CACHING)
-
-ALL_WELL = r"malloc=cudaSuccess free=cudaSuccess end=cudaSuccess .* counter=6 after=cudaSuccess .*"
-MANY_WELL = r"many=cudaSuccess end=cudaSuccess .* counter=6 after=cudaSuccess .*"
-
-# Question, kinds of pool, answer (None: any, or none at all), reason.
-EXPECTED = [
-    (r"capture\.(global|thread_local)\.hit(_elsewhere)?", CACHING, ALL_WELL,
-     "the cache serves an allocation during a capture, where the driver refuses it"),
-    (r"capture\.(global|thread_local)\.many(_elsewhere)?", CACHING, MANY_WELL,
-     "the cache serves an allocation during a capture, where the driver refuses it"),
-    (r"ipc\.export\.(middle|small|interior)", SPLITTING, r"(?!cudaSuccess).*",
-     "a block that is part of a driver allocation cannot be exported"),
-    (r"ipc\.import\.(middle|small|interior)", SPLITTING, None,
-     "a block that is part of a driver allocation cannot be exported"),
-    (r"attribute\.(large|interior|small|other)\.10", SPLITTING, r"0 [01]",
-     "a block that is part of a driver allocation cannot be exported"),
-    (r"host\.flags[1357](#2)?", POOLING, r"0 flags=[26] free=0",
-     "the driver keeps small pinned blocks of different flags in one chunk and reports the chunk's, without "
-     "the pool too while another small block is alive; a cached one is"),
-    (r"attributes\.(freed|host_freed)", POOLING, r"type=.*",
-     "the memory of a freed block stays mapped while it is pending or cached"),
-    (r"context\.none\.free", POOLING, r"0",
-     "a block remembers its context, and can be freed with none current"),
-    (r"fault\.(free|host_free|malloc_cached|host_malloc)", POOLING, r"cudaSuccess",
-     "an error of a kernel is reported by the next call that needs the driver"),
-]  # fmt: skip
-
-PROGRAMS = [
-    ("runtime", ["semantics"]),
-    ("fault", ["semantics", "fault"]),
-    ("captures", ["captures"]),
-    ("driver", ["driver_semantics"]),
-]
+DIFF = programs.ROOT / "tests" / "diff"
+DIFF_BIN = programs.BIN / "diff"
+SHARED = [programs.ROOT / "tests" / "preload" / name for name in ("app.c", "app_all.c")]
+DRIVER = programs.ROOT / "tests" / "preload" / "app_driver.c"
+HEADERS = [DIFF, programs.ROOT / "tests" / "preload", programs.ROOT / "tests" / "apps"]
+WAYS = {
+    "dlsym": [],
+    "getproc": ["-DDIFF_GET_PROC"],
+    "perthread": ["-DDIFF_GET_PROC", "-DDIFF_PER_THREAD"],
+}
+JOBS = 6  # the start of a context takes longer than what most programs do with it
 
 
-def parse_answers(text, prefix):
-    """'name: value' lines as {name: value}; a name that comes again gets a number."""
-    answers = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(": ") if ": " in line else line.partition(":")
-        if not colon:
-            continue
-        key = f"{prefix}/{name}"
-        nth = 2
-        while key in answers:
-            key = f"{prefix}/{name}#{nth}"
-            nth += 1
-        answers[key] = value.strip()
-    return answers
+def toolkit():
+    return pathlib.Path(programs.find_nvcc()).resolve().parents[1]
 
 
-def reason_for(key, config_name, answer):
-    """Why an answer that differs from the raw one is as it should be, or None."""
-    name = key.partition("/")[2].partition("#")[0]
-    for question, kinds, expected, reason in EXPECTED:
-        if config_name not in kinds or not re.fullmatch(question, name):
-            continue
-        if expected is None or (answer is not None and re.fullmatch(expected, answer)):
-            return reason
-    return None
+def runtime_flags(kind):
+    library = toolkit() / "lib64"
+    if kind == "static":
+        return [f"-L{library}", "-lcudart_static", "-lrt"]
+    return [f"-L{library}", "-lcudart", f"-Wl,-rpath,{library}"]
 
 
-def compare(raw, pooled, config_name):
-    """(question, raw answer, other answer, reason or None) for each difference."""
-    differences = []
-    for key in dict.fromkeys([*raw, *pooled]):
-        a, b = raw.get(key), pooled.get(key)
-        if a != b:
-            differences.append((key, a, b, reason_for(key, config_name, b)))
-    return differences
+def recipes(source):
+    """(program, sources, flags) for each program that is made of a source."""
+    name = source.stem.removeprefix("diff_")
+    if name.startswith("runtime"):
+        for kind in ("static", "shared"):
+            flags = runtime_flags(kind)
+            yield f"{name}_{kind}", [source, *SHARED], flags
+            per_thread = ["-DCUDA_API_PER_THREAD_DEFAULT_STREAM", *flags]
+            yield f"{name}_{kind}_perthread", [source, *SHARED], per_thread
+        return
+    if name.endswith("_runtime"):
+        yield name, [source, *SHARED], runtime_flags("static")
+        return
+    stubs = toolkit() / "lib64" / "stubs"
+    yield name, [source, *SHARED, DRIVER], ["-Wl,--as-needed", f"-L{stubs}", "-lcuda"]
+    if name in (DIFF / "ways.txt").read_text().split():
+        for way, flags in WAYS.items():
+            yield f"{name}_{way}", [source, DIFF / "ways.c", *SHARED, DRIVER], flags
 
 
-def ask(results, out, config):
-    answers = {}
-    for name, (program, *arguments) in PROGRAMS:
-        log = out / "semantics" / f"{config.name.replace('/', '-')}-{name}.txt"
-        words = [programs.BIN / program, *arguments]
-        done = programs.run_program(config, words, log, timeout=60)
-        if done.status != 0:
-            value = f"status {done.status}"
-            results.check(f"{config.name}: {name} ran to its end", False, value)
-        # The others may be too short for anybody to notice their sockets.
-        if name == "runtime":
-            is_meant = bool(config.library) and config.name != "off"
-            results.check(f"{config.name}: the pool's socket", done.is_pooled == is_meant)
-        answers |= parse_answers(done.text, name)
-    return answers
+def is_fresh(target, sources):
+    headers = [path for folder in HEADERS for path in folder.glob("*.h")]
+    newest = max(path.stat().st_mtime for path in [*sources, *headers])
+    return target.exists() and target.stat().st_mtime > newest
 
 
-def report_differences(results, out, config, raw, answers):
-    differences = compare(raw, answers, config.name)
-    unexpected = [d for d in differences if not d[3]]
-    lines = []
-    for key, a, b, reason in differences:
-        lines.append(f"{key}\n  raw:  {a}\n  pool: {b}\n  {reason or 'UNEXPECTED'}\n")
-    path = out / "semantics" / f"{config.name.replace('/', '-')}-differences.txt"
-    path.write_text("\n".join(lines) + "\n")
-    verdict = f"{len(unexpected)} of {len(raw)} differ"
-    results.check(f"{config.name}: same answers as raw", bool(raw) and not unexpected, verdict)
-    results.note(f"{config.name} | differences that are meant", len(differences) - len(unexpected))
-    return [(key, a, b) for key, a, b, _ in unexpected]
+def compile_program(name, sources, flags):
+    target = DIFF_BIN / f"diff_{name}"
+    if is_fresh(target, sources):
+        return
+    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target, *sources]
+    programs.run_tool([*words, *flags, "-ldl", "-lpthread"], programs.WORK / "log" / f"{target.name}.log")
 
 
-def print_unexpected(found):
-    """Each difference once, with the configurations that show it."""
-    for (key, a, b), names in found.items():
-        print(f"    {key}: {', '.join(names)}\n      raw:  {a}\n      pool: {b}")
+def build():
+    DIFF_BIN.mkdir(parents=True, exist_ok=True)
+    rows = [row for source in sorted(DIFF.glob("diff_*.c")) for row in recipes(source)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for job in [pool.submit(compile_program, *row) for row in rows]:
+            job.result()
+    captures = DIFF_BIN / "diff_captures"
+    captures.unlink(missing_ok=True)
+    captures.symlink_to(programs.BIN / "captures")
+
+
+def count_devices():
+    count = ctypes.c_int(0)
+    ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(count))
+    return count.value
+
+
+def run_suite(out):
+    """The runner's results, as it wrote them down; its report goes to a file."""
+    (out / "semantics").mkdir(parents=True, exist_ok=True)
+    answer = out / "semantics" / "results.json"
+    words = [sys.executable, DIFF / "run.py", "--library", programs.preload_library(), "--programs", DIFF_BIN]
+    words += ["--devices", count_devices(), "--jobs", JOBS, "--json", answer]
+    with (out / "semantics" / "report.txt").open("w") as report:
+        subprocess.run([str(word) for word in words], stdout=report, stderr=report, check=False)
+    return json.loads(answer.read_text()) if answer.exists() else []
+
+
+def cell(row):
+    """Answers, those that differ as meant, and others."""
+    if row["note"].startswith("SKIP"):
+        return "skipped"
+    return f"{row['answers']}:{row['meant']}:{len(row['unexpected'])}"
+
+
+def take(results, rows):
+    """Makes notes for the table of programs and configurations, and checks."""
+    configs = list(dict.fromkeys(row["config"] for row in rows))
+    for row in rows:
+        if row["config"] != "table":
+            results.note(f"{row['config']} | {row['program']}", cell(row))
+    for config in configs:
+        mine = [row for row in rows if row["config"] == config]
+        bad = [row["program"] for row in mine if not row["ok"]]
+        value = ", ".join(bad) if bad else f"{sum(row['answers'] for row in mine)} answers"
+        what = "deviations that do not show" if config == "table" else "same answers as raw"
+        results.check(f"{config}: {what}", bool(mine) and not bad, value)
+    results.note("seconds of all programs", sum(row["seconds"] for row in rows), "s")
+
+
+def print_unexpected(rows):
+    """Each difference once, with the configurations that show it, and what else there is to say."""
+    found = {}
+    for row in rows:
+        for question, raw, answer in row["unexpected"]:
+            found.setdefault((row["program"], question, raw, answer), []).append(row["config"])
+    for (program, question, raw, answer), configs in found.items():
+        print(f"    {program}: {question}: {', '.join(configs)}\n      raw:  {raw}\n      pool: {answer}")
+    for row in rows:
+        if not row["ok"] and not row["unexpected"]:
+            print(f"    {row['program']}, {row['config']}: {row['note']}", *row["lines"][:12], sep="\n      ")
 
 
 def run_probes(results, out):
@@ -137,15 +152,9 @@ def run_probes(results, out):
 def run(results, out, options):
     del options
     programs.build_programs()
-    configs = programs.pool_configs(programs.preload_library())
-    configs.append(programs.Config("off", configs[1].library, {"GPUPOOL": "off"}))
-    raw = ask(results, out, configs[0])
-    again = ask(results, out, configs[0])
-    results.check("raw: answers twice the same", raw == again, f"{len(raw)} answers")
-    found = {}
-    for config in configs[1:]:
-        answers = ask(results, out, config)
-        for difference in report_differences(results, out, config, raw, answers):
-            found.setdefault(difference, []).append(config.name)
-    print_unexpected(found)
+    build()
+    rows = run_suite(out)
+    results.check("the runner ran to its end", bool(rows), f"{len(rows)} results")
+    take(results, rows)
+    print_unexpected(rows)
     run_probes(results, out)

@@ -23,9 +23,8 @@ SOURCES = ROOT / "tests" / "gpu"
 WORK = ROOT / "build-gpu"
 BIN = WORK / "bin"
 
-CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "semantics", "captures", "probes"]
+CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "captures", "probes"]
 DRIVER_PROGRAMS = [
-    ("driver_semantics", SOURCES / "semantics.c"),
     ("ipc_probe", SOURCES / "ipc_probe.c", SOURCES / "ipc_peer.c"),
 ]
 

@@ -61,6 +61,7 @@ def step_check(options):
 def step_build(options):
     del options
     programs.build_programs()
+    part_semantics.build()
     print(f"gpu-test: library {programs.preload_library()}")
     try:
         print(f"gpu-test: library without fences {programs.broken_library()}")

@@ -180,36 +180,39 @@ class StreamsTest(WithOut):
         self.assertEqual(len(self.judge("broken", exposed="0", wrong_exposed="0")), 2)
 
 
-class SemanticsTest(unittest.TestCase):
-    def test_names_that_come_again_are_told_apart(self):
-        answers = part_semantics.parse_answers("a.b: 1\na.b: 2\nno answer\nc: x: y\n", "driver")
-        self.assertEqual(answers, {"driver/a.b": "1", "driver/a.b#2": "2", "driver/c": "x: y"})
+def diff_row(config, **changes):
+    row = {"program": "free", "config": config, "ok": True, "note": "", "answers": 7, "meant": 1}
+    return {**row, "unexpected": [], "lines": [], "seconds": 1.0, **changes}
 
-    def test_equal_answers_are_no_difference(self):
-        self.assertEqual(part_semantics.compare({"r/a": "1"}, {"r/a": "1"}, "split"), [])
 
-    def test_a_difference_is_meant_only_for_its_kinds_and_answers(self):
-        key = "runtime/ipc.export.middle"
-        raw, pooled = {key: "cudaSuccess"}, {key: "cudaErrorInvalidValue"}
-        self.assertTrue(part_semantics.compare(raw, pooled, "split")[0][3])
-        self.assertIsNone(part_semantics.compare(raw, pooled, "binned")[0][3])
-        self.assertIsNone(part_semantics.compare(pooled, raw, "split")[0][3])
+class SemanticsTest(WithOut):
+    def test_equal_answers_are_well(self):
+        part_semantics.take(self.results, [diff_row("raw"), diff_row("split"), diff_row("table")])
+        self.assertEqual(self.bad(), [])
+        rows = results.load(self.out, ["streams"])
+        self.assertIn(("split | free", "7:1:0"), [(row["name"], row["value"]) for row in rows])
 
-    def test_a_missing_answer_is_a_difference(self):
-        for key in ["runtime/zero.malloc", "captures/capture.global.hit"]:
-            self.assertIsNone(part_semantics.compare({key: "x"}, {}, "split")[0][3])
-        key = "runtime/ipc.import.small"
-        self.assertTrue(part_semantics.compare({key: "x"}, {}, "split")[0][3])
+    def test_a_difference_and_an_idle_row_are_ill_and_shown_once(self):
+        difference = {"ok": False, "unexpected": [["wrong/again", "1", "0"]]}
+        rows = [diff_row("none", **difference), diff_row("split", **difference)]
+        rows.append(diff_row("table", ok=False, lines=["split: nothing differs as in a row"]))
+        part_semantics.take(self.results, rows)
+        self.assertEqual(len(self.bad()), 3)
+        part_semantics.print_unexpected(rows)
+        text = self.printed.getvalue()
+        self.assertIn("free: wrong/again: none, split", text)
+        self.assertIn("split: nothing differs as in a row", text)
 
-    def test_a_hit_in_a_capture_must_leave_a_graph_that_works(self):
-        key = "captures/capture.global.hit"
-        raw = {key: "malloc=cudaErrorStreamCaptureUnsupported end=..."}
-        well = "malloc=cudaSuccess free=cudaSuccess end=cudaSuccess instantiate=cudaSuccess "
-        well += "counter=6 after=cudaSuccess after_free=cudaSuccess"
-        ill = well.replace("=6", "=5")
-        self.assertTrue(part_semantics.compare(raw, {key: well}, "split")[0][3])
-        self.assertIsNone(part_semantics.compare(raw, {key: ill}, "split")[0][3])
-        self.assertIsNone(part_semantics.compare(raw, {key: well}, "none")[0][3])
+    def test_a_program_that_was_skipped_says_so(self):
+        self.assertEqual(part_semantics.cell(diff_row("all", note="SKIP needs 2 devices")), "skipped")
+
+    def test_each_program_has_a_recipe(self):
+        with mock.patch.object(part_semantics, "toolkit", return_value=pathlib.Path("/cuda")):
+            sources = [part_semantics.DIFF / f"diff_{name}.c" for name in ("free", "host", "runtime")]
+            names = [row[0] for source in sources for row in part_semantics.recipes(source)]
+        self.assertEqual(names, ["free", "free_dlsym", "free_getproc", "free_perthread", "host",
+                                 "runtime_static", "runtime_static_perthread",
+                                 "runtime_shared", "runtime_shared_perthread"])
 
 
 class PythonTest(WithOut):

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""Tests of the comparison itself, and of what its tables say."""
+
+import pathlib
+import re
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import compare
+import deviations
+import suite
+from deviations import Deviation, Row
+
+ROW = Row("free", "wrong/again", ("split",), "0|2")
+DEVIATION = Deviation("what", "why", "none", "manual", (ROW,))
+ROWS = [(DEVIATION, ROW)]
+
+
+def differ(raw, answer, config="split"):
+    return compare.compare({"wrong/again": raw}, {"wrong/again": answer}, config, ROWS)
+
+
+class CompareTest(unittest.TestCase):
+    def test_questions_that_come_again_are_told_apart(self):
+        answers = compare.parse_answers("a/b: 1\na/b: 2\na: hangs\nc/d: x: y\nno colon\n")
+        self.assertEqual(answers, {"a/b": "1", "a/b#2": "2", "a": "hangs", "c/d": "x: y", "no colon": ""})
+
+    def test_equal_answers_are_no_difference(self):
+        self.assertEqual(differ("1", "1"), [])
+
+    def test_a_difference_is_meant_in_its_configuration_with_its_answer_only(self):
+        self.assertEqual(differ("1", "0")[0].deviation, DEVIATION)
+        self.assertIsNone(differ("1", "3")[0].deviation)
+        self.assertIsNone(differ("1", "0", "binned")[0].deviation)
+        self.assertIsNone(differ("1", None)[0].deviation)
+
+    def test_missing_and_additional_answers_are_differences(self):
+        self.assertEqual(len(compare.compare({"a": "1"}, {}, "split", ROWS)), 1)
+        self.assertEqual(len(compare.compare({}, {"a": "1"}, "split", ROWS)), 1)
+
+    def test_the_nth_answer_to_a_question_is_meant_as_the_first(self):
+        raw, answers = ({"wrong/again#3": value} for value in ("1", "2"))
+        self.assertEqual(compare.compare(raw, answers, "split", ROWS)[0].row, ROW)
+
+    def test_no_answer_can_be_meant(self):
+        row = Row("free", ".*", ("split",), None)
+        rows = [(Deviation("what", "why", "none", "manual", (row,)), row)]
+        self.assertEqual(compare.compare({"a": "1"}, {}, "split", rows)[0].row, row)
+
+    def test_a_row_that_nothing_matches_is_idle(self):
+        self.assertEqual(compare.idle_rows(ROWS, {"split": differ("1", "1")}), [(ROW, "split")])
+        self.assertEqual(compare.idle_rows(ROWS, {"split": differ("1", "3")}), [(ROW, "split")])
+        self.assertEqual(compare.idle_rows(ROWS, {"split": differ("1", "0")}), [])
+
+    def test_a_row_is_not_idle_where_its_configuration_did_not_run(self):
+        self.assertEqual(compare.idle_rows(ROWS, {"none": []}), [])
+
+    def test_a_row_holds_at_its_place_and_in_its_program(self):
+        row = Row("query(_.*)?", ".*", ("split",), None, "gpu")
+        table = [Deviation("what", "why", "none", "manual", (row,))]
+        self.assertEqual(len(compare.rows_for(table, "query_dlsym", "gpu")), 1)
+        self.assertEqual(compare.rows_for(table, "query_dlsym", "sim"), [])
+        self.assertEqual(compare.rows_for(table, "queries", "gpu"), [])
+
+
+def programs():
+    """The names of all programs, with those of the ways in which they are built."""
+    names = {path.stem.removeprefix("diff_") for path in HERE.glob("diff_*.c")}
+    names |= {f"{name}_dlsym" for name in (HERE / "ways.txt").read_text().split()}
+    names |= {f"runtime_{kind}" for kind in ("static", "shared")}
+    return names | {"captures"}
+
+
+class TableTest(unittest.TestCase):
+    def rows(self):
+        return [(deviation, row) for deviation in deviations.DEVIATIONS for row in deviation.rows]
+
+    def test_rows_speak_of_programs_and_configurations_that_there_are(self):
+        for deviation, row in self.rows():
+            with self.subTest(deviation.what, row=row):
+                self.assertLessEqual(set(row.configs), set(suite.CONFIG_NAMES))
+                self.assertTrue(any(re.fullmatch(row.program, name) for name in programs()), row.program)
+                self.assertIn(row.where, ("both", "sim", "gpu"))
+                re.compile(row.question)
+                re.compile(row.answer or "")
+
+    def test_no_row_holds_where_its_switch_or_none_of_the_library_is_on(self):
+        for deviation, row in self.rows():
+            if deviation.switch is None:
+                continue
+            with self.subTest(deviation.what):
+                self.assertIn(deviation.switch, suite.CONFIG_NAMES)
+                self.assertNotIn(deviation.switch, row.configs)
+                self.assertNotIn("off", row.configs)
+
+    def test_needs_speak_of_configurations_that_there_are(self):
+        for ways in suite.NEEDS.values():
+            self.assertEqual(len({way.name for way in ways}), len(ways))
+            for way in ways:
+                self.assertLessEqual(set(way.configs), set(suite.CONFIG_NAMES))
+
+    def test_programs_are_built(self):
+        text = (HERE / "meson.build").read_text()
+        for path in HERE.glob("diff_*.c"):
+            name = path.stem.removeprefix("diff_")
+            self.assertRegex(text, rf"'{name}'|'diff_{name}\.c'")
+
+
+if __name__ == "__main__":
+    unittest.main()
