@@ -153,6 +153,24 @@ static enum stat_exit run(const struct stat_command *command, const struct stat_
 	return result;
 }
 
+/* One process that says a line at once, and all of it, is shown if its answer is good, and only then. */
+static void check_result(const struct stat_command *command, const struct stat_options *options, enum stat_exit result)
+{
+	const char *schema = command->show ? command->name : "status";
+	char error[STAT_ERROR_MAX];
+	enum stat_exit expected;
+	size_t length;
+	const char *line = sockets_line(&length);
+	json_t *reply;
+
+	/* Those only connect, or do so first. */
+	if (!line || options->is_quiet || (!strcmp(command->name, "reclaim") && !options->n_pids))
+		return;
+	reply = stat_reply_parse(line, length, schema, &expected, error);
+	FUZZ_CHECK(result == expected, "exit code %d instead of %d", (int)result, (int)expected);
+	json_decref(reply);
+}
+
 /* The last bytes that were said are a pattern: [[],[],[],... */
 static void repeat(unsigned nth, const uint8_t *said, size_t n_said, struct fuzz_input *in)
 {
@@ -227,6 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	write_scripts(&in);
 	result = run(command, &options);
 	FUZZ_CHECK(result <= STAT_OTHER_VERSION, "exit code %d", (int)result);
+	check_result(command, &options, result);
 	/* Only process ids: those are the same in both. */
 	if (options.is_json && !(options.is_quiet && command->takes & STAT_TAKES_QUIET))
 		check_json();

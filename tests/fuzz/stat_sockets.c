@@ -127,6 +127,17 @@ size_t sockets_bytes(void)
 	return n;
 }
 
+const char *sockets_line(size_t *ret_length)
+{
+	const struct peer *peer = &peers[0];
+	const char *end = memchr(peer->script, '\n', peer->length);
+
+	if (!end || peer->n_cuts || peers[1].name[0] || peers[2].name[0])
+		return NULL;
+	*ret_length = (size_t)(end - peer->script);
+	return peer->script;
+}
+
 static void take_client(struct peer *peer)
 {
 	if (peer->n_clients == CLIENTS_MAX)

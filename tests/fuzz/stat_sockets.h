@@ -34,5 +34,8 @@ void sockets_hang_up(unsigned nth);
 /* How many bytes all of them say. */
 size_t sockets_bytes(void);
 
+/* If there is one socket, and it says a whole line at once: that line without its end. Else NULL. */
+const char *sockets_line(size_t *ret_length);
+
 /* Ends all connections. */
 void sockets_close(void);
