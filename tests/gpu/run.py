@@ -18,6 +18,7 @@ import sys
 import tarfile
 
 import part_demo
+import part_ipc
 import part_patterns
 import part_python
 import part_semantics
@@ -31,6 +32,7 @@ PARTS = {
     "semantics": part_semantics,
     "python": part_python,
     "demo": part_demo,
+    "ipc": part_ipc,
 }
 
 SKIPPED = 77

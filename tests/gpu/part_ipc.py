@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Memory that processes share: what the driver makes of it, the pairs of tests/preload/app_ipc*.c in
+which both processes have the library or only one, PyTorch's tensors passed between processes, and
+NCCL over its legacy path.
+"""
+
+import concurrent.futures
+import ctypes
+import dataclasses
+import importlib.util
+import json
+import pathlib
+import re
+import sys
+
+import programs
+
+PRELOAD = programs.ROOT / "tests" / "preload"
+PROBE_SECONDS, PAIR_SECONDS, WORK_SECONDS = 300, 60, 110
+JOBS = 6  # the start of a context takes longer than what a pair does with it
+KINDS = ["none", "simple", "binned", "split"]
+
+# Which scenarios there are, and what of it a process without the library can take part in when the
+# other one's pool is of the kind split: tests/preload/test_preload_ipc.c.
+OF_WHOLES = [("app_ipc", "first"), ("app_ipc", "whole")]
+ONE_WAY = [
+    *OF_WHOLES,
+    *[("app_ipc", name) for name in ["about", "contexts", "later", "many", "neighbours", "own"]],
+    *[("app_ipc", name) for name in ["threads", "twice"]],
+    *[("app_ipc_wrong", name) for name in ["again", "calls", "ended", "forged", "freed"]],
+]
+ALL = [*ONE_WAY, ("app_ipc", "exchanged")]
+
+# What the simulated GPU answers; see tests/unit/test_sim_ipc.c.
+SIMULATED = {
+    "self_open": "201",
+    "close.own_block": "1",
+    "handle.of_freed": "1",
+    "handle.of_async": "1",
+    "handle.of_managed": "1",
+    "open": "0 same=0 word=11",
+    "open.again": "0 same=1 word=11",
+    "close.interior": "1",
+    "close.first": "0 readable=1",
+    "close.third": "0 readable=0",
+    "close.fourth": "1 readable=0",
+    "flags.0": "1",
+    "flags.1": "0",
+    "flags.2": "1",
+    "garbage.zeros": "1",
+    "garbage.ones": "1",
+    "garbage.pattern": "1",
+    "context.other.open": "400 same=0 word=-1",
+    "context.other.close": "0 readable=0",
+    "context.destroyed.close": "1",
+    "context.none.open": "201",
+    "context.none.close": "201",
+    "opened.pass_on": "1",
+    "opened.free": "1",
+    "opened.free_async": "1",
+    "opened.small.range": "0 before=0 size=512",
+    "opened.small.word": "32",
+    "freed.readable": "41",
+    "freed.open": "1",
+    "freed.word_after_reuse": "41",
+    "freed.new_handle_differs": "1",
+    "exited.word": "61",
+    "exited.open_the_other": "1 same=0 word=-1",
+    "handle.differs.asked_twice": "",
+    "handle.differs.interior": "",
+    "event.handle_of_plain": "400",
+    "event.create_with_timing": "1",
+    "event.self_open": "201",
+}
+
+
+class Pair(programs.Config):
+    """Two processes, of which the second, the exporter, may have another library than the first."""
+
+    def __init__(self, name, library, kind, importer=True, exporter=True):
+        super().__init__(name, library, {"GPUPOOL_POOL": kind, "GPUPOOL_LOG": "off"})
+        self.importer, self.exporter = importer, exporter
+
+    def environment(self, runtime_dir, more):
+        env = super().environment(runtime_dir, more)
+        if not self.importer:
+            del env["LD_PRELOAD"]
+        if self.importer != self.exporter:
+            env["APP_PEER_PRELOAD"] = str(self.library) if self.exporter else ""
+        return env
+
+
+def compile_pair(name):
+    toolkit = pathlib.Path(programs.find_nvcc()).resolve().parents[1]
+    sources = ["app.c", "app_all.c", "app_driver.c", "app_peer.c", f"{name}.c"]
+    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}"]
+    words += ["-o", programs.BIN / name, *[PRELOAD / source for source in sources]]
+    words += [f"-L{toolkit / 'lib64' / 'stubs'}", "-lcuda", "-ldl", "-lpthread"]
+    programs.run_tool(words, programs.WORK / "log" / f"{name}.log")
+
+
+def build():
+    for name in ["app_ipc", "app_ipc_wrong"]:
+        compile_pair(name)
+
+
+def count_gpus():
+    driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
+    error = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return 0 if error else count.value
+
+
+def parse_probe(text):
+    """'ipc.question: answer' lines as {question: answer}."""
+    lines = [line.removeprefix("ipc.").partition(":") for line in text.splitlines()]
+    return {question: answer.strip() for question, colon, answer in lines if colon}
+
+
+def surprises(answers):
+    """Questions to which the driver has another answer than the simulated one."""
+    return [
+        f"{question}: {answers.get(question, 'nothing')}, not {answer}"
+        for question, answer in SIMULATED.items()
+        if answers.get(question) != answer
+    ]
+
+
+def run_probe(results, out):
+    log = out / "ipc" / "probe.txt"
+    words = [programs.BIN / "ipc_probe"]
+    done = programs.run_program(programs.Config("raw"), words, log, timeout=PROBE_SECONDS)
+    answers = parse_probe(done.text)
+    ended = [question for question, answer in answers.items() if "ended with" in answer]
+    ok = done.status == 0 and not ended
+    results.check("probe: ran to its end", ok, " ".join(ended) or f"status {done.status}")
+    for question, answer in answers.items():
+        if question.startswith(("cost.", "waits.", "handle.kinds", "another_gpu")):
+            results.note(f"probe {question}", answer)
+    found = surprises(answers)
+    results.check("probe: as the simulated GPU", not found, f"{len(found)} differ")
+    for line in found:
+        print(f"    {line}")
+
+
+def pair_configs(library):
+    """(configuration, its scenarios)"""
+    for kind in KINDS:
+        is_split = kind == "split"
+        yield Pair(f"both/{kind}", library, kind), ALL
+        alone = ONE_WAY if is_split else ALL
+        yield Pair(f"importer/{kind}", library, kind, exporter=False), alone
+        alone = OF_WHOLES if is_split else ALL
+        yield Pair(f"exporter/{kind}", library, kind, importer=False), alone
+    completed = Pair("both/completed", library, "split")
+    completed.variables["GPUPOOL_REUSE"] = "completed"
+    yield completed, ALL
+
+
+def run_pair(out, config, program, scenario):
+    name = f"{config.name.replace('/', '-')}-{scenario}.txt"
+    words = [programs.BIN / program, scenario]
+    done = programs.run_program(config, words, out / "ipc" / name, timeout=PAIR_SECONDS)
+    return done.status, done.text
+
+
+def differences(raw, found):
+    """'scenario: what was said instead' for each that differs."""
+    lines = []
+    for key, (status, text) in found.items():
+        if raw[key] == (status, text):
+            continue
+        before, now = raw[key][1].splitlines(), text.splitlines()
+        said = [f"'{b}' for '{a}'" for a, b in zip(before, now) if a != b]
+        lines.append(f"{key[1]}: {said[0] if said else f'status {status}'}")
+    return lines
+
+
+def run_pairs(results, out, library):
+    configs = [(programs.Config("raw"), ALL), *pair_configs(library)]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        jobs = {
+            config.name: {key: pool.submit(run_pair, out, config, *key) for key in scenarios}
+            for config, scenarios in configs
+        }
+        found = {
+            name: {key: job.result() for key, job in rows.items()} for name, rows in jobs.items()
+        }
+    raw = found.pop("raw")
+    bad = [key[1] for key, (status, _) in raw.items() if status != 0]
+    results.check("pairs, raw: ran to their ends", not bad, ", ".join(bad) or f"{len(raw)}")
+    for name, rows in found.items():
+        lines = differences(raw, rows)
+        results.check(f"pairs, {name}: as raw", not lines, f"{len(lines)} of {len(rows)} differ")
+        for line in lines:
+            print(f"    {line}")
+
+
+@dataclasses.dataclass
+class Work:
+    """A program of processes that share memory, and the ways to run it."""
+
+    name: str
+    script: str
+    least_gpus: int
+    kinds: list
+    jobs: int
+    transport: str | None  # which its log must name
+
+
+WORKS = [
+    Work("torch", "work_torch_ipc.py", 1, KINDS, 4, None),
+    Work("nccl", "work_nccl.py", 2, ["none", "binned", "split"], 2, "P2P/IPC"),
+]
+
+
+def work_configs(work, library):
+    """(configuration, variables); raw comes first."""
+    off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    raw = programs.Config("raw")
+    pools = [programs.Config(kind, library, {"GPUPOOL_POOL": kind}) for kind in work.kinds]
+    for config in [raw, *pools]:
+        yield config, {}
+        if config.name in ("raw", "split"):
+            yield dataclasses.replace(config, name=f"{config.name}, own pool off"), off
+
+
+def last_answer(text):
+    """What the program's last line says, or None."""
+    lines = [line for line in text.splitlines() if line.startswith('{"answer"')]
+    return json.loads(lines[-1])["answer"] if lines else None
+
+
+def transports(text):
+    return sorted(set(re.findall(r"Channel .* via (\S+)", text)))
+
+
+def run_once(out, work, config, variables):
+    log = out / "ipc" / f"{work.name}-{config.name.replace(', ', '-').replace(' ', '-')}.txt"
+    words = [sys.executable, programs.SOURCES / work.script]
+    return programs.run_program(config, words, log, timeout=WORK_SECONDS, more=variables)
+
+
+def judge(results, work, config, done, expected):
+    """The status says whether the data were right; a refusal must be raw's own."""
+    answer = last_answer(done.text)
+    ok = done.status == 0 and answer is not None and answer == expected
+    ok = ok and done.is_pooled == bool(config.library)
+    found = answer or f"status {done.status}"
+    results.check(f"{work.name}, {config.name}", ok, found[:70])
+    if work.transport:
+        seen = transports(done.text)
+        ok = work.transport in seen
+        results.check(f"{work.name}, {config.name}: by IPC", ok, " ".join(seen)[:40])
+
+
+def run_work(results, out, work, library):
+    configs = list(work_configs(work, library))
+    with concurrent.futures.ThreadPoolExecutor(work.jobs) as pool:
+        jobs = [pool.submit(run_once, out, work, *row) for row in configs]
+        found = [job.result() for job in jobs]
+    answers = {}
+    for (config, variables), done in zip(configs, found):
+        expected = answers.setdefault(bool(variables), last_answer(done.text))
+        judge(results, work, config, done, expected)
+
+
+def run_works(results, out, library):
+    for work in WORKS:
+        if not importlib.util.find_spec("torch"):
+            results.note(f"{work.name}: skipped, PyTorch is not installed", None)
+        elif count_gpus() < work.least_gpus:
+            results.note(f"{work.name}: skipped, it needs {work.least_gpus} GPUs", None)
+        else:
+            run_work(results, out, work, library)
+
+
+def run(results, out, options):
+    del options
+    programs.build_programs()
+    build()
+    library = programs.preload_library()
+    run_probe(results, out)
+    run_pairs(results, out, library)
+    run_works(results, out, library)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""Tests of part_ipc.py on canned output, without a GPU."""
+
+import os
+import pathlib
+import sys
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import part_ipc
+import programs
+from test_run import WithOut
+
+LIBRARY = pathlib.Path("/lib/libgpupool.so")
+RIGHT = 'NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n{"answer": "wrong: a 0"}\n'
+
+
+def preloads(pair):
+    """What the importer and the exporter preload; None: what the importer does, or nothing."""
+    with mock.patch.dict(os.environ, clear=True):
+        env = pair.environment("/run", {})
+    return env.get("LD_PRELOAD"), env.get("APP_PEER_PRELOAD")
+
+
+class ProbeTest(unittest.TestCase):
+    def test_lines_become_questions_and_answers(self):
+        answers = part_ipc.parse_probe("ipc.open: 0 same=0\nipc.garbage.bits: 1: 2\nnoise\n")
+        self.assertEqual(answers, {"open": "0 same=0", "garbage.bits": "1: 2"})
+
+    def test_another_answer_and_none_at_all_surprise(self):
+        answers = dict(part_ipc.SIMULATED)
+        self.assertEqual(part_ipc.surprises(answers), [])
+        answers["self_open"] = "1"
+        del answers["open"]
+        self.assertEqual(len(part_ipc.surprises(answers)), 2)
+
+
+class PairsTest(unittest.TestCase):
+    def test_each_process_has_the_library_it_should_have(self):
+        library = str(LIBRARY)
+        both = part_ipc.Pair("both", LIBRARY, "split")
+        importer = part_ipc.Pair("importer", LIBRARY, "split", exporter=False)
+        exporter = part_ipc.Pair("exporter", LIBRARY, "split", importer=False)
+        self.assertEqual(preloads(both), (library, None))
+        self.assertEqual(preloads(importer), (library, ""))
+        self.assertEqual(preloads(exporter), (None, library))
+
+    def test_a_difference_names_the_scenario_and_the_first_line(self):
+        raw = {("app", "a"): (0, "x: 1\ny: 2\n"), ("app", "b"): (0, "z: 1\n")}
+        found = {("app", "a"): (0, "x: 1\ny: 3\n"), ("app", "b"): (0, "z: 1\n")}
+        self.assertEqual(part_ipc.differences(raw, found), ["a: 'y: 3' for 'y: 2'"])
+
+    def test_a_bad_end_is_a_difference(self):
+        raw = {("app", "a"): (0, "x: 1\n")}
+        self.assertEqual(part_ipc.differences(raw, {("app", "a"): (124, "")}), ["a: status 124"])
+
+
+class WorksTest(WithOut):
+    def judge(self, status=0, text=RIGHT, expected="wrong: a 0", is_pooled=True):
+        work = part_ipc.WORKS[-1]
+        done = programs.Run(status, text, is_pooled)
+        part_ipc.judge(self.results, work, programs.Config("split", LIBRARY), done, expected)
+        return len(self.bad())
+
+    def test_right_data_by_the_right_way_are_well(self):
+        self.assertEqual(self.judge(), 0)
+
+    def test_a_bad_status_is_ill(self):
+        self.assertEqual(self.judge(status=1), 1)
+
+    def test_another_answer_than_raws_is_ill(self):
+        self.assertEqual(self.judge(expected="refused: no"), 1)
+
+    def test_no_socket_is_ill(self):
+        self.assertEqual(self.judge(is_pooled=False), 1)
+
+    def test_another_transport_is_ill(self):
+        self.assertEqual(self.judge(text=RIGHT.replace("P2P/IPC", "SHM/direct/direct")), 1)
+
+    def test_no_answer_is_ill_even_where_raw_had_none(self):
+        self.assertEqual(self.judge(text="via P2P/IPC\n", expected=None), 2)
+
+    def test_each_variant_has_a_raw_one_before_it(self):
+        for work in part_ipc.WORKS:
+            seen = set()
+            for config, variables in part_ipc.work_configs(work, LIBRARY):
+                if bool(variables) not in seen:
+                    self.assertIsNone(config.library)
+                seen.add(bool(variables))
+
+
+if __name__ == "__main__":
+    unittest.main()

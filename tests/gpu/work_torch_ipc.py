@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Tensors that PyTorch passes between processes: one of them makes tensors and the other checks and
+changes what it is passed, then the other way round, in rounds between which memory is freed and
+used again. Says how many elements were wrong where.
+"""
+
+import json
+import sys
+
+import torch
+import torch.multiprocessing as mp
+
+ROUNDS = 6
+SHAPES = [(1,), (127,), (1000,), (64, 1024), (3, 5, 7), (1 << 20,), (5, 1 << 20), (33, 1 << 18)]
+TYPES = [torch.float32, torch.int64, torch.uint8, torch.float16]
+
+
+def make(turn, nth):
+    """A tensor whose elements tell the round and the place."""
+    count = torch.Size(SHAPES[nth]).numel()
+    values = (torch.arange(count, device="cuda") * 7 + turn * 31 + nth * 5) % 101
+    return values.to(TYPES[nth % len(TYPES)]).reshape(SHAPES[nth])
+
+
+def wrong(tensor, turn, nth, added):
+    return int((tensor.long() != make(turn, nth).long() + added).sum())
+
+
+def check_and_change(tensors, turn, added):
+    """Wrong elements among those, which are then changed for the owner to see."""
+    found = sum(wrong(tensor, turn, nth, added) for nth, tensor in enumerate(tensors))
+    for tensor in tensors:
+        tensor.add_(1)
+    torch.cuda.synchronize()
+    return found
+
+
+def views(tensors):
+    """Parts of tensors go as well: the whole of each, not from its first element on."""
+    return [tensor.flatten()[tensor.numel() // 2 :] for tensor in tensors]
+
+
+def in_child(other):
+    """Checks what comes, then sends of its own."""
+    for turn in range(ROUNDS):
+        tensors, parts = other.recv()
+        found = check_and_change(tensors, turn, 0)
+        same = sum(int((a != b).sum()) for a, b in zip(views(tensors), parts))
+        del tensors, parts
+        other.send((found, same))
+        other.recv()
+        mine = [make(turn + 50, nth) for nth in range(len(SHAPES))]
+        torch.cuda.synchronize()
+        other.send(mine)
+        other.recv()
+        other.send(sum(wrong(tensor, turn + 50, nth, 1) for nth, tensor in enumerate(mine)))
+        del mine
+
+
+def exchange(other):
+    """Wrong elements: in what the child got, in parts of it, in what it changed, and back."""
+    totals = dict.fromkeys(["there", "parts", "changed", "here", "back"], 0)
+    for turn in range(ROUNDS):
+        mine = [make(turn, nth) for nth in range(len(SHAPES))]
+        unsent = [make(turn + 20, nth) for nth in range(len(SHAPES))]
+        torch.cuda.synchronize()
+        other.send((mine, views(mine)))
+        found = other.recv()
+        totals["there"] += found[0]
+        totals["parts"] += found[1]
+        totals["changed"] += sum(wrong(tensor, turn, nth, 1) for nth, tensor in enumerate(mine))
+        totals["changed"] += sum(wrong(t, turn + 20, nth, 0) for nth, t in enumerate(unsent))
+        del mine, unsent
+        other.send("send")
+        tensors = other.recv()
+        totals["here"] += check_and_change(tensors, turn + 50, 0)
+        del tensors
+        other.send("look")
+        totals["back"] += other.recv()
+    return totals
+
+
+def main():
+    mp.set_start_method("spawn")
+    here, there = mp.Pipe()
+    torch.zeros(1, device="cuda")
+    child = mp.Process(target=in_child, args=(there,), daemon=True)
+    child.start()
+    there.close()
+    try:
+        totals = exchange(here)
+        child.join(30)
+        answer = "wrong: " + " ".join(f"{name} {total}" for name, total in totals.items())
+        answer += f"; exit {child.exitcode}"
+        ok = not any(totals.values()) and child.exitcode == 0
+    except RuntimeError as error:
+        answer, ok = f"refused: {str(error).splitlines()[0]}", True
+        child.kill()
+    print(json.dumps({"answer": answer}), flush=True)
+    sys.exit(0 if ok else 1)
+
+
+if __name__ == "__main__":
+    main()
