@@ -110,7 +110,7 @@ class ResultsTest(WithOut):
 class RunTest(unittest.TestCase):
     def test_parts_go_by_number_and_name(self):
         self.assertEqual([run.part_name("1"), run.part_name("streams")], ["patterns", "streams"])
-        for word in ["0", "6", "nothing", ""]:
+        for word in ["0", str(len(run.PARTS) + 1), "nothing", ""]:
             with self.assertRaises(SystemExit):
                 run.part_name(word)
 
