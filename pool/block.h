@@ -73,3 +73,12 @@ static inline bool gp_block_is_whole(const struct gp_block *b)
 {
 	return b->size == b->segment->size;
 }
+
+/* Whether the program holds nothing of it: all is cached or queued. */
+static inline bool gp_segment_is_unused(const struct gp_segment *segment)
+{
+	for (const struct gp_block *b = segment->first; b; b = b->next)
+		if (gp_block_state(b) != GP_BLOCK_CACHED && gp_block_state(b) != GP_BLOCK_PENDING)
+			return false;
+	return true;
+}

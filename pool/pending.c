@@ -98,3 +98,25 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 	}
 	return best;
 }
+
+struct gp_segment *gp_pending_find_unused(struct gp_pending *p)
+{
+	for (int late = 1; late >= 0; late--) {
+		for (uint64_t bits = p->bitmap[late]; bits;) {
+			unsigned bin = 63 - (unsigned)__builtin_clzll(bits);
+			struct gp_list *link;
+			int looked = 0;
+
+			bits &= ~(UINT64_C(1) << bin);
+			gp_list_each(link, &p->bins[late][bin]) {
+				struct gp_segment *s = gp_container_of(link, struct gp_block, link)->segment;
+
+				if (gp_segment_is_unused(s))
+					return s;
+				if (++looked == LOOK_PER_BIN)
+					break;
+			}
+		}
+	}
+	return NULL;
+}

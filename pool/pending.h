@@ -35,3 +35,9 @@ struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t ordered, 
  * since nobody may be made to wait for that, nor one of a retired segment, which serves nobody.
  */
 struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint64_t max_bytes);
+
+/*
+ * A segment of which the program holds nothing, and some is queued: with large blocks rather than small ones, with late
+ * ones rather than others. NULL if none is found.
+ */
+struct gp_segment *gp_pending_find_unused(struct gp_pending *p);

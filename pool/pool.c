@@ -185,6 +185,9 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 	gp_mutex_unlock(&pool->lock);
 	if (needs_flush)
 		gp_reuse_flush(pool, !is_late);
+	/* A capture may last, and with it what nobody may use until a fence has passed. */
+	if (needs_flush && r == -EBUSY)
+		gp_reuse_flush_unfenced(pool);
 	return r > 0 ? r : 0;
 }
 
@@ -308,6 +311,14 @@ void gp_pool_order_again(struct gp_pool *pool)
 
 	if (gp_fence_order_again(&pool->fence))
 		(void)gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX);
+}
+
+int gp_pool_synchronize(struct gp_pool *pool)
+{
+	uint64_t stamp = gp_fence_started(&pool->fence);
+	int r = gp_fence_record(&pool->fence, stamp, true);
+
+	return r ? r : gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
 }
 
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)

@@ -264,11 +264,15 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
 	return r > 0 ? r : -ENOENT;
 }
 
-bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
+static bool is_over_limit_locked(const struct gp_pool *pool)
 {
 	return pool->pending.count > pool->options.pending_count_max ||
-	       pool->pending.bytes > pool->options.pending_bytes_max || pool->is_pressed ||
-	       gp_segment_is_any_leaving_locked(pool);
+	       pool->pending.bytes > pool->options.pending_bytes_max;
+}
+
+bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
+{
+	return is_over_limit_locked(pool) || pool->is_pressed || gp_segment_is_any_leaving_locked(pool);
 }
 
 /* none: all that is queued goes to the driver in one batch, each behind its own fence. Late ones wait for theirs. */
@@ -317,4 +321,15 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 		gp_mutex_unlock(&pool->lock);
 	}
 	return given;
+}
+
+void gp_reuse_flush_unfenced(struct gp_pool *pool)
+{
+	bool is_over;
+
+	do {
+		gp_mutex_lock(&pool->lock);
+		is_over = is_over_limit_locked(pool);
+		gp_mutex_unlock(&pool->lock);
+	} while (is_over && gp_segment_release_unused(pool));
 }

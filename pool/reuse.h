@@ -34,5 +34,11 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
  */
 uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait);
 
+/*
+ * The same where no fence may be recorded, by the driver's own free, which waits as the program's own would have: only
+ * from within a free.
+ */
+void gp_reuse_flush_unfenced(struct gp_pool *pool);
+
 /* Whether gp_reuse_flush has anything to do. */
 bool gp_reuse_needs_flush_locked(const struct gp_pool *pool);

@@ -358,6 +358,50 @@ uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *blo
 	return bytes;
 }
 
+/* Takes a segment of which nothing is used off the books, with all its blocks. */
+static void forget_unused_locked(struct gp_pool *pool, struct gp_segment *segment)
+{
+	for (struct gp_block *b = segment->first, *next; b; b = next) {
+		next = b->next;
+		if (gp_block_state(b) == GP_BLOCK_PENDING) {
+			gp_pending_remove(&pool->pending, b);
+			pool->stats.pending_bytes -= b->size;
+			pool->stats.n_pending_blocks--;
+		} else {
+			segment->kind->unlink(pool, b);
+			gp_cached_sub(pool, b);
+		}
+		if (b == segment->first)
+			continue;
+		gp_block_unmap_locked(pool, b);
+		gp_block_spare_locked(pool, b);
+	}
+	forget_locked(pool, segment->first);
+}
+
+bool gp_segment_release_unused(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t base = 0, bytes = 0, start_ns = gp_pool_now_ns(pool);
+	struct gp_segment *segment;
+	int r;
+
+	gp_mutex_lock(&pool->lock);
+	segment = gp_pool_is_flag(&pool->dead) ? NULL : gp_pending_find_unused(&pool->pending);
+	if (segment) {
+		base = segment->base;
+		bytes = segment->size;
+		forget_unused_locked(pool, segment);
+	}
+	gp_mutex_unlock(&pool->lock);
+	if (!segment)
+		return false;
+	r = be->ops->release(be->arg, base);
+	count_release(pool, start_ns);
+	arrived(pool, bytes, r);
+	return true;
+}
+
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);

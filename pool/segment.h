@@ -19,6 +19,12 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
 /* Gives one block, whole and taken out of the queue, back behind its fence. Returns the bytes begun. */
 uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);
 
+/*
+ * Gives back a segment of which the program holds nothing, though a fence has still to pass, by the driver's own free,
+ * which waits for all work. False if none was found.
+ */
+bool gp_segment_release_unused(struct gp_pool *pool);
+
 /* Whether giving back makes nobody wait just now. */
 bool gp_segment_can_give_back(struct gp_pool *pool);
 

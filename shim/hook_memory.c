@@ -10,7 +10,6 @@
 
 #include "backend.h"
 #include "capture.h"
-#include "driver.h"
 #include "log.h"
 #include "real.h"
 #include "unpooled.h"
@@ -113,21 +112,21 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
 }
 
-/* The wait that the driver's own free makes. */
-static CUresult wait_for(struct gp_context *context)
+/*
+ * The wait that the driver's own free makes. By a fence: a synchronisation would destroy a capture that begins
+ * meanwhile. 0; negative where nobody may wait now; or the driver's error.
+ */
+static int wait_for(struct gp_context *context)
 {
-	struct gp_driver_scope scope;
-	CUresult r;
+	struct gp_pool *pool;
+	int r;
 
 	if (!gp_context_enter(context))
-		return CUDA_SUCCESS;
-	r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		r = gp_real.cuCtxSynchronize();
-		gp_driver_leave(&scope);
-	}
-	(void)gp_driver_result(context, r); /* a dead one is noticed */
+		return 0;
+	pool = gp_pool_get(context->pool);
 	gp_context_leave(context);
+	r = gp_pool_synchronize(pool);
+	gp_pool_put(pool);
 	return r;
 }
 
@@ -139,12 +138,11 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 {
 	struct gp_block_info info;
 	struct gp_pool *pool;
-	CUresult r;
+	int r;
 
 	if (gp_likely(!gp_state.config.is_free_synchronous))
 		return CUDA_SUCCESS;
-	*mode = GP_FREE_LATE;
-	if (!gp_capture_is_none() || gp_pool_info(map, addr, &info) || !info.is_used || info.addr != addr)
+	if (gp_pool_info(map, addr, &info) || !info.is_used || info.addr != addr)
 		return CUDA_SUCCESS;
 	pool = gp_addrmap_pool_of(map, addr);
 	if (!pool)
@@ -153,7 +151,7 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 	gp_pool_put(pool);
 	if (!r)
 		*mode = GP_FREE_SYNCED;
-	return r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_SUCCESS : r;
+	return r > 0 ? r : CUDA_SUCCESS;
 }
 
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)

@@ -40,6 +40,14 @@ static const char *const scenarios[][3] = {
 	{"capture_ends", "context-destroyed", "addresses after a context that was destroyed"},
 	{"capture_ends", "primary-reset", "addresses after a reset"},
 	{"capture_ends", "primary-released", "addresses after a release"},
+	{"capture_memory", "after-capture", "addresses after captures"},
+	{"capture_memory", "freed-before", "addresses after what was freed before"},
+	{"capture_memory", "freed-inside", "addresses after what was freed inside"},
+	{"capture_memory", "replays", "addresses after replays"},
+	{"capture_memory", "freed-under-a-replay", "addresses after frees under a replay"},
+	{"capture_memory", "to-graph", "addresses after a capture to a graph"},
+	{"capture_memory", "memory-nodes", "addresses after memory nodes"},
+	{"capture_memory", "joined", "addresses after a capture of three streams"},
 	{"capture_threads", "race", "addresses after a race"},
 	{"capture_threads", "race-of-contexts", "addresses after a race"},
 	{"capture_threads", "own-streams", "addresses after two threads' own streams"},
@@ -67,10 +75,22 @@ START_TEST(a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwar
 }
 END_TEST
 
+START_TEST(what_is_freed_in_a_capture_has_no_new_owner_before_it_ends)
+{
+	play_same(&(struct play){.program = "diff_capture_memory",
+		.inside = "inside_capture_memory",
+		.words = {"reuse"},
+		.env = pools[_i]});
+	ck_assert_uint_eq(play_fact("global") + play_fact("local") + play_fact("relaxed"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwards, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
+	tcase_add_loop_test(
+		tc, what_is_freed_in_a_capture_has_no_new_owner_before_it_ends, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

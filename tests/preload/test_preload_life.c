@@ -86,13 +86,13 @@ START_TEST(a_capture_that_ended_badly_does_not_stop_reuse)
 }
 END_TEST
 
-/* GPUPOOL_SYNC_FREE is not among these: its wait for the device may come upon a capture that has just begun. */
 static const char *const racers[][3] = {
 	{"GPUPOOL_POOL=none", NULL},
 	{"GPUPOOL_POOL=simple", NULL},
 	{"GPUPOOL_POOL=binned", NULL},
 	{"GPUPOOL_POOL=split", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_SYNC_FREE=1", NULL},
 	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", NULL},
 };
 

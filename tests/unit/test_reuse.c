@@ -184,6 +184,39 @@ START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
 }
 END_TEST
 
+START_TEST(the_queue_keeps_its_limit_while_a_capture_lasts)
+{
+	px.options.pending_bytes_max = 60 * GP_MIB;
+	fixture_pool();
+	atomic_store(&px.fake.is_capturing, true);
+	for (unsigned i = 0; i < 32; i++) {
+		uint64_t addr = fixture_alloc(23 * GP_MIB);
+
+		fixture_work();
+		fixture_free(addr);
+		ck_assert_uint_le(fixture_stats().pending_bytes, 60 * GP_MIB);
+	}
+	/* By the driver's own free, as the program's would have been. */
+	ck_assert_uint_gt(fake_calls(&px.fake, FAKE_RELEASE), 8);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+	atomic_store(&px.fake.is_capturing, false);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_a_late_free_in_a_capture)
+{
+	uint64_t addr;
+
+	px.options.pending_bytes_max = 0;
+	addr = fixture_alloc(23 * GP_MIB);
+	fixture_work();
+	atomic_store(&px.fake.is_capturing, true);
+	fixture_free_as(addr, GP_FREE_LATE);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+	atomic_store(&px.fake.is_capturing, false);
+}
+END_TEST
+
 START_TEST(after_completion_was_required_nothing_is_handed_out_on_order_alone)
 {
 	uint64_t addr;
@@ -239,6 +272,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_block_that_was_late_once_is_an_ordinary_one_the_next_time);
 	tcase_add_test(tc, a_synced_block_is_reused_at_once_and_without_a_record);
 	tcase_add_test(tc, a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds);
+	tcase_add_test(tc, the_queue_keeps_its_limit_while_a_capture_lasts);
+	tcase_add_test(tc, nobody_waits_for_a_late_free_in_a_capture);
 	tcase_add_test(tc, after_completion_was_required_nothing_is_handed_out_on_order_alone);
 	tcase_add_test(
 		tc, what_was_cached_on_order_alone_is_kept_back_while_a_capture_forbids_the_wait);
