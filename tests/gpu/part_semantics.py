@@ -8,6 +8,7 @@ real driver and runtime, and compared by their runner (tests/diff/run.py).
 
 import concurrent.futures
 import ctypes
+import fnmatch
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ WAYS = {
     "getproc": ["-DDIFF_GET_PROC"],
     "perthread": ["-DDIFF_GET_PROC", "-DDIFF_PER_THREAD"],
 }
+SLOW = ("deadlock*", "waits")  # a part of their own: these wait for what may never come
 JOBS = 6  # the start of a context takes longer than what most programs do with it
 
 
@@ -38,6 +40,11 @@ def runtime_flags(kind):
     if kind == "static":
         return [f"-L{library}", "-lcudart_static", "-lrt"]
     return [f"-L{library}", "-lcudart", f"-Wl,-rpath,{library}"]
+
+
+def common_sources():
+    """What several programs share; each links all of it, and keeps what it needs."""
+    return sorted(p for p in DIFF.glob("*.c") if not p.name.startswith(("diff_", "test_", "ways")))
 
 
 def recipes(source):
@@ -54,7 +61,10 @@ def recipes(source):
         yield name, [source, *SHARED], runtime_flags("static")
         return
     stubs = toolkit() / "lib64" / "stubs"
-    yield name, [source, *SHARED, DRIVER], ["-Wl,--as-needed", f"-L{stubs}", "-lcuda"]
+    sources = [source, *SHARED, DRIVER]
+    if any(f'"{path.stem}.h"' in source.read_text() for path in common_sources()):
+        sources += common_sources()
+    yield name, sources, ["-Wl,--as-needed", f"-L{stubs}", "-lcuda"]
     if name in (DIFF / "ways.txt").read_text().split():
         for way, flags in WAYS.items():
             yield f"{name}_{way}", [source, DIFF / "ways.c", *SHARED, DRIVER], flags
@@ -70,15 +80,19 @@ def compile_program(name, sources, flags):
     target = DIFF_BIN / f"diff_{name}"
     if is_fresh(target, sources):
         return
-    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target, *sources]
-    programs.run_tool([*words, *flags, "-ldl", "-lpthread"], programs.WORK / "log" / f"{target.name}.log")
+    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target]
+    words += ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections", *sources, *flags]
+    programs.run_tool([*words, "-ldl", "-lpthread"], programs.WORK / "log" / f"{target.name}.log")
+
+
+def all_recipes():
+    return [row for source in sorted(DIFF.glob("diff_*.c")) for row in recipes(source)]
 
 
 def build():
     DIFF_BIN.mkdir(parents=True, exist_ok=True)
-    rows = [row for source in sorted(DIFF.glob("diff_*.c")) for row in recipes(source)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for job in [pool.submit(compile_program, *row) for row in rows]:
+        for job in [pool.submit(compile_program, *row) for row in all_recipes()]:
             job.result()
     captures = DIFF_BIN / "diff_captures"
     captures.unlink(missing_ok=True)
@@ -91,13 +105,20 @@ def count_devices():
     return count.value
 
 
-def run_suite(out):
+def is_slow(name):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in SLOW)
+
+
+def run_suite(out, want_slow):
     """The runner's results, as it wrote them down; its report goes to a file."""
-    (out / "semantics").mkdir(parents=True, exist_ok=True)
-    answer = out / "semantics" / "results.json"
+    out.mkdir(parents=True, exist_ok=True)
+    answer = out / "results.json"
+    names = [row[0] for row in all_recipes()] + ["captures"]
     words = [sys.executable, DIFF / "run.py", "--library", programs.preload_library(), "--programs", DIFF_BIN]
     words += ["--devices", count_devices(), "--jobs", JOBS, "--json", answer]
-    with (out / "semantics" / "report.txt").open("w") as report:
+    for name in names:
+        words += ["--program", name] if is_slow(name) == want_slow else []
+    with (out / "report.txt").open("w") as report:
         subprocess.run([str(word) for word in words], stdout=report, stderr=report, check=False)
     return json.loads(answer.read_text()) if answer.exists() else []
 
@@ -149,12 +170,16 @@ def run_probes(results, out):
     results.check("probes: ran to their end", done.status == 0, f"status {done.status}")
 
 
-def run(results, out, options):
-    del options
+def compare(results, out, want_slow):
     programs.build_programs()
     build()
-    rows = run_suite(out)
+    rows = run_suite(out, want_slow)
     results.check("the runner ran to its end", bool(rows), f"{len(rows)} results")
     take(results, rows)
     print_unexpected(rows)
+
+
+def run(results, out, options):
+    del options
+    compare(results, out / "semantics", False)
     run_probes(results, out)

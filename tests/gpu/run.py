@@ -17,6 +17,7 @@ import pathlib
 import sys
 import tarfile
 
+import part_deadlocks
 import part_demo
 import part_ipc
 import part_patterns
@@ -33,6 +34,7 @@ PARTS = {
     "python": part_python,
     "demo": part_demo,
     "ipc": part_ipc,
+    "deadlocks": part_deadlocks,
 }
 
 SKIPPED = 77
