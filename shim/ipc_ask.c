@@ -48,12 +48,36 @@ static bool read_handle(const char *text, CUipcMemHandle *handle)
 	return true;
 }
 
+static bool take_text(const char **at, const char *text)
+{
+	size_t length = strlen(text);
+
+	if (strncmp(*at, text, length) != 0)
+		return false;
+	*at += length;
+	return true;
+}
+
+/* Digits and nothing else: scanf() and strtoull() let a sign and spaces through, and -1 becomes the largest number. */
+static bool take_number(const char **at, uint64_t *ret_number)
+{
+	const char *s = *at;
+
+	for (*ret_number = 0; digit_of(*s) >= 0 && *s <= '9'; s++)
+		if (__builtin_mul_overflow(*ret_number, 10, ret_number) ||
+			__builtin_add_overflow(*ret_number, (uint64_t)digit_of(*s), ret_number))
+			return false;
+	if (s == *at || (**at == '0' && s - *at > 1))
+		return false;
+	*at = s;
+	return true;
+}
+
 int gp_ipc_parse(const char *line, struct gp_ipc_place *ret_place)
 {
 	static const char begin[] = "{\"schema\":\"gpupool.ipc/1\",\"handle\":\"";
 	static const char refusal[] = "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"";
 	const size_t digits = 2 * sizeof(ret_place->segment);
-	int end = 0;
 
 	if (strncmp(line, refusal, sizeof(refusal) - 1) == 0)
 		return -ENOENT;
@@ -63,9 +87,8 @@ int gp_ipc_parse(const char *line, struct gp_ipc_place *ret_place)
 	if (strnlen(line, digits) < digits || !read_handle(line, &ret_place->segment))
 		return -EPROTO;
 	line += digits;
-	if (sscanf(line, "\",\"offset\":%20" SCNu64 ",\"bytes\":%20" SCNu64 "}%n", &ret_place->offset,
-		    &ret_place->bytes, &end) != 2 ||
-		!end || line[end])
+	if (!take_text(&line, "\",\"offset\":") || !take_number(&line, &ret_place->offset) ||
+		!take_text(&line, ",\"bytes\":") || !take_number(&line, &ret_place->bytes) || strcmp(line, "}"))
 		return -EPROTO;
 	if (!ret_place->bytes || ret_place->offset > UINT64_MAX - ret_place->bytes)
 		return -EPROTO;
@@ -176,7 +199,7 @@ static int send_all(int fd, const char *text, size_t length, int64_t end_ms)
 	return 0;
 }
 
-/* One line, without its end. */
+/* One line, without its end, and without a NUL in it. */
 static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
 {
 	size_t used = 0;
@@ -194,7 +217,7 @@ static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
 		end = memchr(line, '\n', used);
 		if (end) {
 			*end = '\0';
-			return 0;
+			return strlen(line) == (size_t)(end - line) ? 0 : -EPROTO;
 		}
 		if (used == ANSWER_MAX)
 			return -EPROTO;
@@ -204,7 +227,7 @@ static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
 	}
 }
 
-int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_place *ret_place)
+static int ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_place *ret_place)
 {
 	int64_t end_ms = clock_ms() + LIMIT_MS;
 	char line[ANSWER_MAX];
@@ -218,4 +241,15 @@ int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial,
 		error = receive_line(fd, line, end_ms);
 	close(fd);
 	return error ? error : gp_ipc_parse(line, ret_place);
+}
+
+int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_place *ret_place)
+{
+	int cancel_state, error;
+
+	/* A thread must not vanish in here with a descriptor open. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	error = ask(pid, start_ticks, nonce, serial, ret_place);
+	pthread_setcancelstate(cancel_state, NULL);
+	return error;
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "stat_sockets.h"
+#include "sockets.h"
 #include "tools/stat_command.h"
 
 enum op {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "stat_sockets.h"
+#include "sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,15 +55,21 @@ static void make_directory(void)
 	unsetenv("XDG_RUNTIME_DIR");
 }
 
+uint64_t sockets_start_ticks(unsigned nth)
+{
+	static uint64_t start_ticks;
+	char state;
+
+	fuzz_require(start_ticks || !gp_ctl_process_stat(0, &start_ticks, &state), "no process");
+	return start_ticks + nth;
+}
+
 static void listen_at(struct peer *peer, unsigned nth)
 {
 	struct sockaddr_un address;
-	uint64_t start_ticks;
 	socklen_t length;
-	char state;
 
-	fuzz_require(!gp_ctl_process_stat(0, &start_ticks, &state), "no process");
-	gp_ctl_name_format(peer->name, getpid(), start_ticks + nth);
+	gp_ctl_name_format(peer->name, getpid(), sockets_start_ticks(nth));
 	peer->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	fuzz_require(!gp_ctl_address(dir_fd, peer->name, &address, &length) &&
 			     !bind(peer->listener, (struct sockaddr *)&address, length) &&

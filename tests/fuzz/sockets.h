@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Processes with control sockets, played in gpupool-stat's own thread: whenever it waits, they do
- * the next thing of their script. Time is counted, not spent.
+ * Processes with control sockets, played in the thread of who asks them: whenever that waits, they
+ * do the next thing of their script. Time is counted, not spent.
  */
 
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 enum { SOCKETS_MAX = 3, SCRIPT_MAX = 32 << 10 };
 
-/* What gpupool-stat's connections call instead of poll() and clock_gettime(). */
+/* What is called in place of poll() and clock_gettime(), wherever somebody waits for an answer. */
 int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time);
 
@@ -33,6 +33,9 @@ void sockets_hang_up(unsigned nth);
 
 /* How many bytes all of them say. */
 size_t sockets_bytes(void);
+
+/* The start time in a socket's name; the process is this one. */
+uint64_t sockets_start_ticks(unsigned nth);
 
 /* If there is one socket, and it says a whole line at once: that line without its end. Else NULL. */
 const char *sockets_line(size_t *ret_length);
