@@ -45,6 +45,7 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	call->entered = true;
 	if (call->prev)
 		return CUDA_SUCCESS;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state); /* a wait here would die with the lock */
 	pthread_mutex_lock(&sim.lock);
 	sim_config_load();
 	sim.calls[fn]++;
@@ -89,6 +90,7 @@ void sim_call_leave(struct sim_call *call)
 	pthread_mutex_unlock(&sim.lock);
 	if (realtime)
 		burn(call->spent_ns);
+	pthread_setcancelstate(call->cancel_state, NULL);
 }
 
 const char *sim_call_name(void)
