@@ -211,13 +211,18 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	return rounds->block || rounds->result != -ENOMEM;
 }
 
+/* A thread that is cancelled while it waits would take the lock with it. */
 static void take_turn(struct gp_pool *pool)
 {
+	int cancel_state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	gp_mutex_lock(&pool->lock);
 	while (pool->rounds_busy)
 		pthread_cond_wait(&pool->rounds_done, &pool->lock.mutex);
 	pool->rounds_busy = true;
 	gp_mutex_unlock(&pool->lock);
+	pthread_setcancelstate(cancel_state, NULL);
 }
 
 static void end_turn(struct gp_pool *pool)

@@ -4,6 +4,7 @@
 #include "driver.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -64,11 +65,15 @@ uint64_t gp_driver_now_ns(void *unused)
 void gp_driver_pause(void *unused, unsigned attempt)
 {
 	struct timespec wait = {0, 0};
+	int cancel_state;
 
 	if (attempt < YIELDS) {
 		sched_yield();
 		return;
 	}
 	wait.tv_nsec = (long)gp_min((uint64_t)(attempt - YIELDS + 1) * PAUSE_STEP_NS, PAUSE_MAX_NS);
+	/* Who waits here is in the middle of something that others need it to finish. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	nanosleep(&wait, NULL);
+	pthread_setcancelstate(cancel_state, NULL);
 }

@@ -81,7 +81,7 @@ static void after_fork_in_child(void)
 	gp_ctl_after_fork_child();
 }
 
-void gp_state_start_slow(void)
+static void start(void)
 {
 	static struct gp_config again; /* parsed once more, now that somebody may be told */
 	struct gp_ctl_options options = {
@@ -95,8 +95,6 @@ void gp_state_start_slow(void)
 	};
 	int count = 0, r;
 
-	if (atomic_exchange(&gp_state_is_started, true))
-		return;
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
 	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
@@ -106,6 +104,18 @@ void gp_state_start_slow(void)
 	if (r)
 		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);
 	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool %s", GPUPOOL_VERSION, gp_kind_name(gp_state_kind()));
+}
+
+void gp_state_start_slow(void)
+{
+	int cancel_state;
+
+	if (atomic_exchange(&gp_state_is_started, true))
+		return;
+	/* Nobody else starts: a thread that is to end does so in the program's code, not half-way through this. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	start();
+	pthread_setcancelstate(cancel_state, NULL);
 }
 
 struct gp_device *gp_state_device_if_used(int index)

@@ -5,6 +5,8 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "pool_fixture.h"
@@ -252,6 +254,51 @@ START_TEST(what_another_thread_gives_back_leads_to_another_attempt)
 }
 END_TEST
 
+static bool is_served;
+
+/* Is to end before it begins, and may do so when it is done. */
+static void *allocate_cancelled(void *unused)
+{
+	uint64_t addr;
+
+	pthread_cancel(pthread_self());
+	is_served = gp_pool_alloc(px.pool, 100 * GP_MIB, &addr) == -ENOMEM;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Another thread arrives, and has to wait for its turn. */
+static void let_another_wait(struct fake *fake, enum fake_call call)
+{
+	pthread_t *thread = fake->hook_arg;
+	uint64_t n_tried = atomic_load(&fake->n_calls[FAKE_RESERVE]);
+
+	if (call != FAKE_TRIM || *thread)
+		return;
+	ck_assert_int_eq(pthread_create(thread, NULL, allocate_cancelled, NULL), 0);
+	while (atomic_load(&fake->n_calls[FAKE_RESERVE]) == n_tried)
+		sched_yield();
+	for (unsigned i = 0; i < 1000; i++)
+		sched_yield();
+}
+
+START_TEST(a_thread_that_is_cancelled_while_it_waits_takes_no_lock_with_it)
+{
+	uint64_t unused;
+	pthread_t thread = 0;
+	void *result;
+
+	fixture_alloc(200 * GP_MIB);
+	px.fake.hook = let_another_wait;
+	px.fake.hook_arg = &thread;
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_assert(is_served);
+	px.fake.hook = NULL;
+}
+END_TEST
+
 /* Somebody else looks at what has arrived before this thread has begun to give back. */
 static void poll_during_release(struct fake *fake, enum fake_call call)
 {
@@ -431,6 +478,7 @@ int main(void)
 	tcase_add_test(tc, what_another_thread_frees_meanwhile_serves_who_waits_for_it);
 	tcase_add_test(tc, the_wait_for_others_ends_when_it_was_said_to);
 	tcase_add_test(tc, what_another_thread_gives_back_leads_to_another_attempt);
+	tcase_add_test(tc, a_thread_that_is_cancelled_while_it_waits_takes_no_lock_with_it);
 	tcase_add_loop_test(tc, what_is_given_back_leaves_the_books_once_however_many_threads_look,
 		0, sizeof(releases) / sizeof(*releases));
 	tcase_add_test(
