@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "guest.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+
+enum { ROUNDS = 32, TOUCHED = 4096, FIRST_DESCRIPTORS = 64 };
+
+void guest_join(void)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+}
+
+static size_t use_once(unsigned i)
+{
+	CUdeviceptr ptr = app_alloc(i % 2 ? MIB : 64 * KIB);
+	size_t wrong;
+	void *host;
+
+	APP_MUST(cuMemHostAlloc(&host, 64 * KIB, 0));
+	memset(host, (int)i, 64 * KIB);
+	app_fill(NULL, ptr, TOUCHED, i);
+	wrong = app_count_wrong(NULL, ptr, TOUCHED, i);
+	APP_MUST(cuMemFreeHost(host));
+	APP_MUST(cuMemFree_v2(ptr));
+	return wrong;
+}
+
+size_t guest_count_wrong(void)
+{
+	size_t wrong = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++)
+		wrong += use_once(i);
+	return wrong;
+}
+
+void guest_use(const char *who)
+{
+	printf("%s: wrong words: %zu\n", who, guest_count_wrong());
+}
+
+void guest_list_descriptors(const char *when)
+{
+	printf("%s:", when);
+	for (int fd = 0; fd < FIRST_DESCRIPTORS; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			printf(" %d", fd);
+	printf("\n");
+}
+
+unsigned guest_count_entries(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	const struct dirent *entry;
+	unsigned n = 0;
+
+	if (!dir)
+		return 0;
+	while ((entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+void guest_wait(const char *who, int child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		exit(72);
+	app_result(who, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}

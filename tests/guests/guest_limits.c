@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Processes that may not do what a library would like to do: each still has its memory. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guest.h"
+
+static void use_and_tell(const char *who)
+{
+	app_start();
+	guest_use(who);
+	app_tell_driver();
+}
+
+/* From now on the kernel answers these two calls with an error. */
+static void forbid(unsigned first, unsigned second, unsigned error)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, second, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {LENGTH(filter), filter};
+
+	/* An emulator may know of no filters. */
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		printf("no filter: error %d\n", errno);
+}
+
+static void no_socket(void)
+{
+	forbid(SYS_socket, SYS_socketpair, EACCES);
+	use_and_tell("no socket");
+}
+
+static void no_thread(void)
+{
+	forbid(SYS_clone, SYS_clone3, EAGAIN);
+	use_and_tell("no thread");
+}
+
+/* As in old sandboxes, which have never heard of it. */
+static void no_statx(void)
+{
+	forbid(SYS_statx, SYS_statx, ENOSYS);
+	use_and_tell("no statx");
+}
+
+static void no_opening(void)
+{
+	app_start();
+	forbid(SYS_openat, SYS_mkdirat, EPERM);
+	guest_use("no opening");
+	app_tell_driver();
+}
+
+/* Not one is left; and when some are again, they are the program's. */
+static void no_descriptors(void)
+{
+	struct rlimit limit = {24, 24};
+	int last = -1, fd;
+
+	app_start();
+	setrlimit(RLIMIT_NOFILE, &limit);
+	while ((fd = dup(0)) >= 0)
+		last = fd;
+	printf("error %d, last %d\n", errno, last);
+	guest_use("no descriptors");
+	close(last);
+	guest_use("one descriptor");
+	app_tell_driver();
+	app_result("reused", open("/dev/null", O_RDONLY));
+}
+
+/* The library's socket stands high up, and the program lowers its limit beneath it. */
+static void lowered(void)
+{
+	struct rlimit limit = {16, 16};
+
+	app_start();
+	guest_use("before");
+	setrlimit(RLIMIT_NOFILE, &limit);
+	guest_use("after");
+	app_tell_driver();
+}
+
+/* Not a byte more in any file: the library may want to say something, and stderr is one. */
+static void no_files(void)
+{
+	struct rlimit limit = {0, 0};
+
+	app_start();
+	printf("the last line\n");
+	fflush(stdout);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	exit(guest_count_wrong() ? 78 : 13);
+}
+
+static void *use_in_thread(void *unused)
+{
+	guest_join();
+	guest_use("in a thread");
+	return NULL;
+}
+
+/* Hardly any address space beyond what is in use. */
+static void little_memory(void)
+{
+	struct rlimit limit;
+	unsigned long pages = 0;
+	pthread_t thread;
+	FILE *file;
+
+	app_start();
+	file = fopen("/proc/self/statm", "r");
+	if (!file || fscanf(file, "%lu", &pages) != 1)
+		exit(79);
+	fclose(file);
+	getrlimit(RLIMIT_AS, &limit);
+	limit.rlim_cur = pages * (unsigned long)sysconf(_SC_PAGESIZE) + 48 * MIB;
+	setrlimit(RLIMIT_AS, &limit);
+	guest_use("little memory");
+	app_result("thread", pthread_create(&thread, NULL, use_in_thread, NULL));
+	pthread_join(thread, NULL);
+	app_tell_driver();
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"no-socket", no_socket},
+	{"no-thread", no_thread},
+	{"no-statx", no_statx},
+	{"no-opening", no_opening},
+	{"no-descriptors", no_descriptors},
+	{"lowered", lowered},
+	{"no-files", no_files},
+	{"little-memory", little_memory},
+	{0},
+};

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program without CUDA describes the process that it is in. */
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <locale.h>
+#include <malloc.h>
+#include <signal.h>
+
+#include "tests/preload/app.h"
+
+enum { LINE_MAX_BYTES = 4096 };
+
+static void print_file(const char *name, const char *const *lines_with)
+{
+	FILE *file = fopen(name, "r");
+	char line[LINE_MAX_BYTES];
+
+	while (file && fgets(line, sizeof(line), file))
+		for (const char *const *with = lines_with; *with; with++)
+			if (strncmp(line, *with, strlen(*with)) == 0)
+				fputs(line, stdout);
+	if (file)
+		fclose(file);
+}
+
+static unsigned count(const char *directory)
+{
+	DIR *dir = opendir(directory);
+	unsigned n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static void print_signals(void)
+{
+	for (int number = 1; number < NSIG; number++) {
+		struct sigaction action = {0};
+
+		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+			printf("signal %d has a handler\n", number);
+	}
+}
+
+/* Every file that is mapped, but those that a preload and what it needs must bring. */
+static void print_mapped(void)
+{
+	static const char *const own[] = {"libgpupool.so", "libdl.so.2", "libpthread.so.0"};
+	char line[LINE_MAX_BYTES], last[LINE_MAX_BYTES] = "";
+	FILE *maps = fopen("/proc/self/maps", "r");
+
+	while (maps && fgets(line, sizeof(line), maps)) {
+		const char *path = strchr(line, '/');
+		bool is_own = false;
+
+		for (size_t i = 0; path && i < LENGTH(own); i++)
+			is_own |= strstr(path, own[i]) != NULL;
+		if (!path || is_own || strcmp(path, last) == 0)
+			continue;
+		strcpy(last, path);
+		fputs(path, stdout);
+	}
+	if (maps)
+		fclose(maps);
+}
+
+static void describe(void)
+{
+	static const char *const status[] = {"Umask:", "Threads:", "Uid:", "Gid:", "SigBlk:", "SigIgn:", "SigCgt:",
+		"SigPnd:", "NoNewPrivs:", "Seccomp:", NULL};
+	struct mallinfo2 heap = mallinfo2();
+
+	printf("errno %d, locale %s\n", errno, setlocale(LC_ALL, NULL));
+	printf("heap %zu in use, %zu mapped\n", heap.uordblks, heap.hblkhd);
+	printf("%u threads, %u descriptors\n", count("/proc/self/task") - 2, count("/proc/self/fd") - 2);
+	print_file("/proc/self/status", status);
+	print_signals();
+	print_mapped();
+	printf("a driver %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"describe", describe},
+	{0},
+};

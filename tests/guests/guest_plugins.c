@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program that knows no CUDA opens and closes what does. */
+
+#include <dlfcn.h>
+
+#include "lib_plugin.h"
+#include "tests/preload/app.h"
+
+enum { ROUNDS = 16 };
+
+static void *open_library(const char *name)
+{
+	void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle) {
+		printf("%s: %s\n", name, dlerror());
+		exit(73);
+	}
+	return handle;
+}
+
+static void use_plugin(void *plugin)
+{
+	__typeof__(&lib_plugin_use) use = (__typeof__(use))dlsym(plugin, "lib_plugin_use");
+
+	app_result("use", use ? use(64) : -1);
+}
+
+/* The plug-in goes, and the driver with it if nobody else holds it. */
+static void come_and_go(void)
+{
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		void *plugin = open_library(PLUGIN);
+
+		use_plugin(plugin);
+		app_result("close", dlclose(plugin));
+	}
+}
+
+/* Two hold the driver; one lets go. */
+static void one_goes(void)
+{
+	void *driver = open_library("libcuda.so.1");
+	CUresult (*alloc)(CUdeviceptr *, size_t) = (__typeof__(alloc))dlsym(driver, "cuMemAlloc_v2");
+	CUresult (*free_)(CUdeviceptr) = (__typeof__(free_))dlsym(driver, "cuMemFree_v2");
+	void *plugin = open_library(PLUGIN);
+
+	use_plugin(plugin);
+	app_result("close", dlclose(driver));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr ptr = 0;
+
+		app_result("alloc", alloc(&ptr, MIB));
+		app_result("free", free_(ptr));
+		use_plugin(plugin);
+	}
+	app_tell_driver();
+	app_result("close", dlclose(plugin));
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"come-and-go", come_and_go},
+	{"one-goes", one_goes},
+	{0},
+};

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Daemons, programs that tidy up descriptors, and programs that become or start others. */
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guest.h"
+
+extern char **environ;
+
+static const char result_name[] = "result";
+
+static void close_from(unsigned first)
+{
+	for (unsigned fd = first; fd < 4096; fd++)
+		close((int)fd);
+}
+
+/* As daemon(3) and its like do, with nothing left open of what there was. */
+static void be_daemon(void)
+{
+	setsid();
+	if (fork())
+		_exit(0);
+	close_from(0);
+	if (open("/dev/null", O_RDWR) != 0 || dup(0) != 1 || dup(0) != 2)
+		_exit(1);
+	if (!freopen(result_name, "w", stdout))
+		_exit(2);
+	app_start();
+	guest_use("daemon");
+	close_from(3);
+	guest_use("daemon without descriptors");
+	guest_list_descriptors("daemon");
+	exit(5);
+}
+
+static void print_result(void)
+{
+	FILE *file = fopen(result_name, "r");
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		fputs(line, stdout);
+	if (file)
+		fclose(file);
+	unlink(result_name);
+}
+
+/* The daemon comes back to whoever has started it, who waits for its end. */
+static void daemonise(void)
+{
+	pid_t child, daemon_pid;
+	int status = 0;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		be_daemon();
+	guest_wait("parent of the daemon", child);
+	daemon_pid = wait(&status);
+	printf("daemon: %d\n", daemon_pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+	print_result();
+}
+
+/* The library loses its descriptors, and the numbers go to files of the program's, which stay as they are. */
+static void close_all(void)
+{
+	enum { N_FILES = 64 };
+	char line[64];
+
+	app_start();
+	guest_use("before");
+	close_from(5);
+	for (unsigned i = 0; i < N_FILES; i++) {
+		int fd = open(result_name, O_RDWR | O_CREAT | O_APPEND, 0600);
+
+		for (int place = 512; fd >= 0 && i == 0 && place < 520; place++)
+			dup2(fd, place);
+	}
+	guest_use("after");
+	printf("in the file: %zd bytes\n", pread(512, line, sizeof(line), 0));
+	guest_list_descriptors("after");
+	unlink(result_name);
+	fflush(stdout);
+}
+
+static void become(const char *scenario)
+{
+	char self[PATH_MAX], word[32];
+	char *const words[] = {self, word, NULL};
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n < 0)
+		exit(74);
+	self[n] = '\0';
+	snprintf(word, sizeof(word), "%s", scenario);
+	fflush(stdout);
+	execv(self, words);
+	perror(self);
+	exit(75);
+}
+
+/* A new program in the same process: it finds nothing of what was, and may have all of it again. */
+static void after_exec(void)
+{
+	guest_list_descriptors("after exec");
+	app_start();
+	guest_use("after exec");
+	app_fact("threads", guest_count_entries("/proc/self/task"));
+	app_tell_driver();
+}
+
+static void exec_self(void)
+{
+	app_start();
+	guest_use("before exec");
+	become("after-exec");
+}
+
+static void *exec_in_thread(void *unused)
+{
+	guest_join();
+	guest_use("in a thread");
+	become("after-exec");
+	return NULL;
+}
+
+static void exec_from_thread(void)
+{
+	pthread_t thread;
+
+	app_start();
+	pthread_create(&thread, NULL, exec_in_thread, NULL);
+	pthread_join(thread, NULL);
+}
+
+static void fork_then_exec(void)
+{
+	pid_t child;
+
+	app_start();
+	guest_use("before");
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		become("after-exec");
+	guest_wait("child", child);
+	guest_use("after");
+}
+
+/* What children see of the process that has started them, however that was done. */
+static void children(void)
+{
+	char command[] = "ls /proc/self/fd | tr '\\n' ' '; grep SigBlk /proc/self/status";
+	char name[] = "sh", option[] = "-c";
+	char *const words[] = {name, option, command, NULL};
+	char line[256];
+	FILE *pipe_;
+	pid_t child;
+
+	app_start();
+	guest_use("before");
+	guest_list_descriptors("before");
+	fflush(stdout);
+	app_result("system", system(command));
+	pipe_ = popen(command, "r");
+	while (pipe_ && fgets(line, sizeof(line), pipe_))
+		fputs(line, stdout);
+	app_result("popen", pipe_ ? pclose(pipe_) : -1);
+	fflush(stdout);
+	app_result("posix_spawn", posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ));
+	guest_wait("spawned", child);
+	fflush(stdout);
+	child = vfork();
+	if (child == 0) {
+		execv("/bin/sh", words);
+		_exit(6);
+	}
+	guest_wait("after vfork", child);
+	guest_use("after");
+	guest_list_descriptors("after");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"daemonise", daemonise},
+	{"close-all", close_all},
+	{"exec", exec_self},
+	{"exec-from-thread", exec_from_thread},
+	{"fork-then-exec", fork_then_exec},
+	{"after-exec", after_exec},
+	{"children", children},
+	{0},
+};

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Somebody else's preload library that stands in the way of malloc. It finds the next one with dlsym at its first
+ * call, without a thought of who else might stand there, and fills what it gives and takes with rubbish.
+ */
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { RUBBISH = 0xa5 };
+
+static void *(*next_malloc)(size_t);
+static void (*next_free)(void *);
+
+static void find_next(void)
+{
+	next_free = (void (*)(void *))dlsym(RTLD_NEXT, "free");
+	next_malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+}
+
+void *malloc(size_t bytes)
+{
+	void *ptr;
+
+	if (!next_malloc)
+		find_next();
+	ptr = next_malloc(bytes);
+	if (ptr)
+		memset(ptr, RUBBISH, bytes);
+	return ptr;
+}
+
+void free(void *ptr)
+{
+	if (!next_malloc)
+		find_next();
+	if (ptr)
+		memset(ptr, RUBBISH, malloc_usable_size(ptr));
+	next_free(ptr);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+	void *ptr = bytes && n > SIZE_MAX / bytes ? NULL : malloc(n * bytes);
+
+	return ptr ? memset(ptr, 0, n * bytes) : NULL;
+}
+
+void *realloc(void *old, size_t bytes)
+{
+	size_t had = old ? malloc_usable_size(old) : 0;
+	void *ptr = malloc(bytes);
+
+	if (ptr && old) {
+		memcpy(ptr, old, had < bytes ? had : bytes);
+		free(old);
+	}
+	return ptr;
+}

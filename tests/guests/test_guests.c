@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Programs of all manners, from the well-behaved to the brutal, never notice the library that serves them. */
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "guests.h"
+
+static const char *const settings[][3] = {
+	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "GPUPOOL_REUSE=completed", NULL},
+	{"GPUPOOL_POOL=split", "LD_BIND_NOW=1", NULL},
+};
+
+static const char *const guests[][2] = {
+	{"guest_process", "daemonise"},
+	{"guest_process", "close-all"},
+	{"guest_process", "exec"},
+	{"guest_process", "exec-from-thread"},
+	{"guest_process", "fork-then-exec"},
+	{"guest_process", "children"},
+	{"guest_signals", "handlers"},
+	{"guest_signals", "defaults"},
+	{"guest_signals", "blocked"},
+	{"guest_signals", "open-in-one"},
+	{"guest_signals", "interrupted"},
+	{"guest_threads", "small-stacks"},
+	{"guest_threads", "cancelled"},
+	{"guest_threads", "ends"},
+	{"guest_limits", "no-socket"},
+	{"guest_limits", "no-thread"},
+	{"guest_limits", "no-statx"},
+	{"guest_limits", "no-opening"},
+	{"guest_limits", "no-descriptors"},
+	{"guest_limits", "lowered"},
+	{"guest_limits", "no-files"},
+	{"guest_limits", "little-memory"},
+	{"guest_plugins", "come-and-go"},
+	{"guest_plugins", "one-goes"},
+	{"guest_ends", "from-thread"},
+	{"guest_ends", "busy-exit"},
+	{"guest_ends", "in-late-thread"},
+	{"guest_ends", "fork-at-end"},
+};
+
+START_TEST(a_guest_cannot_tell_that_it_is_served)
+{
+	const char *const *guest = guests[_i % (int)LENGTH(guests)];
+
+	guests_same(&(struct play){
+		.program = guest[0], .words = {guest[1]}, .env = settings[_i / (int)LENGTH(guests)]});
+}
+END_TEST
+
+/* Nothing of ours runs in these ends, so the name of the socket stays: gpupool-stat takes it away. */
+static const char *const sudden[] = {"quick", "at-once", "aborted", "killed", "busy-quick"};
+
+START_TEST(a_sudden_end_is_as_sudden_as_without_us)
+{
+	play_same(&(struct play){.program = "guest_ends", .words = {sudden[_i]}});
+	ck_assert(play_is_listening());
+}
+END_TEST
+
+static const char *const pooled[][2] = {
+	{"guest_process", "exec"},
+	{"guest_process", "fork-then-exec"},
+	{"guest_limits", "no-socket"},
+	{"guest_limits", "no-thread"},
+	{"guest_limits", "no-opening"},
+	{"guest_limits", "no-descriptors"},
+	{"guest_limits", "lowered"},
+	{"guest_limits", "little-memory"},
+	{"guest_plugins", "one-goes"},
+};
+
+START_TEST(whatever_is_forbidden_memory_still_comes_from_the_pool)
+{
+	guests_same(&(struct play){.program = pooled[_i][0], .words = {pooled[_i][1]}});
+	guests_check_pooled();
+}
+END_TEST
+
+START_TEST(a_process_without_cuda_has_nothing_of_ours_but_the_library)
+{
+	guests_same(&(struct play){.program = "guest_plain", .words = {"describe"}});
+	ck_assert_ptr_nonnull(strstr(play_out, "1 threads"));
+}
+END_TEST
+
+/* Where sockets might go, and cannot. */
+static const char *const places[][4] = {
+	{"GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", NULL},
+	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/nowhere", "TMPDIR=/proc/self", NULL},
+	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/dev/null", "TMPDIR=/dev/null/", NULL},
+	{"GPUPOOL_RUNTIME_DIR=/proc/sys", "XDG_RUNTIME_DIR=relative", "TMPDIR=", NULL},
+	{"GPUPOOL_RUNTIME_DIR=/sys/kernel", "XDG_RUNTIME_DIR=", "TMPDIR=relative/", NULL},
+};
+
+START_TEST(without_a_place_for_the_socket_there_is_a_pool_all_the_same)
+{
+	guests_same(&(struct play){.program = "guest_process", .words = {"after-exec"}, .env = places[_i]});
+	guests_check_pooled();
+}
+END_TEST
+
+/* 120 KiB is nearly the longest that a variable can be. */
+static char long_text[120 * 1024];
+static const char *const long_names[] = {"UNKNOWN=", "GPUPOOL_LOG_FILE=/", "GPUPOOL_UNKNOWN_", "TMPDIR=/",
+	"XDG_RUNTIME_DIR=/", "GPUPOOL_LOG=", "LONG="};
+
+START_TEST(an_environment_of_any_length_does_no_harm)
+{
+	const char *env[] = {long_text, "GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", NULL, NULL};
+
+	memset(long_text, 'x', sizeof(long_text) - 1);
+	memcpy(long_text, long_names[_i], strlen(long_names[_i]));
+	play_run(&(struct play){
+		.program = "guest_process", .words = {"after-exec"}, .env = env, .library = play_library});
+	ck_assert_int_eq(play_status, 0);
+	guests_check_pooled();
+	ck_assert_uint_lt(strlen(play_err), 1024);
+}
+END_TEST
+
+static const char *const sharing[][2] = {
+	{"guest_process", "fork-then-exec"},
+	{"guest_threads", "ends"},
+	{"guest_plugins", "come-and-go"},
+	{"guest_plain", "describe"},
+	{"../preload/app_lookup_at_0", "errors"},
+	{"../preload/app_lookup_at_2", "next"},
+	{"../preload/app_lookup_at_2", "without-cuda"},
+	{"../preload/app_ways", "lookup5"},
+};
+
+/* Runs it with somebody else's library alone, and with that and ours. */
+static void share(const struct play *play, const char *other_name, bool is_other_first)
+{
+	char other[PATH_MAX], alone[PATH_MAX + 16], both[2 * PATH_MAX];
+	const char *env[] = {alone, "GPUPOOL_LOG=off", play->env ? play->env[0] : NULL, NULL};
+	struct play shared = *play;
+
+	snprintf(other, sizeof(other), "%s/%s", play_app_dir, other_name);
+	snprintf(alone, sizeof(alone), "LD_PRELOAD=%s", other);
+	snprintf(both, sizeof(both), "%s %s", is_other_first ? other : play_library,
+		is_other_first ? play_library : other);
+	shared.env = env;
+	shared.library = both;
+	guests_same(&shared);
+}
+
+START_TEST(a_preloaded_malloc_before_or_after_us_is_none_the_wiser)
+{
+	const char *const *guest = sharing[_i / 2];
+
+	share(&(struct play){.program = guest[0], .words = {guest[1]}}, "libguest_malloc.so", _i % 2);
+}
+END_TEST
+
+/* Each request alone, and all from some request on. */
+static const char *const starving[] = {"STARVE=1", "STARVE=2", "STARVE=3", "STARVE=4", "STARVE=5", "STARVE=6",
+	"STARVE=7", "STARVE=8", "STARVE=1+", "STARVE=2+", "STARVE=3+", "STARVE=4+", "STARVE=5+", "STARVE=6+",
+	"STARVE=8+", "STARVE=12+"};
+static const char *const starved[][2] = {
+	{"guest_process", "after-exec"},
+	{"guest_threads", "ends"},
+	{"../preload/app_memory", "loop"},
+	{"../preload/app_memory", "mixed"},
+};
+
+START_TEST(where_the_library_gets_no_memory_the_program_still_does)
+{
+	const char *const *guest = starved[_i / (int)LENGTH(starving)];
+	const char *env[] = {starving[_i % (int)LENGTH(starving)], NULL};
+
+	share(&(struct play){.program = guest[0], .words = {guest[1]}, .env = env}, "libguest_starve.so", true);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(
+		tc, a_guest_cannot_tell_that_it_is_served, 0, (int)(LENGTH(settings) * LENGTH(guests)));
+	tcase_add_loop_test(tc, a_sudden_end_is_as_sudden_as_without_us, 0, (int)LENGTH(sudden));
+	tcase_add_loop_test(
+		tc, whatever_is_forbidden_memory_still_comes_from_the_pool, 0, (int)LENGTH(pooled));
+	tcase_add_test(tc, a_process_without_cuda_has_nothing_of_ours_but_the_library);
+	tcase_add_loop_test(
+		tc, without_a_place_for_the_socket_there_is_a_pool_all_the_same, 0, (int)LENGTH(places));
+	tcase_add_loop_test(tc, an_environment_of_any_length_does_no_harm, 0, (int)LENGTH(long_names));
+	tcase_add_loop_test(
+		tc, a_preloaded_malloc_before_or_after_us_is_none_the_wiser, 0, 2 * (int)LENGTH(sharing));
+	tcase_add_loop_test(tc, where_the_library_gets_no_memory_the_program_still_does, 0,
+		(int)(LENGTH(starved) * LENGTH(starving)));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"guests", add}, 1);
+}
