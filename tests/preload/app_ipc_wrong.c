@@ -7,7 +7,7 @@
 
 #include "app_peer.h"
 
-enum { ADDRESS = 3, MANY = 24, BEFORE = 1000, AFTER = 2000, CANARY = 3000 };
+enum { NOBODY = 65534, ADDRESS = 3, MANY = 24, BEFORE = 1000, AFTER = 2000, CANARY = 3000 };
 
 static void one_exporter(void)
 {
@@ -232,11 +232,25 @@ static void forged_importer(void)
 	app_go();
 }
 
+/* What belongs to another user is nobody else's. */
+static void stranger_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+
+	app_result("as the same user", app_try_open(handle));
+	if (geteuid() == 0)
+		app_result("become another", setuid(NOBODY));
+	if (geteuid() == NOBODY)
+		app_result("as another", app_try_open(handle));
+	app_go();
+}
+
 APP_PAIR(calls, one_exporter, wrong_calls_importer)
 APP_PAIR(freed, freed_exporter, freed_importer)
 APP_PAIR(again, again_exporter, again_importer)
 APP_PAIR(ended, exit_exporter, exit_importer)
 APP_PAIR(forged, one_exporter, forged_importer)
+APP_PAIR(stranger, one_exporter, stranger_importer)
 
 const struct app_scenario app_scenarios[] = {
 	{"calls", calls},
@@ -244,5 +258,6 @@ const struct app_scenario app_scenarios[] = {
 	{"again", again},
 	{"ended", ended},
 	{"forged", forged},
+	{"stranger", stranger},
 	{0},
 };

@@ -35,6 +35,7 @@ static const struct {
 	{"app_ipc_wrong", "ended"},
 	{"app_ipc_wrong", "forged"},
 	{"app_ipc_wrong", "freed"},
+	{"app_ipc_wrong", "stranger"},
 	{"app_ipc", "exchanged"},
 };
 
