@@ -13,6 +13,7 @@ import suite
 
 KINDS = ("none", "simple", "binned", "split", "ordered", "completed")
 CACHING = KINDS[1:]
+ONCE_EACH = tuple(name for name in suite.ONCE_EACH if name != "off")
 SPLITTING = ("split", "ordered", "completed", "syncfree", "unpinned")  # all that run the kind split
 
 
@@ -136,6 +137,18 @@ DEVIATIONS = (
         None,
         "The functions that the library stands in for are found",
         (Row("lookup", r"default-scope/opened for itself, hooked", suite.CONFIG_NAMES, "1"),),
+    ),
+    Deviation(
+        "a limit is kept",
+        "that is what it is for: what is over it is out of memory, and the device looks as large as the limit",
+        "off",
+        "Under a limit",
+        (
+            Row("fill", r"info/total", ONCE_EACH, "12884901888"),
+            Row("limits", r"info/.*", (*KINDS, "syncfree", "unpinned", "atonce"), "1"),
+            Row("limits", r"device/device block (9|1.|2.)", (*KINDS, "syncfree", "unpinned", "atonce"), "2, 0 1"),
+            Row("limits", r"pinned/pinned MiB (9|1.|2.)", (*KINDS, "syncfree"), "2, NULL 1"),
+        ),
     ),
     Deviation(
         "a segment that is partly in use cannot be given back",

@@ -71,6 +71,9 @@ def around_spinning(devices=1, is_alone=False):
     )
 
 
+# A driver before CUDA 12.5.
+OLD = {"SIMGPU_HIDE": "cuCtxRecordEvent,cuCtxWaitEvent"}
+
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     "deadlock": around_spinning(),
@@ -83,9 +86,15 @@ NEEDS = {
     "*_dlsym": (Needs(configs=FEW),),
     "*_getproc": (Needs(configs=FEW),),
     "*_perthread": (Needs(configs=FEW),),
-    "fill*": (Needs(is_alone=True, configs=ONCE_EACH),),
+    "fill": (
+        Needs(is_alone=True, configs=ONCE_EACH),
+        Needs(name="limited", env={"GPUPOOL_LIMIT": "12GiB"}, is_alone=True, configs=ONCE_EACH),
+    ),
+    "fill_*": (Needs(is_alone=True, configs=ONCE_EACH),),
+    "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
     "errors": (Needs(is_strict=False),),
     "captures": (Needs(arguments=()),),  # tests/gpu/captures.cu
+    "stream": (Needs(), Needs(name="old", env=OLD, configs=INSISTING)),
     # Exit handlers that run after the driver's own, which a real one has not.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
 }
