@@ -29,7 +29,7 @@ OF_WHOLES = [("app_ipc", "first"), ("app_ipc", "whole")]
 ONE_WAY = [
     *OF_WHOLES,
     *[("app_ipc", name) for name in ["about", "contexts", "later", "many", "neighbours", "own"]],
-    *[("app_ipc", name) for name in ["threads", "twice"]],
+    *[("app_ipc", name) for name in ["churn", "threads", "twice"]],
     *[("app_ipc_wrong", name) for name in ["again", "calls", "ended", "forged", "freed"]],
 ]
 ALL = [*ONE_WAY, ("app_ipc", "exchanged")]

@@ -377,6 +377,59 @@ static void threads_importer(void)
 	app_result("damaged words there", (int)app_take_number());
 }
 
+/* Blocks come and go, open elsewhere for all of their lives: at first parts of segments, later allocations. */
+enum { CHURN_ROUNDS = 120 };
+
+static void churn_exporter(void)
+{
+	CUdeviceptr ptr[MANY];
+	unsigned seed = 11;
+	int unseen = 0;
+
+	for (unsigned i = 0; i < MANY; i++)
+		ptr[i] = app_alloc(size_of(i));
+	for (unsigned i = 0; i < MANY; i++) {
+		app_fill_now(ptr[i], size_of(i), BEFORE + i);
+		app_put_handle(ptr[i]);
+	}
+	for (unsigned round = 0; round < CHURN_ROUNDS; round++) {
+		unsigned nth = app_random(&seed) % MANY;
+
+		app_await();
+		unseen += app_wrong(ptr[nth], size_of(nth), AFTER + nth);
+		APP_MUST(cuMemFree_v2(ptr[nth]));
+		ptr[nth] = app_alloc(size_of(nth));
+		app_fill_now(ptr[nth], size_of(nth), BEFORE + nth);
+		app_put_handle(ptr[nth]);
+	}
+	app_await();
+	app_put_number((uint64_t)unseen);
+}
+
+static void churn_importer(void)
+{
+	CUdeviceptr ptr[MANY];
+	unsigned seed = 11;
+	int damaged = 0;
+
+	for (unsigned i = 0; i < MANY; i++)
+		ptr[i] = app_open(app_take_handle());
+	for (unsigned round = 0; round < CHURN_ROUNDS; round++) {
+		unsigned nth = app_random(&seed) % MANY;
+
+		damaged += app_wrong(ptr[nth], size_of(nth), BEFORE + nth);
+		app_fill_now(ptr[nth], size_of(nth), AFTER + nth);
+		APP_MUST(cuIpcCloseMemHandle(ptr[nth]));
+		app_go();
+		ptr[nth] = app_open(app_take_handle());
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		damaged += app_wrong(ptr[i], size_of(i), BEFORE + i);
+	app_go();
+	app_result("damaged words", damaged);
+	app_result("unseen words at the exporter's", (int)app_take_number());
+}
+
 APP_PAIR(whole, whole_exporter, whole_importer)
 APP_PAIR(many, many_exporter, many_importer)
 APP_PAIR(twice, pair_exporter, twice_importer)
@@ -388,6 +441,7 @@ APP_PAIR(own, own_exporter, own_importer)
 APP_PAIR(first, first_exporter, first_importer)
 APP_PAIR(exchanged, exchange_exporter, exchange_importer)
 APP_PAIR(threads, many_exporter, threads_importer)
+APP_PAIR(churn, churn_exporter, churn_importer)
 
 const struct app_scenario app_scenarios[] = {
 	{"whole", whole},
@@ -401,5 +455,6 @@ const struct app_scenario app_scenarios[] = {
 	{"first", first},
 	{"exchanged", exchanged},
 	{"threads", threads},
+	{"churn", churn},
 	{0},
 };

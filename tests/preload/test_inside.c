@@ -26,6 +26,7 @@ static const char *const scenarios[][3] = {
 	{"app_context", "app_context_inside", "release"},
 	{"app_context", "app_context_inside", "reset"},
 	{"app_context", "app_context_inside", "two"},
+	{"app_ipc", "app_ipc_inside", "churn"},
 	{"app_ipc", "app_ipc_inside", "contexts"},
 	{"app_ipc", "app_ipc_inside", "exchanged"},
 	{"app_ipc", "app_ipc_inside", "threads"},

@@ -23,6 +23,7 @@ static const struct {
 	{"app_ipc", "first"},
 	{"app_ipc", "whole"},
 	{"app_ipc", "about"},
+	{"app_ipc", "churn"},
 	{"app_ipc", "contexts"},
 	{"app_ipc", "later"},
 	{"app_ipc", "many"},
