@@ -3,13 +3,62 @@
 
 #include "ctl_listen.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BACKLOG = 8 };
+enum {
+	BACKLOG = 8,
+	SWEPT_MAX = 64, /* names that one start takes away: it is the program that waits */
+};
+
+/*
+ * The socket of a process that is gone. Where the number is only unknown here, as in a container
+ * that shares the directory, somebody answers.
+ */
+static bool is_deserted(int dir_fd, const char *name)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	uint64_t start_ticks;
+	bool is_refused;
+	pid_t pid;
+	int fd;
+
+	if (!gp_ctl_name_parse(name, &pid, &start_ticks) || !kill(pid, 0) || errno != ESRCH)
+		return false;
+	if (gp_ctl_address(dir_fd, name, &address, &length))
+		return false;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	is_refused = connect(fd, (struct sockaddr *)&address, length) && errno == ECONNREFUSED;
+	close(fd);
+	return is_refused;
+}
+
+/* Who was killed, or ended with _exit(), had no chance to take its name away: the next one does. */
+static void sweep(int dir_fd)
+{
+	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = list_fd < 0 ? NULL : fdopendir(list_fd);
+	const struct dirent *entry;
+	int n_swept = 0;
+
+	if (!dir) {
+		if (list_fd >= 0)
+			close(list_fd);
+		return;
+	}
+	while (n_swept < SWEPT_MAX && (entry = readdir(dir)))
+		if (is_deserted(dir_fd, entry->d_name) && !unlinkat(dir_fd, entry->d_name, 0))
+			n_swept++;
+	closedir(dir);
+}
 
 int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_places *places)
 {
@@ -26,6 +75,7 @@ int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_p
 	dir_fd = gp_ctl_dir_find(places, listener->dir, sizeof(listener->dir));
 	if (dir_fd < 0)
 		return dir_fd;
+	sweep(dir_fd);
 	close(dir_fd);
 	return gp_ctl_listener_open(listener);
 }

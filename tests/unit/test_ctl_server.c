@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -491,6 +493,58 @@ START_TEST(without_a_usable_directory_there_is_no_socket)
 }
 END_TEST
 
+/* The number of a process that has ended. */
+static pid_t past_pid(void)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(0);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	return child;
+}
+
+static void make_socket(const char *path, bool listens)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
+	strcpy(address.sun_path, path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	if (listens)
+		ck_assert_int_eq(listen(fd, 1), 0);
+	else
+		close(fd);
+}
+
+static const struct {
+	const char *before, *after; /* between them stands a number that is no process's, or 1 */
+	bool is_alive, listens, stays;
+} leftovers[] = {
+	{"", ".1.sock", false, false, false},
+	{"", ".18446744073709551615.sock", false, false, false},
+	{"", ".1.sock", false, true, true},  /* of a container that shares the directory */
+	{"", ".1.sock", true, false, true},  /* when that process started is not ours to compare */
+	{"", ".sock", false, false, true},
+	{"", ".1.sock.old", false, false, true},
+	{"a", ".1.sock", false, false, true},
+};
+
+START_TEST(a_start_takes_away_what_the_killed_have_left)
+{
+	char path[2 * sizeof(fixture_root)];
+
+	snprintf(path, sizeof(path), "%s/%s%d%s", fixture_root, leftovers[_i].before,
+		leftovers[_i].is_alive ? 1 : (int)past_pid(), leftovers[_i].after);
+	make_socket(path, leftovers[_i].listens);
+	ck_assert(exists(path));
+	ck_assert_int_eq(fixture_start(0), 0);
+	ck_assert_int_eq(exists(path), leftovers[_i].stays);
+	fixture_assert_serves();
+}
+END_TEST
+
 static TCase *with_server(void)
 {
 	TCase *tc = tcase_create("server");
@@ -533,6 +587,7 @@ static TCase *without_server(void)
 	tcase_add_test(tc, a_client_that_does_not_read_is_closed);
 	tcase_add_loop_test(tc, the_umask_of_the_host_does_not_matter, 0, 3);
 	tcase_add_test(tc, without_a_usable_directory_there_is_no_socket);
+	tcase_add_loop_test(tc, a_start_takes_away_what_the_killed_have_left, 0, ROWS(leftovers));
 	return tc;
 }
 
