@@ -25,7 +25,7 @@ MODES = ("ordered", "completed")
 LIMIT_MIB = 64
 
 REPORTS = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:")
-COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures", "ended", "clients", "killed",
+COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures", "ended", "exports", "clients", "killed",
            "ooms", "races", "deadlocks", "invalid", "wrong", "reports", "failed")
 BAD = ("races", "deadlocks", "invalid", "wrong", "reports", "failed")
 TOLD_ONCE = 6  # runs that went wrong are shown with what they said, but not more of them

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PHASE_OPERATIONS = 100000 };
+enum { PHASE_OPERATIONS = 100000, EXPORTS_ONE_IN = 5 };
 
 _Atomic uint64_t soak_counts[SOAK_N_COUNTS];
 
@@ -28,6 +28,7 @@ static const char *const count_names[SOAK_N_COUNTS] = {
 	[SOAK_SPOILT] = "spoilt",
 	[SOAK_CAPTURES] = "captures",
 	[SOAK_ENDED] = "ended",
+	[SOAK_EXPORTS] = "exports",
 	[SOAK_CHECKS] = "checks",
 	[SOAK_CLIENTS] = "clients",
 	[SOAK_KILLED] = "killed",
@@ -172,38 +173,52 @@ static void op_visit(struct thread *self, struct soak_block *block)
 	pthread_rwlock_unlock(&soak_calm);
 }
 
+static bool exports; /* in this phase */
+
+/* From then on gpupool treats the block, and all later ones, in another way. */
+static void op_export(struct thread *self, struct soak_block *block)
+{
+	CUipcMemHandle handle;
+
+	if (exports && cuIpcGetMemHandle(&handle, block->ptr) == CUDA_SUCCESS)
+		soak_count(SOAK_EXPORTS);
+}
+
 static void op_client(struct thread *self, struct soak_block *block)
 {
 	soak_control_client();
 }
 
-/* How often, of 4096 times that a place has a block in it. */
+/* What is done with a block. */
 static const struct {
-	unsigned weight;
+	unsigned weight; /* how often, of all their sum */
 	void (*run)(struct thread *self, struct soak_block *block);
 } operations[] = {
-	{2200, op_drop},
+	{2188, op_drop},
 	{800, op_swap},
 	{680, op_touch},
 	{180, op_upload},
 	{180, op_download},
 	{32, op_capture},
 	{20, op_renew},
+	{12, op_export},
 	{3, op_client},
 	{1, op_visit},
 };
 
+static unsigned sum_of_weights;
+
 static void step(struct thread *self)
 {
 	struct soak_block *block = &self->own[soak_random(&self->random) % SOAK_OWN];
-	unsigned at = soak_random(&self->random) % 4096, i = 0;
+	unsigned at = soak_random(&self->random) % sum_of_weights, i = 0;
 
 	if (!block->ptr) {
 		op_take(self, block);
 		return;
 	}
 	soak_use_context(&soak_contexts[block->context]);
-	while (i + 1 < LENGTH(operations) && at >= operations[i].weight)
+	while (at >= operations[i].weight)
 		at -= operations[i++].weight;
 	operations[i].run(self, block);
 }
@@ -309,6 +324,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	for (unsigned i = 0; i < SOAK_SLOTS; i++)
 		pthread_mutex_init(&slots[i].lock, NULL);
+	for (unsigned i = 0; i < LENGTH(operations); i++)
+		sum_of_weights += operations[i].weight;
 	soak_control_start(seed);
 	SOAK_MUST(cuInit(0));
 	driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -317,6 +334,7 @@ int main(int argc, char **argv)
 	for (uint64_t phase = 0; left; phase++) {
 		uint64_t n = left < PHASE_OPERATIONS ? left : PHASE_OPERATIONS;
 
+		exports = n == left && seed % EXPORTS_ONE_IN == 0; /* only at the end: there is no way back */
 		run_phase(phase, n, n_threads);
 		left -= n;
 	}

@@ -48,6 +48,7 @@ enum soak_count {
 	SOAK_SPOILT,   /* captures that did not come out whole */
 	SOAK_CAPTURES, /* those that did */
 	SOAK_ENDED,    /* contexts that ended with memory in them */
+	SOAK_EXPORTS,  /* blocks offered to other processes */
 	SOAK_CHECKS,   /* of blocks */
 	SOAK_CLIENTS,  /* of the control socket */
 	SOAK_KILLED,   /* of these */
