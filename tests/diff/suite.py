@@ -62,6 +62,8 @@ ONCE_EACH = ("none", "simple", "binned", "split", "syncfree", "atonce", "off")
 # Where next to nothing may be pending every allocation insists, and every free flushes.
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
 INSISTING = ("none", "simple", "binned", "split", "ordered", "completed")
+# Who asks for the mode ordered says that nobody else is there.
+NOT_ORDERED = tuple(name for name in CONFIG_NAMES if name != "ordered")
 
 
 def around_spinning(devices=1, is_alone=False):
@@ -74,12 +76,23 @@ def around_spinning(devices=1, is_alone=False):
 # A driver before CUDA 12.5.
 OLD = {"SIMGPU_HIDE": "cuCtxRecordEvent,cuCtxWaitEvent"}
 
+
+def somebody_first(devices):
+    tight = tuple(name for name in INSISTING if name in NOT_ORDERED)
+    return (
+        Needs(configs=NOT_ORDERED, devices=devices),
+        Needs(name="tight", env=TIGHT, configs=tight, devices=devices),
+    )
+
+
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     "deadlock": around_spinning(),
     "deadlock_contexts": around_spinning(),
     "deadlock_devices": around_spinning(devices=2),
     "deadlock_memory": around_spinning(is_alone=True),
+    "first": somebody_first(devices=2),
+    "first_alone": somebody_first(devices=1),
     # Each hang takes its time.
     "waits": (Needs(configs=("none", "split", "completed", "syncfree", "atonce")),),
     # The same programs, reaching the driver in other ways: what depends on the pool has been asked already.

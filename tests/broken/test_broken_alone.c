@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The library that believes its context to be the only one, and itself to know who touches memory, must be found out by
+ * the programs that clear the other.
+ */
+
+#include <string.h>
+
+#include "tests/preload/play.h"
+
+static const char *const pools[][4] = {
+	{"GPUPOOL_POOL=simple", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+};
+
+/* What is seen of it. */
+enum { WRONG = 1, EARLY = 2, RACE = 4 };
+
+static const struct {
+	const char *program, *scenario;
+	unsigned seen;
+} rows[] = {
+	{"diff_first", "copied", WRONG | EARLY | RACE},
+	{"diff_first", "copied_with_access", WRONG | EARLY | RACE},
+	{"diff_first", "filled", WRONG | EARLY | RACE},
+	{"diff_first", "copied_late", WRONG | RACE},
+	{"diff_first", "filled_late", WRONG | RACE},
+	{"diff_first", "both_ways", EARLY | RACE},
+	{"diff_first_alone", "context", WRONG | EARLY | RACE},
+	{"diff_first_alone", "context_late", WRONG | RACE},
+	{"diff_first_alone", "sync_memops", EARLY},
+	{"diff_first_alone", "dma_buf", EARLY},
+	{"diff_first_alone", "imported", WRONG},
+};
+
+START_TEST(somebody_else_who_is_first_is_seen)
+{
+	size_t nth = (size_t)_i % LENGTH(rows);
+	bool is_wrong, is_early;
+
+	play_run(&(struct play){.program = rows[nth].program,
+		.words = {rows[nth].scenario},
+		.env = pools[(size_t)_i / LENGTH(rows)],
+		.library = play_library});
+	is_wrong = strstr(play_out, "wrong words: ") && !strstr(play_out, "wrong words: 0");
+	is_early = strstr(play_out, "early: ") && !strstr(play_out, "early: 0");
+	ck_assert_msg(is_wrong == !!(rows[nth].seen & WRONG), "%s", play_out);
+	ck_assert_msg(is_early == !!(rows[nth].seen & EARLY), "%s", play_out);
+	/* The simulator ends a process so in which it saw a race. */
+	ck_assert_int_eq(play_status, rows[nth].seen & RACE ? 99 : 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, somebody_else_who_is_first_is_seen, 0, (int)(LENGTH(pools) * LENGTH(rows)));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"broken", add}, 1);
+}

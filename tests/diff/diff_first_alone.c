@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * One GPU, and still somebody else first: another context, another process, a device that does not know of CUDA's
+ * order, the CPU.
+ */
+
+#include "first.h"
+#include "tests/preload/app_peer.h"
+#include "tests/sim/abi.h"
+
+enum { ROUNDS = 8, ATTACH_GLOBAL = 1 };
+
+static const size_t sizes[] = {4 * MIB, 64 * MIB, 320 * MIB};
+
+static struct place home, away;
+static struct first first;
+
+static void start(void)
+{
+	place_start();
+	place_open(&home, 0);
+	first_init(&first, &home);
+}
+
+static size_t touch_from_away(CUdeviceptr ptr, CUdeviceptr source, CUstream there, uint32_t value)
+{
+	size_t wrong;
+
+	place_fill(&away, there, source, FIRST_TOUCHED, value);
+	PLACE_MUST(cuMemcpyPeerAsync(ptr, home.ctx, source, away.ctx, FIRST_TOUCHED, there));
+	PLACE_MUST(cuStreamSynchronize(there));
+	wrong = place_count_wrong(&home, ptr, FIRST_TOUCHED, value);
+	PLACE_MUST(cuMemFree_v2(ptr));
+	return wrong;
+}
+
+/* Copies of a second context of the device. */
+static void context(void)
+{
+	CUdeviceptr source;
+	CUstream there;
+	size_t wrong = 0;
+
+	start();
+	place_create(&away, 0);
+	there = place_stream(&away);
+	source = place_alloc(&away, FIRST_TOUCHED);
+	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++)
+		wrong += touch_from_away(
+			first_take_over(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS), source, there, i);
+	first_say(&first, wrong);
+}
+
+/* One that comes while blocks are out that have been handed out on order alone. */
+static void context_late(void)
+{
+	CUdeviceptr ptr;
+	CUstream there;
+
+	first_expect_long();
+	start();
+	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
+	first.n_early = 0; /* which was right at that time */
+	place_create(&away, 0);
+	there = place_stream(&away);
+	first_say(&first, touch_from_away(ptr, place_alloc(&away, FIRST_TOUCHED), there, 1));
+}
+
+/*
+ * Something that can write past CUDA's order has got hold of memory. A block that was there before may be no allocation
+ * of its own, and then be refused: those that come after are.
+ */
+static void after_sharing(CUresult (*share)(CUdeviceptr ptr))
+{
+	size_t wrong = 0;
+
+	start();
+	(void)share(place_alloc(&home, 4 * MIB));
+	app_result("shared", share(place_alloc(&home, 4 * MIB)));
+	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
+		CUdeviceptr ptr = first_take_over(&first, sizes[i % LENGTH(sizes)], FIRST_QUICK_NS);
+
+		place_fill(&home, first.slow, ptr, FIRST_TOUCHED, i);
+		wrong += place_count_wrong(&home, ptr, FIRST_TOUCHED, i);
+		PLACE_MUST(cuMemFree_v2(ptr));
+	}
+	first_say(&first, wrong);
+}
+
+static CUresult set_sync_memops(CUdeviceptr ptr)
+{
+	int yes = 1;
+
+	return cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, ptr);
+}
+
+static CUresult get_dma_buf(CUdeviceptr ptr)
+{
+	int fd = -1;
+
+	return cuMemGetHandleForAddressRange(&fd, ptr, 4 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+static void sync_memops(void)
+{
+	after_sharing(set_sync_memops);
+}
+
+static void dma_buf(void)
+{
+	after_sharing(get_dma_buf);
+}
+
+/* The CPU writes to pinned memory that a copy was on its way into (T1.2). */
+static void pinned(void)
+{
+	CUdeviceptr source;
+	size_t wrong = 0;
+
+	start();
+	source = place_alloc(&home, FIRST_TOUCHED);
+	place_fill(&home, first.slow, source, FIRST_TOUCHED, 0xdead);
+	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
+		size_t bytes = sizes[i % LENGTH(sizes)] / 16;
+		uint32_t *old, *new;
+
+		PLACE_MUST(cuMemHostAlloc((void **)&old, bytes, 0));
+		place_spin(&home, first.slow, FIRST_QUICK_NS);
+		PLACE_MUST(cuMemcpyDtoHAsync_v2(old, source, FIRST_TOUCHED, first.slow));
+		PLACE_MUST(cuMemFreeHost(old));
+		PLACE_MUST(cuMemHostAlloc((void **)&new, bytes, 0));
+		first.n_reused += new == old;
+		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
+			new[k] = i;
+		PLACE_MUST(cuStreamSynchronize(first.slow));
+		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
+			wrong += new[k] != i;
+		PLACE_MUST(cuMemFreeHost(new));
+	}
+	first_say(&first, wrong);
+}
+
+/* Managed memory is not pooled: its free waits as ever, and the CPU is first. */
+static void managed(void)
+{
+	size_t wrong = 0;
+
+	start();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr old, new;
+		uint32_t *words;
+
+		PLACE_MUST(cuMemAllocManaged(&old, 4 * MIB, ATTACH_GLOBAL));
+		place_spin_fill(&home, first.slow, old, FIRST_TOUCHED, 0xdead, FIRST_QUICK_NS);
+		PLACE_MUST(cuMemFree_v2(old));
+		PLACE_MUST(cuMemAllocManaged(&new, 4 * MIB, ATTACH_GLOBAL));
+		words = (uint32_t *)(uintptr_t)new;
+		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
+			words[k] = i;
+		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
+			wrong += words[k] != i;
+		PLACE_MUST(cuMemFree_v2(new));
+	}
+	first_say(&first, wrong);
+}
+
+/* Another process opens what has just been handed out, and writes to it at once. */
+static void imported_exporter(void)
+{
+	CUdeviceptr ptr;
+
+	start();
+	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
+	app_put_handle(ptr);
+	app_await();
+	app_put_number(place_count_wrong(&home, ptr, FIRST_TOUCHED, 1));
+}
+
+static void imported_importer(void)
+{
+	CUdeviceptr ptr = app_open(app_take_handle());
+
+	app_fill(NULL, ptr, FIRST_TOUCHED, 1);
+	APP_MUST(cuCtxSynchronize());
+	app_go();
+	app_result("wrong words", (int)app_take_number());
+	app_result("close", cuIpcCloseMemHandle(ptr));
+}
+
+static void imported(void)
+{
+	first_expect_long();
+	app_pair("imported", imported_exporter, imported_importer);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"context", context, 0},
+	{"context_late", context_late, 0},
+	{"sync_memops", sync_memops, 0},
+	{"dma_buf", dma_buf, 0},
+	{"pinned", pinned, 0},
+	{"managed", managed, 0},
+	{"imported", imported, 0},
+	{0},
+};
