@@ -11,7 +11,7 @@
 
 enum { FIRST_TOUCHED = 64 << 10 }; /* bytes of each block that are written */
 #define FIRST_QUICK_NS 300000ull
-#define FIRST_LONG_NS  1500000000ull /* longer than it takes a real GPU to make a context, or to open memory */
+#define FIRST_LONG_NS  2500000000ull /* longer than it takes a real GPU to make a context, or to open memory */
 
 struct first {
 	struct place *place; /* that owns the memory */

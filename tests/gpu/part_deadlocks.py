@@ -12,4 +12,4 @@ import part_semantics
 
 def run(results, out, options):
     del options
-    part_semantics.compare(results, out / "deadlocks", True)
+    part_semantics.compare(results, out, "deadlocks")

@@ -18,9 +18,14 @@ import sys
 import programs
 
 DIFF = programs.ROOT / "tests" / "diff"
+sys.path.append(str(DIFF))
+
+import suite
+
 DIFF_BIN = programs.BIN / "diff"
 SHARED = [programs.ROOT / "tests" / "preload" / name for name in ("app.c", "app_all.c")]
 DRIVER = programs.ROOT / "tests" / "preload" / "app_driver.c"
+PEER = programs.ROOT / "tests" / "preload" / "app_peer.c"
 HEADERS = [DIFF, programs.ROOT / "tests" / "preload", programs.ROOT / "tests" / "apps"]
 WAYS = {
     "dlsym": [],
@@ -64,6 +69,7 @@ def recipes(source):
     sources = [source, *SHARED, DRIVER]
     if any(f'"{path.stem}.h"' in source.read_text() for path in common_sources()):
         sources += common_sources()
+    sources += [PEER] if '/app_peer.h"' in source.read_text() else []
     yield name, sources, ["-Wl,--as-needed", f"-L{stubs}", "-lcuda"]
     if name in (DIFF / "ways.txt").read_text().split():
         for way, flags in WAYS.items():
@@ -105,11 +111,14 @@ def count_devices():
     return count.value
 
 
-def is_slow(name):
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in SLOW)
+def part_of(name):
+    """The part of this test that a program belongs to."""
+    if all(way.devices > 1 for way in suite.needs_of(name)):
+        return "devices"
+    return "deadlocks" if any(fnmatch.fnmatchcase(name, pattern) for pattern in SLOW) else "semantics"
 
 
-def run_suite(out, want_slow):
+def run_suite(out, part):
     """The runner's results, as it wrote them down; its report goes to a file."""
     out.mkdir(parents=True, exist_ok=True)
     answer = out / "results.json"
@@ -117,7 +126,7 @@ def run_suite(out, want_slow):
     words = [sys.executable, DIFF / "run.py", "--library", programs.preload_library(), "--programs", DIFF_BIN]
     words += ["--devices", count_devices(), "--jobs", JOBS, "--json", answer]
     for name in names:
-        words += ["--program", name] if is_slow(name) == want_slow else []
+        words += ["--program", name] if part_of(name) == part else []
     with (out / "report.txt").open("w") as report:
         subprocess.run([str(word) for word in words], stdout=report, stderr=report, check=False)
     return json.loads(answer.read_text()) if answer.exists() else []
@@ -170,10 +179,10 @@ def run_probes(results, out):
     results.check("probes: ran to their end", done.status == 0, f"status {done.status}")
 
 
-def compare(results, out, want_slow):
+def compare(results, out, part):
     programs.build_programs()
     build()
-    rows = run_suite(out, want_slow)
+    rows = run_suite(out / part, part)
     results.check("the runner ran to its end", bool(rows), f"{len(rows)} results")
     take(results, rows)
     print_unexpected(rows)
@@ -181,5 +190,5 @@ def compare(results, out, want_slow):
 
 def run(results, out, options):
     del options
-    compare(results, out / "semantics", False)
+    compare(results, out, "semantics")
     run_probes(results, out)

@@ -126,15 +126,24 @@ def preload_library():
     return find_library(meson_build(WORK / "preload"))
 
 
-def broken_library():
-    """The same with its fences taken out, which the stream test must notice."""
-    given = os.environ.get("GPUPOOL_BROKEN_LIB")
+def defective_library(name, given, flag):
+    """A library of the same sources with a defect: as given, that of tests/broken, or of a build of our own."""
     build = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK))
-    beside = build / "tests" / "broken" / "libgpupool.so"
-    for path in [given, beside]:
+    beside = build / "tests" / "broken" / f"{name}.so"
+    for path in [os.environ.get(given), beside]:
         if path and pathlib.Path(path).exists():
             return pathlib.Path(path).resolve()
-    return find_library(meson_build(WORK / "broken", "-Dc_args=-DGP_BREAK_REUSE"))
+    return find_library(meson_build(WORK / flag.lower(), f"-Dc_args=-D{flag}"))
+
+
+def broken_library():
+    """With its fences taken out, which the stream test must notice."""
+    return defective_library("libgpupool", "GPUPOOL_BROKEN_LIB", "GP_BREAK_REUSE")
+
+
+def alone_library():
+    """Without an eye for others who may be first to touch memory, which must be noticed."""
+    return defective_library("libgpupool-alone", "GPUPOOL_ALONE_LIB", "GP_BREAK_COMPLETION")
 
 
 @dataclasses.dataclass

@@ -19,6 +19,7 @@ import tarfile
 
 import part_deadlocks
 import part_demo
+import part_devices
 import part_ipc
 import part_patterns
 import part_python
@@ -35,6 +36,7 @@ PARTS = {
     "demo": part_demo,
     "ipc": part_ipc,
     "deadlocks": part_deadlocks,
+    "devices": part_devices,
 }
 
 SKIPPED = 77
@@ -67,10 +69,11 @@ def step_build(options):
     programs.build_programs()
     part_semantics.build()
     print(f"gpu-test: library {programs.preload_library()}")
-    try:
-        print(f"gpu-test: library without fences {programs.broken_library()}")
-    except programs.Trouble as trouble:
-        print(f"gpu-test: no library without fences: {trouble}")
+    for what, find in [("without fences", programs.broken_library), ("that is alone", programs.alone_library)]:
+        try:
+            print(f"gpu-test: library {what} {find()}")
+        except programs.Trouble as trouble:
+            print(f"gpu-test: no library {what}: {trouble}")
 
 
 def step_part(options):

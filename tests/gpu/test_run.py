@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import ctl
 import memory_watch
+import part_devices
 import part_patterns
 import part_python
 import part_semantics
@@ -206,6 +207,14 @@ class SemanticsTest(WithOut):
     def test_a_program_that_was_skipped_says_so(self):
         self.assertEqual(part_semantics.cell(diff_row("all", note="SKIP needs 2 devices")), "skipped")
 
+    def test_each_program_has_its_part(self):
+        parts = {name: part_semantics.part_of(name) for name in ("free", "waits", "deadlock", "first")}
+        parts |= {name: part_semantics.part_of(name) for name in ("deadlock_devices", "first_alone")}
+        self.assertEqual(parts, {
+            "free": "semantics", "waits": "deadlocks", "deadlock": "deadlocks", "first": "devices",
+            "deadlock_devices": "devices", "first_alone": "semantics",
+        })  # fmt: skip
+
     def test_each_program_has_a_recipe(self):
         with mock.patch.object(part_semantics, "toolkit", return_value=pathlib.Path("/cuda")):
             sources = [part_semantics.DIFF / f"diff_{name}.c" for name in ("free", "host", "runtime")]
@@ -213,6 +222,33 @@ class SemanticsTest(WithOut):
         self.assertEqual(names, ["free", "free_dlsym", "free_getproc", "free_perthread", "host",
                                  "runtime_static", "runtime_static_perthread",
                                  "runtime_shared", "runtime_shared_perthread"])
+
+
+class DevicesTest(WithOut):
+    TEXT = """copied/wrong words: 16384, handed out early: 3
+both_ways/wrong words: 0, handed out early: 2
+imported/wrong words: 5
+pinned/wrong words: 0, handed out early: 0
+"""
+
+    def judge(self, status, text):
+        config = programs.Config("alone/split")
+        part_devices.judge_alone(self.results, config, "first", status, text)
+        return self.bad()
+
+    def test_a_defect_that_shows_everywhere_is_found_out(self):
+        self.assertEqual(self.judge(0, self.TEXT), [])
+
+    def test_a_scenario_in_which_it_does_not_show_is_bad(self):
+        text = self.TEXT + "filled/wrong words: 0, handed out early: 0\n"
+        self.assertEqual(self.judge(0, text), ["alone/split: first: found out"])
+
+    def test_early_blocks_alone_are_not_enough(self):
+        self.assertEqual(len(self.judge(0, "both_ways/wrong words: 0, handed out early: 2\n")), 1)
+
+    def test_a_program_that_says_nothing_or_ends_badly_finds_nothing_out(self):
+        self.assertEqual(len(self.judge(0, "")), 2)
+        self.assertEqual(len(self.judge(124, self.TEXT)), 3)
 
 
 class PythonTest(WithOut):
