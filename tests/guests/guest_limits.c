@@ -132,8 +132,8 @@ static void little_memory(void)
 	limit.rlim_cur = pages * (unsigned long)sysconf(_SC_PAGESIZE) + 48 * MIB;
 	setrlimit(RLIMIT_AS, &limit);
 	guest_use("little memory");
-	app_result("thread", pthread_create(&thread, NULL, use_in_thread, NULL));
-	pthread_join(thread, NULL);
+	if (pthread_create(&thread, NULL, use_in_thread, NULL) == 0)
+		pthread_join(thread, NULL);
 	app_tell_driver();
 }
 

@@ -55,13 +55,14 @@ START_TEST(a_guest_cannot_tell_that_it_is_served)
 }
 END_TEST
 
-/* Nothing of ours runs in these ends, so the name of the socket stays: gpupool-stat takes it away. */
+/* Nothing of ours runs in these ends, so the name of the socket stays, until another process starts. */
 static const char *const sudden[] = {"quick", "at-once", "aborted", "killed", "busy-quick"};
 
 START_TEST(a_sudden_end_is_as_sudden_as_without_us)
 {
 	play_same(&(struct play){.program = "guest_ends", .words = {sudden[_i]}});
-	ck_assert(play_is_listening());
+	ck_assert_str_ne(guests_left(), "");
+	guests_same(&(struct play){.program = "guest_process", .words = {"exec"}});
 }
 END_TEST
 
@@ -88,6 +89,48 @@ START_TEST(a_process_without_cuda_has_nothing_of_ours_but_the_library)
 {
 	guests_same(&(struct play){.program = "guest_plain", .words = {"describe"}});
 	ck_assert_ptr_nonnull(strstr(play_out, "1 threads"));
+}
+END_TEST
+
+/* The pool in whatever way it was compiled, and a wrapper in whatever way that was. */
+static const char *const lookups[][2] = {
+	{"../preload/app_lookup_at_0", "errors"},
+	{"../preload/app_lookup_at_0", "next"},
+	{"../preload/app_lookup_at_0", "without-cuda"},
+	{"../preload/app_lookup_at_0", "reopened"},
+	{"../preload/app_lookup_at_2", "errors"},
+	{"../preload/app_lookup_at_2", "next"},
+	{"../preload/app_lookup_at_2", "without-cuda"},
+	{"../preload/app_lookup_at_2", "reopened"},
+	{"../preload/app_ways", "dlsym"},
+	{"../preload/app_ways", "lookup4"},
+	{"../preload/app_ways", "lookup5"},
+	{"guest_threads", "ends"},
+};
+
+START_TEST(a_library_that_no_compiler_has_improved_is_not_noticed_either)
+{
+	char library[PATH_MAX];
+
+	snprintf(library, sizeof(library), "%s/libgpupool.so", play_app_dir);
+	guests_same(&(struct play){
+		.program = lookups[_i][0], .words = {lookups[_i][1]}, .library = library});
+}
+END_TEST
+
+/* Exceptions through destructors that free, in threads too; and one that nobody catches. */
+static const char *const throws[] = {"caught", "uncaught"};
+
+START_TEST(a_cpp_program_throws_and_never_notices)
+{
+	if (!HAS_CPP) {
+		printf("# guest_throw: there was no C++ compiler\n");
+		return;
+	}
+	play_same(&(struct play){.program = "guest_throw", .words = {throws[_i]}, .env = settings[0]});
+	ck_assert_int_eq(play_status, _i ? 128 + 6 : 0);
+	if (!_i)
+		ck_assert_str_eq(guests_left(), "");
 }
 END_TEST
 
@@ -189,6 +232,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, whatever_is_forbidden_memory_still_comes_from_the_pool, 0, (int)LENGTH(pooled));
 	tcase_add_test(tc, a_process_without_cuda_has_nothing_of_ours_but_the_library);
+	tcase_add_loop_test(
+		tc, a_library_that_no_compiler_has_improved_is_not_noticed_either, 0, (int)LENGTH(lookups));
+	tcase_add_loop_test(tc, a_cpp_program_throws_and_never_notices, 0, (int)LENGTH(throws));
 	tcase_add_loop_test(
 		tc, without_a_place_for_the_socket_there_is_a_pool_all_the_same, 0, (int)LENGTH(places));
 	tcase_add_loop_test(tc, an_environment_of_any_length_does_no_harm, 0, (int)LENGTH(long_names));

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""A Python program that uses the driver's functions through ctypes, as some do.
+
+Usage: guest.py SCENARIO. What it prints is the same with and without a library preloaded.
+"""
+
+import concurrent.futures
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+MIB = 1 << 20
+ROUNDS = 32
+
+cu = None
+
+
+def load():
+    """The driver, found as ctypes finds it: with dlopen and dlsym."""
+    global cu
+    cu = ctypes.CDLL("libcuda.so.1")
+    for name in ("cuMemFree_v2", "cuMemFreeHost"):
+        getattr(cu, name).argtypes = [ctypes.c_uint64 if name == "cuMemFree_v2" else ctypes.c_void_p]
+    cu.cuMemAlloc_v2.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    cu.cuMemsetD8_v2.argtypes = [ctypes.c_uint64, ctypes.c_ubyte, ctypes.c_size_t]
+    cu.cuMemcpyDtoH_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t]
+    cu.cuCtxSetCurrent.argtypes = [ctypes.c_void_p]
+
+
+def must(code):
+    if code:
+        raise RuntimeError("code %d" % code)
+
+
+context = ctypes.c_void_p()
+
+
+def start():
+    load()
+    must(cu.cuInit(0))
+    must(cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    must(cu.cuCtxSetCurrent(context))
+
+
+class Block:
+    """Device memory that goes when its last user does."""
+
+    def __init__(self, size):
+        self.ptr = ctypes.c_uint64()
+        must(cu.cuMemAlloc_v2(ctypes.byref(self.ptr), size))
+        self.size = size
+
+    def __del__(self):
+        if self.ptr:
+            must(cu.cuMemFree_v2(self.ptr))
+
+    def fill(self, value):
+        must(cu.cuMemsetD8_v2(self.ptr, value, self.size))
+
+    def read(self):
+        host = ctypes.create_string_buffer(self.size)
+        must(cu.cuMemcpyDtoH_v2(host, self.ptr, self.size))
+        return host.raw
+
+
+def use(seed=0):
+    """Number of blocks that did not hold what was written to them."""
+    wrong = 0
+    held = []
+    for i in range(ROUNDS):
+        block = Block((64 << 10) << (i + seed) % 3)
+        block.fill((i + seed) % 256)
+        wrong += block.read() != bytes([(i + seed) % 256]) * block.size
+        held = held[-3:] + [block]
+    return wrong
+
+
+def tell_calls():
+    """As the programs in C do: to whoever listens on descriptor 3."""
+    count = getattr(cu, "simgpu_calls", None)
+    if not count:
+        return
+    count.restype = ctypes.c_uint64
+    for name in ("cuMemAlloc_v2", "cuMemHostAlloc"):
+        os.write(3, ("%s %d\n" % (name, count(name.encode()))).encode())
+    races = cu.simgpu_races
+    races.restype = ctypes.c_uint64
+    os.write(3, ("races %d\n" % races()).encode())
+
+
+def descriptors():
+    """Those below the library's own, and not that of the listing itself."""
+    found = []
+    for fd in range(64):
+        try:
+            os.fstat(fd)
+            found.append(fd)
+        except OSError:
+            pass
+    return found
+
+
+def plain():
+    start()
+    print("wrong", use())
+    tell_calls()
+
+
+def threads():
+    start()
+
+    def work(seed):
+        must(cu.cuCtxSetCurrent(context))
+        return use(seed)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        print(list(pool.map(work, range(16))))
+    gc.collect()
+    tell_calls()
+    print(threading.active_count(), descriptors())
+
+
+def use_in_worker(seed):
+    start()
+    return use(seed)
+
+
+def workers(method):
+    """CUDA in the children alone, or again: the parent has it, and they are new processes."""
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        print(pool.map(use_in_worker, range(4), chunksize=2))
+        pool.close()
+        pool.join()
+
+
+def fork_before():
+    workers("fork")
+    start()
+    print("parent", use())
+
+
+def spawn():
+    start()
+    print("parent", use())
+    workers("spawn")
+    print("parent", use())
+
+
+def forkserver():
+    start()
+    print("parent", use())
+    workers("forkserver")
+
+
+def refused(queue):
+    """In a child of a process that had CUDA already: every call says so."""
+    ptr = ctypes.c_uint64(0x5A5A)
+    queue.put([cu.cuMemAlloc_v2(ctypes.byref(ptr), MIB), cu.cuMemFree_v2(ptr), ptr.value])
+
+
+def fork_after():
+    start()
+    kept = Block(MIB)
+    kept.fill(7)
+    fork = multiprocessing.get_context("fork")
+    for _ in range(4):
+        queue = fork.SimpleQueue()
+        child = fork.Process(target=refused, args=(queue,))
+        child.start()
+        print(queue.get())
+        child.join()
+        print(child.exitcode)
+    print("kept", kept.read() == b"\7" * MIB, use())
+
+
+def children():
+    start()
+    print("before", use(), descriptors())
+    again = [sys.executable, __file__, "plain"]
+    for options in ({}, {"close_fds": False}, {"start_new_session": True}, {"preexec_fn": os.getpid}):
+        result = subprocess.run(again, capture_output=True, text=True, check=False, **options)
+        print(result.returncode, result.stdout.strip(), result.stderr)
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.execv(sys.executable, again)
+    print(os.waitpid(child, 0)[1])
+    print(os.WEXITSTATUS(os.system("exit 3")))
+    print(subprocess.check_output("echo $((6 * 7)); ls /proc/self/fd | wc -l", shell=True, text=True))
+    print("after", use(), descriptors())
+
+
+def handlers():
+    """Python's own handlers run, and an exception may come out of one."""
+    start()
+    print([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD)])
+    print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+    counted = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: counted.append(use()))
+    for _ in range(8):
+        os.kill(os.getpid(), signal.SIGUSR1)
+    print(counted)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        use()
+    except KeyboardInterrupt:
+        print("interrupted")
+
+
+held_at_exit = []
+
+
+def ends():
+    """Objects that Python destroys, or forgets, when it ends; and an exception that nobody catches."""
+    start()
+    held_at_exit.extend(Block(MIB) for _ in range(8))
+    held_at_exit.append(held_at_exit)
+    use()
+    print("ends", flush=True)
+    raise SystemExit(4)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Linked statically: nothing can be preloaded. */
+
+#include <stdio.h>
+
+int main(void)
+{
+	puts("alone");
+	return 5;
+}
