@@ -9,7 +9,7 @@
 
 #include "captures.h"
 
-enum { ROUNDS = 16, BLOCKS = 6, REPLAYS = 8, SLOW_NS = 30000 };
+enum { ROUNDS = 10, BLOCKS = 6, REPLAYS = 8, SLOW_NS = 30000 };
 
 static const size_t bytes = 4 * MIB, touched = 64 * KIB;
 
@@ -66,7 +66,7 @@ static void reuse(void)
 		size_t wrong = 0;
 		unsigned same = 0;
 
-		for (unsigned i = 0; i < ROUNDS; i++)
+		for (unsigned i = 0; i < ROUNDS / 2; i++)
 			same += reuse_in_capture(mode, stream, slow, quick, &wrong);
 		app_say(mode_names[mode], "%zu wrong words", wrong);
 		app_fact(mode_names[mode], same);
