@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* gpupool-run looks into a program before it starts it. The input is that program's file. */
+
+#include <elf.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "tools/run_elf.h"
+
+/* A file of just these bytes; the same one each time. */
+static int make_file(const uint8_t *data, size_t size)
+{
+	static int fd = -1;
+
+	if (fd < 0)
+		fd = memfd_create("program", MFD_CLOEXEC);
+	fuzz_require(fd >= 0 && !ftruncate(fd, 0) && pwrite(fd, data, size, 0) == (ssize_t)size, "no file");
+	return fd;
+}
+
+static void check_elf(const struct run_elf *elf)
+{
+	char text[32];
+	const char *description = run_elf_describe(elf, text);
+
+	FUZZ_CHECK(elf->class == ELFCLASS32 || elf->class == ELFCLASS64, "class %d", elf->class);
+	FUZZ_CHECK(!elf->has_loader || memchr(elf->loader, '\0', sizeof(elf->loader)), "a loader without end");
+	FUZZ_CHECK(*description && strlen(description) < sizeof(text), "'%s' describes it", description);
+	FUZZ_CHECK(run_elf_is_compatible(elf, elf), "is not like itself");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct run_elf elf;
+	int r = run_elf_read(make_file(data, size), &elf);
+
+	FUZZ_CHECK(r == 0 || r == -ENOEXEC || r == -EINVAL, "error %d", r);
+	FUZZ_CHECK(r != -ENOEXEC || size < SELFMAG || memcmp(data, ELFMAG, SELFMAG) || size < EI_NIDENT,
+		"an ELF file is taken for none");
+	if (r == 0)
+		check_elf(&elf);
+	return 0;
+}
