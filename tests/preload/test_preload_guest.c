@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A guest's manners: dlsym is the loader's, and who has nothing to do with CUDA never notices. */
+/* A guest's manners: dlsym is the loader's, and others may stand in its way too. Whole programs: tests/guests. */
 
 #include <limits.h>
 #include <stdio.h>
@@ -70,32 +70,6 @@ START_TEST(another_library_in_the_way_of_dlsym_is_no_obstacle)
 }
 END_TEST
 
-static const char *const scripts[] = {
-	"echo out; echo err >&2; exit 3",
-	"ls /; test -e /nowhere || sh -c 'kill -9 $$'; echo $?",
-	"grep -c libcuda /proc/self/maps; echo; ls -l /proc/self/fd | wc -l",
-	"cat /proc/self/status | grep -c Threads:.1$; umask; pwd; env | grep -v LD_PRELOAD",
-};
-
-static const char *const odd_settings[] = {"GPUPOOL_LIMT=1GiB", "GPUPOOL_POOL=wrong", "GPUPOOL_LIMIT=lots", NULL};
-
-START_TEST(a_shell_script_never_notices)
-{
-	play_same(&(struct play){.program = "/bin/sh", .words = {"-c", scripts[_i]}, .env = odd_settings});
-	ck_assert(!play_is_listening());
-}
-END_TEST
-
-START_TEST(a_process_without_cuda_has_no_driver_and_no_socket)
-{
-	play_run(&(struct play){.program = "/bin/sh",
-		.words = {"-c", "grep -c libgpupool.so /proc/self/maps >/dev/null && ! grep libcuda /proc/self/maps"},
-		.library = play_library});
-	ck_assert_int_eq(play_status, 0);
-	ck_assert(!play_is_listening());
-}
-END_TEST
-
 /* Only who allocates is told, and once. */
 START_TEST(a_misspelt_setting_is_reported_where_memory_is_allocated)
 {
@@ -119,8 +93,6 @@ static void add(TCase *tc)
 		tc, memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, memory_that_is_freed_past_us_is_never_handed_out_twice, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, another_library_in_the_way_of_dlsym_is_no_obstacle, 0, 2);
-	tcase_add_loop_test(tc, a_shell_script_never_notices, 0, (int)LENGTH(scripts));
-	tcase_add_test(tc, a_process_without_cuda_has_no_driver_and_no_socket);
 	tcase_add_test(tc, a_misspelt_setting_is_reported_where_memory_is_allocated);
 }
 
