@@ -126,15 +126,21 @@ void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segmen
 	gp_mutex_unlock(&map->segments_lock);
 }
 
-static struct gp_segment *segment_of_locked(struct gp_addrmap *map, uint64_t addr)
+/* Segments do not overlap: the last that begins in the range, or before it, is the one. */
+static struct gp_segment *segment_in_locked(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 {
-	struct gp_tree_node *node = gp_tree_at_most(&map->segments, addr);
+	struct gp_tree_node *node = gp_tree_at_most(&map->segments, addr + bytes - 1);
 	struct gp_segment *segment;
 
 	if (!node)
 		return NULL;
 	segment = gp_container_of(node, struct gp_segment, by_addr);
-	return addr - segment->base < segment->size ? segment : NULL;
+	return segment->base >= addr || addr - segment->base < segment->size ? segment : NULL;
+}
+
+static struct gp_segment *segment_of_locked(struct gp_addrmap *map, uint64_t addr)
+{
+	return segment_in_locked(map, addr, 1);
 }
 
 struct gp_segment *gp_addrmap_segment_of(struct gp_addrmap *map, uint64_t addr)
@@ -147,17 +153,22 @@ struct gp_segment *gp_addrmap_segment_of(struct gp_addrmap *map, uint64_t addr)
 	return segment;
 }
 
-struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr)
+struct gp_pool *gp_addrmap_pool_in(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 {
 	struct gp_segment *segment;
 	struct gp_pool *pool = NULL;
 
 	gp_mutex_lock(&map->segments_lock);
-	segment = segment_of_locked(map, addr);
+	segment = segment_in_locked(map, addr, bytes);
 	if (segment)
 		pool = gp_pool_get(segment->pool);
 	gp_mutex_unlock(&map->segments_lock);
 	return pool;
+}
+
+struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr)
+{
+	return gp_addrmap_pool_in(map, addr, 1);
 }
 
 enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,

@@ -50,8 +50,9 @@ void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segmen
 enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
 			       struct gp_block **ret_block);
 
-/* The pool whose segment holds the address, with a reference, or NULL. */
+/* The pool whose segment holds the address, or any of the bytes from there, with a reference, or NULL. */
 struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr);
+struct gp_pool *gp_addrmap_pool_in(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
 
 /* The segment that holds the address, or NULL. The caller holds the lock of the segment's pool. */
 struct gp_segment *gp_addrmap_segment_of(struct gp_addrmap *map, uint64_t addr);

@@ -44,6 +44,8 @@ static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 		}
 	}
 	gp_context_leave(context);
+	if (!r)
+		gp_context_make_room(&gp_state.device_map, ptr, bytes);
 	*ret_addr = ptr;
 	/* A capture in the way is the program's business here: it gets the code that its own call would have got. */
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;

@@ -62,6 +62,8 @@ static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	else if (!r)
 		r = gp_real.cuMemHostAlloc(&ptr, bytes, pinned->kind);
 	gp_context_leave(context);
+	if (!r)
+		gp_context_make_room(&gp_state.pinned_map, (uint64_t)(uintptr_t)ptr, bytes);
 	*ret_addr = (uint64_t)(uintptr_t)ptr;
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
 }

@@ -23,8 +23,8 @@ enum { CONTEXTS_MAX = 64 };
 static struct gp_rwlock table_lock;
 static struct gp_context *table[CONTEXTS_MAX];
 static unsigned n_table;
-static unsigned n_ending; /* ends under way: nobody enters the table meanwhile */
-static uint64_t n_ends;	  /* that began */
+static uint64_t n_ends;		/* that began */
+_Atomic unsigned gp_contexts_ending; /* changes under the lock */
 
 void gp_context_ref(struct gp_context *context)
 {
@@ -80,10 +80,16 @@ void gp_context_leave(struct gp_context *context)
 	gp_rwlock_unlock_shared(&context->life);
 }
 
+static bool is_lasting(const struct gp_context *context)
+{
+	return !atomic_load_explicit(&context->is_dead, memory_order_relaxed);
+}
+
+/* Alive, or not yet known to be. */
 static struct gp_context *find_locked(CUcontext handle)
 {
 	for (unsigned i = 0; i < n_table; i++)
-		if (table[i]->handle == handle && !atomic_load_explicit(&table[i]->is_dead, memory_order_relaxed))
+		if (table[i]->handle == handle && (is_lasting(table[i]) || table[i]->is_ending))
 			return table[i];
 	return NULL;
 }
@@ -129,7 +135,7 @@ static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 
 	gp_rwlock_lock(&table_lock);
 	other = find_locked(context->handle);
-	if (!other && n_table < CONTEXTS_MAX && !n_ending && n_ends == ends)
+	if (!other && n_table < CONTEXTS_MAX && !gp_contexts_ending && n_ends == ends)
 		other = table[n_table++] = context;
 	if (other)
 		gp_context_use(other);
@@ -152,7 +158,7 @@ static struct gp_context *look_up(CUcontext handle, bool *is_ending, uint64_t *e
 	context = find_locked(handle);
 	if (gp_likely(context != NULL))
 		gp_context_use(context);
-	*is_ending = n_ending != 0;
+	*is_ending = gp_contexts_ending != 0;
 	*ends = n_ends;
 	gp_rwlock_unlock_shared(&table_lock);
 	return context;
@@ -228,10 +234,25 @@ bool gp_context_is_current(const struct gp_context *context)
 	return gp_likely(current == context->handle) || (current && gp_green_primary(current) == context->handle);
 }
 
+bool gp_context_is_current_gone_slow(void)
+{
+	struct gp_context *context;
+	CUcontext current = NULL;
+	size_t available, total;
+	bool is_ending;
+	uint64_t ends;
+
+	if (gp_real.cuCtxGetCurrent(&current) || !current || gp_green_primary(current))
+		return false;
+	context = look_up(current, &is_ending, &ends);
+	gp_context_put(context);
+	return !context && gp_real.cuMemGetInfo_v2(&available, &total) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 void gp_table_close(void)
 {
 	gp_rwlock_lock(&table_lock);
-	n_ending++;
+	gp_contexts_ending++;
 	n_ends++;
 	gp_rwlock_unlock(&table_lock);
 }
@@ -239,7 +260,7 @@ void gp_table_close(void)
 void gp_table_open(void)
 {
 	gp_rwlock_lock(&table_lock);
-	n_ending--;
+	gp_contexts_ending--;
 	gp_rwlock_unlock(&table_lock);
 }
 

@@ -63,11 +63,38 @@ int gp_context_try_enter(struct gp_context *context);
 /* Whether the thread works in it, or in a green context of it. */
 bool gp_context_is_current(const struct gp_context *context);
 
+/* Whether the thread's current context has been destroyed: it stays current then. */
+extern _Atomic bool gp_contexts_have_gone;
+bool gp_context_is_current_gone_slow(void);
+
+static inline bool gp_context_is_current_gone(void)
+{
+	return gp_unlikely(atomic_load_explicit(&gp_contexts_have_gone, memory_order_relaxed)) &&
+	       gp_context_is_current_gone_slow();
+}
+
 /* Calls back for each live context, with a use held; not with any lock. */
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 
 /* A live context by its handle, or without one the primary one of a device; with a use. NULL if it has no pool. */
 struct gp_context *gp_table_find(CUcontext handle, CUdevice device);
+
+/*
+ * Ends under way. Until it is known whether the context of some memory has ended, nobody can tell whose the memory is:
+ * an address may be the program's again already.
+ */
+extern _Atomic unsigned gp_contexts_ending;
+void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr);
+
+/* Before a map is asked about an address. */
+static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
+{
+	if (gp_unlikely(atomic_load_explicit(&gp_contexts_ending, memory_order_relaxed)))
+		gp_context_settle_slow(map, addr);
+}
+
+/* Before memory that the driver has given enters a map. */
+void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
 
 /* For the end of contexts: nobody enters the table in between; a context leaves it, which puts its use. */
 void gp_table_close(void);

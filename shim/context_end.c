@@ -119,6 +119,41 @@ static CUresult end_surely(const struct gp_context_end *end)
 	return r;
 }
 
+static struct gp_context *owner_of(const struct gp_addrmap *map, const struct gp_pool *pool)
+{
+	return map == &gp_state.pinned_map ? gp_pinned_context(pool) : gp_pool_owner(pool);
+}
+
+/* Whoever ends a context holds its lock until the context is known to live, or its memory has left the maps. */
+static bool outlives(struct gp_context *context)
+{
+	if (!gp_context_enter(context))
+		return false;
+	gp_context_leave(context);
+	return true;
+}
+
+void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
+
+	if (pool)
+		(void)outlives(owner_of(map, pool));
+	gp_pool_put(pool);
+}
+
+void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
+{
+	bool is_taken = atomic_load(&gp_contexts_ending);
+
+	while (is_taken) {
+		struct gp_pool *pool = gp_addrmap_pool_in(map, addr, bytes);
+
+		is_taken = pool && !outlives(owner_of(map, pool));
+		gp_pool_put(pool);
+	}
+}
+
 CUresult gp_context_end(const struct gp_context_end *end)
 {
 	CUresult r;

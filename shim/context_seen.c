@@ -16,6 +16,7 @@ static struct {
 } seen[SEEN_MAX];
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
+_Atomic bool gp_contexts_have_gone;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program was given them; they outlive a reset */
 
 /* Returns n_seen if it is not there. */
@@ -75,6 +76,7 @@ void gp_context_forget(CUcontext handle)
 		seen[i] = seen[--n_seen];
 	atomic_store(&last_seen, NULL);
 	gp_rwlock_unlock(&lock);
+	atomic_store(&gp_contexts_have_gone, true);
 }
 
 CUcontext gp_context_seen_as_primary(CUdevice device)

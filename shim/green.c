@@ -141,6 +141,8 @@ void gp_green_destroyed(CUgreenCtx green)
 		n_greens--;
 	}
 	gp_rwlock_unlock(&lock);
-	if (handle)
-		gp_capture_forget_context(handle);
+	if (!handle)
+		return;
+	gp_capture_forget_context(handle);
+	gp_context_forget(handle);
 }

@@ -140,6 +140,7 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 	struct gp_pool *pool;
 	int r;
 
+	gp_context_settle(map, addr);
 	if (gp_likely(!gp_state.config.is_free_synchronous))
 		return CUDA_SUCCESS;
 	if (gp_pool_info(map, addr, &info) || !info.is_used || info.addr != addr)
@@ -182,6 +183,9 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 
 	if (gp_unlikely(!ptr))
 		return gp_real.cuMemFree_v2(ptr);
+	/* There the driver frees nothing, not even what belongs to others (measured). */
+	if (gp_unlikely(gp_context_is_current_gone()))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	r = wait_before_free(&gp_state.device_map, ptr, &mode);
 	if (gp_unlikely(r))
 		return r;
@@ -199,6 +203,7 @@ static CUresult free_async(
 	bool is_ours = false;
 	CUresult r;
 
+	gp_context_settle(&gp_state.device_map, ptr);
 	/* In a capture only a graph's own allocations may be freed; the driver says so. */
 	if (gp_capture_is_on(stream, is_per_thread)) {
 		struct gp_block_info info;

@@ -69,6 +69,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 /* The program's block around an address; false if it is none of ours or free. */
 static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
 {
+	gp_context_settle(&gp_state.device_map, ptr);
 	return gp_pool_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
 }
 

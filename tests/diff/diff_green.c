@@ -243,6 +243,8 @@ static void destruction(void)
 	APP_MUST(cuCtxSynchronize());
 	end_green(&places[GREEN_A]);
 	app_result("alloc in what is gone", cuMemAlloc_v2(&other, MIB));
+	app_result("free in what is gone", cuMemFree_v2(big));
+	app_result("free of NULL in what is gone", cuMemFree_v2(0));
 	app_result("pinned alloc in what is gone", cuMemAllocHost_v2(&(void *){NULL}, MIB));
 	enter(PRIMARY);
 	app_result("wrong words", (int)app_count_wrong(NULL, big, 256, 7));

@@ -33,7 +33,7 @@ struct sim_ctx {
 	struct sim_device *device;
 	struct sim_ctx *next; /* of all that ever were */
 	uint64_t id;
-	bool alive, primary;
+	bool alive, closing, primary;
 	unsigned refs, refs_before_reset, flags;
 	unsigned attached; /* times that cuCtxAttach has raised the usage count above one */
 	CUresult sticky;

@@ -5,8 +5,15 @@
 
 #include "capture.h"
 
+static bool is_closing(const void *ctx)
+{
+	return ((const struct sim_ctx *)ctx)->closing;
+}
+
+/* One that comes while the context is closed waits, and makes it anew. */
 CUresult sim_primary_retain(struct sim_ctx *ctx)
 {
+	SIM_TRY(sim_wait_while(is_closing, ctx));
 	SIM_TRY(sim_ctx_open(ctx));
 	ctx->refs++;
 	return CUDA_SUCCESS;
@@ -30,10 +37,13 @@ static void close_after_work(struct sim_ctx *ctx)
 {
 	uint64_t id = ctx->id;
 
+	ctx->closing = true;
 	if (ctx->alive && !ctx->sticky)
 		sim_ctx_synchronize(ctx);
+	ctx->closing = false;
 	if (ctx->id == id)
 		sim_ctx_close(ctx);
+	sim_timeline_progress();
 }
 
 CUresult sim_primary_release(struct sim_ctx *ctx)

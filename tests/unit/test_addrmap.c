@@ -112,6 +112,32 @@ START_TEST(an_address_belongs_to_the_segment_around_it)
 }
 END_TEST
 
+static const struct {
+	uint64_t addr, bytes;
+	bool is_ours;
+} ranges[] = {
+	{GP_GIB - GP_MIB, GP_MIB, false},
+	{GP_GIB - GP_MIB, GP_MIB + 1, true},
+	{GP_GIB - GP_MIB, 8 * GP_MIB, true},
+	{GP_GIB, 1, true},
+	{GP_GIB + GP_MIB / 2, 8 * GP_MIB, true},
+	{GP_GIB + GP_MIB - 1, 1, true},
+	{GP_GIB + GP_MIB, GP_GIB, false},
+};
+
+START_TEST(a_range_belongs_to_the_segment_that_it_meets)
+{
+	struct gp_pool *found;
+
+	gp_addrmap_add_segment(&map, &segment);
+	found = gp_addrmap_pool_in(&map, ranges[_i].addr, ranges[_i].bytes);
+	ck_assert_ptr_eq(found, ranges[_i].is_ours ? pool : NULL);
+	gp_pool_put(found);
+	gp_addrmap_remove_segment(&map, &segment);
+	ck_assert_ptr_null(gp_addrmap_pool_in(&map, ranges[_i].addr, ranges[_i].bytes));
+}
+END_TEST
+
 enum { MANY = 40000 };
 
 START_TEST(many_blocks_are_all_found_again_while_the_tables_grow)
@@ -171,6 +197,8 @@ int main(void)
 		tc, only_a_used_block_can_be_claimed, 0, sizeof(claims) / sizeof(*claims));
 	tcase_add_loop_test(tc, an_address_belongs_to_the_segment_around_it, 0,
 		sizeof(places) / sizeof(*places));
+	tcase_add_loop_test(tc, a_range_belongs_to_the_segment_that_it_meets, 0,
+		sizeof(ranges) / sizeof(*ranges));
 	tcase_add_test(tc, many_blocks_are_all_found_again_while_the_tables_grow);
 	tcase_add_test(tc, neighbouring_blocks_spread_over_the_shards);
 	srunner_set_tap(runner, "-");

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Contexts that end in one thread while others work. What each call returns is a matter of chance; that it is one of
+ * the few things that the driver could have said is not, and only that is printed. A real driver leaves open what
+ * happens to a call that meets the end of its context, so such meetings are for the simulated one.
+ */
+
+#include <pthread.h>
+
+#include "tests/preload/app_driver.h"
+#include "tests/sim/abi.h"
+
+enum { N_THREADS = 8 };
+
+static const size_t sizes[] = {300, 70 * KIB, MIB, 5 * MIB};
+
+static _Atomic unsigned n_bad;
+
+/* Counts what should have succeeded and has not; the first of them is told. */
+static bool is_well(CUresult r, const char *what)
+{
+	if (r && !n_bad++)
+		app_result(what, r);
+	return !r;
+}
+
+#define WELL(call) is_well((call), #call)
+
+/* What a call may return that meets the end of its context. */
+static void check_may(CUresult r, const char *what)
+{
+	bool may = r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_CONTEXT ||
+		   r == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
+	is_well(may ? CUDA_SUCCESS : r, what);
+}
+
+static bool is_simulated(void)
+{
+	APP_MUST(cuInit(0));
+	return app_calls("cuInit") > 0;
+}
+
+static void run(void *(*work)(void *arg))
+{
+	pthread_t threads[N_THREADS];
+
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		pthread_create(&threads[i], NULL, work, (void *)i);
+	for (unsigned i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void use_block(size_t bytes, uint32_t value)
+{
+	CUdeviceptr ptr = 0;
+	uint32_t word = 0;
+
+	if (!WELL(cuMemAlloc_v2(&ptr, bytes)))
+		return;
+	WELL(cuMemsetD32_v2(ptr, value, 16));
+	WELL(cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
+	is_well(word == value ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS, "wrong word");
+	WELL(cuMemFree_v2(ptr));
+}
+
+static unsigned n_rounds;
+
+/* Everybody holds the context for as long as he works in it, and nobody longer: it comes and goes. */
+static void *retain_and_use(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	for (unsigned i = 0; i < n_rounds; i++) {
+		CUcontext ctx = NULL;
+		void *host = NULL;
+
+		WELL(cuDevicePrimaryCtxRetain(&ctx, 0));
+		WELL(cuCtxSetCurrent(ctx));
+		use_block(sizes[app_random(&seed) % LENGTH(sizes)], seed);
+		if (i % 4 == 0) {
+			WELL(cuMemHostAlloc(&host, 4096, 0));
+			WELL(cuMemFreeHost(host));
+		}
+		WELL(cuDevicePrimaryCtxRelease_v2(0));
+		/* The fewer hold it, the more often it goes. */
+		if (i % 8 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void retained(void)
+{
+	n_rounds = is_simulated() ? 1500 : 4;
+	run(retain_and_use);
+	app_result("bad", (int)n_bad);
+	app_result("one release too many", cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/*
+ * Held shared while memory is in use, and alone while the context comes back: so what went with it is freed before its
+ * address can be somebody else's.
+ */
+static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+static void *work_through_ends(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	for (unsigned i = 0; i < 300; i++) {
+		CUdeviceptr ptr[3] = {0};
+		void *host = NULL;
+
+		pthread_rwlock_rdlock(&coming_back);
+		check_may(cuCtxSetCurrent(app_ctx), "set current");
+		for (unsigned k = 0; k < LENGTH(ptr); k++)
+			check_may(cuMemAlloc_v2(&ptr[k], sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
+		check_may(cuMemHostAlloc(&host, 4096, 0), "pinned alloc");
+		check_may(cuMemFreeHost(host), "pinned free");
+		for (unsigned k = 0; k < LENGTH(ptr); k++)
+			check_may(cuMemFree_v2(ptr[k]), "free");
+		pthread_rwlock_unlock(&coming_back);
+	}
+	return NULL;
+}
+
+static void come_back(void)
+{
+	pthread_rwlock_wrlock(&coming_back);
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	pthread_rwlock_unlock(&coming_back);
+}
+
+static CUresult reset(void)
+{
+	return cuDevicePrimaryCtxReset_v2(0);
+}
+
+static CUresult release(void)
+{
+	return cuDevicePrimaryCtxRelease_v2(0);
+}
+
+/* T8.3, and the same with resets. */
+static void end_under_threads(CUresult (*end)(void))
+{
+	pthread_t threads[N_THREADS];
+
+	if (!is_simulated()) {
+		printf("skipped: only simulated\n");
+		return;
+	}
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		pthread_create(&threads[i], NULL, work_through_ends, (void *)i);
+	for (unsigned i = 0; i < 60; i++) {
+		WELL(end());
+		come_back();
+	}
+	for (unsigned i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	app_start();
+	use_block(MIB, 1);
+	app_result("bad", (int)n_bad);
+}
+
+static void reset_under(void)
+{
+	end_under_threads(reset);
+}
+
+static void released_under(void)
+{
+	end_under_threads(release);
+}
+
+/* A context of the program's own that one thread makes and destroys, while the others work in it. */
+static _Atomic(CUcontext) shared;
+static _Atomic bool is_over;
+
+static void *work_in_shared(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	while (!is_over) {
+		CUdeviceptr ptr = 0;
+
+		pthread_rwlock_rdlock(&coming_back);
+		check_may(cuCtxSetCurrent(shared), "set current");
+		check_may(cuMemAlloc_v2(&ptr, sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
+		if (app_random(&seed) % 2)
+			check_may(cuCtxSetCurrent(app_ctx), "set current to the primary");
+		check_may(cuMemFree_v2(ptr), "free");
+		pthread_rwlock_unlock(&coming_back);
+	}
+	return NULL;
+}
+
+static void destroyed_under(void)
+{
+	pthread_t threads[N_THREADS];
+	CUcontext ctx;
+
+	if (!is_simulated()) {
+		printf("skipped: only simulated\n");
+		return;
+	}
+	app_start();
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	shared = ctx;
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		pthread_create(&threads[i], NULL, work_in_shared, (void *)i);
+	for (unsigned i = 0; i < 100; i++) {
+		use_block(MIB, i);
+		WELL(cuCtxDestroy_v2(shared));
+		pthread_rwlock_wrlock(&coming_back);
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+		shared = ctx;
+		pthread_rwlock_unlock(&coming_back);
+	}
+	is_over = true;
+	for (unsigned i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	use_block(MIB, 1);
+	APP_MUST(cuCtxDestroy_v2(ctx));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	use_block(MIB, 1);
+	app_result("bad", (int)n_bad);
+}
+
+/* Threads that end with blocks of theirs in use, cached, and behind unfinished work. */
+static CUdeviceptr left[N_THREADS][LENGTH(sizes)];
+
+static void *leave(void *arg)
+{
+	unsigned me = (unsigned)(uintptr_t)arg;
+	CUstream stream;
+
+	WELL(cuCtxSetCurrent(app_ctx));
+	WELL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		CUdeviceptr freed = 0;
+
+		WELL(cuMemAlloc_v2(&left[me][i], sizes[i]));
+		WELL(cuMemAlloc_v2(&freed, sizes[i]));
+		WELL(cuMemsetD32Async(freed, me, sizes[i] / 4, stream));
+		WELL(cuMemFree_v2(freed));
+		WELL(cuMemsetD32Async(left[me][i], me, 16, stream));
+	}
+	return NULL;
+}
+
+static void ended_threads(void)
+{
+	unsigned wrong = 0;
+
+	app_start();
+	for (unsigned round = 0; round < 10; round++) {
+		run(leave);
+		APP_MUST(cuCtxSynchronize());
+		for (unsigned i = 0; i < N_THREADS; i++) {
+			for (size_t k = 0; k < LENGTH(sizes); k++) {
+				uint32_t word = 99;
+
+				WELL(cuMemcpyDtoH_v2(&word, left[i][k], sizeof(word)));
+				wrong += word != i;
+				WELL(cuMemFree_v2(left[i][k]));
+			}
+		}
+	}
+	app_result("wrong words", (int)wrong);
+	app_result("bad", (int)n_bad);
+}
+
+static pthread_barrier_t meeting;
+
+static void tell_gone(CUdeviceptr kept, CUdeviceptr of_primary)
+{
+	CUcontext now = NULL;
+	CUdeviceptr ptr = 0;
+	CUdevice device = 0;
+	void *host;
+
+	app_result("alloc", cuMemAlloc_v2(&ptr, MIB));
+	app_result("alloc of what the cache had", cuMemAlloc_v2(&ptr, 300));
+	app_result("pinned alloc", cuMemHostAlloc(&host, 4096, 0));
+	app_result("free", cuMemFree_v2(kept));
+	app_result("free of the primary's", cuMemFree_v2(of_primary));
+	app_result("synchronise", cuCtxSynchronize());
+	APP_MUST(cuCtxGetCurrent(&now));
+	app_result("still current", now == shared);
+	app_result("device", cuCtxGetDevice(&device));
+}
+
+static void *work_in_doomed(void *arg)
+{
+	CUdeviceptr *of_primary = arg, ptr = 0, freed = 0;
+
+	WELL(cuCtxSetCurrent(shared));
+	WELL(cuMemAlloc_v2(&ptr, MIB));
+	WELL(cuMemAlloc_v2(&freed, 300));
+	WELL(cuMemFree_v2(freed));
+	pthread_barrier_wait(&meeting);
+	pthread_barrier_wait(&meeting);
+	tell_gone(ptr, *of_primary);
+	return NULL;
+}
+
+/* A context ends that another thread has current: there everything fails from now on. */
+static void ended_elsewhere(void)
+{
+	CUdeviceptr ptr;
+	pthread_t thread;
+	CUcontext ctx;
+
+	app_start();
+	ptr = app_alloc(MIB);
+	APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+	shared = ctx;
+	pthread_barrier_init(&meeting, NULL, 2);
+	pthread_create(&thread, NULL, work_in_doomed, &ptr);
+	pthread_barrier_wait(&meeting);
+	app_result("destroy", cuCtxDestroy_v2(ctx));
+	pthread_barrier_wait(&meeting);
+	pthread_join(thread, NULL);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_result("free of the primary's in the primary", cuMemFree_v2(ptr));
+	use_block(MIB, 1);
+	app_result("bad", (int)n_bad);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"retained", retained, 0},
+	{"reset-under", reset_under, 0},
+	{"released-under", released_under, 0},
+	{"destroyed-under", destroyed_under, 0},
+	{"ended-threads", ended_threads, 0},
+	{"ended-elsewhere", ended_elsewhere, 0},
+	{0},
+};
