@@ -79,28 +79,31 @@ static CUresult import(const struct sim_handle *handle, const struct sim_opened 
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_import_begin(
-	const struct sim_handle *handle, struct sim_ctx *ctx, struct sim_block **block)
+CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, bool once,
+	struct sim_block **block)
 {
+	struct sim_import *known = find(handle);
 	struct sim_opened opened;
-	struct sim_import *known;
 	CUresult result;
 
+	/* What is open is there, whatever became of the exporter. */
+	if (known && known->block->ctx != ctx)
+		return CUDA_ERROR_INVALID_HANDLE; /* one context of a process at a time */
+	if (known && once)
+		return CUDA_ERROR_ALREADY_MAPPED;
+	if (known) {
+		known->opens++;
+		*block = known->block;
+		return CUDA_SUCCESS;
+	}
 	SIM_TRY(sim_share_open(handle, &opened));
-	known = find(handle);
 	if (!opened.bytes)
 		result = CUDA_ERROR_INVALID_VALUE; /* no file of memory */
 	else if (handle->pid == (uint32_t)getpid())
 		result = CUDA_ERROR_INVALID_CONTEXT; /* whose own it is uses its own address */
-	else if (known && known->block->ctx != ctx)
-		result = CUDA_ERROR_INVALID_HANDLE; /* one context of a process at a time */
 	else
-		result = known ? CUDA_SUCCESS : import(handle, &opened, ctx, block);
+		result = import(handle, &opened, ctx, block);
 	close(opened.fd);
-	if (known && !result) {
-		known->opens++;
-		*block = known->block;
-	}
 	return result;
 }
 

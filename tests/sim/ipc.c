@@ -47,17 +47,18 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 	return CUDA_SUCCESS;
 }
 
-static CUresult open_memory(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned flags)
+static CUresult open_memory(
+	CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned flags, bool once)
 {
 	struct sim_handle name;
 	struct sim_block *block;
 	struct sim_ctx *ctx;
 
 	SIM_TRY(sim_ctx_current(&ctx));
-	if (!dptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
+	if (!dptr || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
 		!take(handle->reserved, MEMORY_MAGIC, &name))
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_import_begin(&name, ctx, &block));
+	SIM_TRY(sim_import_begin(&name, ctx, once, &block));
 	*dptr = block->range.lo;
 	return CUDA_SUCCESS;
 }
@@ -65,13 +66,13 @@ static CUresult open_memory(CUdeviceptr *dptr, const CUipcMemHandle *handle, uns
 CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
 {
 	SIM_BEGIN(cuIpcOpenMemHandle);
-	return open_memory(dptr, &handle, flags);
+	return open_memory(dptr, &handle, flags, true);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
 {
 	SIM_BEGIN(cuIpcOpenMemHandle_v2);
-	return open_memory(dptr, &handle, flags);
+	return open_memory(dptr, &handle, flags, false);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)

@@ -42,7 +42,8 @@ struct sim_opened {
 CUresult sim_share_open(const struct sim_handle *handle, struct sim_opened *opened);
 
 /* import.c */
-CUresult sim_import_begin(
-	const struct sim_handle *handle, struct sim_ctx *ctx, struct sim_block **block);
+/* once: what is open already is refused. */
+CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, bool once,
+	struct sim_block **block);
 CUresult sim_import_close(struct sim_block *block);
 void sim_import_end(struct sim_block *block); /* its last part, also for what dies unclosed */

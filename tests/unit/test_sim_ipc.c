@@ -14,10 +14,7 @@
 #define USED          65536 /* bytes of a block that are looked at */
 #define LAZY          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
-/*
- * The other process, which exports; the test itself opens. What one sends, the other takes, and so
- * waits for.
- */
+/* The other process, which exports; the test itself opens. Who takes waits for who sends. */
 static struct {
 	pid_t pid;
 	int in, out;
@@ -105,6 +102,14 @@ static void refused(CUipcMemHandle handle, CUresult code)
 	fails(cuIpcOpenMemHandle_v2(&ptr, handle, LAZY), code);
 	fails(cuIpcOpenMemHandle(&ptr, handle, LAZY), code);
 	ck_assert_uint_eq(ptr, 77);
+}
+
+/* Open already: so at the same address, and not by the older function. */
+static void opens_once_more(CUipcMemHandle handle, CUdeviceptr ptr)
+{
+	fails(cuIpcOpenMemHandle(&(CUdeviceptr){0}, handle, LAZY), CUDA_ERROR_ALREADY_MAPPED);
+	ck_assert_uint_eq(open_handle(handle), ptr);
+	ok(cuIpcCloseMemHandle(ptr));
 }
 
 static void filled(CUdeviceptr ptr, size_t bytes, uint32_t value)
@@ -348,7 +353,7 @@ static void export_and_free(void)
 	filled(again, USED, 8);
 }
 
-START_TEST(what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open)
+START_TEST(what_was_freed_stays_for_who_has_it_open_and_opens_for_nobody_else)
 {
 	CUipcMemHandle handle, small;
 	CUdeviceptr ptr;
@@ -362,9 +367,10 @@ START_TEST(what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open)
 	filled(ptr, USED, 7);
 	set_now(ptr, USED, 9);
 	filled(ptr, USED, 9);
-	refused(handle, CUDA_ERROR_INVALID_VALUE);
+	opens_once_more(handle, ptr);
 	refused(small, CUDA_ERROR_INVALID_VALUE);
 	ok(cuIpcCloseMemHandle(ptr));
+	refused(handle, CUDA_ERROR_INVALID_VALUE);
 	go();
 	end_peer();
 }
@@ -383,7 +389,7 @@ START_TEST(what_belonged_to_a_process_that_ended_likewise)
 	filled(ptr, USED, 7);
 	set_now(ptr, USED, 9);
 	filled(ptr, USED, 9);
-	refused(handle, CUDA_ERROR_INVALID_VALUE);
+	opens_once_more(handle, ptr);
 	ok(cuIpcCloseMemHandle(ptr));
 	refused(handle, CUDA_ERROR_INVALID_VALUE);
 }
@@ -569,7 +575,7 @@ static TCase *memory_cases(void)
 	tcase_add_test(tc, one_context_of_a_process_opens_a_handle_at_a_time);
 	tcase_add_test(tc, a_process_cannot_open_what_is_its_own);
 	tcase_add_test(tc, an_opened_block_is_not_the_importers_to_free_or_to_pass_on);
-	tcase_add_test(tc, what_was_freed_cannot_be_opened_but_stays_for_who_has_it_open);
+	tcase_add_test(tc, what_was_freed_stays_for_who_has_it_open_and_opens_for_nobody_else);
 	tcase_add_test(tc, what_belonged_to_a_process_that_ended_likewise);
 	tcase_add_test(tc, a_handle_of_which_one_byte_is_wrong_is_none);
 	tcase_add_test(tc, a_handle_names_a_process_and_none_of_its_threads);
