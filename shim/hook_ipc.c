@@ -30,9 +30,11 @@ static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned fl
 	return gp_ipc_open(ptr, &handle, flags, driver);
 }
 
-/* The older one opens an allocation once, and would refuse a second block of a segment. */
+/* The older one opens an allocation once, and would refuse a second block of a segment (208, measured). */
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
 {
+	if (gp_ipc_is_ours(&handle) && gp_ipc_is_open(&handle))
+		return CUDA_ERROR_ALREADY_MAPPED;
 	if (gp_ipc_is_ours(&handle) && gp_real.cuIpcOpenMemHandle_v2)
 		return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle_v2);
 	return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle);

@@ -41,6 +41,8 @@ struct export {
 /* A block of another process, opened here. */
 struct import {
 	struct import *next;
+	struct handle handle;
+	struct gp_ipc_place place;
 	CUdeviceptr base, ptr; /* of the segment, of the block */
 	uint64_t bytes, serial;
 	CUcontext ctx;
@@ -48,6 +50,10 @@ struct import {
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+
+/* Held around the driver's open: of two threads that open one segment at once, it turns one away (208, measured). */
+static struct gp_mutex open_lock = GP_MUTEX_INIT(GP_RANK_FENCE);
+
 static uint64_t own_nonce; /* 0: not drawn yet */
 static struct export *exports;
 static struct import *imports;
@@ -175,12 +181,28 @@ static bool is_own(const struct handle *handle)
 	return nonce && handle->nonce == nonce && handle->pid == (uint64_t)getpid();
 }
 
+/* While a block is open here there is no need to ask again, and the exporter may have gone. */
+static bool find_open(const struct handle *handle, struct gp_ipc_place *ret_place)
+{
+	const struct import *import;
+
+	gp_mutex_lock(&lock);
+	for (import = imports; import && memcmp(&import->handle, handle, sizeof(*handle)) != 0; import = import->next)
+		;
+	if (import)
+		*ret_place = import->place;
+	gp_mutex_unlock(&lock);
+	return import != NULL;
+}
+
 static int find_place(const struct handle *handle, struct gp_ipc_place *ret_place)
 {
 	if (handle->check != check_of(handle) || handle->pid > INT32_MAX)
 		return -EPROTO;
 	if (is_own(handle))
 		return find_own(handle, ret_place);
+	if (find_open(handle, ret_place))
+		return 0;
 	return gp_ipc_ask((pid_t)handle->pid, handle->start_ticks, handle->nonce, handle->serial, ret_place);
 }
 
@@ -194,13 +216,20 @@ static struct import *find_import_locked(CUdeviceptr ptr)
 }
 
 /* Books an opened segment. The driver counts how often it was opened, we how often each block of it was. */
-static bool note_import(CUdeviceptr base, const struct gp_ipc_place *place)
+static bool note_import(CUdeviceptr base, const struct handle *handle, const struct gp_ipc_place *place)
 {
 	struct import *import = calloc(1, sizeof(*import)), *known;
 
 	if (!import)
 		return false;
-	*import = (struct import){.base = base, .ptr = base + place->offset, .bytes = place->bytes, .opens = 1};
+	*import = (struct import){
+		.handle = *handle,
+		.place = *place,
+		.base = base,
+		.ptr = base + place->offset,
+		.bytes = place->bytes,
+		.opens = 1,
+	};
 	(void)gp_real.cuCtxGetCurrent(&import->ctx);
 	gp_mutex_lock(&lock);
 	known = find_import_locked(import->ptr);
@@ -218,12 +247,37 @@ static bool note_import(CUdeviceptr base, const struct gp_ipc_place *place)
 	return true;
 }
 
+static CUresult open_segment(CUdeviceptr *ret_ptr, const struct handle *handle, const struct gp_ipc_place *place,
+			     unsigned flags, gp_ipc_open_fn driver)
+{
+	CUdeviceptr base = 0;
+	CUresult r;
+
+	gp_mutex_lock(&open_lock);
+	r = driver(&base, place->segment, flags);
+	if (!r && !note_import(base, handle, place)) {
+		(void)gp_real.cuIpcCloseMemHandle(base);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	gp_mutex_unlock(&open_lock);
+	if (!r)
+		*ret_ptr = base + place->offset;
+	return r;
+}
+
+bool gp_ipc_is_open(const CUipcMemHandle *handle)
+{
+	struct gp_ipc_place unused;
+	struct handle ours;
+
+	memcpy(&ours, handle, sizeof(ours));
+	return find_open(&ours, &unused);
+}
+
 CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver)
 {
 	struct gp_ipc_place place;
-	CUdeviceptr base = 0;
 	struct handle ours;
-	CUresult r;
 	int error;
 
 	memcpy(&ours, handle, sizeof(ours));
@@ -236,15 +290,7 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 			error == -ETIMEDOUT ? "it does not answer" : "it is damaged, or its socket is out of reach");
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	r = driver(&base, place.segment, flags);
-	if (r)
-		return r;
-	if (!note_import(base, &place)) {
-		(void)gp_real.cuIpcCloseMemHandle(base);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*ret_ptr = base + place.offset;
-	return CUDA_SUCCESS;
+	return open_segment(ret_ptr, &ours, &place, flags, driver);
 }
 
 CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr)

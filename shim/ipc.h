@@ -19,6 +19,9 @@ CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *i
 /* Whether gp_ipc_export of some process made it. */
 bool gp_ipc_is_ours(const CUipcMemHandle *handle);
 
+/* Whether this process has it open. */
+bool gp_ipc_is_open(const CUipcMemHandle *handle);
+
 /* Opens such a handle, with the driver's function for the segment's. */
 typedef CUresult (*gp_ipc_open_fn)(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags);
 CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver);
