@@ -45,7 +45,7 @@ SIMULATED = {
     "open.again": "0 same=1 word=11",
     "close.interior": "1",
     "close.first": "0 readable=1",
-    "close.third": "0 readable=0",
+    "close.third": "1 readable=0",
     "close.fourth": "1 readable=0",
     "flags.0": "1",
     "flags.1": "0",
@@ -64,17 +64,25 @@ SIMULATED = {
     "opened.small.range": "0 before=0 size=512",
     "opened.small.word": "32",
     "freed.readable": "41",
-    "freed.open": "1",
+    "freed.open": "0",
     "freed.word_after_reuse": "41",
     "freed.new_handle_differs": "1",
     "exited.word": "61",
-    "exited.open_the_other": "1 same=0 word=-1",
     "handle.differs.asked_twice": "",
     "handle.differs.interior": "",
     "event.handle_of_plain": "400",
     "event.create_with_timing": "1",
     "event.self_open": "201",
 }
+
+
+# Configuration, scenario, and what may be said there instead: a handle of freed memory is worth nothing, and what a
+# driver makes of one is chance; a handle of gpupool's own is refused.
+MEANT = [
+    (r"(both|exporter)/none", "again", r"open of the old one: 800"),
+    (r"both/(split|completed)", "again", r"open of the old one: 1"),
+    (r"both/(split|completed)", "ended", r"open what was closed: 1"),
+]
 
 
 class Pair(programs.Config):
@@ -166,15 +174,21 @@ def run_pair(out, config, program, scenario):
     return done.status, done.text
 
 
-def differences(raw, found):
-    """'scenario: what was said instead' for each that differs."""
+def is_meant(config, scenario, line):
+    return any(
+        re.fullmatch(name, config) and scenario == where and re.fullmatch(pattern, line)
+        for name, where, pattern in MEANT
+    )
+
+
+def differences(raw, found, config):
+    """'scenario: what was said instead' for each that differs and should not."""
     lines = []
     for key, (status, text) in found.items():
-        if raw[key] == (status, text):
-            continue
         before, now = raw[key][1].splitlines(), text.splitlines()
-        said = [f"'{b}' for '{a}'" for a, b in zip(before, now) if a != b]
-        lines.append(f"{key[1]}: {said[0] if said else f'status {status}'}")
+        said = [f"'{b}' for '{a}'" for a, b in zip(before, now) if a != b and not is_meant(config, key[1], b)]
+        if said or len(before) != len(now) or status != raw[key][0]:
+            lines.append(f"{key[1]}: {said[0] if said else f'status {status}'}")
     return lines
 
 
@@ -192,7 +206,7 @@ def run_pairs(results, out, library):
     bad = [key[1] for key, (status, _) in raw.items() if status != 0]
     results.check("pairs, raw: ran to their ends", not bad, ", ".join(bad) or f"{len(raw)}")
     for name, rows in found.items():
-        lines = differences(raw, rows)
+        lines = differences(raw, rows, name)
         results.check(f"pairs, {name}: as raw", not lines, f"{len(lines)} of {len(rows)} differ")
         for line in lines:
             print(f"    {line}")
@@ -230,7 +244,7 @@ def work_configs(work, library):
 def last_answer(text):
     """What the program's last line says, or None."""
     lines = [line for line in text.splitlines() if line.startswith('{"answer"')]
-    return json.loads(lines[-1])["answer"] if lines else None
+    return re.sub(r"0x[0-9a-f]+", "0x...", json.loads(lines[-1])["answer"]) if lines else None
 
 
 def transports(text):

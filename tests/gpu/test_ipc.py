@@ -52,11 +52,11 @@ class PairsTest(unittest.TestCase):
     def test_a_difference_names_the_scenario_and_the_first_line(self):
         raw = {("app", "a"): (0, "x: 1\ny: 2\n"), ("app", "b"): (0, "z: 1\n")}
         found = {("app", "a"): (0, "x: 1\ny: 3\n"), ("app", "b"): (0, "z: 1\n")}
-        self.assertEqual(part_ipc.differences(raw, found), ["a: 'y: 3' for 'y: 2'"])
+        self.assertEqual(part_ipc.differences(raw, found, "both/split"), ["a: 'y: 3' for 'y: 2'"])
 
     def test_a_bad_end_is_a_difference(self):
         raw = {("app", "a"): (0, "x: 1\n")}
-        self.assertEqual(part_ipc.differences(raw, {("app", "a"): (124, "")}), ["a: status 124"])
+        self.assertEqual(part_ipc.differences(raw, {("app", "a"): (124, "")}, "both/split"), ["a: status 124"])
 
 
 class WorksTest(WithOut):
