@@ -151,8 +151,10 @@ static void in_late_thread(void)
 
 static void late_fork(void)
 {
-	int child = fork();
+	int child;
 
+	fflush(stdout);
+	child = fork();
 	if (child == 0)
 		_exit(cuMemFree_v2(kept) ? 12 : 0);
 	guest_wait("a child at the end", child);
