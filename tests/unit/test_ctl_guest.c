@@ -234,6 +234,61 @@ END_TEST
 
 /* Descriptors. */
 
+START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
+{
+	ck_assert_int_eq(fixture_start(0), 0);
+	fixture_assert_serves();
+	for (int i = 0; i < 3; i++) {
+		close_servers();
+		wait_until_served();
+	}
+	close_servers();
+	/* Who knocks makes the server look. */
+	while (!has_ended())
+		close(fixture_try_connect(gp_ctl_path()));
+	ck_assert_int_eq(fixture_try_connect(gp_ctl_path()), -1);
+	ck_assert_int_eq(fixture_count_sockets(), 0);
+}
+END_TEST
+
+/* The numbers of the server's sockets are those of the file now. */
+static int take_numbers(int file, int taken[static 2])
+{
+	int n = 0;
+
+	for (int fd = 64; fd < 1024; fd++) {
+		if (!fixture_is_socket(fd))
+			continue;
+		ck_assert_int_lt(n, 2);
+		taken[n++] = fd;
+	}
+	for (int i = 0; i < n; i++)
+		ck_assert_int_eq(dup2(file, taken[i]), taken[i]);
+	return n;
+}
+
+/* The program's files have something to read. */
+START_TEST(numbers_that_the_host_has_taken_over_are_left_alone)
+{
+	int client, pipes[2], taken[2];
+	char bytes[4];
+
+	ck_assert_int_eq(fixture_start(0), 0);
+	client = fixture_connect();
+	ck_assert_str_eq(fixture_ask(client, "version"), fixture_version);
+	ck_assert_int_eq(pipe(pipes), 0);
+	ck_assert_int_eq(write(pipes[1], "data", 4), 4);
+	ck_assert_int_eq(take_numbers(pipes[0], taken), 2);
+	(void)fixture_try_send(client, "version\n");
+	ck_assert(fixture_is_closed(client));
+	wait_until_served();
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(fcntl(taken[i], F_GETFD), 0);
+	ck_assert_int_eq(read(taken[0], bytes, sizeof(bytes)), 4);
+	ck_assert_int_eq(memcmp(bytes, "data", 4), 0);
+}
+END_TEST
+
 enum host_file { A_FILE, A_SOCKET, N_HOST_FILES };
 
 /* A file of the host's; what the server would send to it can be read from the other one. */
@@ -250,25 +305,17 @@ static int open_host_file(enum host_file which, int *ret_other)
 
 START_TEST(an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts)
 {
-	int client, other, file = open_host_file((enum host_file)_i, &other), taken[2], n = 0;
+	int client, other, file = open_host_file((enum host_file)_i, &other), taken[2];
 	char bytes[16];
 
 	ck_assert_int_eq(fixture_start(0), 0);
 	client = fixture_ask_for_much(gp_ctl_path());
-	for (int fd = 64; fd < 1024; fd++) {
-		if (!fixture_is_socket(fd))
-			continue;
-		ck_assert_int_lt(n, 2);
-		taken[n++] = fd;
-	}
-	ck_assert_int_eq(n, 2);
-	for (int i = 0; i < n; i++)
-		ck_assert_int_eq(dup2(file, taken[i]), taken[i]);
+	ck_assert_int_eq(take_numbers(file, taken), 2);
 	ck_assert_str_eq(fixture_read_line(client), ""); /* it ends before the answer does */
 	wait_until_served();
 	ck_assert_int_eq(_i == A_FILE ? pread(other, bytes, sizeof(bytes), 0) : read(other, bytes, sizeof(bytes)),
 		_i == A_FILE ? 0 : -1);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < 2; i++)
 		ck_assert_int_ge(fcntl(taken[i], F_GETFD), 0);
 }
 END_TEST
@@ -317,6 +364,8 @@ int main(void)
 	tcase_add_loop_test(
 		tc, a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit, 0, ROWS(replacements));
 	tcase_add_loop_test(tc, a_new_socket_is_made_only_in_a_directory_that_is_fit, 0, ROWS(replacements));
+	tcase_add_test(tc, a_host_that_closes_the_socket_gets_a_new_one_three_times);
+	tcase_add_test(tc, numbers_that_the_host_has_taken_over_are_left_alone);
 	tcase_add_loop_test(tc, an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts, 0, N_HOST_FILES);
 	tcase_add_loop_test(tc, a_host_that_closes_everything_in_a_loop_is_not_disturbed, 0, 16);
 #endif

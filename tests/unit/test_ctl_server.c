@@ -280,66 +280,6 @@ START_TEST(a_second_start_is_refused)
 }
 END_TEST
 
-#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork, and closing what others use */
-/*
- * Until the server notices, clients reach the old socket and are cut off; while it makes a new one,
- * they are refused. False: the file is gone.
- */
-static bool serves_again(void)
-{
-	while (exists(gp_ctl_path())) {
-		int fd = fixture_try_connect(gp_ctl_path());
-		bool served = fd >= 0 && fixture_try_send(fd, "version\n") &&
-			      !strcmp(fixture_read_line(fd), fixture_version);
-
-		if (fd >= 0)
-			close(fd);
-		if (served)
-			return true;
-	}
-	return false;
-}
-
-START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
-{
-	for (int i = 0; i < 4; i++) {
-		for (int fd = 64; fd < 1024; fd++)
-			if (fixture_is_socket(fd))
-				close(fd);
-		ck_assert_int_eq(serves_again(), i < 3);
-	}
-	ck_assert_int_eq(fixture_try_connect(gp_ctl_path()), -1);
-	ck_assert_int_eq(fixture_count_sockets(), 0);
-}
-END_TEST
-
-/* The program's files now have the server's numbers, and something to read. */
-START_TEST(numbers_that_the_host_has_taken_over_are_left_alone)
-{
-	int client = fixture_connect(), pipes[2], taken[4], n = 0;
-	char bytes[4];
-
-	ck_assert_str_eq(fixture_ask(client, "version"), fixture_version);
-	ck_assert_int_eq(pipe(pipes), 0);
-	ck_assert_int_eq(write(pipes[1], "data", 4), 4);
-	for (int fd = 64; fd < 1024; fd++) {
-		if (!fixture_is_socket(fd))
-			continue;
-		ck_assert_int_eq(dup2(pipes[0], fd), fd);
-		taken[n++] = fd;
-	}
-	ck_assert_int_eq(n, 2);
-	fixture_try_send(client, "version\n");
-	ck_assert(fixture_is_closed(client));
-	ck_assert(serves_again());
-	for (int i = 0; i < n; i++)
-		ck_assert_int_eq(fcntl(taken[i], F_GETFD), 0);
-	ck_assert_int_eq(read(taken[0], bytes, sizeof(bytes)), 4);
-	ck_assert_int_eq(memcmp(bytes, "data", 4), 0);
-}
-END_TEST
-#endif
-
 START_TEST(a_host_without_free_descriptors_is_waited_for)
 {
 	struct rlimit before, few = {.rlim_cur = 64};
@@ -380,7 +320,7 @@ START_TEST(a_child_lets_go_of_the_parents_socket)
 }
 END_TEST
 
-#ifndef __SANITIZE_THREAD__ /* as above */
+#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork */
 static void child_with_server(void)
 {
 	char parents[512];
@@ -568,8 +508,6 @@ static TCase *with_server(void)
 	tcase_add_test(tc, a_host_without_free_descriptors_is_waited_for);
 	tcase_add_test(tc, a_child_lets_go_of_the_parents_socket);
 #ifndef __SANITIZE_THREAD__
-	tcase_add_test(tc, a_host_that_closes_the_socket_gets_a_new_one_three_times);
-	tcase_add_test(tc, numbers_that_the_host_has_taken_over_are_left_alone);
 	tcase_add_test(tc, a_child_may_have_a_server_of_its_own);
 #endif
 	tcase_add_test(tc, a_child_that_exits_leaves_the_parents_file);
