@@ -91,6 +91,8 @@ NEEDS = {
     "deadlock_contexts": around_spinning(),
     "deadlock_devices": around_spinning(devices=2),
     "deadlock_memory": around_spinning(is_alone=True),
+    "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
+    "devices_access": (Needs(devices=2, is_strict=False),),
     "first": somebody_first(devices=2),
     "first_alone": somebody_first(devices=1),
     # Each hang takes its time.

@@ -149,6 +149,25 @@ static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUconte
 	return copy_async(dst, src, bytes, WITHIN_DEVICE, stream, per_thread);
 }
 
+/* Follows all work of both contexts, and is followed by all: here by waiting. */
+static CUresult copy_peer_in_turn(uint64_t dst, CUcontext dst_handle, uint64_t src,
+	CUcontext src_handle, size_t bytes, bool per_thread)
+{
+	struct sim_ctx *dst_ctx, *src_ctx;
+
+	SIM_TRY(sim_ctx_of(dst_handle, &dst_ctx));
+	SIM_TRY(sim_ctx_of(src_handle, &src_ctx));
+	SIM_TRY(sim_ctx_synchronize(dst_ctx));
+	SIM_TRY(sim_ctx_synchronize(src_ctx));
+	SIM_TRY(copy_async(dst, src, bytes, WITHIN_DEVICE, NULL, per_thread));
+	SIM_TRY(sim_ctx_synchronize(dst_ctx));
+	return sim_ctx_synchronize(src_ctx);
+}
+
+SIM_STREAM_PAIR(cuMemcpyPeer, _ptds,
+	(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes),
+	copy_peer_in_turn(dst, dst_ctx, src, src_ctx, bytes, per_thread))
+
 SIM_STREAM_PAIR(cuMemcpyPeerAsync, _ptsz,
 	(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes,
 		CUstream stream),

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A kernel that reaches for another device's memory without access to it, which is an error of the program's. */
+
+#include "devices.h"
+
+/* Without access a kernel fails, and with it the context that it ran in; the other goes on. */
+static void unreachable(bool was_enabled)
+{
+	CUdeviceptr ptr;
+	CUcontext again;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(16 * MIB);
+	if (was_enabled) {
+		devices_let(1, 0);
+		devices_filled(1, ptr, 5);
+		app_result("wrong words", (int)devices_count_wrong(0, ptr, 5));
+		devices_enter(1);
+		app_result("disable", cuCtxDisablePeerAccess(devices[0].ctx));
+		app_result("disable again", cuCtxDisablePeerAccess(devices[0].ctx));
+	}
+	app_result("launch", devices_fill(1, ptr, 6));
+	app_result("synchronise", cuStreamSynchronize(devices[1].stream));
+	devices_filled(0, ptr, 7);
+	app_result("wrong words", (int)devices_count_wrong(0, ptr, 7));
+	app_result("free", cuMemFree_v2(ptr));
+	app_result("reset", cuDevicePrimaryCtxReset_v2(1));
+	APP_MUST(cuDevicePrimaryCtxRetain(&again, 1));
+	app_result("the same handle", again == devices[1].ctx);
+	devices_start_one(1);
+	ptr = app_alloc(16 * MIB);
+	devices_filled(1, ptr, 8);
+	app_result("wrong words", (int)devices_count_wrong(1, ptr, 8));
+	app_result("free", cuMemFree_v2(ptr));
+}
+
+static void never_enabled(void)
+{
+	unreachable(false);
+}
+
+static void disabled(void)
+{
+	unreachable(true);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"never-enabled", never_enabled, 0},
+	{"disabled", disabled, 0},
+	{0},
+};
