@@ -35,6 +35,24 @@ typedef struct CUmemAllocationProp_st {
 	} allocFlags;
 } CUmemAllocationProp;
 
+typedef struct CUmemPoolProps_st {
+	int allocType, handleTypes;
+	struct {
+		int type, id;
+	} location;
+	void *win32SecurityAttributes;
+	size_t maxSize;
+	unsigned short usage;
+	unsigned char reserved[54];
+} CUmemPoolProps;
+
+typedef struct CUmemAccessDesc_st {
+	struct {
+		int type, id;
+	} location;
+	int flags;
+} CUmemAccessDesc;
+
 enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_IMAGE = 200,
@@ -69,6 +87,11 @@ enum {
 	CU_MEMORYTYPE_HOST = 1,
 	CU_MEMORYTYPE_DEVICE = 2,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_LOCATION_TYPE_HOST = 2,
+	CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
+	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
+	CUDA_ARRAY3D_SPARSE = 0x40,
+	CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
 	CU_MEM_ATTACH_SINGLE = 4,

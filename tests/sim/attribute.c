@@ -84,7 +84,7 @@ static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		PUT(unsigned, 3); /* read and write */
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		PUT(void *, block->kind == SIM_POOLED ? &block->device->pool : NULL);
+		PUT(void *, block->kind == SIM_POOLED ? block->pool : NULL);
 	}
 	return CUDA_ERROR_INVALID_VALUE;
 }

@@ -48,8 +48,10 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 
 CUresult sim_devices_init(void)
 {
-	for (unsigned i = 0; i < sim.config.devices; i++)
+	for (unsigned i = 0; i < sim.config.devices; i++) {
 		SIM_TRY(device_init(&sim_devices[i], (int)i));
+		sim_pools_init(&sim_devices[i]);
+	}
 	return CUDA_SUCCESS;
 }
 

@@ -130,7 +130,7 @@ CUresult sim_family_synchronize(struct sim_family *family)
 	for (struct sim_stream *stream = ctx->streams; stream; stream = stream->next)
 		if (covers(family, stream->family))
 			sim_stream_give_back(stream);
-	sim_pool_trim(ctx->device, ctx->device->pool.threshold);
+	sim_pools_trim(ctx->device);
 	return CUDA_SUCCESS;
 }
 

@@ -38,12 +38,16 @@ struct sim_block {
 	struct sim_import *import; /* how an imported one is mapped */
 	unsigned host_flags;
 	struct sim_slab *slab; /* small blocks share a chunk */
+	struct sim_pool *pool; /* of pooled memory */
 	struct sim_block *next;
 };
 
 struct sim_pool {
 	struct sim_block *cached; /* free, still charged */
 	uint64_t threshold, used_bytes, used_high, reserved_bytes, reserved_high;
+	struct sim_device *device;
+	struct sim_pool *next; /* of those that the program made */
+	bool is_destroyed;     /* and goes when nothing of it is used any more */
 };
 
 struct sim_device {
@@ -56,7 +60,7 @@ struct sim_device {
 	unsigned n_chunks, first_free;
 	unsigned char *taken; /* per chunk */
 	struct sim_ctx *primary;
-	struct sim_pool pool;
+	struct sim_pool pool, *current_pool; /* the default one; of cuMemAllocAsync */
 	struct sim_slab *pool_slabs;
 };
 extern struct sim_device sim_devices[SIM_MAX_DEVICES];
@@ -95,13 +99,20 @@ void sim_slab_give(struct sim_slab **slabs, struct sim_slab *slab, uint64_t addr
 size_t sim_slab_round(size_t bytes);
 
 /* physical.c */
+struct sim_physical;
+struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle);
+size_t sim_physical_bytes(const struct sim_physical *physical);
+CUmemGenericAllocationHandle sim_physical_retain(struct sim_physical *physical);
+void sim_physical_map(struct sim_physical *physical);
+void sim_physical_unmap(struct sim_physical *physical);
 void sim_arrays_close(const struct sim_ctx *ctx);
 
 /* alloc.c */
 CUresult sim_free_waiting(struct sim_block *block);
 
 /* mempool.c */
-void sim_pool_trim(struct sim_device *device, uint64_t keep_bytes);
+void sim_pools_init(struct sim_device *device);
+void sim_pools_trim(const struct sim_device *device); /* to what each pool may keep */
 void sim_pool_take_back(struct sim_block *block);
 bool sim_address_is_device(uint64_t addr);
 void sim_stream_give_back(struct sim_stream *stream); /* the stream has been synchronised */

@@ -2,11 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Stream-ordered memory. A freed block stays with the device's pool, still charged, until the host
+ * Stream-ordered memory. A freed block stays with its pool, still charged, until the host
  * synchronises or trims; then only as much as the release threshold says is kept. cuMemFreeAsync
  * also takes memory of cuMemAlloc: it never waits, and the memory is back after the stream has been
  * synchronised.
  */
+
+#include <stdlib.h>
 
 #include "capture.h"
 #include "race.h"
@@ -24,20 +26,16 @@ static void note_highs(struct sim_pool *pool)
 		pool->reserved_high = pool->reserved_bytes;
 }
 
-void sim_pool_take_back(struct sim_block *block)
-{
-	struct sim_pool *pool = &block->device->pool;
+static struct sim_pool *made; /* by the program */
 
-	block->freed = block->released = true;
-	block->next = pool->cached;
-	pool->cached = block;
-	pool->used_bytes -= size_of(block);
+void sim_pools_init(struct sim_device *device)
+{
+	device->pool.device = device;
+	device->current_pool = &device->pool;
 }
 
-void sim_pool_trim(struct sim_device *device, uint64_t keep_bytes)
+static void trim(struct sim_pool *pool, uint64_t keep_bytes)
 {
-	struct sim_pool *pool = &device->pool;
-
 	while (pool->cached && pool->reserved_bytes > keep_bytes) {
 		struct sim_block *block = pool->cached;
 
@@ -45,6 +43,40 @@ void sim_pool_trim(struct sim_device *device, uint64_t keep_bytes)
 		pool->reserved_bytes -= size_of(block);
 		sim_block_free(block);
 	}
+}
+
+void sim_pools_trim(const struct sim_device *device)
+{
+	struct sim_pool *first = &sim_devices[device->ordinal].pool;
+
+	trim(first, first->threshold);
+	for (struct sim_pool *pool = made; pool; pool = pool->next)
+		if (pool->device == device)
+			trim(pool, pool->threshold);
+}
+
+static void free_if_unused(struct sim_pool *pool)
+{
+	struct sim_pool **link = &made;
+
+	if (!pool->is_destroyed || pool->used_bytes)
+		return;
+	trim(pool, 0);
+	while (*link != pool)
+		link = &(*link)->next;
+	*link = pool->next;
+	free(pool);
+}
+
+void sim_pool_take_back(struct sim_block *block)
+{
+	struct sim_pool *pool = block->pool;
+
+	block->freed = block->released = true;
+	block->next = pool->cached;
+	pool->cached = block;
+	pool->used_bytes -= size_of(block);
+	free_if_unused(pool);
 }
 
 void sim_stream_give_back(struct sim_stream *stream)
@@ -74,13 +106,12 @@ static struct sim_block *take_cached(struct sim_pool *pool, size_t bytes)
 	return block;
 }
 
-static CUresult take(struct sim_device *device, size_t bytes, struct sim_block **block)
+static CUresult take(struct sim_pool *pool, size_t bytes, struct sim_block **block)
 {
-	struct sim_pool *pool = &device->pool;
-
 	*block = take_cached(pool, bytes);
 	if (!*block) {
-		SIM_TRY(sim_block_new(SIM_POOLED, NULL, device, bytes, block));
+		SIM_TRY(sim_block_new(SIM_POOLED, NULL, pool->device, bytes, block));
+		(*block)->pool = pool;
 		pool->reserved_bytes += size_of(*block);
 	}
 	pool->used_bytes += size_of(*block);
@@ -92,13 +123,9 @@ static CUresult alloc_from(
 	struct sim_pool *pool, CUdeviceptr *dptr, size_t bytes, struct sim_stream *stream)
 {
 	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemAllocAsync"};
-	struct sim_device *device = stream->ctx->device;
 	struct sim_block *block;
 
-	for (unsigned i = 0; pool && i < sim.config.devices; i++)
-		if (pool == &sim_devices[i].pool)
-			device = &sim_devices[i];
-	SIM_TRY(take(device, bytes, &block));
+	SIM_TRY(take(pool ? pool : stream->ctx->device->current_pool, bytes, &block));
 	block->of_graph = stream->capture;
 	sim_op_touch(&op, block->range.lo, size_of(block), SIM_WRITE);
 	if (block->of_graph)
@@ -107,16 +134,25 @@ static CUresult alloc_from(
 	return sim_stream_submit(stream, &op);
 }
 
+static struct sim_pool *pool_of(CUmemoryPool handle)
+{
+	struct sim_pool *pool = made;
+
+	for (unsigned i = 0; i < sim.config.devices; i++)
+		if (handle == (CUmemoryPool)&sim_devices[i].pool)
+			return &sim_devices[i].pool;
+	while (pool && handle != (CUmemoryPool)pool)
+		pool = pool->next;
+	return pool && !pool->is_destroyed ? pool : NULL;
+}
+
 static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle,
 	CUstream stream_handle, bool per_thread, bool named)
 {
-	struct sim_pool *pool = (struct sim_pool *)handle;
+	struct sim_pool *pool = named ? pool_of(handle) : NULL;
 	struct sim_stream *stream;
-	bool known = !named;
 
-	for (unsigned i = 0; i < sim.config.devices; i++)
-		known |= pool == &sim_devices[i].pool;
-	if (!dptr || !known)
+	if (!dptr || (named && !pool))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
 	*dptr = 0;
@@ -195,10 +231,11 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_th
 SIM_STREAM_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream stream),
 	free_async(dptr, stream, per_thread))
 
-static CUresult default_pool(CUmemoryPool *pool, CUdevice ordinal)
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice ordinal)
 {
 	struct sim_device *device;
 
+	SIM_BEGIN(cuDeviceGetDefaultMemPool);
 	if (!pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(ordinal, &device));
@@ -206,36 +243,73 @@ static CUresult default_pool(CUmemoryPool *pool, CUdevice ordinal)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice ordinal)
 {
-	SIM_BEGIN(cuDeviceGetDefaultMemPool);
-	return default_pool(pool, device);
-}
+	struct sim_device *device;
 
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
-{
 	SIM_BEGIN(cuDeviceGetMemPool);
-	return default_pool(pool, device);
+	if (!pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(ordinal, &device));
+	*pool = (CUmemoryPool)device->current_pool;
+	return CUDA_SUCCESS;
 }
 
-static struct sim_device *device_of_pool(CUmemoryPool handle)
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle)
 {
-	for (unsigned i = 0; i < sim.config.devices; i++)
-		if (handle == (CUmemoryPool)&sim_devices[i].pool)
-			return &sim_devices[i];
-	return NULL;
+	struct sim_pool *pool = pool_of(handle);
+	struct sim_device *device;
+
+	SIM_BEGIN(cuDeviceSetMemPool);
+	SIM_TRY(sim_device_of(ordinal, &device));
+	if (!pool || pool->device != device)
+		return CUDA_ERROR_INVALID_VALUE;
+	device->current_pool = pool;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *props)
+{
+	struct sim_device *device;
+	struct sim_pool *pool;
+
+	SIM_BEGIN(cuMemPoolCreate);
+	if (!handle || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+		props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_of(props->location.id, &device));
+	pool = sim_alloc_zeroed(1, sizeof(*pool));
+	pool->device = device;
+	pool->next = made;
+	made = pool;
+	*handle = (CUmemoryPool)pool;
+	return CUDA_SUCCESS;
+}
+
+/* What is allocated from it stays. */
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+	struct sim_pool *pool = pool_of(handle);
+
+	SIM_BEGIN(cuMemPoolDestroy);
+	if (!pool || pool == &pool->device->pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (pool->device->current_pool == pool)
+		pool->device->current_pool = &pool->device->pool;
+	pool->is_destroyed = true;
+	free_if_unused(pool);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
 {
-	struct sim_device *device;
+	struct sim_pool *pool = pool_of(handle);
 
 	SIM_BEGIN(cuMemPoolTrimTo);
-	device = device_of_pool(handle);
-	if (!device)
+	if (!pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
-	sim_pool_trim(device, keep_bytes);
+	trim(pool, keep_bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -262,34 +336,31 @@ static uint64_t *attribute_of(struct sim_pool *pool, int attribute)
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
 {
-	struct sim_device *device;
+	struct sim_pool *pool = pool_of(handle);
 	uint64_t *place;
 
 	SIM_BEGIN(cuMemPoolSetAttribute);
-	device = device_of_pool(handle);
-	if (!device || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+	if (!pool || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
-	place = attribute_of(&device->pool, attribute);
+	place = attribute_of(pool, attribute);
 	if (place && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		*place = *(uint64_t *)value;
 	else if (place)
-		*place = attribute_of(
-			&device->pool, attribute - 1)[0]; /* a high-water mark starts again */
+		*place = attribute_of(pool, attribute - 1)[0]; /* a high-water mark starts again */
 	return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value)
 {
-	struct sim_device *device;
+	struct sim_pool *pool = pool_of(handle);
 	const uint64_t *place;
 
 	SIM_BEGIN(cuMemPoolGetAttribute);
-	device = device_of_pool(handle);
-	if (!device || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+	if (!pool || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
-	place = attribute_of(&device->pool, attribute);
+	place = attribute_of(pool, attribute);
 	if (place)
 		*(uint64_t *)value = *place;
 	else

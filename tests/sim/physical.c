@@ -10,15 +10,16 @@
 
 #include "capture.h"
 
-struct physical {
+struct sim_physical {
 	struct sim_object object;
-	struct sim_device *device;
+	struct sim_device *device; /* NULL: the host's */
 	const struct sim_ctx *ctx; /* which it ends with, or NULL */
 	size_t bytes;
-	struct physical *prev, *next;
+	unsigned n_handles, n_mappings; /* what keeps a physical handle's memory */
+	struct sim_physical *prev, *next;
 };
 
-static struct physical *all;
+static struct sim_physical *all;
 
 static size_t round_to_chunks(size_t bytes)
 {
@@ -28,9 +29,10 @@ static size_t round_to_chunks(size_t bytes)
 static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device,
 	size_t bytes, void *handle)
 {
-	struct physical *physical;
+	struct sim_physical *physical;
 
-	SIM_TRY(sim_device_charge(device, bytes));
+	if (device)
+		SIM_TRY(sim_device_charge(device, bytes));
 	physical = sim_object_new(magic, sizeof(*physical));
 	physical->device = device;
 	physical->ctx = ctx;
@@ -39,11 +41,11 @@ static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct s
 	if (all)
 		all->prev = physical;
 	all = physical;
-	*(struct physical **)handle = physical;
+	*(struct sim_physical **)handle = physical;
 	return CUDA_SUCCESS;
 }
 
-static void physical_free(struct physical *physical)
+static void physical_free(struct sim_physical *physical)
 {
 	if (physical->prev)
 		physical->prev->next = physical->next;
@@ -51,13 +53,14 @@ static void physical_free(struct physical *physical)
 		all = physical->next;
 	if (physical->next)
 		physical->next->prev = physical->prev;
-	sim_device_discharge(physical->device, physical->bytes);
+	if (physical->device)
+		sim_device_discharge(physical->device, physical->bytes);
 	sim_object_free(physical);
 }
 
 void sim_arrays_close(const struct sim_ctx *ctx)
 {
-	for (struct physical *physical = all, *next; physical; physical = next) {
+	for (struct sim_physical *physical = all, *next; physical; physical = next) {
 		next = physical->next;
 		if (physical->ctx == ctx)
 			physical_free(physical);
@@ -66,12 +69,22 @@ void sim_arrays_close(const struct sim_ctx *ctx)
 
 static CUresult destroy(const void *handle, enum sim_magic magic, CUresult stale)
 {
-	struct physical *physical = sim_object_of(handle, magic);
+	struct sim_physical *physical = sim_object_of(handle, magic);
 
 	if (!physical)
 		return stale;
 	physical_free(physical);
 	return CUDA_SUCCESS;
+}
+
+static CUresult device_of_place(int type, int id, struct sim_device **device)
+{
+	*device = NULL;
+	if (type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return sim_device_of(id, device);
+	return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
@@ -81,17 +94,60 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 
 	SIM_BEGIN(cuMemCreate);
 	if (!handle || !bytes || bytes % SIM_CHUNK || !prop || flags ||
-		prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-		prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_device_of(prop->location.id, &device));
-	return create(SIM_PHYSICAL, NULL, device, bytes, handle);
+	SIM_TRY(device_of_place(prop->location.type, prop->location.id, &device));
+	SIM_TRY(create(SIM_PHYSICAL, NULL, device, bytes, handle));
+	(*(struct sim_physical **)handle)->n_handles = 1;
+	return CUDA_SUCCESS;
+}
+
+/* A handle that the program may use: one that it has released is none, even while mapped. */
+struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle)
+{
+	struct sim_physical *physical = sim_object_of((const void *)(uintptr_t)handle, SIM_PHYSICAL);
+
+	return physical && physical->n_handles ? physical : NULL;
+}
+
+size_t sim_physical_bytes(const struct sim_physical *physical)
+{
+	return physical->bytes;
+}
+
+CUmemGenericAllocationHandle sim_physical_retain(struct sim_physical *physical)
+{
+	physical->n_handles++;
+	return (uintptr_t)physical;
+}
+
+void sim_physical_map(struct sim_physical *physical)
+{
+	physical->n_mappings++;
+}
+
+static void free_if_unused(struct sim_physical *physical)
+{
+	if (!physical->n_handles && !physical->n_mappings)
+		physical_free(physical);
+}
+
+void sim_physical_unmap(struct sim_physical *physical)
+{
+	physical->n_mappings--;
+	free_if_unused(physical);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
+	struct sim_physical *physical = sim_physical_of(handle);
+
 	SIM_BEGIN(cuMemRelease);
-	return destroy((const void *)(uintptr_t)handle, SIM_PHYSICAL, CUDA_ERROR_INVALID_VALUE);
+	if (!physical)
+		return CUDA_ERROR_INVALID_VALUE;
+	physical->n_handles--;
+	free_if_unused(physical);
+	return CUDA_SUCCESS;
 }
 
 /* Bytes of one channel, by CU_AD_FORMAT_*. */
@@ -121,11 +177,13 @@ static CUresult array_create(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned leve
 
 	if (!width || !element || shape->NumChannels > 4 || !levels)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+		width = 0; /* memory is mapped into it later */
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_capture_unsafe());
 	while (levels--) {
 		bytes += width * (height ? height : 1) * (depth ? depth : 1) * element;
-		width = width > 1 ? width / 2 : 1;
+		width = width > 1 ? width / 2 : width;
 		height = height > 1 ? height / 2 : height;
 		depth = depth > 1 ? depth / 2 : depth;
 	}

@@ -234,7 +234,7 @@ CUresult sim_stream_wait(struct sim_stream *stream)
 	SIM_TRY(sim_ctx_check(ctx));
 	if (sim_object_of(stream, SIM_STREAM))
 		sim_stream_give_back(stream);
-	sim_pool_trim(ctx->device, ctx->device->pool.threshold);
+	sim_pools_trim(ctx->device);
 	return CUDA_SUCCESS;
 }
 

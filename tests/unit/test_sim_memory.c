@@ -390,6 +390,72 @@ START_TEST(counted_memory_counts)
 }
 END_TEST
 
+START_TEST(physical_memory_is_kept_by_handles_and_mappings)
+{
+	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
+	CUmemAccessDesc access = {.location = {.type = 1, .id = 0}, .flags = 3};
+	CUmemGenericAllocationHandle handle, again, imported;
+	CUdeviceptr ptr;
+	size_t before;
+	int fd;
+
+	test_start();
+	before = free_bytes();
+	ok(cuMemCreate(&handle, 8 * MIB, &prop, 0));
+	ok(cuMemAddressReserve(&ptr, 16 * MIB, 0, 0, 0));
+	fails(cuMemMap(ptr + 12 * MIB, 8 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemMap(ptr, 8 * MIB, 0, handle, 0));
+	fails(cuMemMap(ptr + 2 * MIB, 8 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemMap(ptr + 8 * MIB, 4 * MIB, 0, handle, 0));
+	ok(cuMemSetAccess(ptr, 12 * MIB, &access, 1));
+	ok(cuMemExportToShareableHandle(&fd, handle, 1, 0));
+	ok(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, 1));
+	ok(cuMemRelease(handle));
+	ok(cuMemRelease(imported));
+	fails(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(before - free_bytes(), 8 * MIB);
+	ok(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(ptr + MIB)));
+	ck_assert_uint_eq(again, handle);
+	fails(cuMemUnmap(ptr, 6 * MIB), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemAddressFree(ptr, 16 * MIB), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemUnmap(ptr, 12 * MIB));
+	ck_assert_uint_eq(before - free_bytes(), 8 * MIB);
+	ok(cuMemRelease(again));
+	ck_assert_uint_eq(before, free_bytes());
+	ok(cuMemAddressFree(ptr, 16 * MIB));
+}
+END_TEST
+
+START_TEST(a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used)
+{
+	CUmemPoolProps props = {.allocType = 1, .location = {.type = 1, .id = 0}};
+	CUmemoryPool pool, current;
+	uint64_t keep = UINT64_MAX;
+	size_t before;
+	CUdeviceptr a, b;
+
+	test_start();
+	before = free_bytes();
+	ok(cuMemPoolCreate(&pool, &props));
+	ok(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	ok(cuDeviceSetMemPool(0, pool));
+	ok(cuMemAllocFromPoolAsync(&a, 4 * MIB, pool, NULL));
+	ok(cuMemAllocAsync(&b, 8 * MIB, NULL));
+	ok(cuMemFreeAsync(a, NULL));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(before - free_bytes(), 12 * MIB);
+	ok(cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(before - free_bytes(), 8 * MIB);
+	ok(cuMemPoolDestroy(pool));
+	fails(cuMemAllocFromPoolAsync(&a, 4 * MIB, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+	ok(cuDeviceGetMemPool(&current, 0));
+	ck_assert_ptr_ne(current, pool);
+	ok(cuMemFreeAsync(b, NULL));
+	ok(cuCtxSynchronize());
+	ck_assert_uint_eq(before, free_bytes());
+}
+END_TEST
+
 START_TEST(freed_memory_cannot_be_used)
 {
 	CUdeviceptr ptr;
@@ -456,6 +522,8 @@ static TCase *block_cases(void)
 	tcase_add_test(tc, registered_memory_is_the_programs_own);
 	tcase_add_test(tc, managed_memory_belongs_to_both_sides);
 	tcase_add_test(tc, counted_memory_counts);
+	tcase_add_test(tc, physical_memory_is_kept_by_handles_and_mappings);
+	tcase_add_test(tc, a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used);
 	return tc;
 }
 
