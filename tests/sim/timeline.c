@@ -4,7 +4,7 @@
 /*
  * The virtual clock and what happens on it. Points in time at which work starts or ends stand in a
  * heap; the clock moves on when a call costs time, and jumps ahead to the next point when a thread
- * has to wait. If a thread waits and there is no next point, only another thread (or a host
+ * has to wait, or has asked for long enough. If a thread waits and there is no next point, only another thread (or a host
  * function) can help: the waiter lets go of the lock, and when nothing at all has happened for a
  * while in real time, it is a deadlock.
  */
@@ -15,6 +15,8 @@
 
 #include "ctx.h"
 #include "work.h"
+
+enum { POLLS_MAX = 100 }; /* while nothing else happens */
 
 struct point {
 	uint64_t at_ns, order;
@@ -186,13 +188,34 @@ CUresult sim_wait_for(const struct sim_work *work)
 	return sim_wait_while(is_unfinished, work);
 }
 
+/*
+ * Who only ever asks is waiting, and would take a real GPU's time for it: the clock jumps for him as well. True if
+ * there is something to jump to.
+ */
+static bool jump_for_polls(void)
+{
+	static uint64_t seen;
+	static unsigned polls;
+
+	if (progress != seen)
+		polls = 0;
+	seen = progress;
+	if (!n_points || stepping)
+		return false;
+	if (++polls > POLLS_MAX) {
+		polls = 0;
+		sim_timeline_pass(heap[0].at_ns > now_ns ? heap[0].at_ns - now_ns : 0);
+	}
+	return true;
+}
+
 void sim_wait_polled(void)
 {
 	static uint64_t seen, since_ns;
 	uint64_t real;
 
 	sim_work_poll_flags();
-	if (n_points || stepping)
+	if (jump_for_polls() || stepping)
 		return;
 	real = real_ns();
 	if (progress != seen || !since_ns) {

@@ -252,6 +252,20 @@ START_TEST(a_context_wait_does_not_make_the_host_wait)
 }
 END_TEST
 
+START_TEST(who_only_asks_gets_there_in_the_end)
+{
+	unsigned asked = 0;
+
+	test_start();
+	ok(test_spin(NULL, 3600 * 1000 * MS));
+	while (cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY)
+		asked++;
+	ok(cuStreamQuery(NULL));
+	ck_assert_uint_gt(asked, 10);
+	ck_assert_uint_lt(asked, 1000);
+}
+END_TEST
+
 START_TEST(effects_come_at_the_end_of_the_work_and_in_that_order)
 {
 	CUdeviceptr data;
@@ -451,6 +465,7 @@ static TCase *order_cases(void)
 	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);
 	tcase_add_test(tc, an_event_covers_work_before_it_and_none_after);
 	tcase_add_test(tc, a_context_wait_does_not_make_the_host_wait);
+	tcase_add_test(tc, who_only_asks_gets_there_in_the_end);
 	tcase_add_test(tc, effects_come_at_the_end_of_the_work_and_in_that_order);
 	tcase_add_test(tc, a_copy_samples_its_source_when_it_starts);
 	tcase_add_test(tc, work_on_different_streams_overlaps);
