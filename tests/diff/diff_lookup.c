@@ -6,6 +6,7 @@
 #include "tests/preload/app.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 typedef CUresult (*get_proc_fn)(const char *symbol, void **pfn, int version, uint64_t flags, int *status);
 typedef CUresult (*get_proc_v1_fn)(const char *symbol, void **pfn, int version, uint64_t flags);
@@ -141,14 +142,16 @@ static void dlerrors(void)
 /* What is found without a handle; this program is not linked to the driver. */
 static void default_scope(void)
 {
+	static const char *const names[] = {"cuMemAlloc_v2", "cuMemcpyHtoD_v2"};
+
 	printf("before it is opened, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
 	printf("before it is opened, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != NULL);
 	open_driver();
 	printf("opened for itself, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
 	printf("opened for itself, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != NULL);
 	printf("opened for all: %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL);
-	printf("hooked, the same: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == dlsym(driver, "cuMemAlloc_v2"));
-	printf("not hooked, the same: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") == dlsym(driver, "cuMemcpyHtoD_v2"));
+	for (size_t i = 0; i < LENGTH(names); i++)
+		printf("%s, the same: %d\n", names[i], dlsym(RTLD_DEFAULT, names[i]) == dlsym(driver, names[i]));
 }
 
 /* The private tables of the driver are its own, or the runtime would notice. */
@@ -219,6 +222,27 @@ static void use(void)
 	}
 }
 
+static uint64_t hash_environment(void)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+
+	for (char **variable = environ; *variable; variable++)
+		for (const char *c = *variable; *c; c++)
+			hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+	return hash;
+}
+
+/* Nobody sets variables for the profilers, or any others. */
+static void environment(void)
+{
+	uint64_t before = hash_environment();
+
+	printf("NVTX_INJECTION64_PATH is set: %d\n", getenv("NVTX_INJECTION64_PATH") != NULL);
+	use();
+	printf("NVTX_INJECTION64_PATH is set: %d\n", getenv("NVTX_INJECTION64_PATH") != NULL);
+	printf("the same environment: %d\n", before == hash_environment());
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"by-name", by_name, APP_TOGETHER},
 	{"through-itself", through_itself, APP_TOGETHER},
@@ -227,6 +251,7 @@ const struct app_scenario app_scenarios[] = {
 	{"export-table", export_table, APP_TOGETHER},
 	{"default-scope", default_scope},
 	{"use", use},
+	{"environment", environment},
 	{"odd", odd},
 	{0},
 };

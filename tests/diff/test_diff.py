@@ -110,5 +110,45 @@ class TableTest(unittest.TestCase):
             self.assertRegex(text, rf"'{name}'|'diff_{name}\.c'")
 
 
+# How many cases there are of each group, which begin with T1.1.
+CASES = {1: 8, 2: 5, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 9, 9: 6, 10: 3, 11: 5}
+
+
+def find_lost(cell, read):
+    """What a cell of cases.md names that is not there. read: the text of a file, or None."""
+    for part in cell.split("; "):
+        match = re.fullmatch(r"`([^`]+)` ([^`]+)", part.strip())
+        if not match:
+            yield part
+            continue
+        text = read(match[1])
+        for name in match[2].split(", "):
+            if text is None or not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
+                yield f"{match[1]} {name}"
+
+
+def read_test(name):
+    path = HERE.parent / name
+    return path.read_text() if path.is_file() else None
+
+
+class CasesTest(unittest.TestCase):
+    def test_every_case_is_shown_by_tests_that_exist_or_says_why_not(self):
+        rows = re.findall(r"^\| (T\d+\.\d+) \| (.+?) \| (.+) \|$", (HERE / "cases.md").read_text(), re.M)
+        wanted = [f"T{group}.{n}" for group, count in CASES.items() for n in range(1, count + 1)]
+        self.assertEqual([row[0] for row in rows], wanted)
+        for case, _, cell in rows:
+            with self.subTest(case):
+                lost = [] if cell.startswith("why not: ") else list(find_lost(cell, read_test))
+                self.assertEqual(lost, [])
+
+    def test_a_name_that_is_not_there_is_lost(self):
+        texts = {"a.c": "reuse-two two_streams"}
+        self.assertEqual(list(find_lost("`a.c` reuse-two, two_streams", texts.get)), [])
+        self.assertEqual(list(find_lost("`a.c` two", texts.get)), ["a.c two"])
+        self.assertEqual(list(find_lost("`a.c` reuse-two; `b.c` x", texts.get)), ["b.c x"])
+        self.assertEqual(list(find_lost("something", texts.get)), ["something"])
+
+
 if __name__ == "__main__":
     unittest.main()

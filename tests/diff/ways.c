@@ -32,10 +32,10 @@ enum { PER_THREAD_VERSION = 7000 }; /* that brought the per-thread twins */
 #define JUMP(name) "adrp x16, way_" #name "\nldr x16, [x16, :lo12:way_" #name "]\nbr x16\n"
 #endif
 
-#define WAY(name)                                                                                                      \
-	__attribute__((visibility("hidden"))) void *way_##name;                                                        \
-	__asm__(".pushsection .text\n.globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name ":\n"     \
-		JUMP(name) ".popsection\n");
+#define LABEL(name) ".globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name ":\n"
+#define WAY(name)                                                                                  \
+	__attribute__((visibility("hidden"))) void *way_##name;                                    \
+	__asm__(".pushsection .text\n" LABEL(name) JUMP(name) ".popsection\n");
 #define SIM_FN(name, public, version, ns, params)		WAY(name)
 #define SIM_STREAM_FN(name, suffix, public, version, ns, params) WAY(name)
 #include "tests/sim/functions.def"

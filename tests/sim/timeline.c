@@ -4,9 +4,9 @@
 /*
  * The virtual clock and what happens on it. Points in time at which work starts or ends stand in a
  * heap; the clock moves on when a call costs time, and jumps ahead to the next point when a thread
- * has to wait, or has asked for long enough. If a thread waits and there is no next point, only another thread (or a host
- * function) can help: the waiter lets go of the lock, and when nothing at all has happened for a
- * while in real time, it is a deadlock.
+ * has to wait, or has asked for long enough. If a thread waits and there is no next point, only
+ * another thread (or a host function) can help: the waiter lets go of the lock, and when nothing at
+ * all has happened for a while in real time, it is a deadlock.
  */
 
 #include <errno.h>
