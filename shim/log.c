@@ -56,21 +56,29 @@ static bool is_stderr_usable(void)
 	return S_ISREG(now.stx_mode) && (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY;
 }
 
-/* A pipe without a reader raises SIGPIPE in this thread: it is held back, and taken away again. */
+/*
+ * A pipe without a reader raises a signal in this thread, and so does a file at its limit: they are held back, and
+ * those that were not pending already are taken away again.
+ */
 static void write_line(int fd, const char *line, size_t length)
 {
+	static const int raised[] = {SIGPIPE, SIGXFSZ};
 	static const struct timespec at_once;
-	sigset_t pipe_only, old, pending;
+	sigset_t held, old, pending, new;
 
-	sigemptyset(&pipe_only);
-	sigaddset(&pipe_only, SIGPIPE);
-	sigprocmask(SIG_BLOCK, &pipe_only, &old);
+	sigemptyset(&held);
+	sigemptyset(&new);
+	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++)
+		sigaddset(&held, raised[i]);
+	sigprocmask(SIG_BLOCK, &held, &old);
 	sigpending(&pending);
+	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++)
+		if (!sigismember(&pending, raised[i]))
+			sigaddset(&new, raised[i]);
 	while (write(fd, line, length) < 0 && errno == EINTR)
 		;
-	if (!sigismember(&pending, SIGPIPE))
-		while (sigtimedwait(&pipe_only, NULL, &at_once) < 0 && errno == EINTR)
-			;
+	while (sigtimedwait(&new, NULL, &at_once) >= 0 || errno == EINTR)
+		;
 	sigprocmask(SIG_SETMASK, &old, NULL);
 }
 

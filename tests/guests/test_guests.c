@@ -134,6 +134,16 @@ START_TEST(a_cpp_program_throws_and_never_notices)
 }
 END_TEST
 
+/* Not even to say what there is to say. */
+START_TEST(a_file_at_its_limit_ends_no_program)
+{
+	static const char *const misspelt[] = {"GPUPOOL_LIMT=1GiB", NULL};
+
+	guests_same(&(struct play){.program = "guest_limits", .words = {"no-files"}, .env = misspelt});
+	ck_assert_int_eq(play_status, 13);
+}
+END_TEST
+
 /* Where sockets might go, and cannot. */
 static const char *const places[][4] = {
 	{"GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", NULL},
@@ -234,6 +244,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_process_without_cuda_has_nothing_of_ours_but_the_library);
 	tcase_add_loop_test(
 		tc, a_library_that_no_compiler_has_improved_is_not_noticed_either, 0, (int)LENGTH(lookups));
+	tcase_add_test(tc, a_file_at_its_limit_ends_no_program);
 	tcase_add_loop_test(tc, a_cpp_program_throws_and_never_notices, 0, (int)LENGTH(throws));
 	tcase_add_loop_test(
 		tc, without_a_place_for_the_socket_there_is_a_pool_all_the_same, 0, (int)LENGTH(places));
