@@ -24,10 +24,13 @@ bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *othe
 	       one->device_minor == other->device_minor;
 }
 
-/* As high as the program's limit on descriptors lets us. */
+/*
+ * As high as the program's limit on descriptors lets us, and never where it expects its own input
+ * and output: -EMFILE, with the descriptor closed, if there is no other place.
+ */
 static int move_up(int fd)
 {
-	static const int lowest[] = {512, 200, 64};
+	static const int lowest[] = {512, 200, 64, STDERR_FILENO + 1};
 
 	for (unsigned i = 0; i < sizeof(lowest) / sizeof(lowest[0]); i++) {
 		int moved = fcntl(fd, F_DUPFD_CLOEXEC, lowest[i]);
@@ -37,14 +40,20 @@ static int move_up(int fd)
 			return moved;
 		}
 	}
-	return fd;
+	if (fd > STDERR_FILENO)
+		return fd;
+	close(fd);
+	return -EMFILE;
 }
 
 int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
 {
 	int error;
 
+	*own = GP_CTL_NO_FD;
 	fd = move_up(fd);
+	if (fd < 0)
+		return fd;
 	error = gp_ctl_fd_identify(fd, "", own);
 	if (error) {
 		close(fd);

@@ -96,6 +96,28 @@ static void lowered(void)
 	app_tell_driver();
 }
 
+/* A daemon closes the first three and expects them back, at a limit that leaves no room far above. */
+static void first_three(void)
+{
+	struct rlimit limit = {24, 24};
+	FILE *say;
+	int fds[3];
+
+	app_start();
+	say = fdopen(dup(STDOUT_FILENO), "w");
+	if (!say || setrlimit(RLIMIT_NOFILE, &limit))
+		exit(80);
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	if (guest_count_wrong())
+		exit(81);
+	for (int i = 0; i < 3; i++)
+		fds[i] = open("/dev/null", O_RDWR);
+	fprintf(say, "got %d %d %d\n", fds[0], fds[1], fds[2]);
+	fclose(say);
+	app_tell_driver();
+}
+
 /* Not a byte more in any file: the library may want to say something, and stderr is one. */
 static void no_files(void)
 {
@@ -144,6 +166,7 @@ const struct app_scenario app_scenarios[] = {
 	{"no-opening", no_opening},
 	{"no-descriptors", no_descriptors},
 	{"lowered", lowered},
+	{"first-three", first_three},
 	{"no-files", no_files},
 	{"little-memory", little_memory},
 	{0},

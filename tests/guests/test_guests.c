@@ -36,6 +36,7 @@ static const char *const guests[][2] = {
 	{"guest_limits", "no-opening"},
 	{"guest_limits", "no-descriptors"},
 	{"guest_limits", "lowered"},
+	{"guest_limits", "first-three"},
 	{"guest_limits", "no-files"},
 	{"guest_limits", "little-memory"},
 	{"guest_plugins", "come-and-go"},
