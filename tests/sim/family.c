@@ -33,6 +33,7 @@ void sim_family_close(struct sim_family *family)
 		before->next = family->next;
 	family->legacy = NULL;
 	sim_work_replace(&family->gate, NULL);
+	sim_work_replace(&family->recorded, NULL);
 	sim_clock_free(&family->gate_clock);
 	for (int i = 0; i < 2; i++) {
 		sim_work_replace(&family->departed[i].tail, NULL);
@@ -143,11 +144,18 @@ CUresult sim_family_record(struct sim_family *family, CUevent handle)
 	SIM_TRY(sim_capture_refuse(family));
 	sim_work_unref(event->mark);
 	event->mark = mark(family, &event->clock);
+	for (struct sim_family *f = &family->ctx->own; f; f = f->next)
+		if (covers(family, f))
+			sim_work_replace(&f->recorded, event->mark);
 	event->recorded = true;
 	event->captured_in = 0;
 	return CUDA_SUCCESS;
 }
 
+/*
+ * A real driver waits for every record that was made before, whichever event is named. Nobody may
+ * count on that, so the race detector is not told.
+ */
 static void shut_gate(struct sim_family *family, const struct sim_event *event)
 {
 	static const struct sim_op op = {
@@ -155,11 +163,12 @@ static void shut_gate(struct sim_family *family, const struct sim_event *event)
 	struct sim_work *gate;
 
 	sim_clock_join(&family->gate_clock, &event->clock);
-	if (sim_work_done(event->mark))
+	if (sim_work_done(event->mark) && sim_work_done(family->recorded))
 		return;
 	gate = sim_work_new(family->ctx, &op);
 	sim_work_after(gate, family->gate);
 	sim_work_after(gate, event->mark);
+	sim_work_after(gate, family->recorded);
 	sim_work_submit(gate);
 	sim_work_unref(family->gate);
 	family->gate = gate;

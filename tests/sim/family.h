@@ -21,6 +21,7 @@ struct sim_family {
 	struct sim_stream *legacy;
 	struct sim_work *gate; /* all later work follows it */
 	struct sim_clock gate_clock;
+	struct sim_work *recorded; /* the latest record that covers it */
 	struct { /* streams that were destroyed, [non-blocking ones] taken together */
 		struct sim_work *tail;
 		struct sim_clock clock;

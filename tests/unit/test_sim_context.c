@@ -160,6 +160,33 @@ START_TEST(an_event_belongs_to_its_context)
 }
 END_TEST
 
+START_TEST(a_wait_is_for_every_record_that_was_made_before_it)
+{
+	CUevent first, second;
+	CUstream spinning, other;
+
+	test_start();
+	first = test_event();
+	second = test_event();
+	spinning = test_stream(CU_STREAM_NON_BLOCKING);
+	other = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuCtxRecordEvent(test_ctx, first));
+	ok(test_spin(spinning, 100 * MS));
+	ok(cuCtxRecordEvent(test_ctx, second));
+	ok(cuEventQuery(first));
+	ok(cuStreamWaitEvent(other, first, 0));
+	ok(test_spin(other, MS));
+	simgpu_advance(2 * MS);
+	ok(cuStreamQuery(other));
+	ok(cuCtxWaitEvent(test_ctx, first));
+	ok(test_spin(other, MS));
+	simgpu_advance(2 * MS);
+	fails(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	simgpu_advance(100 * MS);
+	ok(cuStreamQuery(other));
+}
+END_TEST
+
 START_TEST(a_wait_in_one_context_leaves_the_other_alone)
 {
 	CUcontext mine;
@@ -352,6 +379,7 @@ static TCase *context_cases(void)
 	tcase_add_test(tc, contexts_of_the_programs_own_stack_up);
 	tcase_add_test(tc, a_context_ends_with_the_last_detach);
 	tcase_add_test(tc, an_event_belongs_to_its_context);
+	tcase_add_test(tc, a_wait_is_for_every_record_that_was_made_before_it);
 	tcase_add_test(tc, a_wait_in_one_context_leaves_the_other_alone);
 	tcase_add_test(tc, a_destroyed_streams_work_is_still_the_contexts);
 	tcase_add_test(tc, threads_that_allocate_and_launch_do_not_disturb_each_other);
