@@ -182,17 +182,25 @@ static int order_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
-int gp_fence_order(struct gp_fence *f, uint64_t stamp)
+/*
+ * The driver has later work wait for every record of the context that was made before it is told to, not only for the
+ * one named (measured). So while one that no free made is not complete, nothing may be ordered.
+ */
+static int settle_late_locked(struct gp_fence *f)
 {
-	unsigned n;
+	if (!f->count || nth_locked(f, f->count - 1)->is_at_free)
+		return 0;
+	return query_locked(f, f->count - 1);
+}
+
+int gp_fence_order(struct gp_fence *f)
+{
 	int r;
 
 	gp_mutex_lock(&f->lock);
-	n = first_after_locked(f, stamp);
-	if (gp_fence_ordered(f) > stamp)
-		r = 0;
-	else
-		r = n < f->count ? order_locked(f, n) : -EAGAIN;
+	r = f->count ? settle_late_locked(f) : -EAGAIN;
+	if (!r && f->count)
+		r = order_locked(f, f->count - 1);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
@@ -204,22 +212,11 @@ int gp_fence_order_again(struct gp_fence *f)
 	int r = 0;
 
 	gp_mutex_lock(&f->lock);
+	r = settle_late_locked(f);
 	ordered = gp_fence_ordered(f);
 	n = ordered ? first_after_locked(f, ordered - 1) : f->count;
-	if (n < f->count && nth_locked(f, n)->seq == ordered)
+	if (!r && n < f->count && nth_locked(f, n)->seq == ordered)
 		r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
-	gp_mutex_unlock(&f->lock);
-	return r;
-}
-
-int gp_fence_order_all(struct gp_fence *f)
-{
-	unsigned end;
-	int r;
-
-	gp_mutex_lock(&f->lock);
-	end = end_of_frees_locked(f);
-	r = end ? order_locked(f, end - 1) : -EAGAIN;
 	gp_mutex_unlock(&f->lock);
 	return r;
 }

@@ -61,19 +61,17 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
 int gp_fence_settle(struct gp_fence *f);
 
 /*
- * Makes all later work of the context wait for the first published fence later than the stamp. 0 if that is so
- * now; -EAGAIN if there is none; -EBUSY; or the driver's error.
+ * Makes all later work of the context wait for the last published fence, which covers every block freed before it. 0 if
+ * that is so now; -EAGAIN if there is none, or one that no free recorded is newer and not complete, for which nobody may
+ * be made to wait; -EBUSY; or the driver's error.
  */
-int gp_fence_order(struct gp_fence *f, uint64_t stamp);
+int gp_fence_order(struct gp_fence *f);
 
 /*
  * Once more for the fence that was ordered upon last, if it is not complete: for a part of the context that was not
  * there yet. 0, or what the backend says.
  */
 int gp_fence_order_again(struct gp_fence *f);
-
-/* The same for the last published fence that was recorded at a free, which covers every block freed before it. */
-int gp_fence_order_all(struct gp_fence *f);
 
 /*
  * Waits on the host until blocks with this stamp are completed. Without bound while a free that this thread has made

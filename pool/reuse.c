@@ -13,8 +13,8 @@
  *   - Only one stream ever worked in the context: an order costs no overlap, but the GPU still stops for it (0.9 us, as
  *     measured), which counts in a loop of short kernels, and a query while it works costs as much. So let blocks take
  *     turns, and with more than two pending order on the last fence, which frees all in one go.
- *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the oldest
- *     fence that yields a fit, or on the last one, since blocks that merge may fit.
+ *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the last fence:
+ *     the driver makes later work wait for that, too, if it is told to wait for an older one (measured).
  *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
  *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have;
  *     for what another thread freed only a while, then grow.
@@ -184,7 +184,7 @@ static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 	else
 		r = -EAGAIN;
 	if (r == -EAGAIN && is_order_free(pool) && outlook->is_queue_long)
-		r = gp_fence_order_all(&pool->fence);
+		r = gp_fence_order(&pool->fence);
 	return r > 0 ? r : 0;
 }
 
@@ -224,9 +224,9 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 }
 
 /*
- * Brings about that some of what is pending can be had: the oldest free that alone would do; else, where blocks that
- * merge may fit, all of it if an order is enough, and the oldest of them if the host has to wait. -EAGAIN if growing is
- * better, 0, or the driver's error.
+ * Brings about that some of what is pending can be had: all of it if an order is enough; if the host has to wait, the
+ * oldest free that alone would do, or else of those that may merge. -EAGAIN if growing is better, 0, or the driver's
+ * error.
  */
 static int press(struct gp_pool *pool, const struct gp_request *request)
 {
@@ -249,7 +249,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 		return -EAGAIN;
 	if (must_complete)
 		return gp_fence_wait(&pool->fence, stamp, OTHERS_WAIT_NS);
-	return fit ? gp_fence_order(&pool->fence, stamp) : gp_fence_order_all(&pool->fence);
+	return gp_fence_order(&pool->fence);
 }
 
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)

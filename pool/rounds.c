@@ -92,7 +92,7 @@ static uint64_t round_settle(struct gp_rounds *rounds)
 
 	(void)gp_fence_settle(&pool->fence);
 	if (!gp_pool_is_flag(&pool->completion_only))
-		(void)gp_fence_order_all(&pool->fence);
+		(void)gp_fence_order(&pool->fence);
 	search(rounds);
 	after = pending_bytes(pool);
 	return before > after ? before - after : 0;

@@ -391,8 +391,10 @@ static int fence_record(void *arg, int slot)
 	entry.result = begin(fake, FAKE_RECORD);
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
-	if (!entry.result)
+	if (!entry.result) {
 		atomic_store(&fake->covers[slot], atomic_load(&fake->submitted));
+		raise_to(&fake->recorded, atomic_load(&fake->covers[slot]));
+	}
 	return finish(fake, entry);
 }
 
@@ -429,7 +431,10 @@ static int fence_order(void *arg, int slot)
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
-		if (covers > atomic_load(&fake->waitable) && !fake->has_one_stream)
+		/* A driver waits for all that was recorded before. */
+		if (atomic_load(&fake->recorded) > atomic_load(&fake->waitable) &&
+			atomic_load(&fake->recorded) > atomic_load(&fake->completed) &&
+			!fake->has_one_stream)
 			set_breach(fake, "later work was made to wait for work that no free would "
 					 "have waited for");
 		raise_to(&fake->ordered, covers);

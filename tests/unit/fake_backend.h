@@ -70,6 +70,7 @@ struct fake {
 
 	/* What it tells. */
 	_Atomic uint64_t submitted, completed, ordered; /* work */
+	_Atomic uint64_t recorded; /* work that the records so far cover */
 	_Atomic uint64_t waitable; /* work that some free would have waited for */
 	_Atomic uint64_t now_ns;
 	_Atomic bool is_capturing; /* the fence functions answer -EBUSY */
