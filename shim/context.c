@@ -94,6 +94,16 @@ static struct gp_context *find_locked(CUcontext handle)
 	return NULL;
 }
 
+/* The id of a live context, or 0 where the driver knows no ids; false if the context is gone. */
+static bool identify(CUcontext handle, unsigned long long *id)
+{
+	CUresult r = gp_real.cuCtxGetId ? gp_real.cuCtxGetId(handle, id) : CUDA_ERROR_NOT_FOUND;
+
+	if (r)
+		*id = 0;
+	return r != CUDA_ERROR_CONTEXT_IS_DESTROYED && r != CUDA_ERROR_INVALID_CONTEXT;
+}
+
 /* For a context that is current, or whose green context is. */
 static struct gp_context *make(CUcontext handle)
 {
@@ -102,7 +112,7 @@ static struct gp_context *make(CUcontext handle)
 	CUdevice device;
 
 	/* The device is told even where the context is gone. */
-	if (gp_real.cuCtxGetDevice(&device) || (gp_real.cuCtxGetId && gp_real.cuCtxGetId(handle, &id)))
+	if (gp_real.cuCtxGetDevice(&device) || !identify(handle, &id))
 		return NULL;
 	context = calloc(1, sizeof(*context));
 	if (!context)
@@ -247,6 +257,12 @@ bool gp_context_is_current_gone_slow(void)
 	context = look_up(current, &is_ending, &ends);
 	gp_context_put(context);
 	return !context && gp_real.cuMemGetInfo_v2(&available, &total) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void gp_table_after_fork_child(void)
+{
+	atomic_store(&table_lock.holders, 0);
+	atomic_store(&gp_contexts_ending, 0);
 }
 
 void gp_table_close(void)

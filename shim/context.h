@@ -97,9 +97,14 @@ static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
 void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
 
 /* For the end of contexts: nobody enters the table in between; a context leaves it, which puts its use. */
+void gp_table_after_fork_child(void);
 void gp_table_close(void);
 void gp_table_open(void);
 void gp_table_remove(struct gp_context *context);
+
+/* Whether there has been a context; and in a forked child: what other threads held is nobody's any more. */
+bool gp_context_were_any(void);
+void gp_context_after_fork_child(void);
 
 /* context_end.c: a call of the driver's that ends a context, or may. */
 struct gp_context_end {

@@ -79,6 +79,17 @@ void gp_context_forget(CUcontext handle)
 	atomic_store(&gp_contexts_have_gone, true);
 }
 
+bool gp_context_were_any(void)
+{
+	return atomic_load(&last_seen) || n_seen || atomic_load(&gp_contexts_have_gone);
+}
+
+void gp_context_after_fork_child(void)
+{
+	atomic_store(&lock.holders, 0);
+	gp_table_after_fork_child();
+}
+
 CUcontext gp_context_seen_as_primary(CUdevice device)
 {
 	return device >= 0 && device < GP_DEVICES_MAX ? atomic_load(&primaries[device]) : NULL;

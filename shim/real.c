@@ -155,12 +155,18 @@ static bool find_locked(void)
 /* The driver may look things up itself while it is being asked (WSL's does): that is not for us. */
 static _Thread_local bool is_finding __attribute__((tls_model("initial-exec")));
 
+void gp_real_after_fork_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
 bool gp_real_find(void)
 {
 	bool found, tell = false;
 
 	if (is_finding || !gp_real_dlsym_resolve())
 		return false;
+	gp_state_watch_forks();
 	is_finding = true;
 	gp_mutex_lock(&lock);
 	found = atomic_load(&gp_real_is_ready);

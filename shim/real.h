@@ -27,6 +27,7 @@ extern struct gp_real gp_real;
 
 extern _Atomic bool gp_real_is_ready;
 bool gp_real_find(void);
+void gp_real_after_fork_child(void);
 
 /* Finds the C library's dlsym, which dlsym.S jumps to. False if there is none. */
 extern void *(*gp_real_dlsym)(void *handle, const char *name);

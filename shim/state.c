@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "actions.h"
+#include "context.h"
 #include "ctl_server.h"
 #include "driver.h"
 #include "real.h"
@@ -74,11 +75,29 @@ static void report(void *unused, const struct gp_config_report *problem)
 		gp_log(GP_LOG_WARN, "%s", line);
 }
 
-/* A CUDA context does not survive fork: the child talks to the driver itself, which says so. */
+/*
+ * A CUDA context does not survive fork: the child talks to the driver itself, which says so. Where there was none yet
+ * it begins anew, and what locks other threads held then is nothing to wait for.
+ */
 static void after_fork_in_child(void)
 {
-	atomic_store(&gp_bypass, true);
+	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
+		atomic_store(&gp_bypass, true);
 	gp_ctl_after_fork_child();
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+	gp_real_after_fork_child();
+	gp_context_after_fork_child();
+}
+
+void gp_state_watch_forks(void)
+{
+	static _Atomic bool is_watching;
+
+	if (gp_likely(atomic_load(&is_watching)))
+		return;
+	/* Before the first lock is taken: two threads may come here, and then it is done twice. */
+	(void)pthread_atfork(NULL, NULL, after_fork_in_child);
+	atomic_store(&is_watching, true);
 }
 
 static void start(void)
@@ -99,7 +118,6 @@ static void start(void)
 	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
-	(void)pthread_atfork(NULL, NULL, after_fork_in_child);
 	r = gp_ctl_start(&options);
 	if (r)
 		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);

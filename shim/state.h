@@ -41,7 +41,10 @@ static inline bool gp_state_is_enabled(void)
 extern _Atomic bool gp_state_is_started;
 void gp_state_start_slow(void);
 
-/* At the first allocation: reports what is wrong with the settings, opens the socket, looks after fork. */
+/* From now on a child of the process finds its way. Called before any lock of the library is taken. */
+void gp_state_watch_forks(void);
+
+/* At the first allocation: reports what is wrong with the settings and opens the socket. */
 static inline void gp_state_start(void)
 {
 	if (gp_unlikely(!atomic_load_explicit(&gp_state_is_started, memory_order_relaxed)))

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * T8.7: forks. CUDA does not survive one: the child is told so by every call, and never hangs, whatever other threads of
+ * the parent were doing. A child of a parent that has not used CUDA yet begins a life of its own.
+ */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/preload/app_driver.h"
+#include "tests/sim/abi.h"
+
+static bool is_simulated(void)
+{
+	return app_calls("cuGetProcAddress_v2") + app_calls("cuInit") > 0;
+}
+
+static void wait_for(pid_t child)
+{
+	int status = 0;
+
+	if (waitpid(child, &status, 0) != child)
+		exit(72);
+	app_result("child", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static _Noreturn void exit_as(pid_t child)
+{
+	int status = 0;
+
+	exit(waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 73);
+}
+
+static pid_t fork_quietly(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child < 0)
+		exit(71);
+	return child;
+}
+
+static void use_memory(void)
+{
+	size_t wrong = 0;
+
+	app_start();
+	for (unsigned i = 0; i < 16; i++) {
+		CUdeviceptr ptr = app_alloc(i % 2 ? MIB : 300);
+		void *host;
+
+		app_fill(NULL, ptr, 256, i);
+		wrong += app_count_wrong(NULL, ptr, 256, i);
+		APP_MUST(cuMemFree_v2(ptr));
+		APP_MUST(cuMemHostAlloc(&host, 4096, 0));
+		APP_MUST(cuMemFreeHost(host));
+	}
+	if (wrong)
+		app_result("wrong words", (int)wrong);
+}
+
+/* Several children at once, each with a life of its own, and a grandchild; then the parent. */
+static void before(void)
+{
+	pid_t children[3];
+
+	for (size_t i = 0; i < LENGTH(children); i++) {
+		children[i] = fork_quietly();
+		if (children[i])
+			continue;
+		if (i == 1) {
+			pid_t grandchild = fork_quietly();
+
+			if (grandchild)
+				exit_as(grandchild);
+		}
+		use_memory();
+		exit(0);
+	}
+	for (size_t i = 0; i < LENGTH(children); i++)
+		wait_for(children[i]);
+	use_memory();
+}
+
+static CUdeviceptr kept;
+static void *kept_host;
+static CUcontext second;
+static CUstream kept_stream;
+
+static bool tells;
+
+static unsigned n_survived;
+
+/* In the child of a process that uses CUDA nothing succeeds. */
+static void say(const char *what, CUresult r)
+{
+	if (tells)
+		app_result(what, r);
+	n_survived += r == CUDA_SUCCESS;
+}
+
+#define SAY(call) say(#call, call)
+
+/* Every call that the library has a hand in. */
+static _Noreturn void be_child(void)
+{
+	size_t available = 0, total = 0;
+	CUdeviceptr ptr = 0x5a5a;
+	CUcontext ctx = NULL;
+	CUgraph graph = NULL;
+	void *host = NULL;
+	CUstream stream;
+
+	SAY(cuInit(0));
+	SAY(cuCtxSetCurrent(second));
+	SAY(cuMemAlloc_v2(&ptr, MIB));
+	SAY(cuMemAlloc_v2(&ptr, 300));
+	SAY(cuMemAllocAsync(&ptr, MIB, NULL));
+	SAY(cuMemAllocManaged(&ptr, MIB, 1));
+	SAY(cuMemFree_v2(kept));
+	SAY(cuMemFreeAsync(kept, NULL));
+	SAY(cuMemHostAlloc(&host, 4096, 0));
+	SAY(cuMemFreeHost(kept_host));
+	SAY(cuMemGetInfo_v2(&available, &total));
+	SAY(cuMemGetAddressRange_v2(&ptr, &total, kept));
+	SAY(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
+	SAY(cuStreamCreate(&stream, 0));
+	SAY(cuStreamBeginCapture_v2(kept_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	SAY(cuStreamEndCapture(kept_stream, &graph));
+	SAY(cuDevicePrimaryCtxRetain(&ctx, 0));
+	SAY(cuDevicePrimaryCtxRelease_v2(0));
+	SAY(cuDevicePrimaryCtxReset_v2(0));
+	SAY(cuCtxCreate_v2(&ctx, 0, 0));
+	SAY(cuCtxDestroy_v2(second));
+	n_survived += ptr != 0x5a5a;
+	exit((int)n_survived);
+}
+
+static void after(void)
+{
+	pid_t child;
+
+	app_start();
+	kept = app_alloc(MIB);
+	APP_MUST(cuMemHostAlloc(&kept_host, 4096, 0));
+	kept_stream = app_stream();
+	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	tells = true;
+	child = fork_quietly();
+	if (child == 0)
+		be_child();
+	wait_for(child);
+	app_result("free in the parent", cuMemFree_v2(kept));
+	app_result("pinned free in the parent", cuMemFreeHost(kept_host));
+	APP_MUST(cuCtxDestroy_v2(second));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	use_memory();
+}
+
+static _Atomic bool is_over;
+static bool may_allocate;
+
+static void *keep_locks_busy(void *unused)
+{
+	CUstream stream;
+	CUgraph graph;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	while (!is_over) {
+		CUcontext ctx;
+		void *host;
+
+		APP_MUST(cuCtxSetCurrent(second));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		APP_MUST(cuDevicePrimaryCtxRetain(&ctx, 0));
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+		APP_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		APP_MUST(cuStreamEndCapture(stream, &graph));
+		APP_MUST(cuGraphDestroy(graph));
+		if (!may_allocate)
+			continue;
+		APP_MUST(cuMemFree_v2(app_alloc(MIB)));
+		APP_MUST(cuMemHostAlloc(&host, 4096, 0));
+		APP_MUST(cuMemFreeHost(host));
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+		APP_MUST(cuMemFree_v2(app_alloc(300)));
+		APP_MUST(cuCtxDestroy_v2(ctx));
+	}
+	return NULL;
+}
+
+/* Others hold what locks there are at the moment of the fork. A real driver's own locks may be among them. */
+static void busy(unsigned forks)
+{
+	pthread_t threads[3];
+	unsigned n_bad = 0;
+
+	app_start();
+	if (!is_simulated()) {
+		printf("skipped: only simulated\n");
+		return;
+	}
+	if (may_allocate) {
+		kept = app_alloc(MIB);
+		APP_MUST(cuMemHostAlloc(&kept_host, 4096, 0));
+	}
+	kept_stream = NULL;
+	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
+	for (size_t i = 0; i < LENGTH(threads); i++)
+		pthread_create(&threads[i], NULL, keep_locks_busy, NULL);
+	for (unsigned i = 0; i < forks; i++) {
+		pid_t child = fork_quietly();
+		int status = 1;
+
+		if (child == 0)
+			be_child();
+		n_bad += waitpid(child, &status, 0) != child || status;
+	}
+	app_result("bad children", (int)n_bad);
+	is_over = true;
+	for (size_t i = 0; i < LENGTH(threads); i++)
+		pthread_join(threads[i], NULL);
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	use_memory();
+}
+
+/* Before the first allocation the library has not made its preparations for forks. */
+static void busy_at_first(void)
+{
+	busy(60);
+}
+
+static void busy_later(void)
+{
+	may_allocate = true;
+	busy(60);
+}
+
+static void *look_up(void *unused)
+{
+	static const char *const functions[] = {"cuMemAlloc_v2", "cuMemFree_v2", "cuCtxDestroy_v2", "cuInit"};
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found;
+
+	while (!is_over) {
+		for (size_t i = 0; i < LENGTH(functions); i++)
+			if (!dlsym(driver, functions[i]) || !dlsym(RTLD_DEFAULT, functions[i]))
+				exit(74);
+		APP_MUST(cuGetProcAddress_v2("cuMemAlloc", &found, 12000, 0, NULL));
+	}
+	return NULL;
+}
+
+/* The parent has only looked for CUDA, and still does: its children can use it. */
+static void looking(void)
+{
+	pthread_t threads[3];
+	unsigned n_bad = 0;
+
+	APP_MUST(cuGetProcAddress_v2("", &(void *){NULL}, 0, 0, NULL));
+	if (!is_simulated()) {
+		printf("skipped: only simulated\n");
+		return;
+	}
+	for (size_t i = 0; i < LENGTH(threads); i++)
+		pthread_create(&threads[i], NULL, look_up, NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		pid_t child = fork_quietly();
+		int status = 1;
+
+		if (child == 0) {
+			use_memory();
+			exit(0);
+		}
+		n_bad += waitpid(child, &status, 0) != child || status;
+	}
+	is_over = true;
+	for (size_t i = 0; i < LENGTH(threads); i++)
+		pthread_join(threads[i], NULL);
+	app_result("bad children", (int)n_bad);
+	use_memory();
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"before", before, 0},
+	{"after", after, 0},
+	{"looking", looking, 0},
+	{"busy-at-first", busy_at_first, 0},
+	{"busy-later", busy_later, 0},
+	{0},
+};
