@@ -40,7 +40,7 @@ static bool is_served(const struct gp_context *context)
 	return context && gp_likely(!atomic_load_explicit(&context->is_broken, memory_order_relaxed));
 }
 
-/* The driver answers out-of-memory, and no other error, with a pointer of 0 (measured). */
+/* The driver answers out-of-memory, and no other error, with a pointer of 0, and with the pitch (measured). */
 static bool is_pointer_due(CUresult r)
 {
 	return gp_likely(r == CUDA_SUCCESS) || r == CUDA_ERROR_OUT_OF_MEMORY;
@@ -106,7 +106,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 		answered = is_answered(gp_pool_alloc(context->pool, (uint64_t)row * height, &addr), &r);
 	if (answered && is_pointer_due(r))
 		*ptr = addr;
-	if (answered && !r)
+	if (answered && is_pointer_due(r))
 		*pitch = row;
 	gp_context_put(context);
 	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
@@ -155,6 +155,12 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 	return r > 0 ? r : CUDA_SUCCESS;
 }
 
+/*
+ * No pointer into a segment may reach the driver, but what it says of a pointer that nobody has is right in every state
+ * of the context and the process.
+ */
+#define NOBODYS ((CUdeviceptr)1)
+
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
 {
 	int r = gp_pool_free(&gp_state.device_map, ptr, mode);
@@ -166,10 +172,10 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 		return CUDA_ERROR_INVALID_VALUE;
 	case GP_E_NOT_USED:
 		gp_log(GP_LOG_WARN, "free of 0x%llx, which is free already", (unsigned long long)ptr);
-		return CUDA_ERROR_INVALID_VALUE;
+		return gp_real.cuMemFree_v2(NOBODYS);
 	case GP_E_INTERIOR:
 		gp_log(GP_LOG_WARN, "free of 0x%llx, which is inside a block", (unsigned long long)ptr);
-		return CUDA_ERROR_INVALID_VALUE;
+		return gp_real.cuMemFree_v2(NOBODYS);
 	default:
 		return r;
 	}

@@ -46,7 +46,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 		return gp_real.cuMemGetInfo_v2(NULL, NULL);
 	r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
 	if (r)
-		return r;
+		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* which may write even so */
 	context = gp_context_current();
 	if (context) {
 		held.device = context->device;

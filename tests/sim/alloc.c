@@ -110,15 +110,17 @@ CUresult cuMemAllocPitch_v2(
 	CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
 	size_t row = (width + PITCH - 1) / PITCH * PITCH;
+	CUresult result;
 
 	SIM_BEGIN(cuMemAllocPitch_v2);
 	if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (row < width || height > SIZE_MAX / row)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	SIM_TRY(alloc(SIM_DEVICE, dptr, row * height));
-	*pitch = row;
-	return CUDA_SUCCESS;
+	result = alloc(SIM_DEVICE, dptr, row * height);
+	if (!result || result == CUDA_ERROR_OUT_OF_MEMORY)
+		*pitch = row;
+	return result;
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
