@@ -184,7 +184,7 @@ static void contents(void)
 			for (unsigned i = 0; i < BLOCKS; i++) {
 				ptr[i] = app_alloc(bytes);
 				used += app_count_wrong(NULL, ptr[i], 4 * KIB, 0) != 0;
-				app_fill(NULL, ptr[i], bytes, 7);
+				app_fill(NULL, ptr[i], 4 * KIB, 7);
 			}
 			for (unsigned i = 0; i < BLOCKS; i++)
 				APP_MUST(cuMemFree_v2(ptr[i]));

@@ -25,7 +25,8 @@ import deviations
 import suite
 
 FACTS_FD, GO_FD = 3, 4  # tests/preload/app.h
-PROGRAM_LIMIT_S = 400
+PROGRAM_LIMIT_S = 500
+SCENARIO_LIMIT_S = "60"  # the machine may be busy
 SIMULATOR_COMPLAINS = "status 99"  # races, deadlocks or invalid uses
 
 
@@ -61,7 +62,7 @@ class Place:
         if self.sim:
             env |= {"LD_LIBRARY_PATH": str(self.sim), "SIMGPU_DEVICES": str(way.devices)}
             env["SIMGPU_STRICT"] = str(int(way.is_strict))
-        env |= way.env
+        env |= {"APP_LIMIT_S": SCENARIO_LIMIT_S, **way.env}
         if config.variables is not None:
             env |= {"GPUPOOL_LOG": "info", "GPUPOOL_LOG_FILE": f"{directory}/log", "GPUPOOL_RUNTIME_DIR": directory}
             env |= {"LD_PRELOAD": str(self.library), **config.variables}
@@ -225,6 +226,12 @@ def reserve_descriptors():
         os.set_inheritable(fd, True)
 
 
+def keep(path, result):
+    if path:
+        with path.open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(result)) + "\n")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="run.py")
     parser.add_argument("--library", type=pathlib.Path, required=True)
@@ -234,7 +241,7 @@ def parse_arguments():
     parser.add_argument("--config", action="append", choices=suite.CONFIG_NAMES)
     parser.add_argument("--devices", type=int, default=1, help="of the machine")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", type=pathlib.Path, help="a file for the results as well")
+    parser.add_argument("--json", type=pathlib.Path, help="a file for the results as well, a line each as they come")
     return parser.parse_args()
 
 
@@ -254,9 +261,8 @@ def main():
                 for result in judge_program(place, name, runs, configs):
                     results.append(result)
                     tap.show(result)
+                    keep(options.json, result)
     tap.end()
-    if options.json:
-        options.json.write_text(json.dumps([dataclasses.asdict(result) for result in results]))
     return 0 if results and all(result.ok for result in results) else 1
 
 

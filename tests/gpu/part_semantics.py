@@ -33,7 +33,8 @@ WAYS = {
     "perthread": ["-DDIFF_GET_PROC", "-DDIFF_PER_THREAD"],
 }
 SLOW = ("deadlock*", "waits")  # a part of their own: these wait for what may never come
-JOBS = 6  # the start of a context takes longer than what most programs do with it
+JOBS = 8  # the start of a context takes longer than what most programs do with it
+LIMIT_S = 460
 
 
 def toolkit():
@@ -121,17 +122,23 @@ def part_of(name):
 
 
 def run_suite(out, part):
-    """The runner's results, as it wrote them down; its report goes to a file."""
+    """The runner's results, as far as it came, and its exit status; its report goes to a file."""
     out.mkdir(parents=True, exist_ok=True)
-    answer = out / "results.json"
+    answer = out / "results.jsonl"
+    answer.write_text("")
     names = [row[0] for row in all_recipes()] + ["captures"]
     words = [sys.executable, DIFF / "run.py", "--library", programs.preload_library(), "--programs", DIFF_BIN]
     words += ["--devices", count_devices(), "--jobs", JOBS, "--json", answer]
     for name in names:
         words += ["--program", name] if part_of(name) == part else []
     with (out / "report.txt").open("w") as report:
-        subprocess.run([str(word) for word in words], stdout=report, stderr=report, check=False)
-    return json.loads(answer.read_text()) if answer.exists() else []
+        try:
+            words = [str(word) for word in words]
+            done = subprocess.run(words, stdout=report, stderr=report, timeout=LIMIT_S, check=False)
+            status = done.returncode
+        except subprocess.TimeoutExpired:
+            status = 124
+    return [json.loads(line) for line in answer.read_text().splitlines()], status
 
 
 def cell(row):
@@ -185,8 +192,8 @@ def run_probes(results, out):
 def compare(results, out, part):
     programs.build_programs()
     build()
-    rows = run_suite(out / part, part)
-    results.check("the runner ran to its end", bool(rows), f"{len(rows)} results")
+    rows, status = run_suite(out / part, part)
+    results.check("the runner ran to its end", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     take(results, rows)
     print_unexpected(rows)
 
