@@ -17,6 +17,29 @@ static size_t size_of(const struct sim_block *block)
 	return block->range.hi - block->range.lo;
 }
 
+struct hold {
+	const struct sim_ctx *ctx;
+	uint64_t id;
+};
+
+static bool is_held_back(const void *arg)
+{
+	const struct hold *hold = arg;
+
+	return hold->ctx->id == hold->id && hold->ctx->alive && !hold->ctx->sticky && hold->ctx->waiting_frees;
+}
+
+/* While a thread is inside cuMemFree, nobody allocates device memory in that context. */
+static CUresult wait_for_frees(struct sim_ctx *ctx)
+{
+	struct hold hold = {ctx, ctx->id};
+
+	if (!is_held_back(&hold))
+		return CUDA_SUCCESS;
+	SIM_TRY(sim_wait_while(is_held_back, &hold));
+	return ctx->id == hold.id ? sim_ctx_check(ctx) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 static CUresult alloc(enum sim_block_kind kind, CUdeviceptr *dptr, size_t bytes)
 {
 	struct sim_block *block;
@@ -26,6 +49,8 @@ static CUresult alloc(enum sim_block_kind kind, CUdeviceptr *dptr, size_t bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_capture_unsafe());
+	if (kind == SIM_DEVICE)
+		SIM_TRY(wait_for_frees(ctx));
 	*dptr = 0; /* what a failure leaves */
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -123,6 +123,23 @@ START_TEST(a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait)
 }
 END_TEST
 
+START_TEST(behind_a_free_no_device_memory_can_be_allocated_in_that_context)
+{
+	CUdeviceptr ptr;
+	pthread_t thread;
+	CUresult result;
+	void *unused;
+
+	prepare();
+	pthread_create(&thread, NULL, thread_a, (void *)0);
+	wait_for_calls("cuMemFree_v2", 1);
+	result = cuMemAlloc_v2(&ptr, MIB);
+	pthread_join(thread, &unused);
+	fails(result, CUDA_ERROR_LAUNCH_TIMEOUT);
+	ck_assert_uint_eq(simgpu_deadlocks(), 1);
+}
+END_TEST
+
 START_TEST(behind_a_free_another_device_can_still_be_launched_on)
 {
 	CUcontext other;
@@ -405,6 +422,7 @@ static TCase *hang_cases(void)
 	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait, 0,
 		sizeof(behind) / sizeof(*behind));
+	tcase_add_test(tc, behind_a_free_no_device_memory_can_be_allocated_in_that_context);
 	tcase_add_test(tc, behind_a_free_another_device_can_still_be_launched_on);
 	tcase_add_test(tc, a_kernel_sees_a_flag_that_the_host_sets);
 	tcase_add_loop_test(tc, a_wait_that_nobody_can_end_is_reported_and_kills_the_context, 0, 2);
