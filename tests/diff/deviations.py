@@ -76,7 +76,8 @@ DEVIATIONS = (
         "cudaFree and cudaFreeHost do not make the host wait",
         (
             Row("waits", r".*/outcome", (*KINDS, "syncfree"), "finishes, 0 wrong"),
-            # Whether a real driver's allocation waits for another thread's free as well is not known.
+            # Device memory cannot be allocated while another thread waits in a free of that context (measured).
+            Row("deadlock_threads", r"free.*/outcome", (*KINDS, "syncfree", "unpinned"), "finishes, 0 wrong"),
             Row("deadlock.*", r".*", (*KINDS, "syncfree", "unpinned"), "finishes, 0 wrong", "gpu", is_certain=False),
         ),
     ),

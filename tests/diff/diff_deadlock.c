@@ -19,13 +19,6 @@
 	X(pending_async, STEPS_HUGE, "busy free-async free-async spin malloc malloc release")			\
 	X(pending_behind, STEPS_HUGE, "spin free-behind free-behind malloc malloc release")			\
 	X(pending_both, STEPS_HUGE, "busy free free-async free spin free-async malloc malloc malloc release")	\
-	/* While a thread waits in its free another allocates, and then the host releases the kernel. */	\
-	X(other_frees, STEPS_LARGE, "spin other:free& take host-release")					\
-	X(other_frees_huge, STEPS_HUGE, "spin other:free& take take host-release")				\
-	X(other_freed_before, STEPS_HUGE, "busy free free spin other:free& take take take take host-release")	\
-	X(other_frees_pinned, STEPS_LARGE, "spin other:free-host& malloc-host malloc-host host-release")	\
-	X(other_frees_both, STEPS_HUGE, "spin other:free-host& take malloc-host host-release")			\
-	X(other_asks, STEPS_LARGE, "free spin other:free& info reclaim host-release")				\
 	/* Captures forbid fences meanwhile. */									\
 	X(capture, STEPS_LARGE, "busy free capture spin malloc end-capture release")				\
 	X(capture_open, STEPS_HUGE,										\

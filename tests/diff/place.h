@@ -29,9 +29,13 @@ void place_create(struct place *place, CUdevice device);
 void place_enter(const struct place *place);
 CUstream place_stream(const struct place *place); /* a non-blocking one */
 
-/* Says that what is going on hangs, or what failed, and ends the process, if the result is an error. */
+/*
+ * Says that what is going on hangs, or what failed, and ends the process, if the result is an error. A real driver may
+ * not even come back with one: place_watch says it after a while, counted from its last call.
+ */
 #define PLACE_MUST(call) place_must(call, #call)
 void place_must(int result, const char *call);
+void place_watch(void);
 extern const char *place_what; /* is going on: "outcome" */
 
 /* All leave the place current. */

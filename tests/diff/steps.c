@@ -159,6 +159,7 @@ static void start(bool is_alone)
 
 static void begin(size_t bytes, bool is_alone)
 {
+	place_watch();
 	site_set_bytes(bytes);
 	if (!sites[0].is_open)
 		start(is_alone);
@@ -190,6 +191,7 @@ static const char *const after[] = {"release", "other:release", "host-release"};
 static void play_combination(const char *words)
 {
 	place_what = words;
+	place_watch();
 	atomic_store(site_flag, 0);
 	site_hold(&sites[0]);
 	run_words(words);
