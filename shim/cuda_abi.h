@@ -59,6 +59,12 @@ enum {
 	CU_MEMHOSTALLOC_DEVICEMAP = 2,
 	CU_MEMHOSTALLOC_WRITECOMBINED = 4,
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+	CU_MEM_LOCATION_TYPE_INVALID = 0,
+	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CUDA_ARRAY3D_LAYERED = 1,
+	CUDA_ARRAY3D_CUBEMAP = 4,
+	CUDA_ARRAY3D_SPARSE = 64,
+	CUDA_ARRAY3D_DEFERRED_MAPPING = 128,
 	CU_POINTER_ATTRIBUTE_CONTEXT = 1,
 	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
 	CU_POINTER_ATTRIBUTE_P2P_TOKENS = 5,
@@ -85,3 +91,8 @@ typedef struct {
 	int Format;
 	unsigned NumChannels, Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
+
+/* How CUmemAllocationProp and CUmemPoolProps begin: where the memory is to be. */
+struct CUmemPlace {
+	int allocation_type, handle_types, location_type, location_id;
+};

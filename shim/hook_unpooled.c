@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory that gpupool counts and passes through: each hook names its size and makes the driver's call. */
+/* Managed memory and the driver's own pools: each hook names the size and the device, and makes the driver's call. */
+
+#include <stdlib.h>
 
 #include "capture.h"
+#include "driver.h"
 #include "real.h"
 #include "unpooled.h"
 
@@ -30,14 +33,107 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 	struct managed a = {ptr, bytes, flags};
 	struct gp_unpooled allocation = {
 		.kind = GP_UNPOOLED_POINTER,
-		.bytes = bytes,
-		.is_context_bound = true,
+		.bytes = ptr ? bytes : 0,
+		.device = GP_UNPOOLED_CURRENT,
+		.end = GP_UNPOOLED_ENDS_WITH_CONTEXT,
 		.call = call_managed,
 		.arg = &a,
 		.id = ptr,
 	};
 
-	return ptr ? gp_unpooled_alloc(&allocation) : call_managed(&a);
+	return gp_unpooled_alloc(&allocation);
+}
+
+/* Pools that the program has made, and where their memory is. */
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct made {
+	CUmemoryPool pool;
+	int device; /* or GP_UNPOOLED_HOST, or _CURRENT where it is said nowhere */
+} * made;
+static unsigned n_made, n_room;
+
+CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
+{
+	const struct CUmemPlace *place = properties;
+	CUresult r = gp_real.cuMemPoolCreate(pool, properties);
+	int device = GP_UNPOOLED_HOST;
+
+	if (r)
+		return r;
+	if (place->location_type == CU_MEM_LOCATION_TYPE_DEVICE)
+		device = place->location_id;
+	else if (place->location_type == CU_MEM_LOCATION_TYPE_INVALID)
+		device = GP_UNPOOLED_CURRENT;
+	gp_mutex_lock(&lock);
+	if (n_made == n_room) {
+		unsigned room = n_room ? n_room * 2 : 16;
+		struct made *more = realloc(made, room * sizeof(*more));
+
+		if (more) {
+			made = more;
+			n_room = room;
+		}
+	}
+	if (n_made < n_room)
+		made[n_made++] = (struct made){*pool, device};
+	gp_mutex_unlock(&lock);
+	return r;
+}
+
+/* What was allocated from it stays, and stays counted. */
+CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
+{
+	gp_mutex_lock(&lock);
+	for (unsigned i = n_made; i-- > 0;)
+		if (made[i].pool == pool)
+			made[i] = made[--n_made];
+	gp_mutex_unlock(&lock);
+	return gp_real.cuMemPoolDestroy(pool);
+}
+
+static int device_of_default_pool(CUmemoryPool pool)
+{
+	CUmemoryPool known;
+	int n = 0;
+
+	if (gp_real.cuDeviceGetDefaultMemPool && !gp_real.cuDeviceGetCount(&n))
+		for (int i = 0; i < n; i++)
+			if (!gp_real.cuDeviceGetDefaultMemPool(&known, i) && known == pool)
+				return i;
+	return GP_UNPOOLED_CURRENT;
+}
+
+static int device_of_pool(CUmemoryPool pool)
+{
+	bool is_known = false;
+	int device = 0;
+
+	gp_mutex_lock(&lock);
+	for (unsigned i = 0; i < n_made && !is_known; i++) {
+		is_known = made[i].pool == pool;
+		device = made[i].device;
+	}
+	gp_mutex_unlock(&lock);
+	return is_known ? device : device_of_default_pool(pool);
+}
+
+/* The stream's device, which need not be the current context's. */
+static int device_of_stream(CUstream stream)
+{
+	CUcontext ctx = NULL, current = NULL;
+	struct gp_driver_scope scope;
+	CUdevice device;
+	CUresult r;
+
+	if ((uintptr_t)stream <= 2 || !gp_real.cuStreamGetCtx)
+		return GP_UNPOOLED_CURRENT; /* one of the default streams */
+	if (gp_real.cuStreamGetCtx(stream, &ctx) || gp_real.cuCtxGetCurrent(&current) || ctx == current)
+		return GP_UNPOOLED_CURRENT;
+	if (gp_driver_enter(&scope, ctx))
+		return GP_UNPOOLED_CURRENT;
+	r = gp_real.cuCtxGetDevice(&device);
+	gp_driver_leave(&scope);
+	return r ? GP_UNPOOLED_CURRENT : device;
 }
 
 struct async {
@@ -63,15 +159,17 @@ static CUresult alloc_async(struct async *a)
 {
 	struct gp_unpooled allocation = {
 		.kind = GP_UNPOOLED_POINTER,
-		.bytes = a->bytes,
+		.bytes = a->ptr ? a->bytes : 0,
+		.end = GP_UNPOOLED_ENDS_WITH_PRIMARY,
 		.call = call_async,
 		.arg = a,
 		.id = a->ptr,
 	};
 
 	/* In a capture this becomes a node of a graph, which allocates when it runs: nothing to count. */
-	if (!a->ptr || gp_capture_is_on(a->stream, a->is_per_thread))
+	if (gp_capture_is_on(a->stream, a->is_per_thread))
 		return call_async(a);
+	allocation.device = a->from_pool ? device_of_pool(a->pool) : device_of_stream(a->stream);
 	return gp_unpooled_alloc(&allocation);
 }
 
@@ -94,158 +192,4 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmem
 {
 	return alloc_async(
 		&(struct async){ptr, bytes, pool, stream, true, NULL, gp_real.cuMemAllocFromPoolAsync_ptsz});
-}
-
-struct create {
-	CUmemGenericAllocationHandle *handle;
-	size_t bytes;
-	const void *properties;
-	unsigned long long flags;
-};
-
-static CUresult call_create(void *arg)
-{
-	struct create *a = arg;
-
-	return gp_real.cuMemCreate(a->handle, a->bytes, a->properties, a->flags);
-}
-
-CUresult hook_cuMemCreate(
-	CUmemGenericAllocationHandle *handle, size_t bytes, const void *properties, unsigned long long flags)
-{
-	struct create a = {handle, bytes, properties, flags};
-	struct gp_unpooled allocation = {
-		.kind = GP_UNPOOLED_HANDLE,
-		.bytes = bytes,
-		.call = call_create,
-		.arg = &a,
-		.id = handle,
-	};
-
-	return handle ? gp_unpooled_alloc(&allocation) : call_create(&a);
-}
-
-CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-	gp_unpooled_forget(GP_UNPOOLED_HANDLE, handle);
-	return gp_real.cuMemRelease(handle);
-}
-
-/* Bytes of one channel of a CUarray_format; the block-compressed and video formats are counted as one. */
-static uint64_t format_bytes(int format)
-{
-	switch (format) {
-	case 0x02: /* UNSIGNED_INT16 */
-	case 0x09: /* SIGNED_INT16 */
-	case 0x10: /* HALF */
-		return 2;
-	case 0x03: /* UNSIGNED_INT32 */
-	case 0x0a: /* SIGNED_INT32 */
-	case 0x20: /* FLOAT */
-		return 4;
-	default:
-		return 1;
-	}
-}
-
-static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d)
-{
-	uint64_t rows = gp_max(d->Height, 1) * gp_max(d->Depth, 1);
-
-	return gp_max(d->Width, 1) * rows * gp_max(d->NumChannels, 1) * format_bytes(d->Format);
-}
-
-struct array {
-	void *array; /* CUarray * or CUmipmappedArray * */
-	const void *descriptor;
-	unsigned levels;
-	uint64_t id;
-};
-
-static CUresult call_array(void *arg)
-{
-	struct array *a = arg;
-	CUresult r = gp_real.cuArrayCreate_v2(a->array, a->descriptor);
-
-	a->id = r ? 0 : (uint64_t)(uintptr_t)*(CUarray *)a->array;
-	return r;
-}
-
-static CUresult call_array_3d(void *arg)
-{
-	struct array *a = arg;
-	CUresult r = gp_real.cuArray3DCreate_v2(a->array, a->descriptor);
-
-	a->id = r ? 0 : (uint64_t)(uintptr_t)*(CUarray *)a->array;
-	return r;
-}
-
-static CUresult call_mipmapped(void *arg)
-{
-	struct array *a = arg;
-	CUresult r = gp_real.cuMipmappedArrayCreate(a->array, a->descriptor, a->levels);
-
-	a->id = r ? 0 : (uint64_t)(uintptr_t)*(CUmipmappedArray *)a->array;
-	return r;
-}
-
-static CUresult alloc_array(struct array *a, enum gp_unpooled_kind kind, uint64_t bytes, CUresult (*call)(void *))
-{
-	struct gp_unpooled allocation = {
-		.kind = kind,
-		.bytes = bytes,
-		.is_context_bound = true,
-		.call = call,
-		.arg = a,
-		.id = &a->id,
-	};
-
-	return a->array && a->descriptor ? gp_unpooled_alloc(&allocation) : call(a);
-}
-
-CUresult hook_cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor)
-{
-	struct array a = {.array = array, .descriptor = descriptor};
-	CUDA_ARRAY3D_DESCRIPTOR d = {0};
-
-	if (!descriptor)
-		return gp_real.cuArrayCreate_v2(array, descriptor);
-	d.Width = descriptor->Width;
-	d.Height = descriptor->Height;
-	d.Format = descriptor->Format;
-	d.NumChannels = descriptor->NumChannels;
-	return alloc_array(&a, GP_UNPOOLED_ARRAY, array_bytes(&d), call_array);
-}
-
-CUresult hook_cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
-{
-	struct array a = {.array = array, .descriptor = descriptor};
-
-	if (!descriptor)
-		return gp_real.cuArray3DCreate_v2(array, descriptor);
-	return alloc_array(&a, GP_UNPOOLED_ARRAY, array_bytes(descriptor), call_array_3d);
-}
-
-CUresult hook_cuArrayDestroy(CUarray array)
-{
-	gp_unpooled_forget(GP_UNPOOLED_ARRAY, (uint64_t)(uintptr_t)array);
-	return gp_real.cuArrayDestroy(array);
-}
-
-CUresult hook_cuMipmappedArrayCreate(
-	CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels)
-{
-	struct array a = {.array = array, .descriptor = descriptor, .levels = levels};
-
-	if (!descriptor)
-		return gp_real.cuMipmappedArrayCreate(array, descriptor, levels);
-	/* Each level has a quarter (an eighth in 3D) of the one before: a third more is never too little. */
-	return alloc_array(
-		&a, GP_UNPOOLED_MIPMAPPED, array_bytes(descriptor) / 3 * (levels > 1 ? 4 : 3), call_mipmapped);
-}
-
-CUresult hook_cuMipmappedArrayDestroy(CUmipmappedArray array)
-{
-	gp_unpooled_forget(GP_UNPOOLED_MIPMAPPED, (uint64_t)(uintptr_t)array);
-	return gp_real.cuMipmappedArrayDestroy(array);
 }

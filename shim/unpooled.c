@@ -14,6 +14,7 @@ struct entry {
 	struct entry *next;
 	enum gp_unpooled_kind kind;
 	uint64_t id, bytes;
+	unsigned n_references;
 	struct gp_device *device;
 	const struct gp_context *context; /* compared, never followed; NULL if it outlives its context */
 };
@@ -48,49 +49,81 @@ static void grow_locked(void)
 	free(old);
 }
 
+/* Where the entry hangs, or would hang. */
+static struct entry **find_locked(enum gp_unpooled_kind kind, uint64_t id)
+{
+	struct entry **at = bucket_of(id);
+
+	while (*at && ((*at)->id != id || (*at)->kind != kind))
+		at = &(*at)->next;
+	return at;
+}
+
+static struct entry *take_locked(struct entry **at)
+{
+	struct entry *entry = *at;
+
+	*at = entry->next;
+	n_entries--;
+	return entry;
+}
+
+static void uncharge(struct entry *entry)
+{
+	if (entry) {
+		gp_budget_uncharge(&entry->device->budget, entry->bytes);
+		atomic_fetch_sub(&entry->device->unpooled_bytes, entry->bytes);
+	}
+	free(entry);
+}
+
+/* What the driver gives a second time has gone in the meantime, in some way that nobody told us of. */
 static bool add(struct entry *entry)
 {
-	struct entry **at;
+	struct entry **at, *gone = NULL;
 
 	gp_mutex_lock(&lock);
 	if (n_entries >= n_buckets)
 		grow_locked();
 	if (buckets) {
-		at = bucket_of(entry->id);
+		at = find_locked(entry->kind, entry->id);
+		if (*at)
+			gone = take_locked(at);
 		entry->next = *at;
 		*at = entry;
 		n_entries++;
 	}
 	gp_mutex_unlock(&lock);
+	uncharge(gone);
 	return buckets != NULL;
-}
-
-static void uncharge(struct gp_device *device, uint64_t bytes)
-{
-	gp_budget_uncharge(&device->budget, bytes);
-	atomic_fetch_sub(&device->unpooled_bytes, bytes);
 }
 
 void gp_unpooled_forget(enum gp_unpooled_kind kind, uint64_t id)
 {
-	struct entry *found = NULL;
+	struct entry *gone = NULL;
 
 	gp_mutex_lock(&lock);
 	if (n_entries) {
-		struct entry **at = bucket_of(id);
+		struct entry **at = find_locked(kind, id);
 
-		while (*at && ((*at)->id != id || (*at)->kind != kind))
-			at = &(*at)->next;
-		found = *at;
-		if (found) {
-			*at = found->next;
-			n_entries--;
-		}
+		if (*at && --(*at)->n_references == 0)
+			gone = take_locked(at);
 	}
 	gp_mutex_unlock(&lock);
-	if (found)
-		uncharge(found->device, found->bytes);
-	free(found);
+	uncharge(gone);
+}
+
+bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id)
+{
+	struct entry *entry = NULL;
+
+	gp_mutex_lock(&lock);
+	if (n_entries)
+		entry = *find_locked(kind, id);
+	if (entry)
+		entry->n_references++;
+	gp_mutex_unlock(&lock);
+	return entry != NULL;
 }
 
 void gp_unpooled_forget_context(const struct gp_context *context)
@@ -98,16 +131,10 @@ void gp_unpooled_forget_context(const struct gp_context *context)
 	gp_mutex_lock(&lock);
 	for (size_t i = 0; i < n_buckets; i++) {
 		for (struct entry **at = &buckets[i]; *at;) {
-			struct entry *e = *at;
-
-			if (e->context != context) {
-				at = &e->next;
-				continue;
-			}
-			*at = e->next;
-			n_entries--;
-			uncharge(e->device, e->bytes);
-			free(e);
+			if ((*at)->context == context)
+				uncharge(take_locked(at));
+			else
+				at = &(*at)->next;
 		}
 	}
 	gp_mutex_unlock(&lock);
@@ -116,52 +143,100 @@ void gp_unpooled_forget_context(const struct gp_context *context)
 struct attempt {
 	const struct gp_unpooled *allocation;
 	struct gp_device *device;
+	struct gp_context *rescuer; /* with a pool on the device, and a use */
+	bool is_charged;
 	CUresult r;
 };
 
+/* What is larger than the device is the driver's to judge, unless there is a limit: managed memory may be. */
 static int attempt(void *arg)
 {
 	struct attempt *a = arg;
+	struct gp_budget *budget = &a->device->budget;
 
-	if (!gp_budget_charge(&a->device->budget, a->allocation->bytes)) {
-		a->r = CUDA_ERROR_OUT_OF_MEMORY;
+	a->r = CUDA_ERROR_OUT_OF_MEMORY;
+	a->is_charged = gp_budget_charge(budget, a->allocation->bytes);
+	if (!a->is_charged && atomic_load(&budget->limit_bytes) != GP_NO_LIMIT)
 		return -ENOMEM;
-	}
 	a->r = a->allocation->call(a->allocation->arg);
-	if (a->r)
-		gp_budget_uncharge(&a->device->budget, a->allocation->bytes);
+	if (a->r && a->is_charged)
+		gp_budget_uncharge(budget, a->allocation->bytes);
 	return a->r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : a->r;
+}
+
+static struct gp_device *device_of(const struct gp_unpooled *allocation, const struct gp_context *context)
+{
+	if (!allocation->bytes || allocation->device == GP_UNPOOLED_HOST)
+		return NULL;
+	if (allocation->device == GP_UNPOOLED_CURRENT)
+		return context ? context->device : NULL;
+	return gp_state_device(allocation->device);
+}
+
+static void look_for_rescuer(void *arg, struct gp_context *context)
+{
+	struct attempt *a = arg;
+
+	if (!a->rescuer && context->device == a->device)
+		a->rescuer = gp_context_use(context);
+}
+
+static void rescue(struct attempt *a, struct gp_context *context)
+{
+	uint64_t limit = atomic_load(&a->device->budget.limit_bytes);
+
+	/* More than there could ever be does not empty the cache for nothing. */
+	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
+		return;
+	if (context)
+		look_for_rescuer(a, context);
+	if (!a->rescuer)
+		gp_context_each(look_for_rescuer, a);
+	if (a->rescuer)
+		(void)gp_pool_rescue(a->rescuer->pool, a->allocation->bytes, attempt, a);
+	gp_context_put(a->rescuer);
+}
+
+static void note(const struct attempt *a, const struct gp_context *context)
+{
+	const struct gp_unpooled *allocation = a->allocation;
+	struct entry *entry = malloc(sizeof(*entry));
+	bool is_bound = context && (allocation->end == GP_UNPOOLED_ENDS_WITH_CONTEXT ||
+				    (allocation->end == GP_UNPOOLED_ENDS_WITH_PRIMARY && context->is_primary));
+
+	/* Before anybody can free it. */
+	atomic_fetch_add(&a->device->unpooled_bytes, allocation->bytes);
+	if (entry) {
+		*entry = (struct entry){
+			.kind = allocation->kind,
+			.id = *allocation->id,
+			.bytes = allocation->bytes,
+			.n_references = 1,
+			.device = a->device,
+			.context = is_bound ? context : NULL,
+		};
+		if (add(entry))
+			return;
+	}
+	/* Without host memory to remember it by it cannot be counted. */
+	gp_budget_uncharge(&a->device->budget, allocation->bytes);
+	atomic_fetch_sub(&a->device->unpooled_bytes, allocation->bytes);
+	free(entry);
 }
 
 CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 {
 	struct gp_context *context = gp_context_current();
-	struct attempt a = {.allocation = allocation};
-	struct entry *entry;
+	struct attempt a = {.allocation = allocation, .device = device_of(allocation, context)};
 
-	if (!context)
-		return allocation->call(allocation->arg);
-	gp_state_start();
-	a.device = context->device;
-	if (attempt(&a) == -ENOMEM)
-		(void)gp_pool_rescue(context->pool, allocation->bytes, attempt, &a);
-	if (a.r == CUDA_SUCCESS) {
-		entry = malloc(sizeof(*entry));
-		if (entry)
-			*entry = (struct entry){
-				.kind = allocation->kind,
-				.id = *allocation->id,
-				.bytes = allocation->bytes,
-				.device = a.device,
-				.context = allocation->is_context_bound ? context : NULL,
-			};
-		if (entry && add(entry)) {
-			atomic_fetch_add(&a.device->unpooled_bytes, allocation->bytes);
-		} else {
-			/* Without host memory to remember it by it cannot be counted. */
-			gp_budget_uncharge(&a.device->budget, allocation->bytes);
-			free(entry);
-		}
+	if (a.device) {
+		gp_state_start();
+		if (attempt(&a) == -ENOMEM)
+			rescue(&a, context);
+		if (a.r == CUDA_SUCCESS && a.is_charged)
+			note(&a, context);
+	} else {
+		a.r = allocation->call(allocation->arg);
 	}
 	gp_context_put(context);
 	return a.r;

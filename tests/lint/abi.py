@@ -24,11 +24,20 @@ LIES = (
 )
 
 
+# Structures of which the tables know no more than how they begin.
+PLACES = """
+typedef struct { int type, id; } CUmemLocation;
+typedef struct { int type, handles; CUmemLocation location; } CUmemAllocationProp;
+typedef struct { int allocType, handles; CUmemLocation location; } CUmemPoolProps;
+"""
+
+
 def true_header(root):
     text = lint.read(root, "shim/cuda_abi.h").replace("#pragma once", "")
     hooks = re.sub(r"/\*.*?\*/", "", lint.read(root, "shim/hooks.def"), flags=re.S)
     rows = re.findall(r'^HOOK\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
     rows += re.findall(r"^CALL\((\w+), (\(.*\))\)$", hooks, re.M)
+    text += PLACES
     return text + "".join("CUresult %s %s;\n" % row for row in rows)
 
 

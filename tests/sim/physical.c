@@ -185,7 +185,8 @@ static CUresult array_create(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned leve
 		bytes += width * (height ? height : 1) * (depth ? depth : 1) * element;
 		width = width > 1 ? width / 2 : width;
 		height = height > 1 ? height / 2 : height;
-		depth = depth > 1 ? depth / 2 : depth;
+		if (!(shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)))
+			depth = depth > 1 ? depth / 2 : depth;
 	}
 	return create(SIM_ARRAY, ctx, ctx->device, round_to_chunks(bytes), handle);
 }

@@ -12,6 +12,7 @@ import sys
 
 OPAQUE = (
     "CUmemAllocationProp",
+    "CUmemPoolProps",
     "CUgraphNode",
     "CUgraphEdgeData",
     "CUexecAffinityParam",

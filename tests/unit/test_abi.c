@@ -36,6 +36,13 @@ AT(CUDA_ARRAY3D_DESCRIPTOR, Depth, 16)
 AT(CUDA_ARRAY3D_DESCRIPTOR, Format, 24)
 AT(CUDA_ARRAY3D_DESCRIPTOR, NumChannels, 28)
 AT(CUDA_ARRAY3D_DESCRIPTOR, Flags, 32)
+/* What shim/cuda_abi.h calls struct CUmemPlace. */
+AT(CUmemAllocationProp, type, 0)
+AT(CUmemAllocationProp, location, 8)
+AT(CUmemPoolProps, allocType, 0)
+AT(CUmemPoolProps, location, 8)
+AT(CUmemLocation, type, 0)
+AT(CUmemLocation, id, 4)
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 
 /* The name that a program asks cuGetProcAddress for is the symbol's without its version. */

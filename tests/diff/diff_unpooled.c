@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Device memory that gpupool counts and passes through: managed memory, the driver's own pools, arrays, physical
+ * memory. What it is given behind a cache full of freed blocks, what the device refuses, in which ways it comes back,
+ * and the same under a limit, which stands for a smaller device then (tests/diff/test_unpooled.c).
+ */
+
+#include "tests/preload/app_driver.h"
+#include "tests/sim/abi.h"
+
+enum { PIECES = 24, MANAGED_GLOBAL = 1, FLOAT = 0x20 };
+
+static CUstream stream;
+static CUmemoryPool made_pool;
+
+/* An allocation of any of the kinds; of arrays so many bytes, rounded up to a MiB. */
+struct piece {
+	CUdeviceptr ptr;
+	CUarray array;
+	CUmipmappedArray mipmapped;
+	CUmemGenericAllocationHandle handle;
+	size_t mapped_bytes;
+};
+
+static const CUmemAllocationProp on_device = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+static CUresult alloc_device(struct piece *p, size_t bytes)
+{
+	return cuMemAlloc_v2(&p->ptr, bytes);
+}
+
+static CUresult alloc_managed(struct piece *p, size_t bytes)
+{
+	return cuMemAllocManaged(&p->ptr, bytes, MANAGED_GLOBAL);
+}
+
+static CUresult alloc_async(struct piece *p, size_t bytes)
+{
+	return cuMemAllocAsync(&p->ptr, bytes, stream);
+}
+
+static CUresult alloc_async_own(struct piece *p, size_t bytes)
+{
+	CUresult r = cuMemAllocAsync_ptsz(&p->ptr, bytes, NULL);
+
+	APP_MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	return r;
+}
+
+static CUresult alloc_default_pool(struct piece *p, size_t bytes)
+{
+	CUmemoryPool pool;
+
+	APP_MUST(cuDeviceGetDefaultMemPool(&pool, 0));
+	return cuMemAllocFromPoolAsync(&p->ptr, bytes, pool, stream);
+}
+
+static CUresult alloc_made_pool(struct piece *p, size_t bytes)
+{
+	return cuMemAllocFromPoolAsync(&p->ptr, bytes, made_pool, stream);
+}
+
+/* Of so many MiB in a row, a slice of 4 MiB, or a layer of 32 MiB: none of the dimensions gets too large. */
+static CUresult alloc_array(struct piece *p, size_t bytes)
+{
+	CUDA_ARRAY_DESCRIPTOR shape = {
+		.Width = 64 * KIB, .Height = bytes / MIB, .Format = FLOAT, .NumChannels = 4};
+
+	return cuArrayCreate_v2(&p->array, &shape);
+}
+
+static CUDA_ARRAY3D_DESCRIPTOR shape_3d(size_t bytes)
+{
+	return (CUDA_ARRAY3D_DESCRIPTOR){
+		.Width = 4096, .Height = 64, .Depth = bytes / (4 * MIB), .Format = FLOAT, .NumChannels = 4};
+}
+
+static CUresult alloc_array_3d(struct piece *p, size_t bytes)
+{
+	CUDA_ARRAY3D_DESCRIPTOR shape = shape_3d(bytes);
+
+	return cuArray3DCreate_v2(&p->array, &shape);
+}
+
+/* All levels together have a third more than the first. */
+static CUresult alloc_mipmapped(struct piece *p, size_t bytes)
+{
+	CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 4096,
+		.Height = 512,
+		.Depth = bytes / 4 * 3 / (32 * MIB),
+		.Format = FLOAT,
+		.NumChannels = 4,
+		.Flags = CUDA_ARRAY3D_LAYERED};
+
+	return cuMipmappedArrayCreate(&p->mipmapped, &shape, 8);
+}
+
+static CUresult alloc_physical(struct piece *p, size_t bytes)
+{
+	return cuMemCreate(&p->handle, bytes, &on_device, 0);
+}
+
+/* Mapped, and the handle released at once: the mapping alone keeps it. */
+static CUresult alloc_mapped(struct piece *p, size_t bytes)
+{
+	CUresult r = cuMemCreate(&p->handle, bytes, &on_device, 0);
+
+	if (r)
+		return r;
+	APP_MUST(cuMemAddressReserve(&p->ptr, bytes, 0, 0, 0));
+	APP_MUST(cuMemMap(p->ptr, bytes, 0, p->handle, 0));
+	APP_MUST(cuMemRelease(p->handle));
+	p->mapped_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult free_pointer(struct piece *p)
+{
+	return cuMemFree_v2(p->ptr);
+}
+
+static CUresult free_async(struct piece *p)
+{
+	return cuMemFreeAsync(p->ptr, stream);
+}
+
+static CUresult free_array(struct piece *p)
+{
+	return cuArrayDestroy(p->array);
+}
+
+static CUresult free_mipmapped(struct piece *p)
+{
+	return cuMipmappedArrayDestroy(p->mipmapped);
+}
+
+static CUresult free_physical(struct piece *p)
+{
+	return cuMemRelease(p->handle);
+}
+
+static CUresult free_mapped(struct piece *p)
+{
+	CUresult r = cuMemUnmap(p->ptr, p->mapped_bytes);
+
+	APP_MUST(cuMemAddressFree(p->ptr, p->mapped_bytes));
+	return r;
+}
+
+static const struct kind {
+	const char *name;
+	CUresult (*alloc)(struct piece *p, size_t bytes);
+	CUresult (*free)(struct piece *p);
+} kinds[] = {
+	{"device", alloc_device, free_pointer},
+	{"managed", alloc_managed, free_pointer},
+	{"async", alloc_async, free_async},
+	{"async by cuMemFree", alloc_async, free_pointer},
+	{"async on the thread's own stream", alloc_async_own, free_async},
+	{"default pool", alloc_default_pool, free_async},
+	{"made pool", alloc_made_pool, free_async},
+	{"array", alloc_array, free_array},
+	{"3D array", alloc_array_3d, free_array},
+	{"mipmapped array", alloc_mipmapped, free_mipmapped},
+	{"physical", alloc_physical, free_physical},
+	{"mapped", alloc_mapped, free_mapped},
+};
+
+static void start(void)
+{
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuMemPoolCreate(&made_pool, &properties));
+}
+
+/* The driver's pools give back what was freed when somebody waits. */
+static CUresult give_back(const struct kind *kind, struct piece *piece)
+{
+	CUresult r = kind->free(piece);
+
+	APP_MUST(cuCtxSynchronize());
+	return r;
+}
+
+static void say(const struct kind *kind, const char *what, int result)
+{
+	printf("%s, %s: %d\n", kind->name, what, result);
+}
+
+static size_t device_bytes(void)
+{
+	size_t free_bytes, total_bytes;
+
+	APP_MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	return free_bytes;
+}
+
+/* Whole pieces of 32 MiB. */
+static size_t share(size_t bytes, unsigned percent)
+{
+	return bytes / 100 * percent / (32 * MIB) * (32 * MIB);
+}
+
+/* Cached blocks everywhere: nothing of another kind fits beside them. */
+static void fill_and_empty(size_t bytes)
+{
+	CUdeviceptr ptr[PIECES];
+
+	for (unsigned i = 0; i < PIECES; i++)
+		ptr[i] = app_alloc(bytes / PIECES / MIB * MIB);
+	for (unsigned i = 0; i < PIECES; i++)
+		APP_MUST(cuMemFree_v2(ptr[i]));
+}
+
+/* Half of the device in one piece of each kind, behind a cache full of freed blocks, again and again. */
+static void behind_a_cache(void)
+{
+	size_t all;
+
+	start();
+	all = device_bytes();
+	for (unsigned i = 0; i < LENGTH(kinds); i++) {
+		const struct kind *kind = &kinds[i];
+		struct piece piece = {0};
+
+		fill_and_empty(all / 100 * 70);
+		/* Half of it: the driver pads arrays. */
+		say(kind, "half of the device", kind->alloc(&piece, share(all, 50)));
+		say(kind, "free", give_back(kind, &piece));
+	}
+	app_result("end", cuCtxSynchronize());
+}
+
+/*
+ * What the device has is given once, whatever it is asked for as, and once more when it came back. Managed memory may
+ * be more than the device has, so that it is not asked.
+ */
+static void all_of_it(void)
+{
+	size_t all;
+
+	start();
+	all = device_bytes();
+	for (unsigned i = 0; i < LENGTH(kinds); i++) {
+		const struct kind *kind = &kinds[i];
+		struct piece pieces[3] = {{0}};
+
+		if (kind->alloc == alloc_managed)
+			continue;
+		say(kind, "first half", kind->alloc(&pieces[0], share(all, 45)));
+		say(kind, "second half", kind->alloc(&pieces[1], share(all, 45)));
+		for (unsigned k = 0; k < LENGTH(kinds); k++) {
+			char what[64];
+			CUresult r;
+
+			if (kinds[k].alloc == alloc_managed)
+				continue;
+			snprintf(what, sizeof(what), "and then %s", kinds[k].name);
+			r = kinds[k].alloc(&pieces[2], share(all, 20));
+			say(kind, what, r);
+			if (!r)
+				(void)give_back(&kinds[k], &pieces[2]);
+		}
+		say(kind, "free the first", give_back(kind, &pieces[0]));
+		say(kind, "another half", kind->alloc(&pieces[0], share(all, 45)));
+		say(kind, "free", give_back(kind, &pieces[0]));
+		say(kind, "free the second", give_back(kind, &pieces[1]));
+	}
+	app_result("end", cuCtxSynchronize());
+}
+
+/* Requests that nobody could ever serve, and bad ones. */
+static void refused(void)
+{
+	CUDA_ARRAY3D_DESCRIPTOR bad = shape_3d(32 * MIB);
+	CUdeviceptr ptr = 0x5a5a;
+	CUarray array;
+	size_t huge = (size_t)1 << 46;
+
+	start();
+	app_result("managed, no place", cuMemAllocManaged(NULL, MIB, MANAGED_GLOBAL));
+	app_result("managed, nothing", cuMemAllocManaged(&ptr, 0, MANAGED_GLOBAL));
+	app_result("managed, bad flags", cuMemAllocManaged(&ptr, MIB, 77));
+	app_result("async, no place", cuMemAllocAsync(NULL, MIB, stream));
+	app_result("async, nothing", cuMemAllocAsync(&ptr, 0, stream));
+	ptr = 0x5a5a;
+	app_result("async, too much", cuMemAllocAsync(&ptr, huge, stream));
+	printf("left alone: %d, NULL: %d\n", ptr == 0x5a5a, ptr == 0);
+	app_result("array, no place", cuArray3DCreate_v2(NULL, &bad));
+	app_result("array, no shape", cuArray3DCreate_v2(&array, NULL));
+	bad.NumChannels = 3;
+	app_result("array, three channels", cuArray3DCreate_v2(&array, &bad));
+	bad = shape_3d(32 * MIB);
+	bad.Width = SIZE_MAX;
+	app_result("array, too wide", cuArray3DCreate_v2(&array, &bad) != CUDA_SUCCESS);
+	app_result("array, not one", cuArrayDestroy(NULL));
+	app_result("mipmapped array, not one", cuMipmappedArrayDestroy(NULL));
+	/* Still there. */
+	APP_MUST(cuMemAllocAsync(&ptr, MIB, stream));
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	app_result("end", cuStreamSynchronize(stream));
+}
+
+/* References to physical memory: more handles, by mapping and by import, and mappings, each of which keeps it. */
+static void references(void)
+{
+	CUmemGenericAllocationHandle handle = 0, retained = 0, imported = 0, more = 0;
+	size_t bytes, all;
+	CUdeviceptr at;
+	int fd = -1;
+	CUmemAllocationProp properties = on_device;
+
+	start();
+	all = device_bytes();
+	bytes = share(all, 60);
+	properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	app_result("create", cuMemCreate(&handle, bytes, &properties, 0));
+	app_result("reserve", cuMemAddressReserve(&at, 2 * bytes, 0, 0, 0));
+	app_result("map", cuMemMap(at, bytes, 0, handle, 0));
+	app_result("map again", cuMemMap(at + bytes, bytes, 0, handle, 0));
+	app_result("export", cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	app_result("import", cuMemImportFromShareableHandle(
+				     &imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	app_fact("imported handle is the same", imported == handle);
+	app_result("retain", cuMemRetainAllocationHandle(&retained, (void *)(uintptr_t)(at + MIB)));
+	app_fact("retained handle is the same", retained == handle);
+	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
+	app_result("release", cuMemRelease(handle));
+	app_result("release the retained one", cuMemRelease(retained));
+	app_result("release the imported one", cuMemRelease(imported));
+	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
+	app_result("unmap one", cuMemUnmap(at, bytes));
+	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
+	app_result("unmap a part", cuMemUnmap(at + bytes, bytes / 2));
+	app_result("unmap the other", cuMemUnmap(at + bytes, bytes));
+	/* The descriptor is a reference, too. */
+	app_fact("more behind the descriptor", (uint64_t)cuMemCreate(&more, bytes, &on_device, 0));
+	if (more)
+		APP_MUST(cuMemRelease(more));
+	app_result("free the addresses", cuMemAddressFree(at, 2 * bytes));
+}
+
+/* Several mappings go in one call, whoever has mapped them. */
+static void mappings(void)
+{
+	CUmemGenericAllocationHandle handles[4], more = 0;
+	size_t part, all;
+	CUdeviceptr at;
+
+	start();
+	all = device_bytes();
+	part = share(all, 20);
+	APP_MUST(cuMemAddressReserve(&at, LENGTH(handles) * part, 0, 0, 0));
+	for (unsigned i = 0; i < LENGTH(handles); i++) {
+		APP_MUST(cuMemCreate(&handles[i], part, &on_device, 0));
+		APP_MUST(cuMemMap(at + i * part, part, 0, handles[i], 0));
+		APP_MUST(cuMemRelease(handles[i]));
+	}
+	app_result("more", cuMemCreate(&more, 2 * part, &on_device, 0));
+	app_result("unmap two", cuMemUnmap(at + part, 2 * part));
+	app_result("more", cuMemCreate(&more, 2 * part, &on_device, 0));
+	app_result("unmap one", cuMemUnmap(at, part));
+	app_result("unmap the last", cuMemUnmap(at + 3 * part, part));
+	APP_MUST(cuMemRelease(more));
+	app_result("all", cuMemCreate(&more, 4 * part, &on_device, 0));
+	APP_MUST(cuMemRelease(more));
+	app_result("free the addresses", cuMemAddressFree(at, LENGTH(handles) * part));
+}
+
+/* An array into which memory is mapped later has none, nor have reserved addresses. */
+static void without_memory(void)
+{
+	CUDA_ARRAY3D_DESCRIPTOR shape;
+	CUarray array;
+	CUresult r = CUDA_SUCCESS;
+	size_t all;
+	CUdeviceptr ptr;
+
+	start();
+	all = device_bytes();
+	shape = shape_3d(512 * MIB);
+	shape.Flags = CUDA_ARRAY3D_DEFERRED_MAPPING;
+	app_result("reserve", cuMemAddressReserve(&ptr, all / (2 * MIB) * (4 * MIB), 0, 0, 0));
+	for (size_t bytes = 0; bytes < all + all / 4 && !r; bytes += 512 * MIB)
+		r = cuArray3DCreate_v2(&array, &shape);
+	app_result("arrays of more than there is", r);
+	app_result("most of the device", cuMemAlloc_v2(&ptr, share(all, 80)));
+}
+
+/* Host memory is no device's. */
+static void host_memory(void)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+	CUmemGenericAllocationHandle handle = 0;
+	CUdeviceptr ptr;
+	size_t all;
+
+	start();
+	all = device_bytes();
+	app_result("most of the device", cuMemAlloc_v2(&ptr, share(all, 90)));
+	app_result("host memory", cuMemCreate(&handle, 256 * MIB, &properties, 0));
+	if (handle)
+		app_result("release", cuMemRelease(handle));
+}
+
+/* A pool that keeps what is freed to it, and is then destroyed with memory that is still used. */
+static void pools(void)
+{
+	uint64_t keep = UINT64_MAX;
+	CUdeviceptr ptr, used;
+	size_t all;
+
+	start();
+	all = device_bytes();
+	APP_MUST(cuMemPoolSetAttribute(made_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	app_result("from the pool", cuMemAllocFromPoolAsync(&ptr, share(all, 60), made_pool, stream));
+	app_result("free", cuMemFreeAsync(ptr, stream));
+	APP_MUST(cuStreamSynchronize(stream));
+	/* Whether the driver takes it from the pool is its own business. */
+	app_fact("as much, by cuMemAlloc", (uint64_t)cuMemAlloc_v2(&ptr, share(all, 60)));
+	app_result("trim", cuMemPoolTrimTo(made_pool, 0));
+	if (ptr)
+		(void)cuMemFree_v2(ptr);
+	app_result("from the pool", cuMemAllocFromPoolAsync(&used, share(all, 60), made_pool, stream));
+	app_result("destroy the pool", cuMemPoolDestroy(made_pool));
+	app_result("as much", cuMemAlloc_v2(&ptr, share(all, 60)));
+	app_result("free what was used", cuMemFreeAsync(used, stream));
+	app_result("synchronize", cuCtxSynchronize());
+	app_result("as much", cuMemAlloc_v2(&ptr, share(all, 60)));
+	app_result("free", cuMemFree_v2(ptr));
+}
+
+/* What ends with its context comes back with it. */
+static void contexts(void)
+{
+	static const char *const which[] = {"managed", "array", "3D array", "mipmapped array"};
+	CUcontext ctx;
+	size_t all;
+
+	start();
+	all = device_bytes();
+	for (unsigned i = 0; i < 2 * LENGTH(which); i++) {
+		struct piece piece = {0};
+
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+		for (unsigned k = 0; k < LENGTH(kinds); k++)
+			if (strcmp(kinds[k].name, which[i / 2]) == 0)
+				say(&kinds[k], "in a context", kinds[k].alloc(&piece, share(all, 60)));
+		app_result("destroy", cuCtxDestroy_v2(ctx));
+	}
+	app_result("most of the device", cuMemAllocManaged(&(CUdeviceptr){0}, share(all, 60), MANAGED_GLOBAL));
+}
+
+/* The driver's pools are the device's: what a reset makes of their memory is a fact. */
+static void reset(void)
+{
+	struct piece piece = {0};
+	size_t all;
+
+	start();
+	all = device_bytes();
+	app_result("async", alloc_async(&piece, share(all, 60)));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+	app_start();
+	app_fact("free after a reset, per cent", (uint64_t)(device_bytes() * 100 / all));
+	app_fact("as much after a reset", (uint64_t)cuMemAlloc_v2(&piece.ptr, share(all, 60)));
+	app_result("end", cuCtxSynchronize());
+}
+
+/* One piece of each, and then none: somebody may look at the account meanwhile. */
+static void account(void)
+{
+	struct piece pieces[LENGTH(kinds)] = {{0}};
+
+	start();
+	for (unsigned i = 1; i < LENGTH(kinds); i++)
+		say(&kinds[i], "64 MiB", kinds[i].alloc(&pieces[i], 64 * MIB));
+	app_pause("one of each");
+	for (unsigned i = 1; i < LENGTH(kinds); i++)
+		say(&kinds[i], "free", give_back(&kinds[i], &pieces[i]));
+	app_pause("none");
+}
+
+/* With no context current some of it can be had. */
+static void no_context(void)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	struct piece piece = {0};
+
+	start();
+	APP_MUST(cuCtxSetCurrent(NULL));
+	app_result("managed", alloc_managed(&piece, MIB));
+	app_result("array", alloc_array(&piece, MIB));
+	app_result("physical", cuMemCreate(&handle, 64 * MIB, &on_device, 0));
+	if (handle)
+		app_result("release", cuMemRelease(handle));
+	app_result("async on a stream", alloc_async(&piece, MIB));
+	if (piece.ptr)
+		app_result("free", cuMemFreeAsync(piece.ptr, stream));
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"behind-a-cache", behind_a_cache},
+	{"all-of-it", all_of_it},
+	{"refused", refused},
+	{"references", references},
+	{"mappings", mappings},
+	{"without-memory", without_memory},
+	{"host-memory", host_memory},
+	{"pools", pools},
+	{"contexts", contexts},
+	{"reset", reset},
+	{"account", account},
+	{"no-context", no_context},
+	{0},
+};
