@@ -3,11 +3,18 @@
 
 /* Guests with the library as a part of them: where processes fork, exec, are interrupted, and end under their threads. */
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "guests.h"
 
-static const char *const scenarios[][3] = {
-	{"guest_process", "guest_process_inside", "fork-then-exec"},
-	{"guest_process", "guest_process_inside", "exec-from-thread"},
+static const struct {
+	const char *program, *inside, *scenario;
+	bool is_real; /* an emulator starts no programs */
+} scenarios[] = {
+	{"guest_process", "guest_process_inside", "fork-then-exec", true},
+	{"guest_process", "guest_process_inside", "exec-from-thread", true},
 	{"guest_signals", "guest_signals_inside", "interrupted"},
 	{"guest_threads", "guest_threads_inside", "cancelled"},
 	{"guest_threads", "guest_threads_inside", "ends"},
@@ -19,8 +26,13 @@ static const char *const scenarios[][3] = {
 
 START_TEST(a_guest_with_the_library_inside_cannot_tell)
 {
-	guests_same(&(struct play){
-		.program = scenarios[_i][0], .inside = scenarios[_i][1], .words = {scenarios[_i][2]}});
+	if (scenarios[_i].is_real && getenv(PLAY_EMULATOR)) {
+		printf("# %s: not in an emulator\n", scenarios[_i].scenario);
+		return;
+	}
+	guests_same(&(struct play){.program = scenarios[_i].program,
+		.inside = scenarios[_i].inside,
+		.words = {scenarios[_i].scenario}});
 }
 END_TEST
 
