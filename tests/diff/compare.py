@@ -11,6 +11,8 @@ def parse_answers(text):
     answers = {}
     for line in text.splitlines():
         question, colon, answer = line.partition(": ")
+        if answer.strip() == "hangs":
+            question = question.removesuffix("/outcome")  # whoever noticed, the program or who limits it
         key, nth = question, 2
         while key in answers:
             key = f"{question}#{nth}"

@@ -81,7 +81,7 @@ SIMULATED = {
 MEANT = [
     (r"(both|exporter)/none", "again", r"open of the old one: 800"),
     (r"both/(split|completed)", "again", r"open of the old one: 1"),
-    (r"both/(split|completed)", "ended", r"open what was closed: 1"),
+    (r"both/(split|completed)", "ended", r"open( what was closed)?: 1"),
 ]
 
 

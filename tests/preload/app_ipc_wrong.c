@@ -230,7 +230,8 @@ static void forged_importer(void)
 		if (i < 56)
 			try(other);
 	}
-	try_words(handle);
+	if (is_ours(handle) || app_calls("cuInit"))
+		try_words(handle);
 	app_fact("tried", n_tried);
 	app_fact("opened", n_opened);
 	app_fact("other codes", n_other_codes);
