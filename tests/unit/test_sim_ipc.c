@@ -104,7 +104,6 @@ static void refused(CUipcMemHandle handle, CUresult code)
 	ck_assert_uint_eq(ptr, 77);
 }
 
-/* Open already: so at the same address, and not by the older function. */
 static void opens_once_more(CUipcMemHandle handle, CUdeviceptr ptr)
 {
 	fails(cuIpcOpenMemHandle(&(CUdeviceptr){0}, handle, LAZY), CUDA_ERROR_ALREADY_MAPPED);
