@@ -52,6 +52,9 @@ struct gp_backend_ops {
 	/* Fences. Records all work submitted so far in the context, on every stream. */
 	int (*fence_record)(void *arg, int slot);
 
+	/* Whether a record makes the host wait for the work. Then none is made that could be done without. NULL: no. */
+	bool (*fence_record_waits)(void *arg);
+
 	/* 0 if all that the record covers has completed, -EAGAIN if not. */
 	int (*fence_query)(void *arg, int slot);
 

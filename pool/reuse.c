@@ -142,12 +142,25 @@ void gp_reuse_settle(struct gp_pool *pool)
 	gp_mutex_unlock(&pool->lock);
 }
 
+/*
+ * Neither an allocation nor a free that is late waits without a pool, so where a record does they make none: late
+ * blocks are then covered by the next free that is none, or when memory has run out.
+ */
+static bool is_record_a_wait(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	return be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
+}
+
 /* Blocks freed without a record of their own (during a capture, say) need some record to be settled by. */
-static int cover_late(struct gp_pool *pool)
+static int cover_late(struct gp_pool *pool, bool may_wait)
 {
 	uint64_t stamp;
 	bool is_any;
 
+	if (!may_wait && is_record_a_wait(pool))
+		return -EAGAIN;
 	gp_mutex_lock(&pool->lock);
 	is_any = pool->pending.bitmap[1] != 0;
 	stamp = pool->pending.newest_stamp;
@@ -175,7 +188,7 @@ static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 {
 	int r = 0;
 
-	if (gp_unlikely(outlook->is_any_late))
+	if (gp_unlikely(outlook->is_any_late) && !is_record_a_wait(pool))
 		r = gp_fence_record(&pool->fence, outlook->newest_stamp, false);
 	if (r > 0)
 		return r;
@@ -298,7 +311,7 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	uint64_t given = 0;
 	bool is_pressed, is_too_much_returning;
 
-	(void)cover_late(pool);
+	(void)cover_late(pool, may_wait);
 	(void)gp_fence_settle(&pool->fence);
 	if (pool->options.kind == GP_KIND_NONE && (may_wait || gp_segment_can_give_back(pool)))
 		given = release_all_pending(pool);

@@ -30,3 +30,4 @@ int gp_backend_event(struct gp_context *context, CUevent *event);
 
 /* Records all work of the context in the event; where the driver cannot, waits for it. Between enter and leave. */
 int gp_backend_record(struct gp_context *context, CUevent event);
+bool gp_backend_record_waits(void *unused);

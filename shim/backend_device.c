@@ -174,6 +174,11 @@ int gp_backend_event(struct gp_context *context, CUevent *event)
 	return r;
 }
 
+bool gp_backend_record_waits(void *unused)
+{
+	return !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent;
+}
+
 int gp_backend_record(struct gp_context *context, CUevent event)
 {
 	struct gp_driver_scope scope;
@@ -328,6 +333,7 @@ static const struct gp_backend_ops device_ops = {
 	.release_poll = device_release_poll,
 	.release_drain = device_release_drain,
 	.fence_record = device_fence_record,
+	.fence_record_waits = gp_backend_record_waits,
 	.fence_query = device_fence_query,
 	.fence_order = device_fence_order,
 	.pause = gp_driver_pause,

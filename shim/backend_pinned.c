@@ -263,6 +263,7 @@ static const struct gp_backend_ops pinned_ops = {
 	.release_poll = pinned_release_poll,
 	.release_drain = pinned_release_drain,
 	.fence_record = pinned_fence_record,
+	.fence_record_waits = gp_backend_record_waits,
 	.fence_query = pinned_fence_query,
 	.fence_is_beyond = pinned_fence_is_beyond,
 	.fence_order = pinned_fence_order,

@@ -193,6 +193,8 @@ static void no_barrier(void)
 	app_result("after a large malloc", cuStreamQuery(stream));
 	APP_MUST(cuMemFreeAsync(ptr, stream));
 	app_result("after cuMemFreeAsync", cuStreamQuery(stream));
+	APP_MUST(cuMemAlloc_v2(&fresh, 3 * MIB));
+	app_result("after a malloc of as much", cuStreamQuery(stream));
 	APP_MUST(cuMemHostAlloc(&host, 64 * KIB, 0));
 	app_result("after a host malloc", cuStreamQuery(stream));
 	APP_MUST(cuMemGetInfo_v2(&(size_t){0}, NULL));

@@ -111,7 +111,7 @@ NEEDS = {
     "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
     "errors": (Needs(is_strict=False),),
     "captures": (Needs(arguments=()),),  # tests/gpu/captures.cu
-    "stream": (Needs(), Needs(name="old", env=OLD, configs=INSISTING)),
+    "stream": (Needs(), Needs(name="old", env=OLD)),
     # Exit handlers that run after the driver's own, which a real one has not.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
 }

@@ -412,6 +412,13 @@ static int fence_query(void *arg, int slot)
 	return finish(fake, entry);
 }
 
+static bool fence_record_waits(void *arg)
+{
+	struct fake *fake = arg;
+
+	return atomic_load(&fake->record_waits);
+}
+
 static bool fence_is_beyond(void *arg, int slot)
 {
 	struct fake *fake = arg;
@@ -503,6 +510,7 @@ static const struct gp_backend_ops ops = {
 	.release_drain = release_drain,
 	.fence_record = fence_record,
 	.fence_query = fence_query,
+	.fence_record_waits = fence_record_waits,
 	.fence_is_beyond = fence_is_beyond,
 	.fence_order = fence_order,
 	.pause = pause_,

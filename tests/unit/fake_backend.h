@@ -74,6 +74,7 @@ struct fake {
 	_Atomic uint64_t waitable; /* work that some free would have waited for */
 	_Atomic uint64_t now_ns;
 	_Atomic bool is_capturing; /* the fence functions answer -EBUSY */
+	_Atomic bool record_waits; /* as with a driver that has no context events */
 	_Atomic bool is_beyond;    /* what is unfinished is beyond what a free would have waited for */
 	_Atomic uint64_t n_calls[FAKE_N_CALLS];
 	_Atomic(const char *) breach;

@@ -127,6 +127,29 @@ START_TEST(a_late_block_waits_for_completion_even_where_an_order_is_enough)
 }
 END_TEST
 
+START_TEST(where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_may_wait)
+{
+	uint64_t addr, last;
+
+	px.options.pending_count_max = 4;
+	px.fake.record_waits = true;
+	last = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fake_calls(&px.fake, FAKE_RECORD);
+	for (int i = 0; i < 8; i++) {
+		addr = fixture_alloc(4 * GP_MIB);
+		fixture_free_as(addr, GP_FREE_LATE);
+	}
+	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 0);
+	fixture_free(last);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
+	fake_complete_all(&px.fake);
+	fixture_free(fixture_alloc(512));
+	ck_assert_uint_lt(fixture_stats().pending_bytes, 4 * GP_MIB);
+}
+END_TEST
+
 START_TEST(a_block_that_was_late_once_is_an_ordinary_one_the_next_time)
 {
 	uint64_t addr = fixture_alloc(40 * GP_MIB), unused;
@@ -269,6 +292,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, two_blocks_take_turns_before_an_order_stops_the_gpu);
 	tcase_add_test(tc, overlapping_streams_are_not_ordered_for_a_little_memory);
 	tcase_add_test(tc, a_late_block_waits_for_completion_even_where_an_order_is_enough);
+	tcase_add_test(tc, where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_may_wait);
 	tcase_add_test(tc, a_block_that_was_late_once_is_an_ordinary_one_the_next_time);
 	tcase_add_test(tc, a_synced_block_is_reused_at_once_and_without_a_record);
 	tcase_add_test(tc, a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds);
