@@ -49,8 +49,11 @@ struct gp_backend_ops {
 	/* Waits until everything begun is back in the driver, at most so long: then -EAGAIN. */
 	int (*release_drain)(void *arg, uint64_t max_ns);
 
-	/* Fences. Records all work submitted so far in the context, on every stream. */
-	int (*fence_record)(void *arg, int slot);
+	/*
+	 * Fences. Records all work submitted so far in the context, on every stream. is_at_free: the program's own free
+	 * waits for that, too.
+	 */
+	int (*fence_record)(void *arg, int slot, bool is_at_free);
 
 	/* Whether a record makes the host wait for the work. Then none is made that could be done without. NULL: no. */
 	bool (*fence_record_waits)(void *arg);

@@ -109,7 +109,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 	slot = f->spare[f->n_spare - 1];
 	seq = atomic_load(&f->started) + 1;
 	atomic_store(&f->started, seq);
-	r = f->backend.ops->fence_record(f->backend.arg, slot);
+	r = f->backend.ops->fence_record(f->backend.arg, slot, is_at_free);
 	if (r)
 		return r;
 	f->n_spare--;

@@ -174,18 +174,54 @@ int gp_backend_event(struct gp_context *context, CUevent *event)
 	return r;
 }
 
+<<<<<<< Updated upstream
 bool gp_backend_record_waits(void *unused)
 {
 	return !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent;
 }
 
 int gp_backend_record(struct gp_context *context, CUevent event)
+=======
+/*
+ * The driver has later work wait for every record made in the context before an order, not only for the one that the
+ * order names (measured). Of its own records the fence of this context knows which are due; those of pinned memory,
+ * which is recorded in every context, are noted here. The lock keeps them from coming between a look and the order.
+ */
+static CUresult record_undue(struct gp_context *context, CUevent event)
+{
+	CUresult r;
+
+	gp_mutex_lock(&context->undue_lock);
+	r = gp_real.cuCtxRecordEvent(context->handle, event);
+	if (!r)
+		context->undue = event;
+	gp_mutex_unlock(&context->undue_lock);
+	return r;
+}
+
+static CUresult order_unless_undue(struct gp_context *context, CUevent event)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	gp_mutex_lock(&context->undue_lock);
+	if (gp_unlikely(context->undue != NULL))
+		r = gp_real.cuEventQuery(context->undue);
+	if (!r) {
+		context->undue = NULL;
+		r = gp_real.cuCtxWaitEvent(context->handle, event);
+	}
+	gp_mutex_unlock(&context->undue_lock);
+	return r;
+}
+
+int gp_backend_record(struct gp_context *context, CUevent event, bool is_due)
+>>>>>>> Stashed changes
 {
 	struct gp_driver_scope scope;
 	CUresult r;
 
 	if (gp_likely(gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent))
-		return gp_real.cuCtxRecordEvent(context->handle, event);
+		return is_due ? gp_real.cuCtxRecordEvent(context->handle, event) : record_undue(context, event);
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
 		r = gp_real.cuCtxSynchronize();
@@ -198,7 +234,7 @@ static CUresult record(struct gp_context *context, int slot)
 {
 	CUresult r = gp_backend_event(context, &context->events[slot]);
 
-	return r ? r : gp_backend_record(context, context->events[slot]);
+	return r ? r : gp_backend_record(context, context->events[slot], true);
 }
 
 static CUresult query(struct gp_context *context, int slot)
@@ -210,7 +246,7 @@ static CUresult order(struct gp_context *context, int slot)
 {
 	if (!gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
 		return CUDA_SUCCESS;
-	return gp_real.cuCtxWaitEvent(context->handle, context->events[slot]);
+	return order_unless_undue(context, context->events[slot]);
 }
 
 /* 0 if the context is alive, and known to be. The end of it waits for the lock of the fence, which is held here. */
@@ -240,7 +276,7 @@ static int fence_call(struct gp_context *context, int slot, CUresult (*call)(str
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
 
-static int device_fence_record(void *arg, int slot)
+static int device_fence_record(void *arg, int slot, bool is_at_free)
 {
 	return fence_call(arg, slot, record);
 }

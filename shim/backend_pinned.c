@@ -141,6 +141,7 @@ static void prune(struct slot *slot)
 
 struct recording {
 	struct slot *slot;
+	const struct gp_context *due_in; /* where the program's own free would have waited; NULL: nowhere */
 	int r;
 };
 
@@ -158,17 +159,20 @@ static void record_in(void *arg, struct gp_context *context)
 	part = part_of(recording->slot, context);
 	r = part ? gp_backend_event(context, &part->event) : CUDA_SUCCESS;
 	if (part && !r)
-		r = gp_backend_record(context, part->event);
+		r = gp_backend_record(context, part->event, context == recording->due_in);
 	gp_context_leave(context);
 	recording->r = part ? gp_driver_result(context, r) : -EBUSY;
 	if (part && !r)
 		part->is_recorded = true;
 }
 
-static int pinned_fence_record(void *arg, int slot)
+static int pinned_fence_record(void *arg, int slot, bool is_at_free)
 {
 	struct gp_pinned *pinned = arg;
-	struct recording recording = {.slot = &pinned->slots[slot]};
+	struct recording recording = {
+		.slot = &pinned->slots[slot],
+		.due_in = is_at_free ? pinned->context : NULL,
+	};
 
 	if (!gp_capture_is_none()) {
 		gp_capture_refused();

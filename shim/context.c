@@ -36,6 +36,7 @@ void gp_context_unref(struct gp_context *context)
 	if (atomic_fetch_sub_explicit(&context->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	gp_mutex_deinit(&context->pinned_lock);
+	gp_mutex_deinit(&context->undue_lock);
 	free(context);
 }
 
@@ -124,11 +125,13 @@ static struct gp_context *make(CUcontext handle)
 	atomic_init(&context->users, 1);
 	atomic_init(&context->refs, 1);
 	gp_mutex_init(&context->pinned_lock, GP_RANK_LEAF);
+	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
 	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
 		gp_pool_set_overlap(context->pool, gp_green_is_on(device));
 		return context;
 	}
 	gp_mutex_deinit(&context->pinned_lock);
+	gp_mutex_deinit(&context->undue_lock);
 	free(context);
 	return NULL;
 }

@@ -36,6 +36,8 @@ struct gp_context {
 	_Atomic size_t pitch;			   /* bytes that pitches are multiples of; 0: not known yet */
 
 	/* backend_device.c */
+	struct gp_mutex undue_lock; /* held across a record that is not due, and across every order */
+	CUevent undue;		    /* of the last such record, or NULL */
 	CUevent events[GP_FENCE_SLOTS]; /* made when first used */
 	_Atomic(CUstream) release_stream; /* private: what is given back is ordered here and nowhere else */
 	bool can_release_behind;

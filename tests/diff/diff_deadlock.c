@@ -28,6 +28,11 @@
 	/* What asks, and what passes through. */								\
 	X(asked, STEPS_LARGE, "busy free free-host spin info reclaim malloc malloc-host info reclaim release")	\
 	X(asked_huge, STEPS_HUGE, "busy free free free malloc spin reclaim malloc release")			\
+	X(asked_pinned, STEPS_HUGE, "busy free-host free free free spin reclaim malloc release")		\
+	X(pinned_late, STEPS_HUGE,										\
+		"capture free-host end-capture busy free free free spin malloc-host malloc release")		\
+	X(pinned_late_reclaimed, STEPS_HUGE,									\
+		"capture free-host end-capture busy free free free spin reclaim malloc release")		\
 	X(unpooled, STEPS_LARGE, "busy free spin malloc-async malloc-managed release")
 
 SCENARIOS(STEPS_FUNCTION)

@@ -26,6 +26,7 @@
 		"second:busy second:free second:free spin second:malloc second:malloc second:release")		\
 	X(contexts_pinned, STEPS_LARGE,										\
 		"spin second:free-host second:malloc-host second:malloc-host second:release")			\
+	X(contexts_pinned_free, STEPS_HUGE, "busy free free free spin second:free-host malloc release")		\
 	X(contexts_both, STEPS_HUGE, "busy free spin second:free malloc second:malloc release")			\
 	X(context_comes, STEPS_HUGE, "busy free free malloc open second:spin malloc second:release")		\
 	X(context_comes_late, STEPS_HUGE, "busy free free malloc spin open second:free second:malloc release")	\

@@ -382,7 +382,7 @@ static int release_drain(void *arg, uint64_t max_ns)
 	return finish(fake, entry);
 }
 
-static int fence_record(void *arg, int slot)
+static int fence_record(void *arg, int slot, bool is_at_free)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RECORD, .slot = slot};
