@@ -28,14 +28,9 @@ void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_
 /* The event of a context's slot; made when first asked for. Between enter and leave. */
 int gp_backend_event(struct gp_context *context, CUevent *event);
 
-<<<<<<< Updated upstream
-/* Records all work of the context in the event; where the driver cannot, waits for it. Between enter and leave. */
-int gp_backend_record(struct gp_context *context, CUevent event);
-bool gp_backend_record_waits(void *unused);
-=======
 /*
  * Records all work of the context in the event; where the driver cannot, waits for it. Between enter and leave. is_due:
  * later work of the context may be made to wait for that.
  */
 int gp_backend_record(struct gp_context *context, CUevent event, bool is_due);
->>>>>>> Stashed changes
+bool gp_backend_record_waits(void *unused);

@@ -174,14 +174,11 @@ int gp_backend_event(struct gp_context *context, CUevent *event)
 	return r;
 }
 
-<<<<<<< Updated upstream
 bool gp_backend_record_waits(void *unused)
 {
 	return !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent;
 }
 
-int gp_backend_record(struct gp_context *context, CUevent event)
-=======
 /*
  * The driver has later work wait for every record made in the context before an order, not only for the one that the
  * order names (measured). Of its own records the fence of this context knows which are due; those of pinned memory,
@@ -215,7 +212,6 @@ static CUresult order_unless_undue(struct gp_context *context, CUevent event)
 }
 
 int gp_backend_record(struct gp_context *context, CUevent event, bool is_due)
->>>>>>> Stashed changes
 {
 	struct gp_driver_scope scope;
 	CUresult r;
