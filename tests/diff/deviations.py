@@ -164,8 +164,6 @@ DEVIATIONS = (
         "off",
         "An allocation that the cache serves, and a free,",
         (
-            Row("captures", r"capture\.(global|thread_local)\.(hit|many)(_elsewhere)?", (*BY_POOL, "unpinned"),
-                r"(malloc=cudaSuccess free|many)=cudaSuccess end=cudaSuccess .* counter=6 after=cudaSuccess .*", "gpu"),
             Row("capture", r"refused/.*, (malloc|pitch)", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"many-refused/.*, many", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, (free|freeasync)", (*FREED_BY_POOL, "unpinned", "atonce"), SERVED_IN_CAPTURE),

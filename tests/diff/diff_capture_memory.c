@@ -276,19 +276,15 @@ static void to_graph(void)
 	go_on("a capture to a graph");
 }
 
-/* Memory that is allocated and freed by nodes of the graph; and of others, which a node cannot free. */
-static void memory_nodes(void)
+/* Memory that nodes of the graph allocate and free, with other memory beside it. */
+static void replay_nodes(int mode, CUstream stream)
 {
-	CUdeviceptr node = 0, other;
+	CUdeviceptr node = 0;
 	size_t wrong = 0;
 	CUgraphExec exec;
-	CUstream stream;
 	CUgraph graph = NULL;
 
-	app_start();
-	stream = app_stream();
-	other = app_alloc(bytes);
-	APP_MUST(cuStreamBeginCapture_v2(stream, GLOBAL));
+	APP_MUST(cuStreamBeginCapture_v2(stream, mode));
 	app_result("allocation node", cuMemAllocAsync(&node, bytes, stream));
 	app_fill(stream, node, touched, 42);
 	app_result("free node", cuMemFreeAsync(node, stream));
@@ -305,6 +301,20 @@ static void memory_nodes(void)
 	app_result("graph", cuStreamSynchronize(stream));
 	app_result("wrong words beside", (int)wrong);
 	APP_MUST(cuGraphExecDestroy(exec));
+}
+
+/* And memory of others, which a node cannot free. */
+static void memory_nodes(void)
+{
+	CUdeviceptr other;
+	CUstream stream;
+	CUgraph graph = NULL;
+
+	app_start();
+	stream = app_stream();
+	other = app_alloc(bytes);
+	for (int mode = GLOBAL; mode <= RELAXED; mode++)
+		replay_nodes(mode, stream);
 	APP_MUST(cuStreamBeginCapture_v2(stream, GLOBAL));
 	app_result("free node of other memory", cuMemFreeAsync(other, stream));
 	app_result("end", cuStreamEndCapture(stream, &graph));
@@ -312,6 +322,32 @@ static void memory_nodes(void)
 		APP_MUST(cuGraphDestroy(graph));
 	app_result("free of the other memory", cuMemFree_v2(other));
 	go_on("memory nodes");
+}
+
+/* What was freed in a capture is what is had after it: no more memory is taken from the device. */
+static void the_same_again(void)
+{
+	size_t before, after, total;
+	CUdeviceptr ptr;
+	CUstream stream;
+	CUgraph graph;
+
+	app_start();
+	stream = app_stream();
+	ptr = app_alloc(512 * MIB);
+	app_fill(stream, ptr, touched, 1);
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	APP_MUST(cuStreamBeginCapture_v2(stream, RELAXED));
+	app_spin(stream, 1000);
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuStreamEndCapture(stream, &graph));
+	APP_MUST(cuGraphDestroy(graph));
+	APP_MUST(cuCtxSynchronize());
+	ptr = app_alloc(512 * MIB);
+	APP_MUST(cuMemGetInfo_v2(&after, &total));
+	app_result("as much is free", (before > after ? before - after : after - before) <= 4 * MIB);
+	app_result("free", cuMemFree_v2(ptr));
+	go_on("the same again");
 }
 
 /* A capture that spreads to two more streams and comes back, with memory coming and going at each step. */
@@ -368,6 +404,7 @@ const struct app_scenario app_scenarios[] = {
 	{"freed-under-a-replay", freed_under_a_replay},
 	{"to-graph", to_graph},
 	{"memory-nodes", memory_nodes},
+	{"the-same-again", the_same_again},
 	{"joined", joined},
 	{0},
 };

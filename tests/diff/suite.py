@@ -77,6 +77,10 @@ def around_spinning(devices=1, is_alone=False):
 OLD = {"SIMGPU_HIDE": "cuCtxRecordEvent,cuCtxWaitEvent"}
 
 
+def on_old_drivers(is_alone=False):
+    return Needs(name="old", env=OLD, configs=("none", "split"), is_alone=is_alone)
+
+
 def somebody_first(devices):
     tight = tuple(name for name in INSISTING if name in NOT_ORDERED)
     return (
@@ -110,7 +114,12 @@ NEEDS = {
     "fill_*": (Needs(is_alone=True, configs=ONCE_EACH),),
     "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
     "errors": (Needs(is_strict=False),),
-    "captures": (Needs(arguments=()),),  # tests/gpu/captures.cu
+    "capture_ends": (Needs(), on_old_drivers()),
+    "capture_memory": (Needs(is_alone=True), on_old_drivers(is_alone=True)),
+    "capture_threads": (Needs(), on_old_drivers()),
+    "free": (Needs(), on_old_drivers()),
+    "memory": (Needs(), on_old_drivers()),
+    "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
     "stream": (Needs(), Needs(name="old", env=OLD)),
     # Exit handlers that run after the driver's own, which a real one has not.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),

@@ -33,6 +33,7 @@ WAYS = {
     "perthread": ["-DDIFF_GET_PROC", "-DDIFF_PER_THREAD"],
 }
 SLOW = ("deadlock*", "waits")  # a part of their own: these wait for what may never come
+CAPTURES = ("capture", "capture_*", "unpooled")  # another
 JOBS = 8  # the start of a context takes longer than what most programs do with it
 LIMIT_S = 460
 
@@ -101,9 +102,6 @@ def build():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for job in [pool.submit(compile_program, *row) for row in all_recipes()]:
             job.result()
-    captures = DIFF_BIN / "diff_captures"
-    captures.unlink(missing_ok=True)
-    captures.symlink_to(programs.BIN / "captures")
 
 
 def count_devices():
@@ -118,19 +116,23 @@ def part_of(name):
     """The part of this test that a program belongs to."""
     if all(way.devices > 1 for way in suite.needs_of(name)):
         return "devices"
-    return "deadlocks" if any(fnmatch.fnmatchcase(name, pattern) for pattern in SLOW) else "semantics"
+    for part, patterns in (("deadlocks", SLOW), ("captures", CAPTURES)):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            return part
+    return "semantics"
 
 
-def run_suite(out, part):
+def run_suite(out, names, library, configs=()):
     """The runner's results, as far as it came, and its exit status; its report goes to a file."""
     out.mkdir(parents=True, exist_ok=True)
     answer = out / "results.jsonl"
     answer.write_text("")
-    names = [row[0] for row in all_recipes()] + ["captures"]
-    words = [sys.executable, DIFF / "run.py", "--library", programs.preload_library(), "--programs", DIFF_BIN]
+    words = [sys.executable, DIFF / "run.py", "--library", library, "--programs", DIFF_BIN]
     words += ["--devices", count_devices(), "--jobs", JOBS, "--json", answer]
     for name in names:
-        words += ["--program", name] if part_of(name) == part else []
+        words += ["--program", name]
+    for config in configs:
+        words += ["--config", config]
     with (out / "report.txt").open("w") as report:
         try:
             words = [str(word) for word in words]
@@ -148,20 +150,20 @@ def cell(row):
     return f"{row['answers']}:{row['meant']}:{len(row['unexpected'])}"
 
 
-def take(results, rows):
+def take(results, rows, prefix=""):
     """Makes notes for the table of programs and configurations, and checks."""
     configs = list(dict.fromkeys(row["config"] for row in rows))
     for row in rows:
         if row["config"] != "table":
-            results.note(f"{row['config']} | {row['program']}", cell(row))
+            results.note(f"{row['config']} | {prefix}{row['program']}", cell(row))
     for config in configs:
         mine = [row for row in rows if row["config"] == config]
         bad = [row["program"] for row in mine if not row["ok"]]
         answers = sum(row["answers"] for row in mine)
         value = ", ".join(bad) if bad else f"{answers} answers"
         what = "deviations that do not show" if config == "table" else "same answers as raw"
-        results.check(f"{config}: {what}", not bad and (answers > 0 or config == "table"), value)
-    results.note("seconds of all programs", sum(row["seconds"] for row in rows), "s")
+        results.check(f"{prefix}{config}: {what}", not bad and (answers > 0 or config == "table"), value)
+    results.note(f"{prefix}seconds of all programs", sum(row["seconds"] for row in rows), "s")
 
 
 def print_unexpected(rows):
@@ -192,7 +194,8 @@ def run_probes(results, out):
 def compare(results, out, part):
     programs.build_programs()
     build()
-    rows, status = run_suite(out / part, part)
+    names = [row[0] for row in all_recipes() if part_of(row[0]) == part]
+    rows, status = run_suite(out / part, names, programs.preload_library())
     results.check("the runner ran to its end", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     take(results, rows)
     print_unexpected(rows)

@@ -17,6 +17,7 @@ import pathlib
 import sys
 import tarfile
 
+import part_captures
 import part_deadlocks
 import part_demo
 import part_devices
@@ -37,6 +38,7 @@ PARTS = {
     "ipc": part_ipc,
     "deadlocks": part_deadlocks,
     "devices": part_devices,
+    "captures": part_captures,
 }
 
 SKIPPED = 77

@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import ctl
 import memory_watch
+import part_captures
 import part_devices
 import part_patterns
 import part_python
@@ -210,7 +211,9 @@ class SemanticsTest(WithOut):
     def test_each_program_has_its_part(self):
         parts = {name: part_semantics.part_of(name) for name in ("free", "waits", "deadlock", "first")}
         parts |= {name: part_semantics.part_of(name) for name in ("deadlock_devices", "first_alone")}
+        parts |= {name: part_semantics.part_of(name) for name in ("capture", "capture_ends", "unpooled")}
         self.assertEqual(parts, {
+            "capture": "captures", "capture_ends": "captures", "unpooled": "captures",
             "free": "semantics", "waits": "deadlocks", "deadlock": "deadlocks", "first": "devices",
             "deadlock_devices": "devices", "first_alone": "semantics",
         })  # fmt: skip
@@ -222,6 +225,19 @@ class SemanticsTest(WithOut):
         self.assertEqual(names, ["free", "free_dlsym", "free_getproc", "free_perthread", "host",
                                  "runtime_static", "runtime_static_perthread",
                                  "runtime_shared", "runtime_shared_perthread"])
+
+
+class CapturesTest(WithOut):
+    def test_the_most_addresses_count_and_none_is_ill(self):
+        self.assertIsNone(part_captures.addresses_of(self.out))
+        (self.out / "a.facts").write_text("addresses after a race 9\nraces 99\n")
+        (self.out / "b.facts").write_text("addresses after a reset 12\naddresses after an end 3\n")
+        self.assertEqual(part_captures.addresses_of(self.out), 12)
+
+    def test_each_script_of_graphs_is_there_and_runs_raw_first(self):
+        for _, script, configs in part_captures.GRAPHS:
+            self.assertTrue((programs.SOURCES / script).exists())
+            self.assertEqual(configs[0], "raw")
 
 
 class DevicesTest(WithOut):

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Stream captures and memory that is not pooled: the programs of tests/diff about them, raw against
+every configuration. A library that does not see the context fences, as on a driver before CUDA
+12.5, under programs of every kind. And graphs that PyTorch and CuPy capture, with memory coming and
+going in between.
+"""
+
+import importlib.util
+import sys
+
+import part_semantics
+import part_streams
+import programs
+
+FENCELESS = ["free", "memory", "capture_ends", "capture_memory", "capture_threads"]
+FENCELESS_CONFIGS = ["none", "split"]
+SCALE = 0.1  # of the stream matrix, with the library that does not see the fences
+FEW_ADDRESSES = 64  # of 96 rounds: more, and freed memory is not used again
+GRAPHS = [
+    ("torch", "work_torch_graph.py", ("raw", "none", "simple", "binned", "split", "split/comp")),
+    ("cupy", "work_cupy_graph.py", ("raw", "none", "split", "split/comp")),
+]
+GRAPH_SECONDS = 90
+
+
+def run_fenceless(results, out, options):
+    try:
+        library = programs.fenceless_library()
+    except programs.Trouble as trouble:
+        results.check("old driver: its library", False, str(trouble).splitlines()[-1])
+        return
+    directory = out / "captures" / "old"
+    rows, status = part_semantics.run_suite(directory, FENCELESS, library, FENCELESS_CONFIGS)
+    results.check("old driver: the runner ran to its end", rows and status in (0, 1), f"status {status}")
+    part_semantics.take(results, rows, "old driver, ")
+    part_semantics.print_unexpected(rows)
+    config = programs.Config("old", library, {"GPUPOOL_POOL": "split"})
+    for mode in part_streams.modes(config, SCALE * options.scale):
+        part_streams.run_matrix(results, out, config, mode)
+
+
+def addresses_of(directory):
+    """The largest of the facts that tell how many addresses a loop of allocations took."""
+    counts = []
+    for path in directory.glob("*.facts"):
+        for line in path.read_text().splitlines():
+            name, _, value = line.rpartition(" ")
+            counts += [int(value)] if name.startswith("addresses after ") else []
+    return max(counts, default=None)
+
+
+def run_facts(results, out):
+    """That fences go on after every kind of end, which is no answer but a fact."""
+    library = programs.preload_library()
+    for kind in ["simple", "split"]:
+        config = programs.Config(kind, library, {"GPUPOOL_POOL": kind})
+        directory = out / "captures" / "facts" / kind
+        for name in ["capture_ends", "capture_threads"]:
+            log = directory / f"{name}.txt"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            # Facts go to descriptor 3.
+            words = ["sh", "-c", 'exec "$0" --all 3>"$1"', part_semantics.DIFF_BIN / f"diff_{name}"]
+            programs.run_program(config, [*words, log.with_suffix(".facts")], log, timeout=120)
+        found = addresses_of(directory)
+        ok = found is not None and found <= FEW_ADDRESSES
+        results.check(f"{kind}: memory is used again after captures", ok, f"{found} addresses of 96")
+
+
+def run_graphs(results, out):
+    library = programs.preload_library()
+    for name, script, wanted in GRAPHS:
+        if not importlib.util.find_spec(name):
+            results.note(f"{name}'s graphs: skipped, not installed", None)
+            continue
+        answers = {}
+        for config in programs.pool_configs(library):
+            if config.name not in wanted:
+                continue
+            log = out / "captures" / f"{name}-{config.name.replace('/', '-')}.txt"
+            words = [sys.executable, programs.SOURCES / script]
+            done = programs.run_program(config, words, log, timeout=GRAPH_SECONDS)
+            answers[config.name] = done.text
+            ok = done.status == 0 and done.is_pooled == bool(config.library)
+            results.check(f"{config.name}: {name}'s graphs ran to their end", ok, f"status {done.status}")
+        raw = answers["raw"]
+        differ = [config for config, text in answers.items() if text != raw]
+        lines = len(raw.splitlines())
+        results.check(f"{name}'s graphs: the same answers everywhere", lines and not differ,
+                      ", ".join(differ) or f"{lines} lines")
+
+
+def run(results, out, options):
+    part_semantics.compare(results, out, "captures")
+    run_facts(results, out)
+    run_fenceless(results, out, options)
+    run_graphs(results, out)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Captures training steps and forward passes as graphs with PyTorch's own allocator, in every capture
+mode, and launches them while other tensors come and go and the allocator gives its memory back.
+Prints sums, which must be the same whatever is underneath.
+"""
+
+import gc
+import random
+import threading
+
+import torch
+
+STEPS, SHAPES = 12, 5
+
+
+def net():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)]
+    return torch.nn.Sequential(*layers).to("cuda")
+
+
+def warm_up(run):
+    """On another stream, as PyTorch wants it: libraries allocate their workspaces there."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+
+
+def churn(generator):
+    """Memory that PyTorch takes and gives back to whoever is below."""
+    kept = [torch.full((generator.randrange(1, 1 << 22),), 7.0, device="cuda") for _ in range(8)]
+    total = sum(float(tensor[-1]) for tensor in kept[::2])
+    del kept
+    gc.collect()
+    torch.cuda.empty_cache()
+    return total
+
+
+def capture_forward(mode, rows):
+    model = net()
+    place = torch.zeros(rows, 256, device="cuda")
+    with torch.no_grad():
+        warm_up(lambda: model(place))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode=mode):
+            out = model(place)
+    return model, place, out, graph
+
+
+def forward(mode):
+    generator = random.Random(1)
+    graphs = [capture_forward(mode, 16 << i) for i in range(SHAPES)]
+    for step in range(STEPS):
+        model, place, out, graph = graphs[step % SHAPES]
+        place.fill_(step / 7)
+        graph.replay()
+        churn(generator)
+        with torch.no_grad():
+            wrong = int((out != model(place)).sum())
+        print(f"{mode} forward {step}: {out.double().sum().item():.6f}, {wrong} wrong", flush=True)
+    del graphs
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def training(mode):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    place, target = torch.zeros(64, 256, device="cuda"), torch.ones(64, 64, device="cuda")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = (model(place) - target).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    warm_up(step)
+    graph = torch.cuda.CUDAGraph()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph, capture_error_mode=mode):
+        loss = step()
+    generator = random.Random(2)
+    for i in range(STEPS):
+        place.fill_(i / 5)
+        graph.replay()
+        churn(generator)
+        print(f"{mode} training {i}: {loss.item():.6f}", flush=True)
+
+
+def beside_a_thread():
+    """Another thread takes memory and gives it back while this one captures."""
+    is_over = threading.Event()
+
+    def allocate():
+        generator = random.Random(3)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            while not is_over.is_set():
+                tensors = [torch.empty(generator.randrange(1, 1 << 24), device="cuda") for _ in range(4)]
+                del tensors
+
+    thread = threading.Thread(target=allocate)
+    thread.start()
+    try:
+        for i in range(STEPS):
+            model, place, out, graph = capture_forward("thread_local", 32 + i)
+            place.fill_(i)
+            graph.replay()
+            print(f"beside a thread {i}: {out.double().sum().item():.6f}", flush=True)
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def main():
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for mode in ("global", "thread_local", "relaxed"):
+        forward(mode)
+        training(mode)
+    beside_a_thread()
+    torch.cuda.synchronize()
+    print("end", flush=True)
+
+
+main()
