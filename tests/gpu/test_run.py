@@ -208,6 +208,11 @@ class SemanticsTest(WithOut):
     def test_a_program_that_was_skipped_says_so(self):
         self.assertEqual(part_semantics.cell(diff_row("all", note="SKIP needs 2 devices")), "skipped")
 
+    def test_what_was_skipped_is_neither_right_nor_wrong(self):
+        skipped = diff_row("all", note="SKIP only the simulator can do that", answers=0)
+        part_semantics.take(self.results, [diff_row("none"), skipped])
+        self.assertEqual(self.bad(), [])
+
     def test_each_program_has_its_part(self):
         parts = {name: part_semantics.part_of(name) for name in ("free", "waits", "deadlock", "first")}
         parts |= {name: part_semantics.part_of(name) for name in ("deadlock_devices", "first_alone")}
