@@ -12,7 +12,9 @@ def parse_answers(text):
     for line in text.splitlines():
         question, colon, answer = line.partition(": ")
         if answer.strip() == "hangs":
-            question = question.removesuffix("/outcome")  # whoever noticed, the program or who limits it
+            question = question if "/" in question else f"{question}/outcome"
+            if answers.get(question) == "hangs":
+                continue  # whoever noticed, the program or who limits it, or both
         key, nth = question, 2
         while key in answers:
             key = f"{question}#{nth}"

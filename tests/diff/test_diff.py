@@ -26,8 +26,12 @@ def differ(raw, answer, config="split"):
 
 class CompareTest(unittest.TestCase):
     def test_questions_that_come_again_are_told_apart(self):
-        answers = compare.parse_answers("a/b: 1\na/b: 2\na: hangs\nc/d: x: y\nno colon\n")
-        self.assertEqual(answers, {"a/b": "1", "a/b#2": "2", "a": "hangs", "c/d": "x: y", "no colon": ""})
+        answers = compare.parse_answers("a/b: 1\na/b: 2\na: signal 6\nc/d: x: y\nno colon\n")
+        self.assertEqual(answers, {"a/b": "1", "a/b#2": "2", "a": "signal 6", "c/d": "x: y", "no colon": ""})
+
+    def test_a_hang_is_one_whoever_noticed(self):
+        for text in ("a: hangs\n", "a/outcome: hangs\n", "a/outcome: hangs\na: hangs\n"):
+            self.assertEqual(compare.parse_answers(text), {"a/outcome": "hangs"})
 
     def test_equal_answers_are_no_difference(self):
         self.assertEqual(differ("1", "1"), [])
