@@ -91,10 +91,11 @@ def somebody_first(devices):
 
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
-    "deadlock": around_spinning(),
+    # There a free waits by itself, and keeps other threads and contexts waiting: they are left out.
+    "deadlock": (*around_spinning(), on_old_drivers()),
     "deadlock_contexts": around_spinning(),
     "deadlock_devices": around_spinning(devices=2),
-    "deadlock_memory": around_spinning(is_alone=True),
+    "deadlock_memory": (*around_spinning(is_alone=True), on_old_drivers(is_alone=True)),
     "deadlock_threads": around_spinning(),
     "leaks": (Needs(is_alone=True, configs=ONCE_EACH),),
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
