@@ -25,7 +25,7 @@ struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
 _Atomic bool gp_bypass;
 
-void *(*gp_real_dlsym)(void *handle, const char *name);
+_Atomic(gp_dlsym_fn *) gp_real_dlsym;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static bool is_untrusted; /* said once */

@@ -30,7 +30,8 @@ bool gp_real_find(void);
 void gp_real_after_fork_child(void);
 
 /* Finds the C library's dlsym, which dlsym.S jumps to. False if there is none. */
-extern void *(*gp_real_dlsym)(void *handle, const char *name);
+typedef void *gp_dlsym_fn(void *handle, const char *name);
+extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;
 bool gp_real_dlsym_resolve(void);
 
 /* Whether the driver's functions are known; looks for them if not. False while libcuda is not in the process. */
