@@ -83,7 +83,7 @@ static void furnish(void)
 		check_block(live, 1);
 		WELL(cuMemFree_v2(cached));
 		busy = alloc(sizes[i]);
-		WELL(cuMemsetD32Async(busy, 7, sizes[i] / 4, stream));
+		WELL(cuMemsetD32Async(busy, 7, 64, stream));
 		WELL(cuMemFree_v2(busy));
 		check_block(alloc(sizes[i]), 2);
 	}

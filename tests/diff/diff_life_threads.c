@@ -94,7 +94,7 @@ static void *retain_and_use(void *arg)
 
 static void retained(void)
 {
-	n_rounds = is_simulated() ? 1500 : 4;
+	n_rounds = is_simulated() ? 600 : 4;
 	run(retain_and_use);
 	app_result("bad", (int)n_bad);
 	app_result("one release too many", cuDevicePrimaryCtxRelease_v2(0));
@@ -246,7 +246,7 @@ static void *leave(void *arg)
 
 		WELL(cuMemAlloc_v2(&left[me][i], sizes[i]));
 		WELL(cuMemAlloc_v2(&freed, sizes[i]));
-		WELL(cuMemsetD32Async(freed, me, sizes[i] / 4, stream));
+		WELL(cuMemsetD32Async(freed, me, 64, stream));
 		WELL(cuMemFree_v2(freed));
 		WELL(cuMemsetD32Async(left[me][i], me, 16, stream));
 	}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The programs about the lives of contexts with the library built into them, its checks switched on, and in some builds
+ * a sanitiser that watches all of it: they cannot tell.
+ */
+
+#include <stdio.h>
+
+#include "tests/preload/play.h"
+
+static const char *const pools[][4] = {
+	{"GPUPOOL_POOL=none", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=simple", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+};
+
+static const char *const scenarios[][2] = {
+	{"life", "attached"},
+	{"life", "pinned"},
+	{"life", "refused"},
+	{"life", "resets"},
+	{"life", "stack"},
+	{"life_fork", "before"},
+	{"life_fork", "after"},
+	{"life_threads", "destroyed-under"},
+	{"life_threads", "ended-elsewhere"},
+	{"life_threads", "ended-threads"},
+	{"life_threads", "released-under"},
+	{"life_threads", "reset-under"},
+	{"life_threads", "retained"},
+	{"green", "capture"},
+	{"green", "destruction"},
+	{"green", "last-reference"},
+	{"green", "newcomer"},
+	{"green", "refused-reset"},
+	{"green", "reuse"},
+	{"green", "threads"},
+	{"devices", "peers"},
+	{"devices", "reset-beside"},
+	{"devices", "threads-of-two"},
+};
+
+START_TEST(a_program_cannot_tell_whose_contexts_come_and_go)
+{
+	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
+	char program[64], inside[64];
+
+	snprintf(program, sizeof(program), "diff_%s", scenario[0]);
+	snprintf(inside, sizeof(inside), "inside_%s", scenario[0]);
+	play_same(&(struct play){.program = program,
+		.inside = inside,
+		.words = {scenario[1]},
+		.env = pools[_i / (int)LENGTH(scenarios)]});
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_program_cannot_tell_whose_contexts_come_and_go, 0,
+		(int)(LENGTH(pools) * LENGTH(scenarios)));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"lives", add}, 1);
+}
