@@ -51,7 +51,10 @@ static bool starves(const void *caller)
 	return true;
 }
 
-#define NEXT(function) static __typeof__(&function) next; if (!next) next = (__typeof__(next))dlsym(RTLD_NEXT, #function)
+#define NEXT(function)                                                                       \
+	static __typeof__(&function) next;                                                  \
+	if (!next)                                                                          \
+		next = (__typeof__(next))dlsym(RTLD_NEXT, #function)
 
 void *malloc(size_t bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Guests with the library as a part of them: where processes fork, exec, are interrupted, and end under their threads. */
+/* Guests with the library as a part of them: who fork, exec, are interrupted, and end under their threads. */
 
 #include <stdbool.h>
 #include <stdio.h>
