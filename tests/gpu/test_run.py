@@ -250,6 +250,7 @@ class DevicesTest(WithOut):
 both_ways/wrong words: 0, handed out early: 2
 imported/wrong words: 5
 pinned/wrong words: 0, handed out early: 0
+copied_late/wrong words: 0, handed out early: 0
 """
 
     def judge(self, status, text):
