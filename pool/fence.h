@@ -61,9 +61,9 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
 int gp_fence_settle(struct gp_fence *f);
 
 /*
- * Makes all later work of the context wait for the last published fence, which covers every block freed before it. 0 if
- * that is so now; -EAGAIN if there is none, or one that no free recorded is newer and not complete, for which nobody may
- * be made to wait; -EBUSY; or the driver's error.
+ * Makes all later work of the context wait for the last published fence, which covers every block freed before it.
+ * 0 if that is so now; -EAGAIN if there is none, or one that no free recorded is newer and not complete, for which
+ * nobody may be made to wait, or the backend knows of another such; -EBUSY; or the driver's error.
  */
 int gp_fence_order(struct gp_fence *f);
 
