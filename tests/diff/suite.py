@@ -97,7 +97,11 @@ NEEDS = {
     "deadlock_devices": around_spinning(devices=2),
     "deadlock_memory": (*around_spinning(is_alone=True), on_old_drivers(is_alone=True)),
     "deadlock_threads": around_spinning(),
-    "leaks": (Needs(is_alone=True, configs=ONCE_EACH),),
+    # With a limit that holds only if what ended with its context is not charged any more.
+    "leaks": (
+        Needs(is_alone=True, configs=ONCE_EACH),
+        Needs(name="limited", env={"GPUPOOL_LIMIT": "300MiB"}, is_alone=True, configs=ONCE_EACH),
+    ),
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
     "devices_access": (Needs(devices=2, is_strict=False),),
     "first": somebody_first(devices=2),

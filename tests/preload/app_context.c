@@ -155,6 +155,60 @@ static void two_devices(void)
 	printf("done\n");
 }
 
+enum { DEVICES_MAX = 4, FILL_MAX = 64 };
+
+/* How many blocks of 16 MiB each device gives, twice: freed in between with the first current. */
+static void fill_devices(void)
+{
+	static CUdeviceptr ptr[DEVICES_MAX][FILL_MAX];
+	unsigned n[DEVICES_MAX] = {0};
+	char name[32];
+	int count = 0;
+
+	app_start();
+	APP_MUST(cuDeviceGetCount(&count));
+	for (unsigned round = 0; round < 2; round++) {
+		for (int d = 0; d < count && d < DEVICES_MAX; d++) {
+			CUcontext ctx;
+
+			APP_MUST(cuDevicePrimaryCtxRetain(&ctx, d));
+			APP_MUST(cuCtxSetCurrent(ctx));
+			for (n[d] = 0; n[d] < FILL_MAX && !cuMemAlloc_v2(&ptr[d][n[d]], 16 * MIB);)
+				n[d]++;
+			snprintf(name, sizeof(name), "device %d round %u", d, round);
+			app_fact(name, n[d]);
+		}
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		for (int d = 0; d < count && d < DEVICES_MAX; d++)
+			for (unsigned i = 0; i < n[d]; i++)
+				APP_MUST(cuMemFree_v2(ptr[d][i]));
+	}
+	printf("done\n");
+}
+
+/* Allocations in a green context and beside it. */
+static void green(void)
+{
+	CUdevResource all, part, rest;
+	CUdevResourceDesc desc;
+	CUgreenCtx green_ctx;
+	CUcontext ctx;
+	unsigned n = 1;
+
+	app_start();
+	APP_MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	APP_MUST(cuDevSmResourceSplitByCount(&part, &n, &all, &rest, 0, 16));
+	APP_MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
+	APP_MUST(cuGreenCtxCreate(&green_ctx, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	APP_MUST(cuCtxFromGreenCtx(&ctx, green_ctx));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		APP_MUST(cuCtxSetCurrent(i % 2 ? ctx : app_ctx));
+		use_blocks(0);
+	}
+	tell();
+	printf("done\n");
+}
+
 enum { N_THREADS = 4 };
 
 static _Atomic unsigned unexpected;
@@ -232,6 +286,8 @@ const struct app_scenario app_scenarios[] = {
 	{"create", create},
 	{"two", two},
 	{"two-devices", two_devices},
+	{"fill-devices", fill_devices},
+	{"green", green},
 	{"end-under-threads", end_under_threads},
 	{"fault", fault},
 	{0},

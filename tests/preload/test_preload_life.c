@@ -143,6 +143,35 @@ START_TEST(two_devices_keep_their_memory_apart)
 }
 END_TEST
 
+static const struct {
+	const char *limit;
+	unsigned blocks[3]; /* of 16 MiB, on each device of 512 MiB */
+} limits[] = {
+	{"GPUPOOL_LIMIT=64MiB", {4, 4, 4}},
+	{"GPUPOOL_LIMIT=25%", {8, 8, 8}},
+	{"GPUPOOL_LIMIT=1=64MiB", {31, 4, 31}},
+	{"GPUPOOL_LIMIT=0=64MiB,2=50%", {4, 31, 16}},
+	{"GPUPOOL_LIMIT=0=32MiB,1=none,*=96MiB", {2, 31, 6}},
+	{"GPUPOOL_LIMIT=none", {31, 31, 31}},
+};
+
+START_TEST(each_device_has_its_own_limit)
+{
+	const char *env[] = {
+		limits[_i].limit, "GPUPOOL_POOL=binned", "SIMGPU_DEVICES=3", "SIMGPU_MEMORY=512M", NULL};
+	char name[32];
+
+	play_run(&(struct play){.program = "app_context", .words = {"fill-devices"}, .env = env, .library = play_library});
+	ck_assert_str_eq(play_out, "done\n");
+	for (unsigned d = 0; d < 3; d++) {
+		for (unsigned round = 0; round < 2; round++) {
+			snprintf(name, sizeof(name), "device %u round %u", d, round);
+			ck_assert_uint_eq(play_fact(name), limits[_i].blocks[d]);
+		}
+	}
+}
+END_TEST
+
 static uint64_t n_contexts, held_bytes;
 
 static void look_at_contexts(const char *name)
@@ -152,6 +181,17 @@ static void look_at_contexts(const char *name)
 	n_contexts = play_number(status, "contexts");
 	held_bytes = play_number(status, "total_bytes");
 }
+
+START_TEST(a_green_context_is_served_from_its_primary_contexts_pool)
+{
+	n_looks = 0;
+	play_same(&(struct play){.program = "app_context", .words = {"green"}, .at_pause = look_at_contexts});
+	ck_assert_uint_eq(n_contexts, 1);
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	play_same(&(struct play){.program = "app_context", .words = {"green"}, .at_pause = look_at_reuse});
+	ck_assert_str_eq(reuse_at[0], "ordered");
+}
+END_TEST
 
 /* The program itself frees some that are gone, which is the driver's to refuse. */
 static const struct {
@@ -218,6 +258,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_capture_that_ended_badly_does_not_stop_reuse);
 	tcase_add_loop_test(tc, a_second_context_makes_reuse_wait_for_completion, 0, (int)LENGTH(modes));
 	tcase_add_test(tc, two_devices_keep_their_memory_apart);
+	tcase_add_loop_test(tc, each_device_has_its_own_limit, 0, (int)LENGTH(limits));
+	tcase_add_test(tc, a_green_context_is_served_from_its_primary_contexts_pool);
 	tcase_add_loop_test(tc, what_ended_with_its_context_is_not_accounted_any_more, 0, (int)LENGTH(ends));
 	tcase_add_test(tc, a_process_ends_without_a_call_to_the_driver);
 	tcase_add_test(tc, a_process_after_fork_has_a_pool_of_its_own);
