@@ -34,8 +34,8 @@ bool gp_real_dlsym_resolve(void)
 	if (gp_likely(atomic_load_explicit(&gp_real_dlsym, memory_order_relaxed) != NULL))
 		return true;
 	/*
-	 * The version that every C library has. To ask for one that it has not would allocate, for an error, and whoever
-	 * stands in the way of malloc may be asking us for the real one.
+	 * The version that every C library has. To ask for one that it has not would allocate, for an error, and
+	 * whoever stands in the way of malloc may be asking us for the real one.
 	 */
 	found = dlvsym(RTLD_NEXT, "dlsym", GP_GLIBC);
 	atomic_store_explicit(&gp_real_dlsym, (gp_dlsym_fn *)found, memory_order_relaxed);

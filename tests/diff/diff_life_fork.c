@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * T8.7: forks. CUDA does not survive one: the child is told so by every call, and never hangs, whatever other threads of
- * the parent were doing. A child of a parent that has not used CUDA yet begins a life of its own.
+ * T8.7: forks. CUDA does not survive one: the child is told so by every call, and never hangs, whatever other threads
+ * of the parent were doing. A child of a parent that has not used CUDA yet begins a life of its own.
  */
 
 #include <dlfcn.h>
