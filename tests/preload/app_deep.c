@@ -13,14 +13,23 @@ enum { ROUNDS = 32 };
 static __typeof__(&lib_deep_alloc) deep_alloc;
 static __typeof__(&lib_deep_free) deep_free;
 
-static void open_plugin(void)
+static __typeof__(&lib_deep_keep) deep_keep;
+
+static void *open_as(int flags)
 {
-	void *plugin = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	void *plugin = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL | flags);
 
 	if (!plugin)
 		exit(73);
 	deep_alloc = (__typeof__(deep_alloc))dlsym(plugin, "lib_deep_alloc");
 	deep_free = (__typeof__(deep_free))dlsym(plugin, "lib_deep_free");
+	deep_keep = (__typeof__(deep_keep))dlsym(plugin, "lib_deep_keep");
+	return plugin;
+}
+
+static void open_plugin(void)
+{
+	(void)open_as(RTLD_DEEPBIND);
 	app_start();
 }
 
@@ -60,8 +69,32 @@ static void from_program(void)
 	printf("wrong words: %zu\n", wrong);
 }
 
+/* What a plug-in allocates outlives it, and what it frees when it is closed is free; the last is closed by the exit. */
+static void closed(void)
+{
+	size_t wrong = 0;
+
+	app_start();
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		void *plugin = open_as(0);
+		CUdeviceptr ptr, own = app_alloc(MIB);
+
+		APP_MUST(deep_alloc(&ptr, i % 2 ? MIB : 300));
+		app_fill(NULL, ptr, 256, i);
+		deep_keep(own);
+		if (i + 1 < ROUNDS)
+			dlclose(plugin);
+		wrong += app_count_wrong(NULL, ptr, 256, i);
+		APP_MUST(cuMemFree_v2(ptr));
+		if (i + 1 < ROUNDS)
+			app_result("free again", cuMemFree_v2(own));
+	}
+	printf("wrong words: %zu\n", wrong);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"from-plugin", from_plugin},
 	{"from-program", from_program},
+	{"closed", closed},
 	{0},
 };

@@ -3,6 +3,8 @@
 
 #include "lib_deep.h"
 
+#include <stdio.h>
+
 #include "tests/apps/cuda_min.h"
 
 CUresult lib_deep_alloc(CUdeviceptr *ptr, size_t bytes)
@@ -13,4 +15,17 @@ CUresult lib_deep_alloc(CUdeviceptr *ptr, size_t bytes)
 CUresult lib_deep_free(CUdeviceptr ptr)
 {
 	return cuMemFree_v2(ptr);
+}
+
+static CUdeviceptr kept;
+
+void lib_deep_keep(CUdeviceptr ptr)
+{
+	kept = ptr;
+}
+
+__attribute__((destructor)) static void free_kept(void)
+{
+	if (kept)
+		printf("free by the plug-in: %d\n", cuMemFree_v2(kept));
 }

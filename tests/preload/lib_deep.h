@@ -4,6 +4,9 @@
 
 #include "shim/cuda_abi.h"
 
-/* In a plug-in that is opened with RTLD_DEEPBIND: straight to the driver, past everything preloaded. */
+/* In a plug-in. Opened with RTLD_DEEPBIND: straight to the driver, past everything preloaded. */
 __attribute__((visibility("default"))) CUresult lib_deep_alloc(CUdeviceptr *ptr, size_t bytes);
 __attribute__((visibility("default"))) CUresult lib_deep_free(CUdeviceptr ptr);
+
+/* Its destructor frees this one, when the plug-in is closed or the process ends, and says what it was told. */
+__attribute__((visibility("default"))) void lib_deep_keep(CUdeviceptr ptr);

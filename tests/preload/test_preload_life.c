@@ -40,6 +40,7 @@ static const char *const alike[][2] = {
 	{"app_threads", "many"},
 	{"app_threads", "cut-short"},
 	{"app_early", "early"},
+	{"app_deep", "closed"},
 };
 
 START_TEST(a_program_cannot_tell_throughout_its_life)
