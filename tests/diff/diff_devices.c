@@ -178,31 +178,6 @@ static void pinned(void)
 	app_result("wrong words", (int)wrong);
 }
 
-/* What one device holds is not missing on another. */
-static void info(void)
-{
-	size_t before[2], after[2], total[2];
-	CUdeviceptr ptr;
-
-	if (!devices_start(2))
-		return;
-	for (int d = 0; d < 2; d++) {
-		devices_enter(d);
-		APP_MUST(cuMemGetInfo_v2(&before[d], &total[d]));
-	}
-	devices_enter(0);
-	ptr = app_alloc(256 * MIB);
-	for (int d = 0; d < 2; d++) {
-		devices_enter(d);
-		APP_MUST(cuMemGetInfo_v2(&after[d], &total[d]));
-		app_result("less by 256 MiB", before[d] - after[d] >= 256 * MIB && after[d] < before[d]);
-	}
-	APP_MUST(cuMemFree_v2(ptr));
-	devices_enter(0);
-	APP_MUST(cuMemGetInfo_v2(&after[0], &total[0]));
-	app_result("all back", after[0] + 8 * MIB >= before[0]);
-}
-
 static _Atomic unsigned n_bad, n_wrong;
 
 static void check(CUresult r, const char *what)
@@ -362,7 +337,6 @@ const struct app_scenario app_scenarios[] = {
 	{"copies-of-two", copies_of_two, 0},
 	{"copies-of-four", copies_of_four, 0},
 	{"pinned", pinned, 0},
-	{"info", info, 0},
 	{"threads-of-two", threads_of_two, 0},
 	{"threads-of-four", threads_of_four, 0},
 	{"reset-beside", reset_beside, 0},

@@ -103,6 +103,7 @@ NEEDS = {
         Needs(name="limited", env={"GPUPOOL_LIMIT": "300MiB"}, is_alone=True, configs=ONCE_EACH),
     ),
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
+    "devices_info": (Needs(devices=2, is_alone=True),),
     "devices_access": (Needs(devices=2, is_strict=False),),
     "first": somebody_first(devices=2),
     "first_alone": somebody_first(devices=1),
