@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <pthread.h>
 
+#include "tests/apps/kernels.h"
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
 
@@ -192,6 +193,82 @@ static void stack(void)
 	app_result("pop of none", cuCtxPopCurrent_v2(&popped));
 	app_result("push NULL", cuCtxPushCurrent_v2(NULL));
 	app_result("alloc", cuMemAlloc_v2(&ptr[0], MIB));
+	app_result("bad", (int)n_bad);
+}
+
+static CUdeviceptr floating_ptr;
+
+static void *float_through(void *arg)
+{
+	CUcontext ctx = arg, popped = NULL;
+
+	WELL(cuCtxPushCurrent_v2(ctx));
+	check_block(floating_ptr, 5);
+	WELL(cuMemFree_v2(floating_ptr));
+	floating_ptr = alloc(70 * KIB);
+	check_block(floating_ptr, 6);
+	furnish();
+	WELL(cuCtxPopCurrent_v2(&popped));
+	is_well(popped == ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "popped another");
+	is_well(cuMemAlloc_v2(&(CUdeviceptr){0}, MIB) == CUDA_ERROR_INVALID_CONTEXT ? 0 : 1, "alloc without a context");
+	return NULL;
+}
+
+/* A context that floats: current to nobody, then to one thread after the other. */
+static void floating(void)
+{
+	CUcontext ctx, popped = NULL;
+	pthread_t thread;
+
+	app_start();
+	ctx = create();
+	floating_ptr = alloc(70 * KIB);
+	for (unsigned i = 0; i < 4; i++) {
+		APP_MUST(cuCtxPopCurrent_v2(&popped));
+		pthread_create(&thread, NULL, float_through, ctx);
+		pthread_join(thread, NULL);
+		APP_MUST(cuCtxPushCurrent_v2(ctx));
+		check_block(floating_ptr, i);
+		tell_owner("owner", floating_ptr, ctx);
+	}
+	app_result("destroy", cuCtxDestroy_v2(ctx));
+	app_result("the primary is current", is_current(app_ctx));
+	app_result("bad", (int)n_bad);
+}
+
+/* Contexts that end while their kernels run, with what those use freed and live. */
+static void under_work(void)
+{
+	unsigned n = rounds(100, 4);
+
+	app_start();
+	for (unsigned i = 0; i < n; i++) {
+		CUcontext ctx = create();
+		CUfunction spin_fill;
+		CUdeviceptr freed, live;
+		uint64_t words = 64, ns = MS;
+		uint32_t value = i;
+		CUmodule module;
+
+		WELL(cuModuleLoadData(&module, kernels_ptx));
+		WELL(cuModuleGetFunction(&spin_fill, module, "spin_fill"));
+		for (size_t k = 0; k < LENGTH(sizes); k++) {
+			freed = alloc(sizes[k]);
+			live = alloc(sizes[k]);
+			for (unsigned which = 0; which < 2; which++) {
+				void *params[] = {which ? &freed : &live, &words, &value, &ns};
+
+				WELL(cuLaunchKernel(spin_fill, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+			}
+			if (i % 2)
+				WELL(cuMemFree_v2(freed));
+			else
+				WELL(cuMemFreeAsync(freed, NULL));
+		}
+		WELL(cuCtxDestroy_v2(ctx));
+		WELL(cuCtxSetCurrent(app_ctx));
+	}
+	furnish();
 	app_result("bad", (int)n_bad);
 }
 
@@ -423,6 +500,8 @@ const struct app_scenario app_scenarios[] = {
 	{"cycles", cycles, 0},
 	{"nothing-current", nothing_current, APP_TOGETHER},
 	{"stack", stack, APP_TOGETHER},
+	{"floating", floating, APP_TOGETHER},
+	{"under-work", under_work, APP_TOGETHER},
 	{"two", two, APP_TOGETHER},
 	{"pinned", pinned, APP_TOGETHER},
 	{"of-the-device", of_the_device, APP_TOGETHER},

@@ -22,6 +22,8 @@ static const char *const scenarios[][2] = {
 	{"life", "refused"},
 	{"life", "resets"},
 	{"life", "stack"},
+	{"life", "floating"},
+	{"life", "under-work"},
 	{"life_fork", "before"},
 	{"life_fork", "after"},
 	{"life_threads", "destroyed-under"},
