@@ -25,6 +25,8 @@ BIN = WORK / "bin"
 
 CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "probes"]
 DRIVER_PROGRAMS = [
+    ("context_probe", SOURCES / "context_probe.c"),
+    ("green_probe", SOURCES / "green_probe.c"),
     ("ipc_probe", SOURCES / "ipc_probe.c", SOURCES / "ipc_peer.c"),
 ]
 

@@ -18,6 +18,7 @@ import sys
 import tarfile
 
 import part_captures
+import part_contexts
 import part_deadlocks
 import part_demo
 import part_devices
@@ -39,6 +40,7 @@ PARTS = {
     "deadlocks": part_deadlocks,
     "devices": part_devices,
     "captures": part_captures,
+    "contexts": part_contexts,
 }
 
 SKIPPED = 77

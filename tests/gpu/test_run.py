@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import ctl
 import memory_watch
 import part_captures
+import part_contexts
 import part_devices
 import part_patterns
 import part_python
@@ -243,6 +244,24 @@ class CapturesTest(WithOut):
         for _, script, configs in part_captures.GRAPHS:
             self.assertTrue((programs.SOURCES / script).exists())
             self.assertEqual(configs[0], "raw")
+
+
+class ContextsTest(unittest.TestCase):
+    def test_answers_are_held_group_by_group(self):
+        expected = part_contexts.parse("# why\n== a\nx: 1\ny: 2\n== b\nz: 3\n")
+        self.assertEqual(expected, {"a": ["x: 1", "y: 2"], "b": ["z: 3"]})
+        found = {"a": ["x: 1", "y: 0"], "c": ["new: 1"]}
+        changed = dict(part_contexts.differences(expected, found))
+        self.assertEqual(changed, {"a": ["-y: 2", "+y: 0"], "b": ["-z: 3"]})
+        self.assertEqual(list(part_contexts.differences(expected, expected)), [])
+
+    def test_the_answers_are_those_of_the_programs(self):
+        text = "".join((programs.SOURCES / f"{name}.c").read_text() for name in part_contexts.PROBES)
+        groups = part_contexts.parse(part_contexts.EXPECTED.read_text())
+        self.assertGreater(len(groups), 10)
+        for group, lines in groups.items():
+            self.assertIn(f'{{"{group}", ', text)
+            self.assertTrue(lines)
 
 
 class DevicesTest(WithOut):
