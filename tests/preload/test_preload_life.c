@@ -162,7 +162,8 @@ START_TEST(each_device_has_its_own_limit)
 		limits[_i].limit, "GPUPOOL_POOL=binned", "SIMGPU_DEVICES=3", "SIMGPU_MEMORY=512M", NULL};
 	char name[32];
 
-	play_run(&(struct play){.program = "app_context", .words = {"fill-devices"}, .env = env, .library = play_library});
+	play_run(&(struct play){
+		.program = "app_context", .words = {"fill-devices"}, .env = env, .library = play_library});
 	ck_assert_str_eq(play_out, "done\n");
 	for (unsigned d = 0; d < 3; d++) {
 		for (unsigned round = 0; round < 2; round++) {
