@@ -308,7 +308,8 @@ struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind)
 	struct gp_pinned *pinned;
 
 	gp_mutex_lock(&context->pinned_lock);
-	if (!context->pinned[kind])
+	/* Whoever ends the context has said so before he looks which pools there are. */
+	if (!context->pinned[kind] && !atomic_load(&context->is_dead))
 		context->pinned[kind] = pinned_new(context, kind);
 	pinned = context->pinned[kind];
 	gp_mutex_unlock(&context->pinned_lock);

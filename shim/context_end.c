@@ -13,6 +13,11 @@
 #include "real.h"
 #include "unpooled.h"
 
+static void drop_pool(void *unused, struct gp_pool *pool)
+{
+	gp_pool_drop(pool);
+}
+
 /* With the context's lock held alone. */
 static void drop_locked(struct gp_context *context)
 {
@@ -23,9 +28,7 @@ static void drop_locked(struct gp_context *context)
 	gp_unpooled_forget_context(context);
 	gp_ipc_forget_context(context->handle);
 	gp_pool_drop(context->pool);
-	for (int i = 0; i < GP_PINNED_KINDS; i++)
-		if (context->pinned[i])
-			gp_pool_drop(gp_pinned_pool(context->pinned[i]));
+	gp_pinned_each(context, drop_pool, NULL);
 }
 
 /* A dead context leaves the table. */
