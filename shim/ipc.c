@@ -247,6 +247,29 @@ static bool note_import(CUdeviceptr base, const struct handle *handle, const str
 	return true;
 }
 
+/* The exporter only says where in its segment the block lies; the driver knows how large that is. */
+static bool is_within(CUdeviceptr base, const struct gp_ipc_place *place)
+{
+	CUdeviceptr start = 0;
+	size_t bytes = 0;
+
+	/* A driver that does not tell is asked in vain. */
+	if (gp_real.cuMemGetAddressRange_v2(&start, &bytes, base))
+		return true;
+	bytes -= (size_t)(base - start);
+	return place->offset <= bytes && place->bytes <= bytes - place->offset;
+}
+
+static CUresult book(CUdeviceptr base, const struct handle *handle, const struct gp_ipc_place *place)
+{
+	if (!is_within(base, place)) {
+		gp_log(GP_LOG_WARN, "an IPC handle of process %llu cannot be opened: its block is not in its segment",
+			(unsigned long long)handle->pid);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return note_import(base, handle, place) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult open_segment(CUdeviceptr *ret_ptr, const struct handle *handle, const struct gp_ipc_place *place,
 			     unsigned flags, gp_ipc_open_fn driver)
 {
@@ -255,9 +278,10 @@ static CUresult open_segment(CUdeviceptr *ret_ptr, const struct handle *handle, 
 
 	gp_mutex_lock(&open_lock);
 	r = driver(&base, place->segment, flags);
-	if (!r && !note_import(base, handle, place)) {
-		(void)gp_real.cuIpcCloseMemHandle(base);
-		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!r) {
+		r = book(base, handle, place);
+		if (r)
+			(void)gp_real.cuIpcCloseMemHandle(base);
 	}
 	gp_mutex_unlock(&open_lock);
 	if (!r)

@@ -3,6 +3,9 @@
 
 /* Handles of memory that is no more, and handles that never were any. */
 
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "app_peer.h"
@@ -252,12 +255,96 @@ static void stranger_importer(void)
 	app_go();
 }
 
+/* At the exporter's socket the program itself asks the server for the answer, and passes on a place of its own. */
+static struct sockaddr_un socket_path(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *dir = getenv("GPUPOOL_RUNTIME_DIR");
+	char start[16];
+	DIR *entries = opendir(dir ? dir : "/nowhere");
+	const struct dirent *entry = NULL;
+
+	snprintf(start, sizeof(start), "%d.", (int)getpid());
+	while (entries && (entry = readdir(entries)) && strncmp(entry->d_name, start, strlen(start)) != 0)
+		;
+	if (entry)
+		snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/%.24s", dir, entry->d_name);
+	if (entries)
+		closedir(entries);
+	return address;
+}
+
+static void say(int fd, const char *text)
+{
+	if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		exit(78);
+}
+
+static void hear(int fd, char *line, size_t bytes)
+{
+	size_t n = 0;
+
+	while (n + 1 < bytes && read(fd, line + n, 1) == 1 && line[n++] != '\n')
+		;
+	line[n] = '\0';
+}
+
+#define TIB ((size_t)1 << 40)
+
+/* No segment is so large. */
+static const struct {
+	size_t offset, bytes;
+} lies[] = {{TIB, MIB}, {0, TIB}, {TIB, 1}, {SIZE_MAX - MIB, MIB}};
+
+static void liar_exporter(void)
+{
+	int server = socket(AF_UNIX, SOCK_STREAM, 0), liar = socket(AF_UNIX, SOCK_STREAM, 0);
+	struct sockaddr_un address;
+	char request[128], line[512];
+	const char *end;
+
+	app_put_handle(app_alloc(MIB));
+	address = socket_path();
+	if (connect(server, (struct sockaddr *)&address, sizeof(address)) || unlink(address.sun_path) ||
+		bind(liar, (struct sockaddr *)&address, sizeof(address)) || listen(liar, 1))
+		exit(79);
+	app_go();
+	for (unsigned i = 0; i < LENGTH(lies); i++) {
+		int client = accept(liar, NULL, NULL);
+
+		hear(client, request, sizeof(request));
+		say(server, request);
+		hear(server, line, sizeof(line));
+		end = strstr(line, "\"offset\"");
+		if (!end)
+			exit(80);
+		snprintf(line + (end - line), sizeof(line) - (size_t)(end - line), "\"offset\":%zu,\"bytes\":%zu}\n",
+			lies[i].offset, lies[i].bytes);
+		say(client, line);
+		close(client);
+	}
+	app_await();
+}
+
+static void liar_importer(void)
+{
+	CUipcMemHandle handle = app_take_handle();
+
+	app_await();
+	for (unsigned i = 0; i < LENGTH(lies); i++)
+		app_result("open", app_try_open(handle));
+	app_result("opened without being closed", (int)app_calls("cuIpcOpenMemHandle_v2") -
+		(int)app_calls("cuIpcCloseMemHandle"));
+	app_go();
+}
+
 APP_PAIR(calls, one_exporter, wrong_calls_importer)
 APP_PAIR(freed, freed_exporter, freed_importer)
 APP_PAIR(again, again_exporter, again_importer)
 APP_PAIR(ended, exit_exporter, exit_importer)
 APP_PAIR(forged, one_exporter, forged_importer)
 APP_PAIR(stranger, one_exporter, stranger_importer)
+APP_PAIR(liar, liar_exporter, liar_importer)
 
 const struct app_scenario app_scenarios[] = {
 	{"calls", calls},
@@ -266,5 +353,6 @@ const struct app_scenario app_scenarios[] = {
 	{"ended", ended},
 	{"forged", forged},
 	{"stranger", stranger},
+	{"liar", liar},
 	{0},
 };

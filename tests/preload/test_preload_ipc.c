@@ -132,6 +132,18 @@ START_TEST(forged_and_mangled_handles_are_invalid_values)
 }
 END_TEST
 
+START_TEST(a_place_outside_of_its_segment_is_not_believed)
+{
+	play_run(&(struct play){.program = "app_ipc_wrong",
+		.words = {"liar"},
+		.env = environment(SPLIT, NULL),
+		.library = play_library});
+	ck_assert_str_eq(play_out,
+		"open: 1\nopen: 1\nopen: 1\nopen: 1\nopened without being closed: 0\nthe exporter's end: 0\n");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
 /* That the scenario "first" notices: by hand the library can be kept from moving to completion. */
 START_TEST(with_order_alone_what_an_importer_writes_first_would_be_lost)
 {
@@ -153,6 +165,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, an_importer_alone_without_the_library_cannot_tell, 0, BEFORE_SPLIT + N_OF_WHOLES);
 	tcase_add_test(tc, an_importer_without_the_library_is_refused_parts_of_a_segment_and_no_block_of_later);
 	tcase_add_loop_test(tc, forged_and_mangled_handles_are_invalid_values, 0, N_POOLS);
+	tcase_add_test(tc, a_place_outside_of_its_segment_is_not_believed);
 	tcase_add_test(tc, with_order_alone_what_an_importer_writes_first_would_be_lost);
 }
 
