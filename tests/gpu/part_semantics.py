@@ -3,7 +3,8 @@
 
 """
 Whether calls return what they return without a pool: the programs of tests/diff, built against the
-real driver and runtime, and compared by their runner (tests/diff/run.py).
+real driver and runtime, and compared by their runner (tests/diff/run.py). Other parts ask some of
+them.
 """
 
 import concurrent.futures
@@ -32,9 +33,14 @@ WAYS = {
     "getproc": ["-DDIFF_GET_PROC"],
     "perthread": ["-DDIFF_GET_PROC", "-DDIFF_PER_THREAD"],
 }
-SLOW = ("deadlock*", "waits")  # a part of their own: these wait for what may never come
-CAPTURES = ("capture", "capture_*", "unpooled")  # another
-JOBS = 8  # the start of a context takes longer than what most programs do with it
+# Programs that are asked in other parts: a part has to end in time.
+OTHERS = {
+    "deadlocks": ("deadlock*", "waits"),
+    "captures": ("capture", "capture_*", "unpooled"),
+    "lives": ("fill", "fill_*", "first_alone", "leaks", "life", "life_*"),
+    "ways": ("runtime*", "*_dlsym", "*_getproc", "*_perthread"),
+}
+JOBS = 6  # the start of a context takes longer than what most programs do with it; with more, some take too long
 LIMIT_S = 460
 
 
@@ -116,7 +122,7 @@ def part_of(name):
     """The part of this test that a program belongs to."""
     if all(way.devices > 1 for way in suite.needs_of(name)):
         return "devices"
-    for part, patterns in (("deadlocks", SLOW), ("captures", CAPTURES)):
+    for part, patterns in OTHERS.items():
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
             return part
     return "semantics"

@@ -23,10 +23,12 @@ import part_deadlocks
 import part_demo
 import part_devices
 import part_ipc
+import part_lives
 import part_patterns
 import part_python
 import part_semantics
 import part_streams
+import part_ways
 import programs
 import results
 
@@ -41,6 +43,8 @@ PARTS = {
     "devices": part_devices,
     "captures": part_captures,
     "contexts": part_contexts,
+    "lives": part_lives,
+    "ways": part_ways,
 }
 
 SKIPPED = 77

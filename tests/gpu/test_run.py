@@ -218,10 +218,12 @@ class SemanticsTest(WithOut):
         parts = {name: part_semantics.part_of(name) for name in ("free", "waits", "deadlock", "first")}
         parts |= {name: part_semantics.part_of(name) for name in ("deadlock_devices", "first_alone")}
         parts |= {name: part_semantics.part_of(name) for name in ("capture", "capture_ends", "unpooled")}
+        parts |= {name: part_semantics.part_of(name) for name in ("fill", "fill_runtime", "runtime_static", "free_dlsym")}
         self.assertEqual(parts, {
             "capture": "captures", "capture_ends": "captures", "unpooled": "captures",
             "free": "semantics", "waits": "deadlocks", "deadlock": "deadlocks", "first": "devices",
-            "deadlock_devices": "devices", "first_alone": "semantics",
+            "deadlock_devices": "devices", "first_alone": "lives", "fill": "lives", "fill_runtime": "lives",
+            "runtime_static": "ways", "free_dlsym": "ways",
         })  # fmt: skip
 
     def test_each_program_has_a_recipe(self):

@@ -257,8 +257,10 @@ CUresult cuMemHostUnregister(void *ptr)
 	block = sim_block_exact((uint64_t)(uintptr_t)ptr);
 	if (!ptr)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!block || block->kind != SIM_REGISTERED)
+	if (!block)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+	if (block->kind != SIM_REGISTERED)
+		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
 	return sim_free_waiting(block);
 }
