@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+What gpupool itself costs, over a driver that costs nothing: meson test --benchmark. Needs no GPU. All peers take turns
+in one run, and figures are multiples of the same calls without gpupool, in processor time where one thread works: on a
+shared machine a lone time says nothing.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import book as books
+import extras
+from player import Cell, Group, Peer, Stage
+
+KINDS = ("none", "simple", "binned", "split", "vmm")
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SIZES = (512, 64 * KIB, MIB, 64 * MIB, GIB, 2 * GIB)
+ROUNDS, MS = 11, 4
+PATIENCE = 10  # threads have to come to their turn, on machines with fewer processors, too
+SMALL = 0.2  # below this scale nothing with many blocks
+
+
+def cell(pattern, size, name="", **request):
+    """size: bytes, or 0 for a mixture up to 1 MiB."""
+    words = books.format_bytes(size) if size else "mixed"
+    return Cell(f"{pattern} {words}{name}", {"pattern": pattern, "bytes": size, **request}, series=name and pattern)
+
+
+def one_thread_cells(scale):
+    cells = [cell("pingpong", size) for size in SIZES]
+    cells += [cell("window", size, live=32) for size in (*SIZES, 0)]
+    cells += [cell("batch", 64 * KIB, f" of {n}", live=n) for n in (32, 1000)]
+    if scale >= SMALL:
+        cells += [cell("window", size, ", 100 000 live", live=100000) for size in (512, 0)]
+    return cells
+
+
+def growth_groups(scale):
+    most = 6 if scale >= SMALL else 3
+    live, held, cached, contexts = [], [], [], []
+    for n in (10**power for power in range(1, most + 1)):
+        live.append(cell("window", 512, f", {n} live", live=n))
+        held.append(cell("window", 64 * KIB if n < 10**6 else 4 * KIB, f", {n} more live", live=32, held=n))
+        if n < 10**6:
+            cached.append(cell("window", 4 * KIB, f", {n} cached", live=32, cached=n))
+    for n in (0, 1, 7, 31):
+        contexts.append(Group("growth: contexts", [cell("window", 64 * KIB, f", {n + 1} contexts", live=32,
+                                                        contexts=n)]))
+    return [Group("growth: live blocks", live), Group("growth: blocks besides the window", held),
+            Group("growth: cached blocks", cached), *contexts]
+
+
+def thread_groups(patterns):
+    """A process for each: what a thread has done cannot be undone."""
+    groups = []
+    for pattern, counts in patterns:
+        for n in counts:
+            request = {"live": 32} if pattern == "window" else {}
+            what = cell(pattern, 64 * KIB, f", {n} threads", threads=n, streams=4, **request)
+            what.patience = PATIENCE
+            groups.append(Group("threads", [what]))
+    return groups
+
+
+def stream_cells():
+    return [cell("pingpong", 64 * KIB, streams=4), *(cell("window", size, live=32, streams=4) for size in (64 * KIB, 0))]
+
+
+def pinned_cells():
+    return [cell("pinned", size, live=4) for size in (4 * KIB, MIB, 256 * MIB)]
+
+
+def peers_of(options, words, label=""):
+    raw = Peer(f"raw{label}", words, variables=options.variables)
+    kinds = [Peer(f"{kind}{label}", words, options.library, {**options.variables, "GPUPOOL_POOL": kind}, kind=kind)
+             for kind in options.kinds]
+    return [raw, *kinds]
+
+
+def run_pairs(book, options, log):
+    rounds, ms = max(2, round(ROUNDS * options.scale)), MS
+    peers = peers_of(options, [options.programs / "player_driver"])
+    stage = Stage(book, peers, log, rounds, ms)
+    stage.run([Group("one thread", one_thread_cells(options.scale)), Group("four streams alive", stream_cells()),
+               Group("pinned", pinned_cells())])
+    stage.run(thread_groups((("window", (1, 4, 16)), ("handover", (2, 16)))))
+    stage.run(growth_groups(options.scale))
+    for runtime in ("static", "shared"):
+        peers = peers_of(options, [options.programs / f"player_runtime_{runtime}"], f", {runtime}")
+        cells = [cell("pingpong", 64 * KIB), cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
+        Stage(book, [peers[0], *peers[-2:]], log, rounds, ms).run([Group(f"{runtime} runtime", cells)])
+
+
+def run_extras(book, options, log):
+    extras.startup(book, options.programs, options.library, max(20, round(300 * options.scale)))
+    split = next(peer for peer in peers_of(options, [options.programs / "player_driver"]) if peer.kind == "split")
+    rounds = max(3, round(15 * options.scale))
+    extras.watch(book, split, options.stat, log, rounds, 100, "cpu_ns")
+    cells = [cell("pingpong", GIB), cell("window", 64 * KIB, live=32), cell("window", 0, live=32),
+             cell("batch", 64 * KIB, live=32), cell("window", 0, ", 4 streams", live=32, streams=4)]
+    extras.steady_calls(book, split, cells, log, MS)
+
+
+def is_parallel(group):
+    return group == "threads"
+
+
+def report(book):
+    lines = [
+        "raw: nanoseconds a pair of malloc and free takes in the driver that does nothing, with an indirect call; the",
+        "others: multiples of it in the same round. Medians, and half the middle half of the runs, in per cent.",
+        "Processor time of the one thread; wall time x threads / pairs where there are several.",
+        "",
+    ]
+    for group in book.groups():
+        key = "ns" if is_parallel(group) else "cpu_ns"
+        base = next(peer for peer in book.peers(group) if peer.startswith("raw"))
+        lines += [*books.ratio_table(book, group, base, key), ""]
+        if group == "threads" or group.startswith("growth"):
+            lines += [*books.series_table(book, group, key), ""]
+    lines += [*books.calls_table(book), ""]
+    lines += [f"{row['name']}: {books.format_number(row['value'])} {row['unit']}".rstrip()
+              for row in book.rows if row["type"] == "value"]
+    return [*lines, *books.missing_lines(book)]
+
+
+def write(book, options):
+    document = {"schema": "gpupool.bench-cpu/1", "cells": books.summary(book),
+                "values": [row for row in book.rows if row["type"] == "value"],
+                "calls": [row for row in book.rows if row["type"] == "calls"],
+                "missing": [row for row in book.rows if row["type"] == "miss"]}
+    options.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="cpu.py", description=__doc__)
+    parser.add_argument("--library", type=pathlib.Path, required=True, help="libgpupool.so")
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where the players are")
+    parser.add_argument("--runtime", type=pathlib.Path, required=True, help="where a libcudart.so is")
+    parser.add_argument("--stat", type=pathlib.Path, help="gpupool-stat")
+    parser.add_argument("--json", type=pathlib.Path, help="writes every figure there")
+    parser.add_argument("--table", type=pathlib.Path, help="writes the tables there, too")
+    parser.add_argument("--kinds", nargs="+", default=KINDS)
+    parser.add_argument("--scale", type=float, default=1.0, help="fewer or more rounds, such as 0.2")
+    options = parser.parse_args()
+    options.library, options.programs = options.library.resolve(), options.programs.resolve()
+    # The driver that does nothing comes before any other.
+    options.variables = {"LD_LIBRARY_PATH": f"{options.programs}:{options.runtime.resolve()}"}
+    return options
+
+
+def main():
+    options, book = parse_arguments(), books.Book()
+    log = options.json.with_suffix(".err") if options.json else pathlib.Path("/dev/null")
+    with log.open("w") as errors:
+        run_pairs(book, options, errors)
+        run_extras(book, options, errors)
+    text = "\n".join(report(book)) + "\n"
+    print("\n" + text)
+    if options.table:
+        options.table.write_text(text)
+    if options.json:
+        write(book, options)
+    # A kind that this library has not is no failure.
+    failed = [row for row in book.rows if row["type"] == "miss" and "no pool of the kind" not in row["why"]]
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""What is no pair of malloc and free: a process without CUDA, somebody who looks in, and calls of the driver."""
+
+import contextlib
+import pathlib
+import subprocess
+import threading
+
+import player
+import programs
+from figures import figure, paired_ratios
+
+WATCH_S = 0.01
+
+# What the counters of a status count, in the words of stub_driver.h.
+CALLS = {
+    "memory": ("driver_allocs", "driver_frees"),
+    "fence": ("fence_queries", "fence_orders", "fence_waits"),
+    "record": ("fence_records",),
+}
+
+
+def output_of(words, **more):
+    words = [str(word) for word in words]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, **more).stdout
+
+
+def startup(book, folder, library, rounds):
+    """How much longer a process without CUDA takes from its start to its end, and what it has more."""
+    lines = programs.parse_lines(output_of([folder / "startup", library, rounds, folder / "nothing"]))
+    found = [{key: float(value) for key, value in pairs.items()} for _, pairs in lines]
+    for key, name in [("us", "wall"), ("cpu_us", "processor")]:
+        more = figure([pairs[f"preload_{key}"] - pairs[f"raw_{key}"] for pairs in found])
+        book.value(f"preload without CUDA: {name} time", more.median, "us", low=more.low, high=more.high)
+    counts = {}
+    for name, lib in [("raw", None), ("preload", library)]:
+        with programs.private_dir() as directory:
+            env = programs.Config(name, lib).environment(directory, {})
+            (_, counts[name]), = programs.parse_lines(output_of([folder / "nothing", "count"], env=env))
+            counts[name]["made"] = len(list(pathlib.Path(directory).iterdir()))
+    for key in ("threads", "files", "made"):
+        what = {"threads": "threads", "files": "open files", "made": "files made"}[key]
+        book.value(f"preload without CUDA: {what}", int(counts["preload"][key]) - int(counts["raw"][key]))
+
+
+class Watch:
+    """Asks for the status again and again: gpupool-stat --watch, or as good as that where it cannot."""
+
+    def __init__(self, stat, running):
+        self.running, self.process, self.is_over = running, None, threading.Event()
+        self.words = [stat, "--watch", str(WATCH_S), str(running.process.pid)]
+        self.can_watch = bool(stat) and "--watch" in output_of([stat, "--help"])
+        self.thread = threading.Thread(target=self._ask)
+
+    @property
+    def how(self):
+        return f"gpupool-stat --watch {WATCH_S}" if self.can_watch else f"status asked every {WATCH_S} s"
+
+    def _ask(self):
+        while not self.is_over.wait(WATCH_S):
+            self.running.status()
+
+    def __enter__(self):
+        if self.can_watch:
+            config = programs.Config("stat", None, {})
+            env = {**config.environment("", {}), "GPUPOOL_RUNTIME_DIR": self.running.directory}
+            self.process = subprocess.Popen([str(word) for word in self.words], stdout=subprocess.DEVNULL, env=env)
+        else:
+            self.thread.start()
+
+    def __exit__(self, *_):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        else:
+            self.is_over.set()
+            self.thread.join()
+
+
+def watch(book, peer, stat, log, rounds, ms, key):
+    """Time a pair of a busy process while somebody looks in, over that while nobody does, in turn."""
+    cell = player.Cell("window", {"pattern": "window", "bytes": 65536, "live": 32})
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(programs.private_dir())
+        busy = player.start(peer, directory, log)
+        stack.callback(busy.close)
+        player.turn(busy, cell, ms)
+        with_watch, without = {}, {}
+        for nth in range(rounds):
+            without[nth] = player.turn(busy, cell, ms)[key]
+            watching = Watch(stat, busy)
+            with watching:
+                with_watch[nth] = player.turn(busy, cell, ms)[key]
+    found = figure(paired_ratios(with_watch, without))
+    book.value("looked at every 10 ms: time a pair", found.median, "of the time else", low=found.low,
+               high=found.high, how=watching.how)
+
+
+def counted(running, found):
+    """
+    Calls of the driver so far, as gpupool counts its own, or those of the last run alone, where a driver counts what
+    arrives there.
+    """
+    if "memory_calls" in found:
+        return None, {key.removesuffix("_calls"): count for key, count in found.items() if key.endswith("_calls")}
+    devices = (running.status() or {}).get("devices", [])
+    return {what: sum(device.get(key) or 0 for device in devices for key in keys)
+            for what, keys in CALLS.items()}, None
+
+
+def steady_calls(book, peer, cells, log, ms):
+    """Calls of the driver by loops that have gone on for three rounds."""
+    for cell in cells:
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(programs.private_dir())
+            running = player.start(peer, directory, log)
+            stack.callback(running.close)
+            for _ in range(3):
+                found = player.turn(running, cell, ms)
+            before, _ = counted(running, found)
+            found = player.turn(running, cell, ms)
+            after, calls = counted(running, found)
+            book.calls(cell.name, peer.name, found["pairs"],
+                       calls or {name: after[name] - before[name] for name in after})

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The patterns. A step does some pairs, each one malloc and one free, so that the clock is seldom read. */
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "gpu_work.h"
+
+enum { STEP_MAX = 256, CHECKS = 32, SIZE_BITS_MIN = 9, SIZE_BITS = 11, COPY_SHARE = 4 };
+
+uint64_t bench_random(struct bench_lane *lane)
+{
+	lane->random ^= lane->random << 13;
+	lane->random ^= lane->random >> 7;
+	lane->random ^= lane->random << 17;
+	return lane->random;
+}
+
+/* Every power of two from 512 B to 512 KiB as often, and within it every size. */
+static size_t mixed_bytes(struct bench_lane *lane)
+{
+	uint64_t random = bench_random(lane);
+	size_t power = (size_t)1 << (SIZE_BITS_MIN + random % SIZE_BITS);
+
+	return power + ((random >> 16) & (power - 1));
+}
+
+bool bench_slot_fill(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
+{
+	size_t bytes = lane->request->bytes;
+
+	slot->bytes = bytes ? bytes : mixed_bytes(lane);
+	slot->ptr = NULL;
+	lane->error = is_pinned ? bench_peer.pinned_alloc(&slot->ptr, slot->bytes)
+				: bench_peer.alloc(&slot->ptr, slot->bytes, NULL);
+	return !lane->error;
+}
+
+void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
+{
+	int error = is_pinned ? bench_peer.pinned_free(slot->ptr) : bench_peer.free(slot->ptr, slot->bytes, NULL);
+
+	slot->ptr = NULL;
+	if (error)
+		lane->error = error;
+}
+
+static unsigned step_pingpong(struct bench_lane *lane, unsigned n)
+{
+	struct bench_slot slot;
+
+	for (unsigned i = 0; i < n && !lane->error; i++)
+		if (bench_slot_fill(lane, &slot, false))
+			bench_slot_empty(lane, &slot, false);
+	return n;
+}
+
+static unsigned step_window_of(struct bench_lane *lane, unsigned n, bool is_pinned)
+{
+	for (unsigned i = 0; i < n && !lane->error; i++) {
+		struct bench_slot *slot = &lane->slots[(bench_random(lane) >> 11) % lane->request->live];
+
+		bench_slot_empty(lane, slot, is_pinned);
+		if (!lane->error)
+			bench_slot_fill(lane, slot, is_pinned);
+	}
+	return n;
+}
+
+static unsigned step_window(struct bench_lane *lane, unsigned n)
+{
+	return step_window_of(lane, n, false);
+}
+
+static unsigned step_pinned(struct bench_lane *lane, unsigned n)
+{
+	return step_window_of(lane, n, true);
+}
+
+static unsigned step_batch(struct bench_lane *lane, unsigned n)
+{
+	unsigned done = 0;
+
+	for (; done < n && !lane->error; done += lane->request->live) {
+		for (unsigned i = 0; i < lane->request->live && !lane->error; i++)
+			bench_slot_empty(lane, &lane->slots[i], false);
+		for (unsigned i = 0; i < lane->request->live && !lane->error; i++)
+			bench_slot_fill(lane, &lane->slots[i], false);
+	}
+	return done;
+}
+
+/* Returns when the ring is full: nobody may be there to take anything any more. */
+static unsigned step_produce(struct bench_lane *lane, unsigned n)
+{
+	struct bench_ring *ring = lane->ring;
+
+	for (unsigned i = 0; i < n && !lane->error; i++) {
+		unsigned head = ring->head;
+
+		if (head - __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) == BENCH_RING_SIZE) {
+			sched_yield();
+			break;
+		}
+		if (bench_slot_fill(lane, &ring->slots[head % BENCH_RING_SIZE], false))
+			__atomic_store_n(&ring->head, head + 1, __ATOMIC_RELEASE);
+	}
+	return 0; /* who frees counts the pair */
+}
+
+static unsigned step_consume(struct bench_lane *lane, unsigned n)
+{
+	struct bench_ring *ring = lane->ring;
+	unsigned i;
+
+	for (i = 0; i < n && !lane->error; i++) {
+		unsigned tail = ring->tail;
+
+		if (__atomic_load_n(&ring->head, __ATOMIC_ACQUIRE) == tail) {
+			sched_yield();
+			break;
+		}
+		bench_slot_empty(lane, &ring->slots[tail % BENCH_RING_SIZE], false);
+		__atomic_store_n(&ring->tail, tail + 1, __ATOMIC_RELEASE);
+	}
+	return i;
+}
+
+/* The first thread of each two allocates, the other frees. */
+static unsigned step_handover(struct bench_lane *lane, unsigned n)
+{
+	return lane->turn ? step_consume(lane, n) : step_produce(lane, n);
+}
+
+static unsigned step_kernel(struct bench_lane *lane, unsigned n)
+{
+	const struct bench_request *request = lane->request;
+
+	for (unsigned i = 0; i < n && !lane->error; i++) {
+		void *stream = gpu_work_stream(lane->turn++), *ptr;
+
+		lane->error = bench_peer.alloc(&ptr, request->bytes, stream);
+		if (!lane->error)
+			lane->error = gpu_work_kernel(ptr, request->kernel_us, stream);
+		if (!lane->error)
+			lane->error = bench_peer.free(ptr, request->bytes, stream);
+	}
+	return n;
+}
+
+/* The same with the allocations before the loop: a block for each stream. */
+static unsigned step_hoisted(struct bench_lane *lane, unsigned n)
+{
+	const struct bench_request *request = lane->request;
+
+	for (unsigned i = 0; i < n && !lane->error; i++) {
+		unsigned turn = lane->turn++;
+
+		lane->error = gpu_work_kernel(
+			lane->slots[turn % request->live].ptr, request->kernel_us, gpu_work_stream(turn));
+	}
+	return n;
+}
+
+/* Input is copied in, a kernel makes output of it, output is copied out; the next round is another stream's. */
+static unsigned step_overlap(struct bench_lane *lane, unsigned n)
+{
+	const struct bench_request *request = lane->request;
+	size_t copied = request->bytes / COPY_SHARE;
+
+	for (unsigned i = 0; i < n && !lane->error; i++) {
+		unsigned turn = lane->turn++;
+		void *stream = gpu_work_stream(turn), *in = NULL, *out = NULL;
+
+		lane->error = bench_peer.alloc(&in, request->bytes, stream);
+		lane->error = lane->error ? lane->error : bench_peer.alloc(&out, request->bytes, stream);
+		lane->error = lane->error ? lane->error : gpu_work_copy_in(in, copied, turn);
+		lane->error = lane->error ? lane->error : gpu_work_kernel(out, request->kernel_us, stream);
+		lane->error = lane->error ? lane->error : gpu_work_copy_out(out, copied, turn);
+		lane->error = lane->error ? lane->error : bench_peer.free(in, request->bytes, stream);
+		lane->error = lane->error ? lane->error : bench_peer.free(out, request->bytes, stream);
+	}
+	return n;
+}
+
+static const struct bench_pattern patterns[] = {
+	{"pingpong", step_pingpong},
+	{"window", step_window, .has_window = true},
+	{"batch", step_batch, .has_window = true},
+	{"handover", step_handover, .is_handed_over = true},
+	{"pinned", step_pinned, .has_window = true, .is_pinned = true},
+	{"kernel", step_kernel, .has_kernels = true},
+	{"hoisted", step_hoisted, .has_window = true, .has_kernels = true},
+	{"overlap", step_overlap, .has_kernels = true},
+};
+
+const struct bench_pattern *bench_pattern_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+		if (strcmp(patterns[i].name, name) == 0)
+			return &patterns[i];
+	return NULL;
+}
+
+static double now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern, double ns)
+{
+	double cpu = now_ns(CLOCK_THREAD_CPUTIME_ID), start = now_ns(CLOCK_MONOTONIC), last = start, now = start;
+	unsigned n = 1;
+
+	lane->pairs = 0;
+	lane->error = 0;
+	do {
+		lane->pairs += pattern->step(lane, n);
+		now = now_ns(CLOCK_MONOTONIC);
+		if (now - last < ns / CHECKS && n < STEP_MAX)
+			n *= 2;
+		last = now;
+	} while (now - start < ns && !lane->error);
+	if (pattern->has_kernels && !lane->error) {
+		lane->error = gpu_work_synchronize();
+		now = now_ns(CLOCK_MONOTONIC);
+	}
+	lane->start_ns = start;
+	lane->end_ns = now;
+	lane->cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+}

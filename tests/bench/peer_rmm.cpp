@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* RMM's pool over cudaMalloc. */
+
+#include <rmm/cuda_stream_view.hpp>
+#include <rmm/mr/device/cuda_memory_resource.hpp>
+#include <rmm/mr/device/pool_memory_resource.hpp>
+
+#include <exception>
+
+#include "bench.h"
+
+using upstream_type = rmm::mr::cuda_memory_resource;
+using pool_type = rmm::mr::pool_memory_resource<upstream_type>;
+
+enum { FAILED = 1 };
+
+static const size_t FIRST_BYTES = size_t{1} << 30;
+
+static upstream_type *upstream;
+static pool_type *pool;
+
+/* Errors are exceptions there. */
+template <typename F> static int attempt(F call)
+{
+	try {
+		call();
+	} catch (const std::exception &) {
+		return FAILED;
+	}
+	return 0;
+}
+
+static rmm::cuda_stream_view view(void *stream)
+{
+	return rmm::cuda_stream_view(static_cast<cudaStream_t>(stream));
+}
+
+static int thread_init()
+{
+	return cudaSetDevice(0);
+}
+
+static int init()
+{
+	int error = thread_init();
+
+	return error ? error : attempt([] {
+		upstream = new upstream_type();
+		pool = new pool_type(upstream, FIRST_BYTES);
+	});
+}
+
+static int allocate(void **ptr, size_t bytes, void *stream)
+{
+	return attempt([&] { *ptr = pool->allocate_async(bytes, view(stream)); });
+}
+
+static int release(void *ptr, size_t bytes, void *stream)
+{
+	return attempt([&] { pool->deallocate_async(ptr, bytes, view(stream)); });
+}
+
+extern "C" {
+extern const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};
+}

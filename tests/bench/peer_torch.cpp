@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* PyTorch's allocator, without Python; PYTORCH_CUDA_ALLOC_CONF chooses which of them, as it does for programs. */
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <exception>
+
+#include "bench.h"
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+enum { FAILED = 1 };
+
+/* Errors are exceptions there. */
+template <typename F> static int attempt(F call)
+{
+	try {
+		call();
+	} catch (const std::exception &) {
+		return FAILED;
+	}
+	return 0;
+}
+
+static int thread_init()
+{
+	return attempt([] { c10::cuda::set_device(0); });
+}
+
+static int init()
+{
+	return attempt([] {
+		allocator::init(c10::cuda::device_count());
+		c10::cuda::set_device(0);
+		allocator::raw_delete(allocator::raw_alloc(512));
+	});
+}
+
+static int allocate(void **ptr, size_t bytes, void *stream)
+{
+	return attempt([&] { *ptr = allocator::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream)); });
+}
+
+static int release(void *ptr, size_t bytes, void *stream)
+{
+	(void)bytes;
+	(void)stream;
+	return attempt([&] { allocator::raw_delete(ptr); });
+}
+
+extern "C" {
+extern const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};
+}

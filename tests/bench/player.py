@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Players and their turns. A player is a process that says "ready", and then answers one line with one line (player.c).
+All players of a group are alive at the same time, and each runs a cell in its turn while the others wait; so whatever
+drifts, drifts for all of them.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
+
+import ctl
+import programs
+
+READY_S = 120
+SET_UP_S = 60  # besides the time that was asked for
+
+
+@dataclasses.dataclass
+class Peer:
+    """A way to get memory: a program, and how it is run."""
+
+    name: str
+    words: list
+    library: pathlib.Path | None = None
+    variables: dict = dataclasses.field(default_factory=dict)
+    why_missing: str = ""
+    kind: str = ""  # of pool, that the process has to say it has
+
+
+@dataclasses.dataclass
+class Cell:
+    """What is asked of a player; name is the row of the table, series the rows that are held against their first."""
+
+    name: str
+    request: dict
+    series: str = ""
+    patience: int = 1  # how much longer than others a run lasts
+
+    def line(self, ms):
+        ms *= self.patience
+        words = [f"{key}={value}" for key, value in self.request.items() if key != "pattern"]
+        return " ".join([self.request["pattern"], *words, f"ms={ms:g}"])
+
+
+@dataclasses.dataclass
+class Group:
+    """Cells that one process may run one after the other: none changes what the next finds."""
+
+    name: str
+    cells: list
+
+
+class Player:
+    def __init__(self, peer, directory, log):
+        config = programs.Config(peer.name, peer.library, peer.variables)
+        self.peer, self.directory = peer, directory
+        self.process = subprocess.Popen(
+            [str(word) for word in peer.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            env=config.environment(directory, {} if peer.library else peer.variables), text=True,
+        )  # fmt: skip
+
+    def receive(self, seconds):
+        """One line, as (word, {key: value})."""
+        watchdog = threading.Timer(seconds, self.process.kill)
+        watchdog.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line:
+            status = self.process.wait()
+            raise programs.Trouble(f"no answer within {seconds:.0f} s" if status == -9 else f"ended with {status}")
+        return next(programs.parse_lines(line), ("", {}))
+
+    def ask(self, line, seconds):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise programs.Trouble(f"ended: {error.strerror}") from error
+        return self.receive(seconds)
+
+    def status(self):
+        """What gpupool says of the process; None where it is not preloaded, or has nothing to say yet."""
+        if not self.peer.library:
+            return None
+        try:
+            return ctl.ask_process(self.directory, self.process.pid, "status")
+        except (OSError, ValueError):
+            return None
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def start(peer, directory, log):
+    """A player that is ready, or Trouble."""
+    if peer.why_missing:
+        raise programs.Trouble(peer.why_missing)
+    player = Player(peer, directory, log)
+    try:
+        word, pairs = player.receive(READY_S)
+        if word != "ready":
+            raise programs.Trouble(f"did not start: {pairs.get('what', word)} {pairs.get('code', '')}".rstrip())
+    except programs.Trouble:
+        player.close()
+        raise
+    return player
+
+
+def check_kind(player):
+    """A library that does not know a kind takes another: then the figures would not be that kind's."""
+    status = player.status()
+    if not player.peer.library:
+        return
+    if not status:
+        raise programs.Trouble("not under the preload: no control socket")
+    if player.peer.kind and status.get("pool") != player.peer.kind:
+        raise programs.Trouble(f"this library has no pool of the kind {player.peer.kind}")
+
+
+def turn(player, cell, ms, seconds=None):
+    """One run of a cell; what the player found, as numbers, or Trouble."""
+    word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.patience / 1000)
+    if word == "error":
+        raise programs.Trouble(f"{pairs.get('what')}, error {pairs.get('code')}".replace("_", " "))
+    return {key: float(value) for key, value in pairs.items()}
+
+
+class Stage:
+    """Runs groups of cells with all peers in turn, and tells the book what was found."""
+
+    def __init__(self, book, peers, log, rounds, ms):
+        self.book, self.peers, self.log = book, peers, log
+        self.rounds, self.ms = rounds, ms
+
+    def open(self, group, stack):
+        players = {}
+        directory = stack.enter_context(programs.private_dir())
+        for peer in self.peers:
+            try:
+                players[peer.name] = start(peer, directory, self.log)
+                stack.callback(players[peer.name].close)
+            except (programs.Trouble, OSError) as trouble:
+                self.book.miss(group.name, "", peer.name, str(trouble))
+        return players
+
+    def run_cell(self, group, cell, players):
+        """The first turn of each is not counted: it fills windows and caches."""
+        able = []
+        for name, player in list(players.items()):
+            try:
+                turn(player, cell, self.ms)
+                check_kind(player)
+                able.append(name)
+            except programs.Trouble as trouble:
+                self.book.miss(group.name, cell.name, name, str(trouble))
+                if player.process.poll() is not None or "kind" in str(trouble):
+                    del players[name]
+        for nth in range(self.rounds):
+            for i in range(len(able)):
+                name = able[(i + nth) % len(able)]
+                try:
+                    found = turn(players[name], cell, self.ms)
+                except programs.Trouble as trouble:
+                    self.book.miss(group.name, cell.name, name, str(trouble))
+                    continue
+                self.book.sample(group.name, cell, name, nth, found)
+
+    def run(self, groups):
+        for group in groups:
+            with contextlib.ExitStack() as stack:
+                players = self.open(group, stack)
+                for cell in group.cells:
+                    self.run_cell(group, cell, players)

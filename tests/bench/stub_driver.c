@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A CUDA driver that does nothing, as cheaply as can be: under it a benchmark shows what the library itself costs.
+ * The GPU is always idle, memory never runs out and is never touched.
+ *
+ * Addresses name their size class, so a free needs no table: it puts the address on its thread's stack of that class,
+ * from which the next allocation takes it. Calls are counted for each thread, so no two threads write to one line.
+ */
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stub_driver.h"
+#include "tests/apps/cuda_min.h"
+
+#define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
+#define CALL(symbol, parameters) CUresult symbol parameters;
+#include "shim/hooks.def"
+
+enum {
+	CLASS_MIN = 9,   /* 512 bytes, the least that a driver hands out */
+	CLASS_MAX = 39,
+	CLASS_BITS = 42, /* of addresses in a class */
+	STACK_SIZE = 256,
+	CONTEXTS_MAX = 8, /* pushed by one thread */
+	DEVICE_GIB = 140,
+};
+
+/* Host memory is in the upper half of the addresses. */
+#define HOST_BIT (UINT64_C(1) << 52)
+
+struct CUctx_st {
+	unsigned long long id;
+};
+
+static struct CUctx_st primary = {1};
+static _Atomic unsigned long long last_id = 1;
+static _Atomic uint64_t next_index[CLASS_MAX + 1];
+
+/* A thread's own()-> */
+struct own {
+	CUcontext contexts[CONTEXTS_MAX];
+	unsigned n_contexts;
+	uint64_t n_calls[STUB_N_CALLS];
+	struct {
+		unsigned n;
+		uint64_t addresses[STACK_SIZE];
+	} free[CLASS_MAX + 1];
+};
+
+/* A library that is opened late has no room for more than a pointer that can be reached without a call. */
+static _Thread_local struct own *own_or_null __attribute__((tls_model("initial-exec")));
+
+static __attribute__((noinline)) struct own *own_new(void)
+{
+	own_or_null = calloc(1, sizeof(*own_or_null));
+	if (!own_or_null)
+		abort();
+	return own_or_null;
+}
+
+static struct own *own(void)
+{
+	return own_or_null ? own_or_null : own_new();
+}
+
+uint64_t stub_calls(enum stub_call call)
+{
+	return own()->n_calls[call];
+}
+
+static CUresult count(enum stub_call call)
+{
+	own()->n_calls[call]++;
+	return CUDA_SUCCESS;
+}
+
+static unsigned class_of(size_t bytes)
+{
+	return bytes <= 1 << CLASS_MIN ? CLASS_MIN : 64 - (unsigned)__builtin_clzll(bytes - 1);
+}
+
+static uint64_t take(size_t bytes)
+{
+	unsigned class = class_of(bytes);
+
+	if (own()->free[class].n)
+		return own()->free[class].addresses[--own()->free[class].n];
+	return ((uint64_t)class << CLASS_BITS) + (atomic_fetch_add(&next_index[class], 1) << class);
+}
+
+static void give(uint64_t address)
+{
+	unsigned class = (address & ~HOST_BIT) >> CLASS_BITS;
+
+	if (own()->free[class].n < STACK_SIZE)
+		own()->free[class].addresses[own()->free[class].n++] = address & ~HOST_BIT;
+}
+
+/* Memory. */
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
+{
+	*ptr = take(bytes);
+	return count(STUB_MEMORY);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr ptr)
+{
+	give(ptr);
+	return count(STUB_MEMORY);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	return cuMemAlloc_v2(ptr, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
+{
+	return cuMemFree_v2(ptr);
+}
+
+CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+	*ptr = (void *)(uintptr_t)(take(bytes) | HOST_BIT);
+	return count(STUB_MEMORY);
+}
+
+CUresult cuMemFreeHost(void *ptr)
+{
+	give((uintptr_t)ptr);
+	return count(STUB_MEMORY);
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+	*free_bytes = *total_bytes = (size_t)DEVICE_GIB << 30;
+	return count(STUB_OTHER);
+}
+
+/* Contexts. */
+
+CUresult cuCtxGetCurrent(CUcontext *ctx)
+{
+	*ctx = own()->n_contexts ? own()->contexts[own()->n_contexts - 1] : NULL;
+	return count(STUB_CURRENT);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	if (own()->n_contexts == CONTEXTS_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	own()->contexts[own()->n_contexts++] = ctx;
+	return count(STUB_OTHER);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	if (!own()->n_contexts)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*ctx = own()->contexts[--own()->n_contexts];
+	return count(STUB_OTHER);
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+	own()->n_contexts -= own()->n_contexts != 0;
+	return cuCtxPushCurrent_v2(ctx);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	CUcontext made = malloc(sizeof(*made));
+
+	if (!made)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	made->id = atomic_fetch_add(&last_id, 1) + 1;
+	*ctx = made;
+	return cuCtxPushCurrent_v2(made);
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
+{
+	*id = ctx->id;
+	return count(STUB_OTHER);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
+{
+	*ctx = &primary;
+	return count(STUB_OTHER);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+	*flags = 0;
+	*active = 1;
+	return count(STUB_OTHER);
+}
+
+/* Fences: of a GPU that has always done everything. */
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+	*event = malloc(1);
+	return *event ? count(STUB_OTHER) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event)
+{
+	return count(STUB_RECORD);
+}
+
+CUresult cuCtxWaitEvent(CUcontext ctx, CUevent event)
+{
+	return count(STUB_FENCE);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	return count(STUB_FENCE);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	return count(STUB_FENCE);
+}
+
+/* Streams. */
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+	*stream = malloc(1);
+	return *stream ? count(STUB_OTHER) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	return count(STUB_FENCE);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	return count(STUB_FENCE);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+	return count(STUB_FENCE);
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, int *status)
+{
+	*status = 0;
+	return count(STUB_OTHER);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	return count(STUB_OTHER);
+}
+
+/* Devices: there is one. */
+
+CUresult cuInit(unsigned flags)
+{
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+	*version = 13000;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *n)
+{
+	*n = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	*device = 0;
+	return count(STUB_OTHER);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	*bytes = (size_t)DEVICE_GIB << 30;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+	*value = 1;
+	return CUDA_SUCCESS;
+}
+
+/* The newest version of a name, whatever was asked for: the same address that dlsym gives, as with a real driver. */
+CUresult cuGetProcAddress_v2(const char *name, void **pfn, int version, uint64_t flags, int *status)
+{
+	void *self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	char newest[128] = "";
+
+	if (self && strlen(name) < sizeof(newest) - 3)
+		strcat(strcpy(newest, name), "_v2");
+	*pfn = self ? dlsym(self, newest) : NULL;
+	if (self && !*pfn)
+		*pfn = dlsym(self, name);
+	return *pfn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

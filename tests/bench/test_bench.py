@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Usage: test_bench.py LIBRARY PROGRAMS SIM: tests of the benchmarks on canned figures, and a second of them over the driver
+that does nothing and on the simulated GPU.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import book as books
+import extras
+import figures
+import player
+from player import Cell, Group, Peer, Stage
+
+LIBRARY, PROGRAMS, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+STUB = {"LD_LIBRARY_PATH": f"{PROGRAMS}:{SIM}"}
+CELL = Cell("window 64 KiB", {"pattern": "window", "bytes": 65536, "live": 32})
+
+
+def filled(**peers):
+    """A book with a cell, in which each peer took so long in each round."""
+    book = books.Book()
+    for name, values in peers.items():
+        for nth, ns in enumerate(values):
+            book.sample("group", CELL, name, nth, {"ns": ns, "cpu_ns": ns / 2})
+    return book
+
+
+class Quiet(unittest.TestCase):
+    def setUp(self):
+        self.printed = io.StringIO()
+        redirect = contextlib.redirect_stdout(self.printed)
+        redirect.__enter__()
+        self.addCleanup(redirect.__exit__, None, None, None)
+
+
+class FiguresTest(unittest.TestCase):
+    def test_a_figure_is_the_median_and_the_middle_half(self):
+        found = figures.figure([5, 1, 2, 4, 3])
+        self.assertEqual((found.n, found.median, found.low, found.high, found.least, found.most), (5, 3, 2, 4, 1, 5))
+        self.assertAlmostEqual(found.spread, 1 / 3)
+        self.assertIsNone(figures.figure([]))
+
+    def test_ratios_are_of_rounds_that_both_have(self):
+        self.assertEqual(figures.paired_ratios({0: 2, 1: 9, 3: 8}, {0: 1, 2: 5, 3: 4}), [2, 2])
+
+    def test_the_interval_of_a_median_needs_six_values(self):
+        self.assertIsNone(figures.median_interval([1, 2, 3, 4, 5]))
+        self.assertEqual(figures.median_interval([6, 5, 4, 3, 2, 1]), (1, 6))
+
+    def test_the_interval_of_fifteen_is_from_the_fourth_to_the_twelfth(self):
+        self.assertEqual(figures.median_interval(list(range(1, 16))), (4, 12))
+
+
+class BookTest(Quiet):
+    def test_ratios_pair_rounds_and_not_medians(self):
+        book = filled(raw=[10, 20, 40], split=[20, 40, 80])
+        self.assertEqual(book.ratios("group", CELL.name, "split", "raw"), [2, 2, 2])
+        self.assertIn("2 ±0%", books.ratio_table(book, "group", "raw")[1])
+
+    def test_a_table_has_a_column_for_each_peer_with_figures(self):
+        book = filled(raw=[10, 10], split=[3, 3])
+        book.miss("group", "", "rmm", "is not installed")
+        lines = books.time_table(book, "group")
+        self.assertEqual(lines[0].split(), ["group,", "ns", "raw", "split"])
+        self.assertEqual(lines[1].split(), ["window", "64", "KiB", "10", "±0%", "3", "±0%"])
+        self.assertEqual(books.missing_lines(book), ["no figure: rmm: is not installed (group)"])
+
+    def test_the_summary_names_those_without_figures_too(self):
+        book = filled(raw=[10, 10])
+        book.miss("group", "", "rmm", "is not installed")
+        self.assertEqual([(row["peer"], row["missing"]) for row in books.summary(book)],
+                         [("raw", None), ("rmm", "is not installed")])
+        json.dumps(books.summary(book))
+
+    def test_what_is_written_is_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rows.jsonl"
+            book = books.Book(path)
+            book.sample("group", CELL, "raw", 0, {"ns": 1.5})
+            book.value("a value", 2)
+            self.assertEqual(books.load(path).rows, book.rows)
+
+    def test_calls_are_told_for_each_pair(self):
+        book = books.Book()
+        book.calls("window", "split", 100, {"memory": 0, "fence": 50})
+        self.assertEqual(books.calls_table(book)[1].split(), ["split:", "window", "0", "0.5"])
+
+
+class PlayersTest(Quiet):
+    def play(self, cells, peers, **more):
+        book = books.Book()
+        with open("/dev/null", "w") as log:
+            Stage(book, peers, log, rounds=2, ms=1).run([Group("group", cells)])
+        return book
+
+    def test_peers_take_turns_over_the_driver_that_does_nothing(self):
+        words = [PROGRAMS / "player_driver"]
+        peers = [Peer("raw", words, variables=STUB), Peer("split", words, LIBRARY, STUB, kind="split")]
+        handover = Cell("handover", {"pattern": "handover", "bytes": 512, "threads": 2}, patience=20)
+        book = self.play([CELL, handover], peers)
+        self.assertEqual(books.missing_lines(book), [])
+        order = [(row["round"], row["peer"]) for row in book.samples() if row["cell"] == CELL.name]
+        self.assertEqual(order, [(0, "raw"), (0, "split"), (1, "split"), (1, "raw")])
+        self.assertTrue(all(row["found"]["ns"] > 0 for row in book.samples()))
+
+    def test_who_cannot_play_is_named_with_the_reason(self):
+        words = [PROGRAMS / "player_driver"]
+        unknown = Cell("unknown", {"pattern": "unknown"})
+        peers = [Peer("raw", words, variables=STUB), Peer("gone", [PROGRAMS / "nothing"]),
+                 Peer("absent", ["/absent"]), Peer("missing", [], why_missing="is not installed"),
+                 Peer("other", words, LIBRARY, {**STUB, "GPUPOOL_POOL": "split"}, kind="binned")]
+        book = self.play([CELL, unknown], peers)
+        lines = books.missing_lines(book)
+        for line in ("raw: pattern, error 0", "gone: ended with 0", "absent: [Errno 2]", "missing: is not installed",
+                     "other: this library has no pool of the kind binned"):
+            self.assertTrue(any(line in found for found in lines), (line, lines))
+        self.assertEqual(book.peers("group"), ["raw"])
+
+    def test_the_driver_counts_its_calls(self):
+        book, cells = books.Book(), [CELL]
+        with open("/dev/null", "w") as log:
+            extras.steady_calls(book, Peer("raw", [PROGRAMS / "player_driver"], variables=STUB), cells, log, 1)
+        (row,) = book.rows
+        self.assertEqual(row["calls"]["memory"], 2 * row["pairs"])
+        self.assertEqual(row["calls"]["record"], 0)
+
+    def test_a_process_without_cuda_is_looked_at(self):
+        book = books.Book()
+        extras.startup(book, PROGRAMS, LIBRARY, 5)
+        self.assertEqual(book.value_of("preload without CUDA: threads"), 0)
+        self.assertEqual(book.value_of("preload without CUDA: open files"), 0)
+        self.assertEqual(book.value_of("preload without CUDA: files made"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
