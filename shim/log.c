@@ -10,15 +10,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "log.h"
 
 #define LINE_SIZE 1024
@@ -56,59 +55,12 @@ static bool is_stderr_usable(void)
 	return S_ISREG(now.stx_mode) && (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY;
 }
 
-/*
- * A pipe without a reader raises a signal in this thread, and so does a file at its limit: they are held back, and
- * those that were not pending already are taken away again.
- */
-static void write_line(int fd, const char *line, size_t length)
-{
-	static const int raised[] = {SIGPIPE, SIGXFSZ};
-	static const struct timespec at_once;
-	sigset_t held, old, pending, new;
-
-	sigemptyset(&held);
-	sigemptyset(&new);
-	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++)
-		sigaddset(&held, raised[i]);
-	sigprocmask(SIG_BLOCK, &held, &old);
-	sigpending(&pending);
-	for (size_t i = 0; i < sizeof(raised) / sizeof(raised[0]); i++)
-		if (!sigismember(&pending, raised[i]))
-			sigaddset(&new, raised[i]);
-	while (write(fd, line, length) < 0 && errno == EINTR)
-		;
-	while (sigtimedwait(&new, NULL, &at_once) >= 0 || errno == EINTR)
-		;
-	sigprocmask(SIG_SETMASK, &old, NULL);
-}
-
-/* Expands %p. False if the path does not fit. */
-static bool expand_path(char path[static PATH_SIZE])
-{
-	size_t used = 0;
-
-	for (const char *from = path_template; *from; from++) {
-		int n;
-		if (from[0] == '%' && from[1] == 'p') {
-			n = snprintf(path + used, PATH_SIZE - used, "%d", (int)getpid());
-			from++;
-		} else {
-			n = snprintf(path + used, PATH_SIZE - used, "%c", *from);
-			from += from[0] == '%' && from[1] == '%';
-		}
-		used += (size_t)n;
-		if (used >= PATH_SIZE)
-			return false;
-	}
-	return used > 0;
-}
-
 /* O_NONBLOCK: a fifo without a reader must not hold the program up. */
 static int open_file(void)
 {
 	char path[PATH_SIZE];
 
-	if (!expand_path(path))
+	if (!gp_file_expand(path, sizeof(path), path_template))
 		return -1;
 	return open(path,
 		O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
@@ -120,10 +72,10 @@ static void send_line(const char *line, size_t length)
 	int fd = *path_template ? open_file() : -1;
 
 	if (fd >= 0) {
-		write_line(fd, line, length);
+		(void)gp_file_write(fd, line, length);
 		close(fd);
 	} else if (is_stderr_usable()) {
-		write_line(STDERR_FILENO, line, length);
+		(void)gp_file_write(STDERR_FILENO, line, length);
 	}
 }
 
