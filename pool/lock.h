@@ -18,6 +18,7 @@ enum gp_lock_rank {
 	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */
 	GP_RANK_LEAF,	      /* anything that takes no other lock */
+	GP_RANK_RECORD,	      /* who writes down what happens, whatever is locked meanwhile */
 };
 
 struct gp_mutex {

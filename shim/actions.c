@@ -14,6 +14,7 @@
 #include "driver.h"
 #include "ipc.h"
 #include "real.h"
+#include "record.h"
 
 enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256 };
 
@@ -253,6 +254,7 @@ static void reclaim_pool(void *arg, struct gp_pool *pool)
 {
 	struct reclaim *reclaim = arg;
 
+	gp_record(pool, RECLAIM, 0);
 	reclaim->released_bytes += gp_pool_reclaim(pool);
 }
 

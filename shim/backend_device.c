@@ -22,6 +22,7 @@
 #include "libraries.h"
 #include "log.h"
 #include "real.h"
+#include "record.h"
 
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
@@ -394,6 +395,7 @@ int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 		context->can_release_behind = supported;
 	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_state_pool_options(&options, device->total_bytes, &device->budget);
+	gp_record_pool(&options, device->index, 0);
 	r = gp_pool_new(&options, ret_pool);
 	if (!r)
 		gp_context_ref(context);

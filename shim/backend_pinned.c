@@ -16,6 +16,7 @@
 #include "driver.h"
 #include "log.h"
 #include "real.h"
+#include "record.h"
 
 /* One context's share of a slot. */
 struct part {
@@ -295,6 +296,7 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 	pinned->context = context;
 	pinned->kind = kind;
 	gp_state_pool_options(&options, gp_state_machine_bytes(), &gp_state.pinned_budget);
+	gp_record_pool(&options, context->device->index, 1 + kind);
 	if (gp_pool_new(&options, &pinned->pool)) {
 		free(pinned);
 		return NULL;

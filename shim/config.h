@@ -62,6 +62,7 @@ struct gp_config {
 	uint64_t oom_wait_ms;
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */
+	char record_file[GP_CONFIG_VALUE_SIZE]; /* as gp_record_init() takes it; empty if not set */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
 	/* Why the limit is one of nothing, in one line; empty if it could be read. */

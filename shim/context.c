@@ -17,6 +17,7 @@
 #include "green.h"
 #include "log.h"
 #include "real.h"
+#include "record.h"
 
 enum { CONTEXTS_MAX = 64 };
 
@@ -127,6 +128,7 @@ static struct gp_context *make(CUcontext handle)
 	gp_mutex_init(&context->pinned_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
 	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
+		gp_record(context->pool, OVERLAP, gp_green_is_on(device));
 		gp_pool_set_overlap(context->pool, gp_green_is_on(device));
 		return context;
 	}
@@ -154,6 +156,7 @@ static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 		gp_context_use(other);
 	gp_rwlock_unlock(&table_lock);
 	if (other != context) {
+		gp_record(context->pool, DROP, 0);
 		gp_pool_drop(context->pool);
 		gp_context_put(context);
 	} else {
@@ -319,6 +322,7 @@ static _Atomic bool is_wait_owed; /* a capture forbade the wait for what was han
 
 static void require_completion(void *unused, struct gp_context *context)
 {
+	gp_record(context->pool, COMPLETION, 0);
 	if (gp_pool_require_completion(context->pool) == -EBUSY)
 		atomic_store(&is_wait_owed, true);
 }
@@ -344,6 +348,7 @@ void gp_state_need_completion(const char *why)
 
 static void set_whole(void *unused, struct gp_context *context)
 {
+	gp_record(context->pool, WHOLE, 0);
 	gp_pool_set_whole(context->pool);
 }
 

@@ -11,10 +11,12 @@
 #include "capture.h"
 #include "ipc.h"
 #include "real.h"
+#include "record.h"
 #include "unpooled.h"
 
 static void drop_pool(void *unused, struct gp_pool *pool)
 {
+	gp_record(pool, DROP, 0);
 	gp_pool_drop(pool);
 }
 
@@ -27,7 +29,7 @@ static void drop_locked(struct gp_context *context)
 	gp_capture_forget_context(context->handle);
 	gp_unpooled_forget_context(context);
 	gp_ipc_forget_context(context->handle);
-	gp_pool_drop(context->pool);
+	drop_pool(NULL, context->pool);
 	gp_pinned_each(context, drop_pool, NULL);
 }
 

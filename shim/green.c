@@ -7,6 +7,7 @@
 
 #include "capture.h"
 #include "real.h"
+#include "record.h"
 
 static struct gp_rwlock lock;
 static struct green {
@@ -79,7 +80,9 @@ static void order_again(CUdevice device)
 
 	if (!context)
 		return;
+	gp_record(context->pool, OVERLAP, true);
 	gp_pool_set_overlap(context->pool, true);
+	gp_record(context->pool, ORDER_AGAIN, 0);
 	gp_pool_order_again(context->pool);
 	gp_context_put(context);
 }

@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "ipc.h"
 #include "real.h"
+#include "record.h"
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
@@ -17,6 +18,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 	if (!info.is_used)
 		return CUDA_ERROR_INVALID_VALUE;
 	gp_state_need_whole(why);
+	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
 	gp_state_need_completion(why);
 	return info.is_whole ? gp_real.cuIpcGetMemHandle(handle, ptr) : gp_ipc_export(handle, &info);

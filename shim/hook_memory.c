@@ -12,7 +12,16 @@
 #include "capture.h"
 #include "log.h"
 #include "real.h"
+#include "record.h"
 #include "unpooled.h"
+
+static int alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	int r = gp_pool_alloc(pool, bytes, ret_addr);
+
+	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r);
+	return r;
+}
 
 /* What gp_pool_alloc said, as the driver would: true if *ret_r is the answer, false if the driver must be asked. */
 static bool is_answered(int r, CUresult *ret_r)
@@ -57,7 +66,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	context = gp_context_current();
 	if (gp_likely(is_served(context))) {
-		answered = is_answered(gp_pool_alloc(context->pool, bytes, &addr), &r);
+		answered = is_answered(alloc(context->pool, bytes, &addr), &r);
 		if (answered && is_pointer_due(r))
 			*ptr = addr;
 	}
@@ -103,7 +112,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 		multiple = learn_pitch(context);
 	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
 	if (row && row <= SIZE_MAX / height)
-		answered = is_answered(gp_pool_alloc(context->pool, (uint64_t)row * height, &addr), &r);
+		answered = is_answered(alloc(context->pool, (uint64_t)row * height, &addr), &r);
 	if (answered && is_pointer_due(r))
 		*ptr = addr;
 	if (answered && is_pointer_due(r))
@@ -125,6 +134,7 @@ static int wait_for(struct gp_context *context)
 		return 0;
 	pool = gp_pool_get(context->pool);
 	gp_context_leave(context);
+	gp_record(pool, SYNC, 0);
 	r = gp_pool_synchronize(pool);
 	gp_pool_put(pool);
 	return r;
@@ -163,7 +173,10 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
 {
-	int r = gp_pool_free(&gp_state.device_map, ptr, mode);
+	int r;
+
+	gp_record(NULL, FREE, ptr, mode);
+	r = gp_pool_free(&gp_state.device_map, ptr, mode);
 
 	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
@@ -244,7 +257,7 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	CUresult r = CUDA_SUCCESS;
 	uint64_t addr = 0;
 
-	*ret_is_answered = pool && is_answered(gp_pool_alloc(pool, bytes, &addr), &r);
+	*ret_is_answered = pool && is_answered(alloc(pool, bytes, &addr), &r);
 	if (*ret_is_answered && is_pointer_due(r))
 		*ptr = (void *)(uintptr_t)addr;
 	gp_context_put(context);
@@ -280,7 +293,9 @@ CUresult hook_cuMemFreeHost(void *ptr)
 	if (gp_unlikely(r))
 		return r;
 	/* Other contexts have not been waited for, and may reach it. */
-	r = gp_pool_free(&gp_state.pinned_map, addr, mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode);
+	mode = mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode;
+	gp_record(NULL, FREE, addr, mode);
+	r = gp_pool_free(&gp_state.pinned_map, addr, mode);
 	switch (r) {
 	case GP_E_FOREIGN:
 		return gp_real.cuMemFreeHost(ptr);

@@ -13,6 +13,7 @@
 #include "ipc.h"
 #include "log.h"
 #include "real.h"
+#include "record.h"
 #include "unpooled.h"
 
 /* Above every id of the driver's: a new one for each hand-out of a block. */
@@ -115,6 +116,7 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 static void give_out(CUdeviceptr ptr, const char *how)
 {
 	gp_state_need_whole(how);
+	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
 	gp_state_need_completion(how);
 }

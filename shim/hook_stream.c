@@ -6,6 +6,7 @@
 #include "backend.h"
 #include "capture.h"
 #include "real.h"
+#include "record.h"
 
 /* A second stream: from now on an order is a barrier that costs something. */
 static void note_stream(CUresult r)
@@ -14,6 +15,7 @@ static void note_stream(CUresult r)
 
 	if (!context)
 		return;
+	gp_record(context->pool, OVERLAP, true);
 	gp_pool_set_overlap(context->pool, true);
 	gp_context_put(context);
 }

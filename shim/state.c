@@ -12,6 +12,7 @@
 #include "ctl_server.h"
 #include "driver.h"
 #include "real.h"
+#include "record.h"
 
 struct gp_state gp_state;
 _Atomic int gp_state_mode;
@@ -46,6 +47,7 @@ bool gp_state_read(void)
 			&gp_state.pinned_budget, gp_limit_bytes(&config->pinned_limit, gp_state_machine_bytes()));
 		atomic_init(&gp_state.needs_completion, config->reuse == GP_CONFIG_REUSE_COMPLETED);
 		gp_state.start_ns = gp_driver_now_ns(NULL);
+		gp_record_init(config->is_enabled ? config->record_file : NULL);
 		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);
@@ -83,6 +85,7 @@ static void after_fork_in_child(void)
 {
 	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
 		atomic_store(&gp_bypass, true);
+	gp_record_after_fork_child(atomic_load(&gp_bypass));
 	gp_ctl_after_fork_child();
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	gp_real_after_fork_child();
@@ -118,6 +121,7 @@ static void start(void)
 	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
+	gp_record_start();
 	r = gp_ctl_start(&options);
 	if (r)
 		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);

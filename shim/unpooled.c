@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "real.h"
+#include "record.h"
 
 enum { FIRST_BUCKETS = 256 };
 
@@ -68,11 +69,18 @@ static struct entry *take_locked(struct entry **at)
 	return entry;
 }
 
+static void account(struct gp_device *device, uint64_t added_bytes)
+{
+	uint64_t before = atomic_fetch_add(&device->unpooled_bytes, added_bytes);
+
+	gp_record(NULL, UNPOOLED, (uint64_t)device->index, before + added_bytes);
+}
+
 static void uncharge(struct entry *entry)
 {
 	if (entry) {
 		gp_budget_uncharge(&entry->device->budget, entry->bytes);
-		atomic_fetch_sub(&entry->device->unpooled_bytes, entry->bytes);
+		account(entry->device, -entry->bytes);
 	}
 	free(entry);
 }
@@ -164,6 +172,15 @@ static int attempt(void *arg)
 	return a->r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : a->r;
 }
 
+static int attempt_again(void *arg)
+{
+	struct attempt *a = arg;
+	int r = attempt(a);
+
+	gp_record(a->rescuer->pool, ATTEMPT, (uint64_t)r);
+	return r;
+}
+
 static struct gp_device *device_of(const struct gp_unpooled *allocation, const struct gp_context *context)
 {
 	if (!allocation->bytes || allocation->device == GP_UNPOOLED_HOST)
@@ -192,8 +209,10 @@ static void rescue(struct attempt *a, struct gp_context *context)
 		look_for_rescuer(a, context);
 	if (!a->rescuer)
 		gp_context_each(look_for_rescuer, a);
-	if (a->rescuer)
-		(void)gp_pool_rescue(a->rescuer->pool, a->allocation->bytes, attempt, a);
+	if (a->rescuer) {
+		gp_record(a->rescuer->pool, RESCUE, a->allocation->bytes);
+		(void)gp_pool_rescue(a->rescuer->pool, a->allocation->bytes, attempt_again, a);
+	}
 	gp_context_put(a->rescuer);
 }
 
@@ -205,7 +224,7 @@ static void note(const struct attempt *a, const struct gp_context *context)
 				    (allocation->end == GP_UNPOOLED_ENDS_WITH_PRIMARY && context->is_primary));
 
 	/* Before anybody can free it. */
-	atomic_fetch_add(&a->device->unpooled_bytes, allocation->bytes);
+	account(a->device, allocation->bytes);
 	if (entry) {
 		*entry = (struct entry){
 			.kind = allocation->kind,
@@ -220,7 +239,7 @@ static void note(const struct attempt *a, const struct gp_context *context)
 	}
 	/* Without host memory to remember it by it cannot be counted. */
 	gp_budget_uncharge(&a->device->budget, allocation->bytes);
-	atomic_fetch_sub(&a->device->unpooled_bytes, allocation->bytes);
+	account(a->device, -allocation->bytes);
 	free(entry);
 }
 

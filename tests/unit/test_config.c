@@ -115,8 +115,8 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
 		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
 		"GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_OOM_WAIT=1500",
-		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log", "GPUPOOL_RUNTIME_DIR=/run/x",
-		NULL};
+		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
+		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -140,6 +140,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.log");
+	ck_assert_str_eq(config.record_file, "/tmp/%p.rec");
 	ck_assert_str_eq(config.runtime_dir, "/run/x");
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		char text[GP_CONFIG_VALUE_SIZE];

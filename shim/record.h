@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * GPUPOOL_RECORD: writes down what the program allocates and frees, and what the driver answers, for
+ * gpupool-stat replay.
+ *
+ * Off it costs a look at a flag. The fast paths of an allocation and a free look at it, too, and leave the work to
+ * the slow ones while it is set. Any thread may record, whatever locks it holds; with any the rows ALLOC and FREE are
+ * not for it, since they may log.
+ */
+
+#include "../pool/pool.h"
+#include "record_format.h"
+
+extern _Atomic bool gp_record_flag;
+
+static inline bool gp_record_is_on(void)
+{
+	return gp_unlikely(atomic_load_explicit(&gp_record_flag, memory_order_relaxed));
+}
+
+/* The settings have been read. NULL or "": nothing is recorded. */
+void gp_record_init(const char *path_template);
+
+/* The first allocation: makes the file, and says so if it cannot be made. */
+void gp_record_start(void);
+
+/* The child has a copy of what the parent has not written yet: that is the parent's. */
+void gp_record_after_fork_child(bool is_over);
+
+/*
+ * From now on the answers that this pool gets from its backend are recorded. Called before gp_pool_new; pinned: 0 for
+ * device memory, else 1 + its kind.
+ */
+void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned);
+
+/* A record about the pool of that owner; NULL: about none. */
+void gp_record_note(const void *owner, enum gp_record_kind kind, const uint64_t *values);
+
+/* gp_record(pool, ALLOC, address, bytes, result): a row of record.def and its fields, up to three. */
+#define gp_record(pool, kind, ...)                                                                                     \
+	do {                                                                                                           \
+		if (gp_record_is_on())                                                                                 \
+			gp_record_note(gp_record_owner(pool), GP_RECORD_##kind, (const uint64_t[3]){__VA_ARGS__});     \
+	} while (0)
+
+static inline const void *gp_record_owner(const struct gp_pool *pool)
+{
+	return pool ? gp_pool_owner(pool) : NULL;
+}

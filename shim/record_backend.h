@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What stands between a pool that is recorded and its backend: record_backend.c. */
+
+#include "record.h"
+
+/* The number of the pool with that owner; false if it is not recorded. */
+bool gp_record_pool_number(const void *owner, uint32_t *ret_number);
+
+enum { GP_RECORD_NO_POOL = UINT32_MAX };
+
+/* The recording ends: -errno. */
+void gp_record_fail(int error);
+
+/* A record of what the backend answered. */
+void gp_record_answer(uint32_t pool, enum gp_record_kind kind, const uint64_t *values);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * A recording: the line below, then records until the file ends, which may be anywhere.
+ *
+ *	tag	number of the record's kind (record.def) | number of fields << 5; 7 of them: a varint says how many
+ *	time	varint: nanoseconds since the record before
+ *	fields	varints
+ *
+ * A varint has seven bits in each byte, the lowest first, and the eighth bit set in all but the last. Signed values
+ * are folded (0, -1, 1, -2, ... become 0, 1, 2, 3, ...). Fields of 0 at the end of a record are left out.
+ */
+
+#include <stdint.h>
+
+#define GP_RECORD_TITLE "gpupool-recording 1\n"
+
+enum {
+	GP_RECORD_COUNT_SHIFT = 5,
+	GP_RECORD_COUNT_MORE = 7, /* fields: a varint has their number */
+	GP_RECORD_KIND_MASK = 31,
+	GP_RECORD_FIELDS_MAX = 12,
+	GP_RECORD_VARINT_MAX = 10, /* bytes */
+};
+
+/* Flags of a POOL. */
+enum {
+	GP_RECORD_POOL_COMPLETION = 1 << 0, /* reuse needs completion from the start */
+	GP_RECORD_POOL_BEHIND = 1 << 1,	    /* memory can be given back without a wait */
+	GP_RECORD_POOL_WAITS = 1 << 2,	    /* a record makes the host wait */
+};
+
+enum gp_record_kind {
+#define RECORD(number, name, fields, help) GP_RECORD_##name = (number),
+#include "record.def"
+};
+
+static inline uint64_t gp_record_fold(uint64_t value)
+{
+	return value << 1 ^ (value >> 63 ? UINT64_MAX : 0);
+}
+
+static inline uint64_t gp_record_unfold(uint64_t folded)
+{
+	return folded >> 1 ^ (folded & 1 ? UINT64_MAX : 0);
+}
