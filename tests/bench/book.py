@@ -109,7 +109,7 @@ def format_figure(found):
     return f"{format_number(found.median)} ±{found.spread * 100:.0f}%" if found else "-"
 
 
-def layout(title, head, lines, width=15):
+def layout(title, head, lines, width=13):
     """Columns: the first as wide as it must be, the others equally."""
     first = max(len(line[0]) for line in [[title, *head], *lines])
     width = max([width, *(len(word) + 2 for word in head)])
@@ -122,7 +122,7 @@ def time_table(book, group, key="ns"):
     peers = book.peers(group)
     lines = [[cell, *(format_figure(book.figure(group, cell, peer, key)) for peer in peers)]
              for cell in book.cells(group)]
-    return layout(f"{group}, ns", peers, lines) if lines else []
+    return layout(f"{group}, ns", peers, lines) if lines and peers else []
 
 
 def ratio_table(book, group, base, key="ns"):
@@ -147,6 +147,24 @@ def series_table(book, group, key="ns"):
             words.append(format_figure(figure(paired_ratios(book.rounds(group, cell, peer, key), base))))
         lines.append([cell, *words])
     return layout(f"{group}, / first", peers, lines) if lines else []
+
+
+def memory_lines(book, group):
+    """The most bytes that a run of each program held from the driver, and that the device had in use."""
+    names = {"own_peak": "reserved", "pool_peak": "reserved by gpupool", "outside_peak": "in use on the device"}
+    lines = []
+    for peer in book.peers(group):
+        for key, name in names.items():
+            found = [value for cell in book.cells(group) for value in book.rounds(group, cell, peer, key).values()]
+            if any(found):
+                lines.append(f"{peer}: most bytes {name}: {format_bytes(max(filter(None, found)))}")
+    answers = {row["found"]["answer"] for row in book.samples() if row["group"] == group and "answer" in row["found"]}
+    return [*lines, f"answers of all programs: {', '.join(sorted(answers))}"] if answers else lines
+
+
+def value_lines(book):
+    return [f"{row['name']}: {format_number(row['value'])} {row['unit']}".rstrip()
+            for row in book.rows if row["type"] == "value"]
 
 
 def calls_table(book):

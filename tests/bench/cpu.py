@@ -16,20 +16,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import book as books
 import extras
-from player import Cell, Group, Peer, Stage
+from cells import GIB, KIB, MIB, cell, thread_groups
+from player import Group, Peer, Stage
 
 KINDS = ("none", "simple", "binned", "split", "vmm")
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (512, 64 * KIB, MIB, 64 * MIB, GIB, 2 * GIB)
 ROUNDS, MS = 11, 4
-PATIENCE = 10  # threads have to come to their turn, on machines with fewer processors, too
 SMALL = 0.2  # below this scale nothing with many blocks
-
-
-def cell(pattern, size, name="", **request):
-    """size: bytes, or 0 for a mixture up to 1 MiB."""
-    words = books.format_bytes(size) if size else "mixed"
-    return Cell(f"{pattern} {words}{name}", {"pattern": pattern, "bytes": size, **request}, series=name and pattern)
 
 
 def one_thread_cells(scale):
@@ -56,20 +49,9 @@ def growth_groups(scale):
             Group("growth: cached blocks", cached), *contexts]
 
 
-def thread_groups(patterns):
-    """A process for each: what a thread has done cannot be undone."""
-    groups = []
-    for pattern, counts in patterns:
-        for n in counts:
-            request = {"live": 32} if pattern == "window" else {}
-            what = cell(pattern, 64 * KIB, f", {n} threads", threads=n, streams=4, **request)
-            what.patience = PATIENCE
-            groups.append(Group("threads", [what]))
-    return groups
-
-
 def stream_cells():
-    return [cell("pingpong", 64 * KIB, streams=4), *(cell("window", size, live=32, streams=4) for size in (64 * KIB, 0))]
+    return [cell("pingpong", 64 * KIB, streams=4),
+            *(cell("window", size, live=32, streams=4) for size in (64 * KIB, 0))]
 
 
 def pinned_cells():
@@ -125,8 +107,7 @@ def report(book):
         if group == "threads" or group.startswith("growth"):
             lines += [*books.series_table(book, group, key), ""]
     lines += [*books.calls_table(book), ""]
-    lines += [f"{row['name']}: {books.format_number(row['value'])} {row['unit']}".rstrip()
-              for row in book.rows if row["type"] == "value"]
+    lines += books.value_lines(book)
     return [*lines, *books.missing_lines(book)]
 
 

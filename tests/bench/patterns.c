@@ -226,7 +226,8 @@ void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern
 		if (now - last < ns / CHECKS && n < STEP_MAX)
 			n *= 2;
 		last = now;
-	} while (now - start < ns && !lane->error);
+		/* Who takes what another hands over waits for him. */
+	} while ((now - start < ns || (pattern->is_handed_over && lane->turn && !lane->pairs)) && !lane->error);
 	if (pattern->has_kernels && !lane->error) {
 		lane->error = gpu_work_synchronize();
 		now = now_ns(CLOCK_MONOTONIC);

@@ -35,6 +35,4 @@ static int release(void *ptr, size_t bytes, void *stream)
 	return allocator->DeviceFree(ptr);
 }
 
-extern "C" {
-extern const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};
-}
+const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};

@@ -4,8 +4,8 @@
 /* RMM's pool over cudaMalloc. */
 
 #include <rmm/cuda_stream_view.hpp>
-#include <rmm/mr/device/cuda_memory_resource.hpp>
-#include <rmm/mr/device/pool_memory_resource.hpp>
+#include <rmm/mr/cuda_memory_resource.hpp>
+#include <rmm/mr/pool_memory_resource.hpp>
 
 #include <exception>
 
@@ -54,14 +54,12 @@ static int init()
 
 static int allocate(void **ptr, size_t bytes, void *stream)
 {
-	return attempt([&] { *ptr = pool->allocate_async(bytes, view(stream)); });
+	return attempt([&] { *ptr = pool->allocate(view(stream), bytes); });
 }
 
 static int release(void *ptr, size_t bytes, void *stream)
 {
-	return attempt([&] { pool->deallocate_async(ptr, bytes, view(stream)); });
+	return attempt([&] { pool->deallocate(view(stream), ptr, bytes); });
 }
 
-extern "C" {
-extern const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};
-}
+const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};

@@ -10,7 +10,7 @@
 
 #include "bench.h"
 
-namespace allocator = c10::cuda::CUDACachingAllocator;
+namespace caching = c10::cuda::CUDACachingAllocator;
 
 enum { FAILED = 1 };
 
@@ -33,24 +33,22 @@ static int thread_init()
 static int init()
 {
 	return attempt([] {
-		allocator::init(c10::cuda::device_count());
+		caching::init(c10::cuda::device_count());
 		c10::cuda::set_device(0);
-		allocator::raw_delete(allocator::raw_alloc(512));
+		caching::raw_delete(caching::raw_alloc(512));
 	});
 }
 
 static int allocate(void **ptr, size_t bytes, void *stream)
 {
-	return attempt([&] { *ptr = allocator::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream)); });
+	return attempt([&] { *ptr = caching::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream)); });
 }
 
 static int release(void *ptr, size_t bytes, void *stream)
 {
 	(void)bytes;
 	(void)stream;
-	return attempt([&] { allocator::raw_delete(ptr); });
+	return attempt([&] { caching::raw_delete(ptr); });
 }
 
-extern "C" {
-extern const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};
-}
+const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};

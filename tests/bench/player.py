@@ -108,11 +108,17 @@ class Player:
         self.process.stdout.close()
 
 
-def start(peer, directory, log):
-    """A player that is ready, or Trouble."""
+def launch(peer, directory, log):
+    """A player that may not be ready yet, or Trouble."""
     if peer.why_missing:
         raise programs.Trouble(peer.why_missing)
-    player = Player(peer, directory, log)
+    try:
+        return Player(peer, directory, log)
+    except OSError as error:
+        raise programs.Trouble(str(error)) from error
+
+
+def wait_ready(player):
     try:
         word, pairs = player.receive(READY_S)
         if word != "ready":
@@ -120,7 +126,33 @@ def start(peer, directory, log):
     except programs.Trouble:
         player.close()
         raise
+
+
+def start(peer, directory, log):
+    """A player that is ready, or Trouble."""
+    player = launch(peer, directory, log)
+    wait_ready(player)
     return player
+
+
+def start_all(peers, directory, log, miss):
+    """Those that come up, which they do side by side, by name; miss(name, why) is told of the others."""
+    players = {}
+    for what in ("launch", "wait"):
+        for peer in peers:
+            try:
+                if what == "launch":
+                    players[peer.name] = launch(peer, directory, log)
+                elif peer.name in players:
+                    wait_ready(players[peer.name])
+            except programs.Trouble as trouble:
+                players.pop(peer.name, None)
+                miss(peer.name, str(trouble))
+    return players
+
+
+class NoSuchKind(programs.Trouble):
+    """The library has not the kind of pool that was asked for."""
 
 
 def check_kind(player):
@@ -131,7 +163,7 @@ def check_kind(player):
     if not status:
         raise programs.Trouble("not under the preload: no control socket")
     if player.peer.kind and status.get("pool") != player.peer.kind:
-        raise programs.Trouble(f"this library has no pool of the kind {player.peer.kind}")
+        raise NoSuchKind(f"this library has no pool of the kind {player.peer.kind}")
 
 
 def turn(player, cell, ms, seconds=None):
@@ -139,7 +171,7 @@ def turn(player, cell, ms, seconds=None):
     word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.patience / 1000)
     if word == "error":
         raise programs.Trouble(f"{pairs.get('what')}, error {pairs.get('code')}".replace("_", " "))
-    return {key: float(value) for key, value in pairs.items()}
+    return {key: value if key == "answer" else float(value) for key, value in pairs.items()}
 
 
 class Stage:
@@ -150,14 +182,11 @@ class Stage:
         self.rounds, self.ms = rounds, ms
 
     def open(self, group, stack):
-        players = {}
         directory = stack.enter_context(programs.private_dir())
-        for peer in self.peers:
-            try:
-                players[peer.name] = start(peer, directory, self.log)
-                stack.callback(players[peer.name].close)
-            except (programs.Trouble, OSError) as trouble:
-                self.book.miss(group.name, "", peer.name, str(trouble))
+        players = start_all(self.peers, directory, self.log,
+                            lambda name, why: self.book.miss(group.name, "", name, why))
+        for found in players.values():
+            stack.callback(found.close)
         return players
 
     def run_cell(self, group, cell, players):
@@ -170,7 +199,7 @@ class Stage:
                 able.append(name)
             except programs.Trouble as trouble:
                 self.book.miss(group.name, cell.name, name, str(trouble))
-                if player.process.poll() is not None or "kind" in str(trouble):
+                if player.process.poll() is not None or isinstance(trouble, NoSuchKind):
                     del players[name]
         for nth in range(self.rounds):
             for i in range(len(able)):

@@ -2,20 +2,22 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Usage: test_bench.py LIBRARY PROGRAMS SIM: tests of the benchmarks on canned figures, and a second of them over the driver
-that does nothing and on the simulated GPU.
+Usage: test_bench.py LIBRARY PROGRAMS SIM: tests of the benchmarks on canned figures, and a second of them over the
+driver that does nothing and on the simulated GPU.
 """
 
 import contextlib
 import io
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import bars
 import book as books
 import extras
 import figures
@@ -97,6 +99,53 @@ class BookTest(Quiet):
         self.assertEqual(books.calls_table(book)[1].split(), ["split:", "window", "0", "0.5"])
 
 
+class BarsTest(Quiet):
+    def judged(self, book, what):
+        return next(row for row in bars.judge(book) if row["what"] == what)
+
+    def of_windows(self, **peers):
+        """A book in which each peer takes so long in every window."""
+        book = books.Book()
+        for size in bars.UP_TO_1_MIB:
+            for name, ns in peers.items():
+                for nth in range(3):
+                    book.sample("one thread", Cell(f"window {size}", {}), name, nth, {"ns": ns})
+        return book
+
+    def of_programs(self, ratios):
+        book = books.Book()
+        for nth, ratio in enumerate(ratios):
+            book.sample("PyTorch training", Cell("step", {}), "own", nth, {"ns": 10.0})
+            book.sample("PyTorch training", Cell("step", {}), "split", nth, {"ns": 10.0 * ratio})
+        return book
+
+    def test_what_was_not_measured_is_not_reached(self):
+        self.assertEqual({row["verdict"] for row in bars.judge(books.Book())}, {"not measured"})
+
+    def test_a_bar_is_reached_up_to_its_limit(self):
+        what = "window of 32, up to 1 MiB, one thread, static"
+        self.assertEqual(self.judged(self.of_windows(split=60), what)["verdict"], "reached")
+        self.assertEqual(self.judged(self.of_windows(split=61), what)["verdict"], "NOT REACHED")
+
+    def test_the_best_peer_counts_and_the_absent_are_named(self):
+        row = self.judged(self.of_windows(split=10, cub=90, torch=45), "the same: best peer over gpupool")
+        self.assertEqual((row["value"], row["verdict"]), (4.5, "reached"))
+        self.assertEqual(row["note"], "not held against async, torch expandable, torch async, rmm")
+
+    def test_the_upper_end_of_the_interval_counts_and_takes_fifteen_runs(self):
+        what = "PyTorch training over its own cache: time, upper end"
+        ratios = [0.99] * 11 + [1.01, 1.03, 1.03, 1.03]
+        self.assertEqual(self.judged(self.of_programs(ratios), what)["value"], 1.01)
+        self.assertEqual(self.judged(self.of_programs(ratios[:14]), what)["verdict"], "not measured")
+
+    def test_a_call_in_the_steady_state_misses_the_bar_and_a_record_does_not(self):
+        what = "driver calls in the steady state, records aside"
+        for calls, verdict in [({"memory": 0, "fence": 0, "record": 9}, "reached"), ({"memory": 1}, "NOT REACHED")]:
+            book = books.Book()
+            book.calls("window", "split", 9, calls)
+            self.assertEqual(self.judged(book, what)["verdict"], verdict)
+
+
 class PlayersTest(Quiet):
     def play(self, cells, peers, **more):
         book = books.Book()
@@ -141,6 +190,22 @@ class PlayersTest(Quiet):
         self.assertEqual(book.value_of("preload without CUDA: threads"), 0)
         self.assertEqual(book.value_of("preload without CUDA: open files"), 0)
         self.assertEqual(book.value_of("preload without CUDA: files made"), 0)
+
+    def test_the_script_runs_on_the_simulated_gpu(self):
+        script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
+        with tempfile.TemporaryDirectory() as folder:
+            words = [script, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder]
+            for part in ("pinned", "loops", "cupy"):
+                words += ["--part", part]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            found = json.loads((pathlib.Path(folder) / "results.json").read_text())
+        self.assertEqual(found["parts"], {"pinned": 0, "loops": 0, "cupy": 0})
+        timed = {(row["cell"], row["peer"]) for row in found["cells"] if row["ns"]}
+        self.assertIn(("overlap 4 MiB", "split"), timed)
+        self.assertIn(("pinned 1 MiB", "raw"), timed)
+        self.assertIn("no figure: cub: needs a GPU", done.stdout)
+        self.assertEqual(len(found["bars"]), len(bars.BARS))
 
 
 if __name__ == "__main__":

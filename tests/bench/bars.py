@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+What gpupool has to reach: each bar with its figure, and whether it is reached. A figure that was not measured reaches
+nothing, and a peer that is not there is not beaten.
+"""
+
+import dataclasses
+import statistics
+
+from figures import median_interval
+
+STATIC, SHARED = "split", "split, shared"
+PEERS = ("async", "cub", "torch", "torch expandable", "torch async", "rmm")
+UP_TO_1_MIB = ("512 B", "4 KiB", "64 KiB", "1 MiB", "mixed")
+RUNS = 15
+COMPARE = {
+    "<=": lambda value, limit: value <= limit,
+    "<": lambda value, limit: value < limit,
+    ">=": lambda value, limit: value >= limit,
+    ">": lambda value, limit: value > limit,
+    "=": lambda value, limit: value == limit,
+}
+
+
+@dataclasses.dataclass
+class Bar:
+    what: str
+    unit: str
+    compare: str
+    limit: float
+    measure: object  # of a book: the figure, or None
+    note: object = None  # of a book: what else is to be said
+
+
+def median(book, group, cell, peer, key="ns"):
+    found = book.figure(group, cell, peer, key)
+    return found.median if found else None
+
+
+def worst(book, group, cells, peer, key="ns"):
+    found = [median(book, group, cell, peer, key) for cell in cells]
+    return max(found) if found and None not in found else None
+
+
+def ratio(book, group, cell, above, below, key="ns"):
+    found = book.ratios(group, cell, above, below, key)
+    return statistics.median(found) if found else None
+
+
+def best_peer(book, group, cell, peers=PEERS):
+    found = {peer: median(book, group, cell, peer) for peer in peers}
+    found = {peer: value for peer, value in found.items() if value is not None}
+    return min(found, key=found.get) if found else None
+
+
+def lead(book, group, cells, mine, peers=PEERS):
+    """How many times longer the best peer takes, in the cell where that is least."""
+    found = []
+    for cell in cells:
+        peer = best_peer(book, group, cell, peers)
+        found.append(ratio(book, group, cell, peer, mine) if peer else None)
+    return min(found) if found and None not in found else None
+
+
+def windows():
+    return [f"window {size}" for size in UP_TO_1_MIB]
+
+
+def who_is_missing(group, peers=PEERS):
+    def say(book):
+        missing = [peer for peer in peers if peer not in book.peers(group)]
+        return f"not held against {', '.join(missing)}" if missing else ""
+    return say
+
+
+def fences(book):
+    """ns of a record, as the difference that streams make, beside the bar."""
+    alone, alive = (worst(book, group, windows(), STATIC) for group in ("one thread", "four streams alive"))
+    return f"{alive - alone:.0f} ns more than without streams" if None not in (alone, alive) else ""
+
+
+def thread_cell(n):
+    return f"window 64 KiB, {n} threads"
+
+
+def thread_growth(book):
+    one, sixteen = (median(book, "threads", thread_cell(n), STATIC) for n in (1, 16))
+    return sixteen / one if one and sixteen else None
+
+
+def interval(book, group, peer, base):
+    return median_interval(book.ratios(group, "step", peer, base))
+
+
+def time_upper(group, peer, base="own"):
+    def measure(book):
+        found = interval(book, group, peer, base)
+        return found[1] if found and len(book.ratios(group, "step", peer, base)) >= RUNS else None
+    return measure
+
+
+def time_note(group, peer, base="own"):
+    def say(book):
+        found, n = interval(book, group, peer, base), len(book.ratios(group, "step", peer, base))
+        return f"{n} pairs of runs" + (f", interval {found[0]:.4f} to {found[1]:.4f}" if found else "")
+    return say
+
+
+def time_median(group, peer, base="own"):
+    return lambda book: ratio(book, group, "step", peer, base)
+
+
+def most(book, group, peer, keys):
+    """The most bytes in any run."""
+    found = [value for key in keys for value in book.rounds(group, "step", peer, key).values()]
+    return max((value for value in found if value is not None), default=None)
+
+
+def peak_ratio(mine, theirs):
+    def measure(book):
+        ours = most(book, "PyTorch training, alone", mine, ["pool_peak"])
+        others = most(book, "PyTorch training, alone", theirs, ["own_peak"])
+        return ours / others if ours and others else None
+    return measure
+
+
+def outside_note(mine, theirs):
+    """The same as the device has it, with the CUDA context."""
+    def say(book):
+        ours, others = (most(book, "PyTorch training, alone", peer, ["outside_peak"]) for peer in (mine, theirs))
+        return f"seen from outside {ours / others:.3f}" if ours and others else ""
+    return say
+
+
+def throughput(book):
+    group, name = "kernels and copies on four streams", "overlap 4 MiB"
+    peer = best_peer(book, group, name, ("torch", "async"))
+    return ratio(book, group, name, peer, STATIC) if peer else None
+
+
+def pinned_most(book):
+    cells = book.cells("pinned")
+    return worst(book, "pinned", cells, STATIC) if "pinned 256 MiB" in cells else None
+
+
+def pinned_cached(book):
+    found = [row["value"] for row in book.rows if row["type"] == "value" and row["name"].startswith("pinned")]
+    return max(found) if found else None
+
+
+def loop_over_hoisted(book):
+    """Both by the same process, in the rounds of one run."""
+    group = "kernels on one stream"
+    with_pool = book.rounds(group, "kernel 1 GiB", STATIC)
+    hoisted = book.rounds(group, "hoisted 1 GiB", STATIC)
+    found = [with_pool[nth] / hoisted[nth] for nth in with_pool if nth in hoisted]
+    return statistics.median(found) if found else None
+
+
+def loop_note(book):
+    found = ratio(book, "kernels on one stream", "kernel 1 GiB", "raw", STATIC)
+    return f"raw takes {found:.0f} times as long; 614 in the seed" if found else ""
+
+
+def calls(book):
+    rows = [row for row in book.rows if row["type"] == "calls"]
+    counts = [sum(row["calls"].get(name, 0) for name in ("memory", "fence")) for row in rows]
+    return sum(counts) if counts else None
+
+
+def calls_note(book):
+    worst_row = max((row for row in book.rows if row["type"] == "calls"), default=None,
+                    key=lambda row: (row["calls"].get("memory", 0) + row["calls"].get("fence", 0)) / row["pairs"])
+    return f"most a pair: {worst_row['peer']}, {worst_row['name']}" if worst_row else ""
+
+
+def value(name):
+    return lambda book: book.value_of(name)
+
+
+def per_ms(name):
+    def measure(book):
+        found = book.value_of(name)
+        return found / 1000 if found is not None else None
+    return measure
+
+
+def nowhere(book):
+    return None
+
+
+BARS = [
+    Bar("window of 32, up to 1 MiB, one thread, static", "ns", "<=", 60,
+        lambda book: worst(book, "one thread", windows(), STATIC)),
+    Bar("the same: best peer over gpupool", "times", ">=", 4,
+        lambda book: lead(book, "one thread", windows(), STATIC), who_is_missing("one thread")),
+    Bar("the same with four streams alive", "ns", "<=", 260,
+        lambda book: worst(book, "four streams alive", windows(), STATIC), fences),
+    Bar("the same: best peer over gpupool", "times", ">", 1,
+        lambda book: lead(book, "four streams alive", windows(), STATIC), who_is_missing("four streams alive")),
+    Bar("window of 32, up to 1 MiB, shared runtime", "ns", "<=", 40,
+        lambda book: worst(book, "one thread", windows(), SHARED)),
+    Bar("ping-pong of 64 MiB and 1 GiB", "ns", "<=", 400,
+        lambda book: worst(book, "large blocks", ["pingpong 64 MiB", "pingpong 1 GiB"], STATIC)),
+    *(Bar(f"the same: {peer} over gpupool", "times", ">", 1,
+          lambda book, peer=peer: lead(book, "large blocks", ["pingpong 64 MiB", "pingpong 1 GiB"], STATIC, [peer]))
+      for peer in ("cub", "async")),
+    Bar("16 threads, each a window, streams alive", "ns", "<=", 500,
+        lambda book: median(book, "threads", thread_cell(16), STATIC)),
+    Bar("the same over one thread", "times", "<", 1.5, thread_growth),
+    Bar("PyTorch training over its own cache: time, upper end", "times", "<=", 1.02,
+        time_upper("PyTorch training", "split"), time_note("PyTorch training", "split")),
+    Bar("the same: median", "times", "<=", 1.00, time_median("PyTorch training", "split")),
+    Bar("peak memory: split over PyTorch's native", "times", "<", 1, peak_ratio("split", "own"),
+        outside_note("split", "own")),
+    Bar("peak memory: vmm over its expandable segments", "times", "<=", 1, peak_ratio("vmm", "expandable"),
+        outside_note("vmm", "expandable")),
+    Bar("CuPy step over its own pool: time, upper end", "times", "<=", 1.02, time_upper("CuPy step", "split"),
+        time_note("CuPy step", "split")),
+    Bar("the same: median", "times", "<=", 1.00, time_median("CuPy step", "split")),
+    Bar("four streams overlapping: throughput over the best of torch, async", "times", ">=", 0.97, throughput,
+        who_is_missing("kernels and copies on four streams", ("torch", "async"))),
+    Bar("pinned, window of 4, 4 KiB to 256 MiB", "ns", "<", 1000, pinned_most),
+    Bar("pinned: cached over live", "times", "<=", 2, pinned_cached),
+    Bar("malloc 1 GiB, kernel of 10 us, free, over hoisted", "times", "<=", 1.10, loop_over_hoisted, loop_note),
+    Bar("traces: peak reserved over peak live", "times", "<=", 1.15, nowhere,
+        lambda book: "of the recorder: it needs no GPU"),
+    Bar("driver calls in the steady state, records aside", "calls", "=", 0, calls, calls_note),
+    Bar("preload without CUDA: time more", "ms", "<", 0.2, per_ms("preload without CUDA: wall time")),
+    Bar("preload without CUDA: threads", "", "=", 0, value("preload without CUDA: threads")),
+    Bar("preload without CUDA: open files", "", "=", 0, value("preload without CUDA: open files")),
+    Bar("looked at every 10 ms: time a pair", "times", "<", 1.01, value("looked at every 10 ms: time a pair")),
+]
+
+
+def judge(book):
+    """A row for each bar."""
+    rows = []
+    for bar in BARS:
+        figure = bar.measure(book)
+        verdict = "not measured"
+        if figure is not None:
+            verdict = "reached" if COMPARE[bar.compare](figure, bar.limit) else "NOT REACHED"
+        note = bar.note(book) if bar.note else ""
+        rows.append({"what": bar.what, "unit": bar.unit, "bar": f"{bar.compare} {bar.limit:g}", "value": figure,
+                     "verdict": verdict, "note": note})
+    return rows
+
+
+def format_bars(rows):
+    lines = [f"{'bar':<66} {'figure':>10} {'':<6} {'bar':>8}  verdict"]
+    for row in rows:
+        figure = "-" if row["value"] is None else f"{row['value']:.4g}"
+        note = f" ({row['note']})" if row["note"] else ""
+        lines.append(f"{row['what']:<66} {figure:>10} {row['unit']:<6} {row['bar']:>8}  {row['verdict']}{note}")
+    return lines

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+The steps of scripts/bench, which calls them one by one so that each can be given a limit of its own:
+
+    gpu.py list [PART...]            names of parts, a line each: all, or those given
+    gpu.py check                     ends with 77 and a line that says why, where there is no GPU
+    gpu.py build                     everything that the parts need
+    gpu.py part NAME --out DIR       one part; its rows go to DIR as they come
+    gpu.py report --out DIR NAME=EXITSTATUS...
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import bars
+import book as books
+import peers
+import programs
+import run as gpu_test
+from gpu_parts import PARTS
+
+SKIPPED = 77
+SCHEMA = "gpupool.bench/1"
+SIMULATED = "The simulated GPU: only that everything runs."
+HEAD = [
+    "Nanoseconds of a pair of malloc and free, or a step of a program: medians, and half the middle half of the runs in",
+    "per cent. With several threads: wall time x threads / pairs. A pair of overlap has two blocks.",
+]
+
+
+def part_name(word):
+    names = list(PARTS)
+    if word in names:
+        return word
+    if word.isdigit() and 1 <= int(word) <= len(names):
+        return names[int(word) - 1]
+    raise SystemExit(f"bench: no part '{word}'; there are {', '.join(names)}, or 1 to {len(names)}")
+
+
+def step_list(options):
+    print("\n".join(map(part_name, options.words) if options.words else PARTS))
+
+
+def step_check(options):
+    reason = None if options.sim else programs.reason_to_skip()
+    if reason:
+        print(f"bench: skipped: {reason}")
+        sys.exit(SKIPPED)
+
+
+def step_build(options):
+    if not options.sim:
+        peers.build()
+    print(f"bench: library {peers.Place(options.sim).library}")
+
+
+def step_part(options):
+    (word,) = options.words
+    name, start = part_name(word), time.monotonic()
+    print(f"{name}:", flush=True)
+    book = books.Book(options.out / f"rows-{name}.jsonl")
+    with (options.out / f"{name}.err").open("w") as log:
+        PARTS[name](book, peers.Place(options.sim), options, log)
+    print(f"  {name} took {time.monotonic() - start:.0f} s", flush=True)
+
+
+def tables(book):
+    lines = []
+    for group in filter(book.peers, book.groups()):
+        lines += books.time_table(book, group)
+        if "own" in book.peers(group):
+            lines += [*books.ratio_table(book, group, "own"), *books.memory_lines(book, group)]
+        lines.append("")
+    for more in (books.calls_table(book), books.value_lines(book), books.missing_lines(book)):
+        lines += [*more, ""] if more else []
+    return lines
+
+
+def ended_lines(statuses):
+    for name, status in statuses.items():
+        if status:
+            reason = "ran out of time" if status in (124, 137) else f"ended with {status}"
+            yield f"part {name}: {reason}: figures may be missing"
+
+
+def step_report(options):
+    statuses, book = {}, books.Book()
+    for word in options.words:
+        name, _, status = word.partition("=")
+        statuses[part_name(name)] = int(status)
+    for name in statuses:
+        book.rows += books.load(options.out / f"rows-{name}.jsonl").rows
+    judged, ended = bars.judge(book), list(ended_lines(statuses))
+    head = [SIMULATED] if options.sim else HEAD
+    text = [*head, "", *tables(book), *ended, *bars.format_bars(judged)]
+    document = {"schema": SCHEMA, "is_simulated": bool(options.sim), "parts": statuses, "bars": judged,
+                "cells": books.summary(book), "rows": [row for row in book.rows if row["type"] != "sample"]}
+    (options.out / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+    (options.out / "tables.txt").write_text("\n".join(text) + "\n")
+    print("\n" + "\n".join(text))
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.bundle:
+        gpu_test.bundle(options.out)
+    sys.exit(1 if ended else 0)
+
+
+STEPS = {
+    "list": step_list,
+    "check": step_check,
+    "build": step_build,
+    "part": step_part,
+    "report": step_report,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="gpu.py")
+    parser.add_argument("step", choices=STEPS)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--sim", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--bundle", action="store_true")
+    options = parser.parse_intermixed_args()
+    if options.out:
+        options.out = options.out.resolve()
+        options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        STEPS[options.step](options)
+    except programs.Trouble as trouble:
+        sys.exit(f"bench: {trouble}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+The parts of scripts/bench. Each fills a book in less than nine minutes; what they mean is in README.md.
+"""
+
+import contextlib
+import statistics
+
+import ctl
+import extras
+import player
+import programs
+from cells import GIB, KIB, MIB, cell, thread_groups
+from memory_watch import MemoryWatch
+from player import Cell, Group, Stage
+
+ROUNDS, MS = 9, 10
+LOOP_MS = 60
+RUNS, WINDOWS = 15, 3  # of programs; windows of steps in each run
+KERNEL_US, OVERLAP_US = 10, 50
+PINNED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
+UP_TO_1_MIB = (512, 4 * KIB, 64 * KIB, MIB, 0)
+PROGRAM = Cell("step", {"pattern": "step"})
+
+
+def scaled(count, options, least=2):
+    return max(least, round(count * options.scale))
+
+
+def stage(book, place, options, log, peers, ms=MS):
+    # The simulated GPU works in a time of its own: only that everything runs is to be seen there.
+    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms)
+
+
+def run_pairs(book, place, options, log):
+    cells = [*(cell("pingpong", size) for size in (512, 64 * KIB, MIB)),
+             *(cell("window", size, live=32) for size in UP_TO_1_MIB),
+             *(cell("batch", 64 * KIB, f" of {n}", live=n) for n in (32, 1000))]
+    large = [*(cell("pingpong", size) for size in (64 * MIB, GIB, 2 * GIB)), cell("window", 64 * MIB, live=32)]
+    stage(book, place, options, log, place.all()).run([Group("one thread", cells), Group("large blocks", large)])
+
+
+def run_many(book, place, options, log):
+    n = 1000 if place.is_sim else 100000
+    cells = [cell("window", size, f", {n} live", live=n) for size in (512, 16 * KIB)]
+    stage(book, place, options, log, place.all()).run([Group("many live blocks", cells)])
+
+
+def run_threads(book, place, options, log):
+    groups = thread_groups((("window", (1, 4, 16)), ("handover", (2, 16))))
+    stage(book, place, options, log, place.all(), ms=2).run(groups)
+
+
+def run_streams(book, place, options, log):
+    alive = [cell("pingpong", 64 * KIB, streams=4), *(cell("window", size, live=32, streams=4) for size in UP_TO_1_MIB)]
+    stage(book, place, options, log, place.all()).run([Group("four streams alive", alive)])
+
+
+def run_loops(book, place, options, log):
+    one = [cell("kernel", GIB, kernel_us=KERNEL_US), cell("hoisted", GIB, kernel_us=KERNEL_US, live=1)]
+    four = [cell("kernel", 16 * MIB, kernel_us=KERNEL_US, streams=4),
+            cell("hoisted", 16 * MIB, kernel_us=KERNEL_US, streams=4, live=4)]
+    overlap = [cell("overlap", 4 * MIB, kernel_us=OVERLAP_US, streams=4)]
+    # Until its queue is full a pool may grow: not all of them fit on one device with blocks of 1 GiB.
+    few = [peer for peer in place.all() if not peer.name.startswith("binned")]
+    stage(book, place, options, log, few, ms=LOOP_MS).run([Group("kernels on one stream", one)])
+    stage(book, place, options, log, place.all(), ms=LOOP_MS).run([
+        Group("kernels on four streams", four), Group("kernels and copies on four streams", overlap)])
+
+
+def pinned_peers(place):
+    return [place.raw(), place.peer("split", "player_runtime_static", "split")]
+
+
+def run_pinned(book, place, options, log):
+    """Also how much is cached while a window lives."""
+    cells = [cell("pinned", size, live=4) for size in (PINNED[:3] if place.is_sim else PINNED)]
+    stage(book, place, options, log, pinned_peers(place)).run([Group("pinned", cells)])
+    for what in cells:
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(programs.private_dir())
+            running = player.start(pinned_peers(place)[1], directory, log)
+            stack.callback(running.close)
+            player.turn(running, what, MS)
+            pinned = (running.status() or {}).get("pinned") or {}
+            if pinned.get("used_bytes"):
+                share = (pinned["cached_bytes"] + pinned["pending_bytes"]) / pinned["used_bytes"]
+                book.value(f"{what.name}: cached and pending over live", share)
+
+
+def run_steady(book, place, options, log):
+    cells = [cell("pingpong", GIB), *(cell("window", size, live=32) for size in (64 * KIB, 0)),
+             cell("batch", 64 * KIB, " of 32", live=32), cell("window", 0, ", 4 streams alive", live=32, streams=4),
+             cell("kernel", GIB, kernel_us=KERNEL_US),
+             cell("overlap", 4 * MIB, ", 4 streams", kernel_us=OVERLAP_US, streams=4)]
+    for peer in (place.peer("split", "player_runtime_static", "split"),
+                 place.peer("split, shared", "player_runtime_shared", "split")):
+        extras.steady_calls(book, peer, cells, log, 1 if place.is_sim else LOOP_MS)
+
+
+def run_guest(book, place, options, log):
+    extras.startup(book, place.folder, place.library, scaled(500, options, 20))
+    peer = place.peer("split", "player_runtime_static", "split")
+    extras.watch(book, peer, place.stat, log, scaled(25, options, 3), 10 if place.is_sim else 100, "ns")
+
+
+# Programs.
+
+
+def run_once(book, group, nth, players):
+    """A run of each program: windows of steps in turn, of which the median counts. Removes players that cannot."""
+    found = {name: [] for name in players}
+    for window in range(1 + WINDOWS):  # the first is not counted
+        order = list(players)
+        for i in range(len(order)):
+            name = order[(i + nth) % len(order)]
+            try:
+                turned = player.turn(players[name], PROGRAM, 0)
+                player.check_kind(players[name])
+                found[name] += [turned] if window else []
+            except programs.Trouble as trouble:
+                book.miss(group, PROGRAM.name, name, str(trouble))
+                del players[name]
+    for name, running in players.items():
+        turns, status = found[name], running.status()
+        result = {**turns[-1], "ns": statistics.median(turn["ns"] for turn in turns),
+                  "cpu_ns": statistics.median(turn["cpu_ns"] for turn in turns)}
+        if status:
+            result["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
+        book.sample(group, PROGRAM, name, nth, result)
+
+
+def run_programs(book, options, log, group, peers, runs=RUNS):
+    """Pairs of runs: each time all programs start anew, side by side, and then take turns."""
+    left = list(peers)
+    for nth in range(scaled(runs, options)):
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(programs.private_dir())
+            players = player.start_all(left, directory, log, lambda name, why: book.miss(group, "", name, why))
+            for found in players.values():
+                stack.callback(found.close)
+            run_once(book, group, nth, players)
+            left = [peer for peer in left if peer.name in players]
+
+
+def torch_peers(place):
+    off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    own = [("own", {}), ("expandable", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+           ("async", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})]
+    return [*(place.script(name, "torch", "play_torch.py", variables=variables) for name, variables in own),
+            *(place.script(kind, "torch", "play_torch.py", kind, variables=off) for kind in ("split", "vmm"))]
+
+
+def run_torch(book, place, options, log):
+    run_programs(book, options, log, "PyTorch training", torch_peers(place))
+
+
+def run_memory(book, place, options, log):
+    """Each program by itself, so that what the device has in use is its own."""
+    for peer in torch_peers(place):
+        for nth in range(scaled(3, options)):
+            with contextlib.ExitStack() as stack:
+                directory = stack.enter_context(programs.private_dir())
+                memory = stack.enter_context(MemoryWatch())
+                try:
+                    running = player.start(peer, directory, log)
+                    stack.callback(running.close)
+                    player.turn(running, PROGRAM, 0)
+                    player.check_kind(running)
+                    found = player.turn(running, PROGRAM, 0)
+                except programs.Trouble as trouble:
+                    book.miss("PyTorch training, alone", PROGRAM.name, peer.name, str(trouble))
+                    break
+                status = running.status()
+                if status:
+                    found["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
+                found["outside_peak"] = memory.peak()
+                book.sample("PyTorch training, alone", PROGRAM, peer.name, nth, found)
+
+
+def run_cupy(book, place, options, log):
+    peers = [place.script("own", "cupy", "play_cupy.py"),
+             place.script("async", "cupy", "play_cupy.py", words=["async"]),
+             *(place.script(kind, "cupy", "play_cupy.py", kind, ["none"]) for kind in ("split", "vmm"))]
+    run_programs(book, options, log, "CuPy step", peers)
+
+
+def run_jax(book, place, options, log):
+    """The allocator "platform" asks the driver each time, in a way that gpupool counts and passes through."""
+    quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    platform = {**quiet, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
+    peers = [place.script("own", "jax", "play_jax.py", variables=quiet),
+             place.script("platform", "jax", "play_jax.py", variables=platform),
+             place.script("platform, split", "jax", "play_jax.py", "split", variables=platform)]
+    run_programs(book, options, log, "JAX step", peers, 7)
+
+
+PARTS = {
+    "pairs": run_pairs,
+    "many": run_many,
+    "threads": run_threads,
+    "streams": run_streams,
+    "loops": run_loops,
+    "pinned": run_pinned,
+    "steady": run_steady,
+    "guest": run_guest,
+    "torch": run_torch,
+    "memory": run_memory,
+    "cupy": run_cupy,
+    "jax": run_jax,
+}

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+The peers that scripts/bench compares, and how their players are built: on a machine with a GPU by nvcc, and on one
+without taken from a Meson build, for the simulated GPU. A peer that is not there has a reason.
+"""
+
+import concurrent.futures
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+
+from player import Peer
+import programs
+
+HERE = pathlib.Path(__file__).resolve().parent
+BIN = programs.WORK / "bench"
+REASONS = BIN / "missing.json"
+COMMON = ["gpu_work", "patterns", "player"]
+KINDS = ("split", "binned", "vmm")
+
+TORCH_BACKENDS = {
+    "torch": {},
+    "torch expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "torch async": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"},
+}
+
+
+def package(name):
+    """The folder of a Python package, or Trouble."""
+    found = importlib.util.find_spec(name)
+    if not found or not found.submodule_search_locations:
+        raise programs.Trouble(f"{name} is not installed")
+    return pathlib.Path(found.submodule_search_locations[0])
+
+
+def toolkit():
+    return pathlib.Path(programs.find_nvcc()).resolve().parents[1]
+
+
+def runtime_flags(kind):
+    library = toolkit() / "lib64"
+    if kind == "static":
+        return [f"-L{library}", "-lcudart_static", "-lrt"]
+    return [f"-L{library}", "-lcudart", f"-Wl,-rpath,{library}"]
+
+
+def torch_flags():
+    torch = package("torch")
+    return [f"-I{torch / 'include'}", f"-I{toolkit() / 'include'}", f"-L{torch / 'lib'}", "-lc10_cuda", "-lc10",
+            f"-Wl,-rpath,{torch / 'lib'}", "-Wl,--allow-shlib-undefined", *runtime_flags("shared")]
+
+
+def rmm_flags():
+    found = next((package(name) for name in ("librmm", "rmm") if importlib.util.find_spec(name)), None)
+    if not found:
+        raise programs.Trouble("rmm is not installed")
+    libraries = next((found / name for name in ("lib64", "lib") if (found / name).is_dir()), found)
+    return [f"-I{found / 'include'}", f"-I{toolkit() / 'include'}", f"-L{libraries}", "-lrmm",
+            f"-Wl,-rpath,{libraries}", "-Wl,--allow-shlib-undefined", *runtime_flags("shared")]
+
+
+def objects():
+    """The sources that all players share, compiled once."""
+    made = []
+    for name in COMMON:
+        target = BIN / f"{name}.o"
+        words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-c", HERE / f"{name}.c"]
+        programs.run_tool([*words, "-o", target], programs.WORK / "log" / f"bench-{name}.log")
+        made.append(target)
+    return made
+
+
+# Players: the source, what compiles it, and what it is linked with.
+RECIPES = {
+    "player_driver": ("peer_driver.c", ["cc", "-std=gnu11"], list),
+    "player_runtime_static": ("peer_runtime.c", ["cc", "-std=gnu11"], lambda: runtime_flags("static")),
+    "player_runtime_shared": ("peer_runtime.c", ["cc", "-std=gnu11"], lambda: runtime_flags("shared")),
+    "player_async": ("peer_async.c", ["cc", "-std=gnu11"], lambda: runtime_flags("static")),
+    "player_cub": ("peer_cub.cu", None, lambda: ["-cudart", "static"]),
+    "player_torch": ("peer_torch.cpp", ["c++", "-std=c++20"], torch_flags),
+    "player_rmm": ("peer_rmm.cpp", ["c++", "-std=c++20"], rmm_flags),
+}
+OTHERS = ("startup", "nothing")
+
+
+def build_player(name, common):
+    source, compiler, flags = RECIPES[name]
+    compiler = compiler or [programs.find_nvcc(), "-std=c++17"]
+    words = [*compiler, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", HERE / source, *common, "-o", BIN / name]
+    programs.run_tool([*words, *flags(), "-ldl", "-lpthread"], programs.WORK / "log" / f"bench-{name}.log")
+
+
+def first_error(trouble):
+    lines = str(trouble).splitlines()
+    line = next((line for line in lines if "error" in line), lines[-1])
+    return line if line.endswith("not installed") else f"cannot be built: {line[:160]}"
+
+
+def build():
+    """Everything that can be built; why the rest cannot stays in a file, for those who want to run it."""
+    BIN.mkdir(parents=True, exist_ok=True)
+    for name in OTHERS:
+        programs.run_tool(["cc", "-O2", "-D_GNU_SOURCE", HERE / f"{name}.c", "-o", BIN / name],
+                          programs.WORK / "log" / f"bench-{name}.log")
+    common, reasons = objects(), {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {name: pool.submit(build_player, name, common) for name in RECIPES}
+        for name, job in jobs.items():
+            try:
+                job.result()
+            except (programs.Trouble, OSError) as trouble:
+                reasons[name] = first_error(trouble)
+                print(f"bench: no {name}: {reasons[name]}", flush=True)
+    REASONS.write_text(json.dumps(reasons))
+
+
+class Place:
+    """Where players are, and what must be set for them: of a GPU, or of the simulated one in a Meson build."""
+
+    def __init__(self, sim=None):
+        self.is_sim = sim is not None
+        if sim:
+            sim = sim.resolve()
+            self.folder, self.library = sim / "tests" / "bench", programs.find_library(sim)
+            self.variables = {"LD_LIBRARY_PATH": str(sim / "tests" / "sim")}
+            self.stat = sim / "tools" / "gpupool-stat"
+            self.reasons = {name: "needs a GPU" for name in RECIPES if not (self.folder / name).exists()}
+        else:
+            self.folder, self.library, self.variables = BIN, programs.preload_library(), {}
+            self.stat = self.library.parent.parent / "tools" / "gpupool-stat"
+            self.reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+        self.stat = self.stat if self.stat.exists() else None
+
+    def peer(self, name, program, kind=None, variables=None):
+        """kind: of pool, or None for a peer without gpupool."""
+        variables = {**self.variables, **(variables or {})}
+        if kind:
+            variables["GPUPOOL_POOL"] = kind
+        return Peer(name, [self.folder / program], self.library if kind else None, variables,
+                    self.reasons.get(program, ""), kind or "")
+
+    def script(self, name, needs, script, kind=None, words=(), variables=None):
+        """A player in Python."""
+        why = ""
+        if self.is_sim:
+            why = "needs a GPU"
+        elif not importlib.util.find_spec(needs):
+            why = f"{needs} is not installed"
+        variables = {**self.variables, **(variables or {}), **({"GPUPOOL_POOL": kind} if kind else {})}
+        return Peer(name, [sys.executable, "-B", HERE / script, *words], self.library if kind else None, variables,
+                    why, kind or "")
+
+    def raw(self):
+        return self.peer("raw", "player_runtime_static")
+
+    def gpupool(self):
+        return [*(self.peer(kind, "player_runtime_static", kind) for kind in KINDS),
+                *(self.peer(f"{kind}, shared", "player_runtime_shared", kind) for kind in KINDS[:2])]
+
+    def others(self):
+        torch = [self.peer(name, "player_torch", None, variables) for name, variables in TORCH_BACKENDS.items()]
+        return [self.peer("async", "player_async"), self.peer("cub", "player_cub"), *torch,
+                self.peer("rmm", "player_rmm")]
+
+    def all(self):
+        return [self.raw(), *self.gpupool(), *self.others()]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""The conversation of a player in Python (player.c): each line of stdin asks for a window of steps."""
+
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def serve(step, wait, steps, tell=lambda: {}):
+    """step(i) submits work, wait() waits for all of it, tell() says what else is known, as numbers."""
+    say("ready")
+    for _ in sys.stdin:
+        wait()
+        start, cpu = time.perf_counter_ns(), time.process_time_ns()
+        for i in range(steps):
+            step(i)
+        wait()
+        ns, cpu_ns = time.perf_counter_ns() - start, time.process_time_ns() - cpu
+        more = "".join(f" {key}={value}" for key, value in tell().items() if value is not None)
+        say(f"pair ns={ns / steps:.1f} cpu_ns={cpu_ns / steps:.1f} pairs={steps}{more}")
