@@ -15,11 +15,14 @@ import cupy
 WARM_UP, STEPS, WINDOWS = 20, 300, 3
 
 
-def main():
-    has_pool = sys.argv[1:] != ["none"]
+def set_pool(has_pool):
     if not has_pool:
         cupy.cuda.set_allocator(None)
         cupy.cuda.set_pinned_memory_allocator(None)
+
+
+def chain():
+    """A step."""
     a = cupy.arange(1 << 20, dtype=cupy.float32)
 
     def step():
@@ -28,6 +31,13 @@ def main():
         d = c @ c.T
         return d.sum()
 
+    return step
+
+
+def main():
+    has_pool = sys.argv[1:] != ["none"]
+    set_pool(has_pool)
+    step = chain()
     for _ in range(WARM_UP):
         step()
     ms = []
@@ -47,4 +57,5 @@ def main():
     sys.stdin.readline()  # somebody may want to look at this process first
 
 
-main()
+if __name__ == "__main__":
+    main()
