@@ -120,14 +120,14 @@ def most(book, group, peer, keys):
 
 def peak_ratio(mine, theirs):
     def measure(book):
-        ours = most(book, "PyTorch training, alone", mine, ["pool_peak"])
-        others = most(book, "PyTorch training, alone", theirs, ["own_peak"])
+        ours = most(book, "PyTorch training", mine, ["pool_peak"])
+        others = most(book, "PyTorch training", theirs, ["own_peak"])
         return ours / others if ours and others else None
     return measure
 
 
 def outside_note(mine, theirs):
-    """The same as the device has it, with the CUDA context."""
+    """The same as the device has it, with the CUDA context, in runs of the program alone."""
     def say(book):
         ours, others = (most(book, "PyTorch training, alone", peer, ["outside_peak"]) for peer in (mine, theirs))
         return f"seen from outside {ours / others:.3f}" if ours and others else ""

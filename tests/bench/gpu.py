@@ -30,8 +30,8 @@ SKIPPED = 77
 SCHEMA = "gpupool.bench/1"
 SIMULATED = "The simulated GPU: only that everything runs."
 HEAD = [
-    "Nanoseconds of a pair of malloc and free, or a step of a program: medians, and half the middle half of the runs in",
-    "per cent. With several threads: wall time x threads / pairs. A pair of overlap has two blocks.",
+    "Nanoseconds of a pair of malloc and free, or a step of a program: medians, and half the middle half of the runs",
+    "in per cent. With several threads: wall time x threads / pairs. A pair of overlap has two blocks.",
 ]
 
 
