@@ -175,7 +175,7 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 {
 	int r;
 
-	gp_record(NULL, FREE, ptr, mode);
+	gp_record(NULL, FREE, ptr, mode, false);
 	r = gp_pool_free(&gp_state.device_map, ptr, mode);
 
 	*ret_is_ours = r != GP_E_FOREIGN;
@@ -294,7 +294,7 @@ CUresult hook_cuMemFreeHost(void *ptr)
 		return r;
 	/* Other contexts have not been waited for, and may reach it. */
 	mode = mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode;
-	gp_record(NULL, FREE, addr, mode);
+	gp_record(NULL, FREE, addr, mode, true);
 	r = gp_pool_free(&gp_state.pinned_map, addr, mode);
 	switch (r) {
 	case GP_E_FOREIGN:
