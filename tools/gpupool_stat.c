@@ -18,6 +18,9 @@ enum {
 	OPTION_TIMEOUT,
 	OPTION_DEVICE,
 	OPTION_PINNED,
+	OPTION_POOL,
+	OPTION_LIMIT,
+	OPTION_REUSE,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -25,6 +28,7 @@ enum {
 /* As typed; which command it belongs to is known at the end. */
 struct words {
 	struct stat_options options;
+	size_t n_files;
 	unsigned taken; /* STAT_TAKES_* */
 	bool wants_help, wants_version;
 	const char *name;
@@ -38,6 +42,9 @@ static const struct option long_options[] = {
 	{"max", required_argument, NULL, 'n'},
 	{"device", required_argument, NULL, OPTION_DEVICE},
 	{"pinned", no_argument, NULL, OPTION_PINNED},
+	{"pool", required_argument, NULL, OPTION_POOL},
+	{"limit", required_argument, NULL, OPTION_LIMIT},
+	{"reuse", required_argument, NULL, OPTION_REUSE},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -52,6 +59,9 @@ static const struct {
 	{STAT_TAKES_DEVICE, "--device", "--device=N       only of contexts on this device"},
 	{STAT_TAKES_PINNED, "--pinned",
 		"--pinned         pinned host memory instead of device memory"},
+	{STAT_TAKES_POOL, "--pool", "--pool=KIND      none, simple, binned or split; default: each of them"},
+	{STAT_TAKES_LIMIT, "--limit", "--limit=SIZE     of each device; default: as it was"},
+	{STAT_TAKES_REUSE, "--reuse", "--reuse=MODE     ordered, completed or auto; default: auto, as it was"},
 };
 
 #define N_COMMAND_OPTIONS (sizeof(command_options) / sizeof(command_options[0]))
@@ -182,6 +192,18 @@ static bool take_option(struct words *words, int option, const char *word)
 	case OPTION_VERSION:
 		words->wants_version = true;
 		return true;
+	case OPTION_POOL:
+		words->options.pool = optarg;
+		words->taken |= STAT_TAKES_POOL;
+		return true;
+	case OPTION_LIMIT:
+		words->options.limit = optarg;
+		words->taken |= STAT_TAKES_LIMIT;
+		return true;
+	case OPTION_REUSE:
+		words->options.reuse = optarg;
+		words->taken |= STAT_TAKES_REUSE;
+		return true;
 	default:
 		return refuse_option(option, word);
 	}
@@ -208,6 +230,16 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 	return true;
 }
 
+/* Whether what follows are no process ids. */
+static bool is_for_files(const char *name)
+{
+	const struct stat_command *command = stat_commands;
+
+	while (command->name && !(name && strcmp(command->name, name) == 0))
+		command++;
+	return command->takes & STAT_TAKES_FILE;
+}
+
 static bool parse(struct words *words, int argc, char **argv)
 {
 	int option, first;
@@ -225,6 +257,11 @@ static bool parse(struct words *words, int argc, char **argv)
 	first = optind;
 	if (first < argc && (argv[first][0] < '0' || argv[first][0] > '9'))
 		words->name = argv[first++];
+	if (is_for_files(words->name)) {
+		words->n_files = (size_t)(argc - first);
+		words->options.file = argv[first];
+		return true;
+	}
 	return take_pids(words, argv + first, (size_t)(argc - first));
 }
 
@@ -251,6 +288,10 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 		if (!(words->taken & ~command->takes & command_options[i].taken))
 			continue;
 		stat_error(next, "%s does not take %s.", command->name, command_options[i].name);
+		return false;
+	}
+	if (command->takes & STAT_TAKES_FILE && words->n_files != 1) {
+		stat_error(next, "%s takes one file.", command->name);
 		return false;
 	}
 	if (words->options.n_pids <= command->max_pids)

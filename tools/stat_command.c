@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay.h"
 #include "stat_explain.h"
 #include "stat_report.h"
 #include "stat_text.h"
@@ -174,5 +175,8 @@ const struct stat_command stat_commands[] = {
 		stat_show_limit, SMALL_ANSWER},
 	{"config", "[PID]", "the settings, and where each comes from", 1, 0, run_read,
 		stat_show_config, SMALL_ANSWER},
+	{"replay", "FILE", "what other pools make of a recording", 0,
+		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
+		replay_command, NULL, 0},
 	{NULL},
 };

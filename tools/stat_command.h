@@ -12,6 +12,10 @@ enum {
 	STAT_TAKES_MAX = 1 << 1,
 	STAT_TAKES_DEVICE = 1 << 2,
 	STAT_TAKES_PINNED = 1 << 3,
+	STAT_TAKES_FILE = 1 << 4, /* instead of process ids */
+	STAT_TAKES_POOL = 1 << 5,
+	STAT_TAKES_LIMIT = 1 << 6,
+	STAT_TAKES_REUSE = 1 << 7,
 };
 
 struct stat_command {

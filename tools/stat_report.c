@@ -15,9 +15,9 @@
  * Everything but printable ASCII is escaped: no terminal takes harm, and jq does not mind. DEL is
  * left to us; it can stand only in a string.
  */
-static void print_json(const json_t *value)
+void stat_report_print(const json_t *value)
 {
-	char *text = stat_alloc(json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII));
+	char *text = stat_alloc(json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(6)));
 
 	for (const char *part = text;; part++) {
 		size_t length = strcspn(part, "\x7f");
@@ -66,7 +66,7 @@ static void print_list(const char *name, json_t *processes, json_t *errors)
 	snprintf(schema, sizeof(schema), "gpupool.%s/%d", name, GP_CTL_MAJOR);
 	list = stat_alloc(json_pack(
 		"{s:s, s:o, s:o}", "schema", schema, "processes", processes, "errors", errors));
-	print_json(list);
+	stat_report_print(list);
 	json_decref(list);
 }
 
@@ -78,7 +78,7 @@ void stat_report_json(
 
 	if (options->n_pids == 1) {
 		if (survey->n_processes && survey->processes[0].reply)
-			print_json(survey->processes[0].reply);
+			stat_report_print(survey->processes[0].reply);
 		return;
 	}
 	replies = stat_alloc(json_array());

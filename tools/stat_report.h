@@ -13,6 +13,9 @@
 void stat_report_json(
 	const struct stat_survey *survey, const struct stat_options *options, const char *name);
 
+/* An object on one line, fit for a terminal. */
+void stat_report_print(const json_t *value);
+
 /* "gpupool.list/1", from answers to "status". */
 void stat_report_list_json(const struct stat_survey *survey);
 

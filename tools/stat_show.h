@@ -15,6 +15,9 @@ struct stat_options {
 	uint64_t max_blocks; /* UINT64_MAX: all */
 	const char *device;  /* NULL: all */
 	bool is_pinned;
+
+	/* Of replay, as typed; NULL: not given. */
+	const char *file, *pool, *limit, *reuse;
 };
 
 /* "pid 41822  python train.py", cut to the terminal. */

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* gpupool-stat replay: what it reads and what it makes of it. */
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "shim/record_format.h"
+#include "stat_peer.h"
+
+#define MIB	 (UINT64_C(1) << 20)
+#define BASE	 UINT64_C(0x7f0000000000)
+#define FILE_MAX 4096
+
+static const char *traces_dir;
+static char path[128]; /* of the file that is made */
+
+static json_t *answer;
+
+/* The object of the last replay; freed with the test's process. */
+static const json_t *read_answer(void)
+{
+	json_error_t error;
+
+	answer = json_loads(stat_out, 0, &error);
+	ck_assert_msg(answer, "%s: %s", error.text, stat_out);
+	ck_assert_str_eq(json_string_value(json_object_get(answer, "schema")), "gpupool.replay/1");
+	return answer;
+}
+
+static const json_t *run_of(const char *pool)
+{
+	const json_t *runs = json_object_get(answer, "runs"), *run;
+	size_t i;
+
+	json_array_foreach(runs, i, run)
+		if (!strcmp(json_string_value(json_object_get(run, "pool")), pool))
+			return run;
+	ck_abort_msg("no run of %s", pool);
+}
+
+static json_int_t number(const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+
+	ck_assert_msg(json_is_integer(value), "no number %s", name);
+	return json_integer_value(value);
+}
+
+static json_int_t stat_of(const char *pool, const char *name)
+{
+	return number(json_object_get(run_of(pool), "device"), name);
+}
+
+/*
+ * Peak of memory taken from the driver over peak of live memory, and calls for memory and back. A bar is what is to be
+ * reached; where it is not yet, what is reached today may not get worse.
+ */
+static const struct {
+	const char *trace, *pool;
+	double at_most;
+	enum { BAR, TODAY } what;
+	json_int_t calls_at_most;
+} figures[] = {
+	{"transformer", "none", 1.05, TODAY, 33334},
+	{"transformer", "simple", 3.09, TODAY, 732},
+	{"transformer", "binned", 3.90, TODAY, 958},
+	{"transformer", "split", 1.15, BAR, 40},
+	{"conv", "none", 1.03, TODAY, 32461},
+	{"conv", "simple", 2.23, TODAY, 1102},
+	{"conv", "binned", 2.45, TODAY, 1140},
+	{"conv", "split", 1.15, BAR, 60},
+	{"gpt", "none", 1.03, TODAY, 242448},
+	{"gpt", "simple", 4.84, TODAY, 1873},
+	{"gpt", "binned", 3.12, TODAY, 505},
+	{"gpt", "split", 1.28, TODAY, 18}, /* the bar is 1.15 */
+	{"cupy", "none", 1.45, TODAY, 5127},
+	{"cupy", "simple", 1.01, TODAY, 10},
+	{"cupy", "binned", 1.01, TODAY, 10},
+	{"cupy", "split", 1.25, TODAY, 3}, /* the bar is 1.15 */
+};
+
+START_TEST(no_trace_takes_more_memory_than_it_may)
+{
+	const json_t *device;
+	char trace[256], option[32];
+	double ratio;
+
+	snprintf(trace, sizeof(trace), "%s/%s.txt.gz", traces_dir, figures[_i].trace);
+	snprintf(option, sizeof(option), "--pool=%s", figures[_i].pool);
+	ck_assert_int_eq(STAT("replay", trace, option, "--json"), 0);
+	read_answer();
+	device = json_object_get(run_of(figures[_i].pool), "device");
+	ratio = json_real_value(json_object_get(device, "reserved_over_live"));
+	ck_assert_msg(ratio >= 1 && ratio <= figures[_i].at_most, "%f", ratio);
+	ck_assert_int_le(number(device, "driver_allocs") + number(device, "driver_frees"), figures[_i].calls_at_most);
+	ck_assert_int_eq(number(device, "ooms"), 0);
+	ck_assert_int_eq(number(device, "peak_total_bytes"), number(device, "peak_reserved_bytes"));
+}
+END_TEST
+
+/* A file in the making. */
+static unsigned char bytes[FILE_MAX];
+static size_t n_bytes;
+
+static void put_file(void)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, bytes, n_bytes), (ssize_t)n_bytes);
+	close(fd);
+}
+
+static void put_text(const char *text)
+{
+	n_bytes = strlen(text);
+	ck_assert_uint_le(n_bytes, sizeof(bytes));
+	memcpy(bytes, text, n_bytes);
+	put_file();
+}
+
+static void put_varint(uint64_t value)
+{
+	for (; value > 127; value >>= 7)
+		bytes[n_bytes++] = (unsigned char)(value | 128);
+	bytes[n_bytes++] = (unsigned char)value;
+}
+
+/* A record after 1000 ns, with the fields as they are written. */
+static void put(unsigned kind, unsigned n, const uint64_t *fields)
+{
+	unsigned shown = n < GP_RECORD_COUNT_MORE ? n : GP_RECORD_COUNT_MORE;
+
+	bytes[n_bytes++] = (unsigned char)(kind | shown << GP_RECORD_COUNT_SHIFT);
+	if (shown == GP_RECORD_COUNT_MORE)
+		put_varint(n);
+	put_varint(1000);
+	for (unsigned i = 0; i < n; i++)
+		put_varint(fields[i]);
+}
+#define PUT(kind, ...)                                                                                                 \
+	put((kind), sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (const uint64_t[]){__VA_ARGS__})
+
+static uint64_t last_block;
+
+static void put_alloc(uint64_t addr, uint64_t size)
+{
+	PUT(GP_RECORD_ALLOC, gp_record_fold(addr - last_block), size);
+	last_block = addr;
+}
+
+static void put_free(uint64_t addr)
+{
+	PUT(GP_RECORD_FREE, gp_record_fold(addr - last_block));
+	last_block = addr;
+}
+
+static void put_title(const char *title)
+{
+	n_bytes = strlen(title);
+	memcpy(bytes, title, n_bytes);
+	last_block = 0;
+}
+
+/* A device of 1 GiB whose memory may be reused on completion only, and its pool, of the kind simple. */
+static void put_start(void)
+{
+	put_title(GP_RECORD_TITLE);
+	PUT(GP_RECORD_PROCESS, 4711, 1);
+	PUT(GP_RECORD_POOL, 0, 0, 0, 1, 2 * MIB, 1024 * MIB, UINT64_MAX, 256 * MIB, UINT64_MAX, 0, 0,
+		GP_RECORD_POOL_COMPLETION | GP_RECORD_POOL_BEHIND);
+	PUT(GP_RECORD_USE, 0);
+}
+
+static void put_answer(enum gp_record_kind kind, uint64_t slot, int result)
+{
+	PUT(kind, slot, gp_record_fold((uint64_t)result));
+}
+
+START_TEST(a_recording_tells_what_was_in_the_process)
+{
+	const json_t *contents;
+
+	put_start();
+	PUT(GP_RECORD_THREAD, 1);
+	put_alloc(BASE, 2 * MIB);
+	put_alloc(BASE + 4 * MIB, 1000);
+	PUT(GP_RECORD_ALLOC, 0, 900 * MIB, gp_record_fold((uint64_t)-12));
+	put_free(BASE);
+	put_free(BASE + MIB);
+	PUT(GP_RECORD_EXIT, 0);
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json"), 0);
+	contents = read_answer();
+	ck_assert_str_eq(json_string_value(json_object_get(contents, "format")), "recording");
+	ck_assert_str_eq(json_string_value(json_object_get(contents, "pool")), "simple");
+	ck_assert(json_is_true(json_object_get(contents, "has_end")));
+	ck_assert(json_is_false(json_object_get(contents, "is_cut")));
+	ck_assert_int_eq(number(contents, "pid"), 4711);
+	ck_assert_int_eq(number(contents, "n_threads"), 2);
+	ck_assert_int_eq(number(contents, "n_allocs"), 2);
+	ck_assert_int_eq(number(contents, "n_frees"), 1);
+	ck_assert_int_eq(number(contents, "n_foreign_frees"), 1);
+	ck_assert_int_eq(number(contents, "n_refused"), 1);
+	ck_assert_int_eq(number(contents, "duration_ns"), 10000);
+	ck_assert_int_eq(stat_of("split", "peak_live_bytes"), 2 * MIB + 1024);
+	ck_assert_uint_eq(json_array_size(json_object_get(run_of("none"), "rows")), 10);
+}
+END_TEST
+
+static const struct {
+	int answer;
+	json_int_t misses;
+} answers[] = {{0, 1}, {-11, 2}};
+
+START_TEST(work_is_complete_when_the_recording_has_seen_it)
+{
+	put_start();
+	put_alloc(BASE, 2 * MIB);
+	put_free(BASE);
+	put_answer(GP_RECORD_FENCE, 3, 0);
+	put_answer(GP_RECORD_QUERY, 3, answers[_i].answer);
+	put_alloc(BASE + 2 * MIB, 2 * MIB);
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=simple"), 0);
+	read_answer();
+	ck_assert_int_eq(stat_of("simple", "misses"), answers[_i].misses);
+	/* In order is enough here, whatever was seen. */
+	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=binned", "--reuse=ordered"), 0);
+	read_answer();
+	ck_assert_int_eq(stat_of("binned", "pending_bytes"), answers[_i].answer ? 2 * MIB : 0);
+}
+END_TEST
+
+START_TEST(the_driver_refuses_what_it_refused_when_it_was_recorded)
+{
+	put_start();
+	put_alloc(BASE, 2 * MIB);
+	PUT(GP_RECORD_RESERVE, 0, 64 * MIB, gp_record_fold((uint64_t)-12));
+	PUT(GP_RECORD_ALLOC, 0, 64 * MIB, gp_record_fold((uint64_t)-12));
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=simple"), 0);
+	read_answer();
+	ck_assert_int_eq(stat_of("simple", "ooms"), 1);
+	ck_assert_int_eq(number(run_of("simple"), "n_refused"), 0);
+}
+END_TEST
+
+START_TEST(what_a_later_version_adds_is_passed_over)
+{
+	static const uint64_t many[] = {BASE << 1, 2 * MIB, 0, 7, 7, 7, 7, 7, 7};
+
+	put_start();
+	PUT(30, 1, 2, 3);
+	put(GP_RECORD_ALLOC, 9, many);
+	last_block = BASE;
+	put_free(BASE);
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json"), 0);
+	ck_assert_int_eq(number(read_answer(), "n_allocs"), 1);
+	ck_assert_int_eq(number(answer, "n_frees"), 1);
+}
+END_TEST
+
+START_TEST(a_recording_that_ends_anywhere_is_read_up_to_there)
+{
+	size_t length;
+	int n_read = 0;
+
+	put_start();
+	put_alloc(BASE, 2 * MIB);
+	put_free(BASE);
+	put_answer(GP_RECORD_FENCE, 300, 0);
+	put_alloc(BASE, 1 * MIB);
+	length = n_bytes;
+	for (n_bytes = 0; n_bytes <= length; n_bytes++) {
+		int code;
+
+		put_file();
+		code = STAT("replay", path, "--json");
+		if (code == 0) {
+			n_read++;
+			ck_assert_int_eq(number(read_answer(), "n_allocs"), 1 + (n_bytes == length));
+			continue;
+		}
+		ck_assert_int_eq(code, 1);
+		ck_assert_msg(strstr(stat_err, "no allocation in it") || strstr(stat_err, "it is empty") ||
+			strstr(stat_err, "it ends before its first record"), "%zu: %s", n_bytes, stat_err);
+	}
+	ck_assert_int_ge(n_read, 10);
+}
+END_TEST
+
+START_TEST(a_trace_is_the_same_with_and_without_compression_and_every_time)
+{
+	static char first[STAT_CATCH_SIZE], buffer[1 << 16];
+	char trace[256];
+	gzFile from;
+	int to, n;
+
+	snprintf(trace, sizeof(trace), "%s/cupy.txt.gz", traces_dir);
+	from = gzopen(trace, "rb");
+	to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ck_assert(from && to >= 0);
+	while ((n = gzread(from, buffer, sizeof(buffer))) > 0)
+		ck_assert_int_eq(write(to, buffer, (size_t)n), n);
+	gzclose(from);
+	close(to);
+	ck_assert_int_eq(STAT("replay", trace), 0);
+	strcpy(first, stat_out);
+	ck_assert_ptr_nonnull(strstr(first, "2564 allocations, 2564 frees, peak live 80.1 MiB\n"));
+	ck_assert_int_eq(STAT("replay", trace), 0);
+	ck_assert_str_eq(stat_out, first);
+	ck_assert_int_eq(STAT("replay", path), 0);
+	ck_assert_str_eq(stat_out, first);
+}
+END_TEST
+
+START_TEST(under_a_limit_it_shows_what_would_fail)
+{
+	put_text("a 1000 41943040\na 9000000 41943040\nf 1000\na 1000 1\nf 9000000\nf 1000\n");
+	ck_assert_int_eq(STAT("replay", path, "--json", "--limit=64MiB"), 0);
+	read_answer();
+	ck_assert_int_eq(number(run_of("none"), "n_refused"), 1);
+	ck_assert_int_eq(stat_of("none", "ooms"), 1);
+	ck_assert_int_le(stat_of("none", "peak_total_bytes"), 64 * MIB);
+	ck_assert_int_eq(STAT("replay", path, "--json"), 0);
+	read_answer();
+	ck_assert_int_eq(number(run_of("none"), "n_refused"), 0);
+	ck_assert_int_eq(stat_of("none", "peak_live_bytes"), 80 * MIB);
+}
+END_TEST
+
+/* clang-format off */
+static const struct {
+	const char *text, *error;
+} bad_files[] = {
+	{"", "it is empty"},
+	{"gpupool-reco", "it ends before its first record"},
+	{"gpupool-recording 2\n", "it was recorded by a newer gpupool"},
+	{"hello\n", "it is neither a recording nor a trace"},
+	{"f 1000\n", "there is no allocation in it"},
+	{"a 1000 512\nb 1000\n", "line 2 is neither 'a ADDRESS BYTES' nor 'f ADDRESS'"},
+	{"a 1000 512\na 2000\n", "line 2 is neither"},
+	{"a 1000 0\n", "line 1 is neither"},
+	{"a 1000 5 x\n", "line 1 is neither"},
+	{GP_RECORD_TITLE "\x23\x01\x05", "it is damaged at byte 20"},             /* USE of a pool that is not there */
+	{GP_RECORD_TITLE "\x64\x01\x01\x01\x01", "it is damaged at byte 20"},     /* ALLOC without a pool */
+	{GP_RECORD_TITLE "\xff\x7f\x01", "it is damaged at byte 20"},             /* 127 fields */
+	{GP_RECORD_TITLE "\x1f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "it is damaged at byte 20"},
+	{GP_RECORD_TITLE "\x22\x01\x01", "it is damaged at byte 20"},             /* a POOL with the wrong number */
+};
+/* clang-format on */
+
+START_TEST(a_file_that_makes_no_sense_is_refused_with_the_reason)
+{
+	put_text(bad_files[_i].text);
+	ck_assert_int_eq(STAT("replay", path), 1);
+	ck_assert_str_eq(stat_out, "");
+	stat_check_in(stat_err, bad_files[_i].error);
+	stat_check_in(stat_err, path);
+}
+END_TEST
+
+/* clang-format off */
+static const struct {
+	const char *words[STAT_WORDS];
+	int code;
+	const char *error;
+} bad_words[] = {
+	{{"replay"}, 2, "replay takes one file."},
+	{{"replay", "a", "b"}, 2, "replay takes one file."},
+	{{"replay", "-n", "1", "a"}, 2, "replay does not take -n."},
+	{{"replay", "--pool=other", "a"}, 2, "--pool: there is no kind of pool 'other'."},
+	{{"replay", "--reuse=never", "a"}, 2, "--reuse: 'never' is neither ordered, completed nor auto."},
+	{{"replay", "--limit=much", "a"}, 2, "--limit: 'much' is no size."},
+	{{"replay", "--limit=0", "a"}, 2, "--limit: '0' is no size."},
+	{{"status", "--pool=split"}, 2, "status does not take --pool."},
+	{{"replay", "/nowhere/at/all"}, 1, "/nowhere/at/all: No such file or directory."},
+	{{"replay", "/"}, 1, "/: Is a directory."},
+};
+/* clang-format on */
+
+START_TEST(a_command_line_that_makes_no_sense_is_refused)
+{
+	ck_assert_int_eq(stat_execute(geteuid(), bad_words[_i].words), bad_words[_i].code);
+	ck_assert_str_eq(stat_out, "");
+	stat_check_in(stat_err, bad_words[_i].error);
+}
+END_TEST
+
+static void setup(void)
+{
+	peer_setup();
+	snprintf(path, sizeof(path), "%s/file", peer_dir);
+}
+
+static Suite *replay_suite(void)
+{
+	Suite *suite = suite_create("replay");
+	TCase *tc = tcase_create("replay");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, setup, peer_teardown);
+	tcase_add_loop_test(tc, no_trace_takes_more_memory_than_it_may, 0, LENGTH(figures));
+	tcase_add_test(tc, a_recording_tells_what_was_in_the_process);
+	tcase_add_loop_test(tc, work_is_complete_when_the_recording_has_seen_it, 0, LENGTH(answers));
+	tcase_add_test(tc, the_driver_refuses_what_it_refused_when_it_was_recorded);
+	tcase_add_test(tc, what_a_later_version_adds_is_passed_over);
+	tcase_add_test(tc, a_recording_that_ends_anywhere_is_read_up_to_there);
+	tcase_add_test(tc, a_trace_is_the_same_with_and_without_compression_and_every_time);
+	tcase_add_test(tc, under_a_limit_it_shows_what_would_fail);
+	tcase_add_loop_test(tc, a_file_that_makes_no_sense_is_refused_with_the_reason, 0, LENGTH(bad_files));
+	tcase_add_loop_test(tc, a_command_line_that_makes_no_sense_is_refused, 0, LENGTH(bad_words));
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *runner;
+	int failed;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT TRACES\n", argv[0]);
+		return 2;
+	}
+	stat_path = realpath(argv[1], NULL);
+	traces_dir = realpath(argv[2], NULL);
+	runner = srunner_create(replay_suite());
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

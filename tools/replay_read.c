@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "replay_read.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "stat_say.h"
+
+enum { BUFFER_SIZE = 1 << 16, FIELDS_SANE = 64, LINE_MAX_BYTES = 100 };
+
+#define KIND_MAX    3
+#define GRANULE_MIN UINT64_C(512)
+#define GRANULE_MAX (UINT64_C(1) << 40)
+#define BLOCK_ALIGN UINT64_C(512)
+#define ADDRESS_MAX (UINT64_C(1) << 59)
+
+/* The pool of a text: a large device, and what gpupool would do there if nothing is set. */
+#define TEXT_GRANULE  (UINT64_C(2) << 20)
+#define TEXT_CAPACITY (UINT64_C(128) << 30)
+
+static const char *const fields_of[GP_RECORD_KIND_MASK + 1] = {
+#define RECORD(number, name, fields, help) [number] = fields,
+#include "../shim/record.def"
+};
+
+struct replay_file {
+	gzFile gz;
+	bool is_text, is_cut;
+	const char *broken; /* why nothing more can be read, if that is not the end */
+	uint64_t offset;		 /* of the next byte, uncompressed */
+	size_t at, length;
+	struct replay_event last;
+	uint64_t last_block, last_segment;
+	uint32_t n_pools;
+	unsigned char buffer[BUFFER_SIZE];
+};
+
+static void set_error(char error[static REPLAY_ERROR_MAX], const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void set_error(char error[static REPLAY_ERROR_MAX], const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error, REPLAY_ERROR_MAX, format, args);
+	va_end(args);
+}
+
+/* Compressed data that stops in the middle is an end, too. */
+static void note_end(struct replay_file *file, int n)
+{
+	int code;
+
+	(void)gzerror(file->gz, &code);
+	file->is_cut = file->is_cut || code == Z_BUF_ERROR;
+	if (n < 0 && code != Z_BUF_ERROR)
+		file->broken = code == Z_ERRNO ? strerror(errno) : "its compressed data is damaged";
+}
+
+/* The next byte, or -1 at the end. */
+static int next_byte(struct replay_file *file)
+{
+	int n;
+
+	if (file->at == file->length) {
+		n = gzread(file->gz, file->buffer, BUFFER_SIZE);
+		if (n <= 0)
+			note_end(file, n);
+		file->at = 0;
+		file->length = n > 0 ? (size_t)n : 0;
+	}
+	if (file->at == file->length)
+		return -1;
+	file->offset++;
+	return file->buffer[file->at++];
+}
+
+enum got { GOT_END = -2, GOT_NONSENSE = -1, GOT_IT = 0 };
+
+static enum got next_varint(struct replay_file *file, uint64_t *ret_value)
+{
+	uint64_t value = 0;
+
+	for (unsigned i = 0; i < GP_RECORD_VARINT_MAX; i++) {
+		int byte = next_byte(file);
+
+		if (byte < 0)
+			return GOT_END;
+		value |= (uint64_t)(byte & 127) << (7 * i);
+		if (byte < 128) {
+			*ret_value = value;
+			return GOT_IT;
+		}
+	}
+	return GOT_NONSENSE;
+}
+
+static uint64_t decode(struct replay_file *file, char letter, uint64_t encoded)
+{
+	uint64_t *last = letter == 'b' ? &file->last_block : &file->last_segment;
+
+	if (letter == 'u')
+		return encoded;
+	if (letter == 's')
+		return gp_record_unfold(encoded);
+	*last += gp_record_unfold(encoded);
+	return *last;
+}
+
+/* The fields that are there, and 0 for those that are not; what is beyond those that are known is passed over. */
+static enum got next_fields(struct replay_file *file, struct replay_event *event, uint64_t n)
+{
+	const char *letters = fields_of[event->kind] ? fields_of[event->kind] : "";
+	size_t n_known = strlen(letters);
+	uint64_t encoded;
+
+	for (uint64_t i = 0; i < n || i < n_known; i++) {
+		encoded = 0;
+		if (i < n) {
+			enum got got = next_varint(file, &encoded);
+
+			if (got)
+				return got;
+		}
+		if (i < n_known)
+			event->values[i] = decode(file, letters[i], encoded);
+	}
+	return GOT_IT;
+}
+
+static enum got next_record(struct replay_file *file, struct replay_event *event)
+{
+	int tag = next_byte(file);
+	uint64_t n, ns;
+	enum got got = GOT_IT;
+
+	if (tag < 0)
+		return GOT_END;
+	file->is_cut = true; /* until all of it is there */
+	event->kind = (enum gp_record_kind)(tag & GP_RECORD_KIND_MASK);
+	n = (unsigned)tag >> GP_RECORD_COUNT_SHIFT;
+	if (n == GP_RECORD_COUNT_MORE)
+		got = next_varint(file, &n);
+	if (!got && n > FIELDS_SANE)
+		got = GOT_NONSENSE;
+	if (!got)
+		got = next_varint(file, &ns);
+	if (!got)
+		got = next_fields(file, event, n);
+	if (got)
+		return got;
+	event->ns += ns;
+	file->is_cut = false;
+	return GOT_IT;
+}
+
+/* A line without its end; GOT_NONSENSE if it is too long, GOT_END if there is none. */
+static enum got next_line(struct replay_file *file, char line[static LINE_MAX_BYTES])
+{
+	size_t n = 0;
+	int byte;
+
+	while ((byte = next_byte(file)) >= 0 && byte != '\n') {
+		line[n++] = (char)byte;
+		if (n == LINE_MAX_BYTES)
+			return GOT_NONSENSE;
+	}
+	line[n] = '\0';
+	return n || byte == '\n' ? GOT_IT : GOT_END;
+}
+
+static enum got next_operation(struct replay_file *file, struct replay_event *event)
+{
+	char line[LINE_MAX_BYTES], what, more;
+	unsigned long long address, bytes = 0;
+	enum got got = next_line(file, line);
+	int n;
+
+	if (got)
+		return got;
+	n = sscanf(line, " %c %llx %llu %c", &what, &address, &bytes, &more);
+	if (!(n == 3 && what == 'a' && bytes) && !(n == 2 && what == 'f'))
+		return GOT_NONSENSE;
+	event->kind = what == 'a' ? GP_RECORD_ALLOC : GP_RECORD_FREE;
+	memset(event->values, 0, sizeof(event->values));
+	event->values[0] = address;
+	event->values[1] = bytes;
+	return GOT_IT;
+}
+
+static void make_text_pool(struct replay_event *event)
+{
+	event->kind = GP_RECORD_POOL;
+	memcpy(event->values, (const uint64_t[GP_RECORD_FIELDS_MAX]){0, 0, 0, 3, TEXT_GRANULE, TEXT_CAPACITY,
+		UINT64_MAX, TEXT_CAPACITY / 5, UINT64_MAX, 0, 0, GP_RECORD_POOL_BEHIND}, sizeof(event->values));
+	event->pool = 0;
+}
+
+/* What the allocator takes for granted. */
+static bool is_pool_sane(const struct replay_file *file, const uint64_t *values)
+{
+	uint64_t granule = values[4];
+
+	return values[0] == file->n_pools && values[3] <= KIND_MAX && granule >= GRANULE_MIN &&
+	       granule <= GRANULE_MAX && !(granule & (granule - 1));
+}
+
+static bool is_range_sane(uint64_t addr, uint64_t bytes)
+{
+	return addr % BLOCK_ALIGN == 0 && addr <= ADDRESS_MAX && bytes && bytes <= ADDRESS_MAX;
+}
+
+/* What the reader itself has to know of an event. False if it makes no sense here. */
+static bool follow(struct replay_file *file, struct replay_event *event)
+{
+	switch (event->kind) {
+	case GP_RECORD_THREAD:
+		event->thread = (uint32_t)event->values[0];
+		return true;
+	case GP_RECORD_POOL:
+		if (!is_pool_sane(file, event->values))
+			return false;
+		file->n_pools++;
+		return true;
+	case GP_RECORD_USE:
+		event->pool = (uint32_t)event->values[0];
+		return event->values[0] < file->n_pools;
+	case GP_RECORD_PROCESS:
+	case GP_RECORD_FREE:
+	case GP_RECORD_EXPORT:
+	case GP_RECORD_UNPOOLED:
+	case GP_RECORD_EXIT:
+		return true;
+	case GP_RECORD_ALLOC:
+	case GP_RECORD_RESERVE:
+		return event->pool != REPLAY_NO_POOL &&
+		       is_range_sane(event->values[2] ? 0 : event->values[0], event->values[1]);
+	default:
+		return event->pool != REPLAY_NO_POOL || !fields_of[event->kind];
+	}
+}
+
+int replay_next(struct replay_file *file, struct replay_event *event, char error[static REPLAY_ERROR_MAX])
+{
+	uint64_t start = file->offset;
+	enum got got = GOT_IT;
+
+	*event = file->last;
+	event->position++;
+	if (file->is_text && event->position == 1)
+		make_text_pool(event);
+	else
+		got = file->is_text ? next_operation(file, event) : next_record(file, event);
+	if (!got && !follow(file, event))
+		got = GOT_NONSENSE;
+	if (file->broken)
+		set_error(error, "%s", file->broken);
+	else if (got == GOT_NONSENSE && file->is_text)
+		set_error(error, "line %llu is neither 'a ADDRESS BYTES' nor 'f ADDRESS'",
+			(unsigned long long)event->position - 1);
+	else if (got == GOT_NONSENSE)
+		set_error(error, "it is damaged at byte %llu", (unsigned long long)start);
+	if (file->broken || got == GOT_NONSENSE)
+		return -1;
+	if (got == GOT_END)
+		return 0;
+	file->last = *event;
+	return 1;
+}
+
+/* Goes to the first event behind the title; 0 or -1. */
+static int begin(struct replay_file *file, char error[static REPLAY_ERROR_MAX])
+{
+	static const char title[] = GP_RECORD_TITLE;
+	char line[sizeof(title)] = "";
+	size_t n = 0;
+	int byte;
+
+	while (n < strlen(title) && (byte = next_byte(file)) >= 0)
+		line[n++] = (char)byte;
+	if (file->broken)
+		set_error(error, "%s", file->broken);
+	else if (!n)
+		set_error(error, "it is empty");
+	else if (n < strlen(title) && strncmp(line, title, n) == 0)
+		set_error(error, "it ends before its first record");
+	else if (strcmp(line, title) == 0)
+		return 0;
+	else if (strncmp(line, title, strlen(title) - 2) == 0)
+		set_error(error, "it was recorded by a newer gpupool");
+	else if (line[0] != 'a' && line[0] != 'f')
+		set_error(error, "it is neither a recording nor a trace");
+	else
+		file->is_text = true;
+	return file->is_text ? 0 : -1;
+}
+
+void replay_rewind(struct replay_file *file)
+{
+	char unused[REPLAY_ERROR_MAX];
+
+	(void)gzrewind(file->gz);
+	file->at = file->length = 0;
+	file->offset = 0;
+	file->is_cut = false;
+	file->broken = NULL;
+	file->last = (struct replay_event){.pool = REPLAY_NO_POOL};
+	file->last_block = file->last_segment = 0;
+	file->n_pools = 0;
+	if (!file->is_text)
+		(void)begin(file, unused);
+}
+
+struct replay_file *replay_open(const char *path, char error[static REPLAY_ERROR_MAX])
+{
+	struct replay_file *file = stat_alloc(calloc(1, sizeof(*file)));
+
+	errno = 0;
+	file->gz = gzopen(path, "rbe");
+	if (!file->gz) {
+		set_error(error, "%s", strerror(errno ? errno : ENOMEM));
+		free(file);
+		return NULL;
+	}
+	if (begin(file, error)) {
+		replay_close(file);
+		return NULL;
+	}
+	replay_rewind(file);
+	return file;
+}
+
+void replay_close(struct replay_file *file)
+{
+	(void)gzclose_r(file->gz);
+	free(file);
+}
+
+bool replay_is_text(const struct replay_file *file)
+{
+	return file->is_text;
+}
+
+bool replay_is_cut(const struct replay_file *file)
+{
+	return file->is_cut;
+}
