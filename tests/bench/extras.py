@@ -4,8 +4,11 @@
 """What is no pair of malloc and free: a process without CUDA, somebody who looks in, and calls of the driver."""
 
 import contextlib
+import dataclasses
+import json
 import pathlib
 import subprocess
+import tempfile
 import threading
 
 import player
@@ -96,6 +99,32 @@ def watch(book, peer, stat, log, rounds, ms, key):
     found = figure(paired_ratios(with_watch, without))
     book.value("looked at every 10 ms: time a pair", found.median, "of the time else", low=found.low,
                high=found.high, how=watching.how)
+
+
+@contextlib.contextmanager
+def recording(peer):
+    """The same peer, recording what it allocates and frees; the recordings go away."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**peer.variables, "GPUPOOL_RECORD": f"{folder}/%p"}
+        yield dataclasses.replace(peer, name=f"{peer.name}, recording", variables=variables)
+
+
+def traces(book, stat, folder):
+    """What gpupool-stat replay says of the recorded programs in a folder: how much each kind takes of the driver."""
+    names = sorted(path for path in folder.glob("*") if path.suffix not in (".md", ".py", ".build")) if folder else []
+    if not stat or not names or "replay" not in output_of([stat, "--help"]):
+        book.miss("traces", "", "gpupool-stat replay", "there is none, or no trace")
+        return
+    for path in names:
+        try:
+            answer = json.loads(output_of([stat, "replay", "--json", path]))
+        except (subprocess.SubprocessError, ValueError) as error:
+            book.miss("traces", path.name, "gpupool-stat replay", str(error))
+            continue
+        for run in answer["runs"]:
+            ratio = run["device"]["reserved_over_live"]
+            if ratio is not None:
+                book.value(f"trace {path.name}, {run['pool']}: peak reserved over peak live", ratio, kind=run["pool"])
 
 
 def counted(running, found):

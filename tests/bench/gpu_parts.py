@@ -16,7 +16,7 @@ from cells import GIB, KIB, MIB, cell, thread_groups
 from memory_watch import MemoryWatch
 from player import Cell, Group, Stage
 
-ROUNDS, MS = 9, 10
+ROUNDS, MS = 15, 10
 LOOP_MS = 60
 RUNS, WINDOWS = 15, 3  # of programs; windows of steps in each run
 KERNEL_US, OVERLAP_US = 10, 50
@@ -103,6 +103,9 @@ def run_steady(book, place, options, log):
 def run_guest(book, place, options, log):
     extras.startup(book, place.folder, place.library, scaled(500, options, 20))
     peer = place.peer("split", "player_runtime_static", "split")
+    cells = [cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
+    with extras.recording(peer) as recording:
+        stage(book, place, options, log, [peer, recording]).run([Group("recording", cells)])
     extras.watch(book, peer, place.stat, log, scaled(25, options, 3), 10 if place.is_sim else 100, "ns")
 
 
@@ -197,6 +200,10 @@ def run_jax(book, place, options, log):
     run_programs(book, options, log, "JAX step", peers, 7)
 
 
+def run_traces(book, place, options, log):
+    extras.traces(book, place.stat, programs.ROOT / "tests" / "traces")
+
+
 PARTS = {
     "pairs": run_pairs,
     "many": run_many,
@@ -210,4 +217,5 @@ PARTS = {
     "memory": run_memory,
     "cupy": run_cupy,
     "jax": run_jax,
+    "traces": run_traces,
 }

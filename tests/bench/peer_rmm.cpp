@@ -11,15 +11,11 @@
 
 #include "bench.h"
 
-using upstream_type = rmm::mr::cuda_memory_resource;
-using pool_type = rmm::mr::pool_memory_resource<upstream_type>;
-
 enum { FAILED = 1 };
 
 static const size_t FIRST_BYTES = size_t{1} << 30;
 
-static upstream_type *upstream;
-static pool_type *pool;
+static rmm::mr::pool_memory_resource *pool;
 
 /* Errors are exceptions there. */
 template <typename F> static int attempt(F call)
@@ -47,8 +43,7 @@ static int init()
 	int error = thread_init();
 
 	return error ? error : attempt([] {
-		upstream = new upstream_type();
-		pool = new pool_type(upstream, FIRST_BYTES);
+		pool = new rmm::mr::pool_memory_resource(rmm::mr::cuda_memory_resource(), FIRST_BYTES);
 	});
 }
 

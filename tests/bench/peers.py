@@ -63,14 +63,22 @@ def rmm_flags():
             f"-Wl,-rpath,{libraries}", "-Wl,--allow-shlib-undefined", *runtime_flags("shared")]
 
 
+def is_fresh(target):
+    sources = [path for path in HERE.iterdir() if path.suffix in (".c", ".cpp", ".cu", ".h")]
+    return target.exists() and target.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+
+
+def compile_to(target, words):
+    if not is_fresh(target):
+        words = [*words, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target]
+        programs.run_tool(words, programs.WORK / "log" / f"bench-{target.name}.log")
+
+
 def objects():
     """The sources that all players share, compiled once."""
-    made = []
-    for name in COMMON:
-        target = BIN / f"{name}.o"
-        words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-c", HERE / f"{name}.c"]
-        programs.run_tool([*words, "-o", target], programs.WORK / "log" / f"bench-{name}.log")
-        made.append(target)
+    made = [BIN / f"{name}.o" for name in COMMON]
+    for target in made:
+        compile_to(target, ["cc", "-std=gnu11", "-c", HERE / f"{target.stem}.c"])
     return made
 
 
@@ -90,8 +98,7 @@ OTHERS = ("startup", "nothing")
 def build_player(name, common):
     source, compiler, flags = RECIPES[name]
     compiler = compiler or [programs.find_nvcc(), "-std=c++17"]
-    words = [*compiler, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", HERE / source, *common, "-o", BIN / name]
-    programs.run_tool([*words, *flags(), "-ldl", "-lpthread"], programs.WORK / "log" / f"bench-{name}.log")
+    compile_to(BIN / name, [*compiler, HERE / source, *common, *flags(), "-ldl", "-lpthread"])
 
 
 def first_error(trouble):
@@ -104,8 +111,7 @@ def build():
     """Everything that can be built; why the rest cannot stays in a file, for those who want to run it."""
     BIN.mkdir(parents=True, exist_ok=True)
     for name in OTHERS:
-        programs.run_tool(["cc", "-O2", "-D_GNU_SOURCE", HERE / f"{name}.c", "-o", BIN / name],
-                          programs.WORK / "log" / f"bench-{name}.log")
+        compile_to(BIN / name, ["cc", HERE / f"{name}.c"])
     common, reasons = objects(), {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {name: pool.submit(build_player, name, common) for name in RECIPES}
