@@ -33,9 +33,9 @@ enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256 };
 /* What a player is asked to do, a line of key=value words. */
 struct bench_request {
 	char pattern[16];
-	size_t bytes;	    /* of a block; 0 for a mixture from 512 B to 1 MiB */
-	unsigned live;	    /* blocks alive at a time, of each thread */
-	unsigned held;	    /* more blocks that live all the time */
+	size_t bytes;       /* of a block; 0 for a mixture from 512 B to 1 MiB */
+	unsigned live;      /* blocks alive at a time, of each thread */
+	unsigned held;      /* more blocks that live all the time */
 	unsigned cached;    /* blocks that are freed before, between others that stay */
 	unsigned threads;   /* 0 is the first thread alone, as 1 */
 	unsigned streams;   /* created before */
@@ -69,8 +69,9 @@ struct bench_lane {
 
 struct bench_pattern {
 	const char *name;
-	unsigned (*step)(struct bench_lane *lane, unsigned n); /* does about n pairs, returns how many */
-	bool has_window;				       /* filled before */
+	/* Does about n pairs, returns how many. */
+	unsigned (*step)(struct bench_lane *lane, unsigned n);
+	bool has_window; /* filled before */
 	bool has_kernels;
 	bool is_pinned;
 	bool is_handed_over; /* between two threads each */

@@ -125,17 +125,17 @@ def time_table(book, group, key="ns"):
     return layout(f"{group}, ns", peers, lines) if lines and peers else []
 
 
-def ratio_table(book, group, base, key="ns"):
+def ratio_table(book, group, base, key="ns", title=None):
     """Nanoseconds of the base, and the others as multiples of it."""
     peers = [peer for peer in book.peers(group) if peer != base]
     lines = []
     for cell in book.cells(group):
         ratios = [figure(book.ratios(group, cell, peer, base, key)) for peer in peers]
         lines.append([cell, format_figure(book.figure(group, cell, base, key)), *map(format_figure, ratios)])
-    return layout(group, [f"{base}, ns", *(f"{peer} / {base}" for peer in peers)], lines) if lines else []
+    return layout(title or group, [f"{base}, ns", *(f"{peer} / {base}" for peer in peers)], lines) if lines else []
 
 
-def series_table(book, group, key="ns"):
+def series_table(book, group, key="ns", title=None):
     """Each cell as a multiple of the first of its series, for each peer by itself."""
     peers, first, lines = book.peers(group), {}, []
     series = {row["cell"]: row["series"] for row in book.samples() if row["group"] == group}
@@ -146,7 +146,7 @@ def series_table(book, group, key="ns"):
             base = book.rounds(group, first[series.get(cell)], peer, key)
             words.append(format_figure(figure(paired_ratios(book.rounds(group, cell, peer, key), base))))
         lines.append([cell, *words])
-    return layout(f"{group}, / first", peers, lines) if lines else []
+    return layout(f"{title or group}, / first", peers, lines) if lines else []
 
 
 def memory_lines(book, group):

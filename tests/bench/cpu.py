@@ -63,23 +63,31 @@ def pinned_cells():
 
 def peers_of(options, words, label=""):
     raw = Peer(f"raw{label}", words, variables=options.variables)
-    kinds = [Peer(f"{kind}{label}", words, options.library, {**options.variables, "GPUPOOL_POOL": kind}, kind=kind)
-             for kind in options.kinds]
+    kinds = []
+    for kind in options.kinds:
+        variables = {**options.variables, "GPUPOOL_POOL": kind}
+        kinds.append(Peer(f"{kind}{label}", words, options.library, variables, kind=kind))
+        if options.other:
+            kinds.append(Peer(f"{kind}{label}, other", words, options.other, variables, kind=kind))
     return [raw, *kinds]
 
 
+def run_groups(book, options, log, peers, groups):
+    groups = [group for group in groups if not options.only or group.name in options.only]
+    Stage(book, peers, log, max(2, round(ROUNDS * options.scale)), MS).run(groups)
+
+
 def run_pairs(book, options, log):
-    rounds, ms = max(2, round(ROUNDS * options.scale)), MS
     peers = peers_of(options, [options.programs / "player_driver"])
-    stage = Stage(book, peers, log, rounds, ms)
-    stage.run([Group("one thread", one_thread_cells(options.scale)), Group("four streams alive", stream_cells()),
-               Group("pinned", pinned_cells())])
-    stage.run(thread_groups((("window", (1, 4, 16)), ("handover", (2, 16)))))
-    stage.run(growth_groups(options.scale))
+    run_groups(book, options, log, peers, [
+        Group("one thread", one_thread_cells(options.scale)), Group("four streams alive", stream_cells()),
+        Group("pinned", pinned_cells()), *thread_groups((("window", (1, 4, 16)), ("handover", (2, 16)))),
+        *growth_groups(options.scale)])
     for runtime in ("static", "shared"):
         peers = peers_of(options, [options.programs / f"player_runtime_{runtime}"], f", {runtime}")
         cells = [cell("pingpong", 64 * KIB), cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
-        Stage(book, [peers[0], *peers[-2:]], log, rounds, ms).run([Group(f"{runtime} runtime", cells)])
+        few = [peer for peer in peers if peer.kind in ("", "split", "vmm")]
+        run_groups(book, options, log, few, [Group(f"{runtime} runtime", cells)])
 
 
 def run_extras(book, options, log):
@@ -103,17 +111,18 @@ def is_parallel(group):
 
 def report(book):
     lines = [
-        "The first: nanoseconds of a pair of malloc and free; raw is the driver that does nothing, behind an indirect call.",
-        "The others: multiples of it in the same round. Medians, and half the middle half of the runs, in per cent.",
+        "The first: nanoseconds of a pair of malloc and free; raw is the driver that does nothing. The others: multiples",
+        "of it in the same round. Medians, and half the middle half of the runs, in per cent.",
         "Processor time of the one thread; wall time x threads / pairs where there are several.",
         "",
     ]
     for group in filter(book.peers, book.groups()):
-        key = "ns" if is_parallel(group) else "cpu_ns"
         base = book.peers(group)[0]
-        lines += [*books.ratio_table(book, group, base, key), ""]
-        if group == "threads" or group.startswith("growth"):
-            lines += [*books.series_table(book, group, key), ""]
+        for key in ("ns", "cpu_ns") if is_parallel(group) else ("cpu_ns",):
+            title = f"{group}, processor time" if is_parallel(group) and key == "cpu_ns" else group
+            lines += [*books.ratio_table(book, group, base, key, title), ""]
+            if is_parallel(group) or group.startswith("growth"):
+                lines += [*books.series_table(book, group, key, title), ""]
     lines += [*books.calls_table(book), ""]
     lines += books.value_lines(book)
     return [*lines, *books.missing_lines(book)]
@@ -135,10 +144,13 @@ def parse_arguments():
     parser.add_argument("--stat", type=pathlib.Path, help="gpupool-stat")
     parser.add_argument("--json", type=pathlib.Path, help="writes every figure there")
     parser.add_argument("--table", type=pathlib.Path, help="writes the tables there, too")
-    parser.add_argument("--kinds", nargs="+", default=KINDS)
+    parser.add_argument("--other", type=pathlib.Path, help="another libgpupool.so, to take turns with the first")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, help="of pools")
+    parser.add_argument("--only", nargs="+", help="tables, such as 'one thread' or threads, and nothing else")
     parser.add_argument("--scale", type=float, default=1.0, help="fewer or more rounds, such as 0.2")
     options = parser.parse_args()
     options.library, options.programs = options.library.resolve(), options.programs.resolve()
+    options.other = options.other and options.other.resolve()
     # The driver that does nothing comes before any other.
     options.variables = {"LD_LIBRARY_PATH": f"{options.programs}:{options.runtime.resolve()}"}
     return options
@@ -149,7 +161,8 @@ def main():
     log = options.json.with_suffix(".err") if options.json else pathlib.Path("/dev/null")
     with log.open("w") as errors:
         run_pairs(book, options, errors)
-        run_extras(book, options, errors)
+        if not options.only:
+            run_extras(book, options, errors)
     text = "\n".join(report(book)) + "\n"
     print("\n" + text)
     if options.table:

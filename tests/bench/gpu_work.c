@@ -13,17 +13,17 @@
 #define CALL(symbol, parameters) CUresult symbol parameters;
 #include "shim/hooks.def"
 
-#define FUNCTIONS(FUNCTION)                                                                                            \
-	FUNCTION(cuCtxCreate_v2)                                                                                       \
-	FUNCTION(cuCtxPopCurrent_v2)                                                                                   \
-	FUNCTION(cuCtxSynchronize)                                                                                     \
-	FUNCTION(cuLaunchKernel)                                                                                       \
-	FUNCTION(cuMemAlloc_v2)                                                                                        \
-	FUNCTION(cuMemHostAlloc)                                                                                       \
-	FUNCTION(cuMemcpyDtoHAsync_v2)                                                                                 \
-	FUNCTION(cuMemcpyHtoDAsync_v2)                                                                                 \
-	FUNCTION(cuModuleGetFunction)                                                                                  \
-	FUNCTION(cuModuleLoadData)                                                                                     \
+#define FUNCTIONS(FUNCTION)                                                                        \
+	FUNCTION(cuCtxCreate_v2)                                                                   \
+	FUNCTION(cuCtxPopCurrent_v2)                                                               \
+	FUNCTION(cuCtxSynchronize)                                                                 \
+	FUNCTION(cuLaunchKernel)                                                                   \
+	FUNCTION(cuMemAlloc_v2)                                                                    \
+	FUNCTION(cuMemHostAlloc)                                                                   \
+	FUNCTION(cuMemcpyDtoHAsync_v2)                                                             \
+	FUNCTION(cuMemcpyHtoDAsync_v2)                                                             \
+	FUNCTION(cuModuleGetFunction)                                                              \
+	FUNCTION(cuModuleLoadData)                                                                 \
 	FUNCTION(cuStreamCreate)
 
 enum { WORDS = 64, CONTEXT_BLOCK = 4096 };
@@ -57,7 +57,8 @@ int gpu_work_streams(unsigned n)
 	if (n > BENCH_STREAMS_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	while (n_streams < n) {
-		int error = HAS(cuStreamCreate) ? driver.cuStreamCreate(&streams[n_streams], CU_STREAM_NON_BLOCKING)
+		int error = HAS(cuStreamCreate) ? driver.cuStreamCreate(&streams[n_streams],
+							  CU_STREAM_NON_BLOCKING)
 						: CUDA_ERROR_NOT_FOUND;
 
 		if (error)
@@ -129,13 +130,15 @@ int gpu_work_kernel(void *ptr, unsigned us, void *stream)
 int gpu_work_copy_in(void *ptr, size_t bytes, unsigned n)
 {
 	n %= n_streams ? n_streams : 1;
-	return driver.cuMemcpyHtoDAsync_v2((uintptr_t)ptr, buffers_in[n], bytes, gpu_work_stream(n));
+	return driver.cuMemcpyHtoDAsync_v2(
+		(uintptr_t)ptr, buffers_in[n], bytes, gpu_work_stream(n));
 }
 
 int gpu_work_copy_out(void *ptr, size_t bytes, unsigned n)
 {
 	n %= n_streams ? n_streams : 1;
-	return driver.cuMemcpyDtoHAsync_v2(buffers_out[n], (uintptr_t)ptr, bytes, gpu_work_stream(n));
+	return driver.cuMemcpyDtoHAsync_v2(
+		buffers_out[n], (uintptr_t)ptr, bytes, gpu_work_stream(n));
 }
 
 int gpu_work_synchronize(void)

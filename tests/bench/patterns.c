@@ -41,7 +41,8 @@ bool bench_slot_fill(struct bench_lane *lane, struct bench_slot *slot, bool is_p
 
 void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
 {
-	int error = is_pinned ? bench_peer.pinned_free(slot->ptr) : bench_peer.free(slot->ptr, slot->bytes, NULL);
+	int error = is_pinned ? bench_peer.pinned_free(slot->ptr)
+			      : bench_peer.free(slot->ptr, slot->bytes, NULL);
 
 	slot->ptr = NULL;
 	if (error)
@@ -61,7 +62,8 @@ static unsigned step_pingpong(struct bench_lane *lane, unsigned n)
 static unsigned step_window_of(struct bench_lane *lane, unsigned n, bool is_pinned)
 {
 	for (unsigned i = 0; i < n && !lane->error; i++) {
-		struct bench_slot *slot = &lane->slots[(bench_random(lane) >> 11) % lane->request->live];
+		struct bench_slot *slot =
+			&lane->slots[(bench_random(lane) >> 11) % lane->request->live];
 
 		bench_slot_empty(lane, slot, is_pinned);
 		if (!lane->error)
@@ -159,30 +161,37 @@ static unsigned step_hoisted(struct bench_lane *lane, unsigned n)
 	for (unsigned i = 0; i < n && !lane->error; i++) {
 		unsigned turn = lane->turn++;
 
-		lane->error = gpu_work_kernel(
-			lane->slots[turn % request->live].ptr, request->kernel_us, gpu_work_stream(turn));
+		lane->error = gpu_work_kernel(lane->slots[turn % request->live].ptr,
+			request->kernel_us, gpu_work_stream(turn));
 	}
 	return n;
 }
 
-/* Input is copied in, a kernel makes output of it, output is copied out; the next round is another stream's. */
+/* Input is copied in, a kernel makes output of it, output is copied out. */
+static int overlap_once(const struct bench_request *request, unsigned turn)
+{
+	size_t copied = request->bytes / COPY_SHARE;
+	void *stream = gpu_work_stream(turn), *in, *out;
+	int error = bench_peer.alloc(&in, request->bytes, stream);
+
+	if (!error)
+		error = bench_peer.alloc(&out, request->bytes, stream);
+	if (!error)
+		error = gpu_work_copy_in(in, copied, turn);
+	if (!error)
+		error = gpu_work_kernel(out, request->kernel_us, stream);
+	if (!error)
+		error = gpu_work_copy_out(out, copied, turn);
+	if (!error)
+		error = bench_peer.free(in, request->bytes, stream);
+	return error ? error : bench_peer.free(out, request->bytes, stream);
+}
+
+/* Each time on the next stream. */
 static unsigned step_overlap(struct bench_lane *lane, unsigned n)
 {
-	const struct bench_request *request = lane->request;
-	size_t copied = request->bytes / COPY_SHARE;
-
-	for (unsigned i = 0; i < n && !lane->error; i++) {
-		unsigned turn = lane->turn++;
-		void *stream = gpu_work_stream(turn), *in = NULL, *out = NULL;
-
-		lane->error = bench_peer.alloc(&in, request->bytes, stream);
-		lane->error = lane->error ? lane->error : bench_peer.alloc(&out, request->bytes, stream);
-		lane->error = lane->error ? lane->error : gpu_work_copy_in(in, copied, turn);
-		lane->error = lane->error ? lane->error : gpu_work_kernel(out, request->kernel_us, stream);
-		lane->error = lane->error ? lane->error : gpu_work_copy_out(out, copied, turn);
-		lane->error = lane->error ? lane->error : bench_peer.free(in, request->bytes, stream);
-		lane->error = lane->error ? lane->error : bench_peer.free(out, request->bytes, stream);
-	}
+	for (unsigned i = 0; i < n && !lane->error; i++)
+		lane->error = overlap_once(lane->request, lane->turn++);
 	return n;
 }
 
@@ -213,9 +222,16 @@ static double now_ns(clockid_t clock)
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+/* Who takes what another thread hands over does not end before that one has begun. */
+static bool waits_for_other(const struct bench_lane *lane, const struct bench_pattern *pattern)
+{
+	return pattern->is_handed_over && lane->turn && !lane->pairs;
+}
+
 void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern, double ns)
 {
-	double cpu = now_ns(CLOCK_THREAD_CPUTIME_ID), start = now_ns(CLOCK_MONOTONIC), last = start, now = start;
+	double cpu = now_ns(CLOCK_THREAD_CPUTIME_ID), start = now_ns(CLOCK_MONOTONIC);
+	double last = start, now = start;
 	unsigned n = 1;
 
 	lane->pairs = 0;
@@ -226,8 +242,7 @@ void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern
 		if (now - last < ns / CHECKS && n < STEP_MAX)
 			n *= 2;
 		last = now;
-		/* Who takes what another hands over waits for him. */
-	} while ((now - start < ns || (pattern->is_handed_over && lane->turn && !lane->pairs)) && !lane->error);
+	} while ((now - start < ns || waits_for_other(lane, pattern)) && !lane->error);
 	if (pattern->has_kernels && !lane->error) {
 		lane->error = gpu_work_synchronize();
 		now = now_ns(CLOCK_MONOTONIC);

@@ -15,7 +15,7 @@ static int raise_threshold(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	uint64_t threshold = UINT64_MAX;
 	CUmemoryPool pool;
-	int (*get)(CUmemoryPool *pool, CUdevice device);
+	int (*get)(CUmemoryPool * pool, CUdevice device);
 	int (*set)(CUmemoryPool pool, int attribute, void *value);
 	int error;
 

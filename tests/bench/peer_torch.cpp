@@ -41,7 +41,9 @@ static int init()
 
 static int allocate(void **ptr, size_t bytes, void *stream)
 {
-	return attempt([&] { *ptr = caching::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream)); });
+	return attempt([&] {
+		*ptr = caching::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream));
+	});
 }
 
 static int release(void *ptr, size_t bytes, void *stream)
