@@ -42,7 +42,7 @@ def growth_groups(scale):
     live, held, cached, contexts = [], [], [], []
     for n in (10**power for power in range(1, most + 1)):
         live.append(cell("window", 512, f", {n} live", live=n))
-        held.append(cell("window", 64 * KIB if n < 10**6 else 4 * KIB, f", {n} more live", live=32, held=n))
+        held.append(cell("window", 4 * KIB, f", {n} more live", live=32, held=n))
         if n < 10**6:
             cached.append(cell("window", 4 * KIB, f", {n} cached", live=32, cached=n))
     for n in (0, 1, 7, 31):
@@ -111,8 +111,8 @@ def is_parallel(group):
 
 def report(book):
     lines = [
-        "The first: nanoseconds of a pair of malloc and free; raw is the driver that does nothing. The others: multiples",
-        "of it in the same round. Medians, and half the middle half of the runs, in per cent.",
+        "The first: nanoseconds of a pair of malloc and free; raw is the driver that does nothing. Others:",
+        "multiples of it in the same round. Medians, and half the middle half of the runs, in per cent.",
         "Processor time of the one thread; wall time x threads / pairs where there are several.",
         "",
     ]
