@@ -4,10 +4,10 @@
 /*
  * One buffer for all threads, behind one lock: while recording the pool's own locks make threads take turns anyhow.
  *
- * Who allocates or frees holds no lock, and writes the buffer out when half of it is full or it has waited for a
- * second, so that a process that is killed takes little along. Who records a fence holds the fence's lock, and only
- * writes it out when nothing more fits. Nobody logs with a lock held: the first error ends the recording, and the next
- * allocation or free tells of it.
+ * Who allocates or frees holds no lock, and writes the buffer out when half of it is full or it has waited for a tenth
+ * of a second, so that a process that is killed takes little along. Who records a fence holds the fence's lock, and
+ * only writes it out when nothing more fits. Nobody logs with a lock held: the first error ends the recording, and the
+ * next allocation or free tells of it.
  *
  * Order: a free is written before it is made and an allocation after, so that of two blocks at one address the first is
  * freed before the second is allocated, whatever threads do.
@@ -33,7 +33,7 @@ enum {
 	EXIT_TRIES = 100,
 };
 
-#define FLUSH_AFTER_NS UINT64_C(1000000000)
+#define FLUSH_AFTER_NS UINT64_C(100000000)
 #define EXIT_WAIT_NS   1000000
 
 _Atomic bool gp_record_flag;
@@ -46,7 +46,7 @@ static const char *const fields_of[] = {
 static struct {
 	struct gp_mutex lock;
 	const char *path_template;
-	pid_t owner; /* who has made the file; 0: nobody yet */
+	_Atomic pid_t owner; /* who has made the file; 0: nobody yet */
 	bool is_at_exit;
 	int error; /* 0 or -errno: why the recording has ended */
 	size_t used;
@@ -260,6 +260,7 @@ static void end_at_exit(void)
 		flush_locked();
 	}
 	unlock();
+	tell();
 }
 
 static void begin_locked(void)

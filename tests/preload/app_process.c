@@ -4,6 +4,8 @@
 /* The life of a process: forks, and the end. */
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,10 +164,53 @@ static void exit_late(void)
 	APP_MUST(cuMemHostAlloc(&late_host, MIB, 0));
 }
 
+static void churn(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		APP_MUST(cuMemFree_v2(app_alloc(KIB * (1 + i % 64))));
+}
+
+/* Ends as nobody is told of. */
+static void killed(void)
+{
+	app_start();
+	churn(8000);
+	printf("killed\n");
+	fflush(stdout);
+	raise(SIGKILL);
+}
+
+/* No file may grow beyond what it takes to begin. */
+static void full_disk(void)
+{
+	const struct rlimit limit = {40000, 40000};
+
+	app_start();
+	churn(64);
+	APP_MUST(setrlimit(RLIMIT_FSIZE, &limit));
+	churn(7936);
+	printf("done\n");
+}
+
+/* As a daemon begins: another directory, and no descriptor but its own. */
+static void moves_away(void)
+{
+	app_start();
+	churn(1);
+	APP_MUST(chdir("/"));
+	for (int fd = 5; fd < 256; fd++)
+		close(fd);
+	churn(7999);
+	printf("done\n");
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"fork-before", fork_before},
 	{"fork-after", fork_after},
 	{"exit", exit_with_blocks},
 	{"exit-late", exit_late},
+	{"killed", killed},
+	{"moves-away", moves_away},
+	{"full-disk", full_disk},
 	{0},
 };

@@ -16,7 +16,7 @@
 
 enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 32, EMULATOR_MAX = 8, ANSWER_MAX = 1 << 20 };
 
-const char *play_library, *play_sim_dir, *play_app_dir;
+const char *play_library, *play_sim_dir, *play_app_dir, *play_stat;
 char play_dir[] = "/tmp/gpupool-play-XXXXXX";
 char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];
 int play_status;
@@ -275,13 +275,14 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 	SRunner *runner;
 	int failed;
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: %s LIBRARY SIMULATOR-DIRECTORY PROGRAM-DIRECTORY\n", argv[0]);
+	if (argc != 4 && argc != 5) {
+		fprintf(stderr, "usage: %s LIBRARY SIMULATOR-DIRECTORY PROGRAM-DIRECTORY [GPUPOOL-STAT]\n", argv[0]);
 		return EXIT_FAILURE;
 	}
 	play_library = realpath(argv[1], NULL);
 	play_sim_dir = realpath(argv[2], NULL);
 	play_app_dir = realpath(argv[3], NULL);
+	play_stat = argc == 5 ? realpath(argv[4], NULL) : NULL;
 	if (!play_library || !play_sim_dir || !play_app_dir) {
 		perror(argv[0]);
 		return EXIT_FAILURE;

@@ -14,6 +14,7 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What GPUPOOL_RECORD writes, whatever becomes of the program, and that a replay of it does what the process did. */
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "play.h"
+
+static char answer[256 * 1024]; /* of gpupool-stat */
+
+/* gpupool-stat replay --json; its exit code. */
+static int replay(const char *file, const char *option)
+{
+	char command[1024];
+	FILE *out;
+	size_t n;
+	int status;
+
+	snprintf(command, sizeof(command), "%s replay --json %s %s 2>said", play_stat, option, file);
+	out = popen(command, "r");
+	ck_assert_ptr_nonnull(out);
+	n = fread(answer, 1, sizeof(answer) - 1, out);
+	answer[n] = '\0';
+	status = pclose(out);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The files in the play's directory whose names begin so; the name of the last. */
+static unsigned count_files(const char *start, char name[static 256])
+{
+	DIR *dir = opendir(play_dir);
+	const struct dirent *entry;
+	unsigned n = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((entry = readdir(dir))) {
+		if (strncmp(entry->d_name, start, strlen(start)) != 0)
+			continue;
+		snprintf(name, 256, "%s", entry->d_name);
+		n++;
+	}
+	closedir(dir);
+	return n;
+}
+
+static const char *const recorded[] = {"GPUPOOL_RECORD=rec.%p", NULL};
+
+static const char *const alike[][2] = {
+	{"app_memory", "loop"},
+	{"app_memory", "pitch"},
+	{"app_memory", "pinned"},
+	{"app_capture", "bad-ends"},
+	{"app_context", "reset"},
+	{"app_context", "create"},
+	{"app_context", "green"},
+	{"app_context", "end-under-threads"},
+	{"app_process", "fork-before"},
+	{"app_process", "fork-after"},
+	{"app_process", "exit"},
+	{"app_process", "exit-late"},
+	{"app_process", "killed"},
+	{"app_process", "moves-away"},
+	{"app_threads", "many"},
+	{"app_threads", "cut-short"},
+	{"app_oom", "capacity"},
+	{"app_oom", "managed"},
+};
+
+START_TEST(a_program_cannot_tell_that_it_is_recorded)
+{
+	char name[256];
+
+	play_same(&(struct play){.program = alike[_i][0], .words = {alike[_i][1]}, .env = recorded});
+	ck_assert_uint_ge(count_files("rec.", name), 1);
+	ck_assert_int_eq(replay(name, ""), 0);
+}
+END_TEST
+
+static char status[64 * 1024];
+
+static void keep_status(const char *name)
+{
+	snprintf(status, sizeof(status), "%s", play_ask("status"));
+}
+
+/* What the driver's time is, and frees of what is not allocated, a replay cannot know. */
+static const char *const counters[] = {
+#define STAT(name, help) #name,
+#include "pool/stats.def"
+};
+static const char *const unknown[] = {"driver_ns", "double_frees", "invalid_frees", "release_errors"};
+
+static bool is_known(const char *counter)
+{
+	for (size_t i = 0; i < LENGTH(unknown); i++)
+		if (!strcmp(unknown[i], counter))
+			return false;
+	return true;
+}
+
+/* They pause at their end. */
+static const char *const scenarios[][3] = {
+	{"app_memory", "loop", ""},
+	{"app_memory", "frees", ""},
+	{"app_oom", "device", ""},
+	{"app_oom", "limit", "GPUPOOL_LIMIT=256MiB"},
+};
+static const char *const kinds[] = {"none", "simple", "binned", "split"};
+static const char *const settings[] = {
+	"GPUPOOL_REUSE=auto", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "SIMGPU_DRIVER_VERSION=12040"};
+
+START_TEST(a_replay_does_exactly_what_the_process_did)
+{
+	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
+	const char *kind = kinds[_i / (int)LENGTH(scenarios) % (int)LENGTH(kinds)];
+	const char *setting = settings[_i / (int)LENGTH(scenarios) / (int)LENGTH(kinds)];
+	char pool[32], option[32];
+	const char *env[] = {"GPUPOOL_RECORD=rec", pool, setting, "GPUPOOL_LOG=off", scenario[2], NULL};
+	const char *device, *again;
+
+	snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", kind);
+	snprintf(option, sizeof(option), "--pool=%s", kind);
+	play_run(&(struct play){.program = scenario[0],
+		.words = {scenario[1]},
+		.env = env,
+		.library = play_library,
+		.at_pause = keep_status});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_int_eq(replay("rec", option), 0);
+	device = strstr(status, "\"devices\":");
+	again = strstr(answer, "\"device\":");
+	ck_assert(device && again);
+	for (size_t i = 0; i < LENGTH(counters); i++) {
+		uint64_t was, is;
+
+		if (!is_known(counters[i]))
+			continue;
+		was = play_number(device, counters[i]);
+		is = play_number(again, counters[i]);
+		ck_assert_msg(was == is, "%s %s: %s was %llu, is %llu", pool, setting, counters[i],
+			(unsigned long long)was, (unsigned long long)is);
+	}
+	ck_assert_uint_eq(play_number(again, "peak_reserved_bytes"), play_number(device, "peak_total_bytes"));
+	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
+}
+END_TEST
+
+/* Threads take turns in an order that a recording shows but roughly. */
+START_TEST(a_replay_of_threads_loses_no_block)
+{
+	char name[256];
+
+	play_run(&(struct play){
+		.program = "app_threads", .words = {"many"}, .env = recorded, .library = play_library});
+	ck_assert_uint_eq(count_files("rec.", name), 1);
+	ck_assert_int_eq(replay(name, "--pool=split"), 0);
+	ck_assert_uint_eq(play_number(answer, "n_threads"), 17);
+	ck_assert_uint_eq(play_number(answer, "n_allocs"), play_number(answer, "n_frees"));
+	ck_assert_uint_eq(play_number(answer, "n_foreign_frees"), 0);
+	ck_assert_uint_eq(play_number(strstr(answer, "\"device\":"), "used_bytes"), 0);
+}
+END_TEST
+
+START_TEST(each_process_has_a_file_of_its_own)
+{
+	char name[256];
+
+	play_run(&(struct play){
+		.program = "app_process", .words = {"fork-before"}, .env = recorded, .library = play_library});
+	ck_assert_uint_eq(count_files("rec.", name), 2);
+	ck_assert_int_eq(replay(name, ""), 0);
+	ck_assert_uint_eq(play_number(answer, "pid"), strtoull(name + strlen("rec."), NULL, 10));
+	ck_assert_uint_eq(play_number(answer, "n_allocs"), 16);
+}
+END_TEST
+
+START_TEST(a_child_does_not_write_into_its_parents_file)
+{
+	char name[256];
+
+	play_run(&(struct play){
+		.program = "app_process", .words = {"fork-after"}, .env = recorded, .library = play_library});
+	ck_assert_uint_eq(count_files("rec.", name), 1);
+	ck_assert_int_eq(replay(name, "--pool=split"), 0);
+	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
+	ck_assert_uint_eq(play_number(answer, "n_allocs"), play_number(answer, "n_frees"));
+}
+END_TEST
+
+static const struct {
+	const char *scenario;
+	bool has_end;
+	uint64_t least_allocs;
+} endings[] = {
+	{"exit", true, 33},
+	{"exit-late", true, 4},
+	{"killed", false, 1000},
+	{"moves-away", true, 8000},
+};
+
+START_TEST(however_a_process_ends_its_recording_can_be_read)
+{
+	char name[256];
+
+	play_run(&(struct play){.program = "app_process",
+		.words = {endings[_i].scenario},
+		.env = recorded,
+		.library = play_library});
+	ck_assert_uint_eq(count_files("rec.", name), 1);
+	ck_assert_int_eq(replay(name, ""), 0);
+	ck_assert_int_eq(strstr(answer, "\"has_end\":true") != NULL, endings[_i].has_end);
+	ck_assert_uint_ge(play_number(answer, "n_allocs"), endings[_i].least_allocs);
+}
+END_TEST
+
+START_TEST(a_file_that_is_cut_anywhere_is_read_up_to_there)
+{
+	uint64_t allocs, last = 0;
+	struct stat file;
+
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
+		.library = play_library});
+	ck_assert_int_eq(stat("rec", &file), 0);
+	ck_assert_int_eq(file.st_mode & 0777, 0600);
+	ck_assert_int_eq(replay("rec", "--pool=split"), 0);
+	allocs = play_number(answer, "n_allocs");
+	for (off_t size = file.st_size - 1; size > 500; size -= 1 + size / 20) {
+		ck_assert_int_eq(truncate("rec", size), 0);
+		ck_assert_int_eq(replay("rec", "--pool=split"), 0);
+		last = play_number(answer, "n_allocs");
+		ck_assert_uint_le(last, allocs);
+		ck_assert_ptr_null(strstr(answer, "\"has_end\":true"));
+		allocs = last;
+	}
+	ck_assert_uint_lt(last, 100);
+}
+END_TEST
+
+static void make_file(void)
+{
+	int fd = open("rec", O_WRONLY | O_CREAT, 0600);
+
+	ck_assert_int_eq(write(fd, "mine", 4), 4);
+	close(fd);
+}
+
+static void make_link(void)
+{
+	ck_assert_int_eq(symlink("other", "rec"), 0);
+}
+
+static void make_fifo(void)
+{
+	ck_assert_int_eq(mkfifo("rec", 0600), 0);
+}
+
+static void make_nothing(void)
+{
+}
+
+static const struct {
+	const char *env;
+	void (*make)(void);
+	const char *why;
+} refused[] = {
+	{"GPUPOOL_RECORD=rec", make_file, "it is there already, and is not overwritten"},
+	{"GPUPOOL_RECORD=rec", make_link, "it is there already, and is not overwritten"},
+	{"GPUPOOL_RECORD=rec", make_fifo, "it is there already, and is not overwritten"},
+	{"GPUPOOL_RECORD=nowhere/rec", make_nothing, "there is no such file or directory"},
+	{"GPUPOOL_RECORD=/proc/rec", make_nothing, "there is no such file or directory"},
+};
+
+/* One line, with the name in full. */
+static void check_told_once(const char *why)
+{
+	ck_assert_ptr_nonnull(strstr(play_err, "gpupool["));
+	ck_assert_ptr_nonnull(strstr(play_err, "warn: GPUPOOL_RECORD: nothing more goes to /"));
+	ck_assert_msg(strstr(play_err, why), "%s", play_err);
+	ck_assert_ptr_null(strchr(strchr(play_err, '\n') + 1, '\n'));
+}
+
+START_TEST(a_file_that_cannot_be_made_is_told_once_and_hurts_nobody)
+{
+	struct stat file;
+
+	refused[_i].make();
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = (const char *const[]){refused[_i].env, NULL},
+		.library = play_library});
+	check_told_once(refused[_i].why);
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "allocs 1511, wrong bytes 0\n");
+	ck_assert_int_ne(stat("other", &file), 0);
+	if (refused[_i].make == make_file)
+		ck_assert(stat("rec", &file) == 0 && file.st_size == 4);
+}
+END_TEST
+
+START_TEST(a_disk_that_is_full_ends_the_recording_and_nothing_else)
+{
+	play_run(&(struct play){.program = "app_process",
+		.words = {"full-disk"},
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
+		.library = play_library});
+	check_told_once("there is no room for more");
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_out, "done\n");
+	ck_assert_int_eq(replay("rec", "--pool=split"), 0);
+	ck_assert_uint_ge(play_number(answer, "n_allocs"), 1000);
+}
+END_TEST
+
+START_TEST(without_a_name_and_without_cuda_nothing_is_written)
+{
+	char name[256];
+
+	play_run(&(struct play){.program = "app_memory", .words = {"loop"}, .library = play_library});
+	ck_assert_uint_eq(count_files("rec", name), 0);
+	play_run(&(struct play){.program = "/bin/true",
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
+		.library = play_library});
+	ck_assert_uint_eq(count_files("rec", name), 0);
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec", "GPUPOOL=off", NULL},
+		.library = play_library});
+	ck_assert_uint_eq(count_files("rec", name), 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_program_cannot_tell_that_it_is_recorded, 0, (int)LENGTH(alike));
+	tcase_add_loop_test(tc, a_replay_does_exactly_what_the_process_did, 0,
+		(int)(LENGTH(scenarios) * LENGTH(kinds) * LENGTH(settings)));
+	tcase_add_test(tc, a_replay_of_threads_loses_no_block);
+	tcase_add_test(tc, each_process_has_a_file_of_its_own);
+	tcase_add_test(tc, a_child_does_not_write_into_its_parents_file);
+	tcase_add_loop_test(tc, however_a_process_ends_its_recording_can_be_read, 0, (int)LENGTH(endings));
+	tcase_add_test(tc, a_file_that_is_cut_anywhere_is_read_up_to_there);
+	tcase_add_loop_test(
+		tc, a_file_that_cannot_be_made_is_told_once_and_hurts_nobody, 0, (int)LENGTH(refused));
+	tcase_add_test(tc, a_disk_that_is_full_ends_the_recording_and_nothing_else);
+	tcase_add_test(tc, without_a_name_and_without_cuda_nothing_is_written);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"record", add}, 1);
+}
