@@ -183,8 +183,7 @@ enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_
 		;
 	if (gp_likely(b != NULL)) {
 		*ret_pool = gp_pool_get(b->segment->pool);
-		if (gp_likely(gp_block_state(b) == GP_BLOCK_USED)) {
-			gp_block_set_state(b, GP_BLOCK_FREEING);
+		if (gp_likely(gp_block_claim(b, atomic_load_explicit(&b->word, memory_order_relaxed)))) {
 			*ret_block = b;
 			claim = GP_CLAIM_OK;
 		}

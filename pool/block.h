@@ -23,6 +23,7 @@ enum gp_block_state {
 	GP_BLOCK_PENDING,   /* freed, waits for a fence */
 	GP_BLOCK_CACHED,    /* may be handed out */
 	GP_BLOCK_RETURNING, /* on its way back to the driver */
+	GP_BLOCK_TCACHED,   /* in a thread's cache; to the pool it is as good as USED */
 };
 
 enum {
@@ -33,15 +34,16 @@ enum {
 
 struct gp_block {
 	uint64_t addr, size;	/* bytes, multiples of GP_ALIGN */
-	uint64_t requested;	/* bytes the program asked for; valid while USED */
+	_Atomic uint64_t requested; /* bytes the program asked for; valid while USED */
 	uint64_t stamp;		/* fence sequence at the free: see fence.h */
-	uint64_t serial;	/* unique per hand-out in the process, from 1; 0 before the first */
+	_Atomic uint64_t serial; /* unique per hand-out in the process, from 1; 0 before the first */
 	struct gp_segment *segment;
 	struct gp_block *prev, *next; /* neighbours in the segment */
 	struct gp_block *hash_next;   /* addrmap.c */
 	struct gp_list link;	      /* CACHED in a bin, PENDING, or spare */
 	struct gp_tree_node by_size;  /* CACHED in a tree */
-	_Atomic uint8_t state;	      /* USED -> FREEING under the address map's lock, all else under the pool's */
+	/* The state, and above it how often the block was handed out: a claim of an older time fails. */
+	_Atomic uint64_t word;
 	uint8_t flags;
 };
 
@@ -55,17 +57,42 @@ struct gp_segment {
 	struct gp_tree_node by_addr; /* addrmap.c */
 	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
-	bool is_retired;	     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
+	_Atomic bool is_retired;     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
 };
+
+static inline uint64_t gp_block_requested(const struct gp_block *b)
+{
+	return atomic_load_explicit(&b->requested, memory_order_relaxed);
+}
 
 static inline enum gp_block_state gp_block_state(const struct gp_block *b)
 {
-	return (enum gp_block_state)atomic_load_explicit(&b->state, memory_order_relaxed);
+	return (enum gp_block_state)(atomic_load_explicit(&b->word, memory_order_relaxed) & 0xff);
 }
 
 static inline void gp_block_set_state(struct gp_block *b, enum gp_block_state state)
 {
-	atomic_store_explicit(&b->state, (uint8_t)state, memory_order_relaxed);
+	uint64_t word = atomic_load_explicit(&b->word, memory_order_relaxed);
+
+	atomic_store_explicit(&b->word, (word & ~UINT64_C(0xff)) | (uint64_t)state, memory_order_release);
+}
+
+/* Makes it the program's, whoever does it having it for himself until now. */
+static inline void gp_block_hand_out(struct gp_block *b, uint64_t requested, uint64_t serial)
+{
+	uint64_t word = atomic_load_explicit(&b->word, memory_order_relaxed);
+
+	atomic_store_explicit(&b->requested, requested, memory_order_relaxed);
+	atomic_store_explicit(&b->serial, serial, memory_order_relaxed);
+	atomic_store_explicit(&b->word, ((word & ~UINT64_C(0xff)) + 0x100) | GP_BLOCK_USED, memory_order_release);
+}
+
+/* Takes it from the program, if it was not handed out again since its word was that. Of two who try, one gets it. */
+static inline bool gp_block_claim(struct gp_block *b, uint64_t word)
+{
+	return (word & 0xff) == GP_BLOCK_USED &&
+	       atomic_compare_exchange_strong_explicit(&b->word, &word,
+		       (word & ~UINT64_C(0xff)) | GP_BLOCK_FREEING, memory_order_acq_rel, memory_order_relaxed);
 }
 
 /* Whether the block is all of what the driver gave: only then is its address the segment's base. */

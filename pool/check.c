@@ -5,6 +5,7 @@
 
 #include "kind.h"
 #include "pool_impl.h"
+#include "tcache_impl.h"
 
 struct tally {
 	uint64_t used, cached, pending, total;
@@ -26,8 +27,9 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 	EXPECT(!b->next || b->next->prev == b, "neighbours disagree");
 	EXPECT(!is_guard || (b == s->first && b->next), "a guard that guards nothing");
 	switch (gp_block_state(b)) {
+	case GP_BLOCK_TCACHED:
 	case GP_BLOCK_USED:
-		EXPECT(b->requested <= b->size, "a block is smaller than what was asked for");
+		EXPECT(gp_block_requested(b) <= b->size, "a block is smaller than what was asked for");
 		EXPECT(gp_block_is_whole(b) || b->addr != s->base, "a shared segment's base was handed out");
 		t->used += b->size;
 		t->n_used++;
@@ -84,6 +86,7 @@ static uint64_t count_indexed(const struct gp_pool *pool)
 static const char *check_locked(struct gp_pool *pool)
 {
 	const struct gp_stats *stats = &pool->stats;
+	struct gp_stats counted = *stats;
 	struct tally t = {0};
 	struct gp_list *link;
 
@@ -102,7 +105,8 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(stats->total_bytes ==
 		       stats->used_bytes + stats->pending_bytes + stats->cached_bytes + stats->returning_bytes,
 	       "total is not used + pending + cached + returning");
-	EXPECT(stats->requested_bytes <= stats->used_bytes, "more was asked for than is used");
+	gp_tcache_count_locked(pool, &counted);
+	EXPECT(counted.requested_bytes <= counted.used_bytes, "more was asked for than is used");
 	EXPECT(stats->total_bytes <= atomic_load(&pool->options.budget->charged_bytes), "the budget is undercharged");
 	return NULL;
 }

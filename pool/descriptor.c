@@ -48,7 +48,9 @@ struct gp_block *gp_block_new_locked(struct gp_pool *pool)
 	gp_assert(!gp_list_is_empty(&pool->spare_blocks));
 	gp_list_remove(&b->link);
 	pool->n_spare_blocks--;
-	b->addr = b->size = b->requested = b->stamp = b->serial = 0;
+	b->addr = b->size = b->stamp = 0;
+	atomic_store_explicit(&b->requested, 0, memory_order_relaxed);
+	atomic_store_explicit(&b->serial, 0, memory_order_relaxed);
 	b->prev = b->next = NULL;
 	b->flags = 0;
 	return b;

@@ -12,6 +12,7 @@ struct gp_request {
 	uint64_t bytes; /* by the program */
 	uint64_t size;	/* rounded by the kind */
 	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
+	bool is_growth; /* rather a larger pool than what lies in threads' caches */
 };
 
 /* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */
@@ -52,6 +53,9 @@ struct gp_kind_ops {
 	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
 	uint64_t (*count)(const struct gp_pool *pool);
 };
+
+/* pool.c: a request of the pool's kind as of now. */
+struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes);
 
 /* The ops of a kind. */
 const struct gp_kind_ops *gp_kind_ops_of(enum gp_kind kind);

@@ -20,6 +20,7 @@
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"
+#include "tcache_impl.h"
 
 /* How long reclaiming waits for what it gave back to arrive. That takes no time, unless later work was ordered. */
 #define RECLAIM_WAIT_NS UINT64_C(20000000)
@@ -58,6 +59,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	gp_list_init(&pool->segments);
 	gp_list_init(&pool->idle);
 	gp_list_init(&pool->leaving);
+	gp_list_init(&pool->tcaches);
 	gp_list_init(&pool->spare_blocks);
 	gp_list_init(&pool->spare_segments);
 	kinds[options->kind]->init(pool);
@@ -110,6 +112,10 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 
 	if (r != -ENOENT)
 		return r;
+	/* A thread may have back at once what lies in its own cache, or another's. */
+	*ret_block = !request->is_growth && gp_tcache_recall(pool) ? gp_reuse_take(pool, request) : NULL;
+	if (*ret_block)
+		return 0;
 	request->is_miss = true;
 	gp_segment_poll_returning(pool);
 	gp_mutex_lock(&pool->lock);
@@ -131,36 +137,56 @@ static bool is_hopeless(const struct gp_pool *pool, uint64_t size)
 	       size > atomic_load_explicit(&pool->options.budget->limit_bytes, memory_order_relaxed);
 }
 
-int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes)
 {
-	struct gp_request request = {.kind = gp_pool_kind(pool), .bytes = bytes};
-	struct gp_block *block = NULL;
+	const struct gp_kind_ops *kind = gp_pool_kind(pool);
+
+	return (struct gp_request){.kind = kind, .bytes = bytes, .size = kind->round(pool, bytes)};
+}
+
+int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
+{
 	int r;
 
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
-	request.size = request.kind->round(pool, bytes);
-	if (is_hopeless(pool, request.size)) {
+	if (is_hopeless(pool, request->size)) {
 		gp_mutex_lock(&pool->lock);
 		pool->stats.ooms++;
 		gp_mutex_unlock(&pool->lock);
 		return -ENOMEM;
 	}
-	r = gp_reuse_find(pool, &request, &block);
-	if (r == -ENOENT)
-		r = alloc_slow(pool, &request, &block);
-	if (r)
-		return r;
-	*ret_addr = block->addr;
-	return 0;
+	r = gp_reuse_find(pool, request, ret_block);
+	return r == -ENOENT ? alloc_slow(pool, request, ret_block) : r;
+}
+
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_request request = gp_request_of(pool, bytes);
+	struct gp_block *block = NULL;
+	int r = gp_pool_alloc_block(pool, &request, &block);
+
+	if (!r)
+		*ret_addr = block->addr;
+	return r;
 }
 
 /* The claimed block leaves the program's account. */
 static void unaccount_locked(struct gp_pool *pool, const struct gp_block *block)
 {
 	pool->stats.used_bytes -= block->size;
-	pool->stats.requested_bytes -= block->requested;
+	pool->stats.requested_bytes -= gp_block_requested(block);
 	pool->stats.n_used_blocks--;
+}
+
+void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_late)
+{
+	unaccount_locked(pool, block);
+	block->flags |= is_late ? GP_BLOCK_LATE : 0;
+	gp_block_set_state(block, GP_BLOCK_PENDING);
+	gp_pending_add(&pool->pending, block);
+	pool->stats.pending_bytes += block->size;
+	pool->stats.n_pending_blocks++;
 }
 
 static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode)
@@ -173,13 +199,8 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 	if (gp_pool_is_flag(&pool->dead)) {
 		r = GP_E_DEAD;
 	} else {
-		unaccount_locked(pool, block);
 		block->stamp = stamp;
-		block->flags |= is_late ? GP_BLOCK_LATE : 0;
-		gp_block_set_state(block, GP_BLOCK_PENDING);
-		gp_pending_add(&pool->pending, block);
-		pool->stats.pending_bytes += block->size;
-		pool->stats.n_pending_blocks++;
+		gp_pool_queue_locked(pool, block, is_late);
 		needs_flush = gp_reuse_needs_flush_locked(pool);
 	}
 	gp_mutex_unlock(&pool->lock);
@@ -261,8 +282,10 @@ int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *ar
 
 uint64_t gp_pool_reclaim(struct gp_pool *pool)
 {
-	uint64_t given = gp_reuse_flush(pool, false);
+	uint64_t given;
 
+	(void)gp_tcache_recall(pool);
+	given = gp_reuse_flush(pool, false);
 	given += gp_segment_give_back(pool, UINT64_MAX);
 	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
 	if (pool->options.kind == GP_KIND_NONE)
@@ -282,6 +305,7 @@ int gp_pool_require_completion(struct gp_pool *pool)
 	 */
 	gp_mutex_lock(&pool->lock);
 	atomic_store(&pool->completion_only, true);
+	gp_tcache_quiesce_locked(pool);
 	ordered = atomic_load(&pool->fence.ordered);
 	gp_mutex_unlock(&pool->lock);
 	return ordered ? gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX) : 0;
@@ -301,6 +325,7 @@ void gp_pool_set_whole(struct gp_pool *pool)
 			gp_segment_retire_locked(pool, gp_container_of(link, struct gp_segment, link));
 	}
 	gp_mutex_unlock(&pool->lock);
+	(void)gp_tcache_recall(pool);
 	gp_reuse_settle(pool);
 	(void)gp_segment_give_back(pool, 0);
 }

@@ -20,12 +20,12 @@ struct gp_pool {
 	struct gp_fence fence;
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
+	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached */
 	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */
 
 	struct gp_mutex lock; /* guards everything below */
 	pthread_cond_t rounds_done;
 	bool rounds_busy;  /* one thread runs the rounds, the others wait for it and search again */
-	bool is_pressed;   /* the driver is nearly empty: nothing stays cached */
 	struct gp_stats stats;
 	uint64_t n_grows;	/* times that a large segment was asked for: the clock of idleness */
 	uint64_t begun_bytes;	/* of release_begin since the start */
@@ -35,6 +35,7 @@ struct gp_pool {
 	struct gp_list segments; /* all */
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
 	struct gp_list leaving;	 /* wholly cached too, but to be given back as soon as their work is completed */
+	struct gp_list tcaches;	 /* of the threads */
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;
 	struct gp_chunk *chunks; /* where descriptors come from */
@@ -46,6 +47,13 @@ struct gp_pool {
 		} split;
 	} cache; /* of the kind at the start, and of binned after gp_pool_set_whole */
 };
+
+/* pool.c: gp_pool_alloc, for who wants the descriptor. *ret_block is NULL unless it returns 0. */
+struct gp_request;
+int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block);
+
+/* A block whose stamp is set leaves the program's account and enters the queue. */
+void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_late);
 
 /* pool_query.c: whether the address lies in memory of the pool's that the program does not hold. */
 bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr);

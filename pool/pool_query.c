@@ -7,6 +7,7 @@
 
 #include "kind.h"
 #include "segment.h"
+#include "tcache_impl.h"
 
 void gp_pool_drop(struct gp_pool *pool)
 {
@@ -27,6 +28,7 @@ void gp_pool_drop(struct gp_pool *pool)
 	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
 	pool->stats.n_used_blocks = pool->stats.n_free_blocks = pool->stats.n_pending_blocks = 0;
+	gp_tcache_drop_all_locked(pool);
 	gp_pending_init(&pool->pending);
 	gp_list_init(&pool->idle);
 	gp_list_init(&pool->leaving);
@@ -62,9 +64,9 @@ static struct gp_block_info describe(const struct gp_block *b)
 
 	return (struct gp_block_info){
 		.addr = b->addr,
-		.size = is_used ? b->requested : b->size,
+		.size = is_used ? gp_block_requested(b) : b->size,
 		.rounded = b->size,
-		.serial = b->serial,
+		.serial = atomic_load_explicit(&b->serial, memory_order_relaxed),
 		.segment_base = b->segment->base,
 		.segment_size = b->segment->size,
 		.is_used = is_used,
@@ -100,6 +102,7 @@ int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
 	if (b)
 		gp_segment_retire_locked(pool, b->segment);
 	gp_mutex_unlock(&pool->lock);
+	(void)gp_tcache_recall(pool);
 	gp_pool_put(pool);
 	return b ? 0 : GP_E_FOREIGN;
 }
@@ -108,6 +111,7 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 {
 	gp_mutex_lock(&pool->lock);
 	*ret_stats = pool->stats;
+	gp_tcache_count_locked(pool, ret_stats);
 	gp_mutex_unlock(&pool->lock);
 	ret_stats->free_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
 	ret_stats->fence_records = atomic_load_explicit(&pool->fence.records, memory_order_relaxed);

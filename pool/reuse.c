@@ -51,14 +51,14 @@ enum { ASK_EVERY = 16 };
 void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
 	struct gp_stats *stats = &pool->stats;
+	uint64_t serial;
 
 	if (!(block->flags & GP_BLOCK_MAPPED)) {
 		gp_addrmap_add_block(pool->options.map, block);
 		block->flags |= GP_BLOCK_MAPPED;
 	}
-	block->requested = request->bytes;
-	block->serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
-	gp_block_set_state(block, GP_BLOCK_USED);
+	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
+	gp_block_hand_out(block, request->bytes, serial);
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;
 	stats->n_used_blocks++;
@@ -154,7 +154,7 @@ static bool is_record_a_wait(struct gp_pool *pool)
 }
 
 /* Blocks freed without a record of their own (during a capture, say) need some record to be settled by. */
-static int cover_late(struct gp_pool *pool, bool may_wait)
+int gp_reuse_cover_late(struct gp_pool *pool, bool may_wait)
 {
 	uint64_t stamp;
 	bool is_any;
@@ -311,7 +311,7 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	uint64_t given = 0;
 	bool is_pressed, is_too_much_returning;
 
-	(void)cover_late(pool, may_wait);
+	(void)gp_reuse_cover_late(pool, may_wait);
 	(void)gp_fence_settle(&pool->fence);
 	if (pool->options.kind == GP_KIND_NONE && (may_wait || gp_segment_can_give_back(pool)))
 		given = release_all_pending(pool);

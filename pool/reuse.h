@@ -17,6 +17,12 @@ struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *re
 void gp_reuse_settle(struct gp_pool *pool);
 
 /*
+ * Sees to it that some fence covers the late ones among the pending blocks. 0; -EAGAIN where that would be a wait, and
+ * none may be; or what gp_fence_record says.
+ */
+int gp_reuse_cover_late(struct gp_pool *pool, bool may_wait);
+
+/*
  * Looks for a block in the cache, then among the pending ones as far as costs nobody anything. -ENOENT if there
  * is none, or the driver's error.
  */

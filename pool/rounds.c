@@ -14,9 +14,16 @@
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"
+#include "tcache_impl.h"
 
 /* Fences recorded after the free (see GP_BLOCK_LATE) may cover work that the real free would not wait for. */
 #define LATE_WAIT_NS UINT64_C(100000000)
+
+/*
+ * The same for what was in a thread's cache and not recorded yet. The real free would hardly have waited, for the GPU
+ * kept up then; but a long kernel may have been launched since.
+ */
+#define UNRECORDED_WAIT_NS UINT64_C(10000000000)
 
 /*
  * Nor would it have waited for what another thread freed, which may itself wait for this thread. But an error is worse
@@ -88,11 +95,15 @@ static uint64_t deficit(const struct gp_rounds *rounds)
 static uint64_t round_settle(struct gp_rounds *rounds)
 {
 	struct gp_pool *pool = rounds->pool;
-	uint64_t before = pending_bytes(pool), after;
+	uint64_t before, after;
 
+	(void)gp_tcache_flush_all(pool, &rounds->is_any_unrecorded);
+	before = pending_bytes(pool);
 	(void)gp_fence_settle(&pool->fence);
 	if (!gp_pool_is_flag(&pool->completion_only))
 		(void)gp_fence_order(&pool->fence);
+	if (rounds->is_any_unrecorded && gp_reuse_cover_late(pool, false) == 0)
+		(void)gp_fence_settle(&pool->fence);
 	search(rounds);
 	after = pending_bytes(pool);
 	return before > after ? before - after : 0;
@@ -120,8 +131,9 @@ static uint64_t round_all(struct gp_rounds *rounds)
  * Waits, for a bounded time, for fences that no free recorded: late blocks have no other, and where giving back takes
  * an idle context only a fence of now tells of it.
  */
-static void wait_for_late(struct gp_pool *pool)
+static void wait_for_late(struct gp_rounds *rounds)
 {
+	struct gp_pool *pool = rounds->pool;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	bool needs_idle = !be->ops->can_release_behind(be->arg), is_any;
 	uint64_t stamp;
@@ -132,7 +144,7 @@ static void wait_for_late(struct gp_pool *pool)
 	stamp = needs_idle ? gp_fence_started(&pool->fence) : pool->pending.newest_stamp;
 	gp_mutex_unlock(&pool->lock);
 	if (is_any && gp_fence_record(&pool->fence, stamp, false) == 0)
-		(void)gp_fence_wait(&pool->fence, stamp, LATE_WAIT_NS);
+		(void)gp_fence_wait(&pool->fence, stamp, rounds->is_any_unrecorded ? UNRECORDED_WAIT_NS : LATE_WAIT_NS);
 	/* If that was too long, some of the older ones may still have completed. */
 	while (gp_fence_settle(&pool->fence) == 0)
 		;
@@ -153,7 +165,7 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 		if (!newest || r || !rounds->request || !is_any_pending_at_free(pool))
 			break;
 	}
-	wait_for_late(pool);
+	wait_for_late(rounds);
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);

@@ -460,7 +460,8 @@ static void pause_(void *arg, unsigned attempt)
 
 	check_locks(GP_RANK_FENCE);
 	begin(fake, FAKE_PAUSE);
-	atomic_fetch_add(&fake->now_ns, fake->pause_ns);
+	/* Longer and longer, so that a long patience ends in this life. */
+	atomic_fetch_add(&fake->now_ns, fake->pause_ns * (1 + atomic_load(&fake->idle_pauses) / 200));
 	if (atomic_fetch_add(&fake->idle_pauses, 1) > PAUSES_MAX)
 		abort();
 	if (atomic_load(&fake->completed) < atomic_load(&fake->waitable))

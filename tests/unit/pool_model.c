@@ -12,11 +12,12 @@
 #include "fake_backend.h"
 #include "pool/kind.h"
 #include "pool/pool_impl.h"
+#include "pool/tcache.h"
 
 #define CAPACITY (192 * GP_MIB)
 #define LARGEST  (24 * GP_MIB)
 
-enum { LIVE_MAX = 400, N_FREED = 16, SOME_ERROR = 719 };
+enum { LIVE_MAX = 400, N_FREED = 16, N_TCACHES = 2, SOME_ERROR = 719 };
 
 static const struct profile {
 	const char *name;
@@ -50,6 +51,7 @@ struct model {
 	struct gp_addrmap map;
 	struct gp_budget budget;
 	struct gp_pool *pool;
+	struct gp_tcache *tcaches[N_TCACHES]; /* as many threads; NULL where the pool allows none */
 	struct model_options options;
 	const struct profile *profile;
 	enum gp_kind kind;
@@ -120,12 +122,32 @@ static void open_pool(struct model *m)
 		.reserve_bytes = p->is_pressed_soon ? CAPACITY / 4 : 0,
 		.oom_wait_ns = p->can_wait ? 20000000 : 0,
 		.completion_only = p->completion_only,
+		.thread_cache_bytes = p->cannot_release_behind ? 0 : 16 * GP_MIB,
 	};
 
 	m->may_order = !p->completion_only;
 	m->fake.has_one_stream = true;
 	m->n_asked = 0;
 	REQUIRE(m, gp_pool_new(&options, &m->pool) == 0, "no pool");
+	for (int i = 0; i < N_TCACHES; i++)
+		m->tcaches[i] = gp_tcache_new(m->pool);
+}
+
+static void end_threads(struct model *m)
+{
+	for (int i = 0; i < N_TCACHES; i++) {
+		if (m->tcaches[i])
+			gp_tcache_free(m->tcaches[i]);
+		m->tcaches[i] = NULL;
+	}
+}
+
+/* The cache of the thread that does the next thing; NULL for one that has none. */
+static struct gp_tcache *some_tcache(struct model *m)
+{
+	uint64_t i = below(m, N_TCACHES + 1);
+
+	return i < N_TCACHES ? m->tcaches[i] : NULL;
 }
 
 static void open_model(struct model *m, const struct model_options *options)
@@ -143,6 +165,7 @@ static void open_model(struct model *m, const struct model_options *options)
 
 static void close_model(struct model *m)
 {
+	end_threads(m);
 	gp_pool_drop(m->pool);
 	gp_pool_put(m->pool);
 	gp_addrmap_deinit(&m->map);
@@ -218,11 +241,13 @@ static void do_alloc(struct model *m)
 {
 	uint64_t bytes = some_bytes(m), size = gp_pool_kind(m->pool)->round(m->pool, bytes), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
+	struct gp_tcache *tcache = some_tcache(m);
+	struct gp_stats stats;
 	int r;
 
-	m->action = "alloc";
+	m->action = tcache ? "alloc in a thread" : "alloc";
 	m->n_asked += size <= gp_min(limit, CAPACITY);
-	r = gp_pool_alloc(m->pool, bytes, &addr);
+	r = tcache ? gp_tcache_alloc(tcache, bytes, &addr) : gp_pool_alloc(m->pool, bytes, &addr);
 	if (r == 0) {
 		struct gp_block_info info;
 
@@ -236,8 +261,9 @@ static void do_alloc(struct model *m)
 	/*
 	 * An error that comes before the pool or the driver was asked is neither a hit nor a miss.
 	 */
+	gp_pool_stats(m->pool, &stats);
 	if (r > 0)
-		m->n_asked = m->pool->stats.hits + m->pool->stats.misses;
+		m->n_asked = stats.hits + stats.misses;
 }
 
 static void forget(struct model *m, size_t i)
@@ -259,9 +285,10 @@ static void do_free(struct model *m)
 					     : GP_FREE_NORMAL;
 	enum fake_use use = uses[mode];
 	size_t i = below(m, m->n_live);
+	struct gp_tcache *tcache = some_tcache(m);
 	int r;
 
-	m->action = "free";
+	m->action = tcache ? "free in a thread" : "free";
 	/* No fence can be recorded then, but the program's own free would still wait. */
 	if (mode == GP_FREE_NORMAL && atomic_load(&m->fake.is_capturing)) {
 		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
@@ -272,7 +299,11 @@ static void do_free(struct model *m)
 		fake_complete_all(&m->fake);
 	}
 	fake_note_free(&m->fake, m->live[i].addr, m->live[i].bytes, use);
-	r = gp_pool_free(&m->map, m->live[i].addr, mode);
+	r = -ENOENT;
+	if (tcache && mode == GP_FREE_NORMAL && use == FAKE_FREED)
+		r = gp_tcache_put(tcache, m->live[i].addr);
+	if (r == -ENOENT)
+		r = gp_pool_free(&m->map, m->live[i].addr, mode);
 	REQUIRE(m, r == 0 || (m->is_planned && r == SOME_ERROR), "a free returned %d", r);
 	forget(m, i);
 }
@@ -342,6 +373,7 @@ static void do_drop(struct model *m)
 			"a dead block is known");
 	REQUIRE(m, !gp_pool_check(old), "%s", gp_pool_check(old));
 	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == 0, "a dead pool is charged");
+	end_threads(m);
 	REQUIRE(m, m->fake.n_logged == before, "a dead pool called the driver");
 	m->is_whole = false;
 	gp_pool_put(old);
@@ -474,6 +506,12 @@ static void do_rare(struct model *m)
 		break;
 	case 8:
 		m->growth = 30 + (unsigned)below(m, 45);
+		break;
+	case 9:
+		m->action = "a thread ends, and another begins";
+		end_threads(m);
+		for (int i = 0; i < N_TCACHES; i++)
+			m->tcaches[i] = gp_tcache_new(m->pool);
 		break;
 	default:
 		do_bad_free(m);

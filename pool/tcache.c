@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * How a free finds its block: the last blocks that the thread was given are remembered by address, each with the
+ * generation of that hand-out. A block that somebody else freed meanwhile has a newer one and is not touched.
+ */
+
+#include "tcache.h"
+
+#include <errno.h>
+
+#include "kind.h"
+#include "reuse.h"
+#include "tcache_impl.h"
+
+enum {
+	CONFLICTS_MAX = 32, /* with a size that stands in the way, until it goes */
+	GROW_AFTER = 16,    /* fences for the sake of one size: it is worth a larger pool then */
+	SERIALS = 256,	    /* drawn at a time */
+};
+
+/* Of what a cache may hold: no more than that of one size, and nothing that is larger than that. */
+enum { SIZE_SHARE = 2, BLOCK_SHARE = 16 };
+
+_Static_assert(GP_TCACHE_SIZES == 1 << (64 - 59) && GP_TCACHE_SETS == 1 << (64 - 56), "the hashes fit");
+
+static uint64_t bytes_max(const struct gp_tcache *tc)
+{
+	return tc->pool->options.thread_cache_bytes;
+}
+
+static unsigned depth_of(const struct gp_tcache *tc, uint64_t size)
+{
+	return (unsigned)gp_min(gp_max(bytes_max(tc) / SIZE_SHARE / size, 1), GP_TCACHE_DEPTH);
+}
+
+static bool is_small_enough(const struct gp_tcache *tc, uint64_t size)
+{
+	return size <= bytes_max(tc) / BLOCK_SHARE;
+}
+
+static struct gp_shelf *shelf_of(struct gp_tcache *tc, uint64_t size)
+{
+	return &tc->shelves[((size / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 59];
+}
+
+static struct gp_recent *recent_set(struct gp_tcache *tc, uint64_t addr)
+{
+	return tc->recent[((addr / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+}
+
+bool gp_tcache_is_dead(const struct gp_tcache *tc)
+{
+	return gp_pool_is_flag(&tc->pool->dead);
+}
+
+/* A block that the thread was given just now, of which nobody else knows. */
+static void remember(struct gp_tcache *tc, struct gp_block *block)
+{
+	struct gp_recent *set = recent_set(tc, block->addr);
+
+	set[1] = set[0];
+	set[0] = (struct gp_recent){
+		.addr = block->addr,
+		.size = block->size,
+		.block = block,
+		.word = atomic_load_explicit(&block->word, memory_order_relaxed),
+	};
+}
+
+static uint64_t new_serial(struct gp_tcache *tc)
+{
+	if (gp_unlikely(tc->next_serial == tc->end_serial)) {
+		tc->next_serial = atomic_fetch_add_explicit(
+			&tc->pool->options.map->serial, SERIALS, memory_order_relaxed);
+		tc->end_serial = tc->next_serial + SERIALS;
+	}
+	return ++tc->next_serial;
+}
+
+/* Later work may touch what has a stamp below this. */
+static uint64_t usable_below(const struct gp_pool *pool)
+{
+	if (gp_pool_is_flag(&pool->completion_only))
+		return gp_fence_completed(&pool->fence);
+	return gp_fence_ordered(&pool->fence);
+}
+
+/* What a shelf has. */
+enum offer { NOTHING, USABLE, COVERED, NOT_COVERED };
+
+/* The oldest block of the size, if it may be had. */
+static enum offer take(struct gp_tcache *tc, const struct gp_request *request, struct gp_block **ret_block)
+{
+	struct gp_shelf *shelf = shelf_of(tc, request->size);
+	enum offer offer = NOTHING;
+
+	gp_spin_lock(&tc->lock);
+	if (gp_likely(shelf->size == request->size && shelf->count)) {
+		struct gp_block *first = gp_shelf_first(shelf);
+
+		if (gp_likely(first->stamp < usable_below(tc->pool))) {
+			*ret_block = gp_tcache_take_first(tc, shelf);
+			gp_block_hand_out(first, request->bytes, new_serial(tc));
+			tc->requested += request->bytes;
+			tc->hits++;
+			offer = USABLE;
+		} else {
+			offer = first->stamp <= shelf->recorded ? COVERED : NOT_COVERED;
+		}
+	}
+	gp_spin_unlock(&tc->lock);
+	return offer;
+}
+
+/* One fence for all that lies there. */
+static int record(struct gp_tcache *tc, bool is_at_free)
+{
+	uint64_t stamp = gp_fence_started(&tc->pool->fence);
+	int r = gp_fence_record(&tc->pool->fence, stamp, is_at_free);
+
+	if (r)
+		return r;
+	gp_spin_lock(&tc->lock);
+	for (int i = 0; i < GP_TCACHE_SIZES; i++)
+		tc->shelves[i].recorded = stamp;
+	gp_spin_unlock(&tc->lock);
+	return 0;
+}
+
+/* Growing for the sake of what is not covered yet is worth it if it happens again and again. */
+static bool is_worth_growing(struct gp_tcache *tc, uint64_t size)
+{
+	return ++shelf_of(tc, size)->n_fences == GROW_AFTER;
+}
+
+/*
+ * What no fence covers yet waits for more to come, so long as the pool has a block at hand; else a fence for little is
+ * better than a larger pool.
+ */
+static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct gp_block **ret_block)
+{
+	enum offer offer = take(tc, request, ret_block);
+	int r;
+
+	if (gp_likely(offer == USABLE))
+		return 0;
+	if (offer == NOT_COVERED) {
+		*ret_block = gp_reuse_take(tc->pool, request);
+		if (*ret_block)
+			return 0;
+		request->is_growth = is_worth_growing(tc, request->size);
+		r = request->is_growth ? 0 : record(tc, false);
+		if (r > 0)
+			return r;
+	}
+	if (offer != NOTHING && gp_fence_settle(&tc->pool->fence) == 0 && take(tc, request, ret_block) == USABLE)
+		return 0;
+	return gp_pool_alloc_block(tc->pool, request, ret_block);
+}
+
+int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_request request = gp_request_of(tc->pool, bytes);
+	struct gp_block *b = NULL;
+	int r;
+
+	if (gp_unlikely(!is_small_enough(tc, request.size)))
+		return gp_pool_alloc(tc->pool, bytes, ret_addr);
+	r = alloc_small(tc, &request, &b);
+	if (gp_unlikely(r))
+		return r;
+	remember(tc, b);
+	*ret_addr = b->addr;
+	return 0;
+}
+
+/* Room for a block of that size, or NULL. *ret_stands: a size that is not wanted any more should make way. */
+static struct gp_shelf *make_room_locked(struct gp_tcache *tc, uint64_t size, bool *ret_stands)
+{
+	struct gp_shelf *shelf = shelf_of(tc, size);
+
+	if (gp_unlikely(shelf->size != size)) {
+		*ret_stands = shelf->count && ++shelf->n_conflicts == CONFLICTS_MAX;
+		if (shelf->count)
+			return NULL;
+		*shelf = (struct gp_shelf){.size = size};
+	}
+	return shelf->count < depth_of(tc, size) && tc->bytes + size <= bytes_max(tc) ? shelf : NULL;
+}
+
+static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
+{
+	block->stamp = gp_fence_started(&tc->pool->fence);
+	gp_block_set_state(block, GP_BLOCK_TCACHED);
+	shelf->blocks[(shelf->first + shelf->count++) % GP_TCACHE_DEPTH] = block;
+	tc->bytes += block->size;
+	tc->n_blocks++;
+	tc->requested -= gp_block_requested(block);
+}
+
+/* From the program to its shelf; false if it has none, or is not the program's. */
+static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, struct gp_shelf **ret_full, bool *ret_stands)
+{
+	struct gp_block *b = recent->block;
+	struct gp_shelf *shelf;
+	bool is_taken = false;
+
+	gp_spin_lock(&tc->lock);
+	shelf = make_room_locked(tc, recent->size, ret_stands);
+	/* A pool that is dropped takes the lock after it has said that it is dead. */
+	if (shelf && !gp_pool_is_flag(&tc->pool->dead) && gp_block_claim(b, recent->word)) {
+		is_taken = !atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed);
+		if (is_taken)
+			put_locked(tc, shelf, b);
+		else
+			atomic_store_explicit(&b->word, recent->word, memory_order_release);
+		if (shelf->count == depth_of(tc, shelf->size) && gp_shelf_first(shelf)->stamp > shelf->recorded)
+			*ret_full = shelf;
+	}
+	gp_spin_unlock(&tc->lock);
+	return is_taken;
+}
+
+/* The GPU has fallen behind. This is a free, so a fence for it covers all that was freed here before. */
+static void hand_over(struct gp_tcache *tc)
+{
+	bool is_any;
+
+	gp_spin_lock(&tc->lock);
+	is_any = tc->n_blocks != 0;
+	gp_spin_unlock(&tc->lock);
+	if (!is_any)
+		return;
+	(void)record(tc, true);
+	gp_tcache_flush(tc);
+}
+
+int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
+{
+	struct gp_recent *recent = recent_set(tc, addr);
+	struct gp_pool *pool = tc->pool;
+	struct gp_shelf *full = NULL;
+	bool stands = false;
+	int r;
+
+	if (recent->addr != addr)
+		recent++;
+	if (gp_unlikely(recent->addr != addr))
+		return -ENOENT;
+	if (gp_unlikely(!gp_fence_was_ready(&pool->fence) || gp_pool_is_flag(&pool->is_pressed))) {
+		hand_over(tc);
+		return -ENOENT;
+	}
+	if (gp_likely(accept(tc, recent, &full, &stands))) {
+		recent->addr = 0;
+		r = gp_unlikely(full != NULL) ? record(tc, true) : 0;
+		return r > 0 ? r : 0;
+	}
+	if (stands)
+		gp_tcache_clear(tc, shelf_of(tc, recent->size));
+	return -ENOENT;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Thread caches: a few small blocks that a thread freed and will have again, without a lock that others want, a search,
+ * or a driver call. To the pool behind it they are blocks that the program holds.
+ *
+ * A fence for each free would cost more than all the rest. So a cache lets blocks of a size come together, up to a
+ * depth, has the free that fills it record one fence for all of them, and asks for that when the next is wanted: one
+ * record and one query serve as many allocations as it is deep. This is worth it while the GPU keeps up. Once it falls
+ * behind, whoever frees hands all to the pool, which knows better what to do.
+ *
+ * All of these are for the cache's own thread.
+ */
+
+#include "pool.h"
+
+struct gp_tcache;
+
+/* A cache with a reference to the pool; NULL without host memory, or where the pool's options do not allow it. */
+struct gp_tcache *gp_tcache_new(struct gp_pool *pool);
+
+/* The thread ends, or the pool is gone: all goes back. */
+void gp_tcache_free(struct gp_tcache *tc);
+
+/* Whether the pool is gone: then the cache is of no use any more. */
+bool gp_tcache_is_dead(const struct gp_tcache *tc);
+
+/* As gp_pool_alloc, which it calls if it has nothing that fits. */
+int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr);
+
+/* Takes a block that the program frees. 0, the driver's error as gp_pool_free, or -ENOENT: then that has to. */
+int gp_tcache_put(struct gp_tcache *tc, uint64_t addr);

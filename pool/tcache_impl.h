@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * What a cache of a thread consists of (tcache.c), and what the pool does with those of its threads (tcache_pool.c).
+ *
+ * Only the owner adds and takes; others empty a cache (memory has run out, the pool ends) or count it. So its lock is
+ * nearly always free: a word of the owner's own, taken with one instruction. Whoever holds it takes no other lock and
+ * makes no driver call.
+ */
+
+#include "pool_impl.h"
+#include "tcache.h"
+
+enum {
+	GP_TCACHE_SIZES = 32, /* kept at a time, one for each value of a hash */
+	GP_TCACHE_DEPTH = 32, /* of one size, at most */
+	GP_TCACHE_SETS = 256,
+	GP_TCACHE_WAYS = 2,
+};
+
+/* Blocks of one size, in the order of their frees. */
+struct gp_shelf {
+	uint64_t size;
+	uint64_t recorded; /* fences cover the blocks with stamps up to this */
+	unsigned first, count;
+	unsigned n_conflicts; /* with other sizes of the same hash */
+	unsigned n_fences;    /* for the sake of one block */
+	struct gp_block *blocks[GP_TCACHE_DEPTH];
+};
+
+struct gp_recent {
+	uint64_t addr, size;
+	struct gp_block *block;
+	uint64_t word; /* of the hand-out */
+};
+
+struct gp_tcache {
+	struct gp_spinlock lock;
+	struct gp_pool *pool;
+	struct gp_list link; /* pool->tcaches */
+	uint64_t bytes, n_blocks; /* held */
+	uint64_t hits;
+	uint64_t requested; /* asked for in hand-outs from here, less what the pool knows of; wraps */
+	uint64_t next_serial, end_serial;
+	struct gp_shelf shelves[GP_TCACHE_SIZES];
+	struct gp_recent recent[GP_TCACHE_SETS][GP_TCACHE_WAYS]; /* the newer ones first */
+};
+
+static inline struct gp_block *gp_shelf_first(const struct gp_shelf *shelf)
+{
+	return shelf->blocks[shelf->first % GP_TCACHE_DEPTH];
+}
+
+static inline struct gp_block *gp_tcache_take_first(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	struct gp_block *b = gp_shelf_first(shelf);
+
+	shelf->first++;
+	shelf->count--;
+	tc->bytes -= b->size;
+	tc->n_blocks--;
+	return b;
+}
+
+/* Brings everything in the cache into the pool's queue. */
+void gp_tcache_flush(struct gp_tcache *tc);
+
+/* Brings what the cache has of one size there. */
+void gp_tcache_clear(struct gp_tcache *tc, struct gp_shelf *shelf);
+
+/* The same for all caches of the pool. How many blocks came. *ret_is_any_late: whether no fence covers some of them. */
+uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late);
+
+/* The same, and sees to it that what is done with can be had. Whether anything came. */
+bool gp_tcache_recall(struct gp_pool *pool);
+
+/* After this, whoever takes from a cache has seen what was written before it. */
+void gp_tcache_quiesce_locked(struct gp_pool *pool);
+
+/* The pool is dropped: forgets what the caches hold. */
+void gp_tcache_drop_all_locked(struct gp_pool *pool);
+
+/* Corrects a snapshot of the pool's counters by what its caches know. */
+void gp_tcache_count_locked(struct gp_pool *pool, struct gp_stats *stats);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The caches of a pool's threads, as the pool sees them: blocks that the program holds, until it asks for them. */
+
+#include <stdlib.h>
+
+#include "reuse.h"
+#include "tcache_impl.h"
+
+static bool is_allowed(const struct gp_pool_options *options)
+{
+	if (options->kind == GP_KIND_NONE || options->pending_count_max != UINT64_MAX)
+		return false;
+	return options->thread_cache_bytes && options->thread_cache_bytes <= options->pending_bytes_max;
+}
+
+struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
+{
+	struct gp_tcache *tc = is_allowed(&pool->options) ? calloc(1, sizeof(*tc)) : NULL;
+
+	if (!tc)
+		return NULL;
+	tc->pool = gp_pool_get(pool);
+	gp_mutex_lock(&pool->lock);
+	gp_list_append(&pool->tcaches, &tc->link);
+	gp_mutex_unlock(&pool->lock);
+	return tc;
+}
+
+/* To the pool the program has held it all the time. Whether no fence covers it. */
+static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	struct gp_block *b = gp_tcache_take_first(tc, shelf);
+	bool is_late = b->stamp > shelf->recorded;
+
+	tc->requested += gp_block_requested(b); /* the pool takes it off, as it was when it was handed out last */
+	gp_pool_queue_locked(tc->pool, b, is_late);
+	return is_late;
+}
+
+/* With both locks. */
+static bool flush_locked(struct gp_tcache *tc)
+{
+	bool is_any_late = false;
+
+	for (int i = 0; i < GP_TCACHE_SIZES; i++)
+		while (tc->shelves[i].count)
+			is_any_late |= give_back_locked(tc, &tc->shelves[i]);
+	return is_any_late;
+}
+
+uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late)
+{
+	struct gp_list *link;
+	uint64_t n = 0;
+
+	*ret_is_any_late = false;
+	gp_mutex_lock(&pool->lock);
+	gp_list_each(link, &pool->tcaches) {
+		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
+
+		gp_spin_lock(&tc->lock);
+		n += tc->n_blocks;
+		*ret_is_any_late |= flush_locked(tc);
+		gp_spin_unlock(&tc->lock);
+	}
+	gp_mutex_unlock(&pool->lock);
+	return n;
+}
+
+bool gp_tcache_recall(struct gp_pool *pool)
+{
+	bool is_any_late;
+
+	if (!gp_tcache_flush_all(pool, &is_any_late))
+		return false;
+	if (!is_any_late || gp_reuse_cover_late(pool, false) == 0)
+		(void)gp_fence_settle(&pool->fence);
+	return true;
+}
+
+void gp_tcache_flush(struct gp_tcache *tc)
+{
+	gp_mutex_lock(&tc->pool->lock);
+	gp_spin_lock(&tc->lock);
+	(void)flush_locked(tc);
+	gp_spin_unlock(&tc->lock);
+	gp_mutex_unlock(&tc->pool->lock);
+}
+
+void gp_tcache_clear(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	gp_mutex_lock(&tc->pool->lock);
+	gp_spin_lock(&tc->lock);
+	while (shelf->count)
+		(void)give_back_locked(tc, shelf);
+	gp_spin_unlock(&tc->lock);
+	gp_mutex_unlock(&tc->pool->lock);
+}
+
+void gp_tcache_quiesce_locked(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	gp_list_each(link, &pool->tcaches) {
+		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
+
+		gp_spin_lock(&tc->lock);
+		gp_spin_unlock(&tc->lock);
+	}
+}
+
+void gp_tcache_drop_all_locked(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	gp_list_each(link, &pool->tcaches) {
+		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
+
+		gp_spin_lock(&tc->lock);
+		for (int i = 0; i < GP_TCACHE_SIZES; i++)
+			tc->shelves[i].count = 0;
+		tc->bytes = tc->n_blocks = tc->requested = 0;
+		gp_spin_unlock(&tc->lock);
+	}
+}
+
+/* Blocks that the pool may hand out as they are count as cached, the others as pending. */
+static void count(struct gp_tcache *tc, struct gp_stats *stats)
+{
+	uint64_t completed = gp_fence_completed(&tc->pool->fence);
+
+	stats->hits += tc->hits;
+	stats->requested_bytes += tc->requested;
+	stats->used_bytes -= tc->bytes;
+	stats->n_used_blocks -= tc->n_blocks;
+	for (int i = 0; i < GP_TCACHE_SIZES; i++) {
+		const struct gp_shelf *shelf = &tc->shelves[i];
+
+		for (unsigned n = 0; n < shelf->count; n++) {
+			const struct gp_block *b = shelf->blocks[(shelf->first + n) % GP_TCACHE_DEPTH];
+			bool is_done = b->stamp < completed;
+
+			*(is_done ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
+			*(is_done ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
+		}
+	}
+}
+
+void gp_tcache_count_locked(struct gp_pool *pool, struct gp_stats *stats)
+{
+	struct gp_list *link;
+
+	gp_list_each(link, &pool->tcaches) {
+		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
+
+		gp_spin_lock(&tc->lock);
+		count(tc, stats);
+		gp_spin_unlock(&tc->lock);
+	}
+}
+
+void gp_tcache_free(struct gp_tcache *tc)
+{
+	struct gp_pool *pool = tc->pool;
+
+	gp_mutex_lock(&pool->lock);
+	gp_spin_lock(&tc->lock);
+	if (!gp_pool_is_flag(&pool->dead))
+		(void)flush_locked(tc);
+	pool->stats.hits += tc->hits;
+	pool->stats.requested_bytes += tc->requested;
+	gp_spin_unlock(&tc->lock);
+	gp_list_remove(&tc->link);
+	gp_mutex_unlock(&pool->lock);
+	free(tc);
+	gp_pool_put(pool);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Caches of threads: what they save, what they keep to themselves, and when they give it back. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/pool_impl.h"
+#include "pool/tcache.h"
+#include "pool_fixture.h"
+
+enum { DEPTH = 32, ROUNDS = 40 * DEPTH };
+
+#define SMALL (64 * GP_KIB)
+
+static struct gp_tcache *mine;
+
+static uint64_t take(uint64_t bytes)
+{
+	const char *breach;
+	uint64_t addr = 0;
+
+	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, &addr), 0);
+	fixture_check();
+	breach = fake_check_hand_out(&px.fake, addr, bytes, true);
+	ck_assert_msg(!breach, "%s", breach);
+	return addr;
+}
+
+/* As a program's free: to the cache, or where that has no place to the pool. Whether the cache has it. */
+static bool put(uint64_t addr)
+{
+	int r;
+
+	fake_note_free(&px.fake, addr, fixture_info(addr).size, FAKE_FREED);
+	r = gp_tcache_put(mine, addr);
+	if (r == -ENOENT)
+		ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), 0);
+	else
+		ck_assert_int_eq(r, 0);
+	fixture_check();
+	return r == 0;
+}
+
+static void start(void)
+{
+	px.options.thread_cache_bytes = 16 * GP_MIB;
+	mine = gp_tcache_new(fixture_pool());
+	ck_assert_ptr_nonnull(mine);
+}
+
+static void end(void)
+{
+	gp_tcache_free(mine);
+}
+
+/* Until a whole shelf turns over. */
+static void warm_up(uint64_t bytes)
+{
+	for (unsigned i = 0; i < ROUNDS; i++)
+		put(take(bytes));
+	for (enum fake_call call = 0; call < FAKE_N_CALLS; call++)
+		(void)fake_calls(&px.fake, call);
+}
+
+START_TEST(a_loop_needs_one_record_and_one_query_for_many_rounds)
+{
+	unsigned many;
+
+	start();
+	warm_up(SMALL);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		put(take(SMALL));
+	/* Where each block is an allocation of its own, two of them are enough. */
+	many = px.options.kind == GP_KIND_SPLIT ? DEPTH : 2;
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / many);
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_QUERY), ROUNDS / many);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	end();
+}
+END_TEST
+
+START_TEST(what_lies_in_a_cache_is_free_memory_to_all_who_ask)
+{
+	struct gp_stats stats;
+	uint64_t addr;
+
+	start();
+	addr = take(SMALL);
+	ck_assert(put(addr));
+	stats = fixture_stats();
+	ck_assert_uint_eq(stats.used_bytes, 0);
+	ck_assert_uint_eq(stats.requested_bytes, 0);
+	ck_assert_uint_eq(stats.n_used_blocks, 0);
+	ck_assert_uint_ge(stats.free_bytes, SMALL);
+	ck_assert_uint_eq(stats.total_bytes, stats.cached_bytes + stats.pending_bytes);
+	ck_assert(!fixture_info(addr).is_used);
+	end();
+}
+END_TEST
+
+START_TEST(a_second_free_is_refused_whoever_makes_it)
+{
+	uint64_t addr;
+
+	start();
+	addr = take(SMALL);
+	ck_assert(put(addr));
+	ck_assert_int_eq(gp_tcache_put(mine, addr), -ENOENT);
+	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_USED);
+	ck_assert_uint_eq(fixture_stats().double_frees, 1);
+	end();
+}
+END_TEST
+
+/* The cache remembers the address, but the block is another's by now. */
+START_TEST(what_another_thread_freed_and_has_again_is_not_the_caches)
+{
+	uint64_t addr, again = 0;
+
+	start();
+	addr = take(SMALL);
+	fixture_free(addr);
+	fake_complete_all(&px.fake);
+	while (again != addr)
+		again = fixture_alloc(SMALL);
+	ck_assert_int_eq(gp_tcache_put(mine, addr), -ENOENT);
+	ck_assert(fixture_info(addr).is_used);
+	end();
+}
+END_TEST
+
+START_TEST(nothing_is_kept_while_the_gpu_lags)
+{
+	uint64_t addr;
+
+	start();
+	addr = take(SMALL);
+	ck_assert(put(take(GP_MIB)));
+	fixture_work();
+	fixture_free(fixture_alloc(SMALL));
+	ck_assert_int_eq(gp_fence_settle(&fixture_pool()->fence), -EAGAIN);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 2);
+	(void)fake_calls(&px.fake, FAKE_RECORD);
+	ck_assert(!put(addr));
+	/* This free covers what lay there as well: no fence that comes later does. */
+	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RECORD), 1);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 3);
+	ck_assert_int_eq(gp_fence_order(&fixture_pool()->fence), 0);
+	end();
+}
+END_TEST
+
+/* As many as a slab has room for. */
+START_TEST(the_pool_takes_back_what_threads_keep_before_it_grows)
+{
+	enum { N = 2 * GP_MIB / SMALL - 1, N_KEPT = 8 };
+	uint64_t addrs[N_KEPT], reserved;
+
+	start();
+	for (unsigned i = 0; i < N_KEPT; i++)
+		addrs[i] = take(SMALL);
+	for (unsigned i = 0; i < N_KEPT; i++)
+		ck_assert(put(addrs[i]));
+	reserved = fixture_stats().total_bytes;
+	for (unsigned i = 0; i < N; i++)
+		(void)fixture_alloc(SMALL);
+	ck_assert_uint_eq(fixture_stats().total_bytes, reserved);
+	(void)fixture_alloc(SMALL);
+	ck_assert_uint_gt(fixture_stats().total_bytes, reserved);
+	end();
+}
+END_TEST
+
+START_TEST(memory_that_runs_out_is_taken_from_the_caches)
+{
+	uint64_t addr;
+
+	start();
+	for (unsigned i = 0; i < 8; i++)
+		ck_assert(put(take(SMALL)));
+	ck_assert_int_eq(fixture_try(FIXTURE_CAPACITY - 2 * GP_MIB, &addr), 0);
+	end();
+}
+END_TEST
+
+START_TEST(a_thread_that_ends_leaves_all_to_the_pool)
+{
+	uint64_t addr;
+
+	start();
+	addr = take(SMALL);
+	ck_assert(put(addr));
+	end();
+	ck_assert(!fixture_info(addr).is_used);
+	(void)gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+/* Frees a block to the cache, and has later work ordered behind that; then whether the next one has it. */
+static bool is_had_on_order(void)
+{
+	uint64_t addr = take(SMALL), other = fixture_alloc(SMALL);
+
+	fixture_work();
+	ck_assert(put(addr));
+	fixture_free(other);
+	ck_assert_int_eq(gp_fence_order(&fixture_pool()->fence), 0);
+	return take(SMALL) == addr;
+}
+
+START_TEST(where_completion_is_needed_order_is_not_enough_for_a_cache_either)
+{
+	start();
+	ck_assert(is_had_on_order());
+	fake_complete_all(&px.fake);
+	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
+	(void)gp_fence_settle(&fixture_pool()->fence); /* sees that the GPU keeps up */
+	ck_assert(!is_had_on_order());
+	fake_complete_all(&px.fake);
+	end();
+}
+END_TEST
+
+static const struct {
+	uint64_t thread_cache_bytes, pending_count_max, pending_bytes_max;
+} refusals[] = {
+	{0, UINT64_MAX, UINT64_MAX},
+	{16 * GP_MIB, 10, UINT64_MAX},
+	{16 * GP_MIB, UINT64_MAX, 8 * GP_MIB},
+};
+
+START_TEST(where_the_options_leave_no_room_there_is_no_cache)
+{
+	px.options.thread_cache_bytes = refusals[_i].thread_cache_bytes;
+	px.options.pending_count_max = refusals[_i].pending_count_max;
+	px.options.pending_bytes_max = refusals[_i].pending_bytes_max;
+	ck_assert_ptr_null(gp_tcache_new(fixture_pool()));
+}
+END_TEST
+
+START_TEST(a_pool_that_returns_all_at_once_has_no_caches)
+{
+	px.options.thread_cache_bytes = 16 * GP_MIB;
+	ck_assert_ptr_null(gp_tcache_new(fixture_pool()));
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	tcase_add_test(tc, a_loop_needs_one_record_and_one_query_for_many_rounds);
+	tcase_add_test(tc, what_lies_in_a_cache_is_free_memory_to_all_who_ask);
+	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
+	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
+	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
+	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
+	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
+	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
+	tcase_add_loop_test(tc, where_the_options_leave_no_room_there_is_no_cache, 0,
+		sizeof(refusals) / sizeof(*refusals));
+	if (kind == GP_KIND_SPLIT)
+		tcase_add_test(tc, the_pool_takes_back_what_threads_keep_before_it_grows);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("tcache");
+	SRunner *runner = srunner_create(suite);
+	TCase *none = fixture_case(GP_KIND_NONE);
+	int failed;
+
+	tcase_add_test(none, a_pool_that_returns_all_at_once_has_no_caches);
+	suite_add_tcase(suite, none);
+	for (enum gp_kind kind = GP_KIND_SIMPLE; kind < GP_N_KINDS; kind++)
+		suite_add_tcase(suite, case_of(kind));
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
