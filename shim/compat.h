@@ -19,5 +19,8 @@ __asm__(".symver dlvsym,dlvsym@" GP_GLIBC);
 __asm__(".symver dlerror,dlerror@" GP_GLIBC);
 __asm__(".symver pthread_create,pthread_create@" GP_GLIBC);
 __asm__(".symver pthread_detach,pthread_detach@" GP_GLIBC);
+__asm__(".symver pthread_key_create,pthread_key_create@" GP_GLIBC);
+__asm__(".symver pthread_once,pthread_once@" GP_GLIBC);
+__asm__(".symver pthread_setspecific,pthread_setspecific@" GP_GLIBC);
 __asm__(".symver pthread_attr_setstacksize,pthread_attr_setstacksize@" GP_GLIBC);
 #endif

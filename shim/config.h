@@ -55,6 +55,7 @@ struct gp_config {
 	bool is_pinned_pooled;
 	struct gp_limit pinned_limit; /* a share is of the machine's memory */
 	uint64_t reserve_bytes;
+	uint64_t thread_cache_bytes;
 	uint64_t pending_count; /* UINT64_MAX: unlimited */
 	double pending_ratio;
 	enum gp_config_reuse reuse;

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "real.h"
 #include "record.h"
+#include "thread.h"
 #include "unpooled.h"
 
 static int alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
@@ -58,20 +59,27 @@ static bool is_pointer_due(CUresult r)
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	struct gp_context *context;
+	struct gp_tcache *tcache;
+	CUcontext handle = NULL;
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
 	uint64_t addr = 0;
 
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
-	context = gp_context_current();
-	if (gp_likely(is_served(context))) {
-		answered = is_answered(alloc(context->pool, bytes, &addr), &r);
-		if (answered && is_pointer_due(r))
-			*ptr = addr;
+	if (gp_likely(!gp_real.cuCtxGetCurrent(&handle) && (tcache = gp_thread_cache(handle)))) {
+		answered = is_answered(gp_tcache_alloc(tcache, bytes, &addr), &r);
+	} else {
+		context = gp_context_current();
+		if (is_served(context))
+			answered = is_answered(alloc(context->pool, bytes, &addr), &r);
+		gp_context_put(context);
 	}
-	gp_context_put(context);
-	return gp_likely(answered) ? r : gp_real.cuMemAlloc_v2(ptr, bytes);
+	if (gp_unlikely(!answered))
+		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	if (is_pointer_due(r))
+		*ptr = addr;
+	return r;
 }
 
 /*
@@ -194,17 +202,37 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 	}
 }
 
+/* -ENOENT if the thread has no place for it, else what cuMemFree returns. */
+static int free_to_thread(CUdeviceptr ptr)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext handle = NULL;
+
+	/* What is freed during a capture goes by its own rules. */
+	if (gp_unlikely(!self || !gp_capture_is_none() || gp_state.config.is_free_synchronous))
+		return -ENOENT;
+	/* A driver that has shut down says so here; and what is freed in another context may be told of its errors. */
+	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle ||
+			!gp_thread_is_usable(&self->caches[0], handle)))
+		return -ENOENT;
+	return gp_tcache_put(self->caches[0].tcache, ptr);
+}
+
 CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 {
 	enum gp_free_mode mode = GP_FREE_NORMAL;
 	bool is_ours = false;
 	CUresult r;
+	int done;
 
 	if (gp_unlikely(!ptr))
 		return gp_real.cuMemFree_v2(ptr);
 	/* There the driver frees nothing, not even what belongs to others (measured). */
 	if (gp_unlikely(gp_context_is_current_gone()))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	done = free_to_thread(ptr);
+	if (gp_likely(done != -ENOENT))
+		return done;
 	r = wait_before_free(&gp_state.device_map, ptr, &mode);
 	if (gp_unlikely(r))
 		return r;

@@ -13,6 +13,7 @@
 #include "driver.h"
 #include "real.h"
 #include "record.h"
+#include "thread.h"
 
 struct gp_state gp_state;
 _Atomic int gp_state_mode;
@@ -28,6 +29,9 @@ uint64_t gp_state_machine_bytes(void)
 
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
+
+/* Of the device's memory, or its limit, a thread keeps that part for itself at most, if nobody says how much. */
+enum { THREAD_SHARE = 1024 };
 
 /* A process that makes no CUDA call is not told about its settings (gp_state_start does). */
 static void say_nothing(void *unused, const struct gp_config_report *problem)
@@ -86,6 +90,7 @@ static void after_fork_in_child(void)
 	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
 		atomic_store(&gp_bypass, true);
 	gp_record_after_fork_child(atomic_load(&gp_bypass));
+	gp_thread_after_fork_child();
 	gp_ctl_after_fork_child();
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	gp_real_after_fork_child();
@@ -181,5 +186,9 @@ void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes
 	options->pending_count_max = config->pending_count;
 	if (is_default && options->kind == GP_KIND_NONE)
 		options->pending_count_max = 10; /* Numba's */
+	options->thread_cache_bytes = config->thread_cache_bytes;
+	if (config->source[GP_OPTION_THREAD_CACHE] == GP_CONFIG_DEFAULT)
+		options->thread_cache_bytes =
+			gp_min(options->thread_cache_bytes, gp_min(total_bytes, limit) / THREAD_SHARE);
 	options->oom_wait_ns = config->oom_wait_ms * 1000000;
 }

@@ -66,7 +66,7 @@ DEVIATIONS = (
         (
             Row("errors", r"(trap|address)/malloc of what is cached.*", ("simple", "binned", "syncfree"), "0"),
             Row("errors", r"(trap|address)/malloc of what is cached.*", SPLITTING, "0", is_certain=False),
-            Row("errors", r"first-malloc/malloc", ("syncfree",), "0"),
+            Row("errors", r"first-malloc/malloc", SPLITTING, "0"),
         ),
     ),
     Deviation(

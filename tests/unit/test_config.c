@@ -114,7 +114,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned",
 		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
 		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
-		"GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_OOM_WAIT=1500",
+		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_OOM_WAIT=1500",
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
 		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
@@ -135,6 +135,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_uint_eq(config.reserve_bytes, 0);
 	ck_assert_uint_eq(config.pending_count, 0);
 	ck_assert_double_eq_tol(config.pending_ratio, 0.5, 1e-12);
+	ck_assert_uint_eq(config.thread_cache_bytes, 1 << 20);
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
 	ck_assert(config.is_free_synchronous);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
@@ -218,6 +219,7 @@ static const struct {
 	{"GPUPOOL_RESERVE=256Mi", 4, NULL},
 	{"GPUPOOL_PENDING_COUNT=many", 0, NULL},
 	{"GPUPOOL_PENDING_RATIO=1.5", 0, NULL},
+	{"GPUPOOL_THREAD_CACHE=off", 0, NULL},
 	{"GPUPOOL_REUSE=never", 0, NULL},
 	{"GPUPOOL_SYNC_FREE=please", 0, NULL},
 	{"GPUPOOL_OOM_WAIT=1s", 1,

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compat.h"
+#include "record.h"
+
+_Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+/* The others move up. */
+static void close_cache(struct gp_thread *self, int i)
+{
+	gp_tcache_free(self->caches[i].tcache);
+	memmove(&self->caches[i], &self->caches[i + 1], (size_t)(GP_THREAD_CACHES - 1 - i) * sizeof(self->caches[0]));
+	self->caches[GP_THREAD_CACHES - 1] = (struct gp_thread_cache){0};
+}
+
+static void at_thread_end(void *arg)
+{
+	struct gp_thread *self = arg;
+
+	gp_thread_self = NULL;
+	while (self->caches[0].handle)
+		close_cache(self, 0);
+	free(self);
+}
+
+static void make_key(void)
+{
+	has_key = pthread_key_create(&key, at_thread_end) == 0;
+}
+
+static struct gp_thread *self_or_new(void)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (self)
+		return self;
+	(void)pthread_once(&once, make_key);
+	self = has_key ? calloc(1, sizeof(*self)) : NULL;
+	if (self && pthread_setspecific(key, self)) {
+		free(self);
+		self = NULL;
+	}
+	gp_thread_self = self;
+	return self;
+}
+
+void gp_thread_after_fork_child(void)
+{
+	if (gp_thread_self)
+		(void)pthread_setspecific(key, NULL);
+	gp_thread_self = NULL;
+}
+
+/* The first place is for the context in use. */
+static struct gp_tcache *to_front(struct gp_thread *self, int i)
+{
+	struct gp_thread_cache cache = self->caches[i];
+
+	memmove(&self->caches[1], &self->caches[0], (size_t)i * sizeof(cache));
+	self->caches[0] = cache;
+	return cache.tcache;
+}
+
+/* The position of the context's cache, or -1; those of contexts that are gone close. */
+static int find(struct gp_thread *self, CUcontext handle)
+{
+	int i = 0;
+
+	while (i < GP_THREAD_CACHES && self->caches[i].handle) {
+		if (gp_tcache_is_dead(self->caches[i].tcache))
+			close_cache(self, i);
+		else if (self->caches[i].handle == handle)
+			return i;
+		else
+			i++;
+	}
+	return -1;
+}
+
+static void add(struct gp_thread *self, struct gp_context *context)
+{
+	struct gp_tcache *tcache = gp_tcache_new(context->pool);
+
+	if (!tcache)
+		return;
+	if (self->caches[GP_THREAD_CACHES - 1].handle)
+		close_cache(self, GP_THREAD_CACHES - 1);
+	memmove(&self->caches[1], &self->caches[0], (GP_THREAD_CACHES - 1) * sizeof(self->caches[0]));
+	self->caches[0] = (struct gp_thread_cache){
+		.handle = context->handle,
+		.context = context, /* stays as long as its pool */
+		.tcache = tcache,
+	};
+}
+
+/* A recording tells of every allocation and free, which only the slow way does. */
+static bool are_wanted(void)
+{
+	return gp_state.config.thread_cache_bytes && gp_state_kind() != GP_KIND_NONE && !gp_record_is_on();
+}
+
+struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
+{
+	struct gp_thread *self = handle && are_wanted() ? self_or_new() : NULL;
+	struct gp_context *context;
+	int i;
+
+	if (!self)
+		return NULL;
+	i = find(self, handle);
+	if (i >= 0)
+		return gp_thread_is_usable(&self->caches[i], handle) ? to_front(self, i) : NULL;
+	context = gp_context_current();
+	/* A green context's handle may be another's soon, without anybody saying so. */
+	if (context && context->handle == handle && !atomic_load(&context->is_broken)) {
+		gp_state_start();
+		add(self, context);
+	}
+	gp_context_put(context);
+	return self->caches[0].handle == handle ? self->caches[0].tcache : NULL;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What a thread of the program has of its own: caches for the contexts that it allocates in. */
+
+#include "../pool/tcache.h"
+#include "context.h"
+
+enum { GP_THREAD_CACHES = 4 };
+
+struct gp_thread {
+	struct gp_thread_cache {
+		CUcontext handle; /* NULL: not in use */
+		const struct gp_context *context;
+		struct gp_tcache *tcache;
+	} caches[GP_THREAD_CACHES]; /* the one used last is the first; no gaps */
+};
+
+extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
+
+/* Makes a cache for the current context, or finds it. NULL if there can be none. */
+struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
+
+/* What others' threads had is nobody's in a forked child, and one's own is of no use there. */
+void gp_thread_after_fork_child(void);
+
+static inline bool gp_thread_is_usable(const struct gp_thread_cache *cache, CUcontext handle)
+{
+	return cache->handle == handle && !gp_tcache_is_dead(cache->tcache) &&
+	       !atomic_load_explicit(&cache->context->is_ending, memory_order_acquire) &&
+	       !atomic_load_explicit(&cache->context->is_broken, memory_order_relaxed);
+}
+
+/* The thread's cache for the current context, or NULL: then the pool itself is the way. */
+static inline struct gp_tcache *gp_thread_cache(CUcontext handle)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (gp_likely(self && handle && gp_thread_is_usable(&self->caches[0], handle)))
+		return self->caches[0].tcache;
+	return gp_thread_cache_slow(handle);
+}
