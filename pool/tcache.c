@@ -20,7 +20,7 @@ enum {
 	SERIALS = 256,	    /* drawn at a time */
 };
 
-/* Of what a cache may hold: no more than that of one size, and nothing that is larger than that. */
+/* Of what a cache may hold: no more than that of one size, and nothing that is larger than that, or not small. */
 enum { SIZE_SHARE = 2, BLOCK_SHARE = 16 };
 
 _Static_assert(GP_TCACHE_SIZES == 1 << (64 - 59) && GP_TCACHE_SETS == 1 << (64 - 56), "the hashes fit");
@@ -37,7 +37,7 @@ static unsigned depth_of(const struct gp_tcache *tc, uint64_t size)
 
 static bool is_small_enough(const struct gp_tcache *tc, uint64_t size)
 {
-	return size <= bytes_max(tc) / BLOCK_SHARE;
+	return size <= gp_min(bytes_max(tc) / BLOCK_SHARE, GP_SMALL_MAX);
 }
 
 static struct gp_shelf *shelf_of(struct gp_tcache *tc, uint64_t size)
@@ -129,10 +129,12 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 	return 0;
 }
 
-/* Growing for the sake of what is not covered yet is worth it if it happens again and again. */
+/* Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. */
 static bool is_worth_growing(struct gp_tcache *tc, uint64_t size)
 {
-	return ++shelf_of(tc, size)->n_fences == GROW_AFTER;
+	unsigned n = ++shelf_of(tc, size)->n_fences;
+
+	return n >= GROW_AFTER && (n & (n - 1)) == 0;
 }
 
 /*
