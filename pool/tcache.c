@@ -15,15 +15,19 @@
 #include "tcache_impl.h"
 
 enum {
-	CONFLICTS_MAX = 32, /* with a size that stands in the way, until it goes */
-	GROW_AFTER = 16,    /* fences for the sake of one size: it is worth a larger pool then */
-	SERIALS = 256,	    /* drawn at a time */
+	EXACT_BITS = 3,
+	EXACT = 1 << EXACT_BITS, /* shelves of one size each, twice; then as many for each power of two */
+	RECORD_AFTER = 32, /* blocks that came: a fence for all of them */
+	REFUSED_MAX = 32,  /* for want of room: what lies there is not what is wanted now */
+	GROW_AFTER = 16,   /* fences for the sake of one shelf: it is worth a larger pool then */
+	SERIALS = 256,	   /* drawn at a time */
 };
 
-/* Of what a cache may hold: no more than that of one size, and nothing that is larger than that, or not small. */
-enum { SIZE_SHARE = 2, BLOCK_SHARE = 16 };
+/* Of what a cache may hold: no more than that on one shelf, and nothing that is larger than that, or not small. */
+enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };
 
-_Static_assert(GP_TCACHE_SIZES == 1 << (64 - 59) && GP_TCACHE_SETS == 1 << (64 - 56), "the hashes fit");
+_Static_assert(GP_TCACHE_SETS == 1 << (64 - 56), "the hash fits");
+_Static_assert(GP_SMALL_MAX / GP_ALIGN == 2048 && GP_TCACHE_SHELVES == EXACT * 9, "there is a shelf for each size");
 
 static uint64_t bytes_max(const struct gp_tcache *tc)
 {
@@ -32,7 +36,7 @@ static uint64_t bytes_max(const struct gp_tcache *tc)
 
 static unsigned depth_of(const struct gp_tcache *tc, uint64_t size)
 {
-	return (unsigned)gp_min(gp_max(bytes_max(tc) / SIZE_SHARE / size, 1), GP_TCACHE_DEPTH);
+	return (unsigned)gp_min(gp_max(bytes_max(tc) / SHELF_SHARE / size, 1), GP_TCACHE_DEPTH);
 }
 
 static bool is_small_enough(const struct gp_tcache *tc, uint64_t size)
@@ -40,9 +44,19 @@ static bool is_small_enough(const struct gp_tcache *tc, uint64_t size)
 	return size <= gp_min(bytes_max(tc) / BLOCK_SHARE, GP_SMALL_MAX);
 }
 
+/* Sizes of one shelf differ by less than an eighth. */
 static struct gp_shelf *shelf_of(struct gp_tcache *tc, uint64_t size)
 {
-	return &tc->shelves[((size / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 59];
+	unsigned units = (unsigned)(size / GP_ALIGN) - 1;
+	unsigned power = 31 - (unsigned)__builtin_clz(units | EXACT) - EXACT_BITS;
+
+	return &tc->shelves[EXACT * power + (units >> power)];
+}
+
+static bool is_fit(const struct gp_tcache *tc, const struct gp_request *request, uint64_t size)
+{
+	return size == request->size ||
+	       (size > request->size && size <= request->kind->largest_fit(tc->pool, request->size));
 }
 
 static struct gp_recent *recent_set(struct gp_tcache *tc, uint64_t addr)
@@ -55,15 +69,15 @@ bool gp_tcache_is_dead(const struct gp_tcache *tc)
 	return gp_pool_is_flag(&tc->pool->dead);
 }
 
-/* A block that the thread was given just now, of which nobody else knows. */
-static void remember(struct gp_tcache *tc, struct gp_block *block)
+/* A block that the thread was given just now for a request of that size, and of which nobody else knows. */
+static void remember(struct gp_tcache *tc, struct gp_block *block, uint64_t size)
 {
 	struct gp_recent *set = recent_set(tc, block->addr);
 
 	set[1] = set[0];
 	set[0] = (struct gp_recent){
 		.addr = block->addr,
-		.size = block->size,
+		.size = size,
 		.block = block,
 		.word = atomic_load_explicit(&block->word, memory_order_relaxed),
 	};
@@ -90,25 +104,30 @@ static uint64_t usable_below(const struct gp_pool *pool)
 /* What a shelf has. */
 enum offer { NOTHING, USABLE, COVERED, NOT_COVERED };
 
-/* The oldest block of the size, if it may be had. */
+static enum offer offer_of(const struct gp_tcache *tc, const struct gp_block *block)
+{
+	if (gp_likely(block->stamp < usable_below(tc->pool)))
+		return USABLE;
+	return block->stamp <= tc->recorded ? COVERED : NOT_COVERED;
+}
+
+/* The oldest block that fits, if it may be had. */
 static enum offer take(struct gp_tcache *tc, const struct gp_request *request, struct gp_block **ret_block)
 {
 	struct gp_shelf *shelf = shelf_of(tc, request->size);
 	enum offer offer = NOTHING;
+	unsigned n = 0;
 
 	gp_spin_lock(&tc->lock);
-	if (gp_likely(shelf->size == request->size && shelf->count)) {
-		struct gp_block *first = gp_shelf_first(shelf);
-
-		if (gp_likely(first->stamp < usable_below(tc->pool))) {
-			*ret_block = gp_tcache_take_first(tc, shelf);
-			gp_block_hand_out(first, request->bytes, new_serial(tc));
-			tc->requested += request->bytes;
-			tc->hits++;
-			offer = USABLE;
-		} else {
-			offer = first->stamp <= shelf->recorded ? COVERED : NOT_COVERED;
-		}
+	while (n < shelf->count && !is_fit(tc, request, (*gp_shelf_at(shelf, n))->size))
+		n++;
+	if (gp_likely(n < shelf->count))
+		offer = offer_of(tc, *gp_shelf_at(shelf, n));
+	if (gp_likely(offer == USABLE)) {
+		*ret_block = gp_tcache_take_nth(tc, shelf, n);
+		gp_block_hand_out(*ret_block, request->bytes, new_serial(tc));
+		tc->requested += request->bytes;
+		tc->hits++;
 	}
 	gp_spin_unlock(&tc->lock);
 	return offer;
@@ -123,8 +142,8 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 	if (r)
 		return r;
 	gp_spin_lock(&tc->lock);
-	for (int i = 0; i < GP_TCACHE_SIZES; i++)
-		tc->shelves[i].recorded = stamp;
+	tc->recorded = stamp;
+	tc->n_uncovered = 0;
 	gp_spin_unlock(&tc->lock);
 	return 0;
 }
@@ -173,44 +192,49 @@ int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
 	r = alloc_small(tc, &request, &b);
 	if (gp_unlikely(r))
 		return r;
-	remember(tc, b);
+	remember(tc, b, request.size);
 	*ret_addr = b->addr;
 	return 0;
 }
 
-/* Room for a block of that size, or NULL. *ret_stands: a size that is not wanted any more should make way. */
-static struct gp_shelf *make_room_locked(struct gp_tcache *tc, uint64_t size, bool *ret_stands)
+/* Room for a block of that size, or NULL. */
+static struct gp_shelf *find_room_locked(struct gp_tcache *tc, uint64_t size)
 {
 	struct gp_shelf *shelf = shelf_of(tc, size);
 
-	if (gp_unlikely(shelf->size != size)) {
-		*ret_stands = shelf->count && ++shelf->n_conflicts == CONFLICTS_MAX;
-		if (shelf->count)
-			return NULL;
-		*shelf = (struct gp_shelf){.size = size};
-	}
-	return shelf->count < depth_of(tc, size) && tc->bytes + size <= bytes_max(tc) ? shelf : NULL;
+	if (gp_likely(tc->bytes + size <= bytes_max(tc)))
+		return shelf->count < depth_of(tc, size) ? shelf : NULL;
+	tc->n_refused++;
+	return NULL;
 }
 
 static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
 {
 	block->stamp = gp_fence_started(&tc->pool->fence);
 	gp_block_set_state(block, GP_BLOCK_TCACHED);
-	shelf->blocks[(shelf->first + shelf->count++) % GP_TCACHE_DEPTH] = block;
+	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
 	tc->n_blocks++;
+	tc->n_uncovered++;
 	tc->requested -= gp_block_requested(block);
 }
 
-/* From the program to its shelf; false if it has none, or is not the program's. */
-static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, struct gp_shelf **ret_full, bool *ret_stands)
+/* Whether a fence is due: enough has come together, or no more can. */
+static bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf, uint64_t size)
+{
+	return tc->n_uncovered >= RECORD_AFTER ||
+	       (shelf->count >= depth_of(tc, size) && (*gp_shelf_at(shelf, 0))->stamp > tc->recorded);
+}
+
+/* From the program to its shelf; false if it has no room, or the block is not the program's. */
+static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_record_due)
 {
 	struct gp_block *b = recent->block;
 	struct gp_shelf *shelf;
 	bool is_taken = false;
 
 	gp_spin_lock(&tc->lock);
-	shelf = make_room_locked(tc, recent->size, ret_stands);
+	shelf = find_room_locked(tc, recent->size);
 	/* A pool that is dropped takes the lock after it has said that it is dead. */
 	if (shelf && !gp_pool_is_flag(&tc->pool->dead) && gp_block_claim(b, recent->word)) {
 		is_taken = !atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed);
@@ -218,14 +242,24 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, struct 
 			put_locked(tc, shelf, b);
 		else
 			atomic_store_explicit(&b->word, recent->word, memory_order_release);
-		if (shelf->count == depth_of(tc, shelf->size) && gp_shelf_first(shelf)->stamp > shelf->recorded)
-			*ret_full = shelf;
+		*ret_is_record_due = is_record_due_locked(tc, shelf, recent->size);
 	}
 	gp_spin_unlock(&tc->lock);
 	return is_taken;
 }
 
-/* The GPU has fallen behind. This is a free, so a fence for it covers all that was freed here before. */
+/* Whether so much was refused that what lies there is in the way. */
+static bool is_crowded(struct gp_tcache *tc)
+{
+	bool is;
+
+	gp_spin_lock(&tc->lock);
+	is = tc->n_refused >= REFUSED_MAX;
+	gp_spin_unlock(&tc->lock);
+	return is;
+}
+
+/* This is a free, so a fence for it covers all that was freed here before. */
 static void hand_over(struct gp_tcache *tc)
 {
 	bool is_any;
@@ -243,24 +277,20 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
 	struct gp_pool *pool = tc->pool;
-	struct gp_shelf *full = NULL;
-	bool stands = false;
+	bool is_record_due = false, is_wanted = gp_fence_was_ready(&pool->fence) && !gp_pool_is_flag(&pool->is_pressed);
 	int r;
 
 	if (recent->addr != addr)
 		recent++;
 	if (gp_unlikely(recent->addr != addr))
 		return -ENOENT;
-	if (gp_unlikely(!gp_fence_was_ready(&pool->fence) || gp_pool_is_flag(&pool->is_pressed))) {
-		hand_over(tc);
-		return -ENOENT;
-	}
-	if (gp_likely(accept(tc, recent, &full, &stands))) {
+	if (gp_likely(is_wanted && accept(tc, recent, &is_record_due))) {
 		recent->addr = 0;
-		r = gp_unlikely(full != NULL) ? record(tc, true) : 0;
+		r = gp_unlikely(is_record_due) ? record(tc, true) : 0;
 		return r > 0 ? r : 0;
 	}
-	if (stands)
-		gp_tcache_clear(tc, shelf_of(tc, recent->size));
+	/* While the GPU lags the pool knows better what to do. */
+	if (!is_wanted || is_crowded(tc))
+		hand_over(tc);
 	return -ENOENT;
 }

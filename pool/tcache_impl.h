@@ -14,24 +14,21 @@
 #include "tcache.h"
 
 enum {
-	GP_TCACHE_SIZES = 32, /* kept at a time, one for each value of a hash */
-	GP_TCACHE_DEPTH = 32, /* of one size, at most */
+	GP_TCACHE_SHELVES = 72, /* for sizes up to GP_SMALL_MAX: tcache.c */
+	GP_TCACHE_DEPTH = 32,	/* of a shelf, at most */
 	GP_TCACHE_SETS = 256,
 	GP_TCACHE_WAYS = 2,
 };
 
-/* Blocks of one size, in the order of their frees. */
+/* Blocks that served requests of about the same size, in the order of their frees. */
 struct gp_shelf {
-	uint64_t size;
-	uint64_t recorded; /* fences cover the blocks with stamps up to this */
 	unsigned first, count;
-	unsigned n_conflicts; /* with other sizes of the same hash */
-	unsigned n_fences;    /* for the sake of one block */
+	unsigned n_fences; /* for the sake of one block */
 	struct gp_block *blocks[GP_TCACHE_DEPTH];
 };
 
 struct gp_recent {
-	uint64_t addr, size;
+	uint64_t addr, size; /* size: of the request, which a block may exceed */
 	struct gp_block *block;
 	uint64_t word; /* of the hand-out */
 };
@@ -41,22 +38,29 @@ struct gp_tcache {
 	struct gp_pool *pool;
 	struct gp_list link; /* pool->tcaches */
 	uint64_t bytes, n_blocks; /* held */
+	uint64_t recorded;	  /* fences cover the blocks with stamps up to this */
+	unsigned n_uncovered;	  /* put since then */
+	unsigned n_refused;	  /* for want of room, since all was given back */
 	uint64_t hits;
 	uint64_t requested; /* asked for in hand-outs from here, less what the pool knows of; wraps */
 	uint64_t next_serial, end_serial;
-	struct gp_shelf shelves[GP_TCACHE_SIZES];
+	struct gp_shelf shelves[GP_TCACHE_SHELVES];
 	struct gp_recent recent[GP_TCACHE_SETS][GP_TCACHE_WAYS]; /* the newer ones first */
 };
 
-static inline struct gp_block *gp_shelf_first(const struct gp_shelf *shelf)
+/* The nth, from 0. */
+static inline struct gp_block **gp_shelf_at(struct gp_shelf *shelf, unsigned n)
 {
-	return shelf->blocks[shelf->first % GP_TCACHE_DEPTH];
+	return &shelf->blocks[(shelf->first + n) % GP_TCACHE_DEPTH];
 }
 
-static inline struct gp_block *gp_tcache_take_first(struct gp_tcache *tc, struct gp_shelf *shelf)
+/* Takes the nth off the shelf. Those before it move up. */
+static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n)
 {
-	struct gp_block *b = gp_shelf_first(shelf);
+	struct gp_block *b = *gp_shelf_at(shelf, n);
 
+	for (; n; n--)
+		*gp_shelf_at(shelf, n) = *gp_shelf_at(shelf, n - 1);
 	shelf->first++;
 	shelf->count--;
 	tc->bytes -= b->size;
@@ -66,9 +70,6 @@ static inline struct gp_block *gp_tcache_take_first(struct gp_tcache *tc, struct
 
 /* Brings everything in the cache into the pool's queue. */
 void gp_tcache_flush(struct gp_tcache *tc);
-
-/* Brings what the cache has of one size there. */
-void gp_tcache_clear(struct gp_tcache *tc, struct gp_shelf *shelf);
 
 /* The same for all caches of the pool. How many blocks came. *ret_is_any_late: whether no fence covers some of them. */
 uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late);

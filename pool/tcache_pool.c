@@ -31,8 +31,8 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 /* To the pool the program has held it all the time. Whether no fence covers it. */
 static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
 {
-	struct gp_block *b = gp_tcache_take_first(tc, shelf);
-	bool is_late = b->stamp > shelf->recorded;
+	struct gp_block *b = gp_tcache_take_nth(tc, shelf, 0);
+	bool is_late = b->stamp > tc->recorded;
 
 	tc->requested += gp_block_requested(b); /* the pool takes it off, as it was when it was handed out last */
 	gp_pool_queue_locked(tc->pool, b, is_late);
@@ -44,9 +44,10 @@ static bool flush_locked(struct gp_tcache *tc)
 {
 	bool is_any_late = false;
 
-	for (int i = 0; i < GP_TCACHE_SIZES; i++)
+	for (int i = 0; i < GP_TCACHE_SHELVES; i++)
 		while (tc->shelves[i].count)
 			is_any_late |= give_back_locked(tc, &tc->shelves[i]);
+	tc->n_uncovered = tc->n_refused = 0;
 	return is_any_late;
 }
 
@@ -89,16 +90,6 @@ void gp_tcache_flush(struct gp_tcache *tc)
 	gp_mutex_unlock(&tc->pool->lock);
 }
 
-void gp_tcache_clear(struct gp_tcache *tc, struct gp_shelf *shelf)
-{
-	gp_mutex_lock(&tc->pool->lock);
-	gp_spin_lock(&tc->lock);
-	while (shelf->count)
-		(void)give_back_locked(tc, shelf);
-	gp_spin_unlock(&tc->lock);
-	gp_mutex_unlock(&tc->pool->lock);
-}
-
 void gp_tcache_quiesce_locked(struct gp_pool *pool)
 {
 	struct gp_list *link;
@@ -119,7 +110,7 @@ void gp_tcache_drop_all_locked(struct gp_pool *pool)
 		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
 
 		gp_spin_lock(&tc->lock);
-		for (int i = 0; i < GP_TCACHE_SIZES; i++)
+		for (int i = 0; i < GP_TCACHE_SHELVES; i++)
 			tc->shelves[i].count = 0;
 		tc->bytes = tc->n_blocks = tc->requested = 0;
 		gp_spin_unlock(&tc->lock);
@@ -135,11 +126,11 @@ static void count(struct gp_tcache *tc, struct gp_stats *stats)
 	stats->requested_bytes += tc->requested;
 	stats->used_bytes -= tc->bytes;
 	stats->n_used_blocks -= tc->n_blocks;
-	for (int i = 0; i < GP_TCACHE_SIZES; i++) {
-		const struct gp_shelf *shelf = &tc->shelves[i];
+	for (int i = 0; i < GP_TCACHE_SHELVES; i++) {
+		struct gp_shelf *shelf = &tc->shelves[i];
 
 		for (unsigned n = 0; n < shelf->count; n++) {
-			const struct gp_block *b = shelf->blocks[(shelf->first + n) % GP_TCACHE_DEPTH];
+			const struct gp_block *b = *gp_shelf_at(shelf, n);
 			bool is_done = b->stamp < completed;
 
 			*(is_done ? &stats->cached_bytes : &stats->pending_bytes) += b->size;

@@ -174,6 +174,47 @@ START_TEST(the_pool_takes_back_what_threads_keep_before_it_grows)
 }
 END_TEST
 
+/* Sizes that come and go, each of them seldom. */
+START_TEST(sizes_of_every_kind_share_the_fences)
+{
+	uint64_t addrs[DEPTH], random = 1;
+	unsigned n_kept = 0;
+
+	start();
+	for (unsigned i = 0; i < DEPTH; i++)
+		addrs[i] = take(GP_ALIGN * (1 + i * 60));
+	for (unsigned i = 0; i < 2 * ROUNDS; i++) {
+		random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
+		if (i == ROUNDS)
+			(void)fake_calls(&px.fake, FAKE_RECORD);
+		n_kept += put(addrs[i % DEPTH]);
+		addrs[i % DEPTH] = take(GP_ALIGN * (1 + (random >> 33) % 2048));
+	}
+	ck_assert_uint_gt(n_kept, ROUNDS);
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / 4);
+	end();
+}
+END_TEST
+
+/* What lies there from an earlier phase of the program would keep out what it needs now. */
+START_TEST(a_cache_full_of_sizes_that_nobody_wants_makes_room)
+{
+	uint64_t addrs[DEPTH];
+	unsigned n_kept = 0;
+
+	px.options.thread_cache_bytes = GP_MIB;
+	mine = gp_tcache_new(fixture_pool());
+	for (unsigned i = 0; i < DEPTH; i++)
+		addrs[i] = take(SMALL - i * GP_ALIGN);
+	for (unsigned i = 0; i < DEPTH; i++)
+		(void)put(addrs[i]);
+	for (unsigned i = 0; i < ROUNDS; i++)
+{int k = put(take(40 * GP_KIB)); n_kept += k; }
+	ck_assert_uint_gt(n_kept, ROUNDS / 2);
+	end();
+}
+END_TEST
+
 START_TEST(memory_that_runs_out_is_taken_from_the_caches)
 {
 	uint64_t addr;
@@ -258,13 +299,16 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
 	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
 	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
+	tcase_add_test(tc, a_cache_full_of_sizes_that_nobody_wants_makes_room);
 	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
 	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
 	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
 	tcase_add_loop_test(tc, where_the_options_leave_no_room_there_is_no_cache, 0,
 		sizeof(refusals) / sizeof(*refusals));
-	if (kind == GP_KIND_SPLIT)
-		tcase_add_test(tc, the_pool_takes_back_what_threads_keep_before_it_grows);
+	if (kind != GP_KIND_SPLIT)
+		return tc;
+	tcase_add_test(tc, sizes_of_every_kind_share_the_fences);
+	tcase_add_test(tc, the_pool_takes_back_what_threads_keep_before_it_grows);
 	return tc;
 }
 
