@@ -24,11 +24,12 @@ static char path[128]; /* of the file that is made */
 
 static json_t *answer;
 
-/* The object of the last replay; freed with the test's process. */
+/* The object of the last replay: until the next, or the end of the test's process. */
 static const json_t *read_answer(void)
 {
 	json_error_t error;
 
+	json_decref(answer);
 	answer = json_loads(stat_out, 0, &error);
 	ck_assert_msg(answer, "%s: %s", error.text, stat_out);
 	ck_assert_str_eq(json_string_value(json_object_get(answer, "schema")), "gpupool.replay/1");
