@@ -20,12 +20,12 @@ struct gp_pool {
 	struct gp_fence fence;
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
+	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
 	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached */
 	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */
 
 	struct gp_mutex lock; /* guards everything below */
 	pthread_cond_t rounds_done;
-	bool rounds_busy;  /* one thread runs the rounds, the others wait for it and search again */
 	struct gp_stats stats;
 	uint64_t n_grows;	/* times that a large segment was asked for: the clock of idleness */
 	uint64_t begun_bytes;	/* of release_begin since the start */
@@ -36,6 +36,7 @@ struct gp_pool {
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
 	struct gp_list leaving;	 /* wholly cached too, but to be given back as soon as their work is completed */
 	struct gp_list tcaches;	 /* of the threads */
+	uint64_t unrecorded_stamp; /* the last of late blocks that came from there */
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;
 	struct gp_chunk *chunks; /* where descriptors come from */

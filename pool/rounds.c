@@ -95,14 +95,15 @@ static uint64_t deficit(const struct gp_rounds *rounds)
 static uint64_t round_settle(struct gp_rounds *rounds)
 {
 	struct gp_pool *pool = rounds->pool;
+	bool is_any_unrecorded;
 	uint64_t before, after;
 
-	(void)gp_tcache_flush_all(pool, &rounds->is_any_unrecorded);
+	(void)gp_tcache_flush_all(pool, &is_any_unrecorded);
 	before = pending_bytes(pool);
 	(void)gp_fence_settle(&pool->fence);
 	if (!gp_pool_is_flag(&pool->completion_only))
 		(void)gp_fence_order(&pool->fence);
-	if (rounds->is_any_unrecorded && gp_reuse_cover_late(pool, false) == 0)
+	if (is_any_unrecorded && gp_reuse_cover_late(pool, false) == 0)
 		(void)gp_fence_settle(&pool->fence);
 	search(rounds);
 	after = pending_bytes(pool);
@@ -136,15 +137,18 @@ static void wait_for_late(struct gp_rounds *rounds)
 	struct gp_pool *pool = rounds->pool;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	bool needs_idle = !be->ops->can_release_behind(be->arg), is_any;
-	uint64_t stamp;
+	uint64_t stamp, unrecorded;
 
 	gp_mutex_lock(&pool->lock);
 	needs_idle = needs_idle && pool->stats.cached_bytes + pool->stats.pending_bytes;
 	is_any = needs_idle || pool->pending.bitmap[1];
 	stamp = needs_idle ? gp_fence_started(&pool->fence) : pool->pending.newest_stamp;
+	unrecorded = pool->unrecorded_stamp;
 	gp_mutex_unlock(&pool->lock);
-	if (is_any && gp_fence_record(&pool->fence, stamp, false) == 0)
-		(void)gp_fence_wait(&pool->fence, stamp, rounds->is_any_unrecorded ? UNRECORDED_WAIT_NS : LATE_WAIT_NS);
+	if (is_any && gp_fence_record(&pool->fence, stamp, false) == 0) {
+		(void)gp_fence_wait(&pool->fence, unrecorded, UNRECORDED_WAIT_NS);
+		(void)gp_fence_wait(&pool->fence, stamp, LATE_WAIT_NS);
+	}
 	/* If that was too long, some of the older ones may still have completed. */
 	while (gp_fence_settle(&pool->fence) == 0)
 		;

@@ -18,7 +18,6 @@ struct gp_rounds {
 	void *rescue_arg;
 	uint64_t n_arrivals; /* the pool's, before the last attempt */
 	int result;	     /* of the last attempt */
-	bool is_any_unrecorded; /* among what came back from the threads' caches */
 	struct gp_block *block;
 };
 

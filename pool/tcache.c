@@ -143,6 +143,8 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 		return r;
 	gp_spin_lock(&tc->lock);
 	tc->recorded = stamp;
+	if (is_at_free)
+		tc->recorded_at_free = stamp;
 	tc->n_uncovered = 0;
 	gp_spin_unlock(&tc->lock);
 	return 0;
@@ -226,6 +228,15 @@ static bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *sh
 	       (shelf->count >= depth_of(tc, size) && (*gp_shelf_at(shelf, 0))->stamp > tc->recorded);
 }
 
+/*
+ * Not when the pool is dropped, and not while somebody waits for memory: that is said first, and then each cache is
+ * emptied with its lock held.
+ */
+static bool is_open_locked(const struct gp_tcache *tc)
+{
+	return !gp_pool_is_flag(&tc->pool->dead) && !gp_pool_is_flag(&tc->pool->rounds_busy);
+}
+
 /* From the program to its shelf; false if it has no room, or the block is not the program's. */
 static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_record_due)
 {
@@ -235,8 +246,7 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 
 	gp_spin_lock(&tc->lock);
 	shelf = find_room_locked(tc, recent->size);
-	/* A pool that is dropped takes the lock after it has said that it is dead. */
-	if (shelf && !gp_pool_is_flag(&tc->pool->dead) && gp_block_claim(b, recent->word)) {
+	if (shelf && is_open_locked(tc) && gp_block_claim(b, recent->word)) {
 		is_taken = !atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed);
 		if (is_taken)
 			put_locked(tc, shelf, b);

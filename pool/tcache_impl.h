@@ -39,6 +39,7 @@ struct gp_tcache {
 	struct gp_list link; /* pool->tcaches */
 	uint64_t bytes, n_blocks; /* held */
 	uint64_t recorded;	  /* fences cover the blocks with stamps up to this */
+	uint64_t recorded_at_free; /* fences that a free recorded, these */
 	unsigned n_uncovered;	  /* put since then */
 	unsigned n_refused;	  /* for want of room, since all was given back */
 	uint64_t hits;
@@ -71,7 +72,7 @@ static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct g
 /* Brings everything in the cache into the pool's queue. */
 void gp_tcache_flush(struct gp_tcache *tc);
 
-/* The same for all caches of the pool. How many blocks came. *ret_is_any_late: whether no fence covers some of them. */
+/* The same for all caches of the pool. How many blocks came. *ret_is_any_late: whether no free's fence covers some. */
 uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late);
 
 /* The same, and sees to it that what is done with can be had. Whether anything came. */

@@ -28,12 +28,14 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 	return tc;
 }
 
-/* To the pool the program has held it all the time. Whether no fence covers it. */
+/* To the pool the program has held it all the time. Whether no free's fence covers it. */
 static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
 {
 	struct gp_block *b = gp_tcache_take_nth(tc, shelf, 0);
-	bool is_late = b->stamp > tc->recorded;
+	bool is_late = b->stamp > tc->recorded_at_free;
 
+	if (is_late)
+		tc->pool->unrecorded_stamp = gp_max(tc->pool->unrecorded_stamp, b->stamp);
 	tc->requested += gp_block_requested(b); /* the pool takes it off, as it was when it was handed out last */
 	gp_pool_queue_locked(tc->pool, b, is_late);
 	return is_late;

@@ -227,6 +227,89 @@ START_TEST(memory_that_runs_out_is_taken_from_the_caches)
 }
 END_TEST
 
+/* A block of the thread's own, in a device that is full; all else is in use. */
+static uint64_t take_last(void)
+{
+	uint64_t addr = take(SMALL);
+
+	for (unsigned i = 0; i < 2 * GP_MIB / SMALL - 2; i++)
+		(void)fixture_alloc(SMALL);
+	px.fake.outside = px.fake.capacity - px.fake.reserved_bytes;
+	return addr;
+}
+
+static void take_again(uint64_t addr)
+{
+	ck_assert_uint_eq(take(SMALL), addr);
+}
+
+static void take_from_the_pool(uint64_t addr)
+{
+	ck_assert_uint_eq(fixture_alloc(SMALL), addr);
+}
+
+static void take_after_the_end(uint64_t addr)
+{
+	end();
+	take_from_the_pool(addr);
+	start();
+}
+
+static void (*const ways_to_take[])(uint64_t addr) = {take_again, take_from_the_pool, take_after_the_end};
+
+/* The GPU is done after so many pauses. */
+static void complete_later(struct fake *fake, enum fake_call call)
+{
+	unsigned *n_pauses = fake->hook_arg;
+
+	if (call == FAKE_PAUSE && *n_pauses && --*n_pauses == 0)
+		fake_complete_all(fake);
+}
+
+/* No fence was recorded at the free, so only one of now tells, which a kernel launched since may hold up. */
+START_TEST(what_was_in_a_cache_is_waited_for_rather_than_refused)
+{
+	unsigned n_pauses = 400;
+	uint64_t addr;
+
+	start();
+	addr = take_last();
+	ck_assert(put(addr));
+	fixture_work();
+	px.fake.hook_arg = &n_pauses;
+	px.fake.hook = complete_later;
+	ways_to_take[_i](addr);
+	px.fake.hook = NULL;
+	end();
+}
+END_TEST
+
+/* Another thread frees while the allocation waits. */
+static void put_during_pause(struct fake *fake, enum fake_call call)
+{
+	uint64_t addr = *(uint64_t *)fake->hook_arg;
+
+	if (call != FAKE_PAUSE || !addr)
+		return;
+	*(uint64_t *)fake->hook_arg = 0;
+	(void)put(addr);
+}
+
+START_TEST(a_cache_takes_nothing_that_somebody_is_waiting_for)
+{
+	uint64_t addr;
+
+	px.options.oom_wait_ns = 500000000;
+	start();
+	addr = take_last();
+	px.fake.hook_arg = &addr;
+	px.fake.hook = put_during_pause;
+	(void)fixture_alloc(SMALL);
+	px.fake.hook = NULL;
+	end();
+}
+END_TEST
+
 START_TEST(a_thread_that_ends_leaves_all_to_the_pool)
 {
 	uint64_t addr;
@@ -301,6 +384,9 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
 	tcase_add_test(tc, a_cache_full_of_sizes_that_nobody_wants_makes_room);
 	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
+	tcase_add_loop_test(tc, what_was_in_a_cache_is_waited_for_rather_than_refused, 0,
+		sizeof(ways_to_take) / sizeof(*ways_to_take));
+	tcase_add_test(tc, a_cache_takes_nothing_that_somebody_is_waiting_for);
 	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
 	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
 	tcase_add_loop_test(tc, where_the_options_leave_no_room_there_is_no_cache, 0,
