@@ -27,13 +27,3 @@ void gp_budget_uncharge(struct gp_budget *budget, uint64_t bytes)
 
 	gp_assert(before >= bytes);
 }
-
-uint64_t gp_budget_left(const struct gp_budget *budget)
-{
-	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
-	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
-
-	if (limit == GP_NO_LIMIT)
-		return GP_NO_LIMIT;
-	return charged < limit ? limit - charged : 0;
-}

@@ -27,4 +27,12 @@ bool gp_budget_charge(struct gp_budget *budget, uint64_t bytes);
 void gp_budget_uncharge(struct gp_budget *budget, uint64_t bytes);
 
 /* Bytes that can still be charged: GP_NO_LIMIT without a limit. */
-uint64_t gp_budget_left(const struct gp_budget *budget);
+static inline uint64_t gp_budget_left(const struct gp_budget *budget)
+{
+	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed), charged;
+
+	if (limit == GP_NO_LIMIT)
+		return GP_NO_LIMIT;
+	charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+	return charged < limit ? limit - charged : 0;
+}

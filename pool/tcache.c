@@ -283,11 +283,22 @@ static void hand_over(struct gp_tcache *tc)
 	gp_tcache_flush(tc);
 }
 
+/*
+ * Whether blocks may wait for their fence: the GPU keeps up, and who asks for memory meanwhile can have more of it. At
+ * the limit nothing but what was freed can be had, and a kernel may be launched before a fence tells that it can.
+ */
+static bool is_leisure(const struct gp_tcache *tc)
+{
+	const struct gp_pool *pool = tc->pool;
+
+	return gp_fence_was_ready(&pool->fence) && !gp_pool_is_flag(&pool->is_pressed) &&
+	       gp_budget_left(pool->options.budget) >= bytes_max(tc);
+}
+
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
-	struct gp_pool *pool = tc->pool;
-	bool is_record_due = false, is_wanted = gp_fence_was_ready(&pool->fence) && !gp_pool_is_flag(&pool->is_pressed);
+	bool is_record_due = false, is_wanted = is_leisure(tc);
 	int r;
 
 	if (recent->addr != addr)
@@ -299,7 +310,7 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 		r = gp_unlikely(is_record_due) ? record(tc, true) : 0;
 		return r > 0 ? r : 0;
 	}
-	/* While the GPU lags the pool knows better what to do. */
+	/* While the GPU lags, or memory is short, the pool knows better what to do. */
 	if (!is_wanted || is_crowded(tc))
 		hand_over(tc);
 	return -ENOENT;

@@ -284,6 +284,22 @@ START_TEST(what_was_in_a_cache_is_waited_for_rather_than_refused)
 }
 END_TEST
 
+/* The driver would give it to whoever asks next, whatever the GPU does by then. */
+START_TEST(what_is_freed_at_the_limit_can_be_had_at_once)
+{
+	uint64_t addr;
+
+	start();
+	addr = take_last();
+	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+	put(addr);
+	fixture_work();
+	ck_assert_uint_eq(take(SMALL), addr);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 0);
+	end();
+}
+END_TEST
+
 /* Another thread frees while the allocation waits. */
 static void put_during_pause(struct fake *fake, enum fake_call call)
 {
@@ -386,6 +402,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
 	tcase_add_loop_test(tc, what_was_in_a_cache_is_waited_for_rather_than_refused, 0,
 		sizeof(ways_to_take) / sizeof(*ways_to_take));
+	tcase_add_test(tc, what_is_freed_at_the_limit_can_be_had_at_once);
 	tcase_add_test(tc, a_cache_takes_nothing_that_somebody_is_waiting_for);
 	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
 	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
