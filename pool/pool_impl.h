@@ -22,6 +22,7 @@ struct gp_pool {
 	_Atomic bool overlap, completion_only, dead;
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
 	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached */
+	_Atomic bool is_full; /* the driver had nothing for the pool the last time that it was asked */
 	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */
 
 	struct gp_mutex lock; /* guards everything below */

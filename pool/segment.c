@@ -333,6 +333,7 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 		bytes = tries[i];
 		r = reserve(pool, bytes, &base, &ns);
 	}
+	atomic_store_explicit(&pool->is_full, r == -ENOMEM, memory_order_relaxed);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.driver_allocs += r == 0;
 	pool->stats.driver_ns += ns;

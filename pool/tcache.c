@@ -284,15 +284,15 @@ static void hand_over(struct gp_tcache *tc)
 }
 
 /*
- * Whether blocks may wait for their fence: the GPU keeps up, and who asks for memory meanwhile can have more of it. At
- * the limit nothing but what was freed can be had, and a kernel may be launched before a fence tells that it can.
+ * Whether blocks may wait for their fence: the GPU keeps up, and who asks for memory meanwhile can have more of it. If
+ * not, only what was freed can be had, and a kernel may be launched before a fence tells that it can.
  */
 static bool is_leisure(const struct gp_tcache *tc)
 {
 	const struct gp_pool *pool = tc->pool;
 
 	return gp_fence_was_ready(&pool->fence) && !gp_pool_is_flag(&pool->is_pressed) &&
-	       gp_budget_left(pool->options.budget) >= bytes_max(tc);
+	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= bytes_max(tc);
 }
 
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)

@@ -284,14 +284,28 @@ START_TEST(what_was_in_a_cache_is_waited_for_rather_than_refused)
 }
 END_TEST
 
+static void reach_the_limit(void)
+{
+	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+}
+
+static void fill_the_device(void)
+{
+	uint64_t unused;
+
+	ck_assert_int_eq(fixture_try(SMALL, &unused), -ENOMEM);
+}
+
+static void (*const shortages[])(void) = {reach_the_limit, fill_the_device};
+
 /* The driver would give it to whoever asks next, whatever the GPU does by then. */
-START_TEST(what_is_freed_at_the_limit_can_be_had_at_once)
+START_TEST(what_is_freed_where_there_is_no_more_can_be_had_at_once)
 {
 	uint64_t addr;
 
 	start();
 	addr = take_last();
-	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+	shortages[_i]();
 	put(addr);
 	fixture_work();
 	ck_assert_uint_eq(take(SMALL), addr);
@@ -402,7 +416,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
 	tcase_add_loop_test(tc, what_was_in_a_cache_is_waited_for_rather_than_refused, 0,
 		sizeof(ways_to_take) / sizeof(*ways_to_take));
-	tcase_add_test(tc, what_is_freed_at_the_limit_can_be_had_at_once);
+	tcase_add_loop_test(tc, what_is_freed_where_there_is_no_more_can_be_had_at_once, 0,
+		sizeof(shortages) / sizeof(*shortages));
 	tcase_add_test(tc, a_cache_takes_nothing_that_somebody_is_waiting_for);
 	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
 	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
