@@ -25,6 +25,16 @@
 		"capture busy free spin malloc free-async malloc release end-capture free malloc")		\
 	X(capture_freed, STEPS_HUGE,										\
 		"capture free-async free-async spin malloc malloc end-capture malloc release")			\
+	/* A thread's own cache: filled while there was nothing to do, or behind other work. */			\
+	X(cached, STEPS_SMALL, "churn spin malloc malloc malloc release")					\
+	X(cached_one, STEPS_SMALL, "churn free spin malloc free-async malloc release")				\
+	X(cached_behind, STEPS_SMALL, "churn busy free churn spin malloc malloc malloc release")		\
+	X(cached_busy, STEPS_SMALL, "churn busy free free free spin malloc malloc malloc-big release")		\
+	X(cached_by_other, STEPS_SMALL, "other:churn spin malloc malloc other:malloc other:release")		\
+	X(cached_for_other, STEPS_SMALL, "churn busy other:free free spin other:malloc malloc release")	\
+	X(cached_asked, STEPS_SMALL, "churn busy free spin reclaim malloc info malloc release")		\
+	X(cached_capture, STEPS_SMALL, "churn capture free-async spin malloc malloc end-capture release")	\
+	X(cached_and_huge, STEPS_HUGE, "churn busy free free free churn spin malloc malloc release")		\
 	/* What asks, and what passes through. */								\
 	X(asked, STEPS_LARGE, "busy free free-host spin info reclaim malloc malloc-host info reclaim release")	\
 	X(asked_huge, STEPS_HUGE, "busy free free free malloc spin reclaim malloc release")			\

@@ -38,7 +38,13 @@
 		"spin other:free& second:free second:malloc second:malloc second:release")			\
 	X(other_frees_pinned, STEPS_LARGE,									\
 		"spin other:free-host& second:free-host second:malloc-host second:release")			\
-	X(other_opens, STEPS_HUGE, "spin other:free& open second:free second:malloc second:release")
+	X(other_opens, STEPS_HUGE, "spin other:free& open second:free second:malloc second:release")		\
+	X(cached_alone, STEPS_SMALL, "alone churn busy free churn malloc spin stream malloc malloc release")	\
+	X(cached_in_both, STEPS_SMALL,										\
+		"churn second:churn busy free spin second:churn second:malloc malloc second:release")		\
+	X(cached_in_closed, STEPS_SMALL,									\
+		"churn second:churn busy free spin second:close malloc malloc release")			\
+	X(cached_comes, STEPS_SMALL, "churn busy free churn spin open second:churn malloc second:release")
 
 SCENARIOS(STEPS_FUNCTION)
 

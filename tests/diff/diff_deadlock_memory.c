@@ -7,6 +7,8 @@
 
 #define SCENARIOS(X)												\
 	X(empty, STEPS_HUGE, "take-all spin malloc release")							\
+	X(cached, STEPS_SMALL, "churn take-all free spin take release")						\
+	X(cached_more, STEPS_SMALL, "churn take-all free free free spin take take take release")		\
 	X(pending, STEPS_HUGE, "take-all busy free free spin malloc malloc release")				\
 	X(pending_parts, STEPS_HUGE, "take-all busy free free free free spin malloc-big release")		\
 	X(pending_of_other, STEPS_HUGE,										\

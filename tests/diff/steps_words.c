@@ -12,6 +12,7 @@ enum {
 	TOUCHED = 4096, /* bytes of a block that kernels write */
 	BUSY_MS = 1,	/* how long "busy" works */
 	ALL_MAX = 4096,
+	CHURNED = 70, /* small blocks, more than a thread keeps of a size */
 	CAPTURE_RELAXED = 2,
 	ATTACH_GLOBAL = 1,
 };
@@ -117,6 +118,17 @@ static void take(struct site *site)
 
 	if (is_given(cuMemAlloc_v2(&ptr, block_bytes)))
 		site->taken[site->n_taken++] = ptr;
+}
+
+/* What the thread has afterwards in a cache of its own, if it has one. */
+static void churn(struct site *site)
+{
+	CUdeviceptr ptr[CHURNED];
+
+	for (unsigned i = 0; i < CHURNED; i++)
+		ptr[i] = place_alloc(&site->place, STEPS_SMALL);
+	for (unsigned i = 0; i < CHURNED; i++)
+		PLACE_MUST(cuMemFree_v2(ptr[i]));
 }
 
 static void malloc_big(struct site *site)
@@ -274,6 +286,7 @@ static const struct word {
 	{"free-behind", free_behind},
 	{"malloc", malloc_block},
 	{"take", take},
+	{"churn", churn},
 	{"malloc-big", malloc_big},
 	{"malloc-managed", malloc_managed},
 	{"malloc-async", malloc_async},

@@ -95,7 +95,12 @@ NEEDS = {
     "deadlock": (*around_spinning(), on_old_drivers()),
     "deadlock_contexts": around_spinning(),
     "deadlock_devices": around_spinning(devices=2),
-    "deadlock_memory": (*around_spinning(is_alone=True), on_old_drivers(is_alone=True)),
+    "deadlock_memory": (
+        *around_spinning(is_alone=True),
+        Needs(name="limited", env={"GPUPOOL_LIMIT": "2GiB"}, is_alone=True, configs=INSISTING),
+        Needs(name="unreserved", env={"GPUPOOL_RESERVE": "0"}, is_alone=True, configs=INSISTING),
+        on_old_drivers(is_alone=True),
+    ),
     "deadlock_threads": around_spinning(),
     # With a limit that holds only if what ended with its context is not charged any more.
     "leaks": (
