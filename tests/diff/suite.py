@@ -131,6 +131,10 @@ NEEDS = {
     "free": (Needs(), on_old_drivers()),
     "memory": (Needs(), on_old_drivers()),
     "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
+    "caches": (
+        Needs(configs=("simple", "binned", "split", "ordered", "completed", "syncfree")),
+        Needs(name="limited", env={"GPUPOOL_LIMIT": "256MiB"}, configs=("simple", "binned", "split")),
+    ),
     "stream": (Needs(), Needs(name="old", env=OLD)),
     # Exit handlers that run after the driver's own, which a real one has not.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),

@@ -17,6 +17,10 @@ static const char *const pools[][4] = {
 };
 
 static const char *const scenarios[][2] = {
+	{"caches", "contexts"},
+	{"caches", "ended"},
+	{"caches", "in-destructors"},
+	{"caches", "reset"},
 	{"life", "attached"},
 	{"life", "pinned"},
 	{"life", "refused"},
