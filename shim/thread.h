@@ -7,7 +7,7 @@
 #include "../pool/tcache.h"
 #include "context.h"
 
-enum { GP_THREAD_CACHES = 4 };
+enum { GP_THREAD_CACHES = 16 }; /* as many devices as there are in a machine */
 
 struct gp_thread {
 	struct gp_thread_cache {
