@@ -16,16 +16,19 @@
 #include "pool/tcache.h"
 #include "pool_fixture.h"
 
-enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_UNITS = 4 * FIXTURE_CAPACITY / GP_ALIGN };
+enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_SLOTS = 8, N_UNITS = 4 * FIXTURE_CAPACITY / GP_ALIGN };
+enum { ON_THE_WAY = 255 }; /* the owner of what lies in a slot */
+
+struct held {
+	uint64_t addr, bytes;
+};
 
 static struct worker {
 	pthread_t thread;
 	unsigned id; /* from 1 */
 	uint64_t random;
 	struct gp_tcache *tcache; /* NULL: none */
-	struct held {
-		uint64_t addr, bytes;
-	} held[N_HELD];
+	struct held held[N_HELD];
 	unsigned n_foreign; /* blocks that somebody else had, or used too early */
 	unsigned n_errors;
 } workers[N_WORKERS];
@@ -33,6 +36,10 @@ static struct worker {
 static _Atomic uint8_t *owners; /* of every unit, 0 for nobody */
 static uint64_t lowest;         /* address of the first unit */
 static _Atomic bool is_over;
+
+/* Blocks on their way from one thread to another. */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct held slots[N_SLOTS];
 
 static uint64_t below(struct worker *w, uint64_t n)
 {
@@ -81,6 +88,22 @@ static void put(struct worker *w, struct held *b)
 	b->bytes = 0;
 }
 
+/* So that a thread frees what another's cache gave, and that one what it has never seen. */
+static void swap(struct worker *w, struct held *b, struct held *slot)
+{
+	struct held other;
+
+	if (b->bytes)
+		w->n_foreign += !change_owner(b, (uint8_t)w->id, ON_THE_WAY);
+	pthread_mutex_lock(&slots_lock);
+	other = *slot;
+	*slot = *b;
+	pthread_mutex_unlock(&slots_lock);
+	*b = other;
+	if (b->bytes)
+		w->n_foreign += !change_owner(b, ON_THE_WAY, (uint8_t)w->id);
+}
+
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -89,7 +112,9 @@ static void *work(void *arg)
 	for (int step = 0; step < N_STEPS; step++) {
 		struct held *b = &w->held[below(w, N_HELD)];
 
-		if (b->bytes)
+		if (below(w, 8) == 0)
+			swap(w, b, &slots[below(w, N_SLOTS)]);
+		else if (b->bytes)
 			put(w, b);
 		else
 			get(w, b);
@@ -101,6 +126,7 @@ static void *work(void *arg)
 			put(w, &w->held[i]);
 	if (w->tcache)
 		gp_tcache_free(w->tcache);
+	w->tcache = NULL;
 	return NULL;
 }
 
@@ -146,6 +172,11 @@ static void run(void *(*other)(void *))
 		pthread_join(workers[i].thread, NULL);
 	atomic_store(&is_over, true);
 	pthread_join(thread, NULL);
+	for (unsigned i = 0; i < N_SLOTS; i++) {
+		swap(&workers[0], &workers[0].held[0], &slots[i]);
+		if (workers[0].held[0].bytes)
+			put(&workers[0], &workers[0].held[0]);
+	}
 	free((void *)owners);
 	for (unsigned i = 0; i < N_WORKERS; i++)
 		ck_assert_uint_eq(workers[i].n_foreign, 0);
@@ -212,10 +243,33 @@ START_TEST(threads_that_run_out_of_memory_together_take_turns)
 }
 END_TEST
 
+static void wait_for_steps(uint64_t n)
+{
+	while (atomic_load(&px.fake.submitted) < n && !atomic_load(&is_over))
+		sched_yield();
+}
+
+/* Somebody else may be first from now on, and then everybody wants memory that can be exported. */
+static void *change_the_rules(void *unused)
+{
+	wait_for_steps(N_STEPS / 4);
+	ck_assert_int_eq(gp_pool_require_completion(px.pool), 0);
+	wait_for_steps(N_STEPS);
+	gp_pool_set_whole(px.pool);
+	return NULL;
+}
+
+START_TEST(threads_go_on_under_stricter_rules)
+{
+	start(_i);
+	run(change_the_rules);
+	check_end();
+}
+END_TEST
+
 static void *drop_soon(void *unused)
 {
-	while (atomic_load(&px.fake.submitted) < N_STEPS / 2)
-		sched_yield();
+	wait_for_steps(N_STEPS / 2);
 	gp_pool_drop(px.pool);
 	return NULL;
 }
@@ -237,6 +291,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_loop_test(tc, threads_never_share_a_byte_and_the_books_are_right_in_the_end, 0, 2);
 	tcase_add_loop_test(tc, captures_that_come_and_go_make_nobody_see_a_block_too_early, 0, 2);
 	tcase_add_loop_test(tc, threads_that_run_out_of_memory_together_take_turns, 0, 2);
+	tcase_add_loop_test(tc, threads_go_on_under_stricter_rules, 0, 2);
 	tcase_add_loop_test(tc, a_context_can_end_while_threads_allocate_and_free, 0, 2);
 	return tc;
 }
