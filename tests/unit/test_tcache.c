@@ -340,6 +340,34 @@ START_TEST(a_cache_takes_nothing_that_somebody_is_waiting_for)
 }
 END_TEST
 
+/* As with the pool: the program is told, and what it freed is free. */
+START_TEST(an_error_of_a_fence_loses_no_block)
+{
+	enum { ERROR = 700 };
+	uint64_t addrs[DEPTH];
+	unsigned n_errors = 0;
+
+	start();
+	for (unsigned i = 0; i < DEPTH; i++)
+		addrs[i] = take(SMALL);
+	fake_plan(&px.fake, (struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = ERROR});
+	for (unsigned i = 0; i < DEPTH; i++) {
+		int r = gp_tcache_put(mine, addrs[i]);
+
+		ck_assert(r == 0 || r == ERROR);
+		n_errors += r == ERROR;
+		fixture_check();
+	}
+	ck_assert_uint_eq(n_errors, 1);
+	ck_assert_uint_eq(fixture_stats().used_bytes, 0);
+	for (unsigned i = 0; i < DEPTH; i++)
+		ck_assert_int_eq(gp_pool_free(&px.map, addrs[i], GP_FREE_NORMAL), GP_E_NOT_USED);
+	fake_complete_all(&px.fake);
+	(void)take(SMALL);
+	end();
+}
+END_TEST
+
 START_TEST(a_thread_that_ends_leaves_all_to_the_pool)
 {
 	uint64_t addr;
@@ -419,6 +447,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_loop_test(tc, what_is_freed_where_there_is_no_more_can_be_had_at_once, 0,
 		sizeof(shortages) / sizeof(*shortages));
 	tcase_add_test(tc, a_cache_takes_nothing_that_somebody_is_waiting_for);
+	tcase_add_test(tc, an_error_of_a_fence_loses_no_block);
 	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
 	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
 	tcase_add_loop_test(tc, where_the_options_leave_no_room_there_is_no_cache, 0,
