@@ -395,9 +395,6 @@ int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 		context->can_release_behind = supported;
 	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_state_pool_options(&options, device->total_bytes, &device->budget);
-	/* There a fence is a wait for everything, so one for several frees would be one for what came after them. */
-	if (!gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
-		options.thread_cache_bytes = 0;
 	gp_record_pool(&options, device->index, 0);
 	r = gp_pool_new(&options, ret_pool);
 	if (!r)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compat.h"
+#include "real.h"
 #include "record.h"
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
@@ -103,10 +104,16 @@ static void add(struct gp_thread *self, struct gp_context *context)
 	};
 }
 
-/* A recording tells of every allocation and free, which only the slow way does. */
+/*
+ * A driver without context fences waits for everything instead, so one for several frees would be a wait for what came
+ * after them. A recording tells of every allocation and free, which only the slow way does.
+ */
 static bool are_wanted(void)
 {
-	return gp_state.config.thread_cache_bytes && gp_state_kind() != GP_KIND_NONE && !gp_record_is_on();
+	const struct gp_config *config = &gp_state.config;
+
+	return config->thread_cache_bytes && config->pending_count == UINT64_MAX && gp_state_kind() != GP_KIND_NONE &&
+	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_record_is_on();
 }
 
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
