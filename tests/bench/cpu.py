@@ -66,7 +66,7 @@ def peers_of(options, words, label=""):
     kinds = []
     for kind in options.kinds:
         variables = {**options.variables, "GPUPOOL_POOL": kind}
-        kinds.append(Peer(f"{kind}{label}", words, options.library, variables, kind=kind))
+        kinds.append(Peer(f"{kind}{label}", words, options.preload, variables, kind=kind))
         if options.other:
             kinds.append(Peer(f"{kind}{label}, other", words, options.other, variables, kind=kind))
     return [raw, *kinds]
@@ -91,7 +91,7 @@ def run_pairs(book, options, log):
 
 
 def run_extras(book, options, log):
-    extras.startup(book, options.programs, options.library, max(20, round(300 * options.scale)))
+    extras.startup(book, options.programs, options.preload, max(20, round(300 * options.scale)))
     split = next(peer for peer in peers_of(options, [options.programs / "player_driver"]) if peer.kind == "split")
     rounds = max(3, round(15 * options.scale))
     extras.watch(book, split, options.stat, log, rounds, 100, "cpu_ns")
@@ -138,7 +138,7 @@ def write(book, options):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="cpu.py", description=__doc__)
-    parser.add_argument("--library", type=pathlib.Path, required=True, help="libgpupool.so")
+    parser.add_argument("--library", dest="preload", type=pathlib.Path, required=True, help="libgpupool.so")
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="where the players are")
     parser.add_argument("--runtime", type=pathlib.Path, required=True, help="where a libcudart.so is")
     parser.add_argument("--stat", type=pathlib.Path, help="gpupool-stat")
@@ -149,7 +149,7 @@ def parse_arguments():
     parser.add_argument("--only", nargs="+", help="tables, such as 'one thread' or threads, and nothing else")
     parser.add_argument("--scale", type=float, default=1.0, help="fewer or more rounds, such as 0.2")
     options = parser.parse_args()
-    options.library, options.programs = options.library.resolve(), options.programs.resolve()
+    options.preload, options.programs = options.preload.resolve(), options.programs.resolve()
     options.other = options.other and options.other.resolve()
     # The driver that does nothing comes before any other.
     options.variables = {"LD_LIBRARY_PATH": f"{options.programs}:{options.runtime.resolve()}"}

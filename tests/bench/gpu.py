@@ -11,7 +11,6 @@ The steps of scripts/bench, which calls them one by one so that each can be give
     gpu.py report --out DIR NAME=EXITSTATUS...
 """
 
-import argparse
 import json
 import pathlib
 import sys
@@ -36,12 +35,7 @@ HEAD = [
 
 
 def part_name(word):
-    names = list(PARTS)
-    if word in names:
-        return word
-    if word.isdigit() and 1 <= int(word) <= len(names):
-        return names[int(word) - 1]
-    raise SystemExit(f"bench: no part '{word}'; there are {', '.join(names)}, or 1 to {len(names)}")
+    return gpu_test.part_name(word, PARTS, "bench")
 
 
 def step_list(options):
@@ -58,7 +52,7 @@ def step_check(options):
 def step_build(options):
     if not options.sim:
         peers.build()
-    print(f"bench: library {peers.Place(options.sim).library}")
+    print(f"bench: library {peers.Place(options.sim).preload}")
 
 
 def step_part(options):
@@ -121,24 +115,10 @@ STEPS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="gpu.py")
-    parser.add_argument("step", choices=STEPS)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--out", type=pathlib.Path)
+def add_arguments(parser):
     parser.add_argument("--sim", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--bundle", action="store_true")
-    options = parser.parse_intermixed_args()
-    if options.out:
-        options.out = options.out.resolve()
-        options.out.mkdir(parents=True, exist_ok=True)
-    try:
-        STEPS[options.step](options)
-    except programs.Trouble as trouble:
-        sys.exit(f"bench: {trouble}")
 
 
 if __name__ == "__main__":
-    main()
+    gpu_test.main("bench", STEPS, add_arguments)

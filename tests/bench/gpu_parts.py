@@ -101,7 +101,7 @@ def run_steady(book, place, options, log):
 
 
 def run_guest(book, place, options, log):
-    extras.startup(book, place.folder, place.library, scaled(500, options, 20))
+    extras.startup(book, place.folder, place.preload, scaled(500, options, 20))
     peer = place.peer("split", "player_runtime_static", "split")
     cells = [cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
     with extras.recording(peer) as recording:

@@ -131,13 +131,13 @@ class Place:
         self.is_sim = sim is not None
         if sim:
             sim = sim.resolve()
-            self.folder, self.library = sim / "tests" / "bench", programs.find_library(sim)
+            self.folder, self.preload = sim / "tests" / "bench", programs.find_library(sim)
             self.variables = {"LD_LIBRARY_PATH": str(sim / "tests" / "sim")}
             self.stat = sim / "tools" / "gpupool-stat"
             self.reasons = {name: "needs a GPU" for name in RECIPES if not (self.folder / name).exists()}
         else:
-            self.folder, self.library, self.variables = BIN, programs.preload_library(), {}
-            self.stat = self.library.parent.parent / "tools" / "gpupool-stat"
+            self.folder, self.preload, self.variables = BIN, programs.preload_library(), {}
+            self.stat = self.preload.parent.parent / "tools" / "gpupool-stat"
             self.reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
         self.stat = self.stat if self.stat.exists() else None
 
@@ -146,7 +146,7 @@ class Place:
         variables = {**self.variables, **(variables or {})}
         if kind:
             variables["GPUPOOL_POOL"] = kind
-        return Peer(name, [self.folder / program], self.library if kind else None, variables,
+        return Peer(name, [self.folder / program], self.preload if kind else None, variables,
                     self.reasons.get(program, ""), kind or "")
 
     def script(self, name, needs, script, kind=None, words=(), variables=None):
@@ -157,7 +157,7 @@ class Place:
         elif not importlib.util.find_spec(needs):
             why = f"{needs} is not installed"
         variables = {**self.variables, **(variables or {}), **({"GPUPOOL_POOL": kind} if kind else {})}
-        return Peer(name, [sys.executable, "-B", HERE / script, *words], self.library if kind else None, variables,
+        return Peer(name, [sys.executable, "-B", HERE / script, *words], self.preload if kind else None, variables,
                     why, kind or "")
 
     def raw(self):

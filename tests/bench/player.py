@@ -29,7 +29,7 @@ class Peer:
 
     name: str
     words: list
-    library: pathlib.Path | None = None
+    preload: pathlib.Path | None = None
     variables: dict = dataclasses.field(default_factory=dict)
     why_missing: str = ""
     kind: str = ""  # of pool, that the process has to say it has
@@ -60,11 +60,11 @@ class Group:
 
 class Player:
     def __init__(self, peer, directory, log):
-        config = programs.Config(peer.name, peer.library, peer.variables)
+        config = programs.Config(peer.name, peer.preload, peer.variables)
         self.peer, self.directory = peer, directory
         self.process = subprocess.Popen(
             [str(word) for word in peer.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            env=config.environment(directory, {} if peer.library else peer.variables), text=True,
+            env=config.environment(directory, {} if peer.preload else peer.variables), text=True,
         )  # fmt: skip
 
     def receive(self, seconds):
@@ -90,7 +90,7 @@ class Player:
 
     def status(self):
         """What gpupool says of the process; None where it is not preloaded, or has nothing to say yet."""
-        if not self.peer.library:
+        if not self.peer.preload:
             return None
         try:
             return ctl.ask_process(self.directory, self.process.pid, "status")
@@ -158,7 +158,7 @@ class NoSuchKind(programs.Trouble):
 def check_kind(player):
     """A library that does not know a kind takes another: then the figures would not be that kind's."""
     status = player.status()
-    if not player.peer.library:
+    if not player.peer.preload:
         return
     if not status:
         raise programs.Trouble("not under the preload: no control socket")

@@ -50,14 +50,14 @@ PARTS = {
 SKIPPED = 77
 
 
-def part_name(word):
-    names = list(PARTS)
+def part_name(word, parts=PARTS, prog="gpu-test"):
+    names = list(parts)
     if word in names:
         return word
     if word.isdigit() and 1 <= int(word) <= len(names):
         return names[int(word) - 1]
     known = f"{', '.join(names)}, or 1 to {len(names)}"
-    raise SystemExit(f"gpu-test: no part '{word}'; there are {known}")
+    raise SystemExit(f"{prog}: no part '{word}'; there are {known}")
 
 
 def step_list(options):
@@ -124,21 +124,23 @@ STEPS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="run.py")
-    parser.add_argument("step", choices=STEPS)
+def main(prog="gpu-test", steps=STEPS, add_arguments=lambda parser: None):
+    """Does one of the steps. The benchmark has the same, of its own."""
+    parser = argparse.ArgumentParser(prog=prog)
+    parser.add_argument("step", choices=steps)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--bundle", action="store_true")
+    add_arguments(parser)
     options = parser.parse_intermixed_args()
     if options.out:
         options.out = options.out.resolve()
         options.out.mkdir(parents=True, exist_ok=True)
     try:
-        STEPS[options.step](options)
+        steps[options.step](options)
     except programs.Trouble as trouble:
-        sys.exit(f"gpu-test: {trouble}")
+        sys.exit(f"{prog}: {trouble}")
 
 
 if __name__ == "__main__":
