@@ -26,7 +26,7 @@ import suite
 
 FACTS_FD, GO_FD = 3, 4  # tests/preload/app.h
 PROGRAM_LIMIT_S = 500
-SCENARIO_LIMIT_S = "60"  # the machine may be busy
+SCENARIO_LIMIT_S = 60  # the machine may be busy
 SIMULATOR_COMPLAINS = "status 99"  # races, deadlocks or invalid uses
 
 
@@ -51,6 +51,8 @@ class Place:
     programs: pathlib.Path
     sim: pathlib.Path | None
     devices: int
+    limit_s: int
+    is_brief: bool
 
     @property
     def name(self):
@@ -62,7 +64,7 @@ class Place:
         if self.sim:
             env |= {"LD_LIBRARY_PATH": str(self.sim), "SIMGPU_DEVICES": str(way.devices)}
             env["SIMGPU_STRICT"] = str(int(way.is_strict))
-        env |= {"APP_LIMIT_S": SCENARIO_LIMIT_S, **way.env}
+        env |= {"APP_LIMIT_S": str(self.limit_s), **way.env}
         if config.variables is not None:
             env |= {"GPUPOOL_LOG": "info", "GPUPOOL_LOG_FILE": f"{directory}/log", "GPUPOOL_RUNTIME_DIR": directory}
             env |= {"LD_PRELOAD": str(self.library), **config.variables}
@@ -147,6 +149,16 @@ def ways_of(place, program):
         yield f"{program}.{way.name}" if way.name else program, way, reason
 
 
+def is_wanted(place, program, way, config):
+    """
+    Whether there is to be such a run. In brief, that is for where the start of a process takes long: under all kinds,
+    and where a switch takes a deviation of this program back.
+    """
+    if config.name not in way.configs or not place.is_brief or config.name in way.essential:
+        return config.name in way.configs
+    return any(d.switch == config.name for d, _ in compare.rows_for(deviations.DEVIATIONS, program, place.name))
+
+
 def judge_program(place, program, runs, configs):
     """
     The results of a program: its ways share the table, of which every row must have shown in some way. runs: a
@@ -162,7 +174,7 @@ def judge_program(place, program, runs, configs):
         raw = runs(way, suite.RAW, 0)
         yield raw_result(name, raw, runs(way, suite.RAW, 1))
         for config in configs:
-            if config.name in way.configs:
+            if is_wanted(place, program, way, config):
                 run = runs(way, config, 0)
                 differences = compare.compare(raw.answers, run.answers, config.name, rows)
                 shown.setdefault(config.name, []).extend(differences)
@@ -177,7 +189,8 @@ def start_all(place, program, configs, pool):
     for name, way, reason in ways_of(place, program):
         if reason:
             continue
-        wanted = [(suite.RAW, 0), (suite.RAW, 1)] + [(c, 0) for c in configs if c.name in way.configs]
+        wanted = [(suite.RAW, 0), (suite.RAW, 1)] + [
+            (c, 0) for c in configs if is_wanted(place, program, way, c)]
         for config, nth in wanted:
             futures[name, config.name, nth] = pool.submit(run_once, place, program, way, config)
 
@@ -241,6 +254,8 @@ def parse_arguments():
     parser.add_argument("--config", action="append", choices=suite.CONFIG_NAMES)
     parser.add_argument("--devices", type=int, default=1, help="of the machine")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=int, default=SCENARIO_LIMIT_S, help="of a scenario, in seconds")
+    parser.add_argument("--brief", action="store_true", help="leave out what other configurations show as well")
     parser.add_argument("--json", type=pathlib.Path, help="a file for the results as well, a line each as they come")
     return parser.parse_args()
 
@@ -249,7 +264,7 @@ def main():
     options = parse_arguments()
     reserve_descriptors()
     place = Place(options.library.resolve(), options.programs.resolve(),
-                  options.sim.resolve() if options.sim else None, options.devices)
+                  options.sim.resolve() if options.sim else None, options.devices, options.limit, options.brief)
     configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]
     names = find_programs(place.programs, options.program)
     tap, results = Tap(), []

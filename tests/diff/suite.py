@@ -47,6 +47,7 @@ class Needs:
     devices: int = 1
     configs: tuple = CONFIG_NAMES
     is_alone: bool = False  # counts on all of the GPU's memory
+    essential: tuple = ("none", "simple", "binned", "split", "completed")  # of configs: see is_essential
     is_strict: bool = True  # races and invalid uses on the simulator are no part of it
     arguments: tuple = ("--all",)
 
@@ -68,8 +69,8 @@ NOT_ORDERED = tuple(name for name in CONFIG_NAMES if name != "ordered")
 
 def around_spinning(devices=1, is_alone=False):
     return (
-        Needs(devices=devices, is_alone=is_alone),
-        Needs(name="tight", env=TIGHT, configs=INSISTING, devices=devices, is_alone=is_alone),
+        Needs(devices=devices, is_alone=is_alone, essential=INSISTING),
+        Needs(name="tight", env=TIGHT, configs=INSISTING, devices=devices, is_alone=is_alone, essential=INSISTING),
     )
 
 
@@ -132,8 +133,8 @@ NEEDS = {
     "memory": (Needs(), on_old_drivers()),
     "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
     "caches": (
-        Needs(configs=("simple", "binned", "split", "ordered", "completed", "syncfree")),
-        Needs(name="limited", env={"GPUPOOL_LIMIT": "256MiB"}, configs=("simple", "binned", "split")),
+        Needs(configs=("simple", "binned", "split", "ordered", "completed", "syncfree"), is_alone=True),
+        Needs(name="limited", env={"GPUPOOL_LIMIT": "256MiB"}, configs=("simple", "binned", "split"), is_alone=True),
     ),
     "stream": (Needs(), Needs(name="old", env=OLD)),
     # Exit handlers that run after the driver's own, which a real one has not.

@@ -33,7 +33,7 @@ def run_fenceless(results, out, options):
         results.check("old driver: its library", False, str(trouble).splitlines()[-1])
         return
     directory = out / "captures" / "old"
-    rows, status = part_semantics.run_suite(directory, FENCELESS, library, FENCELESS_CONFIGS)
+    rows, status = part_semantics.run_suite(directory, FENCELESS, library, options.jobs, FENCELESS_CONFIGS)
     results.check("old driver: the runner ran to its end", rows and status in (0, 1), f"status {status}")
     part_semantics.take(results, rows, "old driver, ")
     part_semantics.print_unexpected(rows)
@@ -93,7 +93,7 @@ def run_graphs(results, out):
 
 
 def run(results, out, options):
-    part_semantics.compare(results, out, "captures")
+    part_semantics.compare(results, out, "captures", options.jobs)
     run_facts(results, out)
     run_fenceless(results, out, options)
     run_graphs(results, out)

@@ -11,5 +11,4 @@ import part_semantics
 
 
 def run(results, out, options):
-    del options
-    part_semantics.compare(results, out, "deadlocks")
+    part_semantics.compare(results, out, "deadlocks", options.jobs)

@@ -52,10 +52,9 @@ def run_alone(results, out, names):
 
 
 def run(results, out, options):
-    del options
     names = ["first_alone"]
     if part_semantics.count_devices() > 1:
-        part_semantics.compare(results, out, "devices")
+        part_semantics.compare(results, out, "devices", options.jobs)
         names.append("first")
     else:
         print("devices: skipped but for one check: needs two GPUs", flush=True)

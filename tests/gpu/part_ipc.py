@@ -20,7 +20,6 @@ import programs
 
 PRELOAD = programs.ROOT / "tests" / "preload"
 PROBE_SECONDS, PAIR_SECONDS, WORK_SECONDS = 300, 60, 110
-JOBS = 6  # the start of a context takes longer than what a pair does with it
 KINDS = ["none", "simple", "binned", "split"]
 
 # Which scenarios there are, and what of it a process without the library can take part in when the
@@ -192,9 +191,9 @@ def differences(raw, found, config):
     return lines
 
 
-def run_pairs(results, out, library):
+def run_pairs(results, out, library, jobs_at_once):
     configs = [(programs.Config("raw"), ALL), *pair_configs(library)]
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs_at_once) as pool:
         jobs = {
             config.name: {key: pool.submit(run_pair, out, config, *key) for key in scenarios}
             for config, scenarios in configs
@@ -292,10 +291,9 @@ def run_works(results, out, library):
 
 
 def run(results, out, options):
-    del options
     programs.build_programs()
     build()
     library = programs.preload_library()
     run_probe(results, out)
-    run_pairs(results, out, library)
+    run_pairs(results, out, library, options.jobs)
     run_works(results, out, library)

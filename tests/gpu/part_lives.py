@@ -10,5 +10,4 @@ import part_semantics
 
 
 def run(results, out, options):
-    del options
-    part_semantics.compare(results, out, "lives")
+    part_semantics.compare(results, out, "lives", options.jobs)

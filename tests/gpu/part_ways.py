@@ -9,5 +9,4 @@ import part_semantics
 
 
 def run(results, out, options):
-    del options
-    part_semantics.compare(results, out, "ways")
+    part_semantics.compare(results, out, "ways", options.jobs)
