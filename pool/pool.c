@@ -151,24 +151,39 @@ int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
 	if (is_hopeless(pool, request->size)) {
+		if (request->is_hit_only)
+			return -ENOENT;
 		gp_mutex_lock(&pool->lock);
 		pool->stats.ooms++;
 		gp_mutex_unlock(&pool->lock);
 		return -ENOMEM;
 	}
 	r = gp_reuse_find(pool, request, ret_block);
-	return r == -ENOENT ? alloc_slow(pool, request, ret_block) : r;
+	return r == -ENOENT && !request->is_hit_only ? alloc_slow(pool, request, ret_block) : r;
 }
 
-int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+static int alloc(struct gp_pool *pool, uint64_t bytes, bool is_hit_only, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(pool, bytes);
 	struct gp_block *block = NULL;
-	int r = gp_pool_alloc_block(pool, &request, &block);
+	int r;
+
+	request.is_hit_only = is_hit_only;
+	r = gp_pool_alloc_block(pool, &request, &block);
 
 	if (!r)
 		*ret_addr = block->addr;
 	return r;
+}
+
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	return alloc(pool, bytes, false, ret_addr);
+}
+
+int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	return alloc(pool, bytes, true, ret_addr);
 }
 
 /* The claimed block leaves the program's account. */

@@ -65,6 +65,12 @@ void gp_pool_put(struct gp_pool *pool);
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
 
 /*
+ * The same out of what the pool has at hand: does not grow it, nor wait, and if that fails nothing has been counted, so
+ * the other may be asked next. 0, or why not, which that will say again if it is more than -ENOENT.
+ */
+int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
+
+/*
  * Takes a block back, whichever pool of the map it belongs to. 0, one of the GP_E codes, or the driver's error
  * from the fence, in which case the block is used again only once a later fence has completed.
  */

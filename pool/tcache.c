@@ -151,11 +151,9 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 }
 
 /* Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. */
-static bool is_worth_growing(struct gp_tcache *tc, uint64_t size)
+static bool is_worth_growing(unsigned n_fences)
 {
-	unsigned n = ++shelf_of(tc, size)->n_fences;
-
-	return n >= GROW_AFTER && (n & (n - 1)) == 0;
+	return n_fences >= GROW_AFTER && (n_fences & (n_fences - 1)) == 0;
 }
 
 /*
@@ -165,6 +163,7 @@ static bool is_worth_growing(struct gp_tcache *tc, uint64_t size)
 static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct gp_block **ret_block)
 {
 	enum offer offer = take(tc, request, ret_block);
+	struct gp_shelf *shelf;
 	int r;
 
 	if (gp_likely(offer == USABLE))
@@ -173,7 +172,11 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		*ret_block = gp_reuse_take(tc->pool, request);
 		if (*ret_block)
 			return 0;
-		request->is_growth = is_worth_growing(tc, request->size);
+		shelf = shelf_of(tc, request->size);
+		request->is_growth = is_worth_growing(shelf->n_fences + 1);
+		if (request->is_growth && request->is_hit_only)
+			return -ENOENT;
+		shelf->n_fences++;
 		r = request->is_growth ? 0 : record(tc, false);
 		if (r > 0)
 			return r;
@@ -183,20 +186,31 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 	return gp_pool_alloc_block(tc->pool, request, ret_block);
 }
 
-int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
+static inline int alloc(struct gp_tcache *tc, uint64_t bytes, bool is_hit_only, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(tc->pool, bytes);
 	struct gp_block *b = NULL;
+	bool is_small = is_small_enough(tc, request.size);
 	int r;
 
-	if (gp_unlikely(!is_small_enough(tc, request.size)))
-		return gp_pool_alloc(tc->pool, bytes, ret_addr);
-	r = alloc_small(tc, &request, &b);
+	request.is_hit_only = is_hit_only;
+	r = gp_likely(is_small) ? alloc_small(tc, &request, &b) : gp_pool_alloc_block(tc->pool, &request, &b);
 	if (gp_unlikely(r))
 		return r;
-	remember(tc, b, request.size);
+	if (gp_likely(is_small))
+		remember(tc, b, request.size);
 	*ret_addr = b->addr;
 	return 0;
+}
+
+int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
+{
+	return alloc(tc, bytes, false, ret_addr);
+}
+
+int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
+{
+	return alloc(tc, bytes, true, ret_addr);
 }
 
 /* Room for a block of that size, or NULL. */
