@@ -64,6 +64,7 @@ struct cudaPointerAttributes {
 	long reserved[8];
 };
 
+cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);

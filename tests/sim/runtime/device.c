@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "runtime.h"
@@ -18,6 +19,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudaError_t load_result;
 static CUcontext primaries[MAX_DEVICES]; /* retained by this copy of the runtime; under lock */
 static __thread int chosen;              /* what cudaSetDevice said */
+static __thread bool is_choice_due;      /* and no call has made it current yet */
+enum { IS_CHOICE_LAZY = RT_VERSION < 12000 };
 
 static const struct {
 	size_t offset;
@@ -92,12 +95,25 @@ cudaError_t rt_enter(void)
 	if (error)
 		return error;
 	error = rt_driver.cuCtxGetCurrent(&current);
+	if (!error && is_choice_due) {
+		is_choice_due = false;
+		current = NULL;
+	}
 	if (error || (current && current != primaries[chosen] && primaries[chosen]))
 		return error; /* a context of the program's own */
 	if (current && primaries[chosen])
 		return cudaSuccess;
 	error = retain(chosen, &primary);
 	return error ? error : rt_driver.cuCtxSetCurrent(primary);
+}
+
+/* Needs no driver. */
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+	if (!version)
+		return rt_done(cudaErrorInvalidValue);
+	*version = RT_VERSION;
+	return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
@@ -128,12 +144,13 @@ cudaError_t cudaSetDevice(int device)
 		error = rt_driver.cuDeviceGetCount(&count);
 	if (!error && (device < 0 || device >= count))
 		error = cudaErrorInvalidDevice;
-	if (!error)
+	if (!error && !IS_CHOICE_LAZY)
 		error = retain(device, &ctx);
-	if (!error)
+	if (!error && !IS_CHOICE_LAZY)
 		error = rt_driver.cuCtxSetCurrent(ctx);
 	if (!error)
 		chosen = device;
+	is_choice_due = !error && IS_CHOICE_LAZY;
 	return rt_done(error);
 }
 

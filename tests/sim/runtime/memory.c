@@ -10,9 +10,17 @@ static CUdeviceptr address(const void *ptr)
 	return (CUdeviceptr)(uintptr_t)ptr;
 }
 
+static __thread unsigned long n_calls;
+
+unsigned long simgpu_runtime_calls(void)
+{
+	return n_calls;
+}
+
 /* Zero bytes are NULL and a success, and the driver never hears of them. */
 static bool is_nothing(void **ptr, size_t bytes, cudaError_t *error)
 {
+	n_calls++;
 	*error = ptr ? cudaSuccess : rt_done(cudaErrorInvalidValue);
 	if (ptr && !bytes)
 		*ptr = NULL;
@@ -36,6 +44,7 @@ cudaError_t cudaMalloc(void **ptr, size_t bytes)
 
 cudaError_t cudaFree(void *ptr)
 {
+	n_calls++;
 	return RT_CALL(cuMemFree_v2, address(ptr));
 }
 
@@ -51,6 +60,7 @@ cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *ptr)
 {
+	n_calls++;
 	return ptr ? RT_CALL(cuMemFreeHost, ptr) : rt_done(rt_enter());
 }
 

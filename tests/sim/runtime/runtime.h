@@ -19,6 +19,17 @@
 #pragma GCC visibility pop
 #include "tests/sim/abi.h"
 
+/* The version that it says it is; one before 12 leaves the context as it is in cudaSetDevice. */
+#ifndef RT_VERSION
+#define RT_VERSION 13000
+#endif
+
+/*
+ * Beyond CUDA, as in simgpu.h: the calls that this copy got for memory to allocate or to free, by this thread. Who
+ * stands before it can be seen by what does not arrive.
+ */
+__attribute__((visibility(RT_VISIBILITY))) unsigned long simgpu_runtime_calls(void);
+
 struct rt_driver {
 #define RT_DRIVER(name, public, version, flags) __typeof__(&name) name;
 #include "driver.def"
