@@ -16,6 +16,8 @@
 #ifdef GP_GLIBC
 __asm__(".symver dlopen,dlopen@" GP_GLIBC);
 __asm__(".symver dlvsym,dlvsym@" GP_GLIBC);
+__asm__(".symver dladdr,dladdr@" GP_GLIBC);
+__asm__(".symver dlclose,dlclose@" GP_GLIBC);
 __asm__(".symver dlerror,dlerror@" GP_GLIBC);
 __asm__(".symver pthread_create,pthread_create@" GP_GLIBC);
 __asm__(".symver pthread_detach,pthread_detach@" GP_GLIBC);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Expands to the linker's version script: dlsym, and the rows of the table. */
+/* Expands to the linker's version script: dlsym, and the rows of the tables. */
 {
 global:
 	dlsym;
 #define HOOK(symbol, name, version, flags, parameters, arguments) symbol;
 #include "hooks.def"
+#define RUNTIME(symbol, parameters, arguments) symbol;
+#include "runtime.def"
 local:
 	*;
 };

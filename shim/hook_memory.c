@@ -9,11 +9,10 @@
 #include <errno.h>
 
 #include "backend.h"
-#include "capture.h"
 #include "log.h"
+#include "memory.h"
 #include "real.h"
 #include "record.h"
-#include "thread.h"
 #include "unpooled.h"
 
 static int alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
@@ -202,42 +201,65 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 	}
 }
 
+int gp_memory_free(CUdeviceptr ptr)
+{
+	enum gp_free_mode mode = GP_FREE_NORMAL;
+	CUresult r = wait_before_free(&gp_state.device_map, ptr, &mode);
+	bool is_ours = false;
+
+	if (gp_unlikely(r))
+		return r;
+	r = free_device(ptr, mode, &is_ours);
+	return is_ours ? r : GP_E_FOREIGN;
+}
+
+static _Thread_local struct {
+	const void *ptr;
+	CUresult r;
+} owed __attribute__((tls_model("initial-exec")));
+
+void gp_memory_owe(const void *ptr, CUresult r)
+{
+	owed.ptr = ptr;
+	owed.r = r;
+}
+
+static bool is_owed(const void *ptr)
+{
+	return gp_unlikely(owed.r && owed.ptr == ptr);
+}
+
 /* -ENOENT if the thread has no place for it, else what cuMemFree returns. */
 static int free_to_thread(CUdeviceptr ptr)
 {
 	struct gp_thread *self = gp_thread_self;
 	CUcontext handle = NULL;
 
-	/* What is freed during a capture goes by its own rules. */
-	if (gp_unlikely(!self || !gp_capture_is_none() || gp_state.config.is_free_synchronous))
+	if (gp_unlikely(!self))
 		return -ENOENT;
 	/* A driver that has shut down says so here; and what is freed in another context may be told of its errors. */
 	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle ||
 			!gp_thread_is_usable(&self->caches[0], handle)))
 		return -ENOENT;
-	return gp_tcache_put(self->caches[0].tcache, ptr);
+	return gp_memory_free_to(&self->caches[0], ptr);
 }
 
 CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 {
-	enum gp_free_mode mode = GP_FREE_NORMAL;
-	bool is_ours = false;
-	CUresult r;
-	int done;
+	int r;
 
 	if (gp_unlikely(!ptr))
 		return gp_real.cuMemFree_v2(ptr);
 	/* There the driver frees nothing, not even what belongs to others (measured). */
 	if (gp_unlikely(gp_context_is_current_gone()))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	done = free_to_thread(ptr);
-	if (gp_likely(done != -ENOENT))
-		return done;
-	r = wait_before_free(&gp_state.device_map, ptr, &mode);
-	if (gp_unlikely(r))
+	r = free_to_thread(ptr);
+	if (gp_likely(r != -ENOENT))
 		return r;
-	r = free_device(ptr, mode, &is_ours);
-	if (gp_likely(is_ours))
+	if (is_owed((const void *)(uintptr_t)ptr))
+		return owed.r;
+	r = gp_memory_free(ptr);
+	if (gp_likely(r != GP_E_FOREIGN))
 		return r;
 	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
 	return gp_real.cuMemFree_v2(ptr);
@@ -292,6 +314,19 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	return r;
 }
 
+bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind)
+{
+	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
+	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
+	uint64_t addr = 0;
+	bool is_hit = pool && gp_pool_alloc_hit(pool, bytes, &addr) == 0;
+
+	if (is_hit)
+		*ptr = (void *)(uintptr_t)addr;
+	gp_context_put(context);
+	return is_hit;
+}
+
 CUresult hook_cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
 {
 	bool is_answered = false;
@@ -312,7 +347,7 @@ CUresult hook_cuMemAllocHost_v2(void **ptr, size_t bytes)
 	return is_answered ? r : gp_real.cuMemAllocHost_v2(ptr, bytes);
 }
 
-CUresult hook_cuMemFreeHost(void *ptr)
+int gp_memory_free_host(void *ptr)
 {
 	uint64_t addr = (uint64_t)(uintptr_t)ptr;
 	enum gp_free_mode mode = GP_FREE_NORMAL;
@@ -325,8 +360,6 @@ CUresult hook_cuMemFreeHost(void *ptr)
 	gp_record(NULL, FREE, addr, mode, true);
 	r = gp_pool_free(&gp_state.pinned_map, addr, mode);
 	switch (r) {
-	case GP_E_FOREIGN:
-		return gp_real.cuMemFreeHost(ptr);
 	case GP_E_DEAD:
 		return CUDA_ERROR_INVALID_VALUE;
 	case GP_E_NOT_USED:
@@ -336,4 +369,11 @@ CUresult hook_cuMemFreeHost(void *ptr)
 	default:
 		return r;
 	}
+}
+
+CUresult hook_cuMemFreeHost(void *ptr)
+{
+	int r = is_owed(ptr) ? owed.r : gp_memory_free_host(ptr);
+
+	return r == GP_E_FOREIGN ? gp_real.cuMemFreeHost(ptr) : r;
 }

@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "real.h"
+#include "runtime.h"
 #include "state.h"
 
 /* Returned in two registers, which dlsym.S reads. */
@@ -63,6 +64,34 @@ static bool is_nobody_next(const char *name)
 	return !gp_real_ready() && !gp_real_dlsym(RTLD_NEXT, name);
 }
 
+/*
+ * Functions of the runtime. Through a handle of a runtime a program gets that runtime's own: ours would not know which
+ * was meant, when it is called from anywhere. In the global scope the loader finds ours, which is what a program means
+ * that is linked with a runtime; where it has none it must be told so.
+ */
+static struct gp_route route_runtime(void *handle, const char *name, int index)
+{
+	struct gp_route route = {0, NULL};
+	bool is_any;
+
+	if (handle == RTLD_NEXT) {
+		route.is_handled = !gp_runtime_behind(index) && !gp_runtime_anywhere(index);
+	} else {
+		route.address = gp_real_dlsym(handle, name);
+		route.is_handled = 1;
+		if (route.address != gp_runtime_hook(index) || gp_runtime_behind(index))
+			return route;
+		route.address = gp_runtime_anywhere(index);
+	}
+	is_any = route.address || !route.is_handled;
+	/* So that dlerror speaks of this name, or of nothing. */
+	if (is_any)
+		(void)dlerror();
+	else
+		(void)gp_real_dlsym(RTLD_NEXT, name);
+	return route;
+}
+
 static void *replace(void *address)
 {
 	if (!address || !gp_state_is_enabled() || atomic_load_explicit(&gp_bypass, memory_order_relaxed))
@@ -80,7 +109,11 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		route.is_handled = 1;
 		return route;
 	}
-	if (!name || name[0] != 'c' || name[1] != 'u' || !isupper((unsigned char)name[2]))
+	if (!name || name[0] != 'c' || name[1] != 'u')
+		return route;
+	if (name[2] == 'd' && (index = gp_runtime_index(name)) >= 0)
+		return route_runtime(handle, name, index);
+	if (!isupper((unsigned char)name[2]))
 		return route;
 	index = gp_real_index(name);
 	if (index < 0)

@@ -13,6 +13,7 @@
 #include "driver.h"
 #include "real.h"
 #include "record.h"
+#include "runtime.h"
 #include "thread.h"
 
 struct gp_state gp_state;
@@ -94,6 +95,7 @@ static void after_fork_in_child(void)
 	gp_ctl_after_fork_child();
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	gp_real_after_fork_child();
+	gp_runtime_after_fork_child();
 	gp_context_after_fork_child();
 }
 

@@ -14,6 +14,7 @@ struct gp_thread {
 		CUcontext handle; /* NULL: not in use */
 		const struct gp_context *context;
 		struct gp_tcache *tcache;
+		unsigned runtimes; /* whose calls have succeeded here: gp_runtime_bit */
 	} caches[GP_THREAD_CACHES]; /* the one used last is the first; no gaps */
 };
 

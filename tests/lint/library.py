@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """What libgpupool.so brings into a process: nothing but what it has to.
 
-Usage: library.py HOOKS.DEF LIBRARY
-       library.py --self-test HOOKS.DEF BAD-LIBRARY
+Usage: library.py HOOKS.DEF RUNTIME.DEF LIBRARY
+       library.py --self-test HOOKS.DEF RUNTIME.DEF BAD-LIBRARY
 """
 
 import re
@@ -20,18 +20,18 @@ SECOND_ON = "AArch64"
 WORD = 8
 
 
-def check_exports(library, hooks):
+def check_exports(library, hooks, runtime):
     table = lint.output("readelf", "--dyn-syms", "-W", library)
     exported = set()
     for line in table.splitlines():
         cells = line.split()
         if len(cells) >= 8 and cells[4] in ("GLOBAL", "WEAK") and cells[6] not in ("UND", "Ndx"):
             exported.add(cells[7])
-    wanted = set(lint.rows(hooks, "HOOK")) | {"dlsym"}
+    wanted = set(lint.rows(hooks, "HOOK")) | set(lint.rows(runtime, "RUNTIME")) | {"dlsym"}
     for name in sorted(exported - wanted):
-        yield "exported, and no row of hooks.def: %s" % name
+        yield "exported, and no row of a table: %s" % name
     for name in sorted(wanted - exported):
-        yield "a row of hooks.def, and not exported: %s" % name
+        yield "a row of a table, and not exported: %s" % name
 
 
 def check_dynamic(library):
@@ -80,8 +80,8 @@ def check_stack(library):
         yield "has an executable stack"
 
 
-def check(hooks, library):
-    yield from check_exports(library, hooks)
+def check(hooks, runtime, library):
+    yield from check_exports(library, hooks, runtime)
     yield from check_dynamic(library)
     yield from check_versions(library)
     yield from check_start(library)
@@ -91,7 +91,9 @@ def check(hooks, library):
 if __name__ == "__main__":
     if sys.argv[1] == "--self-test":
         lint.end_self_test(check(*sys.argv[2:]), (
-            "no row of hooks.def: ",
+            "no row of a table: ",
+            "not exported: cuMemAlloc_v2",
+            "not exported: cudaMalloc",
             "and not exported: ",
             "needs libm.so.6",
             "has a RUNPATH",

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What the driver's functions and the runtime's have in common (hook_memory.c, hook_runtime.c). */
+
+#include "capture.h"
+#include "real.h"
+#include "thread.h"
+
+/* -ENOENT if the thread's cache for the current context has no place for it, else what cuMemFree returns. */
+static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr ptr)
+{
+	/* What is freed during a capture goes by its own rules. */
+	if (gp_unlikely(!gp_capture_is_none() || gp_state.config.is_free_synchronous))
+		return -ENOENT;
+	return gp_tcache_put(cache->tcache, ptr);
+}
+
+/* The driver's free, and that of pinned memory. GP_E_FOREIGN: not ours, nothing was done; else what they return. */
+int gp_memory_free(CUdeviceptr ptr);
+int gp_memory_free_host(void *ptr);
+
+/* Pinned memory out of what the pool has at hand: see gp_pool_alloc_hit. kind: as gp_pinned_get. */
+bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind);
+
+/*
+ * The thread has freed this, and the answer is an error that its runtime does not know of yet: the driver's free of the
+ * same address is going to return it, until it is 0 again. A free that is done must not be done twice.
+ */
+void gp_memory_owe(const void *ptr, CUresult r);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Shared CUDA runtimes: whose functions a caller means by cudaMalloc and the like, and whether ours may answer. */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda_abi.h"
+
+typedef int cudaError_t;
+
+enum { cudaSuccess = 0, cudaErrorInitializationError = 3 };
+
+/* The exported functions (hook_runtime.c). */
+#define RUNTIME(symbol, parameters, arguments) cudaError_t symbol parameters;
+#include "runtime.def"
+
+/* A runtime, as one who calls it sees it. */
+struct gp_runtime {
+#define RUNTIME(symbol, parameters, arguments) cudaError_t(*symbol) parameters; /* NULL: there is none */
+#include "runtime.def"
+	cudaError_t (*get_version)(int *version); /* NULL: whoever has the others is no runtime */
+	bool is_known;				  /* it was asked for its version */
+	unsigned bit;				  /* that it has among others; 0: never served */
+};
+
+/* Who calls: part of an object of the process. */
+struct gp_runtime_caller {
+	uintptr_t begin, bytes;
+	unsigned long long n_unloads; /* of the process, when the object was there */
+	bool is_lasting;	      /* neither it nor its runtime is ever unloaded */
+	struct gp_runtime runtime;
+};
+
+enum { GP_RUNTIME_CALLERS = 4 };
+
+/* Those of the thread; the one of the last call is the first. */
+extern _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
+	__attribute__((tls_model("initial-exec")));
+
+unsigned gp_runtime_bit_slow(uintptr_t caller);
+
+/* The bit of the caller's runtime, or 0 if it is not served or not known. */
+static inline unsigned gp_runtime_bit(uintptr_t caller)
+{
+	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+
+	if (__builtin_expect(caller - first->begin < first->bytes, 1))
+		return first->runtime.bit;
+	return gp_runtime_bit_slow(caller);
+}
+
+/* The process ends: runtimes and the driver say themselves what still works. */
+extern _Atomic bool gp_runtime_is_over;
+
+/* The caller's runtime; a copy, since the object that calls may be gone after it. All is NULL if there is none. */
+struct gp_runtime gp_runtime_of(uintptr_t caller);
+
+/* A call of the caller's runtime has succeeded: from now on it may be served in the current context. */
+void gp_runtime_succeeded(uintptr_t caller);
+
+/* For dlsym: the row with that name, or -1; its exported function; and what a lookup finds behind that, or NULL. */
+int gp_runtime_index(const char *symbol);
+void *gp_runtime_hook(int index);
+void *gp_runtime_behind(int index);
+void *gp_runtime_anywhere(int index);
+
+void gp_runtime_after_fork_child(void);
