@@ -28,6 +28,8 @@ CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy_v2(CUcontext ctx);
 CUresult cuCtxGetCurrent(CUcontext *ctx);
 CUresult cuCtxSetCurrent(CUcontext ctx);
+CUresult cuCtxPushCurrent_v2(CUcontext ctx);
+CUresult cuCtxPopCurrent_v2(CUcontext *ctx);
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxRecordEvent(CUcontext ctx, CUevent event);

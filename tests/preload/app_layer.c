@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program with a shared runtime, which has most of what it asks for without it, and cannot tell. */
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "app.h"
+
+enum { ROUNDS = 300, LIVE = 32, THREADS = 4 };
+
+unsigned long simgpu_runtime_calls(void);
+
+static void *take(size_t bytes)
+{
+	void *ptr = NULL;
+
+	APP_MUST(cudaMalloc(&ptr, bytes));
+	return ptr;
+}
+
+static void churn(unsigned rounds, unsigned seed)
+{
+	void *live[LIVE] = {NULL};
+
+	for (unsigned i = 0; i < rounds; i++) {
+		void **ptr = &live[app_random(&seed) % LIVE];
+
+		if (*ptr)
+			APP_MUST(cudaFree(*ptr));
+		*ptr = take((size_t)512 << app_random(&seed) % 15);
+	}
+	for (unsigned i = 0; i < LIVE; i++)
+		APP_MUST(cudaFree(live[i]));
+}
+
+/* errno, and the last error, are what they were. */
+static void loop(void)
+{
+	void *host;
+
+	app_result("wrong free", cudaFree(&host));
+	errno = 77;
+	churn(ROUNDS, 1);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		APP_MUST(i % 2 ? cudaMallocHost(&host, 4096) : cudaHostAlloc(&host, 4096, 0));
+		APP_MUST(cudaFreeHost(host));
+	}
+	app_result("errno", errno);
+	app_result("last error", cudaPeekAtLastError());
+	app_result("taken", cudaGetLastError());
+	app_result("left", cudaPeekAtLastError());
+	app_fact("runtime", simgpu_runtime_calls());
+	app_tell_driver();
+	app_pause("loop");
+}
+
+/* Nothing is served before the runtime has found its own context. */
+static void first(void)
+{
+	CUcontext ctx = NULL;
+	void *ptr;
+
+	APP_MUST(cudaMalloc(&ptr, 4096));
+	APP_MUST(cuCtxGetCurrent(&ctx));
+	app_result("has a context", ctx != NULL);
+	APP_MUST(cudaFree(ptr));
+	APP_MUST(cuCtxSetCurrent(NULL));
+	app_result("free without one", cudaFree(take(4096)));
+	APP_MUST(cuCtxSetCurrent(NULL));
+	app_result("nothing", cudaFree(NULL));
+	APP_MUST(cuCtxGetCurrent(&ctx));
+	app_result("has one again", ctx != NULL);
+}
+
+static void say_context(const char *what, CUcontext wanted)
+{
+	void *ptr = take(64 * KIB);
+	CUcontext ctx = NULL;
+
+	APP_MUST(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)ptr));
+	app_result(what, ctx == wanted);
+	APP_MUST(cudaFree(ptr));
+}
+
+/* Whichever context is current is where memory comes from. */
+static void contexts(void)
+{
+	CUcontext primary = NULL, own, popped;
+	void *ptr;
+
+	churn(ROUNDS, 2);
+	APP_MUST(cuCtxGetCurrent(&primary));
+	APP_MUST(cuCtxCreate_v2(&own, 0, 0));
+	for (unsigned i = 0; i < 20; i++) {
+		say_context("own", own);
+		APP_MUST(cuCtxPushCurrent_v2(primary));
+		say_context("primary", primary);
+		ptr = take(4096);
+		APP_MUST(cuCtxPopCurrent_v2(&popped));
+		say_context("own again", own);
+		app_result("free of the other's", cudaFree(ptr));
+	}
+	APP_MUST(cuCtxDestroy_v2(own));
+	app_result("gone", cudaFree(ptr));
+	APP_MUST(cuCtxSetCurrent(primary));
+	churn(ROUNDS, 3);
+	say_context("primary", primary);
+}
+
+static void devices(void)
+{
+	void *ptr[2];
+
+	for (int i = 0; i < 40; i++) {
+		struct cudaPointerAttributes attributes;
+
+		APP_MUST(cudaSetDevice(i % 2));
+		churn(LIVE, (unsigned)i);
+		ptr[i % 2] = take(4096);
+		APP_MUST(cudaPointerGetAttributes(&attributes, ptr[i % 2]));
+		app_result("device", attributes.device);
+		if (i % 2) {
+			APP_MUST(cudaFree(ptr[0]));
+			APP_MUST(cudaFree(ptr[1]));
+		}
+	}
+}
+
+static _Atomic bool is_over;
+
+static void *allocate(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	while (!atomic_load(&is_over)) {
+		void *ptr = NULL;
+
+		/* What a reset takes with it may be an error. */
+		if (cudaMalloc(&ptr, (size_t)512 << app_random(&seed) % 12) == cudaSuccess)
+			(void)cudaFree(ptr);
+	}
+	return NULL;
+}
+
+static void reset(void)
+{
+	pthread_t threads[THREADS];
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, allocate, (void *)i))
+			exit(71);
+	for (unsigned i = 0; i < 50; i++) {
+		void *ptr = NULL;
+
+		for (unsigned n = 0; n < 50; n++)
+			if (!cudaMalloc(&ptr, 4096))
+				(void)cudaFree(ptr);
+		(void)cudaDeviceReset();
+	}
+	atomic_store(&is_over, true);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	(void)cudaDeviceReset();
+	(void)cudaGetLastError();
+	churn(ROUNDS, 4);
+	app_result("works again", cudaGetLastError());
+}
+
+static void *churn_in_thread(void *arg)
+{
+	churn(ROUNDS, (unsigned)(uintptr_t)arg);
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t threads[THREADS];
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, churn_in_thread, (void *)i))
+			exit(71);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	app_result("last error", cudaGetLastError());
+}
+
+/* Errors that only a fence can have: the runtime knows of each, and nothing is freed twice. */
+static void failing(void)
+{
+	unsigned n_errors = 0, n_known = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		void *ptr = NULL, *host = NULL;
+
+		n_errors += cudaMalloc(&ptr, 4096) != cudaSuccess;
+		n_errors += ptr && cudaFree(ptr) != cudaSuccess;
+		n_known += cudaGetLastError() != cudaSuccess;
+		n_errors += cudaMallocHost(&host, 4096) != cudaSuccess;
+		n_errors += host && cudaFreeHost(host) != cudaSuccess;
+		n_known += cudaGetLastError() != cudaSuccess;
+	}
+	app_say("errors", "%u, known %u", n_errors, n_known);
+	app_pause("failing");
+}
+
+static void forked(void)
+{
+	void *ptr = take(4096);
+	int status;
+	pid_t child;
+
+	churn(ROUNDS, 5);
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		app_result("malloc in the child", cudaMalloc(&ptr, 4096));
+		app_result("free in the child", cudaFree(ptr));
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	churn(ROUNDS, 6);
+	app_result("free", cudaFree(ptr));
+}
+
+static void *kept;
+
+static void at_exit(void)
+{
+	app_result("free at exit", cudaFree(kept));
+	app_result("malloc at exit", cudaMalloc(&kept, 4096));
+	app_result("last error at exit", cudaGetLastError());
+}
+
+static void end_before(void)
+{
+	(void)atexit(at_exit);
+	churn(ROUNDS, 7);
+	kept = take(4096);
+}
+
+static void end_after(void)
+{
+	churn(ROUNDS, 8);
+	kept = take(4096);
+	(void)atexit(at_exit);
+}
+
+/* In the scope of the program. */
+static void lookup(void)
+{
+	cudaError_t (*alloc)(void **, size_t) = (__typeof__(alloc))dlsym(RTLD_DEFAULT, "cudaMalloc");
+	cudaError_t (*release)(void *) = (__typeof__(release))dlsym(RTLD_NEXT, "cudaFree");
+
+	printf("found: %d %d\n", alloc == cudaMalloc, release != NULL);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		void *ptr = NULL;
+
+		APP_MUST(alloc(&ptr, 4096));
+		APP_MUST(release(ptr));
+	}
+	app_result("nothing to say", dlerror() != NULL);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"loop", loop},
+	{"first", first},
+	{"contexts", contexts},
+	{"devices", devices},
+	{"reset", reset},
+	{"threads", threads},
+	{"failing", failing},
+	{"fork", forked},
+	{"end-before", end_before},
+	{"end-after", end_after},
+	{"lookup", lookup},
+	{0},
+};

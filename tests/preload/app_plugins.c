@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program without a runtime, and plug-ins that bring theirs, of several versions, where nobody else sees them. */
+
+#include <dlfcn.h>
+
+#include "app.h"
+#include "lib_runtime.h"
+
+enum { ROUNDS = 64, LIVE = 8 };
+
+/* Only to see whether there is one. */
+__attribute__((weak)) cudaError_t cudaMalloc(void **ptr, size_t bytes);
+
+struct plugin {
+	void *handle;
+	const struct lib_runtime *rt;
+};
+
+static struct plugin open_plugin(const char *name)
+{
+	struct plugin plugin;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/libruntime_%s.so", PLUGINS, name);
+	plugin.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!plugin.handle) {
+		puts(dlerror());
+		exit(73);
+	}
+	plugin.rt = ((__typeof__(&lib_runtime))dlsym(plugin.handle, "lib_runtime"))();
+	return plugin;
+}
+
+static void churn(const struct plugin *plugin, unsigned rounds)
+{
+	void *live[LIVE] = {NULL}, *host;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		void **ptr = &live[i % LIVE];
+
+		if (*ptr)
+			APP_MUST(plugin->rt->release(*ptr));
+		APP_MUST(plugin->rt->alloc(ptr, 1000 + i % 3 * 4096));
+		APP_MUST(plugin->rt->alloc_host(&host, 64 * KIB));
+		APP_MUST(plugin->rt->release_host(host));
+	}
+	for (unsigned i = 0; i < LIVE; i++)
+		if (live[i])
+			APP_MUST(plugin->rt->release(live[i]));
+}
+
+static void tell_calls(const struct plugin *plugin)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "runtime-%d", plugin->rt->version() / 1000);
+	app_fact(name, plugin->rt->calls());
+}
+
+static void say_error(const char *what, const struct plugin *plugin)
+{
+	app_say(what, "%d of %d", plugin->rt->take_last_error(), plugin->rt->version());
+}
+
+/* Each copy has its own last error, whoever serves it. */
+static void several(const char *one, const char *other)
+{
+	struct plugin a = open_plugin(one), b = open_plugin(other);
+	void *ptr;
+
+	churn(&a, ROUNDS);
+	churn(&b, ROUNDS);
+	APP_MUST(a.rt->alloc(&ptr, MIB));
+	app_result("wrong free", a.rt->release(&ptr));
+	churn(&a, ROUNDS);
+	churn(&b, ROUNDS);
+	say_error("the other's error", &b);
+	say_error("one's error", &a);
+	app_result("another's memory", b.rt->release(ptr));
+	app_result("once more", b.rt->release(ptr));
+	say_error("one's error", &a);
+	say_error("the other's error", &b);
+	app_result("too much", a.rt->alloc(&ptr, SIZE_MAX / 2));
+	say_error("the other's error", &b);
+	say_error("one's error", &a);
+	tell_calls(&a);
+	tell_calls(&b);
+}
+
+static void two(void)
+{
+	several("12", "13");
+}
+
+static void old_and_new(void)
+{
+	several("11", "13");
+}
+
+static void by_jumps(void)
+{
+	several("12_jump", "12");
+}
+
+static void say_device(const char *what, const struct plugin *plugin)
+{
+	void *ptr;
+	int device = -1;
+
+	APP_MUST(plugin->rt->alloc(&ptr, 64 * KIB));
+	APP_MUST(plugin->rt->device_of(ptr, &device));
+	app_result(what, device);
+	APP_MUST(plugin->rt->release(ptr));
+}
+
+/* Before version 12 the choice takes effect with the next call. */
+static void choose(const char *name)
+{
+	struct plugin plugin = open_plugin(name);
+
+	for (int i = 0; i < 6; i++) {
+		APP_MUST(plugin.rt->set_device(i % 2));
+		say_device("after the choice", &plugin);
+		say_device("once more", &plugin);
+		churn(&plugin, ROUNDS);
+	}
+	tell_calls(&plugin);
+}
+
+static void choose_11(void)
+{
+	choose("11");
+}
+
+static void choose_12(void)
+{
+	choose("12");
+}
+
+/* The next one may lie where the last one was. */
+static void reopened(void)
+{
+	static const char *const names[] = {"12", "11", "13", "12_jump", "12"};
+
+	for (unsigned i = 0; i < 20; i++) {
+		struct plugin plugin = open_plugin(names[i % LENGTH(names)]);
+		void *ptr;
+
+		churn(&plugin, ROUNDS / 4);
+		app_result("version", plugin.rt->version());
+		app_result("wrong free", plugin.rt->release(&ptr));
+		say_error("its own error", &plugin);
+		if (i == 7)
+			app_result("reset", plugin.rt->reset());
+		dlclose(plugin.handle);
+		app_result("gone", !dlopen("libcudart.so.12", RTLD_NOW | RTLD_NOLOAD));
+	}
+}
+
+/* Programs look so to see whether there is a runtime. */
+static void absent(void)
+{
+	printf("%d %d %d\n", !dlsym(RTLD_DEFAULT, "cudaMalloc"), !dlsym(RTLD_NEXT, "cudaFree"),
+		!dlsym(dlopen(NULL, RTLD_NOW), "cudaHostAlloc"));
+	printf("said: %d\n", dlerror() != NULL);
+	printf("others: %d\n", !dlsym(RTLD_DEFAULT, "cudaGetLastError"));
+}
+
+static void weak(void)
+{
+	void *ptr = &ptr;
+
+	if (cudaMalloc)
+		app_result("no runtime", cudaMalloc(&ptr, MIB));
+	printf("untouched: %d\n", ptr == &ptr);
+}
+
+/* A handle gives the function of its own runtime. */
+static void handles(void)
+{
+	struct plugin plugins[] = {open_plugin("12"), open_plugin("13")};
+	cudaError_t (*alloc[2])(void **, size_t), (*release[2])(void *);
+
+	for (int i = 0; i < 2; i++) {
+		unsigned long before;
+		void *ptr;
+
+		alloc[i] = (__typeof__(alloc[i]))dlsym(plugins[i].handle, "cudaMalloc");
+		release[i] = (__typeof__(release[i]))dlsym(plugins[i].handle, "cudaFree");
+		churn(&plugins[i], ROUNDS);
+		before = plugins[i].rt->calls();
+		APP_MUST(alloc[i](&ptr, 4096));
+		APP_MUST(release[i](ptr));
+		app_result("calls of its own", (int)(plugins[i].rt->calls() - before));
+	}
+	printf("one each: %d\n", alloc[0] != alloc[1] && release[0] != release[1]);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"two", two},
+	{"old-and-new", old_and_new},
+	{"by-jumps", by_jumps},
+	{"choose-11", choose_11},
+	{"choose-12", choose_12},
+	{"reopened", reopened},
+	{"absent", absent},
+	{"weak", weak},
+	{"handles", handles},
+	{0},
+};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "lib_runtime.h"
+
+unsigned long simgpu_runtime_calls(void);
+
+/* LIB_JUMP: calls that come last are jumps, as compilers make them; so it is the program that calls, by its address. */
+#ifdef LIB_JUMP
+#define LAST(call) return call
+#else
+#define LAST(call)                                                                                                     \
+	do {                                                                                                           \
+		cudaError_t r_ = call;                                                                                 \
+		__asm__ volatile("" ::: "memory");                                                                     \
+		return r_;                                                                                             \
+	} while (0)
+#endif
+
+static int version(void)
+{
+	int found = 0;
+
+	(void)cudaRuntimeGetVersion(&found);
+	return found;
+}
+
+static cudaError_t alloc(void **ptr, size_t bytes)
+{
+	LAST(cudaMalloc(ptr, bytes));
+}
+
+static cudaError_t release(void *ptr)
+{
+	LAST(cudaFree(ptr));
+}
+
+static cudaError_t alloc_host(void **ptr, size_t bytes)
+{
+	LAST(cudaMallocHost(ptr, bytes));
+}
+
+static cudaError_t release_host(void *ptr)
+{
+	LAST(cudaFreeHost(ptr));
+}
+
+static cudaError_t device_of(const void *ptr, int *device)
+{
+	struct cudaPointerAttributes attributes = {.device = -1};
+	cudaError_t error = cudaPointerGetAttributes(&attributes, ptr);
+
+	*device = attributes.device;
+	return error;
+}
+
+const struct lib_runtime *lib_runtime(void)
+{
+	static const struct lib_runtime functions = {version, simgpu_runtime_calls, alloc, release, alloc_host,
+		release_host, cudaSetDevice, cudaDeviceReset, cudaGetLastError, device_of};
+
+	return &functions;
+}

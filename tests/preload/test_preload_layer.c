@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Programs with shared runtimes have what the pool has without them, and cannot tell; nor can those that have none. */
+
+#include <string.h>
+
+#include "play.h"
+
+static const char *const settings[][5] = {
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_POOL=binned", "GPUPOOL_REUSE=completed", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_RUNTIME_LAYER=0", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_SYNC_FREE=1", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL_THREAD_CACHE=0", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "GPUPOOL=0", NULL},
+	{"SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", "SIMGPU_DEINIT_AT_EXIT=1", NULL},
+};
+
+static const char *const scenarios[][2] = {
+	{"app_layer", "loop"},
+	{"app_layer", "first"},
+	{"app_layer", "contexts"},
+	{"app_layer", "devices"},
+	{"app_layer", "reset"},
+	{"app_layer", "threads"},
+	{"app_layer", "fork"},
+	{"app_layer", "end-before"},
+	{"app_layer", "end-after"},
+	{"app_layer", "lookup"},
+	{"app_plugins", "two"},
+	{"app_plugins", "old-and-new"},
+	{"app_plugins", "by-jumps"},
+	{"app_plugins", "choose-11"},
+	{"app_plugins", "choose-12"},
+	{"app_plugins", "reopened"},
+	{"app_plugins", "absent"},
+	{"app_plugins", "handles"},
+};
+
+START_TEST(a_program_cannot_tell_whether_its_runtime_was_called)
+{
+	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
+
+	play_same(&(struct play){
+		.program = scenario[0], .words = {scenario[1]}, .env = settings[_i / (int)LENGTH(scenarios)]});
+}
+END_TEST
+
+static const char *const layer_off[] = {"SIMGPU_DEVICES=2", "GPUPOOL_RUNTIME_LAYER=off", NULL};
+static const char *const layer_on[] = {"SIMGPU_DEVICES=2", NULL};
+
+static uint64_t calls(const char *program, const char *scenario, const char *fact, const char *const *env)
+{
+	play_run(&(struct play){.program = program, .words = {scenario}, .env = env, .library = play_library});
+	ck_assert_int_eq(play_status, 0);
+	return play_fact(fact);
+}
+
+/* Programs, their runtimes, and whether these are of a version that is served. */
+static const struct {
+	const char *program, *scenario, *fact;
+	bool is_served;
+} runtimes[] = {
+	{"app_layer", "loop", "runtime", true},
+	{"app_plugins", "two", "runtime-12", true},
+	{"app_plugins", "two", "runtime-13", true},
+	{"app_plugins", "old-and-new", "runtime-11", false},
+	{"app_plugins", "old-and-new", "runtime-13", true},
+	{"app_plugins", "choose-11", "runtime-11", false},
+	{"app_plugins", "choose-12", "runtime-12", true},
+	{"app_plugins", "by-jumps", "runtime-12", true},
+};
+
+START_TEST(most_calls_reach_no_runtime_that_can_be_spared)
+{
+	uint64_t all = calls(runtimes[_i].program, runtimes[_i].scenario, runtimes[_i].fact, layer_off);
+	uint64_t some = calls(runtimes[_i].program, runtimes[_i].scenario, runtimes[_i].fact, layer_on);
+
+	ck_assert_uint_gt(all, 100);
+	if (runtimes[_i].is_served)
+		ck_assert_uint_lt(some, all / 3);
+	else
+		ck_assert_uint_eq(some, all);
+}
+END_TEST
+
+static const char *const counters[] = {"hits", "misses", "used_bytes", "requested_bytes", "total_bytes",
+	"peak_total_bytes", "n_used_blocks", "driver_allocs", "driver_frees", "ooms", "double_frees", "invalid_frees"};
+static uint64_t seen[LENGTH(counters)];
+
+static void look(const char *name)
+{
+	const char *status = play_ask("status");
+
+	for (size_t i = 0; i < LENGTH(counters); i++)
+		seen[i] = play_number(status, counters[i]);
+}
+
+static const char *const counted[][3] = {
+	{"loop", "", NULL},
+	{"failing", "", NULL},
+	{"failing", "SIMGPU_FAULT=cuCtxRecordEvent:every/3=719", NULL},
+	{"failing", "SIMGPU_FAULT=cuCtxRecordEvent:every/5=999", NULL},
+	{"failing", "SIMGPU_FAULT=cuMemAlloc_v2:every/2=2", NULL},
+	{"failing", "SIMGPU_FAULT=cuEventQuery:7+=719", NULL},
+};
+
+/* With the layer, and without it. */
+START_TEST(counters_and_errors_are_those_of_the_drivers_functions)
+{
+	static char out[PLAY_OUTPUT_MAX];
+	const char *env[] = {counted[_i][1], "GPUPOOL_RUNTIME_LAYER=0", "GPUPOOL_LOG=off", NULL};
+	struct play play = {.program = "app_layer", .words = {counted[_i][0]}, .env = env, .library = play_library,
+		.at_pause = look};
+	uint64_t without[LENGTH(counters)];
+
+	play_run(&play);
+	memcpy(without, seen, sizeof(without));
+	strcpy(out, play_out);
+	env[1] = "GPUPOOL_RUNTIME_LAYER=1";
+	play_run(&play);
+	ck_assert_str_eq(play_out, out);
+	for (size_t i = 0; i < LENGTH(counters); i++)
+		ck_assert_msg(seen[i] == without[i], "%s: %llu with the layer, %llu without", counters[i],
+			(unsigned long long)seen[i], (unsigned long long)without[i]);
+}
+END_TEST
+
+START_TEST(where_there_is_no_runtime_the_answer_is_an_error)
+{
+	play_run(&(struct play){.program = "app_plugins", .words = {"weak"}, .library = play_library});
+	ck_assert_str_eq(play_out, "no runtime: 3\nuntouched: 1\n");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, a_program_cannot_tell_whether_its_runtime_was_called, 0,
+		(int)(LENGTH(settings) * LENGTH(scenarios)));
+	tcase_add_loop_test(tc, most_calls_reach_no_runtime_that_can_be_spared, 0, (int)LENGTH(runtimes));
+	tcase_add_loop_test(tc, counters_and_errors_are_those_of_the_drivers_functions, 0, (int)LENGTH(counted));
+	tcase_add_test(tc, where_there_is_no_runtime_the_answer_is_an_error);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"layer", add}, 1);
+}
