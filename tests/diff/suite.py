@@ -94,7 +94,8 @@ def somebody_first(devices):
 NEEDS = {
     # There a free waits by itself, and keeps other threads and contexts waiting: they are left out.
     "deadlock": (*around_spinning(), on_old_drivers()),
-    "deadlock_contexts": around_spinning(),
+    # While other processes make contexts, a context that comes late may wait for the spinning kernel (seen raw, too).
+    "deadlock_contexts": around_spinning(is_alone=True),
     "deadlock_devices": around_spinning(devices=2),
     "deadlock_memory": (
         *around_spinning(is_alone=True),

@@ -131,7 +131,7 @@ def main(prog="gpu-test", steps=STEPS, add_arguments=lambda parser: None):
     parser.add_argument("words", nargs="*")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--bundle", action="store_true")
     add_arguments(parser)
     options = parser.parse_intermixed_args()
