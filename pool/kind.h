@@ -42,6 +42,9 @@ struct gp_kind_ops {
 	/* A large segment that was idle for so many growths goes back when the pool grows; 0: none does. */
 	unsigned stale_after;
 
+	/* So often all idle segments go back before the pool would hold more than ever, until it does by a share. */
+	unsigned n_swaps;
+
 	/* How much to ask the driver for, for a block of size bytes. */
 	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
 

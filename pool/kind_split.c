@@ -21,16 +21,22 @@
 #define SLAB_MULTIPLE (2 * GP_MIB)
 #define SLAB_BLOCKS   4
 
-/* A large segment is a share of what the pool holds, so that their number stays small as the pool grows. */
-#define SEGMENT_MIN   (32 * GP_MIB)
-#define SEGMENT_MAX   (512 * GP_MIB)
-#define SEGMENT_SHARE 8
+/*
+ * A large segment is a share of what the pool holds, and no larger than what a program would miss little: on the traces
+ * of tests/traces a larger one leaves more unused at the peak, a smaller one is too often asked for.
+ */
+#define SEGMENT_MIN   (16 * GP_MIB)
+#define SEGMENT_MAX   (48 * GP_MIB)
+#define SEGMENT_SHARE 4
 
 /*
  * A program whose buffers grow leaves a trail of segments that are too small. Few growths are enough to tell them from
  * those that a program alternates between, which stay once all are there.
  */
 #define STALE_AFTER 4
+
+/* A loop that needs all it had before it settles on that after so many attempts to do with less. */
+#define SWAPS 2
 
 static void split_init(struct gp_pool *pool)
 {
@@ -194,6 +200,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.put = split_put,
 	.unlink = split_unlink,
 	.stale_after = STALE_AFTER,
+	.n_swaps = SWAPS,
 	.segment_bytes = split_segment_bytes,
 	.largest_fit = split_largest_fit,
 	.smallest_part = split_smallest_part,

@@ -17,6 +17,9 @@
 #include "reuse.h"
 #include "segment.h"
 
+/* By how much the peak must rise for idle segments to be given back before growth again. */
+#define SWAP_SHARE 16
+
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
 {
 	bool leaves = segment->is_retired || pool->options.kind == GP_KIND_NONE;
@@ -315,12 +318,44 @@ static void give_back_stale(struct gp_pool *pool, const struct gp_request *reque
 		gp_segment_poll_returning(pool);
 }
 
+/*
+ * Before the pool holds more than ever: what is idle goes back first, for what is live now may fit where that was. A
+ * program that comes to need the idle ones again has paid for it with driver calls and saved nothing; so that a loop
+ * does so a few times and then never again, this is counted, and anew only when the peak has risen by a share.
+ */
+static bool is_swap_due_locked(struct gp_pool *pool, const struct gp_request *request)
+{
+	uint64_t bytes = request->kind->segment_bytes(pool, request->size), peak = pool->stats.peak_total_bytes;
+
+	if (pool->stats.total_bytes + bytes <= peak || gp_list_is_empty(&pool->idle))
+		return false;
+	if (peak >= pool->swap_level + pool->swap_level / SWAP_SHARE) {
+		pool->swap_level = peak;
+		pool->n_swaps = 0;
+	}
+	return pool->n_swaps++ < request->kind->n_swaps;
+}
+
+static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
+{
+	bool is_due;
+
+	if (!request->kind->n_swaps)
+		return;
+	gp_mutex_lock(&pool->lock);
+	is_due = is_swap_due_locked(pool, request);
+	gp_mutex_unlock(&pool->lock);
+	if (is_due && gp_segment_give_back(pool, UINT64_MAX))
+		gp_segment_poll_returning(pool);
+}
+
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
 {
 	uint64_t tries[3], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;
 
 	give_back_stale(pool, request);
+	swap_idle(pool, request);
 	gp_mutex_lock(&pool->lock);
 	tries[0] = request->kind->segment_bytes(pool, request->size);
 	gp_mutex_unlock(&pool->lock);

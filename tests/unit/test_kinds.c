@@ -461,13 +461,43 @@ START_TEST(split_gives_a_long_idle_segment_back_when_it_grows)
 }
 END_TEST
 
-START_TEST(split_keeps_the_segments_that_a_program_alternates_between)
+/* Sizes in MiB, each live until the round ends, or until the next where is_alone. */
+static const struct {
+	uint64_t sizes[4];
+	bool is_alone;
+} loops[] = {
+	{{20, 30, 40, 50}, true},
+	{{50, 40, 30, 20}, true},
+	{{50, 20, 60, 30}, true},
+	{{20, 30, 40, 50}, false},
+	{{5, 100, 7, 3}, true},
+};
+
+START_TEST(split_asks_the_driver_for_nothing_from_the_fourth_round_of_a_loop_on)
 {
-	for (int i = 0; i < 20; i++)
-		for (uint64_t nth = 0; nth < 4; nth++)
-			fixture_free(fixture_alloc((20 + 10 * nth) * GP_MIB));
-	ck_assert_uint_le(fixture_stats().driver_allocs, 4);
-	ck_assert_uint_eq(fixture_stats().driver_frees, 0);
+	uint64_t calls = 0, blocks[4];
+
+	for (int i = 0; i < 20; i++) {
+		if (i == 3)
+			calls = fixture_stats().driver_allocs + fixture_stats().driver_frees;
+		for (int nth = 0; nth < 4; nth++) {
+			blocks[nth] = fixture_alloc(loops[_i].sizes[nth] * GP_MIB);
+			if (loops[_i].is_alone)
+				fixture_free(blocks[nth]);
+		}
+		for (int nth = 0; nth < 4 && !loops[_i].is_alone; nth++)
+			fixture_free(blocks[nth]);
+	}
+	ck_assert_uint_eq(fixture_stats().driver_allocs + fixture_stats().driver_frees, calls);
+}
+END_TEST
+
+START_TEST(split_gives_idle_segments_back_before_it_holds_more_than_ever)
+{
+	fixture_free(fixture_alloc(40 * GP_MIB));
+	fixture_alloc(60 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().driver_frees, 1);
+	ck_assert_uint_eq(fixture_stats().peak_total_bytes, 60 * GP_MIB);
 }
 END_TEST
 
@@ -541,7 +571,8 @@ static TCase *case_of_split(void)
 	tcase_add_test(tc, split_cuts_a_block_that_is_only_ordered_into_blocks_that_are);
 	tcase_add_test(tc, split_keeps_a_long_idle_segment_that_is_only_ordered);
 	tcase_add_test(tc, split_gives_a_long_idle_segment_back_when_it_grows);
-	tcase_add_test(tc, split_keeps_the_segments_that_a_program_alternates_between);
+	ADD_ROWS(tc, loops, split_asks_the_driver_for_nothing_from_the_fourth_round_of_a_loop_on);
+	tcase_add_test(tc, split_gives_idle_segments_back_before_it_holds_more_than_ever);
 	tcase_add_test(tc, a_small_request_does_not_wait_for_a_block_that_cannot_serve_it);
 	return tc;
 }
