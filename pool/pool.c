@@ -155,6 +155,7 @@ int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct
 			return -ENOENT;
 		gp_mutex_lock(&pool->lock);
 		pool->stats.ooms++;
+		pool->failure = (struct gp_failure){.bytes = request->size, .is_hopeless = true};
 		gp_mutex_unlock(&pool->lock);
 		return -ENOMEM;
 	}

@@ -129,6 +129,7 @@ struct gp_block_info {
 	uint64_t serial;      /* unique per hand-out in the process */
 	uint64_t segment_base, segment_size;
 	bool is_used, is_whole;
+	bool is_cached; /* free, and ready to be handed out */
 };
 
 /* 0 and the block at or around the address, or GP_E_FOREIGN. */

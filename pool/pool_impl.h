@@ -5,6 +5,7 @@
 /* What the files of the pool share: its state. */
 
 #include "block.h"
+#include "failure.h"
 #include "fence.h"
 #include "pending.h"
 #include "pool.h"
@@ -39,6 +40,7 @@ struct gp_pool {
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
 	struct gp_list leaving;	 /* wholly cached too, but to be given back as soon as their work is completed */
 	struct gp_list tcaches;	 /* of the threads */
+	struct gp_failure failure; /* the last one */
 	uint64_t unrecorded_stamp; /* the last of late blocks that came from there */
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;

@@ -71,6 +71,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.segment_size = b->segment->size,
 		.is_used = is_used,
 		.is_whole = gp_block_is_whole(b),
+		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
 	};
 }
 
@@ -120,7 +121,16 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 	ret_stats->fence_waits = atomic_load_explicit(&pool->fence.waits, memory_order_relaxed);
 }
 
-void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg)
+void gp_pool_last_failure(struct gp_pool *pool, struct gp_failure *ret_failure)
+{
+	gp_mutex_lock(&pool->lock);
+	*ret_failure = pool->failure;
+	gp_mutex_unlock(&pool->lock);
+}
+
+typedef bool visit_fn(void *arg, const struct gp_block_info *info);
+
+static void visit(struct gp_pool *pool, bool is_every, visit_fn *fn, void *arg)
 {
 	struct gp_list *link;
 	bool more = true;
@@ -132,11 +142,21 @@ void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct 
 		for (struct gp_block *b = segment->first; b && more; b = b->next) {
 			struct gp_block_info info = describe(b);
 
-			if (info.is_used)
+			if (is_every || info.is_used)
 				more = fn(arg, &info);
 		}
 		if (!more)
 			break;
 	}
 	gp_mutex_unlock(&pool->lock);
+}
+
+void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg)
+{
+	visit(pool, false, fn, arg);
+}
+
+void gp_pool_each_block(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg)
+{
+	visit(pool, true, fn, arg);
 }

@@ -10,6 +10,7 @@
  */
 
 #include <errno.h>
+#include <string.h>
 
 #include "reuse.h"
 #include "rounds.h"
@@ -213,13 +214,14 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 {
 	struct gp_pool *pool = rounds->pool;
 	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
-	struct gp_round_stats *stats = &pool->stats.rounds[which];
+	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
 
 	if (!rounds->block && rounds->result == -ENOMEM && (yielded || rounds->n_arrivals != n_arrivals(pool)) &&
 	    !search(rounds))
 		attempt(rounds);
 	ns = gp_pool_now_ns(pool) - start_ns;
 	gp_mutex_lock(&pool->lock);
+	*spent = (struct gp_round_stats){.count = 1, .yielded_bytes = yielded, .ns = ns};
 	stats->count++;
 	stats->yielded_bytes += yielded;
 	stats->ns += ns;
@@ -241,9 +243,15 @@ static void take_turn(struct gp_pool *pool)
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
-static void end_turn(struct gp_pool *pool)
+static void end_turn(struct gp_rounds *rounds)
 {
+	struct gp_pool *pool = rounds->pool;
+
 	gp_mutex_lock(&pool->lock);
+	if (!rounds->block && rounds->result == -ENOMEM) {
+		pool->failure = (struct gp_failure){.bytes = rounds->bytes};
+		memcpy(pool->failure.rounds, rounds->spent, sizeof(rounds->spent));
+	}
 	pool->rounds_busy = false;
 	pthread_cond_signal(&pool->rounds_done);
 	gp_mutex_unlock(&pool->lock);
@@ -264,6 +272,6 @@ int gp_rounds_run(struct gp_rounds *rounds)
 		if (run_round(rounds, (enum gp_round)i, fns[i]))
 			break;
 	}
-	end_turn(rounds->pool);
+	end_turn(rounds);
 	return rounds->block ? 0 : rounds->result;
 }

@@ -18,6 +18,7 @@ struct gp_rounds {
 	void *rescue_arg;
 	uint64_t n_arrivals; /* the pool's, before the last attempt */
 	int result;	     /* of the last attempt */
+	struct gp_round_stats spent[GP_N_ROUNDS]; /* for this one */
 	struct gp_block *block;
 };
 
