@@ -13,41 +13,13 @@
 #include "backend.h"
 #include "driver.h"
 #include "ipc.h"
+#include "leaks.h"
+#include "oom.h"
 #include "real.h"
 #include "record.h"
+#include "tally.h"
 
 enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256 };
-
-/* One device's, or the pinned memory's, contexts summed up. */
-struct sum {
-	int device;	/* -1: pinned */
-	uint64_t n_contexts;
-	struct gp_stats stats;
-	uint64_t available_bytes; /* of the device, as a context found it; UINT64_MAX: unknown */
-};
-
-static void add_pool(void *arg, struct gp_pool *pool)
-{
-	struct sum *sum = arg;
-	struct gp_stats stats;
-
-	gp_pool_stats(pool, &stats);
-	gp_stats_add(&sum->stats, &stats);
-}
-
-static void add_context(void *arg, struct gp_context *context)
-{
-	struct sum *sum = arg;
-
-	if (sum->device < 0) {
-		gp_pinned_each(context, add_pool, sum);
-	} else if (context->device->index == sum->device) {
-		add_pool(sum, context->pool);
-		sum->n_contexts++;
-		if (sum->available_bytes == UINT64_MAX && !atomic_load(&context->is_broken))
-			sum->available_bytes = gp_device_available(context);
-	}
-}
 
 static void write_rounds(struct gp_json *out, const struct gp_stats *stats)
 {
@@ -84,26 +56,26 @@ static void write_stats(struct gp_json *out, const struct gp_stats *stats, const
 
 static void write_device(struct gp_json *out, const struct gp_device *device)
 {
-	struct sum sum = {.device = device->index, .available_bytes = UINT64_MAX};
+	struct gp_tally tally;
 	uint64_t held;
 
-	gp_context_each(add_context, &sum);
-	held = sum.stats.total_bytes;
+	gp_tally_device(&tally, device->index, true);
+	held = tally.stats.total_bytes;
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
-	gp_json_u64(out, "contexts", sum.n_contexts);
+	gp_json_u64(out, "contexts", tally.n_contexts);
 	gp_json_u64(out, "device_total_bytes", device->total_bytes);
-	if (sum.available_bytes == UINT64_MAX) {
+	if (tally.available_bytes == UINT64_MAX) {
 		gp_json_null(out, "device_free_bytes");
 		gp_json_null(out, "outside_bytes");
 	} else {
-		uint64_t taken = device->total_bytes - gp_min(sum.available_bytes, device->total_bytes);
+		uint64_t taken = device->total_bytes - gp_min(tally.available_bytes, device->total_bytes);
 
-		gp_json_u64(out, "device_free_bytes", sum.available_bytes);
+		gp_json_u64(out, "device_free_bytes", tally.available_bytes);
 		gp_json_u64(out, "outside_bytes", taken - gp_min(held, taken));
 	}
 	gp_json_u64(out, "unpooled_bytes", atomic_load(&device->unpooled_bytes));
-	write_stats(out, &sum.stats, &device->budget);
+	write_stats(out, &tally.stats, &device->budget);
 	gp_json_object_end(out);
 }
 
@@ -122,7 +94,7 @@ static void read_command(char *text, size_t size)
 
 static int answer_status(int argc, char **argv, struct gp_json *out)
 {
-	struct sum pinned = {.device = -1};
+	struct gp_tally pinned;
 	char command[1024];
 
 	read_command(command, sizeof(command));
@@ -139,7 +111,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 		if (gp_state_device_if_used(i))
 			write_device(out, gp_state_device_if_used(i));
 	gp_json_array_end(out);
-	gp_context_each(add_context, &pinned);
+	gp_tally_pinned(&pinned);
 	gp_json_object_begin(out, "pinned");
 	write_stats(out, &pinned.stats, &gp_state.pinned_budget);
 	gp_json_object_end(out);
@@ -341,5 +313,8 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_reclaim] = answer_reclaim,
 	[GP_CTL_limit] = answer_limit,
 	[GP_CTL_config] = answer_config,
+	[GP_CTL_leaks] = gp_leaks_answer,
+	[GP_CTL_stacks] = gp_stacks_answer,
+	[GP_CTL_oom] = gp_oom_answer,
 	[GP_CTL_ipc] = gp_ipc_answer,
 };

@@ -40,6 +40,8 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_RATIO        double
 #define TYPE_OF_MILLISECONDS uint64_t
 #define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_STACKS       struct gp_config_stacks
+#define TYPE_OF_REPORT       char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_DIRECTORY    char[GP_CONFIG_VALUE_SIZE]
 #define GP_OPTION(symbol, variable, option, type, field, ...)                                      \
 	_Static_assert(__builtin_types_compatible_p(                                               \
@@ -125,6 +127,24 @@ static int parse_directory(const char *text, char *ret, struct gp_text_error *er
 	return 0;
 }
 
+static int parse_report(const char *text, char *ret, struct gp_text_error *error)
+{
+	static const char at_exit[] = "exit:";
+	char file[GP_CONFIG_VALUE_SIZE];
+	int word = word_find("off|exit", text);
+
+	if (strncmp(text, at_exit, strlen(at_exit)) == 0) {
+		if (parse_path(text + strlen(at_exit), file, error) < 0) {
+			error->offset += strlen(at_exit);
+			return -EINVAL;
+		}
+	} else if (word < 0) {
+		return refuse(error, 0, "is neither off nor exit", "use exit, or exit:FILE");
+	}
+	strcpy(ret, word == 0 ? "" : text);
+	return 0;
+}
+
 /* field is what TYPE_OF_... says. Stored only on success. */
 static int parse_value(const struct gp_config_option *option, const char *text, void *field,
 	struct gp_text_error *error)
@@ -150,6 +170,10 @@ static int parse_value(const struct gp_config_option *option, const char *text, 
 		return parse_milliseconds(text, field, error);
 	case GP_CONFIG_PATH:
 		return parse_path(text, field, error);
+	case GP_CONFIG_STACKS:
+		return gp_config_stacks_parse(text, field, error);
+	case GP_CONFIG_REPORT:
+		return parse_report(text, field, error);
 	case GP_CONFIG_DIRECTORY:
 		return parse_directory(text, field, error);
 	}

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config_stacks.h"
 #include "log.h"
 #include "size.h"
 
@@ -37,16 +38,9 @@ enum gp_config_pool {
 	GP_CONFIG_POOL_SPLIT,
 };
 
-enum gp_config_reuse {
-	GP_CONFIG_REUSE_AUTO,
-	GP_CONFIG_REUSE_ORDERED,
-	GP_CONFIG_REUSE_COMPLETED,
-};
+enum gp_config_reuse { GP_CONFIG_REUSE_AUTO, GP_CONFIG_REUSE_ORDERED, GP_CONFIG_REUSE_COMPLETED };
 
-enum gp_config_source {
-	GP_CONFIG_DEFAULT,
-	GP_CONFIG_ENVIRONMENT,
-};
+enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
 
 struct gp_config {
 	bool is_enabled;
@@ -64,6 +58,8 @@ struct gp_config {
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */
 	char record_file[GP_CONFIG_VALUE_SIZE]; /* as gp_record_init() takes it; empty if not set */
+	struct gp_config_stacks stacks;
+	char report[GP_CONFIG_VALUE_SIZE]; /* "exit", or "exit:" and a file as gp_record_init() takes it; or empty */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
 	/* Why the limit is one of nothing, in one line; empty if it could be read. */
@@ -85,6 +81,8 @@ enum gp_config_type {
 	GP_CONFIG_RATIO,
 	GP_CONFIG_MILLISECONDS,
 	GP_CONFIG_PATH,
+	GP_CONFIG_STACKS,
+	GP_CONFIG_REPORT,
 	GP_CONFIG_DIRECTORY,
 };
 

@@ -9,8 +9,9 @@
 #include <errno.h>
 
 #include "backend.h"
-#include "log.h"
+#include "bad_free.h"
 #include "memory.h"
+#include "oom.h"
 #include "real.h"
 #include "record.h"
 #include "unpooled.h"
@@ -76,6 +77,10 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	}
 	if (gp_unlikely(!answered))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	if (gp_likely(r == CUDA_SUCCESS))
+		gp_origin_given(addr, bytes);
+	else if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		gp_oom_of_device(bytes);
 	if (is_pointer_due(r))
 		*ptr = addr;
 	return r;
@@ -120,6 +125,10 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
 	if (row && row <= SIZE_MAX / height)
 		answered = is_answered(alloc(context->pool, (uint64_t)row * height, &addr), &r);
+	if (answered && r == CUDA_SUCCESS)
+		gp_origin_given(addr, (uint64_t)row * height);
+	else if (answered && r == CUDA_ERROR_OUT_OF_MEMORY)
+		gp_oom_of_device((uint64_t)row * height);
 	if (answered && is_pointer_due(r))
 		*ptr = addr;
 	if (answered && is_pointer_due(r))
@@ -182,6 +191,7 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 {
 	int r;
 
+	gp_origin_freed(ptr);
 	gp_record(NULL, FREE, ptr, mode, false);
 	r = gp_pool_free(&gp_state.device_map, ptr, mode);
 
@@ -191,10 +201,10 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 		/* It went with its context just now. Not to the driver: the address may be somebody's again. */
 		return CUDA_ERROR_INVALID_VALUE;
 	case GP_E_NOT_USED:
-		gp_log(GP_LOG_WARN, "free of 0x%llx, which is free already", (unsigned long long)ptr);
+		gp_bad_free_report(&gp_state.device_map, ptr, GP_BAD_FREE_DOUBLE);
 		return gp_real.cuMemFree_v2(NOBODYS);
 	case GP_E_INTERIOR:
-		gp_log(GP_LOG_WARN, "free of 0x%llx, which is inside a block", (unsigned long long)ptr);
+		gp_bad_free_report(&gp_state.device_map, ptr, GP_BAD_FREE_INTERIOR);
 		return gp_real.cuMemFree_v2(NOBODYS);
 	default:
 		return r;
@@ -308,6 +318,10 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	uint64_t addr = 0;
 
 	*ret_is_answered = pool && is_answered(alloc(pool, bytes, &addr), &r);
+	if (*ret_is_answered && r == CUDA_SUCCESS)
+		gp_origin_given(addr, bytes);
+	else if (*ret_is_answered && r == CUDA_ERROR_OUT_OF_MEMORY)
+		gp_oom_of_pinned(pool, bytes);
 	if (*ret_is_answered && is_pointer_due(r))
 		*ptr = (void *)(uintptr_t)addr;
 	gp_context_put(context);
@@ -321,6 +335,8 @@ bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind)
 	uint64_t addr = 0;
 	bool is_hit = pool && gp_pool_alloc_hit(pool, bytes, &addr) == 0;
 
+	if (is_hit)
+		gp_origin_given(addr, bytes);
 	if (is_hit)
 		*ptr = (void *)(uintptr_t)addr;
 	gp_context_put(context);
@@ -355,6 +371,7 @@ int gp_memory_free_host(void *ptr)
 
 	if (gp_unlikely(r))
 		return r;
+	gp_origin_freed(addr);
 	/* Other contexts have not been waited for, and may reach it. */
 	mode = mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode;
 	gp_record(NULL, FREE, addr, mode, true);
@@ -364,7 +381,8 @@ int gp_memory_free_host(void *ptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	case GP_E_NOT_USED:
 	case GP_E_INTERIOR:
-		gp_log(GP_LOG_WARN, "free of pinned memory %p that is not in use", ptr);
+		gp_bad_free_report(&gp_state.pinned_map, addr,
+			r == GP_E_NOT_USED ? GP_BAD_FREE_DOUBLE : GP_BAD_FREE_INTERIOR);
 		return CUDA_ERROR_INVALID_VALUE;
 	default:
 		return r;

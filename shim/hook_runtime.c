@@ -67,6 +67,7 @@ EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 	errno = saved_errno;
 	if (gp_unlikely(!is_hit))
 		return malloc_slow(CALLER(), ptr, bytes);
+	gp_origin_given(addr, bytes);
 	*ptr = (void *)(uintptr_t)addr;
 	return cudaSuccess;
 }

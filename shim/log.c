@@ -157,3 +157,19 @@ void gp_log_write(struct gp_log_site *site, enum gp_log_level level, const char 
 	pthread_setcancelstate(cancel_state, NULL);
 	errno = saved_errno;
 }
+
+void gp_log_tell(const char *format, ...)
+{
+	int saved_errno = errno, cancel_state, wanted;
+	char line[LINE_SIZE];
+	va_list args;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	wanted = snprintf(line, sizeof(line), "gpupool[%d]: ", (int)getpid());
+	va_start(args, format);
+	wanted += vsnprintf(line + wanted, sizeof(line) - (size_t)wanted, format, args);
+	va_end(args);
+	send_line(line, finish_line(line, wanted));
+	pthread_setcancelstate(cancel_state, NULL);
+	errno = saved_errno;
+}

@@ -38,6 +38,9 @@ enum gp_log_level gp_log_level(void);
 void gp_log_write(struct gp_log_site *site, enum gp_log_level level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* A line that somebody asked for: whatever the level. */
+void gp_log_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #define gp_log(level, ...)                                                                         \
 	do {                                                                                       \
 		static struct gp_log_site gp_log_site_;                                            \

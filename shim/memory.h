@@ -5,6 +5,7 @@
 /* What the driver's functions and the runtime's have in common (hook_memory.c, hook_runtime.c). */
 
 #include "capture.h"
+#include "origin.h"
 #include "real.h"
 #include "thread.h"
 
@@ -14,6 +15,7 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 	/* What is freed during a capture goes by its own rules. */
 	if (gp_unlikely(!gp_capture_is_none() || gp_state.config.is_free_synchronous))
 		return -ENOENT;
+	gp_origin_freed(ptr);
 	return gp_tcache_put(cache->tcache, ptr);
 }
 

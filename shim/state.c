@@ -11,6 +11,8 @@
 #include "context.h"
 #include "ctl_server.h"
 #include "driver.h"
+#include "exit_report.h"
+#include "origin.h"
 #include "real.h"
 #include "record.h"
 #include "runtime.h"
@@ -122,13 +124,18 @@ static void start(void)
 		},
 		.handlers = gp_actions,
 	};
-	int count = 0, r;
+	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
 	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
 	gp_record_start();
+	if (gp_state.config.stacks.depth)
+		r = gp_origin_switch(&gp_state.config.stacks);
+	if (r)
+		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: no stacks are taken (error %d)", -r);
+	gp_exit_report_start(gp_state.config.report);
 	r = gp_ctl_start(&options);
 	if (r)
 		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "oom.h"
+#include "origin.h"
 #include "real.h"
 #include "record.h"
 
@@ -118,6 +120,8 @@ void gp_unpooled_forget(enum gp_unpooled_kind kind, uint64_t id)
 			gone = take_locked(at);
 	}
 	gp_mutex_unlock(&lock);
+	if (gone)
+		gp_origin_freed(gp_origin_key(kind, id));
 	uncharge(gone);
 }
 
@@ -145,6 +149,26 @@ void gp_unpooled_forget_context(const struct gp_context *context)
 				at = &(*at)->next;
 		}
 	}
+	gp_mutex_unlock(&lock);
+}
+
+size_t gp_unpooled_count(void)
+{
+	size_t n;
+
+	gp_mutex_lock(&lock);
+	n = n_entries;
+	gp_mutex_unlock(&lock);
+	return n;
+}
+
+void gp_unpooled_each(
+	void (*fn)(void *arg, enum gp_unpooled_kind kind, uint64_t id, uint64_t bytes, int device), void *arg)
+{
+	gp_mutex_lock(&lock);
+	for (size_t i = 0; i < n_buckets; i++)
+		for (const struct entry *e = buckets[i]; e; e = e->next)
+			fn(arg, e->kind, e->id, e->bytes, e->device->index);
 	gp_mutex_unlock(&lock);
 }
 
@@ -213,7 +237,6 @@ static void rescue(struct attempt *a, struct gp_context *context)
 		gp_record(a->rescuer->pool, RESCUE, a->allocation->bytes);
 		(void)gp_pool_rescue(a->rescuer->pool, a->allocation->bytes, attempt_again, a);
 	}
-	gp_context_put(a->rescuer);
 }
 
 static void note(const struct attempt *a, const struct gp_context *context)
@@ -225,6 +248,7 @@ static void note(const struct attempt *a, const struct gp_context *context)
 
 	/* Before anybody can free it. */
 	account(a->device, allocation->bytes);
+	gp_origin_given(gp_origin_key(allocation->kind, *allocation->id), allocation->bytes);
 	if (entry) {
 		*entry = (struct entry){
 			.kind = allocation->kind,
@@ -254,6 +278,9 @@ CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 			rescue(&a, context);
 		if (a.r == CUDA_SUCCESS && a.is_charged)
 			note(&a, context);
+		else if (a.r == CUDA_ERROR_OUT_OF_MEMORY)
+			gp_oom_of_unpooled(a.device->index, a.rescuer ? a.rescuer->pool : NULL, allocation->bytes);
+		gp_context_put(a.rescuer);
 	} else {
 		a.r = allocation->call(allocation->arg);
 	}

@@ -51,3 +51,8 @@ bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id);
 
 /* The context is gone and took its own along. */
 void gp_unpooled_forget_context(const struct gp_context *context);
+
+/* How many there are; and each, with a lock held. */
+size_t gp_unpooled_count(void);
+void gp_unpooled_each(
+	void (*fn)(void *arg, enum gp_unpooled_kind kind, uint64_t id, uint64_t bytes, int device), void *arg);

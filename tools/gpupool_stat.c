@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "stat_command.h"
+#include "stat_parse.h"
 
 enum {
 	OPTION_JSON = 256,
@@ -21,6 +23,13 @@ enum {
 	OPTION_POOL,
 	OPTION_LIMIT,
 	OPTION_REUSE,
+	OPTION_BY,
+	OPTION_MIN,
+	OPTION_OLDER,
+	OPTION_DIFF,
+	OPTION_FROM,
+	OPTION_WATCH,
+	OPTION_COUNT,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -28,7 +37,7 @@ enum {
 /* As typed; which command it belongs to is known at the end. */
 struct words {
 	struct stat_options options;
-	size_t n_files;
+	size_t n_files, n_words;
 	unsigned taken; /* STAT_TAKES_* */
 	bool wants_help, wants_version;
 	const char *name;
@@ -45,6 +54,13 @@ static const struct option long_options[] = {
 	{"pool", required_argument, NULL, OPTION_POOL},
 	{"limit", required_argument, NULL, OPTION_LIMIT},
 	{"reuse", required_argument, NULL, OPTION_REUSE},
+	{"by", required_argument, NULL, OPTION_BY},
+	{"min", required_argument, NULL, OPTION_MIN},
+	{"older", required_argument, NULL, OPTION_OLDER},
+	{"diff", required_argument, NULL, OPTION_DIFF},
+	{"from", required_argument, NULL, OPTION_FROM},
+	{"watch", required_argument, NULL, OPTION_WATCH},
+	{"count", required_argument, NULL, OPTION_COUNT},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -55,13 +71,20 @@ static const struct {
 	const char *name, *text;
 } command_options[] = {
 	{STAT_TAKES_QUIET, "-q", "-q, --quiet      only the process ids"},
-	{STAT_TAKES_MAX, "-n", "-n, --max=MAX    at most so many blocks"},
+	{STAT_TAKES_MAX, "-n", "-n, --max=MAX    at most so many blocks, or rows"},
 	{STAT_TAKES_DEVICE, "--device", "--device=N       only of contexts on this device"},
 	{STAT_TAKES_PINNED, "--pinned",
 		"--pinned         pinned host memory instead of device memory"},
 	{STAT_TAKES_POOL, "--pool", "--pool=KIND      none, simple, binned or split; default: each of them"},
 	{STAT_TAKES_LIMIT, "--limit", "--limit=SIZE     of each device; default: as it was"},
 	{STAT_TAKES_REUSE, "--reuse", "--reuse=MODE     ordered, completed or auto; default: auto, as it was"},
+	{STAT_TAKES_BY, "--by", "--by=WORD        site, library, size or age; default: site"},
+	{STAT_TAKES_MIN, "--min", "--min=SIZE       no rows with less"},
+	{STAT_TAKES_OLDER, "--older", "--older=SEC      only blocks that are that old"},
+	{STAT_TAKES_DIFF, "--diff", "--diff=FILE      compare with what --json has printed before"},
+	{STAT_TAKES_FROM, "--from", "--from=FILE      show that, and ask nobody"},
+	{STAT_TAKES_WATCH, "--watch", "--watch=SEC      again and again; how much it grows"},
+	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
 };
 
 #define N_COMMAND_OPTIONS (sizeof(command_options) / sizeof(command_options[0]))
@@ -102,55 +125,6 @@ static void print_command_help(const struct stat_command *command)
 	print_common_help();
 }
 
-/* A whole number without a sign, at most max. */
-static bool parse_number(const char *text, uint64_t max, uint64_t *ret_value)
-{
-	unsigned long long value;
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return false;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || *end || value > max)
-		return false;
-	*ret_value = value;
-	return true;
-}
-
-static bool take_timeout(struct stat_options *options, const char *text)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds >= 0.001 && seconds <= 86400)) {
-		stat_error(
-			"as in: --timeout=0.5", "--timeout: '%s' is no number of seconds.", text);
-		return false;
-	}
-	options->timeout_ms = (int)(seconds * 1000 + 0.5);
-	return true;
-}
-
-static bool take_max(struct stat_options *options, const char *text)
-{
-	if (parse_number(text, UINT64_MAX - 1, &options->max_blocks))
-		return true;
-	stat_error("as in: -n 20", "-n: '%s' is no number of blocks.", text);
-	return false;
-}
-
-static bool take_device(struct stat_options *options, const char *text)
-{
-	uint64_t number;
-
-	options->device = text;
-	if (strlen(text) <= 4 && parse_number(text, INT_MAX, &number))
-		return true;
-	stat_error("as in: --device=0", "--device: '%s' is no number of a device.", text);
-	return false;
-}
-
 static bool refuse_option(int kind, const char *word)
 {
 	if (kind == ':')
@@ -164,24 +138,52 @@ static bool refuse_option(int kind, const char *word)
 	return false;
 }
 
+/* Options with a value: which commands take it, and who reads it. Without a reader the text is kept as it is. */
+static const struct {
+	int option;
+	unsigned taken;
+	bool (*parse)(struct stat_options *options, const char *text);
+	size_t text_at;
+} valued[] = {
+	{OPTION_TIMEOUT, 0, stat_parse_timeout, 0},
+	{'n', STAT_TAKES_MAX, stat_parse_max, 0},
+	{OPTION_DEVICE, STAT_TAKES_DEVICE, stat_parse_device, 0},
+	{OPTION_BY, STAT_TAKES_BY, stat_parse_by, 0},
+	{OPTION_MIN, STAT_TAKES_MIN, stat_parse_min, 0},
+	{OPTION_OLDER, STAT_TAKES_OLDER, stat_parse_older, 0},
+	{OPTION_WATCH, STAT_TAKES_WATCH, stat_parse_watch, 0},
+	{OPTION_COUNT, STAT_TAKES_COUNT, stat_parse_count, 0},
+	{OPTION_DIFF, STAT_TAKES_DIFF, NULL, offsetof(struct stat_options, diff)},
+	{OPTION_FROM, STAT_TAKES_FROM, NULL, offsetof(struct stat_options, from)},
+	{OPTION_POOL, STAT_TAKES_POOL, NULL, offsetof(struct stat_options, pool)},
+	{OPTION_LIMIT, STAT_TAKES_LIMIT, NULL, offsetof(struct stat_options, limit)},
+	{OPTION_REUSE, STAT_TAKES_REUSE, NULL, offsetof(struct stat_options, reuse)},
+};
+
+static bool take_value(struct words *words, int option, const char *word)
+{
+	for (size_t i = 0; i < sizeof(valued) / sizeof(valued[0]); i++) {
+		if (valued[i].option != option)
+			continue;
+		words->taken |= valued[i].taken;
+		if (valued[i].parse)
+			return valued[i].parse(&words->options, optarg);
+		*(const char **)((char *)&words->options + valued[i].text_at) = optarg;
+		return true;
+	}
+	return refuse_option(option, word);
+}
+
 static bool take_option(struct words *words, int option, const char *word)
 {
 	switch (option) {
 	case OPTION_JSON:
 		words->options.is_json = true;
 		return true;
-	case OPTION_TIMEOUT:
-		return take_timeout(&words->options, optarg);
 	case 'q':
 		words->options.is_quiet = true;
 		words->taken |= STAT_TAKES_QUIET;
 		return true;
-	case 'n':
-		words->taken |= STAT_TAKES_MAX;
-		return take_max(&words->options, optarg);
-	case OPTION_DEVICE:
-		words->taken |= STAT_TAKES_DEVICE;
-		return take_device(&words->options, optarg);
 	case OPTION_PINNED:
 		words->options.is_pinned = true;
 		words->taken |= STAT_TAKES_PINNED;
@@ -192,20 +194,8 @@ static bool take_option(struct words *words, int option, const char *word)
 	case OPTION_VERSION:
 		words->wants_version = true;
 		return true;
-	case OPTION_POOL:
-		words->options.pool = optarg;
-		words->taken |= STAT_TAKES_POOL;
-		return true;
-	case OPTION_LIMIT:
-		words->options.limit = optarg;
-		words->taken |= STAT_TAKES_LIMIT;
-		return true;
-	case OPTION_REUSE:
-		words->options.reuse = optarg;
-		words->taken |= STAT_TAKES_REUSE;
-		return true;
 	default:
-		return refuse_option(option, word);
+		return take_value(words, option, word);
 	}
 }
 
@@ -216,7 +206,7 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 		uint64_t number;
 		bool is_new = true;
 
-		if (!parse_number(texts[i], INT_MAX, &number) || !number) {
+		if (!stat_parse_number(texts[i], INT_MAX, &number) || !number) {
 			stat_error(
 				next_help, "'%s' is neither a command nor a process id.", texts[i]);
 			return false;
@@ -230,14 +220,22 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 	return true;
 }
 
-/* Whether what follows are no process ids. */
-static bool is_for_files(const char *name)
+/* What follows the command, if it is something else than process ids. */
+static unsigned takes_of(const char *name)
 {
 	const struct stat_command *command = stat_commands;
 
 	while (command->name && !(name && strcmp(command->name, name) == 0))
 		command++;
-	return command->takes & STAT_TAKES_FILE;
+	return command->takes & (STAT_TAKES_FILE | STAT_TAKES_WORDS);
+}
+
+/* All but the first, which is a process id. More than there may be are refused later. */
+static void take_words(struct words *words, char **texts, size_t n)
+{
+	words->n_words = n;
+	for (; words->options.n_words < n && words->options.n_words < STAT_WORDS_MAX; words->options.n_words++)
+		words->options.words[words->options.n_words] = texts[words->options.n_words];
 }
 
 static bool parse(struct words *words, int argc, char **argv)
@@ -257,10 +255,14 @@ static bool parse(struct words *words, int argc, char **argv)
 	first = optind;
 	if (first < argc && (argv[first][0] < '0' || argv[first][0] > '9'))
 		words->name = argv[first++];
-	if (is_for_files(words->name)) {
+	if (takes_of(words->name) == STAT_TAKES_FILE) {
 		words->n_files = (size_t)(argc - first);
 		words->options.file = argv[first];
 		return true;
+	}
+	if (takes_of(words->name) == STAT_TAKES_WORDS && first < argc) {
+		take_words(words, argv + first + 1, (size_t)(argc - first - 1));
+		return take_pids(words, argv + first, 1);
 	}
 	return take_pids(words, argv + first, (size_t)(argc - first));
 }
@@ -292,6 +294,10 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 	}
 	if (command->takes & STAT_TAKES_FILE && words->n_files != 1) {
 		stat_error(next, "%s takes one file.", command->name);
+		return false;
+	}
+	if (command->takes & STAT_TAKES_WORDS && (!words->options.n_pids || words->n_words > STAT_WORDS_MAX)) {
+		stat_error(next, "%s takes %s.", command->name, command->synopsis);
 		return false;
 	}
 	if (words->options.n_pids <= command->max_pids)

@@ -10,6 +10,7 @@
 
 #include "replay.h"
 #include "stat_explain.h"
+#include "stat_leaks.h"
 #include "stat_report.h"
 #include "stat_text.h"
 
@@ -175,6 +176,14 @@ const struct stat_command stat_commands[] = {
 		stat_show_limit, SMALL_ANSWER},
 	{"config", "[PID]", "the settings, and where each comes from", 1, 0, run_read,
 		stat_show_config, SMALL_ANSWER},
+	{"leaks", "[PID...]", "blocks that a program holds, by where they were allocated", SIZE_MAX,
+		STAT_TAKES_MAX | STAT_TAKES_BY | STAT_TAKES_MIN | STAT_TAKES_OLDER | STAT_TAKES_DIFF |
+			STAT_TAKES_FROM | STAT_TAKES_WATCH | STAT_TAKES_COUNT,
+		stat_leaks_run, stat_leaks_show, LARGE_ANSWER},
+	{"stacks", "PID [on [DEPTH] [sample=N] | off]", "take call stacks of allocations, or not", 1, STAT_TAKES_WORDS,
+		stat_stacks_run, stat_show_stacks, SMALL_ANSWER},
+	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, 0, run_read, stat_show_oom,
+		SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

@@ -16,6 +16,14 @@ enum {
 	STAT_TAKES_POOL = 1 << 5,
 	STAT_TAKES_LIMIT = 1 << 6,
 	STAT_TAKES_REUSE = 1 << 7,
+	STAT_TAKES_BY = 1 << 8,
+	STAT_TAKES_MIN = 1 << 9,
+	STAT_TAKES_OLDER = 1 << 10,
+	STAT_TAKES_DIFF = 1 << 11,
+	STAT_TAKES_FROM = 1 << 12,
+	STAT_TAKES_WATCH = 1 << 13,
+	STAT_TAKES_COUNT = 1 << 14,
+	STAT_TAKES_WORDS = 1 << 15, /* behind the process id */
 };
 
 struct stat_command {

@@ -6,6 +6,8 @@
 
 #include "stat_survey.h"
 
+enum { STAT_WORDS_MAX = 3 };
+
 struct stat_options {
 	const pid_t *pids;
 	size_t n_pids;
@@ -15,6 +17,18 @@ struct stat_options {
 	uint64_t max_blocks; /* UINT64_MAX: all */
 	const char *device;  /* NULL: all */
 	bool is_pinned;
+
+	/* Of leaks. */
+	const char *by;	   /* NULL: site */
+	const char *diff;  /* a file to compare with; NULL: none */
+	const char *from;  /* a file to read instead of asking; NULL: none */
+	uint64_t min_bytes, older_ms;
+	int watch_ms;	   /* again and again; 0: once */
+	uint64_t count;	   /* so often; 0: until the end */
+
+	/* Of stacks: what follows the process id. */
+	const char *words[STAT_WORDS_MAX];
+	size_t n_words;
 
 	/* Of replay, as typed; NULL: not given. */
 	const char *file, *pool, *limit, *reuse;
@@ -27,4 +41,6 @@ void stat_show_status(const struct stat_process *process, const struct stat_opti
 void stat_show_blocks(const struct stat_process *process, const struct stat_options *options);
 void stat_show_limit(const struct stat_process *process, const struct stat_options *options);
 void stat_show_config(const struct stat_process *process, const struct stat_options *options);
+void stat_show_oom(const struct stat_process *process, const struct stat_options *options);
+void stat_show_stacks(const struct stat_process *process, const struct stat_options *options);
 void stat_show_list(const struct stat_survey *survey);

@@ -21,7 +21,7 @@ static char raw_out[PLAY_OUTPUT_MAX];
 START_TEST(a_limit_is_as_a_smaller_device)
 {
 	static const char *const small_device[] = {"SIMGPU_MEMORY=2GiB", NULL};
-	const char *limit[] = {pools[_i % (int)LENGTH(pools)], "GPUPOOL_LIMIT=2GiB", NULL};
+	const char *limit[] = {pools[_i % (int)LENGTH(pools)], "GPUPOOL_LIMIT=2GiB", "GPUPOOL_LOG=error", NULL};
 	const char *scenario = scenarios[_i / (int)LENGTH(pools)];
 
 	play_run(&(struct play){.program = "diff_unpooled", .words = {scenario}, .env = small_device});

@@ -96,6 +96,10 @@ static void check_values(const struct gp_config *config)
 	FUZZ_CHECK(config->pending_ratio >= 0 && config->pending_ratio <= 1, "a ratio of %g",
 		config->pending_ratio);
 	FUZZ_CHECK(config->oom_wait_ms <= UINT32_MAX, "a long wait");
+	FUZZ_CHECK(config->stacks.depth <= GP_STACKS_DEPTH_MAX, "%u frames", config->stacks.depth);
+	FUZZ_CHECK(config->stacks.sample >= 1 && config->stacks.sample <= GP_STACKS_SAMPLE_MAX, "one in %u",
+		config->stacks.sample);
+	FUZZ_CHECK(!*config->report || !strncasecmp(config->report, "exit", 4), "a report at '%s'", config->report);
 	FUZZ_CHECK(config->pool <= GP_CONFIG_POOL_SPLIT, "pool %d", (int)config->pool);
 	FUZZ_CHECK(config->reuse <= GP_CONFIG_REUSE_COMPLETED, "reuse %d", (int)config->reuse);
 	FUZZ_CHECK(config->log_level <= GP_LOG_DEBUG, "log level %d", (int)config->log_level);

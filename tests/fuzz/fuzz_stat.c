@@ -226,6 +226,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct fuzz_input in = {data, data + size};
 	const struct stat_command *command = &stat_commands[fuzz_byte(&in) % n_commands()];
 	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
+	static const char *const by[] = {NULL, "library", "size", "age"};
 	char device[8];
 	pid_t pid = getpid();
 	struct stat_options options = {
@@ -235,6 +236,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.timeout_ms = 2000,
 		.max_blocks = flags & HAS_MAX ? number : UINT64_MAX,
 		.device = flags & HAS_DEVICE ? device : NULL,
+		.by = by[number % 4],
+		.min_bytes = number,
 		.pids = &pid,
 		.n_pids = flags & HAS_PID ? 1 : 0,
 	};

@@ -23,7 +23,7 @@ POOL_SYSTEM = {"assert.h", "errno.h", "inttypes.h", "limits.h", "pthread.h", "st
                "stdint.h", "stdlib.h", "string.h"}
 
 # What tools may know of the library: its words, and no code that runs in the program.
-SHIM_FOR_TOOLS = {"compat.h", "config.h", "ctl_proto.h", "log.h", "record_format.h", "size.h"}
+SHIM_FOR_TOOLS = {"compat.h", "config.h", "config_stacks.h", "ctl_proto.h", "log.h", "record_format.h", "size.h"}
 
 # These run the allocator on what was recorded.
 POOL_TOOLS = "replay"

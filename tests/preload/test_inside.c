@@ -8,13 +8,14 @@
 
 #include "play.h"
 
-static const char *const pools[][4] = {
+static const char *const pools[][6] = {
 	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report.%p", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {
@@ -74,7 +75,7 @@ END_TEST
 
 START_TEST(memory_that_runs_out_is_found_inside_too)
 {
-	const char *env[] = {pools[_i][0], "SIMGPU_MEMORY=1GiB", NULL};
+	const char *env[] = {pools[_i][0], "SIMGPU_MEMORY=1GiB", "GPUPOOL_LOG=off", NULL};
 
 	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"device"}, .env = env,
 		.at_pause = look});

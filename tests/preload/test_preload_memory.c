@@ -102,7 +102,9 @@ END_TEST
 
 START_TEST(errno_is_the_programs_own)
 {
-	play_same(&(struct play){.program = "app_memory", .words = {"errno"}});
+	static const char *const quiet[] = {"GPUPOOL_LOG=error", NULL};
+
+	play_same(&(struct play){.program = "app_memory", .words = {"errno"}, .env = quiet});
 	ck_assert_uint_eq(play_fact("errno"), 77);
 }
 END_TEST

@@ -51,7 +51,7 @@ static unsigned count_files(const char *start, char name[static 256])
 	return n;
 }
 
-static const char *const recorded[] = {"GPUPOOL_RECORD=rec.%p", NULL};
+static const char *const recorded[] = {"GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=error", NULL};
 
 static const char *const alike[][2] = {
 	{"app_memory", "loop"},

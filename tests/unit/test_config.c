@@ -71,6 +71,9 @@ static void check_defaults(void)
 	ck_assert_uint_eq(config.oom_wait_ms, 0);
 	ck_assert_int_eq(config.log_level, GP_LOG_WARN);
 	ck_assert_str_eq(config.log_file, "stderr");
+	ck_assert_uint_eq(config.stacks.depth, 0);
+	ck_assert_uint_eq(config.stacks.sample, 1);
+	ck_assert_str_eq(config.report, "");
 	ck_assert_str_eq(config.runtime_dir, "");
 	ck_assert_str_eq(config.limit_error, "");
 	ck_assert_str_eq(config.pinned_limit_error, "");
@@ -117,7 +120,8 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1",
 		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500",
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
-		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
+		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
+		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -144,6 +148,9 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.log");
 	ck_assert_str_eq(config.record_file, "/tmp/%p.rec");
+	ck_assert_uint_eq(config.stacks.depth, 12);
+	ck_assert_uint_eq(config.stacks.sample, 100);
+	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert_str_eq(config.runtime_dir, "/run/x");
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		char text[GP_CONFIG_VALUE_SIZE];
@@ -168,6 +175,20 @@ START_TEST(a_switch_takes_eight_words)
 	snprintf(entry, sizeof(entry), "GPUPOOL=%s", switches[_i].text);
 	ck_assert_int_eq(parse_one(entry), 0);
 	ck_assert_int_eq(config.is_enabled, switches[_i].is_on);
+}
+END_TEST
+
+START_TEST(stacks_and_reports_are_off_in_any_case)
+{
+	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=OFF"), 0);
+	ck_assert_uint_eq(config.stacks.depth, 0);
+	ck_assert_int_eq(parse_one("GPUPOOL_REPORT=Off"), 0);
+	ck_assert_str_eq(config.report, "");
+	ck_assert_int_eq(parse_one("GPUPOOL_REPORT=exit"), 0);
+	ck_assert_str_eq(config.report, "exit");
+	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=64"), 0);
+	ck_assert_uint_eq(config.stacks.depth, 64);
+	ck_assert_uint_eq(config.stacks.sample, 1);
 }
 END_TEST
 
@@ -234,6 +255,18 @@ static const struct {
 		"GPUPOOL_LOG_FILE: '/tmp/%e.log' has an unknown % sequence (character 6): "
 		"use %p for the process id, %% for a percent sign; the default holds"},
 	{"GPUPOOL_LOG_FILE=/tmp/%p%", 7, NULL},
+	{"GPUPOOL_STACKS=0", 0, NULL},
+	{"GPUPOOL_STACKS=65", 0,
+		"GPUPOOL_STACKS: '65' is neither off nor a depth from 1 to 64 (character 1): as in 16, or "
+		"16,sample=100; the default holds"},
+	{"GPUPOOL_STACKS=16,", 3, NULL},
+	{"GPUPOOL_STACKS=16,sample=0", 3, NULL},
+	{"GPUPOOL_STACKS=16,sample=1000001", 3, NULL},
+	{"GPUPOOL_STACKS=16,sample=4 ", 3, NULL},
+	{"GPUPOOL_STACKS=00000000000000000000016", 0, NULL},
+	{"GPUPOOL_REPORT=end", 0, NULL},
+	{"GPUPOOL_REPORT=exit:", 5, NULL},
+	{"GPUPOOL_REPORT=exit:%q", 5, NULL},
 	{"GPUPOOL_RUNTIME_DIR=run", 0,
 		"GPUPOOL_RUNTIME_DIR: 'run' is not an absolute path (character 1): "
 		"start it with a slash; the default holds"},
@@ -452,6 +485,7 @@ int main(void)
 	tcase_add_test(tc, every_default_can_be_typed);
 	tcase_add_test(tc, every_variable_is_kept_as_it_was_typed);
 	ADD_ROWS(tc, switches, a_switch_takes_eight_words);
+	tcase_add_test(tc, stacks_and_reports_are_off_in_any_case);
 	tcase_add_test(tc, every_word_means_its_own_constant);
 	ADD_ROWS(tc, bad_values, a_bad_value_is_reported_once_and_leaves_the_default);
 	tcase_add_test(tc, a_bad_limit_is_a_limit_of_nothing);

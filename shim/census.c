@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "census.h"
+
+#include <sys/mman.h>
+
+#include "backend.h"
+#include "origin.h"
+#include "unpooled.h"
+
+/* More may have come until they are listed. */
+enum { SLACK = 1024 };
+
+static void count_pool(void *arg, struct gp_pool *pool)
+{
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	*(uint64_t *)arg += stats.n_used_blocks;
+}
+
+static void count_context(void *arg, struct gp_context *context)
+{
+	count_pool(arg, context->pool);
+	gp_pinned_each(context, count_pool, arg);
+}
+
+static void add(struct gp_census *census, const struct gp_holding *holding)
+{
+	if (census->n < census->room)
+		census->list[census->n++] = *holding;
+	census->n_all++;
+	census->bytes += holding->bytes;
+}
+
+static bool note_block(void *arg, const struct gp_block_info *info)
+{
+	struct gp_census *census = arg;
+
+	add(census, &(struct gp_holding){
+			    .key = info->addr,
+			    .bytes = info->rounded,
+			    .requested = info->size,
+			    .device = census->device,
+			    .kind = census->kind,
+		    });
+	return true;
+}
+
+static void note_pool(void *arg, struct gp_pool *pool)
+{
+	gp_pool_each_used(pool, note_block, arg);
+}
+
+static void note_context(void *arg, struct gp_context *context)
+{
+	struct gp_census *census = arg;
+
+	census->device = context->device->index;
+	census->kind = GP_HOLDING_DEVICE;
+	note_pool(census, context->pool);
+	census->kind = GP_HOLDING_PINNED;
+	gp_pinned_each(context, note_pool, census);
+}
+
+static void note_unpooled(void *arg, enum gp_unpooled_kind kind, uint64_t id, uint64_t bytes, int device)
+{
+	add(arg, &(struct gp_holding){
+			 .key = gp_origin_key(kind, id),
+			 .bytes = bytes,
+			 .requested = bytes,
+			 .device = device,
+			 .kind = GP_HOLDING_UNPOOLED,
+		 });
+}
+
+bool gp_census_take(struct gp_census *census)
+{
+	uint64_t n = gp_unpooled_count() + SLACK;
+
+	*census = (struct gp_census){0};
+	gp_context_each(count_context, &n);
+	census->mapped_bytes = n * sizeof(*census->list);
+	census->list = mmap(
+		NULL, census->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (census->list == MAP_FAILED)
+		return false;
+	census->room = n;
+	gp_context_each(note_context, census);
+	gp_unpooled_each(note_unpooled, census);
+	return true;
+}
+
+void gp_census_free(struct gp_census *census)
+{
+	munmap(census->list, census->mapped_bytes);
+}

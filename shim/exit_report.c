@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * exit() may be called anywhere, in a signal handler even, with any lock held by a thread that will never run again. So
+ * the report is made by a thread of its own, which the end of the process waits for a bounded time.
+ */
+
+#include "exit_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ctl_thread.h"
+#include "file.h"
+#include "leaks.h"
+#include "log.h"
+#include "object.h"
+#include "site.h"
+#include "stack_text.h"
+#include "state.h"
+#include "tally.h"
+
+enum {
+	WAIT_NS = 1000000,
+	WAITS = 3000,
+	SHOWN = 10,
+	LIBRARIES = 64,
+	LINE_SIZE = 1024,
+};
+
+typedef char amount[GP_AMOUNT_TEXT_MAX];
+
+static const char *file_template; /* NULL: where messages go */
+static int file = -1;
+static pid_t owner;
+static _Atomic bool is_done;
+
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
+{
+	char line[LINE_SIZE];
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(line, sizeof(line) - 1, format, args);
+	va_end(args);
+	if (file < 0) {
+		gp_log_tell("%s", line);
+		return;
+	}
+	n = (int)gp_min((uint64_t)n, sizeof(line) - 2);
+	line[n++] = '\n';
+	(void)gp_file_write(file, line, (size_t)n);
+}
+
+static void say_rounds(const struct gp_stats *stats)
+{
+	amount yielded;
+
+	for (int i = 0; i < GP_N_ROUNDS; i++)
+		if (stats->rounds[i].count && i != GP_ROUND_fail)
+			say("    round %s: %" PRIu64 " times, %s, %" PRIu64 " us", gp_round_name((enum gp_round)i),
+				stats->rounds[i].count, gp_yield_text(yielded, stats->rounds[i].yielded_bytes),
+				stats->rounds[i].ns / 1000);
+}
+
+static void say_tally(const char *name, const struct gp_stats *stats)
+{
+	amount used, peak_used, total, peak_total;
+
+	if (!stats->hits && !stats->misses)
+		return;
+	say("  %s: used %s (at most %s), taken from the driver %s (at most %s)", name,
+		gp_amount_text(used, stats->used_bytes), gp_amount_text(peak_used, stats->peak_used_bytes),
+		gp_amount_text(total, stats->total_bytes), gp_amount_text(peak_total, stats->peak_total_bytes));
+	say("    %" PRIu64 " allocations, %" PRIu64 " of them asked the driver; %" PRIu64
+	    " out-of-memory errors, %" PRIu64 " double and %" PRIu64 " other wrong frees",
+		stats->hits + stats->misses, stats->misses, stats->ooms, stats->double_frees, stats->invalid_frees);
+	say_rounds(stats);
+}
+
+static void say_tallies(void)
+{
+	struct gp_tally tally;
+	char name[32];
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		if (!gp_state_device_if_used(i))
+			continue;
+		snprintf(name, sizeof(name), "device %d", i);
+		gp_tally_device(&tally, i, false);
+		say_tally(name, &tally.stats);
+	}
+	gp_tally_pinned(&tally);
+	say_tally("pinned memory", &tally.stats);
+}
+
+static void say_sites(const struct gp_leaks *leaks)
+{
+	char stack[GP_STACK_TEXT_MAX];
+	amount bytes;
+
+	for (size_t i = 0; i < gp_min(leaks->n_sites, SHOWN); i++)
+		say("  site: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, leaks->sites[i].bytes),
+			leaks->sites[i].blocks, gp_stack_text(stack, leaks->sites[i].site));
+	if (leaks->n_sites > SHOWN)
+		say("  and %zu more sites", leaks->n_sites - SHOWN);
+	if (leaks->n_sites && leaks->without.blocks)
+		say("  without a stack: %s in %" PRIu64 " blocks", gp_amount_text(bytes, leaks->without.bytes),
+			leaks->without.blocks);
+}
+
+struct library {
+	char name[64];
+	uint64_t bytes, blocks;
+};
+
+/* Its place in the list, a new one if it is not there; the last one stands for all others. */
+static struct library *find_library(struct library *list, uint32_t site)
+{
+	struct gp_object object;
+	struct gp_site_info info;
+	char name[64] = "unknown";
+	int i = 0;
+
+	gp_site_info(site, &info);
+	if (gp_object_find(info.frames[0] - 1, &object))
+		snprintf(name, sizeof(name), "%.63s", gp_object_name(&object));
+	while (i < LIBRARIES - 1 && *list[i].name && strcmp(list[i].name, name))
+		i++;
+	strcpy(list[i].name, i < LIBRARIES - 1 ? name : "others");
+	return &list[i];
+}
+
+static void say_libraries(const struct gp_leaks *leaks)
+{
+	struct library list[LIBRARIES] = {0};
+	amount bytes;
+
+	for (size_t i = 0; i < leaks->n_sites; i++) {
+		struct library *library = find_library(list, leaks->sites[i].site);
+
+		library->bytes += leaks->sites[i].bytes;
+		library->blocks += leaks->sites[i].blocks;
+	}
+	for (int i = 0; i < LIBRARIES && *list[i].name; i++)
+		say("  library: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, list[i].bytes), list[i].blocks,
+			list[i].name);
+}
+
+static void say_sizes(const struct gp_leaks *leaks)
+{
+	amount bytes, from;
+
+	for (int i = 63; i >= 0; i--)
+		if (leaks->sizes[i].blocks)
+			say("  size: %s in %" PRIu64 " blocks of %s and more",
+				gp_amount_text(bytes, leaks->sizes[i].bytes), leaks->sizes[i].blocks,
+				gp_amount_text(from, UINT64_C(1) << i));
+}
+
+static void *report(void *unused)
+{
+	struct gp_leaks leaks;
+	amount bytes;
+
+	if (gp_leaks_take(&leaks, 0)) {
+		say("at exit the program holds %s in %" PRIu64 " blocks", gp_amount_text(bytes, leaks.bytes),
+			leaks.n_blocks);
+		say_tallies();
+		say_sites(&leaks);
+		say_libraries(&leaks);
+		say_sizes(&leaks);
+		gp_leaks_free(&leaks);
+	}
+	atomic_store(&is_done, true);
+	return NULL;
+}
+
+static void open_file(void)
+{
+	char path[PATH_MAX];
+
+	if (!file_template || !gp_file_expand(path, sizeof(path), file_template))
+		return;
+	file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+	if (file < 0)
+		gp_log_tell("GPUPOOL_REPORT: %s cannot be written (error %d)", path, errno);
+}
+
+static void report_at_exit(void)
+{
+	const struct timespec wait = {0, WAIT_NS};
+	int saved_errno = errno;
+
+	if (getpid() != owner)
+		return;
+	open_file();
+	if (gp_ctl_thread_start(report, NULL) == 0)
+		for (int i = 0; i < WAITS && !atomic_load(&is_done); i++)
+			nanosleep(&wait, NULL);
+	errno = saved_errno;
+}
+
+void gp_exit_report_start(const char *setting)
+{
+	static const char with_file[] = "exit:";
+
+	if (!*setting || owner)
+		return;
+	if (strncmp(setting, with_file, strlen(with_file)) == 0)
+		file_template = setting + strlen(with_file);
+	owner = getpid();
+	(void)atexit(report_at_exit);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "leaks.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bad_free.h"
+#include "driver.h"
+#include "origin.h"
+#include "site.h"
+#include "stack_json.h"
+
+enum { SITE_JSON_BYTES = GP_STACK_JSON_BYTES + 256, END_JSON_BYTES = 512 << 10 };
+
+static void add(struct gp_holders *holders, const struct gp_holding *holding, uint64_t time_ns)
+{
+	holders->blocks++;
+	holders->bytes += holding->bytes;
+	holders->requested += holding->requested;
+	holders->pinned_bytes += holding->kind == GP_HOLDING_PINNED ? holding->bytes : 0;
+	holders->unpooled_bytes += holding->kind == GP_HOLDING_UNPOOLED ? holding->bytes : 0;
+	if (!time_ns)
+		return;
+	if (!holders->oldest_ns || time_ns < holders->oldest_ns)
+		holders->oldest_ns = time_ns;
+	holders->newest_ns = gp_max(holders->newest_ns, time_ns);
+}
+
+uint64_t gp_leaks_age_ns(unsigned i)
+{
+	static const unsigned seconds[GP_N_AGES] = {0, 1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600};
+
+	return seconds[i] * UINT64_C(1000000000);
+}
+
+static unsigned class_of_age(uint64_t age_ns)
+{
+	unsigned i = GP_N_AGES - 1;
+
+	while (age_ns < gp_leaks_age_ns(i))
+		i--;
+	return i;
+}
+
+/* A block whose age is not known is older than stacks are on: it passes. */
+static void count(struct gp_leaks *leaks, struct gp_holders *by_site, const struct gp_holding *holding, uint64_t before)
+{
+	struct gp_origin origin = {0};
+	bool is_known = gp_origin_find(holding->key, &origin) && !origin.is_freed;
+	uint64_t time_ns = is_known ? origin.time_ns : 0;
+	uint32_t site = is_known ? origin.given : 0;
+
+	if (time_ns > before)
+		return;
+	leaks->n_blocks++;
+	leaks->bytes += holding->bytes;
+	add(site ? &by_site[site] : &leaks->without, holding, time_ns);
+	add(&leaks->sizes[gp_log2(holding->requested)], holding, time_ns);
+	if (is_known)
+		add(&leaks->ages[class_of_age(leaks->now_ns - gp_min(time_ns, leaks->now_ns))], holding, time_ns);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct gp_holders *one = a, *other = b;
+
+	if (one->bytes != other->bytes)
+		return one->bytes < other->bytes ? 1 : -1;
+	return (one->site > other->site) - (one->site < other->site);
+}
+
+/* Those with blocks move to the front. */
+static void sort(struct gp_leaks *leaks, uint32_t n)
+{
+	for (uint32_t i = 1; i <= n; i++) {
+		if (!leaks->sites[i].blocks)
+			continue;
+		leaks->sites[leaks->n_sites] = leaks->sites[i];
+		leaks->sites[leaks->n_sites++].site = i;
+	}
+	qsort(leaks->sites, leaks->n_sites, sizeof(*leaks->sites), compare);
+}
+
+bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns)
+{
+	uint32_t n = GP_SITES_MAX; /* new ones come meanwhile */
+	struct gp_census census;
+	uint64_t before;
+
+	*leaks = (struct gp_leaks){.now_ns = gp_driver_now_ns(NULL)};
+	before = older_ns ? leaks->now_ns - gp_min(older_ns, leaks->now_ns) : UINT64_MAX;
+	leaks->sites = mmap(NULL, (n + 1) * sizeof(*leaks->sites), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (leaks->sites == MAP_FAILED)
+		return false;
+	if (!gp_census_take(&census)) {
+		gp_leaks_free(leaks);
+		return false;
+	}
+	for (size_t i = 0; i < census.n; i++)
+		count(leaks, leaks->sites, &census.list[i], before);
+	gp_census_free(&census);
+	sort(leaks, gp_sites_count());
+	return true;
+}
+
+void gp_leaks_free(struct gp_leaks *leaks)
+{
+	munmap(leaks->sites, (GP_SITES_MAX + 1) * sizeof(*leaks->sites));
+}
+
+static void write_age(struct gp_json *out, const char *key, uint64_t now_ns, uint64_t time_ns)
+{
+	if (time_ns)
+		gp_json_u64(out, key, now_ns - gp_min(time_ns, now_ns));
+	else
+		gp_json_null(out, key);
+}
+
+static void write_holders(struct gp_json *out, const struct gp_holders *holders, uint64_t now_ns)
+{
+	gp_json_u64(out, "blocks", holders->blocks);
+	gp_json_u64(out, "bytes", holders->bytes);
+	gp_json_u64(out, "requested_bytes", holders->requested);
+	gp_json_u64(out, "pinned_bytes", holders->pinned_bytes);
+	gp_json_u64(out, "unpooled_bytes", holders->unpooled_bytes);
+	write_age(out, "oldest_ns", now_ns, holders->oldest_ns);
+	write_age(out, "newest_ns", now_ns, holders->newest_ns);
+}
+
+static void write_site(
+	struct gp_json *out, struct gp_stack_json *stacks, const struct gp_holders *holders, uint64_t now_ns)
+{
+	struct gp_site_info info;
+
+	gp_site_info(holders->site, &info);
+	gp_json_object_begin(out, NULL);
+	gp_json_u64(out, "site", holders->site);
+	write_holders(out, holders, now_ns);
+	gp_json_u64(out, "allocs", info.n_allocs);
+	gp_json_u64(out, "alloc_bytes", info.bytes);
+	gp_stack_json_site(out, stacks, "frames", holders->site);
+	gp_json_object_end(out);
+}
+
+/* As many as fit, and leave room for what follows. */
+static void write_sites(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_leaks *leaks)
+{
+	size_t i = 0;
+
+	gp_json_array_begin(out, "sites");
+	for (; i < leaks->n_sites && gp_json_room(out) > SITE_JSON_BYTES + END_JSON_BYTES; i++)
+		write_site(out, stacks, &leaks->sites[i], leaks->now_ns);
+	gp_json_array_end(out);
+	gp_json_u64(out, "n_sites", leaks->n_sites);
+	gp_json_bool(out, "truncated", i < leaks->n_sites);
+}
+
+static void write_class(
+	struct gp_json *out, const char *key, uint64_t from, const struct gp_holders *holders, uint64_t now_ns)
+{
+	if (!holders->blocks)
+		return;
+	gp_json_object_begin(out, NULL);
+	gp_json_u64(out, key, from);
+	write_holders(out, holders, now_ns);
+	gp_json_object_end(out);
+}
+
+static void write_classes(struct gp_json *out, const struct gp_leaks *leaks)
+{
+	gp_json_array_begin(out, "sizes");
+	for (unsigned i = 0; i < 64; i++)
+		write_class(out, "from_bytes", UINT64_C(1) << i, &leaks->sizes[i], leaks->now_ns);
+	gp_json_array_end(out);
+	gp_json_array_begin(out, "ages");
+	for (unsigned i = 0; i < GP_N_AGES; i++)
+		write_class(out, "from_ns", gp_leaks_age_ns(i), &leaks->ages[i], leaks->now_ns);
+	gp_json_array_end(out);
+}
+
+static void write_setting(struct gp_json *out)
+{
+	struct gp_config_stacks stacks;
+	uint64_t since_ns, now_ns = gp_driver_now_ns(NULL);
+
+	gp_origin_setting(&stacks, &since_ns);
+	gp_json_bool(out, "is_on", stacks.depth != 0);
+	gp_json_u64(out, "depth", stacks.depth);
+	gp_json_u64(out, "sample", stacks.sample);
+	write_age(out, "since_ns", now_ns, since_ns);
+	gp_json_u64(out, "sites", gp_sites_count());
+	gp_json_u64(out, "sites_dropped", gp_sites_dropped());
+	gp_json_u64(out, "blocks_dropped", gp_origins_dropped());
+}
+
+static void write_leaks(struct gp_json *out, const struct gp_leaks *leaks, struct gp_stack_json *stacks)
+{
+	gp_ctl_answer_begin(out, GP_CTL_leaks);
+	gp_json_i64(out, "pid", getpid());
+	gp_json_u64(out, "time_ns", leaks->now_ns);
+	gp_json_object_begin(out, "stacks");
+	write_setting(out);
+	gp_json_object_end(out);
+	gp_json_u64(out, "n_blocks", leaks->n_blocks);
+	gp_json_u64(out, "bytes", leaks->bytes);
+	write_sites(out, stacks, leaks);
+	gp_json_object_begin(out, "without_stack");
+	write_holders(out, &leaks->without, leaks->now_ns);
+	gp_json_object_end(out);
+	write_classes(out, leaks);
+	gp_bad_free_write(out, stacks);
+	gp_stack_json_objects(out, stacks);
+	gp_json_object_end(out);
+}
+
+/* Milliseconds; false if the word is no number of them. */
+static bool read_older(const char *word, uint64_t *ret_ns)
+{
+	unsigned long long ms;
+	char *end;
+
+	errno = 0;
+	ms = strtoull(word, &end, 10);
+	if (errno || *word < '0' || *word > '9' || *end || ms > INT64_MAX / 1000000)
+		return false;
+	*ret_ns = ms * 1000000;
+	return true;
+}
+
+int gp_leaks_answer(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_stack_json stacks;
+	struct gp_leaks leaks;
+	uint64_t older_ns = 0;
+
+	if (argc > 1 && !read_older(argv[1], &older_ns))
+		return gp_ctl_error(out, GP_CTL_USAGE, "'%s' is no number of milliseconds", argv[1]);
+	if (!gp_stack_json_init(&stacks))
+		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+	if (!gp_leaks_take(&leaks, older_ns)) {
+		gp_stack_json_deinit(&stacks);
+		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+	}
+	write_leaks(out, &leaks, &stacks);
+	gp_leaks_free(&leaks);
+	gp_stack_json_deinit(&stacks);
+	return 0;
+}
+
+static int switch_stacks(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_config_stacks stacks = {.depth = 16, .sample = 1};
+	int r;
+
+	if (strcmp(argv[1], "off") == 0 && argc == 2)
+		stacks.depth = 0;
+	else if (strcmp(argv[1], "on") != 0)
+		return gp_ctl_error(out, GP_CTL_USAGE, "stacks are switched on or off");
+	for (int i = 2; i < argc; i++)
+		if (!gp_config_stacks_depth(argv[i], &stacks) && !gp_config_stacks_sample(argv[i], &stacks))
+			return gp_ctl_error(out, GP_CTL_USAGE, "'%s' is neither a depth from 1 to %d nor sample=N",
+				argv[i], GP_STACKS_DEPTH_MAX);
+	r = gp_origin_switch(&stacks);
+	if (r)
+		return gp_ctl_error(out, GP_CTL_FAILED, "%s",
+			r == -ENOENT ? "there is no unwinder in the process: libgcc_s.so.1"
+				     : "no host memory for them");
+	return 0;
+}
+
+int gp_stacks_answer(int argc, char **argv, struct gp_json *out)
+{
+	int r = argc > 1 ? switch_stacks(argc, argv, out) : 0;
+
+	if (r)
+		return r;
+	gp_ctl_answer_begin(out, GP_CTL_stacks);
+	write_setting(out);
+	gp_json_object_end(out);
+	return 0;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "object.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* As in <elf.h> of the C libraries that have it. */
+enum { NOTE_BUILD_ID = 3 };
+
+static uintptr_t align_up(uintptr_t value, uintptr_t alignment)
+{
+	return (value + alignment - 1) & ~(alignment - 1);
+}
+
+/* Notes lie in what is mapped. */
+static void read_build_id(struct gp_object *object, const ElfW(Phdr) *header)
+{
+	uintptr_t at = object->base + header->p_vaddr, end = at + header->p_memsz;
+	uintptr_t alignment = header->p_align == 8 ? 8 : 4;
+
+	while (!object->build_id_bytes && end - at > sizeof(ElfW(Nhdr))) {
+		const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+		uintptr_t name = at + sizeof(*note), data = align_up(name + note->n_namesz, alignment);
+
+		at = align_up(data + note->n_descsz, alignment);
+		if (at > end || at < data)
+			return;
+		if (note->n_type != NOTE_BUILD_ID || note->n_namesz != 4 || memcmp((const char *)name, "GNU", 4) ||
+			note->n_descsz > GP_OBJECT_ID_MAX)
+			continue;
+		memcpy(object->build_id, (const void *)data, note->n_descsz);
+		object->build_id_bytes = note->n_descsz;
+	}
+}
+
+static void describe(struct gp_object *object, const struct dl_phdr_info *info)
+{
+	const char *path = info->dlpi_name ? info->dlpi_name : "";
+
+	*object = (struct gp_object){.start = UINTPTR_MAX, .base = info->dlpi_addr, .is_program = !*path};
+	snprintf(object->path, sizeof(object->path), "%s", path);
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+		uintptr_t start = object->base + header->p_vaddr, end = start + header->p_memsz;
+
+		if (header->p_type == PT_LOAD && start < object->start)
+			object->start = start;
+		if (header->p_type == PT_LOAD && end > object->end)
+			object->end = end;
+	}
+}
+
+static void read_notes(struct gp_object *object, const struct dl_phdr_info *info)
+{
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+		uintptr_t start = object->base + header->p_vaddr;
+
+		if (header->p_type == PT_NOTE && start >= object->start && start + header->p_memsz <= object->end)
+			read_build_id(object, header);
+	}
+}
+
+/* The loader does not know what the program is called. */
+static void name_program(struct gp_object *object)
+{
+	ssize_t n;
+
+	if (!object->is_program)
+		return;
+	n = readlink("/proc/self/exe", object->path, sizeof(object->path) - 1);
+	object->path[n > 0 ? n : 0] = '\0';
+}
+
+struct search {
+	uintptr_t address;
+	struct gp_object *found;
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct search *search = arg;
+
+	describe(search->found, info);
+	return search->address >= search->found->start && search->address < search->found->end;
+}
+
+bool gp_object_find(uintptr_t address, struct gp_object *ret)
+{
+	struct search search = {address, ret};
+
+	if (dl_iterate_phdr(look_at, &search) == 0)
+		return false;
+	name_program(ret);
+	return true;
+}
+
+struct list {
+	struct gp_object *objects;
+	size_t n, max;
+};
+
+static int note(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct list *list = arg;
+
+	if (list->n == list->max)
+		return 1;
+	describe(&list->objects[list->n], info);
+	if (list->objects[list->n].start < list->objects[list->n].end)
+		read_notes(&list->objects[list->n++], info);
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct gp_object *one = a, *other = b;
+
+	return (one->start > other->start) - (one->start < other->start);
+}
+
+size_t gp_objects_list(struct gp_object *objects, size_t max)
+{
+	struct list list = {objects, 0, max};
+
+	dl_iterate_phdr(note, &list);
+	for (size_t i = 0; i < list.n; i++)
+		name_program(&objects[i]);
+	qsort(objects, list.n, sizeof(*objects), compare);
+	return list.n;
+}
+
+const struct gp_object *gp_objects_find(const struct gp_object *list, size_t n, uintptr_t address)
+{
+	size_t low = 0;
+
+	while (low < n) {
+		size_t middle = low + (n - low) / 2;
+
+		if (address < list[middle].start)
+			n = middle;
+		else if (address >= list[middle].end)
+			low = middle + 1;
+		else
+			return &list[middle];
+	}
+	return NULL;
+}
+
+const char *gp_object_name(const struct gp_object *object)
+{
+	const char *slash = strrchr(object->path, '/');
+
+	return slash ? slash + 1 : object->path;
+}

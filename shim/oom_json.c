@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The answer to "oom". */
+
+#include <unistd.h>
+
+#include "driver.h"
+#include "oom.h"
+#include "stack_json.h"
+
+static const char *name_of_what(enum gp_oom_what what)
+{
+	static const char *const names[] = {"device", "pinned", "unpooled"};
+
+	return names[what];
+}
+
+static const char *name_of_cause(enum gp_oom_cause cause)
+{
+	static const char *const names[] = {"beyond-device", "beyond-limit", "fragmented", "limited", "full"};
+
+	return names[cause];
+}
+
+static void write_known(struct gp_json *out, const char *key, uint64_t bytes)
+{
+	if (bytes == UINT64_MAX)
+		gp_json_null(out, key);
+	else
+		gp_json_u64(out, key, bytes);
+}
+
+static void write_rounds(struct gp_json *out, const struct gp_failure *failure)
+{
+	gp_json_array_begin(out, "rounds");
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		if (!failure->rounds[i].count)
+			continue;
+		gp_json_object_begin(out, NULL);
+		gp_json_u64(out, "round", gp_round_number((enum gp_round)i));
+		gp_json_string(out, "name", gp_round_name((enum gp_round)i));
+		gp_json_u64(out, "yielded_bytes", failure->rounds[i].yielded_bytes);
+		gp_json_u64(out, "ns", failure->rounds[i].ns);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+}
+
+static void write_pin(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom_pin *pin)
+{
+	gp_json_object_begin(out, NULL);
+	gp_json_address(out, "address", pin->base);
+	gp_json_u64(out, "size_bytes", pin->bytes);
+	gp_json_u64(out, "free_bytes", pin->free_bytes);
+	gp_json_u64(out, "largest_free_bytes", pin->largest_free_bytes);
+	gp_json_u64(out, "used_bytes", pin->used_bytes);
+	gp_json_u64(out, "n_used_blocks", pin->n_used);
+	gp_json_array_begin(out, "blocks");
+	for (unsigned i = 0; i < gp_min(pin->n_used, GP_OOM_PIN_BLOCKS); i++) {
+		gp_json_object_begin(out, NULL);
+		gp_json_address(out, "address", pin->blocks[i].addr);
+		gp_json_u64(out, "size_bytes", pin->blocks[i].bytes);
+		gp_stack_json_site(out, stacks, "frames", pin->blocks[i].site);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+}
+
+static void write_holders(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_holders *holders)
+{
+	gp_json_object_begin(out, NULL);
+	gp_json_u64(out, "blocks", holders->blocks);
+	gp_json_u64(out, "bytes", holders->bytes);
+	gp_stack_json_site(out, stacks, "frames", holders->site);
+	gp_json_object_end(out);
+}
+
+static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
+{
+	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
+	bool is_known = oom->what != GP_OOM_PINNED && oom->device_free_bytes != UINT64_MAX;
+
+	gp_json_u64(out, "age_ns", gp_driver_now_ns(NULL) - oom->time_ns);
+	gp_json_i64(out, "time", (int64_t)oom->time);
+	gp_json_string(out, "kind", name_of_what(oom->what));
+	if (oom->device < 0)
+		gp_json_null(out, "device");
+	else
+		gp_json_i64(out, "device", oom->device);
+	gp_json_u64(out, "asked_bytes", oom->bytes);
+	gp_json_string(out, "cause", name_of_cause(oom->cause));
+	gp_json_u64(out, "missing_bytes", oom->missing_bytes);
+	write_known(out, "limit_bytes", oom->limit_bytes);
+	gp_json_u64(out, "charged_bytes", oom->charged_bytes);
+	write_known(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
+	write_known(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
+	write_known(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);
+	gp_json_u64(out, "unpooled_bytes", oom->unpooled_bytes);
+	gp_json_u64(out, "used_bytes", oom->stats.used_bytes);
+	gp_json_u64(out, "cached_bytes", oom->stats.cached_bytes);
+	gp_json_u64(out, "pending_bytes", oom->stats.pending_bytes);
+	gp_json_u64(out, "returning_bytes", oom->stats.returning_bytes);
+	gp_json_u64(out, "total_bytes", oom->stats.total_bytes);
+	gp_json_u64(out, "largest_free_bytes", oom->largest_free_bytes);
+}
+
+static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom *oom)
+{
+	gp_json_object_begin(out, "last");
+	write_numbers(out, oom);
+	write_rounds(out, &oom->failure);
+	gp_stack_json_site(out, stacks, "frames", oom->site);
+	gp_json_u64(out, "n_pinned_segments", oom->n_pinned_segments);
+	gp_json_u64(out, "pinned_free_bytes", oom->pinned_free_bytes);
+	gp_json_array_begin(out, "segments");
+	for (unsigned i = 0; i < oom->n_pins; i++)
+		write_pin(out, stacks, &oom->pins[i]);
+	gp_json_array_end(out);
+	gp_json_array_begin(out, "holders");
+	for (unsigned i = 0; i < oom->n_holders; i++)
+		write_holders(out, stacks, &oom->holders[i]);
+	if (oom->without.blocks)
+		write_holders(out, stacks, &oom->without);
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+}
+
+int gp_oom_answer(int argc, char **argv, struct gp_json *out)
+{
+	static struct gp_oom oom; /* the server answers one request at a time */
+	struct gp_stack_json stacks;
+
+	if (!gp_stack_json_init(&stacks))
+		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for it");
+	gp_oom_last(&oom);
+	gp_ctl_answer_begin(out, GP_CTL_oom);
+	gp_json_i64(out, "pid", getpid());
+	gp_json_u64(out, "n_ooms", oom.n);
+	if (oom.n)
+		write_last(out, &stacks, &oom);
+	else
+		gp_json_null(out, "last");
+	gp_stack_json_objects(out, &stacks);
+	gp_json_object_end(out);
+	gp_stack_json_deinit(&stacks);
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* An out-of-memory error in a few lines on stderr. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "oom.h"
+#include "origin.h"
+#include "stack_text.h"
+#include "state.h"
+
+typedef char amount[GP_AMOUNT_TEXT_MAX];
+
+static const char *or_unknown(amount text, uint64_t bytes, const char *unknown)
+{
+	return bytes == UINT64_MAX ? unknown : gp_amount_text(text, bytes);
+}
+
+static const char *what_of(const struct gp_oom *oom, char text[static 64])
+{
+	if (oom->what == GP_OOM_PINNED)
+		return "pinned memory";
+	snprintf(text, 64, "device %d%s", oom->device,
+		oom->what == GP_OOM_UNPOOLED ? ", memory that is not pooled" : "");
+	return text;
+}
+
+static void say_process(const struct gp_oom *oom)
+{
+	amount used, cached, pending, largest, limit, unpooled;
+
+	gp_log(GP_LOG_WARN,
+		"  process: used %s, cached %s (largest free block %s), pending %s, not pooled %s, limit %s",
+		gp_amount_text(used, oom->stats.used_bytes), gp_amount_text(cached, oom->stats.cached_bytes),
+		gp_amount_text(largest, oom->largest_free_bytes), gp_amount_text(pending, oom->stats.pending_bytes),
+		gp_amount_text(unpooled, oom->unpooled_bytes), or_unknown(limit, oom->limit_bytes, "none"));
+}
+
+static void say_device(const struct gp_oom *oom)
+{
+	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
+	amount total, available, outside;
+
+	if (oom->what == GP_OOM_PINNED || oom->device_free_bytes == UINT64_MAX)
+		return;
+	gp_log(GP_LOG_WARN, "  device: %s in all, %s free in the driver, %s outside gpupool",
+		gp_amount_text(total, oom->device_total_bytes), gp_amount_text(available, oom->device_free_bytes),
+		gp_amount_text(outside, taken - gp_min(oom->stats.total_bytes, taken)));
+}
+
+static void say_rounds(const struct gp_oom *oom)
+{
+	char line[512] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		const struct gp_round_stats *round = &oom->failure.rounds[i];
+		amount yielded;
+		int n = 0;
+
+		if (round->count && i != GP_ROUND_fail)
+			n = snprintf(line + used, sizeof(line) - used, "%s%s %s in %" PRIu64 " us", used ? ", " : "",
+				gp_round_name((enum gp_round)i), gp_yield_text(yielded, round->yielded_bytes),
+				round->ns / 1000);
+		used = gp_min(used + (size_t)n, sizeof(line) - 1);
+	}
+	if (used)
+		gp_log(GP_LOG_WARN, "  tried: %s", line);
+}
+
+static void say_cause(const struct gp_oom *oom)
+{
+	amount missing, free_bytes, largest;
+
+	switch (oom->cause) {
+	case GP_OOM_BEYOND_DEVICE:
+		gp_log(GP_LOG_WARN, "  cause: it is more than there is at all");
+		break;
+	case GP_OOM_BEYOND_LIMIT:
+		gp_log(GP_LOG_WARN, "  cause: it is more than the limit allows at all");
+		break;
+	case GP_OOM_FRAGMENTED:
+		gp_log(GP_LOG_WARN, "  cause: fragmentation: %s are free in %" PRIu64
+			" driver allocations of which the program holds parts, at most %s in one piece",
+			gp_amount_text(free_bytes, oom->pinned_free_bytes), oom->n_pinned_segments,
+			gp_amount_text(largest, oom->largest_free_bytes));
+		break;
+	case GP_OOM_LIMITED:
+		gp_log(GP_LOG_WARN, "  cause: the limit is reached: %s are missing",
+			gp_amount_text(missing, oom->missing_bytes));
+		break;
+	case GP_OOM_FULL:
+		gp_log(GP_LOG_WARN, "  cause: the memory is full; even in one piece what is free would lack %s",
+			gp_amount_text(missing, oom->missing_bytes));
+		break;
+	}
+}
+
+/* What the reader can do; the command comes with each. */
+static const char *advice_of(const struct gp_oom *oom)
+{
+	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
+
+	if (oom->cause == GP_OOM_FRAGMENTED)
+		return " shows the blocks in the way; GPUPOOL_POOL=binned has no such parts";
+	if (oom->cause == GP_OOM_LIMITED || oom->cause == GP_OOM_BEYOND_LIMIT)
+		return oom->what == GP_OOM_PINNED ? "; GPUPOOL_PINNED_LIMIT sets the limit"
+						  : "; GPUPOOL_LIMIT sets the limit";
+	if (oom->cause == GP_OOM_FULL && oom->what != GP_OOM_PINNED &&
+		taken - gp_min(taken, oom->charged_bytes) > oom->missing_bytes)
+		return " tells more; others hold more of the device than is missing: nvidia-smi";
+	if (!(atomic_load(&gp_origin_mode) & GP_ORIGIN_STACKS))
+		return " tells more; with GPUPOOL_STACKS=16 also who holds the memory";
+	return " shows who holds the memory";
+}
+
+void gp_oom_say(const struct gp_oom *oom)
+{
+	char what[64], stack[GP_STACK_TEXT_MAX];
+	amount asked;
+
+	if (oom->n == 1)
+		gp_log(GP_LOG_WARN, "out of memory on %s: asked for %s", what_of(oom, what),
+			gp_amount_text(asked, oom->bytes));
+	else
+		gp_log(GP_LOG_WARN, "out of memory on %s, time %" PRIu64 ": asked for %s", what_of(oom, what), oom->n,
+			gp_amount_text(asked, oom->bytes));
+	say_process(oom);
+	say_device(oom);
+	say_rounds(oom);
+	say_cause(oom);
+	if (oom->site)
+		gp_log(GP_LOG_WARN, "  asked at: %s", gp_stack_text(stack, oom->site));
+	gp_log(GP_LOG_WARN, "  next: gpupool-stat oom %d%s", (int)getpid(), advice_of(oom));
+}

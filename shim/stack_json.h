@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Stacks as they go to others: each frame is [OBJECT, ADDRESS], the number of a file in a list that follows and the
+ * address as that file has it, so that whoever has the same file can tell what is there. -1 stands for no file.
+ */
+
+#include "json.h"
+#include "object.h"
+
+struct gp_stack_json {
+	struct gp_object *objects;
+	int *numbers; /* in the list; -1: not in it */
+	size_t n_objects;
+	int n_used;
+};
+
+/* Looks at what is loaded. False without host memory. */
+bool gp_stack_json_init(struct gp_stack_json *stacks);
+void gp_stack_json_deinit(struct gp_stack_json *stacks);
+
+/* The frames of a site as an array under that key; null if there is none. */
+void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const char *key, uint32_t site);
+
+/* "objects": the files of all frames so far. */
+void gp_stack_json_objects(struct gp_json *out, const struct gp_stack_json *stacks);
+
+/* No more than that for one site. */
+enum { GP_STACK_JSON_BYTES = 64 * 24 + 64 };

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "tally.h"
+
+#include "backend.h"
+
+static void add_pool(void *arg, struct gp_pool *pool)
+{
+	struct gp_tally *tally = arg;
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	gp_stats_add(&tally->stats, &stats);
+}
+
+static void add_context(void *arg, struct gp_context *context)
+{
+	struct gp_tally *tally = arg;
+
+	if (tally->device < 0) {
+		gp_pinned_each(context, add_pool, tally);
+	} else if (context->device->index == tally->device) {
+		add_pool(tally, context->pool);
+		tally->n_contexts++;
+		if (tally->asks_driver && tally->available_bytes == UINT64_MAX && !atomic_load(&context->is_broken))
+			tally->available_bytes = gp_device_available(context);
+	}
+}
+
+void gp_tally_device(struct gp_tally *tally, int device, bool asks_driver)
+{
+	*tally = (struct gp_tally){.device = device, .asks_driver = asks_driver, .available_bytes = UINT64_MAX};
+	gp_context_each(add_context, tally);
+}
+
+void gp_tally_pinned(struct gp_tally *tally)
+{
+	*tally = (struct gp_tally){.device = -1, .available_bytes = UINT64_MAX};
+	gp_context_each(add_context, tally);
+}

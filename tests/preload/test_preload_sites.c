@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Call sites: who holds what, who frees wrongly, who runs out of memory, and what is said of it. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "play.h"
+
+static char answers[8][256 * 1024]; /* of the pauses, in their order */
+static unsigned n_answers;
+
+/* gpupool-stat with these words; its exit code. What it says replaces the answer with that number. */
+static int stat_says(unsigned nth, const char *words)
+{
+	char command[1024];
+	FILE *out;
+	size_t n;
+	int status;
+
+	ck_assert_uint_lt(nth, LENGTH(answers));
+	snprintf(command, sizeof(command), "GPUPOOL_RUNTIME_DIR=%s %s %s 2>&1", play_dir, play_stat, words);
+	out = popen(command, "r");
+	ck_assert_ptr_nonnull(out);
+	n = fread(answers[nth], 1, sizeof(answers[nth]) - 1, out);
+	answers[nth][n] = '\0';
+	status = pclose(out);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void check_in(const char *text, const char *part)
+{
+	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
+}
+
+static void keep(const char *answer)
+{
+	ck_assert_uint_lt(n_answers, LENGTH(answers));
+	snprintf(answers[n_answers++], sizeof(answers[0]), "%s", answer);
+}
+
+static void ask_leaks(const char *name)
+{
+	keep(play_ask("leaks"));
+}
+
+static void play(const char *scenario, const char *const *env, void (*at_pause)(const char *name))
+{
+	n_answers = 0;
+	play_run(&(struct play){.program = "app_sites",
+		.words = {scenario},
+		.env = env,
+		.library = play_library,
+		.at_pause = at_pause});
+	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
+}
+
+/* The object in a list of them, of which a member has that value; what follows it belongs to others. */
+static const char *find(const char *list, const char *member, unsigned long long value)
+{
+	char text[64];
+	const char *at;
+
+	snprintf(text, sizeof(text), "\"%s\":%llu,", member, value);
+	at = strstr(list, text);
+	ck_assert_msg(at, "no %s in %s", text, list);
+	while (*at != '{')
+		at--;
+	return at;
+}
+
+static const char *const kinds[] = {
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split"};
+
+START_TEST(each_site_has_the_blocks_that_it_holds)
+{
+	const char *env[] = {"GPUPOOL_STACKS=8", kinds[_i], NULL}, *sites, *site;
+
+	play("leaks", env, ask_leaks);
+	ck_assert_uint_eq(n_answers, 2);
+	sites = strstr(answers[0], "\"sites\":[");
+	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 12);
+	ck_assert_uint_eq(play_number(answers[0], "n_sites"), 5);
+	site = find(sites, "blocks", 3);
+	ck_assert_uint_eq(play_number(site, "requested_bytes"), 3 * MIB);
+	ck_assert_uint_eq(play_number(site, "allocs"), 3);
+	ck_assert_uint_eq(play_number(find(sites, "blocks", 2), "requested_bytes"), 8192);
+	ck_assert_uint_eq(play_number(find(sites, "blocks", 5), "requested_bytes"), 20480);
+	ck_assert_uint_eq(play_number(find(sites, "pinned_bytes", 2 * MIB), "blocks"), 1);
+	ck_assert_uint_eq(play_number(find(sites, "unpooled_bytes", 8 * MIB), "blocks"), 1);
+	ck_assert_uint_eq(play_number(strstr(answers[0], "\"without_stack\":"), "blocks"), 0);
+	ck_assert_uint_eq(play_number(answers[1], "n_blocks"), 0);
+	ck_assert_uint_eq(play_number(answers[1], "n_bad_frees"), 0);
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
+START_TEST(a_depth_of_one_is_the_caller_of_cuda)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
+	const char *frames;
+
+	play("leaks", env, ask_leaks);
+	/* All device memory comes from one line of the program. */
+	ck_assert_uint_eq(play_number(answers[0], "n_sites"), 3);
+	frames = strstr(answers[0], "\"frames\":[[");
+	ck_assert_ptr_nonnull(frames);
+	ck_assert_ptr_null(strstr(answers[0], "],["));
+	check_in(strstr(answers[0], "\"objects\":"), "/app_sites\"");
+	ck_assert_ptr_null(strstr(answers[0], "libgpupool"));
+}
+END_TEST
+
+START_TEST(threads_that_keep_blocks_attribute_them_too)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
+	const char *site;
+
+	play("threads", env, ask_leaks);
+	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 20);
+	site = find(strstr(answers[0], "\"sites\":["), "blocks", 20);
+	ck_assert_uint_eq(play_number(site, "allocs"), 20);
+}
+END_TEST
+
+START_TEST(a_sample_leaves_small_blocks_out_and_no_large_one)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8,sample=1000000", NULL};
+
+	play("leaks", env, ask_leaks);
+	ck_assert_uint_eq(
+		play_number(find(strstr(answers[0], "\"sites\":["), "blocks", 3), "requested_bytes"), 3 * MIB);
+	ck_assert_uint_eq(play_number(strstr(answers[0], "\"without_stack\":"), "blocks"), 7);
+	ck_assert_uint_ne(play_number(strstr(answers[0], "\"without_stack\":"), "oldest_ns"), 0);
+}
+END_TEST
+
+static void take_turns(const char *name)
+{
+	if (!strcmp(name, "before")) {
+		keep(play_ask("leaks"));
+		check_in(play_ask("stacks on 8"), "\"depth\":8,\"sample\":1");
+	} else if (!strcmp(name, "on")) {
+		keep(play_ask("leaks"));
+		check_in(play_ask("stacks off"), "\"is_on\":false");
+	} else {
+		keep(play_ask("leaks"));
+	}
+}
+
+START_TEST(stacks_are_switched_while_the_program_runs)
+{
+	play("turns", NULL, take_turns);
+	ck_assert_uint_eq(play_number(answers[0], "n_sites"), 0);
+	ck_assert_uint_eq(play_number(strstr(answers[0], "\"without_stack\":"), "blocks"), 1);
+	ck_assert_uint_eq(play_number(answers[1], "n_blocks"), 3);
+	/* Two lines of the program. */
+	ck_assert_uint_eq(play_number(answers[1], "n_sites"), 2);
+	ck_assert_uint_eq(play_number(strstr(answers[1], "\"without_stack\":"), "blocks"), 1);
+	ck_assert_uint_eq(play_number(answers[2], "n_blocks"), 3);
+	ck_assert_uint_eq(play_number(answers[2], "n_sites"), 1);
+	ck_assert_uint_eq(play_number(strstr(answers[2], "\"without_stack\":"), "blocks"), 2);
+}
+END_TEST
+
+static const char *const bad_requests[] = {"stacks maybe", "stacks on 0", "stacks on 65", "stacks on sample=0",
+	"stacks on 8 sample=x", "stacks off 8", "leaks -1", "leaks 1s", "leaks 99999999999999999999"};
+
+static void ask_badly(const char *name)
+{
+	if (n_answers)
+		return;
+	for (size_t i = 0; i < LENGTH(bad_requests); i++)
+		ck_assert_msg(strstr(play_ask(bad_requests[i]), "\"reason\":\"usage\""), "%s", bad_requests[i]);
+	keep("");
+}
+
+START_TEST(what_is_no_depth_sample_or_age_is_refused)
+{
+	play("leaks", NULL, ask_badly);
+	ck_assert_uint_eq(n_answers, 1);
+}
+END_TEST
+
+START_TEST(a_double_free_is_told_with_its_three_stacks)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
+	const char *first, *second;
+
+	play("wrong", env, ask_leaks);
+	check_in(play_err, "which is free already\n");
+	check_in(play_err, "warn:   freed here: app_sites+0x");
+	check_in(play_err, "warn:   freed before, ");
+	check_in(play_err, "warn:   allocated, 1000 bytes at 0x");
+	check_in(play_err, "which is inside a block\n");
+	check_in(play_err, "warn:   allocated, 3145728 bytes at 0x");
+	ck_assert_uint_eq(play_number(answers[0], "n_bad_frees"), 2);
+	first = strstr(answers[0], "\"what\":\"double\"");
+	second = strstr(answers[0], "\"what\":\"interior\"");
+	ck_assert(first && second);
+	ck_assert_uint_eq(play_number(first, "requested_bytes"), 1000);
+	ck_assert_uint_eq(play_number(second, "requested_bytes"), 3 * MIB);
+	check_in(first, "\"freed_before\":[[");
+	check_in(second, "\"freed_before\":null");
+	check_in(second, "\"allocated\":[[");
+}
+END_TEST
+
+START_TEST(many_wrong_frees_are_told_of_a_few_times_each_refused_as_before)
+{
+	const char *const quiet[] = {"GPUPOOL_STACKS=8", "GPUPOOL_LOG=off", NULL};
+	const char *const loud[] = {"GPUPOOL_STACKS=8", NULL};
+	unsigned lines = 0;
+
+	play_same(&(struct play){.program = "app_sites", .words = {"often"}, .env = quiet});
+	play("often", loud, NULL);
+	for (const char *at = play_err; (at = strchr(at, '\n')); at++)
+		lines++;
+	ck_assert_uint_eq(lines, 4 * (16 + 1));
+}
+END_TEST
+
+static void ask_oom(const char *name)
+{
+	keep(play_ask("oom"));
+}
+
+START_TEST(fragmentation_is_named_with_the_blocks_that_are_in_the_way)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", "SIMGPU_MEMORY=1GiB", "GPUPOOL_POOL=split", NULL};
+
+	play("fragmented", env, ask_oom);
+	check_in(play_err, "out of memory on device 0: asked for 4.00 MiB\n");
+	check_in(play_err, "out of memory on device 0, time 2: asked for 400.00 MiB\n");
+	check_in(play_err, "cause: fragmentation: ");
+	check_in(play_err, "tried: settle ");
+	check_in(play_err, "asked at: app_sites+0x");
+	check_in(play_err, "next: gpupool-stat oom ");
+	ck_assert_uint_eq(play_number(answers[0], "n_ooms"), 3);
+	check_in(answers[0], "\"cause\":\"fragmented\"");
+	ck_assert_uint_eq(play_number(answers[0], "asked_bytes"), 400 * MIB);
+	ck_assert_uint_eq(play_number(answers[0], "missing_bytes"), 0);
+	ck_assert_uint_gt(play_number(answers[0], "cached_bytes"), 300 * MIB);
+	ck_assert_uint_lt(play_number(answers[0], "largest_free_bytes"), 64 * MIB);
+	ck_assert_uint_gt(play_number(answers[0], "n_pinned_segments"), 4);
+	ck_assert_uint_eq(play_number(strstr(answers[0], "\"blocks\":[{"), "size_bytes"), 4 * MIB);
+	check_in(strstr(answers[0], "\"segments\":["), "\"frames\":[[");
+	check_in(strstr(answers[0], "\"holders\":["), "\"frames\":[[");
+}
+END_TEST
+
+static const struct {
+	const char *kind, *cause;
+	unsigned device;
+} ooms[] = {
+	{"\"kind\":\"device\"", "\"cause\":\"limited\"", 0},
+	{"\"kind\":\"device\"", "\"cause\":\"beyond-limit\"", 0},
+	{"\"kind\":\"unpooled\"", "\"cause\":\"limited\"", 0},
+	{"\"kind\":\"pinned\"", "\"cause\":\"beyond-limit\"", 0},
+};
+
+START_TEST(an_out_of_memory_names_what_was_asked_for_and_why_there_was_none)
+{
+	const char *const env[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_PINNED_LIMIT=16MiB", kinds[_i], NULL};
+
+	play("limited", env, ask_oom);
+	ck_assert_uint_eq(n_answers, LENGTH(ooms));
+	for (size_t i = 0; i < LENGTH(ooms); i++) {
+		check_in(answers[i], ooms[i].kind);
+		check_in(answers[i], ooms[i].cause);
+		ck_assert_uint_eq(play_number(answers[i], "n_ooms"), i + 1);
+	}
+	ck_assert_uint_eq(play_number(answers[0], "limit_bytes"), 256 * MIB);
+	ck_assert_uint_gt(play_number(answers[0], "missing_bytes"), 40 * MIB);
+	check_in(answers[0], "\"name\":\"all\"");
+	check_in(answers[1], "\"rounds\":[]");
+	check_in(play_err, "cause: the limit is reached: ");
+	check_in(play_err, "GPUPOOL_LIMIT sets the limit");
+}
+END_TEST
+
+/* What was told before the process ended. */
+static void read_report(char text[static 65536])
+{
+	FILE *file = fopen("report", "r");
+	size_t n;
+
+	ck_assert_ptr_nonnull(file);
+	n = fread(text, 1, 65535, file);
+	text[n] = '\0';
+	fclose(file);
+}
+
+START_TEST(a_report_at_exit_says_what_is_still_held)
+{
+	static const char *const in_file[] = {"GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report", NULL};
+	static const char *const on_stderr[] = {"GPUPOOL_REPORT=exit", "GPUPOOL_LOG=off", NULL};
+	static char text[65536];
+	struct stat st;
+
+	play_same(&(struct play){.program = "app_sites", .words = {"ends"}, .env = in_file});
+	read_report(text);
+	check_in(text, "at exit the program holds 1.01 MiB in 6 blocks\n");
+	check_in(text, "  device 0: used 1.01 MiB (at most ");
+	check_in(text, "  site: 1.00 MiB in 1 blocks: app_sites+0x");
+	check_in(text, "  site: 20.00 KiB in 5 blocks: app_sites+0x");
+	check_in(text, "  library: 1.01 MiB in 6 blocks: app_sites\n");
+	check_in(text, "  size: 20.00 KiB in 5 blocks of 4.00 KiB and more\n");
+	ck_assert_int_eq(stat("report", &st), 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	play("ends", on_stderr, NULL);
+	check_in(play_err, "]: at exit the program holds 1.01 MiB in 6 blocks\n");
+	ck_assert_str_eq(play_out, "done\n");
+}
+END_TEST
+
+#ifdef HAS_SYMBOLS
+#define AT(function) function " (app_sites.c:"
+#define ALLOC "app_alloc (app_driver.c:"
+#else
+#define AT(function) "app_sites+0x"
+#define ALLOC AT("app_alloc")
+#endif
+
+static void show_leaks(const char *name)
+{
+	if (strcmp(name, "held"))
+		return;
+	ck_assert_int_eq(stat_says(0, "leaks"), 0);
+	ck_assert_int_eq(stat_says(1, "leaks --by=library"), 0);
+	ck_assert_int_eq(stat_says(2, "leaks --by=size --min=1MiB"), 0);
+	ck_assert_int_eq(stat_says(3, "leaks --by=age -n 0"), 0);
+	ck_assert_int_eq(stat_says(4, "leaks --json $(ls *.sock | cut -d. -f1) >saved"), 0);
+	ck_assert_int_eq(stat_says(5, "leaks --watch=0.1 --count=2 --older=0"), 0);
+	ck_assert_int_eq(stat_says(6, "leaks --older=100000"), 0);
+}
+
+START_TEST(the_tool_shows_sites_libraries_sizes_and_ages)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
+
+	play("leaks", env, show_leaks);
+	check_in(answers[0], "13.0 MiB in 12 blocks; stacks of 8 frames, since ");
+	check_in(answers[0], "3.00 MiB       3 ");
+	check_in(answers[0], AT("keep_large"));
+	check_in(answers[0], AT("keep_many"));
+	check_in(answers[0], AT("keep_managed"));
+	ck_assert_ptr_null(strstr(answers[0], "GROWTH"));
+	check_in(answers[1], "13.0 MiB      12 ");
+	check_in(answers[1], "  app_sites\n");
+	check_in(answers[2], "8.00 MiB and more\n");
+	check_in(answers[2], "and 1 more, 28.0 KiB\n");
+	check_in(answers[3], "and 1 more, 13.0 MiB\n");
+	check_in(answers[5], "GROWTH");
+	check_in(answers[5], "  0 B  ");
+	check_in(answers[6], "0 B in 0 blocks;");
+}
+END_TEST
+
+static void show_growth(const char *name)
+{
+	if (!strcmp(name, "before")) {
+		ck_assert_int_eq(stat_says(0, "stacks $(ls *.sock | cut -d. -f1) on 4 sample=3"), 0);
+	} else if (!strcmp(name, "on")) {
+		ck_assert_int_eq(stat_says(1, "leaks --json $(ls *.sock | cut -d. -f1) >saved"), 0);
+		ck_assert_int_eq(stat_says(2, "stacks $(ls *.sock | cut -d. -f1)"), 0);
+	} else {
+		ck_assert_int_eq(stat_says(3, "leaks --diff=saved"), 0);
+		ck_assert_int_eq(stat_says(4, "leaks --from=saved"), 0);
+		ck_assert_int_eq(stat_says(5, "stacks $(ls *.sock | cut -d. -f1) off"), 0);
+	}
+}
+
+START_TEST(the_tool_compares_with_what_it_saved)
+{
+	play("turns", NULL, show_growth);
+	check_in(answers[0], "on, 4 frames, sample=3; 0 sites so far\n");
+	ck_assert_str_eq(answers[1], "");
+	check_in(answers[2], "on, 4 frames, sample=3; 2 sites so far\n");
+	/* One was freed, and one came. */
+	check_in(answers[3], "-1.00 MiB  " ALLOC);
+	check_in(answers[3], "+1.00 MiB  " ALLOC);
+	check_in(answers[3], "0 B  (no stack)\n");
+	check_in(answers[4], "3.00 MiB in 3 blocks; stacks of 4 frames, below 1 MiB of one block in 3, since ");
+	check_in(answers[4], AT("keep_large"));
+	check_in(answers[4], "(no stack)\n");
+	check_in(answers[5], "off\n");
+	ck_assert_int_eq(stat_says(6, "leaks --from=saved"), 0);
+	check_in(answers[6], AT("keep_large"));
+}
+END_TEST
+
+static void show_oom(const char *name)
+{
+	ck_assert_int_eq(stat_says(0, "oom"), 0);
+}
+
+START_TEST(the_tool_explains_the_last_out_of_memory)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", "SIMGPU_MEMORY=1GiB", "GPUPOOL_POOL=split", NULL};
+
+	play("fragmented", env, show_oom);
+	check_in(answers[0], "3 out-of-memory errors; the last ");
+	check_in(answers[0], " on device 0: asked for 400 MiB\n");
+	check_in(answers[0], "cause    fragmentation: enough is free, but not in one piece\n");
+	check_in(answers[0], "asked at: " AT("fragmented"));
+	check_in(answers[0], "driver allocations that the program holds parts of:\n");
+	check_in(answers[0], "settle");
+	check_in(answers[0], "The program held:\n");
+}
+END_TEST
+
+static void show_none(const char *name)
+{
+	if (strcmp(name, "held") == 0)
+		ck_assert_int_eq(stat_says(0, "oom"), 0);
+}
+
+START_TEST(where_nothing_ran_out_the_tool_says_so)
+{
+	play("leaks", NULL, show_none);
+	check_in(answers[0], "no out-of-memory error\n");
+}
+END_TEST
+
+static void show_wrong(const char *name)
+{
+	ck_assert_int_eq(stat_says(0, "leaks"), 0);
+}
+
+START_TEST(the_tool_shows_wrong_frees_with_functions)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
+
+	play("wrong", env, show_wrong);
+	check_in(answers[0], "double free of 0x");
+	check_in(answers[0], "freed here: " AT("free_it_again"));
+	check_in(answers[0], "freed before: " AT("free_it"));
+	check_in(answers[0], "allocated: " ALLOC);
+	check_in(answers[0], " < " AT("make_it"));
+	check_in(answers[0], "wrong free of 0x");
+}
+END_TEST
+
+static const struct {
+	const char *words, *error;
+	int code;
+} bad_words[] = {
+	{"leaks --by=colour", "--by: 'colour' is not what blocks can be put together by.", 2},
+	{"leaks --min=much", "--min: 'much' ", 2},
+	{"leaks --older=-1", "--older: '-1' is no number of seconds.", 2},
+	{"leaks --watch=0", "--watch: '0' is no number of seconds.", 2},
+	{"leaks --count=0", "--count: '0' is no number of times.", 2},
+	{"leaks --diff=nowhere", "nowhere cannot be read", 1},
+	{"leaks --from=nowhere", "nowhere cannot be read", 1},
+	{"leaks --from=junk", "junk gave an answer that is no JSON object.", 1},
+	{"leaks --device=0", "leaks does not take --device.", 2},
+	{"stacks", "stacks takes PID", 2},
+	{"stacks 1 on 2 3 4", "stacks takes PID", 2},
+	{"blocks --by=size", "blocks does not take --by.", 2},
+	{"leaks", "no gpupool processes", 3},
+	{"oom", "no gpupool processes", 3},
+};
+
+START_TEST(words_that_make_no_sense_are_refused)
+{
+	FILE *junk = fopen("junk", "w");
+
+	ck_assert_ptr_nonnull(junk);
+	fputs("[]", junk);
+	fclose(junk);
+	ck_assert_int_eq(stat_says(0, bad_words[_i].words), bad_words[_i].code);
+	check_in(answers[0], bad_words[_i].error);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, each_site_has_the_blocks_that_it_holds, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, a_depth_of_one_is_the_caller_of_cuda);
+	tcase_add_test(tc, threads_that_keep_blocks_attribute_them_too);
+	tcase_add_test(tc, a_sample_leaves_small_blocks_out_and_no_large_one);
+	tcase_add_test(tc, stacks_are_switched_while_the_program_runs);
+	tcase_add_test(tc, what_is_no_depth_sample_or_age_is_refused);
+	tcase_add_test(tc, a_double_free_is_told_with_its_three_stacks);
+	tcase_add_test(tc, many_wrong_frees_are_told_of_a_few_times_each_refused_as_before);
+	tcase_add_test(tc, fragmentation_is_named_with_the_blocks_that_are_in_the_way);
+	tcase_add_loop_test(
+		tc, an_out_of_memory_names_what_was_asked_for_and_why_there_was_none, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, a_report_at_exit_says_what_is_still_held);
+}
+
+static void add_tool(TCase *tc)
+{
+	if (!play_stat)
+		return;
+	tcase_add_test(tc, the_tool_shows_sites_libraries_sizes_and_ages);
+	tcase_add_test(tc, the_tool_compares_with_what_it_saved);
+	tcase_add_test(tc, the_tool_explains_the_last_out_of_memory);
+	tcase_add_test(tc, where_nothing_ran_out_the_tool_says_so);
+	tcase_add_test(tc, the_tool_shows_wrong_frees_with_functions);
+	tcase_add_loop_test(tc, words_that_make_no_sense_are_refused, 0, (int)LENGTH(bad_words));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, (struct play_tests[]){{"sites", add}, {"sites_tool", add_tool}}, 2);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * gpupool-stat leaks: asks, or reads what somebody has asked before, puts it together, and compares it with an older
+ * answer. What it watches it compares with its first answer.
+ */
+
+#include "stat_leaks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "stat_explain.h"
+#include "stat_group.h"
+#include "stat_report.h"
+#include "stat_text.h"
+
+enum { FILE_MAX = 64 << 20, ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
+
+/* An answer that was saved, or NULL after a message. */
+static json_t *read_saved(const char *path)
+{
+	char error[STAT_ERROR_MAX];
+	enum stat_exit unused;
+	json_t *reply = NULL;
+	FILE *file = fopen(path, "re");
+	char *text = file ? stat_alloc(malloc(FILE_MAX)) : NULL;
+	size_t n = file ? fread(text, 1, FILE_MAX, file) : 0;
+
+	if (!file || ferror(file))
+		stat_error(NULL, "%s cannot be read: %s.", path, strerror(errno));
+	else if (n == FILE_MAX)
+		stat_error(NULL, "%s is too long to be an answer.", path);
+	else if (!(reply = stat_reply_parse(text, n, "leaks", &unused, error)))
+		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", path, error);
+	if (file)
+		fclose(file);
+	free(text);
+	return reply;
+}
+
+static void print_growth(char text[static STAT_TEXT_MAX], int64_t growth)
+{
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, growth < 0 ? -(uint64_t)growth : (uint64_t)growth);
+	snprintf(text, STAT_TEXT_MAX, "%s%.20s", growth > 0 ? "+" : growth < 0 ? "-" : "", bytes);
+}
+
+static void add_row(struct stat_table *table, const struct stat_groups *groups, const struct stat_group *group)
+{
+	char bytes[STAT_TEXT_MAX], blocks[STAT_TEXT_MAX], oldest[STAT_TEXT_MAX] = "-", growth[STAT_TEXT_MAX];
+	const char *cells[COLUMNS] = {bytes, blocks, oldest};
+	size_t n = 3;
+
+	stat_bytes(bytes, group->bytes);
+	snprintf(blocks, sizeof(blocks), "%" PRIu64, group->blocks);
+	if (group->oldest_ns)
+		stat_age(oldest, group->oldest_ns);
+	print_growth(growth, group->growth);
+	if (groups->has_growth)
+		cells[n++] = growth;
+	cells[n] = group->key;
+	stat_table_add(table, cells);
+}
+
+static struct stat_table *new_table(const struct stat_groups *groups, const char *headings[static COLUMNS])
+{
+	static const char *const by[STAT_N_BY] = {"<WHERE", "<LIBRARY", "<SIZE", "<AGE"};
+	size_t n = 0;
+
+	headings[n++] = ">BYTES";
+	headings[n++] = ">BLOCKS";
+	headings[n++] = ">OLDEST";
+	if (groups->has_growth)
+		headings[n++] = ">GROWTH";
+	headings[n++] = by[groups->by];
+	return stat_table_new(headings, n);
+}
+
+/* What is too small, or beyond the last row, is only counted. */
+static void print_groups(const struct stat_groups *groups, const struct stat_options *options)
+{
+	const char *headings[COLUMNS];
+	struct stat_table *table = new_table(groups, headings);
+	uint64_t n_rows = options->max_blocks == UINT64_MAX ? ROWS : options->max_blocks;
+	uint64_t n = 0, rest = 0, rest_bytes = 0;
+	char bytes[STAT_TEXT_MAX];
+
+	for (size_t i = 0; i < groups->n; i++) {
+		const struct stat_group *group = &groups->list[i];
+
+		if (n < n_rows && (group->bytes >= options->min_bytes || group->growth < 0)) {
+			add_row(table, groups, group);
+			n++;
+		} else {
+			rest++;
+			rest_bytes += group->bytes;
+		}
+	}
+	if (n)
+		stat_table_print(table, stat_width());
+	stat_table_free(table);
+	stat_bytes(bytes, rest_bytes);
+	if (rest)
+		printf("and %" PRIu64 " more, %s\n", rest, bytes);
+}
+
+void stat_leaks_print_stack(struct stat_stacks *stacks, const char *title, const json_t *frames)
+{
+	char *text;
+
+	if (!json_array_size(frames))
+		return;
+	text = stat_stacks_text(stacks, frames);
+	printf("  %s: %s\n", title, text);
+	free(text);
+}
+
+static void print_bad_frees(const json_t *reply, struct stat_stacks *stacks)
+{
+	const json_t *list = json_object_get(reply, "bad_frees"), *bad;
+	char clean[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+	size_t i;
+
+	json_array_foreach(list, i, bad) {
+		stat_clean(clean, sizeof(clean), stat_reply_text(bad, "address"));
+		stat_age(age, stat_reply_u64_or_0(bad, "age_ns"));
+		printf("%s free of %s, %s ago\n",
+			strcmp(stat_reply_text(bad, "what"), "double") == 0 ? "double" : "wrong", clean, age);
+		stat_leaks_print_stack(stacks, "freed here", json_object_get(bad, "freed_here"));
+		stat_leaks_print_stack(stacks, "freed before", json_object_get(bad, "freed_before"));
+		stat_leaks_print_stack(stacks, "allocated", json_object_get(bad, "allocated"));
+	}
+}
+
+static void print_head(const json_t *reply)
+{
+	const json_t *setting = json_object_get(reply, "stacks");
+	uint64_t n = stat_reply_u64_or_0(reply, "n_blocks"), sample = stat_reply_u64_or_0(setting, "sample");
+	char bytes[STAT_TEXT_MAX], since[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, stat_reply_u64_or_0(reply, "bytes"));
+	stat_age(since, stat_reply_u64_or_0(setting, "since_ns"));
+	printf("%s in %" PRIu64 " block%s; ", bytes, n, n == 1 ? "" : "s");
+	if (!json_is_true(json_object_get(setting, "is_on"))) {
+		puts("stacks are off: gpupool-stat stacks PID on");
+		return;
+	}
+	printf("stacks of %" PRIu64 " frames", stat_reply_u64_or_0(setting, "depth"));
+	if (sample > 1)
+		printf(", below 1 MiB of one block in %" PRIu64, sample);
+	printf(", since %s\n", since);
+	if (stat_reply_u64_or_0(setting, "sites_dropped") || stat_reply_u64_or_0(setting, "blocks_dropped"))
+		printf("without room for %" PRIu64 " stacks and %" PRIu64 " blocks\n",
+			stat_reply_u64_or_0(setting, "sites_dropped"), stat_reply_u64_or_0(setting, "blocks_dropped"));
+}
+
+/* base: what to compare with; NULL: nothing. */
+static void show(const json_t *reply, pid_t pid, const json_t *base, const struct stat_options *options)
+{
+	struct stat_stacks *stacks = stat_stacks_new(reply, pid), *base_stacks = NULL;
+	struct stat_groups groups, older = {0};
+	enum stat_by by;
+
+	(void)stat_by_parse(options->by, &by);
+	stat_groups_make(&groups, by, reply, stacks);
+	if (base) {
+		base_stacks = stat_stacks_new(base, 0);
+		stat_groups_make(&older, by, base, base_stacks);
+		stat_groups_compare(&groups, &older);
+	}
+	print_head(reply);
+	print_groups(&groups, options);
+	if (by == STAT_BY_SITE)
+		print_bad_frees(reply, stacks);
+	stat_groups_free(&groups);
+	stat_groups_free(&older);
+	stat_stacks_free(stacks);
+	if (base_stacks)
+		stat_stacks_free(base_stacks);
+}
+
+void stat_leaks_show(const struct stat_process *process, const struct stat_options *options)
+{
+	show(process->reply, process->pid, NULL, options);
+}
+
+static void complete(json_t *reply, pid_t pid)
+{
+	struct stat_stacks *stacks = stat_stacks_new(reply, pid);
+
+	stat_stacks_complete(stacks, reply);
+	stat_stacks_free(stacks);
+}
+
+static void show_all(const struct stat_survey *survey, const struct stat_options *options,
+	const struct stat_survey *first, const json_t *base)
+{
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i], *then = NULL;
+		char command[256];
+
+		if (!process->reply)
+			continue;
+		if (first)
+			then = stat_survey_find(first, process->pid);
+		if (i)
+			putchar('\n');
+		stat_explain_command(command, sizeof(command), process->pid);
+		stat_show_title(process, command);
+		show(process->reply, process->pid, then ? then->reply : base, options);
+	}
+}
+
+static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
+{
+	json_t *reply = read_saved(options->from);
+
+	if (!reply)
+		return STAT_FAILED;
+	if (options->is_json) {
+		complete(reply, 0);
+		stat_report_print(reply);
+	} else {
+		show(reply, 0, base, options);
+	}
+	json_decref(reply);
+	return STAT_OK;
+}
+
+static enum stat_exit ask_once(const struct stat_command *command, const struct stat_options *options,
+	struct stat_survey *survey, const struct stat_survey *first, const json_t *base)
+{
+	char request[REQUEST_MAX] = "leaks\n";
+	struct stat_question question = {
+		.request = request,
+		.schema = command->name,
+		.max_bytes = command->max_bytes,
+		.timeout_ms = options->timeout_ms,
+		.pids = options->pids,
+		.n_pids = options->n_pids,
+	};
+
+	if (options->older_ms)
+		snprintf(request, sizeof(request), "leaks %" PRIu64 "\n", options->older_ms);
+	stat_survey_run(survey, &question);
+	if (options->is_json) {
+		for (size_t i = 0; i < survey->n_processes; i++)
+			if (survey->processes[i].reply)
+				complete(survey->processes[i].reply, survey->processes[i].pid);
+		stat_report_json(survey, options, command->name);
+	} else {
+		show_all(survey, options, first, base);
+	}
+	fflush(stdout);
+	return stat_report_errors(survey, options);
+}
+
+static void wait_ms(int ms)
+{
+	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+	while (nanosleep(&left, &left) != 0 && errno == EINTR)
+		;
+}
+
+static enum stat_exit ask(const struct stat_command *command, const struct stat_options *options, const json_t *base)
+{
+	struct stat_survey first, next;
+	enum stat_exit result = ask_once(command, options, &first, NULL, base);
+
+	for (uint64_t n = 1; result == STAT_OK && options->watch_ms && n != options->count; n++) {
+		wait_ms(options->watch_ms);
+		if (!options->is_json)
+			putchar('\n');
+		result = ask_once(command, options, &next, base ? NULL : &first, base);
+		stat_survey_deinit(&next);
+	}
+	stat_survey_deinit(&first);
+	return result;
+}
+
+enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options)
+{
+	json_t *base = options->diff ? read_saved(options->diff) : NULL;
+	enum stat_exit result = STAT_FAILED;
+
+	if (!options->diff || base)
+		result = options->from ? run_saved(options, base) : ask(command, options, base);
+	json_decref(base);
+	return result;
+}
+
+enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+	struct stat_question question = {
+		.request = request,
+		.schema = command->name,
+		.max_bytes = command->max_bytes,
+		.timeout_ms = options->timeout_ms,
+		.pids = options->pids,
+		.n_pids = options->n_pids,
+	};
+	struct stat_survey survey;
+	enum stat_exit result;
+
+	snprintf(request, sizeof(request), "stacks %.30s %.30s %.30s\n", options->n_words > 0 ? options->words[0] : "",
+		options->n_words > 1 ? options->words[1] : "", options->n_words > 2 ? options->words[2] : "");
+	stat_survey_run(&survey, &question);
+	if (options->is_json)
+		stat_report_json(&survey, options, command->name);
+	else if (survey.n_processes && survey.processes[0].reply)
+		command->show(&survey.processes[0], options);
+	result = stat_report_errors(&survey, options);
+	stat_survey_deinit(&survey);
+	return result;
+}

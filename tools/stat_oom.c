@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The screens of "oom" and "stacks". */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stat_leaks.h"
+#include "stat_stack.h"
+#include "stat_text.h"
+
+static const struct {
+	const char *name, *text;
+} causes[] = {
+	{"beyond-device", "it is more than there is at all"},
+	{"beyond-limit", "it is more than the limit allows at all"},
+	{"fragmented", "fragmentation: enough is free, but not in one piece"},
+	{"limited", "the limit is reached"},
+	{"full", "the memory is full"},
+};
+
+static const char *cause_of(const json_t *oom)
+{
+	const char *name = stat_reply_text(oom, "cause");
+
+	for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
+		if (strcmp(causes[i].name, name) == 0)
+			return causes[i].text;
+	return "unknown";
+}
+
+/* "name  1.00 GiB" for each member that is known. */
+static void print_bytes(const json_t *oom, const char *title, const char *const (*members)[2], size_t n)
+{
+	printf("%-8s", title);
+	for (size_t i = 0; i < n; i++) {
+		char text[STAT_TEXT_MAX] = "-";
+		uint64_t bytes;
+
+		if (stat_reply_u64(oom, members[i][1], &bytes))
+			stat_bytes(text, bytes);
+		printf("%s%s %s", i ? ", " : " ", members[i][0], text);
+	}
+	putchar('\n');
+}
+
+static void print_numbers(const json_t *oom)
+{
+	static const char *const process[][2] = {{"used", "used_bytes"}, {"cached", "cached_bytes"},
+		{"largest free block", "largest_free_bytes"}, {"pending", "pending_bytes"}, {"total", "total_bytes"},
+		{"not pooled", "unpooled_bytes"}, {"limit", "limit_bytes"}};
+	static const char *const device[][2] = {{"in all", "device_total_bytes"}, {"free", "device_free_bytes"},
+		{"outside gpupool", "outside_bytes"}};
+
+	print_bytes(oom, "process", process, sizeof(process) / sizeof(*process));
+	print_bytes(oom, "device", device, sizeof(device) / sizeof(*device));
+}
+
+static void print_rounds(const json_t *oom)
+{
+	static const char *const headings[] = {"<ROUND", ">GAVE", ">TOOK"};
+	const json_t *rounds = json_object_get(oom, "rounds"), *round;
+	struct stat_table *table = stat_table_new(headings, 3);
+	size_t i;
+
+	json_array_foreach(rounds, i, round) {
+		char gave[STAT_TEXT_MAX], took[STAT_TEXT_MAX];
+		const char *cells[] = {stat_reply_text(round, "name"), gave, took};
+
+		stat_bytes(gave, stat_reply_u64_or_0(round, "yielded_bytes") / 512 * 512);
+		stat_duration(took, stat_reply_u64_or_0(round, "ns"));
+		stat_table_add(table, cells);
+	}
+	if (json_array_size(rounds))
+		stat_table_print(table, stat_width());
+	else
+		puts("No round was tried.");
+	stat_table_free(table);
+}
+
+static void add_pins(struct stat_table *table, const json_t *segment, struct stat_stacks *stacks)
+{
+	const json_t *blocks = json_object_get(segment, "blocks"), *block;
+	char size[STAT_TEXT_MAX], available[STAT_TEXT_MAX], used[STAT_TEXT_MAX];
+	size_t i;
+
+	stat_bytes(size, stat_reply_u64_or_0(segment, "size_bytes"));
+	stat_bytes(available, stat_reply_u64_or_0(segment, "free_bytes"));
+	snprintf(used, sizeof(used), "%" PRIu64, stat_reply_u64_or_0(segment, "n_used_blocks"));
+	json_array_foreach(blocks, i, block) {
+		const json_t *frames = json_object_get(block, "frames");
+		char bytes[STAT_TEXT_MAX], *where = json_array_size(frames) ? stat_stacks_text(stacks, frames) : NULL;
+		const char *cells[] = {i ? "" : stat_reply_text(segment, "address"), i ? "" : size, i ? "" : available,
+			i ? "" : used, stat_reply_text(block, "address"), bytes, where ? where : "-"};
+
+		stat_bytes(bytes, stat_reply_u64_or_0(block, "size_bytes"));
+		stat_table_add(table, cells);
+		free(where);
+	}
+}
+
+static void print_segments(const json_t *oom, struct stat_stacks *stacks)
+{
+	static const char *const headings[] = {
+		"<SEGMENT", ">SIZE", ">FREE", ">BLOCKS", "<HELD BY", ">SIZE", "<WHERE"};
+	const json_t *segments = json_object_get(oom, "segments"), *segment;
+	struct stat_table *table;
+	char bytes[STAT_TEXT_MAX];
+	size_t i;
+
+	if (!json_array_size(segments))
+		return;
+	stat_bytes(bytes, stat_reply_u64_or_0(oom, "pinned_free_bytes"));
+	printf("\n%s are free in %" PRIu64 " driver allocations that the program holds parts of:\n", bytes,
+		stat_reply_u64_or_0(oom, "n_pinned_segments"));
+	table = stat_table_new(headings, 7);
+	json_array_foreach(segments, i, segment)
+		add_pins(table, segment, stacks);
+	stat_table_print(table, stat_width());
+	stat_table_free(table);
+}
+
+static void print_holders(const json_t *oom, struct stat_stacks *stacks)
+{
+	static const char *const headings[] = {">BYTES", ">BLOCKS", "<WHERE"};
+	const json_t *holders = json_object_get(oom, "holders"), *holder;
+	struct stat_table *table;
+	size_t i;
+
+	if (!json_array_size(holders))
+		return;
+	printf("\nThe program held:\n");
+	table = stat_table_new(headings, 3);
+	json_array_foreach(holders, i, holder) {
+		const json_t *frames = json_object_get(holder, "frames");
+		char bytes[STAT_TEXT_MAX], blocks[STAT_TEXT_MAX];
+		char *where = json_array_size(frames) ? stat_stacks_text(stacks, frames) : NULL;
+		const char *cells[] = {bytes, blocks, where ? where : "(no stack)"};
+
+		stat_bytes(bytes, stat_reply_u64_or_0(holder, "bytes"));
+		snprintf(blocks, sizeof(blocks), "%" PRIu64, stat_reply_u64_or_0(holder, "blocks"));
+		stat_table_add(table, cells);
+		free(where);
+	}
+	stat_table_print(table, stat_width());
+	stat_table_free(table);
+}
+
+static void print_last(const json_t *reply, const json_t *oom, struct stat_stacks *stacks)
+{
+	char asked[STAT_TEXT_MAX], age[STAT_TEXT_MAX], missing[STAT_TEXT_MAX], place[STAT_TEXT_MAX] = "pinned memory";
+	uint64_t n = stat_reply_u64_or_0(reply, "n_ooms"), device;
+
+	stat_bytes(asked, stat_reply_u64_or_0(oom, "asked_bytes"));
+	stat_bytes(missing, stat_reply_u64_or_0(oom, "missing_bytes"));
+	stat_age(age, stat_reply_u64_or_0(oom, "age_ns"));
+	if (stat_reply_u64(oom, "device", &device))
+		snprintf(place, sizeof(place), "device %" PRIu64, device);
+	printf("%" PRIu64 " out-of-memory error%s; the last %s ago on %s: asked for %s%s\n", n, n == 1 ? "" : "s", age,
+		place, asked, strcmp(stat_reply_text(oom, "kind"), "unpooled") ? "" : ", not pooled");
+	printf("%-8s %s", "cause", cause_of(oom));
+	if (stat_reply_u64_or_0(oom, "missing_bytes"))
+		printf("; %s are missing", missing);
+	putchar('\n');
+	print_numbers(oom);
+	stat_leaks_print_stack(stacks, "asked at", json_object_get(oom, "frames"));
+	print_rounds(oom);
+	print_segments(oom, stacks);
+	print_holders(oom, stacks);
+}
+
+void stat_show_oom(const struct stat_process *process, const struct stat_options *options)
+{
+	const json_t *oom = json_object_get(process->reply, "last");
+	struct stat_stacks *stacks;
+
+	if (!json_is_object(oom)) {
+		puts("no out-of-memory error");
+		return;
+	}
+	stacks = stat_stacks_new(process->reply, process->pid);
+	print_last(process->reply, oom, stacks);
+	stat_stacks_free(stacks);
+}
+
+void stat_show_stacks(const struct stat_process *process, const struct stat_options *options)
+{
+	const json_t *setting = process->reply;
+
+	if (!json_is_true(json_object_get(setting, "is_on"))) {
+		puts("off");
+		return;
+	}
+	printf("on, %" PRIu64 " frames, sample=%" PRIu64 "; %" PRIu64 " sites so far\n",
+		stat_reply_u64_or_0(setting, "depth"), stat_reply_u64_or_0(setting, "sample"),
+		stat_reply_u64_or_0(setting, "sites"));
+}

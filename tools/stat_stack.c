@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_stack.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stat_reply.h"
+#include "stat_symbols.h"
+
+enum { FRAME_MAX = 1024, FRAMES_MAX = 64, KEY_MAX = 48, KNOWN_MAX = 300 };
+
+struct stat_stacks {
+	const json_t *objects, *known;
+	struct stat_symbols *symbols;
+	json_t *names; /* of what was asked about already: by "OBJECT+ADDRESS" */
+};
+
+struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid)
+{
+	struct stat_stacks *stacks = stat_alloc(calloc(1, sizeof(*stacks)));
+
+	stacks->objects = json_object_get(reply, "objects");
+	stacks->known = json_object_get(reply, "symbols");
+	stacks->symbols = stat_symbols_new(stacks->objects, pid);
+	stacks->names = stat_alloc(json_object());
+	return stacks;
+}
+
+void stat_stacks_free(struct stat_stacks *stacks)
+{
+	stat_symbols_free(stacks->symbols);
+	json_decref(stacks->names);
+	free(stacks);
+}
+
+/* [OBJECT, ADDRESS]; false if it is anything else. */
+static bool read_frame(const json_t *frame, int64_t *object, uint64_t *address)
+{
+	const json_t *first = json_array_get(frame, 0), *second = json_array_get(frame, 1);
+
+	if (!json_is_integer(first) || !json_is_integer(second) || json_integer_value(second) < 0)
+		return false;
+	*object = json_integer_value(first);
+	*address = (uint64_t)json_integer_value(second);
+	return true;
+}
+
+/* The last part of its path. */
+static const char *name_of_object(const struct stat_stacks *stacks, int64_t object)
+{
+	const json_t *entry = object >= 0 ? json_array_get(stacks->objects, (size_t)object) : NULL;
+	const char *path = json_string_value(json_object_get(entry, "path"));
+	const char *slash = path ? strrchr(path, '/') : NULL;
+
+	return slash ? slash + 1 : path;
+}
+
+static void name_plainly(
+	const struct stat_stacks *stacks, int64_t object, uint64_t address, char text[static FRAME_MAX])
+{
+	const char *name = name_of_object(stacks, object);
+
+	if (name)
+		snprintf(text, FRAME_MAX, "%.200s+0x%" PRIx64, name, address);
+	else
+		snprintf(text, FRAME_MAX, "0x%" PRIx64, address);
+}
+
+/* What a return address returns to may be another function already: the call is before it. */
+static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uint64_t address)
+{
+	char key[KEY_MAX], text[FRAME_MAX], clean[FRAME_MAX];
+	const char *known;
+
+	snprintf(key, sizeof(key), "%" PRId64 "+%" PRIu64, object, address);
+	known = json_string_value(json_object_get(stacks->names, key));
+	if (known)
+		return known;
+	known = json_string_value(json_object_get(stacks->known, key));
+	if (object < 0 || !address ||
+		!stat_symbols_at(stacks->symbols, (size_t)object, address - 1, text, sizeof(text))) {
+		if (known)
+			snprintf(text, sizeof(text), "%.*s", KNOWN_MAX, known);
+		else
+			name_plainly(stacks, object, address, text);
+	}
+	stat_clean(clean, sizeof(clean), text);
+	json_object_set_new(stacks->names, key, json_string(clean));
+	known = json_string_value(json_object_get(stacks->names, key));
+	return known ? known : "?";
+}
+
+/* What starts a program or a thread is the same everywhere. */
+static bool is_end(const char *name)
+{
+	static const char *const names[] = {"__libc_start_", "start_thread (", "clone3 ("};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (strncmp(name, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+char *stat_stacks_text(struct stat_stacks *stacks, const json_t *frames)
+{
+	size_t n = json_array_size(frames), used = 0, i;
+	const json_t *frame;
+	char *text;
+
+	n = n < FRAMES_MAX ? n : FRAMES_MAX;
+	text = stat_alloc(malloc(n * (FRAME_MAX + sizeof(STAT_FRAMES_BETWEEN)) + 2));
+	strcpy(text, "-");
+	json_array_foreach(frames, i, frame) {
+		const char *name;
+		int64_t object;
+		uint64_t address;
+
+		if (i == n || !read_frame(frame, &object, &address))
+			break;
+		name = name_of_frame(stacks, object, address);
+		if (used && is_end(name))
+			break;
+		used += (size_t)sprintf(text + used, "%s%s", used ? STAT_FRAMES_BETWEEN : "", name);
+	}
+	return text;
+}
+
+const char *stat_stacks_library(struct stat_stacks *stacks, const json_t *frames)
+{
+	const char *name = NULL;
+	int64_t object;
+	uint64_t address;
+
+	if (read_frame(json_array_get(frames, 0), &object, &address))
+		name = name_of_object(stacks, object);
+	return name ? name : "-";
+}
+
+/* Whatever is a list of frames, wherever it is. */
+static void find_frames(struct stat_stacks *stacks, json_t *value)
+{
+	json_t *item;
+	const char *key;
+	int64_t object;
+	uint64_t address;
+	size_t i;
+
+	if (json_is_object(value)) {
+		json_object_foreach(value, key, item)
+			find_frames(stacks, item);
+	} else if (json_array_size(value) == 2 && read_frame(value, &object, &address)) {
+		(void)name_of_frame(stacks, object, address);
+	} else {
+		json_array_foreach(value, i, item)
+			find_frames(stacks, item);
+	}
+}
+
+void stat_stacks_complete(struct stat_stacks *stacks, json_t *reply)
+{
+	find_frames(stacks, reply);
+	json_object_set(reply, "symbols", stacks->names);
+}

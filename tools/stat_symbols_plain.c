@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Without elfutils nothing is known of any file. */
+
+#include "stat_symbols.h"
+
+struct stat_symbols *stat_symbols_new(const json_t *objects, pid_t pid)
+{
+	return NULL;
+}
+
+void stat_symbols_free(struct stat_symbols *symbols)
+{
+}
+
+bool stat_symbols_at(struct stat_symbols *symbols, size_t object, uint64_t address, char *text, size_t size)
+{
+	return false;
+}
