@@ -35,8 +35,8 @@ static inline uint64_t gp_origin_key(unsigned kind, uint64_t id)
 	return id ^ ((uint64_t)kind + 1) << 56;
 }
 
-void gp_origin_given_slow(uint64_t key, uint64_t bytes);
-void gp_origin_freed_slow(uint64_t key);
+__attribute__((cold)) void gp_origin_given_slow(uint64_t key, uint64_t bytes);
+__attribute__((cold)) void gp_origin_freed_slow(uint64_t key);
 
 /* The program has been given it. */
 static inline void gp_origin_given(uint64_t key, uint64_t bytes)
