@@ -88,11 +88,16 @@ static inline void gp_block_hand_out(struct gp_block *b, uint64_t requested, uin
 }
 
 /* Takes it from the program, if it was not handed out again since its word was that. Of two who try, one gets it. */
-static inline bool gp_block_claim(struct gp_block *b, uint64_t word)
+static inline bool gp_block_claim_as(struct gp_block *b, uint64_t word, enum gp_block_state state)
 {
 	return (word & 0xff) == GP_BLOCK_USED &&
-	       atomic_compare_exchange_strong_explicit(&b->word, &word,
-		       (word & ~UINT64_C(0xff)) | GP_BLOCK_FREEING, memory_order_acq_rel, memory_order_relaxed);
+	       atomic_compare_exchange_strong_explicit(&b->word, &word, (word & ~UINT64_C(0xff)) | (uint64_t)state,
+		       memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline bool gp_block_claim(struct gp_block *b, uint64_t word)
+{
+	return gp_block_claim_as(b, word, GP_BLOCK_FREEING);
 }
 
 /* Whether the block is all of what the driver gave: only then is its address the segment's base. */

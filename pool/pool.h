@@ -34,6 +34,7 @@ struct gp_pool_options {
 	uint64_t reserve_bytes; /* with less than this left in the driver nothing stays cached */
 	uint64_t oom_wait_ns;	/* round 6 */
 	uint64_t thread_cache_bytes; /* each thread's at most (tcache.h); 0: none */
+	void (*barrier)(void);	     /* a full barrier in every thread of the process that runs; NULL: there is none */
 	bool completion_only;	/* order on the GPU is not enough for the first to touch it */
 };
 

@@ -118,7 +118,7 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, s
 	enum offer offer = NOTHING;
 	unsigned n = 0;
 
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	while (n < shelf->count && !is_fit(tc, request, (*gp_shelf_at(shelf, n))->size))
 		n++;
 	if (gp_likely(n < shelf->count))
@@ -129,7 +129,7 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, s
 		tc->requested += request->bytes;
 		tc->hits++;
 	}
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	return offer;
 }
 
@@ -141,12 +141,12 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 
 	if (r)
 		return r;
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	tc->recorded = stamp;
 	if (is_at_free)
 		tc->recorded_at_free = stamp;
 	tc->n_uncovered = 0;
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	return 0;
 }
 
@@ -227,7 +227,6 @@ static struct gp_shelf *find_room_locked(struct gp_tcache *tc, uint64_t size)
 static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
 {
 	block->stamp = gp_fence_started(&tc->pool->fence);
-	gp_block_set_state(block, GP_BLOCK_TCACHED);
 	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
 	tc->n_blocks++;
@@ -258,9 +257,9 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 	struct gp_shelf *shelf;
 	bool is_taken = false;
 
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	shelf = find_room_locked(tc, recent->size);
-	if (shelf && is_open_locked(tc) && gp_block_claim(b, recent->word)) {
+	if (shelf && is_open_locked(tc) && gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED)) {
 		is_taken = !atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed);
 		if (is_taken)
 			put_locked(tc, shelf, b);
@@ -268,7 +267,7 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 			atomic_store_explicit(&b->word, recent->word, memory_order_release);
 		*ret_is_record_due = is_record_due_locked(tc, shelf, recent->size);
 	}
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	return is_taken;
 }
 
@@ -277,9 +276,9 @@ static bool is_crowded(struct gp_tcache *tc)
 {
 	bool is;
 
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	is = tc->n_refused >= REFUSED_MAX;
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	return is;
 }
 
@@ -288,9 +287,9 @@ static void hand_over(struct gp_tcache *tc)
 {
 	bool is_any;
 
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	is_any = tc->n_blocks != 0;
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	if (!is_any)
 		return;
 	(void)record(tc, true);

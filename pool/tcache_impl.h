@@ -5,11 +5,12 @@
 /*
  * What a cache of a thread consists of (tcache.c), and what the pool does with those of its threads (tcache_pool.c).
  *
- * Only the owner adds and takes; others empty a cache (memory has run out, the pool ends) or count it. So its lock is
- * nearly always free: a word of the owner's own, taken with one instruction. Whoever holds it takes no other lock and
- * makes no driver call.
+ * Only the owner adds and takes; others empty a cache (memory has run out, the pool ends) or count it, with the pool's
+ * lock held, and then all caches of the pool. The owner holds his lock for some instructions, takes no other meanwhile
+ * and makes no driver call.
  */
 
+#include "ownlock.h"
 #include "pool_impl.h"
 #include "tcache.h"
 
@@ -34,7 +35,7 @@ struct gp_recent {
 };
 
 struct gp_tcache {
-	struct gp_spinlock lock;
+	struct gp_ownlock lock;
 	struct gp_pool *pool;
 	struct gp_list link; /* pool->tcaches */
 	uint64_t bytes, n_blocks; /* held */

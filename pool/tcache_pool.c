@@ -22,10 +22,40 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 	if (!tc)
 		return NULL;
 	tc->pool = gp_pool_get(pool);
+	tc->lock.is_light = pool->options.barrier != NULL;
 	gp_mutex_lock(&pool->lock);
 	gp_list_append(&pool->tcaches, &tc->link);
 	gp_mutex_unlock(&pool->lock);
 	return tc;
+}
+
+/* The next cache of the pool after one, or the first; NULL if there is none. */
+static struct gp_tcache *next_locked(struct gp_pool *pool, struct gp_tcache *tc)
+{
+	struct gp_list *link = tc ? tc->link.next : pool->tcaches.next;
+
+	return link == &pool->tcaches ? NULL : gp_container_of(link, struct gp_tcache, link);
+}
+
+/* Keeps all threads out of their caches. */
+static void close_all_locked(struct gp_pool *pool)
+{
+	struct gp_tcache *tc = NULL;
+
+	while ((tc = next_locked(pool, tc)))
+		gp_ownlock_close(&tc->lock);
+	if (pool->options.barrier && next_locked(pool, NULL))
+		pool->options.barrier();
+	while ((tc = next_locked(pool, tc)))
+		gp_ownlock_await(&tc->lock);
+}
+
+static void open_all_locked(struct gp_pool *pool)
+{
+	struct gp_tcache *tc = NULL;
+
+	while ((tc = next_locked(pool, tc)))
+		gp_ownlock_open(&tc->lock);
 }
 
 /* To the pool the program has held it all the time. Whether no free's fence covers it. */
@@ -55,19 +85,17 @@ static bool flush_locked(struct gp_tcache *tc)
 
 uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late)
 {
-	struct gp_list *link;
+	struct gp_tcache *tc = NULL;
 	uint64_t n = 0;
 
 	*ret_is_any_late = false;
 	gp_mutex_lock(&pool->lock);
-	gp_list_each(link, &pool->tcaches) {
-		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
-
-		gp_spin_lock(&tc->lock);
+	close_all_locked(pool);
+	while ((tc = next_locked(pool, tc))) {
 		n += tc->n_blocks;
 		*ret_is_any_late |= flush_locked(tc);
-		gp_spin_unlock(&tc->lock);
 	}
+	open_all_locked(pool);
 	gp_mutex_unlock(&pool->lock);
 	return n;
 }
@@ -86,37 +114,29 @@ bool gp_tcache_recall(struct gp_pool *pool)
 void gp_tcache_flush(struct gp_tcache *tc)
 {
 	gp_mutex_lock(&tc->pool->lock);
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	(void)flush_locked(tc);
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	gp_mutex_unlock(&tc->pool->lock);
 }
 
 void gp_tcache_quiesce_locked(struct gp_pool *pool)
 {
-	struct gp_list *link;
-
-	gp_list_each(link, &pool->tcaches) {
-		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
-
-		gp_spin_lock(&tc->lock);
-		gp_spin_unlock(&tc->lock);
-	}
+	close_all_locked(pool);
+	open_all_locked(pool);
 }
 
 void gp_tcache_drop_all_locked(struct gp_pool *pool)
 {
-	struct gp_list *link;
+	struct gp_tcache *tc = NULL;
 
-	gp_list_each(link, &pool->tcaches) {
-		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
-
-		gp_spin_lock(&tc->lock);
+	close_all_locked(pool);
+	while ((tc = next_locked(pool, tc))) {
 		for (int i = 0; i < GP_TCACHE_SHELVES; i++)
 			tc->shelves[i].count = 0;
 		tc->bytes = tc->n_blocks = tc->requested = 0;
-		gp_spin_unlock(&tc->lock);
 	}
+	open_all_locked(pool);
 }
 
 /* Blocks that the pool may hand out as they are count as cached, the others as pending. */
@@ -143,15 +163,12 @@ static void count(struct gp_tcache *tc, struct gp_stats *stats)
 
 void gp_tcache_count_locked(struct gp_pool *pool, struct gp_stats *stats)
 {
-	struct gp_list *link;
+	struct gp_tcache *tc = NULL;
 
-	gp_list_each(link, &pool->tcaches) {
-		struct gp_tcache *tc = gp_container_of(link, struct gp_tcache, link);
-
-		gp_spin_lock(&tc->lock);
+	close_all_locked(pool);
+	while ((tc = next_locked(pool, tc)))
 		count(tc, stats);
-		gp_spin_unlock(&tc->lock);
-	}
+	open_all_locked(pool);
 }
 
 void gp_tcache_free(struct gp_tcache *tc)
@@ -159,12 +176,12 @@ void gp_tcache_free(struct gp_tcache *tc)
 	struct gp_pool *pool = tc->pool;
 
 	gp_mutex_lock(&pool->lock);
-	gp_spin_lock(&tc->lock);
+	gp_ownlock_enter(&tc->lock);
 	if (!gp_pool_is_flag(&pool->dead))
 		(void)flush_locked(tc);
 	pool->stats.hits += tc->hits;
 	pool->stats.requested_bytes += tc->requested;
-	gp_spin_unlock(&tc->lock);
+	gp_ownlock_leave(&tc->lock);
 	gp_list_remove(&tc->link);
 	gp_mutex_unlock(&pool->lock);
 	free(tc);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "actions.h"
+#include "barrier.h"
 #include "context.h"
 #include "ctl_server.h"
 #include "driver.h"
@@ -199,5 +200,6 @@ void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes
 	if (config->source[GP_OPTION_THREAD_CACHE] == GP_CONFIG_DEFAULT)
 		options->thread_cache_bytes =
 			gp_min(options->thread_cache_bytes, gp_min(total_bytes, limit) / THREAD_SHARE);
+	options->barrier = options->thread_cache_bytes ? gp_barrier_find() : NULL;
 	options->oom_wait_ns = config->oom_wait_ms * 1000000;
 }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * A lock that one thread, its owner, takes over and over, and others hardly ever, who are one at a time by a lock of
+ * their own. Each side says that it is there and then looks for the other. For that to work neither may look before its
+ * word can be heard, which costs the owner a full barrier each time, as much as any lock. Where the others can have a
+ * barrier made in every thread of the process that runs (gp_pool_options.barrier), they pay for both sides, and the
+ * owner's lock is two plain stores and a load.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base.h"
+
+struct gp_ownlock {
+	_Atomic bool is_inside; /* the owner */
+	_Atomic bool is_closed; /* to the owner */
+	bool is_light;		/* the others make a barrier between close and await */
+};
+
+/* Tries once. The others' side is only ever seen open by who has seen what was written before it was. */
+static inline bool gp_ownlock_try(struct gp_ownlock *l)
+{
+	if (gp_likely(l->is_light)) {
+		atomic_store_explicit(&l->is_inside, true, memory_order_relaxed);
+		atomic_signal_fence(memory_order_seq_cst);
+		return !atomic_load_explicit(&l->is_closed, memory_order_acquire);
+	}
+	(void)atomic_exchange(&l->is_inside, true);
+	return !atomic_load(&l->is_closed);
+}
+
+void gp_ownlock_insist(struct gp_ownlock *l);
+
+static inline void gp_ownlock_enter(struct gp_ownlock *l)
+{
+	if (gp_unlikely(!gp_ownlock_try(l)))
+		gp_ownlock_insist(l);
+}
+
+static inline void gp_ownlock_leave(struct gp_ownlock *l)
+{
+	atomic_store_explicit(&l->is_inside, false, memory_order_release);
+}
+
+/* The others: close, then the barrier if it is light, then await; open when all is done. */
+void gp_ownlock_close(struct gp_ownlock *l);
+void gp_ownlock_await(struct gp_ownlock *l);
+void gp_ownlock_open(struct gp_ownlock *l);
