@@ -8,14 +8,17 @@
 
 #include "play.h"
 
+/* What is linked with a runtime has the driver's functions in itself, where that is to look for them. */
+#define RUNTIME "SIMGPU_RUNTIME_GLOBAL=1"
+
 static const char *const pools[][6] = {
-	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report.%p", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report.%p", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {
@@ -33,6 +36,10 @@ static const char *const scenarios[][3] = {
 	{"app_ipc", "app_ipc_inside", "exchanged"},
 	{"app_ipc", "app_ipc_inside", "threads"},
 	{"app_ipc_wrong", "app_ipc_wrong_inside", "forged"},
+	{"app_layer", "app_layer_inside", "contexts"},
+	{"app_layer", "app_layer_inside", "loop"},
+	{"app_layer", "app_layer_inside", "reset"},
+	{"app_layer", "app_layer_inside", "threads"},
 	{"app_memory", "app_memory_inside", "frees"},
 	{"app_memory", "app_memory_inside", "loop"},
 	{"app_memory", "app_memory_inside", "mixed"},
@@ -75,7 +82,7 @@ END_TEST
 
 START_TEST(memory_that_runs_out_is_found_inside_too)
 {
-	const char *env[] = {pools[_i][0], "SIMGPU_MEMORY=1GiB", "GPUPOOL_LOG=off", NULL};
+	const char *env[] = {pools[_i][1], "SIMGPU_MEMORY=1GiB", "GPUPOOL_LOG=off", NULL};
 
 	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"device"}, .env = env,
 		.at_pause = look});

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime.h"
@@ -50,8 +51,10 @@ static void load(void)
 	lookup_fn first = NULL;
 
 	load_result = cudaErrorInsufficientDriver;
+	/* Programs may have something in them that stands before the driver. */
 	if (driver)
-		first = (lookup_fn)dlsym(driver, "cuGetProcAddress_v2");
+		first = (lookup_fn)dlsym(getenv("SIMGPU_RUNTIME_GLOBAL") ? RTLD_DEFAULT : driver,
+			"cuGetProcAddress_v2");
 	if (!first || first("", &found, 0, 0, NULL) == CUDA_ERROR_STUB_LIBRARY)
 		return;
 	rt_driver.cuInit = (__typeof__(&cuInit))look_up(first, "cuInit", 2000, 0);
