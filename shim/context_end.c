@@ -12,6 +12,7 @@
 #include "ipc.h"
 #include "real.h"
 #include "record.h"
+#include "thread.h"
 #include "unpooled.h"
 
 static void drop_pool(void *unused, struct gp_pool *pool)
@@ -163,6 +164,7 @@ CUresult gp_context_end(const struct gp_context_end *end)
 {
 	CUresult r;
 
+	gp_thread_forget_current();
 	gp_table_close();
 	r = end->when == GP_END_SURELY ? end_surely(end) : end_perhaps(end);
 	gp_table_open();

@@ -6,9 +6,11 @@
 #include "backend.h"
 #include "green.h"
 #include "real.h"
+#include "thread.h"
 
 static CUresult seen(CUresult r, const CUcontext *ctx)
 {
+	gp_thread_forget_current();
 	if (!r && ctx)
 		gp_context_seen(*ctx);
 	return r;
@@ -49,14 +51,22 @@ CUresult hook_cuCtxFromGreenCtx(CUcontext *ctx, CUgreenCtx green)
 
 CUresult hook_cuCtxSetCurrent(CUcontext ctx)
 {
+	gp_thread_forget_current();
 	gp_context_seen(ctx);
 	return gp_real.cuCtxSetCurrent(ctx);
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 {
+	gp_thread_forget_current();
 	gp_context_seen(ctx);
 	return gp_real.cuCtxPushCurrent_v2(ctx);
+}
+
+CUresult hook_cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	gp_thread_forget_current();
+	return gp_real.cuCtxPopCurrent_v2(ctx);
 }
 
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)
@@ -127,6 +137,7 @@ CUresult hook_cuCtxAttach(CUcontext *ctx, unsigned flags)
 {
 	CUresult r = gp_real.cuCtxAttach(ctx, flags);
 
+	gp_thread_forget_current();
 	if (!r && ctx)
 		gp_context_attach(*ctx);
 	return r;

@@ -243,13 +243,14 @@ static bool is_owed(const void *ptr)
 static int free_to_thread(CUdeviceptr ptr)
 {
 	struct gp_thread *self = gp_thread_self;
-	CUcontext handle = NULL;
+	CUcontext handle = gp_likely(self) ? gp_thread_current(self) : NULL;
 
 	if (gp_unlikely(!self))
 		return -ENOENT;
 	/* A driver that has shut down says so here; and what is freed in another context may be told of its errors. */
-	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle ||
-			!gp_thread_is_usable(&self->caches[0], handle)))
+	if (gp_unlikely(!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
+		return -ENOENT;
+	if (gp_unlikely(!gp_thread_is_usable(&self->caches[0], handle)))
 		return -ENOENT;
 	return gp_memory_free_to(&self->caches[0], ptr);
 }

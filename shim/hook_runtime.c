@@ -36,20 +36,41 @@
 		r_;                                                                                                    \
 	})
 
-/* The thread's cache for the current context, if the caller's runtime has worked there; else NULL. */
-static inline struct gp_thread_cache *place_of(uintptr_t caller)
+/* The thread's cache for that context, if the caller's runtime has worked there; else NULL. */
+static inline struct gp_thread_cache *place_in(CUcontext handle, unsigned bit)
 {
-	struct gp_thread *self = gp_thread_self;
-	unsigned bit = self ? gp_runtime_bit(caller) : 0;
+	struct gp_thread_cache *first = &gp_thread_self->caches[0];
+
+	return gp_likely(gp_thread_is_usable(first, handle) && (first->runtimes & bit)) ? first : NULL;
+}
+
+/* The bit of the caller's runtime where it may be served, or 0; not 0 only in a thread that gpupool knows. */
+static inline unsigned bit_of(uintptr_t caller)
+{
+	if (gp_unlikely(!gp_thread_self || atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed) ||
+			atomic_load_explicit(&gp_bypass, memory_order_relaxed)))
+		return 0;
+	return gp_runtime_bit(caller);
+}
+
+/* The thread's cache for the current context, for an allocation: this has to know which one it is. */
+static inline struct gp_thread_cache *place_to_alloc(uintptr_t caller)
+{
+	unsigned bit = bit_of(caller);
 	CUcontext handle = NULL;
 
-	if (gp_unlikely(!bit || atomic_load_explicit(&gp_runtime_is_over, memory_order_relaxed) ||
-			atomic_load_explicit(&gp_bypass, memory_order_relaxed)))
+	if (gp_unlikely(!bit || gp_real.cuCtxGetCurrent(&handle) || !handle))
 		return NULL;
-	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle ||
-			!gp_thread_is_usable(&self->caches[0], handle)))
-		return NULL;
-	return gp_likely(self->caches[0].runtimes & bit) ? &self->caches[0] : NULL;
+	gp_thread_self->current = handle;
+	return place_in(handle, bit);
+}
+
+static inline struct gp_thread_cache *place_to_free(uintptr_t caller)
+{
+	unsigned bit = bit_of(caller);
+	CUcontext handle = gp_likely(bit) ? gp_thread_self->current : NULL;
+
+	return gp_likely(handle) ? place_in(handle, bit) : place_to_alloc(caller);
 }
 
 static __attribute__((noinline)) cudaError_t malloc_slow(uintptr_t caller, void **ptr, size_t bytes)
@@ -60,7 +81,7 @@ static __attribute__((noinline)) cudaError_t malloc_slow(uintptr_t caller, void 
 EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 {
 	int saved_errno = errno;
-	struct gp_thread_cache *place = gp_likely(ptr && bytes) ? place_of(CALLER()) : NULL;
+	struct gp_thread_cache *place = gp_likely(ptr && bytes) ? place_to_alloc(CALLER()) : NULL;
 	uint64_t addr;
 	bool is_hit = gp_likely(place) && gp_tcache_alloc_hit(place->tcache, bytes, &addr) == 0;
 
@@ -92,7 +113,7 @@ EXPORT cudaError_t cudaFree(void *ptr)
 {
 	int saved_errno = errno;
 	CUdeviceptr addr = (CUdeviceptr)(uintptr_t)ptr;
-	struct gp_thread_cache *place = gp_likely(ptr) ? place_of(CALLER()) : NULL;
+	struct gp_thread_cache *place = gp_likely(ptr) ? place_to_free(CALLER()) : NULL;
 	int r = gp_likely(place) ? gp_memory_free_to(place, addr) : GP_E_FOREIGN;
 
 	if (gp_unlikely(r == -ENOENT))
@@ -106,7 +127,7 @@ EXPORT cudaError_t cudaFree(void *ptr)
 static bool alloc_host_hit(uintptr_t caller, void **ptr, size_t bytes, unsigned flags)
 {
 	int saved_errno = errno;
-	bool is_hit = ptr && bytes && flags < GP_PINNED_ALLOC_HOST && place_of(caller) &&
+	bool is_hit = ptr && bytes && flags < GP_PINNED_ALLOC_HOST && place_to_alloc(caller) &&
 		      gp_memory_alloc_host_hit(ptr, bytes, flags);
 
 	errno = saved_errno;
@@ -140,7 +161,7 @@ EXPORT cudaError_t cudaFreeHost(void *ptr)
 {
 	int saved_errno = errno;
 	uintptr_t caller = CALLER();
-	int r = ptr && place_of(caller) ? gp_memory_free_host(ptr) : GP_E_FOREIGN;
+	int r = ptr && place_to_free(caller) ? gp_memory_free_host(ptr) : GP_E_FOREIGN;
 	cudaError_t error;
 
 	errno = saved_errno;

@@ -19,7 +19,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../pool/lock.h"
@@ -38,7 +37,6 @@ enum {
 
 _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
-_Atomic bool gp_runtime_is_over;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_runtime known[RUNTIMES_MAX]; /* that have a bit; under the lock */
@@ -310,11 +308,6 @@ static bool is_same(struct gp_runtime *a, struct gp_runtime *b)
 	return true;
 }
 
-static void at_exit(void)
-{
-	atomic_store(&gp_runtime_is_over, true);
-}
-
 /* 0 if there are too many. */
 static unsigned bit_of(struct gp_runtime *runtime)
 {
@@ -323,8 +316,7 @@ static unsigned bit_of(struct gp_runtime *runtime)
 	gp_mutex_lock(&lock);
 	while (i < n_known && !is_same(&known[i], runtime))
 		i++;
-	/* Registered after the runtime's own handlers and the driver's, so it runs before them. */
-	if (i == n_known && i < RUNTIMES_MAX && (i || atexit(at_exit) == 0))
+	if (i == n_known && i < RUNTIMES_MAX)
 		known[n_known++] = *runtime;
 	i = i < n_known ? 1U << i : 0;
 	gp_mutex_unlock(&lock);

@@ -52,9 +52,6 @@ static inline unsigned gp_runtime_bit(uintptr_t caller)
 	return gp_runtime_bit_slow(caller);
 }
 
-/* The process ends: runtimes and the driver say themselves what still works. */
-extern _Atomic bool gp_runtime_is_over;
-
 /* The caller's runtime; a copy, since the object that calls may be gone after it. All is NULL if there is none. */
 struct gp_runtime gp_runtime_of(uintptr_t caller);
 

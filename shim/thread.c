@@ -12,6 +12,8 @@
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
+_Atomic bool gp_thread_is_over;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
@@ -34,9 +36,17 @@ static void at_thread_end(void *arg)
 	free(self);
 }
 
+static void at_exit(void)
+{
+	atomic_store(&gp_thread_is_over, true);
+}
+
 static void make_key(void)
 {
 	has_key = pthread_key_create(&key, at_thread_end) == 0;
+	/* After the driver's own handler and those of runtimes, so that it runs before them. */
+	if (atexit(at_exit))
+		at_exit();
 }
 
 static struct gp_thread *self_or_new(void)

@@ -10,6 +10,7 @@
 enum { GP_THREAD_CACHES = 16 }; /* as many devices as there are in a machine */
 
 struct gp_thread {
+	CUcontext current; /* the context at the last look, if the thread has done nothing since that changes it */
 	struct gp_thread_cache {
 		CUcontext handle; /* NULL: not in use */
 		const struct gp_context *context;
@@ -19,6 +20,25 @@ struct gp_thread {
 };
 
 extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
+
+/* The process ends: the driver and runtimes say themselves what still works. */
+extern _Atomic bool gp_thread_is_over;
+
+/* The thread does what changes its current context. */
+static inline void gp_thread_forget_current(void)
+{
+	if (gp_thread_self)
+		gp_thread_self->current = NULL;
+}
+
+/*
+ * The current context, of which nobody needs to be sure: for what it has to be right about is only that it has not
+ * ended, and whoever uses a cache looks at that. NULL: ask the driver.
+ */
+static inline CUcontext gp_thread_current(const struct gp_thread *self)
+{
+	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
+}
 
 /* Makes a cache for the current context, or finds it. NULL if there can be none. */
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
@@ -38,7 +58,8 @@ static inline struct gp_tcache *gp_thread_cache(CUcontext handle)
 {
 	struct gp_thread *self = gp_thread_self;
 
-	if (gp_likely(self && handle && gp_thread_is_usable(&self->caches[0], handle)))
-		return self->caches[0].tcache;
-	return gp_thread_cache_slow(handle);
+	if (gp_unlikely(!self || !handle || !gp_thread_is_usable(&self->caches[0], handle)))
+		return gp_thread_cache_slow(handle);
+	self->current = handle;
+	return self->caches[0].tcache;
 }

@@ -18,7 +18,7 @@ struct rt_driver rt_driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudaError_t load_result;
-static CUcontext primaries[MAX_DEVICES]; /* retained by this copy of the runtime; under lock */
+static _Atomic(CUcontext) primaries[MAX_DEVICES]; /* retained by this copy of the runtime; changed under lock */
 static __thread int chosen;              /* what cudaSetDevice said */
 static __thread bool is_choice_due;      /* and no call has made it current yet */
 enum { IS_CHOICE_LAZY = RT_VERSION < 12000 };
@@ -83,9 +83,11 @@ static cudaError_t retain(int device, CUcontext *ctx)
 	if (device < 0 || device >= MAX_DEVICES)
 		return cudaErrorInvalidDevice;
 	pthread_mutex_lock(&lock);
-	if (!primaries[device])
-		error = rt_driver.cuDevicePrimaryCtxRetain(&primaries[device], device);
 	*ctx = primaries[device];
+	if (!*ctx)
+		error = rt_driver.cuDevicePrimaryCtxRetain(ctx, device);
+	if (!error)
+		primaries[device] = *ctx;
 	pthread_mutex_unlock(&lock);
 	return error;
 }
