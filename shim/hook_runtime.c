@@ -134,13 +134,28 @@ static bool alloc_host_hit(uintptr_t caller, void **ptr, size_t bytes, unsigned 
 	return is_hit;
 }
 
+/* A thread that allocates no device memory has no cache where its runtime could be known. */
+static cudaError_t make_place(cudaError_t r)
+{
+	int saved_errno = errno;
+	CUcontext handle = NULL;
+
+	if (r || !gp_real_ready() || !gp_state_is_enabled() || !gp_state.config.is_pinned_pooled ||
+		atomic_load(&gp_bypass))
+		return r;
+	if (!gp_real.cuCtxGetCurrent(&handle) && handle)
+		(void)gp_thread_cache(handle);
+	errno = saved_errno;
+	return r;
+}
+
 EXPORT cudaError_t cudaMallocHost(void **ptr, size_t bytes)
 {
 	uintptr_t caller = CALLER();
 
 	if (alloc_host_hit(caller, ptr, bytes, 0))
 		return cudaSuccess;
-	return CALL(caller, cudaMallocHost, ptr, bytes);
+	return make_place(CALL(caller, cudaMallocHost, ptr, bytes));
 }
 
 EXPORT cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
@@ -149,7 +164,7 @@ EXPORT cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
 
 	if (alloc_host_hit(caller, ptr, bytes, flags))
 		return cudaSuccess;
-	return CALL(caller, cudaHostAlloc, ptr, bytes, flags);
+	return make_place(CALL(caller, cudaHostAlloc, ptr, bytes, flags));
 }
 
 static __attribute__((noinline)) cudaError_t free_host_slow(uintptr_t caller, void *ptr)

@@ -48,7 +48,7 @@ void gp_thread_after_fork_child(void);
 
 static inline bool gp_thread_is_usable(const struct gp_thread_cache *cache, CUcontext handle)
 {
-	return cache->handle == handle && !gp_tcache_is_dead(cache->tcache) &&
+	return cache->handle == handle && !atomic_load_explicit(&cache->context->is_dead, memory_order_relaxed) &&
 	       !atomic_load_explicit(&cache->context->is_ending, memory_order_acquire) &&
 	       !atomic_load_explicit(&cache->context->is_broken, memory_order_relaxed);
 }

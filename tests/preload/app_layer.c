@@ -60,6 +60,25 @@ static void loop(void)
 	app_pause("loop");
 }
 
+/* And no device memory. */
+static void pinned(void)
+{
+	unsigned char *host[4] = {NULL};
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		unsigned char **ptr = &host[i % LENGTH(host)];
+
+		if (*ptr && **ptr != (unsigned char)(i - LENGTH(host)))
+			app_result("wrong byte", **ptr);
+		APP_MUST(cudaFreeHost(*ptr));
+		APP_MUST(cudaHostAlloc((void **)ptr, (size_t)4096 << i % 3, i % 2));
+		**ptr = (unsigned char)i;
+	}
+	app_result("wrong free", cudaFreeHost(host[0] + 64));
+	app_result("last error", cudaGetLastError());
+	app_fact("runtime", simgpu_runtime_calls());
+}
+
 /* Nothing is served before the runtime has found its own context. */
 static void first(void)
 {
@@ -270,6 +289,7 @@ static void lookup(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
+	{"pinned", pinned},
 	{"first", first},
 	{"contexts", contexts},
 	{"devices", devices},

@@ -19,6 +19,7 @@ static const char *const settings[][5] = {
 
 static const char *const scenarios[][2] = {
 	{"app_layer", "loop"},
+	{"app_layer", "pinned"},
 	{"app_layer", "first"},
 	{"app_layer", "contexts"},
 	{"app_layer", "devices"},
@@ -63,6 +64,7 @@ static const struct {
 	bool is_served;
 } runtimes[] = {
 	{"app_layer", "loop", "runtime", true},
+	{"app_layer", "pinned", "runtime", true},
 	{"app_plugins", "two", "runtime-12", true},
 	{"app_plugins", "two", "runtime-13", true},
 	{"app_plugins", "old-and-new", "runtime-11", false},
