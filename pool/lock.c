@@ -35,3 +35,9 @@ void gp_mutex_unlock(struct gp_mutex *m)
 	held &= ~(1u << m->rank);
 #endif
 }
+
+void gp_spin_wait(struct gp_spinlock *l)
+{
+	while (atomic_exchange_explicit(&l->is_locked, true, memory_order_acquire))
+		sched_yield();
+}

@@ -33,6 +33,24 @@ struct gp_mutex {
 		.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (rank_)                                                    \
 	}
 
+/* For what is nearly always free and held for some instructions only, with no other lock taken meanwhile. */
+struct gp_spinlock {
+	_Atomic bool is_locked;
+};
+
+void gp_spin_wait(struct gp_spinlock *l);
+
+static inline void gp_spin_lock(struct gp_spinlock *l)
+{
+	if (gp_unlikely(atomic_exchange_explicit(&l->is_locked, true, memory_order_acquire)))
+		gp_spin_wait(l);
+}
+
+static inline void gp_spin_unlock(struct gp_spinlock *l)
+{
+	atomic_store_explicit(&l->is_locked, false, memory_order_release);
+}
+
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank);
 void gp_mutex_deinit(struct gp_mutex *m);
 void gp_mutex_lock(struct gp_mutex *m);

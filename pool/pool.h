@@ -65,10 +65,7 @@ void gp_pool_put(struct gp_pool *pool);
  */
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
 
-/*
- * The same out of what the pool has at hand: does not grow it, nor wait, and if that fails nothing has been counted, so
- * the other may be asked next. 0, or why not, which that will say again if it is more than -ENOENT.
- */
+/* The same out of what the pool has at hand: 0 if it has. It does not grow, nobody waits, and a failure is no miss. */
 int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
 
 /*

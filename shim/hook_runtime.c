@@ -85,10 +85,11 @@ EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 	uint64_t addr;
 	bool is_hit = gp_likely(place) && gp_tcache_alloc_hit(place->tcache, bytes, &addr) == 0;
 
+	if (gp_likely(is_hit))
+		gp_origin_given(addr, bytes);
 	errno = saved_errno;
 	if (gp_unlikely(!is_hit))
 		return malloc_slow(CALLER(), ptr, bytes);
-	gp_origin_given(addr, bytes);
 	*ptr = (void *)(uintptr_t)addr;
 	return cudaSuccess;
 }
