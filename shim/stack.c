@@ -54,7 +54,7 @@ int gp_stack_prepare(void)
 	if (atomic_load(&backtrace_with))
 		return 0;
 	library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!library)
+	if (!library || !gp_real_dlsym_resolve())
 		return -ENOENT;
 	found = (backtrace_fn *)gp_real_dlsym_call(library, "_Unwind_Backtrace");
 	get_ip = (ip_fn *)gp_real_dlsym_call(library, "_Unwind_GetIPInfo");

@@ -23,11 +23,27 @@
 
 enum { FILE_MAX = 64 << 20, ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
 
+/* An answer; or the only one of a list, which is what --json prints where no process was named. */
+static json_t *parse_saved(const char *text, size_t length, char error[static STAT_ERROR_MAX])
+{
+	char unused[STAT_ERROR_MAX];
+	enum stat_exit ignored;
+	json_t *reply = stat_reply_parse(text, length, "leaks", &ignored, error);
+	json_t *list = reply ? NULL : stat_reply_parse(text, length, "leaks-list", &ignored, unused);
+	const json_t *processes = json_object_get(list, "processes");
+
+	if (json_array_size(processes) == 1 && json_is_object(json_array_get(processes, 0)))
+		reply = json_incref(json_array_get(processes, 0));
+	else if (list)
+		snprintf(error, STAT_ERROR_MAX, "has answers of %zu processes", json_array_size(processes));
+	json_decref(list);
+	return reply;
+}
+
 /* An answer that was saved, or NULL after a message. */
 static json_t *read_saved(const char *path)
 {
 	char error[STAT_ERROR_MAX];
-	enum stat_exit unused;
 	json_t *reply = NULL;
 	FILE *file = fopen(path, "re");
 	char *text = file ? stat_alloc(malloc(FILE_MAX)) : NULL;
@@ -37,7 +53,7 @@ static json_t *read_saved(const char *path)
 		stat_error(NULL, "%s cannot be read: %s.", path, strerror(errno));
 	else if (n == FILE_MAX)
 		stat_error(NULL, "%s is too long to be an answer.", path);
-	else if (!(reply = stat_reply_parse(text, n, "leaks", &unused, error)))
+	else if (!(reply = parse_saved(text, n, error)))
 		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", path, error);
 	if (file)
 		fclose(file);

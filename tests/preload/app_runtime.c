@@ -30,6 +30,22 @@ static void loop(void)
 	app_tell_driver();
 }
 
+/* Blocks that were allocated through the runtime, at one line. */
+static void held(void)
+{
+	static void *kept[8];
+
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < 8; i++)
+			APP_MUST(cudaMalloc(&kept[i], bytes));
+		if (round)
+			app_pause("held");
+		for (unsigned i = 0; i < 8; i++)
+			APP_MUST(cudaFree(kept[i]));
+	}
+	printf("done\n");
+}
+
 /* Each result, and what the runtime remembers of it. */
 static void say(const char *what, cudaError_t error)
 {
@@ -110,6 +126,7 @@ static void reset(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
+	{"held", held},
 	{"errors", errors},
 	{"mixed", mixed},
 	{"reset", reset},

@@ -6,19 +6,20 @@
  * it: real threads, and every kind of end.
  */
 
+#include <unistd.h>
+
 #include "play.h"
 
 /* What is linked with a runtime has the driver's functions in itself, where that is to look for them. */
 #define RUNTIME "SIMGPU_RUNTIME_GLOBAL=1"
 
-static const char *const pools[][6] = {
+static const char *const pools[][5] = {
 	{RUNTIME, "GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
-	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report.%p", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {
@@ -55,6 +56,18 @@ static const char *const scenarios[][3] = {
 	{"app_threads", "app_threads_inside", "many"},
 };
 
+static const char *const traced[][3] = {
+	{"app_context", "app_context_inside", "end-under-threads"},
+	{"app_context", "app_context_inside", "reset"},
+	{"app_memory", "app_memory_inside", "mixed"},
+	{"app_oom", "app_oom_inside", "capacity"},
+	{"app_sites", "app_sites_inside", "leaks"},
+	{"app_sites", "app_sites_inside", "often"},
+	{"app_sites", "app_sites_inside", "threads"},
+	{"app_sites", "app_sites_inside", "wrong"},
+	{"app_threads", "app_threads_inside", "many"},
+};
+
 static unsigned n_answers;
 
 /* The control server at work while the program is. */
@@ -66,6 +79,8 @@ static void look(const char *name)
 	play_ask("reclaim pinned");
 	play_ask("config");
 	play_ask("limit");
+	play_ask("leaks");
+	play_ask("oom");
 }
 
 START_TEST(a_program_with_the_library_inside_cannot_tell)
@@ -77,6 +92,20 @@ START_TEST(a_program_with_the_library_inside_cannot_tell)
 		.words = {scenario[2]},
 		.env = pools[_i / (int)LENGTH(scenarios)],
 		.at_pause = look});
+}
+END_TEST
+
+START_TEST(a_program_whose_stacks_are_taken_cannot_tell)
+{
+	static const char *const env[] = {
+		"GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report", "GPUPOOL_LOG=off", "SIMGPU_MEMORY=1GiB", NULL};
+
+	play_same(&(struct play){.program = traced[_i][0],
+		.inside = traced[_i][1],
+		.words = {traced[_i][2]},
+		.env = env,
+		.at_pause = look});
+	ck_assert_int_eq(access("report", R_OK), 0);
 }
 END_TEST
 
@@ -97,6 +126,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
+	tcase_add_loop_test(tc, a_program_whose_stacks_are_taken_cannot_tell, 0, (int)LENGTH(traced));
 	tcase_add_loop_test(tc, memory_that_runs_out_is_found_inside_too, 0, (int)LENGTH(pools));
 }
 

@@ -117,6 +117,30 @@ START_TEST(a_depth_of_one_is_the_caller_of_cuda)
 }
 END_TEST
 
+static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
+
+/* A static one is a part of the program. */
+START_TEST(a_shared_runtime_is_not_the_caller_of_cuda)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
+	char path[64];
+
+	n_answers = 0;
+	play_run(&(struct play){.program = runtimes[_i],
+		.words = {"held"},
+		.env = env,
+		.library = play_library,
+		.at_pause = ask_leaks});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 8);
+	ck_assert_uint_eq(play_number(answers[0], "n_sites"), 1);
+	ck_assert_uint_eq(play_number(strstr(answers[0], "\"sites\":["), "allocs"), 16);
+	snprintf(path, sizeof(path), "/%s\",", runtimes[_i]);
+	check_in(strstr(answers[0], "\"objects\":"), path);
+	ck_assert_ptr_null(strstr(answers[0], "libcudart"));
+}
+END_TEST
+
 START_TEST(threads_that_keep_blocks_attribute_them_too)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
@@ -368,7 +392,7 @@ static void show_growth(const char *name)
 	if (!strcmp(name, "before")) {
 		ck_assert_int_eq(stat_says(0, "stacks $(ls *.sock | cut -d. -f1) on 4 sample=3"), 0);
 	} else if (!strcmp(name, "on")) {
-		ck_assert_int_eq(stat_says(1, "leaks --json $(ls *.sock | cut -d. -f1) >saved"), 0);
+		ck_assert_int_eq(stat_says(1, "leaks --json >saved"), 0);
 		ck_assert_int_eq(stat_says(2, "stacks $(ls *.sock | cut -d. -f1)"), 0);
 	} else {
 		ck_assert_int_eq(stat_says(3, "leaks --diff=saved"), 0);
@@ -484,6 +508,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, each_site_has_the_blocks_that_it_holds, 0, (int)LENGTH(kinds));
 	tcase_add_test(tc, a_depth_of_one_is_the_caller_of_cuda);
+	tcase_add_loop_test(tc, a_shared_runtime_is_not_the_caller_of_cuda, 0, 2);
 	tcase_add_test(tc, threads_that_keep_blocks_attribute_them_too);
 	tcase_add_test(tc, a_sample_leaves_small_blocks_out_and_no_large_one);
 	tcase_add_test(tc, stacks_are_switched_while_the_program_runs);

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The tables behind call sites, by themselves: what is the same, what is remembered, and what if they are full. */
+
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "shim/origin.h"
+#include "shim/site.h"
+#include "shim/stack.h"
+
+enum { N_THREADS = 4, ROUNDS = 2000, FRAMES_OF_ALL = 1 << 20, BLOCKS_OF_ALL = 1 << 20 };
+
+static void switch_on(unsigned depth, unsigned sample)
+{
+	struct gp_config_stacks stacks = {depth, sample};
+
+	ck_assert_int_eq(gp_origin_switch(&stacks), 0);
+}
+
+static uint32_t intern(uintptr_t first, unsigned n)
+{
+	uintptr_t frames[GP_STACK_MAX];
+
+	for (unsigned i = 0; i < n; i++)
+		frames[i] = first + i;
+	return gp_site_intern(frames, n);
+}
+
+START_TEST(stacks_that_are_the_same_are_one_site)
+{
+	struct gp_site_info info;
+	uint32_t site;
+
+	ck_assert_uint_eq(intern(100, 4), 0);
+	ck_assert_int_eq(gp_site_init(), 0);
+	ck_assert_int_eq(gp_site_init(), 0);
+	site = intern(100, 4);
+	ck_assert_uint_ne(site, 0);
+	ck_assert_uint_eq(intern(100, 4), site);
+	ck_assert_uint_ne(intern(100, 3), site);
+	ck_assert_uint_ne(intern(101, 4), site);
+	ck_assert_uint_eq(gp_sites_count(), 3);
+	gp_site_count(site, 7);
+	gp_site_count(site, 5);
+	gp_site_info(site, &info);
+	ck_assert_uint_eq(info.n_frames, 4);
+	ck_assert_uint_eq(info.frames[3], 103);
+	ck_assert_uint_eq(info.n_allocs, 2);
+	ck_assert_uint_eq(info.bytes, 12);
+}
+END_TEST
+
+static const struct {
+	unsigned n_frames, most;
+} depths[] = {{1, GP_SITES_MAX}, {GP_STACK_MAX, FRAMES_OF_ALL / GP_STACK_MAX}};
+
+START_TEST(stacks_for_which_there_is_no_room_are_counted_and_the_others_stay)
+{
+	unsigned n = depths[_i].n_frames, most = depths[_i].most;
+
+	ck_assert_int_eq(gp_site_init(), 0);
+	for (unsigned i = 0; i < most; i++)
+		ck_assert_uint_eq(intern(1000 + 64 * i, n), i + 1);
+	ck_assert_uint_eq(gp_sites_dropped(), 0);
+	for (unsigned i = 0; i < 10; i++)
+		ck_assert_uint_eq(intern(1 + 64 * i, n), 0);
+	ck_assert_uint_eq(gp_sites_dropped(), 10);
+	ck_assert_uint_eq(intern(1000, n), 1);
+	ck_assert_uint_eq(gp_sites_count(), most);
+}
+END_TEST
+
+static void *intern_many(void *arg)
+{
+	uint32_t *sites = arg;
+
+	for (unsigned i = 0; i < ROUNDS; i++)
+		sites[i] = intern(i, 5);
+	return NULL;
+}
+
+START_TEST(threads_agree_on_sites)
+{
+	static uint32_t sites[N_THREADS][ROUNDS];
+	pthread_t threads[N_THREADS];
+
+	ck_assert_int_eq(gp_site_init(), 0);
+	for (int i = 0; i < N_THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, intern_many, sites[i]), 0);
+	for (int i = 0; i < N_THREADS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_assert_uint_eq(gp_sites_count(), ROUNDS);
+	for (int i = 1; i < N_THREADS; i++)
+		ck_assert_mem_eq(sites[i], sites[0], sizeof(sites[0]));
+}
+END_TEST
+
+START_TEST(a_block_is_known_from_its_allocation_until_its_address_is_handed_out_again)
+{
+	struct gp_origin origin, later;
+
+	gp_origin_given(512, 100);
+	ck_assert(!gp_origin_find(512, &origin));
+	switch_on(8, 1);
+	gp_origin_given(512, 100);
+	ck_assert(gp_origin_find(512, &origin));
+	ck_assert_uint_eq(origin.bytes, 100);
+	ck_assert(!origin.is_freed && origin.given && !origin.freed && origin.time_ns);
+	ck_assert(!gp_origin_find(1024, &origin));
+	gp_origin_freed(512);
+	ck_assert(gp_origin_find(512, &later));
+	ck_assert(later.is_freed && later.freed && later.freed != later.given);
+	ck_assert_uint_eq(later.given, origin.given);
+	ck_assert_uint_ge(later.time_ns, origin.time_ns);
+	/* The first free is what counts. */
+	gp_origin_freed(512);
+	ck_assert(gp_origin_find(512, &origin));
+	ck_assert_uint_eq(origin.freed, later.freed);
+	ck_assert_uint_eq(origin.time_ns, later.time_ns);
+	gp_origin_given(512, 300);
+	ck_assert(gp_origin_find(512, &origin));
+	ck_assert(!origin.is_freed && !origin.freed);
+	ck_assert_uint_eq(origin.bytes, 300);
+}
+END_TEST
+
+START_TEST(switched_off_blocks_keep_what_they_have_and_new_ones_have_nothing)
+{
+	struct gp_config_stacks off = {0, 1}, now;
+	struct gp_origin origin;
+	uint64_t since_ns;
+
+	switch_on(8, 3);
+	gp_origin_given(512, GP_MIB);
+	gp_origin_given(1024, GP_MIB);
+	ck_assert_int_eq(gp_origin_switch(&off), 0);
+	gp_origin_setting(&now, &since_ns);
+	ck_assert_uint_eq(now.depth, 0);
+	ck_assert_uint_ne(since_ns, 0);
+	ck_assert(gp_origin_find(512, &origin));
+	ck_assert_uint_ne(origin.given, 0);
+	gp_origin_freed(1024);
+	ck_assert(gp_origin_find(1024, &origin));
+	ck_assert(origin.is_freed && !origin.freed);
+	gp_origin_given(1024, GP_MIB);
+	ck_assert(!gp_origin_find(1024, &origin));
+	gp_origin_given(1536, GP_MIB);
+	ck_assert(!gp_origin_find(1536, &origin));
+}
+END_TEST
+
+START_TEST(of_a_sample_every_nth_small_block_has_its_stack)
+{
+	struct gp_origin origin;
+	unsigned n = 0;
+
+	switch_on(8, 10);
+	for (uint64_t i = 1; i <= 1000; i++)
+		gp_origin_given(512 * i, 64);
+	for (uint64_t i = 1; i <= 1000; i++) {
+		ck_assert(gp_origin_find(512 * i, &origin));
+		n += origin.given != 0;
+	}
+	ck_assert_uint_eq(n, 100);
+}
+END_TEST
+
+/* Where the stacks themselves do not matter. */
+static void switch_on_without(void)
+{
+	switch_on(1, GP_STACKS_SAMPLE_MAX);
+	gp_origin_given(512, 1);
+	gp_origin_freed(512);
+}
+
+START_TEST(what_was_freed_long_ago_is_forgotten)
+{
+	struct gp_origin origin;
+
+	switch_on_without();
+	for (uint64_t i = 1; i <= 200000; i++) {
+		gp_origin_given(512 * i, 64);
+		gp_origin_freed(512 * i);
+	}
+	ck_assert(!gp_origin_find(512, &origin));
+	ck_assert(gp_origin_find(512 * 200000, &origin));
+	ck_assert_uint_eq(gp_origins_dropped(), 0);
+}
+END_TEST
+
+START_TEST(blocks_for_which_there_is_no_room_are_counted_and_room_comes_back)
+{
+	struct gp_origin origin;
+	uint64_t dropped;
+
+	switch_on_without();
+	for (uint64_t i = 1; i <= BLOCKS_OF_ALL + 1000; i++)
+		gp_origin_given(512 * i, 64);
+	dropped = gp_origins_dropped();
+	ck_assert_uint_ge(dropped, 1000);
+	/* They are spread over the shards nearly evenly. */
+	ck_assert_uint_lt(dropped, BLOCKS_OF_ALL / 50);
+	for (uint64_t i = 1; i <= BLOCKS_OF_ALL / 2; i++)
+		gp_origin_freed(512 * i);
+	for (uint64_t i = 1; i <= BLOCKS_OF_ALL / 4; i++)
+		gp_origin_given(512 * (BLOCKS_OF_ALL * 2 + i), 64);
+	ck_assert_uint_eq(gp_origins_dropped(), dropped);
+	ck_assert(gp_origin_find(512 * (BLOCKS_OF_ALL * 2 + 1), &origin));
+	ck_assert(!origin.is_freed);
+}
+END_TEST
+
+static void *give_and_free(void *arg)
+{
+	uint64_t first = (uint64_t)(uintptr_t)arg;
+	struct gp_origin origin;
+	uintptr_t wrong = 0;
+
+	for (uint64_t i = 0; i < ROUNDS; i++) {
+		uint64_t key = first + 512 * (i % 32);
+
+		gp_origin_given(key, i + 1);
+		wrong += !gp_origin_find(key, &origin) || origin.bytes != i + 1 || origin.is_freed;
+		gp_origin_freed(key);
+		wrong += !gp_origin_find(key, &origin) || !origin.is_freed;
+	}
+	return (void *)wrong;
+}
+
+START_TEST(threads_do_not_mix_up_each_others_blocks)
+{
+	pthread_t threads[N_THREADS];
+	void *wrong;
+
+	switch_on(4, 1);
+	for (uintptr_t i = 0; i < N_THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, give_and_free, (void *)((i + 1) << 30)), 0);
+	for (int i = 0; i < N_THREADS; i++) {
+		ck_assert_int_eq(pthread_join(threads[i], &wrong), 0);
+		ck_assert_ptr_null(wrong);
+	}
+}
+END_TEST
+
+__attribute__((noinline, noclone)) static unsigned take_at(unsigned depth, uintptr_t *frames, unsigned max)
+{
+	unsigned n = depth ? take_at(depth - 1, frames, max) : gp_stack_take(frames, max);
+
+	__asm__ volatile("" : "+r"(n));
+	return n;
+}
+
+START_TEST(a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for)
+{
+	uintptr_t frames[GP_STACK_MAX], again[GP_STACK_MAX];
+	unsigned shallow;
+
+	ck_assert_uint_eq(take_at(3, frames, 8), 0);
+	ck_assert_int_eq(gp_stack_prepare(), 0);
+	ck_assert_uint_eq(take_at(3, frames, 0), 0);
+	ck_assert_uint_eq(take_at(30, frames, 8), 8);
+	shallow = take_at(3, frames, GP_STACK_MAX);
+	ck_assert_uint_gt(shallow, 4);
+	ck_assert_uint_eq(take_at(13, again, GP_STACK_MAX), shallow + 10);
+	/* The outermost frames are the same but for the line of this test. */
+	ck_assert_uint_eq(again[shallow + 9], frames[shallow - 1]);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(take_at(20, again, GP_STACK_MAX), take_at(20, frames, GP_STACK_MAX));
+		ck_assert_mem_eq(again, frames, 20 * sizeof(*frames));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("origin");
+	TCase *tc = tcase_create("origin");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, stacks_that_are_the_same_are_one_site);
+	tcase_add_loop_test(tc, stacks_for_which_there_is_no_room_are_counted_and_the_others_stay, 0, 2);
+	tcase_add_test(tc, threads_agree_on_sites);
+	tcase_add_test(tc, a_block_is_known_from_its_allocation_until_its_address_is_handed_out_again);
+	tcase_add_test(tc, switched_off_blocks_keep_what_they_have_and_new_ones_have_nothing);
+	tcase_add_test(tc, of_a_sample_every_nth_small_block_has_its_stack);
+	tcase_add_test(tc, what_was_freed_long_ago_is_forgotten);
+	tcase_add_test(tc, blocks_for_which_there_is_no_room_are_counted_and_room_comes_back);
+	tcase_add_test(tc, threads_do_not_mix_up_each_others_blocks);
+	tcase_add_test(tc, a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for);
+	suite_add_tcase(suite, tc);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
