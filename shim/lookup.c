@@ -104,6 +104,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	struct gp_route route = {0, NULL};
 	int index;
 
+	atomic_fetch_add_explicit(&gp_runtime_lookups, 1, memory_order_relaxed);
 	if (!gp_real_dlsym_resolve()) {
 		/* No dlsym below us: unheard of, and better answered with "not found" than with a crash. */
 		route.is_handled = 1;

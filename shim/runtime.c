@@ -7,7 +7,8 @@
  * scope for the version that the object was linked with, and then among what the object brought along, which nobody
  * else may see. A process can have several runtimes so. The object is known by the return address; what was found for
  * it is kept by each thread for itself, and found again when anything has been unloaded since, as its place may be
- * another's now. (A hit asks nobody and is therefore not checked for that; nothing of the runtime is touched in it.)
+ * another's now. The loader is asked for that before anything of a runtime is called; a hit calls nothing, and asks
+ * only if dlsym has been called since.
  *
  * A runtime is served only in threads and contexts in which a call of its own has succeeded before. So its lazy
  * initialisation, the context that it makes current, and every error are its own; and what the current context is
@@ -37,6 +38,7 @@ enum {
 
 _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
+_Atomic unsigned gp_runtime_lookups;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_runtime known[RUNTIMES_MAX]; /* that have a bit; under the lock */
@@ -280,23 +282,37 @@ static struct gp_runtime_caller *to_front(uintptr_t caller)
 	return &callers[0];
 }
 
+/* Whether what was found is still there. */
+static bool is_still(struct gp_runtime_caller *found)
+{
+	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
+
+	/* In a forked child the loader's lock may be held by nobody who is left. */
+	if (!found->is_lasting && !atomic_load(&gp_bypass) && found->n_unloads != unloads_now())
+		return false;
+	found->n_lookups = n_lookups;
+	return true;
+}
+
 unsigned gp_runtime_bit_slow(uintptr_t caller)
 {
-	const struct gp_runtime_caller *first = to_front(caller);
+	struct gp_runtime_caller *first = to_front(caller);
 
-	return first ? first->runtime.bit : 0;
+	return first && (gp_runtime_is_sure(first) || is_still(first)) ? first->runtime.bit : 0;
 }
 
 struct gp_runtime gp_runtime_of(uintptr_t caller)
 {
 	struct gp_runtime_caller *callers = gp_runtime_callers, *first = to_front(caller);
+	unsigned n_lookups;
 
-	/* In a forked child the loader's lock may be held by nobody who is left. */
-	if (first && (first->is_lasting || atomic_load(&gp_bypass) || first->n_unloads == unloads_now()))
+	if (first && is_still(first))
 		return first->runtime;
 	if (!first)
 		memmove(&callers[1], &callers[0], (GP_RUNTIME_CALLERS - 1) * sizeof(callers[0]));
+	n_lookups = atomic_load(&gp_runtime_lookups);
 	resolve(caller, &callers[0]);
+	callers[0].n_lookups = n_lookups;
 	return callers[0].runtime;
 }
 

@@ -31,6 +31,7 @@ struct gp_runtime_caller {
 	uintptr_t begin, bytes;
 	unsigned long long n_unloads; /* of the process, when the object was there */
 	bool is_lasting;	      /* neither it nor its runtime is ever unloaded */
+	unsigned n_lookups;	      /* of the process, when that was looked at last */
 	struct gp_runtime runtime;
 };
 
@@ -40,14 +41,25 @@ enum { GP_RUNTIME_CALLERS = 4 };
 extern _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
 
+/*
+ * Calls of dlsym so far. An object that was opened where another lay is entered through something that was looked up,
+ * so until then nobody needs to make sure that the caller is still the one that it was.
+ */
+extern _Atomic unsigned gp_runtime_lookups;
+
+static inline bool gp_runtime_is_sure(const struct gp_runtime_caller *found)
+{
+	return found->n_lookups == atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed);
+}
+
 unsigned gp_runtime_bit_slow(uintptr_t caller);
 
-/* The bit of the caller's runtime, or 0 if it is not served or not known. */
+/* The bit of the caller's runtime, or 0 if it is not served, or not known for sure. */
 static inline unsigned gp_runtime_bit(uintptr_t caller)
 {
 	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
 
-	if (__builtin_expect(caller - first->begin < first->bytes, 1))
+	if (__builtin_expect(caller - first->begin < first->bytes && gp_runtime_is_sure(first), 1))
 		return first->runtime.bit;
 	return gp_runtime_bit_slow(caller);
 }

@@ -159,6 +159,24 @@ static void reopened(void)
 	}
 }
 
+/* One that leaves the context to the next call lies where one was that does not. */
+static void replaced(void)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		struct plugin plugin = open_plugin("12");
+
+		APP_MUST(plugin.rt->set_device(0));
+		churn(&plugin, ROUNDS);
+		dlclose(plugin.handle);
+		plugin = open_plugin("11");
+		APP_MUST(plugin.rt->set_device(1));
+		say_device("after the choice", &plugin);
+		APP_MUST(plugin.rt->set_device(0));
+		say_device("after another", &plugin);
+		dlclose(plugin.handle);
+	}
+}
+
 /* Programs look so to see whether there is a runtime. */
 static void absent(void)
 {
@@ -205,6 +223,7 @@ const struct app_scenario app_scenarios[] = {
 	{"choose-11", choose_11},
 	{"choose-12", choose_12},
 	{"reopened", reopened},
+	{"replaced", replaced},
 	{"absent", absent},
 	{"weak", weak},
 	{"handles", handles},
