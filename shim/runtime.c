@@ -24,6 +24,7 @@
 
 #include "../pool/lock.h"
 #include "compat.h"
+#include "log.h"
 #include "real.h"
 #include "state.h"
 #include "thread.h"
@@ -325,17 +326,21 @@ static bool is_same(struct gp_runtime *a, struct gp_runtime *b)
 }
 
 /* 0 if there are too many. */
-static unsigned bit_of(struct gp_runtime *runtime)
+static unsigned bit_of(struct gp_runtime *runtime, int version)
 {
+	bool is_new;
 	unsigned i = 0;
 
 	gp_mutex_lock(&lock);
 	while (i < n_known && !is_same(&known[i], runtime))
 		i++;
-	if (i == n_known && i < RUNTIMES_MAX)
+	is_new = i == n_known && i < RUNTIMES_MAX;
+	if (is_new)
 		known[n_known++] = *runtime;
 	i = i < n_known ? 1U << i : 0;
 	gp_mutex_unlock(&lock);
+	if (is_new)
+		gp_log(GP_LOG_INFO, "a shared runtime, version %d: what the pool has is had without it", version);
 	return i;
 }
 
@@ -348,7 +353,7 @@ static unsigned ask_for_bit(struct gp_runtime runtime)
 		return 0;
 	if (runtime.get_version(&version) || version < VERSION_MIN)
 		return 0;
-	return bit_of(&runtime);
+	return bit_of(&runtime, version);
 }
 
 static unsigned get_to_know(uintptr_t caller)

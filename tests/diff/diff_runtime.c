@@ -281,6 +281,26 @@ static void loop(void)
 	say("end", cudaDeviceSynchronize());
 }
 
+/* A success leaves the last error as it is, whoever serves it. */
+static void left(void)
+{
+	enum { ROUNDS = 200 };
+	unsigned n_left = 0;
+	void *host = NULL, *p;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		if (i == ROUNDS / 2)
+			app_result("wrong free", cudaFree(&p));
+		p = take(4096 + i % 3 * 64 * KIB);
+		APP_MUST(cudaMallocHost(&host, 4096));
+		APP_MUST(cudaFreeHost(host));
+		APP_MUST(cudaFree(p));
+		n_left += cudaPeekAtLastError() == cudaErrorInvalidValue;
+	}
+	app_say("left", "%u of %u", n_left, (unsigned)ROUNDS);
+	say("end", cudaDeviceSynchronize());
+}
+
 static void *in_thread(void *unused)
 {
 	void *p = take(MIB);
@@ -389,6 +409,7 @@ const struct app_scenario app_scenarios[] = {
 	{"registering", registering, APP_TOGETHER},
 	{"copies", copies, APP_TOGETHER},
 	{"loop", loop, APP_TOGETHER},
+	{"left", left, APP_TOGETHER},
 	{"threads", threads, APP_TOGETHER},
 	{"reset", reset},
 	{"fork", forked},

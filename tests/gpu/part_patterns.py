@@ -10,6 +10,8 @@ BAR_PATTERNS = ("pingpong", "window")
 BAR_BYTES = 64 << 20
 LOOP_RATIO = 1.3  # malloc, kernel, free against the kernel alone
 
+SERVED = "a shared runtime, version"  # what the library says of it
+
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -48,10 +50,14 @@ def run(results, out, options):
     for config in programs.pool_configs(programs.preload_library()):
         for build, program in [("static", "pairs"), ("shared", "pairs_shared")]:
             log = out / "patterns" / f"{config.name.replace('/', '-')}-{build}.txt"
-            done = programs.run_program(config, [programs.BIN / program], log, timeout=60)
+            more = {"GPUPOOL_LOG": "info"} if build == "shared" else {}
+            done = programs.run_program(config, [programs.BIN / program], log, timeout=60, more=more)
             lines = list(programs.parse_lines(done.text))
             for word, pairs in lines:
                 take_line(results, config, word, pairs, build)
             is_pooled = done.is_pooled == bool(config.library)
             ok = done.status == 0 and is_pooled and len(lines) > 20
             results.check(f"{config.name}, {build}: ran to its end", ok, f"status {done.status}")
+            if config.name == "split" and build == "shared":
+                ok = SERVED in log.with_suffix(".err").read_text(errors="replace")
+                results.check("split, shared: what the pool has is had without the runtime", ok)

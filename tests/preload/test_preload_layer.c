@@ -130,6 +130,24 @@ START_TEST(counters_and_errors_are_those_of_the_drivers_functions)
 }
 END_TEST
 
+START_TEST(one_line_tells_of_each_runtime_that_can_be_spared)
+{
+	static const char *const env[] = {"GPUPOOL_LOG=info", "SIMGPU_DEVICES=2", NULL};
+	const char *line;
+
+	play_run(&(struct play){
+		.program = "app_plugins", .words = {"two"}, .env = env, .library = play_library});
+	line = strstr(play_err, "a shared runtime, version 12080");
+	ck_assert_ptr_nonnull(line);
+	ck_assert_ptr_null(strstr(line + 1, "a shared runtime, version 12080"));
+	ck_assert_ptr_nonnull(strstr(play_err, "a shared runtime, version 13000"));
+	play_run(&(struct play){
+		.program = "app_plugins", .words = {"choose-11"}, .env = env, .library = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_null(strstr(play_err, "a shared runtime"));
+}
+END_TEST
+
 START_TEST(where_there_is_no_runtime_the_answer_is_an_error)
 {
 	play_run(&(struct play){.program = "app_plugins", .words = {"weak"}, .library = play_library});
@@ -144,6 +162,7 @@ static void add(TCase *tc)
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
 	tcase_add_loop_test(tc, most_calls_reach_no_runtime_that_can_be_spared, 0, (int)LENGTH(runtimes));
 	tcase_add_loop_test(tc, counters_and_errors_are_those_of_the_drivers_functions, 0, (int)LENGTH(counted));
+	tcase_add_test(tc, one_line_tells_of_each_runtime_that_can_be_spared);
 	tcase_add_test(tc, where_there_is_no_runtime_the_answer_is_an_error);
 }
 
