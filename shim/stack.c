@@ -9,6 +9,9 @@
  *
  * The first frames are ours, and the CUDA runtime's where that is a library of its own: they are the same for everybody
  * and would use up the depth. What a return address belongs to is asked once and remembered.
+ *
+ * Of a Python program the C frames up to the interpreter's loop are followed by the Python frames, which leaves out
+ * what is the same in every such program. At least half of the depth is theirs if they are so many.
  */
 
 #include "stack.h"
@@ -22,17 +25,24 @@
 #include "../pool/base.h"
 #include "compat.h"
 #include "object.h"
+#include "python.h"
 #include "real.h"
 
 typedef _Unwind_Reason_Code backtrace_fn(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr ip_fn(struct _Unwind_Context *, int *);
 
+typedef void *function_fn(void *pc);
+
 static ip_fn *get_ip;
+static function_fn *function_of; /* NULL: unknown */
 static _Atomic(backtrace_fn *) backtrace_with;
 static uintptr_t own_start, own_end;
 
-/* A word for each return address that was asked about: the address, and in its lowest bit the answer. */
-enum { KNOWN = 512 };
+/* What a return address belongs to. */
+enum owner { OTHERS, RUNTIME, LOOP };
+
+/* A word for each that was asked about: the address, and in its lowest bits the answer. */
+enum { KNOWN = 4096, KNOWN_BITS = 12 };
 static _Atomic uintptr_t known[KNOWN];
 
 /* Where the library is a part of the program, its frames are shown as the program's own. */
@@ -51,13 +61,17 @@ int gp_stack_prepare(void)
 	backtrace_fn *found;
 	void *library;
 
+	if (!gp_real_dlsym_resolve())
+		return -ENOENT;
+	gp_python_find();
 	if (atomic_load(&backtrace_with))
 		return 0;
 	library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!library || !gp_real_dlsym_resolve())
+	if (!library)
 		return -ENOENT;
 	found = (backtrace_fn *)gp_real_dlsym_call(library, "_Unwind_Backtrace");
 	get_ip = (ip_fn *)gp_real_dlsym_call(library, "_Unwind_GetIPInfo");
+	function_of = (function_fn *)gp_real_dlsym_call(library, "_Unwind_FindEnclosingFunction");
 	if (!found || !get_ip)
 		return -ENOENT;
 	find_own();
@@ -71,24 +85,34 @@ static bool is_named_runtime(const char *name)
 	       strncmp(name, "libcuda.so", strlen("libcuda.so")) == 0;
 }
 
-static bool is_runtime(uintptr_t pc)
+static enum owner find_owner(uintptr_t pc)
 {
-	_Atomic uintptr_t *place = &known[(pc * UINT64_C(0x9e3779b97f4a7c15)) >> 55];
-	uintptr_t word = atomic_load_explicit(place, memory_order_relaxed);
+	uintptr_t loop = gp_python_loop();
 	struct gp_object object;
-	bool is;
 
-	_Static_assert(KNOWN == 1 << (64 - 55), "the hash fits");
-	if (gp_likely(word >> 1 == pc))
-		return word & 1;
-	is = gp_object_find(pc, &object) && is_named_runtime(gp_object_name(&object));
-	atomic_store_explicit(place, pc << 1 | is, memory_order_relaxed);
-	return is;
+	if (loop && function_of && (uintptr_t)function_of((void *)(pc - 1)) == loop)
+		return LOOP;
+	return gp_object_find(pc, &object) && is_named_runtime(gp_object_name(&object)) ? RUNTIME : OTHERS;
+}
+
+static enum owner owner_of(uintptr_t pc)
+{
+	_Atomic uintptr_t *place = &known[(pc * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - KNOWN_BITS)];
+	uintptr_t word = atomic_load_explicit(place, memory_order_relaxed);
+	enum owner owner;
+
+	_Static_assert(KNOWN == 1 << KNOWN_BITS, "the hash fits");
+	if (gp_likely(word >> 2 == pc))
+		return (enum owner)(word & 3);
+	owner = find_owner(pc);
+	atomic_store_explicit(place, pc << 2 | owner, memory_order_relaxed);
+	return owner;
 }
 
 struct walk {
 	uintptr_t *frames;
 	unsigned n, depth;
+	bool ends_at_loop;
 };
 
 static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg)
@@ -99,18 +123,28 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg
 
 	if (!pc)
 		return _URC_END_OF_STACK;
-	if (!walk->n && ((pc >= own_start && pc < own_end) || is_runtime(pc)))
+	if (!walk->n && ((pc >= own_start && pc < own_end) || owner_of(pc) == RUNTIME))
 		return _URC_NO_REASON;
+	if (walk->ends_at_loop && owner_of(pc) == LOOP)
+		return _URC_END_OF_STACK;
 	walk->frames[walk->n++] = pc;
 	return walk->n < walk->depth ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
 unsigned gp_stack_take(uintptr_t *frames, unsigned depth)
 {
-	struct walk walk = {.frames = frames, .depth = depth};
 	backtrace_fn *backtrace = atomic_load_explicit(&backtrace_with, memory_order_acquire);
+	uintptr_t python[GP_STACK_MAX];
+	unsigned n_python;
+	struct walk walk = {.frames = frames, .depth = depth};
 
-	if (backtrace && depth)
-		(void)backtrace(note_frame, &walk);
+	if (!backtrace || !depth)
+		return 0;
+	n_python = gp_python_take(python, depth);
+	walk.ends_at_loop = n_python > 0;
+	walk.depth = depth - (unsigned)gp_min(n_python, depth / 2);
+	(void)backtrace(note_frame, &walk);
+	for (unsigned i = 0; i < n_python && walk.n < depth; i++)
+		frames[walk.n++] = python[i];
 	return walk.n;
 }

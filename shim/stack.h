@@ -15,7 +15,8 @@ enum { GP_STACK_MAX = GP_STACKS_DEPTH_MAX };
 int gp_stack_prepare(void);
 
 /*
- * The innermost frames that are neither gpupool's nor the CUDA runtime's, at most depth of them. How many. Allocates
- * nothing and takes no lock but, on some machines, one of the loader's that nobody keeps while he runs code of others.
+ * The innermost frames, return addresses and places (place.h), that are neither gpupool's nor the CUDA runtime's, at
+ * most depth of them. How many. Allocates nothing and takes no lock but, on some machines, one of the loader's that
+ * nobody keeps while he runs code of others.
  */
 unsigned gp_stack_take(uintptr_t *frames, unsigned depth);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "place.h"
 #include "site.h"
 
 enum { OBJECTS_MAX = 4096 };
@@ -15,8 +16,10 @@ bool gp_stack_json_init(struct gp_stack_json *stacks)
 	*stacks = (struct gp_stack_json){
 		.objects = malloc(OBJECTS_MAX * sizeof(*stacks->objects)),
 		.numbers = malloc(OBJECTS_MAX * sizeof(*stacks->numbers)),
+		.place_numbers = calloc(GP_PLACES_MAX + 1, sizeof(*stacks->place_numbers)),
+		.places = calloc(GP_PLACES_MAX + 1, sizeof(*stacks->places)),
 	};
-	if (!stacks->objects || !stacks->numbers) {
+	if (!stacks->objects || !stacks->numbers || !stacks->place_numbers || !stacks->places) {
 		gp_stack_json_deinit(stacks);
 		return false;
 	}
@@ -30,6 +33,27 @@ void gp_stack_json_deinit(struct gp_stack_json *stacks)
 {
 	free(stacks->objects);
 	free(stacks->numbers);
+	free(stacks->place_numbers);
+	free(stacks->places);
+}
+
+static void write_pair(struct gp_json *out, int64_t first, uint64_t second)
+{
+	gp_json_array_begin(out, NULL);
+	gp_json_i64(out, NULL, first);
+	gp_json_u64(out, NULL, second);
+	gp_json_array_end(out);
+}
+
+static void write_place(struct gp_json *out, struct gp_stack_json *stacks, uintptr_t place)
+{
+	uint32_t *number = &stacks->place_numbers[gp_place_number(place)];
+
+	if (!*number) {
+		stacks->places[stacks->n_places++] = place;
+		*number = stacks->n_places;
+	}
+	write_pair(out, -2, *number - 1);
 }
 
 static void write_frame(struct gp_json *out, struct gp_stack_json *stacks, uintptr_t pc)
@@ -40,10 +64,7 @@ static void write_frame(struct gp_json *out, struct gp_stack_json *stacks, uintp
 
 	if (number && *number < 0)
 		*number = stacks->n_used++;
-	gp_json_array_begin(out, NULL);
-	gp_json_i64(out, NULL, number ? *number : -1);
-	gp_json_u64(out, NULL, object ? pc - object->base : pc);
-	gp_json_array_end(out);
+	write_pair(out, number ? *number : -1, object ? pc - object->base : pc);
 }
 
 void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const char *key, uint32_t site)
@@ -57,7 +78,10 @@ void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const
 	gp_site_info(site, &info);
 	gp_json_array_begin(out, key);
 	for (unsigned i = 0; i < info.n_frames; i++)
-		write_frame(out, stacks, info.frames[i]);
+		if (gp_place_is(info.frames[i]))
+			write_place(out, stacks, info.frames[i]);
+		else
+			write_frame(out, stacks, info.frames[i]);
 	gp_json_array_end(out);
 }
 
@@ -81,5 +105,20 @@ void gp_stack_json_objects(struct gp_json *out, const struct gp_stack_json *stac
 		for (size_t i = 0; i < stacks->n_objects; i++)
 			if (stacks->numbers[i] == number)
 				write_object(out, &stacks->objects[i]);
+	gp_json_array_end(out);
+	gp_json_array_begin(out, "places");
+	for (uint32_t i = 0; i < stacks->n_places; i++) {
+		struct gp_place_info info;
+
+		gp_place_info(stacks->places[i], &info);
+		gp_json_object_begin(out, NULL);
+		gp_json_string(out, "function", info.name);
+		gp_json_string(out, "file", info.file);
+		if (info.line)
+			gp_json_u64(out, "line", info.line);
+		else
+			gp_json_null(out, "line");
+		gp_json_object_end(out);
+	}
 	gp_json_array_end(out);
 }

@@ -4,7 +4,8 @@
 
 /*
  * Stacks as they go to others: each frame is [OBJECT, ADDRESS], the number of a file in a list that follows and the
- * address as that file has it, so that whoever has the same file can tell what is there. -1 stands for no file.
+ * address as that file has it, so that whoever has the same file can tell what is there. -1 stands for no file; and
+ * with -2 it is the number of a place in a second list.
  */
 
 #include "json.h"
@@ -15,6 +16,9 @@ struct gp_stack_json {
 	int *numbers; /* in the list; -1: not in it */
 	size_t n_objects;
 	int n_used;
+	uint32_t *place_numbers; /* likewise, from 1; 0: not in it */
+	uintptr_t *places;	 /* those that are */
+	uint32_t n_places;
 };
 
 /* Looks at what is loaded. False without host memory. */
@@ -24,7 +28,7 @@ void gp_stack_json_deinit(struct gp_stack_json *stacks);
 /* The frames of a site as an array under that key; null if there is none. */
 void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const char *key, uint32_t site);
 
-/* "objects": the files of all frames so far. */
+/* "objects" and "places" of all frames so far. */
 void gp_stack_json_objects(struct gp_json *out, const struct gp_stack_json *stacks);
 
 /* No more than that for one site. */

@@ -5,15 +5,25 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "../pool/base.h"
 #include "object.h"
+#include "place.h"
 #include "site.h"
 
 static int write_frame(char *text, size_t size, uintptr_t pc, const char *before)
 {
+	struct gp_place_info place;
 	struct gp_object object;
 
+	if (gp_place_is(pc)) {
+		const char *slash;
+
+		gp_place_info(pc, &place);
+		slash = strrchr(place.file, '/');
+		return snprintf(text, size, "%s%s:%u", before, slash ? slash + 1 : place.file, place.line);
+	}
 	if (gp_object_find(pc - 1, &object))
 		return snprintf(text, size, "%s%s+0x%" PRIxPTR, before, gp_object_name(&object), pc - object.base);
 	return snprintf(text, size, "%s0x%" PRIxPTR, before, pc);

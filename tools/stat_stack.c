@@ -11,10 +11,10 @@
 #include "stat_reply.h"
 #include "stat_symbols.h"
 
-enum { FRAME_MAX = 1024, FRAMES_MAX = 64, KEY_MAX = 48, KNOWN_MAX = 300 };
+enum { FRAME_MAX = 1024, FRAMES_MAX = 64, KEY_MAX = 48, KNOWN_MAX = 300, PLACE = -2 };
 
 struct stat_stacks {
-	const json_t *objects, *known;
+	const json_t *reply, *objects, *known;
 	struct stat_symbols *symbols;
 	json_t *names; /* of what was asked about already: by "OBJECT+ADDRESS" */
 };
@@ -23,6 +23,7 @@ struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid)
 {
 	struct stat_stacks *stacks = stat_alloc(calloc(1, sizeof(*stacks)));
 
+	stacks->reply = reply;
 	stacks->objects = json_object_get(reply, "objects");
 	stacks->known = json_object_get(reply, "symbols");
 	stacks->symbols = stat_symbols_new(stacks->objects, pid);
@@ -70,6 +71,16 @@ static void name_plainly(
 		snprintf(text, FRAME_MAX, "0x%" PRIx64, address);
 }
 
+/* A line of an interpreted program. */
+static void name_place(const struct stat_stacks *stacks, uint64_t number, char text[static FRAME_MAX])
+{
+	const json_t *place = json_array_get(json_object_get(stacks->reply, "places"), number);
+	const char *file = stat_reply_text(place, "file"), *slash = strrchr(file, '/');
+
+	snprintf(text, FRAME_MAX, "%.*s (%.*s:%" PRIu64 ")", KNOWN_MAX / 2, stat_reply_text(place, "function"),
+		KNOWN_MAX / 2, slash ? slash + 1 : file, stat_reply_u64_or_0(place, "line"));
+}
+
 /* What a return address returns to may be another function already: the call is before it. */
 static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uint64_t address)
 {
@@ -81,7 +92,9 @@ static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uin
 	if (known)
 		return known;
 	known = json_string_value(json_object_get(stacks->known, key));
-	if (object < 0 || !address ||
+	if (object == PLACE)
+		name_place(stacks, address, text);
+	else if (object < 0 || !address ||
 		!stat_symbols_at(stacks->symbols, (size_t)object, address - 1, text, sizeof(text))) {
 		if (known)
 			snprintf(text, sizeof(text), "%.*s", KNOWN_MAX, known);

@@ -6,8 +6,10 @@
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shim/origin.h"
+#include "shim/place.h"
 #include "shim/site.h"
 #include "shim/stack.h"
 
@@ -70,6 +72,60 @@ START_TEST(stacks_for_which_there_is_no_room_are_counted_and_the_others_stay)
 	ck_assert_uint_eq(gp_sites_dropped(), 10);
 	ck_assert_uint_eq(intern(1000, n), 1);
 	ck_assert_uint_eq(gp_sites_count(), most);
+}
+END_TEST
+
+START_TEST(places_are_those_of_their_function_until_there_is_no_room)
+{
+	struct gp_function one = {{1, 2, 3, 4, 5}}, other = {{1, 2, 3, 4, 6}};
+	struct gp_place_info info;
+	uint32_t function;
+	uintptr_t place;
+
+	ck_assert_int_eq(gp_place_init(), 0);
+	ck_assert_uint_eq(gp_function_find(&one), 0);
+	function = gp_function_add(&one, "a/b.py", "f");
+	ck_assert_uint_ne(function, 0);
+	ck_assert_uint_eq(gp_function_find(&one), function);
+	ck_assert_uint_eq(gp_function_add(&one, "x", "x"), function);
+	ck_assert_uint_eq(gp_function_find(&other), 0);
+	ck_assert_uint_ne(gp_function_add(&other, "c.py", "g"), function);
+	ck_assert_uint_eq(gp_place_find(function, 0), 0);
+	place = gp_place_add(function, 0, 12);
+	ck_assert(gp_place_is(place) && !gp_place_is(place & ~GP_PLACE_BIT));
+	ck_assert_uint_eq(gp_place_find(function, 0), place);
+	ck_assert_uint_eq(gp_place_add(function, 0, 13), place);
+	ck_assert_uint_eq(gp_place_find(function + 1, 0), 0);
+	gp_place_info(place, &info);
+	ck_assert_str_eq(info.file, "a/b.py");
+	ck_assert_str_eq(info.name, "f");
+	ck_assert_uint_eq(info.line, 12);
+	for (uint32_t i = 1; i < GP_PLACES_MAX; i++)
+		ck_assert_uint_eq(gp_place_number(gp_place_add(function, i, i)), i + 1);
+	ck_assert_uint_eq(gp_place_add(function, GP_PLACES_MAX, 1), 0);
+	ck_assert_uint_eq(gp_place_find(function, 0), place);
+}
+END_TEST
+
+START_TEST(functions_for_which_there_is_no_room_have_no_number)
+{
+	struct gp_function function = {{0}};
+	char name[GP_PLACE_TEXT_MAX];
+	struct gp_place_info info;
+	unsigned n = 0;
+
+	ck_assert_int_eq(gp_place_init(), 0);
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	do
+		function.identity[0] = ++n;
+	while (gp_function_add(&function, name, name));
+	ck_assert_uint_gt(n, 10000);
+	ck_assert_uint_lt(n, 100000);
+	/* There was no room for so many names. */
+	function.identity[0] = n - 1;
+	gp_place_info(gp_place_add(gp_function_find(&function), 0, 1), &info);
+	ck_assert_str_eq(info.name, "");
 }
 END_TEST
 
@@ -284,6 +340,8 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, stacks_that_are_the_same_are_one_site);
 	tcase_add_loop_test(tc, stacks_for_which_there_is_no_room_are_counted_and_the_others_stay, 0, 2);
+	tcase_add_test(tc, places_are_those_of_their_function_until_there_is_no_room);
+	tcase_add_test(tc, functions_for_which_there_is_no_room_have_no_number);
 	tcase_add_test(tc, threads_agree_on_sites);
 	tcase_add_test(tc, a_block_is_known_from_its_allocation_until_its_address_is_handed_out_again);
 	tcase_add_test(tc, switched_off_blocks_keep_what_they_have_and_new_ones_have_nothing);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Two hash tables that only grow, as that of site.c: who looks takes no lock, and finds what is complete. */
+
+#include "place.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../pool/lock.h"
+
+enum {
+	BUCKET_BITS = 14,
+	BUCKETS = 1 << BUCKET_BITS,
+	FUNCTIONS_MAX = 1 << 14,
+	TEXT_BYTES = 4 << 20,
+};
+
+struct function {
+	struct gp_function identity;
+	uint32_t next;	     /* in its bucket; 0: none */
+	uint32_t file, name; /* in the text */
+};
+
+struct place {
+	uint32_t next, function, at, line;
+};
+
+struct table {
+	_Atomic uint32_t function_buckets[BUCKETS], place_buckets[BUCKETS];
+	struct function functions[FUNCTIONS_MAX + 1]; /* the first of each is nobody's */
+	struct place places[GP_PLACES_MAX + 1];
+	char text[TEXT_BYTES];
+};
+
+static _Atomic(struct table *) table;
+static struct gp_spinlock lock; /* of who adds */
+static uint32_t n_functions, n_text;
+static _Atomic uint32_t n_places;
+
+int gp_place_init(void)
+{
+	struct table *none = NULL, *new;
+
+	if (atomic_load(&table))
+		return 0;
+	new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (new == MAP_FAILED)
+		return -ENOMEM;
+	if (!atomic_compare_exchange_strong(&table, &none, new))
+		munmap(new, sizeof(*new));
+	return 0;
+}
+
+static uint32_t bucket_of(uint64_t value)
+{
+	return (uint32_t)((value * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - BUCKET_BITS));
+}
+
+static uint32_t find_function(struct table *t, const struct gp_function *wanted)
+{
+	uint32_t i = atomic_load_explicit(
+		&t->function_buckets[bucket_of(wanted->identity[0])], memory_order_acquire);
+
+	while (i && memcmp(&t->functions[i].identity, wanted, sizeof(*wanted)) != 0)
+		i = t->functions[i].next;
+	return i;
+}
+
+uint32_t gp_function_find(const struct gp_function *function)
+{
+	return find_function(atomic_load(&table), function);
+}
+
+/* 0, the empty text, if there is no room. */
+static uint32_t add_text_locked(struct table *t, const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+	uint32_t at = n_text + 1;
+
+	if (at + bytes > TEXT_BYTES)
+		return 0;
+	memcpy(&t->text[at], text, bytes);
+	n_text += (uint32_t)bytes;
+	return at;
+}
+
+uint32_t gp_function_add(const struct gp_function *function, const char *file, const char *name)
+{
+	struct table *t = atomic_load(&table);
+	_Atomic uint32_t *bucket = &t->function_buckets[bucket_of(function->identity[0])];
+	uint32_t i;
+
+	gp_spin_lock(&lock);
+	i = find_function(t, function);
+	if (!i && n_functions < FUNCTIONS_MAX) {
+		i = ++n_functions;
+		t->functions[i] = (struct function){
+			.identity = *function,
+			.next = atomic_load_explicit(bucket, memory_order_relaxed),
+			.file = add_text_locked(t, file),
+			.name = add_text_locked(t, name),
+		};
+		atomic_store_explicit(bucket, i, memory_order_release);
+	}
+	gp_spin_unlock(&lock);
+	return i;
+}
+
+static uint64_t key_of(uint32_t function, uint32_t at)
+{
+	return (uint64_t)function << 32 | at;
+}
+
+static uint32_t find_place(struct table *t, uint32_t function, uint32_t at)
+{
+	uint32_t i = atomic_load_explicit(&t->place_buckets[bucket_of(key_of(function, at))], memory_order_acquire);
+
+	while (i && !(t->places[i].function == function && t->places[i].at == at))
+		i = t->places[i].next;
+	return i;
+}
+
+uintptr_t gp_place_find(uint32_t function, uint32_t at)
+{
+	uint32_t i = find_place(atomic_load(&table), function, at);
+
+	return i ? GP_PLACE_BIT | i : 0;
+}
+
+uintptr_t gp_place_add(uint32_t function, uint32_t at, unsigned line)
+{
+	struct table *t = atomic_load(&table);
+	_Atomic uint32_t *bucket = &t->place_buckets[bucket_of(key_of(function, at))];
+	uint32_t i;
+
+	gp_spin_lock(&lock);
+	i = find_place(t, function, at);
+	if (!i && gp_places_count() < GP_PLACES_MAX) {
+		i = gp_places_count() + 1;
+		t->places[i] = (struct place){
+			.next = atomic_load_explicit(bucket, memory_order_relaxed),
+			.function = function,
+			.at = at,
+			.line = line,
+		};
+		atomic_store_explicit(bucket, i, memory_order_release);
+		atomic_store_explicit(&n_places, i, memory_order_release);
+	}
+	gp_spin_unlock(&lock);
+	return i ? GP_PLACE_BIT | i : 0;
+}
+
+void gp_place_info(uintptr_t place, struct gp_place_info *ret)
+{
+	struct table *t = atomic_load(&table);
+	const struct place *p = &t->places[gp_place_number(place)];
+	const struct function *f = &t->functions[p->function];
+
+	*ret = (struct gp_place_info){.file = &t->text[f->file], .name = &t->text[f->name], .line = p->line};
+}
+
+uint32_t gp_places_count(void)
+{
+	return atomic_load_explicit(&n_places, memory_order_acquire);
+}
