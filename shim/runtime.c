@@ -32,6 +32,7 @@
 enum {
 	VERSION_MIN = 12000, /* before, cudaSetDevice did not yet make the context current */
 	RUNTIMES_MAX = 32,   /* bits */
+	CALLERS_MAX = 32,    /* that threads to come need not look for */
 	VERSION_SIZE = 64,
 };
 
@@ -42,8 +43,10 @@ _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 _Atomic unsigned gp_runtime_lookups;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct gp_runtime known[RUNTIMES_MAX]; /* that have a bit; under the lock */
+static struct gp_runtime known[RUNTIMES_MAX]; /* that have a bit; all of this under the lock */
 static unsigned n_known;
+static struct gp_runtime_caller callers[CALLERS_MAX]; /* as some thread found them; later ones take the place of older */
+static unsigned n_callers;
 
 static const struct row {
 	const char *symbol;
@@ -244,6 +247,37 @@ static void find_functions(const struct view *view, void *scope, struct gp_runti
 		runtime->get_version = NULL;
 }
 
+static bool is_in(const struct gp_runtime_caller *part, uintptr_t caller)
+{
+	return caller - part->begin < part->bytes;
+}
+
+/* What other threads have found. */
+static bool recall(uintptr_t caller, struct gp_runtime_caller *ret)
+{
+	bool is_found = false;
+
+	gp_mutex_lock(&lock);
+	for (unsigned i = 0; i < CALLERS_MAX && !is_found; i++) {
+		is_found = is_in(&callers[i], caller);
+		if (is_found)
+			*ret = callers[i];
+	}
+	gp_mutex_unlock(&lock);
+	return is_found;
+}
+
+static void keep(const struct gp_runtime_caller *found)
+{
+	unsigned i = 0;
+
+	gp_mutex_lock(&lock);
+	while (i < CALLERS_MAX && !is_in(&callers[i], found->begin))
+		i++;
+	callers[i < CALLERS_MAX ? i : n_callers++ % CALLERS_MAX] = *found;
+	gp_mutex_unlock(&lock);
+}
+
 static void resolve(uintptr_t caller, struct gp_runtime_caller *found)
 {
 	struct view view = {.caller = caller, .found = found};
@@ -270,17 +304,17 @@ static void resolve(uintptr_t caller, struct gp_runtime_caller *found)
 /* The thread's entry for a caller becomes the first; NULL if it has none. */
 static struct gp_runtime_caller *to_front(uintptr_t caller)
 {
-	struct gp_runtime_caller *callers = gp_runtime_callers, found;
+	struct gp_runtime_caller *mine = gp_runtime_callers, found;
 	int i = 0;
 
-	while (i < GP_RUNTIME_CALLERS && caller - callers[i].begin >= callers[i].bytes)
+	while (i < GP_RUNTIME_CALLERS && !is_in(&mine[i], caller))
 		i++;
 	if (i == GP_RUNTIME_CALLERS)
 		return NULL;
-	found = callers[i];
-	memmove(&callers[1], &callers[0], (size_t)i * sizeof(found));
-	callers[0] = found;
-	return &callers[0];
+	found = mine[i];
+	memmove(&mine[1], &mine[0], (size_t)i * sizeof(found));
+	mine[0] = found;
+	return &mine[0];
 }
 
 /* Whether what was found is still there. */
@@ -304,17 +338,20 @@ unsigned gp_runtime_bit_slow(uintptr_t caller)
 
 struct gp_runtime gp_runtime_of(uintptr_t caller)
 {
-	struct gp_runtime_caller *callers = gp_runtime_callers, *first = to_front(caller);
-	unsigned n_lookups;
+	struct gp_runtime_caller *mine = gp_runtime_callers, *first = to_front(caller);
+	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
 
-	if (first && is_still(first))
+	/* Where there was no runtime one may have come. */
+	if (first && first->runtime.cudaMalloc && is_still(first))
 		return first->runtime;
 	if (!first)
-		memmove(&callers[1], &callers[0], (GP_RUNTIME_CALLERS - 1) * sizeof(callers[0]));
-	n_lookups = atomic_load(&gp_runtime_lookups);
-	resolve(caller, &callers[0]);
-	callers[0].n_lookups = n_lookups;
-	return callers[0].runtime;
+		memmove(&mine[1], &mine[0], (GP_RUNTIME_CALLERS - 1) * sizeof(mine[0]));
+	if (recall(caller, &mine[0]) && mine[0].runtime.cudaMalloc && is_still(&mine[0]))
+		return mine[0].runtime;
+	resolve(caller, &mine[0]);
+	mine[0].n_lookups = n_lookups;
+	keep(&mine[0]);
+	return mine[0].runtime;
 }
 
 static bool is_same(struct gp_runtime *a, struct gp_runtime *b)
@@ -369,6 +406,7 @@ static unsigned get_to_know(uintptr_t caller)
 	if (first) {
 		first->runtime.is_known = true;
 		first->runtime.bit = bit;
+		keep(first);
 	}
 	return bit;
 }

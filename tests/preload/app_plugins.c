@@ -4,6 +4,7 @@
 /* A program without a runtime, and plug-ins that bring theirs, of several versions, where nobody else sees them. */
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include "app.h"
 #include "lib_runtime.h"
@@ -177,6 +178,32 @@ static void replaced(void)
 	}
 }
 
+static void *use_and_keep(void *arg)
+{
+	const struct plugin *plugin = arg;
+	void *ptr;
+
+	churn(plugin, ROUNDS);
+	APP_MUST(plugin->rt->alloc(&ptr, 4096));
+	plugin->rt->keep(ptr);
+	return NULL;
+}
+
+/* The first that a thread calls is the last that a plug-in does; and the last plug-in is closed by the exit. */
+static void closed(void)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		struct plugin plugin = open_plugin(i % 2 ? "12" : "13");
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, use_and_keep, &plugin))
+			exit(71);
+		pthread_join(thread, NULL);
+		if (i < 7)
+			dlclose(plugin.handle);
+	}
+}
+
 /* Programs look so to see whether there is a runtime. */
 static void absent(void)
 {
@@ -224,6 +251,7 @@ const struct app_scenario app_scenarios[] = {
 	{"choose-12", choose_12},
 	{"reopened", reopened},
 	{"replaced", replaced},
+	{"closed", closed},
 	{"absent", absent},
 	{"weak", weak},
 	{"handles", handles},

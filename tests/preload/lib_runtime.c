@@ -3,6 +3,8 @@
 
 #include "lib_runtime.h"
 
+#include <stdio.h>
+
 unsigned long simgpu_runtime_calls(void);
 
 /* LIB_JUMP: calls that come last are jumps, as compilers make them; so it is the program that calls, by its address. */
@@ -54,10 +56,23 @@ static cudaError_t device_of(const void *ptr, int *device)
 	return error;
 }
 
+static void *kept;
+
+static void keep(void *ptr)
+{
+	kept = ptr;
+}
+
+__attribute__((destructor)) static void free_kept(void)
+{
+	if (kept)
+		printf("free by the plug-in: %d\n", release(kept));
+}
+
 const struct lib_runtime *lib_runtime(void)
 {
 	static const struct lib_runtime functions = {version, simgpu_runtime_calls, alloc, release, alloc_host,
-		release_host, cudaSetDevice, cudaDeviceReset, cudaGetLastError, device_of};
+		release_host, cudaSetDevice, cudaDeviceReset, cudaGetLastError, device_of, keep};
 
 	return &functions;
 }

@@ -17,6 +17,7 @@ struct lib_runtime {
 	cudaError_t (*reset)(void);
 	cudaError_t (*take_last_error)(void);
 	cudaError_t (*device_of)(const void *ptr, int *device);
+	void (*keep)(void *ptr); /* until it is closed */
 };
 
 __attribute__((visibility("default"))) const struct lib_runtime *lib_runtime(void);

@@ -36,6 +36,7 @@ static const char *const scenarios[][2] = {
 	{"app_plugins", "choose-12"},
 	{"app_plugins", "reopened"},
 	{"app_plugins", "replaced"},
+	{"app_plugins", "closed"},
 	{"app_plugins", "absent"},
 	{"app_plugins", "handles"},
 };
