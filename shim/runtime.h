@@ -70,6 +70,13 @@ struct gp_runtime gp_runtime_of(uintptr_t caller);
 /* A call of the caller's runtime has succeeded: from now on it may be served in the current context. */
 void gp_runtime_succeeded(uintptr_t caller);
 
+/* Looks for the caller's functions; those that it has not are NULL. Takes the loader's lock. */
+void gp_runtime_find(uintptr_t caller, struct gp_runtime_caller *found);
+bool gp_runtime_is_same(struct gp_runtime *a, struct gp_runtime *b);
+
+/* Objects that the process has unloaded so far. */
+unsigned long long gp_runtime_unloads(void);
+
 /* For dlsym: the row with that name, or -1; its exported function; and what a lookup finds behind that, or NULL. */
 int gp_runtime_index(const char *symbol);
 void *gp_runtime_hook(int index);
