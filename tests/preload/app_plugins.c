@@ -19,19 +19,24 @@ struct plugin {
 	const struct lib_runtime *rt;
 };
 
-static struct plugin open_plugin(const char *name)
+static struct plugin open_plugin_as(const char *name, int flags)
 {
 	struct plugin plugin;
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/libruntime_%s.so", PLUGINS, name);
-	plugin.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	plugin.handle = dlopen(path, RTLD_NOW | flags);
 	if (!plugin.handle) {
 		puts(dlerror());
 		exit(73);
 	}
 	plugin.rt = ((__typeof__(&lib_runtime))dlsym(plugin.handle, "lib_runtime"))();
 	return plugin;
+}
+
+static struct plugin open_plugin(const char *name)
+{
+	return open_plugin_as(name, RTLD_LOCAL);
 }
 
 static void churn(const struct plugin *plugin, unsigned rounds)
@@ -98,6 +103,22 @@ static void two(void)
 static void old_and_new(void)
 {
 	several("11", "13");
+}
+
+/* Of several that everybody sees, the version decides. */
+static void global(void)
+{
+	static const char *const names[] = {"13", "12", "11"};
+
+	for (size_t i = 0; i < LENGTH(names); i++) {
+		struct plugin plugin = open_plugin_as(names[i], RTLD_GLOBAL);
+
+		churn(&plugin, ROUNDS);
+		app_result("wrong free", plugin.rt->release(&plugin));
+		say_error("its own error", &plugin);
+		tell_calls(&plugin);
+	}
+	several("12", "13");
 }
 
 static void by_jumps(void)
@@ -246,6 +267,7 @@ static void handles(void)
 const struct app_scenario app_scenarios[] = {
 	{"two", two},
 	{"old-and-new", old_and_new},
+	{"global", global},
 	{"by-jumps", by_jumps},
 	{"choose-11", choose_11},
 	{"choose-12", choose_12},

@@ -31,6 +31,7 @@ static const char *const scenarios[][2] = {
 	{"app_layer", "lookup"},
 	{"app_plugins", "two"},
 	{"app_plugins", "old-and-new"},
+	{"app_plugins", "global"},
 	{"app_plugins", "by-jumps"},
 	{"app_plugins", "choose-11"},
 	{"app_plugins", "choose-12"},
