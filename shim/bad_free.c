@@ -16,6 +16,7 @@
 #include "site.h"
 #include "stack.h"
 #include "stack_text.h"
+#include "state.h"
 
 enum { KEPT = 16 };
 
@@ -90,6 +91,14 @@ void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free 
 	bad.again = site_of_caller();
 	tell_origin(&bad);
 	keep(&bad);
+}
+
+void gp_bad_free_refused(uint64_t addr)
+{
+	struct gp_origin origin;
+
+	if (gp_origin_find(addr, &origin) && origin.is_freed)
+		gp_bad_free_report(&gp_state.device_map, addr, GP_BAD_FREE_DOUBLE);
 }
 
 static void write_one(struct gp_json *out, struct gp_stack_json *stacks, const struct bad_free *bad)

@@ -15,5 +15,8 @@ enum gp_bad_free {
 /* The program frees that address of a map. No lock may be held. */
 void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free what);
 
+/* The driver has refused to free that address. If it is known as one that was freed, so is this. */
+void gp_bad_free_refused(uint64_t addr);
+
 /* "bad_frees": the last ones. */
 void gp_bad_free_write(struct gp_json *out, struct gp_stack_json *stacks);

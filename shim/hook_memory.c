@@ -273,7 +273,10 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 	if (gp_likely(r != GP_E_FOREIGN))
 		return r;
 	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
-	return gp_real.cuMemFree_v2(ptr);
+	r = gp_real.cuMemFree_v2(ptr);
+	if (gp_unlikely(r == CUDA_ERROR_INVALID_VALUE))
+		gp_bad_free_refused(ptr);
+	return r;
 }
 
 /* Never waits, so no fence may be ordered upon for it; what the stream still does is covered by the next one. */

@@ -57,8 +57,10 @@ static uint64_t hash_of(uint64_t key)
 	return hash ^ hash >> 29;
 }
 
+/* There are shards once the mode says that there may be blocks in them: so it is looked at first. */
 static struct shard *shard_of(uint64_t key)
 {
+	(void)atomic_load_explicit(&gp_origin_mode, memory_order_acquire);
 	return &atomic_load_explicit(&shards, memory_order_acquire)[hash_of(key) >> (64 - SHARD_BITS)];
 }
 
@@ -232,7 +234,7 @@ bool gp_origin_find(uint64_t key, struct gp_origin *ret)
 	struct shard *shard;
 	uint32_t i;
 
-	if (!atomic_load(&gp_origin_mode))
+	if (!atomic_load_explicit(&gp_origin_mode, memory_order_acquire))
 		return false;
 	shard = shard_of(key);
 	gp_spin_lock(&shard->lock);

@@ -40,7 +40,7 @@ static void show_title(const struct stat_process *process)
 	stat_show_title(process, command);
 }
 
-static void show_all(const struct stat_survey *survey, const struct stat_command *command,
+void stat_command_show(const struct stat_survey *survey, const struct stat_command *command,
 	const struct stat_options *options)
 {
 	bool has_own_title = command->show == stat_show_status, is_first = true;
@@ -78,7 +78,7 @@ static enum stat_exit run_read(
 	if (options->is_json)
 		stat_report_json(&survey, options, command->name);
 	else
-		show_all(&survey, command, options);
+		stat_command_show(&survey, command, options);
 	result = stat_report_errors(&survey, options);
 	stat_survey_deinit(&survey);
 	return result;
@@ -182,7 +182,7 @@ const struct stat_command stat_commands[] = {
 		stat_leaks_run, stat_leaks_show, LARGE_ANSWER},
 	{"stacks", "PID [on [DEPTH] [sample=N] | off]", "take call stacks of allocations, or not", 1, STAT_TAKES_WORDS,
 		stat_stacks_run, stat_show_stacks, SMALL_ANSWER},
-	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, 0, run_read, stat_show_oom,
+	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, 0, stat_oom_run, stat_show_oom,
 		SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,

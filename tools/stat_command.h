@@ -38,5 +38,9 @@ struct stat_command {
 	size_t max_bytes; /* of an answer */
 };
 
+/* Each answer on its screen, below a title that tells whose it is. */
+void stat_command_show(const struct stat_survey *survey, const struct stat_command *command,
+	const struct stat_options *options);
+
 /* Ends with a row without a name; the first is the default. */
 extern const struct stat_command stat_commands[];

@@ -316,7 +316,8 @@ enum stat_exit stat_leaks_run(const struct stat_command *command, const struct s
 
 enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options)
 {
-	char request[REQUEST_MAX];
+	char request[REQUEST_MAX] = "stacks";
+	size_t length = strlen(request);
 	struct stat_question question = {
 		.request = request,
 		.schema = command->name,
@@ -328,8 +329,9 @@ enum stat_exit stat_stacks_run(const struct stat_command *command, const struct 
 	struct stat_survey survey;
 	enum stat_exit result;
 
-	snprintf(request, sizeof(request), "stacks %.30s %.30s %.30s\n", options->n_words > 0 ? options->words[0] : "",
-		options->n_words > 1 ? options->words[1] : "", options->n_words > 2 ? options->words[2] : "");
+	for (size_t i = 0; i < options->n_words; i++)
+		length += (size_t)snprintf(request + length, sizeof(request) - length, " %.30s", options->words[i]);
+	snprintf(request + length, sizeof(request) - length, "\n");
 	stat_survey_run(&survey, &question);
 	if (options->is_json)
 		stat_report_json(&survey, options, command->name);

@@ -5,9 +5,10 @@
 #include "stat_command.h"
 #include "stat_stack.h"
 
-/* gpupool-stat leaks, and stacks. */
+/* gpupool-stat leaks, stacks, and oom. */
 enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options);
 enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options);
+enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options);
 
 /* The screen of one answer. */
 void stat_leaks_show(const struct stat_process *process, const struct stat_options *options);

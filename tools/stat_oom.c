@@ -9,8 +9,11 @@
 #include <string.h>
 
 #include "stat_leaks.h"
+#include "stat_report.h"
 #include "stat_stack.h"
 #include "stat_text.h"
+
+enum { STATUS_MAX = 1 << 20 };
 
 static const struct {
 	const char *name, *text;
@@ -184,6 +187,61 @@ void stat_show_oom(const struct stat_process *process, const struct stat_options
 	stacks = stat_stacks_new(process->reply, process->pid);
 	print_last(process->reply, oom, stacks);
 	stat_stacks_free(stacks);
+}
+
+/* Those that answered the other question are not others. */
+static void show_others(const struct stat_survey *asked, const struct stat_options *options)
+{
+	struct stat_question question = {
+		.request = "status\n",
+		.schema = "status",
+		.max_bytes = STATUS_MAX,
+		.timeout_ms = options->timeout_ms,
+	};
+	struct stat_survey others;
+	size_t n = 0;
+
+	stat_survey_run(&others, &question);
+	for (size_t i = 0; i < others.n_processes; i++) {
+		struct stat_process *process = &others.processes[i];
+
+		if (stat_survey_find(asked, process->pid)) {
+			json_decref(process->reply);
+			process->reply = NULL;
+		}
+		n += process->reply != NULL;
+	}
+	if (n) {
+		puts("\nOther programs with gpupool, now:");
+		stat_show_list(&others);
+	}
+	stat_survey_deinit(&others);
+}
+
+enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = {
+		.request = "oom\n",
+		.schema = command->name,
+		.max_bytes = command->max_bytes,
+		.timeout_ms = options->timeout_ms,
+		.pids = options->pids,
+		.n_pids = options->n_pids,
+	};
+	struct stat_survey survey;
+	enum stat_exit result;
+
+	stat_survey_run(&survey, &question);
+	if (options->is_json) {
+		stat_report_json(&survey, options, command->name);
+	} else {
+		stat_command_show(&survey, command, options);
+		if (options->n_pids)
+			show_others(&survey, options);
+	}
+	result = stat_report_errors(&survey, options);
+	stat_survey_deinit(&survey);
+	return result;
 }
 
 void stat_show_stacks(const struct stat_process *process, const struct stat_options *options)

@@ -238,6 +238,19 @@ START_TEST(a_double_free_is_told_with_its_three_stacks)
 }
 END_TEST
 
+START_TEST(a_block_that_went_back_to_the_driver_is_known_for_a_while)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", "GPUPOOL_POOL=none", "GPUPOOL_PENDING_COUNT=0", NULL};
+	const char *bad;
+
+	play("wrong", env, ask_leaks);
+	check_in(play_err, "which is free already\n");
+	bad = strstr(answers[0], "\"what\":\"double\"");
+	ck_assert_ptr_nonnull(bad);
+	check_in(bad, "\"freed_before\":[[");
+}
+END_TEST
+
 START_TEST(many_wrong_frees_are_told_of_a_few_times_each_refused_as_before)
 {
 	const char *const quiet[] = {"GPUPOOL_STACKS=8", "GPUPOOL_LOG=off", NULL};
@@ -553,6 +566,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, stacks_are_switched_while_the_program_runs);
 	tcase_add_test(tc, what_is_no_depth_sample_or_age_is_refused);
 	tcase_add_test(tc, a_double_free_is_told_with_its_three_stacks);
+	tcase_add_test(tc, a_block_that_went_back_to_the_driver_is_known_for_a_while);
 	tcase_add_test(tc, many_wrong_frees_are_told_of_a_few_times_each_refused_as_before);
 	tcase_add_test(tc, fragmentation_is_named_with_the_blocks_that_are_in_the_way);
 	tcase_add_loop_test(

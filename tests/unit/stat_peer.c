@@ -44,6 +44,27 @@ const char peer_status[] =
 	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"
 	"\"outside_bytes\":484790272," COUNTERS "}],\"pinned\":{" COUNTERS "}}";
 
+/* Two sites at one place, one elsewhere, and what the library cannot have said. */
+#define OBJECTS "\"objects\":[{\"path\":\"/opt/app/solver\",\"build_id\":null,\"base\":\"0x1000\"}]"
+
+const char peer_leaks[] =
+	"{\"schema\":\"gpupool.leaks/1\",\"pid\":7,\"stacks\":{\"is_on\":true,\"depth\":8,\"sample\":1,"
+	"\"since_ns\":60000000000},\"n_blocks\":6,\"bytes\":6291456,\"sites\":["
+	"{\"blocks\":2,\"bytes\":2097152,\"oldest_ns\":3000000000,\"frames\":[[0,4096],[-2,0]]},"
+	"{\"blocks\":1,\"bytes\":1048576,\"oldest_ns\":9000000000,\"frames\":[[0,4096],[-2,0]]},"
+	"{\"blocks\":2,\"bytes\":2097152,\"oldest_ns\":null,\"frames\":[[-1,255],[7,16],[-2,9],[-2]]}],"
+	"\"without_stack\":{\"blocks\":1,\"bytes\":1048576,\"oldest_ns\":null},"
+	"\"bad_frees\":[{\"address\":\"0x7f00\",\"what\":\"double\",\"age_ns\":5,\"freed_here\":[[0,1]],"
+	"\"freed_before\":null,\"allocated\":7}],"
+	"\"places\":[{\"function\":\"Layer.forward\",\"file\":\"/opt/app/net.py\",\"line\":12}]," OBJECTS "}";
+
+const char peer_oom[] =
+	"{\"schema\":\"gpupool.oom/1\",\"pid\":7,\"n_ooms\":1,\"last\":{\"age_ns\":1000000000,\"kind\":\"device\","
+	"\"device\":0,\"asked_bytes\":1073741824,\"cause\":\"full\",\"missing_bytes\":1048576,\"used_bytes\":512,"
+	"\"limit_bytes\":null,\"rounds\":[{\"name\":\"settle\",\"yielded_bytes\":1,\"ns\":1200}],"
+	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]},"
+	OBJECTS "}";
+
 static const struct {
 	const char *request, *answer;
 } answers[] = {
@@ -57,6 +78,12 @@ static const struct {
 		   "{\"address\":\"0x7e0000000000\",\"size_bytes\":2097152,"
 		   "\"requested_bytes\":2000000,\"device\":0,\"kind\":\"pinned\",\"serial\":3}]}"},
 	{"blocks 1", "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}"},
+	{"leaks", peer_leaks},
+	{"leaks 1500", peer_leaks},
+	{"oom", peer_oom},
+	{"stacks", "{\"schema\":\"gpupool.stacks/1\",\"is_on\":false}"},
+	{"stacks on 8 sample=2",
+		"{\"schema\":\"gpupool.stacks/1\",\"is_on\":true,\"depth\":8,\"sample\":2,\"sites\":3}"},
 	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":1}"},
 	{"reclaim 0", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":2}"},
 	{"reclaim pinned", "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}"},

@@ -48,8 +48,8 @@ int peer_main(const char *dir);
 /* Its socket's file name; valid until the next call. */
 const char *peer_socket(pid_t pid);
 
-/* A good answer to "status". */
-extern const char peer_status[];
+/* Good answers to "status", "leaks" and "oom". */
+extern const char peer_status[], peer_leaks[], peer_oom[];
 
 /* gpupool-stat with up to STAT_WORDS words up to a NULL. Returns the exit code. */
 int stat_execute(uid_t uid, const char *const *words);

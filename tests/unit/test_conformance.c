@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "pool/failure.h"
 #include "pool_fixture.h"
 
 static bool keeps_blocks(void)
@@ -370,6 +371,45 @@ START_TEST(the_blocks_that_the_program_holds_can_be_walked_until_enough_was_seen
 }
 END_TEST
 
+struct walk {
+	uint64_t segment, next, left, used, cached;
+};
+
+static bool walk_on(void *arg, const struct gp_block_info *info)
+{
+	struct walk *walk = arg;
+
+	if (!walk->left) {
+		walk->segment = walk->next = info->segment_base;
+		walk->left = info->segment_size;
+	}
+	ck_assert_uint_eq(info->segment_base, walk->segment);
+	ck_assert_uint_eq(info->addr, walk->next);
+	ck_assert_uint_le(info->rounded, walk->left);
+	ck_assert(!(info->is_used && info->is_cached));
+	walk->next += info->rounded;
+	walk->left -= info->rounded;
+	walk->used += info->is_used ? info->rounded : 0;
+	walk->cached += info->is_cached ? info->rounded : 0;
+	return true;
+}
+
+START_TEST(all_blocks_are_walked_segment_by_segment_without_gaps)
+{
+	struct walk walk = {0};
+	uint64_t addrs[12];
+
+	for (int i = 0; i < 12; i++)
+		addrs[i] = fixture_alloc(i % 3 ? 5000 : 5 * GP_MIB);
+	for (int i = 0; i < 12; i += 2)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	gp_pool_each_block(fixture_pool(), walk_on, &walk);
+	ck_assert_uint_eq(walk.left, 0);
+	ck_assert_uint_eq(walk.used, fixture_stats().used_bytes);
+	ck_assert_uint_eq(walk.cached, fixture_stats().cached_bytes);
+}
+END_TEST
+
 START_TEST(the_counters_say_what_happened)
 {
 	uint64_t addr;
@@ -437,6 +477,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_reservation_whose_context_dies_meanwhile_is_not_released);
 	tcase_add_test(tc, a_block_finds_its_pool_whichever_that_is);
 	tcase_add_test(tc, the_blocks_that_the_program_holds_can_be_walked_until_enough_was_seen);
+	tcase_add_test(tc, all_blocks_are_walked_segment_by_segment_without_gaps);
 	tcase_add_test(tc, the_counters_say_what_happened);
 	tcase_add_test(tc, near_the_end_of_the_device_nothing_stays_cached);
 	return tc;

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "pool/failure.h"
 #include "pool_fixture.h"
 
 enum { SOME_ERROR = 719 };
@@ -164,6 +165,7 @@ END_TEST
 START_TEST(a_request_that_nothing_helps_goes_through_every_round_once)
 {
 	uint64_t addr = fixture_alloc(100 * GP_MIB), unused;
+	struct gp_failure failure;
 	struct gp_stats stats;
 
 	ck_assert_int_eq(fixture_try(200 * GP_MIB, &unused), -ENOMEM);
@@ -173,7 +175,33 @@ START_TEST(a_request_that_nothing_helps_goes_through_every_round_once)
 	ck_assert_uint_eq(stats.ooms, 1);
 	ck_assert_uint_eq(stats.used_bytes, 100 * GP_MIB);
 	ck_assert(fixture_info(addr).is_used);
+	gp_pool_last_failure(px.pool, &failure);
+	ck_assert_uint_eq(failure.bytes, 200 * GP_MIB);
+	ck_assert(!failure.is_hopeless);
+	for (int i = 0; i < GP_N_ROUNDS; i++)
+		ck_assert_uint_eq(failure.rounds[i].count, i != GP_ROUND_wait);
 	fixture_alloc(100 * GP_MIB);
+}
+END_TEST
+
+START_TEST(a_failure_tells_of_its_own_rounds_alone)
+{
+	uint64_t small = fixture_alloc(20 * GP_MIB), unused;
+	struct gp_failure failure;
+
+	ck_assert_int_eq(fixture_try(250 * GP_MIB, &unused), -ENOMEM);
+	fixture_free_as(small, GP_FREE_SYNCED);
+	fixture_alloc(100 * GP_MIB);
+	small = fixture_alloc(30 * GP_MIB);
+	fixture_free_as(small, GP_FREE_SYNCED);
+	ck_assert_int_eq(fixture_try(200 * GP_MIB, &unused), -ENOMEM);
+	gp_pool_last_failure(px.pool, &failure);
+	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 1);
+	ck_assert_uint_gt(failure.rounds[GP_ROUND_enough].yielded_bytes, 0);
+	ck_assert_int_eq(fixture_try(FIXTURE_CAPACITY + 1, &unused), -ENOMEM);
+	gp_pool_last_failure(px.pool, &failure);
+	ck_assert(failure.is_hopeless);
+	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 0);
 }
 END_TEST
 
@@ -474,6 +502,7 @@ int main(void)
 	tcase_add_test(tc, a_late_block_is_waited_for_but_not_for_ever);
 	tcase_add_test(tc, work_that_no_free_would_wait_for_is_not_waited_for);
 	tcase_add_test(tc, a_request_that_nothing_helps_goes_through_every_round_once);
+	tcase_add_test(tc, a_failure_tells_of_its_own_rounds_alone);
 	tcase_add_test(tc, out_of_memory_inside_the_limit_empties_the_cache_before_it_fails);
 	tcase_add_test(tc, what_another_thread_frees_meanwhile_serves_who_waits_for_it);
 	tcase_add_test(tc, the_wait_for_others_ends_when_it_was_said_to);

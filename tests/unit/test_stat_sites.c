@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* gpupool-stat leaks, stacks and oom: what is made of what processes answer, good or bad. */
+
+#include "stat_peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+START_TEST(sites_at_one_place_are_one_row_and_places_have_lines)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("leaks", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_err, "");
+	stat_check_in(stat_out, "6.00 MiB in 6 blocks; stacks of 8 frames, since 1m00s\n");
+	stat_check_in(stat_out, "3.00 MiB       3      9s  solver+0x1000 < Layer.forward (net.py:12)\n");
+	stat_check_in(stat_out, "2.00 MiB       2       -  0xff < 0x10 < ? (?:0)\n");
+	stat_check_in(stat_out, "1.00 MiB       1       -  (no stack)\n");
+	stat_check_in(stat_out, "double free of 0x7f00, 0s ago\n  freed here: solver+0x1\n");
+	ck_assert_ptr_null(strstr(stat_out, "allocated"));
+	ck_assert_int_eq(STAT("leaks", "--by=library", stat_word(pid)), 0);
+	stat_check_in(stat_out, "3.00 MiB       3      9s  solver\n");
+	ck_assert_int_eq(STAT("leaks", "--older=1.5", "-n", "1", stat_word(pid)), 0);
+	stat_check_in(stat_out, "and 2 more, 3.00 MiB\n");
+}
+END_TEST
+
+START_TEST(in_json_the_names_of_frames_are_added)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("leaks", "--json", stat_word(pid)), 0);
+	stat_check_in(stat_out, "\"symbols\":{");
+	stat_check_in(stat_out, "\"0+4096\":\"solver+0x1000\"");
+	stat_check_in(stat_out, "\"-2+0\":\"Layer.forward (net.py:12)\"");
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(STAT("leaks", "--json"), 0);
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.leaks-list/1\",\"processes\":[{");
+}
+END_TEST
+
+START_TEST(words_behind_the_process_id_are_passed_on)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("stacks", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, "off\n");
+	ck_assert_int_eq(STAT("stacks", stat_word(pid), "on", "8", "sample=2"), 0);
+	ck_assert_str_eq(stat_out, "on, 8 frames, sample=2; 3 sites so far\n");
+	ck_assert_int_eq(STAT("stacks", "--json", stat_word(pid), "on", "8", "sample=2"), 0);
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.stacks/1\",");
+	ck_assert_int_eq(STAT("stacks", stat_word(pid), "up"), 1);
+	stat_check_in(stat_err, "says: what?");
+	ck_assert_int_eq(STAT("stacks", "on"), 2);
+	stat_check_in(stat_err, "'on' is neither a command nor a process id.");
+}
+END_TEST
+
+START_TEST(an_out_of_memory_is_shown_with_the_others_on_the_machine)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
+	stat_check_in(stat_out, "1 out-of-memory error; the last 1s ago on device 0: asked for 1.00 GiB\n");
+	stat_check_in(stat_out, "cause    the memory is full; 1.00 MiB are missing\n");
+	stat_check_in(stat_out, "asked at: solver+0x1000\n");
+	stat_check_in(stat_out, "(no stack)\n");
+	ck_assert_ptr_null(strstr(stat_out, "Other programs"));
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
+	stat_check_in(stat_out, "\nOther programs with gpupool, now:\n");
+	stat_check_in(stat_out, "python train.py\n");
+	ck_assert_int_eq(STAT("oom", "--json", stat_word(pid)), 0);
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.oom/1\",");
+}
+END_TEST
+
+static const char *const strange[] = {
+	"{\"schema\":\"gpupool.leaks/1\"}",
+	"{\"schema\":\"gpupool.leaks/1\",\"sites\":7,\"stacks\":[],\"objects\":{},\"places\":\"x\",\"bad_frees\":3}",
+	"{\"schema\":\"gpupool.leaks/1\",\"sites\":[1,null,{\"frames\":[[0]]},{\"frames\":[[\"a\",-1],[0,-1],[1.5,2]]},"
+	"{\"frames\":[[9223372036854775807,9223372036854775807]]}]}",
+	"{\"schema\":\"gpupool.leaks/1\",\"sites\":[{\"bytes\":9223372036854775807,\"frames\":[[0,1]]},"
+	"{\"bytes\":9223372036854775807,\"frames\":[[0,1]]}],\"objects\":[{\"path\":7}]}",
+	"{\"schema\":\"gpupool.leaks/1\",\"sites\":[{\"bytes\":1,\"frames\":[[0,1]]}],"
+	"\"objects\":[{\"path\":\"/\\u001b[2J\\u202e\"}],\"symbols\":{\"0+1\":\"\\u001b]0;x\\u0007\"}}",
+	"{\"schema\":\"gpupool.leaks/1\",\"sites\":[{\"bytes\":1,\"frames\":[[0,1]]}],"
+	"\"objects\":[{\"path\":\"/dev/zero\",\"build_id\":\"00\"},"
+	"{\"path\":\"relative\"},{\"path\":\"/proc/self/mem\"}]}",
+};
+
+START_TEST(strange_answers_do_no_harm)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, strange[_i]);
+
+	ck_assert_int_eq(STAT("leaks", stat_word(pid)), 0);
+	ck_assert_ptr_null(strchr(stat_out, '\033'));
+	ck_assert_ptr_null(strstr(stat_out, "\xe2\x80\xae"));
+	ck_assert_int_eq(STAT("leaks", "--by=size", stat_word(pid)), 0);
+	ck_assert_int_eq(STAT("leaks", "--json", stat_word(pid)), 0);
+	ck_assert_ptr_null(strchr(stat_out, '\033'));
+}
+END_TEST
+
+START_TEST(what_is_watched_is_one_object_a_line)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(STAT("leaks", "--watch=0.1", "--count=3", "--json"), 0);
+	stat_check_in(stat_out, "}\n{\"schema\":\"gpupool.leaks-list/1\",");
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *suite = suite_create("stat_sites");
+	TCase *tc = tcase_create("stat_sites");
+	SRunner *runner;
+	int failed;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return EXIT_FAILURE;
+	}
+	stat_path = argv[1];
+	tcase_set_timeout(tc, 60);
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_add_test(tc, sites_at_one_place_are_one_row_and_places_have_lines);
+	tcase_add_test(tc, in_json_the_names_of_frames_are_added);
+	tcase_add_test(tc, words_behind_the_process_id_are_passed_on);
+	tcase_add_test(tc, an_out_of_memory_is_shown_with_the_others_on_the_machine);
+	tcase_add_loop_test(tc, strange_answers_do_no_harm, 0, LENGTH(strange));
+	tcase_add_test(tc, what_is_watched_is_one_object_a_line);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
