@@ -23,12 +23,12 @@
 #define CALL(caller, symbol, ...)                                                                                      \
 	({                                                                                                             \
 		int saved_errno_ = errno;                                                                              \
-		struct gp_runtime runtime_ = gp_runtime_of(caller);                                                    \
+		__typeof__(&symbol) function_ = gp_runtime_of(caller)->symbol;                                         \
 		cudaError_t r_ = cudaErrorInitializationError;                                                         \
                                                                                                                        \
 		errno = saved_errno_;                                                                                  \
-		if (runtime_.symbol)                                                                                   \
-			r_ = runtime_.symbol(__VA_ARGS__);                                                             \
+		if (function_)                                                                                         \
+			r_ = function_(__VA_ARGS__);                                                                   \
 		saved_errno_ = errno;                                                                                  \
 		if (!r_)                                                                                               \
 			gp_runtime_succeeded(caller);                                                                  \

@@ -105,23 +105,23 @@ unsigned gp_runtime_bit_slow(uintptr_t caller)
 	return first && (gp_runtime_is_sure(first) || is_still(first)) ? first->runtime.bit : 0;
 }
 
-struct gp_runtime gp_runtime_of(uintptr_t caller)
+const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller)
 {
 	struct gp_runtime_caller *mine = gp_runtime_callers, *first = to_front(caller);
 	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
 
 	/* Where there was no runtime one may have come. */
 	if (first && first->runtime.cudaMalloc && is_still(first))
-		return first->runtime;
+		return &first->runtime;
 	gp_state_watch_forks();
 	if (!first)
 		memmove(&mine[1], &mine[0], (GP_RUNTIME_CALLERS - 1) * sizeof(mine[0]));
 	if (recall(caller, &mine[0]) && mine[0].runtime.cudaMalloc && is_still(&mine[0]))
-		return mine[0].runtime;
+		return &mine[0].runtime;
 	gp_runtime_find(caller, &mine[0]);
 	mine[0].n_lookups = n_lookups;
 	keep(&mine[0]);
-	return mine[0].runtime;
+	return &mine[0].runtime;
 }
 
 /* 0 if there are too many. */
@@ -173,7 +173,7 @@ static unsigned get_to_know(uintptr_t caller)
 	return bit;
 }
 
-void gp_runtime_succeeded(uintptr_t caller)
+void gp_runtime_succeeded_slow(uintptr_t caller)
 {
 	struct gp_thread *self = gp_thread_self;
 	CUcontext handle = NULL;

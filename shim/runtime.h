@@ -64,11 +64,27 @@ static inline unsigned gp_runtime_bit(uintptr_t caller)
 	return gp_runtime_bit_slow(caller);
 }
 
-/* The caller's runtime; a copy, since the object that calls may be gone after it. All is NULL if there is none. */
-struct gp_runtime gp_runtime_of(uintptr_t caller);
+const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller);
+void gp_runtime_succeeded_slow(uintptr_t caller);
+
+/* The caller's runtime, until anything of it is called. All is NULL if there is none. */
+static inline const struct gp_runtime *gp_runtime_of(uintptr_t caller)
+{
+	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+
+	if (caller - first->begin < first->bytes && first->is_lasting && first->runtime.cudaMalloc)
+		return &first->runtime;
+	return gp_runtime_of_slow(caller);
+}
 
 /* A call of the caller's runtime has succeeded: from now on it may be served in the current context. */
-void gp_runtime_succeeded(uintptr_t caller);
+static inline void gp_runtime_succeeded(uintptr_t caller)
+{
+	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+
+	if (caller - first->begin >= first->bytes || !first->runtime.is_known || first->runtime.bit)
+		gp_runtime_succeeded_slow(caller);
+}
 
 /* Looks for the caller's functions; those that it has not are NULL. Takes the loader's lock. */
 void gp_runtime_find(uintptr_t caller, struct gp_runtime_caller *found);
