@@ -27,13 +27,26 @@
 #include "object.h"
 #include "python.h"
 #include "real.h"
+#include "stack_cache.h"
 
 typedef _Unwind_Reason_Code backtrace_fn(_Unwind_Trace_Fn, void *);
 typedef _Unwind_Ptr ip_fn(struct _Unwind_Context *, int *);
 
 typedef void *function_fn(void *pc);
 
+typedef _Unwind_Word cfa_fn(struct _Unwind_Context *);
+typedef _Unwind_Word register_fn(struct _Unwind_Context *, int);
+
+/* As the tables count registers. */
+#ifdef __x86_64__
+enum { FRAME_POINTER = 6 };
+#else
+enum { FRAME_POINTER = 29 };
+#endif
+
 static ip_fn *get_ip;
+static cfa_fn *get_cfa;
+static register_fn *get_register;
 static function_fn *function_of; /* NULL: unknown */
 static _Atomic(backtrace_fn *) backtrace_with;
 static uintptr_t own_start, own_end;
@@ -71,10 +84,13 @@ int gp_stack_prepare(void)
 		return -ENOENT;
 	found = (backtrace_fn *)gp_real_dlsym_call(library, "_Unwind_Backtrace");
 	get_ip = (ip_fn *)gp_real_dlsym_call(library, "_Unwind_GetIPInfo");
+	get_cfa = (cfa_fn *)gp_real_dlsym_call(library, "_Unwind_GetCFA");
+	get_register = (register_fn *)gp_real_dlsym_call(library, "_Unwind_GetGR");
 	function_of = (function_fn *)gp_real_dlsym_call(library, "_Unwind_FindEnclosingFunction");
-	if (!found || !get_ip)
+	if (!found || !get_ip || !get_cfa || !get_register)
 		return -ENOENT;
 	find_own();
+	(void)gp_stack_cache_init();
 	atomic_store(&backtrace_with, found);
 	return 0;
 }
@@ -111,40 +127,83 @@ static enum owner owner_of(uintptr_t pc)
 
 struct walk {
 	uintptr_t *frames;
-	unsigned n, depth;
-	bool ends_at_loop;
+	unsigned n;
+	bool has_begun;
+	struct gp_stack_key key;
+	struct gp_stack_seen seen;
 };
+
+/* Whether the walk goes on, and whether this frame is one of those that were asked for. */
+static bool look_at(const struct walk *walk, uintptr_t pc, bool *is_wanted)
+{
+	*is_wanted = false;
+	if (!walk->n && ((pc >= own_start && pc < own_end) || owner_of(pc) == RUNTIME))
+		return true;
+	if (walk->key.ends_at_loop && owner_of(pc) == LOOP)
+		return false;
+	*is_wanted = true;
+	return walk->n + 1 < walk->key.depth;
+}
 
 static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg)
 {
 	struct walk *walk = arg;
 	int is_before = 0;
 	uintptr_t pc = (uintptr_t)get_ip(context, &is_before) + (is_before != 0);
+	bool is_wanted, goes_on;
 
 	if (!pc)
 		return _URC_END_OF_STACK;
-	if (!walk->n && ((pc >= own_start && pc < own_end) || owner_of(pc) == RUNTIME))
+	/* The first is in here: which of its instructions that is says nothing. */
+	if (!walk->has_begun) {
+		walk->has_begun = true;
 		return _URC_NO_REASON;
-	if (walk->ends_at_loop && owner_of(pc) == LOOP)
-		return _URC_END_OF_STACK;
-	walk->frames[walk->n++] = pc;
-	return walk->n < walk->depth ? _URC_NO_REASON : _URC_END_OF_STACK;
+	}
+	goes_on = look_at(walk, pc, &is_wanted);
+	if (is_wanted)
+		walk->frames[walk->n++] = pc;
+	walk->seen.is_lost |= is_before != 0;
+	gp_stack_cache_see(&walk->seen, &walk->key, pc, (uintptr_t)get_cfa(context),
+		(uintptr_t)get_register(context, FRAME_POINTER), is_wanted);
+	return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+/* With a frame of its own, at which the walk begins. */
+static __attribute__((noinline)) unsigned walk_up(
+	backtrace_fn *backtrace, uintptr_t *frames, unsigned depth, bool ends_at_loop)
+{
+	struct walk walk; /* large: not cleared where it is not needed */
+	int n;
+
+	walk.key = (struct gp_stack_key){
+		.frame = (uintptr_t)__builtin_frame_address(0),
+		.caller = (uintptr_t)__builtin_return_address(0),
+		.depth = depth,
+		.ends_at_loop = ends_at_loop,
+	};
+	n = gp_stack_cache_find(&walk.key, frames);
+	if (gp_likely(n >= 0))
+		return (unsigned)n;
+	walk.frames = frames;
+	walk.n = walk.seen.n = 0;
+	walk.seen.end = 0;
+	walk.has_begun = walk.seen.is_lost = false;
+	(void)backtrace(note_frame, &walk);
+	gp_stack_cache_keep(&walk.key, &walk.seen);
+	return walk.n;
 }
 
 unsigned gp_stack_take(uintptr_t *frames, unsigned depth)
 {
 	backtrace_fn *backtrace = atomic_load_explicit(&backtrace_with, memory_order_acquire);
 	uintptr_t python[GP_STACK_MAX];
-	unsigned n_python;
-	struct walk walk = {.frames = frames, .depth = depth};
+	unsigned n_python, n;
 
 	if (!backtrace || !depth)
 		return 0;
 	n_python = gp_python_take(python, depth);
-	walk.ends_at_loop = n_python > 0;
-	walk.depth = depth - (unsigned)gp_min(n_python, depth / 2);
-	(void)backtrace(note_frame, &walk);
-	for (unsigned i = 0; i < n_python && walk.n < depth; i++)
-		frames[walk.n++] = python[i];
-	return walk.n;
+	n = walk_up(backtrace, frames, depth - (unsigned)gp_min(n_python, depth / 2), n_python > 0);
+	for (unsigned i = 0; i < n_python && n < depth; i++)
+		frames[n++] = python[i];
+	return n;
 }

@@ -173,6 +173,9 @@ static void print_head(const json_t *reply)
 	if (sample > 1)
 		printf(", below 1 MiB of one block in %" PRIu64, sample);
 	printf(", since %s\n", since);
+	if (json_is_true(json_object_get(reply, "truncated")))
+		printf("of %" PRIu64 " sites those with the most bytes, as many as fit the answer\n",
+			stat_reply_u64_or_0(reply, "n_sites"));
 	if (stat_reply_u64_or_0(setting, "sites_dropped") || stat_reply_u64_or_0(setting, "blocks_dropped"))
 		printf("without room for %" PRIu64 " stacks and %" PRIu64 " blocks\n",
 			stat_reply_u64_or_0(setting, "sites_dropped"), stat_reply_u64_or_0(setting, "blocks_dropped"));

@@ -4,6 +4,7 @@
 /* The tables behind call sites, by themselves: what is the same, what is remembered, and what if they are full. */
 
 #include <check.h>
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -330,6 +331,82 @@ START_TEST(a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for)
 }
 END_TEST
 
+/* Ways down of many kinds: functions with frames of different sizes, and one whose size nobody knows. */
+struct descent {
+	unsigned seed, left, n, n_wanted;
+	uintptr_t frames[GP_STACK_MAX];
+	void *wanted[2 * GP_STACK_MAX];
+};
+
+static void descend(struct descent *d);
+
+#define WAY(name, size)                                                                                                \
+	static __attribute__((noinline, noclone)) void name(struct descent *d)                                         \
+	{                                                                                                              \
+		char room[size];                                                                                       \
+                                                                                                                       \
+		__asm__ volatile("" : : "r"(room) : "memory");                                                         \
+		descend(d);                                                                                            \
+		__asm__ volatile("" : : "r"(room) : "memory");                                                         \
+	}
+WAY(way_8, 8)
+WAY(way_8_again, 8)
+WAY(way_100, 100)
+WAY(way_4000, 4000)
+
+static __attribute__((noinline, noclone)) void way_unknown(struct descent *d)
+{
+	char *room = __builtin_alloca(16 + d->seed % 7 * 16);
+
+	__asm__ volatile("" : : "r"(room) : "memory");
+	descend(d);
+	__asm__ volatile("" : : "r"(room) : "memory");
+}
+
+static __attribute__((noinline, noclone)) void arrive(struct descent *d)
+{
+	d->n = gp_stack_take(d->frames, GP_STACK_MAX);
+	d->n_wanted = (unsigned)backtrace(d->wanted, 2 * GP_STACK_MAX);
+}
+
+static __attribute__((noinline, noclone)) void descend(struct descent *d)
+{
+	static void (*const ways[])(struct descent *) = {way_8, way_8_again, way_100, way_4000, way_unknown};
+
+	d->seed = d->seed * 1103515245u + 12345u;
+	if (d->left-- == 0)
+		arrive(d);
+	else
+		ways[(d->seed >> 16) % 5](d);
+	__asm__ volatile("");
+}
+
+/* What was walked once is known by what lies on the stack; the C library walks each time. */
+static void check_descents(unsigned n, unsigned seeds)
+{
+	static struct descent d;
+
+	for (unsigned i = 0; i < n; i++) {
+		d = (struct descent){.seed = i % seeds, .left = i % 12};
+		descend(&d);
+		ck_assert_uint_gt(d.n, 5);
+		ck_assert_uint_lt(d.n, GP_STACK_MAX);
+		ck_assert_uint_gt(d.n_wanted, 5);
+		/* From the outermost on, but for the innermost: the library's own, and the line of the call. */
+		for (unsigned k = 1; k < d.n - 1; k++)
+			ck_assert_uint_eq(d.frames[d.n - k], (uintptr_t)d.wanted[d.n_wanted - k]);
+	}
+}
+
+START_TEST(a_stack_that_was_seen_before_is_the_one_that_it_was)
+{
+	ck_assert_int_eq(gp_stack_prepare(), 0);
+	check_descents(3000, 3000);
+	check_descents(3000, 10);
+	check_descents(3000, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("origin");
@@ -350,6 +427,7 @@ int main(void)
 	tcase_add_test(tc, blocks_for_which_there_is_no_room_are_counted_and_room_comes_back);
 	tcase_add_test(tc, threads_do_not_mix_up_each_others_blocks);
 	tcase_add_test(tc, a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for);
+	tcase_add_test(tc, a_stack_that_was_seen_before_is_the_one_that_it_was);
 	suite_add_tcase(suite, tc);
 	srunner_set_tap(runner, "-");
 	srunner_run_all(runner, CK_SILENT);
