@@ -23,8 +23,9 @@ enum {
 	SHARDS = 1 << SHARD_BITS,
 	BUCKET_BITS = 14,
 	BUCKETS = 1 << BUCKET_BITS,
-	ENTRIES = 1 << BUCKET_BITS, /* of a shard */
-	FREED_MAX = 1024,	    /* of these, that were freed */
+	ENTRIES = 1 << 20,
+	TAKEN = 32,	 /* at a time, by a shard */
+	FREED_MAX = 256, /* of a shard, that were freed */
 };
 
 /* Of larger blocks each has its stack, whatever the sample is. */
@@ -37,105 +38,151 @@ struct entry {
 	uint32_t older, newer; /* freed */
 };
 
-struct shard {
+/* What is used lies together, whichever shard it is of: so few pages are touched as long as there is little. */
+static struct shard {
 	struct gp_spinlock lock;
-	uint32_t n_used, spare, n_freed, oldest, newest;
-	uint32_t buckets[BUCKETS];
+	uint32_t spare, fresh, fresh_end, n_freed, oldest, newest;
+} __attribute__((aligned(64))) shards[SHARDS];
+
+struct table {
+	uint32_t buckets[SHARDS][BUCKETS];
 	struct entry entries[ENTRIES + 1]; /* the first is nobody's */
 };
 
 _Atomic unsigned gp_origin_mode;
 
-static _Atomic(struct shard *) shards;
+static _Atomic(struct table *) table;
+static _Atomic uint32_t n_entries; /* that shards have taken for themselves */
 static _Atomic unsigned depth, sample = 1;
 static _Atomic uint64_t since_ns, n_dropped;
 
-static uint64_t hash_of(uint64_t key)
-{
-	uint64_t hash = (key ^ key >> 32) * UINT64_C(0x9e3779b97f4a7c15);
+/*
+ * Blocks that are neighbours have neighbouring buckets, of which sixteen lie together: the addresses that a program goes
+ * round and round are few such groups. Groups are spread over the shards, whatever they are multiples of.
+ */
+enum { GROUP_BITS = 4 };
 
-	return hash ^ hash >> 29;
+static uint64_t unit_of(uint64_t key)
+{
+	return key / GP_ALIGN;
 }
 
-/* There are shards once the mode says that there may be blocks in them: so it is looked at first. */
+static uint64_t group_hash(uint64_t key)
+{
+	return (unit_of(key) >> GROUP_BITS) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static uint32_t bucket_number(uint64_t key)
+{
+	uint64_t group = group_hash(key) >> (64 - SHARD_BITS - (BUCKET_BITS - GROUP_BITS));
+
+	return (uint32_t)((group << GROUP_BITS | (unit_of(key) & ((1 << GROUP_BITS) - 1))) & (BUCKETS - 1));
+}
+
 static struct shard *shard_of(uint64_t key)
 {
-	(void)atomic_load_explicit(&gp_origin_mode, memory_order_acquire);
-	return &atomic_load_explicit(&shards, memory_order_acquire)[hash_of(key) >> (64 - SHARD_BITS)];
+	return &shards[group_hash(key) >> (64 - SHARD_BITS)];
 }
 
-/* The link that leads to the entry with that key, or the end of its bucket. */
-static uint32_t *find_locked(struct shard *shard, uint64_t key)
+/* There is one once the mode says that there may be blocks in it: so it is looked at first. */
+static struct table *get_table(void)
 {
-	uint32_t *at = &shard->buckets[hash_of(key) & (BUCKETS - 1)];
+	(void)atomic_load_explicit(&gp_origin_mode, memory_order_acquire);
+	return atomic_load_explicit(&table, memory_order_acquire);
+}
 
-	while (*at && shard->entries[*at].key != key)
-		at = &shard->entries[*at].next;
+/* The link that leads to the entry with that key, or the end of its bucket. With the shard's lock, as all below. */
+static uint32_t *find_locked(struct table *t, uint64_t key)
+{
+	uint32_t *at = &t->buckets[shard_of(key) - shards][bucket_number(key)];
+
+	while (*at && t->entries[*at].key != key)
+		at = &t->entries[*at].next;
 	return at;
 }
 
-static void list_locked(struct shard *shard, uint32_t i)
+static void list_locked(struct table *t, struct shard *shard, uint32_t i)
 {
-	struct entry *e = &shard->entries[i];
+	struct entry *e = &t->entries[i];
 
 	e->newer = 0;
 	e->older = shard->newest;
-	*(e->older ? &shard->entries[e->older].newer : &shard->oldest) = i;
+	*(e->older ? &t->entries[e->older].newer : &shard->oldest) = i;
 	shard->newest = i;
 	shard->n_freed++;
 }
 
-static void unlist_locked(struct shard *shard, uint32_t i)
+static void unlist_locked(struct table *t, struct shard *shard, uint32_t i)
 {
-	struct entry *e = &shard->entries[i];
+	struct entry *e = &t->entries[i];
 
-	*(e->newer ? &shard->entries[e->newer].older : &shard->newest) = e->older;
-	*(e->older ? &shard->entries[e->older].newer : &shard->oldest) = e->newer;
+	*(e->newer ? &t->entries[e->newer].older : &shard->newest) = e->older;
+	*(e->older ? &t->entries[e->older].newer : &shard->oldest) = e->newer;
 	shard->n_freed--;
 }
 
-static void remove_locked(struct shard *shard, uint32_t *at)
+static void remove_locked(struct table *t, struct shard *shard, uint32_t *at)
 {
 	uint32_t i = *at;
 
-	if (shard->entries[i].origin.is_freed)
-		unlist_locked(shard, i);
-	*at = shard->entries[i].next;
-	shard->entries[i].next = shard->spare;
+	if (t->entries[i].origin.is_freed)
+		unlist_locked(t, shard, i);
+	*at = t->entries[i].next;
+	t->entries[i].next = shard->spare;
 	shard->spare = i;
 }
 
+static void forget_oldest_locked(struct table *t, struct shard *shard)
+{
+	remove_locked(t, shard, find_locked(t, t->entries[shard->oldest].key));
+}
+
+/* Some that were never used. False if there are none left. */
+static bool take_more_locked(struct shard *shard)
+{
+	uint32_t first;
+
+	if (atomic_load_explicit(&n_entries, memory_order_relaxed) >= ENTRIES)
+		return false;
+	first = atomic_fetch_add_explicit(&n_entries, TAKEN, memory_order_relaxed);
+	if (first >= ENTRIES)
+		return false;
+	shard->fresh = first + 1;
+	shard->fresh_end = first + 1 + TAKEN;
+	return true;
+}
+
 /* A spare entry; what was freed first makes room. 0: there is none. */
-static uint32_t new_locked(struct shard *shard)
+static uint32_t new_locked(struct table *t, struct shard *shard)
 {
 	uint32_t i = shard->spare;
 
-	if (!i && shard->n_used < ENTRIES)
-		return ++shard->n_used;
+	if (!i && (shard->fresh != shard->fresh_end || take_more_locked(shard)))
+		return shard->fresh++;
 	if (!i && shard->oldest)
-		remove_locked(shard, find_locked(shard, shard->entries[shard->oldest].key));
+		forget_oldest_locked(t, shard);
 	i = shard->spare;
 	if (i)
-		shard->spare = shard->entries[i].next;
+		shard->spare = t->entries[i].next;
 	return i;
 }
 
-static bool put_locked(struct shard *shard, uint64_t key, const struct gp_origin *origin)
+static bool put_locked(struct table *t, struct shard *shard, uint64_t key, const struct gp_origin *origin)
 {
-	uint32_t *at = find_locked(shard, key), i = *at;
+	uint32_t *at = find_locked(t, key), i = *at;
 
-	if (i && shard->entries[i].origin.is_freed)
-		unlist_locked(shard, i);
+	if (i && t->entries[i].origin.is_freed)
+		unlist_locked(t, shard, i);
 	if (!i) {
-		i = new_locked(shard);
+		i = new_locked(t, shard);
 		if (!i)
 			return false;
-		at = find_locked(shard, key);
-		shard->entries[i].key = key;
-		shard->entries[i].next = 0;
+		at = find_locked(t, key);
+		t->entries[i].key = key;
+		t->entries[i].next = 0;
 		*at = i;
 	}
-	shard->entries[i].origin = *origin;
+	t->entries[i].origin = *origin;
 	return true;
 }
 
@@ -156,15 +203,15 @@ static uint32_t site_of_caller(void)
 }
 
 /* What was there before has gone in some way that nobody told of. */
-static void forget(uint64_t key)
+static void forget(struct table *t, uint64_t key)
 {
 	struct shard *shard = shard_of(key);
 	uint32_t *at;
 
 	gp_spin_lock(&shard->lock);
-	at = find_locked(shard, key);
+	at = find_locked(t, key);
 	if (*at)
-		remove_locked(shard, at);
+		remove_locked(t, shard, at);
 	gp_spin_unlock(&shard->lock);
 }
 
@@ -172,10 +219,11 @@ void gp_origin_given_slow(uint64_t key, uint64_t bytes)
 {
 	struct gp_origin origin = {.bytes = bytes, .time_ns = gp_driver_now_ns(NULL)};
 	struct shard *shard = shard_of(key);
+	struct table *t = get_table();
 	bool is_put;
 
 	if (!(atomic_load_explicit(&gp_origin_mode, memory_order_relaxed) & GP_ORIGIN_STACKS)) {
-		forget(key);
+		forget(t, key);
 		return;
 	}
 	if (has_stack(bytes))
@@ -183,30 +231,30 @@ void gp_origin_given_slow(uint64_t key, uint64_t bytes)
 	if (origin.given)
 		gp_site_count(origin.given, bytes);
 	gp_spin_lock(&shard->lock);
-	is_put = put_locked(shard, key, &origin);
+	is_put = put_locked(t, shard, key, &origin);
 	gp_spin_unlock(&shard->lock);
 	if (!is_put)
 		atomic_fetch_add_explicit(&n_dropped, 1, memory_order_relaxed);
 }
 
 /* Notes that it is freed now. Whether the stack of that is worth having. */
-static bool mark_freed(struct shard *shard, uint64_t key, uint64_t now_ns)
+static bool mark_freed(struct table *t, uint64_t key, uint64_t now_ns)
 {
-	uint32_t *at, i;
+	struct shard *shard = shard_of(key);
 	bool is_wanted = false;
+	uint32_t i;
 
 	gp_spin_lock(&shard->lock);
-	at = find_locked(shard, key);
-	i = *at;
-	if (i && !shard->entries[i].origin.is_freed) {
-		struct gp_origin *origin = &shard->entries[i].origin;
+	i = *find_locked(t, key);
+	if (i && !t->entries[i].origin.is_freed) {
+		struct gp_origin *origin = &t->entries[i].origin;
 
 		is_wanted = origin->given != 0;
 		origin->is_freed = true;
 		origin->time_ns = now_ns;
-		list_locked(shard, i);
+		list_locked(t, shard, i);
 		if (shard->n_freed > FREED_MAX)
-			remove_locked(shard, find_locked(shard, shard->entries[shard->oldest].key));
+			forget_oldest_locked(t, shard);
 	}
 	gp_spin_unlock(&shard->lock);
 	return is_wanted;
@@ -215,48 +263,50 @@ static bool mark_freed(struct shard *shard, uint64_t key, uint64_t now_ns)
 void gp_origin_freed_slow(uint64_t key)
 {
 	struct shard *shard = shard_of(key);
+	struct table *t = get_table();
 	uint64_t now_ns = gp_driver_now_ns(NULL);
 	uint32_t site, i;
 
-	if (!mark_freed(shard, key, now_ns) ||
+	if (!mark_freed(t, key, now_ns) ||
 		!(atomic_load_explicit(&gp_origin_mode, memory_order_relaxed) & GP_ORIGIN_STACKS))
 		return;
 	site = site_of_caller();
 	gp_spin_lock(&shard->lock);
-	i = *find_locked(shard, key);
-	if (i && shard->entries[i].origin.is_freed && shard->entries[i].origin.time_ns == now_ns)
-		shard->entries[i].origin.freed = site;
+	i = *find_locked(t, key);
+	if (i && t->entries[i].origin.is_freed && t->entries[i].origin.time_ns == now_ns)
+		t->entries[i].origin.freed = site;
 	gp_spin_unlock(&shard->lock);
 }
 
 bool gp_origin_find(uint64_t key, struct gp_origin *ret)
 {
-	struct shard *shard;
+	struct shard *shard = shard_of(key);
+	struct table *t = get_table();
 	uint32_t i;
 
-	if (!atomic_load_explicit(&gp_origin_mode, memory_order_acquire))
+	if (!t)
 		return false;
-	shard = shard_of(key);
 	gp_spin_lock(&shard->lock);
-	i = *find_locked(shard, key);
+	i = *find_locked(t, key);
 	if (i)
-		*ret = shard->entries[i].origin;
+		*ret = t->entries[i].origin;
 	gp_spin_unlock(&shard->lock);
 	return i != 0;
 }
 
 static int make_room(void)
 {
-	struct shard *none = NULL, *new;
-	size_t bytes = SHARDS * sizeof(*new);
+	struct table *none = NULL, *new;
 
-	if (atomic_load(&shards))
+	if (atomic_load(&table))
 		return 0;
-	new = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (new == MAP_FAILED)
 		return -ENOMEM;
-	if (!atomic_compare_exchange_strong(&shards, &none, new))
-		munmap(new, bytes);
+	/* Addresses lead all over the buckets, which is dear in small pages. It does without if it must. */
+	(void)madvise(new, sizeof(new->buckets), MADV_HUGEPAGE);
+	if (!atomic_compare_exchange_strong(&table, &none, new))
+		munmap(new, sizeof(*new));
 	return 0;
 }
 

@@ -37,12 +37,7 @@ typedef void *function_fn(void *pc);
 typedef _Unwind_Word cfa_fn(struct _Unwind_Context *);
 typedef _Unwind_Word register_fn(struct _Unwind_Context *, int);
 
-/* As the tables count registers. */
-#ifdef __x86_64__
-enum { FRAME_POINTER = 6 };
-#else
-enum { FRAME_POINTER = 29 };
-#endif
+enum { FRAME_POINTER = 6 }; /* of x86-64, as the tables count registers */
 
 static ip_fn *get_ip;
 static cfa_fn *get_cfa;
@@ -162,9 +157,10 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg
 	goes_on = look_at(walk, pc, &is_wanted);
 	if (is_wanted)
 		walk->frames[walk->n++] = pc;
-	walk->seen.is_lost |= is_before != 0;
-	gp_stack_cache_see(&walk->seen, &walk->key, pc, (uintptr_t)get_cfa(context),
-		(uintptr_t)get_register(context, FRAME_POINTER), is_wanted);
+	walk->seen.is_lost |= is_before || !GP_HAS_STACK_CACHE;
+	if (!walk->seen.is_lost)
+		gp_stack_cache_see(&walk->seen, &walk->key, pc, (uintptr_t)get_cfa(context),
+			(uintptr_t)get_register(context, FRAME_POINTER), is_wanted);
 	return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 

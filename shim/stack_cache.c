@@ -36,18 +36,16 @@ static _Atomic(struct entry *) entries;
 
 int gp_stack_cache_init(void)
 {
-#ifdef __x86_64__
 	struct entry *none = NULL, *new;
 	size_t bytes = ENTRIES * sizeof(*new);
 
-	if (atomic_load(&entries))
+	if (!GP_HAS_STACK_CACHE || atomic_load(&entries))
 		return 0;
 	new = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (new == MAP_FAILED)
 		return -ENOMEM;
 	if (!atomic_compare_exchange_strong(&entries, &none, new))
 		munmap(new, bytes);
-#endif
 	return 0;
 }
 
@@ -91,8 +89,8 @@ void gp_stack_cache_see(struct gp_stack_seen *seen, const struct gp_stack_key *k
 	uintptr_t least = seen->end ? seen->end : key->frame, called_pointer = seen->end ? seen->pointer : key->frame;
 
 	/* Signal handlers, other stacks, and what is no stack at all are always walked. */
-	if (!atomic_load_explicit(&entries, memory_order_relaxed) || seen->is_lost || end % WORD || end <= least ||
-		end - least >= REACH_BYTES || read_word(end - WORD) != pc) {
+	if (seen->is_lost || end % WORD || end <= least || end - least >= REACH_BYTES ||
+		read_word(end - WORD) != pc) {
 		seen->is_lost = true;
 		return;
 	}

@@ -12,6 +12,13 @@
 
 #include "config_stacks.h"
 
+/* Whether anything is kept on this architecture. */
+#ifdef __x86_64__
+enum { GP_HAS_STACK_CACHE = 1 };
+#else
+enum { GP_HAS_STACK_CACHE = 0 };
+#endif
+
 /* Of a walk: where it begins, and what it was asked for. */
 struct gp_stack_key {
 	uintptr_t frame, caller; /* of the function that begins it: its frame's address, and its return address */

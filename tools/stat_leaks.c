@@ -156,29 +156,42 @@ static void print_bad_frees(const json_t *reply, struct stat_stacks *stacks)
 	}
 }
 
-static void print_head(const json_t *reply)
+static void print_setting(const json_t *setting, pid_t pid)
 {
-	const json_t *setting = json_object_get(reply, "stacks");
-	uint64_t n = stat_reply_u64_or_0(reply, "n_blocks"), sample = stat_reply_u64_or_0(setting, "sample");
-	char bytes[STAT_TEXT_MAX], since[STAT_TEXT_MAX];
+	uint64_t sample = stat_reply_u64_or_0(setting, "sample");
+	char since[STAT_TEXT_MAX];
 
-	stat_bytes(bytes, stat_reply_u64_or_0(reply, "bytes"));
-	stat_age(since, stat_reply_u64_or_0(setting, "since_ns"));
-	printf("%s in %" PRIu64 " block%s; ", bytes, n, n == 1 ? "" : "s");
 	if (!json_is_true(json_object_get(setting, "is_on"))) {
-		puts("stacks are off: gpupool-stat stacks PID on");
+		printf("stacks are off");
+		if (pid)
+			printf(": gpupool-stat stacks %d on", (int)pid);
+		putchar('\n');
 		return;
 	}
+	stat_age(since, stat_reply_u64_or_0(setting, "since_ns"));
 	printf("stacks of %" PRIu64 " frames", stat_reply_u64_or_0(setting, "depth"));
 	if (sample > 1)
 		printf(", below 1 MiB of one block in %" PRIu64, sample);
 	printf(", since %s\n", since);
+}
+
+/* pid: 0 if it comes from a file. */
+static void print_head(const json_t *reply, pid_t pid)
+{
+	const json_t *setting = json_object_get(reply, "stacks");
+	uint64_t n = stat_reply_u64_or_0(reply, "n_blocks");
+	uint64_t sites_dropped = stat_reply_u64_or_0(setting, "sites_dropped");
+	uint64_t blocks_dropped = stat_reply_u64_or_0(setting, "blocks_dropped");
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, stat_reply_u64_or_0(reply, "bytes"));
+	printf("%s in %" PRIu64 " block%s; ", bytes, n, n == 1 ? "" : "s");
+	print_setting(setting, pid);
 	if (json_is_true(json_object_get(reply, "truncated")))
 		printf("of %" PRIu64 " sites those with the most bytes, as many as fit the answer\n",
 			stat_reply_u64_or_0(reply, "n_sites"));
-	if (stat_reply_u64_or_0(setting, "sites_dropped") || stat_reply_u64_or_0(setting, "blocks_dropped"))
-		printf("without room for %" PRIu64 " stacks and %" PRIu64 " blocks\n",
-			stat_reply_u64_or_0(setting, "sites_dropped"), stat_reply_u64_or_0(setting, "blocks_dropped"));
+	if (sites_dropped || blocks_dropped)
+		printf("without room for %" PRIu64 " stacks and %" PRIu64 " blocks\n", sites_dropped, blocks_dropped);
 }
 
 /* base: what to compare with; NULL: nothing. */
@@ -195,7 +208,7 @@ static void show(const json_t *reply, pid_t pid, const json_t *base, const struc
 		stat_groups_make(&older, by, base, base_stacks);
 		stat_groups_compare(&groups, &older);
 	}
-	print_head(reply);
+	print_head(reply, pid);
 	print_groups(&groups, options);
 	if (by == STAT_BY_SITE)
 		print_bad_frees(reply, stacks);

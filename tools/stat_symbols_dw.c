@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The files that a process names are opened only if they are plain files of root's or the user's own, and believed only
- * if they are the ones that the process has loaded: it may run for longer than they last. They are read by elfutils as
- * a debugger would; nothing in them is run.
+ * The files that a process names are opened only if they are plain files, by root only if they are root's, and believed
+ * only if they are the ones that the process has loaded: it may run for longer than they last. They are read by
+ * elfutils as a debugger would; nothing in them is run, and no server is asked, which may take minutes.
  */
 
 #include "stat_symbols.h"
@@ -56,7 +56,8 @@ static int open_file(const char *path)
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid()))
+	/* A user's own processes run what is in them; root's eyes are worth more. */
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || geteuid() != 0))
 		return fd;
 	close(fd);
 	return -1;
@@ -113,6 +114,7 @@ struct stat_symbols *stat_symbols_new(const json_t *objects, pid_t pid)
 	size_t n = json_array_size(objects) < OBJECTS_MAX ? json_array_size(objects) : OBJECTS_MAX;
 	struct stat_symbols *symbols = stat_alloc(calloc(1, sizeof(*symbols) + n * sizeof(*symbols->modules)));
 
+	unsetenv("DEBUGINFOD_URLS");
 	symbols->dwfl = dwfl_begin(&callbacks);
 	if (!symbols->dwfl)
 		return symbols;

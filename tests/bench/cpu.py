@@ -8,6 +8,7 @@ shared machine a lone time says nothing.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -23,6 +24,7 @@ from player import Group, Peer, Stage
 KINDS = ("none", "simple", "binned", "split", "vmm")
 SIZES = (512, 64 * KIB, MIB, 64 * MIB, GIB, 2 * GIB)
 ROUNDS, MS = 11, 4
+STACKS = ("1", "16", "16,sample=100")
 # What this library or tool has not is no failure.
 NO_FAILURE = ("this library has no pool of the kind", "there is none")
 SMALL = 0.2  # below this scale nothing with many blocks
@@ -88,6 +90,17 @@ def run_pairs(book, options, log):
         cells = [cell("pingpong", 64 * KIB), cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
         few = [peer for peer in peers if peer.kind in ("", "split", "vmm")]
         run_groups(book, options, log, few, [Group(f"{runtime} runtime", cells)])
+
+
+def run_stacks(book, options, log):
+    """With the call stack of each allocation and free, as deep as it is: a player's is not."""
+    raw, *peers = peers_of(options, [options.programs / "player_driver"])
+    for split in [peer for peer in peers if peer.kind == "split"][:1]:
+        traced = [dataclasses.replace(split, name=f"stacks {words}",
+                                      variables={**split.variables, "GPUPOOL_STACKS": words}) for words in STACKS]
+        run_groups(book, options, log, [raw, split, *traced], [
+            Group("stacks", [cell("pingpong", 64 * KIB), cell("window", 64 * KIB, live=32),
+                             cell("window", 0, live=32)])])
 
 
 def run_extras(book, options, log):
@@ -161,6 +174,7 @@ def main():
     log = options.json.with_suffix(".err") if options.json else pathlib.Path("/dev/null")
     with log.open("w") as errors:
         run_pairs(book, options, errors)
+        run_stacks(book, options, errors)
         if not options.only:
             run_extras(book, options, errors)
     text = "\n".join(report(book)) + "\n"
