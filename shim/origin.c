@@ -57,8 +57,8 @@ static _Atomic unsigned depth, sample = 1;
 static _Atomic uint64_t since_ns, n_dropped;
 
 /*
- * Blocks that are neighbours have neighbouring buckets, of which sixteen lie together: the addresses that a program goes
- * round and round are few such groups. Groups are spread over the shards, whatever they are multiples of.
+ * Blocks that are neighbours have neighbouring buckets, of which sixteen lie together: the addresses that a program
+ * goes round and round are few such groups. Groups are spread over the shards, whatever they are multiples of.
  */
 enum { GROUP_BITS = 4 };
 
