@@ -26,7 +26,28 @@ struct gp_backend {
 	void *arg; /* handed to every function */
 };
 
+/*
+ * Virtual memory, for the kind vmm: addresses without memory, and pieces of memory that are mapped there. Sizes and
+ * addresses are multiples of the pool's granule; a piece is mapped as a whole, and in one place at a time. Nothing of
+ * this waits for the GPU: what is unmapped must be in nobody's use. The context may have ended when unmap, release and
+ * address_free are called, since nothing of this ends with it.
+ */
+struct gp_mapping_ops {
+	int (*address_reserve)(void *arg, uint64_t bytes, uint64_t *ret_addr);
+	void (*address_free)(void *arg, uint64_t addr, uint64_t bytes);
+
+	/* Takes memory from the driver. -ENOMEM enters the retry rounds. */
+	int (*create)(void *arg, uint64_t bytes, uint64_t *ret_handle);
+	void (*release)(void *arg, uint64_t handle, uint64_t bytes);
+
+	/* From then on work of the context may use it. */
+	int (*map)(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle);
+	int (*unmap)(void *arg, uint64_t addr, uint64_t bytes);
+};
+
 struct gp_backend_ops {
+	const struct gp_mapping_ops *mapping; /* NULL: there is no such thing */
+
 	/* Takes memory from the driver: 512-byte aligned. -ENOMEM enters the retry rounds, anything else does not. */
 	int (*reserve)(void *arg, uint64_t bytes, uint64_t *ret_addr);
 

@@ -15,6 +15,7 @@
 
 struct gp_kind_ops;
 struct gp_pool;
+struct gp_range;
 
 enum gp_block_state {
 	GP_BLOCK_UNUSED,    /* a spare descriptor */
@@ -24,12 +25,15 @@ enum gp_block_state {
 	GP_BLOCK_CACHED,    /* may be handed out */
 	GP_BLOCK_RETURNING, /* on its way back to the driver */
 	GP_BLOCK_TCACHED,   /* in a thread's cache; to the pool it is as good as USED */
+	GP_BLOCK_HOLE,	    /* of a range: addresses without memory */
+	GP_BLOCK_MOVING,    /* of a range: belongs to the thread that took it, and may map or unmap memory there */
 };
 
 enum {
 	GP_BLOCK_LATE = 1,  /* freed without a record of its own: usable on completion only, never on order */
 	GP_BLOCK_GUARD = 2, /* the first bytes of a shared segment, which are never handed out */
 	GP_BLOCK_MAPPED = 4, /* in the address map: it was handed out at this address */
+	GP_BLOCK_EMPTY = 8, /* of a range, MOVING: a hole that is being filled */
 };
 
 struct gp_block {
@@ -45,6 +49,7 @@ struct gp_block {
 	/* The state, and above it how often the block was handed out: a claim of an older time fails. */
 	_Atomic uint64_t word;
 	uint8_t flags;
+	_Atomic bool is_exported; /* of a range: once it is free nobody gets it again */
 };
 
 struct gp_segment {
@@ -57,6 +62,7 @@ struct gp_segment {
 	struct gp_tree_node by_addr; /* addrmap.c */
 	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
+	struct gp_range *range;	     /* kind vmm: the segment is addresses, of which blocks have memory and holes none */
 	_Atomic bool is_retired;     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
 };
 
@@ -100,6 +106,13 @@ static inline bool gp_block_claim(struct gp_block *b, uint64_t word)
 	return gp_block_claim_as(b, word, GP_BLOCK_FREEING);
 }
 
+/* Whether nobody may get it again once it is free. */
+static inline bool gp_block_is_retired(const struct gp_block *b)
+{
+	return atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed) ||
+	       atomic_load_explicit(&b->is_exported, memory_order_relaxed);
+}
+
 /* Whether the block is all of what the driver gave: only then is its address the segment's base. */
 static inline bool gp_block_is_whole(const struct gp_block *b)
 {
@@ -109,6 +122,8 @@ static inline bool gp_block_is_whole(const struct gp_block *b)
 /* Whether the program holds nothing of it: all is cached or queued. */
 static inline bool gp_segment_is_unused(const struct gp_segment *segment)
 {
+	if (segment->range)
+		return false;
 	for (const struct gp_block *b = segment->first; b; b = b->next)
 		if (gp_block_state(b) != GP_BLOCK_CACHED && gp_block_state(b) != GP_BLOCK_PENDING)
 			return false;

@@ -5,6 +5,7 @@
 
 #include "kind.h"
 #include "pool_impl.h"
+#include "range.h"
 #include "tcache_impl.h"
 
 struct tally {
@@ -18,6 +19,11 @@ struct tally {
 			return what;                                                                                   \
 	} while (0)
 
+static bool is_exported(const struct gp_block *b)
+{
+	return atomic_load_explicit(&b->is_exported, memory_order_relaxed);
+}
+
 static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct tally *t)
 {
 	bool is_guard = b->flags & GP_BLOCK_GUARD;
@@ -30,20 +36,25 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 	case GP_BLOCK_TCACHED:
 	case GP_BLOCK_USED:
 		EXPECT(gp_block_requested(b) <= b->size, "a block is smaller than what was asked for");
-		EXPECT(gp_block_is_whole(b) || b->addr != s->base, "a shared segment's base was handed out");
+		EXPECT(s->range || gp_block_is_whole(b) || b->addr != s->base, "a shared segment's base was handed out");
 		t->used += b->size;
 		t->n_used++;
 		return NULL;
 	case GP_BLOCK_CACHED:
-		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD),
+		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD) ||
+			       is_exported(b) || is_exported(b->prev),
 		       "two cached neighbours were not merged");
 		t->cached += b->size;
 		t->n_cached++;
-		t->n_indexed += !is_guard && !s->is_retired && s->pool->options.kind != GP_KIND_NONE;
+		t->n_indexed += !is_guard && !s->is_retired && !is_exported(b) && s->pool->options.kind != GP_KIND_NONE;
 		return NULL;
 	case GP_BLOCK_PENDING:
 		t->pending += b->size;
 		t->n_pending++;
+		return NULL;
+	case GP_BLOCK_HOLE:
+		EXPECT(s->range, "a hole in memory that the driver gave as a whole");
+		t->total -= b->size;
 		return NULL;
 	default:
 		return "a block of a segment is in no resting state";
@@ -105,6 +116,12 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(stats->total_bytes ==
 		       stats->used_bytes + stats->pending_bytes + stats->cached_bytes + stats->returning_bytes,
 	       "total is not used + pending + cached + returning");
+	if (pool->cache.vm) {
+		const char *broken = gp_range_check_locked(pool);
+
+		if (broken)
+			return broken;
+	}
 	gp_tcache_count_locked(pool, &counted);
 	EXPECT(counted.requested_bytes <= counted.used_bytes, "more was asked for than is used");
 	EXPECT(stats->total_bytes <= atomic_load(&pool->options.budget->charged_bytes), "the budget is undercharged");

@@ -53,6 +53,7 @@ struct gp_block *gp_block_new_locked(struct gp_pool *pool)
 	atomic_store_explicit(&b->serial, 0, memory_order_relaxed);
 	b->prev = b->next = NULL;
 	b->flags = 0;
+	atomic_store_explicit(&b->is_exported, false, memory_order_relaxed);
 	return b;
 }
 

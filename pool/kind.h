@@ -21,6 +21,17 @@ struct gp_kind_ops {
 	const char *name;
 	void (*init)(struct gp_pool *pool);
 
+	/* What a new pool needs of the driver, and host memory for it, until close: 0, or why it cannot be. NULL: nothing. */
+	int (*open)(struct gp_pool *pool);
+	void (*close)(struct gp_pool *pool);
+
+	/*
+	 * For a kind that takes and gives back memory in its own way; without the pool's lock. As gp_segment_grow and
+	 * gp_segment_give_back, which call them. NULL: by segments.
+	 */
+	int (*grow)(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+	uint64_t (*give_back)(struct gp_pool *pool, uint64_t want);
+
 	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */
 	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
 
@@ -64,4 +75,4 @@ struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes);
 /* The ops of a kind. */
 const struct gp_kind_ops *gp_kind_ops_of(enum gp_kind kind);
 
-extern const struct gp_kind_ops gp_kind_none, gp_kind_simple, gp_kind_binned, gp_kind_split;
+extern const struct gp_kind_ops gp_kind_none, gp_kind_simple, gp_kind_binned, gp_kind_split, gp_kind_vmm;

@@ -30,6 +30,7 @@ static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
 	[GP_KIND_SIMPLE] = &gp_kind_simple,
 	[GP_KIND_BINNED] = &gp_kind_binned,
 	[GP_KIND_SPLIT] = &gp_kind_split,
+	[GP_KIND_VMM] = &gp_kind_vmm,
 };
 
 const struct gp_kind_ops *gp_kind_ops_of(enum gp_kind kind)
@@ -42,9 +43,21 @@ const char *gp_kind_name(enum gp_kind kind)
 	return kinds[kind]->name;
 }
 
+static void pool_free(struct gp_pool *pool)
+{
+	if (kinds[pool->options.kind]->close)
+		kinds[pool->options.kind]->close(pool);
+	gp_descriptors_free(pool);
+	gp_fence_deinit(&pool->fence);
+	gp_mutex_deinit(&pool->lock);
+	pthread_cond_destroy(&pool->rounds_done);
+	free(pool);
+}
+
 int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool)
 {
 	struct gp_pool *pool = calloc(1, sizeof(*pool));
+	int r = 0;
 
 	if (!pool)
 		return -ENOMEM;
@@ -63,8 +76,13 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	gp_list_init(&pool->spare_blocks);
 	gp_list_init(&pool->spare_segments);
 	kinds[options->kind]->init(pool);
-	*ret_pool = pool;
-	return 0;
+	if (kinds[options->kind]->open)
+		r = kinds[options->kind]->open(pool);
+	if (r)
+		pool_free(pool);
+	else
+		*ret_pool = pool;
+	return r;
 }
 
 struct gp_pool *gp_pool_get(struct gp_pool *pool)
@@ -80,12 +98,8 @@ void gp_pool_put(struct gp_pool *pool)
 	if (!pool || atomic_fetch_sub_explicit(&pool->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	gp_assert(gp_list_is_empty(&pool->segments));
-	gp_descriptors_free(pool);
-	gp_fence_deinit(&pool->fence);
-	gp_mutex_deinit(&pool->lock);
-	pthread_cond_destroy(&pool->rounds_done);
 	be = pool->options.backend;
-	free(pool);
+	pool_free(pool);
 	if (be.ops->detach)
 		be.ops->detach(be.arg);
 }

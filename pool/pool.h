@@ -17,6 +17,7 @@ enum gp_kind {
 	GP_KIND_SIMPLE, /* whole driver allocations, nearest fit */
 	GP_KIND_BINNED, /* whole driver allocations, in size classes */
 	GP_KIND_SPLIT,	/* large segments, split and merged */
+	GP_KIND_VMM,	/* ranges of addresses, where memory is mapped as it is needed */
 	GP_N_KINDS
 };
 
@@ -52,7 +53,10 @@ enum {
 	GP_E_DEAD,		/* its context is gone */
 };
 
-/* 0 or -ENOMEM (host memory). The caller holds the first reference. */
+/*
+ * 0; -ENOMEM (host memory); -ENOTSUP if the backend cannot do what the kind needs, or its error. The caller holds the
+ * first reference.
+ */
 int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool);
 struct gp_pool *gp_pool_get(struct gp_pool *pool);
 
@@ -119,6 +123,15 @@ void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
 /* The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. */
 void gp_pool_drop(struct gp_pool *pool);
 
+/*
+ * After gp_pool_drop, once the driver has ended the context: what is mapped does not end with it, and goes back now.
+ * For the kind vmm; others have nothing of that.
+ */
+void gp_pool_unmap(struct gp_pool *pool);
+
+/* Calls back for everything that is mapped, or about to be; without the lock. 0 or -ENOMEM (host memory). */
+int gp_pool_each_piece(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);
+
 /* What holds an address: the bounds of a block as the program knows it. */
 struct gp_block_info {
 	uint64_t addr;
@@ -128,6 +141,7 @@ struct gp_block_info {
 	uint64_t segment_base, segment_size;
 	bool is_used, is_whole;
 	bool is_cached; /* free, and ready to be handed out */
+	bool is_mapped; /* kind vmm: not a part of anything that the driver knows as an allocation */
 };
 
 /* 0 and the block at or around the address, or GP_E_FOREIGN. */
@@ -135,7 +149,7 @@ int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *re
 
 /*
  * Something outside the process may hold the memory from now on: once freed, it goes back to the driver instead
- * of to another owner. The whole segment is meant. 0 or GP_E_FOREIGN.
+ * of to another owner. The whole segment is meant; with the kind vmm the block. 0 or GP_E_FOREIGN.
  */
 int gp_pool_export(struct gp_addrmap *map, uint64_t addr);
 

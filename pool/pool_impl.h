@@ -15,6 +15,8 @@ enum { GP_N_BINS = GP_N_CLASSES };
 /* Up to this a request is small: split serves it from slabs. The driver itself packs together what is up to 1 MiB. */
 #define GP_SMALL_MAX GP_MIB
 
+struct gp_vm;
+
 struct gp_pool {
 	struct gp_pool_options options;
 	_Atomic(const struct gp_kind_ops *) kind; /* of new blocks: changes once, in gp_pool_set_whole */
@@ -51,6 +53,7 @@ struct gp_pool {
 		struct {
 			struct gp_tree small, large;
 		} split;
+		struct gp_vm *vm; /* vmm */
 	} cache; /* of the kind at the start, and of binned after gp_pool_set_whole */
 };
 

@@ -4,8 +4,10 @@
 /* What a pool can tell about itself, and the end of it. */
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "kind.h"
+#include "range.h"
 #include "segment.h"
 #include "tcache_impl.h"
 
@@ -46,6 +48,8 @@ static struct gp_block *block_around_locked(struct gp_pool *pool, uint64_t addr)
 
 	if (!segment || segment->pool != pool)
 		return NULL;
+	if (segment->range)
+		return gp_range_block_at_locked(segment->range, addr);
 	for (b = segment->first; b && addr - b->addr >= b->size; b = b->next)
 		;
 	return b;
@@ -72,6 +76,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.is_used = is_used,
 		.is_whole = gp_block_is_whole(b),
 		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
+		.is_mapped = b->segment->range != NULL,
 	};
 }
 
@@ -100,7 +105,9 @@ int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
 		return GP_E_FOREIGN;
 	gp_mutex_lock(&pool->lock);
 	b = block_around_locked(pool, addr);
-	if (b)
+	if (b && b->segment->range)
+		atomic_store_explicit(&b->is_exported, true, memory_order_relaxed);
+	else if (b)
 		gp_segment_retire_locked(pool, b->segment);
 	gp_mutex_unlock(&pool->lock);
 	(void)gp_tcache_recall(pool);
@@ -159,4 +166,35 @@ void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct 
 void gp_pool_each_block(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg)
 {
 	visit(pool, true, fn, arg);
+}
+
+int gp_pool_each_piece(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg)
+{
+	struct place {
+		uint64_t addr, bytes;
+	} *places = NULL;
+	struct gp_list *link;
+	size_t n = 0;
+	int r = 0;
+
+	if (!pool->cache.vm)
+		return 0;
+	gp_mutex_lock(&pool->lock);
+	gp_list_each(link, &pool->cache.vm->pieces)
+		n++;
+	places = calloc(n + 1, sizeof(*places));
+	if (!places)
+		r = -ENOMEM;
+	n = 0;
+	gp_list_each(link, &pool->cache.vm->pieces) {
+		const struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
+
+		if (places)
+			places[n++] = (struct place){piece->addr, piece->size};
+	}
+	gp_mutex_unlock(&pool->lock);
+	for (size_t i = 0; i < n; i++)
+		fn(arg, places[i].addr, places[i].bytes);
+	free(places);
+	return r;
 }

@@ -14,6 +14,7 @@
 
 #include "descriptor.h"
 #include "kind.h"
+#include "range.h"
 #include "reuse.h"
 #include "segment.h"
 
@@ -49,7 +50,7 @@ void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment)
 
 bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
 {
-	return !gp_list_is_empty(&pool->leaving);
+	return !gp_list_is_empty(&pool->leaving) || gp_range_is_any_leaving_locked(pool);
 }
 
 static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uint64_t *ns)
@@ -69,7 +70,7 @@ static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uin
 }
 
 /* The driver is nearly empty: what cannot be retried (a module that loads, a graph) needs the rest. */
-static void keep_reserve(struct gp_pool *pool)
+void gp_segment_keep_reserve(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t available;
@@ -142,7 +143,7 @@ static void forget_locked(struct gp_pool *pool, struct gp_block *block)
 	gp_segment_spare_locked(pool, segment);
 }
 
-static void arrived(struct gp_pool *pool, uint64_t bytes, int r)
+void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r)
 {
 	bool is_dead;
 
@@ -179,7 +180,7 @@ static bool is_context_idle(struct gp_pool *pool)
 	       gp_fence_completed(&pool->fence) > stamp;
 }
 
-static void count_release(struct gp_pool *pool, uint64_t start_ns)
+void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
 {
 	uint64_t ns = gp_pool_now_ns(pool) - start_ns;
 
@@ -201,9 +202,9 @@ static void send_off(struct gp_pool *pool, uint64_t base, uint64_t bytes, int sl
 		r = be->ops->release(be->arg, base);
 		is_done = true;
 	}
-	count_release(pool, start_ns);
+	gp_segment_count_release(pool, start_ns);
 	if (r || is_done) {
-		arrived(pool, bytes, r);
+		gp_segment_arrived(pool, bytes, r);
 		return;
 	}
 	/* Only now: what is counted as begun is what the next poll speaks of. */
@@ -303,6 +304,8 @@ static uint64_t give_back(struct gp_pool *pool, uint64_t want,
 
 uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 {
+	if (gp_kind_ops_of(pool->options.kind)->give_back)
+		return gp_kind_ops_of(pool->options.kind)->give_back(pool, want);
 	return give_back(pool, want, choose_locked);
 }
 
@@ -354,6 +357,8 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 	uint64_t tries[3], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;
 
+	if (request->kind->grow)
+		return request->kind->grow(pool, request, ret_block);
 	give_back_stale(pool, request);
 	swap_idle(pool, request);
 	gp_mutex_lock(&pool->lock);
@@ -377,7 +382,7 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 		return r;
 	r = book(pool, base, bytes, request, ret_block);
 	if (!r)
-		keep_reserve(pool);
+		gp_segment_keep_reserve(pool);
 	return r;
 }
 
@@ -443,8 +448,8 @@ bool gp_segment_release_unused(struct gp_pool *pool)
 	if (!segment)
 		return false;
 	r = be->ops->release(be->arg, base);
-	count_release(pool, start_ns);
-	arrived(pool, bytes, r);
+	gp_segment_count_release(pool, start_ns);
+	gp_segment_arrived(pool, bytes, r);
 	return true;
 }
 
@@ -463,8 +468,8 @@ int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 	if (is_dead)
 		return GP_E_DEAD;
 	r = be->ops->release(be->arg, base);
-	count_release(pool, start_ns);
-	arrived(pool, bytes, r);
+	gp_segment_count_release(pool, start_ns);
+	gp_segment_arrived(pool, bytes, r);
 	return r;
 }
 
@@ -492,7 +497,7 @@ static void see_returning(struct gp_pool *pool, uint64_t max_ns)
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (news)
-		arrived(pool, news, r);
+		gp_segment_arrived(pool, news, r);
 }
 
 void gp_segment_poll_returning(struct gp_pool *pool)

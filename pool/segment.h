@@ -10,11 +10,20 @@
 /* Asks the driver for a segment that serves the request, within the budget. -ENOMEM: either said no. */
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
 
+/* After growth: gives back what cannot be afforded any more, the driver being nearly empty. */
+void gp_segment_keep_reserve(struct gp_pool *pool);
+
 /*
  * Gives back idle segments whose work is completed: the smallest one of at least want bytes if there is one, else
  * the least recently used ones until want bytes are together; and all that are leaving. Returns the bytes begun.
  */
 uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want);
+
+/* Notes a call that gave memory back, and how long it took. */
+void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns);
+
+/* Notes that bytes that were returning have arrived in the driver, or what it said instead. */
+void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r);
 
 /* Gives one block, whole and taken out of the queue, back behind its fence. Returns the bytes begun. */
 uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block);

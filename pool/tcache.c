@@ -260,7 +260,7 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 	gp_ownlock_enter(&tc->lock);
 	shelf = find_room_locked(tc, recent->size);
 	if (shelf && is_open_locked(tc) && gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED)) {
-		is_taken = !atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed);
+		is_taken = !gp_block_is_retired(b);
 		if (is_taken)
 			put_locked(tc, shelf, b);
 		else

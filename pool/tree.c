@@ -105,6 +105,21 @@ struct gp_tree_node *gp_tree_at_most(const struct gp_tree *tree, uint64_t key)
 	return found;
 }
 
+struct gp_tree_node *gp_tree_before(const struct gp_tree *tree, const struct gp_tree_node *node)
+{
+	struct gp_tree_node *found = NULL, *t = tree->root;
+
+	while (t) {
+		if (less(t, node)) {
+			found = t;
+			t = t->right;
+		} else {
+			t = t->left;
+		}
+	}
+	return found;
+}
+
 static uint64_t count(const struct gp_tree_node *node)
 {
 	return node ? count(node->left) + 1 + count(node->right) : 0;

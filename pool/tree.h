@@ -27,5 +27,8 @@ struct gp_tree_node *gp_tree_at_least(const struct gp_tree *tree, uint64_t key);
 /* The largest node with key <= the given one, or NULL. */
 struct gp_tree_node *gp_tree_at_most(const struct gp_tree *tree, uint64_t key);
 
+/* The largest node that is less than this one, which is in the tree; or NULL. */
+struct gp_tree_node *gp_tree_before(const struct gp_tree *tree, const struct gp_tree_node *node);
+
 /* The number of nodes, counted one by one. */
 uint64_t gp_tree_count(const struct gp_tree *tree);

@@ -14,6 +14,8 @@
 #define SPACE_FACTOR                                                                               \
 	4 /* addresses per byte of capacity, so that holes never make a reservation fail */
 
+#define RANGES_FACTOR 16 /* the same of ranges, which lie behind all else */
+
 /* Nobody pauses that often for something that will come. */
 enum { PAUSES_MAX = 100000 };
 
@@ -25,10 +27,11 @@ void fake_init(struct fake *fake, uint64_t capacity)
 	memset(fake, 0, sizeof(*fake));
 	fake->capacity = capacity;
 	fake->pause_ns = 1000000;
+	fake->addresses_end = BASE + SPACE_FACTOR * capacity;
 	fake->pause_completes = 1;
 	pthread_mutex_init(&fake->lock, NULL);
 	if (capacity <= HISTORY_MAX) {
-		fake->n_units = SPACE_FACTOR * capacity / GP_ALIGN;
+		fake->n_units = (SPACE_FACTOR + RANGES_FACTOR) * capacity / GP_ALIGN;
 		fake->units = calloc(fake->n_units, sizeof(*fake->units));
 		if (!fake->units)
 			abort();
@@ -40,6 +43,7 @@ void fake_deinit(struct fake *fake)
 	pthread_mutex_destroy(&fake->lock);
 	free((void *)fake->units);
 	free(fake->ranges);
+	free(fake->pieces);
 }
 
 static void set_breach(struct fake *fake, const char *what)
@@ -139,7 +143,8 @@ static _Atomic uint64_t *units_of(struct fake *fake, uint64_t addr, uint64_t byt
 {
 	uint64_t first = (addr - BASE) / GP_ALIGN;
 
-	if (!fake->units)
+	/* Ranges for more than the fake has are longer than its history. */
+	if (!fake->units || (fake->addresses_bytes > RANGES_FACTOR * fake->capacity && first >= fake->n_units / 2))
 		return NULL;
 	if (addr < BASE || first + (bytes + GP_ALIGN - 1) / GP_ALIGN > fake->n_units)
 		abort();
@@ -170,12 +175,38 @@ void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
 		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
 }
 
+static bool is_mapped_locked(const struct fake *fake, uint64_t addr)
+{
+	for (size_t i = 0; i < fake->n_pieces; i++)
+		if (fake->pieces[i].addr && addr >= fake->pieces[i].addr &&
+			addr - fake->pieces[i].addr < fake->pieces[i].size)
+			return true;
+	return false;
+}
+
+/* Whether there is memory at the addresses, so far as that is any question. */
+static bool is_all_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
+{
+	bool is_mapped = true;
+
+	if (addr < BASE + SPACE_FACTOR * fake->capacity)
+		return true;
+	pthread_mutex_lock(&fake->lock);
+	for (uint64_t at = addr; is_mapped && at < addr + bytes; at += GP_MIB)
+		is_mapped = is_mapped_locked(fake, at);
+	is_mapped = is_mapped && is_mapped_locked(fake, addr + bytes - 1);
+	pthread_mutex_unlock(&fake->lock);
+	return is_mapped;
+}
+
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order)
 {
 	_Atomic uint64_t *units = units_of(fake, addr, bytes);
 	uint64_t completed = atomic_load(&fake->completed);
 	uint64_t ordered = may_order ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
 
+	if (!is_all_mapped(fake, addr, bytes))
+		return "addresses without memory were handed out";
 	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
 		uint64_t word = atomic_load_explicit(&units[i], memory_order_relaxed);
 
@@ -502,7 +533,171 @@ static uint64_t now_ns(void *arg)
 	return atomic_load(&((struct fake *)arg)->now_ns);
 }
 
+/* Only with room for their history, that of the model included. */
+static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct fake *fake = arg;
+
+	check_locks(GP_RANK_FENCE);
+	if (fake->cannot_map)
+		return -ENOTSUP;
+	pthread_mutex_lock(&fake->lock);
+	*ret_addr = fake->addresses_end;
+	fake->addresses_end += bytes;
+	fake->addresses_bytes += bytes;
+	pthread_mutex_unlock(&fake->lock);
+	return 0;
+}
+
+static void address_free(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct fake *fake = arg;
+
+	check_locks(GP_RANK_FENCE);
+	pthread_mutex_lock(&fake->lock);
+	for (size_t i = 0; i < fake->n_pieces; i++)
+		if (fake->pieces[i].addr >= addr && fake->pieces[i].addr < addr + bytes)
+			set_breach(fake, "addresses went back with memory mapped there");
+	fake->addresses_bytes -= bytes;
+	/* The last of them can be had again. */
+	if (addr + bytes == fake->addresses_end)
+		fake->addresses_end = addr;
+	pthread_mutex_unlock(&fake->lock);
+}
+
+static struct fake_piece *piece_locked(struct fake *fake, uint64_t handle)
+{
+	for (size_t i = 0; i < fake->n_pieces; i++)
+		if (fake->pieces[i].handle == handle)
+			return &fake->pieces[i];
+	set_breach(fake, "a piece of memory was named that is none");
+	return NULL;
+}
+
+static void add_piece_locked(struct fake *fake, uint64_t bytes)
+{
+	if (fake->n_pieces == fake->pieces_size) {
+		fake->pieces_size = fake->pieces_size * 2 + 64;
+		fake->pieces = realloc(fake->pieces, fake->pieces_size * sizeof(*fake->pieces));
+		if (!fake->pieces)
+			abort();
+	}
+	fake->pieces[fake->n_pieces++] = (struct fake_piece){.handle = ++fake->n_handles, .size = bytes};
+	fake->reserved_bytes += bytes;
+}
+
+static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RESERVE, .bytes = bytes, .slot = GP_NO_SLOT};
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_RESERVE);
+	pthread_mutex_lock(&fake->lock);
+	if (!entry.result && bytes > fake->capacity - fake->outside - fake->reserved_bytes)
+		entry.result = -ENOMEM;
+	if (!entry.result) {
+		add_piece_locked(fake, bytes);
+		*ret_handle = fake->n_handles;
+	}
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RELEASE_BEGIN, .bytes = bytes, .slot = GP_NO_SLOT};
+	struct fake_piece *piece;
+
+	check_locks(GP_RANK_FENCE);
+	(void)begin(fake, FAKE_RELEASE_BEGIN);
+	pthread_mutex_lock(&fake->lock);
+	piece = piece_locked(fake, handle);
+	if (piece) {
+		if (piece->addr || piece->size != bytes)
+			set_breach(fake, "a piece of memory went back that is mapped, or another");
+		fake->reserved_bytes -= piece->size;
+		*piece = fake->pieces[--fake->n_pieces];
+	}
+	pthread_mutex_unlock(&fake->lock);
+	(void)finish(fake, entry);
+}
+
+static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_MAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
+	struct fake_piece *piece;
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_MAP);
+	pthread_mutex_lock(&fake->lock);
+	for (uint64_t at = addr; at < addr + bytes; at += GP_MIB)
+		if (is_mapped_locked(fake, at))
+			set_breach(fake, "memory was mapped where there is some already");
+	piece = piece_locked(fake, handle);
+	if (piece && (piece->addr || piece->was_exported || piece->size != bytes))
+		set_breach(fake, "a piece of memory was mapped that is mapped, or was exported, or another");
+	if (piece && !entry.result)
+		piece->addr = addr;
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+/* Whether anything there was exported; nobody knows of it any more. */
+static bool forget_history(struct fake *fake, uint64_t addr, uint64_t bytes)
+{
+	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	bool was_exported = false;
+
+	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
+		was_exported |= atomic_exchange_explicit(&units[i], 0, memory_order_relaxed) & UNIT_EXPORTED;
+	return was_exported;
+}
+
+static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_UNMAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
+	struct fake_piece *piece = NULL;
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_UNMAP);
+	pthread_mutex_lock(&fake->lock);
+	for (size_t i = 0; i < fake->n_pieces; i++)
+		if (fake->pieces[i].addr == addr && fake->pieces[i].size == bytes)
+			piece = &fake->pieces[i];
+	if (!piece)
+		set_breach(fake, "something was unmapped that is not mapped");
+	if (last_use(fake, addr, bytes) > atomic_load(&fake->completed) && !fake->has_ended)
+		set_breach(fake, "memory that the GPU still uses was unmapped");
+	if (piece && !entry.result) {
+		piece->addr = 0;
+		piece->was_exported = forget_history(fake, addr, bytes);
+	}
+	pthread_mutex_unlock(&fake->lock);
+	return finish(fake, entry);
+}
+
+const char *fake_check_unmapped(struct fake *fake)
+{
+	if (fake->n_pieces)
+		return "a piece of memory was lost";
+	return fake->addresses_bytes ? "addresses were lost" : NULL;
+}
+
+static const struct gp_mapping_ops mapping = {
+	.address_reserve = address_reserve,
+	.address_free = address_free,
+	.create = create,
+	.release = release_piece,
+	.map = map_piece,
+	.unmap = unmap_piece,
+};
+
 static const struct gp_backend_ops ops = {
+	.mapping = &mapping,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

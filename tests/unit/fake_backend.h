@@ -31,6 +31,8 @@ enum fake_call {
 	FAKE_PAUSE,
 	FAKE_TRIM,
 	FAKE_AVAILABLE,
+	FAKE_MAP,
+	FAKE_UNMAP,
 	FAKE_N_CALLS
 };
 
@@ -55,6 +57,13 @@ struct fake_range {
 	bool is_leaving;
 };
 
+/* A piece of memory for ranges of addresses. FAKE_RESERVE makes one, and FAKE_RELEASE_BEGIN ends it. */
+struct fake_piece {
+	uint64_t handle, size; /* bytes */
+	uint64_t addr;         /* 0: it is not mapped */
+	bool was_exported;
+};
+
 struct fake {
 	/* What the test may set, before the first call or between two. */
 	uint64_t capacity;        /* bytes that can be reserved */
@@ -64,6 +73,8 @@ struct fake {
 	unsigned pause_completes; /* pieces of work that complete during a pause */
 	bool cannot_release_behind;
 	bool arrives_on_drain_only; /* what was begun is never back at a poll */
+	_Atomic bool has_ended;     /* the context, and with it all its work */
+	bool cannot_map;            /* addresses without memory are not to be had */
 	bool has_one_stream;        /* all work is in order anyhow: any order is harmless */
 	void (*hook)(struct fake *fake, enum fake_call call); /* before a call takes effect */
 	void *hook_arg;
@@ -86,6 +97,9 @@ struct fake {
 	pthread_mutex_t lock;      /* ranges, log, plans */
 	struct fake_range *ranges; /* by address */
 	size_t n_ranges, ranges_size;
+	struct fake_piece *pieces;
+	size_t n_pieces, pieces_size;
+	uint64_t n_handles, addresses_end, addresses_bytes;
 	struct fake_plan plans[FAKE_N_CALLS];
 	_Atomic uint64_t covers[GP_FENCE_SLOTS];
 	_Atomic unsigned idle_pauses;
@@ -96,6 +110,9 @@ struct fake {
 /* The history is kept up to 1 GiB. */
 void fake_init(struct fake *fake, uint64_t capacity);
 void fake_deinit(struct fake *fake);
+
+/* What was mapped is gone, and the addresses too: or what is still there. */
+const char *fake_check_unmapped(struct fake *fake);
 struct gp_backend fake_backend(struct fake *fake);
 
 /* The plan replaces an earlier one for the same call. */

@@ -25,11 +25,17 @@ void fixture_setup(enum gp_kind kind)
 
 void fixture_teardown(void)
 {
+	const char *breach = NULL;
+
 	if (px.pool) {
 		fixture_check();
 		gp_pool_drop(px.pool);
+		px.fake.has_ended = true;
+		gp_pool_unmap(px.pool);
+		breach = fake_check_unmapped(&px.fake);
 		gp_pool_put(px.pool);
 	}
+	ck_assert_msg(!breach, "%s", breach);
 	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
 	gp_addrmap_deinit(&px.map);
 	fake_deinit(&px.fake);
@@ -99,6 +105,16 @@ void fixture_free(uint64_t addr)
 	fixture_free_as(addr, GP_FREE_NORMAL);
 }
 
+void fixture_note_export(uint64_t addr)
+{
+	struct gp_block_info info = fixture_info(addr);
+
+	if (info.is_mapped)
+		fake_note_export(&px.fake, info.addr, info.rounded);
+	else
+		fake_note_export(&px.fake, info.segment_base, info.segment_size);
+}
+
 void fixture_work(void)
 {
 	fake_submit(&px.fake, 1);
@@ -132,11 +148,17 @@ static void setup_split(void)
 	fixture_setup(GP_KIND_SPLIT);
 }
 
+static void setup_vmm(void)
+{
+	fixture_setup(GP_KIND_VMM);
+}
+
 static void (*const setups[GP_N_KINDS])(void) = {
 	[GP_KIND_NONE] = setup_none,
 	[GP_KIND_SIMPLE] = setup_simple,
 	[GP_KIND_BINNED] = setup_binned,
 	[GP_KIND_SPLIT] = setup_split,
+	[GP_KIND_VMM] = setup_vmm,
 };
 
 TCase *fixture_case(enum gp_kind kind)

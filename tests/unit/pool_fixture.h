@@ -48,6 +48,9 @@ uint64_t fixture_alloc(uint64_t bytes);
 void fixture_free(uint64_t addr);
 void fixture_free_as(uint64_t addr, enum gp_free_mode mode);
 
+/* Somebody outside may hold what is exported with the block at that address. */
+void fixture_note_export(uint64_t addr);
+
 /* Submits work that uses what the program holds; it does not complete by itself. */
 void fixture_work(void);
 

@@ -163,10 +163,22 @@ static void open_model(struct model *m, const struct model_options *options)
 	open_pool(m);
 }
 
+/* What was mapped does not end with the context. */
+static void check_unmapped(struct model *m, struct gp_pool *dead)
+{
+	const char *lost;
+
+	m->fake.has_ended = true;
+	gp_pool_unmap(dead);
+	lost = fake_check_unmapped(&m->fake);
+	REQUIRE(m, !lost, "%s", lost);
+}
+
 static void close_model(struct model *m)
 {
 	end_threads(m);
 	gp_pool_drop(m->pool);
+	check_unmapped(m, m->pool);
 	gp_pool_put(m->pool);
 	gp_addrmap_deinit(&m->map);
 	fake_deinit(&m->fake);
@@ -226,6 +238,8 @@ static void check_refusal(struct model *m, uint64_t size)
 
 	if (m->is_planned)
 		return;
+	if (m->kind == GP_KIND_VMM)
+		size = gp_round_up(size, 2 * GP_MIB); /* memory comes in pieces */
 	REQUIRE(m,
 		m->fake.reserved_bytes + size > CAPACITY || m->fake.reserved_bytes + size > limit,
 		"%" PRIu64 " bytes were refused although there is room", size);
@@ -253,7 +267,7 @@ static void do_alloc(struct model *m)
 
 		check_new(m, addr, bytes);
 		REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
-		REQUIRE(m, !m->is_whole || info.is_whole, "a new block is a part of a segment");
+		REQUIRE(m, !m->is_whole || info.is_whole || info.is_mapped, "a new block is a part of a segment");
 	} else if (r == -ENOMEM)
 		check_refusal(m, size);
 	else
@@ -343,7 +357,10 @@ static void do_export(struct model *m)
 	addr = m->live[below(m, m->n_live)].addr;
 	REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
 	REQUIRE(m, gp_pool_export(&m->map, addr) == 0, "an export failed");
-	fake_note_export(&m->fake, info.segment_base, info.segment_size);
+	if (info.is_mapped)
+		fake_note_export(&m->fake, info.addr, info.rounded);
+	else
+		fake_note_export(&m->fake, info.segment_base, info.segment_size);
 }
 
 static void do_require_completion(struct model *m)
@@ -376,6 +393,7 @@ static void do_drop(struct model *m)
 	end_threads(m);
 	REQUIRE(m, m->fake.n_logged == before, "a dead pool called the driver");
 	m->is_whole = false;
+	check_unmapped(m, old);
 	gp_pool_put(old);
 	gp_addrmap_deinit(&m->map);
 	fake_deinit(&m->fake);
@@ -395,6 +413,8 @@ static void do_plan(struct model *m)
 		FAKE_RELEASE_BEGIN,
 		FAKE_RELEASE_POLL,
 		FAKE_RELEASE_DRAIN,
+		FAKE_MAP,
+		FAKE_UNMAP,
 	};
 	enum fake_call call = calls[below(m, sizeof(calls) / sizeof(*calls))];
 	bool is_oom = call == FAKE_RESERVE && below(m, 2);

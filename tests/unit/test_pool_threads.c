@@ -17,7 +17,7 @@
 #include "pool_fixture.h"
 #include "shim/barrier.h"
 
-enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_SLOTS = 8, N_UNITS = 4 * FIXTURE_CAPACITY / GP_ALIGN };
+enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_SLOTS = 8, N_UNITS = 8 * FIXTURE_CAPACITY / GP_ALIGN };
 enum { ON_THE_WAY = 255 }; /* the owner of what lies in a slot */
 
 struct held {
@@ -276,7 +276,9 @@ END_TEST
 static void *drop_soon(void *unused)
 {
 	wait_for_steps(N_STEPS / 2);
+	atomic_store(&px.fake.has_ended, true);
 	gp_pool_drop(px.pool);
+	gp_pool_unmap(px.pool);
 	return NULL;
 }
 

@@ -28,8 +28,8 @@ START_TEST(a_freed_block_is_reused_without_the_driver)
 		fixture_free(addr);
 		fake_calls(&px.fake, FAKE_RESERVE);
 		again = fixture_alloc(some_sizes[i]);
-		/* split may cut another one. */
-		if (keeps_blocks() && px.options.kind != GP_KIND_SPLIT)
+		/* split and vmm may cut another one. */
+		if (keeps_blocks() && px.options.kind < GP_KIND_SPLIT)
 			ck_assert_uint_eq(again, addr);
 		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), !keeps_blocks());
 	}
@@ -38,11 +38,14 @@ END_TEST
 
 START_TEST(a_request_larger_than_the_freed_block_gets_another)
 {
-	uint64_t addr;
+	uint64_t addr, larger;
 
 	addr = fixture_alloc(4 * GP_MIB);
 	fixture_free(addr);
-	ck_assert_uint_ne(fixture_alloc(120 * GP_MIB), addr);
+	larger = fixture_alloc(120 * GP_MIB);
+	/* Or it begins there and is larger now. */
+	ck_assert(larger != addr || fixture_info(larger).is_mapped);
+	ck_assert_uint_ge(fixture_info(larger).rounded, 120 * GP_MIB);
 }
 END_TEST
 
@@ -207,21 +210,28 @@ START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
 }
 END_TEST
 
+/* What is mapped cannot go back by the driver's own free, which waits: so there is no limit then. */
+static bool has_a_free_that_waits(void)
+{
+	return px.options.kind != GP_KIND_VMM;
+}
+
 START_TEST(the_queue_keeps_its_limit_while_a_capture_lasts)
 {
 	px.options.pending_bytes_max = 60 * GP_MIB;
 	fixture_pool();
 	atomic_store(&px.fake.is_capturing, true);
-	for (unsigned i = 0; i < 32; i++) {
+	for (unsigned i = 0; i < 8; i++) {
 		uint64_t addr = fixture_alloc(23 * GP_MIB);
 
 		fixture_work();
 		fixture_free(addr);
-		ck_assert_uint_le(fixture_stats().pending_bytes, 60 * GP_MIB);
+		ck_assert(fixture_stats().pending_bytes <= 60 * GP_MIB || !has_a_free_that_waits());
 	}
 	/* By the driver's own free, as the program's would have been. */
-	ck_assert_uint_gt(fake_calls(&px.fake, FAKE_RELEASE), 8);
+	ck_assert_int_eq(fake_calls(&px.fake, FAKE_RELEASE) >= 2, has_a_free_that_waits());
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 0);
 	atomic_store(&px.fake.is_capturing, false);
 }
 END_TEST

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "range.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "descriptor.h"
+
+/*
+ * Addresses of a range per byte of the device: what is moved leaves holes, and they shall not exhaust it. Where so many
+ * are not to be had (a limit on address space, say), fewer will do.
+ */
+enum { SPACE_FACTOR = 4 };
+#define SPACE_MAX (UINT64_C(1) << 44)
+
+static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
+{
+	return gp_pool_backend(pool)->ops->mapping;
+}
+
+static int reserve(struct gp_pool *pool, struct gp_range *range)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t granule = pool->options.granule;
+	uint64_t capacity = gp_round_up(gp_min(pool->options.capacity_bytes, SPACE_MAX), granule);
+	int r = -ENOTSUP;
+
+	range->granule_log2 = gp_log2(granule);
+	for (uint64_t factor = SPACE_FACTOR; factor && r; factor /= 2) {
+		range->size = gp_min(capacity * factor, SPACE_MAX);
+		r = be->ops->mapping->address_reserve(be->arg, range->size, &range->base);
+	}
+	if (r)
+		return r;
+	range->granules = calloc(range->size / granule, sizeof(*range->granules));
+	return range->granules ? 0 : -ENOMEM;
+}
+
+/* All of it is a hole at first. */
+static void make_segment(struct gp_pool *pool, struct gp_range *range)
+{
+	struct gp_segment *segment = gp_segment_new_locked(pool);
+	struct gp_block *block = gp_block_new_locked(pool);
+
+	segment->base = block->addr = range->base;
+	segment->size = block->size = range->size;
+	segment->kind = &gp_kind_vmm;
+	segment->first = block;
+	segment->range = range;
+	block->segment = range->segment = segment;
+	range->granules[0].start = block;
+	gp_range_make_hole_locked(pool, block);
+	gp_list_append(&pool->segments, &segment->link);
+	gp_addrmap_add_segment(pool->options.map, segment);
+}
+
+static void give_addresses_back(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	for (int i = 0; i < GP_N_RANGES; i++) {
+		struct gp_range *range = &pool->cache.vm->ranges[i];
+
+		if (range->base)
+			be->ops->mapping->address_free(be->arg, range->base, range->size);
+	}
+}
+
+int gp_range_open(struct gp_pool *pool)
+{
+	struct gp_vm *vm;
+	int r = 0;
+
+	if (!mapping_of(pool))
+		return -ENOTSUP;
+	vm = pool->cache.vm = calloc(1, sizeof(*vm));
+	if (!vm)
+		return -ENOMEM;
+	gp_list_init(&vm->pieces);
+	gp_range_forget_locked(pool);
+	if (gp_descriptors_ensure_locked(pool))
+		return -ENOMEM;
+	for (int i = 0; i < GP_N_RANGES && !r; i++)
+		r = reserve(pool, &vm->ranges[i]);
+	if (r) {
+		give_addresses_back(pool);
+		return r;
+	}
+	for (int i = 0; i < GP_N_RANGES; i++)
+		make_segment(pool, &vm->ranges[i]);
+	return 0;
+}
+
+void gp_range_close(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	struct gp_list *link, *tmp;
+
+	if (!vm)
+		return;
+	gp_list_each_safe(link, tmp, &vm->pieces)
+		free(gp_container_of(link, struct gp_piece, link));
+	for (int i = 0; i < GP_N_RANGES; i++)
+		free(vm->ranges[i].granules);
+	free(vm);
+}
+
+void gp_range_forget_locked(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+
+	for (int i = 0; i < GP_N_RANGES; i++) {
+		vm->ranges[i].free.root = NULL;
+		gp_list_init(&vm->ranges[i].holes);
+	}
+	gp_list_init(&vm->exported);
+}
+
+/* A block begins there now. */
+static void note_start(struct gp_block *block)
+{
+	gp_range_granule_at(block->segment->range, block->addr)->start = block;
+}
+
+/* A block does not begin there any more: it is a part of the one before it. */
+static void note_end(struct gp_block *block, struct gp_block *before, struct gp_block *behind)
+{
+	struct gp_range *range = block->segment->range;
+	struct gp_granule *granule = gp_range_granule_at(range, block->addr);
+
+	if (granule->start != block)
+		return;
+	granule->start = NULL;
+	if (gp_range_granule_at(range, before->addr) == granule)
+		granule->start = before;
+	else if (behind && gp_range_granule_at(range, behind->addr) == granule)
+		granule->start = behind;
+}
+
+struct gp_block *gp_range_cut_locked(struct gp_pool *pool, struct gp_block *block, uint64_t size)
+{
+	struct gp_block *rest = gp_block_new_locked(pool);
+
+	rest->addr = block->addr + size;
+	rest->size = block->size - size;
+	rest->stamp = block->stamp;
+	rest->segment = block->segment;
+	rest->prev = block;
+	rest->next = block->next;
+	if (rest->next)
+		rest->next->prev = rest;
+	block->next = rest;
+	block->size = size;
+	gp_block_set_state(rest, gp_block_state(block));
+	note_start(rest);
+	return rest;
+}
+
+void gp_range_merge_locked(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
+{
+	gp_block_unmap_locked(pool, behind);
+	note_end(behind, block, behind->next);
+	block->size += behind->size;
+	block->stamp = gp_max(block->stamp, behind->stamp);
+	block->next = behind->next;
+	if (block->next)
+		block->next->prev = block;
+	gp_block_spare_locked(pool, behind);
+}
+
+void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	if (atomic_load_explicit(&block->is_exported, memory_order_relaxed))
+		gp_list_remove(&block->link);
+	else
+		gp_tree_remove(&block->segment->range->free, &block->by_size);
+}
+
+static bool is_mergeable(const struct gp_block *block)
+{
+	return block && gp_block_state(block) == GP_BLOCK_CACHED &&
+	       !atomic_load_explicit(&block->is_exported, memory_order_relaxed);
+}
+
+static void take_in_locked(struct gp_pool *pool, struct gp_block *block, struct gp_block *neighbour)
+{
+	gp_range_unlink_locked(pool, neighbour);
+	if (neighbour == block->next)
+		gp_range_merge_locked(pool, block, neighbour);
+	else
+		gp_range_merge_locked(pool, neighbour, block);
+	pool->stats.n_free_blocks--;
+}
+
+void gp_range_cache_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_cached_add(pool, block);
+	if (atomic_load_explicit(&block->is_exported, memory_order_relaxed)) {
+		gp_list_append(&pool->cache.vm->exported, &block->link);
+		return;
+	}
+	if (is_mergeable(block->next))
+		take_in_locked(pool, block, block->next);
+	if (is_mergeable(block->prev)) {
+		struct gp_block *before = block->prev;
+
+		take_in_locked(pool, block, before);
+		block = before;
+	}
+	block->by_size.key = block->size;
+	block->by_size.tie = block->addr;
+	gp_tree_insert(&block->segment->range->free, &block->by_size);
+}
+
+static bool is_hole(const struct gp_block *block)
+{
+	return block && gp_block_state(block) == GP_BLOCK_HOLE;
+}
+
+void gp_range_make_hole_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_block_unmap_locked(pool, block);
+	block->stamp = 0;
+	atomic_store_explicit(&block->is_exported, false, memory_order_relaxed);
+	gp_block_set_state(block, GP_BLOCK_HOLE);
+	if (is_hole(block->next)) {
+		gp_list_remove(&block->next->link);
+		gp_range_merge_locked(pool, block, block->next);
+	}
+	if (is_hole(block->prev)) {
+		gp_range_merge_locked(pool, block->prev, block);
+		return;
+	}
+	gp_list_append(&block->segment->range->holes, &block->link);
+}
+
+static void set_piece(struct gp_range *range, const struct gp_piece *at, struct gp_piece *piece)
+{
+	struct gp_granule *granule = gp_range_granule_at(range, at->addr);
+
+	for (uint64_t i = 0; i < at->size >> range->granule_log2; i++)
+		granule[i].piece = piece;
+}
+
+void gp_range_attach_locked(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr)
+{
+	piece->addr = addr;
+	gp_list_append(&pool->cache.vm->pieces, &piece->link);
+	set_piece(range, piece, piece);
+}
+
+static struct gp_range *range_of(const struct gp_vm *vm, uint64_t addr)
+{
+	const struct gp_range *small = &vm->ranges[GP_RANGE_SMALL];
+	bool is_small = addr >= small->base && addr - small->base < small->size;
+
+	return (struct gp_range *)&vm->ranges[is_small ? GP_RANGE_SMALL : GP_RANGE_LARGE];
+}
+
+void gp_range_detach_locked(struct gp_pool *pool, struct gp_piece *piece)
+{
+	set_piece(range_of(pool->cache.vm, piece->addr), piece, NULL);
+	gp_list_remove(&piece->link);
+}
+
+/* From the nearest granule at or before it in which any block begins. */
+struct gp_block *gp_range_block_at_locked(const struct gp_range *range, uint64_t addr)
+{
+	const struct gp_granule *granule = gp_range_granule_at(range, addr);
+	struct gp_block *b;
+
+	while (!granule->start)
+		granule--;
+	for (b = granule->start; b->addr > addr;)
+		b = b->prev;
+	while (addr - b->addr >= b->size)
+		b = b->next;
+	return b;
+}
+
+struct gp_block *gp_range_block_of_locked(const struct gp_pool *pool, const struct gp_piece *piece)
+{
+	return gp_range_block_at_locked(range_of(pool->cache.vm, piece->addr), piece->addr);
+}
+
+#define EXPECT(cond, what)                                                                                             \
+	do {                                                                                                           \
+		if (!(cond))                                                                                           \
+			return what;                                                                                   \
+	} while (0)
+
+/* A block has memory under each of its bytes, and a hole under none. */
+static const char *check_memory(const struct gp_range *range, const struct gp_block *b)
+{
+	uint64_t granule = gp_range_granule(range);
+
+	for (uint64_t at = b->addr & ~(granule - 1); at < b->addr + b->size; at += granule) {
+		const struct gp_piece *piece = gp_range_granule_at(range, at)->piece;
+
+		EXPECT(is_hole(b) == !piece, "a hole has memory, or a block none");
+		EXPECT(!piece || (at >= piece->addr && at < piece->addr + piece->size), "a piece is not where it is");
+	}
+	return NULL;
+}
+
+static const char *check_range(const struct gp_range *range)
+{
+	uint64_t n_holes = 0;
+	struct gp_list *link;
+
+	for (const struct gp_block *b = range->segment->first; b; b = b->next) {
+		const char *broken = check_memory(range, b);
+
+		if (broken)
+			return broken;
+		EXPECT(gp_range_block_at_locked(range, b->addr + b->size - 1) == b, "a block is not found");
+		EXPECT(!is_hole(b) || !is_hole(b->prev), "two holes were not merged");
+		n_holes += is_hole(b);
+	}
+	gp_list_each(link, &range->holes)
+		n_holes--;
+	EXPECT(!n_holes, "a hole is not in the list");
+	return NULL;
+}
+
+const char *gp_range_check_locked(const struct gp_pool *pool)
+{
+	const struct gp_vm *vm = pool->cache.vm;
+	uint64_t total = 0;
+	struct gp_list *link;
+
+	if (gp_pool_is_flag(&pool->dead))
+		return NULL;
+	gp_list_each(link, &vm->pieces)
+		total += gp_container_of(link, struct gp_piece, link)->size;
+	EXPECT(total == pool->stats.total_bytes, "the pieces are not what the pool has");
+	for (int i = 0; i < GP_N_RANGES; i++) {
+		const char *broken = check_range(&vm->ranges[i]);
+
+		if (broken)
+			return broken;
+	}
+	return NULL;
+}
+
+#undef EXPECT
+
+/* With nobody left who maps or unmaps: everything goes, and then the addresses. */
+static void unmap_all(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	struct gp_list *link, *tmp;
+
+	gp_list_each_safe(link, tmp, &pool->cache.vm->pieces) {
+		struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
+
+		/* What says that it is not mapped is right: the context ended before it could be. */
+		(void)be->ops->mapping->unmap(be->arg, piece->addr, piece->size);
+		be->ops->mapping->release(be->arg, piece->handle, piece->size);
+		gp_list_remove(link);
+		free(piece);
+	}
+	give_addresses_back(pool);
+}
+
+bool gp_range_enter_locked(struct gp_pool *pool)
+{
+	if (gp_pool_is_flag(&pool->dead))
+		return false;
+	pool->cache.vm->n_busy++;
+	return true;
+}
+
+void gp_range_leave(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	bool is_last;
+
+	gp_mutex_lock(&pool->lock);
+	is_last = --vm->n_busy == 0 && vm->is_over;
+	gp_mutex_unlock(&pool->lock);
+	if (is_last)
+		unmap_all(pool);
+}
+
+void gp_pool_unmap(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	bool is_last;
+
+	if (!vm)
+		return;
+	gp_mutex_lock(&pool->lock);
+	is_last = !vm->is_over && vm->n_busy == 0;
+	vm->is_over = true;
+	gp_mutex_unlock(&pool->lock);
+	if (is_last)
+		unmap_all(pool);
+}
