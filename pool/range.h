@@ -41,7 +41,8 @@ struct gp_vm {
 	struct gp_range ranges[GP_N_RANGES];
 	struct gp_list pieces;
 	struct gp_list exported;  /* cached blocks that nobody gets again, while their memory may go back */
-	unsigned n_moving_grows;  /* for which memory was moved, since the most that was ever used has grown */
+	unsigned n_moved;	  /* how often memory was moved since the most that was ever used has grown */
+	uint64_t moved_for[64];	  /* sizes of requests that it was moved for: the last ones of each hash */
 	unsigned n_busy;	  /* threads that map or unmap */
 	bool is_over;		  /* gp_pool_unmap was called */
 };
@@ -99,7 +100,7 @@ void gp_range_leave(struct gp_pool *pool);
 struct gp_block *gp_range_block_at_locked(const struct gp_range *range, uint64_t addr);
 struct gp_block *gp_range_block_of_locked(const struct gp_pool *pool, const struct gp_piece *piece);
 
-/* What is broken, or NULL. */
+/* range_check.c: what is broken, or NULL. */
 const char *gp_range_check_locked(const struct gp_pool *pool);
 
 /* range_find.c: where to put a block for which nothing that is mapped has room. */
@@ -120,6 +121,23 @@ bool gp_range_take_window_locked(struct gp_pool *pool, struct gp_range *range, u
 struct gp_piece *gp_range_take_piece_locked(struct gp_pool *pool, uint64_t max_bytes);
 struct gp_piece *gp_range_take_exported_piece_locked(struct gp_pool *pool);
 
-/* range_move.c */
-int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+/* range_piece.c: memory, which belongs to the thread until it is mapped, and counts as returning. */
+int gp_piece_create(struct gp_pool *pool, uint64_t bytes, struct gp_piece **ret_piece);
+
+/* Maps it there. 0, GP_E_DEAD, or the driver's error: then it has gone back. */
+int gp_piece_map(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr);
+
+/*
+ * Unmaps a piece that was taken (above): its addresses become a hole, and it is the thread's. 0, GP_E_DEAD, or the
+ * driver's error: then it is cached again.
+ */
+int gp_piece_unmap(struct gp_pool *pool, struct gp_piece *piece);
+
+/* Gives back a piece of the thread's; and one that it has mapped just now. */
+void gp_piece_give_away(struct gp_pool *pool, struct gp_piece *piece);
+void gp_piece_remove(struct gp_pool *pool, struct gp_piece *piece);
+
 uint64_t gp_range_give_back(struct gp_pool *pool, uint64_t want);
+
+/* range_fill.c */
+int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);

@@ -193,6 +193,7 @@ static void carve_locked(struct gp_pool *pool, struct gp_block *b, const struct 
 		b = gp_range_cut_locked(pool, b, piece->addr - b->addr);
 		gp_range_cache_locked(pool, rest);
 	}
+	atomic_store_explicit(&b->is_exported, was_exported, memory_order_relaxed);
 	pool->stats.returning_bytes += piece->size;
 }
 

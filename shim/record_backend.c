@@ -181,7 +181,57 @@ static void detach(void *arg)
 		ops->detach(arg);
 }
 
+/* Addresses without memory are not worth a record; a piece of memory is one that has no address of its own. */
+static uint64_t name_of(uint64_t handle)
+{
+	return (handle * GP_ALIGN) & ((UINT64_C(1) << 59) - 1);
+}
+
+static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	return ops_of(arg)->mapping->address_reserve(arg, bytes, ret_addr);
+}
+
+static void address_free(void *arg, uint64_t addr, uint64_t bytes)
+{
+	ops_of(arg)->mapping->address_free(arg, addr, bytes);
+}
+
+static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
+{
+	int r = ops_of(arg)->mapping->create(arg, bytes, ret_handle);
+
+	answer(arg, GP_RECORD_RESERVE, r ? 0 : name_of(*ret_handle), bytes, (uint64_t)r);
+	return r;
+}
+
+static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
+{
+	ops_of(arg)->mapping->release(arg, handle, bytes);
+	answer(arg, GP_RECORD_RELEASE, name_of(handle), 0, 0);
+}
+
+static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+{
+	return ops_of(arg)->mapping->map(arg, addr, bytes, handle);
+}
+
+static int unmap(void *arg, uint64_t addr, uint64_t bytes)
+{
+	return ops_of(arg)->mapping->unmap(arg, addr, bytes);
+}
+
+static const struct gp_mapping_ops recorded_mapping = {
+	.address_reserve = address_reserve,
+	.address_free = address_free,
+	.create = create,
+	.release = release_piece,
+	.map = map,
+	.unmap = unmap,
+};
+
 static const struct gp_backend_ops recorded = {
+	.mapping = &recorded_mapping,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

@@ -167,6 +167,7 @@ static bool has_room(const struct replay_pool *p, uint64_t bytes)
 	return m->reserved_bytes <= m->room_bytes && bytes <= m->room_bytes - m->reserved_bytes;
 }
 
+/* Memory, at an address or, as far as the replay is concerned, without one. */
 static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct replay_pool *p = arg;
@@ -304,7 +305,46 @@ int replay_attempt(struct replay_pool *p, uint64_t bytes)
 	return result_of(take(p, GP_RECORD_ATTEMPT, 0), 0, has_room(p, bytes) ? 0 : -ENOMEM);
 }
 
+/* Addresses without memory cost nothing, and nothing is ever seen in them. */
+static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct replay_memory *m = ((struct replay_pool *)arg)->memory;
+
+	*ret_addr = m->next_address;
+	m->next_address += bytes;
+	return 0;
+}
+
+static void address_free(void *arg, uint64_t addr, uint64_t bytes)
+{
+}
+
+static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
+{
+	(void)give_back(arg, handle);
+}
+
+static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+{
+	return 0;
+}
+
+static int unmap(void *arg, uint64_t addr, uint64_t bytes)
+{
+	return 0;
+}
+
+static const struct gp_mapping_ops mapping = {
+	.address_reserve = address_reserve,
+	.address_free = address_free,
+	.create = reserve,
+	.release = release_piece,
+	.map = map,
+	.unmap = unmap,
+};
+
 static const struct gp_backend_ops ops = {
+	.mapping = &mapping,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

@@ -14,7 +14,7 @@
 
 enum { BUFFER_SIZE = 1 << 16, FIELDS_SANE = 64, LINE_MAX_BYTES = 100 };
 
-#define KIND_MAX    3
+#define KIND_MAX    4
 #define GRANULE_MIN UINT64_C(512)
 #define GRANULE_MAX (UINT64_C(1) << 40)
 #define BLOCK_ALIGN UINT64_C(512)

@@ -22,7 +22,7 @@ static void add_pool(struct survey *s, const struct replay_event *e)
 	bool is_pinned = e->values[2] != 0;
 
 	if (!is_pinned && !c->kind)
-		c->kind = (enum gp_kind)gp_min(e->values[3], GP_KIND_SPLIT);
+		c->kind = (enum gp_kind)gp_min(e->values[3], GP_KIND_VMM);
 	s->pools = stat_alloc(realloc(s->pools, (c->n_pools + 1) * sizeof(*s->pools)));
 	s->pools[c->n_pools++] = (struct survey_pool){.is_pinned = is_pinned};
 }
