@@ -9,6 +9,13 @@
 /* A pool of the context's device memory. 0, -ENOMEM. The pool refers to the context until it is gone. */
 int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool);
 
+/*
+ * backend_mapping.c: what the kind vmm needs. What is set up is the context's answer to whether the driver can do it:
+ * 0 and the granule of sizes and addresses, or -ENOTSUP.
+ */
+extern const struct gp_mapping_ops gp_mapping_ops;
+int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
+
 /* Gives one driver allocation of gpupool's own back, without waiting where that is possible. */
 void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr);
 

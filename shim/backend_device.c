@@ -359,6 +359,7 @@ static void device_detach(void *arg)
 }
 
 static const struct gp_backend_ops device_ops = {
+	.mapping = &gp_mapping_ops,
 	.reserve = device_reserve,
 	.release = device_release,
 	.can_release_behind = device_can_release_behind,
@@ -376,27 +377,49 @@ static const struct gp_backend_ops device_ops = {
 	.detach = device_detach,
 };
 
-int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t granule, struct gp_pool **ret_pool)
 {
 	struct gp_device *device = context->device;
 	struct gp_pool_options options = {
-		.kind = gp_state_kind(),
+		.kind = kind,
 		.backend = {.ops = &device_ops, .arg = context},
 		.map = &gp_state.device_map,
 		.budget = &device->budget,
-		.granule = 2 * GP_MIB,
+		.granule = granule,
 		.reserve_bytes = gp_state.config.reserve_bytes,
 	};
-	int supported = 0, r;
 
-	gp_libraries_look();
-	if (gp_real.cuMemFreeAsync &&
-		!gp_real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->index))
-		context->can_release_behind = supported;
 	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_state_pool_options(&options, device->total_bytes, &device->budget);
 	gp_record_pool(&options, device->index, 0);
-	r = gp_pool_new(&options, ret_pool);
+	return gp_pool_new(&options, ret_pool);
+}
+
+/* Where the driver cannot map memory, or the addresses for it are not to be had, split is the next best. */
+static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	uint64_t granule;
+	int r = gp_mapping_setup(context, &granule);
+
+	if (!r)
+		r = pool_new(context, GP_KIND_VMM, granule, ret_pool);
+	if (r)
+		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split", context->device->index);
+	return r;
+}
+
+int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	int supported = 0, r = -ENOTSUP;
+
+	gp_libraries_look();
+	if (gp_real.cuMemFreeAsync && !gp_real.cuDeviceGetAttribute(&supported,
+					      CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, context->device->index))
+		context->can_release_behind = supported;
+	if (gp_state_kind() == GP_KIND_VMM)
+		r = mapped_pool_new(context, ret_pool);
+	if (r)
+		r = pool_new(context, gp_min(gp_state_kind(), GP_KIND_SPLIT), 2 * GP_MIB, ret_pool);
 	if (!r)
 		gp_context_ref(context);
 	return r;

@@ -158,6 +158,7 @@ static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 	if (other != context) {
 		gp_record(context->pool, DROP, 0);
 		gp_pool_drop(context->pool);
+		gp_pool_unmap(context->pool);
 		gp_context_put(context);
 	} else {
 		catch_up(context);
@@ -354,6 +355,9 @@ static void set_whole(void *unused, struct gp_context *context)
 
 void gp_state_need_whole(const char *why)
 {
+	/* What is mapped cannot be had whole; other exports than the legacy ones do not need it. */
+	if (gp_state_kind() == GP_KIND_VMM)
+		return;
 	if (atomic_exchange(&gp_state.needs_whole, true))
 		return;
 	if (gp_state_kind() == GP_KIND_SPLIT)

@@ -41,6 +41,8 @@ struct gp_context {
 	CUevent events[GP_FENCE_SLOTS]; /* made when first used */
 	_Atomic(CUstream) release_stream; /* private: what is given back is ordered here and nowhere else */
 	bool can_release_behind;
+	bool is_rdma_capable; /* backend_mapping.c: what is mapped is */
+	struct gp_context *next_ended; /* context_end.c */
 };
 
 /* The current context, with a use that must be put; NULL if there is none that gpupool serves. */

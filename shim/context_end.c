@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "capture.h"
 #include "ipc.h"
+#include "peer.h"
 #include "real.h"
 #include "record.h"
 #include "thread.h"
@@ -30,6 +31,7 @@ static void drop_locked(struct gp_context *context)
 	gp_capture_forget_context(context->handle);
 	gp_unpooled_forget_context(context);
 	gp_ipc_forget_context(context->handle);
+	gp_peer_forget_context(context->handle);
 	drop_pool(NULL, context->pool);
 	gp_pinned_each(context, drop_pool, NULL);
 }
@@ -101,15 +103,18 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 		drop_locked(context);
 	atomic_store(&context->is_ending, false);
 	gp_rwlock_unlock(&context->life);
-	if (atomic_load(&context->is_dead))
+	if (atomic_load(&context->is_dead)) {
 		bury(context);
+		gp_pool_unmap(context->pool);
+	}
 	gp_context_put(context);
 	return r;
 }
 
+/* Not before the driver has ended it: until then work may touch what is mapped. */
 static CUresult end_surely(const struct gp_context_end *end)
 {
-	struct gp_context *context;
+	struct gp_context *context, *ended = NULL;
 	CUresult r;
 
 	while ((context = gp_table_find(end->handle, end->device))) {
@@ -117,11 +122,17 @@ static CUresult end_surely(const struct gp_context_end *end)
 		drop_locked(context);
 		gp_rwlock_unlock(&context->life);
 		bury(context);
-		gp_context_put(context);
+		context->next_ended = ended;
+		ended = context;
 	}
 	gp_capture_forget_context(end->handle);
 	r = end->driver(end);
 	gp_context_forget(end->handle);
+	while ((context = ended)) {
+		ended = context->next_ended;
+		gp_pool_unmap(context->pool);
+		gp_context_put(context);
+	}
 	return r;
 }
 

@@ -58,7 +58,13 @@ enum {
 	CU_MEMHOSTALLOC_PORTABLE = 1,
 	CU_MEMHOSTALLOC_DEVICEMAP = 2,
 	CU_MEMHOSTALLOC_WRITECOMBINED = 4,
+	CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+	CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
+	CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
 	CU_MEM_LOCATION_TYPE_INVALID = 0,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CUDA_ARRAY3D_LAYERED = 1,
@@ -91,6 +97,27 @@ typedef struct {
 	int Format;
 	unsigned NumChannels, Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
+
+/* What cuMemCreate makes, and who may use what is mapped. */
+typedef struct {
+	int type, requestedHandleTypes;
+	struct {
+		int type, id;
+	} location;
+	void *win32HandleMetaData;
+	struct {
+		unsigned char compressionType, gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
+} CUmemAllocationProp;
+
+typedef struct {
+	struct {
+		int type, id;
+	} location;
+	int flags;
+} CUmemAccessDesc;
 
 /* How CUmemAllocationProp and CUmemPoolProps begin: where the memory is to be. */
 struct CUmemPlace {

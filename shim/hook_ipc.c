@@ -5,8 +5,23 @@
 
 #include "backend.h"
 #include "ipc.h"
+#include "log.h"
 #include "real.h"
 #include "record.h"
+
+/* The driver has no legacy handles for what is mapped, and says so; this says what to do. */
+static CUresult refuse_mapped(CUipcMemHandle *handle, CUdeviceptr ptr)
+{
+	static _Atomic bool is_said;
+	CUresult r = gp_real.cuIpcGetMemHandle(handle, ptr);
+
+	if (r && !atomic_exchange(&is_said, true))
+		gp_log(GP_LOG_WARN,
+			"cuIpcGetMemHandle of memory of the kind vmm fails with error %d: GPUPOOL_POOL=split or "
+			"GPUPOOL_POOL=binned can share memory with other processes",
+			r);
+	return r;
+}
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 {
@@ -17,6 +32,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
 	if (!info.is_used)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (info.is_mapped)
+		return refuse_mapped(handle, ptr);
 	gp_state_need_whole(why);
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);

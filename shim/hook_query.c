@@ -94,10 +94,24 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevice
 	return CUDA_SUCCESS;
 }
 
+/* What is mapped belongs to no context, as far as the driver knows; what cuMemAlloc gives does. */
+static CUcontext owner_of(const struct gp_block_info *info)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
+	CUcontext handle = pool ? ((struct gp_context *)gp_pool_owner(pool))->handle : NULL;
+
+	gp_pool_put(pool);
+	return handle;
+}
+
 /* Puts our answer over the driver's, for the attributes that tell one allocation from another. */
 static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
 {
 	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		if (info->is_mapped)
+			*(CUcontext *)data = owner_of(info);
+		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)data = info->addr;
 		break;
@@ -141,7 +155,7 @@ static CUresult before_attribute(int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 
-	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS || !find_block(ptr, &info))
+	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS || !find_block(ptr, &info) || info.is_mapped)
 		return CUDA_SUCCESS;
 	return export_block(ptr, &info, "peer-to-peer tokens");
 }
@@ -153,6 +167,9 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 
 	if (!r)
 		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
+	/* A driver may have no answer where we have one. */
+	if (r && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && info.is_mapped)
+		r = CUDA_SUCCESS;
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);
 	return r;

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "context.h"
 #include "real.h"
 #include "unpooled.h"
 
@@ -49,9 +50,23 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	return gp_real.cuMemRelease(handle);
 }
 
+/* A block of ours is not the program's to take apart, whatever is under it: as with what cuMemAlloc gives. */
+static bool is_mapped_block(const void *addr)
+{
+	struct gp_block_info info;
+	CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)addr;
+
+	gp_context_settle(&gp_state.device_map, ptr);
+	return gp_pool_info(&gp_state.device_map, ptr, &info) == 0 && info.is_mapped;
+}
+
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
-	CUresult r = gp_real.cuMemRetainAllocationHandle(handle, addr);
+	CUresult r;
+
+	if (is_mapped_block(addr))
+		return CUDA_ERROR_INVALID_VALUE;
+	r = gp_real.cuMemRetainAllocationHandle(handle, addr);
 
 	if (!r)
 		(void)gp_unpooled_retain(GP_UNPOOLED_HANDLE, *handle);

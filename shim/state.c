@@ -69,6 +69,7 @@ enum gp_kind gp_state_kind(void)
 		[GP_CONFIG_POOL_SIMPLE] = GP_KIND_SIMPLE,
 		[GP_CONFIG_POOL_BINNED] = GP_KIND_BINNED,
 		[GP_CONFIG_POOL_SPLIT] = GP_KIND_SPLIT,
+		[GP_CONFIG_POOL_VMM] = GP_KIND_VMM,
 	};
 
 	return kinds[gp_state.config.pool];

@@ -22,19 +22,6 @@ typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
 
-typedef struct CUmemAllocationProp_st {
-	int type, requestedHandleTypes;
-	struct {
-		int type, id;
-	} location;
-	void *win32HandleMetaData;
-	struct {
-		unsigned char compressionType, gpuDirectRDMACapable;
-		unsigned short usage;
-		unsigned char reserved[4];
-	} allocFlags;
-} CUmemAllocationProp;
-
 typedef struct CUmemPoolProps_st {
 	int allocType, handleTypes;
 	struct {
@@ -45,13 +32,6 @@ typedef struct CUmemPoolProps_st {
 	unsigned short usage;
 	unsigned char reserved[54];
 } CUmemPoolProps;
-
-typedef struct CUmemAccessDesc_st {
-	struct {
-		int type, id;
-	} location;
-	int flags;
-} CUmemAccessDesc;
 
 enum {
 	CUDA_ERROR_NO_DEVICE = 100,
@@ -89,7 +69,6 @@ enum {
 	CU_MEM_LOCATION_TYPE_HOST = 2,
 	CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
 	CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
-	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
 	CU_MEM_ATTACH_SINGLE = 4,
 	CU_EVENT_INTERPROCESS = 4,

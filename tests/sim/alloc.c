@@ -96,7 +96,8 @@ static CUresult mem_free(CUdeviceptr dptr)
 		return result; /* none current would do */
 	if (!dptr)
 		return CUDA_SUCCESS;
-	if (!block || block->kind > SIM_MANAGED || block->kind == SIM_IMPORTED)
+	if (!block || block->kind > SIM_MANAGED || block->kind == SIM_IMPORTED ||
+		block->kind == SIM_MAPPED)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
 	if (block->kind != SIM_POOLED)

@@ -18,6 +18,8 @@ static uint64_t size_of(const struct sim_block *block)
 
 static CUcontext context_of(const struct sim_block *block)
 {
+	if (block->kind == SIM_MAPPED)
+		return NULL; /* such memory is the device's */
 	return (CUcontext)(block->ctx ? block->ctx : block->device->primary);
 }
 
@@ -30,6 +32,20 @@ static void give_tokens(struct sim_block *block, unsigned long long *tokens)
 	block->sync_memops = true;
 	tokens[0] = block->id;
 	tokens[1] = 0;
+}
+
+/* What mapped memory was made for. */
+static bool is_capable(const struct sim_block *block)
+{
+	return block->kind == SIM_MAPPED &&
+	       sim_physical_properties(block->physical)->allocFlags.gpuDirectRDMACapable;
+}
+
+static int handle_types(const struct sim_block *block)
+{
+	return block->kind == SIM_MAPPED
+		       ? sim_physical_properties(block->physical)->requestedHandleTypes
+		       : 0;
 }
 
 #define PUT(type, value)                                                                           \
@@ -69,8 +85,9 @@ static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		PUT(int, block->device->ordinal);
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 		PUT(unsigned, block->kind == SIM_DEVICE);
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		PUT(unsigned, block->kind == SIM_DEVICE || is_capable(block));
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 		PUT(CUdeviceptr, block->range.lo);
@@ -80,7 +97,7 @@ static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		PUT(unsigned, 1);
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		PUT(uint64_t, 0);
+		PUT(uint64_t, handle_types(block));
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		PUT(unsigned, 3); /* read and write */
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -192,7 +209,8 @@ CUresult cuMemGetHandleForAddressRange(
 	if (!handle || !bytes || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || dptr % PAGE ||
 		bytes % PAGE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!block || block->kind != SIM_DEVICE || bytes > block->range.hi - dptr)
+	if (!block || (block->kind != SIM_DEVICE && block->kind != SIM_MAPPED) ||
+		bytes > sim_block_reach(block) - dptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	fd = memfd_create("simgpu-dmabuf", MFD_CLOEXEC);
 	if (fd < 0)

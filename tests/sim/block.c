@@ -99,7 +99,7 @@ void sim_block_free(struct sim_block *block)
 		give_device_memory(block);
 	else if (block->kind == SIM_IMPORTED)
 		sim_import_end(block);
-	else if (block->kind != SIM_REGISTERED)
+	else if (block->kind != SIM_REGISTERED && block->kind != SIM_MAPPED)
 		munmap((void *)(uintptr_t)block->range.lo, size_of(block));
 	free(block);
 }
@@ -114,6 +114,17 @@ struct sim_block *sim_block_exact(uint64_t addr)
 	struct sim_block *block = sim_block_at(addr);
 
 	return block && block->range.lo == addr && !block->freed ? block : NULL;
+}
+
+uint64_t sim_block_reach(const struct sim_block *block)
+{
+	const struct sim_block *next = block;
+
+	while (next && next->kind == SIM_MAPPED) {
+		block = next;
+		next = sim_block_at(block->range.hi);
+	}
+	return block->range.hi;
 }
 
 bool sim_block_is_shared(const struct sim_block *block)

@@ -43,9 +43,9 @@ static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *e
 		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE
 							   : CUDA_SUCCESS;
 	if (end->block->kind <= SIM_IMPORTED &&
-		(end->block->freed || bytes > end->block->range.hi - addr))
+		(end->block->freed || bytes > sim_block_reach(end->block) - addr))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (bytes > end->block->range.hi - addr)
+	if (bytes > sim_block_reach(end->block) - addr)
 		end->block = NULL; /* reaches beyond what was pinned */
 	return CUDA_SUCCESS;
 }

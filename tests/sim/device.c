@@ -161,12 +161,13 @@ static const struct sim_device *device_at(uint64_t addr)
 
 bool sim_address_is_device(uint64_t addr)
 {
-	return device_at(addr);
+	return device_at(addr) || sim_virtual_bytes(addr);
 }
 
 char *sim_bytes_at(uint64_t addr)
 {
 	const struct sim_device *device = device_at(addr);
+	char *bytes = device ? device->bytes + (addr - device->base) : sim_virtual_bytes(addr);
 
-	return device ? device->bytes + (addr - device->base) : (char *)(uintptr_t)addr;
+	return bytes ? bytes : (char *)(uintptr_t)addr;
 }

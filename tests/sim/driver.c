@@ -149,6 +149,8 @@ static const struct {
 	{89, 1},          /* concurrent managed access */
 	{91, 1},          /* registered memory at the host's address */
 	{99, 1},          /* host registration */
+	{102, 1},         /* reserved addresses, and memory that is mapped there */
+	{110, 1},         /* GPUDirect RDMA with that */
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}, {116, 1}, /* GPUDirect RDMA */
 	{124, 1},                                                  /* dma-buf */
 	{125, 1},                                                  /* IPC */

@@ -15,10 +15,19 @@ static void complain(
 	sim_say("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s",
 		work->op.name, work->stream_number, (unsigned long long)work->number,
 		(unsigned long long)access->lo, (unsigned long long)(access->hi - access->lo),
-		!block                         ? "no such memory, or freed"
-		: block->released              ? "already freed in stream order"
-		: access->hi > block->range.hi ? "beyond the end of the block"
-					       : "memory of a context without access");
+		!block                              ? "no such memory, or freed"
+		: block->released                   ? "already freed in stream order"
+		: access->hi > sim_block_reach(block) ? "beyond the end of the block"
+						    : "memory of a context without access");
+}
+
+/* Nobody may touch what is mapped before somebody says who may. */
+static bool may_touch(const struct sim_work *work, const struct sim_block *block)
+{
+	if (block->kind == SIM_MAPPED)
+		return block->access & (work->op.kind == SIM_COPY ? ~0u : 1u << work->ctx->device->ordinal);
+	return work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED ||
+	       sim_ctx_may_touch(work->ctx, block->ctx);
 }
 
 bool sim_effect_check(struct sim_work *work)
@@ -26,10 +35,12 @@ bool sim_effect_check(struct sim_work *work)
 	for (unsigned i = 0; i < work->op.n_accesses; i++) {
 		const struct sim_access *access = &work->op.accesses[i];
 		struct sim_block *block = sim_block_at(access->lo);
+		bool is_right = block && !block->released && access->hi <= sim_block_reach(block);
 
-		if (block && !block->released && access->hi <= block->range.hi &&
-			(work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED ||
-				sim_ctx_may_touch(work->ctx, block->ctx)))
+		for (struct sim_block *b = block; is_right && b && b->range.lo < access->hi;
+			b = sim_block_at(b->range.hi))
+			is_right = may_touch(work, b);
+		if (is_right)
 			continue;
 		complain(work, access, block);
 		return false;
@@ -38,22 +49,30 @@ bool sim_effect_check(struct sim_work *work)
 }
 
 /* Memory that was never written reads as zero, without real memory behind it. */
-static bool is_blank(uint64_t addr)
+static bool is_blank(uint64_t addr, uint64_t bytes)
 {
 	struct sim_block *block = sim_block_at(addr);
+	bool is_blank = block && block->kind <= SIM_MAPPED;
 
-	return block && block->kind <= SIM_POOLED && !block->dirty;
+	for (uint64_t hi = addr + bytes; is_blank && block && block->range.lo < hi;
+		block = sim_block_at(block->range.hi))
+		is_blank = !(block->kind == SIM_MAPPED ? *sim_physical_dirty(block->physical) : block->dirty);
+	return is_blank;
 }
 
 /* Where to write, unless zeros are all there is and all that would come. */
-static char *writable(uint64_t addr, bool only_zeros)
+static char *writable(uint64_t addr, uint64_t bytes, bool only_zeros)
 {
 	struct sim_block *block = sim_block_at(addr);
 
-	if (only_zeros && is_blank(addr))
+	if (only_zeros && is_blank(addr, bytes))
 		return NULL;
-	if (block)
+	for (uint64_t hi = addr + bytes; block && block->range.lo < hi;
+		block = block->kind == SIM_MAPPED ? sim_block_at(block->range.hi) : NULL) {
 		block->dirty = true;
+		if (block->kind == SIM_MAPPED)
+			*sim_physical_dirty(block->physical) = true;
+	}
 	return sim_bytes_at(addr);
 }
 
@@ -62,7 +81,7 @@ static uint64_t count_wrong(const struct sim_op *op)
 	const char *bytes = sim_bytes_at(op->src);
 	uint64_t wrong = 0;
 
-	if (is_blank(op->src))
+	if (is_blank(op->src, op->bytes))
 		return op->value ? op->bytes / 4 : 0;
 	for (uint64_t i = 0; i < op->bytes; i += 4) {
 		uint32_t word;
@@ -79,7 +98,7 @@ void sim_effect_sample(struct sim_work *work)
 
 	if (op->kind == SIM_COUNT)
 		work->counted = count_wrong(op);
-	if (op->kind != SIM_COPY || op->staged || is_blank(op->src))
+	if (op->kind != SIM_COPY || op->staged || is_blank(op->src, op->bytes))
 		return;
 	work->sample = sim_alloc_zeroed(1, op->bytes + 1);
 	memcpy(work->sample, sim_bytes_at(op->src), op->bytes);
@@ -87,7 +106,7 @@ void sim_effect_sample(struct sim_work *work)
 
 static void fill(const struct sim_op *op)
 {
-	char *bytes = writable(op->dst, op->value == 0);
+	char *bytes = writable(op->dst, op->bytes, op->value == 0);
 
 	if (!bytes)
 		return;
@@ -102,7 +121,7 @@ static void fill(const struct sim_op *op)
 static void copy(const struct sim_work *work)
 {
 	const void *from = work->op.staged ? work->op.staged : work->sample;
-	char *bytes = writable(work->op.dst, !from);
+	char *bytes = writable(work->op.dst, work->op.bytes, !from);
 
 	if (!bytes)
 		return;
@@ -114,7 +133,7 @@ static void copy(const struct sim_work *work)
 
 static void add_count(const struct sim_work *work)
 {
-	char *bytes = writable(work->op.dst, false);
+	char *bytes = writable(work->op.dst, COUNT_RESULT_BYTES, false);
 	uint64_t sum;
 
 	memcpy(&sum, bytes, COUNT_RESULT_BYTES);

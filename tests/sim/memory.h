@@ -8,6 +8,8 @@
  * chunks of 2 MiB.
  */
 
+#include <sys/types.h>
+
 #include "range.h"
 #include "sim.h"
 
@@ -17,6 +19,7 @@ struct sim_stream;
 enum sim_block_kind {
 	SIM_DEVICE,
 	SIM_POOLED,
+	SIM_MAPPED, /* physical memory, at addresses that were reserved */
 	SIM_IMPORTED, /* of another process */
 	SIM_MANAGED,
 	SIM_PINNED,
@@ -26,7 +29,7 @@ enum sim_block_kind {
 struct sim_block {
 	struct sim_range range; /* first: the range set finds blocks through it */
 	enum sim_block_kind kind;
-	struct sim_ctx *ctx; /* owner; NULL for pooled memory, which belongs to the device */
+	struct sim_ctx *ctx; /* owner; NULL for what belongs to the device: pooled and mapped memory */
 	struct sim_device *device;
 	uint64_t id;
 	size_t requested_bytes;
@@ -39,6 +42,8 @@ struct sim_block {
 	unsigned host_flags;
 	struct sim_slab *slab; /* small blocks share a chunk */
 	struct sim_pool *pool; /* of pooled memory */
+	struct sim_physical *physical; /* of mapped memory */
+	unsigned access;               /* devices that may touch it: a bit each */
 	struct sim_block *next;
 };
 
@@ -85,6 +90,7 @@ struct sim_block *sim_block_enter(
 void sim_block_free(struct sim_block *block);
 struct sim_block *sim_block_at(uint64_t addr);
 struct sim_block *sim_block_exact(uint64_t addr); /* only for the block's own first address */
+uint64_t sim_block_reach(const struct sim_block *block); /* with the mappings right behind it */
 bool sim_block_is_shared(const struct sim_block *block); /* with the host, or other processes */
 void sim_blocks_close(struct sim_ctx *ctx);
 
@@ -102,10 +108,17 @@ size_t sim_slab_round(size_t bytes);
 struct sim_physical;
 struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle);
 size_t sim_physical_bytes(const struct sim_physical *physical);
+struct sim_device *sim_physical_device(const struct sim_physical *physical); /* NULL: the host */
+off_t sim_physical_offset(const struct sim_physical *physical); /* in the device's file */
+bool *sim_physical_dirty(struct sim_physical *physical);
+const CUmemAllocationProp *sim_physical_properties(const struct sim_physical *physical);
 CUmemGenericAllocationHandle sim_physical_retain(struct sim_physical *physical);
 void sim_physical_map(struct sim_physical *physical);
 void sim_physical_unmap(struct sim_physical *physical);
 void sim_arrays_close(const struct sim_ctx *ctx);
+
+/* virtual.c */
+char *sim_virtual_bytes(uint64_t addr); /* NULL: not a reserved address */
 
 /* alloc.c */
 CUresult sim_free_waiting(struct sim_block *block);

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory that is only counted: arrays and physical handles. Nothing in the simulator reads or
- * writes it.
+ * Arrays, which are only counted: nothing in the simulator reads or writes them. And the memory of
+ * physical handles, which can be touched where it is mapped (virtual.c).
  */
 
 #include <stdint.h>
@@ -15,6 +15,9 @@ struct sim_physical {
 	struct sim_device *device; /* NULL: the host's */
 	const struct sim_ctx *ctx; /* which it ends with, or NULL */
 	size_t bytes;
+	uint64_t place;           /* of handles on a device: its own address for the memory */
+	bool dirty;
+	CUmemAllocationProp properties;
 	unsigned n_handles, n_mappings; /* what keeps a physical handle's memory */
 	struct sim_physical *prev, *next;
 };
@@ -30,13 +33,17 @@ static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct s
 	size_t bytes, void *handle)
 {
 	struct sim_physical *physical;
+	uint64_t place = 0;
 
-	if (device)
+	if (device && magic == SIM_PHYSICAL)
+		SIM_TRY(sim_device_take(device, bytes, &place));
+	else if (device)
 		SIM_TRY(sim_device_charge(device, bytes));
 	physical = sim_object_new(magic, sizeof(*physical));
 	physical->device = device;
 	physical->ctx = ctx;
 	physical->bytes = bytes;
+	physical->place = place;
 	physical->next = all;
 	if (all)
 		all->prev = physical;
@@ -53,7 +60,9 @@ static void physical_free(struct sim_physical *physical)
 		all = physical->next;
 	if (physical->next)
 		physical->next->prev = physical->prev;
-	if (physical->device)
+	if (physical->place)
+		sim_device_give(physical->device, physical->place, physical->bytes, physical->dirty);
+	else if (physical->device)
 		sim_device_discharge(physical->device, physical->bytes);
 	sim_object_free(physical);
 }
@@ -99,6 +108,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	SIM_TRY(device_of_place(prop->location.type, prop->location.id, &device));
 	SIM_TRY(create(SIM_PHYSICAL, NULL, device, bytes, handle));
 	(*(struct sim_physical **)handle)->n_handles = 1;
+	(*(struct sim_physical **)handle)->properties = *prop;
 	return CUDA_SUCCESS;
 }
 
@@ -113,6 +123,26 @@ struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle)
 size_t sim_physical_bytes(const struct sim_physical *physical)
 {
 	return physical->bytes;
+}
+
+struct sim_device *sim_physical_device(const struct sim_physical *physical)
+{
+	return physical->device;
+}
+
+off_t sim_physical_offset(const struct sim_physical *physical)
+{
+	return (off_t)(physical->place - physical->device->base);
+}
+
+bool *sim_physical_dirty(struct sim_physical *physical)
+{
+	return &physical->dirty;
+}
+
+const CUmemAllocationProp *sim_physical_properties(const struct sim_physical *physical)
+{
+	return &physical->properties;
 }
 
 CUmemGenericAllocationHandle sim_physical_retain(struct sim_physical *physical)

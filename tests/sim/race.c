@@ -226,19 +226,26 @@ void sim_race_enter(
 		sweep();
 }
 
-void sim_race_host_access(uint64_t lo, uint64_t hi, bool is_write)
+static void host_meets(uint64_t lo, uint64_t hi, enum sim_how how, const char *name)
 {
 	struct newcomer host = {
-		.seen = {.lo = lo,
-			.hi = hi,
-			.how = is_write ? SIM_WRITE : SIM_READ,
-			.name = "host"},
+		.seen = {.lo = lo, .hi = hi, .how = how, .name = name},
 		.clock = sim_host_clock(),
 	};
 	struct cell *cell;
 
 	for (cell = cell_after(lo); cell && cell->range.lo < hi; cell = cell_after(cell->range.hi))
 		cell_meet(cell, &host);
+}
+
+void sim_race_host_access(uint64_t lo, uint64_t hi, bool is_write)
+{
+	host_meets(lo, hi, is_write ? SIM_WRITE : SIM_READ, "host");
+}
+
+void sim_race_unmap(uint64_t lo, uint64_t hi)
+{
+	host_meets(lo, hi, SIM_WRITE, "cuMemUnmap");
 }
 
 void sim_race_forget(uint64_t lo, uint64_t hi)

@@ -13,6 +13,8 @@ void sim_race_enter(
 void sim_race_host_access(uint64_t lo, uint64_t hi, bool is_write);
 
 /* The range has gone back to the driver, which hands it out again in its own safe order. */
+/* Memory is taken away: whatever the host does not know to be finished may still touch it. */
+void sim_race_unmap(uint64_t lo, uint64_t hi);
 void sim_race_forget(uint64_t lo, uint64_t hi);
 
 unsigned sim_race_cells(void); /* size of the history, for the test that it stays bounded */

@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Reserved addresses, and physical memory mapped there. It only counts: kernels cannot touch it, and
- * access rights are not kept.
+ * Reserved addresses, and physical memory mapped there: blocks that work can touch once a device was
+ * given access. Of the host's own memory nothing but the mapping is kept. A reservation has its place
+ * twice: once as addresses, and once where the simulator reaches what is mapped there.
  */
 
 #include <stdlib.h>
@@ -11,11 +12,13 @@
 #include <unistd.h>
 
 #include "capture.h"
+#include "race.h"
 
 struct reservation {
 	struct reservation *next;
 	uint64_t addr;
 	size_t bytes;
+	char *view;
 };
 
 struct mapping {
@@ -23,6 +26,7 @@ struct mapping {
 	uint64_t addr;
 	size_t bytes;
 	struct sim_physical *physical;
+	struct sim_block *block; /* NULL: memory of the host */
 };
 
 static struct reservation *reservations;
@@ -37,21 +41,36 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 	return CUDA_SUCCESS;
 }
 
+static char *take_addresses(size_t bytes)
+{
+	char *place = mmap(
+		NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (place == MAP_FAILED)
+		return NULL;
+	madvise(place, bytes, MADV_DONTDUMP);
+	return place;
+}
+
 CUresult cuMemAddressReserve(
 	CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
 	struct reservation *r;
-	void *place;
+	char *place, *view;
 
 	SIM_BEGIN(cuMemAddressReserve);
 	if (!ptr || !bytes || bytes % SIM_CHUNK || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* One chunk more, to align within. */
-	place = mmap(NULL, bytes + SIM_CHUNK, PROT_NONE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (place == MAP_FAILED)
+	place = take_addresses(bytes + SIM_CHUNK);
+	view = place ? take_addresses(bytes) : NULL;
+	if (!view) {
+		if (place)
+			munmap(place, bytes + SIM_CHUNK);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	r = sim_alloc_zeroed(1, sizeof(*r));
+	r->view = view;
 	r->addr = ((uintptr_t)place + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 	r->bytes = bytes;
 	r->next = reservations;
@@ -85,16 +104,53 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 	if (!r || is_any_mapped(ptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	*link = r->next;
+	munmap(r->view, r->bytes);
 	free(r);
 	return CUDA_SUCCESS;
 }
 
-static bool is_reserved(uint64_t addr, size_t bytes)
+static const struct reservation *reservation_of(uint64_t addr, size_t bytes)
 {
 	for (const struct reservation *r = reservations; r; r = r->next)
 		if (addr >= r->addr && addr + bytes <= r->addr + r->bytes)
-			return true;
-	return false;
+			return r;
+	return NULL;
+}
+
+char *sim_virtual_bytes(uint64_t addr)
+{
+	const struct reservation *r = reservation_of(addr, 1);
+
+	return r ? r->view + (addr - r->addr) : NULL;
+}
+
+/* Memory of a device becomes a block there. */
+static CUresult make_block(struct mapping *m)
+{
+	struct sim_device *device = sim_physical_device(m->physical);
+	char *bytes = sim_virtual_bytes(m->addr);
+
+	if (!device)
+		return CUDA_SUCCESS;
+	if (mmap(bytes, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device->fd,
+		    sim_physical_offset(m->physical)) == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	madvise(bytes, m->bytes, MADV_DONTDUMP);
+	m->block = sim_block_enter(SIM_MAPPED, NULL, m->addr, m->bytes);
+	m->block->device = device;
+	m->block->physical = m->physical;
+	return CUDA_SUCCESS;
+}
+
+/* Work that has not ended, or may not have for all that the host knows, would lose its memory. */
+static void end_block(struct mapping *m)
+{
+	if (!m->block)
+		return;
+	sim_race_unmap(m->addr, m->addr + m->bytes);
+	sim_block_free(m->block);
+	mmap(sim_virtual_bytes(m->addr), m->bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
@@ -105,11 +161,15 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 
 	SIM_BEGIN(cuMemMap);
 	if (!physical || !bytes || bytes % SIM_CHUNK || offset || flags ||
-		bytes > sim_physical_bytes(physical) || !is_reserved(ptr, bytes) ||
+		bytes > sim_physical_bytes(physical) || !reservation_of(ptr, bytes) ||
 		is_any_mapped(ptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	m = sim_alloc_zeroed(1, sizeof(*m));
-	*m = (struct mapping){mappings, ptr, bytes, physical};
+	*m = (struct mapping){.next = mappings, .addr = ptr, .bytes = bytes, .physical = physical};
+	if (make_block(m)) {
+		free(m);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	mappings = m;
 	sim_physical_map(physical);
 	return CUDA_SUCCESS;
@@ -141,16 +201,36 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 			continue;
 		}
 		*link = m->next;
+		end_block(m);
 		sim_physical_unmap(m->physical);
 		free(m);
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const void *access, size_t n)
+static void set_access(struct sim_block *block, const CUmemAccessDesc *access)
 {
+	unsigned bit = 1u << access->location.id;
+
+	block->access = access->flags ? block->access | bit : block->access & ~bit;
+}
+
+/* Whole mappings, each for every device that is named. */
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
+{
+	struct sim_device *device;
+
 	SIM_BEGIN(cuMemSetAccess);
-	return access && n && is_covered(ptr, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!access || !n || !is_covered(ptr, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < n; i++)
+		if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+			SIM_TRY(sim_device_of(access[i].location.id, &device));
+	for (const struct mapping *m = mappings; m; m = m->next)
+		for (size_t i = 0; overlaps(m, ptr, bytes) && m->block && i < n; i++)
+			if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+				set_access(m->block, &access[i]);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Virtual memory over the driver, for the kind vmm. Pieces belong to the device, not to the context, so unmap, release
+ * and address_free work after its end, too; but not at the end of the process, when nobody calls the driver any more.
+ * All calls are made in the relaxed capture mode: none of them has anything to do with a stream.
+ *
+ * A new piece can be used by its own device and by those that the program has enabled peer access for until now; what
+ * is enabled later is for hook_peer.c.
+ */
+
+#include <errno.h>
+
+#include "backend.h"
+#include "driver.h"
+#include "log.h"
+#include "peer.h"
+#include "real.h"
+
+#define GRANULE (2 * GP_MIB)
+
+static CUmemAllocationProp properties_of(const struct gp_context *context)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->device->index},
+		.allocFlags = {.gpuDirectRDMACapable = context->is_rdma_capable},
+	};
+}
+
+/* The rest is for the program, as what its own call would have got. */
+static int result_of(CUresult r)
+{
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int mapping_address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUdeviceptr ptr = 0;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return -ENOTSUP;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemAddressReserve(&ptr, bytes, GRANULE, 0, 0);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	if (r)
+		return -ENOTSUP;
+	gp_context_make_room(&gp_state.device_map, ptr, bytes);
+	*ret_addr = ptr;
+	return 0;
+}
+
+static void mapping_address_free(void *arg, uint64_t addr, uint64_t bytes)
+{
+	if (!atomic_load(&gp_bypass))
+		(void)gp_real.cuMemAddressFree(addr, bytes);
+}
+
+static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
+{
+	struct gp_context *context = arg;
+	CUmemAllocationProp properties = properties_of(context);
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemCreate(ret_handle, bytes, &properties, 0);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+/* Calls that are made whether the context lives or not. The thread's capture mode is all that they may mind. */
+struct quiet {
+	int mode;
+	bool is_relaxed;
+};
+
+static struct quiet be_quiet(void)
+{
+	struct quiet quiet = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+
+	if (gp_real.cuThreadExchangeStreamCaptureMode)
+		quiet.is_relaxed = !gp_real.cuThreadExchangeStreamCaptureMode(&quiet.mode);
+	return quiet;
+}
+
+static void be_quiet_no_more(struct quiet *quiet)
+{
+	if (quiet->is_relaxed)
+		(void)gp_real.cuThreadExchangeStreamCaptureMode(&quiet->mode);
+}
+
+static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
+{
+	struct quiet quiet;
+	CUresult r;
+
+	if (atomic_load(&gp_bypass))
+		return;
+	quiet = be_quiet();
+	r = gp_real.cuMemRelease(handle);
+	be_quiet_no_more(&quiet);
+	if (r)
+		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
+}
+
+static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct quiet quiet;
+	CUresult r;
+
+	if (atomic_load(&gp_bypass))
+		return CUDA_ERROR_DEINITIALIZED;
+	quiet = be_quiet();
+	r = gp_real.cuMemUnmap(addr, bytes);
+	be_quiet_no_more(&quiet);
+	return result_of(r);
+}
+
+/* The context's own device and its peers, or how many of them fit. */
+static CUresult allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes)
+{
+	uint64_t peers = gp_peer_devices(context->handle) & ~(UINT64_C(1) << context->device->index);
+	CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->device->index},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUresult r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
+
+	for (; !r && peers; peers &= peers - 1) {
+		access.location.id = __builtin_ctzll(peers);
+		r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
+	}
+	return r;
+}
+
+static CUresult map_and_allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t handle)
+{
+	CUresult r = gp_real.cuMemMap(ptr, bytes, 0, handle, 0);
+
+	if (r)
+		return r;
+	r = allow(context, ptr, bytes);
+	if (r)
+		(void)gp_real.cuMemUnmap(ptr, bytes);
+	return r;
+}
+
+static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = map_and_allow(context, addr, bytes, handle);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+const struct gp_mapping_ops gp_mapping_ops = {
+	.address_reserve = mapping_address_reserve,
+	.address_free = mapping_address_free,
+	.create = mapping_create,
+	.release = mapping_release,
+	.map = mapping_map,
+	.unmap = mapping_unmap,
+};
+
+static bool has_attribute(const struct gp_context *context, int attribute)
+{
+	int value = 0;
+
+	return !gp_real.cuDeviceGetAttribute(&value, attribute, context->device->index) && value;
+}
+
+static bool has_functions(void)
+{
+	return gp_real.cuMemAddressReserve && gp_real.cuMemAddressFree && gp_real.cuMemCreate && gp_real.cuMemRelease &&
+	       gp_real.cuMemMap && gp_real.cuMemUnmap && gp_real.cuMemSetAccess &&
+	       gp_real.cuMemGetAllocationGranularity;
+}
+
+/*
+ * Once through everything: what a driver says that it can do, a container or a virtual machine may still forbid. A
+ * device that is full tells nothing about that.
+ */
+static bool can_map(struct gp_context *context, uint64_t granule)
+{
+	CUmemAllocationProp properties = properties_of(context);
+	uint64_t addr, handle = 0;
+	struct quiet quiet;
+	CUresult r;
+
+	if (mapping_address_reserve(context, granule, &addr))
+		return false;
+	quiet = be_quiet();
+	r = gp_real.cuMemCreate(&handle, granule, &properties, 0);
+	if (!r) {
+		r = map_and_allow(context, addr, granule, handle);
+		if (!r)
+			r = gp_real.cuMemUnmap(addr, granule);
+		(void)gp_real.cuMemRelease(handle);
+	}
+	be_quiet_no_more(&quiet);
+	mapping_address_free(context, addr, granule);
+	return !r || r == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
+{
+	CUmemAllocationProp properties = properties_of(context);
+	size_t granule = 0;
+
+	if (!has_functions() || !has_attribute(context, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+	    gp_real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM))
+		return -ENOTSUP;
+	granule = gp_max(granule, GRANULE);
+	if (granule & (granule - 1))
+		return -ENOTSUP;
+	context->is_rdma_capable =
+		has_attribute(context, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+	*ret_granule = granule;
+	if (can_map(context, granule))
+		return 0;
+	if (!context->is_rdma_capable)
+		return -ENOTSUP;
+	context->is_rdma_capable = false;
+	return can_map(context, granule) ? 0 : -ENOTSUP;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Peer access, enabled and disabled. The change is noted before the pieces that there are get to know of it: a piece
+ * that is mapped meanwhile is either among them, or finds the note (backend_mapping.c).
+ */
+
+#include "driver.h"
+#include "log.h"
+#include "peer.h"
+#include "real.h"
+
+struct change {
+	struct gp_context *owner;
+	CUmemAccessDesc access;
+	CUresult result; /* of the last that failed */
+};
+
+static void tell_piece(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct change *change = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(change->owner))
+		return;
+	r = gp_driver_enter(&scope, change->owner->handle);
+	if (!r) {
+		r = gp_real.cuMemSetAccess(addr, bytes, &change->access, 1);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(change->owner);
+	/* It may have gone meanwhile, or may not be there yet. */
+	if (r && r != CUDA_ERROR_INVALID_VALUE)
+		change->result = r;
+}
+
+static void tell_pieces(CUcontext owner, CUdevice device, int flags)
+{
+	struct change change = {
+		.owner = gp_table_find(owner, -1),
+		.access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device}, .flags = flags},
+	};
+
+	if (!change.owner)
+		return;
+	if (gp_pool_each_piece(change.owner->pool, tell_piece, &change) || change.result)
+		gp_log(GP_LOG_WARN, "device %d could not be told about its access to memory of device %d: error %d",
+			device, change.owner->device->index, change.result);
+	gp_context_put(change.owner);
+}
+
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+	CUresult r = gp_real.cuCtxEnablePeerAccess(peer, flags);
+	CUcontext current = NULL;
+	CUdevice device;
+
+	if (r || gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(&device))
+		return r;
+	gp_peer_enabled(current, device, peer);
+	tell_pieces(peer, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return r;
+}
+
+/* Another context of the device may still have access: then the device has. */
+CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
+{
+	CUresult r = gp_real.cuCtxDisablePeerAccess(peer);
+	CUcontext current = NULL;
+	CUdevice device;
+
+	if (r || gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(&device))
+		return r;
+	gp_peer_disabled(current, peer);
+	if (!(gp_peer_devices(peer) & UINT64_C(1) << device))
+		tell_pieces(peer, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	return r;
+}
