@@ -43,6 +43,12 @@ struct gp_mapping_ops {
 	/* From then on work of the context may use it. */
 	int (*map)(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle);
 	int (*unmap)(void *arg, uint64_t addr, uint64_t bytes);
+
+	/*
+	 * Waits for all work of the context so far, as the driver's own free does: for where no fence may be recorded.
+	 * Only from within a free.
+	 */
+	int (*wait)(void *arg);
 };
 
 struct gp_backend_ops {

@@ -49,7 +49,7 @@ struct gp_block {
 	/* The state, and above it how often the block was handed out: a claim of an older time fails. */
 	_Atomic uint64_t word;
 	uint8_t flags;
-	_Atomic bool is_exported; /* of a range: once it is free nobody gets it again */
+	_Atomic bool is_exported; /* of a range: it lies, if only in part, in a retired piece */
 };
 
 struct gp_segment {

@@ -106,7 +106,7 @@ int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
 	gp_mutex_lock(&pool->lock);
 	b = block_around_locked(pool, addr);
 	if (b && b->segment->range)
-		atomic_store_explicit(&b->is_exported, true, memory_order_relaxed);
+		gp_range_retire_locked(pool, b);
 	else if (b)
 		gp_segment_retire_locked(pool, b->segment);
 	gp_mutex_unlock(&pool->lock);

@@ -118,6 +118,16 @@ void gp_range_forget_locked(struct gp_pool *pool)
 	gp_list_init(&vm->exported);
 }
 
+static bool is_exported(const struct gp_block *block)
+{
+	return atomic_load_explicit(&block->is_exported, memory_order_relaxed);
+}
+
+static void set_exported(struct gp_block *block, bool is)
+{
+	atomic_store_explicit(&block->is_exported, is, memory_order_relaxed);
+}
+
 /* A block begins there now. */
 static void note_start(struct gp_block *block)
 {
@@ -154,6 +164,7 @@ struct gp_block *gp_range_cut_locked(struct gp_pool *pool, struct gp_block *bloc
 	block->next = rest;
 	block->size = size;
 	gp_block_set_state(rest, gp_block_state(block));
+	set_exported(rest, is_exported(block));
 	note_start(rest);
 	return rest;
 }
@@ -162,6 +173,8 @@ void gp_range_merge_locked(struct gp_pool *pool, struct gp_block *block, struct 
 {
 	gp_block_unmap_locked(pool, behind);
 	note_end(behind, block, behind->next);
+	if (gp_unlikely(is_exported(behind)))
+		set_exported(block, true);
 	block->size += behind->size;
 	block->stamp = gp_max(block->stamp, behind->stamp);
 	block->next = behind->next;
@@ -172,16 +185,16 @@ void gp_range_merge_locked(struct gp_pool *pool, struct gp_block *block, struct 
 
 void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block)
 {
-	if (atomic_load_explicit(&block->is_exported, memory_order_relaxed))
+	if (gp_unlikely(is_exported(block)))
 		gp_list_remove(&block->link);
 	else
 		gp_tree_remove(&block->segment->range->free, &block->by_size);
 }
 
-static bool is_mergeable(const struct gp_block *block)
+/* Cached neighbours merge if both may be handed out, or neither. */
+static bool is_mergeable(const struct gp_block *block, const struct gp_block *with)
 {
-	return block && gp_block_state(block) == GP_BLOCK_CACHED &&
-	       !atomic_load_explicit(&block->is_exported, memory_order_relaxed);
+	return with && gp_block_state(with) == GP_BLOCK_CACHED && is_exported(with) == is_exported(block);
 }
 
 static void take_in_locked(struct gp_pool *pool, struct gp_block *block, struct gp_block *neighbour)
@@ -194,24 +207,102 @@ static void take_in_locked(struct gp_pool *pool, struct gp_block *block, struct 
 	pool->stats.n_free_blocks--;
 }
 
-void gp_range_cache_locked(struct gp_pool *pool, struct gp_block *block)
+static void cache_locked(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_cached_add(pool, block);
-	if (atomic_load_explicit(&block->is_exported, memory_order_relaxed)) {
-		gp_list_append(&pool->cache.vm->exported, &block->link);
-		return;
-	}
-	if (is_mergeable(block->next))
+	if (is_mergeable(block, block->next))
 		take_in_locked(pool, block, block->next);
-	if (is_mergeable(block->prev)) {
+	if (is_mergeable(block, block->prev)) {
 		struct gp_block *before = block->prev;
 
 		take_in_locked(pool, block, before);
 		block = before;
 	}
+	if (gp_unlikely(is_exported(block))) {
+		gp_list_append(&pool->cache.vm->exported, &block->link);
+		return;
+	}
 	block->by_size.key = block->size;
 	block->by_size.tie = block->addr;
 	gp_tree_insert(&block->segment->range->free, &block->by_size);
+}
+
+static const struct gp_piece *piece_at(const struct gp_range *range, uint64_t addr)
+{
+	return gp_range_granule_at(range, addr)->piece;
+}
+
+/* Bytes of the block that lie in retired pieces, or in others, like the first. */
+static uint64_t length_of_kind(const struct gp_block *block)
+{
+	const struct gp_range *range = block->segment->range;
+	const struct gp_piece *piece = piece_at(range, block->addr);
+	uint64_t at = piece->addr + piece->size;
+	bool is_retired = piece->is_retired;
+
+	while (at < block->addr + block->size && (piece = piece_at(range, at))->is_retired == is_retired)
+		at = piece->addr + piece->size;
+	return gp_min(at - block->addr, block->size);
+}
+
+/* Part by part; or without host memory for that none of it is handed out again. */
+static void cache_exported_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	struct gp_block *rest = block;
+
+	gp_block_set_state(block, GP_BLOCK_MOVING);
+	while (rest) {
+		uint64_t length = length_of_kind(block);
+		bool can_cut = length < block->size && !gp_descriptors_ensure_locked(pool);
+
+		rest = can_cut ? gp_range_cut_locked(pool, block, length) : NULL;
+		set_exported(block, piece_at(block->segment->range, block->addr)->is_retired || block->size > length);
+		cache_locked(pool, block);
+		block = rest;
+	}
+}
+
+void gp_range_cache_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	if (gp_unlikely(is_exported(block)))
+		cache_exported_locked(pool, block);
+	else
+		cache_locked(pool, block);
+}
+
+/* A block of a piece that is retired. */
+static void export_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	if (is_exported(block) || gp_block_state(block) == GP_BLOCK_HOLE)
+		return;
+	if (gp_block_state(block) != GP_BLOCK_CACHED) {
+		set_exported(block, true);
+		return;
+	}
+	gp_range_unlink_locked(pool, block);
+	gp_cached_sub(pool, block);
+	set_exported(block, true);
+	cache_exported_locked(pool, block);
+}
+
+void gp_range_retire_locked(struct gp_pool *pool, const struct gp_block *block)
+{
+	struct gp_range *range = block->segment->range;
+	uint64_t first = piece_at(range, block->addr)->addr, end = first, at = first;
+
+	while (end < block->addr + block->size) {
+		struct gp_piece *piece = gp_range_granule_at(range, end)->piece;
+
+		piece->is_retired = true;
+		end = piece->addr + piece->size;
+	}
+	/* What is exported may merge, so each is looked up anew. */
+	while (at < end) {
+		struct gp_block *b = gp_range_block_at_locked(range, at);
+
+		at = b->addr + b->size;
+		export_locked(pool, b);
+	}
 }
 
 static bool is_hole(const struct gp_block *block)
@@ -223,7 +314,7 @@ void gp_range_make_hole_locked(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_block_unmap_locked(pool, block);
 	block->stamp = 0;
-	atomic_store_explicit(&block->is_exported, false, memory_order_relaxed);
+	set_exported(block, false);
 	gp_block_set_state(block, GP_BLOCK_HOLE);
 	if (is_hole(block->next)) {
 		gp_list_remove(&block->next->link);

@@ -18,6 +18,7 @@
 struct gp_piece {
 	struct gp_list link; /* vm->pieces */
 	uint64_t addr, size, handle;
+	bool is_retired; /* something in it was exported: nothing of it is handed out again, and it never moves */
 };
 
 /* The addresses of a range in steps of the pool's granule. */
@@ -40,7 +41,7 @@ enum { GP_RANGE_SMALL, GP_RANGE_LARGE, GP_N_RANGES };
 struct gp_vm {
 	struct gp_range ranges[GP_N_RANGES];
 	struct gp_list pieces;
-	struct gp_list exported;  /* cached blocks that nobody gets again, while their memory may go back */
+	struct gp_list exported;  /* cached blocks of retired pieces, while their memory may go back */
 	unsigned n_moved;	  /* how often memory was moved since the most that was ever used has grown */
 	uint64_t moved_for[64];	  /* sizes of requests that it was moved for: the last ones of each hash */
 	unsigned n_busy;	  /* threads that map or unmap */
@@ -84,6 +85,12 @@ void gp_range_merge_locked(struct gp_pool *pool, struct gp_block *block, struct 
 /* Blocks that are in no structure become cached, or a hole, and merge. Whose bytes they counted as is the caller's. */
 void gp_range_cache_locked(struct gp_pool *pool, struct gp_block *block);
 void gp_range_make_hole_locked(struct gp_pool *pool, struct gp_block *block);
+
+/*
+ * What the block lies in is exported with it: nothing of those pieces is handed out again, and they go back when all
+ * that lies in them is free.
+ */
+void gp_range_retire_locked(struct gp_pool *pool, const struct gp_block *block);
 
 /* Takes a cached block out of the index, not out of the count. */
 void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block);

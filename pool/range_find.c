@@ -177,7 +177,6 @@ static struct gp_piece *find_piece_locked(const struct gp_pool *pool, const stru
 /* Takes the piece's addresses out of the block they are in; the rest of it is cached, or exported, as before. */
 static void carve_locked(struct gp_pool *pool, struct gp_block *b, const struct gp_piece *piece)
 {
-	bool was_exported = is_exported(b);
 	struct gp_block *rest;
 
 	gp_range_unlink_locked(pool, b);
@@ -185,7 +184,6 @@ static void carve_locked(struct gp_pool *pool, struct gp_block *b, const struct 
 	gp_block_set_state(b, GP_BLOCK_MOVING);
 	if (b->addr + b->size > piece->addr + piece->size) {
 		rest = gp_range_cut_locked(pool, b, piece->addr + piece->size - b->addr);
-		atomic_store_explicit(&rest->is_exported, was_exported, memory_order_relaxed);
 		gp_range_cache_locked(pool, rest);
 	}
 	if (b->addr < piece->addr) {
@@ -193,7 +191,6 @@ static void carve_locked(struct gp_pool *pool, struct gp_block *b, const struct 
 		b = gp_range_cut_locked(pool, b, piece->addr - b->addr);
 		gp_range_cache_locked(pool, rest);
 	}
-	atomic_store_explicit(&b->is_exported, was_exported, memory_order_relaxed);
 	pool->stats.returning_bytes += piece->size;
 }
 
@@ -229,7 +226,7 @@ struct gp_piece *gp_range_take_exported_piece_locked(struct gp_pool *pool)
 			carve_locked(pool, b, piece);
 			return piece;
 		}
-		/* What is left shares its memory with others, for good. */
+		/* What is left shares its memory with what is still used. */
 		if (b->stamp < completed)
 			gp_list_remove(link);
 	}

@@ -336,9 +336,59 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	return given;
 }
 
+static void take_all_pending(struct gp_pool *pool, struct gp_list *blocks)
+{
+	struct gp_block *b;
+
+	gp_list_init(blocks);
+	gp_mutex_lock(&pool->lock);
+	while (!gp_pool_is_flag(&pool->dead) &&
+	       (b = gp_pending_take_usable(&pool->pending, UINT64_MAX, UINT64_MAX)))
+		gp_list_append(blocks, &b->link);
+	gp_mutex_unlock(&pool->lock);
+}
+
+/* What is mapped cannot go back by a free that waits; but it can be had again after a wait that is as long. */
+static void wait_for_pending(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	struct gp_list blocks, *link, *tmp;
+	int r;
+
+	take_all_pending(pool, &blocks);
+	r = be->ops->mapping->wait(be->arg);
+	gp_mutex_lock(&pool->lock);
+	gp_list_each_safe(link, tmp, &blocks) {
+		struct gp_block *b = gp_container_of(link, struct gp_block, link);
+
+		if (gp_pool_is_flag(&pool->dead))
+			break;
+		gp_list_remove(link);
+		if (r) {
+			gp_pending_add(&pool->pending, b);
+			continue;
+		}
+		pool->stats.pending_bytes -= b->size;
+		pool->stats.n_pending_blocks--;
+		b->flags &= (uint8_t)~GP_BLOCK_LATE;
+		b->stamp = 0;
+		b->segment->kind->put(pool, b);
+	}
+	gp_mutex_unlock(&pool->lock);
+}
+
 void gp_reuse_flush_unfenced(struct gp_pool *pool)
 {
 	bool is_over;
+
+	if (pool->cache.vm) {
+		gp_mutex_lock(&pool->lock);
+		is_over = is_over_limit_locked(pool);
+		gp_mutex_unlock(&pool->lock);
+		if (is_over)
+			wait_for_pending(pool);
+		return;
+	}
 
 	do {
 		gp_mutex_lock(&pool->lock);

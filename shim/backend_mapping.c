@@ -146,6 +146,14 @@ static CUresult allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes)
 	return r;
 }
 
+/* What the context's own calls return after an error that stays: mapping has nothing to do with the context. */
+static CUresult error_of_context(void)
+{
+	size_t unused;
+
+	return gp_real.cuMemGetInfo_v2(&unused, &unused);
+}
+
 static CUresult map_and_allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t handle)
 {
 	CUresult r = gp_real.cuMemMap(ptr, bytes, 0, handle, 0);
@@ -168,7 +176,30 @@ static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = map_and_allow(context, addr, bytes, handle);
+		r = error_of_context();
+		if (!r)
+			r = map_and_allow(context, addr, bytes, handle);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+/* Nothing else waits for a context while something in it captures, and spoils nothing (measured). */
+static int mapping_wait(void *arg)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUdeviceptr ptr;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemAlloc_v2(&ptr, GP_ALIGN);
+		if (!r)
+			r = gp_real.cuMemFree_v2(ptr);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -182,6 +213,7 @@ const struct gp_mapping_ops gp_mapping_ops = {
 	.release = mapping_release,
 	.map = mapping_map,
 	.unmap = mapping_unmap,
+	.wait = mapping_wait,
 };
 
 static bool has_attribute(const struct gp_context *context, int attribute)

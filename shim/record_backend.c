@@ -221,6 +221,11 @@ static int unmap(void *arg, uint64_t addr, uint64_t bytes)
 	return ops_of(arg)->mapping->unmap(arg, addr, bytes);
 }
 
+static int wait_for_all(void *arg)
+{
+	return ops_of(arg)->mapping->wait(arg);
+}
+
 static const struct gp_mapping_ops recorded_mapping = {
 	.address_reserve = address_reserve,
 	.address_free = address_free,
@@ -228,6 +233,7 @@ static const struct gp_mapping_ops recorded_mapping = {
 	.release = release_piece,
 	.map = map,
 	.unmap = unmap,
+	.wait = wait_for_all,
 };
 
 static const struct gp_backend_ops recorded = {

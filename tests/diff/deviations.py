@@ -11,10 +11,11 @@ import dataclasses
 
 import suite
 
-KINDS = ("none", "simple", "binned", "split", "ordered", "completed")
+KINDS = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
 CACHING = KINDS[1:]
 ONCE_EACH = tuple(name for name in suite.ONCE_EACH if name != "off")
 SPLITTING = ("split", "ordered", "completed", "syncfree", "unpinned")  # all that run the kind split
+CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of something larger
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,7 @@ DEVIATIONS = (
         "An allocation that the cache serves asks the driver nothing",
         (
             Row("errors", r"(trap|address)/malloc of what is cached.*", ("simple", "binned", "syncfree"), "0"),
-            Row("errors", r"(trap|address)/malloc of what is cached.*", SPLITTING, "0", is_certain=False),
+            Row("errors", r"(trap|address)/malloc of what is cached.*", CUTTING, "0", is_certain=False),
             Row("errors", r"first-malloc/malloc", SPLITTING, "0"),
             # On an H200 an error in one context is one in all of the process.
             Row("errors", r"other-context/other malloc", (*KEPT, "syncfree"), "0", "gpu", is_certain=False),
@@ -103,7 +104,7 @@ DEVIATIONS = (
         "none",
         "Addresses are multiples of 512 bytes",
         (
-            Row("memory(_.*)?", r"alignment/.* to 2 MiB", SPLITTING, "[0-7] of 8"),
+            Row("memory(_.*)?", r"alignment/.* to 2 MiB", CUTTING, "[0-7] of 8"),
             # Seen on an H200: every block is the driver's own then, and it promises no 2 MiB.
             Row("memory(_.*)?", r"alignment/1048577 to 2 MiB", ("atonce",), "7 of 8", "gpu", is_certain=False),
         ),
@@ -170,6 +171,17 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "memory of the kind vmm has no legacy IPC handles",
+        "the driver has none for what is mapped, and says so when it is asked for the attribute",
+        "split",
+        "Memory of the kind vmm cannot be shared by legacy IPC handles",
+        (
+            Row("caches", r"exported/export", ("vmm",), "1"),
+            Row("first_alone", r"imported.*", ("vmm",), None),
+            Row("query(_.*)?", r"attributes/.*, attribute 10", ("vmm",), "0 0"),
+        ),
+    ),
+    Deviation(
         "a segment that is partly in use cannot be given back",
         "a request larger than any free piece fails where the driver's own layout would have served it",
         "binned",
@@ -185,6 +197,7 @@ DEVIATIONS = (
             Row("capture", r"refused/.*, (malloc|pitch)", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"many-refused/.*, many", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, (free|freeasync)", (*FREED_BY_POOL, "unpinned", "atonce"), SERVED_IN_CAPTURE),
+            Row("capture", r"passed-on/(global|local) by .*, miss", ("vmm",), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, hostalloc", BY_POOL, SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, freehost", FREED_BY_POOL, SERVED_IN_CAPTURE),
         ),

@@ -24,6 +24,7 @@ CONFIGS = [
     Config("simple", {"GPUPOOL_POOL": "simple"}),
     Config("binned", {"GPUPOOL_POOL": "binned"}),
     Config("split", {"GPUPOOL_POOL": "split"}),
+    Config("vmm", {"GPUPOOL_POOL": "vmm"}),
     Config("ordered", {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"}),
     Config("completed", {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "completed"}),
     # Switches that take a deviation back (deviations.py).
@@ -58,11 +59,11 @@ class Needs:
 
 USUAL = (Needs(),)
 FEW = ("none", "split", "off")
-ONCE_EACH = ("none", "simple", "binned", "split", "syncfree", "atonce", "off")
+ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "off")
 
 # Where next to nothing may be pending every allocation insists, and every free flushes.
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
-INSISTING = ("none", "simple", "binned", "split", "ordered", "completed")
+INSISTING = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
 # Who asks for the mode ordered says that nobody else is there.
 NOT_ORDERED = tuple(name for name in CONFIG_NAMES if name != "ordered")
 
@@ -134,8 +135,13 @@ NEEDS = {
     "memory": (Needs(), on_old_drivers()),
     "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
     "caches": (
-        Needs(configs=("simple", "binned", "split", "ordered", "completed", "syncfree"), is_alone=True),
-        Needs(name="limited", env={"GPUPOOL_LIMIT": "256MiB"}, configs=("simple", "binned", "split"), is_alone=True),
+        Needs(configs=("simple", "binned", "split", "vmm", "ordered", "completed", "syncfree"), is_alone=True),
+        Needs(
+            name="limited",
+            env={"GPUPOOL_LIMIT": "256MiB"},
+            configs=("simple", "binned", "split", "vmm"),
+            is_alone=True,
+        ),
     ),
     "stream": (Needs(), Needs(name="old", env=OLD)),
     # Exit handlers that run after the driver's own, which a real one has not.

@@ -11,7 +11,8 @@
 #include "tests/preload/play.h"
 
 static const char *const pools[] = {
-	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split"};
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split",
+	"GPUPOOL_POOL=vmm"};
 
 static const char *const scenarios[] = {"behind-a-cache", "all-of-it", "references", "mappings", "without-memory",
 	"host-memory", "pools", "contexts", "reset", "no-context"};

@@ -36,6 +36,7 @@ static const char *const pools[][3] = {
 	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 };
 
 START_TEST(memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers)

@@ -17,6 +17,9 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=split", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "SIMGPU_DEINIT_AT_EXIT=1", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=vmm", "SIMGPU_DEINIT_AT_EXIT=1", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const alike[][2] = {
@@ -56,7 +59,8 @@ END_TEST
 static const char *const hits[] = {
 	"global-own", "global-other", "local-own", "local-other", "relaxed-own", "relaxed-other"};
 static const char *const caches[][2] = {
-	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL}};
+	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL},
+	{"GPUPOOL_POOL=vmm", NULL}};
 
 START_TEST(a_capture_survives_what_the_cache_serves_meanwhile)
 {
@@ -95,6 +99,8 @@ static const char *const racers[][3] = {
 	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", NULL},
 	{"GPUPOOL_POOL=split", "GPUPOOL_SYNC_FREE=1", NULL},
 	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", NULL},
+	{"GPUPOOL_POOL=vmm", NULL},
+	{"GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed", NULL},
 };
 
 START_TEST(no_capture_is_destroyed_by_the_frees_of_another_thread)

@@ -22,6 +22,7 @@ static const char *const settings[][4] = {
 	REUSES("GPUPOOL_POOL=simple"),
 	REUSES("GPUPOOL_POOL=binned"),
 	REUSES("GPUPOOL_POOL=split"),
+	REUSES("GPUPOOL_POOL=vmm"),
 };
 
 static const char *const scenarios[][2] = {

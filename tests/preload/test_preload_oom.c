@@ -21,6 +21,7 @@ static const char *const settings[][6] = {
 	RESERVES("GPUPOOL_POOL=simple"),
 	RESERVES("GPUPOOL_POOL=binned"),
 	RESERVES("GPUPOOL_POOL=split"),
+	RESERVES("GPUPOOL_POOL=vmm"),
 };
 
 static const char *const scenarios[] = {
@@ -35,7 +36,7 @@ START_TEST(a_request_fails_only_where_the_driver_would_have_failed_it)
 END_TEST
 
 static const char *const kinds[] = {
-	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split"};
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
 
 static uint64_t rounds;
 

@@ -113,7 +113,7 @@ static const char *const scenarios[][3] = {
 	{"app_oom", "device", ""},
 	{"app_oom", "limit", "GPUPOOL_LIMIT=256MiB"},
 };
-static const char *const kinds[] = {"none", "simple", "binned", "split"};
+static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 static const char *const settings[] = {
 	"GPUPOOL_REUSE=auto", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "SIMGPU_DRIVER_VERSION=12040"};
 

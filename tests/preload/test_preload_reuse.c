@@ -7,7 +7,8 @@
 
 #define POOLS(reuse)                                                                               \
 	{"GPUPOOL_POOL=none", reuse, NULL}, {"GPUPOOL_POOL=simple", reuse, NULL},                  \
-		{"GPUPOOL_POOL=binned", reuse, NULL}, {"GPUPOOL_POOL=split", reuse, NULL}
+		{"GPUPOOL_POOL=binned", reuse, NULL}, {"GPUPOOL_POOL=split", reuse, NULL},            \
+		{"GPUPOOL_POOL=vmm", reuse, NULL}
 
 static const char *const settings[][3] = {
 	POOLS("GPUPOOL_REUSE=auto"),

@@ -196,7 +196,7 @@ static bool is_all_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
 		is_mapped = is_mapped_locked(fake, at);
 	is_mapped = is_mapped && is_mapped_locked(fake, addr + bytes - 1);
 	pthread_mutex_unlock(&fake->lock);
-	return is_mapped;
+	return is_mapped || fake->has_ended; /* perhaps since it was handed out */
 }
 
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order)
@@ -680,6 +680,19 @@ static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
 	return finish(fake, entry);
 }
 
+/* Counts as a release that waits. */
+static int wait_as_free(void *arg)
+{
+	struct fake *fake = arg;
+	struct fake_log_entry entry = {.call = FAKE_RELEASE, .slot = GP_NO_SLOT};
+
+	check_locks(GP_RANK_FENCE);
+	entry.result = begin(fake, FAKE_RELEASE);
+	if (!entry.result)
+		wait_for(fake, atomic_load(&fake->submitted));
+	return finish(fake, entry);
+}
+
 const char *fake_check_unmapped(struct fake *fake)
 {
 	if (fake->n_pieces)
@@ -694,6 +707,7 @@ static const struct gp_mapping_ops mapping = {
 	.release = release_piece,
 	.map = map_piece,
 	.unmap = unmap_piece,
+	.wait = wait_as_free,
 };
 
 static const struct gp_backend_ops ops = {

@@ -233,7 +233,7 @@ static const struct {
 		"holds"},
 	{"GPUPOOL_POOL=vmm", 0,
 		"GPUPOOL_POOL: 'vmm' is not one of its values (character 1): "
-		"none|simple|binned|split; the default holds"},
+		"none|simple|binned|split|vmm; the default holds"},
 	{"GPUPOOL_POOL=split|none", 0, NULL},
 	{"GPUPOOL_POOL=spli", 0, NULL},
 	{"GPUPOOL_POOL=a-word-that-is-longer-than-every-buffer", 0, NULL},

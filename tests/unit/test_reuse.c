@@ -210,28 +210,21 @@ START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
 }
 END_TEST
 
-/* What is mapped cannot go back by the driver's own free, which waits: so there is no limit then. */
-static bool has_a_free_that_waits(void)
-{
-	return px.options.kind != GP_KIND_VMM;
-}
-
 START_TEST(the_queue_keeps_its_limit_while_a_capture_lasts)
 {
 	px.options.pending_bytes_max = 60 * GP_MIB;
 	fixture_pool();
 	atomic_store(&px.fake.is_capturing, true);
-	for (unsigned i = 0; i < 8; i++) {
+	for (unsigned i = 0; i < 32; i++) {
 		uint64_t addr = fixture_alloc(23 * GP_MIB);
 
 		fixture_work();
 		fixture_free(addr);
-		ck_assert(fixture_stats().pending_bytes <= 60 * GP_MIB || !has_a_free_that_waits());
+		ck_assert_uint_le(fixture_stats().pending_bytes, 60 * GP_MIB);
 	}
-	/* By the driver's own free, as the program's would have been. */
-	ck_assert_int_eq(fake_calls(&px.fake, FAKE_RELEASE) >= 2, has_a_free_that_waits());
+	/* By the driver's own free, as the program's would have been; or by a wait as long, for all that was freed. */
+	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RELEASE), 8);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 0);
 	atomic_store(&px.fake.is_capturing, false);
 }
 END_TEST
