@@ -138,7 +138,7 @@ struct gp_block_info {
 	uint64_t size;	  /* bytes the program asked for, as the driver reports it too; of a free block, all */
 	uint64_t rounded; /* bytes that it takes */
 	uint64_t serial;      /* unique per hand-out in the process */
-	uint64_t segment_base, segment_size;
+	uint64_t segment_base, segment_size; /* of what the driver gave: kind vmm: the piece that it begins in */
 	bool is_used, is_whole;
 	bool is_cached; /* free, and ready to be handed out */
 	bool is_mapped; /* kind vmm: not a part of anything that the driver knows as an allocation */

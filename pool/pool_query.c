@@ -65,18 +65,20 @@ bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr)
 static struct gp_block_info describe(const struct gp_block *b)
 {
 	bool is_used = gp_block_state(b) == GP_BLOCK_USED;
+	const struct gp_range *range = b->segment->range;
+	const struct gp_piece *piece = range ? gp_range_granule_at(range, b->addr)->piece : NULL;
 
 	return (struct gp_block_info){
 		.addr = b->addr,
 		.size = is_used ? gp_block_requested(b) : b->size,
 		.rounded = b->size,
 		.serial = atomic_load_explicit(&b->serial, memory_order_relaxed),
-		.segment_base = b->segment->base,
-		.segment_size = b->segment->size,
+		.segment_base = piece ? piece->addr : b->segment->base,
+		.segment_size = piece ? piece->size : b->segment->size,
 		.is_used = is_used,
 		.is_whole = gp_block_is_whole(b),
 		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
-		.is_mapped = b->segment->range != NULL,
+		.is_mapped = range != NULL,
 	};
 }
 
@@ -149,7 +151,7 @@ static void visit(struct gp_pool *pool, bool is_every, visit_fn *fn, void *arg)
 		for (struct gp_block *b = segment->first; b && more; b = b->next) {
 			struct gp_block_info info = describe(b);
 
-			if (is_every || info.is_used)
+			if (info.is_used || (is_every && gp_block_state(b) != GP_BLOCK_HOLE))
 				more = fn(arg, &info);
 		}
 		if (!more)

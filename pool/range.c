@@ -385,8 +385,8 @@ static void unmap_all(struct gp_pool *pool)
 	gp_list_each_safe(link, tmp, &pool->cache.vm->pieces) {
 		struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
 
-		/* What says that it is not mapped is right: the context ended before it could be. */
-		(void)be->ops->mapping->unmap(be->arg, piece->addr, piece->size);
+		if (piece->is_mapped)
+			(void)be->ops->mapping->unmap(be->arg, piece->addr, piece->size);
 		be->ops->mapping->release(be->arg, piece->handle, piece->size);
 		gp_list_remove(link);
 		free(piece);

@@ -7,8 +7,9 @@
  * A request that nothing mapped has room for gets a window of addresses, and what that lacks is filled piece by piece.
  * While the pool holds little more than was ever used at a time, with new memory. Beyond that with pieces that lie free
  * elsewhere: moving one costs about as much as a new one, whatever its size, and the pool does not grow. But a loop
- * would go on moving for ever: so if memory has been moved a few times and no more is used than before, the pool may
- * grow a little more, and then as it likes. Then all its rounds find what the first ones made.
+ * would go on moving for ever: so a request for which memory was moved before, when just as much was used, gets new
+ * memory; and if memory has been moved often and no more is used than before, the pool may grow a little more, and then
+ * as it likes. Then all rounds find what the first ones made.
  */
 
 #include <errno.h>
@@ -19,17 +20,14 @@
 #include "reuse.h"
 #include "segment.h"
 
-/* How much more may be held than was ever used, before memory is moved: thousandths of that. */
-enum { SLACK = 20, SLACK_MAX = 40 };
-
 /*
- * By so many times that memory was moved it is certain that this would go on. Each time is worth a thousandth more; if
- * it was for a size for which memory was moved before, it is as good as three others.
+ * How much more may be held than was ever used, before memory is moved: thousandths of that. Each time that memory was
+ * moved is worth one more; after so many times it is certain that this would go on.
  */
-enum { SURELY_AFTER = 32, SAME_SIZE = 3 };
+enum { SLACK = 28, SLACK_MAX = 40, SURELY_AFTER = 64 };
 
 /* New pieces are as large as the gap, but not so large that they will never be free as a whole. */
-#define PIECE_MAX   (32 * GP_MIB)
+#define PIECE_MAX   (20 * GP_MIB)
 #define PIECE_SHARE 8
 
 struct filling {
@@ -37,17 +35,30 @@ struct filling {
 	struct gp_range *range;
 	const struct gp_request *request;
 	struct gp_window window;
+	uint64_t used_bytes; /* when the request came */
+	bool is_again;	     /* memory was moved for such a request before */
 	bool has_moved;
 };
+
+/* For a request of that size when so much was used: a program in a loop comes by again. */
+static uint64_t mark_of(const struct filling *f)
+{
+	return (f->request->size / GP_ALIGN + (f->used_bytes << 20)) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+static uint64_t *place_of(struct gp_vm *vm, uint64_t mark)
+{
+	_Static_assert(GP_RANGE_MARKS == 1 << (64 - 56), "the hash fits");
+	return &vm->marks[mark >> 56];
+}
 
 /* What may be held in all before memory is moved. */
 static uint64_t plenty_locked(const struct filling *f)
 {
-	const struct gp_stats *stats = &f->pool->stats;
-	uint64_t used = gp_max(stats->peak_used_bytes, stats->used_bytes + f->request->size);
+	uint64_t used = gp_max(f->pool->stats.peak_used_bytes, f->used_bytes + f->request->size);
 	unsigned n = f->pool->cache.vm->n_moved;
 
-	if (n >= SURELY_AFTER)
+	if (f->is_again || n >= SURELY_AFTER)
 		return UINT64_MAX;
 	return used + used / 1000 * gp_min(SLACK + n, SLACK_MAX);
 }
@@ -56,15 +67,15 @@ static uint64_t plenty_locked(const struct filling *f)
 static void forget_moves_locked(struct gp_vm *vm)
 {
 	vm->n_moved = 0;
-	memset(vm->moved_for, 0, sizeof(vm->moved_for));
+	memset(vm->marks, 0, sizeof(vm->marks));
 }
 
-static void note_moves_locked(struct gp_vm *vm, uint64_t size)
+static void note_moves_locked(const struct filling *f)
 {
-	uint64_t *last = &vm->moved_for[(size / GP_ALIGN * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
+	struct gp_vm *vm = f->pool->cache.vm;
 
-	vm->n_moved += *last == size ? SAME_SIZE : 1;
-	*last = size;
+	vm->n_moved++;
+	*place_of(vm, mark_of(f)) = mark_of(f);
 }
 
 /* The first addresses of the window that have no memory. */
@@ -159,7 +170,7 @@ static struct gp_block *finish_locked(struct filling *f)
 	b->flags &= (uint8_t)~GP_BLOCK_EMPTY;
 	f->pool->stats.returning_bytes -= b->size;
 	if (f->has_moved)
-		note_moves_locked(f->pool->cache.vm, f->request->size);
+		note_moves_locked(f);
 	b = f->request->kind->cut(f->pool, b, f->request->size);
 	gp_reuse_hand_out_locked(f->pool, b, f->request);
 	return b;
@@ -227,8 +238,10 @@ static int begin(struct filling *f)
 		return r;
 	}
 	r = gp_descriptors_ensure_locked(pool);
-	if (pool->stats.used_bytes + f->request->size > pool->stats.peak_used_bytes)
+	f->used_bytes = pool->stats.used_bytes;
+	if (f->used_bytes + f->request->size > pool->stats.peak_used_bytes)
 		forget_moves_locked(pool->cache.vm);
+	f->is_again = *place_of(pool->cache.vm, mark_of(f)) == mark_of(f);
 	if (!r && !gp_range_take_window_locked(pool, f->range, f->request->size, &f->window))
 		r = -ENOMEM;
 	gp_mutex_unlock(&pool->lock);

@@ -126,6 +126,7 @@ int gp_piece_map(struct gp_pool *pool, struct gp_range *range, struct gp_piece *
 		return GP_E_DEAD;
 	}
 	r = mapping_of(be)->map(be->arg, addr, piece->size, piece->handle);
+	piece->is_mapped = !r;
 	if (!r)
 		return 0;
 	if (!detach(pool, piece))
@@ -140,6 +141,7 @@ void gp_piece_remove(struct gp_pool *pool, struct gp_piece *piece)
 
 	/* What the driver does not unmap now it never will, and it is nobody's then. */
 	(void)mapping_of(be)->unmap(be->arg, piece->addr, piece->size);
+	piece->is_mapped = false;
 	if (detach(pool, piece))
 		gp_piece_give_away(pool, piece);
 }
@@ -149,6 +151,8 @@ int gp_piece_unmap(struct gp_pool *pool, struct gp_piece *piece)
 	const struct gp_backend *be = gp_pool_backend(pool);
 	int r = mapping_of(be)->unmap(be->arg, piece->addr, piece->size);
 	struct gp_block *b;
+
+	piece->is_mapped = r != 0;
 
 	gp_mutex_lock(&pool->lock);
 	if (gp_pool_is_flag(&pool->dead)) {

@@ -19,7 +19,7 @@ import tempfile
 import time
 
 # How much of the operations a kind gets: a driver call for everything takes its time.
-SHARES = {"split": 3, "binned": 3, "simple": 3, "none": 1}
+SHARES = {"split": 3, "vmm": 3, "binned": 3, "simple": 3, "none": 1}
 ABSENT = "absent"  # the program without gpupool: what is wrong there is the program's or the simulator's fault
 MODES = ("ordered", "completed")
 LIMIT_MIB = 64
