@@ -26,7 +26,7 @@ enum gp_block_state {
 	GP_BLOCK_RETURNING, /* on its way back to the driver */
 	GP_BLOCK_TCACHED,   /* in a thread's cache; to the pool it is as good as USED */
 	GP_BLOCK_HOLE,	    /* of a range: addresses without memory */
-	GP_BLOCK_MOVING,    /* of a range: belongs to the thread that took it, and may map or unmap memory there */
+	GP_BLOCK_MOVING,    /* of a range: belongs to the thread that took it, to map or unmap memory there */
 };
 
 enum {
@@ -62,7 +62,7 @@ struct gp_segment {
 	struct gp_tree_node by_addr; /* addrmap.c */
 	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
-	struct gp_range *range;	     /* kind vmm: the segment is addresses, of which blocks have memory and holes none */
+	struct gp_range *range;	     /* kind vmm: of its addresses, blocks have memory and holes none */
 	_Atomic bool is_retired;     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
 };
 

@@ -36,7 +36,8 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 	case GP_BLOCK_TCACHED:
 	case GP_BLOCK_USED:
 		EXPECT(gp_block_requested(b) <= b->size, "a block is smaller than what was asked for");
-		EXPECT(s->range || gp_block_is_whole(b) || b->addr != s->base, "a shared segment's base was handed out");
+		EXPECT(s->range || gp_block_is_whole(b) || b->addr != s->base,
+		       "a shared segment's base was handed out");
 		t->used += b->size;
 		t->n_used++;
 		return NULL;

@@ -21,7 +21,7 @@ struct gp_kind_ops {
 	const char *name;
 	void (*init)(struct gp_pool *pool);
 
-	/* What a new pool needs of the driver, and host memory for it, until close: 0, or why it cannot be. NULL: nothing. */
+	/* What a new pool needs of the driver, and host memory for it, until close. 0, or why not. NULL: nothing. */
 	int (*open)(struct gp_pool *pool);
 	void (*close)(struct gp_pool *pool);
 

@@ -53,10 +53,7 @@ enum {
 	GP_E_DEAD,		/* its context is gone */
 };
 
-/*
- * 0; -ENOMEM (host memory); -ENOTSUP if the backend cannot do what the kind needs, or its error. The caller holds the
- * first reference.
- */
+/* 0, -ENOMEM (host memory), or what the backend says to what the kind needs. The caller holds the first reference. */
 int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool);
 struct gp_pool *gp_pool_get(struct gp_pool *pool);
 
@@ -123,25 +120,14 @@ void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
 /* The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. */
 void gp_pool_drop(struct gp_pool *pool);
 
-/*
- * After gp_pool_drop, once the driver has ended the context: what is mapped does not end with it, and goes back now.
- * For the kind vmm; others have nothing of that.
- */
-void gp_pool_unmap(struct gp_pool *pool);
-
-/* Calls back for everything that is mapped, or about to be; without the lock. 0 or -ENOMEM (host memory). */
-int gp_pool_each_piece(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);
-
 /* What holds an address: the bounds of a block as the program knows it. */
 struct gp_block_info {
-	uint64_t addr;
-	uint64_t size;	  /* bytes the program asked for, as the driver reports it too; of a free block, all */
+	uint64_t addr, size; /* bytes the program asked for, as the driver reports it too; of a free block, all */
 	uint64_t rounded; /* bytes that it takes */
 	uint64_t serial;      /* unique per hand-out in the process */
 	uint64_t segment_base, segment_size; /* of what the driver gave: kind vmm: the piece that it begins in */
 	bool is_used, is_whole;
-	bool is_cached; /* free, and ready to be handed out */
-	bool is_mapped; /* kind vmm: not a part of anything that the driver knows as an allocation */
+	bool is_cached, is_mapped; /* free, and ready to be handed out; of the kind vmm, which is no allocation's */
 };
 
 /* 0 and the block at or around the address, or GP_E_FOREIGN. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "kind.h"
+#include "mapped.h"
 #include "range.h"
 #include "segment.h"
 #include "tcache_impl.h"

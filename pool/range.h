@@ -13,14 +13,8 @@
  */
 
 #include "kind.h"
+#include "piece.h"
 #include "pool_impl.h"
-
-struct gp_piece {
-	struct gp_list link; /* vm->pieces */
-	uint64_t addr, size, handle;
-	bool is_mapped;	 /* so far as its thread knows */
-	bool is_retired; /* something in it was exported: nothing of it is handed out again, and it never moves */
-};
 
 /* The addresses of a range in steps of the pool's granule. */
 struct gp_granule {
@@ -131,22 +125,7 @@ bool gp_range_take_window_locked(struct gp_pool *pool, struct gp_range *range, u
 struct gp_piece *gp_range_take_piece_locked(struct gp_pool *pool, uint64_t max_bytes);
 struct gp_piece *gp_range_take_exported_piece_locked(struct gp_pool *pool);
 
-/* range_piece.c: memory, which belongs to the thread until it is mapped, and counts as returning. */
-int gp_piece_create(struct gp_pool *pool, uint64_t bytes, struct gp_piece **ret_piece);
-
-/* Maps it there. 0, GP_E_DEAD, or the driver's error: then it has gone back. */
-int gp_piece_map(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr);
-
-/*
- * Unmaps a piece that was taken (above): its addresses become a hole, and it is the thread's. 0, GP_E_DEAD, or the
- * driver's error: then it is cached again.
- */
-int gp_piece_unmap(struct gp_pool *pool, struct gp_piece *piece);
-
-/* Gives back a piece of the thread's; and one that it has mapped just now. */
-void gp_piece_give_away(struct gp_pool *pool, struct gp_piece *piece);
-void gp_piece_remove(struct gp_pool *pool, struct gp_piece *piece);
-
+/* range_piece.c */
 uint64_t gp_range_give_back(struct gp_pool *pool, uint64_t want);
 
 /* range_fill.c */

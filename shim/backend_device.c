@@ -404,7 +404,8 @@ static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	if (!r)
 		r = pool_new(context, GP_KIND_VMM, granule, ret_pool);
 	if (r)
-		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split", context->device->index);
+		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split",
+			context->device->index);
 	return r;
 }
 

@@ -8,6 +8,7 @@
  * pools are put; refs keep the structure itself until the last pool has let go of it.
  */
 
+#include "../pool/mapped.h"
 #include "context.h"
 
 #include <errno.h>

@@ -7,6 +7,7 @@
  * fence is raised there: another thread may have the context back, under the same handle, before the answer is read.
  */
 
+#include "../pool/mapped.h"
 #include "backend.h"
 #include "capture.h"
 #include "ipc.h"

@@ -6,6 +6,7 @@
  * that is mapped meanwhile is either among them, or finds the note (backend_mapping.c).
  */
 
+#include "../pool/mapped.h"
 #include "driver.h"
 #include "log.h"
 #include "peer.h"

@@ -62,10 +62,10 @@ static void show_contents(const struct replay_contents *c)
 static void add_kind(struct stat_table *table, const char *name, const struct gp_stats *stats, uint64_t reserved,
 	uint64_t live)
 {
-	char cells[10][CELL_MAX];
+	char cells[11][CELL_MAX];
 	const char *row[] = {name, cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7],
-		cells[8], cells[9]};
-	const uint64_t counts[] = {stats->driver_allocs, stats->driver_frees, stats->fence_records,
+		cells[8], cells[9], cells[10]};
+	const uint64_t counts[] = {stats->driver_allocs, stats->driver_frees, stats->moves, stats->fence_records,
 		stats->fence_queries, stats->fence_orders, stats->fence_waits, stats->ooms};
 
 	stat_bytes(cells[0], reserved);
@@ -79,7 +79,7 @@ static void add_kind(struct stat_table *table, const char *name, const struct gp
 static void show_kinds(const struct replay_contents *c, const struct replay_result *results, size_t n)
 {
 	static const char *const headings[] = {"<POOL", ">RESERVED", ">/ LIVE", ">HITS", ">ALLOCS", ">FREES",
-		">RECORDS", ">QUERIES", ">ORDERS", ">WAITS", ">OOMS"};
+		">MOVES", ">RECORDS", ">QUERIES", ">ORDERS", ">WAITS", ">OOMS"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
 
 	for (size_t i = 0; i < n; i++)

@@ -122,16 +122,20 @@ static void print_calls(const json_t *counters)
 	uint64_t misses = stat_reply_u64_or_0(counters, "misses");
 	uint64_t allocs = stat_reply_u64_or_0(counters, "driver_allocs");
 	uint64_t frees = stat_reply_u64_or_0(counters, "driver_frees");
+	uint64_t moves = stat_reply_u64_or_0(counters, "moves");
 	double n = (double)hits + (double)misses;
+	char moved[STAT_TEXT_MAX] = "";
 	char text[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
 
 	snprintf(text, sizeof(text), "%.1f%%", n > 0 ? 100.0 * (double)hits / n : 0);
 	print_line("hits", n > 0 ? text : "-", "%" PRIu64 " hit%s, %" PRIu64 " miss%s", hits,
 		plural(hits), misses, misses == 1 ? "" : "es");
-	snprintf(text, sizeof(text), "%" PRIu64, allocs + frees);
+	snprintf(text, sizeof(text), "%" PRIu64, allocs + frees + moves);
+	if (moves)
+		snprintf(moved, sizeof(moved), "%" PRIu64 " move%s, ", moves, plural(moves));
 	stat_duration(time, stat_reply_u64_or_0(counters, "driver_ns"));
-	print_line("driver calls", text, "%" PRIu64 " alloc%s, %" PRIu64 " free%s, %s", allocs,
-		plural(allocs), frees, plural(frees), time);
+	print_line("driver calls", text, "%" PRIu64 " alloc%s, %" PRIu64 " free%s, %s%s", allocs,
+		plural(allocs), frees, plural(frees), moved, time);
 	snprintf(text, sizeof(text), "%" PRIu64, stat_reply_u64_or_0(counters, "fence_records"));
 	print_line("fences", text,
 		"%" PRIu64 " ordered on, %" PRIu64 " asked, %" PRIu64 " waited for",

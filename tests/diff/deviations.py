@@ -174,7 +174,7 @@ DEVIATIONS = (
         "memory of the kind vmm has no legacy IPC handles",
         "the driver has none for what is mapped, and says so when it is asked for the attribute",
         "split",
-        "Memory of the kind vmm cannot be shared by legacy IPC handles",
+        "cannot be shared by legacy IPC handles",
         (
             Row("caches", r"exported/export", ("vmm",), "1"),
             Row("first_alone", r"imported.*", ("vmm",), None),

@@ -21,13 +21,13 @@ LIES = (
     ("CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, size_t bytes);", "CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, int bytes);"),
     ("CUresult cuEventQuery (CUevent event);", "CUresult cuEventQuery (CUevent event, int more);"),
     ("size_t Width, Height, Depth;", "size_t Width, Depth, Height;"),
+    ("char compressionType, gpuDirectRDMACapable;", "char gpuDirectRDMACapable, compressionType;"),
 )
 
 
 # Structures of which the tables know no more than how they begin.
 PLACES = """
 typedef struct { int type, id; } CUmemLocation;
-typedef struct { int type, handles; CUmemLocation location; } CUmemAllocationProp;
 typedef struct { int allocType, handles; CUmemLocation location; } CUmemPoolProps;
 """
 

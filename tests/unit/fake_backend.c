@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "fake_backend.h"
+#include "fake_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/lock.h"
-
-#define BASE        UINT64_C(0x700000000000)
-#define HISTORY_MAX GP_GIB
-#define SPACE_FACTOR                                                                               \
-	4 /* addresses per byte of capacity, so that holes never make a reservation fail */
-
-#define RANGES_FACTOR 16 /* the same of ranges, which lie behind all else */
-
 /* Nobody pauses that often for something that will come. */
 enum { PAUSES_MAX = 100000 };
-
-/* A word of the history: the work up to which the memory may be in use, and what else is known. */
-enum { UNIT_LATE = 1, UNIT_EXPORTED = 2, UNIT_WORK_SHIFT = 2 };
 
 void fake_init(struct fake *fake, uint64_t capacity)
 {
@@ -46,7 +34,7 @@ void fake_deinit(struct fake *fake)
 	free(fake->pieces);
 }
 
-static void set_breach(struct fake *fake, const char *what)
+void fake_set_breach(struct fake *fake, const char *what)
 {
 	const char *none = NULL;
 
@@ -57,7 +45,7 @@ static void set_breach(struct fake *fake, const char *what)
  * Takes and drops a lock of that rank: in a debug build this fails if one is held that comes after
  * it.
  */
-static void check_locks(enum gp_lock_rank rank)
+void fake_check_locks(enum gp_lock_rank rank)
 {
 	struct gp_mutex probe = GP_MUTEX_INIT(rank);
 
@@ -66,7 +54,7 @@ static void check_locks(enum gp_lock_rank rank)
 }
 
 /* Counts the call; the error that is planned for it, or 0. */
-static int begin(struct fake *fake, enum fake_call call)
+int fake_begin(struct fake *fake, enum fake_call call)
 {
 	struct fake_plan *plan = &fake->plans[call];
 	int error = 0;
@@ -85,7 +73,7 @@ static int begin(struct fake *fake, enum fake_call call)
 	return error;
 }
 
-static int finish(struct fake *fake, struct fake_log_entry entry)
+int fake_finish(struct fake *fake, struct fake_log_entry entry)
 {
 	pthread_mutex_lock(&fake->lock);
 	fake->log[fake->n_logged++ % FAKE_LOG_SIZE] = entry;
@@ -139,7 +127,7 @@ unsigned fake_calls(struct fake *fake, enum fake_call call)
 	return (unsigned)atomic_exchange(&fake->n_calls[call], 0);
 }
 
-static _Atomic uint64_t *units_of(struct fake *fake, uint64_t addr, uint64_t bytes)
+_Atomic uint64_t *fake_units_of(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
 	uint64_t first = (addr - BASE) / GP_ALIGN;
 
@@ -153,7 +141,7 @@ static _Atomic uint64_t *units_of(struct fake *fake, uint64_t addr, uint64_t byt
 
 void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use)
 {
-	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t work = use == FAKE_FREED_SYNCED ? 0 : atomic_load(&fake->submitted);
 	uint64_t word = work << UNIT_WORK_SHIFT | (use == FAKE_FREED_LATE ? UNIT_LATE : 0);
 
@@ -169,43 +157,19 @@ void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_
 
 void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
-	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 
 	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
 		atomic_fetch_or_explicit(&units[i], UNIT_EXPORTED, memory_order_relaxed);
 }
 
-static bool is_mapped_locked(const struct fake *fake, uint64_t addr)
-{
-	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].addr && addr >= fake->pieces[i].addr &&
-			addr - fake->pieces[i].addr < fake->pieces[i].size)
-			return true;
-	return false;
-}
-
-/* Whether there is memory at the addresses, so far as that is any question. */
-static bool is_all_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
-{
-	bool is_mapped = true;
-
-	if (addr < BASE + SPACE_FACTOR * fake->capacity)
-		return true;
-	pthread_mutex_lock(&fake->lock);
-	for (uint64_t at = addr; is_mapped && at < addr + bytes; at += GP_MIB)
-		is_mapped = is_mapped_locked(fake, at);
-	is_mapped = is_mapped && is_mapped_locked(fake, addr + bytes - 1);
-	pthread_mutex_unlock(&fake->lock);
-	return is_mapped || fake->has_ended; /* perhaps since it was handed out */
-}
-
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order)
 {
-	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t completed = atomic_load(&fake->completed);
 	uint64_t ordered = may_order ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
 
-	if (!is_all_mapped(fake, addr, bytes))
+	if (!fake_is_mapped(fake, addr, bytes))
 		return "addresses without memory were handed out";
 	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
 		uint64_t word = atomic_load_explicit(&units[i], memory_order_relaxed);
@@ -219,9 +183,9 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 }
 
 /* The work up to which any of this memory may be in use. */
-static uint64_t last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
+uint64_t fake_last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
-	_Atomic uint64_t *units = units_of(fake, addr, bytes);
+	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t last = 0;
 
 	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
@@ -231,10 +195,10 @@ static uint64_t last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
 }
 
 /* The host waits: that may only be for what a free would have waited for. */
-static void wait_for(struct fake *fake, uint64_t work)
+void fake_wait_for(struct fake *fake, uint64_t work)
 {
 	if (work > atomic_load(&fake->completed) && work > atomic_load(&fake->waitable))
-		set_breach(fake,
+		fake_set_breach(fake,
 			"the host was made to wait for work that no free would have waited for");
 	fake_complete(fake, work);
 }
@@ -249,7 +213,7 @@ static struct fake_range *range_of_locked(struct fake *fake, uint64_t addr)
 
 static void remove_range_locked(struct fake *fake, struct fake_range *range)
 {
-	_Atomic uint64_t *units = units_of(fake, range->addr, range->size);
+	_Atomic uint64_t *units = fake_units_of(fake, range->addr, range->size);
 	size_t behind = (size_t)(fake->ranges + fake->n_ranges - (range + 1));
 
 	for (uint64_t i = 0; units && i < range->size / GP_ALIGN; i++)
@@ -286,15 +250,15 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RESERVE, .bytes = bytes, .slot = GP_NO_SLOT};
 
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_RESERVE);
+	fake_check_locks(GP_RANK_FENCE);
+	entry.result = fake_begin(fake, FAKE_RESERVE);
 	pthread_mutex_lock(&fake->lock);
 	if (!entry.result && bytes > fake->capacity - fake->outside - fake->reserved_bytes)
 		entry.result = -ENOMEM;
 	if (!entry.result)
 		*ret_addr = entry.addr = add_range_locked(fake, bytes);
 	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 /* Even after an error the memory is gone: the allocator forgets it. */
@@ -304,19 +268,19 @@ static int release(void *arg, uint64_t addr)
 	struct fake_log_entry entry = {.call = FAKE_RELEASE, .addr = addr, .slot = GP_NO_SLOT};
 	struct fake_range *range;
 
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_RELEASE);
-	wait_for(fake, atomic_load(&fake->submitted));
+	fake_check_locks(GP_RANK_FENCE);
+	entry.result = fake_begin(fake, FAKE_RELEASE);
+	fake_wait_for(fake, atomic_load(&fake->submitted));
 	pthread_mutex_lock(&fake->lock);
 	range = range_of_locked(fake, addr);
 	if (!range) {
-		set_breach(fake, "something was released that was not reserved");
+		fake_set_breach(fake, "something was released that was not reserved");
 	} else {
 		entry.bytes = range->size;
 		remove_range_locked(fake, range);
 	}
 	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 static void begin_release_locked(struct fake *fake, struct fake_log_entry *entry)
@@ -326,11 +290,11 @@ static void begin_release_locked(struct fake *fake, struct fake_log_entry *entry
 						    : atomic_load(&fake->covers[entry->slot]);
 
 	if (!range) {
-		set_breach(fake, "something was released that was not reserved");
+		fake_set_breach(fake, "something was released that was not reserved");
 		return;
 	}
-	if (last_use(fake, range->addr, range->size) > behind)
-		set_breach(fake, "memory that the GPU still uses was given back");
+	if (fake_last_use(fake, range->addr, range->size) > behind)
+		fake_set_breach(fake, "memory that the GPU still uses was given back");
 	entry->bytes = range->size;
 	if (entry->result) {
 		remove_range_locked(fake, range);
@@ -345,19 +309,19 @@ static int release_begin(void *arg, uint64_t addr, int slot)
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RELEASE_BEGIN, .addr = addr, .slot = slot};
 
-	check_locks(GP_RANK_FENCE);
+	fake_check_locks(GP_RANK_FENCE);
 	if (fake->cannot_release_behind)
 		return -ENOTSUP;
-	entry.result = begin(fake, FAKE_RELEASE_BEGIN);
+	entry.result = fake_begin(fake, FAKE_RELEASE_BEGIN);
 	pthread_mutex_lock(&fake->lock);
 	begin_release_locked(fake, &entry);
 	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 static bool can_release_behind(void *arg)
 {
-	check_locks(GP_RANK_FENCE);
+	fake_check_locks(GP_RANK_FENCE);
 	return !((struct fake *)arg)->cannot_release_behind;
 }
 
@@ -381,8 +345,8 @@ static int release_poll(void *arg)
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RELEASE_POLL, .slot = GP_NO_SLOT};
 
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_RELEASE_POLL);
+	fake_check_locks(GP_RANK_FENCE);
+	entry.result = fake_begin(fake, FAKE_RELEASE_POLL);
 	pthread_mutex_lock(&fake->lock);
 	/* After an error everything is gone, as with the releases. */
 	if (entry.result > 0)
@@ -392,7 +356,7 @@ static int release_poll(void *arg)
 				       ? -EAGAIN
 				       : arrive_locked(fake, atomic_load(&fake->completed));
 	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 static int release_drain(void *arg, uint64_t max_ns)
@@ -401,16 +365,16 @@ static int release_drain(void *arg, uint64_t max_ns)
 	struct fake_log_entry entry = {.call = FAKE_RELEASE_DRAIN, .slot = GP_NO_SLOT};
 	uint64_t behind = 0;
 
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_RELEASE_DRAIN);
+	fake_check_locks(GP_RANK_FENCE);
+	entry.result = fake_begin(fake, FAKE_RELEASE_DRAIN);
 	pthread_mutex_lock(&fake->lock);
 	for (size_t i = 0; i < fake->n_ranges; i++)
 		if (fake->ranges[i].is_leaving)
 			behind = gp_max(behind, fake->ranges[i].behind);
-	wait_for(fake, behind);
+	fake_wait_for(fake, behind);
 	arrive_locked(fake, UINT64_MAX);
 	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 static int fence_record(void *arg, int slot, bool is_at_free)
@@ -418,15 +382,15 @@ static int fence_record(void *arg, int slot, bool is_at_free)
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RECORD, .slot = slot};
 
-	check_locks(GP_RANK_POOL);
-	entry.result = begin(fake, FAKE_RECORD);
+	fake_check_locks(GP_RANK_POOL);
+	entry.result = fake_begin(fake, FAKE_RECORD);
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
 		atomic_store(&fake->covers[slot], atomic_load(&fake->submitted));
 		raise_to(&fake->recorded, atomic_load(&fake->covers[slot]));
 	}
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 static int fence_query(void *arg, int slot)
@@ -434,13 +398,13 @@ static int fence_query(void *arg, int slot)
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_QUERY, .slot = slot};
 
-	check_locks(GP_RANK_POOL);
-	entry.result = begin(fake, FAKE_QUERY);
+	fake_check_locks(GP_RANK_POOL);
+	entry.result = fake_begin(fake, FAKE_QUERY);
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result && atomic_load(&fake->covers[slot]) > atomic_load(&fake->completed))
 		entry.result = -EAGAIN;
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 static bool fence_record_waits(void *arg)
@@ -454,7 +418,7 @@ static bool fence_is_beyond(void *arg, int slot)
 {
 	struct fake *fake = arg;
 
-	check_locks(GP_RANK_POOL);
+	fake_check_locks(GP_RANK_POOL);
 	return atomic_load(&fake->is_beyond);
 }
 
@@ -464,8 +428,8 @@ static int fence_order(void *arg, int slot)
 	struct fake_log_entry entry = {.call = FAKE_ORDER, .slot = slot};
 	uint64_t covers = atomic_load(&fake->covers[slot]);
 
-	check_locks(GP_RANK_POOL);
-	entry.result = begin(fake, FAKE_ORDER);
+	fake_check_locks(GP_RANK_POOL);
+	entry.result = fake_begin(fake, FAKE_ORDER);
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
@@ -473,11 +437,11 @@ static int fence_order(void *arg, int slot)
 		if (atomic_load(&fake->recorded) > atomic_load(&fake->waitable) &&
 			atomic_load(&fake->recorded) > atomic_load(&fake->completed) &&
 			!fake->has_one_stream)
-			set_breach(fake, "later work was made to wait for work that no free would "
+			fake_set_breach(fake, "later work was made to wait for work that no free would "
 					 "have waited for");
 		raise_to(&fake->ordered, covers);
 	}
-	return finish(fake, entry);
+	return fake_finish(fake, entry);
 }
 
 /*
@@ -489,8 +453,8 @@ static void pause_(void *arg, unsigned attempt)
 	struct fake *fake = arg;
 	uint64_t next = atomic_load(&fake->completed) + fake->pause_completes;
 
-	check_locks(GP_RANK_FENCE);
-	begin(fake, FAKE_PAUSE);
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, FAKE_PAUSE);
 	/* Longer and longer, so that a long patience ends in this life. */
 	atomic_fetch_add(&fake->now_ns, fake->pause_ns * (1 + atomic_load(&fake->idle_pauses) / 200));
 	if (atomic_fetch_add(&fake->idle_pauses, 1) > PAUSES_MAX)
@@ -504,8 +468,8 @@ static bool trim_driver(void *arg)
 	struct fake *fake = arg;
 	uint64_t yields;
 
-	check_locks(GP_RANK_FENCE);
-	begin(fake, FAKE_TRIM);
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, FAKE_TRIM);
 	pthread_mutex_lock(&fake->lock);
 	yields = gp_min(fake->trim_yields, fake->outside);
 	fake->outside -= yields;
@@ -519,8 +483,8 @@ static uint64_t available(void *arg)
 	struct fake *fake = arg;
 	uint64_t bytes;
 
-	check_locks(GP_RANK_FENCE);
-	begin(fake, FAKE_AVAILABLE);
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, FAKE_AVAILABLE);
 	pthread_mutex_lock(&fake->lock);
 	bytes = fake->capacity - fake->outside - fake->reserved_bytes;
 	pthread_mutex_unlock(&fake->lock);
@@ -529,189 +493,12 @@ static uint64_t available(void *arg)
 
 static uint64_t now_ns(void *arg)
 {
-	check_locks(GP_RANK_FENCE);
+	fake_check_locks(GP_RANK_FENCE);
 	return atomic_load(&((struct fake *)arg)->now_ns);
 }
 
-/* Only with room for their history, that of the model included. */
-static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
-{
-	struct fake *fake = arg;
-
-	check_locks(GP_RANK_FENCE);
-	if (fake->cannot_map)
-		return -ENOTSUP;
-	pthread_mutex_lock(&fake->lock);
-	*ret_addr = fake->addresses_end;
-	fake->addresses_end += bytes;
-	fake->addresses_bytes += bytes;
-	pthread_mutex_unlock(&fake->lock);
-	return 0;
-}
-
-static void address_free(void *arg, uint64_t addr, uint64_t bytes)
-{
-	struct fake *fake = arg;
-
-	check_locks(GP_RANK_FENCE);
-	pthread_mutex_lock(&fake->lock);
-	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].addr >= addr && fake->pieces[i].addr < addr + bytes)
-			set_breach(fake, "addresses went back with memory mapped there");
-	fake->addresses_bytes -= bytes;
-	/* The last of them can be had again. */
-	if (addr + bytes == fake->addresses_end)
-		fake->addresses_end = addr;
-	pthread_mutex_unlock(&fake->lock);
-}
-
-static struct fake_piece *piece_locked(struct fake *fake, uint64_t handle)
-{
-	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].handle == handle)
-			return &fake->pieces[i];
-	set_breach(fake, "a piece of memory was named that is none");
-	return NULL;
-}
-
-static void add_piece_locked(struct fake *fake, uint64_t bytes)
-{
-	if (fake->n_pieces == fake->pieces_size) {
-		fake->pieces_size = fake->pieces_size * 2 + 64;
-		fake->pieces = realloc(fake->pieces, fake->pieces_size * sizeof(*fake->pieces));
-		if (!fake->pieces)
-			abort();
-	}
-	fake->pieces[fake->n_pieces++] = (struct fake_piece){.handle = ++fake->n_handles, .size = bytes};
-	fake->reserved_bytes += bytes;
-}
-
-static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
-{
-	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_RESERVE, .bytes = bytes, .slot = GP_NO_SLOT};
-
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_RESERVE);
-	pthread_mutex_lock(&fake->lock);
-	if (!entry.result && bytes > fake->capacity - fake->outside - fake->reserved_bytes)
-		entry.result = -ENOMEM;
-	if (!entry.result) {
-		add_piece_locked(fake, bytes);
-		*ret_handle = fake->n_handles;
-	}
-	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
-}
-
-static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
-{
-	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_RELEASE_BEGIN, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *piece;
-
-	check_locks(GP_RANK_FENCE);
-	(void)begin(fake, FAKE_RELEASE_BEGIN);
-	pthread_mutex_lock(&fake->lock);
-	piece = piece_locked(fake, handle);
-	if (piece) {
-		if (piece->addr || piece->size != bytes)
-			set_breach(fake, "a piece of memory went back that is mapped, or another");
-		fake->reserved_bytes -= piece->size;
-		*piece = fake->pieces[--fake->n_pieces];
-	}
-	pthread_mutex_unlock(&fake->lock);
-	(void)finish(fake, entry);
-}
-
-static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
-{
-	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_MAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *piece;
-
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_MAP);
-	pthread_mutex_lock(&fake->lock);
-	for (uint64_t at = addr; at < addr + bytes; at += GP_MIB)
-		if (is_mapped_locked(fake, at))
-			set_breach(fake, "memory was mapped where there is some already");
-	piece = piece_locked(fake, handle);
-	if (piece && (piece->addr || piece->was_exported || piece->size != bytes))
-		set_breach(fake, "a piece of memory was mapped that is mapped, or was exported, or another");
-	if (piece && !entry.result)
-		piece->addr = addr;
-	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
-}
-
-/* Whether anything there was exported; nobody knows of it any more. */
-static bool forget_history(struct fake *fake, uint64_t addr, uint64_t bytes)
-{
-	_Atomic uint64_t *units = units_of(fake, addr, bytes);
-	bool was_exported = false;
-
-	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
-		was_exported |= atomic_exchange_explicit(&units[i], 0, memory_order_relaxed) & UNIT_EXPORTED;
-	return was_exported;
-}
-
-static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
-{
-	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_UNMAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *piece = NULL;
-
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_UNMAP);
-	pthread_mutex_lock(&fake->lock);
-	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].addr == addr && fake->pieces[i].size == bytes)
-			piece = &fake->pieces[i];
-	if (!piece)
-		set_breach(fake, "something was unmapped that is not mapped");
-	if (last_use(fake, addr, bytes) > atomic_load(&fake->completed) && !fake->has_ended)
-		set_breach(fake, "memory that the GPU still uses was unmapped");
-	if (piece && !entry.result) {
-		piece->addr = 0;
-		piece->was_exported = forget_history(fake, addr, bytes);
-	}
-	pthread_mutex_unlock(&fake->lock);
-	return finish(fake, entry);
-}
-
-/* Counts as a release that waits. */
-static int wait_as_free(void *arg)
-{
-	struct fake *fake = arg;
-	struct fake_log_entry entry = {.call = FAKE_RELEASE, .slot = GP_NO_SLOT};
-
-	check_locks(GP_RANK_FENCE);
-	entry.result = begin(fake, FAKE_RELEASE);
-	if (!entry.result)
-		wait_for(fake, atomic_load(&fake->submitted));
-	return finish(fake, entry);
-}
-
-const char *fake_check_unmapped(struct fake *fake)
-{
-	if (fake->n_pieces)
-		return "a piece of memory was lost";
-	return fake->addresses_bytes ? "addresses were lost" : NULL;
-}
-
-static const struct gp_mapping_ops mapping = {
-	.address_reserve = address_reserve,
-	.address_free = address_free,
-	.create = create,
-	.release = release_piece,
-	.map = map_piece,
-	.unmap = unmap_piece,
-	.wait = wait_as_free,
-};
-
 static const struct gp_backend_ops ops = {
-	.mapping = &mapping,
+	.mapping = &fake_mapping,
 	.reserve = reserve,
 	.release = release,
 	.release_begin = release_begin,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
+#include "pool/mapped.h"
 #include "pool_fixture.h"
 
 struct pool_fixture px;

@@ -11,6 +11,7 @@
 
 #include "fake_backend.h"
 #include "pool/kind.h"
+#include "pool/mapped.h"
 #include "pool/pool_impl.h"
 #include "pool/tcache.h"
 

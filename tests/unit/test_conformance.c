@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "pool/failure.h"
+#include "pool/mapped.h"
 #include "pool_fixture.h"
 
 static bool keeps_blocks(void)

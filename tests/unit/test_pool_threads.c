@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "pool/tcache.h"
+#include "pool/mapped.h"
 #include "pool_fixture.h"
 #include "shim/barrier.h"
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "pool/mapped.h"
 #include "pool_fixture.h"
 
 #define GRANULE (2 * GP_MIB)

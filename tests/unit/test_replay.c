@@ -79,7 +79,7 @@ static const struct {
 	{"conv", "simple", 2.23, TODAY, 1102},
 	{"conv", "binned", 2.45, TODAY, 1140},
 	{"conv", "split", 1.15, BAR, 280},
-	{"conv", "vmm", 1.05, BAR, 450},
+	{"conv", "vmm", 1.03, BAR, 450},
 	{"gpt", "none", 1.03, TODAY, 242448},
 	{"gpt", "simple", 4.84, TODAY, 1873},
 	{"gpt", "binned", 3.12, TODAY, 505},
