@@ -24,6 +24,14 @@
 #include "real.h"
 #include "record.h"
 
+/* At the first allocation: before it nothing is printed. */
+static void tell_of_stand_in(struct gp_context *context)
+{
+	if (atomic_exchange(&context->is_stand_in, false))
+		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split",
+			context->device->index);
+}
+
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct gp_context *context = arg;
@@ -31,6 +39,8 @@ static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	CUresult r;
 
 	gp_libraries_look();
+	if (gp_unlikely(atomic_load_explicit(&context->is_stand_in, memory_order_relaxed)))
+		tell_of_stand_in(context);
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (gp_likely(gp_context_is_current(context))) {
@@ -404,8 +414,7 @@ static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	if (!r)
 		r = pool_new(context, GP_KIND_VMM, granule, ret_pool);
 	if (r)
-		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split",
-			context->device->index);
+		atomic_store(&context->is_stand_in, true);
 	return r;
 }
 

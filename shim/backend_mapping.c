@@ -14,6 +14,7 @@
 
 #include "backend.h"
 #include "driver.h"
+#include "libraries.h"
 #include "log.h"
 #include "peer.h"
 #include "real.h"
@@ -70,6 +71,7 @@ static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	struct gp_driver_scope scope;
 	CUresult r;
 
+	gp_libraries_look();
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	r = gp_driver_enter(&scope, context->handle);

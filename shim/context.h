@@ -42,6 +42,7 @@ struct gp_context {
 	_Atomic(CUstream) release_stream; /* private: what is given back is ordered here and nowhere else */
 	bool can_release_behind;
 	bool is_rdma_capable; /* backend_mapping.c: what is mapped is */
+	_Atomic bool is_stand_in; /* its pool is split where it should be vmm, and nobody has been told */
 	struct gp_context *next_ended; /* context_end.c */
 };
 

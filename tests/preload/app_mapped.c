@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What makes a pool move its memory, while other memory is in use. */
+
+#include "app_driver.h"
+
+enum { N_BLOCKS = 24, ROUNDS = 12 };
+
+#define BYTES   (6 * MIB)
+#define TOUCHED (4 * KIB) /* of it, at its end */
+
+static CUdeviceptr blocks[N_BLOCKS];
+
+static void fill_all(CUstream stream, unsigned from, unsigned step, uint32_t value)
+{
+	for (unsigned i = from; i < N_BLOCKS; i += step)
+		app_fill(stream, blocks[i] + BYTES - TOUCHED, TOUCHED, value + i);
+}
+
+static size_t count_wrong(unsigned from, unsigned step, uint32_t value)
+{
+	size_t wrong = 0;
+
+	for (unsigned i = from; i < N_BLOCKS; i += step)
+		wrong += app_count_wrong(NULL, blocks[i] + BYTES - TOUCHED, TOUCHED, value + i);
+	return wrong;
+}
+
+/* Every other block goes, with work or without, and something larger than any gap comes. */
+static size_t run_round(CUstream stream, unsigned round)
+{
+	size_t wrong, large = (2 + round % 5) * 8 * MIB;
+	CUdeviceptr ptr = 0;
+
+	for (unsigned i = 0; i < N_BLOCKS; i++)
+		APP_MUST(cuMemAlloc_v2(&blocks[i], BYTES));
+	fill_all(stream, 0, 1, round);
+	if (round % 2)
+		APP_MUST(cuCtxSynchronize());
+	for (unsigned i = 0; i < N_BLOCKS; i += 2)
+		APP_MUST(cuMemFree_v2(blocks[i]));
+	if (round % 3)
+		APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemAlloc_v2(&ptr, large));
+	app_fill(stream, ptr, TOUCHED, 7);
+	app_fill(stream, ptr + large - TOUCHED, TOUCHED, 8);
+	wrong = app_count_wrong(stream, ptr, TOUCHED, 7);
+	wrong += app_count_wrong(stream, ptr + large - TOUCHED, TOUCHED, 8);
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSynchronize());
+	wrong += count_wrong(1, 2, round);
+	for (unsigned i = 1; i < N_BLOCKS; i += 2)
+		APP_MUST(cuMemFree_v2(blocks[i]));
+	return wrong;
+}
+
+static void moves(void)
+{
+	CUstream stream;
+	size_t wrong = 0;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned round = 0; round < ROUNDS; round++)
+		wrong += run_round(stream, round);
+	app_say("wrong words", "%zu", wrong);
+	app_pause("moves");
+	app_tell_driver();
+}
+
+/* Memory does not end with a context, so it has to be given back. */
+static void ends(void)
+{
+	size_t before, after, total;
+	CUdeviceptr ptr;
+	CUcontext ctx;
+
+	app_start();
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	for (unsigned i = 0; i < 8; i++) {
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+		APP_MUST(cuMemAlloc_v2(&ptr, 64 * MIB));
+		APP_MUST(cuMemAlloc_v2(&ptr, 4 * KIB));
+		APP_MUST(cuCtxDestroy_v2(ctx));
+	}
+	APP_MUST(cuMemGetInfo_v2(&after, &total));
+	app_result("all is back", before == after);
+	app_tell_driver();
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"moves", moves},
+	{"ends", ends},
+	{0},
+};

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The kind vmm: memory moves and nobody notices; it goes when it must; and what it cannot do is said. */
+
+#include <string.h>
+
+#include "play.h"
+
+#define MAPPED "GPUPOOL_POOL=vmm"
+
+static uint64_t moves, total_bytes, n_pools;
+
+static void look(const char *name)
+{
+	const char *status = play_ask("status");
+
+	moves = play_number(status, "moves");
+	total_bytes = play_number(status, "peak_total_bytes");
+	n_pools = strstr(status, "\"pool\":\"vmm\"") != NULL;
+}
+
+static const char *const modes[] = {"GPUPOOL_REUSE=auto", "GPUPOOL_REUSE=ordered", "GPUPOOL_REUSE=completed"};
+
+START_TEST(memory_that_moves_is_seen_by_nobody_and_raced_for_by_none)
+{
+	const char *env[] = {MAPPED, modes[_i], NULL};
+
+	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = look});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(n_pools, 1);
+	ck_assert_uint_gt(moves, 0);
+	ck_assert_uint_lt(total_bytes, 200 * MIB);
+}
+END_TEST
+
+START_TEST(what_was_mapped_in_a_context_ends_with_it)
+{
+	static const char *const env[] = {MAPPED, NULL};
+
+	play_same(&(struct play){.program = "app_mapped", .words = {"ends"}, .env = env});
+	ck_assert_str_eq(play_out, "all is back: 1\n");
+}
+END_TEST
+
+/* Each is enough. */
+static const char *const lacks[] = {
+	"SIMGPU_HIDE=cuMemMap",
+	"SIMGPU_HIDE=cuMemAddressReserve",
+	"SIMGPU_FAULT=cuMemCreate:1+=801",
+	"SIMGPU_FAULT=cuMemAddressReserve:1+=801",
+	"SIMGPU_FAULT=cuMemSetAccess:1+=801",
+	"SIMGPU_DRIVER_VERSION=10010",
+};
+
+START_TEST(where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so)
+{
+	const char *env[] = {MAPPED, lacks[_i], NULL};
+
+	play_run(&(struct play){
+		.program = "app_memory", .words = {"loop"}, .env = env, .library = play_library, .at_pause = look});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_err, "its pool is split"));
+	ck_assert_ptr_null(strstr(strstr(play_err, "its pool is split") + 1, "its pool is split"));
+}
+END_TEST
+
+START_TEST(a_device_that_is_full_at_the_start_is_no_reason_not_to_map)
+{
+	static const char *const env[] = {MAPPED, "SIMGPU_FAULT=cuMemCreate:1=2", NULL};
+
+	play_run(&(struct play){
+		.program = "app_memory", .words = {"loop"}, .env = env, .library = play_library, .at_pause = look});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
+START_TEST(a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_what_to_use)
+{
+	static const char *const env[] = {MAPPED, NULL};
+
+	play_run(&(struct play){.program = "app_query", .words = {"export"}, .env = env, .library = play_library});
+	ck_assert_uint_eq(play_fact("ipc-1000"), 1);
+	ck_assert_uint_eq(play_fact("ipc-67108864"), 1);
+	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_POOL=split or GPUPOOL_POOL=binned"));
+	ck_assert_ptr_null(strstr(strstr(play_err, "cuIpcGetMemHandle") + 1, "cuIpcGetMemHandle"));
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(
+		tc, memory_that_moves_is_seen_by_nobody_and_raced_for_by_none, 0, (int)LENGTH(modes));
+	tcase_add_test(tc, what_was_mapped_in_a_context_ends_with_it);
+	tcase_add_loop_test(
+		tc, where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so, 0, (int)LENGTH(lacks));
+	tcase_add_test(tc, a_device_that_is_full_at_the_start_is_no_reason_not_to_map);
+	tcase_add_test(tc, a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_what_to_use);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"mapped", add}, 1);
+}
