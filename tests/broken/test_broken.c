@@ -8,6 +8,7 @@
 static const char *const pools[][2] = {
 	{"GPUPOOL_POOL=simple", NULL},
 	{"GPUPOOL_POOL=binned", NULL},
+	{"GPUPOOL_POOL=vmm", NULL},
 	{"GPUPOOL_POOL=split", NULL},
 };
 
