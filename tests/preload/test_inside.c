@@ -18,17 +18,9 @@ static const char *const pools[][5] = {
 	{RUNTIME, "GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
-static const char *const pools[][6] = {
-	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_RECORD=rec.%p", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=split", "GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report.%p", "GPUPOOL_LOG=off", NULL},
 };
 
 static const char *const scenarios[][3] = {
