@@ -108,10 +108,10 @@ int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
 		return GP_E_FOREIGN;
 	gp_mutex_lock(&pool->lock);
 	b = block_around_locked(pool, addr);
-	if (b && b->segment->range)
-		gp_range_retire_locked(pool, b);
-	else if (b)
+	if (b && !b->segment->range)
 		gp_segment_retire_locked(pool, b->segment);
+	else if (b && gp_block_state(b) != GP_BLOCK_HOLE && gp_block_state(b) != GP_BLOCK_MOVING)
+		gp_range_retire_locked(pool, b);
 	gp_mutex_unlock(&pool->lock);
 	(void)gp_tcache_recall(pool);
 	gp_pool_put(pool);

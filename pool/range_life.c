@@ -26,12 +26,12 @@ static int reserve(struct gp_pool *pool, struct gp_range *range)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t granule = pool->options.granule;
-	uint64_t capacity = gp_round_up(gp_min(pool->options.capacity_bytes, SPACE_MAX), granule);
+	uint64_t capacity = gp_round_up(gp_max(gp_min(pool->options.capacity_bytes, SPACE_MAX), granule), granule);
 	int r = -ENOTSUP;
 
 	range->granule_log2 = gp_log2(granule);
 	for (uint64_t factor = SPACE_FACTOR; factor && r; factor /= 2) {
-		range->size = gp_min(capacity * factor, SPACE_MAX);
+		range->size = gp_max(gp_min(capacity * factor, SPACE_MAX), granule);
 		r = be->ops->mapping->address_reserve(be->arg, range->size, &range->base);
 	}
 	if (r)

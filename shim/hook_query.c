@@ -168,7 +168,7 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 	if (!r)
 		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
 	/* A driver may have no answer where we have one. */
-	if (r && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && info.is_mapped)
+	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && info.is_mapped)
 		r = CUDA_SUCCESS;
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);

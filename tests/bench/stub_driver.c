@@ -268,6 +268,60 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 	return count(STUB_OTHER);
 }
 
+/* Memory that is mapped: addresses that are nobody else's, and handles that are numbers. */
+
+enum { RANGES_BASE_BIT = 54 };
+
+CUresult cuMemAddressReserve(
+	CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+{
+	static _Atomic uint64_t next = UINT64_C(1) << RANGES_BASE_BIT;
+
+	*ptr = atomic_fetch_add(&next, bytes);
+	return count(STUB_OTHER);
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
+{
+	return count(STUB_OTHER);
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const void *properties, int option)
+{
+	*bytes = (size_t)2 << 20;
+	return count(STUB_OTHER);
+}
+
+CUresult cuMemCreate(
+	CUmemGenericAllocationHandle *handle, size_t bytes, const void *properties, unsigned long long flags)
+{
+	static _Atomic uint64_t next = 1;
+
+	*handle = atomic_fetch_add(&next, 1);
+	return count(STUB_MEMORY);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	return count(STUB_MEMORY);
+}
+
+CUresult cuMemMap(
+	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	return count(STUB_OTHER);
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t bytes)
+{
+	return count(STUB_OTHER);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
+{
+	return count(STUB_OTHER);
+}
+
 /* Devices: there is one. */
 
 CUresult cuInit(unsigned flags)

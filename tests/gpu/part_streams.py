@@ -38,7 +38,7 @@ def modes(config, scale):
 
 def configs(library, broken):
     yield programs.Config("raw")
-    for kind in ["split", "binned", "simple"]:
+    for kind in ["split", "vmm", "binned", "simple"]:
         for reuse in ["ordered", "completed"]:
             variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
             yield programs.Config(f"{kind}/{reuse}", library, variables)

@@ -174,7 +174,7 @@ class Config:
 def pool_configs(library):
     """Raw, each kind of pool with its defaults, and the two ways of reuse by hand."""
     configs = [Config("raw")]
-    for kind in ["none", "simple", "binned", "split"]:
+    for kind in ["none", "simple", "binned", "split", "vmm"]:
         configs.append(Config(kind, library, {"GPUPOOL_POOL": kind}))
     for reuse in ["ordered", "completed"]:
         variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": reuse}

@@ -18,7 +18,6 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=split", "SIMGPU_DEINIT_AT_EXIT=1", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
-	{"GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=vmm", "SIMGPU_DEINIT_AT_EXIT=1", "GPUPOOL_LOG=off", NULL},
 };
 
@@ -50,7 +49,7 @@ START_TEST(a_program_cannot_tell_throughout_its_life)
 {
 	const char *const *scenario = alike[_i % (int)LENGTH(alike)];
 
-	play_same(&(struct play){
+	play_same_or_served(&(struct play){
 		.program = scenario[0], .words = {scenario[1]}, .env = pools[_i / (int)LENGTH(alike)]});
 }
 END_TEST

@@ -47,7 +47,7 @@ START_TEST(a_program_cannot_tell_whatever_the_settings)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 
-	play_same(&(struct play){
+	play_same_or_served(&(struct play){
 		.program = scenario[0], .words = {scenario[1]}, .env = settings[_i / (int)LENGTH(scenarios)]});
 }
 END_TEST

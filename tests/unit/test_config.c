@@ -203,6 +203,7 @@ START_TEST(every_word_means_its_own_constant)
 		{"GPUPOOL_POOL=simple", GP_OPTION_POOL, GP_CONFIG_POOL_SIMPLE},
 		{"GPUPOOL_POOL=binned", GP_OPTION_POOL, GP_CONFIG_POOL_BINNED},
 		{"GPUPOOL_POOL=split", GP_OPTION_POOL, GP_CONFIG_POOL_SPLIT},
+		{"GPUPOOL_POOL=vmm", GP_OPTION_POOL, GP_CONFIG_POOL_VMM},
 		{"GPUPOOL_REUSE=auto", GP_OPTION_REUSE, GP_CONFIG_REUSE_AUTO},
 		{"GPUPOOL_REUSE=ordered", GP_OPTION_REUSE, GP_CONFIG_REUSE_ORDERED},
 		{"GPUPOOL_REUSE=completed", GP_OPTION_REUSE, GP_CONFIG_REUSE_COMPLETED},
@@ -231,8 +232,8 @@ static const struct {
 	{"GPUPOOL=maybe", 0,
 		"GPUPOOL: 'maybe' is neither on nor off (character 1): use on or off; the default "
 		"holds"},
-	{"GPUPOOL_POOL=vmm", 0,
-		"GPUPOOL_POOL: 'vmm' is not one of its values (character 1): "
+	{"GPUPOOL_POOL=vmem", 0,
+		"GPUPOOL_POOL: 'vmem' is not one of its values (character 1): "
 		"none|simple|binned|split|vmm; the default holds"},
 	{"GPUPOOL_POOL=split|none", 0, NULL},
 	{"GPUPOOL_POOL=spli", 0, NULL},

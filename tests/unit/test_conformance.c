@@ -387,6 +387,14 @@ static bool walk_on(void *arg, const struct gp_block_info *info)
 {
 	struct walk *walk = arg;
 
+	/* A range has holes, and what the driver gave there are pieces, which do not mind blocks. */
+	if (info->is_mapped) {
+		walk->next = info->addr;
+		walk->segment = info->segment_base;
+		walk->left = info->rounded;
+		ck_assert_uint_le(info->segment_base, info->addr);
+		ck_assert_uint_lt(info->addr, info->segment_base + info->segment_size);
+	}
 	if (!walk->left) {
 		walk->segment = walk->next = info->segment_base;
 		walk->left = info->segment_size;
