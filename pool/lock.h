@@ -20,6 +20,7 @@ enum gp_lock_rank {
 	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */
 	GP_RANK_LEAF,	      /* anything that takes no other lock */
+	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are written down in the order of their numbers */
 	GP_RANK_RECORD,	      /* who writes down what happens, whatever is locked meanwhile */
 };
 

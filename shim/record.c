@@ -308,6 +308,7 @@ void gp_record_after_fork_child(bool is_over)
 	if (!gp_record_is_on())
 		return;
 	gp_mutex_init(&rec.lock, GP_RANK_RECORD);
+	gp_record_table_after_fork_child();
 	atomic_store(&is_locked, false);
 	if (is_over)
 		atomic_store(&gp_record_flag, false);

@@ -22,7 +22,7 @@ static struct entry {
 } entries[POOLS_MAX];
 static _Atomic unsigned n_entries; /* that were ever used */
 static uint32_t n_pools;
-static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD); /* whoever changes the table */
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* whoever changes the table */
 
 static struct entry *find(const void *arg)
 {
@@ -294,14 +294,20 @@ void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned
 	flags = flags_of(options);
 	gp_mutex_lock(&lock);
 	e = add_locked(&options->backend);
+	/* Another thread's pool has the next number, and must not come first. */
+	if (e)
+		gp_record_answer(GP_RECORD_NO_POOL, GP_RECORD_POOL, (const uint64_t[GP_RECORD_FIELDS_MAX]){
+			atomic_load(&e->number), (uint64_t)device, pinned, options->kind, options->granule,
+			options->capacity_bytes, atomic_load(&options->budget->limit_bytes), options->pending_bytes_max,
+			options->pending_count_max, options->reserve_bytes, options->oom_wait_ns, flags});
 	gp_mutex_unlock(&lock);
-	if (!e) {
+	if (e)
+		options->backend.ops = &recorded;
+	else
 		gp_record_fail(-ENFILE);
-		return;
-	}
-	options->backend.ops = &recorded;
-	gp_record_answer(GP_RECORD_NO_POOL, GP_RECORD_POOL, (const uint64_t[GP_RECORD_FIELDS_MAX]){
-		atomic_load(&e->number), (uint64_t)device, pinned, options->kind, options->granule,
-		options->capacity_bytes, atomic_load(&options->budget->limit_bytes), options->pending_bytes_max,
-		options->pending_count_max, options->reserve_bytes, options->oom_wait_ns, flags});
+}
+
+void gp_record_table_after_fork_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_RECORD_TABLE);
 }

@@ -16,3 +16,6 @@ void gp_record_fail(int error);
 
 /* A record of what the backend answered. */
 void gp_record_answer(uint32_t pool, enum gp_record_kind kind, const uint64_t *values);
+
+/* In a forked child: what other threads held is nobody's any more. */
+void gp_record_table_after_fork_child(void);

@@ -99,7 +99,8 @@ struct fake {
 	size_t n_ranges, ranges_size;
 	struct fake_piece *pieces;
 	size_t n_pieces, pieces_size;
-	uint64_t n_handles, addresses_end, addresses_bytes;
+	uint64_t n_handles;
+	_Atomic uint64_t addresses_end, addresses_bytes;
 	struct fake_plan plans[FAKE_N_CALLS];
 	_Atomic uint64_t covers[GP_FENCE_SLOTS];
 	_Atomic unsigned idle_pauses;
