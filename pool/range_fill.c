@@ -160,6 +160,23 @@ static int fill_gap(struct filling *f)
 	return r == -ENOENT ? -ENOMEM : r;
 }
 
+/*
+ * Whether gp_pool_require_completion came meanwhile, whose wait for what the window was taken on order of may not be
+ * over yet.
+ */
+static bool is_too_early_locked(const struct filling *f)
+{
+	const struct gp_block *b = f->window.first;
+	uint64_t completed = gp_fence_completed(&f->pool->fence);
+
+	if (!gp_pool_is_flag(&f->pool->completion_only))
+		return false;
+	for (; b && b->addr < f->window.addr + f->window.size; b = b->next)
+		if (b->stamp >= completed)
+			return true;
+	return false;
+}
+
 /* The window is filled: one block, of which the request gets its part. Needs two spare descriptors. */
 static struct gp_block *finish_locked(struct filling *f)
 {
@@ -259,6 +276,9 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_block **re
 		r = GP_E_DEAD;
 	if (!r)
 		r = gp_descriptors_ensure_locked(f->pool);
+	/* Then the rounds look again. */
+	if (!r && is_too_early_locked(f))
+		r = -ENOMEM;
 	if (!r)
 		*ret_block = finish_locked(f);
 	f->pool->stats.driver_ns += ns;

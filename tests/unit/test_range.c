@@ -275,6 +275,32 @@ START_TEST(nothing_is_lost_when_the_context_ends_meanwhile)
 }
 END_TEST
 
+/* A second context comes, say, while memory is mapped behind what may be used on order alone; and nobody can wait. */
+static void require_completion_there(struct fake *fake, enum fake_call call)
+{
+	if (call != FAKE_MAP)
+		return;
+	fake->hook = NULL;
+	atomic_store(&fake->is_capturing, true);
+	ck_assert_int_eq(gp_pool_require_completion(px.pool), -EBUSY);
+	px.options.completion_only = true;
+}
+
+START_TEST(what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough)
+{
+	uint64_t addr = fixture_alloc(100 * GP_MIB);
+
+	px.fake.has_one_stream = true;
+	fixture_work();
+	fixture_free(addr);
+	fixture_alloc(GP_ALIGN); /* orders, since so much is pending */
+	ck_assert_uint_eq(fixture_stats().cached_bytes, 100 * GP_MIB + GRANULE - GP_ALIGN);
+	px.fake.hook = require_completion_there;
+	ck_assert_uint_ne(fixture_alloc(120 * GP_MIB), addr);
+	ck_assert_ptr_null(px.fake.hook);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("range");
@@ -286,6 +312,7 @@ int main(void)
 	tcase_add_test(tc, small_blocks_and_large_ones_are_far_apart);
 	tcase_add_test(tc, memory_that_lies_free_in_pieces_is_moved_together);
 	tcase_add_test(tc, what_the_gpu_may_still_touch_does_not_move);
+	tcase_add_test(tc, what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough);
 	tcase_add_test(tc, a_piece_that_is_partly_used_stays_where_it_is);
 	tcase_add_test(tc, a_loop_calls_the_driver_no_more_after_three_rounds);
 	tcase_add_test(tc, a_loop_that_would_move_for_ever_gets_more_memory_instead);
