@@ -30,6 +30,8 @@ enum {
 	OPTION_FROM,
 	OPTION_WATCH,
 	OPTION_COUNT,
+	OPTION_TO,
+	OPTION_LISTEN,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -61,6 +63,8 @@ static const struct option long_options[] = {
 	{"from", required_argument, NULL, OPTION_FROM},
 	{"watch", required_argument, NULL, OPTION_WATCH},
 	{"count", required_argument, NULL, OPTION_COUNT},
+	{"to", required_argument, NULL, OPTION_TO},
+	{"listen", required_argument, NULL, OPTION_LISTEN},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -85,16 +89,19 @@ static const struct {
 	{STAT_TAKES_FROM, "--from", "--from=FILE      show that, and ask nobody"},
 	{STAT_TAKES_WATCH, "--watch", "--watch=SEC      again and again; how much it grows"},
 	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
+	{STAT_TAKES_TO, "--to", "--to=FORMAT      what to write"},
+	{STAT_TAKES_LISTEN, "--listen", "--listen=ADDRESS where to serve; default: 127.0.0.1:9791"},
 };
 
 #define N_COMMAND_OPTIONS (sizeof(command_options) / sizeof(command_options[0]))
 
 static const char next_help[] = "gpupool-stat --help";
 
-static void print_common_help(void)
+static void print_common_help(bool has_json)
 {
-	puts("  --json           one JSON object instead of text\n"
-	     "  --timeout=SEC    how long to wait for answers (default: 2)\n"
+	if (has_json)
+		puts("  --json           one JSON object instead of text");
+	puts("  --timeout=SEC    how long to wait for answers (default: 2)\n"
 	     "  -h, --help       this text");
 }
 
@@ -108,7 +115,7 @@ static void print_help(void)
 			c == stat_commands ? " (default)" : "");
 	puts("\nWithout a PID: all processes of yours, as root those of all users; reclaim wants\n"
 	     "there to be only one.\n");
-	print_common_help();
+	print_common_help(true);
 	puts("  --version        the version\n"
 	     "\n"
 	     "gpupool-stat COMMAND --help lists the options of a command. See gpupool-stat(1).");
@@ -122,7 +129,7 @@ static void print_command_help(const struct stat_command *command)
 	for (size_t i = 0; i < N_COMMAND_OPTIONS; i++)
 		if (command->takes & command_options[i].taken)
 			printf("  %s\n", command_options[i].text);
-	print_common_help();
+	print_common_help(!(command->takes & STAT_HAS_NO_JSON));
 }
 
 static bool refuse_option(int kind, const char *word)
@@ -155,6 +162,8 @@ static const struct {
 	{OPTION_COUNT, STAT_TAKES_COUNT, stat_parse_count, 0},
 	{OPTION_DIFF, STAT_TAKES_DIFF, NULL, offsetof(struct stat_options, diff)},
 	{OPTION_FROM, STAT_TAKES_FROM, NULL, offsetof(struct stat_options, from)},
+	{OPTION_TO, STAT_TAKES_TO, NULL, offsetof(struct stat_options, to)},
+	{OPTION_LISTEN, STAT_TAKES_LISTEN, NULL, offsetof(struct stat_options, listen)},
 	{OPTION_POOL, STAT_TAKES_POOL, NULL, offsetof(struct stat_options, pool)},
 	{OPTION_LIMIT, STAT_TAKES_LIMIT, NULL, offsetof(struct stat_options, limit)},
 	{OPTION_REUSE, STAT_TAKES_REUSE, NULL, offsetof(struct stat_options, reuse)},
@@ -290,6 +299,10 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 		if (!(words->taken & ~command->takes & command_options[i].taken))
 			continue;
 		stat_error(next, "%s does not take %s.", command->name, command_options[i].name);
+		return false;
+	}
+	if (command->takes & STAT_HAS_NO_JSON && words->options.is_json) {
+		stat_error(next, "%s does not take --json.", command->name);
 		return false;
 	}
 	if (command->takes & STAT_TAKES_FILE && words->n_files != 1) {

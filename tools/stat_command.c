@@ -10,7 +10,9 @@
 
 #include "replay.h"
 #include "stat_explain.h"
+#include "stat_export.h"
 #include "stat_leaks.h"
+#include "stat_metrics.h"
 #include "stat_report.h"
 #include "stat_text.h"
 
@@ -184,6 +186,10 @@ const struct stat_command stat_commands[] = {
 		stat_stacks_run, stat_show_stacks, SMALL_ANSWER},
 	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, 0, stat_oom_run, stat_show_oom,
 		SMALL_ANSWER},
+	{"metrics", "[PID...]", "the counters, in the format of OpenMetrics", SIZE_MAX,
+		STAT_TAKES_TO | STAT_HAS_NO_JSON, stat_metrics_run, NULL, SMALL_ANSWER},
+	{"export", "", "serves the metrics of all processes by HTTP, until it is ended", 0,
+		STAT_TAKES_LISTEN | STAT_HAS_NO_JSON, stat_export_run, NULL, SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

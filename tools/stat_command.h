@@ -24,6 +24,9 @@ enum {
 	STAT_TAKES_WATCH = 1 << 13,
 	STAT_TAKES_COUNT = 1 << 14,
 	STAT_TAKES_WORDS = 1 << 15, /* behind the process id */
+	STAT_TAKES_TO = 1 << 16,
+	STAT_TAKES_LISTEN = 1 << 17,
+	STAT_HAS_NO_JSON = 1 << 18, /* what it prints has a form of its own */
 };
 
 struct stat_command {

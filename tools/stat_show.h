@@ -30,6 +30,9 @@ struct stat_options {
 	const char *words[STAT_WORDS_MAX];
 	size_t n_words;
 
+	/* Of what others read, as typed; NULL: not given. */
+	const char *to, *listen, *output;
+
 	/* Of replay, as typed; NULL: not given. */
 	const char *file, *pool, *limit, *reuse;
 };

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""What the tests with other people's readers share: a process to ask, gpupool-stat, and their form of tests."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+
+HOSTILE = 'a"b\\c\nd</script><b>\u202e'  # what no format may stumble over
+
+
+class Skip(Exception):
+    """A test that cannot run here, and why."""
+
+
+def find(*names):
+    """The first of these programs that is there."""
+    for name in names:
+        path = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if path:
+            return path
+    raise Skip("no " + " or ".join(names))
+
+
+def main(tests):
+    """Runs functions whose names say what holds, and reports them as TAP; given names run alone."""
+    failed = False
+    print("1..%d" % len(tests))
+    for number, test in enumerate(tests, 1):
+        name = "%d - %s" % (number, test.__name__.replace("_", " "))
+        try:
+            test()
+            print("ok %s" % name, flush=True)
+        except Skip as why:
+            print("ok %s # SKIP %s" % (name, why), flush=True)
+        except Exception:
+            failed = True
+            print("not ok %s" % name)
+            for line in traceback.format_exc().splitlines():
+                print("# %s" % line, flush=True)
+    sys.exit(1 if failed else 0)
+
+
+COUNTERS = {
+    "used_bytes": 805306368, "requested_bytes": 796917760, "cached_bytes": 484442112, "pending_bytes": 2097152,
+    "returning_bytes": 0, "total_bytes": 1291845632, "free_bytes": 486539264, "n_used_blocks": 312,
+    "n_free_blocks": 12, "n_pending_blocks": 1, "unpooled_bytes": 0, "limit_bytes": 8589934592,
+    "peak_used_bytes": 943718400, "peak_total_bytes": 1291845632, "hits": 999, "misses": 1, "driver_allocs": 110,
+    "driver_frees": 1, "driver_ns": 3210000, "fence_records": 9000, "fence_orders": 300, "fence_queries": 12000,
+    "fence_waits": 2, "ooms": 2, "double_frees": 0, "invalid_frees": 1, "release_errors": 0,
+    "retries": [{"round": 1, "name": "settle", "count": 3, "yielded_bytes": 12582912, "ns": 1200000},
+                {"round": 2, "name": "enough", "count": 1, "yielded_bytes": 4096, "ns": 9000}],
+}
+
+STATUS = {
+    "schema": "gpupool.status/1", "version": "0.1.0", "pid": 7, "command": HOSTILE + " --secret=1",
+    "uptime_ns": 11520000000000, "pool": "split", "reuse": "ordered", "bypass": None,
+    "devices": [{"index": 0, "contexts": 1, "device_total_bytes": 16904998912, "device_free_bytes": 15128363008,
+                 "outside_bytes": 484790272, **COUNTERS},
+                {"index": 1, "contexts": 1, "device_total_bytes": 16904998912, "device_free_bytes": None,
+                 "outside_bytes": None, **COUNTERS}],
+    "pinned": COUNTERS,
+}
+
+LEAKS = {
+    "schema": "gpupool.leaks/1", "pid": 7,
+    "stacks": {"is_on": True, "depth": 8, "sample": 1, "since_ns": 60000000000},
+    "n_blocks": 7, "bytes": 7340032,
+    "sites": [
+        {"blocks": 2, "bytes": 2097152, "requested_bytes": 2000000, "oldest_ns": 3000000000, "newest_ns": 1000,
+         "allocs": 5, "alloc_bytes": 5242880, "frames": [[0, 4096], [-2, 0], [0, 8192]]},
+        {"blocks": 1, "bytes": 1048576, "requested_bytes": 1048576, "oldest_ns": 9000000000, "newest_ns": 1000,
+         "allocs": 1, "alloc_bytes": 1048576, "frames": [[1, 64], [-2, 0], [0, 8192]]},
+        {"blocks": 3, "bytes": 3145728, "requested_bytes": 3145728, "oldest_ns": None, "newest_ns": None,
+         "allocs": 3, "alloc_bytes": 3145728, "frames": [[0, 12288], [0, 8192]]},
+    ],
+    "without_stack": {"blocks": 1, "bytes": 1048576, "oldest_ns": None},
+    "sizes": [{"from_bytes": 1048576, "blocks": 7, "bytes": 7340032}],
+    "ages": [{"from_ns": 1000000000, "blocks": 3, "bytes": 3145728}],
+    "bad_frees": [],
+    "places": [{"function": HOSTILE, "file": "/opt/app/net.py", "line": 12}],
+    "objects": [{"path": "/opt/app/solver", "build_id": "00112233445566778899aabbccddeeff00112233", "base": "0x1000"},
+                {"path": "/opt/app/lib;" + HOSTILE, "build_id": None, "base": "0x2000"}],
+}
+
+BLOCKS = {
+    "schema": "gpupool.blocks/1", "pid": 7, "n_blocks": 3, "truncated": False,
+    "blocks": [
+        {"address": "0x7f0000000200", "size_bytes": 512, "requested_bytes": 5, "device": 0, "kind": "device",
+         "serial": 2},
+        {"address": "0x7f0000000000", "size_bytes": 512, "requested_bytes": 512, "device": 0, "kind": "device",
+         "serial": 1},
+        {"address": "0x7e0000000000", "size_bytes": 2097152, "requested_bytes": 2000000, "device": None,
+         "kind": "pinned", "serial": 3}],
+}
+
+OOM = {
+    "schema": "gpupool.oom/1", "pid": 7, "n_ooms": 1,
+    "last": {"age_ns": 1000000000, "kind": "device", "device": 0, "asked_bytes": 1073741824, "cause": "full",
+             "missing_bytes": 1048576, "used_bytes": 512, "limit_bytes": None,
+             "rounds": [{"name": "settle", "yielded_bytes": 1, "ns": 1200}], "frames": [[0, 4096]], "segments": [],
+             "holders": [{"blocks": 1, "bytes": 512, "frames": None}]},
+    "objects": LEAKS["objects"],
+}
+
+ANSWERS = {answer["schema"].split(".")[1].split("/")[0]: answer for answer in (STATUS, LEAKS, BLOCKS, OOM)}
+
+
+class Process:
+    """This process, as if it had gpupool: it has a control socket in a directory of its own, and answers."""
+
+    def __init__(self, answers=None):
+        self.answers = answers or ANSWERS
+        self.folder = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
+        self.path = pathlib.Path(self.folder.name)
+        stat = pathlib.Path("/proc/self/stat").read_text()
+        start = stat.rsplit(")", 1)[1].split()[19]
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(self.path / ("%d.%s.sock" % (os.getpid(), start))))
+        self.socket.listen()
+        self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=self.folder.name)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.socket.accept()
+            except OSError:
+                return
+            with client, contextlib.suppress(OSError):
+                words = client.recv(4096).decode().split()
+                if words:
+                    unknown = {"schema": "gpupool.error/1", "reason": "unknown", "error": "what?"}
+                    client.sendall(json.dumps(self.answers.get(words[0], unknown)).encode() + b"\n")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+        self.folder.cleanup()
+
+
+def stat(program, *words, env=None, expected=0):
+    """What gpupool-stat prints; bytes."""
+    done = subprocess.run([program, *map(str, words)], env=env, capture_output=True, timeout=120, check=False)
+    assert done.returncode == expected, (words, done.returncode, done.stderr)
+    return done.stdout

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+Usage: test_metrics.py GPUPOOL_STAT DASHBOARD: metrics and their exporter, read by Prometheus' own programs, where they
+are installed, and by plain sockets.
+"""
+
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import readers
+from readers import Process, Skip, find
+
+STAT, DASHBOARD = sys.argv[1:3]
+OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
+
+
+@contextlib.contextmanager
+def exporter(process, *words):
+    """The port of one that serves."""
+    child = subprocess.Popen([STAT, "export", "--listen=127.0.0.1:0", *words], env=process.env, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+    try:
+        line = child.stdout.readline().decode()
+        match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/metrics\n", line)
+        if not match and b"without HTTP" in child.stderr.read():
+            raise Skip("built without libmicrohttpd")
+        yield int(match.group(1))
+        child.terminate()
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
+def fetch(port, path="/metrics", method="GET", headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, headers=headers or {})
+    response = connection.getresponse()
+    return response, response.read().decode()
+
+
+def samples(text):
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def promtool_finds_no_fault_with_the_names():
+    with Process() as process:
+        text = readers.stat(STAT, "metrics", "--to=prometheus", env=process.env)
+    done = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def the_openmetrics_parser_of_prometheus_client_takes_it():
+    try:
+        from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    except ImportError as error:
+        raise Skip("no Python module prometheus_client") from error
+    with Process() as process:
+        text = readers.stat(STAT, "metrics", env=process.env).decode()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["gpupool_driver_seconds"].unit == "seconds"
+    assert families["gpupool_hits"].type == "counter"
+    values = {tuple(sorted(s.labels.items())): s.value for s in families["gpupool_used_bytes"].samples}
+    assert len(values) == 3 and set(values.values()) == {805306368}
+
+
+def both_formats_have_the_same_samples():
+    with Process() as process:
+        one = readers.stat(STAT, "metrics", env=process.env).decode()
+        other = readers.stat(STAT, "metrics", "--to=prometheus", env=process.env).decode()
+    assert samples(one) == samples(other)
+    assert one.endswith("# EOF\n") and "# EOF" not in other
+    assert len({line.rsplit(" ", 1)[0] for line in samples(one)}) == len(samples(one))
+
+
+def what_follows_the_program_in_its_command_is_not_told():
+    with Process() as process:
+        assert b"secret" not in readers.stat(STAT, "metrics", env=process.env)
+
+
+def the_exporter_serves_what_is_asked_for():
+    with Process() as process, exporter(process) as port:
+        response, text = fetch(port)
+        assert response.status == 200 and "version=0.0.4" in response.getheader("Content-Type")
+        assert 'gpupool_hits_total{pid="' in text and "# EOF" not in text
+        response, text = fetch(port, headers=OPENMETRICS)
+        assert response.getheader("Content-Type").startswith("application/openmetrics-text; version=1.0.0")
+        assert text.endswith("# EOF\n")
+        response, text = fetch(port, method="HEAD")
+        assert response.status == 200 and not text
+        assert fetch(port, "/")[0].status == 200
+        assert fetch(port, "/../etc/passwd")[0].status == 404
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            response, _ = fetch(port, method=method)
+            assert response.status == 405 and response.getheader("Allow") == "GET, HEAD"
+
+
+def who_says_nothing_or_reads_nothing_holds_up_nobody():
+    with Process() as process, exporter(process) as port, contextlib.ExitStack() as stack:
+        for part in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50) * 8:
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            client.sendall(part)
+        assert "gpupool_up" in fetch(port)[1]
+
+
+def among_too_many_connections_those_that_came_before_are_served():
+    with Process() as process, exporter(process) as port, contextlib.ExitStack() as stack:
+        first = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+        first.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        answer = first.makefile("rb").readline()
+        assert answer.split()[1] == b"200", answer
+
+
+def a_process_that_is_gone_is_gone_from_the_metrics():
+    with Process() as process, exporter(process) as port:
+        assert "gpupool_processes 1\n" in fetch(port)[1]
+        for path in process.path.iterdir():
+            path.unlink()
+        assert "gpupool_processes 0\n" in fetch(port)[1]
+
+
+def addresses_that_are_none_are_refused():
+    for address in ("", "x", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "[::1]", "example.org:80", ":-1"):
+        readers.stat(STAT, "export", "--listen=" + address, expected=2)
+    readers.stat(STAT, "export", "--json", expected=2)
+    readers.stat(STAT, "metrics", "--to=xml", expected=2)
+
+
+def ask(port, path):
+    with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=10) as answer:
+        return json.load(answer)["data"]
+
+
+def wait_for(function):
+    """What it returns, once that is something: a server that is not ours does not tell when it is done."""
+    end = time.monotonic() + 90
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            found = function()
+            if found:
+                return found
+        time.sleep(0.1)
+    raise AssertionError("nothing came")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def a_prometheus_server_scrapes_it():
+    program = find("prometheus")
+    with Process() as process, exporter(process) as port, tempfile.TemporaryDirectory() as folder:
+        config = {"scrape_configs": [{"job_name": "gpupool", "scrape_interval": "1s", "scrape_timeout": "1s",
+                                      "static_configs": [{"targets": ["127.0.0.1:%d" % port]}]}]}
+        path = pathlib.Path(folder) / "prometheus.yml"
+        path.write_text(json.dumps(config))  # JSON is YAML
+        own_port = free_port()
+        child = subprocess.Popen([program, "--config.file=%s" % path, "--storage.tsdb.path=%s/data" % folder,
+                                  "--web.listen-address=127.0.0.1:%d" % own_port],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            query = "/api/v1/query?query=gpupool_used_bytes"
+            found = wait_for(lambda: ask(own_port, query)["result"])
+            target = ask(own_port, "/api/v1/targets")["activeTargets"][0]
+            metadata = ask(own_port, "/api/v1/metadata")
+        finally:
+            child.terminate()
+            child.wait(60)
+    assert len(found) == 3 and {row["value"][1] for row in found} == {"805306368"}
+    assert target["health"] == "up" and not target["lastError"], target
+    assert metadata["gpupool_used_bytes"][0]["unit"] == "bytes", metadata["gpupool_used_bytes"]
+    assert metadata["gpupool_hits"][0]["type"] == "counter"
+    assert metadata["gpupool_process"][0]["type"] == "info"
+
+
+def load_dashboard():
+    return json.loads(pathlib.Path(DASHBOARD).read_text())
+
+
+def panels_of(dashboard):
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def expressions(dashboard):
+    texts = [target["expr"] for panel in panels_of(dashboard) for target in panel["targets"]]
+    return [text.replace("$__rate_interval", "5m") for text in texts]
+
+
+def the_dashboard_asks_only_for_metrics_that_there_are():
+    with Process() as process:
+        text = readers.stat(STAT, "metrics", env=process.env).decode()
+    there = {re.match(r"\w+", line).group() for line in samples(text)}
+    asked = {name for text in expressions(load_dashboard()) for name in re.findall(r"\bgpupool_\w+", text)}
+    assert asked and asked <= there, asked - there
+
+
+def the_dashboard_has_the_members_that_grafana_needs():
+    dashboard = load_dashboard()
+    assert dashboard["uid"] and dashboard["title"] and dashboard["schemaVersion"] >= 36 and dashboard["id"] is None
+    names = {variable["name"] for variable in dashboard["templating"]["list"]}
+    cells = set()
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        assert 0 <= place["x"] and place["x"] + place["w"] <= 24 and place["h"] > 0, panel["title"]
+        mine = {(x, y) for x in range(place["x"], place["x"] + place["w"])
+                for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & mine, panel["title"]
+        cells |= mine
+    for panel in panels_of(dashboard):
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}, panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] and panel["type"] in ("timeseries", "stat", "table")
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+        for used in re.findall(r"\$(\w+)", json.dumps(panel["targets"])):
+            assert used in names or used == "__rate_interval", used
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def promtool_understands_what_the_dashboard_asks():
+    promtool = find("promtool")
+    rules = [{"record": "a:b:c%d" % nth, "expr": text} for nth, text in enumerate(expressions(load_dashboard()))]
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+        json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
+        file.flush()
+        done = subprocess.run([promtool, "check", "rules", file.name], capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+readers.main([
+    promtool_finds_no_fault_with_the_names,
+    the_openmetrics_parser_of_prometheus_client_takes_it,
+    both_formats_have_the_same_samples,
+    what_follows_the_program_in_its_command_is_not_told,
+    the_exporter_serves_what_is_asked_for,
+    who_says_nothing_or_reads_nothing_holds_up_nobody,
+    among_too_many_connections_those_that_came_before_are_served,
+    a_process_that_is_gone_is_gone_from_the_metrics,
+    addresses_that_are_none_are_refused,
+    a_prometheus_server_scrapes_it,
+    the_dashboard_asks_only_for_metrics_that_there_are,
+    the_dashboard_has_the_members_that_grafana_needs,
+    promtool_understands_what_the_dashboard_asks,
+])

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_metrics.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "../shim/size.h"
+#include "stat_explain.h"
+#include "stat_report.h"
+
+enum { ANSWER_MAX = 1 << 20, ROUNDS_MAX = 16, LABEL_MAX = 256, LABELS_MAX = 512, NAME_MAX_BYTES = 96 };
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+
+enum type { GAUGE, COUNTER, INFO };
+
+/* Names in a status report, and as a metric. */
+struct metric {
+	const char *member, *name;
+	enum type type;
+	const char *unit, *help;
+};
+
+static const struct metric metrics[] = {
+#define METRIC(member, name, type, unit, help) {#member, #name, type, #unit, help},
+#include "metrics.def"
+};
+
+static const struct metric round_metrics[] = {
+	{"count", "retries", COUNTER, "", "Times an allocation went through a round of making room."},
+	{"yielded_bytes", "retry_yielded", COUNTER, "bytes", "Memory that rounds made available."},
+	{"ns", "retry", COUNTER, "seconds", "Time that rounds took."},
+};
+
+static const struct metric processes_metric = {
+	NULL, "processes", GAUGE, "", "Processes with a control socket, whether they answer or not."};
+static const struct metric up_metric = {NULL, "up", GAUGE, "", "1 if the process has answered, 0 if it has not."};
+static const struct metric info_metric = {NULL, "process", INFO, "", "What the process is."};
+static const struct metric uptime_metric = {
+	"uptime_ns", "uptime", GAUGE, "seconds", "Time since the program's first CUDA allocation."};
+
+struct writer {
+	FILE *out;
+	enum stat_metrics_format format;
+	const struct stat_survey *survey;
+};
+
+static const char *suffix_of(enum type type)
+{
+	static const char *const suffixes[] = {[GAUGE] = "", [COUNTER] = "_total", [INFO] = "_info"};
+
+	return suffixes[type];
+}
+
+static const char *type_name(const struct writer *w, enum type type)
+{
+	static const char *const names[] = {[GAUGE] = "gauge", [COUNTER] = "counter", [INFO] = "info"};
+
+	return w->format == STAT_METRICS_PROMETHEUS && type == INFO ? "gauge" : names[type];
+}
+
+static void make_name(char name[static NAME_MAX_BYTES], const struct metric *m)
+{
+	snprintf(name, NAME_MAX_BYTES, "gpupool_%s%s%s", m->name, *m->unit ? "_" : "", m->unit);
+}
+
+/* A family is named without the suffix of its samples in OpenMetrics, and with it in Prometheus' own format. */
+static void begin_family(const struct writer *w, const struct metric *m)
+{
+	char name[NAME_MAX_BYTES];
+	bool is_open = w->format == STAT_METRICS_OPENMETRICS;
+	const char *suffix = is_open ? "" : suffix_of(m->type);
+
+	make_name(name, m);
+	fprintf(w->out, "# TYPE %s%s %s\n", name, suffix, type_name(w, m->type));
+	if (is_open && *m->unit)
+		fprintf(w->out, "# UNIT %s %s\n", name, m->unit);
+	fprintf(w->out, "# HELP %s%s %s\n", name, suffix, m->help);
+}
+
+/* A label's value: nothing that could end it. */
+static const char *escape(char escaped[static LABEL_MAX], const char *text)
+{
+	char clean[LABEL_MAX / 2];
+	size_t n = 0;
+
+	stat_clean(clean, sizeof(clean), text);
+	for (const char *c = clean; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			escaped[n++] = '\\';
+		escaped[n++] = *c;
+	}
+	escaped[n] = '\0';
+	return escaped;
+}
+
+static void write_sample(const struct writer *w, const struct metric *m, const char *labels, uint64_t value)
+{
+	char name[NAME_MAX_BYTES];
+
+	make_name(name, m);
+	fprintf(w->out, "%s%s%s ", name, suffix_of(m->type), labels);
+	if (strcmp(m->unit, "seconds") == 0)
+		fprintf(w->out, "%" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_SECOND, value % NS_PER_SECOND);
+	else
+		fprintf(w->out, "%" PRIu64 "\n", value);
+}
+
+/* NULL behind the last. One that has the number of another, as in a container, has no place of its own. */
+static const struct stat_process *next_process(const struct writer *w, size_t *at)
+{
+	const struct stat_process *list = w->survey->processes;
+
+	while (*at < w->survey->n_processes) {
+		size_t i = (*at)++;
+
+		if (i == 0 || list[i].pid != list[i - 1].pid)
+			return &list[i];
+	}
+	return NULL;
+}
+
+/* The memory that a sample is about. */
+typedef void (*write_memory_fn)(
+	const struct writer *w, const struct metric *m, const json_t *memory, const char *labels);
+
+static void each_memory(const struct writer *w, const struct metric *m, write_memory_fn write)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		const json_t *devices = json_object_get(process->reply, "devices"), *device;
+		uint64_t seen = 0, index;
+		size_t i;
+
+		json_array_foreach(devices, i, device) {
+			if (!stat_reply_u64(device, "index", &index) || index >= GP_LIMIT_DEVICES_MAX ||
+				seen >> index & 1)
+				continue;
+			seen |= UINT64_C(1) << index;
+			snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"device\",device=\"%" PRIu64 "\"",
+				(int)process->pid, index);
+			write(w, m, device, labels);
+		}
+		snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"pinned\"", (int)process->pid);
+		write(w, m, json_object_get(process->reply, "pinned"), labels);
+	}
+}
+
+static void write_member(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	char braced[LABELS_MAX + 2];
+	uint64_t value;
+
+	if (!stat_reply_u64(memory, m->member, &value))
+		return;
+	snprintf(braced, sizeof(braced), "{%.*s}", LABELS_MAX - 1, labels);
+	write_sample(w, m, braced, value);
+}
+
+static bool is_first_of_name(const json_t *rounds, size_t nth)
+{
+	const char *name = stat_reply_text(json_array_get(rounds, nth), "name");
+
+	for (size_t i = 0; i < nth; i++)
+		if (strcmp(stat_reply_text(json_array_get(rounds, i), "name"), name) == 0)
+			return false;
+	return true;
+}
+
+static void write_rounds(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	const json_t *rounds = json_object_get(memory, "retries");
+	char all[LABELS_MAX + LABEL_MAX], name[LABEL_MAX], cut[33];
+	uint64_t value;
+
+	for (size_t i = 0; i < json_array_size(rounds) && i < ROUNDS_MAX; i++) {
+		const json_t *round = json_array_get(rounds, i);
+
+		if (!is_first_of_name(rounds, i) || !stat_reply_u64(round, m->member, &value))
+			continue;
+		snprintf(cut, sizeof(cut), "%.*s", 32, stat_reply_text(round, "name"));
+		snprintf(all, sizeof(all), "{%.*s,round=\"%s\"}", LABELS_MAX - 16, labels, escape(name, cut));
+		write_sample(w, m, all, value);
+	}
+}
+
+static void write_up(const struct writer *w)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+
+	begin_family(w, &up_metric);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
+		write_sample(w, &up_metric, labels, process->reply != NULL);
+	}
+}
+
+static void write_uptime(const struct writer *w)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+	uint64_t value;
+
+	begin_family(w, &uptime_metric);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
+		if (stat_reply_u64(process->reply, uptime_metric.member, &value))
+			write_sample(w, &uptime_metric, labels, value);
+	}
+}
+
+/* The program alone: what stands behind it may be a secret, and metrics go far. */
+static void make_program(char program[static LABEL_MAX], const char *command)
+{
+	const char *end = command + strcspn(command, " "), *start = end;
+
+	while (start > command && start[-1] != '/')
+		start--;
+	snprintf(program, LABEL_MAX, "%.*s", (int)(end - start), start);
+}
+
+static void write_infos(const struct writer *w)
+{
+	char program[LABEL_MAX], user[STAT_TEXT_MAX], a[LABEL_MAX], b[LABEL_MAX], c[LABEL_MAX], d[LABEL_MAX];
+	const struct stat_process *process;
+
+	begin_family(w, &info_metric);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		if (!process->reply)
+			continue;
+		make_program(program, stat_reply_text(process->reply, "command"));
+		stat_explain_user(user, process->uid);
+		fprintf(w->out,
+			"gpupool_process_info{pid=\"%d\",user=\"%s\",command=\"%s\",pool=\"%s\",version=\"%s\"} 1\n",
+			(int)process->pid, escape(a, user), escape(b, program),
+			escape(c, stat_reply_text(process->reply, "pool")),
+			escape(d, stat_reply_text(process->reply, "version")));
+	}
+}
+
+void stat_metrics_survey(struct stat_survey *survey, const struct stat_options *options)
+{
+	struct stat_question question = {
+		.request = "status\n",
+		.schema = "status",
+		.max_bytes = ANSWER_MAX,
+		.timeout_ms = options->timeout_ms,
+		.pids = options->pids,
+		.n_pids = options->n_pids,
+	};
+
+	stat_survey_run(survey, &question);
+}
+
+void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_metrics_format format)
+{
+	struct writer w = {out, format, survey};
+
+	begin_family(&w, &processes_metric);
+	write_sample(&w, &processes_metric, "", survey->n_processes);
+	write_up(&w);
+	write_infos(&w);
+	write_uptime(&w);
+	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++) {
+		begin_family(&w, &metrics[i]);
+		each_memory(&w, &metrics[i], write_member);
+	}
+	for (size_t i = 0; i < sizeof(round_metrics) / sizeof(*round_metrics); i++) {
+		begin_family(&w, &round_metrics[i]);
+		each_memory(&w, &round_metrics[i], write_rounds);
+	}
+	if (format == STAT_METRICS_OPENMETRICS)
+		fputs("# EOF\n", out);
+}
+
+static bool choose_format(const char *word, enum stat_metrics_format *ret_format)
+{
+	bool is_prometheus = word && strcmp(word, "prometheus") == 0;
+
+	*ret_format = is_prometheus ? STAT_METRICS_PROMETHEUS : STAT_METRICS_OPENMETRICS;
+	if (!word || is_prometheus || strcmp(word, "openmetrics") == 0)
+		return true;
+	stat_error("gpupool-stat metrics --help", "--to: '%s' is neither openmetrics nor prometheus.", word);
+	return false;
+}
+
+enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options)
+{
+	enum stat_metrics_format format;
+	struct stat_survey survey;
+	enum stat_exit result = STAT_OK;
+
+	if (!choose_format(options->to, &format))
+		return STAT_USAGE;
+	stat_metrics_survey(&survey, options);
+	stat_metrics_write(stdout, &survey, format);
+	/* Nobody there, or nobody who answers, is what the metrics say; those who were named must be there. */
+	if (survey.n_processes || options->n_pids)
+		result = stat_report_errors(&survey, options);
+	stat_survey_deinit(&survey);
+	return options->n_pids ? result : STAT_OK;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* What processes answer to "status", as metrics: metrics.def, and some about the processes themselves. */
+
+#include <stdio.h>
+
+#include "stat_command.h"
+
+enum stat_metrics_format {
+	STAT_METRICS_OPENMETRICS, /* 1.0.0 */
+	STAT_METRICS_PROMETHEUS,  /* Prometheus' own text format, 0.0.4 */
+};
+
+#define STAT_METRICS_TYPE_OPENMETRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
+#define STAT_METRICS_TYPE_PROMETHEUS  "text/plain; version=0.0.4; charset=utf-8"
+
+/* Asks for what stat_metrics_write() writes; to be ended with stat_survey_deinit(). */
+void stat_metrics_survey(struct stat_survey *survey, const struct stat_options *options);
+
+/* Whatever was answered: each series is there once, and no text of a process can end its label. */
+void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_metrics_format format);
+
+/* Prints them. That there are no processes is no failure: it is what they say. */
+enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options);
