@@ -82,6 +82,7 @@ int ctl_client_open(struct ctl_client *client)
 	client->length = client->size = client->sent = 0;
 	client->tries = 0;
 	client->retry_ns = 0;
+	client->is_late = false;
 	client->error = try_open(client);
 	return client->error;
 }
@@ -103,7 +104,7 @@ void ctl_client_close(struct ctl_client *client)
 static void fail(struct ctl_client *client, int error)
 {
 	client->error = error;
-	client->is_pending = false;
+	client->is_pending = client->is_late = false;
 	ctl_client_close(client);
 }
 
@@ -160,6 +161,7 @@ static bool make_room(struct ctl_client *client, size_t max_bytes)
 static void receive(struct ctl_client *client, size_t max_bytes, int64_t now_ns)
 {
 	char *end;
+	bool is_all;
 	ssize_t n;
 
 	if (!make_room(client, max_bytes))
@@ -177,10 +179,13 @@ static void receive(struct ctl_client *client, size_t max_bytes, int64_t now_ns)
 	if (!end)
 		return;
 	*end = '\0';
+	is_all = end + 1 == client->answer + client->length;
 	client->length = (size_t)(end - client->answer);
 	client->error = 0;
-	client->is_pending = false;
-	disconnect(client);
+	client->is_pending = client->is_late = false;
+	/* Who says more than it was asked would go on with it in its next answer. */
+	if (!client->is_kept || !is_all)
+		disconnect(client);
 }
 
 static void step(struct ctl_client *client, const char *request, size_t max_bytes, int64_t now_ns)
@@ -199,7 +204,7 @@ static void step(struct ctl_client *client, const char *request, size_t max_byte
 		try_again(client, now_ns, -ECONNRESET);
 }
 
-/* Fills what poll() wants to know; how many clients are still pending, and until when to wait. */
+/* Fills what poll() wants to know; how many clients are waited for, and until when. */
 static size_t fill(const struct ctl_client *clients, size_t n, struct pollfd *fds, size_t length,
 	int64_t *until_ns)
 {
@@ -210,7 +215,7 @@ static size_t fill(const struct ctl_client *clients, size_t n, struct pollfd *fd
 
 		fds[i] = (struct pollfd){.fd = client->is_pending ? client->fd : -1};
 		fds[i].events = client->sent == length ? POLLIN : POLLOUT;
-		n_pending += client->is_pending;
+		n_pending += client->is_pending && !client->is_late;
 		if (client->is_pending && client->fd < 0 && client->retry_ns < *until_ns)
 			*until_ns = client->retry_ns;
 	}
@@ -224,15 +229,28 @@ static int wait_ms(int64_t until_ns)
 	return left_ns <= 0 ? 0 : (int)(left_ns / 1000000 + 1);
 }
 
+static bool is_any_late(const struct ctl_client *clients, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (clients[i].is_late)
+			return true;
+	return false;
+}
+
 static void ask_all(struct ctl_client *clients, size_t n, struct pollfd *fds, const char *request,
 	size_t max_bytes, int64_t deadline_ns)
 {
+	bool is_first = true;
+
 	for (int64_t now_ns = clock_ns(); now_ns < deadline_ns; now_ns = clock_ns()) {
 		int64_t until_ns = deadline_ns;
+		size_t n_pending = fill(clients, n, fds, strlen(request), &until_ns);
 
-		if (fill(clients, n, fds, strlen(request), &until_ns) == 0)
+		/* Those that are late may have answered meanwhile. */
+		if (!n_pending && !(is_first && is_any_late(clients, n)))
 			return;
-		if (poll(fds, n, wait_ms(until_ns)) < 0)
+		is_first = false;
+		if (poll(fds, n, n_pending ? wait_ms(until_ns) : 0) < 0)
 			continue;
 		for (size_t i = 0; i < n; i++) {
 			struct ctl_client *client = &clients[i];
@@ -247,6 +265,28 @@ static void ask_all(struct ctl_client *clients, size_t n, struct pollfd *fds, co
 	}
 }
 
+static void begin(struct ctl_client *client)
+{
+	client->is_pending = client->is_late || client->fd >= 0 || client->error == -EAGAIN;
+	if (client->is_late)
+		return;
+	free(client->answer);
+	client->answer = NULL;
+	client->length = client->size = client->sent = 0;
+	client->tries = 0;
+}
+
+static void miss(struct ctl_client *client, int error)
+{
+	if (!client->is_kept || error != -ETIMEDOUT) {
+		fail(client, error);
+		return;
+	}
+	client->error = error;
+	client->is_pending = false;
+	client->is_late = true;
+}
+
 void ctl_client_ask(
 	struct ctl_client *clients, size_t n, const char *request, size_t max_bytes, int timeout_ms)
 {
@@ -254,11 +294,11 @@ void ctl_client_ask(
 	struct pollfd *fds = calloc(n ? n : 1, sizeof(*fds));
 
 	for (size_t i = 0; i < n; i++)
-		clients[i].is_pending = clients[i].fd >= 0 || clients[i].error == -EAGAIN;
+		begin(&clients[i]);
 	if (fds)
 		ask_all(clients, n, fds, request, max_bytes, deadline_ns);
 	for (size_t i = 0; i < n; i++)
 		if (clients[i].is_pending)
-			fail(&clients[i], fds ? -ETIMEDOUT : -ENOMEM);
+			miss(&clients[i], fds ? -ETIMEDOUT : -ENOMEM);
 	free(fds);
 }

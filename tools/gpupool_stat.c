@@ -87,7 +87,7 @@ static const struct {
 	{STAT_TAKES_OLDER, "--older", "--older=SEC      only blocks that are that old"},
 	{STAT_TAKES_DIFF, "--diff", "--diff=FILE      compare with what --json has printed before"},
 	{STAT_TAKES_FROM, "--from", "--from=FILE      show that, and ask nobody"},
-	{STAT_TAKES_WATCH, "--watch", "--watch=SEC      again and again; how much it grows"},
+	{STAT_TAKES_WATCH, "--watch", "--watch=SEC      again and again, until interrupted"},
 	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
 	{STAT_TAKES_TO, "--to", "--to=FORMAT      what to write"},
 	{STAT_TAKES_LISTEN, "--listen", "--listen=ADDRESS where to serve; default: 127.0.0.1:9791"},

@@ -15,6 +15,7 @@
 #include "stat_metrics.h"
 #include "stat_report.h"
 #include "stat_text.h"
+#include "stat_watch.h"
 
 enum {
 	SMALL_ANSWER = 1 << 20,
@@ -61,14 +62,29 @@ void stat_command_show(const struct stat_survey *survey, const struct stat_comma
 	}
 }
 
-/* Commands that ask each process once and print what it says. */
+struct shown {
+	const struct stat_command *command;
+	const struct stat_options *options;
+};
+
+static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
+{
+	const struct shown *shown = arg;
+
+	if (shown->options->is_json)
+		stat_report_json(survey, shown->options, shown->command->name);
+	else
+		stat_command_show(survey, shown->command, shown->options);
+	return stat_report_errors(survey, shown->options);
+}
+
+/* Commands that ask each process and print what it says. */
 static enum stat_exit run_read(
 	const struct stat_command *command, const struct stat_options *options)
 {
 	char request[64];
 	struct stat_question question = make_question(command, options, request);
-	struct stat_survey survey;
-	enum stat_exit result;
+	struct shown shown = {command, options};
 
 	/* The text shows the largest, so the choice is made here; in JSON it is the process's. */
 	if (options->is_json && options->max_blocks != UINT64_MAX)
@@ -76,37 +92,33 @@ static enum stat_exit run_read(
 			options->max_blocks);
 	else
 		snprintf(request, sizeof(request), "%s\n", command->name);
-	stat_survey_run(&survey, &question);
-	if (options->is_json)
-		stat_report_json(&survey, options, command->name);
+	return stat_watch(&question, options, show_answers, &shown);
+}
+
+static enum stat_exit show_list(void *arg, struct stat_survey *survey)
+{
+	const struct stat_options *options = arg;
+
+	if (options->is_quiet)
+		for (size_t i = 0; i < survey->n_processes; i++)
+			printf("%d\n", (int)survey->processes[i].pid);
+	else if (options->is_json)
+		stat_report_list_json(survey);
 	else
-		stat_command_show(&survey, command, options);
-	result = stat_report_errors(&survey, options);
-	stat_survey_deinit(&survey);
-	return result;
+		stat_show_list(survey);
+	return stat_report_errors(survey, options);
 }
 
 static enum stat_exit run_list(
 	const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_question question = make_question(command, options, "status\n");
-	struct stat_survey survey;
-	enum stat_exit result;
+	struct stat_options shown = *options;
 
 	question.schema = "status";
 	if (options->is_quiet)
 		question.request = NULL;
-	stat_survey_run(&survey, &question);
-	if (options->is_quiet)
-		for (size_t i = 0; i < survey.n_processes; i++)
-			printf("%d\n", (int)survey.processes[i].pid);
-	else if (options->is_json)
-		stat_report_list_json(&survey);
-	else
-		stat_show_list(&survey);
-	result = stat_report_errors(&survey, options);
-	stat_survey_deinit(&survey);
-	return result;
+	return stat_watch(&question, options, show_list, &shown);
 }
 
 /* Changing something is not for every process that happens to be there. */
@@ -166,26 +178,26 @@ static void show_reclaim(const struct stat_process *process, const struct stat_o
 }
 
 const struct stat_command stat_commands[] = {
-	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, 0, run_read,
+	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_REPEAT, run_read,
 		stat_show_status, SMALL_ANSWER},
-	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET, run_list, NULL,
+	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET | STAT_TAKES_REPEAT, run_list, NULL,
 		SMALL_ANSWER},
-	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1, STAT_TAKES_MAX,
-		run_read, stat_show_blocks, LARGE_ANSWER},
+	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1,
+		STAT_TAKES_MAX | STAT_TAKES_REPEAT, run_read, stat_show_blocks, LARGE_ANSWER},
 	{"reclaim", "[PID]", "give cached memory back; prints how many bytes", 1,
 		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, run_reclaim, show_reclaim, SMALL_ANSWER},
-	{"limit", "[PID]", "the limits, and what counts against them", 1, 0, run_read,
+	{"limit", "[PID]", "the limits, and what counts against them", 1, STAT_TAKES_REPEAT, run_read,
 		stat_show_limit, SMALL_ANSWER},
 	{"config", "[PID]", "the settings, and where each comes from", 1, 0, run_read,
 		stat_show_config, SMALL_ANSWER},
 	{"leaks", "[PID...]", "blocks that a program holds, by where they were allocated", SIZE_MAX,
 		STAT_TAKES_MAX | STAT_TAKES_BY | STAT_TAKES_MIN | STAT_TAKES_OLDER | STAT_TAKES_DIFF |
-			STAT_TAKES_FROM | STAT_TAKES_WATCH | STAT_TAKES_COUNT,
+			STAT_TAKES_FROM | STAT_TAKES_REPEAT,
 		stat_leaks_run, stat_leaks_show, LARGE_ANSWER},
 	{"stacks", "PID [on [DEPTH] [sample=N] | off]", "take call stacks of allocations, or not", 1, STAT_TAKES_WORDS,
 		stat_stacks_run, stat_show_stacks, SMALL_ANSWER},
-	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, 0, stat_oom_run, stat_show_oom,
-		SMALL_ANSWER},
+	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, STAT_TAKES_REPEAT,
+		stat_oom_run, stat_show_oom, SMALL_ANSWER},
 	{"metrics", "[PID...]", "the counters, in the format of OpenMetrics", SIZE_MAX,
 		STAT_TAKES_TO | STAT_HAS_NO_JSON, stat_metrics_run, NULL, SMALL_ANSWER},
 	{"export", "", "serves the metrics of all processes by HTTP, until it is ended", 0,

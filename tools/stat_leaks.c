@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "stat_explain.h"
 #include "stat_group.h"
 #include "stat_report.h"
 #include "stat_text.h"
+#include "stat_watch.h"
 
 enum { FILE_MAX = 64 << 20, ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
 
@@ -232,25 +232,6 @@ static void complete(json_t *reply, pid_t pid)
 	stat_stacks_free(stacks);
 }
 
-static void show_all(const struct stat_survey *survey, const struct stat_options *options,
-	const struct stat_survey *first, const json_t *base)
-{
-	for (size_t i = 0; i < survey->n_processes; i++) {
-		const struct stat_process *process = &survey->processes[i], *then = NULL;
-		char command[256];
-
-		if (!process->reply)
-			continue;
-		if (first)
-			then = stat_survey_find(first, process->pid);
-		if (i)
-			putchar('\n');
-		stat_explain_command(command, sizeof(command), process->pid);
-		stat_show_title(process, command);
-		show(process->reply, process->pid, then ? then->reply : base, options);
-	}
-}
-
 static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
 {
 	json_t *reply = read_saved(options->from);
@@ -267,8 +248,67 @@ static enum stat_exit run_saved(const struct stat_options *options, const json_t
 	return STAT_OK;
 }
 
-static enum stat_exit ask_once(const struct stat_command *command, const struct stat_options *options,
-	struct stat_survey *survey, const struct stat_survey *first, const json_t *base)
+/* Answers of the first time, to compare the later ones with. */
+struct first {
+	const struct stat_command *command;
+	const struct stat_options *options;
+	const json_t *base; /* instead; NULL: those */
+	bool is_later;
+	json_t *replies; /* by pid */
+};
+
+static void keep_first(struct first *first, const struct stat_survey *survey)
+{
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		char pid[16];
+
+		snprintf(pid, sizeof(pid), "%d", (int)survey->processes[i].pid);
+		if (survey->processes[i].reply && !json_object_get(first->replies, pid))
+			json_object_set(first->replies, pid, survey->processes[i].reply);
+	}
+	first->is_later = true;
+}
+
+static void show_all(const struct stat_survey *survey, const struct first *first)
+{
+	bool is_any = false;
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i];
+		char command[256], pid[16];
+		const json_t *base = first->base;
+
+		if (!process->reply)
+			continue;
+		snprintf(pid, sizeof(pid), "%d", (int)process->pid);
+		if (!base && first->is_later)
+			base = json_object_get(first->replies, pid);
+		if (is_any)
+			putchar('\n');
+		is_any = true;
+		stat_explain_command(command, sizeof(command), process->pid);
+		stat_show_title(process, command);
+		show(process->reply, process->pid, base, first->options);
+	}
+}
+
+static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
+{
+	struct first *first = arg;
+
+	if (first->options->is_json) {
+		for (size_t i = 0; i < survey->n_processes; i++)
+			if (survey->processes[i].reply)
+				complete(survey->processes[i].reply, survey->processes[i].pid);
+		stat_report_json(survey, first->options, first->command->name);
+	} else {
+		show_all(survey, first);
+		keep_first(first, survey);
+	}
+	return stat_report_errors(survey, first->options);
+}
+
+static enum stat_exit ask(const struct stat_command *command, const struct stat_options *options, const json_t *base)
 {
 	char request[REQUEST_MAX] = "leaks\n";
 	struct stat_question question = {
@@ -279,43 +319,18 @@ static enum stat_exit ask_once(const struct stat_command *command, const struct 
 		.pids = options->pids,
 		.n_pids = options->n_pids,
 	};
+	struct first first = {
+		.command = command,
+		.options = options,
+		.base = base,
+		.replies = stat_alloc(json_object()),
+	};
+	enum stat_exit result;
 
 	if (options->older_ms)
 		snprintf(request, sizeof(request), "leaks %" PRIu64 "\n", options->older_ms);
-	stat_survey_run(survey, &question);
-	if (options->is_json) {
-		for (size_t i = 0; i < survey->n_processes; i++)
-			if (survey->processes[i].reply)
-				complete(survey->processes[i].reply, survey->processes[i].pid);
-		stat_report_json(survey, options, command->name);
-	} else {
-		show_all(survey, options, first, base);
-	}
-	fflush(stdout);
-	return stat_report_errors(survey, options);
-}
-
-static void wait_ms(int ms)
-{
-	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-	while (nanosleep(&left, &left) != 0 && errno == EINTR)
-		;
-}
-
-static enum stat_exit ask(const struct stat_command *command, const struct stat_options *options, const json_t *base)
-{
-	struct stat_survey first, next;
-	enum stat_exit result = ask_once(command, options, &first, NULL, base);
-
-	for (uint64_t n = 1; result == STAT_OK && options->watch_ms && n != options->count; n++) {
-		wait_ms(options->watch_ms);
-		if (!options->is_json)
-			putchar('\n');
-		result = ask_once(command, options, &next, base ? NULL : &first, base);
-		stat_survey_deinit(&next);
-	}
-	stat_survey_deinit(&first);
+	result = stat_watch(&question, options, show_answers, &first);
+	json_decref(first.replies);
 	return result;
 }
 

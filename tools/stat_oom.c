@@ -12,6 +12,7 @@
 #include "stat_report.h"
 #include "stat_stack.h"
 #include "stat_text.h"
+#include "stat_watch.h"
 
 enum { STATUS_MAX = 1 << 20 };
 
@@ -218,6 +219,25 @@ static void show_others(const struct stat_survey *asked, const struct stat_optio
 	stat_survey_deinit(&others);
 }
 
+struct shown {
+	const struct stat_command *command;
+	const struct stat_options *options;
+};
+
+static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
+{
+	const struct shown *shown = arg;
+
+	if (shown->options->is_json) {
+		stat_report_json(survey, shown->options, shown->command->name);
+	} else {
+		stat_command_show(survey, shown->command, shown->options);
+		if (shown->options->n_pids)
+			show_others(survey, shown->options);
+	}
+	return stat_report_errors(survey, shown->options);
+}
+
 enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_question question = {
@@ -228,20 +248,9 @@ enum stat_exit stat_oom_run(const struct stat_command *command, const struct sta
 		.pids = options->pids,
 		.n_pids = options->n_pids,
 	};
-	struct stat_survey survey;
-	enum stat_exit result;
+	struct shown shown = {command, options};
 
-	stat_survey_run(&survey, &question);
-	if (options->is_json) {
-		stat_report_json(&survey, options, command->name);
-	} else {
-		stat_command_show(&survey, command, options);
-		if (options->n_pids)
-			show_others(&survey, options);
-	}
-	result = stat_report_errors(&survey, options);
-	stat_survey_deinit(&survey);
-	return result;
+	return stat_watch(&question, options, show_answers, &shown);
 }
 
 void stat_show_stacks(const struct stat_process *process, const struct stat_options *options)

@@ -102,8 +102,8 @@ bool stat_parse_watch(struct stat_options *options, const char *text)
 {
 	uint64_t ms;
 
-	if (!parse_seconds(text, 0.1, 86400, &ms)) {
-		stat_error("as in: --watch=5; at least 0.1", "--watch: '%s' is no number of seconds.", text);
+	if (!parse_seconds(text, 0.01, 86400, &ms)) {
+		stat_error("as in: --watch=5; at least 0.01", "--watch: '%s' is no number of seconds.", text);
 		return false;
 	}
 	options->watch_ms = (int)ms;

@@ -14,6 +14,8 @@ struct stat_options {
 	bool is_json;
 	bool is_quiet;
 	int timeout_ms;
+	int watch_ms;	     /* again and again; 0: once */
+	uint64_t count;	     /* so often; 0: until the end */
 	uint64_t max_blocks; /* UINT64_MAX: all */
 	const char *device;  /* NULL: all */
 	bool is_pinned;
@@ -23,8 +25,6 @@ struct stat_options {
 	const char *diff;  /* a file to compare with; NULL: none */
 	const char *from;  /* a file to read instead of asking; NULL: none */
 	uint64_t min_bytes, older_ms;
-	int watch_ms;	   /* again and again; 0: once */
-	uint64_t count;	   /* so often; 0: until the end */
 
 	/* Of stacks: what follows the process id. */
 	const char *words[STAT_WORDS_MAX];

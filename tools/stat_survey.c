@@ -7,12 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "stat_explain.h"
 #include "stat_places.h"
 
-enum { BATCH = 32 }; /* processes asked at once: bounds descriptors and memory */
+enum {
+	BATCH = 32,	/* processes asked at once: bounds descriptors and memory */
+	KEPT_MAX = 256, /* of which the connection is kept; a multiple of that */
+};
+
+#define LOOK_NS INT64_C(1000000000)
 
 static bool is_wanted(const struct stat_question *question, pid_t pid)
 {
@@ -32,13 +38,18 @@ static bool is_dead(const struct stat_process *process)
 	return error ? error == -ENOENT || error == -ESRCH : start_ticks != process->start_ticks;
 }
 
-static void open_one(struct stat_survey *survey, struct stat_process *process,
-	struct ctl_client *client, const struct stat_question *question)
+/* At the first time; later it is connected still, or has to be again. */
+static void open_one(struct stat_survey *survey, struct stat_process *process, bool is_kept)
 {
 	const struct stat_dir *dir = &survey->dirs[process->dir];
+	struct ctl_client *client = &process->client;
 
-	*client = (struct ctl_client){.dir_fd = dir->fd, .name = process->name, .uid = dir->uid};
-	ctl_client_open(client);
+	client->dir_fd = dir->fd;
+	client->name = process->name;
+	client->uid = dir->uid;
+	client->is_kept = is_kept;
+	if (client->fd < 0 && !client->is_late)
+		ctl_client_open(client);
 	if (client->error == -ECONNREFUSED && is_dead(process)) {
 		if (dir->uid == geteuid())
 			unlinkat(dir->fd, process->name, 0);
@@ -46,15 +57,25 @@ static void open_one(struct stat_survey *survey, struct stat_process *process,
 	}
 	if (client->peer_pid > 0)
 		process->pid = client->peer_pid;
-	if (client->error == -ENOENT || !is_wanted(question, process->pid))
-		process->is_dropped = true;
-	if (process->is_dropped)
-		ctl_client_close(client);
 }
 
-static void take_answer(struct stat_process *process, const struct ctl_client *client,
-	const struct stat_question *question)
+static void check_wanted(struct stat_process *process, const struct stat_question *question)
 {
+	if (process->client.error == -ENOENT || !is_wanted(question, process->pid))
+		process->is_dropped = true;
+	if (!process->is_dropped)
+		return;
+	ctl_client_close(&process->client);
+	process->client.error = -ENOENT;
+}
+
+static void take_answer(struct stat_process *process, const struct stat_question *question)
+{
+	const struct ctl_client *client = &process->client;
+
+	/* It may have ended while it was asked. */
+	if ((client->error == -ECONNRESET || client->error == -ECONNREFUSED) && is_dead(process))
+		process->is_dropped = true;
 	if (process->is_dropped)
 		return;
 	if (client->error)
@@ -68,18 +89,33 @@ static void take_answer(struct stat_process *process, const struct ctl_client *c
 }
 
 static void ask_batch(struct stat_survey *survey, struct stat_process *processes, size_t n,
-	const struct stat_question *question)
+	const struct stat_question *question, bool is_kept)
 {
 	struct ctl_client clients[BATCH];
 
-	for (size_t i = 0; i < n; i++)
-		open_one(survey, &processes[i], &clients[i], question);
+	for (size_t i = 0; i < n; i++) {
+		open_one(survey, &processes[i], is_kept);
+		check_wanted(&processes[i], question);
+		clients[i] = processes[i].client;
+	}
 	if (question->request)
 		ctl_client_ask(
 			clients, n, question->request, question->max_bytes, question->timeout_ms);
 	for (size_t i = 0; i < n; i++) {
-		take_answer(&processes[i], &clients[i], question);
-		ctl_client_close(&clients[i]);
+		processes[i].client = clients[i];
+		take_answer(&processes[i], question);
+		if (!is_kept || processes[i].is_dropped)
+			ctl_client_close(&processes[i].client);
+	}
+}
+
+static void ask(struct stat_survey *survey, const struct stat_question *question, bool is_repeated)
+{
+	for (size_t i = 0; i < survey->n_processes; i += BATCH) {
+		size_t left = survey->n_processes - i;
+
+		ask_batch(survey, survey->processes + i, left < BATCH ? left : BATCH, question,
+			is_repeated && i < KEPT_MAX);
 	}
 }
 
@@ -102,7 +138,7 @@ static void forget_dropped(struct stat_survey *survey)
 		qsort(survey->processes, n, sizeof(*survey->processes), compare_pids);
 }
 
-void stat_survey_run(struct stat_survey *survey, const struct stat_question *question)
+static void look(struct stat_survey *survey, const struct stat_question *question)
 {
 	*survey = (struct stat_survey){0};
 	stat_places_own(survey);
@@ -112,18 +148,84 @@ void stat_survey_run(struct stat_survey *survey, const struct stat_question *que
 		stat_places_of_process(survey, question->pids[i]);
 	for (size_t i = 0; i < survey->n_dirs; i++)
 		stat_places_list(survey, i);
-	for (size_t i = 0; i < survey->n_processes; i += BATCH) {
-		size_t left = survey->n_processes - i;
+	for (size_t i = 0; i < survey->n_processes; i++)
+		survey->processes[i].client.fd = -1;
+}
 
-		ask_batch(survey, survey->processes + i, left < BATCH ? left : BATCH, question);
+void stat_survey_run(struct stat_survey *survey, const struct stat_question *question)
+{
+	look(survey, question);
+	ask(survey, question, false);
+	forget_dropped(survey);
+}
+
+static int64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static bool is_same(const struct stat_survey *one, const struct stat_process *a, const struct stat_survey *other,
+	const struct stat_process *b)
+{
+	const struct stat_dir *dir = &one->dirs[a->dir], *other_dir = &other->dirs[b->dir];
+
+	return a->start_ticks == b->start_ticks && !strcmp(a->name, b->name) && dir->device == other_dir->device &&
+	       dir->inode == other_dir->inode;
+}
+
+/* Those that are still there take their connections along. */
+static void look_again(struct stat_survey *survey, const struct stat_question *question)
+{
+	struct stat_survey old = *survey;
+
+	look(survey, question);
+	for (size_t i = 0; i < survey->n_processes; i++)
+		for (size_t k = 0; k < old.n_processes; k++) {
+			struct ctl_client *client = &old.processes[k].client;
+
+			if (!is_same(survey, &survey->processes[i], &old, &old.processes[k]))
+				continue;
+			survey->processes[i].client = *client;
+			*client = (struct ctl_client){.fd = -1};
+		}
+	stat_survey_deinit(&old);
+}
+
+static void forget_answers(struct stat_survey *survey)
+{
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		struct stat_process *process = &survey->processes[i];
+
+		json_decref(process->reply);
+		process->reply = NULL;
+		process->exit = STAT_OK;
+		process->error[0] = process->next[0] = '\0';
 	}
+}
+
+void stat_survey_again(struct stat_survey *survey, const struct stat_question *question)
+{
+	int64_t now_ns = clock_ns();
+
+	if (!survey->looked_ns || now_ns - survey->looked_ns >= LOOK_NS) {
+		look_again(survey, question);
+		survey->looked_ns = now_ns;
+	} else {
+		forget_answers(survey);
+	}
+	ask(survey, question, true);
 	forget_dropped(survey);
 }
 
 void stat_survey_deinit(struct stat_survey *survey)
 {
-	for (size_t i = 0; i < survey->n_processes; i++)
+	for (size_t i = 0; i < survey->n_processes; i++) {
 		json_decref(survey->processes[i].reply);
+		ctl_client_close(&survey->processes[i].client);
+	}
 	for (size_t i = 0; i < survey->n_dirs; i++)
 		close(survey->dirs[i].fd);
 	free(survey->processes);

@@ -32,6 +32,7 @@ struct stat_process {
 	uint64_t start_ticks;
 	uid_t uid;
 	bool is_dropped; /* dead, or not asked for */
+	struct ctl_client client;
 
 	json_t *reply; /* NULL: the rest says why */
 	enum stat_exit exit;
@@ -45,6 +46,7 @@ struct stat_survey {
 	struct stat_process *processes; /* by pid */
 	size_t n_processes;
 	bool is_incomplete; /* a directory has more sockets than anybody can need */
+	int64_t looked_ns;  /* for sockets, the last time; 0: never */
 };
 
 /* What to ask, and whom: these processes, or all that can be seen. */
@@ -59,6 +61,13 @@ struct stat_question {
 
 /* Looks for sockets of this user, for root of all users, and asks. Sockets of the dead go. */
 void stat_survey_run(struct stat_survey *survey, const struct stat_question *question);
+
+/*
+ * The same again and again, with a survey that is all zeros at first. Connections stay open, sockets are looked for
+ * once a second, and who was late the last time is not waited for.
+ */
+void stat_survey_again(struct stat_survey *survey, const struct stat_question *question);
+
 void stat_survey_deinit(struct stat_survey *survey);
 
 const struct stat_process *stat_survey_find(const struct stat_survey *survey, pid_t pid);

@@ -49,34 +49,39 @@ def startup(book, folder, library, rounds):
 
 
 class Watch:
-    """Asks for the status again and again: gpupool-stat --watch, or as good as that where it cannot."""
+    """gpupool-stat --watch, looking at a process; where it was not built, the status asked as often."""
 
     def __init__(self, stat, running):
         self.running, self.process, self.is_over = running, None, threading.Event()
-        self.words = [stat, "--watch", str(WATCH_S), str(running.process.pid)]
-        self.can_watch = bool(stat) and "--watch" in output_of([stat, "--help"])
+        self.words = [stat, "status", "--json", "--watch", str(WATCH_S), str(running.process.pid)] if stat else None
         self.thread = threading.Thread(target=self._ask)
 
     @property
     def how(self):
-        return f"gpupool-stat --watch {WATCH_S}" if self.can_watch else f"status asked every {WATCH_S} s"
+        return f"gpupool-stat --watch {WATCH_S}" if self.words else f"status asked every {WATCH_S} s"
 
     def _ask(self):
         while not self.is_over.wait(WATCH_S):
             self.running.status()
 
     def __enter__(self):
-        if self.can_watch:
+        if self.words:
             config = programs.Config("stat", None, {})
             env = {**config.environment("", {}), "GPUPOOL_RUNTIME_DIR": self.running.directory}
-            self.process = subprocess.Popen([str(word) for word in self.words], stdout=subprocess.DEVNULL, env=env)
+            words = [str(word) for word in self.words]
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, env=env)
+            self.process.stdout.readline()
+            threading.Thread(target=self.process.stdout.read, daemon=True).start()
         else:
             self.thread.start()
 
     def __exit__(self, *_):
         if self.process:
+            alive = self.process.poll() is None
             self.process.kill()
             self.process.wait()
+            if not alive:
+                raise RuntimeError(f"{self.how} has ended with {self.process.returncode}")
         else:
             self.is_over.set()
             self.thread.join()

@@ -128,6 +128,16 @@ static void answer(int client, enum peer_manner manner, const char *text)
 		raise(SIGSTOP);
 }
 
+static void converse(int client, int nth)
+{
+	char request[128], text[256];
+
+	for (int n = 1; read(client, request, sizeof(request)) > 0; n++) {
+		snprintf(text, sizeof(text), peer_counted "\n", nth, n);
+		send(client, text, strlen(text), MSG_NOSIGNAL);
+	}
+}
+
 static int listen_in(const char *dir)
 {
 	char name[GP_CTL_NAME_MAX], state;
@@ -167,7 +177,9 @@ static _Noreturn void live(enum peer_manner manner, const char *text, const char
 	for (int n = 0;; n++) {
 		int client = accept(fd, NULL, NULL);
 
-		if (manner != PEER_LATE || n >= 2)
+		if (manner == PEER_STAYS)
+			converse(client, n + 1);
+		else if (manner != PEER_LATE || n >= 2)
 			answer(client, manner, text);
 		close(client);
 	}

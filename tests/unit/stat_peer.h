@@ -26,6 +26,7 @@ enum peer_manner {
 	PEER_HANGS_UP,  /* in the middle of its answer */
 	PEER_STOPS,     /* likewise: SIGSTOP */
 	PEER_LATE,      /* hangs up on two clients before it answers the third */
+	PEER_STAYS,     /* answers on a connection until it ends, with peer_counted */
 	PEER_DEAF,      /* has closed its socket */
 	PEER_STOPPED,   /* SIGSTOP */
 	PEER_NO_SOCKET, /* just a process */
@@ -47,6 +48,10 @@ int peer_main(const char *dir);
 
 /* Its socket's file name; valid until the next call. */
 const char *peer_socket(pid_t pid);
+
+/* What that peer says to anything: the how manieth connection it is, and the how manieth answer on it. */
+#define peer_counted \
+	"{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":%d,\"limit_bytes\":null,\"total_bytes\":%d}]}"
 
 /* Good answers to "status", "leaks" and "oom". */
 extern const char peer_status[], peer_leaks[], peer_oom[];

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* gpupool-stat --watch: again and again, over connections that stay. */
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "stat_peer.h"
+
+/* gpupool-stat with these words, of which the output is read while it runs. */
+struct running {
+	pid_t pid;
+	FILE *out;
+	char line[8192];
+};
+
+static void start(struct running *running, const char *const *words)
+{
+	const char *argv[STAT_WORDS + 2] = {stat_path};
+	int out[2];
+
+	for (int i = 0; i < STAT_WORDS && words[i]; i++)
+		argv[i + 1] = words[i];
+	ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
+	running->pid = fork();
+	if (running->pid == 0) {
+		dup2(out[1], STDOUT_FILENO);
+		dup2(out[1], STDERR_FILENO);
+		execv(stat_path, (char *const *)argv);
+		_exit(126);
+	}
+	close(out[1]);
+	running->out = fdopen(out[0], "r");
+	ck_assert_ptr_nonnull(running->out);
+}
+#define START(running, ...) start(running, (const char *const[STAT_WORDS]){__VA_ARGS__})
+
+static bool next_line(struct running *running)
+{
+	return fgets(running->line, sizeof(running->line), running->out) != NULL;
+}
+
+/* Reads on to a line with that in it. */
+static void await(struct running *running, const char *part)
+{
+	do
+		ck_assert_msg(next_line(running), "ended without '%s'", part);
+	while (!strstr(running->line, part));
+}
+
+static int finish(struct running *running)
+{
+	int status;
+
+	fclose(running->out);
+	ck_assert_int_eq(waitpid(running->pid, &status, 0), running->pid);
+	return status;
+}
+
+START_TEST(all_answers_come_over_one_connection)
+{
+	pid_t pid = peer_start(PEER_STAYS, NULL);
+	char expected[1024] = "";
+
+	for (int n = 1; n <= 4; n++)
+		snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), peer_counted "\n", 1, n);
+	ck_assert_int_eq(STAT("limit", "--watch=0.01", "--count=4", "--json", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, expected);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+/* It hangs up after each answer, as a server may that has been asked nothing for a while. */
+START_TEST(a_connection_that_has_ended_is_made_again)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(STAT("limit", "--watch=0.01", "--count=3"), 0);
+	ck_assert_str_eq(stat_err, "");
+	ck_assert_ptr_eq(stat_out, strstr(stat_out, "DEVICE "));
+	ck_assert_ptr_nonnull(strstr(strstr(stat_out, "\n\nDEVICE ") + 1, "\n\nDEVICE "));
+}
+END_TEST
+
+static const struct {
+	const char *command, *schema;
+} commands[] = {
+	{"status", "status-list"},
+	{"list", "list"},
+	{"blocks", "blocks-list"},
+	{"limit", "limit-list"},
+	{"leaks", "leaks-list"},
+	{"oom", "oom-list"},
+};
+
+START_TEST(each_object_is_a_line_that_is_there_at_once)
+{
+	struct running running;
+	char schema[64];
+
+	peer_start(PEER_ANSWERS, NULL);
+	snprintf(schema, sizeof(schema), "{\"schema\":\"gpupool.%s/1\",", commands[_i].schema);
+	START(&running, commands[_i].command, "--watch=0.02", "--json");
+	for (int n = 0; n < 3; n++) {
+		ck_assert(next_line(&running));
+		ck_assert_msg(!strncmp(running.line, schema, strlen(schema)), "%s", running.line);
+		stat_check_in(running.line, "}\n");
+	}
+	ck_assert_int_eq(kill(running.pid, SIGINT), 0);
+	ck_assert_int_eq(WTERMSIG(finish(&running)), SIGINT);
+}
+END_TEST
+
+START_TEST(it_ends_with_the_processes_that_were_named)
+{
+	struct running running;
+	pid_t one = peer_start(PEER_STAYS, NULL), other = peer_start(PEER_ANSWERS, NULL);
+	char title[64];
+
+	START(&running, "status", "--watch=0.01", "--json", stat_word(one), stat_word(other));
+	await(&running, "\"command\":\"python train.py\"");
+	peer_kill(one);
+	snprintf(title, sizeof(title), "{\"pid\":%d,\"error\":\"does not exist.\"}", (int)one);
+	await(&running, title);
+	stat_check_in(running.line, "python train.py");
+	peer_kill(other);
+	while (next_line(&running))
+		;
+	ck_assert_int_eq(WEXITSTATUS(finish(&running)), 3);
+}
+END_TEST
+
+START_TEST(without_names_it_waits_for_processes_to_come)
+{
+	struct running running;
+	char pid[32];
+
+	START(&running, "list", "--watch=0.01", "--json");
+	await(&running, "\"processes\":[],");
+	snprintf(pid, sizeof(pid), "\"processes\":[{\"pid\":%d,", (int)peer_start(PEER_ANSWERS, NULL));
+	await(&running, pid);
+	kill(running.pid, SIGTERM);
+	finish(&running);
+}
+END_TEST
+
+/* Once; later it is taken for late, and what it says then is its answer. */
+START_TEST(a_stopped_process_is_waited_for_once)
+{
+	struct running running;
+	pid_t stops = peer_start(PEER_STAYS, NULL), answers = peer_start(PEER_STAYS, NULL);
+	char counted[256];
+
+	START(&running, "limit", "--watch=0.01", "--timeout=0.3", "--json");
+	await(&running, "\"errors\":[]");
+	ck_assert_int_eq(kill(stops, SIGSTOP), 0);
+	for (int n = 0; n < 100; n++)
+		await(&running, "is stopped (state T)");
+	snprintf(counted, sizeof(counted), "\"pid\":%d}],", (int)answers);
+	stat_check_in(running.line, counted);
+	ck_assert_int_eq(kill(stops, SIGCONT), 0);
+	await(&running, "\"errors\":[]");
+	snprintf(counted, sizeof(counted), "\"index\":1,");
+	stat_check_in(running.line, counted);
+	kill(running.pid, SIGTERM);
+	finish(&running);
+}
+END_TEST
+
+START_TEST(what_nobody_reads_is_no_reason_to_go_on)
+{
+	struct running running;
+
+	peer_start(PEER_ANSWERS, NULL);
+	START(&running, "list", "--watch=0.01");
+	ck_assert(next_line(&running));
+	ck_assert_int_eq(WTERMSIG(finish(&running)), SIGPIPE);
+}
+END_TEST
+
+static Suite *watch_suite(void)
+{
+	Suite *suite = suite_create("stat_watch");
+	TCase *tc = tcase_create("gpupool-stat --watch");
+
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, all_answers_come_over_one_connection);
+	tcase_add_test(tc, a_connection_that_has_ended_is_made_again);
+	tcase_add_loop_test(tc, each_object_is_a_line_that_is_there_at_once, 0, LENGTH(commands));
+	tcase_add_test(tc, it_ends_with_the_processes_that_were_named);
+	tcase_add_test(tc, without_names_it_waits_for_processes_to_come);
+	tcase_add_test(tc, a_stopped_process_is_waited_for_once);
+	tcase_add_test(tc, what_nobody_reads_is_no_reason_to_go_on);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *runner;
+	int failed;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return 2;
+	}
+	stat_path = realpath(argv[1], NULL);
+	runner = srunner_create(watch_suite());
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
