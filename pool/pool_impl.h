@@ -36,6 +36,7 @@ struct gp_pool {
 	unsigned n_swaps;	/* since then: see segment.c */
 	uint64_t begun_bytes;	/* of release_begin since the start */
 	uint64_t arrived_bytes; /* of these, back in the driver */
+	uint64_t n_handed_out;	/* blocks: somebody else may have what one waited for */
 	uint64_t n_arrivals;	/* times that the driver got anything back: worth another attempt */
 	struct gp_pending pending;
 	struct gp_list segments; /* all */

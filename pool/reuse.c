@@ -62,6 +62,7 @@ void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, cons
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;
 	stats->n_used_blocks++;
+	pool->n_handed_out++;
 	stats->peak_used_bytes = gp_max(stats->peak_used_bytes, stats->used_bytes);
 }
 

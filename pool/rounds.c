@@ -55,6 +55,16 @@ static uint64_t n_arrivals(struct gp_pool *pool)
 	return n;
 }
 
+static uint64_t n_handed_out(struct gp_pool *pool)
+{
+	uint64_t n;
+
+	gp_mutex_lock(&pool->lock);
+	n = pool->n_handed_out;
+	gp_mutex_unlock(&pool->lock);
+	return n;
+}
+
 static int attempt(struct gp_rounds *rounds)
 {
 	rounds->n_arrivals = n_arrivals(rounds->pool);
@@ -155,22 +165,42 @@ static void wait_for_late(struct gp_rounds *rounds)
 		;
 }
 
+/* One wait for all that is recorded now. True if it is worth another: not in vain, and not all there was to be had. */
+static bool wait_once(struct gp_rounds *rounds, unsigned attempt)
+{
+	struct gp_pool *pool = rounds->pool;
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t n_before = n_handed_out(pool), newest = gp_fence_newest(&pool->fence);
+	bool is_any; /* to be had by waiting */
+	int r = newest ? gp_fence_wait(&pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
+
+	if (search(rounds) || r || !rounds->request)
+		return false;
+	is_any = is_any_pending_at_free(pool);
+	if (!is_any) {
+		wait_for_late(rounds);
+		if (search(rounds))
+			return false;
+	}
+	/* Who was given something meanwhile may be in the middle of a free, or have made one since. */
+	is_any = (is_any && newest) || n_handed_out(pool) != n_before;
+	if (is_any && !newest)
+		be->ops->pause(be->arg, attempt);
+	return is_any;
+}
+
 static uint64_t round_fences(struct gp_rounds *rounds)
 {
 	struct gp_pool *pool = rounds->pool;
 	uint64_t before = pending_bytes(pool), given;
 
 	/* What one waited for another may take; then that one's own free, made before, is what is left to wait for. */
-	for (int i = 0; i < FENCE_WAITS_MAX; i++) {
-		uint64_t newest = gp_fence_newest(&pool->fence);
-		int r = newest ? gp_fence_wait(&pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
-
-		if (search(rounds))
-			return rounds->bytes;
-		if (!newest || r || !rounds->request || !is_any_pending_at_free(pool))
-			break;
-	}
-	wait_for_late(rounds);
+	for (unsigned i = 0; i < FENCE_WAITS_MAX && wait_once(rounds, i); i++)
+		;
+	if (rounds->block)
+		return rounds->bytes;
+	if (!rounds->request)
+		wait_for_late(rounds);
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);

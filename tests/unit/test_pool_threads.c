@@ -292,6 +292,72 @@ START_TEST(a_context_can_end_while_threads_allocate_and_free)
 }
 END_TEST
 
+/* Each frees a block before it asks for one like it, and together they hold all that there is. */
+enum { N_TRADES = 2000, TRADED = 4 * GP_MIB };
+
+static void *trade(void *arg)
+{
+	struct worker *w = arg;
+
+	w->tcache = gp_tcache_new(px.pool);
+	for (int i = 0; i < N_TRADES; i++) {
+		struct held *b = &w->held[below(w, N_HELD)];
+
+		fake_submit(&px.fake, 1);
+		w->n_errors += gp_pool_free(&px.map, b->addr, GP_FREE_NORMAL) != 0;
+		w->n_errors += gp_tcache_alloc(w->tcache, TRADED, &b->addr) != 0;
+	}
+	gp_tcache_free(w->tcache);
+	w->tcache = NULL;
+	return NULL;
+}
+
+static void *complete_a_little_late(void *unused)
+{
+	while (!atomic_load(&is_over)) {
+		uint64_t submitted = atomic_load(&px.fake.submitted);
+
+		sched_yield();
+		fake_complete(&px.fake, submitted);
+	}
+	return NULL;
+}
+
+/* A record takes its time, and the block that it is for is meanwhile nobody's. */
+static void linger(struct fake *fake, enum fake_call call)
+{
+	for (int i = 0; i < (call == FAKE_RECORD ? 20 : 1); i++)
+		sched_yield();
+}
+
+START_TEST(whoever_frees_before_it_asks_never_runs_out)
+{
+	pthread_t thread;
+	uint64_t addr;
+
+	start(CACHES);
+	ck_assert_int_eq(gp_pool_require_completion(px.pool), 0);
+	for (unsigned i = 0; i < N_WORKERS * N_HELD; i++)
+		workers[i % N_WORKERS].held[i / N_WORKERS].addr = fixture_alloc(TRADED);
+	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+	while (fixture_try(TRADED, &addr) == 0)
+		;
+	px.fake.hook = linger;
+	atomic_store(&is_over, false);
+	for (unsigned i = 0; i < N_WORKERS; i++) {
+		workers[i].id = i + 1;
+		ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, trade, &workers[i]), 0);
+	}
+	ck_assert_int_eq(pthread_create(&thread, NULL, complete_a_little_late, NULL), 0);
+	for (unsigned i = 0; i < N_WORKERS; i++)
+		pthread_join(workers[i].thread, NULL);
+	atomic_store(&is_over, true);
+	pthread_join(thread, NULL);
+	for (unsigned i = 0; i < N_WORKERS; i++)
+		ck_assert_uint_eq(workers[i].n_errors, 0);
+}
+END_TEST
+
 static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
@@ -301,6 +367,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_loop_test(tc, captures_that_come_and_go_make_nobody_see_a_block_too_early, 0, HEAVY_CACHES);
 	tcase_add_loop_test(tc, threads_that_run_out_of_memory_together_take_turns, 0, HEAVY_CACHES);
 	tcase_add_loop_test(tc, threads_go_on_under_stricter_rules, 0, N_WAYS);
+	if (kind != GP_KIND_NONE) /* which keeps nothing for others */
+		tcase_add_test(tc, whoever_frees_before_it_asks_never_runs_out);
 	tcase_add_loop_test(tc, a_context_can_end_while_threads_allocate_and_free, 0, HEAVY_CACHES);
 	return tc;
 }
