@@ -114,7 +114,10 @@ static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
 	quiet = be_quiet();
 	r = gp_real.cuMemRelease(handle);
 	be_quiet_no_more(&quiet);
-	if (r)
+	/* The process ends, and all of its memory with it. */
+	if (r == CUDA_ERROR_DEINITIALIZED)
+		atomic_store(&gp_bypass, true);
+	else if (r)
 		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
 }
 

@@ -164,6 +164,20 @@ static void exit_late(void)
 	APP_MUST(cuMemHostAlloc(&late_host, MIB, 0));
 }
 
+static void release_in_handler(void)
+{
+	app_result("release", cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* As a runtime does, that was there first: its handler comes after the driver's. */
+static void exit_released(void)
+{
+	atexit(release_in_handler);
+	app_start();
+	for (unsigned i = 0; i < 16; i++)
+		app_alloc(40 * MIB);
+}
+
 static void churn(unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
@@ -209,6 +223,7 @@ const struct app_scenario app_scenarios[] = {
 	{"fork-after", fork_after},
 	{"exit", exit_with_blocks},
 	{"exit-late", exit_late},
+	{"exit-released", exit_released},
 	{"killed", killed},
 	{"moves-away", moves_away},
 	{"full-disk", full_disk},

@@ -39,6 +39,7 @@ static const char *const alike[][2] = {
 	{"app_process", "fork-after"},
 	{"app_process", "exit"},
 	{"app_process", "exit-late"},
+	{"app_process", "exit-released"},
 	{"app_threads", "many"},
 	{"app_threads", "cut-short"},
 	{"app_early", "early"},
@@ -51,6 +52,16 @@ START_TEST(a_program_cannot_tell_throughout_its_life)
 
 	play_same_or_served(&(struct play){
 		.program = scenario[0], .words = {scenario[1]}, .env = pools[_i / (int)LENGTH(alike)]});
+}
+END_TEST
+
+/* Where the program ends, there is nothing to say about the memory that goes with it. */
+START_TEST(nothing_is_said_of_memory_that_ends_with_the_process)
+{
+	const char *env[] = {pools[_i][0], "SIMGPU_DEINIT_AT_EXIT=1", NULL};
+
+	play_same_or_served(&(struct play){.program = "app_process", .words = {"exit-released"}, .env = env});
+	ck_assert_str_eq(play_err, "");
 }
 END_TEST
 
@@ -259,6 +270,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(
 		tc, a_program_cannot_tell_throughout_its_life, 0, (int)(LENGTH(pools) * LENGTH(alike)));
+	tcase_add_loop_test(tc, nothing_is_said_of_memory_that_ends_with_the_process, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, a_capture_survives_what_the_cache_serves_meanwhile, 0,
 		(int)(LENGTH(caches) * LENGTH(hits)));
 	tcase_add_loop_test(tc, no_capture_is_destroyed_by_the_frees_of_another_thread, 0, (int)LENGTH(racers));
