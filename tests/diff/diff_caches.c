@@ -107,12 +107,10 @@ static size_t free_bytes(void)
 	return bytes;
 }
 
-/* As far as the driver's granularity lets one tell. */
+/* As far as the driver's granularity lets one tell; it may give back more than it took meanwhile. */
 static bool is_all_free(size_t before)
 {
-	size_t now = free_bytes();
-
-	return (now > before ? now - before : before - now) <= 4 * MIB;
+	return free_bytes() + 4 * MIB >= before;
 }
 
 /* Nothing is in use when threads have ended, and their blocks can be had by those that are left. */

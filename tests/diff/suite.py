@@ -48,7 +48,7 @@ class Needs:
     devices: int = 1
     configs: tuple = CONFIG_NAMES
     is_alone: bool = False  # counts on all of the GPU's memory
-    essential: tuple = ("none", "simple", "binned", "split", "completed")  # of configs: see is_essential
+    essential: tuple = ("none", "simple", "binned", "split", "vmm", "completed")  # of configs: see is_essential
     is_strict: bool = True  # races and invalid uses on the simulator are no part of it
     arguments: tuple = ("--all",)
 
@@ -127,7 +127,8 @@ NEEDS = {
     ),
     "fill_*": (Needs(is_alone=True, configs=ONCE_EACH),),
     "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
-    "errors": (Needs(is_strict=False),),
+    # A trap of one process holds up the others of the device for long.
+    "errors": (Needs(is_strict=False, is_alone=True),),
     "capture_ends": (Needs(), on_old_drivers()),
     "capture_memory": (Needs(is_alone=True), on_old_drivers(is_alone=True)),
     "capture_threads": (Needs(), on_old_drivers()),

@@ -55,6 +55,11 @@ static void *simulator(const char *name)
 	return driver ? dlsym(driver, name) : NULL;
 }
 
+bool app_is_simulated(void)
+{
+	return simulator("simgpu_calls") != NULL;
+}
+
 uint64_t app_calls(const char *function)
 {
 	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))simulator("simgpu_calls");

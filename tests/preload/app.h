@@ -51,6 +51,9 @@ void app_say(const char *what, const char *format, ...) __attribute__((format(pr
 #define APP_MUST(call) app_must(call, #call)
 void app_must(int result, const char *call);
 
+/* Whether the driver is the simulated one, which can be asked. */
+bool app_is_simulated(void);
+
 void app_fact(const char *name, uint64_t value);
 uint64_t app_calls(const char *function); /* of the simulated driver, so far; else 0 */
 void app_fact_calls(const char *function);
