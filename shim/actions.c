@@ -14,6 +14,7 @@
 #include "driver.h"
 #include "ipc.h"
 #include "leaks.h"
+#include "map.h"
 #include "oom.h"
 #include "real.h"
 #include "record.h"
@@ -310,6 +311,7 @@ static int answer_config(int argc, char **argv, struct gp_json *out)
 const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_status] = answer_status,
 	[GP_CTL_blocks] = answer_blocks,
+	[GP_CTL_map] = gp_map_answer,
 	[GP_CTL_reclaim] = answer_reclaim,
 	[GP_CTL_limit] = answer_limit,
 	[GP_CTL_config] = answer_config,

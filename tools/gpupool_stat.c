@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <locale.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ enum {
 	OPTION_COUNT,
 	OPTION_TO,
 	OPTION_LISTEN,
+	OPTION_ASCII,
+	OPTION_NO_COLOR,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -65,6 +68,8 @@ static const struct option long_options[] = {
 	{"count", required_argument, NULL, OPTION_COUNT},
 	{"to", required_argument, NULL, OPTION_TO},
 	{"listen", required_argument, NULL, OPTION_LISTEN},
+	{"ascii", no_argument, NULL, OPTION_ASCII},
+	{"no-color", no_argument, NULL, OPTION_NO_COLOR},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -89,6 +94,8 @@ static const struct {
 	{STAT_TAKES_FROM, "--from", "--from=FILE      show that, and ask nobody"},
 	{STAT_TAKES_WATCH, "--watch", "--watch=SEC      again and again, until interrupted"},
 	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
+	{STAT_TAKES_ASCII, "--ascii", "--ascii          nothing but ASCII"},
+	{STAT_TAKES_NO_COLOR, "--no-color", "--no-color       no colours; NO_COLOR in the environment does the same"},
 	{STAT_TAKES_TO, "--to", "--to=FORMAT      what to write"},
 	{STAT_TAKES_LISTEN, "--listen", "--listen=ADDRESS where to serve; default: 127.0.0.1:9791"},
 };
@@ -183,29 +190,31 @@ static bool take_value(struct words *words, int option, const char *word)
 	return refuse_option(option, word);
 }
 
+/* Options without a value. */
+static const struct {
+	int option;
+	unsigned taken;
+	size_t flag_at;
+} flags[] = {
+	{OPTION_JSON, 0, offsetof(struct words, options.is_json)},
+	{'q', STAT_TAKES_QUIET, offsetof(struct words, options.is_quiet)},
+	{OPTION_PINNED, STAT_TAKES_PINNED, offsetof(struct words, options.is_pinned)},
+	{OPTION_ASCII, STAT_TAKES_ASCII, offsetof(struct words, options.is_ascii)},
+	{OPTION_NO_COLOR, STAT_TAKES_NO_COLOR, offsetof(struct words, options.has_no_color)},
+	{'h', 0, offsetof(struct words, wants_help)},
+	{OPTION_VERSION, 0, offsetof(struct words, wants_version)},
+};
+
 static bool take_option(struct words *words, int option, const char *word)
 {
-	switch (option) {
-	case OPTION_JSON:
-		words->options.is_json = true;
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		if (flags[i].option != option)
+			continue;
+		words->taken |= flags[i].taken;
+		*(bool *)((char *)words + flags[i].flag_at) = true;
 		return true;
-	case 'q':
-		words->options.is_quiet = true;
-		words->taken |= STAT_TAKES_QUIET;
-		return true;
-	case OPTION_PINNED:
-		words->options.is_pinned = true;
-		words->taken |= STAT_TAKES_PINNED;
-		return true;
-	case 'h':
-		words->wants_help = true;
-		return true;
-	case OPTION_VERSION:
-		words->wants_version = true;
-		return true;
-	default:
-		return take_value(words, option, word);
 	}
+	return take_value(words, option, word);
 }
 
 static bool take_pids(struct words *words, char **texts, size_t n)
@@ -349,8 +358,10 @@ int main(int argc, char **argv)
 	struct words words = {
 		.options = {.timeout_ms = DEFAULT_TIMEOUT_MS, .max_blocks = UINT64_MAX},
 	};
-	enum stat_exit result = parse(&words, argc, argv) ? run(&words) : STAT_USAGE;
+	enum stat_exit result;
 
+	setlocale(LC_CTYPE, ""); /* what the terminal can show; nothing else is anybody's taste */
+	result = parse(&words, argc, argv) ? run(&words) : STAT_USAGE;
 	free(words.pids);
 	if ((fflush(stdout) != 0 || ferror(stdout)) && result == STAT_OK) {
 		stat_error(NULL, "cannot write: %s.", strerror(errno));

@@ -12,6 +12,7 @@
 #include "stat_explain.h"
 #include "stat_export.h"
 #include "stat_leaks.h"
+#include "stat_map.h"
 #include "stat_metrics.h"
 #include "stat_report.h"
 #include "stat_text.h"
@@ -87,7 +88,7 @@ static enum stat_exit run_read(
 	struct shown shown = {command, options};
 
 	/* The text shows the largest, so the choice is made here; in JSON it is the process's. */
-	if (options->is_json && options->max_blocks != UINT64_MAX)
+	if (options->is_json && options->max_blocks != UINT64_MAX && command->show == stat_show_blocks)
 		snprintf(request, sizeof(request), "%s %" PRIu64 "\n", command->name,
 			options->max_blocks);
 	else
@@ -184,6 +185,8 @@ const struct stat_command stat_commands[] = {
 		SMALL_ANSWER},
 	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1,
 		STAT_TAKES_MAX | STAT_TAKES_REPEAT, run_read, stat_show_blocks, LARGE_ANSWER},
+	{"map", "[PID]", "segments as cells: what is used and free where, and what is in the way", 1,
+		STAT_TAKES_MAX | STAT_TAKES_REPEAT | STAT_TAKES_LOOK, run_read, stat_show_map, LARGE_ANSWER},
 	{"reclaim", "[PID]", "give cached memory back; prints how many bytes", 1,
 		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, run_reclaim, show_reclaim, SMALL_ANSWER},
 	{"limit", "[PID]", "the limits, and what counts against them", 1, STAT_TAKES_REPEAT, run_read,

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The screen of gpupool-stat map. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stat_peer.h"
+
+/* clang-format off */
+static const char answer[] =
+	"{\"schema\":\"gpupool.map/1\",\"pid\":7,\"pools\":[{\"device\":0,\"kind\":\"device\",\"n_segments\":2,"
+	"\"n_blocks\":8,\"largest_cached_bytes\":100663296,\"largest_free_bytes\":100663296,"
+	"\"segments\":[{\"address\":\"0x7f0004000000\",\"blocks\":[[8388608,\"used\",8388600,0],[4194304,"
+	"\"used\",2097152],[1048576,\"used\",1048576],[3145728,\"cached\"]]},"
+	"{\"address\":\"0x7f0000000000\",\"blocks\":[[33554432,\"cached\"],[16777216,\"pending\"],"
+	"[67108864,\"used\",67108864],[100663296,\"cached\"]]}]}],\"truncated\":false,"
+	"\"sites\":[{\"frames\":[[0,4096]]}],\"objects\":[{\"path\":\"/opt/app/solver\",\"build_id\":null,"
+	"\"base\":\"0x1000\"}]}";
+
+static const char screen[] =
+	"one cell is 2.00 MiB: # used, 1 to 8 partly, ! used, over a quarter by rounding, + pending, . cached\n"
+	"\n"
+	"device 0: 224 MiB in 2 segments; used 77.0 MiB, 2.00 MiB of it by rounding; cached 131 MiB, pending 16.0 MiB\n"
+	"0x7f0000000000    208 MiB  ................++++++++#############################\n"
+	"                           ###................................................\n"
+	"0x7f0004000000   16.0 MiB  ####!!4.\n"
+	"largest free piece 96.0 MiB: a request for more goes to the driver\n"
+	"147 MiB are free in 2 segments that the program holds parts of:\n"
+	"SEGMENT             SIZE      FREE  BLOCKS  HELD BY             SIZE  WHERE\n"
+	"0x7f0000000000   208 MiB   144 MiB       1  0x7f0003000000  64.0 MiB  -\n"
+	"0x7f0004000000  16.0 MiB  3.00 MiB       3  0x7f0004000000  8.00 MiB  solver+0x1000\n"
+	"                                            0x7f0004800000  4.00 MiB  -\n"
+	"                                            0x7f0004c00000  1.00 MiB  -\n";
+/* clang-format on */
+
+START_TEST(segments_are_rows_of_cells_with_what_is_in_the_way)
+{
+	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
+	ck_assert_str_eq(stat_out, screen);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+START_TEST(what_is_not_shown_is_counted)
+{
+	ck_assert_int_eq(STAT("map", "--ascii", "-n1", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
+	stat_check_in(stat_out, "\nand 1 more, 16.0 MiB, of which 13.0 MiB are used\n");
+	ck_assert_ptr_null(strstr(stat_out, "####!!4."));
+}
+END_TEST
+
+static const struct {
+	const char *locale, *cells;
+} locales[] = {
+	{"C", "####!!4."},
+	{"C.UTF-8", "\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88!!\xe2\x96\x84\xc2\xb7\n"},
+};
+
+START_TEST(the_locale_says_what_can_be_shown)
+{
+	setenv("LC_ALL", locales[_i].locale, 1);
+	ck_assert_int_eq(STAT("map", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
+	stat_check_in(stat_out, locales[_i].cells);
+	ck_assert_ptr_null(strchr(stat_out, '\033'));
+}
+END_TEST
+
+/* Whatever these are, they are no reason to end otherwise. */
+#define POOL(segments) "{\"schema\":\"gpupool.map/1\",\"pools\":[{\"n_segments\":-1,\"segments\":" segments "}]}"
+static const struct {
+	const char *answer, *out;
+} strange[] = {
+	{"{\"schema\":\"gpupool.map/1\"}", "no memory\n"},
+	{"{\"schema\":\"gpupool.map/1\",\"pools\":{\"a\":1}}", "no memory\n"},
+	{"{\"schema\":\"gpupool.map/1\",\"pools\":[7,null]}", "pinned memory: 0 B in 0 segments"},
+	{POOL("[1,[],{}]"), "pinned memory: 0 B in 0 segments"},
+	{POOL("[{\"address\":7,\"blocks\":[[1],[\"used\",2],[0,\"used\"],[-5,\"used\"],[5,\"odd\"]]}]"), "0 B in 0"},
+	{POOL("[{\"address\":\"\\u001b[2J\",\"blocks\":[[9223372036854775807,\"used\",1,-7],"
+	      "[9223372036854775807,\"cached\"],[9223372036854775807,\"pending\"]]}]"),
+		"16.0 EiB in 0 segments"},
+	{POOL("[{\"blocks\":[[512,\"used\",9223372036854775807,9223372036854775807],[1,\"cached\"]]}]"), "513 B in 0"},
+};
+
+START_TEST(what_a_process_says_may_be_anything)
+{
+	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, strange[_i].answer))), 0);
+	stat_check_in(stat_out, strange[_i].out);
+	for (const char *s = stat_out; *s; s++)
+		ck_assert_msg(*s == '\n' || (*s >= ' ' && *s < 0x7f), "%s", stat_out);
+}
+END_TEST
+
+static Suite *map_suite(void)
+{
+	Suite *suite = suite_create("stat_map");
+	TCase *tc = tcase_create("gpupool-stat map");
+
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, segments_are_rows_of_cells_with_what_is_in_the_way);
+	tcase_add_test(tc, what_is_not_shown_is_counted);
+	tcase_add_loop_test(tc, the_locale_says_what_can_be_shown, 0, LENGTH(locales));
+	tcase_add_loop_test(tc, what_a_process_says_may_be_anything, 0, LENGTH(strange));
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *runner;
+	int failed;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return 2;
+	}
+	stat_path = realpath(argv[1], NULL);
+	runner = srunner_create(map_suite());
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
