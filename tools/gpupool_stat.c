@@ -70,6 +70,7 @@ static const struct option long_options[] = {
 	{"listen", required_argument, NULL, OPTION_LISTEN},
 	{"ascii", no_argument, NULL, OPTION_ASCII},
 	{"no-color", no_argument, NULL, OPTION_NO_COLOR},
+	{"output", required_argument, NULL, 'o'},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -96,7 +97,9 @@ static const struct {
 	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
 	{STAT_TAKES_ASCII, "--ascii", "--ascii          nothing but ASCII"},
 	{STAT_TAKES_NO_COLOR, "--no-color", "--no-color       no colours; NO_COLOR in the environment does the same"},
-	{STAT_TAKES_TO, "--to", "--to=FORMAT      what to write"},
+	{STAT_TAKES_TO, "--to",
+		"--to=FORMAT      torch, chrome, rmm, pprof, folded; metrics: openmetrics, prometheus"},
+	{STAT_TAKES_OUTPUT, "-o", "-o, --output=FILE\n                   where to write it; default: stdout"},
 	{STAT_TAKES_LISTEN, "--listen", "--listen=ADDRESS where to serve; default: 127.0.0.1:9791"},
 };
 
@@ -170,6 +173,7 @@ static const struct {
 	{OPTION_DIFF, STAT_TAKES_DIFF, NULL, offsetof(struct stat_options, diff)},
 	{OPTION_FROM, STAT_TAKES_FROM, NULL, offsetof(struct stat_options, from)},
 	{OPTION_TO, STAT_TAKES_TO, NULL, offsetof(struct stat_options, to)},
+	{'o', STAT_TAKES_OUTPUT, NULL, offsetof(struct stat_options, output)},
 	{OPTION_LISTEN, STAT_TAKES_LISTEN, NULL, offsetof(struct stat_options, listen)},
 	{OPTION_POOL, STAT_TAKES_POOL, NULL, offsetof(struct stat_options, pool)},
 	{OPTION_LIMIT, STAT_TAKES_LIMIT, NULL, offsetof(struct stat_options, limit)},
@@ -264,7 +268,7 @@ static bool parse(struct words *words, int argc, char **argv)
 	for (;;) {
 		int at = optind ? optind : 1;
 
-		option = getopt_long(argc, argv, ":qn:h", long_options, NULL);
+		option = getopt_long(argc, argv, ":qn:o:h", long_options, NULL);
 		if (option < 0)
 			break;
 		if (!take_option(words, option, argv[optind > at ? optind - 1 : at]))
@@ -315,7 +319,8 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 		return false;
 	}
 	if (command->takes & STAT_TAKES_FILE && words->n_files != 1) {
-		stat_error(next, "%s takes one file.", command->name);
+		stat_error(next, "%s takes one %s.", command->name,
+			strchr(command->synopsis, '|') ? "file or process id" : "file");
 		return false;
 	}
 	if (command->takes & STAT_TAKES_WORDS && (!words->options.n_pids || words->n_words > STAT_WORDS_MAX)) {

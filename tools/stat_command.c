@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "replay.h"
 #include "stat_explain.h"
 #include "stat_export.h"
@@ -205,6 +206,9 @@ const struct stat_command stat_commands[] = {
 		STAT_TAKES_TO | STAT_HAS_NO_JSON, stat_metrics_run, NULL, SMALL_ANSWER},
 	{"export", "", "serves the metrics of all processes by HTTP, until it is ended", 0,
 		STAT_TAKES_LISTEN | STAT_HAS_NO_JSON, stat_export_run, NULL, SMALL_ANSWER},
+	{"convert", "FILE|PID", "what they know, for PyTorch's viewer, Perfetto, RMM, pprof, flame graphs", 0,
+		STAT_TAKES_FILE | STAT_TAKES_TO | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON,
+		convert_command, NULL, 0},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

@@ -27,7 +27,8 @@ enum {
 	STAT_TAKES_WORDS = 1 << 15, /* behind the process id */
 	STAT_TAKES_TO = 1 << 16,
 	STAT_TAKES_LISTEN = 1 << 17,
-	STAT_HAS_NO_JSON = 1 << 18, /* what it prints has a form of its own */
+	STAT_TAKES_OUTPUT = 1 << 18,
+	STAT_HAS_NO_JSON = 1 << 19, /* what it prints has a form of its own */
 	STAT_TAKES_ASCII = 1 << 24,
 	STAT_TAKES_NO_COLOR = 1 << 25,
 	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,

@@ -40,8 +40,7 @@ static json_t *parse_saved(const char *text, size_t length, char error[static ST
 	return reply;
 }
 
-/* An answer that was saved, or NULL after a message. */
-static json_t *read_saved(const char *path)
+json_t *stat_leaks_read(const char *path)
 {
 	char error[STAT_ERROR_MAX];
 	json_t *reply = NULL;
@@ -234,7 +233,7 @@ static void complete(json_t *reply, pid_t pid)
 
 static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
 {
-	json_t *reply = read_saved(options->from);
+	json_t *reply = stat_leaks_read(options->from);
 
 	if (!reply)
 		return STAT_FAILED;
@@ -336,7 +335,7 @@ static enum stat_exit ask(const struct stat_command *command, const struct stat_
 
 enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options)
 {
-	json_t *base = options->diff ? read_saved(options->diff) : NULL;
+	json_t *base = options->diff ? stat_leaks_read(options->diff) : NULL;
 	enum stat_exit result = STAT_FAILED;
 
 	if (!options->diff || base)

@@ -228,7 +228,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct stat_command *command = &stat_commands[fuzz_byte(&in) % n_commands()];
 	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
 	static const char *const by[] = {NULL, "library", "size", "age"};
-	char device[8];
+	static const char *const to[] = {"folded", "prometheus", "torch", NULL};
+	char device[8], process[16];
 	pid_t pid = getpid();
 	struct stat_options options = {
 		.is_json = flags & IS_JSON && !(command->takes & STAT_HAS_NO_JSON),
@@ -238,6 +239,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.max_blocks = flags & HAS_MAX ? number : UINT64_MAX,
 		.device = flags & HAS_DEVICE ? device : NULL,
 		.by = by[number % 4],
+		.to = to[number % 4],
+		.output = command->takes & STAT_TAKES_OUTPUT && number % 4 ? "/dev/null" : NULL,
+		.file = process,
 		.min_bytes = number,
 		.pids = &pid,
 		.n_pids = flags & HAS_PID ? 1 : 0,
@@ -245,6 +249,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum stat_exit result;
 
 	snprintf(device, sizeof(device), "%u", number & 63u);
+	snprintf(process, sizeof(process), "%d", (int)pid);
 	sockets_open(1 + fuzz_byte(&in) % SOCKETS_MAX);
 	write_scripts(&in);
 	result = run(command, &options);

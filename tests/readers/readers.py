@@ -154,3 +154,53 @@ def stat(program, *words, env=None, expected=0):
     done = subprocess.run([program, *map(str, words)], env=env, capture_output=True, timeout=120, check=False)
     assert done.returncode == expected, (words, done.returncode, done.stderr)
     return done.stdout
+
+
+def varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def fold(value):
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+class Recording:
+    """A recording in the making, as shim/record_format.h says; each record is a microsecond after the one before."""
+
+    KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 12), "USE": (3, "u"), "ALLOC": (4, "bus"),
+             "FREE": (5, "buu"), "DROP": (13, ""), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "EXIT": (31, "")}
+
+    def __init__(self):
+        self.bytes = bytearray(b"gpupool-recording 1\n")
+        self.last = {"b": 0, "g": 0}
+        self.put("PROCESS", 4711, 1700000000)
+
+    def put(self, kind, *fields):
+        number, letters = self.KINDS[kind]
+        out = [number | min(len(fields), 7) << 5]
+        body = b"".join(self.encode(letter, value) for letter, value in zip(letters, fields))
+        more = varint(len(fields)) if len(fields) >= 7 else b""
+        self.bytes += bytes(out) + more + varint(1000) + body
+        return self
+
+    def encode(self, letter, value):
+        if letter == "u":
+            return varint(value)
+        if letter == "s":
+            return varint(fold(value))
+        last, self.last[letter] = self.last[letter], value
+        return varint(fold(value - last))
+
+    def pool(self, number, device=0, pinned=0, kind=3):
+        limit = (1 << 64) - 1
+        self.put("POOL", number, device, pinned, kind, 2 << 20, 16 << 30, limit, limit, limit, 0, 0, 0)
+        return self.put("USE", number)
+
+    def save(self, path):
+        pathlib.Path(path).write_bytes(self.bytes)
+        return path

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Files that somebody hands to gpupool-stat convert and report. The input is a recording, a trace, or anything, whole
+ * or behind the title of a recording. Whatever it says, its history hangs together after each change, and what is
+ * written of it is bounded.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "tools/convert.h"
+#include "tools/replay_history.h"
+
+enum { HAS_TITLE = 1, N_FORMATS = 3, WRITTEN_BASE = 64 << 10, WRITTEN_FACTOR = 4096 };
+
+static size_t n_written;
+
+static void check_segments(const struct history *h)
+{
+	size_t n_blocks = 0;
+
+	for (size_t i = 0; i < h->n_segments; i++) {
+		const struct history_segment *s = &h->segments[i], *next = s + 1;
+
+		FUZZ_CHECK(s->bytes && s->addr + s->bytes > s->addr, "segment %zu is empty", i);
+		FUZZ_CHECK(i + 1 == h->n_segments || s->addr + s->bytes <= next->addr, "segment %zu overlaps", i);
+		FUZZ_CHECK(!s->is_own || s->n_blocks <= 1, "%zu blocks in a segment for one", (size_t)s->n_blocks);
+		n_blocks += s->n_blocks;
+	}
+	FUZZ_CHECK(n_blocks <= h->blocks.n, "%zu blocks in segments, %zu in all", n_blocks, h->blocks.n);
+}
+
+static void check_sums(const struct history *h)
+{
+	uint64_t used[HISTORY_MEMORIES_MAX] = {0}, reserved[HISTORY_MEMORIES_MAX] = {0};
+
+	for (size_t i = 0; i < h->blocks.size; i++)
+		if (h->blocks.slots[i].key)
+			used[h->pools[h->blocks.slots[i].pool].memory] += h->blocks.slots[i].bytes;
+	for (size_t i = 0; i < h->handles.size; i++)
+		if (h->handles.slots[i].key)
+			reserved[h->pools[h->handles.slots[i].pool].memory] += h->handles.slots[i].bytes;
+	for (size_t i = 0; i < h->n_segments; i++)
+		if (!h->segments[i].is_own)
+			reserved[h->pools[h->segments[i].pool].memory] += h->segments[i].bytes;
+	for (unsigned i = 0; i < HISTORY_MEMORIES_MAX; i++) {
+		FUZZ_CHECK(used[i] == h->memories[i].used_bytes, "memory %u: used bytes", i);
+		FUZZ_CHECK(reserved[i] == h->memories[i].reserved_bytes, "memory %u: reserved bytes", i);
+	}
+}
+
+/* A block that is there lies in a segment. */
+static void take(void *arg, const struct history *h, const struct history_event *event)
+{
+	const struct history_segment *segment = history_find(h, event->addr);
+
+	check_segments(h);
+	check_sums(h);
+	if (event->kind != HISTORY_BLOCK_NEW)
+		return;
+	FUZZ_CHECK(segment != NULL, "a block without a segment");
+	FUZZ_CHECK(segment->addr + segment->bytes >= event->addr + event->bytes, "a block leaves its segment");
+}
+
+static void check_blocks(const struct history *h)
+{
+	struct history_block *blocks;
+	size_t n = history_blocks(h, &blocks);
+
+	for (size_t i = 1; i < n; i++)
+		FUZZ_CHECK(blocks[i - 1].addr + blocks[i - 1].bytes <= blocks[i].addr, "blocks overlap");
+	free(blocks);
+}
+
+static ssize_t count_bytes(void *cookie, const char *bytes, size_t n)
+{
+	n_written += n;
+	return (ssize_t)n;
+}
+
+static void convert(const struct stat_source *source, size_t size)
+{
+	static enum stat_exit (*const formats[N_FORMATS])(FILE *, const struct stat_source *, uint64_t) = {
+		convert_torch, convert_chrome, convert_rmm};
+
+	for (unsigned i = 0; i < N_FORMATS; i++) {
+		FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = count_bytes});
+
+		fuzz_require(out != NULL, "no stream");
+		n_written = 0;
+		(void)formats[i](out, source, i & 1 ? 7 : UINT64_MAX);
+		fclose(out);
+		FUZZ_CHECK(n_written <= WRITTEN_BASE + size * WRITTEN_FACTOR, "%zu bytes of %zu", n_written, size);
+	}
+}
+
+static void look(const char *path, size_t size)
+{
+	struct stat_options options = {.file = path};
+	struct history history = {.take = take};
+	char error[REPLAY_ERROR_MAX];
+	struct stat_source source;
+
+	if (stat_source_open(&source, &options) != STAT_OK)
+		return;
+	if (source.kind == STAT_SOURCE_RECORDING) {
+		FUZZ_CHECK(history_run(&history, source.file, source.contents.n_events, error) == 0, "%s", error);
+		check_blocks(&history);
+		history_deinit(&history);
+		convert(&source, size);
+	}
+	stat_source_close(&source);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_input in = {data, data + size};
+	FILE *own_err = stderr, *nowhere = fopen("/dev/null", "w");
+	bool has_title = fuzz_byte(&in) & HAS_TITLE;
+	int fd = memfd_create("input", MFD_CLOEXEC);
+	char path[64];
+
+	fuzz_require(fd >= 0 && nowhere, "no file");
+	if (has_title)
+		fuzz_require(write(fd, GP_RECORD_TITLE, strlen(GP_RECORD_TITLE)) > 0, "no room");
+	fuzz_require(write(fd, in.at, (size_t)(in.end - in.at)) == in.end - in.at, "no room");
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	stderr = nowhere;
+	look(path, size);
+	stderr = own_err;
+	fclose(nowhere);
+	close(fd);
+	return 0;
+}

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+Usage: test_convert.py GPUPOOL_STAT PROFILE_PROTO TRACES: what gpupool-stat convert writes, read by Python's own modules, by
+a walk through a snapshot as PyTorch's viewer makes it, and by protoc and pprof, where they are installed.
+"""
+
+import csv
+import json
+import os
+import pathlib
+import pickle
+import pickletools
+import re
+import subprocess
+import sys
+import tempfile
+
+import readers
+from readers import LEAKS, Process, Recording, Skip, find
+
+STAT, PROTO, TRACES = sys.argv[1:4]
+MIB = 1 << 20
+BASE = 0x7f0000000000
+FOLDER = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
+
+# What PyTorch's viewer knows of pickle.
+OPCODES = {"APPEND", "APPENDS", "BINFLOAT", "BINGET", "BININT", "BININT1", "BININT2", "BINPUT", "BINUNICODE", "DICT",
+           "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "FRAME", "LIST", "LONG1", "LONG_BINGET", "LONG_BINPUT", "MARK",
+           "MEMOIZE", "NEWFALSE", "NEWTRUE", "NONE", "PROTO", "SETITEM", "SETITEMS", "SHORT_BINUNICODE", "STOP",
+           "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
+
+
+def path(name):
+    return os.path.join(FOLDER.name, name)
+
+
+def convert(source, to, *words, env=None):
+    return readers.stat(STAT, "convert", source, "--to=" + to, *words, env=env)
+
+
+def make_recording():
+    """Two devices and pinned memory, a pool whose memory is mapped, a refusal, a context that ends, and a live block."""
+    r = Recording().pool(0)
+    r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, MIB + 1, 0).put("ALLOC", BASE + 4 * MIB, 2 * MIB, 0)
+    r.put("RESERVE", BASE + 64 * MIB, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12)
+    r.put("FREE", BASE, 0, 0).put("THREAD", 3).put("ALLOC", BASE, 512, 0)
+    r.pool(1, device=1).put("RESERVE", BASE + 128 * MIB, 2 * MIB, 0).put("ALLOC", BASE + 128 * MIB, 2 * MIB, 0)
+    r.pool(2, pinned=1, kind=2).put("RESERVE", 512 * MIB, MIB, 0).put("ALLOC", 512 * MIB, MIB, 0)
+    r.pool(3, device=1, kind=4).put("RESERVE", 512 * 7, 2 * MIB, 0).put("ALLOC", BASE + 256 * MIB, MIB, 0)
+    r.put("ALLOC", BASE + 258 * MIB, MIB, 0).put("FREE", BASE + 256 * MIB, 0, 0).put("RELEASE", 512 * 7, 0, 0)
+    r.put("USE", 1).put("DROP").put("USE", 0)
+    r.put("FREE", BASE + 4 * MIB, 0, 0).put("RESERVE", BASE + 64 * MIB, 2 * MIB, 0).put("RELEASE", BASE + 64 * MIB, 0, 0)
+    return r.put("EXIT").save(path("made.rec"))
+
+
+def load_snapshot(data):
+    """The snapshot, after a look at what it is made of."""
+    for opcode, value, _ in pickletools.genops(data):
+        assert opcode.name in OPCODES, opcode.name
+        assert opcode.name != "PROTO" or value == 2
+        assert opcode.name != "LONG1" or value.bit_length() < 64
+    return pickle.loads(data)
+
+
+def check_segments(segments):
+    for segment in segments:
+        at = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == at and block["size"] > 0
+            assert block["state"] in ("active_allocated", "inactive")
+            assert 0 <= block["requested_size"] <= block["size"]
+            assert block["frames"][0].keys() == {"name", "filename", "line"}
+            at += block["size"]
+        assert at == segment["address"] + segment["total_size"]
+        active = [block for block in segment["blocks"] if block["state"] == "active_allocated"]
+        assert segment["allocated_size"] == segment["active_size"] == sum(block["size"] for block in active)
+        assert segment["requested_size"] == sum(block["requested_size"] for block in active)
+
+
+def walk_back(snapshot, device):
+    """What there was before each event, as the viewer finds out; each block must be in a segment."""
+    segments = {s["address"]: s["total_size"] for s in snapshot["segments"] if s["device"] == device}
+    blocks = {b["address"]: b["size"] for s in snapshot["segments"] if s["device"] == device for b in s["blocks"]
+              if b["state"] == "active_allocated"}
+    freed = None
+    for event in reversed(snapshot["device_traces"][device]):
+        action, size = event["action"], event["size"]
+        if action == "free_completed":
+            assert event["addr"] not in blocks
+            freed = blocks[event["addr"]] = size
+        elif action == "free_requested":
+            assert blocks[event["addr"]] == size == freed
+        elif action == "alloc":
+            assert blocks.pop(event["addr"]) == size
+        elif action == "segment_alloc":
+            assert segments.pop(event["addr"]) == size
+            assert not any(event["addr"] <= block < event["addr"] + size for block in blocks)
+        elif action == "segment_free":
+            assert event["addr"] not in segments
+            segments[event["addr"]] = size
+        else:
+            assert action == "oom" and event["device_free"] >= 0
+        if action.startswith("free"):
+            assert any(start <= event["addr"] and event["addr"] + size <= start + length
+                       for start, length in segments.items())
+    return segments, blocks
+
+
+def a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through():
+    snapshot = load_snapshot(convert(make_recording(), "torch"))
+    check_segments(snapshot["segments"])
+    assert len(snapshot["device_traces"]) == 2
+    for device in (0, 1):
+        assert walk_back(snapshot, device) == ({}, {})
+    places = {(s["device"], s["address"]): s["total_size"] for s in snapshot["segments"]}
+    assert places == {(0, BASE): 20 * MIB, (1, BASE + 258 * MIB): MIB}, places
+    oom = [event for event in snapshot["device_traces"][0] if event["action"] == "oom"]
+    assert [event["size"] for event in oom] == [1 << 40]
+    assert {event["frames"][0]["line"] for event in snapshot["device_traces"][0]} == {0, 3}
+
+
+def a_snapshot_of_the_last_events_alone_can_be_walked_through_too():
+    for limit in (1, 5, 1500, 3001):
+        snapshot = load_snapshot(convert(TRACES + "/cupy.txt.gz", "torch", "-n", limit))
+        check_segments(snapshot["segments"])
+        assert limit <= len(snapshot["device_traces"][0]) <= 2 * limit
+        walk_back(snapshot, 0)
+
+
+def the_blocks_of_a_process_become_a_snapshot():
+    with Process() as process:
+        snapshot = load_snapshot(convert(os.getpid(), "torch", env=process.env))
+    check_segments(snapshot["segments"])
+    assert [s["address"] for s in snapshot["segments"]] == [BASE, BASE + 512]
+    assert snapshot["device_traces"] == [[]]
+
+
+def a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks():
+    trace = json.loads(convert(make_recording(), "chrome"))
+    events = trace["traceEvents"]
+    tracks = {}
+    for event in events:
+        assert event["pid"] == 4711 and event["ph"] in "MCi"
+        if event["ph"] == "C":
+            tracks.setdefault(event["name"], []).append(event)
+    assert tracks.keys() == {"device 0 memory", "device 1 memory", "pinned memory"}
+    for track in tracks.values():
+        times = [event["ts"] for event in track]
+        assert times == sorted(times)
+        assert all(value >= 0 for event in track for value in event["args"].values())
+    assert max(event["args"]["used"] for event in tracks["device 0 memory"]) == 3 * MIB + 512
+    assert max(sum(event["args"].values()) for event in tracks["device 0 memory"]) == 22 * MIB
+    assert max(sum(event["args"].values()) for event in tracks["device 1 memory"]) == 4 * MIB
+    (moment,) = [event for event in events if event["ph"] == "i"]
+    assert moment["args"] == {"asked_bytes": 1 << 40} and moment["s"] == "p"
+
+
+def a_long_trace_for_chrome_is_thinned_out_and_keeps_its_peak():
+    peak = live = 0
+    sizes = {}
+    for action, pointer, size in rmm_rows(TRACES + "/gpt.txt.gz"):
+        size = -(-size // 512) * 512
+        sizes[pointer] = size if action == "allocate" else 0
+        live += size if action == "allocate" else -size
+        peak = max(peak, live)
+    trace = json.loads(convert(TRACES + "/gpt.txt.gz", "chrome", "-n", 100))
+    used = [event["args"]["used"] for event in trace["traceEvents"] if event["ph"] == "C"]
+    assert max(used) == peak and len(used) <= 310, (max(used), peak, len(used))
+
+
+def rmm_rows(source):
+    lines = convert(source, "rmm").decode().splitlines()
+    rows = list(csv.DictReader(lines))
+    assert lines[0] == "Thread,Time,Action,Pointer,Size,Stream" and len(rows) == len(lines) - 1
+    for row in rows:
+        assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{6}", row["Time"]) and int(row["Thread"]) >= 0
+        assert int(row["Stream"]) == 0 and row["Action"] in ("allocate", "free", "allocate failure")
+        yield row["Action"], 0 if row["Pointer"] == "(nil)" else int(row["Pointer"], 16), int(row["Size"])
+
+
+def each_free_in_a_log_for_rmm_has_the_size_of_its_allocation():
+    for source in (make_recording(), TRACES + "/cupy.txt.gz"):
+        live = {}
+        for action, pointer, size in rmm_rows(source):
+            if action == "allocate":
+                assert pointer and pointer not in live
+                live[pointer] = size
+            elif action == "free":
+                assert live.pop(pointer) == size
+            else:
+                assert not pointer and size == 1 << 40
+    assert 512 * MIB not in {pointer for _, pointer, _ in rmm_rows(make_recording())}
+
+
+def saved_leaks():
+    file = path("leaks.json")
+    pathlib.Path(file).write_text(json.dumps(LEAKS))
+    return file
+
+
+def folded_stacks_begin_at_the_root_and_add_up():
+    text = convert(saved_leaks(), "folded").decode()
+    rows = [re.fullmatch(r"(.+) (\d+)", line).groups() for line in text.splitlines()]
+    assert sum(int(number) for _, number in rows) == LEAKS["bytes"]
+    assert rows[0][0].split(";")[::2] == ["solver+0x2000", "solver+0x1000"], rows[0]
+    assert len(rows) == 4 and rows[3] == ("(no stack)", str(MIB))
+    with Process() as process:
+        assert convert(os.getpid(), "folded", env=process.env).decode() == text
+
+
+def pprof_file():
+    file = path("heap.pb.gz")
+    done = subprocess.run([STAT, "convert", saved_leaks(), "--to=pprof", "-o", file], capture_output=True, check=False)
+    if b"without pprof" in done.stderr:
+        raise Skip("built without protobuf-c")
+    assert done.returncode == 0 and not done.stdout, done.stderr
+    return file
+
+
+def protoc_decodes_the_profile():
+    import gzip
+    protoc = find("protoc")
+    folder, name = os.path.split(PROTO)
+    with gzip.open(pprof_file()) as file:
+        done = subprocess.run([protoc, "--proto_path=" + folder, "--decode=perftools.profiles.Profile", name],
+                              input=file.read(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert not re.search(r"^\s*\d+:", text, re.M), "a field that there is not"
+    assert text.count("sample {") == 4 and text.count("sample_type {") == 4
+    for word in ('string_table: ""', '"inuse_space"', '"bytes"', '"net.py"'):
+        assert word in text, word
+
+
+def pprof_shows_the_profile():
+    file = pprof_file()
+    try:
+        words = [find("pprof")]
+    except Skip:
+        words = [find("go"), "tool", "pprof"]
+    env = dict(os.environ, PPROF_TMPDIR=FOLDER.name, HOME=FOLDER.name)
+    done = subprocess.run([*words, "-symbolize=none", "-top", "-sample_index=inuse_space", "-unit=B", file], env=env,
+                          capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"%d" % LEAKS["bytes"] in done.stdout and b"solver+0x1000" in done.stdout, done.stdout
+
+
+def what_does_not_fit_is_refused():
+    recording, leaks, gone = make_recording(), saved_leaks(), path("none/x")
+    for expected, words in ((2, (recording,)), (2, (recording, "--to=xml")), (1, (recording, "--to=pprof")),
+                            (1, (recording, "--to=folded")), (1, (leaks, "--to=rmm")), (1, (leaks, "--to=torch")),
+                            (1, (leaks, "--to=folded", "-o", gone)), (1, (gone, "--to=rmm")),
+                            (3, ("999999999", "--to=folded")), (2, ("--to=rmm",)), (2, (leaks, "--to=rmm", "--json"))):
+        done = subprocess.run([STAT, "convert", *words], capture_output=True, check=False)
+        assert done.returncode == expected and done.stderr and not done.stdout, (words, done)
+
+
+def a_damaged_recording_leaves_no_file_behind():
+    file, out = path("damaged.rec"), path("damaged.out")
+    pathlib.Path(file).write_bytes(pathlib.Path(make_recording()).read_bytes() + b"\xff" * 12)
+    for to in ("torch", "chrome", "rmm"):
+        readers.stat(STAT, "convert", file, "--to=" + to, "-o", out, expected=1)
+        assert not os.path.exists(out)
+    readers.stat(STAT, "convert", make_recording(), "--to=rmm", "-o", "/dev/full", expected=1)
+
+
+readers.main([
+    a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through,
+    a_snapshot_of_the_last_events_alone_can_be_walked_through_too,
+    the_blocks_of_a_process_become_a_snapshot,
+    a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks,
+    a_long_trace_for_chrome_is_thinned_out_and_keeps_its_peak,
+    each_free_in_a_log_for_rmm_has_the_size_of_its_allocation,
+    folded_stacks_begin_at_the_root_and_add_up,
+    protoc_decodes_the_profile,
+    pprof_shows_the_profile,
+    what_does_not_fit_is_refused,
+    a_damaged_recording_leaves_no_file_behind,
+])

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "convert.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char next_help[] = "gpupool-stat convert --help";
+
+enum { FROM_RECORDING = 1, FROM_LEAKS = 2, FROM_PROCESS = 4 };
+
+static const struct format {
+	const char *name;
+	unsigned from;
+	bool is_binary;
+	enum stat_exit (*write)(FILE *out, const struct stat_source *source, uint64_t n_max);
+} formats[] = {
+	{"torch", FROM_RECORDING | FROM_PROCESS, true, convert_torch},
+	{"chrome", FROM_RECORDING, false, convert_chrome},
+	{"rmm", FROM_RECORDING, false, convert_rmm},
+	{"pprof", FROM_LEAKS | FROM_PROCESS, true, convert_pprof},
+	{"folded", FROM_LEAKS | FROM_PROCESS, false, convert_folded},
+};
+
+static const struct format *choose(const char *name)
+{
+	for (size_t i = 0; name && i < sizeof(formats) / sizeof(*formats); i++)
+		if (strcmp(formats[i].name, name) == 0)
+			return &formats[i];
+	if (name)
+		stat_error(next_help, "--to: '%s' is neither torch, chrome, rmm, pprof nor folded.", name);
+	else
+		stat_error(next_help, "convert wants --to: torch, chrome, rmm, pprof or folded.");
+	return NULL;
+}
+
+FILE *convert_open(const char *path, bool is_binary)
+{
+	FILE *out;
+
+	if (!path && is_binary && isatty(STDOUT_FILENO)) {
+		stat_error("-o FILE, or >FILE", "this is nothing for a terminal.");
+		return NULL;
+	}
+	if (!path)
+		return stdout;
+	out = fopen(path, "we");
+	if (!out)
+		stat_error(NULL, "cannot write %s: %s.", path, strerror(errno));
+	return out;
+}
+
+enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result)
+{
+	bool is_bad = fflush(out) != 0 || ferror(out);
+	int error = errno;
+	struct stat st;
+
+	if (is_bad && result == STAT_OK) {
+		stat_error(NULL, "cannot write%s%s: %s.", path ? " " : "", path ? path : "", strerror(error));
+		result = STAT_FAILED;
+	}
+	if (!path)
+		return result;
+	if (result != STAT_OK && fstat(fileno(out), &st) == 0 && S_ISREG(st.st_mode))
+		(void)unlink(path);
+	fclose(out);
+	return result;
+}
+
+static bool fits(const struct format *format, const struct stat_source *source)
+{
+	static const unsigned from[] = {
+		[STAT_SOURCE_RECORDING] = FROM_RECORDING,
+		[STAT_SOURCE_SAVED] = FROM_LEAKS,
+		[STAT_SOURCE_PROCESS] = FROM_PROCESS,
+	};
+
+	if (format->from & from[source->kind])
+		return true;
+	if (source->kind == STAT_SOURCE_RECORDING)
+		stat_error("gpupool-stat leaks --json PID >FILE, or a PID",
+			"a recording has no stacks, which %s is about.", format->name);
+	else
+		stat_error("gpupool-run --record=FILE COMMAND", "%s is about what happened, which takes a recording.",
+			format->name);
+	return false;
+}
+
+enum stat_exit convert_command(const struct stat_command *command, const struct stat_options *options)
+{
+	const struct format *format = choose(options->to);
+	struct stat_source source;
+	enum stat_exit result;
+	FILE *out;
+
+	if (!format)
+		return STAT_USAGE;
+	result = stat_source_open(&source, options);
+	if (result != STAT_OK)
+		return result;
+	out = fits(format, &source) ? convert_open(options->output, format->is_binary) : NULL;
+	if (out)
+		result = convert_close(out, options->output, format->write(out, &source, options->max_blocks));
+	else
+		result = STAT_FAILED;
+	stat_source_close(&source);
+	return result;
+}
