@@ -103,6 +103,13 @@ struct gp_backend_ops {
 	/* Frees what the driver itself caches for stream-ordered pools; true if that may have freed memory. */
 	bool (*trim_driver)(void *arg);
 
+	/*
+	 * Has others on this device give back what they have cached, in bounded time: the process's other pools, or
+	 * other processes. The bytes that they say they gave. Who is asked asks nobody in turn. NULL: there are none.
+	 */
+	uint64_t (*ask_contexts)(void *arg, uint64_t bytes);
+	uint64_t (*ask_processes)(void *arg, uint64_t bytes);
+
 	/* Bytes that the driver could still give on this device, or UINT64_MAX where unknown. */
 	uint64_t (*available)(void *arg);
 

@@ -32,6 +32,7 @@ enum gp_block_state {
 enum {
 	GP_BLOCK_LATE = 1,  /* freed without a record of its own: usable on completion only, never on order */
 	GP_BLOCK_GUARD = 2, /* the first bytes of a shared segment, which are never handed out */
+	GP_BLOCK_UNCACHED = 8, /* kind vmm: when it is freed as many bytes are to go back */
 	GP_BLOCK_MAPPED = 4, /* in the address map: it was handed out at this address */
 	GP_BLOCK_EMPTY = 8, /* of a range, MOVING: a hole that is being filled */
 };
@@ -63,6 +64,7 @@ struct gp_segment {
 	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
 	struct gp_range *range;	     /* kind vmm: of its addresses, blocks have memory and holes none */
+	bool is_uncached;	     /* goes back as soon as all of it is free, though it may be used until then */
 	_Atomic bool is_retired;     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
 };
 

@@ -26,6 +26,15 @@ bool gp_budget_charge(struct gp_budget *budget, uint64_t bytes);
 
 void gp_budget_uncharge(struct gp_budget *budget, uint64_t bytes);
 
+/* Bytes that are charged beyond the limit, which may have been lowered since. */
+static inline uint64_t gp_budget_over(const struct gp_budget *budget)
+{
+	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
+	uint64_t charged = atomic_load_explicit(&budget->charged_bytes, memory_order_relaxed);
+
+	return charged > limit ? charged - limit : 0;
+}
+
 /* Bytes that can still be charged: GP_NO_LIMIT without a limit. */
 static inline uint64_t gp_budget_left(const struct gp_budget *budget)
 {

@@ -14,6 +14,7 @@ struct gp_request {
 	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
 	bool is_growth; /* rather a larger pool than what lies in threads' caches */
 	bool is_hit_only; /* gp_pool_alloc_hit */
+	bool is_uncached; /* gp_pool_alloc_uncached */
 };
 
 /* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */

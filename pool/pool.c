@@ -10,7 +10,7 @@
  * being freed belongs to the thread that claimed it in the address map until that thread has queued it.
  */
 
-#include "pool.h"
+#include "pool_control.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,9 +21,6 @@
 #include "rounds.h"
 #include "segment.h"
 #include "tcache_impl.h"
-
-/* How long reclaiming waits for what it gave back to arrive. That takes no time, unless later work was ordered. */
-#define RECLAIM_WAIT_NS UINT64_C(20000000)
 
 static const struct gp_kind_ops *const kinds[GP_N_KINDS] = {
 	[GP_KIND_NONE] = &gp_kind_none,
@@ -65,6 +62,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	atomic_init(&pool->kind, kinds[options->kind]);
 	gp_fence_init(&pool->fence, &options->backend);
 	atomic_init(&pool->refs, 1);
+	atomic_init(&pool->pending_bytes_max, options->pending_bytes_max);
 	atomic_init(&pool->completion_only, options->completion_only);
 	gp_mutex_init(&pool->lock, GP_RANK_POOL);
 	pthread_cond_init(&pool->rounds_done, NULL);
@@ -76,6 +74,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	gp_list_init(&pool->spare_blocks);
 	gp_list_init(&pool->spare_segments);
 	kinds[options->kind]->init(pool);
+	pool->can_release_behind = options->backend.ops->can_release_behind(options->backend.arg);
 	if (kinds[options->kind]->open)
 		r = kinds[options->kind]->open(pool);
 	if (r)
@@ -114,6 +113,18 @@ static int attempt_rescue(struct gp_rounds *rounds)
 	return rounds->rescue(rounds->rescue_arg);
 }
 
+/* What is not at hand at once. -ENOENT: it takes the driver. */
+static int search_on(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
+{
+	int r = gp_reuse_insist(pool, request, ret_block);
+
+	if (r != -ENOENT)
+		return r;
+	/* A thread may have back at once what lies in its own cache, or another's. */
+	*ret_block = !request->is_growth && gp_tcache_recall(pool) ? gp_reuse_take(pool, request) : NULL;
+	return *ret_block ? 0 : -ENOENT;
+}
+
 static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
 {
 	struct gp_rounds rounds = {
@@ -122,14 +133,10 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 		.bytes = request->size,
 		.attempt = attempt_grow,
 	};
-	int r = gp_reuse_insist(pool, request, ret_block);
+	int r = request->is_uncached ? -ENOENT : search_on(pool, request, ret_block);
 
 	if (r != -ENOENT)
 		return r;
-	/* A thread may have back at once what lies in its own cache, or another's. */
-	*ret_block = !request->is_growth && gp_tcache_recall(pool) ? gp_reuse_take(pool, request) : NULL;
-	if (*ret_block)
-		return 0;
 	request->is_miss = true;
 	gp_segment_poll_returning(pool);
 	gp_mutex_lock(&pool->lock);
@@ -173,18 +180,14 @@ int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct
 		gp_mutex_unlock(&pool->lock);
 		return -ENOMEM;
 	}
-	r = gp_reuse_find(pool, request, ret_block);
+	r = request->is_uncached ? -ENOENT : gp_reuse_find(pool, request, ret_block);
 	return r == -ENOENT && !request->is_hit_only ? alloc_slow(pool, request, ret_block) : r;
 }
 
-static int alloc(struct gp_pool *pool, uint64_t bytes, bool is_hit_only, uint64_t *ret_addr)
+static int alloc(struct gp_pool *pool, struct gp_request *request, uint64_t *ret_addr)
 {
-	struct gp_request request = gp_request_of(pool, bytes);
 	struct gp_block *block = NULL;
-	int r;
-
-	request.is_hit_only = is_hit_only;
-	r = gp_pool_alloc_block(pool, &request, &block);
+	int r = gp_pool_alloc_block(pool, request, &block);
 
 	if (!r)
 		*ret_addr = block->addr;
@@ -193,12 +196,44 @@ static int alloc(struct gp_pool *pool, uint64_t bytes, bool is_hit_only, uint64_
 
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
 {
-	return alloc(pool, bytes, false, ret_addr);
+	struct gp_request request = gp_request_of(pool, bytes);
+
+	return alloc(pool, &request, ret_addr);
 }
 
 int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
 {
-	return alloc(pool, bytes, true, ret_addr);
+	struct gp_request request = gp_request_of(pool, bytes);
+
+	request.is_hit_only = true;
+	return alloc(pool, &request, ret_addr);
+}
+
+/* Where memory is mapped in pieces it goes back in pieces, too. */
+static int alloc_mapped(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_request request = gp_request_of(pool, bytes);
+	struct gp_block *block = NULL;
+	int r = gp_pool_alloc_block(pool, &request, &block);
+
+	if (r)
+		return r;
+	gp_mutex_lock(&pool->lock);
+	block->flags |= GP_BLOCK_UNCACHED;
+	gp_mutex_unlock(&pool->lock);
+	*ret_addr = block->addr;
+	return 0;
+}
+
+/* As the kind none has it, in a segment that no other kind knows of. */
+int gp_pool_alloc_uncached(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_request request = {.kind = &gp_kind_none, .bytes = bytes, .is_uncached = true};
+
+	if (gp_kind_ops_of(pool->options.kind)->grow)
+		return alloc_mapped(pool, bytes, ret_addr);
+	request.size = gp_kind_none.round(pool, bytes);
+	return alloc(pool, &request, ret_addr);
 }
 
 /* The claimed block leaves the program's account. */
@@ -219,11 +254,18 @@ void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_
 	pool->stats.n_pending_blocks++;
 }
 
-static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode)
+/* Whether a queued block can be sent to the driver behind its fence now, instead of when somebody looks again. */
+static bool is_sent_off_locked(struct gp_pool *pool, const struct gp_block *block)
+{
+	return block->segment->is_uncached && gp_block_is_whole(block) && !(block->flags & GP_BLOCK_LATE) &&
+	       !gp_pool_is_deferring(pool) && pool->can_release_behind;
+}
+
+static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
 {
 	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : gp_fence_started(&pool->fence);
 	int r = mode == GP_FREE_NORMAL ? gp_fence_record(&pool->fence, stamp, true) : 0;
-	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false;
+	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false, is_sent_off = false;
 
 	gp_mutex_lock(&pool->lock);
 	if (gp_pool_is_flag(&pool->dead)) {
@@ -231,9 +273,19 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 	} else {
 		block->stamp = stamp;
 		gp_pool_queue_locked(pool, block, is_late);
+		if (is_uncached || block->flags & GP_BLOCK_UNCACHED)
+			gp_segment_uncache_locked(pool, block);
+		block->flags &= (uint8_t)~GP_BLOCK_UNCACHED;
+		is_sent_off = is_sent_off_locked(pool, block);
+		if (is_sent_off)
+			gp_pending_remove(&pool->pending, block);
 		needs_flush = gp_reuse_needs_flush_locked(pool);
 	}
 	gp_mutex_unlock(&pool->lock);
+	if (is_sent_off) {
+		(void)gp_segment_give_back_pending(pool, block);
+		gp_segment_poll_returning(pool);
+	}
 	if (needs_flush)
 		gp_reuse_flush(pool, !is_late);
 	/* A capture may last, and with it what nobody may use until a fence has passed. */
@@ -268,7 +320,14 @@ static int refuse(struct gp_pool *pool, uint64_t addr, enum gp_claim claim)
 	return is_free ? GP_E_NOT_USED : GP_E_INTERIOR;
 }
 
-int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+/* A queue of length 0 is none, unless a scope holds back what would go to the driver. */
+static bool is_unqueued(const struct gp_pool *pool, enum gp_free_mode mode)
+{
+	return pool->options.kind == GP_KIND_NONE && pool->options.pending_count_max == 0 && mode != GP_FREE_LATE &&
+	       !gp_pool_is_deferring(pool);
+}
+
+static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached)
 {
 	struct gp_pool *pool = NULL;
 	struct gp_block *block;
@@ -284,14 +343,21 @@ int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 		break;
 	case GP_CLAIM_OK:
 	default:
-		if (pool->options.kind == GP_KIND_NONE && pool->options.pending_count_max == 0 && mode != GP_FREE_LATE)
-			r = free_unqueued(pool, block);
-		else
-			r = queue(pool, block, mode);
+		r = is_unqueued(pool, mode) ? free_unqueued(pool, block) : queue(pool, block, mode, is_uncached);
 		break;
 	}
 	gp_pool_put(pool);
 	return r;
+}
+
+int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	return release(map, addr, mode, false);
+}
+
+int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	return release(map, addr, mode, true);
 }
 
 int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg)
@@ -308,21 +374,6 @@ int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *ar
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
 	return gp_rounds_run(&rounds);
-}
-
-uint64_t gp_pool_reclaim(struct gp_pool *pool)
-{
-	uint64_t given;
-
-	(void)gp_tcache_recall(pool);
-	given = gp_reuse_flush(pool, false);
-	given += gp_segment_give_back(pool, UINT64_MAX);
-	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
-	if (pool->options.kind == GP_KIND_NONE)
-		gp_segment_poll_returning(pool);
-	else
-		gp_segment_wait_returning(pool, RECLAIM_WAIT_NS);
-	return given;
 }
 
 int gp_pool_require_completion(struct gp_pool *pool)

@@ -32,6 +32,7 @@ struct gp_pool_options {
 	uint64_t granule;	   /* large requests are rounded to this, as the driver does: a power of two */
 	uint64_t pending_bytes_max; /* the queue's limits; UINT64_MAX for none */
 	uint64_t pending_count_max;
+	const _Atomic unsigned *n_defers; /* while not 0 the queue is not flushed (pool_control.h); NULL: never */
 	uint64_t reserve_bytes; /* with less than this left in the driver nothing stays cached */
 	uint64_t oom_wait_ns;	/* round 6 */
 	uint64_t thread_cache_bytes; /* each thread's at most (tcache.h); 0: none */

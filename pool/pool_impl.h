@@ -26,6 +26,8 @@ struct gp_pool {
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
 	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached */
 	_Atomic bool is_full; /* the driver had nothing for the pool the last time that it was asked */
+	bool can_release_behind;	    /* the backend's answer: it stays */
+	_Atomic uint64_t pending_bytes_max; /* changes in gp_pool_set_pending_max */
 	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */
 
 	struct gp_mutex lock; /* guards everything below */
@@ -37,6 +39,7 @@ struct gp_pool {
 	uint64_t begun_bytes;	/* of release_begin since the start */
 	uint64_t arrived_bytes; /* of these, back in the driver */
 	uint64_t n_handed_out;	/* blocks: somebody else may have what one waited for */
+	uint64_t owed_bytes;	/* kind vmm: to go back as soon as they can */
 	uint64_t n_arrivals;	/* times that the driver got anything back: worth another attempt */
 	struct gp_pending pending;
 	struct gp_list segments; /* all */
@@ -103,6 +106,19 @@ static inline void gp_cached_sub(struct gp_pool *pool, struct gp_block *block)
 {
 	pool->stats.cached_bytes -= block->size;
 	pool->stats.n_free_blocks--;
+}
+
+/* Whether some scope holds flushes back. */
+static inline bool gp_pool_is_deferring(const struct gp_pool *pool)
+{
+	const _Atomic unsigned *n = pool->options.n_defers;
+
+	return n && gp_unlikely(atomic_load_explicit(n, memory_order_relaxed) != 0);
+}
+
+static inline uint64_t gp_pool_pending_max(const struct gp_pool *pool)
+{
+	return atomic_load_explicit(&pool->pending_bytes_max, memory_order_relaxed);
 }
 
 static inline bool gp_pool_is_flag(const _Atomic bool *flag)

@@ -233,7 +233,7 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 		slack = gp_max(ORDER_SLACK_MIN, used / ORDER_SLACK);
 	if (is_order_free(pool))
 		slack = gp_max(slack, 2 * gp_min(size, UINT64_MAX / 2));
-	slack = gp_min(slack, pool->options.pending_bytes_max);
+	slack = gp_min(slack, gp_pool_pending_max(pool));
 	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
 }
 
@@ -281,12 +281,24 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
 static bool is_over_limit_locked(const struct gp_pool *pool)
 {
 	return pool->pending.count > pool->options.pending_count_max ||
-	       pool->pending.bytes > pool->options.pending_bytes_max;
+	       pool->pending.bytes > gp_pool_pending_max(pool);
 }
 
 bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
 {
-	return is_over_limit_locked(pool) || pool->is_pressed || gp_segment_is_any_leaving_locked(pool);
+	if (gp_pool_is_deferring(pool))
+		return false;
+	return is_over_limit_locked(pool) || pool->is_pressed || gp_segment_is_any_leaving_locked(pool) ||
+	       pool->owed_bytes || gp_budget_over(pool->options.budget);
+}
+
+/* What has to go from the cache: all of it while the driver is nearly empty, else what a lowered limit forbids. */
+static uint64_t excess_locked(const struct gp_pool *pool)
+{
+	uint64_t over = gp_budget_over(pool->options.budget);
+
+	over -= gp_min(over, pool->stats.returning_bytes);
+	return pool->is_pressed ? UINT64_MAX : gp_max(over, pool->owed_bytes);
 }
 
 /* none: all that is queued goes to the driver in one batch, each behind its own fence. Late ones wait for theirs. */
@@ -306,10 +318,20 @@ static uint64_t release_all_pending(struct gp_pool *pool)
 	}
 }
 
+/* Once nothing is pending any more, what cannot go is used in part by others. */
+static void settle_debt(struct gp_pool *pool, uint64_t given)
+{
+	gp_mutex_lock(&pool->lock);
+	pool->owed_bytes -= gp_min(pool->owed_bytes, given);
+	if (!pool->pending.count)
+		pool->owed_bytes = 0;
+	gp_mutex_unlock(&pool->lock);
+}
+
 uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t given = 0;
+	uint64_t given = 0, excess;
 	bool is_pressed, is_too_much_returning;
 
 	(void)gp_reuse_cover_late(pool, may_wait);
@@ -319,9 +341,11 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	gp_mutex_lock(&pool->lock);
 	settle_locked(pool);
 	is_pressed = pool->is_pressed;
-	is_too_much_returning = pool->stats.returning_bytes > pool->options.pending_bytes_max;
+	excess = excess_locked(pool);
+	is_too_much_returning = pool->stats.returning_bytes > gp_pool_pending_max(pool);
 	gp_mutex_unlock(&pool->lock);
-	given += gp_segment_give_back(pool, is_pressed ? UINT64_MAX : 0);
+	given += gp_segment_give_back(pool, excess);
+	settle_debt(pool, given);
 	/* What returns behind a GPU that lags counts as what is queued does, or it would grow without bound. */
 	if (may_wait && is_too_much_returning)
 		gp_segment_wait_returning(pool, UINT64_MAX);

@@ -208,6 +208,23 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	return given ? given : before - gp_min(before, pending_bytes(pool));
 }
 
+static uint64_t round_contexts(struct gp_rounds *rounds)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+
+	return be->ops->ask_contexts(be->arg, deficit(rounds));
+}
+
+static uint64_t round_processes(struct gp_rounds *rounds)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+
+	/* What a limit forbids nobody else can give. */
+	if (gp_budget_left(rounds->pool->options.budget) < rounds->bytes)
+		return 0;
+	return be->ops->ask_processes(be->arg, rounds->bytes);
+}
+
 static uint64_t round_wait(struct gp_rounds *rounds)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
@@ -287,6 +304,22 @@ static void end_turn(struct gp_rounds *rounds)
 	gp_mutex_unlock(&pool->lock);
 }
 
+static bool is_left_out(const struct gp_pool *pool, enum gp_round round)
+{
+	const struct gp_backend_ops *ops = gp_pool_backend(pool)->ops;
+
+	switch (round) {
+	case GP_ROUND_contexts:
+		return !ops->ask_contexts;
+	case GP_ROUND_processes:
+		return !ops->ask_processes;
+	case GP_ROUND_wait:
+		return !pool->options.oom_wait_ns;
+	default:
+		return false;
+	}
+}
+
 int gp_rounds_run(struct gp_rounds *rounds)
 {
 	static uint64_t (*const fns[GP_N_ROUNDS])(struct gp_rounds *) = {
@@ -297,7 +330,7 @@ int gp_rounds_run(struct gp_rounds *rounds)
 	rounds->result = -ENOMEM;
 	take_turn(rounds->pool);
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
-		if (i == GP_ROUND_wait && !rounds->pool->options.oom_wait_ns)
+		if (is_left_out(rounds->pool, (enum gp_round)i))
 			continue;
 		if (run_round(rounds, (enum gp_round)i, fns[i]))
 			break;

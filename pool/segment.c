@@ -23,7 +23,7 @@
 
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
 {
-	bool leaves = segment->is_retired || pool->options.kind == GP_KIND_NONE;
+	bool leaves = segment->is_retired || segment->is_uncached || pool->options.kind == GP_KIND_NONE;
 
 	segment->idle_since = pool->n_grows;
 	gp_list_append(leaves ? &pool->leaving : &pool->idle, &segment->idle_link);
@@ -46,6 +46,14 @@ void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment)
 		gp_segment_set_busy_locked(segment);
 		gp_segment_set_idle_locked(pool, segment);
 	}
+}
+
+void gp_segment_uncache_locked(struct gp_pool *pool, const struct gp_block *block)
+{
+	if (block->segment->range)
+		pool->owed_bytes += block->size;
+	else
+		block->segment->is_uncached = true;
 }
 
 bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
@@ -95,7 +103,8 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	segment->size = block->size = bytes;
 	segment->first = block;
 	segment->kind = request->kind;
-	segment->is_retired = request->kind != gp_pool_kind(pool);
+	segment->is_retired = request->is_uncached || request->kind != gp_pool_kind(pool);
+	segment->is_uncached = request->is_uncached;
 	segment->is_small = request->size <= GP_SMALL_MAX;
 	block->segment = segment;
 	gp_list_append(&pool->segments, &segment->link);

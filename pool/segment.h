@@ -49,6 +49,12 @@ void gp_segment_wait_returning(struct gp_pool *pool, uint64_t max_ns);
 /* Nothing in it is handed out again: what is cached leaves the index, and the segment goes when all of it is free. */
 void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment);
 
+/*
+ * The block is queued, and not to be kept: its segment goes back as soon as all of that is free. The kind vmm has no
+ * such segments, and gives as many bytes back instead.
+ */
+void gp_segment_uncache_locked(struct gp_pool *pool, const struct gp_block *block);
+
 /* Notes that a segment is wholly cached, or not any more. */
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment);
 void gp_segment_set_busy_locked(struct gp_segment *segment);

@@ -8,16 +8,18 @@
 #include "reuse.h"
 #include "tcache_impl.h"
 
-static bool is_allowed(const struct gp_pool_options *options)
+static bool is_allowed(const struct gp_pool *pool)
 {
+	const struct gp_pool_options *options = &pool->options;
+
 	if (options->kind == GP_KIND_NONE || options->pending_count_max != UINT64_MAX)
 		return false;
-	return options->thread_cache_bytes && options->thread_cache_bytes <= options->pending_bytes_max;
+	return options->thread_cache_bytes && options->thread_cache_bytes <= gp_pool_pending_max(pool);
 }
 
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 {
-	struct gp_tcache *tc = is_allowed(&pool->options) ? calloc(1, sizeof(*tc)) : NULL;
+	struct gp_tcache *tc = is_allowed(pool) ? calloc(1, sizeof(*tc)) : NULL;
 
 	if (!tc)
 		return NULL;

@@ -463,19 +463,40 @@ static void pause_(void *arg, unsigned attempt)
 		fake_complete(fake, gp_min(next, atomic_load(&fake->waitable)));
 }
 
+/* What others give of the memory that they hold, once. */
+static uint64_t take_from_outside(struct fake *fake, enum fake_call call, uint64_t *yields)
+{
+	uint64_t given;
+
+	fake_check_locks(GP_RANK_FENCE);
+	fake_begin(fake, call);
+	pthread_mutex_lock(&fake->lock);
+	given = gp_min(*yields, fake->outside);
+	fake->outside -= given;
+	*yields = 0;
+	pthread_mutex_unlock(&fake->lock);
+	return given;
+}
+
 static bool trim_driver(void *arg)
 {
 	struct fake *fake = arg;
-	uint64_t yields;
 
-	fake_check_locks(GP_RANK_FENCE);
-	fake_begin(fake, FAKE_TRIM);
-	pthread_mutex_lock(&fake->lock);
-	yields = gp_min(fake->trim_yields, fake->outside);
-	fake->outside -= yields;
-	fake->trim_yields = 0;
-	pthread_mutex_unlock(&fake->lock);
-	return yields != 0;
+	return take_from_outside(fake, FAKE_TRIM, &fake->trim_yields) != 0;
+}
+
+static uint64_t ask_contexts(void *arg, uint64_t bytes)
+{
+	struct fake *fake = arg;
+
+	return take_from_outside(fake, FAKE_ASK_CONTEXTS, &fake->contexts_yield);
+}
+
+static uint64_t ask_processes(void *arg, uint64_t bytes)
+{
+	struct fake *fake = arg;
+
+	return take_from_outside(fake, FAKE_ASK_PROCESSES, &fake->processes_yield);
 }
 
 static uint64_t available(void *arg)
@@ -512,6 +533,8 @@ static const struct gp_backend_ops ops = {
 	.fence_order = fence_order,
 	.pause = pause_,
 	.trim_driver = trim_driver,
+	.ask_contexts = ask_contexts,
+	.ask_processes = ask_processes,
 	.available = available,
 	.now_ns = now_ns,
 };

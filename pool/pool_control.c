@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "pool_control.h"
+
+#include "reuse.h"
+#include "segment.h"
+#include "tcache_impl.h"
+
+/* How long reclaiming waits for what it gave back to arrive. That takes no time, unless later work was ordered. */
+#define RECLAIM_WAIT_NS UINT64_C(20000000)
+
+uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
+{
+	uint64_t given;
+
+	(void)gp_tcache_recall(pool);
+	given = gp_reuse_flush(pool, false);
+	if (given < want)
+		given += gp_segment_give_back(pool, want == UINT64_MAX ? want : want - given);
+	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
+	if (pool->options.kind == GP_KIND_NONE)
+		gp_segment_poll_returning(pool);
+	else
+		gp_segment_wait_returning(pool, RECLAIM_WAIT_NS);
+	return given;
+}
+
+uint64_t gp_pool_reclaim(struct gp_pool *pool)
+{
+	return gp_pool_trim(pool, UINT64_MAX);
+}
+
+void gp_pool_flush(struct gp_pool *pool, bool may_wait)
+{
+	bool is_due;
+
+	gp_mutex_lock(&pool->lock);
+	is_due = !gp_pool_is_flag(&pool->dead) && gp_reuse_needs_flush_locked(pool);
+	gp_mutex_unlock(&pool->lock);
+	if (is_due)
+		(void)gp_reuse_flush(pool, may_wait);
+}
+
+void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes)
+{
+	atomic_store_explicit(&pool->pending_bytes_max, bytes, memory_order_relaxed);
+}
+
+void gp_pool_excuse(struct gp_pool *pool)
+{
+	gp_mutex_lock(&pool->lock);
+	pool->stats.ooms -= pool->stats.ooms != 0;
+	gp_mutex_unlock(&pool->lock);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What a running pool can be told: scopes that defer or do not cache, limits that change, memory to give back. */
+
+#include <check.h>
+#include <errno.h>
+
+#include "pool/pool_control.h"
+#include "pool/tcache.h"
+#include "pool_fixture.h"
+
+static _Atomic unsigned n_defers;
+
+static void setup_kind(int kind)
+{
+	fixture_setup((enum gp_kind)kind);
+	atomic_store(&n_defers, 0);
+	px.options.n_defers = &n_defers;
+}
+
+/* The first as many as the queue takes, and one more: then all go. */
+static void free_many(unsigned n)
+{
+	uint64_t addrs[32];
+
+	ck_assert_uint_le(n, 32);
+	for (unsigned i = 0; i < n; i++)
+		addrs[i] = fixture_alloc(GP_MIB);
+	fixture_work();
+	for (unsigned i = 0; i < n; i++)
+		fixture_free(addrs[i]);
+}
+
+START_TEST(the_entry_after_the_last_that_fits_flushes_the_queue)
+{
+	setup_kind(GP_KIND_NONE);
+	px.options.pending_count_max = 10;
+	free_many(10);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 10);
+	free_many(1);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 0);
+}
+END_TEST
+
+START_TEST(a_defer_scope_holds_flushes_back_and_its_end_makes_up_for_them)
+{
+	setup_kind(GP_KIND_NONE);
+	px.options.pending_count_max = 10;
+	atomic_store(&n_defers, 2);
+	free_many(30);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 30);
+	atomic_store(&n_defers, 1);
+	gp_pool_flush(px.pool, true);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 30);
+	atomic_store(&n_defers, 0);
+	gp_pool_flush(px.pool, true);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 0);
+	fake_complete_all(&px.fake);
+	gp_pool_reclaim(px.pool);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+START_TEST(the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit)
+{
+	setup_kind(GP_KIND_NONE);
+	px.options.pending_count_max = 10;
+	atomic_store(&n_defers, 1);
+	free_many(10);
+	atomic_store(&n_defers, 0);
+	gp_pool_flush(px.pool, true);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 10);
+}
+END_TEST
+
+START_TEST(a_defer_scope_queues_even_where_there_is_no_queue)
+{
+	setup_kind(GP_KIND_NONE);
+	px.options.pending_count_max = 0;
+	atomic_store(&n_defers, 1);
+	free_many(3);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 3);
+	atomic_store(&n_defers, 0);
+	free_many(1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 1);
+}
+END_TEST
+
+START_TEST(running_out_of_memory_in_a_defer_scope_flushes)
+{
+	setup_kind(GP_KIND_NONE);
+	px.options.pending_count_max = 10;
+	atomic_store(&n_defers, 1);
+	free_many(30);
+	px.fake.pause_completes = 1;
+	fixture_alloc(FIXTURE_CAPACITY - GP_MIB);
+	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 0);
+}
+END_TEST
+
+START_TEST(a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed)
+{
+	struct gp_stats stats;
+	uint64_t addr;
+
+	setup_kind(_i);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &addr), 0);
+	fixture_check();
+	fixture_work();
+	fixture_free(addr);
+	gp_pool_flush(px.pool, true);
+	if (_i != GP_KIND_NONE && _i != GP_KIND_VMM)
+		ck_assert_uint_eq(fixture_stats().returning_bytes, fixture_stats().total_bytes);
+	fake_complete_all(&px.fake);
+	/* The kind none looks when its queue is long, vmm when memory is freed. */
+	if (_i == GP_KIND_NONE)
+		gp_pool_reclaim(px.pool);
+	else
+		fixture_free_as(fixture_alloc(GP_KIB), GP_FREE_SYNCED);
+	gp_pool_stats(px.pool, &stats);
+	ck_assert_uint_lt(stats.cached_bytes, 3 * GP_MIB);
+	ck_assert_uint_lt(stats.total_bytes - stats.returning_bytes, 3 * GP_MIB);
+}
+END_TEST
+
+START_TEST(an_uncached_allocation_takes_nothing_out_of_the_cache)
+{
+	uint64_t addr = 0;
+
+	setup_kind(_i);
+	fixture_free_as(fixture_alloc(3 * GP_MIB), GP_FREE_SYNCED);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &addr), 0);
+	fixture_check();
+	ck_assert_uint_eq(fixture_stats().misses, 2);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+}
+END_TEST
+
+START_TEST(an_uncached_allocation_goes_through_the_rounds)
+{
+	uint64_t addr;
+
+	setup_kind(GP_KIND_SPLIT);
+	fixture_free_as(fixture_alloc(200 * GP_MIB), GP_FREE_SYNCED);
+	ck_assert_int_eq(gp_pool_alloc_uncached(px.pool, 200 * GP_MIB, &addr), 0);
+	fixture_check();
+	fixture_free(addr);
+}
+END_TEST
+
+START_TEST(a_block_freed_uncached_is_not_kept)
+{
+	struct gp_block_info info;
+	uint64_t addr, other;
+
+	setup_kind(_i);
+	addr = fixture_alloc(GP_MIB);
+	other = fixture_alloc(GP_MIB);
+	fake_note_free(&px.fake, addr, GP_MIB, FAKE_FREED);
+	ck_assert_int_eq(gp_pool_free_uncached(&px.map, addr, GP_FREE_NORMAL), 0);
+	fixture_check();
+	/* Of a shared segment the rest is still good to be used. */
+	if (_i == GP_KIND_SPLIT)
+		ck_assert_uint_gt(fixture_stats().total_bytes, 2 * GP_MIB);
+	else if (_i != GP_KIND_VMM)
+		ck_assert_uint_eq(fixture_stats().total_bytes - fixture_stats().returning_bytes, GP_MIB);
+	fixture_free(other);
+	/* Once all of it is free it goes. */
+	fixture_free_as(fixture_alloc(100 * GP_MIB), GP_FREE_SYNCED);
+	if (_i == GP_KIND_SPLIT)
+		ck_assert_int_eq(gp_pool_info(&px.map, other, &info), GP_E_FOREIGN);
+}
+END_TEST
+
+START_TEST(trimming_gives_back_as_much_as_is_wanted)
+{
+	uint64_t addrs[8];
+
+	setup_kind(GP_KIND_SIMPLE);
+	for (int i = 0; i < 8; i++)
+		addrs[i] = fixture_alloc(10 * GP_MIB);
+	for (int i = 0; i < 8; i++)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	ck_assert_uint_eq(gp_pool_trim(px.pool, 25 * GP_MIB), 30 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 50 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_settle].count, 0);
+}
+END_TEST
+
+START_TEST(frees_give_back_what_is_over_a_limit_that_was_lowered)
+{
+	uint64_t addrs[8], unused;
+
+	setup_kind(_i);
+	for (int i = 0; i < 8; i++)
+		addrs[i] = fixture_alloc(20 * GP_MIB);
+	atomic_store(&px.budget.limit_bytes, 100 * GP_MIB);
+	ck_assert_int_eq(fixture_try(20 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_uint_ge(fixture_stats().used_bytes, 160 * GP_MIB);
+	for (int i = 0; i < 4; i++)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	gp_pool_flush(px.pool, true);
+	ck_assert_uint_le(fixture_stats().total_bytes, 100 * GP_MIB);
+	ck_assert_uint_ge(fixture_stats().used_bytes, 80 * GP_MIB);
+	fixture_alloc(10 * GP_MIB);
+}
+END_TEST
+
+START_TEST(an_excused_failure_did_not_reach_the_program)
+{
+	uint64_t unused;
+
+	setup_kind(GP_KIND_SPLIT);
+	ck_assert_int_eq(fixture_try(2 * FIXTURE_CAPACITY, &unused), -ENOMEM);
+	ck_assert_uint_eq(fixture_stats().ooms, 1);
+	gp_pool_excuse(px.pool);
+	ck_assert_uint_eq(fixture_stats().ooms, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("control");
+	TCase *tc = tcase_create("control");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, NULL, fixture_teardown);
+	tcase_add_test(tc, the_entry_after_the_last_that_fits_flushes_the_queue);
+	tcase_add_test(tc, a_defer_scope_holds_flushes_back_and_its_end_makes_up_for_them);
+	tcase_add_test(tc, the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit);
+	tcase_add_test(tc, a_defer_scope_queues_even_where_there_is_no_queue);
+	tcase_add_test(tc, running_out_of_memory_in_a_defer_scope_flushes);
+	tcase_add_loop_test(tc, a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, an_uncached_allocation_takes_nothing_out_of_the_cache, 0, GP_KIND_VMM);
+	tcase_add_test(tc, an_uncached_allocation_goes_through_the_rounds);
+	tcase_add_loop_test(tc, a_block_freed_uncached_is_not_kept, GP_KIND_SIMPLE, GP_N_KINDS);
+	tcase_add_test(tc, trimming_gives_back_as_much_as_is_wanted);
+	tcase_add_loop_test(tc, frees_give_back_what_is_over_a_limit_that_was_lowered, GP_KIND_SIMPLE, GP_N_KINDS);
+	tcase_add_test(tc, an_excused_failure_did_not_reach_the_program);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
