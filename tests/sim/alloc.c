@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "capture.h"
+#include "ledger.h"
 
 #define ALLOC_NS_PER_MIB  100
 #define FREE_NS_PER_MIB   150
@@ -275,7 +276,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
 	if (free_bytes)
-		*free_bytes = ctx->device->capacity - ctx->device->used;
+		*free_bytes = ctx->device->capacity - ctx->device->used - sim_ledger_others(ctx->device->ordinal);
 	if (total_bytes)
 		*total_bytes = ctx->device->capacity;
 	return CUDA_SUCCESS;

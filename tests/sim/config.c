@@ -144,6 +144,7 @@ void sim_config_load(void)
 	sim.config.devices = (unsigned)number("SIMGPU_DEVICES", 1, 0, SIM_MAX_DEVICES);
 	sim.config.driver_version = (unsigned)number("SIMGPU_DRIVER_VERSION", 13000, 2000, 99999);
 	sim.config.deadlock_ms = number("SIMGPU_DEADLOCK_MS", 3000, 1, 3600000);
+	sim.config.shared = option("SIMGPU_SHARED");
 	sim.config.realtime = flag("SIMGPU_REALTIME");
 	sim.config.strict = flag("SIMGPU_STRICT");
 	sim.config.deinit_at_exit = flag("SIMGPU_DEINIT_AT_EXIT");

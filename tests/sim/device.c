@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ctx.h"
+#include "ledger.h"
 #include "share.h"
 
 struct sim_device sim_devices[SIM_MAX_DEVICES];
@@ -48,6 +49,10 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 
 CUresult sim_devices_init(void)
 {
+	if (!sim_ledger_open()) {
+		sim_say("SIMGPU_SHARED=%s cannot be used", sim.config.shared);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	for (unsigned i = 0; i < sim.config.devices; i++) {
 		SIM_TRY(device_init(&sim_devices[i], (int)i));
 		sim_pools_init(&sim_devices[i]);
@@ -65,7 +70,8 @@ CUresult sim_device_of(CUdevice ordinal, struct sim_device **device)
 
 CUresult sim_device_charge(struct sim_device *device, size_t bytes)
 {
-	if (bytes > device->capacity - device->used)
+	if (bytes > device->capacity - device->used ||
+		!sim_ledger_note(device->ordinal, device->used + bytes, device->capacity))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	device->used += bytes;
 	return CUDA_SUCCESS;
@@ -74,6 +80,7 @@ CUresult sim_device_charge(struct sim_device *device, size_t bytes)
 void sim_device_discharge(struct sim_device *device, size_t bytes)
 {
 	device->used -= bytes;
+	sim_ledger_note(device->ordinal, device->used, device->capacity);
 }
 
 /* The lowest run of n free chunks, or n_chunks. */

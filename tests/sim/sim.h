@@ -90,6 +90,7 @@ struct sim_config {
 	unsigned devices, driver_version;
 	uint64_t deadlock_ms;
 	bool realtime, strict, deinit_at_exit;
+	const char *shared; /* a file's name, or NULL */
 	bool hidden[SIM_N_FNS], disagrees[SIM_N_FNS];
 	uint64_t cost_ns[SIM_N_FNS];
 	bool cost_given[SIM_N_FNS];

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A row of numbers for each process, in a file that all of them map. A process locks the byte of its row for as long as
+ * it lives, and the kernel unlocks it at every kind of end: whose byte can be locked is gone, and its row is free. The
+ * first byte's lock is for whoever reads or writes.
+ */
+
+#include "ledger.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ROWS = 64 };
+
+struct row {
+	uint64_t bytes[SIM_MAX_DEVICES];
+};
+
+static int fd = -1;
+static struct row *rows;
+static int own = -1;
+
+static bool lock_byte(off_t byte, short type, int command)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(fd, command, &lock) == 0;
+}
+
+static bool begin(void)
+{
+	return lock_byte(0, F_WRLCK, F_OFD_SETLKW);
+}
+
+static void end(void)
+{
+	lock_byte(0, F_UNLCK, F_OFD_SETLK);
+}
+
+static bool is_alive(int row)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1 + row, .l_len = 1};
+
+	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+/* The first free row, emptied. */
+static void take_row(void)
+{
+	for (int i = 0; i < ROWS && own < 0; i++)
+		if (lock_byte(1 + i, F_WRLCK, F_OFD_SETLK))
+			own = i;
+	if (own >= 0)
+		rows[own] = (struct row){{0}};
+}
+
+bool sim_ledger_open(void)
+{
+	void *map;
+
+	if (!sim.config.shared)
+		return true;
+	fd = open(sim.config.shared, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || !begin())
+		return false;
+	if (ftruncate(fd, ROWS * sizeof(struct row)) == 0) {
+		map = mmap(NULL, ROWS * sizeof(struct row), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		rows = map == MAP_FAILED ? NULL : map;
+	}
+	if (rows)
+		take_row();
+	end();
+	return own >= 0;
+}
+
+static size_t others_locked(int ordinal)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < ROWS; i++)
+		if (i != own && rows[i].bytes[ordinal] && is_alive(i))
+			sum += rows[i].bytes[ordinal];
+	return sum;
+}
+
+size_t sim_ledger_others(int ordinal)
+{
+	size_t sum;
+
+	if (own < 0 || !begin())
+		return 0;
+	sum = others_locked(ordinal);
+	end();
+	return sum;
+}
+
+bool sim_ledger_note(int ordinal, size_t bytes, size_t capacity)
+{
+	size_t others;
+	bool fits;
+
+	if (own < 0)
+		return true;
+	if (!begin())
+		return false;
+	others = others_locked(ordinal);
+	fits = others <= capacity && bytes <= capacity - others;
+	/* Less than before always fits. */
+	fits |= bytes <= rows[own].bytes[ordinal];
+	if (fits)
+		rows[own].bytes[ordinal] = bytes;
+	end();
+	return fits;
+}
