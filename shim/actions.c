@@ -10,14 +10,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../pool/pool_control.h"
 #include "backend.h"
 #include "driver.h"
 #include "ipc.h"
 #include "leaks.h"
+#include "limit.h"
 #include "map.h"
 #include "oom.h"
+#include "others.h"
 #include "real.h"
 #include "record.h"
+#include "scope.h"
 #include "tally.h"
 
 enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256 };
@@ -76,6 +80,8 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 		gp_json_u64(out, "outside_bytes", taken - gp_min(held, taken));
 	}
 	gp_json_u64(out, "unpooled_bytes", atomic_load(&device->unpooled_bytes));
+	gp_json_u64(out, "yields", atomic_load(&device->n_yields));
+	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
 	write_stats(out, &tally.stats, &device->budget);
 	gp_json_object_end(out);
 }
@@ -106,6 +112,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_u64(out, "uptime_ns", gp_driver_now_ns(NULL) - gp_state.start_ns);
 	gp_json_string(out, "pool", gp_kind_name(gp_state_kind()));
 	gp_json_string(out, "reuse", atomic_load(&gp_state.needs_completion) ? "completed" : "ordered");
+	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_string(out, "bypass", atomic_load(&gp_bypass) ? "the driver has shut down" : NULL);
 	gp_json_array_begin(out, "devices");
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
@@ -263,26 +270,15 @@ static int answer_reclaim(int argc, char **argv, struct gp_json *out)
 	return 0;
 }
 
-static int answer_limit(int argc, char **argv, struct gp_json *out)
+static int answer_defer(int argc, char **argv, struct gp_json *out)
 {
-	gp_ctl_answer_begin(out, GP_CTL_limit);
-	gp_json_array_begin(out, "devices");
-	for (int i = 0; i < GP_DEVICES_MAX; i++) {
-		const struct gp_device *device = gp_state_device_if_used(i);
+	bool is_on = strcmp(argv[1], "on") == 0;
 
-		if (!device)
-			continue;
-		gp_json_object_begin(out, NULL);
-		gp_json_i64(out, "index", i);
-		write_limit(out, &device->budget);
-		gp_json_u64(out, "total_bytes", atomic_load(&device->budget.charged_bytes));
-		gp_json_object_end(out);
-	}
-	gp_json_array_end(out);
-	gp_json_object_begin(out, "pinned");
-	write_limit(out, &gp_state.pinned_budget);
-	gp_json_u64(out, "total_bytes", atomic_load(&gp_state.pinned_budget.charged_bytes));
-	gp_json_object_end(out);
+	if (!is_on && strcmp(argv[1], "off") != 0)
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: defer on | off");
+	gp_scope_defer_by_hand(is_on);
+	gp_ctl_answer_begin(out, GP_CTL_defer);
+	gp_json_u64(out, "scopes", atomic_load(&gp_scope_defers));
 	gp_json_object_end(out);
 	return 0;
 }
@@ -313,7 +309,9 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_blocks] = answer_blocks,
 	[GP_CTL_map] = gp_map_answer,
 	[GP_CTL_reclaim] = answer_reclaim,
-	[GP_CTL_limit] = answer_limit,
+	[GP_CTL_limit] = gp_limit_answer,
+	[GP_CTL_defer] = answer_defer,
+	[GP_CTL_yield] = gp_others_answer,
 	[GP_CTL_config] = answer_config,
 	[GP_CTL_leaks] = gp_leaks_answer,
 	[GP_CTL_stacks] = gp_stacks_answer,

@@ -21,6 +21,7 @@
 #include "driver.h"
 #include "libraries.h"
 #include "log.h"
+#include "others.h"
 #include "real.h"
 #include "record.h"
 
@@ -368,6 +369,16 @@ static void device_detach(void *arg)
 	gp_context_unref(arg);
 }
 
+static uint64_t device_ask_contexts(void *arg, uint64_t bytes)
+{
+	return gp_others_contexts(arg, bytes);
+}
+
+static uint64_t device_ask_processes(void *arg, uint64_t bytes)
+{
+	return gp_others_processes(arg, bytes);
+}
+
 static const struct gp_backend_ops device_ops = {
 	.mapping = &gp_mapping_ops,
 	.reserve = device_reserve,
@@ -382,6 +393,8 @@ static const struct gp_backend_ops device_ops = {
 	.fence_order = device_fence_order,
 	.pause = gp_driver_pause,
 	.trim_driver = device_trim_driver,
+	.ask_contexts = device_ask_contexts,
+	.ask_processes = device_ask_processes,
 	.available = device_available,
 	.now_ns = gp_driver_now_ns,
 	.detach = device_detach,

@@ -15,6 +15,7 @@
 #include "capture.h"
 #include "driver.h"
 #include "log.h"
+#include "others.h"
 #include "real.h"
 #include "record.h"
 
@@ -260,6 +261,13 @@ static void pinned_detach(void *arg)
 	free(pinned);
 }
 
+static uint64_t pinned_ask_contexts(void *arg, uint64_t bytes)
+{
+	const struct gp_pinned *pinned = arg;
+
+	return gp_others_pinned(pinned->pool, bytes);
+}
+
 static const struct gp_backend_ops pinned_ops = {
 	.reserve = pinned_reserve,
 	.release = pinned_release,
@@ -274,6 +282,7 @@ static const struct gp_backend_ops pinned_ops = {
 	.fence_order = pinned_fence_order,
 	.pause = gp_driver_pause,
 	.trim_driver = pinned_trim_driver,
+	.ask_contexts = pinned_ask_contexts,
 	.available = pinned_available,
 	.now_ns = gp_driver_now_ns,
 	.detach = pinned_detach,

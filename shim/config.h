@@ -54,7 +54,7 @@ struct gp_config {
 	uint64_t pending_count; /* UINT64_MAX: unlimited */
 	double pending_ratio;
 	enum gp_config_reuse reuse;
-	bool is_free_synchronous, is_runtime_served;
+	bool is_free_synchronous, is_runtime_served, is_yielding;
 	uint64_t oom_wait_ms;
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */

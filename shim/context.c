@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "../pool/pool_control.h"
 #include "backend.h"
 #include "green.h"
 #include "log.h"
@@ -369,6 +370,9 @@ void gp_state_need_whole(const char *why)
 /* What was asked of all contexts while this one was not in the table yet. */
 static void catch_up(struct gp_context *context)
 {
+	const struct gp_device *device = context->device;
+
+	gp_pool_set_pending_max(context->pool, gp_state_pending_max(device->total_bytes, &device->budget));
 	if (atomic_load(&gp_state.needs_completion))
 		require_completion(NULL, context);
 	if (atomic_load(&gp_state.needs_whole))

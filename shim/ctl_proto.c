@@ -128,6 +128,34 @@ int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, so
 	return 0;
 }
 
+static int check_peer(int fd)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+		return -errno;
+	return peer.uid == geteuid() || peer.uid == 0 ? 0 : -EPERM;
+}
+
+int gp_ctl_connect(int dir_fd, const char *name)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	int fd, error = gp_ctl_address(dir_fd, name, &address, &length);
+
+	if (error)
+		return error;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	error = connect(fd, (struct sockaddr *)&address, length) ? -errno : check_peer(fd);
+	if (!error)
+		return fd;
+	close(fd);
+	return error;
+}
+
 void gp_ctl_name_format(char name[static GP_CTL_NAME_MAX], pid_t pid, uint64_t start_ticks)
 {
 	snprintf(name, GP_CTL_NAME_MAX, "%d.%" PRIu64 ".sock", (int)pid, start_ticks);

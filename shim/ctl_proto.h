@@ -93,6 +93,12 @@ int gp_ctl_dir_find(const struct gp_ctl_places *places, char *path, size_t size)
 int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, socklen_t *length);
 
 /*
+ * A connection to a socket in an open directory, with this user or root at the other end; does not
+ * wait. A descriptor, or -errno: -EAGAIN (too busy to accept), -EPERM (somebody else), -ECONNREFUSED (gone), -ENOENT.
+ */
+int gp_ctl_connect(int dir_fd, const char *name);
+
+/*
  * A socket is called PID.START.sock, with the process's start time in clock ticks: a number that is
  * used again for another process does not make an old socket look alive.
  */

@@ -8,20 +8,54 @@
 
 #include <errno.h>
 
+#include "../pool/pool_control.h"
 #include "backend.h"
 #include "bad_free.h"
 #include "memory.h"
 #include "oom.h"
+#include "oom_hook.h"
 #include "real.h"
 #include "record.h"
+#include "scope.h"
 #include "unpooled.h"
 
-static int alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+static int alloc(struct gp_pool *pool, int device, uint64_t bytes, uint64_t *ret_addr)
 {
-	int r = gp_pool_alloc(pool, bytes, ret_addr);
+	int r;
 
-	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r);
+	do {
+		r = gp_scope_no_caches ? gp_pool_alloc_uncached(pool, bytes, ret_addr)
+				       : gp_pool_alloc(pool, bytes, ret_addr);
+		gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r);
+	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
 	return r;
+}
+
+static int alloc_device(struct gp_context *context, uint64_t bytes, uint64_t *ret_addr)
+{
+	return alloc(context->pool, context->device->index, bytes, ret_addr);
+}
+
+/* The hook may do anything with contexts and caches, so nothing of before is left standing. */
+static int alloc_again(uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_context *context = gp_context_current();
+	int r = -ENOMEM;
+
+	if (context && gp_oom_hook_says_again(context->pool, context->device->index, bytes))
+		r = alloc_device(context, bytes, ret_addr);
+	gp_context_put(context);
+	return r;
+}
+
+/* By way of the thread's cache. What did not fit anywhere is tried again if the program has made room. */
+static int alloc_cached(struct gp_tcache *tcache, uint64_t bytes, uint64_t *ret_addr)
+{
+	int r = gp_tcache_alloc(tcache, bytes, ret_addr);
+
+	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
+		return r;
+	return alloc_again(bytes, ret_addr);
 }
 
 /* What gp_pool_alloc said, as the driver would: true if *ret_r is the answer, false if the driver must be asked. */
@@ -68,11 +102,11 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	if (gp_likely(!gp_real.cuCtxGetCurrent(&handle) && (tcache = gp_thread_cache(handle)))) {
-		answered = is_answered(gp_tcache_alloc(tcache, bytes, &addr), &r);
+		answered = is_answered(alloc_cached(tcache, bytes, &addr), &r);
 	} else {
 		context = gp_context_current();
 		if (is_served(context))
-			answered = is_answered(alloc(context->pool, bytes, &addr), &r);
+			answered = is_answered(alloc_device(context, bytes, &addr), &r);
 		gp_context_put(context);
 	}
 	if (gp_unlikely(!answered))
@@ -124,7 +158,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 		multiple = learn_pitch(context);
 	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
 	if (row && row <= SIZE_MAX / height)
-		answered = is_answered(alloc(context->pool, (uint64_t)row * height, &addr), &r);
+		answered = is_answered(alloc_device(context, (uint64_t)row * height, &addr), &r);
 	if (answered && r == CUDA_SUCCESS)
 		gp_origin_given(addr, (uint64_t)row * height);
 	else if (answered && r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -187,13 +221,18 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
  */
 #define NOBODYS ((CUdeviceptr)1)
 
+static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	return gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
+}
+
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
 {
 	int r;
 
 	gp_origin_freed(ptr);
 	gp_record(NULL, FREE, ptr, mode, false);
-	r = gp_pool_free(&gp_state.device_map, ptr, mode);
+	r = release(&gp_state.device_map, ptr, mode);
 
 	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
@@ -321,7 +360,7 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	CUresult r = CUDA_SUCCESS;
 	uint64_t addr = 0;
 
-	*ret_is_answered = pool && is_answered(alloc(pool, bytes, &addr), &r);
+	*ret_is_answered = pool && is_answered(alloc(pool, GP_OOM_HOOK_PINNED, bytes, &addr), &r);
 	if (*ret_is_answered && r == CUDA_SUCCESS)
 		gp_origin_given(addr, bytes);
 	else if (*ret_is_answered && r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -379,7 +418,7 @@ int gp_memory_free_host(void *ptr)
 	/* Other contexts have not been waited for, and may reach it. */
 	mode = mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode;
 	gp_record(NULL, FREE, addr, mode, true);
-	r = gp_pool_free(&gp_state.pinned_map, addr, mode);
+	r = release(&gp_state.pinned_map, addr, mode);
 	switch (r) {
 	case GP_E_DEAD:
 		return CUDA_ERROR_INVALID_VALUE;

@@ -114,43 +114,15 @@ static int wait_for(int fd, short events, int64_t end_ms)
 	}
 }
 
-static int check_peer(int fd)
-{
-	struct ucred peer;
-	socklen_t length = sizeof(peer);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
-		return -errno;
-	return peer.uid == geteuid() || peer.uid == 0 ? 0 : -EPERM;
-}
-
 /* A connection to the socket of that name in an open directory, or -errno. */
 static int connect_in(int dir_fd, const char *name, int64_t end_ms)
 {
-	struct sockaddr_un address;
-	socklen_t length;
-	int fd, error = gp_ctl_address(dir_fd, name, &address, &length);
+	int fd;
 
-	if (error)
-		return error;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	while (connect(fd, (struct sockaddr *)&address, length)) {
-		error = -errno;
-		/* A full backlog gives no event to wait for. */
-		if (error == -EAGAIN && clock_ms() < end_ms)
-			poll(NULL, 0, BACKLOG_PAUSE_MS);
-		else if (error != -EINTR)
-			break;
-		error = 0;
-	}
-	if (!error)
-		error = check_peer(fd);
-	if (!error)
-		return fd;
-	close(fd);
-	return error == -ECONNREFUSED ? -ENOENT : error;
+	/* A full backlog gives no event to wait for. */
+	while ((fd = gp_ctl_connect(dir_fd, name)) == -EINTR || (fd == -EAGAIN && clock_ms() < end_ms))
+		poll(NULL, 0, BACKLOG_PAUSE_MS);
+	return fd == -ECONNREFUSED ? -ENOENT : fd;
 }
 
 /* To the process's socket, in whichever of the places that this process knows. */

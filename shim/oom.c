@@ -9,6 +9,7 @@
 #include "backend.h"
 #include "driver.h"
 #include "origin.h"
+#include "others.h"
 #include "site.h"
 #include "stack.h"
 #include "tally.h"
@@ -190,6 +191,8 @@ static void gather(struct gp_oom *oom, struct gp_pool *pool)
 	oom->site = site_of_caller();
 	if (pool)
 		gp_pool_last_failure(pool, &oom->failure);
+	if (oom->failure.rounds[GP_ROUND_processes].count)
+		oom->peers = *gp_others_answers();
 	if (oom->what == GP_OOM_PINNED)
 		gather_pinned(oom);
 	else

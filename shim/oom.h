@@ -11,6 +11,7 @@
 
 #include "../pool/failure.h"
 #include "leaks.h"
+#include "peers.h"
 
 enum gp_oom_what { GP_OOM_DEVICE, GP_OOM_PINNED, GP_OOM_UNPOOLED };
 
@@ -46,6 +47,7 @@ struct gp_oom {
 	uint64_t largest_free_bytes;
 	struct gp_stats stats;
 	struct gp_failure failure;
+	struct gp_peers peers; /* what other processes said; n is 0 if none was asked */
 	uint32_t site;
 	unsigned n_pins, n_holders;
 	uint64_t n_pinned_segments, pinned_free_bytes;

@@ -47,6 +47,19 @@ static void write_rounds(struct gp_json *out, const struct gp_failure *failure)
 	gp_json_array_end(out);
 }
 
+static void write_peers(struct gp_json *out, const struct gp_peers *peers)
+{
+	gp_json_array_begin(out, "processes");
+	for (unsigned i = 0; i < gp_min(peers->n, GP_PEERS_SHOWN); i++) {
+		gp_json_object_begin(out, NULL);
+		gp_json_i64(out, "pid", peers->shown[i].pid);
+		gp_json_bool(out, "answered", !peers->shown[i].error);
+		gp_json_u64(out, "released_bytes", peers->shown[i].bytes);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+}
+
 static void write_pin(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom_pin *pin)
 {
 	gp_json_object_begin(out, NULL);
@@ -111,6 +124,7 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	gp_json_object_begin(out, "last");
 	write_numbers(out, oom);
 	write_rounds(out, &oom->failure);
+	write_peers(out, &oom->peers);
 	gp_stack_json_site(out, stacks, "frames", oom->site);
 	gp_json_u64(out, "n_pinned_segments", oom->n_pinned_segments);
 	gp_json_u64(out, "pinned_free_bytes", oom->pinned_free_bytes);

@@ -3,6 +3,7 @@
 
 /* An out-of-memory error in a few lines on stderr. */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,25 @@ static void say_rounds(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  tried: %s", line);
 }
 
+static void say_peers(const struct gp_peers *peers)
+{
+	char line[512] = "";
+	size_t used = 0;
+	amount bytes;
+
+	for (unsigned i = 0; i < gp_min(peers->n, GP_PEERS_SHOWN); i++) {
+		const struct gp_peer *peer = &peers->shown[i];
+		const char *refusal = peer->error == -EPERM ? "did not want to" : "did not answer";
+		int n = snprintf(line + used, sizeof(line) - used, "%sprocess %d %s%s", used ? ", " : "",
+			(int)peer->pid, peer->error ? refusal : "gave ",
+			peer->error ? "" : gp_amount_text(bytes, peer->bytes));
+
+		used = gp_min(used + (size_t)n, sizeof(line) - 1);
+	}
+	if (used)
+		gp_log(GP_LOG_WARN, "  asked: %s", line);
+}
+
 static void say_cause(const struct gp_oom *oom)
 {
 	amount missing, free_bytes, largest;
@@ -133,6 +153,7 @@ void gp_oom_say(const struct gp_oom *oom)
 	say_process(oom);
 	say_device(oom);
 	say_rounds(oom);
+	say_peers(&oom->peers);
 	say_cause(oom);
 	if (oom->site)
 		gp_log(GP_LOG_WARN, "  asked at: %s", gp_stack_text(stack, oom->site));

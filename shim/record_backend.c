@@ -157,6 +157,21 @@ static bool trim_driver(void *arg)
 	return is_any;
 }
 
+/* What others did shows in what the driver answers next. */
+static uint64_t ask_contexts(void *arg, uint64_t bytes)
+{
+	const struct gp_backend_ops *ops = ops_of(arg);
+
+	return ops->ask_contexts ? ops->ask_contexts(arg, bytes) : 0;
+}
+
+static uint64_t ask_processes(void *arg, uint64_t bytes)
+{
+	const struct gp_backend_ops *ops = ops_of(arg);
+
+	return ops->ask_processes ? ops->ask_processes(arg, bytes) : 0;
+}
+
 static uint64_t available(void *arg)
 {
 	uint64_t bytes = ops_of(arg)->available(arg);
@@ -251,6 +266,8 @@ static const struct gp_backend_ops recorded = {
 	.fence_order = fence_order,
 	.pause = pause_,
 	.trim_driver = trim_driver,
+	.ask_contexts = ask_contexts,
+	.ask_processes = ask_processes,
 	.available = available,
 	.now_ns = now_ns,
 	.detach = detach,

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "actions.h"
@@ -17,6 +18,7 @@
 #include "real.h"
 #include "record.h"
 #include "runtime.h"
+#include "scope.h"
 #include "thread.h"
 
 struct gp_state gp_state;
@@ -24,6 +26,7 @@ _Atomic int gp_state_mode;
 _Atomic bool gp_state_is_started;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct gp_limit_list limits; /* under the lock; those of the settings at first */
 static struct gp_device devices[GP_DEVICES_MAX];
 static _Atomic bool is_device_used[GP_DEVICES_MAX];
 
@@ -49,6 +52,7 @@ bool gp_state_read(void)
 		struct gp_config *config = &gp_state.config;
 
 		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
+		limits = config->limit;
 		gp_addrmap_init(&gp_state.device_map);
 		gp_addrmap_init(&gp_state.pinned_map);
 		gp_budget_init(
@@ -163,27 +167,72 @@ struct gp_device *gp_state_device_if_used(int index)
 	return &devices[index];
 }
 
+static uint64_t limit_locked(int index, uint64_t total_bytes)
+{
+	return gp_limit_bytes(gp_limit_list_find(&limits, index), total_bytes);
+}
+
 struct gp_device *gp_state_device(int index)
 {
 	struct gp_device *device = gp_state_device_if_used(index);
+	unsigned char uuid[sizeof(device->uuid)] = {0};
 	size_t total = 0;
-	uint64_t limit;
+	bool has_uuid;
 
 	if (device || index < 0 || index >= GP_DEVICES_MAX)
 		return device;
 	if (gp_real.cuDeviceTotalMem_v2(&total, index))
 		return NULL;
-	gp_config_limit_for(&gp_state.config.limit, index, total, &limit);
+	has_uuid = gp_real.cuDeviceGetUuid_v2 && !gp_real.cuDeviceGetUuid_v2(uuid, index);
 	gp_mutex_lock(&lock);
 	device = &devices[index];
 	if (!atomic_load(&is_device_used[index])) {
 		device->index = index;
 		device->total_bytes = total;
-		gp_budget_init(&device->budget, limit);
+		device->has_uuid = has_uuid;
+		memcpy(device->uuid, uuid, sizeof(uuid));
+		gp_budget_init(&device->budget, limit_locked(index, total));
 		atomic_store_explicit(&is_device_used[index], true, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);
 	return device;
+}
+
+void gp_state_set_limits(const struct gp_limit_list *list)
+{
+	gp_mutex_lock(&lock);
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		bool is_named = list->named >> i & 1;
+
+		if (!is_named && list->named && list->rest.kind == GP_LIMIT_NONE)
+			continue;
+		limits.device[i] = *gp_limit_list_find(list, i);
+		limits.named |= UINT64_C(1) << i;
+		if (atomic_load(&is_device_used[i]))
+			atomic_store(&devices[i].budget.limit_bytes, limit_locked(i, devices[i].total_bytes));
+	}
+	gp_mutex_unlock(&lock);
+}
+
+bool gp_state_limit(int device, uint64_t *ret_bytes)
+{
+	struct gp_device *used = gp_real_ready() ? gp_state_device(device) : NULL;
+	struct gp_limit limit;
+
+	gp_mutex_lock(&lock);
+	limit = *gp_limit_list_find(&limits, device);
+	gp_mutex_unlock(&lock);
+	if (!used && limit.kind == GP_LIMIT_SHARE)
+		return false;
+	*ret_bytes = used ? atomic_load(&used->budget.limit_bytes) : gp_limit_bytes(&limit, 0);
+	return true;
+}
+
+uint64_t gp_state_pending_max(uint64_t total_bytes, const struct gp_budget *budget)
+{
+	uint64_t limit = atomic_load(&budget->limit_bytes);
+
+	return (uint64_t)(gp_state.config.pending_ratio * (double)gp_min(total_bytes, limit));
 }
 
 void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget)
@@ -193,7 +242,8 @@ void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes
 	bool is_default = config->source[GP_OPTION_PENDING_COUNT] == GP_CONFIG_DEFAULT;
 
 	options->capacity_bytes = total_bytes;
-	options->pending_bytes_max = (uint64_t)(config->pending_ratio * (double)gp_min(total_bytes, limit));
+	options->pending_bytes_max = gp_state_pending_max(total_bytes, budget);
+	options->n_defers = &gp_scope_defers;
 	options->pending_count_max = config->pending_count;
 	if (is_default && options->kind == GP_KIND_NONE)
 		options->pending_count_max = 10; /* Numba's */

@@ -12,6 +12,9 @@ enum { GP_DEVICES_MAX = GP_LIMIT_DEVICES_MAX };
 struct gp_device {
 	int index;
 	uint64_t total_bytes; /* what the driver says the device has */
+	bool has_uuid;
+	unsigned char uuid[16];
+	_Atomic uint64_t n_yields, yielded_bytes; /* for other processes */
 	struct gp_budget budget;
 	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */
 };
@@ -70,6 +73,16 @@ void gp_state_need_whole(const char *why);
 
 /* A capture has ended: makes up for a wait that it forbade. */
 void gp_state_settle_completion(void);
+
+/*
+ * Limits from now on, of the devices that the list names, or of all if it names none: also of those that are not in use
+ * yet. The limit of a device in bytes; false if that is a share of a device of unknown size.
+ */
+void gp_state_set_limits(const struct gp_limit_list *list);
+bool gp_state_limit(int device, uint64_t *ret_bytes);
+
+/* What may be queued in pools of that much memory, with that limit. */
+uint64_t gp_state_pending_max(uint64_t total_bytes, const struct gp_budget *budget);
 
 /* The options that every pool of the process has in common. */
 void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget);

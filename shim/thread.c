@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "real.h"
 #include "record.h"
+#include "scope.h"
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
@@ -26,13 +27,24 @@ static void close_cache(struct gp_thread *self, int i)
 	self->caches[GP_THREAD_CACHES - 1] = (struct gp_thread_cache){0};
 }
 
+static void close_caches(struct gp_thread *self)
+{
+	while (self->caches[0].handle)
+		close_cache(self, 0);
+}
+
+void gp_thread_close_caches(void)
+{
+	if (gp_thread_self)
+		close_caches(gp_thread_self);
+}
+
 static void at_thread_end(void *arg)
 {
 	struct gp_thread *self = arg;
 
 	gp_thread_self = NULL;
-	while (self->caches[0].handle)
-		close_cache(self, 0);
+	close_caches(self);
 	free(self);
 }
 
@@ -123,7 +135,8 @@ static bool are_wanted(void)
 	const struct gp_config *config = &gp_state.config;
 
 	return config->thread_cache_bytes && config->pending_count == UINT64_MAX && gp_state_kind() != GP_KIND_NONE &&
-	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_record_is_on();
+	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_record_is_on() &&
+	       !gp_scope_no_caches;
 }
 
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle)

@@ -43,6 +43,9 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 /* Makes a cache for the current context, or finds it. NULL if there can be none. */
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
 
+/* Gives back all that the thread's caches hold; they are made anew when it is served from one again. */
+void gp_thread_close_caches(void);
+
 /* What others' threads had is nobody's in a forked child, and one's own is of no use there. */
 void gp_thread_after_fork_child(void);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "oom.h"
+#include "oom_hook.h"
 #include "origin.h"
 #include "real.h"
 #include "record.h"
@@ -229,7 +230,7 @@ static void rescue(struct attempt *a, struct gp_context *context)
 	/* More than there could ever be does not empty the cache for nothing. */
 	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
 		return;
-	if (context)
+	if (context && !a->rescuer)
 		look_for_rescuer(a, context);
 	if (!a->rescuer)
 		gp_context_each(look_for_rescuer, a);
@@ -267,6 +268,16 @@ static void note(const struct attempt *a, const struct gp_context *context)
 	free(entry);
 }
 
+static void try(struct attempt *a, struct gp_context *context)
+{
+	do {
+		if (attempt(a) == -ENOMEM)
+			rescue(a, context);
+	} while (a->r == CUDA_ERROR_OUT_OF_MEMORY &&
+		 gp_oom_hook_says_again(
+			 a->rescuer ? a->rescuer->pool : NULL, a->device->index, a->allocation->bytes));
+}
+
 CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 {
 	struct gp_context *context = gp_context_current();
@@ -274,8 +285,7 @@ CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 
 	if (a.device) {
 		gp_state_start();
-		if (attempt(&a) == -ENOMEM)
-			rescue(&a, context);
+		try(&a, context);
 		if (a.r == CUDA_SUCCESS && a.is_charged)
 			note(&a, context);
 		else if (a.r == CUDA_ERROR_OUT_OF_MEMORY)

@@ -123,8 +123,8 @@ static void print_help(void)
 	for (const struct stat_command *c = stat_commands; c->name; c++)
 		printf("  %-8s %-9s %s%s\n", c->name, c->synopsis, c->help,
 			c == stat_commands ? " (default)" : "");
-	puts("\nWithout a PID: all processes of yours, as root those of all users; reclaim wants\n"
-	     "there to be only one.\n");
+	puts("\nWithout a PID: all processes of yours, as root those of all users; what changes\n"
+	     "something wants there to be only one.\n");
 	print_common_help(true);
 	puts("  --version        the version\n"
 	     "\n"
@@ -249,15 +249,34 @@ static unsigned takes_of(const char *name)
 
 	while (command->name && !(name && strcmp(command->name, name) == 0))
 		command++;
-	return command->takes & (STAT_TAKES_FILE | STAT_TAKES_WORDS);
+	return command->takes & (STAT_TAKES_FILE | STAT_TAKES_WORDS | STAT_TAKES_VERB);
 }
 
-/* All but the first, which is a process id. More than there may be are refused later. */
+/* What is no process id. More than there may be are refused later. */
 static void take_words(struct words *words, char **texts, size_t n)
 {
 	words->n_words = n;
 	for (; words->options.n_words < n && words->options.n_words < STAT_WORDS_MAX; words->options.n_words++)
 		words->options.words[words->options.n_words] = texts[words->options.n_words];
+}
+
+static bool is_number(const char *text)
+{
+	return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+/* The process id is the first or, behind a verb and what that takes, the last. */
+static bool take_verb(struct words *words, char **texts, size_t n)
+{
+	bool is_first = n && is_number(texts[0]);
+	size_t n_words = !is_first && n && strcmp(texts[0], "set") == 0 ? 2 : 1;
+
+	if (is_first) {
+		take_words(words, texts + 1, n - 1);
+		return take_pids(words, texts, 1);
+	}
+	take_words(words, texts, n < n_words ? n : n_words);
+	return take_pids(words, texts + words->n_words, n - words->n_words);
 }
 
 static bool parse(struct words *words, int argc, char **argv)
@@ -282,6 +301,8 @@ static bool parse(struct words *words, int argc, char **argv)
 		words->options.file = argv[first];
 		return true;
 	}
+	if (takes_of(words->name) == STAT_TAKES_VERB)
+		return take_verb(words, argv + first, (size_t)(argc - first));
 	if (takes_of(words->name) == STAT_TAKES_WORDS && first < argc) {
 		take_words(words, argv + first + 1, (size_t)(argc - first - 1));
 		return take_pids(words, argv + first, 1);

@@ -10,6 +10,7 @@
 
 #include "convert.h"
 #include "replay.h"
+#include "stat_change.h"
 #include "stat_explain.h"
 #include "stat_export.h"
 #include "stat_leaks.h"
@@ -24,7 +25,7 @@ enum {
 	LARGE_ANSWER = 8 << 20,
 };
 
-static struct stat_question make_question(
+struct stat_question stat_command_question(
 	const struct stat_command *command, const struct stat_options *options, const char *request)
 {
 	return (struct stat_question){
@@ -80,12 +81,11 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 	return stat_report_errors(survey, shown->options);
 }
 
-/* Commands that ask each process and print what it says. */
-static enum stat_exit run_read(
+enum stat_exit stat_command_read(
 	const struct stat_command *command, const struct stat_options *options)
 {
-	char request[64];
-	struct stat_question question = make_question(command, options, request);
+	char request[64] = "";
+	struct stat_question question = stat_command_question(command, options, request);
 	struct shown shown = {command, options};
 
 	/* The text shows the largest, so the choice is made here; in JSON it is the process's. */
@@ -114,7 +114,7 @@ static enum stat_exit show_list(void *arg, struct stat_survey *survey)
 static enum stat_exit run_list(
 	const struct stat_command *command, const struct stat_options *options)
 {
-	struct stat_question question = make_question(command, options, "status\n");
+	struct stat_question question = stat_command_question(command, options, "status\n");
 	struct stat_options shown = *options;
 
 	question.schema = "status";
@@ -123,76 +123,23 @@ static enum stat_exit run_list(
 	return stat_watch(&question, options, show_list, &shown);
 }
 
-/* Changing something is not for every process that happens to be there. */
-static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
-{
-	struct stat_question question = {.schema = "status", .timeout_ms = options->timeout_ms};
-	struct stat_survey survey;
-	enum stat_exit result = STAT_OK;
-
-	stat_survey_run(&survey, &question);
-	if (survey.n_processes == 1) {
-		*pid = survey.processes[0].pid;
-	} else if (survey.n_processes == 0) {
-		result = stat_report_errors(&survey, options);
-	} else {
-		stat_error(NULL, "there are %zu processes; name one of them:", survey.n_processes);
-		stat_report_commands(&survey);
-		result = STAT_USAGE;
-	}
-	stat_survey_deinit(&survey);
-	return result;
-}
-
-static enum stat_exit run_reclaim(
-	const struct stat_command *command, const struct stat_options *options)
-{
-	struct stat_options one = *options;
-	char request[64];
-	struct stat_question question;
-	struct stat_survey survey;
-	enum stat_exit result;
-	pid_t pid;
-
-	if (!options->n_pids) {
-		result = choose_one(options, &pid);
-		if (result != STAT_OK)
-			return result;
-		one.pids = &pid;
-		one.n_pids = 1;
-	}
-	snprintf(request, sizeof(request), "reclaim%s%.16s%s\n", one.device ? " " : "",
-		one.device ? one.device : "", one.is_pinned ? " pinned" : "");
-	question = make_question(command, &one, request);
-	stat_survey_run(&survey, &question);
-	if (one.is_json)
-		stat_report_json(&survey, &one, command->name);
-	else if (survey.n_processes && survey.processes[0].reply)
-		command->show(&survey.processes[0], &one);
-	result = stat_report_errors(&survey, &one);
-	stat_survey_deinit(&survey);
-	return result;
-}
-
-static void show_reclaim(const struct stat_process *process, const struct stat_options *options)
-{
-	printf("%" PRIu64 "\n", stat_reply_u64_or_0(process->reply, "released_bytes"));
-}
-
 const struct stat_command stat_commands[] = {
-	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_REPEAT, run_read,
+	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_REPEAT, stat_command_read,
 		stat_show_status, SMALL_ANSWER},
 	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET | STAT_TAKES_REPEAT, run_list, NULL,
 		SMALL_ANSWER},
 	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1,
-		STAT_TAKES_MAX | STAT_TAKES_REPEAT, run_read, stat_show_blocks, LARGE_ANSWER},
+		STAT_TAKES_MAX | STAT_TAKES_REPEAT, stat_command_read, stat_show_blocks, LARGE_ANSWER},
 	{"map", "[PID]", "segments as cells: what is used and free where, and what is in the way", 1,
-		STAT_TAKES_MAX | STAT_TAKES_REPEAT | STAT_TAKES_LOOK, run_read, stat_show_map, LARGE_ANSWER},
+		STAT_TAKES_MAX | STAT_TAKES_REPEAT | STAT_TAKES_LOOK, stat_command_read, stat_show_map, LARGE_ANSWER},
 	{"reclaim", "[PID]", "give cached memory back; prints how many bytes", 1,
-		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, run_reclaim, show_reclaim, SMALL_ANSWER},
-	{"limit", "[PID]", "the limits, and what counts against them", 1, STAT_TAKES_REPEAT, run_read,
-		stat_show_limit, SMALL_ANSWER},
-	{"config", "[PID]", "the settings, and where each comes from", 1, 0, run_read,
+		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, stat_reclaim_run, stat_reclaim_show, SMALL_ANSWER},
+	{"limit", "[PID] [get | set LIMITS]", "the limits, and what counts against them, or other limits", 1,
+		STAT_TAKES_VERB | STAT_TAKES_PINNED | STAT_TAKES_REPEAT, stat_limit_run, stat_show_limit,
+		SMALL_ANSWER},
+	{"defer", "[PID] on | off", "hold back flushes of freed memory, or not", 1, STAT_TAKES_VERB, stat_defer_run,
+		stat_defer_show, SMALL_ANSWER},
+	{"config", "[PID]", "the settings, and where each comes from", 1, 0, stat_command_read,
 		stat_show_config, SMALL_ANSWER},
 	{"leaks", "[PID...]", "blocks that a program holds, by where they were allocated", SIZE_MAX,
 		STAT_TAKES_MAX | STAT_TAKES_BY | STAT_TAKES_MIN | STAT_TAKES_OLDER | STAT_TAKES_DIFF |

@@ -32,6 +32,7 @@ enum {
 	STAT_TAKES_ASCII = 1 << 24,
 	STAT_TAKES_NO_COLOR = 1 << 25,
 	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,
+	STAT_TAKES_VERB = 1 << 26, /* words behind the process id, or before it; the id may be missing */
 };
 
 struct stat_command {
@@ -45,6 +46,13 @@ struct stat_command {
 	void (*show)(const struct stat_process *process, const struct stat_options *options);
 	size_t max_bytes; /* of an answer */
 };
+
+/* What a command asks, of the processes that were named. */
+struct stat_question stat_command_question(
+	const struct stat_command *command, const struct stat_options *options, const char *request);
+
+/* Asks each process once and prints what it says. */
+enum stat_exit stat_command_read(const struct stat_command *command, const struct stat_options *options);
 
 /* Each answer on its screen, below a title that tells whose it is. */
 void stat_command_show(const struct stat_survey *survey, const struct stat_command *command,

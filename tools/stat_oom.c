@@ -85,6 +85,23 @@ static void print_rounds(const json_t *oom)
 	stat_table_free(table);
 }
 
+static void print_peers(const json_t *oom)
+{
+	const json_t *processes = json_object_get(oom, "processes"), *process;
+	char bytes[STAT_TEXT_MAX];
+	size_t i;
+
+	json_array_foreach(processes, i, process) {
+		stat_bytes(bytes, stat_reply_u64_or_0(process, "released_bytes"));
+		if (json_is_true(json_object_get(process, "answered")))
+			printf("process %" PRIu64 " was asked, and gave %s\n", stat_reply_u64_or_0(process, "pid"),
+				bytes);
+		else
+			printf("process %" PRIu64 " was asked, and did not answer\n",
+				stat_reply_u64_or_0(process, "pid"));
+	}
+}
+
 static void add_pins(struct stat_table *table, const json_t *segment, struct stat_stacks *stacks)
 {
 	const json_t *blocks = json_object_get(segment, "blocks"), *block;
@@ -172,6 +189,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	print_numbers(oom);
 	stat_leaks_print_stack(stacks, "asked at", json_object_get(oom, "frames"));
 	print_rounds(oom);
+	print_peers(oom);
 	print_segments(oom, stacks);
 	print_holders(oom, stacks);
 }

@@ -195,6 +195,19 @@ static void print_counters(const json_t *counters)
 	print_retries(counters);
 }
 
+/* What other processes were given, if there was anything. */
+static void print_yields(const json_t *device)
+{
+	uint64_t n = stat_reply_u64_or_0(device, "yields");
+	char count[STAT_TEXT_MAX], given[STAT_TEXT_MAX];
+
+	if (!n)
+		return;
+	snprintf(count, sizeof(count), "%" PRIu64, n);
+	print_line("yielded", count, "time%s, %s for other processes", plural(n),
+		bytes(device, "yielded_bytes", given));
+}
+
 static void print_device(const json_t *device, const char *pool)
 {
 	printf("device %" PRIu64 "\n", stat_reply_u64_or_0(device, "index"));
@@ -203,6 +216,7 @@ static void print_device(const json_t *device, const char *pool)
 	print_outside(device);
 	print_total(device);
 	print_counters(device);
+	print_yields(device);
 }
 
 static void print_facts(const json_t *reply)
@@ -216,6 +230,8 @@ static void print_facts(const json_t *reply)
 		stat_reply_text(reply, "version"));
 	stat_clean(clean, sizeof(clean), text);
 	puts(clean);
+	if (stat_reply_u64_or_0(reply, "defer_scopes"))
+		puts("flushes of freed memory are held back");
 	if (!bypass)
 		return;
 	stat_clean(clean, sizeof(clean), bypass);

@@ -153,6 +153,22 @@ static enum stat_exit run(const struct stat_command *command, const struct stat_
 	return result;
 }
 
+static bool is_change(const struct stat_command *command, const struct stat_options *options)
+{
+	return !strcmp(command->name, "reclaim") || options->n_words;
+}
+
+/* What is typed behind a verb is no input: gpupool-stat has read it before it asks. */
+static void choose_words(const struct stat_command *command, struct stat_options *options)
+{
+	if (!strcmp(command->name, "defer"))
+		options->words[options->n_words++] = "on";
+	if (strcmp(command->name, "limit") != 0 || !options->is_pinned)
+		return;
+	options->words[options->n_words++] = "set";
+	options->words[options->n_words++] = "1GiB";
+}
+
 /* One process that says a line at once, and all of it, is shown if its answer is good, and only then. */
 static void check_result(const struct stat_command *command, const struct stat_options *options, enum stat_exit result)
 {
@@ -165,7 +181,7 @@ static void check_result(const struct stat_command *command, const struct stat_o
 
 	/* Those only connect, or do so first, or say of each whether it has answered. */
 	if (!line || options->is_quiet || command->takes & STAT_HAS_NO_JSON ||
-		(!strcmp(command->name, "reclaim") && !options->n_pids))
+		(is_change(command, options) && !options->n_pids))
 		return;
 	reply = stat_reply_parse(line, length, schema, &expected, error);
 	FUZZ_CHECK(result == expected, "exit code %d instead of %d", (int)result, (int)expected);
@@ -250,6 +266,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	snprintf(device, sizeof(device), "%u", number & 63u);
 	snprintf(process, sizeof(process), "%d", (int)pid);
+	choose_words(command, &options);
 	sockets_open(1 + fuzz_byte(&in) % SOCKETS_MAX);
 	write_scripts(&in);
 	result = run(command, &options);

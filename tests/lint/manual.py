@@ -14,12 +14,17 @@ import sys
 
 import lint
 
-PAGES = ("shim/gpupool.7", "tools/gpupool-run.1", "tools/gpupool-stat.1")
+PAGES = ("api/gpupool.3", "shim/gpupool.7", "tools/gpupool-run.1", "tools/gpupool-stat.1")
 
 
 def words(text):
     """The text of a page without roff's escapes for dashes and bars."""
     return re.sub(r"\\&", "", text.replace(r"\-", "-").replace(r"\(en", "-").replace(r"\(ba", "|"))
+
+
+def functions(root):
+    """Those of the public header that are not its own affair."""
+    return re.findall(r"^static inline .*\b(gpupool_(?!find|look_into|table_in)\w+)\(", lint.read(root, "api/gpupool.h"), re.M)
 
 
 def check_rows(root):
@@ -29,6 +34,7 @@ def check_rows(root):
         (lint.rows(config, "GP_OPTION", 1), ("shim/gpupool.7",)),
         (lint.rows(config, "GP_OPTION", 2), ("tools/gpupool-run.1",)),
         (lint.rows(os.path.join(root, "shim/ctl.def"), "COMMAND"), ("tools/gpupool-stat.1", "shim/gpupool.7")),
+        (functions(root), ("api/gpupool.3",)),
         (lint.rows(os.path.join(root, "pool/stats.def"), "STAT"), ("tools/gpupool-stat.1", "shim/gpupool.7")),
     )
     for names, places in needs:
@@ -59,12 +65,15 @@ def self_test():
         "shim/config.def": 'GP_OPTION(A, "GPUPOOL_A", "option-a", X)\nGP_OPTION(B, "GPUPOOL_AB", "option-ab", X)\n',
         "shim/ctl.def": "COMMAND(known, 0)\nCOMMAND(unknown, 0)\n",
         "pool/stats.def": 'STAT(hits, "h")\nSTAT(misses, "m")\n',
+        "api/gpupool.h": "static inline int gpupool_some(void)\nstatic inline int gpupool_other(void)\n",
+        "api/gpupool.3": page % "gpupool_other",
         "shim/gpupool.7": page % "GPUPOOL_AB known hits",
         "tools/gpupool-run.1": page % r"\-\-option\-ab",
         "tools/gpupool-stat.1": page % "unknowns",
     })
     lint.end_self_test(check_rows(tree.name), (
-        "says nothing of GPUPOOL_A", "says nothing of option-a", "says nothing of unknown", "says nothing of misses"))
+        "says nothing of GPUPOOL_A", "says nothing of option-a", "says nothing of unknown", "says nothing of misses",
+        "says nothing of gpupool_some"))
 
 
 if __name__ == "__main__":

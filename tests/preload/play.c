@@ -225,8 +225,8 @@ uint64_t play_fact(const char *name)
 	return strtoull(line + length, NULL, 10);
 }
 
-/* The name of a control socket in the play's directory; false if there is none. */
-static bool find_socket(char name[static 256])
+/* The name, with that beginning, of a control socket in the play's directory; false if there is none. */
+static bool find_socket(char name[static 256], const char *begin)
 {
 	DIR *dir = opendir(play_dir);
 	const struct dirent *entry;
@@ -234,7 +234,7 @@ static bool find_socket(char name[static 256])
 
 	ck_assert_ptr_nonnull(dir);
 	while (!found && (entry = readdir(dir))) {
-		found = strstr(entry->d_name, ".sock") != NULL;
+		found = strstr(entry->d_name, ".sock") && strncmp(entry->d_name, begin, strlen(begin)) == 0;
 		snprintf(name, 256, "%s", entry->d_name);
 	}
 	closedir(dir);
@@ -245,10 +245,10 @@ bool play_is_listening(void)
 {
 	char name[256];
 
-	return find_socket(name);
+	return find_socket(name, "");
 }
 
-const char *play_ask(const char *request)
+static const char *ask(const char *begin, const char *request)
 {
 	static char answer[ANSWER_MAX];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -258,7 +258,7 @@ const char *play_ask(const char *request)
 	ssize_t n;
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_msg(find_socket(name), "no control socket");
+	ck_assert_msg(find_socket(name, begin), "no control socket");
 	ck_assert_int_lt(snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", play_dir, name),
 		(int)sizeof(address.sun_path));
 	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -271,6 +271,19 @@ const char *play_ask(const char *request)
 	answer[length] = '\0';
 	close(fd);
 	return answer;
+}
+
+const char *play_ask(const char *request)
+{
+	return ask("", request);
+}
+
+const char *play_ask_pid(unsigned pid, const char *request)
+{
+	char begin[16];
+
+	snprintf(begin, sizeof(begin), "%u.", pid);
+	return ask(begin, request);
 }
 
 uint64_t play_number(const char *json, const char *name)

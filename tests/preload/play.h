@@ -56,6 +56,7 @@ uint64_t play_fact(const char *name);
 
 /* While a program pauses: a request through its control socket, and the first number of that name in an answer. */
 const char *play_ask(const char *request);
+const char *play_ask_pid(unsigned pid, const char *request); /* of several processes */
 uint64_t play_number(const char *json, const char *name);
 bool play_is_listening(void); /* whether there is a control socket */
 

@@ -17,6 +17,7 @@ OPAQUE = (
     "CUgraphEdgeData",
     "CUexecAffinityParam",
     "CUctxCreateParams",
+    "CUuuid",
 )
 
 

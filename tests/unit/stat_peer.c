@@ -91,6 +91,12 @@ static const struct {
 	{"limit", "{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":0,\"limit_bytes\":null,"
 		  "\"total_bytes\":0},{\"index\":11,\"limit_bytes\":8589934592,\"total_bytes\":"
 		  "1291845632}],\"pinned\":{\"limit_bytes\":null,\"total_bytes\":512}}"},
+	{"limit set 0=1GiB", "{\"schema\":\"gpupool.limit/1\",\"released_bytes\":0,\"devices\":[{\"index\":0,"
+			     "\"limit_bytes\":1073741824,\"total_bytes\":0}]}"},
+	{"limit set pinned 5%",
+		"{\"schema\":\"gpupool.limit/1\",\"pinned\":{\"limit_bytes\":1024,\"total_bytes\":512}}"},
+	{"defer on", "{\"schema\":\"gpupool.defer/1\",\"scopes\":2}"},
+	{"defer off", "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}"},
 	{"config", "{\"schema\":\"gpupool.config/1\",\"settings\":["
 		   "{\"name\":\"GPUPOOL_POOL\",\"value\":\"split\",\"source\":\"default\"},"
 		   "{\"name\":\"GPUPOOL_LIMIT\",\"value\":\"50%\",\"source\":\"environment\"},"

@@ -118,7 +118,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
 		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1",
-		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500",
+		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
 		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
@@ -144,6 +144,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
 	ck_assert(config.is_free_synchronous);
 	ck_assert(!config.is_runtime_served);
+	ck_assert(!config.is_yielding);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.log");

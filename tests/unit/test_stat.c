@@ -497,7 +497,7 @@ END_TEST
 START_TEST(every_command_has_help)
 {
 	static const char *const names[] = {
-		"status", "list", "blocks", "reclaim", "limit", "config"};
+		"status", "list", "blocks", "reclaim", "limit", "defer", "config"};
 	char usage[64];
 
 	ck_assert_int_eq(STAT("--help"), 0);

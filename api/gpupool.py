@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""Ask the pool of GPU memory under this process, or tell it: gpupool(3) for Python, by its names elsewhere.
+
+    CuPy      get_default_memory_pool().used_bytes() total_bytes() free_bytes() n_free_blocks() free_all_blocks()
+              get_limit() set_limit(size=, fraction=); get_default_pinned_memory_pool()
+    CUDA.jl   memory_status(), reclaim()
+    Numba     with defer_cleanup():
+    AMDGPU.jl with no_caching():
+
+One file without dependencies. In a process that runs without gpupool is_active() is False, scopes do nothing, amounts
+are 0, and limits cannot be set: NotActive is raised.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import sys
+
+__all__ = ("ALL_DEVICES", "PINNED", "MemoryPool", "NotActive", "PinnedMemoryPool", "Status", "defer_cleanup",
+           "free_now", "get_default_memory_pool", "get_default_pinned_memory_pool", "is_active", "memory_status",
+           "no_caching", "reclaim", "set_oom_hook", "status", "version")
+
+ALL_DEVICES = -1
+PINNED = -2
+_NO_LIMIT = 2**64 - 1
+_OWNER, _TYPE = b"gpupool\0", 1
+
+
+class NotActive(RuntimeError):
+    """gpupool does not serve this process."""
+
+    def __init__(self):
+        super().__init__("gpupool does not serve this process; start it with gpupool-run")
+
+
+class Status(ctypes.Structure):
+    """What the pools of a device, or of pinned memory, have: struct gpupool_status."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "used_bytes", "requested_bytes", "cached_bytes", "pending_bytes", "returning_bytes", "total_bytes",
+        "unpooled_bytes", "limit_bytes", "device_total_bytes", "device_free_bytes", "peak_used_bytes",
+        "peak_total_bytes", "n_used_blocks", "n_cached_blocks", "n_pending_blocks", "hits", "misses", "ooms")]
+
+    def __repr__(self):
+        return "Status(%s)" % ", ".join("%s=%d" % (name, getattr(self, name)) for name, _ in self._fields_)
+
+
+_HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
+
+# Without errno's exchange, and with the interpreter's lock released: a function may wait for the GPU, or call a hook.
+_FUNCTIONS = (
+    ("version", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+    ("status", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(Status), ctypes.c_size_t)),
+    ("reclaim", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int)),
+    ("free_now", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int)),
+    ("get_limit", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64))),
+    ("set_limit", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint64)),
+    ("set_limit_percent", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_double)),
+    ("defer", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
+    ("no_cache", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
+    ("set_oom_hook", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+)
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint64)] + list(_FUNCTIONS)
+
+
+class _Header(ctypes.Structure):
+    """A program header of ELF."""
+
+    _fields_ = [("type", ctypes.c_uint32), ("flags", ctypes.c_uint32)] + [
+        (name, ctypes.c_uint64) for name in ("offset", "vaddr", "paddr", "filesz", "memsz", "align")]
+
+
+class _Object(ctypes.Structure):
+    """An object of the process, as the loader lists them: the program, what is preloaded, then the rest."""
+
+
+_Object._fields_ = [("base", ctypes.c_uint64), ("name", ctypes.c_char_p), ("dynamic", ctypes.c_void_p),
+                    ("next", ctypes.POINTER(_Object)), ("previous", ctypes.c_void_p)]
+
+
+def _table_in(start, size, align):
+    """The address of the table that a note between those bytes leads to, or None."""
+    at = start
+    while at + 12 <= start + size:
+        name_size, way_size, kind = (ctypes.c_uint32 * 3).from_address(at)
+        way = at + 12 + (name_size + align - 1) // align * align
+        if kind == _TYPE and name_size == len(_OWNER) and ctypes.string_at(at + 12, name_size) == _OWNER:
+            return way + ctypes.c_int64.from_address(way).value
+        at = way + (way_size + align - 1) // align * align
+    return None
+
+
+def _table_of(base):
+    """The same for the object that is loaded there."""
+    headers = base + ctypes.c_uint64.from_address(base + 32).value
+    count = ctypes.c_uint16.from_address(base + 56).value
+    for header in (_Header * count).from_address(headers):
+        if header.type == 4:  # PT_NOTE
+            table = _table_in(base + header.vaddr, header.memsz, 8 if header.align == 8 else 4)
+            if table:
+                return table
+    return None
+
+
+def _find():
+    """The functions that the library has, by name."""
+    if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return {}
+    # Not by dl_iterate_phdr: a callback in Python, with the loader's lock held, may wait for a thread that wants that.
+    at = ctypes.cast(ctypes.CDLL(None)._handle, ctypes.POINTER(_Object))
+    while at and b"libgpupool" not in os.path.basename(at.contents.name or b""):
+        at = at.contents.next
+    address = _table_of(at.contents.base) if at else None
+    if not address:
+        return {}
+    table = _Table.from_address(address)
+    return {name: getattr(table, name) for name, _ in _FUNCTIONS if getattr(_Table, name).offset + 8 <= table.bytes}
+
+
+_functions = _find()
+
+
+def _call(name, *arguments):
+    """What the function returns; -ENOSYS where there is none."""
+    function = _functions.get(name)
+    return function(*arguments) if function else -errno.ENOSYS
+
+
+def _must(result):
+    if result == -errno.ENOSYS:
+        raise NotActive()
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result
+
+
+def version():
+    """The version of the library in this process; None: there is none."""
+    function = _functions.get("version")
+    return function().decode() if function else None
+
+
+def is_active():
+    """Whether gpupool serves this process."""
+    return _call("status", PINNED, ctypes.byref(Status()), ctypes.sizeof(Status)) == 0
+
+
+def status(device=0):
+    """What there is of a device, or of PINNED memory; all 0 without gpupool."""
+    result = Status()
+    code = _call("status", device, ctypes.byref(result), ctypes.sizeof(result))
+    if code != -errno.ENOSYS:
+        _must(code)
+    return result
+
+
+def _give_back(name, device):
+    code = _call(name, device)
+    return 0 if code == -errno.ENOSYS else _must(code)
+
+
+def reclaim(device=ALL_DEVICES):
+    """Gives cached memory back to the driver without waiting for anything; the bytes."""
+    return _give_back("reclaim", device)
+
+
+def free_now(device=ALL_DEVICES):
+    """The same, once the GPU is done with what was freed: nothing stays cached or pending."""
+    return _give_back("free_now", device)
+
+
+class _Pool:
+    def __init__(self, device):
+        self.device = device
+
+    def used_bytes(self):
+        """In blocks that the program holds."""
+        return status(self.device).used_bytes
+
+    def free_bytes(self):
+        """Held but not used: cached and pending."""
+        now = status(self.device)
+        return now.cached_bytes + now.pending_bytes
+
+    def total_bytes(self):
+        """Taken from the driver."""
+        return status(self.device).total_bytes
+
+    def n_free_blocks(self):
+        now = status(self.device)
+        return now.n_cached_blocks + now.n_pending_blocks
+
+    def free_all_blocks(self, stream=None):
+        """Gives everything free back to the driver, once the GPU is done with it. Pools here know no streams."""
+        free_now(self.device)
+
+    def get_limit(self):
+        """In bytes; 0: none."""
+        limit = ctypes.c_uint64()
+        code = _call("get_limit", self.device, ctypes.byref(limit))
+        if code != -errno.ENOSYS:
+            _must(code)
+        return 0 if limit.value == _NO_LIMIT else limit.value
+
+    def set_limit(self, size=None, fraction=None):
+        """In bytes, or as a share of the memory that there is; 0, or neither: none."""
+        if size is not None and fraction is not None:
+            raise ValueError("size and fraction are two ways to say the same")
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise ValueError("fraction is from 0 to 1")
+        if size is not None and size < 0:
+            raise ValueError("size is a number of bytes")
+        if fraction:
+            _must(_call("set_limit_percent", self.device, 100.0 * fraction))
+        else:
+            _must(_call("set_limit", self.device, size or _NO_LIMIT))
+
+
+class MemoryPool(_Pool):
+    """The memory of a device."""
+
+    def __init__(self, device=0):
+        super().__init__(device)
+
+
+class PinnedMemoryPool(_Pool):
+    """Pinned host memory."""
+
+    def __init__(self):
+        super().__init__(PINNED)
+
+
+def get_default_memory_pool(device=0):
+    return MemoryPool(device)
+
+
+def get_default_pinned_memory_pool():
+    return PinnedMemoryPool()
+
+
+def _amount(count):
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return "%d %s" % (count, unit) if unit == "bytes" else "%.3f %s" % (count, unit)
+        count /= 1024
+
+
+def memory_status(device=0, file=None):
+    """Prints how much of the device is in use, by the pool, and of that by the program."""
+    now = status(device)
+    used = now.device_total_bytes - now.device_free_bytes if now.device_free_bytes else 0
+    share = 100.0 * used / now.device_total_bytes if now.device_total_bytes else 0.0
+    print("Effective GPU memory usage: %.2f%% (%s/%s)"
+          % (share, _amount(used), _amount(now.device_total_bytes)), file=file)
+    print("Memory pool usage: %s (%s allocated, %s cached)"
+          % tuple(map(_amount, (now.total_bytes, now.used_bytes, now.cached_bytes + now.pending_bytes))), file=file)
+    if now.limit_bytes not in (0, _NO_LIMIT):
+        print("Memory limit: %s" % _amount(now.limit_bytes), file=file)
+
+
+@contextlib.contextmanager
+def _scope(name):
+    is_there = _call(name, 1) == 0
+    try:
+        yield
+    finally:
+        if is_there:
+            _must(_call(name, 0))
+
+
+def defer_cleanup():
+    """A scope in which freed memory is not flushed for the sake of the queue's limits."""
+    return _scope("defer")
+
+
+def no_caching():
+    """A scope in which this thread allocates from the driver, and frees to it."""
+    return _scope("no_cache")
+
+
+_hook = None
+
+
+def set_oom_hook(function):
+    """
+    Has function(device, bytes) called when an allocation is about to fail; true: try again. None: none. An exception in
+    it is reported as those in callbacks are, and lets the allocation fail.
+    """
+    global _hook
+    hook = _HOOK(lambda arg, device, count: bool(function(device, count))) if function else None
+    _must(_call("set_oom_hook", ctypes.cast(hook, ctypes.c_void_p) if hook else None, None))
+    _hook = hook  # the old one stays alive until here

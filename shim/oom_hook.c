@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "oom_hook.h"
+
+#include <errno.h>
+
+#include "../pool/pool_control.h"
+
+_Atomic bool gp_oom_hook_exists;
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static gp_oom_hook_fn *hook; /* under the lock, and what follows */
+static void *hook_arg;
+
+static _Thread_local bool is_inside __attribute__((tls_model("initial-exec")));
+
+void gp_oom_hook_set(gp_oom_hook_fn *fn, void *arg)
+{
+	gp_mutex_lock(&lock);
+	hook = fn;
+	hook_arg = arg;
+	atomic_store(&gp_oom_hook_exists, fn != NULL);
+	gp_mutex_unlock(&lock);
+}
+
+bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes)
+{
+	gp_oom_hook_fn *fn;
+	int saved_errno = errno;
+	bool is_again;
+	void *arg;
+
+	gp_mutex_lock(&lock);
+	fn = hook;
+	arg = hook_arg;
+	gp_mutex_unlock(&lock);
+	if (!fn || is_inside)
+		return false;
+	is_inside = true;
+	is_again = fn(arg, device, bytes) != 0;
+	is_inside = false;
+	if (is_again && pool)
+		gp_pool_excuse(pool);
+	errno = saved_errno;
+	return is_again;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "others.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../pool/pool_control.h"
+#include "backend.h"
+#include "ctl_request.h"
+#include "log.h"
+#include "record.h"
+
+enum { UUID_TEXT = 2 * sizeof(((struct gp_device *)0)->uuid) + 1 };
+
+struct search {
+	const struct gp_device *device;
+	const struct gp_context *but; /* NULL: none */
+	const struct gp_pool *but_pool;
+	uint64_t want, given;
+};
+
+static bool is_well(struct gp_context *context)
+{
+	return !atomic_load(&context->is_dead) && !atomic_load(&context->is_ending) &&
+	       !atomic_load(&context->is_broken);
+}
+
+static void trim(void *arg, struct gp_pool *pool)
+{
+	struct search *search = arg;
+
+	if (pool == search->but_pool || search->given >= search->want)
+		return;
+	gp_record(pool, RECLAIM, 0);
+	search->given += gp_pool_trim(pool, search->want - search->given);
+}
+
+static void trim_context(void *arg, struct gp_context *context)
+{
+	struct search *search = arg;
+
+	if (context != search->but && context->device == search->device && is_well(context))
+		trim(search, context->pool);
+}
+
+static void trim_pinned(void *arg, struct gp_context *context)
+{
+	if (is_well(context))
+		gp_pinned_each(context, trim, arg);
+}
+
+uint64_t gp_others_contexts(struct gp_context *context, uint64_t bytes)
+{
+	struct search search = {.device = context->device, .but = context, .want = bytes};
+
+	gp_context_each(trim_context, &search);
+	return search.given;
+}
+
+uint64_t gp_others_pinned(struct gp_pool *pool, uint64_t bytes)
+{
+	struct search search = {.but_pool = pool, .want = bytes};
+
+	gp_context_each(trim_pinned, &search);
+	return search.given;
+}
+
+static void write_uuid(char text[static UUID_TEXT], const struct gp_device *device)
+{
+	for (size_t i = 0; i < sizeof(device->uuid); i++)
+		snprintf(text + 2 * i, 3, "%02x", device->uuid[i]);
+}
+
+static _Thread_local struct gp_peers answers __attribute__((tls_model("initial-exec")));
+
+uint64_t gp_others_processes(struct gp_context *context, uint64_t bytes)
+{
+	const struct gp_device *device = context->device;
+	char uuid[UUID_TEXT], request[GP_PEER_REQUEST_MAX];
+
+	answers = (struct gp_peers){0};
+	if (!gp_state.config.is_yielding || !device->has_uuid)
+		return 0;
+	write_uuid(uuid, device);
+	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", uuid, bytes);
+	gp_peers_ask(request, &answers);
+	if (answers.n)
+		gp_log(GP_LOG_INFO, "asked %u other processes for %" PRIu64 " bytes of device %d: they gave %" PRIu64,
+			answers.n, bytes, device->index, answers.bytes);
+	return answers.bytes;
+}
+
+const struct gp_peers *gp_others_answers(void)
+{
+	return &answers;
+}
+
+static struct gp_device *find_device(const char *text)
+{
+	char uuid[UUID_TEXT];
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		struct gp_device *device = gp_state_device_if_used(i);
+
+		if (!device || !device->has_uuid)
+			continue;
+		write_uuid(uuid, device);
+		if (strcmp(uuid, text) == 0)
+			return device;
+	}
+	return NULL;
+}
+
+int gp_others_answer(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_device *device = find_device(argv[1]);
+	struct search search = {.device = device};
+	struct gp_text_error error;
+
+	if (!gp_state.config.is_yielding)
+		return gp_ctl_error(out, GP_CTL_PERMISSION, "GPUPOOL_YIELD is off");
+	if (gp_size_parse(argv[2], &search.want, &error))
+		return gp_ctl_error(out, GP_CTL_USAGE, "'%.32s' %s", argv[2], error.why);
+	/* That GPU may well be one that this process does not use. */
+	if (device) {
+		gp_context_each(trim_context, &search);
+		atomic_fetch_add(&device->n_yields, search.given != 0);
+		atomic_fetch_add(&device->yielded_bytes, search.given);
+	}
+	gp_ctl_answer_begin(out, GP_CTL_yield);
+	gp_json_u64(out, "released_bytes", search.given);
+	gp_json_object_end(out);
+	return 0;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "peers.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "ctl_proto.h"
+
+enum {
+	PEERS_MAX = 32,
+	PATIENCE_MS = 2000,  /* for all of them together */
+	SULK_MS = 60000,     /* who was silent is left alone for so long */
+	SULKERS_MAX = 32,
+	ANSWER_MAX = 512,
+};
+
+struct talk {
+	int fd;
+	pid_t pid;
+	uint64_t start_ticks;
+	size_t length;
+	char answer[ANSWER_MAX];
+	int error; /* -EAGAIN: none yet */
+	uint64_t bytes;
+};
+
+struct round {
+	size_t n;
+	struct talk talks[PEERS_MAX];
+};
+
+/* Processes that were silent. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	pid_t pid;
+	uint64_t start_ticks;
+	int64_t until_ms;
+} sulkers[SULKERS_MAX];
+static unsigned n_sulkers; /* so far; the oldest gives its place */
+
+static int64_t clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+static bool is_sulking(pid_t pid, uint64_t start_ticks)
+{
+	int64_t now = clock_ms();
+	bool is = false;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < SULKERS_MAX; i++)
+		is |= sulkers[i].pid == pid && sulkers[i].start_ticks == start_ticks && now < sulkers[i].until_ms;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+static void leave_alone(const struct talk *talk)
+{
+	pthread_mutex_lock(&lock);
+	sulkers[n_sulkers % SULKERS_MAX].pid = talk->pid;
+	sulkers[n_sulkers % SULKERS_MAX].start_ticks = talk->start_ticks;
+	sulkers[n_sulkers++ % SULKERS_MAX].until_ms = clock_ms() + SULK_MS;
+	pthread_mutex_unlock(&lock);
+}
+
+/* The whole request is far smaller than what a new connection takes at once. */
+static bool say(int fd, const char *request)
+{
+	size_t length = strlen(request);
+
+	return send(fd, request, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
+}
+
+static void call(struct round *round, int dir_fd, const char *name, const char *request)
+{
+	struct talk *talk = &round->talks[round->n];
+	int fd;
+
+	*talk = (struct talk){.error = -EAGAIN};
+	if (!gp_ctl_name_parse(name, &talk->pid, &talk->start_ticks) || is_sulking(talk->pid, talk->start_ticks))
+		return;
+	fd = gp_ctl_connect(dir_fd, name);
+	if (fd < 0)
+		return;
+	if (!say(fd, request)) {
+		close(fd);
+		return;
+	}
+	talk->fd = fd;
+	round->n++;
+}
+
+static void call_all_in(struct round *round, int dir_fd, const char *own_name, const char *request)
+{
+	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = list_fd < 0 ? NULL : fdopendir(list_fd);
+	const struct dirent *entry;
+
+	if (!dir) {
+		if (list_fd >= 0)
+			close(list_fd);
+		return;
+	}
+	while (round->n < PEERS_MAX && (entry = readdir(dir)))
+		if (strcmp(entry->d_name, own_name) != 0)
+			call(round, dir_fd, entry->d_name, request);
+	closedir(dir);
+}
+
+static void call_all(struct round *round, const char *request)
+{
+	const struct gp_ctl_places places = {
+		.runtime_dir = gp_config_variable("GPUPOOL_RUNTIME_DIR"),
+		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
+		.tmp_dir = gp_config_variable("TMPDIR"),
+		.uid = geteuid(),
+	};
+	char own_name[GP_CTL_NAME_MAX] = "", path[GP_CTL_PATH_MAX];
+	uint64_t start_ticks;
+	char state;
+
+	if (!gp_ctl_process_stat(0, &start_ticks, &state))
+		gp_ctl_name_format(own_name, getpid(), start_ticks);
+	for (unsigned nth = 0;; nth++) {
+		int dir_fd, error = gp_ctl_place(&places, nth, path, sizeof(path));
+
+		if (error == -ERANGE)
+			break;
+		dir_fd = error ? error : gp_ctl_dir_open(path, places.uid, false);
+		if (dir_fd < 0)
+			continue;
+		call_all_in(round, dir_fd, own_name, request);
+		close(dir_fd);
+	}
+}
+
+static bool take_text(const char **at, const char *text)
+{
+	size_t length = strlen(text);
+
+	if (strncmp(*at, text, length) != 0)
+		return false;
+	*at += length;
+	return true;
+}
+
+int gp_peers_parse(const char *line, uint64_t *ret_bytes)
+{
+	const char *digits;
+	uint64_t bytes = 0;
+
+	if (take_text(&line, "{\"schema\":\"gpupool.error/1\""))
+		return -EPERM;
+	if (!take_text(&line, "{\"schema\":\"gpupool.yield/1\",\"released_bytes\":"))
+		return -EPROTO;
+	for (digits = line; *line >= '0' && *line <= '9'; line++)
+		if (__builtin_mul_overflow(bytes, 10, &bytes) ||
+			__builtin_add_overflow(bytes, (uint64_t)(*line - '0'), &bytes))
+			return -EPROTO;
+	/* More than any machine has is no amount, and sums must not wrap. */
+	if (line == digits || strcmp(line, "}") != 0 || bytes > INT64_MAX / PEERS_MAX)
+		return -EPROTO;
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static void hang_up(struct talk *talk, int error)
+{
+	close(talk->fd);
+	talk->fd = -1;
+	talk->error = error;
+}
+
+static void listen_to(struct talk *talk)
+{
+	ssize_t n = recv(talk->fd, talk->answer + talk->length, ANSWER_MAX - 1 - talk->length, MSG_DONTWAIT);
+	char *end;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		hang_up(talk, -ECONNRESET);
+		return;
+	}
+	talk->length += (size_t)n;
+	talk->answer[talk->length] = '\0';
+	end = strchr(talk->answer, '\n');
+	if (end) {
+		*end = '\0';
+		hang_up(talk, gp_peers_parse(talk->answer, &talk->bytes));
+	} else if (talk->length == ANSWER_MAX - 1) {
+		hang_up(talk, -EPROTO);
+	}
+}
+
+static void listen_to_all(struct round *round, int64_t end_ms)
+{
+	struct pollfd fds[PEERS_MAX];
+
+	for (;;) {
+		int64_t left = end_ms - clock_ms();
+		size_t n_open = 0;
+
+		for (size_t i = 0; i < round->n; i++) {
+			fds[i] = (struct pollfd){.fd = round->talks[i].fd, .events = POLLIN};
+			n_open += fds[i].fd >= 0;
+		}
+		if (!n_open || left <= 0)
+			break;
+		if (poll(fds, round->n, (int)left) <= 0)
+			continue;
+		for (size_t i = 0; i < round->n; i++)
+			if (fds[i].fd >= 0 && fds[i].revents)
+				listen_to(&round->talks[i]);
+	}
+	for (size_t i = 0; i < round->n; i++) {
+		if (round->talks[i].fd < 0)
+			continue;
+		hang_up(&round->talks[i], -ETIMEDOUT);
+		leave_alone(&round->talks[i]);
+	}
+}
+
+/* Most bytes first; whoever said nothing is last. */
+static int compare(const void *a, const void *b)
+{
+	const struct talk *one = a, *other = b;
+
+	return (one->bytes < other->bytes) - (one->bytes > other->bytes);
+}
+
+static void sum_up(struct round *round, struct gp_peers *ret)
+{
+	*ret = (struct gp_peers){.n = (unsigned)round->n};
+	qsort(round->talks, round->n, sizeof(round->talks[0]), compare);
+	for (size_t i = 0; i < round->n; i++) {
+		const struct talk *talk = &round->talks[i];
+
+		ret->bytes += talk->bytes;
+		ret->n_silent += talk->error != 0;
+		if (i < GP_PEERS_SHOWN)
+			ret->shown[i] = (struct gp_peer){talk->pid, talk->error, talk->bytes};
+	}
+}
+
+void gp_peers_ask(const char *request, struct gp_peers *ret)
+{
+	struct round *round = malloc(sizeof(*round)); /* too large for the stacks of others */
+	int cancel_state, saved_errno = errno;
+
+	*ret = (struct gp_peers){0};
+	if (!round)
+		return;
+	round->n = 0;
+	/* A thread must not vanish in here with descriptors open. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	call_all(round, request);
+	listen_to_all(round, clock_ms() + PATIENCE_MS);
+	sum_up(round, ret);
+	pthread_setcancelstate(cancel_state, NULL);
+	free(round);
+	errno = saved_errno;
+}

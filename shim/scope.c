@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "scope.h"
+
+#include "../pool/pool_control.h"
+#include "backend.h"
+#include "thread.h"
+
+_Atomic unsigned gp_scope_defers;
+_Thread_local unsigned gp_scope_no_caches __attribute__((tls_model("initial-exec")));
+
+static _Atomic bool is_deferred_by_hand;
+
+static void flush_pool(void *arg, struct gp_pool *pool)
+{
+	const bool *may_wait = arg;
+
+	gp_pool_flush(pool, *may_wait);
+}
+
+static void flush_context(void *arg, struct gp_context *context)
+{
+	flush_pool(arg, context->pool);
+	gp_pinned_each(context, flush_pool, arg);
+}
+
+void gp_scope_defer_begin(void)
+{
+	atomic_fetch_add(&gp_scope_defers, 1);
+}
+
+bool gp_scope_defer_end(bool may_wait)
+{
+	unsigned n = atomic_load(&gp_scope_defers);
+
+	do {
+		if (!n)
+			return false;
+	} while (!atomic_compare_exchange_weak(&gp_scope_defers, &n, n - 1));
+	if (n == 1)
+		gp_context_each(flush_context, &may_wait);
+	return true;
+}
+
+void gp_scope_defer_by_hand(bool is_on)
+{
+	if (atomic_exchange(&is_deferred_by_hand, is_on) == is_on)
+		return;
+	if (is_on)
+		gp_scope_defer_begin();
+	else
+		(void)gp_scope_defer_end(false);
+}
+
+/* The thread's caches would keep what it frees, so it has none while it is in there. */
+void gp_scope_no_cache_begin(void)
+{
+	if (!gp_scope_no_caches++)
+		gp_thread_close_caches();
+}
+
+bool gp_scope_no_cache_end(void)
+{
+	if (!gp_scope_no_caches)
+		return false;
+	gp_scope_no_caches--;
+	return true;
+}

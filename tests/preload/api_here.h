@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#ifndef API_HERE_H
+#define API_HERE_H
+
+/* As a program would have it that uses the loader's own header, too. */
+#ifdef API_WITH_LINK_H
+#include <link.h>
+#endif
+#include "api/gpupool.h"
+
+#ifdef __cplusplus
+extern "C"
+#endif
+	const char *
+	ask_there(void);
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory that other processes, or other contexts, have cached. Meant for a device of 1 GiB that all of them share
+ * (SIMGPU_SHARED). The first process starts the others, as scenarios of the same program, and asks for more than is
+ * left.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/gpupool.h"
+#include "app_driver.h"
+
+enum { READY_FD = 5, GO_FD = 6, BLOCKS_MAX = 128 };
+
+extern char **environ;
+
+struct child {
+	pid_t pid;
+	int ready_fd, go_fd;
+};
+
+static CUdeviceptr blocks[BLOCKS_MAX];
+
+static void hold(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		blocks[i] = app_alloc(8 * MIB);
+}
+
+static void let_go(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		APP_MUST(cuMemFree_v2(blocks[i]));
+	APP_MUST(cuCtxSynchronize());
+}
+
+/* In a child: says that it is ready, and waits for the word to end. */
+static void report_and_wait(void)
+{
+	char byte = 'r';
+
+	if (write(READY_FD, &byte, 1) != 1 || read(GO_FD, &byte, 1) < 0)
+		exit(71);
+}
+
+static void hoard(unsigned n)
+{
+	app_start();
+	hold(n);
+	let_go(n);
+	report_and_wait();
+}
+
+static void hoard_much(void)
+{
+	hoard(75);
+}
+
+static void hoard_some(void)
+{
+	hoard(35);
+}
+
+/* Holds it, and caches nothing. */
+static void keep(void)
+{
+	app_start();
+	hold(75);
+	report_and_wait();
+}
+
+/* Takes all that it can get, again and again, while another does the same. */
+static void greedy(void)
+{
+	app_start();
+	report_and_wait();
+	for (int round = 0; round < 3; round++) {
+		unsigned n = 0;
+
+		while (n < BLOCKS_MAX && !cuMemAlloc_v2(&blocks[n], 8 * MIB))
+			n++;
+		let_go(n);
+	}
+	report_and_wait();
+}
+
+static void await(const struct child *child)
+{
+	char byte;
+
+	if (read(child->ready_fd, &byte, 1) != 1)
+		app_must(-1, "a child is ready");
+}
+
+static struct child start(const char *scenario)
+{
+	char program[] = "/proc/self/exe", word[32], *words[] = {program, word, NULL};
+	posix_spawn_file_actions_t actions;
+	struct child child;
+	int ready[2], go[2];
+
+	snprintf(word, sizeof(word), "%s", scenario);
+	APP_MUST(pipe2(ready, O_CLOEXEC));
+	APP_MUST(pipe2(go, O_CLOEXEC));
+	APP_MUST(posix_spawn_file_actions_init(&actions));
+	APP_MUST(posix_spawn_file_actions_adddup2(&actions, ready[1], 20));
+	APP_MUST(posix_spawn_file_actions_adddup2(&actions, go[0], 21));
+	APP_MUST(posix_spawn_file_actions_adddup2(&actions, 20, READY_FD));
+	APP_MUST(posix_spawn_file_actions_adddup2(&actions, 21, GO_FD));
+	APP_MUST(posix_spawn(&child.pid, program, &actions, NULL, words, environ));
+	posix_spawn_file_actions_destroy(&actions);
+	close(ready[1]);
+	close(go[0]);
+	child.ready_fd = ready[0];
+	child.go_fd = go[1];
+	await(&child);
+	return child;
+}
+
+static void go_on(const struct child *child)
+{
+	if (write(child->go_fd, "", 1) != 1)
+		app_must(-1, "a child goes on");
+}
+
+static void finish(struct child *child)
+{
+	int status = -1;
+
+	close(child->go_fd);
+	close(child->ready_fd);
+	APP_MUST(waitpid(child->pid, &status, 0) != child->pid);
+	app_fact("child", (uint64_t)status);
+}
+
+static CUresult ask_for(size_t bytes)
+{
+	CUdeviceptr ptr;
+	CUresult r = cuMemAlloc_v2(&ptr, bytes);
+
+	if (!r)
+		app_fill(NULL, ptr + bytes - KIB, KIB, 4);
+	return r;
+}
+
+static void gives(void)
+{
+	struct child child = start("hoard-much");
+
+	app_start();
+	app_fact("child's pid", (uint64_t)child.pid);
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("gave");
+	finish(&child);
+}
+
+static void has_nothing(void)
+{
+	struct child child = start("keep");
+
+	app_start();
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("kept");
+	finish(&child);
+}
+
+static void stopped(void)
+{
+	struct child child = start("hoard-some"), other = start("hoard-some");
+
+	app_start();
+	APP_MUST(kill(child.pid, SIGSTOP));
+	app_fact("stopped", (uint64_t)child.pid);
+	app_fact("asked", (uint64_t)ask_for(600 * MIB));
+	app_fact("asked again", (uint64_t)ask_for(600 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("stopped");
+	APP_MUST(kill(child.pid, SIGCONT));
+	finish(&child);
+	finish(&other);
+}
+
+static void ended(void)
+{
+	struct child child = start("hoard-much");
+
+	app_start();
+	APP_MUST(kill(child.pid, SIGKILL));
+	/* Its socket is there still. */
+	APP_MUST(waitpid(child.pid, NULL, 0) != child.pid);
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	close(child.go_fd);
+	close(child.ready_fd);
+}
+
+static void both(void)
+{
+	struct child child = start("greedy"), other = start("greedy");
+
+	go_on(&child);
+	go_on(&other);
+	await(&child);
+	await(&other);
+	finish(&child);
+	finish(&other);
+}
+
+static void contexts(void)
+{
+	CUcontext other;
+	CUdeviceptr ptr;
+	void *host, *more;
+
+	app_start();
+	hold(75);
+	let_go(75);
+	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
+	app_fact("asked", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
+	APP_MUST(cuMemHostAlloc(&host, 40 * MIB, 0));
+	APP_MUST(cuMemFreeHost(host));
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(gpupool_set_limit(GPUPOOL_PINNED, 64 * MIB));
+	app_fact("pinned", (uint64_t)cuMemHostAlloc(&more, 50 * MIB, 4));
+	app_pause("contexts");
+}
+
+/* Somebody under a process's name who is not gpupool. */
+static struct {
+	int fd;
+	const char *answer; /* NULL: none */
+	bool ends;	    /* instead of waiting */
+	unsigned asked;
+} impostor;
+
+static unsigned long long start_of(pid_t pid)
+{
+	char path[64], text[1024], *rest;
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+	if (file)
+		fclose(file);
+	text[n] = '\0';
+	rest = strrchr(text, ')');
+	for (int field = 2; rest && field < 22; field++)
+		rest = strchr(rest + 1, ' ');
+	return rest ? strtoull(rest, NULL, 10) : 0;
+}
+
+static void bind_as(pid_t pid)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	impostor.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"),
+		(int)pid, start_of(pid));
+	APP_MUST(bind(impostor.fd, (struct sockaddr *)&address, sizeof(address)));
+}
+
+static void *answer(void *unused)
+{
+	char request[256];
+	int fd;
+
+	while ((fd = accept4(impostor.fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		impostor.asked += read(fd, request, sizeof(request)) > 0;
+		if (impostor.answer && write(fd, impostor.answer, strlen(impostor.answer)) < 0)
+			break;
+		if (impostor.ends)
+			close(fd);
+	}
+	return NULL;
+}
+
+/* Lives, and makes no CUDA call: so its name is free. */
+static void bystander(void)
+{
+	report_and_wait();
+}
+
+static void pretend(const char *text, bool ends)
+{
+	struct child child = start("bystander");
+	pthread_t thread;
+
+	impostor.answer = text;
+	impostor.ends = ends;
+	bind_as(child.pid);
+	APP_MUST(listen(impostor.fd, 8));
+	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
+	app_start();
+	hold(75);
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("asked again", (uint64_t)ask_for(700 * MIB));
+	shutdown(impostor.fd, SHUT_RDWR);
+	APP_MUST(pthread_join(thread, NULL));
+	app_fact("requests", impostor.asked);
+	finish(&child);
+}
+
+static void silent(void)
+{
+	pretend(NULL, false);
+}
+
+static void hangs_up(void)
+{
+	pretend(NULL, true);
+}
+
+static void lies(void)
+{
+	pretend("{\"schema\":\"gpupool.yield/1\",\"released_bytes\":99999999999999999999}\n", false);
+}
+
+static void boasts(void)
+{
+	pretend("{\"schema\":\"gpupool.yield/1\",\"released_bytes\":1073741824}\n", false);
+}
+
+static void babbles(void)
+{
+	static char text[4096];
+
+	memset(text, 'x', sizeof(text) - 1);
+	pretend(text, false);
+}
+
+/* Listens as another user, at a name in this one's directory. Ends with the number of requests. */
+static void be_foreign(int ready_fd, int go_fd)
+{
+	enum { NOBODY = 65534 };
+	pthread_t thread;
+
+	dup2(ready_fd, READY_FD);
+	dup2(go_fd, GO_FD);
+	bind_as(getpid());
+	APP_MUST(syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) != 0);
+	APP_MUST(listen(impostor.fd, 8));
+	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
+	report_and_wait();
+	_exit((int)impostor.asked);
+}
+
+static void foreign(void)
+{
+	int ready[2], go[2];
+	struct child child;
+
+	app_fact("is root", geteuid() == 0);
+	if (geteuid() != 0)
+		return;
+	APP_MUST(pipe2(ready, O_CLOEXEC));
+	APP_MUST(pipe2(go, O_CLOEXEC));
+	child = (struct child){.pid = fork(), .ready_fd = ready[0], .go_fd = go[1]};
+	if (child.pid == 0)
+		be_foreign(ready[1], go[0]);
+	await(&child);
+	app_start();
+	hold(75);
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	go_on(&child);
+	finish(&child);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"babbles", babbles},
+	{"boasts", boasts},
+	{"both", both},
+	{"bystander", bystander},
+	{"contexts", contexts},
+	{"ended", ended},
+	{"foreign", foreign},
+	{"gives", gives},
+	{"greedy", greedy},
+	{"hangs-up", hangs_up},
+	{"has-nothing", has_nothing},
+	{"hoard-much", hoard_much},
+	{"hoard-some", hoard_some},
+	{"keep", keep},
+	{"lies", lies},
+	{"silent", silent},
+	{"stopped", stopped},
+	{NULL},
+};

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The public header: what a program gets that asks, with the library and without. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "play.h"
+
+#define QUIET "GPUPOOL_LOG=error"
+#define GPU   "SIMGPU_MEMORY=1GiB"
+
+static const char *const kinds[] = {
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
+
+/* The library preloaded, or built in: its table is found in both. */
+static void play_api(const char *scenario, const char *const *env, void (*at_pause)(const char *name))
+{
+	play_run(&(struct play){.program = "app_api",
+		.words = {scenario},
+		.env = env,
+		.library = play_library,
+		.at_pause = at_pause});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+
+static const char *const functions[] = {"status", "reclaim", "free now", "get limit", "set limit",
+	"set limit percent", "defer begin", "defer end", "no cache begin", "no cache end", "hook"};
+
+START_TEST(without_gpupool_every_function_says_that_there_is_none)
+{
+	const char *off[] = {"GPUPOOL=off", NULL};
+
+	play_run(&(struct play){
+		.program = "app_api", .words = {"all"}, .env = off, .library = _i ? play_library : NULL});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("version"), (uint64_t)_i);
+	for (size_t i = 0; i < LENGTH(functions); i++)
+		ck_assert_uint_eq(play_fact(functions[i]), ENOSYS);
+	ck_assert_uint_eq(play_fact("errno"), 77);
+}
+END_TEST
+
+START_TEST(with_gpupool_every_function_answers_before_CUDA_is_there)
+{
+	play_run(&(struct play){
+		.program = _i ? "app_api_inside" : "app_api", .words = {"all"}, .library = _i ? NULL : play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_err, "");
+	ck_assert_uint_eq(play_fact("version"), 1);
+	for (size_t i = 0; i < LENGTH(functions); i++)
+		ck_assert_uint_eq(play_fact(functions[i]), 0);
+	ck_assert_uint_eq(play_fact("errno"), 77);
+}
+END_TEST
+
+static const struct {
+	const char *program;
+	bool is_static;
+} programs[] = {
+	{"api_c99"},
+	{"api_c11"},
+	{"api_fixed"},
+	{"api_link_h"},
+	{"api_static", true},
+#if HAS_CPP
+	{"api_cpp"},
+#endif
+};
+
+START_TEST(the_header_alone_finds_the_library_in_every_kind_of_program)
+{
+	struct play play = {.program = programs[_i].program};
+
+	play_run(&play);
+	ck_assert_str_eq(play_out, "here 0 there 0 refusals 11\n");
+	play.library = play_library;
+	play_run(&play);
+	ck_assert_str_eq(play_out,
+		programs[_i].is_static ? "here 0 there 0 refusals 11\n" : "here 1 there 1 refusals 0\n");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+static const struct {
+	const char *name;
+	uint64_t error;
+} refusals[] = {
+	{"status", ENODEV},
+	{"status of all", ENODEV},
+	{"reclaim", ENODEV},
+	{"free now", ENODEV},
+	{"get limit", ENODEV},
+	{"set limit", ENODEV},
+	{"no bytes", EINVAL},
+	{"no percent", EINVAL},
+	{"too many percent", EINVAL},
+	{"defer end", EINVAL},
+	{"no cache end", EINVAL},
+	{"good", 0},
+};
+
+START_TEST(what_makes_no_sense_is_refused)
+{
+	play_api("wrong", NULL, NULL);
+	for (size_t i = 0; i < LENGTH(refusals); i++)
+		ck_assert_msg(play_fact(refusals[i].name) == refusals[i].error, "%s: %u", refusals[i].name,
+			(unsigned)play_fact(refusals[i].name));
+}
+END_TEST
+
+START_TEST(a_program_sees_its_own_memory_and_can_give_it_back)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_api("memory", env, NULL);
+	ck_assert_uint_eq(play_fact("used"), 8192);
+	ck_assert_uint_eq(play_fact("requested"), 8192);
+	ck_assert_uint_eq(play_fact("blocks"), 1);
+	ck_assert_uint_eq(play_fact("limit is none"), 1);
+	ck_assert_uint_eq(play_fact("device total"), 1024 * MIB);
+	ck_assert_uint_lt(play_fact("device free"), 1024 * MIB);
+	ck_assert_uint_eq(play_fact("used after"), 0);
+	ck_assert_uint_ge(play_fact("kept"), 8192);
+	ck_assert_uint_eq(play_fact("sum"), 1);
+	ck_assert_uint_ge(play_fact("reclaimed"), 8192);
+	ck_assert_uint_eq(play_fact("total after"), 0);
+	ck_assert_uint_eq(play_fact("pinned used"), MIB);
+	ck_assert_uint_eq(play_fact("pinned released"), MIB);
+	ck_assert_uint_eq(play_fact("pinned total"), 0);
+}
+END_TEST
+
+START_TEST(freeing_now_waits_for_the_GPU_and_reclaiming_does_not)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_api("free-now", env, NULL);
+	ck_assert_uint_eq(play_fact("pending"), 32 * MIB);
+	ck_assert_uint_ge(play_fact("still there"), 32 * MIB);
+	ck_assert_uint_eq(play_fact("stream"), 0);
+	ck_assert_uint_eq(play_fact("total"), 0);
+}
+END_TEST
+
+static void raise_limit(const char *name)
+{
+	const char *answer = play_ask("limit");
+
+	ck_assert_uint_eq(play_number(answer, "limit_bytes"), 64 * MIB);
+	answer = play_ask("limit set 0=12.5%");
+	ck_assert_uint_eq(play_number(answer, "limit_bytes"), 128 * MIB);
+	answer = play_ask("limit set pinned 5MiB");
+	ck_assert_uint_eq(play_number(strstr(answer, "\"pinned\""), "limit_bytes"), 5 * MIB);
+	answer = play_ask("limit set 0=lots");
+	ck_assert_ptr_nonnull(strstr(answer, "\"reason\":\"usage\""));
+	answer = play_ask("limit set");
+	ck_assert_ptr_nonnull(strstr(answer, "\"reason\":\"usage\""));
+	answer = play_ask("limit get");
+	ck_assert_uint_eq(play_number(answer, "limit_bytes"), 128 * MIB);
+}
+
+START_TEST(a_limit_can_change_and_a_lower_one_takes_nothing_from_the_program)
+{
+	const char *env[] = {kinds[_i], GPU, QUIET, NULL};
+
+	play_api("limits", env, raise_limit);
+	ck_assert_uint_eq(play_fact("before CUDA"), 0);
+	ck_assert_uint_eq(play_fact("of unknown size"), EAGAIN);
+	ck_assert_uint_eq(play_fact("get"), 0);
+	ck_assert_uint_eq(play_fact("half"), 512 * MIB);
+	ck_assert_uint_eq(play_fact("set below"), 0);
+	ck_assert_uint_ge(play_fact("used below"), 100 * MIB);
+	ck_assert_uint_eq(play_fact("total below"), play_fact("used below"));
+	ck_assert_uint_eq(play_fact("more"), 2);
+	ck_assert_uint_eq(play_fact("wrong words"), 0);
+	ck_assert_uint_eq(play_fact("again"), 0);
+	ck_assert_uint_le(play_fact("total"), 64 * MIB);
+	ck_assert_uint_eq(play_fact("large"), 2);
+	ck_assert_uint_eq(play_fact("then"), 0);
+	ck_assert_uint_eq(play_fact("pinned limit"), 3 * MIB);
+}
+END_TEST
+
+static void defer_by_hand(const char *name)
+{
+	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
+	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
+	ck_assert_uint_eq(play_number(play_ask("status"), "defer_scopes"), 1);
+	ck_assert_uint_eq(play_number(play_ask("defer off"), "scopes"), 0);
+	ck_assert_uint_eq(play_number(play_ask("defer off"), "scopes"), 0);
+	ck_assert_ptr_nonnull(strstr(play_ask("defer maybe"), "\"reason\":\"usage\""));
+	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
+}
+
+START_TEST(defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless)
+{
+	const char *env[] = {"GPUPOOL_POOL=none", GPU, NULL};
+
+	play_api("defer", env, defer_by_hand);
+	ck_assert_uint_eq(play_fact("queued"), 25);
+	ck_assert_uint_eq(play_fact("still queued"), 25);
+	ck_assert_uint_eq(play_fact("flushed"), 0);
+	ck_assert_uint_eq(play_fact("queued again"), 5);
+	ck_assert_uint_ge(play_fact("queued by hand"), 30);
+	ck_assert_uint_eq(play_fact("large"), 0);
+	ck_assert_uint_eq(play_fact("queued at the end"), 0);
+}
+END_TEST
+
+START_TEST(what_is_allocated_or_freed_in_a_no_cache_scope_is_not_kept)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_api("no-cache", env, NULL);
+	ck_assert_uint_eq(play_fact("kept by another thread"), 1);
+	ck_assert_uint_ge(play_fact("more than before"), 7 * MIB);
+	ck_assert_uint_le(play_fact("more than before"), 8 * MIB);
+	ck_assert_uint_eq(play_fact("in use at the end"), 1);
+	ck_assert_uint_eq(play_fact("nothing left"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(the_hook_may_make_room_before_an_allocation_fails)
+{
+	const char *env[] = {kinds[_i], GPU, QUIET, "GPUPOOL_RESERVE=0", NULL};
+
+	play_api("hook", env, NULL);
+	ck_assert_str_eq(play_out, "in the hook: 2\nin the hook: 2\n");
+	ck_assert_uint_eq(play_fact("alloc"), 0);
+	ck_assert_uint_eq(play_fact("calls"), 1);
+	ck_assert_uint_eq(play_fact("device"), 0);
+	ck_assert_uint_eq(play_fact("bytes"), 700 * MIB);
+	/* Its own alone. */
+	ck_assert_uint_eq(play_fact("ooms"), 1);
+	ck_assert_uint_eq(play_fact("too much"), 2);
+	ck_assert_uint_eq(play_fact("calls then"), 2);
+	ck_assert_uint_eq(play_fact("not pooled"), 0);
+	ck_assert_uint_eq(play_fact("calls at last"), 3);
+	ck_assert_uint_eq(play_fact("without"), 2);
+	ck_assert_uint_eq(play_fact("calls without"), 3);
+}
+END_TEST
+
+#ifdef PYTHON
+static const char with_python[] =
+	"active True True\n"
+	"empty 0 0 0 0 0\n"
+	"one 0 512 512 0\n"
+	"freed 0 512 512 1\n"
+	"given back 0 0 0\n"
+	"half 536870912\n"
+	"limit 104857600 2\n"
+	"hook 0 [(0, 105906176)] 0\n"
+	"scopes 0 True 0\n"
+	"device 7: No such device\n"
+	"Effective GPU memory usage: 0.39% (4.000 MiB/1.000 GiB)\n"
+	"Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
+
+static const char without_python[] =
+	"active False False\n"
+	"empty 0 0 0 0 0\n"
+	"one 0 0 0 0\n"
+	"freed 0 0 0 0\n"
+	"given back 0 0 0\n"
+	"not active: gpupool does not serve this process; start it with gpupool-run\n"
+	"scopes 0 True 0\n"
+	"device 7\n"
+	"Effective GPU memory usage: 0.00% (0 bytes/0 bytes)\n"
+	"Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
+
+START_TEST(a_Python_program_can_ask_in_the_words_of_CuPy_and_others)
+{
+	const char *env[] = {"MODULE=" MODULE, "PYTHONDONTWRITEBYTECODE=1", "GPUPOOL_POOL=simple", GPU, QUIET, NULL};
+
+	play_run(&(struct play){
+		.program = PYTHON, .words = {"-S", SCRIPT}, .env = env, .library = _i ? play_library : NULL});
+	ck_assert_str_eq(play_out, _i ? with_python : without_python);
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+#endif
+
+static void add(TCase *tc)
+{
+	int n = (int)LENGTH(kinds);
+
+	tcase_add_loop_test(tc, without_gpupool_every_function_says_that_there_is_none, 0, 2);
+	tcase_add_loop_test(tc, with_gpupool_every_function_answers_before_CUDA_is_there, 0, 2);
+	tcase_add_loop_test(
+		tc, the_header_alone_finds_the_library_in_every_kind_of_program, 0, (int)LENGTH(programs));
+	tcase_add_test(tc, what_makes_no_sense_is_refused);
+	tcase_add_loop_test(tc, a_program_sees_its_own_memory_and_can_give_it_back, 0, n);
+	tcase_add_loop_test(tc, freeing_now_waits_for_the_GPU_and_reclaiming_does_not, 0, n);
+	tcase_add_loop_test(tc, a_limit_can_change_and_a_lower_one_takes_nothing_from_the_program, 0, n);
+	tcase_add_test(tc, defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless);
+	tcase_add_loop_test(tc, what_is_allocated_or_freed_in_a_no_cache_scope_is_not_kept, 0, n);
+	tcase_add_loop_test(tc, the_hook_may_make_room_before_an_allocation_fails, 0, n);
+#ifdef PYTHON
+	/* Not the machine's own Python, then. */
+	if (!getenv(PLAY_EMULATOR))
+		tcase_add_loop_test(tc, a_Python_program_can_ask_in_the_words_of_CuPy_and_others, 0, 2);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"api", add}, 1);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The commands that change a process: what is typed, and what is asked of whom. */
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "stat_peer.h"
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *out;
+} screens[] = {
+	{{"limit", "get"}, "DEVICE     LIMIT     TOTAL\n"
+			   "0           none       0 B\n"
+			   "11      8.00 GiB  1.20 GiB\n"
+			   "pinned      none     512 B\n"},
+	{{"limit", "set", "0=1GiB"}, "DEVICE     LIMIT  TOTAL\n"
+				     "0       1.00 GiB    0 B\n"},
+	{{"limit", "set", "--pinned", "5%"}, "DEVICE     LIMIT  TOTAL\n"
+					     "pinned  1.00 KiB  512 B\n"},
+	{{"defer", "on"}, "flushes are held back, by 2 scopes\n"},
+	{{"defer", "off"}, "flushes are not held back\n"},
+	{{"--json", "defer", "off"}, "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}\n"},
+};
+
+START_TEST(each_change_has_its_screen)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(stat_execute(geteuid(), screens[_i].words), 0);
+	ck_assert_str_eq(stat_out, screens[_i].out);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *err;
+} mistakes[] = {
+	{{"limit", "put"}, "limit takes [PID] [get | set LIMITS]."},
+	{{"limit", "set"}, "limit takes [PID] [get | set LIMITS]."},
+	{{"limit", "1", "set"}, "limit takes [PID] [get | set LIMITS]."},
+	{{"limit", "1", "set", "2G", "x"}, "limit takes [PID] [get | set LIMITS]."},
+	{{"limit", "get", "--pinned"}, "limit takes [PID] [get | set LIMITS]."},
+	{{"limit", "set", "8Gx"}, "limit: '8Gx' is not a size."},
+	{{"limit", "set", "0"}, "limit: '0' "},
+	{{"limit", "set", "--pinned", "0=8G"}, "limit: '0=8G' is not a size."},
+	{{"limit", "set", "8G", "x"}, "'x' is neither a command nor a process id."},
+	{{"defer"}, "defer takes [PID] on | off."},
+	{{"defer", "1"}, "defer takes [PID] on | off."},
+	{{"defer", "maybe"}, "defer takes [PID] on | off."},
+	{{"defer", "--pinned", "on"}, "defer does not take --pinned."},
+};
+
+START_TEST(what_cannot_be_meant_is_refused)
+{
+	char expected[128];
+
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(stat_execute(geteuid(), mistakes[_i].words), 2);
+	snprintf(expected, sizeof(expected), "gpupool-stat: %s", mistakes[_i].err);
+	stat_check_in(stat_err, expected);
+	stat_check_in(stat_err, "              Next: ");
+	ck_assert_str_eq(stat_out, "");
+}
+END_TEST
+
+START_TEST(a_change_wants_one_process_and_a_question_does_not)
+{
+	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("limit", "set", "0=1GiB"), 2);
+	stat_check_in(stat_err, "gpupool-stat: there are 2 processes; name one of them:\n");
+	ck_assert_int_eq(STAT("defer", "on"), 2);
+	ck_assert_int_eq(STAT("limit", stat_word(one), "set", "0=1GiB"), 0);
+	ck_assert_int_eq(STAT("limit", "set", "0=1GiB", stat_word(one)), 0);
+	ck_assert_int_eq(STAT("limit", stat_word(one), "get"), 0);
+	ck_assert_int_eq(STAT("limit", stat_word(one)), 0);
+	ck_assert_int_eq(STAT("defer", "off", stat_word(other)), 0);
+	ck_assert_int_eq(STAT("defer", stat_word(other), "on"), 0);
+	ck_assert_int_eq(STAT("limit", "get"), 0);
+	ck_assert_int_eq(STAT("limit"), 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *suite = suite_create("gpupool-stat");
+	TCase *tc = tcase_create("change");
+	SRunner *runner;
+	int failed;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return 2;
+	}
+	stat_path = argv[1];
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_add_loop_test(tc, each_change_has_its_screen, 0, LENGTH(screens));
+	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
+	tcase_add_test(tc, a_change_wants_one_process_and_a_question_does_not);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_change.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/size.h"
+#include "stat_report.h"
+
+enum { REQUEST_MAX = 512 };
+
+/* Changing something is not for every process that happens to be there. */
+static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
+{
+	struct stat_question question = {.schema = "status", .timeout_ms = options->timeout_ms};
+	struct stat_survey survey;
+	enum stat_exit result = STAT_OK;
+
+	stat_survey_run(&survey, &question);
+	if (survey.n_processes == 1) {
+		*pid = survey.processes[0].pid;
+	} else if (survey.n_processes == 0) {
+		result = stat_report_errors(&survey, options);
+	} else {
+		stat_error(NULL, "there are %zu processes; name one of them:", survey.n_processes);
+		stat_report_commands(&survey);
+		result = STAT_USAGE;
+	}
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+/* Asks the process, or the only one that there is, and shows its answer. */
+static enum stat_exit change(
+	const struct stat_command *command, const struct stat_options *options, const char *request)
+{
+	struct stat_options one = *options;
+	struct stat_question question;
+	struct stat_survey survey;
+	enum stat_exit result;
+	pid_t pid;
+
+	if (!options->n_pids) {
+		result = choose_one(options, &pid);
+		if (result != STAT_OK)
+			return result;
+		one.pids = &pid;
+		one.n_pids = 1;
+	}
+	question = stat_command_question(command, &one, request);
+	stat_survey_run(&survey, &question);
+	if (one.is_json)
+		stat_report_json(&survey, &one, command->name);
+	else if (survey.n_processes && survey.processes[0].reply)
+		command->show(&survey.processes[0], &one);
+	result = stat_report_errors(&survey, &one);
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+
+	snprintf(request, sizeof(request), "reclaim%s%.16s%s\n", options->device ? " " : "",
+		options->device ? options->device : "", options->is_pinned ? " pinned" : "");
+	return change(command, options, request);
+}
+
+void stat_reclaim_show(const struct stat_process *process, const struct stat_options *options)
+{
+	printf("%" PRIu64 "\n", stat_reply_u64_or_0(process->reply, "released_bytes"));
+}
+
+static enum stat_exit misuse(const struct stat_command *command)
+{
+	char next[64];
+
+	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
+	stat_error(next, "%s takes %s.", command->name, command->synopsis);
+	return STAT_USAGE;
+}
+
+/* Wrong ones are refused before anybody is asked. */
+static bool check_limits(const struct stat_options *options)
+{
+	const char *text = options->words[1];
+	struct gp_limit_list list;
+	struct gp_text_error error;
+	struct gp_limit limit;
+
+	if (options->is_pinned ? gp_limit_parse(text, &limit, &error) == 0
+			       : gp_limit_list_parse(text, &list, &error) == 0)
+		return true;
+	stat_error(error.next ? error.next : "as in: 8GiB, 50%, 0=8GiB,1=none", "limit: '%s' %s.", text, error.why);
+	return false;
+}
+
+enum stat_exit stat_limit_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+	bool is_set = options->n_words == 2 && strcmp(options->words[0], "set") == 0;
+	bool is_get = !options->n_words || (options->n_words == 1 && strcmp(options->words[0], "get") == 0);
+
+	if ((!is_set && !is_get) || (is_get && options->is_pinned) || (is_set && options->watch_ms))
+		return misuse(command);
+	if (is_get)
+		return stat_command_read(command, options);
+	if (!check_limits(options))
+		return STAT_USAGE;
+	snprintf(request, sizeof(request), "limit set %s%.400s\n", options->is_pinned ? "pinned " : "",
+		options->words[1]);
+	return change(command, options, request);
+}
+
+enum stat_exit stat_defer_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+	const char *word = options->n_words == 1 ? options->words[0] : "";
+
+	if (strcmp(word, "on") != 0 && strcmp(word, "off") != 0)
+		return misuse(command);
+	snprintf(request, sizeof(request), "defer %s\n", word);
+	return change(command, options, request);
+}
+
+void stat_defer_show(const struct stat_process *process, const struct stat_options *options)
+{
+	uint64_t n = stat_reply_u64_or_0(process->reply, "scopes");
+
+	if (n)
+		printf("flushes are held back, by %" PRIu64 " scope%s\n", n, n == 1 ? "" : "s");
+	else
+		puts("flushes are not held back");
+}

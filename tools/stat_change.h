@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The commands that change a process: exactly one, whether it is named or the only one. */
+
+#include "stat_command.h"
+
+enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options);
+void stat_reclaim_show(const struct stat_process *process, const struct stat_options *options);
+
+/* Asks if there are no words, or "get". */
+enum stat_exit stat_limit_run(const struct stat_command *command, const struct stat_options *options);
+
+enum stat_exit stat_defer_run(const struct stat_command *command, const struct stat_options *options);
+void stat_defer_show(const struct stat_process *process, const struct stat_options *options);
