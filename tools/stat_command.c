@@ -10,6 +10,7 @@
 
 #include "convert.h"
 #include "replay.h"
+#include "report.h"
 #include "stat_change.h"
 #include "stat_explain.h"
 #include "stat_export.h"
@@ -156,6 +157,8 @@ const struct stat_command stat_commands[] = {
 	{"convert", "FILE|PID", "what they know, for PyTorch's viewer, Perfetto, RMM, pprof, flame graphs", 0,
 		STAT_TAKES_FILE | STAT_TAKES_TO | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON,
 		convert_command, NULL, 0},
+	{"report", "FILE|PID", "all that is known, as an HTML file for a browser", 0,
+		STAT_TAKES_FILE | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON, report_command, NULL, 0},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

@@ -16,8 +16,9 @@
 #include "fuzz.h"
 #include "tools/convert.h"
 #include "tools/replay_history.h"
+#include "tools/report.h"
 
-enum { HAS_TITLE = 1, N_FORMATS = 3, WRITTEN_BASE = 64 << 10, WRITTEN_FACTOR = 4096 };
+enum { HAS_TITLE = 1, N_FORMATS = 4, WRITTEN_BASE = 64 << 10, WRITTEN_FACTOR = 4096 };
 
 static size_t n_written;
 
@@ -87,7 +88,7 @@ static ssize_t count_bytes(void *cookie, const char *bytes, size_t n)
 static void convert(const struct stat_source *source, size_t size)
 {
 	static enum stat_exit (*const formats[N_FORMATS])(FILE *, const struct stat_source *, uint64_t) = {
-		convert_torch, convert_chrome, convert_rmm};
+		convert_torch, convert_chrome, convert_rmm, report_write};
 
 	for (unsigned i = 0; i < N_FORMATS; i++) {
 		FILE *out = fopencookie(NULL, "w", (cookie_io_functions_t){.write = count_bytes});

@@ -245,6 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint8_t flags = fuzz_byte(&in), number = fuzz_byte(&in);
 	static const char *const by[] = {NULL, "library", "size", "age"};
 	static const char *const to[] = {"folded", "prometheus", "torch", NULL};
+	bool is_page = !(command->takes & STAT_TAKES_TO);
 	char device[8], process[16];
 	pid_t pid = getpid();
 	struct stat_options options = {
@@ -256,7 +257,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.device = flags & HAS_DEVICE ? device : NULL,
 		.by = by[number % 4],
 		.to = to[number % 4],
-		.output = command->takes & STAT_TAKES_OUTPUT && number % 4 ? "/dev/null" : NULL,
+		.output = is_page || number % 4 ? "/dev/null" : NULL,
 		.file = process,
 		.min_bytes = number,
 		.pids = &pid,

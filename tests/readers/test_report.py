@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+Usage: test_report.py GPUPOOL_STAT TRACES: what gpupool-stat report writes, drawn by a headless Chromium, where that is
+installed, and looked at as a file. Pictures of it stay in the folder that GPUPOOL_TEST_PICTURES names.
+"""
+
+import base64
+import html.parser
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zlib
+
+import readers
+from readers import HOSTILE, LEAKS, Process, Recording, find
+
+STAT, TRACES = sys.argv[1:3]
+MIB = 1 << 20
+BASE = 0x7f0000000000
+FOLDER = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
+
+MAP = {
+    "schema": "gpupool.map/1", "pid": 7, "truncated": False, "sites": [{"frames": [[0, 4096]]}],
+    "objects": LEAKS["objects"],
+    "pools": [{"device": 0, "kind": "device", "n_segments": 1, "n_blocks": 4, "largest_cached_bytes": 100663296,
+               "largest_free_bytes": 100663296,
+               "segments": [{"address": "0x7f0000000000",
+                             "blocks": [[33554432, "cached"], [16777216, "pending"], [67108864, "used", 67000000, 0],
+                                        [100663296, "cached"]]}]}],
+}
+
+
+def path(name):
+    return os.path.join(FOLDER.name, name)
+
+
+def report(source, name, *words, env=None):
+    """The path of a report."""
+    out = path(name + ".html")
+    readers.stat(STAT, "report", source, "-o", out, *words, env=env)
+    return out
+
+
+def make_recording():
+    """A pool of a device with a time that memory runs out, and pinned memory."""
+    r = Recording().pool(0)
+    r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, 4 * MIB + 1, 0).put("ALLOC", BASE + 8 * MIB, 8 * MIB, 0)
+    r.put("RESERVE", BASE + 64 * MIB, 2 * MIB, 0)
+    r.put("RESERVE", BASE + 128 * MIB, 40 * MIB, -12).put("RELEASE", BASE + 64 * MIB, 0, 0)
+    r.put("RESERVE", BASE + 128 * MIB, 40 * MIB, 0).put("ALLOC", BASE + 128 * MIB, 40 * MIB, 0)
+    r.put("RESERVE", 0, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12).put("FREE", BASE, 0, 0)
+    r.pool(1, pinned=1, kind=2).put("RESERVE", 512 * MIB, MIB, 0).put("ALLOC", 512 * MIB, MIB, 0)
+    return r.put("EXIT").save(path("made.rec"))
+
+
+def make_long_recording(n):
+    """So many operations on a window of blocks."""
+    r = Recording().pool(0).put("RESERVE", BASE, 1024 * MIB, 0)
+    for i in range(n // 2):
+        r.put("ALLOC", BASE + i % 512 * 2 * MIB, MIB + i % 997, 0)
+        r.put("FREE", BASE + (i * 7 + 3) % 512 * 2 * MIB, 0, 0)
+    return r.put("EXIT").save(path("long.rec"))
+
+
+class Page(html.parser.HTMLParser):
+    """The scripts of a page, by their names, and whatever would take something from elsewhere."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.scripts, self.foreign, self.now = {}, [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.foreign += [(tag, name) for name in attributes if name in ("src", "href", "onload", "onerror", "onclick")]
+        self.now = attributes.get("id", "code") if tag == "script" else None
+        if self.now:
+            assert self.now not in self.scripts, "two scripts " + self.now
+            self.scripts[self.now] = ""
+
+    def handle_data(self, data):
+        if self.now:
+            self.scripts[self.now] += data
+
+    def handle_endtag(self, tag):
+        self.now = None
+
+
+def load(file):
+    return Page(pathlib.Path(file).read_text(encoding="utf-8"))
+
+
+def facts_of(page):
+    return json.loads(page.scripts["facts"])
+
+
+def a_report_is_one_file_that_asks_for_nothing_else():
+    text = pathlib.Path(report(make_recording(), "made")).read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.foreign and set(page.scripts) == {"events", "facts", "code"}
+    assert "default-src 'none'" in text and not re.search(r"https?://|innerHTML|document\.write|eval\(", text)
+
+
+def its_facts_are_those_of_the_recording():
+    facts = facts_of(load(report(make_recording(), "made")))
+    device, pinned = facts["memories"]
+    assert (device["name"], device["peak_reserved_bytes"]) == ("device 0", 60 * MIB)
+    assert device["peak_used_bytes"] == 52 * MIB + 512 and pinned["peak_used_bytes"] == MIB
+    first, second = facts["episodes"]
+    assert (first["asked_bytes"], first["returned_bytes"], first["is_served"]) == (40 * MIB, 2 * MIB, True)
+    assert (second["asked_bytes"], second["n_denied"], second["is_served"]) == (1 << 40, 1, False)
+    assert [moment["asked_bytes"] for moment in facts["refused"]] == [1 << 40]
+
+
+def its_events_are_the_last_behind_what_there_was_before():
+    page = load(report(TRACES + "/cupy.txt.gz", "last", "-n", 1000))
+    facts = facts_of(page)
+    packed = base64.b64decode(page.scripts["events"], validate=True)
+    assert facts["n_events"] >= 1000 and len(zlib.decompress(packed)) >= 4 * facts["n_events"]
+    assert "only in the curves" in facts["notes"][0]
+
+
+def no_name_leaves_its_place():
+    leaks = path("leaks.json")
+    pathlib.Path(leaks).write_text(json.dumps(LEAKS))
+    page = load(report(leaks, "leaks"))
+    assert not page.foreign and set(page.scripts) == {"events", "facts", "code"}
+    frames = [frame for site in facts_of(page)["sites"] for frame in site["frames"]]
+    assert any("</script><b>" in frame for frame in frames), frames
+    recording = path(HOSTILE.replace("/", "").replace("\n", "") + ".rec")
+    os.rename(make_recording(), recording)
+    page = load(report(recording, "named"))
+    assert set(page.scripts) == {"events", "facts", "code"} and "<b>" in facts_of(page)["title"]
+
+
+def what_cannot_be_written_is_an_error():
+    recording = make_recording()
+    readers.stat(STAT, "report", recording, "-o", path("none/x"), expected=1)
+    readers.stat(STAT, "report", recording, "-o", "/dev/full", expected=1)
+    readers.stat(STAT, "report", path("none"), expected=1)
+    readers.stat(STAT, "report", expected=2)
+    readers.stat(STAT, "report", "999999999", expected=3)
+
+
+def draw(file, link=""):
+    """The page as a browser has it after it was drawn."""
+    chromium = find("chromium", "chromium-browser")
+    words = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+             "--user-data-dir=" + path("browser"), "--virtual-time-budget=60000", "--window-size=1280,1500"]
+    env = dict(os.environ, HOME=FOLDER.name)
+    address = pathlib.Path(file).as_uri() + link
+    done = subprocess.run([*words, "--dump-dom", address], env=env, capture_output=True, timeout=250, check=False)
+    text = done.stdout.decode()
+    assert 'data-ready="yes"' in text, text[-2000:] + done.stderr.decode()
+    pictures = os.environ.get("GPUPOOL_TEST_PICTURES")
+    if pictures:
+        name = pathlib.Path(file).stem + re.sub(r"\W", "-", link) + ".png"
+        subprocess.run([*words, "--screenshot=" + os.path.join(pictures, name), address], env=env, capture_output=True,
+                       timeout=250, check=True)
+    return {match[1]: match[2] for match in re.finditer(r'id="(curve|map|flame)"[^>]*aria-label="([^"]*)"', text)}, text
+
+
+def a_browser_draws_a_recording_at_any_moment():
+    file = report(make_recording(), "made")
+    labels, text = draw(file, "#at=1")
+    assert labels["curve"].startswith("device 0: at most 52.0 MiB used, 60.0 MiB taken"), labels
+    assert labels["map"] == "device 0: 2 segments, 2 blocks, 48.0 MiB of 60.0 MiB", labels
+    assert re.search(r"<td>40\.0 MiB</td><td>1</td><td>2\.00 MiB</td><td>served</td>", text), text
+    labels, _ = draw(file, "#at=0.5")
+    assert labels["map"] == "device 0: 1 segment, 2 blocks, 12.0 MiB of 20.0 MiB", labels
+    labels, _ = draw(file, "#memory=64&at=1")
+    assert labels["map"] == "pinned memory: 1 segment, 1 block, 1.00 MiB of 1.00 MiB", labels
+
+
+def a_browser_draws_call_sites_and_takes_no_name_for_markup():
+    leaks = path("leaks.json")
+    pathlib.Path(leaks).write_text(json.dumps(LEAKS))
+    labels, text = draw(report(leaks, "leaks"))
+    assert labels["flame"] == "7 frames, 7.00 MiB", labels
+    assert "<b>" not in re.sub(r"(?s)<script.*?</script>", "", text)
+    assert text.count("<tr>") == 5
+
+
+def a_browser_draws_a_process():
+    with Process(dict(readers.ANSWERS, map=MAP)) as process:
+        file = report(os.getpid(), "process", env=process.env)
+    labels, text = draw(file)
+    assert labels["map"] == "device 0: 1 segment, 2 blocks, 80.0 MiB of 208 MiB", labels
+    assert "device 0: used 768 MiB, cached 462 MiB" in text
+    assert re.search(r"<td>device 0</td><td>settle</td><td>3</td>", text)
+    assert "the last 1s ago: 1.00 GiB of device memory, cause: full" in text
+
+
+def a_browser_draws_a_million_events():
+    find("chromium", "chromium-browser")
+    file = report(make_long_recording(1000000), "long")
+    assert os.path.getsize(file) < 20 << 20, os.path.getsize(file)
+    labels, _ = draw(file, "#at=0.5")
+    assert re.match(r"device 0: 1 segment, \d+ blocks, ", labels["map"]), labels
+
+
+readers.main([
+    a_report_is_one_file_that_asks_for_nothing_else,
+    its_facts_are_those_of_the_recording,
+    its_events_are_the_last_behind_what_there_was_before,
+    no_name_leaves_its_place,
+    what_cannot_be_written_is_an_error,
+    a_browser_draws_a_recording_at_any_moment,
+    a_browser_draws_call_sites_and_takes_no_name_for_markup,
+    a_browser_draws_a_process,
+    a_browser_draws_a_million_events,
+])
