@@ -281,6 +281,70 @@ static void hook(void)
 	app_fact("calls without", (uint64_t)plenty.calls);
 }
 
+enum { THREADS = 4, TURNS = 400 };
+
+/* In scopes and out of them, while others change the limits. */
+static void *churn(void *arg)
+{
+	unsigned state = (unsigned)(uintptr_t)arg, n_refused = 0;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (int i = 0; i < TURNS; i++) {
+		bool is_uncached = app_random(&state) % 4 == 0, is_deferred = app_random(&state) % 8 == 0;
+		CUdeviceptr ptr;
+
+		if (is_uncached)
+			gpupool_no_cache_begin();
+		if (is_deferred)
+			gpupool_defer_begin();
+		if (cuMemAlloc_v2(&ptr, 1 + app_random(&state) % (256 * KIB)))
+			n_refused++;
+		else
+			APP_MUST(cuMemFree_v2(ptr));
+		if (is_deferred)
+			gpupool_defer_end();
+		if (is_uncached)
+			gpupool_no_cache_end();
+	}
+	return (void *)(uintptr_t)n_refused;
+}
+
+static void *meddle(void *arg)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (uint64_t i = 0; i < 60; i++) {
+		gpupool_set_limit(0, (64 + i % 4 * 64) * MIB);
+		gpupool_reclaim(GPUPOOL_ALL_DEVICES);
+		gpupool_set_oom_hook(i % 2 ? never : NULL, NULL);
+		gpupool_free_now(0);
+		(void)status_of(0);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t all[THREADS + 1];
+	uint64_t n_refused = 0;
+	void *result;
+
+	app_start();
+	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
+	for (uintptr_t i = 0; i < THREADS; i++)
+		APP_MUST(pthread_create(&all[i], NULL, churn, (void *)(i + 1)));
+	APP_MUST(pthread_create(&all[THREADS], NULL, meddle, NULL));
+	app_pause("threads");
+	for (int i = 0; i <= THREADS; i++) {
+		APP_MUST(pthread_join(all[i], &result));
+		n_refused += (uintptr_t)result;
+	}
+	app_fact("refused", n_refused);
+	app_fact("used", status_of(0).used_bytes);
+	tell("freed now", gpupool_free_now(0) >= 0);
+	app_fact("total", status_of(0).total_bytes);
+	app_tell_driver();
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"all", all},
 	{"defer", defer},
@@ -289,6 +353,7 @@ const struct app_scenario app_scenarios[] = {
 	{"limits", limits},
 	{"memory", memory},
 	{"no-cache", no_cache},
+	{"threads", threads},
 	{"wrong", wrong},
 	{NULL},
 };

@@ -115,6 +115,31 @@ START_TEST(a_program_whose_stacks_are_taken_cannot_tell)
 }
 END_TEST
 
+static const char *const asking[][2] = {
+	{"app_api_inside", "defer"},
+	{"app_api_inside", "free-now"},
+	{"app_api_inside", "hook"},
+	{"app_api_inside", "limits"},
+	{"app_api_inside", "memory"},
+	{"app_api_inside", "no-cache"},
+	{"app_api_inside", "threads"},
+	{"app_others_inside", "both"},
+	{"app_others_inside", "contexts"},
+	{"app_others_inside", "gives"},
+	{"app_others_inside", "hangs-up"},
+};
+
+START_TEST(a_program_may_ask_and_processes_may_ask_each_other)
+{
+	const char *env[] = {pools[_i % 5][1], "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0",
+		"GPUPOOL_LOG=off", NULL};
+
+	play_run(&(struct play){.program = asking[_i][0], .words = {asking[_i][1]}, .env = env, .at_pause = look});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
 START_TEST(memory_that_runs_out_is_found_inside_too)
 {
 	const char *env[] = {pools[_i][1], "SIMGPU_MEMORY=1GiB", "GPUPOOL_LOG=off", NULL};
@@ -132,6 +157,8 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0, N_ROWS);
 	tcase_add_loop_test(tc, a_program_whose_stacks_are_taken_cannot_tell, 0, (int)LENGTH(traced));
+	tcase_add_loop_test(
+		tc, a_program_may_ask_and_processes_may_ask_each_other, 0, (int)LENGTH(asking));
 	tcase_add_loop_test(tc, memory_that_runs_out_is_found_inside_too, 0, (int)LENGTH(pools));
 }
 

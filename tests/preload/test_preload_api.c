@@ -246,6 +246,31 @@ START_TEST(the_hook_may_make_room_before_an_allocation_fails)
 }
 END_TEST
 
+/* Requests come in while the threads are at it. */
+static void ask_meanwhile(const char *name)
+{
+	for (int i = 0; i < 5; i++) {
+		play_ask("yield 73696d756c61746564206770750000 1048576");
+		play_ask("defer on");
+		play_ask("limit set 50%");
+		play_ask("defer off");
+	}
+	play_ask("limit set none");
+}
+
+START_TEST(scopes_and_limits_may_come_from_many_threads_at_once)
+{
+	const char *env[] = {kinds[_i], GPU, QUIET, NULL};
+
+	play_api("threads", env, ask_meanwhile);
+	/* 64 MiB are always enough for what four threads hold. */
+	ck_assert_uint_eq(play_fact("refused"), 0);
+	ck_assert_uint_eq(play_fact("used"), 0);
+	ck_assert_uint_eq(play_fact("total"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 #ifdef PYTHON
 static const char with_python[] =
 	"active True True\n"
@@ -301,6 +326,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless);
 	tcase_add_loop_test(tc, what_is_allocated_or_freed_in_a_no_cache_scope_is_not_kept, 0, n);
 	tcase_add_loop_test(tc, the_hook_may_make_room_before_an_allocation_fails, 0, n);
+	tcase_add_loop_test(tc, scopes_and_limits_may_come_from_many_threads_at_once, 0, n);
 #ifdef PYTHON
 	/* Not the machine's own Python, then. */
 	if (!getenv(PLAY_EMULATOR))
