@@ -57,6 +57,9 @@ struct gp_kind_ops {
 	/* So often all idle segments go back before the pool would hold more than ever, until it does by a share. */
 	unsigned n_swaps;
 
+	/* And so often it waits for what was freed, before it would hold more than ever, until it does by a share. */
+	unsigned n_waits;
+
 	/* How much to ask the driver for, for a block of size bytes. */
 	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
 

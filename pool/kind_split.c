@@ -38,6 +38,9 @@
 /* A loop that needs all it had before it settles on that after so many attempts to do with less. */
 #define SWAPS 2
 
+/* Only what is completed can be given back. */
+#define WAITS 8
+
 static void split_init(struct gp_pool *pool)
 {
 	pool->cache.split.small.root = pool->cache.split.large.root = NULL;
@@ -201,6 +204,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.unlink = split_unlink,
 	.stale_after = STALE_AFTER,
 	.n_swaps = SWAPS,
+	.n_waits = WAITS,
 	.segment_bytes = split_segment_bytes,
 	.largest_fit = split_largest_fit,
 	.smallest_part = split_smallest_part,

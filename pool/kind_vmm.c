@@ -11,6 +11,9 @@
 
 #include "range.h"
 
+/* Only completed pieces can be moved. */
+#define WAITS 8
+
 static void vmm_init(struct gp_pool *pool)
 {
 	if (pool->cache.vm)
@@ -77,6 +80,7 @@ const struct gp_kind_ops gp_kind_vmm = {
 	.cut = vmm_cut,
 	.put = gp_range_cache_locked,
 	.unlink = gp_range_unlink_locked,
+	.n_waits = WAITS,
 	.grow = gp_range_grow,
 	.give_back = gp_range_give_back,
 	.segment_bytes = vmm_segment_bytes,

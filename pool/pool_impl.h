@@ -36,6 +36,8 @@ struct gp_pool {
 	uint64_t n_grows;	/* times that a large segment was asked for: the clock of idleness */
 	uint64_t swap_level;	/* peak of total_bytes when swaps were last counted anew */
 	unsigned n_swaps;	/* since then: see segment.c */
+	uint64_t wait_level;	/* likewise, for waits */
+	unsigned n_waits;	/* since then: see reuse.c */
 	uint64_t begun_bytes;	/* of release_begin since the start */
 	uint64_t arrived_bytes; /* of these, back in the driver */
 	uint64_t n_handed_out;	/* blocks: somebody else may have what one waited for */

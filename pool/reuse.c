@@ -41,6 +41,14 @@
  */
 #define OTHERS_WAIT_NS UINT64_C(100000000)
 
+/*
+ * How long for what was freed, before the pool would hold more than ever; and by which share the peak must rise until
+ * that is done again. The real free waits each time: a few waits while a program finds its size are next to nothing.
+ */
+#define PEAK_WAIT_NS UINT64_C(20000000)
+#define PEAK_SHARE   16
+#define PEAK_MIN     (128 * GP_MIB) /* below, memory is not worth a stall */
+
 /* With one stream, where the GPU lags behind, it is asked only so seldom whether it still does. */
 enum { ASK_EVERY = 16 };
 
@@ -276,6 +284,38 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
 	if (*ret_block)
 		return 0;
 	return r > 0 ? r : -ENOENT;
+}
+
+static bool is_wait_due_locked(struct gp_pool *pool, const struct gp_request *request)
+{
+	uint64_t peak = pool->stats.peak_total_bytes;
+
+	if (request->size <= GP_SMALL_MAX || pool->stats.total_bytes + request->size <= gp_max(peak, PEAK_MIN))
+		return false;
+	if (peak >= pool->wait_level + pool->wait_level / PEAK_SHARE) {
+		pool->wait_level = peak;
+		pool->n_waits = 0;
+	}
+	return pool->n_waits < request->kind->n_waits;
+}
+
+struct gp_block *gp_reuse_await(struct gp_pool *pool, const struct gp_request *request)
+{
+	uint64_t newest = 0;
+	bool is_due;
+
+	gp_mutex_lock(&pool->lock);
+	is_due = is_wait_due_locked(pool, request);
+	gp_mutex_unlock(&pool->lock);
+	if (is_due)
+		newest = gp_fence_newest(&pool->fence);
+	if (!newest)
+		return NULL;
+	gp_mutex_lock(&pool->lock);
+	pool->n_waits++;
+	gp_mutex_unlock(&pool->lock);
+	(void)gp_fence_wait(&pool->fence, newest - 1, PEAK_WAIT_NS);
+	return gp_reuse_take(pool, request);
 }
 
 static bool is_over_limit_locked(const struct gp_pool *pool)

@@ -35,6 +35,12 @@ int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
 
 /*
+ * Where the pool would hold more than ever: waits for what has been freed, now and then and not for long. NULL if no
+ * block was to be had by that; then more has been completed, and can be moved or given back.
+ */
+struct gp_block *gp_reuse_await(struct gp_pool *pool, const struct gp_request *request);
+
+/*
  * Brings the queue of freed blocks back under its limits, and sends off what is leaving. may_wait: as the program's own
  * free would, where the driver gives back in no other way. Returns the bytes begun to be given back.
  */

@@ -441,7 +441,7 @@ START_TEST(split_keeps_a_long_idle_segment_that_is_only_ordered)
 {
 	px.fake.has_one_stream = true;
 	for (uint64_t i = 0; i < 6; i++) {
-		uint64_t addr = fixture_alloc((20 + 2 * i) * GP_MIB);
+		uint64_t addr = fixture_alloc((8 + 2 * i) * GP_MIB);
 
 		fixture_work();
 		fixture_free(addr);

@@ -293,7 +293,7 @@ START_TEST(a_context_can_end_while_threads_allocate_and_free)
 END_TEST
 
 /* Each frees a block before it asks for one like it, and together they hold all that there is. */
-enum { N_TRADES = 2000, TRADED = 4 * GP_MIB };
+enum { N_TRADES = 500, TRADED = 4 * GP_MIB };
 
 static void *trade(void *arg)
 {

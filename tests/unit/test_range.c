@@ -288,15 +288,15 @@ static void require_completion_there(struct fake *fake, enum fake_call call)
 
 START_TEST(what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough)
 {
-	uint64_t addr = fixture_alloc(100 * GP_MIB);
+	uint64_t addr = fixture_alloc(40 * GP_MIB);
 
 	px.fake.has_one_stream = true;
 	fixture_work();
 	fixture_free(addr);
 	fixture_alloc(GP_ALIGN); /* orders, since so much is pending */
-	ck_assert_uint_eq(fixture_stats().cached_bytes, 100 * GP_MIB + GRANULE - GP_ALIGN);
+	ck_assert_uint_eq(fixture_stats().cached_bytes, 40 * GP_MIB + GRANULE - GP_ALIGN);
 	px.fake.hook = require_completion_there;
-	ck_assert_uint_ne(fixture_alloc(120 * GP_MIB), addr);
+	ck_assert_uint_ne(fixture_alloc(60 * GP_MIB), addr);
 	ck_assert_ptr_null(px.fake.hook);
 }
 END_TEST

@@ -70,26 +70,36 @@ static const struct {
 	enum { BAR, TODAY } what;
 	json_int_t calls_at_most;
 } figures[] = {
-	{"transformer", "none", 1.05, TODAY, 33334},
-	{"transformer", "simple", 3.09, TODAY, 732},
-	{"transformer", "binned", 3.90, TODAY, 958},
-	{"transformer", "split", 1.15, BAR, 180},
-	{"transformer", "vmm", 1.05, BAR, 320},
-	{"conv", "none", 1.03, TODAY, 32461},
-	{"conv", "simple", 2.23, TODAY, 1102},
-	{"conv", "binned", 2.45, TODAY, 1140},
-	{"conv", "split", 1.15, BAR, 280},
-	{"conv", "vmm", 1.03, BAR, 450},
-	{"gpt", "none", 1.03, TODAY, 242448},
-	{"gpt", "simple", 4.84, TODAY, 1873},
-	{"gpt", "binned", 3.12, TODAY, 505},
-	{"gpt", "split", 1.15, BAR, 45},
-	{"gpt", "vmm", 1.05, BAR, 120},
-	{"cupy", "none", 1.45, TODAY, 5127},
-	{"cupy", "simple", 1.01, TODAY, 10},
-	{"cupy", "binned", 1.01, TODAY, 10},
-	{"cupy", "split", 1.15, BAR, 3},
-	{"cupy", "vmm", 1.05, BAR, 10},
+	{"transformer.txt", "none", 1.05, TODAY, 33334},
+	{"transformer.txt", "simple", 3.09, TODAY, 732},
+	{"transformer.txt", "binned", 3.90, TODAY, 958},
+	{"transformer.txt", "split", 1.15, BAR, 180},
+	{"transformer.txt", "vmm", 1.05, BAR, 320},
+	{"conv.txt", "none", 1.03, TODAY, 32461},
+	{"conv.txt", "simple", 2.23, TODAY, 1102},
+	{"conv.txt", "binned", 2.45, TODAY, 1140},
+	{"conv.txt", "split", 1.15, BAR, 280},
+	{"conv.txt", "vmm", 1.03, BAR, 450},
+	{"gpt.txt", "none", 1.03, TODAY, 242448},
+	{"gpt.txt", "simple", 4.84, TODAY, 1873},
+	{"gpt.txt", "binned", 3.12, TODAY, 505},
+	{"gpt.txt", "split", 1.15, BAR, 45},
+	{"gpt.txt", "vmm", 1.05, BAR, 120},
+	{"cupy.txt", "none", 1.45, TODAY, 5127},
+	{"cupy.txt", "simple", 1.01, TODAY, 10},
+	{"cupy.txt", "binned", 1.01, TODAY, 10},
+	{"cupy.txt", "split", 1.15, BAR, 3},
+	{"cupy.txt", "vmm", 1.05, BAR, 10},
+	/* On a GPU that lags as it did: the bars are 1.15 and 1.05, and an adversary has none. */
+	{"elements.rec", "none", 1.19, TODAY, 25059},
+	{"elements.rec", "split", 1.32, TODAY, 14},
+	{"elements.rec", "vmm", 1.17, TODAY, 60},
+	{"graphs.rec", "none", 1.23, TODAY, 14779},
+	{"graphs.rec", "split", 1.46, TODAY, 150},
+	{"graphs.rec", "vmm", 1.09, TODAY, 260},
+	{"adversary.rec", "none", 1.53, TODAY, 14342},
+	{"adversary.rec", "split", 2.69, TODAY, 1370},
+	{"adversary.rec", "vmm", 4.09, TODAY, 1250},
 };
 
 START_TEST(no_trace_takes_more_memory_than_it_may)
@@ -98,7 +108,7 @@ START_TEST(no_trace_takes_more_memory_than_it_may)
 	char trace[256], option[32];
 	double ratio;
 
-	snprintf(trace, sizeof(trace), "%s/%s.txt.gz", traces_dir, figures[_i].trace);
+	snprintf(trace, sizeof(trace), "%s/%s.gz", traces_dir, figures[_i].trace);
 	snprintf(option, sizeof(option), "--pool=%s", figures[_i].pool);
 	ck_assert_int_eq(STAT("replay", trace, option, "--json"), 0);
 	read_answer();

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "pool_fixture.h"
@@ -112,6 +113,50 @@ START_TEST(overlapping_streams_are_not_ordered_for_a_little_memory)
 	fixture_free(addr);
 	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+}
+END_TEST
+
+/* As much as is worth a stall. */
+#define MUCH (100 * GP_MIB)
+
+static void complete_in_pause(struct fake *fake, enum fake_call call)
+{
+	if (call == FAKE_PAUSE)
+		fake_complete_all(fake);
+}
+
+START_TEST(before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed)
+{
+	uint64_t addr = fixture_alloc(MUCH);
+
+	ck_assert_int_eq(gp_pool_require_completion(px.pool), 0);
+	fixture_work();
+	fixture_free(addr);
+	px.fake.hook = complete_in_pause;
+	ck_assert_uint_eq(fixture_alloc(MUCH), addr);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
+}
+END_TEST
+
+static void *free_it(void *addr)
+{
+	fixture_free(*(uint64_t *)addr);
+	return NULL;
+}
+
+/* Its own free would have made this thread wait as long; another's would not. */
+START_TEST(but_it_grows_where_another_thread_s_free_takes_too_long)
+{
+	uint64_t addr = fixture_alloc(MUCH);
+	pthread_t thread;
+
+	ck_assert_int_eq(gp_pool_require_completion(px.pool), 0);
+	fixture_work();
+	ck_assert_int_eq(pthread_create(&thread, NULL, free_it, &addr), 0);
+	pthread_join(thread, NULL);
+	atomic_store(&px.fake.waitable, 0);
+	ck_assert_uint_ne(fixture_alloc(MUCH), addr);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 2 * MUCH);
 }
 END_TEST
 
@@ -294,6 +339,10 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_block_is_reused_behind_an_order_where_that_is_enough);
 	tcase_add_test(tc, two_blocks_take_turns_before_an_order_stops_the_gpu);
 	tcase_add_test(tc, overlapping_streams_are_not_ordered_for_a_little_memory);
+	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
+		tcase_add_test(tc, before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed);
+		tcase_add_test(tc, but_it_grows_where_another_thread_s_free_takes_too_long);
+	}
 	tcase_add_test(tc, a_late_block_waits_for_completion_even_where_an_order_is_enough);
 	tcase_add_test(tc, where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_may_wait);
 	tcase_add_test(tc, a_block_that_was_late_once_is_an_ordinary_one_the_next_time);
