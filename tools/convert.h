@@ -21,6 +21,9 @@ enum stat_exit convert_rmm(FILE *out, const struct stat_source *source, uint64_t
 enum stat_exit convert_folded(FILE *out, const struct stat_source *source, uint64_t n_max);
 enum stat_exit convert_pprof(FILE *out, const struct stat_source *source, uint64_t n_max);
 
+/* convert_torch() of a process. */
+enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source);
+
 /* Opens what -o names, or stdout. NULL after a message: it cannot be, or it is a terminal and is_binary. */
 FILE *convert_open(const char *path, bool is_binary);
 

@@ -100,6 +100,13 @@ void pickle_u64(struct pickle *p, uint64_t value)
 	}
 }
 
+void pickle_copy(struct pickle *p, const char *text, size_t length)
+{
+	put(p, BINUNICODE);
+	put_little(p, length, 4);
+	fwrite(text, 1, length, p->out);
+}
+
 void pickle_text(struct pickle *p, const char *text)
 {
 	for (unsigned i = 0; i < p->n_texts; i++) {
@@ -109,9 +116,7 @@ void pickle_text(struct pickle *p, const char *text)
 		put(p, (int)i);
 		return;
 	}
-	put(p, BINUNICODE);
-	put_little(p, strlen(text), 4);
-	fputs(text, p->out);
+	pickle_copy(p, text, strlen(text));
 	if (p->n_texts == PICKLE_TEXTS_MAX)
 		return;
 	put(p, BINPUT);

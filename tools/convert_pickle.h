@@ -39,6 +39,9 @@ void pickle_u64(struct pickle *pickle, uint64_t value);
 /* A text of the program's own: it stays where it is. */
 void pickle_text(struct pickle *pickle, const char *text);
 
+/* Any other, so many bytes of it. */
+void pickle_copy(struct pickle *pickle, const char *text, size_t length);
+
 /* A key and its value. */
 void pickle_put_u64(struct pickle *pickle, const char *key, uint64_t value);
 void pickle_put_text(struct pickle *pickle, const char *key, const char *text);

@@ -259,7 +259,7 @@ static void add_pool(struct history *h, const struct replay_event *e)
 	memory->capacity_bytes = h->is_text ? 0 : e->values[5];
 }
 
-void history_add(struct history *h, const struct replay_event *e)
+static void look_at(struct history *h, const struct replay_event *e)
 {
 	struct replay_entry *block;
 
@@ -302,7 +302,7 @@ int history_run(struct history *h, struct replay_file *file, uint64_t n_events, 
 	h->is_text = replay_is_text(file);
 	replay_rewind(file);
 	while ((r = replay_next(file, &event, error)) > 0) {
-		history_add(h, &event);
+		look_at(h, &event);
 		stat_progress(event.position, n_events);
 	}
 	stat_progress_end();

@@ -77,9 +77,6 @@ int history_run(struct history *history, struct replay_file *file, uint64_t n_ev
 	char error[static REPLAY_ERROR_MAX]);
 void history_deinit(struct history *history);
 
-/* One more event, as replay_next() would give it. */
-void history_add(struct history *history, const struct replay_event *event);
-
 /* The segment that an address is in, or NULL. */
 const struct history_segment *history_find(const struct history *history, uint64_t addr);
 

@@ -91,17 +91,6 @@ LEAKS = {
                 {"path": "/opt/app/lib;" + HOSTILE, "build_id": None, "base": "0x2000"}],
 }
 
-BLOCKS = {
-    "schema": "gpupool.blocks/1", "pid": 7, "n_blocks": 3, "truncated": False,
-    "blocks": [
-        {"address": "0x7f0000000200", "size_bytes": 512, "requested_bytes": 5, "device": 0, "kind": "device",
-         "serial": 2},
-        {"address": "0x7f0000000000", "size_bytes": 512, "requested_bytes": 512, "device": 0, "kind": "device",
-         "serial": 1},
-        {"address": "0x7e0000000000", "size_bytes": 2097152, "requested_bytes": 2000000, "device": None,
-         "kind": "pinned", "serial": 3}],
-}
-
 OOM = {
     "schema": "gpupool.oom/1", "pid": 7, "n_ooms": 1,
     "last": {"age_ns": 1000000000, "kind": "device", "device": 0, "asked_bytes": 1073741824, "cause": "full",
@@ -111,7 +100,17 @@ OOM = {
     "objects": LEAKS["objects"],
 }
 
-ANSWERS = {answer["schema"].split(".")[1].split("/")[0]: answer for answer in (STATUS, LEAKS, BLOCKS, OOM)}
+MAP = {
+    "schema": "gpupool.map/1", "pid": 7, "truncated": False, "sites": [{"frames": [[0, 4096]]}],
+    "objects": LEAKS["objects"],
+    "pools": [{"device": 0, "kind": "device", "n_segments": 1, "n_blocks": 4, "largest_cached_bytes": 100663296,
+               "largest_free_bytes": 100663296,
+               "segments": [{"address": "0x7f0000000000",
+                             "blocks": [[33554432, "cached"], [16777216, "pending"], [67108864, "used", 67000000, 0],
+                                        [100663296, "cached"]]}]}],
+}
+
+ANSWERS = {answer["schema"].split(".")[1].split("/")[0]: answer for answer in (STATUS, LEAKS, OOM, MAP)}
 
 
 class Process:

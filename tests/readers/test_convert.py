@@ -68,13 +68,14 @@ def check_segments(segments):
         at = segment["address"]
         for block in segment["blocks"]:
             assert block["address"] == at and block["size"] > 0
-            assert block["state"] in ("active_allocated", "inactive")
+            assert block["state"] in ("active_allocated", "active_pending_free", "inactive")
             assert 0 <= block["requested_size"] <= block["size"]
             assert block["frames"][0].keys() == {"name", "filename", "line"}
             at += block["size"]
         assert at == segment["address"] + segment["total_size"]
         active = [block for block in segment["blocks"] if block["state"] == "active_allocated"]
-        assert segment["allocated_size"] == segment["active_size"] == sum(block["size"] for block in active)
+        assert segment["allocated_size"] == sum(block["size"] for block in active)
+        assert segment["active_size"] == sum(b["size"] for b in segment["blocks"] if b["state"] != "inactive")
         assert segment["requested_size"] == sum(block["requested_size"] for block in active)
 
 
@@ -128,11 +129,15 @@ def a_snapshot_of_the_last_events_alone_can_be_walked_through_too():
         walk_back(snapshot, 0)
 
 
-def the_blocks_of_a_process_become_a_snapshot():
+def the_map_of_a_process_becomes_a_snapshot_with_its_stacks():
     with Process() as process:
         snapshot = load_snapshot(convert(os.getpid(), "torch", env=process.env))
-    check_segments(snapshot["segments"])
-    assert [s["address"] for s in snapshot["segments"]] == [BASE, BASE + 512]
+    (segment,) = snapshot["segments"]
+    check_segments([segment])
+    assert (segment["address"], segment["active_size"] - segment["allocated_size"]) == (BASE, 16 * MIB)
+    states = [(block["size"] // MIB, block["state"]) for block in segment["blocks"]]
+    assert states == [(32, "inactive"), (16, "active_pending_free"), (64, "active_allocated"), (96, "inactive")]
+    assert segment["blocks"][2]["frames"] == [{"name": "solver+0x1000", "filename": "", "line": 0}]
     assert snapshot["device_traces"] == [[]]
 
 
@@ -268,7 +273,7 @@ def a_damaged_recording_leaves_no_file_behind():
 readers.main([
     a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through,
     a_snapshot_of_the_last_events_alone_can_be_walked_through_too,
-    the_blocks_of_a_process_become_a_snapshot,
+    the_map_of_a_process_becomes_a_snapshot_with_its_stacks,
     a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks,
     a_long_trace_for_chrome_is_thinned_out_and_keeps_its_peak,
     each_free_in_a_log_for_rmm_has_the_size_of_its_allocation,

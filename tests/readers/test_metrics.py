@@ -7,6 +7,7 @@ are installed, and by plain sockets.
 
 import contextlib
 import http.client
+import http.server
 import json
 import pathlib
 import re
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 import urllib.request
 
 import readers
@@ -143,16 +144,32 @@ def ask(port, path):
         return json.load(answer)["data"]
 
 
-def wait_for(function):
-    """What it returns, once that is something: a server that is not ours does not tell when it is done."""
-    end = time.monotonic() + 90
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            found = function()
-            if found:
-                return found
-        time.sleep(0.1)
-    raise AssertionError("nothing came")
+class Relay(http.server.BaseHTTPRequestHandler):
+    """Passes a scrape on to the exporter, and counts: a target is scraped again once the last scrape is kept."""
+
+    scrapes = threading.Semaphore(0)
+    port = None
+
+    def do_GET(self):
+        response, text = fetch(self.port, self.path, headers={"Accept": self.headers["Accept"]})
+        self.scrapes.release()
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.getheader("Content-Type"))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def relay(port):
+    """The port of a relay to that one."""
+    Relay.port = port
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
 
 
 def free_port():
@@ -163,7 +180,8 @@ def free_port():
 
 def a_prometheus_server_scrapes_it():
     program = find("prometheus")
-    with Process() as process, exporter(process) as port, tempfile.TemporaryDirectory() as folder:
+    with Process() as process, exporter(process) as real_port, relay(real_port) as port, \
+            tempfile.TemporaryDirectory() as folder:
         config = {"scrape_configs": [{"job_name": "gpupool", "scrape_interval": "1s", "scrape_timeout": "1s",
                                       "static_configs": [{"targets": ["127.0.0.1:%d" % port]}]}]}
         path = pathlib.Path(folder) / "prometheus.yml"
@@ -173,8 +191,9 @@ def a_prometheus_server_scrapes_it():
                                   "--web.listen-address=127.0.0.1:%d" % own_port],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            query = "/api/v1/query?query=gpupool_used_bytes"
-            found = wait_for(lambda: ask(own_port, query)["result"])
+            for _ in range(3):
+                assert Relay.scrapes.acquire(timeout=90), "nobody scrapes"
+            found = ask(own_port, "/api/v1/query?query=gpupool_used_bytes")["result"]
             target = ask(own_port, "/api/v1/targets")["activeTargets"][0]
             metadata = ask(own_port, "/api/v1/metadata")
         finally:
