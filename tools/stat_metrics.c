@@ -10,7 +10,14 @@
 #include "stat_explain.h"
 #include "stat_report.h"
 
-enum { ANSWER_MAX = 1 << 20, ROUNDS_MAX = 16, LABEL_MAX = 256, LABELS_MAX = 512, NAME_MAX_BYTES = 96 };
+enum {
+	ANSWER_MAX = 1 << 20,
+	ROUNDS_MAX = 16,
+	ROUND_NAME_MAX = 32,
+	LABEL_MAX = 256,
+	LABELS_MAX = 512,
+	NAME_MAX_BYTES = 96,
+};
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 
@@ -161,10 +168,14 @@ static void write_member(const struct writer *w, const struct metric *m, const j
 	write_sample(w, m, braced, value);
 }
 
-static bool is_first_of_name(const json_t *rounds, size_t nth)
+/* A word, and no round before it has the same. */
+static bool has_own_name(const json_t *rounds, size_t nth)
 {
 	const char *name = stat_reply_text(json_array_get(rounds, nth), "name");
+	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz-_");
 
+	if (name[length] || !length || length > ROUND_NAME_MAX)
+		return false;
 	for (size_t i = 0; i < nth; i++)
 		if (strcmp(stat_reply_text(json_array_get(rounds, i), "name"), name) == 0)
 			return false;
@@ -174,16 +185,15 @@ static bool is_first_of_name(const json_t *rounds, size_t nth)
 static void write_rounds(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
 {
 	const json_t *rounds = json_object_get(memory, "retries");
-	char all[LABELS_MAX + LABEL_MAX], name[LABEL_MAX], cut[33];
+	char all[LABELS_MAX];
 	uint64_t value;
 
 	for (size_t i = 0; i < json_array_size(rounds) && i < ROUNDS_MAX; i++) {
 		const json_t *round = json_array_get(rounds, i);
 
-		if (!is_first_of_name(rounds, i) || !stat_reply_u64(round, m->member, &value))
+		if (!has_own_name(rounds, i) || !stat_reply_u64(round, m->member, &value))
 			continue;
-		snprintf(cut, sizeof(cut), "%.*s", 32, stat_reply_text(round, "name"));
-		snprintf(all, sizeof(all), "{%.*s,round=\"%s\"}", LABELS_MAX - 16, labels, escape(name, cut));
+		snprintf(all, sizeof(all), "{%.128s,round=\"%.32s\"}", labels, stat_reply_text(round, "name"));
 		write_sample(w, m, all, value);
 	}
 }

@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import http.server
 import json
+import os
 import pathlib
 import re
 import socket
@@ -19,16 +20,16 @@ import threading
 import urllib.request
 
 import readers
-from readers import Process, Skip, find
+from readers import STATUS, Process, Skip, find
 
-STAT, DASHBOARD = sys.argv[1:3]
+PROGRAM, DASHBOARD = sys.argv[1:3]
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
 
 
 @contextlib.contextmanager
 def exporter(process, *words):
     """The port of one that serves."""
-    child = subprocess.Popen([STAT, "export", "--listen=127.0.0.1:0", *words], env=process.env, stdout=subprocess.PIPE,
+    child = subprocess.Popen([PROGRAM, "export", "--listen=127.0.0.1:0", *words], env=process.env, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
     try:
         line = child.stdout.readline().decode()
@@ -56,7 +57,7 @@ def samples(text):
 
 def promtool_finds_no_fault_with_the_names():
     with Process() as process:
-        text = readers.stat(STAT, "metrics", "--to=prometheus", env=process.env)
+        text = readers.stat(PROGRAM, "metrics", "--to=prometheus", env=process.env)
     done = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -67,7 +68,7 @@ def the_openmetrics_parser_of_prometheus_client_takes_it():
     except ImportError as error:
         raise Skip("no Python module prometheus_client") from error
     with Process() as process:
-        text = readers.stat(STAT, "metrics", env=process.env).decode()
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families["gpupool_driver_seconds"].unit == "seconds"
     assert families["gpupool_hits"].type == "counter"
@@ -77,16 +78,31 @@ def the_openmetrics_parser_of_prometheus_client_takes_it():
 
 def both_formats_have_the_same_samples():
     with Process() as process:
-        one = readers.stat(STAT, "metrics", env=process.env).decode()
-        other = readers.stat(STAT, "metrics", "--to=prometheus", env=process.env).decode()
+        one = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        other = readers.stat(PROGRAM, "metrics", "--to=prometheus", env=process.env).decode()
     assert samples(one) == samples(other)
     assert one.endswith("# EOF\n") and "# EOF" not in other
     assert len({line.rsplit(" ", 1)[0] for line in samples(one)}) == len(samples(one))
 
 
+def whatever_a_process_answers_each_series_is_there_once():
+    device = STATUS["devices"][0]
+    rounds = [{"name": name, "count": 1, "yielded_bytes": 1, "ns": 1}
+              for name in ("settle", "settle", "a" * 40, "a" * 41, readers.HOSTILE, "", "\u00e9", 7)]
+    answer = dict(STATUS, devices=[dict(device, retries=rounds), device, dict(device, index=64), dict(device, index=-1),
+                                   dict(device, index="0"), None, 7], pinned=[], pool=readers.HOSTILE, version=None,
+                  uptime_ns=-1)
+    with Process({"status": answer}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    names = [line.rsplit(" ", 1)[0] for line in samples(text)]
+    assert len(set(names)) == len(names) and sum(name.startswith("gpupool_used_bytes") for name in names) == 1
+    assert [name for name in names if name.startswith("gpupool_retries_total")] == \
+        ['gpupool_retries_total{pid="%d",memory="device",device="0",round="settle"}' % os.getpid()]
+
+
 def what_follows_the_program_in_its_command_is_not_told():
     with Process() as process:
-        assert b"secret" not in readers.stat(STAT, "metrics", env=process.env)
+        assert b"secret" not in readers.stat(PROGRAM, "metrics", env=process.env)
 
 
 def the_exporter_serves_what_is_asked_for():
@@ -134,9 +150,9 @@ def a_process_that_is_gone_is_gone_from_the_metrics():
 
 def addresses_that_are_none_are_refused():
     for address in ("", "x", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "[::1]", "example.org:80", ":-1"):
-        readers.stat(STAT, "export", "--listen=" + address, expected=2)
-    readers.stat(STAT, "export", "--json", expected=2)
-    readers.stat(STAT, "metrics", "--to=xml", expected=2)
+        readers.stat(PROGRAM, "export", "--listen=" + address, expected=2)
+    readers.stat(PROGRAM, "export", "--json", expected=2)
+    readers.stat(PROGRAM, "metrics", "--to=xml", expected=2)
 
 
 def ask(port, path):
@@ -221,7 +237,7 @@ def expressions(dashboard):
 
 def the_dashboard_asks_only_for_metrics_that_there_are():
     with Process() as process:
-        text = readers.stat(STAT, "metrics", env=process.env).decode()
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
     there = {re.match(r"\w+", line).group() for line in samples(text)}
     asked = {name for text in expressions(load_dashboard()) for name in re.findall(r"\bgpupool_\w+", text)}
     assert asked and asked <= there, asked - there
@@ -262,6 +278,7 @@ readers.main([
     promtool_finds_no_fault_with_the_names,
     the_openmetrics_parser_of_prometheus_client_takes_it,
     both_formats_have_the_same_samples,
+    whatever_a_process_answers_each_series_is_there_once,
     what_follows_the_program_in_its_command_is_not_told,
     the_exporter_serves_what_is_asked_for,
     who_says_nothing_or_reads_nothing_holds_up_nobody,
