@@ -35,6 +35,7 @@ enum {
 	OPTION_LISTEN,
 	OPTION_ASCII,
 	OPTION_NO_COLOR,
+	OPTION_CHANGES,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -71,6 +72,7 @@ static const struct option long_options[] = {
 	{"ascii", no_argument, NULL, OPTION_ASCII},
 	{"no-color", no_argument, NULL, OPTION_NO_COLOR},
 	{"output", required_argument, NULL, 'o'},
+	{"allow-changes", no_argument, NULL, OPTION_CHANGES},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -97,6 +99,7 @@ static const struct {
 	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
 	{STAT_TAKES_ASCII, "--ascii", "--ascii          nothing but ASCII"},
 	{STAT_TAKES_NO_COLOR, "--no-color", "--no-color       no colours; NO_COLOR in the environment does the same"},
+	{STAT_TAKES_CHANGES, "--allow-changes", "--allow-changes  keys that change a process work"},
 	{STAT_TAKES_TO, "--to",
 		"--to=FORMAT      torch, chrome, rmm, pprof, folded; metrics: openmetrics, prometheus"},
 	{STAT_TAKES_OUTPUT, "-o", "-o, --output=FILE\n                   where to write it; default: stdout"},
@@ -205,6 +208,7 @@ static const struct {
 	{OPTION_PINNED, STAT_TAKES_PINNED, offsetof(struct words, options.is_pinned)},
 	{OPTION_ASCII, STAT_TAKES_ASCII, offsetof(struct words, options.is_ascii)},
 	{OPTION_NO_COLOR, STAT_TAKES_NO_COLOR, offsetof(struct words, options.has_no_color)},
+	{OPTION_CHANGES, STAT_TAKES_CHANGES, offsetof(struct words, options.may_change)},
 	{'h', 0, offsetof(struct words, wants_help)},
 	{OPTION_VERSION, 0, offsetof(struct words, wants_version)},
 };

@@ -19,6 +19,7 @@
 #include "stat_metrics.h"
 #include "stat_report.h"
 #include "stat_text.h"
+#include "stat_top.h"
 #include "stat_watch.h"
 
 enum {
@@ -159,6 +160,9 @@ const struct stat_command stat_commands[] = {
 		convert_command, NULL, 0},
 	{"report", "FILE|PID", "all that is known, as an HTML file for a browser", 0,
 		STAT_TAKES_FILE | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON, report_command, NULL, 0},
+	{"top", "[PID...]", "devices and processes, live", SIZE_MAX,
+		STAT_TAKES_REPEAT | STAT_TAKES_LOOK | STAT_TAKES_CHANGES | STAT_HAS_NO_JSON, stat_top_run, NULL,
+		SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

@@ -31,6 +31,7 @@ enum {
 	STAT_HAS_NO_JSON = 1 << 19, /* what it prints has a form of its own */
 	STAT_TAKES_ASCII = 1 << 24,
 	STAT_TAKES_NO_COLOR = 1 << 25,
+	STAT_TAKES_CHANGES = 1 << 27,
 	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,
 	STAT_TAKES_VERB = 1 << 26, /* words behind the process id, or before it; the id may be missing */
 };

@@ -170,7 +170,10 @@ static struct stat_cell cell_of(const struct content *content)
 	if (!content->used)
 		return cell;
 	cell.part = content->requested < content->used - content->used / 4 ? STAT_PART_WASTE : STAT_PART_USED;
-	cell.level = content->used == all ? 8 : (unsigned)(8.0 * (double)content->used / (double)all);
+	cell.level = (unsigned)(8.0 * (double)content->used / (double)all);
+	/* A little that is free, as the guard of a segment, is no gap. */
+	if (all - content->used <= all / 64)
+		cell.level = 8;
 	cell.level = cell.level ? cell.level : 1;
 	return cell;
 }

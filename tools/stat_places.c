@@ -13,10 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum {
-	MAX_PROCESSES = 4096, /* of one directory: its owner may be hostile */
-	ENVIRON_MAX = 1 << 20,
-};
+#include "stat_environ.h"
+
+enum { MAX_PROCESSES = 4096 }; /* of one directory: its owner may be hostile */
 
 static bool is_known(const struct stat_survey *survey, const struct stat *st)
 {
@@ -116,48 +115,18 @@ void stat_places_all_users(struct stat_survey *survey)
 	}
 }
 
-/* The environment that a process was started with, NUL between its entries and two at the end. */
-static char *read_environ(pid_t pid)
-{
-	char path[32], *text;
-	size_t length = 0;
-	ssize_t n = 1;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return NULL;
-	text = stat_alloc(malloc(ENVIRON_MAX + 2));
-	while (length < ENVIRON_MAX && (n = read(fd, text + length, ENVIRON_MAX - length)) > 0)
-		length += (size_t)n;
-	close(fd);
-	text[length] = text[length + 1] = '\0';
-	return text;
-}
-
-static const char *find_variable(const char *variables, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (; *variables; variables += strlen(variables) + 1)
-		if (!strncmp(variables, name, length) && variables[length] == '=')
-			return variables + length + 1;
-	return NULL;
-}
-
 void stat_places_of_process(struct stat_survey *survey, pid_t pid)
 {
-	char *variables = read_environ(pid), root[32];
+	char *variables = stat_environ_read(pid), root[32];
 	struct gp_ctl_places places;
 	struct stat st;
 
 	snprintf(root, sizeof(root), "/proc/%d", (int)pid);
 	if (variables && stat(root, &st) == 0) {
 		places = (struct gp_ctl_places){
-			.runtime_dir = find_variable(variables, "GPUPOOL_RUNTIME_DIR"),
-			.xdg_runtime_dir = find_variable(variables, "XDG_RUNTIME_DIR"),
-			.tmp_dir = find_variable(variables, "TMPDIR"),
+			.runtime_dir = stat_environ_find(variables, "GPUPOOL_RUNTIME_DIR"),
+			.xdg_runtime_dir = stat_environ_find(variables, "XDG_RUNTIME_DIR"),
+			.tmp_dir = stat_environ_find(variables, "TMPDIR"),
 			.uid = st.st_uid,
 		};
 		add_places(survey, &places, "");

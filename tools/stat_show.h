@@ -14,6 +14,7 @@ struct stat_options {
 	bool is_json;
 	bool is_quiet;
 	bool is_ascii, has_no_color;
+	bool may_change; /* top */
 	int timeout_ms;
 	int watch_ms;	     /* again and again; 0: once */
 	uint64_t count;	     /* so often; 0: until the end */

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""Processes with control sockets that answer what they were told, well or badly, and count what they are asked."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import threading
+
+GIB = 1 << 30
+
+COUNTERS = {"requested_bytes": GIB, "pending_bytes": 0, "returning_bytes": 0, "hits": 9, "misses": 1, "ooms": 0,
+            "limit_bytes": None}
+
+
+def status(command="./solver --steps 9", used=4 * GIB, cached=2 * GIB, **more):
+    """An answer to "status": one device of 16 GiB, of which 1 GiB is outside."""
+    device = {"index": 0, "device_total_bytes": 16 * GIB, "device_free_bytes": 15 * GIB - used - cached,
+              **COUNTERS, "used_bytes": used, "cached_bytes": cached, "free_bytes": cached,
+              "total_bytes": used + cached, **more}
+    return {"schema": "gpupool.status/1", "version": "0.1.0", "command": command, "pool": "split",
+            "reuse": "ordered", "bypass": None, "devices": [device], "pinned": {**COUNTERS, "total_bytes": 0}}
+
+
+LEAKS = {"schema": "gpupool.leaks/1", "stacks": {"is_on": True, "depth": 8, "sample": 1}, "n_blocks": 3,
+         "bytes": 4 * GIB, "objects": [{"path": "/opt/app/solver", "build_id": None, "base": "0x1000"}], "places": [],
+         "sites": [{"blocks": 2, "bytes": 3 * GIB, "oldest_ns": 5_000_000_000, "frames": [[0, 4096]]}],
+         "without_stack": {"blocks": 1, "bytes": GIB, "oldest_ns": None},
+         "sizes": [{"from_bytes": GIB, "blocks": 3, "bytes": 4 * GIB, "oldest_ns": None}], "ages": []}
+
+MAP = {"schema": "gpupool.map/1", "truncated": False, "sites": [], "objects": [], "places": [],
+       "pools": [{"device": 0, "kind": "device", "n_segments": 1, "n_blocks": 3, "largest_cached_bytes": 2 * GIB,
+                  "largest_free_bytes": 2 * GIB, "segments": [
+                      {"address": "0x7f0000000000",
+                       "blocks": [[3 * GIB, "used", 3 * GIB], [2 * GIB, "cached"], [GIB, "used", GIB]]}]}]}
+
+ANSWERS = {"status": status(), "leaks": LEAKS, "map": MAP,
+           "reclaim": {"schema": "gpupool.reclaim/1", "released_bytes": 2 * GIB}}
+
+
+class Peer:
+    """One of them; asked is a file with a line for each request."""
+
+    def __init__(self, folder, answers=None, env=None):
+        self.answers = {**ANSWERS, **(answers or {})}
+        ready, child = os.pipe()
+        self.asked = pathlib.Path(folder) / f"asked-{os.urandom(4).hex()}"
+        self.asked.touch()
+        told = self.asked.with_suffix(".json")
+        told.write_text(json.dumps(self.answers))
+        self.pid = os.fork()
+        if self.pid == 0:
+            words = [sys.executable, "-B", __file__, str(folder), str(self.asked), str(told), str(child)]
+            os.set_inheritable(child, True)
+            os.execve(sys.executable, words, {**os.environ, **(env or {})})
+        os.close(child)
+        os.read(ready, 1)
+        os.close(ready)
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.pid = 0
+
+    def requests(self):
+        return self.asked.read_text().split("\n")
+
+
+def converse(client, answers, asked, number):
+    with contextlib.suppress(OSError), client, client.makefile("r") as lines:
+        for line in lines:
+            number[0] += 1
+            with asked.open("a") as log:
+                log.write(line)
+            answer = answers.get(line.split()[0], {"schema": "gpupool.error/1", "reason": "unknown", "error": "what?"})
+            while answer == "endless":
+                client.sendall(b"x" * 65536)
+            if isinstance(answer, dict) and answer["schema"] == "gpupool.status/1":
+                answer = {**answer, "uptime_ns": number[0] * 1_000_000_000}
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            client.sendall(text.encode("utf-8", "surrogatepass") + b"\n")
+
+
+def live(folder, asked, told, ready):
+    start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
+    listener = socket.socket(socket.AF_UNIX)
+    os.chdir(folder)
+    listener.bind(f"{os.getpid()}.{start}.sock")
+    listener.listen(8)
+    answers, number = json.loads(told.read_text()), [0]
+    os.write(ready, b"x")
+    os.close(ready)
+    while True:
+        client, _ = listener.accept()
+        threading.Thread(target=converse, args=(client, answers, asked, number), daemon=True).start()
+
+
+if __name__ == "__main__":
+    live(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), int(sys.argv[4]))

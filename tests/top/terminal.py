@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+A program on a terminal of its own, of which the screen can be read: pyte does what a terminal would. It is called
+screen-256color, which has an alternate screen and nothing that pyte does not know.
+"""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import termios
+import time
+
+import pyte
+
+PATIENCE_S = 30  # until a screen that does not come has failed
+
+ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
+SHOW_CURSOR = b"\x1b[?25h"
+
+
+def lead(words, env, report):
+    """The leader of the session, as a shell is: whose children can be stopped. Says how its child fares."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpgrp())
+        for number in (signal.SIGTTOU, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(words[0], words, env)
+    os.write(report, f"pid {child}\n".encode())
+    while True:
+        _, status = os.waitpid(child, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            os.write(report, b"stopped\n")
+            continue
+        os.tcsetpgrp(0, os.getpgrp())
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        os.write(report, f"ended {code}\n".encode())
+        while True:  # the terminal is looked at before it goes
+            signal.pause()
+
+
+class Terminal:
+    """raw is all that was written; text what is on the screen."""
+
+    def __init__(self, words, columns=80, rows=24, env=None):
+        self.raw, self.said = b"", b""
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.reports, report = os.pipe()
+        held, go = os.pipe()
+        self.leader, self.fd = pty.fork()
+        if self.leader == 0:
+            os.read(held, 1)  # until the terminal has its size
+            variables = {**os.environ, "TERM": "screen-256color", "LC_ALL": "C.UTF-8", **(env or {})}
+            try:
+                lead([str(word) for word in words], {name: value for name, value in variables.items() if value is not None},
+                     report)
+            finally:
+                os._exit(1)
+        os.close(report)
+        os.close(held)
+        self.resize(columns, rows)
+        self.modes = termios.tcgetattr(self.fd)
+        os.write(go, b"x")
+        os.close(go)
+        self.pid = int(self.await_report("pid "))
+
+    def resize(self, columns, rows):
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    @property
+    def lines(self):
+        return [line.rstrip() for line in self.screen.display]
+
+    @property
+    def text(self):
+        return "\n".join(self.lines)
+
+    def read(self, timeout_s=0.1):
+        ready, _, _ = select.select([self.fd, self.reports], [], [], timeout_s)
+        if self.fd in ready:
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            self.raw += data
+            self.stream.feed(data)
+        if self.reports in ready:
+            self.said += os.read(self.reports, 4096)
+
+    def wait(self, condition, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what} did not come; the screen:\n{self.text}\nsaid: {self.said}")
+            self.read()
+
+    def wait_for(self, *parts):
+        for part in parts:
+            self.wait(lambda part=part: part in self.text, repr(part))
+
+    def wait_until_gone(self, part):
+        self.wait(lambda: part not in self.text, f"the end of {part!r}")
+
+    def await_report(self, what):
+        self.wait(lambda: what.encode() in self.said, what)
+        self.wait(lambda: b"\n" in self.said.split(what.encode(), 1)[1], "its end")
+        return self.said.split(what.encode(), 1)[1].split(b"\n", 1)[0].decode()
+
+    def press(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def kill(self, number):
+        os.kill(self.pid, number)
+
+    def end(self):
+        """How it has ended: its exit code, or minus the number of a signal."""
+        code = int(self.await_report("ended "))
+        while select.select([self.fd], [], [], 0)[0]:
+            before = len(self.raw)
+            self.read(0)
+            if len(self.raw) == before:
+                break
+        return code
+
+    def close(self):
+        for pid in (self.pid, self.leader):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        os.close(self.fd)
+        os.close(self.reports)
+        os.waitpid(self.leader, 0)

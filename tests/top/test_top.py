@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Usage: test_top.py GPUPOOL-STAT: the screen of gpupool-stat top, on a terminal that is played, among processes that are
+well and not so well.
+"""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import peers
+from peers import GIB, Peer, status
+from terminal import ENTER_SCREEN, LEAVE_SCREEN, SHOW_CURSOR, Terminal
+
+STAT = pathlib.Path(sys.argv[1]).resolve()
+SOON = "--watch=0.05"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder, self.started = folder.name, []
+        self.addCleanup(self.end_peers)
+
+    def end_peers(self):
+        for peer in self.started:
+            if peer.pid:
+                peer.kill()
+
+    def peer(self, *args, **more):
+        self.started.append(Peer(self.folder, *args, **more))
+        return self.started[-1]
+
+    def env(self, **more):
+        return {"GPUPOOL_RUNTIME_DIR": self.folder, "NO_COLOR": None, **more}
+
+    def top(self, *words, columns=80, rows=24, **env):
+        terminal = Terminal([STAT, "top", SOON, *words], columns, rows, self.env(**env))
+        self.addCleanup(terminal.close)
+        return terminal
+
+    def columns_of(self, terminal, title):
+        """The lines of the table, below a title that is in it."""
+        for nth, line in enumerate(terminal.lines):
+            if title in line:
+                return [below for below in terminal.lines[nth + 1:-1] if below.strip()]
+        raise AssertionError(f"no {title!r} on the screen:\n{terminal.text}")
+
+
+class Screen(Case):
+    def test_80_by_24_shows_devices_a_plot_and_processes(self):
+        peer = self.peer()
+        top = self.top()
+        top.wait_for("gpupool-stat top", "1 process ", "? help", "./solver")
+        self.assertIn(" 6.00 GiB of 16.0 GiB", top.lines[1])
+        bar = re.search(r"device 0 \[(█+)(▒+)(░+)(·+)\]", top.lines[1])
+        self.assertTrue(bar, top.text)
+        used, cached, outside, rest = (len(part) for part in bar.groups())
+        whole = used + cached + outside + rest
+        for columns, gib in ((used, 4), (cached, 2), (outside, 1), (rest, 9)):
+            self.assertLessEqual(abs(columns - whole * gib / 16), 1, top.text)
+        self.assertEqual(top.lines[2], " █used 4.00G ▒cached 2.00G ░outside 1.00G ·free 9.00G")
+        self.assertIn("device 0, the last", top.lines[3])
+        self.assertIn(" 6.00 GiB|", top.lines[4])
+        row, = self.columns_of(top, "COMMAND")
+        self.assertRegex(row, rf"^> +{peer.pid} \w+ +\d+s  4.00 GiB  2.00 GiB  6.00 GiB  90.0% ./solver --step$")
+
+    def test_every_size_holds_what_fits(self):
+        self.peer()
+        for columns, rows in ((80, 24), (40, 10), (200, 60), (20, 6), (9, 4), (2, 1), (500, 3)):
+            with self.subTest(columns=columns, rows=rows):
+                top = self.top(columns=columns, rows=rows)
+                top.wait_for("? help"[:columns].strip())
+                for keys in ("?", " ", "\r", "2", "3", "4", "\x1b", "p"):
+                    top.press(keys)
+                top.wait(lambda: top.text.strip(), "anything")
+                if columns >= 40 and rows >= 10:
+                    top.wait_for("device 0", "USED", "4.00 GiB")
+                top.press("q")
+                self.assertEqual(top.end(), 0)
+
+    def test_what_is_there_follows_the_size(self):
+        self.peer()
+        top = self.top(columns=40, rows=10)
+        top.wait_for("PID", "TOTAL")
+        self.assertNotIn("CACHED", top.text)
+        for columns, rows, there in ((200, 60, "PENDING"), (80, 24, "HITS"), (60, 12, "CACHED"), (200, 60, "OOM")):
+            top.resize(columns, rows)
+            top.wait_for(there)
+            top.wait(lambda: "? help" in top.lines[-1], "the last line")
+        self.assertEqual(sum("gpupool-stat top" in line for line in top.lines), 1)
+
+    def test_without_utf_8_all_is_ascii(self):
+        self.peer({"status": status(command="./sölver")})
+        for words, env in ((("--ascii",), {}), ((), {"LC_ALL": "C"}), ((), {"LC_ALL": "POSIX"})):
+            with self.subTest(words=words, env=env):
+                top = self.top(*words, **env)
+                top.wait_for("?lver", "[####")
+                self.assertRegex(top.lines[1], r"\[#+=+o+\.+\]")
+                for key in ("2", "3", "?"):
+                    top.press("\r" + key)
+                top.wait_for("PgUp")
+                self.assertTrue(top.raw.isascii(), top.text)
+
+    def test_without_colours_nothing_is_lost(self):
+        self.peer()
+        colored = re.compile(rb"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
+        for words, env, has_color in (((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False),
+                                      ((), {"TERM": "vt100"}, False), ((), {"NO_COLOR": ""}, True)):
+            with self.subTest(words=words, env=env):
+                top = self.top(*words, **env)
+                top.wait_for("./solver", "outside 1.00G")
+                self.assertEqual(bool(colored.search(top.raw)), has_color)
+                self.assertRegex(top.lines[1], r"\[█+▒+░+·+\]")
+
+    def test_processes_of_a_job_say_which_they_are(self):
+        self.peer(env={"SLURM_JOB_ID": "8812", "SLURM_PROCID": "3"})
+        self.peer(env={"OMPI_COMM_WORLD_RANK": "1\x1b[2J"})
+        top = self.top(columns=100)
+        top.wait_for("JOB", "job 8812 rank 3", "rank 1?[2J")
+
+    def test_nobody_is_no_reason_to_end(self):
+        top = self.top()
+        top.wait_for("no process with gpupool", "0 processes")
+        self.peer()
+        top.wait_for("./solver", "1 process ")
+
+
+class Keys(Case):
+    def start(self, *words, **more):
+        for command, used, cached in (("aaa", 1, 3), ("bbb", 3, 2), ("ccc", 2, 1)):
+            self.peer({"status": status(command, used * GIB, cached * GIB)})
+        top = self.top(*words, **more)
+        top.wait_for("aaa", "bbb", "ccc")
+        return top
+
+    def order(self, top):
+        return "".join(re.findall(r"(a|b|c)\1\1$", "\n".join(self.columns_of(top, "COMMAND")), re.M))
+
+    def test_sorted_by_what_the_title_says(self):
+        top = self.start()
+        for name, order in (("used", "bca"), ("total", "bac"), ("cached", "abc")):
+            top.wait_for(f"by {name} "[:-1])
+            top.wait(lambda order=order: self.order(top) == order, order)
+            top.press("s")
+        top.press("Sooo")
+        top.wait_for("by cached, reversed")
+        top.wait(lambda: self.order(top) == "cba", "cba")
+
+    def test_a_filter_leaves_what_has_it(self):
+        top = self.start()
+        top.press("/BB")
+        top.wait_for("filter: BB_")
+        top.wait_until_gone("aaa")
+        top.press("\r")
+        top.wait_for("filter 'BB'", "bbb")
+        top.press("\x1b")
+        top.wait_for("aaa")
+        top.press("/zzz")
+        top.wait_for("no process passes the filter")
+        top.press("\x7f\x7f\x7f")
+        top.wait_for("ccc")
+
+    def test_a_process_can_be_looked_into(self):
+        top = self.start()
+        top.press("\x1b[B\r")  # the second: ccc
+        for key, parts in (("1", ("[1 sizes]", "1.00 GiB and more")), ("2", ("[2 segments]", "0x7f0000000000", "██····")),
+                           ("3", ("[3 call sites]", "solver+0x1000", "(no stack)")),
+                           ("4", ("[4 counters]", "requested_bytes"))):
+            top.press(key)
+            top.wait_for("ccc", *parts)
+        top.press("\t")
+        top.wait_for("[1 sizes]")
+        top.press("\x1b")
+        top.wait_for("CACHED", "aaa")
+
+    def test_help_is_a_key_away(self):
+        top = self.start()
+        top.press("?")
+        top.wait_for("give its cached memory back")
+        top.press("x")
+        top.wait_until_gone("give its cached memory back")
+        top.wait_for("aaa")
+
+    def test_a_pause_asks_nobody(self):
+        peer = self.peer()
+        top = self.top()
+        top.wait_for("./solver")
+        top.press("p")
+        top.wait_for("PAUSED")
+        before = len(peer.requests())
+        top.press("?")
+        top.wait_for("PgUp")
+        top.press("x")
+        top.wait_until_gone("PgUp")
+        self.assertEqual(len(peer.requests()), before)
+        top.press("p")
+        top.wait(lambda: len(peer.requests()) > before, "a question")
+
+    def test_the_interval_can_be_changed(self):
+        top = self.start()
+        top.press("++")
+        top.wait_for("every 0.5 s")
+        top.press("-")
+        top.wait_for("every 0.2 s")
+
+    def test_nothing_is_changed_unless_it_was_allowed_and_confirmed(self):
+        peer = self.peer()
+        top = self.top()
+        top.wait_for("./solver")
+        top.press("R")
+        top.wait_for("start it with --allow-changes")
+        top.press("yY\ry")
+        top.press("q")
+        self.assertEqual(top.end(), 0)
+        top = self.top("--allow-changes")
+        top.wait_for("./solver")
+        top.press("R")
+        top.wait_for(f"pid {peer.pid}: give 2.00 GiB of cached memory back to the driver? y/n")
+        top.press("n")
+        top.wait_for("nothing was changed")
+        self.assertFalse([line for line in peer.requests() if "reclaim" in line])
+        top.press("R")
+        top.wait_for("y/n")
+        top.press("y")
+        top.wait_for(f"pid {peer.pid} has given back 2.00 GiB")
+        self.assertEqual([line for line in peer.requests() if "reclaim" in line], ["reclaim"])
+
+
+class Processes(Case):
+    def test_one_that_dies_leaves(self):
+        dies = self.peer({"status": status("dies")})
+        self.peer({"status": status("stays")})
+        top = self.top()
+        top.wait_for("dies", "stays", "2 processes", "12.0 GiB of")
+        dies.kill()
+        top.wait_until_gone("dies")
+        top.wait_for("stays", "1 process ", "6.00 GiB of")
+
+    def test_one_that_stops_holds_nobody_up_and_keeps_its_numbers(self):
+        stops = self.peer({"status": status("stops", used=GIB)})
+        goes = self.peer({"status": status("goes")})
+        top = self.top("--timeout=0.2", columns=120)
+        top.wait_for("stops", "goes")
+        os.kill(stops.pid, signal.SIGSTOP)
+        top.wait_for("is stopped (state T)")
+        row, = (line for line in top.lines if "is stopped" in line)
+        self.assertIn("1.00 GiB", row)
+        before = len(goes.requests())
+        top.wait(lambda: len(goes.requests()) > before + 50, "fifty answers of the other")
+        top.press("?")
+        top.wait_for("PgUp")
+        top.press("x")
+        os.kill(stops.pid, signal.SIGCONT)
+        top.wait_until_gone("is stopped")
+
+    def test_one_that_dies_while_it_is_looked_into_shows_what_it_was(self):
+        dies = self.peer()
+        top = self.top()
+        top.wait_for("./solver")
+        top.press("\r2")
+        top.wait_for("0x7f0000000000")
+        dies.kill()
+        top.wait_for("has ended.", "0x7f0000000000")
+        top.press("\x1b")
+        top.wait_for("no process with gpupool")
+
+    def test_hostile_ones_blank_nothing(self):
+        self.peer({"status": status("good")})
+        hostile = status("a\x1b[2J\x9b\u202eb\ud800", used=(1 << 63) - 1)
+        hostile["devices"] = hostile["devices"] * 200
+        for answer in ("endless", "", "[[[", "{}", hostile, "{\"schema\":\"gpupool.status/1\",\"devices\":[1,{},[]]}",
+                       status("漢字 wide ä", index=(1 << 62), device_total_bytes=7)):
+            self.peer({"status": answer, "leaks": answer, "map": answer})
+        top = self.top("--timeout=0.3", columns=120, rows=40)
+        top.wait_for("good", "sent more than", "is no JSON object", "漢字")
+        self.assertFalse(re.search(rb"\x1b\[2J\xc2\x9b|\xe2\x80\xae|\xc2\x9b", top.raw))
+        for key in "\x1b[B" * 3, "\x1b[6~", "\x1b[F":
+            top.press(key + "\r")
+            top.wait_for("[1 sizes]")
+            top.press("234")
+            top.wait_for("[4 counters]")
+            top.press("\x1b")
+            top.wait_for("COMMAND")
+        top.wait_for("good")
+
+
+class Ends(Case):
+    def check_terminal(self, top):
+        self.assertGreater(top.raw.rfind(LEAVE_SCREEN), top.raw.rfind(ENTER_SCREEN))
+        self.assertGreater(top.raw.rfind(SHOW_CURSOR), top.raw.rfind(b"\x1b[?25l"))
+        self.assertEqual(termios.tcgetattr(top.fd), top.modes)
+
+    def test_each_end_gives_the_terminal_back(self):
+        self.peer()
+        for end, code in (("q", 0), ("\x03", -signal.SIGINT), ("\x1c", -signal.SIGQUIT), (signal.SIGTERM, -signal.SIGTERM),
+                          (signal.SIGHUP, -signal.SIGHUP), (signal.SIGINT, -signal.SIGINT)):
+            with self.subTest(end=end):
+                top = self.top()
+                top.wait_for("./solver")
+                if isinstance(end, str):
+                    top.press(end)
+                else:
+                    top.kill(end)
+                self.assertEqual(top.end(), code)
+                self.check_terminal(top)
+
+    def test_so_do_those_while_something_is_typed(self):
+        self.peer()
+        top = self.top()
+        top.wait_for("./solver")
+        top.press("/ab")
+        top.wait_for("filter: ab_")
+        top.press("\x03")
+        self.assertEqual(top.end(), -signal.SIGINT)
+        self.check_terminal(top)
+
+    def test_a_stop_gives_it_back_until_it_goes_on(self):
+        self.peer()
+        for stop in ("\x1a", signal.SIGTSTP):
+            with self.subTest(stop=stop):
+                top = self.top()
+                top.wait_for("./solver")
+                if isinstance(stop, str):
+                    top.press(stop)
+                else:
+                    top.kill(stop)
+                top.await_report("stopped")
+                top.wait(lambda: top.raw.rfind(LEAVE_SCREEN) > top.raw.rfind(ENTER_SCREEN), "the shell's screen")
+                self.assertEqual(termios.tcgetattr(top.fd), top.modes)
+                top.resize(60, 15)
+                top.kill(signal.SIGCONT)
+                top.wait(lambda: top.raw.rfind(ENTER_SCREEN) > top.raw.rfind(LEAVE_SCREEN), "its own screen")
+                top.wait_for("./solver")
+                top.wait(lambda: "? help" in top.lines[-1], "the last line")
+                top.press("q")
+                self.assertEqual(top.end(), 0)
+                self.check_terminal(top)
+
+    def test_a_terminal_that_hangs_up_ends_it(self):
+        self.peer()
+        top = self.top()
+        top.wait_for("./solver")
+        os.kill(top.leader, signal.SIGKILL)
+        top.wait(lambda: not pathlib.Path(f"/proc/{top.pid}").exists(), "its end")
+
+    def test_it_ends_after_so_many_times(self):
+        self.peer()
+        top = self.top("--count=3")
+        self.assertEqual(top.end(), 0)
+        self.check_terminal(top)
+
+    def test_without_a_terminal_that_can_draw_it_says_so(self):
+        for words, env in (([], {}), (["<"], {"TERM": "no-such-terminal"}), (["<"], {"TERM": "dumb"}),
+                           (["<"], {"TERM": None})):
+            with self.subTest(env=env):
+                if words:
+                    top = self.top(**env)
+                    self.assertEqual(top.end(), 2)
+                    self.assertIn("gpupool-stat: top does not know how to draw", top.text)
+                else:
+                    done = subprocess.run([str(STAT), "top"], capture_output=True, text=True, check=False, timeout=60)
+                    self.assertEqual(done.returncode, 2)
+                    self.assertEqual(done.stdout, "")
+                    self.assertIn("top needs a terminal", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "top_detail.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "stat_group.h"
+#include "stat_map.h"
+
+enum { ANSWER_MAX = 8 << 20, TIMEOUT_MS = 500, BAR = 20, HEAD = 34, LINE_MAX_BYTES = 160 };
+
+/* Walking all blocks costs the process something, and naming sites costs us: so seldom, at most. */
+#define AGAIN_NS       INT64_C(1000000000)
+#define AGAIN_SITES_NS INT64_C(5000000000)
+enum { COST_SHARE = 20 };
+
+enum tab { SIZES, SEGMENTS, SITES, COUNTERS, N_TABS };
+
+static const struct {
+	const char *name, *request, *schema;
+} tabs[N_TABS] = {
+	[SIZES] = {"sizes", "leaks\n", "leaks"},
+	[SEGMENTS] = {"segments", "map\n", "map"},
+	[SITES] = {"call sites", "leaks\n", "leaks"},
+	[COUNTERS] = {"counters", NULL, NULL},
+};
+
+struct top_detail {
+	pid_t pid;
+	enum tab tab;
+	size_t first, n_items;
+	struct stat_survey survey;
+	int64_t next_ns;
+	json_t *reply; /* what is shown; NULL: nothing yet */
+	char command[TOP_COMMAND_MAX], error[STAT_ERROR_MAX];
+
+	/* Of the tab that is shown. */
+	struct stat_groups groups;
+	struct stat_map map;
+	struct item {
+		size_t pool;
+		const struct stat_segment *segment; /* NULL: of the pool */
+	} *items;
+	char (*lines)[LINE_MAX_BYTES];
+};
+
+static int64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+struct top_detail *top_detail_new(pid_t pid)
+{
+	struct top_detail *detail = stat_alloc(calloc(1, sizeof(*detail)));
+
+	detail->pid = pid;
+	return detail;
+}
+
+static void forget_items(struct top_detail *detail)
+{
+	stat_groups_free(&detail->groups);
+	stat_map_free(&detail->map);
+	free(detail->items);
+	free(detail->lines);
+	detail->items = NULL;
+	detail->lines = NULL;
+	detail->n_items = 0;
+	json_decref(detail->reply);
+	detail->reply = NULL;
+}
+
+void top_detail_free(struct top_detail *detail)
+{
+	if (!detail)
+		return;
+	forget_items(detail);
+	stat_survey_deinit(&detail->survey);
+	free(detail);
+}
+
+pid_t top_detail_pid(const struct top_detail *detail)
+{
+	return detail->pid;
+}
+
+static void read_groups(struct top_detail *detail)
+{
+	struct stat_stacks *stacks = stat_stacks_new(detail->reply, detail->pid);
+
+	stat_groups_make(&detail->groups, detail->tab == SIZES ? STAT_BY_SIZE : STAT_BY_SITE, detail->reply, stacks);
+	stat_stacks_free(stacks);
+	detail->n_items = detail->groups.n;
+}
+
+static void read_segments(struct top_detail *detail)
+{
+	struct stat_map *map = &detail->map;
+
+	stat_map_make(map, detail->reply);
+	detail->items = stat_alloc(calloc(map->n_pools + map->n_segments + 1, sizeof(*detail->items)));
+	for (size_t i = 0; i < map->n_pools; i++) {
+		detail->items[detail->n_items++] = (struct item){.pool = i};
+		for (size_t k = 0; k < map->pools[i].n; k++)
+			detail->items[detail->n_items++] =
+				(struct item){.pool = i, .segment = &map->segments[map->pools[i].first + k]};
+	}
+}
+
+static bool ends_in(const char *key, const char *end)
+{
+	size_t length = strlen(key), end_length = strlen(end);
+
+	return length >= end_length && !strcmp(key + length - end_length, end);
+}
+
+static void add_line(struct top_detail *detail, const char *key, const json_t *value)
+{
+	char number[STAT_TEXT_MAX] = "none", clean[64];
+	uint64_t n = json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
+
+	if (json_is_object(value) || json_is_array(value))
+		return;
+	if (json_is_integer(value) && ends_in(key, "_bytes"))
+		stat_bytes(number, n);
+	else if (json_is_integer(value) && ends_in(key, "_ns"))
+		stat_duration(number, n);
+	else if (json_is_integer(value))
+		snprintf(number, sizeof(number), "%" PRIu64, n);
+	stat_clean(clean, sizeof(clean), key);
+	detail->lines = stat_alloc(realloc(detail->lines, (detail->n_items + 1) * sizeof(*detail->lines)));
+	snprintf(detail->lines[detail->n_items++], LINE_MAX_BYTES, "%-24.40s %12s", clean, number);
+}
+
+/* A device, or pinned memory; a line for each of its numbers. */
+static void add_lines(struct top_detail *detail, const char *title, const json_t *object)
+{
+	json_t *members = json_deep_copy(object), *value;
+	const char *key;
+
+	add_line(detail, title, json_object_get(object, "index"));
+	json_object_foreach(members, key, value)
+		add_line(detail, key, value);
+	json_decref(members);
+}
+
+static void read_counters(struct top_detail *detail)
+{
+	const json_t *devices = json_object_get(detail->reply, "devices"), *device;
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+		add_lines(detail, "device", device);
+	if (json_is_object(json_object_get(detail->reply, "pinned")))
+		add_lines(detail, "pinned memory", json_object_get(detail->reply, "pinned"));
+}
+
+static void read_reply(struct top_detail *detail, json_t *reply)
+{
+	forget_items(detail);
+	detail->reply = json_incref(reply);
+	if (detail->tab == SEGMENTS)
+		read_segments(detail);
+	else if (detail->tab == COUNTERS)
+		read_counters(detail);
+	else
+		read_groups(detail);
+}
+
+/* A process that has ended shows what it was. */
+static void ask(struct top_detail *detail, const struct stat_options *options)
+{
+	struct stat_question question = {
+		.request = tabs[detail->tab].request,
+		.schema = tabs[detail->tab].schema,
+		.max_bytes = ANSWER_MAX,
+		.timeout_ms = options->timeout_ms < TIMEOUT_MS ? options->timeout_ms : TIMEOUT_MS,
+		.pids = &detail->pid,
+		.n_pids = 1,
+	};
+	const struct stat_process *process;
+
+	stat_survey_again(&detail->survey, &question);
+	process = stat_survey_find(&detail->survey, detail->pid);
+	if (process && process->reply)
+		read_reply(detail, process->reply);
+	stat_clean(detail->error, sizeof(detail->error), process ? process->error : "has ended.");
+}
+
+void top_detail_ask(struct top_detail *detail, const struct top_model *model, const struct stat_options *options)
+{
+	const struct top_row *row = top_model_find(model, detail->pid);
+	int64_t begin_ns = clock_ns(), took_ns, again_ns = detail->tab == SITES ? AGAIN_SITES_NS : AGAIN_NS;
+
+	if (row)
+		memcpy(detail->command, row->command, sizeof(detail->command));
+	if (begin_ns < detail->next_ns)
+		return;
+	if (detail->tab == COUNTERS) {
+		if (row && row->reply)
+			read_reply(detail, row->reply);
+		stat_clean(detail->error, sizeof(detail->error), row ? row->error : "has ended.");
+		return;
+	}
+	ask(detail, options);
+	took_ns = clock_ns() - begin_ns;
+	detail->next_ns = begin_ns + (took_ns * COST_SHARE > again_ns ? took_ns * COST_SHARE : again_ns);
+}
+
+static void choose(struct top_detail *detail, enum tab tab)
+{
+	if (tab == detail->tab)
+		return;
+	detail->tab = tab;
+	detail->first = 0;
+	detail->next_ns = 0;
+	detail->error[0] = '\0';
+	forget_items(detail);
+	/* What it may still owe was asked for the other one. */
+	stat_survey_deinit(&detail->survey);
+}
+
+bool top_detail_key(struct top_detail *detail, int key)
+{
+	size_t page = 10, last = detail->n_items ? detail->n_items - 1 : 0;
+
+	if (key >= '1' && key < '1' + N_TABS)
+		choose(detail, (enum tab)(key - '1'));
+	else if (key == '\t' || key == TOP_KEY_RIGHT)
+		choose(detail, (enum tab)((detail->tab + 1) % N_TABS));
+	else if (key == TOP_KEY_UP)
+		detail->first -= detail->first > 0;
+	else if (key == TOP_KEY_DOWN)
+		detail->first += detail->first < last;
+	else if (key == TOP_KEY_PAGE_UP)
+		detail->first -= detail->first < page ? detail->first : page;
+	else if (key == TOP_KEY_PAGE_DOWN)
+		detail->first = detail->first + page < last ? detail->first + page : last;
+	else if (key == TOP_KEY_HOME)
+		detail->first = 0;
+	else if (key == TOP_KEY_END)
+		detail->first = last;
+	else
+		return false;
+	return true;
+}
+
+static void draw_group(const struct top_screen *screen, const struct stat_group *group, uint64_t most, int row)
+{
+	char bytes[STAT_TEXT_MAX], oldest[STAT_TEXT_MAX] = "-", text[96];
+	int n = most ? (int)((double)group->bytes / (double)most * BAR + 0.5) : 0, column;
+	bool has_bar = screen->columns >= 70;
+
+	stat_bytes(bytes, group->bytes);
+	if (group->oldest_ns)
+		stat_age(oldest, group->oldest_ns);
+	snprintf(text, sizeof(text), "%9s %8" PRIu64 " %7s ", bytes, group->blocks, oldest);
+	column = top_screen_put(screen, row, 1, screen->columns, TOP_PLAIN, text);
+	for (int i = 0; has_bar && i < n; i++)
+		top_screen_part(
+			screen, row, column + i, STAT_PART_USED, stat_look_glyph(screen->look, STAT_PART_USED));
+	top_screen_put(screen, row, column + (has_bar ? BAR + 1 : 0), screen->columns, TOP_PLAIN, group->key);
+}
+
+static void draw_pool(const struct top_screen *screen, const struct stat_map_pool *pool, int row)
+{
+	char size[STAT_TEXT_MAX], largest[STAT_TEXT_MAX], name[48] = "pinned memory", text[256];
+
+	stat_bytes(size, pool->sum.size_bytes);
+	stat_bytes(largest, pool->largest_cached_bytes);
+	if (pool->device >= 0)
+		snprintf(name, sizeof(name), "device %" PRId64, pool->device);
+	snprintf(text, sizeof(text), "%s: %s in %" PRIu64 " segments, largest free piece %s", name, size,
+		pool->n_segments, largest);
+	top_screen_put(screen, row, 1, screen->columns, TOP_BOLD, text);
+}
+
+static void draw_segment(const struct top_screen *screen, const struct top_detail *detail,
+	const struct stat_segment *segment, int row)
+{
+	size_t n = screen->columns > HEAD + 1 ? (size_t)(screen->columns - HEAD - 1) : 1;
+	uint64_t cell_bytes = stat_map_cell_bytes(&detail->map, n);
+	struct stat_cell *cells = stat_alloc(calloc(n, sizeof(*cells)));
+	char size[STAT_TEXT_MAX], text[96];
+
+	stat_bytes(size, segment->size_bytes);
+	snprintf(text, sizeof(text), "0x%-14" PRIx64 "%9s %4.0f%%", segment->address, size,
+		segment->size_bytes ? 100.0 * (double)segment->used_bytes / (double)segment->size_bytes : 0.0);
+	top_screen_put(screen, row, 1, screen->columns, TOP_PLAIN, text);
+	n = stat_map_cells(segment, cell_bytes, cells, n);
+	for (size_t i = 0; i < n; i++)
+		top_screen_part(
+			screen, row, HEAD + (int)i, cells[i].part, stat_map_cell_glyph(screen->look, &cells[i]));
+	free(cells);
+}
+
+static void draw_item(const struct top_screen *screen, const struct top_detail *detail, size_t i, int row)
+{
+	const struct item *item = detail->items ? &detail->items[i] : NULL;
+	uint64_t most = 0;
+
+	if (detail->tab == COUNTERS) {
+		top_screen_put(screen, row, 1, screen->columns, TOP_PLAIN, detail->lines[i]);
+	} else if (item && !item->segment) {
+		draw_pool(screen, &detail->map.pools[item->pool], row);
+	} else if (item) {
+		draw_segment(screen, detail, item->segment, row);
+	} else {
+		for (size_t k = 0; k < detail->groups.n; k++)
+			most = detail->groups.list[k].bytes > most ? detail->groups.list[k].bytes : most;
+		draw_group(screen, &detail->groups.list[i], most, row);
+	}
+}
+
+static void draw_tabs(const struct top_screen *screen, const struct top_detail *detail, int row)
+{
+	int column = 1;
+
+	for (int i = 0; i < N_TABS; i++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), i == (int)detail->tab ? "[%d %s]" : " %d %s ", i + 1, tabs[i].name);
+		column = top_screen_put(screen, row, column, screen->columns,
+				 i == (int)detail->tab ? TOP_BOLD : TOP_PLAIN, text) + 1;
+	}
+}
+
+/* Above the items: what their columns are, or why there are none. */
+static const char *heading(const struct top_detail *detail)
+{
+	const json_t *stacks = json_object_get(detail->reply, "stacks");
+
+	if (!detail->reply)
+		return *detail->error ? "" : "asking";
+	if (detail->tab == SEGMENTS)
+		return "SEGMENT              SIZE USED";
+	if (detail->tab == COUNTERS)
+		return "";
+	if (detail->tab == SITES && !json_is_true(json_object_get(stacks, "is_on")))
+		return "stacks are off; to take them: gpupool-stat stacks PID on";
+	return "    BYTES   BLOCKS  OLDEST";
+}
+
+void top_detail_draw(const struct top_screen *screen, struct top_detail *detail, int from, int to)
+{
+	char text[TOP_COMMAND_MAX + STAT_ERROR_MAX + 32];
+
+	snprintf(text, sizeof(text), "pid %d  %s%s%s", (int)detail->pid, detail->error, *detail->error ? " | " : "",
+		detail->command);
+	top_screen_put(screen, from, 1, screen->columns, TOP_BOLD, text);
+	draw_tabs(screen, detail, from + 1);
+	top_screen_put(screen, from + 2, 1, screen->columns, TOP_BOLD, heading(detail));
+	if (detail->first >= detail->n_items)
+		detail->first = detail->n_items ? detail->n_items - 1 : 0;
+	for (size_t i = detail->first; i < detail->n_items && from + 3 + (int)(i - detail->first) < to; i++)
+		draw_item(screen, detail, i, from + 3 + (int)(i - detail->first));
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * What top shows: processes and devices as they were the last time that they were asked, and what devices held before.
+ * A process that gives no answer keeps what it has said, and says why beside it.
+ */
+
+#include "stat_show.h"
+#include "stat_text.h"
+
+enum {
+	TOP_DEVICES_MAX = 64,
+	TOP_HISTORY = 1024, /* samples */
+	TOP_COMMAND_MAX = 512,
+	TOP_LABELS_MAX = 64,
+	TOP_FILTER_MAX = 48,
+};
+
+struct top_sample {
+	uint64_t used_bytes, held_bytes;
+};
+
+/* The number is as processes see it; those that call other devices so are told apart by their sizes. */
+struct top_device {
+	uint64_t index, total_bytes; /* 0: unknown */
+	uint64_t used_bytes, cached_bytes, pending_bytes, returning_bytes, held_bytes, outside_bytes;
+	uint64_t free_bytes; /* UINT64_MAX: unknown */
+	bool is_seen;
+	struct top_sample history[TOP_HISTORY];
+	size_t n_samples; /* of all times */
+};
+
+struct top_row {
+	pid_t pid;
+	uint64_t start_ticks;
+	char user[STAT_TEXT_MAX], command[TOP_COMMAND_MAX], labels[TOP_LABELS_MAX], error[STAT_ERROR_MAX];
+	json_t *reply; /* to "status", the last that it gave; NULL: none yet */
+	uint64_t used_bytes, cached_bytes, pending_bytes, total_bytes, uptime_ns, n_ooms;
+	double hit_rate; /* from 0 to 1; negative: unknown */
+};
+
+enum top_sort {
+	TOP_BY_USED,
+	TOP_BY_TOTAL,
+	TOP_BY_CACHED,
+	TOP_BY_HITS,
+	TOP_BY_UP,
+	TOP_BY_PID,
+	TOP_BY_USER,
+	TOP_BY_COMMAND,
+	TOP_N_SORTS
+};
+
+struct top_model {
+	struct stat_survey survey;
+	struct top_device *devices; /* TOP_DEVICES_MAX */
+	size_t n_devices;
+	struct top_row *rows; /* of all processes */
+	size_t n_rows;
+	struct top_row **shown; /* those that pass the filter, in their order */
+	size_t n_shown;
+	enum top_sort sort;
+	bool is_reversed, has_labels;
+	char filter[TOP_FILTER_MAX]; /* a part of command, user, labels or number */
+};
+
+void top_model_init(struct top_model *model);
+void top_model_deinit(struct top_model *model);
+
+/* Asks everybody, which takes as long as those take who are late for the first time. */
+void top_model_ask(struct top_model *model, const struct stat_options *options);
+
+/* After the sort or the filter has changed. */
+void top_model_arrange(struct top_model *model);
+
+const char *top_sort_name(enum top_sort sort);
+const struct top_row *top_model_find(const struct top_model *model, pid_t pid);
