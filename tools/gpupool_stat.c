@@ -3,7 +3,6 @@
 
 /* gpupool-stat looks into running processes: words and options to a command, and its exit code. */
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -13,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_command.h"
+#include "stat_check.h"
+#include "stat_help.h"
 #include "stat_parse.h"
 
 enum {
@@ -36,6 +36,10 @@ enum {
 	OPTION_ASCII,
 	OPTION_NO_COLOR,
 	OPTION_CHANGES,
+	OPTION_QUERY,
+	OPTION_FORMAT,
+	OPTION_WARN,
+	OPTION_CRIT,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -73,77 +77,16 @@ static const struct option long_options[] = {
 	{"no-color", no_argument, NULL, OPTION_NO_COLOR},
 	{"output", required_argument, NULL, 'o'},
 	{"allow-changes", no_argument, NULL, OPTION_CHANGES},
+	{"query", required_argument, NULL, OPTION_QUERY},
+	{"format", required_argument, NULL, OPTION_FORMAT},
+	{"warn", required_argument, NULL, OPTION_WARN},
+	{"crit", required_argument, NULL, OPTION_CRIT},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
 };
 
-static const struct {
-	unsigned taken;
-	const char *name, *text;
-} command_options[] = {
-	{STAT_TAKES_QUIET, "-q", "-q, --quiet      only the process ids"},
-	{STAT_TAKES_MAX, "-n", "-n, --max=MAX    at most so many blocks, or rows"},
-	{STAT_TAKES_DEVICE, "--device", "--device=N       only of contexts on this device"},
-	{STAT_TAKES_PINNED, "--pinned",
-		"--pinned         pinned host memory instead of device memory"},
-	{STAT_TAKES_POOL, "--pool", "--pool=KIND      none, simple, binned or split; default: each of them"},
-	{STAT_TAKES_LIMIT, "--limit", "--limit=SIZE     of each device; default: as it was"},
-	{STAT_TAKES_REUSE, "--reuse", "--reuse=MODE     ordered, completed or auto; default: auto, as it was"},
-	{STAT_TAKES_BY, "--by", "--by=WORD        site, library, size or age; default: site"},
-	{STAT_TAKES_MIN, "--min", "--min=SIZE       no rows with less"},
-	{STAT_TAKES_OLDER, "--older", "--older=SEC      only blocks that are that old"},
-	{STAT_TAKES_DIFF, "--diff", "--diff=FILE      compare with what --json has printed before"},
-	{STAT_TAKES_FROM, "--from", "--from=FILE      show that, and ask nobody"},
-	{STAT_TAKES_WATCH, "--watch", "--watch=SEC      again and again, until interrupted"},
-	{STAT_TAKES_COUNT, "--count", "--count=N        with --watch: so often"},
-	{STAT_TAKES_ASCII, "--ascii", "--ascii          nothing but ASCII"},
-	{STAT_TAKES_NO_COLOR, "--no-color", "--no-color       no colours; NO_COLOR in the environment does the same"},
-	{STAT_TAKES_CHANGES, "--allow-changes", "--allow-changes  keys that change a process work"},
-	{STAT_TAKES_TO, "--to",
-		"--to=FORMAT      torch, chrome, rmm, pprof, folded; metrics: openmetrics, prometheus"},
-	{STAT_TAKES_OUTPUT, "-o", "-o, --output=FILE\n                   where to write it; default: stdout"},
-	{STAT_TAKES_LISTEN, "--listen", "--listen=ADDRESS where to serve; default: 127.0.0.1:9791"},
-};
-
-#define N_COMMAND_OPTIONS (sizeof(command_options) / sizeof(command_options[0]))
-
 static const char next_help[] = "gpupool-stat --help";
-
-static void print_common_help(bool has_json)
-{
-	if (has_json)
-		puts("  --json           one JSON object instead of text");
-	puts("  --timeout=SEC    how long to wait for answers (default: 2)\n"
-	     "  -h, --help       this text");
-}
-
-static void print_help(void)
-{
-	puts("usage: gpupool-stat [COMMAND] [options] [PID...]\n"
-	     "\n"
-	     "Looks into programs that run with gpupool.\n");
-	for (const struct stat_command *c = stat_commands; c->name; c++)
-		printf("  %-8s %-9s %s%s\n", c->name, c->synopsis, c->help,
-			c == stat_commands ? " (default)" : "");
-	puts("\nWithout a PID: all processes of yours, as root those of all users; what changes\n"
-	     "something wants there to be only one.\n");
-	print_common_help(true);
-	puts("  --version        the version\n"
-	     "\n"
-	     "gpupool-stat COMMAND --help lists the options of a command. See gpupool-stat(1).");
-}
-
-static void print_command_help(const struct stat_command *command)
-{
-	printf("usage: gpupool-stat %s [options]%s%s\n\n%c%s.\n\n", command->name,
-		*command->synopsis ? " " : "", command->synopsis, toupper(command->help[0]),
-		command->help + 1);
-	for (size_t i = 0; i < N_COMMAND_OPTIONS; i++)
-		if (command->takes & command_options[i].taken)
-			printf("  %s\n", command_options[i].text);
-	print_common_help(!(command->takes & STAT_HAS_NO_JSON));
-}
 
 static bool refuse_option(int kind, const char *word)
 {
@@ -178,6 +121,10 @@ static const struct {
 	{OPTION_TO, STAT_TAKES_TO, NULL, offsetof(struct stat_options, to)},
 	{'o', STAT_TAKES_OUTPUT, NULL, offsetof(struct stat_options, output)},
 	{OPTION_LISTEN, STAT_TAKES_LISTEN, NULL, offsetof(struct stat_options, listen)},
+	{OPTION_QUERY, STAT_TAKES_QUERY, NULL, offsetof(struct stat_options, query)},
+	{OPTION_FORMAT, STAT_TAKES_QUERY, NULL, offsetof(struct stat_options, format)},
+	{OPTION_WARN, STAT_TAKES_LEVELS, NULL, offsetof(struct stat_options, warn)},
+	{OPTION_CRIT, STAT_TAKES_LEVELS, NULL, offsetof(struct stat_options, crit)},
 	{OPTION_POOL, STAT_TAKES_POOL, NULL, offsetof(struct stat_options, pool)},
 	{OPTION_LIMIT, STAT_TAKES_LIMIT, NULL, offsetof(struct stat_options, limit)},
 	{OPTION_REUSE, STAT_TAKES_REUSE, NULL, offsetof(struct stat_options, reuse)},
@@ -333,10 +280,10 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 	char next[64];
 
 	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
-	for (size_t i = 0; i < N_COMMAND_OPTIONS; i++) {
-		if (!(words->taken & ~command->takes & command_options[i].taken))
+	for (const struct stat_option *o = stat_help_options; o->name; o++) {
+		if (!(words->taken & ~command->takes & o->taken))
 			continue;
-		stat_error(next, "%s does not take %s.", command->name, command_options[i].name);
+		stat_error(next, "%s does not take %s.", command->name, o->name);
 		return false;
 	}
 	if (command->takes & STAT_HAS_NO_JSON && words->options.is_json) {
@@ -368,19 +315,25 @@ static enum stat_exit run(struct words *words)
 		return STAT_OK;
 	}
 	if (words->wants_help && !words->name) {
-		print_help();
+		stat_help();
 		return STAT_OK;
 	}
 	command = find_command(words->name);
 	if (!command)
 		return STAT_USAGE;
 	if (words->wants_help) {
-		print_command_help(command);
+		stat_help_command(command);
 		return STAT_OK;
 	}
 	if (!check_fit(command, words))
 		return STAT_USAGE;
 	return command->run(command, &words->options);
+}
+
+/* Whose exit codes are those of monitoring systems, for whatever becomes of it. */
+static bool is_check(const struct words *words, int argc, char **argv)
+{
+	return strcmp(words->name ? words->name : argc > 1 ? argv[1] : "", "check") == 0;
 }
 
 int main(int argc, char **argv)
@@ -397,5 +350,5 @@ int main(int argc, char **argv)
 		stat_error(NULL, "cannot write: %s.", strerror(errno));
 		result = STAT_FAILED;
 	}
-	return result;
+	return is_check(&words, argc, argv) ? stat_check_exit(result) : (int)result;
 }

@@ -12,11 +12,13 @@
 #include "replay.h"
 #include "report.h"
 #include "stat_change.h"
+#include "stat_check.h"
 #include "stat_explain.h"
 #include "stat_export.h"
 #include "stat_leaks.h"
 #include "stat_map.h"
 #include "stat_metrics.h"
+#include "stat_query.h"
 #include "stat_report.h"
 #include "stat_text.h"
 #include "stat_top.h"
@@ -99,6 +101,16 @@ enum stat_exit stat_command_read(
 	return stat_watch(&question, options, show_answers, &shown);
 }
 
+static enum stat_exit run_status(
+	const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = stat_command_question(command, options, "status\n");
+
+	if (options->query || options->format)
+		return stat_query_run(&question, options, STAT_QUERY_DEVICES);
+	return stat_command_read(command, options);
+}
+
 static enum stat_exit show_list(void *arg, struct stat_survey *survey)
 {
 	const struct stat_options *options = arg;
@@ -120,16 +132,18 @@ static enum stat_exit run_list(
 	struct stat_options shown = *options;
 
 	question.schema = "status";
+	if (options->query || options->format)
+		return stat_query_run(&question, options, STAT_QUERY_PROCESSES);
 	if (options->is_quiet)
 		question.request = NULL;
 	return stat_watch(&question, options, show_list, &shown);
 }
 
 const struct stat_command stat_commands[] = {
-	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_REPEAT, stat_command_read,
-		stat_show_status, SMALL_ANSWER},
-	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET | STAT_TAKES_REPEAT, run_list, NULL,
-		SMALL_ANSWER},
+	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_REPEAT | STAT_TAKES_QUERY,
+		run_status, stat_show_status, SMALL_ANSWER},
+	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET | STAT_TAKES_REPEAT | STAT_TAKES_QUERY,
+		run_list, NULL, SMALL_ANSWER},
 	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1,
 		STAT_TAKES_MAX | STAT_TAKES_REPEAT, stat_command_read, stat_show_blocks, LARGE_ANSWER},
 	{"map", "[PID]", "segments as cells: what is used and free where, and what is in the way", 1,
@@ -163,6 +177,8 @@ const struct stat_command stat_commands[] = {
 	{"top", "[PID...]", "devices and processes, live", SIZE_MAX,
 		STAT_TAKES_REPEAT | STAT_TAKES_LOOK | STAT_TAKES_CHANGES | STAT_HAS_NO_JSON, stat_top_run, NULL,
 		SMALL_ANSWER},
+	{"check", "[PID...]", "a line and an exit code for monitoring systems", SIZE_MAX,
+		STAT_TAKES_LEVELS | STAT_HAS_NO_JSON, stat_check_run, NULL, SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

@@ -32,6 +32,8 @@ enum {
 	STAT_TAKES_ASCII = 1 << 24,
 	STAT_TAKES_NO_COLOR = 1 << 25,
 	STAT_TAKES_CHANGES = 1 << 27,
+	STAT_TAKES_QUERY = 1 << 28,
+	STAT_TAKES_LEVELS = 1 << 29,
 	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,
 	STAT_TAKES_VERB = 1 << 26, /* words behind the process id, or before it; the id may be missing */
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stat_environ.h"
 #include "stat_explain.h"
 #include "stat_places.h"
 
@@ -104,8 +105,9 @@ static json_t *describe(const struct stat_survey *survey, const struct stat_proc
 
 	snprintf(path, sizeof(path), "%s/%s", survey->dirs[process->dir].path, process->name);
 	stat_explain_user(user, process->uid);
-	return stat_alloc(json_pack("{s:i, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "pid",
-		(int)process->pid, "uid", (json_int_t)process->uid, "user", user, "socket", path,
+	return stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "pid",
+		(int)process->pid, "uid", (json_int_t)process->uid, "user", user, "labels",
+		stat_environ_labels_json(process->pid), "socket", path,
 		"command", stat_reply_text(process->reply, "command"), "pool",
 		stat_reply_text(process->reply, "pool"), "uptime_ns",
 		(json_int_t)stat_reply_u64_or_0(process->reply, "uptime_ns"), "used_bytes",

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stat_environ.h"
 #include "stat_explain.h"
 #include "stat_text.h"
 
@@ -168,13 +169,15 @@ void stat_show_config(const struct stat_process *process, const struct stat_opti
 	print_and_free(table);
 }
 
-static void add_process(struct stat_table *table, const struct stat_process *process)
+/* labels: NULL, and no cell, if nobody has any. */
+static void add_process(struct stat_table *table, const struct stat_process *process, const char *labels)
 {
 	const json_t *devices = json_object_get(process->reply, "devices");
 	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
 	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
+	const char *command = stat_reply_text(process->reply, "command");
 	const char *cells[] = {pid, user, age, stat_reply_text(process->reply, "pool"), used,
-		cached, total, stat_reply_text(process->reply, "command")};
+		cached, total, labels ? labels : command, command};
 
 	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
 	stat_explain_user(user, process->uid);
@@ -185,17 +188,35 @@ static void add_process(struct stat_table *table, const struct stat_process *pro
 	stat_table_add(table, cells);
 }
 
+static bool has_labels(const struct stat_survey *survey)
+{
+	char labels[STAT_COLUMN_MAX];
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		stat_environ_labels(labels, sizeof(labels), survey->processes[i].pid);
+		if (survey->processes[i].reply && *labels)
+			return true;
+	}
+	return false;
+}
+
 void stat_show_list(const struct stat_survey *survey)
 {
 	static const char *const headings[] = {
 		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<COMMAND"};
-	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
+	static const char *const labelled[] = {
+		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<JOB", "<COMMAND"};
+	bool is_labelled = has_labels(survey);
+	struct stat_table *table = is_labelled ? stat_table_new(labelled, LENGTH(labelled))
+					       : stat_table_new(headings, LENGTH(headings));
+	char labels[STAT_COLUMN_MAX];
 	size_t n = 0;
 
 	for (size_t i = 0; i < survey->n_processes; i++) {
 		if (!survey->processes[i].reply)
 			continue;
-		add_process(table, &survey->processes[i]);
+		stat_environ_labels(labels, sizeof(labels), survey->processes[i].pid);
+		add_process(table, &survey->processes[i], is_labelled ? labels : NULL);
 		n++;
 	}
 	if (n)

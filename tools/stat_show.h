@@ -15,6 +15,8 @@ struct stat_options {
 	bool is_quiet;
 	bool is_ascii, has_no_color;
 	bool may_change; /* top */
+	const char *query, *format; /* of list and status: fields, and how they are written; NULL: not given */
+	const char *warn, *crit;    /* of check; NULL: not given */
 	int timeout_ms;
 	int watch_ms;	     /* again and again; 0: once */
 	uint64_t count;	     /* so often; 0: until the end */

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What scripts and monitoring systems get: fields as CSV, a line with an exit code, and labels. */
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stat_peer.h"
+
+static const char *self_path;
+
+/* PID stands for the number of the process. */
+static void check_out(const char *expected, pid_t pid)
+{
+	char text[4096];
+	const char *sign = strstr(expected, "PID");
+	int before = sign ? (int)(sign - expected) : (int)strlen(expected);
+
+	if (sign)
+		snprintf(text, sizeof(text), "%.*s%d%s", before, expected, (int)pid, sign + 3);
+	else
+		snprintf(text, sizeof(text), "%s", expected);
+	ck_assert_str_eq(stat_out, text);
+}
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *out;
+} queries[] = {
+	{{"list", "--query=pid,used_bytes,pool", "--format=csv"},
+		"pid, used_bytes [B], pool\nPID, 805306368 B, split\n"},
+	{{"list", "--query=used_bytes,hits,command"},
+		"used_bytes [B], hits, command\n805306368 B, 999, python train.py\n"},
+	{{"list", "--query=pid,uptime_ns", "--format=csv,noheader"}, "PID, 11520000000000 ns\n"},
+	{{"list", "--query=uptime_ns", "--format=csv,nounits"}, "uptime_ns\n11520000000000\n"},
+	{{"status", "--query=device,limit_bytes,device_free_bytes", "--format=csv,noheader,nounits"},
+		"0, [N/A], 15128363008\n"},
+	{{"status", "--query=device, outside_bytes", "--format=csv,nounits,noheader"}, "0, 484790272\n"},
+	{{"status", "--format=csv,noheader,nounits"},
+		"PID, 0, 805306368, 484442112, 2097152, 1291845632, [N/A], 15128363008\n"},
+	{{"list", "--query=user,labels", "--format=csv,noheader", "--watch=0.01", "--count=2"}, "root, \nroot, \n"},
+};
+
+START_TEST(fields_are_printed_as_values_with_commas)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(stat_execute(geteuid(), queries[_i].words), 0);
+	if (!strstr(queries[_i].out, "root") || geteuid() == 0)
+		check_out(queries[_i].out, pid);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+START_TEST(what_would_end_a_value_is_in_quotes)
+{
+	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"command\":\"a, \\\"b\\\"\\n\\u001b[2J\"}");
+	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
+	ck_assert_str_eq(stat_out, "\"a, \"\"b\"\"??[2J\", 0\n");
+}
+END_TEST
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *err;
+	int exit;
+} mistakes[] = {
+	{{"list", "--query=pid,frob"}, "--query: there is no field 'frob'.\n", 2},
+	{{"list", "--query=device"}, "--query: there is no field 'device'.\n", 2},
+	{{"list", "--query="}, "--query: there is no field ''.\n", 2},
+	{{"list", "--query=pid", "--format=xml"}, "--format: 'xml' is none.\n", 2},
+	{{"list", "--query=pid", "--format=noheader"}, "--format: 'noheader' is none.\n", 2},
+	{{"list", "--query=pid", "--json"}, "--query does not go with --json.\n", 2},
+	{{"list", "--query=pid", "-q"}, "--query does not go with -q.\n", 2},
+	{{"blocks", "--query=pid"}, "blocks does not take --query.\n", 2},
+	{{"check", "--warn=frob=3"}, "--warn: 'frob=3' is no level.\n", 3},
+	{{"check", "--crit=total=x"}, "--crit: 'total=x' is no level.\n", 3},
+	{{"check", "--crit=ooms=5%"}, "--crit: 'ooms=5%' is no level.\n", 3},
+	{{"check", "--crit="}, "", 3},
+	{{"check", "--frob"}, "there is no option '--frob'.\n", 3},
+	{{"check", "--json"}, "check ", 3},
+	{{"check", "x"}, "'x' is neither a command nor a process id.\n", 3},
+};
+
+START_TEST(what_cannot_be_meant_is_refused)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(stat_execute(geteuid(), mistakes[_i].words), mistakes[_i].exit);
+	stat_check_in(stat_err, mistakes[_i].err);
+	ck_assert_str_eq(stat_out, "");
+}
+END_TEST
+
+/* It holds 1.20 GiB of 15.7 GiB, of which 1.65 GiB are in use, has no limit, and two out-of-memory errors. */
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *out;
+	int exit;
+} checks[] = {
+	{{"check"}, "GPUPOOL OK - 1 process | '", 0},
+	{{"check", "--warn=5%"}, "GPUPOOL WARNING - pid PID device 0 total 1.20 GiB reaches 806 MiB | '", 1},
+	{{"check", "--warn=5%", "--crit=total=1GiB"},
+		"GPUPOOL CRITICAL - pid PID device 0 total 1.20 GiB reaches 1.00 GiB | '", 2},
+	{{"check", "--crit=ooms=2"}, "GPUPOOL CRITICAL - pid PID device 0 ooms 2 reaches 2 | '", 2},
+	{{"check", "--warn=ooms=3,used=1GiB,cached=1GiB,pending=1GiB,outside=1GiB,device=11%"},
+		"GPUPOOL OK - 1 process | '", 0},
+	{{"check", "--warn=device=10%"}, "GPUPOOL WARNING - pid PID device 0 device 1.65 GiB reaches 1.57 GiB | '", 1},
+	{{"check", "--warn=outside=400MiB"},
+		"GPUPOOL WARNING - pid PID device 0 outside 462 MiB reaches 400 MiB | '", 1},
+};
+
+START_TEST(levels_make_the_exit_code)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char *bar;
+
+	ck_assert_int_eq(stat_execute(geteuid(), checks[_i].words), checks[_i].exit);
+	bar = strstr(stat_out, "| '");
+	ck_assert_ptr_nonnull(bar);
+	ck_assert_ptr_eq(strchr(stat_out, '\n'), stat_out + strlen(stat_out) - 1);
+	bar[3] = '\0';
+	check_out(checks[_i].out, pid);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+START_TEST(performance_data_has_levels_and_bounds)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+	char expected[256];
+
+	ck_assert_int_eq(STAT("check", "--warn=50%,ooms=3", "--crit=total=8GiB"), 0);
+	snprintf(expected, sizeof(expected),
+		"| 'pid %d device 0 total'=1291845632B;8452499456;8589934592;0;16904998912 'pid %d device 0 used'=",
+		(int)pid, (int)pid);
+	stat_check_in(stat_out, expected);
+	stat_check_in(stat_out, " ooms'=2;3;;0\n");
+}
+END_TEST
+
+START_TEST(who_does_not_answer_is_unknown_unless_worse_is_known)
+{
+	pid_t silent;
+
+	ck_assert_int_eq(STAT("check"), 3);
+	ck_assert_str_eq(stat_out, "GPUPOOL UNKNOWN - no process with gpupool\n");
+	peer_start(PEER_ANSWERS, NULL);
+	silent = peer_start(PEER_SILENT, NULL);
+	ck_assert_int_eq(STAT("check", "--timeout=0.2"), 3);
+	stat_check_in(stat_out, "GPUPOOL UNKNOWN - pid ");
+	stat_check_in(stat_out, " did not answer within 0.2 s. | '");
+	ck_assert_int_eq(STAT("check", "--timeout=0.2", "--warn=1%"), 1);
+	stat_check_in(stat_out, "; pid ");
+	peer_kill(silent);
+	ck_assert_int_eq(STAT("check", stat_word(silent)), 3);
+	stat_check_in(stat_out, " does not exist.\n");
+}
+END_TEST
+
+START_TEST(what_a_process_says_ends_no_line_and_no_text)
+{
+	peer_start(PEER_ANSWERS,
+		"{\"schema\":\"gpupool.error/1\",\"reason\":\"failed\",\"error\":\"a|b\\n\\u001b[2J\"}");
+	ck_assert_int_eq(STAT("check"), 3);
+	stat_check_in(stat_out, " says: a/b??[2J\n");
+}
+END_TEST
+
+START_TEST(jobs_and_ranks_come_from_the_environment)
+{
+	char dir[128];
+
+	setenv("SLURM_JOB_ID", "8812\033[2J", 1);
+	setenv("SLURM_PROCID", "3", 1);
+	setenv("HOSTNAME", "train-0", 1);
+	snprintf(dir, sizeof(dir), "%s", peer_dir);
+	peer_exec(self_path, dir);
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SLURM_PROCID");
+	ck_assert_int_eq(STAT("list"), 0);
+	stat_check_in(stat_out, "  JOB                  COMMAND\n");
+	stat_check_in(stat_out, "  job 8812?[2J rank 3  python train.py\n");
+	ck_assert_int_eq(STAT("list", "--json"), 0);
+	stat_check_in(stat_out, "\"labels\":{\"job\":\"8812?[2J\",\"rank\":\"3\"},");
+	ck_assert_int_eq(STAT("list", "--query=labels", "--format=csv,noheader"), 0);
+	ck_assert_str_eq(stat_out, "job 8812?[2J rank 3\n");
+}
+END_TEST
+
+START_TEST(a_pod_is_told_by_its_host)
+{
+	setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+	setenv("HOSTNAME", "train-0", 1);
+	peer_exec(self_path, peer_dir);
+	ck_assert_int_eq(STAT("list", "--json"), 0);
+	stat_check_in(stat_out, "\"labels\":{\"pod\":\"train-0\"},");
+}
+END_TEST
+
+static Suite *script_suite(void)
+{
+	Suite *suite = suite_create("stat_script");
+	TCase *tc = tcase_create("gpupool-stat");
+
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, fields_are_printed_as_values_with_commas, 0, LENGTH(queries));
+	tcase_add_test(tc, what_would_end_a_value_is_in_quotes);
+	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
+	tcase_add_loop_test(tc, levels_make_the_exit_code, 0, LENGTH(checks));
+	tcase_add_test(tc, performance_data_has_levels_and_bounds);
+	tcase_add_test(tc, who_does_not_answer_is_unknown_unless_worse_is_known);
+	tcase_add_test(tc, what_a_process_says_ends_no_line_and_no_text);
+	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
+	tcase_add_test(tc, a_pod_is_told_by_its_host);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(int argc, char **argv)
+{
+	SRunner *runner;
+	int failed;
+
+	if (argc == 3 && !strcmp(argv[1], "--peer"))
+		return peer_main(argv[2]);
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return 2;
+	}
+	stat_path = realpath(argv[1], NULL);
+	self_path = realpath("/proc/self/exe", NULL);
+	runner = srunner_create(script_suite());
+	srunner_set_tap(runner, "-");
+	srunner_run_all(runner, CK_SILENT);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_check.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/size.h"
+#include "stat_explain.h"
+#include "stat_parse.h"
+#include "stat_text.h"
+
+enum { ANSWER_MAX = 1 << 20, TEXT_MAX = 2048, LEVELS_MAX = 16 };
+
+/* What can be held against a level. A share is one of the limit, or where there is none of the device. */
+enum what { TOTAL, USED, CACHED, PENDING, OUTSIDE, DEVICE, OOMS, N_WHATS };
+static const struct {
+	const char *name, *member;
+} whats[N_WHATS] = {
+	[TOTAL] = {"total", "total_bytes"},
+	[USED] = {"used", "used_bytes"},
+	[CACHED] = {"cached", "cached_bytes"},
+	[PENDING] = {"pending", "pending_bytes"},
+	[OUTSIDE] = {"outside", "outside_bytes"},
+	[DEVICE] = {"device", NULL}, /* used by everybody */
+	[OOMS] = {"ooms", "ooms"},
+};
+
+struct level {
+	enum what what;
+	bool is_share;
+	double share;
+	uint64_t number;
+};
+
+struct levels {
+	struct level list[LEVELS_MAX];
+	size_t n;
+};
+
+struct check {
+	struct levels warn, crit;
+	enum stat_check worst;
+	char text[TEXT_MAX], data[TEXT_MAX]; /* what is wrong; performance data */
+	size_t n_processes;
+};
+
+static bool parse_amount(struct level *level, const char *text)
+{
+	struct gp_text_error error;
+	char *end;
+	double share = strtod(text, &end);
+
+	if (*text >= '0' && *text <= '9' && !strcmp(end, "%") && share >= 0 && share <= 1e6) {
+		level->is_share = true;
+		level->share = share / 100;
+		return level->what != OOMS;
+	}
+	if (level->what == OOMS)
+		return stat_parse_number(text, UINT64_MAX - 1, &level->number);
+	return gp_size_parse(text, &level->number, &error) == 0;
+}
+
+static bool parse_level(struct levels *levels, const char *text)
+{
+	const char *sign = strchr(text, '=');
+	size_t length = sign ? (size_t)(sign - text) : 0;
+	struct level level = {.what = TOTAL};
+
+	while (sign && level.what < N_WHATS &&
+		(strlen(whats[level.what].name) != length || strncmp(whats[level.what].name, text, length) != 0))
+		level.what++;
+	if (level.what == N_WHATS || levels->n == LEVELS_MAX || !parse_amount(&level, sign ? sign + 1 : text))
+		return false;
+	levels->list[levels->n++] = level;
+	return true;
+}
+
+static bool parse_levels(struct levels *levels, const char *option, const char *text)
+{
+	char *copy = stat_alloc(strdup(text)), *save = NULL;
+	bool is_good = *text != '\0';
+
+	for (char *word = strtok_r(copy, ",", &save); word && is_good; word = strtok_r(NULL, ",", &save)) {
+		is_good = parse_level(levels, word);
+		if (!is_good)
+			stat_error("as in: total=80%,cached=4GiB,ooms=1; or used, pending, outside, device",
+				"%s: '%s' is no level.", option, word);
+	}
+	free(copy);
+	return is_good;
+}
+
+static bool value_of(const json_t *device, enum what what, uint64_t *ret)
+{
+	uint64_t total, left;
+
+	if (what != DEVICE)
+		return stat_reply_u64(device, whats[what].member, ret);
+	if (!stat_reply_u64(device, "device_total_bytes", &total) ||
+		!stat_reply_u64(device, "device_free_bytes", &left))
+		return false;
+	*ret = total > left ? total - left : 0;
+	return true;
+}
+
+/* What shares are of. */
+static bool whole_of(const json_t *device, enum what what, uint64_t *ret)
+{
+	return (what != DEVICE && what != OUTSIDE && stat_reply_u64(device, "limit_bytes", ret)) ||
+	       stat_reply_u64(device, "device_total_bytes", ret);
+}
+
+/* The level in numbers, for this device; false if it cannot be told. */
+static bool level_of(const json_t *device, const struct level *level, uint64_t *ret)
+{
+	uint64_t whole;
+
+	*ret = level->number;
+	if (!level->is_share)
+		return true;
+	if (!whole_of(device, level->what, &whole))
+		return false;
+	*ret = (double)whole * level->share < 1e19 ? (uint64_t)((double)whole * level->share) : UINT64_MAX;
+	return true;
+}
+
+static void append(char text[static TEXT_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(char text[static TEXT_MAX], const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text + length, TEXT_MAX - length, format, args);
+	va_end(args);
+}
+
+static void say(struct check *check, enum stat_check how, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+static void say(struct check *check, enum stat_check how, const char *format, ...)
+{
+	/* What is known to be bad is worse than what is not known. */
+	static const int order[] = {0, 2, 3, 1};
+	char text[TEXT_MAX / 2];
+	va_list args;
+
+	if (order[how - STAT_CHECK_OK] > order[check->worst - STAT_CHECK_OK])
+		check->worst = how;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	append(check->text, "%s%s", *check->text ? "; " : "", text);
+}
+
+static void write_amount(char text[static STAT_TEXT_MAX], enum what what, uint64_t number)
+{
+	if (what == OOMS)
+		snprintf(text, STAT_TEXT_MAX, "%" PRIu64, number);
+	else
+		stat_bytes(text, number);
+}
+
+/* The first level of a list that is reached. */
+static const struct level *reached(const struct levels *levels, const json_t *device, enum what what, uint64_t value)
+{
+	uint64_t level;
+
+	for (size_t i = 0; i < levels->n; i++)
+		if (levels->list[i].what == what && level_of(device, &levels->list[i], &level) && value >= level)
+			return &levels->list[i];
+	return NULL;
+}
+
+static void check_what(struct check *check, pid_t pid, const json_t *device, enum what what)
+{
+	uint64_t index = stat_reply_u64_or_0(device, "index"), value, level;
+	const struct level *found;
+	char amount[STAT_TEXT_MAX], most[STAT_TEXT_MAX];
+	enum stat_check how = STAT_CHECK_CRITICAL;
+
+	if (!value_of(device, what, &value))
+		return;
+	found = reached(&check->crit, device, what, value);
+	if (!found) {
+		found = reached(&check->warn, device, what, value);
+		how = STAT_CHECK_WARNING;
+	}
+	if (!found)
+		return;
+	level_of(device, found, &level);
+	write_amount(amount, what, value);
+	write_amount(most, what, level);
+	say(check, how, "pid %d device %" PRIu64 " %s %s reaches %s", (int)pid, index, whats[what].name, amount, most);
+}
+
+static void add_level(struct check *check, const struct levels *levels, const json_t *device, enum what what)
+{
+	uint64_t level;
+
+	append(check->data, ";");
+	for (size_t i = 0; i < levels->n; i++)
+		if (levels->list[i].what == what && level_of(device, &levels->list[i], &level)) {
+			append(check->data, "%" PRIu64, level);
+			return;
+		}
+}
+
+/* 'pid 7 device 0 total'=5B;8;9;0;10 */
+static void add_data(struct check *check, pid_t pid, const json_t *device, enum what what)
+{
+	uint64_t value, whole;
+
+	if (!value_of(device, what, &value))
+		return;
+	append(check->data, " 'pid %d device %" PRIu64 " %s'=%" PRIu64 "%s", (int)pid,
+		stat_reply_u64_or_0(device, "index"), whats[what].name, value, what == OOMS ? "" : "B");
+	add_level(check, &check->warn, device, what);
+	add_level(check, &check->crit, device, what);
+	append(check->data, ";0");
+	if (what != OOMS && whole_of(device, what, &whole))
+		append(check->data, ";%" PRIu64, whole);
+}
+
+static void check_process(struct check *check, const struct stat_process *process)
+{
+	const json_t *devices = json_object_get(process->reply, "devices"), *device;
+	size_t i;
+
+	if (!process->reply) {
+		say(check, STAT_CHECK_UNKNOWN, "pid %d %s", (int)process->pid, process->error);
+		return;
+	}
+	check->n_processes++;
+	json_array_foreach(devices, i, device) {
+		for (int what = 0; what < N_WHATS; what++)
+			check_what(check, process->pid, device, (enum what)what);
+		add_data(check, process->pid, device, TOTAL);
+		add_data(check, process->pid, device, USED);
+		add_data(check, process->pid, device, OOMS);
+	}
+}
+
+static void check_missing(struct check *check, const struct stat_survey *survey, const struct stat_options *options)
+{
+	struct stat_process missing;
+
+	for (size_t i = 0; i < options->n_pids; i++) {
+		if (stat_survey_find(survey, options->pids[i]))
+			continue;
+		stat_explain_missing(&missing, options->pids[i]);
+		say(check, STAT_CHECK_UNKNOWN, "pid %d %s", (int)missing.pid, missing.error);
+	}
+	if (!options->n_pids && !survey->n_processes)
+		say(check, STAT_CHECK_UNKNOWN, "no process with gpupool");
+}
+
+/* A bar would end the text. */
+static void print(const struct check *check)
+{
+	static const char *const names[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
+	char clean[TEXT_MAX];
+
+	stat_clean(clean, sizeof(clean), check->text);
+	for (char *bar = clean; (bar = strchr(bar, '|')) != NULL;)
+		*bar = '/';
+	printf("GPUPOOL %s - ", names[check->worst - STAT_CHECK_OK]);
+	if (*clean)
+		fputs(clean, stdout);
+	else
+		printf("%zu process%s", check->n_processes, check->n_processes == 1 ? "" : "es");
+	printf("%s%s\n", *check->data ? " |" : "", check->data);
+}
+
+enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = stat_command_question(command, options, "status\n");
+	struct check check = {.worst = STAT_CHECK_OK};
+	struct stat_survey survey;
+
+	question.schema = "status";
+	if (!parse_levels(&check.warn, "--warn", options->warn ? options->warn : "total=80%") ||
+		!parse_levels(&check.crit, "--crit", options->crit ? options->crit : "total=95%"))
+		return STAT_USAGE;
+	stat_survey_run(&survey, &question);
+	for (size_t i = 0; i < survey.n_processes; i++)
+		check_process(&check, &survey.processes[i]);
+	check_missing(&check, &survey, options);
+	print(&check);
+	stat_survey_deinit(&survey);
+	return (enum stat_exit)check.worst;
+}
+
+int stat_check_exit(enum stat_exit result)
+{
+	int beyond = (int)result - STAT_CHECK_OK;
+
+	if (result == STAT_OK)
+		return 0;
+	return beyond >= 0 ? beyond : STAT_CHECK_UNKNOWN - STAT_CHECK_OK;
+}
