@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT, STAT, RUN = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
@@ -54,8 +55,11 @@ def offered(shell, program, *words):
         quoted='"' + " ".join((program, *words)) + '"')
     plain = {"bash": ["bash", "--norc", "-c"], "zsh": ["zsh", "-f", "-c"], "fish": ["fish", "--no-config", "-c"]}[shell]
     env = {**os.environ, "PATH": f"{STAT.parent}:{RUN.parent}:{os.environ['PATH']}",
-           "GPUPOOL_RUNTIME_DIR": "/nonexistent", "HOME": "/nonexistent"}
-    done = subprocess.run([*plain, script], capture_output=True, text=True, env=env, timeout=60, check=False)
+           "GPUPOOL_RUNTIME_DIR": "/nonexistent"}
+    # A shell may make folders at home.
+    with tempfile.TemporaryDirectory() as home:
+        env |= {"HOME": home, "XDG_CONFIG_HOME": f"{home}/config", "XDG_DATA_HOME": f"{home}/data"}
+        done = subprocess.run([*plain, script], capture_output=True, text=True, env=env, timeout=60, check=False)
     if done.stderr:
         raise AssertionError(done.stderr)
     return {line.split("\t")[0].rstrip("=") for line in done.stdout.split("\n") if line}
