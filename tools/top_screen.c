@@ -54,17 +54,13 @@ static void set_modes(struct top_screen *screen)
 
 struct top_screen *top_screen_open(const struct stat_options *options)
 {
-	const char *cup;
-
 	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
 		stat_error("gpupool-stat list --watch=1 prints lines.", "top needs a terminal.");
 		return NULL;
 	}
-	terminal.curses = newterm(NULL, stdout, stdin);
-	cup = terminal.curses ? tigetstr("cup") : NULL;
-	if (!cup || cup == (char *)-1) {
-		if (terminal.curses)
-			endwin();
+	if (top_terminfo_can_draw())
+		terminal.curses = newterm(NULL, stdout, stdin);
+	if (!terminal.curses) {
 		stat_error("set TERM to what it is, such as xterm.", "top does not know how to draw on this terminal.");
 		return NULL;
 	}

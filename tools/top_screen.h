@@ -21,6 +21,9 @@ enum {
 	TOP_DIM = 4,
 };
 
+/* Whether something is known of the terminal, and the cursor can be sent anywhere on it. */
+bool top_terminfo_can_draw(void);
+
 /* Takes the terminal over; NULL and a message if it is none that can be drawn on. */
 struct top_screen *top_screen_open(const struct stat_options *options);
 
