@@ -258,7 +258,7 @@ static enum run_status start(char **command)
 
 int main(int argc, char **argv)
 {
-	struct request request = {.library = NULL};
+	struct request request = {0};
 	enum run_status status = parse_options(argc, argv, &request);
 
 	if (status == RUN_OK && !request.is_done)

@@ -15,7 +15,7 @@ static const char *const pools[][2] = {
 START_TEST(memory_that_is_used_again_too_early_is_reported_as_a_race)
 {
 	play_run(&(struct play){
-		.program = "app_reuse", .words = {"streams"}, .env = pools[_i], .library = play_library});
+		.program = "app_reuse", .words = {"streams"}, .env = pools[_i], .preload = play_library});
 	/* The simulator ends a process so in which it saw a race. */
 	ck_assert_int_eq(play_status, 99);
 	ck_assert_uint_gt(play_fact("races"), 0);

@@ -44,7 +44,7 @@ START_TEST(somebody_else_who_is_first_is_seen)
 	play_run(&(struct play){.program = rows[nth].program,
 		.words = {rows[nth].scenario},
 		.env = pools[(size_t)_i / LENGTH(rows)],
-		.library = play_library});
+		.preload = play_library});
 	is_wrong = strstr(play_out, "wrong words: ") && !strstr(play_out, "wrong words: 0");
 	is_early = strstr(play_out, "early: ") && !strstr(play_out, "early: 0");
 	ck_assert_msg(is_wrong == !!(rows[nth].seen & WRONG), "%s", play_out);

@@ -47,7 +47,7 @@ class Run:
 class Place:
     """Where everything is."""
 
-    library: pathlib.Path
+    preload: pathlib.Path
     programs: pathlib.Path
     sim: pathlib.Path | None
     devices: int
@@ -67,7 +67,7 @@ class Place:
         env |= {"APP_LIMIT_S": str(self.limit_s), **way.env}
         if config.variables is not None:
             env |= {"GPUPOOL_LOG": "info", "GPUPOOL_LOG_FILE": f"{directory}/log", "GPUPOOL_RUNTIME_DIR": directory}
-            env |= {"LD_PRELOAD": str(self.library), **config.variables}
+            env |= {"LD_PRELOAD": str(self.preload), **config.variables}
         return env
 
 
@@ -247,7 +247,7 @@ def keep(path, result):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="run.py")
-    parser.add_argument("--library", type=pathlib.Path, required=True)
+    parser.add_argument("--library", dest="preload", type=pathlib.Path, required=True)
     parser.add_argument("--programs", type=pathlib.Path, required=True)
     parser.add_argument("--sim", type=pathlib.Path)
     parser.add_argument("--program", action="append")
@@ -263,7 +263,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     reserve_descriptors()
-    place = Place(options.library.resolve(), options.programs.resolve(),
+    place = Place(options.preload.resolve(), options.programs.resolve(),
                   options.sim.resolve() if options.sim else None, options.devices, options.limit, options.brief)
     configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]
     names = find_programs(place.programs, options.program)

@@ -29,7 +29,7 @@ START_TEST(a_limit_is_as_a_smaller_device)
 	ck_assert_int_eq(play_status, 0);
 	strcpy(raw_out, play_out);
 	play_run(&(struct play){
-		.program = "diff_unpooled", .words = {scenario}, .env = limit, .library = play_library});
+		.program = "diff_unpooled", .words = {scenario}, .env = limit, .preload = play_library});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, raw_out);

@@ -83,7 +83,7 @@ def run_graphs(results, out):
             words = [sys.executable, programs.SOURCES / script]
             done = programs.run_program(config, words, log, timeout=GRAPH_SECONDS)
             answers[config.name] = done.text
-            ok = done.status == 0 and done.is_pooled == bool(config.library)
+            ok = done.status == 0 and done.is_pooled == bool(config.preload)
             results.check(f"{config.name}: {name}'s graphs ran to their end", ok, f"status {done.status}")
         raw = answers["raw"]
         differ = [config for config, text in answers.items() if text != raw]

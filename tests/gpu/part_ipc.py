@@ -96,7 +96,7 @@ class Pair(programs.Config):
         if not self.importer:
             del env["LD_PRELOAD"]
         if self.importer != self.exporter:
-            env["APP_PEER_PRELOAD"] = str(self.library) if self.exporter else ""
+            env["APP_PEER_PRELOAD"] = str(self.preload) if self.exporter else ""
         return env
 
 
@@ -260,7 +260,7 @@ def judge(results, work, config, done, expected):
     """The status says whether the data were right; a refusal must be raw's own."""
     answer = last_answer(done.text)
     ok = done.status == 0 and answer is not None and answer == expected
-    ok = ok and done.is_pooled == bool(config.library)
+    ok = ok and done.is_pooled == bool(config.preload)
     found = answer or f"status {done.status}"
     results.check(f"{work.name}, {config.name}", ok, found[:70])
     if work.transport:

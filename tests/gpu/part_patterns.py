@@ -55,7 +55,7 @@ def run(results, out, options):
             lines = list(programs.parse_lines(done.text))
             for word, pairs in lines:
                 take_line(results, config, word, pairs, build)
-            is_pooled = done.is_pooled == bool(config.library)
+            is_pooled = done.is_pooled == bool(config.preload)
             ok = done.status == 0 and is_pooled and len(lines) > 20
             results.check(f"{config.name}, {build}: ran to its end", ok, f"status {done.status}")
             if config.name == "split" and build == "shared":

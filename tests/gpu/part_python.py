@@ -56,7 +56,7 @@ class Outcome:
 
 
 def look_inside(config, directory, pid):
-    if not config.library:
+    if not config.preload:
         return None, None
     status = ctl.ask_process(directory, pid, "status")
     if not status:

@@ -65,7 +65,7 @@ def judge(results, config, pairs):
     results.note(f"{config.name} | {pairs['mode']}{size} reused in flight", count["inflight"])
     results.note(f"{config.name} | {pairs['mode']}{size} exposed", exposed)
     results.note(f"{config.name} | {pairs['mode']}{size} seconds", float(pairs["seconds"]))
-    if config.library and pairs["mode"] == "fill":
+    if config.preload and pairs["mode"] == "fill":
         failed = count["oom"]
         results.check(f"{name}: every request was served", failed == 0, f"{failed} failed")
         is_ordered = config.name.endswith("/ordered")
@@ -77,16 +77,16 @@ def judge(results, config, pairs):
 def run_matrix(results, out, config, mode):
     log = out / "streams" / f"{config.name.replace('/', '-')}-{mode[0]}.txt"
     more = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-    if mode[0] == "fill" and config.library:
+    if mode[0] == "fill" and config.preload:
         more["GPUPOOL_LIMIT"] = LIMIT
-    limited = programs.Config(config.name, config.library, {**config.variables, **more})
+    limited = programs.Config(config.name, config.preload, {**config.variables, **more})
     words = [programs.BIN / "stream_matrix", *mode]
     done = programs.run_program(limited, words, log, timeout=75, more=more)
     summaries = [pairs for word, pairs in programs.parse_lines(done.text) if word == "summary"]
     for pairs in summaries:
         judge(results, config, pairs)
     expected = 3 if mode[0] == "fill" else 1
-    ok = done.status == 0 and len(summaries) == expected and done.is_pooled == bool(config.library)
+    ok = done.status == 0 and len(summaries) == expected and done.is_pooled == bool(config.preload)
     if not ok or mode[0] != "plain":
         results.check(f"{config.name}: {mode[0]} ran to its end", ok, f"status {done.status}")
 
@@ -99,7 +99,7 @@ def run_free_wait(results, out, config):
         question = f"{pairs['kind']} {int(pairs['bytes']) >> 10} KiB"
         for call, key in [("free under a kernel", "free_ms"), ("malloc after it", "malloc_ms")]:
             results.note(f"{config.name} | {call}, {question}, ms", float(pairs[key]))
-    if not config.library:
+    if not config.preload:
         waited = [float(p["free_ms"]) > 50 and p["busy_after_free"] == "0" for p in rows]
         ok = bool(waited) and all(waited)
         results.check("raw: a free waits for the kernel", ok, f"status {done.status}")

@@ -155,17 +155,17 @@ def fenceless_library():
 
 @dataclasses.dataclass
 class Config:
-    """A way to run a program. library: None for raw."""
+    """A way to run a program. preload: the library, None for raw."""
 
     name: str
-    library: pathlib.Path | None = None
+    preload: pathlib.Path | None = None
     variables: dict = dataclasses.field(default_factory=dict)
 
     def environment(self, runtime_dir, more):
         env = {k: v for k, v in os.environ.items() if not k.startswith("GPUPOOL")}
         env |= more
-        if self.library:
-            env["LD_PRELOAD"] = str(self.library)
+        if self.preload:
+            env["LD_PRELOAD"] = str(self.preload)
             env["GPUPOOL_RUNTIME_DIR"] = runtime_dir
             env |= self.variables
         return env

@@ -89,7 +89,7 @@ class WorksTest(WithOut):
             seen = set()
             for config, variables in part_ipc.work_configs(work, LIBRARY):
                 if bool(variables) not in seen:
-                    self.assertIsNone(config.library)
+                    self.assertIsNone(config.preload)
                 seen.add(bool(variables))
 
 

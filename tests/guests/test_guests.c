@@ -133,7 +133,7 @@ START_TEST(a_library_that_no_compiler_has_improved_is_not_noticed_either)
 
 	snprintf(library, sizeof(library), "%s/libgpupool.so", play_app_dir);
 	guests_same(&(struct play){
-		.program = lookups[_i][0], .words = {lookups[_i][1]}, .library = library});
+		.program = lookups[_i][0], .words = {lookups[_i][1]}, .preload = library});
 }
 END_TEST
 
@@ -193,7 +193,7 @@ START_TEST(an_environment_of_any_length_does_no_harm)
 	memset(long_text, 'x', sizeof(long_text) - 1);
 	memcpy(long_text, long_names[_i], strlen(long_names[_i]));
 	play_run(&(struct play){
-		.program = "guest_process", .words = {"after-exec"}, .env = env, .library = play_library});
+		.program = "guest_process", .words = {"after-exec"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	guests_check_pooled();
 	ck_assert_uint_lt(strlen(play_err), 1024);
@@ -223,7 +223,7 @@ static void share(const struct play *play, const char *other_name, bool is_other
 	snprintf(both, sizeof(both), "%s %s", is_other_first ? other : play_library,
 		is_other_first ? play_library : other);
 	shared.env = env;
-	shared.library = both;
+	shared.preload = both;
 	guests_same(&shared);
 }
 

@@ -37,7 +37,7 @@ static void run_twice(const char *scenario)
 	strcpy(out, play_out);
 	status = play_status;
 	ck_assert_int_eq(system("rm -rf root tmp"), 0);
-	play.library = play_library;
+	play.preload = play_library;
 	play_run(&play);
 	ck_assert_str_eq(play_out, out);
 	ck_assert_str_eq(play_err, "");
@@ -72,12 +72,12 @@ START_TEST(a_setuid_program_runs_without_us)
 	ck_assert_int_eq(system("cp /bin/grep . && chown 65534 grep && chmod 4755 grep && chmod 711 ."), 0);
 	play_run(&(struct play){.program = "/bin/grep",
 		.words = {"-c", "libgpupool", "/proc/self/maps"},
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_str_ne(play_out, "0\n");
 	play_run(&(struct play){
 		.program = "../../../../../../../../../../../proc/self/cwd/grep",
 		.words = {"-c", "libgpupool", "/proc/self/maps"},
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_str_eq(play_out, "0\n");
 	ck_assert_str_eq(play_err, "");
 }

@@ -31,7 +31,7 @@ START_TEST(a_process_without_cuda_has_no_driver)
 {
 	play_run(&(struct play){.program = "/bin/sh",
 		.words = {"-c", "grep -c libgpupool.so /proc/self/maps >/dev/null && ! grep libcuda /proc/self/maps"},
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(guests_left(), "");
 }
@@ -67,7 +67,7 @@ START_TEST(a_program_that_cannot_take_the_library_runs_without_it)
 		printf("# %s: no %s here\n", strangers[_i].program, strangers[_i].loader);
 		return;
 	}
-	play_run(&(struct play){.program = strangers[_i].program, .library = play_library});
+	play_run(&(struct play){.program = strangers[_i].program, .preload = play_library});
 	ck_assert_ptr_nonnull(strstr(play_err, strangers[_i].said));
 	ck_assert_str_eq(play_out, "alone\n");
 	ck_assert_int_eq(play_status, 5);

@@ -89,13 +89,13 @@ static void become(const struct play *play, int facts_fd, int go_fd)
 	}
 	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s", play_sim_dir);
 	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s", play_dir);
-	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", play->library ? play->library : "");
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", play->preload ? play->preload : "");
 	env[n++] = libraries;
 	env[n++] = runtime;
 	env[n++] = "PATH=/usr/bin:/bin";
 	env[n++] = "SIMGPU_STRICT=1";
 	env[n++] = "TSAN_OPTIONS=atexit_sleep_ms=0"; /* the simulator's end is watched closely enough */
-	if (play->library)
+	if (play->preload)
 		env[n++] = preload;
 	env[n] = NULL;
 	dup2(facts_fd, 10);
@@ -180,17 +180,17 @@ void play_same(const struct play *play)
 	struct play with = *play;
 	int status;
 
-	with.library = NULL;
+	with.preload = NULL;
 	with.at_pause = NULL;
 	play_run(&with);
 	status = play_status;
 	strcpy(out, play_out);
 	strcpy(err, play_err);
 	ck_assert_str_ne(out, "");
-	with.library = play->library ? play->library : play_library;
+	with.preload = play->preload ? play->preload : play_library;
 	if (play->inside) {
 		with.program = play->inside;
-		with.library = NULL;
+		with.preload = NULL;
 	}
 	with.at_pause = play->at_pause;
 	play_run(&with);
@@ -207,7 +207,7 @@ void play_same_or_served(const struct play *play)
 		play_same(play);
 		return;
 	}
-	served.library = play_library;
+	served.preload = play_library;
 	play_run(&served);
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(

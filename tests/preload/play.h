@@ -24,7 +24,7 @@ struct play {
 	const char *program;   /* in the programs' directory, or a path */
 	const char *words[6];  /* its arguments */
 	const char *const *env; /* NAME=VALUE, up to a NULL: beside, or instead of, what every program gets; or NULL */
-	const char *library;   /* to preload; NULL: none */
+	const char *preload;   /* the library to preload; NULL: none */
 	const char *inside;    /* for play_same: the program with the library in it, instead of the preload */
 	void (*at_pause)(const char *name);
 };

@@ -21,7 +21,7 @@ static void play_api(const char *scenario, const char *const *env, void (*at_pau
 	play_run(&(struct play){.program = "app_api",
 		.words = {scenario},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = at_pause});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);
@@ -35,7 +35,7 @@ START_TEST(without_gpupool_every_function_says_that_there_is_none)
 	const char *off[] = {"GPUPOOL=off", NULL};
 
 	play_run(&(struct play){
-		.program = "app_api", .words = {"all"}, .env = off, .library = _i ? play_library : NULL});
+		.program = "app_api", .words = {"all"}, .env = off, .preload = _i ? play_library : NULL});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_fact("version"), (uint64_t)_i);
 	for (size_t i = 0; i < LENGTH(functions); i++)
@@ -47,7 +47,7 @@ END_TEST
 START_TEST(with_gpupool_every_function_answers_before_CUDA_is_there)
 {
 	play_run(&(struct play){
-		.program = _i ? "app_api_inside" : "app_api", .words = {"all"}, .library = _i ? NULL : play_library});
+		.program = _i ? "app_api_inside" : "app_api", .words = {"all"}, .preload = _i ? NULL : play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_err, "");
 	ck_assert_uint_eq(play_fact("version"), 1);
@@ -77,7 +77,7 @@ START_TEST(the_header_alone_finds_the_library_in_every_kind_of_program)
 
 	play_run(&play);
 	ck_assert_str_eq(play_out, "here 0 there 0 refusals 11\n");
-	play.library = play_library;
+	play.preload = play_library;
 	play_run(&play);
 	ck_assert_str_eq(play_out,
 		programs[_i].is_static ? "here 0 there 0 refusals 11\n" : "here 1 there 1 refusals 0\n");
@@ -303,7 +303,7 @@ START_TEST(a_Python_program_can_ask_in_the_words_of_CuPy_and_others)
 	const char *env[] = {"MODULE=" MODULE, "PYTHONDONTWRITEBYTECODE=1", "GPUPOOL_POOL=simple", GPU, QUIET, NULL};
 
 	play_run(&(struct play){
-		.program = PYTHON, .words = {"-S", SCRIPT}, .env = env, .library = _i ? play_library : NULL});
+		.program = PYTHON, .words = {"-S", SCRIPT}, .env = env, .preload = _i ? play_library : NULL});
 	ck_assert_str_eq(play_out, _i ? with_python : without_python);
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);

@@ -26,7 +26,7 @@ END_TEST
 
 START_TEST(the_next_one_is_the_one_after_the_caller)
 {
-	play_run(&(struct play){.program = programs[_i], .words = {"next"}, .library = play_library});
+	play_run(&(struct play){.program = programs[_i], .words = {"next"}, .preload = play_library});
 	ck_assert_str_eq(play_out, "libraries: 123\nwho: 321\n");
 }
 END_TEST
@@ -49,7 +49,7 @@ END_TEST
 START_TEST(memory_that_is_freed_past_us_is_never_handed_out_twice)
 {
 	play_run(&(struct play){
-		.program = "app_deep", .words = {"from-program"}, .env = pools[_i], .library = play_library});
+		.program = "app_deep", .words = {"from-program"}, .env = pools[_i], .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 }
@@ -63,9 +63,9 @@ START_TEST(another_library_in_the_way_of_dlsym_is_no_obstacle)
 
 	snprintf(other, sizeof(other), "%s/libother.so", play_app_dir);
 	snprintf(both, sizeof(both), "%s %s", is_first ? other : play_library, is_first ? play_library : other);
-	play_same(&(struct play){.program = "app_lookup_at_0", .words = {"errors"}, .library = both});
-	play_same(&(struct play){.program = "app_ways", .words = {"dlsym"}, .library = both});
-	play_same(&(struct play){.program = "app_ways", .words = {"lookup5"}, .library = both});
+	play_same(&(struct play){.program = "app_lookup_at_0", .words = {"errors"}, .preload = both});
+	play_same(&(struct play){.program = "app_ways", .words = {"dlsym"}, .preload = both});
+	play_same(&(struct play){.program = "app_ways", .words = {"lookup5"}, .preload = both});
 	if (!is_first)
 		ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
 }
@@ -76,9 +76,9 @@ START_TEST(a_misspelt_setting_is_reported_where_memory_is_allocated)
 {
 	static const char *const env[] = {"GPUPOOL_LIMT=1GiB", NULL};
 
-	play_run(&(struct play){.program = "app_ways", .words = {"answers"}, .env = env, .library = play_library});
+	play_run(&(struct play){.program = "app_ways", .words = {"answers"}, .env = env, .preload = play_library});
 	ck_assert_str_eq(play_err, "");
-	play_run(&(struct play){.program = "app_ways", .words = {"dlsym"}, .env = env, .library = play_library});
+	play_run(&(struct play){.program = "app_ways", .words = {"dlsym"}, .env = env, .preload = play_library});
 	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_LIMT"));
 	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_LIMIT"));
 	ck_assert_uint_eq(strcspn(play_err, "\n") + 1, strlen(play_err));

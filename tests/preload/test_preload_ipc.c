@@ -122,7 +122,7 @@ START_TEST(forged_and_mangled_handles_are_invalid_values)
 	struct play play = {.program = "app_ipc_wrong",
 		.words = {"forged"},
 		.env = environment((unsigned)_i, NULL),
-		.library = play_library};
+		.preload = play_library};
 
 	play_run(&play);
 	ck_assert_uint_gt(play_fact("tried"), 200);
@@ -137,7 +137,7 @@ START_TEST(a_place_outside_of_its_segment_is_not_believed)
 	play_run(&(struct play){.program = "app_ipc_wrong",
 		.words = {"liar"},
 		.env = environment(SPLIT, NULL),
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_str_eq(play_out,
 		"open: 1\nopen: 1\nopen: 1\nopen: 1\nopened without being closed: 0\nthe exporter's end: 0\n");
 	ck_assert_int_eq(play_status, 0);
@@ -150,7 +150,7 @@ START_TEST(with_order_alone_what_an_importer_writes_first_would_be_lost)
 	static const char *const env[] = {"GPUPOOL_REUSE=ordered", "GPUPOOL_LOG=off", CLOCK, MEMORY, NULL};
 
 	play_run(&(struct play){
-		.program = "app_ipc", .words = {"first"}, .env = env, .library = play_library});
+		.program = "app_ipc", .words = {"first"}, .env = env, .preload = play_library});
 	ck_assert_ptr_null(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: "));
 }

@@ -56,7 +56,7 @@ static const char *const layer_on[] = {"SIMGPU_DEVICES=2", NULL};
 
 static uint64_t calls(const char *program, const char *scenario, const char *fact, const char *const *env)
 {
-	play_run(&(struct play){.program = program, .words = {scenario}, .env = env, .library = play_library});
+	play_run(&(struct play){.program = program, .words = {scenario}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	return play_fact(fact);
 }
@@ -116,7 +116,7 @@ START_TEST(counters_and_errors_are_those_of_the_drivers_functions)
 {
 	static char out[PLAY_OUTPUT_MAX];
 	const char *env[] = {counted[_i][1], "GPUPOOL_RUNTIME_LAYER=0", "GPUPOOL_LOG=off", NULL};
-	struct play play = {.program = "app_layer", .words = {counted[_i][0]}, .env = env, .library = play_library,
+	struct play play = {.program = "app_layer", .words = {counted[_i][0]}, .env = env, .preload = play_library,
 		.at_pause = look};
 	uint64_t without[LENGTH(counters)];
 
@@ -138,13 +138,13 @@ START_TEST(one_line_tells_of_each_runtime_that_can_be_spared)
 	const char *line;
 
 	play_run(&(struct play){
-		.program = "app_plugins", .words = {"two"}, .env = env, .library = play_library});
+		.program = "app_plugins", .words = {"two"}, .env = env, .preload = play_library});
 	line = strstr(play_err, "a shared runtime, version 12080");
 	ck_assert_ptr_nonnull(line);
 	ck_assert_ptr_null(strstr(line + 1, "a shared runtime, version 12080"));
 	ck_assert_ptr_nonnull(strstr(play_err, "a shared runtime, version 13000"));
 	play_run(&(struct play){
-		.program = "app_plugins", .words = {"choose-11"}, .env = env, .library = play_library});
+		.program = "app_plugins", .words = {"choose-11"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_ptr_null(strstr(play_err, "a shared runtime"));
 }
@@ -152,7 +152,7 @@ END_TEST
 
 START_TEST(where_there_is_no_runtime_the_answer_is_an_error)
 {
-	play_run(&(struct play){.program = "app_plugins", .words = {"weak"}, .library = play_library});
+	play_run(&(struct play){.program = "app_plugins", .words = {"weak"}, .preload = play_library});
 	ck_assert_str_eq(play_out, "no runtime: 3\nuntouched: 1\n");
 	ck_assert_int_eq(play_status, 0);
 }

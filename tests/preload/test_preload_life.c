@@ -77,7 +77,7 @@ START_TEST(a_capture_survives_what_the_cache_serves_meanwhile)
 	play_run(&(struct play){.program = "app_capture",
 		.words = {hits[_i % (int)LENGTH(hits)]},
 		.env = caches[_i / (int)LENGTH(hits)],
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_ptr_null(strstr(play_out, "mode: 1"));
@@ -179,7 +179,7 @@ START_TEST(each_device_has_its_own_limit)
 	char name[32];
 
 	play_run(&(struct play){
-		.program = "app_context", .words = {"fill-devices"}, .env = env, .library = play_library});
+		.program = "app_context", .words = {"fill-devices"}, .env = env, .preload = play_library});
 	ck_assert_str_eq(play_out, "done\n");
 	for (unsigned d = 0; d < 3; d++) {
 		for (unsigned round = 0; round < 2; round++) {

@@ -139,7 +139,7 @@ START_TEST(the_map_holds_what_the_status_counts)
 	play_run(&(struct play){.program = "app_sites",
 		.words = {rows[_i].scenario},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = check_all});
 	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
 	ck_assert_uint_gt(n_checked, 0);
@@ -174,7 +174,7 @@ START_TEST(the_tool_draws_it)
 	play_run(&(struct play){.program = "app_sites",
 		.words = {"leaks"},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = look});
 	ck_assert_uint_eq(n_checked, 1);
 }

@@ -59,7 +59,7 @@ START_TEST(where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so)
 	const char *env[] = {MAPPED, lacks[_i], NULL};
 
 	play_run(&(struct play){
-		.program = "app_memory", .words = {"loop"}, .env = env, .library = play_library, .at_pause = look});
+		.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library, .at_pause = look});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_ptr_nonnull(strstr(play_err, "its pool is split"));
 	ck_assert_ptr_null(strstr(strstr(play_err, "its pool is split") + 1, "its pool is split"));
@@ -71,7 +71,7 @@ START_TEST(a_device_that_is_full_at_the_start_is_no_reason_not_to_map)
 	static const char *const env[] = {MAPPED, "SIMGPU_FAULT=cuMemCreate:1=2", NULL};
 
 	play_run(&(struct play){
-		.program = "app_memory", .words = {"loop"}, .env = env, .library = play_library, .at_pause = look});
+		.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library, .at_pause = look});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_err, "");
 }
@@ -81,7 +81,7 @@ START_TEST(a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_
 {
 	static const char *const env[] = {MAPPED, NULL};
 
-	play_run(&(struct play){.program = "app_query", .words = {"export"}, .env = env, .library = play_library});
+	play_run(&(struct play){.program = "app_query", .words = {"export"}, .env = env, .preload = play_library});
 	ck_assert_uint_eq(play_fact("ipc-1000"), 1);
 	ck_assert_uint_eq(play_fact("ipc-67108864"), 1);
 	ck_assert_ptr_nonnull(strstr(play_err, "GPUPOOL_POOL=split or GPUPOOL_POOL=binned"));

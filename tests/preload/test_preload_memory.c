@@ -92,7 +92,7 @@ START_TEST(wrong_frees_are_refused_counted_and_told_once_each)
 	ck_assert_uint_eq(seen[0] + seen[1], 6);
 	ck_assert_uint_eq(seen[2], 0);
 	ck_assert_uint_eq(seen[3], 0);
-	play_run(&(struct play){.program = "app_memory", .words = {"frees"}, .library = play_library});
+	play_run(&(struct play){.program = "app_memory", .words = {"frees"}, .preload = play_library});
 	for (const char *at = play_err; (at = strchr(at, '\n')); at++)
 		lines++;
 	ck_assert_uint_eq(lines, 6);

@@ -112,7 +112,7 @@ START_TEST(a_limit_that_cannot_be_read_is_a_limit_of_nothing_and_one_line_says_w
 {
 	const char *env[] = {bad_limits[_i], "SIMGPU_MEMORY=1GiB", NULL};
 
-	play_run(&(struct play){.program = "app_oom", .words = {"limit"}, .env = env, .library = play_library});
+	play_run(&(struct play){.program = "app_oom", .words = {"limit"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_fact("blocks"), 0);
 	ck_assert_uint_eq(play_fact("managed"), 2);

@@ -20,7 +20,7 @@ static void play_others(const char *scenario, const char *const *env, void (*at_
 	play_run(&(struct play){.program = "app_others",
 		.words = {scenario},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = at_pause});
 	ck_assert_int_eq(play_status, 0);
 }

@@ -131,7 +131,7 @@ START_TEST(a_replay_does_exactly_what_the_process_did)
 	play_run(&(struct play){.program = scenario[0],
 		.words = {scenario[1]},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = keep_status});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_int_eq(replay("rec", option), 0);
@@ -159,7 +159,7 @@ START_TEST(a_replay_of_threads_loses_no_block)
 	char name[256];
 
 	play_run(&(struct play){
-		.program = "app_threads", .words = {"many"}, .env = recorded, .library = play_library});
+		.program = "app_threads", .words = {"many"}, .env = recorded, .preload = play_library});
 	ck_assert_uint_eq(count_files("rec.", name), 1);
 	ck_assert_int_eq(replay(name, "--pool=split"), 0);
 	ck_assert_uint_eq(play_number(answer, "n_threads"), 17);
@@ -174,7 +174,7 @@ START_TEST(each_process_has_a_file_of_its_own)
 	char name[256];
 
 	play_run(&(struct play){
-		.program = "app_process", .words = {"fork-before"}, .env = recorded, .library = play_library});
+		.program = "app_process", .words = {"fork-before"}, .env = recorded, .preload = play_library});
 	ck_assert_uint_eq(count_files("rec.", name), 2);
 	ck_assert_int_eq(replay(name, ""), 0);
 	ck_assert_uint_eq(play_number(answer, "pid"), strtoull(name + strlen("rec."), NULL, 10));
@@ -187,7 +187,7 @@ START_TEST(a_child_does_not_write_into_its_parents_file)
 	char name[256];
 
 	play_run(&(struct play){
-		.program = "app_process", .words = {"fork-after"}, .env = recorded, .library = play_library});
+		.program = "app_process", .words = {"fork-after"}, .env = recorded, .preload = play_library});
 	ck_assert_uint_eq(count_files("rec.", name), 1);
 	ck_assert_int_eq(replay(name, "--pool=split"), 0);
 	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
@@ -213,7 +213,7 @@ START_TEST(however_a_process_ends_its_recording_can_be_read)
 	play_run(&(struct play){.program = "app_process",
 		.words = {endings[_i].scenario},
 		.env = recorded,
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_uint_eq(count_files("rec.", name), 1);
 	ck_assert_int_eq(replay(name, ""), 0);
 	ck_assert_int_eq(strstr(answer, "\"has_end\":true") != NULL, endings[_i].has_end);
@@ -229,7 +229,7 @@ START_TEST(a_file_that_is_cut_anywhere_is_read_up_to_there)
 	play_run(&(struct play){.program = "app_memory",
 		.words = {"loop"},
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_int_eq(stat("rec", &file), 0);
 	ck_assert_int_eq(file.st_mode & 0777, 0600);
 	ck_assert_int_eq(replay("rec", "--pool=split"), 0);
@@ -297,7 +297,7 @@ START_TEST(a_file_that_cannot_be_made_is_told_once_and_hurts_nobody)
 	play_run(&(struct play){.program = "app_memory",
 		.words = {"loop"},
 		.env = (const char *const[]){refused[_i].env, NULL},
-		.library = play_library});
+		.preload = play_library});
 	check_told_once(refused[_i].why);
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "allocs 1511, wrong bytes 0\n");
@@ -312,7 +312,7 @@ START_TEST(a_disk_that_is_full_ends_the_recording_and_nothing_else)
 	play_run(&(struct play){.program = "app_process",
 		.words = {"full-disk"},
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
-		.library = play_library});
+		.preload = play_library});
 	check_told_once("there is no room for more");
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "done\n");
@@ -325,16 +325,16 @@ START_TEST(without_a_name_and_without_cuda_nothing_is_written)
 {
 	char name[256];
 
-	play_run(&(struct play){.program = "app_memory", .words = {"loop"}, .library = play_library});
+	play_run(&(struct play){.program = "app_memory", .words = {"loop"}, .preload = play_library});
 	ck_assert_uint_eq(count_files("rec", name), 0);
 	play_run(&(struct play){.program = "/bin/true",
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_uint_eq(count_files("rec", name), 0);
 	play_run(&(struct play){.program = "app_memory",
 		.words = {"loop"},
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec", "GPUPOOL=off", NULL},
-		.library = play_library});
+		.preload = play_library});
 	ck_assert_uint_eq(count_files("rec", name), 0);
 }
 END_TEST

@@ -58,7 +58,7 @@ static void play(const char *scenario, const char *const *env, void (*at_pause)(
 	play_run(&(struct play){.program = "app_sites",
 		.words = {scenario},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = at_pause});
 	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
 }
@@ -131,7 +131,7 @@ START_TEST(a_shared_runtime_is_not_the_caller_of_cuda)
 	play_run(&(struct play){.program = runtimes[_i],
 		.words = {"held"},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = ask_leaks});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 8);
@@ -509,7 +509,7 @@ START_TEST(the_functions_of_a_python_program_are_in_its_stacks)
 	play_run(&(struct play){.program = PYTHON,
 		.words = {"-s", SCRIPT},
 		.env = env,
-		.library = play_library,
+		.preload = play_library,
 		.at_pause = show_leaks_once});
 	ck_assert_msg(play_status == 0, "%s", play_err);
 	check_in(answers[0], "9.06 MiB in 6 blocks;");

@@ -94,7 +94,7 @@ START_TEST(a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so)
 {
 	static const char *const env[] = {"SIMGPU_DISAGREE=cuMemFreeAsync", NULL};
 
-	play_run(&(struct play){.program = "app_ways", .words = {"lookup5"}, .env = env, .library = play_library});
+	play_run(&(struct play){.program = "app_ways", .words = {"lookup5"}, .env = env, .preload = play_library});
 	ck_assert_ptr_nonnull(strstr(play_err, "disagree"));
 	ck_assert_uint_eq(strcspn(play_err, "\n") + 1, strlen(play_err));
 	ck_assert(!play_is_listening());

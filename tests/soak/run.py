@@ -54,7 +54,7 @@ def parse_arguments():
     parser.add_argument("--limit", type=int, default=3600, metavar="SECONDS", help="of one process; then it hangs")
     parser.add_argument("--broken", action="store_true", help="the library is, and must be found out")
     parser.add_argument("--program", required=True)
-    parser.add_argument("--library", help="to preload")
+    parser.add_argument("--library", dest="preload", help="to preload")
     parser.add_argument("--driver", required=True, metavar="DIRECTORY", help="that has libcuda.so.1")
     return parser.parse_args()
 
@@ -87,8 +87,8 @@ def environment(args, row, runtime_dir):
         "GPUPOOL_LIMIT": "%dMiB" % LIMIT_MIB if row.n_runs % 2 else "none",
         "GPUPOOL_RUNTIME_DIR": runtime_dir,
     })
-    if args.library:
-        env["LD_PRELOAD"] = args.library
+    if args.preload:
+        env["LD_PRELOAD"] = args.preload
     return env
 
 

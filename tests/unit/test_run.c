@@ -221,7 +221,7 @@ START_TEST(another_copy_of_the_library_gives_way_with_a_warning)
 END_TEST
 
 static const struct {
-	const char *library;
+	const char *name;
 	const char *err;
 } bad_libraries[] = {
 	{"missing.so", "missing.so: No such file or directory.\n             Next: say where"},
@@ -243,7 +243,7 @@ START_TEST(a_library_that_cannot_be_preloaded_is_refused)
 	run_make_library("with space/libgpupool.so");
 	mkdir("with:colon", 0755);
 	run_make_library("with:colon/libgpupool.so");
-	snprintf(option, sizeof(option), "--library=%s", bad_libraries[_i].library);
+	snprintf(option, sizeof(option), "--library=%s", bad_libraries[_i].name);
 	ck_assert_int_eq(run_execute(words), 125);
 	run_check_in(run_err, "gpupool-run: cannot use ");
 	run_check_in(run_err, bad_libraries[_i].err);
