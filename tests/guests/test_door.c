@@ -10,9 +10,10 @@
 
 #include <check.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unwind.h>
+
+#include "tests/suite.h"
 
 struct door door_wanted, door_seen, door_kept;
 void *(*gp_real_dlsym)(void *handle, const char *name) = door_real;
@@ -100,17 +101,11 @@ int main(void)
 {
 	Suite *suite = suite_create("door");
 	TCase *tc = tcase_create("door");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, what_is_not_ours_arrives_as_it_was_asked_for, 0, 3);
 	tcase_add_loop_test(tc, what_is_ours_is_answered_here, 0, 3);
 	tcase_add_test(tc, the_stack_below_is_in_order);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

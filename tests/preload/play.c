@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/suite.h"
+
 enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 32, EMULATOR_MAX = 8, ANSWER_MAX = 1 << 20 };
 
 const char *play_library, *play_sim_dir, *play_app_dir, *play_stat;
@@ -300,8 +302,6 @@ uint64_t play_number(const char *json, const char *name)
 int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 {
 	Suite *suite = suite_create("preload");
-	SRunner *runner;
-	int failed;
 
 	if (argc != 4 && argc != 5) {
 		fprintf(stderr, "usage: %s LIBRARY SIMULATOR-DIRECTORY PROGRAM-DIRECTORY [GPUPOOL-STAT]\n", argv[0]);
@@ -323,10 +323,5 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 		tests[i].add(tc);
 		suite_add_tcase(suite, tc);
 	}
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -13,6 +13,7 @@
 #include "shim/place.h"
 #include "shim/site.h"
 #include "shim/stack.h"
+#include "tests/suite.h"
 
 enum { N_THREADS = 4, ROUNDS = 2000, FRAMES_OF_ALL = 1 << 20, BLOCKS_OF_ALL = 1 << 20 };
 
@@ -411,8 +412,6 @@ int main(void)
 {
 	Suite *suite = suite_create("origin");
 	TCase *tc = tcase_create("origin");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, stacks_that_are_the_same_are_one_site);
@@ -429,9 +428,5 @@ int main(void)
 	tcase_add_test(tc, a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for);
 	tcase_add_test(tc, a_stack_that_was_seen_before_is_the_one_that_it_was);
 	suite_add_tcase(suite, tc);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -15,12 +15,14 @@
 #include <unistd.h>
 
 #include "shim/ctl_proto.h"
+#include "tests/suite.h"
 
 const char *stat_path;
 char peer_dir[64];
 char stat_out[STAT_CATCH_SIZE];
 char stat_err[STAT_CATCH_SIZE];
 
+static const char *self_path;
 static pid_t peers[16];
 static int n_peers;
 
@@ -218,12 +220,7 @@ pid_t peer_start(enum peer_manner manner, const char *text)
 	return pid;
 }
 
-int peer_main(const char *dir)
-{
-	live(PEER_ANSWERS, NULL, dir, STDOUT_FILENO);
-}
-
-pid_t peer_exec(const char *self, const char *dir)
+pid_t peer_exec(const char *dir)
 {
 	int ready[2];
 	pid_t pid;
@@ -233,7 +230,7 @@ pid_t peer_exec(const char *self, const char *dir)
 	if (pid == 0) {
 		setenv("GPUPOOL_RUNTIME_DIR", dir, 1);
 		dup2(ready[1], STDOUT_FILENO);
-		execl(self, self, "--peer", dir, NULL);
+		execl(self_path, self_path, "--peer", dir, NULL);
 		_exit(1);
 	}
 	close(ready[1]);
@@ -334,4 +331,24 @@ const char *stat_word(pid_t pid)
 void stat_check_in(const char *text, const char *part)
 {
 	ck_assert_msg(strstr(text, part) != NULL, "no '%s' in:\n%s", part, text);
+}
+
+int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc))
+{
+	Suite *suite = suite_create(name);
+	TCase *tc = tcase_create("gpupool-stat");
+
+	if (argc == 3 && !strcmp(argv[1], "--peer"))
+		live(PEER_ANSWERS, NULL, argv[2], STDOUT_FILENO);
+	if (argc != 2) {
+		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
+		return 2;
+	}
+	stat_path = realpath(argv[1], NULL);
+	self_path = realpath("/proc/self/exe", NULL);
+	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
+	tcase_set_timeout(tc, 60);
+	add_tests(tc);
+	suite_add_tcase(suite, tc);
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 
 #include <check.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #define LENGTH(a)       ((int)(sizeof(a) / sizeof(*(a))))
 #define STAT_WORDS      8
@@ -43,8 +44,7 @@ pid_t peer_start(enum peer_manner manner, const char *text);
 void peer_kill(pid_t pid);
 
 /* The same in a process with an environment of its own, whose socket is in that directory. */
-pid_t peer_exec(const char *self, const char *dir);
-int peer_main(const char *dir);
+pid_t peer_exec(const char *dir);
 
 /* Its socket's file name; valid until the next call. */
 const char *peer_socket(pid_t pid);
@@ -55,6 +55,9 @@ const char *peer_socket(pid_t pid);
 
 /* Good answers to "status", "leaks" and "oom". */
 extern const char peer_status[], peer_leaks[], peer_oom[];
+
+/* A program of such tests, whose one word is the path of gpupool-stat: each test has the fixture. */
+int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc));
 
 /* gpupool-stat with up to STAT_WORDS words up to a NULL. Returns the exit code. */
 int stat_execute(uid_t uid, const char *const *words);

@@ -8,6 +8,7 @@
 
 #include "fake_backend.h"
 #include "pool/pool_impl.h"
+#include "tests/suite.h"
 
 static struct gp_addrmap map;
 static struct gp_budget budget;
@@ -188,8 +189,6 @@ int main(void)
 {
 	Suite *suite = suite_create("addrmap");
 	TCase *tc = tcase_create("addrmap");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -201,9 +200,5 @@ int main(void)
 		sizeof(ranges) / sizeof(*ranges));
 	tcase_add_test(tc, many_blocks_are_all_found_again_while_the_tables_grow);
 	tcase_add_test(tc, neighbouring_blocks_spread_over_the_shards);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

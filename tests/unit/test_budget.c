@@ -3,9 +3,9 @@
 
 #include <check.h>
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "pool/budget.h"
+#include "tests/suite.h"
 
 static const struct {
 	uint64_t limit, charged, bytes;
@@ -93,17 +93,11 @@ int main(void)
 {
 	Suite *suite = suite_create("budget");
 	TCase *tc = tcase_create("budget");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_loop_test(
 		tc, what_does_not_fit_is_not_charged_at_all, 0, sizeof(rows) / sizeof(*rows));
 	tcase_add_test(tc, a_limit_below_what_is_charged_forbids_everything_until_enough_went_back);
 	tcase_add_test(tc, threads_together_never_exceed_the_limit);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shim/config.h"
+#include "tests/suite.h"
 
 #define GIB       (UINT64_C(1) << 30)
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
@@ -479,8 +480,6 @@ int main(void)
 {
 	Suite *suite = suite_create("config");
 	TCase *tc = tcase_create("config");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, an_environment_without_our_variables_gives_the_defaults);
@@ -501,9 +500,5 @@ int main(void)
 	tcase_add_test(tc, a_value_is_checked_without_being_used);
 	tcase_add_test(tc, a_text_that_does_not_fit_is_cut);
 	tcase_add_test(tc, the_environment_of_this_process_is_its_own);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "pool/pool_control.h"
 #include "pool/tcache.h"
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 static _Atomic unsigned n_defers;
 
@@ -17,6 +18,14 @@ static void setup_kind(int kind)
 	fixture_setup((enum gp_kind)kind);
 	atomic_store(&n_defers, 0);
 	px.options.n_defers = &n_defers;
+}
+
+/* A queue of so many entries, in so many scopes that defer. */
+static void setup_queue(uint64_t count_max, unsigned defers)
+{
+	setup_kind(GP_KIND_NONE);
+	px.options.pending_count_max = count_max;
+	atomic_store(&n_defers, defers);
 }
 
 /* The first as many as the queue takes, and one more: then all go. */
@@ -34,8 +43,7 @@ static void free_many(unsigned n)
 
 START_TEST(the_entry_after_the_last_that_fits_flushes_the_queue)
 {
-	setup_kind(GP_KIND_NONE);
-	px.options.pending_count_max = 10;
+	setup_queue(10, 0);
 	free_many(10);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 10);
 	free_many(1);
@@ -45,9 +53,7 @@ END_TEST
 
 START_TEST(a_defer_scope_holds_flushes_back_and_its_end_makes_up_for_them)
 {
-	setup_kind(GP_KIND_NONE);
-	px.options.pending_count_max = 10;
-	atomic_store(&n_defers, 2);
+	setup_queue(10, 2);
 	free_many(30);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 30);
 	atomic_store(&n_defers, 1);
@@ -64,9 +70,7 @@ END_TEST
 
 START_TEST(the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit)
 {
-	setup_kind(GP_KIND_NONE);
-	px.options.pending_count_max = 10;
-	atomic_store(&n_defers, 1);
+	setup_queue(10, 1);
 	free_many(10);
 	atomic_store(&n_defers, 0);
 	gp_pool_flush(px.pool, true);
@@ -76,9 +80,7 @@ END_TEST
 
 START_TEST(a_defer_scope_queues_even_where_there_is_no_queue)
 {
-	setup_kind(GP_KIND_NONE);
-	px.options.pending_count_max = 0;
-	atomic_store(&n_defers, 1);
+	setup_queue(0, 1);
 	free_many(3);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 3);
@@ -90,9 +92,7 @@ END_TEST
 
 START_TEST(running_out_of_memory_in_a_defer_scope_flushes)
 {
-	setup_kind(GP_KIND_NONE);
-	px.options.pending_count_max = 10;
-	atomic_store(&n_defers, 1);
+	setup_queue(10, 1);
 	free_many(30);
 	px.fake.pause_completes = 1;
 	fixture_alloc(FIXTURE_CAPACITY - GP_MIB);
@@ -224,8 +224,6 @@ int main(void)
 {
 	Suite *suite = suite_create("control");
 	TCase *tc = tcase_create("control");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, NULL, fixture_teardown);
 	tcase_add_test(tc, the_entry_after_the_last_that_fits_flushes_the_queue);
@@ -241,10 +239,5 @@ int main(void)
 	tcase_add_loop_test(tc, frees_give_back_what_is_over_a_limit_that_was_lowered, GP_KIND_SIMPLE, GP_N_KINDS);
 	tcase_add_test(tc, an_excused_failure_did_not_reach_the_program);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -23,6 +23,7 @@
 #include "ctl_fixture.h"
 #include "shim/ctl_server.h"
 #include "stat_peer.h"
+#include "tests/suite.h"
 
 enum { NOBODY = 65534, STRANGER = 65533, PLACES = 8 };
 
@@ -376,8 +377,6 @@ static TCase *stat_case(void)
 int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("ctl_abuse");
-	SRunner *runner;
-	int failed;
 
 	suite_add_tcase(suite, server_case());
 	/* Where gpupool-stat was built, its path is given. */
@@ -385,10 +384,5 @@ int main(int argc, char **argv)
 		stat_path = realpath(argv[1], NULL);
 		suite_add_tcase(suite, stat_case());
 	}
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

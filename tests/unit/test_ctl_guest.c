@@ -22,6 +22,7 @@
 #include "ctl_fixture.h"
 #include "shim/ctl_proto.h"
 #include "shim/ctl_server.h"
+#include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
@@ -353,8 +354,6 @@ int main(void)
 {
 	Suite *suite = suite_create("ctl_guest");
 	TCase *tc = tcase_create("guest");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, fixture_setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -370,10 +369,5 @@ int main(void)
 	tcase_add_loop_test(tc, a_host_that_closes_everything_in_a_loop_is_not_disturbed, 0, 16);
 #endif
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shim/ctl_proto.h"
+#include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
@@ -377,12 +378,5 @@ static Suite *proto_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(proto_suite());
-	int failed;
-
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(proto_suite());
 }

@@ -18,6 +18,7 @@
 
 #include "ctl_fixture.h"
 #include "shim/ctl_server.h"
+#include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
@@ -532,15 +533,8 @@ static TCase *without_server(void)
 int main(void)
 {
 	Suite *suite = suite_create("ctl_server");
-	SRunner *runner;
-	int failed;
 
 	suite_add_tcase(suite, with_server());
 	suite_add_tcase(suite, without_server());
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 
 #include "fake_backend.h"
 #include "pool/fence.h"
+#include "tests/suite.h"
 
 enum { SOME_ERROR = 700 };
 
@@ -422,8 +423,6 @@ int main(void)
 {
 	Suite *suite = suite_create("fence");
 	TCase *tc = tcase_create("fence");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -453,9 +452,5 @@ int main(void)
 	tcase_add_test(tc, a_fence_that_a_free_relies_on_counts_as_recorded_at_a_free);
 	tcase_add_test(tc, the_driver_s_own_errors_are_passed_up);
 	tcase_add_test(tc, after_the_drop_no_call_reaches_the_driver);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

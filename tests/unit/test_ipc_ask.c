@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "shim/ipc.h"
+#include "tests/suite.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 #define HEX16	      "00112233445566778899aabbccddeeff"
@@ -160,8 +161,6 @@ int main(void)
 {
 	Suite *suite = suite_create("ipc_ask");
 	TCase *tc = tcase_create("ipc_ask");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -170,9 +169,5 @@ int main(void)
 	tcase_add_test(tc, a_process_that_is_gone_is_not_waited_for);
 	tcase_add_test(tc, half_an_answer_is_none);
 	tcase_add_test(tc, an_endless_answer_is_cut);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

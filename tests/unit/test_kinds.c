@@ -9,6 +9,7 @@
 
 #include "pool/sizeclass.h"
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 #define UNIT GP_ALIGN
 
@@ -580,16 +581,10 @@ static TCase *case_of_split(void)
 int main(void)
 {
 	Suite *suite = suite_create("kinds");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, case_of_none());
 	suite_add_tcase(suite, case_of_simple());
 	suite_add_tcase(suite, case_of_binned());
 	suite_add_tcase(suite, case_of_split());
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

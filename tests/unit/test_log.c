@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "shim/log.h"
+#include "tests/suite.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
 
@@ -413,8 +414,6 @@ int main(void)
 {
 	Suite *suite = suite_create("log");
 	TCase *tc = tcase_create("log");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -438,9 +437,5 @@ int main(void)
 	tcase_add_test(tc, a_pipe_without_a_reader_raises_no_signal);
 	tcase_add_test(tc, a_child_logs_under_its_own_number);
 	tcase_add_test(tc, threads_do_not_mix_their_lines_or_exceed_the_count);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 #include <check.h>
-#include <stdlib.h>
 
 #include "pool/pending.h"
+#include "tests/suite.h"
 
 static struct gp_pending p;
 static struct gp_segment segment, retired = {.is_retired = true};
@@ -152,8 +152,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pending");
 	TCase *tc = tcase_create("pending");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, NULL);
@@ -165,9 +163,5 @@ int main(void)
 		0, N_SIZES);
 	tcase_add_test(tc, of_several_that_fit_the_one_freed_first_is_found);
 	tcase_add_test(tc, nobody_waits_for_a_late_block_or_an_exported_one);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "pool_model.h"
+#include "tests/suite.h"
 
 enum { STEPS = 3000, SEEDS_PER_ROW = 3 };
 
@@ -71,16 +72,10 @@ int main(void)
 {
 	Suite *suite = suite_create("pool_model");
 	TCase *tc = tcase_create("pool_model");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(
 		tc, a_random_trace_breaks_no_promise, 0, GP_N_KINDS * MODEL_N_PROFILES * SEEDS_PER_ROW);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -17,6 +17,7 @@
 #include "pool/mapped.h"
 #include "pool_fixture.h"
 #include "shim/barrier.h"
+#include "tests/suite.h"
 
 enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_SLOTS = 8, N_UNITS = 8 * FIXTURE_CAPACITY / GP_ALIGN };
 enum { ON_THE_WAY = 255 }; /* the owner of what lies in a slot */
@@ -376,14 +377,8 @@ static TCase *case_of(enum gp_kind kind)
 int main(void)
 {
 	Suite *suite = suite_create("pool_threads");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	for (int kind = 0; kind < GP_N_KINDS; kind++)
 		suite_add_tcase(suite, case_of((enum gp_kind)kind));
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "pool/mapped.h"
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 #define GRANULE (2 * GP_MIB)
 
@@ -304,9 +305,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("range");
-	SRunner *runner = srunner_create(suite);
 	TCase *tc = fixture_case(GP_KIND_VMM);
-	int failed;
 
 	tcase_add_test(tc, only_what_a_request_lacks_is_mapped);
 	tcase_add_test(tc, small_blocks_and_large_ones_are_far_apart);
@@ -323,9 +322,5 @@ int main(void)
 	tcase_add_test(tc, an_address_inside_a_block_is_found_among_many);
 	tcase_add_loop_test(tc, nothing_is_lost_when_the_context_ends_meanwhile, 0, sizeof(places) / sizeof(*places));
 	suite_add_tcase(suite, tc);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -14,6 +14,7 @@
 
 #include "shim/record_format.h"
 #include "stat_peer.h"
+#include "tests/suite.h"
 
 #define MIB	 (UINT64_C(1) << 20)
 #define BASE	 UINT64_C(0x7f0000000000)
@@ -442,19 +443,11 @@ static Suite *replay_suite(void)
 
 int main(int argc, char **argv)
 {
-	SRunner *runner;
-	int failed;
-
 	if (argc != 3) {
 		fprintf(stderr, "usage: %s GPUPOOL-STAT TRACES\n", argv[0]);
 		return 2;
 	}
 	stat_path = realpath(argv[1], NULL);
 	traces_dir = realpath(argv[2], NULL);
-	runner = srunner_create(replay_suite());
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(replay_suite());
 }

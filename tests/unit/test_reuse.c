@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 static bool keeps_blocks(void)
 {
@@ -359,14 +360,8 @@ static TCase *case_of(enum gp_kind kind)
 int main(void)
 {
 	Suite *suite = suite_create("reuse");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	for (int kind = 0; kind < GP_N_KINDS; kind++)
 		suite_add_tcase(suite, case_of((enum gp_kind)kind));
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

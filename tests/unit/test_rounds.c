@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 
 #include "pool/failure.h"
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 enum { SOME_ERROR = 719 };
 
@@ -512,8 +512,6 @@ int main(void)
 {
 	Suite *suite = suite_create("rounds");
 	TCase *tc = tcase_create("rounds");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, fixture_teardown);
@@ -546,9 +544,5 @@ int main(void)
 	tcase_add_test(tc, a_rescue_that_nothing_helps_returns_what_the_last_attempt_said);
 	tcase_add_test(tc, a_rescue_that_succeeds_while_it_waits_is_not_attempted_again);
 	tcase_add_test(tc, a_capture_during_the_rounds_forbids_fences_but_not_giving_back);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

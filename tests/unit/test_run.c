@@ -15,6 +15,7 @@
 
 #include "shim/config.h"
 #include "test_run.h"
+#include "tests/suite.h"
 
 static const char *man_pages[2]; /* gpupool(7), gpupool-run(1) */
 
@@ -346,8 +347,6 @@ int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("run");
 	TCase *tc = tcase_create("run");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	if (argc != 2 && argc != 4) {
 		fprintf(stderr, "usage: test_run GPUPOOL-RUN [GPUPOOL.7 GPUPOOL-RUN.1]\n");
@@ -361,9 +360,5 @@ int main(int argc, char **argv)
 	tcase_set_timeout(tc, 60);
 	add_tests(tc);
 	run_add_program_tests(tc);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 #include "test_sim.h"
+#include "tests/suite.h"
 
 CUcontext test_ctx;
 struct test_kernels test_kernels;
@@ -105,15 +106,8 @@ uint32_t test_word(CUdeviceptr ptr)
 int test_run(const char *name, TCase *(*const *cases)(void), size_t n)
 {
 	Suite *suite = suite_create(name);
-	SRunner *runner;
-	int failed;
 
 	for (size_t i = 0; i < n; i++)
 		suite_add_tcase(suite, cases[i]());
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

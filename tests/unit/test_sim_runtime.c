@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "test_sim.h"
+#include "tests/suite.h"
 
 /* The driver is found by dlopen alone, so its test interface comes by name. */
 #include <dlfcn.h>
@@ -234,8 +235,6 @@ int main(void)
 {
 	Suite *suite = suite_create("simulated runtime");
 	TCase *tc = tcase_create("runtime");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, zero_sizes_are_null_and_never_reach_the_driver);
 	tcase_add_test(tc, calls_become_the_driver_calls_of_the_real_runtime);
@@ -246,10 +245,5 @@ int main(void)
 	tcase_add_test(tc, entry_points_are_the_drivers);
 	tcase_add_test(tc, processes_pass_memory_and_events);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
-#include <stdlib.h>
 
 #include "shim/size.h"
+#include "tests/suite.h"
 
 #define KIB       UINT64_C(1024)
 #define MIB       (KIB * 1024)
@@ -389,8 +389,6 @@ int main(void)
 {
 	Suite *suite = suite_create("size");
 	TCase *tc = tcase_create("size");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	ADD_ROWS(tc, good_sizes, a_good_size_is_read);
@@ -405,9 +403,5 @@ int main(void)
 	tcase_add_test(tc, a_single_limit_cannot_be_a_list);
 	tcase_add_test(tc, a_device_number_out_of_range_gets_the_limit_of_the_rest);
 	tcase_add_test(tc, a_good_count_is_read);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

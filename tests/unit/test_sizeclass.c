@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 #include <check.h>
-#include <stdlib.h>
 
 #include "pool/sizeclass.h"
+#include "tests/suite.h"
 
 static const struct {
 	uint64_t bytes, size;
@@ -89,8 +89,6 @@ int main(void)
 {
 	Suite *suite = suite_create("sizeclass");
 	TCase *tc = tcase_create("sizeclass");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_loop_test(tc, a_size_is_rounded_up_to_its_class, 0, sizeof(rows) / sizeof(*rows));
@@ -98,9 +96,5 @@ int main(void)
 	tcase_add_test(tc, a_class_wastes_a_bounded_share);
 	tcase_add_loop_test(tc, rounding_up_saturates_and_never_wraps, 0,
 		sizeof(round_rows) / sizeof(*round_rows));
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

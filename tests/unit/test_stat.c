@@ -16,8 +16,6 @@
 #include "shim/ctl_server.h"
 #include "stat_peer.h"
 
-static const char *self_path;
-
 /* clang-format off */
 #define HELD \
 	"  used                768 MiB  312 blocks, 760 MiB requested\n" \
@@ -412,7 +410,7 @@ START_TEST(a_named_process_is_found_by_its_own_environment)
 
 	snprintf(dir, sizeof(dir), "%s/elsewhere", peer_dir);
 	ck_assert_int_eq(mkdir(dir, 0700), 0);
-	pid = peer_exec(self_path, dir);
+	pid = peer_exec(dir);
 	ck_assert_int_eq(STAT("reclaim", stat_word(pid)), 0);
 	ck_assert_str_eq(stat_out, "1\n");
 	ck_assert_int_eq(STAT("reclaim"), 3);
@@ -540,13 +538,8 @@ START_TEST(root_asks_only_whom_the_directory_belongs_to)
 }
 END_TEST
 
-static Suite *stat_suite(void)
+static void add(TCase *tc)
 {
-	Suite *suite = suite_create("stat");
-	TCase *tc = tcase_create("gpupool-stat");
-
-	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, status_shows_everything_within_80_columns);
 	tcase_add_loop_test(tc, each_command_has_its_screen, 0, LENGTH(screens));
 	tcase_add_test(tc, list_has_a_line_for_each_process);
@@ -574,27 +567,9 @@ static Suite *stat_suite(void)
 		tcase_add_test(tc, another_users_process_is_not_asked);
 		tcase_add_test(tc, root_asks_only_whom_the_directory_belongs_to);
 	}
-	suite_add_tcase(suite, tc);
-	return suite;
 }
 
 int main(int argc, char **argv)
 {
-	SRunner *runner;
-	int failed;
-
-	if (argc == 3 && !strcmp(argv[1], "--peer"))
-		return peer_main(argv[2]);
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
-		return 2;
-	}
-	stat_path = realpath(argv[1], NULL);
-	self_path = realpath("/proc/self/exe", NULL);
-	runner = srunner_create(stat_suite());
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return stat_main(argc, argv, "stat", add);
 }

@@ -84,27 +84,14 @@ START_TEST(a_change_wants_one_process_and_a_question_does_not)
 }
 END_TEST
 
-int main(int argc, char **argv)
+static void add(TCase *tc)
 {
-	Suite *suite = suite_create("gpupool-stat");
-	TCase *tc = tcase_create("change");
-	SRunner *runner;
-	int failed;
-
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
-		return 2;
-	}
-	stat_path = argv[1];
-	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
 	tcase_add_loop_test(tc, each_change_has_its_screen, 0, LENGTH(screens));
 	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
 	tcase_add_test(tc, a_change_wants_one_process_and_a_question_does_not);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+}
+
+int main(int argc, char **argv)
+{
+	return stat_main(argc, argv, "stat_change", add);
 }

@@ -3,10 +3,8 @@
 
 /* The screen of gpupool-stat map. */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "stat_peer.h"
 
@@ -94,35 +92,15 @@ START_TEST(what_a_process_says_may_be_anything)
 }
 END_TEST
 
-static Suite *map_suite(void)
+static void add(TCase *tc)
 {
-	Suite *suite = suite_create("stat_map");
-	TCase *tc = tcase_create("gpupool-stat map");
-
-	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, segments_are_rows_of_cells_with_what_is_in_the_way);
 	tcase_add_test(tc, what_is_not_shown_is_counted);
 	tcase_add_loop_test(tc, the_locale_says_what_can_be_shown, 0, LENGTH(locales));
 	tcase_add_loop_test(tc, what_a_process_says_may_be_anything, 0, LENGTH(strange));
-	suite_add_tcase(suite, tc);
-	return suite;
 }
 
 int main(int argc, char **argv)
 {
-	SRunner *runner;
-	int failed;
-
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
-		return 2;
-	}
-	stat_path = realpath(argv[1], NULL);
-	runner = srunner_create(map_suite());
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return stat_main(argc, argv, "stat_map", add);
 }

@@ -11,8 +11,6 @@
 
 #include "stat_peer.h"
 
-static const char *self_path;
-
 /* PID stands for the number of the process. */
 static void check_out(const char *expected, pid_t pid)
 {
@@ -178,7 +176,7 @@ START_TEST(jobs_and_ranks_come_from_the_environment)
 	setenv("SLURM_PROCID", "3", 1);
 	setenv("HOSTNAME", "train-0", 1);
 	snprintf(dir, sizeof(dir), "%s", peer_dir);
-	peer_exec(self_path, dir);
+	peer_exec(dir);
 	unsetenv("SLURM_JOB_ID");
 	unsetenv("SLURM_PROCID");
 	ck_assert_int_eq(STAT("list"), 0);
@@ -195,19 +193,14 @@ START_TEST(a_pod_is_told_by_its_host)
 {
 	setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
 	setenv("HOSTNAME", "train-0", 1);
-	peer_exec(self_path, peer_dir);
+	peer_exec(peer_dir);
 	ck_assert_int_eq(STAT("list", "--json"), 0);
 	stat_check_in(stat_out, "\"labels\":{\"pod\":\"train-0\"},");
 }
 END_TEST
 
-static Suite *script_suite(void)
+static void add(TCase *tc)
 {
-	Suite *suite = suite_create("stat_script");
-	TCase *tc = tcase_create("gpupool-stat");
-
-	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, fields_are_printed_as_values_with_commas, 0, LENGTH(queries));
 	tcase_add_test(tc, what_would_end_a_value_is_in_quotes);
 	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
@@ -217,27 +210,9 @@ static Suite *script_suite(void)
 	tcase_add_test(tc, what_a_process_says_ends_no_line_and_no_text);
 	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
 	tcase_add_test(tc, a_pod_is_told_by_its_host);
-	suite_add_tcase(suite, tc);
-	return suite;
 }
 
 int main(int argc, char **argv)
 {
-	SRunner *runner;
-	int failed;
-
-	if (argc == 3 && !strcmp(argv[1], "--peer"))
-		return peer_main(argv[2]);
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
-		return 2;
-	}
-	stat_path = realpath(argv[1], NULL);
-	self_path = realpath("/proc/self/exe", NULL);
-	runner = srunner_create(script_suite());
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return stat_main(argc, argv, "stat_script", add);
 }

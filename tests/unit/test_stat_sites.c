@@ -5,8 +5,6 @@
 
 #include "stat_peer.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -114,31 +112,17 @@ START_TEST(what_is_watched_is_one_object_a_line)
 }
 END_TEST
 
-int main(int argc, char **argv)
+static void add(TCase *tc)
 {
-	Suite *suite = suite_create("stat_sites");
-	TCase *tc = tcase_create("stat_sites");
-	SRunner *runner;
-	int failed;
-
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
-		return EXIT_FAILURE;
-	}
-	stat_path = argv[1];
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
 	tcase_add_test(tc, sites_at_one_place_are_one_row_and_places_have_lines);
 	tcase_add_test(tc, in_json_the_names_of_frames_are_added);
 	tcase_add_test(tc, words_behind_the_process_id_are_passed_on);
 	tcase_add_test(tc, an_out_of_memory_is_shown_with_the_others_on_the_machine);
 	tcase_add_loop_test(tc, strange_answers_do_no_harm, 0, LENGTH(strange));
 	tcase_add_test(tc, what_is_watched_is_one_object_a_line);
-	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	return stat_main(argc, argv, "stat_sites", add);
 }

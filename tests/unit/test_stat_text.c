@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/suite.h"
 #include "tools/stat_say.h"
 #include "tools/stat_text.h"
 
@@ -146,12 +147,5 @@ static Suite *text_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(text_suite());
-	int failed;
-
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(text_suite());
 }

@@ -184,13 +184,8 @@ START_TEST(what_nobody_reads_is_no_reason_to_go_on)
 }
 END_TEST
 
-static Suite *watch_suite(void)
+static void add(TCase *tc)
 {
-	Suite *suite = suite_create("stat_watch");
-	TCase *tc = tcase_create("gpupool-stat --watch");
-
-	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
-	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, all_answers_come_over_one_connection);
 	tcase_add_test(tc, a_connection_that_has_ended_is_made_again);
 	tcase_add_loop_test(tc, each_object_is_a_line_that_is_there_at_once, 0, LENGTH(commands));
@@ -198,24 +193,9 @@ static Suite *watch_suite(void)
 	tcase_add_test(tc, without_names_it_waits_for_processes_to_come);
 	tcase_add_test(tc, a_stopped_process_is_waited_for_once);
 	tcase_add_test(tc, what_nobody_reads_is_no_reason_to_go_on);
-	suite_add_tcase(suite, tc);
-	return suite;
 }
 
 int main(int argc, char **argv)
 {
-	SRunner *runner;
-	int failed;
-
-	if (argc != 2) {
-		fprintf(stderr, "usage: %s GPUPOOL-STAT\n", argv[0]);
-		return 2;
-	}
-	stat_path = realpath(argv[1], NULL);
-	runner = srunner_create(watch_suite());
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return stat_main(argc, argv, "stat_watch", add);
 }

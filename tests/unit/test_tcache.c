@@ -9,6 +9,7 @@
 #include "pool/pool_impl.h"
 #include "pool/tcache.h"
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 enum { DEPTH = 32, ROUNDS = 40 * DEPTH };
 
@@ -464,17 +465,11 @@ static TCase *case_of(enum gp_kind kind)
 int main(void)
 {
 	Suite *suite = suite_create("tcache");
-	SRunner *runner = srunner_create(suite);
 	TCase *none = fixture_case(GP_KIND_NONE);
-	int failed;
 
 	tcase_add_test(none, a_pool_that_returns_all_at_once_has_no_caches);
 	suite_add_tcase(suite, none);
 	for (enum gp_kind kind = GP_KIND_SIMPLE; kind < GP_N_KINDS; kind++)
 		suite_add_tcase(suite, case_of(kind));
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

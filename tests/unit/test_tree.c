@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "pool/tree.h"
+#include "tests/suite.h"
 
 enum { N = 200, STEPS = 4000 };
 
@@ -149,8 +150,6 @@ int main(void)
 {
 	Suite *suite = suite_create("tree");
 	TCase *tc = tcase_create("tree");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, an_empty_tree_finds_nothing);
@@ -159,9 +158,5 @@ int main(void)
 	tcase_add_loop_test(tc, a_tree_answers_as_a_look_at_every_node_would, 0,
 		sizeof(key_counts) / sizeof(*key_counts));
 	tcase_add_test(tc, nodes_that_come_in_order_make_no_deep_tree);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

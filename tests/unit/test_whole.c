@@ -4,9 +4,9 @@
 /* A pool of segments that comes to make every block a driver allocation of its own. */
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "pool_fixture.h"
+#include "tests/suite.h"
 
 enum { N = 6 };
 
@@ -107,8 +107,6 @@ int main(void)
 {
 	Suite *suite = suite_create("whole");
 	TCase *tc = fixture_case(GP_KIND_SPLIT);
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, new_blocks_are_whole_and_begin_where_their_segment_does);
@@ -118,9 +116,5 @@ int main(void)
 	tcase_add_test(tc, a_pending_part_is_not_waited_for_in_vain);
 	tcase_add_test(tc, to_say_it_twice_changes_nothing);
 	tcase_add_test(tc, a_pool_that_is_gone_can_be_told);
-	srunner_set_tap(runner, "-");
-	srunner_run_all(runner, CK_SILENT);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }
