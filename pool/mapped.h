@@ -11,5 +11,5 @@
  */
 void gp_pool_unmap(struct gp_pool *pool);
 
-/* Calls back for everything that is mapped, or about to be; without the lock. 0 or -ENOMEM (host memory). */
+/* Calls back for everything that is mapped, or about to be, while the pool lives; without the lock. 0 or -ENOMEM. */
 int gp_pool_each_piece(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);

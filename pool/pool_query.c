@@ -171,30 +171,44 @@ void gp_pool_each_block(struct gp_pool *pool, bool (*fn)(void *arg, const struct
 	visit(pool, true, fn, arg);
 }
 
+struct place {
+	uint64_t addr, bytes;
+};
+
+static int copy_places_locked(struct gp_pool *pool, struct place **ret_places, size_t *ret_n)
+{
+	struct gp_list *link;
+	struct place *places;
+	size_t n = 0;
+
+	gp_list_each(link, &pool->cache.vm->pieces)
+		n++;
+	places = calloc(n + 1, sizeof(*places));
+	if (!places)
+		return -ENOMEM;
+	n = 0;
+	gp_list_each(link, &pool->cache.vm->pieces) {
+		const struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
+
+		places[n++] = (struct place){piece->addr, piece->size};
+	}
+	*ret_places = places;
+	*ret_n = n;
+	return 0;
+}
+
 int gp_pool_each_piece(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg)
 {
-	struct place {
-		uint64_t addr, bytes;
-	} *places = NULL;
-	struct gp_list *link;
+	struct place *places = NULL;
 	size_t n = 0;
 	int r = 0;
 
 	if (!pool->cache.vm)
 		return 0;
 	gp_mutex_lock(&pool->lock);
-	gp_list_each(link, &pool->cache.vm->pieces)
-		n++;
-	places = calloc(n + 1, sizeof(*places));
-	if (!places)
-		r = -ENOMEM;
-	n = 0;
-	gp_list_each(link, &pool->cache.vm->pieces) {
-		const struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
-
-		if (places)
-			places[n++] = (struct place){piece->addr, piece->size};
-	}
+	/* Those of a pool that is gone go without the lock (range_life.c). */
+	if (!gp_pool_is_flag(&pool->dead))
+		r = copy_places_locked(pool, &places, &n);
 	gp_mutex_unlock(&pool->lock);
 	for (size_t i = 0; i < n; i++)
 		fn(arg, places[i].addr, places[i].bytes);

@@ -276,6 +276,41 @@ START_TEST(nothing_is_lost_when_the_context_ends_meanwhile)
 }
 END_TEST
 
+static void count_piece(void *n, uint64_t addr, uint64_t bytes)
+{
+	++*(unsigned *)n;
+}
+
+/* The list of them is for gp_pool_unmap alone then, which takes no lock. */
+START_TEST(a_pool_that_is_gone_has_no_pieces_to_tell_of)
+{
+	unsigned n = 0;
+
+	fixture_alloc(10 * GP_MIB);
+	ck_assert_int_eq(gp_pool_each_piece(px.pool, count_piece, &n), 0);
+	ck_assert_uint_eq(n, 1);
+	gp_pool_drop(px.pool);
+	ck_assert_int_eq(gp_pool_each_piece(px.pool, count_piece, &n), 0);
+	ck_assert_uint_eq(n, 1);
+}
+END_TEST
+
+START_TEST(a_pending_block_that_was_exported_is_not_waited_for_in_vain)
+{
+	uint64_t addr;
+
+	px.options.completion_only = true;
+	px.options.pending_bytes_max = 0;
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	fixture_free(addr);
+	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
+	fixture_note_export(addr);
+	fixture_alloc(4 * GP_MIB);
+	ck_assert_uint_eq(atomic_load(&px.fake.completed), 0);
+}
+END_TEST
+
 /* A second context comes, say, while memory is mapped behind what may be used on order alone; and nobody can wait. */
 static void require_completion_there(struct fake *fake, enum fake_call call)
 {
@@ -319,7 +354,9 @@ int main(void)
 	tcase_add_test(tc, at_a_limit_memory_moves_however_little_the_pool_has);
 	tcase_add_test(tc, where_nothing_can_be_mapped_there_is_no_such_pool);
 	tcase_add_test(tc, an_exported_block_takes_its_pieces_with_it_and_nothing_else);
+	tcase_add_test(tc, a_pending_block_that_was_exported_is_not_waited_for_in_vain);
 	tcase_add_test(tc, an_address_inside_a_block_is_found_among_many);
+	tcase_add_test(tc, a_pool_that_is_gone_has_no_pieces_to_tell_of);
 	tcase_add_loop_test(tc, nothing_is_lost_when_the_context_ends_meanwhile, 0, sizeof(places) / sizeof(*places));
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
