@@ -92,7 +92,7 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 
 			if ((best && b->stamp >= best->stamp) || looked++ == LOOK_PER_BIN)
 				break;
-			if (b->size >= min_bytes && b->size <= max_bytes && !b->segment->is_retired)
+			if (b->size >= min_bytes && b->size <= max_bytes && !gp_block_is_retired(b))
 				best = b;
 		}
 	}
