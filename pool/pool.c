@@ -421,11 +421,21 @@ void gp_pool_order_again(struct gp_pool *pool)
 		(void)gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX);
 }
 
+/* -EAGAIN: there is none. */
+static int wait_for_oldest(struct gp_fence *fence)
+{
+	return gp_fence_wait(fence, gp_fence_completed(fence), UINT64_MAX);
+}
+
 int gp_pool_synchronize(struct gp_pool *pool)
 {
 	uint64_t stamp = gp_fence_started(&pool->fence);
-	int r = gp_fence_record(&pool->fence, stamp, true);
+	int r;
 
+	/* Too many may be outstanding, of which the oldest makes room. */
+	do
+		r = gp_fence_record(&pool->fence, stamp, true);
+	while (r == -EAGAIN && !wait_for_oldest(&pool->fence));
 	return r ? r : gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
 }
 

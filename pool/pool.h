@@ -102,7 +102,7 @@ void gp_pool_set_whole(struct gp_pool *pool);
 
 /*
  * Waits on the host for all work of the context so far, as a free may. 0; -EBUSY if a capture forbids it, -EAGAIN if
- * the pool is dead or too many fences are outstanding; or the driver's error.
+ * the pool is dead; or the driver's error.
  */
 int gp_pool_synchronize(struct gp_pool *pool);
 

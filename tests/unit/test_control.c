@@ -100,6 +100,25 @@ START_TEST(running_out_of_memory_in_a_defer_scope_flushes)
 }
 END_TEST
 
+/* Nothing more can be recorded until some of that is done: then the oldest is waited for first. */
+START_TEST(a_wait_for_all_work_comes_after_as_many_fences_as_there_can_be)
+{
+	static uint64_t addrs[GP_FENCE_SLOTS + 1];
+
+	setup_kind(GP_KIND_BINNED);
+	for (int i = 0; i <= GP_FENCE_SLOTS; i++)
+		addrs[i] = fixture_alloc(512);
+	for (int i = 0; i <= GP_FENCE_SLOTS; i++) {
+		fixture_work();
+		fixture_free(addrs[i]);
+	}
+	ck_assert_int_eq(gp_pool_synchronize(px.pool), 0);
+	ck_assert_uint_eq(atomic_load(&px.fake.completed), atomic_load(&px.fake.submitted));
+	gp_pool_reclaim(px.pool);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
 START_TEST(a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed)
 {
 	struct gp_stats stats;
@@ -231,6 +250,7 @@ int main(void)
 	tcase_add_test(tc, the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit);
 	tcase_add_test(tc, a_defer_scope_queues_even_where_there_is_no_queue);
 	tcase_add_test(tc, running_out_of_memory_in_a_defer_scope_flushes);
+	tcase_add_test(tc, a_wait_for_all_work_comes_after_as_many_fences_as_there_can_be);
 	tcase_add_loop_test(tc, a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, an_uncached_allocation_takes_nothing_out_of_the_cache, 0, GP_KIND_VMM);
 	tcase_add_test(tc, an_uncached_allocation_goes_through_the_rounds);
