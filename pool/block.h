@@ -30,11 +30,11 @@ enum gp_block_state {
 };
 
 enum {
-	GP_BLOCK_LATE = 1,  /* freed without a record of its own: usable on completion only, never on order */
-	GP_BLOCK_GUARD = 2, /* the first bytes of a shared segment, which are never handed out */
+	GP_BLOCK_LATE = 1,     /* freed without a record of its own: usable on completion only, never on order */
+	GP_BLOCK_GUARD = 2,    /* the first bytes of a shared segment, which are never handed out */
+	GP_BLOCK_MAPPED = 4,   /* in the address map: it was handed out at this address */
 	GP_BLOCK_UNCACHED = 8, /* kind vmm: when it is freed as many bytes are to go back */
-	GP_BLOCK_MAPPED = 4, /* in the address map: it was handed out at this address */
-	GP_BLOCK_EMPTY = 8, /* of a range, MOVING: a hole that is being filled */
+	GP_BLOCK_EMPTY = 16,   /* of a range, MOVING: a hole that is being filled */
 };
 
 struct gp_block {
@@ -108,11 +108,15 @@ static inline bool gp_block_claim(struct gp_block *b, uint64_t word)
 	return gp_block_claim_as(b, word, GP_BLOCK_FREEING);
 }
 
+static inline bool gp_block_is_exported(const struct gp_block *b)
+{
+	return atomic_load_explicit(&b->is_exported, memory_order_relaxed);
+}
+
 /* Whether nobody may get it again once it is free. */
 static inline bool gp_block_is_retired(const struct gp_block *b)
 {
-	return atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed) ||
-	       atomic_load_explicit(&b->is_exported, memory_order_relaxed);
+	return atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed) || gp_block_is_exported(b);
 }
 
 /* Whether the block is all of what the driver gave: only then is its address the segment's base. */

@@ -19,11 +19,6 @@ struct tally {
 			return what;                                                                                   \
 	} while (0)
 
-static bool is_exported(const struct gp_block *b)
-{
-	return atomic_load_explicit(&b->is_exported, memory_order_relaxed);
-}
-
 static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct tally *t)
 {
 	bool is_guard = b->flags & GP_BLOCK_GUARD;
@@ -43,11 +38,11 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		return NULL;
 	case GP_BLOCK_CACHED:
 		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD) ||
-			       is_exported(b) || is_exported(b->prev),
+			       gp_block_is_exported(b) || gp_block_is_exported(b->prev),
 		       "two cached neighbours were not merged");
 		t->cached += b->size;
 		t->n_cached++;
-		t->n_indexed += !is_guard && !s->is_retired && !is_exported(b) && s->pool->options.kind != GP_KIND_NONE;
+		t->n_indexed += !is_guard && !gp_block_is_retired(b) && s->pool->options.kind != GP_KIND_NONE;
 		return NULL;
 	case GP_BLOCK_PENDING:
 		t->pending += b->size;

@@ -64,6 +64,34 @@ void gp_block_spare_locked(struct gp_pool *pool, struct gp_block *block)
 	pool->n_spare_blocks++;
 }
 
+struct gp_block *gp_block_cut_locked(struct gp_pool *pool, struct gp_block *block, uint64_t size)
+{
+	struct gp_block *rest = gp_block_new_locked(pool);
+
+	rest->addr = block->addr + size;
+	rest->size = block->size - size;
+	rest->stamp = block->stamp;
+	rest->segment = block->segment;
+	rest->prev = block;
+	rest->next = block->next;
+	if (rest->next)
+		rest->next->prev = rest;
+	block->next = rest;
+	block->size = size;
+	return rest;
+}
+
+void gp_block_join_locked(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
+{
+	gp_block_unmap_locked(pool, behind);
+	block->size += behind->size;
+	block->stamp = gp_max(block->stamp, behind->stamp);
+	block->next = behind->next;
+	if (block->next)
+		block->next->prev = block;
+	gp_block_spare_locked(pool, behind);
+}
+
 struct gp_segment *gp_segment_new_locked(struct gp_pool *pool)
 {
 	struct gp_segment *segment = gp_container_of(pool->spare_segments.next, struct gp_segment, link);

@@ -87,24 +87,6 @@ static struct gp_block *split_take(struct gp_pool *pool, uint64_t size)
 	return b;
 }
 
-/* Cuts the block after size bytes; the new block behind it inherits the stamp. */
-static struct gp_block *cut_after(struct gp_pool *pool, struct gp_block *block, uint64_t size)
-{
-	struct gp_block *rest = gp_block_new_locked(pool);
-
-	rest->addr = block->addr + size;
-	rest->size = block->size - size;
-	rest->stamp = block->stamp;
-	rest->segment = block->segment;
-	rest->prev = block;
-	rest->next = block->next;
-	if (rest->next)
-		rest->next->prev = rest;
-	block->next = rest;
-	block->size = size;
-	return rest;
-}
-
 static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {
 	struct gp_block *rest;
@@ -112,29 +94,22 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 	if (block->size == size)
 		return block;
 	if (gp_block_is_whole(block)) {
-		rest = cut_after(pool, block, GP_ALIGN);
+		rest = gp_block_cut_locked(pool, block, GP_ALIGN);
 		block->flags |= GP_BLOCK_GUARD;
 		gp_cached_add(pool, block);
 		block = rest;
 		if (block->size == size)
 			return block;
 	}
-	rest = cut_after(pool, block, size);
+	rest = gp_block_cut_locked(pool, block, size);
 	gp_cached_add(pool, rest);
 	index_add(pool, rest);
 	return block;
 }
 
-/* Joins the block behind to the one before it. */
 static void merge(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
 {
-	gp_block_unmap_locked(pool, behind);
-	block->size += behind->size;
-	block->stamp = gp_max(block->stamp, behind->stamp);
-	block->next = behind->next;
-	if (block->next)
-		block->next->prev = block;
-	gp_block_spare_locked(pool, behind);
+	gp_block_join_locked(pool, block, behind);
 	pool->stats.n_free_blocks--;
 }
 

@@ -3,7 +3,7 @@
 
 /*
  * vmm: as split, but all blocks of a size are cut from one range of addresses, best fit over all of it, and memory is
- * mapped there as it is needed. What lies free elsewhere is moved before more is asked for (range_move.c). So there are
+ * mapped there as it is needed. What lies free elsewhere is moved before more is asked for (range_fill.c). So there are
  * no segments whose ends stay empty, and no guards either: the driver's own free refuses such addresses.
  *
  * Invariant: no two cached neighbours, but those that were exported; no two holes.

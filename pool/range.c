@@ -16,11 +16,6 @@ void gp_range_forget_locked(struct gp_pool *pool)
 	gp_list_init(&vm->exported);
 }
 
-static bool is_exported(const struct gp_block *block)
-{
-	return atomic_load_explicit(&block->is_exported, memory_order_relaxed);
-}
-
 static void set_exported(struct gp_block *block, bool is)
 {
 	atomic_store_explicit(&block->is_exported, is, memory_order_relaxed);
@@ -49,41 +44,25 @@ static void note_end(struct gp_block *block, struct gp_block *before, struct gp_
 
 struct gp_block *gp_range_cut_locked(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {
-	struct gp_block *rest = gp_block_new_locked(pool);
+	struct gp_block *rest = gp_block_cut_locked(pool, block, size);
 
-	rest->addr = block->addr + size;
-	rest->size = block->size - size;
-	rest->stamp = block->stamp;
-	rest->segment = block->segment;
-	rest->prev = block;
-	rest->next = block->next;
-	if (rest->next)
-		rest->next->prev = rest;
-	block->next = rest;
-	block->size = size;
 	gp_block_set_state(rest, gp_block_state(block));
-	set_exported(rest, is_exported(block));
+	set_exported(rest, gp_block_is_exported(block));
 	note_start(rest);
 	return rest;
 }
 
 void gp_range_merge_locked(struct gp_pool *pool, struct gp_block *block, struct gp_block *behind)
 {
-	gp_block_unmap_locked(pool, behind);
 	note_end(behind, block, behind->next);
-	if (gp_unlikely(is_exported(behind)))
+	if (gp_unlikely(gp_block_is_exported(behind)))
 		set_exported(block, true);
-	block->size += behind->size;
-	block->stamp = gp_max(block->stamp, behind->stamp);
-	block->next = behind->next;
-	if (block->next)
-		block->next->prev = block;
-	gp_block_spare_locked(pool, behind);
+	gp_block_join_locked(pool, block, behind);
 }
 
 void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block)
 {
-	if (gp_unlikely(is_exported(block)))
+	if (gp_unlikely(gp_block_is_exported(block)))
 		gp_list_remove(&block->link);
 	else
 		gp_tree_remove(&block->segment->range->free, &block->by_size);
@@ -92,7 +71,8 @@ void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block)
 /* Cached neighbours merge if both may be handed out, or neither. */
 static bool is_mergeable(const struct gp_block *block, const struct gp_block *with)
 {
-	return with && gp_block_state(with) == GP_BLOCK_CACHED && is_exported(with) == is_exported(block);
+	return with && gp_block_state(with) == GP_BLOCK_CACHED &&
+	       gp_block_is_exported(with) == gp_block_is_exported(block);
 }
 
 static void take_in_locked(struct gp_pool *pool, struct gp_block *block, struct gp_block *neighbour)
@@ -116,7 +96,7 @@ static void cache_locked(struct gp_pool *pool, struct gp_block *block)
 		take_in_locked(pool, block, before);
 		block = before;
 	}
-	if (gp_unlikely(is_exported(block))) {
+	if (gp_unlikely(gp_block_is_exported(block))) {
 		gp_list_append(&pool->cache.vm->exported, &block->link);
 		return;
 	}
@@ -162,7 +142,7 @@ static void cache_exported_locked(struct gp_pool *pool, struct gp_block *block)
 
 void gp_range_cache_locked(struct gp_pool *pool, struct gp_block *block)
 {
-	if (gp_unlikely(is_exported(block)))
+	if (gp_unlikely(gp_block_is_exported(block)))
 		cache_exported_locked(pool, block);
 	else
 		cache_locked(pool, block);
@@ -171,7 +151,7 @@ void gp_range_cache_locked(struct gp_pool *pool, struct gp_block *block)
 /* A block of a piece that is retired. */
 static void export_locked(struct gp_pool *pool, struct gp_block *block)
 {
-	if (is_exported(block) || gp_block_state(block) == GP_BLOCK_HOLE)
+	if (gp_block_is_exported(block) || gp_block_state(block) == GP_BLOCK_HOLE)
 		return;
 	if (gp_block_state(block) != GP_BLOCK_CACHED) {
 		set_exported(block, true);
@@ -203,22 +183,17 @@ void gp_range_retire_locked(struct gp_pool *pool, const struct gp_block *block)
 	}
 }
 
-static bool is_hole(const struct gp_block *block)
-{
-	return block && gp_block_state(block) == GP_BLOCK_HOLE;
-}
-
 void gp_range_make_hole_locked(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_block_unmap_locked(pool, block);
 	block->stamp = 0;
 	set_exported(block, false);
 	gp_block_set_state(block, GP_BLOCK_HOLE);
-	if (is_hole(block->next)) {
+	if (gp_block_is_hole(block->next)) {
 		gp_list_remove(&block->next->link);
 		gp_range_merge_locked(pool, block, block->next);
 	}
-	if (is_hole(block->prev)) {
+	if (gp_block_is_hole(block->prev)) {
 		gp_range_merge_locked(pool, block->prev, block);
 		return;
 	}

@@ -60,17 +60,26 @@ static inline uint64_t gp_range_granule(const struct gp_range *range)
 	return UINT64_C(1) << range->granule_log2;
 }
 
+static inline bool gp_block_is_hole(const struct gp_block *block)
+{
+	return block && gp_block_state(block) == GP_BLOCK_HOLE;
+}
+
 /* Whether there may be something that has to go back, wanted or not. */
 static inline bool gp_range_is_any_leaving_locked(const struct gp_pool *pool)
 {
 	return pool->cache.vm && !gp_list_is_empty(&pool->cache.vm->exported);
 }
 
-/* range.c: the books. Driver calls are made in open and in unmap alone. */
+/* range_life.c */
 int gp_range_open(struct gp_pool *pool);
 void gp_range_close(struct gp_pool *pool);
 
-/* Forgets what is free, as the pool does with all blocks; not the addresses, nor what is mapped. */
+/* A thread that maps or unmaps, from before it takes blocks until it has given them back. False: the pool is dead. */
+bool gp_range_enter_locked(struct gp_pool *pool);
+void gp_range_leave(struct gp_pool *pool);
+
+/* range.c, the books: forgets what is free, as the pool does with all blocks; not the addresses, nor what is mapped. */
 void gp_range_forget_locked(struct gp_pool *pool);
 
 /* Cuts a block, or a hole, after size bytes; what is behind is in no structure yet, and inherits stamp and state. */
@@ -95,10 +104,6 @@ void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block);
 /* A piece gets its place, or loses it. */
 void gp_range_attach_locked(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr);
 void gp_range_detach_locked(struct gp_pool *pool, struct gp_piece *piece);
-
-/* A thread that maps or unmaps, from before it takes blocks until it has given them back. False: the pool is dead. */
-bool gp_range_enter_locked(struct gp_pool *pool);
-void gp_range_leave(struct gp_pool *pool);
 
 /* The block at an address of the range; and that with a piece's first byte. */
 struct gp_block *gp_range_block_at_locked(const struct gp_range *range, uint64_t addr);

@@ -5,11 +5,6 @@
 
 #include "range.h"
 
-static bool is_hole(const struct gp_block *block)
-{
-	return block && gp_block_state(block) == GP_BLOCK_HOLE;
-}
-
 #define EXPECT(cond, what)                                                                                             \
 	do {                                                                                                           \
 		if (!(cond))                                                                                           \
@@ -24,7 +19,7 @@ static const char *check_memory(const struct gp_range *range, const struct gp_bl
 	for (uint64_t at = b->addr & ~(granule - 1); at < b->addr + b->size; at += granule) {
 		const struct gp_piece *piece = gp_range_granule_at(range, at)->piece;
 
-		EXPECT(is_hole(b) == !piece, "a hole has memory, or a block none");
+		EXPECT(gp_block_is_hole(b) == !piece, "a hole has memory, or a block none");
 		EXPECT(!piece || (at >= piece->addr && at < piece->addr + piece->size), "a piece is not where it is");
 	}
 	return NULL;
@@ -41,8 +36,8 @@ static const char *check_range(const struct gp_range *range)
 		if (broken)
 			return broken;
 		EXPECT(gp_range_block_at_locked(range, b->addr + b->size - 1) == b, "a block is not found");
-		EXPECT(!is_hole(b) || !is_hole(b->prev), "two holes were not merged");
-		n_holes += is_hole(b);
+		EXPECT(!gp_block_is_hole(b) || !gp_block_is_hole(b->prev), "two holes were not merged");
+		n_holes += gp_block_is_hole(b);
 	}
 	gp_list_each(link, &range->holes)
 		n_holes--;

@@ -309,4 +309,3 @@ int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct
 		gp_segment_keep_reserve(pool);
 	return r;
 }
-

@@ -16,22 +16,12 @@ struct window {
 	uint64_t missing;  /* bytes */
 };
 
-static bool is_exported(const struct gp_block *b)
-{
-	return atomic_load_explicit(&b->is_exported, memory_order_relaxed);
-}
-
 /* What later work may touch as things are, and nobody else has seen. */
 static bool is_free(const struct gp_pool *pool, const struct gp_block *b)
 {
-	if (!b || gp_block_state(b) != GP_BLOCK_CACHED || is_exported(b))
+	if (!b || gp_block_state(b) != GP_BLOCK_CACHED || gp_block_is_exported(b))
 		return false;
 	return !gp_pool_is_flag(&pool->completion_only) || b->stamp < gp_fence_completed(&pool->fence);
-}
-
-static bool is_hole(const struct gp_block *b)
-{
-	return b && gp_block_state(b) == GP_BLOCK_HOLE;
 }
 
 static struct gp_block *next_of(const struct gp_block *b, bool is_downwards)
@@ -51,9 +41,9 @@ static void consider(const struct gp_pool *pool, struct window *best, struct gp_
 	uint64_t granule = pool->options.granule, lacking = size, missing = 0, n;
 	const struct gp_block *b;
 
-	for (b = first; is_hole(b) || is_free(pool, b); b = next_of(b, is_downwards)) {
+	for (b = first; gp_block_is_hole(b) || is_free(pool, b); b = next_of(b, is_downwards)) {
 		n = b->size;
-		if (is_hole(b)) {
+		if (gp_block_is_hole(b)) {
 			n = part_of_hole(b, lacking, granule);
 			missing += n;
 		}
@@ -103,7 +93,7 @@ static struct gp_block *take_hole_locked(struct gp_pool *pool, struct gp_block *
 /* Takes the next part of the window out of what it is in. */
 static struct gp_block *take_part_locked(struct gp_pool *pool, struct gp_block *b, uint64_t lacking, bool is_downwards)
 {
-	if (is_hole(b)) {
+	if (gp_block_is_hole(b)) {
 		b = take_hole_locked(pool, b, part_of_hole(b, lacking, pool->options.granule), is_downwards);
 		b->flags |= GP_BLOCK_EMPTY;
 	} else {

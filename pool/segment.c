@@ -178,12 +178,8 @@ static bool is_context_idle(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t stamp = gp_fence_started(&pool->fence);
-	bool may_wait;
 
-	gp_mutex_lock(&pool->lock);
-	may_wait = pool->rounds_busy;
-	gp_mutex_unlock(&pool->lock);
-	if (!may_wait && be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
+	if (!gp_pool_is_flag(&pool->rounds_busy) && be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
 		return false;
 	return gp_fence_record(&pool->fence, stamp, false) == 0 && gp_fence_settle(&pool->fence) == 0 &&
 	       gp_fence_completed(&pool->fence) > stamp;
