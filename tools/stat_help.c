@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Shells complete words by these summaries (completions/), so their form matters: an option begins its line. */
+/* Shells complete words by these summaries (completions/), so their form matters: what is completed begins its line. */
 
 #include "stat_help.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { SYNOPSIS_WIDTH = 9 };
 
 const struct stat_option stat_help_options[] = {
 	{STAT_TAKES_QUIET, "-q", "-q, --quiet      only the process ids"},
@@ -14,7 +17,7 @@ const struct stat_option stat_help_options[] = {
 	{STAT_TAKES_DEVICE, "--device", "--device=N       only of contexts on this device"},
 	{STAT_TAKES_PINNED, "--pinned",
 		"--pinned         pinned host memory instead of device memory"},
-	{STAT_TAKES_POOL, "--pool", "--pool=KIND      none, simple, binned or split; default: each of them"},
+	{STAT_TAKES_POOL, "--pool", "--pool=KIND      none, simple, binned, split or vmm; default: each of them"},
 	{STAT_TAKES_LIMIT, "--limit", "--limit=SIZE     of each device; default: as it was"},
 	{STAT_TAKES_REUSE, "--reuse", "--reuse=MODE     ordered, completed or auto; default: auto, as it was"},
 	{STAT_TAKES_BY, "--by", "--by=WORD        site, library, size or age; default: site"},
@@ -32,11 +35,23 @@ const struct stat_option stat_help_options[] = {
 	{STAT_TAKES_LEVELS, "--warn", "--warn=LEVELS    as in total=80%,ooms=1; default: total=80%"},
 	{STAT_TAKES_LEVELS, "--crit", "--crit=LEVELS    likewise; default: total=95%"},
 	{STAT_TAKES_TO, "--to",
-		"--to=FORMAT      torch, chrome, rmm, pprof, folded; metrics: openmetrics, prometheus"},
+		"--to=FORMAT      convert: torch, chrome, rmm, pprof or folded\n"
+		"                   metrics: openmetrics or prometheus; default: the first"},
 	{STAT_TAKES_OUTPUT, "-o", "-o, --output=FILE\n                   where to write it; default: stdout"},
 	{STAT_TAKES_LISTEN, "--listen", "--listen=ADDRESS where to serve; default: 127.0.0.1:9791"},
 	{0, NULL, NULL},
 };
+
+/* What it does stands beside what it takes or, where that is long, below. */
+static void print_command(const struct stat_command *command, bool is_default)
+{
+	int width = (int)strlen(command->synopsis);
+
+	printf("  %-8s %-*s", command->name, SYNOPSIS_WIDTH, command->synopsis);
+	if (width > SYNOPSIS_WIDTH)
+		printf("\n  %8s %*s", "", SYNOPSIS_WIDTH, "");
+	printf(" %s%s\n", command->help, is_default ? " (default)" : "");
+}
 
 static void print_common_help(bool has_json)
 {
@@ -52,8 +67,7 @@ void stat_help(void)
 	     "\n"
 	     "Looks into programs that run with gpupool.\n");
 	for (const struct stat_command *c = stat_commands; c->name; c++)
-		printf("  %-8s %-9s %s%s\n", c->name, c->synopsis, c->help,
-			c == stat_commands ? " (default)" : "");
+		print_command(c, c == stat_commands);
 	puts("\nWithout a PID: all processes of yours, as root those of all users; what changes\n"
 	     "something wants there to be only one.\n");
 	print_common_help(true);

@@ -492,26 +492,6 @@ START_TEST(what_cannot_be_meant_is_refused)
 }
 END_TEST
 
-START_TEST(every_command_has_help)
-{
-	static const char *const names[] = {
-		"status", "list", "blocks", "reclaim", "limit", "defer", "config"};
-	char usage[64];
-
-	ck_assert_int_eq(STAT("--help"), 0);
-	for (int i = 0; i < LENGTH(names); i++) {
-		snprintf(usage, sizeof(usage), "\n  %s ", names[i]);
-		stat_check_in(stat_out, usage);
-	}
-	for (int i = 0; i < LENGTH(names); i++) {
-		ck_assert_int_eq(STAT(names[i], "--help"), 0);
-		snprintf(usage, sizeof(usage), "usage: gpupool-stat %s [options]", names[i]);
-		stat_check_in(stat_out, usage);
-		ck_assert_str_eq(stat_err, "");
-	}
-}
-END_TEST
-
 START_TEST(another_users_process_is_not_asked)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -562,7 +542,6 @@ static void add(TCase *tc)
 	tcase_add_test(tc, the_real_server_is_understood);
 	tcase_add_test(tc, output_that_cannot_be_written_is_a_failure);
 	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
-	tcase_add_test(tc, every_command_has_help);
 	if (geteuid() == 0) {
 		tcase_add_test(tc, another_users_process_is_not_asked);
 		tcase_add_test(tc, root_asks_only_whom_the_directory_belongs_to);

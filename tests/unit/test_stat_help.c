@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What gpupool-stat says of itself. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "stat_peer.h"
+
+/* Those of gpupool-stat --help; the second word of a line that begins with two blanks. */
+static int find_commands(char names[32][16])
+{
+	int n = 0;
+
+	ck_assert_int_eq(STAT("--help"), 0);
+	for (const char *line = strstr(stat_out, "\n  "); line && line[1] == ' '; line = strchr(line + 1, '\n')) {
+		if (line[3] != ' ')
+			ck_assert_int_eq(sscanf(line, " %15s", names[n++]), 1);
+		ck_assert_int_lt(n, 32);
+	}
+	return n;
+}
+
+START_TEST(every_command_has_help_that_fits_a_terminal)
+{
+	char names[32][16], usage[64];
+	int n = find_commands(names);
+
+	ck_assert_int_gt(n, 10);
+	for (int i = 0; i < n; i++) {
+		ck_assert_int_eq(STAT(names[i], "--help"), 0);
+		snprintf(usage, sizeof(usage), "usage: gpupool-stat %.15s [options]", names[i]);
+		stat_check_in(stat_out, usage);
+		ck_assert_str_eq(stat_err, "");
+		for (const char *line = stat_out; *line; line += strcspn(line, "\n") + 1)
+			ck_assert_msg(strcspn(line, "\n") <= 80, "%s", line);
+	}
+}
+END_TEST
+
+/* Beside what it takes or, where that is long, below it. */
+START_TEST(what_each_command_does_stands_in_one_column)
+{
+	enum { COLUMN = 21 };
+	const char *line;
+	int n = 0;
+
+	ck_assert_int_eq(STAT("--help"), 0);
+	for (line = strstr(stat_out, "\n  ") + 1; *line == ' '; line += strcspn(line, "\n") + 1, n++) {
+		size_t length = strcspn(line, "\n"), below = length + 1 + strspn(line + length + 1, " ");
+
+		ck_assert_msg(length <= 80, "%s", line);
+		ck_assert_msg(below == length + 1 + COLUMN || (line[COLUMN - 1] == ' ' && line[COLUMN] != ' '),
+			"%s", line);
+	}
+	ck_assert_int_gt(n, 10);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_test(tc, every_command_has_help_that_fits_a_terminal);
+	tcase_add_test(tc, what_each_command_does_stands_in_one_column);
+}
+
+int main(int argc, char **argv)
+{
+	return stat_main(argc, argv, "stat_help", add);
+}
