@@ -59,6 +59,21 @@ static void write_stats(struct gp_json *out, const struct gp_stats *stats, const
 	write_rounds(out, stats);
 }
 
+/* As nvidia-smi writes it, whose prefix for instances of MIG is another. */
+static void write_uuid(struct gp_json *out, const struct gp_device *device)
+{
+	static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+	const unsigned char *byte = device->uuid;
+	char text[sizeof(form)];
+
+	memcpy(text, form, sizeof(form));
+	for (char *at = text; (at = strchr(at, 'x')); at += 2) {
+		at[0] = "0123456789abcdef"[*byte >> 4];
+		at[1] = "0123456789abcdef"[*byte++ & 15];
+	}
+	gp_json_string(out, "uuid", device->has_uuid ? text : NULL);
+}
+
 static void write_device(struct gp_json *out, const struct gp_device *device)
 {
 	struct gp_tally tally;
@@ -68,6 +83,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	held = tally.stats.total_bytes;
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
+	write_uuid(out, device);
 	gp_json_u64(out, "contexts", tally.n_contexts);
 	gp_json_u64(out, "device_total_bytes", device->total_bytes);
 	if (tally.available_bytes == UINT64_MAX) {

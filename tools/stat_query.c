@@ -21,6 +21,7 @@ enum source {
 	OF_NUMBER,  /* likewise, a number */
 	OF_COUNTER, /* of each device; processes have their sum */
 	OF_DEVICE,  /* of each device; processes do not have it */
+	OF_DEVICE_TEXT,
 };
 
 static const struct field {
@@ -37,6 +38,7 @@ static const struct field {
 	{"version", "version", OF_TEXT},
 	{"uptime_ns", "uptime_ns", OF_NUMBER},
 	{"device", "index", OF_DEVICE},
+	{"uuid", "uuid", OF_DEVICE_TEXT},
 	{"device_total_bytes", "device_total_bytes", OF_DEVICE},
 	{"device_free_bytes", "device_free_bytes", OF_DEVICE},
 	{"outside_bytes", "outside_bytes", OF_DEVICE},
@@ -61,13 +63,18 @@ static const char *const usual[] = {
 		"pid,device,used_bytes,cached_bytes,pending_bytes,total_bytes,limit_bytes,device_free_bytes",
 };
 
+static bool is_there(const struct query *query, const struct field *field)
+{
+	return query->rows == STAT_QUERY_DEVICES || field->source < OF_DEVICE;
+}
+
 static bool refuse_field(const struct query *query, const char *name)
 {
 	char names[1024] = "";
 	size_t length = 0;
 
 	for (int i = 0; i < N_FIELDS; i++)
-		if (length < sizeof(names) && (query->rows == STAT_QUERY_DEVICES || fields[i].source != OF_DEVICE))
+		if (length < sizeof(names) && is_there(query, &fields[i]))
 			length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s", length ? "," : "",
 				fields[i].name);
 	stat_error(names, "--query: there is no field '%s'.", name);
@@ -77,9 +84,7 @@ static bool refuse_field(const struct query *query, const char *name)
 static bool take_field(struct query *query, const char *name)
 {
 	for (int i = 0; i < N_FIELDS; i++) {
-		bool is_there = query->rows == STAT_QUERY_DEVICES || fields[i].source != OF_DEVICE;
-
-		if (!is_there || strcmp(fields[i].name, name) != 0)
+		if (!is_there(query, &fields[i]) || strcmp(fields[i].name, name) != 0)
 			continue;
 		if (query->n == FIELDS_MAX) {
 			stat_error(NULL, "--query: more than %d fields.", FIELDS_MAX);
@@ -166,6 +171,7 @@ static void write_value(const struct query *query, const struct field *field, co
 	const json_t *device, char value[static VALUE_MAX])
 {
 	const json_t *object = field->source == OF_NUMBER ? process->reply : device;
+	const char *text;
 	uint64_t number;
 	bool is_known;
 
@@ -173,6 +179,9 @@ static void write_value(const struct query *query, const struct field *field, co
 		write_own(process, field->name, value);
 	} else if (field->source == OF_TEXT) {
 		stat_clean(value, VALUE_MAX, stat_reply_text(process->reply, field->member));
+	} else if (field->source == OF_DEVICE_TEXT) {
+		text = json_string_value(json_object_get(device, field->member));
+		stat_clean(value, VALUE_MAX, text ? text : "[N/A]");
 	} else if (field->source == OF_COUNTER && !device) {
 		number = stat_reply_sum(json_object_get(process->reply, "devices"), field->member);
 		write_number(query, field, true, number, value);

@@ -210,7 +210,11 @@ static void print_yields(const json_t *device)
 
 static void print_device(const json_t *device, const char *pool)
 {
-	printf("device %" PRIu64 "\n", stat_reply_u64_or_0(device, "index"));
+	const char *uuid = json_string_value(json_object_get(device, "uuid"));
+	char clean[64];
+
+	stat_clean(clean, sizeof(clean), uuid ? uuid : "");
+	printf("device %" PRIu64 "%s%s\n", stat_reply_u64_or_0(device, "index"), *clean ? "  " : "", clean);
 	print_julia(device, pool);
 	print_pool(device);
 	print_outside(device);

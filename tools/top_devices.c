@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AXIS = 10, EIGHTHS = 8 };
+enum { AXIS = 10, EIGHTHS = 8, NAME_MAX_BYTES = 48, UUID_SHORT = 12 };
 
 static uint64_t bytes_of(const struct top_device *device, enum stat_part part)
 {
@@ -88,18 +88,26 @@ static int draw_number(const struct top_screen *screen, const struct top_device 
 	return top_screen_put(screen, row, column + 1, screen->columns, TOP_PLAIN, text) + 1;
 }
 
+/* "device 0", or if there are two of them "device 0 GPU-1a2b3c4d". */
+static void write_name(char name[static NAME_MAX_BYTES], const struct top_device *device)
+{
+	size_t n = device->has_namesake ? stat_cut(device->uuid, UUID_SHORT) : 0;
+
+	snprintf(name, NAME_MAX_BYTES, "device %" PRIu64 "%s%.*s", device->index, n ? " " : "", (int)n, device->uuid);
+}
+
 void top_devices_bar(const struct top_screen *screen, const struct top_device *device, int row, bool has_numbers)
 {
-	char name[32], held[STAT_TEXT_MAX], total[STAT_TEXT_MAX] = "-", text[96];
+	char name[NAME_MAX_BYTES], held[STAT_TEXT_MAX], total[STAT_TEXT_MAX] = "-", text[96];
 	int column, right;
 
-	snprintf(name, sizeof(name), "device %" PRIu64 " ", device->index);
+	write_name(name, device);
 	stat_bytes(held, device->held_bytes);
 	if (device->total_bytes)
 		stat_bytes(total, device->total_bytes);
 	snprintf(text, sizeof(text), " %s of %s", held, total);
 	right = screen->columns - (int)strlen(text);
-	column = top_screen_put(screen, row, 0, screen->columns, TOP_BOLD, name);
+	column = top_screen_put(screen, row, 0, screen->columns, TOP_BOLD, name) + 1;
 	if (right - column < EIGHTHS) /* there is no room for both */
 		right = screen->columns;
 	top_screen_put(screen, row, column, 1, TOP_PLAIN, "[");
@@ -159,11 +167,11 @@ static void draw_cell(
 static void draw_title(const struct top_screen *screen, const struct top_device *device, int row, int columns,
 	double interval_s)
 {
-	char text[128];
+	char name[NAME_MAX_BYTES], text[128];
 	int column;
 
-	snprintf(text, sizeof(text), "device %" PRIu64 ", the last %.*f s: ", device->index, interval_s < 0.1 ? 2 : 1,
-		interval_s * columns);
+	write_name(name, device);
+	snprintf(text, sizeof(text), "%s, the last %.*f s: ", name, interval_s < 0.1 ? 2 : 1, interval_s * columns);
 	column = top_screen_put(screen, row, 0, screen->columns, TOP_BOLD, text);
 	top_screen_part(screen, row, column, STAT_PART_USED, stat_look_glyph(screen->look, STAT_PART_USED));
 	column = top_screen_put(screen, row, column + 1, screen->columns, TOP_PLAIN, " used  ");

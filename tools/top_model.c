@@ -98,20 +98,30 @@ static void take_row(struct top_row *row, const struct stat_process *process, co
 		read_reply(row);
 }
 
+static bool is_that(const struct top_device *device, const char *uuid, uint64_t index, uint64_t total)
+{
+	return !strcmp(device->uuid, uuid) && (*uuid || (device->index == index && device->total_bytes == total));
+}
+
 static struct top_device *find_device(struct top_model *model, const json_t *answer)
 {
 	uint64_t index = stat_reply_u64_or_0(answer, "index");
 	uint64_t total = stat_reply_u64_or_0(answer, "device_total_bytes");
-	size_t i = 0;
+	const char *text = json_string_value(json_object_get(answer, "uuid"));
+	struct top_device *device = model->devices, *end = device + model->n_devices;
+	char uuid[TOP_UUID_MAX];
 
-	while (i < model->n_devices && (model->devices[i].index != index || model->devices[i].total_bytes != total))
-		i++;
-	if (i == TOP_DEVICES_MAX)
+	stat_clean(uuid, sizeof(uuid), text ? text : "");
+	while (device < end && !is_that(device, uuid, index, total))
+		device++;
+	if (device < end)
+		return device;
+	if (model->n_devices == TOP_DEVICES_MAX)
 		return NULL;
-	if (i == model->n_devices)
-		model->devices[model->n_devices++] = (struct top_device){
-			.index = index, .total_bytes = total, .free_bytes = UINT64_MAX};
-	return &model->devices[i];
+	model->n_devices++;
+	*device = (struct top_device){.index = index, .total_bytes = total, .free_bytes = UINT64_MAX};
+	strcpy(device->uuid, uuid);
+	return device;
 }
 
 static void add(uint64_t *sum, const json_t *answer, const char *key)
@@ -123,10 +133,11 @@ static void add(uint64_t *sum, const json_t *answer, const char *key)
 static void add_device(struct top_model *model, const json_t *answer)
 {
 	struct top_device *device = find_device(model, answer);
-	uint64_t free_bytes;
+	uint64_t index = stat_reply_u64_or_0(answer, "index"), free_bytes;
 
 	if (!device)
 		return;
+	device->index = device->is_seen && device->index < index ? device->index : index;
 	device->is_seen = true;
 	add(&device->used_bytes, answer, "used_bytes");
 	add(&device->cached_bytes, answer, "cached_bytes");
@@ -161,7 +172,17 @@ static int compare_devices(const void *a, const void *b)
 {
 	const struct top_device *one = a, *other = b;
 
-	return (one->index > other->index) - (one->index < other->index);
+	if (one->index != other->index)
+		return one->index < other->index ? -1 : 1;
+	return strcmp(one->uuid, other->uuid);
+}
+
+/* In their order, in which those with the same number are neighbours. */
+static void find_namesakes(struct top_device *devices, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		devices[i].has_namesake = (i && devices[i - 1].index == devices[i].index) ||
+					  (i + 1 < n && devices[i + 1].index == devices[i].index);
 }
 
 static void take_devices(struct top_model *model)
@@ -186,6 +207,7 @@ static void take_devices(struct top_model *model)
 	}
 	model->n_devices = n;
 	qsort(model->devices, n, sizeof(*model->devices), compare_devices);
+	find_namesakes(model->devices, n);
 }
 
 void top_model_ask(struct top_model *model, const struct stat_options *options)

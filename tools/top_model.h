@@ -15,6 +15,7 @@ enum {
 	TOP_HISTORY = 1024, /* samples */
 	TOP_COMMAND_MAX = 512,
 	TOP_LABELS_MAX = 64,
+	TOP_UUID_MAX = 64,
 	TOP_FILTER_MAX = 48,
 };
 
@@ -22,8 +23,13 @@ struct top_sample {
 	uint64_t used_bytes, held_bytes;
 };
 
-/* The number is as processes see it; those that call other devices so are told apart by their sizes. */
+/*
+ * A process has numbers of its own for devices. What is shown is the lowest that one has been given; devices are told
+ * apart by their uuids or, where these are unknown, by numbers and sizes.
+ */
 struct top_device {
+	char uuid[TOP_UUID_MAX]; /* "": unknown */
+	bool has_namesake;	 /* another is shown with that number */
 	uint64_t index, total_bytes; /* 0: unknown */
 	uint64_t used_bytes, cached_bytes, pending_bytes, returning_bytes, held_bytes, outside_bytes;
 	uint64_t free_bytes; /* UINT64_MAX: unknown */

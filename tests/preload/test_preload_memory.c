@@ -64,6 +64,22 @@ static void look_at_counts(const char *name)
 	seen[3] = play_number(status, "n_used_blocks");
 }
 
+static bool has_uuid;
+
+static void look_at_the_uuid(const char *name)
+{
+	has_uuid = strstr(play_ask("status"), "\"uuid\":\"GPU-73696d75-6c61-7465-6420-677075000000\"");
+}
+
+/* Numbers of devices are each process's own. */
+START_TEST(a_device_is_told_by_its_uuid)
+{
+	play_run(&(struct play){
+		.program = "app_memory", .words = {"loop"}, .preload = play_library, .at_pause = look_at_the_uuid});
+	ck_assert(has_uuid);
+}
+END_TEST
+
 START_TEST(the_driver_is_asked_far_less_often_than_the_pool)
 {
 	play_same(&(struct play){.program = "app_memory", .words = {"loop"}});
@@ -170,6 +186,7 @@ static void add(TCase *tc)
 		tc, a_program_cannot_tell_whatever_the_settings, 0, (int)(LENGTH(settings) * LENGTH(scenarios)));
 	tcase_add_test(tc, the_driver_is_asked_far_less_often_than_the_pool);
 	tcase_add_test(tc, pinned_memory_is_used_again);
+	tcase_add_test(tc, a_device_is_told_by_its_uuid);
 	tcase_add_test(tc, wrong_frees_are_refused_counted_and_told_once_each);
 	tcase_add_test(tc, errno_is_the_programs_own);
 	tcase_add_test(tc, pitches_are_asked_of_the_driver_once);

@@ -130,6 +130,14 @@ class Screen(Case):
         top = self.top(columns=100)
         top.wait_for("JOB", "job 8812 rank 3", "rank 1?[2J")
 
+    def test_a_device_is_what_has_its_uuid_whatever_processes_call_it(self):
+        for used, index, uuid in ((1, 0, "aaaaaaaa"), (2, 0, "bbbbbbbb"), (4, 1, "aaaaaaaa")):
+            self.peer({"status": status(used=used * GIB, cached=0, index=index, uuid=f"GPU-{uuid}-6c61-7465-6420-677075")})
+        top = self.top()
+        top.wait_for(" 5.00 GiB of 16.0 GiB", " 2.00 GiB of 16.0 GiB")
+        bars = [line.split("[")[0] for line in top.lines if " of 16.0 GiB" in line]
+        self.assertEqual(bars, ["device 0 GPU-aaaaaaaa ", "device 0 GPU-bbbbbbbb "])
+
     def test_nobody_is_no_reason_to_end(self):
         top = self.top()
         top.wait_for("no process with gpupool", "0 processes")

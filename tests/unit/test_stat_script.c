@@ -37,6 +37,7 @@ static const struct {
 	{{"list", "--query=uptime_ns", "--format=csv,nounits"}, "uptime_ns\n11520000000000\n"},
 	{{"status", "--query=device,limit_bytes,device_free_bytes", "--format=csv,noheader,nounits"},
 		"0, [N/A], 15128363008\n"},
+	{{"status", "--query=device,uuid", "--format=csv,noheader"}, "0, [N/A]\n"},
 	{{"status", "--query=device, outside_bytes", "--format=csv,nounits,noheader"}, "0, 484790272\n"},
 	{{"status", "--format=csv,noheader,nounits"},
 		"PID, 0, 805306368, 484442112, 2097152, 1291845632, [N/A], 15128363008\n"},
