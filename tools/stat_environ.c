@@ -61,8 +61,7 @@ static const struct {
 	{"namespace", "POD_NAMESPACE", NULL},
 };
 
-/* Calls back for each label, with a clean value. */
-static void each_label(pid_t pid, void (*fn)(void *arg, const char *label, const char *value), void *arg)
+void stat_environ_each_label(pid_t pid, stat_environ_label_fn fn, void *arg)
 {
 	char *variables = stat_environ_read(pid), clean[VALUE_MAX];
 	const char *last = "";
@@ -101,7 +100,7 @@ void stat_environ_labels(char *text, size_t size, pid_t pid)
 	char *cut = stat_alloc(malloc(size));
 
 	text[0] = '\0';
-	each_label(pid, add_text, &labels);
+	stat_environ_each_label(pid, add_text, &labels);
 	strcpy(cut, text);
 	stat_clean(text, size, cut); /* it may have been cut within a character */
 	free(cut);
@@ -116,6 +115,6 @@ json_t *stat_environ_labels_json(pid_t pid)
 {
 	json_t *labels = stat_alloc(json_object());
 
-	each_label(pid, add_member, labels);
+	stat_environ_each_label(pid, add_member, labels);
 	return labels;
 }

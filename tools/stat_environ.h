@@ -17,5 +17,9 @@ const char *stat_environ_find(const char *variables, const char *name);
 /* "job 8812 rank 3 pod train-0", "" if it has none of them. Clean. */
 void stat_environ_labels(char *text, size_t size, pid_t pid);
 
+/* Calls back for each of them, with a clean value. */
+typedef void (*stat_environ_label_fn)(void *arg, const char *label, const char *value);
+void stat_environ_each_label(pid_t pid, stat_environ_label_fn fn, void *arg);
+
 /* The same as an object: job, rank and so on as texts. */
 json_t *stat_environ_labels_json(pid_t pid);

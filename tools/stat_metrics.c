@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../shim/size.h"
+#include "stat_environ.h"
 #include "stat_explain.h"
 #include "stat_report.h"
 
@@ -16,6 +17,7 @@ enum {
 	ROUND_NAME_MAX = 32,
 	LABEL_MAX = 256,
 	LABELS_MAX = 512,
+	UUID_MAX = 48,
 	NAME_MAX_BYTES = 96,
 };
 
@@ -129,6 +131,18 @@ static const struct stat_process *next_process(const struct writer *w, size_t *a
 	return NULL;
 }
 
+/* ',UUID="GPU-1a2b3c4d-..."', or nothing if it is unknown, or no word. */
+static const char *write_uuid(char text[static LABEL_MAX], const json_t *device)
+{
+	const char *uuid = json_string_value(json_object_get(device, "uuid"));
+	size_t length = uuid ? strspn(uuid, "0123456789-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;
+
+	text[0] = '\0';
+	if (length && length <= UUID_MAX && !uuid[length])
+		snprintf(text, LABEL_MAX, ",UUID=\"%.*s\"", UUID_MAX, uuid);
+	return text;
+}
+
 /* The memory that a sample is about. */
 typedef void (*write_memory_fn)(
 	const struct writer *w, const struct metric *m, const json_t *memory, const char *labels);
@@ -136,7 +150,7 @@ typedef void (*write_memory_fn)(
 static void each_memory(const struct writer *w, const struct metric *m, write_memory_fn write)
 {
 	const struct stat_process *process;
-	char labels[LABELS_MAX];
+	char labels[LABELS_MAX], uuid[LABEL_MAX];
 
 	for (size_t at = 0; (process = next_process(w, &at));) {
 		const json_t *devices = json_object_get(process->reply, "devices"), *device;
@@ -148,8 +162,8 @@ static void each_memory(const struct writer *w, const struct metric *m, write_me
 				seen >> index & 1)
 				continue;
 			seen |= UINT64_C(1) << index;
-			snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"device\",device=\"%" PRIu64 "\"",
-				(int)process->pid, index);
+			snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"device\",device=\"%" PRIu64 "\"%s",
+				(int)process->pid, index, write_uuid(uuid, device));
 			write(w, m, device, labels);
 		}
 		snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"pinned\"", (int)process->pid);
@@ -193,7 +207,7 @@ static void write_rounds(const struct writer *w, const struct metric *m, const j
 
 		if (!has_own_name(rounds, i) || !stat_reply_u64(round, m->member, &value))
 			continue;
-		snprintf(all, sizeof(all), "{%.128s,round=\"%.32s\"}", labels, stat_reply_text(round, "name"));
+		snprintf(all, sizeof(all), "{%.192s,round=\"%.32s\"}", labels, stat_reply_text(round, "name"));
 		write_sample(w, m, all, value);
 	}
 }
@@ -234,6 +248,15 @@ static void make_program(char program[static LABEL_MAX], const char *command)
 	snprintf(program, LABEL_MAX, "%.*s", (int)(end - start), start);
 }
 
+/* By the names that exporters of jobs and of GPUs give them, so that both can be joined. */
+static void write_job(void *arg, const char *label, const char *value)
+{
+	const struct writer *w = arg;
+	char escaped[LABEL_MAX];
+
+	fprintf(w->out, ",%s=\"%s\"", strcmp(label, "job") ? label : "hpc_job", escape(escaped, value));
+}
+
 static void write_infos(const struct writer *w)
 {
 	char program[LABEL_MAX], user[STAT_TEXT_MAX], a[LABEL_MAX], b[LABEL_MAX], c[LABEL_MAX], d[LABEL_MAX];
@@ -246,10 +269,12 @@ static void write_infos(const struct writer *w)
 		make_program(program, stat_reply_text(process->reply, "command"));
 		stat_explain_user(user, process->uid);
 		fprintf(w->out,
-			"gpupool_process_info{pid=\"%d\",user=\"%s\",command=\"%s\",pool=\"%s\",version=\"%s\"} 1\n",
+			"gpupool_process_info{pid=\"%d\",user=\"%s\",command=\"%s\",pool=\"%s\",version=\"%s\"",
 			(int)process->pid, escape(a, user), escape(b, program),
 			escape(c, stat_reply_text(process->reply, "pool")),
 			escape(d, stat_reply_text(process->reply, "version")));
+		stat_environ_each_label(process->pid, write_job, (void *)w);
+		fputs("} 1\n", w->out);
 	}
 }
 

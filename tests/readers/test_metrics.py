@@ -100,6 +100,33 @@ def whatever_a_process_answers_each_series_is_there_once():
         ['gpupool_retries_total{pid="%d",memory="device",device="0",round="settle"}' % os.getpid()]
 
 
+def every_counter_of_a_pool_is_a_metric():
+    table = (pathlib.Path(DASHBOARD).parent.parent / "pool/stats.def").read_text()
+    counters = re.findall(r"^STAT\((\w+),", table, re.M)
+    rows = (pathlib.Path(DASHBOARD).parent / "metrics.def").read_text()
+    assert len(counters) > 20 and set(counters) <= set(re.findall(r"^METRIC\((\w+),", rows, re.M))
+
+
+def a_device_has_the_uuid_by_which_others_know_it():
+    devices = [dict(STATUS["devices"][0], index=nth, uuid=uuid)
+               for nth, uuid in enumerate(("GPU-1a2b3c4d-0000", None, 7, 'x"} 1\n', "", "a" * 200))]
+    with Process({"status": dict(STATUS, devices=devices)}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    names = [line.rsplit(" ", 1)[0].split(",", 1)[1] for line in samples(text) if line.startswith("gpupool_used_bytes")]
+    assert names == ['memory="device",device="0",UUID="GPU-1a2b3c4d-0000"}'] + \
+        ['memory="device",device="%d"}' % nth for nth in range(1, 6)] + ['memory="pinned"}'], names
+    rounds = [line for line in samples(text) if line.startswith("gpupool_retries_total") and "UUID" in line]
+    assert len(rounds) == 2 and all(line.split(" ")[0].endswith('"}') for line in rounds), rounds
+
+
+def memory_given_to_others_is_counted():
+    device = dict(STATUS["devices"][0], yields=3, yielded_bytes=4096)
+    with Process({"status": dict(STATUS, devices=[device])}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    found = {line.split("{")[0]: line.split(" ")[1] for line in samples(text) if "yield" in line.split("{")[0]}
+    assert found["gpupool_yields_total"] == "3" and found["gpupool_yielded_bytes_total"] == "4096", found
+
+
 def what_follows_the_program_in_its_command_is_not_told():
     with Process() as process:
         assert b"secret" not in readers.stat(PROGRAM, "metrics", env=process.env)
@@ -279,6 +306,9 @@ readers.main([
     the_openmetrics_parser_of_prometheus_client_takes_it,
     both_formats_have_the_same_samples,
     whatever_a_process_answers_each_series_is_there_once,
+    every_counter_of_a_pool_is_a_metric,
+    a_device_has_the_uuid_by_which_others_know_it,
+    memory_given_to_others_is_counted,
     what_follows_the_program_in_its_command_is_not_told,
     the_exporter_serves_what_is_asked_for,
     who_says_nothing_or_reads_nothing_holds_up_nobody,

@@ -190,6 +190,21 @@ START_TEST(jobs_and_ranks_come_from_the_environment)
 }
 END_TEST
 
+START_TEST(metrics_tell_jobs_and_ranks_by_the_names_that_others_use)
+{
+	setenv("SLURM_JOB_ID", "8812", 1);
+	setenv("PMIX_RANK", "3", 1);
+	setenv("POD_NAME", "train-\"0\\\n", 1);
+	setenv("POD_NAMESPACE", "ml", 1);
+	peer_exec(peer_dir);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(STAT("metrics", i ? "--to=prometheus" : "--to=openmetrics"), 0);
+		stat_check_in(stat_out, ",version=\"0.1.0\",hpc_job=\"8812\",rank=\"3\",pod=\"train-\\\"0\\\\?\","
+					"namespace=\"ml\"} 1\n");
+	}
+}
+END_TEST
+
 START_TEST(a_pod_is_told_by_its_host)
 {
 	setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
@@ -210,6 +225,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, who_does_not_answer_is_unknown_unless_worse_is_known);
 	tcase_add_test(tc, what_a_process_says_ends_no_line_and_no_text);
 	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
+	tcase_add_test(tc, metrics_tell_jobs_and_ranks_by_the_names_that_others_use);
 	tcase_add_test(tc, a_pod_is_told_by_its_host);
 }
 
