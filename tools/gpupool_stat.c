@@ -330,10 +330,18 @@ static enum stat_exit run(struct words *words)
 	return command->run(command, &words->options);
 }
 
-/* Whose exit codes are those of monitoring systems, for whatever becomes of it. */
+/*
+ * Whose exit codes are those of monitoring systems, for whatever becomes of it: also of an option that is none, before
+ * it is known which word is the command.
+ */
 static bool is_check(const struct words *words, int argc, char **argv)
 {
-	return strcmp(words->name ? words->name : argc > 1 ? argv[1] : "", "check") == 0;
+	if (words->name)
+		return strcmp(words->name, "check") == 0;
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "check") == 0)
+			return true;
+	return false;
 }
 
 int main(int argc, char **argv)

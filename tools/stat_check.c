@@ -14,7 +14,7 @@
 #include "stat_parse.h"
 #include "stat_text.h"
 
-enum { ANSWER_MAX = 1 << 20, TEXT_MAX = 2048, LEVELS_MAX = 16 };
+enum { LEVELS_MAX = 16 };
 
 /* What can be held against a level. A share is one of the limit, or where there is none of the device. */
 enum what { TOTAL, USED, CACHED, PENDING, OUTSIDE, DEVICE, OOMS, N_WHATS };
@@ -45,8 +45,12 @@ struct levels {
 struct check {
 	struct levels warn, crit;
 	enum stat_check worst;
-	char text[TEXT_MAX], data[TEXT_MAX]; /* what is wrong; performance data */
-	size_t n_processes;
+	struct lines {
+		FILE *file;
+		char *text;
+		size_t length;
+	} wrong, data; /* what is, and performance data */
+	size_t n_wrong, n_processes;
 };
 
 static bool parse_amount(struct level *level, const char *text)
@@ -129,32 +133,20 @@ static bool level_of(const json_t *device, const struct level *level, uint64_t *
 	return true;
 }
 
-static void append(char text[static TEXT_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void append(char text[static TEXT_MAX], const char *format, ...)
-{
-	size_t length = strlen(text);
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text + length, TEXT_MAX - length, format, args);
-	va_end(args);
-}
-
 static void say(struct check *check, enum stat_check how, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 static void say(struct check *check, enum stat_check how, const char *format, ...)
 {
 	/* What is known to be bad is worse than what is not known. */
 	static const int order[] = {0, 2, 3, 1};
-	char text[TEXT_MAX / 2];
 	va_list args;
 
 	if (order[how - STAT_CHECK_OK] > order[check->worst - STAT_CHECK_OK])
 		check->worst = how;
+	fputs(check->n_wrong++ ? "; " : "", check->wrong.file);
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vfprintf(check->wrong.file, format, args);
 	va_end(args);
-	append(check->text, "%s%s", *check->text ? "; " : "", text);
 }
 
 static void write_amount(char text[static STAT_TEXT_MAX], enum what what, uint64_t number)
@@ -202,10 +194,10 @@ static void add_level(struct check *check, const struct levels *levels, const js
 {
 	uint64_t level;
 
-	append(check->data, ";");
+	fputc(';', check->data.file);
 	for (size_t i = 0; i < levels->n; i++)
 		if (levels->list[i].what == what && level_of(device, &levels->list[i], &level)) {
-			append(check->data, "%" PRIu64, level);
+			fprintf(check->data.file, "%" PRIu64, level);
 			return;
 		}
 }
@@ -217,18 +209,19 @@ static void add_data(struct check *check, pid_t pid, const json_t *device, enum 
 
 	if (!value_of(device, what, &value))
 		return;
-	append(check->data, " 'pid %d device %" PRIu64 " %s'=%" PRIu64 "%s", (int)pid,
+	fprintf(check->data.file, " 'pid %d device %" PRIu64 " %s'=%" PRIu64 "%s", (int)pid,
 		stat_reply_u64_or_0(device, "index"), whats[what].name, value, what == OOMS ? "" : "B");
 	add_level(check, &check->warn, device, what);
 	add_level(check, &check->crit, device, what);
-	append(check->data, ";0");
+	fputs(";0", check->data.file);
 	if (what != OOMS && whole_of(device, what, &whole))
-		append(check->data, ";%" PRIu64, whole);
+		fprintf(check->data.file, ";%" PRIu64, whole);
 }
 
 static void check_process(struct check *check, const struct stat_process *process)
 {
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
+	uint64_t seen = 0, unused;
 	size_t i;
 
 	if (!process->reply) {
@@ -237,6 +230,8 @@ static void check_process(struct check *check, const struct stat_process *proces
 	}
 	check->n_processes++;
 	json_array_foreach(devices, i, device) {
+		if (!stat_reply_new_device(device, &seen, &unused))
+			continue;
 		for (int what = 0; what < N_WHATS; what++)
 			check_what(check, process->pid, device, (enum what)what);
 		add_data(check, process->pid, device, TOTAL);
@@ -259,13 +254,27 @@ static void check_missing(struct check *check, const struct stat_survey *survey,
 		say(check, STAT_CHECK_UNKNOWN, "no process with gpupool");
 }
 
+static void begin(struct lines *lines)
+{
+	lines->file = stat_alloc(open_memstream(&lines->text, &lines->length));
+}
+
+static void end(struct lines *lines)
+{
+	if (fclose(lines->file) != 0)
+		stat_alloc(NULL);
+}
+
 /* A bar would end the text. */
-static void print(const struct check *check)
+static void print(struct check *check)
 {
 	static const char *const names[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
-	char clean[TEXT_MAX];
+	char *clean;
 
-	stat_clean(clean, sizeof(clean), check->text);
+	end(&check->wrong);
+	end(&check->data);
+	clean = stat_alloc(malloc(check->wrong.length + 1));
+	stat_clean(clean, check->wrong.length + 1, check->wrong.text);
 	for (char *bar = clean; (bar = strchr(bar, '|')) != NULL;)
 		*bar = '/';
 	printf("GPUPOOL %s - ", names[check->worst - STAT_CHECK_OK]);
@@ -273,7 +282,10 @@ static void print(const struct check *check)
 		fputs(clean, stdout);
 	else
 		printf("%zu process%s", check->n_processes, check->n_processes == 1 ? "" : "es");
-	printf("%s%s\n", *check->data ? " |" : "", check->data);
+	printf("%s%s\n", check->data.length ? " |" : "", check->data.text);
+	free(clean);
+	free(check->wrong.text);
+	free(check->data.text);
 }
 
 enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options)
@@ -287,6 +299,8 @@ enum stat_exit stat_check_run(const struct stat_command *command, const struct s
 		!parse_levels(&check.crit, "--crit", options->crit ? options->crit : "total=95%"))
 		return STAT_USAGE;
 	stat_survey_run(&survey, &question);
+	begin(&check.wrong);
+	begin(&check.data);
 	for (size_t i = 0; i < survey.n_processes; i++)
 		check_process(&check, &survey.processes[i]);
 	check_missing(&check, &survey, options);

@@ -20,7 +20,7 @@ void stat_explain_user(char text[static STAT_TEXT_MAX], uid_t uid)
 	const struct passwd *user = getpwuid(uid);
 
 	if (user && strlen(user->pw_name) < STAT_TEXT_MAX)
-		strcpy(text, user->pw_name);
+		stat_clean(text, STAT_TEXT_MAX, user->pw_name);
 	else
 		snprintf(text, STAT_TEXT_MAX, "%u", (unsigned)uid);
 }

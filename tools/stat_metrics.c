@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "../shim/size.h"
 #include "stat_environ.h"
 #include "stat_explain.h"
 #include "stat_report.h"
@@ -158,10 +157,8 @@ static void each_memory(const struct writer *w, const struct metric *m, write_me
 		size_t i;
 
 		json_array_foreach(devices, i, device) {
-			if (!stat_reply_u64(device, "index", &index) || index >= GP_LIMIT_DEVICES_MAX ||
-				seen >> index & 1)
+			if (!stat_reply_new_device(device, &seen, &index))
 				continue;
-			seen |= UINT64_C(1) << index;
 			snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"device\",device=\"%" PRIu64 "\"%s",
 				(int)process->pid, index, write_uuid(uuid, device));
 			write(w, m, device, labels);

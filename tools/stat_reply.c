@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shim/ctl_proto.h"
+#include "shim/size.h"
 
 enum {
 	MAX_DEPTH = 16,
@@ -134,6 +135,15 @@ const char *stat_reply_text(const json_t *object, const char *key)
 	const char *text = json_string_value(json_object_get(object, key));
 
 	return text ? text : "?";
+}
+
+bool stat_reply_new_device(const json_t *device, uint64_t *seen, uint64_t *ret_index)
+{
+	if (!stat_reply_u64(device, "index", ret_index) || *ret_index >= GP_LIMIT_DEVICES_MAX ||
+		*seen >> *ret_index & 1)
+		return false;
+	*seen |= UINT64_C(1) << *ret_index;
+	return true;
 }
 
 uint64_t stat_reply_sum(const json_t *array, const char *key)

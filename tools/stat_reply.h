@@ -26,5 +26,8 @@ uint64_t stat_reply_u64_or_0(const json_t *object, const char *key);
 /* A member that is a text, else "?". */
 const char *stat_reply_text(const json_t *object, const char *key);
 
+/* Whether this is a device that a process can have, and none before it has its number: seen is 0 for the first. */
+bool stat_reply_new_device(const json_t *device, uint64_t *seen, uint64_t *ret_index);
+
 /* The sum of a member over an array of objects. */
 uint64_t stat_reply_sum(const json_t *array, const char *key);

@@ -101,13 +101,14 @@ void stat_report_json(
 static json_t *describe(const struct stat_survey *survey, const struct stat_process *process)
 {
 	const json_t *devices = json_object_get(process->reply, "devices");
-	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX], user[STAT_TEXT_MAX];
+	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX], clean[sizeof(path)], user[STAT_TEXT_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", survey->dirs[process->dir].path, process->name);
+	stat_clean(clean, sizeof(clean), path);
 	stat_explain_user(user, process->uid);
 	return stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "pid",
 		(int)process->pid, "uid", (json_int_t)process->uid, "user", user, "labels",
-		stat_environ_labels_json(process->pid), "socket", path,
+		stat_environ_labels_json(process->pid), "socket", clean,
 		"command", stat_reply_text(process->reply, "command"), "pool",
 		stat_reply_text(process->reply, "pool"), "uptime_ns",
 		(json_int_t)stat_reply_u64_or_0(process->reply, "uptime_ns"), "used_bytes",

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "stat_peer.h"
@@ -82,6 +83,8 @@ static const struct {
 	{{"check", "--crit="}, "", 3},
 	{{"check", "--frob"}, "there is no option '--frob'.\n", 3},
 	{{"check", "--json"}, "check ", 3},
+	{{"--frob", "check"}, "there is no option '--frob'.\n", 3},
+	{{"--timeout", "x", "check"}, "--timeout: 'x' is no number of seconds.\n", 3},
 	{{"check", "x"}, "'x' is neither a command nor a process id.\n", 3},
 };
 
@@ -138,6 +141,43 @@ START_TEST(performance_data_has_levels_and_bounds)
 		(int)pid, (int)pid);
 	stat_check_in(stat_out, expected);
 	stat_check_in(stat_out, " ooms'=2;3;;0\n");
+}
+END_TEST
+
+/* As many as a machine may have, each once, and the line is whole. */
+START_TEST(performance_data_has_every_device)
+{
+	char answer[16384] = "{\"schema\":\"gpupool.status/1\",\"devices\":[", *at;
+	pid_t pid;
+	int n = 0;
+
+	for (int i = 0; i < 70; i++)
+		snprintf(answer + strlen(answer), sizeof(answer) - strlen(answer),
+			"%s{\"index\":%d,\"total_bytes\":%d,\"used_bytes\":1,\"ooms\":0,\"device_total_bytes\":99}",
+			i ? "," : "", i < 66 ? i : 0, i ? 1 : 98);
+	strcat(answer, "]}");
+	pid = peer_start(PEER_ANSWERS, answer);
+	ck_assert_int_eq(STAT("check", "--warn=98B", "--crit=99B", stat_word(pid)), 1);
+	snprintf(answer, sizeof(answer), "GPUPOOL WARNING - pid %d device 0 total 98 B reaches 98 B |", (int)pid);
+	ck_assert_ptr_eq(strstr(stat_out, answer), stat_out);
+	for (at = stat_out; (at = strstr(at, " 'pid ")); at++)
+		n++;
+	ck_assert_int_eq(n, 64 * 3);
+	snprintf(answer, sizeof(answer), " 'pid %d device 63 ooms'=0;;;0\n", (int)pid);
+	ck_assert_str_eq(strstr(stat_out, " 'pid") ? stat_out + strlen(stat_out) - strlen(answer) : "", answer);
+}
+END_TEST
+
+START_TEST(a_directory_whose_name_is_no_text_is_as_good_as_any)
+{
+	char dir[128];
+
+	snprintf(dir, sizeof(dir), "%s/a\xff\033", peer_dir);
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	peer_exec(dir);
+	setenv("GPUPOOL_RUNTIME_DIR", dir, 1);
+	ck_assert_int_eq(STAT("list", "--json"), 0);
+	stat_check_in(stat_out, "/a?" "?/");
 }
 END_TEST
 
@@ -222,6 +262,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
 	tcase_add_loop_test(tc, levels_make_the_exit_code, 0, LENGTH(checks));
 	tcase_add_test(tc, performance_data_has_levels_and_bounds);
+	tcase_add_test(tc, performance_data_has_every_device);
+	tcase_add_test(tc, a_directory_whose_name_is_no_text_is_as_good_as_any);
 	tcase_add_test(tc, who_does_not_answer_is_unknown_unless_worse_is_known);
 	tcase_add_test(tc, what_a_process_says_ends_no_line_and_no_text);
 	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
