@@ -37,7 +37,14 @@ static const struct format *choose(const char *name)
 	return NULL;
 }
 
-FILE *convert_open(const char *path, bool is_binary)
+static bool is_same_file(const char *one, const char *other)
+{
+	struct stat a, b;
+
+	return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary)
 {
 	FILE *out;
 
@@ -47,6 +54,10 @@ FILE *convert_open(const char *path, bool is_binary)
 	}
 	if (!path)
 		return stdout;
+	if (source->kind != STAT_SOURCE_PROCESS && is_same_file(source->name, path)) {
+		stat_error(NULL, "%s is what is read: it would be lost.", path);
+		return NULL;
+	}
 	out = fopen(path, "we");
 	if (!out)
 		stat_error(NULL, "cannot write %s: %s.", path, strerror(errno));
@@ -102,7 +113,7 @@ enum stat_exit convert_command(const struct stat_command *command, const struct 
 	result = stat_source_open(&source, options);
 	if (result != STAT_OK)
 		return result;
-	out = fits(format, &source) ? convert_open(options->output, format->is_binary) : NULL;
+	out = fits(format, &source) ? convert_open(&source, options->output, format->is_binary) : NULL;
 	if (out)
 		result = convert_close(out, options->output, format->write(out, &source, options->max_blocks));
 	else

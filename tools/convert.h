@@ -24,8 +24,11 @@ enum stat_exit convert_pprof(FILE *out, const struct stat_source *source, uint64
 /* convert_torch() of a process. */
 enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source);
 
-/* Opens what -o names, or stdout. NULL after a message: it cannot be, or it is a terminal and is_binary. */
-FILE *convert_open(const char *path, bool is_binary);
+/*
+ * Opens what -o names, or stdout. NULL after a message: it cannot be, it is what is read, or it is a terminal and
+ * is_binary.
+ */
+FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary);
 
 /* STAT_OK if all is written; else the file is removed, if it is one of ours. */
 enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result);

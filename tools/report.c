@@ -111,7 +111,7 @@ enum stat_exit report_command(const struct stat_command *command, const struct s
 
 	if (result != STAT_OK)
 		return result;
-	out = convert_open(options->output, true);
+	out = convert_open(&source, options->output, true);
 	if (out)
 		result = convert_close(out, options->output, report_write(out, &source, options->max_blocks));
 	else

@@ -261,6 +261,18 @@ def what_does_not_fit_is_refused():
         assert done.returncode == expected and done.stderr and not done.stdout, (words, done)
 
 
+def what_is_read_is_not_written_over():
+    link = path("link.rec")
+    for words in (("convert", "--to=rmm"), ("convert", "--to=torch"), ("report",)):
+        file = make_recording()
+        before = pathlib.Path(file).read_bytes()
+        pathlib.Path(link).unlink(missing_ok=True)
+        os.link(file, link)
+        for out in (file, link):
+            readers.stat(STAT, *words, file, "-o", out, expected=1)
+            assert pathlib.Path(file).read_bytes() == before, (words, out)
+
+
 def a_damaged_recording_leaves_no_file_behind():
     file, out = path("damaged.rec"), path("damaged.out")
     pathlib.Path(file).write_bytes(pathlib.Path(make_recording()).read_bytes() + b"\xff" * 12)
@@ -281,5 +293,6 @@ readers.main([
     protoc_decodes_the_profile,
     pprof_shows_the_profile,
     what_does_not_fit_is_refused,
+    what_is_read_is_not_written_over,
     a_damaged_recording_leaves_no_file_behind,
 ])
