@@ -99,6 +99,23 @@ void stat_places_describe(char *text, size_t size)
 	}
 }
 
+/*
+ * Where everybody may make directories, one that belongs to a user must have the user's number: else somebody could
+ * make more of them than there are descriptors for.
+ */
+static bool is_of_its_owner(const char *path)
+{
+	char own[64];
+	struct stat st;
+
+	if (strncmp(path, "/tmp/", 5) != 0)
+		return true;
+	if (lstat(path, &st) != 0)
+		return false;
+	snprintf(own, sizeof(own), "/tmp/gpupool-%u", (unsigned)st.st_uid);
+	return strcmp(path, own) == 0;
+}
+
 void stat_places_all_users(struct stat_survey *survey)
 {
 	static const char *const patterns[] = {"/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
@@ -110,7 +127,8 @@ void stat_places_all_users(struct stat_survey *survey)
 		if (glob(patterns[i], GLOB_NOSORT, NULL, &found) != 0)
 			continue;
 		for (size_t k = 0; k < found.gl_pathc; k++)
-			add(survey, found.gl_pathv[k]);
+			if (is_of_its_owner(found.gl_pathv[k]))
+				add(survey, found.gl_pathv[k]);
 		globfree(&found);
 	}
 }

@@ -518,6 +518,22 @@ START_TEST(root_asks_only_whom_the_directory_belongs_to)
 }
 END_TEST
 
+/* Else any user could make more of them than root has descriptors for. */
+START_TEST(root_looks_only_into_directories_with_the_number_of_their_owner)
+{
+	pid_t pid;
+
+	ck_assert_int_eq(rmdir(peer_dir), 0);
+	snprintf(peer_dir, sizeof(peer_dir), "/tmp/gpupool-0%d", (int)getpid());
+	ck_assert_int_eq(mkdir(peer_dir, 0700), 0);
+	unsetenv("GPUPOOL_RUNTIME_DIR");
+	pid = peer_start(PEER_ANSWERS, NULL);
+	(void)STAT("list", "-q");
+	for (const char *word = strtok(stat_out, "\n"); word; word = strtok(NULL, "\n"))
+		ck_assert_str_ne(word, stat_word(pid));
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_test(tc, status_shows_everything_within_80_columns);
@@ -545,6 +561,7 @@ static void add(TCase *tc)
 	if (geteuid() == 0) {
 		tcase_add_test(tc, another_users_process_is_not_asked);
 		tcase_add_test(tc, root_asks_only_whom_the_directory_belongs_to);
+		tcase_add_test(tc, root_looks_only_into_directories_with_the_number_of_their_owner);
 	}
 }
 
