@@ -3,7 +3,9 @@
 
 #include "barrier.h"
 
+#include <errno.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -19,10 +21,15 @@ static _Atomic int state;
 static void barrier(void)
 {
 	struct timespec pause = {.tv_nsec = VISIBLE_NS};
+	int cancel_state;
 
-	/* A filter of system calls may have come since. */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0))
-		(void)nanosleep(&pause, NULL);
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0)
+		return;
+	/* A filter of system calls may have come since. Who is cancelled here would take a pool's lock along. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	while (nanosleep(&pause, &pause) && errno == EINTR)
+		;
+	pthread_setcancelstate(cancel_state, NULL);
 }
 
 gp_barrier_fn *gp_barrier_find(void)

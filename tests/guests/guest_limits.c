@@ -58,6 +58,31 @@ static void no_statx(void)
 	use_and_tell("no statx");
 }
 
+static void *ask_and_end(void *unused)
+{
+	size_t available, total;
+
+	guest_join();
+	pthread_cancel(pthread_self());
+	(void)cuMemGetInfo_v2(&available, &total);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A filter that comes when all is under way: a thread that ends in the middle of something takes no lock along. */
+static void no_barrier(void)
+{
+	pthread_t thread;
+
+	app_start();
+	guest_use("before");
+	forbid(SYS_membarrier, SYS_membarrier, EPERM);
+	APP_MUST(pthread_create(&thread, NULL, ask_and_end, NULL));
+	pthread_join(thread, NULL);
+	guest_use("after");
+	app_tell_driver();
+}
+
 static void no_opening(void)
 {
 	app_start();
@@ -163,6 +188,7 @@ const struct app_scenario app_scenarios[] = {
 	{"no-socket", no_socket},
 	{"no-thread", no_thread},
 	{"no-statx", no_statx},
+	{"no-barrier", no_barrier},
 	{"no-opening", no_opening},
 	{"no-descriptors", no_descriptors},
 	{"lowered", lowered},
