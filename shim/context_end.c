@@ -127,6 +127,7 @@ static CUresult end_surely(const struct gp_context_end *end)
 		ended = context;
 	}
 	gp_capture_forget_context(end->handle);
+	gp_peer_forget_context(end->handle);
 	r = end->driver(end);
 	gp_context_forget(end->handle);
 	while ((context = ended)) {

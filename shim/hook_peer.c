@@ -58,7 +58,9 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	CUcontext current = NULL;
 	CUdevice device;
 
-	if (r || gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(&device))
+	/* If it has it already, that may be from before the peer was reset, and the note of it went with the peer. */
+	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || gp_real.cuCtxGetCurrent(&current) ||
+		gp_real.cuCtxGetDevice(&device))
 		return r;
 	gp_peer_enabled(current, device, peer);
 	tell_pieces(peer, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);

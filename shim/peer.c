@@ -17,20 +17,32 @@ static void remove_locked(unsigned i)
 	edges[i] = edges[--n_edges];
 }
 
+/* n_edges if it is not there. */
+static unsigned find_locked(CUcontext accessor, CUcontext owner)
+{
+	unsigned i = 0;
+
+	while (i < n_edges && (edges[i].accessor != accessor || edges[i].owner != owner))
+		i++;
+	return i;
+}
+
 void gp_peer_enabled(CUcontext accessor, CUdevice device, CUcontext owner)
 {
 	gp_mutex_lock(&lock);
-	if (n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
+	if (find_locked(accessor, owner) == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
 		edges[n_edges++] = (struct edge){accessor, owner, device};
 	gp_mutex_unlock(&lock);
 }
 
 void gp_peer_disabled(CUcontext accessor, CUcontext owner)
 {
+	unsigned i;
+
 	gp_mutex_lock(&lock);
-	for (unsigned i = n_edges; i-- > 0;)
-		if (edges[i].accessor == accessor && edges[i].owner == owner)
-			remove_locked(i);
+	i = find_locked(accessor, owner);
+	if (i < n_edges)
+		remove_locked(i);
 	gp_mutex_unlock(&lock);
 }
 

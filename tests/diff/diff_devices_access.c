@@ -47,8 +47,30 @@ static void disabled(void)
 	unreachable(true);
 }
 
+/* The peer ends and begins anew: whatever the driver says of the access that was enabled before, it is right. */
+static void reset(void)
+{
+	CUdeviceptr ptr;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(16 * MIB);
+	devices_let(1, 0);
+	devices_filled(1, ptr, 5);
+	app_result("wrong words", (int)devices_count_wrong(0, ptr, 5));
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	devices_start_one(0);
+	devices_let(1, 0);
+	devices_enter(0);
+	ptr = app_alloc(16 * MIB);
+	app_result("launch", devices_fill(1, ptr, 6));
+	app_result("synchronise", cuStreamSynchronize(devices[1].stream));
+	app_result("wrong words", (int)devices_count_wrong(0, ptr, 6));
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"never-enabled", never_enabled, 0},
 	{"disabled", disabled, 0},
+	{"reset", reset, 0},
 	{0},
 };
