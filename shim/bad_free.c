@@ -13,8 +13,6 @@
 #include "driver.h"
 #include "log.h"
 #include "origin.h"
-#include "site.h"
-#include "stack.h"
 #include "stack_text.h"
 #include "state.h"
 
@@ -35,18 +33,6 @@ static void keep(const struct bad_free *bad)
 	gp_mutex_lock(&lock);
 	kept[n_all++ % KEPT] = *bad;
 	gp_mutex_unlock(&lock);
-}
-
-static uint32_t site_of_caller(void)
-{
-	uintptr_t frames[GP_STACK_MAX];
-	struct gp_config_stacks stacks;
-	uint64_t since_ns;
-	unsigned n;
-
-	gp_origin_setting(&stacks, &since_ns);
-	n = stacks.depth ? gp_stack_take(frames, stacks.depth) : 0;
-	return n ? gp_site_intern(frames, n) : 0;
 }
 
 /* The block that the address is in, as far as it is one. */
@@ -88,7 +74,7 @@ void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free 
 		bad.freed = origin.freed;
 		bad.age_ns = bad.time_ns - gp_min(origin.time_ns, bad.time_ns);
 	}
-	bad.again = site_of_caller();
+	bad.again = gp_origin_of_caller();
 	tell_origin(&bad);
 	keep(&bad);
 }

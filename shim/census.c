@@ -7,6 +7,7 @@
 
 #include "backend.h"
 #include "origin.h"
+#include "reserve.h"
 #include "unpooled.h"
 
 /* More may have come until they are listed. */
@@ -82,9 +83,8 @@ bool gp_census_take(struct gp_census *census)
 	*census = (struct gp_census){0};
 	gp_context_each(count_context, &n);
 	census->mapped_bytes = n * sizeof(*census->list);
-	census->list = mmap(
-		NULL, census->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (census->list == MAP_FAILED)
+	census->list = gp_reserve(census->mapped_bytes);
+	if (!census->list)
 		return false;
 	census->room = n;
 	gp_context_each(note_context, census);

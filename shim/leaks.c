@@ -13,6 +13,7 @@
 #include "bad_free.h"
 #include "driver.h"
 #include "origin.h"
+#include "reserve.h"
 #include "site.h"
 #include "stack_json.h"
 
@@ -95,9 +96,8 @@ bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns)
 
 	*leaks = (struct gp_leaks){.now_ns = gp_driver_now_ns(NULL)};
 	before = older_ns ? leaks->now_ns - gp_min(older_ns, leaks->now_ns) : UINT64_MAX;
-	leaks->sites = mmap(NULL, (n + 1) * sizeof(*leaks->sites), PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (leaks->sites == MAP_FAILED)
+	leaks->sites = gp_reserve((n + 1) * sizeof(*leaks->sites));
+	if (!leaks->sites)
 		return false;
 	if (!gp_census_take(&census)) {
 		gp_leaks_free(leaks);

@@ -10,8 +10,6 @@
 #include "driver.h"
 #include "origin.h"
 #include "others.h"
-#include "site.h"
-#include "stack.h"
 #include "tally.h"
 
 /* Whoever runs into one error after the other is not slowed down: many blocks are not listed for each. */
@@ -131,18 +129,6 @@ static void find_holders(struct gp_oom *oom)
 	gp_leaks_free(&leaks);
 }
 
-static uint32_t site_of_caller(void)
-{
-	uintptr_t frames[GP_STACK_MAX];
-	struct gp_config_stacks stacks;
-	uint64_t since_ns;
-	unsigned n;
-
-	gp_origin_setting(&stacks, &since_ns);
-	n = stacks.depth ? gp_stack_take(frames, stacks.depth) : 0;
-	return n ? gp_site_intern(frames, n) : 0;
-}
-
 static void gather_device(struct gp_oom *oom)
 {
 	const struct gp_device *device = gp_state_device_if_used(oom->device);
@@ -188,7 +174,7 @@ static void gather(struct gp_oom *oom, struct gp_pool *pool)
 {
 	oom->time_ns = gp_driver_now_ns(NULL);
 	oom->time = time(NULL);
-	oom->site = site_of_caller();
+	oom->site = gp_origin_of_caller();
 	if (pool)
 		gp_pool_last_failure(pool, &oom->failure);
 	if (oom->failure.rounds[GP_ROUND_processes].count)

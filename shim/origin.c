@@ -15,6 +15,7 @@
 
 #include "../pool/lock.h"
 #include "driver.h"
+#include "reserve.h"
 #include "site.h"
 #include "stack.h"
 
@@ -51,7 +52,7 @@ struct table {
 
 _Atomic unsigned gp_origin_mode;
 
-static _Atomic(struct table *) table;
+static _Atomic(void *) table;
 static _Atomic uint32_t n_entries; /* that shards have taken for themselves */
 static _Atomic unsigned depth, sample = 1;
 static _Atomic uint64_t since_ns, n_dropped;
@@ -194,7 +195,7 @@ static bool has_stack(uint64_t bytes)
 	return bytes >= SAMPLED_BELOW || every < 2 || n++ % every == 0;
 }
 
-static uint32_t site_of_caller(void)
+uint32_t gp_origin_of_caller(void)
 {
 	uintptr_t frames[GP_STACK_MAX];
 	unsigned n = gp_stack_take(frames, atomic_load_explicit(&depth, memory_order_relaxed));
@@ -227,7 +228,7 @@ void gp_origin_given_slow(uint64_t key, uint64_t bytes)
 		return;
 	}
 	if (has_stack(bytes))
-		origin.given = site_of_caller();
+		origin.given = gp_origin_of_caller();
 	if (origin.given)
 		gp_site_count(origin.given, bytes);
 	gp_spin_lock(&shard->lock);
@@ -270,7 +271,7 @@ void gp_origin_freed_slow(uint64_t key)
 	if (!mark_freed(t, key, now_ns) ||
 		!(atomic_load_explicit(&gp_origin_mode, memory_order_relaxed) & GP_ORIGIN_STACKS))
 		return;
-	site = site_of_caller();
+	site = gp_origin_of_caller();
 	gp_spin_lock(&shard->lock);
 	i = *find_locked(t, key);
 	if (i && t->entries[i].origin.is_freed && t->entries[i].origin.time_ns == now_ns)
@@ -296,18 +297,13 @@ bool gp_origin_find(uint64_t key, struct gp_origin *ret)
 
 static int make_room(void)
 {
-	struct table *none = NULL, *new;
+	int r = gp_reserve_once(&table, sizeof(struct table));
+	struct table *t = atomic_load(&table);
 
-	if (atomic_load(&table))
-		return 0;
-	new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (new == MAP_FAILED)
-		return -ENOMEM;
 	/* Addresses lead all over the buckets, which is dear in small pages. It does without if it must. */
-	(void)madvise(new, sizeof(new->buckets), MADV_HUGEPAGE);
-	if (!atomic_compare_exchange_strong(&table, &none, new))
-		munmap(new, sizeof(*new));
-	return 0;
+	if (!r)
+		(void)madvise(t, sizeof(t->buckets), MADV_HUGEPAGE);
+	return r;
 }
 
 int gp_origin_switch(const struct gp_config_stacks *stacks)

@@ -59,5 +59,8 @@ struct gp_origin {
 	bool is_freed;
 };
 
+/* The site that the thread was called from; 0 while stacks are off. */
+uint32_t gp_origin_of_caller(void);
+
 /* What is known of it; false if nothing is. What was freed is known for a while. */
 bool gp_origin_find(uint64_t key, struct gp_origin *ret);

@@ -5,12 +5,11 @@
 
 #include "place.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "../pool/lock.h"
+#include "reserve.h"
 
 enum {
 	BUCKET_BITS = 14,
@@ -36,23 +35,14 @@ struct table {
 	char text[TEXT_BYTES];
 };
 
-static _Atomic(struct table *) table;
+static _Atomic(void *) table;
 static struct gp_spinlock lock; /* of who adds */
 static uint32_t n_functions, n_text;
 static _Atomic uint32_t n_places;
 
 int gp_place_init(void)
 {
-	struct table *none = NULL, *new;
-
-	if (atomic_load(&table))
-		return 0;
-	new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (new == MAP_FAILED)
-		return -ENOMEM;
-	if (!atomic_compare_exchange_strong(&table, &none, new))
-		munmap(new, sizeof(*new));
-	return 0;
+	return gp_reserve_once(&table, sizeof(struct table));
 }
 
 static uint32_t bucket_of(uint64_t value)

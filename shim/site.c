@@ -8,12 +8,11 @@
 
 #include "site.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "../pool/lock.h"
+#include "reserve.h"
 
 enum {
 	BUCKET_BITS = 15,
@@ -34,7 +33,7 @@ struct table {
 	uintptr_t frames[FRAMES_MAX];
 };
 
-static _Atomic(struct table *) table;
+static _Atomic(void *) table;
 static struct gp_spinlock lock; /* of who adds */
 static _Atomic uint32_t n_sites;
 static uint32_t n_frames_used;
@@ -42,16 +41,7 @@ static _Atomic uint64_t n_dropped;
 
 int gp_site_init(void)
 {
-	struct table *none = NULL, *new;
-
-	if (atomic_load(&table))
-		return 0;
-	new = mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (new == MAP_FAILED)
-		return -ENOMEM;
-	if (!atomic_compare_exchange_strong(&table, &none, new))
-		munmap(new, sizeof(*new));
-	return 0;
+	return gp_reserve_once(&table, sizeof(struct table));
 }
 
 static uint64_t hash_of(const uintptr_t *frames, unsigned n)

@@ -13,11 +13,10 @@
 
 #include "stack_cache.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 
 #include "../pool/lock.h"
+#include "reserve.h"
 
 enum { ENTRY_BITS = 12, ENTRIES = 1 << ENTRY_BITS, WANTED = 1, WORD = sizeof(uintptr_t), SEARCH_WORDS = 256 };
 
@@ -32,21 +31,11 @@ struct entry {
 	uintptr_t words[GP_STACK_SEEN_MAX];
 };
 
-static _Atomic(struct entry *) entries;
+static _Atomic(void *) entries;
 
 int gp_stack_cache_init(void)
 {
-	struct entry *none = NULL, *new;
-	size_t bytes = ENTRIES * sizeof(*new);
-
-	if (!GP_HAS_STACK_CACHE || atomic_load(&entries))
-		return 0;
-	new = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (new == MAP_FAILED)
-		return -ENOMEM;
-	if (!atomic_compare_exchange_strong(&entries, &none, new))
-		munmap(new, bytes);
-	return 0;
+	return GP_HAS_STACK_CACHE ? gp_reserve_once(&entries, ENTRIES * sizeof(struct entry)) : 0;
 }
 
 /* Between the variables of other functions, where a sanitiser does not expect anybody. */
