@@ -85,13 +85,24 @@ static bool say(int fd, const char *request)
 	return send(fd, request, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
 }
 
+/* Of the places for sockets two may be the same. */
+static bool is_called(const struct round *round, const struct talk *talk)
+{
+	size_t i = 0;
+
+	while (i < round->n && (round->talks[i].pid != talk->pid || round->talks[i].start_ticks != talk->start_ticks))
+		i++;
+	return i < round->n;
+}
+
 static void call(struct round *round, int dir_fd, const char *name, const char *request)
 {
 	struct talk *talk = &round->talks[round->n];
 	int fd;
 
 	*talk = (struct talk){.error = -EAGAIN};
-	if (!gp_ctl_name_parse(name, &talk->pid, &talk->start_ticks) || is_sulking(talk->pid, talk->start_ticks))
+	if (!gp_ctl_name_parse(name, &talk->pid, &talk->start_ticks) || is_called(round, talk) ||
+		is_sulking(talk->pid, talk->start_ticks))
 		return;
 	fd = gp_ctl_connect(dir_fd, name);
 	if (fd < 0)

@@ -90,6 +90,20 @@ START_TEST(what_another_process_uses_stays_its_own_and_the_report_says_that_it_w
 }
 END_TEST
 
+START_TEST(a_process_whose_socket_is_in_two_places_that_are_one_is_asked_once)
+{
+	char runtime[64], xdg[64];
+	const char *env[] = {runtime, xdg, SHARED, NULL}, *asked;
+
+	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s/gpupool", play_dir);
+	snprintf(xdg, sizeof(xdg), "XDG_RUNTIME_DIR=%s", play_dir);
+	play_others("has-nothing", env, NULL);
+	asked = strstr(play_err, "asked: process ");
+	ck_assert_msg(asked, "%s", play_err);
+	ck_assert_msg(strcspn(asked, ",") > strcspn(asked, "\n"), "%s", play_err);
+}
+END_TEST
+
 static void look_at_stopped(const char *name)
 {
 	got = yield_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
@@ -185,6 +199,7 @@ static void add_processes(TCase *tc)
 	tcase_add_loop_test(tc, another_process_gives_what_it_has_cached, 0, n);
 	tcase_add_test(tc, who_does_not_want_to_neither_asks_nor_gives);
 	tcase_add_test(tc, what_another_process_uses_stays_its_own_and_the_report_says_that_it_was_asked);
+	tcase_add_test(tc, a_process_whose_socket_is_in_two_places_that_are_one_is_asked_once);
 	tcase_add_test(tc, a_process_that_is_stopped_keeps_nobody_from_asking_the_others);
 	tcase_add_test(tc, a_process_that_was_killed_is_not_in_the_way);
 	tcase_add_loop_test(tc, two_processes_that_ask_each_other_at_once_both_get_an_answer, 0, n);
