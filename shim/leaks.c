@@ -155,7 +155,7 @@ static void write_sites(struct gp_json *out, struct gp_stack_json *stacks, const
 	size_t i = 0;
 
 	gp_json_array_begin(out, "sites");
-	for (; i < leaks->n_sites && gp_json_room(out) > SITE_JSON_BYTES + END_JSON_BYTES; i++)
+	for (; i < leaks->n_sites && gp_stack_json_room(out, stacks) > SITE_JSON_BYTES + END_JSON_BYTES; i++)
 		write_site(out, stacks, &leaks->sites[i], leaks->now_ns);
 	gp_json_array_end(out);
 	gp_json_u64(out, "n_sites", leaks->n_sites);

@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../pool/base.h"
 #include "place.h"
 #include "site.h"
 
-enum { OBJECTS_MAX = 4096 };
+enum { OBJECTS_MAX = 4096, ENOUGH_BYTES = 64 << 10 };
 
 bool gp_stack_json_init(struct gp_stack_json *stacks)
 {
@@ -45,6 +46,29 @@ static void write_pair(struct gp_json *out, int64_t first, uint64_t second)
 	gp_json_array_end(out);
 }
 
+/* With its name, at the most: what is not plain is written as a number. */
+static size_t bytes_of_member(const char *text)
+{
+	size_t n = 16;
+
+	for (; *text; text++)
+		n += *text >= ' ' && *text != '"' && *text != '\\' ? 1 : 6;
+	return n;
+}
+
+static size_t bytes_of_place(uintptr_t place)
+{
+	struct gp_place_info info;
+
+	gp_place_info(place, &info);
+	return bytes_of_member(info.name) + bytes_of_member(info.file) + 32;
+}
+
+static size_t bytes_of_object(const struct gp_object *object)
+{
+	return bytes_of_member(object->path) + 2 * GP_OBJECT_ID_MAX + 64;
+}
+
 static void write_place(struct gp_json *out, struct gp_stack_json *stacks, uintptr_t place)
 {
 	uint32_t *number = &stacks->place_numbers[gp_place_number(place)];
@@ -52,6 +76,7 @@ static void write_place(struct gp_json *out, struct gp_stack_json *stacks, uintp
 	if (!*number) {
 		stacks->places[stacks->n_places++] = place;
 		*number = stacks->n_places;
+		stacks->owed_bytes += bytes_of_place(place);
 	}
 	write_pair(out, -2, *number - 1);
 }
@@ -62,16 +87,25 @@ static void write_frame(struct gp_json *out, struct gp_stack_json *stacks, uintp
 	const struct gp_object *object = gp_objects_find(stacks->objects, stacks->n_objects, pc - 1);
 	int *number = object ? &stacks->numbers[object - stacks->objects] : NULL;
 
-	if (number && *number < 0)
+	if (number && *number < 0) {
 		*number = stacks->n_used++;
+		stacks->owed_bytes += bytes_of_object(object);
+	}
 	write_pair(out, number ? *number : -1, object ? pc - object->base : pc);
+}
+
+size_t gp_stack_json_room(const struct gp_json *out, const struct gp_stack_json *stacks)
+{
+	size_t room = gp_json_room(out);
+
+	return room - gp_min(room, stacks->owed_bytes);
 }
 
 void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const char *key, uint32_t site)
 {
 	struct gp_site_info info;
 
-	if (!site) {
+	if (!site || gp_stack_json_room(out, stacks) < ENOUGH_BYTES) {
 		gp_json_null(out, key);
 		return;
 	}

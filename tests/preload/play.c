@@ -299,6 +299,23 @@ uint64_t play_number(const char *json, const char *name)
 	return strtoull(found + strlen(key), NULL, 10);
 }
 
+int play_stat_says(const char *words, char *text, size_t size)
+{
+	char command[1024];
+	FILE *out;
+	int status;
+
+	/* Where other processes of the machine may have sockets is not looked at. */
+	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s %s %s 2>&1", play_dir,
+		play_dir, play_stat, words);
+	out = popen(command, "r");
+	ck_assert_ptr_nonnull(out);
+	text[fread(text, 1, size - 1, out)] = '\0';
+	status = pclose(out);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 {
 	Suite *suite = suite_create("preload");

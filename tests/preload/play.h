@@ -58,6 +58,9 @@ uint64_t play_fact(const char *name);
 const char *play_ask(const char *request);
 const char *play_ask_pid(unsigned pid, const char *request); /* of several processes */
 uint64_t play_number(const char *json, const char *name);
+
+/* The exit code of gpupool-stat with these words, and what a shell follows them with; what it says goes into text. */
+int play_stat_says(const char *words, char *text, size_t size);
 bool play_is_listening(void); /* whether there is a control socket */
 
 /* Tests of one file; returns main's result. */

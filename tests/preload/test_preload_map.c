@@ -148,19 +148,11 @@ END_TEST
 
 static void look(const char *name)
 {
-	char command[1024], text[8192];
-	FILE *out;
-	size_t n;
+	char text[8192];
 
 	if (strcmp(name, "held"))
 		return;
-	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s %s map --ascii 2>&1",
-		play_dir, play_dir, play_stat);
-	out = popen(command, "r");
-	ck_assert_ptr_nonnull(out);
-	n = fread(text, 1, sizeof(text) - 1, out);
-	text[n] = '\0';
-	ck_assert_msg(pclose(out) == 0, "%s", text);
+	ck_assert_msg(play_stat_says("map --ascii", text, sizeof(text)) == 0, "%s", text);
 	ck_assert_msg(strstr(text, "\ndevice 0: ") && strstr(text, "\npinned memory: ") && strstr(text, "are free in "),
 		"%s", text);
 	n_checked++;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "play.h"
@@ -18,22 +17,8 @@ static unsigned n_answers;
 /* gpupool-stat with these words; its exit code. What it says replaces the answer with that number. */
 static int stat_says(unsigned nth, const char *words)
 {
-	char command[1024];
-	FILE *out;
-	size_t n;
-	int status;
-
 	ck_assert_uint_lt(nth, LENGTH(answers));
-	/* Where other processes of the machine may have sockets is not looked at. */
-	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s %s %s 2>&1", play_dir,
-		play_dir, play_stat, words);
-	out = popen(command, "r");
-	ck_assert_ptr_nonnull(out);
-	n = fread(answers[nth], 1, sizeof(answers[nth]) - 1, out);
-	answers[nth][n] = '\0';
-	status = pclose(out);
-	ck_assert(WIFEXITED(status));
-	return WEXITSTATUS(status);
+	return play_stat_says(words, answers[nth], sizeof(answers[nth]));
 }
 
 static void check_in(const char *text, const char *part)
@@ -522,6 +507,21 @@ START_TEST(the_functions_of_a_python_program_are_in_its_stacks)
 		check_in(answers[2], python_stacks[i]);
 }
 END_TEST
+
+START_TEST(sites_that_an_answer_has_no_room_for_are_left_out)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=8", "PYTHONDONTWRITEBYTECODE=1", NULL};
+
+	play_run(&(struct play){.program = PYTHON,
+		.words = {"-s", SCRIPT_MANY},
+		.env = env,
+		.preload = play_library,
+		.at_pause = show_leaks_once});
+	ck_assert_msg(play_status == 0, "%s", play_err);
+	ck_assert_int_eq(stat_says(1, "leaks --from=saved --json | grep -o 'truncated[^,]*'"), 0);
+	check_in(answers[1], "true");
+}
+END_TEST
 #endif
 
 static const struct {
@@ -585,6 +585,7 @@ static void add_tool(TCase *tc)
 	tcase_add_test(tc, the_tool_shows_wrong_frees_with_functions);
 #ifdef PYTHON
 	tcase_add_test(tc, the_functions_of_a_python_program_are_in_its_stacks);
+	tcase_add_test(tc, sites_that_an_answer_has_no_room_for_are_left_out);
 #endif
 	tcase_add_loop_test(tc, words_that_make_no_sense_are_refused, 0, (int)LENGTH(bad_words));
 }
