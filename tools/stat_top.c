@@ -35,6 +35,7 @@ struct top {
 	struct top_model model;
 	struct top_view view;
 	enum typing typing;
+	pid_t asked_about; /* while an answer is typed: it is for no other, wherever the rows move meanwhile */
 	char before[TOP_FILTER_MAX], prompt[128];
 	sigset_t outside; /* the mask that signals are let in with */
 	int64_t next_ns;
@@ -180,7 +181,7 @@ static void type_filter(struct top *top, int key)
 
 static void type_answer(struct top *top, int key)
 {
-	const struct top_row *row = selected(top);
+	const struct top_row *row = top_model_find(&top->model, top->asked_about);
 
 	top->typing = NOTHING;
 	if (key != 'y' && key != 'Y')
@@ -192,7 +193,7 @@ static void type_answer(struct top *top, int key)
 /* The line at the bottom while something is typed. */
 static void set_prompt(struct top *top)
 {
-	const struct top_row *row = selected(top);
+	const struct top_row *row = top_model_find(&top->model, top->asked_about);
 	char bytes[STAT_TEXT_MAX];
 
 	top->view.prompt = NULL;
@@ -212,11 +213,15 @@ static void set_prompt(struct top *top)
 
 static void begin_reclaim(struct top *top)
 {
-	if (!top->options->may_change)
+	const struct top_row *row = selected(top);
+
+	if (!top->options->may_change) {
 		snprintf(top->view.message, sizeof(top->view.message),
 			"to change anything, start it with --allow-changes");
-	else
+	} else if (row) {
+		top->asked_about = row->pid;
 		top->typing = CONFIRM;
+	}
 }
 
 static void change_interval(struct top *top, int step)

@@ -246,6 +246,20 @@ class Keys(Case):
         self.assertEqual([line for line in peer.requests() if "reclaim" in line], ["reclaim"])
 
 
+    def test_an_answer_is_for_the_process_that_was_asked_about(self):
+        goes = self.peer({"status": status("goes", used=3 * GIB)})
+        stays = self.peer({"status": status("stays", used=GIB)})
+        top = self.top("--allow-changes")
+        top.wait_for("goes", "stays")
+        top.press("R")
+        top.wait_for(f"pid {goes.pid}: give")
+        goes.kill()
+        top.wait_until_gone("goes")
+        top.press("y?")
+        top.wait_for("PgUp")
+        self.assertFalse([line for line in stays.requests() if "reclaim" in line])
+
+
 class Processes(Case):
     def test_one_that_dies_leaves(self):
         dies = self.peer({"status": status("dies")})
