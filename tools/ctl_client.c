@@ -21,7 +21,7 @@ enum {
 
 #define RETRY_NS INT64_C(20000000)
 
-static int64_t clock_ns(void)
+int64_t ctl_client_now_ns(void)
 {
 	struct timespec now;
 
@@ -224,7 +224,7 @@ static size_t fill(const struct ctl_client *clients, size_t n, struct pollfd *fd
 
 static int wait_ms(int64_t until_ns)
 {
-	int64_t left_ns = until_ns - clock_ns();
+	int64_t left_ns = until_ns - ctl_client_now_ns();
 
 	return left_ns <= 0 ? 0 : (int)(left_ns / 1000000 + 1);
 }
@@ -242,7 +242,7 @@ static void ask_all(struct ctl_client *clients, size_t n, struct pollfd *fds, co
 {
 	bool is_first = true;
 
-	for (int64_t now_ns = clock_ns(); now_ns < deadline_ns; now_ns = clock_ns()) {
+	for (int64_t now_ns = ctl_client_now_ns(); now_ns < deadline_ns; now_ns = ctl_client_now_ns()) {
 		int64_t until_ns = deadline_ns;
 		size_t n_pending = fill(clients, n, fds, strlen(request), &until_ns);
 
@@ -259,8 +259,8 @@ static void ask_all(struct ctl_client *clients, size_t n, struct pollfd *fds, co
 				continue;
 			if (fds[i].revents)
 				step(client, request, max_bytes, now_ns);
-			else if (client->fd < 0 && clock_ns() >= client->retry_ns)
-				reconnect(client, clock_ns());
+			else if (client->fd < 0 && ctl_client_now_ns() >= client->retry_ns)
+				reconnect(client, ctl_client_now_ns());
 		}
 	}
 }
@@ -290,7 +290,7 @@ static void miss(struct ctl_client *client, int error)
 void ctl_client_ask(
 	struct ctl_client *clients, size_t n, const char *request, size_t max_bytes, int timeout_ms)
 {
-	int64_t deadline_ns = clock_ns() + timeout_ms * INT64_C(1000000);
+	int64_t deadline_ns = ctl_client_now_ns() + timeout_ms * INT64_C(1000000);
 	struct pollfd *fds = calloc(n ? n : 1, sizeof(*fds));
 
 	for (size_t i = 0; i < n; i++)

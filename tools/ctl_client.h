@@ -34,6 +34,9 @@ struct ctl_client {
 	size_t sent, length, size;
 };
 
+/* The time that they are waited by, which never goes back. */
+int64_t ctl_client_now_ns(void);
+
 /*
  * Connects, without waiting. The caller has set the first four members. Returns and keeps as
  * error: 0, -ECONNREFUSED (nobody listens), -EAGAIN (does not accept; asking waits for it),

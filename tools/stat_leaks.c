@@ -310,14 +310,7 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 static enum stat_exit ask(const struct stat_command *command, const struct stat_options *options, const json_t *base)
 {
 	char request[REQUEST_MAX] = "leaks\n";
-	struct stat_question question = {
-		.request = request,
-		.schema = command->name,
-		.max_bytes = command->max_bytes,
-		.timeout_ms = options->timeout_ms,
-		.pids = options->pids,
-		.n_pids = options->n_pids,
-	};
+	struct stat_question question = stat_command_question(command, options, request);
 	struct first first = {
 		.command = command,
 		.options = options,
@@ -348,14 +341,7 @@ enum stat_exit stat_stacks_run(const struct stat_command *command, const struct 
 {
 	char request[REQUEST_MAX] = "stacks";
 	size_t length = strlen(request);
-	struct stat_question question = {
-		.request = request,
-		.schema = command->name,
-		.max_bytes = command->max_bytes,
-		.timeout_ms = options->timeout_ms,
-		.pids = options->pids,
-		.n_pids = options->n_pids,
-	};
+	struct stat_question question = stat_command_question(command, options, request);
 	struct stat_survey survey;
 	enum stat_exit result;
 

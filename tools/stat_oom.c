@@ -258,14 +258,7 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 
 enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options)
 {
-	struct stat_question question = {
-		.request = "oom\n",
-		.schema = command->name,
-		.max_bytes = command->max_bytes,
-		.timeout_ms = options->timeout_ms,
-		.pids = options->pids,
-		.n_pids = options->n_pids,
-	};
+	struct stat_question question = stat_command_question(command, options, "oom\n");
 	struct shown shown = {command, options};
 
 	return stat_watch(&question, options, show_answers, &shown);

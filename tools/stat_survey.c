@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stat_explain.h"
@@ -159,14 +158,6 @@ void stat_survey_run(struct stat_survey *survey, const struct stat_question *que
 	forget_dropped(survey);
 }
 
-static int64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 static bool is_same(const struct stat_survey *one, const struct stat_process *a, const struct stat_survey *other,
 	const struct stat_process *b)
 {
@@ -208,7 +199,7 @@ static void forget_answers(struct stat_survey *survey)
 
 void stat_survey_again(struct stat_survey *survey, const struct stat_question *question)
 {
-	int64_t now_ns = clock_ns();
+	int64_t now_ns = ctl_client_now_ns();
 
 	if (!survey->looked_ns || now_ns - survey->looked_ns >= LOOK_NS) {
 		look_again(survey, question);

@@ -89,14 +89,6 @@ static void raise_as_usual(int signal)
 	sigaction(signal, &own, NULL);
 }
 
-static int64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 static void heed_signals(struct top *top)
 {
 	if (is_to_stop) {
@@ -117,7 +109,7 @@ static void heed_signals(struct top *top)
 
 static void ask(struct top *top)
 {
-	int64_t now_ns = clock_ns();
+	int64_t now_ns = ctl_client_now_ns();
 
 	if (now_ns < top->next_ns || top->view.is_paused)
 		return;
@@ -346,7 +338,7 @@ static void take_key(struct top *top, int key)
 static void wait_for_key(struct top *top)
 {
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-	int64_t left_ns = top->view.is_paused ? INT64_MAX : top->next_ns - clock_ns();
+	int64_t left_ns = top->view.is_paused ? INT64_MAX : top->next_ns - ctl_client_now_ns();
 	struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
 
 	if (left_ns < 0)

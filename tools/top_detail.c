@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "stat_group.h"
 #include "stat_map.h"
@@ -48,14 +47,6 @@ struct top_detail {
 	} *items;
 	char (*lines)[LINE_MAX_BYTES];
 };
-
-static int64_t clock_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 struct top_detail *top_detail_new(pid_t pid)
 {
@@ -198,7 +189,7 @@ static void ask(struct top_detail *detail, const struct stat_options *options)
 void top_detail_ask(struct top_detail *detail, const struct top_model *model, const struct stat_options *options)
 {
 	const struct top_row *row = top_model_find(model, detail->pid);
-	int64_t begin_ns = clock_ns(), took_ns, again_ns = detail->tab == SITES ? AGAIN_SITES_NS : AGAIN_NS;
+	int64_t begin_ns = ctl_client_now_ns(), took_ns, again_ns = detail->tab == SITES ? AGAIN_SITES_NS : AGAIN_NS;
 
 	if (row)
 		memcpy(detail->command, row->command, sizeof(detail->command));
@@ -211,7 +202,7 @@ void top_detail_ask(struct top_detail *detail, const struct top_model *model, co
 		return;
 	}
 	ask(detail, options);
-	took_ns = clock_ns() - begin_ns;
+	took_ns = ctl_client_now_ns() - begin_ns;
 	detail->next_ns = begin_ns + (took_ns * COST_SHARE > again_ns ? took_ns * COST_SHARE : again_ns);
 }
 

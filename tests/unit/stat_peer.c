@@ -333,6 +333,17 @@ void stat_check_in(const char *text, const char *part)
 	ck_assert_msg(strstr(text, part) != NULL, "no '%s' in:\n%s", part, text);
 }
 
+void stat_check_refused(const char *const *words, const char *why)
+{
+	char expected[128];
+
+	ck_assert_int_eq(stat_execute(geteuid(), words), 2);
+	snprintf(expected, sizeof(expected), "gpupool-stat: %s", why);
+	stat_check_in(stat_err, expected);
+	stat_check_in(stat_err, "              Next: ");
+	ck_assert_str_eq(stat_out, "");
+}
+
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc))
 {
 	Suite *suite = suite_create(name);

@@ -67,3 +67,6 @@ int stat_execute(uid_t uid, const char *const *words);
 const char *stat_word(pid_t pid);
 
 void stat_check_in(const char *text, const char *part);
+
+/* These words are refused: it says why, and what to do instead, and ends with 2. */
+void stat_check_refused(const char *const *words, const char *why);

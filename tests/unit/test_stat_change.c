@@ -55,14 +55,8 @@ static const struct {
 
 START_TEST(what_cannot_be_meant_is_refused)
 {
-	char expected[128];
-
 	peer_start(PEER_ANSWERS, NULL);
-	ck_assert_int_eq(stat_execute(geteuid(), mistakes[_i].words), 2);
-	snprintf(expected, sizeof(expected), "gpupool-stat: %s", mistakes[_i].err);
-	stat_check_in(stat_err, expected);
-	stat_check_in(stat_err, "              Next: ");
-	ck_assert_str_eq(stat_out, "");
+	stat_check_refused(mistakes[_i].words, mistakes[_i].err);
 }
 END_TEST
 
