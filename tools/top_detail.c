@@ -115,7 +115,7 @@ static bool ends_in(const char *key, const char *end)
 
 static void add_line(struct top_detail *detail, const char *key, const json_t *value)
 {
-	char number[STAT_TEXT_MAX] = "none", clean[64];
+	char number[STAT_TEXT_MAX] = "none", clean[64], text[64];
 	uint64_t n = json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
 
 	if (json_is_object(value) || json_is_array(value))
@@ -127,8 +127,9 @@ static void add_line(struct top_detail *detail, const char *key, const json_t *v
 	else if (json_is_integer(value))
 		snprintf(number, sizeof(number), "%" PRIu64, n);
 	stat_clean(clean, sizeof(clean), key);
+	stat_clean(text, sizeof(text), json_is_string(value) ? json_string_value(value) : number);
 	detail->lines = stat_alloc(realloc(detail->lines, (detail->n_items + 1) * sizeof(*detail->lines)));
-	snprintf(detail->lines[detail->n_items++], LINE_MAX_BYTES, "%-24.40s %12s", clean, number);
+	snprintf(detail->lines[detail->n_items++], LINE_MAX_BYTES, "%-24.40s %12s", clean, text);
 }
 
 /* A device, or pinned memory; a line for each of its numbers. */

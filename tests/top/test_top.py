@@ -137,6 +137,8 @@ class Screen(Case):
         top.wait_for(" 5.00 GiB of 16.0 GiB", " 2.00 GiB of 16.0 GiB")
         bars = [line.split("[")[0] for line in top.lines if " of 16.0 GiB" in line]
         self.assertEqual(bars, ["device 0 GPU-aaaaaaaa ", "device 0 GPU-bbbbbbbb "])
+        top.press("\r4")
+        top.wait_for("[4 counters]", "GPU-aaaaaaaa-6c61-7465-6420-677075")
 
     def test_nobody_is_no_reason_to_end(self):
         top = self.top()
