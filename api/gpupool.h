@@ -178,8 +178,8 @@ static inline int64_t gpupool_reclaim(int device)
 }
 
 /*
- * The same, and first waits for what was freed to be done with, as cudaFree does: afterwards nothing is cached or
- * pending. -EBUSY while a stream captures.
+ * The same, and first waits for what was freed to be done with, as cudaFree does: afterwards nothing is pending, nor
+ * cached but what shares a driver allocation with blocks that are used. -EBUSY while a stream captures.
  */
 static inline int64_t gpupool_free_now(int device)
 {

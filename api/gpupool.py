@@ -170,7 +170,7 @@ def reclaim(device=ALL_DEVICES):
 
 
 def free_now(device=ALL_DEVICES):
-    """The same, once the GPU is done with what was freed: nothing stays cached or pending."""
+    """The same, once the GPU is done with what was freed: what stays cached shares an allocation with what is used."""
     return _give_back("free_now", device)
 
 
@@ -196,7 +196,7 @@ class _Pool:
         return now.n_cached_blocks + now.n_pending_blocks
 
     def free_all_blocks(self, stream=None):
-        """Gives everything free back to the driver, once the GPU is done with it. Pools here know no streams."""
+        """Gives back what is free, as free_now(), once the GPU is done with it. Pools here know no streams."""
         free_now(self.device)
 
     def get_limit(self):
