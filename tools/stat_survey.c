@@ -13,9 +13,11 @@
 #include "stat_places.h"
 
 enum {
-	BATCH = 32,	/* processes asked at once: bounds descriptors and memory */
-	KEPT_MAX = 256, /* of which the connection is kept; a multiple of that */
+	BATCH_MAX = 256, /* processes asked at once, if their answers are short: bounds descriptors */
+	KEPT_MAX = 256,  /* of which the connection is kept; no batch has some of which it is and some of which not */
 };
+
+#define BATCH_BYTES ((size_t)256 << 20) /* of all answers of a batch */
 
 #define LOOK_NS INT64_C(1000000000)
 
@@ -90,7 +92,7 @@ static void take_answer(struct stat_process *process, const struct stat_question
 static void ask_batch(struct stat_survey *survey, struct stat_process *processes, size_t n,
 	const struct stat_question *question, bool is_kept)
 {
-	struct ctl_client clients[BATCH];
+	struct ctl_client clients[BATCH_MAX];
 
 	for (size_t i = 0; i < n; i++) {
 		open_one(survey, &processes[i], is_kept);
@@ -108,12 +110,24 @@ static void ask_batch(struct stat_survey *survey, struct stat_process *processes
 	}
 }
 
+/* A power of two, as KEPT_MAX is. */
+static size_t batch_of(const struct stat_question *question)
+{
+	size_t batch = BATCH_MAX;
+
+	while (batch > 1 && question->max_bytes > BATCH_BYTES / batch)
+		batch /= 2;
+	return batch;
+}
+
 static void ask(struct stat_survey *survey, const struct stat_question *question, bool is_repeated)
 {
-	for (size_t i = 0; i < survey->n_processes; i += BATCH) {
+	size_t batch = batch_of(question);
+
+	for (size_t i = 0; i < survey->n_processes; i += batch) {
 		size_t left = survey->n_processes - i;
 
-		ask_batch(survey, survey->processes + i, left < BATCH ? left : BATCH, question,
+		ask_batch(survey, survey->processes + i, left < batch ? left : batch, question,
 			is_repeated && i < KEPT_MAX);
 	}
 }

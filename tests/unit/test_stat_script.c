@@ -3,13 +3,17 @@
 
 /* What scripts and monitoring systems get: fields as CSV, a line with an exit code, and labels. */
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "shim/ctl_proto.h"
 #include "stat_peer.h"
 
 /* PID stands for the number of the process. */
@@ -255,6 +259,58 @@ START_TEST(a_pod_is_told_by_its_host)
 }
 END_TEST
 
+enum { CROWD = 200 };
+
+/* As many sockets as there are on a machine with a job of many ranks, none of which answers before all were asked. */
+static _Noreturn void live_as_a_crowd(int ready)
+{
+	int fds[CROWD], dir_fd = open(peer_dir, O_PATH);
+	char name[GP_CTL_NAME_MAX], request[16];
+	struct sockaddr_un address;
+	socklen_t length;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int i = 0; i < CROWD; i++) {
+		fds[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+		gp_ctl_name_format(name, 1000 + i, 1);
+		gp_ctl_address(dir_fd, name, &address, &length);
+		if (bind(fds[i], (struct sockaddr *)&address, length) != 0 || listen(fds[i], 8) != 0)
+			_exit(1);
+	}
+	if (write(ready, "", 1) != 1)
+		_exit(1);
+	for (int i = 0; i < CROWD; i++)
+		fds[i] = accept(fds[i], NULL, NULL);
+	for (int i = 0; i < CROWD; i++)
+		if (read(fds[i], request, sizeof(request)) <= 0)
+			_exit(1);
+	for (int i = 0; i < CROWD; i++)
+		dprintf(fds[i], "%s\n", peer_status);
+	for (;;)
+		pause();
+}
+
+START_TEST(processes_are_asked_all_at_once)
+{
+	int ready[2], n = 0;
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0)
+		live_as_a_crowd(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	ck_assert_int_eq(STAT("list", "--query=command", "--format=csv,noheader"), 0);
+	ck_assert_str_eq(stat_err, "");
+	for (const char *line = stat_out; (line = strchr(line, '\n')); line++)
+		n++;
+	ck_assert_int_eq(n, CROWD);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, fields_are_printed_as_values_with_commas, 0, LENGTH(queries));
@@ -269,6 +325,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
 	tcase_add_test(tc, metrics_tell_jobs_and_ranks_by_the_names_that_others_use);
 	tcase_add_test(tc, a_pod_is_told_by_its_host);
+	tcase_add_test(tc, processes_are_asked_all_at_once);
 }
 
 int main(int argc, char **argv)
