@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The one request that gpupool itself makes: of the process that exported a block. What comes back is not to be
- * trusted, and the wait for it is bounded: the other process may be stopped, or gone, or somebody else by now.
+ * What an importer asks the process that exported a block. What comes back is not to be trusted, and the wait for it is
+ * bounded: the other process may be stopped, or gone, or somebody else by now.
  */
 
 #include <errno.h>
@@ -12,21 +12,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "config.h"
+#include "ctl_ask.h"
+#include "ctl_proto.h"
 #include "ipc.h"
 
 enum { LIMIT_MS = 5000, BACKLOG_PAUSE_MS = 5, ANSWER_MAX = 512 };
-
-static int64_t clock_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
 
 static int digit_of(char c)
 {
@@ -49,31 +41,6 @@ static bool read_handle(const char *text, CUipcMemHandle *handle)
 	return true;
 }
 
-static bool take_text(const char **at, const char *text)
-{
-	size_t length = strlen(text);
-
-	if (strncmp(*at, text, length) != 0)
-		return false;
-	*at += length;
-	return true;
-}
-
-/* Digits and nothing else: scanf() and strtoull() let a sign and spaces through, and -1 becomes the largest number. */
-static bool take_number(const char **at, uint64_t *ret_number)
-{
-	const char *s = *at;
-
-	for (*ret_number = 0; digit_of(*s) >= 0 && *s <= '9'; s++)
-		if (__builtin_mul_overflow(*ret_number, 10, ret_number) ||
-			__builtin_add_overflow(*ret_number, (uint64_t)digit_of(*s), ret_number))
-			return false;
-	if (s == *at || (**at == '0' && s - *at > 1))
-		return false;
-	*at = s;
-	return true;
-}
-
 int gp_ipc_parse(const char *line, struct gp_ipc_place *ret_place)
 {
 	static const char begin[] = "{\"schema\":\"gpupool.ipc/1\",\"handle\":\"";
@@ -88,8 +55,9 @@ int gp_ipc_parse(const char *line, struct gp_ipc_place *ret_place)
 	if (strnlen(line, digits) < digits || !read_handle(line, &ret_place->segment))
 		return -EPROTO;
 	line += digits;
-	if (!take_text(&line, "\",\"offset\":") || !take_number(&line, &ret_place->offset) ||
-		!take_text(&line, ",\"bytes\":") || !take_number(&line, &ret_place->bytes) || strcmp(line, "}"))
+	if (!gp_ask_take_text(&line, "\",\"offset\":") || !gp_ask_take_number(&line, &ret_place->offset) ||
+		!gp_ask_take_text(&line, ",\"bytes\":") || !gp_ask_take_number(&line, &ret_place->bytes) ||
+		strcmp(line, "}"))
 		return -EPROTO;
 	if (!ret_place->bytes || ret_place->offset > UINT64_MAX - ret_place->bytes)
 		return -EPROTO;
@@ -102,7 +70,7 @@ static int wait_for(int fd, short events, int64_t end_ms)
 	struct pollfd poll_fd = {.fd = fd, .events = events};
 
 	for (;;) {
-		int64_t left = end_ms - clock_ms();
+		int64_t left = end_ms - gp_ask_now_ms();
 		int r = left > 0 ? poll(&poll_fd, 1, (int)left) : 0;
 
 		if (r > 0)
@@ -120,36 +88,33 @@ static int connect_in(int dir_fd, const char *name, int64_t end_ms)
 	int fd;
 
 	/* A full backlog gives no event to wait for. */
-	while ((fd = gp_ctl_connect(dir_fd, name)) == -EINTR || (fd == -EAGAIN && clock_ms() < end_ms))
+	while ((fd = gp_ctl_connect(dir_fd, name)) == -EINTR || (fd == -EAGAIN && gp_ask_now_ms() < end_ms))
 		poll(NULL, 0, BACKLOG_PAUSE_MS);
 	return fd == -ECONNREFUSED ? -ENOENT : fd;
+}
+
+struct connection {
+	char name[GP_CTL_NAME_MAX];
+	int64_t end_ms;
+	int result; /* a descriptor, or -errno; -ENOENT: look on */
+};
+
+static bool look_in(void *arg, int dir_fd)
+{
+	struct connection *connection = arg;
+
+	connection->result = connect_in(dir_fd, connection->name, connection->end_ms);
+	return connection->result == -ENOENT;
 }
 
 /* To the process's socket, in whichever of the places that this process knows. */
 static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
 {
-	const struct gp_ctl_places places = {
-		.runtime_dir = gp_config_variable("GPUPOOL_RUNTIME_DIR"),
-		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
-		.tmp_dir = gp_config_variable("TMPDIR"),
-		.uid = geteuid(),
-	};
-	char name[GP_CTL_NAME_MAX], path[GP_CTL_PATH_MAX];
-	int result = -ENOENT;
+	struct connection connection = {.end_ms = end_ms, .result = -ENOENT};
 
-	gp_ctl_name_format(name, pid, start_ticks);
-	for (unsigned nth = 0; result == -ENOENT; nth++) {
-		int dir_fd, error = gp_ctl_place(&places, nth, path, sizeof(path));
-
-		if (error == -ERANGE)
-			break;
-		dir_fd = error ? error : gp_ctl_dir_open(path, places.uid, false);
-		if (dir_fd < 0)
-			continue;
-		result = connect_in(dir_fd, name, end_ms);
-		close(dir_fd);
-	}
-	return result;
+	gp_ctl_name_format(connection.name, pid, start_ticks);
+	gp_ask_each_dir(look_in, &connection);
+	return connection.result;
 }
 
 static int send_all(int fd, const char *text, size_t length, int64_t end_ms)
@@ -202,7 +167,7 @@ static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
 
 static int ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_place *ret_place)
 {
-	int64_t end_ms = clock_ms() + LIMIT_MS;
+	int64_t end_ms = gp_ask_now_ms() + LIMIT_MS;
 	char line[ANSWER_MAX];
 	int error, length, fd = connect_to(pid, start_ticks, end_ms);
 

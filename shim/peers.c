@@ -10,10 +10,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "config.h"
+#include "ctl_ask.h"
 #include "ctl_proto.h"
 
 enum {
@@ -35,6 +34,8 @@ struct talk {
 };
 
 struct round {
+	const char *request;
+	char own_name[GP_CTL_NAME_MAX];
 	size_t n;
 	struct talk talks[PEERS_MAX];
 };
@@ -48,17 +49,9 @@ static struct {
 } sulkers[SULKERS_MAX];
 static unsigned n_sulkers; /* so far; the oldest gives its place */
 
-static int64_t clock_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 static bool is_sulking(pid_t pid, uint64_t start_ticks)
 {
-	int64_t now = clock_ms();
+	int64_t now = gp_ask_now_ms();
 	bool is = false;
 
 	pthread_mutex_lock(&lock);
@@ -73,7 +66,7 @@ static void leave_alone(const struct talk *talk)
 	pthread_mutex_lock(&lock);
 	sulkers[n_sulkers % SULKERS_MAX].pid = talk->pid;
 	sulkers[n_sulkers % SULKERS_MAX].start_ticks = talk->start_ticks;
-	sulkers[n_sulkers++ % SULKERS_MAX].until_ms = clock_ms() + SULK_MS;
+	sulkers[n_sulkers++ % SULKERS_MAX].until_ms = gp_ask_now_ms() + SULK_MS;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -95,7 +88,7 @@ static bool is_called(const struct round *round, const struct talk *talk)
 	return i < round->n;
 }
 
-static void call(struct round *round, int dir_fd, const char *name, const char *request)
+static void call(struct round *round, int dir_fd, const char *name)
 {
 	struct talk *talk = &round->talks[round->n];
 	int fd;
@@ -107,7 +100,7 @@ static void call(struct round *round, int dir_fd, const char *name, const char *
 	fd = gp_ctl_connect(dir_fd, name);
 	if (fd < 0)
 		return;
-	if (!say(fd, request)) {
+	if (!say(fd, round->request)) {
 		close(fd);
 		return;
 	}
@@ -115,8 +108,9 @@ static void call(struct round *round, int dir_fd, const char *name, const char *
 	round->n++;
 }
 
-static void call_all_in(struct round *round, int dir_fd, const char *own_name, const char *request)
+static bool call_all_in(void *arg, int dir_fd)
 {
+	struct round *round = arg;
 	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = list_fd < 0 ? NULL : fdopendir(list_fd);
 	const struct dirent *entry;
@@ -124,66 +118,36 @@ static void call_all_in(struct round *round, int dir_fd, const char *own_name, c
 	if (!dir) {
 		if (list_fd >= 0)
 			close(list_fd);
-		return;
+		return true;
 	}
 	while (round->n < PEERS_MAX && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, own_name) != 0)
-			call(round, dir_fd, entry->d_name, request);
+		if (strcmp(entry->d_name, round->own_name) != 0)
+			call(round, dir_fd, entry->d_name);
 	closedir(dir);
+	return true;
 }
 
-static void call_all(struct round *round, const char *request)
+static void call_all(struct round *round)
 {
-	const struct gp_ctl_places places = {
-		.runtime_dir = gp_config_variable("GPUPOOL_RUNTIME_DIR"),
-		.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
-		.tmp_dir = gp_config_variable("TMPDIR"),
-		.uid = geteuid(),
-	};
-	char own_name[GP_CTL_NAME_MAX] = "", path[GP_CTL_PATH_MAX];
 	uint64_t start_ticks;
 	char state;
 
 	if (!gp_ctl_process_stat(0, &start_ticks, &state))
-		gp_ctl_name_format(own_name, getpid(), start_ticks);
-	for (unsigned nth = 0;; nth++) {
-		int dir_fd, error = gp_ctl_place(&places, nth, path, sizeof(path));
-
-		if (error == -ERANGE)
-			break;
-		dir_fd = error ? error : gp_ctl_dir_open(path, places.uid, false);
-		if (dir_fd < 0)
-			continue;
-		call_all_in(round, dir_fd, own_name, request);
-		close(dir_fd);
-	}
-}
-
-static bool take_text(const char **at, const char *text)
-{
-	size_t length = strlen(text);
-
-	if (strncmp(*at, text, length) != 0)
-		return false;
-	*at += length;
-	return true;
+		gp_ctl_name_format(round->own_name, getpid(), start_ticks);
+	gp_ask_each_dir(call_all_in, round);
 }
 
 int gp_peers_parse(const char *line, uint64_t *ret_bytes)
 {
-	const char *digits;
-	uint64_t bytes = 0;
+	uint64_t bytes;
 
-	if (take_text(&line, "{\"schema\":\"gpupool.error/1\""))
+	if (gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\""))
 		return -EPERM;
-	if (!take_text(&line, "{\"schema\":\"gpupool.yield/1\",\"released_bytes\":"))
+	if (!gp_ask_take_text(&line, "{\"schema\":\"gpupool.yield/1\",\"released_bytes\":") ||
+		!gp_ask_take_number(&line, &bytes))
 		return -EPROTO;
-	for (digits = line; *line >= '0' && *line <= '9'; line++)
-		if (__builtin_mul_overflow(bytes, 10, &bytes) ||
-			__builtin_add_overflow(bytes, (uint64_t)(*line - '0'), &bytes))
-			return -EPROTO;
 	/* More than any machine has is no amount, and sums must not wrap. */
-	if (line == digits || strcmp(line, "}") != 0 || bytes > INT64_MAX / PEERS_MAX)
+	if (strcmp(line, "}") != 0 || bytes > INT64_MAX / PEERS_MAX)
 		return -EPROTO;
 	*ret_bytes = bytes;
 	return 0;
@@ -223,7 +187,7 @@ static void listen_to_all(struct round *round, int64_t end_ms)
 	struct pollfd fds[PEERS_MAX];
 
 	for (;;) {
-		int64_t left = end_ms - clock_ms();
+		int64_t left = end_ms - gp_ask_now_ms();
 		size_t n_open = 0;
 
 		for (size_t i = 0; i < round->n; i++) {
@@ -276,11 +240,13 @@ void gp_peers_ask(const char *request, struct gp_peers *ret)
 	*ret = (struct gp_peers){0};
 	if (!round)
 		return;
+	round->request = request;
+	round->own_name[0] = '\0';
 	round->n = 0;
 	/* A thread must not vanish in here with descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	call_all(round, request);
-	listen_to_all(round, clock_ms() + PATIENCE_MS);
+	call_all(round);
+	listen_to_all(round, gp_ask_now_ms() + PATIENCE_MS);
 	sum_up(round, ret);
 	pthread_setcancelstate(cancel_state, NULL);
 	free(round);
