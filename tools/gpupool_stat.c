@@ -354,7 +354,7 @@ int main(int argc, char **argv)
 	setlocale(LC_CTYPE, ""); /* what the terminal can show; nothing else is anybody's taste */
 	result = parse(&words, argc, argv) ? run(&words) : STAT_USAGE;
 	free(words.pids);
-	if ((fflush(stdout) != 0 || ferror(stdout)) && result == STAT_OK) {
+	if ((fflush(stdout) != 0 || ferror(stdout)) && (result == STAT_OK || (int)result == STAT_CHECK_OK)) {
 		stat_error(NULL, "cannot write: %s.", strerror(errno));
 		result = STAT_FAILED;
 	}

@@ -450,6 +450,8 @@ START_TEST(output_that_cannot_be_written_is_a_failure)
 	peer_start(PEER_ANSWERS, NULL);
 	snprintf(command, sizeof(command), "'%s' list > /dev/full 2> /dev/null", stat_path);
 	ck_assert_int_eq(WEXITSTATUS(system(command)), 1);
+	snprintf(command, sizeof(command), "'%s' check > /dev/full 2> /dev/null", stat_path);
+	ck_assert_int_eq(WEXITSTATUS(system(command)), 3);
 }
 END_TEST
 
