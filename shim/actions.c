@@ -41,21 +41,11 @@ static void write_rounds(struct gp_json *out, const struct gp_stats *stats)
 	gp_json_array_end(out);
 }
 
-static void write_limit(struct gp_json *out, const struct gp_budget *budget)
-{
-	uint64_t limit = atomic_load(&budget->limit_bytes);
-
-	if (limit == GP_NO_LIMIT)
-		gp_json_null(out, "limit_bytes");
-	else
-		gp_json_u64(out, "limit_bytes", limit);
-}
-
 static void write_stats(struct gp_json *out, const struct gp_stats *stats, const struct gp_budget *budget)
 {
 #define STAT(name, help) gp_json_u64(out, #name, stats->name);
 #include "../pool/stats.def"
-	write_limit(out, budget);
+	gp_json_amount(out, "limit_bytes", atomic_load(&budget->limit_bytes));
 	write_rounds(out, stats);
 }
 
@@ -77,24 +67,20 @@ static void write_uuid(struct gp_json *out, const struct gp_device *device)
 static void write_device(struct gp_json *out, const struct gp_device *device)
 {
 	struct gp_tally tally;
-	uint64_t held;
+	uint64_t outside = UINT64_MAX;
 
 	gp_tally_device(&tally, device->index, true);
-	held = tally.stats.total_bytes;
+	if (tally.available_bytes != UINT64_MAX) {
+		outside = device->total_bytes - gp_min(tally.available_bytes, device->total_bytes);
+		outside -= gp_min(tally.stats.total_bytes, outside);
+	}
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
 	write_uuid(out, device);
 	gp_json_u64(out, "contexts", tally.n_contexts);
 	gp_json_u64(out, "device_total_bytes", device->total_bytes);
-	if (tally.available_bytes == UINT64_MAX) {
-		gp_json_null(out, "device_free_bytes");
-		gp_json_null(out, "outside_bytes");
-	} else {
-		uint64_t taken = device->total_bytes - gp_min(tally.available_bytes, device->total_bytes);
-
-		gp_json_u64(out, "device_free_bytes", tally.available_bytes);
-		gp_json_u64(out, "outside_bytes", taken - gp_min(held, taken));
-	}
+	gp_json_amount(out, "device_free_bytes", tally.available_bytes);
+	gp_json_amount(out, "outside_bytes", outside);
 	gp_json_u64(out, "unpooled_bytes", atomic_load(&device->unpooled_bytes));
 	gp_json_u64(out, "yields", atomic_load(&device->n_yields));
 	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
@@ -195,10 +181,7 @@ static void write_blocks(struct gp_json *out, const struct blocks *blocks)
 		gp_json_address(out, "address", info->addr);
 		gp_json_u64(out, "size_bytes", info->rounded);
 		gp_json_u64(out, "requested_bytes", info->size);
-		if (blocks->devices[i] < 0)
-			gp_json_null(out, "device");
-		else
-			gp_json_i64(out, "device", blocks->devices[i]);
+		gp_json_device(out, "device", blocks->devices[i]);
 		gp_json_string(out, "kind", blocks->devices[i] < 0 ? "pinned" : "device");
 		gp_json_u64(out, "serial", info->serial);
 		gp_json_object_end(out);

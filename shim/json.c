@@ -304,6 +304,22 @@ void gp_json_double(struct gp_json *json, const char *key, double value)
 	put(json, number, length);
 }
 
+void gp_json_amount(struct gp_json *json, const char *key, uint64_t bytes)
+{
+	if (bytes == UINT64_MAX)
+		gp_json_null(json, key);
+	else
+		gp_json_u64(json, key, bytes);
+}
+
+void gp_json_device(struct gp_json *json, const char *key, int device)
+{
+	if (device < 0)
+		gp_json_null(json, key);
+	else
+		gp_json_i64(json, key, device);
+}
+
 void gp_json_address(struct gp_json *json, const char *key, uint64_t value)
 {
 	char text[24];

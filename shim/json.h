@@ -57,6 +57,10 @@ void gp_json_i64(struct gp_json *json, const char *key, int64_t value);
 /* The same digits in every locale; null for what JSON has no number for. */
 void gp_json_double(struct gp_json *json, const char *key, double value);
 
+/* UINT64_MAX, which stands for none or unknown, is written as null; and so is a device below 0, which is none. */
+void gp_json_amount(struct gp_json *json, const char *key, uint64_t bytes);
+void gp_json_device(struct gp_json *json, const char *key, int device);
+
 /* An address as a string, "0x7f12...": numbers above 2^53 are not safe in every reader. */
 void gp_json_address(struct gp_json *json, const char *key, uint64_t value);
 

@@ -55,12 +55,7 @@ uint64_t gp_limit_set_pinned(const struct gp_limit *limit)
 
 static void write_budget(struct gp_json *out, const struct gp_budget *budget)
 {
-	uint64_t limit = atomic_load(&budget->limit_bytes);
-
-	if (limit == GP_NO_LIMIT)
-		gp_json_null(out, "limit_bytes");
-	else
-		gp_json_u64(out, "limit_bytes", limit);
+	gp_json_amount(out, "limit_bytes", atomic_load(&budget->limit_bytes));
 	gp_json_u64(out, "total_bytes", atomic_load(&budget->charged_bytes));
 }
 

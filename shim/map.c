@@ -181,10 +181,7 @@ static void write_pool(struct gp_json *out, struct map *map, const struct pool *
 	size_t i = 0;
 
 	gp_json_object_begin(out, NULL);
-	if (pool->device < 0)
-		gp_json_null(out, "device");
-	else
-		gp_json_i64(out, "device", pool->device);
+	gp_json_device(out, "device", pool->device);
 	gp_json_string(out, "kind", pool->device < 0 ? "pinned" : "device");
 	gp_json_u64(out, "n_segments", pool->n_segments);
 	gp_json_u64(out, "n_blocks", pool->n_blocks);

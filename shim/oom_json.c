@@ -23,14 +23,6 @@ static const char *name_of_cause(enum gp_oom_cause cause)
 	return names[cause];
 }
 
-static void write_known(struct gp_json *out, const char *key, uint64_t bytes)
-{
-	if (bytes == UINT64_MAX)
-		gp_json_null(out, key);
-	else
-		gp_json_u64(out, key, bytes);
-}
-
 static void write_rounds(struct gp_json *out, const struct gp_failure *failure)
 {
 	gp_json_array_begin(out, "rounds");
@@ -98,18 +90,15 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_json_u64(out, "age_ns", gp_driver_now_ns(NULL) - oom->time_ns);
 	gp_json_i64(out, "time", (int64_t)oom->time);
 	gp_json_string(out, "kind", name_of_what(oom->what));
-	if (oom->device < 0)
-		gp_json_null(out, "device");
-	else
-		gp_json_i64(out, "device", oom->device);
+	gp_json_device(out, "device", oom->device);
 	gp_json_u64(out, "asked_bytes", oom->bytes);
 	gp_json_string(out, "cause", name_of_cause(oom->cause));
 	gp_json_u64(out, "missing_bytes", oom->missing_bytes);
-	write_known(out, "limit_bytes", oom->limit_bytes);
+	gp_json_amount(out, "limit_bytes", oom->limit_bytes);
 	gp_json_u64(out, "charged_bytes", oom->charged_bytes);
-	write_known(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
-	write_known(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
-	write_known(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);
+	gp_json_amount(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
+	gp_json_amount(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
+	gp_json_amount(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);
 	gp_json_u64(out, "unpooled_bytes", oom->unpooled_bytes);
 	gp_json_u64(out, "used_bytes", oom->stats.used_bytes);
 	gp_json_u64(out, "cached_bytes", oom->stats.cached_bytes);
