@@ -61,9 +61,18 @@ static const struct {
 	{"namespace", "POD_NAMESPACE", NULL},
 };
 
-void stat_environ_each_label(pid_t pid, stat_environ_label_fn fn, void *arg)
+/* Seen from another container its number may be somebody else's here. */
+static bool is_itself(const struct stat_process *process)
 {
-	char *variables = stat_environ_read(pid), clean[VALUE_MAX];
+	uint64_t start_ticks;
+	char state;
+
+	return gp_ctl_process_stat(process->pid, &start_ticks, &state) == 0 && start_ticks == process->start_ticks;
+}
+
+void stat_environ_each_label(const struct stat_process *process, stat_environ_label_fn fn, void *arg)
+{
+	char *variables = is_itself(process) ? stat_environ_read(process->pid) : NULL, clean[VALUE_MAX];
 	const char *last = "";
 
 	for (size_t i = 0; variables && i < sizeof(sources) / sizeof(sources[0]); i++) {
@@ -94,13 +103,13 @@ static void add_text(void *arg, const char *label, const char *value)
 			text->length ? " " : "", label, value);
 }
 
-void stat_environ_labels(char *text, size_t size, pid_t pid)
+void stat_environ_labels(char *text, size_t size, const struct stat_process *process)
 {
 	struct text labels = {text, size, 0};
 	char *cut = stat_alloc(malloc(size));
 
 	text[0] = '\0';
-	stat_environ_each_label(pid, add_text, &labels);
+	stat_environ_each_label(process, add_text, &labels);
 	strcpy(cut, text);
 	stat_clean(text, size, cut); /* it may have been cut within a character */
 	free(cut);
@@ -111,10 +120,10 @@ static void add_member(void *arg, const char *label, const char *value)
 	json_object_set_new(arg, label, json_string(value));
 }
 
-json_t *stat_environ_labels_json(pid_t pid)
+json_t *stat_environ_labels_json(const struct stat_process *process)
 {
 	json_t *labels = stat_alloc(json_object());
 
-	stat_environ_each_label(pid, add_member, labels);
+	stat_environ_each_label(process, add_member, labels);
 	return labels;
 }

@@ -270,7 +270,7 @@ static void write_infos(const struct writer *w)
 			(int)process->pid, escape(a, user), escape(b, program),
 			escape(c, stat_reply_text(process->reply, "pool")),
 			escape(d, stat_reply_text(process->reply, "version")));
-		stat_environ_each_label(process->pid, write_job, (void *)w);
+		stat_environ_each_label(process, write_job, (void *)w);
 		fputs("} 1\n", w->out);
 	}
 }

@@ -163,7 +163,7 @@ static void write_own(const struct stat_process *process, const char *name, char
 		stat_explain_user(user, process->uid);
 		snprintf(value, VALUE_MAX, "%s", user);
 	} else {
-		stat_environ_labels(value, VALUE_MAX, process->pid);
+		stat_environ_labels(value, VALUE_MAX, process);
 	}
 }
 

@@ -108,7 +108,7 @@ static json_t *describe(const struct stat_survey *survey, const struct stat_proc
 	stat_explain_user(user, process->uid);
 	return stat_alloc(json_pack("{s:i, s:I, s:s, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "pid",
 		(int)process->pid, "uid", (json_int_t)process->uid, "user", user, "labels",
-		stat_environ_labels_json(process->pid), "socket", clean,
+		stat_environ_labels_json(process), "socket", clean,
 		"command", stat_reply_text(process->reply, "command"), "pool",
 		stat_reply_text(process->reply, "pool"), "uptime_ns",
 		(json_int_t)stat_reply_u64_or_0(process->reply, "uptime_ns"), "used_bytes",

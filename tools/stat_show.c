@@ -193,7 +193,7 @@ static bool has_labels(const struct stat_survey *survey)
 	char labels[STAT_COLUMN_MAX];
 
 	for (size_t i = 0; i < survey->n_processes; i++) {
-		stat_environ_labels(labels, sizeof(labels), survey->processes[i].pid);
+		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
 		if (survey->processes[i].reply && *labels)
 			return true;
 	}
@@ -215,7 +215,7 @@ void stat_show_list(const struct stat_survey *survey)
 	for (size_t i = 0; i < survey->n_processes; i++) {
 		if (!survey->processes[i].reply)
 			continue;
-		stat_environ_labels(labels, sizeof(labels), survey->processes[i].pid);
+		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
 		add_process(table, &survey->processes[i], is_labelled ? labels : NULL);
 		n++;
 	}

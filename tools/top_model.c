@@ -72,7 +72,7 @@ static void describe(struct top_row *row, const struct stat_process *process, co
 
 		stat_explain_user(user, process->uid);
 		stat_clean(row->user, sizeof(row->user), user);
-		stat_environ_labels(row->labels, sizeof(row->labels), row->pid);
+		stat_environ_labels(row->labels, sizeof(row->labels), process);
 		stat_explain_command(command, sizeof(command), row->pid);
 		stat_clean(row->command, sizeof(row->command), command);
 	}

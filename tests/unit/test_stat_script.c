@@ -234,6 +234,26 @@ START_TEST(jobs_and_ranks_come_from_the_environment)
 }
 END_TEST
 
+/* As seen from another container, where that number is somebody else's. */
+START_TEST(a_process_with_only_the_number_of_another_has_not_its_job)
+{
+	char other[160];
+	pid_t pid;
+
+	setenv("SLURM_JOB_ID", "8812", 1);
+	pid = peer_exec(peer_dir);
+	unsetenv("SLURM_JOB_ID");
+	snprintf(other, sizeof(other), "%s/%d.1.sock", peer_dir, (int)pid);
+	ck_assert_int_eq(rename(peer_socket(pid), other), 0);
+	ck_assert_int_eq(STAT("list", "--query=pid,labels", "--format=csv,noheader"), 0);
+	check_out("PID, \n", pid);
+	ck_assert_int_eq(STAT("list", "--json"), 0);
+	stat_check_in(stat_out, "\"labels\":{},");
+	ck_assert_int_eq(STAT("metrics"), 0);
+	ck_assert_ptr_null(strstr(stat_out, "8812"));
+}
+END_TEST
+
 START_TEST(metrics_tell_jobs_and_ranks_by_the_names_that_others_use)
 {
 	setenv("SLURM_JOB_ID", "8812", 1);
@@ -323,6 +343,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, who_does_not_answer_is_unknown_unless_worse_is_known);
 	tcase_add_test(tc, what_a_process_says_ends_no_line_and_no_text);
 	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
+	tcase_add_test(tc, a_process_with_only_the_number_of_another_has_not_its_job);
 	tcase_add_test(tc, metrics_tell_jobs_and_ranks_by_the_names_that_others_use);
 	tcase_add_test(tc, a_pod_is_told_by_its_host);
 	tcase_add_test(tc, processes_are_asked_all_at_once);
