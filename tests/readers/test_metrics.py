@@ -27,15 +27,17 @@ OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;
 
 
 @contextlib.contextmanager
-def exporter(process, *words):
+def exporter(process, address="127.0.0.1:0", host="127.0.0.1"):
     """The port of one that serves."""
-    child = subprocess.Popen([PROGRAM, "export", "--listen=127.0.0.1:0", *words], env=process.env, stdout=subprocess.PIPE,
+    child = subprocess.Popen([PROGRAM, "export", "--listen=" + address], env=process.env, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
     try:
         line = child.stdout.readline().decode()
-        match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/metrics\n", line)
-        if not match and b"without HTTP" in child.stderr.read():
-            raise Skip("built without libmicrohttpd")
+        match = re.fullmatch(r"http://%s:(\d+)/metrics\n" % re.escape(host), line)
+        if not line:
+            why = child.stderr.read().decode()
+            if "without HTTP" in why or "Cannot assign requested address" in why or "Address family" in why:
+                raise Skip(why.strip())
         yield int(match.group(1))
         child.terminate()
         assert child.wait(60) == 0
@@ -173,6 +175,19 @@ def a_process_that_is_gone_is_gone_from_the_metrics():
         for path in process.path.iterdir():
             path.unlink()
         assert "gpupool_processes 0\n" in fetch(port)[1]
+
+
+def without_a_host_it_serves_this_machine_alone():
+    for address in ("localhost:0", ":0", "0"):
+        with Process() as process, exporter(process, address) as port:
+            assert fetch(port)[0].status == 200
+
+
+def a_host_with_colons_stands_in_brackets():
+    with Process() as process, exporter(process, "[::1]:0", "[::1]") as port, \
+            socket.create_connection(("::1", port), timeout=60) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.makefile("rb").readline().split()[1] == b"200"
 
 
 def addresses_that_are_none_are_refused():
@@ -314,6 +329,8 @@ readers.main([
     who_says_nothing_or_reads_nothing_holds_up_nobody,
     among_too_many_connections_those_that_came_before_are_served,
     a_process_that_is_gone_is_gone_from_the_metrics,
+    without_a_host_it_serves_this_machine_alone,
+    a_host_with_colons_stands_in_brackets,
     addresses_that_are_none_are_refused,
     a_prometheus_server_scrapes_it,
     the_dashboard_asks_only_for_metrics_that_there_are,
