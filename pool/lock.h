@@ -19,6 +19,8 @@ enum gp_lock_rank {
 	GP_RANK_POOL,	      /* pool.c: lists, trees and counters of one pool */
 	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */
+	GP_RANK_ZONES,	      /* debug_zone.c: what the program may not write to; held while that is looked at */
+	GP_RANK_ZONE_IO,      /* debug_io.c: one at a time on the stream by which memory is looked at */
 	GP_RANK_LEAF,	      /* anything that takes no other lock */
 	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are written down in the order of their numbers */
 	GP_RANK_RECORD,	      /* who writes down what happens, whatever is locked meanwhile */

@@ -127,7 +127,7 @@ struct gp_block_info {
 	uint64_t rounded; /* bytes that it takes */
 	uint64_t serial;      /* unique per hand-out in the process */
 	uint64_t segment_base, segment_size; /* of what the driver gave: kind vmm: the piece that it begins in */
-	bool is_used, is_whole;
+	bool is_used, is_whole, is_retired; /* retired: nobody gets it again */
 	bool is_cached, is_mapped; /* free, and ready to be handed out; of the kind vmm, which is no allocation's */
 };
 

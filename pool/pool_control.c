@@ -10,6 +10,9 @@
 /* How long reclaiming waits for what it gave back to arrive. That takes no time, unless later work was ordered. */
 #define RECLAIM_WAIT_NS UINT64_C(20000000)
 
+/* How long until a fence tells that it is complete, where the GPU has nothing else to do. */
+#define IDLE_WAIT_NS UINT64_C(1000000)
+
 uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
 {
 	uint64_t given;
@@ -45,6 +48,13 @@ void gp_pool_flush(struct gp_pool *pool, bool may_wait)
 void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes)
 {
 	atomic_store_explicit(&pool->pending_bytes_max, bytes, memory_order_relaxed);
+}
+
+bool gp_pool_is_idle(struct gp_pool *pool)
+{
+	uint64_t stamp = gp_fence_started(&pool->fence);
+
+	return !gp_fence_record(&pool->fence, stamp, true) && !gp_fence_wait(&pool->fence, stamp, IDLE_WAIT_NS);
 }
 
 void gp_pool_excuse(struct gp_pool *pool)

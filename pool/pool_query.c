@@ -78,6 +78,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.segment_size = piece ? piece->size : b->segment->size,
 		.is_used = is_used,
 		.is_whole = gp_block_is_whole(b),
+		.is_retired = gp_block_is_retired(b),
 		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
 		.is_mapped = range != NULL,
 	};

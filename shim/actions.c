@@ -12,6 +12,8 @@
 
 #include "../pool/pool_control.h"
 #include "backend.h"
+#include "debug.h"
+#include "debug_answer.h"
 #include "driver.h"
 #include "ipc.h"
 #include "leaks.h"
@@ -116,6 +118,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_string(out, "reuse", atomic_load(&gp_state.needs_completion) ? "completed" : "ordered");
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_string(out, "bypass", atomic_load(&gp_bypass) ? "the driver has shut down" : NULL);
+	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");
 	for (int i = 0; i < GP_DEVICES_MAX; i++)
 		if (gp_state_device_if_used(i))
@@ -143,6 +146,7 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 
 	if (blocks->n < blocks->room) {
 		blocks->list[blocks->n] = *info;
+		gp_debug_adjust(&blocks->list[blocks->n]);
 		blocks->devices[blocks->n++] = blocks->device;
 	}
 	blocks->n_all++;
@@ -315,5 +319,6 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_leaks] = gp_leaks_answer,
 	[GP_CTL_stacks] = gp_stacks_answer,
 	[GP_CTL_oom] = gp_oom_answer,
+	[GP_CTL_debug] = gp_debug_answer,
 	[GP_CTL_ipc] = gp_ipc_answer,
 };

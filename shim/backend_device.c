@@ -18,6 +18,7 @@
 #include <errno.h>
 
 #include "capture.h"
+#include "debug.h"
 #include "driver.h"
 #include "libraries.h"
 #include "log.h"
@@ -69,6 +70,7 @@ static int device_release(void *arg, uint64_t addr)
 	struct gp_driver_scope scope;
 	CUresult r;
 
+	gp_debug_leave(addr, 0, true);
 	if (!gp_context_enter(context))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
@@ -124,6 +126,7 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 
 	if (!context->can_release_behind)
 		return -ENOTSUP;
+	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
 	if (!gp_context_enter(context))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);

@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "backend.h"
+#include "debug.h"
 #include "driver.h"
 #include "libraries.h"
 #include "log.h"
@@ -128,6 +129,7 @@ static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
 
 	if (atomic_load(&gp_bypass))
 		return CUDA_ERROR_DEINITIALIZED;
+	gp_debug_leave(addr, bytes, true);
 	quiet = be_quiet();
 	r = gp_real.cuMemUnmap(addr, bytes);
 	be_quiet_no_more(&quiet);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "capture.h"
+#include "debug.h"
 #include "driver.h"
 #include "log.h"
 #include "others.h"
@@ -76,6 +77,7 @@ static int pinned_release(void *arg, uint64_t addr)
 	struct gp_driver_scope scope;
 	CUresult r;
 
+	gp_debug_leave(addr, 0, true);
 	if (!gp_context_enter(pinned->context))
 		return 0;
 	r = gp_driver_enter(&scope, pinned->context->handle);

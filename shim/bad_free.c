@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 
+#include "debug.h"
 #include "driver.h"
 #include "log.h"
 #include "origin.h"
@@ -40,7 +41,7 @@ static uint64_t block_around(struct gp_addrmap *map, uint64_t addr)
 {
 	struct gp_block_info info;
 
-	return gp_pool_info(map, addr, &info) == 0 ? info.addr : addr;
+	return gp_debug_info(map, addr, &info) == 0 ? info.addr : addr;
 }
 
 static void tell_origin(const struct bad_free *bad)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "backend.h"
+#include "debug.h"
 #include "origin.h"
 #include "reserve.h"
 #include "unpooled.h"
@@ -38,11 +39,13 @@ static void add(struct gp_census *census, const struct gp_holding *holding)
 static bool note_block(void *arg, const struct gp_block_info *info)
 {
 	struct gp_census *census = arg;
+	struct gp_block_info known = *info;
 
+	gp_debug_adjust(&known);
 	add(census, &(struct gp_holding){
-			    .key = info->addr,
+			    .key = known.addr,
 			    .bytes = info->rounded,
-			    .requested = info->size,
+			    .requested = known.size,
 			    .device = census->device,
 			    .kind = census->kind,
 		    });

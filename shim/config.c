@@ -41,6 +41,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_MILLISECONDS uint64_t
 #define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_STACKS       struct gp_config_stacks
+#define TYPE_OF_DEBUG        struct gp_config_debug
 #define TYPE_OF_REPORT       char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_DIRECTORY    char[GP_CONFIG_VALUE_SIZE]
 #define GP_OPTION(symbol, variable, option, type, field, ...)                                      \
@@ -172,6 +173,8 @@ static int parse_value(const struct gp_config_option *option, const char *text, 
 		return parse_path(text, field, error);
 	case GP_CONFIG_STACKS:
 		return gp_config_stacks_parse(text, field, error);
+	case GP_CONFIG_DEBUG:
+		return gp_config_debug_parse(text, field, error);
 	case GP_CONFIG_REPORT:
 		return parse_report(text, field, error);
 	case GP_CONFIG_DIRECTORY:
@@ -295,6 +298,31 @@ static int option_find(const char *name)
 	return -1;
 }
 
+/*
+ * Memory can be looked at only once the GPU is done with it, and by whoever sees each allocation and free. What is said
+ * of a block that was written to is worth little without stacks.
+ */
+static void set_for_debug(struct gp_config *config)
+{
+	static const struct {
+		enum gp_option option;
+		const char *text;
+	} implied[] = {
+		{GP_OPTION_THREAD_CACHE, "0"},
+		{GP_OPTION_RUNTIME_LAYER, "off"},
+		{GP_OPTION_SYNC_FREE, "on"},
+		{GP_OPTION_REUSE, "completed"},
+	};
+	struct gp_text_error unused;
+	char depth[16];
+
+	for (size_t i = 0; i < sizeof(implied) / sizeof(*implied); i++)
+		set(config, implied[i].option, implied[i].text, &unused);
+	snprintf(depth, sizeof(depth), "%d", GP_DEBUG_DEPTH);
+	if (config->source[GP_OPTION_STACKS] == GP_CONFIG_DEFAULT)
+		set(config, GP_OPTION_STACKS, depth, &unused);
+}
+
 int gp_config_parse(
 	struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
 {
@@ -325,6 +353,8 @@ int gp_config_parse(
 	if (config->pool == GP_CONFIG_POOL_NONE &&
 		config->source[GP_OPTION_PENDING_COUNT] == GP_CONFIG_DEFAULT)
 		set(config, GP_OPTION_PENDING_COUNT, PENDING_COUNT_OF_NONE, &unused);
+	if (gp_config_debug_is_on(&config->debug))
+		set_for_debug(config);
 	return result;
 }
 

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config_debug.h"
 #include "config_stacks.h"
 #include "log.h"
 #include "size.h"
@@ -60,6 +61,7 @@ struct gp_config {
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */
 	char record_file[GP_CONFIG_VALUE_SIZE]; /* as gp_record_init() takes it; empty if not set */
 	struct gp_config_stacks stacks;
+	struct gp_config_debug debug;
 	char report[GP_CONFIG_VALUE_SIZE]; /* "exit", or "exit:" and a file as gp_record_init() takes it; or empty */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
@@ -83,6 +85,7 @@ enum gp_config_type {
 	GP_CONFIG_MILLISECONDS,
 	GP_CONFIG_PATH,
 	GP_CONFIG_STACKS,
+	GP_CONFIG_DEBUG,
 	GP_CONFIG_REPORT,
 	GP_CONFIG_DIRECTORY,
 };

@@ -16,6 +16,7 @@
 
 #include "../pool/pool_control.h"
 #include "backend.h"
+#include "debug_io.h"
 #include "green.h"
 #include "log.h"
 #include "real.h"
@@ -34,13 +35,18 @@ void gp_context_ref(struct gp_context *context)
 	atomic_fetch_add_explicit(&context->refs, 1, memory_order_relaxed);
 }
 
-void gp_context_unref(struct gp_context *context)
+__attribute__((cold)) static void destroy(struct gp_context *context)
 {
-	if (atomic_fetch_sub_explicit(&context->refs, 1, memory_order_acq_rel) != 1)
-		return;
 	gp_mutex_deinit(&context->pinned_lock);
 	gp_mutex_deinit(&context->undue_lock);
+	gp_debug_io_free(atomic_load(&context->debug_io));
 	free(context);
+}
+
+void gp_context_unref(struct gp_context *context)
+{
+	if (atomic_fetch_sub_explicit(&context->refs, 1, memory_order_acq_rel) == 1)
+		destroy(context);
 }
 
 struct gp_context *gp_context_use(struct gp_context *context)

@@ -17,6 +17,7 @@
 /* Pinned memory is kept apart by its flags (3 bits), and cuMemAllocHost's from cuMemHostAlloc's. */
 enum { GP_PINNED_KINDS = 9, GP_PINNED_ALLOC_HOST = 8 };
 
+struct gp_debug_io;
 struct gp_pinned;
 
 struct gp_context {
@@ -44,6 +45,7 @@ struct gp_context {
 	bool is_rdma_capable; /* backend_mapping.c: what is mapped is */
 	_Atomic bool is_stand_in; /* its pool is split where it should be vmm, and nobody has been told */
 	struct gp_context *next_ended; /* context_end.c */
+	_Atomic(struct gp_debug_io *) debug_io; /* debug_io.c; made when first used */
 };
 
 /* The current context, with a use that must be put; NULL if there is none that gpupool serves. */

@@ -10,6 +10,8 @@
 #include "../pool/mapped.h"
 #include "backend.h"
 #include "capture.h"
+#include "debug.h"
+#include "debug_zone.h"
 #include "ipc.h"
 #include "peer.h"
 #include "real.h"
@@ -35,6 +37,8 @@ static void drop_locked(struct gp_context *context)
 	gp_peer_forget_context(context->handle);
 	drop_pool(NULL, context->pool);
 	gp_pinned_each(context, drop_pool, NULL);
+	if (gp_debug_is_on())
+		gp_zones_forget_context(context);
 }
 
 /* A dead context leaves the table. */

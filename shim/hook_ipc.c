@@ -4,6 +4,7 @@
 /* Memory shared with other processes by legacy IPC handles. Whole blocks are the driver's business, parts are ours. */
 
 #include "backend.h"
+#include "debug.h"
 #include "ipc.h"
 #include "log.h"
 #include "real.h"
@@ -28,7 +29,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 	static const char why[] = "the program exported memory to other processes";
 	struct gp_block_info info;
 
-	if (!handle || gp_pool_info(&gp_state.device_map, ptr, &info))
+	if (!handle || gp_debug_info(&gp_state.device_map, ptr, &info))
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
 	if (!info.is_used)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -8,25 +8,33 @@
 
 #include <errno.h>
 
-#include "../pool/pool_control.h"
 #include "backend.h"
 #include "bad_free.h"
+#include "debug.h"
 #include "memory.h"
 #include "oom.h"
 #include "oom_hook.h"
 #include "real.h"
 #include "record.h"
-#include "scope.h"
 #include "unpooled.h"
+
+__attribute__((cold)) static int alloc_watched(struct gp_pool *pool, int device, uint64_t bytes, uint64_t *ret_addr)
+{
+	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, ret_addr)
+				 : gp_memory_alloc_plain(pool, bytes, ret_addr);
+
+	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r);
+	return r;
+}
 
 static int alloc(struct gp_pool *pool, int device, uint64_t bytes, uint64_t *ret_addr)
 {
 	int r;
 
 	do {
-		r = gp_scope_no_caches ? gp_pool_alloc_uncached(pool, bytes, ret_addr)
-				       : gp_pool_alloc(pool, bytes, ret_addr);
-		gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r);
+		r = gp_unlikely(gp_state.is_watched)
+			    ? alloc_watched(pool, device, bytes, ret_addr)
+			    : gp_memory_alloc_plain(pool, bytes, ret_addr);
 	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
 	return r;
 }
@@ -194,16 +202,14 @@ static int wait_for(struct gp_context *context)
  * GPUPOOL_SYNC_FREE: waits as the driver's own free of a block would; *mode becomes what that allows. Not 0: the free
  * is to fail with it. During a capture nobody may wait.
  */
-static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode *mode)
+__attribute__((cold)) static CUresult wait_for_block(
+	struct gp_addrmap *map, uint64_t addr, enum gp_free_mode *mode)
 {
 	struct gp_block_info info;
 	struct gp_pool *pool;
 	int r;
 
-	gp_context_settle(map, addr);
-	if (gp_likely(!gp_state.config.is_free_synchronous))
-		return CUDA_SUCCESS;
-	if (gp_pool_info(map, addr, &info) || !info.is_used || info.addr != addr)
+	if (gp_debug_info(map, addr, &info) || !info.is_used || info.addr != addr)
 		return CUDA_SUCCESS;
 	pool = gp_addrmap_pool_of(map, addr);
 	if (!pool)
@@ -213,6 +219,12 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 	if (!r)
 		*mode = GP_FREE_SYNCED;
 	return r > 0 ? r : CUDA_SUCCESS;
+}
+
+static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode *mode)
+{
+	gp_context_settle(map, addr);
+	return gp_unlikely(gp_state.config.is_free_synchronous) ? wait_for_block(map, addr, mode) : CUDA_SUCCESS;
 }
 
 /*
@@ -226,13 +238,24 @@ static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode
 	return gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
 }
 
+__attribute__((cold)) static int release_watched(struct gp_addrmap *map, uint64_t ptr, bool is_waited, enum gp_free_mode mode)
+{
+	bool is_pinned = map == &gp_state.pinned_map;
+	uint64_t addr = gp_debug_is_on() ? gp_debug_free(is_pinned, ptr, is_waited, &mode) : ptr;
+
+	gp_record(NULL, FREE, ptr, mode, is_pinned);
+	return release(map, addr, mode);
+}
+
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
 {
 	int r;
 
 	gp_origin_freed(ptr);
-	gp_record(NULL, FREE, ptr, mode, false);
-	r = release(&gp_state.device_map, ptr, mode);
+	if (gp_unlikely(gp_state.is_watched))
+		r = release_watched(&gp_state.device_map, ptr, mode == GP_FREE_SYNCED, mode);
+	else
+		r = release(&gp_state.device_map, ptr, mode);
 
 	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
@@ -415,10 +438,11 @@ int gp_memory_free_host(void *ptr)
 	if (gp_unlikely(r))
 		return r;
 	gp_origin_freed(addr);
-	/* Other contexts have not been waited for, and may reach it. */
-	mode = mode == GP_FREE_SYNCED ? GP_FREE_NORMAL : mode;
-	gp_record(NULL, FREE, addr, mode, true);
-	r = release(&gp_state.pinned_map, addr, mode);
+	/* The mode is not that of a block that was waited for: other contexts have not been, and may reach it. */
+	if (gp_unlikely(gp_state.is_watched))
+		r = release_watched(&gp_state.pinned_map, addr, mode == GP_FREE_SYNCED, GP_FREE_NORMAL);
+	else
+		r = release(&gp_state.pinned_map, addr, GP_FREE_NORMAL);
 	switch (r) {
 	case GP_E_DEAD:
 		return CUDA_ERROR_INVALID_VALUE;

@@ -10,6 +10,7 @@
  */
 
 #include "backend.h"
+#include "debug.h"
 #include "ipc.h"
 #include "log.h"
 #include "real.h"
@@ -71,7 +72,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
 {
 	gp_context_settle(&gp_state.device_map, ptr);
-	return gp_pool_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
+	return gp_debug_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
 }
 
 /* The same, or another process's that was opened here. */
@@ -209,7 +210,7 @@ CUresult hook_cuMemGetHandleForAddressRange(
 {
 	struct gp_block_info info;
 
-	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
+	if (gp_debug_info(&gp_state.device_map, ptr, &info) == 0) {
 		if (!info.is_used || bytes > info.addr + info.rounded - ptr)
 			return CUDA_ERROR_INVALID_VALUE;
 		give_out(ptr, "a dma-buf handle");

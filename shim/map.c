@@ -14,6 +14,7 @@
 
 #include "../pool/failure.h"
 #include "backend.h"
+#include "debug.h"
 #include "origin.h"
 #include "stack_json.h"
 
@@ -66,7 +67,9 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 	struct pool *pool = &map->pools[map->n_pools];
 	bool begins = pool->end != info->addr || (pool->segment != info->segment_base && !info->is_mapped);
 	enum state state = state_of(info);
+	struct gp_block_info known = *info;
 
+	gp_debug_adjust(&known);
 	pool->cached_piece = state == CACHED ? (begins ? 0 : pool->cached_piece) + info->rounded : 0;
 	pool->free_piece = state != USED ? (begins ? 0 : pool->free_piece) + info->rounded : 0;
 	pool->largest_cached = gp_max(pool->largest_cached, pool->cached_piece);
@@ -80,7 +83,7 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 	map->blocks[map->n_blocks++] = (struct block){
 		.addr = info->addr,
 		.bytes = info->rounded,
-		.requested = info->size,
+		.requested = known.size,
 		.state = (uint8_t)state,
 		.begins = begins,
 	};
@@ -120,7 +123,7 @@ static void find_sites(struct map *map)
 	if (!atomic_load(&gp_origin_mode))
 		return;
 	for (size_t i = 0; i < map->n_blocks; i++)
-		if (map->blocks[i].state == USED && gp_origin_find(map->blocks[i].addr, &origin) && !origin.is_freed)
+		if (map->blocks[i].state == USED && gp_origin_find(gp_debug_ptr(map->blocks[i].addr), &origin) && !origin.is_freed)
 			map->blocks[i].site = origin.given;
 }
 

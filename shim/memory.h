@@ -4,9 +4,11 @@
 
 /* What the driver's functions and the runtime's have in common (hook_memory.c, hook_runtime.c). */
 
+#include "../pool/pool_control.h"
 #include "capture.h"
 #include "origin.h"
 #include "real.h"
+#include "scope.h"
 #include "thread.h"
 
 /* -ENOENT if the thread's cache for the current context has no place for it, else what cuMemFree returns. */
@@ -17,6 +19,13 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 		return -ENOENT;
 	gp_origin_freed(ptr);
 	return gp_tcache_put(cache->tcache, ptr);
+}
+
+/* Out of the pool, without anybody's being told. As gp_pool_alloc. */
+static inline int gp_memory_alloc_plain(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+{
+	return gp_scope_no_caches ? gp_pool_alloc_uncached(pool, bytes, ret_addr)
+				  : gp_pool_alloc(pool, bytes, ret_addr);
 }
 
 /* The driver's free, and that of pinned memory. GP_E_FOREIGN: not ours, nothing was done; else what they return. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "debug.h"
 #include "driver.h"
 #include "origin.h"
 #include "others.h"
@@ -113,7 +114,7 @@ static void find_pins(struct gp_oom *oom, struct gp_pool *pool)
 	end_segment(&survey);
 	for (unsigned i = 0; i < oom->n_pins; i++)
 		for (unsigned k = 0; k < gp_min(oom->pins[i].n_used, GP_OOM_PIN_BLOCKS); k++)
-			if (gp_origin_find(oom->pins[i].blocks[k].addr, &origin) && !origin.is_freed)
+			if (gp_origin_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &origin) && !origin.is_freed)
 				oom->pins[i].blocks[k].site = origin.given;
 }
 

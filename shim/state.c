@@ -12,6 +12,7 @@
 #include "barrier.h"
 #include "context.h"
 #include "ctl_server.h"
+#include "debug_zone.h"
 #include "driver.h"
 #include "exit_report.h"
 #include "origin.h"
@@ -60,6 +61,7 @@ bool gp_state_read(void)
 		atomic_init(&gp_state.needs_completion, config->reuse == GP_CONFIG_REUSE_COMPLETED);
 		gp_state.start_ns = gp_driver_now_ns(NULL);
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
+		gp_state.is_watched = gp_record_is_on() || gp_config_debug_is_on(&config->debug);
 		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);
@@ -99,6 +101,7 @@ static void after_fork_in_child(void)
 	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
 		atomic_store(&gp_bypass, true);
 	gp_record_after_fork_child(atomic_load(&gp_bypass));
+	gp_zones_after_fork_child();
 	gp_thread_after_fork_child();
 	gp_ctl_after_fork_child();
 	gp_mutex_init(&lock, GP_RANK_LEAF);

@@ -74,6 +74,7 @@ static void check_defaults(void)
 	ck_assert_str_eq(config.log_file, "stderr");
 	ck_assert_uint_eq(config.stacks.depth, 0);
 	ck_assert_uint_eq(config.stacks.sample, 1);
+	ck_assert(!gp_config_debug_is_on(&config.debug) && !config.debug.full);
 	ck_assert_str_eq(config.report, "");
 	ck_assert_str_eq(config.runtime_dir, "");
 	ck_assert_str_eq(config.limit_error, "");
@@ -121,7 +122,8 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1",
 		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
-		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
+		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
+		"GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
@@ -191,6 +193,45 @@ START_TEST(stacks_and_reports_are_off_in_any_case)
 	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=64"), 0);
 	ck_assert_uint_eq(config.stacks.depth, 64);
 	ck_assert_uint_eq(config.stacks.sample, 1);
+}
+END_TEST
+
+static const struct {
+	const char *entry;
+	bool poison, guard, full;
+} debugs[] = {
+	{"GPUPOOL_DEBUG=poison", true, false, false},
+	{"GPUPOOL_DEBUG=Guard", false, true, false},
+	{"GPUPOOL_DEBUG=guard,poison", true, true, false},
+	{"GPUPOOL_DEBUG=poison,guard,full", true, true, true},
+	{"GPUPOOL_DEBUG=full,poison", true, false, true},
+};
+
+START_TEST(debugging_says_what_it_implies)
+{
+	const char *environment[] = {
+		debugs[_i].entry, "GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_SYNC_FREE=off", "GPUPOOL_REUSE=ordered", NULL};
+
+	ck_assert_int_eq(parse(environment), 0);
+	ck_assert_int_eq(config.debug.poison, debugs[_i].poison);
+	ck_assert_int_eq(config.debug.guard, debugs[_i].guard);
+	ck_assert_int_eq(config.debug.full, debugs[_i].full);
+	ck_assert_uint_eq(config.thread_cache_bytes, 0);
+	ck_assert(!config.is_runtime_served);
+	ck_assert(config.is_free_synchronous);
+	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
+	ck_assert_uint_eq(config.stacks.depth, 16);
+	ck_assert_str_eq(config.text[GP_OPTION_THREAD_CACHE], "0");
+	ck_assert_str_eq(config.text[GP_OPTION_STACKS], "16");
+}
+END_TEST
+
+START_TEST(debugging_leaves_stacks_as_they_were_set)
+{
+	const char *environment[] = {"GPUPOOL_STACKS=off", "GPUPOOL_DEBUG=guard", NULL};
+
+	ck_assert_int_eq(parse(environment), 0);
+	ck_assert_uint_eq(config.stacks.depth, 0);
 }
 END_TEST
 
@@ -267,6 +308,13 @@ static const struct {
 	{"GPUPOOL_STACKS=16,sample=1000001", 3, NULL},
 	{"GPUPOOL_STACKS=16,sample=4 ", 3, NULL},
 	{"GPUPOOL_STACKS=00000000000000000000016", 0, NULL},
+	{"GPUPOOL_DEBUG=posion", 0,
+		"GPUPOOL_DEBUG: 'posion' is neither off nor a list of poison, guard and full (character 1): as in "
+		"poison,guard, or poison,guard,full; the default holds"},
+	{"GPUPOOL_DEBUG=poison,,guard", 7, NULL},
+	{"GPUPOOL_DEBUG=poison,", 7, NULL},
+	{"GPUPOOL_DEBUG=guard,off", 6, NULL},
+	{"GPUPOOL_DEBUG=full", 0, NULL},
 	{"GPUPOOL_REPORT=end", 0, NULL},
 	{"GPUPOOL_REPORT=exit:", 5, NULL},
 	{"GPUPOOL_REPORT=exit:%q", 5, NULL},
@@ -487,6 +535,8 @@ int main(void)
 	tcase_add_test(tc, every_variable_is_kept_as_it_was_typed);
 	ADD_ROWS(tc, switches, a_switch_takes_eight_words);
 	tcase_add_test(tc, stacks_and_reports_are_off_in_any_case);
+	tcase_add_loop_test(tc, debugging_says_what_it_implies, 0, LENGTH(debugs));
+	tcase_add_test(tc, debugging_leaves_stacks_as_they_were_set);
 	tcase_add_test(tc, every_word_means_its_own_constant);
 	ADD_ROWS(tc, bad_values, a_bad_value_is_reported_once_and_leaves_the_default);
 	tcase_add_test(tc, a_bad_limit_is_a_limit_of_nothing);

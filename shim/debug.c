@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "debug.h"
+
+#include <errno.h>
+
+#include "backend.h"
+#include "debug_report.h"
+#include "driver.h"
+#include "memory.h"
+
+/*
+ * Before a block as much as its alignment takes; behind it at least that, and what the pool rounds to. A check that is
+ * asked for ends in time for whoever waits for the answer.
+ */
+#define ZONE_BYTES   GP_ALIGN
+#define CHECK_MAX_NS UINT64_C(1000000000)
+
+static _Atomic uint64_t n_checks, n_skipped, n_errors, spent_ns;
+
+static void add(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void gp_debug_stats(struct gp_debug_stats *ret)
+{
+	ret->checks = atomic_load(&n_checks);
+	ret->skipped = atomic_load(&n_skipped);
+	ret->errors = atomic_load(&n_errors);
+	ret->ns = atomic_load(&spent_ns);
+}
+
+/*
+ * Before what may be exported there is nothing: others open a driver allocation at its base. Nor before pinned memory,
+ * whose pages a program may count on.
+ */
+static uint64_t bytes_before(bool is_pinned)
+{
+	enum gp_kind kind = gp_state_kind();
+
+	if (is_pinned || !gp_state.config.debug.guard || gp_scope_no_caches)
+		return 0;
+	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? ZONE_BYTES : 0;
+}
+
+static struct gp_context *context_of(const struct gp_pool *pool, bool is_pinned)
+{
+	return is_pinned ? gp_pinned_context(pool) : gp_pool_owner(pool);
+}
+
+static struct gp_addrmap *map_of(bool is_pinned)
+{
+	return is_pinned ? &gp_state.pinned_map : &gp_state.device_map;
+}
+
+static void count_findings(const struct gp_finding *found)
+{
+	for (int i = 0; i < GP_N_FINDINGS; i++)
+		add(&n_errors, found[i].n_wrong != 0);
+}
+
+static void report_findings(const struct gp_finding *found)
+{
+	for (int i = 0; i < GP_N_FINDINGS; i++)
+		if (found[i].n_wrong)
+			gp_finding_report(&found[i]);
+}
+
+/* No lock is held, and nobody has the memory. */
+static void check(struct gp_zone *zone, enum gp_finding_when when)
+{
+	struct gp_finding found[GP_N_FINDINGS];
+
+	if (!gp_zone_is_watched(zone))
+		return;
+	add(gp_zone_check(zone, when, found) ? &n_skipped : &n_checks, 1);
+	count_findings(found);
+	report_findings(found);
+}
+
+static void check_and_free(struct gp_zone *list, enum gp_finding_when when)
+{
+	struct gp_zone *zone;
+
+	while ((zone = list)) {
+		list = zone->next;
+		check(zone, when);
+		gp_zone_free(zone);
+	}
+}
+
+/* The block was handed out just now: looks at what was there, and then puts the zone into place. */
+static void watch(struct gp_zone *zone)
+{
+	struct gp_zone_block *block = &zone->block;
+	struct gp_debug_piece pieces[2];
+	unsigned n = gp_zone_guards(block, pieces);
+	struct gp_zone *before;
+	bool is_in;
+
+	gp_mutex_lock(&gp_zones_lock);
+	before = gp_zones_take_locked(block->start, block->end - block->start);
+	gp_mutex_unlock(&gp_zones_lock);
+	check_and_free(before, GP_SEEN_AT_REUSE);
+	if (gp_state.config.debug.guard) {
+		block->is_guarded = !gp_debug_io_guard(block->context, block->is_pinned, pieces, n);
+		add(&n_skipped, !block->is_guarded);
+	}
+	gp_mutex_lock(&gp_zones_lock);
+	is_in = gp_zone_insert_locked(zone);
+	gp_mutex_unlock(&gp_zones_lock);
+	if (!is_in)
+		gp_zone_free(zone);
+}
+
+int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint64_t *ret_addr)
+{
+	uint64_t front = bytes_before(is_pinned), back = gp_state.config.debug.guard ? ZONE_BYTES : 0, start = 0;
+	struct gp_zone *zone = gp_zone_new(context_of(pool, is_pinned));
+	struct gp_block_info info;
+	uint64_t start_ns;
+	int r;
+
+	/* Too much to be had, or nowhere to note it: as the program asked. */
+	if (!zone || bytes > UINT64_MAX / 2)
+		front = back = 0;
+	r = gp_memory_alloc_plain(pool, front + bytes + back, &start);
+	start_ns = gp_driver_now_ns(NULL);
+	*ret_addr = r ? 0 : start + front;
+	if (r || !zone || gp_pool_info(map_of(is_pinned), start, &info)) {
+		gp_zone_free(zone);
+		return r;
+	}
+	zone->addr = zone->block.start = start;
+	zone->bytes = info.rounded;
+	zone->block.end = start + info.rounded;
+	zone->block.segment = info.segment_base;
+	zone->block.ptr = start + front;
+	zone->block.bytes = bytes;
+	zone->block.given_ns = start_ns;
+	zone->block.is_pinned = is_pinned;
+	watch(zone);
+	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
+	return 0;
+}
+
+/* Pinned memory can be touched by every context; the owner's work alone has been waited for. */
+static bool is_out_of_use(const struct gp_zone_block *block)
+{
+	struct gp_pool *pool;
+	bool is;
+
+	if (!block->is_pinned)
+		return true;
+	pool = gp_addrmap_pool_of(&gp_state.pinned_map, block->start);
+	is = pool && gp_pool_is_idle(pool);
+	gp_pool_put(pool);
+	return is;
+}
+
+/* Not what goes back to the driver at once, nor what somebody else may be looking at. */
+static bool is_to_be_filled(const struct gp_zone_block *block)
+{
+	struct gp_block_info info;
+
+	return gp_state.config.debug.poison && gp_state_kind() != GP_KIND_NONE && !gp_scope_no_caches &&
+	       gp_pool_info(map_of(block->is_pinned), block->start, &info) == 0 && !info.is_retired;
+}
+
+/* A block that nobody uses any more and that is not free yet. False: it may yet be written to, by ourselves. */
+static bool look_and_fill(struct gp_zone *zone)
+{
+	struct gp_zone_block *block = &zone->block;
+	struct gp_debug_piece all = {block->start, block->end - block->start};
+	int r;
+
+	check(zone, GP_SEEN_AT_FREE);
+	block->is_guarded = false;
+	if (!is_to_be_filled(block))
+		return true;
+	r = gp_debug_io_poison(block->context, block->is_pinned, &all);
+	block->is_filled = !r;
+	add(&n_skipped, r != 0);
+	return !r || r == -EBUSY;
+}
+
+static void note_free(struct gp_zone_block *block)
+{
+	struct gp_origin origin;
+
+	block->is_freed = true;
+	block->freed_ns = gp_driver_now_ns(NULL);
+	if (!gp_origin_find(block->ptr, &origin))
+		return;
+	block->given = origin.given;
+	block->freed = origin.freed;
+}
+
+/* The zone with what the program frees there, taken out; or NULL, and what to tell the pool instead. */
+static struct gp_zone *claim(uint64_t ptr, uint64_t *ret_start)
+{
+	struct gp_zone *zone;
+	bool is_block;
+
+	gp_mutex_lock(&gp_zones_lock);
+	zone = gp_zone_find_locked(ptr);
+	is_block = zone && !zone->block.is_freed && zone->block.ptr == ptr;
+	/* What the pool takes for the block's address is, to the program, no such thing. */
+	if (is_block)
+		*ret_start = zone->block.start;
+	else
+		*ret_start = ptr + (zone && !zone->block.is_freed && zone->block.start == ptr);
+	if (is_block)
+		gp_zone_remove_locked(zone);
+	gp_mutex_unlock(&gp_zones_lock);
+	return is_block ? zone : NULL;
+}
+
+uint64_t gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode *mode)
+{
+	uint64_t start_ns = gp_driver_now_ns(NULL), start;
+	struct gp_zone *zone = claim(ptr, &start);
+	bool is_kept;
+
+	if (!zone)
+		return start;
+	note_free(&zone->block);
+	if (is_waited && is_out_of_use(&zone->block)) {
+		if (!look_and_fill(zone) && *mode == GP_FREE_SYNCED)
+			*mode = GP_FREE_NORMAL;
+	} else {
+		/* Its guards may be looked at before somebody gets it. */
+		add(&n_skipped, gp_state.config.debug.poison);
+	}
+	gp_mutex_lock(&gp_zones_lock);
+	is_kept = gp_zone_is_watched(zone) && gp_zone_insert_locked(zone);
+	gp_mutex_unlock(&gp_zones_lock);
+	if (!is_kept)
+		gp_zone_free(zone);
+	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
+	return start;
+}
+
+void gp_debug_adjust_slow(struct gp_block_info *info)
+{
+	const struct gp_zone *zone;
+
+	gp_mutex_lock(&gp_zones_lock);
+	zone = gp_zone_find_locked(info->addr);
+	if (zone && !zone->block.is_freed && zone->block.start == info->addr) {
+		info->rounded -= zone->block.ptr - info->addr;
+		info->is_whole = info->is_whole && zone->block.ptr == info->addr;
+		info->addr = zone->block.ptr;
+		info->size = zone->block.bytes;
+	}
+	gp_mutex_unlock(&gp_zones_lock);
+}
+
+uint64_t gp_debug_ptr(uint64_t addr)
+{
+	struct gp_block_info info = {.addr = addr, .is_used = true};
+
+	gp_debug_adjust(&info);
+	return info.addr;
+}
+
+void gp_debug_leave_slow(uint64_t addr, uint64_t bytes, bool is_done)
+{
+	uint64_t start_ns = gp_driver_now_ns(NULL);
+	struct gp_zone *zone, *list;
+
+	gp_mutex_lock(&gp_zones_lock);
+	list = bytes ? gp_zones_take_locked(addr, bytes) : gp_zones_take_segment_locked(addr);
+	gp_mutex_unlock(&gp_zones_lock);
+	while (!is_done && (zone = list)) {
+		list = zone->next;
+		add(&n_skipped, gp_zone_is_watched(zone));
+		gp_zone_free(zone);
+	}
+	check_and_free(list, GP_SEEN_AT_RELEASE);
+	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
+}
+
+/* The next zone that is watched, from *at on; looked at with the lock held, and told of without. False: no more. */
+static bool check_next(uint64_t *at, struct gp_debug_survey *survey)
+{
+	struct gp_finding found[GP_N_FINDINGS];
+	struct gp_zone *zone;
+	int r = 0;
+
+	gp_mutex_lock(&gp_zones_lock);
+	while ((zone = gp_zone_next_locked(*at)) && !gp_zone_is_watched(zone))
+		*at = zone->addr + 1;
+	if (zone) {
+		*at = zone->addr + 1;
+		r = gp_zone_check(zone, GP_SEEN_AT_CHECK, found);
+		count_findings(found);
+	}
+	gp_mutex_unlock(&gp_zones_lock);
+	if (!zone)
+		return false;
+	add(r ? &n_skipped : &n_checks, 1);
+	survey->skipped += r != 0;
+	survey->blocks += r == 0;
+	for (int i = 0; i < GP_N_FINDINGS; i++)
+		survey->errors += found[i].n_wrong != 0;
+	report_findings(found);
+	return true;
+}
+
+void gp_debug_check_all(struct gp_debug_survey *ret)
+{
+	uint64_t start_ns = gp_driver_now_ns(NULL), at = 0;
+
+	*ret = (struct gp_debug_survey){0};
+	while (!ret->is_truncated && check_next(&at, ret)) {
+		ret->ns = gp_driver_now_ns(NULL) - start_ns;
+		ret->is_truncated = ret->ns >= CHECK_MAX_NS;
+	}
+	add(&spent_ns, ret->ns);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A report has up to three lines: what was written where, where the block was allocated, and where it was freed. The
+ * same at the same places is told once; and of all others as many as any place in the library may tell.
+ */
+
+#include "debug_report.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "driver.h"
+#include "log.h"
+#include "stack_text.h"
+
+enum { KEPT = 64 };
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct gp_finding kept[KEPT];
+static uint64_t n_kept; /* so far */
+static uint64_t n_all;
+
+static const char *const whats[] = {
+	[GP_WRITE_AFTER_FREE] = "after-free",
+	[GP_WRITE_PAST_END] = "past-end",
+	[GP_WRITE_BEFORE_START] = "before-start",
+};
+
+static const char *const whens[] = {
+	[GP_SEEN_AT_FREE] = "free",
+	[GP_SEEN_AT_REUSE] = "reuse",
+	[GP_SEEN_AT_RELEASE] = "release",
+	[GP_SEEN_AT_CHECK] = "check",
+};
+
+/* Without stacks nobody knows whether two are the same, but for the block. */
+static bool is_same(const struct gp_finding *a, const struct gp_finding *b)
+{
+	if (a->what != b->what || a->block.given != b->block.given || a->block.freed != b->block.freed)
+		return false;
+	return a->block.given || (a->block.ptr == b->block.ptr && a->block.given_ns == b->block.given_ns);
+}
+
+/* Whether it is another one. */
+static bool keep(const struct gp_finding *finding)
+{
+	bool is_new = true;
+
+	gp_mutex_lock(&lock);
+	n_all++;
+	for (uint64_t i = 0; i < gp_min(n_kept, KEPT) && is_new; i++) {
+		is_new = !is_same(&kept[i], finding);
+		kept[i].times += !is_new;
+	}
+	if (is_new)
+		kept[n_kept++ % KEPT] = *finding;
+	gp_mutex_unlock(&lock);
+	return is_new;
+}
+
+static uint64_t since_ns(uint64_t now_ns, uint64_t time_ns)
+{
+	return now_ns - gp_min(time_ns, now_ns);
+}
+
+static int64_t offset_of(const struct gp_finding *finding)
+{
+	return (int64_t)(finding->first - finding->block.ptr);
+}
+
+static void print_bytes(char text[static 3 * GP_FINDING_BYTES + 1], const struct gp_finding *finding, const char *gap)
+{
+	int n = 0;
+
+	*text = '\0';
+	for (unsigned i = 0; i < finding->n_bytes; i++)
+		n += snprintf(text + n, 4, "%s%02x", i ? gap : "", finding->bytes[i]);
+}
+
+static void tell(const struct gp_finding *finding)
+{
+	static const char *const titles[] = {"a free", "the end", "the start"};
+	static const char *const hows[] = {"after", "past", "before"};
+	static const char *const seen[] = {"at its free", "when it was to be reused", "when it went back to the driver",
+		"by a check"};
+	const struct gp_zone_block *block = &finding->block;
+	char bytes[3 * GP_FINDING_BYTES + 1], stack[GP_STACK_TEXT_MAX], where[32] = "pinned";
+
+	if (!block->is_pinned)
+		snprintf(where, sizeof(where), "device %d", finding->device);
+	print_bytes(bytes, finding, " ");
+	gp_log(GP_LOG_ERROR,
+		"write %s %s of 0x%" PRIx64 " (%" PRIu64 " bytes, %s), seen %s: %" PRIu64
+		" wrong bytes, the first at %+" PRId64 ": %s",
+		hows[finding->what], titles[finding->what], block->ptr, block->bytes, where, seen[finding->when],
+		finding->n_wrong, offset_of(finding), bytes);
+	gp_log(GP_LOG_ERROR, "  allocated %" PRIu64 " ms ago: %s", since_ns(finding->time_ns, block->given_ns) / 1000000,
+		block->given ? gp_stack_text(stack, block->given) : "-");
+	if (block->is_freed)
+		gp_log(GP_LOG_ERROR, "  freed %" PRIu64 " ms ago: %s",
+			since_ns(finding->time_ns, block->freed_ns) / 1000000,
+			block->freed ? gp_stack_text(stack, block->freed) : "-");
+}
+
+void gp_finding_report(const struct gp_finding *finding)
+{
+	if (keep(finding))
+		tell(finding);
+}
+
+static void write_one(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_finding *finding)
+{
+	const struct gp_zone_block *block = &finding->block;
+	char bytes[3 * GP_FINDING_BYTES + 1];
+
+	print_bytes(bytes, finding, "");
+	gp_json_object_begin(out, NULL);
+	gp_json_string(out, "what", whats[finding->what]);
+	gp_json_string(out, "seen", whens[finding->when]);
+	gp_json_u64(out, "age_ns", since_ns(gp_driver_now_ns(NULL), finding->time_ns));
+	gp_json_u64(out, "times", finding->times);
+	gp_json_address(out, "block", block->ptr);
+	gp_json_u64(out, "requested_bytes", block->bytes);
+	if (block->is_pinned)
+		gp_json_null(out, "device");
+	else
+		gp_json_i64(out, "device", finding->device);
+	gp_json_string(out, "kind", block->is_pinned ? "pinned" : "device");
+	gp_json_i64(out, "offset", offset_of(finding));
+	gp_json_u64(out, "n_wrong", finding->n_wrong);
+	gp_json_string(out, "bytes", bytes);
+	/* Before it was seen. */
+	gp_json_u64(out, "allocated_ns", since_ns(finding->time_ns, block->given_ns));
+	if (block->is_freed)
+		gp_json_u64(out, "freed_ns", since_ns(finding->time_ns, block->freed_ns));
+	else
+		gp_json_null(out, "freed_ns");
+	gp_stack_json_site(out, stacks, "allocated", block->given);
+	gp_stack_json_site(out, stacks, "freed", block->freed);
+	gp_json_object_end(out);
+}
+
+void gp_findings_write(struct gp_json *out, struct gp_stack_json *stacks)
+{
+	static struct gp_finding list[KEPT]; /* one answer is written at a time */
+	uint64_t n;
+
+	gp_mutex_lock(&lock);
+	n = n_kept;
+	for (unsigned i = 0; i < KEPT; i++)
+		list[i] = kept[i];
+	gp_mutex_unlock(&lock);
+	gp_json_u64(out, "n_reports", n);
+	gp_json_array_begin(out, "reports");
+	for (uint64_t i = n - gp_min(n, KEPT); i < n; i++)
+		write_one(out, stacks, &list[i % KEPT]);
+	gp_json_array_end(out);
+}
+
+uint64_t gp_findings_count(void)
+{
+	uint64_t n;
+
+	gp_mutex_lock(&lock);
+	n = n_all;
+	gp_mutex_unlock(&lock);
+	return n;
+}

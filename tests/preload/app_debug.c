@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Writes to memory that is not the program's, each to a small and to a large block: nothing that a GPU would notice. */
+
+#include "app_driver.h"
+
+#define WRONG 0x2a2a2a2au
+
+enum how { BY_COPY, BY_KERNEL, BY_CPU };
+
+static const size_t sizes[] = {1000, 3 * MIB + 4};
+
+static CUdeviceptr get(enum how how, size_t bytes)
+{
+	void *host = NULL;
+
+	if (how != BY_CPU)
+		return app_alloc(bytes);
+	APP_MUST(cuMemHostAlloc(&host, bytes, 0));
+	return (CUdeviceptr)(uintptr_t)host;
+}
+
+static void put(enum how how, CUdeviceptr ptr)
+{
+	if (how == BY_CPU)
+		app_result("free", cuMemFreeHost((void *)(uintptr_t)ptr));
+	else
+		app_result("free", cuMemFree_v2(ptr));
+}
+
+/* Four bytes. */
+static void hit(enum how how, CUdeviceptr ptr)
+{
+	const uint32_t wrong = WRONG;
+
+	if (how == BY_COPY)
+		APP_MUST(cuMemcpyHtoD_v2(ptr, &wrong, sizeof(wrong)));
+	else if (how == BY_KERNEL)
+		app_fill(NULL, ptr, sizeof(wrong), wrong);
+	else
+		*(volatile uint32_t *)(uintptr_t)ptr = wrong;
+}
+
+static void after_free(enum how how)
+{
+	app_start();
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		CUdeviceptr ptr = get(how, sizes[i]);
+
+		put(how, ptr);
+		hit(how, ptr + 16);
+		APP_MUST(cuCtxSynchronize());
+		put(how, get(how, sizes[i]));
+	}
+	app_pause("end");
+}
+
+/* The work may not be done yet when the block is freed. */
+static void around(enum how how, bool is_before)
+{
+	app_start();
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		CUdeviceptr ptr = get(how, sizes[i]);
+
+		hit(how, is_before ? ptr - 4 : ptr + sizes[i]);
+		put(how, ptr);
+	}
+	app_pause("end");
+}
+
+static void after_free_copy(void)
+{
+	after_free(BY_COPY);
+}
+
+static void after_free_kernel(void)
+{
+	after_free(BY_KERNEL);
+}
+
+static void after_free_cpu(void)
+{
+	after_free(BY_CPU);
+}
+
+static void past_end_copy(void)
+{
+	around(BY_COPY, false);
+}
+
+static void past_end_kernel(void)
+{
+	around(BY_KERNEL, false);
+}
+
+static void past_end_cpu(void)
+{
+	around(BY_CPU, false);
+}
+
+static void before_start_copy(void)
+{
+	around(BY_COPY, true);
+}
+
+static void before_start_kernel(void)
+{
+	around(BY_KERNEL, true);
+}
+
+/* What is never freed, and what nobody asks for again: only who asks for a check finds it, and once. */
+static void unseen(void)
+{
+	CUdeviceptr held, freed, host;
+
+	app_start();
+	held = get(BY_COPY, 1000);
+	host = get(BY_CPU, 1000);
+	freed = get(BY_COPY, 3 * MIB);
+	put(BY_COPY, freed);
+	app_pause("before");
+	hit(BY_COPY, held + 1004);
+	hit(BY_CPU, host + 1000);
+	hit(BY_COPY, freed + 2 * MIB);
+	hit(BY_COPY, freed + 8);
+	APP_MUST(cuCtxSynchronize());
+	app_pause("wrong");
+	app_pause("again");
+	put(BY_COPY, held);
+	put(BY_CPU, host);
+}
+
+/* Back to the driver: the last time that it can be seen. */
+static void given_back(void)
+{
+	CUdeviceptr ptr;
+
+	app_start();
+	ptr = app_alloc(64 * MIB);
+	put(BY_COPY, ptr);
+	hit(BY_COPY, ptr + 4);
+	APP_MUST(cuCtxSynchronize());
+	app_pause("reclaim");
+	app_pause("end");
+}
+
+/* The same mistake over and over. */
+static void often(void)
+{
+	app_start();
+	for (int i = 0; i < 100; i++) {
+		CUdeviceptr ptr = app_alloc(1000);
+
+		hit(BY_COPY, ptr + 1000);
+		APP_MUST(cuMemFree_v2(ptr));
+	}
+	app_pause("end");
+}
+
+/* While anything captures nothing is looked at, and what was freed then is looked at later as far as it can be. */
+static void capture(void)
+{
+	CUdeviceptr freed, ptr;
+	CUstream stream;
+	CUgraph graph;
+
+	app_start();
+	stream = app_stream();
+	freed = app_alloc(1000);
+	ptr = app_alloc(1000);
+	APP_MUST(cuMemFree_v2(ptr));
+	hit(BY_COPY, freed + 1000);
+	APP_MUST(cuCtxSynchronize());
+	app_result("begin", cuStreamBeginCapture_v2(stream, 0));
+	app_fill(stream, freed, 1000, 1);
+	app_result("free", cuMemFree_v2(freed));
+	app_result("alloc", cuMemAlloc_v2(&ptr, 1000));
+	app_result("free", cuMemFree_v2(ptr));
+	app_result("end", cuStreamEndCapture(stream, &graph));
+	app_result("graph", graph != NULL);
+	for (int i = 0; i < 4; i++)
+		APP_MUST(cuMemAlloc_v2(&ptr, 1000));
+	app_pause("end");
+}
+
+/* What the program is told of its memory is what it asked for. */
+static void exact(void)
+{
+	static const size_t asked[] = {1, 512, 1000, MIB, 3 * MIB + 4};
+
+	app_start();
+	for (size_t i = 0; i < LENGTH(asked); i++) {
+		CUdeviceptr ptr = app_alloc(asked[i]), base = 0;
+		size_t bytes = 0;
+
+		APP_MUST(cuMemGetAddressRange_v2(&base, &bytes, ptr + asked[i] / 2));
+		app_say("range", "%d %zu", base == ptr, bytes);
+		app_result("aligned", ptr % 512 == 0);
+		app_result("interior", cuMemFree_v2(ptr + 256));
+		app_result("before", cuMemFree_v2(ptr - 512));
+		app_result("free", cuMemFree_v2(ptr));
+		app_result("again", cuMemFree_v2(ptr));
+	}
+}
+
+/* Everything is the program's own. */
+static void innocent(void)
+{
+	CUdeviceptr kept[64] = {0};
+	size_t bytes[64] = {0};
+	unsigned state = 7, wrong = 0;
+	CUstream streams[2];
+
+	app_start();
+	streams[0] = app_stream();
+	streams[1] = app_stream();
+	for (int i = 0; i < 2000; i++) {
+		unsigned n = app_random(&state) % LENGTH(kept);
+		CUstream stream = streams[i % 2];
+
+		if (kept[n]) {
+			wrong += app_count_wrong(stream, kept[n], bytes[n], n) != 0;
+			APP_MUST(cuMemFree_v2(kept[n]));
+			kept[n] = 0;
+			continue;
+		}
+		bytes[n] = (size_t)4 << app_random(&state) % 18;
+		bytes[n] += bytes[n] / 4 * (app_random(&state) % 4);
+		bytes[n] -= bytes[n] % 4;
+		kept[n] = app_alloc(bytes[n]);
+		app_fill(stream, kept[n], bytes[n], n);
+		APP_MUST(cuStreamSynchronize(stream));
+	}
+	app_result("wrong", (int)wrong);
+	app_pause("end");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"after-free-copy", after_free_copy},
+	{"after-free-kernel", after_free_kernel},
+	{"after-free-cpu", after_free_cpu},
+	{"past-end-copy", past_end_copy},
+	{"past-end-kernel", past_end_kernel},
+	{"past-end-cpu", past_end_cpu},
+	{"before-start-copy", before_start_copy},
+	{"before-start-kernel", before_start_kernel},
+	{"unseen", unseen},
+	{"given-back", given_back},
+	{"often", often},
+	{"capture", capture},
+	{"exact", exact},
+	{"innocent", innocent},
+	{0},
+};
