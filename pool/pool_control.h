@@ -28,8 +28,8 @@ int gp_pool_alloc_uncached(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_a
 int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
 
 /*
- * Whether whoever may touch the pool's memory is done with all work so far. Waits, as a free of the program's may, and a
- * little for what that may not wait for. False also where a capture forbids to ask.
+ * Whether whoever may touch the pool's memory is done with all work so far. Waits, as a free of the program's may, and
+ * a little for what that may not wait for. False also where a capture forbids to ask.
  */
 bool gp_pool_is_idle(struct gp_pool *pool);
 

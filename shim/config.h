@@ -66,8 +66,7 @@ struct gp_config {
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
 	/* Why the limit is one of nothing, in one line; empty if it could be read. */
-	char limit_error[GP_CONFIG_MESSAGE_SIZE];
-	char pinned_limit_error[GP_CONFIG_MESSAGE_SIZE];
+	char limit_error[GP_CONFIG_MESSAGE_SIZE], pinned_limit_error[GP_CONFIG_MESSAGE_SIZE];
 
 	enum gp_config_source source[GP_OPTION_COUNT];
 	char text[GP_OPTION_COUNT][GP_CONFIG_VALUE_SIZE]; /* what is in force, as typed */
@@ -92,8 +91,7 @@ enum gp_config_type {
 
 /* A row of config.def. */
 struct gp_config_option {
-	const char *variable;
-	const char *option;
+	const char *variable, *option;
 	enum gp_config_type type;
 	const char *default_text;
 	const char *values;

@@ -199,19 +199,20 @@ static void note_free(struct gp_zone_block *block)
 }
 
 /* The zone with what the program frees there, taken out; or NULL, and what to tell the pool instead. */
-static struct gp_zone *claim(uint64_t ptr, uint64_t *ret_start)
+static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_start)
 {
 	struct gp_zone *zone;
-	bool is_block;
+	bool is_held, is_block;
 
 	gp_mutex_lock(&gp_zones_lock);
 	zone = gp_zone_find_locked(ptr);
-	is_block = zone && !zone->block.is_freed && zone->block.ptr == ptr;
+	is_held = zone && !zone->block.is_freed && zone->block.is_pinned == is_pinned;
+	is_block = is_held && zone->block.ptr == ptr;
 	/* What the pool takes for the block's address is, to the program, no such thing. */
 	if (is_block)
 		*ret_start = zone->block.start;
 	else
-		*ret_start = ptr + (zone && !zone->block.is_freed && zone->block.start == ptr);
+		*ret_start = ptr + (is_held && zone->block.start == ptr);
 	if (is_block)
 		gp_zone_remove_locked(zone);
 	gp_mutex_unlock(&gp_zones_lock);
@@ -221,7 +222,7 @@ static struct gp_zone *claim(uint64_t ptr, uint64_t *ret_start)
 uint64_t gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode *mode)
 {
 	uint64_t start_ns = gp_driver_now_ns(NULL), start;
-	struct gp_zone *zone = claim(ptr, &start);
+	struct gp_zone *zone = claim(is_pinned, ptr, &start);
 	bool is_kept;
 
 	if (!zone)

@@ -37,7 +37,7 @@ unsigned gp_zone_guards(const struct gp_zone_block *block, struct gp_debug_piece
 bool gp_zone_is_watched(const struct gp_zone *zone);
 
 /*
- * Looks at the zone, of which nothing may change meanwhile, and notes what is wrong; that is not wrong again. 0, or what
- * gp_debug_io_read says. A finding for each thing that may be wrong, n_wrong is 0 if it is not.
+ * Looks at the zone, of which nothing may change meanwhile, and notes what is wrong; that is not wrong again. 0, or
+ * what gp_debug_io_read says. A finding for each thing that may be wrong, n_wrong is 0 if it is not.
  */
 int gp_zone_check(struct gp_zone *zone, enum gp_finding_when when, struct gp_finding found[static GP_N_FINDINGS]);

@@ -132,7 +132,10 @@ static int run_on_host(const struct job *job)
 	return 0;
 }
 
-/* The memory of a context that may just be ending is not touched. */
+/*
+ * The memory of a context that may just be ending is not touched. Nor is that of others then: whoever ends one needs it
+ * for himself, and might never get it between so many who are here for so long.
+ */
 static int run(struct gp_context *context, bool is_pinned, const struct job *job)
 {
 	int r;
@@ -141,7 +144,7 @@ static int run(struct gp_context *context, bool is_pinned, const struct job *job
 		gp_capture_refused();
 		return -EBUSY;
 	}
-	if (gp_context_try_enter(context) <= 0)
+	if (atomic_load(&gp_contexts_ending) || gp_context_try_enter(context) <= 0)
 		return -EBUSY;
 	r = is_pinned ? run_on_host(job) : run_on_device(context, job);
 	gp_context_leave(context);

@@ -65,6 +65,11 @@ static uint64_t since_ns(uint64_t now_ns, uint64_t time_ns)
 	return now_ns - gp_min(time_ns, now_ns);
 }
 
+static uint64_t ms_since(const struct gp_finding *finding, uint64_t time_ns)
+{
+	return since_ns(finding->time_ns, time_ns) / 1000000;
+}
+
 static int64_t offset_of(const struct gp_finding *finding)
 {
 	return (int64_t)(finding->first - finding->block.ptr);
@@ -96,11 +101,10 @@ static void tell(const struct gp_finding *finding)
 		" wrong bytes, the first at %+" PRId64 ": %s",
 		hows[finding->what], titles[finding->what], block->ptr, block->bytes, where, seen[finding->when],
 		finding->n_wrong, offset_of(finding), bytes);
-	gp_log(GP_LOG_ERROR, "  allocated %" PRIu64 " ms ago: %s", since_ns(finding->time_ns, block->given_ns) / 1000000,
+	gp_log(GP_LOG_ERROR, "  allocated %" PRIu64 " ms ago: %s", ms_since(finding, block->given_ns),
 		block->given ? gp_stack_text(stack, block->given) : "-");
 	if (block->is_freed)
-		gp_log(GP_LOG_ERROR, "  freed %" PRIu64 " ms ago: %s",
-			since_ns(finding->time_ns, block->freed_ns) / 1000000,
+		gp_log(GP_LOG_ERROR, "  freed %" PRIu64 " ms ago: %s", ms_since(finding, block->freed_ns),
 			block->freed ? gp_stack_text(stack, block->freed) : "-");
 }
 

@@ -238,7 +238,8 @@ static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode
 	return gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
 }
 
-__attribute__((cold)) static int release_watched(struct gp_addrmap *map, uint64_t ptr, bool is_waited, enum gp_free_mode mode)
+__attribute__((cold)) static int release_watched(
+	struct gp_addrmap *map, uint64_t ptr, bool is_waited, enum gp_free_mode mode)
 {
 	bool is_pinned = map == &gp_state.pinned_map;
 	uint64_t addr = gp_debug_is_on() ? gp_debug_free(is_pinned, ptr, is_waited, &mode) : ptr;

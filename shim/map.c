@@ -122,9 +122,12 @@ static void find_sites(struct map *map)
 
 	if (!atomic_load(&gp_origin_mode))
 		return;
-	for (size_t i = 0; i < map->n_blocks; i++)
-		if (map->blocks[i].state == USED && gp_origin_find(gp_debug_ptr(map->blocks[i].addr), &origin) && !origin.is_freed)
-			map->blocks[i].site = origin.given;
+	for (size_t i = 0; i < map->n_blocks; i++) {
+		struct block *block = &map->blocks[i];
+
+		if (block->state == USED && gp_origin_find(gp_debug_ptr(block->addr), &origin) && !origin.is_freed)
+			block->site = origin.given;
+	}
 }
 
 struct sites {

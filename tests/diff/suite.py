@@ -31,6 +31,8 @@ CONFIGS = [
     Config("syncfree", {"GPUPOOL_SYNC_FREE": "1"}),
     Config("unpinned", {"GPUPOOL_PINNED": "off"}),
     Config("atonce", {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0", "GPUPOOL_PINNED": "off"}),
+    # Every block with zones around it, and every free checked.
+    Config("debug", {"GPUPOOL_DEBUG": "poison,guard"}),
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
@@ -58,6 +60,8 @@ class Needs:
 
 
 USUAL = (Needs(),)
+# There freed memory is filled, and a simulated GPU has to have all of it then.
+NOT_DEBUG = tuple(name for name in CONFIG_NAMES if name != "debug")
 FEW = ("none", "split", "off")
 ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "off")
 
@@ -68,9 +72,9 @@ INSISTING = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
 NOT_ORDERED = tuple(name for name in CONFIG_NAMES if name != "ordered")
 
 
-def around_spinning(devices=1, is_alone=False):
+def around_spinning(devices=1, is_alone=False, configs=CONFIG_NAMES):
     return (
-        Needs(devices=devices, is_alone=is_alone, essential=INSISTING),
+        Needs(configs=configs, devices=devices, is_alone=is_alone, essential=INSISTING),
         Needs(name="tight", env=TIGHT, configs=INSISTING, devices=devices, is_alone=is_alone, essential=INSISTING),
     )
 
@@ -94,12 +98,12 @@ def somebody_first(devices):
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     # There a free waits by itself, and keeps other threads and contexts waiting: they are left out.
-    "deadlock": (*around_spinning(), on_old_drivers()),
+    "deadlock": (*around_spinning(configs=NOT_DEBUG), on_old_drivers()),
     # While other processes make contexts, a context that comes late may wait for the spinning kernel (seen raw, too).
     "deadlock_contexts": around_spinning(is_alone=True),
     "deadlock_devices": around_spinning(devices=2),
     "deadlock_memory": (
-        *around_spinning(is_alone=True),
+        *around_spinning(is_alone=True, configs=NOT_DEBUG),
         Needs(name="limited", env={"GPUPOOL_LIMIT": "2GiB"}, is_alone=True, configs=INSISTING),
         Needs(name="unreserved", env={"GPUPOOL_RESERVE": "0"}, is_alone=True, configs=INSISTING),
         on_old_drivers(is_alone=True),

@@ -82,8 +82,8 @@ static const struct wrong {
 	{"past-end-copy", "write past the end of", {"the first at +1000: 2a 2a 2a 2a fb", "the first at +3145732:"}},
 	{"past-end-kernel", "write past the end of", {"the first at +1000:", "the first at +3145732: 2a 2a 2a 2a fb"}},
 	{"past-end-cpu", "write past the end of", {"the first at +1000: 2a 2a 2a 2a fb", "the first at +3145732:"}},
-	{"before-start-copy", "write before the start of", {"4 wrong bytes, the first at -4: 2a 2a 2a 2a", "(1000 bytes"}},
-	{"before-start-kernel", "write before the start of", {"4 wrong bytes, the first at -4: 2a 2a 2a 2a", "(3145732 b"}},
+	{"before-start-copy", "write before the start of", {"4 wrong bytes, the first at -4: 2a 2a 2a 2a", "(1000 b"}},
+	{"before-start-kernel", "write before the start of", {"4 wrong bytes, the first at -4: 2a", "(3145732 b"}},
 };
 
 enum { N_ANYWHERE = 6, N_KINDS = (int)LENGTH(kinds) };
