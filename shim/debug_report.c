@@ -127,10 +127,7 @@ static void write_one(struct gp_json *out, struct gp_stack_json *stacks, const s
 	gp_json_u64(out, "times", finding->times);
 	gp_json_address(out, "block", block->ptr);
 	gp_json_u64(out, "requested_bytes", block->bytes);
-	if (block->is_pinned)
-		gp_json_null(out, "device");
-	else
-		gp_json_i64(out, "device", finding->device);
+	gp_json_device(out, "device", block->is_pinned ? -1 : finding->device);
 	gp_json_string(out, "kind", block->is_pinned ? "pinned" : "device");
 	gp_json_i64(out, "offset", offset_of(finding));
 	gp_json_u64(out, "n_wrong", finding->n_wrong);
