@@ -8,6 +8,7 @@
 
 #include "../pool/mapped.h"
 #include "driver.h"
+#include "green.h"
 #include "log.h"
 #include "peer.h"
 #include "real.h"
@@ -52,18 +53,36 @@ static void tell_pieces(CUcontext owner, CUdevice device, int flags)
 	gp_context_put(change.owner);
 }
 
+/* Memory, and access to it, are those of the primary context that a green one is a share of. */
+static CUcontext whole_of(CUcontext handle)
+{
+	CUcontext primary = gp_green_primary(handle);
+
+	return primary ? primary : handle;
+}
+
+/* The current context, and its device. */
+static bool find_accessor(CUcontext *ret_accessor, CUdevice *ret_device)
+{
+	CUcontext current = NULL;
+
+	if (gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(ret_device))
+		return false;
+	*ret_accessor = whole_of(current);
+	return true;
+}
+
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
 	CUresult r = gp_real.cuCtxEnablePeerAccess(peer, flags);
-	CUcontext current = NULL;
+	CUcontext accessor, owner = whole_of(peer);
 	CUdevice device;
 
 	/* If it has it already, that may be from before the peer was reset, and the note of it went with the peer. */
-	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || gp_real.cuCtxGetCurrent(&current) ||
-		gp_real.cuCtxGetDevice(&device))
+	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || !find_accessor(&accessor, &device))
 		return r;
-	gp_peer_enabled(current, device, peer);
-	tell_pieces(peer, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	gp_peer_enabled(accessor, device, owner);
+	tell_pieces(owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	return r;
 }
 
@@ -71,13 +90,13 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
 {
 	CUresult r = gp_real.cuCtxDisablePeerAccess(peer);
-	CUcontext current = NULL;
+	CUcontext accessor, owner = whole_of(peer);
 	CUdevice device;
 
-	if (r || gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(&device))
+	if (r || !find_accessor(&accessor, &device))
 		return r;
-	gp_peer_disabled(current, peer);
-	if (!(gp_peer_devices(peer) & UINT64_C(1) << device))
-		tell_pieces(peer, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	gp_peer_disabled(accessor, owner);
+	if (!(gp_peer_devices(owner) & UINT64_C(1) << device))
+		tell_pieces(owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 	return r;
 }

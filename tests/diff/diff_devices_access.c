@@ -5,6 +5,8 @@
 
 #include "devices.h"
 
+enum { SMS = 16 };
+
 /* Without access a kernel fails, and with it the context that it ran in; the other goes on. */
 static void unreachable(bool was_enabled)
 {
@@ -68,9 +70,35 @@ static void reset(void)
 	app_result("wrong words", (int)devices_count_wrong(0, ptr, 6));
 }
 
+/* The memory of the peer is its primary context's, whatever stands for that. */
+static void green(void)
+{
+	CUdevResource all, part, rest;
+	CUdevResourceDesc desc;
+	CUgreenCtx green;
+	CUcontext ctx;
+	CUdeviceptr ptr;
+	unsigned n = 1;
+
+	if (!devices_start_peers())
+		return;
+	ptr = app_alloc(16 * MIB);
+	APP_MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	APP_MUST(cuDevSmResourceSplitByCount(&part, &n, &all, &rest, 0, SMS));
+	APP_MUST(cuDevResourceGenerateDesc(&desc, &part, 1));
+	APP_MUST(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+	APP_MUST(cuCtxFromGreenCtx(&ctx, green));
+	devices_enter(1);
+	app_result("enable", cuCtxEnablePeerAccess(ctx, 0));
+	app_result("launch", devices_fill(1, ptr, 5));
+	app_result("synchronise", cuStreamSynchronize(devices[1].stream));
+	app_result("wrong words", (int)devices_count_wrong(0, ptr, 5));
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"never-enabled", never_enabled, 0},
 	{"disabled", disabled, 0},
 	{"reset", reset, 0},
+	{"green", green, 0},
 	{0},
 };
