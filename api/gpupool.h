@@ -111,6 +111,19 @@ static inline const struct gpupool_table *gpupool_table_in(const char *note, siz
 	return NULL;
 }
 
+/* Whether a part of the object is in memory: not all that headers speak of need be. */
+static inline int gpupool_is_loaded(const struct gpupool_object *object, const Elf64_Phdr *part)
+{
+	Elf64_Half i = 0;
+
+	while (i < object->n_headers &&
+		(object->headers[i].p_type != PT_LOAD || part->p_vaddr < object->headers[i].p_vaddr ||
+			part->p_memsz > object->headers[i].p_memsz ||
+			part->p_vaddr - object->headers[i].p_vaddr > object->headers[i].p_memsz - part->p_memsz))
+		i++;
+	return i < object->n_headers;
+}
+
 static inline int gpupool_look_into(struct gpupool_object *object, size_t bytes, void *arg)
 {
 	const struct gpupool_table **table = (const struct gpupool_table **)arg;
@@ -120,7 +133,7 @@ static inline int gpupool_look_into(struct gpupool_object *object, size_t bytes,
 	for (i = 0; i < object->n_headers && !*table; i++) {
 		const Elf64_Phdr *header = &object->headers[i];
 
-		if (header->p_type == PT_NOTE)
+		if (header->p_type == PT_NOTE && gpupool_is_loaded(object, header))
 			*table = gpupool_table_in((const char *)(uintptr_t)(object->base + header->p_vaddr),
 				(size_t)header->p_memsz, header->p_align == 8 ? 8 : 4);
 	}

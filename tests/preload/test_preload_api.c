@@ -3,7 +3,10 @@
 
 /* The public header: what a program gets that asks, with the library and without. */
 
+#include <elf.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +44,46 @@ START_TEST(without_gpupool_every_function_says_that_there_is_none)
 	for (size_t i = 0; i < LENGTH(functions); i++)
 		ck_assert_uint_eq(play_fact(functions[i]), ENOSYS);
 	ck_assert_uint_eq(play_fact("errno"), 77);
+}
+END_TEST
+
+/* A copy of the simulated driver, in which a header that can be missed says that notes are where nothing is. */
+static void write_misled(const char *path)
+{
+	char from[PATH_MAX];
+	static unsigned char bytes[8 << 20];
+	Elf64_Ehdr *file = (Elf64_Ehdr *)(void *)bytes;
+	Elf64_Phdr *headers;
+	FILE *f;
+	size_t n;
+	int i = 0;
+
+	snprintf(from, sizeof(from), "%s/libcuda.so.1", play_sim_dir);
+	f = fopen(from, "rb");
+	ck_assert_ptr_nonnull(f);
+	n = fread(bytes, 1, sizeof(bytes), f);
+	fclose(f);
+	ck_assert_uint_lt(n, sizeof(bytes));
+	headers = (Elf64_Phdr *)(void *)(bytes + file->e_phoff);
+	while (i < file->e_phnum && headers[i].p_type != PT_GNU_RELRO)
+		i++;
+	ck_assert_int_lt(i, file->e_phnum);
+	headers[i] = (Elf64_Phdr){.p_type = PT_NOTE, .p_vaddr = UINT64_C(1) << 40, .p_memsz = 64, .p_align = 4};
+	f = fopen(path, "wb");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(bytes, 1, n, f), n);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(a_file_whose_headers_are_wrong_is_no_reason_to_crash)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/libmisled.so", play_dir);
+	write_misled(path);
+	play_run(&(struct play){.program = "app_api", .words = {"all"}, .preload = path});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("version"), 0);
 }
 END_TEST
 
@@ -316,6 +359,7 @@ static void add(TCase *tc)
 	int n = (int)LENGTH(kinds);
 
 	tcase_add_loop_test(tc, without_gpupool_every_function_says_that_there_is_none, 0, 2);
+	tcase_add_test(tc, a_file_whose_headers_are_wrong_is_no_reason_to_crash);
 	tcase_add_loop_test(tc, with_gpupool_every_function_answers_before_CUDA_is_there, 0, 2);
 	tcase_add_loop_test(
 		tc, the_header_alone_finds_the_library_in_every_kind_of_program, 0, (int)LENGTH(programs));
