@@ -77,6 +77,33 @@ static const char *const traced[][3] = {
 	{"app_threads", "app_threads_inside", "many"},
 };
 
+static const char *const debugged[][3] = {
+	{"app_capture", "app_capture_inside", "race"},
+	{"app_context", "app_context_inside", "end-under-threads"},
+	{"app_context", "app_context_inside", "reset"},
+	{"app_context", "app_context_inside", "two"},
+	{"app_debug", "app_debug_inside", "innocent"},
+	{"app_debug", "app_debug_inside", "unseen"},
+	{"app_layer", "app_layer_inside", "threads"},
+	{"app_memory", "app_memory_inside", "mixed"},
+	{"app_memory", "app_memory_inside", "pinned-frees"},
+	{"app_query", "app_query_inside", "range"},
+	{"app_reuse", "app_reuse_inside", "pinned"},
+	{"app_reuse", "app_reuse_inside", "streams"},
+	{"app_threads", "app_threads_inside", "many"},
+	{"app_ipc", "app_ipc_inside", "churn"}, /* the last: see N_DEBUGGED */
+};
+
+static const char *const debugged_pools[][5] = {
+	{RUNTIME, "GPUPOOL_POOL=split", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
+#ifndef PLAY_FEW
+	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_DEBUG=poison,guard", "GPUPOOL_LOG=off", NULL},
+#endif
+	{RUNTIME, "GPUPOOL_POOL=vmm", "GPUPOOL_DEBUG=poison,guard,full", "GPUPOOL_LOG=off", NULL},
+};
+
+enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) - 1 };
+
 static unsigned n_answers;
 
 /* The control server at work while the program is. */
@@ -90,6 +117,7 @@ static void look(const char *name)
 	play_ask("limit");
 	play_ask("leaks");
 	play_ask("oom");
+	play_ask("debug check");
 }
 
 START_TEST(a_program_with_the_library_inside_cannot_tell)
@@ -115,6 +143,18 @@ START_TEST(a_program_whose_stacks_are_taken_cannot_tell)
 		.env = env,
 		.at_pause = look});
 	ck_assert_int_eq(access("report", R_OK), 0);
+}
+END_TEST
+
+START_TEST(a_program_whose_memory_is_watched_cannot_tell)
+{
+	const char *const *scenario = debugged[_i % (int)LENGTH(debugged)];
+
+	play_same(&(struct play){.program = scenario[0],
+		.inside = scenario[1],
+		.words = {scenario[2]},
+		.env = debugged_pools[_i / (int)LENGTH(debugged)],
+		.at_pause = look});
 }
 END_TEST
 
@@ -164,6 +204,7 @@ static void add(TCase *tc)
 
 	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0, N_ROWS);
 	tcase_add_loop_test(tc, a_program_whose_stacks_are_taken_cannot_tell, 0, (int)LENGTH(traced));
+	tcase_add_loop_test(tc, a_program_whose_memory_is_watched_cannot_tell, 0, N_DEBUGGED);
 	tcase_add_loop_test(
 		tc, a_program_may_ask_and_processes_may_ask_each_other, 0, (int)LENGTH(asking) - n_left_out);
 	tcase_add_loop_test(tc, memory_that_runs_out_is_found_inside_too, 0, (int)LENGTH(pools));
