@@ -40,6 +40,7 @@ enum {
 	OPTION_FORMAT,
 	OPTION_WARN,
 	OPTION_CRIT,
+	OPTION_CHECK,
 	OPTION_VERSION,
 	DEFAULT_TIMEOUT_MS = 2000,
 };
@@ -81,6 +82,7 @@ static const struct option long_options[] = {
 	{"format", required_argument, NULL, OPTION_FORMAT},
 	{"warn", required_argument, NULL, OPTION_WARN},
 	{"crit", required_argument, NULL, OPTION_CRIT},
+	{"check", no_argument, NULL, OPTION_CHECK},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{NULL, 0, NULL, 0},
@@ -152,6 +154,7 @@ static const struct {
 } flags[] = {
 	{OPTION_JSON, 0, offsetof(struct words, options.is_json)},
 	{'q', STAT_TAKES_QUIET, offsetof(struct words, options.is_quiet)},
+	{OPTION_CHECK, STAT_TAKES_CHECK, offsetof(struct words, options.is_check)},
 	{OPTION_PINNED, STAT_TAKES_PINNED, offsetof(struct words, options.is_pinned)},
 	{OPTION_ASCII, STAT_TAKES_ASCII, offsetof(struct words, options.is_ascii)},
 	{OPTION_NO_COLOR, STAT_TAKES_NO_COLOR, offsetof(struct words, options.has_no_color)},

@@ -13,6 +13,7 @@
 #include "report.h"
 #include "stat_change.h"
 #include "stat_check.h"
+#include "stat_debug.h"
 #include "stat_explain.h"
 #include "stat_export.h"
 #include "stat_leaks.h"
@@ -165,6 +166,8 @@ const struct stat_command stat_commands[] = {
 		stat_stacks_run, stat_show_stacks, SMALL_ANSWER},
 	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, STAT_TAKES_REPEAT,
 		stat_oom_run, stat_show_oom, SMALL_ANSWER},
+	{"debug", "[PID...]", "writes that hit memory which was not the program's", SIZE_MAX,
+		STAT_TAKES_CHECK | STAT_TAKES_REPEAT, stat_debug_run, stat_debug_show, SMALL_ANSWER},
 	{"metrics", "[PID...]", "the counters, in the format of OpenMetrics", SIZE_MAX,
 		STAT_TAKES_TO | STAT_HAS_NO_JSON, stat_metrics_run, NULL, SMALL_ANSWER},
 	{"export", "", "serves the metrics of all processes by HTTP, until ended", 0,

@@ -29,6 +29,7 @@ enum {
 	STAT_TAKES_LISTEN = 1 << 17,
 	STAT_TAKES_OUTPUT = 1 << 18,
 	STAT_HAS_NO_JSON = 1 << 19, /* what it prints has a form of its own */
+	STAT_TAKES_CHECK = 1 << 20,
 	STAT_TAKES_ASCII = 1 << 24,
 	STAT_TAKES_NO_COLOR = 1 << 25,
 	STAT_TAKES_CHANGES = 1 << 27,

@@ -13,6 +13,7 @@ enum { SYNOPSIS_WIDTH = 9 };
 
 const struct stat_option stat_help_options[] = {
 	{STAT_TAKES_QUIET, "-q", "-q, --quiet      only the process ids"},
+	{STAT_TAKES_CHECK, "--check", "--check          look at all that is watched first"},
 	{STAT_TAKES_MAX, "-n", "-n, --max=MAX    at most so many blocks, or rows"},
 	{STAT_TAKES_DEVICE, "--device", "--device=N       only of contexts on this device"},
 	{STAT_TAKES_PINNED, "--pinned",

@@ -42,6 +42,14 @@ static const struct metric round_metrics[] = {
 	{"ns", "retry", COUNTER, "seconds", "Time that rounds took."},
 };
 
+/* Of a process in which memory is watched (GPUPOOL_DEBUG). */
+static const struct metric debug_metrics[] = {
+	{"errors", "debug_errors", COUNTER, "", "Writes found that hit memory which was not the program's."},
+	{"checks", "debug_checks", COUNTER, "", "Looks at memory that nobody may write to."},
+	{"skipped", "debug_skipped", COUNTER, "", "Looks at such memory that were not possible."},
+	{"ns", "debug", COUNTER, "seconds", "Time that all this took the program."},
+};
+
 static const struct metric processes_metric = {
 	NULL, "processes", GAUGE, "", "Processes with a control socket, whether they answer or not."};
 static const struct metric up_metric = {NULL, "up", GAUGE, "", "1 if the process has answered, 0 if it has not."};
@@ -235,6 +243,20 @@ static void write_uptime(const struct writer *w)
 	}
 }
 
+static void write_debug(const struct writer *w, const struct metric *m)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+	uint64_t value;
+
+	begin_family(w, m);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
+		if (stat_reply_u64(json_object_get(process->reply, "debug"), m->member, &value))
+			write_sample(w, m, labels, value);
+	}
+}
+
 /* The program alone: what stands behind it may be a secret, and metrics go far. */
 static void make_program(char program[static LABEL_MAX], const char *command)
 {
@@ -298,6 +320,8 @@ void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_m
 	write_up(&w);
 	write_infos(&w);
 	write_uptime(&w);
+	for (size_t i = 0; i < sizeof(debug_metrics) / sizeof(*debug_metrics); i++)
+		write_debug(&w, &debug_metrics[i]);
 	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++) {
 		begin_family(&w, &metrics[i]);
 		each_memory(&w, &metrics[i], write_member);

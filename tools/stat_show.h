@@ -13,6 +13,7 @@ struct stat_options {
 	size_t n_pids;
 	bool is_json;
 	bool is_quiet;
+	bool is_check; /* debug */
 	bool is_ascii, has_no_color;
 	bool may_change; /* top */
 	const char *query, *format; /* of list and status: fields, and how they are written; NULL: not given */

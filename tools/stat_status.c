@@ -223,6 +223,17 @@ static void print_device(const json_t *device, const char *pool)
 	print_yields(device);
 }
 
+static void print_debug(const json_t *debug)
+{
+	uint64_t errors = stat_reply_u64_or_0(debug, "errors");
+
+	if (!json_is_object(debug))
+		return;
+	printf("memory is watched: %" PRIu64 " error%s, %" PRIu64 " checks, %" PRIu64 " skipped%s\n", errors,
+		plural(errors), stat_reply_u64_or_0(debug, "checks"), stat_reply_u64_or_0(debug, "skipped"),
+		errors ? "; gpupool-stat debug shows them" : "");
+}
+
 static void print_facts(const json_t *reply)
 {
 	char age[STAT_TEXT_MAX], text[256], clean[256];
@@ -236,6 +247,7 @@ static void print_facts(const json_t *reply)
 	puts(clean);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are held back");
+	print_debug(json_object_get(reply, "debug"));
 	if (!bypass)
 		return;
 	stat_clean(clean, sizeof(clean), bypass);

@@ -102,6 +102,15 @@ def whatever_a_process_answers_each_series_is_there_once():
         ['gpupool_retries_total{pid="%d",memory="device",device="0",round="settle"}' % os.getpid()]
 
 
+def memory_that_is_watched_has_its_counters_and_other_memory_has_none():
+    debug = {"poison": True, "guard": True, "full": False, "errors": 3, "checks": 900, "skipped": 1, "ns": 12000000}
+    for answer, expected in (({"debug": debug}, {"3", "900", "1", "0.012000000"}), ({"debug": None}, set()), ({}, set())):
+        with Process({"status": dict(STATUS, **answer)}) as process:
+            text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+        found = {line.split(" ")[1] for line in samples(text) if line.startswith("gpupool_debug_")}
+        assert found == expected, found
+
+
 def every_counter_of_a_pool_is_a_metric():
     table = (pathlib.Path(DASHBOARD).parent.parent / "pool/stats.def").read_text()
     counters = re.findall(r"^STAT\((\w+),", table, re.M)

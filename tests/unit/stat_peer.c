@@ -67,6 +67,22 @@ const char peer_oom[] =
 	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]},"
 	OBJECTS "}";
 
+#define DEBUG_HEAD \
+	"{\"schema\":\"gpupool.debug/1\",\"pid\":7,\"is_on\":true,\"poison\":true,\"guard\":true,\"full\":false," \
+	"\"errors\":3,\"checks\":900,\"skipped\":1,\"ns\":12000000,\"held_blocks\":12,\"guarded_blocks\":11," \
+	"\"poisoned_pieces\":1,\"poisoned_bytes\":6291456,"
+
+#define DEBUG_REPORTS \
+	"\"n_reports\":2,\"reports\":[" \
+	"{\"what\":\"after-free\",\"seen\":\"reuse\",\"age_ns\":3000000000,\"times\":2,\"block\":\"0x7f00\"," \
+	"\"requested_bytes\":1000,\"device\":0,\"kind\":\"device\",\"offset\":16,\"n_wrong\":4," \
+	"\"bytes\":\"2a2a2a2af77ff77ff77ff77ff77ff77f\",\"allocated_ns\":5000000,\"freed_ns\":1200," \
+	"\"allocated\":[[0,4096],[-2,0]],\"freed\":[[0,8192]]}," \
+	"{\"what\":\"before-start\",\"seen\":\"check\",\"age_ns\":0,\"times\":1,\"block\":\"0x7e00\"," \
+	"\"requested_bytes\":5,\"device\":null,\"kind\":\"pinned\",\"offset\":-4,\"n_wrong\":1,\"bytes\":\"2a\"," \
+	"\"allocated_ns\":7000,\"freed_ns\":null,\"allocated\":null,\"freed\":null}]," \
+	"\"places\":[{\"function\":\"Layer.forward\",\"file\":\"/opt/app/net.py\",\"line\":12}]," OBJECTS "}"
+
 static const struct {
 	const char *request, *answer;
 } answers[] = {
@@ -83,6 +99,9 @@ static const struct {
 	{"leaks", peer_leaks},
 	{"leaks 1500", peer_leaks},
 	{"oom", peer_oom},
+	{"debug", DEBUG_HEAD "\"check\":null," DEBUG_REPORTS},
+	{"debug check", DEBUG_HEAD "\"check\":{\"blocks\":12,\"skipped\":0,\"errors\":1,\"ns\":1500000,"
+				   "\"truncated\":true}," DEBUG_REPORTS},
 	{"stacks", "{\"schema\":\"gpupool.stacks/1\",\"is_on\":false}"},
 	{"stacks on 8 sample=2",
 		"{\"schema\":\"gpupool.stacks/1\",\"is_on\":true,\"depth\":8,\"sample\":2,\"sites\":3}"},

@@ -77,6 +77,64 @@ START_TEST(an_out_of_memory_is_shown_with_the_others_on_the_machine)
 }
 END_TEST
 
+START_TEST(writes_that_hit_what_was_not_the_programs_are_shown_with_places)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(STAT("debug", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_err, "");
+	ck_assert_str_eq(stat_out,
+		"poison, guard: 3 errors; 900 checks, 1 skipped, 12.0 ms spent\n"
+		"watched: 11 of 12 blocks that the program holds, and 6.00 MiB in 1 piece that it has freed\n"
+		"\n"
+		"write after a free of 0x7f00 (1000 bytes, device 0), seen when it was to be reused, 3s ago; the like "
+		"2 times\n"
+		"  found: 4 wrong bytes, from +16: 2a2a2a2af77ff77ff77ff77ff77ff77f\n"
+		"  allocated 5.00 ms before: solver+0x1000 < Layer.forward (net.py:12)\n"
+		"  freed 1.20 us before: solver+0x2000\n"
+		"\n"
+		"write before the start of 0x7e00 (5 bytes, pinned), seen by a check, 0s ago\n"
+		"  found: 1 wrong byte, from -4: 2a\n"
+		"  allocated 7.00 us before\n");
+	ck_assert_int_eq(STAT("debug", "--check", stat_word(pid)), 0);
+	stat_check_in(stat_out, "checked 12 of these in 1.50 ms: 1 error, 0 skipped; there was no time for all\n");
+	ck_assert_int_eq(STAT("debug", "--json", "--check", stat_word(pid)), 0);
+	stat_check_in(stat_out, "{\"schema\":\"gpupool.debug/1\",");
+	stat_check_in(stat_out, "\"0+4096\":\"solver+0x1000\"");
+	ck_assert_int_eq(STAT("leaks", "--check", stat_word(pid)), 2);
+	stat_check_in(stat_err, "leaks does not take --check.");
+}
+END_TEST
+
+START_TEST(a_process_in_which_nothing_is_watched_says_how_to_begin)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.debug/1\",\"is_on\":false,\"reports\":[]}");
+
+	ck_assert_int_eq(STAT("debug", stat_word(pid)), 0);
+	ck_assert_str_eq(stat_out, "off: gpupool-run --debug=poison,guard starts a program with it\n");
+}
+END_TEST
+
+static const char *const odd[] = {
+	"{\"schema\":\"gpupool.debug/1\"}",
+	"{\"schema\":\"gpupool.debug/1\",\"is_on\":true,\"reports\":[7,null,{},[]],\"check\":7}",
+	"{\"schema\":\"gpupool.debug/1\",\"is_on\":true,\"reports\":[{\"what\":\"\\u001b[2J\",\"seen\":3,"
+	"\"block\":\"\\u202e\\u001b\",\"bytes\":\"\\u001b]0;x\\u0007\",\"offset\":\"x\",\"allocated_ns\":1,"
+	"\"allocated\":[[0,1]],\"freed_ns\":-1}],\"objects\":[{\"path\":\"/\\u001b[2J\"}]}",
+};
+
+START_TEST(odd_answers_to_debug_do_no_harm)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, odd[_i]);
+
+	ck_assert_int_eq(STAT("debug", stat_word(pid)), 0);
+	ck_assert_ptr_null(strchr(stat_out, '\033'));
+	ck_assert_ptr_null(strstr(stat_out, "\xe2\x80\xae"));
+	ck_assert_int_eq(STAT("debug", "--json", stat_word(pid)), 0);
+	ck_assert_ptr_null(strchr(stat_out, '\033'));
+}
+END_TEST
+
 static const char *const strange[] = {
 	"{\"schema\":\"gpupool.leaks/1\"}",
 	"{\"schema\":\"gpupool.leaks/1\",\"sites\":7,\"stacks\":[],\"objects\":{},\"places\":\"x\",\"bad_frees\":3}",
@@ -118,6 +176,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, in_json_the_names_of_frames_are_added);
 	tcase_add_test(tc, words_behind_the_process_id_are_passed_on);
 	tcase_add_test(tc, an_out_of_memory_is_shown_with_the_others_on_the_machine);
+	tcase_add_test(tc, writes_that_hit_what_was_not_the_programs_are_shown_with_places);
+	tcase_add_test(tc, a_process_in_which_nothing_is_watched_says_how_to_begin);
+	tcase_add_loop_test(tc, odd_answers_to_debug_do_no_harm, 0, LENGTH(odd));
 	tcase_add_loop_test(tc, strange_answers_do_no_harm, 0, LENGTH(strange));
 	tcase_add_test(tc, what_is_watched_is_one_object_a_line);
 }
