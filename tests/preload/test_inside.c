@@ -83,7 +83,6 @@ static const char *const debugged[][3] = {
 	{"app_context", "app_context_inside", "reset"},
 	{"app_context", "app_context_inside", "two"},
 	{"app_debug", "app_debug_inside", "innocent"},
-	{"app_debug", "app_debug_inside", "unseen"},
 	{"app_layer", "app_layer_inside", "threads"},
 	{"app_memory", "app_memory_inside", "mixed"},
 	{"app_memory", "app_memory_inside", "pinned-frees"},
