@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "ctl_thread.h"
+#include "debug.h"
 #include "file.h"
 #include "leaks.h"
 #include "log.h"
@@ -105,6 +106,18 @@ static void say_tallies(void)
 	say_tally("pinned memory", &tally.stats);
 }
 
+static void say_debug(void)
+{
+	struct gp_debug_stats stats;
+
+	if (!gp_debug_is_on())
+		return;
+	gp_debug_stats(&stats);
+	say("  writes to memory that was not the program's: %" PRIu64 " found in %" PRIu64 " looks, %" PRIu64
+	    " looks were not possible",
+		stats.errors, stats.checks, stats.skipped);
+}
+
 static void say_sites(const struct gp_leaks *leaks)
 {
 	char stack[GP_STACK_TEXT_MAX];
@@ -178,6 +191,7 @@ static void *report(void *unused)
 		say("at exit the program holds %s in %" PRIu64 " blocks", gp_amount_text(bytes, leaks.bytes),
 			leaks.n_blocks);
 		say_tallies();
+		say_debug();
 		say_sites(&leaks);
 		say_libraries(&leaks);
 		say_sizes(&leaks);

@@ -128,7 +128,7 @@ def part_of(name):
     return "semantics"
 
 
-def run_suite(out, names, library, jobs, configs=()):
+def run_suite(out, names, library, jobs, configs=(), is_brief=True):
     """
     The runner's results, as far as it came, and its exit status; its report goes to a file. The start of a context
     takes longer than what most programs do with it, but it is one at a time: with many jobs some take too long.
@@ -138,7 +138,7 @@ def run_suite(out, names, library, jobs, configs=()):
     answer.write_text("")
     words = [sys.executable, DIFF / "run.py", "--library", library, "--programs", DIFF_BIN]
     words += ["--devices", count_devices(), "--jobs", jobs, "--json", answer]
-    words += ["--brief", "--limit", SCENARIO_LIMIT_S]
+    words += ["--limit", SCENARIO_LIMIT_S, *(["--brief"] if is_brief else [])]
     for name in names:
         words += ["--program", name]
     for config in configs:

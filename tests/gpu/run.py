@@ -20,6 +20,7 @@ import tarfile
 import part_captures
 import part_contexts
 import part_deadlocks
+import part_debug
 import part_demo
 import part_devices
 import part_ipc
@@ -45,6 +46,7 @@ PARTS = {
     "contexts": part_contexts,
     "lives": part_lives,
     "ways": part_ways,
+    "debug": part_debug,
 }
 
 SKIPPED = 77

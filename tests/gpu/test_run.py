@@ -21,6 +21,7 @@ import ctl
 import memory_watch
 import part_captures
 import part_contexts
+import part_debug
 import part_devices
 import part_patterns
 import part_python
@@ -108,6 +109,31 @@ class ResultsTest(WithOut):
         run.bundle(self.out)
         names = sorted(path.name for path in self.out.iterdir())
         self.assertEqual(names, ["details.tar.gz", "results.json", "tables.txt"])
+
+
+class DebugTest(WithOut):
+    def run_with(self, text, said):
+        def run_program(config, words, log, timeout):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.with_suffix(".err").write_text("".join(line + "\n" for line in said))
+            return programs.Run(0, text, True)
+
+        with mock.patch("programs.run_program", run_program):
+            part_debug.check_wrong(self.results, self.out, pathlib.Path("library"))
+            part_debug.check_innocent(self.results, self.out, pathlib.Path("library"))
+        return self.bad()
+
+    def test_two_reports_of_the_right_kind_are_what_a_wrong_program_gets(self):
+        bad = self.run_with("", ["gpupool[7]: error: write past the end of 0x1 (5 bytes)", "gpupool[7]: error:   freed"] * 2)
+        self.assertFalse([name for name in bad if "past-end" in name])
+        self.assertEqual(sum("after-free" in name for name in bad), 3 * len(part_debug.KINDS))
+        self.assertEqual(sum("innocent" in name for name in bad), 2 * len(part_debug.KINDS))
+
+    def test_an_innocent_program_is_told_nothing_and_all_else_is_bad(self):
+        bad = self.run_with("wrong: 0\n", [])
+        self.assertFalse([name for name in bad if "innocent" in name])
+        self.assertEqual(sum(name.endswith("is found") for name in bad), 6 * 2 + 8 * 2)
+        self.assertEqual(sum("capture" in name for name in bad), len(part_debug.KINDS))
 
 
 class RunTest(unittest.TestCase):

@@ -3,6 +3,8 @@
 
 /* Writes to memory that is not the program's, each to a small and to a large block: nothing that a GPU would notice. */
 
+#include <time.h>
+
 #include "app_driver.h"
 
 #define WRONG 0x2a2a2a2au
@@ -236,6 +238,50 @@ static void innocent(void)
 	app_pause("end");
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* The time of a pair of an allocation and a free, after some that need not be typical. */
+static void tell_cost(enum how how, size_t bytes)
+{
+	enum { FIRST = 3, MOST = 200 };
+	uint64_t start = 0, spent = 0;
+	unsigned n;
+
+	for (n = 0; n < FIRST + MOST && spent < 300 * MS; n++) {
+		CUdeviceptr ptr;
+
+		if (n == FIRST)
+			start = now_ns();
+		ptr = get(how, bytes);
+		if (how == BY_CPU)
+			APP_MUST(cuMemFreeHost((void *)(uintptr_t)ptr));
+		else
+			APP_MUST(cuMemFree_v2(ptr));
+		spent = n >= FIRST ? now_ns() - start : 0;
+	}
+	printf("cost memory=%s bytes=%zu ns=%llu\n", how == BY_CPU ? "pinned" : "device", bytes,
+		(unsigned long long)(spent / (n - FIRST)));
+}
+
+/* For people, and for tests/gpu: what it takes. */
+static void cost(void)
+{
+	static const size_t device[] = {512, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 1024 * MIB};
+	static const size_t pinned[] = {4 * KIB, MIB, 64 * MIB};
+
+	app_start();
+	for (size_t i = 0; i < LENGTH(device); i++)
+		tell_cost(BY_COPY, device[i]);
+	for (size_t i = 0; i < LENGTH(pinned); i++)
+		tell_cost(BY_CPU, pinned[i]);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"after-free-copy", after_free_copy},
 	{"after-free-kernel", after_free_kernel},
@@ -251,5 +297,6 @@ const struct app_scenario app_scenarios[] = {
 	{"capture", capture},
 	{"exact", exact},
 	{"innocent", innocent},
+	{"cost", cost},
 	{0},
 };

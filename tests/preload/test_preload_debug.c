@@ -237,6 +237,26 @@ START_TEST(an_innocent_program_is_told_nothing)
 }
 END_TEST
 
+START_TEST(the_report_at_exit_counts_what_was_found)
+{
+	static const char *const env[] = {MODE, "GPUPOOL_REPORT=exit", "GPUPOOL_LOG=off", NULL};
+
+	play("past-end-copy", env, NULL);
+	check_in(play_err, "writes to memory that was not the program's: 2 found in ");
+}
+END_TEST
+
+START_TEST(a_process_that_does_not_debug_says_so)
+{
+	static const char *const env[] = {"GPUPOOL_STACKS=off", NULL};
+
+	play("innocent", env, ask_to_check);
+	check_in(answers[0], "\"is_on\":false");
+	ck_assert_uint_eq(play_number(answers[0], "checks"), 0);
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
@@ -251,6 +271,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, nothing_is_looked_at_while_something_captures_and_that_is_counted, 0, N_KINDS);
 	tcase_add_loop_test(tc, the_program_is_told_what_it_asked_for, 0, N_KINDS);
 	tcase_add_loop_test(tc, an_innocent_program_is_told_nothing, 0, N_KINDS);
+	tcase_add_test(tc, the_report_at_exit_counts_what_was_found);
+	tcase_add_test(tc, a_process_that_does_not_debug_says_so);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+GPUPOOL_DEBUG: whether every write to memory of nobody is found, whether nobody else is told anything, and what it
+costs. The programs are those of tests/preload (app_debug.c) and of tests/diff.
+"""
+
+import programs
+import part_semantics
+
+PRELOAD = programs.ROOT / "tests" / "preload"
+PROGRAM = programs.BIN / "app_debug"
+MODE = "poison,guard"
+KINDS = ("split", "binned", "simple", "vmm")
+CUTTING = ("split", "vmm")
+WRONG = {
+    "after-free-copy": "write after a free of",
+    "after-free-kernel": "write after a free of",
+    "after-free-cpu": "write after a free of",
+    "past-end-copy": "write past the end of",
+    "past-end-kernel": "write past the end of",
+    "past-end-cpu": "write past the end of",
+    "before-start-copy": "write before the start of",
+    "before-start-kernel": "write before the start of",
+}
+REPORT = "error: write"
+CAPTURE = "begin: 0\nfree: 0\nalloc: 0\nfree: 0\nend: 0\ngraph: 1\n"
+EXACT = "range: 1 {}\naligned: 1\ninterior: 1\nbefore: 1\nfree: 0\nagain: 1\n"
+SIZES = (1, 512, 1000, 1 << 20, (3 << 20) + 4)
+SAME = ("free", "host", "life", "memory", "query", "runtime_static", "stream")
+SECONDS = 60
+
+
+def build():
+    sources = [PRELOAD / "app_debug.c", *part_semantics.SHARED, part_semantics.DRIVER]
+    if part_semantics.is_fresh(PROGRAM, sources):
+        return
+    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    stubs = part_semantics.toolkit() / "lib64" / "stubs"
+    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", PROGRAM, *sources]
+    words += [f"-L{stubs}", "-lcuda", "-ldl", "-lpthread"]
+    programs.run_tool(words, programs.WORK / "log" / "app_debug.log")
+
+
+class Watched:
+    """A scenario of the program under a kind of pool: what it printed, and what was said of it."""
+
+    def __init__(self, out, library, kind, scenario, more=None):
+        variables = {"GPUPOOL_POOL": kind, "GPUPOOL_DEBUG": MODE, "GPUPOOL_STACKS": "off"} | (more or {})
+        config = programs.Config(kind, library, variables)
+        log = out / "debug" / f"{scenario}-{variables['GPUPOOL_DEBUG'].replace(',', '-')}-{kind}.txt"
+        done = programs.run_program(config, [PROGRAM, scenario], log, timeout=SECONDS)
+        self.status, self.text = done.status, done.text
+        lines = log.with_suffix(".err").read_text(errors="replace").splitlines()
+        self.reports = [line for line in lines if REPORT in line]
+        self.said = [line for line in lines if line.startswith("gpupool")]
+
+
+def check_wrong(results, out, library):
+    """Each scenario writes to two blocks, a small one and a large one."""
+    for kind in KINDS:
+        for scenario, report in WRONG.items():
+            if scenario.startswith("before") and kind not in CUTTING:
+                continue
+            run_ = Watched(out, library, kind, scenario)
+            found = sum(report in line for line in run_.reports)
+            ok = run_.status == 0 and found == len(run_.reports) == 2
+            results.check(f"{kind}: {scenario} is found", ok, f"{found} of 2, status {run_.status}")
+
+
+def check_innocent(results, out, library):
+    for kind in KINDS:
+        for more in ({}, {"GPUPOOL_DEBUG": f"{MODE},full"}):
+            run_ = Watched(out, library, kind, "innocent", more)
+            ok = run_.status == 0 and run_.text == "wrong: 0\n" and not run_.said
+            results.check(f"{kind}{' full' * bool(more)}: an innocent program is told nothing", ok, len(run_.said))
+        run_ = Watched(out, library, kind, "exact")
+        ok = run_.text == "".join(EXACT.format(size) for size in SIZES) and not run_.reports
+        results.check(f"{kind}: the program is told what it asked for", ok)
+        run_ = Watched(out, library, kind, "capture")
+        results.check(f"{kind}: a capture is left alone", run_.text.startswith(CAPTURE), f"status {run_.status}")
+
+
+def note_costs(results, out, library):
+    configs = [programs.Config("raw"), programs.Config("split", library)]
+    for mode in ("poison", "guard", MODE, f"{MODE},full"):
+        configs.append(programs.Config(mode, library, {"GPUPOOL_DEBUG": mode}))
+    for config in configs:
+        log = out / "debug" / f"cost-{config.name.replace(',', '-')}.txt"
+        done = programs.run_program(config, [PROGRAM, "cost"], log, timeout=SECONDS)
+        costs = [pairs for word, pairs in programs.parse_lines(done.text) if word == "cost"]
+        for pairs in costs:
+            results.note(f"{config.name} | {pairs['memory']} {pairs['bytes']}", float(pairs["ns"]), "ns")
+        results.check(f"{config.name}: costs", done.status == 0 and len(costs) == 9, f"status {done.status}")
+
+
+def check_same(results, out, library, jobs):
+    """What programs are told is what they are told raw, but for what a free that waits changes as well."""
+    part_semantics.build()
+    rows, status = part_semantics.run_suite(out / "debug", SAME, library, jobs, configs=["debug"], is_brief=False)
+    results.check("the runner ran to its end", rows and status in (0, 1), f"{len(rows)} results, status {status}")
+    part_semantics.take(results, [row for row in rows if row["config"] != "table"])
+    part_semantics.print_unexpected(rows)
+
+
+def run(results, out, options):
+    library = programs.preload_library()
+    build()
+    check_wrong(results, out, library)
+    check_innocent(results, out, library)
+    note_costs(results, out, library)
+    check_same(results, out, library, options.jobs)
