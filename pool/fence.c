@@ -238,14 +238,15 @@ int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
 	uint64_t undue_since_ns = be->ops->now_ns(be->arg), now_ns;
-	int r = 0;
+	int r;
 
-	for (unsigned attempt = 0; gp_fence_completed(f) <= stamp; attempt++) {
+	for (unsigned attempt = 0;; attempt++) {
 		bool is_due = false;
 		unsigned n;
 
 		gp_mutex_lock(&f->lock);
 		n = first_after_locked(f, stamp);
+		/* Another thread's query may tell, after one of ours did not. */
 		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
 		if (r == -EAGAIN)
 			is_due = is_due_locked(f, n);

@@ -284,6 +284,24 @@ START_TEST(a_wait_ends_when_the_fence_completes_and_asks_for_no_later_one)
 }
 END_TEST
 
+/* Then nothing is left to query. */
+static void settle_meanwhile(struct fake *unused, enum fake_call call)
+{
+	if (call != FAKE_PAUSE)
+		return;
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+}
+
+START_TEST(a_wait_ends_when_another_thread_has_found_the_fence_complete)
+{
+	uint64_t stamp = free_something();
+
+	fake.hook = settle_meanwhile;
+	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), 0);
+}
+END_TEST
+
 START_TEST(a_bounded_wait_gives_up_in_time)
 {
 	uint64_t stamp = gp_fence_started(&f);
@@ -443,6 +461,7 @@ int main(void)
 	tcase_add_test(tc, too_many_outstanding_records_are_refused_until_one_completes);
 	tcase_add_test(tc, an_order_frees_the_slots_of_all_older_records);
 	tcase_add_test(tc, a_wait_ends_when_the_fence_completes_and_asks_for_no_later_one);
+	tcase_add_test(tc, a_wait_ends_when_another_thread_has_found_the_fence_complete);
 	tcase_add_test(tc, a_bounded_wait_gives_up_in_time);
 	tcase_add_test(tc, a_wait_for_what_this_thread_freed_has_no_bound);
 	tcase_add_test(tc, a_wait_for_what_another_thread_freed_gives_up_in_time);
