@@ -437,16 +437,20 @@ static void pools(void)
 	app_result("free", cuMemFree_v2(ptr));
 }
 
-/* What ends with its context comes back with it. */
+/*
+ * What ends with its context comes back with it. Arrays only on the simulator: a real driver (580.159.04) that destroys a
+ * context with arrays in it spoils its own heap, in one run of four, without any library.
+ */
 static void contexts(void)
 {
 	static const char *const which[] = {"managed", "array", "3D array", "mipmapped array"};
+	unsigned n = app_is_simulated() ? LENGTH(which) : 1;
 	CUcontext ctx;
 	size_t all;
 
 	start();
 	all = device_bytes();
-	for (unsigned i = 0; i < 2 * LENGTH(which); i++) {
+	for (unsigned i = 0; i < 2 * n; i++) {
 		struct piece piece = {0};
 
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
