@@ -23,7 +23,7 @@ __attribute__((cold)) static int alloc_watched(struct gp_pool *pool, int device,
 	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, ret_addr)
 				 : gp_memory_alloc_plain(pool, bytes, ret_addr);
 
-	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r);
+	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, gp_scope_no_caches != 0);
 	return r;
 }
 
@@ -244,7 +244,7 @@ __attribute__((cold)) static int release_watched(
 	bool is_pinned = map == &gp_state.pinned_map;
 	uint64_t addr = gp_debug_is_on() ? gp_debug_free(is_pinned, ptr, is_waited, &mode) : ptr;
 
-	gp_record(NULL, FREE, ptr, mode, is_pinned);
+	gp_record(NULL, FREE, ptr, mode, is_pinned, gp_scope_no_caches != 0);
 	return release(map, addr, mode);
 }
 

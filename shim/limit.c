@@ -8,13 +8,15 @@
 #include "../pool/pool_control.h"
 #include "backend.h"
 #include "ctl_request.h"
+#include "record.h"
 
 /* What a new limit means for a pool. */
 static void apply(struct gp_pool *pool, uint64_t total_bytes, const struct gp_budget *budget, uint64_t *released)
 {
-	uint64_t over;
+	uint64_t pending_max = gp_state_pending_max(total_bytes, budget), over;
 
-	gp_pool_set_pending_max(pool, gp_state_pending_max(total_bytes, budget));
+	gp_record(pool, LIMIT, atomic_load(&budget->limit_bytes), pending_max);
+	gp_pool_set_pending_max(pool, pending_max);
 	over = gp_budget_over(budget);
 	if (over)
 		*released += gp_pool_trim(pool, over);

@@ -34,7 +34,7 @@ static void trim(void *arg, struct gp_pool *pool)
 
 	if (pool == search->but_pool || search->given >= search->want)
 		return;
-	gp_record(pool, RECLAIM, 0);
+	gp_record(pool, SHRINK, search->want - search->given);
 	search->given += gp_pool_trim(pool, search->want - search->given);
 }
 

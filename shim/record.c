@@ -171,7 +171,8 @@ static void write_down(uint32_t pool, enum gp_record_kind kind, const uint64_t *
 	uint32_t thread = this_thread();
 
 	lock();
-	if (!rec.error) {
+	/* Before the first allocation scopes may come and go without end: gp_state_start tells of what is left. */
+	if (!rec.error && (rec.owner || kind != GP_RECORD_DEFER)) {
 		put_change_locked(GP_RECORD_THREAD, &rec.thread, thread, now_ns);
 		if (pool != GP_RECORD_NO_POOL)
 			put_change_locked(GP_RECORD_USE, &rec.pool, pool, now_ns);

@@ -5,6 +5,7 @@
 
 #include "../pool/pool_control.h"
 #include "backend.h"
+#include "record.h"
 #include "thread.h"
 
 _Atomic unsigned gp_scope_defers;
@@ -27,7 +28,9 @@ static void flush_context(void *arg, struct gp_context *context)
 
 void gp_scope_defer_begin(void)
 {
-	atomic_fetch_add(&gp_scope_defers, 1);
+	unsigned n = atomic_fetch_add(&gp_scope_defers, 1) + 1;
+
+	gp_record(NULL, DEFER, n);
 }
 
 bool gp_scope_defer_end(bool may_wait)
@@ -38,6 +41,7 @@ bool gp_scope_defer_end(bool may_wait)
 		if (!n)
 			return false;
 	} while (!atomic_compare_exchange_weak(&gp_scope_defers, &n, n - 1));
+	gp_record(NULL, DEFER, n - 1, may_wait);
 	if (n == 1)
 		gp_context_each(flush_context, &may_wait);
 	return true;

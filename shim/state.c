@@ -140,6 +140,7 @@ static void start(void)
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
 	gp_record_start();
+	gp_record(NULL, DEFER, atomic_load(&gp_scope_defers));
 	if (gp_state.config.stacks.depth)
 		r = gp_origin_switch(&gp_state.config.stacks);
 	if (r)

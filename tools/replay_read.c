@@ -236,6 +236,7 @@ static bool follow(struct replay_file *file, struct replay_event *event)
 	case GP_RECORD_FREE:
 	case GP_RECORD_EXPORT:
 	case GP_RECORD_UNPOOLED:
+	case GP_RECORD_DEFER:
 	case GP_RECORD_EXIT:
 		return true;
 	case GP_RECORD_ALLOC:

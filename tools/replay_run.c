@@ -12,9 +12,11 @@
 #include "replay_run.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../pool/pool_control.h"
 #include "stat_say.h"
 
 enum { DEVICES_MAX = 64 };
@@ -31,11 +33,13 @@ struct run {
 	uint32_t n_pools;
 	struct replay_map live; /* by the address in the file: that of the replay, and the bytes of live_bytes */
 	uint64_t live_bytes;	/* of device memory, as asked for */
+	_Atomic unsigned n_defers;
 };
 
 static bool is_call(enum gp_record_kind kind)
 {
-	return kind >= GP_RECORD_ALLOC && kind <= GP_RECORD_UNPOOLED;
+	return (kind >= GP_RECORD_ALLOC && kind <= GP_RECORD_UNPOOLED) ||
+	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_SHRINK);
 }
 
 static bool is_answer(enum gp_record_kind kind)
@@ -43,15 +47,23 @@ static bool is_answer(enum gp_record_kind kind)
 	return kind >= GP_RECORD_FENCE && kind <= GP_RECORD_ATTEMPT;
 }
 
+/* Whether the limit is the one that was asked for, whatever was recorded. */
+static bool is_limited(const struct run *run, bool is_pinned)
+{
+	return !is_pinned && run->settings.limit_bytes != GP_NO_LIMIT;
+}
+
+/* The limit may have changed while there was no pool to tell. */
 static struct replay_memory *memory_of(struct run *run, const struct replay_event *e)
 {
 	struct replay_memory **memory = e->values[2] ? &run->pinned : &run->devices[e->values[1] % DEVICES_MAX];
-	bool is_limited = !e->values[2] && run->settings.limit_bytes != GP_NO_LIMIT;
+	uint64_t limit = is_limited(run, e->values[2] != 0) ? run->settings.limit_bytes : e->values[6];
 
 	if (!*memory) {
 		*memory = stat_alloc(calloc(1, sizeof(**memory)));
-		replay_memory_init(*memory, e->values[5], is_limited ? run->settings.limit_bytes : e->values[6]);
+		replay_memory_init(*memory, e->values[5], limit);
 	}
+	atomic_store(&(*memory)->budget.limit_bytes, limit);
 	return *memory;
 }
 
@@ -98,9 +110,10 @@ static void add_pool(struct run *run, const struct replay_event *e)
 	p->is_instant = run->contents->is_text;
 	options.map = &p->memory->map;
 	options.budget = &p->memory->budget;
+	options.n_defers = &run->n_defers;
 	options.pending_count_max = pending_count_max(options.kind, e);
 	options.completion_only = needs_completion(run, p);
-	if (!p->is_pinned && run->settings.limit_bytes != GP_NO_LIMIT)
+	if (is_limited(run, p->is_pinned))
 		options.pending_bytes_max = gp_min(options.pending_bytes_max, run->settings.limit_bytes / 5);
 	if (gp_pool_new(&options, &p->pool))
 		stat_alloc(NULL);
@@ -127,8 +140,8 @@ static void run_alloc(struct run *run, const struct replay_event *e)
 	int r;
 
 	p->now = gp_max(p->now, e->position);
-	r = gp_pool_alloc(p->pool, e->values[1], &addr);
-
+	r = e->values[3] ? gp_pool_alloc_uncached(p->pool, e->values[1], &addr)
+			 : gp_pool_alloc(p->pool, e->values[1], &addr);
 	if (!r && was_served)
 		note_block(run, e, addr);
 	else if (!r)
@@ -142,11 +155,13 @@ static void run_free(struct run *run, const struct replay_event *e)
 {
 	enum gp_free_mode mode = (enum gp_free_mode)gp_min(e->values[1], GP_FREE_SYNCED);
 	struct replay_entry *block = replay_map_find(&run->live, e->values[0]);
+	struct gp_addrmap *map;
 
 	/* Freed as the other kind of memory it is not freed. */
 	if (!block || run->pools[block->pool]->is_pinned != (e->values[2] != 0))
 		return;
-	(void)gp_pool_free(&run->pools[block->pool]->memory->map, block->addr, mode);
+	map = &run->pools[block->pool]->memory->map;
+	(void)(e->values[3] ? gp_pool_free_uncached(map, block->addr, mode) : gp_pool_free(map, block->addr, mode));
 	run->live_bytes -= block->bytes;
 	replay_map_remove(&run->live, block);
 }
@@ -182,6 +197,28 @@ static void run_unpooled(struct run *run, const struct replay_event *e)
 	m->unpooled_bytes = e->values[1];
 }
 
+/* Pools of the same memory hear of it one by one; that it is set each time changes nothing. */
+static void run_limit(struct run *run, const struct replay_event *e)
+{
+	struct replay_pool *p = run->pools[e->pool];
+	uint64_t over;
+
+	if (is_limited(run, p->is_pinned))
+		return;
+	atomic_store(&p->memory->budget.limit_bytes, e->values[0]);
+	gp_pool_set_pending_max(p->pool, e->values[1]);
+	over = gp_budget_over(&p->memory->budget);
+	if (over)
+		(void)gp_pool_trim(p->pool, over);
+}
+
+static void run_defer(struct run *run, const struct replay_event *e)
+{
+	atomic_store(&run->n_defers, (unsigned)gp_min(e->values[0], UINT_MAX));
+	for (uint32_t i = 0; i < run->n_pools && !e->values[0]; i++)
+		gp_pool_flush(run->pools[i]->pool, e->values[1] != 0);
+}
+
 struct rescue {
 	struct replay_pool *pool;
 	uint64_t bytes;
@@ -214,6 +251,12 @@ static void run_on_pool(struct run *run, const struct replay_event *e)
 	case GP_RECORD_RECLAIM:
 		(void)gp_pool_reclaim(p->pool);
 		break;
+	case GP_RECORD_SHRINK:
+		(void)gp_pool_trim(p->pool, e->values[0]);
+		break;
+	case GP_RECORD_LIMIT:
+		run_limit(run, e);
+		break;
 	case GP_RECORD_SYNC:
 		(void)gp_pool_synchronize(p->pool);
 		break;
@@ -245,6 +288,9 @@ static void run_call(struct run *run, const struct replay_event *e)
 		break;
 	case GP_RECORD_UNPOOLED:
 		run_unpooled(run, e);
+		break;
+	case GP_RECORD_DEFER:
+		run_defer(run, e);
 		break;
 	default:
 		run_on_pool(run, e);

@@ -235,6 +235,53 @@ static void no_cache(void)
 	app_tell_driver();
 }
 
+static void alloc_all(CUdeviceptr *ptrs, int n, size_t bytes)
+{
+	for (int i = 0; i < n; i++)
+		if (cuMemAlloc_v2(&ptrs[i], bytes))
+			ptrs[i] = 0;
+}
+
+static void free_all(const CUdeviceptr *ptrs, int n)
+{
+	for (int i = 0; i < n; i++)
+		APP_MUST(cuMemFree_v2(ptrs[i]));
+}
+
+/* All that the program, or somebody outside, can tell the pool while it runs. */
+static void told(void)
+{
+	CUdeviceptr few[4], many[24];
+
+	tell("defer", gpupool_defer_begin());
+	app_start();
+	alloc_all(many, 24, MIB);
+	free_all(many, 24);
+	tell("end", gpupool_defer_end());
+	alloc_all(few, 4, 20 * MIB);
+	alloc_all(many, 24, 3 * MIB);
+	free_all(many, 24);
+	APP_MUST(cuCtxSynchronize());
+	tell("limit", gpupool_set_limit(0, 100 * MIB));
+	alloc_all(many, 24, 2 * MIB);
+	free_all(many, 24);
+	free_all(few, 2);
+	app_pause("middle");
+	alloc_all(many, 24, 6 * MIB);
+	free_all(many, 24);
+	tell("no limit", gpupool_set_limit(0, GPUPOOL_NO_LIMIT));
+	tell("no cache", gpupool_no_cache_begin());
+	alloc_all(many, 6, 5 * MIB);
+	tell("cache", gpupool_no_cache_end());
+	free_all(many, 3);
+	tell("no cache", gpupool_no_cache_begin());
+	free_all(many + 3, 3);
+	free_all(few + 2, 1);
+	tell("cache", gpupool_no_cache_end());
+	alloc_all(many, 24, 7 * MIB);
+	app_pause("end");
+}
+
 struct plenty {
 	CUdeviceptr ptr;
 	int calls, device;
@@ -354,6 +401,7 @@ const struct app_scenario app_scenarios[] = {
 	{"memory", memory},
 	{"no-cache", no_cache},
 	{"threads", threads},
+	{"told", told},
 	{"wrong", wrong},
 	{NULL},
 };

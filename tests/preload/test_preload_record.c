@@ -88,6 +88,10 @@ static char status[64 * 1024];
 
 static void keep_status(const char *name)
 {
+	if (strcmp(name, "middle") == 0) {
+		play_ask("limit set 80MiB");
+		play_ask("defer on");
+	}
 	snprintf(status, sizeof(status), "%s", play_ask("status"));
 }
 
@@ -112,6 +116,7 @@ static const char *const scenarios[][3] = {
 	{"app_memory", "frees", ""},
 	{"app_oom", "device", ""},
 	{"app_oom", "limit", "GPUPOOL_LIMIT=256MiB"},
+	{"app_api", "told", "GPUPOOL_LIMIT=300MiB"},
 };
 static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 static const char *const settings[] = {

@@ -257,6 +257,45 @@ START_TEST(work_is_complete_when_the_recording_has_seen_it)
 }
 END_TEST
 
+static const struct {
+	const char *option;
+	json_int_t n_refused; /* of two allocations that were served, and are larger than the limit was in the end */
+} limits[] = {{"--reuse=auto", 1}, {"--limit=1GiB", 0}, {"--limit=8MiB", 2}};
+
+static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
+
+START_TEST(a_limit_changes_when_it_changed_unless_another_is_asked_for)
+{
+	put_start();
+	put_alloc(BASE, 16 * MIB);
+	put_free(BASE);
+	PUT(GP_RECORD_LIMIT, 8 * MIB, MIB);
+	put_alloc(BASE + 64 * MIB, 16 * MIB);
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json", limits[_i].option), 0);
+	read_answer();
+	for (size_t i = 0; i < LENGTH(kinds); i++)
+		ck_assert_int_eq(number(run_of(kinds[i]), "n_refused"), limits[_i].n_refused);
+}
+END_TEST
+
+START_TEST(frees_stay_queued_while_there_is_a_defer_scope)
+{
+	put_start();
+	PUT(GP_RECORD_DEFER, 1);
+	for (uint64_t i = 0; i < 15; i++)
+		put_alloc(BASE + i * 2 * MIB, MIB);
+	for (uint64_t i = 0; i < 15; i++)
+		put_free(BASE + i * 2 * MIB);
+	if (_i)
+		PUT(GP_RECORD_DEFER, 0, 1);
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=none"), 0);
+	read_answer();
+	ck_assert_int_eq(stat_of("none", "n_pending_blocks"), _i ? 0 : 15);
+}
+END_TEST
+
 START_TEST(the_driver_refuses_what_it_refused_when_it_was_recorded)
 {
 	put_start();
@@ -430,6 +469,8 @@ static Suite *replay_suite(void)
 	tcase_add_loop_test(tc, no_trace_takes_more_memory_than_it_may, 0, LENGTH(figures));
 	tcase_add_test(tc, a_recording_tells_what_was_in_the_process);
 	tcase_add_loop_test(tc, work_is_complete_when_the_recording_has_seen_it, 0, LENGTH(answers));
+	tcase_add_loop_test(tc, a_limit_changes_when_it_changed_unless_another_is_asked_for, 0, LENGTH(limits));
+	tcase_add_loop_test(tc, frees_stay_queued_while_there_is_a_defer_scope, 0, 2);
 	tcase_add_test(tc, the_driver_refuses_what_it_refused_when_it_was_recorded);
 	tcase_add_test(tc, what_a_later_version_adds_is_passed_over);
 	tcase_add_test(tc, a_recording_that_ends_anywhere_is_read_up_to_there);
