@@ -25,7 +25,7 @@ struct gp_pool {
 	_Atomic bool overlap, completion_only, dead;
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
 	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached */
-	_Atomic bool is_full; /* the driver had nothing for the pool the last time that it was asked */
+	_Atomic bool is_full; /* the driver had not even little for the pool the last time that it was asked for that */
 	bool can_release_behind;	    /* the backend's answer: it stays */
 	_Atomic uint64_t pending_bytes_max; /* changes in gp_pool_set_pending_max */
 	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */

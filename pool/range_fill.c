@@ -304,7 +304,7 @@ int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct
 		while (!r);
 		r = end(&f, r == -EALREADY ? 0 : r, start_ns, ret_block);
 	}
-	atomic_store_explicit(&pool->is_full, r == -ENOMEM, memory_order_relaxed);
+	gp_segment_note_growth(pool, request, r);
 	if (!r)
 		gp_segment_keep_reserve(pool);
 	return r;

@@ -77,6 +77,14 @@ static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uin
 	return r;
 }
 
+void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result)
+{
+	/* That much is refused says nothing of what threads keep. */
+	if (result == -ENOMEM && request->size > pool->options.thread_cache_bytes)
+		return;
+	atomic_store_explicit(&pool->is_full, result == -ENOMEM, memory_order_relaxed);
+}
+
 /* The driver is nearly empty: what cannot be retried (a module that loads, a graph) needs the rest. */
 void gp_segment_keep_reserve(struct gp_pool *pool)
 {
@@ -378,7 +386,7 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 		bytes = tries[i];
 		r = reserve(pool, bytes, &base, &ns);
 	}
-	atomic_store_explicit(&pool->is_full, r == -ENOMEM, memory_order_relaxed);
+	gp_segment_note_growth(pool, request, r);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.driver_allocs += r == 0;
 	pool->stats.driver_ns += ns;

@@ -10,6 +10,9 @@
 /* Asks the driver for a segment that serves the request, within the budget. -ENOMEM: either said no. */
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
 
+/* After an attempt to grow: what its result tells of whether the driver has any more. */
+void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result);
+
 /* After growth: gives back what cannot be afforded any more, the driver being nearly empty. */
 void gp_segment_keep_reserve(struct gp_pool *pool);
 

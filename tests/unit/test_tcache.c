@@ -317,6 +317,18 @@ START_TEST(what_is_freed_where_there_is_no_more_can_be_had_at_once)
 }
 END_TEST
 
+START_TEST(a_large_request_that_fails_says_nothing_of_small_ones)
+{
+	uint64_t addr, unused;
+
+	start();
+	addr = take(SMALL);
+	ck_assert_int_eq(fixture_try(px.fake.capacity - GP_MIB, &unused), -ENOMEM);
+	ck_assert(put(addr));
+	end();
+}
+END_TEST
+
 /* Another thread frees while the allocation waits. */
 static void put_during_pause(struct fake *fake, enum fake_call call)
 {
@@ -449,6 +461,7 @@ static TCase *case_of(enum gp_kind kind)
 		sizeof(ways_to_take) / sizeof(*ways_to_take));
 	tcase_add_loop_test(tc, what_is_freed_where_there_is_no_more_can_be_had_at_once, 0,
 		sizeof(shortages) / sizeof(*shortages));
+	tcase_add_test(tc, a_large_request_that_fails_says_nothing_of_small_ones);
 	tcase_add_test(tc, a_cache_takes_nothing_that_somebody_is_waiting_for);
 	tcase_add_test(tc, an_error_of_a_fence_loses_no_block);
 	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
