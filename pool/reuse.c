@@ -42,8 +42,9 @@
 #define OTHERS_WAIT_NS UINT64_C(100000000)
 
 /*
- * How long for what was freed, before the pool would hold more than ever; and by which share the peak must rise until
- * that is done again. The real free waits each time: a few waits while a program finds its size are next to nothing.
+ * How long for what others freed, before the pool would hold more than ever (its own frees a thread waits for as they
+ * would have waited); and by which share the peak must rise until that is done again. The real free waits each time: a
+ * few waits while a program finds its size are next to nothing.
  */
 #define PEAK_WAIT_NS UINT64_C(20000000)
 #define PEAK_SHARE   16
