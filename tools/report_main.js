@@ -67,12 +67,20 @@ function showMemories() {
 	}
 }
 
+// Of interest first of all: where an allocation failed, or else where the most was used. At the end of a program there is
+// often nothing any more.
+function momentOfInterest() {
+	const refused = facts.refused.find(moment => moment.memory === memory.number);
+	const most = memory.samples.reduce((best, sample) => sample[1] > best[1] ? sample : best, [curve.cursor, -1]);
+	return refused ? refused.ns : most[0];
+}
+
 // "#at=0.5" is the moment in the middle, "#memory=64" the one to show.
 function followLink() {
 	const wanted = new URLSearchParams(location.hash.slice(1));
 	if (wanted.has('memory'))
 		choose(Number(wanted.get('memory')));
-	moveTo(wanted.has('at') ? Number(wanted.get('at')) * (facts.duration_ns || 0) : curve.cursor);
+	moveTo(wanted.has('at') ? Number(wanted.get('at')) * (facts.duration_ns || 0) : momentOfInterest());
 }
 
 async function main() {

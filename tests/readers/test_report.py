@@ -166,6 +166,13 @@ def a_browser_draws_a_recording_at_any_moment():
     assert labels["map"] == "pinned memory: 1 segment, 1 block, 1.00 MiB of 1.00 MiB", labels
 
 
+def a_browser_shows_first_what_is_of_interest():
+    labels, _ = draw(report(make_recording(), "made"))
+    assert labels["map"] == "device 0: 2 segments, 3 blocks, 52.0 MiB of 60.0 MiB", labels  # an allocation fails
+    labels, _ = draw(report(TRACES + "/cupy.txt.gz", "cupy"))
+    assert labels["map"] == "device 0: 10 segments, 10 blocks, 80.1 MiB of 80.1 MiB", labels
+
+
 def a_browser_draws_call_sites_and_takes_no_name_for_markup():
     leaks = path("leaks.json")
     pathlib.Path(leaks).write_text(json.dumps(LEAKS))
@@ -200,6 +207,7 @@ readers.main([
     no_name_leaves_its_place,
     what_cannot_be_written_is_an_error,
     a_browser_draws_a_recording_at_any_moment,
+    a_browser_shows_first_what_is_of_interest,
     a_browser_draws_call_sites_and_takes_no_name_for_markup,
     a_browser_draws_a_process,
     a_browser_draws_a_million_events,
