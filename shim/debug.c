@@ -91,25 +91,38 @@ static void check_and_free(struct gp_zone *list, enum gp_finding_when when)
 	}
 }
 
-/* The block was handed out just now: looks at what was there, and then puts the zone into place. */
-static void watch(struct gp_zone *zone)
+/* Where the zone goes somebody else's may be by now, if its context has ended. What was there before is taken out. */
+static bool put_into_place(struct gp_zone *zone, struct gp_zone **ret_before)
 {
-	struct gp_zone_block *block = &zone->block;
-	struct gp_debug_piece pieces[2];
-	unsigned n = gp_zone_guards(block, pieces);
-	struct gp_zone *before;
 	bool is_in;
 
+	zone->is_new = true;
 	gp_mutex_lock(&gp_zones_lock);
-	before = gp_zones_take_locked(block->start, block->end - block->start);
+	*ret_before = NULL;
+	if (!atomic_load(&zone->block.context->is_dead))
+		*ret_before = gp_zones_take_locked(zone->addr, zone->bytes);
+	is_in = gp_zone_insert_locked(zone);
 	gp_mutex_unlock(&gp_zones_lock);
+	return is_in;
+}
+
+/* The block was handed out just now, and nobody has been told of it: a free of that address is somebody's mistake. */
+static void watch(struct gp_zone *zone)
+{
+	struct gp_debug_piece pieces[2];
+	unsigned n = gp_zone_guards(&zone->block, pieces);
+	struct gp_zone *before;
+	bool is_in = put_into_place(zone, &before), is_guarded = false;
+
 	check_and_free(before, GP_SEEN_AT_REUSE);
 	if (gp_state.config.debug.guard) {
-		block->is_guarded = !gp_debug_io_guard(block->context, block->is_pinned, pieces, n);
-		add(&n_skipped, !block->is_guarded);
+		is_guarded = !gp_debug_io_guard(zone->block.context, zone->block.is_pinned, pieces, n);
+		add(&n_skipped, !is_guarded);
 	}
 	gp_mutex_lock(&gp_zones_lock);
-	is_in = gp_zone_insert_locked(zone);
+	zone->block.is_guarded = is_guarded;
+	zone->is_new = false;
+	is_in = is_in && !zone->is_out;
 	gp_mutex_unlock(&gp_zones_lock);
 	if (!is_in)
 		gp_zone_free(zone);
@@ -123,13 +136,15 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint64_
 	uint64_t start_ns;
 	int r;
 
-	/* Too much to be had, or nowhere to note it: as the program asked. */
-	if (!zone || bytes > UINT64_MAX / 2)
+	if (!zone)
+		return -ENOBUFS;
+	/* Too much to be had: as the program asked. */
+	if (bytes > UINT64_MAX / 2)
 		front = back = 0;
 	r = gp_memory_alloc_plain(pool, front + bytes + back, &start);
 	start_ns = gp_driver_now_ns(NULL);
 	*ret_addr = r ? 0 : start + front;
-	if (r || !zone || gp_pool_info(map_of(is_pinned), start, &info)) {
+	if (r || gp_pool_info(map_of(is_pinned), start, &info)) {
 		gp_zone_free(zone);
 		return r;
 	}
@@ -199,7 +214,7 @@ static void note_free(struct gp_zone_block *block)
 }
 
 /* The zone with what the program frees there, taken out; or NULL, and what to tell the pool instead. */
-static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_start)
+static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_other)
 {
 	struct gp_zone *zone;
 	bool is_held, is_block;
@@ -207,41 +222,62 @@ static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_start)
 	gp_mutex_lock(&gp_zones_lock);
 	zone = gp_zone_find_locked(ptr);
 	is_held = zone && !zone->block.is_freed && zone->block.is_pinned == is_pinned;
-	is_block = is_held && zone->block.ptr == ptr;
-	/* What the pool takes for the block's address is, to the program, no such thing. */
-	if (is_block)
-		*ret_start = zone->block.start;
-	else
-		*ret_start = ptr + (is_held && zone->block.start == ptr);
+	is_block = is_held && !zone->is_new && zone->block.ptr == ptr;
+	/* Every block has a zone, so anything else is none, though the pool may take it for the address of one. */
+	*ret_other = ptr + (ptr % GP_ALIGN == 0);
 	if (is_block)
 		gp_zone_remove_locked(zone);
 	gp_mutex_unlock(&gp_zones_lock);
 	return is_block ? zone : NULL;
 }
 
-uint64_t gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode *mode)
+/*
+ * The context is kept alive until the pool has the block back: else the address might be that of another's block, of a
+ * context that has come since, before the pool is told of it.
+ */
+static int give_to_pool(struct gp_zone *zone, enum gp_free_mode mode, gp_debug_release_fn *release)
 {
-	uint64_t start_ns = gp_driver_now_ns(NULL), start;
-	struct gp_zone *zone = claim(is_pinned, ptr, &start);
-	bool is_kept;
+	struct gp_context *context = zone->block.context;
+	uint64_t start = zone->block.start;
+	bool is_pinned = zone->block.is_pinned, is_kept;
+	int r;
 
-	if (!zone)
-		return start;
-	note_free(&zone->block);
-	if (is_waited && is_out_of_use(&zone->block)) {
-		if (!look_and_fill(zone) && *mode == GP_FREE_SYNCED)
-			*mode = GP_FREE_NORMAL;
-	} else {
-		/* Its guards may be looked at before somebody gets it. */
-		add(&n_skipped, gp_state.config.debug.poison);
+	if (!gp_context_enter(context)) {
+		gp_zone_free(zone);
+		return GP_E_DEAD;
 	}
+	gp_context_ref(context);
 	gp_mutex_lock(&gp_zones_lock);
 	is_kept = gp_zone_is_watched(zone) && gp_zone_insert_locked(zone);
 	gp_mutex_unlock(&gp_zones_lock);
 	if (!is_kept)
 		gp_zone_free(zone);
+	r = release(map_of(is_pinned), start, mode);
+	gp_context_leave(context);
+	gp_context_unref(context);
+	return r;
+}
+
+int gp_debug_free(
+	bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode mode, gp_debug_release_fn *release)
+{
+	uint64_t start_ns = gp_driver_now_ns(NULL), other;
+	struct gp_zone *zone = claim(is_pinned, ptr, &other);
+	int r;
+
+	if (!zone)
+		return release(map_of(is_pinned), other, mode);
+	note_free(&zone->block);
+	if (is_waited && is_out_of_use(&zone->block)) {
+		if (!look_and_fill(zone) && mode == GP_FREE_SYNCED)
+			mode = GP_FREE_NORMAL;
+	} else {
+		/* Its guards may be looked at before somebody gets it. */
+		add(&n_skipped, gp_state.config.debug.poison);
+	}
+	r = give_to_pool(zone, mode, release);
 	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
-	return start;
+	return r;
 }
 
 void gp_debug_adjust_slow(struct gp_block_info *info)

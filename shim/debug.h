@@ -22,15 +22,17 @@ static inline bool gp_debug_is_on(void)
 	return gp_config_debug_is_on(&gp_state.config.debug);
 }
 
-/* As gp_memory_alloc_plain, which it calls: a block as the program may know it. */
+/* As gp_memory_alloc_plain, which it calls: a block as the program may know it, and that has a zone. */
 int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint64_t *ret_addr);
 
+typedef int gp_debug_release_fn(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
+
 /*
- * The program frees that address; nothing of ours is known to touch it any more if it is_waited for. Returns the one by
- * which the pool knows the block, or that is as wrong to the pool. *mode becomes GP_FREE_NORMAL if a fence is needed
- * after all.
+ * The program frees that address, and its work has been waited for if is_waited. Returns what release does, as
+ * gp_pool_free, with the address by which the pool knows the block, or with one that is as wrong to the pool.
  */
-uint64_t gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode *mode);
+int gp_debug_free(
+	bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode mode, gp_debug_release_fn *release);
 
 void gp_debug_adjust_slow(struct gp_block_info *info);
 

@@ -53,6 +53,16 @@ void gp_zone_remove_locked(struct gp_zone *zone)
 	gp_tree_remove(&zones, &zone->by_addr);
 }
 
+static void move_out(struct gp_zone *zone, struct gp_zone **list)
+{
+	gp_zone_remove_locked(zone);
+	zone->is_out = true;
+	if (zone->is_new)
+		return;
+	zone->next = *list;
+	*list = zone;
+}
+
 struct gp_zone *gp_zone_find_locked(uint64_t addr)
 {
 	struct gp_zone *zone = zone_of(gp_tree_at_most(&zones, addr));
@@ -92,9 +102,7 @@ struct gp_zone *gp_zones_take_locked(uint64_t addr, uint64_t bytes)
 		zone = split(zone, addr);
 	while ((zone = gp_zone_next_locked(addr)) && zone->addr - addr < bytes) {
 		(void)split(zone, addr + bytes);
-		gp_zone_remove_locked(zone);
-		zone->next = list;
-		list = zone;
+		move_out(zone, &list);
 	}
 	return list;
 }
@@ -103,11 +111,8 @@ struct gp_zone *gp_zones_take_segment_locked(uint64_t segment)
 {
 	struct gp_zone *zone, *list = NULL;
 
-	while ((zone = gp_zone_next_locked(segment)) && zone->block.segment == segment) {
-		gp_zone_remove_locked(zone);
-		zone->next = list;
-		list = zone;
-	}
+	while ((zone = gp_zone_next_locked(segment)) && zone->block.segment == segment)
+		move_out(zone, &list);
 	return list;
 }
 
@@ -119,11 +124,8 @@ void gp_zones_forget_context(const struct gp_context *context)
 	gp_mutex_lock(&gp_zones_lock);
 	while ((zone = gp_zone_next_locked(at))) {
 		at = zone->addr + 1;
-		if (zone->block.context != context)
-			continue;
-		gp_zone_remove_locked(zone);
-		zone->next = gone;
-		gone = zone;
+		if (zone->block.context == context)
+			move_out(zone, &gone);
 	}
 	gp_mutex_unlock(&gp_zones_lock);
 	while ((zone = gone)) {

@@ -31,6 +31,8 @@ struct gp_zone {
 	struct gp_tree_node by_addr;
 	struct gp_zone *next; /* in a list of those that were taken out */
 	uint64_t addr, bytes; /* what is left of it; of a block that is held, all */
+	bool is_new;	      /* somebody is still at work on it: he has it even if it was taken out */
+	bool is_out;	      /* that happened */
 	struct gp_zone_block block;
 };
 

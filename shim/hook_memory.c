@@ -242,10 +242,11 @@ __attribute__((cold)) static int release_watched(
 	struct gp_addrmap *map, uint64_t ptr, bool is_waited, enum gp_free_mode mode)
 {
 	bool is_pinned = map == &gp_state.pinned_map;
-	uint64_t addr = gp_debug_is_on() ? gp_debug_free(is_pinned, ptr, is_waited, &mode) : ptr;
 
 	gp_record(NULL, FREE, ptr, mode, is_pinned, gp_scope_no_caches != 0);
-	return release(map, addr, mode);
+	if (gp_debug_is_on())
+		return gp_debug_free(is_pinned, ptr, is_waited, mode, release);
+	return release(map, ptr, mode);
 }
 
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
