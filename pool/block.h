@@ -51,6 +51,7 @@ struct gp_block {
 	_Atomic uint64_t word;
 	uint8_t flags;
 	_Atomic bool is_exported; /* of a range: it lies, if only in part, in a retired piece */
+	_Atomic uint32_t caller;  /* what gp_pool_alloc was told; valid while USED */
 };
 
 struct gp_segment {
@@ -86,12 +87,13 @@ static inline void gp_block_set_state(struct gp_block *b, enum gp_block_state st
 }
 
 /* Makes it the program's, whoever does it having it for himself until now. */
-static inline void gp_block_hand_out(struct gp_block *b, uint64_t requested, uint64_t serial)
+static inline void gp_block_hand_out(struct gp_block *b, uint64_t requested, uint32_t caller, uint64_t serial)
 {
 	uint64_t word = atomic_load_explicit(&b->word, memory_order_relaxed);
 
 	atomic_store_explicit(&b->requested, requested, memory_order_relaxed);
 	atomic_store_explicit(&b->serial, serial, memory_order_relaxed);
+	atomic_store_explicit(&b->caller, caller, memory_order_relaxed);
 	atomic_store_explicit(&b->word, ((word & ~UINT64_C(0xff)) + 0x100) | GP_BLOCK_USED, memory_order_release);
 }
 

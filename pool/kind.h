@@ -11,6 +11,7 @@ struct gp_request {
 	const struct gp_kind_ops *kind; /* the pool's when the request came: a change meanwhile is for later ones */
 	uint64_t bytes; /* by the program */
 	uint64_t size;	/* rounded by the kind */
+	uint32_t caller; /* that the block keeps */
 	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
 	bool is_growth; /* rather a larger pool than what lies in threads' caches */
 	bool is_hit_only; /* gp_pool_alloc_hit */

@@ -196,28 +196,32 @@ static int alloc(struct gp_pool *pool, struct gp_request *request, uint64_t *ret
 	return r;
 }
 
-int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(pool, bytes);
 
+	request.caller = caller;
 	return alloc(pool, &request, ret_addr);
 }
 
-int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(pool, bytes);
 
+	request.caller = caller;
 	request.is_hit_only = true;
 	return alloc(pool, &request, ret_addr);
 }
 
 /* Where memory is mapped in pieces it goes back in pieces, too. */
-static int alloc_mapped(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+static int alloc_mapped(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(pool, bytes);
 	struct gp_block *block = NULL;
-	int r = gp_pool_alloc_block(pool, &request, &block);
+	int r;
 
+	request.caller = caller;
+	r = gp_pool_alloc_block(pool, &request, &block);
 	if (r)
 		return r;
 	gp_mutex_lock(&pool->lock);
@@ -228,12 +232,17 @@ static int alloc_mapped(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr
 }
 
 /* As the kind none has it, in a segment that no other kind knows of. */
-int gp_pool_alloc_uncached(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+int gp_pool_alloc_uncached(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	struct gp_request request = {.kind = &gp_kind_none, .bytes = bytes, .is_uncached = true};
+	struct gp_request request = {
+		.kind = &gp_kind_none,
+		.bytes = bytes,
+		.caller = caller,
+		.is_uncached = true,
+	};
 
 	if (gp_kind_ops_of(pool->options.kind)->grow)
-		return alloc_mapped(pool, bytes, ret_addr);
+		return alloc_mapped(pool, bytes, caller, ret_addr);
 	request.size = gp_kind_none.round(pool, bytes);
 	return alloc(pool, &request, ret_addr);
 }

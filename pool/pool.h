@@ -62,13 +62,13 @@ struct gp_pool *gp_pool_get(struct gp_pool *pool);
 void gp_pool_put(struct gp_pool *pool);
 
 /*
- * Hands out a block of at least that many bytes (> 0), aligned to GP_ALIGN. 0; -ENOMEM after all rounds failed;
- * -ENOBUFS if host memory ran out, or GP_E_DEAD: the caller should ask the driver itself; or the driver's error.
+ * Hands out a block of at least that many bytes (> 0), aligned to GP_ALIGN, with a note of the caller. 0; -ENOMEM after
+ * all rounds failed; -ENOBUFS if host memory ran out, or GP_E_DEAD: the driver should be asked; or the driver's error.
  */
-int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
 /* The same out of what the pool has at hand: 0 if it has. It does not grow, nobody waits, and a failure is no miss. */
-int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
+int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
 /*
  * Takes a block back, whichever pool of the map it belongs to. 0, one of the GP_E codes, or the driver's error
@@ -127,6 +127,7 @@ struct gp_block_info {
 	uint64_t rounded; /* bytes that it takes */
 	uint64_t serial;      /* unique per hand-out in the process */
 	uint64_t segment_base, segment_size; /* of what the driver gave: kind vmm: the piece that it begins in */
+	uint32_t caller; /* that gp_pool_alloc was told; of a used block */
 	bool is_used, is_whole, is_retired; /* retired: nobody gets it again */
 	bool is_cached, is_mapped; /* free, and ready to be handed out; of the kind vmm, which is no allocation's */
 };

@@ -19,7 +19,7 @@ void gp_pool_flush(struct gp_pool *pool, bool may_wait);
 void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes);
 
 /* As gp_pool_alloc: a driver allocation of its own, which goes back when it is freed and the GPU is done with it. */
-int gp_pool_alloc_uncached(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr);
+int gp_pool_alloc_uncached(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
 /*
  * As gp_pool_free: a block that is a driver allocation of its own goes back when the GPU is done with it; of another,

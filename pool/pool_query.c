@@ -76,6 +76,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.serial = atomic_load_explicit(&b->serial, memory_order_relaxed),
 		.segment_base = piece ? piece->addr : b->segment->base,
 		.segment_size = piece ? piece->size : b->segment->size,
+		.caller = is_used ? atomic_load_explicit(&b->caller, memory_order_relaxed) : 0,
 		.is_used = is_used,
 		.is_whole = gp_block_is_whole(b),
 		.is_retired = gp_block_is_retired(b),

@@ -67,7 +67,7 @@ void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, cons
 		block->flags |= GP_BLOCK_MAPPED;
 	}
 	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
-	gp_block_hand_out(block, request->bytes, serial);
+	gp_block_hand_out(block, request->bytes, request->caller, serial);
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;
 	stats->n_used_blocks++;

@@ -125,7 +125,7 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, s
 		offer = offer_of(tc, *gp_shelf_at(shelf, n));
 	if (gp_likely(offer == USABLE)) {
 		*ret_block = gp_tcache_take_nth(tc, shelf, n);
-		gp_block_hand_out(*ret_block, request->bytes, new_serial(tc));
+		gp_block_hand_out(*ret_block, request->bytes, request->caller, new_serial(tc));
 		tc->requested += request->bytes;
 		tc->hits++;
 	}
@@ -186,13 +186,14 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 	return gp_pool_alloc_block(tc->pool, request, ret_block);
 }
 
-static inline int alloc(struct gp_tcache *tc, uint64_t bytes, bool is_hit_only, uint64_t *ret_addr)
+static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(tc->pool, bytes);
 	struct gp_block *b = NULL;
 	bool is_small = is_small_enough(tc, request.size);
 	int r;
 
+	request.caller = caller;
 	request.is_hit_only = is_hit_only;
 	r = gp_likely(is_small) ? alloc_small(tc, &request, &b) : gp_pool_alloc_block(tc->pool, &request, &b);
 	if (gp_unlikely(r))
@@ -203,14 +204,14 @@ static inline int alloc(struct gp_tcache *tc, uint64_t bytes, bool is_hit_only, 
 	return 0;
 }
 
-int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
+int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	return alloc(tc, bytes, false, ret_addr);
+	return alloc(tc, bytes, caller, false, ret_addr);
 }
 
-int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr)
+int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	return alloc(tc, bytes, true, ret_addr);
+	return alloc(tc, bytes, caller, true, ret_addr);
 }
 
 /* Room for a block of that size, or NULL. */

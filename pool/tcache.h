@@ -28,10 +28,10 @@ void gp_tcache_free(struct gp_tcache *tc);
 bool gp_tcache_is_dead(const struct gp_tcache *tc);
 
 /* As gp_pool_alloc, which it calls if it has nothing that fits. */
-int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr);
+int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
 /* As gp_pool_alloc_hit. */
-int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint64_t *ret_addr);
+int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
 /* Takes a block that the program frees. 0, the driver's error as gp_pool_free, or -ENOENT: then that has to. */
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr);

@@ -12,6 +12,7 @@
 
 #include "../pool/pool_control.h"
 #include "backend.h"
+#include "caller.h"
 #include "debug.h"
 #include "debug_answer.h"
 #include "driver.h"
@@ -26,7 +27,7 @@
 #include "scope.h"
 #include "tally.h"
 
-enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256 };
+enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256, END_JSON_BYTES = 64 };
 
 static void write_rounds(struct gp_json *out, const struct gp_stats *stats)
 {
@@ -103,11 +104,25 @@ static void read_command(char *text, size_t size)
 			text[i] = ' ';
 }
 
+/* This looks at every block, which the counters spare whoever asks often. */
+static int take_callers(int argc, char **argv, struct gp_leaks *leaks, struct gp_json *out)
+{
+	if (argc > 1 && strcmp(argv[1], "callers") != 0)
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: status [callers]");
+	if (argc > 1 && !gp_leaks_take(leaks, 0))
+		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+	return 0;
+}
+
 static int answer_status(int argc, char **argv, struct gp_json *out)
 {
 	struct gp_tally pinned;
+	struct gp_leaks leaks;
 	char command[1024];
+	int r = take_callers(argc, argv, &leaks, out);
 
+	if (r)
+		return r;
 	read_command(command, sizeof(command));
 	gp_ctl_answer_begin(out, GP_CTL_status);
 	gp_json_string(out, "version", GPUPOOL_VERSION);
@@ -128,6 +143,10 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_object_begin(out, "pinned");
 	write_stats(out, &pinned.stats, &gp_state.pinned_budget);
 	gp_json_object_end(out);
+	if (argc > 1) {
+		gp_leaks_write_callers(out, leaks.callers, leaks.n_callers, leaks.now_ns);
+		gp_leaks_free(&leaks);
+	}
 	gp_json_object_end(out);
 	return 0;
 }
@@ -168,29 +187,38 @@ static void note_context(void *arg, struct gp_context *context)
 	gp_pinned_each(context, note_pool, blocks);
 }
 
+/* False if there is no room for it. */
+static bool write_block(struct gp_json *out, const struct gp_block_info *info, int device)
+{
+	const char *caller = gp_caller_name(info->caller);
+
+	/* A character takes six at the most. */
+	if (gp_json_room(out) < BLOCK_JSON_BYTES + END_JSON_BYTES + (caller ? 6 * strlen(caller) : 0))
+		return false;
+	gp_json_object_begin(out, NULL);
+	gp_json_address(out, "address", info->addr);
+	gp_json_u64(out, "size_bytes", info->rounded);
+	gp_json_u64(out, "requested_bytes", info->size);
+	gp_json_device(out, "device", device);
+	gp_json_string(out, "kind", device < 0 ? "pinned" : "device");
+	gp_json_u64(out, "serial", info->serial);
+	gp_json_string(out, "caller", caller);
+	gp_json_object_end(out);
+	return true;
+}
+
 static void write_blocks(struct gp_json *out, const struct blocks *blocks)
 {
-	size_t n = blocks->n;
+	size_t n = 0;
 
-	n = gp_min(n, gp_json_room(out) / BLOCK_JSON_BYTES);
 	gp_ctl_answer_begin(out, GP_CTL_blocks);
 	gp_json_i64(out, "pid", getpid());
 	gp_json_u64(out, "n_blocks", blocks->n_all);
-	gp_json_bool(out, "truncated", n < blocks->n_all);
 	gp_json_array_begin(out, "blocks");
-	for (size_t i = 0; i < n; i++) {
-		const struct gp_block_info *info = &blocks->list[i];
-
-		gp_json_object_begin(out, NULL);
-		gp_json_address(out, "address", info->addr);
-		gp_json_u64(out, "size_bytes", info->rounded);
-		gp_json_u64(out, "requested_bytes", info->size);
-		gp_json_device(out, "device", blocks->devices[i]);
-		gp_json_string(out, "kind", blocks->devices[i] < 0 ? "pinned" : "device");
-		gp_json_u64(out, "serial", info->serial);
-		gp_json_object_end(out);
-	}
+	while (n < blocks->n && write_block(out, &blocks->list[n], blocks->devices[n]))
+		n++;
 	gp_json_array_end(out);
+	gp_json_bool(out, "truncated", n < blocks->n_all);
 	gp_json_object_end(out);
 }
 

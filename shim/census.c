@@ -44,6 +44,7 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 	gp_debug_adjust(&known);
 	add(census, &(struct gp_holding){
 			    .key = known.addr,
+			    .caller = info->caller,
 			    .bytes = info->rounded,
 			    .requested = known.size,
 			    .device = census->device,
@@ -68,13 +69,14 @@ static void note_context(void *arg, struct gp_context *context)
 	gp_pinned_each(context, note_pool, census);
 }
 
-static void note_unpooled(void *arg, enum gp_unpooled_kind kind, uint64_t id, uint64_t bytes, int device)
+static void note_unpooled(void *arg, const struct gp_unpooled_info *info)
 {
 	add(arg, &(struct gp_holding){
-			 .key = gp_origin_key(kind, id),
-			 .bytes = bytes,
-			 .requested = bytes,
-			 .device = device,
+			 .key = gp_origin_key(info->kind, info->id),
+			 .caller = info->caller,
+			 .bytes = info->bytes,
+			 .requested = info->bytes,
+			 .device = info->device,
 			 .kind = GP_HOLDING_UNPOOLED,
 		 });
 }

@@ -18,6 +18,7 @@ struct gp_holding {
 	uint64_t key;		 /* of origin.h; of a block its address */
 	uint64_t bytes, requested; /* that it takes, and that were asked for */
 	int device;
+	uint32_t caller; /* caller.h */
 	enum gp_holding_kind kind;
 };
 

@@ -128,7 +128,7 @@ static void watch(struct gp_zone *zone)
 		gp_zone_free(zone);
 }
 
-int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint64_t *ret_addr)
+int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	uint64_t front = bytes_before(is_pinned), back = gp_state.config.debug.guard ? ZONE_BYTES : 0, start = 0;
 	struct gp_zone *zone = gp_zone_new(context_of(pool, is_pinned));
@@ -141,7 +141,7 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint64_
 	/* Too much to be had: as the program asked. */
 	if (bytes > UINT64_MAX / 2)
 		front = back = 0;
-	r = gp_memory_alloc_plain(pool, front + bytes + back, &start);
+	r = gp_memory_alloc_plain(pool, front + bytes + back, caller, &start);
 	start_ns = gp_driver_now_ns(NULL);
 	*ret_addr = r ? 0 : start + front;
 	if (r || gp_pool_info(map_of(is_pinned), start, &info)) {

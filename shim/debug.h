@@ -23,7 +23,7 @@ static inline bool gp_debug_is_on(void)
 }
 
 /* As gp_memory_alloc_plain, which it calls: a block as the program may know it, and that has a zone. */
-int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint64_t *ret_addr);
+int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
 typedef int gp_debug_release_fn(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
 

@@ -9,10 +9,13 @@
 #include <errno.h>
 
 #include "../pool/base.h"
+#include "caller.h"
 #include "real.h"
 #include "state.h"
 
-#define HOOK(symbol, name, version, flags, parameters, arguments)                                                      \
+#define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
+
+#define ENTRY(symbol, parameters, arguments, body)                                                                     \
 	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
 	CUresult symbol parameters                                                                                     \
 	{                                                                                                              \
@@ -26,8 +29,13 @@
 		if (gp_unlikely(atomic_load_explicit(&gp_bypass, memory_order_relaxed) || !gp_state_is_enabled()))     \
 			r = gp_real.symbol arguments;                                                                  \
 		else                                                                                                   \
-			r = hook_##symbol arguments;                                                                   \
+			r = body;                                                                                      \
 		errno = saved_errno;                                                                                   \
 		return r;                                                                                              \
 	}
+
+#define HOOK(symbol, name, version, flags, parameters, arguments)                                                      \
+	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
+#define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments)                                                \
+	ENTRY(symbol, parameters, arguments, (gp_caller.address = CALLER(), hook_##symbol arguments))
 #include "hooks.def"

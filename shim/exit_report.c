@@ -20,13 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "caller.h"
 #include "ctl_thread.h"
 #include "debug.h"
 #include "file.h"
 #include "leaks.h"
 #include "log.h"
-#include "object.h"
-#include "site.h"
 #include "stack_text.h"
 #include "state.h"
 #include "tally.h"
@@ -35,7 +34,7 @@ enum {
 	WAIT_NS = 1000000,
 	WAITS = 3000,
 	SHOWN = 10,
-	LIBRARIES = 64,
+	CALLERS_SHOWN = 64,
 	LINE_SIZE = 1024,
 };
 
@@ -125,7 +124,7 @@ static void say_sites(const struct gp_leaks *leaks)
 
 	for (size_t i = 0; i < gp_min(leaks->n_sites, SHOWN); i++)
 		say("  site: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, leaks->sites[i].bytes),
-			leaks->sites[i].blocks, gp_stack_text(stack, leaks->sites[i].site));
+			leaks->sites[i].blocks, gp_stack_text(stack, leaks->sites[i].number));
 	if (leaks->n_sites > SHOWN)
 		say("  and %zu more sites", leaks->n_sites - SHOWN);
 	if (leaks->n_sites && leaks->without.blocks)
@@ -133,42 +132,18 @@ static void say_sites(const struct gp_leaks *leaks)
 			leaks->without.blocks);
 }
 
-struct library {
-	char name[64];
-	uint64_t bytes, blocks;
-};
-
-/* Its place in the list, a new one if it is not there; the last one stands for all others. */
-static struct library *find_library(struct library *list, uint32_t site)
+static void say_callers(const struct gp_leaks *leaks)
 {
-	struct gp_object object;
-	struct gp_site_info info;
-	char name[64] = "unknown";
-	int i = 0;
-
-	gp_site_info(site, &info);
-	if (gp_object_find(info.frames[0] - 1, &object))
-		snprintf(name, sizeof(name), "%.63s", gp_object_name(&object));
-	while (i < LIBRARIES - 1 && *list[i].name && strcmp(list[i].name, name))
-		i++;
-	strcpy(list[i].name, i < LIBRARIES - 1 ? name : "others");
-	return &list[i];
-}
-
-static void say_libraries(const struct gp_leaks *leaks)
-{
-	struct library list[LIBRARIES] = {0};
 	amount bytes;
 
-	for (size_t i = 0; i < leaks->n_sites; i++) {
-		struct library *library = find_library(list, leaks->sites[i].site);
+	for (size_t i = 0; i < gp_min(leaks->n_callers, CALLERS_SHOWN); i++) {
+		const struct gp_holders *caller = &leaks->callers[i];
 
-		library->bytes += leaks->sites[i].bytes;
-		library->blocks += leaks->sites[i].blocks;
+		say("  library: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, caller->bytes), caller->blocks,
+			caller->number ? gp_caller_name(caller->number) : "unknown");
 	}
-	for (int i = 0; i < LIBRARIES && *list[i].name; i++)
-		say("  library: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, list[i].bytes), list[i].blocks,
-			list[i].name);
+	if (leaks->n_callers > CALLERS_SHOWN)
+		say("  and %zu more libraries", leaks->n_callers - CALLERS_SHOWN);
 }
 
 static void say_sizes(const struct gp_leaks *leaks)
@@ -193,7 +168,7 @@ static void *report(void *unused)
 		say_tallies();
 		say_debug();
 		say_sites(&leaks);
-		say_libraries(&leaks);
+		say_callers(&leaks);
 		say_sizes(&leaks);
 		gp_leaks_free(&leaks);
 	}

@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "bad_free.h"
+#include "caller.h"
 #include "debug.h"
 #include "memory.h"
 #include "oom.h"
@@ -18,52 +19,53 @@
 #include "record.h"
 #include "unpooled.h"
 
-__attribute__((cold)) static int alloc_watched(struct gp_pool *pool, int device, uint64_t bytes, uint64_t *ret_addr)
+__attribute__((cold)) static int alloc_watched(
+	struct gp_pool *pool, int device, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, ret_addr)
-				 : gp_memory_alloc_plain(pool, bytes, ret_addr);
+	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, caller, ret_addr)
+				 : gp_memory_alloc_plain(pool, bytes, caller, ret_addr);
 
 	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, gp_scope_no_caches != 0);
 	return r;
 }
 
-static int alloc(struct gp_pool *pool, int device, uint64_t bytes, uint64_t *ret_addr)
+static int alloc(struct gp_pool *pool, int device, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	int r;
 
 	do {
 		r = gp_unlikely(gp_state.is_watched)
-			    ? alloc_watched(pool, device, bytes, ret_addr)
-			    : gp_memory_alloc_plain(pool, bytes, ret_addr);
+			    ? alloc_watched(pool, device, bytes, caller, ret_addr)
+			    : gp_memory_alloc_plain(pool, bytes, caller, ret_addr);
 	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
 	return r;
 }
 
-static int alloc_device(struct gp_context *context, uint64_t bytes, uint64_t *ret_addr)
+static int alloc_device(struct gp_context *context, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	return alloc(context->pool, context->device->index, bytes, ret_addr);
+	return alloc(context->pool, context->device->index, bytes, caller, ret_addr);
 }
 
 /* The hook may do anything with contexts and caches, so nothing of before is left standing. */
-static int alloc_again(uint64_t bytes, uint64_t *ret_addr)
+static int alloc_again(uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	struct gp_context *context = gp_context_current();
 	int r = -ENOMEM;
 
 	if (context && gp_oom_hook_says_again(context->pool, context->device->index, bytes))
-		r = alloc_device(context, bytes, ret_addr);
+		r = alloc_device(context, bytes, caller, ret_addr);
 	gp_context_put(context);
 	return r;
 }
 
 /* By way of the thread's cache. What did not fit anywhere is tried again if the program has made room. */
-static int alloc_cached(struct gp_tcache *tcache, uint64_t bytes, uint64_t *ret_addr)
+static int alloc_cached(struct gp_tcache *tcache, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	int r = gp_tcache_alloc(tcache, bytes, ret_addr);
+	int r = gp_tcache_alloc(tcache, bytes, caller, ret_addr);
 
 	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
 		return r;
-	return alloc_again(bytes, ret_addr);
+	return alloc_again(bytes, caller, ret_addr);
 }
 
 /* What gp_pool_alloc said, as the driver would: true if *ret_r is the answer, false if the driver must be asked. */
@@ -106,15 +108,17 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
 	uint64_t addr = 0;
+	uint32_t caller;
 
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	caller = gp_caller_now();
 	if (gp_likely(!gp_real.cuCtxGetCurrent(&handle) && (tcache = gp_thread_cache(handle)))) {
-		answered = is_answered(alloc_cached(tcache, bytes, &addr), &r);
+		answered = is_answered(alloc_cached(tcache, bytes, caller, &addr), &r);
 	} else {
 		context = gp_context_current();
 		if (is_served(context))
-			answered = is_answered(alloc_device(context, bytes, &addr), &r);
+			answered = is_answered(alloc_device(context, bytes, caller, &addr), &r);
 		gp_context_put(context);
 	}
 	if (gp_unlikely(!answered))
@@ -157,6 +161,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	struct gp_context *context = NULL;
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
+	uint32_t caller = gp_caller_now();
 	size_t multiple = 0, row;
 	uint64_t addr = 0;
 
@@ -166,7 +171,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 		multiple = learn_pitch(context);
 	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
 	if (row && row <= SIZE_MAX / height)
-		answered = is_answered(alloc_device(context, (uint64_t)row * height, &addr), &r);
+		answered = is_answered(alloc_device(context, (uint64_t)row * height, caller, &addr), &r);
 	if (answered && r == CUDA_SUCCESS)
 		gp_origin_given(addr, (uint64_t)row * height);
 	else if (answered && r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -382,10 +387,11 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 {
 	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
 	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
+	uint32_t caller = gp_caller_now();
 	CUresult r = CUDA_SUCCESS;
 	uint64_t addr = 0;
 
-	*ret_is_answered = pool && is_answered(alloc(pool, GP_OOM_HOOK_PINNED, bytes, &addr), &r);
+	*ret_is_answered = pool && is_answered(alloc(pool, GP_OOM_HOOK_PINNED, bytes, caller, &addr), &r);
 	if (*ret_is_answered && r == CUDA_SUCCESS)
 		gp_origin_given(addr, bytes);
 	else if (*ret_is_answered && r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -396,12 +402,12 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	return r;
 }
 
-bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind)
+bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t caller)
 {
 	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
 	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
 	uint64_t addr = 0;
-	bool is_hit = pool && gp_pool_alloc_hit(pool, bytes, &addr) == 0;
+	bool is_hit = pool && gp_pool_alloc_hit(pool, bytes, caller, &addr) == 0;
 
 	if (is_hit)
 		gp_origin_given(addr, bytes);

@@ -13,23 +13,30 @@
 
 #include <errno.h>
 
+#include "caller.h"
 #include "memory.h"
 #include "runtime.h"
 
 #define EXPORT	 __attribute__((visibility("default")))
 #define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
 
+/* Of the file that calls, where it is served. */
+#define NUMBER() (gp_runtime_callers[0].number)
+
 /* The runtime's own function; what it says of an error is what it will remember. */
 #define CALL(caller, symbol, ...)                                                                                      \
 	({                                                                                                             \
 		int saved_errno_ = errno;                                                                              \
+		uintptr_t behind_;                                                                                     \
 		__typeof__(&symbol) function_ = gp_runtime_of(caller)->symbol;                                         \
 		cudaError_t r_ = cudaErrorInitializationError;                                                         \
                                                                                                                        \
+		behind_ = gp_caller_stand_behind(caller);                                                              \
 		errno = saved_errno_;                                                                                  \
 		if (function_)                                                                                         \
 			r_ = function_(__VA_ARGS__);                                                                   \
 		saved_errno_ = errno;                                                                                  \
+		(void)gp_caller_stand_behind(behind_);                                                                 \
 		if (!r_)                                                                                               \
 			gp_runtime_succeeded(caller);                                                                  \
 		errno = saved_errno_;                                                                                  \
@@ -83,7 +90,7 @@ EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 	int saved_errno = errno;
 	struct gp_thread_cache *place = gp_likely(ptr && bytes) ? place_to_alloc(CALLER()) : NULL;
 	uint64_t addr;
-	bool is_hit = gp_likely(place) && gp_tcache_alloc_hit(place->tcache, bytes, &addr) == 0;
+	bool is_hit = gp_likely(place) && gp_tcache_alloc_hit(place->tcache, bytes, NUMBER(), &addr) == 0;
 
 	if (gp_likely(is_hit))
 		gp_origin_given(addr, bytes);
@@ -129,7 +136,7 @@ static bool alloc_host_hit(uintptr_t caller, void **ptr, size_t bytes, unsigned 
 {
 	int saved_errno = errno;
 	bool is_hit = ptr && bytes && flags < GP_PINNED_ALLOC_HOST && place_to_alloc(caller) &&
-		      gp_memory_alloc_host_hit(ptr, bytes, flags);
+		      gp_memory_alloc_host_hit(ptr, bytes, flags, NUMBER());
 
 	errno = saved_errno;
 	return is_hit;

@@ -11,13 +11,21 @@
 #include <unistd.h>
 
 #include "bad_free.h"
+#include "caller.h"
 #include "driver.h"
 #include "origin.h"
+#include "place.h"
 #include "reserve.h"
 #include "site.h"
 #include "stack_json.h"
 
-enum { SITE_JSON_BYTES = GP_STACK_JSON_BYTES + 256, END_JSON_BYTES = 512 << 10 };
+enum {
+	SITE_JSON_BYTES = GP_STACK_JSON_BYTES + 256,
+	CALLER_JSON_BYTES = 2 * 6 * GP_OBJECT_PATH_MAX + 256,
+	CALLERS_JSON_BYTES = 512 << 10,
+	END_JSON_BYTES = (512 << 10) + CALLERS_JSON_BYTES,
+	N_HOLDERS = (GP_SITES_MAX + 1) + (GP_CALLERS_MAX + 1),
+};
 
 static void add(struct gp_holders *holders, const struct gp_holding *holding, uint64_t time_ns)
 {
@@ -49,8 +57,22 @@ static unsigned class_of_age(uint64_t age_ns)
 	return i;
 }
 
+/* Who stands behind a runtime that was called in some way past us is known by the stack, if there is one. */
+static uint32_t caller_of(const struct gp_holding *holding, uint32_t site)
+{
+	struct gp_site_info info;
+	uint32_t number = 0;
+
+	if (!site || (holding->caller && !gp_caller_is_cuda(holding->caller)))
+		return holding->caller;
+	gp_site_info(site, &info);
+	if (!gp_place_is(info.frames[0]))
+		number = gp_caller_number(info.frames[0] - 1);
+	return number ? number : holding->caller;
+}
+
 /* A block whose age is not known is older than stacks are on: it passes. */
-static void count(struct gp_leaks *leaks, struct gp_holders *by_site, const struct gp_holding *holding, uint64_t before)
+static void count(struct gp_leaks *leaks, const struct gp_holding *holding, uint64_t before)
 {
 	struct gp_origin origin = {0};
 	bool is_known = gp_origin_find(holding->key, &origin) && !origin.is_freed;
@@ -61,7 +83,8 @@ static void count(struct gp_leaks *leaks, struct gp_holders *by_site, const stru
 		return;
 	leaks->n_blocks++;
 	leaks->bytes += holding->bytes;
-	add(site ? &by_site[site] : &leaks->without, holding, time_ns);
+	add(site ? &leaks->sites[site] : &leaks->without, holding, time_ns);
+	add(&leaks->callers[caller_of(holding, site)], holding, time_ns);
 	add(&leaks->sizes[gp_log2(holding->requested)], holding, time_ns);
 	if (is_known)
 		add(&leaks->ages[class_of_age(leaks->now_ns - gp_min(time_ns, leaks->now_ns))], holding, time_ns);
@@ -73,46 +96,51 @@ static int compare(const void *a, const void *b)
 
 	if (one->bytes != other->bytes)
 		return one->bytes < other->bytes ? 1 : -1;
-	return (one->site > other->site) - (one->site < other->site);
+	return (one->number > other->number) - (one->number < other->number);
 }
 
-/* Those with blocks move to the front. */
-static void sort(struct gp_leaks *leaks, uint32_t n)
+/* Of the first n those with blocks move to the front. How many they are. */
+static size_t sort(struct gp_holders *holders, uint32_t n)
 {
-	for (uint32_t i = 1; i <= n; i++) {
-		if (!leaks->sites[i].blocks)
+	size_t n_held = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!holders[i].blocks)
 			continue;
-		leaks->sites[leaks->n_sites] = leaks->sites[i];
-		leaks->sites[leaks->n_sites++].site = i;
+		holders[n_held] = holders[i];
+		holders[n_held++].number = i;
 	}
-	qsort(leaks->sites, leaks->n_sites, sizeof(*leaks->sites), compare);
+	qsort(holders, n_held, sizeof(*holders), compare);
+	return n_held;
 }
 
 bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns)
 {
-	uint32_t n = GP_SITES_MAX; /* new ones come meanwhile */
 	struct gp_census census;
 	uint64_t before;
 
 	*leaks = (struct gp_leaks){.now_ns = gp_driver_now_ns(NULL)};
 	before = older_ns ? leaks->now_ns - gp_min(older_ns, leaks->now_ns) : UINT64_MAX;
-	leaks->sites = gp_reserve((n + 1) * sizeof(*leaks->sites));
+	/* For all that there may be: new ones come meanwhile. */
+	leaks->sites = gp_reserve(N_HOLDERS * sizeof(*leaks->sites));
 	if (!leaks->sites)
 		return false;
+	leaks->callers = leaks->sites + GP_SITES_MAX + 1;
 	if (!gp_census_take(&census)) {
 		gp_leaks_free(leaks);
 		return false;
 	}
 	for (size_t i = 0; i < census.n; i++)
-		count(leaks, leaks->sites, &census.list[i], before);
+		count(leaks, &census.list[i], before);
 	gp_census_free(&census);
-	sort(leaks, gp_sites_count());
+	leaks->n_sites = sort(leaks->sites, gp_sites_count() + 1);
+	leaks->n_callers = sort(leaks->callers, GP_CALLERS_MAX + 1);
 	return true;
 }
 
 void gp_leaks_free(struct gp_leaks *leaks)
 {
-	munmap(leaks->sites, (GP_SITES_MAX + 1) * sizeof(*leaks->sites));
+	munmap(leaks->sites, N_HOLDERS * sizeof(*leaks->sites));
 }
 
 static void write_age(struct gp_json *out, const char *key, uint64_t now_ns, uint64_t time_ns)
@@ -139,13 +167,13 @@ static void write_site(
 {
 	struct gp_site_info info;
 
-	gp_site_info(holders->site, &info);
+	gp_site_info(holders->number, &info);
 	gp_json_object_begin(out, NULL);
-	gp_json_u64(out, "site", holders->site);
+	gp_json_u64(out, "site", holders->number);
 	write_holders(out, holders, now_ns);
 	gp_json_u64(out, "allocs", info.n_allocs);
 	gp_json_u64(out, "alloc_bytes", info.bytes);
-	gp_stack_json_site(out, stacks, "frames", holders->site);
+	gp_stack_json_site(out, stacks, "frames", holders->number);
 	gp_json_object_end(out);
 }
 
@@ -160,6 +188,21 @@ static void write_sites(struct gp_json *out, struct gp_stack_json *stacks, const
 	gp_json_array_end(out);
 	gp_json_u64(out, "n_sites", leaks->n_sites);
 	gp_json_bool(out, "truncated", i < leaks->n_sites);
+}
+
+void gp_leaks_write_callers(struct gp_json *out, const struct gp_holders *callers, size_t n, uint64_t now_ns)
+{
+	size_t room = gp_min(gp_json_room(out), CALLERS_JSON_BYTES) / CALLER_JSON_BYTES;
+
+	gp_json_array_begin(out, "callers");
+	for (size_t i = 0; i < gp_min(n, room); i++) {
+		gp_json_object_begin(out, NULL);
+		gp_json_string(out, "caller", gp_caller_name(callers[i].number));
+		gp_json_string(out, "path", gp_caller_path(callers[i].number));
+		write_holders(out, &callers[i], now_ns);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
 }
 
 static void write_class(
@@ -214,6 +257,7 @@ static void write_leaks(struct gp_json *out, const struct gp_leaks *leaks, struc
 	gp_json_object_begin(out, "without_stack");
 	write_holders(out, &leaks->without, leaks->now_ns);
 	gp_json_object_end(out);
+	gp_leaks_write_callers(out, leaks->callers, leaks->n_callers, leaks->now_ns);
 	write_classes(out, leaks);
 	gp_bad_free_write(out, stacks);
 	gp_stack_json_objects(out, stacks);

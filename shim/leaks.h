@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the program holds, put together by where it was allocated, by size and by age. */
+/* What the program holds, put together by where it was allocated, by who called, by size and by age. */
 
 #include "census.h"
 #include "ctl_request.h"
 
 struct gp_holders {
-	uint32_t site; /* 0: without a stack */
+	uint32_t number; /* of the site (site.h), or of the caller (caller.h); 0: unknown */
 	uint64_t blocks, bytes, requested, pinned_bytes, unpooled_bytes;
 	uint64_t oldest_ns, newest_ns; /* times; 0: not known of any */
 };
@@ -23,6 +23,8 @@ struct gp_leaks {
 	struct gp_holders without;
 	struct gp_holders *sites; /* those with blocks, most bytes first */
 	size_t n_sites;
+	struct gp_holders *callers; /* likewise; they have all blocks */
+	size_t n_callers;
 	struct gp_holders sizes[64]; /* from 1 << n bytes */
 	struct gp_holders ages[GP_N_AGES];
 };
@@ -30,6 +32,9 @@ struct gp_leaks {
 /* Counts blocks that are that old at least. False without host memory. No lock may be held. */
 bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns);
 void gp_leaks_free(struct gp_leaks *leaks);
+
+/* The first n of them as "callers", an array. */
+void gp_leaks_write_callers(struct gp_json *out, const struct gp_holders *callers, size_t n, uint64_t now_ns);
 
 /* Requests "leaks" and "stacks". */
 int gp_leaks_answer(int argc, char **argv, struct gp_json *out);

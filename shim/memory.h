@@ -22,10 +22,10 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 }
 
 /* Out of the pool, without anybody's being told. As gp_pool_alloc. */
-static inline int gp_memory_alloc_plain(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr)
+static inline int gp_memory_alloc_plain(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	return gp_scope_no_caches ? gp_pool_alloc_uncached(pool, bytes, ret_addr)
-				  : gp_pool_alloc(pool, bytes, ret_addr);
+	return gp_scope_no_caches ? gp_pool_alloc_uncached(pool, bytes, caller, ret_addr)
+				  : gp_pool_alloc(pool, bytes, caller, ret_addr);
 }
 
 /* The driver's free, and that of pinned memory. GP_E_FOREIGN: not ours, nothing was done; else what they return. */
@@ -33,7 +33,7 @@ int gp_memory_free(CUdeviceptr ptr);
 int gp_memory_free_host(void *ptr);
 
 /* Pinned memory out of what the pool has at hand: see gp_pool_alloc_hit. kind: as gp_pinned_get. */
-bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind);
+bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t caller);
 
 /*
  * The thread has freed this, and the answer is an error that its runtime does not know of yet: the driver's free of the

@@ -38,12 +38,11 @@ static void read_build_id(struct gp_object *object, const ElfW(Phdr) *header)
 	}
 }
 
-static void describe(struct gp_object *object, const struct dl_phdr_info *info)
+static void measure(struct gp_object *object, const struct dl_phdr_info *info)
 {
-	const char *path = info->dlpi_name ? info->dlpi_name : "";
-
-	*object = (struct gp_object){.start = UINTPTR_MAX, .base = info->dlpi_addr, .is_program = !*path};
-	snprintf(object->path, sizeof(object->path), "%s", path);
+	object->base = info->dlpi_addr;
+	object->start = UINTPTR_MAX;
+	object->end = 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
 		uintptr_t start = object->base + header->p_vaddr, end = start + header->p_memsz;
@@ -53,6 +52,15 @@ static void describe(struct gp_object *object, const struct dl_phdr_info *info)
 		if (header->p_type == PT_LOAD && end > object->end)
 			object->end = end;
 	}
+}
+
+static void name(struct gp_object *object, const struct dl_phdr_info *info)
+{
+	const char *path = info->dlpi_name ? info->dlpi_name : "";
+
+	object->is_program = !*path;
+	object->build_id_bytes = 0;
+	snprintf(object->path, sizeof(object->path), "%s", path);
 }
 
 static void read_notes(struct gp_object *object, const struct dl_phdr_info *info)
@@ -86,8 +94,11 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct search *search = arg;
 
-	describe(search->found, info);
-	return search->address >= search->found->start && search->address < search->found->end;
+	measure(search->found, info);
+	if (search->address < search->found->start || search->address >= search->found->end)
+		return 0;
+	name(search->found, info);
+	return 1;
 }
 
 bool gp_object_find(uintptr_t address, struct gp_object *ret)
@@ -111,7 +122,8 @@ static int note(struct dl_phdr_info *info, size_t size, void *arg)
 
 	if (list->n == list->max)
 		return 1;
-	describe(&list->objects[list->n], info);
+	measure(&list->objects[list->n], info);
+	name(&list->objects[list->n], info);
 	if (list->objects[list->n].start < list->objects[list->n].end)
 		read_notes(&list->objects[list->n++], info);
 	return 0;
@@ -157,4 +169,14 @@ const char *gp_object_name(const struct gp_object *object)
 	const char *slash = strrchr(object->path, '/');
 
 	return slash ? slash + 1 : object->path;
+}
+
+bool gp_object_is_cuda(const char *name)
+{
+	static const char *const starts[] = {"libcudart.so", "libcuda.so"};
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(*starts); i++)
+		if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+			return true;
+	return false;
 }

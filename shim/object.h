@@ -30,3 +30,6 @@ const struct gp_object *gp_objects_find(const struct gp_object *list, size_t n, 
 
 /* The last part of its path. */
 const char *gp_object_name(const struct gp_object *object);
+
+/* Whether a file of that name is CUDA's driver, or its runtime as a library of its own. */
+bool gp_object_is_cuda(const char *name);

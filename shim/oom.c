@@ -122,11 +122,14 @@ static void find_holders(struct gp_oom *oom)
 {
 	struct gp_leaks leaks;
 
-	if (!atomic_load(&gp_origin_mode) || !gp_leaks_take(&leaks, 0))
+	if (!gp_leaks_take(&leaks, 0))
 		return;
+	oom->n_callers = (unsigned)gp_min(leaks.n_callers, GP_OOM_HOLDERS);
+	memcpy(oom->callers, leaks.callers, oom->n_callers * sizeof(*oom->callers));
 	oom->n_holders = (unsigned)gp_min(leaks.n_sites, GP_OOM_HOLDERS);
 	memcpy(oom->holders, leaks.sites, oom->n_holders * sizeof(*oom->holders));
-	oom->without = leaks.without;
+	if (atomic_load(&gp_origin_mode))
+		oom->without = leaks.without;
 	gp_leaks_free(&leaks);
 }
 

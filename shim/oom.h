@@ -49,10 +49,11 @@ struct gp_oom {
 	struct gp_failure failure;
 	struct gp_peers peers; /* what other processes said; n is 0 if none was asked */
 	uint32_t site;
-	unsigned n_pins, n_holders;
+	unsigned n_pins, n_holders, n_callers;
 	uint64_t n_pinned_segments, pinned_free_bytes;
 	struct gp_oom_pin pins[GP_OOM_PINS];		/* most free bytes first */
-	struct gp_holders holders[GP_OOM_HOLDERS], without; /* most bytes first */
+	struct gp_holders holders[GP_OOM_HOLDERS], without; /* by site, most bytes first; none while stacks are off */
+	struct gp_holders callers[GP_OOM_HOLDERS];	    /* likewise by caller */
 };
 
 /* What an allocation of that many bytes is told. No lock may be held. Keeps errno. */

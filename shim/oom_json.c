@@ -78,7 +78,7 @@ static void write_holders(struct gp_json *out, struct gp_stack_json *stacks, con
 	gp_json_object_begin(out, NULL);
 	gp_json_u64(out, "blocks", holders->blocks);
 	gp_json_u64(out, "bytes", holders->bytes);
-	gp_stack_json_site(out, stacks, "frames", holders->site);
+	gp_stack_json_site(out, stacks, "frames", holders->number);
 	gp_json_object_end(out);
 }
 
@@ -127,6 +127,7 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	if (oom->without.blocks)
 		write_holders(out, stacks, &oom->without);
 	gp_json_array_end(out);
+	gp_leaks_write_callers(out, oom->callers, oom->n_callers, oom->time_ns);
 	gp_json_object_end(out);
 }
 

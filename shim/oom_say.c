@@ -9,11 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "caller.h"
 #include "log.h"
 #include "oom.h"
 #include "origin.h"
 #include "stack_text.h"
 #include "state.h"
+
+enum { CALLERS_SHOWN = 4 };
 
 typedef char amount[GP_AMOUNT_TEXT_MAX];
 
@@ -93,6 +96,25 @@ static void say_peers(const struct gp_peers *peers)
 		gp_log(GP_LOG_WARN, "  asked: %s", line);
 }
 
+/* Who holds most of it. */
+static void say_callers(const struct gp_oom *oom)
+{
+	char line[512] = "";
+	size_t used = 0;
+
+	for (unsigned i = 0; i < gp_min(oom->n_callers, CALLERS_SHOWN); i++) {
+		const struct gp_holders *caller = &oom->callers[i];
+		amount bytes;
+		int n = snprintf(line + used, sizeof(line) - used, "%s%.80s %s", used ? ", " : "",
+			caller->number ? gp_caller_name(caller->number) : "unknown",
+			gp_amount_text(bytes, caller->bytes));
+
+		used = gp_min(used + (size_t)n, sizeof(line) - 1);
+	}
+	if (used)
+		gp_log(GP_LOG_WARN, "  holders: %s%s", line, oom->n_callers > CALLERS_SHOWN ? ", and others" : "");
+}
+
 static void say_cause(const struct gp_oom *oom)
 {
 	amount missing, free_bytes, largest;
@@ -135,7 +157,7 @@ static const char *advice_of(const struct gp_oom *oom)
 		taken - gp_min(taken, oom->charged_bytes) > oom->missing_bytes)
 		return " tells more; others hold more of the device than is missing: nvidia-smi";
 	if (!(atomic_load(&gp_origin_mode) & GP_ORIGIN_STACKS))
-		return " tells more; with GPUPOOL_STACKS=16 also who holds the memory";
+		return " tells more; with GPUPOOL_STACKS=16 also where that was allocated";
 	return " shows who holds the memory";
 }
 
@@ -154,6 +176,7 @@ void gp_oom_say(const struct gp_oom *oom)
 	say_device(oom);
 	say_rounds(oom);
 	say_peers(&oom->peers);
+	say_callers(oom);
 	say_cause(oom);
 	if (oom->site)
 		gp_log(GP_LOG_WARN, "  asked at: %s", gp_stack_text(stack, oom->site));

@@ -32,6 +32,7 @@ struct gp_runtime_caller {
 	unsigned long long n_unloads; /* of the process, when the object was there */
 	bool is_lasting;	      /* neither it nor its runtime is ever unloaded */
 	unsigned n_lookups;	      /* of the process, when that was looked at last */
+	uint32_t number;	      /* of its file: caller.h */
 	struct gp_runtime runtime;
 };
 

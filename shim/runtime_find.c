@@ -13,6 +13,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "caller.h"
 #include "compat.h"
 #include "real.h"
 
@@ -229,6 +230,7 @@ void gp_runtime_find(uintptr_t caller, struct gp_runtime_caller *found)
 	if (!gp_real_dlsym_resolve())
 		return;
 	dl_iterate_phdr(look_at, &view);
+	found->number = gp_caller_number(caller);
 	scope = view.name[0] ? dlopen(view.name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	find_functions(&view, scope, &found->runtime);
 	if (scope)

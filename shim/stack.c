@@ -19,7 +19,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unwind.h>
 
 #include "../pool/base.h"
@@ -90,12 +89,6 @@ int gp_stack_prepare(void)
 	return 0;
 }
 
-static bool is_named_runtime(const char *name)
-{
-	return strncmp(name, "libcudart.so", strlen("libcudart.so")) == 0 ||
-	       strncmp(name, "libcuda.so", strlen("libcuda.so")) == 0;
-}
-
 static enum owner find_owner(uintptr_t pc)
 {
 	uintptr_t loop = gp_python_loop();
@@ -103,7 +96,7 @@ static enum owner find_owner(uintptr_t pc)
 
 	if (loop && function_of && (uintptr_t)function_of((void *)(pc - 1)) == loop)
 		return LOOP;
-	return gp_object_find(pc, &object) && is_named_runtime(gp_object_name(&object)) ? RUNTIME : OTHERS;
+	return gp_object_find(pc, &object) && gp_object_is_cuda(gp_object_name(&object)) ? RUNTIME : OTHERS;
 }
 
 static enum owner owner_of(uintptr_t pc)

@@ -10,6 +10,7 @@
 
 #include "actions.h"
 #include "barrier.h"
+#include "caller.h"
 #include "context.h"
 #include "ctl_server.h"
 #include "debug_zone.h"
@@ -107,6 +108,7 @@ static void after_fork_in_child(void)
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	gp_real_after_fork_child();
 	gp_runtime_after_fork_child();
+	gp_caller_after_fork_child();
 	gp_context_after_fork_child();
 }
 

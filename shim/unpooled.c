@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "caller.h"
 #include "oom.h"
 #include "oom_hook.h"
 #include "origin.h"
@@ -19,6 +20,7 @@ struct entry {
 	enum gp_unpooled_kind kind;
 	uint64_t id, bytes;
 	unsigned n_references;
+	uint32_t caller;
 	struct gp_device *device;
 	const struct gp_context *context; /* compared, never followed; NULL if it outlives its context */
 };
@@ -163,13 +165,12 @@ size_t gp_unpooled_count(void)
 	return n;
 }
 
-void gp_unpooled_each(
-	void (*fn)(void *arg, enum gp_unpooled_kind kind, uint64_t id, uint64_t bytes, int device), void *arg)
+void gp_unpooled_each(void (*fn)(void *arg, const struct gp_unpooled_info *info), void *arg)
 {
 	gp_mutex_lock(&lock);
 	for (size_t i = 0; i < n_buckets; i++)
 		for (const struct entry *e = buckets[i]; e; e = e->next)
-			fn(arg, e->kind, e->id, e->bytes, e->device->index);
+			fn(arg, &(struct gp_unpooled_info){e->kind, e->id, e->bytes, e->device->index, e->caller});
 	gp_mutex_unlock(&lock);
 }
 
@@ -178,6 +179,7 @@ struct attempt {
 	struct gp_device *device;
 	struct gp_context *rescuer; /* with a pool on the device, and a use */
 	bool is_charged;
+	uint32_t caller;
 	CUresult r;
 };
 
@@ -256,6 +258,7 @@ static void note(const struct attempt *a, const struct gp_context *context)
 			.id = *allocation->id,
 			.bytes = allocation->bytes,
 			.n_references = 1,
+			.caller = a->caller,
 			.device = a->device,
 			.context = is_bound ? context : NULL,
 		};
@@ -281,7 +284,11 @@ static void try(struct attempt *a, struct gp_context *context)
 CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
 {
 	struct gp_context *context = gp_context_current();
-	struct attempt a = {.allocation = allocation, .device = device_of(allocation, context)};
+	struct attempt a = {
+		.allocation = allocation,
+		.device = device_of(allocation, context),
+		.caller = gp_caller_now(),
+	};
 
 	if (a.device) {
 		gp_state_start();

@@ -54,5 +54,10 @@ void gp_unpooled_forget_context(const struct gp_context *context);
 
 /* How many there are; and each, with a lock held. */
 size_t gp_unpooled_count(void);
-void gp_unpooled_each(
-	void (*fn)(void *arg, enum gp_unpooled_kind kind, uint64_t id, uint64_t bytes, int device), void *arg);
+struct gp_unpooled_info {
+	enum gp_unpooled_kind kind;
+	uint64_t id, bytes;
+	int device;
+	uint32_t caller; /* caller.h */
+};
+void gp_unpooled_each(void (*fn)(void *arg, const struct gp_unpooled_info *info), void *arg);

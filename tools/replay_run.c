@@ -140,8 +140,8 @@ static void run_alloc(struct run *run, const struct replay_event *e)
 	int r;
 
 	p->now = gp_max(p->now, e->position);
-	r = e->values[3] ? gp_pool_alloc_uncached(p->pool, e->values[1], &addr)
-			 : gp_pool_alloc(p->pool, e->values[1], &addr);
+	r = e->values[3] ? gp_pool_alloc_uncached(p->pool, e->values[1], 0, &addr)
+			 : gp_pool_alloc(p->pool, e->values[1], 0, &addr);
 	if (!r && was_served)
 		note_block(run, e, addr);
 	else if (!r)

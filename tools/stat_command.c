@@ -97,6 +97,9 @@ enum stat_exit stat_command_read(
 	if (options->is_json && options->max_blocks != UINT64_MAX && command->show == stat_show_blocks)
 		snprintf(request, sizeof(request), "%s %" PRIu64 "\n", command->name,
 			options->max_blocks);
+	/* A look at every block, once. */
+	else if (command->show == stat_show_status && !options->watch_ms)
+		snprintf(request, sizeof(request), "status callers\n");
 	else
 		snprintf(request, sizeof(request), "%s\n", command->name);
 	return stat_watch(&question, options, show_answers, &shown);

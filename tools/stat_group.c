@@ -69,6 +69,19 @@ static void add_sites(struct stat_groups *groups, const json_t *reply, struct st
 		add(new_group(groups, stat_alloc(strdup("(no stack)"))), without);
 }
 
+/* The process knows them without stacks, and when they have been unloaded. */
+static void add_callers(struct stat_groups *groups, const json_t *callers)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(callers, i, item) {
+		const char *caller = json_string_value(json_object_get(item, "caller"));
+
+		add(new_group(groups, stat_alloc(strdup(caller ? caller : "(unknown)"))), item);
+	}
+}
+
 static void add_classes(struct stat_groups *groups, const json_t *classes, const char *from,
 	void (*write)(char text[static STAT_TEXT_MAX], uint64_t value))
 {
@@ -134,6 +147,8 @@ void stat_groups_make(struct stat_groups *groups, enum stat_by by, const json_t 
 		add_classes(groups, json_object_get(reply, "sizes"), "from_bytes", stat_bytes);
 	else if (by == STAT_BY_AGE)
 		add_classes(groups, json_object_get(reply, "ages"), "from_ns", stat_age);
+	else if (by == STAT_BY_LIBRARY && json_is_array(json_object_get(reply, "callers")))
+		add_callers(groups, json_object_get(reply, "callers"));
 	else
 		add_sites(groups, reply, stacks);
 	if (!groups->n)

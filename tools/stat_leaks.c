@@ -193,14 +193,25 @@ static void print_head(const json_t *reply, pid_t pid)
 		printf("without room for %" PRIu64 " stacks and %" PRIu64 " blocks\n", sites_dropped, blocks_dropped);
 }
 
+/* Without any stack what is known is who called. */
+static enum stat_by by_of(const json_t *reply, const struct stat_options *options)
+{
+	enum stat_by by;
+
+	(void)stat_by_parse(options->by, &by);
+	if (!options->by && !json_array_size(json_object_get(reply, "sites")) &&
+		json_is_array(json_object_get(reply, "callers")))
+		by = STAT_BY_LIBRARY;
+	return by;
+}
+
 /* base: what to compare with; NULL: nothing. */
 static void show(const json_t *reply, pid_t pid, const json_t *base, const struct stat_options *options)
 {
 	struct stat_stacks *stacks = stat_stacks_new(reply, pid), *base_stacks = NULL;
 	struct stat_groups groups, older = {0};
-	enum stat_by by;
+	enum stat_by by = by_of(reply, options);
 
-	(void)stat_by_parse(options->by, &by);
 	stat_groups_make(&groups, by, reply, stacks);
 	if (base) {
 		base_stacks = stat_stacks_new(base, 0);
@@ -209,7 +220,7 @@ static void show(const json_t *reply, pid_t pid, const json_t *base, const struc
 	}
 	print_head(reply, pid);
 	print_groups(&groups, options);
-	if (by == STAT_BY_SITE)
+	if (by == STAT_BY_SITE || !options->by)
 		print_bad_frees(reply, stacks);
 	stat_groups_free(&groups);
 	stat_groups_free(&older);

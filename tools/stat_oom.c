@@ -192,6 +192,10 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	print_peers(oom);
 	print_segments(oom, stacks);
 	print_holders(oom, stacks);
+	if (json_array_size(json_object_get(oom, "callers"))) {
+		puts("\nHeld by:");
+		stat_show_callers(json_object_get(oom, "callers"));
+	}
 }
 
 void stat_show_oom(const struct stat_process *process, const struct stat_options *options)

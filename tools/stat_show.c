@@ -83,6 +83,7 @@ static void add_block(struct stat_table *table, const json_t *block)
 		number(block, "device", device),
 		stat_reply_text(block, "kind"),
 		number(block, "serial", serial),
+		stat_reply_text(block, "caller"),
 	};
 
 	stat_table_add(table, cells);
@@ -91,7 +92,7 @@ static void add_block(struct stat_table *table, const json_t *block)
 void stat_show_blocks(const struct stat_process *process, const struct stat_options *options)
 {
 	static const char *const headings[] = {
-		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL"};
+		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL", "<CALLER"};
 	const json_t *blocks = json_object_get(process->reply, "blocks");
 	size_t n = json_array_size(blocks), n_shown;
 	uint64_t n_blocks = stat_reply_u64_or_0(process->reply, "n_blocks");
@@ -118,6 +119,27 @@ void stat_show_blocks(const struct stat_process *process, const struct stat_opti
 		stat_table_free(table);
 	if (n_shown < n)
 		printf("and %zu more\n", n - n_shown);
+}
+
+void stat_show_callers(const json_t *callers)
+{
+	static const char *const headings[] = {">BYTES", ">BLOCKS", "<CALLER"};
+	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(callers, i, item)
+	{
+		char bytes[STAT_TEXT_MAX], blocks[STAT_TEXT_MAX];
+		const char *cells[] = {
+			bytes_or(item, "bytes", "-", bytes),
+			number(item, "blocks", blocks),
+			stat_reply_text(item, "caller"),
+		};
+
+		stat_table_add(table, cells);
+	}
+	print_and_free(table);
 }
 
 static void add_limit(struct stat_table *table, const char *name, const json_t *item)

@@ -52,3 +52,6 @@ void stat_show_config(const struct stat_process *process, const struct stat_opti
 void stat_show_oom(const struct stat_process *process, const struct stat_options *options);
 void stat_show_stacks(const struct stat_process *process, const struct stat_options *options);
 void stat_show_list(const struct stat_survey *survey);
+
+/* The table of an answer's "callers": who holds how much. */
+void stat_show_callers(const json_t *callers);

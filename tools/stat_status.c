@@ -254,6 +254,22 @@ static void print_facts(const json_t *reply)
 	printf("everything passes through to the driver: %s\n", clean);
 }
 
+static void print_pinned(const json_t *pinned)
+{
+	puts("\npinned memory");
+	print_pool(pinned);
+	print_total(pinned);
+	print_counters(pinned);
+}
+
+static void print_callers(const json_t *callers)
+{
+	if (!json_array_size(callers))
+		return;
+	puts("\nheld by");
+	stat_show_callers(callers);
+}
+
 void stat_show_status(const struct stat_process *process, const struct stat_options *options)
 {
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
@@ -271,10 +287,7 @@ void stat_show_status(const struct stat_process *process, const struct stat_opti
 		putchar('\n');
 		print_device(device, stat_reply_text(process->reply, "pool"));
 	}
-	if (!json_is_object(pinned))
-		return;
-	puts("\npinned memory");
-	print_pool(pinned);
-	print_total(pinned);
-	print_counters(pinned);
+	if (json_is_object(pinned))
+		print_pinned(pinned);
+	print_callers(json_object_get(process->reply, "callers"));
 }

@@ -152,7 +152,7 @@ static void replay(struct gp_pool *pool, struct fake *fake, const struct trace *
 		if (work > lag)
 			fake_complete(fake, work - lag);
 		if (o->is_alloc) {
-			r = gp_pool_alloc(pool, o->bytes, &addresses[o->name]);
+			r = gp_pool_alloc(pool, o->bytes, 0, &addresses[o->name]);
 		} else {
 			fake_note_free(fake, addresses[o->name], 0, FAKE_FREED);
 			r = gp_pool_free(map, addresses[o->name], GP_FREE_NORMAL);

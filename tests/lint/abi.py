@@ -35,7 +35,7 @@ typedef struct { int allocType, handles; CUmemLocation location; } CUmemPoolProp
 def true_header(root):
     text = lint.read(root, "shim/cuda_abi.h").replace("#pragma once", "")
     hooks = re.sub(r"/\*.*?\*/", "", lint.read(root, "shim/hooks.def"), flags=re.S)
-    rows = re.findall(r'^HOOK\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
+    rows = re.findall(r'^HOOK(?:_ALLOC)?\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
     rows += re.findall(r"^CALL\((\w+), (\(.*\))\)$", hooks, re.M)
     text += PLACES
     return text + "".join("CUresult %s %s;\n" % row for row in rows)

@@ -264,6 +264,54 @@ static void handles(void)
 	printf("one each: %d\n", alloc[0] != alloc[1] && release[0] != release[1]);
 }
 
+static void hold(const struct plugin *plugin, unsigned n)
+{
+	void *ptr;
+
+	while (n--)
+		APP_MUST(plugin->rt->alloc(&ptr, 64 * KIB));
+}
+
+/* Blocks of plug-ins that know nothing of each other; each is served from the cache, too. */
+static void callers(void)
+{
+	struct plugin shared = open_plugin("12"), own = open_plugin("static");
+	cudaError_t (*alloc)(void **, size_t) = (__typeof__(alloc))dlsym(shared.handle, "cudaMalloc");
+	void *ptr;
+
+	hold(&shared, 1);
+	hold(&own, 2);
+	churn(&shared, ROUNDS);
+	churn(&own, ROUNDS);
+	for (int i = 0; i < 3; i++) {
+		hold(&shared, 1);
+		hold(&own, 1);
+	}
+	APP_MUST(shared.rt->alloc_host(&ptr, MIB));
+	/* The runtime for nobody, and at once for somebody. */
+	APP_MUST(alloc(&ptr, MIB));
+	APP_MUST(shared.rt->alloc(&ptr, 3 * MIB));
+	app_pause("open");
+	dlclose(own.handle);
+	app_pause("closed");
+	APP_MUST(shared.rt->reset());
+}
+
+/* Plug-ins where others lay, whose blocks are still there. */
+static void callers_replaced(void)
+{
+	static const char *const names[] = {"static", "static_jump", "12", "13"};
+
+	for (unsigned i = 0; i < 16; i++) {
+		struct plugin plugin = open_plugin(names[i % LENGTH(names)]);
+
+		churn(&plugin, ROUNDS);
+		hold(&plugin, 1 + i % LENGTH(names));
+		dlclose(plugin.handle);
+	}
+	app_pause("closed");
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"two", two},
 	{"old-and-new", old_and_new},
@@ -277,5 +325,7 @@ const struct app_scenario app_scenarios[] = {
 	{"absent", absent},
 	{"weak", weak},
 	{"handles", handles},
+	{"callers", callers},
+	{"callers-replaced", callers_replaced},
 	{0},
 };

@@ -67,7 +67,7 @@ struct gp_stats fixture_stats(void)
 
 int fixture_try(uint64_t bytes, uint64_t *ret_addr)
 {
-	int r = gp_pool_alloc(fixture_pool(), bytes, ret_addr);
+	int r = gp_pool_alloc(fixture_pool(), bytes, 0, ret_addr);
 
 	fixture_check();
 	if (r == 0) {

@@ -262,7 +262,7 @@ static void do_alloc(struct model *m)
 
 	m->action = tcache ? "alloc in a thread" : "alloc";
 	m->n_asked += size <= gp_min(limit, CAPACITY);
-	r = tcache ? gp_tcache_alloc(tcache, bytes, &addr) : gp_pool_alloc(m->pool, bytes, &addr);
+	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr) : gp_pool_alloc(m->pool, bytes, 0, &addr);
 	if (r == 0) {
 		struct gp_block_info info;
 
@@ -383,7 +383,7 @@ static void do_drop(struct model *m)
 
 	m->action = "drop";
 	gp_pool_drop(old);
-	REQUIRE(m, gp_pool_alloc(old, 1, &addr) == GP_E_DEAD, "a dead pool allocates");
+	REQUIRE(m, gp_pool_alloc(old, 1, 0, &addr) == GP_E_DEAD, "a dead pool allocates");
 	REQUIRE(m, gp_pool_reclaim(old) == 0, "a dead pool gives back");
 	gp_pool_require_completion(old);
 	for (; m->n_live; forget(m, 0))

@@ -39,12 +39,18 @@ static int n_peers;
 	"\"ns\":1200000},{\"round\":2,\"name\":\"enough\",\"count\":0,\"yielded_bytes\":0,"        \
 	"\"ns\":0}]"
 
-const char peer_status[] =
-	"{\"schema\":\"gpupool.status/1\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"
-	"\"python train.py\",\"uptime_ns\":11520000000000,\"pool\":\"split\",\"reuse\":"
-	"\"ordered\",\"bypass\":null,\"devices\":[{\"index\":0,\"contexts\":1,"
-	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"
-	"\"outside_bytes\":484790272," COUNTERS "}],\"pinned\":{" COUNTERS "}}";
+#define STATUS                                                                                     \
+	"{\"schema\":\"gpupool.status/1\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"             \
+	"\"python train.py\",\"uptime_ns\":11520000000000,\"pool\":\"split\",\"reuse\":"             \
+	"\"ordered\",\"bypass\":null,\"devices\":[{\"index\":0,\"contexts\":1,"                     \
+	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"                    \
+	"\"outside_bytes\":484790272," COUNTERS "}],\"pinned\":{" COUNTERS "}"
+
+const char peer_status[] = STATUS "}";
+
+const char peer_status_callers[] =
+	STATUS ",\"callers\":[{\"caller\":\"libgrid.so\",\"path\":\"/opt/app/libgrid.so\",\"blocks\":310,"
+	       "\"bytes\":805305344},{\"caller\":null,\"path\":null,\"blocks\":2,\"bytes\":1024}]}";
 
 /* Two sites at one place, one elsewhere, and what the library cannot have said. */
 #define OBJECTS "\"objects\":[{\"path\":\"/opt/app/solver\",\"build_id\":null,\"base\":\"0x1000\"}]"
@@ -87,12 +93,13 @@ static const struct {
 	const char *request, *answer;
 } answers[] = {
 	{"status", peer_status},
+	{"status callers", peer_status_callers},
 	{"blocks", "{\"schema\":\"gpupool.blocks/1\",\"pid\":7,\"n_blocks\":3,\"truncated\":false,"
 		   "\"blocks\":["
 		   "{\"address\":\"0x7f0000000200\",\"size_bytes\":512,\"requested_bytes\":5,"
-		   "\"device\":0,\"kind\":\"device\",\"serial\":2},"
+		   "\"device\":0,\"kind\":\"device\",\"serial\":2,\"caller\":null},"
 		   "{\"address\":\"0x7f0000000000\",\"size_bytes\":512,\"requested_bytes\":512,"
-		   "\"device\":0,\"kind\":\"device\",\"serial\":1},"
+		   "\"device\":0,\"kind\":\"device\",\"serial\":1,\"caller\":\"solver\"},"
 		   "{\"address\":\"0x7e0000000000\",\"size_bytes\":2097152,"
 		   "\"requested_bytes\":2000000,\"device\":0,\"kind\":\"pinned\",\"serial\":3}]}"},
 	{"blocks 1", "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}"},

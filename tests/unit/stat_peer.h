@@ -54,7 +54,7 @@ const char *peer_socket(pid_t pid);
 	"{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":%d,\"limit_bytes\":null,\"total_bytes\":%d}]}"
 
 /* Good answers to "status", "leaks" and "oom". */
-extern const char peer_status[], peer_leaks[], peer_oom[];
+extern const char peer_status[], peer_status_callers[], peer_leaks[], peer_oom[];
 
 /* A program of such tests, whose one word is the path of gpupool-stat: each test has the fixture. */
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc));

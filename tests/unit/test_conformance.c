@@ -284,7 +284,7 @@ static void check_dead(uint64_t addr, uint64_t before)
 {
 	uint64_t unused;
 
-	ck_assert_int_eq(gp_pool_alloc(px.pool, 1, &unused), GP_E_DEAD);
+	ck_assert_int_eq(gp_pool_alloc(px.pool, 1, 0, &unused), GP_E_DEAD);
 	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_FOREIGN);
 	ck_assert_uint_eq(gp_pool_reclaim(px.pool), 0);
 	ck_assert_int_eq(gp_pool_rescue(px.pool, 1, NULL, NULL), GP_E_DEAD);
@@ -327,7 +327,7 @@ START_TEST(a_reservation_whose_context_dies_meanwhile_is_not_released)
 
 	fixture_pool();
 	px.fake.hook = drop_during_reserve;
-	ck_assert_int_eq(gp_pool_alloc(px.pool, 4 * GP_MIB, &addr), GP_E_DEAD);
+	ck_assert_int_eq(gp_pool_alloc(px.pool, 4 * GP_MIB, 0, &addr), GP_E_DEAD);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
 	/* But pieces of memory do not end with it. */
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), px.options.kind == GP_KIND_VMM);
@@ -341,7 +341,7 @@ START_TEST(a_block_finds_its_pool_whichever_that_is)
 
 	fixture_pool();
 	ck_assert_int_eq(gp_pool_new(&px.options, &other), 0);
-	ck_assert_int_eq(gp_pool_alloc(other, 5 * GP_MIB, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc(other, 5 * GP_MIB, 0, &addr), 0);
 	fixture_alloc(5 * GP_MIB);
 	fixture_free(addr);
 	ck_assert_ptr_null(gp_pool_check(other));

@@ -125,7 +125,7 @@ START_TEST(a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed)
 	uint64_t addr;
 
 	setup_kind(_i);
-	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, 0, &addr), 0);
 	fixture_check();
 	fixture_work();
 	fixture_free(addr);
@@ -150,7 +150,7 @@ START_TEST(an_uncached_allocation_takes_nothing_out_of_the_cache)
 
 	setup_kind(_i);
 	fixture_free_as(fixture_alloc(3 * GP_MIB), GP_FREE_SYNCED);
-	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, 0, &addr), 0);
 	fixture_check();
 	ck_assert_uint_eq(fixture_stats().misses, 2);
 	fixture_free_as(addr, GP_FREE_SYNCED);
@@ -163,7 +163,7 @@ START_TEST(an_uncached_allocation_goes_through_the_rounds)
 
 	setup_kind(GP_KIND_SPLIT);
 	fixture_free_as(fixture_alloc(200 * GP_MIB), GP_FREE_SYNCED);
-	ck_assert_int_eq(gp_pool_alloc_uncached(px.pool, 200 * GP_MIB, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(px.pool, 200 * GP_MIB, 0, &addr), 0);
 	fixture_check();
 	fixture_free(addr);
 }

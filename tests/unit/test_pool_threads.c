@@ -64,7 +64,7 @@ static bool change_owner(const struct held *b, uint8_t from, uint8_t to)
 static void get(struct worker *w, struct held *b)
 {
 	uint64_t bytes = UINT64_C(1) << (9 + below(w, 14));
-	int r = w->tcache ? gp_tcache_alloc(w->tcache, bytes, &b->addr) : gp_pool_alloc(px.pool, bytes, &b->addr);
+	int r = w->tcache ? gp_tcache_alloc(w->tcache, bytes, 0, &b->addr) : gp_pool_alloc(px.pool, bytes, 0, &b->addr);
 
 	if (r == -ENOMEM)
 		return;
@@ -306,7 +306,7 @@ static void *trade(void *arg)
 
 		fake_submit(&px.fake, 1);
 		w->n_errors += gp_pool_free(&px.map, b->addr, GP_FREE_NORMAL) != 0;
-		w->n_errors += gp_tcache_alloc(w->tcache, TRADED, &b->addr) != 0;
+		w->n_errors += gp_tcache_alloc(w->tcache, TRADED, 0, &b->addr) != 0;
 	}
 	gp_tcache_free(w->tcache);
 	w->tcache = NULL;

@@ -269,7 +269,7 @@ START_TEST(nothing_is_lost_when_the_context_ends_meanwhile)
 	make_comb(2);
 	px.fake.hook_arg = &places[_i];
 	px.fake.hook = drop_there;
-	ck_assert_int_eq(gp_pool_alloc(px.pool, 100 * GP_MIB, &addr), GP_E_DEAD);
+	ck_assert_int_eq(gp_pool_alloc(px.pool, 100 * GP_MIB, 0, &addr), GP_E_DEAD);
 	ck_assert_ptr_null(px.fake.hook);
 	ck_assert_msg(!fake_check_unmapped(&px.fake), "%s", fake_check_unmapped(&px.fake));
 	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);

@@ -315,7 +315,7 @@ static void *allocate_cancelled(void *unused)
 	uint64_t addr;
 
 	pthread_cancel(pthread_self());
-	is_served = gp_pool_alloc(px.pool, 100 * GP_MIB, &addr) == -ENOMEM;
+	is_served = gp_pool_alloc(px.pool, 100 * GP_MIB, 0, &addr) == -ENOMEM;
 	pthread_testcancel();
 	return NULL;
 }

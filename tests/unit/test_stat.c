@@ -49,7 +49,11 @@ START_TEST(status_shows_everything_within_80_columns)
 		"  SplitPool usage: 1.203 GiB (768.000 MiB allocated, 464.000 MiB cached)\n"
 		"\n" HELD "  outside gpupool     462 MiB\n"
 		"  free               14.1 GiB  of 15.7 GiB\n" COUNTED "\n"
-		"pinned memory\n" HELD COUNTED,
+		"pinned memory\n" HELD COUNTED "\n"
+		"held by\n"
+		"   BYTES  BLOCKS  CALLER\n"
+		" 768 MiB     310  libgrid.so\n"
+		"1.00 KiB       2  ?\n",
 		(int)pid);
 	ck_assert_int_eq(STAT(NULL), 0);
 	ck_assert_str_eq(stat_out, expected);
@@ -76,13 +80,13 @@ static const struct {
 		     "GPUPOOL_LIMIT        environment  50%\n"
 		     "GPUPOOL_RUNTIME_DIR  default      -\n"},
 	{{"blocks"}, "3 blocks, 2.00 MiB\n"
-		     "ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL\n"
-		     "0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3\n"
-		     "0x7f0000000000     512 B      512 B       0  device       1\n"
-		     "0x7f0000000200     512 B        5 B       0  device       2\n"},
+		     "ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL  CALLER\n"
+		     "0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3  ?\n"
+		     "0x7f0000000000     512 B      512 B       0  device       1  solver\n"
+		     "0x7f0000000200     512 B        5 B       0  device       2  ?\n"},
 	{{"blocks", "-n", "1"}, "3 blocks, 2.00 MiB\n"
-				"ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL\n"
-				"0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3\n"
+				"ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL  CALLER\n"
+				"0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3  ?\n"
 				"and 2 more\n"},
 	{{"blocks", "--max=0"}, "3 blocks, 2.00 MiB\nand 3 more\n"},
 	{{"reclaim"}, "1\n"},
@@ -144,12 +148,12 @@ START_TEST(json_of_one_process_is_its_own_answer)
 	char expected[4096];
 
 	ck_assert_int_eq(STAT("--json", stat_word(pid)), 0);
-	snprintf(expected, sizeof(expected), "%s\n", peer_status);
+	snprintf(expected, sizeof(expected), "%s\n", peer_status_callers);
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("status", "--json"), 0);
 	snprintf(expected, sizeof(expected),
 		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[%s],\"errors\":[]}\n",
-		peer_status);
+		peer_status_callers);
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("blocks", "--json", "-n1", stat_word(pid)), 0);
 	ck_assert_str_eq(

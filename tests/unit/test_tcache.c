@@ -22,7 +22,7 @@ static uint64_t take(uint64_t bytes)
 	const char *breach;
 	uint64_t addr = 0;
 
-	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, &addr), 0);
+	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, 0, &addr), 0);
 	fixture_check();
 	breach = fake_check_hand_out(&px.fake, addr, bytes, true);
 	ck_assert_msg(!breach, "%s", breach);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Who asks for memory: the program, or one of its libraries, by the return address of the call. Each file has a number,
+ * from 1, for the life of the process, and keeps its name when it is unloaded; 0 is nobody known. A block carries the
+ * number of who asked for it (gp_pool_alloc), so that what is held can be told apart without call stacks.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime.h"
+
+enum { GP_CALLERS_MAX = 1024, GP_CALLERS_SEEN = 4 };
+
+/* Addresses of one file, as good as what is known of a runtime's caller (runtime.h). */
+struct gp_caller_part {
+	uintptr_t begin, bytes;
+	unsigned long long n_unloads;
+	unsigned n_lookups;
+	uint32_t number;
+};
+
+/* Of the thread. */
+struct gp_caller {
+	uintptr_t address; /* that the last allocating hook was called from */
+	uintptr_t behind;  /* while a runtime is called for somebody: he (gp_caller_stand_behind); else 0 */
+	struct gp_caller_part seen[GP_CALLERS_SEEN]; /* the last one first */
+};
+
+extern _Thread_local struct gp_caller gp_caller __attribute__((tls_model("initial-exec")));
+
+/* The number of the file with that address. Asks the loader about one that the thread has not seen lately. */
+uint32_t gp_caller_number(uintptr_t address);
+uint32_t gp_caller_now_slow(void);
+
+/* Of the hook that is under way; asked at its beginning, since the program may be called from there. */
+static inline uint32_t gp_caller_now(void)
+{
+	const struct gp_caller_part *last = &gp_caller.seen[0];
+
+	if (__builtin_expect(gp_caller.address - last->begin < last->bytes &&
+				     last->n_lookups == atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed),
+		    1))
+		return last->number;
+	return gp_caller_now_slow();
+}
+
+/*
+ * From now on a runtime is called for the one with that address; 0: it has returned. Returns who it was before. The
+ * runtime's own file, which may have called for somebody unknown, is not the last one seen then.
+ */
+static inline uintptr_t gp_caller_stand_behind(uintptr_t address)
+{
+	uintptr_t before = gp_caller.behind;
+
+	gp_caller.behind = address;
+	gp_caller.seen[0].bytes = 0;
+	return before;
+}
+
+/* NULL for nobody known: the path, and its last part. They stay. */
+const char *gp_caller_path(uint32_t number);
+const char *gp_caller_name(uint32_t number);
+
+/* Whether it is the driver or a runtime: somebody stands behind it. */
+bool gp_caller_is_cuda(uint32_t number);
+
+void gp_caller_after_fork_child(void);

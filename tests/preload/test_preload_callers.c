@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Which file asked for a block, without call stacks: the program, a library, one that has been closed since. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "play.h"
+
+static char answers[8][64 * 1024]; /* of the pauses, in their order */
+static unsigned n_answers;
+
+static void keep(const char *answer)
+{
+	ck_assert_uint_lt(n_answers, LENGTH(answers));
+	snprintf(answers[n_answers++], sizeof(answers[0]), "%s", answer);
+}
+
+static void ask_leaks(const char *name)
+{
+	keep(play_ask("leaks"));
+}
+
+static void play(const char *program, const char *scenario, const char *const *env, void (*at_pause)(const char *name))
+{
+	n_answers = 0;
+	play_run(&(struct play){.program = program,
+		.words = {scenario},
+		.env = env,
+		.preload = play_library,
+		.at_pause = at_pause});
+	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
+}
+
+static void check_in(const char *text, const char *part)
+{
+	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
+}
+
+/* What an answer says of a caller; NULL if nothing. */
+static const char *find(const char *answer, const char *caller)
+{
+	const char *callers = strstr(answer, "\"callers\":[");
+	char text[128];
+
+	ck_assert_msg(callers, "no callers in %s", answer);
+	snprintf(text, sizeof(text), "\"caller\":\"%s\",", caller);
+	return strstr(callers, text);
+}
+
+static uint64_t number_of(const char *answer, const char *caller, const char *member)
+{
+	const char *found = find(answer, caller);
+
+	ck_assert_msg(found, "no %s in %s", caller, answer);
+	return play_number(found, member);
+}
+
+/* Runtimes that are libraries of their own, and one that is a part of the library. */
+START_TEST(each_library_is_the_caller_of_its_own_blocks)
+{
+	play("app_plugins", "callers", NULL, ask_leaks);
+	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 12);
+	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "blocks"), 6);
+	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "requested_bytes"), 4 * MIB + 4 * 65536);
+	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "pinned_bytes"), MIB);
+	ck_assert_uint_eq(number_of(answers[0], "libruntime_static.so", "blocks"), 5);
+	/* Its function was looked up, so that nobody sees who calls it. */
+	ck_assert_uint_eq(number_of(answers[0], "libcudart.so.12", "blocks"), 1);
+	ck_assert_ptr_null(find(answers[0], "app_plugins"));
+	check_in(answers[0], "/libruntime_12.so\",\"blocks\":6,");
+}
+END_TEST
+
+START_TEST(a_library_that_was_closed_keeps_its_name_and_its_blocks)
+{
+	play("app_plugins", "callers", NULL, ask_leaks);
+	ck_assert_uint_eq(n_answers, 2);
+	ck_assert_uint_eq(number_of(answers[1], "libruntime_static.so", "blocks"), 5);
+	ck_assert_uint_eq(number_of(answers[1], "libruntime_12.so", "blocks"), 6);
+}
+END_TEST
+
+START_TEST(a_library_is_not_taken_for_one_that_lay_where_it_lies)
+{
+	static const struct {
+		const char *name;
+		unsigned blocks;
+	} libraries[] = {{"libruntime_static.so", 4}, {"libruntime_static_jump.so", 8}, {"libruntime_12.so", 12},
+		{"libruntime_13.so", 16}};
+
+	play("app_plugins", "callers-replaced", NULL, ask_leaks);
+	for (size_t i = 0; i < LENGTH(libraries); i++)
+		ck_assert_uint_eq(number_of(answers[0], libraries[i].name, "blocks"), libraries[i].blocks);
+	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 40);
+}
+END_TEST
+
+static const char *const without_runtime_layer[] = {"GPUPOOL_RUNTIME_LAYER=off", NULL};
+static const char *const without_thread_caches[] = {"GPUPOOL_THREAD_CACHE=0", NULL};
+static const char *const watched[] = {"GPUPOOL_DEBUG=guard", NULL};
+static const char *const *const ways[] = {NULL, without_runtime_layer, without_thread_caches, watched};
+static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
+
+START_TEST(whoever_calls_a_runtime_is_the_caller_and_not_the_runtime)
+{
+	const char *program = runtimes[(size_t)_i / LENGTH(ways)];
+
+	play(program, "held", ways[(size_t)_i % LENGTH(ways)], ask_leaks);
+	ck_assert_uint_eq(number_of(answers[0], program, "blocks"), 8);
+	ck_assert_ptr_null(strstr(answers[0], "libcudart"));
+}
+END_TEST
+
+static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
+
+START_TEST(memory_of_every_kind_has_its_caller)
+{
+	char setting[64];
+	const char *const env[] = {setting, NULL};
+
+	snprintf(setting, sizeof(setting), "GPUPOOL_POOL=%s", kinds[_i]);
+	play("app_sites", "leaks", env, ask_leaks);
+	ck_assert_uint_eq(number_of(answers[0], "app_sites", "blocks"), 12);
+	ck_assert_uint_eq(number_of(answers[0], "app_sites", "pinned_bytes"), 2 * MIB);
+	ck_assert_uint_eq(number_of(answers[0], "app_sites", "unpooled_bytes"), 8 * MIB);
+	check_in(answers[1], "\"callers\":[],");
+}
+END_TEST
+
+START_TEST(threads_have_the_same_callers)
+{
+	play("app_sites", "threads", NULL, ask_leaks);
+	ck_assert_uint_eq(number_of(answers[0], "app_sites", "blocks"), 20);
+}
+END_TEST
+
+START_TEST(a_stack_tells_who_stands_behind_a_runtime_that_was_looked_up)
+{
+	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
+
+	play("app_plugins", "callers", env, ask_leaks);
+	ck_assert_uint_eq(number_of(answers[0], "app_plugins", "blocks"), 1);
+	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "blocks"), 6);
+	ck_assert_ptr_null(find(answers[0], "libcudart.so.12"));
+}
+END_TEST
+
+static void ask_all(const char *name)
+{
+	if (strcmp(name, "open") != 0)
+		return;
+	keep(play_ask("blocks"));
+	keep(play_ask("status callers"));
+	keep(play_ask("status"));
+	keep(play_ask("status nobody"));
+}
+
+static unsigned count(const char *text, const char *part)
+{
+	unsigned n = 0;
+
+	while ((text = strstr(text, part))) {
+		text += strlen(part);
+		n++;
+	}
+	return n;
+}
+
+START_TEST(blocks_and_status_name_callers_too)
+{
+	play("app_plugins", "callers", NULL, ask_all);
+	ck_assert_uint_eq(count(answers[0], "\"caller\":\"libruntime_12.so\"}"), 6);
+	ck_assert_uint_eq(count(answers[0], "\"caller\":\"libruntime_static.so\"}"), 5);
+	ck_assert_uint_eq(number_of(answers[1], "libruntime_12.so", "blocks"), 6);
+	ck_assert_ptr_null(strstr(answers[2], "\"callers\":"));
+	check_in(answers[3], "\"reason\":\"usage\"");
+}
+END_TEST
+
+static void ask_oom(const char *name)
+{
+	keep(play_ask("oom"));
+}
+
+START_TEST(an_out_of_memory_names_who_holds_the_memory)
+{
+	const char *const env[] = {"GPUPOOL_LIMIT=256MiB", NULL};
+
+	play("app_sites", "limited", env, ask_oom);
+	check_in(play_err, "warn:   holders: app_sites ");
+	ck_assert_uint_gt(number_of(answers[0], "app_sites", "bytes"), 64 * MIB);
+	check_in(answers[0], "\"holders\":[],");
+}
+END_TEST
+
+START_TEST(a_report_at_exit_names_who_still_holds_memory)
+{
+	const char *const env[] = {"GPUPOOL_REPORT=exit", NULL};
+
+	play("app_sites", "ends", env, NULL);
+	check_in(play_err, "  library: 1.01 MiB in 6 blocks: app_sites\n");
+}
+END_TEST
+
+static char screens[5][16 * 1024];
+
+static void show(const char *name)
+{
+	static const char *const words[LENGTH(screens)] = {
+		"leaks", "leaks --by=library", "blocks", "status", "status --json | grep -o callers"};
+
+	if (strcmp(name, "closed") != 0)
+		return;
+	for (size_t i = 0; i < LENGTH(screens); i++)
+		ck_assert_int_eq(play_stat_says(words[i], screens[i], sizeof(screens[i])), 0);
+}
+
+START_TEST(the_tool_shows_callers)
+{
+	play("app_plugins", "callers", NULL, show);
+	for (size_t i = 0; i < 2; i++) {
+		check_in(screens[i], "  LIBRARY\n");
+		check_in(screens[i], " 6       -  libruntime_12.so\n");
+	}
+	check_in(screens[2], "  libruntime_static.so\n");
+	check_in(screens[3], "\nheld by\n");
+	check_in(screens[3], "       6  libruntime_12.so\n");
+	check_in(screens[4], "callers");
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_test(tc, each_library_is_the_caller_of_its_own_blocks);
+	tcase_add_test(tc, a_library_that_was_closed_keeps_its_name_and_its_blocks);
+	tcase_add_test(tc, a_library_is_not_taken_for_one_that_lay_where_it_lies);
+	tcase_add_loop_test(tc, whoever_calls_a_runtime_is_the_caller_and_not_the_runtime, 0,
+		(int)(LENGTH(runtimes) * LENGTH(ways)));
+	tcase_add_loop_test(tc, memory_of_every_kind_has_its_caller, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, threads_have_the_same_callers);
+	tcase_add_test(tc, a_stack_tells_who_stands_behind_a_runtime_that_was_looked_up);
+	tcase_add_test(tc, blocks_and_status_name_callers_too);
+	tcase_add_test(tc, an_out_of_memory_names_who_holds_the_memory);
+	tcase_add_test(tc, a_report_at_exit_names_who_still_holds_memory);
+	if (play_stat)
+		tcase_add_test(tc, the_tool_shows_callers);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, (struct play_tests[]){{"callers", add}}, 1);
+}
