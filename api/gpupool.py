@@ -251,12 +251,13 @@ def _amount(count):
 
 
 def memory_status(device=0, file=None):
-    """Prints how much of the device is in use, by the pool, and of that by the program."""
+    """Prints how much of the device is in use, how much of that was taken by this process, and what its pool has."""
     now = status(device)
     used = now.device_total_bytes - now.device_free_bytes if now.device_free_bytes else 0
     share = 100.0 * used / now.device_total_bytes if now.device_total_bytes else 0.0
     print("Effective GPU memory usage: %.2f%% (%s/%s)"
           % (share, _amount(used), _amount(now.device_total_bytes)), file=file)
+    print("CUDA GPU memory usage: %s" % _amount(now.total_bytes + now.unpooled_bytes), file=file)
     print("Memory pool usage: %s (%s allocated, %s cached)"
           % tuple(map(_amount, (now.total_bytes, now.used_bytes, now.cached_bytes + now.pending_bytes))), file=file)
     if now.limit_bytes not in (0, _NO_LIMIT):

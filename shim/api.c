@@ -12,6 +12,7 @@
 
 #include "../pool/pool_control.h"
 #include "backend.h"
+#include "driver.h"
 #include "limit.h"
 #include "oom_hook.h"
 #include "real.h"
@@ -66,6 +67,22 @@ static void fill(struct gpupool_status *status, const struct gp_stats *stats)
 	status->ooms = stats->ooms;
 }
 
+/* Before the first allocation no pool knows a context of the device; the caller may have one. 0: unknown. */
+static uint64_t available_here(int index)
+{
+	size_t available = 0, total;
+	struct gp_driver_scope scope;
+	CUcontext current = NULL;
+	CUdevice device;
+
+	if (gp_real.cuCtxGetCurrent(&current) || !current || gp_driver_enter(&scope, current))
+		return 0;
+	if (gp_real.cuCtxGetDevice(&device) || device != index || gp_real.cuMemGetInfo_v2(&available, &total))
+		available = 0;
+	gp_driver_leave(&scope);
+	return available;
+}
+
 static void fill_device(struct gpupool_status *status, int index)
 {
 	const struct gp_device *device = gp_real_ready() ? gp_state_device(index) : NULL;
@@ -81,6 +98,8 @@ static void fill_device(struct gpupool_status *status, int index)
 		return;
 	status->unpooled_bytes = atomic_load(&device->unpooled_bytes);
 	status->device_total_bytes = device->total_bytes;
+	if (tally.available_bytes == UINT64_MAX)
+		status->device_free_bytes = available_here(index);
 }
 
 static void fill_pinned(struct gpupool_status *status)

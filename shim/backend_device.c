@@ -71,7 +71,7 @@ static int device_release(void *arg, uint64_t addr)
 	CUresult r;
 
 	gp_debug_leave(addr, 0, true);
-	if (!gp_context_enter(context))
+	if (!gp_driver_takes_back(context))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
@@ -79,9 +79,7 @@ static int device_release(void *arg, uint64_t addr)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	if (r)
-		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
-	return gp_driver_result(context, r);
+	return gp_driver_released(context, r);
 }
 
 /* The private stream, made when first needed. */
@@ -127,7 +125,7 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 	if (!context->can_release_behind)
 		return -ENOTSUP;
 	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
-	if (!gp_context_enter(context))
+	if (!gp_driver_takes_back(context))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
@@ -135,9 +133,7 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	if (r)
-		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
-	return gp_driver_result(context, r);
+	return gp_driver_released(context, r);
 }
 
 static int device_release_poll(void *arg)
@@ -147,7 +143,7 @@ static int device_release_poll(void *arg)
 	struct gp_driver_scope scope;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!stream || !gp_context_enter(context))
+	if (!stream || !gp_driver_takes_back(context))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {

@@ -15,7 +15,6 @@
 #include "capture.h"
 #include "debug.h"
 #include "driver.h"
-#include "log.h"
 #include "others.h"
 #include "real.h"
 #include "record.h"
@@ -78,7 +77,7 @@ static int pinned_release(void *arg, uint64_t addr)
 	CUresult r;
 
 	gp_debug_leave(addr, 0, true);
-	if (!gp_context_enter(pinned->context))
+	if (!gp_driver_takes_back(pinned->context))
 		return 0;
 	r = gp_driver_enter(&scope, pinned->context->handle);
 	if (!r) {
@@ -86,9 +85,7 @@ static int pinned_release(void *arg, uint64_t addr)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(pinned->context);
-	if (r)
-		gp_log(GP_LOG_WARN, "the driver refused to take pinned memory back: error %d", r);
-	return gp_driver_result(pinned->context, r);
+	return gp_driver_released(pinned->context, r);
 }
 
 static bool pinned_can_release_behind(void *arg)

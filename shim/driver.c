@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "log.h"
 #include "real.h"
 
 enum { YIELDS = 64, PAUSE_STEP_NS = 1000, PAUSE_MAX_NS = 100000 };
@@ -39,6 +40,21 @@ void gp_driver_leave(struct gp_driver_scope *scope)
 		(void)gp_real.cuCtxPopCurrent_v2(&popped);
 }
 
+/* Errors of work on the GPU, after which nothing succeeds in the context: the codes between the two are of the kind. */
+static bool is_for_good(CUresult r)
+{
+	switch (r) {
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_ASSERT:
+		return true;
+	default:
+		return r >= CUDA_ERROR_HARDWARE_STACK_ERROR && r <= CUDA_ERROR_LAUNCH_FAILED;
+	}
+}
+
 int gp_driver_result(struct gp_context *context, CUresult r)
 {
 	if (r == CUDA_SUCCESS)
@@ -51,7 +67,16 @@ int gp_driver_result(struct gp_context *context, CUresult r)
 		atomic_store(&gp_bypass, true);
 	else
 		atomic_store(&context->is_broken, true);
+	if (is_for_good(r))
+		atomic_store(&context->is_lost, true);
 	return r;
+}
+
+int gp_driver_released(struct gp_context *context, CUresult r)
+{
+	if (r)
+		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
+	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
 }
 
 uint64_t gp_driver_now_ns(void *unused)

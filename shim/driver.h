@@ -24,6 +24,15 @@ void gp_driver_leave(struct gp_driver_scope *scope);
  */
 int gp_driver_result(struct gp_context *context, CUresult r);
 
+/* The same for memory that was to go back, which is said if it did not. A wrong address says nothing of the context. */
+int gp_driver_released(struct gp_context *context, CUresult r);
+
+/* False if memory need not go back to the context any more: it is dead, or lost. Else as gp_context_enter. */
+static inline bool gp_driver_takes_back(struct gp_context *context)
+{
+	return !atomic_load_explicit(&context->is_lost, memory_order_relaxed) && gp_context_enter(context);
+}
+
 uint64_t gp_driver_now_ns(void *unused);
 
 /* Waits a little, longer with each attempt: from a yield to 100 us. */

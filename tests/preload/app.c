@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { FACTS_FD = 3, GO_FD = 4 };
@@ -65,6 +66,17 @@ uint64_t app_calls(const char *function)
 	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))simulator("simgpu_calls");
 
 	return calls ? calls(function) : 0;
+}
+
+uint64_t app_now_ns(void)
+{
+	uint64_t (*simulated_ns)(void) = (uint64_t(*)(void))simulator("simgpu_now_ns");
+	struct timespec now;
+
+	if (simulated_ns)
+		return simulated_ns();
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 void app_fact_calls(const char *function)

@@ -56,6 +56,7 @@ bool app_is_simulated(void);
 
 void app_fact(const char *name, uint64_t value);
 uint64_t app_calls(const char *function); /* of the simulated driver, so far; else 0 */
+uint64_t app_now_ns(void); /* the simulated driver's clock, which knows what the GPU does, or the machine's */
 void app_fact_calls(const char *function);
 void app_tell_driver(void); /* what the simulated driver has counted that matters */
 

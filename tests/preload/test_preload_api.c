@@ -327,6 +327,7 @@ static const char with_python[] =
 	"scopes 0 True 0\n"
 	"device 7: No such device\n"
 	"Effective GPU memory usage: 0.39% (4.000 MiB/1.000 GiB)\n"
+	"CUDA GPU memory usage: 0 bytes\n"
 	"Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
 
 static const char without_python[] =
@@ -339,6 +340,7 @@ static const char without_python[] =
 	"scopes 0 True 0\n"
 	"device 7\n"
 	"Effective GPU memory usage: 0.00% (0 bytes/0 bytes)\n"
+	"CUDA GPU memory usage: 0 bytes\n"
 	"Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
 
 START_TEST(a_Python_program_can_ask_in_the_words_of_CuPy_and_others)
