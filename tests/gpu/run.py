@@ -23,6 +23,7 @@ import part_deadlocks
 import part_debug
 import part_demo
 import part_devices
+import part_documents
 import part_ipc
 import part_lives
 import part_patterns
@@ -47,6 +48,7 @@ PARTS = {
     "lives": part_lives,
     "ways": part_ways,
     "debug": part_debug,
+    "documents": part_documents,
 }
 
 SKIPPED = 77

@@ -23,6 +23,7 @@ import part_captures
 import part_contexts
 import part_debug
 import part_devices
+import part_documents
 import part_patterns
 import part_python
 import part_semantics
@@ -134,6 +135,47 @@ class DebugTest(WithOut):
         self.assertFalse([name for name in bad if "innocent" in name])
         self.assertEqual(sum(name.endswith("is found") for name in bad), 6 * 2 + 8 * 2)
         self.assertEqual(sum("capture" in name for name in bad), len(part_debug.KINDS))
+
+
+class DocumentsTest(WithOut):
+    BATCHES = "batches n=64 bytes=268435456 odd=96 early_bytes={} most_bytes={} ns={}\n"
+
+    def play(self, wrong=""):
+        def run_program(config, words, log, timeout):
+            if words[0] == part_documents.PROGRAM:
+                ns = 2 * 10**9 if config.name in ("raw", "none") else 10**9
+                return programs.Run(0, self.BATCHES.format(3 << 28, 3 << 28, ns), bool(config.preload))
+            walk = next(w for w in part_documents.walks.WALKS if w.command() == words and config.name in w.kinds
+                        and w.environment(config.name) == config.variables)
+            lines = walk.expected.replace("device 1 2147483648\n", "")
+            lines = lines.replace("Effective", "Effective GPU memory usage: 0.25% (4.000 MiB/1.562 GiB)")
+            return programs.Run(0, lines.replace(wrong, "?") if wrong else lines, True)
+
+        library = pathlib.Path("library")
+        with mock.patch("programs.run_program", run_program):
+            part_documents.walk_all(self.results, self.out, library, 1)
+            part_documents.run_batches(self.results, self.out, library)
+        return self.bad()
+
+    def test_walks_that_see_what_is_documented_are_well(self):
+        self.assertEqual(self.play(), [])
+        names = [row["name"] for row in results.load(self.out, ["streams"])]
+        self.assertIn("simple: status", names)
+        self.assertNotIn("none: queue_error SIMGPU", " ".join(names))
+
+    def test_each_walk_that_sees_something_else_is_bad(self):
+        self.assertEqual(self.play("8192\n"), ["simple: status", "binned: status", "none: status"])
+
+    def test_batches_that_grow_or_take_longer_are_bad(self):
+        raw = part_documents.walks.Batches(2, 2, 100)
+        for early, most, ns, count in ((2, 2, 99, 0), (2, 3, 99, 1), (2, 2, 100, 1), (7, 7, 200, 2)):
+            before = len(self.bad())
+            done = programs.Run(0, self.BATCHES.format(early << 28, most << 28, ns), True)
+            part_documents.judge_batches(self.results, "split", done, raw)
+            self.assertEqual(len(self.bad()) - before, count)
+        before = len(self.bad())
+        self.assertIsNone(part_documents.judge_batches(self.results, "split", programs.Run(0, "", True), raw))
+        self.assertEqual(len(self.bad()) - before, 1)
 
 
 class RunTest(unittest.TestCase):

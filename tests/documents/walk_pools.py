@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""The statistics of the two pools: 400 bytes go to the device by way of pinned memory, and are dropped."""
+
+import cuda
+import gpupool
+
+cuda.start()
+mempool = gpupool.get_default_memory_pool()
+pinned_mempool = gpupool.get_default_pinned_memory_pool()
+
+
+def show(what):
+    print(what, mempool.used_bytes(), mempool.total_bytes(), pinned_mempool.n_free_blocks())
+
+
+a_cpu = bytes(400)
+show("start")
+a = cuda.array(a_cpu)
+print("bytes", a.nbytes)
+show("on the device")
+a = None
+show("dropped")
+print("free", mempool.n_free_blocks(), mempool.free_bytes())
+mempool.free_all_blocks()
+pinned_mempool.free_all_blocks()
+show("given back")

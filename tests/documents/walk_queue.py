@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+The queue of what is to be deallocated, and what flushes it. To be run with a limit of 1 GiB, of which the queue's share
+is a part.
+"""
+
+import os
+
+import cuda
+import gpupool
+
+MIB = 1 << 20
+
+
+def pending():
+    return gpupool.status().n_pending_blocks
+
+
+def drop(n, mib):
+    """So many arrays, one after another; how many wait in the queue after each."""
+    arrays = [cuda.Array(mib * MIB) for _ in range(n)]
+    waiting = []
+    while arrays:
+        arrays.pop()
+        waiting.append(pending())
+    return waiting
+
+
+cuda.start()
+count = int(os.environ.get("GPUPOOL_PENDING_COUNT", 10))
+print("dropped", *drop(count + 2, 1))
+gpupool.free_now()
+print("in bytes", *drop(6, 100))
+gpupool.free_now()
+drop(1, 100)
+print("before it runs out", pending(), "then", cuda.fits(1000 * MIB))
+gpupool.free_now()
+with gpupool.defer_cleanup():
+    with gpupool.defer_cleanup():
+        drop(15, 50)
+        print("deferred", pending())
+    print("still deferred", pending())
+    print("runs out", cuda.fits(1000 * MIB), pending())
+    drop(15, 50)
+print("at the end", pending())
+gpupool.free_now()
+print("held", gpupool.status().total_bytes)

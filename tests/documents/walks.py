@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""
+The walks through what other memory managers document, and what is seen on the way: the figures of their documents,
+except where the row says why not. The simulated GPU and a real one give the same.
+"""
+
+import dataclasses
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+API = HERE.parents[1] / "api"
+EFFECTIVE = re.compile(r"Effective GPU memory usage: ([\d.]+)% \(([\d.]+) (\w+)/([\d.]+) (\w+)\)")
+UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclasses.dataclass
+class Walk:
+    program: str
+    kinds: tuple
+    expected: str
+    variables: dict = dataclasses.field(default_factory=dict)
+    simulated: dict = dataclasses.field(default_factory=dict)  # what the simulated GPU is told
+    is_simulated: bool = False  # needs it
+
+    @property
+    def name(self):
+        values = [f" {name.removeprefix('GPUPOOL_')}={value}" for name, value in self.variables.items()]
+        values += [f" {value}" for name, value in self.simulated.items() if name == "SIMGPU_FAULT"]
+        return self.program + "".join(values)
+
+    def environment(self, kind):
+        """Where an out-of-memory is part of the walk, nobody wants to read of it."""
+        fixed = {"GPUPOOL_POOL": kind, "GPUPOOL_LOG": "error", "PYTHONPATH": str(API), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**fixed, **self.variables}
+
+    def command(self):
+        return [sys.executable, "-S", str(HERE / f"walk_{self.program}.py")]
+
+
+STATUS = """\
+Effective
+CUDA GPU memory usage: 0 bytes
+Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)
+Effective
+CUDA GPU memory usage: 8.000 KiB
+Memory pool usage: 8.000 KiB (8.000 KiB allocated, 0 bytes cached)
+Effective
+CUDA GPU memory usage: 8.000 KiB
+Memory pool usage: 8.000 KiB (0 bytes allocated, 8.000 KiB cached)
+8192
+Effective
+CUDA GPU memory usage: 0 bytes
+Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)
+"""
+
+# What is cut from larger allocations of the driver's: those are what the pool has, as a whole.
+STATUS_CUT = """\
+Effective
+CUDA GPU memory usage: 0 bytes
+Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)
+Effective
+CUDA GPU memory usage: 2.000 MiB
+Memory pool usage: 2.000 MiB (8.000 KiB allocated, 1.992 MiB cached)
+Effective
+CUDA GPU memory usage: 2.000 MiB
+Memory pool usage: 2.000 MiB (0 bytes allocated, 2.000 MiB cached)
+2097152
+Effective
+CUDA GPU memory usage: 0 bytes
+Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)
+"""
+
+PRESSURE = """\
+used 240
+used 0 cached True
+fits True out of memory 0
+"""
+
+# Of the device used and in all, and free blocks of pinned memory.
+POOLS = """\
+start 0 0 0
+bytes 400
+on the device 512 512 1
+dropped 0 512 1
+free 1 512
+given back 0 0 0
+"""
+
+# Blocks of which one was cut off are free, too; so is what lies before and behind it.
+POOLS_CUT = POOLS.replace(" 512 1\n", " 2097152 1\n").replace("free 1 512", "free {} 2097152")
+
+# Nothing is left of the pinned memory once it is freed.
+POOLS_OFF = """\
+start 0 0 0
+bytes 400
+on the device 512 512 0
+dropped 0 512 0
+free 1 512
+given back 0 0 0
+"""
+
+LIMITS = """\
+limit 1073741824
+told 1073741824
+device 0 1073741824
+device 1 2147483648
+all of it True and a byte more False
+a quarter True
+after it True False
+no limit 0 True
+"""
+LIMITS_HALF = LIMITS.replace("limit 1073741824", "limit half").replace("told 1073741824", "told half")
+
+QUEUE = """\
+dropped 1 2 3 4 5 6 7 8 9 10 0 1
+in bytes 1 2 0 1 2 0
+before it runs out 1 then True
+deferred 15
+still deferred 15
+runs out True 1
+at the end 0
+held 0
+"""
+QUEUE_LONGER = QUEUE.replace(" 10 0 1\n", " 10 11 12 13 14 15 16 17 18 19 20 0 1\n")
+QUEUE_LARGER = QUEUE.replace("in bytes 1 2 0 1 2 0", "in bytes 1 2 3 4 5 0")
+QUEUE_ERROR = """\
+queued 0 deallocations 11
+held 0
+fits True 12
+"""
+
+# The context is dead, and takes nothing back any more.
+QUEUE_DEAD = """\
+queued 0 deallocations 3
+Input/output error
+held 0
+CUDA error 719
+"""
+
+WHOLE = ("simple", "binned", "none")
+CUT = ("split", "vmm")
+CACHING = ("simple", "binned", "split", "vmm")
+GIB = {"GPUPOOL_LIMIT": "1GiB"}
+TWO_OF_2G = {"SIMGPU_MEMORY": "2GiB", "SIMGPU_DEVICES": "2"}
+
+WALKS = (
+    Walk("status", WHOLE, STATUS),
+    Walk("status", CUT, STATUS_CUT),
+    Walk("pressure", CACHING, PRESSURE, {"GPUPOOL_LIMIT": "256MiB"}),
+    Walk("pools", WHOLE, POOLS),
+    Walk("pools", ("split",), POOLS_CUT.format(3)),
+    Walk("pools", ("vmm",), POOLS_CUT.format(2)),
+    Walk("pools", ("none",), POOLS_OFF, {"GPUPOOL_PINNED": "0"}),
+    Walk("limits", ("simple",), LIMITS, {"GPUPOOL_LIMIT": "1073741824"}, TWO_OF_2G),
+    Walk("limits", ("simple",), LIMITS_HALF, {"GPUPOOL_LIMIT": "50%"}, TWO_OF_2G),
+    Walk("queue", ("none",), QUEUE, GIB),
+    Walk("queue", ("none",), QUEUE_LONGER, {"GPUPOOL_PENDING_COUNT": "20", **GIB}),
+    Walk("queue", ("none",), QUEUE_LARGER, {"GPUPOOL_PENDING_RATIO": "0.5", **GIB}),
+    Walk("queue_error", ("none",), QUEUE_ERROR, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=1"}, True),
+    Walk("queue_error", ("none",), QUEUE_DEAD, {}, {"SIMGPU_FAULT": "cuMemFreeAsync:3=719"}, True),
+)
+
+
+def check_effective(match):
+    """The share and the two amounts belong together, and there is a context; what other processes take is anyone's."""
+    share, used, total = float(match[1]), float(match[2]) * UNITS[match[3]], float(match[4]) * UNITS[match[5]]
+    is_right = 0 < used <= total and abs(share - 100 * used / total) < 0.1
+    return "Effective" if is_right else match[0]
+
+
+def differences(walk, status, text, devices):
+    """Lines that are not as they should be, each with what was expected."""
+    expected = walk.expected.splitlines()
+    if devices == 1:
+        expected = [line for line in expected if not line.startswith("device 1 ")]
+    lines = EFFECTIVE.sub(check_effective, text).splitlines()
+    lines += [""] * (len(expected) - len(lines))
+    expected += [""] * (len(lines) - len(expected))
+    found = [f"'{line}', not '{wanted}'" for line, wanted in zip(lines, expected) if line != wanted]
+    return found + ([f"status {status}"] if status else [])
+
+
+BATCHES_KINDS = ("none", "simple", "binned", "split", "vmm")
+BATCHES = re.compile(r"batches n=64 bytes=(\d+) odd=96 early_bytes=(\d+) most_bytes=(\d+) ns=(\d+)\n")
+AT_MOST = 6  # batches in memory, with those that the GPU is not done with
+LIMIT_BATCHES = 8
+
+
+@dataclasses.dataclass
+class Batches:
+    """What a run through all batches took; None where the program ended otherwise, or counted wrong."""
+
+    early: int
+    most: int
+    ns: int
+
+    @classmethod
+    def of(cls, status, text):
+        match = BATCHES.fullmatch(text)
+        if status or not match:
+            return None
+        size = int(match[1])
+        return cls(int(match[2]) / size, int(match[3]) / size, int(match[4]))
+
+    def is_flat(self):
+        return 1 <= self.most <= AT_MOST and self.most == self.early
