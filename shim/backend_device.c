@@ -69,10 +69,11 @@ static int device_release(void *arg, uint64_t addr)
 	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
 	CUresult r;
+	int lost_to;
 
 	gp_debug_leave(addr, 0, true);
-	if (!gp_driver_takes_back(context))
-		return 0;
+	if (!gp_driver_takes_back(context, &lost_to))
+		return lost_to; /* the program may be told */
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
 		r = gp_real.cuMemFree_v2(addr);
@@ -125,7 +126,7 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 	if (!context->can_release_behind)
 		return -ENOTSUP;
 	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
-	if (!gp_driver_takes_back(context))
+	if (!gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
@@ -143,7 +144,7 @@ static int device_release_poll(void *arg)
 	struct gp_driver_scope scope;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!stream || !gp_driver_takes_back(context))
+	if (!stream || !gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {

@@ -75,10 +75,11 @@ static int pinned_release(void *arg, uint64_t addr)
 	struct gp_pinned *pinned = arg;
 	struct gp_driver_scope scope;
 	CUresult r;
+	int lost_to;
 
 	gp_debug_leave(addr, 0, true);
-	if (!gp_driver_takes_back(pinned->context))
-		return 0;
+	if (!gp_driver_takes_back(pinned->context, &lost_to))
+		return lost_to; /* the program may be told */
 	r = gp_driver_enter(&scope, pinned->context->handle);
 	if (!r) {
 		r = gp_real.cuMemFreeHost((void *)(uintptr_t)addr);

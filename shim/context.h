@@ -28,7 +28,7 @@ struct gp_context {
 	_Atomic bool is_dead;
 	_Atomic bool is_ending; /* perhaps: the driver has not answered yet */
 	_Atomic bool is_broken; /* the driver reports an error that stays: the program talks to it alone */
-	_Atomic bool is_lost;	/* besides: it stays for good, and nothing can be given back any more */
+	_Atomic int lost_to;	/* besides: it stays for good, and nothing can be given back any more; or 0 */
 	_Atomic unsigned users; /* who may use the pools: the table, and calls under way */
 	_Atomic unsigned refs;	/* who needs the memory of this: all users together, each pool, each record */
 	struct gp_rwlock life;

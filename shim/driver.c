@@ -68,7 +68,7 @@ int gp_driver_result(struct gp_context *context, CUresult r)
 	else
 		atomic_store(&context->is_broken, true);
 	if (is_for_good(r))
-		atomic_store(&context->is_lost, true);
+		atomic_store(&context->lost_to, (int)r);
 	return r;
 }
 

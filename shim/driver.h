@@ -27,10 +27,17 @@ int gp_driver_result(struct gp_context *context, CUresult r);
 /* The same for memory that was to go back, which is said if it did not. A wrong address says nothing of the context. */
 int gp_driver_released(struct gp_context *context, CUresult r);
 
-/* False if memory need not go back to the context any more: it is dead, or lost. Else as gp_context_enter. */
-static inline bool gp_driver_takes_back(struct gp_context *context)
+/*
+ * False if memory need not go back to the context any more: it is dead, or lost; *ret_error, if anybody wants to know, is
+ * what the driver would say, or 0. Else as gp_context_enter.
+ */
+static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_error)
 {
-	return !atomic_load_explicit(&context->is_lost, memory_order_relaxed) && gp_context_enter(context);
+	int lost_to = atomic_load_explicit(&context->lost_to, memory_order_relaxed);
+
+	if (ret_error)
+		*ret_error = lost_to;
+	return !lost_to && gp_context_enter(context);
 }
 
 uint64_t gp_driver_now_ns(void *unused);
