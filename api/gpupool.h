@@ -67,6 +67,8 @@ struct gpupool_table {
 	int (*defer)(int is_begin);
 	int (*no_cache)(int is_begin);
 	int (*set_oom_hook)(gpupool_oom_hook *hook, void *arg);
+	int (*region)(int is_begin, const char *name);
+	int64_t (*region_invalidate)(const char *name);
 };
 
 /* The note: its owner, its type, and what it describes, the way from there to the table. */
@@ -247,6 +249,30 @@ static inline int gpupool_no_cache_begin(void)
 static inline int gpupool_no_cache_end(void)
 {
 	GPUPOOL_CALL(no_cache, (0), -ENOSYS);
+}
+
+/*
+ * Between these the calling thread's device memory comes from a cache of that name, and returns to it, whoever frees
+ * it. Nobody else sees it, and it stays for the next who enters. Regions nest; the innermost counts; they end with the
+ * thread. Names have 1 to 63 characters of ASCII that can be shown, else: -EINVAL, as at the end of none.
+ */
+static inline int gpupool_region_begin(const char *name)
+{
+	GPUPOOL_CALL(region, (1, name), -ENOSYS);
+}
+
+static inline int gpupool_region_end(void)
+{
+	GPUPOOL_CALL(region, (0, NULL), -ENOSYS);
+}
+
+/*
+ * Gives back what that region has cached: the bytes. What is still in use is not cached when it is freed; what is
+ * allocated there from now on is. 0 for a name that nobody has allocated under.
+ */
+static inline int64_t gpupool_region_invalidate(const char *name)
+{
+	GPUPOOL_CALL(region_invalidate, (name), -ENOSYS);
 }
 
 /* One for the process; NULL: none. Other threads may still be in the one before. */

@@ -6,7 +6,7 @@
               get_limit() set_limit(size=, fraction=); get_default_pinned_memory_pool()
     CUDA.jl   memory_status(), reclaim()
     Numba     with defer_cleanup():
-    AMDGPU.jl with no_caching():
+    AMDGPU.jl with no_caching(): with caching_region(name): invalidate_region(name)
 
 One file without dependencies. In a process that runs without gpupool is_active() is False, scopes do nothing, amounts
 are 0, and limits cannot be set: NotActive is raised.
@@ -18,9 +18,9 @@ import errno
 import os
 import sys
 
-__all__ = ("ALL_DEVICES", "PINNED", "MemoryPool", "NotActive", "PinnedMemoryPool", "Status", "defer_cleanup",
-           "free_now", "get_default_memory_pool", "get_default_pinned_memory_pool", "is_active", "memory_status",
-           "no_caching", "reclaim", "set_oom_hook", "status", "version")
+__all__ = ("ALL_DEVICES", "PINNED", "MemoryPool", "NotActive", "PinnedMemoryPool", "Status",
+           "caching_region", "defer_cleanup", "free_now", "get_default_memory_pool", "get_default_pinned_memory_pool",
+           "invalidate_region", "is_active", "memory_status", "no_caching", "reclaim", "set_oom_hook", "status", "version")
 
 ALL_DEVICES = -1
 PINNED = -2
@@ -61,6 +61,8 @@ _FUNCTIONS = (
     ("defer", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
     ("no_cache", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
     ("set_oom_hook", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+    ("region", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)),
+    ("region_invalidate", ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)),
 )
 
 
@@ -265,13 +267,15 @@ def memory_status(device=0, file=None):
 
 
 @contextlib.contextmanager
-def _scope(name):
-    is_there = _call(name, 1) == 0
+def _scope(name, *arguments):
+    code = _call(name, 1, *arguments)
+    if code != -errno.ENOSYS:
+        _must(code)
     try:
         yield
     finally:
-        if is_there:
-            _must(_call(name, 0))
+        if code == 0:
+            _must(_call(name, 0, *(None for _ in arguments)))
 
 
 def defer_cleanup():
@@ -282,6 +286,17 @@ def defer_cleanup():
 def no_caching():
     """A scope in which this thread allocates from the driver, and frees to it."""
     return _scope("no_cache")
+
+
+def caching_region(name):
+    """A scope in which this thread's device memory comes from a cache of that name, and returns to it."""
+    return _scope("region", name.encode())
+
+
+def invalidate_region(name):
+    """Gives back what the region has cached: the bytes. What is still in use is not cached when it is freed."""
+    code = _call("region_invalidate", name.encode())
+    return 0 if code == -errno.ENOSYS else _must(code)
 
 
 _hook = None

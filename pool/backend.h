@@ -110,6 +110,12 @@ struct gp_backend_ops {
 	uint64_t (*ask_contexts)(void *arg, uint64_t bytes);
 	uint64_t (*ask_processes)(void *arg, uint64_t bytes);
 
+	/*
+	 * The same of the context's other pools. may_wait: also for their late blocks, as gp_pool_await_late. NULL:
+	 * there are none.
+	 */
+	uint64_t (*ask_siblings)(void *arg, uint64_t bytes, bool may_wait);
+
 	/* Bytes that the driver could still give on this device, or UINT64_MAX where unknown. */
 	uint64_t (*available)(void *arg);
 

@@ -45,10 +45,21 @@ static void pool_free(struct gp_pool *pool)
 	if (kinds[pool->options.kind]->close)
 		kinds[pool->options.kind]->close(pool);
 	gp_descriptors_free(pool);
-	gp_fence_deinit(&pool->fence);
+	if (pool->fence == &pool->own_fence)
+		gp_fence_deinit(pool->fence);
+	gp_pool_put(pool->options.sibling);
 	gp_mutex_deinit(&pool->lock);
 	pthread_cond_destroy(&pool->rounds_done);
 	free(pool);
+}
+
+static void share_fence(struct gp_pool *pool)
+{
+	struct gp_pool *sibling = pool->options.sibling;
+
+	pool->fence = sibling ? gp_pool_get(sibling)->fence : &pool->own_fence;
+	if (!sibling)
+		gp_fence_init(pool->fence, &pool->options.backend);
 }
 
 int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool)
@@ -60,7 +71,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 		return -ENOMEM;
 	pool->options = *options;
 	atomic_init(&pool->kind, kinds[options->kind]);
-	gp_fence_init(&pool->fence, &options->backend);
+	share_fence(pool);
 	atomic_init(&pool->refs, 1);
 	atomic_init(&pool->pending_bytes_max, options->pending_bytes_max);
 	atomic_init(&pool->completion_only, options->completion_only);
@@ -274,8 +285,8 @@ static bool is_sent_off_locked(struct gp_pool *pool, const struct gp_block *bloc
 
 static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
 {
-	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : gp_fence_started(&pool->fence);
-	int r = mode == GP_FREE_NORMAL ? gp_fence_record(&pool->fence, stamp, true) : 0;
+	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : gp_fence_started(pool->fence);
+	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, stamp, true) : 0;
 	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false, is_sent_off = false;
 
 	gp_mutex_lock(&pool->lock);
@@ -398,9 +409,9 @@ int gp_pool_require_completion(struct gp_pool *pool)
 	gp_mutex_lock(&pool->lock);
 	atomic_store(&pool->completion_only, true);
 	gp_tcache_quiesce_locked(pool);
-	ordered = atomic_load(&pool->fence.ordered);
+	ordered = atomic_load(&pool->fence->ordered);
 	gp_mutex_unlock(&pool->lock);
-	return ordered ? gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX) : 0;
+	return ordered ? gp_fence_wait(pool->fence, ordered - 1, UINT64_MAX) : 0;
 }
 
 void gp_pool_set_whole(struct gp_pool *pool)
@@ -424,10 +435,10 @@ void gp_pool_set_whole(struct gp_pool *pool)
 
 void gp_pool_order_again(struct gp_pool *pool)
 {
-	uint64_t ordered = gp_fence_ordered(&pool->fence);
+	uint64_t ordered = gp_fence_ordered(pool->fence);
 
-	if (gp_fence_order_again(&pool->fence))
-		(void)gp_fence_wait(&pool->fence, ordered - 1, UINT64_MAX);
+	if (gp_fence_order_again(pool->fence))
+		(void)gp_fence_wait(pool->fence, ordered - 1, UINT64_MAX);
 }
 
 /* -EAGAIN: there is none. */
@@ -438,14 +449,14 @@ static int wait_for_oldest(struct gp_fence *fence)
 
 int gp_pool_synchronize(struct gp_pool *pool)
 {
-	uint64_t stamp = gp_fence_started(&pool->fence);
+	uint64_t stamp = gp_fence_started(pool->fence);
 	int r;
 
 	/* Too many may be outstanding, of which the oldest makes room. */
 	do
-		r = gp_fence_record(&pool->fence, stamp, true);
-	while (r == -EAGAIN && !wait_for_oldest(&pool->fence));
-	return r ? r : gp_fence_wait(&pool->fence, stamp, UINT64_MAX);
+		r = gp_fence_record(pool->fence, stamp, true);
+	while (r == -EAGAIN && !wait_for_oldest(pool->fence));
+	return r ? r : gp_fence_wait(pool->fence, stamp, UINT64_MAX);
 }
 
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
@@ -455,11 +466,16 @@ void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
 
 void *gp_pool_owner(const struct gp_pool *pool)
 {
-	return pool->options.backend.arg;
+	return pool->options.owner;
+}
+
+uint32_t gp_pool_number(const struct gp_pool *pool)
+{
+	return pool->options.number;
 }
 
 void gp_pool_quiesce(struct gp_pool *pool)
 {
-	gp_mutex_lock(&pool->fence.lock);
-	gp_mutex_unlock(&pool->fence.lock);
+	gp_mutex_lock(&pool->fence->lock);
+	gp_mutex_unlock(&pool->fence->lock);
 }

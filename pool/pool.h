@@ -38,6 +38,9 @@ struct gp_pool_options {
 	uint64_t thread_cache_bytes; /* each thread's at most (tcache.h); 0: none */
 	void (*barrier)(void);	     /* a full barrier in every thread of the process that runs; NULL: there is none */
 	bool completion_only;	/* order on the GPU is not enough for the first to touch it */
+	struct gp_pool *sibling; /* a pool of the same context, whose fences this one shares; NULL: it has its own */
+	void *owner;		 /* for gp_pool_owner and gp_pool_number: the caller's */
+	uint32_t number;
 };
 
 enum gp_free_mode {
@@ -100,20 +103,12 @@ int gp_pool_require_completion(struct gp_pool *pool);
  */
 void gp_pool_set_whole(struct gp_pool *pool);
 
-/*
- * Waits on the host for all work of the context so far, as a free may. 0; -EBUSY if a capture forbids it, -EAGAIN if
- * the pool is dead; or the driver's error.
- */
-int gp_pool_synchronize(struct gp_pool *pool);
-
 /* Returns when every fence call that was under way has ended. */
 void gp_pool_quiesce(struct gp_pool *pool);
 
-/* The argument of the pool's backend. */
+/* What the options said. */
 void *gp_pool_owner(const struct gp_pool *pool);
-
-/* The context has a new part, which orders that were given before may not hold back: they do now. */
-void gp_pool_order_again(struct gp_pool *pool);
+uint32_t gp_pool_number(const struct gp_pool *pool);
 
 /* Whether work of the context may overlap with other work of it: more than one stream exists. */
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);

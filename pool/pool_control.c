@@ -3,6 +3,8 @@
 
 #include "pool_control.h"
 
+#include "kind.h"
+#include "range.h"
 #include "reuse.h"
 #include "segment.h"
 #include "tcache_impl.h"
@@ -34,6 +36,40 @@ uint64_t gp_pool_reclaim(struct gp_pool *pool)
 	return gp_pool_trim(pool, UINT64_MAX);
 }
 
+static void count_busy(struct gp_invalidated *count, const struct gp_block *block)
+{
+	count->busy_blocks++;
+	count->busy_bytes += block->size;
+}
+
+/* Where memory is mapped it is the piece that is retired. */
+static void retire_locked(struct gp_pool *pool, struct gp_segment *segment, struct gp_invalidated *count)
+{
+	for (struct gp_block *b = segment->first; b; b = b->next) {
+		if (gp_block_state(b) != GP_BLOCK_USED)
+			continue;
+		count_busy(count, b);
+		if (segment->range)
+			gp_range_retire_locked(pool, b);
+	}
+	if (!segment->range)
+		gp_segment_retire_locked(pool, segment);
+}
+
+uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_invalidated)
+{
+	struct gp_invalidated count = {0};
+	struct gp_list *link;
+
+	gp_mutex_lock(&pool->lock);
+	if (!gp_pool_is_flag(&pool->dead))
+		gp_list_each(link, &pool->segments)
+			retire_locked(pool, gp_container_of(link, struct gp_segment, link), &count);
+	gp_mutex_unlock(&pool->lock);
+	*ret_invalidated = count;
+	return gp_pool_reclaim(pool);
+}
+
 void gp_pool_flush(struct gp_pool *pool, bool may_wait)
 {
 	bool is_due;
@@ -52,9 +88,9 @@ void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes)
 
 bool gp_pool_is_idle(struct gp_pool *pool)
 {
-	uint64_t stamp = gp_fence_started(&pool->fence);
+	uint64_t stamp = gp_fence_started(pool->fence);
 
-	return !gp_fence_record(&pool->fence, stamp, true) && !gp_fence_wait(&pool->fence, stamp, IDLE_WAIT_NS);
+	return !gp_fence_record(pool->fence, stamp, true) && !gp_fence_wait(pool->fence, stamp, IDLE_WAIT_NS);
 }
 
 void gp_pool_excuse(struct gp_pool *pool)

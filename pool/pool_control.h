@@ -33,5 +33,26 @@ int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mo
  */
 bool gp_pool_is_idle(struct gp_pool *pool);
 
+/*
+ * What is cached goes back, and so does, when it is freed, what the program holds: none of it is cached again. What is
+ * allocated from then on is. Returns the bytes that go back now.
+ */
+struct gp_invalidated {
+	uint64_t busy_blocks, busy_bytes; /* that the program holds */
+};
+uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_invalidated);
+
+/* For a sibling that has run out of memory: waits a little for what a fence of its own free covers not yet. */
+void gp_pool_await_late(struct gp_pool *pool);
+
+/* The context has a new part, which orders that were given before may not hold back: they do now. */
+void gp_pool_order_again(struct gp_pool *pool);
+
+/*
+ * Waits on the host for all work of the context so far, as a free may. 0; -EBUSY if a capture forbids it, -EAGAIN if
+ * the pool is dead; or the driver's error.
+ */
+int gp_pool_synchronize(struct gp_pool *pool);
+
 /* The last failure did not reach the program: somebody made room, and it is tried again. */
 void gp_pool_excuse(struct gp_pool *pool);

@@ -20,7 +20,7 @@ struct gp_vm;
 struct gp_pool {
 	struct gp_pool_options options;
 	_Atomic(const struct gp_kind_ops *) kind; /* of new blocks: changes once, in gp_pool_set_whole */
-	struct gp_fence fence;
+	struct gp_fence *fence; /* its own, or its sibling's */
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
@@ -61,6 +61,7 @@ struct gp_pool {
 		} split;
 		struct gp_vm *vm; /* vmm */
 	} cache; /* of the kind at the start, and of binned after gp_pool_set_whole */
+	struct gp_fence own_fence;
 };
 
 /* pool.c: gp_pool_alloc, for who wants the descriptor. *ret_block is NULL unless it returns 0. */

@@ -38,7 +38,8 @@ void gp_pool_drop(struct gp_pool *pool)
 	gp_kind_ops_of(pool->options.kind)->init(pool);
 	gp_pool_kind(pool)->init(pool);
 	gp_mutex_unlock(&pool->lock);
-	gp_fence_drop(&pool->fence);
+	if (pool->fence == &pool->own_fence)
+		gp_fence_drop(pool->fence);
 	gp_budget_uncharge(pool->options.budget, bytes);
 }
 
@@ -127,10 +128,13 @@ void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats)
 	gp_tcache_count_locked(pool, ret_stats);
 	gp_mutex_unlock(&pool->lock);
 	ret_stats->free_bytes = ret_stats->cached_bytes + ret_stats->pending_bytes;
-	ret_stats->fence_records = atomic_load_explicit(&pool->fence.records, memory_order_relaxed);
-	ret_stats->fence_queries = atomic_load_explicit(&pool->fence.queries, memory_order_relaxed);
-	ret_stats->fence_orders = atomic_load_explicit(&pool->fence.orders, memory_order_relaxed);
-	ret_stats->fence_waits = atomic_load_explicit(&pool->fence.waits, memory_order_relaxed);
+	/* What siblings share is its owner's. */
+	if (pool->fence != &pool->own_fence)
+		return;
+	ret_stats->fence_records = atomic_load_explicit(&pool->fence->records, memory_order_relaxed);
+	ret_stats->fence_queries = atomic_load_explicit(&pool->fence->queries, memory_order_relaxed);
+	ret_stats->fence_orders = atomic_load_explicit(&pool->fence->orders, memory_order_relaxed);
+	ret_stats->fence_waits = atomic_load_explicit(&pool->fence->waits, memory_order_relaxed);
 }
 
 void gp_pool_last_failure(struct gp_pool *pool, struct gp_failure *ret_failure)

@@ -167,7 +167,7 @@ static int fill_gap(struct filling *f)
 static bool is_too_early_locked(const struct filling *f)
 {
 	const struct gp_block *b = f->window.first;
-	uint64_t completed = gp_fence_completed(&f->pool->fence);
+	uint64_t completed = gp_fence_completed(f->pool->fence);
 
 	if (!gp_pool_is_flag(&f->pool->completion_only))
 		return false;
@@ -296,7 +296,7 @@ int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct
 	int r;
 
 	/* What has completed meanwhile can be moved. */
-	(void)gp_fence_settle(&pool->fence);
+	(void)gp_fence_settle(pool->fence);
 	r = begin(&f);
 	if (!r) {
 		do

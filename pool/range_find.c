@@ -21,7 +21,7 @@ static bool is_free(const struct gp_pool *pool, const struct gp_block *b)
 {
 	if (!b || gp_block_state(b) != GP_BLOCK_CACHED || gp_block_is_exported(b))
 		return false;
-	return !gp_pool_is_flag(&pool->completion_only) || b->stamp < gp_fence_completed(&pool->fence);
+	return !gp_pool_is_flag(&pool->completion_only) || b->stamp < gp_fence_completed(pool->fence);
 }
 
 static struct gp_block *next_of(const struct gp_block *b, bool is_downwards)
@@ -147,7 +147,7 @@ static struct gp_piece *piece_in(const struct gp_block *b, uint64_t max_bytes)
 
 static struct gp_piece *find_piece_locked(const struct gp_pool *pool, const struct gp_range *range, uint64_t max_bytes)
 {
-	uint64_t completed = gp_fence_completed(&pool->fence);
+	uint64_t completed = gp_fence_completed(pool->fence);
 	struct gp_tree_node *node = gp_tree_at_most(&range->free, UINT64_MAX);
 	struct gp_piece *best = NULL;
 
@@ -203,7 +203,7 @@ struct gp_piece *gp_range_take_piece_locked(struct gp_pool *pool, uint64_t max_b
 
 struct gp_piece *gp_range_take_exported_piece_locked(struct gp_pool *pool)
 {
-	uint64_t completed = gp_fence_completed(&pool->fence);
+	uint64_t completed = gp_fence_completed(pool->fence);
 	struct gp_list *link, *tmp;
 
 	if (gp_descriptors_ensure_locked(pool))

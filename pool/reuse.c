@@ -77,11 +77,11 @@ void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, cons
 
 static void settle_locked(struct gp_pool *pool)
 {
-	uint64_t completed = gp_fence_completed(&pool->fence), ordered = completed;
+	uint64_t completed = gp_fence_completed(pool->fence), ordered = completed;
 	struct gp_block *b;
 
 	if (!gp_pool_is_flag(&pool->completion_only))
-		ordered = gp_fence_ordered(&pool->fence);
+		ordered = gp_fence_ordered(pool->fence);
 	while ((b = gp_pending_take_usable(&pool->pending, ordered, completed))) {
 		pool->stats.pending_bytes -= b->size;
 		pool->stats.n_pending_blocks--;
@@ -97,7 +97,7 @@ static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_reques
 	if (!b)
 		return NULL;
 	/* It was cached on order alone, and then gp_pool_require_completion came, whose wait is not over yet. */
-	if (gp_pool_is_flag(&pool->completion_only) && b->stamp >= gp_fence_completed(&pool->fence)) {
+	if (gp_pool_is_flag(&pool->completion_only) && b->stamp >= gp_fence_completed(pool->fence)) {
 		b->segment->kind->put(pool, b);
 		return NULL;
 	}
@@ -175,7 +175,7 @@ int gp_reuse_cover_late(struct gp_pool *pool, bool may_wait)
 	is_any = pool->pending.bitmap[1] != 0;
 	stamp = pool->pending.newest_stamp;
 	gp_mutex_unlock(&pool->lock);
-	return is_any ? gp_fence_record(&pool->fence, stamp, false) : 0;
+	return is_any ? gp_fence_record(pool->fence, stamp, false) : 0;
 }
 
 static bool is_order_free(const struct gp_pool *pool)
@@ -189,7 +189,7 @@ static bool is_order_free(const struct gp_pool *pool)
  */
 static bool is_worth_asking(struct gp_pool *pool)
 {
-	return gp_fence_was_ready(&pool->fence) ||
+	return gp_fence_was_ready(pool->fence) ||
 	       atomic_fetch_add_explicit(&pool->n_refreshes, 1, memory_order_relaxed) % ASK_EVERY == 0;
 }
 
@@ -199,15 +199,15 @@ static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 	int r = 0;
 
 	if (gp_unlikely(outlook->is_any_late) && !is_record_a_wait(pool))
-		r = gp_fence_record(&pool->fence, outlook->newest_stamp, false);
+		r = gp_fence_record(pool->fence, outlook->newest_stamp, false);
 	if (r > 0)
 		return r;
 	if (!is_order_free(pool) || outlook->is_any_late || is_worth_asking(pool))
-		r = gp_fence_settle(&pool->fence);
+		r = gp_fence_settle(pool->fence);
 	else
 		r = -EAGAIN;
 	if (r == -EAGAIN && is_order_free(pool) && outlook->is_queue_long)
-		r = gp_fence_order(&pool->fence);
+		r = gp_fence_order(pool->fence);
 	return r > 0 ? r : 0;
 }
 
@@ -271,8 +271,8 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 	if (!b)
 		return -EAGAIN;
 	if (must_complete)
-		return gp_fence_wait(&pool->fence, stamp, OTHERS_WAIT_NS);
-	return gp_fence_order(&pool->fence);
+		return gp_fence_wait(pool->fence, stamp, OTHERS_WAIT_NS);
+	return gp_fence_order(pool->fence);
 }
 
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
@@ -309,13 +309,13 @@ struct gp_block *gp_reuse_await(struct gp_pool *pool, const struct gp_request *r
 	is_due = is_wait_due_locked(pool, request);
 	gp_mutex_unlock(&pool->lock);
 	if (is_due)
-		newest = gp_fence_newest(&pool->fence);
+		newest = gp_fence_newest(pool->fence);
 	if (!newest)
 		return NULL;
 	gp_mutex_lock(&pool->lock);
 	pool->n_waits++;
 	gp_mutex_unlock(&pool->lock);
-	(void)gp_fence_wait(&pool->fence, newest - 1, PEAK_WAIT_NS);
+	(void)gp_fence_wait(pool->fence, newest - 1, PEAK_WAIT_NS);
 	return gp_reuse_take(pool, request);
 }
 
@@ -351,7 +351,7 @@ static uint64_t release_all_pending(struct gp_pool *pool)
 		struct gp_block *b;
 
 		gp_mutex_lock(&pool->lock);
-		b = gp_pending_take_usable(&pool->pending, UINT64_MAX, gp_fence_completed(&pool->fence));
+		b = gp_pending_take_usable(&pool->pending, UINT64_MAX, gp_fence_completed(pool->fence));
 		gp_mutex_unlock(&pool->lock);
 		if (!b)
 			return given;
@@ -376,7 +376,7 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	bool is_pressed, is_too_much_returning;
 
 	(void)gp_reuse_cover_late(pool, may_wait);
-	(void)gp_fence_settle(&pool->fence);
+	(void)gp_fence_settle(pool->fence);
 	if (pool->options.kind == GP_KIND_NONE && (may_wait || gp_segment_can_give_back(pool)))
 		given = release_all_pending(pool);
 	gp_mutex_lock(&pool->lock);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "pool_control.h"
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"
@@ -111,11 +112,11 @@ static uint64_t round_settle(struct gp_rounds *rounds)
 
 	(void)gp_tcache_flush_all(pool, &is_any_unrecorded);
 	before = pending_bytes(pool);
-	(void)gp_fence_settle(&pool->fence);
+	(void)gp_fence_settle(pool->fence);
 	if (!gp_pool_is_flag(&pool->completion_only))
-		(void)gp_fence_order(&pool->fence);
+		(void)gp_fence_order(pool->fence);
 	if (is_any_unrecorded && gp_reuse_cover_late(pool, false) == 0)
-		(void)gp_fence_settle(&pool->fence);
+		(void)gp_fence_settle(pool->fence);
 	search(rounds);
 	after = pending_bytes(pool);
 	return before > after ? before - after : 0;
@@ -129,12 +130,20 @@ static uint64_t round_enough(struct gp_rounds *rounds)
 	return given;
 }
 
+static uint64_t ask_siblings(struct gp_rounds *rounds, uint64_t want, bool may_wait)
+{
+	const struct gp_backend *be = gp_pool_backend(rounds->pool);
+
+	return be->ops->ask_siblings && want ? be->ops->ask_siblings(be->arg, want, may_wait) : 0;
+}
+
 static uint64_t round_all(struct gp_rounds *rounds)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
-	uint64_t given = gp_segment_give_back(rounds->pool, UINT64_MAX);
+	uint64_t want = deficit(rounds), given = gp_segment_give_back(rounds->pool, UINT64_MAX);
 
 	gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
+	given += ask_siblings(rounds, want - gp_min(want, given), false);
 	/* Nobody knows how much that was: one byte stands for "try again". */
 	return given + be->ops->trim_driver(be->arg);
 }
@@ -143,9 +152,8 @@ static uint64_t round_all(struct gp_rounds *rounds)
  * Waits, for a bounded time, for fences that no free recorded: late blocks have no other, and where giving back takes
  * an idle context only a fence of now tells of it.
  */
-static void wait_for_late(struct gp_rounds *rounds)
+static void wait_for_late(struct gp_pool *pool)
 {
-	struct gp_pool *pool = rounds->pool;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	bool needs_idle = !be->ops->can_release_behind(be->arg), is_any;
 	uint64_t stamp, unrecorded;
@@ -153,15 +161,15 @@ static void wait_for_late(struct gp_rounds *rounds)
 	gp_mutex_lock(&pool->lock);
 	needs_idle = needs_idle && pool->stats.cached_bytes + pool->stats.pending_bytes;
 	is_any = needs_idle || pool->pending.bitmap[1];
-	stamp = needs_idle ? gp_fence_started(&pool->fence) : pool->pending.newest_stamp;
+	stamp = needs_idle ? gp_fence_started(pool->fence) : pool->pending.newest_stamp;
 	unrecorded = pool->unrecorded_stamp;
 	gp_mutex_unlock(&pool->lock);
-	if (is_any && gp_fence_record(&pool->fence, stamp, false) == 0) {
-		(void)gp_fence_wait(&pool->fence, unrecorded, UNRECORDED_WAIT_NS);
-		(void)gp_fence_wait(&pool->fence, stamp, LATE_WAIT_NS);
+	if (is_any && gp_fence_record(pool->fence, stamp, false) == 0) {
+		(void)gp_fence_wait(pool->fence, unrecorded, UNRECORDED_WAIT_NS);
+		(void)gp_fence_wait(pool->fence, stamp, LATE_WAIT_NS);
 	}
 	/* If that was too long, some of the older ones may still have completed. */
-	while (gp_fence_settle(&pool->fence) == 0)
+	while (gp_fence_settle(pool->fence) == 0)
 		;
 }
 
@@ -170,15 +178,15 @@ static bool wait_once(struct gp_rounds *rounds, unsigned attempt)
 {
 	struct gp_pool *pool = rounds->pool;
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t n_before = n_handed_out(pool), newest = gp_fence_newest(&pool->fence);
+	uint64_t n_before = n_handed_out(pool), newest = gp_fence_newest(pool->fence);
 	bool is_any; /* to be had by waiting */
-	int r = newest ? gp_fence_wait(&pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
+	int r = newest ? gp_fence_wait(pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
 
 	if (search(rounds) || r || !rounds->request)
 		return false;
 	is_any = is_any_pending_at_free(pool);
 	if (!is_any) {
-		wait_for_late(rounds);
+		wait_for_late(pool);
 		if (search(rounds))
 			return false;
 	}
@@ -200,12 +208,18 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	if (rounds->block)
 		return rounds->bytes;
 	if (!rounds->request)
-		wait_for_late(rounds);
+		wait_for_late(pool);
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);
 	gp_segment_wait_returning(pool, OTHERS_WAIT_NS);
+	given += ask_siblings(rounds, UINT64_MAX, true);
 	return given ? given : before - gp_min(before, pending_bytes(pool));
+}
+
+void gp_pool_await_late(struct gp_pool *pool)
+{
+	wait_for_late(pool);
 }
 
 static uint64_t round_contexts(struct gp_rounds *rounds)
@@ -233,7 +247,7 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 
 	while (gp_pool_now_ns(rounds->pool) - start_ns < rounds->pool->options.oom_wait_ns) {
 		be->ops->pause(be->arg, n++);
-		(void)gp_fence_settle(&rounds->pool->fence);
+		(void)gp_fence_settle(rounds->pool->fence);
 		if (search(rounds))
 			return rounds->bytes;
 		gp_segment_give_back(rounds->pool, UINT64_MAX);

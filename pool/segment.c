@@ -89,7 +89,7 @@ void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *reque
 void gp_segment_keep_reserve(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t available;
+	uint64_t available, missing, given;
 
 	if (!pool->options.reserve_bytes)
 		return;
@@ -97,8 +97,12 @@ void gp_segment_keep_reserve(struct gp_pool *pool)
 	gp_mutex_lock(&pool->lock);
 	pool->is_pressed = available < pool->options.reserve_bytes;
 	gp_mutex_unlock(&pool->lock);
-	if (available < pool->options.reserve_bytes)
-		gp_segment_give_back(pool, pool->options.reserve_bytes - available);
+	if (available >= pool->options.reserve_bytes)
+		return;
+	missing = pool->options.reserve_bytes - available;
+	given = gp_segment_give_back(pool, missing);
+	if (given < missing && be->ops->ask_siblings)
+		(void)be->ops->ask_siblings(be->arg, missing - given, false);
 }
 
 static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64_t bytes,
@@ -185,12 +189,12 @@ void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r)
 static bool is_context_idle(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t stamp = gp_fence_started(&pool->fence);
+	uint64_t stamp = gp_fence_started(pool->fence);
 
 	if (!gp_pool_is_flag(&pool->rounds_busy) && be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
 		return false;
-	return gp_fence_record(&pool->fence, stamp, false) == 0 && gp_fence_settle(&pool->fence) == 0 &&
-	       gp_fence_completed(&pool->fence) > stamp;
+	return gp_fence_record(pool->fence, stamp, false) == 0 && gp_fence_settle(pool->fence) == 0 &&
+	       gp_fence_completed(pool->fence) > stamp;
 }
 
 void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
@@ -234,7 +238,7 @@ static struct gp_block *only_block(struct gp_list *idle_link)
 /* The next segment to go: whose work is completed, and is worth most. NULL if none. */
 static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
 {
-	uint64_t completed = gp_fence_completed(&pool->fence);
+	uint64_t completed = gp_fence_completed(pool->fence);
 	struct gp_block *oldest = NULL, *fit = NULL;
 	struct gp_list *link;
 
@@ -261,7 +265,7 @@ static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
 /* The least recently used of those that were idle for long. */
 static struct gp_block *choose_stale_locked(struct gp_pool *pool, uint64_t want)
 {
-	uint64_t completed = gp_fence_completed(&pool->fence);
+	uint64_t completed = gp_fence_completed(pool->fence);
 	struct gp_list *link;
 
 	gp_list_each(link, &pool->idle) {
@@ -405,11 +409,11 @@ uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *blo
 	int slot = GP_NO_SLOT;
 	bool is_dead;
 
-	if (gp_fence_completed(&pool->fence) <= block->stamp)
-		slot = gp_fence_slot_after(&pool->fence, block->stamp);
+	if (gp_fence_completed(pool->fence) <= block->stamp)
+		slot = gp_fence_slot_after(pool->fence, block->stamp);
 	gp_mutex_lock(&pool->lock);
 	is_dead = gp_pool_is_flag(&pool->dead);
-	gp_assert(is_dead || slot != GP_NO_SLOT || gp_fence_completed(&pool->fence) > block->stamp);
+	gp_assert(is_dead || slot != GP_NO_SLOT || gp_fence_completed(pool->fence) > block->stamp);
 	if (!is_dead) {
 		pool->stats.pending_bytes -= bytes;
 		pool->stats.n_pending_blocks--;

@@ -97,8 +97,8 @@ static uint64_t new_serial(struct gp_tcache *tc)
 static uint64_t usable_below(const struct gp_pool *pool)
 {
 	if (gp_pool_is_flag(&pool->completion_only))
-		return gp_fence_completed(&pool->fence);
-	return gp_fence_ordered(&pool->fence);
+		return gp_fence_completed(pool->fence);
+	return gp_fence_ordered(pool->fence);
 }
 
 /* What a shelf has. */
@@ -136,8 +136,8 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, s
 /* One fence for all that lies there. */
 static int record(struct gp_tcache *tc, bool is_at_free)
 {
-	uint64_t stamp = gp_fence_started(&tc->pool->fence);
-	int r = gp_fence_record(&tc->pool->fence, stamp, is_at_free);
+	uint64_t stamp = gp_fence_started(tc->pool->fence);
+	int r = gp_fence_record(tc->pool->fence, stamp, is_at_free);
 
 	if (r)
 		return r;
@@ -181,7 +181,7 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		if (r > 0)
 			return r;
 	}
-	if (offer != NOTHING && gp_fence_settle(&tc->pool->fence) == 0 && take(tc, request, ret_block) == USABLE)
+	if (offer != NOTHING && gp_fence_settle(tc->pool->fence) == 0 && take(tc, request, ret_block) == USABLE)
 		return 0;
 	return gp_pool_alloc_block(tc->pool, request, ret_block);
 }
@@ -227,7 +227,7 @@ static struct gp_shelf *find_room_locked(struct gp_tcache *tc, uint64_t size)
 
 static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
 {
-	block->stamp = gp_fence_started(&tc->pool->fence);
+	block->stamp = gp_fence_started(tc->pool->fence);
 	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
 	tc->n_blocks++;
@@ -305,7 +305,7 @@ static bool is_leisure(const struct gp_tcache *tc)
 {
 	const struct gp_pool *pool = tc->pool;
 
-	return gp_fence_was_ready(&pool->fence) && !gp_pool_is_flag(&pool->is_pressed) &&
+	return gp_fence_was_ready(pool->fence) && !gp_pool_is_flag(&pool->is_pressed) &&
 	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= bytes_max(tc);
 }
 

@@ -109,7 +109,7 @@ bool gp_tcache_recall(struct gp_pool *pool)
 	if (!gp_tcache_flush_all(pool, &is_any_late))
 		return false;
 	if (!is_any_late || gp_reuse_cover_late(pool, false) == 0)
-		(void)gp_fence_settle(&pool->fence);
+		(void)gp_fence_settle(pool->fence);
 	return true;
 }
 
@@ -144,7 +144,7 @@ void gp_tcache_drop_all_locked(struct gp_pool *pool)
 /* Blocks that the pool may hand out as they are count as cached, the others as pending. */
 static void count(struct gp_tcache *tc, struct gp_stats *stats)
 {
-	uint64_t completed = gp_fence_completed(&tc->pool->fence);
+	uint64_t completed = gp_fence_completed(tc->pool->fence);
 
 	stats->hits += tc->hits;
 	stats->requested_bytes += tc->requested;

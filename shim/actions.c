@@ -24,6 +24,8 @@
 #include "others.h"
 #include "real.h"
 #include "record.h"
+#include "region.h"
+#include "region_answer.h"
 #include "scope.h"
 #include "tally.h"
 
@@ -132,6 +134,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_string(out, "pool", gp_kind_name(gp_state_kind()));
 	gp_json_string(out, "reuse", atomic_load(&gp_state.needs_completion) ? "completed" : "ordered");
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
+	gp_json_i64(out, "regions", gp_region_count());
 	gp_json_string(out, "bypass", atomic_load(&gp_bypass) ? "the driver has shut down" : NULL);
 	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");
@@ -182,7 +185,7 @@ static void note_context(void *arg, struct gp_context *context)
 	struct blocks *blocks = arg;
 
 	blocks->device = context->device->index;
-	note_pool(blocks, context->pool);
+	gp_context_each_pool(context, note_pool, blocks);
 	blocks->device = -1;
 	gp_pinned_each(context, note_pool, blocks);
 }
@@ -278,7 +281,7 @@ static void reclaim_context(void *arg, struct gp_context *context)
 	if (reclaim->is_pinned)
 		gp_pinned_each(context, reclaim_pool, reclaim);
 	else
-		reclaim_pool(reclaim, context->pool);
+		gp_context_each_pool(context, reclaim_pool, reclaim);
 }
 
 static int answer_reclaim(int argc, char **argv, struct gp_json *out)
@@ -342,6 +345,7 @@ const gp_ctl_handler_fn gp_actions[GP_CTL_N_COMMANDS] = {
 	[GP_CTL_reclaim] = answer_reclaim,
 	[GP_CTL_limit] = gp_limit_answer,
 	[GP_CTL_defer] = answer_defer,
+	[GP_CTL_region] = gp_region_answer,
 	[GP_CTL_yield] = gp_others_answer,
 	[GP_CTL_config] = answer_config,
 	[GP_CTL_leaks] = gp_leaks_answer,

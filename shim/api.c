@@ -17,6 +17,7 @@
 #include "oom_hook.h"
 #include "real.h"
 #include "record.h"
+#include "region.h"
 #include "scope.h"
 #include "tally.h"
 
@@ -163,7 +164,7 @@ static void release_context(void *arg, struct gp_context *context)
 	if (release->device == GPUPOOL_PINNED)
 		gp_pinned_each(context, release_pool, arg);
 	else if (release->device == GPUPOOL_ALL_DEVICES || release->device == context->device->index)
-		release_pool(arg, context->pool);
+		gp_context_each_pool(context, release_pool, arg);
 }
 
 static int64_t give_back(int device, bool waits)
@@ -281,6 +282,34 @@ static int api_no_cache(int is_begin)
 	return is_done ? 0 : -EINVAL;
 }
 
+static int api_region(int is_begin, const char *name)
+{
+	int saved_errno = errno, r;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (is_begin)
+		r = gp_region_begin(name);
+	else
+		r = gp_region_end() ? 0 : -EINVAL;
+	errno = saved_errno;
+	return r;
+}
+
+static int64_t api_region_invalidate(const char *name)
+{
+	struct gp_invalidated unused;
+	int saved_errno = errno;
+	int64_t released = 0;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (name && gp_region_find(name))
+		released = (int64_t)gp_region_invalidate(gp_region_find(name), &unused);
+	errno = saved_errno;
+	return released;
+}
+
 static int api_set_oom_hook(gpupool_oom_hook *hook, void *arg)
 {
 	if (!is_serving())
@@ -301,6 +330,8 @@ __attribute__((used)) static const struct gpupool_table gp_api_table = {
 	.defer = api_defer,
 	.no_cache = api_no_cache,
 	.set_oom_hook = api_set_oom_hook,
+	.region = api_region,
+	.region_invalidate = api_region_invalidate,
 };
 
 #define TEXT_OF(x) #x

@@ -9,6 +9,9 @@
 /* A pool of the context's device memory. 0, -ENOMEM. The pool refers to the context until it is gone. */
 int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool);
 
+/* Another for a context that has one, whose fences it shares. */
+int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool);
+
 /*
  * backend_mapping.c: what the kind vmm needs. What is set up is the context's answer to whether the driver can do it:
  * 0 and the granule of sizes and addresses, or -ENOTSUP.

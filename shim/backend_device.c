@@ -379,6 +379,11 @@ static uint64_t device_ask_processes(void *arg, uint64_t bytes)
 	return gp_others_processes(arg, bytes);
 }
 
+static uint64_t device_ask_siblings(void *arg, uint64_t bytes, bool may_wait)
+{
+	return gp_others_siblings(arg, bytes, may_wait);
+}
+
 static const struct gp_backend_ops device_ops = {
 	.mapping = &gp_mapping_ops,
 	.reserve = device_reserve,
@@ -395,14 +400,17 @@ static const struct gp_backend_ops device_ops = {
 	.trim_driver = device_trim_driver,
 	.ask_contexts = device_ask_contexts,
 	.ask_processes = device_ask_processes,
+	.ask_siblings = device_ask_siblings,
 	.available = device_available,
 	.now_ns = gp_driver_now_ns,
 	.detach = device_detach,
 };
 
+/* The context's own is the first. */
 static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t granule, struct gp_pool **ret_pool)
 {
 	struct gp_device *device = context->device;
+	int r;
 	struct gp_pool_options options = {
 		.kind = kind,
 		.backend = {.ops = &device_ops, .arg = context},
@@ -410,12 +418,33 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 		.budget = &device->budget,
 		.granule = granule,
 		.reserve_bytes = gp_state.config.reserve_bytes,
+		.sibling = context->pool,
+		.owner = context,
 	};
 
 	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_state_pool_options(&options, device->total_bytes, &device->budget);
 	gp_record_pool(&options, device->index, 0);
-	return gp_pool_new(&options, ret_pool);
+	r = gp_pool_new(&options, ret_pool);
+	if (r) {
+		gp_record_no_pool(&options);
+		return r;
+	}
+	gp_context_ref(context);
+	return 0;
+}
+
+int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	return pool_new(context, context->regions.kind, context->regions.granule, ret_pool);
+}
+
+/* The first of a context. Others will be like it. */
+static int first_new(struct gp_context *context, enum gp_kind kind, uint64_t granule, struct gp_pool **ret_pool)
+{
+	context->regions.kind = kind;
+	context->regions.granule = granule;
+	return pool_new(context, kind, granule, ret_pool);
 }
 
 /* Where the driver cannot map memory, or the addresses for it are not to be had, split is the next best. */
@@ -425,7 +454,7 @@ static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	int r = gp_mapping_setup(context, &granule);
 
 	if (!r)
-		r = pool_new(context, GP_KIND_VMM, granule, ret_pool);
+		r = first_new(context, GP_KIND_VMM, granule, ret_pool);
 	if (r)
 		atomic_store(&context->is_stand_in, true);
 	return r;
@@ -442,8 +471,6 @@ int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 	if (gp_state_kind() == GP_KIND_VMM)
 		r = mapped_pool_new(context, ret_pool);
 	if (r)
-		r = pool_new(context, gp_min(gp_state_kind(), GP_KIND_SPLIT), 2 * GP_MIB, ret_pool);
-	if (!r)
-		gp_context_ref(context);
+		r = first_new(context, gp_min(gp_state_kind(), GP_KIND_SPLIT), 2 * GP_MIB, ret_pool);
 	return r;
 }

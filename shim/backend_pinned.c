@@ -298,6 +298,7 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 		.budget = &gp_state.pinned_budget,
 		.granule = 4 * GP_KIB,
 		.completion_only = true,
+		.owner = pinned,
 	};
 
 	if (!pinned)
@@ -307,6 +308,7 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 	gp_state_pool_options(&options, gp_state_machine_bytes(), &gp_state.pinned_budget);
 	gp_record_pool(&options, context->device->index, 1 + kind);
 	if (gp_pool_new(&options, &pinned->pool)) {
+		gp_record_no_pool(&options);
 		free(pinned);
 		return NULL;
 	}

@@ -24,7 +24,7 @@ static void count_pool(void *arg, struct gp_pool *pool)
 
 static void count_context(void *arg, struct gp_context *context)
 {
-	count_pool(arg, context->pool);
+	gp_context_each_pool(context, count_pool, arg);
 	gp_pinned_each(context, count_pool, arg);
 }
 
@@ -64,7 +64,7 @@ static void note_context(void *arg, struct gp_context *context)
 
 	census->device = context->device->index;
 	census->kind = GP_HOLDING_DEVICE;
-	note_pool(census, context->pool);
+	gp_context_each_pool(context, note_pool, census);
 	census->kind = GP_HOLDING_PINNED;
 	gp_pinned_each(context, note_pool, census);
 }

@@ -39,8 +39,14 @@ __attribute__((cold)) static void destroy(struct gp_context *context)
 {
 	gp_mutex_deinit(&context->pinned_lock);
 	gp_mutex_deinit(&context->undue_lock);
+	gp_mutex_deinit(&context->regions.lock);
 	gp_debug_io_free(atomic_load(&context->debug_io));
 	free(context);
+}
+
+static void put_pool(void *unused, struct gp_pool *pool)
+{
+	gp_pool_put(pool);
 }
 
 void gp_context_unref(struct gp_context *context)
@@ -59,7 +65,7 @@ void gp_context_put(struct gp_context *context)
 {
 	if (!context || atomic_fetch_sub_explicit(&context->users, 1, memory_order_acq_rel) != 1)
 		return;
-	gp_pool_put(context->pool);
+	gp_context_each_pool(context, put_pool, NULL);
 	for (int i = 0; i < GP_PINNED_KINDS; i++)
 		if (context->pinned[i])
 			gp_pool_put(gp_pinned_pool(context->pinned[i]));
@@ -135,18 +141,16 @@ static struct gp_context *make(CUcontext handle)
 	atomic_init(&context->refs, 1);
 	gp_mutex_init(&context->pinned_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
+	gp_mutex_init(&context->regions.lock, GP_RANK_LEAF);
 	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
 		gp_record(context->pool, OVERLAP, gp_green_is_on(device));
 		gp_pool_set_overlap(context->pool, gp_green_is_on(device));
+		atomic_store(&context->regions.overlap, gp_green_is_on(device));
 		return context;
 	}
-	gp_mutex_deinit(&context->pinned_lock);
-	gp_mutex_deinit(&context->undue_lock);
-	free(context);
+	destroy(context);
 	return NULL;
 }
-
-static void catch_up(struct gp_context *context);
 
 /*
  * Puts a context into the table, unless another thread was first, or an end has begun since: what was learnt about the
@@ -169,7 +173,7 @@ static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 		gp_pool_unmap(context->pool);
 		gp_context_put(context);
 	} else {
-		catch_up(context);
+		gp_context_catch_up(context, context->pool);
 	}
 	return other;
 }
@@ -329,11 +333,16 @@ void gp_table_remove(struct gp_context *context)
 
 static _Atomic bool is_wait_owed; /* a capture forbade the wait for what was handed out on order alone */
 
+static void require_completion_of(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, COMPLETION, 0);
+	if (gp_pool_require_completion(pool) == -EBUSY)
+		atomic_store(&is_wait_owed, true);
+}
+
 static void require_completion(void *unused, struct gp_context *context)
 {
-	gp_record(context->pool, COMPLETION, 0);
-	if (gp_pool_require_completion(context->pool) == -EBUSY)
-		atomic_store(&is_wait_owed, true);
+	gp_context_each_pool(context, require_completion_of, NULL);
 }
 
 void gp_state_settle_completion(void)
@@ -355,10 +364,15 @@ void gp_state_need_completion(const char *why)
 	gp_context_each(require_completion, NULL);
 }
 
+static void set_whole_of(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, WHOLE, 0);
+	gp_pool_set_whole(pool);
+}
+
 static void set_whole(void *unused, struct gp_context *context)
 {
-	gp_record(context->pool, WHOLE, 0);
-	gp_pool_set_whole(context->pool);
+	gp_context_each_pool(context, set_whole_of, NULL);
 }
 
 void gp_state_need_whole(const char *why)
@@ -373,14 +387,13 @@ void gp_state_need_whole(const char *why)
 	gp_context_each(set_whole, NULL);
 }
 
-/* What was asked of all contexts while this one was not in the table yet. */
-static void catch_up(struct gp_context *context)
+void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool)
 {
 	const struct gp_device *device = context->device;
 
-	gp_pool_set_pending_max(context->pool, gp_state_pending_max(device->total_bytes, &device->budget));
+	gp_pool_set_pending_max(pool, gp_state_pending_max(device->total_bytes, &device->budget));
 	if (atomic_load(&gp_state.needs_completion))
-		require_completion(NULL, context);
+		require_completion_of(NULL, pool);
 	if (atomic_load(&gp_state.needs_whole))
-		set_whole(NULL, context);
+		set_whole_of(NULL, pool);
 }

@@ -11,6 +11,7 @@
 
 #include "../pool/pool.h"
 #include "cuda_abi.h"
+#include "region_pools.h"
 #include "rwlock.h"
 #include "state.h"
 
@@ -32,7 +33,8 @@ struct gp_context {
 	_Atomic unsigned users; /* who may use the pools: the table, and calls under way */
 	_Atomic unsigned refs;	/* who needs the memory of this: all users together, each pool, each record */
 	struct gp_rwlock life;
-	struct gp_pool *pool;
+	struct gp_pool *pool; /* where no region is meant */
+	struct gp_region_pools regions;
 	struct gp_mutex pinned_lock;
 	struct gp_pinned *pinned[GP_PINNED_KINDS]; /* made when first used */
 	_Atomic size_t pitch;			   /* bytes that pitches are multiples of; 0: not known yet */

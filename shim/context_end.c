@@ -25,17 +25,22 @@ static void drop_pool(void *unused, struct gp_pool *pool)
 	gp_pool_drop(pool);
 }
 
+static void unmap_pool(void *unused, struct gp_pool *pool)
+{
+	gp_pool_unmap(pool);
+}
+
 /* With the context's lock held alone. */
 static void drop_locked(struct gp_context *context)
 {
 	atomic_store(&context->is_dead, true);
 	/* Fence calls look at that under their lock alone; the others under the context's, which is held here. */
-	gp_pool_quiesce(context->pool);
+	gp_pool_quiesce(context->pool); /* all of them share its fence */
 	gp_capture_forget_context(context->handle);
 	gp_unpooled_forget_context(context);
 	gp_ipc_forget_context(context->handle);
 	gp_peer_forget_context(context->handle);
-	drop_pool(NULL, context->pool);
+	gp_context_each_pool(context, drop_pool, NULL);
 	gp_pinned_each(context, drop_pool, NULL);
 	if (gp_debug_is_on())
 		gp_zones_forget_context(context);
@@ -110,7 +115,7 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	gp_rwlock_unlock(&context->life);
 	if (atomic_load(&context->is_dead)) {
 		bury(context);
-		gp_pool_unmap(context->pool);
+		gp_context_each_pool(context, unmap_pool, NULL);
 	}
 	gp_context_put(context);
 	return r;
@@ -136,7 +141,7 @@ static CUresult end_surely(const struct gp_context_end *end)
 	gp_context_forget(end->handle);
 	while ((context = ended)) {
 		ended = context->next_ended;
-		gp_pool_unmap(context->pool);
+		gp_context_each_pool(context, unmap_pool, NULL);
 		gp_context_put(context);
 	}
 	return r;

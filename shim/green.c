@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "../pool/pool_control.h"
 #include "capture.h"
 #include "real.h"
 #include "record.h"
@@ -80,8 +81,7 @@ static void order_again(CUdevice device)
 
 	if (!context)
 		return;
-	gp_record(context->pool, OVERLAP, true);
-	gp_pool_set_overlap(context->pool, true);
+	gp_context_set_overlap(context);
 	gp_record(context->pool, ORDER_AGAIN, 0);
 	gp_pool_order_again(context->pool);
 	gp_context_put(context);

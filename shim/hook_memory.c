@@ -17,6 +17,7 @@
 #include "oom_hook.h"
 #include "real.h"
 #include "record.h"
+#include "region.h"
 #include "unpooled.h"
 
 __attribute__((cold)) static int alloc_watched(
@@ -43,7 +44,7 @@ static int alloc(struct gp_pool *pool, int device, uint64_t bytes, uint32_t call
 
 static int alloc_device(struct gp_context *context, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	return alloc(context->pool, context->device->index, bytes, caller, ret_addr);
+	return alloc(gp_region_pool(context), context->device->index, bytes, caller, ret_addr);
 }
 
 /* The hook may do anything with contexts and caches, so nothing of before is left standing. */
@@ -52,7 +53,7 @@ static int alloc_again(uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 	struct gp_context *context = gp_context_current();
 	int r = -ENOMEM;
 
-	if (context && gp_oom_hook_says_again(context->pool, context->device->index, bytes))
+	if (context && gp_oom_hook_says_again(gp_region_pool(context), context->device->index, bytes))
 		r = alloc_device(context, bytes, caller, ret_addr);
 	gp_context_put(context);
 	return r;

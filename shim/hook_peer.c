@@ -38,6 +38,14 @@ static void tell_piece(void *arg, uint64_t addr, uint64_t bytes)
 		change->result = r;
 }
 
+static void tell_pieces_of(void *arg, struct gp_pool *pool)
+{
+	struct change *change = arg;
+
+	if (gp_pool_each_piece(pool, tell_piece, change))
+		change->result = CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static void tell_pieces(CUcontext owner, CUdevice device, int flags)
 {
 	struct change change = {
@@ -47,7 +55,8 @@ static void tell_pieces(CUcontext owner, CUdevice device, int flags)
 
 	if (!change.owner)
 		return;
-	if (gp_pool_each_piece(change.owner->pool, tell_piece, &change) || change.result)
+	gp_context_each_pool(change.owner, tell_pieces_of, &change);
+	if (change.result)
 		gp_log(GP_LOG_WARN, "device %d could not be told about its access to memory of device %d: error %d",
 			device, change.owner->device->index, change.result);
 	gp_context_put(change.owner);

@@ -25,15 +25,21 @@ struct held {
 	uint64_t idle_bytes; /* cached, pending or returning: free as far as the program is concerned */
 };
 
-static void add_idle(void *arg, struct gp_context *context)
+static void add_idle_of(void *arg, struct gp_pool *pool)
 {
 	struct held *held = arg;
 	struct gp_stats stats;
 
-	if (context->device != held->device)
-		return;
-	gp_pool_stats(context->pool, &stats);
+	gp_pool_stats(pool, &stats);
 	held->idle_bytes += stats.cached_bytes + stats.pending_bytes + stats.returning_bytes;
+}
+
+static void add_idle(void *arg, struct gp_context *context)
+{
+	const struct held *held = arg;
+
+	if (context->device == held->device)
+		gp_context_each_pool(context, add_idle_of, arg);
 }
 
 CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

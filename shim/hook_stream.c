@@ -15,8 +15,7 @@ static void note_stream(CUresult r)
 
 	if (!context)
 		return;
-	gp_record(context->pool, OVERLAP, true);
-	gp_pool_set_overlap(context->pool, true);
+	gp_context_set_overlap(context);
 	gp_context_put(context);
 }
 

@@ -22,9 +22,21 @@ static void apply(struct gp_pool *pool, uint64_t total_bytes, const struct gp_bu
 		*released += gp_pool_trim(pool, over);
 }
 
+struct limited {
+	struct gp_device *device;
+	uint64_t *released;
+};
+
+static void apply_to_pool(void *arg, struct gp_pool *pool)
+{
+	const struct limited *limited = arg;
+
+	apply(pool, limited->device->total_bytes, &limited->device->budget, limited->released);
+}
+
 static void apply_to_device(void *arg, struct gp_context *context)
 {
-	apply(context->pool, context->device->total_bytes, &context->device->budget, arg);
+	gp_context_each_pool(context, apply_to_pool, &(struct limited){context->device, arg});
 }
 
 static void apply_to_pinned(void *arg, struct gp_pool *pool)

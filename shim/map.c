@@ -16,6 +16,7 @@
 #include "backend.h"
 #include "debug.h"
 #include "origin.h"
+#include "region.h"
 #include "stack_json.h"
 
 enum {
@@ -24,7 +25,7 @@ enum {
 	SITES_MAX = 128,
 	BLOCK_JSON_BYTES = 96,
 	SEGMENT_JSON_BYTES = 160,
-	POOL_JSON_BYTES = 320,
+	POOL_JSON_BYTES = 320 + GP_REGION_NAME_MAX,
 	END_JSON_BYTES = (512 << 10) + SITES_MAX * GP_STACK_JSON_BYTES,
 };
 
@@ -39,6 +40,7 @@ struct block {
 
 struct pool {
 	int device; /* -1: pinned */
+	int region;
 	size_t first, n;
 	uint64_t n_blocks, n_segments;
 	uint64_t largest_cached, largest_free; /* in one piece now, and once nothing is pending */
@@ -51,6 +53,7 @@ struct map {
 	struct pool *pools;
 	size_t n_pools;
 	int device;
+	struct gp_context *context; /* whose device memory is looked at */
 	bool is_truncated;
 };
 
@@ -100,6 +103,8 @@ static void note_pool(void *arg, struct gp_pool *gp)
 		return;
 	}
 	map->pools[map->n_pools] = (struct pool){.device = map->device, .first = map->n_blocks, .end = UINT64_MAX};
+	if (map->context)
+		map->pools[map->n_pools].region = gp_region_of(map->context, gp);
 	gp_pool_each_block(gp, note_block, map);
 	map->is_truncated = map->is_truncated || map->pools[map->n_pools].n < map->pools[map->n_pools].n_blocks;
 	map->n_pools += map->pools[map->n_pools].n_blocks > 0;
@@ -110,7 +115,9 @@ static void note_context(void *arg, struct gp_context *context)
 	struct map *map = arg;
 
 	map->device = context->device->index;
-	note_pool(map, context->pool);
+	map->context = context;
+	gp_context_each_pool(context, note_pool, map);
+	map->context = NULL;
 	map->device = -1;
 	gp_pinned_each(context, note_pool, map);
 }
@@ -189,6 +196,7 @@ static void write_pool(struct gp_json *out, struct map *map, const struct pool *
 	gp_json_object_begin(out, NULL);
 	gp_json_device(out, "device", pool->device);
 	gp_json_string(out, "kind", pool->device < 0 ? "pinned" : "device");
+	gp_json_string(out, "region", pool->region ? gp_region_name(pool->region) : NULL);
 	gp_json_u64(out, "n_segments", pool->n_segments);
 	gp_json_u64(out, "n_blocks", pool->n_blocks);
 	gp_json_u64(out, "largest_cached_bytes", pool->largest_cached);

@@ -11,6 +11,7 @@
 #include "driver.h"
 #include "origin.h"
 #include "others.h"
+#include "region.h"
 #include "tally.h"
 
 /* Whoever runs into one error after the other is not slowed down: many blocks are not listed for each. */
@@ -223,7 +224,7 @@ void gp_oom_of_device(uint64_t bytes)
 	struct gp_context *context = gp_context_current();
 
 	if (context)
-		report(GP_OOM_DEVICE, context->device->index, context->pool, bytes);
+		report(GP_OOM_DEVICE, context->device->index, gp_region_pool(context), bytes);
 	gp_context_put(context);
 }
 

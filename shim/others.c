@@ -43,7 +43,7 @@ static void trim_context(void *arg, struct gp_context *context)
 	struct search *search = arg;
 
 	if (context != search->but && context->device == search->device && is_well(context))
-		trim(search, context->pool);
+		gp_context_each_pool(context, trim, search);
 }
 
 static void trim_pinned(void *arg, struct gp_context *context)
@@ -57,6 +57,27 @@ uint64_t gp_others_contexts(struct gp_context *context, uint64_t bytes)
 	struct search search = {.device = context->device, .but = context, .want = bytes};
 
 	gp_context_each(trim_context, &search);
+	return search.given;
+}
+
+static void await(void *arg, struct gp_pool *pool)
+{
+	const struct search *search = arg;
+
+	if (search->given < search->want)
+		gp_pool_await_late(pool);
+}
+
+/* Who asks is asked, too, and has nothing left. */
+uint64_t gp_others_siblings(struct gp_context *context, uint64_t bytes, bool may_wait)
+{
+	struct search search = {.want = bytes};
+
+	if (!gp_context_has_regions(context) || !is_well(context))
+		return 0;
+	if (may_wait)
+		gp_context_each_pool(context, await, &search);
+	gp_context_each_pool(context, trim, &search);
 	return search.given;
 }
 

@@ -15,6 +15,9 @@
 /* What the device's other contexts gave back, of as many bytes as are wanted. No lock may be held. */
 uint64_t gp_others_contexts(struct gp_context *context, uint64_t bytes);
 
+/* The same of the context's own pools: those of regions. may_wait: as the driver's own free. */
+uint64_t gp_others_siblings(struct gp_context *context, uint64_t bytes, bool may_wait);
+
 /* The same of pinned memory, which is all contexts' and kinds'; but for one pool. */
 uint64_t gp_others_pinned(struct gp_pool *pool, uint64_t bytes);
 

@@ -213,13 +213,13 @@ static void tell(void)
 			why(rec.error), -rec.error);
 }
 
-void gp_record_note(const void *owner, enum gp_record_kind kind, const uint64_t *values)
+void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values)
 {
-	uint32_t pool = GP_RECORD_NO_POOL;
+	uint32_t number = pool ? gp_pool_number(pool) : 0; /* 0: there is none, or it is not recorded */
 	int saved_errno = errno;
 
-	if (!owner || gp_record_pool_number(owner, &pool))
-		write_down(pool, kind, values);
+	if (!pool || number)
+		write_down(number ? number - 1 : GP_RECORD_NO_POOL, kind, values);
 	if (kind == GP_RECORD_ALLOC || kind == GP_RECORD_FREE)
 		tell();
 	errno = saved_errno;
@@ -309,7 +309,7 @@ void gp_record_after_fork_child(bool is_over)
 	if (!gp_record_is_on())
 		return;
 	gp_mutex_init(&rec.lock, GP_RANK_RECORD);
-	gp_record_table_after_fork_child();
+	gp_record_pools_after_fork_child();
 	atomic_store(&is_locked, false);
 	if (is_over)
 		atomic_store(&gp_record_flag, false);

@@ -36,17 +36,15 @@ void gp_record_after_fork_child(bool is_over);
  */
 void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned);
 
-/* A record about the pool of that owner; NULL: about none. */
-void gp_record_note(const void *owner, enum gp_record_kind kind, const uint64_t *values);
+/* gp_pool_new has failed. */
+void gp_record_no_pool(struct gp_pool_options *options);
+
+/* A record about that pool; NULL: about none. */
+void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values);
 
 /* gp_record(pool, FREE, address, mode, is_pinned): a row of record.def and its fields, up to four; the rest are 0. */
 #define gp_record(pool, kind, ...)                                                                                     \
 	do {                                                                                                           \
 		if (gp_record_is_on())                                                                                 \
-			gp_record_note(gp_record_owner(pool), GP_RECORD_##kind, (const uint64_t[4]){__VA_ARGS__});     \
+			gp_record_note(pool, GP_RECORD_##kind, (const uint64_t[4]){__VA_ARGS__});                      \
 	} while (0)
-
-static inline const void *gp_record_owner(const struct gp_pool *pool)
-{
-	return pool ? gp_pool_owner(pool) : NULL;
-}

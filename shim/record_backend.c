@@ -2,61 +2,36 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A backend that passes every call on and records the answer. Pools that are recorded get it in place of their own;
- * the others do not know that it exists. What a pool's owner is to the backend names the pool: its argument.
- *
- * The table is read without a lock: an entry is set while its pool can be used.
+ * A backend that passes every call on and records the answer. Pools that are recorded get it in place of their own,
+ * with an argument that names the pool; the others do not know that it exists.
  */
 
 #include "record_backend.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-/* More than there can be contexts at a time, each with all its pinned pools. */
-enum { POOLS_MAX = 1024 };
+struct recorder {
+	struct gp_backend backend; /* the pool's own */
+	uint32_t number;
+};
 
-static struct entry {
-	_Atomic(const void *) arg;
-	_Atomic(const struct gp_backend_ops *) ops;
-	_Atomic uint32_t number;
-} entries[POOLS_MAX];
-static _Atomic unsigned n_entries; /* that were ever used */
 static uint32_t n_pools;
-static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* whoever changes the table */
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* whoever makes a number known */
 
-static struct entry *find(const void *arg)
+static const struct gp_backend *own(const void *arg)
 {
-	unsigned n = atomic_load_explicit(&n_entries, memory_order_acquire);
-
-	for (unsigned i = 0; i < n; i++)
-		if (atomic_load_explicit(&entries[i].arg, memory_order_acquire) == arg)
-			return &entries[i];
-	return NULL;
-}
-
-bool gp_record_pool_number(const void *owner, uint32_t *ret_number)
-{
-	const struct entry *e = find(owner);
-
-	if (e)
-		*ret_number = atomic_load_explicit(&e->number, memory_order_relaxed);
-	return e != NULL;
-}
-
-static const struct gp_backend_ops *ops_of(const void *arg)
-{
-	return atomic_load_explicit(&find(arg)->ops, memory_order_relaxed);
+	return &((const struct recorder *)arg)->backend;
 }
 
 static void answer(const void *arg, enum gp_record_kind kind, uint64_t a, uint64_t b, uint64_t c)
 {
-	gp_record_answer(atomic_load_explicit(&find(arg)->number, memory_order_relaxed), kind,
-		(const uint64_t[]){a, b, c});
+	gp_record_answer(((const struct recorder *)arg)->number, kind, (const uint64_t[]){a, b, c});
 }
 
 static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
-	int r = ops_of(arg)->reserve(arg, bytes, ret_addr);
+	int r = own(arg)->ops->reserve(own(arg)->arg, bytes, ret_addr);
 
 	answer(arg, GP_RECORD_RESERVE, r ? 0 : *ret_addr, bytes, (uint64_t)r);
 	return r;
@@ -64,7 +39,7 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 
 static int release(void *arg, uint64_t addr)
 {
-	int r = ops_of(arg)->release(arg, addr);
+	int r = own(arg)->ops->release(own(arg)->arg, addr);
 
 	answer(arg, GP_RECORD_RELEASE, addr, (uint64_t)r, 0);
 	return r;
@@ -72,7 +47,7 @@ static int release(void *arg, uint64_t addr)
 
 static int release_begin(void *arg, uint64_t addr, int slot)
 {
-	int r = ops_of(arg)->release_begin(arg, addr, slot);
+	int r = own(arg)->ops->release_begin(own(arg)->arg, addr, slot);
 
 	/* Else it is released in another way, which is recorded. */
 	if (r != -ENOTSUP)
@@ -82,12 +57,12 @@ static int release_begin(void *arg, uint64_t addr, int slot)
 
 static bool can_release_behind(void *arg)
 {
-	return ops_of(arg)->can_release_behind(arg);
+	return own(arg)->ops->can_release_behind(own(arg)->arg);
 }
 
 static int release_poll(void *arg)
 {
-	int r = ops_of(arg)->release_poll(arg);
+	int r = own(arg)->ops->release_poll(own(arg)->arg);
 
 	answer(arg, GP_RECORD_RETURNED, (uint64_t)r, 0, 0);
 	return r;
@@ -95,7 +70,7 @@ static int release_poll(void *arg)
 
 static int release_drain(void *arg, uint64_t max_ns)
 {
-	int r = ops_of(arg)->release_drain(arg, max_ns);
+	int r = own(arg)->ops->release_drain(own(arg)->arg, max_ns);
 
 	answer(arg, GP_RECORD_RETURNED, (uint64_t)r, 0, 0);
 	return r;
@@ -103,7 +78,7 @@ static int release_drain(void *arg, uint64_t max_ns)
 
 static int fence_record(void *arg, int slot, bool is_at_free)
 {
-	int r = ops_of(arg)->fence_record(arg, slot, is_at_free);
+	int r = own(arg)->ops->fence_record(own(arg)->arg, slot, is_at_free);
 
 	answer(arg, GP_RECORD_FENCE, (uint64_t)slot, (uint64_t)r, 0);
 	return r;
@@ -111,14 +86,14 @@ static int fence_record(void *arg, int slot, bool is_at_free)
 
 static bool fence_record_waits(void *arg)
 {
-	const struct gp_backend_ops *ops = ops_of(arg);
+	const struct gp_backend *be = own(arg);
 
-	return ops->fence_record_waits && ops->fence_record_waits(arg);
+	return be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
 }
 
 static int fence_query(void *arg, int slot)
 {
-	int r = ops_of(arg)->fence_query(arg, slot);
+	int r = own(arg)->ops->fence_query(own(arg)->arg, slot);
 
 	answer(arg, GP_RECORD_QUERY, (uint64_t)slot, (uint64_t)r, 0);
 	return r;
@@ -126,19 +101,19 @@ static int fence_query(void *arg, int slot)
 
 static bool fence_is_beyond(void *arg, int slot)
 {
-	const struct gp_backend_ops *ops = ops_of(arg);
+	const struct gp_backend *be = own(arg);
 	bool is_beyond;
 
-	if (!ops->fence_is_beyond)
+	if (!be->ops->fence_is_beyond)
 		return false;
-	is_beyond = ops->fence_is_beyond(arg, slot);
+	is_beyond = be->ops->fence_is_beyond(be->arg, slot);
 	answer(arg, GP_RECORD_BEYOND, is_beyond, 0, 0);
 	return is_beyond;
 }
 
 static int fence_order(void *arg, int slot)
 {
-	int r = ops_of(arg)->fence_order(arg, slot);
+	int r = own(arg)->ops->fence_order(own(arg)->arg, slot);
 
 	answer(arg, GP_RECORD_ORDER, (uint64_t)slot, (uint64_t)r, 0);
 	return r;
@@ -146,12 +121,12 @@ static int fence_order(void *arg, int slot)
 
 static void pause_(void *arg, unsigned attempt)
 {
-	ops_of(arg)->pause(arg, attempt);
+	own(arg)->ops->pause(own(arg)->arg, attempt);
 }
 
 static bool trim_driver(void *arg)
 {
-	bool is_any = ops_of(arg)->trim_driver(arg);
+	bool is_any = own(arg)->ops->trim_driver(own(arg)->arg);
 
 	answer(arg, GP_RECORD_TRIM, is_any, 0, 0);
 	return is_any;
@@ -160,21 +135,21 @@ static bool trim_driver(void *arg)
 /* What others did shows in what the driver answers next. */
 static uint64_t ask_contexts(void *arg, uint64_t bytes)
 {
-	const struct gp_backend_ops *ops = ops_of(arg);
+	const struct gp_backend *be = own(arg);
 
-	return ops->ask_contexts ? ops->ask_contexts(arg, bytes) : 0;
+	return be->ops->ask_contexts ? be->ops->ask_contexts(be->arg, bytes) : 0;
 }
 
 static uint64_t ask_processes(void *arg, uint64_t bytes)
 {
-	const struct gp_backend_ops *ops = ops_of(arg);
+	const struct gp_backend *be = own(arg);
 
-	return ops->ask_processes ? ops->ask_processes(arg, bytes) : 0;
+	return be->ops->ask_processes ? be->ops->ask_processes(be->arg, bytes) : 0;
 }
 
 static uint64_t available(void *arg)
 {
-	uint64_t bytes = ops_of(arg)->available(arg);
+	uint64_t bytes = own(arg)->ops->available(own(arg)->arg);
 
 	answer(arg, GP_RECORD_AVAILABLE, bytes, 0, 0);
 	return bytes;
@@ -182,18 +157,23 @@ static uint64_t available(void *arg)
 
 static uint64_t now_ns(void *arg)
 {
-	return ops_of(arg)->now_ns(arg);
+	return own(arg)->ops->now_ns(own(arg)->arg);
+}
+
+static uint64_t ask_siblings(void *arg, uint64_t bytes, bool may_wait)
+{
+	const struct gp_backend *be = own(arg);
+
+	return be->ops->ask_siblings ? be->ops->ask_siblings(be->arg, bytes, may_wait) : 0;
 }
 
 static void detach(void *arg)
 {
-	const struct gp_backend_ops *ops = ops_of(arg);
+	struct gp_backend backend = *own(arg);
 
-	gp_mutex_lock(&lock);
-	atomic_store(&find(arg)->arg, NULL);
-	gp_mutex_unlock(&lock);
-	if (ops->detach)
-		ops->detach(arg);
+	free(arg);
+	if (backend.ops->detach)
+		backend.ops->detach(backend.arg);
 }
 
 /* Addresses without memory are not worth a record; a piece of memory is one that has no address of its own. */
@@ -204,17 +184,17 @@ static uint64_t name_of(uint64_t handle)
 
 static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
-	return ops_of(arg)->mapping->address_reserve(arg, bytes, ret_addr);
+	return own(arg)->ops->mapping->address_reserve(own(arg)->arg, bytes, ret_addr);
 }
 
 static void address_free(void *arg, uint64_t addr, uint64_t bytes)
 {
-	ops_of(arg)->mapping->address_free(arg, addr, bytes);
+	own(arg)->ops->mapping->address_free(own(arg)->arg, addr, bytes);
 }
 
 static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 {
-	int r = ops_of(arg)->mapping->create(arg, bytes, ret_handle);
+	int r = own(arg)->ops->mapping->create(own(arg)->arg, bytes, ret_handle);
 
 	answer(arg, GP_RECORD_RESERVE, r ? 0 : name_of(*ret_handle), bytes, (uint64_t)r);
 	return r;
@@ -222,23 +202,23 @@ static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 
 static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
 {
-	ops_of(arg)->mapping->release(arg, handle, bytes);
+	own(arg)->ops->mapping->release(own(arg)->arg, handle, bytes);
 	answer(arg, GP_RECORD_RELEASE, name_of(handle), 0, 0);
 }
 
 static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
 {
-	return ops_of(arg)->mapping->map(arg, addr, bytes, handle);
+	return own(arg)->ops->mapping->map(own(arg)->arg, addr, bytes, handle);
 }
 
 static int unmap(void *arg, uint64_t addr, uint64_t bytes)
 {
-	return ops_of(arg)->mapping->unmap(arg, addr, bytes);
+	return own(arg)->ops->mapping->unmap(own(arg)->arg, addr, bytes);
 }
 
 static int wait_for_all(void *arg)
 {
-	return ops_of(arg)->mapping->wait(arg);
+	return own(arg)->ops->mapping->wait(own(arg)->arg);
 }
 
 static const struct gp_mapping_ops recorded_mapping = {
@@ -268,29 +248,11 @@ static const struct gp_backend_ops recorded = {
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
+	.ask_siblings = ask_siblings,
 	.available = available,
 	.now_ns = now_ns,
 	.detach = detach,
 };
-
-/* One that was of a pool that never came to be may still be there. NULL: the table is full. */
-static struct entry *add_locked(const struct gp_backend *backend)
-{
-	struct entry *e = find(backend->arg);
-	unsigned n = atomic_load(&n_entries);
-
-	if (!e)
-		e = find(NULL);
-	if (!e && n < POOLS_MAX)
-		e = &entries[n++];
-	if (!e)
-		return NULL;
-	atomic_store(&e->ops, backend->ops);
-	atomic_store(&e->number, n_pools++);
-	atomic_store(&e->arg, backend->arg);
-	atomic_store(&n_entries, n);
-	return e;
-}
 
 static unsigned flags_of(const struct gp_pool_options *options)
 {
@@ -303,28 +265,37 @@ static unsigned flags_of(const struct gp_pool_options *options)
 
 void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned)
 {
+	struct recorder *recorder;
 	unsigned flags;
-	struct entry *e;
 
 	if (!gp_record_is_on())
 		return;
 	flags = flags_of(options);
-	gp_mutex_lock(&lock);
-	e = add_locked(&options->backend);
+	recorder = malloc(sizeof(*recorder));
+	if (!recorder) {
+		gp_record_fail(-ENOMEM);
+		return;
+	}
 	/* Another thread's pool has the next number, and must not come first. */
-	if (e)
-		gp_record_answer(GP_RECORD_NO_POOL, GP_RECORD_POOL, (const uint64_t[GP_RECORD_FIELDS_MAX]){
-			atomic_load(&e->number), (uint64_t)device, pinned, options->kind, options->granule,
-			options->capacity_bytes, atomic_load(&options->budget->limit_bytes), options->pending_bytes_max,
-			options->pending_count_max, options->reserve_bytes, options->oom_wait_ns, flags});
+	gp_mutex_lock(&lock);
+	*recorder = (struct recorder){options->backend, n_pools++};
+	gp_record_answer(GP_RECORD_NO_POOL, GP_RECORD_POOL, (const uint64_t[GP_RECORD_FIELDS_MAX]){
+		recorder->number, (uint64_t)device, pinned, options->kind, options->granule,
+		options->capacity_bytes, atomic_load(&options->budget->limit_bytes), options->pending_bytes_max,
+		options->pending_count_max, options->reserve_bytes, options->oom_wait_ns, flags,
+		options->sibling ? gp_pool_number(options->sibling) : 0});
 	gp_mutex_unlock(&lock);
-	if (e)
-		options->backend.ops = &recorded;
-	else
-		gp_record_fail(-ENFILE);
+	options->number = recorder->number + 1;
+	options->backend = (struct gp_backend){&recorded, recorder};
 }
 
-void gp_record_table_after_fork_child(void)
+void gp_record_no_pool(struct gp_pool_options *options)
+{
+	if (options->number)
+		free(options->backend.arg);
+}
+
+void gp_record_pools_after_fork_child(void)
 {
 	gp_mutex_init(&lock, GP_RANK_RECORD_TABLE);
 }

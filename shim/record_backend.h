@@ -6,9 +6,6 @@
 
 #include "record.h"
 
-/* The number of the pool with that owner; false if it is not recorded. */
-bool gp_record_pool_number(const void *owner, uint32_t *ret_number);
-
 enum { GP_RECORD_NO_POOL = UINT32_MAX };
 
 /* The recording ends: -errno. */
@@ -18,4 +15,4 @@ void gp_record_fail(int error);
 void gp_record_answer(uint32_t pool, enum gp_record_kind kind, const uint64_t *values);
 
 /* In a forked child: what other threads held is nobody's any more. */
-void gp_record_table_after_fork_child(void);
+void gp_record_pools_after_fork_child(void);

@@ -22,7 +22,7 @@ static void flush_pool(void *arg, struct gp_pool *pool)
 
 static void flush_context(void *arg, struct gp_context *context)
 {
-	flush_pool(arg, context->pool);
+	gp_context_each_pool(context, flush_pool, arg);
 	gp_pinned_each(context, flush_pool, arg);
 }
 

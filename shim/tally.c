@@ -21,7 +21,7 @@ static void add_context(void *arg, struct gp_context *context)
 	if (tally->device < 0) {
 		gp_pinned_each(context, add_pool, tally);
 	} else if (context->device->index == tally->device) {
-		add_pool(tally, context->pool);
+		gp_context_each_pool(context, add_pool, tally);
 		tally->n_contexts++;
 		if (tally->asks_driver && tally->available_bytes == UINT64_MAX && !atomic_load(&context->is_broken))
 			tally->available_bytes = gp_device_available(context);

@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "real.h"
 #include "record.h"
+#include "region.h"
 #include "scope.h"
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
@@ -29,7 +30,7 @@ static void close_cache(struct gp_thread *self, int i)
 
 static void close_caches(struct gp_thread *self)
 {
-	while (self->caches[0].handle)
+	while (self->caches[0].owner)
 		close_cache(self, 0);
 }
 
@@ -44,6 +45,7 @@ static void at_thread_end(void *arg)
 	struct gp_thread *self = arg;
 
 	gp_thread_self = NULL;
+	gp_region_thread_ends();
 	close_caches(self);
 	free(self);
 }
@@ -77,6 +79,11 @@ static struct gp_thread *self_or_new(void)
 	return self;
 }
 
+bool gp_thread_exists(void)
+{
+	return self_or_new() != NULL;
+}
+
 void gp_thread_after_fork_child(void)
 {
 	if (gp_thread_self)
@@ -94,15 +101,15 @@ static struct gp_tcache *to_front(struct gp_thread *self, int i)
 	return cache.tcache;
 }
 
-/* The position of the context's cache, or -1; those of contexts that are gone close. */
+/* The position of the context's cache for the region, or -1; those of contexts that are gone close. */
 static int find(struct gp_thread *self, CUcontext handle)
 {
 	int i = 0;
 
-	while (i < GP_THREAD_CACHES && self->caches[i].handle) {
+	while (i < GP_THREAD_CACHES && self->caches[i].owner) {
 		if (gp_tcache_is_dead(self->caches[i].tcache))
 			close_cache(self, i);
-		else if (self->caches[i].handle == handle)
+		else if (self->caches[i].owner == handle && self->caches[i].region == gp_region_current)
 			return i;
 		else
 			i++;
@@ -110,17 +117,35 @@ static int find(struct gp_thread *self, CUcontext handle)
 	return -1;
 }
 
+void gp_thread_go_to_region(int region)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext first = self ? self->caches[0].owner : NULL;
+	int i;
+
+	gp_region_current = region;
+	if (!first)
+		return;
+	for (i = 0; i < GP_THREAD_CACHES; i++)
+		self->caches[i].handle = self->caches[i].region == region ? self->caches[i].owner : NULL;
+	i = find(self, first);
+	if (i > 0)
+		(void)to_front(self, i);
+}
+
 static void add(struct gp_thread *self, struct gp_context *context)
 {
-	struct gp_tcache *tcache = gp_tcache_new(context->pool);
+	struct gp_tcache *tcache = gp_tcache_new(gp_region_pool(context));
 
 	if (!tcache)
 		return;
-	if (self->caches[GP_THREAD_CACHES - 1].handle)
+	if (self->caches[GP_THREAD_CACHES - 1].owner)
 		close_cache(self, GP_THREAD_CACHES - 1);
 	memmove(&self->caches[1], &self->caches[0], (GP_THREAD_CACHES - 1) * sizeof(self->caches[0]));
 	self->caches[0] = (struct gp_thread_cache){
 		.handle = context->handle,
+		.owner = context->handle,
+		.region = gp_region_current,
 		.context = context, /* stays as long as its pool */
 		.tcache = tcache,
 	};
@@ -147,6 +172,7 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
 
 	if (!self)
 		return NULL;
+	(void)gp_region_id(); /* from now on it exists */
 	i = find(self, handle);
 	if (i >= 0)
 		return gp_thread_is_usable(&self->caches[i], handle) ? to_front(self, i) : NULL;

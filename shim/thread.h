@@ -7,12 +7,14 @@
 #include "../pool/tcache.h"
 #include "context.h"
 
-enum { GP_THREAD_CACHES = 16 }; /* as many devices as there are in a machine */
+enum { GP_THREAD_CACHES = 16 }; /* as many devices as there are in a machine, or regions of one */
 
 struct gp_thread {
 	CUcontext current; /* the context at the last look, if the thread has done nothing since that changes it */
 	struct gp_thread_cache {
-		CUcontext handle; /* NULL: not in use */
+		CUcontext handle; /* NULL: of a region that the thread is not in */
+		CUcontext owner;  /* the context, whether it is or not; NULL: not in use */
+		int region;
 		const struct gp_context *context;
 		struct gp_tcache *tcache;
 		unsigned runtimes; /* whose calls have succeeded here: gp_runtime_bit */
@@ -39,6 +41,12 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 {
 	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
 }
+
+/* Whether the thread has a place for what is its own; makes one if there is host memory. */
+bool gp_thread_exists(void);
+
+/* The thread enters a region, or leaves one: its caches are those of that region from now on. */
+void gp_thread_go_to_region(int region);
 
 /* Makes a cache for the current context, or finds it. NULL if there can be none. */
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle);

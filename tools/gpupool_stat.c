@@ -223,7 +223,8 @@ static bool is_number(const char *text)
 static bool take_verb(struct words *words, char **texts, size_t n)
 {
 	bool is_first = n && is_number(texts[0]);
-	size_t n_words = !is_first && n && strcmp(texts[0], "set") == 0 ? 2 : 1;
+	bool takes_one = n && (strcmp(texts[0], "set") == 0 || strcmp(texts[0], "invalidate") == 0);
+	size_t n_words = takes_one ? 2 : 1;
 
 	if (is_first) {
 		take_words(words, texts + 1, n - 1);

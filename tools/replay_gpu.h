@@ -35,6 +35,7 @@ struct replay_answers {
 
 struct replay_pool {
 	struct gp_pool *pool;
+	struct replay_pool *fences; /* whose it has: its own, or another's */
 	uint32_t number;
 	struct replay_memory *memory;
 	bool is_pinned;

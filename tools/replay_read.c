@@ -208,8 +208,8 @@ static bool is_pool_sane(const struct replay_file *file, const uint64_t *values)
 {
 	uint64_t granule = values[4];
 
-	return values[0] == file->n_pools && values[3] <= KIND_MAX && granule >= GRANULE_MIN &&
-	       granule <= GRANULE_MAX && !(granule & (granule - 1));
+	return values[0] == file->n_pools && values[12] <= file->n_pools && values[3] <= KIND_MAX &&
+	       granule >= GRANULE_MIN && granule <= GRANULE_MAX && !(granule & (granule - 1));
 }
 
 static bool is_range_sane(uint64_t addr, uint64_t bytes)

@@ -108,6 +108,8 @@ static void add_pool(struct run *run, const struct replay_event *e)
 	p->is_pinned = e->values[2] != 0;
 	p->flags = (unsigned)e->values[11];
 	p->is_instant = run->contents->is_text;
+	p->fences = e->values[12] ? run->pools[e->values[12] - 1]->fences : p;
+	options.sibling = p->fences == p ? NULL : p->fences->pool;
 	options.map = &p->memory->map;
 	options.budget = &p->memory->budget;
 	options.n_defers = &run->n_defers;
@@ -140,6 +142,7 @@ static void run_alloc(struct run *run, const struct replay_event *e)
 	int r;
 
 	p->now = gp_max(p->now, e->position);
+	p->fences->now = gp_max(p->fences->now, e->position);
 	r = e->values[3] ? gp_pool_alloc_uncached(p->pool, e->values[1], 0, &addr)
 			 : gp_pool_alloc(p->pool, e->values[1], 0, &addr);
 	if (!r && was_served)
@@ -249,7 +252,10 @@ static void run_on_pool(struct run *run, const struct replay_event *e)
 		gp_pool_set_whole(p->pool);
 		break;
 	case GP_RECORD_RECLAIM:
-		(void)gp_pool_reclaim(p->pool);
+		if (e->values[0])
+			(void)gp_pool_invalidate(p->pool, &(struct gp_invalidated){0});
+		else
+			(void)gp_pool_reclaim(p->pool);
 		break;
 	case GP_RECORD_SHRINK:
 		(void)gp_pool_trim(p->pool, e->values[0]);
@@ -344,6 +350,12 @@ static void add_rows(struct run *run, const struct replay_event *e)
 	}
 }
 
+static void settle(struct replay_pool *p, const struct replay_event *e)
+{
+	replay_apply_answers(p);
+	p->now_ns = gp_max(p->now_ns, e->ns);
+}
+
 static void look_at(struct run *run, const struct replay_event *e, struct replay_event *call)
 {
 	if (is_answer(e->kind)) {
@@ -365,8 +377,8 @@ static void look_at(struct run *run, const struct replay_event *e, struct replay
 		return;
 	}
 	run_alloc(run, e);
-	replay_apply_answers(run->pools[e->pool]);
-	run->pools[e->pool]->now_ns = gp_max(run->pools[e->pool]->now_ns, e->ns);
+	settle(run->pools[e->pool], e);
+	settle(run->pools[e->pool]->fences, e);
 }
 
 static void finish(struct run *run)
@@ -392,6 +404,9 @@ static void deinit(struct run *run)
 	for (uint32_t i = 0; i < run->n_pools; i++) {
 		gp_pool_drop(run->pools[i]->pool);
 		gp_pool_put(run->pools[i]->pool);
+	}
+	/* One may have lasted as long as another that shares its fences. */
+	for (uint32_t i = 0; i < run->n_pools; i++) {
 		replay_pool_deinit(run->pools[i]);
 		free(run->pools[i]);
 	}

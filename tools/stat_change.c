@@ -9,6 +9,7 @@
 
 #include "shim/size.h"
 #include "stat_report.h"
+#include "stat_text.h"
 
 enum { REQUEST_MAX = 512 };
 
@@ -135,4 +136,77 @@ void stat_defer_show(const struct stat_process *process, const struct stat_optio
 		printf("flushes are held back, by %" PRIu64 " scope%s\n", n, n == 1 ? "" : "s");
 	else
 		puts("flushes are not held back");
+}
+
+/* As a word of a request: what it cannot have is written as %XX. */
+static void encode(char *text, size_t size, const char *name)
+{
+	size_t n = 0;
+
+	for (; *name && n + 4 < size; name++) {
+		bool is_plain = *name > ' ' && *name <= '~' && *name != '%';
+
+		if (is_plain)
+			text[n++] = *name;
+		else
+			n += (size_t)snprintf(text + n, size - n, "%%%02x", (unsigned char)*name);
+	}
+	text[n] = '\0';
+}
+
+enum stat_exit stat_region_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX], name[REQUEST_MAX / 2];
+	bool is_list = !options->n_words || (options->n_words == 1 && strcmp(options->words[0], "list") == 0);
+	bool is_other = options->n_words == 2 && strcmp(options->words[0], "invalidate") == 0 && *options->words[1];
+
+	if (is_list)
+		return stat_command_read(command, options);
+	if (!is_other || options->watch_ms)
+		return misuse(command);
+	encode(name, sizeof(name), options->words[1]);
+	snprintf(request, sizeof(request), "region invalidate %s\n", name);
+	return change(command, options, request);
+}
+
+static void show_regions(const json_t *regions)
+{
+	static const char *const headings[] = {
+		">DEVICE", ">USED", ">CACHED", ">PENDING", ">TOTAL", ">HITS", ">MISSES", "<REGION"};
+	static const char *const keys[] = {"used_bytes", "cached_bytes", "pending_bytes", "total_bytes"};
+	struct stat_table *table = stat_table_new(headings, 8);
+	char texts[7][STAT_TEXT_MAX];
+	const json_t *region;
+	size_t i;
+
+	json_array_foreach(regions, i, region)
+	{
+		snprintf(texts[0], STAT_TEXT_MAX, "%" PRIu64, stat_reply_u64_or_0(region, "device"));
+		for (size_t k = 0; k < 4; k++)
+			stat_bytes(texts[k + 1], stat_reply_u64_or_0(region, keys[k]));
+		snprintf(texts[5], STAT_TEXT_MAX, "%" PRIu64, stat_reply_u64_or_0(region, "hits"));
+		snprintf(texts[6], STAT_TEXT_MAX, "%" PRIu64, stat_reply_u64_or_0(region, "misses"));
+		stat_table_add(table, (const char *[]){texts[0], texts[1], texts[2], texts[3], texts[4], texts[5],
+					      texts[6], stat_reply_text(region, "name")});
+	}
+	stat_table_print(table, stat_width());
+	stat_table_free(table);
+}
+
+void stat_region_show(const struct stat_process *process, const struct stat_options *options)
+{
+	uint64_t released, n = stat_reply_u64_or_0(process->reply, "busy_blocks");
+	const json_t *regions = json_object_get(process->reply, "regions");
+	char given[STAT_TEXT_MAX], busy[STAT_TEXT_MAX];
+
+	if (stat_reply_u64(process->reply, "released_bytes", &released)) {
+		stat_bytes(given, released);
+		stat_bytes(busy, stat_reply_u64_or_0(process->reply, "busy_bytes"));
+		printf("%s given back; %" PRIu64 " busy block%s, %s, will not be cached\n", given, n,
+			n == 1 ? "" : "s", busy);
+	} else if (json_array_size(regions)) {
+		show_regions(regions);
+	} else {
+		puts("no regions");
+	}
 }

@@ -14,3 +14,7 @@ enum stat_exit stat_limit_run(const struct stat_command *command, const struct s
 
 enum stat_exit stat_defer_run(const struct stat_command *command, const struct stat_options *options);
 void stat_defer_show(const struct stat_process *process, const struct stat_options *options);
+
+/* Lists the regions if there are no words, or "list". */
+enum stat_exit stat_region_run(const struct stat_command *command, const struct stat_options *options);
+void stat_region_show(const struct stat_process *process, const struct stat_options *options);

@@ -159,6 +159,8 @@ const struct stat_command stat_commands[] = {
 		SMALL_ANSWER},
 	{"defer", "[PID] on | off", "hold back flushes of freed memory, or not", 1, STAT_TAKES_VERB, stat_defer_run,
 		stat_defer_show, SMALL_ANSWER},
+	{"region", "[PID] [list | invalidate NAME]", "named caches: what they hold, or have one give that back", 1,
+		STAT_TAKES_VERB | STAT_TAKES_REPEAT, stat_region_run, stat_region_show, SMALL_ANSWER},
 	{"config", "[PID]", "the settings, and where each comes from", 1, 0, stat_command_read,
 		stat_show_config, SMALL_ANSWER},
 	{"leaks", "[PID...]", "blocks that a program holds, by where they were allocated", SIZE_MAX,

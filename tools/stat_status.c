@@ -247,6 +247,8 @@ static void print_facts(const json_t *reply)
 	puts(clean);
 	if (stat_reply_u64_or_0(reply, "defer_scopes"))
 		puts("flushes of freed memory are held back");
+	if (stat_reply_u64_or_0(reply, "regions"))
+		printf("regions: %" PRIu64 "; gpupool-stat region shows them\n", stat_reply_u64_or_0(reply, "regions"));
 	print_debug(json_object_get(reply, "debug"));
 	if (!bypass)
 		return;

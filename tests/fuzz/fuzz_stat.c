@@ -164,6 +164,10 @@ static void choose_words(const struct stat_command *command, struct stat_options
 {
 	if (!strcmp(command->name, "defer"))
 		options->words[options->n_words++] = "on";
+	if (!strcmp(command->name, "region") && options->is_pinned) {
+		options->words[options->n_words++] = "invalidate";
+		options->words[options->n_words++] = "a b";
+	}
 	if (strcmp(command->name, "limit") != 0 || !options->is_pinned)
 		return;
 	options->words[options->n_words++] = "set";

@@ -26,7 +26,8 @@ static int count_refusals(void)
 	       (gpupool_set_limit(0, GPUPOOL_NO_LIMIT) == -ENOSYS) + (gpupool_set_limit_percent(0, 100) == -ENOSYS) +
 	       (gpupool_defer_begin() == -ENOSYS) + (gpupool_defer_end() == -ENOSYS) +
 	       (gpupool_no_cache_begin() == -ENOSYS) + (gpupool_no_cache_end() == -ENOSYS) +
-	       (gpupool_set_oom_hook(wait_for_more, NULL) == -ENOSYS);
+	       (gpupool_set_oom_hook(wait_for_more, NULL) == -ENOSYS) + (gpupool_region_begin("mine") == -ENOSYS) +
+	       (gpupool_region_end() == -ENOSYS) + (gpupool_region_invalidate("mine") == -ENOSYS);
 }
 
 int main(void)

@@ -49,6 +49,9 @@ static void all(void)
 	tell("no cache begin", gpupool_no_cache_begin());
 	tell("no cache end", gpupool_no_cache_end());
 	tell("hook", gpupool_set_oom_hook(never, NULL));
+	tell("region begin", gpupool_region_begin("mine"));
+	tell("region end", gpupool_region_end());
+	tell("region invalidate", gpupool_region_invalidate("mine"));
 	app_fact("errno", (uint64_t)errno);
 }
 

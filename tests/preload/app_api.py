@@ -61,6 +61,22 @@ with gpupool.defer_cleanup(), gpupool.no_caching():
     code, block = alloc(3 * MIB)
     free(block)
 print("scopes", code, gpupool.free_now() >= 0, pool.total_bytes())
+with gpupool.caching_region("loop"):
+    code, inside = alloc(2 * MIB)
+    free(inside)
+code, outside = alloc(2 * MIB)
+with gpupool.caching_region("loop"):
+    code, again = alloc(2 * MIB)
+    free(again)
+free(outside)
+print("region", inside.value != outside.value and inside.value == again.value, code == 0,
+      gpupool.invalidate_region("loop"))
+gpupool.free_now()
+try:
+    with gpupool.caching_region(""):
+        print("no name")
+except OSError as e:
+    print("no name:", e.strerror)
 try:
     gpupool.status(7)
     print("device 7")

@@ -31,7 +31,8 @@ static void play_api(const char *scenario, const char *const *env, void (*at_pau
 }
 
 static const char *const functions[] = {"status", "reclaim", "free now", "get limit", "set limit",
-	"set limit percent", "defer begin", "defer end", "no cache begin", "no cache end", "hook"};
+	"set limit percent", "defer begin", "defer end", "no cache begin", "no cache end", "hook",
+	"region begin", "region end", "region invalidate"};
 
 START_TEST(without_gpupool_every_function_says_that_there_is_none)
 {
@@ -119,11 +120,11 @@ START_TEST(the_header_alone_finds_the_library_in_every_kind_of_program)
 	struct play play = {.program = programs[_i].program};
 
 	play_run(&play);
-	ck_assert_str_eq(play_out, "here 0 there 0 refusals 11\n");
+	ck_assert_str_eq(play_out, "here 0 there 0 refusals 14\n");
 	play.preload = play_library;
 	play_run(&play);
 	ck_assert_str_eq(play_out,
-		programs[_i].is_static ? "here 0 there 0 refusals 11\n" : "here 1 there 1 refusals 0\n");
+		programs[_i].is_static ? "here 0 there 0 refusals 14\n" : "here 1 there 1 refusals 0\n");
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
@@ -325,6 +326,8 @@ static const char with_python[] =
 	"limit 104857600 2\n"
 	"hook 0 [(0, 105906176)] 0\n"
 	"scopes 0 True 0\n"
+	"region True True 2097152\n"
+	"no name: Invalid argument\n"
 	"device 7: No such device\n"
 	"Effective GPU memory usage: 0.39% (4.000 MiB/1.000 GiB)\n"
 	"CUDA GPU memory usage: 0 bytes\n"
@@ -338,6 +341,8 @@ static const char without_python[] =
 	"given back 0 0 0\n"
 	"not active: gpupool does not serve this process; start it with gpupool-run\n"
 	"scopes 0 True 0\n"
+	"region False True 0\n"
+	"no name\n"
 	"device 7\n"
 	"Effective GPU memory usage: 0.00% (0 bytes/0 bytes)\n"
 	"CUDA GPU memory usage: 0 bytes\n"

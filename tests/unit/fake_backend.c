@@ -492,6 +492,13 @@ static uint64_t ask_contexts(void *arg, uint64_t bytes)
 	return take_from_outside(fake, FAKE_ASK_CONTEXTS, &fake->contexts_yield);
 }
 
+static uint64_t ask_siblings(void *arg, uint64_t bytes, bool may_wait)
+{
+	struct fake *fake = arg;
+
+	return take_from_outside(fake, FAKE_ASK_SIBLINGS, &fake->siblings_yield);
+}
+
 static uint64_t ask_processes(void *arg, uint64_t bytes)
 {
 	struct fake *fake = arg;
@@ -535,6 +542,7 @@ static const struct gp_backend_ops ops = {
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,
 	.ask_processes = ask_processes,
+	.ask_siblings = ask_siblings,
 	.available = available,
 	.now_ns = now_ns,
 };

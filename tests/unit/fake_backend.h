@@ -32,6 +32,7 @@ enum fake_call {
 	FAKE_TRIM,
 	FAKE_ASK_CONTEXTS,
 	FAKE_ASK_PROCESSES,
+	FAKE_ASK_SIBLINGS,
 	FAKE_AVAILABLE,
 	FAKE_MAP,
 	FAKE_UNMAP,
@@ -71,7 +72,7 @@ struct fake {
 	uint64_t capacity;        /* bytes that can be reserved */
 	uint64_t outside;         /* of these, bytes that somebody else holds */
 	uint64_t trim_yields;     /* bytes of them that trim_driver gets back, once */
-	uint64_t contexts_yield, processes_yield; /* bytes of them that others give when asked, once */
+	uint64_t siblings_yield, contexts_yield, processes_yield; /* bytes of them that others give when asked, once */
 	uint64_t pause_ns;        /* how far a pause moves the clock */
 	unsigned pause_completes; /* pieces of work that complete during a pause */
 	bool cannot_release_behind;

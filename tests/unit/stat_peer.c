@@ -125,6 +125,12 @@ static const struct {
 		"{\"schema\":\"gpupool.limit/1\",\"pinned\":{\"limit_bytes\":1024,\"total_bytes\":512}}"},
 	{"defer on", "{\"schema\":\"gpupool.defer/1\",\"scopes\":2}"},
 	{"defer off", "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}"},
+	{"region", "{\"schema\":\"gpupool.region/1\",\"regions\":[{\"name\":\"forward pass\",\"device\":0,"
+		   "\"used_bytes\":512,\"cached_bytes\":2097152,\"pending_bytes\":0,\"total_bytes\":2097664,"
+		   "\"hits\":41,\"misses\":1}]}"},
+	{"region invalidate 100%25%20mine",
+		"{\"schema\":\"gpupool.region/1\",\"released_bytes\":2097152,\"busy_blocks\":1,"
+		"\"busy_bytes\":512,\"regions\":[]}"},
 	{"config", "{\"schema\":\"gpupool.config/1\",\"settings\":["
 		   "{\"name\":\"GPUPOOL_POOL\",\"value\":\"split\",\"source\":\"default\"},"
 		   "{\"name\":\"GPUPOOL_LIMIT\",\"value\":\"50%\",\"source\":\"environment\"},"

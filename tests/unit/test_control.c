@@ -239,6 +239,114 @@ START_TEST(an_excused_failure_did_not_reach_the_program)
 }
 END_TEST
 
+START_TEST(an_invalidated_pool_keeps_nothing_of_what_was_used_then)
+{
+	struct gp_invalidated count;
+	uint64_t busy, small, idle;
+
+	setup_kind(_i);
+	busy = fixture_alloc(5 * GP_MIB);
+	small = fixture_alloc(GP_ALIGN);
+	idle = fixture_alloc(40 * GP_MIB);
+	fixture_free_as(idle, GP_FREE_SYNCED);
+	(void)gp_pool_invalidate(px.pool, &count);
+	fixture_check();
+	ck_assert_uint_eq(count.busy_blocks, 2);
+	ck_assert_uint_eq(count.busy_bytes, fixture_stats().used_bytes);
+	ck_assert_uint_le(fixture_stats().total_bytes, 44 * GP_MIB);
+	fixture_work();
+	fixture_free(busy);
+	fixture_free(small);
+	fake_complete_all(&px.fake);
+	/* What comes now is cached as ever. */
+	idle = fixture_alloc(3 * GP_MIB);
+	fixture_free_as(idle, GP_FREE_SYNCED);
+	(void)gp_pool_trim(px.pool, 1);
+	ck_assert_uint_le(fixture_stats().total_bytes, 32 * GP_MIB);
+	(void)gp_pool_invalidate(px.pool, &count);
+	ck_assert_uint_eq(count.busy_blocks, 0);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+static struct gp_pool *new_sibling(void)
+{
+	struct gp_pool_options options = px.options;
+	struct gp_pool *pool = NULL;
+
+	options.sibling = fixture_pool();
+	options.owner = &px;
+	options.number = 7;
+	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
+	ck_assert_ptr_eq(gp_pool_owner(pool), &px);
+	ck_assert_uint_eq(gp_pool_number(pool), 7);
+	return pool;
+}
+
+static uint64_t alloc_in(struct gp_pool *pool, uint64_t bytes)
+{
+	const char *breach;
+	uint64_t addr = 0;
+
+	ck_assert_int_eq(gp_pool_alloc(pool, bytes, 0, &addr), 0);
+	breach = fake_check_hand_out(&px.fake, addr, bytes, true);
+	ck_assert_msg(!breach, "%s", breach);
+	ck_assert_ptr_null(gp_pool_check(pool));
+	return addr;
+}
+
+static void end_sibling(struct gp_pool *pool)
+{
+	ck_assert_ptr_null(gp_pool_check(pool));
+	gp_pool_drop(pool);
+	gp_pool_put(pool);
+}
+
+START_TEST(siblings_share_their_fences_and_no_memory)
+{
+	struct gp_pool *sibling;
+	struct gp_stats stats;
+	uint64_t mine, its;
+
+	setup_kind(_i);
+	sibling = new_sibling();
+	mine = fixture_alloc(5 * GP_MIB);
+	its = alloc_in(sibling, 5 * GP_MIB);
+	fixture_work();
+	fixture_free(mine);
+	fixture_free(its);
+	fake_complete_all(&px.fake);
+	/* It has what it has freed itself, and not the other's. */
+	ck_assert_uint_ne(alloc_in(sibling, 5 * GP_MIB), mine);
+	gp_pool_stats(sibling, &stats);
+	ck_assert_uint_eq(stats.hits, _i != GP_KIND_NONE);
+	ck_assert_uint_eq(stats.fence_records, 0);
+	ck_assert_uint_ge(fixture_stats().fence_records, 1);
+	ck_assert_uint_eq(px.budget.charged_bytes, stats.total_bytes + fixture_stats().total_bytes);
+	/* Either may end first. */
+	end_sibling(sibling);
+	sibling = new_sibling();
+	(void)alloc_in(sibling, GP_MIB);
+	gp_pool_drop(px.pool);
+	gp_pool_put(px.pool);
+	px.pool = NULL;
+	end_sibling(sibling);
+	ck_assert_uint_eq(px.budget.charged_bytes, 0);
+}
+END_TEST
+
+START_TEST(running_out_of_memory_asks_siblings_before_anybody_else)
+{
+	setup_kind(GP_KIND_SPLIT);
+	px.fake.outside = 200 * GP_MIB;
+	px.fake.siblings_yield = px.fake.contexts_yield = 100 * GP_MIB;
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_all].yielded_bytes, 100 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_fences].count, 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ASK_CONTEXTS), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("control");
@@ -258,6 +366,9 @@ int main(void)
 	tcase_add_test(tc, trimming_gives_back_as_much_as_is_wanted);
 	tcase_add_loop_test(tc, frees_give_back_what_is_over_a_limit_that_was_lowered, GP_KIND_SIMPLE, GP_N_KINDS);
 	tcase_add_test(tc, an_excused_failure_did_not_reach_the_program);
+	tcase_add_loop_test(tc, an_invalidated_pool_keeps_nothing_of_what_was_used_then, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, siblings_share_their_fences_and_no_memory, 0, GP_N_KINDS);
+	tcase_add_test(tc, running_out_of_memory_asks_siblings_before_anybody_else);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -22,6 +22,12 @@ static const struct {
 					     "pinned  1.00 KiB  512 B\n"},
 	{{"defer", "on"}, "flushes are held back, by 2 scopes\n"},
 	{{"defer", "off"}, "flushes are not held back\n"},
+	{{"region"}, "DEVICE   USED    CACHED  PENDING     TOTAL  HITS  MISSES  REGION\n"
+		     "     0  512 B  2.00 MiB      0 B  2.00 MiB    41       1  forward pass\n"},
+	{{"region", "list"}, "DEVICE   USED    CACHED  PENDING     TOTAL  HITS  MISSES  REGION\n"
+			     "     0  512 B  2.00 MiB      0 B  2.00 MiB    41       1  forward pass\n"},
+	{{"region", "invalidate", "100% mine"},
+		"2.00 MiB given back; 1 busy block, 512 B, will not be cached\n"},
 	{{"--json", "defer", "off"}, "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}\n"},
 };
 
@@ -51,6 +57,11 @@ static const struct {
 	{{"defer", "1"}, "defer takes [PID] on | off."},
 	{{"defer", "maybe"}, "defer takes [PID] on | off."},
 	{{"defer", "--pinned", "on"}, "defer does not take --pinned."},
+	{{"region", "invalidate"}, "region takes [PID] [list | invalidate NAME]."},
+	{{"region", "invalidate", ""}, "region takes [PID] [list | invalidate NAME]."},
+	{{"region", "leave"}, "region takes [PID] [list | invalidate NAME]."},
+	{{"region", "1", "list", "x"}, "region takes [PID] [list | invalidate NAME]."},
+	{{"region", "--pinned"}, "region does not take --pinned."},
 };
 
 START_TEST(what_cannot_be_meant_is_refused)
@@ -73,6 +84,11 @@ START_TEST(a_change_wants_one_process_and_a_question_does_not)
 	ck_assert_int_eq(STAT("limit", stat_word(one)), 0);
 	ck_assert_int_eq(STAT("defer", "off", stat_word(other)), 0);
 	ck_assert_int_eq(STAT("defer", stat_word(other), "on"), 0);
+	ck_assert_int_eq(STAT("region", "invalidate", "100% mine"), 2);
+	ck_assert_int_eq(STAT("region", "invalidate", "100% mine", stat_word(one)), 0);
+	ck_assert_int_eq(STAT("region", stat_word(one), "invalidate", "100% mine"), 0);
+	ck_assert_int_eq(STAT("region", stat_word(one), "list"), 0);
+	ck_assert_int_eq(STAT("region"), 0);
 	ck_assert_int_eq(STAT("limit", "get"), 0);
 	ck_assert_int_eq(STAT("limit"), 0);
 }

@@ -142,14 +142,14 @@ START_TEST(nothing_is_kept_while_the_gpu_lags)
 	ck_assert(put(take(GP_MIB)));
 	fixture_work();
 	fixture_free(fixture_alloc(SMALL));
-	ck_assert_int_eq(gp_fence_settle(&fixture_pool()->fence), -EAGAIN);
+	ck_assert_int_eq(gp_fence_settle(fixture_pool()->fence), -EAGAIN);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 2);
 	(void)fake_calls(&px.fake, FAKE_RECORD);
 	ck_assert(!put(addr));
 	/* This free covers what lay there as well: no fence that comes later does. */
 	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RECORD), 1);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 3);
-	ck_assert_int_eq(gp_fence_order(&fixture_pool()->fence), 0);
+	ck_assert_int_eq(gp_fence_order(fixture_pool()->fence), 0);
 	end();
 }
 END_TEST
@@ -405,7 +405,7 @@ static bool is_had_on_order(void)
 	fixture_work();
 	ck_assert(put(addr));
 	fixture_free(other);
-	ck_assert_int_eq(gp_fence_order(&fixture_pool()->fence), 0);
+	ck_assert_int_eq(gp_fence_order(fixture_pool()->fence), 0);
 	return take(SMALL) == addr;
 }
 
@@ -415,7 +415,7 @@ START_TEST(where_completion_is_needed_order_is_not_enough_for_a_cache_either)
 	ck_assert(is_had_on_order());
 	fake_complete_all(&px.fake);
 	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
-	(void)gp_fence_settle(&fixture_pool()->fence); /* sees that the GPU keeps up */
+	(void)gp_fence_settle(fixture_pool()->fence); /* sees that the GPU keeps up */
 	ck_assert(!is_had_on_order());
 	fake_complete_all(&px.fake);
 	end();

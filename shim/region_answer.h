@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Request "region": the regions of the process, or one of them that shall keep nothing. */
+
+#include "json.h"
+
+int gp_region_answer(int argc, char **argv, struct gp_json *out);

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Which pools a context has: its own, and one for each region that somebody has allocated in. */
+
+#include "../pool/mapped.h"
+#include "backend.h"
+#include "log.h"
+#include "record.h"
+#include "region.h"
+
+static struct gp_pool *peek(struct gp_context *context, int id)
+{
+	return atomic_load_explicit(&context->regions.pools[id - 1], memory_order_acquire);
+}
+
+/* Whoever ends the context has said so before he looks which pools there are. */
+static struct gp_pool *publish(struct gp_context *context, int id, struct gp_pool *pool)
+{
+	struct gp_pool *published;
+
+	gp_mutex_lock(&context->regions.lock);
+	published = peek(context, id);
+	if (!published && !atomic_load(&context->is_dead)) {
+		published = pool;
+		atomic_store_explicit(&context->regions.pools[id - 1], pool, memory_order_release);
+	}
+	gp_mutex_unlock(&context->regions.lock);
+	return published;
+}
+
+static void discard(struct gp_pool *pool)
+{
+	gp_record(pool, DROP, 0);
+	gp_pool_drop(pool);
+	gp_pool_unmap(pool);
+	gp_pool_put(pool);
+}
+
+static void set_overlap(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, OVERLAP, true);
+	gp_pool_set_overlap(pool, true);
+}
+
+/* Of a context that is gone, or where there can be none, the context's own will do. */
+static struct gp_pool *make(struct gp_context *context, int id)
+{
+	struct gp_pool *pool, *published;
+
+	if (atomic_load(&context->regions.are_all))
+		return context->pool;
+	if (gp_device_sibling_new(context, &pool)) {
+		if (!atomic_exchange(&context->regions.are_all, true))
+			gp_log(GP_LOG_WARN, "region '%s' cannot have a cache of its own on device %d",
+				gp_region_name(id), context->device->index);
+		return context->pool;
+	}
+	published = publish(context, id, pool);
+	if (published != pool) {
+		discard(pool);
+	} else {
+		gp_context_catch_up(context, pool);
+		if (atomic_load(&context->regions.overlap))
+			set_overlap(NULL, pool);
+	}
+	return published ? published : context->pool;
+}
+
+struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id)
+{
+	struct gp_pool *pool = peek(context, id);
+
+	return gp_likely(pool != NULL) ? pool : make(context, id);
+}
+
+int gp_region_of(struct gp_context *context, const struct gp_pool *pool)
+{
+	int id = gp_region_count();
+
+	while (id && peek(context, id) != pool)
+		id--;
+	return id;
+}
+
+void gp_context_each_pool(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
+{
+	fn(arg, context->pool);
+	/* Under the lock once: who publishes a pool of a context that is dead has seen that. */
+	gp_mutex_lock(&context->regions.lock);
+	gp_mutex_unlock(&context->regions.lock);
+	for (int id = gp_region_count(); id; id--)
+		if (peek(context, id))
+			fn(arg, peek(context, id));
+}
+
+void gp_context_set_overlap(struct gp_context *context)
+{
+	atomic_store(&context->regions.overlap, true);
+	gp_context_each_pool(context, set_overlap, NULL);
+}
+
+bool gp_context_has_regions(struct gp_context *context)
+{
+	int id = gp_region_count();
+
+	while (id && !peek(context, id))
+		id--;
+	return id != 0;
+}
+
+struct region_tally {
+	int id, device;
+	unsigned n;
+	struct gp_stats *stats;
+};
+
+static void add_context(void *arg, struct gp_context *context)
+{
+	struct region_tally *tally = arg;
+	struct gp_pool *pool = peek(context, tally->id);
+	struct gp_stats stats;
+
+	if (context->device->index != tally->device || !pool)
+		return;
+	gp_pool_stats(pool, &stats);
+	gp_stats_add(tally->stats, &stats);
+	tally->n++;
+}
+
+unsigned gp_region_tally(int id, int device, struct gp_stats *ret_stats)
+{
+	struct region_tally tally = {.id = id, .device = device, .stats = ret_stats};
+
+	*ret_stats = (struct gp_stats){0};
+	gp_context_each(add_context, &tally);
+	return tally.n;
+}
+
+struct invalidation {
+	int id;
+	uint64_t released_bytes;
+	struct gp_invalidated *sum;
+};
+
+static void invalidate_context(void *arg, struct gp_context *context)
+{
+	struct invalidation *invalidation = arg;
+	struct gp_pool *pool = peek(context, invalidation->id);
+	struct gp_invalidated count;
+
+	if (!pool)
+		return;
+	gp_record(pool, RECLAIM, 1);
+	invalidation->released_bytes += gp_pool_invalidate(pool, &count);
+	invalidation->sum->busy_blocks += count.busy_blocks;
+	invalidation->sum->busy_bytes += count.busy_bytes;
+}
+
+uint64_t gp_region_invalidate(int id, struct gp_invalidated *ret_invalidated)
+{
+	struct invalidation invalidation = {.id = id, .sum = ret_invalidated};
+
+	*ret_invalidated = (struct gp_invalidated){0};
+	gp_context_each(invalidate_context, &invalidation);
+	return invalidation.released_bytes;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program with regions. Without the library they are nothing. */
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "api/gpupool.h"
+#include "app_driver.h"
+
+enum { TURNS = 1000, REGIONS = 70 };
+
+static struct gpupool_status status(void)
+{
+	struct gpupool_status status = {0};
+
+	(void)gpupool_get_status(0, &status);
+	return status;
+}
+
+/* A block that is done with. */
+static CUdeviceptr once(size_t bytes)
+{
+	CUdeviceptr ptr = app_alloc(bytes);
+
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSynchronize());
+	return ptr;
+}
+
+static CUdeviceptr once_in(const char *region, size_t bytes)
+{
+	CUdeviceptr ptr;
+
+	(void)gpupool_region_begin(region);
+	ptr = once(bytes);
+	(void)gpupool_region_end();
+	return ptr;
+}
+
+static const size_t sizes[] = {512, 64 * KIB, MIB, 5 * MIB, 40 * MIB};
+
+/* What one region has freed nobody else gets, and it has it again. */
+static void apart(void)
+{
+	uint64_t n_shared = 0, n_lost = 0;
+
+	app_start();
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
+		CUdeviceptr mine = once_in("a", sizes[i]), other = once_in("b", sizes[i]), none = once(sizes[i]);
+
+		uint64_t misses = status().misses;
+
+		n_shared += mine == other || mine == none || other == none;
+		(void)once_in("a", sizes[i]);
+		(void)once_in("b", sizes[i]);
+		(void)once(sizes[i]);
+		n_lost += status().misses - misses;
+	}
+	app_fact("shared", n_shared);
+	app_fact("lost", n_lost);
+	app_fact("cached", status().cached_bytes + status().pending_bytes);
+	app_pause("apart");
+	app_tell_driver();
+}
+
+static void nest(void)
+{
+	CUdeviceptr outer, inner, again;
+
+	app_start();
+	(void)gpupool_region_begin("outer");
+	outer = once(3 * MIB);
+	(void)gpupool_region_begin("inner");
+	inner = once(3 * MIB);
+	(void)gpupool_region_begin("outer");
+	again = once(3 * MIB);
+	(void)gpupool_region_end();
+	app_fact("inner again", once(3 * MIB) == inner);
+	(void)gpupool_region_end();
+	app_fact("apart", inner != outer);
+	app_fact("the same", again == outer);
+	app_fact("outer again", once(3 * MIB) == outer);
+	(void)gpupool_region_end();
+	app_fact("one end too many", (uint64_t)-gpupool_region_end());
+	/* As deep as one likes. */
+	for (int i = 0; i < 100; i++)
+		(void)gpupool_region_begin(i % 2 ? "inner" : "outer");
+	app_fact("deep", once(3 * MIB) == inner);
+	for (int i = 0; i < 99; i++)
+		(void)gpupool_region_end();
+	app_fact("up again", once(3 * MIB) == outer);
+	(void)gpupool_region_end();
+	app_fact("outside", (uint64_t)-gpupool_region_end());
+}
+
+/* The other's block belongs to its region wherever it is freed. */
+static void *free_elsewhere(void *arg)
+{
+	CUdeviceptr *ptrs = (CUdeviceptr *)arg;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_fact("begun elsewhere", (uint64_t)-gpupool_region_end());
+	APP_MUST(cuMemFree_v2(ptrs[0]));
+	(void)gpupool_region_begin("b");
+	APP_MUST(cuMemFree_v2(ptrs[1]));
+	APP_MUST(cuCtxSynchronize());
+	ptrs[2] = once(7 * MIB);
+	(void)gpupool_region_begin("a");
+	ptrs[3] = once(7 * MIB);
+	return NULL;
+}
+
+static void *look_elsewhere(void *arg)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	app_fact("ended with the thread", (uint64_t)-gpupool_region_end());
+	*(CUdeviceptr *)arg = once_in("b", 7 * MIB);
+	return NULL;
+}
+
+static void threads(void)
+{
+	CUdeviceptr ptrs[4], first, second, third;
+	pthread_t thread;
+
+	app_start();
+	(void)gpupool_region_begin("a");
+	ptrs[0] = app_alloc(7 * MIB);
+	ptrs[1] = app_alloc(7 * MIB);
+	first = ptrs[0];
+	second = ptrs[1];
+	APP_MUST(pthread_create(&thread, NULL, free_elsewhere, ptrs));
+	APP_MUST(pthread_join(thread, NULL));
+	app_fact("not b's", ptrs[2] != first && ptrs[2] != second);
+	app_fact("a's again", ptrs[3] == first || ptrs[3] == second);
+	APP_MUST(pthread_create(&thread, NULL, look_elsewhere, &third));
+	APP_MUST(pthread_join(thread, NULL));
+	app_fact("b's stays", third == ptrs[2]);
+	third = once(7 * MIB);
+	app_fact("still in a", third == first || third == second);
+	app_tell_driver();
+}
+
+/* Freed while a kernel writes it, on a stream of its own, and had again at once for another. */
+static void fence(void)
+{
+	CUstream streams[2];
+	uint64_t n_wrong = 0;
+
+	app_start();
+	streams[0] = app_stream();
+	streams[1] = app_stream();
+	for (int i = 0; i < 60; i++) {
+		const char *const names[] = {"a", "b"};
+		size_t bytes = sizes[(size_t)i % LENGTH(sizes)];
+		CUdeviceptr old, new;
+
+		(void)gpupool_region_begin(names[i % 2]);
+		old = app_alloc(bytes);
+		app_spin_fill(streams[0], old, bytes, 1, MS);
+		if (i % 3 == 0)
+			(void)gpupool_region_end();
+		APP_MUST(i % 5 ? cuMemFree_v2(old) : cuMemFreeAsync(old, streams[0]));
+		if (i % 3 == 0)
+			(void)gpupool_region_begin(names[i % 2]);
+		new = app_alloc(bytes);
+		app_fill(streams[1], new, bytes, (uint32_t)i + 7);
+		n_wrong += app_count_wrong(streams[1], new, bytes, (uint32_t)i + 7);
+		APP_MUST(cuMemFree_v2(new));
+		(void)gpupool_region_end();
+	}
+	app_fact("wrong words", n_wrong);
+	app_tell_driver();
+}
+
+/* One region after the other needs most of the device, and at last none does. */
+static void full(void)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+
+	app_start();
+	stream = app_stream();
+	(void)once_in("a", 700 * MIB);
+	app_fact("b", (uint64_t)(once_in("b", 700 * MIB) == 0));
+	(void)gpupool_region_begin("a");
+	ptr = app_alloc(700 * MIB);
+	app_spin_fill(stream, ptr, MIB, 3, 50 * MS);
+	APP_MUST(cuMemFree_v2(ptr));
+	(void)gpupool_region_end();
+	/* The driver's own free would have waited. */
+	app_result("after a", cuMemAlloc_v2(&ptr, 600 * MIB));
+	APP_MUST(cuMemFree_v2(ptr));
+	(void)gpupool_region_begin("b");
+	app_result("after none", cuMemAlloc_v2(&ptr, 700 * MIB));
+	app_spin_fill(stream, ptr, MIB, 3, 50 * MS);
+	APP_MUST(cuMemFreeAsync(ptr, stream));
+	(void)gpupool_region_end();
+	app_result("after b", cuMemAllocAsync(&ptr, 600 * MIB, stream));
+	app_result("too much", cuMemAlloc_v2(&ptr, 2000 * MIB));
+	app_fact("ooms", status().ooms);
+	app_tell_driver();
+}
+
+static void invalidate(void)
+{
+	CUdeviceptr busy, kept, small;
+	uint64_t total;
+
+	app_start();
+	(void)gpupool_region_begin("mine");
+	busy = app_alloc(6 * MIB);
+	small = app_alloc(4 * KIB);
+	kept = once(40 * MIB);
+	(void)once(8 * KIB);
+	(void)gpupool_region_end();
+	total = status().total_bytes;
+	app_fact("given", (uint64_t)gpupool_region_invalidate("mine"));
+	app_fact("less", total - status().total_bytes);
+	app_fact("used", status().used_bytes);
+	APP_MUST(cuMemFree_v2(busy));
+	APP_MUST(cuMemFree_v2(small));
+	APP_MUST(cuCtxSynchronize());
+	(void)gpupool_region_begin("mine");
+	app_fact("new", app_alloc(6 * MIB) != 0);
+	(void)gpupool_region_end();
+	(void)gpupool_reclaim(0);
+	app_fact("left", status().total_bytes);
+	app_fact("cached again", once_in("mine", 40 * MIB) == once_in("mine", 40 * MIB));
+	app_fact("another address", kept != 0);
+	app_fact("nobody's", (uint64_t)gpupool_region_invalidate("yours"));
+	app_pause("invalidate");
+	app_fact("total", status().total_bytes);
+}
+
+/* A context takes its regions' pools along, and has them again. */
+static void reset(void)
+{
+	CUdeviceptr ptr;
+	size_t before = 0, after = 0, total;
+
+	app_start();
+	(void)gpupool_region_begin("a");
+	ptr = app_alloc(3 * MIB);
+	(void)once(2 * MIB);
+	(void)once(9 * KIB);
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	(void)once(50 * MIB);
+	APP_MUST(cuMemGetInfo_v2(&after, &total));
+	app_fact("free all the same", before == after);
+	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+	app_result("free", cuMemFree_v2(ptr));
+	app_fact("total", status().total_bytes);
+	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	ptr = once(2 * MIB);
+	total = status().misses;
+	(void)once(2 * MIB);
+	app_fact("more", status().misses - total);
+	(void)gpupool_region_end();
+	app_fact("not outside", once(2 * MIB) != ptr);
+	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* More than there can be. */
+static void many(void)
+{
+	CUdeviceptr ptrs[REGIONS];
+	uint64_t n_new = 0;
+	char name[32];
+
+	app_start();
+	for (int i = 0; i < REGIONS; i++) {
+		snprintf(name, sizeof(name), "region %d", i);
+		(void)gpupool_region_begin(name);
+		(void)gpupool_region_end();
+		ptrs[i] = once_in(name, MIB);
+		for (int k = 0; k < i; k++)
+			n_new += ptrs[k] == ptrs[i];
+	}
+	app_fact("shared", n_new);
+	app_fact("first again", once_in("region 0", MIB) == ptrs[0]);
+	app_fact("last is none", once(MIB) == ptrs[REGIONS - 1]);
+}
+
+static void wrong(void)
+{
+	static const char *const names[] = {NULL, "", "tab\t", "\x7f", "\xc3\xa4",
+		"sixty-four characters are one more than a name may have, so no..",
+		"sixty-three are not, of which this is an example, or else not."};
+	char name[16];
+
+	app_start();
+	for (size_t i = 0; i < LENGTH(names); i++) {
+		snprintf(name, sizeof(name), "name %zu", i);
+		app_fact(name, (uint64_t)-gpupool_region_begin(names[i]));
+	}
+	app_fact("end", (uint64_t)-gpupool_region_end());
+	app_fact("end again", (uint64_t)-gpupool_region_end());
+}
+
+/* What a function that is called again and again does, as a language with a garbage collector would see to it. */
+static void step(void)
+{
+	CUdeviceptr random = app_alloc(100 * MIB), sine = app_alloc(100 * MIB);
+
+	app_fill(NULL, random, KIB, 1);
+	app_fill(NULL, sine, KIB, 2);
+	APP_MUST(cuMemFree_v2(random));
+	APP_MUST(cuMemFree_v2(sine));
+}
+
+/* The loop, in a program that asks for its memory back between two turns, as many do. */
+static void loop(bool has_region)
+{
+	app_start();
+	for (int i = 0; i < TURNS; i++) {
+		if (has_region)
+			(void)gpupool_region_begin("loop");
+		step();
+		if (has_region)
+			(void)gpupool_region_end();
+	}
+	app_fact_calls("cuMemAlloc");
+	app_fact("hits", status().hits);
+	app_fact("misses", status().misses);
+	app_fact("total", status().total_bytes);
+	(void)gpupool_region_invalidate("loop");
+	APP_MUST(cuCtxSynchronize());
+	app_fact("after", status().total_bytes - status().returning_bytes);
+	app_tell_driver();
+}
+
+static void loop_in_none(void)
+{
+	loop(false);
+}
+
+static void loop_in_region(void)
+{
+	loop(true);
+}
+
+enum { THREADS = 4, CHURN = 300 };
+
+static void *churn(void *arg)
+{
+	unsigned state = (unsigned)(uintptr_t)arg;
+	uint64_t n_failed = 0;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (int i = 0; i < CHURN; i++) {
+		static const char *const names[] = {"a", "b", "c"};
+		bool is_in = app_random(&state) % 4 != 0;
+		CUdeviceptr ptr;
+
+		if (is_in)
+			(void)gpupool_region_begin(names[app_random(&state) % 3]);
+		if (cuMemAlloc_v2(&ptr, 1 + app_random(&state) % (3 * MIB)))
+			n_failed++;
+		else
+			APP_MUST(cuMemFree_v2(ptr));
+		if (app_random(&state) % 64 == 0)
+			(void)gpupool_region_invalidate("b");
+		if (is_in)
+			(void)gpupool_region_end();
+	}
+	return (void *)(uintptr_t)n_failed;
+}
+
+static void crowd(void)
+{
+	pthread_t all[THREADS];
+	uint64_t n_failed = 0;
+	void *result;
+
+	app_start();
+	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
+	for (uintptr_t i = 0; i < THREADS; i++)
+		APP_MUST(pthread_create(&all[i], NULL, churn, (void *)(i + 1)));
+	app_pause("crowd");
+	for (int i = 0; i < THREADS; i++) {
+		APP_MUST(pthread_join(all[i], &result));
+		n_failed += (uintptr_t)result;
+	}
+	app_fact("failed", n_failed);
+	app_fact("used", status().used_bytes);
+	app_fact("freed now", gpupool_free_now(0) >= 0);
+	app_fact("total", status().total_bytes);
+	app_tell_driver();
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"apart", apart},
+	{"crowd", crowd},
+	{"fence", fence},
+	{"full", full},
+	{"invalidate", invalidate},
+	{"loop", loop_in_none},
+	{"loop-region", loop_in_region},
+	{"many", many},
+	{"nest", nest},
+	{"reset", reset},
+	{"threads", threads},
+	{"wrong", wrong},
+	{NULL},
+};

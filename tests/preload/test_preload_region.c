@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Regions: named caches that a thread is in for a while. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "play.h"
+
+#define GPU "SIMGPU_MEMORY=1GiB"
+
+static const char *const kinds[] = {"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split",
+	"GPUPOOL_POOL=vmm", "GPUPOOL_THREAD_CACHE=0", "GPUPOOL_REUSE=completed"};
+
+static void play_region(const char *scenario, const char *const *env, void (*at_pause)(const char *name))
+{
+	play_run(&(struct play){.program = "app_region",
+		.words = {scenario},
+		.env = env,
+		.preload = play_library,
+		.at_pause = at_pause});
+	ck_assert_int_eq(play_status, 0);
+}
+
+static void check_quiet(void)
+{
+	ck_assert_str_eq(play_err, "");
+}
+
+static unsigned count(const char *text, const char *what)
+{
+	unsigned n = 0;
+
+	while ((text = strstr(text, what))) {
+		text += strlen(what);
+		n++;
+	}
+	return n;
+}
+
+static uint64_t sum_up(const char *answer, const char *name)
+{
+	char key[64];
+	uint64_t sum = 0;
+
+	snprintf(key, sizeof(key), "\"%s\":", name);
+	while ((answer = strstr(answer, key))) {
+		sum += play_number(answer, name);
+		answer += strlen(key);
+	}
+	return sum;
+}
+
+static void list_two(const char *name)
+{
+	const char *answer = play_ask("region list");
+	uint64_t cached = sum_up(answer, "cached_bytes");
+
+	ck_assert_uint_eq(count(answer, "\"name\":"), 2);
+	ck_assert_ptr_nonnull(strstr(answer, "\"name\":\"a\",\"device\":0,\"used_bytes\":0,"));
+	ck_assert_ptr_nonnull(strstr(answer, "\"name\":\"b\","));
+	ck_assert_uint_ge(cached + sum_up(answer, "pending_bytes"), 2 * 40 * MIB);
+	ck_assert_uint_eq(sum_up(answer, "misses") + sum_up(answer, "hits"), 20);
+	answer = play_ask("status");
+	ck_assert_uint_eq(play_number(answer, "regions"), 2);
+	/* The device's are those of all. */
+	ck_assert_uint_ge(play_number(answer, "cached_bytes") + play_number(answer, "pending_bytes"), 3 * 40 * MIB);
+	answer = play_ask("map");
+	ck_assert_uint_eq(count(answer, "\"region\":\"a\""), 1);
+	ck_assert_uint_eq(count(answer, "\"region\":\"b\""), 1);
+	ck_assert_uint_ge(count(answer, "\"region\":null"), 1);
+}
+
+START_TEST(what_a_region_has_freed_is_its_own_and_stays_for_its_next_entry)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_region("apart", env, list_two);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("shared"), 0);
+	ck_assert_uint_eq(play_fact("lost"), 0);
+	ck_assert_uint_ge(play_fact("cached"), 3 * 40 * MIB);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static const char *const nested[] = {
+	"inner again", "apart", "the same", "outer again", "deep", "up again"};
+
+START_TEST(regions_nest_and_the_innermost_counts)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_region("nest", env, NULL);
+	check_quiet();
+	for (size_t i = 0; i < LENGTH(nested); i++)
+		ck_assert_msg(play_fact(nested[i]) == 1, "%s", nested[i]);
+	ck_assert_uint_eq(play_fact("one end too many"), EINVAL);
+	ck_assert_uint_eq(play_fact("outside"), EINVAL);
+}
+END_TEST
+
+START_TEST(a_region_belongs_to_its_thread_and_its_cache_to_all)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_region("threads", env, NULL);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("begun elsewhere"), EINVAL);
+	ck_assert_uint_eq(play_fact("ended with the thread"), EINVAL);
+	ck_assert_uint_eq(play_fact("not b's"), 1);
+	ck_assert_uint_eq(play_fact("a's again"), 1);
+	ck_assert_uint_eq(play_fact("b's stays"), 1);
+	ck_assert_uint_eq(play_fact("still in a"), 1);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(the_fence_rule_holds_in_regions)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_region("fence", env, NULL);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("wrong words"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(running_out_of_memory_takes_from_idle_regions_before_it_fails)
+{
+	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", "GPUPOOL_RESERVE=0", NULL};
+
+	play_region("full", env, NULL);
+	check_quiet();
+	ck_assert_str_eq(play_out, "after a: 0\nafter none: 0\nafter b: 0\ntoo much: 2\n");
+	ck_assert_uint_eq(play_fact("ooms"), 1);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static void invalidate_by_hand(const char *name)
+{
+	const char *answer = play_ask("region invalidate mine");
+
+	ck_assert_uint_ge(play_number(answer, "released_bytes"), 40 * MIB);
+	ck_assert_uint_eq(play_number(answer, "busy_blocks"), 1);
+	ck_assert_uint_ge(play_number(answer, "busy_bytes"), 6 * MIB);
+	ck_assert_uint_eq(count(answer, "\"name\":\"mine\""), 1);
+	answer = play_ask("region invalidate my%20own");
+	ck_assert_ptr_nonnull(strstr(answer, "there is no region 'my own'"));
+	answer = play_ask("region invalidate");
+	ck_assert_ptr_nonnull(strstr(answer, "\"reason\":\"usage\""));
+}
+
+START_TEST(an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy)
+{
+	const char *env[] = {kinds[_i], GPU, "GPUPOOL_RESERVE=0", NULL};
+
+	play_region("invalidate", env, invalidate_by_hand);
+	check_quiet();
+	ck_assert_uint_ge(play_fact("given"), 40 * MIB);
+	ck_assert_uint_ge(play_fact("less"), 40 * MIB);
+	ck_assert_uint_ge(play_fact("used"), 6 * MIB);
+	ck_assert_uint_eq(play_fact("new"), 1);
+	/* The one block that came afterwards. */
+	ck_assert_uint_lt(play_fact("left"), 36 * MIB);
+	ck_assert_uint_eq(play_fact("cached again"), 1);
+	ck_assert_uint_eq(play_fact("nobody's"), 0);
+	ck_assert_uint_lt(play_fact("total"), 36 * MIB);
+}
+END_TEST
+
+START_TEST(a_context_that_ends_takes_its_regions_memory_along)
+{
+	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
+
+	play_region("reset", env, NULL);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("free all the same"), 1);
+	ck_assert_uint_eq(play_fact("total"), 0);
+	ck_assert_uint_eq(play_fact("more"), 0);
+	ck_assert_uint_eq(play_fact("not outside"), 1);
+}
+END_TEST
+
+START_TEST(regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once)
+{
+	const char *env[] = {"GPUPOOL_POOL=simple", "GPUPOOL_THREAD_CACHE=0", GPU, NULL};
+
+	play_region("many", env, NULL);
+	ck_assert_uint_eq(count(play_err, "\n"), 1);
+	ck_assert_ptr_nonnull(strstr(play_err, "there are 64 regions already: 'region 64'"));
+	ck_assert_uint_eq(play_fact("shared"), 5 + 4 + 3 + 2 + 1);
+	ck_assert_uint_eq(play_fact("first again"), 1);
+	ck_assert_uint_eq(play_fact("last is none"), 1);
+}
+END_TEST
+
+START_TEST(a_name_is_short_and_can_be_shown)
+{
+	char name[16];
+
+	play_region("wrong", NULL, NULL);
+	check_quiet();
+	for (int i = 0; i < 7; i++) {
+		snprintf(name, sizeof(name), "name %d", i);
+		ck_assert_uint_eq(play_fact(name), i < 6 ? EINVAL : 0);
+	}
+	ck_assert_uint_eq(play_fact("end"), 0);
+	ck_assert_uint_eq(play_fact("end again"), EINVAL);
+}
+END_TEST
+
+static void look_meanwhile(const char *name)
+{
+	for (int i = 0; i < 5; i++) {
+		play_ask("region list");
+		play_ask("region invalidate a");
+		play_ask("reclaim");
+	}
+}
+
+START_TEST(many_threads_may_enter_and_leave_the_same_regions)
+{
+	const char *env[] = {kinds[_i], GPU, NULL};
+
+	play_region("crowd", env, look_meanwhile);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("failed"), 0);
+	ck_assert_uint_eq(play_fact("used"), 0);
+	ck_assert_uint_eq(play_fact("total"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	int n = (int)LENGTH(kinds);
+
+	tcase_add_loop_test(tc, what_a_region_has_freed_is_its_own_and_stays_for_its_next_entry, 0, n);
+	tcase_add_loop_test(tc, regions_nest_and_the_innermost_counts, 0, n);
+	tcase_add_loop_test(tc, a_region_belongs_to_its_thread_and_its_cache_to_all, 0, n);
+	tcase_add_loop_test(tc, the_fence_rule_holds_in_regions, 0, n);
+	tcase_add_loop_test(tc, running_out_of_memory_takes_from_idle_regions_before_it_fails, 0, n);
+	tcase_add_loop_test(tc, an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy, 0, n);
+	tcase_add_loop_test(tc, a_context_that_ends_takes_its_regions_memory_along, 0, n);
+	tcase_add_test(tc, regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once);
+	tcase_add_test(tc, a_name_is_short_and_can_be_shown);
+	tcase_add_loop_test(tc, many_threads_may_enter_and_leave_the_same_regions, 0, n);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"region", add}, 1);
+}
