@@ -28,8 +28,8 @@ int gp_driver_result(struct gp_context *context, CUresult r);
 int gp_driver_released(struct gp_context *context, CUresult r);
 
 /*
- * False if memory need not go back to the context any more: it is dead, or lost; *ret_error, if anybody wants to know, is
- * what the driver would say, or 0. Else as gp_context_enter.
+ * False if memory need not go back to the context any more: it is dead, or lost; *ret_error, if anybody wants to know,
+ * is what the driver would say, or 0. Else as gp_context_enter.
  */
 static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_error)
 {
