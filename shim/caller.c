@@ -108,21 +108,24 @@ uint32_t gp_caller_now_slow(void)
 	return gp_caller_number(gp_caller.behind ? gp_caller.behind : gp_caller.address);
 }
 
+/* A block may tell a number before this thread can see the name: nothing else passes between it and who gave it. */
 const char *gp_caller_path(uint32_t number)
 {
-	return number ? *path_of(number) : NULL;
+	return number && number <= atomic_load(&n_paths) ? *path_of(number) : NULL;
 }
 
 const char *gp_caller_name(uint32_t number)
 {
-	const char *slash = number ? strrchr(*path_of(number), '/') : NULL;
+	const char *whole = gp_caller_path(number), *slash = whole ? strrchr(whole, '/') : NULL;
 
-	return slash ? slash + 1 : gp_caller_path(number);
+	return slash ? slash + 1 : whole;
 }
 
 bool gp_caller_is_cuda(uint32_t number)
 {
-	return number && gp_object_is_cuda(gp_caller_name(number));
+	const char *name = gp_caller_name(number);
+
+	return name && gp_object_is_cuda(name);
 }
 
 void gp_caller_after_fork_child(void)

@@ -138,9 +138,10 @@ static void say_callers(const struct gp_leaks *leaks)
 
 	for (size_t i = 0; i < gp_min(leaks->n_callers, CALLERS_SHOWN); i++) {
 		const struct gp_holders *caller = &leaks->callers[i];
+		const char *name = gp_caller_name(caller->number);
 
 		say("  library: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, caller->bytes), caller->blocks,
-			caller->number ? gp_caller_name(caller->number) : "unknown");
+			name ? name : "unknown");
 	}
 	if (leaks->n_callers > CALLERS_SHOWN)
 		say("  and %zu more libraries", leaks->n_callers - CALLERS_SHOWN);

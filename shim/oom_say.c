@@ -104,10 +104,10 @@ static void say_callers(const struct gp_oom *oom)
 
 	for (unsigned i = 0; i < gp_min(oom->n_callers, CALLERS_SHOWN); i++) {
 		const struct gp_holders *caller = &oom->callers[i];
+		const char *name = gp_caller_name(caller->number);
 		amount bytes;
 		int n = snprintf(line + used, sizeof(line) - used, "%s%.80s %s", used ? ", " : "",
-			caller->number ? gp_caller_name(caller->number) : "unknown",
-			gp_amount_text(bytes, caller->bytes));
+			name ? name : "unknown", gp_amount_text(bytes, caller->bytes));
 
 		used = gp_min(used + (size_t)n, sizeof(line) - 1);
 	}
