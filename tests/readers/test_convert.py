@@ -2,10 +2,15 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
 Usage: test_convert.py GPUPOOL_STAT PROFILE_PROTO TRACES: what gpupool-stat convert writes, read by Python's own modules, by
-a walk through a snapshot as PyTorch's viewer makes it, and by protoc and pprof, where they are installed.
+a walk through a snapshot as PyTorch's viewer makes it, and, where they are installed, by protoc, pprof and
+PyTorch's _memory_viz.py.
+
+A reader that is not installed can be named by a variable: GPUPOOL_TEST_MEMORY_VIZ is that file of PyTorch's, which needs
+nothing else of it, and GPUPOOL_TEST_RMM a checkout of RMM, whose replay benchmark has a parser to compile.
 """
 
 import csv
+import importlib.util
 import json
 import os
 import pathlib
@@ -141,6 +146,49 @@ def the_map_of_a_process_becomes_a_snapshot_with_its_stacks():
     assert snapshot["device_traces"] == [[]]
 
 
+def memory_viz():
+    """PyTorch's own module, without the rest of PyTorch."""
+    file = os.environ.get("GPUPOOL_TEST_MEMORY_VIZ")
+    if not file:
+        torch = importlib.util.find_spec("torch")
+        if not torch or not torch.origin:
+            raise Skip("no Python module torch, and no GPUPOOL_TEST_MEMORY_VIZ")
+        file = os.path.join(os.path.dirname(torch.origin), "cuda/_memory_viz.py")
+    spec = importlib.util.spec_from_file_location("_memory_viz", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def snapshots():
+    """Each with the bytes that its segments have in all, and those that the program holds of them."""
+    yield pickle.loads(convert(make_recording(), "torch")), 21 * MIB, MIB + 512
+    snapshot = pickle.loads(convert(TRACES + "/cupy.txt.gz", "torch"))
+    yield snapshot, *(sum(s[key] for s in snapshot["segments"]) for key in ("total_size", "allocated_size"))
+    with Process() as process:
+        yield pickle.loads(convert(os.getpid(), "torch", env=process.env)), 208 * MIB, 67000000
+
+
+def pytorch_itself_understands_the_snapshots():
+    viz = memory_viz()
+    for snapshot, reserved, held in snapshots():
+        # It adds the blocks up, and does not go on if that is not what the segments say.
+        text = viz.segsum(snapshot)
+        assert "\ntotal_reserved: %s\n" % viz.Bytes(reserved) in text, (reserved, text)
+        assert "\ntotal_allocated: %s\n" % viz.Bytes(held) in text, (held, text)
+        trace = viz.trace(snapshot)
+        events = [event["action"] for trace in snapshot["device_traces"] for event in trace]
+        assert trace.count(" = cudaMalloc(") == events.count("segment_alloc")
+        assert trace.count("\nraise OutOfMemoryError") == events.count("oom")
+        assert "MEM[" not in trace and "{" not in trace, "an event that it does not know, or outside all segments"
+        # One stack a line, from the root, with its bytes, as flame graphs are made of.
+        for stacks in (viz.segments, viz.memory):
+            lines = stacks(snapshot, lambda text: text).splitlines()
+            assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == reserved, lines
+        for plot in (viz.trace_plot, viz.segment_plot):
+            assert "MemoryViz.js" in plot(snapshot)
+
+
 def a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks():
     trace = json.loads(convert(make_recording(), "chrome"))
     events = trace["traceEvents"]
@@ -196,6 +244,40 @@ def each_free_in_a_log_for_rmm_has_the_size_of_its_allocation():
             else:
                 assert not pointer and size == 1 << 40
     assert 512 * MIB not in {pointer for _, pointer, _ in rmm_rows(make_recording())}
+
+
+RMM_PROGRAM = """
+#include <algorithm>
+#include <iostream>
+#include "log_parser.hpp"
+
+int main(int argc, char **argv)
+{
+	for (auto const &event : rmm::detail::parse_csv(argv[1]))
+		std::cout << int(event.act) << ' ' << event.pointer << ' ' << event.size << ' ' << event.thread_id << '\\n';
+}
+"""
+
+# All that the parser takes from the library.
+RMM_ERROR = "#pragma once\n#define RMM_EXPECTS(condition, what) ((condition) ? (void)0 : throw std::logic_error(what))\n"
+
+
+def the_parser_of_rmm_reads_the_log():
+    checkout = os.environ.get("GPUPOOL_TEST_RMM")
+    if not checkout:
+        raise Skip("no GPUPOOL_TEST_RMM")
+    compiler, program, log = find("c++", "g++", "clang++"), path("parse"), path("log.csv")
+    os.makedirs(path("rmm/detail"))
+    pathlib.Path(path("rmm/detail/error.hpp")).write_text(RMM_ERROR)
+    pathlib.Path(path("parse.cpp")).write_text(RMM_PROGRAM)
+    subprocess.run([compiler, "-std=c++20", "-I" + FOLDER.name, "-I" + checkout + "/cpp/benchmarks/utilities", "-o", program,
+                    path("parse.cpp")], check=True)
+    for source in (make_recording(), TRACES + "/cupy.txt.gz"):
+        pathlib.Path(log).write_bytes(convert(source, "rmm"))
+        lines = subprocess.run([program, log], capture_output=True, check=True).stdout.decode().splitlines()
+        acts = ["allocate", "free", "allocate failure"]
+        found = [(acts[int(act)], int(pointer), int(size)) for act, pointer, size, _ in map(str.split, lines)]
+        assert found == list(rmm_rows(source)), found[:10]
 
 
 def saved_leaks():
@@ -286,9 +368,11 @@ readers.main([
     a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through,
     a_snapshot_of_the_last_events_alone_can_be_walked_through_too,
     the_map_of_a_process_becomes_a_snapshot_with_its_stacks,
+    pytorch_itself_understands_the_snapshots,
     a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks,
     a_long_trace_for_chrome_is_thinned_out_and_keeps_its_peak,
     each_free_in_a_log_for_rmm_has_the_size_of_its_allocation,
+    the_parser_of_rmm_reads_the_log,
     folded_stacks_begin_at_the_root_and_add_up,
     protoc_decodes_the_profile,
     pprof_shows_the_profile,

@@ -315,6 +315,31 @@ def the_dashboard_has_the_members_that_grafana_needs():
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
+def what_is_missing(given, kept, where="dashboard"):
+    """The members that are not what they were, but for those that say nothing."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for key, value in given.items():
+            if value is not None:
+                yield from what_is_missing(value, kept.get(key), "%s.%s" % (where, key))
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for nth, pair in enumerate(zip(given, kept)):
+            yield from what_is_missing(*pair, "%s[%d]" % (where, nth))
+    elif given != kept:
+        yield where, given, kept
+
+
+def the_schema_of_grafana_knows_every_member_of_the_dashboard():
+    try:
+        from grafana_foundation_sdk.cog.encoder import JSONEncoder
+        from grafana_foundation_sdk.models.dashboard import Dashboard
+    except ImportError as error:
+        raise Skip("no Python module grafana_foundation_sdk") from error
+    given = load_dashboard()
+    kept = json.loads(JSONEncoder().encode(Dashboard.from_json(load_dashboard())))
+    missing = list(what_is_missing(given, kept))
+    assert not missing, missing
+
+
 def promtool_understands_what_the_dashboard_asks():
     promtool = find("promtool")
     rules = [{"record": "a:b:c%d" % nth, "expr": text} for nth, text in enumerate(expressions(load_dashboard()))]
@@ -344,5 +369,6 @@ readers.main([
     a_prometheus_server_scrapes_it,
     the_dashboard_asks_only_for_metrics_that_there_are,
     the_dashboard_has_the_members_that_grafana_needs,
+    the_schema_of_grafana_knows_every_member_of_the_dashboard,
     promtool_understands_what_the_dashboard_asks,
 ])
