@@ -21,7 +21,7 @@
 
 enum {
 	SITE_JSON_BYTES = GP_STACK_JSON_BYTES + 256,
-	CALLER_JSON_BYTES = 2 * 6 * GP_OBJECT_PATH_MAX + 256,
+	CALLER_JSON_BYTES = 256,
 	CALLERS_JSON_BYTES = 512 << 10,
 	END_JSON_BYTES = (512 << 10) + CALLERS_JSON_BYTES,
 	N_HOLDERS = (GP_SITES_MAX + 1) + (GP_CALLERS_MAX + 1),
@@ -192,13 +192,20 @@ static void write_sites(struct gp_json *out, struct gp_stack_json *stacks, const
 
 void gp_leaks_write_callers(struct gp_json *out, const struct gp_holders *callers, size_t n, uint64_t now_ns)
 {
-	size_t room = gp_min(gp_json_room(out), CALLERS_JSON_BYTES) / CALLER_JSON_BYTES;
+	uint64_t room = gp_min(gp_json_room(out), CALLERS_JSON_BYTES);
 
 	gp_json_array_begin(out, "callers");
-	for (size_t i = 0; i < gp_min(n, room); i++) {
+	for (size_t i = 0; i < n; i++) {
+		const char *path = gp_caller_path(callers[i].number);
+		/* A character takes six at the most, and the name is a part of the path. */
+		size_t bytes = CALLER_JSON_BYTES + (path ? 12 * strlen(path) : 0);
+
+		if (bytes > room)
+			break;
+		room -= bytes;
 		gp_json_object_begin(out, NULL);
 		gp_json_string(out, "caller", gp_caller_name(callers[i].number));
-		gp_json_string(out, "path", gp_caller_path(callers[i].number));
+		gp_json_string(out, "path", path);
 		write_holders(out, &callers[i], now_ns);
 		gp_json_object_end(out);
 	}

@@ -33,7 +33,7 @@ struct gp_leaks {
 bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns);
 void gp_leaks_free(struct gp_leaks *leaks);
 
-/* The first n of them as "callers", an array. */
+/* The first n of them as "callers", an array, as far as half a mebibyte goes. */
 void gp_leaks_write_callers(struct gp_json *out, const struct gp_holders *callers, size_t n, uint64_t now_ns);
 
 /* Requests "leaks" and "stacks". */
