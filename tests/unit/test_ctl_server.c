@@ -68,7 +68,7 @@ static const struct {
 	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[]}"},
 	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"0\",\"pinned\"]}"},
 	{"reclaim 0 pinned 1", ERROR("usage", "usage: reclaim [DEVICE] [pinned]")},
-	{"status now", ERROR("usage", "usage: status")},
+	{"status callers now", ERROR("usage", "usage: status [callers]")},
 	{"a b c d e f g h i", ERROR("usage", "more than 8 words")},
 	{"", ERROR("usage", "an empty request; try: help")},
 	{"   ", ERROR("usage", "an empty request; try: help")},
