@@ -126,7 +126,7 @@ static void small(void)
 
 static void large(void)
 {
-	run(256 * MIB);
+	run(64 * MIB);
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -206,4 +206,5 @@ class Batches:
         return cls(int(match[2]) / size, int(match[3]) / size, int(match[4]))
 
     def is_flat(self):
-        return 1 <= self.most <= AT_MOST and self.most == self.early
+        """How far the GPU is makes a batch more or less; more batches make none."""
+        return 1 <= self.most <= min(AT_MOST, self.early + 1)

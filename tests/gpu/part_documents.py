@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What other memory managers document, on this machine's GPU: the walks of tests/documents, and a data set of 16 GiB batch
-by batch within a limit of 2 GiB, raw and under each kind of pool.
+What other memory managers document, on this machine's GPU: the walks of tests/documents, and a data set of 4 GiB batch by
+batch within a limit of 512 MiB, raw and under each kind of pool.
 """
 
 import sys
@@ -32,7 +32,7 @@ def build():
 
 def judge_walk(results, walk, kind, done, devices):
     found = walks.differences(walk, done.status, done.text, devices)
-    results.check(f"{kind}: {walk.name}", not found and done.is_pooled, "; ".join(found))
+    results.check(f"{kind}: {walk.name}", not found, "; ".join(found))
 
 
 def walk_all(results, out, library, devices):
@@ -57,7 +57,7 @@ def judge_batches(results, name, done, raw):
 
 
 def run_batches(results, out, library):
-    limit = {"GPUPOOL_LIMIT": f"{walks.LIMIT_BATCHES * 256}MiB"}
+    limit = {"GPUPOOL_LIMIT": f"{walks.LIMIT_BATCHES * 64}MiB"}
     raw = None
     for kind in (None, *walks.BATCHES_KINDS):
         name = kind or "raw"

@@ -138,13 +138,13 @@ class DebugTest(WithOut):
 
 
 class DocumentsTest(WithOut):
-    BATCHES = "batches n=64 bytes=268435456 odd=96 early_bytes={} most_bytes={} ns={}\n"
+    BATCHES = "batches n=64 bytes=67108864 odd=96 early_bytes={} most_bytes={} ns={}\n"
 
     def play(self, wrong=""):
         def run_program(config, words, log, timeout):
             if words[0] == part_documents.PROGRAM:
                 ns = 2 * 10**9 if config.name in ("raw", "none") else 10**9
-                return programs.Run(0, self.BATCHES.format(3 << 28, 3 << 28, ns), bool(config.preload))
+                return programs.Run(0, self.BATCHES.format(3 << 26, 3 << 26, ns), bool(config.preload))
             walk = next(w for w in part_documents.walks.WALKS if w.command() == words and config.name in w.kinds
                         and w.environment(config.name) == config.variables)
             lines = walk.expected.replace("device 1 2147483648\n", "")
@@ -168,9 +168,9 @@ class DocumentsTest(WithOut):
 
     def test_batches_that_grow_or_take_longer_are_bad(self):
         raw = part_documents.walks.Batches(2, 2, 100)
-        for early, most, ns, count in ((2, 2, 99, 0), (2, 3, 99, 1), (2, 2, 100, 1), (7, 7, 200, 2)):
+        for early, most, ns, count in ((2, 2, 99, 0), (2, 4, 99, 1), (2, 2, 100, 1), (7, 7, 200, 2)):
             before = len(self.bad())
-            done = programs.Run(0, self.BATCHES.format(early << 28, most << 28, ns), True)
+            done = programs.Run(0, self.BATCHES.format(early << 26, most << 26, ns), True)
             part_documents.judge_batches(self.results, "split", done, raw)
             self.assertEqual(len(self.bad()) - before, count)
         before = len(self.bad())
