@@ -284,14 +284,15 @@ static int api_no_cache(int is_begin)
 
 static int api_region(int is_begin, const char *name)
 {
-	int saved_errno = errno, r;
+	static const char ours; /* and not those of ranges */
+	int saved_errno = errno, r = -EINVAL;
 
 	if (!is_serving())
 		return -ENOSYS;
-	if (is_begin)
-		r = gp_region_begin(name);
-	else
-		r = gp_region_end() ? 0 : -EINVAL;
+	if (is_begin && gp_region_is_name(name))
+		r = gp_region_push(&ours, name);
+	else if (!is_begin && gp_region_pop(&ours))
+		r = 0;
 	errno = saved_errno;
 	return r;
 }

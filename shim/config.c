@@ -42,6 +42,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_STACKS       struct gp_config_stacks
 #define TYPE_OF_DEBUG        struct gp_config_debug
+#define TYPE_OF_REGIONS      struct gp_config_regions
 #define TYPE_OF_REPORT       char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_DIRECTORY    char[GP_CONFIG_VALUE_SIZE]
 #define GP_OPTION(symbol, variable, option, type, field, ...)                                      \
@@ -175,6 +176,8 @@ static int parse_value(const struct gp_config_option *option, const char *text, 
 		return gp_config_stacks_parse(text, field, error);
 	case GP_CONFIG_DEBUG:
 		return gp_config_debug_parse(text, field, error);
+	case GP_CONFIG_REGIONS:
+		return gp_config_regions_parse(text, field, error);
 	case GP_CONFIG_REPORT:
 		return parse_report(text, field, error);
 	case GP_CONFIG_DIRECTORY:
@@ -187,6 +190,7 @@ int gp_config_check(enum gp_option option, const char *text, struct gp_text_erro
 {
 	union {
 		struct gp_limit_list limits;
+		struct gp_config_regions regions;
 		char path[GP_CONFIG_VALUE_SIZE];
 	} ignored;
 

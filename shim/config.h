@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "config_debug.h"
+#include "config_regions.h"
 #include "config_stacks.h"
 #include "log.h"
 #include "size.h"
@@ -45,23 +46,21 @@ enum gp_config_reuse { GP_CONFIG_REUSE_AUTO, GP_CONFIG_REUSE_ORDERED, GP_CONFIG_
 enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
 
 struct gp_config {
-	bool is_enabled;
+	bool is_enabled, is_pinned_pooled;
 	enum gp_config_pool pool;
 	struct gp_limit_list limit;
-	bool is_pinned_pooled;
 	struct gp_limit pinned_limit; /* a share is of the machine's memory */
-	uint64_t reserve_bytes;
-	uint64_t thread_cache_bytes;
+	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
 	uint64_t pending_count; /* UINT64_MAX: unlimited */
 	double pending_ratio;
 	enum gp_config_reuse reuse;
 	bool is_free_synchronous, is_runtime_served, is_yielding;
-	uint64_t oom_wait_ms;
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */
 	char record_file[GP_CONFIG_VALUE_SIZE]; /* as gp_record_init() takes it; empty if not set */
 	struct gp_config_stacks stacks;
 	struct gp_config_debug debug;
+	struct gp_config_regions regions;
 	char report[GP_CONFIG_VALUE_SIZE]; /* "exit", or "exit:" and a file as gp_record_init() takes it; or empty */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
@@ -85,6 +84,7 @@ enum gp_config_type {
 	GP_CONFIG_PATH,
 	GP_CONFIG_STACKS,
 	GP_CONFIG_DEBUG,
+	GP_CONFIG_REGIONS,
 	GP_CONFIG_REPORT,
 	GP_CONFIG_DIRECTORY,
 };

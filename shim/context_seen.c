@@ -5,6 +5,7 @@
 
 #include "context.h"
 #include "green.h"
+#include "nvtx.h"
 #include "real.h"
 #include "region.h"
 
@@ -90,6 +91,7 @@ void gp_context_after_fork_child(void)
 	atomic_store(&lock.holders, 0);
 	gp_table_after_fork_child();
 	gp_region_after_fork_child();
+	gp_nvtx_after_fork_child();
 }
 
 CUcontext gp_context_seen_as_primary(CUdevice device)

@@ -5,6 +5,7 @@
 {
 global:
 	dlsym;
+	InitializeInjectionNvtx2;
 #define HOOK(symbol, name, version, flags, parameters, arguments) symbol;
 #include "hooks.def"
 #define RUNTIME(symbol, parameters, arguments) symbol;

@@ -11,6 +11,7 @@
 #include "thread.h"
 
 struct entered {
+	const void *whose;
 	int id;
 	char name[GP_REGION_NAME_MAX];
 };
@@ -48,8 +49,9 @@ int gp_region_find(const char *name)
 	return i < n ? i + 1 : GP_REGION_NONE;
 }
 
-static int find_or_add(const char *name)
+int gp_region_find_or_add(const char *name)
 {
+	static _Atomic bool is_told;
 	int id, n;
 
 	gp_mutex_lock(&lock);
@@ -61,33 +63,42 @@ static int find_or_add(const char *name)
 		atomic_store_explicit(&n_names, id, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);
+	if (!id && !atomic_exchange(&is_told, true))
+		gp_log(GP_LOG_WARN, "there are %d regions already: '%s' and other new ones have no cache of their own",
+			GP_REGIONS_MAX, name);
 	return id;
 }
 
+/* The innermost that has a name; NULL: the thread is in none. */
 static struct entered *top(void)
 {
-	return stack && stack->depth ? &stack->entered[gp_min(stack->depth, GP_REGION_NESTED_MAX) - 1] : NULL;
+	unsigned n = stack ? gp_min(stack->depth, GP_REGION_NESTED_MAX) : 0;
+
+	while (n && !*stack->entered[n - 1].name)
+		n--;
+	return n ? &stack->entered[n - 1] : NULL;
 }
 
+/* Outside of all a rule may have its say at the next allocation. */
 static void go_to_top(void)
 {
-	gp_thread_go_to_region(top() ? top()->id : GP_REGION_NONE);
+	int outside = gp_region_has_rules ? GP_REGION_UNKNOWN : GP_REGION_NONE;
+
+	gp_thread_go_to_region(top() ? top()->id : outside);
 }
 
 int gp_region_resolve(void)
 {
-	static _Atomic bool is_told;
-	int id = find_or_add(top()->name);
+	int id = top() ? top()->id : gp_region_by_rule();
 
-	if (!id && !atomic_exchange(&is_told, true))
-		gp_log(GP_LOG_WARN, "there are %d regions already: '%s' and other new ones have no cache of their own",
-			GP_REGIONS_MAX, top()->name);
-	top()->id = id;
-	go_to_top();
+	if (id == GP_REGION_UNKNOWN)
+		id = top()->id = gp_region_find_or_add(top()->name);
+	if (id != gp_region_current)
+		gp_thread_go_to_region(id);
 	return id;
 }
 
-static bool is_name(const char *name)
+bool gp_region_is_name(const char *name)
 {
 	size_t length = name ? strnlen(name, GP_REGION_NAME_MAX) : 0;
 
@@ -99,30 +110,44 @@ static bool is_name(const char *name)
 	return true;
 }
 
-int gp_region_begin(const char *name)
+int gp_region_push(const void *whose, const char *name)
 {
-	int id;
+	int id = name ? gp_region_find(name) : GP_REGION_NONE;
 
-	if (!is_name(name))
-		return -EINVAL;
 	if (!stack)
 		stack = gp_thread_exists() ? calloc(1, sizeof(*stack)) : NULL;
 	if (!stack)
 		return -ENOMEM;
-	if (stack->depth++ >= GP_REGION_NESTED_MAX)
-		return 0;
-	id = gp_region_find(name);
-	top()->id = id ? id : GP_REGION_UNKNOWN;
-	strcpy(top()->name, name);
+	if (stack->depth < GP_REGION_NESTED_MAX) {
+		struct entered *entered = &stack->entered[stack->depth];
+
+		*entered = (struct entered){.whose = whose, .id = id ? id : GP_REGION_UNKNOWN};
+		strcpy(entered->name, name ? name : "");
+	}
+	stack->depth++;
 	go_to_top();
 	return 0;
 }
 
-bool gp_region_end(void)
+/* The number of the last that is theirs, or -1. Of those that are too deep nobody knows whose they are. */
+static int find_last(const void *whose)
 {
-	if (!stack || !stack->depth)
+	int i = (int)stack->depth - 1;
+
+	while (i >= 0 && i < GP_REGION_NESTED_MAX && stack->entered[i].whose != whose)
+		i--;
+	return i;
+}
+
+bool gp_region_pop(const void *whose)
+{
+	int i = stack ? find_last(whose) : -1, n;
+
+	if (i < 0)
 		return false;
-	stack->depth--;
+	n = (int)--stack->depth - i;
+	if (n > 0)
+		memmove(&stack->entered[i], &stack->entered[i + 1], (size_t)n * sizeof(stack->entered[0]));
 	go_to_top();
 	return true;
 }

@@ -11,12 +11,15 @@
  * shows or hides them (thread.h). Where there is no cache the pool is asked for here. All pools of a context share
  * its fences.
  *
+ * A thread that has entered none may be in one by a rule of GPUPOOL_REGIONS (region_rule.c).
+ *
  * A region exists from the first allocation in it: a name that nobody allocates under takes nothing.
  */
 
 #include <stdbool.h>
 
 #include "../pool/pool_control.h"
+#include "config_regions.h"
 #include "context.h"
 
 enum {
@@ -28,21 +31,37 @@ enum {
 /* That the thread is in. */
 extern _Thread_local int gp_region_current __attribute__((tls_model("initial-exec")));
 
-/* 0; -EINVAL: no name, a long one, or one with characters that cannot be shown; -ENOMEM. */
-int gp_region_begin(const char *name);
+/* Whether a region may have that name: it is short, and can be shown. */
+bool gp_region_is_name(const char *name);
 
-/* False: none was begun. */
-bool gp_region_end(void);
+/*
+ * Enters a region, or with NULL stays where the thread is until the pop. Whose it is tells who may pop it: whatever
+ * others have pushed since stays. 0 or -ENOMEM; false: there is none.
+ */
+int gp_region_push(const void *whose, const char *name);
+bool gp_region_pop(const void *whose);
 
 void gp_region_thread_ends(void);
 void gp_region_after_fork_child(void);
+
+/* Rules that look at the thread, or at who is calling: then threads have no caches. They are there from the start. */
+extern bool gp_region_has_rules, gp_region_has_caller_rules;
+
+/* The settings have been read. */
+void gp_region_init(const struct gp_config_regions *regions);
+
+/* The region that a rule puts the thread in, if it has entered none. */
+int gp_region_by_rule(void);
+int gp_region_find_or_add(const char *name);
 
 /* The one that the thread is in, which exists from now on. */
 int gp_region_resolve(void);
 
 static inline int gp_region_id(void)
 {
-	return gp_likely(gp_region_current != GP_REGION_UNKNOWN) ? gp_region_current : gp_region_resolve();
+	if (gp_likely(gp_region_current != GP_REGION_UNKNOWN && !gp_region_has_rules))
+		return gp_region_current;
+	return gp_region_resolve();
 }
 
 /* By name, GP_REGION_NONE if there is none; and how many there are: their ids are 1 up to that. */

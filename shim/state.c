@@ -19,6 +19,7 @@
 #include "origin.h"
 #include "real.h"
 #include "record.h"
+#include "region.h"
 #include "runtime.h"
 #include "scope.h"
 #include "thread.h"
@@ -61,6 +62,7 @@ bool gp_state_read(void)
 			&gp_state.pinned_budget, gp_limit_bytes(&config->pinned_limit, gp_state_machine_bytes()));
 		atomic_init(&gp_state.needs_completion, config->reuse == GP_CONFIG_REUSE_COMPLETED);
 		gp_state.start_ns = gp_driver_now_ns(NULL);
+		gp_region_init(&config->regions);
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
 		gp_state.is_watched = gp_record_is_on() || gp_config_debug_is_on(&config->debug);
 		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);

@@ -161,7 +161,7 @@ static bool are_wanted(void)
 
 	return config->thread_cache_bytes && config->pending_count == UINT64_MAX && gp_state_kind() != GP_KIND_NONE &&
 	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_record_is_on() &&
-	       !gp_scope_no_caches;
+	       !gp_scope_no_caches && !gp_region_has_caller_rules;
 }
 
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle)

@@ -20,6 +20,8 @@
 #include "run_say.h"
 #include "shim/config.h"
 
+#define INJECTION "NVTX_INJECTION64_PATH"
+
 enum {
 	/* Above every character; the options of config.def follow. */
 	OPTION_LIBRARY = 256,
@@ -190,6 +192,29 @@ static enum run_status check_environment(void)
 	return gp_config_parse(&config, environ, report_variable, NULL) < 0 ? RUN_USAGE : RUN_OK;
 }
 
+static void ignore(void *unused, const struct gp_config_report *report)
+{
+}
+
+/* NVTX has one tool. Where that is a profiler already, its user wants to see ranges; regions can wait. */
+static enum run_status set_injection(const char *library)
+{
+	static struct gp_config config;
+	const char *tool = getenv(INJECTION);
+
+	(void)gp_config_parse(&config, environ, ignore, NULL);
+	if (!gp_config_regions_has(&config.regions, GP_REGION_BY_NVTX))
+		return RUN_OK;
+	if (tool && *tool && strcmp(tool, library) != 0) {
+		run_warn(NULL, "NVTX is %s's already, in " INJECTION ": its ranges are no regions.", tool);
+		return RUN_OK;
+	}
+	if (setenv(INJECTION, library, 1) == 0)
+		return RUN_OK;
+	run_error(NULL, "cannot set " INJECTION ": %s.", strerror(errno));
+	return RUN_FAILED;
+}
+
 static void print_export(const char *name, const char *value)
 {
 	printf("export %s='", name);
@@ -209,6 +234,8 @@ static enum run_status print_environment(void)
 			print_export(gp_config_options[i].variable, value);
 	}
 	print_export("LD_PRELOAD", getenv("LD_PRELOAD"));
+	if (getenv(INJECTION))
+		print_export(INJECTION, getenv(INJECTION));
 	if (fflush(stdout) == EOF) {
 		run_error(NULL, "cannot print: %s.", strerror(errno));
 		return RUN_FAILED;
@@ -240,6 +267,8 @@ static enum run_status prepare(const struct request *request)
 		status = run_program_check(*request->command, &elf);
 	if (status == RUN_OK)
 		status = set_preload(library);
+	if (status == RUN_OK)
+		status = set_injection(library);
 	if (status == RUN_OK && request->command)
 		run_program_warn(*request->command);
 	free(library);

@@ -236,6 +236,136 @@ START_TEST(many_threads_may_enter_and_leave_the_same_regions)
 }
 END_TEST
 
+static void check_regions(const char *const *names, size_t n)
+{
+	const char *answer = play_ask("region list");
+	char text[96];
+
+	ck_assert_msg(count(answer, "\"name\":") == n, "%s", answer);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(text, sizeof(text), "\"name\":\"%s\"", names[i]);
+		ck_assert_msg(strstr(answer, text), "%s: %s", text, answer);
+	}
+}
+
+static void look_for_threads(const char *name)
+{
+	static const char *const names[] = {"loader-1", "loader-2", "by hand"};
+
+	check_regions(names, LENGTH(names));
+}
+
+static void look_for_loaders(const char *name)
+{
+	static const char *const names[] = {"loaders", "by hand"};
+
+	check_regions(names, LENGTH(names));
+}
+
+START_TEST(a_rule_may_put_threads_into_regions_by_their_names)
+{
+	const char *rules[] = {"GPUPOOL_REGIONS=thread=loader-?", "GPUPOOL_REGIONS=nvtx,thread=load*:loaders"};
+	const char *env[] = {rules[_i], "GPUPOOL_POOL=simple", GPU, NULL};
+
+	play_run(&(struct play){.program = "app_rules",
+		.words = {"threads"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = _i ? look_for_loaders : look_for_threads});
+	ck_assert_int_eq(play_status, 0);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("by hand"), 1);
+	ck_assert_uint_eq(play_fact("again"), 1);
+}
+END_TEST
+
+static void look_for_library(const char *name)
+{
+	static const char *const names[] = {"libcaller.so", "by hand"};
+
+	check_regions(names, LENGTH(names));
+}
+
+static void look_for_fft(const char *name)
+{
+	static const char *const names[] = {"fft", "by hand"};
+
+	check_regions(names, LENGTH(names));
+}
+
+START_TEST(a_rule_may_put_what_a_library_allocates_into_a_region)
+{
+	const char *rules[] = {"GPUPOOL_REGIONS=lib=libc?ller.so*", "GPUPOOL_REGIONS=thread=x,lib=*caller*:fft"};
+	const char *env[] = {rules[_i], "GPUPOOL_POOL=simple", GPU, NULL};
+
+	play_run(&(struct play){.program = "app_rules",
+		.words = {"library"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = _i ? look_for_fft : look_for_library});
+	ck_assert_int_eq(play_status, 0);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("apart"), 1);
+	ck_assert_uint_eq(play_fact("mine again"), 1);
+	ck_assert_uint_eq(play_fact("its again"), 1);
+	ck_assert_uint_eq(play_fact("entered"), 1);
+}
+END_TEST
+
+#ifdef HAS_NVTX
+static void look_for_ranges(const char *name)
+{
+	static const char *const names[] = {"forward pass", "plain ex", "wide ?", "registered"};
+
+	check_regions(names, LENGTH(names));
+}
+
+static void look_for_some(const char *name)
+{
+	static const char *const names[] = {"forward pass", "wide ?", "wide ex"};
+
+	check_regions(names, LENGTH(names));
+}
+
+static void look_for_none(const char *name)
+{
+	check_regions(NULL, 0);
+}
+
+static const struct {
+	const char *rules;
+	void (*look)(const char *name);
+	bool is_injected;
+	uint64_t n_shared;
+} injections[] = {
+	{"GPUPOOL_REGIONS=nvtx", look_for_ranges, true, 0},
+	{"GPUPOOL_REGIONS=nvtx=for*,nvtx=wide*", look_for_some, true, 1},
+	{"GPUPOOL_REGIONS=nvtx", look_for_none, false, 10},
+	{"GPUPOOL_REGIONS=off", look_for_none, true, 10},
+};
+
+START_TEST(the_ranges_of_an_unmodified_program_are_regions)
+{
+	char injection[512];
+	const char *env[] = {injections[_i].rules, "GPUPOOL_POOL=simple", GPU, injection, NULL};
+
+	snprintf(injection, sizeof(injection), "NVTX_INJECTION64_PATH=%s", play_library);
+	if (!injections[_i].is_injected)
+		env[3] = NULL;
+	play_run(&(struct play){.program = "app_nvtx",
+		.words = {"ranges"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = injections[_i].look});
+	ck_assert_int_eq(play_status, 0);
+	check_quiet();
+	/* As without a tool. */
+	ck_assert_str_eq(play_out, "push: -2\npop: -2\npop of none: -2\n");
+	ck_assert_uint_eq(play_fact("shared"), injections[_i].n_shared);
+}
+END_TEST
+#endif
+
 static void add(TCase *tc)
 {
 	int n = (int)LENGTH(kinds);
@@ -250,6 +380,11 @@ static void add(TCase *tc)
 	tcase_add_test(tc, regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once);
 	tcase_add_test(tc, a_name_is_short_and_can_be_shown);
 	tcase_add_loop_test(tc, many_threads_may_enter_and_leave_the_same_regions, 0, n);
+	tcase_add_loop_test(tc, a_rule_may_put_threads_into_regions_by_their_names, 0, 2);
+	tcase_add_loop_test(tc, a_rule_may_put_what_a_library_allocates_into_a_region, 0, 2);
+#ifdef HAS_NVTX
+	tcase_add_loop_test(tc, the_ranges_of_an_unmodified_program_are_regions, 0, (int)LENGTH(injections));
+#endif
 }
 
 int main(int argc, char **argv)

@@ -123,6 +123,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
 		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
+		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft",
 		"GPUPOOL_REPORT=exit:/tmp/%p.txt",
 		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
@@ -154,6 +155,15 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_str_eq(config.record_file, "/tmp/%p.rec");
 	ck_assert_uint_eq(config.stacks.depth, 12);
 	ck_assert_uint_eq(config.stacks.sample, 100);
+	ck_assert_uint_eq(config.regions.n, 3);
+	ck_assert_int_eq(config.regions.rules[0].way, GP_REGION_BY_NVTX);
+	ck_assert_str_eq(config.regions.rules[0].pattern, "*");
+	ck_assert_int_eq(config.regions.rules[1].way, GP_REGION_BY_THREAD);
+	ck_assert_str_eq(config.regions.rules[1].pattern, "io*");
+	ck_assert_str_eq(config.regions.rules[1].name, "");
+	ck_assert_int_eq(config.regions.rules[2].way, GP_REGION_BY_LIBRARY);
+	ck_assert_str_eq(config.regions.rules[2].pattern, "libfft.so*");
+	ck_assert_str_eq(config.regions.rules[2].name, "fft");
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert_str_eq(config.runtime_dir, "/run/x");
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
@@ -315,6 +325,19 @@ static const struct {
 	{"GPUPOOL_DEBUG=poison,", 7, NULL},
 	{"GPUPOOL_DEBUG=guard,off", 6, NULL},
 	{"GPUPOOL_DEBUG=full", 0, NULL},
+	{"GPUPOOL_REGIONS=range", 0,
+		"GPUPOOL_REGIONS: 'range' is neither off nor a list of rules (character 1): as in nvtx, nvtx=forward*, "
+		"thread=io* or lib=libfft.so*:fft; the default holds"},
+	{"GPUPOOL_REGIONS=nvtx,", 5, NULL},
+	{"GPUPOOL_REGIONS=nvtx=", 0, NULL},
+	{"GPUPOOL_REGIONS=nvtx,thread", 5, NULL},
+	{"GPUPOOL_REGIONS=lib=:fft", 0, NULL},
+	{"GPUPOOL_REGIONS=lib=x:", 0, NULL},
+	{"GPUPOOL_REGIONS=lib=\x7f", 0, NULL},
+	{"GPUPOOL_REGIONS=nvtx,off", 5, NULL},
+	{"GPUPOOL_REGIONS=thread=sixty-four-characters-are-one-more-than-a-pattern-may-have-so-no", 0, NULL},
+	{"GPUPOOL_REGIONS=nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx,nvtx", 80,
+		NULL},
 	{"GPUPOOL_REPORT=end", 0, NULL},
 	{"GPUPOOL_REPORT=exit:", 5, NULL},
 	{"GPUPOOL_REPORT=exit:%q", 5, NULL},
@@ -334,6 +357,22 @@ START_TEST(a_bad_value_is_reported_once_and_leaves_the_default)
 		ck_assert_str_eq(notes.line[0], bad_values[_i].line);
 	for (int option = 0; option < GP_OPTION_COUNT; option++)
 		ck_assert_str_eq(config.text[option], gp_config_options[option].default_text);
+}
+END_TEST
+
+static const struct {
+	const char *pattern, *text;
+	bool fits;
+} patterns[] = {
+	{"*", "", true}, {"*", "any", true}, {"a", "a", true}, {"a", "ab", false}, {"ab", "a", false},
+	{"?", "", false}, {"?b", "ab", true}, {"a*", "a", true}, {"*b", "abab", true}, {"a*b*c", "aXbYbZc", true},
+	{"a*b*c", "aXbYbZ", false}, {"lib*.so*", "libfft.so.11", true}, {"lib*.so*", "libfft.a", false},
+	{"**", "x", true}, {"A", "a", false},
+};
+
+START_TEST(a_pattern_fits_what_a_shell_would_have_it_fit)
+{
+	ck_assert_int_eq(gp_region_pattern_fits(patterns[_i].pattern, patterns[_i].text), patterns[_i].fits);
 }
 END_TEST
 
@@ -535,6 +574,7 @@ int main(void)
 	tcase_add_test(tc, every_variable_is_kept_as_it_was_typed);
 	ADD_ROWS(tc, switches, a_switch_takes_eight_words);
 	tcase_add_test(tc, stacks_and_reports_are_off_in_any_case);
+	tcase_add_loop_test(tc, a_pattern_fits_what_a_shell_would_have_it_fit, 0, (int)LENGTH(patterns));
 	tcase_add_loop_test(tc, debugging_says_what_it_implies, 0, LENGTH(debugs));
 	tcase_add_test(tc, debugging_leaves_stacks_as_they_were_set);
 	tcase_add_test(tc, every_word_means_its_own_constant);

@@ -41,6 +41,27 @@ START_TEST(the_exit_code_and_the_arguments_are_the_programs_own)
 }
 END_TEST
 
+START_TEST(ranges_become_regions_unless_a_profiler_has_them)
+{
+	char wanted[256];
+
+	ck_assert_int_eq(RUN("--regions=nvtx", "env"), 0);
+	ck_assert_str_eq(run_err, "");
+	run_check_in(run_out, "GPUPOOL_REGIONS=nvtx\n");
+	snprintf(wanted, sizeof(wanted), "NVTX_INJECTION64_PATH=%s/libgpupool.so\n", run_directory);
+	run_check_in(run_out, wanted);
+	ck_assert_int_eq(RUN("--regions=nvtx=step*,lib=libfft.so*:fft", "--print-env"), 0);
+	run_check_in(run_out, "export NVTX_INJECTION64_PATH=");
+	ck_assert_int_eq(RUN("--regions=thread=loader", "env"), 0);
+	ck_assert_ptr_null(strstr(run_out, "NVTX_INJECTION64_PATH"));
+	setenv("NVTX_INJECTION64_PATH", "/opt/profiler.so", 1);
+	ck_assert_int_eq(RUN("--regions=nvtx", "env"), 0);
+	run_check_in(run_out, "NVTX_INJECTION64_PATH=/opt/profiler.so\n");
+	run_check_in(run_err, "NVTX is /opt/profiler.so's already");
+	unsetenv("NVTX_INJECTION64_PATH");
+}
+END_TEST
+
 START_TEST(every_option_of_the_table_sets_its_variable)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
@@ -326,6 +347,7 @@ static void add_tests(TCase *tc)
 {
 	tcase_add_test(tc, the_program_runs_with_the_library_first_and_the_options_set);
 	tcase_add_test(tc, the_exit_code_and_the_arguments_are_the_programs_own);
+	tcase_add_test(tc, ranges_become_regions_unless_a_profiler_has_them);
 	tcase_add_test(tc, every_option_of_the_table_sets_its_variable);
 	tcase_add_test(tc, an_option_replaces_a_bad_value_in_the_environment);
 	ADD_ROWS(tc, bad_values, a_bad_value_is_refused_with_its_character_marked);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A program of several threads and a library, that knows nothing of regions. */
+
+#include <pthread.h>
+
+#include "api/gpupool.h"
+#include "app_driver.h"
+#include "lib_caller.h"
+
+static CUdeviceptr once(CUresult (*alloc)(CUdeviceptr *ptr, size_t bytes), size_t bytes)
+{
+	CUdeviceptr ptr = 0;
+
+	APP_MUST(alloc(&ptr, bytes));
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuCtxSynchronize());
+	return ptr;
+}
+
+static void *work(void *arg)
+{
+	CUdeviceptr first;
+
+	APP_MUST(pthread_setname_np(pthread_self(), (const char *)arg));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	first = once(cuMemAlloc_v2, 3 * MIB);
+	(void)once(cuMemAlloc_v2, 64 * KIB);
+	(void)gpupool_region_begin("by hand");
+	app_fact("by hand", once(cuMemAlloc_v2, 3 * MIB) != first);
+	(void)gpupool_region_end();
+	app_fact("again", once(cuMemAlloc_v2, 3 * MIB) == first);
+	return NULL;
+}
+
+static void threads(void)
+{
+	static const char *const names[] = {"loader-1", "loader-2", "other"};
+	pthread_t thread;
+
+	app_start();
+	(void)once(cuMemAlloc_v2, 3 * MIB);
+	for (size_t i = 0; i < LENGTH(names); i++) {
+		APP_MUST(pthread_create(&thread, NULL, work, (void *)(uintptr_t)names[i]));
+		APP_MUST(pthread_join(thread, NULL));
+	}
+	app_pause("threads");
+}
+
+static void library(void)
+{
+	CUdeviceptr mine, its;
+
+	app_start();
+	mine = once(cuMemAlloc_v2, 3 * MIB);
+	its = once(caller_alloc, 3 * MIB);
+	app_fact("apart", mine != its);
+	app_fact("mine again", once(cuMemAlloc_v2, 3 * MIB) == mine);
+	app_fact("its again", once(caller_alloc, 3 * MIB) == its);
+	(void)gpupool_region_begin("by hand");
+	app_fact("entered", once(caller_alloc, 3 * MIB) != its);
+	(void)gpupool_region_end();
+	app_pause("library");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"library", library},
+	{"threads", threads},
+	{NULL},
+};
