@@ -236,6 +236,33 @@ START_TEST(many_threads_may_enter_and_leave_the_same_regions)
 }
 END_TEST
 
+static uint64_t hits_inside, misses_inside;
+
+static void look_at_loop(const char *name)
+{
+	const char *answer = play_ask("region list");
+
+	hits_inside = play_number(answer, "hits");
+	misses_inside = play_number(answer, "misses");
+}
+
+/* 1000 turns, of two blocks each, and of a result that stays for a while. */
+START_TEST(a_loop_in_a_region_has_its_memory_whatever_lies_around_it)
+{
+	const char *env[] = {kinds[_i], "SIMGPU_MEMORY=8GiB", NULL};
+
+	play_region("loop-region", env, look_at_loop);
+	check_quiet();
+	ck_assert_uint_eq(hits_inside, 1998);
+	ck_assert_uint_eq(misses_inside, 2);
+	ck_assert_uint_eq(play_fact("hits") + play_fact("misses"), 3000);
+	ck_assert_uint_eq(play_fact("races"), 0);
+	play_region("loop", env, NULL);
+	ck_assert_uint_eq(play_fact("hits") + play_fact("misses"), 3000);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void check_regions(const char *const *names, size_t n)
 {
 	const char *answer = play_ask("region list");
@@ -380,6 +407,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once);
 	tcase_add_test(tc, a_name_is_short_and_can_be_shown);
 	tcase_add_loop_test(tc, many_threads_may_enter_and_leave_the_same_regions, 0, n);
+	tcase_add_loop_test(tc, a_loop_in_a_region_has_its_memory_whatever_lies_around_it, 0, n);
 	tcase_add_loop_test(tc, a_rule_may_put_threads_into_regions_by_their_names, 0, 2);
 	tcase_add_loop_test(tc, a_rule_may_put_what_a_library_allocates_into_a_region, 0, 2);
 #ifdef HAS_NVTX
