@@ -134,7 +134,7 @@ NEEDS = {
     # A trap of one process holds up the others of the device for long.
     "errors": (Needs(is_strict=False, is_alone=True),),
     "capture_ends": (Needs(), on_old_drivers()),
-    "capture_memory": (Needs(is_alone=True), on_old_drivers(is_alone=True)),
+    "capture_memory": (Needs(configs=NOT_DEBUG, is_alone=True), on_old_drivers(is_alone=True)),
     "capture_threads": (Needs(), on_old_drivers()),
     "free": (Needs(), on_old_drivers()),
     "memory": (Needs(), on_old_drivers()),
