@@ -439,7 +439,7 @@ static void pools(void)
 
 /*
  * What ends with its context comes back with it. Arrays only on the simulator: a real driver (580.159.04) that destroys
- * a context with arrays in it spoils its own heap, in one run of four, without any library.
+ * a context with arrays in it spoils its own heap, in three of sixteen runs, without any library.
  */
 static void contexts(void)
 {
