@@ -59,6 +59,11 @@ const char *play_ask(const char *request);
 const char *play_ask_pid(unsigned pid, const char *request); /* of several processes */
 uint64_t play_number(const char *json, const char *name);
 
+/* What was answered in the pauses of the last program, in their order, as far as the test keeps it. */
+extern char play_answers[8][256 * 1024];
+extern unsigned play_n_answers;
+void play_keep(const char *answer);
+
 /* The exit code of gpupool-stat with these words, and what a shell follows them with; what it says goes into text. */
 int play_stat_says(const char *words, char *text, size_t size);
 bool play_is_listening(void); /* whether there is a control socket */

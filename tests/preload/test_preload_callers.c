@@ -8,23 +8,13 @@
 
 #include "play.h"
 
-static char answers[8][64 * 1024]; /* of the pauses, in their order */
-static unsigned n_answers;
-
-static void keep(const char *answer)
-{
-	ck_assert_uint_lt(n_answers, LENGTH(answers));
-	snprintf(answers[n_answers++], sizeof(answers[0]), "%s", answer);
-}
-
 static void ask_leaks(const char *name)
 {
-	keep(play_ask("leaks"));
+	play_keep(play_ask("leaks"));
 }
 
 static void play(const char *program, const char *scenario, const char *const *env, void (*at_pause)(const char *name))
 {
-	n_answers = 0;
 	play_run(&(struct play){.program = program,
 		.words = {scenario},
 		.env = env,
@@ -61,24 +51,24 @@ static uint64_t number_of(const char *answer, const char *caller, const char *me
 START_TEST(each_library_is_the_caller_of_its_own_blocks)
 {
 	play("app_plugins", "callers", NULL, ask_leaks);
-	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 12);
-	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "blocks"), 6);
-	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "requested_bytes"), 4 * MIB + 4 * 65536);
-	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "pinned_bytes"), MIB);
-	ck_assert_uint_eq(number_of(answers[0], "libruntime_static.so", "blocks"), 5);
+	ck_assert_uint_eq(play_number(play_answers[0], "n_blocks"), 12);
+	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_12.so", "blocks"), 6);
+	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_12.so", "requested_bytes"), 4 * MIB + 4 * 65536);
+	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_12.so", "pinned_bytes"), MIB);
+	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_static.so", "blocks"), 5);
 	/* Its function was looked up, so that nobody sees who calls it. */
-	ck_assert_uint_eq(number_of(answers[0], "libcudart.so.12", "blocks"), 1);
-	ck_assert_ptr_null(find(answers[0], "app_plugins"));
-	check_in(answers[0], "/libruntime_12.so\",\"blocks\":6,");
+	ck_assert_uint_eq(number_of(play_answers[0], "libcudart.so.12", "blocks"), 1);
+	ck_assert_ptr_null(find(play_answers[0], "app_plugins"));
+	check_in(play_answers[0], "/libruntime_12.so\",\"blocks\":6,");
 }
 END_TEST
 
 START_TEST(a_library_that_was_closed_keeps_its_name_and_its_blocks)
 {
 	play("app_plugins", "callers", NULL, ask_leaks);
-	ck_assert_uint_eq(n_answers, 2);
-	ck_assert_uint_eq(number_of(answers[1], "libruntime_static.so", "blocks"), 5);
-	ck_assert_uint_eq(number_of(answers[1], "libruntime_12.so", "blocks"), 6);
+	ck_assert_uint_eq(play_n_answers, 2);
+	ck_assert_uint_eq(number_of(play_answers[1], "libruntime_static.so", "blocks"), 5);
+	ck_assert_uint_eq(number_of(play_answers[1], "libruntime_12.so", "blocks"), 6);
 }
 END_TEST
 
@@ -92,8 +82,8 @@ START_TEST(a_library_is_not_taken_for_one_that_lay_where_it_lies)
 
 	play("app_plugins", "callers-replaced", NULL, ask_leaks);
 	for (size_t i = 0; i < LENGTH(libraries); i++)
-		ck_assert_uint_eq(number_of(answers[0], libraries[i].name, "blocks"), libraries[i].blocks);
-	ck_assert_uint_eq(play_number(answers[0], "n_blocks"), 40);
+		ck_assert_uint_eq(number_of(play_answers[0], libraries[i].name, "blocks"), libraries[i].blocks);
+	ck_assert_uint_eq(play_number(play_answers[0], "n_blocks"), 40);
 }
 END_TEST
 
@@ -108,8 +98,8 @@ START_TEST(whoever_calls_a_runtime_is_the_caller_and_not_the_runtime)
 	const char *program = runtimes[(size_t)_i / LENGTH(ways)];
 
 	play(program, "held", ways[(size_t)_i % LENGTH(ways)], ask_leaks);
-	ck_assert_uint_eq(number_of(answers[0], program, "blocks"), 8);
-	ck_assert_ptr_null(strstr(answers[0], "libcudart"));
+	ck_assert_uint_eq(number_of(play_answers[0], program, "blocks"), 8);
+	ck_assert_ptr_null(strstr(play_answers[0], "libcudart"));
 }
 END_TEST
 
@@ -122,17 +112,17 @@ START_TEST(memory_of_every_kind_has_its_caller)
 
 	snprintf(setting, sizeof(setting), "GPUPOOL_POOL=%s", kinds[_i]);
 	play("app_sites", "leaks", env, ask_leaks);
-	ck_assert_uint_eq(number_of(answers[0], "app_sites", "blocks"), 12);
-	ck_assert_uint_eq(number_of(answers[0], "app_sites", "pinned_bytes"), 2 * MIB);
-	ck_assert_uint_eq(number_of(answers[0], "app_sites", "unpooled_bytes"), 8 * MIB);
-	check_in(answers[1], "\"callers\":[],");
+	ck_assert_uint_eq(number_of(play_answers[0], "app_sites", "blocks"), 12);
+	ck_assert_uint_eq(number_of(play_answers[0], "app_sites", "pinned_bytes"), 2 * MIB);
+	ck_assert_uint_eq(number_of(play_answers[0], "app_sites", "unpooled_bytes"), 8 * MIB);
+	check_in(play_answers[1], "\"callers\":[],");
 }
 END_TEST
 
 START_TEST(threads_have_the_same_callers)
 {
 	play("app_sites", "threads", NULL, ask_leaks);
-	ck_assert_uint_eq(number_of(answers[0], "app_sites", "blocks"), 20);
+	ck_assert_uint_eq(number_of(play_answers[0], "app_sites", "blocks"), 20);
 }
 END_TEST
 
@@ -141,9 +131,9 @@ START_TEST(a_stack_tells_who_stands_behind_a_runtime_that_was_looked_up)
 	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
 
 	play("app_plugins", "callers", env, ask_leaks);
-	ck_assert_uint_eq(number_of(answers[0], "app_plugins", "blocks"), 1);
-	ck_assert_uint_eq(number_of(answers[0], "libruntime_12.so", "blocks"), 6);
-	ck_assert_ptr_null(find(answers[0], "libcudart.so.12"));
+	ck_assert_uint_eq(number_of(play_answers[0], "app_plugins", "blocks"), 1);
+	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_12.so", "blocks"), 6);
+	ck_assert_ptr_null(find(play_answers[0], "libcudart.so.12"));
 }
 END_TEST
 
@@ -151,10 +141,10 @@ static void ask_all(const char *name)
 {
 	if (strcmp(name, "open") != 0)
 		return;
-	keep(play_ask("blocks"));
-	keep(play_ask("status callers"));
-	keep(play_ask("status"));
-	keep(play_ask("status nobody"));
+	play_keep(play_ask("blocks"));
+	play_keep(play_ask("status callers"));
+	play_keep(play_ask("status"));
+	play_keep(play_ask("status nobody"));
 }
 
 static unsigned count(const char *text, const char *part)
@@ -171,17 +161,17 @@ static unsigned count(const char *text, const char *part)
 START_TEST(blocks_and_status_name_callers_too)
 {
 	play("app_plugins", "callers", NULL, ask_all);
-	ck_assert_uint_eq(count(answers[0], "\"caller\":\"libruntime_12.so\"}"), 6);
-	ck_assert_uint_eq(count(answers[0], "\"caller\":\"libruntime_static.so\"}"), 5);
-	ck_assert_uint_eq(number_of(answers[1], "libruntime_12.so", "blocks"), 6);
-	ck_assert_ptr_null(strstr(answers[2], "\"callers\":"));
-	check_in(answers[3], "\"reason\":\"usage\"");
+	ck_assert_uint_eq(count(play_answers[0], "\"caller\":\"libruntime_12.so\"}"), 6);
+	ck_assert_uint_eq(count(play_answers[0], "\"caller\":\"libruntime_static.so\"}"), 5);
+	ck_assert_uint_eq(number_of(play_answers[1], "libruntime_12.so", "blocks"), 6);
+	ck_assert_ptr_null(strstr(play_answers[2], "\"callers\":"));
+	check_in(play_answers[3], "\"reason\":\"usage\"");
 }
 END_TEST
 
 static void ask_oom(const char *name)
 {
-	keep(play_ask("oom"));
+	play_keep(play_ask("oom"));
 }
 
 START_TEST(an_out_of_memory_names_who_holds_the_memory)
@@ -190,8 +180,8 @@ START_TEST(an_out_of_memory_names_who_holds_the_memory)
 
 	play("app_sites", "limited", env, ask_oom);
 	check_in(play_err, "warn:   holders: app_sites ");
-	ck_assert_uint_gt(number_of(answers[0], "app_sites", "bytes"), 64 * MIB);
-	check_in(answers[0], "\"holders\":[],");
+	ck_assert_uint_gt(number_of(play_answers[0], "app_sites", "bytes"), 64 * MIB);
+	check_in(play_answers[0], "\"holders\":[],");
 }
 END_TEST
 

@@ -10,28 +10,18 @@
 
 #define MODE "GPUPOOL_DEBUG=poison,guard"
 
-static char answers[4][256 * 1024]; /* of the pauses, in their order */
-static unsigned n_answers;
-
-static void keep(const char *answer)
-{
-	ck_assert_uint_lt(n_answers, LENGTH(answers));
-	snprintf(answers[n_answers++], sizeof(answers[0]), "%s", answer);
-}
-
 static void ask(const char *name)
 {
-	keep(play_ask("debug"));
+	play_keep(play_ask("debug"));
 }
 
 static void ask_to_check(const char *name)
 {
-	keep(play_ask("debug check"));
+	play_keep(play_ask("debug check"));
 }
 
 static void play(const char *scenario, const char *const *env, void (*at_pause)(const char *name))
 {
-	n_answers = 0;
 	play_run(&(struct play){.program = "app_debug",
 		.words = {scenario},
 		.env = env,
@@ -95,9 +85,9 @@ static void check_wrong(const struct wrong *wrong, const char *const *env)
 	ck_assert_uint_eq(count(play_err, "error: write"), 2);
 	check_in(play_err, wrong->first[0]);
 	check_in(play_err, wrong->first[1]);
-	ck_assert_uint_eq(play_number(answers[0], "errors"), 2);
-	ck_assert_uint_eq(play_number(answers[0], "n_reports"), 2);
-	ck_assert_uint_eq(play_number(answers[0], "skipped"), 0);
+	ck_assert_uint_eq(play_number(play_answers[0], "errors"), 2);
+	ck_assert_uint_eq(play_number(play_answers[0], "n_reports"), 2);
+	ck_assert_uint_eq(play_number(play_answers[0], "skipped"), 0);
 }
 
 START_TEST(a_write_to_memory_of_nobody_is_found_whoever_makes_it)
@@ -122,13 +112,13 @@ START_TEST(a_report_says_where_the_block_came_from_and_where_it_went)
 	ck_assert_uint_eq(count(play_err, "  allocated "), 1);
 	ck_assert_uint_eq(count(play_err, "  freed "), 1);
 	ck_assert_uint_eq(count(play_err, ": app_debug+0x"), 2);
-	check_in(answers[0], "\"what\":\"after-free\",\"seen\":\"reuse\",");
-	check_in(answers[0], "\"times\":2,");
-	check_in(answers[0], "\"bytes\":\"2a2a2a2af77ff77ff77ff77ff77ff77f\"");
-	check_in(answers[0], "\"allocated\":[[");
-	check_in(answers[0], "\"freed\":[[");
-	check_in(answers[0], "/app_debug\"");
-	ck_assert_uint_eq(play_number(answers[0], "offset"), 16);
+	check_in(play_answers[0], "\"what\":\"after-free\",\"seen\":\"reuse\",");
+	check_in(play_answers[0], "\"times\":2,");
+	check_in(play_answers[0], "\"bytes\":\"2a2a2a2af77ff77ff77ff77ff77ff77f\"");
+	check_in(play_answers[0], "\"allocated\":[[");
+	check_in(play_answers[0], "\"freed\":[[");
+	check_in(play_answers[0], "/app_debug\"");
+	ck_assert_uint_eq(play_number(play_answers[0], "offset"), 16);
 }
 END_TEST
 
@@ -151,14 +141,14 @@ static const char *const searches[][3] = {
 START_TEST(who_asks_for_a_check_gets_what_nobody_has_come_across)
 {
 	play("unseen", searches[_i], ask_to_check);
-	ck_assert_uint_eq(n_answers, 3);
-	ck_assert_uint_eq(play_number(answers[0], "n_reports"), 0);
-	ck_assert_uint_eq(play_number(strstr(answers[0], "\"check\":"), "blocks"), 3);
-	ck_assert_uint_eq(play_number(strstr(answers[1], "\"check\":"), "errors"), 3);
-	ck_assert_uint_eq(play_number(answers[1], "n_reports"), 3);
-	ck_assert_uint_eq(count(answers[1], "\"seen\":\"check\""), 3);
-	ck_assert_uint_eq(play_number(strstr(answers[2], "\"check\":"), "errors"), 0);
-	ck_assert_uint_eq(play_number(answers[2], "errors"), 3);
+	ck_assert_uint_eq(play_n_answers, 3);
+	ck_assert_uint_eq(play_number(play_answers[0], "n_reports"), 0);
+	ck_assert_uint_eq(play_number(strstr(play_answers[0], "\"check\":"), "blocks"), 3);
+	ck_assert_uint_eq(play_number(strstr(play_answers[1], "\"check\":"), "errors"), 3);
+	ck_assert_uint_eq(play_number(play_answers[1], "n_reports"), 3);
+	ck_assert_uint_eq(count(play_answers[1], "\"seen\":\"check\""), 3);
+	ck_assert_uint_eq(play_number(strstr(play_answers[2], "\"check\":"), "errors"), 0);
+	ck_assert_uint_eq(play_number(play_answers[2], "errors"), 3);
 	ck_assert_uint_eq(count(play_err, "seen by a check"), 3);
 }
 END_TEST
@@ -175,7 +165,7 @@ START_TEST(what_goes_back_to_the_driver_is_looked_at_before)
 {
 	play("given-back", kinds[_i], reclaim_and_ask);
 	check_in(play_err, "seen when it went back to the driver: 4 wrong bytes, the first at +4:");
-	ck_assert_uint_eq(play_number(answers[0], "poisoned_bytes"), 0);
+	ck_assert_uint_eq(play_number(play_answers[0], "poisoned_bytes"), 0);
 }
 END_TEST
 
@@ -185,8 +175,8 @@ START_TEST(the_same_mistake_is_told_of_once_and_counted)
 
 	play("often", env, ask);
 	ck_assert_uint_eq(count(play_err, "error: write"), 1);
-	ck_assert_uint_eq(play_number(answers[0], "errors"), 100);
-	ck_assert_uint_eq(play_number(answers[0], "times"), 100);
+	ck_assert_uint_eq(play_number(play_answers[0], "errors"), 100);
+	ck_assert_uint_eq(play_number(play_answers[0], "times"), 100);
 }
 END_TEST
 
@@ -196,8 +186,8 @@ START_TEST(many_mistakes_do_not_flood_whoever_reads)
 
 	play("often", env, ask);
 	ck_assert_uint_eq(count(play_err, "error: write"), 16);
-	ck_assert_uint_eq(play_number(answers[0], "n_reports"), 100);
-	ck_assert_uint_eq(count(answers[0], "\"what\":\"past-end\""), 64);
+	ck_assert_uint_eq(play_number(play_answers[0], "n_reports"), 100);
+	ck_assert_uint_eq(count(play_answers[0], "\"what\":\"past-end\""), 64);
 }
 END_TEST
 
@@ -205,7 +195,7 @@ START_TEST(nothing_is_looked_at_while_something_captures_and_that_is_counted)
 {
 	play("capture", kinds[_i], ask_to_check);
 	check_in(play_out, "begin: 0\nfree: 0\nalloc: 0\nfree: 0\nend: 0\ngraph: 1\n");
-	ck_assert_uint_gt(play_number(answers[0], "skipped"), 0);
+	ck_assert_uint_gt(play_number(play_answers[0], "skipped"), 0);
 	/* What was damaged before is found later: when the block is used again, or is asked for. */
 	check_in(play_err, "write past the end of");
 	check_in(play_err, "4 wrong bytes, the first at +1000:");
@@ -231,9 +221,9 @@ START_TEST(an_innocent_program_is_told_nothing)
 	play("innocent", kinds[_i], ask_to_check);
 	ck_assert_str_eq(play_out, "wrong: 0\n");
 	ck_assert_str_eq(play_err, "");
-	ck_assert_uint_gt(play_number(answers[0], "checks"), 1000);
-	ck_assert_uint_eq(play_number(answers[0], "skipped"), 0);
-	ck_assert_uint_eq(play_number(answers[0], "errors"), 0);
+	ck_assert_uint_gt(play_number(play_answers[0], "checks"), 1000);
+	ck_assert_uint_eq(play_number(play_answers[0], "skipped"), 0);
+	ck_assert_uint_eq(play_number(play_answers[0], "errors"), 0);
 }
 END_TEST
 
@@ -251,8 +241,8 @@ START_TEST(a_process_that_does_not_debug_says_so)
 	static const char *const env[] = {"GPUPOOL_STACKS=off", NULL};
 
 	play("innocent", env, ask_to_check);
-	check_in(answers[0], "\"is_on\":false");
-	ck_assert_uint_eq(play_number(answers[0], "checks"), 0);
+	check_in(play_answers[0], "\"is_on\":false");
+	ck_assert_uint_eq(play_number(play_answers[0], "checks"), 0);
 	ck_assert_str_eq(play_err, "");
 }
 END_TEST
