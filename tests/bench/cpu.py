@@ -112,6 +112,7 @@ def run_extras(book, options, log):
     with extras.recording(split) as peer:
         stage = Stage(book, [split, peer], log, max(3, round(ROUNDS * options.scale)), MS)
         stage.run([Group("recording", cells)])
+    extras.recording_growth(book, split, [*cells, cell("window", 0, ", 4 streams", live=32, streams=4)], log, MS)
     extras.traces(book, options.stat, HERE.parent / "traces")
     cells = [cell("pingpong", GIB), cell("window", 64 * KIB, live=32), cell("window", 0, live=32),
              cell("batch", 64 * KIB, live=32), cell("window", 0, ", 4 streams", live=32, streams=4)]

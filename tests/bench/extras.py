@@ -81,7 +81,7 @@ class Watch:
             self.process.kill()
             self.process.wait()
             if not alive:
-                raise RuntimeError(f"{self.how} has ended with {self.process.returncode}")
+                raise programs.Trouble(f"{self.how} has ended with {self.process.returncode}")
         else:
             self.is_over.set()
             self.thread.join()
@@ -106,17 +106,42 @@ def watch(book, peer, stat, log, rounds, ms, key):
                high=found.high, how=watching.how)
 
 
+def watched(peer, stat, name):
+    """The same peer, looked at during each of its turns but the first, before which there is nothing to look at."""
+    def around(running):
+        return Watch(stat, running) if running.status() else contextlib.nullcontext()
+    return dataclasses.replace(peer, name=name, around=around)
+
+
 @contextlib.contextmanager
-def recording(peer):
+def recording(peer, name=None):
     """The same peer, recording what it allocates and frees; the recordings go away."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {**peer.variables, "GPUPOOL_RECORD": f"{folder}/%p"}
-        yield dataclasses.replace(peer, name=f"{peer.name}, recording", variables=variables)
+        yield dataclasses.replace(peer, name=name or f"{peer.name}, recording", variables=variables)
+
+
+def recording_growth(book, peer, cells, log, ms):
+    """How many bytes a recording takes for each allocation and each free, with all else that is in it."""
+    for cell in cells:
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(programs.private_dir())
+            name = pathlib.Path(directory) / "recording"
+            variables = {**peer.variables, "GPUPOOL_RECORD": str(name)}
+            try:
+                running = player.start(dataclasses.replace(peer, variables=variables), directory, log)
+                stack.callback(running.close)
+                pairs = player.turn(running, cell, ms)["pairs"] + cell.request.get("live", 0)
+                running.close()  # which writes the rest
+            except programs.Trouble as trouble:
+                book.miss("recording", cell.name, peer.name, str(trouble))
+                continue
+            book.value(f"recording, {cell.name}: growth", name.stat().st_size / (2 * pairs), "B an event", pairs=pairs)
 
 
 def traces(book, stat, folder):
     """What gpupool-stat replay says of the recorded programs in a folder: how much each kind takes of the driver."""
-    names = sorted(path for path in folder.glob("*") if path.suffix not in (".md", ".py", ".build")) if folder else []
+    names = sorted(folder.glob("*.gz"))
     if not stat or not names or "replay" not in output_of([stat, "--help"]):
         book.miss("traces", "", "gpupool-stat replay", "there is none, or no trace")
         return

@@ -27,6 +27,7 @@ from gpu_parts import PARTS
 
 SKIPPED = 77
 SCHEMA = "gpupool.bench/1"
+BASES = ("own", "split alone")  # peers that the others of their table are held against
 SIMULATED = "The simulated GPU: only that everything runs."
 HEAD = [
     "Nanoseconds of a pair of malloc and free, or a step of a program: medians, and half the middle half of the runs",
@@ -69,8 +70,9 @@ def tables(book):
     lines = []
     for group in filter(book.peers, book.groups()):
         lines += books.time_table(book, group)
-        if "own" in book.peers(group):
-            lines += [*books.ratio_table(book, group, "own"), *books.memory_lines(book, group)]
+        base = next((name for name in BASES if name in book.peers(group)), None)
+        lines += books.ratio_table(book, group, base) if base else []
+        lines += books.memory_lines(book, group)
         lines.append("")
     for more in (books.calls_table(book), books.value_lines(book), books.missing_lines(book)):
         lines += [*more, ""] if more else []

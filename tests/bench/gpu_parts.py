@@ -39,7 +39,8 @@ def run_pairs(book, place, options, log):
              *(cell("window", size, live=32) for size in UP_TO_1_MIB),
              *(cell("batch", 64 * KIB, f" of {n}", live=n) for n in (32, 1000))]
     large = [*(cell("pingpong", size) for size in (64 * MIB, GIB, 2 * GIB)), cell("window", 64 * MIB, live=32)]
-    stage(book, place, options, log, place.all()).run([Group("one thread", cells), Group("large blocks", large)])
+    peers = [*place.all(), *place.floor()]
+    stage(book, place, options, log, peers).run([Group("one thread", cells), Group("large blocks", large)])
 
 
 def run_many(book, place, options, log):
@@ -107,6 +108,28 @@ def run_guest(book, place, options, log):
     with extras.recording(peer) as recording:
         stage(book, place, options, log, [peer, recording]).run([Group("recording", cells)])
     extras.watch(book, peer, place.stat, log, scaled(25, options, 3), 10 if place.is_sim else 100, "ns")
+
+
+COSTS = {
+    "stacks": {"GPUPOOL_STACKS": "16"},
+    "stacks, sample": {"GPUPOOL_STACKS": "16,sample=100"},
+    "debug": {"GPUPOOL_DEBUG": "poison,guard"},
+}
+
+
+def run_costs(book, place, options, log):
+    """What one can ask for besides, each against the same process that was asked for none of it."""
+    def peer(name, variables=None):
+        return place.peer(name, "player_runtime_static", "split", variables)
+
+    cells = [cell("window", 64 * KIB, live=32), cell("window", 0, live=32)]
+    four = [cell("window", 0, ", 4 streams", live=32, streams=4),
+            cell("kernel", MIB, ", 4 streams", kernel_us=KERNEL_US, streams=4)]
+    with extras.recording(peer("split alone"), "recording") as recording:
+        peers = [peer("split alone"), *(peer(name, variables) for name, variables in COSTS.items()), recording,
+                 extras.watched(peer("split alone"), place.stat, "watched")]
+        stage(book, place, options, log, peers, ms=LOOP_MS).run([Group("costs", cells), Group("costs", four)])
+    extras.recording_growth(book, peer("split"), [*cells, *four], log, 1 if place.is_sim else LOOP_MS)
 
 
 # Programs.
@@ -218,4 +241,5 @@ PARTS = {
     "cupy": run_cupy,
     "jax": run_jax,
     "traces": run_traces,
+    "costs": run_costs,
 }

@@ -7,6 +7,7 @@ without taken from a Meson build, for the simulated GPU. A peer that is not ther
 """
 
 import concurrent.futures
+import dataclasses
 import importlib.util
 import json
 import os
@@ -19,6 +20,7 @@ import programs
 HERE = pathlib.Path(__file__).resolve().parent
 BIN = programs.WORK / "bench"
 REASONS = BIN / "missing.json"
+FLOOR = "the library without fences"
 COMMON = ["gpu_work", "patterns", "player"]
 KINDS = ("split", "binned", "vmm")
 
@@ -120,7 +122,12 @@ def build():
                 job.result()
             except (programs.Trouble, OSError) as trouble:
                 reasons[name] = first_error(trouble)
-                print(f"bench: no {name}: {reasons[name]}", flush=True)
+    try:
+        programs.broken_library()
+    except (programs.Trouble, OSError) as trouble:
+        reasons[FLOOR] = first_error(trouble)
+    for name, why in reasons.items():
+        print(f"bench: no {name}: {why}", flush=True)
     REASONS.write_text(json.dumps(reasons))
 
 
@@ -135,10 +142,12 @@ class Place:
             self.variables = {"LD_LIBRARY_PATH": str(sim / "tests" / "sim")}
             self.stat = sim / "tools" / "gpupool-stat"
             self.reasons = {name: "needs a GPU" for name in RECIPES if not (self.folder / name).exists()}
+            self.broken = sim / "tests" / "broken" / "libgpupool.so"
         else:
             self.folder, self.preload, self.variables = BIN, programs.preload_library(), {}
             self.stat = self.preload.parent.parent / "tools" / "gpupool-stat"
             self.reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+            self.broken = None if self.reasons.get(FLOOR) else programs.broken_library()
         self.stat = self.stat if self.stat.exists() else None
 
     def peer(self, name, program, kind=None, variables=None):
@@ -166,6 +175,16 @@ class Place:
     def gpupool(self):
         return [*(self.peer(kind, "player_runtime_static", kind) for kind in KINDS),
                 *(self.peer(f"{kind}, shared", "player_runtime_shared", kind) for kind in KINDS[:2])]
+
+    def floor(self):
+        """
+        Our own library with its fences taken out, and with them what makes reuse safe: nobody could take it, and it is
+        not held against anybody. What is left is what the runtime and the driver take on the way to a pool.
+        """
+        why = "" if self.broken and self.broken.exists() else self.reasons.get(FLOOR, "was not built")
+        return [dataclasses.replace(self.peer(f"UNSAFE floor{label}", program, "split"), preload=self.broken,
+                                    why_missing=why or self.reasons.get(program, ""))
+                for label, program in (("", "player_runtime_static"), (", shared", "player_runtime_shared"))]
 
     def others(self):
         torch = [self.peer(name, "player_torch", None, variables) for name, variables in TORCH_BACKENDS.items()]

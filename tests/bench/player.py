@@ -33,6 +33,7 @@ class Peer:
     variables: dict = dataclasses.field(default_factory=dict)
     why_missing: str = ""
     kind: str = ""  # of pool, that the process has to say it has
+    around: object = contextlib.nullcontext  # of a running player: what goes on beside it while it has its turn
 
 
 @dataclasses.dataclass
@@ -168,7 +169,8 @@ def check_kind(player):
 
 def turn(player, cell, ms, seconds=None):
     """One run of a cell; what the player found, as numbers, or Trouble."""
-    word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.patience / 1000)
+    with player.peer.around(player):
+        word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.patience / 1000)
     if word == "error":
         raise programs.Trouble(f"{pairs.get('what')}, error {pairs.get('code')}".replace("_", " "))
     return {key: value if key == "answer" else float(value) for key, value in pairs.items()}

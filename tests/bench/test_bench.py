@@ -184,6 +184,28 @@ class PlayersTest(Quiet):
         self.assertEqual(row["calls"]["memory"], 2 * row["pairs"])
         self.assertEqual(row["calls"]["record"], 0)
 
+    def test_the_growth_of_a_recording_is_told_for_each_event(self):
+        book, peer = books.Book(), Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
+        with open("/dev/null", "w") as log:
+            extras.recording_growth(book, peer, [CELL], log, 1)
+        (row,) = book.rows
+        self.assertEqual((row["name"], row["unit"]), ("recording, window 64 KiB: growth", "B an event"))
+        # A tag, a time and an address at the least, and no more than all fields of a record.
+        self.assertTrue(3 <= row["value"] <= 100, row)
+
+    def test_what_goes_on_beside_a_peer_goes_on_during_its_turns_alone(self):
+        seen = []
+
+        @contextlib.contextmanager
+        def around(running):
+            seen.append((running.peer.name, "begins"))
+            yield
+            seen.append((running.peer.name, "ends"))
+
+        words = [PROGRAMS / "player_driver"]
+        self.play([CELL], [Peer("raw", words, variables=STUB), Peer("other", words, variables=STUB, around=around)])
+        self.assertEqual(seen, [("other", "begins"), ("other", "ends")] * 3)
+
     def test_a_process_without_cuda_is_looked_at(self):
         book = books.Book()
         extras.startup(book, PROGRAMS, LIBRARY, 5)
@@ -195,15 +217,17 @@ class PlayersTest(Quiet):
         script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
         with tempfile.TemporaryDirectory() as folder:
             words = [script, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder]
-            for part in ("pinned", "loops", "cupy"):
+            for part in ("pinned", "loops", "cupy", "costs"):
                 words += ["--part", part]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             found = json.loads((pathlib.Path(folder) / "results.json").read_text())
-        self.assertEqual(found["parts"], {"pinned": 0, "loops": 0, "cupy": 0})
+        self.assertEqual(found["parts"], {"pinned": 0, "loops": 0, "cupy": 0, "costs": 0})
         timed = {(row["cell"], row["peer"]) for row in found["cells"] if row["ns"]}
         self.assertIn(("overlap 4 MiB", "split"), timed)
         self.assertIn(("pinned 1 MiB", "raw"), timed)
+        for peer in ("split alone", "stacks", "stacks, sample", "debug", "recording", "watched"):
+            self.assertIn(("kernel 1 MiB, 4 streams", peer), timed)
         self.assertIn("no figure: cub: needs a GPU", done.stdout)
         self.assertEqual(len(found["bars"]), len(bars.BARS))
 
