@@ -107,10 +107,13 @@ static size_t free_bytes(void)
 	return bytes;
 }
 
-/* As far as the driver's granularity lets one tell; it may give back more than it took meanwhile. */
+/*
+ * As far as the driver's granularity lets one tell: it may give back more than it took meanwhile, and keep some of its
+ * own after threads. What one of our threads had is more than that.
+ */
 static bool is_all_free(size_t before)
 {
-	return free_bytes() + 4 * MIB >= before;
+	return free_bytes() + 32 * MIB >= before;
 }
 
 /* Nothing is in use when threads have ended, and their blocks can be had by those that are left. */

@@ -24,7 +24,6 @@ import compare
 import deviations
 import suite
 
-FACTS_FD, GO_FD = 3, 4  # tests/preload/app.h
 PROGRAM_LIMIT_S = 500
 SCENARIO_LIMIT_S = 60  # the machine may be busy
 SIMULATOR_COMPLAINS = "status 99"  # races, deadlocks or invalid uses
@@ -79,7 +78,7 @@ def run_once(place, program, way, config):
         with files[0].open("w") as out, files[1].open("w") as err:
             try:
                 done = subprocess.run(words, env=place.environment(way, config, directory), cwd=directory,
-                                      stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(FACTS_FD, GO_FD),
+                                      stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=suite.PASSED_FDS,
                                       timeout=PROGRAM_LIMIT_S, check=False)
                 status = done.returncode
             except subprocess.TimeoutExpired:
@@ -230,15 +229,6 @@ def find_programs(directory, wanted):
     return wanted or found
 
 
-def reserve_descriptors():
-    """The programs may write to these; without this they would be some file of the driver's."""
-    null = os.open("/dev/null", os.O_RDWR)
-    for fd in (FACTS_FD, GO_FD):
-        if fd != null:
-            os.dup2(null, fd)
-        os.set_inheritable(fd, True)
-
-
 def keep(path, result):
     if path:
         with path.open("a") as file:
@@ -262,7 +252,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    reserve_descriptors()
+    suite.reserve_descriptors()
     place = Place(options.preload.resolve(), options.programs.resolve(),
                   options.sim.resolve() if options.sim else None, options.devices, options.limit, options.brief)
     configs = [c for c in suite.CONFIGS if not options.config or c.name in options.config]

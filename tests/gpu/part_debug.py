@@ -8,6 +8,7 @@ costs. The programs are those of tests/preload (app_debug.c) and of tests/diff.
 
 import programs
 import part_semantics
+from part_semantics import suite
 
 PRELOAD = programs.ROOT / "tests" / "preload"
 PROGRAM = programs.BIN / "app_debug"
@@ -50,7 +51,7 @@ class Watched:
         variables = {"GPUPOOL_POOL": kind, "GPUPOOL_DEBUG": MODE, "GPUPOOL_STACKS": "off"} | (more or {})
         config = programs.Config(kind, library, variables)
         log = out / "debug" / f"{scenario}-{variables['GPUPOOL_DEBUG'].replace(',', '-')}-{kind}.txt"
-        done = programs.run_program(config, [PROGRAM, scenario], log, timeout=SECONDS)
+        done = programs.run_program(config, [PROGRAM, scenario], log, SECONDS, pass_fds=suite.PASSED_FDS)
         self.status, self.text = done.status, done.text
         lines = log.with_suffix(".err").read_text(errors="replace").splitlines()
         self.reports = [line for line in lines if REPORT in line]
@@ -107,6 +108,7 @@ def check_same(results, out, library, jobs):
 def run(results, out, options):
     library = programs.preload_library()
     build()
+    suite.reserve_descriptors()
     check_wrong(results, out, library)
     check_innocent(results, out, library)
     note_costs(results, out, library)

@@ -213,7 +213,7 @@ class SocketWatch(threading.Thread):
             self.is_seen = bool(ctl.sockets(self.directory))
 
 
-def run_program(config, words, log, timeout, more=None):
+def run_program(config, words, log, timeout, more=None, pass_fds=()):
     """Runs a program to its end; its output goes to log and log's .err file too."""
     log.parent.mkdir(parents=True, exist_ok=True)
     errors = log.with_suffix(".err")
@@ -225,7 +225,7 @@ def run_program(config, words, log, timeout, more=None):
         try:
             words = [str(w) for w in words]
             done = subprocess.run(
-                words, stdout=out, stderr=err, env=env, timeout=timeout, check=False
+                words, stdout=out, stderr=err, env=env, timeout=timeout, pass_fds=pass_fds, check=False
             )
             status = done.returncode
         except subprocess.TimeoutExpired:
