@@ -4,6 +4,7 @@
 #include "region.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 struct entered {
 	const void *whose;
 	int id;
+	unsigned n_again; /* times that it was entered from within itself, as functions that call themselves do */
 	char name[GP_REGION_NAME_MAX];
 };
 
@@ -110,45 +112,78 @@ bool gp_region_is_name(const char *name)
 	return true;
 }
 
+/* The last entry, if it is theirs and of that name: then the thread is where it shall go. */
+static struct entered *find_same(const void *whose, const char *name)
+{
+	unsigned depth = stack->depth;
+	struct entered *last = depth && depth <= GP_REGION_NESTED_MAX ? &stack->entered[depth - 1] : NULL;
+
+	return last && last->whose == whose && last->n_again != UINT_MAX && strcmp(last->name, name) == 0 ? last : NULL;
+}
+
+static void enter(const void *whose, const char *name)
+{
+	struct entered *entered = &stack->entered[stack->depth];
+	int id = *name ? gp_region_find(name) : GP_REGION_NONE;
+
+	*entered = (struct entered){.whose = whose, .id = id ? id : GP_REGION_UNKNOWN};
+	strcpy(entered->name, name);
+}
+
 int gp_region_push(const void *whose, const char *name)
 {
-	int id = name ? gp_region_find(name) : GP_REGION_NONE;
+	struct entered *same;
 
 	if (!stack)
 		stack = gp_thread_exists() ? calloc(1, sizeof(*stack)) : NULL;
 	if (!stack)
 		return -ENOMEM;
-	if (stack->depth < GP_REGION_NESTED_MAX) {
-		struct entered *entered = &stack->entered[stack->depth];
-
-		*entered = (struct entered){.whose = whose, .id = id ? id : GP_REGION_UNKNOWN};
-		strcpy(entered->name, name ? name : "");
+	same = find_same(whose, name ? name : "");
+	if (same) {
+		same->n_again++;
+		return 0;
 	}
+	if (stack->depth < GP_REGION_NESTED_MAX)
+		enter(whose, name ? name : "");
 	stack->depth++;
 	go_to_top();
 	return 0;
 }
 
-/* The number of the last that is theirs, or -1. Of those that are too deep nobody knows whose they are. */
-static int find_last(const void *whose)
+/* The last entry that is theirs, or NULL. */
+static struct entered *find_last(const void *whose)
 {
-	int i = (int)stack->depth - 1;
+	unsigned i = stack->depth;
 
-	while (i >= 0 && i < GP_REGION_NESTED_MAX && stack->entered[i].whose != whose)
+	while (i && stack->entered[i - 1].whose != whose)
 		i--;
-	return i;
+	return i ? &stack->entered[i - 1] : NULL;
+}
+
+static void leave(struct entered *entered)
+{
+	struct entered *end = &stack->entered[stack->depth--];
+
+	memmove(entered, entered + 1, (size_t)(end - (entered + 1)) * sizeof(*entered));
+	go_to_top();
 }
 
 bool gp_region_pop(const void *whose)
 {
-	int i = stack ? find_last(whose) : -1, n;
+	struct entered *last;
 
-	if (i < 0)
+	/* Of those that are too deep nobody knows whose they are; the thread stays where it is. */
+	if (stack && stack->depth > GP_REGION_NESTED_MAX) {
+		stack->depth--;
+		return true;
+	}
+	last = stack ? find_last(whose) : NULL;
+	if (!last)
 		return false;
-	n = (int)--stack->depth - i;
-	if (n > 0)
-		memmove(&stack->entered[i], &stack->entered[i + 1], (size_t)n * sizeof(stack->entered[0]));
-	go_to_top();
+	if (last->n_again)
+		last->n_again--;
+	else
+		leave(last);
 	return true;
 }
 

@@ -25,7 +25,7 @@
 enum {
 	GP_REGION_NONE = 0,
 	GP_REGION_UNKNOWN = -1, /* the thread is in one that does not exist yet */
-	GP_REGION_NESTED_MAX = 32, /* deeper in, the thread stays in that one */
+	GP_REGION_NESTED_MAX = 32, /* deeper in, the thread stays in that one; a recursion is one level */
 };
 
 /* That the thread is in. */

@@ -92,6 +92,16 @@ static void nest(void)
 		(void)gpupool_region_end();
 	app_fact("up again", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
+	/* A function that calls itself is in one region all the time. */
+	for (int i = 0; i < 100000; i++)
+		(void)gpupool_region_begin("outer");
+	(void)gpupool_region_begin("inner");
+	app_fact("in a recursion", once(3 * MIB) == inner);
+	(void)gpupool_region_end();
+	for (int i = 0; i < 99999; i++)
+		(void)gpupool_region_end();
+	app_fact("nearly out of it", once(3 * MIB) == outer);
+	(void)gpupool_region_end();
 	app_fact("outside", (uint64_t)-gpupool_region_end());
 }
 

@@ -87,7 +87,7 @@ START_TEST(what_a_region_has_freed_is_its_own_and_stays_for_its_next_entry)
 END_TEST
 
 static const char *const nested[] = {
-	"inner again", "apart", "the same", "outer again", "deep", "up again"};
+	"inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "nearly out of it"};
 
 START_TEST(regions_nest_and_the_innermost_counts)
 {
