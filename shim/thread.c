@@ -16,7 +16,7 @@ _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial
 
 _Atomic bool gp_thread_is_over;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT, exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
 
@@ -58,7 +58,11 @@ static void at_exit(void)
 static void make_key(void)
 {
 	has_key = pthread_key_create(&key, at_thread_end) == 0;
-	/* After the driver's own handler and those of runtimes, so that it runs before them. */
+}
+
+/* After the driver's own handler and those of runtimes, so that it runs before them. */
+static void watch_exit(void)
+{
 	if (atexit(at_exit))
 		at_exit();
 }
@@ -69,7 +73,7 @@ static struct gp_thread *self_or_new(void)
 
 	if (self)
 		return self;
-	(void)pthread_once(&once, make_key);
+	(void)pthread_once(&key_once, make_key);
 	self = has_key ? calloc(1, sizeof(*self)) : NULL;
 	if (self && pthread_setspecific(key, self)) {
 		free(self);
@@ -172,6 +176,7 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
 
 	if (!self)
 		return NULL;
+	(void)pthread_once(&exit_once, watch_exit);
 	(void)gp_region_id(); /* from now on it exists */
 	i = find(self, handle);
 	if (i >= 0)

@@ -407,9 +407,27 @@ static void crowd(void)
 	app_tell_driver();
 }
 
+static CUdeviceptr kept;
+
+static void free_at_exit(void)
+{
+	app_result("free at exit", cuMemFree_v2(kept));
+}
+
+/* The region comes before the driver, whose own handler has run when this one does. */
+static void ended(void)
+{
+	(void)gpupool_region_begin("a");
+	(void)atexit(free_at_exit);
+	app_start();
+	kept = app_alloc(KIB);
+	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"apart", apart},
 	{"crowd", crowd},
+	{"ended", ended},
 	{"fence", fence},
 	{"full", full},
 	{"invalidate", invalidate},

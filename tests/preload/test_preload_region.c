@@ -186,6 +186,16 @@ START_TEST(a_context_that_ends_takes_its_regions_memory_along)
 }
 END_TEST
 
+START_TEST(a_region_does_not_outlive_the_driver)
+{
+	const char *env[] = {kinds[_i], GPU, "SIMGPU_DEINIT_AT_EXIT=1", NULL};
+
+	play_region("ended", env, NULL);
+	check_quiet();
+	ck_assert_str_eq(play_out, "free at exit: 4\n");
+}
+END_TEST
+
 START_TEST(regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once)
 {
 	const char *env[] = {"GPUPOOL_POOL=simple", "GPUPOOL_THREAD_CACHE=0", GPU, NULL};
@@ -404,6 +414,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, running_out_of_memory_takes_from_idle_regions_before_it_fails, 0, n);
 	tcase_add_loop_test(tc, an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy, 0, n);
 	tcase_add_loop_test(tc, a_context_that_ends_takes_its_regions_memory_along, 0, n);
+	tcase_add_loop_test(tc, a_region_does_not_outlive_the_driver, 0, n);
 	tcase_add_test(tc, regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once);
 	tcase_add_test(tc, a_name_is_short_and_can_be_shown);
 	tcase_add_loop_test(tc, many_threads_may_enter_and_leave_the_same_regions, 0, n);
