@@ -11,6 +11,7 @@
 _Atomic unsigned gp_scope_defers;
 _Thread_local unsigned gp_scope_no_caches __attribute__((tls_model("initial-exec")));
 
+static _Atomic unsigned n_of_program; /* of them: the program cannot end gpupool-stat's */
 static _Atomic bool is_deferred_by_hand;
 
 static void flush_pool(void *arg, struct gp_pool *pool)
@@ -26,24 +27,38 @@ static void flush_context(void *arg, struct gp_context *context)
 	gp_pinned_each(context, flush_pool, arg);
 }
 
-void gp_scope_defer_begin(void)
+static void defer_begin(void)
 {
 	unsigned n = atomic_fetch_add(&gp_scope_defers, 1) + 1;
 
 	gp_record(NULL, DEFER, n);
 }
 
+static void defer_end(bool may_wait)
+{
+	unsigned n = atomic_fetch_sub(&gp_scope_defers, 1) - 1;
+
+	gp_record(NULL, DEFER, n, may_wait);
+	if (!n)
+		gp_context_each(flush_context, &may_wait);
+}
+
+/* The program's own come last and go first, so that there are never more of them than of all. */
+void gp_scope_defer_begin(void)
+{
+	defer_begin();
+	atomic_fetch_add(&n_of_program, 1);
+}
+
 bool gp_scope_defer_end(bool may_wait)
 {
-	unsigned n = atomic_load(&gp_scope_defers);
+	unsigned n = atomic_load(&n_of_program);
 
 	do {
 		if (!n)
 			return false;
-	} while (!atomic_compare_exchange_weak(&gp_scope_defers, &n, n - 1));
-	gp_record(NULL, DEFER, n - 1, may_wait);
-	if (n == 1)
-		gp_context_each(flush_context, &may_wait);
+	} while (!atomic_compare_exchange_weak(&n_of_program, &n, n - 1));
+	defer_end(may_wait);
 	return true;
 }
 
@@ -52,9 +67,9 @@ void gp_scope_defer_by_hand(bool is_on)
 	if (atomic_exchange(&is_deferred_by_hand, is_on) == is_on)
 		return;
 	if (is_on)
-		gp_scope_defer_begin();
+		defer_begin();
 	else
-		(void)gp_scope_defer_end(false);
+		defer_end(false);
 }
 
 /* The thread's caches would keep what it frees, so it has none while it is in there. */

@@ -15,7 +15,7 @@ extern _Atomic unsigned gp_scope_defers;
 
 void gp_scope_defer_begin(void);
 
-/* False: none was begun. Leaving the last one flushes what is over the limits; may_wait: as a free may. */
+/* False: the program has begun none. Leaving the last one flushes what is over the limits; may_wait: as a free may. */
 bool gp_scope_defer_end(bool may_wait);
 
 /* The scope of gpupool-stat, which is one at most. */

@@ -178,6 +178,7 @@ static void defer(void)
 		APP_MUST(cuMemFree_v2(ptrs[i]));
 	app_fact("queued again", status_of(0).n_pending_blocks);
 	app_pause("defer");
+	tell("not its own", gpupool_defer_end());
 	for (int i = 0; i < 30; i++)
 		ptrs[i] = app_alloc(MIB);
 	for (int i = 0; i < 30; i++)

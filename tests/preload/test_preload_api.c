@@ -249,6 +249,7 @@ START_TEST(defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless)
 	ck_assert_uint_eq(play_fact("still queued"), 25);
 	ck_assert_uint_eq(play_fact("flushed"), 0);
 	ck_assert_uint_eq(play_fact("queued again"), 5);
+	ck_assert_uint_eq(play_fact("not its own"), EINVAL);
 	ck_assert_uint_ge(play_fact("queued by hand"), 30);
 	ck_assert_uint_eq(play_fact("large"), 0);
 	ck_assert_uint_eq(play_fact("queued at the end"), 0);
