@@ -24,7 +24,7 @@ struct gp_pool {
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
-	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached */
+	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached. Siblings look at one of them */
 	_Atomic bool is_full; /* the driver had not even little for the pool the last time that it was asked for that */
 	bool can_release_behind;	    /* the backend's answer: it stays */
 	_Atomic uint64_t pending_bytes_max; /* changes in gp_pool_set_pending_max */
@@ -117,6 +117,20 @@ static inline bool gp_pool_is_deferring(const struct gp_pool *pool)
 	const _Atomic unsigned *n = pool->options.n_defers;
 
 	return n && gp_unlikely(atomic_load_explicit(n, memory_order_relaxed) != 0);
+}
+
+static inline bool gp_pool_is_pressed(const struct gp_pool *pool)
+{
+	const struct gp_pool *first = pool->options.sibling ? pool->options.sibling : pool;
+
+	return atomic_load_explicit(&first->is_pressed, memory_order_relaxed);
+}
+
+static inline void gp_pool_set_pressed(struct gp_pool *pool, bool is_pressed)
+{
+	struct gp_pool *first = pool->options.sibling ? pool->options.sibling : pool;
+
+	atomic_store_explicit(&first->is_pressed, is_pressed, memory_order_relaxed);
 }
 
 static inline uint64_t gp_pool_pending_max(const struct gp_pool *pool)

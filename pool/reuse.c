@@ -329,7 +329,7 @@ bool gp_reuse_needs_flush_locked(const struct gp_pool *pool)
 {
 	if (gp_pool_is_deferring(pool))
 		return false;
-	return is_over_limit_locked(pool) || pool->is_pressed || gp_segment_is_any_leaving_locked(pool) ||
+	return is_over_limit_locked(pool) || gp_pool_is_pressed(pool) || gp_segment_is_any_leaving_locked(pool) ||
 	       pool->owed_bytes || gp_budget_over(pool->options.budget);
 }
 
@@ -339,7 +339,7 @@ static uint64_t excess_locked(const struct gp_pool *pool)
 	uint64_t over = gp_budget_over(pool->options.budget);
 
 	over -= gp_min(over, pool->stats.returning_bytes);
-	return pool->is_pressed ? UINT64_MAX : gp_max(over, pool->owed_bytes);
+	return gp_pool_is_pressed(pool) ? UINT64_MAX : gp_max(over, pool->owed_bytes);
 }
 
 /* none: all that is queued goes to the driver in one batch, each behind its own fence. Late ones wait for theirs. */
@@ -381,7 +381,7 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 		given = release_all_pending(pool);
 	gp_mutex_lock(&pool->lock);
 	settle_locked(pool);
-	is_pressed = pool->is_pressed;
+	is_pressed = gp_pool_is_pressed(pool);
 	excess = excess_locked(pool);
 	is_too_much_returning = pool->stats.returning_bytes > gp_pool_pending_max(pool);
 	gp_mutex_unlock(&pool->lock);
@@ -392,13 +392,8 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 		gp_segment_wait_returning(pool, UINT64_MAX);
 	else
 		gp_segment_poll_returning(pool);
-	if (is_pressed) {
-		bool still = be->ops->available(be->arg) < pool->options.reserve_bytes;
-
-		gp_mutex_lock(&pool->lock);
-		pool->is_pressed = still;
-		gp_mutex_unlock(&pool->lock);
-	}
+	if (is_pressed)
+		gp_pool_set_pressed(pool, be->ops->available(be->arg) < pool->options.reserve_bytes);
 	return given;
 }
 

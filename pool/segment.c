@@ -94,9 +94,7 @@ void gp_segment_keep_reserve(struct gp_pool *pool)
 	if (!pool->options.reserve_bytes)
 		return;
 	available = be->ops->available(be->arg);
-	gp_mutex_lock(&pool->lock);
-	pool->is_pressed = available < pool->options.reserve_bytes;
-	gp_mutex_unlock(&pool->lock);
+	gp_pool_set_pressed(pool, available < pool->options.reserve_bytes);
 	if (available >= pool->options.reserve_bytes)
 		return;
 	missing = pool->options.reserve_bytes - available;

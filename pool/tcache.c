@@ -305,7 +305,7 @@ static bool is_leisure(const struct gp_tcache *tc)
 {
 	const struct gp_pool *pool = tc->pool;
 
-	return gp_fence_was_ready(pool->fence) && !gp_pool_is_flag(&pool->is_pressed) &&
+	return gp_fence_was_ready(pool->fence) && !gp_pool_is_pressed(pool) &&
 	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= bytes_max(tc);
 }
 

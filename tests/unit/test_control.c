@@ -6,6 +6,7 @@
 #include <check.h>
 #include <errno.h>
 
+#include "pool/mapped.h"
 #include "pool/pool_control.h"
 #include "pool/tcache.h"
 #include "pool_fixture.h"
@@ -299,6 +300,7 @@ static void end_sibling(struct gp_pool *pool)
 {
 	ck_assert_ptr_null(gp_pool_check(pool));
 	gp_pool_drop(pool);
+	gp_pool_unmap(pool);
 	gp_pool_put(pool);
 }
 
@@ -335,6 +337,26 @@ START_TEST(siblings_share_their_fences_and_no_memory)
 }
 END_TEST
 
+/* Whichever of them has found out. */
+START_TEST(near_the_end_of_the_device_nothing_stays_cached_in_siblings_either)
+{
+	struct gp_pool *sibling;
+	uint64_t addrs[3];
+
+	setup_kind(_i);
+	px.options.reserve_bytes = 100 * GP_MIB;
+	sibling = new_sibling();
+	for (int i = 0; i < 3; i++)
+		addrs[i] = alloc_in(sibling, 40 * GP_MIB);
+	fixture_alloc(80 * GP_MIB);
+	for (int i = 0; i < 2; i++)
+		fixture_free_as(addrs[i], GP_FREE_SYNCED);
+	ck_assert_uint_ge(FIXTURE_CAPACITY - px.fake.reserved_bytes, 100 * GP_MIB);
+	fixture_free_as(addrs[2], GP_FREE_SYNCED);
+	end_sibling(sibling);
+}
+END_TEST
+
 START_TEST(running_out_of_memory_asks_siblings_before_anybody_else)
 {
 	setup_kind(GP_KIND_SPLIT);
@@ -368,6 +390,8 @@ int main(void)
 	tcase_add_test(tc, an_excused_failure_did_not_reach_the_program);
 	tcase_add_loop_test(tc, an_invalidated_pool_keeps_nothing_of_what_was_used_then, 0, GP_N_KINDS);
 	tcase_add_loop_test(tc, siblings_share_their_fences_and_no_memory, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, near_the_end_of_the_device_nothing_stays_cached_in_siblings_either, GP_KIND_SIMPLE,
+		GP_N_KINDS);
 	tcase_add_test(tc, running_out_of_memory_asks_siblings_before_anybody_else);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
