@@ -113,7 +113,10 @@ uint32_t gp_pool_number(const struct gp_pool *pool);
 /* Whether work of the context may overlap with other work of it: more than one stream exists. */
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
 
-/* The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. */
+/*
+ * The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. While others still call,
+ * those that share its fences are dropped first.
+ */
 void gp_pool_drop(struct gp_pool *pool);
 
 /* What holds an address: the bounds of a block as the program knows it. */

@@ -25,6 +25,15 @@ static void drop_pool(void *unused, struct gp_pool *pool)
 	gp_pool_drop(pool);
 }
 
+/* Its own has their fences, and goes last. */
+static void drop_region_pool(void *arg, struct gp_pool *pool)
+{
+	const struct gp_context *context = arg;
+
+	if (pool != context->pool)
+		drop_pool(NULL, pool);
+}
+
 static void unmap_pool(void *unused, struct gp_pool *pool)
 {
 	gp_pool_unmap(pool);
@@ -40,7 +49,8 @@ static void drop_locked(struct gp_context *context)
 	gp_unpooled_forget_context(context);
 	gp_ipc_forget_context(context->handle);
 	gp_peer_forget_context(context->handle);
-	gp_context_each_pool(context, drop_pool, NULL);
+	gp_context_each_pool(context, drop_region_pool, context);
+	drop_pool(NULL, context->pool);
 	gp_pinned_each(context, drop_pool, NULL);
 	if (gp_debug_is_on())
 		gp_zones_forget_context(context);
