@@ -47,10 +47,9 @@ static uint32_t look_at(uint32_t caller)
 	return fits;
 }
 
-/* The rules that fit the file that the call came from. */
-static uint32_t fits_of_caller(void)
+/* The rules that fit a file. */
+static uint32_t fits_of_caller(uint32_t caller)
 {
-	uint32_t caller = gp_caller_now();
 	uint32_t fits = atomic_load_explicit(&fits_of[caller], memory_order_relaxed);
 
 	if (gp_unlikely(!fits)) {
@@ -81,13 +80,16 @@ static const char *thread_name(void)
 	return by_thread.name;
 }
 
-static int find(uint32_t fits)
+/* Who is calling is looked at once: who asks again may be told less. */
+static int find(uint32_t caller)
 {
+	uint32_t fits = fits_of_caller(caller);
+
 	for (unsigned i = 0; i < rules->n; i++) {
 		const struct gp_region_rule *rule = &rules->rules[i];
 
 		if (fits >> i & 1)
-			return id_of(rule, gp_caller_name(gp_caller_now()));
+			return id_of(rule, gp_caller_name(caller));
 		if (rule->way == GP_REGION_BY_THREAD && gp_region_pattern_fits(rule->pattern, thread_name()))
 			return id_of(rule, thread_name());
 	}
@@ -97,7 +99,7 @@ static int find(uint32_t fits)
 int gp_region_by_rule(void)
 {
 	if (gp_region_has_caller_rules)
-		return find(fits_of_caller());
+		return find(gp_caller_now());
 	if (gp_region_has_rules && !by_thread.is_known) {
 		by_thread.id = find(0);
 		by_thread.is_known = true;
