@@ -29,6 +29,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 	static const char why[] = "the program exported memory to other processes";
 	struct gp_block_info info;
 
+	gp_context_settle(&gp_state.device_map, ptr);
 	if (!handle || gp_debug_info(&gp_state.device_map, ptr, &info))
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
 	if (!info.is_used)

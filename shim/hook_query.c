@@ -216,6 +216,7 @@ CUresult hook_cuMemGetHandleForAddressRange(
 {
 	struct gp_block_info info;
 
+	gp_context_settle(&gp_state.device_map, ptr);
 	if (gp_debug_info(&gp_state.device_map, ptr, &info) == 0) {
 		if (!info.is_used || bytes > info.addr + info.rounded - ptr)
 			return CUDA_ERROR_INVALID_VALUE;
