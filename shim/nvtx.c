@@ -26,9 +26,13 @@ struct text {
 	char name[GP_REGION_NAME_MAX];
 };
 
+struct list {
+	struct text *first;
+	unsigned n;
+};
+
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct text *texts, *domains; /* under the lock */
-static unsigned n_texts;
+static struct list texts, domains; /* under the lock */
 
 /* What of a name a region can have. */
 static void copy_name(char name[static GP_REGION_NAME_MAX], const char *text)
@@ -50,19 +54,19 @@ static void copy_wide_name(char name[static GP_REGION_NAME_MAX], const wchar_t *
 }
 
 /* NULL if there are too many. */
-static struct text *intern(struct text **list, const char *name)
+static struct text *intern(struct list *list, const char *name)
 {
 	struct text *text;
 	int saved_errno = errno;
 
 	gp_mutex_lock(&lock);
-	for (text = *list; text && strcmp(text->name, name) != 0;)
+	for (text = list->first; text && strcmp(text->name, name) != 0;)
 		text = text->next;
-	if (!text && n_texts < TEXTS_MAX && (text = malloc(sizeof(*text)))) {
+	if (!text && list->n < TEXTS_MAX && (text = malloc(sizeof(*text)))) {
 		strcpy(text->name, name);
-		text->next = *list;
-		*list = text;
-		n_texts++;
+		text->next = list->first;
+		list->first = text;
+		list->n++;
 	}
 	gp_mutex_unlock(&lock);
 	errno = saved_errno;
