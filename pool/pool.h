@@ -114,8 +114,8 @@ uint32_t gp_pool_number(const struct gp_pool *pool);
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap);
 
 /*
- * The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. While others still call,
- * those that share its fences are dropped first.
+ * The context is gone: forgets every block without a driver call. Later calls answer GP_E_DEAD. While others still
+ * call, those that share its fences are dropped first.
  */
 void gp_pool_drop(struct gp_pool *pool);
 

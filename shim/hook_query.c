@@ -198,15 +198,33 @@ CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, C
 	return r;
 }
 
+/* The driver refuses it for what is mapped; this says what to do. */
+static void say_no_sync_memops(CUresult r)
+{
+	static _Atomic bool is_said;
+
+	if (!atomic_exchange(&is_said, true))
+		gp_log(GP_LOG_WARN,
+			"CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of memory of the kind vmm fails with error %d: "
+			"GPUPOOL_POOL=split can have it",
+			r);
+}
+
 CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 	CUresult r = CUDA_SUCCESS;
+	bool is_ours = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && find_block(ptr, &info);
 
-	/* It sticks to the driver's allocation, which is then kept from other owners. */
-	if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && find_block(ptr, &info))
+	/*
+	 * It sticks to the driver's allocation, which is then kept from other owners. Who asks for it lets a device
+	 * read the memory, and some do so when it was refused, too.
+	 */
+	if (is_ours)
 		give_out(ptr, "synchronous memory operations for remote access");
 	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
+	if (r && is_ours && info.is_mapped)
+		say_no_sync_memops(r);
 	return r;
 }
 

@@ -204,7 +204,10 @@ DEVIATIONS = (
         "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS for what is mapped",
         "split",
         "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS",
-        (Row("query(_.*)?", r"sync-memops/.*", ("vmm",), None, "gpu", is_certain=False),),
+        (
+            Row("query(_.*)?", r"sync-memops/[0-9]+, (set|then)", ("vmm",), "801|0"),
+            Row("first_alone", r"sync_memops/shared", ("vmm",), "801"),
+        ),
     ),
     Deviation(
         "a second free of a block that was freed in a stream is refused",

@@ -178,6 +178,8 @@ CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr
 	block = live_block(ptr);
 	if (!value || !block || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (block->kind == SIM_MAPPED)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	block->sync_memops = *(const unsigned *)value;
 	return CUDA_SUCCESS;
 }
