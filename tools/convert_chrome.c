@@ -33,7 +33,7 @@ static void take(void *arg, const struct history *h, const struct history_event 
 	samples_take(&c->samples, h, event);
 	if (event->kind != HISTORY_REFUSED || c->n_moments++ >= MOMENTS_MAX)
 		return;
-	fputs(",\n{\"ph\":\"i\",\"s\":\"p\",\"name\":\"out of memory\",", c->out);
+	fputs(",\n{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"memory\",\"name\":\"out of memory\",", c->out);
 	fprintf(c->out, "\"pid\":%" PRIu64 ",\"tid\":%" PRIu32 ",", c->pid, event->thread);
 	put_time(c->out, event->ns);
 	fprintf(c->out, ",\"args\":{\"asked_bytes\":%" PRIu64 "}}", event->requested_bytes);
@@ -47,7 +47,7 @@ static void put_counters(const struct chrome *c, unsigned number, bool knows_dri
 		const struct history_sample *s = &m->list[i];
 		uint64_t idle = s->reserved_bytes > s->used_bytes ? s->reserved_bytes - s->used_bytes : 0;
 
-		fprintf(c->out, ",\n{\"ph\":\"C\",\"pid\":%" PRIu64 ",\"name\":\"", c->pid);
+		fprintf(c->out, ",\n{\"ph\":\"C\",\"cat\":\"memory\",\"pid\":%" PRIu64 ",\"name\":\"", c->pid);
 		if (number == HISTORY_PINNED)
 			fputs("pinned memory", c->out);
 		else
