@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "replay_call.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "../pool/pool_control.h"
+#include "stat_say.h"
+
+/* It is waited for step by step, and nobody else is there to free anything. */
+#define OOM_WAIT_MAX_NS UINT64_C(1000000000)
+
+/* Whether the limit is the one that was asked for, whatever was recorded. */
+static bool is_limited(const struct replay_state *run, bool is_pinned)
+{
+	return !is_pinned && run->settings.limit_bytes != GP_NO_LIMIT;
+}
+
+/* The limit may have changed while there was no pool to tell. */
+static struct replay_memory *memory_of(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_memory **memory = e->values[2] ? &run->pinned : &run->devices[e->values[1] % REPLAY_DEVICES_MAX];
+	uint64_t limit = is_limited(run, e->values[2] != 0) ? run->settings.limit_bytes : e->values[6];
+
+	if (!*memory) {
+		*memory = stat_alloc(calloc(1, sizeof(**memory)));
+		replay_memory_init(*memory, e->values[5], limit);
+	}
+	atomic_store(&(*memory)->budget.limit_bytes, limit);
+	return *memory;
+}
+
+/* Pinned memory is kept as the library keeps it. */
+static enum gp_kind kind_of(const struct replay_state *run, bool is_pinned)
+{
+	if (!is_pinned || run->settings.kind == GP_KIND_NONE)
+		return run->settings.kind;
+	return GP_KIND_BINNED;
+}
+
+/* Where the kind is another than the one recorded it has that kind's queue. */
+static uint64_t pending_count_max(enum gp_kind kind, const struct replay_event *e)
+{
+	if ((enum gp_kind)e->values[3] == kind || (e->values[3] != GP_KIND_NONE && kind != GP_KIND_NONE))
+		return e->values[8];
+	return kind == GP_KIND_NONE ? 10 : UINT64_MAX;
+}
+
+static bool needs_completion(const struct replay_state *run, const struct replay_pool *p)
+{
+	if (p->is_pinned || run->settings.reuse == REPLAY_REUSE_COMPLETED)
+		return true;
+	return run->settings.reuse == REPLAY_REUSE_AUTO && (p->flags & GP_RECORD_POOL_COMPLETION);
+}
+
+void replay_add_pool(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_pool *p = stat_alloc(calloc(1, sizeof(*p)));
+	struct gp_pool_options options = {
+		.kind = kind_of(run, e->values[2] != 0),
+		.backend = replay_backend(p),
+		.granule = e->values[4],
+		.capacity_bytes = e->values[5],
+		.pending_bytes_max = e->values[7],
+		.reserve_bytes = e->values[9],
+		.oom_wait_ns = gp_min(e->values[10], OOM_WAIT_MAX_NS),
+	};
+
+	p->number = run->n_pools;
+	p->memory = memory_of(run, e);
+	p->is_pinned = e->values[2] != 0;
+	p->flags = (unsigned)e->values[11];
+	p->is_instant = run->contents->is_text;
+	p->fences = e->values[12] ? run->pools[e->values[12] - 1]->fences : p;
+	options.sibling = p->fences == p ? NULL : p->fences->pool;
+	options.map = &p->memory->map;
+	options.budget = &p->memory->budget;
+	options.n_defers = &run->n_defers;
+	options.pending_count_max = pending_count_max(options.kind, e);
+	options.completion_only = needs_completion(run, p);
+	if (is_limited(run, p->is_pinned))
+		options.pending_bytes_max = gp_min(options.pending_bytes_max, run->settings.limit_bytes / 5);
+	if (gp_pool_new(&options, &p->pool))
+		stat_alloc(NULL);
+	run->pools = stat_alloc(realloc(run->pools, (run->n_pools + 1) * sizeof(*run->pools)));
+	run->pools[run->n_pools++] = p;
+}
+
+static void note_block(struct replay_state *run, const struct replay_event *e, uint64_t addr)
+{
+	struct replay_entry *gone = replay_map_find(&run->live, e->values[0]);
+	uint64_t bytes = run->pools[e->pool]->is_pinned ? 0 : e->values[1];
+
+	if (gone)
+		run->live_bytes -= gone->bytes;
+	run->live_bytes += bytes;
+	replay_map_put(&run->live, (struct replay_entry){e->values[0], bytes, addr, e->pool});
+}
+
+static void run_alloc(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_pool *p = run->pools[e->pool];
+	bool was_served = !e->values[2] && e->values[0];
+	uint64_t addr = 0;
+	int r;
+
+	p->now = gp_max(p->now, e->position);
+	p->fences->now = gp_max(p->fences->now, e->position);
+	r = e->values[3] ? gp_pool_alloc_uncached(p->pool, e->values[1], 0, &addr)
+			 : gp_pool_alloc(p->pool, e->values[1], 0, &addr);
+	if (!r && was_served)
+		note_block(run, e, addr);
+	else if (!r)
+		/* The program has nothing to free: it went on without. */
+		(void)gp_pool_free(&p->memory->map, addr, GP_FREE_SYNCED);
+	else if (was_served)
+		run->result->n_refused++;
+}
+
+static void run_free(struct replay_state *run, const struct replay_event *e)
+{
+	enum gp_free_mode mode = (enum gp_free_mode)gp_min(e->values[1], GP_FREE_SYNCED);
+	struct replay_entry *block = replay_map_find(&run->live, e->values[0]);
+	struct gp_addrmap *map;
+
+	/* Freed as the other kind of memory it is not freed. */
+	if (!block || run->pools[block->pool]->is_pinned != (e->values[2] != 0))
+		return;
+	map = &run->pools[block->pool]->memory->map;
+	(void)(e->values[3] ? gp_pool_free_uncached(map, block->addr, mode) : gp_pool_free(map, block->addr, mode));
+	run->live_bytes -= block->bytes;
+	replay_map_remove(&run->live, block);
+}
+
+static void run_export(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_entry *block = replay_map_find(&run->live, e->values[0]);
+
+	if (block)
+		(void)gp_pool_export(&run->pools[block->pool]->memory->map, block->addr);
+}
+
+static void run_drop(struct replay_state *run, uint32_t number)
+{
+	for (size_t i = 0; i < run->live.size; i++) {
+		struct replay_entry *block = &run->live.slots[i];
+
+		if (!block->key || block->pool != number)
+			continue;
+		run->live_bytes -= block->bytes;
+		block->bytes = 0;
+	}
+	replay_pool_drop(run->pools[number]);
+}
+
+static void run_unpooled(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_memory *m = run->devices[e->values[0] % REPLAY_DEVICES_MAX];
+
+	if (!m)
+		return;
+	atomic_fetch_add(&m->budget.charged_bytes, e->values[1] - m->unpooled_bytes);
+	m->unpooled_bytes = e->values[1];
+}
+
+/* Pools of the same memory hear of it one by one; that it is set each time changes nothing. */
+static void run_limit(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_pool *p = run->pools[e->pool];
+	uint64_t over;
+
+	if (is_limited(run, p->is_pinned))
+		return;
+	atomic_store(&p->memory->budget.limit_bytes, e->values[0]);
+	gp_pool_set_pending_max(p->pool, e->values[1]);
+	over = gp_budget_over(&p->memory->budget);
+	if (over)
+		(void)gp_pool_trim(p->pool, over);
+}
+
+static void run_defer(struct replay_state *run, const struct replay_event *e)
+{
+	atomic_store(&run->n_defers, (unsigned)gp_min(e->values[0], UINT_MAX));
+	for (uint32_t i = 0; i < run->n_pools && !e->values[0]; i++)
+		gp_pool_flush(run->pools[i]->pool, e->values[1] != 0);
+}
+
+struct rescue {
+	struct replay_pool *pool;
+	uint64_t bytes;
+};
+
+static int attempt(void *arg)
+{
+	const struct rescue *rescue = arg;
+
+	return replay_attempt(rescue->pool, rescue->bytes);
+}
+
+/* A call about one pool. */
+static void run_on_pool(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_pool *p = run->pools[e->pool];
+	struct rescue rescue = {p, e->values[0]};
+
+	switch (e->kind) {
+	case GP_RECORD_OVERLAP:
+		gp_pool_set_overlap(p->pool, e->values[0]);
+		break;
+	case GP_RECORD_COMPLETION:
+		if (run->settings.reuse == REPLAY_REUSE_AUTO)
+			(void)gp_pool_require_completion(p->pool);
+		break;
+	case GP_RECORD_WHOLE:
+		gp_pool_set_whole(p->pool);
+		break;
+	case GP_RECORD_RECLAIM:
+		if (e->values[0])
+			(void)gp_pool_invalidate(p->pool, &(struct gp_invalidated){0});
+		else
+			(void)gp_pool_reclaim(p->pool);
+		break;
+	case GP_RECORD_SHRINK:
+		(void)gp_pool_trim(p->pool, e->values[0]);
+		break;
+	case GP_RECORD_LIMIT:
+		run_limit(run, e);
+		break;
+	case GP_RECORD_SYNC:
+		(void)gp_pool_synchronize(p->pool);
+		break;
+	case GP_RECORD_RESCUE:
+		(void)gp_pool_rescue(p->pool, e->values[0], attempt, &rescue);
+		break;
+	case GP_RECORD_ORDER_AGAIN:
+		gp_pool_order_again(p->pool);
+		break;
+	case GP_RECORD_DROP:
+		run_drop(run, e->pool);
+		break;
+	default:
+		break;
+	}
+}
+
+void replay_call(struct replay_state *run, const struct replay_event *e)
+{
+	switch (e->kind) {
+	case GP_RECORD_ALLOC:
+		run_alloc(run, e);
+		break;
+	case GP_RECORD_FREE:
+		run_free(run, e);
+		break;
+	case GP_RECORD_EXPORT:
+		run_export(run, e);
+		break;
+	case GP_RECORD_UNPOOLED:
+		run_unpooled(run, e);
+		break;
+	case GP_RECORD_DEFER:
+		run_defer(run, e);
+		break;
+	default:
+		run_on_pool(run, e);
+		break;
+	}
+}
