@@ -39,10 +39,19 @@ void stat_error(const char *next, const char *format, ...)
 	fputc('\n', stderr);
 }
 
+static void (*before_end)(void);
+
+void stat_before_end(void (*fn)(void))
+{
+	before_end = fn;
+}
+
 void *stat_alloc(void *memory)
 {
 	if (memory)
 		return memory;
+	if (before_end)
+		before_end();
 	stat_error(NULL, "there is not enough memory.");
 	exit(STAT_FAILED);
 }

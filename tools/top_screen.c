@@ -52,6 +52,12 @@ static void set_modes(struct top_screen *screen)
 		init_pair((short)(i + 1), (short)stat_look_color((enum stat_part)i), -1);
 }
 
+/* So that the message is seen, and the terminal is as it was. */
+static void give_back(void)
+{
+	endwin();
+}
+
 struct top_screen *top_screen_open(const struct stat_options *options)
 {
 	if (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)) {
@@ -66,6 +72,7 @@ struct top_screen *top_screen_open(const struct stat_options *options)
 	}
 	terminal.screen.look = stat_look_of(options);
 	terminal.is_open = true;
+	stat_before_end(give_back);
 	set_modes(&terminal.screen);
 	getmaxyx(stdscr, terminal.screen.rows, terminal.screen.columns);
 	return &terminal.screen;
@@ -76,6 +83,7 @@ void top_screen_close(struct top_screen *screen)
 	if (!terminal.is_open)
 		return;
 	terminal.is_open = false;
+	stat_before_end(NULL);
 	endwin();
 	delscreen(terminal.curses);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/suite.h"
 #include "tools/stat_say.h"
@@ -106,6 +107,23 @@ START_TEST(a_cut_falls_between_characters)
 }
 END_TEST
 
+enum { IN_TIME = 7 };
+
+static void leave_in_time(void)
+{
+	_exit(IN_TIME);
+}
+
+START_TEST(what_has_to_be_put_right_is_before_the_end_without_memory)
+{
+	int one;
+
+	stat_before_end(leave_in_time);
+	ck_assert_ptr_eq(stat_alloc(&one), &one);
+	stat_alloc(NULL);
+}
+END_TEST
+
 START_TEST(a_hostile_cell_does_not_widen_every_row)
 {
 	static const char *const headings[] = {"<A", "<B"};
@@ -140,6 +158,7 @@ static Suite *text_suite(void)
 	tcase_add_loop_test(tc, times_are_short, 0, ROWS(times));
 	tcase_add_loop_test(tc, texts_are_cleaned_and_cut_between_characters, 0, ROWS(texts));
 	tcase_add_loop_test(tc, a_cut_falls_between_characters, 0, 6);
+	tcase_add_exit_test(tc, what_has_to_be_put_right_is_before_the_end_without_memory, IN_TIME);
 	tcase_add_test(tc, a_hostile_cell_does_not_widen_every_row);
 	suite_add_tcase(suite, tc);
 	return suite;
