@@ -8,6 +8,7 @@
 #include "../shim/size.h"
 #include "replay_run.h"
 #include "replay_show.h"
+#include "stat_spool.h"
 
 static const char next_help[] = "gpupool-stat replay --help";
 
@@ -85,6 +86,7 @@ enum stat_exit replay_command(const struct stat_command *command, const struct s
 	char error[REPLAY_ERROR_MAX];
 	struct replay_file *file;
 	enum stat_exit result;
+	const char *path;
 
 	if (options->pool && !choose_kind(options->pool, &settings.kind))
 		return STAT_USAGE;
@@ -92,7 +94,10 @@ enum stat_exit replay_command(const struct stat_command *command, const struct s
 		return STAT_USAGE;
 	if (options->reuse && !choose_reuse(options->reuse, &settings.reuse))
 		return STAT_USAGE;
-	file = replay_open(options->file, error);
+	path = stat_spool(options->file);
+	if (!path)
+		return STAT_FAILED;
+	file = replay_open(path, error);
 	if (!file)
 		return fail(options->file, error);
 	result = run(file, options, !options->pool, &settings);

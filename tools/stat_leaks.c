@@ -40,7 +40,7 @@ static json_t *parse_saved(const char *text, size_t length, char error[static ST
 	return reply;
 }
 
-json_t *stat_leaks_read(const char *path)
+json_t *stat_leaks_read(const char *path, const char *name)
 {
 	char error[STAT_ERROR_MAX];
 	json_t *reply = NULL;
@@ -49,11 +49,11 @@ json_t *stat_leaks_read(const char *path)
 	size_t n = file ? fread(text, 1, FILE_MAX, file) : 0;
 
 	if (!file || ferror(file))
-		stat_error(NULL, "%s cannot be read: %s.", path, strerror(errno));
+		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
 	else if (n == FILE_MAX)
-		stat_error(NULL, "%s is too long to be an answer.", path);
+		stat_error(NULL, "%s is too long to be an answer.", name);
 	else if (!(reply = parse_saved(text, n, error)))
-		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", path, error);
+		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", name, error);
 	if (file)
 		fclose(file);
 	free(text);
@@ -244,7 +244,7 @@ static void complete(json_t *reply, pid_t pid)
 
 static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
 {
-	json_t *reply = stat_leaks_read(options->from);
+	json_t *reply = stat_leaks_read(options->from, options->from);
 
 	if (!reply)
 		return STAT_FAILED;
@@ -339,7 +339,7 @@ static enum stat_exit ask(const struct stat_command *command, const struct stat_
 
 enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options)
 {
-	json_t *base = options->diff ? stat_leaks_read(options->diff) : NULL;
+	json_t *base = options->diff ? stat_leaks_read(options->diff, options->diff) : NULL;
 	enum stat_exit result = STAT_FAILED;
 
 	if (!options->diff || base)

@@ -10,8 +10,8 @@ enum stat_exit stat_leaks_run(const struct stat_command *command, const struct s
 enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options);
 enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options);
 
-/* An answer that --json has saved, to be released; or NULL after a message. */
-json_t *stat_leaks_read(const char *path);
+/* An answer that --json has saved, to be released; or NULL after a message, in which it has that name. */
+json_t *stat_leaks_read(const char *path, const char *name);
 
 /* The screen of one answer. */
 void stat_leaks_show(const struct stat_process *process, const struct stat_options *options);

@@ -12,6 +12,7 @@
 #include "stat_leaks.h"
 #include "stat_parse.h"
 #include "stat_report.h"
+#include "stat_spool.h"
 
 enum { ANSWER_MAX = 8 << 20 };
 
@@ -55,7 +56,7 @@ static enum stat_exit open_recording(struct stat_source *source)
 	char error[REPLAY_ERROR_MAX];
 
 	source->kind = STAT_SOURCE_RECORDING;
-	source->file = replay_open(source->name, error);
+	source->file = replay_open(source->path, error);
 	if (source->file && replay_survey(source->file, &source->contents, error) == 0)
 		return STAT_OK;
 	stat_error(NULL, "%s: %s.", source->name, error);
@@ -75,10 +76,13 @@ enum stat_exit stat_source_open(struct stat_source *source, const struct stat_op
 		source->leaks = stat_source_ask(source, "leaks", &result);
 		return result;
 	}
-	if (!is_answer(source->name))
+	source->path = stat_spool(source->name);
+	if (!source->path)
+		return STAT_FAILED;
+	if (!is_answer(source->path))
 		return open_recording(source);
 	source->kind = STAT_SOURCE_SAVED;
-	source->leaks = stat_leaks_read(source->name);
+	source->leaks = stat_leaks_read(source->path, source->name);
 	return source->leaks ? STAT_OK : STAT_FAILED;
 }
 

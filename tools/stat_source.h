@@ -12,6 +12,7 @@ enum stat_source_kind { STAT_SOURCE_RECORDING, STAT_SOURCE_SAVED, STAT_SOURCE_PR
 struct stat_source {
 	enum stat_source_kind kind;
 	const char *name; /* as typed */
+	const char *path; /* to open */
 	pid_t pid;	  /* of a process */
 	int timeout_ms;
 

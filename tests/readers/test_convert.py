@@ -355,6 +355,21 @@ def what_is_read_is_not_written_over():
             assert pathlib.Path(file).read_bytes() == before, (words, out)
 
 
+def a_recording_or_an_answer_may_come_through_a_pipe():
+    recording = make_recording()
+    for file, words in ((recording, ("convert", "--to=rmm")), (recording, ("replay", "--json")),
+                        (TRACES + "/cupy.txt.gz", ("convert", "--to=chrome")),
+                        (saved_leaks(), ("convert", "--to=folded"))):
+        expected = readers.stat(STAT, *words, file)
+        for name in ("-", "/dev/stdin"):
+            done = subprocess.run([STAT, *words, name], input=pathlib.Path(file).read_bytes(), capture_output=True,
+                                  check=False)
+            assert done.returncode == 0 and done.stdout == expected, (words, name, done.stderr)
+        with open(file, "rb") as plain:
+            done = subprocess.run([STAT, *words, "-"], stdin=plain, capture_output=True, check=False)
+            assert done.stdout == expected, (words, done.stderr)
+
+
 def a_damaged_recording_leaves_no_file_behind():
     file, out = path("damaged.rec"), path("damaged.out")
     pathlib.Path(file).write_bytes(pathlib.Path(make_recording()).read_bytes() + b"\xff" * 12)
@@ -378,5 +393,6 @@ readers.main([
     pprof_shows_the_profile,
     what_does_not_fit_is_refused,
     what_is_read_is_not_written_over,
+    a_recording_or_an_answer_may_come_through_a_pipe,
     a_damaged_recording_leaves_no_file_behind,
 ])

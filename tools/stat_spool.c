@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_spool.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "stat_say.h"
+
+/* There is one file to read at most. */
+static FILE *copy;
+static char copy_path[32];
+
+static bool copy_all(FILE *from, FILE *to)
+{
+	char buffer[1 << 16];
+	size_t n;
+
+	while ((n = fread(buffer, 1, sizeof(buffer), from)))
+		if (fwrite(buffer, 1, n, to) != n)
+			return false;
+	return !ferror(from) && fflush(to) == 0;
+}
+
+const char *stat_spool(const char *name)
+{
+	const char *path = strcmp(name, "-") == 0 ? "/dev/stdin" : name;
+	struct stat st;
+	FILE *from;
+	bool is_read;
+	int error;
+
+	/* Whatever is wrong with it is said when it is opened. */
+	if (stat(path, &st) || !S_ISFIFO(st.st_mode))
+		return path;
+	from = fopen(path, "re");
+	copy = from ? tmpfile() : NULL;
+	is_read = copy && copy_all(from, copy);
+	error = errno;
+	if (from)
+		fclose(from);
+	if (!is_read) {
+		stat_error(NULL, "cannot read %s: %s.", name, strerror(error));
+		return NULL;
+	}
+	snprintf(copy_path, sizeof(copy_path), "/proc/self/fd/%d", fileno(copy));
+	return copy_path;
+}
