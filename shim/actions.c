@@ -82,6 +82,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_object_begin(out, NULL);
 	gp_json_i64(out, "index", device->index);
 	write_uuid(out, device);
+	gp_json_string(out, "backend", gp_backend_name(atomic_load(&device->backend)));
 	gp_json_u64(out, "contexts", tally.n_contexts);
 	gp_json_u64(out, "device_total_bytes", device->total_bytes);
 	gp_json_amount(out, "device_free_bytes", tally.available_bytes);
@@ -132,6 +133,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_string(out, "command", command);
 	gp_json_u64(out, "uptime_ns", gp_driver_now_ns(NULL) - gp_state.start_ns);
 	gp_json_string(out, "pool", gp_kind_name(gp_state_kind()));
+	gp_json_string(out, "backend", gp_backend_name(gp_state.config.backend));
 	gp_json_string(out, "reuse", atomic_load(&gp_state.needs_completion) ? "completed" : "ordered");
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_i64(out, "regions", gp_region_count());

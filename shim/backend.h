@@ -19,6 +19,24 @@ int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
 extern const struct gp_mapping_ops gp_mapping_ops;
 int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 
+/*
+ * backend_supply.c: what the context's segments are. Set up before anybody knows the context; what could not be had is
+ * told at the first allocation. take makes the driver's call, between enter and leave.
+ */
+enum { GP_AMISS_KIND = 1, GP_AMISS_BACKEND = 2 }; /* it is not what it should have been, and nobody has been told */
+void gp_backend_setup(struct gp_context *context);
+void gp_backend_tell_slow(struct gp_context *context);
+CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes);
+const char *gp_backend_name(enum gp_config_backend backend);
+
+/* What the memory at an address of a pool's is. */
+enum gp_config_backend gp_backend_of(uint64_t addr);
+
+static inline bool gp_backend_is(struct gp_context *context, enum gp_config_backend backend)
+{
+	return atomic_load_explicit(&context->backend, memory_order_relaxed) == backend;
+}
+
 /* Gives one driver allocation of gpupool's own back, without waiting where that is possible. */
 void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr);
 

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 
+#include "async.h"
 #include "capture.h"
 #include "debug.h"
 #include "driver.h"
@@ -26,14 +27,6 @@
 #include "real.h"
 #include "record.h"
 
-/* At the first allocation: before it nothing is printed. */
-static void tell_of_stand_in(struct gp_context *context)
-{
-	if (atomic_exchange(&context->is_stand_in, false))
-		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split",
-			context->device->index);
-}
-
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct gp_context *context = arg;
@@ -41,22 +34,12 @@ static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	CUresult r;
 
 	gp_libraries_look();
-	if (gp_unlikely(atomic_load_explicit(&context->is_stand_in, memory_order_relaxed)))
-		tell_of_stand_in(context);
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	if (gp_likely(gp_context_is_current(context))) {
-		r = gp_real.cuMemAlloc_v2(&ptr, bytes);
-	} else {
-		struct gp_driver_scope scope;
-
-		r = gp_driver_enter(&scope, context->handle);
-		if (!r) {
-			r = gp_real.cuMemAlloc_v2(&ptr, bytes);
-			gp_driver_leave(&scope);
-		}
-	}
+	r = gp_backend_take(context, &ptr, bytes);
 	gp_context_leave(context);
+	if (gp_unlikely(atomic_load_explicit(&context->amiss, memory_order_relaxed)))
+		gp_backend_tell_slow(context);
 	if (!r)
 		gp_context_make_room(&gp_state.device_map, ptr, bytes);
 	*ret_addr = ptr;
@@ -76,55 +59,29 @@ static int device_release(void *arg, uint64_t addr)
 		return lost_to; /* the program may be told */
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = gp_real.cuMemFree_v2(addr);
+		r = gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC) ? gp_async_release(context, addr)
+								    : gp_real.cuMemFree_v2(addr);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
 	return gp_driver_released(context, r);
 }
 
-/* The private stream, made when first needed. */
-static CUresult release_stream(struct gp_context *context, CUstream *ret_stream)
-{
-	CUstream stream = atomic_load(&context->release_stream), none = NULL;
-	CUresult r = CUDA_SUCCESS;
-
-	if (!stream) {
-		r = gp_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-		if (!r && !atomic_compare_exchange_strong(&context->release_stream, &none, stream)) {
-			(void)gp_real.cuStreamDestroy_v2(stream);
-			stream = none;
-		}
-	}
-	*ret_stream = stream;
-	return r;
-}
-
 static CUresult release_on_stream(struct gp_context *context, uint64_t addr, int slot)
 {
 	CUstream stream;
-	CUresult r = release_stream(context, &stream);
+	CUresult r = gp_driver_stream(&context->release_stream, &stream);
 
 	if (!r && slot != GP_NO_SLOT && context->events[slot])
 		r = gp_real.cuStreamWaitEvent(stream, context->events[slot], 0);
 	return r ? r : gp_real.cuMemFreeAsync(addr, stream);
 }
 
-static bool device_can_release_behind(void *arg)
+static int release_begin(struct gp_context *context, uint64_t addr, int slot)
 {
-	struct gp_context *context = arg;
-
-	return context->can_release_behind;
-}
-
-static int device_release_begin(void *arg, uint64_t addr, int slot)
-{
-	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
 	CUresult r;
 
-	if (!context->can_release_behind)
-		return -ENOTSUP;
 	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
 	if (!gp_driver_takes_back(context, NULL))
 		return 0;
@@ -135,6 +92,19 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 	}
 	gp_context_leave(context);
 	return gp_driver_released(context, r);
+}
+
+/* Managed memory the driver takes back by the free alone that waits for the device. */
+static bool device_can_release_behind(void *arg)
+{
+	struct gp_context *context = arg;
+
+	return context->can_release_behind && !gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED);
+}
+
+static int device_release_begin(void *arg, uint64_t addr, int slot)
+{
+	return device_can_release_behind(arg) ? release_begin(arg, addr, slot) : -ENOTSUP;
 }
 
 static int device_release_poll(void *arg)
@@ -316,7 +286,7 @@ static int device_fence_order(void *arg, int slot)
 
 void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr)
 {
-	if (device_release_begin(context, ptr, GP_NO_SLOT))
+	if (!context->can_release_behind || release_begin(context, ptr, GP_NO_SLOT))
 		(void)device_release(context, ptr);
 }
 
@@ -336,6 +306,7 @@ static bool device_trim_driver(void *arg)
 			is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
 		if (gp_real.cuDeviceGetMemPool && !gp_real.cuDeviceGetMemPool(&pool, device))
 			is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+		is_any |= gp_async_trim(context);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -359,9 +330,10 @@ uint64_t gp_device_available(struct gp_context *context)
 	return r ? UINT64_MAX : available;
 }
 
+/* Managed memory makes way for what needs to be on the device, so that nothing is to be left free for it. */
 static uint64_t device_available(void *arg)
 {
-	return gp_device_available(arg);
+	return gp_backend_is(arg, GP_CONFIG_BACKEND_MANAGED) ? UINT64_MAX : gp_device_available(arg);
 }
 
 static void device_detach(void *arg)
@@ -406,6 +378,13 @@ static const struct gp_backend_ops device_ops = {
 	.detach = device_detach,
 };
 
+/* The host may be the first to touch it, and more than the device has can be had. */
+static void set_for_managed(struct gp_pool_options *options)
+{
+	options->completion_only |= gp_state.config.reuse != GP_CONFIG_REUSE_ORDERED;
+	options->capacity_bytes = UINT64_MAX;
+}
+
 /* The context's own is the first. */
 static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t granule, struct gp_pool **ret_pool)
 {
@@ -424,6 +403,8 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 
 	options.completion_only = atomic_load(&gp_state.needs_completion);
 	gp_state_pool_options(&options, device->total_bytes, &device->budget);
+	if (gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+		set_for_managed(&options);
 	gp_record_pool(&options, device->index, 0);
 	r = gp_pool_new(&options, ret_pool);
 	if (r) {
@@ -456,18 +437,18 @@ static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	if (!r)
 		r = first_new(context, GP_KIND_VMM, granule, ret_pool);
 	if (r)
-		atomic_store(&context->is_stand_in, true);
+		atomic_fetch_or(&context->amiss, GP_AMISS_KIND);
 	return r;
 }
 
 int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 {
-	int supported = 0, r = -ENOTSUP;
+	int r = -ENOTSUP;
 
 	gp_libraries_look();
-	if (gp_real.cuMemFreeAsync && !gp_real.cuDeviceGetAttribute(&supported,
-					      CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, context->device->index))
-		context->can_release_behind = supported;
+	context->can_release_behind = gp_real.cuMemFreeAsync &&
+		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+	gp_backend_setup(context);
 	if (gp_state_kind() == GP_KIND_VMM)
 		r = mapped_pool_new(context, ret_pool);
 	if (r)

@@ -192,21 +192,17 @@ static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle
 	return result_of(r);
 }
 
-/* Nothing else waits for a context while something in it captures, and spoils nothing (measured). */
 static int mapping_wait(void *arg)
 {
 	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
-	CUdeviceptr ptr;
 	CUresult r;
 
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = gp_real.cuMemAlloc_v2(&ptr, GP_ALIGN);
-		if (!r)
-			r = gp_real.cuMemFree_v2(ptr);
+		r = gp_driver_wait_for_context();
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -222,13 +218,6 @@ const struct gp_mapping_ops gp_mapping_ops = {
 	.unmap = mapping_unmap,
 	.wait = mapping_wait,
 };
-
-static bool has_attribute(const struct gp_context *context, int attribute)
-{
-	int value = 0;
-
-	return !gp_real.cuDeviceGetAttribute(&value, attribute, context->device->index) && value;
-}
 
 static bool has_functions(void)
 {
@@ -268,14 +257,15 @@ int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
 	CUmemAllocationProp properties = properties_of(context);
 	size_t granule = 0;
 
-	if (!has_functions() || !has_attribute(context, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+	if (!has_functions() ||
+	    !gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
 	    gp_real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM))
 		return -ENOTSUP;
 	granule = gp_max(granule, GRANULE);
 	if (granule & (granule - 1))
 		return -ENOTSUP;
 	context->is_rdma_capable =
-		has_attribute(context, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 	*ret_granule = granule;
 	if (can_map(context, granule))
 		return 0;

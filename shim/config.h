@@ -41,6 +41,9 @@ enum gp_config_pool {
 	GP_CONFIG_POOL_VMM,
 };
 
+/* What the memory of a pool is, below the pool. */
+enum gp_config_backend { GP_CONFIG_BACKEND_DEVICE, GP_CONFIG_BACKEND_MANAGED, GP_CONFIG_BACKEND_ASYNC };
+
 enum gp_config_reuse { GP_CONFIG_REUSE_AUTO, GP_CONFIG_REUSE_ORDERED, GP_CONFIG_REUSE_COMPLETED };
 
 enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
@@ -48,6 +51,7 @@ enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
 struct gp_config {
 	bool is_enabled, is_pinned_pooled;
 	enum gp_config_pool pool;
+	enum gp_config_backend backend;
 	struct gp_limit_list limit;
 	struct gp_limit pinned_limit; /* a share is of the machine's memory */
 	uint64_t reserve_bytes, thread_cache_bytes, oom_wait_ms;
@@ -112,8 +116,7 @@ struct gp_config_report {
 	enum gp_config_problem problem;
 	const char *variable;
 	const char *value;
-	struct gp_text_error
-		error; /* without an offset that means something for the last two problems */
+	struct gp_text_error error; /* without an offset that means something for the last two problems */
 };
 
 typedef void (*gp_config_report_fn)(void *arg, const struct gp_config_report *report);
@@ -125,23 +128,20 @@ char **gp_config_environ(void);
 const char *gp_config_variable(const char *name);
 
 /* 0, or -EINVAL if a value could not be read; the configuration can be used in both cases. */
-int gp_config_parse(
-	struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg);
+int gp_config_parse(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg);
 
 /* Whether a text is a value of the option: 0 or -EINVAL. Here an empty text is a bad one. */
 int gp_config_check(enum gp_option option, const char *text, struct gp_text_error *error);
 
 /* Reports every device that the limit names and the machine has not. */
-void gp_config_check_devices(
-	const struct gp_config *config, int device_count, gp_config_report_fn report, void *arg);
+void gp_config_check_devices(const struct gp_config *config, int device_count, gp_config_report_fn report, void *arg);
 
 /* The limit of a device in bytes; UINT64_MAX if it has none. */
-void gp_config_limit_for(const struct gp_limit_list *limits, int device,
-	uint64_t device_total_bytes, uint64_t *ret_bytes);
+void gp_config_limit_for(
+	const struct gp_limit_list *limits, int device, uint64_t device_total_bytes, uint64_t *ret_bytes);
 
 /* The value in force, as one would type it. Returns its length, as snprintf() does. */
-int gp_config_value_text(
-	const struct gp_config *config, enum gp_option option, char *buffer, size_t size);
+int gp_config_value_text(const struct gp_config *config, enum gp_option option, char *buffer, size_t size);
 
 /* "default" or "environment" */
 const char *gp_config_source_text(const struct gp_config *config, enum gp_option option);

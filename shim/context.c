@@ -370,9 +370,11 @@ static void set_whole_of(void *unused, struct gp_pool *pool)
 	gp_pool_set_whole(pool);
 }
 
+/* Of other memory the driver exports nothing, whole or not. */
 static void set_whole(void *unused, struct gp_context *context)
 {
-	gp_context_each_pool(context, set_whole_of, NULL);
+	if (gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+		gp_context_each_pool(context, set_whole_of, NULL);
 }
 
 void gp_state_need_whole(const char *why)
@@ -382,7 +384,7 @@ void gp_state_need_whole(const char *why)
 		return;
 	if (atomic_exchange(&gp_state.needs_whole, true))
 		return;
-	if (gp_state_kind() == GP_KIND_SPLIT)
+	if (gp_state_kind() == GP_KIND_SPLIT && gp_state.config.backend == GP_CONFIG_BACKEND_DEVICE)
 		gp_log(GP_LOG_INFO, "every new block is a driver allocation of its own from now on: %s", why);
 	gp_context_each(set_whole, NULL);
 }
@@ -394,6 +396,6 @@ void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool)
 	gp_pool_set_pending_max(pool, gp_state_pending_max(device->total_bytes, &device->budget));
 	if (atomic_load(&gp_state.needs_completion))
 		require_completion_of(NULL, pool);
-	if (atomic_load(&gp_state.needs_whole))
+	if (atomic_load(&gp_state.needs_whole) && gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
 		set_whole_of(NULL, pool);
 }

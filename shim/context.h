@@ -39,16 +39,18 @@ struct gp_context {
 	struct gp_pinned *pinned[GP_PINNED_KINDS]; /* made when first used */
 	_Atomic size_t pitch;			   /* bytes that pitches are multiples of; 0: not known yet */
 
-	/* backend_device.c */
 	struct gp_mutex undue_lock; /* held across a record that is not due, and across every order */
 	CUevent undue;		    /* of the last such record, or NULL */
 	CUevent events[GP_FENCE_SLOTS]; /* made when first used */
 	_Atomic(CUstream) release_stream; /* private: what is given back is ordered here and nowhere else */
 	bool can_release_behind;
 	bool is_rdma_capable; /* backend_mapping.c: what is mapped is */
-	_Atomic bool is_stand_in; /* its pool is split where it should be vmm, and nobody has been told */
+	_Atomic enum gp_config_backend backend; /* what its segments are (backend_supply.c) */
+	_Atomic unsigned amiss; /* GP_AMISS_... */
+	_Atomic(CUmemoryPool) async_pool; /* async.c; both are made when first needed */
+	_Atomic(CUstream) async_stream;
 	struct gp_context *next_ended; /* context_end.c */
-	_Atomic(struct gp_debug_io *) debug_io; /* debug_io.c; made when first used */
+	_Atomic(struct gp_debug_io *) debug_io; /* debug_io.c */
 };
 
 /* The current context, with a use that must be put; NULL if there is none that gpupool serves. */

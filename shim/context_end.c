@@ -8,10 +8,12 @@
  */
 
 #include "../pool/mapped.h"
+#include "async.h"
 #include "backend.h"
 #include "capture.h"
 #include "debug.h"
 #include "debug_zone.h"
+#include "green.h"
 #include "ipc.h"
 #include "peer.h"
 #include "real.h"
@@ -54,6 +56,20 @@ static void drop_locked(struct gp_context *context)
 	gp_pinned_each(context, drop_pool, NULL);
 	if (gp_debug_is_on())
 		gp_zones_forget_context(context);
+}
+
+/*
+ * Stream-ordered memory ends with no context, and when one has gone there may be no other to give it back in. So it
+ * goes before, but only where the driver is known to end the context then.
+ */
+static bool give_back_before_locked(const struct gp_context_end *end, struct gp_context *context)
+{
+	bool is_sure = end->when == GP_END_SURELY;
+
+	if (end->when == GP_END_ON_SUCCESS)
+		is_sure = context->is_primary ? !gp_green_is_on(context->device->index)
+					      : gp_context_is_current(context);
+	return is_sure && gp_async_end(context);
 }
 
 /* A dead context leaves the table. */
@@ -108,18 +124,29 @@ static CUresult end_unknown(const struct gp_context_end *end)
 	return r;
 }
 
+static void reclaim_pool(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, RECLAIM, 0);
+	(void)gp_pool_reclaim(pool);
+}
+
 static CUresult end_perhaps(const struct gp_context_end *end)
 {
 	struct gp_context *context = gp_table_find(end->handle, end->device);
+	bool is_empty;
 	CUresult r;
 
 	if (!context)
 		return end_unknown(end);
+	/* Nobody can tell whether it ends: then what nobody uses goes at least. */
+	if (end->when == GP_END_PERHAPS && gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
+		gp_context_each_pool(context, reclaim_pool, NULL);
 	gp_rwlock_lock(&context->life);
 	atomic_store(&context->is_ending, true);
 	gp_pool_quiesce(context->pool);
+	is_empty = give_back_before_locked(end, context);
 	r = end->driver(end);
-	if (is_over(end, context, r))
+	if (is_over(end, context, r) || is_empty)
 		drop_locked(context);
 	atomic_store(&context->is_ending, false);
 	gp_rwlock_unlock(&context->life);
@@ -139,6 +166,7 @@ static CUresult end_surely(const struct gp_context_end *end)
 
 	while ((context = gp_table_find(end->handle, end->device))) {
 		gp_rwlock_lock(&context->life);
+		(void)give_back_before_locked(end, context);
 		drop_locked(context);
 		gp_rwlock_unlock(&context->life);
 		bury(context);

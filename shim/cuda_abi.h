@@ -64,10 +64,13 @@ enum {
 	CU_MEMHOSTALLOC_PORTABLE = 1,
 	CU_MEMHOSTALLOC_DEVICEMAP = 2,
 	CU_MEMHOSTALLOC_WRITECOMBINED = 4,
+	CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
 	CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
 	CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+	CU_MEM_ATTACH_GLOBAL = 1,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+	CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
 	CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
 	CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
 	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
@@ -85,6 +88,7 @@ enum {
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 };
 
 typedef struct CUipcMemHandle_st {
@@ -124,6 +128,18 @@ typedef struct {
 	} location;
 	int flags;
 } CUmemAccessDesc;
+
+/* A pool of the driver's. */
+typedef struct CUmemPoolProps_st {
+	int allocType, handleTypes;
+	struct {
+		int type, id;
+	} location;
+	void *win32SecurityAttributes;
+	size_t maxSize;
+	unsigned short usage;
+	unsigned char reserved[54];
+} CUmemPoolProps;
 
 /* How CUmemAllocationProp and CUmemPoolProps begin: where the memory is to be. */
 struct CUmemPlace {

@@ -79,6 +79,38 @@ int gp_driver_released(struct gp_context *context, CUresult r)
 	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
 }
 
+bool gp_driver_has(CUdevice device, int attribute)
+{
+	int value = 0;
+
+	return gp_real.cuDeviceGetAttribute && !gp_real.cuDeviceGetAttribute(&value, attribute, device) && value;
+}
+
+CUresult gp_driver_stream(_Atomic(CUstream) *place, CUstream *ret_stream)
+{
+	CUstream stream = atomic_load(place), none = NULL;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!stream) {
+		r = gp_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+		if (!r && !atomic_compare_exchange_strong(place, &none, stream)) {
+			(void)gp_real.cuStreamDestroy_v2(stream);
+			stream = none;
+		}
+	}
+	*ret_stream = stream;
+	return r;
+}
+
+/* Nothing else waits for a context while something in it captures, and spoils nothing (measured). */
+CUresult gp_driver_wait_for_context(void)
+{
+	CUdeviceptr ptr;
+	CUresult r = gp_real.cuMemAlloc_v2(&ptr, GP_ALIGN);
+
+	return r ? r : gp_real.cuMemFree_v2(ptr);
+}
+
 uint64_t gp_driver_now_ns(void *unused)
 {
 	struct timespec now;

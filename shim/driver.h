@@ -40,6 +40,15 @@ static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_err
 	return !lost_to && gp_context_enter(context);
 }
 
+/* Whether the device says that it can do something. */
+bool gp_driver_has(CUdevice device, int attribute);
+
+/* A private stream of the current context's, made when first needed. */
+CUresult gp_driver_stream(_Atomic(CUstream) *place, CUstream *ret_stream);
+
+/* Waits for all work of the current context so far, as a free of the driver's does, and spoils no capture. */
+CUresult gp_driver_wait_for_context(void);
+
 uint64_t gp_driver_now_ns(void *unused);
 
 /* Waits a little, longer with each attempt: from a yield to 100 us. */

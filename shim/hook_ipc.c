@@ -10,17 +10,24 @@
 #include "real.h"
 #include "record.h"
 
-/* The driver has no legacy handles for what is mapped, and says so; this says what to do. */
-static CUresult refuse_mapped(CUipcMemHandle *handle, CUdeviceptr ptr)
+/* For some memory the driver has no legacy handles, and says so; this says what to do. */
+static CUresult refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const struct gp_block_info *info)
 {
 	static _Atomic bool is_said;
 	CUresult r = gp_real.cuIpcGetMemHandle(handle, ptr);
 
-	if (r && !atomic_exchange(&is_said, true))
+	if (!r || atomic_exchange(&is_said, true))
+		return r;
+	if (info->is_mapped)
 		gp_log(GP_LOG_WARN,
 			"cuIpcGetMemHandle of memory of the kind vmm fails with error %d: GPUPOOL_POOL=split or "
 			"GPUPOOL_POOL=binned can share memory with other processes",
 			r);
+	else
+		gp_log(GP_LOG_WARN,
+			"cuIpcGetMemHandle of memory of GPUPOOL_BACKEND=%s fails with error %d: "
+			"GPUPOOL_BACKEND=device can share memory with other processes",
+			gp_backend_name(gp_backend_of(ptr)), r);
 	return r;
 }
 
@@ -34,8 +41,8 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 		return gp_real.cuIpcGetMemHandle(handle, ptr);
 	if (!info.is_used)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (info.is_mapped)
-		return refuse_mapped(handle, ptr);
+	if (info.is_mapped || gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
+		return refuse(handle, ptr, &info);
 	gp_state_need_whole(why);
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);

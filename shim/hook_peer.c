@@ -7,6 +7,8 @@
  */
 
 #include "../pool/mapped.h"
+#include "async.h"
+#include "backend.h"
 #include "driver.h"
 #include "green.h"
 #include "log.h"
@@ -46,6 +48,15 @@ static void tell_pieces_of(void *arg, struct gp_pool *pool)
 		change->result = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* A pool of the driver's is told once for all of its memory. */
+static void tell_async(struct change *change)
+{
+	if (!gp_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) || !gp_context_enter(change->owner))
+		return;
+	change->result = gp_async_set_access(change->owner, change->access.location.id, change->access.flags);
+	gp_context_leave(change->owner);
+}
+
 static void tell_pieces(CUcontext owner, CUdevice device, int flags)
 {
 	struct change change = {
@@ -55,6 +66,7 @@ static void tell_pieces(CUcontext owner, CUdevice device, int flags)
 
 	if (!change.owner)
 		return;
+	tell_async(&change);
 	gp_context_each_pool(change.owner, tell_pieces_of, &change);
 	if (change.result)
 		gp_log(GP_LOG_WARN, "device %d could not be told about its access to memory of device %d: error %d",

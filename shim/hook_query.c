@@ -21,7 +21,7 @@
 #define BUFFER_ID_BASE (UINT64_C(1) << 62)
 
 struct held {
-	const struct gp_device *device;
+	struct gp_device *device;
 	uint64_t idle_bytes; /* cached, pending or returning: free as far as the program is concerned */
 };
 
@@ -42,12 +42,43 @@ static void add_idle(void *arg, struct gp_context *context)
 		gp_context_each_pool(context, add_idle_of, arg);
 }
 
+/*
+ * Managed memory is on the device, or is not, as it was touched last. The program believes that all of its blocks are
+ * there: what was ever seen to be free is, but for those. What others have taken since shows as soon as it leaves less
+ * than what is not ours.
+ */
+static uint64_t left_of_managed(const struct held *held, uint64_t driver_free)
+{
+	uint64_t charged = atomic_load(&held->device->budget.charged_bytes);
+	uint64_t used = charged - gp_min(held->idle_bytes, charged);
+	uint64_t most = atomic_load(&held->device->most_free_bytes), without_us;
+
+	while (most < driver_free && !atomic_compare_exchange_weak(&held->device->most_free_bytes, &most, driver_free))
+		;
+	without_us = gp_min(driver_free + charged, gp_max(most, driver_free));
+	return without_us - gp_min(used, without_us);
+}
+
+/* What a program sees that believes that it has no pool. */
+static void look_without_pool(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
+{
+	struct held held = {.device = context->device};
+	uint64_t limit = atomic_load(&context->device->budget.limit_bytes);
+	uint64_t left = gp_budget_left(&context->device->budget), seen;
+
+	gp_context_each(add_idle, &held);
+	seen = gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED) ? left_of_managed(&held, *free_bytes)
+								 : *free_bytes + held.idle_bytes;
+	*total_bytes = gp_min(*total_bytes, limit);
+	*free_bytes = gp_min(seen, *total_bytes);
+	if (left != GP_NO_LIMIT)
+		*free_bytes = gp_min(*free_bytes, left + held.idle_bytes);
+}
+
 CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
 	struct gp_context *context;
 	size_t driver_free = 0, driver_total = 0;
-	struct held held = {0};
-	uint64_t limit, left;
 	CUresult r;
 
 	if (!free_bytes && !total_bytes)
@@ -57,14 +88,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* which may write even so */
 	context = gp_context_current();
 	if (context) {
-		held.device = context->device;
-		gp_context_each(add_idle, &held);
-		limit = atomic_load(&context->device->budget.limit_bytes);
-		left = gp_budget_left(&context->device->budget);
-		driver_total = gp_min(driver_total, limit);
-		driver_free = gp_min(driver_free + held.idle_bytes, driver_total);
-		if (left != GP_NO_LIMIT)
-			driver_free = gp_min(driver_free, left + held.idle_bytes);
+		look_without_pool(context, &driver_free, &driver_total);
 		gp_context_put(context);
 	}
 	if (free_bytes)
@@ -101,7 +125,12 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevice
 	return CUDA_SUCCESS;
 }
 
-/* What is mapped belongs to no context, as far as the driver knows; what cuMemAlloc gives does. */
+/* What belongs to no context, as far as the driver knows; what cuMemAlloc gives does. */
+static bool is_ownerless(const struct gp_block_info *info)
+{
+	return info->is_mapped || gp_backend_of(info->addr) == GP_CONFIG_BACKEND_ASYNC;
+}
+
 static CUcontext owner_of(const struct gp_block_info *info)
 {
 	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
@@ -116,8 +145,11 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 {
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		if (info->is_mapped)
+		if (is_ownerless(info))
 			*(CUcontext *)data = owner_of(info);
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(CUmemoryPool *)data = NULL; /* what there may be is none of the program's */
 		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*(CUdeviceptr *)data = info->addr;
@@ -162,7 +194,8 @@ static CUresult before_attribute(int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 
-	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS || !find_block(ptr, &info) || info.is_mapped)
+	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS || !find_block(ptr, &info) || info.is_mapped ||
+		gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
 		return CUDA_SUCCESS;
 	return export_block(ptr, &info, "peer-to-peer tokens");
 }
@@ -175,7 +208,7 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 	if (!r)
 		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
 	/* A driver may have no answer where we have one. */
-	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && info.is_mapped)
+	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && is_ownerless(&info))
 		r = CUDA_SUCCESS;
 	if (!r && data && find_any_block(ptr, &info))
 		answer_attribute(data, attribute, &info);
@@ -198,16 +231,24 @@ CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, C
 	return r;
 }
 
-/* The driver refuses it for what is mapped; this says what to do. */
-static void say_no_sync_memops(CUresult r)
+/* The driver refuses it for what cuMemAlloc has not given; this says what to do. */
+static void say_no_sync_memops(const struct gp_block_info *info, CUresult r)
 {
 	static _Atomic bool is_said;
+	enum gp_config_backend backend = gp_backend_of(info->addr);
 
-	if (!atomic_exchange(&is_said, true))
+	if ((!info->is_mapped && backend == GP_CONFIG_BACKEND_DEVICE) || atomic_exchange(&is_said, true))
+		return;
+	if (info->is_mapped)
 		gp_log(GP_LOG_WARN,
 			"CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of memory of the kind vmm fails with error %d: "
 			"GPUPOOL_POOL=split can have it",
 			r);
+	else
+		gp_log(GP_LOG_WARN,
+			"CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of memory of GPUPOOL_BACKEND=%s fails with error %d: "
+			"GPUPOOL_BACKEND=device can have it",
+			gp_backend_name(backend), r);
 }
 
 CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr)
@@ -223,8 +264,8 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	if (is_ours)
 		give_out(ptr, "synchronous memory operations for remote access");
 	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
-	if (r && is_ours && info.is_mapped)
-		say_no_sync_memops(r);
+	if (r && is_ours)
+		say_no_sync_memops(&info, r);
 	return r;
 }
 

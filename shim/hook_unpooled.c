@@ -10,6 +10,14 @@
 #include "real.h"
 #include "unpooled.h"
 
+/* What the limit refuses leaves the pointer that the driver leaves when it has no memory. */
+static CUresult tell(CUresult r, CUdeviceptr *ptr)
+{
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && ptr)
+		*ptr = 0;
+	return r;
+}
+
 /*
  * A hook of the shape "the driver's function with these arguments": the arguments travel in a struct through the retry
  * rounds, since the call may be made more than once.
@@ -41,7 +49,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 		.id = ptr,
 	};
 
-	return gp_unpooled_alloc(&allocation);
+	return tell(gp_unpooled_alloc(&allocation), ptr);
 }
 
 /* Pools that the program has made, and where their memory is. */
@@ -170,7 +178,7 @@ static CUresult alloc_async(struct async *a)
 	if (gp_capture_is_on(a->stream, a->is_per_thread))
 		return call_async(a);
 	allocation.device = a->from_pool ? device_of_pool(a->pool) : device_of_stream(a->stream);
-	return gp_unpooled_alloc(&allocation);
+	return tell(gp_unpooled_alloc(&allocation), a->ptr);
 }
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr *ptr, size_t bytes, CUstream stream)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "actions.h"
+#include "backend.h"
 #include "barrier.h"
 #include "caller.h"
 #include "context.h"
@@ -71,6 +72,11 @@ bool gp_state_read(void)
 	return atomic_load(&gp_state_mode) > 0;
 }
 
+static bool is_vmm_impossible(void)
+{
+	return gp_state.config.pool == GP_CONFIG_POOL_VMM && gp_state.config.backend != GP_CONFIG_BACKEND_DEVICE;
+}
+
 enum gp_kind gp_state_kind(void)
 {
 	static const enum gp_kind kinds[] = {
@@ -81,6 +87,9 @@ enum gp_kind gp_state_kind(void)
 		[GP_CONFIG_POOL_VMM] = GP_KIND_VMM,
 	};
 
+	/* What is mapped is memory of the device's own. */
+	if (is_vmm_impossible())
+		return GP_KIND_SPLIT;
 	return kinds[gp_state.config.pool];
 }
 
@@ -153,7 +162,11 @@ static void start(void)
 	r = gp_ctl_start(&options);
 	if (r)
 		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);
-	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool %s", GPUPOOL_VERSION, gp_kind_name(gp_state_kind()));
+	if (is_vmm_impossible())
+		gp_log(GP_LOG_WARN, "the kind vmm maps device memory: with GPUPOOL_BACKEND=%s the pool is split",
+			gp_backend_name(gp_state.config.backend));
+	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool %s, backend %s", GPUPOOL_VERSION,
+		gp_kind_name(gp_state_kind()), gp_backend_name(gp_state.config.backend));
 }
 
 void gp_state_start_slow(void)
@@ -173,6 +186,21 @@ struct gp_device *gp_state_device_if_used(int index)
 	if (index < 0 || index >= GP_DEVICES_MAX || !atomic_load_explicit(&is_device_used[index], memory_order_acquire))
 		return NULL;
 	return &devices[index];
+}
+
+/*
+ * What does not fit on the device lies in the host's memory. Unless somebody says how much may, it is half of that: a
+ * program that allocates until it is refused would take the machine down.
+ */
+static void limit_managed_locked(int index, uint64_t total_bytes)
+{
+	const struct gp_config *config = &gp_state.config;
+
+	if (config->backend != GP_CONFIG_BACKEND_MANAGED || config->source[GP_OPTION_LIMIT] != GP_CONFIG_DEFAULT ||
+		limits.named >> index & 1)
+		return;
+	limits.device[index] = (struct gp_limit){GP_LIMIT_BYTES, .bytes = total_bytes + gp_state_machine_bytes() / 2};
+	limits.named |= UINT64_C(1) << index;
 }
 
 static uint64_t limit_locked(int index, uint64_t total_bytes)
@@ -199,6 +227,7 @@ struct gp_device *gp_state_device(int index)
 		device->total_bytes = total;
 		device->has_uuid = has_uuid;
 		memcpy(device->uuid, uuid, sizeof(uuid));
+		limit_managed_locked(index, total);
 		gp_budget_init(&device->budget, limit_locked(index, total));
 		atomic_store_explicit(&is_device_used[index], true, memory_order_release);
 	}

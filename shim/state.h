@@ -14,6 +14,8 @@ struct gp_device {
 	uint64_t total_bytes; /* what the driver says the device has */
 	bool has_uuid;
 	unsigned char uuid[16];
+	_Atomic enum gp_config_backend backend; /* of the last context that was made there */
+	_Atomic uint64_t most_free_bytes; /* that cuMemGetInfo has seen in the driver, where memory is managed */
 	_Atomic uint64_t n_yields, yielded_bytes; /* for other processes */
 	struct gp_budget budget;
 	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */

@@ -11,11 +11,12 @@ import dataclasses
 
 import suite
 
-KINDS = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
+KINDS = ("none", "simple", "binned", "split", "vmm", "ordered", "completed", *suite.BACKENDS)
 CACHING = KINDS[1:]
+OTHER_BACKENDS = tuple(name for name in suite.BACKENDS if name != "device")
 ONCE_EACH = tuple(name for name in suite.ONCE_EACH if name != "off")
 SYNCING = ("syncfree", "debug")  # where a free waits
-SPLITTING = ("split", "ordered", "completed", *SYNCING, "unpinned")  # all that run the kind split
+SPLITTING = ("split", "ordered", "completed", *suite.BACKENDS, *SYNCING, "unpinned")  # all that run the kind split
 CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of something larger
 
 
@@ -200,6 +201,39 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
+        "memory of GPUPOOL_BACKEND=managed says that it is managed",
+        "so it is, and whoever asks may have to know: the host can reach it, other processes and devices cannot",
+        "device",
+        "The driver answers for such memory",
+        (
+            Row("query(_.*)?", r"attributes/(large|inside|small), attribute 4", ("managed",), "0 1"),
+            Row("query(_.*)?", r"attributes/(large|inside|small), attribute 8", ("managed",), "0 1"),
+            Row("query(_.*)?", r"attributes/(large|inside|small), attribute (10|15)", ("managed",), "0 0", "sim"),
+            Row("query(_.*)?", r"attributes/(large|inside|small), attribute .*", ("managed",), None, "gpu",
+                is_certain=False),
+            Row("query(_.*)?", r"batch/.*", ("managed",), r".*, managed 1"),
+            Row("runtime(_.*)?", r"attributes/(block|inside|small)", ("managed",), "type 3, .*, host pointer 1"),
+        ),
+    ),
+    Deviation(
+        "memory of GPUPOOL_BACKEND=async cannot be exported",
+        "the driver has no legacy handles for stream-ordered memory, and says so when it is asked for the attributes",
+        "device",
+        "The driver answers for such memory",
+        (
+            Row("query(_.*)?", r"attributes/(large|inside|small), attribute (10|15)", ("async",), "0 0", "sim"),
+            Row("query(_.*)?", r"attributes/(large|inside|small), attribute .*", ("async",), None, "gpu",
+                is_certain=False),
+        ),
+    ),
+    Deviation(
+        "what only memory of the driver's own kind can do is refused with another backend",
+        "synchronous copies, tokens for remote access, descriptors: the driver's answers for managed and stream-ordered memory",
+        "device",
+        "The driver answers for such memory",
+        (Row("query(_.*)?", r"(sync-memops|exports?|ids|tokens)/.*", OTHER_BACKENDS, None, "gpu", is_certain=False),),
+    ),
+    Deviation(
         "synchronous copies cannot be asked for in memory of the kind vmm",
         "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS for what is mapped",
         "split",
@@ -235,7 +269,7 @@ DEVIATIONS = (
             Row("capture", r"refused/.*, (malloc|pitch)", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"many-refused/.*, many", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, (free|freeasync)", (*FREED_BY_POOL, "unpinned", "atonce"), SERVED_IN_CAPTURE),
-            Row("capture", r"passed-on/(global|local) by .*, miss", ("vmm",), SERVED_IN_CAPTURE),
+            Row("capture", r"passed-on/(global|local) by .*, miss", ("vmm", "async"), SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, hostalloc", BY_POOL, SERVED_IN_CAPTURE),
             Row("capture", r"refused/.*, freehost", FREED_BY_POOL, SERVED_IN_CAPTURE),
         ),

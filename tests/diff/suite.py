@@ -47,11 +47,18 @@ CONFIGS = [
     Config("syncfree", {"GPUPOOL_SYNC_FREE": "1"}),
     Config("unpinned", {"GPUPOOL_PINNED": "off"}),
     Config("atonce", {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0", "GPUPOOL_PINNED": "off"}),
+    # What the segments are made of.
+    Config("device", {"GPUPOOL_BACKEND": "device"}),
+    Config("managed", {"GPUPOOL_BACKEND": "managed"}),
+    Config("async", {"GPUPOOL_BACKEND": "async"}),
     # Every block with zones around it, and every free checked.
     Config("debug", {"GPUPOOL_DEBUG": "poison,guard"}),
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
+BACKENDS = ("device", "managed", "async")
+# Above the segments all is the same: only programs that can see what they are made of run with each backend.
+USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in BACKENDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Needs:
     name: str = ""  # of this way, where there are several
     env: dict = dataclasses.field(default_factory=dict)
     devices: int = 1
-    configs: tuple = CONFIG_NAMES
+    configs: tuple = USUAL_NAMES
     is_alone: bool = False  # counts on all of the GPU's memory
     essential: tuple = ("none", "simple", "binned", "split", "vmm", "completed")  # of configs: see is_essential
     is_strict: bool = True  # races and invalid uses on the simulator are no part of it
@@ -76,8 +83,10 @@ class Needs:
 
 
 USUAL = (Needs(),)
+KINDS = ("none", "simple", "binned", "split", "vmm", "completed")
+WITH_BACKENDS = Needs(configs=CONFIG_NAMES, essential=(*KINDS, "managed", "async"))
 # There freed memory is filled, and a simulated GPU has to have all of it then.
-NOT_DEBUG = tuple(name for name in CONFIG_NAMES if name != "debug")
+NOT_DEBUG = tuple(name for name in USUAL_NAMES if name != "debug")
 FEW = ("none", "split", "off")
 ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "off")
 
@@ -85,10 +94,10 @@ ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
 INSISTING = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
 # Who asks for the mode ordered says that nobody else is there.
-NOT_ORDERED = tuple(name for name in CONFIG_NAMES if name != "ordered")
+NOT_ORDERED = tuple(name for name in USUAL_NAMES if name != "ordered")
 
 
-def around_spinning(devices=1, is_alone=False, configs=CONFIG_NAMES):
+def around_spinning(devices=1, is_alone=False, configs=USUAL_NAMES):
     return (
         Needs(configs=configs, devices=devices, is_alone=is_alone, essential=INSISTING),
         Needs(name="tight", env=TIGHT, configs=INSISTING, devices=devices, is_alone=is_alone, essential=INSISTING),
@@ -114,7 +123,7 @@ def somebody_first(devices):
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     # There a free waits by itself, and keeps other threads and contexts waiting: they are left out.
-    "deadlock": (*around_spinning(configs=NOT_DEBUG), on_old_drivers()),
+    "deadlock": (*around_spinning(configs=(*NOT_DEBUG, "managed", "async")), on_old_drivers()),
     # While other processes make contexts, a context that comes late may wait for the spinning kernel (seen raw, too).
     "deadlock_contexts": around_spinning(is_alone=True),
     "deadlock_devices": around_spinning(devices=2),
@@ -132,7 +141,7 @@ NEEDS = {
     ),
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
     "devices_info": (Needs(devices=2, is_alone=True),),
-    "devices_access": (Needs(devices=2, is_strict=False),),
+    "devices_access": (Needs(devices=2, is_strict=False, configs=(*USUAL_NAMES, "async")),),
     "first": somebody_first(devices=2),
     "first_alone": somebody_first(devices=1),
     # Each hang takes its time.
@@ -152,8 +161,13 @@ NEEDS = {
     "capture_ends": (Needs(), on_old_drivers()),
     "capture_memory": (Needs(configs=NOT_DEBUG, is_alone=True), on_old_drivers(is_alone=True)),
     "capture_threads": (Needs(), on_old_drivers()),
-    "free": (Needs(), on_old_drivers()),
-    "memory": (Needs(), on_old_drivers()),
+    "free": (WITH_BACKENDS, on_old_drivers()),
+    "memory": (WITH_BACKENDS, on_old_drivers()),
+    "query": (WITH_BACKENDS,),
+    "host": (WITH_BACKENDS,),
+    "capture": (WITH_BACKENDS,),
+    "life": (WITH_BACKENDS,),
+    "runtime_static": (WITH_BACKENDS,),
     "unpooled": (Needs(is_alone=True, configs=ONCE_EACH),),
     "caches": (
         Needs(configs=("simple", "binned", "split", "vmm", "ordered", "completed", "syncfree"), is_alone=True),

@@ -28,7 +28,6 @@ LIES = (
 # Structures of which the tables know no more than how they begin.
 PLACES = """
 typedef struct { int type, id; } CUmemLocation;
-typedef struct { int allocType, handles; CUmemLocation location; } CUmemPoolProps;
 """
 
 

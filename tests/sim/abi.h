@@ -22,17 +22,6 @@ typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
 
-typedef struct CUmemPoolProps_st {
-	int allocType, handleTypes;
-	struct {
-		int type, id;
-	} location;
-	void *win32SecurityAttributes;
-	size_t maxSize;
-	unsigned short usage;
-	unsigned char reserved[54];
-} CUmemPoolProps;
-
 enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_IMAGE = 200,
@@ -83,7 +72,6 @@ enum {
 	CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
 	CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,
 	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
-	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 	CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18,
 	CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19,
 	CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20,

@@ -11,6 +11,8 @@
 #include "race.h"
 #include "share.h"
 
+#define HOST_MAX ((size_t)1 << 40)
+
 struct sim_range *sim_blocks;
 
 struct sim_block *sim_block_enter(
@@ -46,9 +48,15 @@ static CUresult take_device_memory(struct sim_ctx *ctx, struct sim_device *devic
 	return sim_device_take(device, *bytes, addr);
 }
 
-static CUresult take_host_memory(size_t bytes, uint64_t *addr)
+/* Of managed memory there may be more than the host has, until somebody touches it. */
+static CUresult take_host_memory(enum sim_block_kind kind, size_t bytes, uint64_t *addr)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | (kind == SIM_MANAGED ? MAP_NORESERVE : 0);
+	void *p;
+
+	if (bytes > HOST_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 
 	*addr = (uint64_t)(uintptr_t)p;
 	return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -64,7 +72,7 @@ CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim
 	if (kind <= SIM_POOLED)
 		SIM_TRY(take_device_memory(ctx, device, &bytes, &addr, &slab));
 	else
-		SIM_TRY(take_host_memory(bytes, &addr));
+		SIM_TRY(take_host_memory(kind, bytes, &addr));
 	*block = sim_block_enter(kind, ctx, addr, bytes);
 	(*block)->device = device;
 	(*block)->slab = slab;
@@ -95,6 +103,8 @@ void sim_block_free(struct sim_block *block)
 	sim_race_forget(block->range.lo, block->range.hi);
 	if (block->exported)
 		sim_share_forget(block);
+	if (block->kind == SIM_MANAGED)
+		sim_managed_leave(block);
 	if (block->kind <= SIM_POOLED)
 		give_device_memory(block);
 	else if (block->kind == SIM_IMPORTED)

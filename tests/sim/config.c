@@ -120,6 +120,17 @@ static bool disagree(const char *name, size_t len, const char *value)
 	return sim.config.disagrees[fn] = true;
 }
 
+/* By its number in cuda.h. */
+static bool lack(const char *name, size_t len, const char *value)
+{
+	unsigned long attribute = strtoul(name, NULL, 10);
+
+	if (!attribute || attribute >= SIM_N_ATTRIBUTES || value || len > 3)
+		return false;
+	sim.config.lacks[attribute / 8] |= (unsigned char)(1u << attribute % 8);
+	return true;
+}
+
 /* A driver does not have what came after it; the lookups themselves always work. */
 static void hide_newer(void)
 {
@@ -153,6 +164,7 @@ void sim_config_load(void)
 	each_word("SIMGPU_LATENCY", set_cost);
 	each_word("SIMGPU_HIDE", hide);
 	each_word("SIMGPU_DISAGREE", disagree);
+	each_word("SIMGPU_LACKS", lack);
 	hide_newer();
 	if (option("SIMGPU_FAULT") && !sim_fault_parse(option("SIMGPU_FAULT")))
 		sim_say("SIMGPU_FAULT=%s is not understood", option("SIMGPU_FAULT"));

@@ -42,7 +42,7 @@ static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *e
 	if (!end->block)
 		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE
 							   : CUDA_SUCCESS;
-	if (end->block->kind <= SIM_IMPORTED &&
+	if (end->block->kind <= SIM_MANAGED &&
 		(end->block->freed || bytes > sim_block_reach(end->block) - addr))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes > sim_block_reach(end->block) - addr)

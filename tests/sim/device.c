@@ -70,7 +70,7 @@ CUresult sim_device_of(CUdevice ordinal, struct sim_device **device)
 
 CUresult sim_device_charge(struct sim_device *device, size_t bytes)
 {
-	if (bytes > device->capacity - device->used ||
+	if ((bytes > device->capacity - device->used && !sim_managed_make_room(device, bytes, NULL)) ||
 		!sim_ledger_note(device->ordinal, device->used + bytes, device->capacity))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	device->used += bytes;

@@ -165,6 +165,8 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice ordinal)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(ordinal, &device));
 	*value = 0;
+	if (attribute < SIM_N_ATTRIBUTES && sim.config.lacks[attribute / 8] >> attribute % 8 & 1)
+		return CUDA_SUCCESS;
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
 		if (attributes[i].attribute == attribute)
 			*value = attributes[i].value;

@@ -26,6 +26,8 @@ static bool may_touch(const struct sim_work *work, const struct sim_block *block
 {
 	if (block->kind == SIM_MAPPED)
 		return block->access & (work->op.kind == SIM_COPY ? ~0u : 1u << work->ctx->device->ordinal);
+	if (block->kind == SIM_POOLED && block->device != work->ctx->device && work->op.kind != SIM_COPY)
+		return block->pool->access & 1u << work->ctx->device->ordinal;
 	return work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED ||
 	       sim_ctx_may_touch(work->ctx, block->ctx);
 }
@@ -46,6 +48,20 @@ bool sim_effect_check(struct sim_work *work)
 		return false;
 	}
 	return true;
+}
+
+uint64_t sim_effect_bring(struct sim_work *work)
+{
+	uint64_t ns = 0;
+
+	for (unsigned i = 0; i < work->op.n_accesses; i++) {
+		const struct sim_access *access = &work->op.accesses[i];
+		struct sim_block *block = sim_block_at(access->lo);
+
+		if (block && block->kind == SIM_MANAGED)
+			ns += sim_managed_bring(work->ctx->device, block, access->hi - access->lo);
+	}
+	return ns;
 }
 
 /* Memory that was never written reads as zero, without real memory behind it. */

@@ -44,6 +44,8 @@ struct sim_block {
 	struct sim_pool *pool; /* of pooled memory */
 	struct sim_physical *physical; /* of mapped memory */
 	unsigned access;               /* devices that may touch it: a bit each */
+	size_t resident_bytes;         /* of managed memory: on the device */
+	uint64_t touched;              /* the last time that work touched managed memory; counted */
 	struct sim_block *next;
 };
 
@@ -51,6 +53,7 @@ struct sim_pool {
 	struct sim_block *cached; /* free, still charged */
 	uint64_t threshold, used_bytes, used_high, reserved_bytes, reserved_high;
 	struct sim_device *device;
+	unsigned access;       /* other devices that may touch it: a bit each */
 	struct sim_pool *next; /* of those that the program made */
 	bool is_destroyed;     /* and goes when nothing of it is used any more */
 };
@@ -58,6 +61,7 @@ struct sim_pool {
 struct sim_device {
 	int ordinal;
 	size_t capacity, used;
+	size_t resident; /* of that, managed memory: makes way for all else */
 	uint64_t base; /* of the addresses */
 	char *bytes;   /* of the second mapping */
 	size_t span;
@@ -116,6 +120,11 @@ CUmemGenericAllocationHandle sim_physical_retain(struct sim_physical *physical);
 void sim_physical_map(struct sim_physical *physical);
 void sim_physical_unmap(struct sim_physical *physical);
 void sim_arrays_close(const struct sim_ctx *ctx);
+
+/* managed.c: what work touches comes to the device, and what was not touched for longest leaves. */
+uint64_t sim_managed_bring(struct sim_device *device, struct sim_block *block, size_t bytes); /* takes so many ns */
+bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct sim_block *but); /* or NULL */
+void sim_managed_leave(struct sim_block *block);
 
 /* virtual.c */
 char *sim_virtual_bytes(uint64_t addr); /* NULL: not a reserved address */

@@ -301,6 +301,28 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 	return CUDA_SUCCESS;
 }
 
+/* The pool's own device always has it. */
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t n)
+{
+	struct sim_pool *pool = pool_of(handle);
+	struct sim_device *device;
+
+	SIM_BEGIN(cuMemPoolSetAccess);
+	if (!pool || !access || !n)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < n; i++) {
+		SIM_TRY(sim_device_of(access[i].location.id, &device));
+		if (device == pool->device)
+			return CUDA_ERROR_INVALID_DEVICE;
+	}
+	for (size_t i = 0; i < n; i++) {
+		unsigned bit = 1u << access[i].location.id;
+
+		pool->access = access[i].flags ? pool->access | bit : pool->access & ~bit;
+	}
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
 {
 	struct sim_pool *pool = pool_of(handle);

@@ -20,6 +20,7 @@
 #include "simgpu.h"
 
 #define SIM_MAX_DEVICES 8
+#define SIM_N_ATTRIBUTES 256
 #define SIM_MIB         ((size_t)1 << 20)
 #define SIM_CHUNK       (2 * SIM_MIB) /* the granularity of physical memory */
 #define SIM_NS_PER_MS   1000000ull
@@ -91,6 +92,7 @@ struct sim_config {
 	uint64_t deadlock_ms;
 	bool realtime, strict, deinit_at_exit;
 	const char *shared; /* a file's name, or NULL */
+	unsigned char lacks[SIM_N_ATTRIBUTES / 8]; /* of the devices: a bit for each attribute that reads 0 */
 	bool hidden[SIM_N_FNS], disagrees[SIM_N_FNS];
 	uint64_t cost_ns[SIM_N_FNS];
 	bool cost_given[SIM_N_FNS];

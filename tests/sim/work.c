@@ -157,7 +157,7 @@ void sim_work_start(struct sim_work *work)
 		return;
 	}
 	sim_effect_sample(work);
-	sim_timeline_add(work, sim_now() + work->op.duration_ns);
+	sim_timeline_add(work, sim_now() + work->op.duration_ns + sim_effect_bring(work));
 }
 
 void sim_work_finish(struct sim_work *work)

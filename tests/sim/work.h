@@ -88,6 +88,7 @@ bool sim_work_polls_shared_memory(void);
  */
 bool sim_effect_check(struct sim_work *work);
 void sim_effect_sample(struct sim_work *work);
+uint64_t sim_effect_bring(struct sim_work *work); /* managed memory to the device; the time it takes, in ns */
 void sim_effect_apply(struct sim_work *work);
 bool sim_effect_flag_is_set(const struct sim_work *work);
 

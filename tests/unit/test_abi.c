@@ -46,8 +46,11 @@ AT(CUmemAccessDesc, location, 0)
 AT(CUmemAccessDesc, flags, 8)
 AT(CUmemPoolProps, allocType, 0)
 AT(CUmemPoolProps, location, 8)
+AT(CUmemPoolProps, maxSize, 24)
+AT(CUmemPoolProps, usage, 32)
 AT(CUmemLocation, type, 0)
 AT(CUmemLocation, id, 4)
+_Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 
 /* The name that a program asks cuGetProcAddress for is the symbol's without its version. */

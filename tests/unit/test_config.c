@@ -116,7 +116,7 @@ END_TEST
 
 START_TEST(every_variable_is_kept_as_it_was_typed)
 {
-	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned",
+	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
 		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
 		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1",
@@ -124,8 +124,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
 		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft",
-		"GPUPOOL_REPORT=exit:/tmp/%p.txt",
-		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
+		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -133,6 +132,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_uint_eq(notes.n, 0);
 	ck_assert(config.is_enabled);
 	ck_assert_int_eq(config.pool, GP_CONFIG_POOL_BINNED);
+	ck_assert_int_eq(config.backend, GP_CONFIG_BACKEND_MANAGED);
 	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
 	ck_assert_uint_eq(bytes, 8 * GIB);
 	gp_config_limit_for(&config.limit, 1, 80 * GIB, &bytes);
@@ -257,6 +257,9 @@ START_TEST(every_word_means_its_own_constant)
 		{"GPUPOOL_POOL=binned", GP_OPTION_POOL, GP_CONFIG_POOL_BINNED},
 		{"GPUPOOL_POOL=split", GP_OPTION_POOL, GP_CONFIG_POOL_SPLIT},
 		{"GPUPOOL_POOL=vmm", GP_OPTION_POOL, GP_CONFIG_POOL_VMM},
+		{"GPUPOOL_BACKEND=device", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_DEVICE},
+		{"GPUPOOL_BACKEND=managed", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_MANAGED},
+		{"GPUPOOL_BACKEND=async", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_ASYNC},
 		{"GPUPOOL_REUSE=auto", GP_OPTION_REUSE, GP_CONFIG_REUSE_AUTO},
 		{"GPUPOOL_REUSE=ordered", GP_OPTION_REUSE, GP_CONFIG_REUSE_ORDERED},
 		{"GPUPOOL_REUSE=completed", GP_OPTION_REUSE, GP_CONFIG_REUSE_COMPLETED},
@@ -269,9 +272,10 @@ START_TEST(every_word_means_its_own_constant)
 
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		ck_assert_int_eq(parse_one(rows[i].entry), 0);
-		unsigned value = rows[i].option == GP_OPTION_POOL    ? config.pool
-				 : rows[i].option == GP_OPTION_REUSE ? config.reuse
-								     : config.log_level;
+		unsigned value = rows[i].option == GP_OPTION_POOL      ? config.pool
+				 : rows[i].option == GP_OPTION_BACKEND ? config.backend
+				 : rows[i].option == GP_OPTION_REUSE   ? config.reuse
+								       : config.log_level;
 		ck_assert_msg(value == rows[i].value, "%s", rows[i].entry);
 	}
 }

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * What a context's memory is made of (GPUPOOL_BACKEND), if the device can do what was asked for; else it is what
+ * cuMemAlloc gives. Above this all is the same: fences, kinds and limits know nothing of it.
+ *
+ * Managed memory is only asked for where the host may touch it at any time: elsewhere the driver neither moves single
+ * pages nor gives more than the device has, and takes all of it there and back at every launch.
+ */
+
+#include "backend.h"
+
+#include "async.h"
+#include "driver.h"
+#include "log.h"
+#include "real.h"
+
+static bool can_be_managed(const struct gp_context *context)
+{
+	return gp_real.cuMemAllocManaged &&
+	       gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
+}
+
+static void set(struct gp_context *context, enum gp_config_backend backend)
+{
+	atomic_store(&context->backend, backend);
+	atomic_store(&context->device->backend, backend);
+}
+
+void gp_backend_setup(struct gp_context *context)
+{
+	enum gp_config_backend wanted = gp_state.config.backend;
+	bool can_be = wanted == GP_CONFIG_BACKEND_DEVICE;
+
+	if (wanted == GP_CONFIG_BACKEND_MANAGED)
+		can_be = can_be_managed(context);
+	else if (wanted == GP_CONFIG_BACKEND_ASYNC)
+		can_be = gp_async_is_possible(context);
+	set(context, can_be ? wanted : GP_CONFIG_BACKEND_DEVICE);
+	if (!can_be)
+		atomic_fetch_or(&context->amiss, GP_AMISS_BACKEND);
+}
+
+const char *gp_backend_name(enum gp_config_backend backend)
+{
+	static const char *const names[] = {
+		[GP_CONFIG_BACKEND_DEVICE] = "device",
+		[GP_CONFIG_BACKEND_MANAGED] = "managed",
+		[GP_CONFIG_BACKEND_ASYNC] = "async",
+	};
+
+	return names[backend];
+}
+
+/* The program's own call in other words: what a capture makes of it is the program's business. */
+static CUresult call(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
+{
+	if (gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+		return gp_real.cuMemAllocManaged(ptr, bytes, CU_MEM_ATTACH_GLOBAL);
+	return gp_real.cuMemAlloc_v2(ptr, bytes);
+}
+
+static CUresult take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
+		return gp_async_take(context, ptr, bytes);
+	if (gp_likely(gp_context_is_current(context)))
+		return call(context, ptr, bytes);
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = call(context, ptr, bytes);
+		gp_driver_leave(&scope);
+	}
+	return r;
+}
+
+/* What a driver says that it can do, a container or a virtual machine may still forbid. */
+static bool is_refused(struct gp_context *context, CUresult r)
+{
+	return (r == CUDA_ERROR_NOT_SUPPORTED || r == CUDA_ERROR_NOT_FOUND || r == CUDA_ERROR_NOT_PERMITTED) &&
+	       !gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE);
+}
+
+CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
+{
+	CUresult r = take(context, ptr, bytes);
+
+	if (gp_likely(!r) || !is_refused(context, r))
+		return r;
+	set(context, GP_CONFIG_BACKEND_DEVICE);
+	atomic_fetch_or(&context->amiss, GP_AMISS_BACKEND);
+	return take(context, ptr, bytes);
+}
+
+enum gp_config_backend gp_backend_of(uint64_t addr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, addr);
+	enum gp_config_backend backend = GP_CONFIG_BACKEND_DEVICE;
+
+	if (pool)
+		backend = atomic_load(&((struct gp_context *)gp_pool_owner(pool))->backend);
+	gp_pool_put(pool);
+	return backend;
+}
+
+void gp_backend_tell_slow(struct gp_context *context)
+{
+	unsigned amiss = atomic_exchange(&context->amiss, 0);
+
+	if (amiss & GP_AMISS_KIND)
+		gp_log(GP_LOG_WARN, "the kind vmm is not to be had on device %d: its pool is split",
+			context->device->index);
+	if (amiss & GP_AMISS_BACKEND)
+		gp_log(GP_LOG_WARN,
+			"GPUPOOL_BACKEND=%s is not to be had on device %d, which %s: its pool uses device memory",
+			gp_backend_name(gp_state.config.backend), context->device->index,
+			gp_state.config.backend == GP_CONFIG_BACKEND_MANAGED
+				? "does not share managed memory with the host at any time"
+				: "has no stream-ordered memory");
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What holds whatever the pool's memory is made of, and what holds for managed memory alone. */
+
+#include "app_driver.h"
+
+enum { N_BLOCKS = 40, ROUNDS = 6, LOOPS = 200 };
+
+#define EDGE (4 * KIB)
+
+struct piece {
+	CUdeviceptr ptr;
+	size_t bytes;
+};
+
+static size_t bytes_of(unsigned i, unsigned round)
+{
+	static const size_t sizes[] = {EDGE, 64 * KIB, MIB, 3 * MIB, 20 * MIB};
+
+	return sizes[(i + round) % LENGTH(sizes)] + (i % 3) * 512;
+}
+
+/* Both ends of a block carry its value. */
+static void put(CUstream stream, struct piece *piece, size_t bytes, uint32_t value)
+{
+	*piece = (struct piece){app_alloc(bytes), bytes};
+	app_fill(stream, piece->ptr, EDGE, value);
+	app_fill(stream, piece->ptr + bytes - EDGE, EDGE, value);
+}
+
+static size_t take(CUstream stream, struct piece *piece, uint32_t value)
+{
+	size_t wrong = app_count_wrong(stream, piece->ptr, EDGE, value);
+
+	wrong += app_count_wrong(stream, piece->ptr + piece->bytes - EDGE, EDGE, value);
+	APP_MUST(cuMemFree_v2(piece->ptr));
+	return wrong;
+}
+
+/* Blocks of many sizes on two streams, every other one freed while its work runs. */
+static void words(void)
+{
+	struct piece pieces[N_BLOCKS];
+	CUstream streams[2];
+	size_t wrong = 0;
+
+	app_start();
+	streams[0] = app_stream();
+	streams[1] = app_stream();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		for (unsigned i = 0; i < N_BLOCKS; i++)
+			put(streams[i % 2], &pieces[i], bytes_of(i, round), round * N_BLOCKS + i);
+		for (unsigned i = 0; i < N_BLOCKS; i += 2) {
+			app_spin_fill(streams[0], pieces[i].ptr, EDGE, 1, MS);
+			APP_MUST(cuMemFree_v2(pieces[i].ptr));
+		}
+		for (unsigned i = 1; i < N_BLOCKS; i += 2)
+			wrong += take(streams[1], &pieces[i], round * N_BLOCKS + i);
+	}
+	app_say("wrong words", "%zu", wrong);
+	app_pause("words");
+	app_tell_driver();
+}
+
+/* A loop on one stream needs its memory from the driver once. */
+static void reuse(void)
+{
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < LOOPS; i++) {
+		CUdeviceptr ptr = app_alloc(16 * MIB);
+
+		app_fill(stream, ptr, EDGE, i);
+		APP_MUST(cuMemFree_v2(ptr));
+		APP_MUST(cuStreamSynchronize(stream));
+	}
+	app_result("loops", LOOPS);
+	app_fact_calls("cuMemAlloc_v2");
+	app_fact_calls("cuMemAllocManaged");
+	app_fact_calls("cuMemAllocFromPoolAsync");
+	app_pause("reuse");
+}
+
+/* An answer for each thing that another process could be given. */
+static void export(void)
+{
+	CUdeviceptr ptr;
+	CUipcMemHandle handle;
+
+	app_start();
+	ptr = app_alloc(16 * MIB);
+	app_result("legacy handle", cuIpcGetMemHandle(&handle, ptr));
+	app_result("again", cuIpcGetMemHandle(&handle, ptr));
+	app_result("free", cuMemFree_v2(ptr));
+}
+
+/* Work that takes long: whether somebody has waited for it who allocates and frees meanwhile. */
+static void spinning(void)
+{
+	CUstream stream;
+	CUdeviceptr ptr;
+
+	app_start();
+	stream = app_stream();
+	ptr = app_alloc(16 * MIB);
+	app_spin_fill(stream, ptr, EDGE, 1, 1000 * MS);
+	APP_MUST(cuMemFree_v2(ptr));
+	for (unsigned i = 0; i < 4; i++)
+		APP_MUST(cuMemFree_v2(app_alloc((i + 1) * 24 * MIB)));
+	app_result("still running", cuStreamQuery(stream));
+	APP_MUST(cuStreamSynchronize(stream));
+}
+
+/* Three times what the device has, all of it written and read twice. */
+static void beyond(void)
+{
+	size_t available, total, wrong = 0;
+	struct piece pieces[12];
+
+	app_start();
+	APP_MUST(cuMemGetInfo_v2(&available, &total));
+	for (unsigned i = 0; i < LENGTH(pieces); i++)
+		put(NULL, &pieces[i], total / 4, i);
+	for (unsigned i = 0; i < LENGTH(pieces); i++)
+		wrong += app_count_wrong(NULL, pieces[i].ptr, EDGE, i);
+	APP_MUST(cuMemGetInfo_v2(&available, &total));
+	app_result("something is free", available != 0);
+	for (unsigned i = 0; i < LENGTH(pieces); i++)
+		wrong += take(NULL, &pieces[i], i);
+	app_say("wrong words", "%zu", wrong);
+	app_pause("beyond");
+	app_tell_driver();
+}
+
+/* Until it is refused. */
+static void until_full(void)
+{
+	CUdeviceptr ptr;
+	unsigned n = 0;
+	CUresult r;
+
+	app_start();
+	while (!(r = cuMemAlloc_v2(&ptr, 16 * MIB)) && n < 4096)
+		n++;
+	app_result("refused with", r);
+	app_fact("blocks", n);
+	app_pause("full");
+}
+
+/* What the program sees is what it would see of memory that is all on the device. */
+static void info(void)
+{
+	size_t before, between, after, total;
+	CUdeviceptr ptr;
+
+	app_start();
+	APP_MUST(cuMemGetInfo_v2(&before, &total));
+	ptr = app_alloc(64 * MIB);
+	APP_MUST(cuMemGetInfo_v2(&between, &total));
+	app_result("MiB less", (int)((before - between) / MIB));
+	app_fill(NULL, ptr, 64 * MIB, 1);
+	APP_MUST(cuCtxSynchronize());
+	APP_MUST(cuMemGetInfo_v2(&between, &total));
+	app_result("MiB less once it is written", (int)((before - between) / MIB));
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(cuMemGetInfo_v2(&after, &total));
+	app_result("all is back", after == before);
+	app_pause("info");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"words", words},
+	{"reuse", reuse},
+	{"export", export},
+	{"spinning", spinning},
+	{"beyond", beyond},
+	{"until-full", until_full},
+	{"info", info},
+	{0},
+};
