@@ -43,12 +43,13 @@ void gp_addrmap_init(struct gp_addrmap *map)
 	}
 	gp_mutex_init(&map->segments_lock, GP_RANK_SEGMENT_TREE);
 	map->segments.root = NULL;
+	gp_list_init(&map->departures);
 	atomic_init(&map->serial, 0);
 }
 
 void gp_addrmap_deinit(struct gp_addrmap *map)
 {
-	gp_assert(!map->segments.root);
+	gp_assert(!map->segments.root && gp_list_is_empty(&map->departures));
 	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++) {
 		gp_assert(map->shards[i].n_blocks == 0);
 		if (map->shards[i].buckets != map->shards[i].first_buckets)
@@ -126,6 +127,38 @@ void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segmen
 	gp_mutex_unlock(&map->segments_lock);
 }
 
+void gp_addrmap_depart(struct gp_addrmap *map, struct gp_segment *segment, struct gp_departure *departure)
+{
+	departure->base = segment->base;
+	departure->size = segment->size;
+	gp_mutex_lock(&map->segments_lock);
+	gp_tree_remove(&map->segments, &segment->by_addr);
+	gp_list_append(&map->departures, &departure->link);
+	gp_mutex_unlock(&map->segments_lock);
+}
+
+void gp_addrmap_departed(struct gp_addrmap *map, struct gp_departure *departure)
+{
+	gp_mutex_lock(&map->segments_lock);
+	gp_list_remove(&departure->link);
+	gp_mutex_unlock(&map->segments_lock);
+}
+
+static bool is_departing(struct gp_addrmap *map, uint64_t addr)
+{
+	bool is_found = false;
+	struct gp_list *link;
+
+	gp_mutex_lock(&map->segments_lock);
+	gp_list_each(link, &map->departures) {
+		struct gp_departure *departure = gp_container_of(link, struct gp_departure, link);
+
+		is_found = is_found || addr - departure->base < departure->size;
+	}
+	gp_mutex_unlock(&map->segments_lock);
+	return is_found;
+}
+
 /* Segments do not overlap: the last that begins in the range, or before it, is the one. */
 static struct gp_segment *segment_in_locked(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 {
@@ -171,7 +204,7 @@ struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr)
 	return gp_addrmap_pool_in(map, addr, 1);
 }
 
-enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
+static enum gp_claim claim_now(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
 			       struct gp_block **ret_block)
 {
 	struct gp_addrmap_shard *shard = shard_of(map, addr);
@@ -193,4 +226,17 @@ enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_
 		return claim;
 	*ret_pool = gp_addrmap_pool_of(map, addr);
 	return *ret_pool ? GP_CLAIM_INTERIOR : GP_CLAIM_FOREIGN;
+}
+
+enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
+			       struct gp_block **ret_block)
+{
+	enum gp_claim claim = claim_now(map, addr, ret_pool, ret_block);
+
+	/* Once the driver has been told, the address may be ours anew. */
+	while (gp_unlikely(claim == GP_CLAIM_FOREIGN && is_departing(map, addr))) {
+		gp_yield();
+		claim = claim_now(map, addr, ret_pool, ret_block);
+	}
+	return claim;
 }

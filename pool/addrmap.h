@@ -21,7 +21,14 @@ struct gp_addrmap {
 	} __attribute__((aligned(64))) shards[GP_ADDRMAP_SHARDS];
 	struct gp_mutex segments_lock;
 	struct gp_tree segments;
+	struct gp_list departures;
 	_Atomic uint64_t serial; /* of the last block handed out by any pool */
+};
+
+/* A segment that has left the map and of which the driver has not heard yet. */
+struct gp_departure {
+	struct gp_list link;
+	uint64_t base, size; /* bytes */
 };
 
 enum gp_claim {
@@ -42,6 +49,13 @@ void gp_addrmap_remove_block(struct gp_addrmap *map, struct gp_block *block);
 
 void gp_addrmap_add_segment(struct gp_addrmap *map, struct gp_segment *segment);
 void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segment);
+
+/*
+ * The same for a segment that goes back to the driver: who frees its address meanwhile waits until the driver has been
+ * told, or a second free would get there before the first.
+ */
+void gp_addrmap_depart(struct gp_addrmap *map, struct gp_segment *segment, struct gp_departure *departure);
+void gp_addrmap_departed(struct gp_addrmap *map, struct gp_departure *departure);
 
 /*
  * Takes a block out of the program's hands. Of two threads that free one address, one gets it. For every result

@@ -36,6 +36,11 @@ void gp_mutex_unlock(struct gp_mutex *m)
 #endif
 }
 
+void gp_yield(void)
+{
+	sched_yield();
+}
+
 void gp_spin_wait(struct gp_spinlock *l)
 {
 	while (atomic_exchange_explicit(&l->is_locked, true, memory_order_acquire))

@@ -41,6 +41,9 @@ struct gp_spinlock {
 	_Atomic bool is_locked;
 };
 
+/* Lets others go on, where what is waited for takes them a call of the driver. */
+void gp_yield(void);
+
 void gp_spin_wait(struct gp_spinlock *l);
 
 static inline void gp_spin_lock(struct gp_spinlock *l)

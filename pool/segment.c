@@ -148,13 +148,16 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 	return r;
 }
 
-/* Takes a whole block and its segment off the books, except that its bytes are returning. */
-static void forget_locked(struct gp_pool *pool, struct gp_block *block)
+/*
+ * Takes a whole block and its segment off the books, except that its bytes are returning. The departure is over when
+ * the driver has been told.
+ */
+static void forget_locked(struct gp_pool *pool, struct gp_block *block, struct gp_departure *departure)
 {
 	struct gp_segment *segment = block->segment;
 
 	gp_block_unmap_locked(pool, block);
-	gp_addrmap_remove_segment(pool->options.map, segment);
+	gp_addrmap_depart(pool->options.map, segment, departure);
 	gp_list_remove(&segment->link);
 	gp_segment_set_busy_locked(segment);
 	pool->stats.returning_bytes += segment->size;
@@ -205,9 +208,10 @@ void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
 	gp_mutex_unlock(&pool->lock);
 }
 
-/* What is sent off was already forgotten: base and bytes are all that is left of it. */
-static void send_off(struct gp_pool *pool, uint64_t base, uint64_t bytes, int slot)
+/* What is sent off was already forgotten: the departure is all that is left of it. */
+static void send_off(struct gp_pool *pool, struct gp_departure *departure, int slot)
 {
+	uint64_t base = departure->base, bytes = departure->size;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t start_ns = gp_pool_now_ns(pool);
 	bool is_done = false;
@@ -217,6 +221,7 @@ static void send_off(struct gp_pool *pool, uint64_t base, uint64_t bytes, int sl
 		r = be->ops->release(be->arg, base);
 		is_done = true;
 	}
+	gp_addrmap_departed(pool->options.map, departure);
 	gp_segment_count_release(pool, start_ns);
 	if (r || is_done) {
 		gp_segment_arrived(pool, bytes, r);
@@ -288,7 +293,8 @@ bool gp_segment_can_give_back(struct gp_pool *pool)
 static uint64_t give_back(struct gp_pool *pool, uint64_t want,
 			  struct gp_block *(*choose)(struct gp_pool *pool, uint64_t want))
 {
-	uint64_t given = 0, base = 0, bytes = 0;
+	struct gp_departure departure;
+	uint64_t given = 0;
 	bool is_any;
 
 	gp_mutex_lock(&pool->lock);
@@ -302,17 +308,15 @@ static uint64_t give_back(struct gp_pool *pool, uint64_t want,
 		gp_mutex_lock(&pool->lock);
 		b = gp_pool_is_flag(&pool->dead) ? NULL : choose(pool, given < want ? want - given : 0);
 		if (b) {
-			base = b->addr;
-			bytes = b->size;
 			b->segment->kind->unlink(pool, b);
 			gp_cached_sub(pool, b);
-			forget_locked(pool, b);
+			forget_locked(pool, b, &departure);
 		}
 		gp_mutex_unlock(&pool->lock);
 		if (!b)
 			break;
-		send_off(pool, base, bytes, GP_NO_SLOT);
-		given += bytes;
+		send_off(pool, &departure, GP_NO_SLOT);
+		given += departure.size;
 	}
 	return given;
 }
@@ -403,7 +407,8 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 
 uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)
 {
-	uint64_t base = block->addr, bytes = block->size;
+	struct gp_departure departure;
+	uint64_t bytes = block->size;
 	int slot = GP_NO_SLOT;
 	bool is_dead;
 
@@ -415,17 +420,18 @@ uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *blo
 	if (!is_dead) {
 		pool->stats.pending_bytes -= bytes;
 		pool->stats.n_pending_blocks--;
-		forget_locked(pool, block);
+		forget_locked(pool, block, &departure);
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (is_dead)
 		return 0;
-	send_off(pool, base, bytes, slot);
+	send_off(pool, &departure, slot);
 	return bytes;
 }
 
 /* Takes a segment of which nothing is used off the books, with all its blocks. */
-static void forget_unused_locked(struct gp_pool *pool, struct gp_segment *segment)
+static void forget_unused_locked(
+	struct gp_pool *pool, struct gp_segment *segment, struct gp_departure *departure)
 {
 	for (struct gp_block *b = segment->first, *next; b; b = next) {
 		next = b->next;
@@ -442,50 +448,49 @@ static void forget_unused_locked(struct gp_pool *pool, struct gp_segment *segmen
 		gp_block_unmap_locked(pool, b);
 		gp_block_spare_locked(pool, b);
 	}
-	forget_locked(pool, segment->first);
+	forget_locked(pool, segment->first, departure);
+}
+
+static int release(struct gp_pool *pool, struct gp_departure *departure, uint64_t start_ns)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	int r = be->ops->release(be->arg, departure->base);
+
+	gp_addrmap_departed(pool->options.map, departure);
+	gp_segment_count_release(pool, start_ns);
+	gp_segment_arrived(pool, departure->size, r);
+	return r;
 }
 
 bool gp_segment_release_unused(struct gp_pool *pool)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t base = 0, bytes = 0, start_ns = gp_pool_now_ns(pool);
+	uint64_t start_ns = gp_pool_now_ns(pool);
+	struct gp_departure departure;
 	struct gp_segment *segment;
-	int r;
 
 	gp_mutex_lock(&pool->lock);
 	segment = gp_pool_is_flag(&pool->dead) ? NULL : gp_pending_find_unused(&pool->pending);
-	if (segment) {
-		base = segment->base;
-		bytes = segment->size;
-		forget_unused_locked(pool, segment);
-	}
+	if (segment)
+		forget_unused_locked(pool, segment, &departure);
 	gp_mutex_unlock(&pool->lock);
 	if (!segment)
 		return false;
-	r = be->ops->release(be->arg, base);
-	gp_segment_count_release(pool, start_ns);
-	gp_segment_arrived(pool, bytes, r);
+	(void)release(pool, &departure, start_ns);
 	return true;
 }
 
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t base = block->addr, bytes = block->size, start_ns = gp_pool_now_ns(pool);
+	uint64_t start_ns = gp_pool_now_ns(pool);
+	struct gp_departure departure;
 	bool is_dead;
-	int r;
 
 	gp_mutex_lock(&pool->lock);
 	is_dead = gp_pool_is_flag(&pool->dead);
 	if (!is_dead)
-		forget_locked(pool, block);
+		forget_locked(pool, block, &departure);
 	gp_mutex_unlock(&pool->lock);
-	if (is_dead)
-		return GP_E_DEAD;
-	r = be->ops->release(be->arg, base);
-	gp_segment_count_release(pool, start_ns);
-	gp_segment_arrived(pool, bytes, r);
-	return r;
+	return is_dead ? GP_E_DEAD : release(pool, &departure, start_ns);
 }
 
 static void see_returning(struct gp_pool *pool, uint64_t max_ns)

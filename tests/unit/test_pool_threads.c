@@ -359,6 +359,56 @@ START_TEST(whoever_frees_before_it_asks_never_runs_out)
 }
 END_TEST
 
+static struct {
+	uint64_t addr;
+	_Atomic bool has_begun, is_told, is_back;
+	unsigned n_unknown, n_too_early;
+} again;
+
+static void *free_again(void *unused)
+{
+	again.has_begun = true;
+	if (gp_pool_free(&px.map, again.addr, GP_FREE_NORMAL) == GP_E_FOREIGN) {
+		again.n_unknown++;
+		again.n_too_early += !again.is_told;
+	}
+	again.is_back = true;
+	return NULL;
+}
+
+/* Just before the driver hears of it, another thread frees the block once more, and has all the time to be done. */
+static void let_free_again(struct fake *fake, enum fake_call call)
+{
+	pthread_t thread;
+
+	if (call != (fake->cannot_release_behind ? FAKE_RELEASE : FAKE_RELEASE_BEGIN))
+		return;
+	again.has_begun = again.is_told = again.is_back = false;
+	ck_assert_int_eq(pthread_create(&thread, NULL, free_again, NULL), 0);
+	pthread_detach(thread);
+	while (!again.has_begun)
+		sched_yield();
+	for (int i = 0; i < 100000 && !again.is_back; i++)
+		sched_yield();
+	again.is_told = true;
+}
+
+START_TEST(a_second_free_never_gets_to_the_driver_before_the_first)
+{
+	px.fake.cannot_release_behind = _i;
+	again.addr = fixture_alloc(8 * GP_MIB);
+	ck_assert_int_eq(gp_pool_free(&px.map, again.addr, GP_FREE_NORMAL), 0);
+	fake_complete(&px.fake, px.fake.submitted);
+	px.fake.hook = let_free_again;
+	(void)gp_pool_reclaim(px.pool);
+	px.fake.hook = NULL;
+	while (!again.is_back)
+		sched_yield();
+	ck_assert_uint_eq(again.n_unknown, 1);
+	ck_assert_uint_eq(again.n_too_early, 0);
+}
+END_TEST
+
 static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
@@ -370,6 +420,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_loop_test(tc, threads_go_on_under_stricter_rules, 0, N_WAYS);
 	if (kind != GP_KIND_NONE) /* which keeps nothing for others */
 		tcase_add_test(tc, whoever_frees_before_it_asks_never_runs_out);
+	if (kind != GP_KIND_VMM) /* whose addresses stay its own */
+		tcase_add_loop_test(tc, a_second_free_never_gets_to_the_driver_before_the_first, 0, 2);
 	tcase_add_loop_test(tc, a_context_can_end_while_threads_allocate_and_free, 0, HEAVY_CACHES);
 	return tc;
 }
