@@ -22,7 +22,7 @@ enum stat_exit {
 /* What went wrong, and in next what to do about it, unless that is NULL. */
 void stat_error(const char *next, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What an allocation returned, or the end of the program with STAT_FAILED; before it this is called, unless it is NULL. */
+/* What an allocation returned, or the end of the program with STAT_FAILED; before it fn is called, unless NULL. */
 void *stat_alloc(void *memory);
 void stat_before_end(void (*fn)(void));
 
