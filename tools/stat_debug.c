@@ -25,17 +25,21 @@ static void print_head(const json_t *reply)
 	uint64_t pieces = stat_reply_u64_or_0(reply, "poisoned_pieces");
 	bool is_poison = json_is_true(json_object_get(reply, "poison"));
 	bool is_guard = json_is_true(json_object_get(reply, "guard"));
-	char time[STAT_TEXT_MAX], bytes[STAT_TEXT_MAX];
+	char time[STAT_TEXT_MAX], bytes[STAT_TEXT_MAX], text[256];
 
 	stat_duration(time, stat_reply_u64_or_0(reply, "ns"));
 	stat_bytes(bytes, stat_reply_u64_or_0(reply, "poisoned_bytes"));
-	printf("%s%s%s%s: %" PRIu64 " error%s; %" PRIu64 " check%s, %" PRIu64 " skipped, %s spent\n",
+	snprintf(text, sizeof(text),
+		"%s%s%s%s: %" PRIu64 " error%s; %" PRIu64 " check%s, %" PRIu64 " skipped, %s spent",
 		is_poison ? "poison" : "", is_poison && is_guard ? ", " : "", is_guard ? "guard" : "",
 		json_is_true(json_object_get(reply, "full")) ? ", full" : "", errors, plural(errors), checks,
 		plural(checks), stat_reply_u64_or_0(reply, "skipped"), time);
-	printf("watched: %" PRIu64 " of %" PRIu64 " block%s that the program holds, and %s in %" PRIu64
-	       " piece%s that it has freed\n",
+	stat_print_lines(text, stat_width());
+	snprintf(text, sizeof(text),
+		"watched: %" PRIu64 " of %" PRIu64 " block%s that the program holds, and %s in %" PRIu64
+		" piece%s that it has freed",
 		stat_reply_u64_or_0(reply, "guarded_blocks"), held, plural(held), bytes, pieces, plural(pieces));
+	stat_print_lines(text, stat_width());
 }
 
 static void print_check(const json_t *check)

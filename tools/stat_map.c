@@ -3,6 +3,8 @@
 
 #include "stat_map.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,6 +97,7 @@ static void read_pool(struct stat_map *map, const json_t *text)
 
 	*pool = (struct stat_map_pool){
 		.device = stat_reply_u64(text, "device", &device) ? (int64_t)device : -1,
+		.region = json_is_string(json_object_get(text, "region")) ? stat_reply_text(text, "region") : "",
 		.first = map->n_segments,
 		.n = json_array_size(segments),
 		.n_segments = stat_reply_u64_or_0(text, "n_segments"),
@@ -205,6 +208,18 @@ size_t stat_map_cells(
 	if (n_cells < n && content.used + content.cached + content.pending)
 		cells[n_cells++] = cell_of(&content);
 	return n_cells;
+}
+
+void stat_map_name(char name[static STAT_MAP_NAME_MAX], const struct stat_map_pool *pool)
+{
+	char region[STAT_MAP_NAME_MAX / 2 + 1];
+
+	stat_clean(region, sizeof(region), pool->region);
+	if (pool->device < 0)
+		snprintf(name, STAT_MAP_NAME_MAX, "pinned memory");
+	else
+		snprintf(name, STAT_MAP_NAME_MAX, "device %" PRId64 "%s%s", pool->device, *region ? ", region " : "",
+			region);
 }
 
 const char *stat_map_cell_glyph(struct stat_look look, const struct stat_cell *cell)

@@ -16,6 +16,7 @@ struct stat_segment {
 
 struct stat_map_pool {
 	int64_t device;	 /* -1: pinned memory */
+	const char *region; /* of the answer; "": none */
 	size_t first, n; /* segments, the largest first */
 	uint64_t n_segments, largest_cached_bytes, largest_free_bytes;
 	struct stat_segment sum; /* of those that are listed */
@@ -33,6 +34,10 @@ struct stat_map {
 /* Refers to the answer. */
 void stat_map_make(struct stat_map *map, const json_t *reply);
 void stat_map_free(struct stat_map *map);
+
+/* What the pool is of: "pinned memory", "device 0", "device 0, region forward"; clean. */
+enum { STAT_MAP_NAME_MAX = 128 };
+void stat_map_name(char name[static STAT_MAP_NAME_MAX], const struct stat_map_pool *pool);
 
 /* A block of a segment; false if it is none. */
 struct stat_map_block {

@@ -34,14 +34,15 @@ static size_t cells_in_a_line(void)
 
 static void print_legend(struct stat_look look, uint64_t cell_bytes)
 {
-	char bytes[STAT_TEXT_MAX];
+	char bytes[STAT_TEXT_MAX], text[256];
 
 	stat_bytes(bytes, cell_bytes);
-	printf("one cell is %s: %s used, ", bytes, stat_look_level(look, 8));
-	printf("%s to %s partly, ", stat_look_level(look, 1), stat_look_level(look, 7));
-	printf("%s used, over a quarter by rounding, ", stat_look_glyph(look, STAT_PART_WASTE));
-	printf("%s pending, ", stat_look_glyph(look, STAT_PART_PENDING));
-	printf("%s cached\n", stat_look_glyph(look, STAT_PART_FREE));
+	snprintf(text, sizeof(text),
+		"one cell is %s: %s used, %s to %s partly, %s used, over a quarter by rounding, %s pending, %s cached",
+		bytes, stat_look_level(look, 8), stat_look_level(look, 1), stat_look_level(look, 7),
+		stat_look_glyph(look, STAT_PART_WASTE), stat_look_glyph(look, STAT_PART_PENDING),
+		stat_look_glyph(look, STAT_PART_FREE));
+	stat_print_lines(text, stat_width());
 }
 
 static void print_cells(const struct stat_cell *cells, size_t n, struct stat_look look)
@@ -76,8 +77,8 @@ static void print_segment(
 	free(cells);
 }
 
-/* "used 768 MiB, 8.00 MiB of it by rounding, cached 462 MiB, pending 2.00 MiB" */
-static void print_sum(const struct stat_segment *sum)
+/* "used 768 MiB, 8.00 MiB of it by rounding; cached 462 MiB, pending 2.00 MiB" */
+static void write_sum(char *text, size_t size, const struct stat_segment *sum)
 {
 	uint64_t asked = sum->requested_bytes < sum->used_bytes ? sum->requested_bytes : sum->used_bytes;
 	char used[STAT_TEXT_MAX], waste[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], pending[STAT_TEXT_MAX];
@@ -86,20 +87,19 @@ static void print_sum(const struct stat_segment *sum)
 	stat_bytes(waste, sum->used_bytes - asked);
 	stat_bytes(cached, sum->cached_bytes);
 	stat_bytes(pending, sum->pending_bytes);
-	printf("used %s, %s of it by rounding; cached %s, pending %s\n", used, waste, cached, pending);
+	snprintf(text, size, "used %s, %s of it by rounding; cached %s, pending %s", used, waste, cached, pending);
 }
 
 static void print_title(const struct stat_map_pool *pool)
 {
-	char size[STAT_TEXT_MAX];
+	char name[STAT_MAP_NAME_MAX], bytes[STAT_TEXT_MAX], sum[8 * STAT_TEXT_MAX], text[512];
 
-	stat_bytes(size, pool->sum.size_bytes);
-	if (pool->device < 0)
-		printf("pinned memory: ");
-	else
-		printf("device %" PRId64 ": ", pool->device);
-	printf("%s in %" PRIu64 " segment%s; ", size, pool->n_segments, pool->n_segments == 1 ? "" : "s");
-	print_sum(&pool->sum);
+	stat_map_name(name, pool);
+	stat_bytes(bytes, pool->sum.size_bytes);
+	write_sum(sum, sizeof(sum), &pool->sum);
+	snprintf(text, sizeof(text), "%s: %s in %" PRIu64 " segment%s; %s", name, bytes, pool->n_segments,
+		pool->n_segments == 1 ? "" : "s", sum);
+	stat_print_lines(text, stat_width());
 }
 
 static void print_rest(const struct stat_segment *segments, size_t n)
@@ -119,17 +119,17 @@ static void print_rest(const struct stat_segment *segments, size_t n)
 
 static void print_largest(const struct stat_map_pool *pool)
 {
-	char now[STAT_TEXT_MAX], later[STAT_TEXT_MAX];
+	char now[STAT_TEXT_MAX], later[STAT_TEXT_MAX], text[256];
+	bool is_more_later = pool->largest_free_bytes > pool->largest_cached_bytes;
 
 	stat_bytes(now, pool->largest_cached_bytes);
 	stat_bytes(later, pool->largest_free_bytes);
-	if (!pool->largest_free_bytes)
-		puts("nothing is free: a request for more goes to the driver");
-	else if (pool->largest_free_bytes > pool->largest_cached_bytes)
-		printf("largest free piece %s, once nothing is pending %s: a request for more goes to the driver\n",
-			now, later);
+	if (pool->largest_free_bytes)
+		snprintf(text, sizeof(text), "largest free piece %s%s%s: a request for more goes to the driver", now,
+			is_more_later ? ", once nothing is pending " : "", is_more_later ? later : "");
 	else
-		printf("largest free piece %s: a request for more goes to the driver\n", now);
+		snprintf(text, sizeof(text), "nothing is free: a request for more goes to the driver");
+	stat_print_lines(text, stat_width());
 }
 
 static uint64_t free_bytes(const struct stat_segment *segment)
@@ -202,7 +202,7 @@ static void print_pins(const struct stat_map *map, const struct stat_map_pool *p
 	const struct stat_segment **pinned = stat_alloc(calloc(pool->n + 1, sizeof(*pinned)));
 	struct stat_table *table = stat_table_new(headings, 7);
 	uint64_t bytes = 0;
-	char text[STAT_TEXT_MAX];
+	char text[STAT_TEXT_MAX], line[128];
 	size_t n = 0;
 
 	for (size_t i = 0; i < pool->n; i++) {
@@ -218,7 +218,9 @@ static void print_pins(const struct stat_map *map, const struct stat_map_pool *p
 		add_holders(table, map, pinned[i], stacks);
 	stat_bytes(text, bytes);
 	if (n) {
-		printf("%s are free in %zu segment%s that the program holds parts of:\n", text, n, n == 1 ? "" : "s");
+		snprintf(line, sizeof(line), "%s are free in %zu segment%s that the program holds parts of:", text, n,
+			n == 1 ? "" : "s");
+		stat_print_lines(line, stat_width());
 		stat_table_print(table, stat_width());
 	}
 	stat_table_free(table);

@@ -178,6 +178,31 @@ void stat_table_print(const struct stat_table *table, size_t width)
 	free(headings);
 }
 
+/* The bytes of what goes on a line: words as long as they fit, or as much of the first as does. */
+static size_t line_length(const char *text, size_t columns)
+{
+	size_t most = stat_cut(text, columns), length = most;
+
+	if (!text[most] || text[most] == ' ')
+		return most;
+	while (length && text[length] != ' ')
+		length--;
+	return length ? length : most;
+}
+
+void stat_print_lines(const char *text, size_t width)
+{
+	static const char indent[] = "  ";
+	size_t in = 0, length;
+
+	do {
+		length = width > 2 * sizeof(indent) ? line_length(text, width - in) : strlen(text);
+		printf("%s%.*s\n", in ? indent : "", (int)length, text);
+		text += length + strspn(text + length, " ");
+		in = sizeof(indent) - 1;
+	} while (*text);
+}
+
 size_t stat_width(void)
 {
 	struct winsize size;

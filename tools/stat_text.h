@@ -40,3 +40,6 @@ void stat_table_print(const struct stat_table *table, size_t width);
 
 /* Columns of the terminal on stdout; 0 if it is none. */
 size_t stat_width(void);
+
+/* A clean text, to stdout: on lines of that many columns, those after the first a little further in. 0: on one. */
+void stat_print_lines(const char *text, size_t width);

@@ -264,14 +264,13 @@ static void draw_group(const struct top_screen *screen, const struct stat_group 
 
 static void draw_pool(const struct top_screen *screen, const struct stat_map_pool *pool, int row)
 {
-	char size[STAT_TEXT_MAX], largest[STAT_TEXT_MAX], name[48] = "pinned memory", text[256];
+	char size[STAT_TEXT_MAX], largest[STAT_TEXT_MAX], name[STAT_MAP_NAME_MAX], text[256];
 
 	stat_bytes(size, pool->sum.size_bytes);
 	stat_bytes(largest, pool->largest_cached_bytes);
-	if (pool->device >= 0)
-		snprintf(name, sizeof(name), "device %" PRId64, pool->device);
-	snprintf(text, sizeof(text), "%s: %s in %" PRIu64 " segments, largest free piece %s", name, size,
-		pool->n_segments, largest);
+	stat_map_name(name, pool);
+	snprintf(text, sizeof(text), "%s: %s in %" PRIu64 " segment%s, largest free piece %s", name, size,
+		pool->n_segments, pool->n_segments == 1 ? "" : "s", largest);
 	top_screen_put(screen, row, 1, screen->columns, TOP_BOLD, text);
 }
 

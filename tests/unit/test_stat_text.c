@@ -107,6 +107,39 @@ START_TEST(a_cut_falls_between_characters)
 }
 END_TEST
 
+static const struct {
+	const char *text;
+	size_t width;
+	const char *lines;
+} lines[] = {
+	{"", 40, "\n"},
+	{"one line", 40, "one line\n"},
+	{"one line", 0, "one line\n"},
+	{"as much as fits, no less", 24, "as much as fits, no less\n"},
+	{"as much as fits, no less", 23, "as much as fits, no\n  less\n"},
+	{"as much as fits, and what follows is a little further in", 20,
+		"as much as fits, and\n  what follows is a\n  little further in\n"},
+	{"unbreakablewords", 10, "unbreakabl\n  ewords\n"},
+	{"columns \xe2\x96\x88\xe2\x96\x88 count", 10, "columns \xe2\x96\x88\xe2\x96\x88\n  count\n"},
+	{"too narrow a terminal", 3, "too narrow a terminal\n"},
+};
+
+START_TEST(lines_are_broken_between_words)
+{
+	FILE *own = stdout;
+	size_t length;
+	char *text;
+
+	stdout = open_memstream(&text, &length);
+	ck_assert_ptr_nonnull(stdout);
+	stat_print_lines(lines[_i].text, lines[_i].width);
+	fclose(stdout);
+	stdout = own;
+	ck_assert_str_eq(text, lines[_i].lines);
+	free(text);
+}
+END_TEST
+
 enum { IN_TIME = 7 };
 
 static void leave_in_time(void)
@@ -158,6 +191,7 @@ static Suite *text_suite(void)
 	tcase_add_loop_test(tc, times_are_short, 0, ROWS(times));
 	tcase_add_loop_test(tc, texts_are_cleaned_and_cut_between_characters, 0, ROWS(texts));
 	tcase_add_loop_test(tc, a_cut_falls_between_characters, 0, 6);
+	tcase_add_loop_test(tc, lines_are_broken_between_words, 0, ROWS(lines));
 	tcase_add_exit_test(tc, what_has_to_be_put_right_is_before_the_end_without_memory, IN_TIME);
 	tcase_add_test(tc, a_hostile_cell_does_not_widen_every_row);
 	suite_add_tcase(suite, tc);
