@@ -81,7 +81,8 @@ static int draw_number(const struct top_screen *screen, const struct top_device 
 		return column;
 	if (bytes != UINT64_MAX)
 		write_short(number, bytes);
-	snprintf(text, sizeof(text), "%s %s", stat_look_name(part), number);
+	/* A letter of its own would be read as the first of the name. */
+	snprintf(text, sizeof(text), "%s%s %s", screen->look.is_ascii ? " " : "", stat_look_name(part), number);
 	if (column + 1 + (int)strlen(text) > screen->columns)
 		return screen->columns;
 	top_screen_part(screen, row, column, part, stat_look_glyph(screen->look, part));
