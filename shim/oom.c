@@ -106,13 +106,31 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 	return true;
 }
 
-static void find_pins(struct gp_oom *oom, struct gp_pool *pool)
+static void survey_pool(void *arg, struct gp_pool *pool)
 {
-	struct survey survey = {.oom = oom};
-	struct gp_origin origin;
+	struct survey survey = {.oom = arg};
 
 	gp_pool_each_block(pool, note_block, &survey);
 	end_segment(&survey);
+}
+
+static void survey_context(void *arg, struct gp_context *context)
+{
+	const struct gp_oom *oom = arg;
+
+	if (context->device->index == oom->device)
+		gp_context_each_pool(context, survey_pool, arg);
+}
+
+/* Not of the pool that has failed alone: what lies in another region, or context, is missing here as well. */
+static void find_pins(struct gp_oom *oom, struct gp_pool *pool)
+{
+	struct gp_origin origin;
+
+	if (oom->what != GP_OOM_PINNED)
+		gp_context_each(survey_context, oom);
+	else if (pool)
+		survey_pool(oom, pool);
 	for (unsigned i = 0; i < oom->n_pins; i++)
 		for (unsigned k = 0; k < gp_min(oom->pins[i].n_used, GP_OOM_PIN_BLOCKS); k++)
 			if (gp_origin_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &origin) && !origin.is_freed)
@@ -190,8 +208,7 @@ static void gather(struct gp_oom *oom, struct gp_pool *pool)
 		gather_device(oom);
 	if (is_listed(oom)) {
 		listed_ns = oom->time_ns;
-		if (pool)
-			find_pins(oom, pool);
+		find_pins(oom, pool);
 		find_holders(oom);
 	}
 	explain(oom);

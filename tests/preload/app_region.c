@@ -214,6 +214,22 @@ static void full(void)
 	app_tell_driver();
 }
 
+/* What a region has free, but in parts, is missing outside. */
+static void parts(void)
+{
+	CUdeviceptr ptrs[40], large;
+
+	app_start();
+	(void)gpupool_region_begin("a");
+	for (size_t i = 0; i < LENGTH(ptrs); i++)
+		ptrs[i] = app_alloc(10 * MIB);
+	(void)gpupool_region_end();
+	for (size_t i = 0; i < LENGTH(ptrs); i += 2)
+		APP_MUST(cuMemFree_v2(ptrs[i]));
+	app_result("large", cuMemAlloc_v2(&large, 700 * MIB));
+	app_pause("parts");
+}
+
 static void invalidate(void)
 {
 	CUdeviceptr busy, kept, small;
@@ -435,6 +451,7 @@ const struct app_scenario app_scenarios[] = {
 	{"loop-region", loop_in_region},
 	{"many", many},
 	{"nest", nest},
+	{"parts", parts},
 	{"reset", reset},
 	{"threads", threads},
 	{"wrong", wrong},

@@ -141,6 +141,25 @@ START_TEST(running_out_of_memory_takes_from_idle_regions_before_it_fails)
 }
 END_TEST
 
+static void look_for_parts(const char *name)
+{
+	const char *answer = play_ask("oom");
+
+	ck_assert_ptr_nonnull(strstr(answer, "\"cause\":\"fragmented\""));
+	ck_assert_uint_ge(play_number(answer, "largest_free_bytes"), 10 * MIB);
+	ck_assert_uint_ge(play_number(answer, "n_pinned_segments"), 2);
+}
+
+START_TEST(what_lies_in_parts_in_a_region_is_named_when_memory_runs_out_elsewhere)
+{
+	const char *env[] = {"GPUPOOL_POOL=split", GPU, "GPUPOOL_LOG=error", NULL};
+
+	play_region("parts", env, look_for_parts);
+	check_quiet();
+	ck_assert_str_eq(play_out, "large: 2\n");
+}
+END_TEST
+
 static void invalidate_by_hand(const char *name)
 {
 	const char *answer = play_ask("region invalidate mine");
@@ -412,6 +431,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_region_belongs_to_its_thread_and_its_cache_to_all, 0, n);
 	tcase_add_loop_test(tc, the_fence_rule_holds_in_regions, 0, n);
 	tcase_add_loop_test(tc, running_out_of_memory_takes_from_idle_regions_before_it_fails, 0, n);
+	tcase_add_test(tc, what_lies_in_parts_in_a_region_is_named_when_memory_runs_out_elsewhere);
 	tcase_add_loop_test(tc, an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy, 0, n);
 	tcase_add_loop_test(tc, a_context_that_ends_takes_its_regions_memory_along, 0, n);
 	tcase_add_loop_test(tc, a_region_does_not_outlive_the_driver, 0, n);
