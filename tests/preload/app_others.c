@@ -183,6 +183,8 @@ static void stopped(void)
 
 	app_start();
 	APP_MUST(kill(child.pid, SIGSTOP));
+	/* Else it may be stopped while it answers, and with it what it holds of the simulated driver. */
+	APP_MUST(waitpid(child.pid, NULL, WUNTRACED) != child.pid);
 	app_fact("stopped", (uint64_t)child.pid);
 	app_fact("asked", (uint64_t)ask_for(600 * MIB));
 	app_fact("asked again", (uint64_t)ask_for(600 * MIB));
