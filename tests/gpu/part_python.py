@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-CuPy and PyTorch with their own pools switched off and gpupool under them, against their own pools:
-the same answers, as fast, and not much more memory. Memory is asked for at the socket and seen
+CuPy, PyTorch and Numba with their own pools, or queue of what is to be freed, switched off and gpupool under them,
+against these: the same answers, as fast, and not much more memory. Memory is asked for at the socket and seen
 from outside, never by the program itself.
 """
 
@@ -41,6 +41,7 @@ class Work:
 WORKS = [
     Work("torch", "torch", "work_torch.py", [], {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, True),
     Work("cupy", "cupy", "work_cupy.py", ["none"], {}, False),
+    Work("numba", "numba_cuda", "work_numba.py", [], {"NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT": "0"}, False),
 ]
 
 
