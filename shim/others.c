@@ -10,8 +10,12 @@
 #include "../pool/pool_control.h"
 #include "backend.h"
 #include "ctl_request.h"
+#include "driver.h"
 #include "log.h"
 #include "record.h"
+
+/* An error is worse than a stall that ends (pool/rounds.c). */
+#define SIBLINGS_WAIT_NS UINT64_C(60000000000)
 
 enum { UUID_TEXT = 2 * sizeof(((struct gp_device *)0)->uuid) + 1 };
 
@@ -20,6 +24,7 @@ struct search {
 	const struct gp_context *but; /* NULL: none */
 	const struct gp_pool *but_pool;
 	uint64_t want, given;
+	uint64_t end_ns; /* of waiting */
 };
 
 static bool is_well(struct gp_context *context)
@@ -68,16 +73,34 @@ static void await(void *arg, struct gp_pool *pool)
 		gp_pool_await_late(pool);
 }
 
-/* Who asks is asked, too, and has nothing left. */
+/* All of them give back on one stream of the context's, where later work may have been made to wait for other work. */
+static void await_returning(void *arg, struct gp_pool *pool)
+{
+	struct search *search = arg;
+	uint64_t now_ns = gp_driver_now_ns(NULL);
+
+	if (now_ns < search->end_ns)
+		search->given += gp_pool_await_returning(pool, search->end_ns - now_ns);
+}
+
+/*
+ * Who asks is asked, too, and has nothing left. Those who may wait have asked before: what was given then counts once
+ * it has arrived, and what is given now as soon as it is.
+ */
 uint64_t gp_others_siblings(struct gp_context *context, uint64_t bytes, bool may_wait)
 {
-	struct search search = {.want = bytes};
+	struct search search = {.want = bytes, .end_ns = gp_driver_now_ns(NULL) + SIBLINGS_WAIT_NS}, ignored;
 
 	if (!gp_context_has_regions(context) || !is_well(context))
 		return 0;
-	if (may_wait)
+	if (may_wait) {
 		gp_context_each_pool(context, await, &search);
+		gp_context_each_pool(context, await_returning, &search);
+	}
 	gp_context_each_pool(context, trim, &search);
+	ignored = search;
+	if (may_wait)
+		gp_context_each_pool(context, await_returning, &ignored);
 	return search.given;
 }
 

@@ -214,6 +214,33 @@ static void full(void)
 	app_tell_driver();
 }
 
+static void *free_there(void *arg)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemFree_v2(*(const CUdeviceptr *)arg));
+	return NULL;
+}
+
+/* What another region gives stands behind work that all later work was made to wait for. */
+static void behind(void)
+{
+	CUdeviceptr ptr, mine;
+	pthread_t thread;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	(void)once_in("a", 700 * MIB);
+	ptr = app_alloc(700 * KIB);
+	(void)app_alloc(KIB);
+	app_spin_fill(stream, ptr, KIB, 3, 300 * MS);
+	APP_MUST(pthread_create(&thread, NULL, free_there, &ptr));
+	APP_MUST(pthread_join(thread, NULL));
+	(void)gpupool_region_begin("b");
+	app_result("in b", cuMemAlloc_v2(&mine, 700 * MIB));
+	app_tell_driver();
+}
+
 /* What a region has free, but in parts, is missing outside. */
 static void parts(void)
 {
@@ -423,6 +450,68 @@ static void crowd(void)
 	app_tell_driver();
 }
 
+/*
+ * Held shared while memory is in use, and alone while the context comes back: what went with it is freed before its
+ * address can be somebody else's.
+ */
+static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static _Atomic uint64_t n_bad;
+
+/* What a call may return that meets the end of its context. */
+static void check_may(CUresult r)
+{
+	n_bad += !(r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_CONTEXT ||
+		   r == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+static void *work_through_ends(void *arg)
+{
+	static const char *const names[] = {"a", "b", "c", "d"};
+	unsigned state = (unsigned)(uintptr_t)arg;
+
+	(void)gpupool_region_begin("outermost");
+	for (int i = 0; i < CHURN / 2; i++) {
+		CUdeviceptr ptrs[3] = {0};
+
+		pthread_rwlock_rdlock(&coming_back);
+		check_may(cuCtxSetCurrent(app_ctx));
+		(void)gpupool_region_begin(names[app_random(&state) % LENGTH(names)]);
+		for (size_t k = 0; k < LENGTH(ptrs); k++)
+			check_may(cuMemAlloc_v2(&ptrs[k], 1 + app_random(&state) % (3 * MIB)));
+		if (app_random(&state) % 16 == 0)
+			(void)gpupool_region_invalidate("b");
+		check_may(cuMemFree_v2(ptrs[0]));
+		(void)gpupool_region_end();
+		check_may(cuMemFree_v2(ptrs[1]));
+		check_may(cuMemFree_v2(ptrs[2]));
+		pthread_rwlock_unlock(&coming_back);
+	}
+	return NULL;
+}
+
+/* Contexts come and go under threads that are in regions, and that end in one. */
+static void ends(void)
+{
+	pthread_t all[THREADS];
+
+	app_start();
+	for (uintptr_t i = 0; i < THREADS; i++)
+		APP_MUST(pthread_create(&all[i], NULL, work_through_ends, (void *)(i + 1)));
+	for (int i = 0; i < 40; i++) {
+		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+		pthread_rwlock_wrlock(&coming_back);
+		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
+		pthread_rwlock_unlock(&coming_back);
+	}
+	for (int i = 0; i < THREADS; i++)
+		APP_MUST(pthread_join(all[i], NULL));
+	app_fact("bad", n_bad);
+	app_fact("used", status().used_bytes);
+	app_fact("freed now", gpupool_free_now(0) >= 0);
+	app_fact("total", status().total_bytes);
+	app_tell_driver();
+}
+
 static CUdeviceptr kept;
 
 static void free_at_exit(void)
@@ -442,8 +531,10 @@ static void ended(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"apart", apart},
+	{"behind", behind},
 	{"crowd", crowd},
 	{"ended", ended},
+	{"ends", ends},
 	{"fence", fence},
 	{"full", full},
 	{"invalidate", invalidate},

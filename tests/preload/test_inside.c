@@ -167,6 +167,7 @@ static const char *const asking[][2] = {
 	{"app_api_inside", "threads"},
 	{"app_region_inside", "apart"},
 	{"app_region_inside", "crowd"},
+	{"app_region_inside", "ends"},
 	{"app_region_inside", "fence"},
 	{"app_region_inside", "full"},
 	{"app_region_inside", "invalidate"},

@@ -141,6 +141,17 @@ START_TEST(running_out_of_memory_takes_from_idle_regions_before_it_fails)
 }
 END_TEST
 
+START_TEST(what_another_region_gives_is_waited_for)
+{
+	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", "GPUPOOL_RESERVE=0", NULL};
+
+	play_region("behind", env, NULL);
+	check_quiet();
+	ck_assert_str_eq(play_out, "in b: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void look_for_parts(const char *name)
 {
 	const char *answer = play_ask("oom");
@@ -202,6 +213,20 @@ START_TEST(a_context_that_ends_takes_its_regions_memory_along)
 	ck_assert_uint_eq(play_fact("total"), 0);
 	ck_assert_uint_eq(play_fact("more"), 0);
 	ck_assert_uint_eq(play_fact("not outside"), 1);
+}
+END_TEST
+
+START_TEST(contexts_may_end_under_threads_in_regions)
+{
+	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
+
+	play_region("ends", env, NULL);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("bad"), 0);
+	ck_assert_uint_eq(play_fact("used"), 0);
+	ck_assert_uint_eq(play_fact("freed now"), 1);
+	ck_assert_uint_eq(play_fact("total"), 0);
+	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
@@ -431,9 +456,11 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_region_belongs_to_its_thread_and_its_cache_to_all, 0, n);
 	tcase_add_loop_test(tc, the_fence_rule_holds_in_regions, 0, n);
 	tcase_add_loop_test(tc, running_out_of_memory_takes_from_idle_regions_before_it_fails, 0, n);
+	tcase_add_loop_test(tc, what_another_region_gives_is_waited_for, 0, n);
 	tcase_add_test(tc, what_lies_in_parts_in_a_region_is_named_when_memory_runs_out_elsewhere);
 	tcase_add_loop_test(tc, an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy, 0, n);
 	tcase_add_loop_test(tc, a_context_that_ends_takes_its_regions_memory_along, 0, n);
+	tcase_add_loop_test(tc, contexts_may_end_under_threads_in_regions, 0, n);
 	tcase_add_loop_test(tc, a_region_does_not_outlive_the_driver, 0, n);
 	tcase_add_test(tc, regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once);
 	tcase_add_test(tc, a_name_is_short_and_can_be_shown);
