@@ -39,6 +39,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_COUNT        uint64_t
 #define TYPE_OF_RATIO        double
 #define TYPE_OF_MILLISECONDS uint64_t
+#define TYPE_OF_YIELD        enum gp_config_yield
 #define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_STACKS       struct gp_config_stacks
 #define TYPE_OF_DEBUG        struct gp_config_debug
@@ -109,6 +110,20 @@ static int parse_milliseconds(const char *text, uint64_t *ret, struct gp_text_er
 	return 0;
 }
 
+static int parse_yield(const char *text, enum gp_config_yield *ret, struct gp_text_error *error)
+{
+	bool is_on;
+
+	if (word_find("all", text) == 0) {
+		*ret = GP_CONFIG_YIELD_ALL;
+		return 0;
+	}
+	if (parse_bool(text, &is_on, error) < 0)
+		return refuse(error, 0, "is neither on, off nor all", "use on, off or all");
+	*ret = is_on ? GP_CONFIG_YIELD_ON : GP_CONFIG_YIELD_OFF;
+	return 0;
+}
+
 static int parse_path(const char *text, char *ret, struct gp_text_error *error)
 {
 	if (!*text)
@@ -170,6 +185,8 @@ static int parse_value(const struct gp_config_option *option, const char *text, 
 		return gp_ratio_parse(text, field, error);
 	case GP_CONFIG_MILLISECONDS:
 		return parse_milliseconds(text, field, error);
+	case GP_CONFIG_YIELD:
+		return parse_yield(text, field, error);
 	case GP_CONFIG_PATH:
 		return parse_path(text, field, error);
 	case GP_CONFIG_STACKS:

@@ -46,6 +46,9 @@ enum gp_config_backend { GP_CONFIG_BACKEND_DEVICE, GP_CONFIG_BACKEND_MANAGED, GP
 
 enum gp_config_reuse { GP_CONFIG_REUSE_AUTO, GP_CONFIG_REUSE_ORDERED, GP_CONFIG_REUSE_COMPLETED };
 
+/* Whom this process asks for memory: the user's other processes, or all users'. It gives its own but for the first. */
+enum gp_config_yield { GP_CONFIG_YIELD_OFF, GP_CONFIG_YIELD_ON, GP_CONFIG_YIELD_ALL };
+
 enum gp_config_source { GP_CONFIG_DEFAULT, GP_CONFIG_ENVIRONMENT };
 
 struct gp_config {
@@ -58,7 +61,8 @@ struct gp_config {
 	uint64_t pending_count; /* UINT64_MAX: unlimited */
 	double pending_ratio;
 	enum gp_config_reuse reuse;
-	bool is_free_synchronous, is_runtime_served, is_yielding;
+	enum gp_config_yield yield;
+	bool is_free_synchronous, is_runtime_served;
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */
 	char record_file[GP_CONFIG_VALUE_SIZE]; /* as gp_record_init() takes it; empty if not set */
@@ -68,7 +72,7 @@ struct gp_config {
 	char report[GP_CONFIG_VALUE_SIZE]; /* "exit", or "exit:" and a file as gp_record_init() takes it; or empty */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
-	/* Why the limit is one of nothing, in one line; empty if it could be read. */
+	/* Why the limit is one of nothing, in one line; or empty */
 	char limit_error[GP_CONFIG_MESSAGE_SIZE], pinned_limit_error[GP_CONFIG_MESSAGE_SIZE];
 
 	enum gp_config_source source[GP_OPTION_COUNT];
@@ -85,6 +89,7 @@ enum gp_config_type {
 	GP_CONFIG_COUNT,
 	GP_CONFIG_RATIO,
 	GP_CONFIG_MILLISECONDS,
+	GP_CONFIG_YIELD,
 	GP_CONFIG_PATH,
 	GP_CONFIG_STACKS,
 	GP_CONFIG_DEBUG,
@@ -97,25 +102,20 @@ enum gp_config_type {
 struct gp_config_option {
 	const char *variable, *option;
 	enum gp_config_type type;
-	const char *default_text;
-	const char *values;
-	const char *help;
+	const char *default_text, *values, *help;
 };
 
 extern const struct gp_config_option gp_config_options[GP_OPTION_COUNT];
 
 enum gp_config_problem {
 	GP_CONFIG_FAILS_CLOSED, /* a limit cannot be read: nothing can be allocated */
-	GP_CONFIG_USES_DEFAULT,
-	GP_CONFIG_UNKNOWN_NAME,
-	GP_CONFIG_ABSENT_DEVICE,
+	GP_CONFIG_USES_DEFAULT, GP_CONFIG_UNKNOWN_NAME, GP_CONFIG_ABSENT_DEVICE,
 };
 
 /* Valid during the call only. */
 struct gp_config_report {
 	enum gp_config_problem problem;
-	const char *variable;
-	const char *value;
+	const char *variable, *value;
 	struct gp_text_error error; /* without an offset that means something for the last two problems */
 };
 
@@ -143,8 +143,7 @@ void gp_config_limit_for(
 /* The value in force, as one would type it. Returns its length, as snprintf() does. */
 int gp_config_value_text(const struct gp_config *config, enum gp_option option, char *buffer, size_t size);
 
-/* "default" or "environment" */
-const char *gp_config_source_text(const struct gp_config *config, enum gp_option option);
+const char *gp_config_source_text(const struct gp_config *config, enum gp_option option); /* "default", "environment" */
 
 /* The whole report in one line, for a log. Returns its length, as snprintf() does. */
 int gp_config_report_format(const struct gp_config_report *report, char *buffer, size_t size);

@@ -3,13 +3,17 @@
 
 #include "ctl_ask.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "config.h"
 #include "ctl_proto.h"
+
+enum { USERS_MAX = 48, ENTRIES_MAX = 10000 };
 
 int64_t gp_ask_now_ms(void)
 {
@@ -41,6 +45,61 @@ void gp_ask_each_dir(bool (*fn)(void *arg, int dir_fd), void *arg)
 		goes_on = fn(arg, dir_fd);
 		close(dir_fd);
 	}
+}
+
+struct users {
+	bool (*fn)(void *arg, int dir_fd, uid_t uid);
+	void *arg;
+	unsigned n_left;
+};
+
+/* A name that ends in a user's number, and nobody else's: gpupool-1000. */
+static bool parse_user(const char *name, const char *prefix, uid_t *ret_uid)
+{
+	uint64_t number;
+
+	if (!gp_ask_take_text(&name, prefix) || !gp_ask_take_number(&name, &number) || *name)
+		return false;
+	*ret_uid = (uid_t)number;
+	return number < UINT32_MAX && number != geteuid();
+}
+
+static void open_user(struct users *users, const char *path, uid_t uid)
+{
+	int dir_fd = gp_ctl_dir_open(path, uid, false);
+
+	if (dir_fd < 0)
+		return;
+	users->n_left = users->fn(users->arg, dir_fd, uid) ? users->n_left - 1 : 0;
+	close(dir_fd);
+}
+
+static void each_user_in(struct users *users, const char *base, const char *prefix, const char *rest)
+{
+	DIR *dir = opendir(base);
+	const struct dirent *entry;
+	char path[GP_CTL_PATH_MAX];
+	uid_t uid;
+
+	for (unsigned n = 0; dir && users->n_left && n < ENTRIES_MAX && (entry = readdir(dir)); n++) {
+		if (!parse_user(entry->d_name, prefix, &uid))
+			continue;
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s%s", base, entry->d_name, rest) < sizeof(path))
+			open_user(users, path, uid);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+void gp_ask_each_user(bool (*fn)(void *arg, int dir_fd, uid_t uid), void *arg)
+{
+	struct users users = {fn, arg, USERS_MAX};
+	const char *tmp = gp_config_variable("TMPDIR");
+
+	each_user_in(&users, "/run/user", "", "/gpupool");
+	each_user_in(&users, "/tmp", "gpupool-", "");
+	if (tmp && *tmp == '/' && strcmp(tmp, "/tmp") != 0)
+		each_user_in(&users, tmp, "gpupool-", "");
 }
 
 bool gp_ask_take_text(const char **at, const char *text)

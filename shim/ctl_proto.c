@@ -128,17 +128,15 @@ int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, so
 	return 0;
 }
 
-static int check_peer(int fd)
+static int get_peer(int fd, struct ucred *ret_peer)
 {
-	struct ucred peer;
-	socklen_t length = sizeof(peer);
+	socklen_t length = sizeof(*ret_peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
-		return -errno;
-	return peer.uid == geteuid() || peer.uid == 0 ? 0 : -EPERM;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &length) ? -errno : 0;
 }
 
-int gp_ctl_connect(int dir_fd, const char *name)
+/* Does not wait. */
+static int connect_in(int dir_fd, const char *name)
 {
 	struct sockaddr_un address;
 	socklen_t length;
@@ -149,11 +147,39 @@ int gp_ctl_connect(int dir_fd, const char *name)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	error = connect(fd, (struct sockaddr *)&address, length) ? -errno : check_peer(fd);
+	error = connect(fd, (struct sockaddr *)&address, length) ? -errno : 0;
 	if (!error)
 		return fd;
 	close(fd);
 	return error;
+}
+
+int gp_ctl_connect(int dir_fd, const char *name)
+{
+	int fd = connect_in(dir_fd, name), error;
+	struct ucred peer;
+
+	if (fd < 0)
+		return fd;
+	error = get_peer(fd, &peer);
+	if (!error && (peer.uid == geteuid() || peer.uid == 0))
+		return fd;
+	close(fd);
+	return error ? error : -EPERM;
+}
+
+int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid)
+{
+	int fd = connect_in(dir_fd, name), error;
+	struct ucred peer;
+
+	if (fd < 0)
+		return fd;
+	error = get_peer(fd, &peer);
+	if (!error && peer.uid == uid && peer.pid == pid)
+		return fd;
+	close(fd);
+	return error ? error : -EPERM;
 }
 
 void gp_ctl_name_format(char name[static GP_CTL_NAME_MAX], pid_t pid, uint64_t start_ticks)

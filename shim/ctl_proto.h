@@ -99,6 +99,12 @@ int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, so
 int gp_ctl_connect(int dir_fd, const char *name);
 
 /*
+ * The same for root and another user's directory, in which nothing is to be trusted: the process of that number and
+ * user must be at the other end, not one that a link leads to.
+ */
+int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid);
+
+/*
  * A socket is called PID.START.sock, with the process's start time in clock ticks: a number that is
  * used again for another process does not make an old socket look alive.
  */

@@ -45,6 +45,7 @@ static void write_peers(struct gp_json *out, const struct gp_peers *peers)
 	for (unsigned i = 0; i < gp_min(peers->n, GP_PEERS_SHOWN); i++) {
 		gp_json_object_begin(out, NULL);
 		gp_json_i64(out, "pid", peers->shown[i].pid);
+		gp_json_u64(out, "uid", peers->shown[i].uid);
 		gp_json_bool(out, "answered", !peers->shown[i].error);
 		gp_json_u64(out, "released_bytes", peers->shown[i].bytes);
 		gp_json_object_end(out);

@@ -86,10 +86,14 @@ static void say_peers(const struct gp_peers *peers)
 	for (unsigned i = 0; i < gp_min(peers->n, GP_PEERS_SHOWN); i++) {
 		const struct gp_peer *peer = &peers->shown[i];
 		const char *refusal = peer->error == -EPERM ? "did not want to" : "did not answer";
-		int n = snprintf(line + used, sizeof(line) - used, "%sprocess %d %s%s", used ? ", " : "",
-			(int)peer->pid, peer->error ? refusal : "gave ",
-			peer->error ? "" : gp_amount_text(bytes, peer->bytes));
+		char user[32] = "";
+		int n;
 
+		if (peer->uid != geteuid())
+			snprintf(user, sizeof(user), " of user %u", (unsigned)peer->uid);
+		n = snprintf(line + used, sizeof(line) - used, "%sprocess %d%s %s%s", used ? ", " : "",
+			(int)peer->pid, user, peer->error ? refusal : "gave ",
+			peer->error ? "" : gp_amount_text(bytes, peer->bytes));
 		used = gp_min(used + (size_t)n, sizeof(line) - 1);
 	}
 	if (used)

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../pool/pool_control.h"
 #include "backend.h"
@@ -126,11 +127,11 @@ uint64_t gp_others_processes(struct gp_context *context, uint64_t bytes)
 	char uuid[UUID_TEXT], request[GP_PEER_REQUEST_MAX];
 
 	answers = (struct gp_peers){0};
-	if (!gp_state.config.is_yielding || !device->has_uuid)
+	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF || !device->has_uuid)
 		return 0;
 	write_uuid(uuid, device);
 	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", uuid, bytes);
-	gp_peers_ask(request, &answers);
+	gp_peers_ask(request, gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0, &answers);
 	if (answers.n)
 		gp_log(GP_LOG_INFO, "asked %u other processes for %" PRIu64 " bytes of device %d: they gave %" PRIu64,
 			answers.n, bytes, device->index, answers.bytes);
@@ -164,7 +165,7 @@ int gp_others_answer(int argc, char **argv, struct gp_json *out)
 	struct search search = {.device = device};
 	struct gp_text_error error;
 
-	if (!gp_state.config.is_yielding)
+	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF)
 		return gp_ctl_error(out, GP_CTL_PERMISSION, "GPUPOOL_YIELD is off");
 	if (gp_size_parse(argv[2], &search.want, &error))
 		return gp_ctl_error(out, GP_CTL_USAGE, "'%.32s' %s", argv[2], error.why);

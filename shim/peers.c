@@ -12,11 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../pool/base.h"
 #include "ctl_ask.h"
 #include "ctl_proto.h"
 
 enum {
 	PEERS_MAX = 32,
+	OF_USER_MAX = 8,     /* of another user's; and so many names are looked at, since they may be anything */
+	NAMES_OF_USER_MAX = 64,
 	PATIENCE_MS = 2000,  /* for all of them together */
 	SULK_MS = 60000,     /* who was silent is left alone for so long */
 	SULKERS_MAX = 32,
@@ -26,6 +29,7 @@ enum {
 struct talk {
 	int fd;
 	pid_t pid;
+	uid_t uid;
 	uint64_t start_ticks;
 	size_t length;
 	char answer[ANSWER_MAX];
@@ -88,16 +92,22 @@ static bool is_called(const struct round *round, const struct talk *talk)
 	return i < round->n;
 }
 
-static void call(struct round *round, int dir_fd, const char *name)
+static int connect_to(int dir_fd, const char *name, const struct talk *talk)
+{
+	return talk->uid == geteuid() ? gp_ctl_connect(dir_fd, name)
+				      : gp_ctl_connect_to(dir_fd, name, talk->uid, talk->pid);
+}
+
+static void call(struct round *round, int dir_fd, const char *name, uid_t uid)
 {
 	struct talk *talk = &round->talks[round->n];
 	int fd;
 
-	*talk = (struct talk){.error = -EAGAIN};
+	*talk = (struct talk){.uid = uid, .error = -EAGAIN};
 	if (!gp_ctl_name_parse(name, &talk->pid, &talk->start_ticks) || is_called(round, talk) ||
 		is_sulking(talk->pid, talk->start_ticks))
 		return;
-	fd = gp_ctl_connect(dir_fd, name);
+	fd = connect_to(dir_fd, name, talk);
 	if (fd < 0)
 		return;
 	if (!say(fd, round->request)) {
@@ -108,26 +118,41 @@ static void call(struct round *round, int dir_fd, const char *name)
 	round->n++;
 }
 
-static bool call_all_in(void *arg, int dir_fd)
+/* Until that many are called, or so many names seen. */
+static void call_some_in(struct round *round, int dir_fd, uid_t uid, size_t max, size_t names_max)
 {
-	struct round *round = arg;
 	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = list_fd < 0 ? NULL : fdopendir(list_fd);
 	const struct dirent *entry;
+	size_t n = 0;
 
 	if (!dir) {
 		if (list_fd >= 0)
 			close(list_fd);
-		return true;
+		return;
 	}
-	while (round->n < PEERS_MAX && (entry = readdir(dir)))
+	max = gp_min(round->n + max, (size_t)PEERS_MAX);
+	while (round->n < max && n++ < names_max && (entry = readdir(dir)))
 		if (strcmp(entry->d_name, round->own_name) != 0)
-			call(round, dir_fd, entry->d_name);
+			call(round, dir_fd, entry->d_name, uid);
 	closedir(dir);
+}
+
+static bool call_all_in(void *arg, int dir_fd)
+{
+	call_some_in(arg, dir_fd, geteuid(), PEERS_MAX, SIZE_MAX);
 	return true;
 }
 
-static void call_all(struct round *round)
+static bool call_user_in(void *arg, int dir_fd, uid_t uid)
+{
+	struct round *round = arg;
+
+	call_some_in(round, dir_fd, uid, OF_USER_MAX, NAMES_OF_USER_MAX);
+	return round->n < PEERS_MAX;
+}
+
+static void call_all(struct round *round, bool are_all)
 {
 	uint64_t start_ticks;
 	char state;
@@ -135,6 +160,8 @@ static void call_all(struct round *round)
 	if (!gp_ctl_process_stat(0, &start_ticks, &state))
 		gp_ctl_name_format(round->own_name, getpid(), start_ticks);
 	gp_ask_each_dir(call_all_in, round);
+	if (are_all)
+		gp_ask_each_user(call_user_in, round);
 }
 
 int gp_peers_parse(const char *line, uint64_t *ret_bytes)
@@ -228,11 +255,11 @@ static void sum_up(struct round *round, struct gp_peers *ret)
 		ret->bytes += talk->bytes;
 		ret->n_silent += talk->error != 0;
 		if (i < GP_PEERS_SHOWN)
-			ret->shown[i] = (struct gp_peer){talk->pid, talk->error, talk->bytes};
+			ret->shown[i] = (struct gp_peer){talk->pid, talk->uid, talk->error, talk->bytes};
 	}
 }
 
-void gp_peers_ask(const char *request, struct gp_peers *ret)
+void gp_peers_ask(const char *request, bool are_all, struct gp_peers *ret)
 {
 	struct round *round = malloc(sizeof(*round)); /* too large for the stacks of others */
 	int cancel_state, saved_errno = errno;
@@ -245,7 +272,7 @@ void gp_peers_ask(const char *request, struct gp_peers *ret)
 	round->n = 0;
 	/* A thread must not vanish in here with descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	call_all(round);
+	call_all(round, are_all);
 	listen_to_all(round, gp_ask_now_ms() + PATIENCE_MS);
 	sum_up(round, ret);
 	pthread_setcancelstate(cancel_state, NULL);

@@ -3,10 +3,11 @@
 #pragma once
 
 /*
- * What this user's other processes answer when they are asked for memory: all at once, in bounded time. Who does not
- * answer is not asked again for a while. What they say is not to be trusted, only counted.
+ * What other processes, this user's or all, answer when they are asked for memory: all at once, in bounded time. Who
+ * does not answer is not asked again for a while. What they say is not to be trusted, only counted.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -14,6 +15,7 @@ enum { GP_PEERS_SHOWN = 8, GP_PEER_REQUEST_MAX = 128 };
 
 struct gp_peer {
 	pid_t pid;
+	uid_t uid;	/* whose it is */
 	int error;	/* 0, or why there was no answer */
 	uint64_t bytes; /* given back, by its own account */
 };
@@ -24,8 +26,11 @@ struct gp_peers {
 	struct gp_peer shown[GP_PEERS_SHOWN]; /* those that gave most */
 };
 
-/* A request of one line, with its end, whose answers are of schema "gpupool.yield/1". Keeps errno. */
-void gp_peers_ask(const char *request, struct gp_peers *ret);
+/*
+ * A request of one line, with its end, whose answers are of schema "gpupool.yield/1". are_all: of other users, too,
+ * which is for root alone. Keeps errno.
+ */
+void gp_peers_ask(const char *request, bool are_all, struct gp_peers *ret);
 
 /* A line of an answer: 0 and the bytes, -EPERM if the process does not want to, or -EPROTO. */
 int gp_peers_parse(const char *line, uint64_t *ret_bytes);

@@ -47,14 +47,19 @@ static const struct option own_options[] = {
 
 #define OWN_OPTIONS (sizeof(own_options) / sizeof(*own_options))
 
+/* Whether it alone means on. */
+static bool is_switch(const struct gp_config_option *option)
+{
+	return option->type == GP_CONFIG_BOOL || option->type == GP_CONFIG_YIELD;
+}
+
 static void fill_options(struct option options[static OWN_OPTIONS + GP_OPTION_COUNT + 1])
 {
 	memcpy(options, own_options, sizeof(own_options));
 	for (int i = 0; i < GP_OPTION_COUNT; i++)
 		options[OWN_OPTIONS + (size_t)i] = (struct option){
 			.name = gp_config_options[i].option,
-			.has_arg = gp_config_options[i].type == GP_CONFIG_BOOL ? optional_argument
-									       : required_argument,
+			.has_arg = is_switch(&gp_config_options[i]) ? optional_argument : required_argument,
 			.val = OPTION_TABLE + i,
 		};
 	options[OWN_OPTIONS + GP_OPTION_COUNT] = (struct option){.name = NULL};
@@ -68,9 +73,8 @@ static void print_help(void)
 	     "Starts CMD with its GPU memory taken from a pool.\n");
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		const struct gp_config_option *option = &gp_config_options[i];
-		bool is_switch = option->type == GP_CONFIG_BOOL;
 		printf("  --%s%s%s%s\n        %s\n        (%s, default: %s)\n", option->option,
-			is_switch ? "[=" : "=", option->values, is_switch ? "]" : "", option->help,
+			is_switch(option) ? "[=" : "=", option->values, is_switch(option) ? "]" : "", option->help,
 			option->variable, *option->default_text ? option->default_text : "not set");
 	}
 	puts("\n"

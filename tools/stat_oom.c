@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stat_leaks.h"
 #include "stat_report.h"
@@ -92,13 +93,17 @@ static void print_peers(const json_t *oom)
 	size_t i;
 
 	json_array_foreach(processes, i, process) {
+		uint64_t uid = geteuid();
+
+		(void)stat_reply_u64(process, "uid", &uid);
 		stat_bytes(bytes, stat_reply_u64_or_0(process, "released_bytes"));
+		printf("process %" PRIu64, stat_reply_u64_or_0(process, "pid"));
+		if (uid != geteuid())
+			printf(" of user %" PRIu64, uid);
 		if (json_is_true(json_object_get(process, "answered")))
-			printf("process %" PRIu64 " was asked, and gave %s\n", stat_reply_u64_or_0(process, "pid"),
-				bytes);
+			printf(" was asked, and gave %s\n", bytes);
 		else
-			printf("process %" PRIu64 " was asked, and did not answer\n",
-				stat_reply_u64_or_0(process, "pid"));
+			puts(" was asked, and did not answer");
 	}
 }
 

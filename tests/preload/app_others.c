@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -21,7 +22,7 @@
 #include "api/gpupool.h"
 #include "app_driver.h"
 
-enum { READY_FD = 5, GO_FD = 6, BLOCKS_MAX = 128 };
+enum { READY_FD = 5, GO_FD = 6, BLOCKS_MAX = 128, NOBODY = 65534 };
 
 extern char **environ;
 
@@ -347,7 +348,6 @@ static void babbles(void)
 /* Listens as another user, at a name in this one's directory. Ends with the number of requests. */
 static void be_foreign(int ready_fd, int go_fd)
 {
-	enum { NOBODY = 65534 };
 	pthread_t thread;
 
 	dup2(ready_fd, READY_FD);
@@ -358,6 +358,75 @@ static void be_foreign(int ready_fd, int go_fd)
 	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
 	report_and_wait();
 	_exit((int)impostor.asked);
+}
+
+/* Another user from here on, and before the first allocation. What a real one could not read is open by now. */
+static void become_nobody(void)
+{
+	app_start();
+	APP_MUST(setresuid(NOBODY, NOBODY, NOBODY));
+}
+
+static void hoard_as_nobody(void)
+{
+	become_nobody();
+	hold(75);
+	let_go(75);
+	report_and_wait();
+}
+
+static void keep_as_nobody(void)
+{
+	become_nobody();
+	hold(75);
+	report_and_wait();
+}
+
+static void ask_nobody(const char *scenario)
+{
+	struct child child = start(scenario);
+
+	app_start();
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	app_fact("own pid", (uint64_t)getpid());
+	app_pause("asked");
+	finish(&child);
+}
+
+static void nobody_gives(void)
+{
+	ask_nobody("hoard-as-nobody");
+}
+
+static void nobody_has_nothing(void)
+{
+	ask_nobody("keep-as-nobody");
+}
+
+/* In another user's directory there is a link to a socket of root's, by the name of a process. */
+static void nobody_links(void)
+{
+	char dir[256], link[512], target[512];
+	struct child child = start("bystander");
+	pthread_t thread;
+
+	snprintf(dir, sizeof(dir), "%s/gpupool-%d", getenv("TMPDIR"), NOBODY);
+	snprintf(link, sizeof(link), "%s/%d.%llu.sock", dir, (int)child.pid, start_of(child.pid));
+	snprintf(target, sizeof(target), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"), (int)getpid(),
+		start_of(getpid()));
+	bind_as(getpid());
+	APP_MUST(mkdir(dir, 0700));
+	APP_MUST(symlink(target, link));
+	APP_MUST(chown(dir, NOBODY, NOBODY));
+	APP_MUST(listen(impostor.fd, 8));
+	APP_MUST(pthread_create(&thread, NULL, answer, NULL));
+	app_start();
+	hold(75);
+	app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	shutdown(impostor.fd, SHUT_RDWR);
+	APP_MUST(pthread_join(thread, NULL));
+	app_fact("requests", impostor.asked);
+	finish(&child);
 }
 
 static void foreign(void)
@@ -393,10 +462,15 @@ const struct app_scenario app_scenarios[] = {
 	{"greedy", greedy},
 	{"hangs-up", hangs_up},
 	{"has-nothing", has_nothing},
+	{"hoard-as-nobody", hoard_as_nobody},
 	{"hoard-much", hoard_much},
 	{"hoard-some", hoard_some},
 	{"keep", keep},
+	{"keep-as-nobody", keep_as_nobody},
 	{"lies", lies},
+	{"nobody-gives", nobody_gives},
+	{"nobody-has-nothing", nobody_has_nothing},
+	{"nobody-links", nobody_links},
 	{"silent", silent},
 	{"stopped", stopped},
 	{NULL},

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "play.h"
 
@@ -172,6 +174,62 @@ START_TEST(another_users_process_is_not_asked)
 }
 END_TEST
 
+/* Where another user, too, may make a directory for sockets: as a variable. */
+static char everybodys_place[64];
+
+static void make_place(void)
+{
+	static const char name[] = "TMPDIR=";
+
+	snprintf(everybodys_place, sizeof(everybodys_place), "%s/tmp/gpupool-yield-XXXXXX", name);
+	ck_assert_ptr_nonnull(mkdtemp(everybodys_place + strlen(name)));
+	ck_assert_int_eq(chmod(everybodys_place + strlen(name), 01777), 0);
+}
+
+static void remove_place(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf -- \"%s\"", strchr(everybodys_place, '/'));
+	ck_assert_int_eq(system(command), 0);
+}
+
+static const struct {
+	const char *yield;
+	uint64_t asked;
+} yields[] = {{"GPUPOOL_YIELD=all", 0}, {"GPUPOOL_YIELD=on", 2}, {"GPUPOOL_YIELD=off", 2}};
+
+START_TEST(root_asks_other_users_processes_if_it_is_told_to_and_they_give)
+{
+	const char *env[] = {yields[_i].yield, everybodys_place, QUIET, SHARED, NULL};
+
+	play_others("nobody-gives", env, NULL);
+	ck_assert_uint_eq(play_fact("asked"), yields[_i].asked);
+	ck_assert_uint_eq(play_fact("child"), 0);
+}
+END_TEST
+
+START_TEST(the_report_says_whose_process_was_asked)
+{
+	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, SHARED, NULL};
+
+	play_others("nobody-has-nothing", env, take_report);
+	ck_assert_uint_eq(play_fact("asked"), 2);
+	ck_assert_ptr_nonnull(strstr(play_err, " of user 65534 gave 0"));
+	ck_assert_msg(strstr(report, "\"uid\":65534,\"answered\":true,\"released_bytes\":0"), "%s", report);
+}
+END_TEST
+
+START_TEST(a_link_in_another_users_directory_leads_root_nowhere)
+{
+	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, QUIET, SHARED, NULL};
+
+	play_others("nobody-links", env, NULL);
+	ck_assert_uint_eq(play_fact("asked"), 2);
+	ck_assert_uint_eq(play_fact("requests"), 0);
+}
+END_TEST
+
 static void look_at_contexts(const char *name)
 {
 	const char *status = play_ask("status");
@@ -205,6 +263,15 @@ static void add_processes(TCase *tc)
 	tcase_add_loop_test(tc, two_processes_that_ask_each_other_at_once_both_get_an_answer, 0, n);
 	tcase_add_loop_test(tc, an_answer_that_is_none_makes_no_difference, 0, (int)LENGTH(impostors));
 	tcase_add_test(tc, another_users_process_is_not_asked);
+	if (geteuid() != 0) {
+		printf("# other users' processes: not shown, since only root can ask them\n");
+		return;
+	}
+	tcase_add_checked_fixture(tc, make_place, remove_place);
+	tcase_add_loop_test(
+		tc, root_asks_other_users_processes_if_it_is_told_to_and_they_give, 0, (int)LENGTH(yields));
+	tcase_add_test(tc, the_report_says_whose_process_was_asked);
+	tcase_add_test(tc, a_link_in_another_users_directory_leads_root_nowhere);
 }
 
 static void add(TCase *tc)

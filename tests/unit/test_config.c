@@ -131,8 +131,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_int_eq(parse(environment), 0);
 	ck_assert_uint_eq(notes.n, 0);
 	ck_assert(config.is_enabled);
-	ck_assert_int_eq(config.pool, GP_CONFIG_POOL_BINNED);
-	ck_assert_int_eq(config.backend, GP_CONFIG_BACKEND_MANAGED);
+	ck_assert(config.pool == GP_CONFIG_POOL_BINNED && config.backend == GP_CONFIG_BACKEND_MANAGED);
 	gp_config_limit_for(&config.limit, 0, 80 * GIB, &bytes);
 	ck_assert_uint_eq(bytes, 8 * GIB);
 	gp_config_limit_for(&config.limit, 1, 80 * GIB, &bytes);
@@ -148,7 +147,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_int_eq(config.reuse, GP_CONFIG_REUSE_COMPLETED);
 	ck_assert(config.is_free_synchronous);
 	ck_assert(!config.is_runtime_served);
-	ck_assert(!config.is_yielding);
+	ck_assert_int_eq(config.yield, GP_CONFIG_YIELD_OFF);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.log");
@@ -260,6 +259,8 @@ START_TEST(every_word_means_its_own_constant)
 		{"GPUPOOL_BACKEND=device", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_DEVICE},
 		{"GPUPOOL_BACKEND=managed", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_MANAGED},
 		{"GPUPOOL_BACKEND=async", GP_OPTION_BACKEND, GP_CONFIG_BACKEND_ASYNC},
+		{"GPUPOOL_YIELD=0", GP_OPTION_YIELD, GP_CONFIG_YIELD_OFF},
+		{"GPUPOOL_YIELD=all", GP_OPTION_YIELD, GP_CONFIG_YIELD_ALL},
 		{"GPUPOOL_REUSE=auto", GP_OPTION_REUSE, GP_CONFIG_REUSE_AUTO},
 		{"GPUPOOL_REUSE=ordered", GP_OPTION_REUSE, GP_CONFIG_REUSE_ORDERED},
 		{"GPUPOOL_REUSE=completed", GP_OPTION_REUSE, GP_CONFIG_REUSE_COMPLETED},
@@ -274,6 +275,7 @@ START_TEST(every_word_means_its_own_constant)
 		ck_assert_int_eq(parse_one(rows[i].entry), 0);
 		unsigned value = rows[i].option == GP_OPTION_POOL      ? config.pool
 				 : rows[i].option == GP_OPTION_BACKEND ? config.backend
+				 : rows[i].option == GP_OPTION_YIELD   ? config.yield
 				 : rows[i].option == GP_OPTION_REUSE   ? config.reuse
 								       : config.log_level;
 		ck_assert_msg(value == rows[i].value, "%s", rows[i].entry);
