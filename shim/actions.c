@@ -91,6 +91,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_u64(out, "yields", atomic_load(&device->n_yields));
 	gp_json_u64(out, "yielded_bytes", atomic_load(&device->yielded_bytes));
 	write_stats(out, &tally.stats, &device->budget);
+	gp_region_write_device(out, device->index);
 	gp_json_object_end(out);
 }
 
@@ -117,6 +118,19 @@ static int take_callers(int argc, char **argv, struct gp_leaks *leaks, struct gp
 	return 0;
 }
 
+/* Everywhere, or on a device whose memory needs it. */
+static bool is_completion_needed(void)
+{
+	bool is_needed = atomic_load(&gp_state.needs_completion);
+
+	for (int i = 0; i < GP_DEVICES_MAX && gp_state.config.reuse == GP_CONFIG_REUSE_AUTO; i++) {
+		const struct gp_device *device = gp_state_device_if_used(i);
+
+		is_needed |= device && atomic_load(&device->backend) == GP_CONFIG_BACKEND_MANAGED;
+	}
+	return is_needed;
+}
+
 static int answer_status(int argc, char **argv, struct gp_json *out)
 {
 	struct gp_tally pinned;
@@ -134,7 +148,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_u64(out, "uptime_ns", gp_driver_now_ns(NULL) - gp_state.start_ns);
 	gp_json_string(out, "pool", gp_kind_name(gp_state_kind()));
 	gp_json_string(out, "backend", gp_backend_name(gp_state.config.backend));
-	gp_json_string(out, "reuse", atomic_load(&gp_state.needs_completion) ? "completed" : "ordered");
+	gp_json_string(out, "reuse", is_completion_needed() ? "completed" : "ordered");
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_i64(out, "regions", gp_region_count());
 	gp_json_string(out, "bypass", atomic_load(&gp_bypass) ? "the driver has shut down" : NULL);
@@ -158,10 +172,14 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 
 /* The list is made in memory of its own first: no lock of a pool is held while JSON is written. */
 struct blocks {
-	struct gp_block_info *list;
-	int *devices; /* -1: pinned */
+	struct note {
+		struct gp_block_info info;
+		int device; /* -1: pinned */
+		int region; /* GP_REGION_NONE: of none */
+	} *list;
 	size_t n, room, n_all;
-	int device;
+	struct gp_context *context; /* that is being looked at, and which of its pools */
+	int device, region;
 };
 
 static bool note_block(void *arg, const struct gp_block_info *info)
@@ -169,9 +187,8 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 	struct blocks *blocks = arg;
 
 	if (blocks->n < blocks->room) {
-		blocks->list[blocks->n] = *info;
-		gp_debug_adjust(&blocks->list[blocks->n]);
-		blocks->devices[blocks->n++] = blocks->device;
+		blocks->list[blocks->n] = (struct note){*info, blocks->device, blocks->region};
+		gp_debug_adjust(&blocks->list[blocks->n++].info);
 	}
 	blocks->n_all++;
 	return true;
@@ -179,6 +196,9 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 
 static void note_pool(void *arg, struct gp_pool *pool)
 {
+	struct blocks *blocks = arg;
+
+	blocks->region = gp_region_of(blocks->context, pool);
 	gp_pool_each_used(pool, note_block, arg);
 }
 
@@ -186,6 +206,7 @@ static void note_context(void *arg, struct gp_context *context)
 {
 	struct blocks *blocks = arg;
 
+	blocks->context = context;
 	blocks->device = context->device->index;
 	gp_context_each_pool(context, note_pool, blocks);
 	blocks->device = -1;
@@ -193,20 +214,24 @@ static void note_context(void *arg, struct gp_context *context)
 }
 
 /* False if there is no room for it. */
-static bool write_block(struct gp_json *out, const struct gp_block_info *info, int device)
+static bool write_block(struct gp_json *out, const struct note *note)
 {
+	const struct gp_block_info *info = &note->info;
 	const char *caller = gp_caller_name(info->caller);
+	const char *region = note->region ? gp_region_name(note->region) : NULL;
+	size_t names = (caller ? strlen(caller) : 0) + (region ? strlen(region) : 0);
 
 	/* A character takes six at the most. */
-	if (gp_json_room(out) < BLOCK_JSON_BYTES + END_JSON_BYTES + (caller ? 6 * strlen(caller) : 0))
+	if (gp_json_room(out) < BLOCK_JSON_BYTES + END_JSON_BYTES + 6 * names)
 		return false;
 	gp_json_object_begin(out, NULL);
 	gp_json_address(out, "address", info->addr);
 	gp_json_u64(out, "size_bytes", info->rounded);
 	gp_json_u64(out, "requested_bytes", info->size);
-	gp_json_device(out, "device", device);
-	gp_json_string(out, "kind", device < 0 ? "pinned" : "device");
+	gp_json_device(out, "device", note->device);
+	gp_json_string(out, "kind", note->device < 0 ? "pinned" : "device");
 	gp_json_u64(out, "serial", info->serial);
+	gp_json_string(out, "region", region);
 	gp_json_string(out, "caller", caller);
 	gp_json_object_end(out);
 	return true;
@@ -220,7 +245,7 @@ static void write_blocks(struct gp_json *out, const struct blocks *blocks)
 	gp_json_i64(out, "pid", getpid());
 	gp_json_u64(out, "n_blocks", blocks->n_all);
 	gp_json_array_begin(out, "blocks");
-	while (n < blocks->n && write_block(out, &blocks->list[n], blocks->devices[n]))
+	while (n < blocks->n && write_block(out, &blocks->list[n]))
 		n++;
 	gp_json_array_end(out);
 	gp_json_bool(out, "truncated", n < blocks->n_all);
@@ -250,14 +275,12 @@ static int answer_blocks(int argc, char **argv, struct gp_json *out)
 		return gp_ctl_error(out, GP_CTL_USAGE, "'%s' is not a number of blocks", argv[1]);
 	blocks.room = gp_min((uint64_t)max, BLOCKS_MAX);
 	blocks.list = calloc(blocks.room + 1, sizeof(*blocks.list));
-	blocks.devices = calloc(blocks.room + 1, sizeof(*blocks.devices));
-	if (blocks.list && blocks.devices) {
+	if (blocks.list) {
 		gp_context_each(note_context, &blocks);
 		write_blocks(out, &blocks);
 	}
 	free(blocks.list);
-	free(blocks.devices);
-	return blocks.list && blocks.devices ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+	return blocks.list ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
 }
 
 struct reclaim {

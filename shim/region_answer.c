@@ -34,6 +34,25 @@ static void write_region(struct gp_json *out, int id, int device, const struct g
 	gp_json_object_end(out);
 }
 
+void gp_region_write_device(struct gp_json *out, int device)
+{
+	struct gp_stats stats;
+
+	gp_json_array_begin(out, "by_region");
+	for (int id = 1; id <= gp_region_count() && gp_json_room(out) > REGION_JSON_BYTES + END_JSON_BYTES; id++) {
+		if (!gp_region_tally(id, device, &stats))
+			continue;
+		gp_json_object_begin(out, NULL);
+		gp_json_string(out, "name", gp_region_name(id));
+		gp_json_u64(out, "used_bytes", stats.used_bytes);
+		gp_json_u64(out, "cached_bytes", stats.cached_bytes);
+		gp_json_u64(out, "pending_bytes", stats.pending_bytes);
+		gp_json_u64(out, "total_bytes", stats.total_bytes);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+}
+
 /* Those of one region, or with GP_REGION_NONE of all, on the devices where it has a pool. */
 static void write_regions(struct gp_json *out, int which)
 {

@@ -14,6 +14,8 @@ enum {
 	ANSWER_MAX = 1 << 20,
 	ROUNDS_MAX = 16,
 	ROUND_NAME_MAX = 32,
+	REGION_NAME_MAX = 64,
+	REGIONS_MAX = 64, /* as a process has them at most */
 	LABEL_MAX = 256,
 	LABELS_MAX = 512,
 	UUID_MAX = 48,
@@ -48,6 +50,14 @@ static const struct metric debug_metrics[] = {
 	{"checks", "debug_checks", COUNTER, "", "Looks at memory that nobody may write to."},
 	{"skipped", "debug_skipped", COUNTER, "", "Looks at such memory that were not possible."},
 	{"ns", "debug", COUNTER, "seconds", "Time that all this took the program."},
+};
+
+/* Of a device, what each region has there. */
+static const struct metric region_metrics[] = {
+	{"used_bytes", "region_used", GAUGE, "bytes", "Memory in blocks that the program holds, of a region."},
+	{"cached_bytes", "region_cached", GAUGE, "bytes", "Memory of a region that is free and ready for it."},
+	{"pending_bytes", "region_pending", GAUGE, "bytes",
+		"Memory freed in a region that the GPU may not be done with."},
 };
 
 static const struct metric processes_metric = {
@@ -217,6 +227,36 @@ static void write_rounds(const struct writer *w, const struct metric *m, const j
 	}
 }
 
+/* That none before it has: to who reads metrics two with one name would be a mistake of ours. */
+static bool has_own_region_name(const json_t *regions, size_t nth)
+{
+	const char *name = stat_reply_text(json_array_get(regions, nth), "name");
+
+	if (!json_is_string(json_object_get(json_array_get(regions, nth), "name")))
+		return false;
+	for (size_t i = 0; i < nth; i++)
+		if (strncmp(stat_reply_text(json_array_get(regions, i), "name"), name, REGION_NAME_MAX) == 0)
+			return false;
+	return strlen(name) < REGION_NAME_MAX;
+}
+
+static void write_regions(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	const json_t *regions = json_object_get(memory, "by_region");
+	char all[LABELS_MAX + LABEL_MAX], escaped[LABEL_MAX];
+	uint64_t value;
+
+	for (size_t i = 0; i < json_array_size(regions) && i < REGIONS_MAX; i++) {
+		const json_t *region = json_array_get(regions, i);
+
+		if (!has_own_region_name(regions, i) || !stat_reply_u64(region, m->member, &value))
+			continue;
+		snprintf(all, sizeof(all), "{%.192s,region=\"%s\"}", labels,
+			escape(escaped, stat_reply_text(region, "name")));
+		write_sample(w, m, all, value);
+	}
+}
+
 static void write_up(const struct writer *w)
 {
 	const struct stat_process *process;
@@ -329,6 +369,10 @@ void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_m
 	for (size_t i = 0; i < sizeof(round_metrics) / sizeof(*round_metrics); i++) {
 		begin_family(&w, &round_metrics[i]);
 		each_memory(&w, &round_metrics[i], write_rounds);
+	}
+	for (size_t i = 0; i < sizeof(region_metrics) / sizeof(*region_metrics); i++) {
+		begin_family(&w, &region_metrics[i]);
+		each_memory(&w, &region_metrics[i], write_regions);
 	}
 	if (format == STAT_METRICS_OPENMETRICS)
 		fputs("# EOF\n", out);

@@ -72,10 +72,23 @@ static int compare_blocks(const void *a, const void *b)
 	return (address(one) > address(other)) - (address(one) < address(other));
 }
 
-static void add_block(struct stat_table *table, const json_t *block)
+static bool is_any_in_a_region(const json_t *blocks)
+{
+	const json_t *block;
+	size_t i;
+
+	json_array_foreach(blocks, i, block)
+		if (json_is_string(json_object_get(block, "region")))
+			return true;
+	return false;
+}
+
+/* With the region only where there are any: the column is the one before the last. */
+static void add_block(struct stat_table *table, const json_t *block, bool has_regions)
 {
 	char size[STAT_TEXT_MAX], requested[STAT_TEXT_MAX], device[STAT_TEXT_MAX];
 	char serial[STAT_TEXT_MAX];
+	bool is_in_one = json_is_string(json_object_get(block, "region"));
 	const char *cells[] = {
 		stat_reply_text(block, "address"),
 		bytes_or(block, "size_bytes", "-", size),
@@ -83,8 +96,12 @@ static void add_block(struct stat_table *table, const json_t *block)
 		number(block, "device", device),
 		stat_reply_text(block, "kind"),
 		number(block, "serial", serial),
+		is_in_one ? stat_reply_text(block, "region") : "-",
 		stat_reply_text(block, "caller"),
 	};
+
+	if (!has_regions)
+		cells[6] = cells[7];
 
 	stat_table_add(table, cells);
 }
@@ -93,11 +110,15 @@ void stat_show_blocks(const struct stat_process *process, const struct stat_opti
 {
 	static const char *const headings[] = {
 		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL", "<CALLER"};
+	static const char *const with_regions[] = {
+		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL", "<REGION", "<CALLER"};
 	const json_t *blocks = json_object_get(process->reply, "blocks");
 	size_t n = json_array_size(blocks), n_shown;
 	uint64_t n_blocks = stat_reply_u64_or_0(process->reply, "n_blocks");
 	const json_t **sorted = stat_alloc(calloc(n + 1, sizeof(*sorted)));
-	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
+	bool has_regions = is_any_in_a_region(blocks);
+	struct stat_table *table = has_regions ? stat_table_new(with_regions, LENGTH(with_regions))
+					       : stat_table_new(headings, LENGTH(headings));
 	char total[STAT_TEXT_MAX];
 
 	for (size_t i = 0; i < n; i++)
@@ -105,7 +126,7 @@ void stat_show_blocks(const struct stat_process *process, const struct stat_opti
 	qsort(sorted, n, sizeof(*sorted), compare_blocks);
 	n_shown = n < options->max_blocks ? n : (size_t)options->max_blocks;
 	for (size_t i = 0; i < n_shown; i++)
-		add_block(table, sorted[i]);
+		add_block(table, sorted[i], has_regions);
 	free(sorted);
 	stat_bytes(total, stat_reply_sum(blocks, "size_bytes"));
 	if (n_blocks == n)

@@ -234,14 +234,26 @@ static void print_debug(const json_t *debug)
 		errors ? "; gpupool-stat debug shows them" : "");
 }
 
+/* ", backend managed": what the pools' memory is, on the first device, where it is not what most programs have. */
+static void name_backend(char text[static STAT_TEXT_MAX], const json_t *reply)
+{
+	const json_t *device = json_array_get(json_object_get(reply, "devices"), 0);
+	const char *backend = json_string_value(json_object_get(device, "backend"));
+
+	text[0] = '\0';
+	if (backend && strcmp(backend, "device") != 0)
+		snprintf(text, STAT_TEXT_MAX, ", backend %.12s", backend);
+}
+
 static void print_facts(const json_t *reply)
 {
-	char age[STAT_TEXT_MAX], text[256], clean[256];
+	char age[STAT_TEXT_MAX], backend[STAT_TEXT_MAX], text[256], clean[256];
 	const char *bypass = json_string_value(json_object_get(reply, "bypass"));
 
 	stat_age(age, stat_reply_u64_or_0(reply, "uptime_ns"));
-	snprintf(text, sizeof(text), "up %s, pool %.32s, reuse %.32s, gpupool %.32s", age,
-		stat_reply_text(reply, "pool"), stat_reply_text(reply, "reuse"),
+	name_backend(backend, reply);
+	snprintf(text, sizeof(text), "up %s, pool %.32s%s, reuse %.32s, gpupool %.32s", age,
+		stat_reply_text(reply, "pool"), backend, stat_reply_text(reply, "reuse"),
 		stat_reply_text(reply, "version"));
 	stat_clean(clean, sizeof(clean), text);
 	puts(clean);

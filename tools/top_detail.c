@@ -11,14 +11,14 @@
 #include "stat_group.h"
 #include "stat_map.h"
 
-enum { ANSWER_MAX = 8 << 20, TIMEOUT_MS = 500, BAR = 20, HEAD = 34, LINE_MAX_BYTES = 160 };
+enum { ANSWER_MAX = 8 << 20, TIMEOUT_MS = 500, BAR = 20, HEAD = 34, LINE_MAX_BYTES = 160, REGION_LINES_MAX = 4096 };
 
 /* Walking all blocks costs the process something, and naming sites costs us: so seldom, at most. */
 #define AGAIN_NS       INT64_C(1000000000)
 #define AGAIN_SITES_NS INT64_C(5000000000)
 enum { COST_SHARE = 20 };
 
-enum tab { SIZES, SEGMENTS, SITES, COUNTERS, N_TABS };
+enum tab { SIZES, SEGMENTS, SITES, COUNTERS, REGIONS, N_TABS };
 
 static const struct {
 	const char *name, *request, *schema;
@@ -27,6 +27,7 @@ static const struct {
 	[SEGMENTS] = {"segments", "map\n", "map"},
 	[SITES] = {"call sites", "leaks\n", "leaks"},
 	[COUNTERS] = {"counters", NULL, NULL},
+	[REGIONS] = {"regions", NULL, NULL},
 };
 
 struct top_detail {
@@ -155,6 +156,31 @@ static void read_counters(struct top_detail *detail)
 		add_lines(detail, "pinned memory", json_object_get(detail->reply, "pinned"));
 }
 
+/* Its name comes last: it may be wide. */
+static void add_region(struct top_detail *detail, uint64_t device, const json_t *region)
+{
+	static const char *const keys[] = {"used_bytes", "cached_bytes", "pending_bytes", "total_bytes"};
+	char texts[4][STAT_TEXT_MAX], name[96];
+
+	for (size_t i = 0; i < 4; i++)
+		stat_bytes(texts[i], stat_reply_u64_or_0(region, keys[i]));
+	stat_clean(name, sizeof(name), stat_reply_text(region, "name"));
+	detail->lines = stat_alloc(realloc(detail->lines, (detail->n_items + 1) * sizeof(*detail->lines)));
+	snprintf(detail->lines[detail->n_items++], LINE_MAX_BYTES, "%6" PRIu64 " %9.12s %9.12s %9.12s %9.12s  %s",
+		device, texts[0], texts[1], texts[2], texts[3], name);
+}
+
+static void read_regions(struct top_detail *detail)
+{
+	const json_t *devices = json_object_get(detail->reply, "devices"), *device, *region;
+	size_t i, k;
+
+	json_array_foreach(devices, i, device)
+		json_array_foreach(json_object_get(device, "by_region"), k, region)
+			if (detail->n_items < REGION_LINES_MAX)
+				add_region(detail, stat_reply_u64_or_0(device, "index"), region);
+}
+
 static void read_reply(struct top_detail *detail, json_t *reply)
 {
 	forget_items(detail);
@@ -163,6 +189,8 @@ static void read_reply(struct top_detail *detail, json_t *reply)
 		read_segments(detail);
 	else if (detail->tab == COUNTERS)
 		read_counters(detail);
+	else if (detail->tab == REGIONS)
+		read_regions(detail);
 	else
 		read_groups(detail);
 }
@@ -196,7 +224,7 @@ void top_detail_ask(struct top_detail *detail, const struct top_model *model, co
 		memcpy(detail->command, row->command, sizeof(detail->command));
 	if (begin_ns < detail->next_ns)
 		return;
-	if (detail->tab == COUNTERS) {
+	if (!tabs[detail->tab].request) {
 		if (row && row->reply)
 			read_reply(detail, row->reply);
 		stat_clean(detail->error, sizeof(detail->error), row ? row->error : "has ended.");
@@ -298,7 +326,7 @@ static void draw_item(const struct top_screen *screen, const struct top_detail *
 	const struct item *item = detail->items ? &detail->items[i] : NULL;
 	uint64_t most = 0;
 
-	if (detail->tab == COUNTERS) {
+	if (detail->lines) {
 		top_screen_put(screen, row, 1, screen->columns, TOP_PLAIN, detail->lines[i]);
 	} else if (item && !item->segment) {
 		draw_pool(screen, &detail->map.pools[item->pool], row);
@@ -335,6 +363,8 @@ static const char *heading(const struct top_detail *detail)
 		return "SEGMENT              SIZE USED";
 	if (detail->tab == COUNTERS)
 		return "";
+	if (detail->tab == REGIONS)
+		return detail->n_items ? "DEVICE      USED    CACHED   PENDING     TOTAL  REGION" : "no regions";
 	if (detail->tab == SITES && !json_is_true(json_object_get(stacks, "is_on")))
 		return "stacks are off; to take them: gpupool-stat stacks PID on";
 	return "    BYTES   BLOCKS  OLDEST";

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* One process looked at closely: what it holds by size and by call site, its segments, its counters. */
+/* One process looked at closely: what it holds by size and by call site, its segments, its counters and regions. */
 
 #include "top_model.h"
 #include "top_screen.h"

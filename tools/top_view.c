@@ -140,7 +140,7 @@ static void draw_head(const struct top_screen *screen, const struct top_view *vi
 
 static void draw_foot(const struct top_screen *screen, const struct top_view *view)
 {
-	const char *keys = view->detail ? "? help  1-4 or Tab what  arrows scroll  p pause  Esc back  q quit"
+	const char *keys = view->detail ? "? help  1-5 or Tab what  arrows scroll  p pause  Esc back  q quit"
 					: "? help  / filter  s sort  Enter look into  d plot  p pause  q quit";
 
 	top_screen_fill(screen, screen->rows - 1, TOP_REVERSE);

@@ -12,7 +12,7 @@
 #define MANAGED "GPUPOOL_BACKEND=managed"
 #define ASYNC	"GPUPOOL_BACKEND=async"
 
-static char backend[64], pool[64];
+static char backend[64], pool[64], reuse[64];
 static uint64_t total_bytes, limit_bytes, device_bytes;
 
 static void read_word(const char *json, const char *name, char word[static 64])
@@ -28,6 +28,7 @@ static void look(const char *name)
 	const char *status = play_ask("status");
 
 	read_word(status, "\"pool\":\"", pool);
+	read_word(status, "\"reuse\":\"", reuse);
 	read_word(strstr(status, "\"devices\""), "\"backend\":\"", backend);
 	total_bytes = play_number(status, "peak_total_bytes");
 	limit_bytes = play_number(status, "limit_bytes");
@@ -44,8 +45,8 @@ static bool is_said_once(const char *text)
 static const char *const pools[] = {"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned",
 	"GPUPOOL_POOL=split"};
 static const struct {
-	const char *env, *name;
-} backends[] = {{MANAGED, "managed"}, {ASYNC, "async"}};
+	const char *env, *name, *reuse;
+} backends[] = {{MANAGED, "managed", "completed"}, {ASYNC, "async", "ordered"}};
 
 enum { N_PAIRS = LENGTH(pools) * LENGTH(backends) };
 
@@ -58,6 +59,7 @@ START_TEST(every_kind_of_pool_keeps_its_words_on_every_backend)
 	ck_assert_str_eq(play_err, "");
 	ck_assert_uint_eq(play_fact("races"), 0);
 	ck_assert_str_eq(backend, backends[_i / LENGTH(pools)].name);
+	ck_assert_str_eq(reuse, backends[_i / LENGTH(pools)].reuse);
 }
 END_TEST
 

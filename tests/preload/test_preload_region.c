@@ -171,10 +171,26 @@ START_TEST(what_lies_in_parts_in_a_region_is_named_when_memory_runs_out_elsewher
 }
 END_TEST
 
+/* What is seen of the region, of which one block is in use, in answers about other things. */
+static void look_for_mine(void)
+{
+	const char *answer = play_ask("blocks"), *mine = strstr(answer, "\"region\":\"mine\"");
+
+	ck_assert_msg(mine, "%s", answer);
+	ck_assert_uint_eq(count(answer, "\"region\":\"mine\""), 1);
+	ck_assert_uint_eq(count(answer, "\"region\":"), play_number(answer, "n_blocks"));
+	answer = strstr(play_ask("status"), "\"by_region\":[{\"name\":\"mine\",");
+	ck_assert_ptr_nonnull(answer);
+	ck_assert_uint_ge(play_number(answer, "used_bytes"), 6 * MIB);
+	ck_assert_uint_ge(play_number(answer, "cached_bytes") + play_number(answer, "pending_bytes"), 40 * MIB);
+}
+
 static void invalidate_by_hand(const char *name)
 {
-	const char *answer = play_ask("region invalidate mine");
+	const char *answer;
 
+	look_for_mine();
+	answer = play_ask("region invalidate mine");
 	ck_assert_uint_ge(play_number(answer, "released_bytes"), 40 * MIB);
 	ck_assert_uint_eq(play_number(answer, "busy_blocks"), 1);
 	ck_assert_uint_ge(play_number(answer, "busy_bytes"), 6 * MIB);

@@ -102,6 +102,22 @@ def whatever_a_process_answers_each_series_is_there_once():
         ['gpupool_retries_total{pid="%d",memory="device",device="0",round="settle"}' % os.getpid()]
 
 
+def each_region_of_a_device_has_its_series_once_and_there_is_an_end_of_them():
+    def of(name, used=1):
+        return {"name": name, "used_bytes": used, "cached_bytes": 2, "pending_bytes": 3}
+
+    regions = [of('forward "pass"\\'), of("twice", 4), of("twice", 5), of(readers.HOSTILE), of(7), of("a" * 64), None]
+    regions += [of(f"r{nth}") for nth in range(100)]
+    with Process({"status": dict(STATUS, devices=[dict(STATUS["devices"][0], by_region=regions)])}) as process:
+        texts = [readers.stat(PROGRAM, "metrics", *words, env=process.env).decode() for words in ((), ("--to=prometheus",))]
+    assert samples(texts[0]) == samples(texts[1])
+    names = [line.rsplit(" ", 1)[0] for line in samples(texts[0]) if line.startswith("gpupool_region_")]
+    assert len(set(names)) == len(names) and 3 * 50 < len(names) <= 3 * 64, len(names)
+    label = r'region="forward \"pass\"\\"}'
+    assert sum(name.endswith(label) for name in names) == 3, names[:3]
+    assert [line for line in samples(texts[0]) if 'used_bytes{' in line and 'region="twice"' in line][0].endswith(" 4")
+
+
 def memory_that_is_watched_has_its_counters_and_other_memory_has_none():
     debug = {"poison": True, "guard": True, "full": False, "errors": 3, "checks": 900, "skipped": 1, "ns": 12000000}
     for answer, expected in (({"debug": debug}, {"3", "900", "1", "0.012000000"}), ({"debug": None}, set()), ({}, set())):
@@ -356,6 +372,7 @@ readers.main([
     both_formats_have_the_same_samples,
     whatever_a_process_answers_each_series_is_there_once,
     every_counter_of_a_pool_is_a_metric,
+    each_region_of_a_device_has_its_series_once_and_there_is_an_end_of_them,
     a_device_has_the_uuid_by_which_others_know_it,
     memory_given_to_others_is_counted,
     what_follows_the_program_in_its_command_is_not_told,

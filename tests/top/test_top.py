@@ -188,13 +188,23 @@ class Keys(Case):
         top.press("\x1b[B\r")  # the second: ccc
         for key, parts in (("1", ("[1 sizes]", "1.00 GiB and more")), ("2", ("[2 segments]", "0x7f0000000000", "██····")),
                            ("3", ("[3 call sites]", "solver+0x1000", "(no stack)")),
-                           ("4", ("[4 counters]", "requested_bytes"))):
+                           ("4", ("[4 counters]", "requested_bytes")), ("5", ("[5 regions]", "no regions"))):
             top.press(key)
             top.wait_for("ccc", *parts)
         top.press("\t")
         top.wait_for("[1 sizes]")
         top.press("\x1b")
         top.wait_for("CACHED", "aaa")
+
+    def test_regions_are_told_apart_by_device(self):
+        regions = [{"name": name, "used_bytes": GIB, "cached_bytes": 2 * GIB, "pending_bytes": 0, "total_bytes": 3 * GIB}
+                   for name in ("forward", "a\x1b[2J\u202eb")]
+        self.peer({"status": status("ccc", by_region=regions)})
+        top = self.top()
+        top.wait_for("ccc")
+        top.press("\r5")
+        top.wait_for("[5 regions]", "DEVICE      USED    CACHED   PENDING     TOTAL  REGION",
+                     "     0  1.00 GiB  2.00 GiB       0 B  3.00 GiB  forward", "a?[2J")
 
     def test_help_is_a_key_away(self):
         top = self.start()
@@ -314,8 +324,8 @@ class Processes(Case):
         for key in "\x1b[B" * 3, "\x1b[6~", "\x1b[F":
             top.press(key + "\r")
             top.wait_for("[1 sizes]")
-            top.press("234")
-            top.wait_for("[4 counters]")
+            top.press("2345")
+            top.wait_for("[5 regions]")
             top.press("\x1b")
             top.wait_for("COMMAND")
         top.wait_for("good")

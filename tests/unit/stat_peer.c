@@ -97,7 +97,7 @@ static const struct {
 	{"blocks", "{\"schema\":\"gpupool.blocks/1\",\"pid\":7,\"n_blocks\":3,\"truncated\":false,"
 		   "\"blocks\":["
 		   "{\"address\":\"0x7f0000000200\",\"size_bytes\":512,\"requested_bytes\":5,"
-		   "\"device\":0,\"kind\":\"device\",\"serial\":2,\"caller\":null},"
+		   "\"device\":0,\"kind\":\"device\",\"serial\":2,\"region\":null,\"caller\":null},"
 		   "{\"address\":\"0x7f0000000000\",\"size_bytes\":512,\"requested_bytes\":512,"
 		   "\"device\":0,\"kind\":\"device\",\"serial\":1,\"caller\":\"solver\"},"
 		   "{\"address\":\"0x7e0000000000\",\"size_bytes\":2097152,"

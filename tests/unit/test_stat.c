@@ -288,6 +288,22 @@ START_TEST(too_many_values_are_refused_before_they_are_read)
 }
 END_TEST
 
+START_TEST(blocks_have_a_column_for_regions_where_one_is_of_any)
+{
+	static const char answer[] = "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":2,\"blocks\":["
+		"{\"address\":\"0x7f0000000000\",\"size_bytes\":1024,\"requested_bytes\":1000,\"device\":0,"
+		"\"kind\":\"device\",\"serial\":1,\"region\":\"forward pass\",\"caller\":\"solver\"},"
+		"{\"address\":\"0x7f0000000400\",\"size_bytes\":512,\"requested_bytes\":512,\"device\":0,"
+		"\"kind\":\"device\",\"serial\":2,\"region\":null,\"caller\":null}]}";
+
+	ck_assert_int_eq(STAT("blocks", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
+	ck_assert_str_eq(stat_out, "2 blocks, 1.50 KiB\n"
+		"ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL  REGION        CALLER\n"
+		"0x7f0000000000  1.00 KiB     1000 B       0  device       1  forward pass  solver\n"
+		"0x7f0000000400     512 B      512 B       0  device       2  -             ?\n");
+}
+END_TEST
+
 START_TEST(control_characters_reach_no_terminal)
 {
 	static const char answer[] =
@@ -546,6 +562,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, every_kind_of_process_gets_its_verdict, 0, LENGTH(peers));
 	tcase_add_loop_test(
 		tc, too_many_values_are_refused_before_they_are_read, 0, LENGTH(values));
+	tcase_add_test(tc, blocks_have_a_column_for_regions_where_one_is_of_any);
 	tcase_add_test(tc, control_characters_reach_no_terminal);
 	tcase_add_test(tc, nobody_to_ask_is_an_exit_code_of_its_own);
 	tcase_add_test(tc, a_process_that_is_gone_is_said_to_be);
