@@ -57,7 +57,8 @@ static void share_fence(struct gp_pool *pool)
 {
 	struct gp_pool *sibling = pool->options.sibling;
 
-	pool->fence = sibling ? gp_pool_get(sibling)->fence : &pool->own_fence;
+	pool->first = sibling ? gp_pool_get(sibling)->first : pool;
+	pool->fence = &pool->first->own_fence;
 	if (!sibling)
 		gp_fence_init(pool->fence, &pool->options.backend);
 }
@@ -154,8 +155,8 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 	gp_segment_poll_returning(pool);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.misses++;
-	rounds.n_arrivals = pool->n_arrivals;
 	gp_mutex_unlock(&pool->lock);
+	rounds.n_arrivals = atomic_load(&pool->first->n_arrivals);
 	r = gp_segment_grow(pool, request, ret_block);
 	if (r != -ENOMEM)
 		return r;

@@ -20,11 +20,13 @@ struct gp_vm;
 struct gp_pool {
 	struct gp_pool_options options;
 	_Atomic(const struct gp_kind_ops *) kind; /* of new blocks: changes once, in gp_pool_set_whole */
-	struct gp_fence *fence; /* its own, or its sibling's */
+	struct gp_pool *first;	/* of siblings; or the pool itself */
+	struct gp_fence *fence; /* that one's */
 	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
-	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached. Siblings look at one of them */
+	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached; of the first, for all of them */
+	_Atomic uint64_t n_arrivals; /* times that the driver got anything back: worth another attempt; likewise */
 	_Atomic bool is_full; /* the driver had not even little for the pool the last time that it was asked for that */
 	bool can_release_behind;	    /* the backend's answer: it stays */
 	_Atomic uint64_t pending_bytes_max; /* changes in gp_pool_set_pending_max */
@@ -42,7 +44,6 @@ struct gp_pool {
 	uint64_t arrived_bytes; /* of these, back in the driver */
 	uint64_t n_handed_out;	/* blocks: somebody else may have what one waited for */
 	uint64_t owed_bytes;	/* kind vmm: to go back as soon as they can */
-	uint64_t n_arrivals;	/* times that the driver got anything back: worth another attempt */
 	struct gp_pending pending;
 	struct gp_list segments; /* all */
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
@@ -119,20 +120,6 @@ static inline bool gp_pool_is_deferring(const struct gp_pool *pool)
 	return n && gp_unlikely(atomic_load_explicit(n, memory_order_relaxed) != 0);
 }
 
-static inline bool gp_pool_is_pressed(const struct gp_pool *pool)
-{
-	const struct gp_pool *first = pool->options.sibling ? pool->options.sibling : pool;
-
-	return atomic_load_explicit(&first->is_pressed, memory_order_relaxed);
-}
-
-static inline void gp_pool_set_pressed(struct gp_pool *pool, bool is_pressed)
-{
-	struct gp_pool *first = pool->options.sibling ? pool->options.sibling : pool;
-
-	atomic_store_explicit(&first->is_pressed, is_pressed, memory_order_relaxed);
-}
-
 static inline uint64_t gp_pool_pending_max(const struct gp_pool *pool)
 {
 	return atomic_load_explicit(&pool->pending_bytes_max, memory_order_relaxed);
@@ -141,4 +128,9 @@ static inline uint64_t gp_pool_pending_max(const struct gp_pool *pool)
 static inline bool gp_pool_is_flag(const _Atomic bool *flag)
 {
 	return atomic_load_explicit(flag, memory_order_relaxed);
+}
+
+static inline bool gp_pool_is_pressed(const struct gp_pool *pool)
+{
+	return gp_pool_is_flag(&pool->first->is_pressed);
 }

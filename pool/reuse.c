@@ -393,7 +393,7 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	else
 		gp_segment_poll_returning(pool);
 	if (is_pressed)
-		gp_pool_set_pressed(pool, be->ops->available(be->arg) < pool->options.reserve_bytes);
+		atomic_store(&pool->first->is_pressed, be->ops->available(be->arg) < pool->options.reserve_bytes);
 	return given;
 }
 

@@ -46,14 +46,9 @@ static bool search(struct gp_rounds *rounds)
 	return rounds->block != NULL;
 }
 
-static uint64_t n_arrivals(struct gp_pool *pool)
+static uint64_t n_arrivals(const struct gp_pool *pool)
 {
-	uint64_t n;
-
-	gp_mutex_lock(&pool->lock);
-	n = pool->n_arrivals;
-	gp_mutex_unlock(&pool->lock);
-	return n;
+	return atomic_load(&pool->first->n_arrivals);
 }
 
 static uint64_t n_handed_out(struct gp_pool *pool)

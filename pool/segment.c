@@ -94,7 +94,7 @@ void gp_segment_keep_reserve(struct gp_pool *pool)
 	if (!pool->options.reserve_bytes)
 		return;
 	available = be->ops->available(be->arg);
-	gp_pool_set_pressed(pool, available < pool->options.reserve_bytes);
+	atomic_store(&pool->first->is_pressed, available < pool->options.reserve_bytes);
 	if (available >= pool->options.reserve_bytes)
 		return;
 	missing = pool->options.reserve_bytes - available;
@@ -174,13 +174,15 @@ void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r)
 	if (!is_dead) {
 		pool->stats.returning_bytes -= bytes;
 		pool->stats.total_bytes -= bytes;
-		pool->n_arrivals++;
 	}
 	/* After an error nobody knows whose it is; it is not ours to charge any more, and nothing else is lost. */
 	pool->stats.release_errors += r > 0;
 	gp_mutex_unlock(&pool->lock);
-	if (!is_dead)
-		gp_budget_uncharge(pool->options.budget, bytes);
+	if (is_dead)
+		return;
+	gp_budget_uncharge(pool->options.budget, bytes);
+	/* Last: whoever has seen this may have it. */
+	atomic_fetch_add(&pool->first->n_arrivals, 1);
 }
 
 /*

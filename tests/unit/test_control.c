@@ -369,6 +369,29 @@ START_TEST(running_out_of_memory_asks_siblings_before_anybody_else)
 }
 END_TEST
 
+/* Another thread, while the rounds are run. */
+static void reclaim_sibling(struct fake *fake, enum fake_call call)
+{
+	if (call == FAKE_TRIM)
+		(void)gp_pool_reclaim(fake->hook_arg);
+}
+
+START_TEST(what_a_sibling_gives_back_meanwhile_is_worth_another_attempt)
+{
+	struct gp_pool *sibling;
+
+	setup_kind(_i);
+	sibling = new_sibling();
+	fixture_free_as(alloc_in(sibling, 200 * GP_MIB), GP_FREE_SYNCED);
+	px.fake.hook = reclaim_sibling;
+	px.fake.hook_arg = sibling;
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().rounds[GP_ROUND_fences].count, 0);
+	px.fake.hook = NULL;
+	end_sibling(sibling);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("control");
@@ -393,6 +416,8 @@ int main(void)
 	tcase_add_loop_test(tc, near_the_end_of_the_device_nothing_stays_cached_in_siblings_either, GP_KIND_SIMPLE,
 		GP_N_KINDS);
 	tcase_add_test(tc, running_out_of_memory_asks_siblings_before_anybody_else);
+	tcase_add_loop_test(
+		tc, what_a_sibling_gives_back_meanwhile_is_worth_another_attempt, GP_KIND_SIMPLE, GP_N_KINDS);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }
