@@ -17,6 +17,7 @@ import pathlib
 import sys
 import tarfile
 
+import part_backends
 import part_captures
 import part_contexts
 import part_deadlocks
@@ -49,6 +50,7 @@ PARTS = {
     "ways": part_ways,
     "debug": part_debug,
     "documents": part_documents,
+    "backends": part_backends,
 }
 
 SKIPPED = 77

@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import ctl
 import memory_watch
+import part_backends
 import part_captures
 import part_contexts
 import part_debug
@@ -114,7 +115,7 @@ class ResultsTest(WithOut):
 
 class DebugTest(WithOut):
     def run_with(self, text, said):
-        def run_program(config, words, log, timeout):
+        def run_program(config, words, log, timeout, pass_fds=()):
             log.parent.mkdir(parents=True, exist_ok=True)
             log.with_suffix(".err").write_text("".join(line + "\n" for line in said))
             return programs.Run(0, text, True)
@@ -135,6 +136,37 @@ class DebugTest(WithOut):
         self.assertFalse([name for name in bad if "innocent" in name])
         self.assertEqual(sum(name.endswith("is found") for name in bad), 6 * 2 + 8 * 2)
         self.assertEqual(sum("capture" in name for name in bad), len(part_debug.KINDS))
+
+
+class BackendsTest(WithOut):
+    """A program that answers what it is told to, and what is said of it."""
+
+    ANSWERS = {"words": "wrong words: 0\n", "reuse": "loops: 200\n", "export": "legacy handle: 1\nagain: 1\nfree: 0\n",
+               "ends": "end: 0\n"}
+    FACTS = {"reuse": "misses 1\n", "ends": "MiB missing after contexts 2\nMiB missing after resets 500\n"}
+
+    def play(self, answers=None, facts=None, said=part_backends.REFUSED):
+        def run_program(config, words, log, timeout):
+            scenario = words[4]
+            log.with_suffix(".err").write_text(said if scenario == "export" else "")
+            words[5].write_text((self.FACTS | (facts or {})).get(scenario, ""))
+            return programs.Run(0, (self.ANSWERS | (answers or {}))[scenario], bool(config.preload))
+
+        with mock.patch("programs.run_program", run_program):
+            for check in (part_backends.check_words, part_backends.check_reuse, part_backends.check_export,
+                          part_backends.check_ends):
+                check(self.results, self.out, pathlib.Path("library"))
+        return self.bad()
+
+    def test_what_is_as_it_shall_be_is_well_and_what_a_reset_leaves_is_noted(self):
+        self.assertEqual(self.play(), [])
+
+    def test_each_answer_that_is_another_is_bad(self):
+        for more, count in (({"answers": {"words": "wrong words: 1\n"}}, 8), ({"facts": {"reuse": "misses 200\n"}}, 2),
+                            ({"answers": {"export": "legacy handle: 0\nagain: 0\nfree: 0\n"}}, 2), ({"said": ""}, 2),
+                            ({"facts": {"ends": "MiB missing after contexts 300\n"}}, 3)):
+            before = len(self.bad())
+            self.assertEqual(len(self.play(**more)) - before, count, more)
 
 
 class DocumentsTest(WithOut):

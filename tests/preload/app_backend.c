@@ -3,7 +3,9 @@
 
 /* What holds whatever the pool's memory is made of, and what holds for managed memory alone. */
 
+#include "api/gpupool.h"
 #include "app_driver.h"
+#include "tests/sim/abi.h"
 
 enum { N_BLOCKS = 40, ROUNDS = 6, LOOPS = 200 };
 
@@ -66,6 +68,7 @@ static void words(void)
 /* A loop on one stream needs its memory from the driver once. */
 static void reuse(void)
 {
+	struct gpupool_status status;
 	CUstream stream;
 
 	app_start();
@@ -78,6 +81,8 @@ static void reuse(void)
 		APP_MUST(cuStreamSynchronize(stream));
 	}
 	app_result("loops", LOOPS);
+	if (!gpupool_get_status(0, &status))
+		app_fact("misses", status.misses);
 	app_fact_calls("cuMemAlloc_v2");
 	app_fact_calls("cuMemAllocManaged");
 	app_fact_calls("cuMemAllocFromPoolAsync");
@@ -171,10 +176,74 @@ static void info(void)
 	app_pause("info");
 }
 
+static size_t available_bytes(void)
+{
+	size_t available, total;
+
+	APP_MUST(cuMemGetInfo_v2(&available, &total));
+	return available;
+}
+
+static void tell_missing(const char *what, size_t before)
+{
+	size_t after = available_bytes();
+
+	app_fact(what, (before - (after < before ? after : before)) / MIB);
+}
+
+/* What contexts leave behind that end with memory in use, cached and freed under work. */
+static void furnish(void)
+{
+	(void)app_alloc(64 * MIB);
+	APP_MUST(cuMemFree_v2(app_alloc(48 * MIB)));
+	(void)app_alloc(4 * KIB);
+}
+
+/* Until nobody holds the primary context any more. */
+static void release_all(void)
+{
+	unsigned flags;
+	int active = 1;
+
+	while (active) {
+		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
+		APP_MUST(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	}
+}
+
+static void ends(void)
+{
+	size_t before = 0;
+	CUcontext ctx;
+
+	app_start();
+	for (unsigned i = 0; i < 6; i++) {
+		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
+		furnish();
+		APP_MUST(cuCtxDestroy_v2(ctx));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		if (i == 1)
+			before = available_bytes();
+	}
+	tell_missing("MiB missing after contexts", before);
+	for (unsigned i = 0; i < 4; i++) {
+		furnish();
+		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
+		app_start();
+	}
+	tell_missing("MiB missing after resets", before);
+	furnish();
+	release_all();
+	app_start();
+	tell_missing("MiB missing after a release", before);
+	app_result("end", cuCtxSynchronize());
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"words", words},
 	{"reuse", reuse},
 	{"export", export},
+	{"ends", ends},
 	{"spinning", spinning},
 	{"beyond", beyond},
 	{"until-full", until_full},

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+GPUPOOL_BACKEND: whether words are right on managed and on stream-ordered memory, what calls return, what is refused,
+and what is left behind. The programs are those of tests/preload (app_backend.c) and of tests/diff; of the latter the
+one that reaches for another device's memory needs two.
+"""
+
+import programs
+import part_semantics
+
+PRELOAD = programs.ROOT / "tests" / "preload"
+PROGRAM = programs.BIN / "app_backend"
+BACKENDS = ("managed", "async")
+KINDS = ("none", "simple", "binned", "split")
+SAME = ("devices_access", "free", "memory", "query", "runtime_static")
+REFUSED = "GPUPOOL_BACKEND=device can share memory"
+LEFT_MIB = 32  # each context holds more than that
+SECONDS = 60
+
+
+def build():
+    sources = [PRELOAD / "app_backend.c", *part_semantics.SHARED, part_semantics.DRIVER]
+    if part_semantics.is_fresh(PROGRAM, sources):
+        return
+    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+    stubs = part_semantics.toolkit() / "lib64" / "stubs"
+    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", PROGRAM, *sources]
+    words += [f"-L{stubs}", "-lcuda", "-ldl", "-lpthread"]
+    programs.run_tool(words, programs.WORK / "log" / "app_backend.log")
+
+
+class Played:
+    """A scenario of the program: what it printed, what was said of it, and its facts."""
+
+    def __init__(self, out, config, scenario):
+        log = out / "backends" / f"{scenario}-{config.name.replace(' ', '-')}.txt"
+        facts = log.with_suffix(".facts")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        words = ["sh", "-c", 'exec "$0" "$1" 3>"$2" 4</dev/null', PROGRAM, scenario, facts]
+        done = programs.run_program(config, words, log, timeout=SECONDS)
+        self.status, self.text = done.status, done.text
+        self.errors = log.with_suffix(".err").read_text(errors="replace")
+        lines = facts.read_text().splitlines() if facts.exists() else []
+        pairs = [line.rpartition(" ") for line in lines]
+        self.facts = {name: int(value) for name, _, value in pairs if value.isdigit()}
+
+
+def config_of(library, backend, kind="split"):
+    return programs.Config(f"{backend} {kind}", library, {"GPUPOOL_BACKEND": backend, "GPUPOOL_POOL": kind})
+
+
+def is_there(played):
+    """The device may not have it: then the library says so."""
+    return "is not to be had" not in played.errors
+
+
+def check_words(results, out, library):
+    for backend in BACKENDS:
+        for kind in KINDS:
+            played = Played(out, config_of(library, backend, kind), "words")
+            ok = played.status == 0 and played.text == "wrong words: 0\n" and is_there(played)
+            results.check(f"{backend} {kind}: words are right", ok, f"status {played.status}: {played.text.strip()}")
+
+
+def check_reuse(results, out, library):
+    for backend in BACKENDS:
+        played = Played(out, config_of(library, backend), "reuse")
+        misses = played.facts.get("misses")
+        results.check(f"{backend}: a loop asks the driver for memory once", played.status == 0 and misses == 1,
+                      f"{misses} of 200")
+
+
+def check_export(results, out, library):
+    for backend in BACKENDS:
+        played = Played(out, config_of(library, backend), "export")
+        ok = played.status == 0 and "handle: 0" not in played.text and "free: 0" in played.text
+        results.check(f"{backend}: legacy handles are refused, and a line says what has them",
+                      ok and played.errors.count(REFUSED) == 1, played.text.replace("\n", ", "))
+
+
+def check_ends(results, out, library):
+    """Only contexts of the program's own are certain; what a driver keeps after the end of a primary one is noted."""
+    for config in (programs.Config("raw"), *(config_of(library, backend) for backend in BACKENDS)):
+        played = Played(out, config, "ends")
+        missing = played.facts.get("MiB missing after contexts")
+        ok = played.status == 0 and missing is not None and missing < LEFT_MIB
+        results.check(f"{config.name}: contexts leave no memory behind", ok, f"{missing} MiB, status {played.status}")
+        for name, value in played.facts.items():
+            results.note(f"{config.name} | {name}", value, "MiB")
+
+
+def check_same(results, out, library, jobs):
+    part_semantics.build()
+    rows, status = part_semantics.run_suite(out / "backends", SAME, library, jobs, ["device", *BACKENDS], False)
+    results.check("the runner ran to its end", rows and status in (0, 1), f"{len(rows)} results, status {status}")
+    part_semantics.take(results, [row for row in rows if row["config"] != "table"])
+    part_semantics.print_unexpected(rows)
+
+
+def run(results, out, options):
+    library = programs.preload_library()
+    build()
+    check_words(results, out, library)
+    check_reuse(results, out, library)
+    check_export(results, out, library)
+    check_ends(results, out, library)
+    check_same(results, out, library, options.jobs)
