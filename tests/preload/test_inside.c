@@ -157,6 +157,32 @@ START_TEST(a_program_whose_memory_is_watched_cannot_tell)
 }
 END_TEST
 
+static const char *const backed[][3] = {
+	{"app_backend", "app_backend_inside", "words"},
+	{"app_context", "app_context_inside", "end-under-threads"},
+	{"app_context", "app_context_inside", "reset"},
+	{"app_mapped", "app_mapped_inside", "ends"},
+	{"app_query", "app_query_inside", "info"},
+	{"app_threads", "app_threads_inside", "many"},
+};
+
+static const char *const backends[] = {"GPUPOOL_BACKEND=managed", "GPUPOOL_BACKEND=async"};
+
+enum { N_BACKED = (int)(LENGTH(backed) * LENGTH(backends)) };
+
+START_TEST(a_program_cannot_tell_what_its_memory_is_made_of)
+{
+	const char *const *scenario = backed[_i % (int)LENGTH(backed)];
+	const char *env[] = {RUNTIME, backends[_i / (int)LENGTH(backed)], "GPUPOOL_LOG=off", NULL};
+
+	play_same(&(struct play){.program = scenario[0],
+		.inside = scenario[1],
+		.words = {scenario[2]},
+		.env = env,
+		.at_pause = look});
+}
+END_TEST
+
 static const char *const asking[][2] = {
 	{"app_api_inside", "defer"},
 	{"app_api_inside", "free-now"},
@@ -213,6 +239,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0, N_ROWS);
 	tcase_add_loop_test(tc, a_program_whose_stacks_are_taken_cannot_tell, 0, (int)LENGTH(traced));
 	tcase_add_loop_test(tc, a_program_whose_memory_is_watched_cannot_tell, 0, N_DEBUGGED);
+	tcase_add_loop_test(tc, a_program_cannot_tell_what_its_memory_is_made_of, 0, N_BACKED);
 	tcase_add_loop_test(
 		tc, a_program_may_ask_and_processes_may_ask_each_other, 0, (int)LENGTH(asking) - n_left_out);
 	tcase_add_loop_test(tc, memory_that_runs_out_is_found_inside_too, 0, (int)LENGTH(pools));
