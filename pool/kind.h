@@ -55,10 +55,10 @@ struct gp_kind_ops {
 	/* A large segment that was idle for so many growths goes back when the pool grows; 0: none does. */
 	unsigned stale_after;
 
-	/* So often all idle segments go back before the pool would hold more than ever, until it does by a share. */
-	unsigned n_swaps;
+	/* Idle segments go back before the pool would hold more than ever: once for each request (marks.h). */
+	bool swaps;
 
-	/* And so often it waits for what was freed, before it would hold more than ever, until it does by a share. */
+	/* So often it waits for what was freed, before it would hold more than ever, until it does by a share. */
 	unsigned n_waits;
 
 	/* How much to ask the driver for, for a block of size bytes. */

@@ -29,14 +29,14 @@
 #define SEGMENT_MAX   (48 * GP_MIB)
 #define SEGMENT_SHARE 4
 
+/* What would take more than such a part of one has its own, which goes back without others. */
+#define SEGMENT_PART 4
+
 /*
  * A program whose buffers grow leaves a trail of segments that are too small. Few growths are enough to tell them from
  * those that a program alternates between, which stay once all are there.
  */
 #define STALE_AFTER 4
-
-/* A loop that needs all it had before it settles on that after so many attempts to do with less. */
-#define SWAPS 2
 
 /* Only what is completed can be given back. */
 #define WAITS 8
@@ -148,7 +148,7 @@ static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
 	if (size <= GP_SMALL_MAX)
 		return gp_round_up(GP_ALIGN + SLAB_BLOCKS * size, SLAB_MULTIPLE);
 	/* The guard takes its room on top, so that blocks of a power of two still fill the segment. */
-	if (size <= segment / 2)
+	if (size <= segment / SEGMENT_PART)
 		return segment + pool->options.granule;
 	return gp_round_up(size, pool->options.granule);
 }
@@ -178,7 +178,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.put = split_put,
 	.unlink = split_unlink,
 	.stale_after = STALE_AFTER,
-	.n_swaps = SWAPS,
+	.swaps = true,
 	.n_waits = WAITS,
 	.segment_bytes = split_segment_bytes,
 	.largest_fit = split_largest_fit,

@@ -7,6 +7,7 @@
 #include "block.h"
 #include "failure.h"
 #include "fence.h"
+#include "marks.h"
 #include "pending.h"
 #include "pool.h"
 
@@ -36,9 +37,8 @@ struct gp_pool {
 	pthread_cond_t rounds_done;
 	struct gp_stats stats;
 	uint64_t n_grows;	/* times that a large segment was asked for: the clock of idleness */
-	uint64_t swap_level;	/* peak of total_bytes when swaps were last counted anew */
-	unsigned n_swaps;	/* since then: see segment.c */
-	uint64_t wait_level;	/* likewise, for waits */
+	struct gp_marks marks;	/* what was done for the sake of memory */
+	uint64_t wait_level;	/* peak of total_bytes when waits were last counted anew */
 	unsigned n_waits;	/* since then: see reuse.c */
 	uint64_t begun_bytes;	/* of release_begin since the start */
 	uint64_t arrived_bytes; /* of these, back in the driver */

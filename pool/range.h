@@ -33,14 +33,10 @@ struct gp_range {
 
 enum { GP_RANGE_SMALL, GP_RANGE_LARGE, GP_N_RANGES };
 
-enum { GP_RANGE_MARKS = 256 };
-
 struct gp_vm {
 	struct gp_range ranges[GP_N_RANGES];
 	struct gp_list pieces;
 	struct gp_list exported;  /* cached blocks of retired pieces, while their memory may go back */
-	unsigned n_moved;	  /* how often memory was moved since the most that was ever used has grown */
-	uint64_t marks[GP_RANGE_MARKS]; /* what it was moved for since then: range_fill.c */
 	unsigned n_busy;	  /* threads that map or unmap */
 	bool is_over;		  /* gp_pool_unmap was called */
 };

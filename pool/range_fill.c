@@ -8,12 +8,11 @@
  * While the pool holds little more than was ever used at a time, with new memory. Beyond that with pieces that lie free
  * elsewhere: moving one costs about as much as a new one, whatever its size, and the pool does not grow. But a loop
  * would go on moving for ever: so a request for which memory was moved before, when just as much was used, gets new
- * memory; and if memory has been moved often and no more is used than before, the pool may grow a little more, and then
- * as it likes. Then all rounds find what the first ones made.
+ * memory (marks.h); and if memory has been moved often and no more is used than before, each time lets the pool grow
+ * some more. Then all rounds find what the first ones made.
  */
 
 #include <errno.h>
-#include <string.h>
 
 #include "descriptor.h"
 #include "range.h"
@@ -22,9 +21,9 @@
 
 /*
  * How much more may be held than was ever used, before memory is moved: thousandths of that. Each time that memory was
- * moved is worth one more; after so many times it is certain that this would go on.
+ * moved is worth one more, and once it is certain that this would go on, ten.
  */
-enum { SLACK = 28, SLACK_MAX = 40, SURELY_AFTER = 64 };
+enum { SLACK = 28, SLACK_MAX = 40, SLACK_STEP = 10 };
 
 /* New pieces are as large as the gap, but not so large that they will never be free as a whole. */
 #define PIECE_MAX   (20 * GP_MIB)
@@ -40,42 +39,16 @@ struct filling {
 	bool has_moved;
 };
 
-/* For a request of that size when so much was used: a program in a loop comes by again. */
-static uint64_t mark_of(const struct filling *f)
-{
-	return (f->request->size / GP_ALIGN + (f->used_bytes << 20)) * UINT64_C(0x9e3779b97f4a7c15) | 1;
-}
-
-static uint64_t *place_of(struct gp_vm *vm, uint64_t mark)
-{
-	_Static_assert(GP_RANGE_MARKS == 1 << (64 - 56), "the hash fits");
-	return &vm->marks[mark >> 56];
-}
-
 /* What may be held in all before memory is moved. */
 static uint64_t plenty_locked(const struct filling *f)
 {
 	uint64_t used = gp_max(f->pool->stats.peak_used_bytes, f->used_bytes + f->request->size);
-	unsigned n = f->pool->cache.vm->n_moved;
+	uint64_t slack = gp_min(SLACK + f->pool->marks.count, SLACK_MAX);
 
-	if (f->is_again || n >= SURELY_AFTER)
+	if (f->is_again)
 		return UINT64_MAX;
-	return used + used / 1000 * gp_min(SLACK + n, SLACK_MAX);
-}
-
-/* More is used now than ever before: what was moved until now says nothing. */
-static void forget_moves_locked(struct gp_vm *vm)
-{
-	vm->n_moved = 0;
-	memset(vm->marks, 0, sizeof(vm->marks));
-}
-
-static void note_moves_locked(const struct filling *f)
-{
-	struct gp_vm *vm = f->pool->cache.vm;
-
-	vm->n_moved++;
-	*place_of(vm, mark_of(f)) = mark_of(f);
+	slack += (uint64_t)SLACK_STEP * gp_marks_excess(&f->pool->marks);
+	return used + used / 1000 * slack;
 }
 
 /* The first addresses of the window that have no memory. */
@@ -187,7 +160,7 @@ static struct gp_block *finish_locked(struct filling *f)
 	b->flags &= (uint8_t)~GP_BLOCK_EMPTY;
 	f->pool->stats.returning_bytes -= b->size;
 	if (f->has_moved)
-		note_moves_locked(f);
+		gp_marks_note(&f->pool->marks, f->request->size, f->used_bytes);
 	b = f->request->kind->cut(f->pool, b, f->request->size);
 	gp_reuse_hand_out_locked(f->pool, b, f->request);
 	return b;
@@ -256,9 +229,8 @@ static int begin(struct filling *f)
 	}
 	r = gp_descriptors_ensure_locked(pool);
 	f->used_bytes = pool->stats.used_bytes;
-	if (f->used_bytes + f->request->size > pool->stats.peak_used_bytes)
-		forget_moves_locked(pool->cache.vm);
-	f->is_again = *place_of(pool->cache.vm, mark_of(f)) == mark_of(f);
+	gp_marks_begin(&pool->marks, f->used_bytes + f->request->size);
+	f->is_again = gp_marks_is_known(&pool->marks, f->request->size, f->used_bytes);
 	if (!r && !gp_range_take_window_locked(pool, f->range, f->request->size, &f->window))
 		r = -ENOMEM;
 	gp_mutex_unlock(&pool->lock);

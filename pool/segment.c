@@ -7,7 +7,8 @@
  * Giving back never makes the host wait: a segment whose work is completed is handed to the backend's
  * release_begin, stays charged to the budget as "returning", and is off the books when release_poll or
  * release_drain finds it in the driver. Where the backend cannot do that (pinned memory, old drivers) the
- * memory is released on the spot, but only while the context is idle, when the driver has nothing to wait for.
+ * memory is released on the spot, but only while the context is idle, when the driver has nothing to wait for. Who
+ * takes memory in exchange waits a moment for the driver to have what it was given, and for no work of the GPU.
  */
 
 #include <errno.h>
@@ -18,8 +19,11 @@
 #include "reuse.h"
 #include "segment.h"
 
-/* By how much the peak must rise for idle segments to be given back before growth again. */
-#define SWAP_SHARE 16
+/* How much idle memory goes back before the pool grows, for what it grows by. */
+#define SWAP_MULTIPLE 2
+
+/* At most so long: it takes some tenths of that. Else both would be held for a moment, which is what counts. */
+#define SWAP_WAIT_NS UINT64_C(1000000)
 
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
 {
@@ -343,34 +347,38 @@ static void give_back_stale(struct gp_pool *pool, const struct gp_request *reque
 }
 
 /*
- * Before the pool holds more than ever: what is idle goes back first, for what is live now may fit where that was. A
- * program that comes to need the idle ones again has paid for it with driver calls and saved nothing; so that a loop
- * does so a few times and then never again, this is counted, and anew only when the peak has risen by a share.
+ * Before the pool holds more than ever: what is idle goes back first, for what is live now may fit where that was; not
+ * all of it, since some may be asked for next. A program that comes to need it again has paid for it with driver calls
+ * and saved nothing; so not in a loop. Returns how much; 0: nothing.
  */
-static bool is_swap_due_locked(struct gp_pool *pool, const struct gp_request *request)
+static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request *request)
 {
-	uint64_t bytes = request->kind->segment_bytes(pool, request->size), peak = pool->stats.peak_total_bytes;
+	uint64_t bytes = request->kind->segment_bytes(pool, request->size), used = pool->stats.used_bytes;
 
-	if (pool->stats.total_bytes + bytes <= peak || gp_list_is_empty(&pool->idle))
-		return false;
-	if (peak >= pool->swap_level + pool->swap_level / SWAP_SHARE) {
-		pool->swap_level = peak;
-		pool->n_swaps = 0;
-	}
-	return pool->n_swaps++ < request->kind->n_swaps;
+	if (pool->stats.total_bytes + bytes <= pool->stats.peak_total_bytes || gp_list_is_empty(&pool->idle))
+		return 0;
+	gp_marks_begin(&pool->marks, used + request->size);
+	if (gp_marks_excess(&pool->marks) || gp_marks_is_known(&pool->marks, request->size, used))
+		return 0;
+	return SWAP_MULTIPLE * bytes;
 }
 
 static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
 {
-	bool is_due;
+	uint64_t bytes, used;
 
-	if (!request->kind->n_swaps)
+	if (!request->kind->swaps)
 		return;
 	gp_mutex_lock(&pool->lock);
-	is_due = is_swap_due_locked(pool, request);
+	bytes = swap_bytes_locked(pool, request);
+	used = pool->stats.used_bytes;
 	gp_mutex_unlock(&pool->lock);
-	if (is_due && gp_segment_give_back(pool, UINT64_MAX))
-		gp_segment_poll_returning(pool);
+	if (!bytes || !gp_segment_give_back(pool, bytes))
+		return;
+	gp_mutex_lock(&pool->lock);
+	gp_marks_note(&pool->marks, request->size, used);
+	gp_mutex_unlock(&pool->lock);
+	gp_segment_wait_returning(pool, SWAP_WAIT_NS);
 }
 
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)

@@ -6,9 +6,9 @@
 
 struct pool_fixture px;
 
-void fixture_setup(enum gp_kind kind)
+void fixture_setup_large(enum gp_kind kind, uint64_t capacity)
 {
-	fake_init(&px.fake, FIXTURE_CAPACITY);
+	fake_init(&px.fake, capacity);
 	gp_addrmap_init(&px.map);
 	gp_budget_init(&px.budget, GP_NO_LIMIT);
 	px.pool = NULL;
@@ -17,11 +17,16 @@ void fixture_setup(enum gp_kind kind)
 		.backend = fake_backend(&px.fake),
 		.map = &px.map,
 		.budget = &px.budget,
-		.capacity_bytes = FIXTURE_CAPACITY,
+		.capacity_bytes = capacity,
 		.granule = 2 * GP_MIB,
 		.pending_bytes_max = UINT64_MAX,
 		.pending_count_max = UINT64_MAX,
 	};
+}
+
+void fixture_setup(enum gp_kind kind)
+{
+	fixture_setup_large(kind, FIXTURE_CAPACITY);
 }
 
 void fixture_teardown(void)

@@ -27,6 +27,9 @@ extern struct pool_fixture px;
 /* A fake GPU of FIXTURE_CAPACITY and options without limits; the pool is made when first needed. */
 void fixture_setup(enum gp_kind kind);
 
+/* Likewise, of so many bytes: beyond 1 GiB without a history of who touched them. */
+void fixture_setup_large(enum gp_kind kind, uint64_t capacity);
+
 /* A test case of that name whose tests begin with the one and end with the other. */
 TCase *fixture_case(enum gp_kind kind);
 

@@ -145,7 +145,7 @@ START_TEST(pending_blocks_that_merge_into_a_fit_need_no_driver)
 	px.options.completion_only = true;
 	fixture_alloc(180 * GP_MIB);
 	for (int i = 0; i < 4; i++)
-		addrs[i] = fixture_alloc(15 * GP_MIB);
+		addrs[i] = fixture_alloc(10 * GP_MIB);
 	for (int i = 0; i < 4; i++) {
 		fixture_work();
 		fixture_free(addrs[i]);

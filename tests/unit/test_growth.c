@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What the kinds that cut blocks do before they hold more than ever, and that a loop does not do it for ever. */
+
+#include <stdlib.h>
+
+#include "pool_fixture.h"
+#include "tests/suite.h"
+
+#define CAPACITY (16 * GP_GIB)
+
+static uint64_t n_driver_calls(void)
+{
+	struct gp_stats stats = fixture_stats();
+
+	return stats.driver_allocs + stats.driver_frees + stats.moves;
+}
+
+/* Sizes of blocks, and what is asked of the driver for the first. */
+static const struct {
+	uint64_t bytes, segment;
+} parts[] = {
+	{2 * GP_MIB, 18 * GP_MIB},
+	{4 * GP_MIB, 18 * GP_MIB},
+	{4 * GP_MIB + GP_ALIGN, 6 * GP_MIB},
+	{16 * GP_MIB, 16 * GP_MIB},
+	{33 * GP_MIB, 34 * GP_MIB},
+};
+
+START_TEST(split_gives_a_block_that_would_fill_a_segment_its_own)
+{
+	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
+	fixture_alloc(parts[_i].bytes);
+	ck_assert_uint_eq(fixture_stats().total_bytes, parts[_i].segment);
+}
+END_TEST
+
+START_TEST(split_has_what_it_gave_back_arrive_before_it_takes_more)
+{
+	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
+	px.fake.arrives_on_drain_only = true;
+	fixture_free(fixture_alloc(40 * GP_MIB));
+	fixture_alloc(60 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().peak_total_bytes, 60 * GP_MIB);
+}
+END_TEST
+
+/* Of a block that stays idle segments are given back each time, since something else is live then. */
+START_TEST(split_gives_idle_segments_back_as_long_as_each_request_is_another)
+{
+	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
+	for (uint64_t i = 0; i < 10; i++) {
+		fixture_free(fixture_alloc((100 + 20 * i) * GP_MIB));
+		fixture_alloc((110 + 20 * i) * GP_MIB);
+		ck_assert_uint_le(fixture_stats().total_bytes, fixture_stats().used_bytes + 2 * GP_MIB);
+	}
+}
+END_TEST
+
+/* A round of a loop: blocks of sizes between 512 KiB and 256 MiB that come and go at random. */
+enum { BLOCKS_MAX = 80, ROUNDS = 14, SURELY = 10, LOOPS = 40 };
+
+static struct {
+	unsigned n_steps;
+	struct step {
+		bool is_alloc;
+		unsigned nth;
+		uint64_t bytes;
+	} steps[2 * BLOCKS_MAX];
+} loop;
+
+static uint64_t state;
+
+static uint64_t random_below(uint64_t n)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state % n;
+}
+
+static void add_free(unsigned *live, unsigned *n_live)
+{
+	unsigned i = (unsigned)random_below(*n_live);
+
+	loop.steps[loop.n_steps++] = (struct step){.nth = live[i]};
+	live[i] = live[--*n_live];
+}
+
+static void make_loop(unsigned seed)
+{
+	unsigned live[BLOCKS_MAX], n_live = 0, n = 0, n_blocks;
+
+	state = UINT64_C(88172645463325252) + seed * UINT64_C(7919);
+	loop.n_steps = 0;
+	n_blocks = 20 + (unsigned)random_below(BLOCKS_MAX - 20);
+	while (n < n_blocks || n_live) {
+		if (n < n_blocks && (!n_live || random_below(100) < 55)) {
+			uint64_t power = UINT64_C(1) << (19 + random_below(9));
+
+			loop.steps[loop.n_steps++] = (struct step){true, n, power + random_below(power)};
+			live[n_live++] = n++;
+		} else {
+			add_free(live, &n_live);
+		}
+	}
+}
+
+static void run_loop(void)
+{
+	uint64_t addresses[BLOCKS_MAX];
+
+	for (unsigned i = 0; i < loop.n_steps; i++) {
+		const struct step *step = &loop.steps[i];
+
+		if (step->is_alloc)
+			ck_assert_int_eq(gp_pool_alloc(fixture_pool(), step->bytes, 0, &addresses[step->nth]), 0);
+		else
+			ck_assert_int_eq(gp_pool_free(&px.map, addresses[step->nth], GP_FREE_SYNCED), 0);
+	}
+	fixture_check();
+}
+
+/* How many random loops may call the driver from the fourth round on, and from the eleventh: as many as do today. */
+static const struct {
+	enum gp_kind kind;
+	uint64_t leak; /* bytes in each round */
+	int late, surely;
+} bars[] = {
+	{GP_KIND_SPLIT, 0, 0, 0},
+	{GP_KIND_SPLIT, 4 * GP_KIB, 0, 0},
+	{GP_KIND_VMM, 0, 4, 0},
+	{GP_KIND_VMM, 4 * GP_KIB, 3, 0},
+};
+
+START_TEST(few_random_loops_call_the_driver_after_the_third_round)
+{
+	int late = 0, surely = 0;
+
+	for (unsigned seed = 0; seed < LOOPS; seed++) {
+		uint64_t after_three = 0, after_ten = 0;
+
+		fixture_setup_large(bars[_i].kind, CAPACITY);
+		make_loop(seed);
+		for (int i = 0; i < ROUNDS; i++) {
+			if (bars[_i].leak)
+				fixture_alloc(bars[_i].leak);
+			run_loop();
+			after_three = i == 2 ? n_driver_calls() : after_three;
+			after_ten = i == SURELY - 1 ? n_driver_calls() : after_ten;
+		}
+		late += n_driver_calls() != after_three;
+		surely += n_driver_calls() != after_ten;
+		fixture_teardown();
+	}
+	ck_assert_int_le(late, bars[_i].late);
+	ck_assert_int_le(surely, bars[_i].surely);
+	fixture_setup_large(bars[_i].kind, CAPACITY);
+}
+END_TEST
+
+#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, sizeof(rows) / sizeof(*(rows)))
+
+int main(void)
+{
+	Suite *suite = suite_create("growth");
+	TCase *tc = tcase_create("growth");
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, NULL, fixture_teardown);
+	ADD_ROWS(tc, parts, split_gives_a_block_that_would_fill_a_segment_its_own);
+	tcase_add_test(tc, split_has_what_it_gave_back_arrive_before_it_takes_more);
+	tcase_add_test(tc, split_gives_idle_segments_back_as_long_as_each_request_is_another);
+	ADD_ROWS(tc, bars, few_random_loops_call_the_driver_after_the_third_round);
+	return suite_run(suite);
+}
