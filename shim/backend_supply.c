@@ -78,11 +78,27 @@ static CUresult take(struct gp_context *context, CUdeviceptr *ptr, uint64_t byte
 	return r;
 }
 
-/* What a driver says that it can do, a container or a virtual machine may still forbid. */
+static void count_allocs(void *arg, struct gp_pool *pool)
+{
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	*(uint64_t *)arg += stats.driver_allocs;
+}
+
+/*
+ * What a driver says that it can do, a container or a virtual machine may still forbid. Not once there is memory of
+ * that kind, which goes back in other ways.
+ */
 static bool is_refused(struct gp_context *context, CUresult r)
 {
-	return (r == CUDA_ERROR_NOT_SUPPORTED || r == CUDA_ERROR_NOT_FOUND || r == CUDA_ERROR_NOT_PERMITTED) &&
-	       !gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE);
+	uint64_t n_allocs = 0;
+
+	if ((r != CUDA_ERROR_NOT_SUPPORTED && r != CUDA_ERROR_NOT_FOUND && r != CUDA_ERROR_NOT_PERMITTED) ||
+		gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+		return false;
+	gp_context_each_pool(context, count_allocs, &n_allocs);
+	return !n_allocs;
 }
 
 CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)

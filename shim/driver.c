@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "capture.h"
 #include "log.h"
 #include "real.h"
 
@@ -108,6 +109,8 @@ CUresult gp_driver_wait_for_context(void)
 	CUdeviceptr ptr;
 	CUresult r = gp_real.cuMemAlloc_v2(&ptr, GP_ALIGN);
 
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && gp_capture_is_none())
+		return gp_real.cuCtxSynchronize();
 	return r ? r : gp_real.cuMemFree_v2(ptr);
 }
 

@@ -51,7 +51,8 @@ static void tell_pieces_of(void *arg, struct gp_pool *pool)
 /* A pool of the driver's is told once for all of its memory. */
 static void tell_async(struct change *change)
 {
-	if (!gp_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) || !gp_context_enter(change->owner))
+	if (!gp_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) ||
+		change->access.location.id == change->owner->device->index || !gp_context_enter(change->owner))
 		return;
 	change->result = gp_async_set_access(change->owner, change->access.location.id, change->access.flags);
 	gp_context_leave(change->owner);

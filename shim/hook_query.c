@@ -273,13 +273,22 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 CUresult hook_cuMemGetHandleForAddressRange(
 	void *handle, CUdeviceptr ptr, size_t bytes, int type, unsigned long long flags)
 {
+	static const char how[] = "a dma-buf handle";
 	struct gp_block_info info;
+	bool is_unlikely = false;
+	CUresult r;
 
 	gp_context_settle(&gp_state.device_map, ptr);
 	if (gp_debug_info(&gp_state.device_map, ptr, &info) == 0) {
 		if (!info.is_used || bytes > info.addr + info.rounded - ptr)
 			return CUDA_ERROR_INVALID_VALUE;
-		give_out(ptr, "a dma-buf handle");
+		/* Of other memory there may be none: who asks whether there is shall lose nothing by it. */
+		is_unlikely = gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE;
+		if (!is_unlikely)
+			give_out(ptr, how);
 	}
-	return gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
+	r = gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
+	if (!r && is_unlikely)
+		give_out(ptr, how);
+	return r;
 }
