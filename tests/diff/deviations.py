@@ -202,7 +202,7 @@ DEVIATIONS = (
     ),
     Deviation(
         "memory of GPUPOOL_BACKEND=managed says that it is managed",
-        "so it is, and whoever asks may have to know: the host can reach it, other processes and devices cannot",
+        "so it is, and whoever asks may have to know: the host and every device reach it, other processes cannot",
         "device",
         "The driver answers for such memory",
         (
@@ -212,6 +212,8 @@ DEVIATIONS = (
             Row("query(_.*)?", r"attributes/(large|inside|small), attribute .*", ("managed",), None, "gpu",
                 is_certain=False),
             Row("query(_.*)?", r"batch/.*", ("managed",), r".*, managed 1"),
+            Row("devices_access", r"(never-enabled|disabled)/synchronise", ("managed",), "0", "sim"),
+            Row("devices_access", r"(never-enabled|disabled)/.*", ("managed",), None, "gpu", is_certain=False),
             Row("runtime(_.*)?", r"attributes/(block|inside|small)", ("managed",), "type 3, .*, host pointer 1"),
         ),
     ),

@@ -141,7 +141,7 @@ NEEDS = {
     ),
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
     "devices_info": (Needs(devices=2, is_alone=True),),
-    "devices_access": (Needs(devices=2, is_strict=False, configs=(*USUAL_NAMES, "async")),),
+    "devices_access": (Needs(devices=2, is_strict=False, configs=(*USUAL_NAMES, "managed", "async")),),
     "first": somebody_first(devices=2),
     "first_alone": somebody_first(devices=1),
     # Each hang takes its time.
