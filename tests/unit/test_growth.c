@@ -46,7 +46,7 @@ START_TEST(split_has_what_it_gave_back_arrive_before_it_takes_more)
 }
 END_TEST
 
-/* Of a block that stays idle segments are given back each time, since something else is live then. */
+/* A block stays in each round, so that none is like another. */
 START_TEST(split_gives_idle_segments_back_as_long_as_each_request_is_another)
 {
 	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
