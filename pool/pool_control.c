@@ -70,22 +70,9 @@ uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_inv
 	return gp_pool_reclaim(pool);
 }
 
-static uint64_t returning_bytes(struct gp_pool *pool)
+void gp_pool_await_returning(struct gp_pool *pool, uint64_t max_ns)
 {
-	uint64_t bytes;
-
-	gp_mutex_lock(&pool->lock);
-	bytes = pool->stats.returning_bytes;
-	gp_mutex_unlock(&pool->lock);
-	return bytes;
-}
-
-uint64_t gp_pool_await_returning(struct gp_pool *pool, uint64_t max_ns)
-{
-	uint64_t before = returning_bytes(pool);
-
 	gp_segment_wait_returning(pool, max_ns);
-	return before - gp_min(before, returning_bytes(pool));
 }
 
 void gp_pool_flush(struct gp_pool *pool, bool may_wait)

@@ -45,8 +45,8 @@ uint64_t gp_pool_invalidate(struct gp_pool *pool, struct gp_invalidated *ret_inv
 /* For a sibling that has run out of memory: waits a little for what a fence of its own free covers not yet. */
 void gp_pool_await_late(struct gp_pool *pool);
 
-/* Waits for what is on its way back to arrive in the driver: the bytes that have. */
-uint64_t gp_pool_await_returning(struct gp_pool *pool, uint64_t max_ns);
+/* Waits for what is on its way back to arrive in the driver; whoever is in the rounds of a sibling then tries again. */
+void gp_pool_await_returning(struct gp_pool *pool, uint64_t max_ns);
 
 /* The context has a new part, which orders that were given before may not hold back: they do now. */
 void gp_pool_order_again(struct gp_pool *pool);

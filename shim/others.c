@@ -70,38 +70,32 @@ static void await(void *arg, struct gp_pool *pool)
 {
 	const struct search *search = arg;
 
-	if (search->given < search->want)
+	if (search->given < search->want && gp_driver_now_ns(NULL) < search->end_ns)
 		gp_pool_await_late(pool);
 }
 
 /* All of them give back on one stream of the context's, where later work may have been made to wait for other work. */
 static void await_returning(void *arg, struct gp_pool *pool)
 {
-	struct search *search = arg;
+	const struct search *search = arg;
 	uint64_t now_ns = gp_driver_now_ns(NULL);
 
 	if (now_ns < search->end_ns)
-		search->given += gp_pool_await_returning(pool, search->end_ns - now_ns);
+		gp_pool_await_returning(pool, search->end_ns - now_ns);
 }
 
-/*
- * Who asks is asked, too, and has nothing left. Those who may wait have asked before: what was given then counts once
- * it has arrived, and what is given now as soon as it is.
- */
+/* Who asks is asked, too, and has nothing left. */
 uint64_t gp_others_siblings(struct gp_context *context, uint64_t bytes, bool may_wait)
 {
-	struct search search = {.want = bytes, .end_ns = gp_driver_now_ns(NULL) + SIBLINGS_WAIT_NS}, ignored;
+	struct search search = {.want = bytes, .end_ns = gp_driver_now_ns(NULL) + SIBLINGS_WAIT_NS};
 
 	if (!gp_context_has_regions(context) || !is_well(context))
 		return 0;
-	if (may_wait) {
-		gp_context_each_pool(context, await, &search);
-		gp_context_each_pool(context, await_returning, &search);
-	}
-	gp_context_each_pool(context, trim, &search);
-	ignored = search;
 	if (may_wait)
-		gp_context_each_pool(context, await_returning, &ignored);
+		gp_context_each_pool(context, await, &search);
+	gp_context_each_pool(context, trim, &search);
+	if (may_wait)
+		gp_context_each_pool(context, await_returning, &search);
 	return search.given;
 }
 
