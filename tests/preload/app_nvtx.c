@@ -71,7 +71,33 @@ static void ranges(void)
 	app_pause("ranges");
 }
 
+/* More texts than are kept; the ranges of domains are told apart all the same. */
+static void texts(void)
+{
+	nvtxEventAttributes_t first = named(NVTX_MESSAGE_TYPE_ASCII, "first");
+	nvtxEventAttributes_t second = named(NVTX_MESSAGE_TYPE_ASCII, "second");
+	nvtxDomainHandle_t one, other;
+	char text[32];
+
+	app_start();
+	for (int i = 0; i < 5000; i++) {
+		snprintf(text, sizeof(text), "text %d", i);
+		(void)nvtxDomainRegisterStringA(NULL, text);
+	}
+	one = nvtxDomainCreateA("one");
+	other = nvtxDomainCreateA("other");
+	nvtxDomainRangePushEx(one, &first);
+	nvtxDomainRangePushEx(other, &second);
+	step(3 * MIB);
+	nvtxDomainRangePop(one);
+	step(3 * MIB);
+	nvtxDomainRangePop(other);
+	step(3 * MIB);
+	app_fact("shared", n_shared);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"ranges", ranges},
+	{"texts", texts},
 	{NULL},
 };

@@ -461,6 +461,19 @@ START_TEST(the_ranges_of_an_unmodified_program_are_regions)
 	ck_assert_uint_eq(play_fact("shared"), injections[_i].n_shared);
 }
 END_TEST
+
+START_TEST(domains_are_told_apart_however_many_texts_there_are)
+{
+	char injection[512];
+	const char *env[] = {"GPUPOOL_REGIONS=nvtx", "GPUPOOL_POOL=simple", GPU, injection, NULL};
+
+	snprintf(injection, sizeof(injection), "NVTX_INJECTION64_PATH=%s", play_library);
+	play_run(&(struct play){.program = "app_nvtx", .words = {"texts"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	check_quiet();
+	ck_assert_uint_eq(play_fact("shared"), 1);
+}
+END_TEST
 #endif
 
 static void add(TCase *tc)
@@ -486,6 +499,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_rule_may_put_what_a_library_allocates_into_a_region, 0, 2);
 #ifdef HAS_NVTX
 	tcase_add_loop_test(tc, the_ranges_of_an_unmodified_program_are_regions, 0, (int)LENGTH(injections));
+	tcase_add_test(tc, domains_are_told_apart_however_many_texts_there_are);
 #endif
 }
 
