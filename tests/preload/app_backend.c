@@ -7,7 +7,7 @@
 #include "app_driver.h"
 #include "tests/sim/abi.h"
 
-enum { N_BLOCKS = 40, ROUNDS = 6, LOOPS = 200 };
+enum { N_BLOCKS = 30, ROUNDS = 3, LOOPS = 200 };
 
 #define EDGE (4 * KIB)
 
@@ -54,7 +54,7 @@ static void words(void)
 		for (unsigned i = 0; i < N_BLOCKS; i++)
 			put(streams[i % 2], &pieces[i], bytes_of(i, round), round * N_BLOCKS + i);
 		for (unsigned i = 0; i < N_BLOCKS; i += 2) {
-			app_spin_fill(streams[0], pieces[i].ptr, EDGE, 1, MS);
+			app_spin_fill(streams[0], pieces[i].ptr, EDGE, 1, MS / 20);
 			APP_MUST(cuMemFree_v2(pieces[i].ptr));
 		}
 		for (unsigned i = 1; i < N_BLOCKS; i += 2)
