@@ -201,6 +201,7 @@ static void limit_managed_locked(int index, uint64_t total_bytes)
 		return;
 	limits.device[index] = (struct gp_limit){GP_LIMIT_BYTES, .bytes = total_bytes + gp_state_machine_bytes() / 2};
 	limits.named |= UINT64_C(1) << index;
+	atomic_store(&devices[index].is_limit_ours, true);
 }
 
 static uint64_t limit_locked(int index, uint64_t total_bytes)
@@ -245,6 +246,7 @@ void gp_state_set_limits(const struct gp_limit_list *list)
 			continue;
 		limits.device[i] = *gp_limit_list_find(list, i);
 		limits.named |= UINT64_C(1) << i;
+		atomic_store(&devices[i].is_limit_ours, false);
 		if (atomic_load(&is_device_used[i]))
 			atomic_store(&devices[i].budget.limit_bytes, limit_locked(i, devices[i].total_bytes));
 	}

@@ -18,6 +18,7 @@ struct gp_device {
 	_Atomic uint64_t most_free_bytes; /* that cuMemGetInfo has seen in the driver, where memory is managed */
 	_Atomic uint64_t n_yields, yielded_bytes; /* for other processes */
 	struct gp_budget budget;
+	_Atomic bool is_limit_ours; /* nobody asked for it: it is for what the pool holds alone */
 	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */
 };
 

@@ -183,7 +183,7 @@ struct attempt {
 	CUresult r;
 };
 
-/* What is larger than the device is the driver's to judge, unless there is a limit: managed memory may be. */
+/* What is larger than the device is the driver's to judge, unless somebody set a limit: managed memory may be. */
 static int attempt(void *arg)
 {
 	struct attempt *a = arg;
@@ -191,7 +191,8 @@ static int attempt(void *arg)
 
 	a->r = CUDA_ERROR_OUT_OF_MEMORY;
 	a->is_charged = gp_budget_charge(budget, a->allocation->bytes);
-	if (!a->is_charged && atomic_load(&budget->limit_bytes) != GP_NO_LIMIT)
+	if (!a->is_charged && atomic_load(&budget->limit_bytes) != GP_NO_LIMIT &&
+		!atomic_load(&a->device->is_limit_ours))
 		return -ENOMEM;
 	a->r = a->allocation->call(a->allocation->arg);
 	if (a->r && a->is_charged)

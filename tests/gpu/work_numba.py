@@ -11,6 +11,11 @@ import sys
 import time
 
 import numpy
+
+# A name that NumPy 2.5 has no more, and Numba's functions for CUDA up to some version still look for.
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack
+
 from numba import cuda
 
 WARM_UP, STEPS, WINDOWS = 20, 200, 3

@@ -3,6 +3,8 @@
 
 /* What holds whatever the pool's memory is made of, and what holds for managed memory alone. */
 
+#include <unistd.h>
+
 #include "api/gpupool.h"
 #include "app_driver.h"
 #include "tests/sim/abi.h"
@@ -155,6 +157,22 @@ static void until_full(void)
 	app_pause("full");
 }
 
+/* Managed memory of the program's own, more than the machine has. */
+static void own(void)
+{
+	size_t bytes = 2 * (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	CUdeviceptr ptr;
+	CUresult r;
+
+	app_start();
+	(void)app_alloc(MIB);
+	r = cuMemAllocManaged(&ptr, bytes, CU_MEM_ATTACH_GLOBAL);
+	app_result("managed", r);
+	if (!r)
+		app_result("free", cuMemFree_v2(ptr));
+	app_pause("own");
+}
+
 /* What the program sees is what it would see of memory that is all on the device. */
 static void info(void)
 {
@@ -246,6 +264,7 @@ const struct app_scenario app_scenarios[] = {
 	{"ends", ends},
 	{"spinning", spinning},
 	{"beyond", beyond},
+	{"own", own, 0},
 	{"until-full", until_full},
 	{"info", info},
 	{0},

@@ -198,6 +198,22 @@ START_TEST(managed_memory_is_limited_by_the_device_and_half_of_the_machine_unles
 }
 END_TEST
 
+START_TEST(a_limit_that_nobody_set_does_not_hold_for_what_is_not_pooled)
+{
+	static const struct {
+		const char *const env[3], *out;
+	} rows[] = {
+		{{MANAGED}, "managed: 0\nfree: 0\n"},
+		{{MANAGED, "GPUPOOL_LIMIT=1GiB"}, "managed: 2\n"},
+		{{MANAGED, "GPUPOOL_LIMIT=none"}, "managed: 0\nfree: 0\n"},
+	};
+
+	play_run(&(struct play){
+		.program = "app_backend", .words = {"own"}, .env = rows[_i].env, .preload = play_library});
+	ck_assert_str_eq(play_out, rows[_i].out);
+}
+END_TEST
+
 START_TEST(managed_memory_counts_for_the_program_as_if_it_were_on_the_device)
 {
 	static const char *const env[] = {MANAGED, NULL};
@@ -222,6 +238,7 @@ static void add(TCase *tc)
 		tc, the_kind_vmm_gives_way_to_split_on_other_backends_and_a_line_says_so, 0, (int)LENGTH(backends));
 	tcase_add_loop_test(tc, managed_memory_goes_beyond_the_device_and_keeps_its_words, 0, (int)LENGTH(pools));
 	tcase_add_test(tc, without_managed_memory_the_device_is_the_end);
+	tcase_add_loop_test(tc, a_limit_that_nobody_set_does_not_hold_for_what_is_not_pooled, 0, 3);
 	tcase_add_test(tc, managed_memory_is_limited_by_the_device_and_half_of_the_machine_unless_told_otherwise);
 	tcase_add_test(tc, managed_memory_counts_for_the_program_as_if_it_were_on_the_device);
 }
