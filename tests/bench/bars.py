@@ -119,10 +119,12 @@ def most(book, group, peer, keys):
 
 
 def peak_ratio(mine, theirs):
+    """PyTorch's figures are without what libraries beside it take from the driver, and gpupool's with it."""
     def measure(book):
         ours = most(book, "PyTorch training", mine, ["pool_peak"])
+        beside = most(book, "PyTorch training", mine, ["beside"])
         others = most(book, "PyTorch training", theirs, ["own_peak"])
-        return ours / others if ours and others else None
+        return (ours - beside) / others if ours and others and beside is not None else None
     return measure
 
 

@@ -151,7 +151,8 @@ def series_table(book, group, key="ns", title=None):
 
 def memory_lines(book, group):
     """The most bytes that a run of each program held from the driver, and that the device had in use."""
-    names = {"own_peak": "reserved", "pool_peak": "reserved by gpupool", "outside_peak": "in use on the device"}
+    names = {"own_peak": "reserved", "pool_peak": "reserved by gpupool",
+             "beside": "of it for libraries beside the program's allocator", "outside_peak": "in use on the device"}
     lines = []
     for peer in book.peers(group):
         for key, name in names.items():

@@ -22,6 +22,7 @@ RUNS, WINDOWS = 15, 3  # of programs; windows of steps in each run
 KERNEL_US, OVERLAP_US = 10, 50
 PINNED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
 UP_TO_1_MIB = (512, 4 * KIB, 64 * KIB, MIB, 0)
+TORCH_ALLOCATOR = "libc10"  # where PyTorch asks for memory; cuBLAS, for one, asks the driver
 PROGRAM = Cell("step", {"pattern": "step"})
 
 
@@ -155,6 +156,7 @@ def run_once(book, group, nth, players):
                   "cpu_ns": statistics.median(turn["cpu_ns"] for turn in turns)}
         if status:
             result["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
+            result["beside"] = running.bytes_beside(TORCH_ALLOCATOR)
         book.sample(group, PROGRAM, name, nth, result)
 
 

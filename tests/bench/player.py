@@ -89,14 +89,23 @@ class Player:
             raise programs.Trouble(f"ended: {error.strerror}") from error
         return self.receive(seconds)
 
-    def status(self):
+    def status(self, words="status"):
         """What gpupool says of the process; None where it is not preloaded, or has nothing to say yet."""
         if not self.peer.preload:
             return None
         try:
-            return ctl.ask_process(self.directory, self.process.pid, "status")
+            return ctl.ask_process(self.directory, self.process.pid, words)
         except (OSError, ValueError):
             return None
+
+    def bytes_beside(self, allocator):
+        """
+        Device memory that other libraries than the program's allocator hold, which asked the driver themselves: what
+        the program says of its own pool is without it.
+        """
+        callers = (self.status("status callers") or {}).get("callers", [])
+        return sum(row["bytes"] - row["pinned_bytes"] - row["unpooled_bytes"]
+                   for row in callers if not (row["caller"] or "").startswith(allocator))
 
     def close(self):
         with contextlib.suppress(OSError):

@@ -138,6 +138,12 @@ class BarsTest(Quiet):
         self.assertEqual(self.judged(self.of_programs(ratios), what)["value"], 1.01)
         self.assertEqual(self.judged(self.of_programs(ratios[:14]), what)["verdict"], "not measured")
 
+    def test_what_others_hold_beside_pytorch_is_no_part_of_its_peak(self):
+        what, book = "peak memory: split over PyTorch's native", books.Book()
+        book.sample("PyTorch training", Cell("step", {}), "own", 0, {"ns": 10.0, "own_peak": 1000})
+        book.sample("PyTorch training", Cell("step", {}), "split", 0, {"ns": 10.0, "pool_peak": 1100, "beside": 200})
+        self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (0.9, "reached"))
+
     def test_a_call_in_the_steady_state_misses_the_bar_and_a_record_does_not(self):
         what = "driver calls in the steady state, records aside"
         for calls, verdict in [({"memory": 0, "fence": 0, "record": 9}, "reached"), ({"memory": 1}, "NOT REACHED")]:
@@ -152,6 +158,16 @@ class PlayersTest(Quiet):
         with open("/dev/null", "w") as log:
             Stage(book, peers, log, rounds=2, ms=1).run([Group("group", cells)])
         return book
+
+    def test_what_a_library_beside_the_allocator_holds_is_told(self):
+        peer = Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
+        with player.programs.private_dir() as directory, open("/dev/null", "w") as log:
+            running = player.start(peer, directory, log)
+            with contextlib.closing(running):
+                player.turn(running, Cell("many", {"pattern": "window", "bytes": 65536, "live": 32}), 1)
+                held = running.bytes_beside("no such library")
+                self.assertGreater(held, 0)
+                self.assertEqual(running.bytes_beside("player"), 0)
 
     def test_peers_take_turns_over_the_driver_that_does_nothing(self):
         words = [PROGRAMS / "player_driver"]
