@@ -67,11 +67,13 @@ function showMemories() {
 	}
 }
 
-// Of interest first of all: where an allocation failed, or else where the most was used. At the end of a program there is
-// often nothing any more.
+// Of interest first of all: where an allocation failed, or else where the most was used, among the moments that the map
+// knows. At the end of a program there is often nothing any more.
 function momentOfInterest() {
-	const refused = facts.refused.find(moment => moment.memory === memory.number);
-	const most = memory.samples.reduce((best, sample) => sample[1] > best[1] ? sample : best, [curve.cursor, -1]);
+	const since = state?.events.nBefore ? state.events.ns[0] : 0;
+	const refused = facts.refused.find(moment => moment.memory === memory.number && moment.ns >= since);
+	const most = memory.samples.reduce(
+		(best, sample) => sample[0] >= since && sample[1] > best[1] ? sample : best, [curve.cursor, -1]);
 	return refused ? refused.ns : most[0];
 }
 

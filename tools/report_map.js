@@ -87,14 +87,16 @@ function pointAtMap(event) {
 	tip(event, found && placeText(found));
 }
 
-function showEvent(index, movesCursor) {
-	const events = state.events;
+// The first events make what there was before those that the map knows.
+function showEvent(wanted, movesCursor) {
+	const events = state.events, index = Math.max(wanted, events.nBefore);
 	state.seek(index);
 	$('position').value = index;
 	const ns = index ? events.ns[index - 1] : 0;
-	if (movesCursor)
+	if (movesCursor || index !== wanted)
 		curve.cursor = ns;
-	$('moment').textContent = events.isOneMoment ? 'now' : `after event ${index} of ${events.n}, ${timeText(ns)}`;
+	$('moment').textContent = events.isOneMoment ? 'now' :
+		`after event ${index - events.nBefore} of ${events.n - events.nBefore}, ${timeText(ns)}`;
 	drawMap();
 	if (!$('timeline').hidden)
 		drawCurve();
@@ -123,8 +125,10 @@ async function loadEvents() {
 		return;
 	const events = decode(await unpack(packed.textContent.trim()), facts.n_events);
 	events.isOneMoment = facts.source === 'process';
+	events.nBefore = facts.n_before || 0;
 	state = new State(events);
 	show('places');
+	$('position').min = events.nBefore;
 	$('position').max = events.n;
 	$('position').hidden = events.isOneMoment;
 	$('position').addEventListener('input', () => showEvent(Number($('position').value), true));

@@ -38,6 +38,7 @@ struct first_walk {
 struct second_walk {
 	struct report_events *events;
 	uint64_t at, first; /* of events with a place: the first that stays */
+	uint64_t n_before;  /* of those that stay: those that make what there was before */
 };
 
 const char *report_memory_name(char name[static STAT_ERROR_MAX], unsigned number)
@@ -141,6 +142,7 @@ static void put_state(struct second_walk *w, const struct history *h, uint64_t n
 		event.requested_bytes = blocks[i].requested_bytes;
 		put(w, REPORT_BLOCK_NEW, &event);
 	}
+	w->n_before = w->events->n;
 	free(blocks);
 }
 
@@ -266,6 +268,7 @@ static int walk_twice(struct report_events *events, json_t *facts, const struct 
 	history = (struct history){.take = take_second, .arg = &second};
 	r = walk(source, &history, error);
 	history_deinit(&history);
+	json_object_set_new(facts, "n_before", json_integer((json_int_t)second.n_before));
 	add_notes(facts, &source->contents, first, second.first);
 	return r;
 }

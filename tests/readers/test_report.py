@@ -173,6 +173,15 @@ def a_browser_shows_first_what_is_of_interest():
     assert labels["map"] == "device 0: 10 segments, 10 blocks, 80.1 MiB of 80.1 MiB", labels
 
 
+def a_browser_shows_no_moment_before_those_that_the_map_knows():
+    file = report(TRACES + "/cupy.txt.gz", "short", "-n", 40)
+    for link in "", "#at=0":
+        labels, text = draw(file, link)
+        found = re.fullmatch(r"device 0: (\d+) segments?, (\d+) blocks?, .*", labels["map"])
+        assert found and int(found[1]) and int(found[2]), labels
+        assert re.search(r"after event \d+ of 40, ", text), text
+
+
 def a_browser_draws_call_sites_and_takes_no_name_for_markup():
     leaks = path("leaks.json")
     pathlib.Path(leaks).write_text(json.dumps(LEAKS))
@@ -208,6 +217,7 @@ readers.main([
     what_cannot_be_written_is_an_error,
     a_browser_draws_a_recording_at_any_moment,
     a_browser_shows_first_what_is_of_interest,
+    a_browser_shows_no_moment_before_those_that_the_map_knows,
     a_browser_draws_call_sites_and_takes_no_name_for_markup,
     a_browser_draws_a_process,
     a_browser_draws_a_million_events,
