@@ -215,6 +215,7 @@ int main(void)
 
 	if (!read_trace(&trace) || !trace.peak_live_bytes) {
 		fputs("bench_traces: stdin is not a trace\n", stderr);
+		free(trace.operations);
 		return EXIT_FAILURE;
 	}
 	printf("%zu operations, peak live %.1f MiB\n", trace.n,
