@@ -12,6 +12,7 @@
 #include "shim/size.h"
 #include "stat_explain.h"
 #include "stat_parse.h"
+#include "stat_report.h"
 #include "stat_text.h"
 
 enum { LEVELS_MAX = 16 };
@@ -51,7 +52,10 @@ struct check {
 		size_t length;
 	} wrong, data; /* what is, and performance data */
 	size_t n_wrong, n_processes;
+	json_t *problems; /* the same as what is wrong */
 };
+
+static const char *const state_names[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
 
 static bool parse_amount(struct level *level, const char *text)
 {
@@ -133,13 +137,22 @@ static bool level_of(const json_t *device, const struct level *level, uint64_t *
 	return true;
 }
 
-static void say(struct check *check, enum stat_check how, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-static void say(struct check *check, enum stat_check how, const char *format, ...)
+/* In JSON the members of what is wrong: of a process, and of a device where it is about one. */
+static json_t *problem(enum stat_check how, pid_t pid)
+{
+	return stat_alloc(json_pack("{s:s, s:o, s:n, s:n, s:n, s:n}", "state", state_names[how - STAT_CHECK_OK], "pid",
+		pid ? json_integer(pid) : json_null(), "device", "what", "value", "level"));
+}
+
+static void say(struct check *check, enum stat_check how, json_t *problem, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+static void say(struct check *check, enum stat_check how, json_t *problem, const char *format, ...)
 {
 	/* What is known to be bad is worse than what is not known. */
 	static const int order[] = {0, 2, 3, 1};
 	va_list args;
+
+	json_array_append_new(check->problems, problem);
 
 	if (order[how - STAT_CHECK_OK] > order[check->worst - STAT_CHECK_OK])
 		check->worst = how;
@@ -172,6 +185,7 @@ static void check_what(struct check *check, pid_t pid, const json_t *device, enu
 {
 	uint64_t index = stat_reply_u64_or_0(device, "index"), value, level;
 	const struct level *found;
+	json_t *wrong;
 	char amount[STAT_TEXT_MAX], most[STAT_TEXT_MAX];
 	enum stat_check how = STAT_CHECK_CRITICAL;
 
@@ -187,7 +201,13 @@ static void check_what(struct check *check, pid_t pid, const json_t *device, enu
 	level_of(device, found, &level);
 	write_amount(amount, what, value);
 	write_amount(most, what, level);
-	say(check, how, "pid %d device %" PRIu64 " %s %s reaches %s", (int)pid, index, whats[what].name, amount, most);
+	wrong = problem(how, pid);
+	json_object_set_new(wrong, "device", json_integer((json_int_t)index));
+	json_object_set_new(wrong, "what", json_string(whats[what].name));
+	json_object_set_new(wrong, "value", json_integer((json_int_t)value));
+	json_object_set_new(wrong, "level", json_integer((json_int_t)level));
+	say(check, how, wrong, "pid %d device %" PRIu64 " %s %s reaches %s", (int)pid, index, whats[what].name, amount,
+		most);
 }
 
 static void add_level(struct check *check, const struct levels *levels, const json_t *device, enum what what)
@@ -225,7 +245,8 @@ static void check_process(struct check *check, const struct stat_process *proces
 	size_t i;
 
 	if (!process->reply) {
-		say(check, STAT_CHECK_UNKNOWN, "pid %d %s", (int)process->pid, process->error);
+		say(check, STAT_CHECK_UNKNOWN, problem(STAT_CHECK_UNKNOWN, process->pid), "pid %d %s",
+			(int)process->pid, process->error);
 		return;
 	}
 	check->n_processes++;
@@ -248,10 +269,11 @@ static void check_missing(struct check *check, const struct stat_survey *survey,
 		if (stat_survey_find(survey, options->pids[i]))
 			continue;
 		stat_explain_missing(&missing, options->pids[i]);
-		say(check, STAT_CHECK_UNKNOWN, "pid %d %s", (int)missing.pid, missing.error);
+		say(check, STAT_CHECK_UNKNOWN, problem(STAT_CHECK_UNKNOWN, missing.pid), "pid %d %s", (int)missing.pid,
+			missing.error);
 	}
 	if (!options->n_pids && !survey->n_processes)
-		say(check, STAT_CHECK_UNKNOWN, "no process with gpupool");
+		say(check, STAT_CHECK_UNKNOWN, problem(STAT_CHECK_UNKNOWN, 0), "no process with gpupool");
 }
 
 static void begin(struct lines *lines)
@@ -265,27 +287,30 @@ static void end(struct lines *lines)
 		stat_alloc(NULL);
 }
 
+static void print_json(struct check *check)
+{
+	json_t *answer = stat_alloc(json_pack("{s:s, s:s, s:i, s:I, s:s, s:O}", "schema", "gpupool.check/1", "state",
+		state_names[check->worst - STAT_CHECK_OK], "code", (int)check->worst - STAT_CHECK_OK, "n_processes",
+		(json_int_t)check->n_processes, "text", check->wrong.text, "problems", check->problems));
+
+	stat_report_print(answer);
+	json_decref(answer);
+}
+
 /* A bar would end the text. */
 static void print(struct check *check)
 {
-	static const char *const names[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
-	char *clean;
-
-	end(&check->wrong);
-	end(&check->data);
-	clean = stat_alloc(malloc(check->wrong.length + 1));
+	char *clean = stat_alloc(malloc(check->wrong.length + 1));
 	stat_clean(clean, check->wrong.length + 1, check->wrong.text);
 	for (char *bar = clean; (bar = strchr(bar, '|')) != NULL;)
 		*bar = '/';
-	printf("GPUPOOL %s - ", names[check->worst - STAT_CHECK_OK]);
+	printf("GPUPOOL %s - ", state_names[check->worst - STAT_CHECK_OK]);
 	if (*clean)
 		fputs(clean, stdout);
 	else
 		printf("%zu process%s", check->n_processes, check->n_processes == 1 ? "" : "es");
 	printf("%s%s\n", check->data.length ? " |" : "", check->data.text);
 	free(clean);
-	free(check->wrong.text);
-	free(check->data.text);
 }
 
 enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options)
@@ -299,12 +324,21 @@ enum stat_exit stat_check_run(const struct stat_command *command, const struct s
 		!parse_levels(&check.crit, "--crit", options->crit ? options->crit : "total=95%"))
 		return STAT_USAGE;
 	stat_survey_run(&survey, &question);
+	check.problems = stat_alloc(json_array());
 	begin(&check.wrong);
 	begin(&check.data);
 	for (size_t i = 0; i < survey.n_processes; i++)
 		check_process(&check, &survey.processes[i]);
 	check_missing(&check, &survey, options);
-	print(&check);
+	end(&check.wrong);
+	end(&check.data);
+	if (options->is_json)
+		print_json(&check);
+	else
+		print(&check);
+	free(check.wrong.text);
+	free(check.data.text);
+	json_decref(check.problems);
 	stat_survey_deinit(&survey);
 	return (enum stat_exit)check.worst;
 }

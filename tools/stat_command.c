@@ -186,7 +186,7 @@ const struct stat_command stat_commands[] = {
 		STAT_TAKES_REPEAT | STAT_TAKES_LOOK | STAT_TAKES_CHANGES | STAT_HAS_NO_JSON, stat_top_run, NULL,
 		SMALL_ANSWER},
 	{"check", "[PID...]", "a line and an exit code for monitoring systems", SIZE_MAX,
-		STAT_TAKES_LEVELS | STAT_HAS_NO_JSON, stat_check_run, NULL, SMALL_ANSWER},
+		STAT_TAKES_LEVELS, stat_check_run, NULL, SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
 		replay_command, NULL, 0},

@@ -481,14 +481,6 @@ static const char *const python_stacks[] = {
 	" < alloc (app_sites.py:17) < <module> (made up:4) < <module> (app_sites.py:52)\n",
 };
 
-/* The frames of each version lie elsewhere. */
-static const char *python(void)
-{
-	const char *wanted = getenv("GPUPOOL_TEST_PYTHON");
-
-	return wanted ? wanted : PYTHON;
-}
-
 static void show_leaks_once(const char *name)
 {
 	ck_assert_int_eq(stat_says(0, "leaks"), 0);
@@ -499,7 +491,7 @@ START_TEST(the_functions_of_a_python_program_are_in_its_stacks)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=24", "PYTHONDONTWRITEBYTECODE=1", NULL};
 
-	play_run(&(struct play){.program = python(),
+	play_run(&(struct play){.program = getenv("GPUPOOL_TEST_PYTHON") ?: PYTHON,
 		.words = {"-s", SCRIPT},
 		.env = env,
 		.preload = play_library,
@@ -520,7 +512,7 @@ START_TEST(sites_that_an_answer_has_no_room_for_are_left_out)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", "PYTHONDONTWRITEBYTECODE=1", NULL};
 
-	play_run(&(struct play){.program = python(),
+	play_run(&(struct play){.program = getenv("GPUPOOL_TEST_PYTHON") ?: PYTHON,
 		.words = {"-s", SCRIPT_MANY},
 		.env = env,
 		.preload = play_library,

@@ -20,13 +20,12 @@
 static void check_out(const char *expected, pid_t pid)
 {
 	char text[4096];
-	const char *sign = strstr(expected, "PID");
-	int before = sign ? (int)(sign - expected) : (int)strlen(expected);
+	int length = 0;
 
-	if (sign)
-		snprintf(text, sizeof(text), "%.*s%d%s", before, expected, (int)pid, sign + 3);
-	else
-		snprintf(text, sizeof(text), "%s", expected);
+	for (const char *sign; (sign = strstr(expected, "PID")) != NULL; expected = sign + 3)
+		length += snprintf(text + length, sizeof(text) - (size_t)length, "%.*s%d", (int)(sign - expected),
+			expected, (int)pid);
+	snprintf(text + length, sizeof(text) - (size_t)length, "%s", expected);
 	ck_assert_str_eq(stat_out, text);
 }
 
@@ -86,7 +85,6 @@ static const struct {
 	{{"check", "--crit=ooms=5%"}, "--crit: 'ooms=5%' is no level.\n", 3},
 	{{"check", "--crit="}, "", 3},
 	{{"check", "--frob"}, "there is no option '--frob'.\n", 3},
-	{{"check", "--json"}, "check ", 3},
 	{{"--frob", "check"}, "there is no option '--frob'.\n", 3},
 	{{"--timeout", "x", "check"}, "--timeout: 'x' is no number of seconds.\n", 3},
 	{{"check", "x"}, "'x' is neither a command nor a process id.\n", 3},
@@ -118,6 +116,39 @@ static const struct {
 	{{"check", "--warn=outside=400MiB"},
 		"GPUPOOL WARNING - pid PID device 0 outside 462 MiB reaches 400 MiB | '", 1},
 };
+
+#define CHECK "{\"schema\":\"gpupool.check/1\",\"state\":\""
+
+static const struct {
+	const char *words[STAT_WORDS];
+	const char *out;
+	int exit;
+} json_checks[] = {
+	{{"check", "--json"}, CHECK "OK\",\"code\":0,\"n_processes\":1,\"text\":\"\",\"problems\":[]}\n", 0},
+	{{"check", "--json", "--crit=ooms=2"},
+		CHECK "CRITICAL\",\"code\":2,\"n_processes\":1,\"text\":\"pid PID device 0 ooms 2 reaches 2\","
+		      "\"problems\":[{\"state\":\"CRITICAL\",\"pid\":PID,\"device\":0,\"what\":\"ooms\","
+		      "\"value\":2,\"level\":2}]}\n",
+		2},
+};
+
+START_TEST(what_is_wrong_can_be_had_as_json)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, NULL);
+
+	ck_assert_int_eq(stat_execute(geteuid(), json_checks[_i].words), json_checks[_i].exit);
+	check_out(json_checks[_i].out, pid);
+}
+END_TEST
+
+START_TEST(without_a_process_the_json_says_so)
+{
+	ck_assert_int_eq(STAT("check", "--json"), 3);
+	ck_assert_str_eq(stat_out, CHECK
+		"UNKNOWN\",\"code\":3,\"n_processes\":0,\"text\":\"no process with gpupool\",\"problems\":["
+		"{\"state\":\"UNKNOWN\",\"pid\":null,\"device\":null,\"what\":null,\"value\":null,\"level\":null}]}\n");
+}
+END_TEST
 
 START_TEST(levels_make_the_exit_code)
 {
@@ -337,6 +368,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, what_would_end_a_value_is_in_quotes);
 	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
 	tcase_add_loop_test(tc, levels_make_the_exit_code, 0, LENGTH(checks));
+	tcase_add_loop_test(tc, what_is_wrong_can_be_had_as_json, 0, LENGTH(json_checks));
+	tcase_add_test(tc, without_a_process_the_json_says_so);
 	tcase_add_test(tc, performance_data_has_levels_and_bounds);
 	tcase_add_test(tc, performance_data_has_every_device);
 	tcase_add_test(tc, a_directory_whose_name_is_no_text_is_as_good_as_any);
