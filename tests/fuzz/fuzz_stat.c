@@ -184,9 +184,9 @@ static void check_result(const struct stat_command *command, const struct stat_o
 	const char *line = sockets_line(&length);
 	json_t *reply;
 
-	/* Those only connect, or do so first, or say of each whether it has answered, or read a file. */
-	if (!line || options->is_quiet || command->takes & STAT_HAS_NO_JSON || !strcmp(command->name, "replay") ||
-		(is_change(command, options) && !options->n_pids))
+	/* Those only connect, or do so first, or have exit codes or forms of their own, or read a file. */
+	if (!line || options->is_quiet || command->takes & (STAT_HAS_NO_JSON | STAT_TAKES_LEVELS) ||
+		!strcmp(command->name, "replay") || (is_change(command, options) && !options->n_pids))
 		return;
 	reply = stat_reply_parse(line, length, schema, &expected, error);
 	FUZZ_CHECK(result == expected, "exit code %d of %s instead of %d", (int)result, command->name, (int)expected);
