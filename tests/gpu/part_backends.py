@@ -10,25 +10,13 @@ one that reaches for another device's memory needs two.
 import programs
 import part_semantics
 
-PRELOAD = programs.ROOT / "tests" / "preload"
-PROGRAM = programs.BIN / "app_backend"
+PROGRAM = programs.BIN / "app_backend"  # of tests/preload
 BACKENDS = ("managed", "async")
 KINDS = ("none", "simple", "binned", "split")
 SAME = ("devices_access", "free", "memory", "query", "runtime_static")
 REFUSED = "GPUPOOL_BACKEND=device can share memory"
 LEFT_MIB = 32  # each context holds more than that
 SECONDS = 60
-
-
-def build():
-    sources = [PRELOAD / "app_backend.c", *part_semantics.SHARED, part_semantics.DRIVER]
-    if part_semantics.is_fresh(PROGRAM, sources):
-        return
-    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-    stubs = part_semantics.toolkit() / "lib64" / "stubs"
-    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", PROGRAM, *sources]
-    words += [f"-L{stubs}", "-lcuda", "-ldl", "-lpthread"]
-    programs.run_tool(words, programs.WORK / "log" / "app_backend.log")
 
 
 class Played:
@@ -101,7 +89,7 @@ def check_same(results, out, library, jobs):
 
 def run(results, out, options):
     library = programs.preload_library()
-    build()
+    part_semantics.build_scenarios(PROGRAM)
     check_words(results, out, library)
     check_reuse(results, out, library)
     check_export(results, out, library)

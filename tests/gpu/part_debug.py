@@ -10,8 +10,7 @@ import programs
 import part_semantics
 from part_semantics import suite
 
-PRELOAD = programs.ROOT / "tests" / "preload"
-PROGRAM = programs.BIN / "app_debug"
+PROGRAM = programs.BIN / "app_debug"  # of tests/preload
 MODE = "poison,guard"
 KINDS = ("split", "binned", "simple", "vmm")
 CUTTING = ("split", "vmm")
@@ -31,17 +30,6 @@ EXACT = "range: 1 {}\naligned: 1\ninterior: 1\nbefore: 1\nfree: 0\nagain: 1\n"
 SIZES = (1, 512, 1000, 1 << 20, (3 << 20) + 4)
 SAME = ("free", "host", "life", "memory", "query", "runtime_static", "stream")
 SECONDS = 60
-
-
-def build():
-    sources = [PRELOAD / "app_debug.c", *part_semantics.SHARED, part_semantics.DRIVER]
-    if part_semantics.is_fresh(PROGRAM, sources):
-        return
-    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-    stubs = part_semantics.toolkit() / "lib64" / "stubs"
-    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", PROGRAM, *sources]
-    words += [f"-L{stubs}", "-lcuda", "-ldl", "-lpthread"]
-    programs.run_tool(words, programs.WORK / "log" / "app_debug.log")
 
 
 class Watched:
@@ -107,7 +95,7 @@ def check_same(results, out, library, jobs):
 
 def run(results, out, options):
     library = programs.preload_library()
-    build()
+    part_semantics.build_scenarios(PROGRAM)
     suite.reserve_descriptors()
     check_wrong(results, out, library)
     check_innocent(results, out, library)
