@@ -7,8 +7,9 @@ and what is left behind. The programs are those of tests/preload (app_backend.c)
 one that reaches for another device's memory needs two.
 """
 
-import programs
 import part_semantics
+import programs
+import scenarios
 
 PROGRAM = programs.BIN / "app_backend"  # of tests/preload
 BACKENDS = ("managed", "async")
@@ -16,23 +17,6 @@ KINDS = ("none", "simple", "binned", "split")
 SAME = ("devices_access", "free", "memory", "query", "runtime_static")
 REFUSED = "GPUPOOL_BACKEND=device can share memory"
 LEFT_MIB = 32  # each context holds more than that
-SECONDS = 60
-
-
-class Played:
-    """A scenario of the program: what it printed, what was said of it, and its facts."""
-
-    def __init__(self, out, config, scenario):
-        log = out / "backends" / f"{scenario}-{config.name.replace(' ', '-')}.txt"
-        facts = log.with_suffix(".facts")
-        log.parent.mkdir(parents=True, exist_ok=True)
-        words = ["sh", "-c", 'exec "$0" "$1" 3>"$2" 4</dev/null', PROGRAM, scenario, facts]
-        done = programs.run_program(config, words, log, timeout=SECONDS)
-        self.status, self.text = done.status, done.text
-        self.errors = log.with_suffix(".err").read_text(errors="replace")
-        lines = facts.read_text().splitlines() if facts.exists() else []
-        pairs = [line.rpartition(" ") for line in lines]
-        self.facts = {name: int(value) for name, _, value in pairs if value.isdigit()}
 
 
 def config_of(library, backend, kind="split"):
@@ -47,14 +31,14 @@ def is_there(played):
 def check_words(results, out, library):
     for backend in BACKENDS:
         for kind in KINDS:
-            played = Played(out, config_of(library, backend, kind), "words")
+            played = scenarios.Played(out / "backends", PROGRAM, config_of(library, backend, kind), "words")
             ok = played.status == 0 and played.text == "wrong words: 0\n" and is_there(played)
             results.check(f"{backend} {kind}: words are right", ok, f"status {played.status}: {played.text.strip()}")
 
 
 def check_reuse(results, out, library):
     for backend in BACKENDS:
-        played = Played(out, config_of(library, backend), "reuse")
+        played = scenarios.Played(out / "backends", PROGRAM, config_of(library, backend), "reuse")
         misses = played.facts.get("misses")
         results.check(f"{backend}: a loop asks the driver for memory once", played.status == 0 and misses == 1,
                       f"{misses} of 200")
@@ -62,7 +46,7 @@ def check_reuse(results, out, library):
 
 def check_export(results, out, library):
     for backend in BACKENDS:
-        played = Played(out, config_of(library, backend), "export")
+        played = scenarios.Played(out / "backends", PROGRAM, config_of(library, backend), "export")
         ok = played.status == 0 and "handle: 0" not in played.text and "free: 0" in played.text
         results.check(f"{backend}: legacy handles are refused, and a line says what has them",
                       ok and played.errors.count(REFUSED) == 1, played.text.replace("\n", ", "))
@@ -71,7 +55,7 @@ def check_export(results, out, library):
 def check_ends(results, out, library):
     """Only contexts of the program's own are certain; what a driver keeps after the end of a primary one is noted."""
     for config in (programs.Config("raw"), *(config_of(library, backend) for backend in BACKENDS)):
-        played = Played(out, config, "ends")
+        played = scenarios.Played(out / "backends", PROGRAM, config, "ends")
         missing = played.facts.get("MiB missing after contexts")
         ok = played.status == 0 and missing is not None and missing < LEFT_MIB
         results.check(f"{config.name}: contexts leave no memory behind", ok, f"{missing} MiB, status {played.status}")
@@ -89,7 +73,7 @@ def check_same(results, out, library, jobs):
 
 def run(results, out, options):
     library = programs.preload_library()
-    part_semantics.build_scenarios(PROGRAM)
+    scenarios.build(PROGRAM)
     check_words(results, out, library)
     check_reuse(results, out, library)
     check_export(results, out, library)

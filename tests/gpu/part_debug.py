@@ -6,8 +6,9 @@ GPUPOOL_DEBUG: whether every write to memory of nobody is found, whether nobody 
 costs. The programs are those of tests/preload (app_debug.c) and of tests/diff.
 """
 
-import programs
 import part_semantics
+import programs
+import scenarios
 from part_semantics import suite
 
 PROGRAM = programs.BIN / "app_debug"  # of tests/preload
@@ -95,7 +96,7 @@ def check_same(results, out, library, jobs):
 
 def run(results, out, options):
     library = programs.preload_library()
-    part_semantics.build_scenarios(PROGRAM)
+    scenarios.build(PROGRAM)
     suite.reserve_descriptors()
     check_wrong(results, out, library)
     check_innocent(results, out, library)

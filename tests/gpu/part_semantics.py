@@ -111,17 +111,6 @@ def build():
             job.result()
 
 
-def build_scenarios(program):
-    """A program of tests/preload, by the name of what is built, that talks to the driver."""
-    sources = [programs.ROOT / "tests" / "preload" / f"{program.name}.c", *SHARED, DRIVER]
-    if is_fresh(program, sources):
-        return
-    program.parent.mkdir(parents=True, exist_ok=True)
-    words = ["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", program, *sources]
-    words += [f"-L{toolkit() / 'lib64' / 'stubs'}", "-lcuda", "-ldl", "-lpthread"]
-    programs.run_tool(words, programs.WORK / "log" / f"{program.name}.log")
-
-
 def count_devices():
     count = ctypes.c_int(0)
     driver = ctypes.CDLL("libcuda.so.1")

@@ -29,6 +29,7 @@ import part_ipc
 import part_lives
 import part_patterns
 import part_python
+import part_regions
 import part_semantics
 import part_streams
 import part_ways
@@ -51,6 +52,7 @@ PARTS = {
     "debug": part_debug,
     "documents": part_documents,
     "backends": part_backends,
+    "regions": part_regions,
 }
 
 SKIPPED = 77

@@ -25,6 +25,7 @@ import part_contexts
 import part_debug
 import part_devices
 import part_documents
+import part_regions
 import part_patterns
 import part_python
 import part_semantics
@@ -167,6 +168,31 @@ class BackendsTest(WithOut):
                             ({"facts": {"ends": "MiB missing after contexts 300\n"}}, 3)):
             before = len(self.bad())
             self.assertEqual(len(self.play(**more)) - before, count, more)
+
+
+class RegionsTest(WithOut):
+    """Each scenario tells what it shall, but for one fact or line."""
+
+    def play(self, fact=None, status=0, text=None):
+        def run_program(config, words, log, timeout):
+            expected = part_regions.SCENARIOS[words[4]]
+            told = expected.facts | ({fact: 7} if fact in expected.facts else {})
+            words[5].write_text("".join(f"{name} {value}\n" for name, value in told.items()))
+            log.with_suffix(".err").write_text("")
+            return programs.Run(status, (expected.text or "") if text is None else text, bool(config.preload))
+
+        with mock.patch("programs.run_program", run_program):
+            for name in part_regions.CONFIGS:
+                for scenario in part_regions.SCENARIOS:
+                    part_regions.play(self.results, self.out, pathlib.Path("library"), name, scenario)
+        return self.bad()
+
+    def test_what_is_as_it_shall_be_is_well_and_each_other_fact_text_or_status_is_bad(self):
+        configs, scenarios = len(part_regions.CONFIGS), len(part_regions.SCENARIOS)
+        for more, count in (({}, 0), ({"fact": "wrong words"}, 1), ({"fact": "total"}, 3), ({"text": "in b: 2\n"}, scenarios - 1),
+                            ({"status": 1}, scenarios)):
+            before = len(self.bad())
+            self.assertEqual(len(self.play(**more)) - before, count * configs, more)
 
 
 class DocumentsTest(WithOut):

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Regions: what a region has freed is its own and stays for its next entry, the fence rule holds in it, and memory comes
+back from idle ones before any runs out. The program is one of tests/preload (app_region.c), whose own test says the
+same of it on the simulated GPU.
+"""
+
+import programs
+import scenarios
+
+PROGRAM = programs.BIN / "app_region"  # of tests/preload
+CONFIGS = {
+    "simple": {"GPUPOOL_POOL": "simple"},
+    "binned": {"GPUPOOL_POOL": "binned"},
+    "split": {"GPUPOOL_POOL": "split"},
+    "vmm": {"GPUPOOL_POOL": "vmm"},
+    "without thread caches": {"GPUPOOL_THREAD_CACHE": "0"},
+    "completed": {"GPUPOOL_REUSE": "completed"},
+}
+# Most of a device is in use there, which is a limit's worth here.
+LIMIT = {"GPUPOOL_LIMIT": "1GiB", "GPUPOOL_RESERVE": "0"}
+EINVAL = 22
+
+
+class Expected:
+    """What a scenario prints (None: not looked at), and which facts it tells."""
+
+    def __init__(self, facts, text="", variables=None):
+        self.facts, self.text, self.variables = facts, text, variables or {}
+
+    def differences(self, played):
+        found = [f"status {played.status}"] if played.status else []
+        if self.text is not None and played.text != self.text:
+            found.append(repr(played.text))
+        told = {name: played.facts.get(name) for name in self.facts}
+        return found + [f"{name}: {told[name]}" for name, value in self.facts.items() if told[name] != value]
+
+
+NESTED = ("inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "nearly out of it")
+SCENARIOS = {
+    "apart": Expected({"shared": 0, "lost": 0}),
+    "nest": Expected(dict.fromkeys(NESTED, 1) | dict.fromkeys(("one end too many", "outside"), EINVAL)),
+    "threads": Expected(
+        dict.fromkeys(("begun elsewhere", "ended with the thread"), EINVAL)
+        | dict.fromkeys(("not b's", "a's again", "b's stays", "still in a"), 1)
+    ),
+    "fence": Expected({"wrong words": 0}),
+    "full": Expected({"ooms": 1}, "after a: 0\nafter none: 0\nafter b: 0\ntoo much: 2\n", LIMIT),
+    "behind": Expected({}, "in b: 0\n", LIMIT),
+    "invalidate": Expected({"new": 1, "cached again": 1, "nobody's": 0}),
+    "reset": Expected({"total": 0, "more": 0, "not outside": 1}, None),
+    "ends": Expected({"bad": 0, "used": 0, "freed now": 1, "total": 0}),
+    "crowd": Expected({"failed": 0, "used": 0, "freed now": 1, "total": 0}),
+    # 1000 turns of two blocks each, and of a result that stays for a while.
+    "loop-region": Expected({}),
+}
+
+
+def play(results, out, library, name, scenario):
+    expected = SCENARIOS[scenario]
+    config = programs.Config(name, library, CONFIGS[name] | expected.variables)
+    played = scenarios.Played(out / "regions", PROGRAM, config, scenario)
+    found = expected.differences(played)
+    results.check(f"{name}: {scenario}", not found, "; ".join(found))
+    for fact in ("misses", "peak") if scenario == "loop-region" else ():
+        results.note(f"{name} | {scenario}: {fact}", played.facts.get(fact))
+
+
+def run(results, out, options):
+    del options
+    library = programs.preload_library()
+    scenarios.build(PROGRAM)
+    for name in CONFIGS:
+        for scenario in SCENARIOS:
+            play(results, out, library, name, scenario)
