@@ -103,6 +103,7 @@ static const struct {
 		   "{\"address\":\"0x7e0000000000\",\"size_bytes\":2097152,"
 		   "\"requested_bytes\":2000000,\"device\":0,\"kind\":\"pinned\",\"serial\":3}]}"},
 	{"blocks 1", "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}"},
+	{"map", "{\"schema\":\"gpupool.map/1\",\"pid\":7,\"truncated\":false,\"pools\":[]}"},
 	{"leaks", peer_leaks},
 	{"leaks 1500", peer_leaks},
 	{"oom", peer_oom},
@@ -374,6 +375,21 @@ void stat_check_refused(const char *const *words, const char *why)
 	stat_check_in(stat_err, expected);
 	stat_check_in(stat_err, "              Next: ");
 	ck_assert_str_eq(stat_out, "");
+}
+
+/* The second word of a line that begins with two blanks. */
+int stat_find_commands(char names[STAT_COMMANDS_MAX][16])
+{
+	int n = 0;
+
+	ck_assert_int_eq(STAT("--help"), 0);
+	for (const char *line = strstr(stat_out, "\n  "); line && line[1] == ' '; line = strchr(line + 1, '\n')) {
+		if (line[3] != ' ')
+			ck_assert_int_eq(sscanf(line, " %15s", names[n++]), 1);
+		ck_assert_int_lt(n, STAT_COMMANDS_MAX);
+	}
+	ck_assert_int_gt(n, 10);
+	return n;
 }
 
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc))

@@ -11,9 +11,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define LENGTH(a)       ((int)(sizeof(a) / sizeof(*(a))))
-#define STAT_WORDS      8
-#define STAT_CATCH_SIZE (64 * 1024)
+#define LENGTH(a)         ((int)(sizeof(a) / sizeof(*(a))))
+#define STAT_WORDS        8
+#define STAT_CATCH_SIZE   (64 * 1024)
+#define STAT_COMMANDS_MAX 32
 
 extern const char *stat_path;          /* of gpupool-stat */
 extern char peer_dir[64];              /* where the sockets are */
@@ -70,3 +71,6 @@ void stat_check_in(const char *text, const char *part);
 
 /* These words are refused: it says why, and what to do instead, and ends with 2. */
 void stat_check_refused(const char *const *words, const char *why);
+
+/* The commands of gpupool-stat --help, in its order; how many. */
+int stat_find_commands(char names[STAT_COMMANDS_MAX][16]);

@@ -3,66 +3,12 @@
 
 /* gpupool-stat --watch: again and again, over connections that stay. */
 
-#include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "stat_peer.h"
-
-/* gpupool-stat with these words, of which the output is read while it runs. */
-struct running {
-	pid_t pid;
-	FILE *out;
-	char line[8192];
-};
-
-static void start(struct running *running, const char *const *words)
-{
-	const char *argv[STAT_WORDS + 2] = {stat_path};
-	int out[2];
-
-	for (int i = 0; i < STAT_WORDS && words[i]; i++)
-		argv[i + 1] = words[i];
-	ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
-	running->pid = fork();
-	if (running->pid == 0) {
-		dup2(out[1], STDOUT_FILENO);
-		dup2(out[1], STDERR_FILENO);
-		execv(stat_path, (char *const *)argv);
-		_exit(126);
-	}
-	close(out[1]);
-	running->out = fdopen(out[0], "r");
-	ck_assert_ptr_nonnull(running->out);
-}
-#define START(running, ...) start(running, (const char *const[STAT_WORDS]){__VA_ARGS__})
-
-static bool next_line(struct running *running)
-{
-	return fgets(running->line, sizeof(running->line), running->out) != NULL;
-}
-
-/* Reads on to a line with that in it. */
-static void await(struct running *running, const char *part)
-{
-	do
-		ck_assert_msg(next_line(running), "ended without '%s'", part);
-	while (!strstr(running->line, part));
-}
-
-static int finish(struct running *running)
-{
-	int status;
-
-	fclose(running->out);
-	ck_assert_int_eq(waitpid(running->pid, &status, 0), running->pid);
-	return status;
-}
+#include "stat_running.h"
 
 START_TEST(all_answers_come_over_one_connection)
 {
@@ -101,86 +47,86 @@ static const struct {
 
 START_TEST(each_object_is_a_line_that_is_there_at_once)
 {
-	struct running running;
+	struct stat_running running;
 	char schema[64];
 
 	peer_start(PEER_ANSWERS, NULL);
 	snprintf(schema, sizeof(schema), "{\"schema\":\"gpupool.%s/1\",", commands[_i].schema);
-	START(&running, commands[_i].command, "--watch=0.02", "--json");
+	STAT_START(&running, commands[_i].command, "--watch=0.02", "--json");
 	for (int n = 0; n < 3; n++) {
-		ck_assert(next_line(&running));
+		ck_assert(stat_next_line(&running));
 		ck_assert_msg(!strncmp(running.line, schema, strlen(schema)), "%s", running.line);
 		stat_check_in(running.line, "}\n");
 	}
 	ck_assert_int_eq(kill(running.pid, SIGINT), 0);
-	ck_assert_int_eq(WTERMSIG(finish(&running)), SIGINT);
+	ck_assert_int_eq(WTERMSIG(stat_finish(&running)), SIGINT);
 }
 END_TEST
 
 START_TEST(it_ends_with_the_processes_that_were_named)
 {
-	struct running running;
+	struct stat_running running;
 	pid_t one = peer_start(PEER_STAYS, NULL), other = peer_start(PEER_ANSWERS, NULL);
 	char title[64];
 
-	START(&running, "status", "--watch=0.01", "--json", stat_word(one), stat_word(other));
-	await(&running, "\"command\":\"python train.py\"");
+	STAT_START(&running, "status", "--watch=0.01", "--json", stat_word(one), stat_word(other));
+	stat_await(&running, "\"command\":\"python train.py\"");
 	peer_kill(one);
 	snprintf(title, sizeof(title), "{\"pid\":%d,\"error\":\"does not exist.\"}", (int)one);
-	await(&running, title);
+	stat_await(&running, title);
 	stat_check_in(running.line, "python train.py");
 	peer_kill(other);
-	while (next_line(&running))
+	while (stat_next_line(&running))
 		;
-	ck_assert_int_eq(WEXITSTATUS(finish(&running)), 3);
+	ck_assert_int_eq(WEXITSTATUS(stat_finish(&running)), 3);
 }
 END_TEST
 
 START_TEST(without_names_it_waits_for_processes_to_come)
 {
-	struct running running;
+	struct stat_running running;
 	char pid[32];
 
-	START(&running, "list", "--watch=0.01", "--json");
-	await(&running, "\"processes\":[],");
+	STAT_START(&running, "list", "--watch=0.01", "--json");
+	stat_await(&running, "\"processes\":[],");
 	snprintf(pid, sizeof(pid), "\"processes\":[{\"pid\":%d,", (int)peer_start(PEER_ANSWERS, NULL));
-	await(&running, pid);
+	stat_await(&running, pid);
 	kill(running.pid, SIGTERM);
-	finish(&running);
+	stat_finish(&running);
 }
 END_TEST
 
 /* Once; later it is taken for late, and what it says then is its answer. */
 START_TEST(a_stopped_process_is_waited_for_once)
 {
-	struct running running;
+	struct stat_running running;
 	pid_t stops = peer_start(PEER_STAYS, NULL), answers = peer_start(PEER_STAYS, NULL);
 	char counted[256];
 
-	START(&running, "limit", "--watch=0.01", "--timeout=0.3", "--json");
-	await(&running, "\"errors\":[]");
+	STAT_START(&running, "limit", "--watch=0.01", "--timeout=0.3", "--json");
+	stat_await(&running, "\"errors\":[]");
 	ck_assert_int_eq(kill(stops, SIGSTOP), 0);
 	for (int n = 0; n < 100; n++)
-		await(&running, "is stopped (state T)");
+		stat_await(&running, "is stopped (state T)");
 	snprintf(counted, sizeof(counted), "\"pid\":%d}],", (int)answers);
 	stat_check_in(running.line, counted);
 	ck_assert_int_eq(kill(stops, SIGCONT), 0);
-	await(&running, "\"errors\":[]");
+	stat_await(&running, "\"errors\":[]");
 	snprintf(counted, sizeof(counted), "\"index\":1,");
 	stat_check_in(running.line, counted);
 	kill(running.pid, SIGTERM);
-	finish(&running);
+	stat_finish(&running);
 }
 END_TEST
 
 START_TEST(what_nobody_reads_is_no_reason_to_go_on)
 {
-	struct running running;
+	struct stat_running running;
 
 	peer_start(PEER_ANSWERS, NULL);
-	START(&running, "list", "--watch=0.01");
-	ck_assert(next_line(&running));
-	ck_assert_int_eq(WTERMSIG(finish(&running)), SIGPIPE);
+	STAT_START(&running, "list", "--watch=0.01");
+	ck_assert(stat_next_line(&running));
+	ck_assert_int_eq(WTERMSIG(stat_finish(&running)), SIGPIPE);
 }
 END_TEST
 
