@@ -283,9 +283,11 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 {
 	char next[64];
 
+	if (command->once && !stat_command_check_once(command, &words->options, NULL, command->once))
+		return false;
 	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
 	for (const struct stat_option *o = stat_help_options; o->name; o++) {
-		if (!(words->taken & ~command->takes & o->taken))
+		if (!(words->taken & ~stat_command_takes(command) & o->taken))
 			continue;
 		stat_error(next, "%s does not take %s.", command->name, o->name);
 		return false;

@@ -44,6 +44,9 @@ static enum stat_exit change(
 	enum stat_exit result;
 	pid_t pid;
 
+	if (!stat_command_check_once(
+		    command, options, options->n_words ? options->words[0] : NULL, STAT_CHANGE_IS_ONCE))
+		return STAT_USAGE;
 	if (!options->n_pids) {
 		result = choose_one(options, &pid);
 		if (result != STAT_OK)
@@ -106,7 +109,7 @@ enum stat_exit stat_limit_run(const struct stat_command *command, const struct s
 	bool is_set = options->n_words == 2 && strcmp(options->words[0], "set") == 0;
 	bool is_get = !options->n_words || (options->n_words == 1 && strcmp(options->words[0], "get") == 0);
 
-	if ((!is_set && !is_get) || (is_get && options->is_pinned) || (is_set && options->watch_ms))
+	if ((!is_set && !is_get) || (is_get && options->is_pinned))
 		return misuse(command);
 	if (is_get)
 		return stat_command_read(command, options);
@@ -162,7 +165,7 @@ enum stat_exit stat_region_run(const struct stat_command *command, const struct 
 
 	if (is_list)
 		return stat_command_read(command, options);
-	if (!is_other || options->watch_ms)
+	if (!is_other)
 		return misuse(command);
 	encode(name, sizeof(name), options->words[1]);
 	snprintf(request, sizeof(request), "region invalidate %s\n", name);
@@ -209,4 +212,17 @@ void stat_region_show(const struct stat_process *process, const struct stat_opti
 	} else {
 		puts("no regions");
 	}
+}
+
+enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX] = "stacks";
+	size_t length = strlen(request);
+
+	if (!options->n_words)
+		return stat_command_read(command, options);
+	for (size_t i = 0; i < options->n_words; i++)
+		length += (size_t)snprintf(request + length, sizeof(request) - length, " %.30s", options->words[i]);
+	snprintf(request + length, sizeof(request) - length, "\n");
+	return change(command, options, request);
 }

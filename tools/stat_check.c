@@ -14,6 +14,7 @@
 #include "stat_parse.h"
 #include "stat_report.h"
 #include "stat_text.h"
+#include "stat_watch.h"
 
 enum { LEVELS_MAX = 16 };
 
@@ -44,7 +45,10 @@ struct levels {
 };
 
 struct check {
+	const struct stat_options *options;
 	struct levels warn, crit;
+
+	/* The rest is of one time. */
 	enum stat_check worst;
 	struct lines {
 		FILE *file;
@@ -261,8 +265,9 @@ static void check_process(struct check *check, const struct stat_process *proces
 	}
 }
 
-static void check_missing(struct check *check, const struct stat_survey *survey, const struct stat_options *options)
+static void check_missing(struct check *check, const struct stat_survey *survey)
 {
+	const struct stat_options *options = check->options;
 	struct stat_process missing;
 
 	for (size_t i = 0; i < options->n_pids; i++) {
@@ -313,34 +318,42 @@ static void print(struct check *check)
 	free(clean);
 }
 
+static enum stat_exit show(void *arg, struct stat_survey *survey)
+{
+	struct check *check = arg;
+
+	check->worst = STAT_CHECK_OK;
+	check->n_wrong = check->n_processes = 0;
+	check->problems = stat_alloc(json_array());
+	begin(&check->wrong);
+	begin(&check->data);
+	for (size_t i = 0; i < survey->n_processes; i++)
+		check_process(check, &survey->processes[i]);
+	check_missing(check, survey);
+	end(&check->wrong);
+	end(&check->data);
+	if (check->options->is_json)
+		print_json(check);
+	else
+		print(check);
+	free(check->wrong.text);
+	free(check->data.text);
+	json_decref(check->problems);
+	return (enum stat_exit)check->worst;
+}
+
 enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_question question = stat_command_question(command, options, "status\n");
-	struct check check = {.worst = STAT_CHECK_OK};
-	struct stat_survey survey;
+	struct stat_options quiet = *options;
+	struct check check = {.options = options};
 
 	question.schema = "status";
+	quiet.is_quiet = true; /* no empty lines between lines */
 	if (!parse_levels(&check.warn, "--warn", options->warn ? options->warn : "total=80%") ||
 		!parse_levels(&check.crit, "--crit", options->crit ? options->crit : "total=95%"))
 		return STAT_USAGE;
-	stat_survey_run(&survey, &question);
-	check.problems = stat_alloc(json_array());
-	begin(&check.wrong);
-	begin(&check.data);
-	for (size_t i = 0; i < survey.n_processes; i++)
-		check_process(&check, &survey.processes[i]);
-	check_missing(&check, &survey, options);
-	end(&check.wrong);
-	end(&check.data);
-	if (options->is_json)
-		print_json(&check);
-	else
-		print(&check);
-	free(check.wrong.text);
-	free(check.data.text);
-	json_decref(check.problems);
-	stat_survey_deinit(&survey);
-	return (enum stat_exit)check.worst;
+	return stat_watch(&question, &quiet, show, &check);
 }
 
 int stat_check_exit(enum stat_exit result)

@@ -43,6 +43,24 @@ struct stat_question stat_command_question(
 	};
 }
 
+unsigned stat_command_takes(const struct stat_command *command)
+{
+	return command->takes | (command->once ? 0 : STAT_TAKES_REPEAT);
+}
+
+bool stat_command_check_once(
+	const struct stat_command *command, const struct stat_options *options, const char *word, const char *why)
+{
+	char next[64];
+
+	if (!options->watch_ms && !options->count)
+		return true;
+	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
+	stat_error(next, "%s%s%s does not take %s: %s.", command->name, word ? " " : "", word ? word : "",
+		options->watch_ms ? "--watch" : "--count", why);
+	return false;
+}
+
 static void show_title(const struct stat_process *process)
 {
 	char command[256];
@@ -144,51 +162,52 @@ static enum stat_exit run_list(
 }
 
 const struct stat_command stat_commands[] = {
-	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_REPEAT | STAT_TAKES_QUERY,
+	{"status", "[PID...]", "memory, limits and counters", SIZE_MAX, STAT_TAKES_QUERY,
 		run_status, stat_show_status, SMALL_ANSWER},
-	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET | STAT_TAKES_REPEAT | STAT_TAKES_QUERY,
+	{"list", "", "one line for each process", 0, STAT_TAKES_QUIET | STAT_TAKES_QUERY,
 		run_list, NULL, SMALL_ANSWER},
 	{"blocks", "[PID]", "blocks that a program holds, the largest first", 1,
-		STAT_TAKES_MAX | STAT_TAKES_REPEAT, stat_command_read, stat_show_blocks, LARGE_ANSWER},
+		STAT_TAKES_MAX, stat_command_read, stat_show_blocks, LARGE_ANSWER},
 	{"map", "[PID]", "segments as cells: used, free, and what is in the way", 1,
-		STAT_TAKES_MAX | STAT_TAKES_REPEAT | STAT_TAKES_LOOK, stat_command_read, stat_show_map, LARGE_ANSWER},
+		STAT_TAKES_MAX | STAT_TAKES_LOOK, stat_command_read, stat_show_map, LARGE_ANSWER},
 	{"reclaim", "[PID]", "give cached memory back; prints how many bytes", 1,
-		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, stat_reclaim_run, stat_reclaim_show, SMALL_ANSWER},
+		STAT_TAKES_DEVICE | STAT_TAKES_PINNED, stat_reclaim_run, stat_reclaim_show, SMALL_ANSWER,
+		STAT_CHANGE_IS_ONCE},
 	{"limit", "[PID] [get | set LIMITS]", "the limits, and what counts against them, or other limits", 1,
-		STAT_TAKES_VERB | STAT_TAKES_PINNED | STAT_TAKES_REPEAT, stat_limit_run, stat_show_limit,
-		SMALL_ANSWER},
+		STAT_TAKES_VERB | STAT_TAKES_PINNED, stat_limit_run, stat_show_limit, SMALL_ANSWER},
 	{"defer", "[PID] on | off", "hold back flushes of freed memory, or not", 1, STAT_TAKES_VERB, stat_defer_run,
-		stat_defer_show, SMALL_ANSWER},
+		stat_defer_show, SMALL_ANSWER, STAT_CHANGE_IS_ONCE},
 	{"region", "[PID] [list | invalidate NAME]", "named caches: what they hold, or have one give that back", 1,
-		STAT_TAKES_VERB | STAT_TAKES_REPEAT, stat_region_run, stat_region_show, SMALL_ANSWER},
+		STAT_TAKES_VERB, stat_region_run, stat_region_show, SMALL_ANSWER},
 	{"config", "[PID]", "the settings, and where each comes from", 1, 0, stat_command_read,
 		stat_show_config, SMALL_ANSWER},
 	{"leaks", "[PID...]", "blocks that a program holds, by where they were allocated", SIZE_MAX,
 		STAT_TAKES_MAX | STAT_TAKES_BY | STAT_TAKES_MIN | STAT_TAKES_OLDER | STAT_TAKES_DIFF |
-			STAT_TAKES_FROM | STAT_TAKES_REPEAT,
+			STAT_TAKES_FROM,
 		stat_leaks_run, stat_leaks_show, LARGE_ANSWER},
 	{"stacks", "PID [on [DEPTH] [sample=N] | off]", "take call stacks of allocations, or not", 1, STAT_TAKES_WORDS,
 		stat_stacks_run, stat_show_stacks, SMALL_ANSWER},
-	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, STAT_TAKES_REPEAT,
-		stat_oom_run, stat_show_oom, SMALL_ANSWER},
+	{"oom", "[PID...]", "the last out-of-memory error, and why", SIZE_MAX, 0, stat_oom_run, stat_show_oom,
+		SMALL_ANSWER},
 	{"debug", "[PID...]", "writes that hit memory which was not the program's", SIZE_MAX,
-		STAT_TAKES_CHECK | STAT_TAKES_REPEAT, stat_debug_run, stat_debug_show, SMALL_ANSWER},
+		STAT_TAKES_CHECK, stat_debug_run, stat_debug_show, SMALL_ANSWER},
 	{"metrics", "[PID...]", "the counters, in the format of OpenMetrics", SIZE_MAX,
 		STAT_TAKES_TO | STAT_HAS_NO_JSON, stat_metrics_run, NULL, SMALL_ANSWER},
 	{"export", "", "serves the metrics of all processes by HTTP, until ended", 0,
-		STAT_TAKES_LISTEN | STAT_HAS_NO_JSON, stat_export_run, NULL, SMALL_ANSWER},
+		STAT_TAKES_LISTEN | STAT_HAS_NO_JSON, stat_export_run, NULL, SMALL_ANSWER,
+		"it asks whenever it is asked"},
 	{"convert", "FILE|PID", "what is known, as PyTorch, Perfetto, RMM and pprof read it", 0,
 		STAT_TAKES_FILE | STAT_TAKES_TO | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON,
-		convert_command, NULL, 0},
+		convert_command, NULL, 0, "it writes one file"},
 	{"report", "FILE|PID", "all that is known, as an HTML file for a browser", 0,
-		STAT_TAKES_FILE | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON, report_command, NULL, 0},
+		STAT_TAKES_FILE | STAT_TAKES_OUTPUT | STAT_TAKES_MAX | STAT_HAS_NO_JSON,
+		report_command, NULL, 0, "it writes one file"},
 	{"top", "[PID...]", "devices and processes, live", SIZE_MAX,
-		STAT_TAKES_REPEAT | STAT_TAKES_LOOK | STAT_TAKES_CHANGES | STAT_HAS_NO_JSON, stat_top_run, NULL,
-		SMALL_ANSWER},
+		STAT_TAKES_LOOK | STAT_TAKES_CHANGES | STAT_HAS_NO_JSON, stat_top_run, NULL, SMALL_ANSWER},
 	{"check", "[PID...]", "a line and an exit code for monitoring systems", SIZE_MAX,
 		STAT_TAKES_LEVELS, stat_check_run, NULL, SMALL_ANSWER},
 	{"replay", "FILE", "what other pools make of a recording", 0,
 		STAT_TAKES_FILE | STAT_TAKES_POOL | STAT_TAKES_LIMIT | STAT_TAKES_REUSE,
-		replay_command, NULL, 0},
+		replay_command, NULL, 0, STAT_FILE_IS_ONCE},
 	{NULL},
 };

@@ -6,7 +6,10 @@
 
 #include "stat_show.h"
 
-/* Options of a command, besides --help, --json and --timeout, which all of them take. */
+/*
+ * Options of a command, besides --help, --json and --timeout, which all of them take, and --watch and --count, which
+ * all of them take that are not done once.
+ */
 enum {
 	STAT_TAKES_QUIET = 1 << 0,
 	STAT_TAKES_MAX = 1 << 1,
@@ -49,7 +52,18 @@ struct stat_command {
 		const struct stat_command *command, const struct stat_options *options);
 	void (*show)(const struct stat_process *process, const struct stat_options *options);
 	size_t max_bytes; /* of an answer */
+	const char *once; /* why --watch is refused, whatever the words; NULL: run() repeats it */
 };
+
+/* STAT_TAKES_*, all that there are. */
+unsigned stat_command_takes(const struct stat_command *command);
+
+/*
+ * Of what is done once, because of that word of the command's unless it is NULL: true if it is not to be repeated;
+ * false after a message that says why.
+ */
+bool stat_command_check_once(
+	const struct stat_command *command, const struct stat_options *options, const char *word, const char *why);
 
 /* What a command asks, of the processes that were named. */
 struct stat_question stat_command_question(
@@ -61,6 +75,10 @@ enum stat_exit stat_command_read(const struct stat_command *command, const struc
 /* Each answer on its screen, below a title that tells whose it is. */
 void stat_command_show(const struct stat_survey *survey, const struct stat_command *command,
 	const struct stat_options *options);
+
+/* Why they are done once. */
+#define STAT_CHANGE_IS_ONCE "it changes a process"
+#define STAT_FILE_IS_ONCE   "it asks no process"
 
 /* Ends with a row without a name; the first is the default. */
 extern const struct stat_command stat_commands[];

@@ -56,6 +56,7 @@ static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned sta
 
 static char *make_metrics(struct exporter *exporter, enum stat_metrics_format format, size_t *ret_length)
 {
+	struct stat_question question = stat_metrics_question(exporter->options);
 	struct stat_survey survey;
 	char *text = NULL;
 	FILE *out = open_memstream(&text, ret_length);
@@ -63,7 +64,7 @@ static char *make_metrics(struct exporter *exporter, enum stat_metrics_format fo
 	if (!out)
 		return NULL;
 	pthread_mutex_lock(&exporter->mutex);
-	stat_metrics_survey(&survey, exporter->options);
+	stat_survey_run(&survey, &question);
 	stat_metrics_write(out, &survey, format);
 	stat_survey_deinit(&survey);
 	pthread_mutex_unlock(&exporter->mutex);

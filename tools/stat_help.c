@@ -54,6 +54,13 @@ static void print_command(const struct stat_command *command, bool is_default)
 	printf(" %s%s\n", command->help, is_default ? " (default)" : "");
 }
 
+static void print_options(unsigned takes)
+{
+	for (const struct stat_option *o = stat_help_options; o->name; o++)
+		if (takes & o->taken)
+			printf("  %s\n", o->text);
+}
+
 static void print_common_help(bool has_json)
 {
 	if (has_json)
@@ -71,6 +78,7 @@ void stat_help(void)
 		print_command(c, c == stat_commands);
 	puts("\nWithout a PID: all processes of yours, as root those of all users; what changes\n"
 	     "something wants there to be only one.\n");
+	print_options(STAT_TAKES_REPEAT);
 	print_common_help(true);
 	puts("  --version        the version\n"
 	     "\n"
@@ -82,8 +90,6 @@ void stat_help_command(const struct stat_command *command)
 	printf("usage: gpupool-stat %s [options]%s%s\n\n%c%s.\n\n", command->name,
 		*command->synopsis ? " " : "", command->synopsis, toupper(command->help[0]),
 		command->help + 1);
-	for (const struct stat_option *o = stat_help_options; o->name; o++)
-		if (command->takes & o->taken)
-			printf("  %s\n", o->text);
+	print_options(stat_command_takes(command));
 	print_common_help(!(command->takes & STAT_HAS_NO_JSON));
 }

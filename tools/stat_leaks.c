@@ -339,32 +339,15 @@ static enum stat_exit ask(const struct stat_command *command, const struct stat_
 
 enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options)
 {
-	json_t *base = options->diff ? stat_leaks_read(options->diff, options->diff) : NULL;
 	enum stat_exit result = STAT_FAILED;
+	json_t *base = NULL;
 
+	if (options->from && !stat_command_check_once(command, options, "--from", STAT_FILE_IS_ONCE))
+		return STAT_USAGE;
+	if (options->diff)
+		base = stat_leaks_read(options->diff, options->diff);
 	if (!options->diff || base)
 		result = options->from ? run_saved(options, base) : ask(command, options, base);
 	json_decref(base);
-	return result;
-}
-
-enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options)
-{
-	char request[REQUEST_MAX] = "stacks";
-	size_t length = strlen(request);
-	struct stat_question question = stat_command_question(command, options, request);
-	struct stat_survey survey;
-	enum stat_exit result;
-
-	for (size_t i = 0; i < options->n_words; i++)
-		length += (size_t)snprintf(request + length, sizeof(request) - length, " %.30s", options->words[i]);
-	snprintf(request + length, sizeof(request) - length, "\n");
-	stat_survey_run(&survey, &question);
-	if (options->is_json)
-		stat_report_json(&survey, options, command->name);
-	else if (survey.n_processes && survey.processes[0].reply)
-		command->show(&survey.processes[0], options);
-	result = stat_report_errors(&survey, options);
-	stat_survey_deinit(&survey);
 	return result;
 }

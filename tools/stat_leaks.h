@@ -5,9 +5,8 @@
 #include "stat_command.h"
 #include "stat_stack.h"
 
-/* gpupool-stat leaks, stacks, and oom. */
+/* gpupool-stat leaks, and oom. */
 enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options);
-enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options);
 enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options);
 
 /* An answer that --json has saved, to be released; or NULL after a message, in which it has that name. */

@@ -9,6 +9,7 @@
 #include "stat_environ.h"
 #include "stat_explain.h"
 #include "stat_report.h"
+#include "stat_watch.h"
 
 enum {
 	ANSWER_MAX = 1 << 20,
@@ -337,9 +338,9 @@ static void write_infos(const struct writer *w)
 	}
 }
 
-void stat_metrics_survey(struct stat_survey *survey, const struct stat_options *options)
+struct stat_question stat_metrics_question(const struct stat_options *options)
 {
-	struct stat_question question = {
+	return (struct stat_question){
 		.request = "status\n",
 		.schema = "status",
 		.max_bytes = ANSWER_MAX,
@@ -347,8 +348,6 @@ void stat_metrics_survey(struct stat_survey *survey, const struct stat_options *
 		.pids = options->pids,
 		.n_pids = options->n_pids,
 	};
-
-	stat_survey_run(survey, &question);
 }
 
 void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_metrics_format format)
@@ -389,19 +388,32 @@ static bool choose_format(const char *word, enum stat_metrics_format *ret_format
 	return false;
 }
 
-enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options)
-{
+struct shown {
+	const struct stat_options *options;
 	enum stat_metrics_format format;
-	struct stat_survey survey;
+};
+
+static enum stat_exit show(void *arg, struct stat_survey *survey)
+{
+	const struct shown *shown = arg;
 	enum stat_exit result = STAT_OK;
 
-	if (!choose_format(options->to, &format))
-		return STAT_USAGE;
-	stat_metrics_survey(&survey, options);
-	stat_metrics_write(stdout, &survey, format);
+	stat_metrics_write(stdout, survey, shown->format);
 	/* Nobody there, or nobody who answers, is what the metrics say; those who were named must be there. */
-	if (survey.n_processes || options->n_pids)
-		result = stat_report_errors(&survey, options);
-	stat_survey_deinit(&survey);
-	return options->n_pids ? result : STAT_OK;
+	if (survey->n_processes || shown->options->n_pids)
+		result = stat_report_errors(survey, shown->options);
+	return shown->options->n_pids ? result : STAT_OK;
+}
+
+enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = stat_metrics_question(options);
+	struct stat_options own = *options;
+	struct shown shown = {.options = options};
+
+	if (!choose_format(options->to, &shown.format))
+		return STAT_USAGE;
+	/* OpenMetrics has an end of its own, and no empty lines. */
+	own.is_quiet = shown.format == STAT_METRICS_OPENMETRICS;
+	return stat_watch(&question, &own, show, &shown);
 }

@@ -16,8 +16,8 @@ enum stat_metrics_format {
 #define STAT_METRICS_TYPE_OPENMETRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #define STAT_METRICS_TYPE_PROMETHEUS  "text/plain; version=0.0.4; charset=utf-8"
 
-/* Asks for what stat_metrics_write() writes; to be ended with stat_survey_deinit(). */
-void stat_metrics_survey(struct stat_survey *survey, const struct stat_options *options);
+/* What has to be asked for stat_metrics_write(). */
+struct stat_question stat_metrics_question(const struct stat_options *options);
 
 /* Whatever was answered: each series is there once, and no text of a process can end its label. */
 void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_metrics_format format);

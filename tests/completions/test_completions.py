@@ -101,6 +101,13 @@ class Completions(unittest.TestCase):
         self.assertNotIn("--query", offered(shell, "gpupool-stat", "map", "--"))
 
     @each_shell
+    def test_whatever_only_reads_can_be_repeated(self, shell):
+        for command in ("check", "config", "metrics", "stacks", "status", "top"):
+            self.assertIn("--watch", offered(shell, "gpupool-stat", command, "--"))
+        for command in ("defer", "export", "reclaim", "replay"):
+            self.assertNotIn("--watch", offered(shell, "gpupool-stat", command, "--"))
+
+    @each_shell
     def test_options_of_the_launcher_are_offered(self, shell):
         table = (ROOT / "shim/config.def").read_text()
         names = {f"--{name}" for name in re.findall(r'GP_OPTION\(\w+,\s*"\w+",\s*"([a-z-]+)"', table)}

@@ -87,6 +87,17 @@ def both_formats_have_the_same_samples():
     assert len({line.rsplit(" ", 1)[0] for line in samples(one)}) == len(samples(one))
 
 
+def each_time_of_a_watch_is_whole():
+    with Process() as process:
+        for words, end in ((("--to=openmetrics",), "# EOF\n"), (("--to=prometheus",), "\n\n")):
+            once = readers.stat(PROGRAM, "metrics", *words, env=process.env).decode()
+            text = readers.stat(PROGRAM, "metrics", "--watch=0.01", "--count=3", *words, env=process.env).decode()
+            times = text.removesuffix(end).split(end)
+            assert len(times) == 3, len(times)
+            assert all([line.split(" ")[:-1] for line in each.splitlines()] ==
+                       [line.split(" ")[:-1] for line in once.removesuffix(end).splitlines()] for each in times)
+
+
 def whatever_a_process_answers_each_series_is_there_once():
     device = STATUS["devices"][0]
     rounds = [{"name": name, "count": 1, "yielded_bytes": 1, "ns": 1}
@@ -370,6 +381,7 @@ readers.main([
     promtool_finds_no_fault_with_the_names,
     the_openmetrics_parser_of_prometheus_client_takes_it,
     both_formats_have_the_same_samples,
+    each_time_of_a_watch_is_whole,
     whatever_a_process_answers_each_series_is_there_once,
     every_counter_of_a_pool_is_a_metric,
     each_region_of_a_device_has_its_series_once_and_there_is_an_end_of_them,

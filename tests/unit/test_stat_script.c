@@ -81,6 +81,7 @@ static const struct {
 	{{"list", "--query=pid", "-q"}, "--query does not go with -q.\n", 2},
 	{{"blocks", "--query=pid"}, "blocks does not take --query.\n", 2},
 	{{"check", "--warn=frob=3"}, "--warn: 'frob=3' is no level.\n", 3},
+	{{"check", "--watch=1", "--warn=frob=3"}, "--warn: 'frob=3' is no level.\n", 3},
 	{{"check", "--crit=total=x"}, "--crit: 'total=x' is no level.\n", 3},
 	{{"check", "--crit=ooms=5%"}, "--crit: 'ooms=5%' is no level.\n", 3},
 	{{"check", "--crit="}, "", 3},

@@ -34,35 +34,6 @@ START_TEST(a_connection_that_has_ended_is_made_again)
 }
 END_TEST
 
-static const struct {
-	const char *command, *schema;
-} commands[] = {
-	{"status", "status-list"},
-	{"list", "list"},
-	{"blocks", "blocks-list"},
-	{"limit", "limit-list"},
-	{"leaks", "leaks-list"},
-	{"oom", "oom-list"},
-};
-
-START_TEST(each_object_is_a_line_that_is_there_at_once)
-{
-	struct stat_running running;
-	char schema[64];
-
-	peer_start(PEER_ANSWERS, NULL);
-	snprintf(schema, sizeof(schema), "{\"schema\":\"gpupool.%s/1\",", commands[_i].schema);
-	STAT_START(&running, commands[_i].command, "--watch=0.02", "--json");
-	for (int n = 0; n < 3; n++) {
-		ck_assert(stat_next_line(&running));
-		ck_assert_msg(!strncmp(running.line, schema, strlen(schema)), "%s", running.line);
-		stat_check_in(running.line, "}\n");
-	}
-	ck_assert_int_eq(kill(running.pid, SIGINT), 0);
-	ck_assert_int_eq(WTERMSIG(stat_finish(&running)), SIGINT);
-}
-END_TEST
-
 START_TEST(it_ends_with_the_processes_that_were_named)
 {
 	struct stat_running running;
@@ -134,7 +105,6 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, all_answers_come_over_one_connection);
 	tcase_add_test(tc, a_connection_that_has_ended_is_made_again);
-	tcase_add_loop_test(tc, each_object_is_a_line_that_is_there_at_once, 0, LENGTH(commands));
 	tcase_add_test(tc, it_ends_with_the_processes_that_were_named);
 	tcase_add_test(tc, without_names_it_waits_for_processes_to_come);
 	tcase_add_test(tc, a_stopped_process_is_waited_for_once);
