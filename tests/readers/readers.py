@@ -125,7 +125,8 @@ class Process:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(self.path / ("%d.%s.sock" % (os.getpid(), start))))
         self.socket.listen()
-        self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=self.folder.name)
+        # Where other processes of the machine may have sockets is not looked at.
+        self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=self.folder.name, TMPDIR=self.folder.name, XDG_RUNTIME_DIR="")
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self):

@@ -43,7 +43,9 @@ class Case(unittest.TestCase):
         return self.started[-1]
 
     def env(self, **more):
-        return {"GPUPOOL_RUNTIME_DIR": self.folder, "NO_COLOR": None, **more}
+        """Where other processes of the machine may have sockets is not looked at."""
+        return {"GPUPOOL_RUNTIME_DIR": self.folder, "TMPDIR": self.folder, "XDG_RUNTIME_DIR": None, "NO_COLOR": None,
+                **more}
 
     def top(self, *words, columns=80, rows=24, **env):
         terminal = Terminal([STAT, "top", SOON, *words], columns, rows, self.env(**env))
