@@ -74,8 +74,9 @@ static void take_answer(struct stat_process *process, const struct stat_question
 {
 	const struct ctl_client *client = &process->client;
 
-	/* It may have ended while it was asked. */
-	if ((client->error == -ECONNRESET || client->error == -ECONNREFUSED) && is_dead(process))
+	/* It may have ended while it was asked, and taken its socket along. */
+	if (client->error == -ENOENT ||
+		((client->error == -ECONNRESET || client->error == -ECONNREFUSED) && is_dead(process)))
 		process->is_dropped = true;
 	if (process->is_dropped)
 		return;

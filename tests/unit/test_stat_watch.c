@@ -53,6 +53,28 @@ START_TEST(it_ends_with_the_processes_that_were_named)
 }
 END_TEST
 
+/* One that ends as programs do takes its socket along, between two times of which the first still had a connection. */
+START_TEST(one_that_ends_has_ended_and_is_no_error)
+{
+	struct stat_running running;
+	pid_t pid = peer_start(PEER_STAYS, NULL);
+	char ended[64];
+
+	STAT_START(&running, "limit", "--watch=0.01", stat_word(pid));
+	stat_await(&running, "DEVICE ");
+	ck_assert_int_eq(unlink(peer_socket(pid)), 0);
+	peer_kill(pid);
+	snprintf(ended, sizeof(ended), "gpupool-stat: pid %d does not exist.\n", (int)pid);
+	do
+		ck_assert(stat_next_line(&running));
+	while (strncmp(running.line, "gpupool-stat: ", 14) != 0);
+	ck_assert_str_eq(running.line, ended);
+	while (stat_next_line(&running))
+		;
+	ck_assert_int_eq(WEXITSTATUS(stat_finish(&running)), 3);
+}
+END_TEST
+
 START_TEST(without_names_it_waits_for_processes_to_come)
 {
 	struct stat_running running;
@@ -106,6 +128,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, all_answers_come_over_one_connection);
 	tcase_add_test(tc, a_connection_that_has_ended_is_made_again);
 	tcase_add_test(tc, it_ends_with_the_processes_that_were_named);
+	tcase_add_test(tc, one_that_ends_has_ended_and_is_no_error);
 	tcase_add_test(tc, without_names_it_waits_for_processes_to_come);
 	tcase_add_test(tc, a_stopped_process_is_waited_for_once);
 	tcase_add_test(tc, what_nobody_reads_is_no_reason_to_go_on);
