@@ -10,6 +10,8 @@ void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 	*f = (struct gp_fence){.backend = *backend, .n_spare = GP_FENCE_SLOTS};
 	atomic_init(&f->started, 1);
 	atomic_init(&f->completed, 1);
+	atomic_init(&f->published, 1);
+	atomic_init(&f->published_at_free, 1);
 	atomic_init(&f->was_ready, true);
 	gp_mutex_init(&f->lock, GP_RANK_FENCE);
 	for (int i = 0; i < GP_FENCE_SLOTS; i++)
@@ -91,10 +93,12 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
-static void note_free(struct gp_fence_entry *entry)
+static void note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 {
 	entry->is_at_free = true;
 	entry->freer = pthread_self();
+	if (entry->seq > gp_fence_published_at_free(f))
+		atomic_store_explicit(&f->published_at_free, entry->seq, memory_order_relaxed);
 }
 
 static int record_locked(struct gp_fence *f, bool is_at_free)
@@ -114,8 +118,9 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 		return r;
 	f->n_spare--;
 	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot};
+	atomic_store_explicit(&f->published, seq, memory_order_relaxed);
 	if (is_at_free)
-		note_free(nth_locked(f, f->count - 1));
+		note_free_locked(f, nth_locked(f, f->count - 1));
 	bump_locked(&f->records);
 	return 0;
 }
@@ -129,11 +134,38 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 	n = first_after_locked(f, stamp);
 	/* Somebody recorded after our stamp was read, while we waited for the lock: that one covers us. */
 	if (n < f->count && is_at_free)
-		note_free(nth_locked(f, n));
+		note_free_locked(f, nth_locked(f, n));
 	else if (n == f->count && gp_fence_completed(f) <= stamp)
 		r = record_locked(f, is_at_free);
 	gp_mutex_unlock(&f->lock);
 	return r;
+}
+
+/*
+ * The newest fence is watched until it is complete, then the newest of that time. Were the oldest's age looked at
+ * instead, each record would have to ask what time it is.
+ */
+static void watch_lag_locked(struct gp_fence *f)
+{
+	bool is_long, lags = gp_fence_lags(f);
+	uint64_t now_ns;
+
+	atomic_store_explicit(&f->was_ready, f->count == 0, memory_order_relaxed);
+	if (!f->count) {
+		f->lag_seq = 0;
+		atomic_store_explicit(&f->lags, false, memory_order_relaxed);
+		return;
+	}
+	now_ns = f->backend.ops->now_ns(f->backend.arg);
+	is_long = f->lag_seq && now_ns - f->lag_since_ns >= GP_LAG_NS;
+	if (f->lag_seq > gp_fence_completed(f)) {
+		lags |= is_long;
+	} else {
+		lags &= !f->lag_seq || is_long;
+		f->lag_seq = nth_locked(f, f->count - 1)->seq;
+		f->lag_since_ns = now_ns;
+	}
+	atomic_store_explicit(&f->lags, lags, memory_order_relaxed);
 }
 
 /* Where the GPU lags one query often tells that nothing is done yet; if something is, find out how much in few. */
@@ -160,7 +192,22 @@ int gp_fence_settle(struct gp_fence *f)
 		r = query_locked(f, f->count - 1);
 	if (r == -EAGAIN)
 		r = settle_lagging_locked(f);
-	atomic_store_explicit(&f->was_ready, f->count == 0, memory_order_relaxed);
+	watch_lag_locked(f);
+	gp_mutex_unlock(&f->lock);
+	return r;
+}
+
+int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp)
+{
+	unsigned n;
+	int r = 0;
+
+	gp_mutex_lock(&f->lock);
+	if (gp_fence_completed(f) <= stamp) {
+		n = first_after_locked(f, stamp);
+		r = n < f->count ? query_locked(f, n) : -EAGAIN;
+		watch_lag_locked(f);
+	}
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
@@ -234,10 +281,10 @@ static bool is_due_locked(struct gp_fence *f, unsigned n)
 	return is_freer;
 }
 
-int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
+static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
-	uint64_t undue_since_ns = be->ops->now_ns(be->arg), now_ns;
+	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns, now_ns;
 	int r;
 
 	for (unsigned attempt = 0;; attempt++) {
@@ -250,7 +297,7 @@ int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
 		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
 		if (r == -EAGAIN)
 			is_due = is_due_locked(f, n);
-		if (r == -EAGAIN && attempt == 0)
+		if (r == -EAGAIN && attempt == 0 && (is_due || max_ns))
 			bump_locked(&f->waits);
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
@@ -258,11 +305,21 @@ int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
 		now_ns = be->ops->now_ns(be->arg);
 		if (is_due)
 			undue_since_ns = now_ns;
-		if (max_ns != UINT64_MAX && now_ns - undue_since_ns >= max_ns)
+		if (is_due ? now_ns - start_ns >= due_max_ns : now_ns - undue_since_ns >= max_ns)
 			break;
 		be->ops->pause(be->arg, attempt);
 	}
 	return r == -ENOENT ? -EAGAIN : r;
+}
+
+int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
+{
+	return wait(f, stamp, UINT64_MAX, max_ns);
+}
+
+int gp_fence_wait_due(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
+{
+	return wait(f, stamp, max_ns, 0);
 }
 
 int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp)

@@ -23,15 +23,22 @@
 #include "backend.h"
 #include "lock.h"
 
+/* Longer than an idle GPU takes to complete an event (some 5 us), shorter than what one would call behind. */
+#define GP_LAG_NS UINT64_C(50000)
+
 struct gp_fence {
 	struct gp_backend backend;
 	_Atomic uint64_t started;   /* highest number given out */
 	_Atomic uint64_t ordered;   /* everything later waits for this one and all before */
 	_Atomic uint64_t completed; /* this one and all before are done */
-	_Atomic bool was_ready;	    /* the last query found its fence complete: the GPU keeps up */
+	_Atomic uint64_t published; /* the last one recorded, by anybody */
+	_Atomic uint64_t published_at_free; /* the last one recorded at a free */
+	_Atomic bool was_ready;	    /* the last query found nothing left to wait for */
+	_Atomic bool lags;	    /* what was recorded a while ago is not done yet */
 	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
 
 	struct gp_mutex lock; /* guards what follows, and is held across record, query and order */
+	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	unsigned head, count;
 	struct gp_fence_entry {
 		uint64_t seq;
@@ -60,6 +67,9 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
 /* Asks the driver what has completed. 0 if anything did, -EAGAIN if not, -EBUSY, or the driver's error. */
 int gp_fence_settle(struct gp_fence *f);
 
+/* The same of blocks with this stamp alone: 0 also if another thread has seen it, -EAGAIN if no fence covers them. */
+int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
+
 /*
  * Makes all later work of the context wait for the last published fence, which covers every block freed before it.
  * 0 if that is so now; -EAGAIN if there is none, or one that no free recorded is newer and not complete, for which
@@ -81,6 +91,9 @@ int gp_fence_order_again(struct gp_fence *f);
  */
 int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
 
+/* The same, but only while that is so of a free of this thread's, and at most max_ns. */
+int gp_fence_wait_due(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
+
 /* The slot of the first published fence later than the stamp, for backend->release_begin; else GP_NO_SLOT. */
 int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp);
 
@@ -95,6 +108,27 @@ static inline uint64_t gp_fence_started(const struct gp_fence *f)
 static inline bool gp_fence_was_ready(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->was_ready, memory_order_relaxed);
+}
+
+/*
+ * Whether the GPU has fallen behind. It has not while all that is outstanding was recorded just now: even an idle GPU
+ * takes some microseconds to complete an event, and with many threads there is always one on its way.
+ */
+static inline bool gp_fence_lags(const struct gp_fence *f)
+{
+	return atomic_load_explicit(&f->lags, memory_order_relaxed);
+}
+
+/* Some fence covers blocks with a stamp below this. */
+static inline uint64_t gp_fence_published(const struct gp_fence *f)
+{
+	return atomic_load_explicit(&f->published, memory_order_relaxed);
+}
+
+/* Some fence that was recorded at a free, anybody's, covers blocks with a stamp below this. */
+static inline uint64_t gp_fence_published_at_free(const struct gp_fence *f)
+{
+	return atomic_load_explicit(&f->published_at_free, memory_order_relaxed);
 }
 
 /* Blocks with a stamp below this are done with on the GPU. */

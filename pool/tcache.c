@@ -108,11 +108,12 @@ static enum offer offer_of(const struct gp_tcache *tc, const struct gp_block *bl
 {
 	if (gp_likely(block->stamp < usable_below(tc->pool)))
 		return USABLE;
-	return block->stamp <= tc->recorded ? COVERED : NOT_COVERED;
+	return block->stamp < gp_fence_published(tc->pool->fence) ? COVERED : NOT_COVERED;
 }
 
-/* The oldest block that fits, if it may be had. */
-static enum offer take(struct gp_tcache *tc, const struct gp_request *request, struct gp_block **ret_block)
+/* The oldest block that fits, if it may be had; else what a fence has to cover for that. */
+static enum offer take(struct gp_tcache *tc, const struct gp_request *request, uint64_t *ret_stamp,
+		       struct gp_block **ret_block)
 {
 	struct gp_shelf *shelf = shelf_of(tc, request->size);
 	enum offer offer = NOTHING;
@@ -121,8 +122,10 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, s
 	gp_ownlock_enter(&tc->lock);
 	while (n < shelf->count && !is_fit(tc, request, (*gp_shelf_at(shelf, n))->size))
 		n++;
-	if (gp_likely(n < shelf->count))
+	if (gp_likely(n < shelf->count)) {
 		offer = offer_of(tc, *gp_shelf_at(shelf, n));
+		*ret_stamp = (*gp_shelf_at(shelf, n))->stamp;
+	}
 	if (gp_likely(offer == USABLE)) {
 		*ret_block = gp_tcache_take_nth(tc, shelf, n);
 		gp_block_hand_out(*ret_block, request->bytes, request->caller, new_serial(tc));
@@ -133,21 +136,10 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, s
 	return offer;
 }
 
-/* One fence for all that lies there. */
+/* One fence for all that lies there; another thread's will do. */
 static int record(struct gp_tcache *tc, bool is_at_free)
 {
-	uint64_t stamp = gp_fence_started(tc->pool->fence);
-	int r = gp_fence_record(tc->pool->fence, stamp, is_at_free);
-
-	if (r)
-		return r;
-	gp_ownlock_enter(&tc->lock);
-	tc->recorded = stamp;
-	if (is_at_free)
-		tc->recorded_at_free = stamp;
-	tc->n_uncovered = 0;
-	gp_ownlock_leave(&tc->lock);
-	return 0;
+	return gp_fence_record(tc->pool->fence, tc->newest_stamp, is_at_free);
 }
 
 /* Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. */
@@ -162,7 +154,8 @@ static bool is_worth_growing(unsigned n_fences)
  */
 static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct gp_block **ret_block)
 {
-	enum offer offer = take(tc, request, ret_block);
+	uint64_t stamp = 0;
+	enum offer offer = take(tc, request, &stamp, ret_block);
 	struct gp_shelf *shelf;
 	int r;
 
@@ -181,7 +174,8 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		if (r > 0)
 			return r;
 	}
-	if (offer != NOTHING && gp_fence_settle(tc->pool->fence) == 0 && take(tc, request, ret_block) == USABLE)
+	if (offer != NOTHING && gp_fence_settle_stamp(tc->pool->fence, stamp) == 0 &&
+	    take(tc, request, &stamp, ret_block) == USABLE)
 		return 0;
 	return gp_pool_alloc_block(tc->pool, request, ret_block);
 }
@@ -227,7 +221,13 @@ static struct gp_shelf *find_room_locked(struct gp_tcache *tc, uint64_t size)
 
 static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
 {
-	block->stamp = gp_fence_started(tc->pool->fence);
+	const struct gp_fence *fence = tc->pool->fence;
+
+	if (tc->published != gp_fence_published(fence)) {
+		tc->published = gp_fence_published(fence);
+		tc->n_uncovered = 0;
+	}
+	block->stamp = tc->newest_stamp = gp_fence_started(fence);
 	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
 	tc->n_blocks++;
@@ -239,7 +239,7 @@ static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_b
 static bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf, uint64_t size)
 {
 	return tc->n_uncovered >= RECORD_AFTER ||
-	       (shelf->count >= depth_of(tc, size) && (*gp_shelf_at(shelf, 0))->stamp > tc->recorded);
+	       (shelf->count >= depth_of(tc, size) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published);
 }
 
 /*
@@ -305,7 +305,7 @@ static bool is_leisure(const struct gp_tcache *tc)
 {
 	const struct gp_pool *pool = tc->pool;
 
-	return gp_fence_was_ready(pool->fence) && !gp_pool_is_pressed(pool) &&
+	return !gp_fence_lags(pool->fence) && !gp_pool_is_pressed(pool) &&
 	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= bytes_max(tc);
 }
 

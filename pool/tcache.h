@@ -8,7 +8,8 @@
  *
  * A fence for each free would cost more than all the rest. So a cache lets blocks of a size come together, up to a
  * depth, has the free that fills it record one fence for all of them, and asks for that when the next is wanted: one
- * record and one query serve as many allocations as it is deep. This is worth it while the GPU keeps up. Once it falls
+ * record and one query serve as many allocations as it is deep. Fences are the context's, so one that any thread
+ * recorded serves the caches of all. This is worth it while the GPU keeps up. Once it falls
  * behind, or memory is short, whoever frees hands all to the pool, which knows better what to do.
  *
  * All of these are for the cache's own thread.

@@ -39,8 +39,8 @@ struct gp_tcache {
 	struct gp_pool *pool;
 	struct gp_list link; /* pool->tcaches */
 	uint64_t bytes, n_blocks; /* held */
-	uint64_t recorded;	  /* fences cover the blocks with stamps up to this */
-	uint64_t recorded_at_free; /* fences that a free recorded, these */
+	uint64_t newest_stamp;	  /* of what was put */
+	uint64_t published;	  /* the last fence that was seen, whoever recorded it */
 	unsigned n_uncovered;	  /* put since then */
 	unsigned n_refused;	  /* for want of room, since all was given back */
 	uint64_t hits;

@@ -64,7 +64,7 @@ static void open_all_locked(struct gp_pool *pool)
 static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
 {
 	struct gp_block *b = gp_tcache_take_nth(tc, shelf, 0);
-	bool is_late = b->stamp > tc->recorded_at_free;
+	bool is_late = b->stamp >= gp_fence_published_at_free(tc->pool->fence);
 
 	if (is_late)
 		tc->pool->unrecorded_stamp = gp_max(tc->pool->unrecorded_stamp, b->stamp);

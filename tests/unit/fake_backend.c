@@ -521,7 +521,7 @@ static uint64_t available(void *arg)
 
 static uint64_t now_ns(void *arg)
 {
-	fake_check_locks(GP_RANK_FENCE);
+	fake_check_locks(GP_RANK_POOL);
 	return atomic_load(&((struct fake *)arg)->now_ns);
 }
 

@@ -142,6 +142,10 @@ START_TEST(nothing_is_kept_while_the_gpu_lags)
 	ck_assert(put(take(GP_MIB)));
 	fixture_work();
 	fixture_free(fixture_alloc(SMALL));
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(gp_fence_settle(fixture_pool()->fence), -EAGAIN);
+		atomic_fetch_add(&px.fake.now_ns, GP_LAG_NS);
+	}
 	ck_assert_int_eq(gp_fence_settle(fixture_pool()->fence), -EAGAIN);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 2);
 	(void)fake_calls(&px.fake, FAKE_RECORD);
@@ -150,6 +154,53 @@ START_TEST(nothing_is_kept_while_the_gpu_lags)
 	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RECORD), 1);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 3);
 	ck_assert_int_eq(gp_fence_order(fixture_pool()->fence), 0);
+	end();
+}
+END_TEST
+
+/* Two threads, one after the other: what one of them records covers what the other has freed, and is asked for once. */
+START_TEST(threads_share_their_fences)
+{
+	struct gp_tcache *both[2];
+	uint64_t addrs[2];
+
+	start();
+	both[0] = mine;
+	both[1] = gp_tcache_new(fixture_pool());
+	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
+		if (i == 2 * ROUNDS) {
+			(void)fake_calls(&px.fake, FAKE_RECORD);
+			(void)fake_calls(&px.fake, FAKE_QUERY);
+		}
+		mine = both[i % 2];
+		addrs[i % 2] = take(SMALL);
+		ck_assert(put(addrs[i % 2]));
+	}
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / DEPTH + 1);
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_QUERY), ROUNDS / DEPTH + 1);
+	gp_tcache_free(both[1]);
+	mine = both[0];
+	end();
+}
+END_TEST
+
+/* As it is with many threads: the newest fence is somebody's who recorded it just now. */
+START_TEST(a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way)
+{
+	enum { STEP_NS = 1000 };
+	uint64_t done;
+
+	start();
+	warm_up(SMALL);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		ck_assert(put(take(SMALL)));
+		done = fake_submit(&px.fake, 0);
+		fixture_work();
+		fixture_free(fixture_alloc(4 * GP_MIB));
+		fake_complete(&px.fake, done);
+		atomic_fetch_add(&px.fake.now_ns, STEP_NS);
+	}
+	fake_complete_all(&px.fake);
 	end();
 }
 END_TEST
@@ -455,6 +506,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
 	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
 	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
+	tcase_add_test(tc, a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way);
 	tcase_add_test(tc, a_cache_full_of_sizes_that_nobody_wants_makes_room);
 	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
 	tcase_add_loop_test(tc, what_was_in_a_cache_is_waited_for_rather_than_refused, 0,
@@ -470,6 +522,7 @@ static TCase *case_of(enum gp_kind kind)
 		sizeof(refusals) / sizeof(*refusals));
 	if (kind != GP_KIND_SPLIT)
 		return tc;
+	tcase_add_test(tc, threads_share_their_fences);
 	tcase_add_test(tc, sizes_of_every_kind_share_the_fences);
 	tcase_add_test(tc, the_pool_takes_back_what_threads_keep_before_it_grows);
 	return tc;
