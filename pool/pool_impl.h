@@ -40,6 +40,7 @@ struct gp_pool {
 	struct gp_marks marks;	/* what was done for the sake of memory */
 	uint64_t wait_level;	/* peak of total_bytes when waits were last counted anew */
 	unsigned n_waits;	/* since then: see reuse.c */
+	unsigned n_vain, n_to_skip; /* short waits: a measure of those in vain, and orders until the next one */
 	uint64_t begun_bytes;	/* of release_begin since the start */
 	uint64_t arrived_bytes; /* of these, back in the driver */
 	uint64_t n_handed_out;	/* blocks: somebody else may have what one waited for */

@@ -13,8 +13,11 @@
  *   - Only one stream ever worked in the context: an order costs no overlap, but the GPU still stops for it (0.9 us, as
  *     measured), which counts in a loop of short kernels, and a query while it works costs as much. So let blocks take
  *     turns, and with more than two pending order on the last fence, which frees all in one go.
- *   - Several streams: their overlap is worth some memory. Grow while little is pending, then order on the last fence:
- *     the driver makes later work wait for that, too, if it is told to wait for an older one (measured).
+ *   - Several streams: their overlap is worth some memory. Grow while little is pending, or few blocks of the size.
+ *     Then wait for the oldest that this thread freed, for a moment, as its own cudaFree would have: where work is
+ *     short the streams go on without a gap. Else, and where blocks are large or so much waits that it comes to this
+ *     seldom, order on the last fence, which empties them all: the driver makes later work wait for that, too, if it is
+ *     told to wait for an older one (measured). All that waits can merge then, as it cannot after a wait for one block.
  *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
  *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have;
  *     for what another thread freed only a while, then grow.
@@ -32,6 +35,8 @@
  */
 #define ORDER_SLACK_MIN (32 * GP_MIB)
 #define ORDER_SLACK	8
+#define OVERLAP_TURNS	16
+#define OVERLAP_MAX	(128 * GP_MIB)
 #define WAIT_SLACK_MIN	(256 * GP_MIB)
 #define WAIT_SLACK	2
 
@@ -40,6 +45,13 @@
  * this thread; and a block too many is better than a stall.
  */
 #define OTHERS_WAIT_NS UINT64_C(100000000)
+
+/*
+ * How long before an order. That it is in vain, because work takes longer or the host is far ahead, is found out again
+ * after twice as many orders each time.
+ */
+#define BRIEF_WAIT_NS UINT64_C(1000000)
+#define VAIN_MAX      255u
 
 /*
  * How long for what others freed, before the pool would hold more than ever (its own frees a thread waits for as they
@@ -242,8 +254,30 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 		slack = gp_max(ORDER_SLACK_MIN, used / ORDER_SLACK);
 	if (is_order_free(pool))
 		slack = gp_max(slack, 2 * gp_min(size, UINT64_MAX / 2));
+	else
+		slack = gp_max(slack, OVERLAP_TURNS * gp_min(size, OVERLAP_MAX / OVERLAP_TURNS));
 	slack = gp_min(slack, gp_pool_pending_max(pool));
 	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
+}
+
+/* 0 if blocks with the stamp are completed; -EAGAIN if not soon, or the driver's error. */
+static int wait_briefly(struct gp_pool *pool, uint64_t stamp)
+{
+	bool is_skipped;
+	int r;
+
+	gp_mutex_lock(&pool->lock);
+	is_skipped = pool->n_to_skip != 0;
+	pool->n_to_skip -= is_skipped;
+	gp_mutex_unlock(&pool->lock);
+	if (is_skipped)
+		return -EAGAIN;
+	r = gp_fence_wait_due(pool->fence, stamp, BRIEF_WAIT_NS);
+	gp_mutex_lock(&pool->lock);
+	pool->n_vain = r ? gp_min(2 * pool->n_vain + 1, VAIN_MAX) : pool->n_vain / 2;
+	pool->n_to_skip = r ? pool->n_vain : 0;
+	gp_mutex_unlock(&pool->lock);
+	return r;
 }
 
 /*
@@ -253,14 +287,16 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
  */
 static int press(struct gp_pool *pool, const struct gp_request *request)
 {
-	bool must_complete = gp_pool_is_flag(&pool->completion_only), is_too_much;
+	bool must_complete = gp_pool_is_flag(&pool->completion_only), is_too_much, is_little;
 	uint64_t size = request->size, largest = request->kind->largest_fit(pool, size), stamp = 0;
 	struct gp_block *fit = NULL, *b = NULL;
+	int r = -EAGAIN;
 
 	if (pool->options.kind == GP_KIND_NONE)
 		return -EAGAIN;
 	gp_mutex_lock(&pool->lock);
 	is_too_much = is_too_much_pending_locked(pool, size);
+	is_little = size <= OVERLAP_MAX / 8 && pool->pending.bytes <= OVERLAP_MAX;
 	if (is_too_much) {
 		fit = gp_pending_find(&pool->pending, size, largest);
 		b = fit ? fit : gp_pending_find(&pool->pending, request->kind->smallest_part(pool, size), largest);
@@ -272,7 +308,9 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 		return -EAGAIN;
 	if (must_complete)
 		return gp_fence_wait(pool->fence, stamp, OTHERS_WAIT_NS);
-	return gp_fence_order(pool->fence);
+	if (gp_pool_is_flag(&pool->overlap) && is_little)
+		r = wait_briefly(pool, stamp);
+	return r >= 0 ? r : gp_fence_order(pool->fence);
 }
 
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)

@@ -117,6 +117,93 @@ START_TEST(overlapping_streams_are_not_ordered_for_a_little_memory)
 }
 END_TEST
 
+#define TURN (16 * GP_MIB)
+
+static void *free_it(void *addr)
+{
+	fixture_free(*(uint64_t *)addr);
+	return NULL;
+}
+
+/*
+ * One stream after the other has work, and all of what it used is freed by another thread: as many as may be pending,
+ * and no more. is_last_mine: but the last, and that free would have waited for all.
+ */
+static void fill_turns(bool is_last_mine)
+{
+	enum { TURNS = 8 };
+	uint64_t addrs[TURNS];
+
+	gp_pool_set_overlap(fixture_pool(), true);
+	for (int i = 0; i < TURNS; i++) {
+		pthread_t thread;
+
+		addrs[i] = fixture_alloc(TURN);
+		fixture_work();
+		if (is_last_mine && i == TURNS - 1) {
+			fixture_free(addrs[i]);
+			break;
+		}
+		ck_assert_int_eq(pthread_create(&thread, NULL, free_it, &addrs[i]), 0);
+		pthread_join(thread, NULL);
+	}
+	ck_assert_uint_eq(fixture_stats().pending_bytes, TURNS * TURN);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+}
+
+START_TEST(where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them)
+{
+	uint64_t total;
+
+	px.fake.pause_ns = 1000;
+	fill_turns(true);
+	total = fixture_stats().total_bytes;
+	for (int i = 0; i < 20; i++) {
+		uint64_t addr = fixture_alloc(TURN);
+
+		ck_assert_uint_ge(fake_calls(&px.fake, FAKE_PAUSE), 1);
+		fixture_work();
+		fixture_free(addr);
+	}
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	ck_assert_uint_eq(fixture_stats().total_bytes, total);
+}
+END_TEST
+
+START_TEST(a_wait_in_vain_is_short_followed_by_an_order_and_seldom)
+{
+	unsigned n_waits = 0, n_orders = 0;
+
+	px.fake.pause_completes = 0;
+	px.fake.pause_ns = 100000;
+	fill_turns(true);
+	for (int i = 0; i < 600; i++) {
+		uint64_t addr = fixture_alloc(TURN);
+		unsigned n_pauses = fake_calls(&px.fake, FAKE_PAUSE);
+
+		n_orders += fake_calls(&px.fake, FAKE_ORDER);
+		n_waits += n_pauses != 0;
+		ck_assert_uint_le(n_pauses, 10);
+		fixture_work();
+		fixture_free(addr);
+	}
+	ck_assert_uint_ge(n_orders, 600 / 8);
+	ck_assert_uint_ge(n_waits, 2);
+	ck_assert_uint_le(n_waits, 10);
+}
+END_TEST
+
+START_TEST(where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once)
+{
+	fill_turns(false);
+	(void)fixture_alloc(TURN);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+	ck_assert_uint_eq(fixture_stats().fence_waits, 0);
+}
+END_TEST
+
 /* As much as is worth a stall. */
 #define MUCH (100 * GP_MIB)
 
@@ -138,12 +225,6 @@ START_TEST(before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed)
 	ck_assert_uint_eq(fixture_stats().fence_waits, 1);
 }
 END_TEST
-
-static void *free_it(void *addr)
-{
-	fixture_free(*(uint64_t *)addr);
-	return NULL;
-}
 
 /* Its own free would have made this thread wait as long; another's would not. */
 START_TEST(but_it_grows_where_another_thread_s_free_takes_too_long)
@@ -340,6 +421,11 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_block_is_reused_behind_an_order_where_that_is_enough);
 	tcase_add_test(tc, two_blocks_take_turns_before_an_order_stops_the_gpu);
 	tcase_add_test(tc, overlapping_streams_are_not_ordered_for_a_little_memory);
+	if (kind != GP_KIND_NONE) {
+		tcase_add_test(tc, where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them);
+		tcase_add_test(tc, a_wait_in_vain_is_short_followed_by_an_order_and_seldom);
+		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
+	}
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed);
 		tcase_add_test(tc, but_it_grows_where_another_thread_s_free_takes_too_long);
