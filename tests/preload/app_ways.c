@@ -215,6 +215,16 @@ static void answers(void)
 	printf("cuNoSuchThing: %d\n", symbol("cuNoSuchThing") == NULL);
 }
 
+/* What drivers have not always had. */
+static void missing(void)
+{
+	static const char *const names[] = {"cuCtxRecordEvent", "cuCtxCreate_v4", "cuCtxGetId",
+		"cuGetProcAddress_v2", "cuGetProcAddress", "cuInit"};
+
+	for (size_t i = 0; i < LENGTH(names); i++)
+		symbol(names[i]);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"dlsym", by_dlsym},
 	{"dlsym-per-thread", by_dlsym_per_thread},
@@ -225,5 +235,6 @@ const struct app_scenario app_scenarios[] = {
 	{"lookup5-per-thread", lookup5_per_thread},
 	{"lookup5-by-4", lookup5_by_4},
 	{"answers", answers},
+	{"missing", missing},
 	{0},
 };

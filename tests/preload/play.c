@@ -16,7 +16,7 @@
 
 #include "tests/suite.h"
 
-enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 32, EMULATOR_MAX = 8, ANSWER_MAX = 1 << 20 };
+enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 40, EMULATOR_MAX = 8, ANSWER_MAX = 1 << 20 };
 
 const char *play_library, *play_sim_dir, *play_app_dir, *play_stat;
 char play_dir[] = "/tmp/gpupool-play-XXXXXX";
@@ -72,11 +72,44 @@ static size_t emulate(const char *argv[static EMULATOR_MAX])
 	return n;
 }
 
-/* In the child: the play's own environment comes first, which is what getenv finds. */
+/* What is there stays: of two the loader takes the last, getenv the first, and an emulator passes on either. */
+static size_t add_variable(const char *env[static ENV_MAX], size_t n, const char *variable)
+{
+	size_t length = strcspn(variable, "=") + 1;
+
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(env[i], variable, length) == 0)
+			return n;
+	if (n + 1 == ENV_MAX)
+		_exit(126);
+	env[n] = variable;
+	return n + 1;
+}
+
+/* In the child: the library is preloaded in any case, then the play has its way. */
+static void make_environment(const struct play *play, const char *env[static ENV_MAX])
+{
+	static char libraries[PATH_MAX + 32], runtime[64], preload[2 * PATH_MAX];
+	const char *const defaults[] = {libraries, runtime, "PATH=/usr/bin:/bin", "SIMGPU_STRICT=1",
+		"TSAN_OPTIONS=atexit_sleep_ms=0" /* the simulator's end is watched closely enough */};
+	size_t n = 0;
+
+	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s", play_sim_dir);
+	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s", play_dir);
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", play->preload ? play->preload : "");
+	if (play->preload)
+		n = add_variable(env, n, preload);
+	for (size_t i = 0; play->env && play->env[i]; i++)
+		n = add_variable(env, n, play->env[i]);
+	for (size_t i = 0; i < LENGTH(defaults); i++)
+		n = add_variable(env, n, defaults[i]);
+	env[n] = NULL;
+}
+
 static void become(const struct play *play, int facts_fd, int go_fd)
 {
-	char libraries[PATH_MAX], runtime[64], preload[PATH_MAX], program[PATH_MAX];
-	const char *env[ENV_MAX + 8], *argv[EMULATOR_MAX + LENGTH(play->words) + 2] = {0};
+	const char *env[ENV_MAX], *argv[EMULATOR_MAX + LENGTH(play->words) + 2] = {0};
+	char program[PATH_MAX];
 	size_t n = emulate(argv);
 
 	snprintf(program, sizeof(program), "%s%s%s", play->program[0] == '/' ? "" : play_app_dir,
@@ -84,22 +117,7 @@ static void become(const struct play *play, int facts_fd, int go_fd)
 	argv[n] = program;
 	for (size_t i = 0; i < LENGTH(play->words); i++)
 		argv[n + i + 1] = play->words[i];
-	n = 0;
-	while (play->env && play->env[n] && n < ENV_MAX) {
-		env[n] = play->env[n];
-		n++;
-	}
-	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s", play_sim_dir);
-	snprintf(runtime, sizeof(runtime), "GPUPOOL_RUNTIME_DIR=%s", play_dir);
-	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", play->preload ? play->preload : "");
-	env[n++] = libraries;
-	env[n++] = runtime;
-	env[n++] = "PATH=/usr/bin:/bin";
-	env[n++] = "SIMGPU_STRICT=1";
-	env[n++] = "TSAN_OPTIONS=atexit_sleep_ms=0"; /* the simulator's end is watched closely enough */
-	if (play->preload)
-		env[n++] = preload;
-	env[n] = NULL;
+	make_environment(play, env);
 	dup2(facts_fd, 10);
 	dup2(go_fd, 11);
 	dup2(10, FACTS_FD);

@@ -49,14 +49,21 @@ START_TEST(the_runtimes_memory_comes_from_the_pool)
 }
 END_TEST
 
-/* Drivers that lack a function, and drivers of another version that still export it. */
+#define BEFORE_12050 "no cuCtxRecordEvent\nno cuCtxCreate_v4\n"
+#define BEFORE_12000 BEFORE_12050 "no cuCtxGetId\nno cuGetProcAddress_v2\n"
+#define BEFORE_11030 BEFORE_12000 "no cuGetProcAddress\n"
+
+enum { N_OLD = 3 };
+
+/* Drivers that lack functions, the old ones first, and drivers of another version that still export them. */
 static const struct {
 	const char *env[3];
 	bool is_pooled;
+	const char *missing;
 } drivers[] = {
-	{{"LD_LIBRARY_PATH=driver-12040", "SIMGPU_DRIVER_VERSION=12040"}, true},
-	{{"LD_LIBRARY_PATH=driver-11040", "SIMGPU_DRIVER_VERSION=11040"}, true},
-	{{"LD_LIBRARY_PATH=driver-11020", "SIMGPU_DRIVER_VERSION=11020"}, true},
+	{{"LD_LIBRARY_PATH=driver-12040", "SIMGPU_DRIVER_VERSION=12040"}, true, BEFORE_12050},
+	{{"LD_LIBRARY_PATH=driver-11040", "SIMGPU_DRIVER_VERSION=11040"}, true, BEFORE_12000},
+	{{"LD_LIBRARY_PATH=driver-11020", "SIMGPU_DRIVER_VERSION=11020"}, true, BEFORE_11030},
 	{{"SIMGPU_DRIVER_VERSION=12040"}, true},
 	{{"SIMGPU_HIDE=cuCtxRecordEvent,cuCtxWaitEvent"}, true},
 	{{"SIMGPU_DISAGREE=cuMemFreeAsync", "GPUPOOL_LOG=off"}, false},
@@ -77,16 +84,23 @@ static void run_on(int driver, const char *scenario)
 		env[0] = path;
 	}
 	play_same(&(struct play){.program = "app_ways", .words = {scenario}, .env = env});
-	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 }
 
 START_TEST(old_and_odd_drivers_are_served_or_left_alone)
 {
 	run_on(_i, "dlsym");
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
 	if (drivers[_i].is_pooled)
 		ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
 	else
 		ck_assert_uint_ge(play_fact("cuMemAlloc_v2"), 200);
+}
+END_TEST
+
+START_TEST(what_an_old_driver_has_not_is_not_there_with_the_library_either)
+{
+	run_on(_i, "missing");
+	ck_assert_str_eq(play_out, drivers[_i].missing);
 }
 END_TEST
 
@@ -109,6 +123,7 @@ static void add(TCase *tc)
 		(int)(LENGTH(runtimes) * LENGTH(runtime_words)));
 	tcase_add_loop_test(tc, the_runtimes_memory_comes_from_the_pool, 0, (int)LENGTH(runtimes));
 	tcase_add_loop_test(tc, old_and_odd_drivers_are_served_or_left_alone, 0, (int)LENGTH(drivers));
+	tcase_add_loop_test(tc, what_an_old_driver_has_not_is_not_there_with_the_library_either, 0, N_OLD);
 	tcase_add_test(tc, a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so);
 }
 
