@@ -6,6 +6,9 @@
  * the programs that clear the other.
  */
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/preload/play.h"
@@ -22,6 +25,7 @@ enum { WRONG = 1, EARLY = 2, RACE = 4 };
 static const struct {
 	const char *program, *scenario;
 	unsigned seen;
+	bool is_real; /* an emulator starts no programs */
 } rows[] = {
 	{"diff_first", "copied", WRONG | EARLY | RACE},
 	{"diff_first", "copied_with_access", WRONG | EARLY | RACE},
@@ -33,7 +37,7 @@ static const struct {
 	{"diff_first_alone", "context_late", WRONG | RACE},
 	{"diff_first_alone", "sync_memops", EARLY},
 	{"diff_first_alone", "dma_buf", EARLY},
-	{"diff_first_alone", "imported", WRONG},
+	{"diff_first_alone", "imported", WRONG, true},
 };
 
 START_TEST(somebody_else_who_is_first_is_seen)
@@ -41,6 +45,10 @@ START_TEST(somebody_else_who_is_first_is_seen)
 	size_t nth = (size_t)_i % LENGTH(rows);
 	bool is_wrong, is_early;
 
+	if (rows[nth].is_real && getenv(PLAY_EMULATOR)) {
+		printf("# %s: not in an emulator\n", rows[nth].scenario);
+		return;
+	}
 	play_run(&(struct play){.program = rows[nth].program,
 		.words = {rows[nth].scenario},
 		.env = pools[(size_t)_i / LENGTH(rows)],
