@@ -26,7 +26,7 @@ enum {
 /* Of what a cache may hold: no more than that on one shelf, and nothing that is larger than that, or not small. */
 enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };
 
-_Static_assert(GP_TCACHE_SETS == 1 << (64 - 56), "the hash fits");
+_Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
 _Static_assert(GP_SMALL_MAX / GP_ALIGN == 2048 && GP_TCACHE_SHELVES == EXACT * 9, "there is a shelf for each size");
 
 static uint64_t bytes_max(const struct gp_tcache *tc)
@@ -61,7 +61,7 @@ static bool is_fit(const struct gp_tcache *tc, const struct gp_request *request,
 
 static struct gp_recent *recent_set(struct gp_tcache *tc, uint64_t addr)
 {
-	return tc->recent[((addr / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+	return tc->recent[((addr / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
 }
 
 bool gp_tcache_is_dead(const struct gp_tcache *tc)
@@ -272,6 +272,18 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 	return is_taken;
 }
 
+/* A shelf that is full, or NULL. */
+static struct gp_shelf *find_full(struct gp_tcache *tc, uint64_t size)
+{
+	struct gp_shelf *shelf = shelf_of(tc, size);
+	bool is_full;
+
+	gp_ownlock_enter(&tc->lock);
+	is_full = shelf->count >= depth_of(tc, size);
+	gp_ownlock_leave(&tc->lock);
+	return is_full ? shelf : NULL;
+}
+
 /* Whether so much was refused that what lies there is in the way. */
 static bool is_crowded(struct gp_tcache *tc)
 {
@@ -312,14 +324,20 @@ static bool is_leisure(const struct gp_tcache *tc)
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
-	bool is_record_due = false, is_wanted = is_leisure(tc);
+	bool is_record_due = false, is_wanted = is_leisure(tc), is_taken;
+	struct gp_shelf *full;
 	int r;
 
 	if (recent->addr != addr)
 		recent++;
 	if (gp_unlikely(recent->addr != addr))
 		return -ENOENT;
-	if (gp_likely(is_wanted && accept(tc, recent, &is_record_due))) {
+	is_taken = is_wanted && accept(tc, recent, &is_record_due);
+	if (gp_unlikely(!is_taken && is_wanted)) {
+		full = find_full(tc, recent->size);
+		is_taken = full && gp_tcache_spill(tc, full) && accept(tc, recent, &is_record_due);
+	}
+	if (gp_likely(is_taken)) {
 		recent->addr = 0;
 		r = gp_unlikely(is_record_due) ? record(tc, true) : 0;
 		return r > 0 ? r : 0;

@@ -17,7 +17,7 @@
 enum {
 	GP_TCACHE_SHELVES = 72, /* for sizes up to GP_SMALL_MAX: tcache.c */
 	GP_TCACHE_DEPTH = 32,	/* of a shelf, at most */
-	GP_TCACHE_SETS = 256,
+	GP_TCACHE_SETS = 1024,
 	GP_TCACHE_WAYS = 2,
 };
 
@@ -72,6 +72,9 @@ static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct g
 
 /* Brings everything in the cache into the pool's queue. */
 void gp_tcache_flush(struct gp_tcache *tc);
+
+/* The same of the older half of a shelf, as far as some free's fence covers it. Whether anything went. */
+bool gp_tcache_spill(struct gp_tcache *tc, struct gp_shelf *shelf);
 
 /* The same for all caches of the pool. How many blocks came. *ret_is_any_late: whether no free's fence covers some. */
 uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late);

@@ -122,6 +122,23 @@ void gp_tcache_flush(struct gp_tcache *tc)
 	gp_mutex_unlock(&tc->pool->lock);
 }
 
+bool gp_tcache_spill(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	uint64_t covered = gp_fence_published_at_free(tc->pool->fence);
+	unsigned n_kept, n_before;
+
+	gp_mutex_lock(&tc->pool->lock);
+	gp_ownlock_enter(&tc->lock);
+	n_before = shelf->count;
+	n_kept = n_before / 2;
+	while (shelf->count > n_kept && (*gp_shelf_at(shelf, 0))->stamp < covered)
+		(void)give_back_locked(tc, shelf);
+	n_before -= shelf->count;
+	gp_ownlock_leave(&tc->lock);
+	gp_mutex_unlock(&tc->pool->lock);
+	return n_before != 0;
+}
+
 void gp_tcache_quiesce_locked(struct gp_pool *pool)
 {
 	close_all_locked(pool);

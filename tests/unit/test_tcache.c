@@ -83,6 +83,26 @@ START_TEST(a_loop_needs_one_record_and_one_query_for_many_rounds)
 }
 END_TEST
 
+/* Far more than a cache holds: what is too much goes to the pool with the fence that covers it. */
+START_TEST(a_batch_of_frees_needs_one_record_for_many)
+{
+	enum { BATCH = 16 * DEPTH };
+	uint64_t addrs[BATCH];
+
+	start();
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < BATCH; i++)
+			addrs[i] = take(4 * GP_KIB);
+		(void)fake_calls(&px.fake, FAKE_RECORD);
+		for (unsigned i = 0; i < BATCH; i++)
+			ck_assert(put(addrs[i]));
+		ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), BATCH / DEPTH + 1);
+	}
+	ck_assert_uint_eq(fixture_stats().used_bytes, 0);
+	end();
+}
+END_TEST
+
 START_TEST(what_lies_in_a_cache_is_free_memory_to_all_who_ask)
 {
 	struct gp_stats stats;
@@ -502,6 +522,7 @@ static TCase *case_of(enum gp_kind kind)
 	TCase *tc = fixture_case(kind);
 
 	tcase_add_test(tc, a_loop_needs_one_record_and_one_query_for_many_rounds);
+	tcase_add_test(tc, a_batch_of_frees_needs_one_record_for_many);
 	tcase_add_test(tc, what_lies_in_a_cache_is_free_memory_to_all_who_ask);
 	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
 	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
