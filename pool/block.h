@@ -38,21 +38,28 @@ enum {
 };
 
 struct gp_block {
-	uint64_t addr, size;	/* bytes, multiples of GP_ALIGN */
-	_Atomic uint64_t requested; /* bytes the program asked for; valid while USED */
-	uint64_t stamp;		/* fence sequence at the free: see fence.h */
-	_Atomic uint64_t serial; /* unique per hand-out in the process, from 1; 0 before the first */
+	/* One line, and nobody else's: what threads write that hand a block out and free it over and over. */
+	uint64_t addr __attribute__((aligned(64)));
+	uint64_t size; /* bytes, as addr multiples of GP_ALIGN */
 	struct gp_segment *segment;
-	struct gp_block *prev, *next; /* neighbours in the segment */
-	struct gp_block *hash_next;   /* addrmap.c */
-	struct gp_list link;	      /* CACHED in a bin, PENDING, or spare */
-	struct gp_tree_node by_size;  /* CACHED in a tree */
 	/* The state, and above it how often the block was handed out: a claim of an older time fails. */
 	_Atomic uint64_t word;
+	uint64_t stamp;		    /* fence sequence at the free: see fence.h */
+	_Atomic uint64_t requested; /* bytes the program asked for; valid while USED */
+	_Atomic uint64_t serial;    /* unique per hand-out in the process, from 1; 0 before the first */
+	_Atomic uint32_t caller;    /* what gp_pool_alloc was told; valid while USED */
 	uint8_t flags;
 	_Atomic bool is_exported; /* of a range: it lies, if only in part, in a retired piece */
-	_Atomic uint32_t caller;  /* what gp_pool_alloc was told; valid while USED */
+
+	struct gp_block *prev, *next; /* neighbours in the segment */
+	struct gp_block *hash_next;   /* addrmap.c */
+	union {
+		struct gp_list link;	     /* CACHED in a bin, PENDING, or spare */
+		struct gp_tree_node by_size; /* CACHED in a tree */
+	};
 };
+
+_Static_assert(sizeof(struct gp_block) == 128, "two lines, the first for those threads");
 
 struct gp_segment {
 	uint64_t base, size; /* bytes */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "descriptor.h"
 
@@ -29,9 +30,10 @@ int gp_descriptors_ensure_locked(struct gp_pool *pool)
 
 	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
 		return 0;
-	chunk = calloc(1, sizeof(*chunk));
+	chunk = aligned_alloc(_Alignof(struct gp_chunk), sizeof(*chunk));
 	if (!chunk)
 		return -ENOBUFS;
+	memset(chunk, 0, sizeof(*chunk));
 	chunk->next = pool->chunks;
 	pool->chunks = chunk;
 	for (int i = 0; i < BLOCKS_PER_CHUNK; i++)

@@ -10,7 +10,7 @@ static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
 
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank)
 {
-	pthread_mutex_init(&m->mutex, NULL);
+	m->mutex = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 	m->rank = rank;
 }
 

@@ -4,7 +4,8 @@
 
 /*
  * Mutexes with ranks. A thread takes locks in increasing rank only; builds with GP_DEBUG check it, so that a
- * deadlock that needs two threads to happen is found by one.
+ * deadlock that needs two threads to happen is found by one. They are held for less time than it takes to go to sleep
+ * and be woken, so who finds one taken tries again for a moment first.
  */
 
 #include <pthread.h>
@@ -33,7 +34,7 @@ struct gp_mutex {
 
 #define GP_MUTEX_INIT(rank_)                                                                                           \
 	{                                                                                                              \
-		.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (rank_)                                                    \
+		.mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .rank = (rank_)                                        \
 	}
 
 /* For what is nearly always free and held for some instructions only, with no other lock taken meanwhile. */

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fake_backend.h"
 #include "pool/pool_impl.h"
@@ -143,10 +144,11 @@ enum { MANY = 40000 };
 
 START_TEST(many_blocks_are_all_found_again_while_the_tables_grow)
 {
-	struct gp_block *blocks = calloc(MANY, sizeof(*blocks)), *claimed;
+	struct gp_block *blocks = aligned_alloc(_Alignof(struct gp_block), MANY * sizeof(*blocks)), *claimed;
 	struct gp_pool *found;
 
 	ck_assert_ptr_nonnull(blocks);
+	memset(blocks, 0, MANY * sizeof(*blocks));
 	for (uint64_t i = 0; i < MANY; i++) {
 		make_block(&blocks[i], i * i * GP_ALIGN, GP_BLOCK_USED);
 		gp_addrmap_add_block(&map, &blocks[i]);
