@@ -34,11 +34,6 @@ static uint64_t bytes_max(const struct gp_tcache *tc)
 	return tc->pool->options.thread_cache_bytes;
 }
 
-static unsigned depth_of(const struct gp_tcache *tc, uint64_t size)
-{
-	return (unsigned)gp_min(gp_max(bytes_max(tc) / SHELF_SHARE / size, 1), GP_TCACHE_DEPTH);
-}
-
 static bool is_small_enough(const struct gp_tcache *tc, uint64_t size)
 {
 	return size <= gp_min(bytes_max(tc) / BLOCK_SHARE, GP_SMALL_MAX);
@@ -57,6 +52,14 @@ static bool is_fit(const struct gp_tcache *tc, const struct gp_request *request,
 {
 	return size == request->size ||
 	       (size > request->size && size <= request->kind->largest_fit(tc->pool, request->size));
+}
+
+/* Whether no more go there. The first of a shelf decides how many that are: a division each time takes too long. */
+static bool is_full(const struct gp_tcache *tc, struct gp_shelf *shelf, uint64_t size)
+{
+	if (gp_unlikely(!shelf->depth))
+		shelf->depth = (unsigned)gp_min(gp_max(bytes_max(tc) / SHELF_SHARE / size, 1), GP_TCACHE_DEPTH);
+	return shelf->count >= shelf->depth;
 }
 
 static struct gp_recent *recent_set(struct gp_tcache *tc, uint64_t addr)
@@ -214,7 +217,7 @@ static struct gp_shelf *find_room_locked(struct gp_tcache *tc, uint64_t size)
 	struct gp_shelf *shelf = shelf_of(tc, size);
 
 	if (gp_likely(tc->bytes + size <= bytes_max(tc)))
-		return shelf->count < depth_of(tc, size) ? shelf : NULL;
+		return is_full(tc, shelf, size) ? NULL : shelf;
 	tc->n_refused++;
 	return NULL;
 }
@@ -239,7 +242,7 @@ static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_b
 static bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf, uint64_t size)
 {
 	return tc->n_uncovered >= RECORD_AFTER ||
-	       (shelf->count >= depth_of(tc, size) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published);
+	       (is_full(tc, shelf, size) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published);
 }
 
 /*
@@ -276,12 +279,12 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 static struct gp_shelf *find_full(struct gp_tcache *tc, uint64_t size)
 {
 	struct gp_shelf *shelf = shelf_of(tc, size);
-	bool is_full;
+	bool is;
 
 	gp_ownlock_enter(&tc->lock);
-	is_full = shelf->count >= depth_of(tc, size);
+	is = is_full(tc, shelf, size);
 	gp_ownlock_leave(&tc->lock);
-	return is_full ? shelf : NULL;
+	return is ? shelf : NULL;
 }
 
 /* Whether so much was refused that what lies there is in the way. */

@@ -24,6 +24,7 @@ enum {
 /* Blocks that served requests of about the same size, in the order of their frees. */
 struct gp_shelf {
 	unsigned first, count;
+	unsigned depth;	   /* known from the first block on */
 	unsigned n_fences; /* for the sake of one block */
 	struct gp_block *blocks[GP_TCACHE_DEPTH];
 };
