@@ -4,6 +4,7 @@
 """Usage: test_bench_traces.py BENCH_TRACES TRACE.gz: what the replayer of traces makes of a trace, and of what is none."""
 
 import gzip
+import os
 import pathlib
 import re
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import unittest
 
 PROGRAM, TRACE = sys.argv[1:3]
+EMULATOR = os.environ.get("GPUPOOL_TEST_EMULATOR", "").split()
 KINDS = {"none", "simple", "binned", "split", "vmm"}
 MODES = {"ordered, one stream", "ordered, overlap", "completion only"}
 LAGS = {0, 64, 1024}
@@ -18,7 +20,7 @@ ROW = re.compile(r"(?P<mode>.*\S) +(?P<lag>\d+)  (?P<kind>\w+) +[\d.]+ +(?P<rati
 
 
 def replay(text):
-    return subprocess.run([PROGRAM], input=text, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run([*EMULATOR, PROGRAM], input=text, capture_output=True, text=True, timeout=100, check=False)
 
 
 class TracesTest(unittest.TestCase):

@@ -26,6 +26,7 @@ import suite
 
 PROGRAM_LIMIT_S = 500
 SCENARIO_LIMIT_S = 60  # the machine may be busy
+EMULATOR = os.environ.get("GPUPOOL_TEST_EMULATOR", "").split()
 SIMULATOR_COMPLAINS = "status 99"  # races, deadlocks or invalid uses
 
 
@@ -71,7 +72,7 @@ class Place:
 
 
 def run_once(place, program, way, config):
-    words = [str(place.programs / f"diff_{program}"), *way.arguments]
+    words = [*EMULATOR, str(place.programs / f"diff_{program}"), *way.arguments]
     with tempfile.TemporaryDirectory(prefix="gpupool-diff-", dir="/tmp") as directory:
         started = time.monotonic()
         files = [pathlib.Path(directory, name) for name in ("out", "err", "log")]

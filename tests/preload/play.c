@@ -344,6 +344,18 @@ int play_stat_says(const char *words, char *text, size_t size)
 	return WEXITSTATUS(status);
 }
 
+/* For a shell. */
+static const char *command_of(const char *program)
+{
+	const char *emulator = getenv(PLAY_EMULATOR);
+	char *path = realpath(program, NULL), *command;
+
+	if (!path || asprintf(&command, "%s%s%s", emulator ? emulator : "", emulator ? " " : "", path) < 0)
+		return NULL;
+	free(path);
+	return command;
+}
+
 int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 {
 	Suite *suite = suite_create("preload");
@@ -355,7 +367,7 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 	play_library = realpath(argv[1], NULL);
 	play_sim_dir = realpath(argv[2], NULL);
 	play_app_dir = realpath(argv[3], NULL);
-	play_stat = argc == 5 ? realpath(argv[4], NULL) : NULL;
+	play_stat = argc == 5 ? command_of(argv[4]) : NULL;
 	if (!play_library || !play_sim_dir || !play_app_dir) {
 		perror(argv[0]);
 		return EXIT_FAILURE;

@@ -31,7 +31,7 @@ struct play {
 
 extern const char *play_library; /* the library under test */
 extern const char *play_sim_dir, *play_app_dir;
-extern const char *play_stat; /* gpupool-stat, if the test program is called with a fourth path */
+extern const char *play_stat; /* gpupool-stat in a shell's words, if the test program is called with a fourth path */
 extern char play_dir[]; /* the current one, private to the test; control sockets go there */
 
 extern char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];

@@ -28,6 +28,7 @@ REPORTS = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime erro
 COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures", "ended", "exports", "clients", "killed",
            "ooms", "races", "deadlocks", "invalid", "wrong", "reports", "failed")
 BAD = ("races", "deadlocks", "invalid", "wrong", "reports", "failed")
+EMULATOR = os.environ.get("GPUPOOL_TEST_EMULATOR", "").split()
 TOLD_ONCE = 6  # runs that went wrong are shown with what they said, but not more of them
 
 
@@ -128,7 +129,7 @@ def run_once(args, row, seed):
     start, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="gpupool-soak-") as runtime_dir:
         env = environment(args, row, runtime_dir)
-        result = execute(command, env, args.limit)
+        result = execute(EMULATOR + command, env, args.limit)
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {"races": len(re.findall(r"^simgpu: race:", result.stderr, re.M))}  # if it does not come to its report
     found.update(numbers(result.stdout))
