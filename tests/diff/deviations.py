@@ -61,8 +61,9 @@ DEVIATIONS = (
             Row("errors", r"pending/free before", (*KINDS, "unpinned"), "0"),
             Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1", "sim"),
             Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1", "gpu", is_certain=False),
-            # What a thread keeps for itself asks for no fence, and a real device is large enough to keep all of these.
-            Row("errors", r"(pending/free after|other-context/other free)", KEPT, "0", "gpu", is_certain=False),
+            # What a thread keeps for itself asks for no fence.
+            Row("errors", r"pending/free after", KEPT, "0", is_certain=False),
+            Row("errors", r"other-context/other free", KEPT, "0", "gpu", is_certain=False),
         ),
     ),
     Deviation(
