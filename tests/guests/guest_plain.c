@@ -12,7 +12,7 @@
 
 #include "tests/preload/app.h"
 
-enum { LINE_MAX_BYTES = 4096 };
+enum { LINE_MAX_BYTES = 4096, MAPPED_MAX = 64 };
 
 static void print_file(const char *name, const char *const *lines_with)
 {
@@ -49,24 +49,40 @@ static void print_signals(void)
 	}
 }
 
+/* In the order of their names, each once: they lie elsewhere each time. Returns how many there are now. */
+static size_t insert(char paths[][LINE_MAX_BYTES], size_t n, const char *path)
+{
+	size_t at = 0;
+
+	while (at < n && strcmp(paths[at], path) < 0)
+		at++;
+	if (at < n && strcmp(paths[at], path) == 0)
+		return n;
+	memmove(paths[at + 1], paths[at], (n - at) * sizeof(*paths));
+	strcpy(paths[at], path);
+	return n + 1;
+}
+
 /* Every file that is mapped, but those that a preload and what it needs must bring. */
 static void print_mapped(void)
 {
 	static const char *const own[] = {"libgpupool.so", "libdl.so.2", "libpthread.so.0"};
-	char line[LINE_MAX_BYTES], last[LINE_MAX_BYTES] = "";
+	static char paths[MAPPED_MAX][LINE_MAX_BYTES];
+	char line[LINE_MAX_BYTES];
 	FILE *maps = fopen("/proc/self/maps", "r");
+	size_t n = 0;
 
-	while (maps && fgets(line, sizeof(line), maps)) {
+	while (maps && n < MAPPED_MAX && fgets(line, sizeof(line), maps)) {
 		const char *path = strchr(line, '/');
 		bool is_own = false;
 
 		for (size_t i = 0; path && i < LENGTH(own); i++)
 			is_own |= strstr(path, own[i]) != NULL;
-		if (!path || is_own || strcmp(path, last) == 0)
-			continue;
-		strcpy(last, path);
-		fputs(path, stdout);
+		if (path && !is_own)
+			n = insert(paths, n, path);
 	}
+	for (size_t i = 0; i < n; i++)
+		fputs(paths[i], stdout);
 	if (maps)
 		fclose(maps);
 }
