@@ -45,7 +45,7 @@ START_TEST(somebody_else_who_is_first_is_seen)
 	size_t nth = (size_t)_i % LENGTH(rows);
 	bool is_wrong, is_early;
 
-	if (rows[nth].is_real && getenv(PLAY_EMULATOR)) {
+	if (rows[nth].is_real && getenv(EMULATOR)) {
 		printf("# %s: not in an emulator\n", rows[nth].scenario);
 		return;
 	}

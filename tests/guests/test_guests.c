@@ -55,7 +55,7 @@ static const struct guest {
 
 static bool is_emulated(const char *scenario)
 {
-	if (!getenv(PLAY_EMULATOR))
+	if (!getenv(EMULATOR))
 		return false;
 	printf("# %s: not in an emulator\n", scenario);
 	return true;

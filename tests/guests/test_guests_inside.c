@@ -26,7 +26,7 @@ static const struct {
 
 START_TEST(a_guest_with_the_library_inside_cannot_tell)
 {
-	if (scenarios[_i].is_real && getenv(PLAY_EMULATOR)) {
+	if (scenarios[_i].is_real && getenv(EMULATOR)) {
 		printf("# %s: not in an emulator\n", scenarios[_i].scenario);
 		return;
 	}

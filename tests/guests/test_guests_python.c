@@ -58,7 +58,7 @@ static void add(TCase *tc)
 
 int main(int argc, char **argv)
 {
-	if (getenv(PLAY_EMULATOR))
+	if (getenv(EMULATOR))
 		return guests_skip("the machine's own Python cannot take a library of another architecture");
 	if (!strlen(PYTHON))
 		return guests_skip("there is no Python 3");

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 
 	if (geteuid() != 0)
 		return guests_skip("only root can do this");
-	if (getenv(PLAY_EMULATOR))
+	if (getenv(EMULATOR))
 		return guests_skip("an emulator is not for namespaces");
 	if (!may_do_all())
 		return guests_skip("this root may not make namespaces, or change its root");

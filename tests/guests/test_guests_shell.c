@@ -86,7 +86,7 @@ static void add(TCase *tc)
 
 int main(int argc, char **argv)
 {
-	if (getenv(PLAY_EMULATOR))
+	if (getenv(EMULATOR))
 		return guests_skip("the machine's own shell cannot take a library of another architecture");
 	if (access("/bin/bash", X_OK))
 		return guests_skip("there is no bash");

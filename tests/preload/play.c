@@ -16,7 +16,7 @@
 
 #include "tests/suite.h"
 
-enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 40, EMULATOR_MAX = 8, ANSWER_MAX = 1 << 20 };
+enum { FACTS_FD = 3, GO_FD = 4, ENV_MAX = 40, ANSWER_MAX = 1 << 20 };
 
 const char *play_library, *play_sim_dir, *play_app_dir, *play_stat;
 char play_dir[] = "/tmp/gpupool-play-XXXXXX";
@@ -58,20 +58,6 @@ static void open_as(int wanted, const char *name)
 	close(fd);
 }
 
-/* A program of another architecture than the machine's: what to run it in, word by word. */
-static size_t emulate(const char *argv[static EMULATOR_MAX])
-{
-	const char *command = getenv(PLAY_EMULATOR);
-	char *words = command ? strdup(command) : NULL;
-	size_t n = 0;
-
-	if (!words)
-		return 0;
-	for (char *word = strtok(words, " "); word && n < EMULATOR_MAX; word = strtok(NULL, " "))
-		argv[n++] = word;
-	return n;
-}
-
 /* What is there stays: of two the loader takes the last, getenv the first, and an emulator passes on either. */
 static size_t add_variable(const char *env[static ENV_MAX], size_t n, const char *variable)
 {
@@ -108,9 +94,9 @@ static void make_environment(const struct play *play, const char *env[static ENV
 
 static void become(const struct play *play, int facts_fd, int go_fd)
 {
-	const char *env[ENV_MAX], *argv[EMULATOR_MAX + LENGTH(play->words) + 2] = {0};
+	const char *env[ENV_MAX], *argv[EMULATOR_WORDS_MAX + LENGTH(play->words) + 2] = {0};
 	char program[PATH_MAX];
-	size_t n = emulate(argv);
+	size_t n = emulator_words(argv);
 
 	snprintf(program, sizeof(program), "%s%s%s", play->program[0] == '/' ? "" : play_app_dir,
 		play->program[0] == '/' ? "" : "/", play->program);
@@ -334,26 +320,14 @@ int play_stat_says(const char *words, char *text, size_t size)
 	int status;
 
 	/* Where other processes of the machine may have sockets is not looked at. */
-	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s %s %s 2>&1", play_dir,
-		play_dir, play_stat, words);
+	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s $" EMULATOR " %s %s 2>&1",
+		play_dir, play_dir, play_stat, words);
 	out = popen(command, "r");
 	ck_assert_ptr_nonnull(out);
 	text[fread(text, 1, size - 1, out)] = '\0';
 	status = pclose(out);
 	ck_assert(WIFEXITED(status));
 	return WEXITSTATUS(status);
-}
-
-/* For a shell. */
-static const char *command_of(const char *program)
-{
-	const char *emulator = getenv(PLAY_EMULATOR);
-	char *path = realpath(program, NULL), *command;
-
-	if (!path || asprintf(&command, "%s%s%s", emulator ? emulator : "", emulator ? " " : "", path) < 0)
-		return NULL;
-	free(path);
-	return command;
 }
 
 int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
@@ -367,7 +341,7 @@ int play_main(int argc, char **argv, const struct play_tests *tests, size_t n)
 	play_library = realpath(argv[1], NULL);
 	play_sim_dir = realpath(argv[2], NULL);
 	play_app_dir = realpath(argv[3], NULL);
-	play_stat = argc == 5 ? command_of(argv[4]) : NULL;
+	play_stat = argc == 5 ? realpath(argv[4], NULL) : NULL;
 	if (!play_library || !play_sim_dir || !play_app_dir) {
 		perror(argv[0]);
 		return EXIT_FAILURE;

@@ -13,12 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/emulator.h"
+
 #define LENGTH(array)   (sizeof(array) / sizeof(*(array)))
 #define MIB             ((uint64_t)1 << 20)
 #define PLAY_OUTPUT_MAX (64 * 1024)
-
-/* An environment variable: the command that runs programs which the machine itself cannot. */
-#define PLAY_EMULATOR "GPUPOOL_TEST_EMULATOR"
 
 struct play {
 	const char *program;   /* in the programs' directory, or a path */
@@ -31,7 +30,7 @@ struct play {
 
 extern const char *play_library; /* the library under test */
 extern const char *play_sim_dir, *play_app_dir;
-extern const char *play_stat; /* gpupool-stat in a shell's words, if the test program is called with a fourth path */
+extern const char *play_stat; /* gpupool-stat, if the test program is called with a fourth path */
 extern char play_dir[]; /* the current one, private to the test; control sockets go there */
 
 extern char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];

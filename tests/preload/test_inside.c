@@ -234,7 +234,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	int n_left_out = getenv(PLAY_EMULATOR) ? N_STARTING : 0;
+	int n_left_out = getenv(EMULATOR) ? N_STARTING : 0;
 
 	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0, N_ROWS);
 	tcase_add_loop_test(tc, a_program_whose_stacks_are_taken_cannot_tell, 0, (int)LENGTH(traced));

@@ -381,7 +381,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, scopes_and_limits_may_come_from_many_threads_at_once, 0, n);
 #ifdef PYTHON
 	/* Not the machine's own Python, then. */
-	if (!getenv(PLAY_EMULATOR))
+	if (!getenv(EMULATOR))
 		tcase_add_loop_test(tc, a_Python_program_can_ask_in_the_words_of_CuPy_and_others, 0, 2);
 #endif
 }

@@ -278,7 +278,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(
 		tc, other_contexts_of_the_process_give_what_they_have_cached, 0, (int)LENGTH(kinds));
-	if (getenv(PLAY_EMULATOR))
+	if (getenv(EMULATOR))
 		printf("# other processes: not in an emulator, where they cannot start one another\n");
 	else
 		add_processes(tc);

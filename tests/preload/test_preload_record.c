@@ -23,7 +23,7 @@ static int replay(const char *file, const char *option)
 	size_t n;
 	int status;
 
-	snprintf(command, sizeof(command), "%s replay --json %s %s 2>said", play_stat, option, file);
+	snprintf(command, sizeof(command), "$" EMULATOR " %s replay --json %s %s 2>said", play_stat, option, file);
 	out = popen(command, "r");
 	ck_assert_ptr_nonnull(out);
 	n = fread(answer, 1, sizeof(answer) - 1, out);

@@ -585,7 +585,7 @@ static void add_tool(TCase *tc)
 	tcase_add_test(tc, the_tool_shows_wrong_frees_with_functions);
 #ifdef PYTHON
 	/* Not the machine's own Python, then. */
-	if (!getenv(PLAY_EMULATOR) || getenv("GPUPOOL_TEST_PYTHON")) {
+	if (!getenv(EMULATOR) || getenv("GPUPOOL_TEST_PYTHON")) {
 		tcase_add_test(tc, the_functions_of_a_python_program_are_in_its_stacks);
 		tcase_add_test(tc, sites_that_an_answer_has_no_room_for_are_left_out);
 	}

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "shim/ctl_proto.h"
+#include "tests/emulator.h"
 #include "tests/suite.h"
 
 const char *stat_path;
@@ -253,6 +254,18 @@ pid_t peer_start(enum peer_manner manner, const char *text)
 	return pid;
 }
 
+void stat_become(const char *path, const char *const *words)
+{
+	const char *argv[EMULATOR_WORDS_MAX + STAT_WORDS + 2] = {0};
+	size_t n = emulator_words(argv);
+
+	argv[n++] = path;
+	for (size_t i = 0; i < STAT_WORDS && words[i]; i++)
+		argv[n++] = words[i];
+	execvp(argv[0], (char *const *)argv);
+	_exit(126);
+}
+
 pid_t peer_exec(const char *dir)
 {
 	int ready[2];
@@ -263,8 +276,7 @@ pid_t peer_exec(const char *dir)
 	if (pid == 0) {
 		setenv("GPUPOOL_RUNTIME_DIR", dir, 1);
 		dup2(ready[1], STDOUT_FILENO);
-		execl(self_path, self_path, "--peer", dir, NULL);
-		_exit(1);
+		stat_become(self_path, (const char *const[STAT_WORDS]){"--peer", dir});
 	}
 	close(ready[1]);
 	return add(pid, ready[0]);
@@ -330,18 +342,14 @@ static void take(int fd, char text[static STAT_CATCH_SIZE])
 
 int stat_execute(uid_t uid, const char *const *words)
 {
-	const char *argv[STAT_WORDS + 2] = {stat_path};
 	int status, out = catch(), err = catch();
-	pid_t pid;
+	pid_t pid = fork();
 
-	for (int i = 0; i < STAT_WORDS && words[i]; i++)
-		argv[i + 1] = words[i];
-	pid = fork();
 	if (pid == 0) {
 		dup2(out, STDOUT_FILENO);
 		dup2(err, STDERR_FILENO);
 		if (uid == geteuid() || setuid(uid) == 0)
-			execv(stat_path, (char *const *)argv);
+			stat_become(stat_path, words);
 		_exit(126);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);

@@ -60,6 +60,9 @@ extern const char peer_status[], peer_status_callers[], peer_leaks[], peer_oom[]
 /* A program of such tests, whose one word is the path of gpupool-stat: each test has the fixture. */
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc));
 
+/* In a child: what runs from now on is a program with up to STAT_WORDS words up to a NULL. */
+_Noreturn void stat_become(const char *path, const char *const *words);
+
 /* gpupool-stat with up to STAT_WORDS words up to a NULL. Returns the exit code. */
 int stat_execute(uid_t uid, const char *const *words);
 #define STAT(...) stat_execute(geteuid(), (const char *const[STAT_WORDS]){__VA_ARGS__})

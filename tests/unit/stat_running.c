@@ -9,18 +9,14 @@
 
 void stat_start(struct stat_running *running, const char *const *words)
 {
-	const char *argv[STAT_WORDS + 2] = {stat_path};
 	int out[2];
 
-	for (int i = 0; i < STAT_WORDS && words[i]; i++)
-		argv[i + 1] = words[i];
 	ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
 	running->pid = fork();
 	if (running->pid == 0) {
 		dup2(out[1], STDOUT_FILENO);
 		dup2(out[1], STDERR_FILENO);
-		execv(stat_path, (char *const *)argv);
-		_exit(126);
+		stat_become(stat_path, words);
 	}
 	close(out[1]);
 	running->out = fdopen(out[0], "r");

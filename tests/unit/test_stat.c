@@ -15,6 +15,7 @@
 #include "ctl_fixture.h"
 #include "shim/ctl_server.h"
 #include "stat_peer.h"
+#include "tests/emulator.h"
 
 /* clang-format off */
 #define HELD \
@@ -468,9 +469,9 @@ START_TEST(output_that_cannot_be_written_is_a_failure)
 	char command[256];
 
 	peer_start(PEER_ANSWERS, NULL);
-	snprintf(command, sizeof(command), "'%s' list > /dev/full 2> /dev/null", stat_path);
+	snprintf(command, sizeof(command), "$" EMULATOR " '%s' list > /dev/full 2> /dev/null", stat_path);
 	ck_assert_int_eq(WEXITSTATUS(system(command)), 1);
-	snprintf(command, sizeof(command), "'%s' check > /dev/full 2> /dev/null", stat_path);
+	snprintf(command, sizeof(command), "$" EMULATOR " '%s' check > /dev/full 2> /dev/null", stat_path);
 	ck_assert_int_eq(WEXITSTATUS(system(command)), 3);
 }
 END_TEST
