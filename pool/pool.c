@@ -166,10 +166,10 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 }
 
 /* More than the device or the limit could ever give is refused before it empties the cache for nothing. */
-static bool is_hopeless(const struct gp_pool *pool, uint64_t size)
+static bool is_hopeless(const struct gp_pool *pool, uint64_t bytes)
 {
-	return size > pool->options.capacity_bytes ||
-	       size > atomic_load_explicit(&pool->options.budget->limit_bytes, memory_order_relaxed);
+	return bytes > pool->options.capacity_bytes ||
+	       bytes > atomic_load_explicit(&pool->options.budget->limit_bytes, memory_order_relaxed);
 }
 
 struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes)
@@ -185,7 +185,7 @@ int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct
 
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
-	if (is_hopeless(pool, request->size)) {
+	if (is_hopeless(pool, request->bytes)) {
 		if (request->is_hit_only)
 			return -ENOENT;
 		gp_mutex_lock(&pool->lock);

@@ -383,7 +383,7 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
 
 int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
 {
-	uint64_t tries[3], base = 0, bytes = UINT64_MAX, ns = 0;
+	uint64_t tries[4], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;
 
 	if (request->kind->grow)
@@ -393,10 +393,11 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 	gp_mutex_lock(&pool->lock);
 	tries[0] = request->kind->segment_bytes(pool, request->size);
 	gp_mutex_unlock(&pool->lock);
-	/* Where the comfortable size does not fit any more, the size itself may. */
+	/* Where the comfortable size does not fit any more, the size itself may, or what was asked for. */
 	tries[1] = gp_round_up(request->size, pool->options.granule);
 	tries[2] = request->size;
-	for (int i = 0; i < 3 && r == -ENOMEM; i++) {
+	tries[3] = gp_min(gp_round_up(request->bytes, GP_ALIGN), request->size);
+	for (int i = 0; i < 4 && r == -ENOMEM; i++) {
 		if (tries[i] >= bytes)
 			continue;
 		bytes = tries[i];

@@ -254,14 +254,14 @@ static void check_refusal(struct model *m, uint64_t size)
 
 static void do_alloc(struct model *m)
 {
-	uint64_t bytes = some_bytes(m), size = gp_pool_kind(m->pool)->round(m->pool, bytes), addr;
+	uint64_t bytes = some_bytes(m), size = gp_round_up(bytes, GP_ALIGN), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
 	struct gp_tcache *tcache = some_tcache(m);
 	struct gp_stats stats;
 	int r;
 
 	m->action = tcache ? "alloc in a thread" : "alloc";
-	m->n_asked += size <= gp_min(limit, CAPACITY);
+	m->n_asked += bytes <= gp_min(limit, CAPACITY);
 	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr) : gp_pool_alloc(m->pool, bytes, 0, &addr);
 	if (r == 0) {
 		struct gp_block_info info;

@@ -394,7 +394,7 @@ START_TEST(a_large_request_that_fails_says_nothing_of_small_ones)
 
 	start();
 	addr = take(SMALL);
-	ck_assert_int_eq(fixture_try(px.fake.capacity - GP_MIB, &unused), -ENOMEM);
+	ck_assert_int_eq(fixture_try(px.fake.capacity - SMALL / 2, &unused), -ENOMEM);
 	ck_assert(put(addr));
 	end();
 }
