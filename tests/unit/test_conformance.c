@@ -469,6 +469,27 @@ START_TEST(near_the_end_of_the_device_nothing_stays_cached)
 }
 END_TEST
 
+/* What the device, and the limit, has left where a size class, for one, is larger than that. */
+static const struct {
+	uint64_t outside, limit;
+} shortages[] = {{23 * GP_MIB, UINT64_MAX}, {0, 233 * GP_MIB}};
+
+START_TEST(no_request_fails_for_the_sake_of_what_it_is_rounded_to)
+{
+	uint64_t bytes = 229 * GP_MIB + 1, addr;
+
+	(void)fixture_pool();
+	px.fake.outside = shortages[_i].outside;
+	atomic_store(&px.budget.limit_bytes, shortages[_i].limit);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(fixture_try(bytes, &addr), 0);
+		ck_assert_uint_ge(fixture_info(addr).rounded, bytes);
+		fixture_free(addr);
+	}
+	ck_assert_int_eq(fixture_try(234 * GP_MIB, &addr), -ENOMEM);
+}
+END_TEST
+
 static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
@@ -482,6 +503,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_foreign_pointer_is_nobody_s_business_here);
 	tcase_add_test(tc, a_hopeless_request_fails_without_the_driver_and_empties_nothing);
 	tcase_add_test(tc, a_huge_request_is_never_served_by_less);
+	tcase_add_loop_test(tc, no_request_fails_for_the_sake_of_what_it_is_rounded_to, 0,
+		sizeof(shortages) / sizeof(*shortages));
 	tcase_add_test(tc, a_limit_is_never_exceeded_and_a_free_block_serves_below_it);
 	tcase_add_test(tc, a_failed_reservation_leaves_no_trace);
 	tcase_add_test(tc, an_error_that_is_no_out_of_memory_is_returned_at_once);

@@ -228,27 +228,6 @@ START_TEST(binned_never_hands_out_a_block_smaller_than_the_request)
 }
 END_TEST
 
-/* What the device, and the limit, has left where a class is larger than that: the driver alone would have given it. */
-static const struct {
-	uint64_t outside, limit;
-} shortages[] = {{23 * GP_MIB, UINT64_MAX}, {0, 233 * GP_MIB}};
-
-START_TEST(binned_fails_no_request_for_the_sake_of_its_class)
-{
-	uint64_t bytes = 229 * GP_MIB + 1, addr;
-
-	(void)fixture_pool();
-	px.fake.outside = shortages[_i].outside;
-	atomic_store(&px.budget.limit_bytes, shortages[_i].limit);
-	for (int i = 0; i < 3; i++) {
-		ck_assert_int_eq(fixture_try(bytes, &addr), 0);
-		ck_assert_uint_ge(fixture_info(addr).rounded, bytes);
-		fixture_free(addr);
-	}
-	ck_assert_int_eq(fixture_try(234 * GP_MIB, &addr), -ENOMEM);
-}
-END_TEST
-
 /* split */
 
 static const struct {
@@ -571,7 +550,6 @@ static TCase *case_of_binned(void)
 	tcase_add_test(tc, binned_hands_out_the_block_that_was_freed_last);
 	ADD_ROWS(tc, classes, binned_serves_a_class_with_its_own_blocks_only);
 	tcase_add_test(tc, binned_never_hands_out_a_block_smaller_than_the_request);
-	ADD_ROWS(tc, shortages, binned_fails_no_request_for_the_sake_of_its_class);
 	return tc;
 }
 
