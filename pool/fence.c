@@ -93,6 +93,11 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
+static void note_ready_locked(struct gp_fence *f, bool is_ready)
+{
+	atomic_store_explicit(&f->was_ready, is_ready, memory_order_relaxed);
+}
+
 static void note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 {
 	entry->is_at_free = true;
@@ -141,29 +146,34 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 	return r;
 }
 
+static void watch_newest_locked(struct gp_fence *f, uint64_t now_ns)
+{
+	f->lag_seq = f->count ? nth_locked(f, f->count - 1)->seq : 0;
+	f->lag_since_ns = now_ns;
+	f->is_lag_seen = false;
+}
+
 /*
  * The newest fence is watched until it is complete, then the newest of that time. Were the oldest's age looked at
- * instead, each record would have to ask what time it is.
+ * instead, each record would have to ask what time it is. That it took long has to be seen while it does: who asks
+ * seldom, as one does while the GPU lags, would find each complete after long, and never that it lags no more.
  */
 static void watch_lag_locked(struct gp_fence *f)
 {
-	bool is_long, lags = gp_fence_lags(f);
+	bool lags = false;
 	uint64_t now_ns;
 
-	atomic_store_explicit(&f->was_ready, f->count == 0, memory_order_relaxed);
 	if (!f->count) {
-		f->lag_seq = 0;
-		atomic_store_explicit(&f->lags, false, memory_order_relaxed);
-		return;
-	}
-	now_ns = f->backend.ops->now_ns(f->backend.arg);
-	is_long = f->lag_seq && now_ns - f->lag_since_ns >= GP_LAG_NS;
-	if (f->lag_seq > gp_fence_completed(f)) {
-		lags |= is_long;
+		watch_newest_locked(f, 0);
 	} else {
-		lags &= !f->lag_seq || is_long;
-		f->lag_seq = nth_locked(f, f->count - 1)->seq;
-		f->lag_since_ns = now_ns;
+		now_ns = f->backend.ops->now_ns(f->backend.arg);
+		if (f->lag_seq > gp_fence_completed(f)) {
+			f->is_lag_seen |= now_ns - f->lag_since_ns >= GP_LAG_NS;
+			lags = f->is_lag_seen || gp_fence_lags(f);
+		} else {
+			lags = f->is_lag_seen;
+			watch_newest_locked(f, now_ns);
+		}
 	}
 	atomic_store_explicit(&f->lags, lags, memory_order_relaxed);
 }
@@ -192,6 +202,7 @@ int gp_fence_settle(struct gp_fence *f)
 		r = query_locked(f, f->count - 1);
 	if (r == -EAGAIN)
 		r = settle_lagging_locked(f);
+	note_ready_locked(f, !f->count);
 	watch_lag_locked(f);
 	gp_mutex_unlock(&f->lock);
 	return r;
@@ -199,13 +210,17 @@ int gp_fence_settle(struct gp_fence *f)
 
 int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp)
 {
+	bool is_any;
 	unsigned n;
 	int r = 0;
 
 	gp_mutex_lock(&f->lock);
 	if (gp_fence_completed(f) <= stamp) {
 		n = first_after_locked(f, stamp);
-		r = n < f->count ? query_locked(f, n) : -EAGAIN;
+		is_any = n < f->count;
+		r = is_any ? query_locked(f, n) : -EAGAIN;
+		if (is_any)
+			note_ready_locked(f, !r);
 		watch_lag_locked(f);
 	}
 	gp_mutex_unlock(&f->lock);

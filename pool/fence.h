@@ -33,12 +33,13 @@ struct gp_fence {
 	_Atomic uint64_t completed; /* this one and all before are done */
 	_Atomic uint64_t published; /* the last one recorded, by anybody */
 	_Atomic uint64_t published_at_free; /* the last one recorded at a free */
-	_Atomic bool was_ready;	    /* the last query found nothing left to wait for */
+	_Atomic bool was_ready;	    /* the last query found all complete that it asked for */
 	_Atomic bool lags;	    /* what was recorded a while ago is not done yet */
 	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
 
 	struct gp_mutex lock; /* guards what follows, and is held across record, query and order */
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
+	bool is_lag_seen; /* nor long after that time */
 	unsigned head, count;
 	struct gp_fence_entry {
 		uint64_t seq;
@@ -110,10 +111,7 @@ static inline bool gp_fence_was_ready(const struct gp_fence *f)
 	return atomic_load_explicit(&f->was_ready, memory_order_relaxed);
 }
 
-/*
- * Whether the GPU has fallen behind. It has not while all that is outstanding was recorded just now: even an idle GPU
- * takes some microseconds to complete an event, and with many threads there is always one on its way.
- */
+/* Whether the GPU has fallen behind: with many threads there is always something that was recorded just now. */
 static inline bool gp_fence_lags(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->lags, memory_order_relaxed);

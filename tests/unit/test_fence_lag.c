@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* When the GPU is said to have fallen behind. */
+
+#include <check.h>
+#include <errno.h>
+
+#include "fake_backend.h"
+#include "pool/fence.h"
+#include "tests/suite.h"
+
+static struct fake fake;
+static struct gp_fence f;
+
+static void setup(void)
+{
+	struct gp_backend backend = fake_backend(&fake);
+
+	fake_init(&fake, GP_MIB);
+	gp_fence_init(&f, &backend);
+}
+
+static void teardown(void)
+{
+	ck_assert_ptr_null(atomic_load(&fake.breach));
+	gp_fence_deinit(&f);
+	fake_deinit(&fake);
+}
+
+/* The program submits work and frees something: the stamp of that. */
+static uint64_t free_something(void)
+{
+	uint64_t stamp;
+
+	atomic_store(&fake.waitable, fake_submit(&fake, 1));
+	stamp = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	return stamp;
+}
+
+static void wait_for_us(uint64_t us)
+{
+	atomic_fetch_add(&fake.now_ns, us * 1000);
+}
+
+/* Even an idle GPU takes its time to complete an event, and with many threads there is always one on its way. */
+START_TEST(the_gpu_does_not_lag_while_all_that_is_outstanding_is_recent)
+{
+	for (int i = 0; i < 100; i++) {
+		uint64_t before = fake_submit(&fake, 0);
+
+		free_something();
+		wait_for_us(10);
+		fake_complete(&fake, before);
+		(void)gp_fence_settle(&f);
+		ck_assert(!gp_fence_was_ready(&f));
+		ck_assert(!gp_fence_lags(&f));
+	}
+}
+END_TEST
+
+/* However long it stays so: nothing else is said in between, while it is always as far behind. */
+START_TEST(the_gpu_lags_once_what_was_recorded_a_while_ago_is_not_done)
+{
+	free_something();
+	(void)gp_fence_settle(&f);
+	ck_assert(!gp_fence_lags(&f));
+	wait_for_us(49);
+	(void)gp_fence_settle(&f);
+	ck_assert(!gp_fence_lags(&f));
+	wait_for_us(1);
+	for (int i = 0; i < 100; i++) {
+		(void)gp_fence_settle(&f);
+		ck_assert(gp_fence_lags(&f));
+		free_something();
+		wait_for_us(10);
+		if (i >= 20)
+			fake_complete(&fake, fake_submit(&fake, 0) - 20);
+	}
+	fake_complete_all(&fake);
+	while (gp_fence_settle(&f) == 0)
+		;
+	ck_assert(!gp_fence_lags(&f));
+}
+END_TEST
+
+START_TEST(the_gpu_has_caught_up_once_all_of_a_time_is_done_soon)
+{
+	free_something();
+	(void)gp_fence_settle(&f);
+	wait_for_us(1000);
+	(void)gp_fence_settle(&f);
+	ck_assert(gp_fence_lags(&f));
+	for (int i = 0; i < 3; i++) {
+		uint64_t before = fake_submit(&fake, 0);
+
+		free_something();
+		fake_complete(&fake, before);
+		wait_for_us(10);
+		while (gp_fence_settle(&f) == 0)
+			;
+	}
+	ck_assert(!gp_fence_lags(&f));
+}
+END_TEST
+
+/* Somebody who asks so seldom does not know how long it took. */
+START_TEST(the_gpu_does_not_lag_for_ever_where_it_is_seldom_asked)
+{
+	free_something();
+	(void)gp_fence_settle(&f);
+	wait_for_us(1000);
+	(void)gp_fence_settle(&f);
+	ck_assert(gp_fence_lags(&f));
+	for (int i = 0; i < 3; i++) {
+		uint64_t before = fake_submit(&fake, 0);
+
+		free_something();
+		fake_complete(&fake, before);
+		wait_for_us(1000);
+		(void)gp_fence_settle(&f);
+		ck_assert(!gp_fence_was_ready(&f));
+	}
+	ck_assert(!gp_fence_lags(&f));
+}
+END_TEST
+
+/* There may be more, and all of it complete: then one query is to settle it. */
+START_TEST(what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind)
+{
+	uint64_t first = free_something(), second = free_something();
+
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle_stamp(&f, first), 0);
+	ck_assert(gp_fence_was_ready(&f));
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert_uint_gt(gp_fence_completed(&f), second);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 2);
+}
+END_TEST
+
+START_TEST(what_is_not_done_of_one_stamp_says_that_one_has_to_wait)
+{
+	uint64_t stamp = free_something();
+
+	ck_assert(gp_fence_was_ready(&f));
+	ck_assert_int_eq(gp_fence_settle_stamp(&f, stamp), -EAGAIN);
+	ck_assert(!gp_fence_was_ready(&f));
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle_stamp(&f, stamp), 0);
+	ck_assert(gp_fence_was_ready(&f));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fence_lag");
+	TCase *tc = tcase_create("fence_lag");
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, the_gpu_does_not_lag_while_all_that_is_outstanding_is_recent);
+	tcase_add_test(tc, the_gpu_lags_once_what_was_recorded_a_while_ago_is_not_done);
+	tcase_add_test(tc, the_gpu_has_caught_up_once_all_of_a_time_is_done_soon);
+	tcase_add_test(tc, the_gpu_does_not_lag_for_ever_where_it_is_seldom_asked);
+	tcase_add_test(tc, what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind);
+	tcase_add_test(tc, what_is_not_done_of_one_stamp_says_that_one_has_to_wait);
+	return suite_run(suite);
+}
