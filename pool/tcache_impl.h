@@ -74,7 +74,7 @@ static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct g
 /* Brings everything in the cache into the pool's queue. */
 void gp_tcache_flush(struct gp_tcache *tc);
 
-/* The same of the older half of a shelf, as far as some free's fence covers it. Whether anything went. */
+/* The same of the older half of a shelf, as far as some free's fence covers it. Whether anything went. From a free. */
 bool gp_tcache_spill(struct gp_tcache *tc, struct gp_shelf *shelf);
 
 /* The same for all caches of the pool. How many blocks came. *ret_is_any_late: whether no free's fence covers some. */

@@ -126,6 +126,7 @@ bool gp_tcache_spill(struct gp_tcache *tc, struct gp_shelf *shelf)
 {
 	uint64_t covered = gp_fence_published_at_free(tc->pool->fence);
 	unsigned n_kept, n_before;
+	bool needs_flush;
 
 	gp_mutex_lock(&tc->pool->lock);
 	gp_ownlock_enter(&tc->lock);
@@ -135,7 +136,10 @@ bool gp_tcache_spill(struct gp_tcache *tc, struct gp_shelf *shelf)
 		(void)give_back_locked(tc, shelf);
 	n_before -= shelf->count;
 	gp_ownlock_leave(&tc->lock);
+	needs_flush = n_before && gp_reuse_needs_flush_locked(tc->pool);
 	gp_mutex_unlock(&tc->pool->lock);
+	if (needs_flush)
+		gp_reuse_flush(tc->pool, true);
 	return n_before != 0;
 }
 

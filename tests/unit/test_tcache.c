@@ -103,6 +103,23 @@ START_TEST(a_batch_of_frees_needs_one_record_for_many)
 }
 END_TEST
 
+START_TEST(a_batch_of_frees_does_not_get_past_the_limit_of_the_queue)
+{
+	enum { BATCH = 16 * DEPTH };
+	uint64_t addrs[BATCH];
+
+	px.options.pending_bytes_max = px.options.thread_cache_bytes = GP_MIB;
+	mine = gp_tcache_new(fixture_pool());
+	for (unsigned i = 0; i < BATCH; i++)
+		addrs[i] = take(16 * GP_KIB);
+	for (unsigned i = 0; i < BATCH; i++) {
+		put(addrs[i]);
+		ck_assert_uint_le(fixture_stats().pending_bytes, 2 * GP_MIB);
+	}
+	end();
+}
+END_TEST
+
 START_TEST(what_lies_in_a_cache_is_free_memory_to_all_who_ask)
 {
 	struct gp_stats stats;
@@ -523,6 +540,7 @@ static TCase *case_of(enum gp_kind kind)
 
 	tcase_add_test(tc, a_loop_needs_one_record_and_one_query_for_many_rounds);
 	tcase_add_test(tc, a_batch_of_frees_needs_one_record_for_many);
+	tcase_add_test(tc, a_batch_of_frees_does_not_get_past_the_limit_of_the_queue);
 	tcase_add_test(tc, what_lies_in_a_cache_is_free_memory_to_all_who_ask);
 	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
 	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
