@@ -89,14 +89,18 @@ static bool is_any_pending_at_free(struct gp_pool *pool)
 	return is_any;
 }
 
+/* Whether so much is enough, for the program's bytes without what a size class adds (gp_segment_grow). */
+static bool is_enough(const struct gp_rounds *rounds, uint64_t bytes)
+{
+	return bytes >= (rounds->request ? rounds->request->bytes : rounds->bytes);
+}
+
 /* What has to go for the request to fit: all of it, or with a limit what is over it. */
 static uint64_t deficit(const struct gp_rounds *rounds)
 {
 	uint64_t left = gp_budget_left(rounds->pool->options.budget);
 
-	if (left == GP_NO_LIMIT || left >= rounds->bytes)
-		return rounds->bytes;
-	return rounds->bytes - left;
+	return is_enough(rounds, left) ? rounds->bytes : rounds->bytes - left;
 }
 
 static uint64_t round_settle(struct gp_rounds *rounds)
@@ -229,7 +233,7 @@ static uint64_t round_processes(struct gp_rounds *rounds)
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
 
 	/* What a limit forbids nobody else can give. */
-	if (gp_budget_left(rounds->pool->options.budget) < rounds->bytes)
+	if (!is_enough(rounds, gp_budget_left(rounds->pool->options.budget)))
 		return 0;
 	return be->ops->ask_processes(be->arg, rounds->bytes);
 }
