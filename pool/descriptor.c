@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "descriptor.h"
 
@@ -20,9 +19,24 @@ enum {
 
 struct gp_chunk {
 	struct gp_chunk *next;
+	void *memory; /* that it lies in */
 	struct gp_block blocks[BLOCKS_PER_CHUNK];
 	struct gp_segment segments[SEGMENTS_PER_CHUNK];
 };
+
+/* A program that brings its own calloc and free need not have an aligned_alloc that goes with them. */
+static struct gp_chunk *new_chunk(void)
+{
+	const size_t align = _Alignof(struct gp_chunk);
+	char *memory = calloc(1, sizeof(struct gp_chunk) + align);
+	struct gp_chunk *chunk;
+
+	if (!memory)
+		return NULL;
+	chunk = (struct gp_chunk *)(memory + (align - (uintptr_t)memory % align));
+	chunk->memory = memory;
+	return chunk;
+}
 
 int gp_descriptors_ensure_locked(struct gp_pool *pool)
 {
@@ -30,10 +44,9 @@ int gp_descriptors_ensure_locked(struct gp_pool *pool)
 
 	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
 		return 0;
-	chunk = aligned_alloc(_Alignof(struct gp_chunk), sizeof(*chunk));
+	chunk = new_chunk();
 	if (!chunk)
 		return -ENOBUFS;
-	memset(chunk, 0, sizeof(*chunk));
 	chunk->next = pool->chunks;
 	pool->chunks = chunk;
 	for (int i = 0; i < BLOCKS_PER_CHUNK; i++)
@@ -115,6 +128,6 @@ void gp_descriptors_free(struct gp_pool *pool)
 {
 	for (struct gp_chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
 		next = chunk->next;
-		free(chunk);
+		free(chunk->memory);
 	}
 }

@@ -19,6 +19,6 @@ __attribute__((constructor)) static void start(void)
 	struct stat st;
 
 	/* New in GLIBC_2.33. */
-	if (stat("/", &st))
+	if (stat("/", &st) || !aligned_alloc(64, 64))
 		exit(1);
 }

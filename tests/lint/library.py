@@ -82,12 +82,20 @@ def check_stack(library):
         yield "has an executable stack"
 
 
+def check_allocations(library):
+    """A program may bring malloc, calloc, realloc and free of its own, and no more: then the others are libc's."""
+    table = lint.output("readelf", "--dyn-syms", "-W", library)
+    for name in sorted(set(re.findall(r"\bUND (\w*(?:memalign|aligned_alloc|valloc|malloc_\w+))\b", table))):
+        yield "allocates by %s" % name
+
+
 def check(hooks, runtime, library):
     yield from check_exports(library, hooks, runtime)
     yield from check_dynamic(library)
     yield from check_versions(library)
     yield from check_start(library)
     yield from check_stack(library)
+    yield from check_allocations(library)
 
 
 if __name__ == "__main__":
@@ -105,5 +113,6 @@ if __name__ == "__main__":
             "has versions of its own",
             ".init_array has entries of ours",
             "has an executable stack",
+            "allocates by aligned_alloc",
         ))
     lint.end(check(*sys.argv[1:]))
