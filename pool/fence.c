@@ -312,7 +312,9 @@ static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_
 		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
 		if (r == -EAGAIN)
 			is_due = is_due_locked(f, n);
-		if (r == -EAGAIN && attempt == 0 && (is_due || max_ns))
+		if (r == -EAGAIN && !is_due && !max_ns)
+			r = -ENOENT;
+		if (r == -EAGAIN && attempt == 0)
 			bump_locked(&f->waits);
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
@@ -324,12 +326,14 @@ static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_
 			break;
 		be->ops->pause(be->arg, attempt);
 	}
-	return r == -ENOENT ? -EAGAIN : r;
+	return r;
 }
 
 int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
 {
-	return wait(f, stamp, UINT64_MAX, max_ns);
+	int r = wait(f, stamp, UINT64_MAX, max_ns);
+
+	return r == -ENOENT ? -EAGAIN : r;
 }
 
 int gp_fence_wait_due(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)

@@ -92,7 +92,7 @@ int gp_fence_order_again(struct gp_fence *f);
  */
 int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
 
-/* The same, but only while that is so of a free of this thread's, and at most max_ns. */
+/* The same, but only while that is so of a free of this thread's, and at most max_ns. -ENOENT: it is so of none. */
 int gp_fence_wait_due(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
 
 /* The slot of the first published fence later than the stamp, for backend->release_begin; else GP_NO_SLOT. */

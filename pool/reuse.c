@@ -260,7 +260,7 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
 }
 
-/* 0 if blocks with the stamp are completed; -EAGAIN if not soon, or the driver's error. */
+/* 0 if blocks with the stamp are completed; negative if not soon, or the driver's error. */
 static int wait_briefly(struct gp_pool *pool, uint64_t stamp)
 {
 	bool is_skipped;
@@ -273,6 +273,9 @@ static int wait_briefly(struct gp_pool *pool, uint64_t stamp)
 	if (is_skipped)
 		return -EAGAIN;
 	r = gp_fence_wait_due(pool->fence, stamp, BRIEF_WAIT_NS);
+	/* A thread that may not wait, or not now, says nothing of others. */
+	if (r == -ENOENT || r == -EBUSY)
+		return r;
 	gp_mutex_lock(&pool->lock);
 	pool->n_vain = r ? gp_min(2 * pool->n_vain + 1, VAIN_MAX) : pool->n_vain / 2;
 	pool->n_to_skip = r ? pool->n_vain : 0;

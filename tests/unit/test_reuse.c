@@ -194,6 +194,32 @@ START_TEST(a_wait_in_vain_is_short_followed_by_an_order_and_seldom)
 }
 END_TEST
 
+static void *take_turns(void *unused)
+{
+	fill_turns(true);
+	(void)fixture_alloc(TURN);
+	return NULL;
+}
+
+/* Who frees nothing does not wait; who frees and may is none the worse for it. */
+START_TEST(what_is_not_waited_for_is_no_wait_in_vain)
+{
+	pthread_t thread;
+	uint64_t addr;
+
+	px.fake.pause_ns = 1000;
+	fill_turns(false);
+	addr = fixture_alloc(TURN);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	ck_assert_int_eq(pthread_create(&thread, NULL, take_turns, NULL), 0);
+	pthread_join(thread, NULL);
+	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_PAUSE), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+}
+END_TEST
+
 START_TEST(where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once)
 {
 	fill_turns(false);
@@ -424,6 +450,7 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind != GP_KIND_NONE) {
 		tcase_add_test(tc, where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them);
 		tcase_add_test(tc, a_wait_in_vain_is_short_followed_by_an_order_and_seldom);
+		tcase_add_test(tc, what_is_not_waited_for_is_no_wait_in_vain);
 		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
 	}
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
