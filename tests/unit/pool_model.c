@@ -545,6 +545,7 @@ void model_step(struct model *m)
 
 	m->action = "GPU";
 	fake_submit(&m->fake, (unsigned)below(m, 3));
+	atomic_fetch_add(&m->fake.now_ns, below(m, GP_LAG_NS));
 	if (below(m, 3) == 0)
 		fake_complete(&m->fake, atomic_load(&m->fake.completed) + below(m, 12));
 	if (below(m, 15) == 0)
