@@ -58,7 +58,7 @@ static unsigned end_of_frees_locked(struct gp_fence *f)
 {
 	unsigned n = f->count;
 
-	while (n && !nth_locked(f, n - 1)->is_at_free)
+	while (n && !nth_locked(f, n - 1)->n_freers)
 		n--;
 	return n;
 }
@@ -98,12 +98,25 @@ static void note_ready_locked(struct gp_fence *f, bool is_ready)
 	atomic_store_explicit(&f->was_ready, is_ready, memory_order_relaxed);
 }
 
-static void note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
+static bool is_freer_locked(const struct gp_fence_entry *entry)
 {
-	entry->is_at_free = true;
-	entry->freer = pthread_self();
+	for (unsigned i = 0; i < entry->n_freers; i++)
+		if (pthread_equal(entry->freers[i], pthread_self()))
+			return true;
+	return false;
+}
+
+/* Whether the entry stands for this thread's free, too, from now on. */
+static bool note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
+{
+	if (is_freer_locked(entry))
+		return true;
+	if (entry->n_freers == GP_FENCE_FREERS)
+		return false;
+	entry->freers[entry->n_freers++] = pthread_self();
 	if (entry->seq > gp_fence_published_at_free(f))
 		atomic_store_explicit(&f->published_at_free, entry->seq, memory_order_relaxed);
+	return true;
 }
 
 static int record_locked(struct gp_fence *f, bool is_at_free)
@@ -125,23 +138,27 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot};
 	atomic_store_explicit(&f->published, seq, memory_order_relaxed);
 	if (is_at_free)
-		note_free_locked(f, nth_locked(f, f->count - 1));
+		(void)note_free_locked(f, nth_locked(f, f->count - 1));
 	bump_locked(&f->records);
 	return 0;
 }
 
 int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 {
+	bool is_covered;
 	unsigned n;
 	int r = 0;
 
 	gp_mutex_lock(&f->lock);
 	n = first_after_locked(f, stamp);
-	/* Somebody recorded after our stamp was read, while we waited for the lock: that one covers us. */
-	if (n < f->count && is_at_free)
-		note_free_locked(f, nth_locked(f, n));
-	else if (n == f->count && gp_fence_completed(f) <= stamp)
+	/* Somebody recorded after our stamp was read, while we waited for the lock, say: that one covers us. */
+	is_covered = n < f->count;
+	while (is_at_free && n < f->count && !note_free_locked(f, nth_locked(f, n)))
+		n++;
+	if (n == f->count && gp_fence_completed(f) <= stamp)
 		r = record_locked(f, is_at_free);
+	if (r < 0 && is_covered)
+		r = 0;
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
@@ -250,7 +267,7 @@ static int order_locked(struct gp_fence *f, unsigned n)
  */
 static int settle_late_locked(struct gp_fence *f)
 {
-	if (!f->count || nth_locked(f, f->count - 1)->is_at_free)
+	if (!f->count || nth_locked(f, f->count - 1)->n_freers)
 		return 0;
 	return query_locked(f, f->count - 1);
 }
@@ -292,7 +309,7 @@ static bool is_due_locked(struct gp_fence *f, unsigned n)
 	if (be->ops->fence_is_beyond && be->ops->fence_is_beyond(be->arg, nth_locked(f, n)->slot))
 		return false;
 	for (; n < f->count && !is_freer; n++)
-		is_freer = nth_locked(f, n)->is_at_free && pthread_equal(nth_locked(f, n)->freer, pthread_self());
+		is_freer = is_freer_locked(nth_locked(f, n));
 	return is_freer;
 }
 

@@ -25,6 +25,7 @@
 
 /* Longer than an idle GPU takes to complete an event (some 5 us), shorter than what one would call behind. */
 #define GP_LAG_NS UINT64_C(50000)
+enum { GP_FENCE_FREERS = 4 };
 
 struct gp_fence {
 	struct gp_backend backend;
@@ -44,8 +45,8 @@ struct gp_fence {
 	struct gp_fence_entry {
 		uint64_t seq;
 		int slot;
-		bool is_at_free; /* the program's own free would have waited for all that it covers */
-		pthread_t freer; /* who made that free */
+		unsigned n_freers; /* not 0: the program's own free would have waited for all that it covers */
+		pthread_t freers[GP_FENCE_FREERS]; /* who made that free, or another at the same time */
 	} ring[GP_FENCE_SLOTS]; /* published and not known to be complete, oldest at head */
 	unsigned n_spare;
 	int16_t spare[GP_FENCE_SLOTS]; /* slots that nobody may look at any more */

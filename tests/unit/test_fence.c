@@ -475,6 +475,42 @@ START_TEST(after_the_drop_no_call_reaches_the_driver)
 }
 END_TEST
 
+/* More than one fence keeps in mind. */
+enum { N_FREERS = 6 };
+
+static pthread_barrier_t all_freed;
+
+static void *free_at_the_same_time(void *stamp)
+{
+	int r = gp_fence_record(&f, *(uint64_t *)stamp, true), wait_r;
+
+	pthread_barrier_wait(&all_freed);
+	wait_r = gp_fence_wait_due(&f, *(uint64_t *)stamp, 1);
+	return r || wait_r != -EAGAIN ? &fake : NULL;
+}
+
+START_TEST(each_thread_waits_for_its_own_free_though_a_fence_covers_those_of_many)
+{
+	uint64_t stamp = gp_fence_started(&f);
+	pthread_t threads[N_FREERS];
+	void *wrong;
+
+	fake.pause_completes = 0;
+	pthread_barrier_init(&all_freed, NULL, N_FREERS + 1);
+	free_something();
+	for (int i = 0; i < N_FREERS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, free_at_the_same_time, &stamp), 0);
+	pthread_barrier_wait(&all_freed);
+	ck_assert_int_eq(gp_fence_wait_due(&f, stamp, 1), -EAGAIN);
+	for (int i = 0; i < N_FREERS; i++) {
+		pthread_join(threads[i], &wrong);
+		ck_assert_ptr_null(wrong);
+	}
+	ck_assert_uint_le(fake_calls(&fake, FAKE_RECORD), 1 + N_FREERS / 2);
+	pthread_barrier_destroy(&all_freed);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fence");
@@ -511,5 +547,6 @@ int main(void)
 	tcase_add_test(tc, a_fence_that_a_free_relies_on_counts_as_recorded_at_a_free);
 	tcase_add_test(tc, the_driver_s_own_errors_are_passed_up);
 	tcase_add_test(tc, after_the_drop_no_call_reaches_the_driver);
+	tcase_add_test(tc, each_thread_waits_for_its_own_free_though_a_fence_covers_those_of_many);
 	return suite_run(suite);
 }
