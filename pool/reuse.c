@@ -14,10 +14,11 @@
  *     measured), which counts in a loop of short kernels, and a query while it works costs as much. So let blocks take
  *     turns, and with more than two pending order on the last fence, which frees all in one go.
  *   - Several streams: their overlap is worth some memory. Grow while little is pending, or few blocks of the size.
- *     Then wait for the oldest that this thread freed, for a moment, as its own cudaFree would have: where work is
- *     short the streams go on without a gap. Else, and where blocks are large or so much waits that it comes to this
- *     seldom, order on the last fence, which empties them all: the driver makes later work wait for that, too, if it is
- *     told to wait for an older one (measured). All that waits can merge then, as it cannot after a wait for one block.
+ *     Then wait for the oldest that fits and that this thread freed, for a moment, as its own cudaFree would have:
+ *     where work is short the streams go on without a gap. Else, and where blocks are large or so much waits that it
+ *     comes to this seldom, order on the last fence, which empties them all: the driver makes later work wait for
+ *     that, too, if it is told to wait for an older one (measured). All that waits can merge then, as it cannot after
+ *     a wait for one block.
  *   - Completion is needed (somebody else may be first to touch the memory): grow while less is pending than the host's
  *     lead over the GPU is worth, then wait for the oldest that yields a fit, as the program's own cudaFree would have;
  *     for what another thread freed only a while, then grow.
@@ -311,7 +312,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 		return -EAGAIN;
 	if (must_complete)
 		return gp_fence_wait(pool->fence, stamp, OTHERS_WAIT_NS);
-	if (gp_pool_is_flag(&pool->overlap) && is_little)
+	if (gp_pool_is_flag(&pool->overlap) && is_little && fit)
 		r = wait_briefly(pool, stamp);
 	return r >= 0 ? r : gp_fence_order(pool->fence);
 }

@@ -194,6 +194,25 @@ START_TEST(a_wait_in_vain_is_short_followed_by_an_order_and_seldom)
 }
 END_TEST
 
+/* One after the other would be waited for until enough of them lie side by side. */
+START_TEST(where_streams_overlap_parts_of_what_is_wanted_are_not_waited_for)
+{
+	enum { PARTS = 32 };
+	uint64_t addrs[PARTS];
+
+	gp_pool_set_overlap(fixture_pool(), true);
+	for (int i = 0; i < PARTS; i++)
+		addrs[i] = fixture_alloc(8 * TURN / PARTS);
+	for (int i = 0; i < PARTS; i++) {
+		fixture_work();
+		fixture_free(addrs[i]);
+	}
+	(void)fixture_alloc(TURN);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
+}
+END_TEST
+
 static void *take_turns(void *unused)
 {
 	fill_turns(true);
@@ -454,6 +473,7 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
 	}
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
+		tcase_add_test(tc, where_streams_overlap_parts_of_what_is_wanted_are_not_waited_for);
 		tcase_add_test(tc, before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed);
 		tcase_add_test(tc, but_it_grows_where_another_thread_s_free_takes_too_long);
 	}
