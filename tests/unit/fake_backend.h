@@ -65,6 +65,7 @@ struct fake_piece {
 	uint64_t handle, size; /* bytes */
 	uint64_t addr;         /* 0: it is not mapped */
 	bool was_exported;
+	bool is_stuck; /* the driver has refused to unmap it */
 };
 
 struct fake {

@@ -113,7 +113,7 @@ static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
 	pthread_mutex_lock(&fake->lock);
 	piece = piece_locked(fake, handle);
 	if (piece) {
-		if (piece->addr || piece->size != bytes)
+		if ((piece->addr && !piece->is_stuck) || piece->size != bytes)
 			fake_set_breach(fake, "a piece of memory went back that is mapped, or another");
 		fake->reserved_bytes -= piece->size;
 		*piece = fake->pieces[--fake->n_pieces];
@@ -170,6 +170,8 @@ static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
 		fake_set_breach(fake, "something was unmapped that is not mapped");
 	if (fake_last_use(fake, addr, bytes) > atomic_load(&fake->completed) && !fake->has_ended)
 		fake_set_breach(fake, "memory that the GPU still uses was unmapped");
+	if (piece)
+		piece->is_stuck = entry.result != 0;
 	if (piece && !entry.result) {
 		piece->addr = 0;
 		piece->was_exported = forget_history(fake, addr, bytes);
