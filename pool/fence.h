@@ -25,6 +25,7 @@
 
 /* Longer than an idle GPU takes to complete an event (some 5 us), shorter than what one would call behind. */
 #define GP_LAG_NS UINT64_C(50000)
+
 enum { GP_FENCE_FREERS = 4 };
 
 struct gp_fence {
@@ -112,7 +113,7 @@ static inline bool gp_fence_was_ready(const struct gp_fence *f)
 	return atomic_load_explicit(&f->was_ready, memory_order_relaxed);
 }
 
-/* Whether the GPU has fallen behind: with many threads there is always something that was recorded just now. */
+/* Whether the GPU has fallen behind. That a fence is on its way, as with many threads one always is, is no lag. */
 static inline bool gp_fence_lags(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->lags, memory_order_relaxed);
