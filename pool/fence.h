@@ -26,7 +26,7 @@
 /* Longer than an idle GPU takes to complete an event (some 5 us), shorter than what one would call behind. */
 #define GP_LAG_NS UINT64_C(50000)
 
-enum { GP_FENCE_FREERS = 4 };
+enum { GP_FENCE_FREERS = 16 };
 
 struct gp_fence {
 	struct gp_backend backend;
