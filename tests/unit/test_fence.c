@@ -5,40 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fake_backend.h"
-#include "pool/fence.h"
+#include "fence_fixture.h"
 #include "tests/suite.h"
 
 enum { SOME_ERROR = 700 };
-
-static struct fake fake;
-static struct gp_fence f;
-
-static void setup(void)
-{
-	struct gp_backend backend = fake_backend(&fake);
-
-	fake_init(&fake, GP_MIB);
-	gp_fence_init(&f, &backend);
-}
-
-static void teardown(void)
-{
-	ck_assert_ptr_null(atomic_load(&fake.breach));
-	gp_fence_deinit(&f);
-	fake_deinit(&fake);
-}
-
-/* The program submits work and frees something: the stamp of that. */
-static uint64_t free_something(void)
-{
-	uint64_t stamp;
-
-	atomic_store(&fake.waitable, fake_submit(&fake, 1));
-	stamp = gp_fence_started(&f);
-	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
-	return stamp;
-}
 
 static bool is_completed(uint64_t stamp)
 {
