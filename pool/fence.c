@@ -13,6 +13,7 @@ void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 	atomic_init(&f->published, 1);
 	atomic_init(&f->published_at_free, 1);
 	atomic_init(&f->was_ready, true);
+	gp_mutex_init(&f->wait_lock, GP_RANK_FENCE_WAIT);
 	gp_mutex_init(&f->lock, GP_RANK_FENCE);
 	for (int i = 0; i < GP_FENCE_SLOTS; i++)
 		f->spare[i] = (int16_t)(GP_FENCE_SLOTS - 1 - i);
@@ -21,6 +22,38 @@ void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 void gp_fence_deinit(struct gp_fence *f)
 {
 	gp_mutex_deinit(&f->lock);
+	gp_mutex_deinit(&f->wait_lock);
+}
+
+/*
+ * A record that makes the host wait does so without the lock, so that others can ask and allocate meanwhile, as they
+ * can beside the driver's own free. One at a time, so that fences are published in their order.
+ */
+static bool record_waits(const struct gp_fence *f)
+{
+	const struct gp_backend *be = &f->backend;
+
+	return be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
+}
+
+static void lock_records(struct gp_fence *f)
+{
+	if (gp_unlikely(record_waits(f)))
+		gp_mutex_lock(&f->wait_lock);
+	gp_mutex_lock(&f->lock);
+}
+
+static void unlock_records(struct gp_fence *f)
+{
+	gp_mutex_unlock(&f->lock);
+	if (gp_unlikely(record_waits(f)))
+		gp_mutex_unlock(&f->wait_lock);
+}
+
+void gp_fence_quiesce(struct gp_fence *f)
+{
+	lock_records(f);
+	unlock_records(f);
 }
 
 /* Read without the lock, written with it: no other thread adds meanwhile. */
@@ -47,10 +80,10 @@ static void drop_oldest_locked(struct gp_fence *f, unsigned n)
 
 void gp_fence_drop(struct gp_fence *f)
 {
-	gp_mutex_lock(&f->lock);
+	lock_records(f);
 	/* Without spare slots nothing can be recorded. */
 	f->count = f->n_spare = 0;
-	gp_mutex_unlock(&f->lock);
+	unlock_records(f);
 }
 
 /* The position behind the last entry that was recorded at a free; 0 if there is none. */
@@ -119,6 +152,20 @@ static bool note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 	return true;
 }
 
+/* The slot is nobody else's meanwhile. */
+static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free)
+{
+	bool waits = record_waits(f);
+	int r;
+
+	if (gp_unlikely(waits))
+		gp_mutex_unlock(&f->lock);
+	r = f->backend.ops->fence_record(f->backend.arg, slot, is_at_free);
+	if (gp_unlikely(waits))
+		gp_mutex_lock(&f->lock);
+	return r;
+}
+
 static int record_locked(struct gp_fence *f, bool is_at_free)
 {
 	uint64_t seq;
@@ -128,13 +175,14 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 		r = f->count ? query_locked(f, 0) : -EAGAIN;
 	if (r)
 		return r;
-	slot = f->spare[f->n_spare - 1];
+	slot = f->spare[--f->n_spare];
 	seq = atomic_load(&f->started) + 1;
 	atomic_store(&f->started, seq);
-	r = f->backend.ops->fence_record(f->backend.arg, slot, is_at_free);
-	if (r)
+	r = record_slot_locked(f, slot, is_at_free);
+	if (r) {
+		f->spare[f->n_spare++] = (int16_t)slot;
 		return r;
-	f->n_spare--;
+	}
 	*nth_locked(f, f->count++) = (struct gp_fence_entry){.seq = seq, .slot = slot};
 	atomic_store_explicit(&f->published, seq, memory_order_relaxed);
 	if (is_at_free)
@@ -149,7 +197,7 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 	unsigned n;
 	int r = 0;
 
-	gp_mutex_lock(&f->lock);
+	lock_records(f);
 	n = first_after_locked(f, stamp);
 	/* Somebody recorded after our stamp was read, while we waited for the lock, say: that one covers us. */
 	is_covered = n < f->count;
@@ -159,7 +207,7 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 		r = record_locked(f, is_at_free);
 	if (r < 0 && is_covered)
 		r = 0;
-	gp_mutex_unlock(&f->lock);
+	unlock_records(f);
 	return r;
 }
 

@@ -39,7 +39,7 @@ struct gp_fence {
 	_Atomic bool lags;	    /* what was recorded a while ago is not done yet */
 	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
 
-	struct gp_mutex lock; /* guards what follows, and is held across record, query and order */
+	struct gp_mutex lock; /* guards what follows, and is held across any other record, query and order */
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	bool is_lag_seen; /* nor long after that time */
 	unsigned head, count;
@@ -51,13 +51,14 @@ struct gp_fence {
 	} ring[GP_FENCE_SLOTS]; /* published and not known to be complete, oldest at head */
 	unsigned n_spare;
 	int16_t spare[GP_FENCE_SLOTS]; /* slots that nobody may look at any more */
+	struct gp_mutex wait_lock; /* held across a record that makes the host wait, without the other lock */
 };
 
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend);
 void gp_fence_deinit(struct gp_fence *f);
+void gp_fence_quiesce(struct gp_fence *f); /* returns once no call of the driver is under way that began before */
 
-/* The context is gone: forgets all fences. No later call reaches the driver; each says that there is no fence. */
-void gp_fence_drop(struct gp_fence *f);
+void gp_fence_drop(struct gp_fence *f); /* the context is gone: no later call reaches the driver or finds a fence */
 
 /*
  * Sees to it that a fence later than the stamp is recorded; another thread's will do. is_at_free: this is
@@ -119,13 +120,12 @@ static inline bool gp_fence_lags(const struct gp_fence *f)
 	return atomic_load_explicit(&f->lags, memory_order_relaxed);
 }
 
-/* Some fence covers blocks with a stamp below this. */
+/* Some fence covers blocks with a stamp below this; in the second, one that was recorded at a free, anybody's. */
 static inline uint64_t gp_fence_published(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->published, memory_order_relaxed);
 }
 
-/* Some fence that was recorded at a free, anybody's, covers blocks with a stamp below this. */
 static inline uint64_t gp_fence_published_at_free(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->published_at_free, memory_order_relaxed);

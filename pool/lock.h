@@ -16,7 +16,8 @@
 
 /* In the order in which they may be taken, each with its reason. */
 enum gp_lock_rank {
-	GP_RANK_FENCE = 1,    /* fence.c: one record at a time; THE lock that is held across driver calls */
+	GP_RANK_FENCE_WAIT = 1, /* fence.c: where a record makes the host wait, one at a time; held across that wait */
+	GP_RANK_FENCE,	      /* fence.c: one record at a time; THE lock that is held across driver calls */
 	GP_RANK_POOL,	      /* pool.c: lists, trees and counters of one pool */
 	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */

@@ -477,6 +477,5 @@ uint32_t gp_pool_number(const struct gp_pool *pool)
 
 void gp_pool_quiesce(struct gp_pool *pool)
 {
-	gp_mutex_lock(&pool->fence->lock);
-	gp_mutex_unlock(&pool->fence->lock);
+	gp_fence_quiesce(pool->fence);
 }

@@ -10,7 +10,7 @@
  *   - Memory goes back in the relaxed capture mode, on a private stream (measured: harmless to captures, never waits).
  *
  * Drivers before CUDA 12.5 have no cuCtxRecordEvent: there the host waits for the context at the record, as the
- * program's own cudaFree would have, and every fence is complete.
+ * program's own cudaFree would have, and every fence is complete. Nothing is locked during that wait but other records.
  */
 
 #include "backend.h"
@@ -236,7 +236,7 @@ static int fence_refusal(const struct gp_context *context)
 }
 
 /*
- * A fence call: with no capture anywhere and the context alive. Both are looked at under the lock of the fence, which
+ * A fence call: with no capture anywhere and the context alive. Both are looked at under a lock of the fence, which
  * whoever begins a capture or ends the context waits for (gp_pool_quiesce), so nothing else is locked here.
  */
 static int fence_call(struct gp_context *context, int slot, CUresult (*call)(struct gp_context *, int))

@@ -4,7 +4,8 @@
 /*
  * Pinned host memory over the driver. Every device of the process can reach it, and the next to touch it is the CPU,
  * which no order on the GPU holds back: so a fence is a record in every live context, and reuse needs all of them to
- * have completed. The driver's free waits for the device; the pool calls it only while the context is idle.
+ * have completed. The driver's free waits for the device; the pool calls it only while the context is idle. Where a
+ * record makes the host wait it is made in the owner's context alone: the driver's free waits for no other's work.
  */
 
 #include "backend.h"
@@ -144,6 +145,7 @@ static void prune(struct slot *slot)
 struct recording {
 	struct slot *slot;
 	const struct gp_context *due_in; /* where the program's own free would have waited; NULL: nowhere */
+	const struct gp_context *only_in; /* where a record makes the host wait; NULL: it does not */
 	int r;
 };
 
@@ -151,9 +153,11 @@ static void record_in(void *arg, struct gp_context *context)
 {
 	struct recording *recording = arg;
 	struct part *part;
-	int entered = recording->r ? 0 : gp_context_try_enter(context);
+	int entered = 0;
 	CUresult r;
 
+	if (!recording->r && (!recording->only_in || context == recording->only_in))
+		entered = gp_context_try_enter(context);
 	if (entered < 0)
 		recording->r = -EBUSY;
 	if (entered <= 0)
@@ -174,6 +178,7 @@ static int pinned_fence_record(void *arg, int slot, bool is_at_free)
 	struct recording recording = {
 		.slot = &pinned->slots[slot],
 		.due_in = is_at_free ? pinned->context : NULL,
+		.only_in = gp_backend_record_waits(NULL) ? pinned->context : NULL,
 	};
 
 	if (!gp_capture_is_none()) {

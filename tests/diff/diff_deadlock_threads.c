@@ -14,6 +14,8 @@
 	X(frees_huge, STEPS_HUGE, "spin other:free& take take host-release")					\
 	X(freed_before, STEPS_HUGE, "busy free free spin other:free& take take take take host-release")		\
 	X(frees_pinned, STEPS_LARGE, "spin other:free-host& malloc-host malloc-host host-release")		\
+	X(freed_before_pinned, STEPS_LARGE,									\
+		"busy-host free-host spin other:free-host& malloc-host malloc-host host-release")		\
 	X(frees_both, STEPS_HUGE, "spin other:free-host& take malloc-host host-release")			\
 	X(asks, STEPS_LARGE, "free spin other:free& info reclaim host-release")
 

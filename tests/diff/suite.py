@@ -104,12 +104,21 @@ def around_spinning(devices=1, is_alone=False, configs=USUAL_NAMES):
     )
 
 
+# What waits for completion everywhere, in the kinds that have no such configuration.
+IN_COMPLETED = ("none", "simple", "binned", "vmm")
+
+
+def on_completion(is_alone=False, devices=1):
+    return Needs(name="completed", env={"GPUPOOL_REUSE": "completed"}, configs=IN_COMPLETED, devices=devices,
+                 is_alone=is_alone, essential=())
+
+
 # A driver before CUDA 12.5.
 OLD = {"SIMGPU_HIDE": "cuCtxRecordEvent,cuCtxWaitEvent"}
 
 
-def on_old_drivers(is_alone=False):
-    return Needs(name="old", env=OLD, configs=("none", "split"), is_alone=is_alone)
+def on_old_drivers(is_alone=False, devices=1):
+    return Needs(name="old", env=OLD, configs=("none", "split"), devices=devices, is_alone=is_alone)
 
 
 def somebody_first(devices):
@@ -123,17 +132,22 @@ def somebody_first(devices):
 # Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
 NEEDS = {
     # There a free waits by itself, and keeps other threads and contexts waiting: they are left out.
-    "deadlock": (*around_spinning(configs=(*NOT_DEBUG, "managed", "async")), on_old_drivers()),
+    "deadlock": (*around_spinning(configs=(*NOT_DEBUG, "managed", "async")), on_completion(), on_old_drivers()),
     # While other processes make contexts, a context that comes late may wait for the spinning kernel (seen raw, too).
-    "deadlock_contexts": around_spinning(is_alone=True),
-    "deadlock_devices": around_spinning(devices=2),
+    "deadlock_contexts": (
+        *around_spinning(is_alone=True),
+        on_completion(is_alone=True),
+        on_old_drivers(is_alone=True),
+    ),
+    "deadlock_devices": (*around_spinning(devices=2), on_completion(devices=2), on_old_drivers(devices=2)),
     "deadlock_memory": (
         *around_spinning(is_alone=True, configs=NOT_DEBUG),
         Needs(name="limited", env={"GPUPOOL_LIMIT": "2GiB"}, is_alone=True, configs=INSISTING),
         Needs(name="unreserved", env={"GPUPOOL_RESERVE": "0"}, is_alone=True, configs=INSISTING),
+        on_completion(is_alone=True),
         on_old_drivers(is_alone=True),
     ),
-    "deadlock_threads": around_spinning(),
+    "deadlock_threads": (*around_spinning(), on_completion(), on_old_drivers()),
     # With a limit that holds only if what ended with its context is not charged any more.
     "leaks": (
         Needs(is_alone=True, configs=ONCE_EACH),

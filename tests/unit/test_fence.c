@@ -153,6 +153,38 @@ START_TEST(a_free_during_a_record_is_not_covered_by_it)
 }
 END_TEST
 
+/* On a real driver this is another thread, which does not wait for who is in there. */
+static void ask_during_record(struct fake *unused, enum fake_call call)
+{
+	if (call != FAKE_RECORD)
+		return;
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert_uint_eq(gp_fence_newest(&f), 0);
+	ck_assert_int_eq(gp_fence_wait(&f, gp_fence_started(&f), 1), -EAGAIN);
+	++*(unsigned *)fake.hook_arg;
+}
+
+START_TEST(while_a_record_makes_the_host_wait_others_ask)
+{
+	unsigned n_asked = 0;
+
+	fake.record_waits = true;
+	free_something();
+	fake_complete_all(&fake);
+	fake.hook = ask_during_record;
+	fake.hook_arg = &n_asked;
+	free_something();
+	ck_assert_uint_eq(n_asked, 1);
+	fake.hook = NULL;
+	/* Those that fail lose no slot. */
+	fake_plan(&fake, (struct fake_plan){FAKE_RECORD, 1, 2 * GP_FENCE_SLOTS, SOME_ERROR});
+	for (int i = 0; i < 2 * GP_FENCE_SLOTS; i++)
+		ck_assert_int_eq(gp_fence_record(&f, gp_fence_started(&f), true), SOME_ERROR);
+	for (int i = 0; i < GP_FENCE_SLOTS - 1; i++)
+		free_something();
+}
+END_TEST
+
 START_TEST(a_capture_forbids_records_orders_and_queries_and_loses_nothing)
 {
 	uint64_t stamp = free_something();
@@ -497,6 +529,7 @@ int main(void)
 	tcase_add_test(tc, one_record_serves_all_that_were_freed_before_it);
 	tcase_add_test(tc, a_record_that_failed_covers_nothing_and_the_next_covers_more);
 	tcase_add_test(tc, a_free_during_a_record_is_not_covered_by_it);
+	tcase_add_test(tc, while_a_record_makes_the_host_wait_others_ask);
 	tcase_add_test(tc, a_capture_forbids_records_orders_and_queries_and_loses_nothing);
 	tcase_add_test(tc, one_query_settles_everything_where_the_gpu_keeps_up);
 	tcase_add_test(tc, one_query_tells_that_nothing_is_done_where_the_gpu_lags);
