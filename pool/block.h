@@ -72,6 +72,7 @@ struct gp_segment {
 	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
 	bool is_small;		     /* kind split: holds small blocks */
 	struct gp_range *range;	     /* kind vmm: of its addresses, blocks have memory and holes none */
+	bool is_odd;		     /* smaller than its first request's size: memory did not allow that */
 	bool is_uncached;	     /* goes back as soon as all of it is free, though it may be used until then */
 	_Atomic bool is_retired;     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
 };

@@ -10,7 +10,7 @@
 
 struct tally {
 	uint64_t used, cached, pending, total;
-	uint64_t n_used, n_cached, n_pending, n_indexed, n_idle;
+	uint64_t n_used, n_cached, n_pending, n_indexed, n_odd;
 };
 
 #define EXPECT(cond, what)                                                                                             \
@@ -80,6 +80,7 @@ static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, str
 	EXPECT(!is_idle || pool->options.kind != GP_KIND_NONE || !gp_list_is_empty(&pool->leaving),
 	       "the kind none keeps something");
 	t->total += s->size;
+	t->n_odd += s->is_odd;
 	return NULL;
 }
 
@@ -107,6 +108,7 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_free_blocks, "cached is miscounted");
 	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
 	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
+	EXPECT(t.n_odd == pool->n_odd, "odd segments are miscounted");
 	EXPECT(t.n_indexed == count_indexed(pool), "the index does not hold what is cached");
 	EXPECT(stats->total_bytes == t.total + stats->returning_bytes, "total is miscounted");
 	EXPECT(stats->total_bytes ==

@@ -18,6 +18,12 @@ struct gp_request {
 	bool is_uncached; /* gp_pool_alloc_uncached */
 };
 
+/* The least that serves the program: what it gets where memory does not allow the kind's size. */
+static inline uint64_t gp_request_least(const struct gp_request *request)
+{
+	return gp_min(gp_round_up(gp_max(request->bytes, 1), GP_ALIGN), request->size);
+}
+
 /* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */
 struct gp_kind_ops {
 	const char *name;
@@ -39,6 +45,12 @@ struct gp_kind_ops {
 
 	/* Takes a cached block of at least size bytes out of the cache and its count; NULL if none fits. */
 	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
+
+	/*
+	 * The same of odd blocks, which memory did not allow to be as large as their request's size: one of at least
+	 * least bytes, and less than size. NULL: the kind has none.
+	 */
+	struct gp_block *(*take_odd)(struct gp_pool *pool, uint64_t least, uint64_t size);
 
 	/*
 	 * Cuts a block that is in no structure to size bytes, and caches what is left over. Needs up to two

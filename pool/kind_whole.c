@@ -83,6 +83,35 @@ const struct gp_kind_ops gp_kind_none = {
 	.count = none_count,
 };
 
+/* What is found by its size: all of simple's, and of binned's what is odd, which no class has a size of. */
+
+static struct gp_block *take_from_tree(struct gp_pool *pool, uint64_t size, uint64_t largest)
+{
+	struct gp_tree_node *node = gp_tree_at_least(&pool->cache.whole, size);
+	struct gp_block *b;
+
+	if (!node || node->key > largest)
+		return NULL;
+	b = gp_container_of(node, struct gp_block, by_size);
+	gp_tree_remove(&pool->cache.whole, node);
+	gp_segment_set_busy_locked(b->segment);
+	gp_cached_sub(pool, b);
+	return b;
+}
+
+static void put_in_tree(struct gp_pool *pool, struct gp_block *block)
+{
+	block->by_size.key = block->size;
+	block->by_size.tie = block->addr;
+	gp_tree_insert(&pool->cache.whole, &block->by_size);
+}
+
+/* No size of the kind's lies between the two, so whatever does was made for requests like this one. */
+static struct gp_block *take_odd(struct gp_pool *pool, uint64_t least, uint64_t size)
+{
+	return take_from_tree(pool, least, size - 1);
+}
+
 /*
  * simple: the smallest cached block that is not much too large. Bounded, because a small request on a huge block
  * pins all of it.
@@ -100,27 +129,15 @@ static uint64_t simple_largest_fit(const struct gp_pool *pool, uint64_t size)
 
 static struct gp_block *simple_take(struct gp_pool *pool, uint64_t size)
 {
-	struct gp_tree_node *node = gp_tree_at_least(&pool->cache.whole, size);
-	struct gp_block *b;
-
-	if (!node || node->key > simple_largest_fit(pool, size))
-		return NULL;
-	b = gp_container_of(node, struct gp_block, by_size);
-	gp_tree_remove(&pool->cache.whole, node);
-	gp_segment_set_busy_locked(b->segment);
-	gp_cached_sub(pool, b);
-	return b;
+	return take_from_tree(pool, size, simple_largest_fit(pool, size));
 }
 
 static void simple_put(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_cached_add(pool, block);
 	gp_segment_set_idle_locked(pool, block->segment);
-	if (block->segment->is_retired)
-		return;
-	block->by_size.key = block->size;
-	block->by_size.tie = block->addr;
-	gp_tree_insert(&pool->cache.whole, &block->by_size);
+	if (!block->segment->is_retired)
+		put_in_tree(pool, block);
 }
 
 static void simple_unlink(struct gp_pool *pool, struct gp_block *block)
@@ -139,6 +156,7 @@ const struct gp_kind_ops gp_kind_simple = {
 	.init = simple_init,
 	.round = round_whole,
 	.take = simple_take,
+	.take_odd = take_odd,
 	.cut = cut_nothing,
 	.put = simple_put,
 	.unlink = simple_unlink,
@@ -148,10 +166,11 @@ const struct gp_kind_ops gp_kind_simple = {
 	.count = simple_count,
 };
 
-/* binned: one list per size class, last in first out. */
+/* binned: one list per size class, last in first out; and what is odd. */
 
 static void binned_init(struct gp_pool *pool)
 {
+	pool->cache.whole.root = NULL;
 	for (int i = 0; i < GP_N_BINS; i++)
 		gp_list_init(&pool->cache.bins[i]);
 }
@@ -198,18 +217,27 @@ static void binned_put(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_cached_add(pool, block);
 	gp_segment_set_idle_locked(pool, block->segment);
-	if (!block->segment->is_retired)
+	if (block->segment->is_retired)
+		return;
+	if (gp_unlikely(block->segment->is_odd))
+		put_in_tree(pool, block);
+	else
 		gp_list_prepend(bin_of(pool, block->size), &block->link);
 }
 
 static void binned_unlink(struct gp_pool *pool, struct gp_block *block)
 {
-	gp_list_remove(&block->link);
+	if (block->segment->is_retired)
+		return;
+	if (gp_unlikely(block->segment->is_odd))
+		gp_tree_remove(&pool->cache.whole, &block->by_size);
+	else
+		gp_list_remove(&block->link);
 }
 
 static uint64_t binned_count(const struct gp_pool *pool)
 {
-	uint64_t n = 0;
+	uint64_t n = gp_tree_count(&pool->cache.whole);
 
 	for (int i = 0; i < GP_N_BINS; i++) {
 		const struct gp_list *link;
@@ -225,6 +253,7 @@ const struct gp_kind_ops gp_kind_binned = {
 	.init = binned_init,
 	.round = binned_round,
 	.take = binned_take,
+	.take_odd = take_odd,
 	.cut = cut_nothing,
 	.put = binned_put,
 	.unlink = binned_unlink,

@@ -45,6 +45,7 @@ struct gp_pool {
 	uint64_t arrived_bytes; /* of these, back in the driver */
 	uint64_t n_handed_out;	/* blocks: somebody else may have what one waited for */
 	uint64_t owed_bytes;	/* kind vmm: to go back as soon as they can */
+	uint64_t n_odd;		/* segments that are */
 	struct gp_pending pending;
 	struct gp_list segments; /* all */
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
@@ -56,8 +57,8 @@ struct gp_pool {
 	unsigned n_spare_blocks;
 	struct gp_chunk *chunks; /* where descriptors come from */
 	struct {
-		struct gp_tree whole;		/* simple */
-		struct gp_list bins[GP_N_BINS]; /* binned */
+		struct gp_tree whole;		/* simple: all; binned: the odd ones */
+		struct gp_list bins[GP_N_BINS]; /* binned: the others */
 		struct {
 			struct gp_tree small, large;
 		} split;

@@ -31,6 +31,7 @@ void gp_pool_drop(struct gp_pool *pool)
 	pool->stats.used_bytes = pool->stats.requested_bytes = pool->stats.cached_bytes = 0;
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
 	pool->stats.n_used_blocks = pool->stats.n_free_blocks = pool->stats.n_pending_blocks = 0;
+	pool->n_odd = 0;
 	gp_tcache_drop_all_locked(pool);
 	gp_pending_init(&pool->pending);
 	gp_list_init(&pool->idle);

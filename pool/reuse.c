@@ -103,9 +103,19 @@ static void settle_locked(struct gp_pool *pool)
 	}
 }
 
-static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_request *request)
+/* What has the size of the request; else what is odd, of which there is hardly ever any, if it is large enough. */
+static struct gp_block *take_cached_locked(struct gp_pool *pool, const struct gp_request *request)
 {
 	struct gp_block *b = request->kind->take(pool, request->size);
+
+	if (gp_likely(b || !pool->n_odd) || !request->kind->take_odd)
+		return b;
+	return request->kind->take_odd(pool, gp_request_least(request), request->size);
+}
+
+static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_request *request)
+{
+	struct gp_block *b = take_cached_locked(pool, request);
 
 	if (!b)
 		return NULL;
@@ -302,7 +312,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 	is_too_much = is_too_much_pending_locked(pool, size);
 	is_little = size <= OVERLAP_MAX / 8 && pool->pending.bytes <= OVERLAP_MAX;
 	if (is_too_much) {
-		fit = gp_pending_find(&pool->pending, size, largest);
+		fit = gp_pending_find(&pool->pending, pool->n_odd ? gp_request_least(request) : size, largest);
 		b = fit ? fit : gp_pending_find(&pool->pending, request->kind->smallest_part(pool, size), largest);
 	}
 	if (b)

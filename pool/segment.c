@@ -119,6 +119,8 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	segment->kind = request->kind;
 	segment->is_retired = request->is_uncached || request->kind != gp_pool_kind(pool);
 	segment->is_uncached = request->is_uncached;
+	segment->is_odd = bytes < request->size;
+	pool->n_odd += segment->is_odd;
 	segment->is_small = request->size <= GP_SMALL_MAX;
 	block->segment = segment;
 	gp_list_append(&pool->segments, &segment->link);
@@ -164,6 +166,7 @@ static void forget_locked(struct gp_pool *pool, struct gp_block *block, struct g
 	gp_addrmap_depart(pool->options.map, segment, departure);
 	gp_list_remove(&segment->link);
 	gp_segment_set_busy_locked(segment);
+	pool->n_odd -= segment->is_odd;
 	pool->stats.returning_bytes += segment->size;
 	gp_block_spare_locked(pool, block);
 	gp_segment_spare_locked(pool, segment);
@@ -396,14 +399,15 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 	/* Where the comfortable size does not fit any more, the size itself may, or what was asked for. */
 	tries[1] = gp_round_up(request->size, pool->options.granule);
 	tries[2] = request->size;
-	tries[3] = gp_min(gp_round_up(request->bytes, GP_ALIGN), request->size);
+	tries[3] = gp_request_least(request);
 	for (int i = 0; i < 4 && r == -ENOMEM; i++) {
 		if (tries[i] >= bytes)
 			continue;
 		bytes = tries[i];
 		r = reserve(pool, bytes, &base, &ns);
 	}
-	gp_segment_note_growth(pool, request, r);
+	/* Who gets an odd block could not have had any more. */
+	gp_segment_note_growth(pool, request, !r && bytes < request->size ? -ENOMEM : r);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.driver_allocs += r == 0;
 	pool->stats.driver_ns += ns;

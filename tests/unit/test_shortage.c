@@ -5,6 +5,7 @@
 
 #include <errno.h>
 
+#include "pool/tcache.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -28,16 +29,23 @@ static const struct {
 	{GP_KIND_SIMPLE, 232 * GP_MIB + 1, 100 * GP_MIB, 0, 100 * GP_MIB, LIMIT},
 };
 
+enum { N_SHORTAGES = sizeof(shortages) / sizeof(*shortages) };
+
+static void set_up(int nth)
+{
+	fixture_setup(shortages[nth].kind);
+	(void)fixture_pool();
+	px.fake.outside = shortages[nth].outside;
+	px.fake.contexts_yield = shortages[nth].contexts_yield;
+	px.fake.processes_yield = shortages[nth].processes_yield;
+	atomic_store(&px.budget.limit_bytes, shortages[nth].limit);
+}
+
 START_TEST(no_request_fails_for_the_sake_of_its_class)
 {
 	uint64_t bytes = shortages[_i].bytes, addr;
 
-	fixture_setup(shortages[_i].kind);
-	(void)fixture_pool();
-	px.fake.outside = shortages[_i].outside;
-	px.fake.contexts_yield = shortages[_i].contexts_yield;
-	px.fake.processes_yield = shortages[_i].processes_yield;
-	atomic_store(&px.budget.limit_bytes, shortages[_i].limit);
+	set_up(_i);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(fixture_try(bytes, &addr), 0);
 		ck_assert_uint_ge(fixture_info(addr).rounded, bytes);
@@ -48,13 +56,183 @@ START_TEST(no_request_fails_for_the_sake_of_its_class)
 }
 END_TEST
 
+static unsigned n_driver_calls(void)
+{
+	return fake_calls(&px.fake, FAKE_RESERVE) + fake_calls(&px.fake, FAKE_RELEASE) +
+	       fake_calls(&px.fake, FAKE_RELEASE_BEGIN) + fake_calls(&px.fake, FAKE_ASK_CONTEXTS) +
+	       fake_calls(&px.fake, FAKE_ASK_PROCESSES) + fake_calls(&px.fake, FAKE_TRIM);
+}
+
+START_TEST(what_is_smaller_than_its_class_is_cached_like_any_other)
+{
+	uint64_t bytes = shortages[_i].bytes, addr;
+
+	set_up(_i);
+	addr = fixture_alloc(bytes);
+	ck_assert_uint_gt(n_driver_calls(), 0);
+	for (int i = 0; i < 10; i++) {
+		fixture_free(addr);
+		ck_assert_uint_eq(fixture_alloc(bytes), addr);
+	}
+	ck_assert_uint_eq(n_driver_calls(), 0);
+	ck_assert_uint_eq(fixture_stats().hits, 10);
+	fixture_teardown();
+}
+END_TEST
+
+/* While the GPU still works with it: what is too much to be left pending is ordered upon, or waited for. */
+static void reuse_pending(bool must_complete)
+{
+	uint64_t bytes = shortages[0].bytes, addr;
+
+	set_up(0);
+	px.fake.has_one_stream = true;
+	px.options.completion_only = must_complete;
+	gp_pool_set_overlap(fixture_pool(), true);
+	if (must_complete)
+		ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
+	addr = fixture_alloc(bytes);
+	ck_assert_uint_gt(n_driver_calls(), 0);
+	for (int i = 0; i < 10; i++) {
+		fixture_work();
+		fixture_free(addr);
+		ck_assert_uint_eq(fixture_alloc(bytes), addr);
+	}
+	ck_assert_uint_eq(n_driver_calls(), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), must_complete ? 0 : 10);
+	fixture_teardown();
+}
+
+START_TEST(it_is_ordered_upon_like_any_other)
+{
+	reuse_pending(false);
+}
+END_TEST
+
+START_TEST(it_is_waited_for_like_any_other)
+{
+	reuse_pending(true);
+}
+END_TEST
+
+/* In the shortages above, whom such a block serves: it is 512 bytes larger than a number of MiB. */
+static const struct {
+	int shortage;
+	uint64_t bytes;
+	bool is_served;
+} others[] = {
+	{0, 229 * GP_MIB + 512, true},
+	{0, 229 * GP_MIB + 513, false},
+	{0, 224 * GP_MIB + 1, true},
+	{0, 224 * GP_MIB, false}, /* a class below */
+	{4, 232 * GP_MIB + 512, true},
+	{4, 232 * GP_MIB + 513, false},
+	{4, 210 * GP_MIB, true},
+	{4, 200 * GP_MIB, false},
+};
+
+START_TEST(it_serves_whom_it_is_large_enough_for_and_its_kind_lets_it)
+{
+	uint64_t addr, other;
+
+	set_up(others[_i].shortage);
+	addr = fixture_alloc(shortages[others[_i].shortage].bytes);
+	fixture_free(addr);
+	(void)n_driver_calls();
+	other = fixture_alloc(others[_i].bytes);
+	ck_assert_uint_ge(fixture_info(other).rounded, others[_i].bytes);
+	ck_assert_int_eq(n_driver_calls() == 0, others[_i].is_served);
+	fixture_teardown();
+}
+END_TEST
+
+START_TEST(it_does_not_stand_in_the_way_of_what_its_class_is_for)
+{
+	uint64_t odd, whole, bytes = shortages[0].bytes;
+
+	set_up(0);
+	odd = fixture_alloc(bytes);
+	px.fake.outside = 0;
+	gp_pool_reclaim(fixture_pool());
+	fixture_free(odd);
+	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), fixture_stats().peak_total_bytes);
+	whole = fixture_alloc(bytes);
+	ck_assert_uint_eq(fixture_info(whole).rounded, 240 * GP_MIB);
+	fixture_free(whole);
+	ck_assert_uint_eq(fixture_alloc(240 * GP_MIB), whole);
+	fixture_teardown();
+}
+END_TEST
+
+START_TEST(it_is_never_handed_out_again_once_it_was_exported)
+{
+	uint64_t bytes = shortages[0].bytes, addr;
+
+	set_up(0);
+	addr = fixture_alloc(bytes);
+	fixture_free(addr);
+	ck_assert_uint_eq(fixture_alloc(bytes), addr);
+	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
+	fixture_note_export(addr);
+	fixture_free(addr);
+	(void)n_driver_calls();
+	(void)fixture_alloc(bytes);
+	ck_assert_uint_gt(n_driver_calls(), 0);
+	fixture_teardown();
+}
+END_TEST
+
+/* A small block that is larger than what is left, and how much its class would be: 640 KiB. */
+#define SMALL UINT64_C(600000)
+#define LEFT  (608 * GP_KIB)
+
+/* What is left of the limit, and of the device. */
+static const struct {
+	uint64_t limit, outside;
+} small_shortages[] = {
+	{LEFT, 0},
+	{GP_NO_LIMIT, FIXTURE_CAPACITY - LEFT},
+};
+
+START_TEST(nor_does_a_thread_with_a_cache_call_the_driver_in_a_loop)
+{
+	struct gp_tcache *tc;
+	uint64_t addr;
+	int r;
+
+	fixture_setup(GP_KIND_BINNED);
+	px.options.thread_cache_bytes = 16 * GP_MIB;
+	tc = gp_tcache_new(fixture_pool());
+	px.fake.outside = small_shortages[_i].outside;
+	atomic_store(&px.budget.limit_bytes, small_shortages[_i].limit);
+	for (int i = 0; i < 10; i++) {
+		ck_assert_int_eq(gp_tcache_alloc(tc, SMALL, 0, &addr), 0);
+		ck_assert_int_eq(n_driver_calls() == 0, i > 0);
+		fake_note_free(&px.fake, addr, SMALL, FAKE_FREED);
+		r = gp_tcache_put(tc, addr);
+		ck_assert_int_eq(r == -ENOENT ? gp_pool_free(&px.map, addr, GP_FREE_NORMAL) : r, 0);
+		fixture_check();
+	}
+	gp_tcache_free(tc);
+	fixture_teardown();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("shortage");
 	TCase *tc = tcase_create("shortage");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(
-		tc, no_request_fails_for_the_sake_of_its_class, 0, sizeof(shortages) / sizeof(*shortages));
+	tcase_add_loop_test(tc, no_request_fails_for_the_sake_of_its_class, 0, N_SHORTAGES);
+	tcase_add_loop_test(tc, what_is_smaller_than_its_class_is_cached_like_any_other, 0, N_SHORTAGES);
+	tcase_add_test(tc, it_is_ordered_upon_like_any_other);
+	tcase_add_test(tc, it_is_waited_for_like_any_other);
+	tcase_add_loop_test(tc, it_serves_whom_it_is_large_enough_for_and_its_kind_lets_it, 0,
+			    sizeof(others) / sizeof(*others));
+	tcase_add_test(tc, it_does_not_stand_in_the_way_of_what_its_class_is_for);
+	tcase_add_test(tc, it_is_never_handed_out_again_once_it_was_exported);
+	tcase_add_loop_test(tc, nor_does_a_thread_with_a_cache_call_the_driver_in_a_loop, 0,
+			    sizeof(small_shortages) / sizeof(*small_shortages));
 	return suite_run(suite);
 }
