@@ -40,8 +40,11 @@ struct gp_mapping_ops {
 	int (*create)(void *arg, uint64_t bytes, uint64_t *ret_handle);
 	void (*release)(void *arg, uint64_t handle, uint64_t bytes);
 
-	/* From then on work of the context may use it. */
-	int (*map)(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle);
+	/*
+	 * From then on work of the context may use it. After an error *ret_is_stuck is set if it is mapped there all
+	 * the same, though nobody may use it: it could not be undone. Unmap may be tried again.
+	 */
+	int (*map)(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck);
 	int (*unmap)(void *arg, uint64_t addr, uint64_t bytes);
 
 	/*

@@ -215,6 +215,41 @@ void gp_range_attach_locked(struct gp_pool *pool, struct gp_range *range, struct
 	set_piece(range, piece, piece);
 }
 
+void gp_range_bar_locked(struct gp_pool *pool, struct gp_piece *piece)
+{
+	piece->is_retired = true;
+	set_exported(gp_range_block_of_locked(pool, piece), true);
+}
+
+void gp_range_stick_locked(struct gp_pool *pool, struct gp_piece *piece)
+{
+	piece->is_stuck = true;
+	pool->cache.vm->n_stuck++;
+	pool->stats.release_errors++;
+}
+
+void gp_range_unstick_locked(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	struct gp_list *link;
+
+	if (gp_likely(!vm->n_stuck))
+		return;
+	vm->n_stuck = 0;
+	gp_list_each(link, &vm->pieces) {
+		struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
+		struct gp_block *b;
+
+		if (!piece->is_stuck)
+			continue;
+		piece->is_stuck = false;
+		b = gp_range_block_of_locked(pool, piece);
+		/* It was looked at in vain, and left the list of those that may go. */
+		if (gp_block_is_exported(b) && gp_block_state(b) == GP_BLOCK_CACHED && gp_list_is_empty(&b->link))
+			gp_list_append(&vm->exported, &b->link);
+	}
+}
+
 static struct gp_range *range_of(const struct gp_vm *vm, uint64_t addr)
 {
 	const struct gp_range *small = &vm->ranges[GP_RANGE_SMALL];

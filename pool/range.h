@@ -39,6 +39,7 @@ struct gp_vm {
 	struct gp_list exported;  /* cached blocks of retired pieces, while their memory may go back */
 	unsigned n_busy;	  /* threads that map or unmap */
 	bool is_over;		  /* gp_pool_unmap was called */
+	uint64_t n_stuck;	  /* pieces that are */
 };
 
 static inline struct gp_range *gp_range_for(const struct gp_pool *pool, uint64_t size)
@@ -100,6 +101,13 @@ void gp_range_unlink_locked(struct gp_pool *pool, struct gp_block *block);
 /* A piece gets its place, or loses it. */
 void gp_range_attach_locked(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr);
 void gp_range_detach_locked(struct gp_pool *pool, struct gp_piece *piece);
+
+/* Nothing of the piece is handed out, as if it had been exported: a thread has it, in a block of its own. */
+void gp_range_bar_locked(struct gp_pool *pool, struct gp_piece *piece);
+
+/* The driver refused to unmap the piece; and all that it refused may be tried again. */
+void gp_range_stick_locked(struct gp_pool *pool, struct gp_piece *piece);
+void gp_range_unstick_locked(struct gp_pool *pool);
 
 /* The block at an address of the range; and that with a piece's first byte. */
 struct gp_block *gp_range_block_at_locked(const struct gp_range *range, uint64_t addr);

@@ -34,9 +34,11 @@ struct filling {
 	struct gp_range *range;
 	const struct gp_request *request;
 	struct gp_window window;
+	struct gp_block *spare; /* a descriptor, for host memory may be short, too, when the window has to be emptied */
 	uint64_t used_bytes; /* when the request came */
 	bool is_again;	     /* memory was moved for such a request before */
 	bool has_moved;
+	bool is_refused;     /* what was mapped could not be unmapped */
 };
 
 /* What may be held in all before memory is moved. */
@@ -71,7 +73,7 @@ static uint64_t find_gap_locked(const struct filling *f, uint64_t *ret_addr)
 static int place(struct filling *f, struct gp_piece *piece, uint64_t addr)
 {
 	uint64_t bytes = piece->size;
-	int r = gp_piece_map(f->pool, f->range, piece, addr);
+	int r = gp_piece_map(f->pool, f->range, piece, addr, &f->is_refused);
 
 	f->window.missing -= r ? 0 : bytes;
 	return r;
@@ -102,9 +104,14 @@ static int fill_with_old(struct filling *f, uint64_t addr, uint64_t gap)
 	gp_mutex_unlock(&f->pool->lock);
 	if (!piece)
 		return -ENOENT;
-	f->has_moved = true;
 	r = gp_piece_unmap(f->pool, piece);
-	return r ? r : place(f, piece, addr);
+	if (r == GP_E_DEAD)
+		return r;
+	/* It is stuck, and not found again; there may be others, or new memory. */
+	if (r)
+		return 0;
+	f->has_moved = true;
+	return place(f, piece, addr);
 }
 
 /* The next gap, or a part of it. 0: it has memory now. -EALREADY: there is none any more. */
@@ -127,7 +134,7 @@ static int fill_gap(struct filling *f)
 	if (r != -ENOENT)
 		return r;
 	r = fill_with_new(f, addr, gap);
-	if (r != -ENOMEM || !is_enough)
+	if (r != -ENOMEM || !is_enough || f->is_refused)
 		return r;
 	r = fill_with_old(f, addr, gap);
 	return r == -ENOENT ? -ENOMEM : r;
@@ -150,6 +157,13 @@ static bool is_too_early_locked(const struct filling *f)
 	return false;
 }
 
+static void put_spare_back_locked(struct filling *f)
+{
+	if (f->spare)
+		gp_block_spare_locked(f->pool, f->spare);
+	f->spare = NULL;
+}
+
 /* The window is filled: one block, of which the request gets its part. Needs two spare descriptors. */
 static struct gp_block *finish_locked(struct filling *f)
 {
@@ -159,6 +173,7 @@ static struct gp_block *finish_locked(struct filling *f)
 		gp_range_merge_locked(f->pool, b, b->next);
 	b->flags &= (uint8_t)~GP_BLOCK_EMPTY;
 	f->pool->stats.returning_bytes -= b->size;
+	put_spare_back_locked(f);
 	if (f->has_moved)
 		gp_marks_note(&f->pool->marks, f->request->size, f->used_bytes);
 	b = f->request->kind->cut(f->pool, b, f->request->size);
@@ -166,53 +181,88 @@ static struct gp_block *finish_locked(struct filling *f)
 	return b;
 }
 
-/* What was mapped in an empty part of the window, one piece after another; NULL: nothing more. */
-static struct gp_piece *piece_of_locked(const struct filling *f, const struct gp_block *empty)
+/* The last piece in an empty part of the window; NULL: nothing is mapped there. */
+static struct gp_piece *last_piece_locked(const struct filling *f, const struct gp_block *empty)
 {
-	for (uint64_t at = empty->addr; at < empty->addr + empty->size; at += gp_range_granule(f->range))
-		if (gp_range_granule_at(f->range, at)->piece)
-			return gp_range_granule_at(f->range, at)->piece;
+	uint64_t granule = gp_range_granule(f->range);
+
+	for (uint64_t at = empty->addr + empty->size; at > empty->addr; at -= granule)
+		if (gp_range_granule_at(f->range, at - granule)->piece)
+			return gp_range_granule_at(f->range, at - granule)->piece;
 	return NULL;
 }
 
-static void empty_part(struct filling *f, const struct gp_block *part)
+/*
+ * Unmaps what was mapped in an empty part of the window, from its end on; but nothing more once the driver has refused
+ * that. It was filled from its beginning on, so what stays is there: returns how many bytes.
+ */
+static uint64_t empty_part(struct filling *f, const struct gp_block *part)
 {
 	struct gp_piece *piece;
 
-	do {
+	for (;;) {
 		gp_mutex_lock(&f->pool->lock);
-		piece = gp_pool_is_flag(&f->pool->dead) ? NULL : piece_of_locked(f, part);
+		piece = gp_pool_is_flag(&f->pool->dead) ? NULL : last_piece_locked(f, part);
 		gp_mutex_unlock(&f->pool->lock);
-		if (piece)
-			gp_piece_remove(f->pool, piece);
-	} while (piece);
+		if (!piece)
+			return 0;
+		f->is_refused = f->is_refused || gp_piece_remove(f->pool, piece);
+		if (f->is_refused)
+			return piece->addr + piece->size - part->addr;
+	}
 }
 
-/* There is no memory for the request: all is as it was, but that some of what lay free is the driver's again. */
+/* The part's first bytes, which have memory, are cached; the rest is a hole, for which a descriptor was kept. */
+static void settle_part_locked(struct filling *f, struct gp_block *part, uint64_t kept)
+{
+	struct gp_pool *pool = f->pool;
+
+	part->flags &= (uint8_t)~GP_BLOCK_EMPTY;
+	if (!kept) {
+		gp_range_make_hole_locked(pool, part);
+		return;
+	}
+	if (kept < part->size) {
+		put_spare_back_locked(f);
+		gp_range_make_hole_locked(pool, gp_range_cut_locked(pool, part, kept));
+	}
+	pool->stats.returning_bytes -= part->size;
+	gp_range_cache_locked(pool, part);
+}
+
+static struct gp_block *last_part(struct filling *f)
+{
+	struct gp_block *b = f->window.first;
+
+	gp_mutex_lock(&f->pool->lock);
+	while (b->addr + b->size < f->window.addr + f->window.size)
+		b = b->next;
+	gp_mutex_unlock(&f->pool->lock);
+	return b;
+}
+
+/*
+ * There is no memory for the request: all is as it was, but that some of what lay free is the driver's again, and that
+ * what the driver does not let go of is cached where it is.
+ */
 static void abandon(struct filling *f)
 {
-	struct gp_block *b = f->window.first, *next;
-	uint64_t end = f->window.addr + f->window.size;
+	struct gp_block *b = last_part(f), *before;
+	bool is_first = false;
 
-	for (uint64_t at = f->window.addr; at < end; b = next) {
-		bool is_hole = b->flags & GP_BLOCK_EMPTY;
+	for (; !is_first; b = before) {
+		uint64_t kept = b->flags & GP_BLOCK_EMPTY ? empty_part(f, b) : b->size;
 
-		if (is_hole)
-			empty_part(f, b);
 		gp_mutex_lock(&f->pool->lock);
 		if (gp_pool_is_flag(&f->pool->dead)) {
 			gp_mutex_unlock(&f->pool->lock);
 			return;
 		}
-		next = b->next;
-		at += b->size;
-		b->flags &= (uint8_t)~GP_BLOCK_EMPTY;
-		if (is_hole) {
-			gp_range_make_hole_locked(f->pool, b);
-		} else {
-			f->pool->stats.returning_bytes -= b->size;
-			gp_range_cache_locked(f->pool, b);
-		}
+		before = b->prev;
+		is_first = b == f->window.first;
+		settle_part_locked(f, b, kept);
+		if (is_first)
+			put_spare_back_locked(f);
 		gp_mutex_unlock(&f->pool->lock);
 	}
 }
@@ -233,6 +283,8 @@ static int begin(struct filling *f)
 	f->is_again = gp_marks_is_known(&pool->marks, f->request->size, f->used_bytes);
 	if (!r && !gp_range_take_window_locked(pool, f->range, f->request->size, &f->window))
 		r = -ENOMEM;
+	if (!r)
+		f->spare = gp_block_new_locked(pool);
 	gp_mutex_unlock(&pool->lock);
 	if (r)
 		gp_range_leave(pool);

@@ -127,7 +127,7 @@ bool gp_range_take_window_locked(struct gp_pool *pool, struct gp_range *range, u
 	return true;
 }
 
-/* The largest piece of at most that many bytes that lies wholly within the block; the first of those. */
+/* The largest piece of at most that many bytes that lies wholly within the block, and may go; the first of those. */
 static struct gp_piece *piece_in(const struct gp_block *b, uint64_t max_bytes)
 {
 	const struct gp_range *range = b->segment->range;
@@ -138,7 +138,7 @@ static struct gp_piece *piece_in(const struct gp_block *b, uint64_t max_bytes)
 		struct gp_piece *piece = gp_range_granule_at(range, at)->piece;
 
 		at = piece->addr + piece->size;
-		if (piece->addr >= b->addr && at <= end && piece->size <= max_bytes &&
+		if (piece->addr >= b->addr && at <= end && piece->size <= max_bytes && !piece->is_stuck &&
 		    (!best || piece->size > best->size))
 			best = piece;
 	}

@@ -5,6 +5,10 @@
  * The life of a piece: made, mapped, unmapped, and mapped elsewhere or given back. Only what is completed is unmapped:
  * the driver does it at once, whatever the GPU is at.
  *
+ * Should the driver refuse that, the piece is stuck: it stays in the list and in the books, since its memory is the
+ * pool's and its addresses can have no other, and blocks are cut from it as before, or none where it could be mapped
+ * but not be used. It is tried again only when everything is to go back, or in the end: one call for each such piece.
+ *
  * The context may end at any time. What is in the list then goes back in gp_pool_unmap; what is not is its thread's.
  */
 
@@ -116,43 +120,70 @@ static bool detach(struct gp_pool *pool, struct gp_piece *piece)
 	return is_alive;
 }
 
-int gp_piece_map(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr)
+/* It stays where nobody may use it. False if the pool is dead. */
+static bool strand(struct gp_pool *pool, struct gp_piece *piece)
+{
+	bool is_alive;
+
+	gp_mutex_lock(&pool->lock);
+	is_alive = !gp_pool_is_flag(&pool->dead);
+	if (is_alive) {
+		gp_range_stick_locked(pool, piece);
+		gp_range_bar_locked(pool, piece);
+	}
+	gp_mutex_unlock(&pool->lock);
+	return is_alive;
+}
+
+int gp_piece_map(struct gp_pool *pool, struct gp_range *range, struct gp_piece *piece, uint64_t addr,
+		 bool *ret_is_stuck)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
+	bool is_stuck = false;
 	int r;
 
 	if (!attach(pool, range, piece, addr)) {
 		release(pool, piece);
 		return GP_E_DEAD;
 	}
-	r = mapping_of(be)->map(be->arg, addr, piece->size, piece->handle);
-	piece->is_mapped = !r;
-	if (!r)
-		return 0;
+	r = mapping_of(be)->map(be->arg, addr, piece->size, piece->handle, &is_stuck);
+	piece->is_mapped = !r || is_stuck;
+	*ret_is_stuck = r && is_stuck && strand(pool, piece);
+	if (!r || *ret_is_stuck)
+		return r;
 	if (!detach(pool, piece))
 		return GP_E_DEAD;
 	gp_piece_give_away(pool, piece);
 	return r;
 }
 
-void gp_piece_remove(struct gp_pool *pool, struct gp_piece *piece)
+static int unmap(struct gp_pool *pool, struct gp_piece *piece)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
+	int r = mapping_of(be)->unmap(be->arg, piece->addr, piece->size);
 
-	/* What the driver does not unmap now it never will, and it is nobody's then. */
-	(void)mapping_of(be)->unmap(be->arg, piece->addr, piece->size);
-	piece->is_mapped = false;
-	if (detach(pool, piece))
+	piece->is_mapped = r != 0;
+	return r;
+}
+
+int gp_piece_remove(struct gp_pool *pool, struct gp_piece *piece)
+{
+	int r = unmap(pool, piece);
+
+	if (!r && detach(pool, piece))
 		gp_piece_give_away(pool, piece);
+	if (r) {
+		gp_mutex_lock(&pool->lock);
+		gp_range_stick_locked(pool, piece);
+		gp_mutex_unlock(&pool->lock);
+	}
+	return r;
 }
 
 int gp_piece_unmap(struct gp_pool *pool, struct gp_piece *piece)
 {
-	const struct gp_backend *be = gp_pool_backend(pool);
-	int r = mapping_of(be)->unmap(be->arg, piece->addr, piece->size);
+	int r = unmap(pool, piece);
 	struct gp_block *b;
-
-	piece->is_mapped = r != 0;
 
 	gp_mutex_lock(&pool->lock);
 	if (gp_pool_is_flag(&pool->dead)) {
@@ -163,7 +194,7 @@ int gp_piece_unmap(struct gp_pool *pool, struct gp_piece *piece)
 	if (r) {
 		/* It is still there: nobody has lost anything. */
 		pool->stats.returning_bytes -= piece->size;
-		pool->stats.release_errors++;
+		gp_range_stick_locked(pool, piece);
 		gp_range_cache_locked(pool, b);
 	} else {
 		gp_range_detach_locked(pool, piece);
@@ -192,16 +223,22 @@ uint64_t gp_range_give_back(struct gp_pool *pool, uint64_t want)
 	uint64_t given = 0, bytes;
 	struct gp_piece *piece;
 	bool is_alive;
+	int r;
 
 	gp_mutex_lock(&pool->lock);
 	is_alive = gp_range_enter_locked(pool);
+	if (is_alive && want == UINT64_MAX)
+		gp_range_unstick_locked(pool);
 	gp_mutex_unlock(&pool->lock);
 	if (!is_alive)
 		return 0;
 	while ((piece = choose(pool, given < want))) {
 		bytes = piece->size;
-		if (gp_piece_unmap(pool, piece))
+		r = gp_piece_unmap(pool, piece);
+		if (r == GP_E_DEAD)
 			break;
+		if (r)
+			continue;
 		gp_piece_give_away(pool, piece);
 		given += bytes;
 	}

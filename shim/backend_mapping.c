@@ -161,19 +161,20 @@ static CUresult error_of_context(void)
 	return gp_real.cuMemGetInfo_v2(&unused, &unused);
 }
 
-static CUresult map_and_allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t handle)
+static CUresult map_and_allow(
+	struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
 	CUresult r = gp_real.cuMemMap(ptr, bytes, 0, handle, 0);
 
 	if (r)
 		return r;
 	r = allow(context, ptr, bytes);
-	if (r)
-		(void)gp_real.cuMemUnmap(ptr, bytes);
+	if (r && gp_real.cuMemUnmap(ptr, bytes))
+		*ret_is_stuck = true;
 	return r;
 }
 
-static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
 	struct gp_context *context = arg;
 	struct gp_driver_scope scope;
@@ -185,7 +186,7 @@ static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle
 	if (!r) {
 		r = error_of_context();
 		if (!r)
-			r = map_and_allow(context, addr, bytes, handle);
+			r = map_and_allow(context, addr, bytes, handle, ret_is_stuck);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -234,6 +235,7 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 {
 	CUmemAllocationProp properties = properties_of(context);
 	uint64_t addr, handle = 0;
+	bool is_stuck = false;
 	struct quiet quiet;
 	CUresult r;
 
@@ -242,7 +244,7 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 	quiet = be_quiet();
 	r = gp_real.cuMemCreate(&handle, granule, &properties, 0);
 	if (!r) {
-		r = map_and_allow(context, addr, granule, handle);
+		r = map_and_allow(context, addr, granule, handle, &is_stuck);
 		if (!r)
 			r = gp_real.cuMemUnmap(addr, granule);
 		(void)gp_real.cuMemRelease(handle);

@@ -206,9 +206,9 @@ static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
 	answer(arg, GP_RECORD_RELEASE, name_of(handle), 0, 0);
 }
 
-static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
-	return own(arg)->ops->mapping->map(own(arg)->arg, addr, bytes, handle);
+	return own(arg)->ops->mapping->map(own(arg)->arg, addr, bytes, handle, ret_is_stuck);
 }
 
 static int unmap(void *arg, uint64_t addr, uint64_t bytes)

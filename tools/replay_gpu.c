@@ -324,7 +324,7 @@ static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
 	(void)give_back(arg, handle);
 }
 
-static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
 	return 0;
 }

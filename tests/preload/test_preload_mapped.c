@@ -9,13 +9,14 @@
 
 #define MAPPED "GPUPOOL_POOL=vmm"
 
-static uint64_t moves, total_bytes, n_pools;
+static uint64_t moves, total_bytes, n_pools, n_errors;
 
 static void look(const char *name)
 {
 	const char *status = play_ask("status");
 
 	moves = play_number(status, "moves");
+	n_errors = play_number(status, "release_errors");
 	total_bytes = play_number(status, "peak_total_bytes");
 	n_pools = strstr(status, "\"pool\":\"vmm\"") != NULL;
 }
@@ -32,6 +33,27 @@ START_TEST(memory_that_moves_is_seen_by_nobody_and_raced_for_by_none)
 	ck_assert_uint_eq(n_pools, 1);
 	ck_assert_uint_gt(moves, 0);
 	ck_assert_uint_lt(total_bytes, 200 * MIB);
+}
+END_TEST
+
+/* The first call of each is the library's own, to see whether there is such a thing. */
+static const char *const refusals[] = {
+	"SIMGPU_FAULT=cuMemUnmap:2+=801",
+	"SIMGPU_FAULT=cuMemUnmap:every/2=801",
+	"SIMGPU_FAULT=cuMemSetAccess:2=2",
+	"SIMGPU_FAULT=cuMemSetAccess:2=2,cuMemUnmap:2=801",
+	"SIMGPU_FAULT=cuMemSetAccess:30=2,cuMemUnmap:2+=801",
+};
+
+START_TEST(what_the_driver_does_not_unmap_is_seen_by_nobody_either)
+{
+	const char *env[] = {MAPPED, refusals[_i], NULL};
+
+	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = look});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(n_pools, 1);
+	ck_assert_int_eq(n_errors == 0, !strstr(refusals[_i], "cuMemUnmap"));
 }
 END_TEST
 
@@ -93,6 +115,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(
 		tc, memory_that_moves_is_seen_by_nobody_and_raced_for_by_none, 0, (int)LENGTH(modes));
+	tcase_add_loop_test(tc, what_the_driver_does_not_unmap_is_seen_by_nobody_either, 0, (int)LENGTH(refusals));
 	tcase_add_test(tc, what_was_mapped_in_a_context_ends_with_it);
 	tcase_add_loop_test(
 		tc, where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so, 0, (int)LENGTH(lacks));

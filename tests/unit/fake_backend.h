@@ -36,6 +36,7 @@ enum fake_call {
 	FAKE_AVAILABLE,
 	FAKE_MAP,
 	FAKE_UNMAP,
+	FAKE_UNDO, /* of a call to map that fails half-way */
 	FAKE_N_CALLS
 };
 
@@ -65,7 +66,9 @@ struct fake_piece {
 	uint64_t handle, size; /* bytes */
 	uint64_t addr;         /* 0: it is not mapped */
 	bool was_exported;
+	bool is_useless; /* it was mapped, but nobody may touch it */
 	bool is_stuck; /* the driver has refused to unmap it */
+	bool is_released; /* and it goes once it is unmapped */
 };
 
 struct fake {

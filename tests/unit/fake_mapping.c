@@ -8,13 +8,20 @@
 
 #include "fake_impl.h"
 
-static bool is_mapped_locked(const struct fake *fake, uint64_t addr)
+static const struct fake_piece *piece_at_locked(const struct fake *fake, uint64_t addr)
 {
 	for (size_t i = 0; i < fake->n_pieces; i++)
 		if (fake->pieces[i].addr && addr >= fake->pieces[i].addr &&
 			addr - fake->pieces[i].addr < fake->pieces[i].size)
-			return true;
-	return false;
+			return &fake->pieces[i];
+	return NULL;
+}
+
+static bool is_usable_locked(const struct fake *fake, uint64_t addr)
+{
+	const struct fake_piece *piece = piece_at_locked(fake, addr);
+
+	return piece && !piece->is_useless;
 }
 
 bool fake_is_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
@@ -25,8 +32,8 @@ bool fake_is_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
 		return true;
 	pthread_mutex_lock(&fake->lock);
 	for (uint64_t at = addr; is_mapped && at < addr + bytes; at += GP_MIB)
-		is_mapped = is_mapped_locked(fake, at);
-	is_mapped = is_mapped && is_mapped_locked(fake, addr + bytes - 1);
+		is_mapped = is_usable_locked(fake, at);
+	is_mapped = is_mapped && is_usable_locked(fake, addr + bytes - 1);
 	pthread_mutex_unlock(&fake->lock);
 	return is_mapped || fake->has_ended; /* perhaps since it was handed out */
 }
@@ -84,6 +91,12 @@ static void add_piece_locked(struct fake *fake, uint64_t bytes)
 	fake->reserved_bytes += bytes;
 }
 
+static void remove_piece_locked(struct fake *fake, struct fake_piece *piece)
+{
+	fake->reserved_bytes -= piece->size;
+	*piece = fake->pieces[--fake->n_pieces];
+}
+
 static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 {
 	struct fake *fake = arg;
@@ -112,17 +125,17 @@ static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
 	(void)fake_begin(fake, FAKE_RELEASE_BEGIN);
 	pthread_mutex_lock(&fake->lock);
 	piece = piece_locked(fake, handle);
-	if (piece) {
-		if ((piece->addr && !piece->is_stuck) || piece->size != bytes)
-			fake_set_breach(fake, "a piece of memory went back that is mapped, or another");
-		fake->reserved_bytes -= piece->size;
-		*piece = fake->pieces[--fake->n_pieces];
-	}
+	if (piece && ((piece->addr && !piece->is_stuck) || piece->is_released || piece->size != bytes))
+		fake_set_breach(fake, "a piece of memory went back that is mapped, or another");
+	if (piece)
+		piece->is_released = true;
+	if (piece && !piece->addr)
+		remove_piece_locked(fake, piece);
 	pthread_mutex_unlock(&fake->lock);
 	(void)fake_finish(fake, entry);
 }
 
-static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
+static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_MAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
@@ -130,15 +143,18 @@ static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle)
 
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_MAP);
+	*ret_is_stuck = entry.result && fake_begin(fake, FAKE_UNDO);
 	pthread_mutex_lock(&fake->lock);
 	for (uint64_t at = addr; at < addr + bytes; at += GP_MIB)
-		if (is_mapped_locked(fake, at))
+		if (piece_at_locked(fake, at))
 			fake_set_breach(fake, "memory was mapped where there is some already");
 	piece = piece_locked(fake, handle);
 	if (piece && (piece->addr || piece->was_exported || piece->size != bytes))
 		fake_set_breach(fake, "a piece of memory was mapped that is mapped, or was exported, or another");
-	if (piece && !entry.result)
+	if (piece && (!entry.result || *ret_is_stuck))
 		piece->addr = addr;
+	if (piece)
+		piece->is_useless = piece->is_stuck = *ret_is_stuck;
 	pthread_mutex_unlock(&fake->lock);
 	return fake_finish(fake, entry);
 }
@@ -176,6 +192,8 @@ static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
 		piece->addr = 0;
 		piece->was_exported = forget_history(fake, addr, bytes);
 	}
+	if (piece && !piece->addr && piece->is_released)
+		remove_piece_locked(fake, piece);
 	pthread_mutex_unlock(&fake->lock);
 	return fake_finish(fake, entry);
 }

@@ -416,6 +416,7 @@ static void do_plan(struct model *m)
 		FAKE_RELEASE_DRAIN,
 		FAKE_MAP,
 		FAKE_UNMAP,
+		FAKE_UNDO,
 	};
 	enum fake_call call = calls[below(m, sizeof(calls) / sizeof(*calls))];
 	bool is_oom = call == FAKE_RESERVE && below(m, 2);

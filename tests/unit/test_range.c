@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "pool/mapped.h"
+#include "pool/pool_control.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -161,36 +162,148 @@ START_TEST(a_loop_that_would_move_for_ever_gets_more_memory_instead)
 }
 END_TEST
 
+/*
+ * The nth call fails; and then, of those that undo the rest, the nth call to unmap and those behind it. is_half_way:
+ * what is being mapped is mapped then, and cannot be unmapped either.
+ */
 static const struct {
 	enum fake_call call;
 	unsigned nth;
 	int error;
+	unsigned nth_unmap, n_unmaps;
+	bool is_half_way;
 } failures[] = {
 	{FAKE_RESERVE, 1, 719}, {FAKE_RESERVE, 2, 719}, {FAKE_RESERVE, 3, 719},
 	{FAKE_MAP, 1, 719}, {FAKE_MAP, 2, 719}, {FAKE_MAP, 3, 719}, {FAKE_MAP, 4, -ENOMEM},
 	{FAKE_UNMAP, 1, 719}, {FAKE_UNMAP, 2, 719}, {FAKE_UNMAP, 3, 719},
+	{FAKE_RESERVE, 1, 719, 1, 1}, {FAKE_RESERVE, 3, 719, 1, 1}, {FAKE_RESERVE, 3, 719, 2, 1},
+	{FAKE_RESERVE, 3, 719, 5, 1}, {FAKE_RESERVE, 3, 719, 10, 1}, {FAKE_RESERVE, 4, 719, 1, 100},
+	{FAKE_RESERVE, 4, -ENOMEM, 1, 1}, {FAKE_RESERVE, 4, -ENOMEM, 3, 100},
+	{FAKE_MAP, 3, 719, 1, 1}, {FAKE_MAP, 3, 719, 2, 1}, {FAKE_MAP, 3, 719, 1, 100}, {FAKE_MAP, 11, 719, 2, 3},
+	{FAKE_MAP, 1, 719, 0, 0, true}, {FAKE_MAP, 4, 719, 0, 0, true}, {FAKE_MAP, 9, 719, 0, 0, true},
+	{FAKE_MAP, 9, -ENOMEM, 0, 0, true}, {FAKE_MAP, 12, -ENOMEM, 0, 0, true}, {FAKE_MAP, 12, 719, 1, 100, true},
 };
 
-/* Six pieces: some are moved, some are new. */
+struct failing {
+	int row;
+	unsigned n_calls;
+};
+
+static void fail_to_unmap(struct fake *fake, enum fake_call call)
+{
+	struct failing *failing = fake->hook_arg;
+	unsigned nth = failures[failing->row].nth_unmap, count = failures[failing->row].n_unmaps;
+
+	if (call == failures[failing->row].call && ++failing->n_calls == failures[failing->row].nth && count)
+		fake_plan(fake, (struct fake_plan){FAKE_UNMAP, nth, count, 718});
+}
+
+static void plan_failures(struct failing *failing)
+{
+	fake_plan(&px.fake, (struct fake_plan){
+		failures[failing->row].call, failures[failing->row].nth, 1, failures[failing->row].error});
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNDO, 1, failures[failing->row].is_half_way, 718});
+	px.fake.hook_arg = failing;
+	px.fake.hook = fail_to_unmap;
+}
+
+static void forget_failures(const struct failing *failing)
+{
+	px.fake.hook = NULL;
+	fake_plan(&px.fake, (struct fake_plan){failures[failing->row].call});
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP});
+}
+
+/* Twelve pieces: some are moved, some are new. */
 START_TEST(an_error_on_the_way_loses_nothing)
 {
+	struct failing failing = {.row = _i};
 	uint64_t used, addr = 0;
 	int r;
 
 	make_comb(2);
 	used = fixture_stats().used_bytes;
-	fake_plan(&px.fake, (struct fake_plan){failures[_i].call, failures[_i].nth, 1, failures[_i].error});
+	plan_failures(&failing);
 	r = fixture_try(100 * GP_MIB, &addr);
 	ck_assert(r == 0 || r == 719);
 	ck_assert_uint_eq(fixture_stats().used_bytes, used + (r ? 0 : 100 * GP_MIB));
 	ck_assert_uint_eq(fixture_stats().total_bytes, px.fake.reserved_bytes);
-	fake_plan(&px.fake, (struct fake_plan){failures[_i].call});
+	ck_assert(!(failures[_i].n_unmaps || failures[_i].is_half_way) || fixture_stats().release_errors > 0);
+	forget_failures(&failing);
 	if (r)
 		addr = fixture_alloc(100 * GP_MIB);
 	fixture_free_as(addr, GP_FREE_SYNCED);
 	for (int i = 1; i < N_BLOCKS; i += 2)
 		fixture_free_as(blocks[i], GP_FREE_SYNCED);
 	gp_pool_reclaim(fixture_pool());
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+/* Several pieces that lie free, of which the driver does not unmap the first. */
+static void stick(uint64_t want)
+{
+	for (int i = 0; i < 4; i++)
+		blocks[i] = fixture_alloc(20 * GP_MIB);
+	for (int i = 0; i < 4; i++)
+		fixture_free_as(blocks[i], GP_FREE_SYNCED);
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP, 1, 1, 719});
+	ck_assert_uint_eq(gp_pool_trim(fixture_pool(), want), want);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 1 + want / (20 * GP_MIB));
+	ck_assert_uint_eq(fixture_stats().release_errors, 1);
+}
+
+START_TEST(what_cannot_be_unmapped_keeps_nothing_else_from_going_back)
+{
+	stick(40 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().cached_bytes, 40 * GP_MIB);
+}
+END_TEST
+
+START_TEST(what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back)
+{
+	stick(20 * GP_MIB);
+	ck_assert_uint_eq(gp_pool_trim(fixture_pool(), 59 * GP_MIB), 40 * GP_MIB);
+	ck_assert_uint_eq(gp_pool_trim(fixture_pool(), GP_MIB), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 2);
+	/* Whoever wants memory can have it. */
+	fixture_free_as(fixture_alloc(20 * GP_MIB), GP_FREE_SYNCED);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 20 * GP_MIB);
+	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 20 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+}
+END_TEST
+
+START_TEST(what_cannot_be_moved_stays_and_other_memory_serves)
+{
+	uint64_t addr;
+
+	make_comb(2);
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP, 1, 100, 719});
+	addr = fixture_alloc(N_BLOCKS / 2 * 2 * GRANULE);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), N_BLOCKS / 2);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	ck_assert_uint_eq(fixture_alloc(2 * GRANULE), blocks[0]);
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP});
+}
+END_TEST
+
+/* In vain at first, and once the driver is not asked to any more. */
+START_TEST(what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes)
+{
+	uint64_t addr;
+
+	fake_plan(&px.fake, (struct fake_plan){FAKE_MAP, 1, 1, 719});
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNDO, 1, 1, 718});
+	ck_assert_int_eq(fixture_try(20 * GP_MIB, &addr), 719);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 20 * GP_MIB);
+	for (int i = 0; i < 3; i++)
+		blocks[i] = fixture_alloc(20 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().total_bytes, 80 * GP_MIB);
+	for (int i = 0; i < 3; i++)
+		fixture_free_as(blocks[i], GP_FREE_SYNCED);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 0);
+	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 80 * GP_MIB);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
 }
 END_TEST
@@ -351,6 +464,10 @@ int main(void)
 	tcase_add_test(tc, a_loop_calls_the_driver_no_more_after_three_rounds);
 	tcase_add_test(tc, a_loop_that_would_move_for_ever_gets_more_memory_instead);
 	tcase_add_loop_test(tc, an_error_on_the_way_loses_nothing, 0, sizeof(failures) / sizeof(*failures));
+	tcase_add_test(tc, what_cannot_be_unmapped_keeps_nothing_else_from_going_back);
+	tcase_add_test(tc, what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back);
+	tcase_add_test(tc, what_cannot_be_moved_stays_and_other_memory_serves);
+	tcase_add_test(tc, what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes);
 	tcase_add_test(tc, at_a_limit_memory_moves_however_little_the_pool_has);
 	tcase_add_test(tc, where_nothing_can_be_mapped_there_is_no_such_pool);
 	tcase_add_test(tc, an_exported_block_takes_its_pieces_with_it_and_nothing_else);
