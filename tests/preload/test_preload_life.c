@@ -3,6 +3,7 @@
 
 /* Captures, contexts, threads and processes, from beginning to end. */
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,6 +151,42 @@ START_TEST(a_second_context_makes_reuse_wait_for_completion)
 }
 END_TEST
 
+/* Those that hand memory to network cards; and, at the end, some that every program for several GPUs has. */
+static const struct {
+	const char *name;
+	bool is_found;
+} foreign[] = {
+	{"libmpi.so.40", true},
+	{"libmpi_cxx.so.40", true},
+	{"libmpich.so.12", true},
+	{"libucp.so.0", true},
+	{"libuct.so.0", true},
+	{"libfabric.so.1", true},
+	{"libnccl.so.2", false},
+	{"libucs.so.0", false},
+};
+
+START_TEST(with_mpi_ucx_or_libfabric_reuse_waits_for_completion_and_blocks_are_whole)
+{
+	bool is_late = _i >= (int)LENGTH(foreign), is_found = foreign[_i % (int)LENGTH(foreign)].is_found;
+	char library[PATH_MAX];
+	const char *env[] = {library, NULL};
+
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, foreign[_i % (int)LENGTH(foreign)].name);
+	play_same(&(struct play){.program = "app_libraries",
+		.words = {is_late ? "late" : "early"},
+		.env = env,
+		.at_pause = look_at_reuse});
+	if (is_late) {
+		ck_assert_uint_eq(play_fact("apart at first"), 0);
+		ck_assert_str_eq(reuse_at[0], "ordered");
+	}
+	ck_assert_uint_eq(n_looks, 1 + is_late);
+	ck_assert_str_eq(reuse_at[is_late], is_found ? "completed" : "ordered");
+	ck_assert_uint_eq(play_fact("apart then"), is_found);
+}
+END_TEST
+
 START_TEST(two_devices_keep_their_memory_apart)
 {
 	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
@@ -276,6 +313,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, no_capture_is_destroyed_by_the_frees_of_another_thread, 0, (int)LENGTH(racers));
 	tcase_add_test(tc, a_capture_that_ended_badly_does_not_stop_reuse);
 	tcase_add_loop_test(tc, a_second_context_makes_reuse_wait_for_completion, 0, (int)LENGTH(modes));
+	tcase_add_loop_test(tc, with_mpi_ucx_or_libfabric_reuse_waits_for_completion_and_blocks_are_whole, 0,
+		2 * (int)LENGTH(foreign));
 	tcase_add_test(tc, two_devices_keep_their_memory_apart);
 	tcase_add_loop_test(tc, each_device_has_its_own_limit, 0, (int)LENGTH(limits));
 	tcase_add_test(tc, a_green_context_is_served_from_its_primary_contexts_pool);
