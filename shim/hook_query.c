@@ -174,39 +174,26 @@ static void give_out(CUdeviceptr ptr, const char *how)
 	gp_state_need_completion(how);
 }
 
-/* Exports memory, or says why not: the driver would give out the whole segment. */
-static CUresult export_block(CUdeviceptr ptr, const struct gp_block_info *info, const char *how)
-{
-	if (!info->is_whole) {
-		gp_state_need_whole(how);
-		gp_log(GP_LOG_WARN,
-			"%s of 0x%llx, a block of a shared segment, is not supported: GPUPOOL_POOL=binned makes every "
-			"block an allocation of its own",
-			how, (unsigned long long)ptr);
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
-	give_out(ptr, how);
-	return CUDA_SUCCESS;
-}
-
-/* Tokens for remote access stay with the allocation, as an export does. */
-static CUresult before_attribute(int attribute, CUdeviceptr ptr)
+/*
+ * Tokens for remote access stay with the allocation, as an export does. Who has them reaches the block by its address, so
+ * they may be those of a shared segment.
+ */
+static void before_attribute(int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
 
-	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS || !find_block(ptr, &info) || info.is_mapped ||
-		gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
-		return CUDA_SUCCESS;
-	return export_block(ptr, &info, "peer-to-peer tokens");
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && find_block(ptr, &info) && !info.is_mapped &&
+		gp_backend_of(ptr) == GP_CONFIG_BACKEND_DEVICE)
+		give_out(ptr, "peer-to-peer tokens");
 }
 
 CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
-	CUresult r = before_attribute(attribute, ptr);
+	CUresult r;
 
-	if (!r)
-		r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
+	before_attribute(attribute, ptr);
+	r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
 	/* A driver may have no answer where we have one. */
 	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && is_ownerless(&info))
 		r = CUDA_SUCCESS;
@@ -218,12 +205,11 @@ CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
 CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
 {
 	struct gp_block_info info;
-	CUresult r = CUDA_SUCCESS;
+	CUresult r;
 
-	for (unsigned i = 0; attributes && i < n && !r; i++)
-		r = before_attribute(attributes[i], ptr);
-	if (!r)
-		r = gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
+	for (unsigned i = 0; attributes && i < n; i++)
+		before_attribute(attributes[i], ptr);
+	r = gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
 	if (!r && attributes && data && find_any_block(ptr, &info))
 		for (unsigned i = 0; i < n; i++)
 			if (data[i])

@@ -37,6 +37,7 @@ static const struct {
 	{"diff_first_alone", "context_late", WRONG | RACE},
 	{"diff_first_alone", "sync_memops", EARLY},
 	{"diff_first_alone", "dma_buf", EARLY},
+	{"diff_first_alone", "tokens", EARLY},
 	{"diff_first_alone", "imported", WRONG, true},
 };
 

@@ -234,16 +234,22 @@ DEVIATIONS = (
         "synchronous copies, tokens for remote access, descriptors: the driver's answers for managed and stream-ordered memory",
         "device",
         "The driver answers for such memory",
-        (Row("query(_.*)?", r"(sync-memops|exports?|ids|tokens)/.*", OTHER_BACKENDS, None, "gpu", is_certain=False),),
+        (
+            Row("query(_.*)?", r"tokens/.*", OTHER_BACKENDS, "1 0|0 2 0", "sim"),
+            Row("query(_.*)?", r"(sync-memops|ids|tokens)/.*", OTHER_BACKENDS, None, "gpu", is_certain=False),
+        ),
     ),
     Deviation(
-        "synchronous copies cannot be asked for in memory of the kind vmm",
-        "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS for what is mapped",
+        "synchronous copies and tokens for remote access cannot be had of memory of the kind vmm",
+        "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_P2P_TOKENS for what is mapped",
         "split",
         "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS",
         (
             Row("query(_.*)?", r"sync-memops/[0-9]+, (set|then)", ("vmm",), "801|0"),
             Row("first_alone", r"sync_memops/shared", ("vmm",), "801"),
+            Row("query(_.*)?", r"tokens/.*", ("vmm",), "1 0|0 2 0", "sim"),
+            Row("first_alone", r"tokens/.*", ("vmm",), None, "sim"),
+            Row("(query(_.*)?|first_alone)", r"tokens/.*", ("vmm",), None, "gpu", is_certain=False),
         ),
     ),
     Deviation(

@@ -103,6 +103,13 @@ static CUresult get_dma_buf(CUdeviceptr ptr)
 	return cuMemGetHandleForAddressRange(&fd, ptr, 4 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
+static CUresult get_tokens(CUdeviceptr ptr)
+{
+	uint64_t values[2];
+
+	return cuPointerGetAttribute(values, CU_POINTER_ATTRIBUTE_P2P_TOKENS, ptr);
+}
+
 static void sync_memops(void)
 {
 	after_sharing(set_sync_memops);
@@ -111,6 +118,11 @@ static void sync_memops(void)
 static void dma_buf(void)
 {
 	after_sharing(get_dma_buf);
+}
+
+static void tokens(void)
+{
+	after_sharing(get_tokens);
 }
 
 /* The CPU writes to pinned memory that a copy was on its way into (T1.2). */
@@ -200,6 +212,7 @@ const struct app_scenario app_scenarios[] = {
 	{"context_late", context_late, 0},
 	{"sync_memops", sync_memops, 0},
 	{"dma_buf", dma_buf, 0},
+	{"tokens", tokens, 0},
 	{"pinned", pinned, 0},
 	{"managed", managed, 0},
 	{"imported", imported, 0},

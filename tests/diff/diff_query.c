@@ -224,12 +224,41 @@ static void sync_memops(void)
 							       CU_POINTER_ATTRIBUTE_BUFFER_ID, app_alloc(512)));
 }
 
+static bool has_tokens(const uint64_t *tokens)
+{
+	return tokens[0] || tokens[1];
+}
+
+/* For devices that reach memory by themselves: alone and in a batch, of every block, wherever it lies. */
+static void tokens(void)
+{
+	static const size_t bytes[] = {512, 3 * MIB, 64 * MIB};
+	int which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_P2P_TOKENS};
+
+	app_start();
+	for (unsigned i = 0; i < 3 * LENGTH(bytes); i++) {
+		size_t n = bytes[i % LENGTH(bytes)];
+		CUdeviceptr ptr = app_alloc(n), beside = app_alloc(n);
+		uint64_t alone[2] = {0}, together[2] = {0};
+		unsigned type = 0;
+		CUresult r = cuPointerGetAttribute(alone, CU_POINTER_ATTRIBUTE_P2P_TOKENS, ptr);
+
+		printf("%zu, tokens: %d %d\n", n, r, has_tokens(alone));
+		r = cuPointerGetAttributes(LENGTH(which), which, (void *[]){&type, together}, beside);
+		printf("%zu, tokens in a batch: %d %u %d\n", n, r, type, has_tokens(together));
+		APP_MUST(cuMemFree_v2(ptr));
+		APP_MUST(cuMemFree_v2(beside));
+		APP_MUST(cuCtxSynchronize());
+	}
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"ranges", ranges, APP_TOGETHER},
 	{"attributes", attributes, APP_TOGETHER},
 	{"batch", batch, APP_TOGETHER},
 	{"ids", ids, APP_TOGETHER},
 	{"sync-memops", sync_memops},
+	{"tokens", tokens},
 	{"freed", freed},
 	{0},
 };
