@@ -175,8 +175,8 @@ static void give_out(CUdeviceptr ptr, const char *how)
 }
 
 /*
- * Tokens for remote access stay with the allocation, as an export does. Who has them reaches the block by its address, so
- * they may be those of a shared segment.
+ * Tokens for remote access stay with the allocation, as an export does. Who has them reaches the block by its address,
+ * so they may be those of a shared segment.
  */
 static void before_attribute(int attribute, CUdeviceptr ptr)
 {

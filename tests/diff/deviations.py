@@ -40,6 +40,7 @@ class Deviation:
     what: str
     why: str
     switch: str | None  # the configuration that takes it back, or None
+    kept: str  # the row of gpupool(7), in the table of what is kept and what changes
     manual: str  # how gpupool(7) begins to tell it
     rows: tuple
 
@@ -54,6 +55,7 @@ DEVIATIONS = (
         "a kernel's error is reported by a later call than the free that would have waited for it",
         "a free does not wait; the next call that needs the driver reports the error",
         "syncfree",
+        "a kernel's error shows at a free",
         "An error of a running kernel is therefore reported by a later call",
         (
             Row("errors", r"first-free/(free|malloc)", (*KINDS, "unpinned"), "0"),
@@ -70,6 +72,7 @@ DEVIATIONS = (
         "after a kernel's error an allocation that the cache serves succeeds",
         "a hit asks the driver nothing; what is then done with the block fails",
         "none",
+        "a kernel's error shows at a malloc",
         "An allocation that the cache serves asks the driver nothing",
         (
             Row("errors", r"(trap|address)/malloc of what is cached.*", ("simple", "binned", *SYNCING), "0"),
@@ -83,7 +86,8 @@ DEVIATIONS = (
         "a program that hangs in a free may finish",
         "nobody waits in a free, and so other threads can launch what a running kernel waits for",
         "atonce",
-        "cudaFree and cudaFreeHost do not make the host wait",
+        "a free keeps others from launching",
+        "Nor do they keep other threads from launching",
         (
             Row("waits", r".*/outcome", (*KINDS, *SYNCING), "finishes, 0 wrong"),
             # Device memory cannot be allocated while another thread waits in a free of that context (measured).
@@ -95,6 +99,7 @@ DEVIATIONS = (
         "a free is no barrier",
         "the program goes on at once, and the GPU sees to the order",
         "syncfree",
+        "a free makes the host wait",
         "cudaFree and cudaFreeHost do not make the host wait",
         (
             Row("stream(_.*)?", r"barrier/free .*", (*KINDS, "unpinned"), "flag 0, stream 600"),
@@ -105,6 +110,7 @@ DEVIATIONS = (
         "addresses of large blocks are multiples of 512 bytes only",
         "a block of a segment begins where the one before it ends",
         "none",
+        "large blocks are 2 MiB aligned",
         "Addresses are multiples of 512 bytes",
         (
             Row("memory(_.*)?", r"alignment/.* to 2 MiB", CUTTING, "[0-7] of 8"),
@@ -116,6 +122,7 @@ DEVIATIONS = (
         "new memory holds old data",
         "a block comes from an owner before; on a real GPU that can happen without a pool as well",
         "none",
+        "new memory is zero, by luck",
         "New memory holds old data",
         (Row("memory(_.*)?", r"contents/.*", (*CACHING, *SYNCING, "unpinned"), "1", "sim"),),
     ),
@@ -123,6 +130,7 @@ DEVIATIONS = (
         "whether new memory of the driver's holds old data",
         "a real driver clears some of it and not all, with and without the library",
         None,
+        "new memory is zero, by luck",
         "New memory holds old data",
         (Row("memory(_.*)?", r"contents/.*", suite.CONFIG_NAMES, "[01]", "gpu", is_certain=False),),
     ),
@@ -130,6 +138,7 @@ DEVIATIONS = (
         "a copy or set that ends after the block is not refused",
         "what follows the block in its segment is memory too; the driver knows the end of the segment only",
         "none",
+        "copies beyond a block fail",
         "A copy or a set that reaches beyond the end of a block",
         (
             Row("memory(_.*)?", r"beyond/.* (2097152|8388608).*", SPLITTING, "0"),
@@ -141,6 +150,7 @@ DEVIATIONS = (
         "freed memory is still there",
         "it is pending or cached, and the driver knows nothing of the free",
         "atonce",
+        "freed memory is unknown",
         "Freed memory can still be asked about",
         (
             Row("query(_.*)?", r"freed/.* of a (large|small) one", (*KINDS, *SYNCING, "unpinned"), "0"),
@@ -152,6 +162,7 @@ DEVIATIONS = (
         "small pinned blocks report the flags of others",
         "the driver keeps small pinned blocks in one chunk and reports the chunk's flags; a cached block keeps it alive",
         "unpinned",
+        "flags of small pinned blocks",
         "The flags of a small pinned block",
         (
             Row("host", r"flags-small/65536 with flags [1357]", (*KINDS, *SYNCING), "flags 0 [26].*", "gpu",
@@ -162,6 +173,7 @@ DEVIATIONS = (
         "functions of the driver are found in the whole program although it was opened for one handle",
         "the library exports those that it stands in for, to everybody",
         None,
+        "the driver's names keep to their handle",
         "The functions that the library stands in for are found",
         (
             Row("lookup", r"default-scope/opened for itself, hooked", suite.CONFIG_NAMES, "1", "sim"),
@@ -172,6 +184,7 @@ DEVIATIONS = (
         "a limit is kept",
         "that is what it is for: what is over it is out of memory, and the device looks as large as the limit",
         "off",
+        "all of the device can be had",
         "Under a limit",
         (
             Row("fill", r"info/total", ONCE_EACH, "12884901888"),
@@ -184,6 +197,7 @@ DEVIATIONS = (
         "what is around blocks counts against a limit",
         "with GPUPOOL_DEBUG=guard a block takes more than the program asked for",
         "syncfree",
+        "blocks count as they were asked for",
         "What is watched around a block counts",
         (
             Row("limits", r"device/device block 8", ("debug",), "2, 0 1"),
@@ -194,6 +208,7 @@ DEVIATIONS = (
         "memory of the kind vmm has no legacy IPC handles",
         "the driver has none for what is mapped, and says so when it is asked for the attribute",
         "split",
+        "memory has a legacy IPC handle",
         "cannot be shared by legacy IPC handles",
         (
             Row("caches", r"exported/export", ("vmm",), "1"),
@@ -205,6 +220,7 @@ DEVIATIONS = (
         "memory of GPUPOOL_BACKEND=managed says that it is managed",
         "so it is, and whoever asks may have to know: the host and every device reach it, other processes cannot",
         "device",
+        "memory is as of cuMemAlloc",
         "The driver answers for such memory",
         (
             Row("query(_.*)?", r"attributes/(large|inside|small), attribute 4", ("managed",), "0 1"),
@@ -222,6 +238,7 @@ DEVIATIONS = (
         "memory of GPUPOOL_BACKEND=async cannot be exported",
         "the driver has no legacy handles for stream-ordered memory, and says so when it is asked for the attributes",
         "device",
+        "memory is as of cuMemAlloc",
         "The driver answers for such memory",
         (
             Row("query(_.*)?", r"attributes/(large|inside|small), attribute (10|15)", ("async",), "0 0", "sim"),
@@ -233,6 +250,7 @@ DEVIATIONS = (
         "what only memory of the driver's own kind can do is refused with another backend",
         "synchronous copies, tokens for remote access, descriptors: the driver's answers for managed and stream-ordered memory",
         "device",
+        "memory is as of cuMemAlloc",
         "The driver answers for such memory",
         (
             Row("query(_.*)?", r"tokens/.*", OTHER_BACKENDS, "1 0|0 2 0", "sim"),
@@ -243,6 +261,7 @@ DEVIATIONS = (
         "synchronous copies and tokens for remote access cannot be had of memory of the kind vmm",
         "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_P2P_TOKENS for what is mapped",
         "split",
+        "synchronous memory operations",
         "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS",
         (
             Row("query(_.*)?", r"sync-memops/[0-9]+, (set|then)", ("vmm",), "801|0"),
@@ -256,6 +275,7 @@ DEVIATIONS = (
         "a second free of a block that was freed in a stream is refused",
         "an H200's driver crashes the program then",
         "off",
+        "double frees in a stream may crash",
         "A second free of a block that was freed in a stream",
         (
             Row("stream(_.*)?", r"freed-async.*", (*KINDS, *SYNCING, "unpinned", "atonce"), None, "gpu",
@@ -266,6 +286,7 @@ DEVIATIONS = (
         "a segment that is partly in use cannot be given back",
         "a request larger than any free piece fails where the driver's own layout would have served it",
         "binned",
+        "free segments serve any request",
         "In the kind split a driver allocation that is partly in use",
         (Row("fill", r"take-free/nine tenths, with blocks in use", ("split", *SYNCING), r"failed [1-9].*"),),
     ),
@@ -273,6 +294,7 @@ DEVIATIONS = (
         "what the pool answers by itself succeeds during a capture",
         "the driver refuses the call, and destroys the capture, as any unsafe call; the pool does neither",
         "off",
+        "allocations fail during captures",
         "An allocation that the cache serves, and a free,",
         (
             Row("capture", r"refused/.*, (malloc|pitch)", (*BY_POOL, "unpinned"), SERVED_IN_CAPTURE),

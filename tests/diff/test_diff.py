@@ -16,7 +16,7 @@ import suite
 from deviations import Deviation, Row
 
 ROW = Row("free", "wrong/again", ("split",), "0|2")
-DEVIATION = Deviation("what", "why", "none", "manual", (ROW,))
+DEVIATION = Deviation("what", "why", "none", "kept", "manual", (ROW,))
 ROWS = [(DEVIATION, ROW)]
 
 
@@ -52,7 +52,7 @@ class CompareTest(unittest.TestCase):
 
     def test_no_answer_can_be_meant(self):
         row = Row("free", ".*", ("split",), None)
-        rows = [(Deviation("what", "why", "none", "manual", (row,)), row)]
+        rows = [(Deviation("what", "why", "none", "kept", "manual", (row,)), row)]
         self.assertEqual(compare.compare({"a": "1"}, {}, "split", rows)[0].row, row)
 
     def test_a_row_that_nothing_matches_is_idle(self):
@@ -65,7 +65,7 @@ class CompareTest(unittest.TestCase):
 
     def test_a_row_holds_at_its_place_and_in_its_program(self):
         row = Row("query(_.*)?", ".*", ("split",), None, "gpu")
-        table = [Deviation("what", "why", "none", "manual", (row,))]
+        table = [Deviation("what", "why", "none", "kept", "manual", (row,))]
         self.assertEqual(len(compare.rows_for(table, "query_dlsym", "gpu")), 1)
         self.assertEqual(compare.rows_for(table, "query_dlsym", "sim"), [])
         self.assertEqual(compare.rows_for(table, "queries", "gpu"), [])
@@ -112,6 +112,52 @@ class TableTest(unittest.TestCase):
         for path in HERE.glob("diff_*.c"):
             name = path.stem.removeprefix("diff_")
             self.assertRegex(text, rf"'{name}'|'diff_{name}\.c'")
+
+
+# What holds if a configuration does not say.
+DEFAULTS = {"GPUPOOL_DEBUG": "off"}
+WORDS = {"1": "on", "0": "off"}
+
+
+def manual():
+    """gpupool(7) as one line of plain text, and the rows of its table: the switch of each, or None."""
+    lines = (HERE.parents[1] / "shim" / "gpupool.7").read_text().splitlines()
+    table = {}
+    for line in lines:
+        row = re.fullmatch(r"\.It (.+) Ta .+ Ta (?:Ev (\S+)|\\\(em)", line)
+        if row:
+            table[row[1]] = row[2]
+    text = " ".join(re.sub(r"^\.(Fn|Ev|Cm|Dv|Xr|Pq|Nm) ?", "", line) for line in lines)
+    return text, table
+
+
+class ManualTest(unittest.TestCase):
+    def test_each_deviation_is_told_and_has_a_row(self):
+        text, table = manual()
+        for deviation in deviations.DEVIATIONS:
+            with self.subTest(deviation.what):
+                self.assertIn(deviation.manual, text)
+                self.assertIn(deviation.kept, table)
+
+    def test_the_switch_of_a_row_is_that_which_takes_its_deviations_back(self):
+        _, table = manual()
+        for deviation in deviations.DEVIATIONS:
+            if deviation.switch in (None, "off"):  # of those the manual says that GPUPOOL=off is one, or why there is none
+                continue
+            with self.subTest(deviation.what):
+                name, value = table[deviation.kept].split("=")
+                variables = next(c.variables for c in suite.CONFIGS if c.name == deviation.switch)
+                given = variables.get(name, DEFAULTS.get(name))
+                self.assertIn(value, (given, WORDS.get(given)))
+
+    def test_every_row_names_the_tests_that_show_it(self):
+        _, table = manual()
+        promises = (HERE / "cases.md").read_text().partition("# Promises")[2]
+        rows = re.findall(r"^\| ([^|]+) \| (`.+) \|$", promises, re.M)
+        self.assertEqual([row[0] for row in rows], [row for row in table if row != "Em What"])
+        for row, cell in rows:
+            with self.subTest(row):
+                self.assertEqual(list(find_lost(cell, read_test)), [])
 
 
 # How many cases there are of each group, which begin with T1.1.

@@ -57,6 +57,20 @@ START_TEST(what_the_driver_does_not_unmap_is_seen_by_nobody_either)
 }
 END_TEST
 
+/* The driver refuses what is no multiple of it. */
+static const char *const granularities[] = {"SIMGPU_GRANULARITY=4M", "SIMGPU_GRANULARITY=32M"};
+
+START_TEST(memory_is_mapped_by_the_granularity_of_the_driver)
+{
+	const char *env[] = {MAPPED, granularities[_i], "GPUPOOL_LOG=warn", NULL};
+
+	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = look});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_gt(total_bytes, 0);
+	ck_assert_uint_eq(total_bytes % ((uint64_t)(_i ? 32 : 4) * MIB), 0);
+}
+END_TEST
+
 START_TEST(what_was_mapped_in_a_context_ends_with_it)
 {
 	static const char *const env[] = {MAPPED, NULL};
@@ -116,6 +130,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, memory_that_moves_is_seen_by_nobody_and_raced_for_by_none, 0, (int)LENGTH(modes));
 	tcase_add_loop_test(tc, what_the_driver_does_not_unmap_is_seen_by_nobody_either, 0, (int)LENGTH(refusals));
+	tcase_add_loop_test(
+		tc, memory_is_mapped_by_the_granularity_of_the_driver, 0, (int)LENGTH(granularities));
 	tcase_add_test(tc, what_was_mapped_in_a_context_ends_with_it);
 	tcase_add_loop_test(
 		tc, where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so, 0, (int)LENGTH(lacks));

@@ -102,7 +102,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	struct sim_device *device;
 
 	SIM_BEGIN(cuMemCreate);
-	if (!handle || !bytes || bytes % SIM_CHUNK || !prop || flags ||
+	if (!handle || !bytes || bytes % sim.config.granularity_bytes || !prop || flags ||
 		prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(device_of_place(prop->location.type, prop->location.id, &device));

@@ -87,7 +87,7 @@ void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the part of th
 	}
 
 struct sim_config {
-	size_t memory_bytes, context_bytes;
+	size_t memory_bytes, context_bytes, granularity_bytes;
 	unsigned devices, driver_version;
 	uint64_t deadlock_ms;
 	bool realtime, strict, deinit_at_exit;

@@ -37,7 +37,7 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 	SIM_BEGIN(cuMemGetAllocationGranularity);
 	if (!bytes || !prop)
 		return CUDA_ERROR_INVALID_VALUE;
-	*bytes = SIM_CHUNK;
+	*bytes = sim.config.granularity_bytes;
 	return CUDA_SUCCESS;
 }
 
@@ -55,23 +55,25 @@ static char *take_addresses(size_t bytes)
 CUresult cuMemAddressReserve(
 	CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr addr, unsigned long long flags)
 {
+	size_t unit;
 	struct reservation *r;
 	char *place, *view;
 
 	SIM_BEGIN(cuMemAddressReserve);
-	if (!ptr || !bytes || bytes % SIM_CHUNK || flags)
+	unit = sim.config.granularity_bytes;
+	if (!ptr || !bytes || bytes % unit || flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* One chunk more, to align within. */
-	place = take_addresses(bytes + SIM_CHUNK);
+	/* One unit more, to align within. */
+	place = take_addresses(bytes + unit);
 	view = place ? take_addresses(bytes) : NULL;
 	if (!view) {
 		if (place)
-			munmap(place, bytes + SIM_CHUNK);
+			munmap(place, bytes + unit);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = sim_alloc_zeroed(1, sizeof(*r));
 	r->view = view;
-	r->addr = ((uintptr_t)place + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
+	r->addr = ((uintptr_t)place + unit - 1) / unit * unit;
 	r->bytes = bytes;
 	r->next = reservations;
 	reservations = r;
@@ -160,7 +162,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 	struct mapping *m;
 
 	SIM_BEGIN(cuMemMap);
-	if (!physical || !bytes || bytes % SIM_CHUNK || offset || flags ||
+	if (!physical || !bytes || bytes % sim.config.granularity_bytes || offset || flags ||
 		bytes > sim_physical_bytes(physical) || !reservation_of(ptr, bytes) ||
 		is_any_mapped(ptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
