@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Captures in some threads while memory comes and goes in others, all of it in relaxed mode, in which the driver alone
- * allows it: no capture is ever destroyed, whatever fences are raised meanwhile (T5.3).
+ * Captures in some threads while memory comes and goes in others, all of it in modes in which the driver alone allows
+ * it: no capture is ever destroyed, whatever fences are raised meanwhile (T5.3).
  */
 
 #include <pthread.h>
@@ -51,12 +51,14 @@ static void churn(unsigned pairs, CUstream stream)
 
 /* A thread that captures again and again while another frees, both as fast as they can. */
 static _Atomic bool is_over;
+static int churn_mode = RELAXED; /* of the other thread */
 
 static void *churn_until_over(void *ctx)
 {
 	CUstream stream;
 
 	start(ctx);
+	exchange(churn_mode);
 	stream = app_stream();
 	do
 		churn(1, stream);
@@ -78,14 +80,14 @@ static CUresult capture(CUstream stream, int mode, CUdeviceptr target)
 	return r;
 }
 
-static void race_against(CUcontext theirs)
+static void race_against(CUcontext theirs, int first_mode)
 {
 	CUdeviceptr target;
 	CUstream stream;
 
 	stream = app_stream();
 	target = app_alloc(bytes);
-	for (int mode = GLOBAL; mode <= RELAXED; mode++) {
+	for (int mode = first_mode; mode <= RELAXED; mode++) {
 		unsigned destroyed = 0;
 		pthread_t thread;
 
@@ -103,7 +105,15 @@ static void race_against(CUcontext theirs)
 static void race(void)
 {
 	app_start();
-	race_against(app_ctx);
+	race_against(app_ctx, GLOBAL);
+}
+
+/* The other thread is in the mode in which threads begin: only a global capture would forbid it anything. */
+static void race_of_modes(void)
+{
+	churn_mode = GLOBAL;
+	app_start();
+	race_against(app_ctx, LOCAL);
 }
 
 /* The other thread frees in a context of its own, which the captures do not touch. */
@@ -114,7 +124,7 @@ static void race_of_contexts(void)
 	app_start();
 	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	race_against(second);
+	race_against(second, GLOBAL);
 }
 
 /*
@@ -281,6 +291,7 @@ static void across(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"race", race},
+	{"race-of-modes", race_of_modes},
 	{"race-of-contexts", race_of_contexts},
 	{"own-streams", own_streams},
 	{"own-stream-frees", own_stream_frees},

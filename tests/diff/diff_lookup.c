@@ -19,39 +19,14 @@ static const struct row {
 	unsigned flags;
 	const char *exported;
 } rows[] = {
-	{"cuMemAlloc", 3020, 0, "cuMemAlloc_v2"},
+	/* Every function that the library has a hand in, in each of its versions. */
+#define HOOK(symbol, name, version, flags, parameters, arguments) {name, version, flags, #symbol},
+#include "shim/hooks.def"
+	/* Others, and under other versions. */
 	{"cuMemAlloc", 12000, 0, "cuMemAlloc_v2"},
 	{"cuMemAlloc", 13000, PER_THREAD, "cuMemAlloc_v2"},
 	{"cuMemAlloc", 2000, 0, "cuMemAlloc"},
-	{"cuMemFree", 3020, 0, "cuMemFree_v2"},
 	{"cuMemFree", 2000, 0, "cuMemFree"},
-	{"cuMemAllocPitch", 3020, 0, "cuMemAllocPitch_v2"},
-	{"cuMemAllocManaged", 6000, 0, "cuMemAllocManaged"},
-	{"cuMemAllocHost", 3020, 0, "cuMemAllocHost_v2"},
-	{"cuMemHostAlloc", 2020, 0, "cuMemHostAlloc"},
-	{"cuMemFreeHost", 2000, 0, "cuMemFreeHost"},
-	{"cuMemGetInfo", 3020, 0, "cuMemGetInfo_v2"},
-	{"cuMemGetAddressRange", 3020, 0, "cuMemGetAddressRange_v2"},
-	{"cuPointerGetAttribute", 4000, 0, "cuPointerGetAttribute"},
-	{"cuPointerGetAttributes", 7000, 0, "cuPointerGetAttributes"},
-	{"cuIpcGetMemHandle", 4010, 0, "cuIpcGetMemHandle"},
-	{"cuIpcOpenMemHandle", 11000, 0, "cuIpcOpenMemHandle_v2"},
-	{"cuMemFreeAsync", 11020, 0, "cuMemFreeAsync"},
-	{"cuMemFreeAsync", 11020, PER_THREAD, "cuMemFreeAsync_ptsz"},
-	{"cuMemAllocAsync", 11020, 0, "cuMemAllocAsync"},
-	{"cuMemAllocAsync", 11020, PER_THREAD, "cuMemAllocAsync_ptsz"},
-	{"cuStreamBeginCapture", 10000, 0, "cuStreamBeginCapture"},
-	{"cuStreamBeginCapture", 10010, 0, "cuStreamBeginCapture_v2"},
-	{"cuStreamBeginCapture", 10010, PER_THREAD, "cuStreamBeginCapture_v2_ptsz"},
-	{"cuStreamEndCapture", 10000, PER_THREAD, "cuStreamEndCapture_ptsz"},
-	{"cuCtxCreate", 3020, 0, "cuCtxCreate_v2"},
-	{"cuCtxDestroy", 4000, 0, "cuCtxDestroy_v2"},
-	{"cuDevicePrimaryCtxRelease", 7000, 0, "cuDevicePrimaryCtxRelease"},
-	{"cuDevicePrimaryCtxRelease", 11000, 0, "cuDevicePrimaryCtxRelease_v2"},
-	{"cuDevicePrimaryCtxReset", 7000, 0, "cuDevicePrimaryCtxReset"},
-	{"cuDevicePrimaryCtxReset", 11000, 0, "cuDevicePrimaryCtxReset_v2"},
-	{"cuGetProcAddress", 11030, 0, "cuGetProcAddress"},
-	{"cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"},
 	{"cuLaunchKernel", 4000, 0, "cuLaunchKernel"},
 	{"cuCtxSynchronize", 2000, 0, "cuCtxSynchronize"},
 	/* What there is not. */

@@ -45,6 +45,7 @@ static const char *const scenarios[][3] = {
 	{"capture_memory", "memory-nodes", "addresses after memory nodes"},
 	{"capture_memory", "joined", "addresses after a capture of three streams"},
 	{"capture_threads", "race", "addresses after a race"},
+	{"capture_threads", "race-of-modes", "addresses after a race"},
 	{"capture_threads", "race-of-contexts", "addresses after a race"},
 	{"capture_threads", "own-streams", "addresses after two threads' own streams"},
 	{"capture_threads", "own-stream-frees", "addresses after frees on the thread's own stream"},
