@@ -49,7 +49,9 @@
 
 /*
  * How long before an order. That it is in vain, because work takes longer or the host is far ahead, is found out again
- * after twice as many orders each time.
+ * after twice as many orders each time. Even then it costs the GPU nothing: what the host would have submitted
+ * meanwhile would have been behind the order, which waits for the same work. The host loses some of its lead, at most
+ * so much in so many orders, and there is one only when much is pending.
  */
 #define BRIEF_WAIT_NS UINT64_C(1000000)
 #define VAIN_MAX      255u

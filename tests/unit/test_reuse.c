@@ -194,6 +194,40 @@ START_TEST(a_wait_in_vain_is_short_followed_by_an_order_and_seldom)
 }
 END_TEST
 
+/* Allocates and frees until the host waits for the GPU. How many orders there were until then. */
+static unsigned count_orders_to_wait(void)
+{
+	unsigned n_orders = 0, n_pauses = 0;
+
+	while (!n_pauses && n_orders < 1000) {
+		uint64_t addr = fixture_alloc(TURN);
+
+		n_pauses = fake_calls(&px.fake, FAKE_PAUSE);
+		n_orders += fake_calls(&px.fake, FAKE_ORDER);
+		fixture_work();
+		fixture_free(addr);
+	}
+	return n_orders;
+}
+
+/* An order comes with the wait that was in vain. */
+START_TEST(waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not)
+{
+	px.fake.pause_completes = 0;
+	px.fake.pause_ns = 100000;
+	fill_turns(true);
+	for (unsigned n = 1; n <= 256; n *= 2)
+		ck_assert_uint_eq(count_orders_to_wait(), n);
+	ck_assert_uint_eq(count_orders_to_wait(), 256);
+	fake_complete_all(&px.fake);
+	px.fake.pause_completes = 1;
+	px.fake.pause_ns = 100;
+	ck_assert_uint_eq(count_orders_to_wait(), 255);
+	for (int i = 0; i < 10; i++)
+		ck_assert_uint_eq(count_orders_to_wait(), 0);
+}
+END_TEST
+
 /* One after the other would be waited for until enough of them lie side by side. */
 START_TEST(where_streams_overlap_parts_of_what_is_wanted_are_not_waited_for)
 {
@@ -469,6 +503,7 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind != GP_KIND_NONE) {
 		tcase_add_test(tc, where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them);
 		tcase_add_test(tc, a_wait_in_vain_is_short_followed_by_an_order_and_seldom);
+		tcase_add_test(tc, waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not);
 		tcase_add_test(tc, what_is_not_waited_for_is_no_wait_in_vain);
 		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
 	}
