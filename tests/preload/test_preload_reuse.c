@@ -44,6 +44,20 @@ START_TEST(the_host_never_races_for_pinned_memory_that_is_used_again)
 }
 END_TEST
 
+START_TEST(pinned_memory_waits_for_the_work_of_every_context)
+{
+	static const char *const kinds[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=split", NULL}};
+
+	play_run(&(struct play){.program = "app_reuse",
+		.words = {"pinned-elsewhere"},
+		.env = kinds[_i],
+		.preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("handed out early"), 0);
+	ck_assert_uint_gt(play_fact("used again"), 0);
+}
+END_TEST
+
 START_TEST(memory_goes_from_stream_to_stream_by_an_order_on_the_gpu)
 {
 	play_same(&(struct play){.program = "app_reuse", .words = {"streams"}, .at_pause = look});
@@ -67,6 +81,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, two_streams_never_race_for_memory_that_is_used_again, 0, (int)LENGTH(settings));
 	tcase_add_loop_test(tc, the_host_never_races_for_pinned_memory_that_is_used_again, 0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc, pinned_memory_waits_for_the_work_of_every_context, 0, 2);
 	tcase_add_test(tc, memory_goes_from_stream_to_stream_by_an_order_on_the_gpu);
 	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);
 }
