@@ -9,8 +9,11 @@
 
 __attribute__((visibility("default"))) double bad_export(double x);
 
+static _Thread_local volatile char much[2048];
+
 double bad_export(double x)
 {
+	much[0] = 1;
 	return cos(x);
 }
 

@@ -20,6 +20,8 @@ OTHERS = {"dlsym", "InitializeInjectionNvtx2"}
 TOOLCHAIN = {".init_array": ("frame_dummy", "init_have_lse_atomics"), ".fini_array": ("__do_global_dtors_aux",)}
 SECOND_ON = "AArch64"
 WORD = 8
+# Of each thread: the loader has no more than some 1600 bytes to spare for all libraries that come later.
+TLS_MAX = 1024
 
 
 def check_exports(library, hooks, runtime):
@@ -82,6 +84,12 @@ def check_stack(library):
         yield "has an executable stack"
 
 
+def check_threads(library):
+    found = re.search(r"^\s*TLS\s+\w+\s+\w+\s+\w+\s+\w+\s+(\w+)", lint.output("readelf", "-lW", library), re.M)
+    if found and int(found.group(1), 16) > TLS_MAX:
+        yield "takes %d bytes of each thread" % int(found.group(1), 16)
+
+
 def check_allocations(library):
     """A program may bring malloc, calloc, realloc and free of its own, and no more: then the others are libc's."""
     table = lint.output("readelf", "--dyn-syms", "-W", library)
@@ -95,6 +103,7 @@ def check(hooks, runtime, library):
     yield from check_versions(library)
     yield from check_start(library)
     yield from check_stack(library)
+    yield from check_threads(library)
     yield from check_allocations(library)
 
 
@@ -113,6 +122,7 @@ if __name__ == "__main__":
             "has versions of its own",
             ".init_array has entries of ours",
             "has an executable stack",
+            "takes 2048 bytes of each thread",
             "allocates by aligned_alloc",
         ))
     lint.end(check(*sys.argv[1:]))
