@@ -29,31 +29,27 @@ void gp_fence_deinit(struct gp_fence *f)
  * A record that makes the host wait does so without the lock, so that others can ask and allocate meanwhile, as they
  * can beside the driver's own free. One at a time, so that fences are published in their order.
  */
-static bool record_waits(const struct gp_fence *f)
+static bool lock_records(struct gp_fence *f)
 {
 	const struct gp_backend *be = &f->backend;
+	bool waits = be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
 
-	return be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
-}
-
-static void lock_records(struct gp_fence *f)
-{
-	if (gp_unlikely(record_waits(f)))
+	if (gp_unlikely(waits))
 		gp_mutex_lock(&f->wait_lock);
 	gp_mutex_lock(&f->lock);
+	return waits;
 }
 
-static void unlock_records(struct gp_fence *f)
+static void unlock_records(struct gp_fence *f, bool waits)
 {
 	gp_mutex_unlock(&f->lock);
-	if (gp_unlikely(record_waits(f)))
+	if (gp_unlikely(waits))
 		gp_mutex_unlock(&f->wait_lock);
 }
 
 void gp_fence_quiesce(struct gp_fence *f)
 {
-	lock_records(f);
-	unlock_records(f);
+	unlock_records(f, lock_records(f));
 }
 
 /* Read without the lock, written with it: no other thread adds meanwhile. */
@@ -80,10 +76,11 @@ static void drop_oldest_locked(struct gp_fence *f, unsigned n)
 
 void gp_fence_drop(struct gp_fence *f)
 {
-	lock_records(f);
+	bool waits = lock_records(f);
+
 	/* Without spare slots nothing can be recorded. */
 	f->count = f->n_spare = 0;
-	unlock_records(f);
+	unlock_records(f, waits);
 }
 
 /* The position behind the last entry that was recorded at a free; 0 if there is none. */
@@ -153,9 +150,8 @@ static bool note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 }
 
 /* The slot is nobody else's meanwhile. */
-static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free)
+static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free, bool waits)
 {
-	bool waits = record_waits(f);
 	int r;
 
 	if (gp_unlikely(waits))
@@ -166,7 +162,7 @@ static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free)
 	return r;
 }
 
-static int record_locked(struct gp_fence *f, bool is_at_free)
+static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 {
 	uint64_t seq;
 	int slot, r = 0;
@@ -178,7 +174,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 	slot = f->spare[--f->n_spare];
 	seq = atomic_load(&f->started) + 1;
 	atomic_store(&f->started, seq);
-	r = record_slot_locked(f, slot, is_at_free);
+	r = record_slot_locked(f, slot, is_at_free, waits);
 	if (r) {
 		f->spare[f->n_spare++] = (int16_t)slot;
 		return r;
@@ -193,21 +189,20 @@ static int record_locked(struct gp_fence *f, bool is_at_free)
 
 int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 {
-	bool is_covered;
+	bool waits = lock_records(f), is_covered;
 	unsigned n;
 	int r = 0;
 
-	lock_records(f);
 	n = first_after_locked(f, stamp);
 	/* Somebody recorded after our stamp was read, while we waited for the lock, say: that one covers us. */
 	is_covered = n < f->count;
 	while (is_at_free && n < f->count && !note_free_locked(f, nth_locked(f, n)))
 		n++;
 	if (n == f->count && gp_fence_completed(f) <= stamp)
-		r = record_locked(f, is_at_free);
+		r = record_locked(f, is_at_free, waits);
 	if (r < 0 && is_covered)
 		r = 0;
-	unlock_records(f);
+	unlock_records(f, waits);
 	return r;
 }
 
