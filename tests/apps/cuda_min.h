@@ -9,6 +9,7 @@
  */
 
 #include "shim/cuda_abi.h"
+#include "shim/launch_abi.h"
 #include "ipc_abi.h"
 
 typedef struct CUmod_st *CUmodule;
@@ -88,6 +89,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
 	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
 	CUstream stream, void **params, void **extra);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags);
 CUresult cuGetProcAddress_v2(
 	const char *symbol, void **pfn, int version, uint64_t flags, int *status);

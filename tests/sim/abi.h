@@ -9,6 +9,7 @@
 
 #include "tests/apps/green_abi.h"
 #include "tests/apps/ipc_abi.h"
+#include "shim/launch_abi.h"
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 

@@ -21,6 +21,7 @@ struct sim_stream {
 	bool non_blocking, is_default;
 	struct sim_work *tail;
 	struct sim_clock clock;
+	struct sim_stream *early; /* for kernels that do not wait for earlier work of this one */
 	struct sim_capture *capture;
 	bool unjoined; /* has captured what the capture's origin has not waited for */
 	unsigned captured_ops;

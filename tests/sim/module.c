@@ -232,8 +232,34 @@ static bool read_args(const struct kernel *kernel, void **params, uint64_t *args
 	return true;
 }
 
+/*
+ * A kernel that may begin before earlier work of its stream is done: whatever that is, nothing but an order of the
+ * whole context holds it back. Later work waits for both.
+ */
+static CUresult submit_early(struct sim_stream *stream, const struct sim_op *op)
+{
+	static const struct sim_op mark = {.kind = SIM_MARK, .name = "an early launch"};
+
+	if (stream->capture)
+		return sim_stream_submit(stream, op);
+	if (!stream->early)
+		stream->early = sim_stream_new(stream->family, true);
+	SIM_TRY(sim_stream_push(stream->early, op, NULL));
+	sim_clock_join(&stream->clock, &stream->early->clock);
+	return sim_stream_push(stream, &mark, stream->early->tail);
+}
+
+static bool is_early(const CUlaunchConfig *config)
+{
+	for (unsigned i = 0; i < config->numAttrs; i++)
+		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+			config->attrs[i].value.programmaticStreamSerializationAllowed)
+			return true;
+	return false;
+}
+
 static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUstream stream_handle,
-	void **params, void **extra, bool per_thread)
+	void **params, void **extra, bool per_thread, bool early)
 {
 	struct function *function = sim_object_of(handle, SIM_FUNCTION);
 	uint64_t args[MAX_PARAMS] = {0};
@@ -251,12 +277,26 @@ static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUs
 	op.name = function->kernel->name;
 	op.duration_ns = KERNEL_NS;
 	function->kernel->build(&op, args);
-	return sim_stream_submit(stream, &op);
+	return early ? submit_early(stream, &op) : sim_stream_submit(stream, &op);
 }
+
+static CUresult launch_config(
+	const CUlaunchConfig *config, CUfunction function, void **params, void **extra, bool per_thread)
+{
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(function, (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ,
+		(uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ, config->hStream, params,
+		extra, per_thread, is_early(config));
+}
+
+SIM_STREAM_PAIR(cuLaunchKernelEx, _ptsz,
+	(const CUlaunchConfig *config, CUfunction function, void **params, void **extra),
+	launch_config(config, function, params, extra, per_thread))
 
 SIM_STREAM_PAIR(cuLaunchKernel, _ptsz,
 	(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
 		unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
 		void **params, void **extra),
 	launch(function, (uint64_t)grid_x *grid_y *grid_z, (uint64_t)block_x *block_y *block_z,
-		stream, params, extra, per_thread))
+		stream, params, extra, per_thread, false))

@@ -29,7 +29,8 @@ enum means {
 	FREE_OF_ANOTHER_BLOCK,
 	PINNED_FREE,
 	COPY_ON_THAT_STREAM,
-	N_MEANS
+	N_MEANS,
+	EVENT_RECORD, /* which orders nothing */
 };
 
 struct pair {
@@ -110,6 +111,9 @@ static void put_between(struct pair *pair)
 		break;
 	case COPY_ON_THAT_STREAM:
 		copy_on(pair->streams[0], pair->data);
+		break;
+	case EVENT_RECORD:
+		ok(cuCtxRecordEvent(test_ctx, event));
 		break;
 	case NOTHING:
 	case N_MEANS:
@@ -198,6 +202,37 @@ START_TEST(every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else)
 	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first,
 		pair.second, pair.means, (unsigned long long)simgpu_races());
 	simgpu_expect_races(!ordered);
+}
+END_TEST
+
+static const struct {
+	enum means means;
+	bool is_ordered;
+} before_early[] = {{NOTHING, false}, {EVENT_RECORD, false}, {CONTEXT_FENCE, true}, {STREAM_SYNC, true}};
+
+/* As on an H200, where the kernel in front of it said that it may. */
+START_TEST(a_kernel_that_may_begin_early_waits_for_an_order_and_for_no_record)
+{
+	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, .attrs = &attribute, .numAttrs = 1};
+	struct pair pair = {.means = before_early[_i].means};
+	bool is_ordered = before_early[_i].is_ordered;
+	uint64_t words = WORDS, wrong;
+	uint32_t value = 1;
+
+	test_start();
+	attribute.value.programmaticStreamSerializationAllowed = 1;
+	pair.data = test_alloc(WORDS * 4);
+	pair.wrong = test_alloc(8);
+	ok(test_spin_fill(NULL, pair.data, WORDS, value, MS));
+	put_between(&pair);
+	ok(cuLaunchKernelEx(&config, test_kernels.count_wrong,
+		(void *[]){&pair.data, &words, &value, &pair.wrong}, NULL));
+	ok(cuCtxSynchronize());
+	ok(cuMemcpyDtoH_v2(&wrong, pair.wrong, sizeof(wrong)));
+	ck_assert_uint_eq(wrong, is_ordered ? 0 : WORDS);
+	ck_assert_uint_eq(simgpu_races(), !is_ordered);
+	simgpu_expect_races(!is_ordered);
 }
 END_TEST
 
@@ -463,6 +498,8 @@ static TCase *order_cases(void)
 	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else,
 		0, N_KINDS * N_KINDS * N_MEANS);
 	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);
+	tcase_add_loop_test(tc, a_kernel_that_may_begin_early_waits_for_an_order_and_for_no_record, 0,
+		(int)(sizeof(before_early) / sizeof(before_early[0])));
 	tcase_add_test(tc, an_event_covers_work_before_it_and_none_after);
 	tcase_add_test(tc, a_context_wait_does_not_make_the_host_wait);
 	tcase_add_test(tc, who_only_asks_gets_there_in_the_end);

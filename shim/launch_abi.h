@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The driver's types for launches, as cuda.h of the CUDA Toolkit 13.0 has them. */
+
+#include "cuda_abi.h"
+
+/* What a launch can be asked for besides: of the many, what may let it begin before earlier work is done. */
+enum {
+	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7,
+};
+
+typedef struct CUlaunchAttribute_st {
+	int id;
+	union {
+		char bytes[64];
+		void *alignment;
+		int programmaticStreamSerializationAllowed;
+	} value;
+} CUlaunchAttribute;
+
+struct CUlaunchConfig_st {
+	unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+	CUstream hStream;
+	CUlaunchAttribute *attrs;
+	unsigned numAttrs;
+};
