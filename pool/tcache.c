@@ -15,37 +15,17 @@
 #include "tcache_impl.h"
 
 enum {
-	EXACT_BITS = 3,
-	EXACT = 1 << EXACT_BITS, /* shelves of one size each, twice; then as many for each power of two */
 	RECORD_AFTER = 32, /* blocks that came: a fence for all of them */
 	REFUSED_MAX = 32,  /* for want of room: what lies there is not what is wanted now */
 	GROW_AFTER = 16,   /* fences for the sake of one shelf: it is worth a larger pool then */
 	SERIALS = 256,	   /* drawn at a time */
 };
 
-/* Of what a cache may hold: no more than that on one shelf, and nothing that is larger than that, or not small. */
-enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };
-
 _Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
-_Static_assert(GP_SMALL_MAX / GP_ALIGN == 2048 && GP_TCACHE_SHELVES == EXACT * 9, "there is a shelf for each size");
 
-static uint64_t bytes_max(const struct gp_tcache *tc)
-{
-	return tc->pool->options.thread_cache_bytes;
-}
-
-static bool is_small_enough(const struct gp_tcache *tc, uint64_t size)
-{
-	return size <= gp_min(bytes_max(tc) / BLOCK_SHARE, GP_SMALL_MAX);
-}
-
-/* Sizes of one shelf differ by less than an eighth. */
 static struct gp_shelf *shelf_of(struct gp_tcache *tc, uint64_t size)
 {
-	unsigned units = (unsigned)(size / GP_ALIGN) - 1;
-	unsigned power = 31 - (unsigned)__builtin_clz(units | EXACT) - EXACT_BITS;
-
-	return &tc->shelves[EXACT * power + (units >> power)];
+	return &tc->shelves[gp_shelf_index(size)];
 }
 
 static bool is_fit(const struct gp_tcache *tc, const struct gp_request *request, uint64_t size)
@@ -54,11 +34,9 @@ static bool is_fit(const struct gp_tcache *tc, const struct gp_request *request,
 	       (size > request->size && size <= request->kind->largest_fit(tc->pool, request->size));
 }
 
-/* Whether no more go there. The first of a shelf decides how many that are: a division each time takes too long. */
-static bool is_full(const struct gp_tcache *tc, struct gp_shelf *shelf, uint64_t size)
+/* Whether no more go there. */
+static bool is_full(const struct gp_shelf *shelf)
 {
-	if (gp_unlikely(!shelf->depth))
-		shelf->depth = (unsigned)gp_min(gp_max(bytes_max(tc) / SHELF_SHARE / size, 1), GP_TCACHE_DEPTH);
 	return shelf->count >= shelf->depth;
 }
 
@@ -97,11 +75,11 @@ static uint64_t new_serial(struct gp_tcache *tc)
 }
 
 /* Later work may touch what has a stamp below this. */
-static uint64_t usable_below(const struct gp_pool *pool)
+static uint64_t usable_below(const struct gp_tcache *tc)
 {
-	if (gp_pool_is_flag(&pool->completion_only))
-		return gp_fence_completed(pool->fence);
-	return gp_fence_ordered(pool->fence);
+	if (gp_unlikely(gp_pool_is_flag(&tc->pool->completion_only)))
+		return gp_fence_completed(tc->fence);
+	return gp_fence_ordered(tc->fence);
 }
 
 /* What a shelf has. */
@@ -109,9 +87,37 @@ enum offer { NOTHING, USABLE, COVERED, NOT_COVERED };
 
 static enum offer offer_of(const struct gp_tcache *tc, const struct gp_block *block)
 {
-	if (gp_likely(block->stamp < usable_below(tc->pool)))
+	if (gp_likely(block->stamp < usable_below(tc)))
 		return USABLE;
-	return block->stamp < gp_fence_published(tc->pool->fence) ? COVERED : NOT_COVERED;
+	return block->stamp < gp_fence_published(tc->fence) ? COVERED : NOT_COVERED;
+}
+
+static inline struct gp_block *hand_out(struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n, uint64_t bytes,
+					uint32_t caller)
+{
+	struct gp_block *b = gp_tcache_take_nth(tc, shelf, n);
+
+	gp_block_hand_out(b, bytes, caller, new_serial(tc));
+	tc->requested += bytes;
+	tc->hits++;
+	return b;
+}
+
+/* What nearly every allocation gets: the oldest of a shelf is of that very size and may be had. Else NULL. */
+static inline struct gp_block *take_first(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+{
+	struct gp_shelf *shelf = shelf_of(tc, size);
+	struct gp_block *b = NULL;
+
+	gp_ownlock_enter(&tc->lock);
+	if (gp_likely(shelf->count))
+		b = *gp_shelf_at(shelf, 0);
+	if (gp_likely(b && b->size == size && b->stamp < usable_below(tc)))
+		b = hand_out(tc, shelf, 0, bytes, caller);
+	else
+		b = NULL;
+	gp_ownlock_leave(&tc->lock);
+	return b;
 }
 
 /* The oldest block that fits, if it may be had; else what a fence has to cover for that. */
@@ -129,12 +135,8 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
 		offer = offer_of(tc, *gp_shelf_at(shelf, n));
 		*ret_stamp = (*gp_shelf_at(shelf, n))->stamp;
 	}
-	if (gp_likely(offer == USABLE)) {
-		*ret_block = gp_tcache_take_nth(tc, shelf, n);
-		gp_block_hand_out(*ret_block, request->bytes, request->caller, new_serial(tc));
-		tc->requested += request->bytes;
-		tc->hits++;
-	}
+	if (gp_likely(offer == USABLE))
+		*ret_block = hand_out(tc, shelf, n, request->bytes, request->caller);
 	gp_ownlock_leave(&tc->lock);
 	return offer;
 }
@@ -142,7 +144,7 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
 /* One fence for all that lies there; another thread's will do. */
 static int record(struct gp_tcache *tc, bool is_at_free)
 {
-	return gp_fence_record(tc->pool->fence, tc->newest_stamp, is_at_free);
+	return gp_fence_record(tc->fence, tc->newest_stamp, is_at_free);
 }
 
 /* Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. */
@@ -177,28 +179,42 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		if (r > 0)
 			return r;
 	}
-	if (offer != NOTHING && gp_fence_settle_stamp(tc->pool->fence, stamp) == 0 &&
+	if (offer != NOTHING && gp_fence_settle_stamp(tc->fence, stamp) == 0 &&
 	    take(tc, request, &stamp, ret_block) == USABLE)
 		return 0;
 	return gp_pool_alloc_block(tc->pool, request, ret_block);
 }
 
-static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
+static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t caller,
+						bool is_hit_only, struct gp_block **ret_block)
 {
 	struct gp_request request = gp_request_of(tc->pool, bytes);
-	struct gp_block *b = NULL;
-	bool is_small = is_small_enough(tc, request.size);
+	bool is_small = request.size <= tc->size_max;
 	int r;
 
 	request.caller = caller;
 	request.is_hit_only = is_hit_only;
-	r = gp_likely(is_small) ? alloc_small(tc, &request, &b) : gp_pool_alloc_block(tc->pool, &request, &b);
-	if (gp_unlikely(r))
-		return r;
-	if (gp_likely(is_small))
-		remember(tc, b, request.size);
-	*ret_addr = b->addr;
-	return 0;
+	r = is_small ? alloc_small(tc, &request, ret_block) : gp_pool_alloc_block(tc->pool, &request, ret_block);
+	if (!r && is_small)
+		remember(tc, *ret_block, request.size);
+	return r;
+}
+
+static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
+{
+	uint64_t size = gp_pool_kind(tc->pool)->round(tc->pool, bytes);
+	struct gp_block *b = NULL;
+	int r = 0;
+
+	if (gp_likely(size <= tc->size_max))
+		b = take_first(tc, size, bytes, caller);
+	if (gp_likely(b))
+		remember(tc, b, size);
+	else
+		r = alloc_slow(tc, bytes, caller, is_hit_only, &b);
+	if (gp_likely(b))
+		*ret_addr = b->addr;
+	return r;
 }
 
 int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
@@ -211,26 +227,15 @@ int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, u
 	return alloc(tc, bytes, caller, true, ret_addr);
 }
 
-/* Room for a block of that size, or NULL. */
-static struct gp_shelf *find_room_locked(struct gp_tcache *tc, uint64_t size)
+static inline void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
 {
-	struct gp_shelf *shelf = shelf_of(tc, size);
+	uint64_t published = gp_fence_published(tc->fence);
 
-	if (gp_likely(tc->bytes + size <= bytes_max(tc)))
-		return is_full(tc, shelf, size) ? NULL : shelf;
-	tc->n_refused++;
-	return NULL;
-}
-
-static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block)
-{
-	const struct gp_fence *fence = tc->pool->fence;
-
-	if (tc->published != gp_fence_published(fence)) {
-		tc->published = gp_fence_published(fence);
+	if (gp_unlikely(tc->published != published)) {
+		tc->published = published;
 		tc->n_uncovered = 0;
 	}
-	block->stamp = tc->newest_stamp = gp_fence_started(fence);
+	block->stamp = tc->newest_stamp = gp_fence_started(tc->fence);
 	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
 	tc->n_blocks++;
@@ -239,10 +244,10 @@ static void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_b
 }
 
 /* Whether a fence is due: enough has come together, or no more can. */
-static bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf, uint64_t size)
+static inline bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf)
 {
 	return tc->n_uncovered >= RECORD_AFTER ||
-	       (is_full(tc, shelf, size) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published);
+	       (is_full(shelf) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published);
 }
 
 /*
@@ -255,34 +260,36 @@ static bool is_open_locked(const struct gp_tcache *tc)
 }
 
 /* From the program to its shelf; false if it has no room, or the block is not the program's. */
-static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_record_due)
+static inline bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_record_due)
 {
 	struct gp_block *b = recent->block;
-	struct gp_shelf *shelf;
+	struct gp_shelf *shelf = shelf_of(tc, recent->size);
 	bool is_taken = false;
 
 	gp_ownlock_enter(&tc->lock);
-	shelf = find_room_locked(tc, recent->size);
-	if (shelf && is_open_locked(tc) && gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED)) {
+	if (gp_likely(!is_full(shelf) && tc->bytes + recent->size <= tc->bytes_max && is_open_locked(tc) &&
+		      gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED))) {
 		is_taken = !gp_block_is_retired(b);
-		if (is_taken)
+		if (gp_likely(is_taken))
 			put_locked(tc, shelf, b);
 		else
 			atomic_store_explicit(&b->word, recent->word, memory_order_release);
-		*ret_is_record_due = is_record_due_locked(tc, shelf, recent->size);
+		*ret_is_record_due = is_record_due_locked(tc, shelf);
 	}
 	gp_ownlock_leave(&tc->lock);
 	return is_taken;
 }
 
-/* A shelf that is full, or NULL. */
+/* The shelf of a block that was refused, if that is full, or NULL; if all is full, that is noted. */
 static struct gp_shelf *find_full(struct gp_tcache *tc, uint64_t size)
 {
 	struct gp_shelf *shelf = shelf_of(tc, size);
 	bool is;
 
 	gp_ownlock_enter(&tc->lock);
-	is = is_full(tc, shelf, size);
+	is = is_full(shelf);
+	if (tc->bytes + size > tc->bytes_max)
+		tc->n_refused++;
 	gp_ownlock_leave(&tc->lock);
 	return is ? shelf : NULL;
 }
@@ -320,33 +327,39 @@ static bool is_leisure(const struct gp_tcache *tc)
 {
 	const struct gp_pool *pool = tc->pool;
 
-	return !gp_fence_lags(pool->fence) && !gp_pool_is_pressed(pool) &&
-	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= bytes_max(tc);
+	return !gp_fence_lags(tc->fence) && !gp_pool_is_pressed(pool) &&
+	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= tc->bytes_max;
+}
+
+/* As gp_tcache_put, of what was refused: for want of room, or because it was not wanted. */
+static __attribute__((noinline)) bool put_slow(
+	struct gp_tcache *tc, const struct gp_recent *recent, bool is_wanted, bool *ret_is_record_due)
+{
+	struct gp_shelf *full = is_wanted ? find_full(tc, recent->size) : NULL;
+
+	if (full && gp_tcache_spill(tc, full) && accept(tc, recent, ret_is_record_due))
+		return true;
+	/* While the GPU lags, or memory is short, the pool knows better what to do. */
+	if (!is_wanted || is_crowded(tc))
+		hand_over(tc);
+	return false;
 }
 
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
-	bool is_record_due = false, is_wanted = is_leisure(tc), is_taken;
-	struct gp_shelf *full;
+	bool is_record_due = false, is_wanted;
 	int r;
 
 	if (recent->addr != addr)
 		recent++;
 	if (gp_unlikely(recent->addr != addr))
 		return -ENOENT;
-	is_taken = is_wanted && accept(tc, recent, &is_record_due);
-	if (gp_unlikely(!is_taken && is_wanted)) {
-		full = find_full(tc, recent->size);
-		is_taken = full && gp_tcache_spill(tc, full) && accept(tc, recent, &is_record_due);
-	}
-	if (gp_likely(is_taken)) {
-		recent->addr = 0;
-		r = gp_unlikely(is_record_due) ? record(tc, true) : 0;
-		return r > 0 ? r : 0;
-	}
-	/* While the GPU lags, or memory is short, the pool knows better what to do. */
-	if (!is_wanted || is_crowded(tc))
-		hand_over(tc);
-	return -ENOENT;
+	is_wanted = is_leisure(tc);
+	if (gp_unlikely(!(is_wanted && accept(tc, recent, &is_record_due)) &&
+			!put_slow(tc, recent, is_wanted, &is_record_due)))
+		return -ENOENT;
+	recent->addr = 0;
+	r = gp_unlikely(is_record_due) ? record(tc, true) : 0;
+	return r > 0 ? r : 0;
 }

@@ -15,8 +15,10 @@
 #include "tcache.h"
 
 enum {
-	GP_TCACHE_SHELVES = 72, /* for sizes up to GP_SMALL_MAX: tcache.c */
-	GP_TCACHE_DEPTH = 32,	/* of a shelf, at most */
+	GP_SHELF_EXACT_BITS = 3,
+	GP_SHELF_EXACT = 1 << GP_SHELF_EXACT_BITS, /* of one size each, twice; then as many for each power of two */
+	GP_TCACHE_SHELVES = GP_SHELF_EXACT * 9,	   /* for sizes up to GP_SMALL_MAX */
+	GP_TCACHE_DEPTH = 32,			   /* of a shelf, at most */
 	GP_TCACHE_SETS = 1024,
 	GP_TCACHE_WAYS = 2,
 };
@@ -24,7 +26,7 @@ enum {
 /* Blocks that served requests of about the same size, in the order of their frees. */
 struct gp_shelf {
 	unsigned first, count;
-	unsigned depth;	   /* known from the first block on */
+	unsigned depth;	   /* how many go there */
 	unsigned n_fences; /* for the sake of one block */
 	struct gp_block *blocks[GP_TCACHE_DEPTH];
 };
@@ -38,7 +40,10 @@ struct gp_recent {
 struct gp_tcache {
 	struct gp_ownlock lock;
 	struct gp_pool *pool;
-	struct gp_list link; /* pool->tcaches */
+	struct gp_fence *fence; /* the pool's */
+	uint64_t bytes_max;	/* that it may hold */
+	uint64_t size_max;	/* of a block */
+	struct gp_list link;	/* pool->tcaches */
 	uint64_t bytes, n_blocks; /* held */
 	uint64_t newest_stamp;	  /* of what was put */
 	uint64_t published;	  /* the last fence that was seen, whoever recorded it */
@@ -50,6 +55,28 @@ struct gp_tcache {
 	struct gp_shelf shelves[GP_TCACHE_SHELVES];
 	struct gp_recent recent[GP_TCACHE_SETS][GP_TCACHE_WAYS]; /* the newer ones first */
 };
+
+_Static_assert(GP_SMALL_MAX / GP_ALIGN == 1 << 11 &&
+	GP_TCACHE_SHELVES == GP_SHELF_EXACT * (11 - GP_SHELF_EXACT_BITS + 1),
+	"there is a shelf for each size");
+
+/* Of the shelf for a size, from 0. Sizes of one shelf differ by less than an eighth. */
+static inline unsigned gp_shelf_index(uint64_t size)
+{
+	unsigned units = (unsigned)(size / GP_ALIGN) - 1;
+	unsigned power = 31 - (unsigned)__builtin_clz(units | GP_SHELF_EXACT) - GP_SHELF_EXACT_BITS;
+
+	return GP_SHELF_EXACT * power + (units >> power);
+}
+
+/* The largest size that goes there. */
+static inline uint64_t gp_shelf_size_max(unsigned index)
+{
+	unsigned power = index < 2 * GP_SHELF_EXACT ? 0 : index / GP_SHELF_EXACT - 1;
+	uint64_t units = ((uint64_t)(index - GP_SHELF_EXACT * power + 1) << power) - 1;
+
+	return (units + 1) * GP_ALIGN;
+}
 
 /* The nth, from 0. */
 static inline struct gp_block **gp_shelf_at(struct gp_shelf *shelf, unsigned n)

@@ -8,6 +8,9 @@
 #include "reuse.h"
 #include "tcache_impl.h"
 
+/* Of what a cache may hold: no more than that on one shelf, and nothing that is larger than that, or not small. */
+enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };
+
 static bool is_allowed(const struct gp_pool *pool)
 {
 	const struct gp_pool_options *options = &pool->options;
@@ -17,6 +20,15 @@ static bool is_allowed(const struct gp_pool *pool)
 	return options->thread_cache_bytes && options->thread_cache_bytes <= gp_pool_pending_max(pool);
 }
 
+static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
+{
+	tc->bytes_max = bytes_max;
+	tc->size_max = gp_min(bytes_max / BLOCK_SHARE, GP_SMALL_MAX);
+	for (unsigned i = 0; i < GP_TCACHE_SHELVES; i++)
+		tc->shelves[i].depth = (unsigned)gp_min(
+			gp_max(bytes_max / SHELF_SHARE / gp_shelf_size_max(i), 1), GP_TCACHE_DEPTH);
+}
+
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 {
 	struct gp_tcache *tc = is_allowed(pool) ? calloc(1, sizeof(*tc)) : NULL;
@@ -24,7 +36,9 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 	if (!tc)
 		return NULL;
 	tc->pool = gp_pool_get(pool);
+	tc->fence = pool->fence;
 	tc->lock.is_light = pool->options.barrier != NULL;
+	set_bounds(tc, pool->options.thread_cache_bytes);
 	gp_mutex_lock(&pool->lock);
 	gp_list_append(&pool->tcaches, &tc->link);
 	gp_mutex_unlock(&pool->lock);
