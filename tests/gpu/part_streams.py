@@ -17,6 +17,7 @@ WRONG_SHARE = 0.5  # of the rounds in which the broken build could go wrong
 # What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
 FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
 RAW_ROUNDS = 300
+ORDER_ENDS = ["stream", "thread", "early", "none"]
 
 
 def modes(config, scale):
@@ -42,6 +43,7 @@ def configs(library, broken):
         for reuse in ["ordered", "completed"]:
             variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
             yield programs.Config(f"{kind}/{reuse}", library, variables)
+    yield programs.Config("split", library, {"GPUPOOL_POOL": "split"})
     if broken:
         variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"}
         yield programs.Config("broken", broken, variables)
@@ -111,6 +113,19 @@ def run_free_wait(results, out, config):
     results.check(f"{config.name}: the kernel still ran when it returned", still_busy)
 
 
+def run_order_ends(results, out, config):
+    """With one thread and one stream memory is used again under unfinished work; then there is work out of order."""
+    for way in ORDER_ENDS:
+        log = out / "streams" / f"order_ends-{config.name}-{way}.txt"
+        done = programs.run_program(config, [programs.BIN / "order_ends", way], log, timeout=60)
+        rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "order_ends"]
+        results.check(f"{config.name}: order ends by {way}: no byte is wrong",
+                      len(rows) == 1 and rows[0]["wrong"] == "0", f"status {done.status}")
+        is_used_again = len(rows) == 1 and rows[0]["busy"] == rows[0]["same"] == "1"
+        if config.name not in ("raw", "none"):
+            results.check(f"{config.name}: order ends by {way}: used again under unfinished work", is_used_again)
+
+
 def run(results, out, options):
     programs.build_programs()
     library = programs.preload_library()
@@ -121,6 +136,7 @@ def run(results, out, options):
         results.check("the build without fences", False, str(trouble).splitlines()[-1])
     for config in programs.pool_configs(library)[:5]:
         run_free_wait(results, out, config)
+        run_order_ends(results, out, config)
     for config in configs(library, broken):
         for mode in modes(config, options.scale):
             run_matrix(results, out, config, mode)

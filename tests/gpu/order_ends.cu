@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * One thread that creates no stream, so that all is done in order: a kernel writes a block late, the block is freed and
+ * allocated again, and a kernel writes the new one that is in no such order any more.
+ *
+ *   order_ends stream   on a stream that is created only now
+ *   order_ends thread   on the default stream of a second thread
+ *   order_ends early    launched so that it may begin before the one in front of it is done
+ *   order_ends none     in order after all
+ *
+ * Says whether the old kernel was not done when the new one was launched, whether the block was used again, and how
+ * many bytes are wrong.
+ */
+
+#include "gpu.h"
+
+#include <cstring>
+#include <thread>
+
+static const size_t BYTES = 4 << 20;
+static const unsigned long long LATE_NS = 20000000;
+
+__global__ void write_late(char *p, size_t bytes, char value, unsigned long long ns)
+{
+#if __CUDA_ARCH__ >= 900
+	cudaTriggerProgrammaticLaunchCompletion();
+#endif
+	gpu_delay(ns);
+	for (size_t i = threadIdx.x; i < bytes; i += blockDim.x)
+		p[i] = value;
+}
+
+static void launch(cudaStream_t stream, char *p, char value, unsigned long long ns, bool may_begin_early)
+{
+	cudaLaunchAttribute attribute = {};
+	cudaLaunchConfig_t config = {};
+
+	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = dim3(1);
+	config.blockDim = dim3(256);
+	config.stream = stream;
+	config.attrs = &attribute;
+	config.numAttrs = may_begin_early;
+	CHECK(cudaLaunchKernelEx(&config, write_late, p, BYTES, value, ns));
+}
+
+static void write_new(const char *way, char *p)
+{
+	cudaStream_t stream = cudaStreamPerThread;
+
+	if (!strcmp(way, "stream"))
+		CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	launch(stream, p, 2, 0, !strcmp(way, "early"));
+}
+
+int main(int argc, char **argv)
+{
+	const char *way = argc == 2 ? argv[1] : "none";
+	std::vector<char> bytes(BYTES);
+	cudaEvent_t late;
+	char *old, *p;
+	bool is_busy;
+
+	gpu_require();
+	CHECK(cudaEventCreate(&late));
+	CHECK(cudaMalloc(&old, BYTES));
+	launch(cudaStreamPerThread, old, 1, 0, false); /* loads the code */
+	CHECK(cudaDeviceSynchronize());
+	launch(cudaStreamPerThread, old, 1, LATE_NS, false);
+	CHECK(cudaEventRecord(late, cudaStreamPerThread));
+	CHECK(cudaFree(old));
+	CHECK(cudaMalloc(&p, BYTES));
+	is_busy = cudaEventQuery(late) == cudaErrorNotReady;
+	if (!strcmp(way, "thread"))
+		std::thread(write_new, way, p).join();
+	else
+		write_new(way, p);
+	CHECK(cudaDeviceSynchronize());
+	CHECK(cudaMemcpy(bytes.data(), p, BYTES, cudaMemcpyDeviceToHost));
+	printf("order_ends way=%s busy=%d same=%d wrong=%zu\n", way, is_busy, p == old,
+		BYTES - (size_t)std::count(bytes.begin(), bytes.end(), 2));
+	return 0;
+}
