@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+enum { IN_ORDER_MAX = 64 }; /* fences outstanding, where nobody else asks for them */
+
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
 	*f = (struct gp_fence){.backend = *backend, .n_spare = GP_FENCE_SLOTS};
@@ -162,14 +164,32 @@ static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free, boo
 	return r;
 }
 
+/*
+ * Of what is in order nobody else asks, so here one query has to make room for many records. Where the GPU lags, the
+ * newer half alone tells later what is done; what was ordered upon last stays.
+ */
+static int make_room_locked(struct gp_fence *f)
+{
+	unsigned half = f->count / 2;
+	int r;
+
+	if (!f->is_in_order || !half)
+		return f->count ? query_locked(f, 0) : -EAGAIN;
+	r = query_locked(f, half);
+	if (r != -EAGAIN || nth_locked(f, half - 1)->seq >= gp_fence_ordered(f))
+		return r;
+	drop_oldest_locked(f, half);
+	return 0;
+}
+
 static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 {
 	uint64_t seq;
 	int slot, r = 0;
 
-	if (!f->n_spare)
-		r = f->count ? query_locked(f, 0) : -EAGAIN;
-	if (r)
+	if (!f->n_spare || (f->is_in_order && f->count >= IN_ORDER_MAX))
+		r = make_room_locked(f);
+	if (r > 0 || (r && !f->n_spare))
 		return r;
 	slot = f->spare[--f->n_spare];
 	seq = atomic_load(&f->started) + 1;
@@ -202,8 +222,21 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 		r = record_locked(f, is_at_free, waits);
 	if (r < 0 && is_covered)
 		r = 0;
+	if (is_at_free && f->is_in_order && gp_fence_published_at_free(f) > gp_fence_ordered(f))
+		atomic_store_explicit(&f->ordered, gp_fence_published_at_free(f), memory_order_release);
 	unlock_records(f, waits);
 	return r;
+}
+
+bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
+{
+	bool was;
+
+	gp_mutex_lock(&f->lock);
+	was = f->is_in_order;
+	f->is_in_order = is_in_order;
+	gp_mutex_unlock(&f->lock);
+	return was;
 }
 
 static void watch_newest_locked(struct gp_fence *f, uint64_t now_ns)
@@ -216,15 +249,17 @@ static void watch_newest_locked(struct gp_fence *f, uint64_t now_ns)
 /*
  * The newest fence is watched until it is complete, then the newest of that time. Were the oldest's age looked at
  * instead, each record would have to ask what time it is. That it took long has to be seen while it does: who asks
- * seldom, as one does while the GPU lags, would find each complete after long, and never that it lags no more.
+ * seldom, as one does while the GPU lags, would find each complete after long, and never that it lags no more. In order
+ * nobody asks, and it does not matter.
  */
 static void watch_lag_locked(struct gp_fence *f)
 {
 	bool lags = false;
 	uint64_t now_ns;
 
-	if (!f->count) {
-		watch_newest_locked(f, 0);
+	if (!f->count || f->is_in_order) {
+		f->lag_seq = 0;
+		f->is_lag_seen = false;
 	} else {
 		now_ns = f->backend.ops->now_ns(f->backend.arg);
 		if (f->lag_seq > gp_fence_completed(f)) {

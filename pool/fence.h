@@ -42,6 +42,7 @@ struct gp_fence {
 	struct gp_mutex lock; /* guards what follows, and is held across any other record, query and order */
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	bool is_lag_seen; /* nor long after that time */
+	bool is_in_order; /* all work of the context is done in the order in which it came */
 	unsigned head, count;
 	struct gp_fence_entry {
 		uint64_t seq;
@@ -61,10 +62,9 @@ void gp_fence_quiesce(struct gp_fence *f); /* returns once no call of the driver
 void gp_fence_drop(struct gp_fence *f); /* the context is gone: no later call reaches the driver or finds a fence */
 
 /*
- * Sees to it that a fence later than the stamp is recorded; another thread's will do. is_at_free: this is
- * part of a free that may make later work wait for all earlier work; other fences cover work that nobody may
- * have to wait for without bound. 0; -EBUSY while a capture forbids it; -EAGAIN where too many are outstanding; or
- * the driver's error.
+ * Sees to it that a fence later than the stamp is recorded; another thread's will do. is_at_free: this is part of a
+ * free that may make later work wait for all earlier work; other fences cover work that nobody may have to wait for
+ * without bound. 0; -EBUSY while a capture forbids it; -EAGAIN where too many are outstanding; or the driver's error.
  */
 int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
 
@@ -81,10 +81,10 @@ int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
  */
 int gp_fence_order(struct gp_fence *f);
 
-/*
- * Once more for the fence that was ordered upon last, if it is not complete: for a part of the context that was not
- * there yet. 0, or what the backend says.
- */
+/* Whether work is done in the order in which it came, so that a record at a free is as good as an order. What was. */
+bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
+
+/* Once more for the last that was ordered upon, if it is not complete: for who was not held back. 0, or as above. */
 int gp_fence_order_again(struct gp_fence *f);
 
 /*

@@ -407,6 +407,7 @@ int gp_pool_require_completion(struct gp_pool *pool)
 	 * First the flag: what is handed out from here on is completed; then wait for what was not. Under the
 	 * lock, so that who hands out a block has seen the flag or orders no later than what is read here.
 	 */
+	(void)gp_fence_set_in_order(pool->fence, false);
 	gp_mutex_lock(&pool->lock);
 	atomic_store(&pool->completion_only, true);
 	gp_tcache_quiesce_locked(pool);
@@ -458,6 +459,14 @@ int gp_pool_synchronize(struct gp_pool *pool)
 		r = gp_fence_record(pool->fence, stamp, true);
 	while (r == -EAGAIN && !wait_for_oldest(pool->fence));
 	return r ? r : gp_fence_wait(pool->fence, stamp, UINT64_MAX);
+}
+
+void gp_pool_set_in_order(struct gp_pool *pool, bool is_in_order)
+{
+	/* There order is not enough. */
+	is_in_order &= !gp_pool_is_flag(&pool->completion_only);
+	if (gp_fence_set_in_order(pool->fence, is_in_order) && !is_in_order)
+		gp_pool_order_again(pool);
 }
 
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)

@@ -52,6 +52,12 @@ void gp_pool_await_returning(struct gp_pool *pool, uint64_t max_ns);
 void gp_pool_order_again(struct gp_pool *pool);
 
 /*
+ * Whether all work of the context is done in the order in which it came: then memory is used again without an order, by
+ * the pool's siblings, too. No before there is work out of order: that waits for what was freed, or the host does.
+ */
+void gp_pool_set_in_order(struct gp_pool *pool, bool is_in_order);
+
+/*
  * Waits on the host for all work of the context so far, as a free may. 0; -EBUSY if a capture forbids it, -EAGAIN if
  * the pool is dead; or the driver's error.
  */

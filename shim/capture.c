@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "backend.h"
+#include "in_order.h"
 #include "real.h"
 
 enum { HEAL_EVERY = 64 };
@@ -123,6 +124,7 @@ static void quiesce(void *unused, struct gp_context *context)
 
 void gp_capture_begin(struct gp_capture *capture, CUstream stream, bool is_per_thread)
 {
+	gp_in_order_end("a capture");
 	*capture = identify(stream, is_per_thread);
 	atomic_fetch_add(&gp_capturing, 1);
 	gp_context_each(quiesce, NULL);

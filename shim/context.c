@@ -18,6 +18,7 @@
 #include "backend.h"
 #include "debug_io.h"
 #include "green.h"
+#include "in_order.h"
 #include "log.h"
 #include "real.h"
 #include "record.h"
@@ -143,6 +144,10 @@ static struct gp_context *make(CUcontext handle)
 	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->regions.lock, GP_RANK_LEAF);
 	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
+		bool is_in_order = gp_in_order_is();
+
+		gp_record(context->pool, IN_ORDER, is_in_order);
+		gp_pool_set_in_order(context->pool, is_in_order);
 		gp_record(context->pool, OVERLAP, gp_green_is_on(device));
 		gp_pool_set_overlap(context->pool, gp_green_is_on(device));
 		atomic_store(&context->regions.overlap, gp_green_is_on(device));
@@ -394,6 +399,10 @@ void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool)
 	const struct gp_device *device = context->device;
 
 	gp_pool_set_pending_max(pool, gp_state_pending_max(device->total_bytes, &device->budget));
+	if (!gp_in_order_is()) {
+		gp_record(pool, IN_ORDER, false);
+		gp_pool_set_in_order(pool, false);
+	}
 	if (atomic_load(&gp_state.needs_completion))
 		require_completion_of(NULL, pool);
 	if (atomic_load(&gp_state.needs_whole) && gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))

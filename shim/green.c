@@ -7,6 +7,7 @@
 
 #include "../pool/pool_control.h"
 #include "capture.h"
+#include "in_order.h"
 #include "real.h"
 #include "record.h"
 
@@ -89,6 +90,7 @@ static void order_again(CUdevice device)
 
 void gp_green_created(CUgreenCtx green, CUdevice device)
 {
+	gp_in_order_end("a green context");
 	gp_rwlock_lock(&lock);
 	if (!find_locked(green))
 		add_locked(&(struct green){.green = green, .device = device});

@@ -5,6 +5,7 @@
 
 #include "backend.h"
 #include "capture.h"
+#include "in_order.h"
 #include "real.h"
 #include "record.h"
 
@@ -21,16 +22,20 @@ static void note_stream(CUresult r)
 
 CUresult hook_cuStreamCreate(CUstream *stream, unsigned flags)
 {
-	CUresult r = gp_real.cuStreamCreate(stream, flags);
+	CUresult r;
 
+	gp_in_order_end("a stream");
+	r = gp_real.cuStreamCreate(stream, flags);
 	note_stream(r);
 	return r;
 }
 
 CUresult hook_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
-	CUresult r = gp_real.cuStreamCreateWithPriority(stream, flags, priority);
+	CUresult r;
 
+	gp_in_order_end("a stream");
+	r = gp_real.cuStreamCreateWithPriority(stream, flags, priority);
 	note_stream(r);
 	return r;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compat.h"
+#include "in_order.h"
 #include "real.h"
 #include "record.h"
 #include "region.h"
@@ -73,6 +74,7 @@ static struct gp_thread *self_or_new(void)
 
 	if (self)
 		return self;
+	gp_in_order_note_thread();
 	(void)pthread_once(&key_once, make_key);
 	self = has_key ? calloc(1, sizeof(*self)) : NULL;
 	if (self && pthread_setspecific(key, self)) {

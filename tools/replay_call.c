@@ -209,6 +209,9 @@ static void run_on_pool(struct replay_state *run, const struct replay_event *e)
 	case GP_RECORD_OVERLAP:
 		gp_pool_set_overlap(p->pool, e->values[0]);
 		break;
+	case GP_RECORD_IN_ORDER:
+		gp_pool_set_in_order(p->pool, e->values[0]);
+		break;
 	case GP_RECORD_COMPLETION:
 		if (run->settings.reuse == REPLAY_REUSE_AUTO)
 			(void)gp_pool_require_completion(p->pool);

@@ -19,7 +19,7 @@
 static bool is_call(enum gp_record_kind kind)
 {
 	return (kind >= GP_RECORD_ALLOC && kind <= GP_RECORD_UNPOOLED) ||
-	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_SHRINK);
+	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_IN_ORDER);
 }
 
 static bool is_answer(enum gp_record_kind kind)

@@ -3,7 +3,11 @@
 
 /* Memory that is freed while the GPU still works on it, and allocated again for another stream. */
 
+#include <pthread.h>
+
 #include "app_driver.h"
+
+#define CU_STREAM_PER_THREAD ((CUstream)2)
 
 enum { ROUNDS = 48, SLOW_NS = 50000 };
 
@@ -118,7 +122,86 @@ static void loop(void)
 	app_tell_driver();
 }
 
+/*
+ * One thread and no stream: what the GPU still writes is used again, and nobody waits or is made to. Then there is work
+ * that knows nothing of that.
+ */
+static CUdeviceptr reuse_in_order(CUstream stream)
+{
+	CUdeviceptr old, new;
+
+	app_start();
+	old = app_alloc(bytes);
+	app_spin_fill(stream, old, touched, 0xdead, SLOW_NS);
+	APP_MUST(cuMemFree_v2(old));
+	new = app_alloc(bytes);
+	printf("used again: %s\n", new == old ? "yes" : "no");
+	return new;
+}
+
+static void write_out_of_order(CUstream stream, CUdeviceptr ptr)
+{
+	app_fill(stream, ptr, touched, 1);
+	APP_MUST(cuCtxSynchronize());
+	printf("wrong words: %zu\n", app_count_wrong(stream, ptr, touched, 1));
+}
+
+static void then_stream(void)
+{
+	CUdeviceptr new = reuse_in_order(NULL);
+
+	write_out_of_order(app_stream(), new);
+	app_tell_driver();
+}
+
+/* A kernel that need not wait for the one in front of it. */
+static void then_early(void)
+{
+	CUdeviceptr new = reuse_in_order(NULL);
+
+	app_fill_early(NULL, new, touched, 1);
+	APP_MUST(cuCtxSynchronize());
+	printf("wrong words: %zu\n", app_count_wrong(NULL, new, touched, 1));
+	app_tell_driver();
+}
+
+static void *write_in_thread(void *ptr)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	write_out_of_order(CU_STREAM_PER_THREAD, *(CUdeviceptr *)ptr);
+	return NULL;
+}
+
+static void then_thread(void)
+{
+	CUdeviceptr new = reuse_in_order(CU_STREAM_PER_THREAD);
+	pthread_t thread;
+
+	APP_MUST(pthread_create(&thread, NULL, write_in_thread, &new));
+	APP_MUST(pthread_join(thread, NULL));
+	app_tell_driver();
+}
+
+/* A stream that comes during a capture of the thread's own stream: nobody can be told to wait then. */
+static void then_capture(void)
+{
+	CUdeviceptr new = reuse_in_order(NULL);
+	CUstream stream;
+	CUgraph graph;
+
+	APP_MUST(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+	stream = app_stream();
+	app_fill(stream, new, touched, 1);
+	APP_MUST(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+	write_out_of_order(stream, new);
+	app_tell_driver();
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"then_stream", then_stream},
+	{"then_early", then_early},
+	{"then_thread", then_thread},
+	{"then_capture", then_capture},
 	{"streams", streams},
 	{"pinned", pinned},
 	{"pinned-elsewhere", pinned_elsewhere},

@@ -74,6 +74,18 @@ START_TEST(a_loop_on_one_stream_asks_the_driver_once_and_never_waits)
 	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
 	ck_assert_uint_eq(play_fact("cuMemFree_v2") + play_fact("cuMemFreeAsync"), 0);
 	ck_assert_uint_eq(play_fact("cuCtxSynchronize"), 0);
+	ck_assert_uint_eq(play_fact("cuCtxWaitEvent") + play_fact("cuEventQuery"), 0);
+}
+END_TEST
+
+static const char *const ends_of_order[] = {"then_stream", "then_early", "then_thread", "then_capture"};
+
+START_TEST(what_was_used_again_in_order_is_waited_for_by_what_is_not)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {ends_of_order[_i]}});
+	ck_assert_str_eq(play_out, "used again: yes\nwrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(play_fact("cuCtxWaitEvent"), 1);
 }
 END_TEST
 
@@ -83,6 +95,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, the_host_never_races_for_pinned_memory_that_is_used_again, 0, (int)LENGTH(settings));
 	tcase_add_loop_test(tc, pinned_memory_waits_for_the_work_of_every_context, 0, 2);
 	tcase_add_test(tc, memory_goes_from_stream_to_stream_by_an_order_on_the_gpu);
+	tcase_add_loop_test(
+		tc, what_was_used_again_in_order_is_waited_for_by_what_is_not, 0, (int)LENGTH(ends_of_order));
 	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);
 }
 

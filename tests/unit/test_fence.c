@@ -90,6 +90,47 @@ START_TEST(the_last_order_can_be_given_again_until_it_is_complete)
 }
 END_TEST
 
+START_TEST(in_order_a_record_at_a_free_is_an_order_which_is_given_once_that_ends)
+{
+	uint64_t stamp, late;
+
+	ck_assert(!gp_fence_set_in_order(&f, true));
+	stamp = free_something();
+	ck_assert(is_ordered(stamp));
+	ck_assert(!is_completed(stamp));
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 0);
+	ck_assert(gp_fence_set_in_order(&f, false));
+	ck_assert_int_eq(gp_fence_order_again(&f), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_ORDER), 1);
+	ck_assert_uint_eq(atomic_load(&fake.ordered), 1);
+	ck_assert(!is_ordered(free_something()));
+	/* What no free recorded may cover work that nobody has to wait for. */
+	gp_fence_set_in_order(&f, true);
+	late = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, late, false), 0);
+	ck_assert(!is_ordered(late));
+	ck_assert_int_eq(gp_fence_order_again(&f), -EAGAIN);
+}
+END_TEST
+
+START_TEST(in_order_records_do_without_questions)
+{
+	uint64_t stamp = 0;
+
+	gp_fence_set_in_order(&f, true);
+	for (int i = 0; i < 1000; i++) {
+		stamp = free_something();
+		ck_assert(is_ordered(stamp));
+		if (_i == 0) /* else the GPU lags behind */
+			fake_complete_all(&fake);
+	}
+	ck_assert_uint_le(fake_calls(&fake, FAKE_QUERY), 40);
+	fake_complete_all(&fake);
+	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert(is_completed(stamp));
+}
+END_TEST
+
 START_TEST(there_is_nothing_to_order_or_wait_for_before_a_record)
 {
 	uint64_t stamp = gp_fence_started(&f);
@@ -525,6 +566,8 @@ int main(void)
 	tcase_add_test(tc, an_order_makes_ordered_but_not_completed);
 	tcase_add_test(tc, an_order_covers_every_free_before_it);
 	tcase_add_test(tc, the_last_order_can_be_given_again_until_it_is_complete);
+	tcase_add_test(tc, in_order_a_record_at_a_free_is_an_order_which_is_given_once_that_ends);
+	tcase_add_loop_test(tc, in_order_records_do_without_questions, 0, 2);
 	tcase_add_test(tc, there_is_nothing_to_order_or_wait_for_before_a_record);
 	tcase_add_test(tc, one_record_serves_all_that_were_freed_before_it);
 	tcase_add_test(tc, a_record_that_failed_covers_nothing_and_the_next_covers_more);
