@@ -23,7 +23,7 @@ SOURCES = ROOT / "tests" / "gpu"
 WORK = ROOT / "build-gpu"
 BIN = WORK / "bin"
 
-CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "probes"]
+CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "beyond", "probes"]
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
     ("green_probe", SOURCES / "green_probe.c"),

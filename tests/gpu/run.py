@@ -32,6 +32,7 @@ import part_python
 import part_regions
 import part_semantics
 import part_streams
+import part_tools
 import part_ways
 import programs
 import results
@@ -53,6 +54,7 @@ PARTS = {
     "documents": part_documents,
     "backends": part_backends,
     "regions": part_regions,
+    "tools": part_tools,
 }
 
 SKIPPED = 77

@@ -30,6 +30,7 @@ import part_patterns
 import part_python
 import part_semantics
 import part_streams
+import part_tools
 import programs
 import results
 import run
@@ -193,6 +194,36 @@ class RegionsTest(WithOut):
                             ({"status": 1}, scenarios)):
             before = len(self.bad())
             self.assertEqual(len(self.play(**more)) - before, count * configs, more)
+
+
+class ToolsTest(WithOut):
+    """Each tool tells what it shall, but for one run."""
+
+    def play(self, wrong=None, change=None):
+        def run_program(config, words, log, timeout, more=None):
+            name = f"{config.name} {words[-1]}" if words[0] == "sanitizer" else config.name
+            if words[0] == "sanitizer":
+                is_found = words[-1] == "beyond" and config.name in part_tools.SEES_BLOCKS
+                return programs.Run(change if name == wrong else part_tools.FOUND * is_found, "", True)
+            told = {"answer": "1", "kernels": 90, "mallocs": 0 if config.name in ("split", "vmm") else 7, "frees": 7}
+            return programs.Run(0, json.dumps(told | (change if name == wrong else {})), True)
+
+        with mock.patch("programs.run_program", run_program), \
+                mock.patch("part_tools.find_sanitizer", lambda: "sanitizer"), \
+                mock.patch("importlib.util.find_spec", lambda name: True):
+            part_tools.run_sanitizer(self.results, self.out, pathlib.Path("library"))
+            part_tools.run_profiler(self.results, self.out, pathlib.Path("library"))
+        return len(self.bad())
+
+    def test_what_is_as_it_shall_be_is_well_and_each_other_answer_is_bad(self):
+        before = self.play()
+        self.assertEqual(before, 0)
+        for wrong, change, count in (("split within", 9, 1), ("split beyond", 9, 1), ("raw beyond", 0, 1),
+                                     ("split", {"kernels": 89}, 1), ("vmm", {"answer": "2"}, 1),
+                                     ("split, no runtime layer", {"frees": 6}, 1)):
+            bad = self.play(wrong, change)
+            self.assertEqual(bad - before, count, wrong)
+            before = bad
 
 
 class DocumentsTest(WithOut):
