@@ -241,7 +241,7 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 {
 	struct gp_block_info info;
 	CUresult r = CUDA_SUCCESS;
-	bool is_ours = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && find_block(ptr, &info);
+	bool is_block = find_block(ptr, &info), is_ours = is_block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
 
 	/*
 	 * It sticks to the driver's allocation, which is then kept from other owners. Who asks for it lets a device
@@ -252,6 +252,9 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
 	if (r && is_ours)
 		say_no_sync_memops(&info, r);
+	/* Of mapped memory the driver says so of every attribute; of cuMemAlloc's, that there is no other to set. */
+	if (r == CUDA_ERROR_NOT_SUPPORTED && is_block && !is_ours && info.is_mapped)
+		return CUDA_ERROR_INVALID_VALUE;
 	return r;
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A kernel that writes one byte beyond a block (T10.1): for a sanitizer to find. With "within" it keeps to its block. */
+/*
+ * A kernel that writes one byte beyond a block, where there is no other (T10.1): for a sanitizer to find. With "within"
+ * it keeps to its block.
+ */
 
 #include "gpu.h"
 
@@ -17,20 +20,18 @@ __global__ void write_at(char *p, size_t i)
 int main(int argc, char **argv)
 {
 	bool is_within = argc == 2 && !strcmp(argv[1], "within");
-	char *blocks[3], byte = 0;
+	char *p, byte = 0;
 
 	gpu_require();
-	for (char *&p : blocks)
-		CHECK(cudaMalloc(&p, BYTES));
-	write_at<<<1, 1>>>(blocks[1], BYTES - is_within);
+	CHECK(cudaMalloc(&p, BYTES));
+	write_at<<<1, 1>>>(p, BYTES - is_within);
 	if (is_within) {
 		CHECK(cudaDeviceSynchronize());
-		CHECK(cudaMemcpy(&byte, blocks[1] + BYTES - 1, 1, cudaMemcpyDeviceToHost));
+		CHECK(cudaMemcpy(&byte, p + BYTES - 1, 1, cudaMemcpyDeviceToHost));
 	} else {
 		(void)cudaDeviceSynchronize();
 	}
 	printf("beyond within=%d byte=%d\n", is_within, byte);
-	for (char *p : blocks)
-		(void)cudaFree(p);
+	(void)cudaFree(p);
 	return 0;
 }

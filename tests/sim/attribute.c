@@ -176,10 +176,12 @@ CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr
 
 	SIM_BEGIN(cuPointerSetAttribute);
 	block = live_block(ptr);
-	if (!value || !block || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+	if (!value || !block)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (block->kind == SIM_MAPPED)
 		return CUDA_ERROR_NOT_SUPPORTED;
+	if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
 	block->sync_memops = *(const unsigned *)value;
 	return CUDA_SUCCESS;
 }
