@@ -164,6 +164,38 @@ static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free, boo
 	return r;
 }
 
+static void watch_newest_locked(struct gp_fence *f, uint64_t now_ns)
+{
+	f->lag_seq = f->count ? nth_locked(f, f->count - 1)->seq : 0;
+	f->lag_since_ns = now_ns;
+	f->is_lag_seen = false;
+}
+
+/*
+ * The newest fence is watched until it is complete, then the newest of that time. Were the oldest's age looked at
+ * instead, each record would have to ask what time it is. That it took long has to be seen while it does: who asks
+ * seldom, as one does while the GPU lags, would find each complete after long, and never that it lags no more.
+ */
+static void watch_lag_locked(struct gp_fence *f)
+{
+	bool lags = false;
+	uint64_t now_ns;
+
+	if (!f->count) {
+		watch_newest_locked(f, 0);
+	} else {
+		now_ns = f->backend.ops->now_ns(f->backend.arg);
+		if (f->lag_seq > gp_fence_completed(f)) {
+			f->is_lag_seen |= now_ns - f->lag_since_ns >= GP_LAG_NS;
+			lags = f->is_lag_seen || gp_fence_lags(f);
+		} else {
+			lags = f->is_lag_seen;
+			watch_newest_locked(f, now_ns);
+		}
+	}
+	atomic_store_explicit(&f->lags, lags, memory_order_relaxed);
+}
+
 /*
  * Of what is in order nobody else asks, so here one query has to make room for many records. Where the GPU lags, the
  * newer half alone tells later what is done; what was ordered upon last stays.
@@ -176,6 +208,9 @@ static int make_room_locked(struct gp_fence *f)
 	if (!f->is_in_order || !half)
 		return f->count ? query_locked(f, 0) : -EAGAIN;
 	r = query_locked(f, half);
+	/* Nor would anybody see that it lags no more. */
+	if (gp_fence_lags(f))
+		watch_lag_locked(f);
 	if (r != -EAGAIN || nth_locked(f, half - 1)->seq >= gp_fence_ordered(f))
 		return r;
 	drop_oldest_locked(f, half);
@@ -237,40 +272,6 @@ bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
 	f->is_in_order = is_in_order;
 	gp_mutex_unlock(&f->lock);
 	return was;
-}
-
-static void watch_newest_locked(struct gp_fence *f, uint64_t now_ns)
-{
-	f->lag_seq = f->count ? nth_locked(f, f->count - 1)->seq : 0;
-	f->lag_since_ns = now_ns;
-	f->is_lag_seen = false;
-}
-
-/*
- * The newest fence is watched until it is complete, then the newest of that time. Were the oldest's age looked at
- * instead, each record would have to ask what time it is. That it took long has to be seen while it does: who asks
- * seldom, as one does while the GPU lags, would find each complete after long, and never that it lags no more. In order
- * nobody asks, and it does not matter.
- */
-static void watch_lag_locked(struct gp_fence *f)
-{
-	bool lags = false;
-	uint64_t now_ns;
-
-	if (!f->count || f->is_in_order) {
-		f->lag_seq = 0;
-		f->is_lag_seen = false;
-	} else {
-		now_ns = f->backend.ops->now_ns(f->backend.arg);
-		if (f->lag_seq > gp_fence_completed(f)) {
-			f->is_lag_seen |= now_ns - f->lag_since_ns >= GP_LAG_NS;
-			lags = f->is_lag_seen || gp_fence_lags(f);
-		} else {
-			lags = f->is_lag_seen;
-			watch_newest_locked(f, now_ns);
-		}
-	}
-	atomic_store_explicit(&f->lags, lags, memory_order_relaxed);
 }
 
 /* Where the GPU lags one query often tells that nothing is done yet; if something is, find out how much in few. */

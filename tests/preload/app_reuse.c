@@ -122,6 +122,23 @@ static void loop(void)
 	app_tell_driver();
 }
 
+/* The same with blocks that the thread keeps for itself, and the GPU ever farther behind. */
+static void loop_small(void)
+{
+	CUdeviceptr ptr;
+
+	app_start();
+	for (unsigned i = 0; i < 10 * ROUNDS; i++) {
+		ptr = app_alloc(512 * KIB);
+		app_spin_fill(NULL, ptr, touched, 0xdead, SLOW_NS);
+		APP_MUST(cuMemFree_v2(ptr));
+	}
+	ptr = app_alloc(512 * KIB);
+	app_fill(NULL, ptr, touched, 1);
+	printf("wrong words: %zu\n", app_count_wrong(NULL, ptr, touched, 1));
+	app_tell_driver();
+}
+
 /*
  * One thread and no stream: what the GPU still writes is used again, and nobody waits or is made to. Then there is work
  * that knows nothing of that.
@@ -198,6 +215,7 @@ static void then_capture(void)
 }
 
 const struct app_scenario app_scenarios[] = {
+	{"loop_small", loop_small},
 	{"then_stream", then_stream},
 	{"then_early", then_early},
 	{"then_thread", then_thread},

@@ -78,6 +78,16 @@ START_TEST(a_loop_on_one_stream_asks_the_driver_once_and_never_waits)
 }
 END_TEST
 
+START_TEST(a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts)
+{
+	static const char *const simple[] = {"GPUPOOL_POOL=simple", NULL};
+
+	play_same(&(struct play){.program = "app_reuse", .words = {"loop_small"}, .env = simple});
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 64);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static const char *const ends_of_order[] = {"then_stream", "then_early", "then_thread", "then_capture"};
 
 START_TEST(what_was_used_again_in_order_is_waited_for_by_what_is_not)
@@ -98,6 +108,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, what_was_used_again_in_order_is_waited_for_by_what_is_not, 0, (int)LENGTH(ends_of_order));
 	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);
+	tcase_add_test(tc, a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts);
 }
 
 int main(int argc, char **argv)

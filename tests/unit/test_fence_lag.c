@@ -78,6 +78,28 @@ START_TEST(the_gpu_has_caught_up_once_nothing_is_seen_to_take_long)
 }
 END_TEST
 
+/* Then a free may lie where only a fence tells that it can be had; and nobody asks later whether it still lags. */
+START_TEST(in_order_the_gpu_lags_until_it_keeps_up_with_the_records)
+{
+	gp_fence_set_in_order(&f, true);
+	free_something();
+	(void)gp_fence_settle(&f);
+	wait_for_us(1000);
+	for (int i = 0; i < 1000; i++) {
+		free_something();
+		(void)gp_fence_settle_stamp(&f, 1);
+		wait_for_us(1);
+		ck_assert(gp_fence_lags(&f));
+	}
+	for (int i = 0; i < 200; i++) {
+		free_something();
+		fake_complete_all(&fake);
+		wait_for_us(1000);
+	}
+	ck_assert(!gp_fence_lags(&f));
+}
+END_TEST
+
 /* There may be more, and all of it complete: then one query is to settle it. */
 START_TEST(what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind)
 {
@@ -116,6 +138,7 @@ int main(void)
 	tcase_add_test(tc, the_gpu_lags_once_what_was_recorded_a_while_ago_is_not_done);
 	tcase_add_loop_test(tc, the_gpu_has_caught_up_once_nothing_is_seen_to_take_long, 0,
 		sizeof(steps) / sizeof(*steps));
+	tcase_add_test(tc, in_order_the_gpu_lags_until_it_keeps_up_with_the_records);
 	tcase_add_test(tc, what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind);
 	tcase_add_test(tc, what_is_not_done_of_one_stamp_says_that_one_has_to_wait);
 	return suite_run(suite);
