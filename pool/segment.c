@@ -391,6 +391,9 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 
 	if (request->kind->grow)
 		return request->kind->grow(pool, request, ret_block);
+	/* Where memory is used again without a question, what is done with may not be known to be. */
+	if (request->kind->swaps)
+		(void)gp_fence_settle(pool->fence);
 	give_back_stale(pool, request);
 	swap_idle(pool, request);
 	gp_mutex_lock(&pool->lock);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "pool/pool_control.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -54,6 +55,22 @@ START_TEST(split_gives_idle_segments_back_as_long_as_each_request_is_another)
 		fixture_free(fixture_alloc((100 + 20 * i) * GP_MIB));
 		fixture_alloc((110 + 20 * i) * GP_MIB);
 		ck_assert_uint_le(fixture_stats().total_bytes, fixture_stats().used_bytes + 2 * GP_MIB);
+	}
+}
+END_TEST
+
+/* Nobody has asked whether it is done with. */
+START_TEST(split_gives_idle_segments_back_that_were_used_in_order)
+{
+	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
+	gp_pool_set_in_order(fixture_pool(), true);
+	for (uint64_t i = 0; i < 40; i++) {
+		uint64_t addr = fixture_alloc((34 + 2 * i) * GP_MIB);
+
+		fixture_work();
+		fake_complete_all(&px.fake);
+		fixture_free(addr);
+		ck_assert_uint_le(fixture_stats().peak_total_bytes, (34 + 2 * i) * GP_MIB);
 	}
 }
 END_TEST
@@ -172,6 +189,7 @@ int main(void)
 	ADD_ROWS(tc, parts, split_gives_a_block_that_would_fill_a_segment_its_own);
 	tcase_add_test(tc, split_has_what_it_gave_back_arrive_before_it_takes_more);
 	tcase_add_test(tc, split_gives_idle_segments_back_as_long_as_each_request_is_another);
+	tcase_add_test(tc, split_gives_idle_segments_back_that_were_used_in_order);
 	ADD_ROWS(tc, bars, few_random_loops_call_the_driver_after_the_third_round);
 	return suite_run(suite);
 }
