@@ -197,6 +197,38 @@ static void watch_lag_locked(struct gp_fence *f)
 }
 
 /*
+ * The driver has later work wait for every record of the context that was made before it is told to, not only for the
+ * one named (measured). So while one that no free made is not complete, nothing may be ordered.
+ */
+static int settle_late_locked(struct gp_fence *f)
+{
+	if (!f->count || nth_locked(f, f->count - 1)->n_freers)
+		return 0;
+	return query_locked(f, f->count - 1);
+}
+
+static int order_again_locked(struct gp_fence *f)
+{
+	int r = settle_late_locked(f);
+	uint64_t ordered = gp_fence_ordered(f);
+	unsigned n = ordered ? first_after_locked(f, ordered - 1) : f->count;
+
+	if (r || n == f->count || nth_locked(f, n)->seq != ordered)
+		return r;
+	r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
+	if (!r)
+		f->given = ordered;
+	return r;
+}
+
+static bool is_order_owed_locked(const struct gp_fence *f)
+{
+	uint64_t ordered = gp_fence_ordered(f);
+
+	return f->is_in_order && ordered > gp_fence_completed(f) && ordered > f->given;
+}
+
+/*
  * Of what is in order nobody else asks, so here one query has to make room for many records. Where the GPU lags, the
  * newer half alone tells later what is done; what was ordered upon last stays.
  */
@@ -222,6 +254,9 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	uint64_t seq;
 	int slot, r = 0;
 
+	/* No order can be given behind a late record, and then the host would have to wait once the order is due. */
+	if (!is_at_free && is_order_owed_locked(f))
+		(void)order_again_locked(f);
 	if (!f->n_spare || (f->is_in_order && f->count >= IN_ORDER_MAX))
 		r = make_room_locked(f);
 	if (r > 0 || (r && !f->n_spare))
@@ -265,13 +300,13 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 
 bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
 {
-	bool was;
+	bool is_owed;
 
 	gp_mutex_lock(&f->lock);
-	was = f->is_in_order;
+	is_owed = is_order_owed_locked(f);
 	f->is_in_order = is_in_order;
 	gp_mutex_unlock(&f->lock);
-	return was;
+	return is_owed;
 }
 
 /* Where the GPU lags one query often tells that nothing is done yet; if something is, find out how much in few. */
@@ -334,21 +369,11 @@ static int order_locked(struct gp_fence *f, unsigned n)
 	if (r)
 		return r;
 	atomic_store_explicit(&f->ordered, seq, memory_order_release);
+	f->given = seq;
 	bump_locked(&f->orders);
 	/* Nobody will order on an older one again, and this one's completion tells of theirs. */
 	drop_oldest_locked(f, n);
 	return 0;
-}
-
-/*
- * The driver has later work wait for every record of the context that was made before it is told to, not only for the
- * one named (measured). So while one that no free made is not complete, nothing may be ordered.
- */
-static int settle_late_locked(struct gp_fence *f)
-{
-	if (!f->count || nth_locked(f, f->count - 1)->n_freers)
-		return 0;
-	return query_locked(f, f->count - 1);
 }
 
 int gp_fence_order(struct gp_fence *f)
@@ -365,16 +390,10 @@ int gp_fence_order(struct gp_fence *f)
 
 int gp_fence_order_again(struct gp_fence *f)
 {
-	uint64_t ordered;
-	unsigned n;
-	int r = 0;
+	int r;
 
 	gp_mutex_lock(&f->lock);
-	r = settle_late_locked(f);
-	ordered = gp_fence_ordered(f);
-	n = ordered ? first_after_locked(f, ordered - 1) : f->count;
-	if (!r && n < f->count && nth_locked(f, n)->seq == ordered)
-		r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
+	r = order_again_locked(f);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }

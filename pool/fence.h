@@ -43,6 +43,7 @@ struct gp_fence {
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	bool is_lag_seen; /* nor long after that time */
 	bool is_in_order; /* all work of the context is done in the order in which it came */
+	uint64_t given;	  /* the last order that the driver was told of: in order, more counts as ordered */
 	unsigned head, count;
 	struct gp_fence_entry {
 		uint64_t seq;
@@ -81,7 +82,10 @@ int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
  */
 int gp_fence_order(struct gp_fence *f);
 
-/* Whether work is done in the order in which it came, so that a record at a free is as good as an order. What was. */
+/*
+ * Whether work is done in the order in which it came, so that a record at a free is as good as an order. Returns whether
+ * an order is owed that was to be given before that ends.
+ */
 bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
 
 /* Once more for the last that was ordered upon, if it is not complete: for who was not held back. 0, or as above. */

@@ -7,7 +7,7 @@
 
 CUcontext app_ctx;
 
-static CUfunction fill, spin, spin_fill;
+static CUfunction fill, spin, spin_fill, wait_flag;
 
 void app_start(void)
 {
@@ -20,6 +20,7 @@ void app_start(void)
 	APP_MUST(cuModuleGetFunction(&fill, module, "fill"));
 	APP_MUST(cuModuleGetFunction(&spin, module, "spin"));
 	APP_MUST(cuModuleGetFunction(&spin_fill, module, "spin_fill"));
+	APP_MUST(cuModuleGetFunction(&wait_flag, module, "wait_flag"));
 }
 
 CUdeviceptr app_alloc(size_t bytes)
@@ -63,6 +64,13 @@ void app_fill_early(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t val
 void app_spin(CUstream stream, uint64_t ns)
 {
 	launch(spin, stream, (void *[]){&ns});
+}
+
+void app_spin_until(CUstream stream, const uint32_t *flag, uint32_t value)
+{
+	CUdeviceptr ptr = (CUdeviceptr)(uintptr_t)flag;
+
+	launch(wait_flag, stream, (void *[]){&ptr, &value});
 }
 
 void app_spin_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value, uint64_t ns)

@@ -4,6 +4,7 @@
 /* Memory that is freed while the GPU still works on it, and allocated again for another stream. */
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "app_driver.h"
 
@@ -214,7 +215,84 @@ static void then_capture(void)
 	app_tell_driver();
 }
 
+/*
+ * A second thread that comes once the first is past a free, and releases what that would have waited for. Without the
+ * library such a program has to be written in another way.
+ */
+static struct {
+	volatile uint32_t *flag;
+	const char *awaited; /* a function of the driver that the first thread calls meanwhile */
+	uint64_t n_calls;    /* of it, before */
+	CUdeviceptr ptr;     /* to be written to, or 0 */
+} second;
+
+static void start_second(void)
+{
+	void *flag;
+
+	app_start();
+	APP_MUST(cuMemHostAlloc(&flag, 4 * KIB, 0));
+	second.flag = flag;
+	*second.flag = 0;
+	app_spin_until(CU_STREAM_PER_THREAD, flag, 1);
+}
+
+static void *release_in_thread(void *unused)
+{
+	while (second.awaited && app_calls(second.awaited) == second.n_calls)
+		sched_yield();
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	if (second.ptr)
+		app_fill(CU_STREAM_PER_THREAD, second.ptr, touched, 1);
+	*second.flag = 1;
+	return NULL;
+}
+
+/* Small blocks are had and freed without a record each, which the first thread makes up for as it allocates. */
+static void second_releases(void)
+{
+	CUdeviceptr small, large;
+	pthread_t thread;
+
+	start_second();
+	small = app_alloc(64 * KIB);
+	large = app_alloc(bytes);
+	APP_MUST(cuMemFree_v2(large));
+	APP_MUST(cuMemFree_v2(small));
+	for (unsigned i = 0; i < ROUNDS; i++)
+		app_alloc(64 * KIB);
+	APP_MUST(pthread_create(&thread, NULL, release_in_thread, NULL));
+	APP_MUST(pthread_join(thread, NULL));
+	APP_MUST(cuCtxSynchronize());
+	app_tell_driver();
+}
+
+/* The first makes another context, and waits for what was used again in order; the second does not. */
+static void second_writes(void)
+{
+	CUcontext other;
+	CUdeviceptr old;
+	pthread_t thread;
+
+	start_second();
+	old = app_alloc(bytes);
+	app_fill(CU_STREAM_PER_THREAD, old, touched, 0xdead);
+	APP_MUST(cuMemFree_v2(old));
+	second.ptr = app_alloc(bytes);
+	second.awaited = "cuEventQuery";
+	second.n_calls = app_calls(second.awaited);
+	APP_MUST(pthread_create(&thread, NULL, release_in_thread, NULL));
+	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
+	APP_MUST(pthread_join(thread, NULL));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuCtxSynchronize());
+	app_fact("used again", old == second.ptr);
+	app_tell_driver();
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"second_releases", second_releases},
+	{"second_writes", second_writes},
 	{"loop_small", loop_small},
 	{"then_stream", then_stream},
 	{"then_early", then_early},

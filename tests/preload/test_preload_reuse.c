@@ -99,6 +99,23 @@ START_TEST(what_was_used_again_in_order_is_waited_for_by_what_is_not)
 }
 END_TEST
 
+START_TEST(a_second_thread_need_not_wait_for_what_a_free_of_the_first_would_have)
+{
+	play_run(&(struct play){.program = "app_reuse", .words = {"second_releases"}, .preload = play_library});
+	/* Else that of a deadlock. */
+	ck_assert_int_eq(play_status, 0);
+}
+END_TEST
+
+START_TEST(a_second_thread_is_held_back_while_the_first_waits_for_completion)
+{
+	play_run(&(struct play){.program = "app_reuse", .words = {"second_writes"}, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("used again"), 1);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, two_streams_never_race_for_memory_that_is_used_again, 0, (int)LENGTH(settings));
@@ -107,6 +124,8 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_goes_from_stream_to_stream_by_an_order_on_the_gpu);
 	tcase_add_loop_test(
 		tc, what_was_used_again_in_order_is_waited_for_by_what_is_not, 0, (int)LENGTH(ends_of_order));
+	tcase_add_test(tc, a_second_thread_need_not_wait_for_what_a_free_of_the_first_would_have);
+	tcase_add_test(tc, a_second_thread_is_held_back_while_the_first_waits_for_completion);
 	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);
 	tcase_add_test(tc, a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts);
 }
