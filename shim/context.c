@@ -167,8 +167,12 @@ static struct gp_context *enlist(struct gp_context *context, uint64_t ends)
 
 	gp_rwlock_lock(&table_lock);
 	other = find_locked(context->handle);
-	if (!other && n_table < CONTEXTS_MAX && !gp_contexts_ending && n_ends == ends)
+	if (!other && n_table < CONTEXTS_MAX && !gp_contexts_ending && n_ends == ends) {
+		/* Whoever ends the order meanwhile finds it here; who did before has not been told of it. */
+		if (!gp_in_order_is())
+			gp_pool_set_in_order(context->pool, false);
 		other = table[n_table++] = context;
+	}
 	if (other)
 		gp_context_use(other);
 	gp_rwlock_unlock(&table_lock);
@@ -366,6 +370,8 @@ void gp_state_need_completion(const char *why)
 	if (gp_state.config.reuse == GP_CONFIG_REUSE_ORDERED || atomic_exchange(&gp_state.needs_completion, true))
 		return;
 	gp_log(GP_LOG_INFO, "freed memory is reused on completion only from now on: %s", why);
+	/* Other threads work on while this one waits for what was handed out before. */
+	gp_in_order_end(why);
 	gp_context_each(require_completion, NULL);
 }
 

@@ -9,8 +9,9 @@
  *
  * It ends once and for all, for the whole process, before there can be work out of order: when a second thread makes a
  * context current, since it has a default stream of its own; when a stream or a green context is created; when a kernel
- * is launched that may begin early (hook_launch.c); when a capture begins, as fences are refused while it lasts. Then
- * the driver is told once to have later work wait for what was freed (gp_pool_set_in_order).
+ * is launched that may begin early (hook_launch.c); when a capture begins, as fences are refused while it lasts; when
+ * order is not enough any more (gp_state_need_completion). Then the driver is told to have later work wait for what was
+ * freed, unless it knows already (gp_pool_set_in_order).
  */
 
 #include <stdatomic.h>
