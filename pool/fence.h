@@ -43,7 +43,7 @@ struct gp_fence {
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	bool is_lag_seen; /* nor long after that time */
 	bool is_in_order; /* all work of the context is done in the order in which it came */
-	uint64_t given;	  /* the last order that the driver was told of: in order, more counts as ordered */
+	uint64_t given; /* the last order that the driver was told of; in order, more counts as ordered */
 	unsigned head, count;
 	struct gp_fence_entry {
 		uint64_t seq;
@@ -59,7 +59,6 @@ struct gp_fence {
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend);
 void gp_fence_deinit(struct gp_fence *f);
 void gp_fence_quiesce(struct gp_fence *f); /* returns once no call of the driver is under way that began before */
-
 void gp_fence_drop(struct gp_fence *f); /* the context is gone: no later call reaches the driver or finds a fence */
 
 /*
@@ -82,10 +81,7 @@ int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
  */
 int gp_fence_order(struct gp_fence *f);
 
-/*
- * Whether work is done in the order in which it came, so that a record at a free is as good as an order. Returns whether
- * an order is owed that was to be given before that ends.
- */
+/* Whether work is done in the order in which it came: then a record at a free will do. Returns whether one is owed. */
 bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
 
 /* Once more for the last that was ordered upon, if it is not complete: for who was not held back. 0, or as above. */
