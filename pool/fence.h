@@ -81,7 +81,7 @@ int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
  */
 int gp_fence_order(struct gp_fence *f);
 
-/* Whether work is done in the order in which it came: then a record at a free will do. Returns whether one is owed. */
+/* Whether work is done as it came: then a record at a free is as good as an order. Returns whether one is owed now. */
 bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
 
 /* Once more for the last that was ordered upon, if it is not complete: for who was not held back. 0, or as above. */
