@@ -69,6 +69,7 @@ struct fake_piece {
 	bool is_useless; /* it was mapped, but nobody may touch it */
 	bool is_stuck; /* the driver has refused to unmap it */
 	bool is_released; /* and it goes once it is unmapped */
+	bool is_hopeless; /* the driver has refused that even after the context's end */
 };
 
 struct fake {
@@ -120,7 +121,7 @@ struct fake {
 void fake_init(struct fake *fake, uint64_t capacity);
 void fake_deinit(struct fake *fake);
 
-/* What was mapped is gone, and the addresses too: or what is still there. */
+/* What was mapped is gone, and the addresses too: or what is still there, but for what the driver would not unmap. */
 const char *fake_check_unmapped(struct fake *fake);
 struct gp_backend fake_backend(struct fake *fake);
 

@@ -186,8 +186,10 @@ static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
 		fake_set_breach(fake, "something was unmapped that is not mapped");
 	if (fake_last_use(fake, addr, bytes) > atomic_load(&fake->completed) && !fake->has_ended)
 		fake_set_breach(fake, "memory that the GPU still uses was unmapped");
-	if (piece)
+	if (piece) {
 		piece->is_stuck = entry.result != 0;
+		piece->is_hopeless = entry.result && fake->has_ended;
+	}
 	if (piece && !entry.result) {
 		piece->addr = 0;
 		piece->was_exported = forget_history(fake, addr, bytes);
@@ -213,9 +215,10 @@ static int wait_as_free(void *arg)
 
 const char *fake_check_unmapped(struct fake *fake)
 {
-	if (fake->n_pieces)
-		return "a piece of memory was lost";
-	return fake->addresses_bytes ? "addresses were lost" : NULL;
+	for (size_t i = 0; i < fake->n_pieces; i++)
+		if (!fake->pieces[i].is_hopeless || !fake->pieces[i].is_released)
+			return "a piece of memory was lost";
+	return fake->addresses_bytes && !fake->n_pieces ? "addresses were lost" : NULL;
 }
 
 const struct gp_mapping_ops fake_mapping = {
