@@ -34,10 +34,12 @@ struct gp_backend {
  */
 struct gp_mapping_ops {
 	int (*address_reserve)(void *arg, uint64_t bytes, uint64_t *ret_addr);
+	/* All of what was reserved; nothing may be mapped there any more. */
 	void (*address_free)(void *arg, uint64_t addr, uint64_t bytes);
 
 	/* Takes memory from the driver. -ENOMEM enters the retry rounds. */
 	int (*create)(void *arg, uint64_t bytes, uint64_t *ret_handle);
+	/* After the context's end it may be mapped still, if unmap was refused: then the memory goes once it is not. */
 	void (*release)(void *arg, uint64_t handle, uint64_t bytes);
 
 	/*

@@ -8,6 +8,7 @@
 
 /*
  * After gp_pool_drop, once the driver has ended the context: what is mapped does not end with it, and goes back now.
+ * What the driver refuses to unmap even then stays, and its range of addresses is given to nobody else.
  */
 void gp_pool_unmap(struct gp_pool *pool);
 

@@ -58,6 +58,17 @@ static void make_segment(struct gp_pool *pool, struct gp_range *range)
 	gp_addrmap_add_segment(pool->options.map, segment);
 }
 
+static bool has_pieces(const struct gp_vm *vm, const struct gp_range *range)
+{
+	struct gp_list *link;
+
+	gp_list_each(link, &vm->pieces)
+		if (gp_container_of(link, struct gp_piece, link)->addr - range->base < range->size)
+			return true;
+	return false;
+}
+
+/* But for those of a range where something is still mapped: whoever got them next would find memory there. */
 static void give_addresses_back(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
@@ -65,7 +76,7 @@ static void give_addresses_back(struct gp_pool *pool)
 	for (int i = 0; i < GP_N_RANGES; i++) {
 		struct gp_range *range = &pool->cache.vm->ranges[i];
 
-		if (range->base)
+		if (range->base && !has_pieces(pool->cache.vm, range))
 			be->ops->mapping->address_free(be->arg, range->base, range->size);
 	}
 }
@@ -109,7 +120,10 @@ void gp_range_close(struct gp_pool *pool)
 	free(vm);
 }
 
-/* With nobody left who maps or unmaps: everything goes, and then the addresses. */
+/*
+ * With nobody left who maps or unmaps: everything goes, and then the addresses. What the driver does not unmap even now
+ * is released, too, and would go if it ever were; it stays in the list.
+ */
 static void unmap_all(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
@@ -119,8 +133,10 @@ static void unmap_all(struct gp_pool *pool)
 		struct gp_piece *piece = gp_container_of(link, struct gp_piece, link);
 
 		if (piece->is_mapped)
-			(void)be->ops->mapping->unmap(be->arg, piece->addr, piece->size);
+			piece->is_mapped = be->ops->mapping->unmap(be->arg, piece->addr, piece->size) != 0;
 		be->ops->mapping->release(be->arg, piece->handle, piece->size);
+		if (piece->is_mapped)
+			continue;
 		gp_list_remove(link);
 		free(piece);
 	}

@@ -121,7 +121,7 @@ struct fake {
 void fake_init(struct fake *fake, uint64_t capacity);
 void fake_deinit(struct fake *fake);
 
-/* What was mapped is gone, and the addresses too: or what is still there, but for what the driver would not unmap. */
+/* NULL: all went well, and what was mapped is gone, and the addresses too, but for what the driver would not unmap. */
 const char *fake_check_unmapped(struct fake *fake);
 struct gp_backend fake_backend(struct fake *fake);
 

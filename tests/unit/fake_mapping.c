@@ -215,6 +215,10 @@ static int wait_as_free(void *arg)
 
 const char *fake_check_unmapped(struct fake *fake)
 {
+	const char *breach = atomic_load(&fake->breach);
+
+	if (breach)
+		return breach;
 	for (size_t i = 0; i < fake->n_pieces; i++)
 		if (!fake->pieces[i].is_hopeless || !fake->pieces[i].is_released)
 			return "a piece of memory was lost";

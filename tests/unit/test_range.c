@@ -389,6 +389,26 @@ START_TEST(nothing_is_lost_when_the_context_ends_meanwhile)
 }
 END_TEST
 
+/* Whoever got them next would find memory there. */
+START_TEST(addresses_where_the_driver_unmaps_nothing_even_in_the_end_are_kept_and_no_others)
+{
+	uint64_t both;
+
+	/* A piece in each range. They are unmapped in that order. */
+	fixture_alloc(GP_MIB);
+	fixture_alloc(20 * GP_MIB);
+	both = px.fake.addresses_bytes;
+	fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP, 1 + (unsigned)_i, 1, 719});
+	gp_pool_drop(px.pool);
+	atomic_store(&px.fake.has_ended, true);
+	gp_pool_unmap(px.pool);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 2);
+	ck_assert_uint_eq(px.fake.n_pieces, 1);
+	ck_assert_uint_eq(px.fake.addresses_bytes, both / 2);
+	ck_assert_msg(!fake_check_unmapped(&px.fake), "%s", fake_check_unmapped(&px.fake));
+}
+END_TEST
+
 static void count_piece(void *n, uint64_t addr, uint64_t bytes)
 {
 	++*(unsigned *)n;
@@ -474,6 +494,8 @@ int main(void)
 	tcase_add_test(tc, a_pending_block_that_was_exported_is_not_waited_for_in_vain);
 	tcase_add_test(tc, an_address_inside_a_block_is_found_among_many);
 	tcase_add_test(tc, a_pool_that_is_gone_has_no_pieces_to_tell_of);
+	tcase_add_loop_test(
+		tc, addresses_where_the_driver_unmaps_nothing_even_in_the_end_are_kept_and_no_others, 0, 2);
 	tcase_add_loop_test(tc, nothing_is_lost_when_the_context_ends_meanwhile, 0, sizeof(places) / sizeof(*places));
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
