@@ -28,6 +28,12 @@
 /* Every block starts at a multiple of this: what the driver itself gives, and what texture binding needs. */
 #define GP_ALIGN UINT64_C(512)
 
+/*
+ * Room that keeps what all threads read all the time off the lines of what some of them write. Two lines, since
+ * processors fetch them in pairs; and room instead of alignment, since such structures come from calloc.
+ */
+#define GP_LINES_APART 128
+
 static inline uint64_t gp_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;

@@ -5,7 +5,10 @@
 
 #include <errno.h>
 
-enum { IN_ORDER_MAX = 64 }; /* fences outstanding, where nobody else asks for them */
+enum {
+	IN_ORDER_MAX = 64, /* fences outstanding, where nobody else asks for them */
+	SPINS = 64,        /* while another thread asks: as long as that takes, some microseconds */
+};
 
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
@@ -125,9 +128,16 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
+/* What is so already is not written: every thread would have to fetch the line again. */
+static void set_flag_locked(_Atomic bool *flag, bool value)
+{
+	if (atomic_load_explicit(flag, memory_order_relaxed) != value)
+		atomic_store_explicit(flag, value, memory_order_relaxed);
+}
+
 static void note_ready_locked(struct gp_fence *f, bool is_ready)
 {
-	atomic_store_explicit(&f->was_ready, is_ready, memory_order_relaxed);
+	set_flag_locked(&f->was_ready, is_ready);
 }
 
 static bool is_freer_locked(const struct gp_fence_entry *entry)
@@ -193,7 +203,7 @@ static void watch_lag_locked(struct gp_fence *f)
 			watch_newest_locked(f, now_ns);
 		}
 	}
-	atomic_store_explicit(&f->lags, lags, memory_order_relaxed);
+	set_flag_locked(&f->lags, lags);
 }
 
 /*
@@ -225,7 +235,7 @@ static bool is_order_owed_locked(const struct gp_fence *f)
 {
 	uint64_t ordered = gp_fence_ordered(f);
 
-	return f->is_in_order && ordered > gp_fence_completed(f) && ordered > f->given;
+	return gp_fence_is_in_order(f) && ordered > gp_fence_completed(f) && ordered > f->given;
 }
 
 /*
@@ -237,7 +247,7 @@ static int make_room_locked(struct gp_fence *f)
 	unsigned half = f->count / 2;
 	int r;
 
-	if (!f->is_in_order || !half)
+	if (!gp_fence_is_in_order(f) || !half)
 		return f->count ? query_locked(f, 0) : -EAGAIN;
 	r = query_locked(f, half);
 	/* Nor would anybody see that it lags no more. */
@@ -257,7 +267,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	/* No order can be given behind a late record, and then the host would have to wait once the order is due. */
 	if (!is_at_free && is_order_owed_locked(f))
 		(void)order_again_locked(f);
-	if (!f->n_spare || (f->is_in_order && f->count >= IN_ORDER_MAX))
+	if (!f->n_spare || (gp_fence_is_in_order(f) && f->count >= IN_ORDER_MAX))
 		r = make_room_locked(f);
 	if (r > 0 || (r && !f->n_spare))
 		return r;
@@ -277,13 +287,12 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	return 0;
 }
 
-int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
+static int cover_locked(struct gp_fence *f, uint64_t stamp, bool is_at_free, bool waits)
 {
-	bool waits = lock_records(f), is_covered;
-	unsigned n;
+	unsigned n = first_after_locked(f, stamp);
+	bool is_covered;
 	int r = 0;
 
-	n = first_after_locked(f, stamp);
 	/* Somebody recorded after our stamp was read, while we waited for the lock, say: that one covers us. */
 	is_covered = n < f->count;
 	while (is_at_free && n < f->count && !note_free_locked(f, nth_locked(f, n)))
@@ -292,9 +301,31 @@ int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
 		r = record_locked(f, is_at_free, waits);
 	if (r < 0 && is_covered)
 		r = 0;
-	if (is_at_free && f->is_in_order && gp_fence_published_at_free(f) > gp_fence_ordered(f))
+	if (is_at_free && gp_fence_is_in_order(f) && gp_fence_published_at_free(f) > gp_fence_ordered(f))
 		atomic_store_explicit(&f->ordered, gp_fence_published_at_free(f), memory_order_release);
+	return r;
+}
+
+int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
+{
+	bool waits = lock_records(f);
+	int r = cover_locked(f, stamp, is_at_free, waits);
+
 	unlock_records(f, waits);
+	return r;
+}
+
+int gp_fence_try_record(struct gp_fence *f, uint64_t stamp)
+{
+	const struct gp_backend *be = &f->backend;
+	int r;
+
+	if (be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
+		return -EAGAIN;
+	if (!gp_mutex_try(&f->lock))
+		return -EAGAIN;
+	r = cover_locked(f, stamp, true, false);
+	gp_mutex_unlock(&f->lock);
 	return r;
 }
 
@@ -304,7 +335,7 @@ bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
 
 	gp_mutex_lock(&f->lock);
 	is_owed = is_order_owed_locked(f);
-	f->is_in_order = is_in_order;
+	set_flag_locked(&f->is_in_order, is_in_order);
 	gp_mutex_unlock(&f->lock);
 	return is_owed;
 }
@@ -339,13 +370,31 @@ int gp_fence_settle(struct gp_fence *f)
 	return r;
 }
 
+/*
+ * Takes the lock, or sees that what another thread does with it is enough. Many threads need the same fence at the same
+ * time, and each that slept on the lock would be woken once it is of no use any more.
+ */
+static bool lock_unless_completed(struct gp_fence *f, uint64_t stamp)
+{
+	for (unsigned i = 0; i < SPINS; i++) {
+		if (gp_mutex_try(&f->lock))
+			return true;
+		gp_pause();
+		if (gp_fence_completed(f) > stamp)
+			return false;
+	}
+	gp_mutex_lock(&f->lock);
+	return true;
+}
+
 int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp)
 {
 	bool is_any;
 	unsigned n;
 	int r = 0;
 
-	gp_mutex_lock(&f->lock);
+	if (!lock_unless_completed(f, stamp))
+		return 0;
 	if (gp_fence_completed(f) <= stamp) {
 		n = first_after_locked(f, stamp);
 		is_any = n < f->count;

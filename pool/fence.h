@@ -30,6 +30,7 @@ enum { GP_FENCE_FREERS = 16 };
 
 struct gp_fence {
 	struct gp_backend backend;
+	char apart[GP_LINES_APART]; /* what follows is read by each allocation and free, and written once a fence */
 	_Atomic uint64_t started;   /* highest number given out */
 	_Atomic uint64_t ordered;   /* everything later waits for this one and all before */
 	_Atomic uint64_t completed; /* this one and all before are done */
@@ -37,12 +38,13 @@ struct gp_fence {
 	_Atomic uint64_t published_at_free; /* the last one recorded at a free */
 	_Atomic bool was_ready;	    /* the last query found all complete that it asked for */
 	_Atomic bool lags;	    /* what was recorded a while ago is not done yet */
+	_Atomic bool is_in_order;   /* all work of the context is done in the order in which it came */
+	char apart_too[GP_LINES_APART];
 	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
 
 	struct gp_mutex lock; /* guards what follows, and is held across any other record, query and order */
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	bool is_lag_seen; /* nor long after that time */
-	bool is_in_order; /* all work of the context is done in the order in which it came */
 	uint64_t given; /* the last order that the driver was told of; in order, more counts as ordered */
 	unsigned head, count;
 	struct gp_fence_entry {
@@ -67,6 +69,9 @@ void gp_fence_drop(struct gp_fence *f); /* the context is gone: no later call re
  * without bound. 0; -EBUSY while a capture forbids it; -EAGAIN where too many are outstanding; or the driver's error.
  */
 int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
+
+/* The same at a free, unless another thread is at the driver for a fence: then -EAGAIN, and later will do. */
+int gp_fence_try_record(struct gp_fence *f, uint64_t stamp);
 
 /* Asks the driver what has completed. 0 if anything did, -EAGAIN if not, -EBUSY, or the driver's error. */
 int gp_fence_settle(struct gp_fence *f);
@@ -118,6 +123,11 @@ static inline bool gp_fence_was_ready(const struct gp_fence *f)
 static inline bool gp_fence_lags(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->lags, memory_order_relaxed);
+}
+
+static inline bool gp_fence_is_in_order(const struct gp_fence *f)
+{
+	return atomic_load_explicit(&f->is_in_order, memory_order_relaxed);
 }
 
 /* Some fence covers blocks with a stamp below this; in the second, one that was recorded at a free, anybody's. */

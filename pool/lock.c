@@ -28,6 +28,17 @@ void gp_mutex_lock(struct gp_mutex *m)
 	pthread_mutex_lock(&m->mutex);
 }
 
+bool gp_mutex_try(struct gp_mutex *m)
+{
+	if (pthread_mutex_trylock(&m->mutex))
+		return false;
+#ifdef GP_DEBUG
+	gp_assert(held >> m->rank == 0);
+	held |= 1u << m->rank;
+#endif
+	return true;
+}
+
 void gp_mutex_unlock(struct gp_mutex *m)
 {
 	pthread_mutex_unlock(&m->mutex);

@@ -43,6 +43,16 @@ struct gp_spinlock {
 	_Atomic bool is_locked;
 };
 
+/* Tells the processor that this is a loop which waits for another. */
+static inline void gp_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* Lets others go on, where what is waited for takes them a call of the driver. */
 void gp_yield(void);
 
@@ -62,4 +72,5 @@ static inline void gp_spin_unlock(struct gp_spinlock *l)
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank);
 void gp_mutex_deinit(struct gp_mutex *m);
 void gp_mutex_lock(struct gp_mutex *m);
+bool gp_mutex_try(struct gp_mutex *m); /* whether it was free, and is this thread's now */
 void gp_mutex_unlock(struct gp_mutex *m);

@@ -23,14 +23,16 @@ struct gp_pool {
 	_Atomic(const struct gp_kind_ops *) kind; /* of new blocks: changes once, in gp_pool_set_whole */
 	struct gp_pool *first;	/* of siblings; or the pool itself */
 	struct gp_fence *fence; /* that one's */
-	_Atomic unsigned refs;
 	_Atomic bool overlap, completion_only, dead;
 	_Atomic bool rounds_busy; /* one thread runs the rounds, the others wait for it and search again */
 	_Atomic bool is_pressed; /* the driver is nearly empty: nothing stays cached; of the first, for all of them */
-	_Atomic uint64_t n_arrivals; /* times that the driver got anything back: worth another attempt; likewise */
 	_Atomic bool is_full; /* the driver had not even little for the pool the last time that it was asked for that */
 	bool can_release_behind;	    /* the backend's answer: it stays */
 	_Atomic uint64_t pending_bytes_max; /* changes in gp_pool_set_pending_max */
+
+	char apart[GP_LINES_APART]; /* what comes before is read by each allocation and free, and hardly ever changes */
+	_Atomic unsigned refs;
+	_Atomic uint64_t n_arrivals; /* times that the driver got anything back: worth another attempt; of the first */
 	_Atomic unsigned n_refreshes; /* reuse.c: allocations for which the GPU might have been asked */
 
 	struct gp_mutex lock; /* guards everything below */
