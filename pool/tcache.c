@@ -18,7 +18,6 @@ enum {
 	RECORD_AFTER = 32, /* blocks that came: a fence for all of them */
 	REFUSED_MAX = 32,  /* for want of room: what lies there is not what is wanted now */
 	GROW_AFTER = 16,   /* fences for the sake of one shelf: it is worth a larger pool then */
-	SERIALS = 256,	   /* drawn at a time */
 };
 
 _Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
@@ -64,30 +63,12 @@ static void remember(struct gp_tcache *tc, struct gp_block *block, uint64_t size
 	};
 }
 
-static uint64_t new_serial(struct gp_tcache *tc)
-{
-	if (gp_unlikely(tc->next_serial == tc->end_serial)) {
-		tc->next_serial = atomic_fetch_add_explicit(
-			&tc->pool->options.map->serial, SERIALS, memory_order_relaxed);
-		tc->end_serial = tc->next_serial + SERIALS;
-	}
-	return ++tc->next_serial;
-}
-
-/* Later work may touch what has a stamp below this. */
-static uint64_t usable_below(const struct gp_tcache *tc)
-{
-	if (gp_unlikely(gp_pool_is_flag(&tc->pool->completion_only)))
-		return gp_fence_completed(tc->fence);
-	return gp_fence_ordered(tc->fence);
-}
-
 /* What a shelf has. */
 enum offer { NOTHING, USABLE, COVERED, NOT_COVERED };
 
 static enum offer offer_of(const struct gp_tcache *tc, const struct gp_block *block)
 {
-	if (gp_likely(block->stamp < usable_below(tc)))
+	if (gp_likely(block->stamp < gp_tcache_usable_below(tc)))
 		return USABLE;
 	return block->stamp < gp_fence_published(tc->fence) ? COVERED : NOT_COVERED;
 }
@@ -97,9 +78,7 @@ static inline struct gp_block *hand_out(struct gp_tcache *tc, struct gp_shelf *s
 {
 	struct gp_block *b = gp_tcache_take_nth(tc, shelf, n);
 
-	gp_block_hand_out(b, bytes, caller, new_serial(tc));
-	tc->requested += bytes;
-	tc->hits++;
+	gp_tcache_hand_out(tc, b, bytes, caller);
 	return b;
 }
 
@@ -112,7 +91,7 @@ static inline struct gp_block *take_first(struct gp_tcache *tc, uint64_t size, u
 	gp_ownlock_enter(&tc->lock);
 	if (gp_likely(shelf->count))
 		b = *gp_shelf_at(shelf, 0);
-	if (gp_likely(b && b->size == size && b->stamp < usable_below(tc)))
+	if (gp_likely(b && b->size == size && b->stamp < gp_tcache_usable_below(tc)))
 		b = hand_out(tc, shelf, 0, bytes, caller);
 	else
 		b = NULL;
@@ -195,7 +174,7 @@ static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t b
 	request.caller = caller;
 	request.is_hit_only = is_hit_only;
 	r = is_small ? alloc_small(tc, &request, ret_block) : gp_pool_alloc_block(tc->pool, &request, ret_block);
-	if (!r && is_small)
+	if (!r && (is_small || gp_fence_is_in_order(tc->fence)))
 		remember(tc, *ret_block, request.size);
 	return r;
 }
@@ -208,6 +187,8 @@ static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, b
 
 	if (gp_likely(size <= tc->size_max))
 		b = take_first(tc, size, bytes, caller);
+	else
+		b = gp_tcache_take_large(tc, size, bytes, caller);
 	if (gp_likely(b))
 		remember(tc, b, size);
 	else
@@ -235,46 +216,36 @@ static inline void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, stru
 		tc->published = published;
 		tc->n_uncovered = 0;
 	}
-	block->stamp = tc->newest_stamp = gp_fence_started(tc->fence);
+	gp_tcache_stamp_locked(tc, block);
 	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
-	tc->n_blocks++;
 	tc->n_uncovered++;
-	tc->requested -= gp_block_requested(block);
 }
 
-/* Whether a fence is due: enough has come together, or no more can. */
-static inline bool is_record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf)
-{
-	return tc->n_uncovered >= RECORD_AFTER ||
-	       (is_full(shelf) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published);
-}
+/* When a fence is due: soon, if enough has come together; now, if others were in the way for as long, or no more can. */
+enum due { NOT_DUE, DUE_SOON, DUE_NOW };
 
-/*
- * Not when the pool is dropped, and not while somebody waits for memory: that is said first, and then each cache is
- * emptied with its lock held.
- */
-static bool is_open_locked(const struct gp_tcache *tc)
+static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf)
 {
-	return !gp_pool_is_flag(&tc->pool->dead) && !gp_pool_is_flag(&tc->pool->rounds_busy);
+	if (gp_unlikely(is_full(shelf) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published))
+		return DUE_NOW;
+	if (gp_likely(tc->n_uncovered < RECORD_AFTER))
+		return NOT_DUE;
+	return tc->n_uncovered < 2 * RECORD_AFTER ? DUE_SOON : DUE_NOW;
 }
 
 /* From the program to its shelf; false if it has no room, or the block is not the program's. */
-static inline bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_record_due)
+static inline bool accept(struct gp_tcache *tc, const struct gp_recent *recent, enum due *ret_due)
 {
-	struct gp_block *b = recent->block;
 	struct gp_shelf *shelf = shelf_of(tc, recent->size);
 	bool is_taken = false;
 
 	gp_ownlock_enter(&tc->lock);
-	if (gp_likely(!is_full(shelf) && tc->bytes + recent->size <= tc->bytes_max && is_open_locked(tc) &&
-		      gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED))) {
-		is_taken = !gp_block_is_retired(b);
-		if (gp_likely(is_taken))
-			put_locked(tc, shelf, b);
-		else
-			atomic_store_explicit(&b->word, recent->word, memory_order_release);
-		*ret_is_record_due = is_record_due_locked(tc, shelf);
+	if (gp_likely(!is_full(shelf) && tc->bytes + recent->size <= tc->bytes_max &&
+		      gp_tcache_claim_locked(tc, recent))) {
+		put_locked(tc, shelf, recent->block);
+		*ret_due = record_due_locked(tc, shelf);
+		is_taken = true;
 	}
 	gp_ownlock_leave(&tc->lock);
 	return is_taken;
@@ -319,25 +290,31 @@ static void hand_over(struct gp_tcache *tc)
 	gp_tcache_flush(tc);
 }
 
+/* Whether who asks for memory can have more of it. */
+static inline bool is_plenty(const struct gp_tcache *tc)
+{
+	const struct gp_pool *pool = tc->pool;
+
+	return !gp_pool_is_pressed(pool) && !gp_pool_is_flag(&pool->is_full) &&
+	       gp_budget_left(pool->options.budget) >= tc->bytes_max;
+}
+
 /*
  * Whether blocks may wait for their fence: the GPU keeps up, and who asks for memory meanwhile can have more of it. If
  * not, only what was freed can be had, and a kernel may be launched before a fence tells that it can.
  */
-static bool is_leisure(const struct gp_tcache *tc)
+static inline bool is_leisure(const struct gp_tcache *tc)
 {
-	const struct gp_pool *pool = tc->pool;
-
-	return !gp_fence_lags(tc->fence) && !gp_pool_is_pressed(pool) &&
-	       !gp_pool_is_flag(&pool->is_full) && gp_budget_left(pool->options.budget) >= tc->bytes_max;
+	return !gp_fence_lags(tc->fence) && is_plenty(tc);
 }
 
 /* As gp_tcache_put, of what was refused: for want of room, or because it was not wanted. */
 static __attribute__((noinline)) bool put_slow(
-	struct gp_tcache *tc, const struct gp_recent *recent, bool is_wanted, bool *ret_is_record_due)
+	struct gp_tcache *tc, const struct gp_recent *recent, bool is_wanted, enum due *ret_due)
 {
 	struct gp_shelf *full = is_wanted ? find_full(tc, recent->size) : NULL;
 
-	if (full && gp_tcache_spill(tc, full) && accept(tc, recent, ret_is_record_due))
+	if (full && gp_tcache_spill(tc, full) && accept(tc, recent, ret_due))
 		return true;
 	/* While the GPU lags, or memory is short, the pool knows better what to do. */
 	if (!is_wanted || is_crowded(tc))
@@ -348,18 +325,28 @@ static __attribute__((noinline)) bool put_slow(
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
-	bool is_record_due = false, is_wanted;
-	int r;
+	enum due due = NOT_DUE;
+	bool is_wanted;
+	int r = 0;
 
 	if (recent->addr != addr)
 		recent++;
 	if (gp_unlikely(recent->addr != addr))
 		return -ENOENT;
-	is_wanted = is_leisure(tc);
-	if (gp_unlikely(!(is_wanted && accept(tc, recent, &is_record_due)) &&
-			!put_slow(tc, recent, is_wanted, &is_record_due)))
-		return -ENOENT;
+	if (gp_unlikely(recent->size > tc->size_max)) {
+		if (!is_plenty(tc) || !gp_tcache_put_large(tc, recent))
+			return -ENOENT;
+		due = DUE_NOW;
+	} else {
+		is_wanted = is_leisure(tc);
+		if (gp_unlikely(!(is_wanted && accept(tc, recent, &due)) &&
+				!put_slow(tc, recent, is_wanted, &due)))
+			return -ENOENT;
+	}
 	recent->addr = 0;
-	r = gp_unlikely(is_record_due) ? record(tc, true) : 0;
+	if (gp_unlikely(due == DUE_SOON))
+		r = gp_fence_try_record(tc->fence, tc->newest_stamp);
+	else if (gp_unlikely(due == DUE_NOW))
+		r = record(tc, true);
 	return r > 0 ? r : 0;
 }

@@ -18,9 +18,11 @@ enum {
 	GP_SHELF_EXACT_BITS = 3,
 	GP_SHELF_EXACT = 1 << GP_SHELF_EXACT_BITS, /* of one size each, twice; then as many for each power of two */
 	GP_TCACHE_SHELVES = GP_SHELF_EXACT * 9,	   /* for sizes up to GP_SMALL_MAX */
-	GP_TCACHE_DEPTH = 32,			   /* of a shelf, at most */
+	GP_TCACHE_DEPTH = 64,			   /* of a shelf, at most */
+	GP_TCACHE_LARGE = 8,			   /* blocks that are too large for a shelf */
 	GP_TCACHE_SETS = 1024,
 	GP_TCACHE_WAYS = 2,
+	GP_TCACHE_SERIALS = 256, /* drawn at a time */
 };
 
 /* Blocks that served requests of about the same size, in the order of their frees. */
@@ -37,6 +39,11 @@ struct gp_recent {
 	uint64_t word; /* of the hand-out */
 };
 
+struct gp_large {
+	struct gp_block *block;
+	uint64_t size; /* of the request that it served */
+};
+
 struct gp_tcache {
 	struct gp_ownlock lock;
 	struct gp_pool *pool;
@@ -44,7 +51,7 @@ struct gp_tcache {
 	uint64_t bytes_max;	/* that it may hold */
 	uint64_t size_max;	/* of a block */
 	struct gp_list link;	/* pool->tcaches */
-	uint64_t bytes, n_blocks; /* held */
+	uint64_t bytes, n_blocks; /* held; bytes: on the shelves */
 	uint64_t newest_stamp;	  /* of what was put */
 	uint64_t published;	  /* the last fence that was seen, whoever recorded it */
 	unsigned n_uncovered;	  /* put since then */
@@ -52,6 +59,9 @@ struct gp_tcache {
 	uint64_t hits;
 	uint64_t requested; /* asked for in hand-outs from here, less what the pool knows of; wraps */
 	uint64_t next_serial, end_serial;
+	unsigned n_large;
+	uint64_t large_bytes;
+	struct gp_large large[GP_TCACHE_LARGE]; /* in the order of their frees: tcache_large.c */
 	struct gp_shelf shelves[GP_TCACHE_SHELVES];
 	struct gp_recent recent[GP_TCACHE_SETS][GP_TCACHE_WAYS]; /* the newer ones first */
 };
@@ -97,6 +107,67 @@ static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct g
 	tc->n_blocks--;
 	return b;
 }
+
+/* Later work may touch what has a stamp below this. */
+static inline uint64_t gp_tcache_usable_below(const struct gp_tcache *tc)
+{
+	if (gp_unlikely(gp_pool_is_flag(&tc->pool->completion_only)))
+		return gp_fence_completed(tc->fence);
+	return gp_fence_ordered(tc->fence);
+}
+
+static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
+{
+	if (gp_unlikely(tc->next_serial == tc->end_serial)) {
+		tc->next_serial = atomic_fetch_add_explicit(
+			&tc->pool->options.map->serial, GP_TCACHE_SERIALS, memory_order_relaxed);
+		tc->end_serial = tc->next_serial + GP_TCACHE_SERIALS;
+	}
+	return ++tc->next_serial;
+}
+
+/* A block that was taken from what the cache holds becomes the program's. */
+static inline void gp_tcache_hand_out(
+	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t caller)
+{
+	gp_block_hand_out(block, bytes, caller, gp_tcache_new_serial(tc));
+	tc->requested += bytes;
+	tc->hits++;
+}
+
+/*
+ * Takes a block from the program, unless it is not the program's, or not to be had again. Not when the pool is dropped,
+ * and not while somebody waits for memory: that is said first, and then each cache is emptied with its lock held.
+ */
+static inline bool gp_tcache_claim_locked(struct gp_tcache *tc, const struct gp_recent *recent)
+{
+	struct gp_block *b = recent->block;
+
+	if (gp_unlikely(gp_pool_is_flag(&tc->pool->dead) ||
+			gp_pool_is_flag(&tc->pool->rounds_busy) ||
+			!gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED)))
+		return false;
+	if (gp_likely(!gp_block_is_retired(b)))
+		return true;
+	atomic_store_explicit(&b->word, recent->word, memory_order_release);
+	return false;
+}
+
+/* Such a block is freed now. */
+static inline void gp_tcache_stamp_locked(struct gp_tcache *tc, struct gp_block *block)
+{
+	block->stamp = tc->newest_stamp = gp_fence_started(tc->fence);
+	tc->n_blocks++;
+	tc->requested -= gp_block_requested(block);
+}
+
+/* tcache_large.c. The same for sizes that are too large for a shelf. NULL, and false: the pool has to. */
+struct gp_block *gp_tcache_take_large(
+	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller);
+bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent);
+
+/* Brings these into the pool's queue; with the pool's lock. Whether no free's fence covers some. */
+bool gp_tcache_flush_large_locked(struct gp_tcache *tc);
 
 /* Brings everything in the cache into the pool's queue. */
 void gp_tcache_flush(struct gp_tcache *tc);

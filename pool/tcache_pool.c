@@ -75,9 +75,8 @@ static void open_all_locked(struct gp_pool *pool)
 }
 
 /* To the pool the program has held it all the time. Whether no free's fence covers it. */
-static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
+static bool queue_locked(struct gp_tcache *tc, struct gp_block *b)
 {
-	struct gp_block *b = gp_tcache_take_nth(tc, shelf, 0);
 	bool is_late = b->stamp >= gp_fence_published_at_free(tc->pool->fence);
 
 	if (is_late)
@@ -87,10 +86,27 @@ static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
 	return is_late;
 }
 
+static bool give_back_locked(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	return queue_locked(tc, gp_tcache_take_nth(tc, shelf, 0));
+}
+
+bool gp_tcache_flush_large_locked(struct gp_tcache *tc)
+{
+	bool is_any_late = false;
+
+	for (unsigned i = 0; i < tc->n_large; i++)
+		is_any_late |= queue_locked(tc, tc->large[i].block);
+	tc->n_blocks -= tc->n_large;
+	tc->n_large = 0;
+	tc->large_bytes = 0;
+	return is_any_late;
+}
+
 /* With both locks. */
 static bool flush_locked(struct gp_tcache *tc)
 {
-	bool is_any_late = false;
+	bool is_any_late = gp_tcache_flush_large_locked(tc);
 
 	for (int i = 0; i < GP_TCACHE_SHELVES; i++)
 		while (tc->shelves[i].count)
@@ -171,31 +187,33 @@ void gp_tcache_drop_all_locked(struct gp_pool *pool)
 	while ((tc = next_locked(pool, tc))) {
 		for (int i = 0; i < GP_TCACHE_SHELVES; i++)
 			tc->shelves[i].count = 0;
-		tc->bytes = tc->n_blocks = tc->requested = 0;
+		tc->bytes = tc->large_bytes = tc->n_blocks = tc->requested = 0;
+		tc->n_large = 0;
 	}
 	open_all_locked(pool);
 }
 
-/* Blocks that the pool may hand out as they are count as cached, the others as pending. */
+/* What the pool may hand out as it is counts as cached, the rest as pending. */
+static void count_block(
+	const struct gp_tcache *tc, const struct gp_block *b, struct gp_stats *stats)
+{
+	bool is_done = b->stamp < gp_fence_completed(tc->pool->fence);
+
+	*(is_done ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
+	*(is_done ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
+}
+
 static void count(struct gp_tcache *tc, struct gp_stats *stats)
 {
-	uint64_t completed = gp_fence_completed(tc->pool->fence);
-
 	stats->hits += tc->hits;
 	stats->requested_bytes += tc->requested;
-	stats->used_bytes -= tc->bytes;
+	stats->used_bytes -= tc->bytes + tc->large_bytes;
 	stats->n_used_blocks -= tc->n_blocks;
-	for (int i = 0; i < GP_TCACHE_SHELVES; i++) {
-		struct gp_shelf *shelf = &tc->shelves[i];
-
-		for (unsigned n = 0; n < shelf->count; n++) {
-			const struct gp_block *b = *gp_shelf_at(shelf, n);
-			bool is_done = b->stamp < completed;
-
-			*(is_done ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
-			*(is_done ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
-		}
-	}
+	for (unsigned i = 0; i < tc->n_large; i++)
+		count_block(tc, tc->large[i].block, stats);
+	for (int i = 0; i < GP_TCACHE_SHELVES; i++)
+		for (unsigned n = 0; n < tc->shelves[i].count; n++)
+			count_block(tc, *gp_shelf_at(&tc->shelves[i], n), stats);
 }
 
 void gp_tcache_count_locked(struct gp_pool *pool, struct gp_stats *stats)

@@ -169,6 +169,8 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 	uint64_t completed = atomic_load(&fake->completed);
 	uint64_t ordered = may_order ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
 
+	if (may_order && atomic_load(&fake->is_in_order))
+		ordered = gp_max(ordered, atomic_load(&fake->recorded_at_free));
 	if (!fake_is_mapped(fake, addr, bytes))
 		return "addresses without memory were handed out";
 	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
@@ -389,6 +391,8 @@ static int fence_record(void *arg, int slot, bool is_at_free)
 	if (!entry.result) {
 		atomic_store(&fake->covers[slot], atomic_load(&fake->submitted));
 		raise_to(&fake->recorded, atomic_load(&fake->covers[slot]));
+		if (is_at_free)
+			raise_to(&fake->recorded_at_free, atomic_load(&fake->covers[slot]));
 	}
 	return fake_finish(fake, entry);
 }

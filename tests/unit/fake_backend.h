@@ -84,7 +84,9 @@ struct fake {
 	bool arrives_on_drain_only; /* what was begun is never back at a poll */
 	_Atomic bool has_ended;     /* the context, and with it all its work */
 	bool cannot_map;            /* addresses without memory are not to be had */
-	bool has_one_stream;        /* all work is in order anyhow: any order is harmless */
+	_Atomic bool
+		is_in_order; /* work is done as it comes: what was recorded at a free is as good as ordered */
+	bool has_one_stream; /* all work is in order anyhow: any order is harmless */
 	void (*hook)(struct fake *fake, enum fake_call call); /* before a call takes effect */
 	void *hook_arg;
 
@@ -112,6 +114,7 @@ struct fake {
 	_Atomic uint64_t addresses_end, addresses_bytes;
 	struct fake_plan plans[FAKE_N_CALLS];
 	_Atomic uint64_t covers[GP_FENCE_SLOTS];
+	_Atomic uint64_t recorded_at_free;
 	_Atomic unsigned idle_pauses;
 	_Atomic uint64_t *units; /* the history, a word a unit; NULL with too much memory */
 	size_t n_units;

@@ -12,6 +12,7 @@
 #include "fake_backend.h"
 #include "pool/kind.h"
 #include "pool/mapped.h"
+#include "pool/pool_control.h"
 #include "pool/pool_impl.h"
 #include "pool/tcache.h"
 
@@ -23,7 +24,7 @@ enum { LIVE_MAX = 400, N_FREED = 16, N_TCACHES = 2, SOME_ERROR = 719 };
 static const struct profile {
 	const char *name;
 	bool cannot_release_behind, arrives_on_drain_only, completion_only, is_pressed_soon,
-		can_wait;
+		can_wait, is_in_order;
 	uint64_t pending_bytes_max, pending_count_max;
 } profiles[] = {
 	{"as it comes", .pending_bytes_max = UINT64_MAX, .pending_count_max = UINT64_MAX},
@@ -39,6 +40,8 @@ static const struct profile {
 		.pending_count_max = UINT64_MAX},
 	{"on a full device", .is_pressed_soon = true, .can_wait = true,
 		.pending_bytes_max = UINT64_MAX, .pending_count_max = UINT64_MAX},
+	{"in order", .is_in_order = true, .pending_bytes_max = UINT64_MAX,
+		.pending_count_max = UINT64_MAX},
 };
 
 _Static_assert(sizeof(profiles) / sizeof(*profiles) == MODEL_N_PROFILES, "a row for each");
@@ -63,7 +66,8 @@ struct model {
 	size_t n_live;
 	uint64_t freed[N_FREED]; /* addresses, the latest */
 	unsigned n_freed;
-	uint64_t n_asked; /* allocations that were not hopeless */
+	uint64_t freed_bytes; /* of the last of them */
+	uint64_t n_asked;     /* allocations that were not hopeless */
 };
 
 #define REQUIRE(model, cond, ...)                                                                  \
@@ -98,11 +102,15 @@ static uint64_t some_bytes(struct model *m)
 {
 	uint64_t bytes = (UINT64_C(1) << below(m, gp_log2(LARGEST) + 1));
 
-	switch (below(m, 4)) {
+	switch (below(m, 5)) {
 	case 0:
 		return bytes;
 	case 1:
 		return gp_max(bytes - 1, 1);
+	case 2:
+		if (m->freed_bytes) /* as in a loop */
+			return m->freed_bytes;
+		/* fallthrough */
 	default:
 		return gp_min(bytes + below(m, bytes), LARGEST);
 	}
@@ -130,6 +138,8 @@ static void open_pool(struct model *m)
 	m->fake.has_one_stream = true;
 	m->n_asked = 0;
 	REQUIRE(m, gp_pool_new(&options, &m->pool) == 0, "no pool");
+	atomic_store(&m->fake.is_in_order, p->is_in_order);
+	gp_pool_set_in_order(m->pool, p->is_in_order);
 	for (int i = 0; i < N_TCACHES; i++)
 		m->tcaches[i] = gp_tcache_new(m->pool);
 }
@@ -283,6 +293,7 @@ static void do_alloc(struct model *m)
 
 static void forget(struct model *m, size_t i)
 {
+	m->freed_bytes = m->live[i].bytes;
 	m->freed[m->n_freed++ % N_FREED] = m->live[i].addr;
 	m->live[i] = m->live[--m->n_live];
 }
@@ -364,8 +375,23 @@ static void do_export(struct model *m)
 		fake_note_export(&m->fake, info.segment_base, info.segment_size);
 }
 
+/* For good, and before the first that is done out of order. */
+static void end_order(struct model *m)
+{
+	m->action = "the end of order";
+	gp_pool_set_in_order(m->pool, false);
+	atomic_store(&m->fake.is_in_order, false);
+}
+
+/* It lasts for a while: whether what ends it is to wait. */
+static bool is_to_stay_in_order(struct model *m)
+{
+	return atomic_load(&m->fake.is_in_order) && below(m, 40);
+}
+
 static void do_require_completion(struct model *m)
 {
+	end_order(m);
 	m->action = "require completion";
 	gp_pool_require_completion(m->pool);
 	m->may_order = false;
@@ -490,7 +516,11 @@ static void do_overlap(struct model *m)
 
 static void do_rare(struct model *m)
 {
-	switch (below(m, 14)) {
+	switch (below(m, 15)) {
+	case 14:
+		if (!is_to_stay_in_order(m))
+			end_order(m);
+		break;
 	case 13:
 		m->action = "whole";
 		m->is_whole |= below(m, 30) == 0;
@@ -519,10 +549,16 @@ static void do_rare(struct model *m)
 		do_limit(m);
 		break;
 	case 5:
+		if (is_to_stay_in_order(m))
+			break;
+		end_order(m);
 		do_overlap(m);
 		break;
 	case 6:
 	case 7:
+		if (is_to_stay_in_order(m))
+			break;
+		end_order(m);
 		m->action = "capture";
 		atomic_store(&m->fake.is_capturing, below(m, 4) == 0);
 		break;

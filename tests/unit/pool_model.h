@@ -10,7 +10,7 @@
 
 #include "pool/pool.h"
 
-enum { MODEL_N_PROFILES = 8 };
+enum { MODEL_N_PROFILES = 9 };
 
 struct model_options {
 	enum gp_kind kind;
