@@ -18,7 +18,10 @@ enum {
 	RECORD_AFTER = 32, /* blocks that came: a fence for all of them */
 	REFUSED_MAX = 32,  /* for want of room: what lies there is not what is wanted now */
 	GROW_AFTER = 16,   /* fences for the sake of one shelf: it is worth a larger pool then */
+	GROWN_BLOCKS = 4,  /* or so many bytes: by a block at a time, without patience */
 };
+
+#define GROWN_MAX (2 * GP_MIB)
 
 _Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
 
@@ -126,10 +129,18 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 	return gp_fence_record(tc->fence, tc->newest_stamp, is_at_free);
 }
 
-/* Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. */
-static bool is_worth_growing(unsigned n_fences)
+/*
+ * Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. Where
+ * the pool grows by a block at a time, which is little, also each time after as many, until it has as much as others
+ * grow by at once.
+ */
+static bool is_worth_growing(const struct gp_shelf *shelf, uint64_t size, uint64_t step)
 {
-	return n_fences >= GROW_AFTER && (n_fences & (n_fences - 1)) == 0;
+	unsigned n = shelf->n_fences + 1;
+
+	if (n % GROW_AFTER)
+		return false;
+	return (n & (n - 1)) == 0 || shelf->grown_bytes + step <= gp_max(GROWN_MAX, GROWN_BLOCKS * size);
 }
 
 /*
@@ -138,7 +149,7 @@ static bool is_worth_growing(unsigned n_fences)
  */
 static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct gp_block **ret_block)
 {
-	uint64_t stamp = 0;
+	uint64_t stamp = 0, step;
 	enum offer offer = take(tc, request, &stamp, ret_block);
 	struct gp_shelf *shelf;
 	int r;
@@ -150,10 +161,12 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		if (*ret_block)
 			return 0;
 		shelf = shelf_of(tc, request->size);
-		request->is_growth = is_worth_growing(shelf->n_fences + 1);
+		step = request->kind->segment_bytes(tc->pool, request->size);
+		request->is_growth = is_worth_growing(shelf, request->size, step);
 		if (request->is_growth && request->is_hit_only)
 			return -ENOENT;
 		shelf->n_fences++;
+		shelf->grown_bytes += request->is_growth ? step : 0;
 		r = request->is_growth ? 0 : record(tc, false);
 		if (r > 0)
 			return r;

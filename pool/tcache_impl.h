@@ -30,6 +30,7 @@ struct gp_shelf {
 	unsigned first, count;
 	unsigned depth;	   /* how many go there */
 	unsigned n_fences; /* for the sake of one block */
+	uint64_t grown_bytes; /* the pool, for the sake of this one */
 	struct gp_block *blocks[GP_TCACHE_DEPTH];
 };
 

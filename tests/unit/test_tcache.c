@@ -70,20 +70,31 @@ static void warm_up(uint64_t bytes)
 	clear_calls();
 }
 
+/* Where each block is an allocation of its own it takes a while until there are enough of them. */
 START_TEST(a_loop_needs_one_record_and_one_query_for_many_rounds)
 {
-	unsigned many;
-
 	start();
-	warm_up(SMALL);
+	for (int i = 0; i < 8; i++)
+		warm_up(SMALL);
 	for (unsigned i = 0; i < ROUNDS; i++)
 		put(take(SMALL));
-	/* Where each block is an allocation of its own, two of them are enough. */
-	many = px.options.kind == GP_KIND_SPLIT ? DEPTH : 2;
-	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / many);
-	ck_assert_uint_le(fake_calls(&px.fake, FAKE_QUERY), ROUNDS / many);
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), ROUNDS / DEPTH + 1);
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_QUERY), ROUNDS / DEPTH + 1);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	end();
+}
+END_TEST
+
+/* For blocks that are little beside what other kinds grow by. */
+START_TEST(a_loop_makes_the_pool_no_larger_than_it_is_worth)
+{
+	enum { N = 16 };
+
+	start();
+	for (int i = 0; i < N; i++)
+		warm_up(GP_MIB);
+	ck_assert_uint_le(fixture_stats().total_bytes, px.options.thread_cache_bytes);
 	end();
 }
 END_TEST
@@ -655,6 +666,7 @@ static TCase *case_of(enum gp_kind kind)
 	TCase *tc = fixture_case(kind);
 
 	tcase_add_test(tc, a_loop_needs_one_record_and_one_query_for_many_rounds);
+	tcase_add_test(tc, a_loop_makes_the_pool_no_larger_than_it_is_worth);
 	tcase_add_test(tc, a_batch_of_frees_needs_one_record_for_many);
 	tcase_add_test(tc, a_batch_of_frees_does_not_get_past_the_limit_of_the_queue);
 	tcase_add_test(tc, what_lies_in_a_cache_is_free_memory_to_all_who_ask);
