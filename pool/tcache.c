@@ -144,6 +144,18 @@ static bool is_worth_growing(const struct gp_shelf *shelf, uint64_t size, uint64
 }
 
 /*
+ * All of a shelf had been freed without a fence, and there is no more. In order a fence at the free of the last of them
+ * would have been enough: so the next time it comes then.
+ */
+static void hurry(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	gp_ownlock_enter(&tc->lock);
+	if (gp_fence_is_in_order(tc->fence) && shelf->count)
+		shelf->due = shelf->count;
+	gp_ownlock_leave(&tc->lock);
+}
+
+/*
  * What no fence covers yet waits for more to come, so long as the pool has a block at hand; else a fence for little is
  * better than a larger pool.
  */
@@ -167,6 +179,7 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 			return -ENOENT;
 		shelf->n_fences++;
 		shelf->grown_bytes += request->is_growth ? step : 0;
+		hurry(tc, shelf);
 		r = request->is_growth ? 0 : record(tc, false);
 		if (r > 0)
 			return r;
@@ -240,8 +253,13 @@ enum due { NOT_DUE, DUE_SOON, DUE_NOW };
 
 static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf)
 {
-	if (gp_unlikely(is_full(shelf) && (*gp_shelf_at(shelf, 0))->stamp >= tc->published))
+	if (gp_unlikely(shelf->count >= shelf->due && (*gp_shelf_at(shelf, 0))->stamp >= tc->published)) {
+		shelf->n_fences += shelf->due < shelf->depth;
+		/* Now and then it is seen whether a larger pool is worth it, or the pool has got more. */
+		if (shelf->n_fences % GROW_AFTER == GROW_AFTER - 1)
+			shelf->due = shelf->depth;
 		return DUE_NOW;
+	}
 	if (gp_likely(tc->n_uncovered < RECORD_AFTER))
 		return NOT_DUE;
 	return tc->n_uncovered < 2 * RECORD_AFTER ? DUE_SOON : DUE_NOW;

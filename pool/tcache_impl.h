@@ -29,6 +29,7 @@ enum {
 struct gp_shelf {
 	unsigned first, count;
 	unsigned depth;	   /* how many go there */
+	unsigned due;	   /* with so many there is to be a fence for the oldest; at most depth */
 	unsigned n_fences; /* for the sake of one block */
 	uint64_t grown_bytes; /* the pool, for the sake of this one */
 	struct gp_block *blocks[GP_TCACHE_DEPTH];

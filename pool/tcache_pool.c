@@ -24,9 +24,11 @@ static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 {
 	tc->bytes_max = bytes_max;
 	tc->size_max = gp_min(bytes_max / BLOCK_SHARE, GP_SMALL_MAX);
-	for (unsigned i = 0; i < GP_TCACHE_SHELVES; i++)
-		tc->shelves[i].depth = (unsigned)gp_min(
-			gp_max(bytes_max / SHELF_SHARE / gp_shelf_size_max(i), 1), GP_TCACHE_DEPTH);
+	for (unsigned i = 0; i < GP_TCACHE_SHELVES; i++) {
+		uint64_t n = bytes_max / SHELF_SHARE / gp_shelf_size_max(i);
+
+		tc->shelves[i].due = tc->shelves[i].depth = (unsigned)gp_min(gp_max(n, 1), GP_TCACHE_DEPTH);
+	}
 }
 
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)

@@ -44,11 +44,16 @@ static bool put(uint64_t addr)
 	return r == 0;
 }
 
-static void start(void)
+static void start_with(uint64_t cache_bytes)
 {
-	px.options.thread_cache_bytes = 16 * GP_MIB;
+	px.options.thread_cache_bytes = cache_bytes;
 	mine = gp_tcache_new(fixture_pool());
 	ck_assert_ptr_nonnull(mine);
+}
+
+static void start(void)
+{
+	start_with(16 * GP_MIB);
 }
 
 static void end(void)
@@ -555,9 +560,9 @@ static const uint64_t large[] = {2 * GP_MIB, 8 * GP_MIB, 32 * GP_MIB};
 
 enum { N_LARGE = sizeof(large) / sizeof(*large) };
 
-static void start_in_order(void)
+static void start_in_order(uint64_t cache_bytes)
 {
-	start();
+	start_with(cache_bytes);
 	atomic_store(&px.fake.is_in_order, true);
 	gp_pool_set_in_order(fixture_pool(), true);
 }
@@ -566,7 +571,7 @@ START_TEST(in_order_a_loop_has_its_large_blocks_again)
 {
 	uint64_t addrs[N_LARGE];
 
-	start_in_order();
+	start_in_order(16 * GP_MIB);
 	for (int i = 0; i < N_LARGE; i++)
 		addrs[i] = take(large[i]);
 	clear_calls();
@@ -591,13 +596,39 @@ START_TEST(in_order_a_loop_has_its_large_blocks_again)
 }
 END_TEST
 
+/* The pool has no block to spare: the first time that is found out by asking, and then it is known. */
+START_TEST(in_order_what_will_be_wanted_has_its_fence_by_then)
+{
+	enum { N = 3 };
+	uint64_t addrs[N];
+
+	start_in_order(64 * GP_MIB);
+	for (int i = 0; i < N; i++)
+		addrs[i] = take(GP_MIB);
+	for (int round = 0; round < 10; round++) {
+		clear_calls();
+		for (int i = 0; i < N; i++)
+			ck_assert(put(addrs[i]));
+		if (round)
+			fixture_work(); /* goes on for long */
+		for (int i = 0; i < N; i++)
+			addrs[i] = take(GP_MIB);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), round == 0);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	}
+	fake_complete_all(&px.fake);
+	end();
+}
+END_TEST
+
 /* One at a time the thread keeps each, and has to make room many times. */
 START_TEST(more_large_blocks_than_a_thread_keeps_are_the_pools)
 {
 	enum { N = 3 * GP_TCACHE_LARGE };
 	uint64_t addrs[N];
 
-	start_in_order();
+	start_in_order(16 * GP_MIB);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < N; i++)
 			addrs[i] = take((2 + (uint64_t)i % 2) * GP_MIB);
@@ -614,7 +645,7 @@ END_TEST
 
 START_TEST(a_large_request_of_another_size_finds_all_that_is_free)
 {
-	start_in_order();
+	start_in_order(16 * GP_MIB);
 	ck_assert(put(take(64 * GP_MIB)));
 	clear_calls();
 	ck_assert(put(take(40 * GP_MIB)));
@@ -628,7 +659,7 @@ START_TEST(out_of_order_large_blocks_are_the_pools)
 {
 	uint64_t addr;
 
-	start_in_order();
+	start_in_order(16 * GP_MIB);
 	addr = take(large[1]);
 	fixture_work();
 	ck_assert(put(addr));
@@ -647,7 +678,7 @@ START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
 {
 	uint64_t addr;
 
-	start_in_order();
+	start_in_order(16 * GP_MIB);
 	addr = take(large[0]);
 	fixture_work();
 	fake_note_free(&px.fake, addr, large[0], FAKE_FREED);
@@ -691,6 +722,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
 	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
 	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
+	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
+		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM)
 		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
 	if (kind != GP_KIND_SPLIT)
