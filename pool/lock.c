@@ -8,6 +8,11 @@
 static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
 #endif
 
+enum {
+	SPIN_PAUSES = 512, /* some 20 us where a pause takes 40 ns */
+	SPIN_STEP_MAX = 16,
+};
+
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank)
 {
 	m->mutex = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
@@ -19,13 +24,34 @@ void gp_mutex_deinit(struct gp_mutex *m)
 	pthread_mutex_destroy(&m->mutex);
 }
 
+/*
+ * What these locks guard takes less than a microsecond, or a few where the driver is called. glibc's own patience is a
+ * hundred tries, and less the more often it was in vain: with a thread for each processor it runs out, and from then on
+ * each takes its turn by way of the kernel, 100 times as long. The tries come more seldom the longer it takes, so
+ * that who holds the lock is not disturbed.
+ */
+static bool spin(pthread_mutex_t *mutex)
+{
+	unsigned n_pauses = 1;
+
+	for (unsigned total = 0; total < SPIN_PAUSES; total += n_pauses) {
+		n_pauses = n_pauses < SPIN_STEP_MAX ? 2 * n_pauses : n_pauses;
+		for (unsigned i = 0; i < n_pauses; i++)
+			gp_pause();
+		if (pthread_mutex_trylock(mutex) == 0)
+			return true;
+	}
+	return false;
+}
+
 void gp_mutex_lock(struct gp_mutex *m)
 {
 #ifdef GP_DEBUG
 	gp_assert(held >> m->rank == 0);
 	held |= 1u << m->rank;
 #endif
-	pthread_mutex_lock(&m->mutex);
+	if (gp_unlikely(pthread_mutex_trylock(&m->mutex)) && !spin(&m->mutex))
+		pthread_mutex_lock(&m->mutex);
 }
 
 bool gp_mutex_try(struct gp_mutex *m)
