@@ -73,6 +73,15 @@ void gp_mutex_unlock(struct gp_mutex *m)
 #endif
 }
 
+bool gp_mutex_is_busy(struct gp_mutex *m)
+{
+	bool is_busy = pthread_mutex_trylock(&m->mutex) != 0;
+
+	if (!is_busy)
+		pthread_mutex_unlock(&m->mutex);
+	return is_busy;
+}
+
 void gp_yield(void)
 {
 	sched_yield();

@@ -74,3 +74,6 @@ void gp_mutex_deinit(struct gp_mutex *m);
 void gp_mutex_lock(struct gp_mutex *m);
 bool gp_mutex_try(struct gp_mutex *m); /* whether it was free, and is this thread's now */
 void gp_mutex_unlock(struct gp_mutex *m);
+
+/* Whether another thread has it just now. */
+bool gp_mutex_is_busy(struct gp_mutex *m);

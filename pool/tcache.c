@@ -102,17 +102,26 @@ static inline struct gp_block *take_first(struct gp_tcache *tc, uint64_t size, u
 	return b;
 }
 
+/* The position of the oldest block that fits; count if none does. */
+static unsigned find_fit_locked(const struct gp_tcache *tc, struct gp_shelf *shelf, const struct gp_request *request)
+{
+	unsigned n = 0;
+
+	while (n < shelf->count && !is_fit(tc, request, (*gp_shelf_at(shelf, n))->size))
+		n++;
+	return n;
+}
+
 /* The oldest block that fits, if it may be had; else what a fence has to cover for that. */
 static enum offer take(struct gp_tcache *tc, const struct gp_request *request, uint64_t *ret_stamp,
 		       struct gp_block **ret_block)
 {
 	struct gp_shelf *shelf = shelf_of(tc, request->size);
 	enum offer offer = NOTHING;
-	unsigned n = 0;
+	unsigned n;
 
 	gp_ownlock_enter(&tc->lock);
-	while (n < shelf->count && !is_fit(tc, request, (*gp_shelf_at(shelf, n))->size))
-		n++;
+	n = find_fit_locked(tc, shelf, request);
 	if (gp_likely(n < shelf->count)) {
 		offer = offer_of(tc, *gp_shelf_at(shelf, n));
 		*ret_stamp = (*gp_shelf_at(shelf, n))->stamp;
@@ -121,6 +130,23 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
 		*ret_block = hand_out(tc, shelf, n, request->bytes, request->caller);
 	gp_ownlock_leave(&tc->lock);
 	return offer;
+}
+
+/* From the shelf of sizes that are larger by up to a quarter, what may be had. */
+static struct gp_block *take_larger(struct gp_tcache *tc, const struct gp_request *request)
+{
+	unsigned i = gp_shelf_index(request->size) + 1, n;
+	struct gp_shelf *shelf = &tc->shelves[i];
+	struct gp_block *b = NULL;
+
+	if (i == GP_TCACHE_SHELVES)
+		return NULL;
+	gp_ownlock_enter(&tc->lock);
+	n = find_fit_locked(tc, shelf, request);
+	if (n < shelf->count && offer_of(tc, *gp_shelf_at(shelf, n)) == USABLE)
+		b = hand_out(tc, shelf, n, request->bytes, request->caller);
+	gp_ownlock_leave(&tc->lock);
+	return b;
 }
 
 /* One fence for all that lies there; another thread's will do. */
@@ -167,6 +193,11 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 	int r;
 
 	if (gp_likely(offer == USABLE))
+		return 0;
+	/* A part of a small block is worth less than a turn at the pool, if others are there. */
+	if (offer == NOTHING && gp_mutex_is_busy(&tc->pool->lock))
+		*ret_block = take_larger(tc, request);
+	if (*ret_block)
 		return 0;
 	if (offer == NOT_COVERED) {
 		*ret_block = gp_reuse_take(tc->pool, request);
