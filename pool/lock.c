@@ -8,10 +8,7 @@
 static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
 #endif
 
-enum {
-	SPIN_PAUSES = 512, /* some 20 us where a pause takes 40 ns */
-	SPIN_STEP_MAX = 16,
-};
+enum { SPINS = 512 }; /* some 20 us where a pause takes 40 ns */
 
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank)
 {
@@ -25,23 +22,23 @@ void gp_mutex_deinit(struct gp_mutex *m)
 }
 
 /*
+ * By glibc's word for it, which is 0 while nobody has the mutex, as its static initialisers say. pthread_mutex_trylock
+ * would write to the line each time, and is not in every process before glibc 2.34.
+ */
+bool gp_mutex_is_busy(const struct gp_mutex *m)
+{
+	return __atomic_load_n(&m->mutex.__data.__lock, __ATOMIC_RELAXED) != 0;
+}
+
+/*
  * What these locks guard takes less than a microsecond, or a few where the driver is called. glibc's own patience is a
  * hundred tries, and less the more often it was in vain: with a thread for each processor it runs out, and from then on
- * each takes its turn by way of the kernel, 100 times as long. The tries come more seldom the longer it takes, so
- * that who holds the lock is not disturbed.
+ * each takes its turn by way of the kernel, 100 times as long.
  */
-static bool spin(pthread_mutex_t *mutex)
+static void spin(const struct gp_mutex *m)
 {
-	unsigned n_pauses = 1;
-
-	for (unsigned total = 0; total < SPIN_PAUSES; total += n_pauses) {
-		n_pauses = n_pauses < SPIN_STEP_MAX ? 2 * n_pauses : n_pauses;
-		for (unsigned i = 0; i < n_pauses; i++)
-			gp_pause();
-		if (pthread_mutex_trylock(mutex) == 0)
-			return true;
-	}
-	return false;
+	for (unsigned i = 0; i < SPINS && gp_mutex_is_busy(m); i++)
+		gp_pause();
 }
 
 void gp_mutex_lock(struct gp_mutex *m)
@@ -50,18 +47,15 @@ void gp_mutex_lock(struct gp_mutex *m)
 	gp_assert(held >> m->rank == 0);
 	held |= 1u << m->rank;
 #endif
-	if (gp_unlikely(pthread_mutex_trylock(&m->mutex)) && !spin(&m->mutex))
-		pthread_mutex_lock(&m->mutex);
+	spin(m);
+	pthread_mutex_lock(&m->mutex);
 }
 
 bool gp_mutex_try(struct gp_mutex *m)
 {
-	if (pthread_mutex_trylock(&m->mutex))
+	if (gp_mutex_is_busy(m))
 		return false;
-#ifdef GP_DEBUG
-	gp_assert(held >> m->rank == 0);
-	held |= 1u << m->rank;
-#endif
+	gp_mutex_lock(m);
 	return true;
 }
 
@@ -71,15 +65,6 @@ void gp_mutex_unlock(struct gp_mutex *m)
 #ifdef GP_DEBUG
 	held &= ~(1u << m->rank);
 #endif
-}
-
-bool gp_mutex_is_busy(struct gp_mutex *m)
-{
-	bool is_busy = pthread_mutex_trylock(&m->mutex) != 0;
-
-	if (!is_busy)
-		pthread_mutex_unlock(&m->mutex);
-	return is_busy;
 }
 
 void gp_yield(void)

@@ -72,8 +72,8 @@ static inline void gp_spin_unlock(struct gp_spinlock *l)
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank);
 void gp_mutex_deinit(struct gp_mutex *m);
 void gp_mutex_lock(struct gp_mutex *m);
-bool gp_mutex_try(struct gp_mutex *m); /* whether it was free, and is this thread's now */
 void gp_mutex_unlock(struct gp_mutex *m);
 
-/* Whether another thread has it just now. */
-bool gp_mutex_is_busy(struct gp_mutex *m);
+/* Whether somebody has it just now; and takes it only if nobody has, which may take a moment if another is as fast. */
+bool gp_mutex_is_busy(const struct gp_mutex *m);
+bool gp_mutex_try(struct gp_mutex *m);

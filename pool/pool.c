@@ -350,7 +350,9 @@ static bool is_unqueued(const struct gp_pool *pool, enum gp_free_mode mode)
 	       !gp_pool_is_deferring(pool);
 }
 
-static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached)
+/* tc: of the thread, or NULL. */
+static int release(
+	struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached, struct gp_tcache *tc)
 {
 	struct gp_pool *pool = NULL;
 	struct gp_block *block;
@@ -366,6 +368,8 @@ static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode
 		break;
 	case GP_CLAIM_OK:
 	default:
+		if (tc && gp_tcache_keep(tc, block, &r))
+			break;
 		r = is_unqueued(pool, mode) ? free_unqueued(pool, block) : queue(pool, block, mode, is_uncached);
 		break;
 	}
@@ -375,12 +379,17 @@ static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode
 
 int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
-	return release(map, addr, mode, false);
+	return release(map, addr, mode, false, NULL);
+}
+
+int gp_pool_free_by(struct gp_addrmap *map, uint64_t addr, struct gp_tcache *tc)
+{
+	return release(map, addr, GP_FREE_NORMAL, false, tc);
 }
 
 int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
-	return release(map, addr, mode, true);
+	return release(map, addr, mode, true, NULL);
 }
 
 int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg)

@@ -12,7 +12,7 @@
 
 #include "kind.h"
 #include "reuse.h"
-#include "tcache_impl.h"
+#include "tcache_block.h"
 
 enum {
 	RECORD_AFTER = 32, /* blocks that came: a fence for all of them */
@@ -279,7 +279,7 @@ static inline void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, stru
 	tc->n_uncovered++;
 }
 
-/* When a fence is due: soon, if enough has come together; now, if others were in the way for as long, or no more can. */
+/* When a fence is due: soon, if enough has come together; now, if others were in the way for long, or it is wanted. */
 enum due { NOT_DUE, DUE_SOON, DUE_NOW };
 
 static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf)
@@ -384,12 +384,23 @@ static __attribute__((noinline)) bool put_slow(
 	return false;
 }
 
+/* What a free is told of the fence that was due then, if one was. */
+static inline int record_due(struct gp_tcache *tc, enum due due)
+{
+	int r = 0;
+
+	if (gp_unlikely(due == DUE_SOON))
+		r = gp_fence_try_record(tc->fence, tc->newest_stamp);
+	else if (gp_unlikely(due == DUE_NOW))
+		r = record(tc, true);
+	return r > 0 ? r : 0;
+}
+
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
 	enum due due = NOT_DUE;
 	bool is_wanted;
-	int r = 0;
 
 	if (recent->addr != addr)
 		recent++;
@@ -406,9 +417,43 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 			return -ENOENT;
 	}
 	recent->addr = 0;
-	if (gp_unlikely(due == DUE_SOON))
-		r = gp_fence_try_record(tc->fence, tc->newest_stamp);
-	else if (gp_unlikely(due == DUE_NOW))
-		r = record(tc, true);
-	return r > 0 ? r : 0;
+	return record_due(tc, due);
+}
+
+/* Whether a claimed block is one that a cache of its pool's may hold. */
+static bool is_keepable(const struct gp_tcache *tc, const struct gp_block *b)
+{
+	return b->segment->pool == tc->pool && b->segment->kind == gp_pool_kind(tc->pool) &&
+	       b->size <= tc->size_max && !(b->flags & GP_BLOCK_UNCACHED) && !gp_block_is_retired(b);
+}
+
+static bool keep(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block, enum due *ret_due)
+{
+	bool is_kept;
+
+	gp_ownlock_enter(&tc->lock);
+	is_kept = !is_full(shelf) && tc->bytes + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc);
+	if (is_kept) {
+		gp_block_set_state(block, GP_BLOCK_TCACHED);
+		put_locked(tc, shelf, block);
+		*ret_due = record_due_locked(tc, shelf);
+	}
+	gp_ownlock_leave(&tc->lock);
+	return is_kept;
+}
+
+bool gp_tcache_keep(struct gp_tcache *tc, struct gp_block *block, int *ret_r)
+{
+	struct gp_shelf *full;
+	enum due due = NOT_DUE;
+
+	if (!is_keepable(tc, block) || !is_leisure(tc))
+		return false;
+	if (!keep(tc, shelf_of(tc, block->size), block, &due)) {
+		full = find_full(tc, block->size);
+		if (!full || !gp_tcache_spill(tc, full) || !keep(tc, full, block, &due))
+			return false;
+	}
+	*ret_r = record_due(tc, due);
+	return true;
 }

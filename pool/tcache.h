@@ -34,5 +34,11 @@ int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint6
 /* As gp_pool_alloc_hit. */
 int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
-/* Takes a block that the program frees. 0, the driver's error as gp_pool_free, or -ENOENT: then that has to. */
+/*
+ * Takes a block that the program frees, of those that the thread was given lately. 0, the driver's error as
+ * gp_pool_free, or -ENOENT: then gp_pool_free_by has to.
+ */
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr);
+
+/* pool.c: as gp_pool_free of GP_FREE_NORMAL, but the cache may keep what another thread allocated from its pool. */
+int gp_pool_free_by(struct gp_addrmap *map, uint64_t addr, struct gp_tcache *tc);

@@ -90,86 +90,19 @@ static inline uint64_t gp_shelf_size_max(unsigned index)
 	return (units + 1) * GP_ALIGN;
 }
 
-/* The nth, from 0. */
-static inline struct gp_block **gp_shelf_at(struct gp_shelf *shelf, unsigned n)
-{
-	return &shelf->blocks[(shelf->first + n) % GP_TCACHE_DEPTH];
-}
-
-/* Takes the nth off the shelf. Those before it move up. */
-static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n)
-{
-	struct gp_block *b = *gp_shelf_at(shelf, n);
-
-	for (; n; n--)
-		*gp_shelf_at(shelf, n) = *gp_shelf_at(shelf, n - 1);
-	shelf->first++;
-	shelf->count--;
-	tc->bytes -= b->size;
-	tc->n_blocks--;
-	return b;
-}
-
-/* Later work may touch what has a stamp below this. */
-static inline uint64_t gp_tcache_usable_below(const struct gp_tcache *tc)
-{
-	if (gp_unlikely(gp_pool_is_flag(&tc->pool->completion_only)))
-		return gp_fence_completed(tc->fence);
-	return gp_fence_ordered(tc->fence);
-}
-
-static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
-{
-	if (gp_unlikely(tc->next_serial == tc->end_serial)) {
-		tc->next_serial = atomic_fetch_add_explicit(
-			&tc->pool->options.map->serial, GP_TCACHE_SERIALS, memory_order_relaxed);
-		tc->end_serial = tc->next_serial + GP_TCACHE_SERIALS;
-	}
-	return ++tc->next_serial;
-}
-
-/* A block that was taken from what the cache holds becomes the program's. */
-static inline void gp_tcache_hand_out(
-	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t caller)
-{
-	gp_block_hand_out(block, bytes, caller, gp_tcache_new_serial(tc));
-	tc->requested += bytes;
-	tc->hits++;
-}
-
-/*
- * Takes a block from the program, unless it is not the program's, or not to be had again. Not when the pool is dropped,
- * and not while somebody waits for memory: that is said first, and then each cache is emptied with its lock held.
- */
-static inline bool gp_tcache_claim_locked(struct gp_tcache *tc, const struct gp_recent *recent)
-{
-	struct gp_block *b = recent->block;
-
-	if (gp_unlikely(gp_pool_is_flag(&tc->pool->dead) ||
-			gp_pool_is_flag(&tc->pool->rounds_busy) ||
-			!gp_block_claim_as(b, recent->word, GP_BLOCK_TCACHED)))
-		return false;
-	if (gp_likely(!gp_block_is_retired(b)))
-		return true;
-	atomic_store_explicit(&b->word, recent->word, memory_order_release);
-	return false;
-}
-
-/* Such a block is freed now. */
-static inline void gp_tcache_stamp_locked(struct gp_tcache *tc, struct gp_block *block)
-{
-	block->stamp = tc->newest_stamp = gp_fence_started(tc->fence);
-	tc->n_blocks++;
-	tc->requested -= gp_block_requested(block);
-}
-
-/* tcache_large.c. The same for sizes that are too large for a shelf. NULL, and false: the pool has to. */
+/* tcache_large.c: takes and puts what is too large for a shelf. NULL, and false: the pool has to. */
 struct gp_block *gp_tcache_take_large(
 	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller);
 bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent);
 
 /* Brings these into the pool's queue; with the pool's lock. Whether no free's fence covers some. */
 bool gp_tcache_flush_large_locked(struct gp_tcache *tc);
+
+/*
+ * Keeps a block that was claimed (FREEING) as if the thread had been given it, if it may be had again from here. Many
+ * that others allocated need one fence then, as one's own do. *ret_r: as gp_tcache_put's.
+ */
+bool gp_tcache_keep(struct gp_tcache *tc, struct gp_block *block, int *ret_r);
 
 /* Brings everything in the cache into the pool's queue. */
 void gp_tcache_flush(struct gp_tcache *tc);

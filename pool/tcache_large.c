@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "reuse.h"
-#include "tcache_impl.h"
+#include "tcache_block.h"
 
 /* To the pool, which is to choose from all that is free. */
 static void give_back(struct gp_tcache *tc, bool is_at_free)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "reuse.h"
-#include "tcache_impl.h"
+#include "tcache_block.h"
 
 /* Of what a cache may hold: no more than that on one shelf, and nothing that is larger than that, or not small. */
 enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };

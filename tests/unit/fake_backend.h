@@ -84,15 +84,14 @@ struct fake {
 	bool arrives_on_drain_only; /* what was begun is never back at a poll */
 	_Atomic bool has_ended;     /* the context, and with it all its work */
 	bool cannot_map;            /* addresses without memory are not to be had */
-	_Atomic bool
-		is_in_order; /* work is done as it comes: what was recorded at a free is as good as ordered */
+	_Atomic bool is_in_order;   /* work is done as it comes: a record at a free is as good as an order */
 	bool has_one_stream; /* all work is in order anyhow: any order is harmless */
 	void (*hook)(struct fake *fake, enum fake_call call); /* before a call takes effect */
 	void *hook_arg;
 
 	/* What it tells. */
 	_Atomic uint64_t submitted, completed, ordered; /* work */
-	_Atomic uint64_t recorded; /* work that the records so far cover */
+	_Atomic uint64_t recorded, recorded_at_free; /* work that the records so far cover */
 	_Atomic uint64_t waitable; /* work that some free would have waited for */
 	_Atomic uint64_t now_ns;
 	_Atomic bool is_capturing; /* the fence functions answer -EBUSY */
@@ -114,7 +113,6 @@ struct fake {
 	_Atomic uint64_t addresses_end, addresses_bytes;
 	struct fake_plan plans[FAKE_N_CALLS];
 	_Atomic uint64_t covers[GP_FENCE_SLOTS];
-	_Atomic uint64_t recorded_at_free;
 	_Atomic unsigned idle_pauses;
 	_Atomic uint64_t *units; /* the history, a word a unit; NULL with too much memory */
 	size_t n_units;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "fake_backend.h"
+#include "pool_profiles.h"
 #include "pool/kind.h"
 #include "pool/mapped.h"
 #include "pool/pool_control.h"
@@ -20,31 +21,6 @@
 #define LARGEST  (24 * GP_MIB)
 
 enum { LIVE_MAX = 400, N_FREED = 16, N_TCACHES = 2, SOME_ERROR = 719 };
-
-static const struct profile {
-	const char *name;
-	bool cannot_release_behind, arrives_on_drain_only, completion_only, is_pressed_soon,
-		can_wait, is_in_order;
-	uint64_t pending_bytes_max, pending_count_max;
-} profiles[] = {
-	{"as it comes", .pending_bytes_max = UINT64_MAX, .pending_count_max = UINT64_MAX},
-	{"with a short queue", .pending_bytes_max = 8 * GP_MIB, .pending_count_max = 10},
-	{"without a queue"},
-	{"on completion only", .completion_only = true, .pending_bytes_max = 40 * GP_MIB,
-		.pending_count_max = UINT64_MAX},
-	{"like pinned memory", .completion_only = true, .cannot_release_behind = true,
-		.pending_bytes_max = 40 * GP_MIB, .pending_count_max = 10},
-	{"on an old driver", .cannot_release_behind = true, .pending_bytes_max = UINT64_MAX,
-		.pending_count_max = UINT64_MAX},
-	{"with slow returns", .arrives_on_drain_only = true, .pending_bytes_max = 8 * GP_MIB,
-		.pending_count_max = UINT64_MAX},
-	{"on a full device", .is_pressed_soon = true, .can_wait = true,
-		.pending_bytes_max = UINT64_MAX, .pending_count_max = UINT64_MAX},
-	{"in order", .is_in_order = true, .pending_bytes_max = UINT64_MAX,
-		.pending_count_max = UINT64_MAX},
-};
-
-_Static_assert(sizeof(profiles) / sizeof(*profiles) == MODEL_N_PROFILES, "a row for each");
 
 struct live {
 	uint64_t addr, bytes, serial;
@@ -328,7 +304,9 @@ static void do_free(struct model *m)
 	r = -ENOENT;
 	if (tcache && mode == GP_FREE_NORMAL && use == FAKE_FREED)
 		r = gp_tcache_put(tcache, m->live[i].addr);
-	if (r == -ENOENT)
+	if (r == -ENOENT && tcache && mode == GP_FREE_NORMAL && use == FAKE_FREED)
+		r = gp_pool_free_by(&m->map, m->live[i].addr, tcache);
+	else if (r == -ENOENT)
 		r = gp_pool_free(&m->map, m->live[i].addr, mode);
 	REQUIRE(m, r == 0 || (m->is_planned && r == SOME_ERROR), "a free returned %d", r);
 	forget(m, i);
@@ -387,6 +365,21 @@ static void end_order(struct model *m)
 static bool is_to_stay_in_order(struct model *m)
 {
 	return atomic_load(&m->fake.is_in_order) && below(m, 40);
+}
+
+static void do_end_order(struct model *m)
+{
+	if (!is_to_stay_in_order(m))
+		end_order(m);
+}
+
+static void do_capture(struct model *m)
+{
+	if (is_to_stay_in_order(m))
+		return;
+	end_order(m);
+	m->action = "capture";
+	atomic_store(&m->fake.is_capturing, below(m, 4) == 0);
 }
 
 static void do_require_completion(struct model *m)
@@ -507,6 +500,9 @@ static void do_overlap(struct model *m)
 {
 	bool overlap = below(m, 2);
 
+	if (is_to_stay_in_order(m))
+		return;
+	end_order(m);
 	m->action = "overlap";
 	/* Work that was submitted to one stream stays in order, but what comes now does not. */
 	atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
@@ -518,8 +514,7 @@ static void do_rare(struct model *m)
 {
 	switch (below(m, 15)) {
 	case 14:
-		if (!is_to_stay_in_order(m))
-			end_order(m);
+		do_end_order(m);
 		break;
 	case 13:
 		m->action = "whole";
@@ -549,18 +544,11 @@ static void do_rare(struct model *m)
 		do_limit(m);
 		break;
 	case 5:
-		if (is_to_stay_in_order(m))
-			break;
-		end_order(m);
 		do_overlap(m);
 		break;
 	case 6:
 	case 7:
-		if (is_to_stay_in_order(m))
-			break;
-		end_order(m);
-		m->action = "capture";
-		atomic_store(&m->fake.is_capturing, below(m, 4) == 0);
+		do_capture(m);
 		break;
 	case 8:
 		m->growth = 30 + (unsigned)below(m, 45);

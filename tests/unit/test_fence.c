@@ -113,34 +113,6 @@ START_TEST(in_order_a_record_at_a_free_is_an_order_which_is_given_once_that_ends
 }
 END_TEST
 
-START_TEST(who_need_not_wait_for_another_at_the_driver_does_not)
-{
-	uint64_t stamp = gp_fence_started(&f);
-
-	gp_mutex_lock(&f.lock);
-	ck_assert_int_eq(gp_fence_try_record(&f, stamp), -EAGAIN);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 0);
-	gp_mutex_unlock(&f.lock);
-	ck_assert_int_eq(gp_fence_try_record(&f, stamp), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 1);
-	ck_assert_uint_gt(gp_fence_published_at_free(&f), stamp);
-	/* What the other thread finds out is enough. */
-	gp_mutex_lock(&f.lock);
-	atomic_store(&f.completed, gp_fence_published(&f));
-	ck_assert_int_eq(gp_fence_settle_stamp(&f, stamp), 0);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 0);
-	gp_mutex_unlock(&f.lock);
-}
-END_TEST
-
-START_TEST(a_record_that_would_wait_is_not_tried)
-{
-	atomic_store(&fake.record_waits, true);
-	ck_assert_int_eq(gp_fence_try_record(&f, gp_fence_started(&f)), -EAGAIN);
-	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 0);
-}
-END_TEST
-
 START_TEST(in_order_records_do_without_questions)
 {
 	uint64_t stamp = 0;
@@ -595,8 +567,6 @@ int main(void)
 	tcase_add_test(tc, an_order_covers_every_free_before_it);
 	tcase_add_test(tc, the_last_order_can_be_given_again_until_it_is_complete);
 	tcase_add_test(tc, in_order_a_record_at_a_free_is_an_order_which_is_given_once_that_ends);
-	tcase_add_test(tc, who_need_not_wait_for_another_at_the_driver_does_not);
-	tcase_add_test(tc, a_record_that_would_wait_is_not_tried);
 	tcase_add_loop_test(tc, in_order_records_do_without_questions, 0, 2);
 	tcase_add_test(tc, there_is_nothing_to_order_or_wait_for_before_a_record);
 	tcase_add_test(tc, one_record_serves_all_that_were_freed_before_it);

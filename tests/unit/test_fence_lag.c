@@ -127,6 +127,34 @@ START_TEST(what_is_not_done_of_one_stamp_says_that_one_has_to_wait)
 }
 END_TEST
 
+START_TEST(who_need_not_wait_for_another_at_the_driver_does_not)
+{
+	uint64_t stamp = gp_fence_started(&f);
+
+	gp_mutex_lock(&f.lock);
+	ck_assert_int_eq(gp_fence_try_record(&f, stamp), -EAGAIN);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 0);
+	gp_mutex_unlock(&f.lock);
+	ck_assert_int_eq(gp_fence_try_record(&f, stamp), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 1);
+	ck_assert_uint_gt(gp_fence_published_at_free(&f), stamp);
+	/* What the other thread finds out is enough. */
+	gp_mutex_lock(&f.lock);
+	atomic_store(&f.completed, gp_fence_published(&f));
+	ck_assert_int_eq(gp_fence_settle_stamp(&f, stamp), 0);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 0);
+	gp_mutex_unlock(&f.lock);
+}
+END_TEST
+
+START_TEST(a_record_that_would_wait_is_not_tried)
+{
+	atomic_store(&fake.record_waits, true);
+	ck_assert_int_eq(gp_fence_try_record(&f, gp_fence_started(&f)), -EAGAIN);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fence_lag");
@@ -141,5 +169,7 @@ int main(void)
 	tcase_add_test(tc, in_order_the_gpu_lags_until_it_keeps_up_with_the_records);
 	tcase_add_test(tc, what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind);
 	tcase_add_test(tc, what_is_not_done_of_one_stamp_says_that_one_has_to_wait);
+	tcase_add_test(tc, who_need_not_wait_for_another_at_the_driver_does_not);
+	tcase_add_test(tc, a_record_that_would_wait_is_not_tried);
 	return suite_run(suite);
 }

@@ -85,8 +85,10 @@ static void put(struct worker *w, struct held *b)
 	w->n_foreign += !change_owner(b, (uint8_t)w->id, 0);
 	fake_submit(&px.fake, 1);
 	fake_note_free(&px.fake, b->addr, b->bytes, use);
-	if (mode != GP_FREE_NORMAL || !w->tcache || (r = gp_tcache_put(w->tcache, b->addr)) == -ENOENT)
+	if (mode != GP_FREE_NORMAL || !w->tcache)
 		r = gp_pool_free(&px.map, b->addr, mode);
+	else if ((r = gp_tcache_put(w->tcache, b->addr)) == -ENOENT)
+		r = gp_pool_free_by(&px.map, b->addr, w->tcache);
 	w->n_errors += r != 0;
 	b->bytes = 0;
 }

@@ -3,77 +3,11 @@
 
 /* Caches of threads: what they save, what they keep to themselves, and when they give it back. */
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "pool/pool_control.h"
-#include "pool/tcache_impl.h"
-#include "pool_fixture.h"
+#include "tcache_fixture.h"
 #include "tests/suite.h"
-
-enum { DEPTH = 32, ROUNDS = 40 * DEPTH };
-
-#define SMALL (64 * GP_KIB)
-
-static struct gp_tcache *mine;
-
-static uint64_t take(uint64_t bytes)
-{
-	const char *breach;
-	uint64_t addr = 0;
-
-	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, 0, &addr), 0);
-	fixture_check();
-	breach = fake_check_hand_out(&px.fake, addr, bytes, true);
-	ck_assert_msg(!breach, "%s", breach);
-	return addr;
-}
-
-/* As a program's free: to the cache, or where that has no place to the pool. Whether the cache has it. */
-static bool put(uint64_t addr)
-{
-	int r;
-
-	fake_note_free(&px.fake, addr, fixture_info(addr).size, FAKE_FREED);
-	r = gp_tcache_put(mine, addr);
-	if (r == -ENOENT)
-		ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), 0);
-	else
-		ck_assert_int_eq(r, 0);
-	fixture_check();
-	return r == 0;
-}
-
-static void start_with(uint64_t cache_bytes)
-{
-	px.options.thread_cache_bytes = cache_bytes;
-	mine = gp_tcache_new(fixture_pool());
-	ck_assert_ptr_nonnull(mine);
-}
-
-static void start(void)
-{
-	start_with(16 * GP_MIB);
-}
-
-static void end(void)
-{
-	gp_tcache_free(mine);
-}
-
-static void clear_calls(void)
-{
-	for (enum fake_call call = 0; call < FAKE_N_CALLS; call++)
-		(void)fake_calls(&px.fake, call);
-}
-
-/* Until a whole shelf turns over. */
-static void warm_up(uint64_t bytes)
-{
-	for (unsigned i = 0; i < ROUNDS; i++)
-		put(take(bytes));
-	clear_calls();
-}
 
 /* Where each block is an allocation of its own it takes a while until there are enough of them. */
 START_TEST(a_loop_needs_one_record_and_one_query_for_many_rounds)
@@ -555,143 +489,6 @@ START_TEST(a_pool_that_returns_all_at_once_has_no_caches)
 }
 END_TEST
 
-/* Sizes too large for a shelf, while the GPU works in order. */
-static const uint64_t large[] = {2 * GP_MIB, 8 * GP_MIB, 32 * GP_MIB};
-
-enum { N_LARGE = sizeof(large) / sizeof(*large) };
-
-static void start_in_order(uint64_t cache_bytes)
-{
-	start_with(cache_bytes);
-	atomic_store(&px.fake.is_in_order, true);
-	gp_pool_set_in_order(fixture_pool(), true);
-}
-
-START_TEST(in_order_a_loop_has_its_large_blocks_again)
-{
-	uint64_t addrs[N_LARGE];
-
-	start_in_order(16 * GP_MIB);
-	for (int i = 0; i < N_LARGE; i++)
-		addrs[i] = take(large[i]);
-	clear_calls();
-	for (int round = 0; round < 20; round++) {
-		uint64_t cached = 0;
-
-		for (int i = 0; i < N_LARGE; i++) {
-			fixture_work();
-			ck_assert(put(addrs[i]));
-			cached += fixture_info(addrs[i]).size;
-			ck_assert_uint_eq(fixture_stats().pending_bytes, cached);
-		}
-		ck_assert_uint_eq(fixture_stats().used_bytes, 0);
-		for (int i = 0; i < N_LARGE; i++)
-			ck_assert_uint_eq(take(large[i]), addrs[i]);
-		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), N_LARGE);
-		fake_complete_all(&px.fake);
-	}
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
-	end();
-}
-END_TEST
-
-/* The pool has no block to spare: the first time that is found out by asking, and then it is known. */
-START_TEST(in_order_what_will_be_wanted_has_its_fence_by_then)
-{
-	enum { N = 3 };
-	uint64_t addrs[N];
-
-	start_in_order(64 * GP_MIB);
-	for (int i = 0; i < N; i++)
-		addrs[i] = take(GP_MIB);
-	for (int round = 0; round < 10; round++) {
-		clear_calls();
-		for (int i = 0; i < N; i++)
-			ck_assert(put(addrs[i]));
-		if (round)
-			fixture_work(); /* goes on for long */
-		for (int i = 0; i < N; i++)
-			addrs[i] = take(GP_MIB);
-		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
-		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), round == 0);
-		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
-	}
-	fake_complete_all(&px.fake);
-	end();
-}
-END_TEST
-
-/* One at a time the thread keeps each, and has to make room many times. */
-START_TEST(more_large_blocks_than_a_thread_keeps_are_the_pools)
-{
-	enum { N = 3 * GP_TCACHE_LARGE };
-	uint64_t addrs[N];
-
-	start_in_order(16 * GP_MIB);
-	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < N; i++)
-			addrs[i] = take((2 + (uint64_t)i % 2) * GP_MIB);
-		if (round)
-			ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
-		for (int i = 0; i < N; i++)
-			ck_assert(put(addrs[i]));
-		ck_assert_uint_eq(fixture_stats().used_bytes, 0);
-		clear_calls();
-	}
-	end();
-}
-END_TEST
-
-START_TEST(a_large_request_of_another_size_finds_all_that_is_free)
-{
-	start_in_order(16 * GP_MIB);
-	ck_assert(put(take(64 * GP_MIB)));
-	clear_calls();
-	ck_assert(put(take(40 * GP_MIB)));
-	ck_assert(put(take(48 * GP_MIB)));
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
-	end();
-}
-END_TEST
-
-START_TEST(out_of_order_large_blocks_are_the_pools)
-{
-	uint64_t addr;
-
-	start_in_order(16 * GP_MIB);
-	addr = take(large[1]);
-	fixture_work();
-	ck_assert(put(addr));
-	gp_pool_set_in_order(fixture_pool(), false);
-	atomic_store(&px.fake.is_in_order, false);
-	/* It was freed in order, so an order makes good for it. */
-	ck_assert_uint_eq(take(large[1]), addr);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
-	ck_assert(!put(addr));
-	fake_complete_all(&px.fake);
-	end();
-}
-END_TEST
-
-START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
-{
-	uint64_t addr;
-
-	start_in_order(16 * GP_MIB);
-	addr = take(large[0]);
-	fixture_work();
-	fake_note_free(&px.fake, addr, large[0], FAKE_FREED);
-	fake_plan(&px.fake,
-		(struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = 719});
-	ck_assert_int_eq(gp_tcache_put(mine, addr), 719);
-	(void)take(large[0]);
-	ck_assert_uint_eq(fixture_stats().n_used_blocks, 1);
-	fake_complete_all(&px.fake);
-	end();
-}
-END_TEST
-
 static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
@@ -718,14 +515,6 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
 	tcase_add_loop_test(tc, where_the_options_leave_no_room_there_is_no_cache, 0,
 		sizeof(refusals) / sizeof(*refusals));
-	tcase_add_test(tc, in_order_a_loop_has_its_large_blocks_again);
-	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
-	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
-	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
-	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
-		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
-	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM)
-		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
 	if (kind != GP_KIND_SPLIT)
 		return tc;
 	tcase_add_test(tc, threads_share_their_fences);

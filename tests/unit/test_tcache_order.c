@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Caches of threads: while the GPU works in order, and what others allocated. */
+
+#include "pool/pool_control.h"
+#include "tcache_fixture.h"
+#include "tests/suite.h"
+
+START_TEST(what_others_allocated_needs_one_record_for_many)
+{
+	enum { N = 4 * DEPTH };
+	uint64_t addrs[N];
+
+	start();
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < N; i++)
+			addrs[i] = fixture_alloc(SMALL);
+		fixture_work();
+		clear_calls();
+		for (unsigned i = 0; i < N; i++) {
+			fake_note_free(&px.fake, addrs[i], SMALL, FAKE_FREED);
+			ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), 0);
+			ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), GP_E_NOT_USED);
+			fixture_check();
+		}
+		ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), N / DEPTH + 1);
+		ck_assert_uint_eq(fixture_stats().used_bytes, 0);
+		fake_complete_all(&px.fake);
+	}
+	/* Here, too. */
+	(void)take(SMALL);
+	end();
+}
+END_TEST
+
+/* What a cache may not hold goes the way of every free. */
+START_TEST(what_is_not_to_be_had_again_here_is_not_kept)
+{
+	uint64_t large, exported, uncached = 0;
+
+	start();
+	large = fixture_alloc(8 * GP_MIB);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), SMALL, 0, &uncached), 0);
+	exported = fixture_alloc(GP_MIB);
+	if (px.options.kind != GP_KIND_SPLIT) {
+		fixture_note_export(exported);
+		ck_assert_int_eq(gp_pool_export(&px.map, exported), 0);
+	}
+	clear_calls();
+	ck_assert_int_eq(gp_pool_free_by(&px.map, large, mine), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
+	ck_assert_int_eq(gp_pool_free_by(&px.map, uncached, mine), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
+	ck_assert_int_eq(gp_pool_free_by(&px.map, exported, mine), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), px.options.kind != GP_KIND_SPLIT);
+	fixture_check();
+	end();
+}
+END_TEST
+
+/* Sizes too large for a shelf, while the GPU works in order. */
+static const uint64_t large[] = {2 * GP_MIB, 8 * GP_MIB, 32 * GP_MIB};
+
+enum { N_LARGE = sizeof(large) / sizeof(*large) };
+
+static void start_in_order(uint64_t cache_bytes)
+{
+	start_with(cache_bytes);
+	atomic_store(&px.fake.is_in_order, true);
+	gp_pool_set_in_order(fixture_pool(), true);
+}
+
+START_TEST(in_order_a_loop_has_its_large_blocks_again)
+{
+	uint64_t addrs[N_LARGE];
+
+	start_in_order(16 * GP_MIB);
+	for (int i = 0; i < N_LARGE; i++)
+		addrs[i] = take(large[i]);
+	clear_calls();
+	for (int round = 0; round < 20; round++) {
+		uint64_t cached = 0;
+
+		for (int i = 0; i < N_LARGE; i++) {
+			fixture_work();
+			ck_assert(put(addrs[i]));
+			cached += fixture_info(addrs[i]).size;
+			ck_assert_uint_eq(fixture_stats().pending_bytes, cached);
+		}
+		ck_assert_uint_eq(fixture_stats().used_bytes, 0);
+		for (int i = 0; i < N_LARGE; i++)
+			ck_assert_uint_eq(take(large[i]), addrs[i]);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), N_LARGE);
+		fake_complete_all(&px.fake);
+	}
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 0);
+	end();
+}
+END_TEST
+
+/* The pool has no block to spare: the first time that is found out by asking, and then it is known. */
+START_TEST(in_order_what_will_be_wanted_has_its_fence_by_then)
+{
+	enum { N = 3 };
+	uint64_t addrs[N];
+
+	start_in_order(64 * GP_MIB);
+	for (int i = 0; i < N; i++)
+		addrs[i] = take(GP_MIB);
+	for (int round = 0; round < 10; round++) {
+		clear_calls();
+		for (int i = 0; i < N; i++)
+			ck_assert(put(addrs[i]));
+		if (round)
+			fixture_work(); /* goes on for long */
+		for (int i = 0; i < N; i++)
+			addrs[i] = take(GP_MIB);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), round == 0);
+		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	}
+	fake_complete_all(&px.fake);
+	end();
+}
+END_TEST
+
+/* One at a time the thread keeps each, and has to make room many times. */
+START_TEST(more_large_blocks_than_a_thread_keeps_are_the_pools)
+{
+	enum { N = 3 * GP_TCACHE_LARGE };
+	uint64_t addrs[N];
+
+	start_in_order(16 * GP_MIB);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < N; i++)
+			addrs[i] = take((2 + (uint64_t)i % 2) * GP_MIB);
+		if (round)
+			ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+		for (int i = 0; i < N; i++)
+			ck_assert(put(addrs[i]));
+		ck_assert_uint_eq(fixture_stats().used_bytes, 0);
+		clear_calls();
+	}
+	end();
+}
+END_TEST
+
+START_TEST(a_large_request_of_another_size_finds_all_that_is_free)
+{
+	start_in_order(16 * GP_MIB);
+	ck_assert(put(take(64 * GP_MIB)));
+	clear_calls();
+	ck_assert(put(take(40 * GP_MIB)));
+	ck_assert(put(take(48 * GP_MIB)));
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 0);
+	end();
+}
+END_TEST
+
+START_TEST(out_of_order_large_blocks_are_the_pools)
+{
+	uint64_t addr;
+
+	start_in_order(16 * GP_MIB);
+	addr = take(large[1]);
+	fixture_work();
+	ck_assert(put(addr));
+	gp_pool_set_in_order(fixture_pool(), false);
+	atomic_store(&px.fake.is_in_order, false);
+	/* It was freed in order, so an order makes good for it. */
+	ck_assert_uint_eq(take(large[1]), addr);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
+	ck_assert(!put(addr));
+	fake_complete_all(&px.fake);
+	end();
+}
+END_TEST
+
+START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
+{
+	uint64_t addr;
+
+	start_in_order(16 * GP_MIB);
+	addr = take(large[0]);
+	fixture_work();
+	fake_note_free(&px.fake, addr, large[0], FAKE_FREED);
+	fake_plan(&px.fake,
+		(struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = 719});
+	ck_assert_int_eq(gp_tcache_put(mine, addr), 719);
+	(void)take(large[0]);
+	ck_assert_uint_eq(fixture_stats().n_used_blocks, 1);
+	fake_complete_all(&px.fake);
+	end();
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	tcase_add_test(tc, what_others_allocated_needs_one_record_for_many);
+	tcase_add_test(tc, what_is_not_to_be_had_again_here_is_not_kept);
+	tcase_add_test(tc, in_order_a_loop_has_its_large_blocks_again);
+	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
+	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
+	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
+	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM)
+		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
+	else
+		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("tcache_order");
+
+	for (enum gp_kind kind = GP_KIND_SIMPLE; kind < GP_N_KINDS; kind++)
+		suite_add_tcase(suite, case_of(kind));
+	return suite_run(suite);
+}
