@@ -133,7 +133,8 @@ static int search_on(struct gp_pool *pool, struct gp_request *request, struct gp
 	if (r != -ENOENT)
 		return r;
 	/* A thread may have back at once what lies in its own cache, or another's. */
-	*ret_block = !request->is_growth && gp_tcache_recall(pool) ? gp_reuse_take(pool, request) : NULL;
+	if (!request->is_growth && gp_tcache_recall_for(pool, request->size))
+		*ret_block = gp_reuse_take(pool, request);
 	if (!*ret_block)
 		*ret_block = gp_reuse_await(pool, request);
 	return *ret_block ? 0 : -ENOENT;

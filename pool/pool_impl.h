@@ -53,6 +53,8 @@ struct gp_pool {
 	struct gp_list idle;	 /* those wholly cached, least recently used first */
 	struct gp_list leaving;	 /* wholly cached too, but to be given back as soon as their work is completed */
 	struct gp_list tcaches;	 /* of the threads */
+	unsigned n_tcaches, n_recalls;
+	uint64_t recalls_since_ns; /* the first of these n_recalls */
 	struct gp_failure failure; /* the last one */
 	uint64_t unrecorded_stamp; /* the last of late blocks that came from there */
 	struct gp_list spare_blocks, spare_segments;

@@ -116,6 +116,9 @@ uint64_t gp_tcache_flush_all(struct gp_pool *pool, bool *ret_is_any_late);
 /* The same, and sees to it that what is done with can be had. Whether anything came. */
 bool gp_tcache_recall(struct gp_pool *pool);
 
+/* The same for a request of that size, unless that has been done too often of late: then the pool had better grow. */
+bool gp_tcache_recall_for(struct gp_pool *pool, uint64_t size);
+
 /* After this, whoever takes from a cache has seen what was written before it. */
 void gp_tcache_quiesce_locked(struct gp_pool *pool);
 

@@ -11,6 +11,13 @@
 /* Of what a cache may hold: no more than that on one shelf, and nothing that is larger than that, or not small. */
 enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };
 
+/*
+ * All threads stop for a recall, and come to the pool one by one for what they had at hand. Where many do that, a slab
+ * more is better than so many recalls in such a time; it goes on until the threads have about what they need.
+ */
+enum { FEW_CACHES = 4, RECALLS_MAX = 16 };
+#define RECALLS_NS UINT64_C(20000000)
+
 static bool is_allowed(const struct gp_pool *pool)
 {
 	const struct gp_pool_options *options = &pool->options;
@@ -43,6 +50,7 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 	set_bounds(tc, pool->options.thread_cache_bytes);
 	gp_mutex_lock(&pool->lock);
 	gp_list_append(&pool->tcaches, &tc->link);
+	pool->n_tcaches++;
 	gp_mutex_unlock(&pool->lock);
 	return tc;
 }
@@ -145,6 +153,32 @@ bool gp_tcache_recall(struct gp_pool *pool)
 	return true;
 }
 
+static bool is_too_many_locked(struct gp_pool *pool, uint64_t now_ns)
+{
+	bool is;
+
+	if (pool->n_tcaches <= FEW_CACHES)
+		return false;
+	if (now_ns - pool->recalls_since_ns > RECALLS_NS) {
+		pool->recalls_since_ns = now_ns;
+		pool->n_recalls = 0;
+	}
+	is = pool->n_recalls == RECALLS_MAX;
+	pool->n_recalls = is ? 0 : pool->n_recalls + 1;
+	return is;
+}
+
+bool gp_tcache_recall_for(struct gp_pool *pool, uint64_t size)
+{
+	uint64_t now_ns = gp_pool_now_ns(pool);
+	bool is_too_many;
+
+	gp_mutex_lock(&pool->lock);
+	is_too_many = size <= GP_SMALL_MAX && is_too_many_locked(pool, now_ns);
+	gp_mutex_unlock(&pool->lock);
+	return !is_too_many && gp_tcache_recall(pool);
+}
+
 void gp_tcache_flush(struct gp_tcache *tc)
 {
 	gp_mutex_lock(&tc->pool->lock);
@@ -240,6 +274,7 @@ void gp_tcache_free(struct gp_tcache *tc)
 	pool->stats.requested_bytes += tc->requested;
 	gp_ownlock_leave(&tc->lock);
 	gp_list_remove(&tc->link);
+	pool->n_tcaches--;
 	gp_mutex_unlock(&pool->lock);
 	free(tc);
 	gp_pool_put(pool);

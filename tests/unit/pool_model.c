@@ -301,13 +301,10 @@ static void do_free(struct model *m)
 		fake_complete_all(&m->fake);
 	}
 	fake_note_free(&m->fake, m->live[i].addr, m->live[i].bytes, use);
-	r = -ENOENT;
-	if (tcache && mode == GP_FREE_NORMAL && use == FAKE_FREED)
-		r = gp_tcache_put(tcache, m->live[i].addr);
-	if (r == -ENOENT && tcache && mode == GP_FREE_NORMAL && use == FAKE_FREED)
-		r = gp_pool_free_by(&m->map, m->live[i].addr, tcache);
-	else if (r == -ENOENT)
+	if (!tcache || mode != GP_FREE_NORMAL || use != FAKE_FREED)
 		r = gp_pool_free(&m->map, m->live[i].addr, mode);
+	else if ((r = gp_tcache_put(tcache, m->live[i].addr)) == -ENOENT)
+		r = gp_pool_free_by(&m->map, m->live[i].addr, tcache);
 	REQUIRE(m, r == 0 || (m->is_planned && r == SOME_ERROR), "a free returned %d", r);
 	forget(m, i);
 }

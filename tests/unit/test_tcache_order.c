@@ -196,6 +196,55 @@ START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
 }
 END_TEST
 
+/* One block, which goes from thread to thread by way of the pool; there are others, but of another size. */
+static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
+{
+	enum { N = 100, MANY = 8 };
+	struct gp_tcache *others[MANY];
+	uint64_t addr, grown;
+
+	start();
+	for (unsigned i = 0; i < n_caches - 1; i++)
+		others[i] = gp_tcache_new(fixture_pool());
+	ck_assert(put(take(GP_MIB)));
+	clear_calls();
+	for (unsigned i = 0; i < N; i++) {
+		struct gp_tcache *tc = i % 2 ? mine : others[0];
+
+		atomic_fetch_add(&px.fake.now_ns, step_ns);
+		ck_assert_int_eq(gp_tcache_alloc(tc, GP_MIB, 0, &addr), 0);
+		fake_note_free(&px.fake, addr, GP_MIB, FAKE_FREED);
+		ck_assert_int_eq(gp_tcache_put(tc, addr), 0);
+		fixture_check();
+	}
+	grown = fake_calls(&px.fake, FAKE_RESERVE);
+	for (unsigned i = 0; i < n_caches - 1; i++)
+		gp_tcache_free(others[i]);
+	end();
+	return grown;
+}
+
+START_TEST(where_many_threads_recall_over_and_over_the_pool_grows)
+{
+	uint64_t grown = pass_around(8, 1000);
+
+	ck_assert_uint_gt(grown, 0);
+	ck_assert_uint_le(grown, 4);
+}
+END_TEST
+
+START_TEST(where_they_do_seldom_it_does_not)
+{
+	ck_assert_uint_eq(pass_around(8, 10 * 1000000), 0);
+}
+END_TEST
+
+START_TEST(where_they_are_few_it_does_not)
+{
+	ck_assert_uint_eq(pass_around(4, 1000), 0);
+}
+END_TEST
+
 static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
@@ -210,6 +259,11 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
 	else
 		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
+	if (kind != GP_KIND_SIMPLE)
+		return tc;
+	tcase_add_test(tc, where_many_threads_recall_over_and_over_the_pool_grows);
+	tcase_add_test(tc, where_they_do_seldom_it_does_not);
+	tcase_add_test(tc, where_they_are_few_it_does_not);
 	return tc;
 }
 
