@@ -231,7 +231,8 @@ static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t b
 	request.caller = caller;
 	request.is_hit_only = is_hit_only;
 	r = is_small ? alloc_small(tc, &request, ret_block) : gp_pool_alloc_block(tc->pool, &request, ret_block);
-	if (!r && (is_small || gp_fence_is_in_order(tc->fence)))
+	/* A large block that is smaller than its request's size is found by its own, which only the pool looks at. */
+	if (!r && (is_small || (gp_fence_is_in_order(tc->fence) && (*ret_block)->size >= request.size)))
 		remember(tc, *ret_block, request.size);
 	return r;
 }

@@ -196,6 +196,23 @@ START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
 }
 END_TEST
 
+/* What its class takes memory did not allow then; now it does. */
+START_TEST(a_large_block_smaller_than_its_class_serves_nobody_who_needs_more)
+{
+	uint64_t addr;
+
+	start_in_order(16 * GP_MIB);
+	px.fake.outside = FIXTURE_CAPACITY - 233 * GP_MIB;
+	addr = take(232 * GP_MIB + 1);
+	ck_assert_uint_eq(fixture_info(addr).rounded, 232 * GP_MIB + GP_ALIGN);
+	px.fake.outside = 0;
+	put(addr);
+	addr = take(233 * GP_MIB);
+	ck_assert_uint_ge(fixture_info(addr).rounded, 233 * GP_MIB);
+	end();
+}
+END_TEST
+
 /* One block, which goes from thread to thread by way of the pool; there are others, but of another size. */
 static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 {
@@ -259,6 +276,8 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
 	else
 		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
+	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
+		tcase_add_test(tc, a_large_block_smaller_than_its_class_serves_nobody_who_needs_more);
 	if (kind != GP_KIND_SIMPLE)
 		return tc;
 	tcase_add_test(tc, where_many_threads_recall_over_and_over_the_pool_grows);
