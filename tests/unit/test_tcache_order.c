@@ -59,6 +59,41 @@ START_TEST(what_is_not_to_be_had_again_here_is_not_kept)
 }
 END_TEST
 
+/* Retires all there is, once. */
+static void invalidate_there(struct fake *fake, enum fake_call call)
+{
+	struct gp_invalidated ignored;
+
+	if (call != FAKE_RELEASE_BEGIN && call != FAKE_RELEASE)
+		return;
+	fake->hook = NULL;
+	gp_pool_invalidate(fixture_pool(), &ignored);
+}
+
+/* Between the claim of a block and its place on a shelf, which is made just then. */
+START_TEST(what_is_retired_while_it_is_freed_is_not_kept)
+{
+	enum { N = GP_TCACHE_DEPTH };
+	uint64_t addrs[N + 1], uncached = 0;
+
+	start();
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), GP_MIB, 0, &uncached), 0);
+	for (unsigned i = 0; i <= N; i++)
+		addrs[i] = fixture_alloc(SMALL);
+	fixture_free_as(uncached, GP_FREE_LATE);
+	for (unsigned i = 0; i < N; i++)
+		ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), 0);
+	gp_pool_set_pending_max(fixture_pool(), 0);
+	px.fake.hook = invalidate_there;
+	ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[N], mine), 0);
+	ck_assert_ptr_null(px.fake.hook);
+	fixture_check();
+	for (unsigned i = 0; i < N; i++)
+		ck_assert(!fixture_info(take(SMALL)).is_retired);
+	end();
+}
+END_TEST
+
 /* Sizes too large for a shelf, while the GPU works in order. */
 static const uint64_t large[] = {2 * GP_MIB, 8 * GP_MIB, 32 * GP_MIB};
 
@@ -268,6 +303,8 @@ static TCase *case_of(enum gp_kind kind)
 
 	tcase_add_test(tc, what_others_allocated_needs_one_record_for_many);
 	tcase_add_test(tc, what_is_not_to_be_had_again_here_is_not_kept);
+	if (kind != GP_KIND_VMM)
+		tcase_add_test(tc, what_is_retired_while_it_is_freed_is_not_kept);
 	tcase_add_test(tc, in_order_a_loop_has_its_large_blocks_again);
 	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
 	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
