@@ -102,13 +102,18 @@ static inline struct gp_block *take_first(struct gp_tcache *tc, uint64_t size, u
 	return b;
 }
 
-/* The position of the oldest block that fits; count if none does. */
-static unsigned find_fit_locked(const struct gp_tcache *tc, struct gp_shelf *shelf, const struct gp_request *request)
+/* The position of the oldest block of at most so many bytes that fits; count if none does. */
+static unsigned find_fit_locked(
+	const struct gp_tcache *tc, struct gp_shelf *shelf, const struct gp_request *request, uint64_t size_max)
 {
 	unsigned n = 0;
 
-	while (n < shelf->count && !is_fit(tc, request, (*gp_shelf_at(shelf, n))->size))
-		n++;
+	for (; n < shelf->count; n++) {
+		uint64_t size = (*gp_shelf_at(shelf, n))->size;
+
+		if (size <= size_max && is_fit(tc, request, size))
+			break;
+	}
 	return n;
 }
 
@@ -121,7 +126,7 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
 	unsigned n;
 
 	gp_ownlock_enter(&tc->lock);
-	n = find_fit_locked(tc, shelf, request);
+	n = find_fit_locked(tc, shelf, request, UINT64_MAX);
 	if (gp_likely(n < shelf->count)) {
 		offer = offer_of(tc, *gp_shelf_at(shelf, n));
 		*ret_stamp = (*gp_shelf_at(shelf, n))->stamp;
@@ -132,7 +137,10 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
 	return offer;
 }
 
-/* From the shelf of sizes that are larger by up to a quarter, what may be had. */
+/*
+ * From the shelf of sizes that are larger by up to a quarter, what may be had. Not what is larger than that shelf's: it
+ * came there in this way, and would go on to ever smaller requests.
+ */
 static struct gp_block *take_larger(struct gp_tcache *tc, const struct gp_request *request)
 {
 	unsigned i = gp_shelf_index(request->size) + 1, n;
@@ -142,7 +150,7 @@ static struct gp_block *take_larger(struct gp_tcache *tc, const struct gp_reques
 	if (i == GP_TCACHE_SHELVES)
 		return NULL;
 	gp_ownlock_enter(&tc->lock);
-	n = find_fit_locked(tc, shelf, request);
+	n = find_fit_locked(tc, shelf, request, gp_shelf_size_max(i));
 	if (n < shelf->count && offer_of(tc, *gp_shelf_at(shelf, n)) == USABLE)
 		b = hand_out(tc, shelf, n, request->bytes, request->caller);
 	gp_ownlock_leave(&tc->lock);

@@ -3,6 +3,9 @@
 
 /* Caches of threads: while the GPU works in order, and what others allocated. */
 
+#include <pthread.h>
+#include <sched.h>
+
 #include "pool/pool_control.h"
 #include "tcache_fixture.h"
 #include "tests/suite.h"
@@ -248,6 +251,55 @@ START_TEST(a_large_block_smaller_than_its_class_serves_nobody_who_needs_more)
 }
 END_TEST
 
+static _Atomic bool is_held, is_served;
+
+/* Has the pool's lock until somebody sleeps on it, or is served without. */
+static void *hold(void *arg)
+{
+	struct gp_pool *pool = arg;
+
+	gp_mutex_lock(&pool->lock);
+	atomic_store(&is_held, true);
+	while (!atomic_load(&is_served) && __atomic_load_n(&pool->lock.mutex.__data.__lock, __ATOMIC_RELAXED) < 2)
+		sched_yield();
+	gp_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+static uint64_t take_beside_others(uint64_t bytes)
+{
+	pthread_t thread;
+	uint64_t addr = 0;
+
+	atomic_store(&is_held, false);
+	atomic_store(&is_served, false);
+	ck_assert_int_eq(pthread_create(&thread, NULL, hold, fixture_pool()), 0);
+	while (!atomic_load(&is_held))
+		sched_yield();
+	ck_assert_int_eq(gp_tcache_alloc(mine, bytes, 0, &addr), 0);
+	atomic_store(&is_served, true);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	fixture_check();
+	return addr;
+}
+
+/* A block that went to the shelf of the request that it served is no smaller than it was. */
+START_TEST(a_block_does_not_come_to_serve_ever_smaller_requests)
+{
+	uint64_t addr;
+
+	start();
+	addr = take(GP_MIB / 4);
+	for (uint64_t bytes = 224 * GP_KIB; bytes >= 32 * GP_KIB; bytes -= 16 * GP_KIB) {
+		put(addr);
+		ck_assert_int_eq(gp_pool_synchronize(fixture_pool()), 0);
+		addr = take_beside_others(bytes);
+		ck_assert_uint_le(fixture_info(addr).rounded, bytes + bytes / 4);
+	}
+	end();
+}
+END_TEST
+
 /* One block, which goes from thread to thread by way of the pool; there are others, but of another size. */
 static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 {
@@ -309,10 +361,12 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
 	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
 	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
-	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM)
+	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
-	else
+		tcase_add_test(tc, a_block_does_not_come_to_serve_ever_smaller_requests);
+	} else {
 		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
+	}
 	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
 		tcase_add_test(tc, a_large_block_smaller_than_its_class_serves_nobody_who_needs_more);
 	if (kind != GP_KIND_SIMPLE)
