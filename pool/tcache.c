@@ -416,7 +416,7 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 	if (gp_unlikely(recent->addr != addr))
 		return -ENOENT;
 	if (gp_unlikely(recent->size > tc->size_max)) {
-		if (!is_plenty(tc) || !gp_tcache_put_large(tc, recent))
+		if (!gp_tcache_put_large(tc, recent, is_plenty(tc)))
 			return -ENOENT;
 		due = DUE_NOW;
 	} else {
@@ -430,8 +430,8 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 }
 
 /*
- * Whether a claimed block is one that a cache of its pool's may hold. It may be retired at any time, and then caches are
- * emptied: so what is said without the cache's lock is only a first look.
+ * Whether a claimed block is one that a cache of its pool's may hold. It may be retired at any time, and then caches
+ * are emptied: so what is said without the cache's lock is only a first look.
  */
 static bool is_keepable(const struct gp_tcache *tc, const struct gp_block *b)
 {

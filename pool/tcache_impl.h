@@ -93,7 +93,7 @@ static inline uint64_t gp_shelf_size_max(unsigned index)
 /* tcache_large.c: takes and puts what is too large for a shelf. NULL, and false: the pool has to. */
 struct gp_block *gp_tcache_take_large(
 	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller);
-bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent);
+bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent, bool is_plenty);
 
 /* Brings these into the pool's queue; with the pool's lock. Whether no free's fence covers some. */
 bool gp_tcache_flush_large_locked(struct gp_tcache *tc);

@@ -5,7 +5,7 @@
  * Large blocks, while the GPU works in order: then a block may be had again as soon as its free is recorded, and the
  * next request is often for that very size. So the last few stay with the thread, which saves two ways through the
  * pool. They are no cache that the pool would have to do without: before a large request of any other size gets there,
- * they do.
+ * they do; and at the next such free once the order has ended, or memory is short.
  */
 
 #include <string.h>
@@ -80,16 +80,23 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 	return is_taken;
 }
 
-bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent)
+static bool is_any(struct gp_tcache *tc)
 {
-	bool is_full, is_taken;
+	bool is;
 
-	if (!gp_fence_is_in_order(tc->fence))
-		return false;
-	is_taken = accept(tc, recent, &is_full);
-	if (is_full) {
+	gp_ownlock_enter(&tc->lock);
+	is = tc->n_large != 0;
+	gp_ownlock_leave(&tc->lock);
+	return is;
+}
+
+bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent, bool is_plenty)
+{
+	bool is_wanted = is_plenty && gp_fence_is_in_order(tc->fence), is_full = false;
+	bool is_taken = is_wanted && accept(tc, recent, &is_full);
+
+	/* Nor do those stay that came before. */
+	if (is_full || (!is_wanted && is_any(tc)))
 		give_back(tc, true);
-		is_taken = accept(tc, recent, &is_full);
-	}
-	return is_taken;
+	return is_taken || (is_full && accept(tc, recent, &is_full));
 }

@@ -216,6 +216,27 @@ START_TEST(out_of_order_large_blocks_are_the_pools)
 }
 END_TEST
 
+START_TEST(large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_memory_is_short)
+{
+	uint64_t kept, other;
+
+	for (int is_short = 0; is_short < 2; is_short++) {
+		start_in_order(16 * GP_MIB);
+		kept = take(large[0]);
+		other = take(large[1]);
+		ck_assert(put(kept));
+		ck_assert_uint_eq(mine->n_large, 1);
+		if (is_short)
+			atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+		else
+			gp_pool_set_in_order(fixture_pool(), false);
+		ck_assert(!put(other));
+		ck_assert_uint_eq(mine->n_large, 0);
+		end();
+	}
+}
+END_TEST
+
 START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
 {
 	uint64_t addr;
@@ -360,6 +381,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, in_order_a_loop_has_its_large_blocks_again);
 	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
 	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
+	tcase_add_test(tc, large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_memory_is_short);
 	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
