@@ -19,6 +19,8 @@ void gp_pool_drop(struct gp_pool *pool)
 
 	gp_mutex_lock(&pool->lock);
 	atomic_store(&pool->dead, true);
+	/* From here on no thread looks at a block with its cache's lock alone. */
+	gp_tcache_drop_all_locked(pool);
 	gp_list_each_safe(link, tmp, &pool->segments) {
 		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
 
@@ -32,7 +34,6 @@ void gp_pool_drop(struct gp_pool *pool)
 	pool->stats.pending_bytes = pool->stats.returning_bytes = pool->stats.total_bytes = 0;
 	pool->stats.n_used_blocks = pool->stats.n_free_blocks = pool->stats.n_pending_blocks = 0;
 	pool->n_odd = 0;
-	gp_tcache_drop_all_locked(pool);
 	gp_pending_init(&pool->pending);
 	gp_list_init(&pool->idle);
 	gp_list_init(&pool->leaving);

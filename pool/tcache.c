@@ -429,23 +429,20 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 	return record_due(tc, due);
 }
 
-/*
- * Whether a claimed block is one that a cache of its pool's may hold. It may be retired at any time, and then caches
- * are emptied: so what is said without the cache's lock is only a first look.
- */
+/* Whether a claimed block is of those that a cache of its pool's may hold: what of that stays as it is. */
 static bool is_keepable(const struct gp_tcache *tc, const struct gp_block *b)
 {
-	return b->segment->pool == tc->pool && b->segment->kind == gp_pool_kind(tc->pool) &&
-	       b->size <= tc->size_max && !(b->flags & GP_BLOCK_UNCACHED) && !gp_block_is_retired(b);
+	return b->segment->pool == tc->pool && b->segment->kind == gp_pool_kind(tc->pool) && b->size <= tc->size_max;
 }
 
+/* It may be retired at any time, and then caches are emptied; so whether it is shows with the cache's lock. */
 static bool keep(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *block, enum due *ret_due)
 {
 	bool is_kept;
 
 	gp_ownlock_enter(&tc->lock);
 	is_kept = !is_full(shelf) && tc->bytes + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc) &&
-		  is_keepable(tc, block);
+		  !(block->flags & GP_BLOCK_UNCACHED) && !gp_block_is_retired(block);
 	if (is_kept) {
 		gp_block_set_state(block, GP_BLOCK_TCACHED);
 		put_locked(tc, shelf, block);
