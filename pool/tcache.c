@@ -166,15 +166,21 @@ static int record(struct gp_tcache *tc, bool is_at_free)
 /*
  * Growing so that a shelf can fill is worth it the first time after some fences, and then after twice as many. Where
  * the pool grows by a block at a time, which is little, also each time after as many, until it has as much as others
- * grow by at once.
+ * grow by at once. By how much it would; 0: it is not worth it.
  */
-static bool is_worth_growing(const struct gp_shelf *shelf, uint64_t size, uint64_t step)
+static uint64_t growth_due(const struct gp_tcache *tc, const struct gp_shelf *shelf, const struct gp_request *request)
 {
 	unsigned n = shelf->n_fences + 1;
+	uint64_t step;
+	bool is;
 
 	if (n % GROW_AFTER)
-		return false;
-	return (n & (n - 1)) == 0 || shelf->grown_bytes + step <= gp_max(GROWN_MAX, GROWN_BLOCKS * size);
+		return 0;
+	gp_mutex_lock(&tc->pool->lock);
+	step = request->kind->segment_bytes(tc->pool, request->size);
+	gp_mutex_unlock(&tc->pool->lock);
+	is = (n & (n - 1)) == 0 || shelf->grown_bytes + step <= gp_max(GROWN_MAX, GROWN_BLOCKS * request->size);
+	return is ? step : 0;
 }
 
 /*
@@ -212,12 +218,12 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		if (*ret_block)
 			return 0;
 		shelf = shelf_of(tc, request->size);
-		step = request->kind->segment_bytes(tc->pool, request->size);
-		request->is_growth = is_worth_growing(shelf, request->size, step);
+		step = growth_due(tc, shelf, request);
+		request->is_growth = step != 0;
 		if (request->is_growth && request->is_hit_only)
 			return -ENOENT;
 		shelf->n_fences++;
-		shelf->grown_bytes += request->is_growth ? step : 0;
+		shelf->grown_bytes += step;
 		hurry(tc, shelf);
 		r = request->is_growth ? 0 : record(tc, false);
 		if (r > 0)
