@@ -385,6 +385,13 @@ static inline bool is_leisure(const struct gp_tcache *tc)
 	return !gp_fence_lags(tc->fence) && is_plenty(tc);
 }
 
+/* A block was refused: while the GPU lags, or memory is short, the pool knows better what to do. */
+static void give_way(struct gp_tcache *tc, bool is_wanted)
+{
+	if (!is_wanted || is_crowded(tc))
+		hand_over(tc);
+}
+
 /* As gp_tcache_put, of what was refused: for want of room, or because it was not wanted. */
 static __attribute__((noinline)) bool put_slow(
 	struct gp_tcache *tc, const struct gp_recent *recent, bool is_wanted, enum due *ret_due)
@@ -393,9 +400,7 @@ static __attribute__((noinline)) bool put_slow(
 
 	if (full && gp_tcache_spill(tc, full) && accept(tc, recent, ret_due))
 		return true;
-	/* While the GPU lags, or memory is short, the pool knows better what to do. */
-	if (!is_wanted || is_crowded(tc))
-		hand_over(tc);
+	give_way(tc, is_wanted);
 	return false;
 }
 
@@ -460,16 +465,21 @@ static bool keep(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *
 
 bool gp_tcache_keep(struct gp_tcache *tc, struct gp_block *block, int *ret_r)
 {
-	struct gp_shelf *full;
+	struct gp_shelf *full = NULL;
 	enum due due = NOT_DUE;
+	bool is_wanted, is_kept;
 
-	if (!is_keepable(tc, block) || !is_leisure(tc))
+	if (!is_keepable(tc, block))
 		return false;
-	if (!keep(tc, shelf_of(tc, block->size), block, &due)) {
+	is_wanted = is_leisure(tc);
+	is_kept = is_wanted && keep(tc, shelf_of(tc, block->size), block, &due);
+	if (is_wanted && !is_kept)
 		full = find_full(tc, block->size);
-		if (!full || !gp_tcache_spill(tc, full) || !keep(tc, full, block, &due))
-			return false;
-	}
-	*ret_r = record_due(tc, due);
-	return true;
+	if (full && gp_tcache_spill(tc, full))
+		is_kept = keep(tc, full, block, &due);
+	if (is_kept)
+		*ret_r = record_due(tc, due);
+	else
+		give_way(tc, is_wanted);
+	return is_kept;
 }

@@ -37,6 +37,50 @@ START_TEST(what_others_allocated_needs_one_record_for_many)
 }
 END_TEST
 
+static void free_others(const uint64_t *addrs, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), 0);
+}
+
+START_TEST(what_others_allocated_does_not_fill_a_cache_for_good)
+{
+	enum { N = 8 * DEPTH };
+	uint64_t large[8], medium[16], addrs[N];
+
+	start();
+	for (unsigned i = 0; i < 8; i++)
+		large[i] = fixture_alloc(GP_MIB);
+	for (unsigned i = 0; i < 16; i++)
+		medium[i] = fixture_alloc(GP_MIB / 2);
+	for (unsigned i = 0; i < N; i++)
+		addrs[i] = fixture_alloc(SMALL);
+	free_others(large, 8);
+	free_others(medium, 16);
+	ck_assert_uint_eq(mine->bytes, 16 * GP_MIB);
+	clear_calls();
+	free_others(addrs, N);
+	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), DEPTH + N / DEPTH + 1);
+	end();
+}
+END_TEST
+
+START_TEST(what_others_allocated_does_not_stay_where_memory_is_short)
+{
+	uint64_t addrs[3];
+
+	start();
+	for (unsigned i = 0; i < 3; i++)
+		addrs[i] = fixture_alloc(SMALL);
+	free_others(addrs, 2);
+	ck_assert_uint_eq(mine->n_blocks, 2);
+	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+	free_others(addrs + 2, 1);
+	ck_assert_uint_eq(mine->n_blocks, 0);
+	end();
+}
+END_TEST
+
 /* What a cache may not hold goes the way of every free. */
 START_TEST(what_is_not_to_be_had_again_here_is_not_kept)
 {
@@ -375,6 +419,8 @@ static TCase *case_of(enum gp_kind kind)
 	TCase *tc = fixture_case(kind);
 
 	tcase_add_test(tc, what_others_allocated_needs_one_record_for_many);
+	tcase_add_test(tc, what_others_allocated_does_not_fill_a_cache_for_good);
+	tcase_add_test(tc, what_others_allocated_does_not_stay_where_memory_is_short);
 	tcase_add_test(tc, what_is_not_to_be_had_again_here_is_not_kept);
 	if (kind != GP_KIND_VMM)
 		tcase_add_test(tc, what_is_retired_while_it_is_freed_is_not_kept);
