@@ -12,6 +12,8 @@
  * recorded serves the caches of all. This is worth it while the GPU keeps up. Once it falls
  * behind, or memory is short, whoever frees hands all to the pool, which knows better what to do.
  *
+ * While the GPU works in order, a few large blocks stay as well (tcache_large.c).
+ *
  * All of these are for the cache's own thread.
  */
 

@@ -19,6 +19,7 @@ from player import Cell, Group, Stage
 ROUNDS, MS = 15, 10
 LOOP_MS = 60
 RUNS, WINDOWS = 15, 3  # of programs; windows of steps in each run
+SHORT_WINDOWS = 15  # where a window is over in some ten milliseconds
 KERNEL_US, OVERLAP_US = 10, 50
 PINNED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
 UP_TO_1_MIB = (512, 4 * KIB, 64 * KIB, MIB, 0)
@@ -136,10 +137,10 @@ def run_costs(book, place, options, log):
 # Programs.
 
 
-def run_once(book, group, nth, players):
+def run_once(book, group, nth, players, windows):
     """A run of each program: windows of steps in turn, of which the median counts. Removes players that cannot."""
     found = {name: [] for name in players}
-    for window in range(1 + WINDOWS):  # the first is not counted
+    for window in range(1 + windows):  # the first is not counted
         order = list(players)
         for i in range(len(order)):
             name = order[(i + nth) % len(order)]
@@ -160,7 +161,7 @@ def run_once(book, group, nth, players):
         book.sample(group, PROGRAM, name, nth, result)
 
 
-def run_programs(book, options, log, group, peers, runs=RUNS):
+def run_programs(book, options, log, group, peers, runs=RUNS, windows=WINDOWS):
     """Pairs of runs: each time all programs start anew, side by side, and then take turns."""
     left = list(peers)
     for nth in range(scaled(runs, options)):
@@ -169,7 +170,7 @@ def run_programs(book, options, log, group, peers, runs=RUNS):
             players = player.start_all(left, directory, log, lambda name, why: book.miss(group, "", name, why))
             for found in players.values():
                 stack.callback(found.close)
-            run_once(book, group, nth, players)
+            run_once(book, group, nth, players, windows)
             left = [peer for peer in left if peer.name in players]
 
 
@@ -212,7 +213,7 @@ def run_cupy(book, place, options, log):
     peers = [place.script("own", "cupy", "play_cupy.py"),
              place.script("async", "cupy", "play_cupy.py", words=["async"]),
              *(place.script(kind, "cupy", "play_cupy.py", kind, ["none"]) for kind in ("split", "vmm"))]
-    run_programs(book, options, log, "CuPy step", peers)
+    run_programs(book, options, log, "CuPy step", peers, windows=SHORT_WINDOWS)
 
 
 def run_jax(book, place, options, log):
