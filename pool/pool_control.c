@@ -82,8 +82,12 @@ void gp_pool_flush(struct gp_pool *pool, bool may_wait)
 	gp_mutex_lock(&pool->lock);
 	is_due = !gp_pool_is_flag(&pool->dead) && gp_reuse_needs_flush_locked(pool);
 	gp_mutex_unlock(&pool->lock);
-	if (is_due)
-		(void)gp_reuse_flush(pool, may_wait);
+	if (!is_due)
+		return;
+	/* What threads keep is cached memory like any other. */
+	if (gp_budget_over(pool->options.budget))
+		(void)gp_tcache_recall(pool);
+	(void)gp_reuse_flush(pool, may_wait);
 }
 
 void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes)

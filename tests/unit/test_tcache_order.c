@@ -299,6 +299,20 @@ START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
 }
 END_TEST
 
+START_TEST(a_lowered_limit_takes_large_blocks_from_the_threads)
+{
+	start_in_order(16 * GP_MIB);
+	ck_assert(put(take(64 * GP_MIB)));
+	fake_complete_all(&px.fake);
+	ck_assert_uint_ge(fixture_stats().total_bytes, 64 * GP_MIB);
+	atomic_store(&px.budget.limit_bytes, 32 * GP_MIB);
+	gp_pool_flush(fixture_pool(), true);
+	gp_pool_await_returning(fixture_pool(), UINT64_MAX);
+	ck_assert_uint_le(fixture_stats().total_bytes, 32 * GP_MIB);
+	end();
+}
+END_TEST
+
 /* What its class takes memory did not allow then; now it does. */
 START_TEST(a_large_block_smaller_than_its_class_serves_nobody_who_needs_more)
 {
@@ -427,6 +441,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, in_order_a_loop_has_its_large_blocks_again);
 	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
 	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
+	tcase_add_test(tc, a_lowered_limit_takes_large_blocks_from_the_threads);
 	tcase_add_test(tc, large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_memory_is_short);
 	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
