@@ -81,6 +81,39 @@ static void many(void)
 	app_tell_driver();
 }
 
+enum { N_HANDED = 1024 };
+
+static CUdeviceptr handed[N_HANDED];
+
+static void *free_all(void *unused)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned i = 0; i < N_HANDED; i++)
+		APP_MUST(cuMemFree_v2(handed[i]));
+	return NULL;
+}
+
+/* One thread allocates and works, another that never allocates frees. */
+static void hand_over(void)
+{
+	pthread_t thread;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < N_HANDED; i++) {
+			handed[i] = app_alloc(KIB);
+			app_fill(stream, handed[i], TOUCHED, i);
+		}
+		pthread_create(&thread, NULL, free_all, NULL);
+		pthread_join(thread, NULL);
+	}
+	printf("handed over\n");
+	app_pause("threads");
+	app_tell_driver();
+}
+
 static void *work_on(void *arg)
 {
 	CUdeviceptr ptr;
@@ -107,6 +140,7 @@ static void cut_short(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"many", many},
+	{"hand-over", hand_over},
 	{"cut-short", cut_short},
 	{0},
 };

@@ -293,6 +293,25 @@ START_TEST(a_forked_child_leaves_the_parents_socket_alone)
 }
 END_TEST
 
+static const char *const caching[] = {
+	"GPUPOOL_POOL=simple",
+	"GPUPOOL_POOL=binned",
+	"GPUPOOL_POOL=split",
+	"GPUPOOL_POOL=vmm",
+	"GPUPOOL_REUSE=completed",
+};
+
+/* Each of the 4096 frees would be a record of its own otherwise. */
+START_TEST(what_another_thread_frees_needs_one_record_for_many)
+{
+	const char *const env[] = {caching[_i], "GPUPOOL_LOG=off", NULL};
+
+	play_same(&(struct play){.program = "app_threads", .words = {"hand-over"}, .env = env});
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_le(play_fact("cuCtxRecordEvent"), 1024);
+}
+END_TEST
+
 START_TEST(many_threads_share_memory_without_a_race)
 {
 	play_same(&(struct play){.program = "app_threads", .words = {"many"}, .env = pools[_i]});
@@ -322,6 +341,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_process_ends_without_a_call_to_the_driver);
 	tcase_add_test(tc, a_process_after_fork_has_a_pool_of_its_own);
 	tcase_add_test(tc, a_forked_child_leaves_the_parents_socket_alone);
+	tcase_add_loop_test(tc, what_another_thread_frees_needs_one_record_for_many, 0, (int)LENGTH(caching));
 	tcase_add_loop_test(tc, many_threads_share_memory_without_a_race, 0, (int)LENGTH(pools));
 }
 
