@@ -242,16 +242,17 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 /* Threads that free what others allocate have a cache, too, once they have freed some. */
 enum { FREES_FOR_CACHE = 32 };
 
+static _Thread_local unsigned n_frees __attribute__((tls_model("initial-exec"))); /* without one */
+
 /* The thread's cache for the current context, if what is freed now may go there; else NULL. */
 static struct gp_tcache *cache_for_free(void)
 {
-	static _Thread_local unsigned n_frees __attribute__((tls_model("initial-exec")));
 	struct gp_thread *self = gp_thread_self;
 	CUcontext handle = self ? gp_thread_current(self) : NULL;
 
 	if (!gp_capture_is_none() || gp_state.config.is_free_synchronous || gp_scope_no_caches || gp_state.is_watched)
 		return NULL;
-	if (!self && ++n_frees < FREES_FOR_CACHE)
+	if (!self && n_frees < FREES_FOR_CACHE)
 		return NULL;
 	if (!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle))
 		return NULL;
@@ -261,10 +262,13 @@ static struct gp_tcache *cache_for_free(void)
 static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
 	struct gp_tcache *tcache = mode == GP_FREE_NORMAL && map == &gp_state.device_map ? cache_for_free() : NULL;
+	int r;
 
 	if (tcache)
 		return gp_pool_free_by(map, addr, tcache);
-	return gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
+	r = gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
+	n_frees += r == 0;
+	return r;
 }
 
 __attribute__((cold)) static int release_watched(
