@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The steps of a block through a thread's cache; those that end in _locked, and what takes, with the cache's lock. */
+/* The steps of a block through a thread's cache. All that write are for who has the cache's lock. */
 
 #include "tcache_impl.h"
 
