@@ -20,6 +20,7 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUlaunchConfig_st CUlaunchConfig; /* launch_abi.h */
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
@@ -110,12 +111,15 @@ typedef struct {
 	unsigned NumChannels, Flags;
 } CUDA_ARRAY3D_DESCRIPTOR;
 
+/* Where memory is. */
+typedef struct {
+	int type, id;
+} CUmemLocation;
+
 /* What cuMemCreate makes, and who may use what is mapped. */
 typedef struct {
 	int type, requestedHandleTypes;
-	struct {
-		int type, id;
-	} location;
+	CUmemLocation location;
 	void *win32HandleMetaData;
 	struct {
 		unsigned char compressionType, gpuDirectRDMACapable;
@@ -125,18 +129,14 @@ typedef struct {
 } CUmemAllocationProp;
 
 typedef struct {
-	struct {
-		int type, id;
-	} location;
+	CUmemLocation location;
 	int flags;
 } CUmemAccessDesc;
 
 /* A pool of the driver's. */
 typedef struct CUmemPoolProps_st {
 	int allocType, handleTypes;
-	struct {
-		int type, id;
-	} location;
+	CUmemLocation location;
 	void *win32SecurityAttributes;
 	size_t maxSize;
 	unsigned short usage;

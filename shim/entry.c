@@ -3,13 +3,15 @@
 
 /*
  * The exported functions, all alike: find the driver if need be, step aside if told to, keep errno, and call the
- * body. Generated, so that none can forget any of it.
+ * body. Generated, so that none can forget any of it. Those that submit work are but looked at, until all know that it
+ * is out of order.
  */
 
 #include <errno.h>
 
 #include "../pool/base.h"
 #include "caller.h"
+#include "in_order.h"
 #include "real.h"
 #include "state.h"
 
@@ -38,4 +40,15 @@
 	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments)                                                \
 	ENTRY(symbol, parameters, arguments, (gp_caller.address = CALLER(), hook_##symbol arguments))
+#define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
+	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
+	CUresult symbol parameters                                                                                     \
+	{                                                                                                              \
+		if (gp_unlikely(!gp_real_ready()))                                                                     \
+			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
+		if (gp_unlikely(!gp_real.symbol))                                                                      \
+			return CUDA_ERROR_NOT_FOUND;                                                                   \
+		gp_in_order_see(stream, flags);                                                                        \
+		return gp_real.symbol arguments;                                                                       \
+	}
 #include "hooks.def"

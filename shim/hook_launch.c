@@ -2,18 +2,20 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Launches. One alone matters: a kernel may be allowed to begin before the one in front of it in its stream is done
- * (programmatic dependent launch), and then not even a single stream works in order. A fence's record in between does
- * not keep it back, an order does (measured on an H200).
+ * A launch with attributes. Its stream is looked at as any other launch's is (work.def); and its kernel may be
+ * allowed to begin before the one in front of it in its stream is done (programmatic dependent launch), and then
+ * not even a single stream works in order. A fence's record in between does not keep it back, an order does
+ * (measured on an H200).
  */
 
+#include "../pool/base.h"
 #include "in_order.h"
 #include "launch_abi.h"
 #include "real.h"
 
 static bool may_begin_early(const CUlaunchConfig *config)
 {
-	for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
+	for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
 		const CUlaunchAttribute *attribute = &config->attrs[i];
 
 		if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
@@ -25,20 +27,23 @@ static bool may_begin_early(const CUlaunchConfig *config)
 	return false;
 }
 
-static void look(const CUlaunchConfig *config)
+static void look(const CUlaunchConfig *config, int flags)
 {
-	if (!gp_in_order_is_past() && may_begin_early(config))
+	if (gp_likely(gp_in_order_is_past()) || !config)
+		return;
+	gp_in_order_see(config->hStream, flags);
+	if (may_begin_early(config))
 		gp_in_order_end("a kernel that may begin early");
 }
 
 CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
-	look(config);
+	look(config, CU_GET_PROC_ADDRESS_DEFAULT);
 	return gp_real.cuLaunchKernelEx(config, function, params, extra);
 }
 
 CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
-	look(config);
+	look(config, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 	return gp_real.cuLaunchKernelEx_ptsz(config, function, params, extra);
 }

@@ -9,7 +9,7 @@
 #include "real.h"
 #include "record.h"
 
-/* A second stream: from now on an order is a barrier that costs something. */
+/* A second stream: once work is out of order, an order is a barrier that costs something. */
 static void note_stream(CUresult r)
 {
 	struct gp_context *context = r ? NULL : gp_context_current();
@@ -24,7 +24,7 @@ CUresult hook_cuStreamCreate(CUstream *stream, unsigned flags)
 {
 	CUresult r;
 
-	gp_in_order_end("a stream");
+	gp_in_order_note_stream();
 	r = gp_real.cuStreamCreate(stream, flags);
 	note_stream(r);
 	return r;
@@ -34,7 +34,7 @@ CUresult hook_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int p
 {
 	CUresult r;
 
-	gp_in_order_end("a stream");
+	gp_in_order_note_stream();
 	r = gp_real.cuStreamCreateWithPriority(stream, flags, priority);
 	note_stream(r);
 	return r;

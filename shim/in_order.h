@@ -3,19 +3,30 @@
 #pragma once
 
 /*
- * Whether all work of a context is done in the order in which it came. So it is while one thread alone has used CUDA
- * and no stream was created: what is left are the default streams, the legacy one and the thread's own, which wait for
- * each other. Then freed memory can be used again at once: the work of its next owner comes later, and is done later.
+ * Whether all work of a context is done in the order in which it came. So it is while all of it goes to default
+ * streams, the legacy one and one thread's own, which wait for each other: however many threads and streams there
+ * are, as long as nothing was submitted to any other. (Libraries make streams that they never use: cuBLAS does.)
+ * Then freed memory can be used again at once: the work of its next owner comes later, and is done later.
  *
- * It ends once and for all, for the whole process, before there can be work out of order: when a second thread makes a
- * context current, since it has a default stream of its own; when a stream or a green context is created; when a kernel
- * is launched that may begin early (hook_launch.c); when a capture begins, as fences are refused while it lasts; when
- * order is not enough any more (gp_state_need_completion). Then the driver is told to have later work wait for what was
- * freed, unless it knows already (gp_pool_set_in_order).
+ * It ends once and for all, for the whole process, before there can be work out of order: when something is
+ * submitted to a stream that was created, or to a second thread's own default stream (work.def); when a green
+ * context is created; when a kernel is launched that may begin early (hook_launch.c); when a capture begins, as
+ * fences are refused while it lasts; when order is not enough any more (gp_state_need_completion). Then the driver
+ * is told to have later work wait for what was freed, unless it knows already (gp_pool_set_in_order).
+ *
+ * All that is seen only if every function that submits is known. A driver newer than our table may have others:
+ * there it ends as soon as there is a stream or a second thread. And where a program asks for an interface that no
+ * header tells of, it ends at once, but for those of the runtime and the libraries over it, whose work comes in the
+ * usual ways.
  */
 
 #include <stdatomic.h>
 #include <stdbool.h>
+
+#include "launch_abi.h"
+
+/* What a function is given that has streams in places of its own. */
+#define GP_STREAM_ANY ((CUstream)~(uintptr_t)0)
 
 /* It is over, and everybody has been told. */
 extern _Atomic bool gp_in_order_told;
@@ -33,3 +44,21 @@ void gp_in_order_end(const char *why);
 
 /* This thread uses CUDA. */
 void gp_in_order_note_thread(void);
+
+/* A stream is about to be created. */
+void gp_in_order_note_stream(void);
+
+/* Something is about to be submitted to a stream that is not the legacy one. */
+void gp_in_order_note_work(CUstream stream);
+
+/* Somebody asks for an interface that no header tells of, by its 16 bytes. */
+void gp_in_order_note_private(const void *id);
+
+/* Something is about to be submitted; NULL means the thread's own stream if the function's flags are not 0. */
+static inline void gp_in_order_see(CUstream stream, int flags)
+{
+	if (__builtin_expect(gp_in_order_is_past(), 1))
+		return;
+	if (stream != CU_STREAM_LEGACY && (stream || flags))
+		gp_in_order_note_work(stream);
+}

@@ -2,9 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The driver's types for launches, as cuda.h of the CUDA Toolkit 13.0 has them. */
+/* What the driver says of streams and launches, as cuda.h of the CUDA Toolkit 13.0 has it. */
 
 #include "cuda_abi.h"
+
+/* Streams that nobody creates. NULL is one of them: which, depends on the function. */
+#define CU_STREAM_LEGACY     ((CUstream)1)
+#define CU_STREAM_PER_THREAD ((CUstream)2)
 
 /* What a launch can be asked for besides: of the many, what may let it begin before earlier work is done. */
 enum {

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "compat.h"
+#include "in_order.h"
 #include "real.h"
 #include "runtime.h"
 #include "state.h"
@@ -129,6 +130,13 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		route.address = behind_us(name, index);
 	route.address = replace(route.address);
 	return route;
+}
+
+CUresult hook_cuGetExportTable(const void **table, const void *id)
+{
+	if (id)
+		gp_in_order_note_private(id);
+	return gp_real.cuGetExportTable(table, id);
 }
 
 CUresult hook_cuGetProcAddress(const char *name, void **pfn, int version, uint64_t flags)

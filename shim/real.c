@@ -29,6 +29,7 @@ _Atomic(gp_dlsym_fn *) gp_real_dlsym;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static bool is_untrusted; /* said once */
+static bool sees_work;
 
 /* The exported functions (entry.c), under names of ours so that the linker binds them locally. */
 #define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
@@ -37,16 +38,20 @@ static bool is_untrusted; /* said once */
 static const struct row {
 	const char *symbol, *name;
 	int version, flags;
+	bool is_work;
 	void *hook;
 	void **original;
 } rows[] = {
-#define HOOK(symbol_, name_, version_, flags_, parameters, arguments)                                                  \
+#define ROW(symbol_, name_, version_, flags_, is_work_)                                                                \
 	{.symbol = #symbol_,                                                                                           \
 		.name = name_,                                                                                         \
 		.version = version_,                                                                                   \
 		.flags = flags_,                                                                                       \
+		.is_work = is_work_,                                                                                   \
 		.hook = (void *)symbol_,                                                                               \
 		.original = (void **)&gp_real.symbol_},
+#define HOOK(symbol, name, version, flags, parameters, arguments)         ROW(symbol, name, version, flags, false)
+#define WORK(symbol, name, version, flags, parameters, arguments, stream) ROW(symbol, name, version, flags, true)
 #include "hooks.def"
 };
 
@@ -57,6 +62,9 @@ static const struct {
 #define CALL(symbol_, parameters) {#symbol_, (void **)&gp_real.symbol_},
 #include "hooks.def"
 };
+
+/* The latest driver of which work.def has everything. */
+enum { WORK_VERSION = 13000 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CALLS = sizeof(calls) / sizeof(calls[0]) };
 
@@ -107,14 +115,27 @@ static bool is_row_trusted(const struct row *row)
 	return r || !address || address == *row->original;
 }
 
-static bool is_driver_trusted(void)
+static bool is_driver_trusted(bool is_work)
 {
 	if (!gp_real.cuGetProcAddress_v2 && !gp_real.cuGetProcAddress)
 		return true;
 	for (int i = 0; i < N_ROWS; i++)
-		if (!is_row_trusted(&rows[i]))
+		if (rows[i].is_work == is_work && !is_row_trusted(&rows[i]))
 			return false;
 	return true;
+}
+
+static bool is_work_known(void)
+{
+	int version;
+
+	return gp_real.cuDriverGetVersion && !gp_real.cuDriverGetVersion(&version) && version <= WORK_VERSION &&
+	       is_driver_trusted(true);
+}
+
+bool gp_real_sees_work(void)
+{
+	return sees_work;
 }
 
 /* What a driver exports and does not answer for is not there: then no context fences, as before CUDA 12.5. */
@@ -146,10 +167,11 @@ static bool find_locked(void)
 	/* Not an error of the program's: dlerror must not tell it. */
 	(void)dlerror();
 	check_context_fences();
-	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent || !is_driver_trusted()) {
+	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent || !is_driver_trusted(false)) {
 		is_untrusted = true;
 		atomic_store(&gp_bypass, true);
 	}
+	sees_work = is_work_known();
 	atomic_store_explicit(&gp_real_is_ready, true, memory_order_release);
 	return true;
 }

@@ -29,6 +29,12 @@ extern _Atomic bool gp_real_is_ready;
 bool gp_real_find(void);
 void gp_real_after_fork_child(void);
 
+/*
+ * Whether everything that submits work to a stream is hooked (work.def): not where the driver is newer than that table,
+ * or answers with other functions than it exports. Valid as gp_real is.
+ */
+bool gp_real_sees_work(void);
+
 /* Finds the C library's dlsym, which dlsym.S jumps to. False if there is none. */
 typedef void *gp_dlsym_fn(void *handle, const char *name);
 extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;

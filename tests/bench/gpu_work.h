@@ -10,6 +10,7 @@
 
 #include "bench.h"
 
+/* Sees to it that there are so many streams, on each of which something has been done. */
 int gpu_work_streams(unsigned n);
 
 /* Created ones; NULL, the default stream, if there are none. */

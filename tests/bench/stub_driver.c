@@ -242,6 +242,11 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 	return *stream ? count(STUB_OTHER) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *data), void *data)
+{
+	return count(STUB_OTHER);
+}
+
 CUresult cuStreamQuery(CUstream stream)
 {
 	return count(STUB_FENCE);

@@ -19,24 +19,21 @@ LIES = (
     ("CUDA_ERROR_NOT_READY = 600", "CUDA_ERROR_NOT_READY = 601"),
     ("typedef int CUdevice;", "typedef long CUdevice;"),
     ("CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, size_t bytes);", "CUresult cuMemAlloc_v2 (CUdeviceptr *ptr, int bytes);"),
+    ("CUresult cuMemcpyAsync_ptsz (CUdeviceptr dst,", "CUresult cuMemcpyAsync_ptsz (void *dst,"),
     ("CUresult cuEventQuery (CUevent event);", "CUresult cuEventQuery (CUevent event, int more);"),
     ("size_t Width, Height, Depth;", "size_t Width, Depth, Height;"),
     ("char compressionType, gpuDirectRDMACapable;", "char gpuDirectRDMACapable, compressionType;"),
 )
 
 
-# Structures of which the tables know no more than how they begin.
-PLACES = """
-typedef struct { int type, id; } CUmemLocation;
-"""
-
-
 def true_header(root):
     text = lint.read(root, "shim/cuda_abi.h").replace("#pragma once", "")
-    hooks = re.sub(r"/\*.*?\*/", "", lint.read(root, "shim/hooks.def"), flags=re.S)
+    hooks, work = (re.sub(r"/\*.*?\*/", "", lint.read(root, name), flags=re.S)
+                   for name in ("shim/hooks.def", "shim/work.def"))
     rows = re.findall(r'^HOOK(?:_ALLOC)?\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
     rows += re.findall(r"^CALL\((\w+), (\(.*\))\)$", hooks, re.M)
-    text += PLACES
+    for kind, symbol, parameters in re.findall(r'^(WORK|BOTH)\((\w+), "\w+", \d+, \d+, (\(.*?\)), \([\w, ]*\), ', work, re.M):
+        rows += [(symbol + suffix, parameters) for suffix in ("", "_ptsz")[:1 + (kind == "BOTH")]]
     return text + "".join("CUresult %s %s;\n" % row for row in rows)
 
 

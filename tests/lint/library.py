@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """What libgpupool.so brings into a process: nothing but what it has to.
 
-Usage: library.py HOOKS.DEF RUNTIME.DEF LIBRARY
-       library.py --self-test HOOKS.DEF RUNTIME.DEF BAD-LIBRARY
+Usage: library.py HOOKS.DEF WORK.DEF RUNTIME.DEF LIBRARY
+       library.py --self-test HOOKS.DEF WORK.DEF RUNTIME.DEF BAD-LIBRARY
 """
 
 import re
@@ -24,7 +24,7 @@ WORD = 8
 TLS_MAX = 1024
 
 
-def check_exports(library, hooks, runtime):
+def check_exports(library, hooks, work, runtime):
     table = lint.output("readelf", "--dyn-syms", "-W", library)
     exported = set()
     for line in table.splitlines():
@@ -32,6 +32,7 @@ def check_exports(library, hooks, runtime):
         if len(cells) >= 8 and cells[4] in ("GLOBAL", "WEAK") and cells[6] not in ("UND", "Ndx"):
             exported.add(cells[7])
     wanted = set(lint.rows(hooks, "HOOK(?:_ALLOC)?")) | set(lint.rows(runtime, "RUNTIME")) | OTHERS
+    wanted |= set(lint.rows(work, "(?:WORK|BOTH)")) | {name + "_ptsz" for name in lint.rows(work, "BOTH")}
     for name in sorted(exported - wanted):
         yield "exported, and no row of a table: %s" % name
     for name in sorted(wanted - exported):
@@ -97,8 +98,8 @@ def check_allocations(library):
         yield "allocates by %s" % name
 
 
-def check(hooks, runtime, library):
-    yield from check_exports(library, hooks, runtime)
+def check(hooks, work, runtime, library):
+    yield from check_exports(library, hooks, work, runtime)
     yield from check_dynamic(library)
     yield from check_versions(library)
     yield from check_start(library)
@@ -112,6 +113,7 @@ if __name__ == "__main__":
         lint.end_self_test(check(*sys.argv[2:]), (
             "no row of a table: ",
             "not exported: cuMemAlloc_v2",
+            "not exported: cuLaunchKernel_ptsz",
             "not exported: cudaMalloc",
             "and not exported: ",
             "needs libm.so.6",

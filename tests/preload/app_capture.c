@@ -86,6 +86,8 @@ static void capture(int mode, bool other_thread, bool hits)
 	app_start();
 	stream = app_stream();
 	target = app_alloc(bytes);
+	/* From the first work on a stream nothing is in order any more, which the driver may have to be told. */
+	app_fill(stream, target, bytes, 1);
 	warm_up();
 	for (unsigned round = 0; round < 3; round++) {
 		before = fence_calls();

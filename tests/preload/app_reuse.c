@@ -10,6 +10,8 @@
 
 #define CU_STREAM_PER_THREAD ((CUstream)2)
 
+CUresult cuGetExportTable(const void **table, const void *id);
+
 enum { ROUNDS = 48, SLOW_NS = 50000 };
 
 static const size_t bytes = 4 * MIB;	/* of a block */
@@ -105,12 +107,10 @@ static void pinned_elsewhere(void)
 	app_fact("used again", reused);
 }
 
-/* One stream alone: what is freed can be had again without any wait. */
-static void loop(void)
+static size_t run_loop(void)
 {
 	size_t wrong = 0;
 
-	app_start();
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		CUdeviceptr ptr = app_alloc(bytes);
 
@@ -119,8 +119,61 @@ static void loop(void)
 			wrong += app_count_wrong(NULL, ptr, touched, i);
 		APP_MUST(cuMemFree_v2(ptr));
 	}
+	return wrong;
+}
+
+/* One stream alone: what is freed can be had again without any wait. */
+static void loop(void)
+{
+	app_start();
+	printf("wrong words: %zu\n", run_loop());
+	app_tell_driver();
+}
+
+static void *run_loop_in_thread(void *wrong)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	*(size_t *)wrong += run_loop();
+	return NULL;
+}
+
+/* So it is with streams that nobody uses, and with two threads on the stream that all share. */
+static void loop_shared(void)
+{
+	pthread_t thread;
+	size_t wrong;
+
+	app_start();
+	(void)app_stream();
+	wrong = run_loop();
+	(void)app_stream();
+	APP_MUST(pthread_create(&thread, NULL, run_loop_in_thread, &wrong));
+	APP_MUST(pthread_join(thread, NULL));
+	wrong += run_loop();
 	printf("wrong words: %zu\n", wrong);
 	app_tell_driver();
+}
+
+/* What the runtime asks for, and what nobody knows. */
+static void loop_interface(const unsigned char *id)
+{
+	const void *table;
+
+	app_start();
+	(void)cuGetExportTable(&table, id);
+	printf("wrong words: %zu\n", run_loop());
+	app_tell_driver();
+}
+
+static void loop_known(void)
+{
+	loop_interface((const unsigned char[16]){0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39,
+		0x12, 0xfd, 0x9d, 0xf9});
+}
+
+static void loop_unknown(void)
+{
+	loop_interface((const unsigned char[16]){1, 2, 3});
 }
 
 /* The same with blocks that the thread keeps for itself, and the GPU ever farther behind. */
@@ -181,6 +234,72 @@ static void then_early(void)
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", app_count_wrong(NULL, new, touched, 1));
 	app_tell_driver();
+}
+
+/* A stream that was there before, and unused: by each kind of work. */
+static CUstream old_stream;
+
+static CUdeviceptr reuse_beside_stream(void)
+{
+	app_start();
+	old_stream = app_stream();
+	return reuse_in_order(NULL);
+}
+
+static void look_at(CUdeviceptr ptr)
+{
+	APP_MUST(cuCtxSynchronize());
+	printf("wrong words: %zu\n", app_count_wrong(old_stream, ptr, touched, 1));
+	app_tell_driver();
+}
+
+static void then_used(void)
+{
+	CUdeviceptr new = reuse_beside_stream();
+
+	app_fill(old_stream, new, touched, 1);
+	look_at(new);
+}
+
+static void then_memset(void)
+{
+	CUdeviceptr new = reuse_beside_stream();
+
+	APP_MUST(cuMemsetD32Async(new, 1, touched / 4, old_stream));
+	look_at(new);
+}
+
+static void then_copy(void)
+{
+	CUdeviceptr new, source;
+
+	app_start();
+	source = app_alloc(touched);
+	APP_MUST(cuMemsetD32_v2(source, 1, touched / 4));
+	APP_MUST(cuCtxSynchronize());
+	new = reuse_beside_stream();
+	APP_MUST(cuMemcpyDtoDAsync_v2(new, source, touched, old_stream));
+	look_at(new);
+}
+
+static void *write_in_own_stream(void *ptr)
+{
+	CUdeviceptr new = *(CUdeviceptr *)ptr;
+
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	APP_MUST(cuMemsetD32Async_ptsz(new, 1, touched / 4, NULL));
+	APP_MUST(cuCtxSynchronize());
+	return NULL;
+}
+
+static void then_own(void)
+{
+	CUdeviceptr new = reuse_in_order(CU_STREAM_PER_THREAD);
+	pthread_t thread;
+
+	APP_MUST(pthread_create(&thread, NULL, write_in_own_stream, &new));
+	APP_MUST(pthread_join(thread, NULL));
+	look_at(new);
 }
 
 static void *write_in_thread(void *ptr)
@@ -294,6 +413,13 @@ const struct app_scenario app_scenarios[] = {
 	{"second_releases", second_releases},
 	{"second_writes", second_writes},
 	{"loop_small", loop_small},
+	{"loop_shared", loop_shared},
+	{"loop_known", loop_known},
+	{"loop_unknown", loop_unknown},
+	{"then_used", then_used},
+	{"then_memset", then_memset},
+	{"then_copy", then_copy},
+	{"then_own", then_own},
 	{"then_stream", then_stream},
 	{"then_early", then_early},
 	{"then_thread", then_thread},

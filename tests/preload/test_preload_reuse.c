@@ -78,6 +78,41 @@ START_TEST(a_loop_on_one_stream_asks_the_driver_once_and_never_waits)
 }
 END_TEST
 
+static const char *const still_in_order[] = {"loop_shared", "loop_known"};
+
+START_TEST(a_stream_that_nobody_uses_and_a_thread_without_one_of_its_own_change_nothing)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {still_in_order[_i]}});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	ck_assert_uint_eq(play_fact("cuCtxWaitEvent"), 0);
+	/* To see how far a slow GPU is behind, one in so many frees. */
+	ck_assert_uint_le(play_fact("cuEventQuery"), 4);
+}
+END_TEST
+
+/* A driver that may have functions which we do not know, or answers with others than it exports. */
+static const char *const unseen[][2] = {
+	{"SIMGPU_DRIVER_VERSION=13010", NULL}, {"SIMGPU_DISAGREE=cuMemsetD8Async", NULL}};
+
+START_TEST(where_work_may_be_unseen_a_stream_is_enough)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {"loop_shared"}, .env = unseen[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 24);
+	ck_assert_uint_gt(play_fact("cuEventQuery"), 16);
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(an_interface_that_no_header_tells_of_ends_the_order)
+{
+	play_same(&(struct play){.program = "app_reuse", .words = {"loop_unknown"}});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_gt(play_fact("cuCtxWaitEvent"), 0);
+}
+END_TEST
+
 START_TEST(a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts)
 {
 	static const char *const simple[] = {"GPUPOOL_POOL=simple", NULL};
@@ -88,7 +123,8 @@ START_TEST(a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts)
 }
 END_TEST
 
-static const char *const ends_of_order[] = {"then_stream", "then_early", "then_thread", "then_capture"};
+static const char *const ends_of_order[] = {"then_stream", "then_early", "then_thread", "then_capture", "then_used",
+	"then_memset", "then_copy", "then_own"};
 
 START_TEST(what_was_used_again_in_order_is_waited_for_by_what_is_not)
 {
@@ -124,6 +160,10 @@ static void add(TCase *tc)
 	tcase_add_test(tc, memory_goes_from_stream_to_stream_by_an_order_on_the_gpu);
 	tcase_add_loop_test(
 		tc, what_was_used_again_in_order_is_waited_for_by_what_is_not, 0, (int)LENGTH(ends_of_order));
+	tcase_add_loop_test(tc, a_stream_that_nobody_uses_and_a_thread_without_one_of_its_own_change_nothing, 0,
+		(int)LENGTH(still_in_order));
+	tcase_add_loop_test(tc, where_work_may_be_unseen_a_stream_is_enough, 0, (int)LENGTH(unseen));
+	tcase_add_test(tc, an_interface_that_no_header_tells_of_ends_the_order);
 	tcase_add_test(tc, a_second_thread_need_not_wait_for_what_a_free_of_the_first_would_have);
 	tcase_add_test(tc, a_second_thread_is_held_back_while_the_first_waits_for_completion);
 	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);

@@ -18,6 +18,15 @@ OPAQUE = (
     "CUexecAffinityParam",
     "CUctxCreateParams",
     "CUuuid",
+    "CUDA_LAUNCH_PARAMS",
+    "CUDA_MEMCPY2D",
+    "CUDA_MEMCPY3D",
+    "CUDA_MEMCPY3D_BATCH_OP",
+    "CUDA_MEMCPY3D_PEER",
+    "CUmemDecompressParams",
+    "CUmemLocation",
+    "CUmemcpyAttributes",
+    "CUstreamBatchMemOpParams",
 )
 
 

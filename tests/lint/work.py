@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+"""Every function of cuda.h that submits work to a stream is in shim/work.def, or there is a reason.
+
+Usage: work.py CUDA.H WORK.DEF
+       work.py --self-test WORK.DEF
+"""
+
+import re
+import sys
+
+import lint
+
+# Functions that take a stream and submit nothing that touches memory of a pool.
+REASONS = {
+    r"cuStream(Create|CreateWithPriority|Destroy|CopyAttributes|Query|Synchronize|IsCapturing)": "about the stream itself",
+    r"cuStream(Get|Set)\w+": "about the stream itself",
+    r"cuGreenCtxStreamCreate": "about the stream itself",
+    r"cuStream(Begin|End)\w*": "ends the order by itself, as a capture",
+    r"cuStreamUpdateCaptureDependencies": "about a capture",
+    r"cuStreamWaitEvent|cuEventRecord(WithFlags)?": "waits",
+    r"cu(Signal|Wait)ExternalSemaphoresAsync": "waits",
+    r"cuStreamAttachMemAsync": "for managed memory, which no default pool has",
+    r"cuGraphics\w+": "for memory of others",
+    r"cuMemMapArrayAsync": "for memory of others",
+    r"cuMem(Alloc|AllocFromPool|Free)Async": "the driver's own pools",
+    r"cuGraphUpload": "of code",
+    r"cuLaunchKernelEx": "shim/hook_launch.c",
+}
+OLD = re.compile(r"\bCUdeviceptr_v1\b|\bunsigned int (ByteCount|srcOffset|dstOffset)\b|\bCUDA_MEMCPY[23]D_v1\b")
+STREAM = re.compile(r"\bCUstream\s+\w+")
+
+
+def base(symbol):
+    return re.sub(r"(_v\d+)?(_pt[sd][sz])?$", "", symbol)
+
+
+def exported(header):
+    """Symbols that submit: name, or what the header defines it as, and the variants for default streams of threads."""
+    text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+    defined = dict(re.findall(r"#\s*define\s+(cu\w+)\s+(?:__CUDA_API_PTSZ\()?(cu\w+)\)?[ \t]*$", text, re.M))
+    variants = set(re.findall(r"#\s*define\s+cu\w+\s+__CUDA_API_PTSZ\((cu\w+)\)", text))
+    for name, parameters in re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(([^;]*?)\)\s*;", text, re.S):
+        if not STREAM.search(parameters) or OLD.search(" ".join(parameters.split())):
+            continue
+        symbol = defined.get(name, name)
+        yield symbol
+        if symbol in variants:
+            yield symbol + "_ptsz"
+    for symbol in re.findall(r"#\s*define\s+cu\w+\s+__CUDA_API_PTDS\((cu\w+)\)", text):
+        yield symbol + "_ptds"
+
+
+def check(header, work):
+    rows = set(lint.rows(work, "(?:WORK|BOTH)")) | {name + "_ptsz" for name in lint.rows(work, "BOTH")}
+    symbols = set(exported(header))
+    if len(symbols) < len(REASONS):
+        yield "only %d functions found" % len(symbols)
+    for symbol in sorted(symbols - rows):
+        if not any(re.fullmatch(reason, base(symbol)) for reason in REASONS):
+            yield "takes a stream, and is neither a row nor has it a reason: %s" % symbol
+
+
+# As the header has them, with two that nobody has heard of.
+NEW = """
+#define cuMemcpyAsync __CUDA_API_PTSZ(cuMemcpyAsync)
+#define cuMemcpyNew __CUDA_API_PTDS(cuMemcpyNew)
+#define cuLaunchNew __CUDA_API_PTSZ(cuLaunchNew_v2)
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream);
+CUresult CUDAAPI cuLaunchNew(CUfunction f,
+                             CUstream hStream);
+CUresult CUDAAPI cuStreamQuery(CUstream hStream);
+"""
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--self-test":
+        lint.end_self_test(check(NEW, sys.argv[2]), ("only ", ": cuLaunchNew_v2", "cuLaunchNew_v2_ptsz", "cuMemcpyNew_ptds"))
+    with open(sys.argv[1], encoding="utf-8") as header_file:
+        lint.end(check(header_file.read(), sys.argv[2]))
