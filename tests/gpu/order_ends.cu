@@ -2,13 +2,16 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * One thread that creates no stream, so that all is done in order: a kernel writes a block late, the block is freed and
- * allocated again, and a kernel writes the new one that is in no such order any more.
+ * All is done in order, on a default stream: a kernel writes a block late, the block is freed and allocated again, and
+ * the new one is written in no such order any more.
  *
- *   order_ends stream   on a stream that is created only now
- *   order_ends thread   on the default stream of a second thread
- *   order_ends early    launched so that it may begin before the one in front of it is done
- *   order_ends none     in order after all
+ *   order_ends stream   by a kernel on a stream that is created only now
+ *   order_ends used     the same on one that was there before, but that nobody had used
+ *   order_ends memset, copy, graph   there, too, but not by a kernel
+ *   order_ends thread   by a kernel on the default stream of a second thread
+ *   order_ends early    by one launched so that it may begin before the one in front of it is done
+ *   order_ends legacy   by a kernel of a second thread on the stream that all share: in order after all
+ *   order_ends none     by a kernel in order
  *
  * Says whether the old kernel was not done when the new one was launched, whether the block was used again, and how
  * many bytes are wrong.
@@ -47,13 +50,57 @@ static void launch(cudaStream_t stream, char *p, char value, unsigned long long 
 	CHECK(cudaLaunchKernelEx(&config, write_late, p, BYTES, value, ns));
 }
 
+static cudaStream_t unused; /* until now */
+static char *source;        /* of what the new block is to have */
+static cudaGraphExec_t fills;
+
+static void make_stream(cudaStream_t *stream)
+{
+	CHECK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+}
+
+static void prepare()
+{
+	make_stream(&unused);
+	CHECK(cudaMalloc(&source, BYTES));
+	CHECK(cudaMemset(source, 2, BYTES));
+}
+
+/* Its address is known only now. */
+static void make_graph(char *p)
+{
+	cudaMemsetParams fill = {};
+	cudaGraphNode_t node;
+	cudaGraph_t graph;
+
+	fill.dst = p;
+	fill.elementSize = 1;
+	fill.width = BYTES;
+	fill.height = 1;
+	fill.value = 2;
+	CHECK(cudaGraphCreate(&graph, 0));
+	CHECK(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill));
+	CHECK(cudaGraphInstantiateWithFlags(&fills, graph, 0));
+}
+
 static void write_new(const char *way, char *p)
 {
 	cudaStream_t stream = cudaStreamPerThread;
 
 	if (!strcmp(way, "stream"))
-		CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-	launch(stream, p, 2, 0, !strcmp(way, "early"));
+		make_stream(&stream);
+	else if (!strcmp(way, "used"))
+		stream = unused;
+	else if (!strcmp(way, "legacy"))
+		stream = cudaStreamLegacy;
+	if (!strcmp(way, "memset"))
+		CHECK(cudaMemsetAsync(p, 2, BYTES, unused));
+	else if (!strcmp(way, "copy"))
+		CHECK(cudaMemcpyAsync(p, source, BYTES, cudaMemcpyDeviceToDevice, unused));
+	else if (!strcmp(way, "graph"))
+		CHECK(cudaGraphLaunch(fills, unused));
+	else
+		launch(stream, p, 2, 0, !strcmp(way, "early"));
 }
 
 int main(int argc, char **argv)
@@ -65,6 +112,7 @@ int main(int argc, char **argv)
 	bool is_busy;
 
 	gpu_require();
+	prepare();
 	CHECK(cudaEventCreate(&late));
 	CHECK(cudaMalloc(&old, BYTES));
 	launch(cudaStreamPerThread, old, 1, 0, false); /* loads the code */
@@ -73,8 +121,10 @@ int main(int argc, char **argv)
 	CHECK(cudaEventRecord(late, cudaStreamPerThread));
 	CHECK(cudaFree(old));
 	CHECK(cudaMalloc(&p, BYTES));
+	if (!strcmp(way, "graph"))
+		make_graph(p);
 	is_busy = cudaEventQuery(late) == cudaErrorNotReady;
-	if (!strcmp(way, "thread"))
+	if (!strcmp(way, "thread") || !strcmp(way, "legacy"))
 		std::thread(write_new, way, p).join();
 	else
 		write_new(way, p);

@@ -25,6 +25,8 @@ RUN_SECONDS = 90
 TIME_RATIO = 1.10
 MEMORY_RATIO = 1.25
 MIB = 1 << 20
+# Families of functions that submit, of which shim/work.def has all of the driver's, and the runtime's lead to these.
+SEEN = ("cudaLaunch", "cuLaunch", "cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset", "cudaGraphLaunch", "cuGraphLaunch")
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.TimeoutExpired)
 
 
@@ -171,8 +173,27 @@ def judge(results, work, outcomes):
     check_from_outside(results, work, outcomes.get("gpupool", []))
 
 
+def run_seen(results, out):
+    """All work of libraries comes through functions of the runtime's or the driver's, and all of those lead to rows."""
+    if not importlib.util.find_spec("torch"):
+        results.note("what libraries submit: skipped, torch is not installed", None)
+        return
+    config = programs.Config("raw")
+    done = programs.run_program(config, [sys.executable, programs.SOURCES / "seen.py"], out / "python" / "seen.txt",
+                                timeout=RUN_SECONDS)
+    rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "seen"]
+    results.check("what libraries submit: the program ended well", done.status == 0 and len(rows) >= 5,
+                  f"status {done.status}, {len(rows)} libraries")
+    for pairs in rows:
+        calls = pairs["by"].split(",")
+        unseen = [call for call in calls if not call.startswith(SEEN)]
+        results.check(f"what libraries submit: {pairs['name']}, {pairs['works']} works by functions that are seen",
+                      int(pairs["works"]) > 0 and not unseen, ", ".join(unseen))
+
+
 def run(results, out, options):
     library = programs.preload_library()
+    run_seen(results, out)
     for work in WORKS:
         if not importlib.util.find_spec(work.needs):
             results.note(f"{work.name}: skipped, not installed", None)

@@ -17,7 +17,7 @@ WRONG_SHARE = 0.5  # of the rounds in which the broken build could go wrong
 # What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
 FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
 RAW_ROUNDS = 300
-ORDER_ENDS = ["stream", "thread", "early", "none"]
+ORDER_ENDS = ["stream", "used", "memset", "copy", "graph", "thread", "early", "legacy", "none"]
 
 
 def modes(config, scale):
