@@ -203,15 +203,9 @@ int gp_reuse_cover_late(struct gp_pool *pool, bool may_wait)
 	return is_any ? gp_fence_record(pool->fence, stamp, false) : 0;
 }
 
-/* Whether an order would be a barrier between streams that work side by side. */
-static bool is_order_a_barrier(const struct gp_pool *pool)
-{
-	return gp_pool_is_flag(&pool->overlap) && !gp_fence_is_in_order(pool->fence);
-}
-
 static bool is_order_free(const struct gp_pool *pool)
 {
-	return !is_order_a_barrier(pool) && !gp_pool_is_flag(&pool->completion_only);
+	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
 }
 
 /*
@@ -330,7 +324,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 		return -EAGAIN;
 	if (must_complete)
 		return gp_fence_wait(pool->fence, stamp, OTHERS_WAIT_NS);
-	if (is_order_a_barrier(pool) && is_little && fit)
+	if (gp_pool_is_flag(&pool->overlap) && is_little && fit)
 		r = wait_briefly(pool, stamp);
 	return r >= 0 ? r : gp_fence_order(pool->fence);
 }

@@ -9,7 +9,7 @@
 #include "real.h"
 #include "record.h"
 
-/* A second stream: once work is out of order, an order is a barrier that costs something. */
+/* A second stream: an order, which there is none of while all is in order, is a barrier from now on. */
 static void note_stream(CUresult r)
 {
 	struct gp_context *context = r ? NULL : gp_context_current();

@@ -18,7 +18,7 @@ from player import Cell, Group, Stage
 
 ROUNDS, MS = 15, 10
 LOOP_MS = 60
-RUNS, WINDOWS = 15, 3  # of programs; windows of steps in each run
+RUNS, WINDOWS = 15, 5  # of programs; windows of steps in each run
 SHORT_WINDOWS = 15  # where a window is over in some ten milliseconds
 KERNEL_US, OVERLAP_US = 10, 50
 PINNED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
@@ -170,6 +170,7 @@ def run_programs(book, options, log, group, peers, runs=RUNS, windows=WINDOWS):
             players = player.start_all(left, directory, log, lambda name, why: book.miss(group, "", name, why))
             for found in players.values():
                 stack.callback(found.close)
+            player.share_processors(players.values(), nth)
             run_once(book, group, nth, players, windows)
             left = [peer for peer in left if peer.name in players]
 

@@ -9,6 +9,7 @@ drifts, drifts for all of them.
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import subprocess
 import sys
@@ -159,6 +160,19 @@ def start_all(peers, directory, log, miss):
                 players.pop(peer.name, None)
                 miss(peer.name, str(trouble))
     return players
+
+
+def share_processors(players, nth):
+    """
+    From now on all work on the same two processors, others each time: what else goes on there, and how fast they are
+    just then, is the same for all. One at a time has work to do.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    chosen = {usable[(2 * nth + i) % len(usable)] for i in range(2)}
+    for player in players:
+        for task in pathlib.Path(f"/proc/{player.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                os.sched_setaffinity(int(task.name), chosen)
 
 
 class NoSuchKind(programs.Trouble):

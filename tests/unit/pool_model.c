@@ -497,14 +497,15 @@ static void do_overlap(struct model *m)
 {
 	bool overlap = below(m, 2);
 
+	m->action = "overlap";
+	gp_pool_set_overlap(m->pool, overlap);
+	/* Nobody has used it yet. */
 	if (is_to_stay_in_order(m))
 		return;
 	end_order(m);
-	m->action = "overlap";
 	/* Work that was submitted to one stream stays in order, but what comes now does not. */
 	atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
 	m->fake.has_one_stream = !overlap;
-	gp_pool_set_overlap(m->pool, overlap);
 }
 
 static void do_rare(struct model *m)
