@@ -64,7 +64,7 @@ static const struct {
 };
 
 /* The latest driver of which work.def has everything. */
-enum { WORK_VERSION = 13000 };
+enum { WORK_VERSION = 13020 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CALLS = sizeof(calls) / sizeof(calls[0]) };
 

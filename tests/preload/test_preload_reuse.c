@@ -93,7 +93,7 @@ END_TEST
 
 /* A driver that may have functions which we do not know, or answers with others than it exports. */
 static const char *const unseen[][2] = {
-	{"SIMGPU_DRIVER_VERSION=13010", NULL}, {"SIMGPU_DISAGREE=cuMemsetD8Async", NULL}};
+	{"SIMGPU_DRIVER_VERSION=13030", NULL}, {"SIMGPU_DISAGREE=cuMemsetD8Async", NULL}};
 
 START_TEST(where_work_may_be_unseen_a_stream_is_enough)
 {
