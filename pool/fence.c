@@ -6,7 +6,7 @@
 #include <errno.h>
 
 enum {
-	IN_ORDER_MAX = 64, /* fences outstanding, where nobody else asks for them */
+	IN_ORDER_MAX = 64, /* fences outstanding, where hardly anybody asks for them */
 	SPINS = 64,        /* while another thread asks: as long as that takes, some microseconds */
 };
 
@@ -231,15 +231,16 @@ static int order_again_locked(struct gp_fence *f)
 	return r;
 }
 
+/* In order more counts as ordered than the driver was told of. */
 static bool is_order_owed_locked(const struct gp_fence *f)
 {
 	uint64_t ordered = gp_fence_ordered(f);
 
-	return gp_fence_is_in_order(f) && ordered > gp_fence_completed(f) && ordered > f->given;
+	return ordered > gp_fence_completed(f) && ordered > f->given;
 }
 
 /*
- * Of what is in order nobody else asks, so here one query has to make room for many records. Where the GPU lags, the
+ * Of what is in order hardly anybody asks, so here one query has to make room for many records. Where the GPU lags, the
  * newer half alone tells later what is done; what was ordered upon last stays.
  */
 static int make_room_locked(struct gp_fence *f)
@@ -329,15 +330,17 @@ int gp_fence_try_record(struct gp_fence *f, uint64_t stamp)
 	return r;
 }
 
-bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
+/* With the lock all the while: who else ends the order finds it given, or owed still. */
+int gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
 {
-	bool is_owed;
+	int r = 0;
 
 	gp_mutex_lock(&f->lock);
-	is_owed = is_order_owed_locked(f);
 	set_flag_locked(&f->is_in_order, is_in_order);
+	if (!is_in_order && is_order_owed_locked(f))
+		r = order_again_locked(f);
 	gp_mutex_unlock(&f->lock);
-	return is_owed;
+	return r;
 }
 
 /* Where the GPU lags one query often tells that nothing is done yet; if something is, find out how much in few. */

@@ -51,8 +51,11 @@ int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
  */
 int gp_fence_order(struct gp_fence *f);
 
-/* Whether work is done as it came: then a record at a free is as good as an order. Returns whether one is owed now. */
-bool gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
+/*
+ * Whether work is done as it came: then a record at a free is as good as an order. At the end of that the order is
+ * given. 0, or that it could not be: then the caller has to wait for what counts as ordered.
+ */
+int gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
 
 /* Once more for the last that was ordered upon, if it is not complete: for who was not held back. 0, or as above. */
 int gp_fence_order_again(struct gp_fence *f);

@@ -475,8 +475,8 @@ void gp_pool_set_in_order(struct gp_pool *pool, bool is_in_order)
 {
 	/* There order is not enough. */
 	is_in_order &= !gp_pool_is_flag(&pool->completion_only);
-	if (gp_fence_set_in_order(pool->fence, is_in_order) && !is_in_order)
-		gp_pool_order_again(pool);
+	if (gp_fence_set_in_order(pool->fence, is_in_order))
+		(void)gp_fence_wait(pool->fence, gp_fence_ordered(pool->fence) - 1, UINT64_MAX);
 }
 
 void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)

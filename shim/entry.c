@@ -41,14 +41,20 @@
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments)                                                \
 	ENTRY(symbol, parameters, arguments, (gp_caller.address = CALLER(), hook_##symbol arguments))
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
+	static __attribute__((noinline)) CUresult see_##symbol parameters                                              \
+	{                                                                                                              \
+		if (!gp_real_ready())                                                                                  \
+			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
+		if (!gp_real.symbol)                                                                                   \
+			return CUDA_ERROR_NOT_FOUND;                                                                   \
+		gp_in_order_see(stream, flags);                                                                        \
+		return gp_real.symbol arguments;                                                                       \
+	}                                                                                                              \
 	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
 	CUresult symbol parameters                                                                                     \
 	{                                                                                                              \
-		if (gp_unlikely(!gp_real_ready()))                                                                     \
-			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
-		if (gp_unlikely(!gp_real.symbol))                                                                      \
-			return CUDA_ERROR_NOT_FOUND;                                                                   \
-		gp_in_order_see(stream, flags);                                                                        \
+		if (gp_unlikely(!gp_in_order_is_past() || !gp_real_is_found() || !gp_real.symbol))                     \
+			return see_##symbol arguments;                                                                 \
 		return gp_real.symbol arguments;                                                                       \
 	}
 #include "hooks.def"

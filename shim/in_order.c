@@ -24,7 +24,7 @@ static _Thread_local bool is_own_noted __attribute__((tls_model("initial-exec"))
 
 /*
  * What the runtime and the libraries over it of CUDA 13.0 were seen to ask for: contexts by other handles, what is
- * stored with them, modules and functions, tools. All their work came through functions of cuda.h nevertheless
+ * stored with them, modules and functions, tools. All their work came of functions in headers nevertheless
  * (tests/gpu/seen.py).
  */
 static const uint8_t known_interfaces[][16] = {
@@ -86,10 +86,14 @@ void gp_in_order_note_stream(void)
 		gp_in_order_end("a stream");
 }
 
-/* Where gpupool does nothing there is no order of its own to end. */
+/* Where gpupool does nothing, and will not, there is no order of its own to end, and nothing more to look at. */
 static bool is_away(void)
 {
-	return atomic_load_explicit(&gp_bypass, memory_order_relaxed) || !gp_state_is_enabled();
+	bool is = atomic_load_explicit(&gp_bypass, memory_order_relaxed) || !gp_state_is_enabled();
+
+	if (is)
+		atomic_store(&gp_in_order_told, true);
+	return is;
 }
 
 void gp_in_order_note_work(CUstream stream)

@@ -14,9 +14,10 @@
  * fences are refused while it lasts; when order is not enough any more (gp_state_need_completion). Then the driver
  * is told to have later work wait for what was freed, unless it knows already (gp_pool_set_in_order).
  *
- * All that is seen only if every function that submits is known. A driver newer than our table may have others:
- * there it ends as soon as there is a stream or a second thread. And where a program asks for an interface that no
- * header tells of, it ends at once, but for those of the runtime and the libraries over it, whose work comes in the
+ * All that is seen only if every function that submits is known and reached through us. A driver newer than
+ * our table may have others, and somebody else may stand in the way: there it ends as soon as there is a stream or a
+ * second thread. And where a program looks for such a function behind itself, or asks for an interface that no header
+ * tells of, it ends at once, but for the interfaces of the runtime and the libraries over it, whose work comes in the
  * usual ways.
  */
 
@@ -25,7 +26,7 @@
 
 #include "launch_abi.h"
 
-/* What a function is given that has streams in places of its own. */
+/* For what is in no order whatever the stream, and what has streams in places of its own. */
 #define GP_STREAM_ANY ((CUstream)~(uintptr_t)0)
 
 /* It is over, and everybody has been told. */

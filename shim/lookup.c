@@ -121,6 +121,9 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	if (index < 0)
 		return route;
 	if (handle == RTLD_NEXT) {
+		/* Who comes after us is given the driver's own, and we do not see what goes there. */
+		if (gp_real_is_work(index))
+			gp_in_order_end("somebody else in the way of what is submitted");
 		route.is_handled = is_nobody_next(name);
 		return route;
 	}

@@ -81,6 +81,11 @@ int gp_real_index(const char *symbol)
 	return -1;
 }
 
+bool gp_real_is_work(int index)
+{
+	return rows[index].is_work;
+}
+
 void *gp_real_hook(int index)
 {
 	return rows[index].hook;
@@ -99,20 +104,23 @@ void *gp_real_replace(void *address)
 	return address;
 }
 
-/* Whether cuGetProcAddress gives the address that dlsym gave, for a row whose function the driver has. */
+/*
+ * Whether cuGetProcAddress gives the address that dlsym gave, for a row whose function the driver has. For one that it
+ * has not, an older version of the same may come, which has a row of its own.
+ */
 static bool is_row_trusted(const struct row *row)
 {
 	void *address = NULL;
 	CUresult r;
 
-	if (!*row->original)
+	if (!*row->original && !row->is_work)
 		return true;
 	if (gp_real.cuGetProcAddress_v2)
 		r = gp_real.cuGetProcAddress_v2(row->name, &address, row->version, (uint64_t)row->flags, NULL);
 	else
 		r = gp_real.cuGetProcAddress(row->name, &address, row->version, (uint64_t)row->flags);
 	/* Not known at that version is no contradiction; another function is. */
-	return r || !address || address == *row->original;
+	return r || !address || address == *row->original || (!*row->original && gp_real_replace(address) != address);
 }
 
 static bool is_driver_trusted(bool is_work)
@@ -154,14 +162,28 @@ static void check_context_fences(void)
 	gp_real.cuCtxWaitEvent = NULL;
 }
 
+/*
+ * Whoever stands behind us in the way of what submits (a tracer, a limiter) is called for it, as if we were not there;
+ * then the driver's own address is not ours to replace.
+ */
+static void find_behind(const struct row *row)
+{
+	void *behind = row->is_work ? gp_real_dlsym(RTLD_NEXT, row->symbol) : NULL;
+
+	if (behind && *row->original)
+		*row->original = behind;
+}
+
 static bool find_locked(void)
 {
 	void *libcuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 
 	if (!libcuda)
 		return false;
-	for (int i = 0; i < N_ROWS; i++)
+	for (int i = 0; i < N_ROWS; i++) {
 		*rows[i].original = gp_real_dlsym(libcuda, rows[i].symbol);
+		find_behind(&rows[i]);
+	}
 	for (int i = 0; i < N_CALLS; i++)
 		*calls[i].original = gp_real_dlsym(libcuda, calls[i].symbol);
 	/* Not an error of the program's: dlerror must not tell it. */

@@ -31,7 +31,8 @@ void gp_real_after_fork_child(void);
 
 /*
  * Whether everything that submits work to a stream is hooked (work.def): not where the driver is newer than that table,
- * or answers with other functions than it exports. Valid as gp_real is.
+ * or answers with other functions than it exports, or
+ * somebody else stands in their way. Valid as gp_real is.
  */
 bool gp_real_sees_work(void);
 
@@ -41,9 +42,14 @@ extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;
 bool gp_real_dlsym_resolve(void);
 
 /* Whether the driver's functions are known; looks for them if not. False while libcuda is not in the process. */
+static inline bool gp_real_is_found(void)
+{
+	return atomic_load_explicit(&gp_real_is_ready, memory_order_acquire);
+}
+
 static inline bool gp_real_ready(void)
 {
-	return atomic_load_explicit(&gp_real_is_ready, memory_order_acquire) || gp_real_find();
+	return gp_real_is_found() || gp_real_find();
 }
 
 /* Everything goes straight to the driver from now on (fork, an untrusted driver, its end). */
@@ -54,6 +60,9 @@ void *gp_real_replace(void *address);
 
 /* The number of the row with that exported name, or -1. */
 int gp_real_index(const char *symbol);
+
+/* Whether it is one that submits (work.def). */
+bool gp_real_is_work(int index);
 
 /* The exported function of a row. */
 void *gp_real_hook(int index);

@@ -25,7 +25,7 @@ RUN_SECONDS = 90
 TIME_RATIO = 1.10
 MEMORY_RATIO = 1.25
 MIB = 1 << 20
-# Families of functions that submit, of which shim/work.def has all of the driver's, and the runtime's lead to these.
+# Families of functions that submit: shim/work.def has all of the driver's, and the runtime's lead to these (order_ends).
 SEEN = ("cudaLaunch", "cuLaunch", "cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset", "cudaGraphLaunch", "cuGraphLaunch")
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.TimeoutExpired)
 
@@ -174,7 +174,7 @@ def judge(results, work, outcomes):
 
 
 def run_seen(results, out):
-    """All work of libraries comes through functions of the runtime's or the driver's, and all of those lead to rows."""
+    """All work of libraries comes of functions of the runtime's or the driver's headers: none of private interfaces."""
     if not importlib.util.find_spec("torch"):
         results.note("what libraries submit: skipped, torch is not installed", None)
         return
@@ -187,7 +187,7 @@ def run_seen(results, out):
     for pairs in rows:
         calls = pairs["by"].split(",")
         unseen = [call for call in calls if not call.startswith(SEEN)]
-        results.check(f"what libraries submit: {pairs['name']}, {pairs['works']} works by functions that are seen",
+        results.check(f"what libraries submit: {pairs['name']}, {pairs['works']} works by functions of the headers",
                       int(pairs["works"]) > 0 and not unseen, ", ".join(unseen))
 
 

@@ -114,7 +114,7 @@ def run_free_wait(results, out, config):
 
 
 def run_order_ends(results, out, config):
-    """With one thread and one stream memory is used again under unfinished work; then there is work out of order."""
+    """On default streams memory is used again under unfinished work; then there is work out of order."""
     for way in ORDER_ENDS:
         log = out / "streams" / f"order_ends-{config.name}-{way}.txt"
         done = programs.run_program(config, [programs.BIN / "order_ends", way], log, timeout=60)

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether what libraries have the GPU do comes through functions that a header tells of, which are those that gpupool
-sees (shim/work.def): runs some of each library under the profiler of PyTorch, and names the function behind each kernel,
-copy and fill. A line for each library: seen name=... works=... by=...; functions of the runtime's and the driver's.
+Whether what libraries have the GPU do comes of functions that a header tells of, which gpupool can see
+(shim/work.def): runs some of each library under the profiler of PyTorch, and names the function behind each kernel, copy
+and fill. A line for each library: seen name=... works=... by=...; functions of the runtime's and the driver's.
 """
 
 import collections

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Every function of cuda.h that submits work to a stream is in shim/work.def, or there is a reason.
+"""
+Every function of cuda.h that submits work to a stream is in shim/work.def, or there is a reason; and each row looks at
+the stream that its function is given.
 
 Usage: work.py CUDA.H WORK.DEF
        work.py --self-test WORK.DEF
@@ -51,7 +53,28 @@ def exported(header):
         yield symbol + "_ptds"
 
 
+# Rows that look at more than the stream, or at something else.
+LOOKS = {
+    "stream": "stream", "none": "NULL",
+    "cuStreamWriteValue": "flags & 1 ? GP_STREAM_ANY : stream",
+    "cuStreamBatchMemOp": "GP_STREAM_ANY", "cuLaunchCooperativeKernelMultiDevice": "GP_STREAM_ANY",
+}
+
+
+def check_rows(text):
+    for symbol, parameters, arguments, look in re.findall(
+            r"^(?:WORK|BOTH)\((\w+), .*?, (\(.*\)), (\([\w, ]*\)), (.*)\)$", text, re.M):
+        names = re.findall(r"(\w+)(?:\)\([^()]*\))?(?=, |\)$)", re.sub(r"\(\*(\w+)\)\([^()]*\)", r"\1", parameters))
+        if ", ".join(names) != arguments[1:-1]:
+            yield "%s: passes on %s of %s" % (symbol, arguments, parameters)
+        special = [want for name, want in LOOKS.items() if symbol.startswith(name)]
+        want = special[0] if special else LOOKS["stream" if "stream" in names else "none"]
+        if look != want or (want == "NULL" and not symbol.endswith("_ptds")):
+            yield "%s: looks at %s, not %s" % (symbol, look, want)
+
+
 def check(header, work):
+    yield from check_rows(lint.read(work))
     rows = set(lint.rows(work, "(?:WORK|BOTH)")) | {name + "_ptsz" for name in lint.rows(work, "BOTH")}
     symbols = set(exported(header))
     if len(symbols) < len(REASONS):
@@ -72,8 +95,16 @@ CUresult CUDAAPI cuLaunchNew(CUfunction f,
 CUresult CUDAAPI cuStreamQuery(CUstream hStream);
 """
 
+WRONG = """
+BOTH(cuOne, "cuOne", 1, 2, (int a, CUstream stream), (stream, a), stream)
+BOTH(cuTwo, "cuTwo", 1, 2, (void (*f)(void *data), CUstream stream), (f, stream), NULL)
+WORK(cuThree, "cuThree", 1, 2, (int a), (a), stream)
+"""
+
 if __name__ == "__main__":
     if sys.argv[1] == "--self-test":
-        lint.end_self_test(check(NEW, sys.argv[2]), ("only ", ": cuLaunchNew_v2", "cuLaunchNew_v2_ptsz", "cuMemcpyNew_ptds"))
+        wrong = [*check(NEW, sys.argv[2]), *check_rows(WRONG)]
+        lint.end_self_test(wrong, ("only ", ": cuLaunchNew_v2", "cuLaunchNew_v2_ptsz", "cuMemcpyNew_ptds",
+                                   "cuOne: passes on", "cuTwo: looks at NULL", "cuThree: looks at stream"))
     with open(sys.argv[1], encoding="utf-8") as header_file:
         lint.end(check(header_file.read(), sys.argv[2]))

@@ -51,14 +51,24 @@ void app_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
 	launch(fill, stream, (void *[]){&ptr, &words, &value});
 }
 
-void app_fill_early(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
+static void fill_ex(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value, bool may_begin_early)
 {
 	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
 	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, .hStream = stream, .attrs = &attribute, .numAttrs = 1};
 	uint64_t words = bytes / 4;
 
-	attribute.value.programmaticStreamSerializationAllowed = 1;
+	attribute.value.programmaticStreamSerializationAllowed = may_begin_early;
 	APP_MUST(cuLaunchKernelEx(&config, fill, (void *[]){&ptr, &words, &value}, NULL));
+}
+
+void app_fill_ex(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	fill_ex(stream, ptr, bytes, value, false);
+}
+
+void app_fill_early(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value)
+{
+	fill_ex(stream, ptr, bytes, value, true);
 }
 
 void app_spin(CUstream stream, uint64_t ns)

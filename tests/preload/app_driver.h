@@ -15,6 +15,7 @@ CUdeviceptr app_alloc(size_t bytes);
 CUstream app_stream(void); /* a non-blocking one */
 
 void app_fill(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value);
+void app_fill_ex(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value); /* by a launch with attributes */
 void app_fill_early(CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value); /* waits for no kernel before it */
 void app_spin(CUstream stream, uint64_t ns);
 void app_spin_until(CUstream stream, const uint32_t *flag, uint32_t value); /* of pinned memory */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A tracer of one function that submits, to be preloaded behind the library or in front of it. */
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+#include "tests/apps/cuda_min.h"
+
+CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned value, size_t n, CUstream stream)
+{
+	CUresult (*next)(CUdeviceptr, unsigned, size_t, CUstream) = dlsym(RTLD_NEXT, "cuMemsetD32Async");
+
+	printf("traced\n");
+	return next(dst, value, n, stream);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Whatever ends the order of work is seen, or the order is not relied upon. */
+
+#include "play.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+static char both[2 * PATH_MAX + 2]; /* the library and a tracer */
+
+static const char *with_tracer(bool is_behind)
+{
+	char tracer[PATH_MAX];
+
+	snprintf(tracer, sizeof(tracer), "%s/libbehind.so", play_app_dir);
+	snprintf(both, sizeof(both), "%s:%s", is_behind ? play_library : tracer,
+		is_behind ? tracer : play_library);
+	return both;
+}
+
+static const char *const ways[] = {"direct", "looked_up"};
+
+START_TEST(a_tracer_sees_what_is_submitted_and_nothing_is_used_too_early)
+{
+	play_run(&(struct play){.program = "app_order", .words = {ways[_i % 2]}, .preload = with_tracer(_i / 2)});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "traced\n"));
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(a_tracer_behind_the_library_sees_all_while_that_is_off)
+{
+	static const char *const off[] = {"GPUPOOL=off", NULL};
+
+	play_run(&(struct play){
+		.program = "app_order", .words = {"direct"}, .env = off, .preload = with_tracer(true)});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_ptr_nonnull(strstr(play_out, "traced\n"));
+}
+END_TEST
+
+static const char *const pools[][2] = {
+	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL},
+	{"GPUPOOL_POOL=vmm", NULL}};
+
+START_TEST(threads_that_work_in_order_go_on_while_others_end_it)
+{
+	play_same(&(struct play){.program = "app_order", .words = {"beside_threads"}, .env = pools[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+static const char *const seen[] = {"with_attributes", "past"};
+
+/* By a launch with attributes, or in a function that was looked for past the library. */
+START_TEST(work_on_a_stream_waits_for_what_was_used_again_however_it_got_there)
+{
+	play_same(&(struct play){.program = "app_order", .words = {seen[_i]}});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+	ck_assert_uint_eq(play_fact("cuCtxWaitEvent"), 1);
+}
+END_TEST
+
+START_TEST(two_threads_on_the_stream_that_all_share_stay_in_order)
+{
+	play_same(&(struct play){.program = "app_order", .words = {"two_threads"}});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_le(play_fact("cuEventQuery"), 4);
+}
+END_TEST
+
+static const char *const unseen[][2] = {
+	{"SIMGPU_DRIVER_VERSION=13030", NULL}, {"SIMGPU_DISAGREE=cuMemsetD8Async", NULL}};
+
+START_TEST(where_work_may_be_unseen_a_second_thread_is_enough)
+{
+	play_same(&(struct play){.program = "app_order", .words = {"two_threads"}, .env = unseen[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_gt(play_fact("cuEventQuery"), 8);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(
+		tc, a_tracer_sees_what_is_submitted_and_nothing_is_used_too_early, 0, 2 * (int)LENGTH(ways));
+	tcase_add_test(tc, a_tracer_behind_the_library_sees_all_while_that_is_off);
+	tcase_add_loop_test(tc, threads_that_work_in_order_go_on_while_others_end_it, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(
+		tc, work_on_a_stream_waits_for_what_was_used_again_however_it_got_there, 0, (int)LENGTH(seen));
+	tcase_add_test(tc, two_threads_on_the_stream_that_all_share_stay_in_order);
+	tcase_add_loop_test(tc, where_work_may_be_unseen_a_second_thread_is_enough, 0, (int)LENGTH(unseen));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"order", add}, 1);
+}
