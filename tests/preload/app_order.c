@@ -15,70 +15,67 @@ enum { ROUNDS = 40, THREADS = 2, SLOW_NS = 50000 };
 static const size_t bytes = 4 * MIB;	/* of a block */
 static const size_t touched = 64 * KIB; /* of it, by each kernel */
 
-/* What a slow kernel still writes, on the default stream. */
-static CUdeviceptr reuse_busy(void)
+/*
+ * What a slow kernel still writes, on the default stream, is used again, and written to on a stream that was there
+ * before and that nobody had used.
+ */
+static void reuse_busy(void (*write)(CUstream stream, CUdeviceptr ptr))
 {
-	CUdeviceptr old = app_alloc(bytes);
+	CUdeviceptr old, new;
+	CUstream stream;
 
+	app_start();
+	stream = app_stream();
+	old = app_alloc(bytes);
 	app_spin_fill(NULL, old, touched, 0xdead, SLOW_NS);
 	APP_MUST(cuMemFree_v2(old));
-	return app_alloc(bytes);
+	new = app_alloc(bytes);
+	write(stream, new);
+	APP_MUST(cuCtxSynchronize());
+	printf("wrong words: %zu\n", app_count_wrong(stream, new, touched, 1));
+	app_tell_driver();
 }
 
-static void look_at(CUstream stream, CUdeviceptr ptr)
+static void set_directly(CUstream stream, CUdeviceptr ptr)
 {
-	APP_MUST(cuCtxSynchronize());
-	printf("wrong words: %zu\n", app_count_wrong(stream, ptr, touched, 1));
-	app_tell_driver();
+	APP_MUST(cuMemsetD32Async(ptr, 1, touched / 4, stream));
 }
 
 static void direct(void)
 {
-	CUdeviceptr new;
-	CUstream stream;
+	reuse_busy(set_directly);
+}
 
-	app_start();
-	stream = app_stream();
-	new = reuse_busy();
-	APP_MUST(cuMemsetD32Async(new, 1, touched / 4, stream));
-	look_at(stream, new);
+static void set_looked_up(CUstream stream, CUdeviceptr ptr)
+{
+	CUresult (*set)(CUdeviceptr, unsigned, size_t, CUstream) = dlsym(RTLD_DEFAULT, "cuMemsetD32Async");
+
+	APP_MUST(set(ptr, 1, touched / 4, stream));
 }
 
 static void looked_up(void)
 {
-	CUresult (*set)(CUdeviceptr, unsigned, size_t, CUstream) = dlsym(RTLD_DEFAULT, "cuMemsetD32Async");
-	CUdeviceptr new;
-	CUstream stream;
+	reuse_busy(set_looked_up);
+}
 
-	app_start();
-	stream = app_stream();
-	new = reuse_busy();
-	APP_MUST(set(new, 1, touched / 4, stream));
-	look_at(stream, new);
+static void set_past(CUstream stream, CUdeviceptr ptr)
+{
+	APP_MUST(next_set(ptr, 1, touched / 4, stream));
 }
 
 static void past(void)
 {
-	CUdeviceptr new;
-	CUstream stream;
+	reuse_busy(set_past);
+}
 
-	app_start();
-	stream = app_stream();
-	new = reuse_busy();
-	APP_MUST(next_set(new, 1, touched / 4, stream));
-	look_at(stream, new);
+static void fill_ex(CUstream stream, CUdeviceptr ptr)
+{
+	app_fill_ex(stream, ptr, touched, 1);
 }
 
 static void with_attributes(void)
 {
-	CUdeviceptr new;
-	CUstream stream;
-
-	app_start();
-	stream = app_stream();
-	new = reuse_busy();
-	app_fill_ex(stream, new, touched, 1);
-	look_at(stream, new);
+	reuse_busy(fill_ex);
 }
 
 /* Two threads, each once the other is done; nobody makes a stream. */
