@@ -168,9 +168,12 @@ static void check_context_fences(void)
  */
 static void find_behind(const struct row *row)
 {
-	void *behind = row->is_work ? gp_real_dlsym(RTLD_NEXT, row->symbol) : NULL;
+	void *behind;
 
-	if (behind && *row->original)
+	if (!row->is_work || !*row->original)
+		return;
+	behind = gp_real_dlsym(RTLD_NEXT, row->symbol);
+	if (behind)
 		*row->original = behind;
 }
 

@@ -31,8 +31,7 @@ void gp_real_after_fork_child(void);
 
 /*
  * Whether everything that submits work to a stream is hooked (work.def): not where the driver is newer than that table,
- * or answers with other functions than it exports, or
- * somebody else stands in their way. Valid as gp_real is.
+ * or answers with other functions than it exports, or where somebody else stands in the way. Valid as gp_real is.
  */
 bool gp_real_sees_work(void);
 
