@@ -129,10 +129,18 @@ void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segmen
 
 void gp_addrmap_depart(struct gp_addrmap *map, struct gp_segment *segment, struct gp_departure *departure)
 {
+	struct gp_tree_node *twin;
+
 	departure->base = segment->base;
 	departure->size = segment->size;
 	gp_mutex_lock(&map->segments_lock);
 	gp_tree_remove(&map->segments, &segment->by_addr);
+	/*
+	 * The program freed it past us, and somebody has it anew: with a pointer that a reset had ended, say. Of such
+	 * twins the driver hears once.
+	 */
+	twin = gp_tree_at_least(&map->segments, segment->base);
+	departure->is_superseded = twin && twin->key == segment->base;
 	gp_list_append(&map->departures, &departure->link);
 	gp_mutex_unlock(&map->segments_lock);
 }

@@ -29,6 +29,7 @@ struct gp_addrmap {
 struct gp_departure {
 	struct gp_list link;
 	uint64_t base, size; /* bytes */
+	bool is_superseded;  /* the driver has handed the address out again: this is no more its to take back */
 };
 
 enum gp_claim {

@@ -223,8 +223,8 @@ static void send_off(struct gp_pool *pool, struct gp_departure *departure, int s
 	uint64_t base = departure->base, bytes = departure->size;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t start_ns = gp_pool_now_ns(pool);
-	bool is_done = false;
-	int r = be->ops->release_begin(be->arg, base, slot);
+	bool is_done = departure->is_superseded;
+	int r = is_done ? 0 : be->ops->release_begin(be->arg, base, slot);
 
 	if (r == -ENOTSUP) {
 		r = be->ops->release(be->arg, base);
@@ -472,7 +472,7 @@ static void forget_unused_locked(
 static int release(struct gp_pool *pool, struct gp_departure *departure, uint64_t start_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	int r = be->ops->release(be->arg, departure->base);
+	int r = departure->is_superseded ? 0 : be->ops->release(be->arg, departure->base);
 
 	gp_addrmap_departed(pool->options.map, departure);
 	gp_segment_count_release(pool, start_ns);
