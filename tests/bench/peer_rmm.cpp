@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* RMM's pool over cudaMalloc. */
+/* RMM's pool over cudaMalloc, as of RMM 26.10. */
 
-#include <rmm/cuda_stream_view.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 
+#include <cuda/stream_ref>
 #include <exception>
 
 #include "bench.h"
 
 enum { FAILED = 1 };
 
-static const size_t FIRST_BYTES = size_t{1} << 30;
+static const size_t FIRST_BYTES = size_t{1} << 30, ALIGN = 256;
 
 static rmm::mr::pool_memory_resource *pool;
 
@@ -28,9 +28,9 @@ template <typename F> static int attempt(F call)
 	return 0;
 }
 
-static rmm::cuda_stream_view view(void *stream)
+static cuda::stream_ref stream_of(void *stream)
 {
-	return rmm::cuda_stream_view(static_cast<cudaStream_t>(stream));
+	return cuda::stream_ref(static_cast<cudaStream_t>(stream));
 }
 
 static int thread_init()
@@ -50,12 +50,12 @@ static int init()
 
 static int allocate(void **ptr, size_t bytes, void *stream)
 {
-	return attempt([&] { *ptr = pool->allocate(view(stream), bytes); });
+	return attempt([&] { *ptr = pool->allocate(stream_of(stream), bytes, ALIGN); });
 }
 
 static int release(void *ptr, size_t bytes, void *stream)
 {
-	return attempt([&] { pool->deallocate(view(stream), ptr, bytes); });
+	return attempt([&] { pool->deallocate(stream_of(stream), ptr, bytes, ALIGN); });
 }
 
 const struct bench_peer bench_peer = {init, thread_init, allocate, release, nullptr, nullptr};

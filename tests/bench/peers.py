@@ -57,12 +57,15 @@ def torch_flags():
 
 
 def rmm_flags():
-    found = next((package(name) for name in ("librmm", "rmm") if importlib.util.find_spec(name)), None)
-    if not found:
-        raise programs.Trouble("rmm is not installed")
-    libraries = next((found / name for name in ("lib64", "lib") if (found / name).is_dir()), found)
-    return [f"-I{found / 'include'}", f"-I{toolkit() / 'include'}", f"-L{libraries}", "-lrmm",
-            f"-Wl,-rpath,{libraries}", "-Wl,--allow-shlib-undefined", *runtime_flags("shared")]
+    """Of PyPI's librmm, which brings CCCL's headers and needs rapids_logger at run time."""
+    try:
+        rmm, logger = package("librmm"), package("rapids_logger")
+    except programs.Trouble:
+        raise programs.Trouble("rmm is not installed") from None
+    libraries = [rmm / "lib64", logger / "lib64"]
+    return [f"-I{rmm / 'include'}", f"-I{rmm / 'include' / 'rapids'}", f"-I{logger / 'include'}",
+            f"-I{toolkit() / 'include'}", *(f"-L{path}" for path in libraries), "-lrmm", "-lrapids_logger",
+            *(f"-Wl,-rpath,{path}" for path in libraries), *runtime_flags("shared")]
 
 
 def is_fresh(target):
