@@ -120,6 +120,7 @@ STEPS = {
 def add_arguments(parser):
     parser.add_argument("--sim", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--peer", action="append", default=[])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def scaled(count, options, least=2):
 
 def stage(book, place, options, log, peers, ms=MS):
     # The simulated GPU works in a time of its own: only that everything runs is to be seen there.
-    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms)
+    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms, options.peer)
 
 
 def run_pairs(book, place, options, log):
@@ -163,7 +163,7 @@ def run_once(book, group, nth, players, windows):
 
 def run_programs(book, options, log, group, peers, runs=RUNS, windows=WINDOWS):
     """Pairs of runs: each time all programs start anew, side by side, and then take turns."""
-    left = list(peers)
+    left = player.asked_for(peers, options.peer, lambda name, why: book.miss(group, "", name, why))
     for nth in range(scaled(runs, options)):
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(programs.private_dir())
@@ -189,7 +189,8 @@ def run_torch(book, place, options, log):
 
 def run_memory(book, place, options, log):
     """Each program by itself, so that what the device has in use is its own."""
-    for peer in torch_peers(place):
+    group = "PyTorch training, alone"
+    for peer in player.asked_for(torch_peers(place), options.peer, lambda name, why: book.miss(group, "", name, why)):
         for nth in range(scaled(3, options)):
             with contextlib.ExitStack() as stack:
                 directory = stack.enter_context(programs.private_dir())
@@ -201,13 +202,13 @@ def run_memory(book, place, options, log):
                     player.check_kind(running)
                     found = player.turn(running, PROGRAM, 0)
                 except programs.Trouble as trouble:
-                    book.miss("PyTorch training, alone", PROGRAM.name, peer.name, str(trouble))
+                    book.miss(group, PROGRAM.name, peer.name, str(trouble))
                     break
                 status = running.status()
                 if status:
                     found["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
                 found["outside_peak"] = memory.peak()
-                book.sample("PyTorch training, alone", PROGRAM, peer.name, nth, found)
+                book.sample(group, PROGRAM, peer.name, nth, found)
 
 
 def run_cupy(book, place, options, log):

@@ -199,17 +199,29 @@ def turn(player, cell, ms, seconds=None):
     return {key: value if key == "answer" else float(value) for key, value in pairs.items()}
 
 
-class Stage:
-    """Runs groups of cells with all peers in turn, and tells the book what was found."""
+def asked_for(peers, names, miss):
+    """Those peers of these names, or all if there are none; miss(name, why) is told of names that no peer has."""
+    if not names:
+        return list(peers)
+    for name in names:
+        if name not in {peer.name for peer in peers}:
+            miss(name, "there is no such peer here")
+    return [peer for peer in peers if peer.name in names]
 
-    def __init__(self, book, peers, log, rounds, ms):
+
+class Stage:
+    """Runs groups of cells with all peers in turn, or those of some names, and tells the book what was found."""
+
+    def __init__(self, book, peers, log, rounds, ms, names=()):
         self.book, self.peers, self.log = book, peers, log
-        self.rounds, self.ms = rounds, ms
+        self.rounds, self.ms, self.names = rounds, ms, names
 
     def open(self, group, stack):
+        def miss(name, why):
+            self.book.miss(group.name, "", name, why)
+
         directory = stack.enter_context(programs.private_dir())
-        players = start_all(self.peers, directory, self.log,
-                            lambda name, why: self.book.miss(group.name, "", name, why))
+        players = start_all(asked_for(self.peers, self.names, miss), directory, self.log, miss)
         for found in players.values():
             stack.callback(found.close)
         return players

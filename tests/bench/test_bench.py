@@ -229,6 +229,13 @@ class PlayersTest(Quiet):
         self.assertEqual(book.value_of("preload without CUDA: open files"), 0)
         self.assertEqual(book.value_of("preload without CUDA: files made"), 0)
 
+    def test_those_asked_for_play_alone_and_who_is_not_there_is_named(self):
+        missed = []
+        found = player.asked_for([Peer("raw", "a"), Peer("split", "b")], ["split", "splt"],
+                                 lambda *words: missed.append(words))
+        self.assertEqual([peer.name for peer in found], ["split"])
+        self.assertEqual(missed, [("splt", "there is no such peer here")])
+
     def test_the_script_runs_on_the_simulated_gpu(self):
         script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
         with tempfile.TemporaryDirectory() as folder:
@@ -246,6 +253,16 @@ class PlayersTest(Quiet):
             self.assertIn(("kernel 1 MiB, 4 streams", peer), timed)
         self.assertIn("no figure: cub: needs a GPU", done.stdout)
         self.assertEqual(len(found["bars"]), len(bars.BARS))
+
+    def test_the_script_measures_the_peers_that_are_named(self):
+        script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
+        with tempfile.TemporaryDirectory() as folder:
+            words = [script, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder, "--part", "pinned",
+                     "--peer", "split", "--peer", "splt"]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+            found = json.loads((pathlib.Path(folder) / "results.json").read_text())
+        self.assertEqual({row["peer"] for row in found["cells"] if row["ns"]}, {"split"})
+        self.assertIn("no figure: splt: there is no such peer here", done.stdout)
 
 
 if __name__ == "__main__":
