@@ -34,10 +34,11 @@ enum {
 	MAX_CONNS = 8,
 	MAX_RENEWALS = 3,
 	IDLE_MS = 60000,
+	RENEWAL_MAX_MS = 1000, /* it takes some system calls */
 	RETRY_MS = 100, /* after an accept that failed for want of descriptors or memory */
 };
 
-enum state { UNUSED, STARTING, RUNNING, ENDED };
+enum state { UNUSED, STARTING, RUNNING, RENEWING, ENDED };
 
 static struct {
 	_Atomic enum state state;
@@ -85,13 +86,19 @@ static struct gp_ctl_conn *find_place(void)
 	return oldest;
 }
 
-/* False: the server is over. */
+/* False: the server is over. At exit one waits for the other, or the new file would stay. */
 static bool renew_listener(void)
 {
+	enum state running = RUNNING;
+	int error;
+
 	gp_ctl_fd_close(&server.listener.fd);
-	if (server.renewals++ == MAX_RENEWALS)
+	if (server.renewals++ == MAX_RENEWALS ||
+		!atomic_compare_exchange_strong(&server.state, &running, RENEWING))
 		return false;
-	return gp_ctl_listener_open(&server.listener) == 0;
+	error = gp_ctl_listener_open(&server.listener);
+	atomic_store(&server.state, RUNNING);
+	return !error;
 }
 
 static bool accept_clients(int64_t now_ns)
@@ -198,12 +205,18 @@ static void *serve(void *unused)
 
 static void end_at_exit(void)
 {
-	enum state running = RUNNING;
+	static const struct timespec ms = {.tv_nsec = 1000000};
+	enum state found = RUNNING;
 
 	if (getpid() != server.owner)
 		return; /* a child that was made without the fork handlers */
-	if (atomic_compare_exchange_strong(&server.state, &running, ENDED))
-		gp_ctl_listener_unlink(&server.listener);
+	for (int n = 0; !atomic_compare_exchange_strong(&server.state, &found, ENDED); n++) {
+		if (found != RENEWING || n == RENEWAL_MAX_MS)
+			return;
+		found = RUNNING;
+		nanosleep(&ms, NULL);
+	}
+	gp_ctl_listener_unlink(&server.listener);
 }
 
 static int start(const struct gp_ctl_options *options)

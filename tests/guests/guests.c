@@ -33,7 +33,7 @@ const char *guests_left(void)
 void guests_same(const struct play *play)
 {
 	play_same(play);
-	ck_assert_str_eq(guests_left(), "");
+	ck_assert_msg(!*guests_left(), "%s %s has left %s", play->program, play->words[0], guests_left());
 }
 
 void guests_check_pooled(void)

@@ -10,12 +10,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -233,6 +235,49 @@ START_TEST(a_new_socket_is_made_only_in_a_directory_that_is_fit)
 }
 END_TEST
 
+static _Atomic bool is_slow, is_binding;
+
+/* In place of the C library's: the host's end may come while the server makes a new socket. */
+int bind(int fd, const struct sockaddr *addr, socklen_t size)
+{
+	atomic_store(&is_binding, true);
+	if (atomic_load(&is_slow))
+		usleep(30000);
+	return (int)syscall(SYS_bind, fd, addr, size);
+}
+
+/* Behind what the server does there: a thread that went on would have made its socket meanwhile. */
+static void linger(void)
+{
+	usleep(100000);
+}
+
+START_TEST(a_socket_that_is_being_made_anew_is_removed_at_exit)
+{
+	pid_t child = fork();
+	char command[256];
+	int status, client;
+
+	if (child == 0) {
+		ck_assert_int_eq(atexit(linger), 0);
+		ck_assert_int_eq(fixture_start(0), 0);
+		client = fixture_connect();
+		ck_assert_str_eq(fixture_ask(client, "version"), fixture_version);
+		close_servers();
+		atomic_store(&is_slow, true);
+		atomic_store(&is_binding, false);
+		(void)fixture_try_send(client, "version\n");
+		while (!atomic_load(&is_binding))
+			sched_yield();
+		exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	snprintf(command, sizeof(command), "test -z \"$(ls -A %s)\"", fixture_root);
+	ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
 /* Descriptors. */
 
 START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
@@ -363,6 +408,7 @@ int main(void)
 	tcase_add_loop_test(
 		tc, a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit, 0, ROWS(replacements));
 	tcase_add_loop_test(tc, a_new_socket_is_made_only_in_a_directory_that_is_fit, 0, ROWS(replacements));
+	tcase_add_test(tc, a_socket_that_is_being_made_anew_is_removed_at_exit);
 	tcase_add_test(tc, a_host_that_closes_the_socket_gets_a_new_one_three_times);
 	tcase_add_test(tc, numbers_that_the_host_has_taken_over_are_left_alone);
 	tcase_add_loop_test(tc, an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts, 0, N_HOST_FILES);
