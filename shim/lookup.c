@@ -51,18 +51,18 @@ bool gp_real_dlsym_resolve(void)
  */
 static void *behind_us(const char *name, int index)
 {
-	void *address = gp_real_dlsym(RTLD_NEXT, name);
+	void *address = gp_real_dlsym_call(RTLD_NEXT, name);
 
 	if (!address && gp_real_ready())
 		address = gp_real_original(index);
 	/* Once more, so that dlerror speaks of this name. */
-	return address ? address : gp_real_dlsym(RTLD_NEXT, name);
+	return address ? address : gp_real_dlsym_call(RTLD_NEXT, name);
 }
 
 /* What follows the caller is the C library's to say, unless ours is all that it could find. */
 static bool is_nobody_next(const char *name)
 {
-	return !gp_real_ready() && !gp_real_dlsym(RTLD_NEXT, name);
+	return !gp_real_ready() && !gp_real_dlsym_call(RTLD_NEXT, name);
 }
 
 /*
@@ -78,7 +78,7 @@ static struct gp_route route_runtime(void *handle, const char *name, int index)
 	if (handle == RTLD_NEXT) {
 		route.is_handled = !gp_runtime_behind(index) && !gp_runtime_anywhere(index);
 	} else {
-		route.address = gp_real_dlsym(handle, name);
+		route.address = gp_real_dlsym_call(handle, name);
 		route.is_handled = 1;
 		if (route.address != gp_runtime_hook(index) || gp_runtime_behind(index))
 			return route;
@@ -89,7 +89,7 @@ static struct gp_route route_runtime(void *handle, const char *name, int index)
 	if (is_any)
 		(void)dlerror();
 	else
-		(void)gp_real_dlsym(RTLD_NEXT, name);
+		(void)gp_real_dlsym_call(RTLD_NEXT, name);
 	return route;
 }
 
@@ -128,7 +128,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		return route;
 	}
 	route.is_handled = 1;
-	route.address = gp_real_dlsym(handle, name);
+	route.address = gp_real_dlsym_call(handle, name);
 	if (route.address == gp_real_hook(index))
 		route.address = behind_us(name, index);
 	route.address = replace(route.address);

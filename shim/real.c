@@ -70,7 +70,10 @@ enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CALLS = sizeof(calls) / sizeof
 
 void *gp_real_dlsym_call(void *handle, const char *name)
 {
-	return gp_real_dlsym(handle, name);
+	/* GCC loads an atomic pointer that is called by its name as if it were none. */
+	gp_dlsym_fn *call = atomic_load_explicit(&gp_real_dlsym, memory_order_relaxed);
+
+	return call(handle, name);
 }
 
 int gp_real_index(const char *symbol)
@@ -172,7 +175,7 @@ static void find_behind(const struct row *row)
 
 	if (!row->is_work || !*row->original)
 		return;
-	behind = gp_real_dlsym(RTLD_NEXT, row->symbol);
+	behind = gp_real_dlsym_call(RTLD_NEXT, row->symbol);
 	if (behind)
 		*row->original = behind;
 }
@@ -184,11 +187,11 @@ static bool find_locked(void)
 	if (!libcuda)
 		return false;
 	for (int i = 0; i < N_ROWS; i++) {
-		*rows[i].original = gp_real_dlsym(libcuda, rows[i].symbol);
+		*rows[i].original = gp_real_dlsym_call(libcuda, rows[i].symbol);
 		find_behind(&rows[i]);
 	}
 	for (int i = 0; i < N_CALLS; i++)
-		*calls[i].original = gp_real_dlsym(libcuda, calls[i].symbol);
+		*calls[i].original = gp_real_dlsym_call(libcuda, calls[i].symbol);
 	/* Not an error of the program's: dlerror must not tell it. */
 	(void)dlerror();
 	check_context_fences();
