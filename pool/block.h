@@ -94,30 +94,6 @@ static inline void gp_block_set_state(struct gp_block *b, enum gp_block_state st
 	atomic_store_explicit(&b->word, (word & ~UINT64_C(0xff)) | (uint64_t)state, memory_order_release);
 }
 
-/* Makes it the program's, whoever does it having it for himself until now. */
-static inline void gp_block_hand_out(struct gp_block *b, uint64_t requested, uint32_t caller, uint64_t serial)
-{
-	uint64_t word = atomic_load_explicit(&b->word, memory_order_relaxed);
-
-	atomic_store_explicit(&b->requested, requested, memory_order_relaxed);
-	atomic_store_explicit(&b->serial, serial, memory_order_relaxed);
-	atomic_store_explicit(&b->caller, caller, memory_order_relaxed);
-	atomic_store_explicit(&b->word, ((word & ~UINT64_C(0xff)) + 0x100) | GP_BLOCK_USED, memory_order_release);
-}
-
-/* Takes it from the program, if it was not handed out again since its word was that. Of two who try, one gets it. */
-static inline bool gp_block_claim_as(struct gp_block *b, uint64_t word, enum gp_block_state state)
-{
-	return (word & 0xff) == GP_BLOCK_USED &&
-	       atomic_compare_exchange_strong_explicit(&b->word, &word, (word & ~UINT64_C(0xff)) | (uint64_t)state,
-		       memory_order_acq_rel, memory_order_relaxed);
-}
-
-static inline bool gp_block_claim(struct gp_block *b, uint64_t word)
-{
-	return gp_block_claim_as(b, word, GP_BLOCK_FREEING);
-}
-
 static inline bool gp_block_is_exported(const struct gp_block *b)
 {
 	return atomic_load_explicit(&b->is_exported, memory_order_relaxed);

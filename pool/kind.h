@@ -6,6 +6,8 @@
 
 #include "pool.h"
 
+struct gp_handed;
+
 /* What is being asked for. */
 struct gp_request {
 	const struct gp_kind_ops *kind; /* the pool's when the request came: a change meanwhile is for later ones */
@@ -37,7 +39,7 @@ struct gp_kind_ops {
 	 * For a kind that takes and gives back memory in its own way; without the pool's lock. As gp_segment_grow and
 	 * gp_segment_give_back, which call them. NULL: by segments.
 	 */
-	int (*grow)(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block);
+	int (*grow)(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed);
 	uint64_t (*give_back)(struct gp_pool *pool, uint64_t want);
 
 	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */

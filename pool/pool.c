@@ -117,7 +117,7 @@ void gp_pool_put(struct gp_pool *pool)
 
 static int attempt_grow(struct gp_rounds *rounds)
 {
-	return gp_segment_grow(rounds->pool, rounds->request, &rounds->block);
+	return gp_segment_grow(rounds->pool, rounds->request, &rounds->handed);
 }
 
 static int attempt_rescue(struct gp_rounds *rounds)
@@ -126,21 +126,21 @@ static int attempt_rescue(struct gp_rounds *rounds)
 }
 
 /* What is not at hand at once. -ENOENT: it takes the driver. */
-static int search_on(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
+static int search_on(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
-	int r = gp_reuse_insist(pool, request, ret_block);
+	int r = gp_reuse_insist(pool, request, ret_handed);
 
 	if (r != -ENOENT)
 		return r;
 	/* A thread may have back at once what lies in its own cache, or another's. */
 	if (!request->is_growth && gp_tcache_recall_for(pool, request->size))
-		*ret_block = gp_reuse_take(pool, request);
-	if (!*ret_block)
-		*ret_block = gp_reuse_await(pool, request);
-	return *ret_block ? 0 : -ENOENT;
+		*ret_handed = gp_reuse_take(pool, request);
+	if (!ret_handed->block)
+		*ret_handed = gp_reuse_await(pool, request);
+	return ret_handed->block ? 0 : -ENOENT;
 }
 
-static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
+static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
 	struct gp_rounds rounds = {
 		.pool = pool,
@@ -148,7 +148,7 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 		.bytes = request->size,
 		.attempt = attempt_grow,
 	};
-	int r = request->is_uncached ? -ENOENT : search_on(pool, request, ret_block);
+	int r = request->is_uncached ? -ENOENT : search_on(pool, request, ret_handed);
 
 	if (r != -ENOENT)
 		return r;
@@ -158,11 +158,11 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 	pool->stats.misses++;
 	gp_mutex_unlock(&pool->lock);
 	rounds.n_arrivals = atomic_load(&pool->first->n_arrivals);
-	r = gp_segment_grow(pool, request, ret_block);
+	r = gp_segment_grow(pool, request, ret_handed);
 	if (r != -ENOMEM)
 		return r;
 	r = gp_rounds_run(&rounds);
-	*ret_block = rounds.block;
+	*ret_handed = rounds.handed;
 	return r;
 }
 
@@ -180,7 +180,7 @@ struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes)
 	return (struct gp_request){.kind = kind, .bytes = bytes, .size = kind->round(pool, bytes)};
 }
 
-int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block)
+int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
 	int r;
 
@@ -195,17 +195,17 @@ int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct
 		gp_mutex_unlock(&pool->lock);
 		return -ENOMEM;
 	}
-	r = request->is_uncached ? -ENOENT : gp_reuse_find(pool, request, ret_block);
-	return r == -ENOENT && !request->is_hit_only ? alloc_slow(pool, request, ret_block) : r;
+	r = request->is_uncached ? -ENOENT : gp_reuse_find(pool, request, ret_handed);
+	return r == -ENOENT && !request->is_hit_only ? alloc_slow(pool, request, ret_handed) : r;
 }
 
 static int alloc(struct gp_pool *pool, struct gp_request *request, uint64_t *ret_addr)
 {
-	struct gp_block *block = NULL;
-	int r = gp_pool_alloc_block(pool, request, &block);
+	struct gp_handed handed = {0};
+	int r = gp_pool_alloc_block(pool, request, &handed);
 
 	if (!r)
-		*ret_addr = block->addr;
+		*ret_addr = handed.addr;
 	return r;
 }
 
@@ -230,17 +230,18 @@ int gp_pool_alloc_hit(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uin
 static int alloc_mapped(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	struct gp_request request = gp_request_of(pool, bytes);
-	struct gp_block *block = NULL;
+	struct gp_handed handed = {0};
 	int r;
 
 	request.caller = caller;
-	r = gp_pool_alloc_block(pool, &request, &block);
+	r = gp_pool_alloc_block(pool, &request, &handed);
 	if (r)
 		return r;
 	gp_mutex_lock(&pool->lock);
-	block->flags |= GP_BLOCK_UNCACHED;
+	if (gp_block_is_as_handed(&handed))
+		handed.block->flags |= GP_BLOCK_UNCACHED;
 	gp_mutex_unlock(&pool->lock);
-	*ret_addr = block->addr;
+	*ret_addr = handed.addr;
 	return 0;
 }
 

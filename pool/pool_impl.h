@@ -4,7 +4,7 @@
 
 /* What the files of the pool share: its state. */
 
-#include "block.h"
+#include "handout.h"
 #include "failure.h"
 #include "fence.h"
 #include "marks.h"
@@ -71,9 +71,9 @@ struct gp_pool {
 	struct gp_fence own_fence;
 };
 
-/* pool.c: gp_pool_alloc, for who wants the descriptor. *ret_block is NULL unless it returns 0. */
+/* pool.c: gp_pool_alloc, for who wants the descriptor. ret_handed->block is NULL unless it returns 0. */
 struct gp_request;
-int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct gp_block **ret_block);
+int gp_pool_alloc_block(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed);
 
 /* A block whose stamp is set leaves the program's account and enters the queue. */
 void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_late);

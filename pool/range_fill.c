@@ -165,7 +165,7 @@ static void put_spare_back_locked(struct filling *f)
 }
 
 /* The window is filled: one block, of which the request gets its part. Needs two spare descriptors. */
-static struct gp_block *finish_locked(struct filling *f)
+static struct gp_handed finish_locked(struct filling *f)
 {
 	struct gp_block *b = f->window.first;
 
@@ -177,8 +177,7 @@ static struct gp_block *finish_locked(struct filling *f)
 	if (f->has_moved)
 		gp_marks_note(&f->pool->marks, f->request->size, f->used_bytes);
 	b = f->request->kind->cut(f->pool, b, f->request->size);
-	gp_reuse_hand_out_locked(f->pool, b, f->request);
-	return b;
+	return gp_reuse_hand_out_locked(f->pool, b, f->request);
 }
 
 /* The last piece in an empty part of the window; NULL: nothing is mapped there. */
@@ -291,7 +290,7 @@ static int begin(struct filling *f)
 	return r;
 }
 
-static int end(struct filling *f, int r, uint64_t start_ns, struct gp_block **ret_block)
+static int end(struct filling *f, int r, uint64_t start_ns, struct gp_handed *ret_handed)
 {
 	uint64_t ns = gp_pool_now_ns(f->pool) - start_ns;
 
@@ -304,7 +303,7 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_block **re
 	if (!r && is_too_early_locked(f))
 		r = -ENOMEM;
 	if (!r)
-		*ret_block = finish_locked(f);
+		*ret_handed = finish_locked(f);
 	f->pool->stats.driver_ns += ns;
 	gp_mutex_unlock(&f->pool->lock);
 	if (r && r != GP_E_DEAD)
@@ -313,7 +312,7 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_block **re
 	return r;
 }
 
-int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
 {
 	struct filling f = {.pool = pool, .request = request, .range = gp_range_for(pool, request->size)};
 	uint64_t start_ns = gp_pool_now_ns(pool);
@@ -326,7 +325,7 @@ int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct
 		do
 			r = fill_gap(&f);
 		while (!r);
-		r = end(&f, r == -EALREADY ? 0 : r, start_ns, ret_block);
+		r = end(&f, r == -EALREADY ? 0 : r, start_ns, ret_handed);
 	}
 	gp_segment_note_growth(pool, request, r);
 	if (!r)

@@ -72,9 +72,11 @@ enum { ASK_EVERY = 16 };
 #define STALE_SHARE 64
 #define STALE_MIN   (2 * GP_MIB)
 
-void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
+struct gp_handed gp_reuse_hand_out_locked(
+	struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
 {
 	struct gp_stats *stats = &pool->stats;
+	struct gp_handed handed;
 	uint64_t serial;
 
 	if (!(block->flags & GP_BLOCK_MAPPED)) {
@@ -82,12 +84,13 @@ void gp_reuse_hand_out_locked(struct gp_pool *pool, struct gp_block *block, cons
 		block->flags |= GP_BLOCK_MAPPED;
 	}
 	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
-	gp_block_hand_out(block, request->bytes, request->caller, serial);
+	handed = gp_block_hand_out(block, request->bytes, request->caller, serial);
 	stats->used_bytes += block->size;
 	stats->requested_bytes += request->bytes;
 	stats->n_used_blocks++;
 	pool->n_handed_out++;
 	stats->peak_used_bytes = gp_max(stats->peak_used_bytes, stats->used_bytes);
+	return handed;
 }
 
 static void settle_locked(struct gp_pool *pool)
@@ -115,21 +118,20 @@ static struct gp_block *take_cached_locked(struct gp_pool *pool, const struct gp
 	return request->kind->take_odd(pool, gp_request_least(request), request->size);
 }
 
-static struct gp_block *take_locked(struct gp_pool *pool, const struct gp_request *request)
+static struct gp_handed take_locked(struct gp_pool *pool, const struct gp_request *request)
 {
 	struct gp_block *b = take_cached_locked(pool, request);
 
 	if (!b)
-		return NULL;
+		return (struct gp_handed){0};
 	/* It was cached on order alone, and then gp_pool_require_completion came, whose wait is not over yet. */
 	if (gp_pool_is_flag(&pool->completion_only) && b->stamp >= gp_fence_completed(pool->fence)) {
 		b->segment->kind->put(pool, b);
-		return NULL;
+		return (struct gp_handed){0};
 	}
 	b = request->kind->cut(pool, b, request->size);
-	gp_reuse_hand_out_locked(pool, b, request);
 	pool->stats.hits += !request->is_miss;
-	return b;
+	return gp_reuse_hand_out_locked(pool, b, request);
 }
 
 /* What else there would be, where nothing could be taken. */
@@ -140,10 +142,10 @@ struct outlook {
 };
 
 /* must_be_fresh: takes nothing while so much is pending that the choice would be a poor one. */
-static struct gp_block *take(struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh,
-			     struct outlook *outlook)
+static struct gp_handed take(
+	struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh, struct outlook *outlook)
 {
-	struct gp_block *b = NULL;
+	struct gp_handed handed = {0};
 
 	gp_mutex_lock(&pool->lock);
 	if (!gp_pool_is_flag(&pool->dead)) {
@@ -152,17 +154,17 @@ static struct gp_block *take(struct gp_pool *pool, const struct gp_request *requ
 		settle_locked(pool);
 		is_fresh = pool->pending.bytes <= gp_max(STALE_MIN, pool->stats.total_bytes / STALE_SHARE);
 		if ((is_fresh || !must_be_fresh) && gp_descriptors_ensure_locked(pool) == 0)
-			b = take_locked(pool, request);
+			handed = take_locked(pool, request);
 	}
 	outlook->is_any_pending = pool->pending.count != 0;
 	outlook->is_any_late = pool->pending.bitmap[1] != 0;
 	outlook->newest_stamp = pool->pending.newest_stamp;
 	outlook->is_queue_long = pool->pending.bytes > gp_max(ORDER_SLACK_MIN, request->size);
 	gp_mutex_unlock(&pool->lock);
-	return b;
+	return handed;
 }
 
-struct gp_block *gp_reuse_take(struct gp_pool *pool, const struct gp_request *request)
+struct gp_handed gp_reuse_take(struct gp_pool *pool, const struct gp_request *request)
 {
 	struct outlook unused;
 
@@ -236,7 +238,7 @@ static int refresh(struct gp_pool *pool, const struct outlook *outlook)
 	return r > 0 ? r : 0;
 }
 
-int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
 {
 	struct outlook outlook;
 	int r;
@@ -244,16 +246,16 @@ int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct
 	/* What is queued there is on its way to the driver and to nobody else. */
 	if (pool->options.kind == GP_KIND_NONE)
 		return -ENOENT;
-	*ret_block = take(pool, request, true, &outlook);
-	if (*ret_block)
+	*ret_handed = take(pool, request, true, &outlook);
+	if (ret_handed->block)
 		return 0;
 	if (!outlook.is_any_pending)
 		return -ENOENT;
 	r = refresh(pool, &outlook);
 	if (r)
 		return r;
-	*ret_block = gp_reuse_take(pool, request);
-	return *ret_block ? 0 : -ENOENT;
+	*ret_handed = gp_reuse_take(pool, request);
+	return ret_handed->block ? 0 : -ENOENT;
 }
 
 /* Whether growing by the request would leave too much memory waiting. */
@@ -329,14 +331,14 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 	return r >= 0 ? r : gp_fence_order(pool->fence);
 }
 
-int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
 {
 	int r;
 
-	*ret_block = NULL;
-	while (!*ret_block && (r = press(pool, request)) == 0)
-		*ret_block = gp_reuse_take(pool, request);
-	if (*ret_block)
+	*ret_handed = (struct gp_handed){0};
+	while (!ret_handed->block && (r = press(pool, request)) == 0)
+		*ret_handed = gp_reuse_take(pool, request);
+	if (ret_handed->block)
 		return 0;
 	return r > 0 ? r : -ENOENT;
 }
@@ -354,7 +356,7 @@ static bool is_wait_due_locked(struct gp_pool *pool, const struct gp_request *re
 	return pool->n_waits < request->kind->n_waits;
 }
 
-struct gp_block *gp_reuse_await(struct gp_pool *pool, const struct gp_request *request)
+struct gp_handed gp_reuse_await(struct gp_pool *pool, const struct gp_request *request)
 {
 	uint64_t newest = 0;
 	bool is_due;
@@ -365,7 +367,7 @@ struct gp_block *gp_reuse_await(struct gp_pool *pool, const struct gp_request *r
 	if (is_due)
 		newest = gp_fence_newest(pool->fence);
 	if (!newest)
-		return NULL;
+		return (struct gp_handed){0};
 	gp_mutex_lock(&pool->lock);
 	pool->n_waits++;
 	gp_mutex_unlock(&pool->lock);

@@ -40,10 +40,10 @@ enum { FENCE_WAITS_MAX = 1000 };
 static bool search(struct gp_rounds *rounds)
 {
 	if (rounds->request)
-		rounds->block = gp_reuse_take(rounds->pool, rounds->request);
+		rounds->handed = gp_reuse_take(rounds->pool, rounds->request);
 	else
 		gp_reuse_settle(rounds->pool);
-	return rounds->block != NULL;
+	return rounds->handed.block != NULL;
 }
 
 static uint64_t n_arrivals(const struct gp_pool *pool)
@@ -204,7 +204,7 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	/* What one waited for another may take; then that one's own free, made before, is what is left to wait for. */
 	for (unsigned i = 0; i < FENCE_WAITS_MAX && wait_once(rounds, i); i++)
 		;
-	if (rounds->block)
+	if (rounds->handed.block)
 		return rounds->bytes;
 	if (!rounds->request)
 		wait_for_late(pool);
@@ -276,7 +276,7 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
 	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
 
-	if (!rounds->block && rounds->result == -ENOMEM && (yielded || rounds->n_arrivals != n_arrivals(pool)) &&
+	if (!rounds->handed.block && rounds->result == -ENOMEM && (yielded || rounds->n_arrivals != n_arrivals(pool)) &&
 	    !search(rounds))
 		attempt(rounds);
 	ns = gp_pool_now_ns(pool) - start_ns;
@@ -286,7 +286,7 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	stats->yielded_bytes += yielded;
 	stats->ns += ns;
 	gp_mutex_unlock(&pool->lock);
-	return rounds->block || rounds->result != -ENOMEM;
+	return rounds->handed.block || rounds->result != -ENOMEM;
 }
 
 /* A thread that is cancelled while it waits would take the lock with it. */
@@ -308,7 +308,7 @@ static void end_turn(struct gp_rounds *rounds)
 	struct gp_pool *pool = rounds->pool;
 
 	gp_mutex_lock(&pool->lock);
-	if (!rounds->block && rounds->result == -ENOMEM) {
+	if (!rounds->handed.block && rounds->result == -ENOMEM) {
 		pool->failure = (struct gp_failure){.bytes = rounds->bytes};
 		memcpy(pool->failure.rounds, rounds->spent, sizeof(rounds->spent));
 	}
@@ -349,5 +349,5 @@ int gp_rounds_run(struct gp_rounds *rounds)
 			break;
 	}
 	end_turn(rounds);
-	return rounds->block ? 0 : rounds->result;
+	return rounds->handed.block ? 0 : rounds->result;
 }

@@ -6,7 +6,7 @@
 #include "pool_impl.h"
 
 /*
- * What an allocation goes through when memory has run out. attempt() asks the driver; it may set block,
+ * What an allocation goes through when memory has run out. attempt() asks the driver; it may set handed,
  * which the search sets too if the pool can serve the request after all. Without a request only attempts count.
  */
 struct gp_rounds {
@@ -19,7 +19,7 @@ struct gp_rounds {
 	uint64_t n_arrivals; /* the pool's, before the last attempt */
 	int result;	     /* of the last attempt */
 	struct gp_round_stats spent[GP_N_ROUNDS]; /* for this one */
-	struct gp_block *block;
+	struct gp_handed handed;
 };
 
 /* 0, or what the last attempt said. */

@@ -135,7 +135,7 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
  * the memory is gone as well, and its address may be somebody else's by now.
  */
 static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struct gp_request *request,
-		struct gp_block **ret_block)
+		struct gp_handed *ret_handed)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	int r;
@@ -143,8 +143,9 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 	gp_mutex_lock(&pool->lock);
 	r = gp_pool_is_flag(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
 	if (!r) {
-		*ret_block = adopt_locked(pool, base, bytes, request);
-		gp_reuse_hand_out_locked(pool, *ret_block, request);
+		struct gp_block *block = adopt_locked(pool, base, bytes, request);
+
+		*ret_handed = gp_reuse_hand_out_locked(pool, block, request);
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (r == -ENOBUFS)
@@ -384,13 +385,13 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
 	gp_segment_wait_returning(pool, SWAP_WAIT_NS);
 }
 
-int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_block **ret_block)
+int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
 {
 	uint64_t tries[4], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;
 
 	if (request->kind->grow)
-		return request->kind->grow(pool, request, ret_block);
+		return request->kind->grow(pool, request, ret_handed);
 	/* Where memory is used again without a question, what is done with may not be known to be. */
 	if (request->kind->swaps)
 		(void)gp_fence_settle(pool->fence);
@@ -417,7 +418,7 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 	gp_mutex_unlock(&pool->lock);
 	if (r)
 		return r;
-	r = book(pool, base, bytes, request, ret_block);
+	r = book(pool, base, bytes, request, ret_handed);
 	if (!r)
 		gp_segment_keep_reserve(pool);
 	return r;

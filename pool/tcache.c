@@ -52,17 +52,17 @@ bool gp_tcache_is_dead(const struct gp_tcache *tc)
 	return gp_pool_is_flag(&tc->pool->dead);
 }
 
-/* A block that the thread was given just now for a request of that size, and of which nobody else knows. */
-static void remember(struct gp_tcache *tc, struct gp_block *block, uint64_t size)
+/* A block that the thread was given just now for a request of that size. */
+static void remember(struct gp_tcache *tc, const struct gp_handed *handed, uint64_t size)
 {
-	struct gp_recent *set = recent_set(tc, block->addr);
+	struct gp_recent *set = recent_set(tc, handed->addr);
 
 	set[1] = set[0];
 	set[0] = (struct gp_recent){
-		.addr = block->addr,
+		.addr = handed->addr,
 		.size = size,
-		.block = block,
-		.word = atomic_load_explicit(&block->word, memory_order_relaxed),
+		.block = handed->block,
+		.word = handed->word,
 	};
 }
 
@@ -76,30 +76,26 @@ static enum offer offer_of(const struct gp_tcache *tc, const struct gp_block *bl
 	return block->stamp < gp_fence_published(tc->fence) ? COVERED : NOT_COVERED;
 }
 
-static inline struct gp_block *hand_out(struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n, uint64_t bytes,
-					uint32_t caller)
+static inline struct gp_handed hand_out(
+	struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n, uint64_t bytes, uint32_t caller)
 {
-	struct gp_block *b = gp_tcache_take_nth(tc, shelf, n);
-
-	gp_tcache_hand_out(tc, b, bytes, caller);
-	return b;
+	return gp_tcache_hand_out(tc, gp_tcache_take_nth(tc, shelf, n), bytes, caller);
 }
 
-/* What nearly every allocation gets: the oldest of a shelf is of that very size and may be had. Else NULL. */
-static inline struct gp_block *take_first(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+/* What nearly every allocation gets, if it may be had: the oldest of a shelf is of that very size. */
+static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
 {
 	struct gp_shelf *shelf = shelf_of(tc, size);
+	struct gp_handed handed = {0};
 	struct gp_block *b = NULL;
 
 	gp_ownlock_enter(&tc->lock);
 	if (gp_likely(shelf->count))
 		b = *gp_shelf_at(shelf, 0);
 	if (gp_likely(b && b->size == size && b->stamp < gp_tcache_usable_below(tc)))
-		b = hand_out(tc, shelf, 0, bytes, caller);
-	else
-		b = NULL;
+		handed = hand_out(tc, shelf, 0, bytes, caller);
 	gp_ownlock_leave(&tc->lock);
-	return b;
+	return handed;
 }
 
 /* The position of the oldest block of at most so many bytes that fits; count if none does. */
@@ -119,7 +115,7 @@ static unsigned find_fit_locked(
 
 /* The oldest block that fits, if it may be had; else what a fence has to cover for that. */
 static enum offer take(struct gp_tcache *tc, const struct gp_request *request, uint64_t *ret_stamp,
-		       struct gp_block **ret_block)
+		       struct gp_handed *ret_handed)
 {
 	struct gp_shelf *shelf = shelf_of(tc, request->size);
 	enum offer offer = NOTHING;
@@ -132,7 +128,7 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
 		*ret_stamp = (*gp_shelf_at(shelf, n))->stamp;
 	}
 	if (gp_likely(offer == USABLE))
-		*ret_block = hand_out(tc, shelf, n, request->bytes, request->caller);
+		*ret_handed = hand_out(tc, shelf, n, request->bytes, request->caller);
 	gp_ownlock_leave(&tc->lock);
 	return offer;
 }
@@ -141,20 +137,20 @@ static enum offer take(struct gp_tcache *tc, const struct gp_request *request, u
  * From the shelf of sizes that are larger by up to a quarter, what may be had. Not what is larger than that shelf's: it
  * came there in this way, and would go on to ever smaller requests.
  */
-static struct gp_block *take_larger(struct gp_tcache *tc, const struct gp_request *request)
+static struct gp_handed take_larger(struct gp_tcache *tc, const struct gp_request *request)
 {
 	unsigned i = gp_shelf_index(request->size) + 1, n;
 	struct gp_shelf *shelf = &tc->shelves[i];
-	struct gp_block *b = NULL;
+	struct gp_handed handed = {0};
 
 	if (i == GP_TCACHE_SHELVES)
-		return NULL;
+		return handed;
 	gp_ownlock_enter(&tc->lock);
 	n = find_fit_locked(tc, shelf, request, gp_shelf_size_max(i));
 	if (n < shelf->count && offer_of(tc, *gp_shelf_at(shelf, n)) == USABLE)
-		b = hand_out(tc, shelf, n, request->bytes, request->caller);
+		handed = hand_out(tc, shelf, n, request->bytes, request->caller);
 	gp_ownlock_leave(&tc->lock);
-	return b;
+	return handed;
 }
 
 /* One fence for all that lies there; another thread's will do. */
@@ -199,10 +195,10 @@ static void hurry(struct gp_tcache *tc, struct gp_shelf *shelf)
  * What no fence covers yet waits for more to come, so long as the pool has a block at hand; else a fence for little is
  * better than a larger pool.
  */
-static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct gp_block **ret_block)
+static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct gp_handed *ret_handed)
 {
 	uint64_t stamp = 0, step;
-	enum offer offer = take(tc, request, &stamp, ret_block);
+	enum offer offer = take(tc, request, &stamp, ret_handed);
 	struct gp_shelf *shelf;
 	int r;
 
@@ -210,12 +206,12 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 		return 0;
 	/* A part of a small block is worth less than a turn at the pool, if others are there. */
 	if (offer == NOTHING && gp_mutex_is_busy(&tc->pool->lock))
-		*ret_block = take_larger(tc, request);
-	if (*ret_block)
+		*ret_handed = take_larger(tc, request);
+	if (ret_handed->block)
 		return 0;
 	if (offer == NOT_COVERED) {
-		*ret_block = gp_reuse_take(tc->pool, request);
-		if (*ret_block)
+		*ret_handed = gp_reuse_take(tc->pool, request);
+		if (ret_handed->block)
 			return 0;
 		shelf = shelf_of(tc, request->size);
 		step = growth_due(tc, shelf, request);
@@ -230,13 +226,13 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 			return r;
 	}
 	if (offer != NOTHING && gp_fence_settle_stamp(tc->fence, stamp) == 0 &&
-	    take(tc, request, &stamp, ret_block) == USABLE)
+	    take(tc, request, &stamp, ret_handed) == USABLE)
 		return 0;
-	return gp_pool_alloc_block(tc->pool, request, ret_block);
+	return gp_pool_alloc_block(tc->pool, request, ret_handed);
 }
 
 static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t caller,
-						bool is_hit_only, struct gp_block **ret_block)
+						bool is_hit_only, struct gp_handed *ret_handed)
 {
 	struct gp_request request = gp_request_of(tc->pool, bytes);
 	bool is_small = request.size <= tc->size_max;
@@ -244,29 +240,29 @@ static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t b
 
 	request.caller = caller;
 	request.is_hit_only = is_hit_only;
-	r = is_small ? alloc_small(tc, &request, ret_block) : gp_pool_alloc_block(tc->pool, &request, ret_block);
+	r = is_small ? alloc_small(tc, &request, ret_handed) : gp_pool_alloc_block(tc->pool, &request, ret_handed);
 	/* A large block that is smaller than its request's size is found by its own, which only the pool looks at. */
-	if (!r && (is_small || (gp_fence_is_in_order(tc->fence) && (*ret_block)->size >= request.size)))
-		remember(tc, *ret_block, request.size);
+	if (!r && (is_small || (gp_fence_is_in_order(tc->fence) && ret_handed->size >= request.size)))
+		remember(tc, ret_handed, request.size);
 	return r;
 }
 
 static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
 {
 	uint64_t size = gp_pool_kind(tc->pool)->round(tc->pool, bytes);
-	struct gp_block *b = NULL;
+	struct gp_handed handed;
 	int r = 0;
 
 	if (gp_likely(size <= tc->size_max))
-		b = take_first(tc, size, bytes, caller);
+		handed = take_first(tc, size, bytes, caller);
 	else
-		b = gp_tcache_take_large(tc, size, bytes, caller);
-	if (gp_likely(b))
-		remember(tc, b, size);
+		handed = gp_tcache_take_large(tc, size, bytes, caller);
+	if (gp_likely(handed.block))
+		remember(tc, &handed, size);
 	else
-		r = alloc_slow(tc, bytes, caller, is_hit_only, &b);
-	if (gp_likely(b))
-		*ret_addr = b->addr;
+		r = alloc_slow(tc, bytes, caller, is_hit_only, &handed);
+	if (gp_likely(handed.block))
+		*ret_addr = handed.addr;
 	return r;
 }
 

@@ -45,12 +45,12 @@ static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
 }
 
 /* A block that was taken from what the cache holds becomes the program's. */
-static inline void gp_tcache_hand_out(
+static inline struct gp_handed gp_tcache_hand_out(
 	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t caller)
 {
-	gp_block_hand_out(block, bytes, caller, gp_tcache_new_serial(tc));
 	tc->requested += bytes;
 	tc->hits++;
+	return gp_block_hand_out(block, bytes, caller, gp_tcache_new_serial(tc));
 }
 
 /*

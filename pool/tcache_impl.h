@@ -90,9 +90,8 @@ static inline uint64_t gp_shelf_size_max(unsigned index)
 	return (units + 1) * GP_ALIGN;
 }
 
-/* tcache_large.c: takes and puts what is too large for a shelf. NULL, and false: the pool has to. */
-struct gp_block *gp_tcache_take_large(
-	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller);
+/* tcache_large.c: takes and puts what is too large for a shelf. None, and false: the pool has to. */
+struct gp_handed gp_tcache_take_large(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller);
 bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent, bool is_plenty);
 
 /* Brings these into the pool's queue; with the pool's lock. Whether no free's fence covers some. */

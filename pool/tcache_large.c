@@ -46,9 +46,9 @@ static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size)
 	return b;
 }
 
-struct gp_block *gp_tcache_take_large(
-	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+struct gp_handed gp_tcache_take_large(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
 {
+	struct gp_handed handed = {0};
 	struct gp_block *b;
 	bool is_any;
 
@@ -56,11 +56,11 @@ struct gp_block *gp_tcache_take_large(
 	is_any = tc->n_large != 0;
 	b = take_locked(tc, size);
 	if (b)
-		gp_tcache_hand_out(tc, b, bytes, caller);
+		handed = gp_tcache_hand_out(tc, b, bytes, caller);
 	gp_ownlock_leave(&tc->lock);
 	if (gp_unlikely(is_any && !b))
 		give_back(tc, false);
-	return b;
+	return handed;
 }
 
 static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_full)

@@ -2,7 +2,6 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /* What a pool promises, whatever its kind: every test runs for each of them. */
-
 #include <check.h>
 #include <errno.h>
 
@@ -280,41 +279,6 @@ START_TEST(memory_on_its_way_back_is_counted_until_it_has_arrived)
 }
 END_TEST
 
-/* The program frees what is ours past us: the driver has the address for whoever asks next. */
-static void free_past_the_pool(struct fake *fake, enum fake_call call)
-{
-	uint64_t *addr = fake->hook_arg;
-	struct gp_backend be = fake_backend(fake);
-
-	if (call != FAKE_RESERVE)
-		return;
-	fake->hook = NULL;
-	ck_assert_int_eq(be.ops->release(be.arg, *addr), 0);
-}
-
-START_TEST(an_address_that_the_driver_gives_out_twice_goes_back_once)
-{
-	uint64_t addr, again;
-
-	if (px.options.kind == GP_KIND_VMM)
-		return; /* its addresses are its own, and no free of the driver's can take them away */
-	addr = fixture_alloc(20 * GP_MIB);
-	fixture_work();
-	fixture_free(addr);
-	px.fake.hook = free_past_the_pool;
-	px.fake.hook_arg = &addr;
-	/* With one address twice on the books the invariants are not to be had. */
-	ck_assert_int_eq(gp_pool_alloc(px.pool, 40 * GP_MIB, 0, &again), 0);
-	ck_assert_uint_eq(again, addr);
-	ck_assert_int_eq(gp_pool_free(&px.map, again, GP_FREE_NORMAL), 0);
-	fake_complete_all(&px.fake);
-	gp_pool_reclaim(px.pool);
-	gp_pool_reclaim(px.pool);
-	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
-	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
-}
-END_TEST
-
 static void check_dead(uint64_t addr, uint64_t before)
 {
 	uint64_t unused;
@@ -547,7 +511,6 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_reclaim_gives_everything_cached_back_and_nothing_that_is_used);
 	tcase_add_test(tc, a_reclaim_does_not_wait_for_the_gpu);
 	tcase_add_test(tc, memory_on_its_way_back_is_counted_until_it_has_arrived);
-	tcase_add_test(tc, an_address_that_the_driver_gives_out_twice_goes_back_once);
 	tcase_add_test(tc, a_dropped_pool_forgets_everything_without_the_driver);
 	tcase_add_test(tc, a_reservation_whose_context_dies_meanwhile_is_not_released);
 	tcase_add_test(tc, a_block_finds_its_pool_whichever_that_is);
