@@ -333,7 +333,7 @@ static int press(struct gp_pool *pool, const struct gp_request *request)
 
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
 {
-	int r;
+	int r = 0;
 
 	*ret_handed = (struct gp_handed){0};
 	while (!ret_handed->block && (r = press(pool, request)) == 0)

@@ -44,19 +44,32 @@ void guest_use(const char *who)
 	printf("%s: wrong words: %zu\n", who, guest_count_wrong());
 }
 
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+static bool was_open[FIRST_DESCRIPTORS]; /* when the program began */
+
+static __attribute__((constructor)) void note_descriptors(void)
+{
+	for (int fd = 0; fd < FIRST_DESCRIPTORS; fd++)
+		was_open[fd] = is_open(fd);
+}
+
 /* A server that makes itself a new socket has it under a low number for a moment. */
 static bool stays_open(int fd)
 {
-	for (unsigned n = 0; n < PASSING_MS && fcntl(fd, F_GETFD) >= 0; n++)
+	for (unsigned n = 0; n < PASSING_MS && !was_open[fd] && is_open(fd); n++)
 		usleep(1000);
-	return fcntl(fd, F_GETFD) >= 0;
+	return is_open(fd);
 }
 
 void guest_list_descriptors(const char *when)
 {
 	printf("%s:", when);
 	for (int fd = 0; fd < FIRST_DESCRIPTORS; fd++)
-		if (fd <= STDERR_FILENO ? fcntl(fd, F_GETFD) >= 0 : stays_open(fd))
+		if (stays_open(fd))
 			printf(" %d", fd);
 	printf("\n");
 }
