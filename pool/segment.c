@@ -232,7 +232,8 @@ static void send_off(struct gp_pool *pool, struct gp_departure *departure, int s
 		is_done = true;
 	}
 	gp_addrmap_departed(pool->options.map, departure);
-	gp_segment_count_release(pool, start_ns);
+	if (!departure->is_superseded)
+		gp_segment_count_release(pool, start_ns);
 	if (r || is_done) {
 		gp_segment_arrived(pool, bytes, r);
 		return;
@@ -476,7 +477,8 @@ static int release(struct gp_pool *pool, struct gp_departure *departure, uint64_
 	int r = departure->is_superseded ? 0 : be->ops->release(be->arg, departure->base);
 
 	gp_addrmap_departed(pool->options.map, departure);
-	gp_segment_count_release(pool, start_ns);
+	if (!departure->is_superseded)
+		gp_segment_count_release(pool, start_ns);
 	gp_segment_arrived(pool, departure->size, r);
 	return r;
 }

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl_fixture.h"
@@ -235,21 +236,29 @@ START_TEST(a_new_socket_is_made_only_in_a_directory_that_is_fit)
 }
 END_TEST
 
-static _Atomic bool is_slow, is_binding;
+static _Atomic bool is_slow, is_binding, is_waited_for, is_past;
 
-/* In place of the C library's: the host's end may come while the server makes a new socket. */
+/* Both in place of the C library's: the host's end comes while the server makes a new socket. */
 int bind(int fd, const struct sockaddr *addr, socklen_t size)
 {
 	atomic_store(&is_binding, true);
-	if (atomic_load(&is_slow))
-		usleep(30000);
+	while (atomic_load(&is_slow) && !atomic_load(&is_waited_for) && !atomic_load(&is_past))
+		sched_yield();
 	return (int)syscall(SYS_bind, fd, addr, size);
 }
 
-/* Behind what the server does there: a thread that went on would have made its socket meanwhile. */
-static void linger(void)
+int nanosleep(const struct timespec *time, struct timespec *rest)
 {
-	usleep(100000);
+	atomic_store(&is_waited_for, true);
+	return (int)syscall(SYS_nanosleep, time, rest);
+}
+
+/* Behind what the server does at the end: a thread that nobody has waited for makes its socket now. */
+static void let_go_on(void)
+{
+	atomic_store(&is_past, true);
+	while (!atomic_load(&is_waited_for) && access(gp_ctl_path(), F_OK))
+		sched_yield();
 }
 
 START_TEST(a_socket_that_is_being_made_anew_is_removed_at_exit)
@@ -259,7 +268,7 @@ START_TEST(a_socket_that_is_being_made_anew_is_removed_at_exit)
 	int status, client;
 
 	if (child == 0) {
-		ck_assert_int_eq(atexit(linger), 0);
+		ck_assert_int_eq(atexit(let_go_on), 0);
 		ck_assert_int_eq(fixture_start(0), 0);
 		client = fixture_connect();
 		ck_assert_str_eq(fixture_ask(client, "version"), fixture_version);

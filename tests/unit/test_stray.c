@@ -40,6 +40,7 @@ START_TEST(an_address_that_the_driver_gives_out_twice_goes_back_once)
 	gp_pool_reclaim(px.pool);
 	gp_pool_reclaim(px.pool);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
+	ck_assert_uint_eq(fixture_stats().driver_frees, 1);
 	ck_assert_uint_eq(px.fake.reserved_bytes, 0);
 }
 END_TEST
