@@ -9,6 +9,11 @@
  *
  * A pool that a lookup finds cannot go away meanwhile: blocks and segments leave the map, under its locks, before
  * their pool drops its own reference, and the lookup takes one under the same lock.
+ *
+ * Blocks, buckets and tables are written so that they can be read without the lock: memory that holds descriptors or
+ * tables stays what it is until the map ends. Chunks of descriptors go from pool to pool, and the tables that were
+ * outgrown are together as large as the present one. Links and tables are published by release, so that whatever is
+ * reached has been written.
  */
 
 #include "addrmap.h"
@@ -28,71 +33,133 @@ static struct gp_addrmap_shard *shard_of(struct gp_addrmap *map, uint64_t addr)
 	return &map->shards[hash(addr) >> 58];
 }
 
+static struct gp_block **bucket_in(const struct gp_addrmap_table *table, uint64_t addr)
+{
+	return &table->buckets[(hash(addr) >> 26) & (table->n_buckets - 1)];
+}
+
+/* With the lock or without. */
 static struct gp_block **bucket_of(struct gp_addrmap_shard *shard, uint64_t addr)
 {
-	return &shard->buckets[(hash(addr) >> 26) & (shard->n_buckets - 1)];
+	return bucket_in(atomic_load_explicit(&shard->table, memory_order_acquire), addr);
+}
+
+/* A bucket, or a block's hash_next: written with the lock, but read without. */
+static void set_link(struct gp_block **link, struct gp_block *block)
+{
+	__atomic_store_n(link, block, __ATOMIC_RELEASE);
+}
+
+static void push(struct gp_block **bucket, struct gp_block *block)
+{
+	set_link(&block->hash_next, *bucket);
+	set_link(bucket, block);
 }
 
 void gp_addrmap_init(struct gp_addrmap *map)
 {
 	_Static_assert(GP_ADDRMAP_SHARDS == 64, "hash() >> 58 names the shard");
 	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++) {
-		map->shards[i] = (struct gp_addrmap_shard){.n_buckets = GP_ADDRMAP_FIRST_BUCKETS};
-		map->shards[i].buckets = map->shards[i].first_buckets;
-		gp_mutex_init(&map->shards[i].lock, GP_RANK_ADDRMAP);
+		struct gp_addrmap_shard *shard = &map->shards[i];
+
+		*shard = (struct gp_addrmap_shard){.first.n_buckets = GP_ADDRMAP_FIRST_BUCKETS};
+		shard->first.buckets = shard->first_buckets;
+		atomic_init(&shard->table, &shard->first);
+		gp_mutex_init(&shard->lock, GP_RANK_ADDRMAP);
 	}
 	gp_mutex_init(&map->segments_lock, GP_RANK_SEGMENT_TREE);
 	map->segments.root = NULL;
 	gp_list_init(&map->departures);
+	gp_mutex_init(&map->chunks_lock, GP_RANK_LEAF);
+	map->chunks = NULL;
 	atomic_init(&map->serial, 0);
+}
+
+static void deinit_shard(struct gp_addrmap_shard *shard)
+{
+	struct gp_addrmap_table *table = atomic_load(&shard->table), *older;
+
+	gp_assert(shard->n_blocks == 0);
+	for (; table != &shard->first; table = older) {
+		older = table->older;
+		free(table);
+	}
+	gp_mutex_deinit(&shard->lock);
 }
 
 void gp_addrmap_deinit(struct gp_addrmap *map)
 {
+	struct gp_addrmap_chunk *chunk;
+
 	gp_assert(!map->segments.root && gp_list_is_empty(&map->departures));
-	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++) {
-		gp_assert(map->shards[i].n_blocks == 0);
-		if (map->shards[i].buckets != map->shards[i].first_buckets)
-			free(map->shards[i].buckets);
-		gp_mutex_deinit(&map->shards[i].lock);
-	}
+	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++)
+		deinit_shard(&map->shards[i]);
+	while ((chunk = gp_addrmap_take_chunk(map)))
+		free(chunk->memory);
+	gp_mutex_deinit(&map->chunks_lock);
 	gp_mutex_deinit(&map->segments_lock);
+}
+
+void gp_addrmap_keep_chunks(struct gp_addrmap *map, struct gp_addrmap_chunk *chunks)
+{
+	gp_mutex_lock(&map->chunks_lock);
+	for (struct gp_addrmap_chunk *chunk = chunks, *next; chunk; chunk = next) {
+		next = chunk->next;
+		chunk->next = map->chunks;
+		map->chunks = chunk;
+	}
+	gp_mutex_unlock(&map->chunks_lock);
+}
+
+struct gp_addrmap_chunk *gp_addrmap_take_chunk(struct gp_addrmap *map)
+{
+	struct gp_addrmap_chunk *chunk;
+
+	gp_mutex_lock(&map->chunks_lock);
+	chunk = map->chunks;
+	if (chunk)
+		map->chunks = chunk->next;
+	gp_mutex_unlock(&map->chunks_lock);
+	return chunk;
+}
+
+static struct gp_addrmap_table *new_table(size_t n_buckets)
+{
+	struct gp_addrmap_table *table = calloc(1, sizeof(*table) + n_buckets * sizeof(*table->buckets));
+
+	if (!table)
+		return NULL;
+	table->n_buckets = n_buckets;
+	table->buckets = (struct gp_block **)(table + 1);
+	return table;
 }
 
 /* Doubles the table; without memory for it the old one stays. */
 static void grow_locked(struct gp_addrmap_shard *shard)
 {
-	size_t n_old = shard->n_buckets;
-	struct gp_block **old = shard->buckets, **buckets = calloc(n_old * 2, sizeof(struct gp_block *));
+	struct gp_addrmap_table *old = atomic_load_explicit(&shard->table, memory_order_relaxed);
+	struct gp_addrmap_table *table = new_table(old->n_buckets * 2);
 
-	if (!buckets)
+	if (!table)
 		return;
-	shard->buckets = buckets;
-	shard->n_buckets = n_old * 2;
-	for (size_t i = 0; i < n_old; i++) {
-		for (struct gp_block *b = old[i], *next; b; b = next) {
-			struct gp_block **at = bucket_of(shard, b->addr);
-
+	table->older = old;
+	for (size_t i = 0; i < old->n_buckets; i++) {
+		for (struct gp_block *b = old->buckets[i], *next; b; b = next) {
 			next = b->hash_next;
-			b->hash_next = *at;
-			*at = b;
+			push(bucket_in(table, b->addr), b);
 		}
 	}
-	if (old != shard->first_buckets)
-		free(old);
+	atomic_store_explicit(&shard->table, table, memory_order_release);
 }
 
 void gp_addrmap_add_block(struct gp_addrmap *map, struct gp_block *block)
 {
 	struct gp_addrmap_shard *shard = shard_of(map, block->addr);
-	struct gp_block **at;
 
 	gp_mutex_lock(&shard->lock);
-	if (shard->n_blocks >= shard->n_buckets)
+	if (shard->n_blocks >= atomic_load_explicit(&shard->table, memory_order_relaxed)->n_buckets)
 		grow_locked(shard);
-	at = bucket_of(shard, block->addr);
-	block->hash_next = *at;
-	*at = block;
+	push(bucket_of(shard, block->addr), block);
 	shard->n_blocks++;
 	gp_mutex_unlock(&shard->lock);
 }
@@ -106,7 +173,7 @@ void gp_addrmap_remove_block(struct gp_addrmap *map, struct gp_block *block)
 	at = bucket_of(shard, block->addr);
 	while (*at != block)
 		at = &(*at)->hash_next;
-	*at = block->hash_next;
+	set_link(at, block->hash_next);
 	shard->n_blocks--;
 	gp_mutex_unlock(&shard->lock);
 }

@@ -12,16 +12,32 @@
 
 enum { GP_ADDRMAP_SHARDS = 64, GP_ADDRMAP_FIRST_BUCKETS = 64 };
 
+struct gp_addrmap_table {
+	struct gp_addrmap_table *older; /* which this one grew out of: who looks without a lock may still be there */
+	size_t n_buckets;		/* a power of two */
+	struct gp_block **buckets;
+};
+
+/* Host memory of a pool's descriptors: begins with this. */
+struct gp_addrmap_chunk {
+	struct gp_addrmap_chunk *next;
+	void *memory; /* that it lies in, for free */
+};
+
 struct gp_addrmap {
 	struct gp_addrmap_shard {
 		struct gp_mutex lock;
-		struct gp_block **buckets; /* a power of two of them */
-		size_t n_buckets, n_blocks;
+		size_t n_blocks;
+		/* Not on the line of the lock: looking without it shall not wait for who has it. */
+		_Atomic(struct gp_addrmap_table *) table __attribute__((aligned(64)));
+		struct gp_addrmap_table first;
 		struct gp_block *first_buckets[GP_ADDRMAP_FIRST_BUCKETS];
 	} __attribute__((aligned(64))) shards[GP_ADDRMAP_SHARDS];
 	struct gp_mutex segments_lock;
 	struct gp_tree segments;
 	struct gp_list departures;
+	struct gp_mutex chunks_lock;
+	struct gp_addrmap_chunk *chunks; /* of pools that are gone */
 	_Atomic uint64_t serial; /* of the last block handed out by any pool */
 };
 
@@ -64,6 +80,10 @@ void gp_addrmap_departed(struct gp_addrmap *map, struct gp_departure *departure)
  */
 enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
 			       struct gp_block **ret_block);
+
+/* The chunks of a pool that ends, for others; and one of those, or NULL. */
+void gp_addrmap_keep_chunks(struct gp_addrmap *map, struct gp_addrmap_chunk *chunks);
+struct gp_addrmap_chunk *gp_addrmap_take_chunk(struct gp_addrmap *map);
 
 /* The pool whose segment holds the address, or any of the bytes from there, with a reference, or NULL. */
 struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr);

@@ -4,8 +4,8 @@
 
 /*
  * The two descriptors. A segment is one allocation of the driver's; its blocks tile it without gaps, in address
- * order. Descriptors live in host memory (device memory is never touched) and are recycled within their pool,
- * never freed before it, so that a stale pointer to one still points to one.
+ * order. Descriptors live in host memory (device memory is never touched) and are recycled, within their pool and
+ * after it within its address map, but never freed before that: a stale pointer to one still points to one.
  */
 
 #include <stdatomic.h>
@@ -52,7 +52,7 @@ struct gp_block {
 	_Atomic bool is_exported; /* of a range: it lies, if only in part, in a retired piece */
 
 	struct gp_block *prev, *next; /* neighbours in the segment */
-	struct gp_block *hash_next;   /* addrmap.c */
+	struct gp_block *hash_next;   /* addrmap.c, which alone reads and writes it */
 	union {
 		struct gp_list link;	     /* CACHED in a bin, PENDING, or spare */
 		struct gp_tree_node by_size; /* CACHED in a tree */
@@ -62,8 +62,8 @@ struct gp_block {
 _Static_assert(sizeof(struct gp_block) == 128, "two lines, the first for those threads");
 
 struct gp_segment {
-	uint64_t base, size; /* bytes */
-	struct gp_pool *pool;
+	struct gp_pool *pool; /* stays while the descriptor is one of that pool's, spare or not: descriptor.c */
+	uint64_t base, size;  /* bytes */
 	const struct gp_kind_ops *kind; /* that its blocks are kept by */
 	struct gp_block *first;
 	struct gp_list link;	     /* pool->segments, or spare */
@@ -103,6 +103,16 @@ static inline bool gp_block_is_exported(const struct gp_block *b)
 static inline bool gp_block_is_retired(const struct gp_block *b)
 {
 	return atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed) || gp_block_is_exported(b);
+}
+
+/*
+ * Where a block is changes only while its descriptor is nobody's but the writer's, and never while it is USED. A lookup
+ * that takes no lock (addrmap.c) may come across it all the same: so the one writes, and the other reads, whole words.
+ */
+static inline void gp_block_set_place(struct gp_block *b, struct gp_segment *segment, uint64_t addr)
+{
+	__atomic_store_n(&b->segment, segment, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->addr, addr, __ATOMIC_RELAXED);
 }
 
 /* Whether the block is all of what the driver gave: only then is its address the segment's base. */

@@ -3,11 +3,14 @@
 
 /*
  * Descriptors of blocks and segments come from chunks and go back to a list of spares, so that nothing is
- * allocated on the way of a hit and memory that held a descriptor always holds one.
+ * allocated on the way of a hit and memory that held a descriptor always holds one. Chunks outlive their pool: its
+ * address map has them for the next one, since who looks something up there without a lock may still read them. What
+ * such a lookup reads is never reset, only written anew: a block's word above all, which goes on counting.
  */
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "descriptor.h"
 
@@ -18,8 +21,7 @@ enum {
 };
 
 struct gp_chunk {
-	struct gp_chunk *next;
-	void *memory; /* that it lies in */
+	struct gp_addrmap_chunk owned; /* by the pool, or the map */
 	struct gp_block blocks[BLOCKS_PER_CHUNK];
 	struct gp_segment segments[SEGMENTS_PER_CHUNK];
 };
@@ -34,8 +36,16 @@ static struct gp_chunk *new_chunk(void)
 	if (!memory)
 		return NULL;
 	chunk = (struct gp_chunk *)(memory + (align - (uintptr_t)memory % align));
-	chunk->memory = memory;
+	chunk->owned.memory = memory;
 	return chunk;
+}
+
+/* One that a pool has left, or a new one. NULL: host memory is short. */
+static struct gp_chunk *find_chunk(struct gp_addrmap *map)
+{
+	struct gp_addrmap_chunk *left = gp_addrmap_take_chunk(map);
+
+	return left ? gp_container_of(left, struct gp_chunk, owned) : new_chunk();
 }
 
 int gp_descriptors_ensure_locked(struct gp_pool *pool)
@@ -44,15 +54,17 @@ int gp_descriptors_ensure_locked(struct gp_pool *pool)
 
 	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
 		return 0;
-	chunk = new_chunk();
+	chunk = find_chunk(pool->options.map);
 	if (!chunk)
 		return -ENOBUFS;
-	chunk->next = pool->chunks;
-	pool->chunks = chunk;
+	chunk->owned.next = pool->chunks;
+	pool->chunks = &chunk->owned;
 	for (int i = 0; i < BLOCKS_PER_CHUNK; i++)
 		gp_block_spare_locked(pool, &chunk->blocks[i]);
-	for (int i = 0; i < SEGMENTS_PER_CHUNK; i++)
+	for (int i = 0; i < SEGMENTS_PER_CHUNK; i++) {
+		__atomic_store_n(&chunk->segments[i].pool, pool, __ATOMIC_RELAXED);
 		gp_list_append(&pool->spare_segments, &chunk->segments[i].link);
+	}
 	return 0;
 }
 
@@ -63,7 +75,7 @@ struct gp_block *gp_block_new_locked(struct gp_pool *pool)
 	gp_assert(!gp_list_is_empty(&pool->spare_blocks));
 	gp_list_remove(&b->link);
 	pool->n_spare_blocks--;
-	b->addr = b->size = b->stamp = 0;
+	b->size = b->stamp = 0;
 	atomic_store_explicit(&b->requested, 0, memory_order_relaxed);
 	atomic_store_explicit(&b->serial, 0, memory_order_relaxed);
 	b->prev = b->next = NULL;
@@ -83,10 +95,9 @@ struct gp_block *gp_block_cut_locked(struct gp_pool *pool, struct gp_block *bloc
 {
 	struct gp_block *rest = gp_block_new_locked(pool);
 
-	rest->addr = block->addr + size;
+	gp_block_set_place(rest, block->segment, block->addr + size);
 	rest->size = block->size - size;
 	rest->stamp = block->stamp;
-	rest->segment = block->segment;
 	rest->prev = block;
 	rest->next = block->next;
 	if (rest->next)
@@ -113,7 +124,7 @@ struct gp_segment *gp_segment_new_locked(struct gp_pool *pool)
 
 	gp_assert(!gp_list_is_empty(&pool->spare_segments));
 	gp_list_remove(&segment->link);
-	*segment = (struct gp_segment){.pool = pool};
+	memset(&segment->base, 0, sizeof(*segment) - offsetof(struct gp_segment, base));
 	gp_list_init(&segment->link);
 	gp_list_init(&segment->idle_link);
 	return segment;
@@ -126,8 +137,5 @@ void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment)
 
 void gp_descriptors_free(struct gp_pool *pool)
 {
-	for (struct gp_chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
-		next = chunk->next;
-		free(chunk->memory);
-	}
+	gp_addrmap_keep_chunks(pool->options.map, pool->chunks);
 }

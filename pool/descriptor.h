@@ -19,4 +19,6 @@ void gp_block_join_locked(struct gp_pool *pool, struct gp_block *block, struct g
 
 struct gp_segment *gp_segment_new_locked(struct gp_pool *pool);
 void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment);
+
+/* All of them, to the map. */
 void gp_descriptors_free(struct gp_pool *pool);

@@ -59,7 +59,7 @@ struct gp_pool {
 	uint64_t unrecorded_stamp; /* the last of late blocks that came from there */
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;
-	struct gp_chunk *chunks; /* where descriptors come from */
+	struct gp_addrmap_chunk *chunks; /* where descriptors come from */
 	struct {
 		struct gp_tree whole;		/* simple: all; binned: the odd ones */
 		struct gp_list bins[GP_N_BINS]; /* binned: the others */

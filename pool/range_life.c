@@ -46,12 +46,13 @@ static void make_segment(struct gp_pool *pool, struct gp_range *range)
 	struct gp_segment *segment = gp_segment_new_locked(pool);
 	struct gp_block *block = gp_block_new_locked(pool);
 
-	segment->base = block->addr = range->base;
+	segment->base = range->base;
 	segment->size = block->size = range->size;
 	segment->kind = &gp_kind_vmm;
 	segment->first = block;
 	segment->range = range;
-	block->segment = range->segment = segment;
+	range->segment = segment;
+	gp_block_set_place(block, segment, range->base);
 	range->granules[0].start = block;
 	gp_range_make_hole_locked(pool, block);
 	gp_list_append(&pool->segments, &segment->link);

@@ -113,7 +113,7 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	struct gp_segment *segment = gp_segment_new_locked(pool);
 	struct gp_block *block = gp_block_new_locked(pool);
 
-	segment->base = block->addr = base;
+	segment->base = base;
 	segment->size = block->size = bytes;
 	segment->first = block;
 	segment->kind = request->kind;
@@ -122,7 +122,7 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	segment->is_odd = bytes < request->size;
 	pool->n_odd += segment->is_odd;
 	segment->is_small = request->size <= GP_SMALL_MAX;
-	block->segment = segment;
+	gp_block_set_place(block, segment, base);
 	gp_list_append(&pool->segments, &segment->link);
 	gp_addrmap_add_segment(pool->options.map, segment);
 	pool->stats.total_bytes += bytes;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fake_backend.h"
+#include "pool/kind.h"
 #include "pool/pool_impl.h"
 #include "tests/suite.h"
 
@@ -77,6 +78,35 @@ START_TEST(only_a_used_block_can_be_claimed)
 		gp_pool_put(found);
 	}
 	gp_addrmap_remove_block(&map, &block);
+}
+END_TEST
+
+/* Who looked at them without a lock may still do so, and a hand-out is never mistaken for one of an earlier pool's. */
+START_TEST(descriptors_go_from_pool_to_pool_and_count_on)
+{
+	struct gp_pool_options options = pool->options;
+	struct gp_addrmap_chunk *chunk = NULL;
+	uint64_t word = 0;
+
+	options.capacity_bytes = GP_MIB;
+	gp_pool_put(pool);
+	for (int i = 0; i < 3; i++) {
+		struct gp_request request;
+		struct gp_handed handed = {0};
+
+		ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
+		request = gp_request_of(pool, GP_ALIGN);
+		ck_assert_int_eq(gp_pool_alloc_block(pool, &request, &handed), 0);
+		ck_assert(i == 0 || pool->chunks == chunk);
+		ck_assert_ptr_null(map.chunks);
+		ck_assert_uint_gt(handed.word, word);
+		chunk = pool->chunks;
+		word = handed.word;
+		gp_pool_drop(pool);
+		gp_pool_put(pool);
+		ck_assert_ptr_eq(map.chunks, chunk);
+	}
+	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 }
 END_TEST
 
@@ -196,6 +226,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(
 		tc, only_a_used_block_can_be_claimed, 0, sizeof(claims) / sizeof(*claims));
+	tcase_add_test(tc, descriptors_go_from_pool_to_pool_and_count_on);
 	tcase_add_loop_test(tc, an_address_belongs_to_the_segment_around_it, 0,
 		sizeof(places) / sizeof(*places));
 	tcase_add_loop_test(tc, a_range_belongs_to_the_segment_that_it_meets, 0,
