@@ -10,10 +10,24 @@
  * A pool that a lookup finds cannot go away meanwhile: blocks and segments leave the map, under its locks, before
  * their pool drops its own reference, and the lookup takes one under the same lock.
  *
- * Blocks, buckets and tables are written so that they can be read without the lock: memory that holds descriptors or
- * tables stays what it is until the map ends. Chunks of descriptors go from pool to pool, and the tables that were
- * outgrown are together as large as the present one. Links and tables are published by release, so that whatever is
- * reached has been written.
+ * Most frees need neither lock nor reference (gp_addrmap_try_claim): the thread's cache has a reference to the one pool
+ * that is worth looking for, and goes through the chain as it is at that moment. A block that it comes to may have left
+ * the map meanwhile, stand for another address, or be one of another pool's; all that counts is that the one write
+ * which it makes, the claim, fails then:
+ *
+ *   - A word that says USED counts the block's hand-outs, so it is never the same for two of them. From the hand-out to
+ *     the claim a block keeps its address and its segment, and its segment the pool. So if the word is read first,
+ *     then these, and the claim replaces that very word, they belonged together all the time. (A thread's cache that
+ *     takes a block and finds that it may not puts the old word back; nobody else has touched the block by then.)
+ *   - A block is in the map before it is USED, and leaves it only when it is not: whoever has to take away what the
+ *     program still holds, as the pool's end does, takes it by the same exchange first (gp_pool_drop), and one of the
+ *     two gets it. If that is the free, it came before the end, and is told that the pool is dead when it goes on.
+ *   - Memory that holds descriptors or tables stays what it is until the map ends: chunks of descriptors go from pool
+ *     to pool, and the tables that were outgrown are together as large as the present one. Links and tables are
+ *     published by release, so that whatever is reached has been written.
+ *
+ * Chains change under such a walk, so it may miss its block, or get from one chain into another; it gives up after some
+ * steps, and what it did not find may be there all the same.
  */
 
 #include "addrmap.h"
@@ -48,6 +62,11 @@ static struct gp_block **bucket_of(struct gp_addrmap_shard *shard, uint64_t addr
 static void set_link(struct gp_block **link, struct gp_block *block)
 {
 	__atomic_store_n(link, block, __ATOMIC_RELEASE);
+}
+
+static struct gp_block *follow(struct gp_block *const *link)
+{
+	return __atomic_load_n(link, __ATOMIC_ACQUIRE);
 }
 
 static void push(struct gp_block **bucket, struct gp_block *block)
@@ -301,6 +320,52 @@ static enum gp_claim claim_now(struct gp_addrmap *map, uint64_t addr, struct gp_
 		return claim;
 	*ret_pool = gp_addrmap_pool_of(map, addr);
 	return *ret_pool ? GP_CLAIM_INTERIOR : GP_CLAIM_FOREIGN;
+}
+
+#ifdef GP_DEBUG
+_Thread_local void (*gp_addrmap_before_claim)(void);
+#endif
+
+static void let_others_go_first(void)
+{
+#ifdef GP_DEBUG
+	if (gp_addrmap_before_claim)
+		gp_addrmap_before_claim();
+#endif
+}
+
+/* So many blocks are looked at without a lock. Buckets hold far fewer, but a walk that lost its way has to end. */
+enum { STEPS_MAX = 16 };
+
+/* Whether a block whose word says USED is the pool's, as far as one can tell. */
+static bool is_of(const struct gp_block *b, const struct gp_pool *pool)
+{
+	const struct gp_segment *segment = __atomic_load_n(&b->segment, __ATOMIC_RELAXED);
+
+	return __atomic_load_n(&segment->pool, __ATOMIC_RELAXED) == pool;
+}
+
+static bool claim_if_of(struct gp_block *b, uint64_t word, const struct gp_pool *pool)
+{
+	if ((word & 0xff) != GP_BLOCK_USED || !is_of(b, pool))
+		return false;
+	let_others_go_first();
+	return gp_block_claim(b, word);
+}
+
+struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, const struct gp_pool *pool)
+{
+	struct gp_block *b = follow(bucket_of(shard_of(map, addr), addr));
+
+	for (int i = 0; b && i < STEPS_MAX; i++) {
+		/* First: what is read after it is as old as it is, if it is still there in the end. */
+		uint64_t word = atomic_load_explicit(&b->word, memory_order_acquire);
+
+		if (__atomic_load_n(&b->addr, __ATOMIC_RELAXED) == addr)
+			return claim_if_of(b, word, pool) ? b : NULL;
+		b = follow(&b->hash_next);
+	}
+	return NULL;
 }
 
 enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,

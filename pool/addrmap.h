@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * From an address to the block that starts there, for all pools of the process: O(1), no global lock. And from
- * any address inside a segment to that segment, for the rare questions about interior pointers.
+ * From an address to the block that starts there, for all pools of the process: O(1), no global lock, and for who has a
+ * pool's reference nearly always none at all. And from any address inside a segment to that segment, for the rare
+ * questions about interior pointers.
  */
 
 #include "block.h"
@@ -80,6 +81,18 @@ void gp_addrmap_departed(struct gp_addrmap *map, struct gp_departure *departure)
  */
 enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
 			       struct gp_block **ret_block);
+
+/*
+ * The same without a lock, for who has a reference to the pool (which is why none comes with the block): NULL unless
+ * the block is that pool's and all is as hoped, and then nothing was done, and nothing is known: gp_addrmap_claim has
+ * to say what is what. May run while anything else here does, but init and deinit.
+ */
+struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, const struct gp_pool *pool);
+
+#ifdef GP_DEBUG
+/* For tests: what happens between the thread's look at a block that may be it and its claim. NULL: nothing. */
+extern _Thread_local void (*gp_addrmap_before_claim)(void);
+#endif
 
 /* The chunks of a pool that ends, for others; and one of those, or NULL. */
 void gp_addrmap_keep_chunks(struct gp_addrmap *map, struct gp_addrmap_chunk *chunks);

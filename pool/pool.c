@@ -352,7 +352,17 @@ static bool is_unqueued(const struct gp_pool *pool, enum gp_free_mode mode)
 	       !gp_pool_is_deferring(pool);
 }
 
-/* tc: of the thread, or NULL. */
+/* A claimed block, of the pool. tc: of the thread, or NULL. */
+static int take_back(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached,
+		     struct gp_tcache *tc)
+{
+	int r;
+
+	if (tc && gp_tcache_keep(tc, block, &r))
+		return r;
+	return is_unqueued(pool, mode) ? free_unqueued(pool, block) : queue(pool, block, mode, is_uncached);
+}
+
 static int release(
 	struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached, struct gp_tcache *tc)
 {
@@ -370,9 +380,7 @@ static int release(
 		break;
 	case GP_CLAIM_OK:
 	default:
-		if (tc && gp_tcache_keep(tc, block, &r))
-			break;
-		r = is_unqueued(pool, mode) ? free_unqueued(pool, block) : queue(pool, block, mode, is_uncached);
+		r = take_back(pool, block, mode, is_uncached, tc);
 		break;
 	}
 	gp_pool_put(pool);
@@ -384,8 +392,13 @@ int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 	return release(map, addr, mode, false, NULL);
 }
 
+/* Nearly all that is freed here is of the cache's pool, to which the cache has a reference: no other is needed then. */
 int gp_pool_free_by(struct gp_addrmap *map, uint64_t addr, struct gp_tcache *tc)
 {
+	struct gp_block *block = tc ? gp_addrmap_try_claim(map, addr, tc->pool) : NULL;
+
+	if (gp_likely(block != NULL))
+		return take_back(tc->pool, block, GP_FREE_NORMAL, false, tc);
 	return release(map, addr, GP_FREE_NORMAL, false, tc);
 }
 

@@ -81,9 +81,10 @@ void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_
 /* pool_query.c: whether the address lies in memory of the pool's that the program does not hold. */
 bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr);
 
-/* A block that ceases to exist, or to be ours, leaves the address map. */
+/* A block that ceases to exist, or to be ours, leaves the address map. The program must not have it any more. */
 static inline void gp_block_unmap_locked(struct gp_pool *pool, struct gp_block *block)
 {
+	gp_assert(gp_block_state(block) != GP_BLOCK_USED);
 	if (block->flags & GP_BLOCK_MAPPED)
 		gp_addrmap_remove_block(pool->options.map, block);
 	block->flags &= (uint8_t)~GP_BLOCK_MAPPED;

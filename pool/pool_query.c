@@ -12,6 +12,19 @@
 #include "segment.h"
 #include "tcache_impl.h"
 
+/*
+ * What the program still holds is taken from it before it leaves the map. Else a free that has found it there without a
+ * lock could still claim it, though the address may be somebody else's by then: it either has it already, and hears
+ * that the pool is dead, or looks again and finds nothing.
+ */
+static void take_away_locked(struct gp_pool *pool, struct gp_block *block)
+{
+	uint64_t word = atomic_load_explicit(&block->word, memory_order_relaxed);
+
+	(void)gp_block_claim_as(block, word, GP_BLOCK_RETURNING);
+	gp_block_unmap_locked(pool, block);
+}
+
 void gp_pool_drop(struct gp_pool *pool)
 {
 	struct gp_list *link, *tmp;
@@ -25,7 +38,7 @@ void gp_pool_drop(struct gp_pool *pool)
 		struct gp_segment *segment = gp_container_of(link, struct gp_segment, link);
 
 		for (struct gp_block *b = segment->first; b; b = b->next)
-			gp_block_unmap_locked(pool, b);
+			take_away_locked(pool, b);
 		gp_addrmap_remove_segment(pool->options.map, segment);
 		gp_list_remove(link);
 	}

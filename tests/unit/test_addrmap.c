@@ -16,7 +16,7 @@ static struct gp_addrmap map;
 static struct gp_budget budget;
 static struct fake fake;
 static struct gp_pool *pool;
-static struct gp_segment segment;
+static struct gp_segment segment, others_segment;
 
 static void setup(void)
 {
@@ -33,6 +33,7 @@ static void setup(void)
 	gp_budget_init(&budget, GP_NO_LIMIT);
 	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 	segment = (struct gp_segment){.base = GP_GIB, .size = GP_MIB, .pool = pool};
+	others_segment = (struct gp_segment){.base = GP_GIB, .size = GP_MIB};
 }
 
 static void teardown(void)
@@ -81,6 +82,97 @@ START_TEST(only_a_used_block_can_be_claimed)
 }
 END_TEST
 
+START_TEST(a_claim_without_a_lock_takes_what_is_used_and_of_the_pool)
+{
+	struct gp_block block;
+	uint64_t word;
+
+	make_block(&block, GP_GIB, claims[_i].state);
+	word = atomic_load(&block.word);
+	gp_addrmap_add_block(&map, &block);
+	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB + GP_ALIGN, pool));
+	block.segment = &others_segment;
+	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB, pool));
+	ck_assert_uint_eq(atomic_load(&block.word), word);
+	block.segment = &segment;
+	if (claims[_i].claim == GP_CLAIM_OK) {
+		ck_assert_ptr_eq(gp_addrmap_try_claim(&map, GP_GIB, pool), &block);
+		ck_assert_int_eq(gp_block_state(&block), GP_BLOCK_FREEING);
+	}
+	word = atomic_load(&block.word);
+	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB, pool));
+	ck_assert_uint_eq(atomic_load(&block.word), word);
+	gp_addrmap_remove_block(&map, &block);
+	ck_assert_ptr_null(gp_addrmap_try_claim(&map, GP_GIB, pool));
+}
+END_TEST
+
+static struct gp_block seen; /* by the claim, before somebody else did something with it */
+
+static void do_nothing(void)
+{
+}
+
+static void free_it(void)
+{
+	ck_assert(gp_block_claim(&seen, atomic_load(&seen.word)));
+	gp_block_set_state(&seen, GP_BLOCK_CACHED);
+}
+
+static void hand_it_out_again(void)
+{
+	free_it();
+	(void)gp_block_hand_out(&seen, 1, 0, 2);
+}
+
+static void give_it_to(struct gp_segment *to, uint64_t addr)
+{
+	free_it();
+	gp_addrmap_remove_block(&map, &seen);
+	gp_block_set_state(&seen, GP_BLOCK_UNUSED);
+	gp_block_set_place(&seen, to, addr);
+	gp_addrmap_add_block(&map, &seen);
+	(void)gp_block_hand_out(&seen, 1, 0, 2);
+}
+
+static void use_it_elsewhere(void)
+{
+	give_it_to(&segment, GP_GIB + GP_ALIGN);
+}
+
+static void give_it_to_another_pool(void)
+{
+	give_it_to(&others_segment, GP_GIB);
+}
+
+static const struct {
+	void (*meanwhile)(void);
+	enum gp_block_state state;
+	bool is_claimed;
+} interludes[] = {
+	{do_nothing, GP_BLOCK_FREEING, true},
+	{free_it, GP_BLOCK_CACHED, false},
+	{hand_it_out_again, GP_BLOCK_USED, false},
+	{use_it_elsewhere, GP_BLOCK_USED, false},
+	{give_it_to_another_pool, GP_BLOCK_USED, false},
+};
+
+START_TEST(a_claim_without_a_lock_takes_only_the_hand_out_that_it_saw)
+{
+	struct gp_block *claimed;
+
+	make_block(&seen, GP_GIB, GP_BLOCK_UNUSED);
+	gp_addrmap_add_block(&map, &seen);
+	(void)gp_block_hand_out(&seen, 1, 0, 1);
+	gp_addrmap_before_claim = interludes[_i].meanwhile;
+	claimed = gp_addrmap_try_claim(&map, GP_GIB, pool);
+	gp_addrmap_before_claim = NULL;
+	ck_assert_ptr_eq(claimed, interludes[_i].is_claimed ? &seen : NULL);
+	ck_assert_int_eq(gp_block_state(&seen), interludes[_i].state);
+	gp_addrmap_remove_block(&map, &seen);
+}
+END_TEST
+
 /* Who looked at them without a lock may still do so, and a hand-out is never mistaken for one of an earlier pool's. */
 START_TEST(descriptors_go_from_pool_to_pool_and_count_on)
 {
@@ -100,6 +192,7 @@ START_TEST(descriptors_go_from_pool_to_pool_and_count_on)
 		ck_assert(i == 0 || pool->chunks == chunk);
 		ck_assert_ptr_null(map.chunks);
 		ck_assert_uint_gt(handed.word, word);
+		ck_assert_ptr_eq(gp_addrmap_try_claim(&map, handed.addr, pool), handed.block);
 		chunk = pool->chunks;
 		word = handed.word;
 		gp_pool_drop(pool);
@@ -185,6 +278,10 @@ START_TEST(many_blocks_are_all_found_again_while_the_tables_grow)
 	}
 	for (uint64_t i = 0; i < MANY; i += 2)
 		gp_addrmap_remove_block(&map, &blocks[i]);
+	for (uint64_t i = 1; i < MANY; i += 4) {
+		ck_assert_ptr_eq(gp_addrmap_try_claim(&map, i * i * GP_ALIGN, pool), &blocks[i]);
+		gp_block_set_state(&blocks[i], GP_BLOCK_USED);
+	}
 	for (uint64_t i = 0; i < MANY; i++) {
 		enum gp_claim claim = gp_addrmap_claim(&map, i * i * GP_ALIGN, &found, &claimed);
 
@@ -226,6 +323,10 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(
 		tc, only_a_used_block_can_be_claimed, 0, sizeof(claims) / sizeof(*claims));
+	tcase_add_loop_test(tc, a_claim_without_a_lock_takes_what_is_used_and_of_the_pool, 0,
+		sizeof(claims) / sizeof(*claims));
+	tcase_add_loop_test(tc, a_claim_without_a_lock_takes_only_the_hand_out_that_it_saw, 0,
+		sizeof(interludes) / sizeof(*interludes));
 	tcase_add_test(tc, descriptors_go_from_pool_to_pool_and_count_on);
 	tcase_add_loop_test(tc, an_address_belongs_to_the_segment_around_it, 0,
 		sizeof(places) / sizeof(*places));

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Threads that free what others allocated, and often what somebody else has just freed: every address is read from a
+ * table of slots that all share, and stays there until somebody has freed it. Whoever is told that he did has taken it
+ * from exactly one hand-out. So in the end there are as many frees of each address as hand-outs, less one where a
+ * block is used. A free that takes a block which by then stands for another address is wrong for both.
+ *
+ * Meanwhile other pools of the same map come with many blocks, which makes its tables grow, and go with them.
+ */
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "pool/mapped.h"
+#include "pool/tcache.h"
+#include "pool_fixture.h"
+#include "shim/barrier.h"
+#include "tests/suite.h"
+
+enum { N_WORKERS = 4, N_STEPS = 20000, N_SLOTS = 8, N_UNITS = 1 << 23 };
+enum { N_SIBLINGS = 8, SIBLINGS_BLOCKS = 1500 }; /* a block more for each that came before */
+
+static struct worker {
+	pthread_t thread;
+	uint64_t random;
+	struct gp_tcache *tcache;
+	unsigned n_errors, n_freed, n_refused;
+} workers[N_WORKERS];
+
+static _Atomic uint32_t n_steps; /* of all workers */
+static _Atomic bool is_over;	 /* what else happens */
+
+static _Atomic uint64_t slots[N_SLOTS]; /* an address each, or 0; some are a sibling's */
+
+/* Of each address, as far as it matters: how often. */
+static struct tally {
+	_Atomic uint32_t handed, freed;
+	_Atomic uint32_t kept; /* of those handed out: need not be freed, being used, or gone with their pool */
+} *tallies;
+
+/* What threads know of each other shall be the pool's doing, so that a race detector sees what that forgets. */
+static void add(_Atomic uint32_t *count)
+{
+	atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+}
+
+static struct tally *tally_of(uint64_t addr)
+{
+	return &tallies[addr / GP_ALIGN % N_UNITS];
+}
+
+static uint64_t below(struct worker *w, uint64_t n)
+{
+	w->random = w->random * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (w->random >> 33) % n;
+}
+
+/* An address, or 0 if the pool is gone. */
+static uint64_t get(struct worker *w)
+{
+	uint64_t addr = 0;
+	int r = gp_tcache_alloc(w->tcache, GP_ALIGN << below(w, 6), 0, &addr);
+
+	w->n_errors += r && r != GP_E_DEAD;
+	if (r)
+		return 0;
+	add(&tally_of(addr)->handed);
+	return addr;
+}
+
+/* Whether this free got it. What was freed before may lie inside another block by now, or nowhere. */
+static bool put(struct worker *w, uint64_t addr)
+{
+	bool is_by_cache = below(w, 8) != 0;
+	int r = is_by_cache ? gp_pool_free_by(&px.map, addr, w->tcache) : gp_pool_free(&px.map, addr, GP_FREE_NORMAL);
+
+	if (!r)
+		add(&tally_of(addr)->freed);
+	w->n_errors += r && r != GP_E_NOT_USED && r != GP_E_INTERIOR && r != GP_E_FOREIGN && r != GP_E_DEAD;
+	w->n_freed += r == 0;
+	w->n_refused += r != 0;
+	return !r;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int step = 0; step < N_STEPS || !atomic_load_explicit(&is_over, memory_order_relaxed); step++) {
+		_Atomic uint64_t *slot = &slots[below(w, N_SLOTS)];
+		uint64_t addr = atomic_load_explicit(slot, memory_order_relaxed), other;
+
+		add(&n_steps);
+		if (addr && !put(w, addr) && atomic_load_explicit(slot, memory_order_relaxed) != addr)
+			continue;
+		/* Two may come here for one slot, each with a block: then one of these is to be freed. */
+		other = atomic_exchange_explicit(slot, get(w), memory_order_relaxed);
+		if (other && other != addr)
+			(void)put(w, other);
+		if (step % 64 == 0)
+			gp_pool_reclaim(px.pool);
+	}
+	gp_tcache_free(w->tcache);
+	return NULL;
+}
+
+static void end_pool(struct gp_pool *pool)
+{
+	gp_pool_drop(pool);
+	gp_pool_unmap(pool);
+	gp_pool_put(pool);
+}
+
+/* Comes with n blocks, of which those in the slots are freed while it goes. */
+static void come_and_go(unsigned n)
+{
+	struct gp_pool_options options = px.options;
+	struct gp_pool *pool = NULL;
+	uint64_t addr = 0;
+
+	options.kind = GP_KIND_SPLIT;
+	options.sibling = px.pool;
+	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
+	for (unsigned i = 0; i < n; i++) {
+		ck_assert_int_eq(gp_pool_alloc(pool, GP_ALIGN, 0, &addr), 0);
+		add(&tally_of(addr)->handed);
+		add(&tally_of(addr)->kept);
+		if (i % 64 == 0 || i >= n - N_SLOTS / 2)
+			atomic_store_explicit(&slots[i % N_SLOTS], addr, memory_order_relaxed);
+	}
+	end_pool(pool);
+}
+
+static void let_siblings_come_and_go(void)
+{
+	for (unsigned i = 1; i <= N_SIBLINGS; i++)
+		come_and_go(i * SIBLINGS_BLOCKS);
+}
+
+static void drop_the_pool(void)
+{
+	come_and_go(SIBLINGS_BLOCKS);
+	while (atomic_load_explicit(&n_steps, memory_order_relaxed) < N_STEPS)
+		sched_yield();
+	atomic_store(&px.fake.has_ended, true);
+	gp_pool_drop(px.pool);
+	gp_pool_unmap(px.pool);
+}
+
+static void setup(int way)
+{
+	atomic_store(&px.fake.waitable, UINT64_MAX);
+	px.options.thread_cache_bytes = GP_MIB;
+	px.options.barrier = way % 2 ? gp_barrier_find() : NULL;
+	(void)fixture_pool();
+	tallies = calloc(N_UNITS, sizeof(*tallies));
+	ck_assert_ptr_nonnull(tallies);
+}
+
+static void run(void (*other)(void))
+{
+	unsigned n_freed = 0, n_refused = 0;
+
+	for (unsigned i = 0; i < N_WORKERS; i++) {
+		workers[i] = (struct worker){.random = i, .tcache = gp_tcache_new(px.pool)};
+		ck_assert_ptr_nonnull(workers[i].tcache);
+	}
+	for (unsigned i = 0; i < N_WORKERS; i++)
+		ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	other();
+	atomic_store(&is_over, true);
+	for (unsigned i = 0; i < N_WORKERS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		ck_assert_uint_eq(workers[i].n_errors, 0);
+		n_freed += workers[i].n_freed;
+		n_refused += workers[i].n_refused;
+	}
+	ck_assert_uint_gt(n_freed, 0);
+	ck_assert_uint_gt(n_refused, 0);
+}
+
+static bool note_used(void *arg, const struct gp_block_info *info)
+{
+	add(&tally_of(info->addr)->kept);
+	return true;
+}
+
+/* Each address was freed as often as it was handed out, but for what was kept. */
+static void check_tallies(bool is_pool_gone)
+{
+	uint64_t n_twice = 0, n_never = 0;
+
+	gp_pool_each_used(px.pool, note_used, NULL);
+	for (unsigned i = 0; i < N_UNITS; i++) {
+		const struct tally *t = &tallies[i];
+
+		n_twice += t->freed > t->handed;
+		n_never += t->freed + t->kept < t->handed;
+	}
+	free(tallies);
+	ck_assert_uint_eq(n_twice, 0);
+	ck_assert(is_pool_gone || n_never == 0);
+}
+
+START_TEST(each_hand_out_is_freed_once_while_other_pools_come_and_go)
+{
+	setup(_i);
+	run(let_siblings_come_and_go);
+	check_tallies(false);
+	ck_assert_uint_gt(fixture_stats().double_frees, 0);
+}
+END_TEST
+
+START_TEST(no_hand_out_is_freed_twice_while_its_pool_goes)
+{
+	setup(_i);
+	run(drop_the_pool);
+	check_tallies(true);
+	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), 0);
+}
+END_TEST
+
+static void end_it(void)
+{
+	gp_pool_drop(px.pool);
+}
+
+/* The address may be somebody else's by then, and is as good as never seen. */
+START_TEST(a_free_that_found_its_block_just_before_the_pool_went_finds_nothing)
+{
+	struct gp_tcache *tc;
+	uint64_t addr = 0;
+
+	setup(_i);
+	tc = gp_tcache_new(px.pool);
+	ck_assert_int_eq(gp_tcache_alloc(tc, GP_ALIGN, 0, &addr), 0);
+	gp_addrmap_before_claim = end_it;
+	ck_assert_int_eq(gp_pool_free_by(&px.map, addr, tc), GP_E_FOREIGN);
+	gp_addrmap_before_claim = NULL;
+	ck_assert_int_eq(gp_pool_free_by(&px.map, addr, tc), GP_E_FOREIGN);
+	gp_tcache_free(tc);
+	free(tallies);
+}
+END_TEST
+
+int main(void)
+{
+	static const enum gp_kind kinds[] = {GP_KIND_BINNED, GP_KIND_SPLIT, GP_KIND_VMM};
+	Suite *suite = suite_create("claim");
+
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		TCase *tc = fixture_case(kinds[i]);
+
+		tcase_set_timeout(tc, 120);
+		tcase_add_loop_test(tc, each_hand_out_is_freed_once_while_other_pools_come_and_go, 0, 2);
+		tcase_add_loop_test(tc, no_hand_out_is_freed_twice_while_its_pool_goes, 0, 2);
+		tcase_add_loop_test(tc, a_free_that_found_its_block_just_before_the_pool_went_finds_nothing, 0, 2);
+		suite_add_tcase(suite, tc);
+	}
+	return suite_run(suite);
+}
