@@ -105,7 +105,7 @@ uint32_t gp_caller_number(uintptr_t address)
 
 uint32_t gp_caller_now_slow(void)
 {
-	return gp_caller_number(gp_caller.behind ? gp_caller.behind : gp_caller.address);
+	return gp_caller_number(gp_caller_address());
 }
 
 /* A block may tell a number before this thread can see the name: nothing else passes between it and who gave it. */

@@ -37,28 +37,30 @@ extern _Thread_local struct gp_caller gp_caller __attribute__((tls_model("initia
 uint32_t gp_caller_number(uintptr_t address);
 uint32_t gp_caller_now_slow(void);
 
+/* Who calls the hook that is under way: a runtime calls for somebody. */
+static inline uintptr_t gp_caller_address(void)
+{
+	return gp_caller.behind ? gp_caller.behind : gp_caller.address;
+}
+
 /* Of the hook that is under way; asked at its beginning, since the program may be called from there. */
 static inline uint32_t gp_caller_now(void)
 {
 	const struct gp_caller_part *last = &gp_caller.seen[0];
 
-	if (__builtin_expect(gp_caller.address - last->begin < last->bytes &&
+	if (__builtin_expect(gp_caller_address() - last->begin < last->bytes &&
 				     last->n_lookups == atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed),
 		    1))
 		return last->number;
 	return gp_caller_now_slow();
 }
 
-/*
- * From now on a runtime is called for the one with that address; 0: it has returned. Returns who it was before. The
- * runtime's own file, which may have called for somebody unknown, is not the last one seen then.
- */
+/* From now on a runtime is called for the one with that address; 0: it has returned. Returns who it was before. */
 static inline uintptr_t gp_caller_stand_behind(uintptr_t address)
 {
 	uintptr_t before = gp_caller.behind;
 
 	gp_caller.behind = address;
-	gp_caller.seen[0].bytes = 0;
 	return before;
 }
 

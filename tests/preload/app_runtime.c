@@ -3,6 +3,9 @@
 
 /* A program of the runtime API, built with the shared and with the static one. */
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "app.h"
 
 enum { ROUNDS = 200 };
@@ -44,6 +47,37 @@ static void held(void)
 			APP_MUST(cudaFree(kept[i]));
 	}
 	printf("done\n");
+}
+
+static unsigned n_readlinks;
+
+/* Found by all of the process before libc's: whoever asks what the program is called comes here. */
+ssize_t readlink(const char *path, char *buffer, size_t size)
+{
+	n_readlinks++;
+	return readlinkat(AT_FDCWD, path, buffer, size);
+}
+
+static void churn(unsigned rounds)
+{
+	void *ptr;
+
+	while (rounds--) {
+		APP_MUST(cudaMalloc(&ptr, bytes));
+		APP_MUST(cudaFree(ptr));
+	}
+}
+
+/* How often it is asked once all is known. */
+static void steady(void)
+{
+	unsigned before;
+
+	churn(8);
+	before = n_readlinks;
+	churn(ROUNDS);
+	app_fact("at first", before);
+	app_fact("later", n_readlinks - before);
 }
 
 /* Each result, and what the runtime remembers of it. */
@@ -127,6 +161,7 @@ static void reset(void)
 const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
 	{"held", held},
+	{"steady", steady},
 	{"errors", errors},
 	{"mixed", mixed},
 	{"reset", reset},

@@ -103,6 +103,14 @@ START_TEST(whoever_calls_a_runtime_is_the_caller_and_not_the_runtime)
 }
 END_TEST
 
+START_TEST(nobody_is_looked_up_at_each_call)
+{
+	play(runtimes[(size_t)_i / LENGTH(ways)], "steady", ways[(size_t)_i % LENGTH(ways)], NULL);
+	ck_assert_uint_gt(play_fact("at first"), 0);
+	ck_assert_uint_lt(play_fact("later"), 10); /* of 200 */
+}
+END_TEST
+
 static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 
 START_TEST(memory_of_every_kind_has_its_caller)
@@ -228,6 +236,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_library_is_not_taken_for_one_that_lay_where_it_lies);
 	tcase_add_loop_test(tc, whoever_calls_a_runtime_is_the_caller_and_not_the_runtime, 0,
 		(int)(LENGTH(runtimes) * LENGTH(ways)));
+	tcase_add_loop_test(tc, nobody_is_looked_up_at_each_call, 0, (int)(LENGTH(runtimes) * LENGTH(ways)));
 	tcase_add_loop_test(tc, memory_of_every_kind_has_its_caller, 0, (int)LENGTH(kinds));
 	tcase_add_test(tc, threads_have_the_same_callers);
 	tcase_add_test(tc, a_stack_tells_who_stands_behind_a_runtime_that_was_looked_up);
