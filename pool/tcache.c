@@ -47,6 +47,11 @@ static struct gp_recent *recent_set(struct gp_tcache *tc, uint64_t addr)
 	return tc->recent[((addr / GP_ALIGN) * UINT64_C(0x9e3779b97f4a7c15)) >> 54];
 }
 
+struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc)
+{
+	return tc->pool;
+}
+
 bool gp_tcache_is_dead(const struct gp_tcache *tc)
 {
 	return gp_pool_is_flag(&tc->pool->dead);

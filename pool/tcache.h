@@ -27,6 +27,8 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool);
 /* The thread ends, or the pool is gone: all goes back. */
 void gp_tcache_free(struct gp_tcache *tc);
 
+struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc);
+
 /* Whether the pool is gone: then the cache is of no use any more. */
 bool gp_tcache_is_dead(const struct gp_tcache *tc);
 

@@ -20,13 +20,19 @@
 #include "region.h"
 #include "unpooled.h"
 
+/* What a recording says of a call, by way of that cache if there is one. */
+static uint64_t flags_of_call(const struct gp_tcache *tcache)
+{
+	return (gp_scope_no_caches ? GP_RECORD_CALL_UNCACHED : 0) | (tcache ? GP_RECORD_CALL_BY_THREAD : 0);
+}
+
 __attribute__((cold)) static int alloc_watched(
 	struct gp_pool *pool, int device, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
 	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, caller, ret_addr)
 				 : gp_memory_alloc_plain(pool, bytes, caller, ret_addr);
 
-	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, gp_scope_no_caches != 0);
+	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL));
 	return r;
 }
 
@@ -64,6 +70,8 @@ static int alloc_cached(struct gp_tcache *tcache, uint64_t bytes, uint32_t calle
 {
 	int r = gp_tcache_alloc(tcache, bytes, caller, ret_addr);
 
+	if (gp_unlikely(gp_state.is_watched))
+		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache));
 	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
 		return r;
 	return alloc_again(bytes, caller, ret_addr);
@@ -250,7 +258,7 @@ static struct gp_tcache *cache_for_free(void)
 	struct gp_thread *self = gp_thread_self;
 	CUcontext handle = self ? gp_thread_current(self) : NULL;
 
-	if (!gp_capture_is_none() || gp_state.config.is_free_synchronous || gp_scope_no_caches || gp_state.is_watched)
+	if (!gp_capture_is_none() || gp_state.config.is_free_synchronous || gp_scope_no_caches)
 		return NULL;
 	if (!self && n_frees < FREES_FOR_CACHE)
 		return NULL;
@@ -259,9 +267,14 @@ static struct gp_tcache *cache_for_free(void)
 	return gp_thread_cache(handle);
 }
 
+static struct gp_tcache *cache_to_release(const struct gp_addrmap *map, enum gp_free_mode mode)
+{
+	return mode == GP_FREE_NORMAL && map == &gp_state.device_map ? cache_for_free() : NULL;
+}
+
 static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
 {
-	struct gp_tcache *tcache = mode == GP_FREE_NORMAL && map == &gp_state.device_map ? cache_for_free() : NULL;
+	struct gp_tcache *tcache = cache_to_release(map, mode);
 	int r;
 
 	if (tcache)
@@ -275,11 +288,15 @@ __attribute__((cold)) static int release_watched(
 	struct gp_addrmap *map, uint64_t ptr, bool is_waited, enum gp_free_mode mode)
 {
 	bool is_pinned = map == &gp_state.pinned_map;
+	struct gp_tcache *tcache = cache_to_release(map, mode);
+	int r;
 
-	gp_record(NULL, FREE, ptr, mode, is_pinned, gp_scope_no_caches != 0);
+	gp_record(tcache ? gp_tcache_pool(tcache) : NULL, FREE, ptr, mode, is_pinned, flags_of_call(tcache));
 	if (gp_debug_is_on())
 		return gp_debug_free(is_pinned, ptr, is_waited, mode, release);
-	return release(map, ptr, mode);
+	/* What nobody watches has been there already. */
+	r = tcache ? gp_tcache_put(tcache, ptr) : -ENOENT;
+	return r == -ENOENT ? release(map, ptr, mode) : r;
 }
 
 static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)

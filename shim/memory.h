@@ -15,7 +15,7 @@
 static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr ptr)
 {
 	/* What is freed during a capture goes by its own rules. */
-	if (gp_unlikely(!gp_capture_is_none() || gp_state.config.is_free_synchronous))
+	if (gp_unlikely(!gp_capture_is_none() || gp_state.is_free_attended))
 		return -ENOENT;
 	gp_origin_freed(ptr);
 	return gp_tcache_put(cache->tcache, ptr);

@@ -2,7 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * One buffer for all threads, behind one lock: while recording the pool's own locks make threads take turns anyhow.
+ * One buffer for all threads, behind one lock, so that the file has one order; what a thread has at hand costs it no
+ * more than that and a look at the clock.
  *
  * Who allocates or frees holds no lock, and writes the buffer out when half of it is full or it has waited for a tenth
  * of a second, so that a process that is killed takes little along. Who records a fence holds the fence's lock, and

@@ -21,7 +21,7 @@ enum {
 	GP_RECORD_COUNT_SHIFT = 5,
 	GP_RECORD_COUNT_MORE = 7, /* fields: a varint has their number */
 	GP_RECORD_KIND_MASK = 31,
-	GP_RECORD_FIELDS_MAX = 13,
+	GP_RECORD_FIELDS_MAX = 14,
 	GP_RECORD_VARINT_MAX = 10, /* bytes */
 };
 
@@ -30,6 +30,12 @@ enum {
 	GP_RECORD_POOL_COMPLETION = 1 << 0, /* reuse needs completion from the start */
 	GP_RECORD_POOL_BEHIND = 1 << 1,	    /* memory can be given back without a wait */
 	GP_RECORD_POOL_WAITS = 1 << 2,	    /* a record makes the host wait */
+};
+
+/* Flags of an ALLOC and a FREE. */
+enum {
+	GP_RECORD_CALL_UNCACHED = 1 << 0,  /* in a no-cache scope */
+	GP_RECORD_CALL_BY_THREAD = 1 << 1, /* first the thread's cache for the pool that USE named was asked */
 };
 
 enum gp_record_kind {

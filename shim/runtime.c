@@ -179,7 +179,8 @@ void gp_runtime_succeeded_slow(uintptr_t caller)
 	CUcontext handle = NULL;
 	unsigned bit;
 
-	if (!self || atomic_load(&gp_bypass))
+	/* What is recorded is what the driver's functions are asked: one way is enough. */
+	if (!self || gp_state.is_watched || atomic_load(&gp_bypass))
 		return;
 	bit = get_to_know(caller);
 	if (!bit || (self->caches[0].runtimes & bit))

@@ -66,6 +66,7 @@ bool gp_state_read(void)
 		gp_region_init(&config->regions);
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
 		gp_state.is_watched = gp_record_is_on() || gp_config_debug_is_on(&config->debug);
+		gp_state.is_free_attended = gp_state.is_watched || config->is_free_synchronous;
 		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);

@@ -24,6 +24,7 @@ static bool has_key;
 /* The others move up. */
 static void close_cache(struct gp_thread *self, int i)
 {
+	gp_record(gp_tcache_pool(self->caches[i].tcache), CACHE, 0);
 	gp_tcache_free(self->caches[i].tcache);
 	memmove(&self->caches[i], &self->caches[i + 1], (size_t)(GP_THREAD_CACHES - 1 - i) * sizeof(self->caches[0]));
 	self->caches[GP_THREAD_CACHES - 1] = (struct gp_thread_cache){0};
@@ -155,19 +156,19 @@ static void add(struct gp_thread *self, struct gp_context *context)
 		.context = context, /* stays as long as its pool */
 		.tcache = tcache,
 	};
+	gp_record(gp_tcache_pool(tcache), CACHE, 1);
 }
 
 /*
  * A driver without context fences waits for everything instead, so one for several frees would be a wait for what came
- * after them. A recording tells of every allocation and free, which only the slow way does.
+ * after them.
  */
 static bool are_wanted(void)
 {
 	const struct gp_config *config = &gp_state.config;
 
 	return config->thread_cache_bytes && config->pending_count == UINT64_MAX && gp_state_kind() != GP_KIND_NONE &&
-	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_record_is_on() &&
-	       !gp_scope_no_caches && !gp_region_has_caller_rules;
+	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_scope_no_caches && !gp_region_has_caller_rules;
 }
 
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle)

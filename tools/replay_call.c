@@ -3,10 +3,12 @@
 
 #include "replay_call.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 
 #include "../pool/pool_control.h"
+#include "../pool/tcache.h"
 #include "stat_say.h"
 
 /* It is waited for step by step, and nobody else is there to free anything. */
@@ -66,6 +68,7 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 		.pending_bytes_max = e->values[7],
 		.reserve_bytes = e->values[9],
 		.oom_wait_ns = gp_min(e->values[10], OOM_WAIT_MAX_NS),
+		.thread_cache_bytes = e->values[13],
 	};
 
 	p->number = run->n_pools;
@@ -99,6 +102,56 @@ static void note_block(struct replay_state *run, const struct replay_event *e, u
 	replay_map_put(&run->live, (struct replay_entry){e->values[0], bytes, addr, e->pool});
 }
 
+static uint64_t key_of_cache(const struct replay_event *e)
+{
+	return ((uint64_t)e->thread << 32 | e->pool) + 1;
+}
+
+/* The cache that the call went by, if there is one here as well. */
+static struct gp_tcache *cache_of(const struct replay_state *run, const struct replay_event *e)
+{
+	bool is_asked = (e->values[3] & GP_RECORD_CALL_BY_THREAD) && e->pool != REPLAY_NO_POOL;
+	struct replay_entry *entry = is_asked ? replay_map_find(&run->caches, key_of_cache(e)) : NULL;
+
+	return entry ? (struct gp_tcache *)(uintptr_t)entry->addr : NULL;
+}
+
+static void close_cache(struct replay_state *run, struct replay_entry *entry)
+{
+	gp_tcache_free((struct gp_tcache *)(uintptr_t)entry->addr);
+	replay_map_remove(&run->caches, entry);
+}
+
+/* Another kind, or a limit, may have none. */
+static void run_cache(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_entry *entry = replay_map_find(&run->caches, key_of_cache(e));
+	struct gp_tcache *tcache;
+
+	if (entry)
+		close_cache(run, entry);
+	tcache = e->values[0] ? gp_tcache_new(run->pools[e->pool]->pool) : NULL;
+	if (tcache)
+		replay_map_put(&run->caches,
+			(struct replay_entry){.key = key_of_cache(e), .addr = (uintptr_t)tcache, .pool = e->pool});
+}
+
+/* Removing one may put another in its place. */
+void replay_close_caches(struct replay_state *run)
+{
+	for (size_t i = 0; i < run->caches.size; i++)
+		while (run->caches.slots[i].key)
+			close_cache(run, &run->caches.slots[i]);
+}
+
+static int alloc(struct replay_pool *p, const struct replay_event *e, struct gp_tcache *tcache, uint64_t *ret_addr)
+{
+	if (e->values[3] & GP_RECORD_CALL_UNCACHED)
+		return gp_pool_alloc_uncached(p->pool, e->values[1], 0, ret_addr);
+	return tcache ? gp_tcache_alloc(tcache, e->values[1], 0, ret_addr)
+		      : gp_pool_alloc(p->pool, e->values[1], 0, ret_addr);
+}
+
 static void run_alloc(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p = run->pools[e->pool];
@@ -108,8 +161,7 @@ static void run_alloc(struct replay_state *run, const struct replay_event *e)
 
 	p->now = gp_max(p->now, e->position);
 	p->fences->now = gp_max(p->fences->now, e->position);
-	r = e->values[3] ? gp_pool_alloc_uncached(p->pool, e->values[1], 0, &addr)
-			 : gp_pool_alloc(p->pool, e->values[1], 0, &addr);
+	r = alloc(p, e, cache_of(run, e), &addr);
 	if (!r && was_served)
 		note_block(run, e, addr);
 	else if (!r)
@@ -119,17 +171,29 @@ static void run_alloc(struct replay_state *run, const struct replay_event *e)
 		run->result->n_refused++;
 }
 
-static void run_free(struct replay_state *run, const struct replay_event *e)
+/* As the hooks do it. */
+static void release(struct gp_addrmap *map, uint64_t addr, const struct replay_event *e, struct gp_tcache *tcache)
 {
 	enum gp_free_mode mode = (enum gp_free_mode)gp_min(e->values[1], GP_FREE_SYNCED);
+
+	if (tcache && gp_tcache_put(tcache, addr) != -ENOENT)
+		return;
+	if (tcache)
+		(void)gp_pool_free_by(map, addr, tcache);
+	else if (e->values[3] & GP_RECORD_CALL_UNCACHED)
+		(void)gp_pool_free_uncached(map, addr, mode);
+	else
+		(void)gp_pool_free(map, addr, mode);
+}
+
+static void run_free(struct replay_state *run, const struct replay_event *e)
+{
 	struct replay_entry *block = replay_map_find(&run->live, e->values[0]);
-	struct gp_addrmap *map;
 
 	/* Freed as the other kind of memory it is not freed. */
 	if (!block || run->pools[block->pool]->is_pinned != (e->values[2] != 0))
 		return;
-	map = &run->pools[block->pool]->memory->map;
-	(void)(e->values[3] ? gp_pool_free_uncached(map, block->addr, mode) : gp_pool_free(map, block->addr, mode));
+	release(&run->pools[block->pool]->memory->map, block->addr, e, cache_of(run, e));
 	run->live_bytes -= block->bytes;
 	replay_map_remove(&run->live, block);
 }
@@ -236,6 +300,9 @@ static void run_on_pool(struct replay_state *run, const struct replay_event *e)
 		break;
 	case GP_RECORD_RESCUE:
 		(void)gp_pool_rescue(p->pool, e->values[0], attempt, &rescue);
+		break;
+	case GP_RECORD_CACHE:
+		run_cache(run, e);
 		break;
 	case GP_RECORD_ORDER_AGAIN:
 		gp_pool_order_again(p->pool);

@@ -16,6 +16,7 @@ struct replay_state {
 	struct replay_memory *devices[REPLAY_DEVICES_MAX], *pinned;
 	struct replay_pool **pools;
 	uint32_t n_pools;
+	struct replay_map caches; /* of threads, for pools; addr: where the cache is */
 	struct replay_map live; /* by the address in the file: that of the replay, and the bytes of live_bytes */
 	uint64_t live_bytes;	/* of device memory, as asked for */
 	_Atomic unsigned n_defers;
@@ -23,6 +24,9 @@ struct replay_state {
 
 /* A pool as the recorded process had it, or as the settings have it. */
 void replay_add_pool(struct replay_state *run, const struct replay_event *e);
+
+/* Those of threads that had no end, too. */
+void replay_close_caches(struct replay_state *run);
 
 /* Anything else that was called for: an allocation, a free, what pools were told. */
 void replay_call(struct replay_state *run, const struct replay_event *e);

@@ -19,7 +19,7 @@
 static bool is_call(enum gp_record_kind kind)
 {
 	return (kind >= GP_RECORD_ALLOC && kind <= GP_RECORD_UNPOOLED) ||
-	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_IN_ORDER);
+	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_CACHE);
 }
 
 static bool is_answer(enum gp_record_kind kind)
@@ -124,6 +124,7 @@ static void free_memory(struct replay_memory *memory)
 
 static void deinit(struct replay_state *run)
 {
+	replay_close_caches(run);
 	for (uint32_t i = 0; i < run->n_pools; i++) {
 		gp_pool_drop(run->pools[i]->pool);
 		gp_pool_put(run->pools[i]->pool);
@@ -138,6 +139,7 @@ static void deinit(struct replay_state *run)
 	free_memory(run->pinned);
 	free(run->pools);
 	replay_map_deinit(&run->live);
+	replay_map_deinit(&run->caches);
 }
 
 int replay_run(struct replay_file *file, const struct replay_contents *contents, const struct replay_settings *settings,

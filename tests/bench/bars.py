@@ -223,6 +223,10 @@ BARS = [
     Bar("CuPy step over its own pool: time, upper end", "times", "<=", 1.02, time_upper("CuPy step", "split"),
         time_note("CuPy step", "split")),
     Bar("the same: median", "times", "<=", 1.00, time_median("CuPy step", "split")),
+    *(Bar(f"GPUPOOL_RECORD over none, {program}: median", "times", "<=", 1.05,
+          time_median(f"{program}, recorded", "recording", "split"),
+          time_note(f"{program}, recorded", "recording", "split"))
+      for program in ("CuPy step", "PyTorch training")),
     Bar("four streams overlapping: throughput over the best of torch, async", "times", ">=", 0.97, throughput,
         who_is_missing("kernels and copies on four streams", ("torch", "async"))),
     Bar("pinned, window of 4, 4 KiB to 256 MiB", "ns", "<", 1000, pinned_most),

@@ -228,6 +228,17 @@ def run_jax(book, place, options, log):
     run_programs(book, options, log, "JAX step", peers, 7)
 
 
+def run_recorded(book, place, options, log):
+    """Whole programs, each without and with GPUPOOL_RECORD."""
+    off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    cupy = place.script("split", "cupy", "play_cupy.py", "split", ["none"])
+    torch = place.script("split", "torch", "play_torch.py", "split", variables=off)
+    for group, peer, runs, windows in (("CuPy step, recorded", cupy, RUNS, SHORT_WINDOWS),
+                                       ("PyTorch training, recorded", torch, 5, WINDOWS)):
+        with extras.recording(peer, "recording") as recording:
+            run_programs(book, options, log, group, [peer, recording], runs, windows)
+
+
 def run_traces(book, place, options, log):
     extras.traces(book, place.stat, programs.ROOT / "tests" / "traces")
 
@@ -245,6 +256,7 @@ PARTS = {
     "memory": run_memory,
     "cupy": run_cupy,
     "jax": run_jax,
+    "recorded": run_recorded,
     "traces": run_traces,
     "costs": run_costs,
 }

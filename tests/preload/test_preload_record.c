@@ -158,6 +158,36 @@ START_TEST(a_replay_does_exactly_what_the_process_did)
 }
 END_TEST
 
+/* The counters of split in a process that pauses at its end. */
+static void run_to_its_end(const char *const scenario[3], const char *record, uint64_t counts[LENGTH(counters)])
+{
+	play_run(&(struct play){.program = scenario[0],
+		.words = {scenario[1]},
+		.env = (const char *const[]){"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", record, scenario[2], NULL},
+		.preload = play_library,
+		.at_pause = keep_status});
+	ck_assert_int_eq(play_status, 0);
+	for (size_t i = 0; i < LENGTH(counters); i++)
+		counts[i] = play_number(strstr(status, "\"devices\":"), counters[i]);
+}
+
+/* Threads keep what they kept, and fences are as few. In programs whose work on the GPU ends before they go on. */
+static const unsigned deterministic[] = {1, 3};
+
+START_TEST(what_is_recorded_is_what_happens_without_a_recording)
+{
+	const char *const *scenario = scenarios[deterministic[_i]];
+	uint64_t plain[LENGTH(counters)], seen[LENGTH(counters)];
+
+	run_to_its_end(scenario, "GPUPOOL_RECORD=", plain);
+	run_to_its_end(scenario, "GPUPOOL_RECORD=rec", seen);
+	for (size_t i = 0; i < LENGTH(counters); i++)
+		if (strcmp(counters[i], "driver_ns") != 0)
+			ck_assert_msg(plain[i] == seen[i], "%s: %llu without, %llu with", counters[i],
+				(unsigned long long)plain[i], (unsigned long long)seen[i]);
+}
+END_TEST
+
 /* Threads take turns in an order that a recording shows but roughly. */
 START_TEST(a_replay_of_threads_loses_no_block)
 {
@@ -349,6 +379,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_program_cannot_tell_that_it_is_recorded, 0, (int)LENGTH(alike));
 	tcase_add_loop_test(tc, a_replay_does_exactly_what_the_process_did, 0,
 		(int)(LENGTH(scenarios) * LENGTH(kinds) * LENGTH(settings)));
+	tcase_add_loop_test(tc, what_is_recorded_is_what_happens_without_a_recording, 0,
+		(int)LENGTH(deterministic));
 	tcase_add_test(tc, a_replay_of_threads_loses_no_block);
 	tcase_add_test(tc, each_process_has_a_file_of_its_own);
 	tcase_add_test(tc, a_child_does_not_write_into_its_parents_file);

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 
 #define MIB	 (UINT64_C(1) << 20)
 #define BASE	 UINT64_C(0x7f0000000000)
-#define FILE_MAX 4096
+#define FILE_MAX (64 * 1024)
 
 static const char *traces_dir;
 static char path[128]; /* of the file that is made */
@@ -310,12 +311,91 @@ START_TEST(the_driver_refuses_what_it_refused_when_it_was_recorded)
 }
 END_TEST
 
+enum { PAIRS = 512, LIVE = 16, CACHE_BYTES = 8 << 20 };
+
+/* A thread's allocations, of which the last few are not freed yet, and in the end all are; the GPU keeps up. */
+static void put_pairs(uint64_t addr, uint64_t flags)
+{
+	for (uint64_t i = 0; i < PAIRS + LIVE; i++) {
+		uint64_t block = addr + i % LIVE * 65536;
+
+		if (i >= LIVE) {
+			PUT(GP_RECORD_FREE, gp_record_fold(block - last_block), 0, 0, flags);
+			last_block = block;
+			put_answer(GP_RECORD_FENCE, 0, 0);
+			put_answer(GP_RECORD_QUERY, 0, 0);
+		}
+		if (i < PAIRS) {
+			PUT(GP_RECORD_ALLOC, gp_record_fold(block - last_block), 65536, 0, flags);
+			last_block = block;
+		}
+	}
+}
+
+static const struct {
+	bool is_opened, is_asked;
+} caches[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+START_TEST(a_thread_keeps_what_it_kept_when_it_was_recorded)
+{
+	put_title(GP_RECORD_TITLE);
+	PUT(GP_RECORD_POOL, 0, 0, 0, 3, 2 * MIB, 1024 * MIB, UINT64_MAX, 256 * MIB, UINT64_MAX, 0, 0,
+		GP_RECORD_POOL_BEHIND, 0, CACHE_BYTES);
+	for (uint64_t thread = 0; thread < 3; thread++) {
+		PUT(GP_RECORD_THREAD, thread);
+		PUT(GP_RECORD_USE, 0);
+		if (caches[_i].is_opened)
+			PUT(GP_RECORD_CACHE, 1);
+		put_pairs(BASE + thread * 2 * MIB, caches[_i].is_asked ? GP_RECORD_CALL_BY_THREAD : 0);
+		if (thread < 2)
+			PUT(GP_RECORD_CACHE, 0);
+	}
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json"), 0);
+	read_answer();
+	for (size_t i = 1; i < LENGTH(kinds); i++) {
+		bool is_cached = caches[_i].is_opened && caches[_i].is_asked;
+
+		ck_assert_int_eq(stat_of(kinds[i], "hits") + stat_of(kinds[i], "misses"), 3 * PAIRS);
+		ck_assert_int_eq(stat_of(kinds[i], "used_bytes"), 0);
+		if (is_cached)
+			ck_assert_int_lt(stat_of(kinds[i], "fence_records"), PAIRS);
+		else
+			ck_assert_int_gt(stat_of(kinds[i], "fence_records"), 3 * PAIRS / 2);
+	}
+}
+END_TEST
+
+/* Of a pool that is gone, twice, and of nobody. */
+START_TEST(caches_that_make_no_sense_change_nothing)
+{
+	put_title(GP_RECORD_TITLE);
+	PUT(GP_RECORD_POOL, 0, 0, 0, 3, 2 * MIB, 1024 * MIB, UINT64_MAX, 256 * MIB, UINT64_MAX, 0, 0,
+		GP_RECORD_POOL_BEHIND, 0, CACHE_BYTES);
+	PUT(GP_RECORD_FREE, 0, 0, 0, GP_RECORD_CALL_BY_THREAD);
+	PUT(GP_RECORD_USE, 0);
+	PUT(GP_RECORD_CACHE, 0);
+	PUT(GP_RECORD_CACHE, 1);
+	PUT(GP_RECORD_CACHE, 7);
+	put_pairs(BASE, GP_RECORD_CALL_BY_THREAD | GP_RECORD_CALL_UNCACHED);
+	put_pairs(BASE, GP_RECORD_CALL_BY_THREAD);
+	PUT(GP_RECORD_DROP, 0);
+	put_pairs(BASE, GP_RECORD_CALL_BY_THREAD);
+	PUT(GP_RECORD_CACHE, 1);
+	put_pairs(BASE, GP_RECORD_CALL_BY_THREAD);
+	put_file();
+	ck_assert_int_eq(STAT("replay", path, "--json"), 0);
+	ck_assert_int_eq(number(read_answer(), "n_allocs"), 4 * PAIRS);
+	ck_assert_int_eq(stat_of("split", "used_bytes"), 0);
+}
+END_TEST
+
 START_TEST(what_a_later_version_adds_is_passed_over)
 {
 	static const uint64_t many[] = {BASE << 1, 2 * MIB, 0, 7, 7, 7, 7, 7, 7};
 
 	put_start();
-	PUT(30, 1, 2, 3);
+	PUT(GP_RECORD_OVERLAP, 1, 2, 3);
 	put(GP_RECORD_ALLOC, 9, many);
 	last_block = BASE;
 	put_free(BASE);
@@ -472,6 +552,8 @@ static Suite *replay_suite(void)
 	tcase_add_loop_test(tc, a_limit_changes_when_it_changed_unless_another_is_asked_for, 0, LENGTH(limits));
 	tcase_add_loop_test(tc, frees_stay_queued_while_there_is_a_defer_scope, 0, 2);
 	tcase_add_test(tc, the_driver_refuses_what_it_refused_when_it_was_recorded);
+	tcase_add_loop_test(tc, a_thread_keeps_what_it_kept_when_it_was_recorded, 0, LENGTH(caches));
+	tcase_add_test(tc, caches_that_make_no_sense_change_nothing);
 	tcase_add_test(tc, what_a_later_version_adds_is_passed_over);
 	tcase_add_test(tc, a_recording_that_ends_anywhere_is_read_up_to_there);
 	tcase_add_test(tc, a_trace_is_the_same_with_and_without_compression_and_every_time);
