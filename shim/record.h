@@ -6,8 +6,8 @@
  * GPUPOOL_RECORD: writes down what the program allocates and frees, and what the driver answers, for
  * gpupool-stat replay.
  *
- * Off it costs a look at a flag. On, threads keep what they have at hand, but the runtime layer serves nobody. Any thread may record, whatever locks it holds; with any the rows ALLOC and FREE are
- * not for it, since they may log.
+ * Off it costs a look at a flag. On, threads keep what they have at hand, but the runtime layer serves nobody. Any
+ * thread may record, whatever locks it holds; with any the rows ALLOC and FREE are not for it, since they may log.
  */
 
 #include "../pool/pool.h"
