@@ -28,7 +28,7 @@ struct bench_peer {
 
 extern const struct bench_peer bench_peer;
 
-enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256 };
+enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256, BENCH_APART = 128 };
 
 /* What a player is asked to do, a line of key=value words. */
 struct bench_request {
@@ -51,13 +51,16 @@ struct bench_slot {
 /* From one thread to one other. */
 struct bench_ring {
 	struct bench_slot slots[BENCH_RING_SIZE];
-	unsigned head __attribute__((aligned(64))); /* written by the producer */
-	unsigned tail __attribute__((aligned(64))); /* written by the consumer */
+	unsigned head __attribute__((aligned(BENCH_APART))); /* written by the producer */
+	unsigned tail __attribute__((aligned(BENCH_APART))); /* written by the consumer */
 };
 
-/* What one thread works with, and what it finds. */
+/*
+ * What one thread works with, and what it finds. Two lines apart from that of any other, since processors fetch lines in
+ * pairs: what is measured is the peer, not threads that wait for each other's notes.
+ */
 struct bench_lane {
-	const struct bench_request *request;
+	const struct bench_request *request __attribute__((aligned(BENCH_APART)));
 	struct bench_slot *slots; /* of the window or batch */
 	struct bench_ring *ring;
 	uint64_t random; /* state of a generator; never 0 */

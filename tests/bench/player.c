@@ -58,6 +58,15 @@ static void *worker(void *arg)
 	}
 }
 
+/* Zeroes that no other thread's memory shares a line with; NULL without host memory. */
+static void *alloc_apart(size_t n, size_t bytes)
+{
+	size_t size = (n * bytes + BENCH_APART - 1) / BENCH_APART * BENCH_APART;
+	void *memory = aligned_alloc(BENCH_APART, size);
+
+	return memory ? memset(memory, 0, size) : NULL;
+}
+
 static bool start_workers(void)
 {
 	if (pthread_barrier_init(&session.barrier, NULL, session.n_lanes + 1))
@@ -137,7 +146,7 @@ static bool fill_held(struct bench_lane *lane, unsigned held, unsigned cached)
 
 static bool fill_window(struct bench_lane *lane)
 {
-	lane->slots = calloc(session.request.live, sizeof(*lane->slots));
+	lane->slots = alloc_apart(session.request.live, sizeof(*lane->slots));
 	if (!lane->slots)
 		return false;
 	for (unsigned i = 0; i < session.request.live; i++)
@@ -149,7 +158,7 @@ static bool fill_window(struct bench_lane *lane)
 static bool make_lanes(void)
 {
 	session.n_lanes = session.request.threads > 1 ? session.request.threads : 1;
-	session.lanes = calloc(session.n_lanes, sizeof(*session.lanes));
+	session.lanes = alloc_apart(session.n_lanes, sizeof(*session.lanes));
 	if (!session.lanes)
 		return false;
 	for (unsigned i = 0; i < session.n_lanes; i++) {
@@ -160,7 +169,7 @@ static bool make_lanes(void)
 		if (session.pattern->is_handed_over) {
 			lane->turn = i % 2;
 			lane->ring = lane->turn ? session.lanes[i - 1].ring
-						: aligned_alloc(64, sizeof(struct bench_ring));
+						: aligned_alloc(BENCH_APART, sizeof(struct bench_ring));
 			if (!lane->ring)
 				return false;
 			lane->ring->head = lane->ring->tail = 0;
