@@ -119,12 +119,18 @@ def most(book, group, peer, keys):
 
 
 def peak_ratio(mine, theirs):
-    """PyTorch's figures are without what libraries beside it take from the driver, and gpupool's with it."""
-    def measure(book):
-        ours = most(book, "PyTorch training", mine, ["pool_peak"])
-        beside = most(book, "PyTorch training", mine, ["beside"])
-        others = most(book, "PyTorch training", theirs, ["own_peak"])
+    """
+    PyTorch's figures are without what libraries beside it take from the driver, and gpupool's with it. Of the runs in
+    turns, or where these had other columns of the runs alone.
+    """
+    def measure_in(book, group):
+        ours, beside = (most(book, group, mine, [key]) for key in ("pool_peak", "beside"))
+        others = most(book, group, theirs, ["own_peak"])
         return (ours - beside) / others if ours and others and beside is not None else None
+
+    def measure(book):
+        found = measure_in(book, "PyTorch training")
+        return measure_in(book, "PyTorch training, alone") if found is None else found
     return measure
 
 

@@ -56,8 +56,8 @@ struct bench_ring {
 };
 
 /*
- * What one thread works with, and what it finds. Two lines apart from that of any other, since processors fetch lines in
- * pairs: what is measured is the peer, not threads that wait for each other's notes.
+ * What one thread works with, and what it finds. Two lines apart from that of any other, since processors fetch lines
+ * in pairs: what is measured is the peer, not threads that wait for each other's notes.
  */
 struct bench_lane {
 	const struct bench_request *request __attribute__((aligned(BENCH_APART)));

@@ -207,6 +207,7 @@ def run_memory(book, place, options, log):
                 status = running.status()
                 if status:
                     found["pool_peak"] = ctl.device_sum(status, "peak_total_bytes")
+                    found["beside"] = running.bytes_beside(TORCH_ALLOCATOR)
                 found["outside_peak"] = memory.peak()
                 book.sample(group, PROGRAM, peer.name, nth, found)
 

@@ -144,6 +144,17 @@ class BarsTest(Quiet):
         book.sample("PyTorch training", Cell("step", {}), "split", 0, {"ns": 10.0, "pool_peak": 1100, "beside": 200})
         self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (0.9, "reached"))
 
+    def test_a_peak_of_runs_alone_will_do(self):
+        what, book = "peak memory: vmm over its expandable segments", books.Book()
+        group, step = "PyTorch training, alone", Cell("step", {})
+        book.sample(group, step, "expandable", 0, {"ns": 10.0, "own_peak": 1000})
+        self.assertEqual(self.judged(book, what)["verdict"], "not measured")
+        book.sample(group, step, "vmm", 0, {"ns": 10.0, "pool_peak": 1190, "beside": 200})
+        self.assertEqual(self.judged(book, what)["value"], 0.99)
+        for name, found in (("expandable", {"own_peak": 500}), ("vmm", {"pool_peak": 700, "beside": 100})):
+            book.sample("PyTorch training", step, name, 0, {"ns": 10.0, **found})
+        self.assertEqual(self.judged(book, what)["value"], 1.2)
+
     def test_a_call_in_the_steady_state_misses_the_bar_and_a_record_does_not(self):
         what = "driver calls in the steady state, records aside"
         for calls, verdict in [({"memory": 0, "fence": 0, "record": 9}, "reached"), ({"memory": 1}, "NOT REACHED")]:
