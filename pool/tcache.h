@@ -21,6 +21,9 @@
 
 struct gp_tcache;
 
+/* Of the device's memory, or its limit, a thread keeps that part for itself at most, if nobody says how much. */
+enum { GP_TCACHE_SHARE = 1024 };
+
 /* A cache with a reference to the pool; NULL without host memory, or where the pool's options do not allow it. */
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool);
 

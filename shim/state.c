@@ -41,9 +41,6 @@ uint64_t gp_state_machine_bytes(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-/* Of the device's memory, or its limit, a thread keeps that part for itself at most, if nobody says how much. */
-enum { THREAD_SHARE = 1024 };
-
 /* A process that makes no CUDA call is not told about its settings (gp_state_start does). */
 static void say_nothing(void *unused, const struct gp_config_report *problem)
 {
@@ -290,7 +287,7 @@ void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes
 	options->thread_cache_bytes = config->thread_cache_bytes;
 	if (config->source[GP_OPTION_THREAD_CACHE] == GP_CONFIG_DEFAULT)
 		options->thread_cache_bytes =
-			gp_min(options->thread_cache_bytes, gp_min(total_bytes, limit) / THREAD_SHARE);
+			gp_min(options->thread_cache_bytes, gp_min(total_bytes, limit) / GP_TCACHE_SHARE);
 	options->barrier = options->thread_cache_bytes ? gp_barrier_find() : NULL;
 	options->oom_wait_ns = config->oom_wait_ms * 1000000;
 }

@@ -83,8 +83,11 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 	options.n_defers = &run->n_defers;
 	options.pending_count_max = pending_count_max(options.kind, e);
 	options.completion_only = needs_completion(run, p);
-	if (is_limited(run, p->is_pinned))
+	if (is_limited(run, p->is_pinned)) {
 		options.pending_bytes_max = gp_min(options.pending_bytes_max, run->settings.limit_bytes / 5);
+		options.thread_cache_bytes =
+			gp_min(options.thread_cache_bytes, run->settings.limit_bytes / GP_TCACHE_SHARE);
+	}
 	if (gp_pool_new(&options, &p->pool))
 		stat_alloc(NULL);
 	run->pools = stat_alloc(realloc(run->pools, (run->n_pools + 1) * sizeof(*run->pools)));
