@@ -23,7 +23,8 @@ enum {
 
 struct gp_backend {
 	const struct gp_backend_ops *ops;
-	void *arg; /* handed to every function */
+	void *arg;	      /* handed to every function */
+	struct gp_work *work; /* what is submitted, to whatever a fence covers; NULL: nobody says (work.h) */
 };
 
 /*
@@ -83,9 +84,9 @@ struct gp_backend_ops {
 
 	/*
 	 * Fences. Records all work submitted so far in the context, on every stream. is_at_free: the program's own free
-	 * waits for that, too.
+	 * waits for that, too. *ret_epoch, which is GP_WORK_NO_EPOCH before: what gp_work_look said first.
 	 */
-	int (*fence_record)(void *arg, int slot, bool is_at_free);
+	int (*fence_record)(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch);
 
 	/* Whether a record makes the host wait for the work. Then none is made that could be done without. NULL: no. */
 	bool (*fence_record_waits)(void *arg);

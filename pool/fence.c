@@ -162,13 +162,13 @@ static bool note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 }
 
 /* The slot is nobody else's meanwhile. */
-static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free, bool waits)
+static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free, bool waits, uint64_t *ret_epoch)
 {
 	int r;
 
 	if (gp_unlikely(waits))
 		gp_mutex_unlock(&f->lock);
-	r = f->backend.ops->fence_record(f->backend.arg, slot, is_at_free);
+	r = f->backend.ops->fence_record(f->backend.arg, slot, is_at_free, ret_epoch);
 	if (gp_unlikely(waits))
 		gp_mutex_lock(&f->lock);
 	return r;
@@ -260,9 +260,17 @@ static int make_room_locked(struct gp_fence *f)
 	return 0;
 }
 
+/* Read without the lock: who sees the epoch sees this fence, or a later one, which is as good. */
+static void note_clean_locked(struct gp_fence *f, uint64_t seq, uint64_t epoch)
+{
+	atomic_store_explicit(&f->clean, seq, memory_order_relaxed);
+	if (atomic_load_explicit(&f->clean_epoch, memory_order_relaxed) != epoch)
+		atomic_store_explicit(&f->clean_epoch, epoch, memory_order_release);
+}
+
 static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 {
-	uint64_t seq;
+	uint64_t seq, epoch = GP_WORK_NO_EPOCH;
 	int slot, r = 0;
 
 	/* No order can be given behind a late record, and then the host would have to wait once the order is due. */
@@ -275,7 +283,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	slot = f->spare[--f->n_spare];
 	seq = atomic_load(&f->started) + 1;
 	atomic_store(&f->started, seq);
-	r = record_slot_locked(f, slot, is_at_free, waits);
+	r = record_slot_locked(f, slot, is_at_free, waits, &epoch);
 	if (r) {
 		f->spare[f->n_spare++] = (int16_t)slot;
 		return r;
@@ -284,6 +292,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	atomic_store_explicit(&f->published, seq, memory_order_relaxed);
 	if (is_at_free)
 		(void)note_free_locked(f, nth_locked(f, f->count - 1));
+	note_clean_locked(f, seq, f->backend.work ? epoch : GP_WORK_NO_EPOCH);
 	bump_locked(&f->records);
 	return 0;
 }

@@ -16,6 +16,9 @@
  * for such an s. started is raised before the record, so a free that races with a record counts to the next.
  * A number whose record failed is skipped: a later one covers more. Numbers begin at 2 and 1 is complete from the
  * start, so that a stamp of 0 says "nothing on the GPU ever touched it".
+ *
+ * Where somebody says what is submitted (work.h), and nothing was since s was recorded, then s covers what is freed now
+ * as well, as if it had been freed before: its stamp is s - 1.
  */
 
 #include "fence_state.h"
@@ -80,6 +83,17 @@ uint64_t gp_fence_newest(struct gp_fence *f);
 static inline uint64_t gp_fence_started(const struct gp_fence *f)
 {
 	return atomic_load(&f->started);
+}
+
+/* Of what is freed now. */
+static inline uint64_t gp_fence_stamp(const struct gp_fence *f)
+{
+	uint64_t epoch = atomic_load_explicit(&f->clean_epoch, memory_order_acquire);
+	uint64_t clean = atomic_load_explicit(&f->clean, memory_order_relaxed);
+
+	if (gp_unlikely(epoch != GP_WORK_NO_EPOCH) && gp_work_epoch(f->backend.work) == epoch)
+		return clean - 1;
+	return gp_fence_started(f);
 }
 
 static inline bool gp_fence_was_ready(const struct gp_fence *f)

@@ -8,6 +8,7 @@
 
 #include "backend.h"
 #include "lock.h"
+#include "work.h"
 
 enum { GP_FENCE_FREERS = 16 };
 
@@ -19,6 +20,7 @@ struct gp_fence {
 	_Atomic uint64_t completed; /* this one and all before are done */
 	_Atomic uint64_t published; /* the last one recorded, by anybody */
 	_Atomic uint64_t published_at_free; /* the last one recorded at a free */
+	_Atomic uint64_t clean, clean_epoch; /* the last one recorded, and when (work.h); the epoch is written last */
 	_Atomic bool was_ready;	    /* the last query found all complete that it asked for */
 	_Atomic bool lags;	    /* what was recorded a while ago is not done yet */
 	_Atomic bool is_in_order;   /* all work of the context is done in the order in which it came */

@@ -286,9 +286,15 @@ static bool is_sent_off_locked(struct gp_pool *pool, const struct gp_block *bloc
 	       !gp_pool_is_deferring(pool) && pool->can_release_behind;
 }
 
+/* A late free is no end of what its stream does with the block. */
+static uint64_t stamp_of(const struct gp_pool *pool, enum gp_free_mode mode)
+{
+	return mode == GP_FREE_NORMAL ? gp_fence_stamp(pool->fence) : gp_fence_started(pool->fence);
+}
+
 static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
 {
-	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : gp_fence_started(pool->fence);
+	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : stamp_of(pool, mode);
 	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, stamp, true) : 0;
 	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false, is_sent_off = false;
 

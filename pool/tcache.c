@@ -292,7 +292,7 @@ static inline void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, stru
 	gp_tcache_stamp_locked(tc, block);
 	*gp_shelf_at(shelf, shelf->count++) = block;
 	tc->bytes += block->size;
-	tc->n_uncovered++;
+	tc->n_uncovered += block->stamp >= published;
 }
 
 /* When a fence is due: soon, if enough has come together; now, if others were in the way for long, or it is wanted. */
@@ -430,7 +430,7 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 	if (gp_unlikely(recent->size > tc->size_max)) {
 		if (!gp_tcache_put_large(tc, recent, is_plenty(tc)))
 			return -ENOENT;
-		due = DUE_NOW;
+		due = tc->newest_stamp < gp_tcache_usable_below(tc) ? NOT_DUE : DUE_NOW;
 	} else {
 		is_wanted = is_leisure(tc);
 		if (gp_unlikely(!(is_wanted && accept(tc, recent, &due)) &&

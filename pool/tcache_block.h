@@ -78,7 +78,8 @@ static inline bool gp_tcache_claim_locked(struct gp_tcache *tc, const struct gp_
 /* Such a block is freed now. */
 static inline void gp_tcache_stamp_locked(struct gp_tcache *tc, struct gp_block *block)
 {
-	block->stamp = tc->newest_stamp = gp_fence_started(tc->fence);
+	block->stamp = gp_fence_stamp(tc->fence);
+	tc->newest_stamp = gp_max(tc->newest_stamp, block->stamp);
 	tc->n_blocks++;
 	tc->requested -= gp_block_requested(block);
 }

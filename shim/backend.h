@@ -5,6 +5,7 @@
 /* The pools' backends over the CUDA driver: device memory of a context, and pinned memory of its owner. */
 
 #include "context.h"
+#include "in_order.h"
 
 /* A pool of the context's device memory. 0, -ENOMEM. The pool refers to the context until it is gone. */
 int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool);
@@ -52,6 +53,15 @@ struct gp_context *gp_pinned_context(const struct gp_pool *pool);
 
 /* Calls back for each pinned pool that the context has, with a reference held. */
 void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
+
+/*
+ * What tells a pool of that kind that nothing was submitted, so that a free needs no call of the driver's; NULL where
+ * each is to make one, as it may be the first to be told of an error.
+ */
+static inline struct gp_work *gp_backend_work(enum gp_kind kind)
+{
+	return kind == GP_KIND_NONE || gp_config_debug_is_on(&gp_state.config.debug) ? NULL : &gp_submitted;
+}
 
 /* The event of a context's slot; made when first asked for. Between enter and leave. */
 int gp_backend_event(struct gp_context *context, CUevent *event);

@@ -254,8 +254,9 @@ static int fence_call(struct gp_context *context, int slot, CUresult (*call)(str
 	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
 
-static int device_fence_record(void *arg, int slot, bool is_at_free)
+static int device_fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
 {
+	*ret_epoch = gp_work_look(&gp_submitted);
 	return fence_call(arg, slot, record);
 }
 
@@ -392,7 +393,7 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 	int r;
 	struct gp_pool_options options = {
 		.kind = kind,
-		.backend = {.ops = &device_ops, .arg = context},
+		.backend = {.ops = &device_ops, .arg = context, .work = gp_backend_work(kind)},
 		.map = &gp_state.device_map,
 		.budget = &device->budget,
 		.granule = granule,

@@ -172,7 +172,7 @@ static void record_in(void *arg, struct gp_context *context)
 		part->is_recorded = true;
 }
 
-static int pinned_fence_record(void *arg, int slot, bool is_at_free)
+static int pinned_fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
 {
 	struct gp_pinned *pinned = arg;
 	struct recording recording = {
@@ -185,6 +185,7 @@ static int pinned_fence_record(void *arg, int slot, bool is_at_free)
 		gp_capture_refused();
 		return -EBUSY;
 	}
+	*ret_epoch = gp_work_look(&gp_submitted);
 	prune(recording.slot);
 	gp_context_each(record_in, &recording);
 	return recording.r;
@@ -298,7 +299,7 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 	struct gp_pinned *pinned = calloc(1, sizeof(*pinned));
 	struct gp_pool_options options = {
 		.kind = gp_state_kind() == GP_KIND_NONE ? GP_KIND_NONE : GP_KIND_BINNED,
-		.backend = {.ops = &pinned_ops, .arg = pinned},
+		.backend = {.ops = &pinned_ops, .arg = pinned, .work = gp_backend_work(gp_state_kind())},
 		.map = &gp_state.pinned_map,
 		.budget = &gp_state.pinned_budget,
 		.granule = 4 * GP_KIB,

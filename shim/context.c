@@ -144,8 +144,10 @@ static struct gp_context *make(CUcontext handle)
 	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->regions.lock, GP_RANK_LEAF);
 	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
-		bool is_in_order = gp_in_order_is();
+		bool is_in_order;
 
+		gp_in_order_settle();
+		is_in_order = gp_in_order_is();
 		gp_record(context->pool, IN_ORDER, is_in_order);
 		gp_pool_set_in_order(context->pool, is_in_order);
 		gp_record(context->pool, OVERLAP, gp_green_is_on(device));

@@ -43,18 +43,26 @@
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                              \
 	{                                                                                                              \
+		CUresult r;                                                                                            \
+                                                                                                                       \
 		if (!gp_real_ready())                                                                                  \
 			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
 		if (!gp_real.symbol)                                                                                   \
 			return CUDA_ERROR_NOT_FOUND;                                                                   \
 		gp_in_order_see(stream, flags);                                                                        \
-		return gp_real.symbol arguments;                                                                       \
+		r = gp_real.symbol arguments;                                                                          \
+		gp_work_note(&gp_submitted);                                                                           \
+		return r;                                                                                              \
 	}                                                                                                              \
 	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
 	CUresult symbol parameters                                                                                     \
 	{                                                                                                              \
+		CUresult r;                                                                                            \
+                                                                                                                       \
 		if (gp_unlikely(!gp_in_order_is_past() || !gp_real_is_found() || !gp_real.symbol))                     \
 			return see_##symbol arguments;                                                                 \
-		return gp_real.symbol arguments;                                                                       \
+		r = gp_real.symbol arguments;                                                                          \
+		gp_work_note(&gp_submitted);                                                                           \
+		return r;                                                                                              \
 	}
 #include "hooks.def"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Expands to the linker's version script: dlsym, and the rows of the tables. */
+/* Expands to the linker's version script: dlsym, dlopen, and the rows of the tables. */
 {
 global:
 	dlsym;
+	dlopen;
 	InitializeInjectionNvtx2;
 #define HOOK(symbol, name, version, flags, parameters, arguments) symbol;
 #include "hooks.def"

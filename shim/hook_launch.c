@@ -38,12 +38,20 @@ static void look(const CUlaunchConfig *config, int flags)
 
 CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
+	CUresult r;
+
 	look(config, CU_GET_PROC_ADDRESS_DEFAULT);
-	return gp_real.cuLaunchKernelEx(config, function, params, extra);
+	r = gp_real.cuLaunchKernelEx(config, function, params, extra);
+	gp_work_note(&gp_submitted);
+	return r;
 }
 
 CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
+	CUresult r;
+
 	look(config, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
-	return gp_real.cuLaunchKernelEx_ptsz(config, function, params, extra);
+	r = gp_real.cuLaunchKernelEx_ptsz(config, function, params, extra);
+	gp_work_note(&gp_submitted);
+	return r;
 }

@@ -12,6 +12,7 @@
 #include "bad_free.h"
 #include "caller.h"
 #include "debug.h"
+#include "in_order.h"
 #include "memory.h"
 #include "oom.h"
 #include "oom_hook.h"
@@ -291,7 +292,8 @@ __attribute__((cold)) static int release_watched(
 	struct gp_tcache *tcache = cache_to_release(map, mode);
 	int r;
 
-	gp_record(tcache ? gp_tcache_pool(tcache) : NULL, FREE, ptr, mode, is_pinned, flags_of_call(tcache));
+	gp_record(tcache ? gp_tcache_pool(tcache) : NULL, FREE, ptr, mode, is_pinned,
+		flags_of_call(tcache) | (gp_record_is_calm(gp_work_epoch(&gp_submitted)) ? GP_RECORD_CALL_CALM : 0));
 	if (gp_debug_is_on())
 		return gp_debug_free(is_pinned, ptr, is_waited, mode, release);
 	/* What nobody watches has been there already. */

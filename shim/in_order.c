@@ -14,10 +14,12 @@
 #include "real.h"
 #include "record.h"
 
+struct gp_work gp_submitted = GP_WORK_INIT;
 _Atomic bool gp_in_order_told;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic bool is_over; /* before all are told: a context that comes in between has seen it */
+static const char *_Atomic early; /* why, where it may have been before there was anybody to tell */
 static _Atomic bool has_thread, has_own_stream;
 static _Thread_local bool is_noted __attribute__((tls_model("initial-exec")));
 static _Thread_local bool is_own_noted __attribute__((tls_model("initial-exec")));
@@ -46,7 +48,7 @@ static const uint8_t known_interfaces[][16] = {
 bool gp_in_order_is(void)
 {
 	/* Without fences of the driver's own a record waits, and then nothing is left to be in order. */
-	return !atomic_load(&is_over) && gp_state.config.reuse == GP_CONFIG_REUSE_AUTO &&
+	return !atomic_load(&is_over) && !atomic_load(&early) && gp_state.config.reuse == GP_CONFIG_REUSE_AUTO &&
 	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent;
 }
 
@@ -69,6 +71,14 @@ void gp_in_order_end(const char *why)
 		return;
 	gp_log(GP_LOG_DEBUG, "work may be done out of order from now on: %s", why);
 	(void)pthread_once(&once, tell_all);
+}
+
+void gp_in_order_settle(void)
+{
+	const char *why = atomic_load(&early);
+
+	if (why)
+		gp_in_order_end(why);
 }
 
 void gp_in_order_note_thread(void)
@@ -112,12 +122,20 @@ void gp_in_order_note_work(CUstream stream)
 	errno = saved_errno;
 }
 
+void gp_in_order_lose_sight(const char *why)
+{
+	gp_work_lose(&gp_submitted);
+	/* Where no driver is, there may never be one: all else can wait for the first context. */
+	atomic_store(&early, why);
+	if (gp_real_is_found() && !is_away())
+		gp_in_order_end(why);
+}
+
 /* Its entry keeps errno. */
 void gp_in_order_note_private(const void *id)
 {
 	for (size_t i = 0; i < sizeof(known_interfaces) / sizeof(known_interfaces[0]); i++)
 		if (!memcmp(id, known_interfaces[i], sizeof(known_interfaces[i])))
 			return;
-	if (!is_away())
-		gp_in_order_end("an interface of the driver's that is in no header");
+	gp_in_order_lose_sight("an interface of the driver's that is in no header");
 }

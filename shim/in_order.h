@@ -16,18 +16,22 @@
  *
  * All that is seen only if every function that submits is known and reached through us. A driver newer than
  * our table may have others, and somebody else may stand in the way: there it ends as soon as there is a stream or a
- * second thread. And where a program looks for such a function behind itself, or asks for an interface that no header
- * tells of, it ends at once, but for the interfaces of the runtime and the libraries over it, whose work comes in the
- * usual ways.
+ * second thread. And where a program looks for such a function behind itself, opens a plug-in that does not meet us, or
+ * asks for an interface that no header tells of, it ends at once, but for the interfaces of the runtime and the
+ * libraries over it, whose work comes in the usual ways.
  */
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "../pool/work.h"
 #include "launch_abi.h"
 
 /* For what is in no order whatever the stream, and what has streams in places of its own. */
 #define GP_STREAM_ANY ((CUstream)~(uintptr_t)0)
+
+/* All that is submitted is told here, once the driver has it; until there may be work that we do not see. */
+extern struct gp_work gp_submitted;
 
 /* It is over, and everybody has been told. */
 extern _Atomic bool gp_in_order_told;
@@ -40,6 +44,9 @@ static inline bool gp_in_order_is_past(void)
 /* Whether it is so, as far as anybody knows; for a new context. */
 bool gp_in_order_is(void);
 
+/* What ended it before there was any context; to be called before one is in use. */
+void gp_in_order_settle(void);
+
 /* It ends, because of what is about to come. All is done when this returns, whoever does it. */
 void gp_in_order_end(const char *why);
 
@@ -51,6 +58,9 @@ void gp_in_order_note_stream(void);
 
 /* Something is about to be submitted to a stream that is not the legacy one. */
 void gp_in_order_note_work(CUstream stream);
+
+/* From now on there may be work that we do not see. Also before anything of ours was started. */
+void gp_in_order_lose_sight(const char *why);
 
 /* Somebody asks for an interface that no header tells of, by its 16 bytes. */
 void gp_in_order_note_private(const void *id);

@@ -3,8 +3,8 @@
 
 /*
  * dlsym, the door through which programs look for the driver. Everything that is not the driver's leaves through a
- * true tail jump in assembly (dlsym.S), because RTLD_NEXT and RTLD_DEFAULT mean "seen from the caller", whom a C
- * wrapper would replace by itself.
+ * true tail jump in assembly (loader.S), because RTLD_NEXT and RTLD_DEFAULT mean "seen from the caller", whom a C
+ * wrapper would replace by itself. And dlopen, where plug-ins come in that find the driver without this door.
  *
  * For names in hooks.def the C library is asked first, and only if it answers with the driver's function is
  * ours given instead. Constructors of other libraries may arrive here before anything of ours ran: nothing is
@@ -21,13 +21,23 @@
 #include "runtime.h"
 #include "state.h"
 
-/* Returned in two registers, which dlsym.S reads. */
+/* Returned in two registers, which loader.S reads. */
 struct gp_route {
 	uintptr_t is_handled;
 	void *address;
 };
 
 struct gp_route gp_dlsym_route(void *handle, const char *name);
+struct gp_route gp_dlopen_route(const char *file, int mode);
+
+/*
+ * The version that every C library has. To ask for one that it has not would allocate, for an error, and whoever stands
+ * in the way of malloc may be asking us for the real one.
+ */
+static void *next_of(const char *name)
+{
+	return dlvsym(RTLD_NEXT, name, GP_GLIBC);
+}
 
 bool gp_real_dlsym_resolve(void)
 {
@@ -35,11 +45,7 @@ bool gp_real_dlsym_resolve(void)
 
 	if (gp_likely(atomic_load_explicit(&gp_real_dlsym, memory_order_relaxed) != NULL))
 		return true;
-	/*
-	 * The version that every C library has. To ask for one that it has not would allocate, for an error, and
-	 * whoever stands in the way of malloc may be asking us for the real one.
-	 */
-	found = dlvsym(RTLD_NEXT, "dlsym", GP_GLIBC);
+	found = next_of("dlsym");
 	atomic_store_explicit(&gp_real_dlsym, (gp_dlsym_fn *)found, memory_order_relaxed);
 	return found != NULL;
 }
@@ -123,7 +129,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	if (handle == RTLD_NEXT) {
 		/* Who comes after us is given the driver's own, and we do not see what goes there. */
 		if (gp_real_is_work(index))
-			gp_in_order_end("somebody else in the way of what is submitted");
+			gp_in_order_lose_sight("somebody else in the way of what is submitted");
 		route.is_handled = is_nobody_next(name);
 		return route;
 	}
@@ -133,6 +139,21 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		route.address = behind_us(name, index);
 	route.address = replace(route.address);
 	return route;
+}
+
+/* Who looks at his own libraries first finds the driver, and the C library's dlsym, without meeting us. */
+struct gp_route gp_dlopen_route(const char *file, int mode)
+{
+	void *found = atomic_load_explicit(&gp_real_dlopen, memory_order_relaxed);
+
+	if (gp_unlikely(!found)) {
+		found = next_of("dlopen");
+		atomic_store_explicit(&gp_real_dlopen, found, memory_order_relaxed);
+	}
+	if (file && mode & RTLD_DEEPBIND && !(mode & RTLD_NOLOAD))
+		gp_in_order_lose_sight("a plug-in opened with RTLD_DEEPBIND");
+	/* No dlopen below us: as with dlsym. */
+	return (struct gp_route){!found, NULL};
 }
 
 CUresult hook_cuGetExportTable(const void **table, const void *id)

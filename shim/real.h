@@ -35,9 +35,10 @@ void gp_real_after_fork_child(void);
  */
 bool gp_real_sees_work(void);
 
-/* Finds the C library's dlsym, which dlsym.S jumps to. False if there is none. */
+/* The C library's, which loader.S jumps to. Finds dlsym; false if there is none. */
 typedef void *gp_dlsym_fn(void *handle, const char *name);
 extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;
+extern _Atomic(void *) gp_real_dlopen;
 bool gp_real_dlsym_resolve(void);
 
 /* Whether the driver's functions are known; looks for them if not. False while libcuda is not in the process. */

@@ -24,6 +24,7 @@
 
 #include "driver.h"
 #include "log.h"
+#include "../pool/work.h"
 #include "record_backend.h"
 #include "record_file.h"
 
@@ -224,6 +225,14 @@ void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const 
 	if (kind == GP_RECORD_ALLOC || kind == GP_RECORD_FREE)
 		tell();
 	errno = saved_errno;
+}
+
+bool gp_record_is_calm(uint64_t epoch)
+{
+	static _Atomic uint64_t last;
+
+	return atomic_exchange_explicit(&last, epoch, memory_order_relaxed) == epoch && epoch != GP_WORK_NO_EPOCH &&
+	       epoch != GP_WORK_UNSEEN >> 1;
 }
 
 void gp_record_fail(int error)

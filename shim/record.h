@@ -38,6 +38,9 @@ void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned
 /* gp_pool_new has failed. */
 void gp_record_no_pool(struct gp_pool_options *options);
 
+/* Whether that is the epoch (work.h) of the last time that this was asked. */
+bool gp_record_is_calm(uint64_t epoch);
+
 /* A record about that pool; NULL: about none. */
 void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values);
 

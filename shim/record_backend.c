@@ -76,11 +76,11 @@ static int release_drain(void *arg, uint64_t max_ns)
 	return r;
 }
 
-static int fence_record(void *arg, int slot, bool is_at_free)
+static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
 {
-	int r = own(arg)->ops->fence_record(own(arg)->arg, slot, is_at_free);
+	int r = own(arg)->ops->fence_record(own(arg)->arg, slot, is_at_free, ret_epoch);
 
-	answer(arg, GP_RECORD_FENCE, (uint64_t)slot, (uint64_t)r, 0);
+	answer(arg, GP_RECORD_FENCE, (uint64_t)slot, (uint64_t)r, gp_record_is_calm(*ret_epoch));
 	return r;
 }
 
@@ -260,7 +260,8 @@ static unsigned flags_of(const struct gp_pool_options *options)
 	bool waits = be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
 
 	return (options->completion_only ? GP_RECORD_POOL_COMPLETION : 0) |
-	       (be->ops->can_release_behind(be->arg) ? GP_RECORD_POOL_BEHIND : 0) | (waits ? GP_RECORD_POOL_WAITS : 0);
+	       (be->ops->can_release_behind(be->arg) ? GP_RECORD_POOL_BEHIND : 0) | (waits ? GP_RECORD_POOL_WAITS : 0) |
+	       (be->work ? GP_RECORD_POOL_SEES : 0);
 }
 
 void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned)
@@ -286,7 +287,7 @@ void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned
 		options->sibling ? gp_pool_number(options->sibling) : 0, options->thread_cache_bytes});
 	gp_mutex_unlock(&lock);
 	options->number = recorder->number + 1;
-	options->backend = (struct gp_backend){&recorded, recorder};
+	options->backend = (struct gp_backend){&recorded, recorder, options->backend.work};
 }
 
 void gp_record_no_pool(struct gp_pool_options *options)

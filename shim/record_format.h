@@ -30,12 +30,14 @@ enum {
 	GP_RECORD_POOL_COMPLETION = 1 << 0, /* reuse needs completion from the start */
 	GP_RECORD_POOL_BEHIND = 1 << 1,	    /* memory can be given back without a wait */
 	GP_RECORD_POOL_WAITS = 1 << 2,	    /* a record makes the host wait */
+	GP_RECORD_POOL_SEES = 1 << 3,	    /* frees need no fence while nothing is submitted */
 };
 
 /* Flags of an ALLOC and a FREE. */
 enum {
 	GP_RECORD_CALL_UNCACHED = 1 << 0,  /* in a no-cache scope */
 	GP_RECORD_CALL_BY_THREAD = 1 << 1, /* first the thread's cache for the pool that USE named was asked */
+	GP_RECORD_CALL_CALM = 1 << 2,      /* of a FREE: nothing was submitted since the last FENCE or FREE */
 };
 
 enum gp_record_kind {

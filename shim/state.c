@@ -175,6 +175,7 @@ void gp_state_start_slow(void)
 		return;
 	/* Nobody else starts: a thread that is to end does so in the program's code, not half-way through this. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	gp_thread_watch_exit();
 	start();
 	pthread_setcancelstate(cancel_state, NULL);
 }

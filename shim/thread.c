@@ -52,8 +52,10 @@ static void at_thread_end(void *arg)
 	free(self);
 }
 
+/* From now on the driver itself has to say what still works, at each call. */
 static void at_exit(void)
 {
+	gp_work_lose(&gp_submitted);
 	atomic_store(&gp_thread_is_over, true);
 }
 
@@ -67,6 +69,11 @@ static void watch_exit(void)
 {
 	if (atexit(at_exit))
 		at_exit();
+}
+
+void gp_thread_watch_exit(void)
+{
+	(void)pthread_once(&exit_once, watch_exit);
 }
 
 static struct gp_thread *self_or_new(void)
@@ -179,7 +186,7 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
 
 	if (!self)
 		return NULL;
-	(void)pthread_once(&exit_once, watch_exit);
+	gp_thread_watch_exit();
 	(void)gp_region_id(); /* from now on it exists */
 	i = find(self, handle);
 	if (i >= 0)

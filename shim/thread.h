@@ -42,6 +42,9 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
 }
 
+/* Sees to it that the end of the process is known. Once CUDA is in use. */
+void gp_thread_watch_exit(void);
+
 /* Whether the thread has a place for what is its own; makes one if there is host memory. */
 bool gp_thread_exists(void);
 

@@ -62,7 +62,6 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 	struct replay_pool *p = stat_alloc(calloc(1, sizeof(*p)));
 	struct gp_pool_options options = {
 		.kind = kind_of(run, e->values[2] != 0),
-		.backend = replay_backend(p),
 		.granule = e->values[4],
 		.capacity_bytes = e->values[5],
 		.pending_bytes_max = e->values[7],
@@ -72,9 +71,12 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 	};
 
 	p->number = run->n_pools;
+	p->work = &run->work;
 	p->memory = memory_of(run, e);
 	p->is_pinned = e->values[2] != 0;
 	p->flags = (unsigned)e->values[11];
+	options.backend = replay_backend(p);
+	options.backend.work = options.kind == GP_KIND_NONE || !(p->flags & GP_RECORD_POOL_SEES) ? NULL : p->work;
 	p->is_instant = run->contents->is_text;
 	p->fences = e->values[12] ? run->pools[e->values[12] - 1]->fences : p;
 	options.sibling = p->fences == p ? NULL : p->fences->pool;
@@ -193,6 +195,8 @@ static void run_free(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_entry *block = replay_map_find(&run->live, e->values[0]);
 
+	if (!(e->values[3] & GP_RECORD_CALL_CALM))
+		gp_work_note(&run->work);
 	/* Freed as the other kind of memory it is not freed. */
 	if (!block || run->pools[block->pool]->is_pinned != (e->values[2] != 0))
 		return;

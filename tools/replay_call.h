@@ -20,6 +20,7 @@ struct replay_state {
 	struct replay_map live; /* by the address in the file: that of the replay, and the bytes of live_bytes */
 	uint64_t live_bytes;	/* of device memory, as asked for */
 	_Atomic unsigned n_defers;
+	struct gp_work work; /* what the program submitted */
 };
 
 /* A pool as the recorded process had it, or as the settings have it. */

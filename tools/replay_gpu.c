@@ -223,12 +223,15 @@ static int release_drain(void *arg, uint64_t max_ns)
 	return release_poll(arg);
 }
 
-static int fence_record(void *arg, int slot, bool is_at_free)
+static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
 {
 	struct replay_pool *p = arg;
 	const struct replay_event *e = take(p, GP_RECORD_FENCE, 0);
 	int r = result_of(e, 1, 0);
 
+	if (e && !e->values[2])
+		gp_work_note(p->work);
+	*ret_epoch = gp_work_look(p->work);
 	if (!r)
 		p->covers[slot] = e ? e->position : p->now;
 	return r;

@@ -12,6 +12,7 @@
  */
 
 #include "../pool/pool.h"
+#include "../pool/work.h"
 #include "replay_map.h"
 #include "replay_read.h"
 
@@ -42,6 +43,7 @@ struct replay_pool {
 	unsigned flags; /* GP_RECORD_POOL_... */
 
 	struct replay_answers answers;
+	struct gp_work *work;			     /* the whole process' */
 	bool is_instant;			     /* all work completes at once */
 	uint64_t now, now_ns;			     /* position and time of what has happened */
 	uint64_t done;				     /* work submitted up to this position is complete */

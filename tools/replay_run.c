@@ -145,7 +145,8 @@ static void deinit(struct replay_state *run)
 int replay_run(struct replay_file *file, const struct replay_contents *contents, const struct replay_settings *settings,
 	struct replay_result *result, char error[static REPLAY_ERROR_MAX])
 {
-	struct replay_state run = {.contents = contents, .settings = *settings, .result = result};
+	struct replay_state run = {.contents = contents, .settings = *settings, .result = result,
+		.work = GP_WORK_INIT};
 	struct replay_event event = {0}, call = {0}, end = {.position = contents->n_events + 1, .ns = UINT64_MAX};
 	int r;
 

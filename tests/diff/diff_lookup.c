@@ -117,13 +117,13 @@ static void dlerrors(void)
 /* What is found without a handle; this program is not linked to the driver. */
 static void default_scope(void)
 {
-	static const char *const names[] = {"cuMemAlloc_v2", "cuMemcpyHtoD_v2"};
+	static const char *const names[] = {"cuMemAlloc_v2", "cuEventCreate"};
 
 	printf("before it is opened, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
-	printf("before it is opened, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != NULL);
+	printf("before it is opened, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuEventCreate") != NULL);
 	open_driver();
 	printf("opened for itself, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
-	printf("opened for itself, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemcpyHtoD_v2") != NULL);
+	printf("opened for itself, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuEventCreate") != NULL);
 	printf("opened for all: %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL);
 	for (size_t i = 0; i < LENGTH(names); i++)
 		printf("%s, the same: %d\n", names[i], dlsym(RTLD_DEFAULT, names[i]) == dlsym(driver, names[i]));

@@ -2,14 +2,14 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Both sides of dlsym.S, register by register (test_door.c).
+ * Both sides of loader.S, register by register (test_door.c).
  *
  * void *door_call(void *handle, const char *name)
- *     calls dlsym with a value of its own in each register that a callee has to keep, and notes in door_wanted what
- *     the other side has to see, and in door_kept what it finds when the call has returned
+ *     calls door_tried with a value of its own in each register that a callee has to keep, and notes in door_wanted
+ *     what the other side has to see, and in door_kept what it finds when the call has returned
  *
  * void *door_real(void *handle, const char *name)
- *     stands for the C library's dlsym, and notes in door_seen what it sees
+ *     stands for the C library's function, and notes in door_seen what it sees
  *
  * The order of struct door: stack pointer, return address, both arguments, kept registers.
  */
@@ -53,7 +53,7 @@ door_call:
 	movq %rdi, door_wanted+16(%rip)
 	movq %rsi, door_wanted+24(%rip)
 	note_kept door_wanted
-	call dlsym
+	call *door_tried(%rip)
 1:	movq %rsp, door_kept(%rip)
 	note_kept door_kept
 	addq $8, %rsp
@@ -111,7 +111,9 @@ door_call:
 	adr x11, 1f
 	stp x10, x11, [x9]
 	stp x0, x1, [x9, #16]
-	bl dlsym
+	adrp x12, door_tried
+	ldr x12, [x12, #:lo12:door_tried]
+	blr x12
 1:	note_kept door_kept
 	mov x10, sp
 	str x10, [x9]

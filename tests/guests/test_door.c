@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * dlsym.S alone: what is passed on arrives as if nobody had stood in between, to the register, and what is answered
- * here returns as from any function.
+ * loader.S alone, each of its functions: what is passed on arrives as if nobody had stood in between, to the
+ * register, and what is answered here returns as from any function.
  */
 
 #include "door.h"
@@ -16,7 +16,18 @@
 #include "tests/suite.h"
 
 struct door door_wanted, door_seen, door_kept;
-void *(*gp_real_dlsym)(void *handle, const char *name) = door_real;
+door_fn *gp_real_dlsym, *gp_real_dlopen, *door_tried;
+
+/* Of loader.S, under names by which the loader's own cannot be meant. */
+door_fn gp_door_dlsym, gp_door_dlopen;
+
+static const struct {
+	door_fn *tried, **real;
+} doors[] = {{gp_door_dlsym, &gp_real_dlsym}, {gp_door_dlopen, &gp_real_dlopen}};
+
+enum { N_DOORS = sizeof(doors) / sizeof(doors[0]) };
+
+static unsigned nth; /* of them that is tried */
 
 static struct gp_route route;
 static struct door asked;
@@ -31,8 +42,9 @@ static _Unwind_Reason_Code look_for_caller(struct _Unwind_Context *context, void
 }
 
 /* Leaves nothing in the registers that it need not keep. */
-struct gp_route gp_dlsym_route(void *handle, const char *name)
+static inline __attribute__((always_inline)) struct gp_route answer(unsigned door, void *handle, const char *name)
 {
+	ck_assert_uint_eq(door, nth);
 	asked.handle = (uintptr_t)handle;
 	asked.name = (uintptr_t)name;
 	asked.stack_pointer = (uintptr_t)__builtin_frame_address(0);
@@ -44,6 +56,24 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	__asm__ volatile("mov x3, #-1; mov x8, #-1; mov x16, #-1; mov x17, #-1" ::: "x3", "x8", "x16", "x17");
 #endif
 	return route;
+}
+
+struct gp_route gp_dlsym_route(void *handle, const char *name)
+{
+	return answer(0, handle, name);
+}
+
+struct gp_route gp_dlopen_route(void *handle, const char *name)
+{
+	return answer(1, handle, name);
+}
+
+static void try(unsigned door)
+{
+	nth = door;
+	gp_real_dlsym = gp_real_dlopen = NULL;
+	*doors[door].real = door_real;
+	door_tried = doors[door].tried;
 }
 
 static char name[] = "any";
@@ -64,13 +94,14 @@ static void check_kept(const struct door *found)
 
 START_TEST(what_is_not_ours_arrives_as_it_was_asked_for)
 {
+	try((unsigned)_i / 3);
 	route = (struct gp_route){0, name};
-	ck_assert_ptr_eq(door_call(handles[_i], name), DOOR_ANSWER);
-	ck_assert_uint_eq(asked.handle, (uintptr_t)handles[_i]);
+	ck_assert_ptr_eq(door_call(handles[_i % 3], name), DOOR_ANSWER);
+	ck_assert_uint_eq(asked.handle, (uintptr_t)handles[_i % 3]);
 	ck_assert_uint_eq(asked.name, (uintptr_t)name);
 	ck_assert_uint_eq(door_seen.stack_pointer, door_wanted.stack_pointer);
 	ck_assert_uint_eq(door_seen.return_address, door_wanted.return_address);
-	ck_assert_uint_eq(door_seen.handle, (uintptr_t)handles[_i]);
+	ck_assert_uint_eq(door_seen.handle, (uintptr_t)handles[_i % 3]);
 	ck_assert_uint_eq(door_seen.name, (uintptr_t)name);
 	check_kept(&door_seen);
 	check_kept(&door_kept);
@@ -79,8 +110,9 @@ END_TEST
 
 START_TEST(what_is_ours_is_answered_here)
 {
-	route = (struct gp_route){1, handles[_i]};
-	ck_assert_ptr_eq(door_call(NULL, name), handles[_i]);
+	try((unsigned)_i / 3);
+	route = (struct gp_route){1, handles[_i % 3]};
+	ck_assert_ptr_eq(door_call(NULL, name), handles[_i % 3]);
 	ck_assert_uint_eq(door_seen.return_address, 0);
 	check_kept(&door_kept);
 }
@@ -89,6 +121,7 @@ END_TEST
 /* Frames are aligned, and the way back to the caller can be found. */
 START_TEST(the_stack_below_is_in_order)
 {
+	try((unsigned)_i);
 	route = (struct gp_route){1, NULL};
 	is_caller_found = false;
 	door_call(NULL, name);
@@ -104,8 +137,8 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_loop_test(tc, what_is_not_ours_arrives_as_it_was_asked_for, 0, 3);
-	tcase_add_loop_test(tc, what_is_ours_is_answered_here, 0, 3);
-	tcase_add_test(tc, the_stack_below_is_in_order);
+	tcase_add_loop_test(tc, what_is_not_ours_arrives_as_it_was_asked_for, 0, 3 * N_DOORS);
+	tcase_add_loop_test(tc, what_is_ours_is_answered_here, 0, 3 * N_DOORS);
+	tcase_add_loop_test(tc, the_stack_below_is_in_order, 0, N_DOORS);
 	return suite_run(suite);
 }

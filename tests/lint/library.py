@@ -13,8 +13,8 @@ import lint
 
 NEEDED = re.compile(r"lib(c\.so\.6|dl\.so\.2|pthread\.so\.0)$|ld-linux.*")
 GLIBC_NEWEST = (2, 28)
-# The door, and what copies of NVTX look for.
-OTHERS = {"dlsym", "InitializeInjectionNvtx2"}
+# The doors, and what copies of NVTX look for.
+OTHERS = {"dlsym", "dlopen", "InitializeInjectionNvtx2"}
 # Where the toolchain's own start and end functions stand, one word each. The second, on aarch64, looks at what the
 # processor has for atomics.
 TOOLCHAIN = {".init_array": ("frame_dummy", "init_have_lse_atomics"), ".fini_array": ("__do_global_dtors_aux",)}

@@ -14,6 +14,7 @@ static __typeof__(&lib_deep_alloc) deep_alloc;
 static __typeof__(&lib_deep_free) deep_free;
 
 static __typeof__(&lib_deep_keep) deep_keep;
+static __typeof__(&lib_deep_set) deep_set;
 
 static void *open_as(int flags)
 {
@@ -24,6 +25,7 @@ static void *open_as(int flags)
 	deep_alloc = (__typeof__(deep_alloc))dlsym(plugin, "lib_deep_alloc");
 	deep_free = (__typeof__(deep_free))dlsym(plugin, "lib_deep_free");
 	deep_keep = (__typeof__(deep_keep))dlsym(plugin, "lib_deep_keep");
+	deep_set = (__typeof__(deep_set))dlsym(plugin, "lib_deep_set");
 	return plugin;
 }
 
@@ -69,6 +71,52 @@ static void from_program(void)
 	printf("wrong words: %zu\n", wrong);
 }
 
+/*
+ * The plug-in writes late to memory that the program frees, and that gets a new owner. Before that the program freed
+ * something that nobody touched.
+ */
+static void set_on(CUstream slow, CUstream quick)
+{
+	size_t wrong = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr old = app_alloc(8 * MIB), other = app_alloc(8 * MIB), new;
+
+		if (quick)
+			app_spin(slow, 50000);
+		APP_MUST(cuMemFree_v2(other));
+		APP_MUST(deep_set(old, 0xdead, MIB / 4, slow));
+		APP_MUST(cuMemFree_v2(old));
+		for (unsigned k = 0; k < 2; k++) {
+			new = app_alloc(8 * MIB);
+			app_fill(quick, new, 4096, i);
+			wrong += app_count_wrong(quick, new, 4096, i);
+			if (k)
+				APP_MUST(cuMemFree_v2(new));
+			else
+				other = new;
+		}
+		APP_MUST(cuMemFree_v2(other));
+	}
+	APP_MUST(cuCtxSynchronize());
+	printf("wrong words: %zu\n", wrong);
+	app_tell_driver();
+}
+
+static void set(void)
+{
+	open_plugin();
+	set_on(app_stream(), app_stream());
+}
+
+/* The program keeps to the default stream, and the plug-in has one of its own. */
+static void set_alone(void)
+{
+	app_start();
+	(void)open_as(RTLD_DEEPBIND);
+	set_on(app_stream(), NULL);
+}
+
 /* What a plug-in allocates outlives it, and what it frees when it is closed is free; the last is closed by the exit. */
 static void closed(void)
 {
@@ -95,6 +143,8 @@ static void closed(void)
 const struct app_scenario app_scenarios[] = {
 	{"from-plugin", from_plugin},
 	{"from-program", from_program},
+	{"set", set},
+	{"set-alone", set_alone},
 	{"closed", closed},
 	{0},
 };

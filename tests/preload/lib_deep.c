@@ -17,6 +17,11 @@ CUresult lib_deep_free(CUdeviceptr ptr)
 	return cuMemFree_v2(ptr);
 }
 
+CUresult lib_deep_set(CUdeviceptr ptr, unsigned value, size_t n, CUstream stream)
+{
+	return cuMemsetD32Async(ptr, value, n, stream);
+}
+
 static CUdeviceptr kept;
 
 void lib_deep_keep(CUdeviceptr ptr)

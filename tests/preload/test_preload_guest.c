@@ -55,6 +55,17 @@ START_TEST(memory_that_is_freed_past_us_is_never_handed_out_twice)
 }
 END_TEST
 
+static const char *const sets[] = {"set", "set-alone"};
+
+START_TEST(what_a_plugin_that_sees_nothing_of_us_submits_is_waited_for)
+{
+	play_same(&(struct play){
+		.program = "app_deep", .words = {sets[_i % 2]}, .env = pools[_i / 2]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
 /* Before us the other one finds the C library's dlsym alone, and there is no pool; after us we find his. */
 START_TEST(another_library_in_the_way_of_dlsym_is_no_obstacle)
 {
@@ -93,6 +104,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, memory_that_is_freed_past_us_is_never_handed_out_twice, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, what_a_plugin_that_sees_nothing_of_us_submits_is_waited_for, 0,
+		2 * (int)LENGTH(pools));
 	tcase_add_loop_test(tc, another_library_in_the_way_of_dlsym_is_no_obstacle, 0, 2);
 	tcase_add_test(tc, a_misspelt_setting_is_reported_where_memory_is_allocated);
 }

@@ -13,6 +13,7 @@ enum { PAUSES_MAX = 100000 };
 void fake_init(struct fake *fake, uint64_t capacity)
 {
 	memset(fake, 0, sizeof(*fake));
+	fake->work = GP_WORK_INIT;
 	fake->capacity = capacity;
 	fake->pause_ns = 1000000;
 	fake->addresses_end = BASE + SPACE_FACTOR * capacity;
@@ -98,9 +99,18 @@ bool fake_is_planned(struct fake *fake, enum fake_call call)
 	return is_planned;
 }
 
+bool fake_is_covered(const struct fake *fake)
+{
+	return fake->says_work && atomic_load(&fake->recorded) >= atomic_load(&fake->submitted);
+}
+
 uint64_t fake_submit(struct fake *fake, unsigned n)
 {
-	return atomic_fetch_add(&fake->submitted, n) + n;
+	uint64_t submitted = atomic_fetch_add(&fake->submitted, n) + n;
+
+	if (n)
+		gp_work_note(&fake->work);
+	return submitted;
 }
 
 static void raise_to(_Atomic uint64_t *value, uint64_t to)
@@ -147,6 +157,9 @@ void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_
 
 	if (use != FAKE_FREED_LATE)
 		raise_to(&fake->waitable, atomic_load(&fake->submitted));
+	/* A fence that covers all there is stands for this free as well. */
+	if (use == FAKE_FREED && fake_is_covered(fake))
+		raise_to(&fake->recorded_at_free, atomic_load(&fake->submitted));
 	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
 		uint64_t kept =
 			atomic_load_explicit(&units[i], memory_order_relaxed) & UNIT_EXPORTED;
@@ -379,13 +392,14 @@ static int release_drain(void *arg, uint64_t max_ns)
 	return fake_finish(fake, entry);
 }
 
-static int fence_record(void *arg, int slot, bool is_at_free)
+static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RECORD, .slot = slot};
 
 	fake_check_locks(GP_RANK_POOL);
 	entry.result = fake_begin(fake, FAKE_RECORD);
+	*ret_epoch = fake->says_work ? gp_work_look(&fake->work) : GP_WORK_NO_EPOCH;
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
@@ -553,5 +567,5 @@ static const struct gp_backend_ops ops = {
 
 struct gp_backend fake_backend(struct fake *fake)
 {
-	return (struct gp_backend){.ops = &ops, .arg = fake};
+	return (struct gp_backend){.ops = &ops, .arg = fake, .work = &fake->work};
 }

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "pool/backend.h"
+#include "pool/work.h"
 
 enum fake_call {
 	FAKE_RESERVE,
@@ -61,19 +62,9 @@ struct fake_range {
 	bool is_leaving;
 };
 
-/* A piece of memory for ranges of addresses. FAKE_RESERVE makes one, and FAKE_RELEASE_BEGIN ends it. */
-struct fake_piece {
-	uint64_t handle, size; /* bytes */
-	uint64_t addr;         /* 0: it is not mapped */
-	bool was_exported;
-	bool is_useless; /* it was mapped, but nobody may touch it */
-	bool is_stuck; /* the driver has refused to unmap it */
-	bool is_released; /* and it goes once it is unmapped */
-	bool is_hopeless; /* the driver has refused that even after the context's end */
-};
-
 struct fake {
 	/* What the test may set, before the first call or between two. */
+	bool says_work;           /* what is submitted is told (work.h) */
 	uint64_t capacity;        /* bytes that can be reserved */
 	uint64_t outside;         /* of these, bytes that somebody else holds */
 	uint64_t trim_yields;     /* bytes of them that trim_driver gets back, once */
@@ -104,6 +95,7 @@ struct fake {
 	uint64_t n_logged;
 
 	/* Its own. */
+	struct gp_work work;
 	pthread_mutex_t lock;      /* ranges, log, plans */
 	struct fake_range *ranges; /* by address */
 	size_t n_ranges, ranges_size;
@@ -139,6 +131,9 @@ void fake_complete_all(struct fake *fake);
 unsigned fake_calls(struct fake *fake, enum fake_call call);
 
 enum fake_use { FAKE_FREED, FAKE_FREED_LATE, FAKE_FREED_SYNCED };
+
+/* Whether nothing was submitted since the last record, and it is told what is. */
+bool fake_is_covered(const struct fake *fake);
 
 /* The program is about to free a block that all work so far may touch. */
 void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use);

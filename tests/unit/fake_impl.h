@@ -15,6 +15,17 @@
 /* A word of the history: the work up to which the memory may be in use, and what else is known. */
 enum { UNIT_LATE = 1, UNIT_EXPORTED = 2, UNIT_WORK_SHIFT = 2 };
 
+/* A piece of memory for ranges of addresses. FAKE_RESERVE makes one, and FAKE_RELEASE_BEGIN ends it. */
+struct fake_piece {
+	uint64_t handle, size; /* bytes */
+	uint64_t addr;         /* 0: it is not mapped */
+	bool was_exported;
+	bool is_useless; /* it was mapped, but nobody may touch it */
+	bool is_stuck; /* the driver has refused to unmap it */
+	bool is_released; /* and it goes once it is unmapped */
+	bool is_hopeless; /* the driver has refused that even after the context's end */
+};
+
 /* Keeps the first. */
 void fake_set_breach(struct fake *fake, const char *what);
 

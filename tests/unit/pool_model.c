@@ -143,6 +143,7 @@ static void open_model(struct model *m, const struct model_options *options)
 	m->profile = &profiles[options->profile];
 	m->growth = 60;
 	fake_init(&m->fake, CAPACITY);
+	m->fake.says_work = below(m, 2);
 	m->fake.cannot_release_behind = m->profile->cannot_release_behind;
 	m->fake.arrives_on_drain_only = m->profile->arrives_on_drain_only;
 	gp_addrmap_init(&m->map);
@@ -282,9 +283,7 @@ static void do_free(struct model *m)
 		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
 	};
 	unsigned dice = (unsigned)below(m, 20);
-	enum gp_free_mode mode = dice == 0   ? GP_FREE_LATE
-				 : dice == 1 ? GP_FREE_SYNCED
-					     : GP_FREE_NORMAL;
+	enum gp_free_mode mode = dice == 0 ? GP_FREE_LATE : dice == 1 ? GP_FREE_SYNCED : GP_FREE_NORMAL;
 	enum fake_use use = uses[mode];
 	size_t i = below(m, m->n_live);
 	struct gp_tcache *tcache = some_tcache(m);
@@ -294,7 +293,7 @@ static void do_free(struct model *m)
 	/* No fence can be recorded then, but the program's own free would still wait. */
 	if (mode == GP_FREE_NORMAL && atomic_load(&m->fake.is_capturing)) {
 		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
-		use = FAKE_FREED_LATE;
+		use = fake_is_covered(&m->fake) ? FAKE_FREED : FAKE_FREED_LATE;
 	}
 	if (mode == GP_FREE_SYNCED) {
 		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));

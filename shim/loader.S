@@ -3,18 +3,23 @@
 
 /*
  * void *dlsym(void *handle, const char *name)
+ * void *dlopen(const char *file, int mode)
  *
- * Asks gp_dlsym_route (lookup.c), and where it has no answer jumps to the C library's dlsym as if the caller had
+ * Each asks its route (lookup.c), and where that has no answer jumps to the C library's function as if the caller had
  * called that: same arguments, same stack, same return address.
  */
 
 	.text
-	.globl dlsym
-	.type dlsym, %function
 
 #if defined(__x86_64__)
 
-dlsym:
+	.macro door name, route, real
+	.globl \name, gp_door_\name
+	.hidden gp_door_\name
+	.type \name, %function
+	.type gp_door_\name, %function
+gp_door_\name:
+\name:
 	.cfi_startproc
 	endbr64
 	pushq %rdi
@@ -23,7 +28,7 @@ dlsym:
 	.cfi_adjust_cfa_offset 8
 	subq $8, %rsp
 	.cfi_adjust_cfa_offset 8
-	call gp_dlsym_route
+	call \route
 	addq $8, %rsp
 	.cfi_adjust_cfa_offset -8
 	popq %rsi
@@ -32,14 +37,23 @@ dlsym:
 	.cfi_adjust_cfa_offset -8
 	testq %rax, %rax
 	jnz 1f
-	jmp *gp_real_dlsym(%rip)
+	jmp *\real(%rip)
 1:	movq %rdx, %rax
 	ret
 	.cfi_endproc
+	.size \name, . - \name
+	.size gp_door_\name, . - \name
+	.endm
 
 #elif defined(__aarch64__)
 
-dlsym:
+	.macro door name, route, real
+	.globl \name, gp_door_\name
+	.hidden gp_door_\name
+	.type \name, %function
+	.type gp_door_\name, %function
+gp_door_\name:
+\name:
 	.cfi_startproc
 	hint #34 /* bti c */
 	stp x29, x30, [sp, #-32]!
@@ -48,7 +62,7 @@ dlsym:
 	.cfi_rel_offset x30, 8
 	stp x0, x1, [sp, #16]
 	mov x29, sp
-	bl gp_dlsym_route
+	bl \route
 	mov x2, x0
 	mov x3, x1
 	ldp x0, x1, [sp, #16]
@@ -57,16 +71,21 @@ dlsym:
 	.cfi_restore x29
 	.cfi_restore x30
 	cbnz x2, 1f
-	adrp x16, gp_real_dlsym
-	ldr x16, [x16, #:lo12:gp_real_dlsym]
+	adrp x16, \real
+	ldr x16, [x16, #:lo12:\real]
 	br x16
 1:	mov x0, x3
 	ret
 	.cfi_endproc
+	.size \name, . - \name
+	.size gp_door_\name, . - \name
+	.endm
 
 #else
-#error "dlsym needs a tail jump for this architecture"
+#error "a tail jump is needed for this architecture"
 #endif
 
-	.size dlsym, . - dlsym
+	door dlsym, gp_dlsym_route, gp_real_dlsym
+	door dlopen, gp_dlopen_route, gp_real_dlopen
+
 	.section .note.GNU-stack, "", %progbits

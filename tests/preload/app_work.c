@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What frees ask the driver for, by what was submitted before them. The driver is asked how often. */
+
+#include <dlfcn.h>
+
+#include "app_driver.h"
+#include "lib_next.h"
+
+#define BLOCK (64 * MIB) /* no thread keeps as much */
+
+enum { TOUCHED = 4096, ROUNDS = 32, WINDOW = 64 };
+
+static CUstream stream;
+static CUdeviceptr source;
+static uint32_t *pinned;
+static CUgraphExec graph;
+
+/* Fences that the free of a block records. */
+static uint64_t free_of(CUdeviceptr ptr)
+{
+	uint64_t before = app_calls("cuCtxRecordEvent");
+
+	APP_MUST(cuMemFree_v2(ptr));
+	return app_calls("cuCtxRecordEvent") - before;
+}
+
+/* A line for each way to submit: how many fences a free records without, and with it. */
+static void with(const char *name, void (*submit)(CUdeviceptr ptr))
+{
+	uint64_t without;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
+	without = free_of(app_alloc(BLOCK));
+	ptr = app_alloc(BLOCK);
+	submit(ptr);
+	printf("%s: %u, %u\n", name, (unsigned)without, (unsigned)free_of(ptr));
+}
+
+static void prepare(void)
+{
+	app_start();
+	stream = app_stream();
+	source = app_alloc(TOUCHED);
+	APP_MUST(cuMemHostAlloc((void **)&pinned, TOUCHED, 0));
+	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
+}
+
+/*
+ * Copies and fills, by name. All take their arguments in the same places, a stream the last, and who takes none leaves
+ * it alone.
+ */
+typedef CUresult submit_fn(uint64_t first, uint64_t second, size_t n, CUstream stream);
+
+static submit_fn *named;
+
+static void fill(CUdeviceptr ptr)
+{
+	APP_MUST(named(ptr, 1, TOUCHED / 4, stream));
+}
+
+static void copy(CUdeviceptr ptr)
+{
+	APP_MUST(named(ptr, source, TOUCHED, stream));
+}
+
+static void copy_in(CUdeviceptr ptr)
+{
+	APP_MUST(named(ptr, (uintptr_t)pinned, TOUCHED, stream));
+}
+
+static void copy_out(CUdeviceptr ptr)
+{
+	APP_MUST(named((uintptr_t)pinned, ptr, TOUCHED, stream));
+}
+
+static const struct {
+	const char *name;
+	void (*submit)(CUdeviceptr ptr);
+} rows[] = {
+#define BOTH(name, suffix, submit) {#name, submit}, {#name #suffix, submit}
+	BOTH(cuMemcpy, _ptds, copy),
+	BOTH(cuMemcpyHtoD_v2, _ptds, copy_in),
+	BOTH(cuMemcpyDtoH_v2, _ptds, copy_out),
+	BOTH(cuMemcpyDtoD_v2, _ptds, copy),
+	BOTH(cuMemsetD8_v2, _ptds, fill),
+	BOTH(cuMemsetD32_v2, _ptds, fill),
+	BOTH(cuMemcpyAsync, _ptsz, copy),
+	BOTH(cuMemcpyHtoDAsync_v2, _ptsz, copy_in),
+	BOTH(cuMemcpyDtoHAsync_v2, _ptsz, copy_out),
+	BOTH(cuMemcpyDtoDAsync_v2, _ptsz, copy),
+	BOTH(cuMemsetD8Async, _ptsz, fill),
+	BOTH(cuMemsetD32Async, _ptsz, fill),
+};
+
+static void launch(CUdeviceptr ptr)
+{
+	app_fill(stream, ptr, TOUCHED, 1);
+}
+
+static void launch_in_order(CUdeviceptr ptr)
+{
+	app_fill(NULL, ptr, TOUCHED, 1);
+}
+
+static void launch_ex(CUdeviceptr ptr)
+{
+	app_fill_ex(stream, ptr, TOUCHED, 1);
+}
+
+static void launch_graph(CUdeviceptr unused)
+{
+	APP_MUST(cuGraphLaunch(graph, stream));
+}
+
+static void on_host(void *unused)
+{
+}
+
+static void call_host(CUdeviceptr unused)
+{
+	APP_MUST(cuLaunchHostFunc(stream, on_host, NULL));
+}
+
+static void fail(CUdeviceptr unused)
+{
+	app_result("a launch of nothing", cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+}
+
+static void capture(void)
+{
+	CUgraph captured;
+
+	APP_MUST(cuStreamBeginCapture_v2(stream, 0));
+	app_fill(stream, source, TOUCHED, 1);
+	APP_MUST(cuStreamEndCapture(stream, &captured));
+	APP_MUST(cuGraphInstantiateWithFlags(&graph, captured, 0));
+}
+
+static void each(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	prepare();
+	with("nothing, in order", launch_in_order);
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		*(void **)&named = dlsym(driver, rows[i].name);
+		with(rows[i].name, rows[i].submit);
+	}
+	with("cuLaunchKernel", launch);
+	with("cuLaunchKernelEx", launch_ex);
+	with("cuLaunchHostFunc", call_host);
+	capture();
+	with("cuGraphLaunch", launch_graph);
+	with("an error", fail);
+}
+
+/* What else a program does, between two frees of which the second has nothing in front of it. */
+static void idle(void)
+{
+	CUevent event;
+	void *host;
+	size_t wrong = 0;
+
+	prepare();
+	APP_MUST(cuEventCreate(&event, 0));
+	launch(source);
+	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr ptr = app_alloc(BLOCK);
+
+		APP_MUST(cuEventRecord(event, stream));
+		APP_MUST(cuStreamSynchronize(stream));
+		APP_MUST(cuMemHostAlloc(&host, TOUCHED, 0));
+		APP_MUST(cuMemFreeHost(host));
+		wrong += free_of(ptr);
+	}
+	printf("fences: %zu\n", wrong);
+}
+
+/* Blocks that a thread keeps, with work on some of the rounds. */
+static void small(void)
+{
+	CUdeviceptr window[WINDOW];
+	uint64_t before = 0;
+
+	prepare();
+	launch(source);
+	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
+		if (i == 2 * ROUNDS)
+			before = app_calls("cuCtxRecordEvent");
+		for (unsigned k = 0; k < WINDOW; k++)
+			window[k] = app_alloc(k % 2 ? 512 : 128 * KIB);
+		for (unsigned k = 0; k < WINDOW; k++)
+			APP_MUST(cuMemFree_v2(window[k]));
+	}
+	printf("fences: %u\n", (unsigned)(app_calls("cuCtxRecordEvent") - before));
+}
+
+/* Where somebody could submit without our seeing it, each free asks. */
+static void blind(void)
+{
+	uint64_t n = 0;
+
+	prepare();
+	(void)next_set(source, 1, TOUCHED / 4, NULL);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		n += free_of(app_alloc(BLOCK));
+	printf("fences: %u\n", (unsigned)n);
+}
+
+/* The same where the settings, or the driver, make it so. */
+static void asked(void)
+{
+	uint64_t n = 0;
+
+	prepare();
+	for (unsigned i = 0; i < ROUNDS; i++)
+		n += free_of(app_alloc(BLOCK));
+	printf("fences: %u\n", (unsigned)n);
+}
+
+/* Where the driver itself may have gone already, it has to say of each call whether that still works. */
+static void last_free(void)
+{
+	printf("at the end: %u\n", (unsigned)free_of(source));
+}
+
+static void ending(void)
+{
+	atexit(last_free); /* runs after what is registered later, the driver's end among it */
+	prepare();
+	launch(source);
+	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
+	printf("before it: %u\n", (unsigned)free_of(app_alloc(BLOCK)));
+	source = app_alloc(BLOCK);
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"each", each},
+	{"idle", idle},
+	{"small", small},
+	{"blind", blind},
+	{"asked", asked},
+	{"ending", ending},
+	{0},
+};
