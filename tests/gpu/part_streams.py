@@ -2,17 +2,21 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether memory reaches a new owner too early, on every pair of streams; and whether a free waits.
+Whether memory reaches a new owner too early, on every pair of streams; whether all that is submitted is seen; and
+whether a free waits.
 """
 
 import programs
+import told
 
 SEED = 20261121
 LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
 FREE_MS = 1.0
 # The kind none gives its first block back in here, for which the driver sets up a pool of its own, once.
 FIRST_FREE_MS = 10
-WRONG_SHARE = 0.5  # of the rounds in which the broken build could go wrong
+# Builds with a defect, each with what makes it; and of the rounds in which one could go wrong, how many must.
+DEFECTIVE = {"broken": programs.broken_library, "deaf": programs.deaf_library}
+WRONG_SHARE = 0.5
 
 # What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
 FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
@@ -29,7 +33,7 @@ def modes(config, scale):
     if config.name == "raw":
         yield ["fill", SEED, rounds(RAW_ROUNDS), FILL[1], 128 << 20]
         return
-    is_broken = config.name == "broken"
+    is_broken = config.name in DEFECTIVE
     fill = (FILL[0] // 2, 1) if is_broken else FILL
     yield ["fill", SEED, rounds(fill[0]), fill[1], MORE_THAN_LIMIT]
     if not is_broken:
@@ -37,16 +41,16 @@ def modes(config, scale):
         yield ["plain", SEED, rounds(PLAIN[0])]
 
 
-def configs(library, broken):
+def configs(library, defective):
     yield programs.Config("raw")
     for kind in ["split", "vmm", "binned", "simple"]:
         for reuse in ["ordered", "completed"]:
             variables = {"GPUPOOL_POOL": kind, "GPUPOOL_REUSE": reuse}
             yield programs.Config(f"{kind}/{reuse}", library, variables)
     yield programs.Config("split", library, {"GPUPOOL_POOL": "split"})
-    if broken:
+    for name, broken in defective.items():
         variables = {"GPUPOOL_POOL": "split", "GPUPOOL_REUSE": "ordered"}
-        yield programs.Config("broken", broken, variables)
+        yield programs.Config(name, broken, variables)
 
 
 def judge(results, config, pairs):
@@ -56,7 +60,7 @@ def judge(results, config, pairs):
     name = f"{config.name}: {pairs['mode']}{size}"
     wrong = count["wrong_rounds"] + count["stray"]
     exposed = count["exposed"]
-    if config.name == "broken":
+    if config.name in DEFECTIVE:
         share = count["wrong_exposed"] / exposed if exposed else None
         name += f": share of {exposed} exposed rounds found wrong"
         results.bar(name, share, "", ">", WRONG_SHARE)
@@ -129,14 +133,17 @@ def run_order_ends(results, out, config):
 def run(results, out, options):
     programs.build_programs()
     library = programs.preload_library()
-    try:
-        broken = programs.broken_library()
-    except programs.Trouble as trouble:
-        broken = None
-        results.check("the build without fences", False, str(trouble).splitlines()[-1])
+    defective = {}
+    for name, make in DEFECTIVE.items():
+        try:
+            defective[name] = make()
+        except programs.Trouble as trouble:
+            results.check(f"the defective build {name}", False, str(trouble).splitlines()[-1])
     for config in programs.pool_configs(library)[:5]:
         run_free_wait(results, out, config)
         run_order_ends(results, out, config)
-    for config in configs(library, broken):
+        if config.name not in ("raw", "none"):
+            told.run(results, out, config)
+    for config in configs(library, defective):
         for mode in modes(config, options.scale):
             run_matrix(results, out, config, mode)

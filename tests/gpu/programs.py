@@ -23,6 +23,8 @@ SOURCES = ROOT / "tests" / "gpu"
 WORK = ROOT / "build-gpu"
 BIN = WORK / "bin"
 
+# How told.cu is built: with which runtime, and whose default stream.
+TOLD = {"told": ("static", "legacy"), "told_shared": ("shared", "legacy"), "told_threads": ("static", "per-thread")}
 CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "beyond", "probes"]
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
@@ -70,13 +72,13 @@ def is_fresh(target):
     return target.exists() and target.stat().st_mtime > max(p.stat().st_mtime for p in sources)
 
 
-def compile_cuda(name, target, cudart):
+def compile_cuda(name, target, cudart, default_stream="legacy"):
     if is_fresh(target):
         return
     nvcc = find_nvcc()
     library = pathlib.Path(nvcc).resolve().parents[1] / "lib64"
     flags = ["-arch=sm_90", "-O2", "-std=c++17", "-Xcompiler", "-Wall,-Wextra", "-cudart", cudart]
-    flags += ["-Xlinker", f"-rpath,{library}"]
+    flags += ["-Xlinker", f"-rpath,{library}", f"--default-stream={default_stream}"]
     words = [nvcc, *flags, "-o", target, SOURCES / f"{name}.cu"]
     run_tool(words, WORK / "log" / f"{target.name}.log")
 
@@ -95,6 +97,7 @@ def build_programs():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(compile_cuda, name, BIN / name, "static") for name in CUDA_PROGRAMS]
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
+        jobs += [pool.submit(compile_cuda, "told", BIN / name, *how) for name, how in TOLD.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
         for job in jobs:
             job.result()
@@ -141,6 +144,11 @@ def defective_library(name, given, flag):
 def broken_library():
     """With its fences taken out, which the stream test must notice."""
     return defective_library("libgpupool", "GPUPOOL_BROKEN_LIB", "GP_BREAK_REUSE")
+
+
+def deaf_library():
+    """Whose hooks do not tell what is submitted, which the stream test must notice, too."""
+    return defective_library("libgpupool-work", "GPUPOOL_WORK_LIB", "GP_BREAK_WORK")
 
 
 def alone_library():

@@ -87,7 +87,9 @@ def step_build(options):
     programs.build_programs()
     part_semantics.build()
     print(f"gpu-test: library {programs.preload_library()}")
-    for what, find in [("without fences", programs.broken_library), ("that is alone", programs.alone_library)]:
+    libraries = {"without fences": programs.broken_library, "that is deaf": programs.deaf_library,
+                 "that is alone": programs.alone_library}
+    for what, find in libraries.items():
         try:
             print(f"gpu-test: library {what} {find()}")
         except programs.Trouble as trouble:

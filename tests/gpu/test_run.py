@@ -34,6 +34,7 @@ import part_tools
 import programs
 import results
 import run
+import told
 
 SUMMARY = {
     "mode": "fill", "bytes": "65536", "players": "2", "rounds": "2000", "reused": "1990",
@@ -334,10 +335,39 @@ class StreamsTest(WithOut):
     def test_requests_that_failed_are_reported(self):
         self.assertEqual(len(self.judge("split/ordered", oom="3")), 1)
 
-    def test_the_build_without_fences_must_be_caught(self):
-        self.assertEqual(self.judge("broken", wrong_rounds="1400", wrong_exposed="1300"), [])
-        self.assertEqual(len(self.judge("broken", wrong_rounds="100", wrong_exposed="100")), 1)
-        self.assertEqual(len(self.judge("broken", exposed="0", wrong_exposed="0")), 2)
+    def test_each_defective_build_must_be_caught(self):
+        before = 0
+        for name in part_streams.DEFECTIVE:
+            self.assertEqual(len(self.judge(name, wrong_rounds="1400", wrong_exposed="1300")), before)
+            self.assertEqual(len(self.judge(name, wrong_rounds="100", wrong_exposed="100")), before + 1)
+            self.assertEqual(len(self.judge(name, exposed="0", wrong_exposed="0")), before + 2)
+            before += 2
+
+
+class ToldTest(WithOut):
+    ALL = [row for n in range(35) for row in (("nothing", 0), (f"family {n}", 1))]
+
+    def judge(self, found, is_whole=True):
+        told.judge(self.results, "split: told", found, is_whole)
+        return len(self.bad())
+
+    def test_a_fence_for_each_family_and_none_for_nothing_is_right(self):
+        self.assertEqual(self.judge(self.ALL), 0)
+
+    def test_a_family_without_a_fence_is_found(self):
+        self.assertEqual(self.judge([*self.ALL, ("fill", 0)]), 1)
+
+    def test_a_fence_for_nothing_is_found(self):
+        self.assertEqual(self.judge([*self.ALL, ("nothing", 1)]), 1)
+
+    def test_what_did_not_end_or_said_little_proves_nothing(self):
+        self.assertEqual(self.judge(self.ALL, is_whole=False), 1)
+        self.assertEqual(self.judge(self.ALL[:20]), 2)
+        self.assertEqual(self.judge([]), 4)
+
+    def test_each_build_of_the_program_is_looked_at(self):
+        self.assertIn("told", programs.TOLD)
+        self.assertTrue((programs.SOURCES / "told.cu").exists())
 
 
 def diff_row(config, **changes):

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Every family of the runtime's functions by which a program has the GPU do something. Before each, and after, it frees
+ * a block, says "told NAME", and waits for a line: so somebody else can see which of the frees had to record a fence.
+ * The first line that it prints is of no family: two frees in front of which nothing was submitted.
+ *
+ * A family that this machine has not ("without NAME: why") is passed over.
+ */
+
+#include "gpu.h"
+
+#include <cstring>
+
+static const size_t BYTES = 64 << 20; /* of the block; no thread keeps as much */
+static const size_t TOUCHED = 1 << 20;
+static const size_t WIDTH = 1024, HEIGHT = 256;
+
+__device__ char symbol[1024];
+
+__global__ void touch(char *p)
+{
+	p[threadIdx.x] = 1;
+}
+
+static char *source, *pageable, *pinned;
+static cudaStream_t stream;
+static cudaArray_t array;
+
+static void on_host(void *unused)
+{
+	(void)unused;
+}
+
+static void on_stream(cudaStream_t, cudaError_t, void *unused)
+{
+	(void)unused;
+}
+
+static cudaMemcpy3DParms box(char *p)
+{
+	cudaMemcpy3DParms copy = {};
+
+	copy.srcPtr = make_cudaPitchedPtr(source, WIDTH, WIDTH, HEIGHT);
+	copy.dstPtr = make_cudaPitchedPtr(p, WIDTH, WIDTH, HEIGHT);
+	copy.extent = make_cudaExtent(WIDTH, HEIGHT, 1);
+	copy.kind = cudaMemcpyDeviceToDevice;
+	return copy;
+}
+
+static cudaError_t launch_with_attributes(char *p)
+{
+	cudaLaunchConfig_t config = {};
+
+	config.gridDim = dim3(1);
+	config.blockDim = dim3(32);
+	config.stream = stream;
+	return cudaLaunchKernelEx(&config, touch, p);
+}
+
+static cudaError_t launch_graph(char *p)
+{
+	cudaMemsetParams fill = {};
+	cudaGraphExec_t exec;
+	cudaGraphNode_t node;
+	cudaGraph_t graph;
+	cudaError_t r;
+
+	fill.dst = p;
+	fill.elementSize = 1;
+	fill.width = TOUCHED;
+	fill.height = 1;
+	CHECK(cudaGraphCreate(&graph, 0));
+	CHECK(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill));
+	CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+	r = cudaGraphLaunch(exec, stream);
+	CHECK(cudaGraphDestroy(graph));
+	return r; /* the rest lives as long as the process */
+}
+
+static cudaError_t launch_together(char *p)
+{
+	void *arguments[] = {&p};
+
+	return cudaLaunchCooperativeKernel((const void *)touch, dim3(1), dim3(32), arguments, 0, stream);
+}
+
+static cudaError_t launch(char *p, cudaStream_t where)
+{
+	touch<<<1, 32, 0, where>>>(p);
+	return cudaGetLastError();
+}
+
+static cudaError_t copy_box(char *p)
+{
+	cudaMemcpy3DParms copy = box(p);
+
+	return cudaMemcpy3D(&copy);
+}
+
+static cudaError_t copy_box_later(char *p)
+{
+	cudaMemcpy3DParms copy = box(p);
+
+	return cudaMemcpy3DAsync(&copy, stream);
+}
+
+static cudaError_t fill_box(char *p)
+{
+	return cudaMemset3D(make_cudaPitchedPtr(p, WIDTH, WIDTH, HEIGHT), 1, make_cudaExtent(WIDTH, HEIGHT, 1));
+}
+
+static const struct family {
+	const char *name;
+	cudaError_t (*submit)(char *p);
+} families[] = {
+#define FAMILY(name, call) {name, [](char *p) -> cudaError_t { (void)p; return call; }}
+	FAMILY("kernel", launch(p, 0)),
+	FAMILY("kernel on a stream", launch(p, stream)),
+	FAMILY("kernel on the thread's own stream", launch(p, cudaStreamPerThread)),
+	{"kernel with attributes", launch_with_attributes},
+	{"cooperative kernel", launch_together},
+	{"graph", launch_graph},
+	FAMILY("host function", cudaLaunchHostFunc(stream, on_host, NULL)),
+	FAMILY("callback", cudaStreamAddCallback(stream, on_stream, NULL, 0)),
+	FAMILY("copy to the device", cudaMemcpy(p, pageable, TOUCHED, cudaMemcpyHostToDevice)),
+	FAMILY("small copy to the device", cudaMemcpy(p, pageable, 256, cudaMemcpyHostToDevice)),
+	FAMILY("copy of pinned memory", cudaMemcpy(p, pinned, TOUCHED, cudaMemcpyHostToDevice)),
+	FAMILY("copy from the device", cudaMemcpy(pageable, p, TOUCHED, cudaMemcpyDeviceToHost)),
+	FAMILY("copy on the device", cudaMemcpy(p, source, TOUCHED, cudaMemcpyDeviceToDevice)),
+	FAMILY("copy of any kind", cudaMemcpy(p, source, TOUCHED, cudaMemcpyDefault)),
+	FAMILY("peer copy", cudaMemcpyPeer(p, 0, source, 0, TOUCHED)),
+	FAMILY("later copy to the device", cudaMemcpyAsync(p, pinned, TOUCHED, cudaMemcpyHostToDevice, stream)),
+	FAMILY("later copy of pageable memory", cudaMemcpyAsync(p, pageable, TOUCHED, cudaMemcpyHostToDevice, stream)),
+	FAMILY("later copy from the device", cudaMemcpyAsync(pinned, p, TOUCHED, cudaMemcpyDeviceToHost, stream)),
+	FAMILY("later copy on the device", cudaMemcpyAsync(p, source, TOUCHED, cudaMemcpyDeviceToDevice, stream)),
+	FAMILY("later peer copy", cudaMemcpyPeerAsync(p, 0, source, 0, TOUCHED, stream)),
+	FAMILY("copy of rows", cudaMemcpy2D(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice)),
+	FAMILY("copy of rows to the device", cudaMemcpy2D(p, WIDTH, pageable, WIDTH, 512, HEIGHT, cudaMemcpyHostToDevice)),
+	FAMILY("later copy of rows", cudaMemcpy2DAsync(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice, stream)),
+	{"copy of a box", copy_box},
+	{"later copy of a box", copy_box_later},
+	FAMILY("copy to an array", cudaMemcpy2DToArray(array, 0, 0, p, WIDTH, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
+	FAMILY("copy from an array", cudaMemcpy2DFromArray(p, WIDTH, array, 0, 0, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
+	FAMILY("copy to a symbol", cudaMemcpyToSymbol(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice)),
+	FAMILY("copy from a symbol", cudaMemcpyFromSymbol(p, symbol, sizeof(symbol), 0, cudaMemcpyDeviceToDevice)),
+	FAMILY("later copy to a symbol", cudaMemcpyToSymbolAsync(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice, stream)),
+	FAMILY("fill", cudaMemset(p, 1, TOUCHED)),
+	FAMILY("later fill", cudaMemsetAsync(p, 1, TOUCHED, stream)),
+	FAMILY("fill of rows", cudaMemset2D(p, WIDTH, 1, 512, HEIGHT)),
+	FAMILY("later fill of rows", cudaMemset2DAsync(p, WIDTH, 1, 512, HEIGHT, stream)),
+	{"fill of a box", fill_box},
+};
+
+/* Whoever looks has done so once he answers. */
+static bool say(const char *name)
+{
+	char line[64];
+
+	printf("told %s\n", name);
+	fflush(stdout);
+	return fgets(line, sizeof(line), stdin) != NULL;
+}
+
+static char *allocate()
+{
+	char *p;
+
+	CHECK(cudaMalloc(&p, BYTES));
+	return p;
+}
+
+int main()
+{
+	cudaChannelFormatDesc format = cudaCreateChannelDesc<char>();
+
+	gpu_require();
+	pageable = (char *)calloc(1, TOUCHED);
+	CHECK(cudaMallocHost(&pinned, TOUCHED));
+	CHECK(cudaMalloc(&source, TOUCHED));
+	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	CHECK(cudaMallocArray(&array, &format, WIDTH, HEIGHT));
+	for (const family &way : families) { /* loads the code, and whatever else is done but once */
+		char *p = allocate();
+
+		(void)way.submit(p);
+		CHECK(cudaDeviceSynchronize());
+		CHECK(cudaFree(p));
+	}
+	(void)cudaGetLastError();
+	CHECK(cudaFree(allocate()));
+	if (!say("nothing"))
+		return 1;
+	for (const family &way : families) {
+		char *p = allocate();
+		cudaError_t r;
+
+		CHECK(cudaFree(p));
+		if (!say("nothing"))
+			return 1;
+		p = allocate();
+		r = way.submit(p);
+		CHECK(cudaFree(p));
+		if (r)
+			printf("without %s: %s\n", way.name, cudaGetErrorName(cudaGetLastError()));
+		else if (!say(way.name))
+			return 1;
+	}
+	CHECK(cudaDeviceSynchronize());
+	printf("end\n");
+	return 0;
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Whether each function that submits is seen (shim/work.def): a free after it has to record a fence, which a free with
+nothing in front of it does not. What program to run, and what it does, is in told.cu.
+"""
+
+import subprocess
+import threading
+
+import ctl
+import programs
+
+RUN_SECONDS = 60
+NOTHING = "nothing"
+FAMILIES_MIN = 30  # of the 35; what a machine has not is passed over
+
+
+def records(directory, pid):
+    status = ctl.ask_process(directory, pid, "status")
+    if not status:
+        raise programs.Trouble("no control socket: is the program under the preload?")
+    return sum(device["counters"]["fence_records"] for device in status["devices"])
+
+
+def listen(config, program, log):
+    """(name, fences recorded since the line before) for each line but the first; and whether the program ended well."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    found, last, is_whole = [], None, False
+    with programs.private_dir() as directory, log.open("w") as err:
+        process = subprocess.Popen([programs.BIN / program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err,
+                                   env=config.environment(directory, {}), text=True)
+        watchdog = threading.Timer(RUN_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            for line in process.stdout:
+                word, _, name = line.rstrip("\n").partition(" ")
+                is_whole = word == "end"
+                err.write(line)
+                if word != "told":
+                    continue
+                now = records(directory, process.pid)
+                if last is not None:
+                    found.append((name, now - last))
+                last = now
+                process.stdin.write("\n")
+                process.stdin.flush()
+        finally:
+            watchdog.cancel()
+            process.kill()
+            process.wait()
+    return found, is_whole
+
+
+def judge(results, name, found, is_whole):
+    families = [row for row in found if row[0] != NOTHING]
+    unseen = [family for family, n in families if n < 1]
+    idle = [n for family, n in found if family == NOTHING]
+    results.check(f"{name}: a free after each of {len(families)} families of functions records a fence",
+                  is_whole and len(families) >= FAMILIES_MIN and not unseen, ", ".join(unseen) or "all")
+    results.check(f"{name}: a free with nothing in front of it records none", bool(idle) and not any(idle),
+                  f"{sum(map(bool, idle))} of {len(idle)}")
+
+
+def run(results, out, config):
+    for program in programs.TOLD:
+        name = f"{config.name}: {program}"
+        try:
+            judge(results, name, *listen(config, program, out / "streams" / f"{program}-{config.name}.txt"))
+        except (programs.Trouble, OSError, ValueError, KeyError) as trouble:
+            results.check(name, False, str(trouble))
