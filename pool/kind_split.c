@@ -173,6 +173,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.name = "split",
 	.init = split_init,
 	.round = split_round,
+	.is_cut = true,
 	.take = split_take,
 	.cut = split_cut,
 	.put = split_put,

@@ -76,6 +76,7 @@ const struct gp_kind_ops gp_kind_vmm = {
 	.open = gp_range_open,
 	.close = gp_range_close,
 	.round = vmm_round,
+	.is_cut = true,
 	.take = vmm_take,
 	.cut = vmm_cut,
 	.put = gp_range_cache_locked,

@@ -87,8 +87,9 @@ static inline struct gp_handed hand_out(
 	return gp_tcache_hand_out(tc, gp_tcache_take_nth(tc, shelf, n), bytes, caller);
 }
 
-/* What nearly every allocation gets, if it may be had: the oldest of a shelf is of that very size. */
-static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+/* What nearly every allocation gets, if it may be had: the oldest of a shelf is of that very size, or nearly. */
+static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, uint64_t slack, uint64_t bytes,
+					  uint32_t caller)
 {
 	struct gp_shelf *shelf = shelf_of(tc, size);
 	struct gp_handed handed = {0};
@@ -97,7 +98,7 @@ static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, u
 	gp_ownlock_enter(&tc->lock);
 	if (gp_likely(shelf->count))
 		b = *gp_shelf_at(shelf, 0);
-	if (gp_likely(b && b->size == size && b->stamp < gp_tcache_usable_below(tc)))
+	if (gp_likely(b && b->size - size <= slack && b->stamp < gp_tcache_usable_below(tc)))
 		handed = hand_out(tc, shelf, 0, bytes, caller);
 	gp_ownlock_leave(&tc->lock);
 	return handed;
@@ -196,6 +197,23 @@ static void hurry(struct gp_tcache *tc, struct gp_shelf *shelf)
 	gp_ownlock_leave(&tc->lock);
 }
 
+/* Whether who asks for memory can have more of it. */
+static inline bool is_plenty(const struct gp_tcache *tc)
+{
+	const struct gp_pool *pool = tc->pool;
+
+	return !gp_pool_is_pressed(pool) && !gp_pool_is_flag(&pool->is_full) &&
+	       gp_budget_left(pool->options.budget) >= tc->bytes_max;
+}
+
+/* Unless memory is short a block is cut so that it can serve whatever comes to its shelf. */
+static uint64_t size_to_keep(const struct gp_tcache *tc, const struct gp_request *request)
+{
+	uint64_t size = gp_shelf_size_max(gp_shelf_index(request->size));
+
+	return request->kind->is_cut && size <= tc->size_max && is_plenty(tc) ? size : request->size;
+}
+
 /*
  * What no fence covers yet waits for more to come, so long as the pool has a block at hand; else a fence for little is
  * better than a larger pool.
@@ -233,6 +251,7 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 	if (offer != NOTHING && gp_fence_settle_stamp(tc->fence, stamp) == 0 &&
 	    take(tc, request, &stamp, ret_handed) == USABLE)
 		return 0;
+	request->size = size_to_keep(tc, request);
 	return gp_pool_alloc_block(tc->pool, request, ret_handed);
 }
 
@@ -254,12 +273,13 @@ static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t b
 
 static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
 {
-	uint64_t size = gp_pool_kind(tc->pool)->round(tc->pool, bytes);
+	const struct gp_kind_ops *kind = gp_pool_kind(tc->pool);
+	uint64_t size = kind->round(tc->pool, bytes), slack = kind->is_cut ? size / 8 : 0;
 	struct gp_handed handed;
 	int r = 0;
 
 	if (gp_likely(size <= tc->size_max))
-		handed = take_first(tc, size, bytes, caller);
+		handed = take_first(tc, size, slack, bytes, caller);
 	else
 		handed = gp_tcache_take_large(tc, size, bytes, caller);
 	if (gp_likely(handed.block))
@@ -366,15 +386,6 @@ static void hand_over(struct gp_tcache *tc)
 		return;
 	(void)record(tc, true);
 	gp_tcache_flush(tc);
-}
-
-/* Whether who asks for memory can have more of it. */
-static inline bool is_plenty(const struct gp_tcache *tc)
-{
-	const struct gp_pool *pool = tc->pool;
-
-	return !gp_pool_is_pressed(pool) && !gp_pool_is_flag(&pool->is_full) &&
-	       gp_budget_left(pool->options.budget) >= tc->bytes_max;
 }
 
 /*

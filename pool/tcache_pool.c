@@ -12,8 +12,9 @@
 enum { SHELF_SHARE = 2, BLOCK_SHARE = 16 };
 
 /*
- * All threads stop for a recall, and come to the pool one by one for what they had at hand. Where many do that, a slab
- * more is better than so many recalls in such a time; it goes on until the threads have about what they need.
+ * All threads stop for a recall, and come to the pool one by one for what they had at hand. Where many do that, or
+ * there is little memory that is cut, a slab more is better than so many recalls in such a time; it goes on until the
+ * threads have about what they need.
  */
 enum { FEW_CACHES = 4, RECALLS_MAX = 16 };
 #define RECALLS_NS UINT64_C(20000000)
@@ -153,11 +154,17 @@ bool gp_tcache_recall(struct gp_pool *pool)
 	return true;
 }
 
+/* No more than a thread may keep. */
+static bool is_little_locked(const struct gp_pool *pool)
+{
+	return pool->stats.total_bytes < pool->options.thread_cache_bytes;
+}
+
 static bool is_too_many_locked(struct gp_pool *pool, uint64_t now_ns)
 {
 	bool is;
 
-	if (pool->n_tcaches <= FEW_CACHES)
+	if (pool->n_tcaches <= FEW_CACHES && !(gp_pool_kind(pool)->is_cut && is_little_locked(pool)))
 		return false;
 	if (now_ns - pool->recalls_since_ns > RECALLS_NS) {
 		pool->recalls_since_ns = now_ns;

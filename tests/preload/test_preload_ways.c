@@ -43,7 +43,7 @@ END_TEST
 START_TEST(the_runtimes_memory_comes_from_the_pool)
 {
 	play_same(&(struct play){.program = runtimes[_i], .words = {"loop"}});
-	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
+	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 4);
 	ck_assert_uint_le(play_fact("cuMemHostAlloc"), 2);
 	ck_assert_uint_eq(play_fact("cuMemFree_v2"), 0);
 }

@@ -379,6 +379,78 @@ START_TEST(a_block_does_not_come_to_serve_ever_smaller_requests)
 }
 END_TEST
 
+/* Sizes that differ by less than an eighth, as programs ask for that compute them. */
+START_TEST(what_was_cut_for_one_size_serves_others_of_its_shelf)
+{
+	uint64_t addr, last = 0;
+
+	start();
+	for (uint64_t bytes = 8 * GP_KIB + 1; bytes <= 9 * GP_KIB; bytes += 100) {
+		addr = take(bytes);
+		ck_assert(!last || addr == last);
+		ck_assert_uint_eq(fixture_info(addr).rounded, 9 * GP_KIB);
+		ck_assert_uint_eq(fixture_stats().requested_bytes, bytes);
+		ck_assert(put(addr));
+		ck_assert_int_eq(gp_pool_synchronize(fixture_pool()), 0);
+		last = addr;
+	}
+	end();
+}
+END_TEST
+
+START_TEST(where_memory_is_short_a_block_is_as_large_as_it_has_to_be)
+{
+	uint64_t addr;
+
+	start();
+	(void)take(SMALL);
+	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
+	addr = take(GP_MIB / 2 + GP_ALIGN);
+	ck_assert_uint_eq(fixture_info(addr).rounded, GP_MIB / 2 + GP_ALIGN);
+	end();
+}
+END_TEST
+
+/*
+ * Blocks of two sizes in turns, of each most of a slab: what lies on one's shelf is wanted for the other, again and
+ * again. How many of the last hundred rounds' allocations the thread had at hand, in per cent.
+ */
+static unsigned take_turns(uint64_t cache_bytes)
+{
+	enum { N = 24, WARM = 200, ROUNDS_AFTER = 100 };
+	static const uint64_t sizes[] = {64 * GP_KIB, 80 * GP_KIB};
+	uint64_t addrs[N], hits = 0;
+
+	start_with(cache_bytes);
+	for (unsigned i = 0; i < WARM + ROUNDS_AFTER; i++) {
+		if (i == WARM)
+			hits = mine->hits;
+		for (unsigned k = 0; k < N; k++)
+			addrs[k] = take(sizes[i % 2]);
+		for (unsigned k = 0; k < N; k++)
+			put(addrs[k]);
+		fake_complete_all(&px.fake);
+		ck_assert_int_eq(gp_pool_synchronize(fixture_pool()), 0);
+	}
+	hits = mine->hits - hits;
+	end();
+	return (unsigned)(hits * 100 / (N * ROUNDS_AFTER));
+}
+
+START_TEST(where_there_is_little_memory_it_grows_rather_than_go_back_and_forth)
+{
+	ck_assert_uint_ge(take_turns(16 * GP_MIB), 99);
+	ck_assert_uint_le(fixture_stats().total_bytes, 8 * GP_MIB);
+}
+END_TEST
+
+START_TEST(but_not_beyond_what_a_thread_may_keep)
+{
+	(void)take_turns(2 * GP_MIB);
+	ck_assert_uint_le(fixture_stats().total_bytes, 4 * GP_MIB);
+}
+END_TEST
+
 /* One block, which goes from thread to thread by way of the pool; there are others, but of another size. */
 static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 {
@@ -447,6 +519,10 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
 		tcase_add_test(tc, a_block_does_not_come_to_serve_ever_smaller_requests);
+		tcase_add_test(tc, what_was_cut_for_one_size_serves_others_of_its_shelf);
+		tcase_add_test(tc, where_memory_is_short_a_block_is_as_large_as_it_has_to_be);
+		tcase_add_test(tc, where_there_is_little_memory_it_grows_rather_than_go_back_and_forth);
+		tcase_add_test(tc, but_not_beyond_what_a_thread_may_keep);
 	} else {
 		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
 	}
