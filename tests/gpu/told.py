@@ -21,7 +21,7 @@ def records(directory, pid):
     status = ctl.ask_process(directory, pid, "status")
     if not status:
         raise programs.Trouble("no control socket: is the program under the preload?")
-    return sum(device["counters"]["fence_records"] for device in status["devices"])
+    return ctl.device_sum(status, "fence_records")
 
 
 def listen(config, program, log):
