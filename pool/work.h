@@ -5,7 +5,8 @@
 /*
  * Whether anything was submitted to the GPU since a fence was recorded: if not, that fence covers what is freed now as
  * well, and no other is needed. For that somebody has to see all that any thread submits, and say so once the driver
- * has it.
+ * has it. To have the GPU wait for something is as good as work: it may be for another context's, which that fence
+ * knows nothing of and a free would have waited for.
  *
  * The word is an epoch, and in its lowest bit whether anybody has looked at it since it began. Who submits ends an
  * epoch only if somebody has: so however much is submitted, the line is written but once between two fences. Who

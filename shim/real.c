@@ -167,8 +167,7 @@ static void check_context_fences(void)
 #endif
 	if (address)
 		return;
-	gp_real.cuCtxRecordEvent = NULL;
-	gp_real.cuCtxWaitEvent = NULL;
+	gp_real.cuCtxRecordEvent = NULL; /* the other is the program's, too */
 }
 
 /*

@@ -137,6 +137,44 @@ static void both_ways(void)
 	first_say(&first, wrong);
 }
 
+/*
+ * The other device still writes to a block, and a stream of this one waits for that, when the block is freed: so the
+ * free does, too. Just before that another was freed, which nobody waits for.
+ */
+static void awaited(void)
+{
+	CUstream here, quick;
+	size_t wrong = 0;
+	CUevent done;
+
+	start();
+	here = place_stream(&home);
+	quick = place_stream(&home);
+	open_away();
+	PLACE_MUST(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+	PLACE_MUST(cuCtxEnablePeerAccess(home.ctx, 0));
+	for (unsigned i = 0; i < ROUNDS * LENGTH(sizes); i++) {
+		size_t bytes = sizes[i % LENGTH(sizes)];
+		CUdeviceptr old = place_alloc(&home, bytes), other = place_alloc(&home, bytes), new[2];
+
+		place_spin_fill(&away, there, old, FIRST_TOUCHED, 0xdead, FIRST_QUICK_NS);
+		PLACE_MUST(cuEventRecord(done, there));
+		place_enter(&home);
+		PLACE_MUST(cuMemFree_v2(other));
+		PLACE_MUST(cuStreamWaitEvent(here, done, 0));
+		PLACE_MUST(cuMemFree_v2(old));
+		for (unsigned k = 0; k < LENGTH(new); k++) {
+			new[k] = place_alloc(&home, bytes);
+			place_fill(&home, quick, new[k], FIRST_TOUCHED, i);
+		}
+		for (unsigned k = 0; k < LENGTH(new); k++) {
+			wrong += place_count_wrong(&home, new[k], FIRST_TOUCHED, i);
+			PLACE_MUST(cuMemFree_v2(new[k]));
+		}
+	}
+	first_say(&first, wrong);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"copied", copied, 0},
 	{"copied_with_access", copied_with_access, 0},
@@ -144,5 +182,6 @@ const struct app_scenario app_scenarios[] = {
 	{"copied_late", copied_late, 0},
 	{"filled_late", filled_late, 0},
 	{"both_ways", both_ways, 0},
+	{"awaited", awaited, 0},
 	{0},
 };

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Every family of the runtime's functions by which a program has the GPU do something. Before each, and after, it frees
+ * Every family of the runtime's functions by which a program has the GPU do something, or wait. Before each, and after, it frees
  * a block, says "told NAME", and waits for a line: so somebody else can see which of the frees had to record a fence.
  * The first line that it prints is of no family: two frees in front of which nothing was submitted.
  *
@@ -26,6 +26,7 @@ __global__ void touch(char *p)
 
 static char *source, *pageable, *pinned;
 static cudaStream_t stream;
+static cudaEvent_t event;
 static cudaArray_t array;
 
 static void on_host(void *unused)
@@ -124,6 +125,7 @@ static const struct family {
 	{"graph", launch_graph},
 	FAMILY("host function", cudaLaunchHostFunc(stream, on_host, NULL)),
 	FAMILY("callback", cudaStreamAddCallback(stream, on_stream, NULL, 0)),
+	FAMILY("wait for an event", cudaStreamWaitEvent(stream, event, 0)),
 	FAMILY("copy to the device", cudaMemcpy(p, pageable, TOUCHED, cudaMemcpyHostToDevice)),
 	FAMILY("small copy to the device", cudaMemcpy(p, pageable, 256, cudaMemcpyHostToDevice)),
 	FAMILY("copy of pinned memory", cudaMemcpy(p, pinned, TOUCHED, cudaMemcpyHostToDevice)),
@@ -180,6 +182,7 @@ int main()
 	CHECK(cudaMallocHost(&pinned, TOUCHED));
 	CHECK(cudaMalloc(&source, TOUCHED));
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	CHECK(cudaEventCreate(&event));
 	CHECK(cudaMallocArray(&array, &format, WIDTH, HEIGHT));
 	for (const family &way : families) { /* loads the code, and whatever else is done but once */
 		char *p = allocate();

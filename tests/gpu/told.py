@@ -14,7 +14,7 @@ import programs
 
 RUN_SECONDS = 60
 NOTHING = "nothing"
-FAMILIES_MIN = 30  # of the 35; what a machine has not is passed over
+FAMILIES_MIN = 30  # of the 36; what a machine has not is passed over
 
 
 def records(directory, pid):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Every function of cuda.h that submits work is in shim/work.def, or there is a reason; and each row looks at
-the stream that its function is given.
+Every function of cuda.h that submits work, or has the GPU wait for some, is in shim/work.def, or there is a reason; and
+each row looks at the stream that its function is given.
 
 Usage: work.py CUDA.H WORK.DEF
        work.py --self-test WORK.DEF
@@ -20,8 +20,8 @@ REASONS = {
     r"cuGreenCtxStreamCreate": "about the stream itself",
     r"cuStream(Begin|End)\w*": "ends the order by itself, as a capture",
     r"cuStreamUpdateCaptureDependencies": "about a capture",
-    r"cuStreamWaitEvent|cuEventRecord(WithFlags)?": "waits",
-    r"cu(Signal|Wait)ExternalSemaphoresAsync": "waits",
+    r"cuEventRecord(WithFlags)?": "for others to wait for",
+    r"cuSignalExternalSemaphoresAsync": "for others to wait for",
     r"cuStreamAttachMemAsync": "for managed memory, which no default pool has",
     r"cuGraphics\w+": "for memory of others",
     r"cuMemMapArrayAsync": "for memory of others",
@@ -43,7 +43,7 @@ def exported(header):
     defined = dict(re.findall(r"#\s*define\s+(cu\w+)\s+(?:__CUDA_API_PTSZ\()?(cu\w+)\)?[ \t]*$", text, re.M))
     variants = set(re.findall(r"#\s*define\s+cu\w+\s+__CUDA_API_PTSZ\((cu\w+)\)", text))
     for name, parameters in re.findall(r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(([^;]*?)\)\s*;", text, re.S):
-        if not STREAM.search(parameters) or OLD.search(" ".join(parameters.split())):
+        if not (STREAM.search(parameters) or name.endswith("WaitEvent")) or OLD.search(" ".join(parameters.split())):
             continue
         symbol = defined.get(name, name)
         yield symbol
@@ -57,6 +57,7 @@ def exported(header):
 # Rows that look at more than the stream, or at something else.
 LOOKS = {
     "stream": "stream", "none": "NULL",
+    "cuStreamWaitEvent": "CU_STREAM_LEGACY", "cuWaitExternal": "CU_STREAM_LEGACY",
     "cuStreamWriteValue": "flags & 1 ? GP_STREAM_ANY : stream",
     "cuStreamBatchMemOp": "GP_STREAM_ANY", "cuLaunchCooperativeKernelMultiDevice": "GP_STREAM_ANY",
 }

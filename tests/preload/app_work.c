@@ -16,6 +16,7 @@ static CUstream stream;
 static CUdeviceptr source;
 static uint32_t *pinned;
 static CUgraphExec graph;
+static CUevent event;
 
 /* Fences that the free of a block records. */
 static uint64_t free_of(CUdeviceptr ptr)
@@ -45,12 +46,13 @@ static void prepare(void)
 	stream = app_stream();
 	source = app_alloc(TOUCHED);
 	APP_MUST(cuMemHostAlloc((void **)&pinned, TOUCHED, 0));
+	APP_MUST(cuEventCreate(&event, 0));
 	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
 }
 
 /*
- * Copies and fills, by name. All take their arguments in the same places, a stream the last, and who takes none leaves
- * it alone.
+ * Copies, fills and waits, by name. All take their arguments in the same places, a stream the last, and who takes none
+ * leaves it alone.
  */
 typedef CUresult submit_fn(uint64_t first, uint64_t second, size_t n, CUstream stream);
 
@@ -76,6 +78,16 @@ static void copy_out(CUdeviceptr ptr)
 	APP_MUST(named((uintptr_t)pinned, ptr, TOUCHED, stream));
 }
 
+static void await(CUdeviceptr unused)
+{
+	APP_MUST(named((uintptr_t)stream, (uintptr_t)event, 0, NULL));
+}
+
+static void await_in_context(CUdeviceptr unused)
+{
+	APP_MUST(named((uintptr_t)app_ctx, (uintptr_t)event, 0, NULL));
+}
+
 static const struct {
 	const char *name;
 	void (*submit)(CUdeviceptr ptr);
@@ -93,6 +105,8 @@ static const struct {
 	BOTH(cuMemcpyDtoDAsync_v2, _ptsz, copy),
 	BOTH(cuMemsetD8Async, _ptsz, fill),
 	BOTH(cuMemsetD32Async, _ptsz, fill),
+	BOTH(cuStreamWaitEvent, _ptsz, await),
+	{"cuCtxWaitEvent", await_in_context},
 };
 
 static void launch(CUdeviceptr ptr)
@@ -160,12 +174,10 @@ static void each(void)
 /* What else a program does, between two frees of which the second has nothing in front of it. */
 static void idle(void)
 {
-	CUevent event;
 	void *host;
 	size_t wrong = 0;
 
 	prepare();
-	APP_MUST(cuEventCreate(&event, 0));
 	launch(source);
 	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));
 	for (unsigned i = 0; i < ROUNDS; i++) {
