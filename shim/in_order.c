@@ -122,11 +122,22 @@ void gp_in_order_note_work(CUstream stream)
 	errno = saved_errno;
 }
 
+void gp_in_order_say(void)
+{
+	const char *why = atomic_load(&early);
+
+	if (!why && !gp_real_sees_work())
+		why = "the driver is newer than CUDA 13.2, or somebody else stands in the way";
+	if (why)
+		gp_log(GP_LOG_DEBUG, "what is submitted may not be seen, so each free asks the driver: %s", why);
+}
+
 void gp_in_order_lose_sight(const char *why)
 {
 	gp_work_lose(&gp_submitted);
 	/* Where no driver is, there may never be one: all else can wait for the first context. */
-	atomic_store(&early, why);
+	if (!atomic_exchange(&early, why))
+		gp_in_order_say();
 	if (gp_real_is_found() && !is_away())
 		gp_in_order_end(why);
 }

@@ -62,6 +62,9 @@ void gp_in_order_note_work(CUstream stream);
 /* From now on there may be work that we do not see. Also before anything of ours was started. */
 void gp_in_order_lose_sight(const char *why);
 
+/* Why there may be, if so; once there is a log. */
+void gp_in_order_say(void);
+
 /* Somebody asks for an interface that no header tells of, by its 16 bytes. */
 void gp_in_order_note_private(const void *id);
 

@@ -17,6 +17,7 @@
 #include "debug_zone.h"
 #include "driver.h"
 #include "exit_report.h"
+#include "in_order.h"
 #include "origin.h"
 #include "real.h"
 #include "record.h"
@@ -165,6 +166,7 @@ static void start(void)
 			gp_backend_name(gp_state.config.backend));
 	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool %s, backend %s", GPUPOOL_VERSION,
 		gp_kind_name(gp_state_kind()), gp_backend_name(gp_state.config.backend));
+	gp_in_order_say();
 }
 
 void gp_state_start_slow(void)

@@ -12,6 +12,8 @@
 
 enum { TOUCHED = 4096, ROUNDS = 32, WINDOW = 64 };
 
+CUresult cuGetExportTable(const void **table, const void *id);
+
 static CUstream stream;
 static CUdeviceptr source;
 static uint32_t *pinned;
@@ -223,6 +225,16 @@ static void blind(void)
 	printf("fences: %u\n", (unsigned)n);
 }
 
+/* Before there is a log, and a context. */
+static void ask_privately(void)
+{
+	static const unsigned char id[16] = "of no header....";
+	const void *table;
+
+	(void)cuGetExportTable(&table, id);
+	blind();
+}
+
 /* The same where the settings, or the driver, make it so. */
 static void asked(void)
 {
@@ -255,6 +267,7 @@ const struct app_scenario app_scenarios[] = {
 	{"idle", idle},
 	{"small", small},
 	{"blind", blind},
+	{"private", ask_privately},
 	{"asked", asked},
 	{"ending", ending},
 	{0},

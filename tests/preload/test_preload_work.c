@@ -87,6 +87,26 @@ START_TEST(whoever_is_met_first_makes_each_free_record)
 }
 END_TEST
 
+/* Whoever wonders why is told. */
+static const struct {
+	const char *scenario, *env[3], *why;
+} told[] = {
+	{"asked", {"GPUPOOL_LOG=debug", "SIMGPU_DRIVER_VERSION=13030"}, "the driver is newer than CUDA 13.2"},
+	{"blind", {"GPUPOOL_LOG=debug"}, "in the way of what is submitted"},
+	{"private", {"GPUPOOL_LOG=debug"}, "an interface of the driver's that is in no header"},
+};
+
+START_TEST(why_each_free_records_is_in_the_log)
+{
+	const char *line;
+
+	play(told[_i].scenario, told[_i].env);
+	line = strstr(play_err, "so each free asks the driver: ");
+	ck_assert_ptr_nonnull(line);
+	ck_assert_msg(strstr(line, told[_i].why) != NULL, "%s", line);
+}
+END_TEST
+
 START_TEST(at_the_end_of_the_process_each_free_records)
 {
 	play("ending", pools[_i]);
@@ -102,6 +122,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, where_work_may_be_unseen_each_free_records, 0, (int)LENGTH(asked));
 	tcase_add_loop_test(tc, whoever_looks_past_us_makes_each_free_record, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, whoever_is_met_first_makes_each_free_record, 0, 2);
+	tcase_add_loop_test(tc, why_each_free_records_is_in_the_log, 0, (int)LENGTH(told));
 	tcase_add_loop_test(tc, at_the_end_of_the_process_each_free_records, 0, (int)LENGTH(pools));
 }
 
