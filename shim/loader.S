@@ -13,14 +13,7 @@
 
 #if defined(__x86_64__)
 
-	.macro door name, route, real
-	.globl \name, gp_door_\name
-	.hidden gp_door_\name
-	.type \name, %function
-	.type gp_door_\name, %function
-gp_door_\name:
-\name:
-	.cfi_startproc
+	.macro ask_or_jump route, real
 	endbr64
 	pushq %rdi
 	.cfi_adjust_cfa_offset 8
@@ -40,21 +33,11 @@ gp_door_\name:
 	jmp *\real(%rip)
 1:	movq %rdx, %rax
 	ret
-	.cfi_endproc
-	.size \name, . - \name
-	.size gp_door_\name, . - \name
 	.endm
 
 #elif defined(__aarch64__)
 
-	.macro door name, route, real
-	.globl \name, gp_door_\name
-	.hidden gp_door_\name
-	.type \name, %function
-	.type gp_door_\name, %function
-gp_door_\name:
-\name:
-	.cfi_startproc
+	.macro ask_or_jump route, real
 	hint #34 /* bti c */
 	stp x29, x30, [sp, #-32]!
 	.cfi_adjust_cfa_offset 32
@@ -76,14 +59,25 @@ gp_door_\name:
 	br x16
 1:	mov x0, x3
 	ret
-	.cfi_endproc
-	.size \name, . - \name
-	.size gp_door_\name, . - \name
 	.endm
 
 #else
 #error "a tail jump is needed for this architecture"
 #endif
+
+	.macro door name, route, real
+	.globl \name, gp_door_\name
+	.hidden gp_door_\name
+	.type \name, %function
+	.type gp_door_\name, %function
+gp_door_\name:
+\name:
+	.cfi_startproc
+	ask_or_jump \route, \real
+	.cfi_endproc
+	.size \name, . - \name
+	.size gp_door_\name, . - \name
+	.endm
 
 	door dlsym, gp_dlsym_route, gp_real_dlsym
 	door dlopen, gp_dlopen_route, gp_real_dlopen
