@@ -72,3 +72,23 @@ static inline void gpu_require()
 	printf("skip reason=\"%s\"\n", cudaGetErrorString(error));
 	exit(77);
 }
+
+/* A graph of one fill, ready to be launched; it lives as long as the process. */
+static inline cudaGraphExec_t gpu_fill_graph(char *p, int value, size_t bytes)
+{
+	cudaMemsetParams fill = {};
+	cudaGraphExec_t exec;
+	cudaGraphNode_t node;
+	cudaGraph_t graph;
+
+	fill.dst = p;
+	fill.elementSize = 1;
+	fill.width = bytes;
+	fill.height = 1;
+	fill.value = (unsigned)value;
+	CHECK(cudaGraphCreate(&graph, 0));
+	CHECK(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill));
+	CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+	CHECK(cudaGraphDestroy(graph));
+	return exec;
+}

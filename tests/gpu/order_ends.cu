@@ -66,23 +66,6 @@ static void prepare()
 	CHECK(cudaMemset(source, 2, BYTES));
 }
 
-/* Its address is known only now. */
-static void make_graph(char *p)
-{
-	cudaMemsetParams fill = {};
-	cudaGraphNode_t node;
-	cudaGraph_t graph;
-
-	fill.dst = p;
-	fill.elementSize = 1;
-	fill.width = BYTES;
-	fill.height = 1;
-	fill.value = 2;
-	CHECK(cudaGraphCreate(&graph, 0));
-	CHECK(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill));
-	CHECK(cudaGraphInstantiateWithFlags(&fills, graph, 0));
-}
-
 static void write_new(const char *way, char *p)
 {
 	cudaStream_t stream = cudaStreamPerThread;
@@ -122,7 +105,7 @@ int main(int argc, char **argv)
 	CHECK(cudaFree(old));
 	CHECK(cudaMalloc(&p, BYTES));
 	if (!strcmp(way, "graph"))
-		make_graph(p);
+		fills = gpu_fill_graph(p, 2, BYTES); /* its address is known only now */
 	is_busy = cudaEventQuery(late) == cudaErrorNotReady;
 	if (!strcmp(way, "thread") || !strcmp(way, "legacy"))
 		std::thread(write_new, way, p).join();

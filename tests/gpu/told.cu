@@ -60,26 +60,6 @@ static cudaError_t launch_with_attributes(char *p)
 	return cudaLaunchKernelEx(&config, touch, p);
 }
 
-static cudaError_t launch_graph(char *p)
-{
-	cudaMemsetParams fill = {};
-	cudaGraphExec_t exec;
-	cudaGraphNode_t node;
-	cudaGraph_t graph;
-	cudaError_t r;
-
-	fill.dst = p;
-	fill.elementSize = 1;
-	fill.width = TOUCHED;
-	fill.height = 1;
-	CHECK(cudaGraphCreate(&graph, 0));
-	CHECK(cudaGraphAddMemsetNode(&node, graph, NULL, 0, &fill));
-	CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
-	r = cudaGraphLaunch(exec, stream);
-	CHECK(cudaGraphDestroy(graph));
-	return r; /* the rest lives as long as the process */
-}
-
 static cudaError_t launch_together(char *p)
 {
 	void *arguments[] = {&p};
@@ -122,7 +102,7 @@ static const struct family {
 	FAMILY("kernel on the thread's own stream", launch(p, cudaStreamPerThread)),
 	{"kernel with attributes", launch_with_attributes},
 	{"cooperative kernel", launch_together},
-	{"graph", launch_graph},
+	FAMILY("graph", cudaGraphLaunch(gpu_fill_graph(p, 0, TOUCHED), stream)),
 	FAMILY("host function", cudaLaunchHostFunc(stream, on_host, NULL)),
 	FAMILY("callback", cudaStreamAddCallback(stream, on_stream, NULL, 0)),
 	FAMILY("wait for an event", cudaStreamWaitEvent(stream, event, 0)),
