@@ -108,20 +108,32 @@ START_TEST(each_command_has_its_screen)
 }
 END_TEST
 
-START_TEST(list_has_a_line_for_each_process)
+struct pids {
+	pid_t low, high;
+};
+
+/* In the order in which they are shown. The later one may have the lower number: those begin again at the end. */
+static struct pids start_two(void)
 {
 	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
+
+	return one < other ? (struct pids){one, other} : (struct pids){other, one};
+}
+
+START_TEST(list_has_a_line_for_each_process)
+{
+	struct pids pids = start_two();
 	char expected[256];
 
 	ck_assert_int_eq(STAT("list"), 0);
-	snprintf(expected, sizeof(expected), "%d  ", (int)one);
+	snprintf(expected, sizeof(expected), "%d  ", (int)pids.low);
 	stat_check_in(stat_out, expected);
 	stat_check_in(stat_out, "  3h12m  split  768 MiB  464 MiB  1.20 GiB  python train.py\n");
 	ck_assert_int_eq(STAT("list", "-q"), 0);
-	snprintf(expected, sizeof(expected), "%d\n%d\n", (int)one, (int)other);
+	snprintf(expected, sizeof(expected), "%d\n%d\n", (int)pids.low, (int)pids.high);
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("list", "--json"), 0);
-	snprintf(expected, sizeof(expected), "\"socket\":\"%s\",", peer_socket(other));
+	snprintf(expected, sizeof(expected), "\"socket\":\"%s\",", peer_socket(pids.high));
 	stat_check_in(stat_out, expected);
 	stat_check_in(stat_out, "{\"schema\":\"gpupool.list/1\",\"processes\":[{\"pid\":");
 	stat_check_in(stat_out, "\"used_bytes\":805306368,\"free_bytes\":486539264,");
@@ -130,15 +142,14 @@ END_TEST
 
 START_TEST(several_processes_are_told_apart)
 {
-	peer_start(PEER_ANSWERS, NULL);
+	struct pids pids = start_two();
 	char title[32];
-	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
 	ck_assert_int_eq(STAT("limit"), 0);
-	snprintf(title, sizeof(title), "\n\npid %d  ", (int)pid);
+	snprintf(title, sizeof(title), "\n\npid %d  ", (int)pids.high);
 	stat_check_in(stat_out, title);
 	ck_assert_int_eq(STAT("limit", "--json"), 0);
-	snprintf(title, sizeof(title), "\"pid\":%d}],\"errors\":[]}\n", (int)pid);
+	snprintf(title, sizeof(title), "\"pid\":%d}],\"errors\":[]}\n", (int)pids.high);
 	stat_check_in(stat_out, title);
 }
 END_TEST
