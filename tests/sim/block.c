@@ -4,7 +4,6 @@
 /* Blocks: every live allocation that an address can lie in, device memory and host memory alike. */
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "ctx.h"
@@ -92,7 +91,7 @@ static void give_device_memory(struct sim_block *block)
 		return;
 	}
 	if (block->dirty)
-		memset(sim_bytes_at(block->range.lo), 0, size_of(block));
+		sim_device_scrub(block->device, block->range.lo, size_of(block));
 	sim_slab_give(
 		slabs_of(block->ctx, block->device), block->slab, block->range.lo, size_of(block));
 }

@@ -13,6 +13,11 @@
 #include "ledger.h"
 #include "share.h"
 
+enum {
+	PAGE = 4096,
+	PUNCH_MIN = 64 * 1024, /* below, to write zeros is cheaper than to have pages come again */
+};
+
 struct sim_device sim_devices[SIM_MAX_DEVICES];
 
 /*
@@ -140,11 +145,18 @@ CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void scrub(const struct sim_device *device, uint64_t addr, size_t bytes)
+void sim_device_scrub(struct sim_device *device, uint64_t addr, size_t bytes)
 {
-	if (fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		    (off_t)(addr - device->base), (off_t)bytes))
+	uint64_t lo = (addr + PAGE - 1) / PAGE * PAGE, hi = (addr + bytes) / PAGE * PAGE;
+
+	if (bytes < PUNCH_MIN || sim_share_is_at(addr) ||
+		fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(lo - device->base),
+			(off_t)(hi - lo))) {
 		memset(sim_bytes_at(addr), 0, bytes);
+		return;
+	}
+	memset(sim_bytes_at(addr), 0, lo - addr);
+	memset(sim_bytes_at(hi), 0, addr + bytes - hi);
 }
 
 void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty)
@@ -152,7 +164,7 @@ void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, boo
 	size_t whole = chunks_of(bytes) * SIM_CHUNK;
 
 	if (!sim_share_end(device, addr) && dirty)
-		scrub(device, addr, whole);
+		sim_device_scrub(device, addr, whole);
 	sim_device_unreserve(device, addr, bytes);
 	sim_device_discharge(device, whole);
 }

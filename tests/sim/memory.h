@@ -83,6 +83,7 @@ CUresult sim_device_reserve(struct sim_device *device, size_t bytes, uint64_t *a
 void sim_device_unreserve(struct sim_device *device, uint64_t addr, size_t bytes);
 CUresult sim_device_take(struct sim_device *device, size_t bytes, uint64_t *addr);
 void sim_device_give(struct sim_device *device, uint64_t addr, size_t bytes, bool dirty);
+void sim_device_scrub(struct sim_device *device, uint64_t addr, size_t bytes); /* zeros again */
 char *sim_bytes_at(uint64_t addr); /* where the simulator reads and writes an address */
 
 /* block.c */

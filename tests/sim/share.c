@@ -179,6 +179,11 @@ void sim_share_forget(const struct sim_block *block)
 	share->table->names[(block->range.lo - share->range.lo) / UNIT] = (struct name){0};
 }
 
+bool sim_share_is_at(uint64_t addr)
+{
+	return sim_range_at(shares, addr) != NULL;
+}
+
 bool sim_share_end(struct sim_device *device, uint64_t addr)
 {
 	struct sim_share *share = (struct sim_share *)sim_range_at(shares, addr);

@@ -26,6 +26,7 @@ struct sim_share;
 /* The handle of a block, which moves to a file of its own if it is not in one. */
 CUresult sim_share_block(struct sim_block *block, struct sim_handle *handle);
 void sim_share_forget(const struct sim_block *block);
+bool sim_share_is_at(uint64_t addr);
 bool sim_share_end(struct sim_device *device, uint64_t addr); /* false: it was in none */
 
 /* A file for something without memory. */
