@@ -14,9 +14,9 @@ import part_semantics
 import programs
 
 ANSWER = re.compile(r"(\w+)/wrong words: (\d+)(?:, handed out early: (\d+))?")
-# What the defect need not show in: memory that is not pooled in that way, and a copy without peer access, which reaches
-# the memory by way of its own context, in order (the simulator's does not).
-UNTOUCHED = ("pinned", "managed", "copied_late")
+# What the defect need not show in: memory that is not pooled in that way, a copy without peer access, which reaches the
+# memory by way of its own context, in order (the simulator's does not), and where the next owner is that context.
+UNTOUCHED = ("pinned", "managed", "copied_late", "awaited")
 LIMIT_S = 120
 
 
