@@ -95,6 +95,7 @@ struct gp_block *gp_block_cut_locked(struct gp_pool *pool, struct gp_block *bloc
 {
 	struct gp_block *rest = gp_block_new_locked(pool);
 
+	gp_assert(size < block->size);
 	gp_block_set_place(rest, block->segment, block->addr + size);
 	rest->size = block->size - size;
 	rest->stamp = block->stamp;

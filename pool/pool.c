@@ -140,14 +140,30 @@ static int search_on(struct gp_pool *pool, struct gp_request *request, struct gp
 	return ret_handed->block ? 0 : -ENOENT;
 }
 
+/*
+ * A thread asks for somewhat more than the program, so that the block may serve others after it. Where that is not to
+ * be had: what the pool has, or can have, for the program alone.
+ */
+static int settle_for_least(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
+{
+	uint64_t least = gp_request_least(request);
+	int r;
+
+	if (!request->kind->is_cut || least == request->size)
+		return -ENOMEM;
+	request->size = least;
+	*ret_handed = gp_reuse_take(pool, request);
+	if (ret_handed->block)
+		return 0;
+	r = gp_segment_grow(pool, request, ret_handed);
+	/* Who gets that could not have had any more. */
+	gp_segment_note_growth(pool, request, r ? r : -ENOMEM);
+	return r;
+}
+
 static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
-	struct gp_rounds rounds = {
-		.pool = pool,
-		.request = request,
-		.bytes = request->size,
-		.attempt = attempt_grow,
-	};
+	struct gp_rounds rounds = {.pool = pool, .request = request, .attempt = attempt_grow};
 	int r = request->is_uncached ? -ENOENT : search_on(pool, request, ret_handed);
 
 	if (r != -ENOENT)
@@ -159,8 +175,11 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 	gp_mutex_unlock(&pool->lock);
 	rounds.n_arrivals = atomic_load(&pool->first->n_arrivals);
 	r = gp_segment_grow(pool, request, ret_handed);
+	if (r == -ENOMEM)
+		r = settle_for_least(pool, request, ret_handed);
 	if (r != -ENOMEM)
 		return r;
+	rounds.bytes = request->size;
 	r = gp_rounds_run(&rounds);
 	*ret_handed = rounds.handed;
 	return r;

@@ -404,7 +404,7 @@ int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, stru
 	/* Where the comfortable size does not fit any more, the size itself may, or what was asked for. */
 	tries[1] = gp_round_up(request->size, pool->options.granule);
 	tries[2] = request->size;
-	tries[3] = gp_request_least(request);
+	tries[3] = request->kind->is_cut ? request->size : gp_request_least(request);
 	for (int i = 0; i < 4 && r == -ENOMEM; i++) {
 		if (tries[i] >= bytes)
 			continue;

@@ -411,6 +411,41 @@ START_TEST(where_memory_is_short_a_block_is_as_large_as_it_has_to_be)
 }
 END_TEST
 
+/* The last that there is: less than the sizes of its shelf go up to. */
+static void take_last(uint64_t bytes)
+{
+	struct gp_block_info info;
+
+	ck_assert_uint_lt(bytes, gp_shelf_size_max(gp_shelf_index(bytes)));
+	info = fixture_info(take(bytes));
+	ck_assert_uint_eq(info.rounded, bytes);
+	ck_assert_uint_le(info.addr + info.rounded, info.segment_base + info.segment_size);
+	ck_assert_uint_eq(fixture_stats().ooms, 0);
+}
+
+START_TEST(what_the_driver_has_left_is_enough_if_the_program_asked_for_no_more)
+{
+	start();
+	px.fake.outside = FIXTURE_CAPACITY - 482 * GP_KIB;
+	take_last(482 * GP_KIB);
+	end();
+}
+END_TEST
+
+START_TEST(what_the_pool_has_left_is_enough_if_the_program_asked_for_no_more)
+{
+	uint64_t last = 482 * GP_KIB, guard = px.options.kind == GP_KIND_SPLIT ? GP_ALIGN : 0, left = GP_MIB;
+
+	start();
+	for (; left; left = fixture_stats().cached_bytes - last - guard)
+		(void)fixture_alloc(gp_min(left, GP_MIB));
+	px.fake.outside = FIXTURE_CAPACITY - fixture_stats().total_bytes;
+	take_last(last);
+	ck_assert_uint_eq(fixture_stats().cached_bytes, guard);
+	end();
+}
+END_TEST
+
 /*
  * Blocks of two sizes in turns, of each most of a slab: what lies on one's shelf is wanted for the other, again and
  * again. How many of the last hundred rounds' allocations the thread had at hand, in per cent.
@@ -521,11 +556,14 @@ static TCase *case_of(enum gp_kind kind)
 		tcase_add_test(tc, a_block_does_not_come_to_serve_ever_smaller_requests);
 		tcase_add_test(tc, what_was_cut_for_one_size_serves_others_of_its_shelf);
 		tcase_add_test(tc, where_memory_is_short_a_block_is_as_large_as_it_has_to_be);
+		tcase_add_test(tc, what_the_pool_has_left_is_enough_if_the_program_asked_for_no_more);
 		tcase_add_test(tc, where_there_is_little_memory_it_grows_rather_than_go_back_and_forth);
 		tcase_add_test(tc, but_not_beyond_what_a_thread_may_keep);
 	} else {
 		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
 	}
+	if (kind == GP_KIND_SPLIT) /* memory of vmm's comes in pieces */
+		tcase_add_test(tc, what_the_driver_has_left_is_enough_if_the_program_asked_for_no_more);
 	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
 		tcase_add_test(tc, a_large_block_smaller_than_its_class_serves_nobody_who_needs_more);
 	if (kind != GP_KIND_SIMPLE)
