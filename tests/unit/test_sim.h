@@ -20,6 +20,8 @@
 #define MS  1000000ull
 #define MIB ((size_t)1 << 20)
 
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
 #define ok(expr)          ck_assert_int_eq(expr, CUDA_SUCCESS)
 #define fails(expr, code) ck_assert_int_eq(expr, code)
 

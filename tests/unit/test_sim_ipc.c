@@ -10,9 +10,8 @@
 
 #include "test_sim.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define USED          65536 /* bytes of a block that are looked at */
-#define LAZY          CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+#define USED 65536 /* bytes of a block that are looked at */
+#define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 /* The other process, which exports; the test itself opens. Who takes waits for who sends. */
 static struct {

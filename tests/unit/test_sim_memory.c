@@ -248,20 +248,39 @@ START_TEST(the_capacity_is_a_limit_and_freed_memory_is_there_again)
 }
 END_TEST
 
+static const struct scrubbed {
+	size_t bytes;
+	bool is_exported; /* and lies in a file of its own since */
+} scrubbed[] = {{4096}, {66 * 1024 + 512}, {MIB}, {MIB, true}, {3 * MIB}, {3 * MIB, true}};
+
+/* All of it, and nothing of what shares its chunk. */
 START_TEST(memory_is_zero_when_it_comes_and_scrubbed_when_it_goes)
 {
-	static const size_t sizes[] = {4096, 3 * MIB};
-	CUdeviceptr first, again;
+	const struct scrubbed *what = &scrubbed[_i];
+	CUdeviceptr before, first, after, again, wrong;
+	CUipcMemHandle handle;
 
 	test_start();
-	first = test_alloc(sizes[_i]);
+	wrong = test_alloc(8);
+	before = test_alloc(512);
+	first = test_alloc(what->bytes);
+	after = test_alloc(512);
+	if (what->is_exported)
+		ok(cuIpcGetMemHandle(&handle, first));
 	ck_assert_uint_eq(test_word(first), 0);
-	ok(test_fill(NULL, first, sizes[_i] / 4, 0xdeadbeef));
+	ok(test_fill(NULL, before, 512 / 4, 0xbe));
+	ok(test_fill(NULL, first, what->bytes / 4, 0xdeadbeef));
+	ok(test_fill(NULL, after, 512 / 4, 0xaf));
 	ck_assert_uint_eq(test_word(first), 0xdeadbeef);
 	ok(cuMemFree_v2(first));
-	again = test_alloc(sizes[_i]);
+	again = test_alloc(what->bytes);
 	ck_assert_uint_eq(again, first);
-	ck_assert_uint_eq(test_word(again + sizes[_i] - 4), 0);
+	/* Before it is written it reads as zero whatever there is. */
+	ok(test_fill(NULL, again, 1, 1));
+	ok(test_count_wrong(NULL, again + 4, what->bytes / 4 - 1, 0, wrong));
+	ok(test_count_wrong(NULL, before, 512 / 4, 0xbe, wrong));
+	ok(test_count_wrong(NULL, after, 512 / 4, 0xaf, wrong));
+	ck_assert_uint_eq(test_word(wrong), 0);
 }
 END_TEST
 
@@ -514,7 +533,7 @@ static TCase *block_cases(void)
 	tcase_add_test(tc, bad_requests_and_bad_frees_are_invalid_values);
 	tcase_add_test(tc, nothing_is_a_success_where_the_driver_says_so);
 	tcase_add_test(tc, the_capacity_is_a_limit_and_freed_memory_is_there_again);
-	tcase_add_loop_test(tc, memory_is_zero_when_it_comes_and_scrubbed_when_it_goes, 0, 2);
+	tcase_add_loop_test(tc, memory_is_zero_when_it_comes_and_scrubbed_when_it_goes, 0, LENGTH(scrubbed));
 	tcase_add_test(tc, a_huge_allocation_costs_nothing_until_it_is_written);
 	tcase_add_test_raise_signal(tc, the_host_cannot_touch_device_memory, SIGSEGV);
 	tcase_add_test(tc, pitches_are_multiples_of_512);
