@@ -208,9 +208,7 @@ static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
 	REQUIRE(m, addr % GP_ALIGN == 0, "block at %" PRIx64 " is not aligned", addr);
 	REQUIRE(m, !breach, "%s", breach);
 	for (size_t i = 0; i < m->n_live; i++)
-		REQUIRE(m,
-			addr + bytes <= m->live[i].addr ||
-				m->live[i].addr + m->live[i].bytes <= addr,
+		REQUIRE(m, addr + bytes <= m->live[i].addr || m->live[i].addr + m->live[i].bytes <= addr,
 			"%" PRIx64 " overlaps %" PRIx64, addr, m->live[i].addr);
 	REQUIRE(m, gp_pool_info(&m->map, addr + below(m, bytes), &info) == 0, "unknown block");
 	REQUIRE(m, info.is_used && info.addr == addr && info.size == bytes, "wrong block");
@@ -222,16 +220,16 @@ static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
 static void check_refusal(struct model *m, uint64_t size)
 {
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
+	uint64_t room = CAPACITY - m->fake.outside;
 	bool is_idle = atomic_load(&m->fake.completed) == atomic_load(&m->fake.submitted);
 
 	if (m->is_planned)
 		return;
 	if (m->kind == GP_KIND_VMM)
 		size = gp_round_up(size, 2 * GP_MIB); /* memory comes in pieces */
-	REQUIRE(m,
-		m->fake.reserved_bytes + size > CAPACITY || m->fake.reserved_bytes + size > limit,
+	REQUIRE(m, m->fake.reserved_bytes + size > room || m->fake.reserved_bytes + size > limit,
 		"%" PRIu64 " bytes were refused although there is room", size);
-	if (size > limit || size > CAPACITY || atomic_load(&m->fake.is_capturing))
+	if (size > limit || size > room || atomic_load(&m->fake.is_capturing))
 		return;
 	if (m->profile->cannot_release_behind && !is_idle)
 		return;
@@ -249,6 +247,8 @@ static void do_alloc(struct model *m)
 
 	m->action = tcache ? "alloc in a thread" : "alloc";
 	m->n_asked += bytes <= gp_min(limit, CAPACITY);
+	if (below(m, 20) == 0) /* others have all that the pool has not, but for as much as it takes */
+		m->fake.outside = CAPACITY - gp_min(CAPACITY, m->fake.reserved_bytes + size);
 	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr) : gp_pool_alloc(m->pool, bytes, 0, &addr);
 	if (r == 0) {
 		struct gp_block_info info;
@@ -260,9 +260,8 @@ static void do_alloc(struct model *m)
 		check_refusal(m, size);
 	else
 		REQUIRE(m, m->is_planned && r == SOME_ERROR, "an allocation returned %d", r);
-	/*
-	 * An error that comes before the pool or the driver was asked is neither a hit nor a miss.
-	 */
+	m->fake.outside = 0;
+	/* An error that comes before the pool or the driver was asked is neither a hit nor a miss. */
 	gp_pool_stats(m->pool, &stats);
 	if (r > 0)
 		m->n_asked = stats.hits + stats.misses;

@@ -15,7 +15,7 @@
 #include "pool_model.h"
 #include "tests/suite.h"
 
-enum { STEPS = 2500, SEEDS_PER_ROW = 3 };
+enum { STEPS = 2500, SEEDS_PER_ROW = 5 };
 
 struct trace {
 	uint64_t seed, random;
