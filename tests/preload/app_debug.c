@@ -139,7 +139,7 @@ static void given_back(void)
 	CUdeviceptr ptr;
 
 	app_start();
-	ptr = app_alloc(64 * MIB);
+	ptr = app_alloc(8 * MIB);
 	put(BY_COPY, ptr);
 	hit(BY_COPY, ptr + 4);
 	APP_MUST(cuCtxSynchronize());
