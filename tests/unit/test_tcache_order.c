@@ -421,6 +421,7 @@ static void take_last(uint64_t bytes)
 	ck_assert_uint_eq(info.rounded, bytes);
 	ck_assert_uint_le(info.addr + info.rounded, info.segment_base + info.segment_size);
 	ck_assert_uint_eq(fixture_stats().ooms, 0);
+	ck_assert(gp_pool_is_flag(&fixture_pool()->is_full));
 }
 
 START_TEST(what_the_driver_has_left_is_enough_if_the_program_asked_for_no_more)
