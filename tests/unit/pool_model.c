@@ -189,9 +189,8 @@ static void check(struct model *m)
 	REQUIRE(m, s.n_used_blocks == m->n_live, "%" PRIu64 " blocks, not %zu", s.n_used_blocks,
 		m->n_live);
 	/* What has arrived is known only once all has. */
-	REQUIRE(m,
-		s.total_bytes >= m->fake.reserved_bytes &&
-			s.total_bytes - s.returning_bytes <= m->fake.reserved_bytes,
+	REQUIRE(m, s.total_bytes >= m->fake.reserved_bytes &&
+			   s.total_bytes - s.returning_bytes <= m->fake.reserved_bytes,
 		"total %" PRIu64 ", not %" PRIu64, s.total_bytes, m->fake.reserved_bytes);
 	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == s.total_bytes, "the budget is off");
 	REQUIRE(m, s.peak_total_bytes >= s.total_bytes, "the peak is below the total");
@@ -242,14 +241,17 @@ static void do_alloc(struct model *m)
 	uint64_t bytes = some_bytes(m), size = gp_round_up(bytes, GP_ALIGN), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
 	struct gp_tcache *tcache = some_tcache(m);
+	bool is_hopeless = bytes > gp_min(limit, CAPACITY);
 	struct gp_stats stats;
 	int r;
 
 	m->action = tcache ? "alloc in a thread" : "alloc";
-	m->n_asked += bytes <= gp_min(limit, CAPACITY);
 	if (below(m, 20) == 0) /* others have all that the pool has not, but for as much as it takes */
 		m->fake.outside = CAPACITY - gp_min(CAPACITY, m->fake.reserved_bytes + size);
 	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr) : gp_pool_alloc(m->pool, bytes, 0, &addr);
+	/* What a thread has it gives out again, whatever the limit is by now. */
+	REQUIRE(m, r || tcache || !is_hopeless, "a limit of %" PRIu64 " did not hold", limit);
+	m->n_asked += r == 0 || !is_hopeless;
 	if (r == 0) {
 		struct gp_block_info info;
 
