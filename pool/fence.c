@@ -240,21 +240,23 @@ static bool is_order_owed_locked(const struct gp_fence *f)
 }
 
 /*
- * Of what is in order hardly anybody asks, so here one query has to make room for many records. Where the GPU lags, the
- * newer half alone tells later what is done; what was ordered upon last stays.
+ * Of what is in order hardly anybody asks, so none is asked for here either: the newer half alone tells later what is
+ * done. What was ordered upon last stays. Once the GPU lagged, though, nobody else would see that it does no more.
  */
 static int make_room_locked(struct gp_fence *f)
 {
 	unsigned half = f->count / 2;
-	int r;
+	bool is_ordered_later;
+	int r = -EAGAIN;
 
 	if (!gp_fence_is_in_order(f) || !half)
 		return f->count ? query_locked(f, 0) : -EAGAIN;
-	r = query_locked(f, half);
-	/* Nor would anybody see that it lags no more. */
+	is_ordered_later = nth_locked(f, half - 1)->seq < gp_fence_ordered(f);
+	if (gp_fence_lags(f) || !is_ordered_later)
+		r = query_locked(f, half);
 	if (gp_fence_lags(f))
 		watch_lag_locked(f);
-	if (r != -EAGAIN || nth_locked(f, half - 1)->seq >= gp_fence_ordered(f))
+	if (r != -EAGAIN || !is_ordered_later)
 		return r;
 	drop_oldest_locked(f, half);
 	return 0;

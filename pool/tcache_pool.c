@@ -240,10 +240,10 @@ void gp_tcache_drop_all_locked(struct gp_pool *pool)
 static void count_block(
 	const struct gp_tcache *tc, const struct gp_block *b, struct gp_stats *stats)
 {
-	bool is_done = b->stamp < gp_fence_completed(tc->pool->fence);
+	bool is_usable = b->stamp < gp_tcache_usable_below(tc);
 
-	*(is_done ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
-	*(is_done ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
+	*(is_usable ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
+	*(is_usable ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
 }
 
 static void count(struct gp_tcache *tc, struct gp_stats *stats)

@@ -126,7 +126,7 @@ START_TEST(in_order_records_do_without_questions)
 		if (_i == 0) /* else the GPU lags behind */
 			fake_complete_all(&fake);
 	}
-	ck_assert_uint_le(fake_calls(&fake, FAKE_QUERY), 40);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 0);
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_settle(&f), 0);
 	ck_assert(is_completed(stamp));
