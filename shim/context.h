@@ -76,7 +76,7 @@ int gp_context_try_enter(struct gp_context *context);
 bool gp_context_is_current(const struct gp_context *context);
 
 /* Whether the thread's current context has been destroyed: it stays current then. */
-extern _Atomic bool gp_contexts_have_gone, gp_contexts_are_several; /* both for good */
+extern _Atomic bool gp_contexts_have_gone;
 bool gp_context_is_current_gone_slow(void);
 
 static inline bool gp_context_is_current_gone(void)

@@ -19,7 +19,7 @@ static struct {
 } seen[SEEN_MAX];
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
-_Atomic bool gp_contexts_have_gone, gp_contexts_are_several;
+_Atomic bool gp_contexts_have_gone;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program was given them; they outlive a reset */
 
 /* Returns n_seen if it is not there. */
@@ -60,10 +60,8 @@ void gp_context_seen(CUcontext handle)
 	primary = gp_green_primary(handle);
 	n = note(primary ? primary : handle);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
-	if (n > 1) {
-		atomic_store(&gp_contexts_are_several, true);
+	if (n > 1)
 		gp_state_need_completion("the process works in more than one context");
-	}
 }
 
 void gp_context_seen_primary(CUcontext handle, CUdevice device)

@@ -42,17 +42,6 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
 }
 
-/*
- * The same, to allocate in, for which it has to be the right one. What changes it is seen; and so long as the process
- * has worked in one context alone, whatever was not seen could not have led to another one's memory.
- */
-static inline CUcontext gp_thread_sure_current(const struct gp_thread *self)
-{
-	return gp_unlikely(atomic_load_explicit(&gp_contexts_are_several, memory_order_relaxed))
-		       ? NULL
-		       : gp_thread_current(self);
-}
-
 /* Sees to it that the end of the process is known. Once CUDA is in use. */
 void gp_thread_watch_exit(void);
 
