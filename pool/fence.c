@@ -245,19 +245,22 @@ static bool is_order_owed_locked(const struct gp_fence *f)
  */
 static int make_room_locked(struct gp_fence *f)
 {
+	bool lags = gp_fence_lags(f), is_ordered_later;
 	unsigned half = f->count / 2;
-	bool is_ordered_later;
 	int r = -EAGAIN;
 
 	if (!gp_fence_is_in_order(f) || !half)
 		return f->count ? query_locked(f, 0) : -EAGAIN;
 	is_ordered_later = nth_locked(f, half - 1)->seq < gp_fence_ordered(f);
-	if (gp_fence_lags(f) || !is_ordered_later)
+	if (lags || !is_ordered_later)
 		r = query_locked(f, half);
-	if (gp_fence_lags(f))
+	if (lags)
 		watch_lag_locked(f);
 	if (r != -EAGAIN || !is_ordered_later)
 		return r;
+	/* How long that one takes nobody will be told. */
+	if (!lags && f->lag_seq <= nth_locked(f, half - 1)->seq)
+		f->lag_seq = 0;
 	drop_oldest_locked(f, half);
 	return 0;
 }

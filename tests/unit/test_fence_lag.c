@@ -100,6 +100,30 @@ START_TEST(in_order_the_gpu_lags_until_it_keeps_up_with_the_records)
 }
 END_TEST
 
+/* The one that was watched makes room long before anybody asks again. */
+START_TEST(in_order_what_nobody_asked_for_again_is_no_lag)
+{
+	uint64_t stamp;
+
+	gp_fence_set_in_order(&f, true);
+	ck_assert_int_eq(gp_fence_settle_stamp(&f, free_something()), -EAGAIN);
+	for (int i = 0; i < 200; i++) {
+		free_something();
+		fake_complete_all(&fake);
+	}
+	wait_for_us(1000000);
+	stamp = free_something();
+	for (int us = 0; us < 49; us += 12) {
+		ck_assert_int_eq(gp_fence_settle_stamp(&f, stamp), -EAGAIN);
+		ck_assert(!gp_fence_lags(&f));
+		wait_for_us(12);
+	}
+	wait_for_us(12);
+	ck_assert_int_eq(gp_fence_settle_stamp(&f, stamp), -EAGAIN);
+	ck_assert(gp_fence_lags(&f));
+}
+END_TEST
+
 /* There may be more, and all of it complete: then one query is to settle it. */
 START_TEST(what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind)
 {
@@ -167,6 +191,7 @@ int main(void)
 	tcase_add_loop_test(tc, the_gpu_has_caught_up_once_nothing_is_seen_to_take_long, 0,
 		sizeof(steps) / sizeof(*steps));
 	tcase_add_test(tc, in_order_the_gpu_lags_until_it_keeps_up_with_the_records);
+	tcase_add_test(tc, in_order_what_nobody_asked_for_again_is_no_lag);
 	tcase_add_test(tc, what_is_done_of_one_stamp_does_not_say_that_the_gpu_is_behind);
 	tcase_add_test(tc, what_is_not_done_of_one_stamp_says_that_one_has_to_wait);
 	tcase_add_test(tc, who_need_not_wait_for_another_at_the_driver_does_not);
