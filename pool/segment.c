@@ -101,6 +101,8 @@ void gp_segment_keep_reserve(struct gp_pool *pool)
 	atomic_store(&pool->first->is_pressed, available < pool->options.reserve_bytes);
 	if (available >= pool->options.reserve_bytes)
 		return;
+	/* In order nobody may have asked for long. */
+	(void)gp_fence_settle(pool->fence);
 	missing = pool->options.reserve_bytes - available;
 	given = gp_segment_give_back(pool, missing);
 	if (given < missing && be->ops->ask_siblings)

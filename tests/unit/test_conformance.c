@@ -7,6 +7,7 @@
 
 #include "pool/failure.h"
 #include "pool/mapped.h"
+#include "pool/pool_control.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -468,6 +469,26 @@ START_TEST(near_the_end_of_the_device_nothing_stays_cached)
 }
 END_TEST
 
+/* That it is done with nobody has asked. */
+START_TEST(near_the_end_of_the_device_what_was_used_in_order_goes_back)
+{
+	uint64_t addrs[2], left;
+
+	px.options.reserve_bytes = 100 * GP_MIB;
+	gp_pool_set_in_order(fixture_pool(), true);
+	for (int i = 0; i < 2; i++)
+		addrs[i] = fixture_alloc(40 * GP_MIB);
+	for (int i = 0; i < 2; i++) {
+		fixture_work();
+		fake_complete_all(&px.fake);
+		fixture_free(addrs[i]);
+	}
+	fixture_alloc(90 * GP_MIB);
+	left = FIXTURE_CAPACITY - px.fake.reserved_bytes + fixture_stats().returning_bytes;
+	ck_assert(left >= 100 * GP_MIB || !keeps_blocks());
+}
+END_TEST
+
 /* What the device, and the limit, has left where a size class, for one, is larger than that. */
 static const struct {
 	uint64_t outside, limit;
@@ -518,6 +539,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, all_blocks_are_walked_segment_by_segment_without_gaps);
 	tcase_add_test(tc, the_counters_say_what_happened);
 	tcase_add_test(tc, near_the_end_of_the_device_nothing_stays_cached);
+	tcase_add_test(tc, near_the_end_of_the_device_what_was_used_in_order_goes_back);
 	return tc;
 }
 
