@@ -9,6 +9,7 @@
 #include "nvtx.h"
 #include "real.h"
 #include "region.h"
+#include "thread.h"
 
 enum { SEEN_MAX = 64 };
 
@@ -60,8 +61,10 @@ void gp_context_seen(CUcontext handle)
 	primary = gp_green_primary(handle);
 	n = note(primary ? primary : handle);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
-	if (n > 1)
+	if (n > 1) {
+		atomic_store(&gp_thread_is_current_unsure, true);
 		gp_state_need_completion("the process works in more than one context");
+	}
 }
 
 void gp_context_seen_primary(CUcontext handle, CUdevice device)

@@ -11,6 +11,7 @@
 #include "capture.h"
 #include "log.h"
 #include "real.h"
+#include "thread.h"
 
 enum { YIELDS = 64, PAUSE_STEP_NS = 1000, PAUSE_MAX_NS = 100000 };
 
@@ -37,8 +38,11 @@ void gp_driver_leave(struct gp_driver_scope *scope)
 
 	if (scope->is_relaxed)
 		(void)gp_real.cuThreadExchangeStreamCaptureMode(&scope->mode);
-	if (scope->is_pushed)
-		(void)gp_real.cuCtxPopCurrent_v2(&popped);
+	if (!scope->is_pushed)
+		return;
+	(void)gp_real.cuCtxPopCurrent_v2(&popped);
+	/* Who was called back in between may have looked. */
+	gp_thread_forget_current();
 }
 
 /* Errors of work on the GPU, after which nothing succeeds in the context: the codes between the two are of the kind. */

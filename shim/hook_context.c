@@ -16,6 +16,11 @@ static CUresult seen(CUresult r, const CUcontext *ctx)
 	return r;
 }
 
+CUresult hook_cuCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	return seen(gp_real.cuCtxCreate(ctx, flags, device), ctx);
+}
+
 CUresult hook_cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
 {
 	return seen(gp_real.cuCtxCreate_v2(ctx, flags, device), ctx);
@@ -29,6 +34,28 @@ CUresult hook_cuCtxCreate_v3(CUcontext *ctx, void *affinity, int n, unsigned fla
 CUresult hook_cuCtxCreate_v4(CUcontext *ctx, void *parameters, unsigned flags, CUdevice device)
 {
 	return seen(gp_real.cuCtxCreate_v4(ctx, parameters, flags, device), ctx);
+}
+
+CUresult hook_cuGLCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	return seen(gp_real.cuGLCtxCreate(ctx, flags, device), ctx);
+}
+
+CUresult hook_cuGLCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	return seen(gp_real.cuGLCtxCreate_v2(ctx, flags, device), ctx);
+}
+
+CUresult hook_cuVDPAUCtxCreate(
+	CUcontext *ctx, unsigned flags, CUdevice device, uint32_t vdp_device, void *get_proc)
+{
+	return seen(gp_real.cuVDPAUCtxCreate(ctx, flags, device, vdp_device, get_proc), ctx);
+}
+
+CUresult hook_cuVDPAUCtxCreate_v2(
+	CUcontext *ctx, unsigned flags, CUdevice device, uint32_t vdp_device, void *get_proc)
+{
+	return seen(gp_real.cuVDPAUCtxCreate_v2(ctx, flags, device, vdp_device, get_proc), ctx);
 }
 
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
@@ -49,24 +76,47 @@ CUresult hook_cuCtxFromGreenCtx(CUcontext *ctx, CUgreenCtx green)
 	return r;
 }
 
-CUresult hook_cuCtxSetCurrent(CUcontext ctx)
+/* What is called back meanwhile may have looked. */
+static CUresult changed(CUresult r)
+{
+	gp_thread_forget_current();
+	return r;
+}
+
+static void will_be_current(CUcontext ctx)
 {
 	gp_thread_forget_current();
 	gp_context_seen(ctx);
-	return gp_real.cuCtxSetCurrent(ctx);
+}
+
+CUresult hook_cuCtxSetCurrent(CUcontext ctx)
+{
+	will_be_current(ctx);
+	return changed(gp_real.cuCtxSetCurrent(ctx));
+}
+
+CUresult hook_cuCtxPushCurrent(CUcontext ctx)
+{
+	will_be_current(ctx);
+	return changed(gp_real.cuCtxPushCurrent(ctx));
 }
 
 CUresult hook_cuCtxPushCurrent_v2(CUcontext ctx)
 {
+	will_be_current(ctx);
+	return changed(gp_real.cuCtxPushCurrent_v2(ctx));
+}
+
+CUresult hook_cuCtxPopCurrent(CUcontext *ctx)
+{
 	gp_thread_forget_current();
-	gp_context_seen(ctx);
-	return gp_real.cuCtxPushCurrent_v2(ctx);
+	return changed(gp_real.cuCtxPopCurrent(ctx));
 }
 
 CUresult hook_cuCtxPopCurrent_v2(CUcontext *ctx)
 {
 	gp_thread_forget_current();
-	return gp_real.cuCtxPopCurrent_v2(ctx);
+	return changed(gp_real.cuCtxPopCurrent_v2(ctx));
 }
 
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice device)

@@ -110,11 +110,21 @@ static bool is_pointer_due(CUresult r)
 	return gp_likely(r == CUDA_SUCCESS) || r == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The thread's cache for the current context, or NULL. */
+static inline struct gp_tcache *cache_to_alloc(void)
+{
+	const struct gp_thread *self = gp_thread_self;
+	CUcontext handle = gp_likely(self) ? gp_thread_sure_current(self) : NULL;
+
+	if (gp_unlikely(!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
+		return NULL;
+	return gp_thread_cache(handle);
+}
+
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	struct gp_context *context;
 	struct gp_tcache *tcache;
-	CUcontext handle = NULL;
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
 	uint64_t addr = 0;
@@ -123,7 +133,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	caller = gp_caller_now();
-	if (gp_likely(!gp_real.cuCtxGetCurrent(&handle) && (tcache = gp_thread_cache(handle)))) {
+	tcache = cache_to_alloc();
+	if (gp_likely(tcache)) {
 		answered = is_answered(alloc_cached(tcache, bytes, caller, &addr), &r);
 	} else {
 		context = gp_context_current();

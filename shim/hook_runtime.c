@@ -64,9 +64,9 @@ static inline unsigned bit_of(uintptr_t caller)
 static inline struct gp_thread_cache *place_to_alloc(uintptr_t caller)
 {
 	unsigned bit = bit_of(caller);
-	CUcontext handle = NULL;
+	CUcontext handle = gp_likely(bit) ? gp_thread_sure_current(gp_thread_self) : NULL;
 
-	if (gp_unlikely(!bit || gp_real.cuCtxGetCurrent(&handle) || !handle))
+	if (gp_unlikely(!bit || (!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle))))
 		return NULL;
 	gp_thread_self->current = handle;
 	return place_in(handle, bit);

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "real.h"
 #include "record.h"
+#include "thread.h"
 
 struct gp_work gp_submitted = GP_WORK_INIT;
 _Atomic bool gp_in_order_told;
@@ -135,6 +136,7 @@ void gp_in_order_say(void)
 void gp_in_order_lose_sight(const char *why)
 {
 	gp_work_lose(&gp_submitted);
+	atomic_store(&gp_thread_is_current_unsure, true);
 	/* Where no driver is, there may never be one: all else can wait for the first context. */
 	if (!atomic_exchange(&early, why))
 		gp_in_order_say();

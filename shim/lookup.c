@@ -20,6 +20,7 @@
 #include "real.h"
 #include "runtime.h"
 #include "state.h"
+#include "thread.h"
 
 /* Returned in two registers, which loader.S reads. */
 struct gp_route {
@@ -130,6 +131,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		/* Who comes after us is given the driver's own, and we do not see what goes there. */
 		if (gp_real_is_work(index))
 			gp_in_order_lose_sight("somebody else in the way of what is submitted");
+		atomic_store(&gp_thread_is_current_unsure, true);
 		route.is_handled = is_nobody_next(name);
 		return route;
 	}

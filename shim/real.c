@@ -21,6 +21,7 @@
 #include "in_order.h"
 #include "log.h"
 #include "state.h"
+#include "thread.h"
 
 struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
@@ -57,6 +58,7 @@ static const struct row {
 		.hook = (void *)symbol_,                                                                               \
 		.original = (void **)&gp_real.symbol_},
 #define HOOK(symbol, name, version, flags, parameters, arguments)         ROW(symbol, name, version, flags, false)
+#define HOOK_SEEN(symbol, name, version, flags, parameters, arguments)    ROW(symbol, name, version, flags, true)
 #define WORK(symbol, name, version, flags, parameters, arguments, stream) ROW(symbol, name, version, flags, true)
 #include "hooks.def"
 };
@@ -211,8 +213,10 @@ static bool find_locked(void)
 		atomic_store(&gp_bypass, true);
 	}
 	sees_work = is_work_known();
-	if (!sees_work)
+	if (!sees_work) {
 		gp_work_lose(&gp_submitted);
+		atomic_store(&gp_thread_is_current_unsure, true);
+	}
 	if (!is_door_first("dlsym", (void *)gp_door_dlsym) || !is_door_first("dlopen", (void *)gp_door_dlopen))
 		gp_in_order_lose_sight("somebody else in the way of dlsym or dlopen");
 	atomic_store_explicit(&gp_real_is_ready, true, memory_order_release);

@@ -15,7 +15,7 @@
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
-_Atomic bool gp_thread_is_over;
+_Atomic bool gp_thread_is_over, gp_thread_is_current_unsure;
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT, exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;

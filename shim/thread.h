@@ -23,6 +23,9 @@ struct gp_thread {
 
 extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
+/* There is, or was, more than one context, or somebody whose calls are not seen. For good. */
+extern _Atomic bool gp_thread_is_current_unsure;
+
 /* The process ends: the driver and runtimes say themselves what still works. */
 extern _Atomic bool gp_thread_is_over;
 
@@ -40,6 +43,17 @@ static inline void gp_thread_forget_current(void)
 static inline CUcontext gp_thread_current(const struct gp_thread *self)
 {
 	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
+}
+
+/*
+ * The same, to allocate in, for which it has to be the right one: that it is while all that changes it is seen, and the
+ * process has worked in one context alone.
+ */
+static inline CUcontext gp_thread_sure_current(const struct gp_thread *self)
+{
+	return gp_unlikely(atomic_load_explicit(&gp_thread_is_current_unsure, memory_order_relaxed))
+		       ? NULL
+		       : gp_thread_current(self);
 }
 
 /* Sees to it that the end of the process is known. Once CUDA is in use. */

@@ -39,6 +39,16 @@ static void churn(unsigned rounds, unsigned seed)
 		APP_MUST(cudaFree(live[i]));
 }
 
+static void churn_by_driver(void)
+{
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr ptr;
+
+		APP_MUST(cuMemAlloc_v2(&ptr, 4096));
+		APP_MUST(cuMemFree_v2(ptr));
+	}
+}
+
 /* errno, and the last error, are what they were. */
 static void loop(void)
 {
@@ -132,6 +142,92 @@ static void contexts(void)
 	say_context("primary", primary);
 }
 
+/* The first other context of the process is made in a way that hardly anybody goes any more. */
+static void made(CUresult (*create)(CUcontext *ctx, unsigned flags, CUdevice device))
+{
+	CUcontext primary = NULL, own, popped;
+
+	churn(ROUNDS, 2);
+	APP_MUST(cuCtxGetCurrent(&primary));
+	APP_MUST(create(&own, 0, 0));
+	say_context("own", own);
+	APP_MUST(cuCtxPopCurrent_v2(&popped));
+	say_context("primary", primary);
+}
+
+static void made_by_cuda_2(void)
+{
+	made(cuCtxCreate);
+}
+
+static void made_for_gl(void)
+{
+	made(cuGLCtxCreate);
+}
+
+static void made_for_gl_v2(void)
+{
+	made(cuGLCtxCreate_v2);
+}
+
+static CUresult create_for_vdpau(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	return cuVDPAUCtxCreate(ctx, flags, device, 0, NULL);
+}
+
+static void made_for_vdpau(void)
+{
+	made(create_for_vdpau);
+}
+
+static CUresult create_for_vdpau_v2(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	return cuVDPAUCtxCreate_v2(ctx, flags, device, 0, NULL);
+}
+
+static void made_for_vdpau_v2(void)
+{
+	made(create_for_vdpau_v2);
+}
+
+/* Then there is no context, for the driver. */
+static void popped_by(CUresult (*pop)(CUcontext *ctx))
+{
+	CUcontext popped = NULL;
+	CUdeviceptr ptr;
+
+	churn(ROUNDS, 2);
+	APP_MUST(pop(&popped));
+	app_result("without a context", cuMemAlloc_v2(&ptr, 4096));
+	APP_MUST(cuCtxPushCurrent_v2(popped));
+	say_context("as before", popped);
+}
+
+/* Of the driver alone: the one context that there is has another before it, which is gone. */
+static void pushed_by_cuda_2(void)
+{
+	CUcontext gone, own;
+	CUdeviceptr ptr;
+
+	APP_MUST(cuInit(0));
+	APP_MUST(cuCtxCreate_v2(&gone, 0, 0));
+	APP_MUST(cuCtxDestroy_v2(gone));
+	APP_MUST(cuCtxCreate_v2(&own, 0, 0));
+	churn_by_driver();
+	app_result("pushed", cuCtxPushCurrent(gone));
+	app_result("in what is gone", cuMemAlloc_v2(&ptr, 4096));
+}
+
+static void popped(void)
+{
+	popped_by(cuCtxPopCurrent_v2);
+}
+
+static void popped_by_cuda_2(void)
+{
+	popped_by(cuCtxPopCurrent);
+}
+
 static void devices(void)
 {
 	void *ptr[2];
@@ -149,6 +245,35 @@ static void devices(void)
 			APP_MUST(cudaFree(ptr[1]));
 		}
 	}
+}
+
+static uint64_t questions_of(unsigned seed)
+{
+	uint64_t before = app_calls("cuCtxGetCurrent");
+
+	churn(ROUNDS, seed);
+	churn_by_driver();
+	return app_calls("cuCtxGetCurrent") - before;
+}
+
+/* How often the driver is asked which context is current. */
+static void questions(void)
+{
+	(void)questions_of(9);
+	app_fact("questions", questions_of(9));
+	APP_MUST(cudaSetDevice(1));
+	churn(LIVE, 10);
+	APP_MUST(cudaSetDevice(0));
+	app_fact("questions with two devices", questions_of(9));
+}
+
+/* Who looks at his own libraries first may do what nobody sees. */
+static void questions_behind(void)
+{
+	(void)questions_of(9);
+	if (!dlopen("libm.so.6", RTLD_NOW | RTLD_DEEPBIND))
+		exit(72);
+	app_fact("questions", questions_of(9));
 }
 
 static _Atomic bool is_over;
@@ -292,7 +417,17 @@ const struct app_scenario app_scenarios[] = {
 	{"pinned", pinned},
 	{"first", first},
 	{"contexts", contexts},
+	{"made-by-cuda-2", made_by_cuda_2},
+	{"made-for-gl", made_for_gl},
+	{"made-for-gl-v2", made_for_gl_v2},
+	{"made-for-vdpau", made_for_vdpau},
+	{"made-for-vdpau-v2", made_for_vdpau_v2},
+	{"pushed-by-cuda-2", pushed_by_cuda_2},
+	{"popped", popped},
+	{"popped-by-cuda-2", popped_by_cuda_2},
 	{"devices", devices},
+	{"questions", questions},
+	{"questions-behind", questions_behind},
 	{"reset", reset},
 	{"threads", threads},
 	{"failing", failing},

@@ -22,6 +22,14 @@ static const char *const scenarios[][2] = {
 	{"app_layer", "pinned"},
 	{"app_layer", "first"},
 	{"app_layer", "contexts"},
+	{"app_layer", "made-by-cuda-2"},
+	{"app_layer", "made-for-gl"},
+	{"app_layer", "made-for-gl-v2"},
+	{"app_layer", "made-for-vdpau"},
+	{"app_layer", "made-for-vdpau-v2"},
+	{"app_layer", "pushed-by-cuda-2"},
+	{"app_layer", "popped"},
+	{"app_layer", "popped-by-cuda-2"},
 	{"app_layer", "devices"},
 	{"app_layer", "reset"},
 	{"app_layer", "threads"},
@@ -87,6 +95,23 @@ START_TEST(most_calls_reach_no_runtime_that_can_be_spared)
 		ck_assert_uint_lt(some, all / 3);
 	else
 		ck_assert_uint_eq(some, all);
+}
+END_TEST
+
+/* Pairs of malloc and free in that loop, half of them the driver's own. */
+#define N_PAIRS 600
+
+START_TEST(which_context_is_current_is_asked_where_it_may_be_another)
+{
+	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
+
+	play_run(&(struct play){.program = "app_layer", .words = {"questions"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_lt(play_fact("questions"), N_PAIRS / 10);
+	ck_assert_uint_ge(play_fact("questions with two devices"), N_PAIRS);
+	play_run(&(struct play){.program = "app_layer", .words = {"questions-behind"}, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_ge(play_fact("questions"), N_PAIRS);
 }
 END_TEST
 
@@ -163,6 +188,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_program_cannot_tell_whether_its_runtime_was_called, 0,
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
 	tcase_add_loop_test(tc, most_calls_reach_no_runtime_that_can_be_spared, 0, (int)LENGTH(runtimes));
+	tcase_add_test(tc, which_context_is_current_is_asked_where_it_may_be_another);
 	tcase_add_loop_test(tc, counters_and_errors_are_those_of_the_drivers_functions, 0, (int)LENGTH(counted));
 	tcase_add_test(tc, one_line_tells_of_each_runtime_that_can_be_spared);
 	tcase_add_test(tc, where_there_is_no_runtime_the_answer_is_an_error);

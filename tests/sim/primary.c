@@ -190,6 +190,32 @@ CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned flags, CUdevice d
 	return create(ctx, flags, device);
 }
 
+/* For what shares its memory with graphics, which nothing here does. */
+
+CUresult cuGLCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	SIM_BEGIN(cuGLCtxCreate);
+	return create(ctx, flags, device);
+}
+
+CUresult cuGLCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device)
+{
+	SIM_BEGIN(cuGLCtxCreate_v2);
+	return create(ctx, flags, device);
+}
+
+CUresult cuVDPAUCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device, unsigned vdp_device, void *get_proc)
+{
+	SIM_BEGIN(cuVDPAUCtxCreate);
+	return create(ctx, flags, device);
+}
+
+CUresult cuVDPAUCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice device, unsigned vdp_device, void *get_proc)
+{
+	SIM_BEGIN(cuVDPAUCtxCreate_v2);
+	return create(ctx, flags, device);
+}
+
 static bool is_on_top(const struct sim_ctx *ctx)
 {
 	const struct sim_thread *self = sim_thread_self();
