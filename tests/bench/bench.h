@@ -29,6 +29,7 @@ struct bench_peer {
 extern const struct bench_peer bench_peer;
 
 enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256, BENCH_APART = 128 };
+enum { BENCH_DRAWS = 1 << 15 };
 
 /* What a player is asked to do, a line of key=value words. */
 struct bench_request {
@@ -48,6 +49,11 @@ struct bench_slot {
 	size_t bytes;
 };
 
+/* A place in the window, and a size of the mixture. */
+struct bench_draw {
+	uint32_t slot, bytes;
+};
+
 /* From one thread to one other. */
 struct bench_ring {
 	struct bench_slot slots[BENCH_RING_SIZE];
@@ -63,7 +69,8 @@ struct bench_lane {
 	const struct bench_request *request __attribute__((aligned(BENCH_APART)));
 	struct bench_slot *slots; /* of the window or batch */
 	struct bench_ring *ring;
-	uint64_t random; /* state of a generator; never 0 */
+	struct bench_draw *draws; /* over and over */
+	unsigned n_drawn;
 	unsigned turn;
 	uint64_t pairs;
 	double start_ns, end_ns, cpu_ns;
@@ -89,7 +96,11 @@ void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_
 /* Steps for so long, and a little more. */
 void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern, double ns);
 
-uint64_t bench_random(struct bench_lane *lane);
+/*
+ * Draws all that is random in what the lane will do; the seed is not 0. Beforehand, since a generator and a division in
+ * the loop would be measured with the rest: up to 3 ns of 40.
+ */
+void bench_lane_draw(struct bench_lane *lane, uint64_t seed);
 
 #ifdef __cplusplus
 }

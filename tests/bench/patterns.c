@@ -11,28 +11,42 @@
 
 enum { STEP_MAX = 256, CHECKS = 32, SIZE_BITS_MIN = 9, SIZE_BITS = 11, COPY_SHARE = 4 };
 
-uint64_t bench_random(struct bench_lane *lane)
+static uint64_t next_random(uint64_t *random)
 {
-	lane->random ^= lane->random << 13;
-	lane->random ^= lane->random >> 7;
-	lane->random ^= lane->random << 17;
-	return lane->random;
+	*random ^= *random << 13;
+	*random ^= *random >> 7;
+	*random ^= *random << 17;
+	return *random;
 }
 
 /* Every power of two from 512 B to 512 KiB as often, and within it every size. */
-static size_t mixed_bytes(struct bench_lane *lane)
+static uint32_t mixed_bytes(uint64_t random)
 {
-	uint64_t random = bench_random(lane);
-	size_t power = (size_t)1 << (SIZE_BITS_MIN + random % SIZE_BITS);
+	uint32_t power = UINT32_C(1) << (SIZE_BITS_MIN + random % SIZE_BITS);
 
-	return power + ((random >> 16) & (power - 1));
+	return power + ((uint32_t)(random >> 16) & (power - 1));
+}
+
+void bench_lane_draw(struct bench_lane *lane, uint64_t seed)
+{
+	unsigned live = lane->request->live ? lane->request->live : 1;
+
+	for (unsigned i = 0; i < BENCH_DRAWS; i++) {
+		lane->draws[i].slot = (uint32_t)((next_random(&seed) >> 11) % live);
+		lane->draws[i].bytes = mixed_bytes(next_random(&seed));
+	}
+}
+
+static const struct bench_draw *next_draw(struct bench_lane *lane)
+{
+	return &lane->draws[lane->n_drawn++ % BENCH_DRAWS];
 }
 
 bool bench_slot_fill(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
 {
 	size_t bytes = lane->request->bytes;
 
-	slot->bytes = bytes ? bytes : mixed_bytes(lane);
+	slot->bytes = bytes ? bytes : next_draw(lane)->bytes;
 	slot->ptr = NULL;
 	lane->error = is_pinned ? bench_peer.pinned_alloc(&slot->ptr, slot->bytes)
 				: bench_peer.alloc(&slot->ptr, slot->bytes, NULL);
@@ -62,8 +76,7 @@ static unsigned step_pingpong(struct bench_lane *lane, unsigned n)
 static unsigned step_window_of(struct bench_lane *lane, unsigned n, bool is_pinned)
 {
 	for (unsigned i = 0; i < n && !lane->error; i++) {
-		struct bench_slot *slot =
-			&lane->slots[(bench_random(lane) >> 11) % lane->request->live];
+		struct bench_slot *slot = &lane->slots[next_draw(lane)->slot];
 
 		bench_slot_empty(lane, slot, is_pinned);
 		if (!lane->error)

@@ -22,6 +22,8 @@
 #include "gpu_work.h"
 #include "stub_driver.h"
 
+#define SEED UINT64_C(88172645463325252)
+
 static struct {
 	struct bench_request request;
 	const struct bench_pattern *pattern; /* NULL: nothing is set up */
@@ -113,6 +115,7 @@ static void tear_down(void)
 			empty_slots(lane, lane->slots, session.request.live,
 				session.pattern->is_pinned);
 		free(lane->slots);
+		free(lane->draws);
 		free(ring);
 	}
 	if (session.n_held)
@@ -165,7 +168,10 @@ static bool make_lanes(void)
 		struct bench_lane *lane = &session.lanes[i];
 
 		*lane = (struct bench_lane){
-			.request = &session.request, .random = 88172645463325252 + i};
+			.request = &session.request, .draws = alloc_apart(BENCH_DRAWS, sizeof(*lane->draws))};
+		if (!lane->draws)
+			return false;
+		bench_lane_draw(lane, SEED + i);
 		if (session.pattern->is_handed_over) {
 			lane->turn = i % 2;
 			lane->ring = lane->turn ? session.lanes[i - 1].ring
