@@ -45,7 +45,10 @@ struct gp_kind_ops {
 	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */
 	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
 
-	/* Blocks have any size. Then threads ask for sizes that come again, which are up to an eighth larger. */
+	/*
+	 * Blocks have any size: round is to GP_ALIGN. Then threads ask for sizes that come again, which are up to an
+	 * eighth larger.
+	 */
 	bool is_cut;
 
 	/* Takes a cached block of at least size bytes out of the cache and its count; NULL if none fits. */

@@ -87,7 +87,15 @@ static inline struct gp_handed hand_out(
 	return gp_tcache_hand_out(tc, gp_tcache_take_nth(tc, shelf, n), bytes, caller);
 }
 
-/* What nearly every allocation gets, if it may be had: the oldest of a shelf is of that very size, or nearly. */
+static inline bool is_near_fit(const struct gp_block *block, uint64_t size, uint64_t slack, uint64_t usable_below)
+{
+	return block->size - size <= slack && block->stamp < usable_below;
+}
+
+/*
+ * What nearly every allocation gets: the newest of a shelf if it may be had, of which the processor still has all that
+ * is looked at; else the oldest. Most are of that very size, or nearly.
+ */
 static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, uint64_t slack, uint64_t bytes,
 					  uint32_t caller)
 {
@@ -96,10 +104,16 @@ static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, u
 	struct gp_block *b = NULL;
 
 	gp_ownlock_enter(&tc->lock);
-	if (gp_likely(shelf->count))
-		b = *gp_shelf_at(shelf, 0);
-	if (gp_likely(b && b->size - size <= slack && b->stamp < gp_tcache_usable_below(tc)))
-		handed = hand_out(tc, shelf, 0, bytes, caller);
+	if (gp_likely(shelf->count)) {
+		uint64_t usable_below = gp_tcache_usable_below(tc);
+
+		if (gp_likely(is_near_fit(*gp_shelf_at(shelf, shelf->count - 1), size, slack, usable_below)))
+			b = gp_tcache_take_newest(tc, shelf);
+		else if (is_near_fit(*gp_shelf_at(shelf, 0), size, slack, usable_below))
+			b = gp_tcache_take_nth(tc, shelf, 0);
+	}
+	if (gp_likely(b))
+		handed = gp_tcache_hand_out(tc, b, bytes, caller);
 	gp_ownlock_leave(&tc->lock);
 	return handed;
 }
@@ -271,22 +285,49 @@ static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t b
 	return r;
 }
 
-static inline int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
+static __attribute__((noinline)) uint64_t take_large(
+	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+{
+	int saved_errno = errno;
+	struct gp_handed handed = gp_tcache_take_large(tc, size, bytes, caller);
+
+	if (handed.block)
+		remember(tc, &handed, size);
+	errno = saved_errno;
+	return handed.addr;
+}
+
+/* What is cut is of any size, so that the kind need not be asked. */
+uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t caller)
 {
 	const struct gp_kind_ops *kind = gp_pool_kind(tc->pool);
-	uint64_t size = kind->round(tc->pool, bytes), slack = kind->is_cut ? size / 8 : 0;
+	bool is_cut = gp_likely(kind->is_cut);
+	uint64_t size = is_cut ? gp_round_up(bytes, GP_ALIGN) : kind->round(tc->pool, bytes);
 	struct gp_handed handed;
-	int r = 0;
 
-	if (gp_likely(size <= tc->size_max))
-		handed = take_first(tc, size, slack, bytes, caller);
-	else
-		handed = gp_tcache_take_large(tc, size, bytes, caller);
-	if (gp_likely(handed.block))
-		remember(tc, &handed, size);
-	else
-		r = alloc_slow(tc, bytes, caller, is_hit_only, &handed);
-	if (gp_likely(handed.block))
+	if (gp_unlikely(!bytes))
+		return 0;
+	if (gp_unlikely(size > tc->size_max))
+		return take_large(tc, size, bytes, caller);
+	handed = take_first(tc, size, is_cut ? size / 8 : 0, bytes, caller);
+	if (gp_unlikely(!handed.block))
+		return 0;
+	remember(tc, &handed, size);
+	return handed.addr;
+}
+
+static int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
+{
+	uint64_t addr = gp_tcache_take(tc, bytes, caller);
+	struct gp_handed handed = {0};
+	int r;
+
+	if (gp_likely(addr)) {
+		*ret_addr = addr;
+		return 0;
+	}
+	r = alloc_slow(tc, bytes, caller, is_hit_only, &handed);
+	if (handed.block)
 		*ret_addr = handed.addr;
 	return r;
 }
@@ -316,7 +357,7 @@ static inline void put_locked(struct gp_tcache *tc, struct gp_shelf *shelf, stru
 }
 
 /* When a fence is due: soon, if enough has come together; now, if others were in the way for long, or it is wanted. */
-enum due { NOT_DUE, DUE_SOON, DUE_NOW };
+enum due { NOT_DUE, DUE_SOON, DUE_NOW, REFUSED };
 
 static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_shelf *shelf)
 {
@@ -332,21 +373,21 @@ static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_s
 	return tc->n_uncovered < 2 * RECORD_AFTER ? DUE_SOON : DUE_NOW;
 }
 
-/* From the program to its shelf; false if it has no room, or the block is not the program's. */
-static inline bool accept(struct gp_tcache *tc, const struct gp_recent *recent, enum due *ret_due)
+/* From the program to its shelf; refused if that has no room, or the block is not the program's. */
+static inline enum due accept(struct gp_tcache *tc, struct gp_recent *recent)
 {
 	struct gp_shelf *shelf = shelf_of(tc, recent->size);
-	bool is_taken = false;
+	enum due due = REFUSED;
 
 	gp_ownlock_enter(&tc->lock);
 	if (gp_likely(!is_full(shelf) && tc->bytes + recent->size <= tc->bytes_max &&
 		      gp_tcache_claim_locked(tc, recent))) {
 		put_locked(tc, shelf, recent->block);
-		*ret_due = record_due_locked(tc, shelf);
-		is_taken = true;
+		due = record_due_locked(tc, shelf);
+		recent->addr = 0;
 	}
 	gp_ownlock_leave(&tc->lock);
-	return is_taken;
+	return due;
 }
 
 /* The shelf of a block that was refused, if that is full, or NULL; if all is full, that is noted. */
@@ -404,52 +445,64 @@ static void give_way(struct gp_tcache *tc, bool is_wanted)
 		hand_over(tc);
 }
 
-/* As gp_tcache_put, of what was refused: for want of room, or because it was not wanted. */
-static __attribute__((noinline)) bool put_slow(
-	struct gp_tcache *tc, const struct gp_recent *recent, bool is_wanted, enum due *ret_due)
-{
-	struct gp_shelf *full = is_wanted ? find_full(tc, recent->size) : NULL;
-
-	if (full && gp_tcache_spill(tc, full) && accept(tc, recent, ret_due))
-		return true;
-	give_way(tc, is_wanted);
-	return false;
-}
-
 /* What a free is told of the fence that was due then, if one was. */
-static inline int record_due(struct gp_tcache *tc, enum due due)
+static int record_due(struct gp_tcache *tc, enum due due)
 {
 	int r = 0;
 
-	if (gp_unlikely(due == DUE_SOON))
+	if (due == DUE_SOON)
 		r = gp_fence_try_record(tc->fence, tc->newest_stamp);
-	else if (gp_unlikely(due == DUE_NOW))
+	else if (due == DUE_NOW)
 		r = record(tc, true);
 	return r > 0 ? r : 0;
+}
+
+/* Of what was refused for want of room, or was not wanted. */
+static enum due put_again(struct gp_tcache *tc, struct gp_recent *recent, bool is_wanted)
+{
+	struct gp_shelf *full = is_wanted ? find_full(tc, recent->size) : NULL;
+	enum due due = full && gp_tcache_spill(tc, full) ? accept(tc, recent) : REFUSED;
+
+	if (due == REFUSED)
+		give_way(tc, is_wanted);
+	return due;
+}
+
+static enum due put_large(struct gp_tcache *tc, struct gp_recent *recent)
+{
+	if (!gp_tcache_put_large(tc, recent, is_plenty(tc)))
+		return REFUSED;
+	recent->addr = 0;
+	return tc->newest_stamp < gp_tcache_usable_below(tc) ? NOT_DUE : DUE_NOW;
+}
+
+/* As gp_tcache_put, where that takes more than a place on a shelf. due: REFUSED, or it lies there. */
+static __attribute__((noinline)) int put_slow(
+	struct gp_tcache *tc, struct gp_recent *recent, bool is_wanted, enum due due)
+{
+	int saved_errno = errno, r;
+
+	if (due == REFUSED)
+		due = recent->size > tc->size_max ? put_large(tc, recent) : put_again(tc, recent, is_wanted);
+	r = due == REFUSED ? -ENOENT : record_due(tc, due);
+	errno = saved_errno;
+	return r;
 }
 
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
-	enum due due = NOT_DUE;
+	enum due due = REFUSED;
 	bool is_wanted;
 
 	if (recent->addr != addr)
 		recent++;
-	if (gp_unlikely(recent->addr != addr))
+	if (gp_unlikely(recent->addr != addr || !addr))
 		return -ENOENT;
-	if (gp_unlikely(recent->size > tc->size_max)) {
-		if (!gp_tcache_put_large(tc, recent, is_plenty(tc)))
-			return -ENOENT;
-		due = tc->newest_stamp < gp_tcache_usable_below(tc) ? NOT_DUE : DUE_NOW;
-	} else {
-		is_wanted = is_leisure(tc);
-		if (gp_unlikely(!(is_wanted && accept(tc, recent, &due)) &&
-				!put_slow(tc, recent, is_wanted, &due)))
-			return -ENOENT;
-	}
-	recent->addr = 0;
-	return record_due(tc, due);
+	is_wanted = is_leisure(tc);
+	if (gp_likely(recent->size <= tc->size_max && is_wanted))
+		due = accept(tc, recent);
+	return gp_likely(due == NOT_DUE) ? 0 : put_slow(tc, recent, is_wanted, due);
 }
 
 /* Whether a claimed block is of those that a cache of its pool's may hold: what of that stays as it is. */

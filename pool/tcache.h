@@ -41,9 +41,12 @@ int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint6
 /* As gp_pool_alloc_hit. */
 int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
+/* What the cache itself has at hand for such a request: the address, or 0, also for no bytes. errno stays as it is. */
+uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t caller);
+
 /*
  * Takes a block that the program frees, of those that the thread was given lately. 0, the driver's error as
- * gp_pool_free, or -ENOENT: then gp_pool_free_by has to.
+ * gp_pool_free, or -ENOENT: then gp_pool_free_by has to. errno stays as it is.
  */
 int gp_tcache_put(struct gp_tcache *tc, uint64_t addr);
 

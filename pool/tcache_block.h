@@ -12,6 +12,14 @@ static inline struct gp_block **gp_shelf_at(struct gp_shelf *shelf, unsigned n)
 	return &shelf->blocks[(shelf->first + n) % GP_TCACHE_DEPTH];
 }
 
+static inline struct gp_block *gp_tcache_unshelve(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *b)
+{
+	shelf->count--;
+	tc->bytes -= b->size;
+	tc->n_blocks--;
+	return b;
+}
+
 /* Takes the nth off the shelf. Those before it move up. */
 static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n)
 {
@@ -20,10 +28,12 @@ static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct g
 	for (; n; n--)
 		*gp_shelf_at(shelf, n) = *gp_shelf_at(shelf, n - 1);
 	shelf->first++;
-	shelf->count--;
-	tc->bytes -= b->size;
-	tc->n_blocks--;
-	return b;
+	return gp_tcache_unshelve(tc, shelf, b);
+}
+
+static inline struct gp_block *gp_tcache_take_newest(struct gp_tcache *tc, struct gp_shelf *shelf)
+{
+	return gp_tcache_unshelve(tc, shelf, *gp_shelf_at(shelf, shelf->count - 1));
 }
 
 /* Later work may touch what has a stamp below this. */

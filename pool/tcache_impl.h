@@ -25,15 +25,15 @@ enum {
 	GP_TCACHE_SERIALS = 256, /* drawn at a time */
 };
 
-/* Blocks that served requests of about the same size, in the order of their frees. */
+/* Blocks that served requests of about the same size, in the order of their frees. Two of these share a line. */
 struct gp_shelf {
-	unsigned first, count;
-	unsigned depth;	   /* how many go there */
-	unsigned due;	   /* with so many there is to be a fence for the oldest; at most depth */
-	unsigned n_fences; /* for the sake of one block */
+	uint8_t first, count;
+	uint8_t depth;	   /* how many go there */
+	uint8_t due;	   /* with so many there is to be a fence for the oldest; at most depth */
+	uint32_t n_fences; /* for the sake of one block */
 	uint64_t grown_bytes; /* the pool, for the sake of this one */
-	struct gp_block *blocks[GP_TCACHE_DEPTH];
-};
+	struct gp_block **blocks; /* a ring of GP_TCACHE_DEPTH */
+} __attribute__((aligned(32)));
 
 struct gp_recent {
 	uint64_t addr, size; /* size: of the request, which a block may exceed */
@@ -65,7 +65,10 @@ struct gp_tcache {
 	uint64_t large_bytes;
 	struct gp_large large[GP_TCACHE_LARGE]; /* in the order of their frees: tcache_large.c */
 	struct gp_shelf shelves[GP_TCACHE_SHELVES];
-	struct gp_recent recent[GP_TCACHE_SETS][GP_TCACHE_WAYS]; /* the newer ones first */
+	struct gp_block *blocks[GP_TCACHE_SHELVES][GP_TCACHE_DEPTH];
+	/* A line each: the newer one first. */
+	struct gp_recent recent[GP_TCACHE_SETS][GP_TCACHE_WAYS] __attribute__((aligned(64)));
+	void *memory; /* that all of this lies in */
 };
 
 _Static_assert(GP_SMALL_MAX / GP_ALIGN == 1 << 11 &&

@@ -35,16 +35,21 @@ static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 	for (unsigned i = 0; i < GP_TCACHE_SHELVES; i++) {
 		uint64_t n = bytes_max / SHELF_SHARE / gp_shelf_size_max(i);
 
-		tc->shelves[i].due = tc->shelves[i].depth = (unsigned)gp_min(gp_max(n, 1), GP_TCACHE_DEPTH);
+		tc->shelves[i].due = tc->shelves[i].depth = (uint8_t)gp_min(gp_max(n, 1), GP_TCACHE_DEPTH);
+		tc->shelves[i].blocks = tc->blocks[i];
 	}
 }
 
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 {
-	struct gp_tcache *tc = is_allowed(pool) ? calloc(1, sizeof(*tc)) : NULL;
+	const size_t align = _Alignof(struct gp_tcache);
+	char *memory = is_allowed(pool) ? calloc(1, sizeof(struct gp_tcache) + align) : NULL;
+	struct gp_tcache *tc;
 
-	if (!tc)
+	if (!memory)
 		return NULL;
+	tc = (struct gp_tcache *)(memory + (align - (uintptr_t)memory % align));
+	tc->memory = memory;
 	tc->pool = gp_pool_get(pool);
 	tc->fence = pool->fence;
 	tc->lock.is_light = pool->options.barrier != NULL;
@@ -283,6 +288,6 @@ void gp_tcache_free(struct gp_tcache *tc)
 	gp_list_remove(&tc->link);
 	pool->n_tcaches--;
 	gp_mutex_unlock(&pool->lock);
-	free(tc);
+	free(tc->memory);
 	gp_pool_put(pool);
 }
