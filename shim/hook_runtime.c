@@ -43,93 +43,128 @@
 		r_;                                                                                                    \
 	})
 
-/* The thread's cache for that context, if the caller's runtime has worked there; else NULL. */
-static inline struct gp_thread_cache *place_in(CUcontext handle, unsigned bit)
-{
-	struct gp_thread_cache *first = &gp_thread_self->caches[0];
-
-	return gp_likely(gp_thread_is_usable(first, handle) && (first->runtimes & bit)) ? first : NULL;
-}
-
 /* The bit of the caller's runtime where it may be served, or 0; not 0 only in a thread that gpupool knows. */
-static inline unsigned bit_of(uintptr_t caller)
+static unsigned bit_of(uintptr_t caller)
 {
-	if (gp_unlikely(!gp_thread_self || atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed) ||
-			atomic_load_explicit(&gp_bypass, memory_order_relaxed)))
+	if (!gp_thread_self || atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed) ||
+		atomic_load_explicit(&gp_bypass, memory_order_relaxed))
 		return 0;
 	return gp_runtime_bit(caller);
 }
 
+/* The thread's cache for that context, if the caller's runtime has worked there; else NULL. */
+static struct gp_thread_cache *place_in(CUcontext handle, unsigned bit)
+{
+	struct gp_thread_cache *first = &gp_thread_self->caches[0];
+
+	return gp_thread_is_usable(first, handle) && (first->runtimes & bit) ? first : NULL;
+}
+
 /* The thread's cache for the current context, for an allocation: this has to know which one it is. */
-static inline struct gp_thread_cache *place_to_alloc(uintptr_t caller)
+static struct gp_thread_cache *place_to_alloc(uintptr_t caller)
 {
 	unsigned bit = bit_of(caller);
-	CUcontext handle = gp_likely(bit) ? gp_thread_sure_current(gp_thread_self) : NULL;
+	CUcontext handle = bit ? gp_thread_sure_current(gp_thread_self) : NULL;
 
-	if (gp_unlikely(!bit || (!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle))))
+	if (!bit || (!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
 		return NULL;
 	gp_thread_self->current = handle;
 	return place_in(handle, bit);
 }
 
-static inline struct gp_thread_cache *place_to_free(uintptr_t caller)
+static struct gp_thread_cache *place_to_free(uintptr_t caller)
 {
 	unsigned bit = bit_of(caller);
-	CUcontext handle = gp_likely(bit) ? gp_thread_self->current : NULL;
+	CUcontext handle = bit ? gp_thread_self->current : NULL;
 
-	return gp_likely(handle) ? place_in(handle, bit) : place_to_alloc(caller);
+	return handle ? place_in(handle, bit) : place_to_alloc(caller);
+}
+
+/* The same for either, if it is at hand. */
+static inline struct gp_thread_cache *place_at_hand(uintptr_t caller)
+{
+	const struct gp_runtime_caller *known = &gp_runtime_callers[0];
+	struct gp_thread_cache *place;
+
+	if (gp_unlikely(caller - known->begin >= known->bytes || !gp_runtime_is_sure(known)))
+		return NULL;
+	place = gp_memory_place_at_hand();
+	if (gp_unlikely(!place || !(place->runtimes & known->runtime.bit)))
+		return NULL;
+	return gp_unlikely(atomic_load_explicit(&gp_bypass, memory_order_relaxed)) ? NULL : place;
+}
+
+static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
+{
+	int saved_errno = errno;
+	struct gp_thread_cache *place = place_to_alloc(caller);
+	uint64_t addr;
+	bool is_hit = place && gp_tcache_alloc_hit(place->tcache, bytes, NUMBER(), &addr) == 0;
+
+	if (is_hit) {
+		gp_origin_given(addr, bytes);
+		*ptr = (void *)(uintptr_t)addr;
+	}
+	errno = saved_errno;
+	return is_hit;
 }
 
 static __attribute__((noinline)) cudaError_t malloc_slow(uintptr_t caller, void **ptr, size_t bytes)
 {
+	if (ptr && bytes && alloc_hit(caller, ptr, bytes))
+		return cudaSuccess;
 	return CALL(caller, cudaMalloc, ptr, bytes);
 }
 
 EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 {
-	int saved_errno = errno;
-	struct gp_thread_cache *place = gp_likely(ptr && bytes) ? place_to_alloc(CALLER()) : NULL;
-	uint64_t addr;
-	bool is_hit = gp_likely(place) && gp_tcache_alloc_hit(place->tcache, bytes, NUMBER(), &addr) == 0;
+	struct gp_thread_cache *place = place_at_hand(CALLER());
+	uint64_t addr = 0;
 
-	if (gp_likely(is_hit))
-		gp_origin_given(addr, bytes);
-	errno = saved_errno;
-	if (gp_unlikely(!is_hit))
+	if (gp_likely(place && ptr && gp_thread_is_current_sure()))
+		addr = gp_tcache_take(place->tcache, bytes, NUMBER());
+	if (gp_unlikely(!addr))
 		return malloc_slow(CALLER(), ptr, bytes);
 	*ptr = (void *)(uintptr_t)addr;
 	return cudaSuccess;
 }
 
-static __attribute__((noinline)) cudaError_t free_slow(uintptr_t caller, void *ptr)
-{
-	return CALL(caller, cudaFree, ptr);
-}
-
 /* Freed, with an error that the runtime is to know of. */
-static __attribute__((noinline)) cudaError_t free_failed(uintptr_t caller, void *ptr, CUresult r)
+static cudaError_t free_failed(uintptr_t caller, void *ptr, CUresult r)
 {
 	cudaError_t error;
 
 	gp_memory_owe(ptr, r);
-	error = free_slow(caller, ptr);
+	error = CALL(caller, cudaFree, ptr);
 	gp_memory_owe(NULL, CUDA_SUCCESS);
 	return error;
 }
 
-EXPORT cudaError_t cudaFree(void *ptr)
+/* r: GP_E_FOREIGN, or what the thread's cache says to it. */
+static __attribute__((noinline)) cudaError_t free_slow(uintptr_t caller, void *ptr, int r)
 {
 	int saved_errno = errno;
 	CUdeviceptr addr = (CUdeviceptr)(uintptr_t)ptr;
-	struct gp_thread_cache *place = gp_likely(ptr) ? place_to_free(CALLER()) : NULL;
-	int r = gp_likely(place) ? gp_memory_free_to(place, addr) : GP_E_FOREIGN;
+	struct gp_thread_cache *place = r == GP_E_FOREIGN && ptr ? place_to_free(caller) : NULL;
 
-	if (gp_unlikely(r == -ENOENT))
+	if (place)
+		r = gp_memory_free_to(place, addr);
+	if (r == -ENOENT)
 		r = gp_memory_free(addr);
 	errno = saved_errno;
-	if (gp_likely(r == CUDA_SUCCESS))
+	if (r == CUDA_SUCCESS)
 		return cudaSuccess;
-	return r == GP_E_FOREIGN ? free_slow(CALLER(), ptr) : free_failed(CALLER(), ptr, r);
+	return r == GP_E_FOREIGN ? CALL(caller, cudaFree, ptr) : free_failed(caller, ptr, r);
+}
+
+EXPORT cudaError_t cudaFree(void *ptr)
+{
+	struct gp_thread_cache *place = place_at_hand(CALLER());
+	int r = GP_E_FOREIGN;
+
+	if (gp_likely(place && gp_memory_is_free_plain()))
+		r = gp_tcache_put(place->tcache, (CUdeviceptr)(uintptr_t)ptr);
+	return gp_likely(!r) ? cudaSuccess : free_slow(CALLER(), ptr, r);
 }
 
 static bool alloc_host_hit(uintptr_t caller, void **ptr, size_t bytes, unsigned flags)

@@ -11,11 +11,32 @@
 #include "scope.h"
 #include "thread.h"
 
+/*
+ * The thread's cache for the current context, as nearly every call finds it, with nothing that has to be done besides.
+ * NULL says nothing. Calls nobody.
+ */
+static inline struct gp_thread_cache *gp_memory_place_at_hand(void)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (gp_unlikely(!self || !self->current || !gp_thread_is_usable(&self->caches[0], self->current)))
+		return NULL;
+	if (gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed) ||
+			atomic_load_explicit(&gp_origin_mode, memory_order_relaxed)))
+		return NULL;
+	return &self->caches[0];
+}
+
+/* What is freed during a capture goes by its own rules. */
+static inline bool gp_memory_is_free_plain(void)
+{
+	return gp_likely(gp_capture_is_none() && !gp_state.is_free_attended);
+}
+
 /* -ENOENT if the thread's cache for the current context has no place for it, else what cuMemFree returns. */
 static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr ptr)
 {
-	/* What is freed during a capture goes by its own rules. */
-	if (gp_unlikely(!gp_capture_is_none() || gp_state.is_free_attended))
+	if (!gp_memory_is_free_plain())
 		return -ENOENT;
 	gp_origin_freed(ptr);
 	return gp_tcache_put(cache->tcache, ptr);

@@ -45,15 +45,18 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
 }
 
+static inline bool gp_thread_is_current_sure(void)
+{
+	return gp_likely(!atomic_load_explicit(&gp_thread_is_current_unsure, memory_order_relaxed));
+}
+
 /*
  * The same, to allocate in, for which it has to be the right one: that it is while all that changes it is seen, and the
  * process has worked in one context alone.
  */
 static inline CUcontext gp_thread_sure_current(const struct gp_thread *self)
 {
-	return gp_unlikely(atomic_load_explicit(&gp_thread_is_current_unsure, memory_order_relaxed))
-		       ? NULL
-		       : gp_thread_current(self);
+	return gp_thread_is_current_sure() ? gp_thread_current(self) : NULL;
 }
 
 /* Sees to it that the end of the process is known. Once CUDA is in use. */

@@ -70,6 +70,27 @@ static void loop(void)
 	app_pause("loop");
 }
 
+/* Once much lies at hand. */
+static void odd_requests(void)
+{
+	void *ptr = &ptr;
+
+	churn(ROUNDS, 1);
+	errno = 77;
+	app_result("no bytes", cudaMalloc(&ptr, 0));
+	app_result("no memory for that", ptr == NULL);
+	app_result("more than there is", cudaMalloc(&ptr, SIZE_MAX));
+	app_result("last error", cudaGetLastError());
+	app_result("no place for it", cudaMalloc(NULL, 512));
+	app_result("last error", cudaGetLastError());
+	app_result("nothing", cudaFree(NULL));
+	ptr = take(512);
+	app_result("free", cudaFree(ptr));
+	app_result("free again", cudaFree(ptr));
+	app_result("last error", cudaGetLastError());
+	app_result("errno", errno);
+}
+
 /* And no device memory. */
 static void pinned(void)
 {
@@ -414,6 +435,7 @@ static void lookup(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
+	{"odd-requests", odd_requests},
 	{"pinned", pinned},
 	{"first", first},
 	{"contexts", contexts},

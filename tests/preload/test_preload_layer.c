@@ -19,6 +19,7 @@ static const char *const settings[][5] = {
 
 static const char *const scenarios[][2] = {
 	{"app_layer", "loop"},
+	{"app_layer", "odd-requests"},
 	{"app_layer", "pinned"},
 	{"app_layer", "first"},
 	{"app_layer", "contexts"},
