@@ -28,6 +28,7 @@
 #include "region_answer.h"
 #include "scope.h"
 #include "tally.h"
+#include "unusual.h"
 
 enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256, END_JSON_BYTES = 64 };
 
@@ -151,7 +152,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	gp_json_string(out, "reuse", is_completion_needed() ? "completed" : "ordered");
 	gp_json_u64(out, "defer_scopes", atomic_load(&gp_scope_defers));
 	gp_json_i64(out, "regions", gp_region_count());
-	gp_json_string(out, "bypass", atomic_load(&gp_bypass) ? "the driver has shut down" : NULL);
+	gp_json_string(out, "bypass", gp_is_unusual(GP_UNUSUAL_BYPASS) ? "the driver has shut down" : NULL);
 	gp_debug_write_status(out);
 	gp_json_array_begin(out, "devices");
 	for (int i = 0; i < GP_DEVICES_MAX; i++)

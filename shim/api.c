@@ -20,6 +20,7 @@
 #include "region.h"
 #include "scope.h"
 #include "tally.h"
+#include "unusual.h"
 
 _Static_assert(sizeof(GPUPOOL_NOTE_OWNER) == 8, "the note says so");
 _Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook is told the same");
@@ -28,7 +29,7 @@ _Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook is told the same"
 static bool is_serving(void)
 {
 	int saved_errno = errno;
-	bool is = gp_state_is_enabled() && !atomic_load(&gp_bypass);
+	bool is = gp_state_is_enabled() && !gp_is_unusual(GP_UNUSUAL_BYPASS);
 
 	errno = saved_errno;
 	return is;

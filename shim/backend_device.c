@@ -230,9 +230,9 @@ static CUresult order(struct gp_context *context, int slot)
 /* 0 if the context is alive, and known to be. The end of it waits for the lock of the fence, which is held here. */
 static int fence_refusal(const struct gp_context *context)
 {
-	if (gp_unlikely(atomic_load_explicit(&context->is_dead, memory_order_relaxed)))
+	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD)))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	return gp_unlikely(atomic_load_explicit(&context->is_ending, memory_order_relaxed)) ? -EAGAIN : 0;
+	return gp_unlikely(gp_context_is(context, GP_CONTEXT_ENDING)) ? -EAGAIN : 0;
 }
 
 /*

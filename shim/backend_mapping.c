@@ -19,6 +19,7 @@
 #include "log.h"
 #include "peer.h"
 #include "real.h"
+#include "unusual.h"
 
 #define GRANULE (2 * GP_MIB)
 
@@ -61,7 +62,7 @@ static int mapping_address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr
 
 static void mapping_address_free(void *arg, uint64_t addr, uint64_t bytes)
 {
-	if (!atomic_load(&gp_bypass))
+	if (!gp_is_unusual(GP_UNUSUAL_BYPASS))
 		(void)gp_real.cuMemAddressFree(addr, bytes);
 }
 
@@ -110,14 +111,14 @@ static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
 	struct quiet quiet;
 	CUresult r;
 
-	if (atomic_load(&gp_bypass))
+	if (gp_is_unusual(GP_UNUSUAL_BYPASS))
 		return;
 	quiet = be_quiet();
 	r = gp_real.cuMemRelease(handle);
 	be_quiet_no_more(&quiet);
 	/* The process ends, and all of its memory with it. */
 	if (r == CUDA_ERROR_DEINITIALIZED)
-		atomic_store(&gp_bypass, true);
+		gp_set_unusual(GP_UNUSUAL_BYPASS);
 	else if (r)
 		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
 }
@@ -127,7 +128,7 @@ static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
 	struct quiet quiet;
 	CUresult r;
 
-	if (atomic_load(&gp_bypass))
+	if (gp_is_unusual(GP_UNUSUAL_BYPASS))
 		return CUDA_ERROR_DEINITIALIZED;
 	gp_debug_leave(addr, bytes, true);
 	quiet = be_quiet();

@@ -135,7 +135,7 @@ static void prune(struct slot *slot)
 {
 	for (unsigned i = slot->n; i-- > 0;) {
 		slot->parts[i].is_recorded = false;
-		if (!atomic_load(&slot->parts[i].context->is_dead))
+		if (!gp_context_is(slot->parts[i].context, GP_CONTEXT_DEAD))
 			continue;
 		gp_context_unref(slot->parts[i].context);
 		slot->parts[i] = slot->parts[--slot->n];
@@ -328,7 +328,7 @@ struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind)
 
 	gp_mutex_lock(&context->pinned_lock);
 	/* Whoever ends the context has said so before he looks which pools there are. */
-	if (!context->pinned[kind] && !atomic_load(&context->is_dead))
+	if (!context->pinned[kind] && !gp_context_is(context, GP_CONTEXT_DEAD))
 		context->pinned[kind] = pinned_new(context, kind);
 	pinned = context->pinned[kind];
 	gp_mutex_unlock(&context->pinned_lock);

@@ -15,6 +15,7 @@
 #include "object.h"
 #include "real.h"
 #include "reserve.h"
+#include "unusual.h"
 
 typedef char path[GP_OBJECT_PATH_MAX];
 
@@ -91,7 +92,7 @@ uint32_t gp_caller_number(uintptr_t address)
 	size_t i = 0;
 
 	/* In a forked child the loader's lock may be held by nobody who is left. */
-	if (atomic_load(&gp_bypass))
+	if (gp_is_unusual(GP_UNUSUAL_BYPASS))
 		return 0;
 	while (i < GP_CALLERS_SEEN - 1 && address - seen[i].begin >= seen[i].bytes)
 		i++;

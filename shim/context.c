@@ -76,7 +76,7 @@ void gp_context_put(struct gp_context *context)
 bool gp_context_enter(struct gp_context *context)
 {
 	gp_rwlock_lock_shared(&context->life);
-	if (gp_likely(!atomic_load_explicit(&context->is_dead, memory_order_relaxed)))
+	if (gp_likely(!gp_context_is(context, GP_CONTEXT_DEAD)))
 		return true;
 	gp_rwlock_unlock_shared(&context->life);
 	return false;
@@ -85,8 +85,8 @@ bool gp_context_enter(struct gp_context *context)
 int gp_context_try_enter(struct gp_context *context)
 {
 	if (!gp_rwlock_try_shared(&context->life))
-		return atomic_load(&context->is_dead) ? 0 : -1;
-	if (!atomic_load_explicit(&context->is_dead, memory_order_relaxed))
+		return gp_context_is(context, GP_CONTEXT_DEAD) ? 0 : -1;
+	if (!gp_context_is(context, GP_CONTEXT_DEAD))
 		return 1;
 	gp_rwlock_unlock_shared(&context->life);
 	return 0;
@@ -99,14 +99,14 @@ void gp_context_leave(struct gp_context *context)
 
 static bool is_lasting(const struct gp_context *context)
 {
-	return !atomic_load_explicit(&context->is_dead, memory_order_relaxed);
+	return !gp_context_is(context, GP_CONTEXT_DEAD);
 }
 
 /* Alive, or not yet known to be. */
 static struct gp_context *find_locked(CUcontext handle)
 {
 	for (unsigned i = 0; i < n_table; i++)
-		if (table[i]->handle == handle && (is_lasting(table[i]) || table[i]->is_ending))
+		if (table[i]->handle == handle && (is_lasting(table[i]) || gp_context_is(table[i], GP_CONTEXT_ENDING)))
 			return table[i];
 	return NULL;
 }
@@ -209,7 +209,7 @@ static struct gp_context *look_up_lasting(CUcontext handle, bool *is_ending, uin
 {
 	struct gp_context *context;
 
-	while ((context = look_up(handle, is_ending, ends)) && atomic_load(&context->is_ending)) {
+	while ((context = look_up(handle, is_ending, ends)) && gp_context_is(context, GP_CONTEXT_ENDING)) {
 		if (gp_context_enter(context))
 			gp_context_leave(context);
 		gp_context_put(context);
@@ -244,7 +244,7 @@ struct gp_context *gp_context_current(void)
 	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle))
 		return NULL;
 	context = look_up(handle, &is_ending, &ends);
-	if (gp_likely(context && !atomic_load_explicit(&context->is_ending, memory_order_acquire)))
+	if (gp_likely(context && !gp_context_is(context, GP_CONTEXT_ENDING)))
 		return context;
 	gp_context_put(context);
 	return find_slowly(handle);
@@ -320,7 +320,7 @@ struct gp_context *gp_table_find(CUcontext handle, CUdevice device)
 		bool fits = handle ? context->handle == handle
 				   : context->is_primary && context->device->index == device;
 
-		if (fits && !atomic_load(&context->is_dead))
+		if (fits && !gp_context_is(context, GP_CONTEXT_DEAD))
 			found = gp_context_use(context);
 	}
 	gp_rwlock_unlock_shared(&table_lock);

@@ -21,14 +21,18 @@ enum { GP_PINNED_KINDS = 9, GP_PINNED_ALLOC_HOST = 8 };
 struct gp_debug_io;
 struct gp_pinned;
 
+enum gp_context_state {
+	GP_CONTEXT_DEAD = 1,
+	GP_CONTEXT_ENDING = 2, /* perhaps: the driver has not answered yet */
+	GP_CONTEXT_BROKEN = 4, /* the driver reports an error that stays: the program talks to it alone */
+};
+
 struct gp_context {
 	CUcontext handle;
 	unsigned long long id; /* never used twice, as handles are */
 	struct gp_device *device;
 	bool is_primary;
-	_Atomic bool is_dead;
-	_Atomic bool is_ending; /* perhaps: the driver has not answered yet */
-	_Atomic bool is_broken; /* the driver reports an error that stays: the program talks to it alone */
+	_Atomic unsigned states; /* enum gp_context_state */
 	_Atomic int lost_to;	/* besides: it stays for good, and nothing can be given back any more; or 0 */
 	_Atomic unsigned users; /* who may use the pools: the table, and calls under way */
 	_Atomic unsigned refs;	/* who needs the memory of this: all users together, each pool, each record */
@@ -52,6 +56,12 @@ struct gp_context {
 	struct gp_context *next_ended; /* context_end.c */
 	_Atomic(struct gp_debug_io *) debug_io; /* debug_io.c */
 };
+
+/* Whether it is in any of these. */
+static inline bool gp_context_is(const struct gp_context *context, unsigned states)
+{
+	return (atomic_load_explicit(&context->states, memory_order_acquire) & states) != 0;
+}
 
 /* The current context, with a use that must be put; NULL if there is none that gpupool serves. */
 struct gp_context *gp_context_current(void);
@@ -117,20 +127,6 @@ void gp_table_remove(struct gp_context *context);
 /* Whether there has been a context; and in a forked child: what other threads held is nobody's any more. */
 bool gp_context_were_any(void);
 void gp_context_after_fork_child(void);
-
-/* context_end.c: a call of the driver's that ends a context, or may. */
-struct gp_context_end {
-	CUcontext handle; /* NULL: the primary one of the device */
-	CUdevice device;
-	enum gp_end_when {
-		GP_END_PERHAPS,	   /* a primary context: if the driver then says that it is not active, or another */
-		GP_END_ON_SUCCESS, /* or if the call succeeds */
-		GP_END_SURELY,	   /* whatever the call returns */
-	} when;
-	CUresult (*driver)(const struct gp_context_end *end);
-};
-
-CUresult gp_context_end(const struct gp_context_end *end);
 
 /* context_seen.c. The program can work in it; two make somebody else the possible first user of a context's memory. */
 void gp_context_seen(CUcontext handle);

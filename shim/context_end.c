@@ -7,6 +7,8 @@
  * fence is raised there: another thread may have the context back, under the same handle, before the answer is read.
  */
 
+#include "context_end.h"
+
 #include "../pool/mapped.h"
 #include "async.h"
 #include "backend.h"
@@ -44,7 +46,7 @@ static void unmap_pool(void *unused, struct gp_pool *pool)
 /* With the context's lock held alone. */
 static void drop_locked(struct gp_context *context)
 {
-	atomic_store(&context->is_dead, true);
+	atomic_fetch_or(&context->states, GP_CONTEXT_DEAD);
 	/* Fence calls look at that under their lock alone; the others under the context's, which is held here. */
 	gp_pool_quiesce(context->pool); /* all of them share its fence */
 	gp_capture_forget_context(context->handle);
@@ -142,15 +144,15 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	if (end->when == GP_END_PERHAPS && gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
 		gp_context_each_pool(context, reclaim_pool, NULL);
 	gp_rwlock_lock(&context->life);
-	atomic_store(&context->is_ending, true);
+	atomic_fetch_or(&context->states, GP_CONTEXT_ENDING);
 	gp_pool_quiesce(context->pool);
 	is_empty = give_back_before_locked(end, context);
 	r = end->driver(end);
 	if (is_over(end, context, r) || is_empty)
 		drop_locked(context);
-	atomic_store(&context->is_ending, false);
+	atomic_fetch_and(&context->states, ~(unsigned)GP_CONTEXT_ENDING);
 	gp_rwlock_unlock(&context->life);
-	if (atomic_load(&context->is_dead)) {
+	if (gp_context_is(context, GP_CONTEXT_DEAD)) {
 		bury(context);
 		gp_context_each_pool(context, unmap_pool, NULL);
 	}

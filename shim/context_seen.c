@@ -62,7 +62,7 @@ void gp_context_seen(CUcontext handle)
 	n = note(primary ? primary : handle);
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n > 1) {
-		atomic_store(&gp_thread_is_current_unsure, true);
+		gp_set_unusual(GP_UNUSUAL_CURRENT);
 		gp_state_need_completion("the process works in more than one context");
 	}
 }

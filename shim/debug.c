@@ -99,7 +99,7 @@ static bool put_into_place(struct gp_zone *zone, struct gp_zone **ret_before)
 	zone->is_new = true;
 	gp_mutex_lock(&gp_zones_lock);
 	*ret_before = NULL;
-	if (!atomic_load(&zone->block.context->is_dead))
+	if (!gp_context_is(zone->block.context, GP_CONTEXT_DEAD))
 		*ret_before = gp_zones_take_locked(zone->addr, zone->bytes);
 	is_in = gp_zone_insert_locked(zone);
 	gp_mutex_unlock(&gp_zones_lock);

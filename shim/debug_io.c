@@ -113,7 +113,7 @@ static int run_on_device(struct gp_context *context, const struct job *job)
 	struct gp_driver_scope scope;
 	int r;
 
-	if (!io || atomic_load(&context->is_broken))
+	if (!io || gp_context_is(context, GP_CONTEXT_BROKEN))
 		return -EBUSY;
 	r = gp_driver_enter(&scope, context->handle);
 	if (r)

@@ -42,7 +42,7 @@ static void insert(struct gp_zone *zone)
 /* Whoever ends a context says so first, and then has its zones forgotten. */
 bool gp_zone_insert_locked(struct gp_zone *zone)
 {
-	if (atomic_load(&zone->block.context->is_dead))
+	if (gp_context_is(zone->block.context, GP_CONTEXT_DEAD))
 		return false;
 	insert(zone);
 	return true;

@@ -69,9 +69,9 @@ int gp_driver_result(struct gp_context *context, CUresult r)
 	if (r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_CAPTURED_EVENT)
 		return -EBUSY;
 	if (r == CUDA_ERROR_DEINITIALIZED)
-		atomic_store(&gp_bypass, true);
+		gp_set_unusual(GP_UNUSUAL_BYPASS);
 	else
-		atomic_store(&context->is_broken, true);
+		atomic_fetch_or(&context->states, GP_CONTEXT_BROKEN);
 	if (is_for_good(r))
 		atomic_store(&context->lost_to, (int)r);
 	return r;

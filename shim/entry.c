@@ -14,6 +14,7 @@
 #include "in_order.h"
 #include "real.h"
 #include "state.h"
+#include "unusual.h"
 
 #define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
 
@@ -28,7 +29,7 @@
 			return CUDA_ERROR_NOT_INITIALIZED;                                                             \
 		if (gp_unlikely(!gp_real.symbol))                                                                      \
 			return CUDA_ERROR_NOT_FOUND;                                                                   \
-		if (gp_unlikely(atomic_load_explicit(&gp_bypass, memory_order_relaxed) || !gp_state_is_enabled()))     \
+		if (gp_unlikely(gp_is_unusual(GP_UNUSUAL_BYPASS) || !gp_state_is_enabled()))                           \
 			r = gp_real.symbol arguments;                                                                  \
 		else                                                                                                   \
 			r = body;                                                                                      \

@@ -4,6 +4,7 @@
 /* Contexts: which ones the program works in, and their end. */
 
 #include "backend.h"
+#include "context_end.h"
 #include "green.h"
 #include "real.h"
 #include "thread.h"

@@ -101,7 +101,7 @@ static bool is_served(const struct gp_context *context)
 {
 	if (context)
 		gp_state_start();
-	return context && gp_likely(!atomic_load_explicit(&context->is_broken, memory_order_relaxed));
+	return context && gp_likely(!gp_context_is(context, GP_CONTEXT_BROKEN));
 }
 
 /* The driver answers out-of-memory, and no other error, with a pointer of 0, and with the pitch (measured). */
@@ -157,8 +157,8 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
 	caller = gp_caller_now();
-	place = gp_memory_place_at_hand();
-	if (gp_likely(place && gp_thread_is_current_sure() && !gp_state.is_watched)) {
+	place = gp_memory_place_at_hand(GP_UNUSUAL_TO_ALLOC);
+	if (gp_likely(place && !gp_state.is_watched)) {
 		addr = gp_tcache_take(place->tcache, bytes, caller);
 		if (gp_likely(addr)) {
 			*ptr = addr;
@@ -423,7 +423,7 @@ static __attribute__((noinline)) CUresult free_slow(CUdeviceptr ptr)
 
 CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 {
-	struct gp_thread_cache *place = gp_memory_place_at_hand();
+	struct gp_thread_cache *place = gp_memory_place_at_hand(GP_UNUSUAL_TO_FREE);
 	int r = -ENOENT;
 
 	if (gp_likely(place && gp_memory_is_free_plain()))

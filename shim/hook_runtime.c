@@ -46,10 +46,7 @@
 /* The bit of the caller's runtime where it may be served, or 0; not 0 only in a thread that gpupool knows. */
 static unsigned bit_of(uintptr_t caller)
 {
-	if (!gp_thread_self || atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed) ||
-		atomic_load_explicit(&gp_bypass, memory_order_relaxed))
-		return 0;
-	return gp_runtime_bit(caller);
+	return gp_thread_self && !gp_is_unusual(GP_UNUSUAL_END | GP_UNUSUAL_BYPASS) ? gp_runtime_bit(caller) : 0;
 }
 
 /* The thread's cache for that context, if the caller's runtime has worked there; else NULL. */
@@ -81,17 +78,15 @@ static struct gp_thread_cache *place_to_free(uintptr_t caller)
 }
 
 /* The same for either, if it is at hand. */
-static inline struct gp_thread_cache *place_at_hand(uintptr_t caller)
+static inline struct gp_thread_cache *place_at_hand(uintptr_t caller, unsigned unusual)
 {
 	const struct gp_runtime_caller *known = &gp_runtime_callers[0];
 	struct gp_thread_cache *place;
 
 	if (gp_unlikely(caller - known->begin >= known->bytes || !gp_runtime_is_sure(known)))
 		return NULL;
-	place = gp_memory_place_at_hand();
-	if (gp_unlikely(!place || !(place->runtimes & known->runtime.bit)))
-		return NULL;
-	return gp_unlikely(atomic_load_explicit(&gp_bypass, memory_order_relaxed)) ? NULL : place;
+	place = gp_memory_place_at_hand(unusual);
+	return gp_likely(place && (place->runtimes & known->runtime.bit)) ? place : NULL;
 }
 
 static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
@@ -118,10 +113,10 @@ static __attribute__((noinline)) cudaError_t malloc_slow(uintptr_t caller, void 
 
 EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 {
-	struct gp_thread_cache *place = place_at_hand(CALLER());
+	struct gp_thread_cache *place = place_at_hand(CALLER(), GP_UNUSUAL_TO_ALLOC);
 	uint64_t addr = 0;
 
-	if (gp_likely(place && ptr && gp_thread_is_current_sure()))
+	if (gp_likely(place && ptr))
 		addr = gp_tcache_take(place->tcache, bytes, NUMBER());
 	if (gp_unlikely(!addr))
 		return malloc_slow(CALLER(), ptr, bytes);
@@ -159,10 +154,10 @@ static __attribute__((noinline)) cudaError_t free_slow(uintptr_t caller, void *p
 
 EXPORT cudaError_t cudaFree(void *ptr)
 {
-	struct gp_thread_cache *place = place_at_hand(CALLER());
+	struct gp_thread_cache *place = place_at_hand(CALLER(), GP_UNUSUAL_TO_FREE);
 	int r = GP_E_FOREIGN;
 
-	if (gp_likely(place && gp_memory_is_free_plain()))
+	if (gp_likely(place && ptr && gp_memory_is_free_plain()))
 		r = gp_tcache_put(place->tcache, (CUdeviceptr)(uintptr_t)ptr);
 	return gp_likely(!r) ? cudaSuccess : free_slow(CALLER(), ptr, r);
 }
@@ -184,7 +179,7 @@ static cudaError_t make_place(cudaError_t r)
 	CUcontext handle = NULL;
 
 	if (r || !gp_real_ready() || !gp_state_is_enabled() || !gp_state.config.is_pinned_pooled ||
-		atomic_load(&gp_bypass))
+		gp_is_unusual(GP_UNUSUAL_BYPASS))
 		return r;
 	if (!gp_real.cuCtxGetCurrent(&handle) && handle)
 		(void)gp_thread_cache(handle);

@@ -100,7 +100,7 @@ void gp_in_order_note_stream(void)
 /* Where gpupool does nothing, and will not, there is no order of its own to end, and nothing more to look at. */
 static bool is_away(void)
 {
-	bool is = atomic_load_explicit(&gp_bypass, memory_order_relaxed) || !gp_state_is_enabled();
+	bool is = gp_is_unusual(GP_UNUSUAL_BYPASS) || !gp_state_is_enabled();
 
 	if (is)
 		atomic_store(&gp_in_order_told, true);
@@ -136,7 +136,7 @@ void gp_in_order_say(void)
 void gp_in_order_lose_sight(const char *why)
 {
 	gp_work_lose(&gp_submitted);
-	atomic_store(&gp_thread_is_current_unsure, true);
+	gp_set_unusual(GP_UNUSUAL_CURRENT);
 	/* Where no driver is, there may never be one: all else can wait for the first context. */
 	if (!atomic_exchange(&early, why))
 		gp_in_order_say();

@@ -102,7 +102,7 @@ static struct gp_route route_runtime(void *handle, const char *name, int index)
 
 static void *replace(void *address)
 {
-	if (!address || !gp_state_is_enabled() || atomic_load_explicit(&gp_bypass, memory_order_relaxed))
+	if (!address || !gp_state_is_enabled() || gp_is_unusual(GP_UNUSUAL_BYPASS))
 		return address;
 	return gp_real_ready() ? gp_real_replace(address) : address;
 }
@@ -131,7 +131,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 		/* Who comes after us is given the driver's own, and we do not see what goes there. */
 		if (gp_real_is_work(index))
 			gp_in_order_lose_sight("somebody else in the way of what is submitted");
-		atomic_store(&gp_thread_is_current_unsure, true);
+		gp_set_unusual(GP_UNUSUAL_CURRENT);
 		route.is_handled = is_nobody_next(name);
 		return route;
 	}

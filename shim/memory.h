@@ -12,19 +12,16 @@
 #include "thread.h"
 
 /*
- * The thread's cache for the current context, as nearly every call finds it, with nothing that has to be done besides.
- * NULL says nothing. Calls nobody.
+ * The thread's cache for the current context, as nearly every call finds it, with nothing that has to be done besides,
+ * and nothing unusual of that kind. NULL says nothing. Calls nobody.
  */
-static inline struct gp_thread_cache *gp_memory_place_at_hand(void)
+static inline struct gp_thread_cache *gp_memory_place_at_hand(unsigned unusual)
 {
 	struct gp_thread *self = gp_thread_self;
 
 	if (gp_unlikely(!self || !self->current || !gp_thread_is_usable(&self->caches[0], self->current)))
 		return NULL;
-	if (gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed) ||
-			atomic_load_explicit(&gp_origin_mode, memory_order_relaxed)))
-		return NULL;
-	return &self->caches[0];
+	return gp_unlikely(gp_is_unusual(unusual)) ? NULL : &self->caches[0];
 }
 
 /* What is freed during a capture goes by its own rules. */

@@ -18,6 +18,7 @@
 #include "reserve.h"
 #include "site.h"
 #include "stack.h"
+#include "unusual.h"
 
 enum {
 	SHARD_BITS = 6,
@@ -325,6 +326,7 @@ int gp_origin_switch(const struct gp_config_stacks *stacks)
 	if (!(atomic_load(&gp_origin_mode) & GP_ORIGIN_STACKS))
 		atomic_store(&since_ns, gp_driver_now_ns(NULL));
 	atomic_store(&gp_origin_mode, GP_ORIGIN_WATCH | GP_ORIGIN_STACKS);
+	gp_set_unusual(GP_UNUSUAL_ORIGIN);
 	return 0;
 }
 

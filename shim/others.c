@@ -30,8 +30,7 @@ struct search {
 
 static bool is_well(struct gp_context *context)
 {
-	return !atomic_load(&context->is_dead) && !atomic_load(&context->is_ending) &&
-	       !atomic_load(&context->is_broken);
+	return !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN);
 }
 
 static void trim(void *arg, struct gp_pool *pool)

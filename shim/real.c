@@ -25,7 +25,6 @@
 
 struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
-_Atomic bool gp_bypass;
 
 _Atomic(gp_dlsym_fn *) gp_real_dlsym;
 _Atomic(void *) gp_real_dlopen;
@@ -210,12 +209,12 @@ static bool find_locked(void)
 	check_context_fences();
 	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent || !is_driver_trusted(false)) {
 		is_untrusted = true;
-		atomic_store(&gp_bypass, true);
+		gp_set_unusual(GP_UNUSUAL_BYPASS);
 	}
 	sees_work = is_work_known();
 	if (!sees_work) {
 		gp_work_lose(&gp_submitted);
-		atomic_store(&gp_thread_is_current_unsure, true);
+		gp_set_unusual(GP_UNUSUAL_CURRENT);
 	}
 	if (!is_door_first("dlsym", (void *)gp_door_dlsym) || !is_door_first("dlopen", (void *)gp_door_dlopen))
 		gp_in_order_lose_sight("somebody else in the way of dlsym or dlopen");

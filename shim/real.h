@@ -52,9 +52,6 @@ static inline bool gp_real_ready(void)
 	return gp_real_is_found() || gp_real_find();
 }
 
-/* Everything goes straight to the driver from now on (fork, an untrusted driver, its end). */
-extern _Atomic bool gp_bypass;
-
 /* Ours for an address of the driver's, or the address itself. */
 void *gp_real_replace(void *address);
 

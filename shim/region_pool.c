@@ -21,7 +21,7 @@ static struct gp_pool *publish(struct gp_context *context, int id, struct gp_poo
 
 	gp_mutex_lock(&context->regions.lock);
 	published = peek(context, id);
-	if (!published && !atomic_load(&context->is_dead)) {
+	if (!published && !gp_context_is(context, GP_CONTEXT_DEAD)) {
 		published = pool;
 		atomic_store_explicit(&context->regions.pools[id - 1], pool, memory_order_release);
 	}

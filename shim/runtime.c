@@ -92,7 +92,7 @@ static bool is_still(struct gp_runtime_caller *found)
 	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
 
 	/* In a forked child the loader's lock may be held by nobody who is left. */
-	if (!found->is_lasting && !atomic_load(&gp_bypass) && found->n_unloads != gp_runtime_unloads())
+	if (!found->is_lasting && !gp_is_unusual(GP_UNUSUAL_BYPASS) && found->n_unloads != gp_runtime_unloads())
 		return false;
 	found->n_lookups = n_lookups;
 	return true;
@@ -180,7 +180,7 @@ void gp_runtime_succeeded_slow(uintptr_t caller)
 	unsigned bit;
 
 	/* What is recorded is what the driver's functions are asked: one way is enough. */
-	if (!self || gp_state.is_watched || atomic_load(&gp_bypass))
+	if (!self || gp_state.is_watched || gp_is_unusual(GP_UNUSUAL_BYPASS))
 		return;
 	bit = get_to_know(caller);
 	if (!bit || (self->caches[0].runtimes & bit))

@@ -29,6 +29,7 @@
 struct gp_state gp_state;
 _Atomic int gp_state_mode;
 _Atomic bool gp_state_is_started;
+_Atomic unsigned gp_unusual;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_limit_list limits; /* under the lock; those of the settings at first */
@@ -110,8 +111,8 @@ static void report(void *unused, const struct gp_config_report *problem)
 static void after_fork_in_child(void)
 {
 	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
-		atomic_store(&gp_bypass, true);
-	gp_record_after_fork_child(atomic_load(&gp_bypass));
+		gp_set_unusual(GP_UNUSUAL_BYPASS);
+	gp_record_after_fork_child(gp_is_unusual(GP_UNUSUAL_BYPASS));
 	gp_zones_after_fork_child();
 	gp_thread_after_fork_child();
 	gp_ctl_after_fork_child();

@@ -23,7 +23,8 @@ static void add_context(void *arg, struct gp_context *context)
 	} else if (context->device->index == tally->device) {
 		gp_context_each_pool(context, add_pool, tally);
 		tally->n_contexts++;
-		if (tally->asks_driver && tally->available_bytes == UINT64_MAX && !atomic_load(&context->is_broken))
+		if (tally->asks_driver && tally->available_bytes == UINT64_MAX &&
+			!gp_context_is(context, GP_CONTEXT_BROKEN))
 			tally->available_bytes = gp_device_available(context);
 	}
 }

@@ -15,8 +15,6 @@
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
-_Atomic bool gp_thread_is_over, gp_thread_is_current_unsure;
-
 static pthread_once_t key_once = PTHREAD_ONCE_INIT, exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
@@ -56,7 +54,7 @@ static void at_thread_end(void *arg)
 static void at_exit(void)
 {
 	gp_work_lose(&gp_submitted);
-	atomic_store(&gp_thread_is_over, true);
+	gp_set_unusual(GP_UNUSUAL_END);
 }
 
 static void make_key(void)
@@ -193,7 +191,7 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
 		return gp_thread_is_usable(&self->caches[i], handle) ? to_front(self, i) : NULL;
 	context = gp_context_current();
 	/* A green context's handle may be another's soon, without anybody saying so. */
-	if (context && context->handle == handle && !atomic_load(&context->is_broken)) {
+	if (context && context->handle == handle && !gp_context_is(context, GP_CONTEXT_BROKEN)) {
 		gp_state_start();
 		add(self, context);
 	}

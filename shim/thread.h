@@ -6,6 +6,7 @@
 
 #include "../pool/tcache.h"
 #include "context.h"
+#include "unusual.h"
 
 enum { GP_THREAD_CACHES = 16 }; /* as many devices as there are in a machine, or regions of one */
 
@@ -23,12 +24,6 @@ struct gp_thread {
 
 extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
-/* There is, or was, more than one context, or somebody whose calls are not seen. For good. */
-extern _Atomic bool gp_thread_is_current_unsure;
-
-/* The process ends: the driver and runtimes say themselves what still works. */
-extern _Atomic bool gp_thread_is_over;
-
 /* The thread does what changes its current context. */
 static inline void gp_thread_forget_current(void)
 {
@@ -42,12 +37,7 @@ static inline void gp_thread_forget_current(void)
  */
 static inline CUcontext gp_thread_current(const struct gp_thread *self)
 {
-	return gp_unlikely(atomic_load_explicit(&gp_thread_is_over, memory_order_relaxed)) ? NULL : self->current;
-}
-
-static inline bool gp_thread_is_current_sure(void)
-{
-	return gp_likely(!atomic_load_explicit(&gp_thread_is_current_unsure, memory_order_relaxed));
+	return gp_unlikely(gp_is_unusual(GP_UNUSUAL_END)) ? NULL : self->current;
 }
 
 /*
@@ -56,7 +46,7 @@ static inline bool gp_thread_is_current_sure(void)
  */
 static inline CUcontext gp_thread_sure_current(const struct gp_thread *self)
 {
-	return gp_thread_is_current_sure() ? gp_thread_current(self) : NULL;
+	return gp_unlikely(gp_is_unusual(GP_UNUSUAL_CURRENT)) ? NULL : gp_thread_current(self);
 }
 
 /* Sees to it that the end of the process is known. Once CUDA is in use. */
@@ -79,9 +69,8 @@ void gp_thread_after_fork_child(void);
 
 static inline bool gp_thread_is_usable(const struct gp_thread_cache *cache, CUcontext handle)
 {
-	return cache->handle == handle && !atomic_load_explicit(&cache->context->is_dead, memory_order_relaxed) &&
-	       !atomic_load_explicit(&cache->context->is_ending, memory_order_acquire) &&
-	       !atomic_load_explicit(&cache->context->is_broken, memory_order_relaxed);
+	return cache->handle == handle &&
+	       !gp_context_is(cache->context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN);
 }
 
 /* The thread's cache for the current context, or NULL: then the pool itself is the way. */
