@@ -46,6 +46,15 @@ static inline void gp_ownlock_leave(struct gp_ownlock *l)
 	atomic_store_explicit(&l->is_inside, false, memory_order_release);
 }
 
+/* Unless the others are there. */
+static inline bool gp_ownlock_enter_at_once(struct gp_ownlock *l)
+{
+	if (gp_likely(gp_ownlock_try(l)))
+		return true;
+	gp_ownlock_leave(l);
+	return false;
+}
+
 /* The others: close, then the barrier if it is light, then await; open when all is done. */
 void gp_ownlock_close(struct gp_ownlock *l);
 void gp_ownlock_await(struct gp_ownlock *l);

@@ -96,26 +96,20 @@ static inline bool is_near_fit(const struct gp_block *block, uint64_t size, uint
  * What nearly every allocation gets: the newest of a shelf if it may be had, of which the processor still has all that
  * is looked at; else the oldest. Most are of that very size, or nearly.
  */
-static inline struct gp_handed take_first(struct gp_tcache *tc, uint64_t size, uint64_t slack, uint64_t bytes,
-					  uint32_t caller)
+static inline struct gp_handed take_first_locked(struct gp_tcache *tc, uint64_t size, uint64_t slack, uint64_t bytes,
+						 uint32_t caller)
 {
 	struct gp_shelf *shelf = shelf_of(tc, size);
-	struct gp_handed handed = {0};
+	uint64_t usable_below = gp_tcache_usable_below(tc);
 	struct gp_block *b = NULL;
 
-	gp_ownlock_enter(&tc->lock);
-	if (gp_likely(shelf->count)) {
-		uint64_t usable_below = gp_tcache_usable_below(tc);
-
-		if (gp_likely(is_near_fit(*gp_shelf_at(shelf, shelf->count - 1), size, slack, usable_below)))
-			b = gp_tcache_take_newest(tc, shelf);
-		else if (is_near_fit(*gp_shelf_at(shelf, 0), size, slack, usable_below))
-			b = gp_tcache_take_nth(tc, shelf, 0);
-	}
-	if (gp_likely(b))
-		handed = gp_tcache_hand_out(tc, b, bytes, caller);
-	gp_ownlock_leave(&tc->lock);
-	return handed;
+	if (gp_unlikely(!shelf->count))
+		return (struct gp_handed){0};
+	if (gp_likely(is_near_fit(*gp_shelf_at(shelf, shelf->count - 1), size, slack, usable_below)))
+		b = gp_tcache_take_newest(tc, shelf);
+	else if (is_near_fit(*gp_shelf_at(shelf, 0), size, slack, usable_below))
+		b = gp_tcache_take_nth(tc, shelf, 0);
+	return gp_likely(b) ? gp_tcache_hand_out(tc, b, bytes, caller) : (struct gp_handed){0};
 }
 
 /* The position of the oldest block of at most so many bytes that fits; count if none does. */
@@ -285,34 +279,40 @@ static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t b
 	return r;
 }
 
-static __attribute__((noinline)) uint64_t take_large(
-	struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+/* As gp_tcache_take, of any size and kind, and whoever is in the way. */
+static __attribute__((noinline)) uint64_t take_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t caller)
 {
+	const struct gp_kind_ops *kind = gp_pool_kind(tc->pool);
+	uint64_t size = kind->round(tc->pool, bytes);
+	struct gp_handed handed;
 	int saved_errno = errno;
-	struct gp_handed handed = gp_tcache_take_large(tc, size, bytes, caller);
 
+	if (size > tc->size_max) {
+		handed = gp_tcache_take_large(tc, size, bytes, caller);
+	} else {
+		gp_ownlock_enter(&tc->lock);
+		handed = take_first_locked(tc, size, kind->is_cut ? size / 8 : 0, bytes, caller);
+		gp_ownlock_leave(&tc->lock);
+	}
 	if (handed.block)
 		remember(tc, &handed, size);
 	errno = saved_errno;
 	return handed.addr;
 }
 
-/* What is cut is of any size, so that the kind need not be asked. */
+/* Calls nobody but the above, at its end, so that it need not put anything aside. What is cut is of any size. */
 uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t caller)
 {
-	const struct gp_kind_ops *kind = gp_pool_kind(tc->pool);
-	bool is_cut = gp_likely(kind->is_cut);
-	uint64_t size = is_cut ? gp_round_up(bytes, GP_ALIGN) : kind->round(tc->pool, bytes);
+	uint64_t size = (bytes + GP_ALIGN - 1) & ~(uint64_t)(GP_ALIGN - 1);
 	struct gp_handed handed;
 
-	if (gp_unlikely(!bytes))
-		return 0;
-	if (gp_unlikely(size > tc->size_max))
-		return take_large(tc, size, bytes, caller);
-	handed = take_first(tc, size, is_cut ? size / 8 : 0, bytes, caller);
-	if (gp_unlikely(!handed.block))
-		return 0;
-	remember(tc, &handed, size);
+	if (gp_unlikely(bytes - 1 >= tc->size_max || !gp_pool_kind(tc->pool)->is_cut ||
+			!gp_ownlock_enter_at_once(&tc->lock)))
+		return bytes ? take_slow(tc, bytes, caller) : 0;
+	handed = take_first_locked(tc, size, size / 8, bytes, caller);
+	gp_ownlock_leave(&tc->lock);
+	if (gp_likely(handed.block))
+		remember(tc, &handed, size);
 	return handed.addr;
 }
 
@@ -374,18 +374,24 @@ static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_s
 }
 
 /* From the program to its shelf; refused if that has no room, or the block is not the program's. */
-static inline enum due accept(struct gp_tcache *tc, struct gp_recent *recent)
+static inline enum due accept_locked(struct gp_tcache *tc, struct gp_recent *recent)
 {
 	struct gp_shelf *shelf = shelf_of(tc, recent->size);
-	enum due due = REFUSED;
+
+	if (gp_unlikely(is_full(shelf) || tc->bytes + recent->size > tc->bytes_max ||
+			!gp_tcache_claim_locked(tc, recent)))
+		return REFUSED;
+	recent->addr = 0;
+	put_locked(tc, shelf, recent->block);
+	return record_due_locked(tc, shelf);
+}
+
+static enum due accept(struct gp_tcache *tc, struct gp_recent *recent)
+{
+	enum due due;
 
 	gp_ownlock_enter(&tc->lock);
-	if (gp_likely(!is_full(shelf) && tc->bytes + recent->size <= tc->bytes_max &&
-		      gp_tcache_claim_locked(tc, recent))) {
-		put_locked(tc, shelf, recent->block);
-		due = record_due_locked(tc, shelf);
-		recent->addr = 0;
-	}
+	due = accept_locked(tc, recent);
 	gp_ownlock_leave(&tc->lock);
 	return due;
 }
@@ -457,12 +463,15 @@ static int record_due(struct gp_tcache *tc, enum due due)
 	return r > 0 ? r : 0;
 }
 
-/* Of what was refused for want of room, or was not wanted. */
-static enum due put_again(struct gp_tcache *tc, struct gp_recent *recent, bool is_wanted)
+/* Whoever is in the way; and where there is no room, some is made. */
+static enum due put_small(struct gp_tcache *tc, struct gp_recent *recent)
 {
-	struct gp_shelf *full = is_wanted ? find_full(tc, recent->size) : NULL;
-	enum due due = full && gp_tcache_spill(tc, full) ? accept(tc, recent) : REFUSED;
+	bool is_wanted = is_leisure(tc);
+	enum due due = is_wanted ? accept(tc, recent) : REFUSED;
+	struct gp_shelf *full = is_wanted && due == REFUSED ? find_full(tc, recent->size) : NULL;
 
+	if (full && gp_tcache_spill(tc, full))
+		due = accept(tc, recent);
 	if (due == REFUSED)
 		give_way(tc, is_wanted);
 	return due;
@@ -477,13 +486,12 @@ static enum due put_large(struct gp_tcache *tc, struct gp_recent *recent)
 }
 
 /* As gp_tcache_put, where that takes more than a place on a shelf. due: REFUSED, or it lies there. */
-static __attribute__((noinline)) int put_slow(
-	struct gp_tcache *tc, struct gp_recent *recent, bool is_wanted, enum due due)
+static __attribute__((noinline)) int put_slow(struct gp_tcache *tc, struct gp_recent *recent, enum due due)
 {
 	int saved_errno = errno, r;
 
 	if (due == REFUSED)
-		due = recent->size > tc->size_max ? put_large(tc, recent) : put_again(tc, recent, is_wanted);
+		due = recent->size > tc->size_max ? put_large(tc, recent) : put_small(tc, recent);
 	r = due == REFUSED ? -ENOENT : record_due(tc, due);
 	errno = saved_errno;
 	return r;
@@ -493,16 +501,17 @@ int gp_tcache_put(struct gp_tcache *tc, uint64_t addr)
 {
 	struct gp_recent *recent = recent_set(tc, addr);
 	enum due due = REFUSED;
-	bool is_wanted;
 
 	if (recent->addr != addr)
 		recent++;
 	if (gp_unlikely(recent->addr != addr || !addr))
 		return -ENOENT;
-	is_wanted = is_leisure(tc);
-	if (gp_likely(recent->size <= tc->size_max && is_wanted))
-		due = accept(tc, recent);
-	return gp_likely(due == NOT_DUE) ? 0 : put_slow(tc, recent, is_wanted, due);
+	if (gp_likely(recent->size <= tc->size_max && is_leisure(tc) &&
+		      gp_ownlock_enter_at_once(&tc->lock))) {
+		due = accept_locked(tc, recent);
+		gp_ownlock_leave(&tc->lock);
+	}
+	return gp_likely(due == NOT_DUE) ? 0 : put_slow(tc, recent, due);
 }
 
 /* Whether a claimed block is of those that a cache of its pool's may hold: what of that stays as it is. */

@@ -51,7 +51,7 @@ struct gp_tcache {
 	struct gp_pool *pool;
 	struct gp_fence *fence; /* the pool's */
 	uint64_t bytes_max;	/* that it may hold */
-	uint64_t size_max;	/* of a block */
+	uint64_t size_max;	/* of a block; a multiple of GP_ALIGN */
 	struct gp_list link;	/* pool->tcaches */
 	uint64_t bytes, n_blocks; /* held; bytes: on the shelves */
 	uint64_t newest_stamp;	  /* of what was put */

@@ -31,7 +31,7 @@ static bool is_allowed(const struct gp_pool *pool)
 static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 {
 	tc->bytes_max = bytes_max;
-	tc->size_max = gp_min(bytes_max / BLOCK_SHARE, GP_SMALL_MAX);
+	tc->size_max = gp_min(bytes_max / BLOCK_SHARE & ~(uint64_t)(GP_ALIGN - 1), GP_SMALL_MAX);
 	for (unsigned i = 0; i < GP_TCACHE_SHELVES; i++) {
 		uint64_t n = bytes_max / SHELF_SHARE / gp_shelf_size_max(i);
 

@@ -42,7 +42,7 @@ static const struct bench_draw *next_draw(struct bench_lane *lane)
 	return &lane->draws[lane->n_drawn++ % BENCH_DRAWS];
 }
 
-bool bench_slot_fill(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
+static inline bool fill(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
 {
 	size_t bytes = lane->request->bytes;
 
@@ -53,7 +53,7 @@ bool bench_slot_fill(struct bench_lane *lane, struct bench_slot *slot, bool is_p
 	return !lane->error;
 }
 
-void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
+static inline void empty(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
 {
 	int error = is_pinned ? bench_peer.pinned_free(slot->ptr)
 			      : bench_peer.free(slot->ptr, slot->bytes, NULL);
@@ -63,24 +63,34 @@ void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_
 		lane->error = error;
 }
 
+bool bench_slot_fill(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
+{
+	return fill(lane, slot, is_pinned);
+}
+
+void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
+{
+	empty(lane, slot, is_pinned);
+}
+
 static unsigned step_pingpong(struct bench_lane *lane, unsigned n)
 {
 	struct bench_slot slot;
 
 	for (unsigned i = 0; i < n && !lane->error; i++)
-		if (bench_slot_fill(lane, &slot, false))
-			bench_slot_empty(lane, &slot, false);
+		if (fill(lane, &slot, false))
+			empty(lane, &slot, false);
 	return n;
 }
 
-static unsigned step_window_of(struct bench_lane *lane, unsigned n, bool is_pinned)
+static inline unsigned step_window_of(struct bench_lane *lane, unsigned n, bool is_pinned)
 {
 	for (unsigned i = 0; i < n && !lane->error; i++) {
 		struct bench_slot *slot = &lane->slots[next_draw(lane)->slot];
 
-		bench_slot_empty(lane, slot, is_pinned);
+		empty(lane, slot, is_pinned);
 		if (!lane->error)
-			bench_slot_fill(lane, slot, is_pinned);
+			fill(lane, slot, is_pinned);
 	}
 	return n;
 }
@@ -101,9 +111,9 @@ static unsigned step_batch(struct bench_lane *lane, unsigned n)
 
 	for (; done < n && !lane->error; done += lane->request->live) {
 		for (unsigned i = 0; i < lane->request->live && !lane->error; i++)
-			bench_slot_empty(lane, &lane->slots[i], false);
+			empty(lane, &lane->slots[i], false);
 		for (unsigned i = 0; i < lane->request->live && !lane->error; i++)
-			bench_slot_fill(lane, &lane->slots[i], false);
+			fill(lane, &lane->slots[i], false);
 	}
 	return done;
 }
@@ -120,7 +130,7 @@ static unsigned step_produce(struct bench_lane *lane, unsigned n)
 			sched_yield();
 			break;
 		}
-		if (bench_slot_fill(lane, &ring->slots[head % BENCH_RING_SIZE], false))
+		if (fill(lane, &ring->slots[head % BENCH_RING_SIZE], false))
 			__atomic_store_n(&ring->head, head + 1, __ATOMIC_RELEASE);
 	}
 	return 0; /* who frees counts the pair */
@@ -138,7 +148,7 @@ static unsigned step_consume(struct bench_lane *lane, unsigned n)
 			sched_yield();
 			break;
 		}
-		bench_slot_empty(lane, &ring->slots[tail % BENCH_RING_SIZE], false);
+		empty(lane, &ring->slots[tail % BENCH_RING_SIZE], false);
 		__atomic_store_n(&ring->tail, tail + 1, __ATOMIC_RELEASE);
 	}
 	return i;
