@@ -43,16 +43,22 @@ static inline uintptr_t gp_caller_address(void)
 	return gp_caller.behind ? gp_caller.behind : gp_caller.address;
 }
 
+/* What the thread knows of who calls the hook that is under way, if that is the one who called last; else NULL. */
+static inline const struct gp_caller_part *gp_caller_at_hand(void)
+{
+	const struct gp_caller_part *last = &gp_caller.seen[0];
+	unsigned n_lookups = atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed);
+	bool is_last = gp_caller_address() - last->begin < last->bytes && last->n_lookups == n_lookups;
+
+	return __builtin_expect(is_last, 1) ? last : NULL;
+}
+
 /* Of the hook that is under way; asked at its beginning, since the program may be called from there. */
 static inline uint32_t gp_caller_now(void)
 {
-	const struct gp_caller_part *last = &gp_caller.seen[0];
+	const struct gp_caller_part *last = gp_caller_at_hand();
 
-	if (__builtin_expect(gp_caller_address() - last->begin < last->bytes &&
-				     last->n_lookups == atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed),
-		    1))
-		return last->number;
-	return gp_caller_now_slow();
+	return last ? last->number : gp_caller_now_slow();
 }
 
 /* From now on a runtime is called for the one with that address; 0: it has returned. Returns who it was before. */

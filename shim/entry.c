@@ -4,7 +4,7 @@
 /*
  * The exported functions, all alike: find the driver if need be, step aside if told to, keep errno, and call the
  * body. Generated, so that none can forget any of it. Those that submit work are but looked at, until all know that it
- * is out of order.
+ * is out of order; and what a thread has at hand was found by one that did all that.
  */
 
 #include <errno.h>
@@ -12,15 +12,18 @@
 #include "../pool/base.h"
 #include "caller.h"
 #include "in_order.h"
+#include "memory.h"
 #include "real.h"
 #include "state.h"
 #include "unusual.h"
 
 #define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
 
-#define ENTRY(symbol, parameters, arguments, body)                                                                     \
+#define EXPORTED(symbol, parameters)                                                                                   \
 	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
-	CUresult symbol parameters                                                                                     \
+	CUresult symbol parameters
+
+#define BODY(symbol, arguments, body)                                                                                  \
 	{                                                                                                              \
 		int saved_errno = errno;                                                                               \
 		CUresult r;                                                                                            \
@@ -37,10 +40,23 @@
 		return r;                                                                                              \
 	}
 
+#define ENTRY(symbol, parameters, arguments, body) EXPORTED(symbol, parameters) BODY(symbol, arguments, body)
+
 #define HOOK(symbol, name, version, flags, parameters, arguments)                                                      \
 	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments)                                                \
 	ENTRY(symbol, parameters, arguments, (gp_caller.address = CALLER(), hook_##symbol arguments))
+#define HOOK_AT_HAND(symbol, name, version, flags, parameters, arguments)                                              \
+	static __attribute__((noinline)) CUresult long_##symbol parameters BODY(                                       \
+		symbol, arguments, hook_##symbol arguments)                                                            \
+	EXPORTED(symbol, parameters)                                                                                   \
+	{                                                                                                              \
+		int r;                                                                                                 \
+                                                                                                                       \
+		gp_caller.address = CALLER();                                                                          \
+		r = at_hand_##symbol arguments;                                                                        \
+		return gp_likely(r != -ENOENT) ? (CUresult)r : long_##symbol arguments;                                \
+	}
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                              \
 	{                                                                                                              \
@@ -55,8 +71,7 @@
 		gp_work_note(&gp_submitted);                                                                           \
 		return r;                                                                                              \
 	}                                                                                                              \
-	__attribute__((visibility("default"))) CUresult symbol parameters;                                             \
-	CUresult symbol parameters                                                                                     \
+	EXPORTED(symbol, parameters)                                                                                   \
 	{                                                                                                              \
 		CUresult r;                                                                                            \
                                                                                                                        \

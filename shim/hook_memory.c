@@ -121,14 +121,19 @@ static inline struct gp_tcache *cache_to_alloc(void)
 	return gp_thread_cache(handle);
 }
 
-static __attribute__((noinline)) CUresult alloc_slow(CUdeviceptr *ptr, size_t bytes, uint32_t caller)
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
-	struct gp_tcache *tcache = cache_to_alloc();
 	struct gp_context *context;
+	struct gp_tcache *tcache;
 	CUresult r = CUDA_SUCCESS;
 	bool answered = false;
 	uint64_t addr = 0;
+	uint32_t caller;
 
+	if (gp_unlikely(!ptr || !bytes))
+		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	caller = gp_caller_now();
+	tcache = cache_to_alloc();
 	if (gp_likely(tcache)) {
 		answered = is_answered(alloc_cached(tcache, bytes, caller, &addr), &r);
 	} else {
@@ -146,26 +151,6 @@ static __attribute__((noinline)) CUresult alloc_slow(CUdeviceptr *ptr, size_t by
 	if (is_pointer_due(r))
 		*ptr = addr;
 	return r;
-}
-
-CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
-{
-	uint32_t caller;
-	const struct gp_thread_cache *place;
-	uint64_t addr;
-
-	if (gp_unlikely(!ptr || !bytes))
-		return gp_real.cuMemAlloc_v2(ptr, bytes);
-	caller = gp_caller_now();
-	place = gp_memory_place_at_hand(GP_UNUSUAL_TO_ALLOC);
-	if (gp_likely(place && !gp_state.is_watched)) {
-		addr = gp_tcache_take(place->tcache, bytes, caller);
-		if (gp_likely(addr)) {
-			*ptr = addr;
-			return CUDA_SUCCESS;
-		}
-	}
-	return alloc_slow(ptr, bytes, caller);
 }
 
 /*
@@ -397,7 +382,7 @@ static int free_to_thread(CUdeviceptr ptr)
 	return gp_memory_free_to(&self->caches[0], ptr);
 }
 
-static __attribute__((noinline)) CUresult free_slow(CUdeviceptr ptr)
+CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 {
 	int r;
 
@@ -419,16 +404,6 @@ static __attribute__((noinline)) CUresult free_slow(CUdeviceptr ptr)
 	if (gp_unlikely(r == CUDA_ERROR_INVALID_VALUE))
 		gp_bad_free_refused(ptr);
 	return r;
-}
-
-CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
-{
-	struct gp_thread_cache *place = gp_memory_place_at_hand(GP_UNUSUAL_TO_FREE);
-	int r = -ENOENT;
-
-	if (gp_likely(place && gp_memory_is_free_plain()))
-		r = gp_tcache_put(place->tcache, ptr);
-	return gp_likely(r != -ENOENT) ? r : free_slow(ptr);
 }
 
 /* Never waits, so no fence may be ordered upon for it; what the stream still does is covered by the next one. */

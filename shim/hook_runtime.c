@@ -157,7 +157,7 @@ EXPORT cudaError_t cudaFree(void *ptr)
 	struct gp_thread_cache *place = place_at_hand(CALLER(), GP_UNUSUAL_TO_FREE);
 	int r = GP_E_FOREIGN;
 
-	if (gp_likely(place && ptr && gp_memory_is_free_plain()))
+	if (gp_likely(place && ptr && gp_capture_is_none()))
 		r = gp_tcache_put(place->tcache, (CUdeviceptr)(uintptr_t)ptr);
 	return gp_likely(!r) ? cudaSuccess : free_slow(CALLER(), ptr, r);
 }

@@ -4,7 +4,10 @@
 
 /* What the driver's functions and the runtime's have in common (hook_memory.c, hook_runtime.c). */
 
+#include <errno.h>
+
 #include "../pool/pool_control.h"
+#include "caller.h"
 #include "capture.h"
 #include "origin.h"
 #include "real.h"
@@ -24,16 +27,37 @@ static inline struct gp_thread_cache *gp_memory_place_at_hand(unsigned unusual)
 	return gp_unlikely(gp_is_unusual(unusual)) ? NULL : &self->caches[0];
 }
 
-/* What is freed during a capture goes by its own rules. */
-static inline bool gp_memory_is_free_plain(void)
+/*
+ * What nearly every call of the driver's functions is: of what the thread has at hand. -ENOENT: hook_memory.c has to
+ * see. errno stays as it is.
+ */
+static inline int at_hand_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
-	return gp_likely(gp_capture_is_none() && !gp_state.is_free_attended);
+	const struct gp_thread_cache *place = gp_memory_place_at_hand(GP_UNUSUAL_TO_ALLOC);
+	const struct gp_caller_part *caller = gp_caller_at_hand();
+	uint64_t addr;
+
+	if (gp_unlikely(!place || !caller || !ptr))
+		return -ENOENT;
+	addr = gp_tcache_take(place->tcache, bytes, caller->number);
+	if (gp_unlikely(!addr))
+		return -ENOENT;
+	*ptr = addr;
+	return CUDA_SUCCESS;
+}
+
+/* What is freed during a capture goes by its own rules. */
+static inline int at_hand_cuMemFree_v2(CUdeviceptr ptr)
+{
+	const struct gp_thread_cache *place = gp_memory_place_at_hand(GP_UNUSUAL_TO_FREE);
+
+	return gp_likely(place && gp_capture_is_none()) ? gp_tcache_put(place->tcache, ptr) : -ENOENT;
 }
 
 /* -ENOENT if the thread's cache for the current context has no place for it, else what cuMemFree returns. */
 static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr ptr)
 {
-	if (!gp_memory_is_free_plain())
+	if (!gp_capture_is_none() || gp_state.is_free_attended)
 		return -ENOENT;
 	gp_origin_freed(ptr);
 	return gp_tcache_put(cache->tcache, ptr);

@@ -66,6 +66,10 @@ bool gp_state_read(void)
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
 		gp_state.is_watched = gp_record_is_on() || gp_config_debug_is_on(&config->debug);
 		gp_state.is_free_attended = gp_state.is_watched || config->is_free_synchronous;
+		if (gp_state.is_watched)
+			gp_set_unusual(GP_UNUSUAL_WATCHED);
+		if (config->is_free_synchronous)
+			gp_set_unusual(GP_UNUSUAL_WAITING);
 		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);

@@ -12,10 +12,13 @@ enum gp_unusual {
 	GP_UNUSUAL_END = 2,	/* the process ends: the driver and runtimes say themselves what still works */
 	GP_UNUSUAL_CURRENT = 4, /* it worked in more than one context, or has somebody whose calls are not seen */
 	GP_UNUSUAL_ORIGIN = 8,	/* some memory has an origin (origin.h) */
+	GP_UNUSUAL_WATCHED = 16, /* somebody wants to know of each allocation and free (record.h, debug.h) */
+	GP_UNUSUAL_WAITING = 32, /* a free waits as the driver's does */
 
-	/* What concerns an allocation, and a free: it may be of any context's memory. */
-	GP_UNUSUAL_TO_FREE = GP_UNUSUAL_BYPASS | GP_UNUSUAL_END | GP_UNUSUAL_ORIGIN,
-	GP_UNUSUAL_TO_ALLOC = GP_UNUSUAL_TO_FREE | GP_UNUSUAL_CURRENT,
+	/* What concerns both; an allocation; and a free, which may be of any context's memory. */
+	GP_UNUSUAL_TO_BOTH = GP_UNUSUAL_BYPASS | GP_UNUSUAL_END | GP_UNUSUAL_ORIGIN | GP_UNUSUAL_WATCHED,
+	GP_UNUSUAL_TO_ALLOC = GP_UNUSUAL_TO_BOTH | GP_UNUSUAL_CURRENT,
+	GP_UNUSUAL_TO_FREE = GP_UNUSUAL_TO_BOTH | GP_UNUSUAL_WAITING,
 };
 
 extern _Atomic unsigned gp_unusual;
