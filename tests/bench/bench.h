@@ -29,7 +29,6 @@ struct bench_peer {
 extern const struct bench_peer bench_peer;
 
 enum { BENCH_THREADS_MAX = 64, BENCH_STREAMS_MAX = 64, BENCH_RING_SIZE = 256, BENCH_APART = 128 };
-enum { BENCH_DRAWS = 1 << 15 };
 
 /* What a player is asked to do, a line of key=value words. */
 struct bench_request {
@@ -70,7 +69,7 @@ struct bench_lane {
 	struct bench_slot *slots; /* of the window or batch */
 	struct bench_ring *ring;
 	struct bench_draw *draws; /* over and over */
-	unsigned n_drawn;
+	unsigned n_draws, n_drawn; /* the first is a power of two */
 	unsigned turn;
 	uint64_t pairs;
 	double start_ns, end_ns, cpu_ns;
@@ -95,6 +94,9 @@ void bench_slot_empty(struct bench_lane *lane, struct bench_slot *slot, bool is_
 
 /* Steps for so long, and a little more. */
 void bench_lane_run(struct bench_lane *lane, const struct bench_pattern *pattern, double ns);
+
+/* How many draws reach nearly all of so many places. */
+unsigned bench_draws_for(unsigned live);
 
 /*
  * Draws all that is random in what the lane will do; the seed is not 0. Beforehand, since a generator and a division in

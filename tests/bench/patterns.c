@@ -10,6 +10,7 @@
 #include "gpu_work.h"
 
 enum { STEP_MAX = 256, CHECKS = 32, SIZE_BITS_MIN = 9, SIZE_BITS = 11, COPY_SHARE = 4 };
+enum { DRAWS_MIN = 1 << 15, DRAWS_PER_SLOT = 8 };
 
 static uint64_t next_random(uint64_t *random)
 {
@@ -27,11 +28,20 @@ static uint32_t mixed_bytes(uint64_t random)
 	return power + ((uint32_t)(random >> 16) & (power - 1));
 }
 
+unsigned bench_draws_for(unsigned live)
+{
+	unsigned n = DRAWS_MIN;
+
+	while (n / DRAWS_PER_SLOT < live)
+		n *= 2;
+	return n;
+}
+
 void bench_lane_draw(struct bench_lane *lane, uint64_t seed)
 {
 	unsigned live = lane->request->live ? lane->request->live : 1;
 
-	for (unsigned i = 0; i < BENCH_DRAWS; i++) {
+	for (unsigned i = 0; i < lane->n_draws; i++) {
 		lane->draws[i].slot = (uint32_t)((next_random(&seed) >> 11) % live);
 		lane->draws[i].bytes = mixed_bytes(next_random(&seed));
 	}
@@ -39,7 +49,7 @@ void bench_lane_draw(struct bench_lane *lane, uint64_t seed)
 
 static const struct bench_draw *next_draw(struct bench_lane *lane)
 {
-	return &lane->draws[lane->n_drawn++ % BENCH_DRAWS];
+	return &lane->draws[lane->n_drawn++ & (lane->n_draws - 1)];
 }
 
 static inline bool fill(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)

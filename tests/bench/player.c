@@ -168,7 +168,8 @@ static bool make_lanes(void)
 		struct bench_lane *lane = &session.lanes[i];
 
 		*lane = (struct bench_lane){
-			.request = &session.request, .draws = alloc_apart(BENCH_DRAWS, sizeof(*lane->draws))};
+			.request = &session.request, .n_draws = bench_draws_for(session.request.live)};
+		lane->draws = alloc_apart(lane->n_draws, sizeof(*lane->draws));
 		if (!lane->draws)
 			return false;
 		bench_lane_draw(lane, SEED + i);
