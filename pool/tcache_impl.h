@@ -81,6 +81,7 @@ static inline unsigned gp_shelf_index(uint64_t size)
 	unsigned units = (unsigned)(size / GP_ALIGN) - 1;
 	unsigned power = 31 - (unsigned)__builtin_clz(units | GP_SHELF_EXACT) - GP_SHELF_EXACT_BITS;
 
+	gp_assert(size >= GP_ALIGN && size <= GP_SMALL_MAX);
 	return GP_SHELF_EXACT * power + (units >> power);
 }
 

@@ -113,12 +113,9 @@ static bool is_pointer_due(CUresult r)
 /* The thread's cache for the current context, or NULL. */
 static inline struct gp_tcache *cache_to_alloc(void)
 {
-	const struct gp_thread *self = gp_thread_self;
-	CUcontext handle = gp_likely(self) ? gp_thread_sure_current(self) : NULL;
+	CUcontext handle = gp_thread_ask_current();
 
-	if (gp_unlikely(!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
-		return NULL;
-	return gp_thread_cache(handle);
+	return handle ? gp_thread_cache(handle) : NULL;
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)

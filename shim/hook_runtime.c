@@ -61,9 +61,9 @@ static struct gp_thread_cache *place_in(CUcontext handle, unsigned bit)
 static struct gp_thread_cache *place_to_alloc(uintptr_t caller)
 {
 	unsigned bit = bit_of(caller);
-	CUcontext handle = bit ? gp_thread_sure_current(gp_thread_self) : NULL;
+	CUcontext handle = bit ? gp_thread_ask_current() : NULL;
 
-	if (!bit || (!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
+	if (!handle)
 		return NULL;
 	gp_thread_self->current = handle;
 	return place_in(handle, bit);

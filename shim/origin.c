@@ -325,8 +325,9 @@ int gp_origin_switch(const struct gp_config_stacks *stacks)
 	atomic_store(&sample, stacks->sample);
 	if (!(atomic_load(&gp_origin_mode) & GP_ORIGIN_STACKS))
 		atomic_store(&since_ns, gp_driver_now_ns(NULL));
-	atomic_store(&gp_origin_mode, GP_ORIGIN_WATCH | GP_ORIGIN_STACKS);
+	/* In this order: what has an origin must not come and go without anybody's noticing. */
 	gp_set_unusual(GP_UNUSUAL_ORIGIN);
+	atomic_store(&gp_origin_mode, GP_ORIGIN_WATCH | GP_ORIGIN_STACKS);
 	return 0;
 }
 

@@ -44,21 +44,21 @@ static bool sees_work;
 static const struct row {
 	const char *symbol, *name;
 	int version, flags;
-	bool is_work;
+	enum role { ANSWERED, SEEN, SUBMITS } role;
 	void *hook;
 	void **original;
 } rows[] = {
-#define ROW(symbol_, name_, version_, flags_, is_work_)                                                                \
+#define ROW(symbol_, name_, version_, flags_, role_)                                                                   \
 	{.symbol = #symbol_,                                                                                           \
 		.name = name_,                                                                                         \
 		.version = version_,                                                                                   \
 		.flags = flags_,                                                                                       \
-		.is_work = is_work_,                                                                                   \
+		.role = role_,                                                                                         \
 		.hook = (void *)symbol_,                                                                               \
 		.original = (void **)&gp_real.symbol_},
-#define HOOK(symbol, name, version, flags, parameters, arguments)         ROW(symbol, name, version, flags, false)
-#define HOOK_SEEN(symbol, name, version, flags, parameters, arguments)    ROW(symbol, name, version, flags, true)
-#define WORK(symbol, name, version, flags, parameters, arguments, stream) ROW(symbol, name, version, flags, true)
+#define HOOK(symbol, name, version, flags, parameters, arguments)         ROW(symbol, name, version, flags, ANSWERED)
+#define HOOK_SEEN(symbol, name, version, flags, parameters, arguments)    ROW(symbol, name, version, flags, SEEN)
+#define WORK(symbol, name, version, flags, parameters, arguments, stream) ROW(symbol, name, version, flags, SUBMITS)
 #include "hooks.def"
 };
 
@@ -70,8 +70,8 @@ static const struct {
 #include "hooks.def"
 };
 
-/* The latest driver of which work.def has everything. */
-enum { WORK_VERSION = 13020 };
+/* The latest driver of which work.def has all that submits, and hooks.def all that changes a thread's context. */
+enum { KNOWN_VERSION = 13020 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CALLS = sizeof(calls) / sizeof(calls[0]) };
 
@@ -93,7 +93,7 @@ int gp_real_index(const char *symbol)
 
 bool gp_real_is_work(int index)
 {
-	return rows[index].is_work;
+	return rows[index].role == SUBMITS;
 }
 
 void *gp_real_hook(int index)
@@ -123,7 +123,7 @@ static bool is_row_trusted(const struct row *row)
 	void *address = NULL;
 	CUresult r;
 
-	if (!*row->original && !row->is_work)
+	if (!*row->original && row->role == ANSWERED)
 		return true;
 	if (gp_real.cuGetProcAddress_v2)
 		r = gp_real.cuGetProcAddress_v2(row->name, &address, row->version, (uint64_t)row->flags, NULL);
@@ -133,22 +133,21 @@ static bool is_row_trusted(const struct row *row)
 	return r || !address || address == *row->original || (!*row->original && gp_real_replace(address) != address);
 }
 
-static bool is_driver_trusted(bool is_work)
+static bool is_driver_trusted(enum role role)
 {
 	if (!gp_real.cuGetProcAddress_v2 && !gp_real.cuGetProcAddress)
 		return true;
 	for (int i = 0; i < N_ROWS; i++)
-		if (rows[i].is_work == is_work && !is_row_trusted(&rows[i]))
+		if (rows[i].role == role && !is_row_trusted(&rows[i]))
 			return false;
 	return true;
 }
 
-static bool is_work_known(void)
+static bool is_version_known(void)
 {
 	int version;
 
-	return gp_real.cuDriverGetVersion && !gp_real.cuDriverGetVersion(&version) && version <= WORK_VERSION &&
-	       is_driver_trusted(true);
+	return gp_real.cuDriverGetVersion && !gp_real.cuDriverGetVersion(&version) && version <= KNOWN_VERSION;
 }
 
 bool gp_real_sees_work(void)
@@ -172,14 +171,14 @@ static void check_context_fences(void)
 }
 
 /*
- * Whoever stands behind us in the way of what submits (a tracer, a limiter) is called for it, as if we were not there;
+ * Whoever stands behind us in the way of what is passed on (a tracer, a limiter) is called for it, as if we were none;
  * then the driver's own address is not ours to replace.
  */
 static void find_behind(const struct row *row)
 {
 	void *behind;
 
-	if (!row->is_work || !*row->original)
+	if (row->role == ANSWERED || !*row->original)
 		return;
 	behind = gp_real_dlsym_call(RTLD_NEXT, row->symbol);
 	if (behind)
@@ -190,6 +189,18 @@ static void find_behind(const struct row *row)
 static bool is_door_first(const char *name, void *door)
 {
 	return !door || gp_real_dlsym_call(RTLD_DEFAULT, name) == door;
+}
+
+/* What is passed on, but has to be seen for what is concluded from it. */
+static void find_what_is_seen(void)
+{
+	bool is_known = is_version_known();
+
+	sees_work = is_known && is_driver_trusted(SUBMITS);
+	if (!sees_work)
+		gp_work_lose(&gp_submitted);
+	if (!is_known || !is_driver_trusted(SEEN))
+		gp_set_unusual(GP_UNUSUAL_CURRENT);
 }
 
 static bool find_locked(void)
@@ -207,15 +218,12 @@ static bool find_locked(void)
 	/* Not an error of the program's: dlerror must not tell it. */
 	(void)dlerror();
 	check_context_fences();
-	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent || !is_driver_trusted(false)) {
+	if (!gp_real.cuMemAlloc_v2 || !gp_real.cuMemFree_v2 || !gp_real.cuCtxGetCurrent ||
+		!is_driver_trusted(ANSWERED)) {
 		is_untrusted = true;
 		gp_set_unusual(GP_UNUSUAL_BYPASS);
 	}
-	sees_work = is_work_known();
-	if (!sees_work) {
-		gp_work_lose(&gp_submitted);
-		gp_set_unusual(GP_UNUSUAL_CURRENT);
-	}
+	find_what_is_seen();
 	if (!is_door_first("dlsym", (void *)gp_door_dlsym) || !is_door_first("dlopen", (void *)gp_door_dlopen))
 		gp_in_order_lose_sight("somebody else in the way of dlsym or dlopen");
 	atomic_store_explicit(&gp_real_is_ready, true, memory_order_release);

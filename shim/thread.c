@@ -103,6 +103,20 @@ void gp_thread_after_fork_child(void)
 	gp_thread_self = NULL;
 }
 
+CUcontext gp_thread_ask_current(void)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext handle = NULL;
+
+	if (gp_real.cuCtxGetCurrent(&handle))
+		return NULL;
+	if (gp_unlikely(self && self->current && self->current != handle)) {
+		gp_set_unusual(GP_UNUSUAL_CURRENT);
+		self->current = NULL;
+	}
+	return handle;
+}
+
 /* The first place is for the context in use. */
 static struct gp_tcache *to_front(struct gp_thread *self, int i)
 {

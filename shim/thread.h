@@ -41,13 +41,10 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 }
 
 /*
- * The same, to allocate in, for which it has to be the right one: that it is while all that changes it is seen, and the
- * process has worked in one context alone.
+ * The driver's answer, for who cannot do with less; NULL: there is none. If it is not what is known here, somebody's
+ * calls are not seen: then each allocation asks from now on.
  */
-static inline CUcontext gp_thread_sure_current(const struct gp_thread *self)
-{
-	return gp_unlikely(gp_is_unusual(GP_UNUSUAL_CURRENT)) ? NULL : gp_thread_current(self);
-}
+CUcontext gp_thread_ask_current(void);
 
 /* Sees to it that the end of the process is known. Once CUDA is in use. */
 void gp_thread_watch_exit(void);

@@ -10,7 +10,7 @@
 enum gp_unusual {
 	GP_UNUSUAL_BYPASS = 1,	/* everything goes straight to the driver (fork, an untrusted driver, its end) */
 	GP_UNUSUAL_END = 2,	/* the process ends: the driver and runtimes say themselves what still works */
-	GP_UNUSUAL_CURRENT = 4, /* it worked in more than one context, or has somebody whose calls are not seen */
+	GP_UNUSUAL_CURRENT = 4, /* it has more than one context at a time, or somebody whose calls are not seen */
 	GP_UNUSUAL_ORIGIN = 8,	/* some memory has an origin (origin.h) */
 	GP_UNUSUAL_WATCHED = 16, /* somebody wants to know of each allocation and free (record.h, debug.h) */
 	GP_UNUSUAL_WAITING = 32, /* a free waits as the driver's does */

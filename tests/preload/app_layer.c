@@ -288,6 +288,53 @@ static void questions(void)
 	app_fact("questions with two devices", questions_of(9));
 }
 
+/* Who is given what comes behind everybody in the way may do what they do not see. */
+static void questions_next(void)
+{
+	(void)questions_of(9);
+	(void)dlsym(RTLD_NEXT, "cuCtxSetCurrent");
+	app_fact("questions", questions_of(9));
+}
+
+/* A function of the driver's, by a way on which nobody sees what is looked up. */
+static void *find_unseen(const char *name)
+{
+	void *(*next)(void *, const char *) = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+
+	if (!next)
+		next = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
+	return next(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), name);
+}
+
+/* What lies at hand is the other context's until something is wanted that does not. */
+static void made_unseen(void)
+{
+	CUresult (*create)(CUcontext *, unsigned, CUdevice);
+	CUcontext own = NULL;
+
+	churn(ROUNDS, 2);
+	create = (__typeof__(create))find_unseen("cuCtxCreate_v2");
+	APP_MUST(create(&own, 0, 0));
+	APP_MUST(cudaFree(take(3 * MIB)));
+	say_context("own", own);
+	app_fact("questions", questions_of(9));
+}
+
+static void popped_unseen(void)
+{
+	CUresult (*pop)(CUcontext *), (*push)(CUcontext);
+	CUcontext popped = NULL;
+	CUdeviceptr ptr;
+
+	churn(ROUNDS, 2);
+	pop = (__typeof__(pop))find_unseen("cuCtxPopCurrent_v2");
+	push = (__typeof__(push))find_unseen("cuCtxPushCurrent_v2");
+	APP_MUST(pop(&popped));
+	app_result("without a context", cuMemAlloc_v2(&ptr, 3 * MIB));
+	APP_MUST(push(popped));
+	app_fact("questions", questions_of(9));
+}
+
 /* Who looks at his own libraries first may do what nobody sees. */
 static void questions_behind(void)
 {
@@ -449,7 +496,10 @@ const struct app_scenario app_scenarios[] = {
 	{"popped-by-cuda-2", popped_by_cuda_2},
 	{"devices", devices},
 	{"questions", questions},
+	{"questions-next", questions_next},
 	{"questions-behind", questions_behind},
+	{"made-unseen", made_unseen},
+	{"popped-unseen", popped_unseen},
 	{"reset", reset},
 	{"threads", threads},
 	{"failing", failing},

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "pool/ownlock.h"
 #include "pool/pool_control.h"
 #include "tcache_fixture.h"
 #include "tests/suite.h"
@@ -107,6 +108,31 @@ START_TEST(a_second_free_is_refused_whoever_makes_it)
 	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_USED);
 	ck_assert_uint_eq(fixture_stats().double_frees, 1);
 	end();
+}
+END_TEST
+
+START_TEST(nothing_lies_at_no_address_and_nothing_serves_no_bytes)
+{
+	start();
+	ck_assert(put(take(SMALL)));
+	ck_assert_int_eq(gp_tcache_put(mine, 0), -ENOENT);
+	ck_assert_uint_eq(gp_tcache_take(mine, 0, 0), 0);
+	end();
+}
+END_TEST
+
+/* Or the others would wait for him. */
+START_TEST(who_finds_the_lock_closed_is_not_inside)
+{
+	struct gp_ownlock l = {.is_light = _i};
+
+	gp_ownlock_close(&l);
+	ck_assert(!gp_ownlock_enter_at_once(&l));
+	gp_ownlock_await(&l);
+	gp_ownlock_open(&l);
+	ck_assert(gp_ownlock_enter_at_once(&l));
+	gp_ownlock_leave(&l);
+	gp_ownlock_await(&l);
 }
 END_TEST
 
@@ -501,6 +527,8 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_batch_of_frees_does_not_get_past_the_limit_of_the_queue);
 	tcase_add_test(tc, what_lies_in_a_cache_is_free_memory_to_all_who_ask);
 	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
+	tcase_add_test(tc, nothing_lies_at_no_address_and_nothing_serves_no_bytes);
+	tcase_add_loop_test(tc, who_finds_the_lock_closed_is_not_inside, 0, 2);
 	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
 	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
 	tcase_add_test(tc, a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way);
