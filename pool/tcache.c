@@ -263,7 +263,7 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 	return gp_pool_alloc_block(tc->pool, request, ret_handed);
 }
 
-static __attribute__((noinline)) int alloc_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t caller,
+static int alloc_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t caller,
 						bool is_hit_only, struct gp_handed *ret_handed)
 {
 	struct gp_request request = gp_request_of(tc->pool, bytes);
@@ -316,20 +316,24 @@ uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t caller)
 	return handed.addr;
 }
 
-static int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
+int gp_tcache_alloc_more(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
 {
-	uint64_t addr = gp_tcache_take(tc, bytes, caller);
 	struct gp_handed handed = {0};
-	int r;
+	int r = alloc_slow(tc, bytes, caller, is_hit_only, &handed);
 
-	if (gp_likely(addr)) {
-		*ret_addr = addr;
-		return 0;
-	}
-	r = alloc_slow(tc, bytes, caller, is_hit_only, &handed);
 	if (handed.block)
 		*ret_addr = handed.addr;
 	return r;
+}
+
+static int alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr)
+{
+	uint64_t addr = gp_tcache_take(tc, bytes, caller);
+
+	if (gp_unlikely(!addr))
+		return gp_tcache_alloc_more(tc, bytes, caller, is_hit_only, ret_addr);
+	*ret_addr = addr;
+	return 0;
 }
 
 int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)

@@ -38,6 +38,9 @@ bool gp_tcache_is_dead(const struct gp_tcache *tc);
 /* As gp_pool_alloc, which it calls if it has nothing that fits. */
 int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 
+/* The same, or as gp_pool_alloc_hit, for who has asked gp_tcache_take for as much, in vain. */
+int gp_tcache_alloc_more(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, uint64_t *ret_addr);
+
 /* As gp_pool_alloc_hit. */
 int gp_tcache_alloc_hit(struct gp_tcache *tc, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 

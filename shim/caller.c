@@ -8,6 +8,7 @@
 
 #include "caller.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "../pool/base.h"
@@ -106,7 +107,11 @@ uint32_t gp_caller_number(uintptr_t address)
 
 uint32_t gp_caller_now_slow(void)
 {
-	return gp_caller_number(gp_caller_address());
+	int saved_errno = errno;
+	uint32_t number = gp_caller_number(gp_caller_address());
+
+	errno = saved_errno;
+	return number;
 }
 
 /* A block may tell a number before this thread can see the name: nothing else passes between it and who gave it. */

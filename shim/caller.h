@@ -53,7 +53,10 @@ static inline const struct gp_caller_part *gp_caller_at_hand(void)
 	return __builtin_expect(is_last, 1) ? last : NULL;
 }
 
-/* Of the hook that is under way; asked at its beginning, since the program may be called from there. */
+/*
+ * Of the hook that is under way; asked at its beginning, since the program may be called from there. errno stays as it
+ * is.
+ */
 static inline uint32_t gp_caller_now(void)
 {
 	const struct gp_caller_part *last = gp_caller_at_hand();
@@ -68,6 +71,25 @@ static inline uintptr_t gp_caller_stand_behind(uintptr_t address)
 
 	gp_caller.behind = address;
 	return before;
+}
+
+/* The program is called from a hook, and may call others, until the return. */
+struct gp_caller_behind {
+	uintptr_t address, behind;
+};
+
+static inline struct gp_caller_behind gp_caller_leave(void)
+{
+	struct gp_caller_behind who = {gp_caller.address, gp_caller.behind};
+
+	gp_caller.behind = 0;
+	return who;
+}
+
+static inline void gp_caller_return(struct gp_caller_behind who)
+{
+	gp_caller.address = who.address;
+	gp_caller.behind = who.behind;
 }
 
 /* NULL for nobody known: the path, and its last part. They stay. */

@@ -230,5 +230,6 @@ CUresult gp_context_end(const struct gp_context_end *end)
 	gp_table_close();
 	r = end->when == GP_END_SURELY ? end_surely(end) : end_perhaps(end);
 	gp_table_open();
+	gp_thread_forget_current(); /* who was called back may have looked */
 	return r;
 }

@@ -46,17 +46,21 @@
 	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments)                                                \
 	ENTRY(symbol, parameters, arguments, (gp_caller.address = CALLER(), hook_##symbol arguments))
-#define HOOK_AT_HAND(symbol, name, version, flags, parameters, arguments)                                              \
+#define AT_HAND(symbol, parameters, arguments, prepare)                                                                \
 	static __attribute__((noinline)) CUresult long_##symbol parameters BODY(                                       \
 		symbol, arguments, hook_##symbol arguments)                                                            \
 	EXPORTED(symbol, parameters)                                                                                   \
 	{                                                                                                              \
 		int r;                                                                                                 \
                                                                                                                        \
-		gp_caller.address = CALLER();                                                                          \
+		prepare;                                                                                               \
 		r = at_hand_##symbol arguments;                                                                        \
 		return gp_likely(r != -ENOENT) ? (CUresult)r : long_##symbol arguments;                                \
 	}
+#define HOOK_AT_HAND(symbol, name, version, flags, parameters, arguments)                                              \
+	AT_HAND(symbol, parameters, arguments, (void)0)
+#define HOOK_ALLOC_AT_HAND(symbol, name, version, flags, parameters, arguments)                                        \
+	AT_HAND(symbol, parameters, arguments, gp_caller.address = CALLER())
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                              \
 	{                                                                                                              \

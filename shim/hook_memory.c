@@ -66,10 +66,15 @@ static int alloc_again(uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 	return r;
 }
 
-/* By way of the thread's cache. What did not fit anywhere is tried again if the program has made room. */
-static int alloc_cached(struct gp_tcache *tcache, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
+/*
+ * By way of the thread's cache, which has been asked in vain if it was at hand. What did not fit anywhere is tried
+ * again if the program has made room.
+ */
+static int alloc_cached(
+	struct gp_tcache *tcache, bool was_at_hand, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	int r = gp_tcache_alloc(tcache, bytes, caller, ret_addr);
+	int r = was_at_hand ? gp_tcache_alloc_more(tcache, bytes, caller, false, ret_addr)
+			    : gp_tcache_alloc(tcache, bytes, caller, ret_addr);
 
 	if (gp_unlikely(gp_state.is_watched))
 		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache));
@@ -120,6 +125,7 @@ static inline struct gp_tcache *cache_to_alloc(void)
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
+	const struct gp_thread_cache *at_hand = gp_memory_place_at_hand(GP_UNUSUAL_TO_ALLOC);
 	struct gp_context *context;
 	struct gp_tcache *tcache;
 	CUresult r = CUDA_SUCCESS;
@@ -132,7 +138,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	caller = gp_caller_now();
 	tcache = cache_to_alloc();
 	if (gp_likely(tcache)) {
-		answered = is_answered(alloc_cached(tcache, bytes, caller, &addr), &r);
+		answered = is_answered(alloc_cached(tcache, at_hand != NULL, bytes, caller, &addr), &r);
 	} else {
 		context = gp_context_current();
 		if (is_served(context))
@@ -363,13 +369,13 @@ static bool is_owed(const void *ptr)
 	return gp_unlikely(owed.r && owed.ptr == ptr);
 }
 
-/* -ENOENT if the thread has no place for it, else what cuMemFree returns. */
+/* -ENOENT if the thread has no place for it, as one at hand has said already; else what cuMemFree returns. */
 static int free_to_thread(CUdeviceptr ptr)
 {
 	struct gp_thread *self = gp_thread_self;
 	CUcontext handle = gp_likely(self) ? gp_thread_current(self) : NULL;
 
-	if (gp_unlikely(!self))
+	if (gp_unlikely(!self) || gp_memory_place_to_free())
 		return -ENOENT;
 	/* A driver that has shut down says so here; and what is freed in another context may be told of its errors. */
 	if (gp_unlikely(!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))

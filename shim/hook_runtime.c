@@ -91,24 +91,34 @@ static inline struct gp_thread_cache *place_at_hand(uintptr_t caller, unsigned u
 
 static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
 {
-	int saved_errno = errno;
+	bool was_at_hand = place_at_hand(caller, GP_UNUSUAL_TO_ALLOC) != NULL; /* and was asked in vain */
 	struct gp_thread_cache *place = place_to_alloc(caller);
 	uint64_t addr;
-	bool is_hit = place && gp_tcache_alloc_hit(place->tcache, bytes, NUMBER(), &addr) == 0;
+	int r;
 
-	if (is_hit) {
-		gp_origin_given(addr, bytes);
-		*ptr = (void *)(uintptr_t)addr;
-	}
+	if (!place)
+		return false;
+	r = was_at_hand ? gp_tcache_alloc_more(place->tcache, bytes, NUMBER(), true, &addr)
+			: gp_tcache_alloc_hit(place->tcache, bytes, NUMBER(), &addr);
+	if (r)
+		return false;
+	gp_origin_given(addr, bytes);
+	*ptr = (void *)(uintptr_t)addr;
+	return true;
+}
+
+static bool alloc_slow(uintptr_t caller, void **ptr, size_t bytes)
+{
+	int saved_errno = errno;
+	bool is_hit = ptr && bytes && alloc_hit(caller, ptr, bytes);
+
 	errno = saved_errno;
 	return is_hit;
 }
 
 static __attribute__((noinline)) cudaError_t malloc_slow(uintptr_t caller, void **ptr, size_t bytes)
 {
-	if (ptr && bytes && alloc_hit(caller, ptr, bytes))
-		return cudaSuccess;
-	return CALL(caller, cudaMalloc, ptr, bytes);
+	return alloc_slow(caller, ptr, bytes) ? cudaSuccess : CALL(caller, cudaMalloc, ptr, bytes);
 }
 
 EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)

@@ -34,12 +34,11 @@ static inline struct gp_thread_cache *gp_memory_place_at_hand(unsigned unusual)
 static inline int at_hand_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
 	const struct gp_thread_cache *place = gp_memory_place_at_hand(GP_UNUSUAL_TO_ALLOC);
-	const struct gp_caller_part *caller = gp_caller_at_hand();
 	uint64_t addr;
 
-	if (gp_unlikely(!place || !caller || !ptr))
+	if (gp_unlikely(!place || !ptr))
 		return -ENOENT;
-	addr = gp_tcache_take(place->tcache, bytes, caller->number);
+	addr = gp_tcache_take(place->tcache, bytes, gp_caller_now());
 	if (gp_unlikely(!addr))
 		return -ENOENT;
 	*ptr = addr;
@@ -47,11 +46,16 @@ static inline int at_hand_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 }
 
 /* What is freed during a capture goes by its own rules. */
+static inline struct gp_thread_cache *gp_memory_place_to_free(void)
+{
+	return gp_likely(gp_capture_is_none()) ? gp_memory_place_at_hand(GP_UNUSUAL_TO_FREE) : NULL;
+}
+
 static inline int at_hand_cuMemFree_v2(CUdeviceptr ptr)
 {
-	const struct gp_thread_cache *place = gp_memory_place_at_hand(GP_UNUSUAL_TO_FREE);
+	const struct gp_thread_cache *place = gp_memory_place_to_free();
 
-	return gp_likely(place && gp_capture_is_none()) ? gp_tcache_put(place->tcache, ptr) : -ENOENT;
+	return gp_likely(place) ? gp_tcache_put(place->tcache, ptr) : -ENOENT;
 }
 
 /* -ENOENT if the thread's cache for the current context has no place for it, else what cuMemFree returns. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "../pool/pool_control.h"
+#include "caller.h"
 
 _Atomic bool gp_oom_hook_exists;
 
@@ -27,6 +28,7 @@ void gp_oom_hook_set(gp_oom_hook_fn *fn, void *arg)
 bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes)
 {
 	gp_oom_hook_fn *fn;
+	struct gp_caller_behind who;
 	int saved_errno = errno;
 	bool is_again;
 	void *arg;
@@ -38,7 +40,9 @@ bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes)
 	if (!fn || is_inside)
 		return false;
 	is_inside = true;
+	who = gp_caller_leave();
 	is_again = fn(arg, device, bytes) != 0;
+	gp_caller_return(who);
 	is_inside = false;
 	if (is_again && pool)
 		gp_pool_excuse(pool);

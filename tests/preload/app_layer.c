@@ -91,6 +91,24 @@ static void odd_requests(void)
 	app_result("errno", errno);
 }
 
+/* Whether work goes on after a free of something else. */
+static void waiting(void)
+{
+	void *ptr, *large = take(64 * MIB);
+	CUdeviceptr other;
+
+	churn(ROUNDS, 1);
+	churn_by_driver();
+	ptr = take(4096);
+	APP_MUST(cuMemAlloc_v2(&other, 4096));
+	APP_MUST(cudaMemsetAsync(large, 1, 64 * MIB, NULL));
+	APP_MUST(cudaFree(ptr));
+	app_fact("goes on", cuStreamQuery(NULL) != CUDA_SUCCESS);
+	APP_MUST(cudaMemsetAsync(large, 2, 64 * MIB, NULL));
+	APP_MUST(cuMemFree_v2(other));
+	app_fact("goes on after the driver's", cuStreamQuery(NULL) != CUDA_SUCCESS);
+}
+
 /* And no device memory. */
 static void pinned(void)
 {
@@ -483,6 +501,7 @@ static void lookup(void)
 const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
 	{"odd-requests", odd_requests},
+	{"waiting", waiting},
 	{"pinned", pinned},
 	{"first", first},
 	{"contexts", contexts},

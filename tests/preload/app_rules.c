@@ -64,7 +64,29 @@ static void library(void)
 	app_pause("library");
 }
 
+/* The program's say when the library's memory has run out: it frees and allocates, and that is not enough. */
+static int make_some_room(void *arg, int device, uint64_t bytes)
+{
+	CUdeviceptr *spare = arg;
+
+	APP_MUST(cuMemFree_v2(*spare));
+	APP_MUST(cuMemAlloc_v2(spare, 4 * KIB));
+	return 0;
+}
+
+static void full(void)
+{
+	CUdeviceptr spare, ptr;
+
+	app_start();
+	APP_MUST(cuMemAlloc_v2(&spare, 2 * MIB));
+	(void)gpupool_set_oom_hook(make_some_room, &spare);
+	while (caller_alloc(&ptr, 64 * MIB) == CUDA_SUCCESS)
+		;
+}
+
 const struct app_scenario app_scenarios[] = {
+	{"full", full},
 	{"library", library},
 	{"threads", threads},
 	{NULL},

@@ -119,6 +119,17 @@ START_TEST(which_context_is_current_is_asked_where_it_may_be_another)
 }
 END_TEST
 
+START_TEST(a_free_waits_for_the_GPU_if_it_is_to)
+{
+	static const char *const waits[] = {"GPUPOOL_SYNC_FREE=1", NULL};
+
+	ck_assert_uint_eq(calls("app_layer", "waiting", "goes on", NULL), 1);
+	ck_assert_uint_eq(play_fact("goes on after the driver's"), 1);
+	ck_assert_uint_eq(calls("app_layer", "waiting", "goes on", waits), 0);
+	ck_assert_uint_eq(play_fact("goes on after the driver's"), 0);
+}
+END_TEST
+
 static const char *const counters[] = {"hits", "misses", "used_bytes", "requested_bytes", "total_bytes",
 	"peak_total_bytes", "n_used_blocks", "driver_allocs", "driver_frees", "ooms", "double_frees", "invalid_frees"};
 static uint64_t seen[LENGTH(counters)];
@@ -193,6 +204,7 @@ static void add(TCase *tc)
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
 	tcase_add_loop_test(tc, most_calls_reach_no_runtime_that_can_be_spared, 0, (int)LENGTH(runtimes));
 	tcase_add_test(tc, which_context_is_current_is_asked_where_it_may_be_another);
+	tcase_add_test(tc, a_free_waits_for_the_GPU_if_it_is_to);
 	tcase_add_loop_test(tc, counters_and_errors_are_those_of_the_drivers_functions, 0, (int)LENGTH(counted));
 	tcase_add_test(tc, one_line_tells_of_each_runtime_that_can_be_spared);
 	tcase_add_test(tc, where_there_is_no_runtime_the_answer_is_an_error);

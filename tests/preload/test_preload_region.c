@@ -409,6 +409,17 @@ START_TEST(a_rule_may_put_what_a_library_allocates_into_a_region)
 }
 END_TEST
 
+START_TEST(what_was_tried_is_told_of_the_region_whoever_allocates_meanwhile)
+{
+	static const char *const env[] = {"GPUPOOL_REGIONS=lib=libcaller*:its", GPU, NULL};
+
+	play_run(&(struct play){
+		.program = "app_rules", .words = {"full"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_msg(strstr(play_err, "tried: "), "not what was tried: %s", play_err);
+}
+END_TEST
+
 #ifdef HAS_NVTX
 static void look_for_ranges(const char *name)
 {
@@ -497,6 +508,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, a_loop_in_a_region_has_its_memory_whatever_lies_around_it, 0, n);
 	tcase_add_loop_test(tc, a_rule_may_put_threads_into_regions_by_their_names, 0, 2);
 	tcase_add_loop_test(tc, a_rule_may_put_what_a_library_allocates_into_a_region, 0, 2);
+	tcase_add_test(tc, what_was_tried_is_told_of_the_region_whoever_allocates_meanwhile);
 #ifdef HAS_NVTX
 	tcase_add_loop_test(tc, the_ranges_of_an_unmodified_program_are_regions, 0, (int)LENGTH(injections));
 	tcase_add_test(tc, domains_are_told_apart_however_many_texts_there_are);
