@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #ifdef GP_DEBUG
 #include <assert.h>
@@ -50,6 +51,18 @@ static inline uint64_t gp_round_up(uint64_t bytes, uint64_t multiple)
 	if (bytes > UINT64_MAX - (multiple - 1))
 		return UINT64_MAX & ~(multiple - 1);
 	return (bytes + multiple - 1) & ~(multiple - 1);
+}
+
+/*
+ * Zeroes that begin at such a multiple; *ret_memory is what free takes. A program that brings its own calloc and free
+ * need not have an aligned_alloc that goes with them. NULL: host memory is short.
+ */
+static inline void *gp_calloc_aligned(size_t bytes, size_t align, void **ret_memory)
+{
+	char *memory = (char *)calloc(1, bytes + align);
+
+	*ret_memory = memory;
+	return memory ? memory + (align - (uintptr_t)memory % align) : NULL;
 }
 
 static inline unsigned gp_log2(uint64_t x)

@@ -26,17 +26,13 @@ struct gp_chunk {
 	struct gp_segment segments[SEGMENTS_PER_CHUNK];
 };
 
-/* A program that brings its own calloc and free need not have an aligned_alloc that goes with them. */
 static struct gp_chunk *new_chunk(void)
 {
-	const size_t align = _Alignof(struct gp_chunk);
-	char *memory = calloc(1, sizeof(struct gp_chunk) + align);
-	struct gp_chunk *chunk;
+	void *memory;
+	struct gp_chunk *chunk = gp_calloc_aligned(sizeof(*chunk), _Alignof(struct gp_chunk), &memory);
 
-	if (!memory)
-		return NULL;
-	chunk = (struct gp_chunk *)(memory + (align - (uintptr_t)memory % align));
-	chunk->owned.memory = memory;
+	if (chunk)
+		chunk->owned.memory = memory;
 	return chunk;
 }
 

@@ -263,8 +263,8 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 	return gp_pool_alloc_block(tc->pool, request, ret_handed);
 }
 
-static int alloc_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t caller,
-						bool is_hit_only, struct gp_handed *ret_handed)
+static int alloc_slow(
+	struct gp_tcache *tc, uint64_t bytes, uint32_t caller, bool is_hit_only, struct gp_handed *ret_handed)
 {
 	struct gp_request request = gp_request_of(tc->pool, bytes);
 	bool is_small = request.size <= tc->size_max;

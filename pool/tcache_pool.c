@@ -42,13 +42,13 @@ static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 
 struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 {
-	const size_t align = _Alignof(struct gp_tcache);
-	char *memory = is_allowed(pool) ? calloc(1, sizeof(struct gp_tcache) + align) : NULL;
-	struct gp_tcache *tc;
+	struct gp_tcache *tc = NULL;
+	void *memory;
 
-	if (!memory)
+	if (is_allowed(pool))
+		tc = gp_calloc_aligned(sizeof(*tc), _Alignof(struct gp_tcache), &memory);
+	if (!tc)
 		return NULL;
-	tc = (struct gp_tcache *)(memory + (align - (uintptr_t)memory % align));
 	tc->memory = memory;
 	tc->pool = gp_pool_get(pool);
 	tc->fence = pool->fence;

@@ -60,7 +60,7 @@ struct gp_context {
 /* Whether it is in any of these. */
 static inline bool gp_context_is(const struct gp_context *context, unsigned states)
 {
-	return (atomic_load_explicit(&context->states, memory_order_acquire) & states) != 0;
+	return (atomic_load(&context->states) & states) != 0;
 }
 
 /* The current context, with a use that must be put; NULL if there is none that gpupool serves. */

@@ -42,7 +42,7 @@ static int alloc(struct gp_pool *pool, int device, uint64_t bytes, uint32_t call
 	int r;
 
 	do {
-		r = gp_unlikely(gp_state.is_watched)
+		r = gp_unlikely(gp_is_unusual(GP_UNUSUAL_WATCHED))
 			    ? alloc_watched(pool, device, bytes, caller, ret_addr)
 			    : gp_memory_alloc_plain(pool, bytes, caller, ret_addr);
 	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
@@ -76,7 +76,7 @@ static int alloc_cached(
 	int r = was_at_hand ? gp_tcache_alloc_more(tcache, bytes, caller, false, ret_addr)
 			    : gp_tcache_alloc(tcache, bytes, caller, ret_addr);
 
-	if (gp_unlikely(gp_state.is_watched))
+	if (gp_unlikely(gp_is_unusual(GP_UNUSUAL_WATCHED)))
 		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache));
 	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
 		return r;
@@ -320,7 +320,7 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 	int r;
 
 	gp_origin_freed(ptr);
-	if (gp_unlikely(gp_state.is_watched))
+	if (gp_unlikely(gp_is_unusual(GP_UNUSUAL_WATCHED)))
 		r = release_watched(&gp_state.device_map, ptr, mode == GP_FREE_SYNCED, mode);
 	else
 		r = release(&gp_state.device_map, ptr, mode);
@@ -508,7 +508,7 @@ int gp_memory_free_host(void *ptr)
 		return r;
 	gp_origin_freed(addr);
 	/* The mode is not that of a block that was waited for: other contexts have not been, and may reach it. */
-	if (gp_unlikely(gp_state.is_watched))
+	if (gp_unlikely(gp_is_unusual(GP_UNUSUAL_WATCHED)))
 		r = release_watched(&gp_state.pinned_map, addr, mode == GP_FREE_SYNCED, GP_FREE_NORMAL);
 	else
 		r = release(&gp_state.pinned_map, addr, GP_FREE_NORMAL);

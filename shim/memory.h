@@ -61,7 +61,7 @@ static inline int at_hand_cuMemFree_v2(CUdeviceptr ptr)
 /* -ENOENT if the thread's cache for the current context has no place for it, else what cuMemFree returns. */
 static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr ptr)
 {
-	if (!gp_capture_is_none() || gp_state.is_free_attended)
+	if (!gp_capture_is_none() || gp_is_unusual(GP_UNUSUAL_WATCHED | GP_UNUSUAL_WAITING))
 		return -ENOENT;
 	gp_origin_freed(ptr);
 	return gp_tcache_put(cache->tcache, ptr);

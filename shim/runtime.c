@@ -180,7 +180,7 @@ void gp_runtime_succeeded_slow(uintptr_t caller)
 	unsigned bit;
 
 	/* What is recorded is what the driver's functions are asked: one way is enough. */
-	if (!self || gp_state.is_watched || gp_is_unusual(GP_UNUSUAL_BYPASS))
+	if (!self || gp_is_unusual(GP_UNUSUAL_WATCHED | GP_UNUSUAL_BYPASS))
 		return;
 	bit = get_to_know(caller);
 	if (!bit || (self->caches[0].runtimes & bit))

@@ -64,9 +64,7 @@ bool gp_state_read(void)
 		gp_state.start_ns = gp_driver_now_ns(NULL);
 		gp_region_init(&config->regions);
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
-		gp_state.is_watched = gp_record_is_on() || gp_config_debug_is_on(&config->debug);
-		gp_state.is_free_attended = gp_state.is_watched || config->is_free_synchronous;
-		if (gp_state.is_watched)
+		if (gp_record_is_on() || gp_config_debug_is_on(&config->debug))
 			gp_set_unusual(GP_UNUSUAL_WATCHED);
 		if (config->is_free_synchronous)
 			gp_set_unusual(GP_UNUSUAL_WAITING);

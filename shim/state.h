@@ -29,8 +29,6 @@ struct gp_state {
 	_Atomic bool needs_completion; /* somebody outside a context may be first to touch its memory */
 	_Atomic bool needs_whole;      /* blocks are exported: new ones are driver allocations of their own */
 	uint64_t start_ns;
-	bool is_watched;       /* somebody wants to know of each allocation and free: record.h, debug.h */
-	bool is_free_attended; /* a free is watched, or waits as the driver's does: it takes the long way */
 };
 
 extern struct gp_state gp_state;
