@@ -10,6 +10,10 @@ enum {
 	SPINS = 64,        /* while another thread asks: as long as that takes, some microseconds */
 };
 
+/* How long who waits goes without asking again. */
+#define REST_MIN_NS UINT64_C(1000)
+#define REST_MAX_NS UINT64_C(100000)
+
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
 	*f = (struct gp_fence){.backend = *backend, .n_spare = GP_FENCE_SLOTS};
@@ -477,37 +481,73 @@ static bool is_due_locked(struct gp_fence *f, unsigned n)
 	return is_freer;
 }
 
+/*
+ * Who waits leaves the driver alone for most of the time that waits took of late, and then asks at intervals that grow
+ * with what it has waited: a handful of queries, where one after the other would be dozens, each in the way of threads
+ * that submit work. Longer intervals would cost streams that overlap some of their time (measured). Who overslept rests
+ * less the next time.
+ */
+static uint64_t rest_ns_locked(const struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
+{
+	if (!n_asked)
+		return f->usual_wait_ns / 8 * 7;
+	return gp_min(gp_max(waited_ns / 32, REST_MIN_NS), REST_MAX_NS);
+}
+
+static void note_wait_locked(struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
+{
+	if (n_asked == 1)
+		waited_ns = f->usual_wait_ns / 4 * 3;
+	f->usual_wait_ns = gp_min(waited_ns, REST_MAX_NS);
+}
+
+/* 0; -EAGAIN if it is not complete yet; -ENOENT if no fence covers the stamp, or one that nobody has to wait for. */
+static int look_locked(struct gp_fence *f, uint64_t stamp, bool may_be_undue, bool *ret_is_due)
+{
+	unsigned n = first_after_locked(f, stamp);
+	int r;
+
+	*ret_is_due = false;
+	/* Another thread's query may tell, after one of ours did not. */
+	if (gp_fence_completed(f) > stamp)
+		return 0;
+	if (n == f->count)
+		return -ENOENT;
+	r = query_locked(f, n);
+	if (r != -EAGAIN)
+		return r;
+	*ret_is_due = is_due_locked(f, n);
+	return *ret_is_due || may_be_undue ? -EAGAIN : -ENOENT;
+}
+
 static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
-	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns, now_ns;
+	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns, now_ns = start_ns, ask_ns = start_ns;
+	unsigned n_asked = 0;
+	bool is_due = false;
 	int r;
 
 	for (unsigned attempt = 0;; attempt++) {
-		bool is_due = false;
-		unsigned n;
-
-		gp_mutex_lock(&f->lock);
-		n = first_after_locked(f, stamp);
-		/* Another thread's query may tell, after one of ours did not. */
-		r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
-		if (r == -EAGAIN)
-			is_due = is_due_locked(f, n);
-		if (r == -EAGAIN && !is_due && !max_ns)
-			r = -ENOENT;
-		if (r == -EAGAIN && attempt == 0)
-			bump_locked(&f->waits);
-		gp_mutex_unlock(&f->lock);
-		if (r != -EAGAIN)
-			break;
-		now_ns = be->ops->now_ns(be->arg);
+		if (now_ns >= ask_ns || gp_fence_completed(f) > stamp) {
+			gp_mutex_lock(&f->lock);
+			r = look_locked(f, stamp, max_ns != 0, &is_due);
+			if (r == -EAGAIN && !n_asked)
+				bump_locked(&f->waits);
+			if (r == 0 && n_asked)
+				note_wait_locked(f, n_asked, now_ns - start_ns);
+			ask_ns = now_ns + rest_ns_locked(f, n_asked++, now_ns - start_ns);
+			gp_mutex_unlock(&f->lock);
+			if (r != -EAGAIN)
+				return r;
+		}
 		if (is_due)
 			undue_since_ns = now_ns;
 		if (is_due ? now_ns - start_ns >= due_max_ns : now_ns - undue_since_ns >= max_ns)
-			break;
+			return -EAGAIN;
 		be->ops->pause(be->arg, attempt);
+		now_ns = be->ops->now_ns(be->arg);
 	}
-	return r;
 }
 
 int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)

@@ -30,6 +30,7 @@ struct gp_fence {
 	struct gp_mutex lock; /* guards what follows, and is held across any other record, query and order */
 	uint64_t lag_seq, lag_since_ns; /* a fence that was not complete at that time, while there is one */
 	bool is_lag_seen; /* nor long after that time */
+	uint64_t usual_wait_ns; /* until a fence was complete that somebody waited for */
 	uint64_t given; /* the last order that the driver was told of */
 	unsigned head, count;
 	struct gp_fence_entry {
