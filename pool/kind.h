@@ -55,8 +55,14 @@ struct gp_kind_ops {
 	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
 
 	/*
-	 * The same of odd blocks, which memory did not allow to be as large as their request's size: one of at least
-	 * least bytes, and less than size. NULL: the kind has none.
+	 * Whether it would take a segment of exactly that size, which is neither cut nor merges with anything: what
+	 * waits could not make for a better choice. NULL: never, where it costs memory to learn later what is idle.
+	 */
+	bool (*has_whole)(const struct gp_pool *pool, uint64_t size);
+
+	/*
+	 * The same as take, of odd blocks, which memory did not allow to be as large as their request's size: one of at
+	 * least that many bytes, and less than size. NULL: the kind has none.
 	 */
 	struct gp_block *(*take_odd)(struct gp_pool *pool, uint64_t least, uint64_t size);
 

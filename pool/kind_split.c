@@ -71,16 +71,30 @@ static void split_unlink(struct gp_pool *pool, struct gp_block *block)
 		gp_tree_remove(tree_of(pool, block->segment), &block->by_size);
 }
 
+/* The smallest that fits, and of equals the lowest. */
+static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
+{
+	bool is_small = size <= GP_SMALL_MAX;
+	struct gp_tree_node *node =
+		gp_tree_at_least(is_small ? &pool->cache.split.small : &pool->cache.split.large, size);
+
+	return node ? gp_container_of(node, struct gp_block, by_size) : NULL;
+}
+
+static bool split_has_whole(const struct gp_pool *pool, uint64_t size)
+{
+	struct gp_block *b = find(pool, size);
+
+	return b && b->size == size && gp_block_is_whole(b);
+}
+
 static struct gp_block *split_take(struct gp_pool *pool, uint64_t size)
 {
-	struct gp_tree *tree = size <= GP_SMALL_MAX ? &pool->cache.split.small : &pool->cache.split.large;
-	struct gp_tree_node *node = gp_tree_at_least(tree, size);
-	struct gp_block *b;
+	struct gp_block *b = find(pool, size);
 
-	if (!node)
+	if (!b)
 		return NULL;
-	b = gp_container_of(node, struct gp_block, by_size);
-	gp_tree_remove(tree, node);
+	split_unlink(pool, b);
 	if (gp_block_is_whole(b))
 		gp_segment_set_busy_locked(b->segment);
 	gp_cached_sub(pool, b);
@@ -175,6 +189,7 @@ const struct gp_kind_ops gp_kind_split = {
 	.round = split_round,
 	.is_cut = true,
 	.take = split_take,
+	.has_whole = split_has_whole,
 	.cut = split_cut,
 	.put = split_put,
 	.unlink = split_unlink,

@@ -9,7 +9,8 @@
  * Which is best depends:
  *
  *   - While more than a small share of the pool is pending, what the fences say now is asked before anything is taken:
- *     blocks that could not merge yet lead to poor cuts, which cost far more memory than a query costs time.
+ *     blocks that could not merge yet lead to poor cuts, which cost far more memory than a query costs time. Not where
+ *     streams overlap and a segment of just the size is there.
  *   - Only one stream ever worked in the context: an order costs no overlap, but the GPU still stops for it (0.9 us, as
  *     measured), which counts in a loop of short kernels, and a query while it works costs as much. So let blocks take
  *     turns, and with more than two pending order on the last fence, which frees all in one go.
@@ -141,6 +142,19 @@ struct outlook {
 	uint64_t newest_stamp;
 };
 
+/*
+ * Whether what the fences say now could make for a better choice than there is. Where streams overlap the GPU nearly
+ * always has something to do, and to ask it for each large block is a call for nothing.
+ */
+static bool is_stale_locked(struct gp_pool *pool, const struct gp_request *request)
+{
+	const struct gp_kind_ops *kind = request->kind;
+
+	if (pool->pending.bytes <= gp_max(STALE_MIN, pool->stats.total_bytes / STALE_SHARE))
+		return false;
+	return !kind->has_whole || !gp_pool_is_flag(&pool->overlap) || !kind->has_whole(pool, request->size);
+}
+
 /* must_be_fresh: takes nothing while so much is pending that the choice would be a poor one. */
 static struct gp_handed take(
 	struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh, struct outlook *outlook)
@@ -149,11 +163,8 @@ static struct gp_handed take(
 
 	gp_mutex_lock(&pool->lock);
 	if (!gp_pool_is_flag(&pool->dead)) {
-		bool is_fresh;
-
 		settle_locked(pool);
-		is_fresh = pool->pending.bytes <= gp_max(STALE_MIN, pool->stats.total_bytes / STALE_SHARE);
-		if ((is_fresh || !must_be_fresh) && gp_descriptors_ensure_locked(pool) == 0)
+		if (!(must_be_fresh && is_stale_locked(pool, request)) && gp_descriptors_ensure_locked(pool) == 0)
 			handed = take_locked(pool, request);
 	}
 	outlook->is_any_pending = pool->pending.count != 0;

@@ -273,6 +273,26 @@ START_TEST(what_is_not_waited_for_is_no_wait_in_vain)
 }
 END_TEST
 
+/* What has to be cut is chosen once the fences have been asked what else there is. */
+START_TEST(where_streams_overlap_a_segment_of_just_the_size_is_handed_out_unasked)
+{
+	uint64_t whole = fixture_alloc(40 * GP_MIB), other = fixture_alloc(80 * GP_MIB);
+
+	gp_pool_set_overlap(fixture_pool(), true);
+	fixture_alloc(1);
+	fixture_free(whole);
+	fake_complete_all(&px.fake);
+	fixture_alloc(1); /* sees that it is complete */
+	fixture_work();
+	fixture_free(other);
+	fake_calls(&px.fake, FAKE_QUERY);
+	ck_assert_uint_eq(fixture_alloc(40 * GP_MIB), whole);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_QUERY), 0);
+	fixture_alloc(70 * GP_MIB);
+	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_QUERY), 1);
+}
+END_TEST
+
 START_TEST(where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once)
 {
 	fill_turns(false);
@@ -503,8 +523,13 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind != GP_KIND_NONE) {
 		tcase_add_test(tc, where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them);
 		tcase_add_test(tc, a_wait_in_vain_is_short_followed_by_an_order_and_seldom);
-		if (kind == GP_KIND_SPLIT) /* long, and the same for all */
+		if (kind == GP_KIND_SPLIT) {
+			/* Long, and the same for all. */
 			tcase_add_test(tc, waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not);
+			/* Others have no segments, or nothing else. */
+			tcase_add_test(
+				tc, where_streams_overlap_a_segment_of_just_the_size_is_handed_out_unasked);
+		}
 		tcase_add_test(tc, what_is_not_waited_for_is_no_wait_in_vain);
 		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
 	}
