@@ -483,70 +483,79 @@ static bool is_due_locked(struct gp_fence *f, unsigned n)
 
 /*
  * Who waits leaves the driver alone for most of the time that waits took of late, and then asks at intervals that grow
- * with what it has waited: a handful of queries, where one after the other would be dozens, each in the way of threads
- * that submit work. Longer intervals would cost streams that overlap some of their time (measured). Who overslept rests
- * less the next time.
+ * with what it has waited: far fewer queries than one after the other, each of which is in the way of threads that
+ * submit work. Longer intervals would cost streams that overlap some of their time (measured).
  */
 static uint64_t rest_ns_locked(const struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
 {
-	if (!n_asked)
+	if (n_asked == 1)
 		return f->usual_wait_ns / 8 * 7;
 	return gp_min(gp_max(waited_ns / 32, REST_MIN_NS), REST_MAX_NS);
 }
 
+/* Too short a rest costs queries, too long a one time: so it gets shorter at once, and longer little by little. */
 static void note_wait_locked(struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
 {
-	if (n_asked == 1)
-		waited_ns = f->usual_wait_ns / 4 * 3;
-	f->usual_wait_ns = gp_min(waited_ns, REST_MAX_NS);
+	uint64_t usual = f->usual_wait_ns;
+
+	if (n_asked == 2)
+		waited_ns = usual / 2; /* overslept, who knows by how much */
+	if (waited_ns > usual)
+		waited_ns = usual + (gp_min(waited_ns, REST_MAX_NS) - usual) / 8;
+	f->usual_wait_ns = waited_ns;
 }
 
 /* 0; -EAGAIN if it is not complete yet; -ENOENT if no fence covers the stamp, or one that nobody has to wait for. */
 static int look_locked(struct gp_fence *f, uint64_t stamp, bool may_be_undue, bool *ret_is_due)
 {
 	unsigned n = first_after_locked(f, stamp);
-	int r;
+	int r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
 
-	*ret_is_due = false;
-	/* Another thread's query may tell, after one of ours did not. */
-	if (gp_fence_completed(f) > stamp)
-		return 0;
-	if (n == f->count)
-		return -ENOENT;
-	r = query_locked(f, n);
-	if (r != -EAGAIN)
-		return r;
-	*ret_is_due = is_due_locked(f, n);
-	return *ret_is_due || may_be_undue ? -EAGAIN : -ENOENT;
+	*ret_is_due = r == -EAGAIN && is_due_locked(f, n);
+	return r == -EAGAIN && !*ret_is_due && !may_be_undue ? -ENOENT : r;
+}
+
+/* Until then without a question, unless another thread's tells meanwhile: whether it does. */
+static bool rest(struct gp_fence *f, uint64_t stamp, unsigned n_asked, uint64_t until_ns)
+{
+	do {
+		f->backend.ops->pause(f->backend.arg, n_asked - 1);
+		if (gp_fence_completed(f) > stamp)
+			return true;
+	} while (f->backend.ops->now_ns(f->backend.arg) < until_ns);
+	return false;
 }
 
 static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
-	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns, now_ns = start_ns, ask_ns = start_ns;
-	unsigned n_asked = 0;
-	bool is_due = false;
-	int r;
+	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns;
 
-	for (unsigned attempt = 0;; attempt++) {
-		if (now_ns >= ask_ns || gp_fence_completed(f) > stamp) {
-			gp_mutex_lock(&f->lock);
-			r = look_locked(f, stamp, max_ns != 0, &is_due);
-			if (r == -EAGAIN && !n_asked)
-				bump_locked(&f->waits);
-			if (r == 0 && n_asked)
-				note_wait_locked(f, n_asked, now_ns - start_ns);
-			ask_ns = now_ns + rest_ns_locked(f, n_asked++, now_ns - start_ns);
-			gp_mutex_unlock(&f->lock);
-			if (r != -EAGAIN)
-				return r;
-		}
+	for (unsigned n_asked = 1;; n_asked++) {
+		uint64_t now_ns = be->ops->now_ns(be->arg), rest_ns, left_ns;
+		bool is_due;
+		int r;
+
+		gp_mutex_lock(&f->lock);
+		r = look_locked(f, stamp, max_ns != 0, &is_due);
+		if (r == -EAGAIN && n_asked == 1)
+			bump_locked(&f->waits);
+		if (r == 0 && n_asked > 1)
+			note_wait_locked(f, n_asked, now_ns - start_ns);
+		rest_ns = rest_ns_locked(f, n_asked, now_ns - start_ns);
+		gp_mutex_unlock(&f->lock);
+		if (r != -EAGAIN)
+			return r;
+		/* A question takes its time, too. */
+		now_ns = be->ops->now_ns(be->arg);
 		if (is_due)
 			undue_since_ns = now_ns;
-		if (is_due ? now_ns - start_ns >= due_max_ns : now_ns - undue_since_ns >= max_ns)
+		left_ns = is_due ? due_max_ns - gp_min(due_max_ns, now_ns - start_ns)
+				 : max_ns - gp_min(max_ns, now_ns - undue_since_ns);
+		if (!left_ns)
 			return -EAGAIN;
-		be->ops->pause(be->arg, attempt);
-		now_ns = be->ops->now_ns(be->arg);
+		if (rest(f, stamp, n_asked, now_ns + gp_min(rest_ns, left_ns)))
+			return 0;
 	}
 }
 

@@ -56,7 +56,7 @@ struct gp_kind_ops {
 
 	/*
 	 * Whether it would take a segment of exactly that size, which is neither cut nor merges with anything: what
-	 * waits could not make for a better choice. NULL: never, where it costs memory to learn later what is idle.
+	 * waits could hardly make for a better choice. NULL: never, where it costs memory to learn later what is idle.
 	 */
 	bool (*has_whole)(const struct gp_pool *pool, uint64_t size);
 

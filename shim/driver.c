@@ -13,7 +13,7 @@
 #include "real.h"
 #include "thread.h"
 
-enum { YIELDS = 256, PAUSE_STEP_NS = 1000, PAUSE_MAX_NS = 100000 };
+enum { YIELDS = 64, PAUSE_STEP_NS = 1000, PAUSE_MAX_NS = 100000 };
 
 int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx)
 {
