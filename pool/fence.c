@@ -493,13 +493,13 @@ static uint64_t rest_ns_locked(const struct gp_fence *f, unsigned n_asked, uint6
 	return gp_min(gp_max(waited_ns / 32, REST_MIN_NS), REST_MAX_NS);
 }
 
-/* Too short a rest costs queries, too long a one time: so it gets shorter at once, and longer little by little. */
+/* Too short a rest costs queries, too long a one time: so it gets shorter by half, and longer little by little. */
 static void note_wait_locked(struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
 {
 	uint64_t usual = f->usual_wait_ns;
 
 	if (n_asked == 2)
-		waited_ns = usual / 2; /* overslept, who knows by how much */
+		waited_ns = gp_min(waited_ns, usual / 2); /* overslept, who knows by how much */
 	if (waited_ns > usual)
 		waited_ns = usual + (gp_min(waited_ns, REST_MAX_NS) - usual) / 8;
 	f->usual_wait_ns = waited_ns;
@@ -515,7 +515,10 @@ static int look_locked(struct gp_fence *f, uint64_t stamp, bool may_be_undue, bo
 	return r == -EAGAIN && !*ret_is_due && !may_be_undue ? -ENOENT : r;
 }
 
-/* Until then without a question, unless another thread's tells meanwhile: whether it does. */
+/*
+ * Until then without a question, unless another thread's tells meanwhile: whether it does. Pauses become sleeps with
+ * the questions, after some 0.6 ms: a sleep is late, and the driver's own waits spin, by default, all the time.
+ */
 static bool rest(struct gp_fence *f, uint64_t stamp, unsigned n_asked, uint64_t until_ns)
 {
 	do {

@@ -477,6 +477,7 @@ static void pause_(void *arg, unsigned attempt)
 
 	fake_check_locks(GP_RANK_FENCE);
 	fake_begin(fake, FAKE_PAUSE);
+	atomic_store(&fake->attempt_max, gp_max(attempt, atomic_load(&fake->attempt_max)));
 	/* Longer and longer, so that a long patience ends in this life. */
 	atomic_fetch_add(&fake->now_ns, fake->pause_ns * (1 + atomic_load(&fake->idle_pauses) / 200));
 	if (atomic_fetch_add(&fake->idle_pauses, 1) > PAUSES_MAX)

@@ -89,6 +89,7 @@ struct fake {
 	_Atomic bool record_waits; /* as with a driver that has no context events */
 	_Atomic bool is_beyond;    /* what is unfinished is beyond what a free would have waited for */
 	_Atomic uint64_t n_calls[FAKE_N_CALLS];
+	_Atomic unsigned attempt_max; /* of the pauses */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* the latest, at n_logged % FAKE_LOG_SIZE */

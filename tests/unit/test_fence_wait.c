@@ -26,11 +26,53 @@ START_TEST(who_waits_as_long_as_before_asks_a_few_times_and_is_not_late)
 {
 	fake.pause_ns = 1000;
 	for (unsigned round = 0; round < 100; round++) {
+		uint64_t stamp;
+
 		fake_calls(&fake, FAKE_QUERY);
 		ck_assert_uint_le(late_ns(64), 3000);
 		if (round >= 30)
 			ck_assert_uint_le(fake_calls(&fake, FAKE_QUERY), 8);
+		/* What is done at once says nothing. */
+		stamp = free_something();
+		fake_complete_all(&fake);
+		ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), 0);
 	}
+	ck_assert_uint_eq(atomic_load(&f.waits), 100);
+	ck_assert_uint_lt(atomic_load(&fake.attempt_max), 64);
+}
+END_TEST
+
+/* On a real backend that is when pauses become sleeps. */
+START_TEST(a_long_wait_pauses_longer)
+{
+	fake.pause_ns = 1000;
+	late_ns(30000);
+	ck_assert_uint_ge(atomic_load(&fake.attempt_max), 64);
+}
+END_TEST
+
+static void take_fifty_us(struct fake *unused, enum fake_call call)
+{
+	if (call == FAKE_QUERY)
+		atomic_fetch_add(&fake.now_ns, 50000);
+}
+
+START_TEST(a_rest_begins_after_a_question_that_took_long)
+{
+	uint64_t n_pauses;
+
+	fake.pause_ns = 1000;
+	for (unsigned i = 0; i < 100; i++)
+		late_ns(20);
+	fake.hook = take_fifty_us;
+	fake_calls(&fake, FAKE_PAUSE);
+	fake_calls(&fake, FAKE_QUERY);
+	/* Each pause completes one: 20 us, but for the rest. */
+	atomic_store(&fake.waitable, fake_submit(&fake, 15));
+	ck_assert_int_eq(gp_fence_wait(&f, free_something(), UINT64_MAX), 0);
+	n_pauses = fake_calls(&fake, FAKE_PAUSE);
+	ck_assert_uint_ge(n_pauses, 16);
+	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 2);
 }
 END_TEST
 
@@ -115,16 +157,27 @@ START_TEST(who_rests_sees_at_once_what_another_thread_has_found)
 }
 END_TEST
 
+/* The last of the work is done in the last pause before the bound. */
+static int wait_until_just_done(unsigned us)
+{
+	atomic_store(&fake.waitable, fake_submit(&fake, us - 1));
+	return gp_fence_wait_due(&f, free_something(), us * UINT64_C(1000));
+}
+
 START_TEST(time_is_up_in_the_middle_of_a_rest_and_then_it_is_asked_for_once_more)
 {
 	uint64_t stamp, start_ns;
 
 	fake.pause_ns = 1000;
+	ck_assert_int_eq(wait_until_just_done(50), 0);
 	for (unsigned i = 0; i < 100; i++)
 		late_ns(150);
-	atomic_store(&fake.waitable, fake_submit(&fake, 39));
-	stamp = free_something();
-	ck_assert_int_eq(gp_fence_wait_due(&f, stamp, 50000), 0);
+	ck_assert_int_eq(wait_until_just_done(20), 0);
+	/* How long that took is known. */
+	ck_assert_uint_le(late_ns(20), 1000);
+
+	for (unsigned i = 0; i < 100; i++)
+		late_ns(150);
 	atomic_store(&fake.waitable, fake_submit(&fake, 100));
 	stamp = free_something();
 	fake_calls(&fake, FAKE_QUERY);
@@ -134,7 +187,6 @@ START_TEST(time_is_up_in_the_middle_of_a_rest_and_then_it_is_asked_for_once_more
 	ck_assert_uint_eq(atomic_load(&fake.now_ns) - start_ns, 10000);
 }
 END_TEST
-
 
 static void go_beyond_after_thirty(struct fake *unused, enum fake_call call)
 {
@@ -168,6 +220,8 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, who_waits_as_long_as_before_asks_a_few_times_and_is_not_late);
+	tcase_add_test(tc, a_long_wait_pauses_longer);
+	tcase_add_test(tc, a_rest_begins_after_a_question_that_took_long);
 	ADD_ROWS(tc, turns, short_waits_are_hardly_late_among_long_ones);
 	tcase_add_test(tc, however_long_waits_were_nobody_rests_longer_than_100_us_and_less_once_overslept);
 	ADD_ROWS(tc, lengths, who_waits_longer_than_before_asks_at_intervals_that_grow);
