@@ -200,6 +200,16 @@ def worst_trace(book, kind):
     return max(found) if found else None
 
 
+def trace_ratio(mine, theirs):
+    """The worst of the traces that both have."""
+    def measure(book):
+        found = {name: {row["trace"]: row["value"] for row in book.rows
+                        if row["type"] == "value" and row.get("kind") == name} for name in (mine, theirs)}
+        ratios = [ratio / found[theirs][trace] for trace, ratio in found[mine].items() if trace in found[theirs]]
+        return max(ratios, default=None)
+    return measure
+
+
 BARS = [
     Bar("window of 32, up to 1 MiB, one thread, static", "ns", "<=", 60,
         lambda book: worst(book, "one thread", windows(), STATIC)),
@@ -240,6 +250,8 @@ BARS = [
     Bar("malloc 1 GiB, kernel of 10 us, free, over hoisted", "times", "<=", 1.10, loop_over_hoisted, loop_note),
     *(Bar(f"traces, {kind}: peak reserved over peak live", "times", "<=", limit,
           lambda book, kind=kind: worst_trace(book, kind)) for kind, limit in (("split", 1.15), ("vmm", 1.05))),
+    Bar("traces, vmm: that over the same of PyTorch's expandable segments", "times", "<=", 1,
+        trace_ratio("vmm", "torch expandable")),
     Bar("driver calls in the steady state, records aside", "calls", "=", 0, calls, calls_note),
     Bar("preload without CUDA: time more", "ms", "<", 0.2, per_ms("preload without CUDA: wall time")),
     Bar("preload without CUDA: threads", "", "=", 0, value("preload without CUDA: threads")),

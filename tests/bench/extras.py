@@ -6,6 +6,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -139,7 +140,23 @@ def recording_growth(book, peer, cells, log, ms):
             book.value(f"recording, {cell.name}: growth", name.stat().st_size / (2 * pairs), "B an event", pairs=pairs)
 
 
-def traces(book, stat, folder):
+def through_peer(book, stat, path, peer):
+    """What another pool takes of the driver for the same allocations and frees."""
+    if peer.why_missing:
+        book.miss("traces", path.name, peer.name, peer.why_missing)
+        return
+    try:
+        events = output_of([stat, "convert", "--to=rmm", path])
+        (_, found), = programs.parse_lines(output_of(peer.words, input=events, env={**os.environ, **peer.variables}))
+        ratio = int(found["reserved"]) / int(found["allocated"])
+    except (subprocess.SubprocessError, ValueError, KeyError, ZeroDivisionError) as error:
+        book.miss("traces", path.name, peer.name, str(error))
+        return
+    book.value(f"trace {path.name}, {peer.name}: peak reserved over peak allocated", ratio, kind=peer.name,
+               trace=path.name)
+
+
+def traces(book, stat, folder, peers=()):
     """What gpupool-stat replay says of the recorded programs in a folder: how much each kind takes of the driver."""
     names = sorted(folder.glob("*.gz"))
     if not stat or not names or "replay" not in output_of([stat, "--help"]):
@@ -154,7 +171,10 @@ def traces(book, stat, folder):
         for run in answer["runs"]:
             ratio = run["device"]["reserved_over_live"]
             if ratio is not None:
-                book.value(f"trace {path.name}, {run['pool']}: peak reserved over peak live", ratio, kind=run["pool"])
+                book.value(f"trace {path.name}, {run['pool']}: peak reserved over peak live", ratio, kind=run["pool"],
+                           trace=path.name)
+        for peer in peers:
+            through_peer(book, stat, path, peer)
 
 
 def counted(running, found):

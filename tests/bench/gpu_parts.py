@@ -241,7 +241,7 @@ def run_recorded(book, place, options, log):
 
 
 def run_traces(book, place, options, log):
-    extras.traces(book, place.stat, programs.ROOT / "tests" / "traces")
+    extras.traces(book, place.stat, programs.ROOT / "tests" / "traces", place.torch_pools())
 
 
 PARTS = {

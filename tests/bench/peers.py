@@ -194,5 +194,10 @@ class Place:
         return [self.peer("async", "player_async"), self.peer("cub", "player_cub"), *torch,
                 self.peer("rmm", "player_rmm")]
 
+    def torch_pools(self):
+        """PyTorch's own pools, which say what they take of the driver: for traces."""
+        return [self.script(name, "torch", "trace_torch.py", variables=TORCH_BACKENDS[name])
+                for name in ("torch", "torch expandable")]
+
     def all(self):
         return [self.raw(), *self.gpupool(), *self.others()]

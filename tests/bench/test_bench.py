@@ -26,6 +26,8 @@ from player import Cell, Group, Peer, Stage
 
 LIBRARY, PROGRAMS, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 STUB = {"LD_LIBRARY_PATH": f"{PROGRAMS}:{SIM}"}
+STAT = PROGRAMS.parents[1] / "tools" / "gpupool-stat"
+TRACES = pathlib.Path(__file__).resolve().parents[1] / "traces"
 CELL = Cell("window 64 KiB", {"pattern": "window", "bytes": 65536, "live": 32})
 
 
@@ -163,6 +165,20 @@ class BarsTest(Quiet):
             self.assertEqual(self.judged(book, what)["verdict"], verdict)
 
 
+    def test_a_trace_is_held_against_the_same_in_another_pool_and_the_worst_counts(self):
+        what = "traces, vmm: that over the same of PyTorch's expandable segments"
+        for ours, theirs, verdict, value in [
+                ({"a": 9.0}, {"b": 1.0}, "not measured", None),
+                ({"a": 1.2, "b": 1.0, "c": 9.0}, {"a": 1.6, "b": 1.0}, "reached", 1.0),
+                ({"a": 1.2, "b": 1.5}, {"a": 1.6, "b": 1.0}, "NOT REACHED", 1.5)]:
+            book = books.Book()
+            for kind, ratios in (("vmm", ours), ("torch expandable", theirs)):
+                for trace, ratio in ratios.items():
+                    book.value(f"trace {trace}, {kind}", ratio, kind=kind, trace=trace)
+            self.assertEqual(self.judged(book, what)["verdict"], verdict)
+            self.assertEqual(self.judged(book, what)["value"], value)
+
+
 class PlayersTest(Quiet):
     def play(self, cells, peers, **more):
         book = books.Book()
@@ -239,6 +255,22 @@ class PlayersTest(Quiet):
         self.assertEqual(book.value_of("preload without CUDA: threads"), 0)
         self.assertEqual(book.value_of("preload without CUDA: open files"), 0)
         self.assertEqual(book.value_of("preload without CUDA: files made"), 0)
+
+    @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
+    def test_another_pool_is_told_what_a_trace_allocates_and_frees(self):
+        answer = """
+import csv, os, sys
+rows = list(csv.DictReader(sys.stdin))
+held = {row["Action"]: len([other for other in rows if other["Action"] == row["Action"]]) for row in rows}
+print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={held['free']}")
+"""
+        words = [sys.executable, "-c", answer]
+        book = books.Book()
+        for peer in (Peer("other", words, variables={"TIMES": "3"}), Peer("broken", ["false"]),
+                     Peer("silent", ["true"]), Peer("absent", [], why_missing="needs a GPU")):
+            extras.through_peer(book, STAT, TRACES / "cupy.txt.gz", peer)
+        self.assertEqual(book.value_of("trace cupy.txt.gz, other: peak reserved over peak allocated"), 3)
+        self.assertEqual([row["peer"] for row in book.rows if row["type"] == "miss"], ["broken", "silent", "absent"])
 
     def test_those_asked_for_play_alone_and_who_is_not_there_is_named(self):
         missed = []
