@@ -517,25 +517,26 @@ static int look_locked(struct gp_fence *f, uint64_t stamp, bool may_be_undue, bo
 
 /*
  * Until then without a question, unless another thread's tells meanwhile: whether it does. Pauses become sleeps with
- * the questions, after some 0.6 ms: a sleep is late, and the driver's own waits spin, by default, all the time.
+ * the questions, after 0.7 ms at the latest: a sleep is late, and the driver's own waits spin, by default, throughout.
  */
-static bool rest(struct gp_fence *f, uint64_t stamp, unsigned n_asked, uint64_t until_ns)
+static bool rest(struct gp_fence *f, uint64_t stamp, unsigned n_asked, uint64_t until_ns, uint64_t *ret_now_ns)
 {
 	do {
 		f->backend.ops->pause(f->backend.arg, n_asked - 1);
 		if (gp_fence_completed(f) > stamp)
 			return true;
-	} while (f->backend.ops->now_ns(f->backend.arg) < until_ns);
+		*ret_now_ns = f->backend.ops->now_ns(f->backend.arg);
+	} while (*ret_now_ns < until_ns);
 	return false;
 }
 
 static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
-	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns;
+	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns, now_ns = start_ns;
 
 	for (unsigned n_asked = 1;; n_asked++) {
-		uint64_t now_ns = be->ops->now_ns(be->arg), rest_ns, left_ns;
+		uint64_t rest_ns, left_ns;
 		bool is_due;
 		int r;
 
@@ -557,7 +558,7 @@ static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_
 				 : max_ns - gp_min(max_ns, now_ns - undue_since_ns);
 		if (!left_ns)
 			return -EAGAIN;
-		if (rest(f, stamp, n_asked, now_ns + gp_min(rest_ns, left_ns)))
+		if (rest(f, stamp, n_asked, now_ns + gp_min(rest_ns, left_ns), &now_ns))
 			return 0;
 	}
 }

@@ -6,6 +6,9 @@
 
 #include <check.h>
 
+/* A test that is run for each row of an array, which finds its own by _i. */
+#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)(sizeof(rows) / sizeof(*(rows))))
+
 /* The exit code. Releases the suite. */
 static inline int suite_run(Suite *suite)
 {

@@ -21,12 +21,14 @@ import bars
 import book as books
 import extras
 import figures
+import gpu_parts
 import player
 from player import Cell, Group, Peer, Stage
 
 LIBRARY, PROGRAMS, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 STUB = {"LD_LIBRARY_PATH": f"{PROGRAMS}:{SIM}"}
 STAT = PROGRAMS.parents[1] / "tools" / "gpupool-stat"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
 TRACES = pathlib.Path(__file__).resolve().parents[1] / "traces"
 CELL = Cell("window 64 KiB", {"pattern": "window", "bytes": 65536, "live": 32})
 
@@ -280,9 +282,8 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         self.assertEqual(missed, [("splt", "there is no such peer here")])
 
     def test_the_script_runs_on_the_simulated_gpu(self):
-        script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
         with tempfile.TemporaryDirectory() as folder:
-            words = [script, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder]
+            words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder]
             for part in ("pinned", "loops", "cupy", "costs"):
                 words += ["--part", part]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
@@ -297,10 +298,14 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         self.assertIn("no figure: cub: needs a GPU", done.stdout)
         self.assertEqual(len(found["bars"]), len(bars.BARS))
 
+    def test_the_script_names_its_parts_by_their_numbers(self):
+        told = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
+        listed = ", ".join(f"{nth} {name}" for nth, name in enumerate(gpu_parts.PARTS, 1))
+        self.assertIn(f"only that part: {listed} --peer", told)
+
     def test_the_script_measures_the_peers_that_are_named(self):
-        script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
         with tempfile.TemporaryDirectory() as folder:
-            words = [script, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder, "--part", "pinned",
+            words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder, "--part", "pinned",
                      "--peer", "split", "--peer", "splt"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             found = json.loads((pathlib.Path(folder) / "results.json").read_text())

@@ -567,8 +567,6 @@ START_TEST(the_environment_of_this_process_is_its_own)
 }
 END_TEST
 
-#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)LENGTH(rows))
-
 int main(void)
 {
 	Suite *suite = suite_create("config");

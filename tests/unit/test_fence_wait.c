@@ -210,8 +210,6 @@ START_TEST(the_bound_of_a_wait_counts_from_when_it_is_due_no_more)
 }
 END_TEST
 
-#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, sizeof(rows) / sizeof(*(rows)))
-
 int main(void)
 {
 	Suite *suite = suite_create("fence_wait");

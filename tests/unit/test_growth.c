@@ -177,8 +177,6 @@ START_TEST(few_random_loops_call_the_driver_after_the_third_round)
 }
 END_TEST
 
-#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, sizeof(rows) / sizeof(*(rows)))
-
 int main(void)
 {
 	Suite *suite = suite_create("growth");

@@ -516,8 +516,6 @@ START_TEST(a_small_request_does_not_wait_for_a_block_that_cannot_serve_it)
 }
 END_TEST
 
-#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, sizeof(rows) / sizeof(*(rows)))
-
 static TCase *case_of_none(void)
 {
 	TCase *tc = fixture_case(GP_KIND_NONE);

@@ -544,9 +544,8 @@ static TCase *case_of(enum gp_kind kind)
 			/* Long, and the same for all. */
 			tcase_add_test(tc, waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not);
 			/* Others have no segments, or nothing else. */
-			tcase_add_loop_test(tc,
-				only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap, 0,
-				sizeof(choices) / sizeof(*choices));
+			ADD_ROWS(tc, choices,
+				only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap);
 		}
 		tcase_add_test(tc, what_is_not_waited_for_is_no_wait_in_vain);
 		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);

@@ -341,8 +341,6 @@ START_TEST(the_man_pages_speak_of_every_option_and_its_default)
 }
 END_TEST
 
-#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)LENGTH(rows))
-
 static void add_tests(TCase *tc)
 {
 	tcase_add_test(tc, the_program_runs_with_the_library_first_and_the_options_set);

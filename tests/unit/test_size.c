@@ -383,8 +383,6 @@ START_TEST(a_bad_count_is_refused_at_the_offending_character)
 }
 END_TEST
 
-#define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)LENGTH(rows))
-
 int main(void)
 {
 	Suite *suite = suite_create("size");
