@@ -264,7 +264,8 @@ static CUresult end(CUstream handle, bool per_thread, CUgraph *graph)
 SIM_STREAM_PAIR(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph),
 	end(stream, per_thread, graph))
 
-static CUresult is_capturing(CUstream handle, bool per_thread, int *status)
+/* *capture is NULL unless it can still come to something. */
+static CUresult capture_of(CUstream handle, bool per_thread, int *status, const struct sim_capture **capture)
 {
 	struct sim_stream *stream;
 
@@ -276,11 +277,42 @@ static CUresult is_capturing(CUstream handle, bool per_thread, int *status)
 	*status = !stream->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
 		  : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
 					     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	*capture = *status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? stream->capture : NULL;
 	return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream stream, bool per_thread, int *status)
+{
+	const struct sim_capture *capture;
+
+	return capture_of(stream, per_thread, status, &capture);
 }
 
 SIM_STREAM_PAIR(cuStreamIsCapturing, _ptsz, (CUstream stream, int *status),
 	is_capturing(stream, per_thread, status))
+
+/* Graphs have no nodes here that could be named. */
+static CUresult get_info(
+	CUstream stream, bool per_thread, int *status, uint64_t *id, CUgraph *graph, bool wants_nodes)
+{
+	const struct sim_capture *capture;
+
+	SIM_TRY(capture_of(stream, per_thread, status, &capture));
+	if (!capture)
+		return CUDA_SUCCESS;
+	if (wants_nodes)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (id)
+		*id = capture->id;
+	if (graph)
+		*graph = (CUgraph)capture->graph;
+	return CUDA_SUCCESS;
+}
+
+SIM_STREAM_PAIR(cuStreamGetCaptureInfo_v3, _ptsz,
+	(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
+		const void **edges, size_t *n_nodes),
+	get_info(stream, per_thread, status, id, graph, nodes || edges || n_nodes))
 
 CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 {

@@ -207,3 +207,28 @@ SIM_STREAM_PAIR(cuMemsetD8Async, _ptsz,
 SIM_STREAM_PAIR(cuMemsetD32Async, _ptsz,
 	(CUdeviceptr dst, unsigned value, size_t n, CUstream stream),
 	set(dst, value, 4, n, stream, per_thread, false))
+
+/* One word that others may be waiting for. */
+static CUresult write_value(uint64_t dst, uint32_t value, CUstream handle, bool per_thread)
+{
+	struct sim_op op = {.kind = SIM_FILL,
+		.name = sim_call_name(),
+		.dst = dst,
+		.value = value,
+		.width = sizeof(value),
+		.bytes = sizeof(value),
+		.duration_ns = SMALL_NS};
+	struct sim_stream *stream;
+	struct end to;
+
+	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
+	SIM_TRY(end_of(dst, op.bytes, true, &to));
+	if (!to.block || dst % sizeof(value))
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_op_touch(&op, dst, op.bytes, SIM_ATOMIC);
+	return sim_stream_submit(stream, &op);
+}
+
+SIM_STREAM_PAIR(cuStreamWriteValue32_v2, _ptsz,
+	(CUstream stream, CUdeviceptr dst, uint32_t value, unsigned flags),
+	write_value(dst, value, stream, per_thread))

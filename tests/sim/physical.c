@@ -180,6 +180,44 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuMemGetAllocationPropertiesFromHandle(
+	CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+	struct sim_physical *physical = sim_physical_of(handle);
+
+	SIM_BEGIN(cuMemGetAllocationPropertiesFromHandle);
+	if (!prop || !physical)
+		return CUDA_ERROR_INVALID_VALUE;
+	*prop = physical->properties;
+	return CUDA_SUCCESS;
+}
+
+/* No device here takes part in that (attribute 132), so that there is never a handle of it. */
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const void *prop)
+{
+	SIM_BEGIN(cuMulticastCreate);
+	return handle && prop ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice device)
+{
+	SIM_BEGIN(cuMulticastAddDevice);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, CUmemGenericAllocationHandle memory,
+	size_t memory_offset, size_t bytes, unsigned long long flags)
+{
+	SIM_BEGIN(cuMulticastBindMem);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t bytes)
+{
+	SIM_BEGIN(cuMulticastUnbind);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Bytes of one channel, by CU_AD_FORMAT_*. */
 static unsigned channel_bytes(int format)
 {

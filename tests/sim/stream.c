@@ -261,6 +261,20 @@ CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned flags, int priori
 	return create(handle, flags);
 }
 
+/* Those of an H200; here they change nothing. */
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	struct sim_family *family;
+
+	SIM_BEGIN(cuCtxGetStreamPriorityRange);
+	SIM_TRY(sim_family_current(&family));
+	if (least)
+		*least = 0;
+	if (greatest)
+		*greatest = -5;
+	return CUDA_SUCCESS;
+}
+
 static CUresult destroy(CUstream handle)
 {
 	struct sim_stream *stream;

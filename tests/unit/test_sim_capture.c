@@ -317,6 +317,34 @@ START_TEST(a_capture_cannot_wait_for_what_is_outside)
 }
 END_TEST
 
+START_TEST(a_capture_is_told_from_others_by_its_number)
+{
+	uint64_t first = 0, second = 0, untouched = 77;
+	CUgraph graph = NULL, ended;
+	CUstream stream;
+	size_t n;
+	int status = -1;
+
+	test_start();
+	stream = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(cuStreamGetCaptureInfo_v3(stream, &status, &untouched, NULL, NULL, NULL, &n));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	ok(cuStreamGetCaptureInfo_v3(stream, &status, &first, &graph, NULL, NULL, NULL));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	fails(cuStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, NULL, NULL, &n), CUDA_ERROR_NOT_SUPPORTED);
+	ok(cuStreamEndCapture(stream, &ended));
+	ck_assert_ptr_eq(ended, graph);
+	ok(cuStreamBeginCapture_v2(stream, RELAXED));
+	ok(cuStreamGetCaptureInfo_v3(stream, &status, &second, NULL, NULL, NULL, NULL));
+	ck_assert_uint_ne(first, second);
+	fails(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ok(cuStreamGetCaptureInfo_v3(stream, &status, &untouched, NULL, NULL, NULL, NULL));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_uint_eq(untouched, 77);
+}
+END_TEST
+
 START_TEST(a_capture_ends_with_its_first_stream)
 {
 	CUdeviceptr ptr;
@@ -411,6 +439,7 @@ static TCase *capture_cases(void)
 	tcase_add_loop_test(tc, a_stream_joins_a_capture_through_an_event_and_must_come_back, 0, 2);
 	tcase_add_test(tc, querying_a_captured_event_spoils_the_capture);
 	tcase_add_test(tc, a_capture_cannot_wait_for_what_is_outside);
+	tcase_add_test(tc, a_capture_is_told_from_others_by_its_number);
 	tcase_add_test(tc, a_capture_ends_with_its_first_stream);
 	tcase_add_test(tc, begin_and_end_must_match);
 	tcase_add_loop_test(tc, memory_of_a_graph_lives_as_long_as_the_graph, 0, 2);

@@ -160,6 +160,21 @@ START_TEST(an_event_belongs_to_its_context)
 }
 END_TEST
 
+START_TEST(the_greatest_priority_is_the_smallest_number)
+{
+	int least = 1, greatest = 1;
+
+	fails(cuCtxGetStreamPriorityRange(&least, &greatest), CUDA_ERROR_NOT_INITIALIZED);
+	test_start();
+	ok(cuCtxGetStreamPriorityRange(&least, NULL));
+	ok(cuCtxGetStreamPriorityRange(NULL, &greatest));
+	ck_assert_int_eq(least, 0);
+	ck_assert_int_eq(greatest, -5);
+	ok(cuCtxSetCurrent(NULL));
+	fails(cuCtxGetStreamPriorityRange(&least, &greatest), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
 START_TEST(a_wait_is_for_every_record_that_was_made_before_it)
 {
 	CUevent first, second;
@@ -379,6 +394,7 @@ static TCase *context_cases(void)
 	tcase_add_test(tc, contexts_of_the_programs_own_stack_up);
 	tcase_add_test(tc, a_context_ends_with_the_last_detach);
 	tcase_add_test(tc, an_event_belongs_to_its_context);
+	tcase_add_test(tc, the_greatest_priority_is_the_smallest_number);
 	tcase_add_test(tc, a_wait_is_for_every_record_that_was_made_before_it);
 	tcase_add_test(tc, a_wait_in_one_context_leaves_the_other_alone);
 	tcase_add_test(tc, a_destroyed_streams_work_is_still_the_contexts);

@@ -445,6 +445,39 @@ START_TEST(physical_memory_is_kept_by_handles_and_mappings)
 }
 END_TEST
 
+START_TEST(a_handle_tells_what_it_was_made_for)
+{
+	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}, .requestedHandleTypes = 1}, told;
+	CUmemGenericAllocationHandle handle;
+
+	test_start();
+	ok(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+	memset(&told, 0xff, sizeof(told));
+	ok(cuMemGetAllocationPropertiesFromHandle(&told, handle));
+	ck_assert_mem_eq(&told, &prop, sizeof(prop));
+	fails(cuMemGetAllocationPropertiesFromHandle(NULL, handle), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemRelease(handle));
+	fails(cuMemGetAllocationPropertiesFromHandle(&told, handle), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(no_device_multicasts)
+{
+	CUmemGenericAllocationHandle handle = 0;
+	uint64_t prop[4] = {0};
+	int can = 1;
+
+	test_start();
+	ok(cuDeviceGetAttribute(&can, 132, 0));
+	ck_assert_int_eq(can, 0);
+	fails(cuMulticastCreate(&handle, prop), CUDA_ERROR_NOT_SUPPORTED);
+	fails(cuMulticastCreate(&handle, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMulticastAddDevice(handle, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMulticastBindMem(handle, 0, handle, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMulticastUnbind(handle, 0, 0, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used)
 {
 	CUmemPoolProps props = {.allocType = 1, .location = {.type = 1, .id = 0}};
@@ -542,6 +575,8 @@ static TCase *block_cases(void)
 	tcase_add_test(tc, managed_memory_belongs_to_both_sides);
 	tcase_add_test(tc, counted_memory_counts);
 	tcase_add_test(tc, physical_memory_is_kept_by_handles_and_mappings);
+	tcase_add_test(tc, a_handle_tells_what_it_was_made_for);
+	tcase_add_test(tc, no_device_multicasts);
 	tcase_add_test(tc, a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used);
 	return tc;
 }

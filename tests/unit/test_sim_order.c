@@ -378,6 +378,28 @@ START_TEST(an_earlier_write_covers_what_came_before_it)
 }
 END_TEST
 
+START_TEST(a_word_that_a_stream_writes_ends_a_wait_for_it)
+{
+	CUstream waiting, writing;
+	CUdeviceptr word;
+
+	test_start();
+	word = test_alloc(4096);
+	waiting = test_stream(CU_STREAM_NON_BLOCKING);
+	writing = test_stream(CU_STREAM_NON_BLOCKING);
+	ok(test_wait_flag(waiting, word, 5));
+	ok(test_spin(writing, 10 * MS));
+	ok(cuStreamWriteValue32_v2(writing, word, 5, 0));
+	simgpu_advance(5 * MS);
+	fails(cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
+	simgpu_advance(6 * MS);
+	ok(cuStreamQuery(waiting));
+	ck_assert_uint_eq(test_word(word), 5);
+	fails(cuStreamWriteValue32_v2(writing, word + 2, 5, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuStreamWriteValue32_v2(writing, 4096, 5, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(readers_do_not_race_with_readers_nor_flags_with_flags)
 {
 	CUdeviceptr data, wrong, flag;
@@ -516,6 +538,7 @@ static TCase *race_cases(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, an_earlier_write_covers_what_came_before_it);
+	tcase_add_test(tc, a_word_that_a_stream_writes_ends_a_wait_for_it);
 	tcase_add_test(tc, readers_do_not_race_with_readers_nor_flags_with_flags);
 	tcase_add_test(tc, the_hosts_own_accesses_take_part);
 	tcase_add_test(tc, a_million_operations_need_bounded_memory);

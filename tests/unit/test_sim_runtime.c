@@ -124,6 +124,88 @@ START_TEST(bytes_go_there_and_back)
 }
 END_TEST
 
+START_TEST(properties_are_what_the_driver_says)
+{
+	struct cudaDeviceProp prop;
+	int version = 0;
+	size_t n;
+
+	memset(&prop, 0xff, sizeof(prop));
+	setenv("SIMGPU_MEMORY", "3G", 1);
+	ok(cudaGetDeviceProperties(&prop, 0));
+	ck_assert_str_eq(prop.name, "Simulated GPU");
+	ck_assert_uint_eq(prop.totalGlobalMem, (size_t)3 << 30);
+	ck_assert_int_eq(prop.major, 9);
+	ck_assert_int_eq(prop.minor, 0);
+	ck_assert_int_eq(prop.warpSize, 32);
+	ck_assert_int_eq(prop.multiProcessorCount, 132);
+	ck_assert_int_eq(prop.memoryPoolsSupported, 1);
+	for (n = 0; n < LENGTH(prop.more) && !prop.more[n]; n++)
+		;
+	ck_assert_uint_eq(n, LENGTH(prop.more));
+	fails(cudaGetDeviceProperties(&prop, 1), cudaErrorInvalidDevice);
+	fails(cudaGetDeviceProperties(NULL, 0), cudaErrorInvalidValue);
+	ok(cudaDriverGetVersion(&version));
+	ck_assert_int_eq(version, 13000);
+	ck_assert_uint_eq(calls("cuDevicePrimaryCtxRetain"), 0);
+}
+END_TEST
+
+START_TEST(devices_reach_each_others_memory)
+{
+	char text[] = "there and back", copy[sizeof(text)] = "";
+	cudaStream_t stream;
+	void *here, *there;
+	int can = 1;
+
+	setenv("SIMGPU_DEVICES", "2", 1);
+	ok(cudaDeviceCanAccessPeer(&can, 0, 0));
+	ck_assert_int_eq(can, 0);
+	ok(cudaDeviceCanAccessPeer(&can, 0, 1));
+	ck_assert_int_eq(can, 1);
+	ok(cudaDeviceEnablePeerAccess(1, 0));
+	fails(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
+	fails(cudaDeviceEnablePeerAccess(2, 0), cudaErrorInvalidDevice);
+	ok(cudaSetDevice(1));
+	ok(cudaMalloc(&there, sizeof(text)));
+	ok(cudaMemcpy(there, text, sizeof(text), cudaMemcpyHostToDevice));
+	ok(cudaSetDevice(0));
+	ok(cudaMalloc(&here, sizeof(text)));
+	ok(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, -1));
+	ok(cudaMemcpyPeerAsync(here, 0, there, 1, sizeof(text), stream));
+	ok(cudaStreamSynchronize(stream));
+	ok(cudaMemcpy(copy, here, sizeof(text), cudaMemcpyDeviceToHost));
+	ck_assert_str_eq(copy, text);
+	fails(cudaMemcpyPeerAsync(here, 0, there, 2, sizeof(text), stream), cudaErrorInvalidDevice);
+}
+END_TEST
+
+START_TEST(the_default_pool_can_be_told_how_much_to_keep)
+{
+	CUmemAccessDesc access = {.location = {.type = 1, .id = 1}, .flags = 3};
+	uint64_t keep = (uint64_t)64 << 20, told = 0, reserved = 0;
+	cudaMemPool_t pool;
+	void *ptr;
+
+	setenv("SIMGPU_DEVICES", "2", 1);
+	ok(cudaDeviceGetDefaultMemPool(&pool, 0));
+	ok(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &told));
+	ck_assert_uint_eq(told, keep);
+	ok(cudaMallocAsync(&ptr, 1 << 20, cudaStreamLegacy));
+	ok(cudaFreeAsync(ptr, cudaStreamLegacy));
+	ok(cudaDeviceSynchronize());
+	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+	ck_assert_uint_gt(reserved, 0);
+	ok(cudaMemPoolTrimTo(pool, 0));
+	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+	ck_assert_uint_eq(reserved, 0);
+	ok(cudaMemPoolSetAccess(pool, &access, 1));
+	access.location.id = 0;
+	fails(cudaMemPoolSetAccess(pool, &access, 1), cudaErrorInvalidDevice);
+}
+END_TEST
+
 START_TEST(devices_are_chosen_per_thread)
 {
 	int count, device = -1;
@@ -146,18 +228,25 @@ END_TEST
 
 START_TEST(a_capture_through_the_runtime_follows_the_same_rules)
 {
-	int mode = cudaStreamCaptureModeRelaxed, status;
+	int mode = cudaStreamCaptureModeRelaxed, status, least = 1, greatest = 1;
+	unsigned long long id = 0;
 	cudaStream_t stream;
 	cudaGraph_t graph;
 	void *ptr;
 
-	ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	ok(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+	ck_assert_int_gt(least, greatest);
+	ok(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest));
 	ok(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
 	ok(cudaThreadExchangeStreamCaptureMode(&mode));
 	ok(cudaMalloc(&ptr, 64));
 	ok(cudaThreadExchangeStreamCaptureMode(&mode));
 	ok(cudaStreamIsCapturing(stream, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ok(cudaStreamGetCaptureInfo(stream, &status, &id, &graph, NULL, NULL, NULL));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_uint_ne(id, 0);
+	fails(cudaGraphNodeGetDependencies((cudaGraphNode_t)graph, NULL, NULL, NULL), cudaErrorInvalidValue);
 	fails(cudaFree(ptr), cudaErrorStreamCaptureUnsupported);
 	fails(cudaStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
@@ -240,6 +329,9 @@ int main(void)
 	tcase_add_test(tc, calls_become_the_driver_calls_of_the_real_runtime);
 	tcase_add_test(tc, the_last_error_is_kept_until_it_is_fetched);
 	tcase_add_test(tc, bytes_go_there_and_back);
+	tcase_add_test(tc, properties_are_what_the_driver_says);
+	tcase_add_test(tc, devices_reach_each_others_memory);
+	tcase_add_test(tc, the_default_pool_can_be_told_how_much_to_keep);
 	tcase_add_test(tc, devices_are_chosen_per_thread);
 	tcase_add_test(tc, a_capture_through_the_runtime_follows_the_same_rules);
 	tcase_add_test(tc, entry_points_are_the_drivers);

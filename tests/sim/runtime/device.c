@@ -76,7 +76,7 @@ cudaError_t rt_enter_without_context(void)
 	return load_result;
 }
 
-static cudaError_t retain(int device, CUcontext *ctx)
+cudaError_t rt_primary(int device, CUcontext *ctx)
 {
 	cudaError_t error = cudaSuccess;
 
@@ -108,7 +108,7 @@ cudaError_t rt_enter(void)
 		return error; /* a context of the program's own */
 	if (current && primaries[chosen])
 		return cudaSuccess;
-	error = retain(chosen, &primary);
+	error = rt_primary(chosen, &primary);
 	return error ? error : rt_driver.cuCtxSetCurrent(primary);
 }
 
@@ -150,7 +150,7 @@ cudaError_t cudaSetDevice(int device)
 	if (!error && (device < 0 || device >= count))
 		error = cudaErrorInvalidDevice;
 	if (!error && !IS_CHOICE_LAZY)
-		error = retain(device, &ctx);
+		error = rt_primary(device, &ctx);
 	if (!error && !IS_CHOICE_LAZY)
 		error = rt_driver.cuCtxSetCurrent(ctx);
 	if (!error)

@@ -120,6 +120,31 @@ cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
 RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsync_ptsz,
 	address(ptr), stream)
 
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
+{
+	return RT_CALL(cuDeviceGetDefaultMemPool, pool, device);
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_bytes)
+{
+	return RT_CALL(cuMemPoolTrimTo, pool, keep_bytes);
+}
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, int attribute, void *value)
+{
+	return RT_CALL(cuMemPoolGetAttribute, pool, attribute, value);
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, int attribute, void *value)
+{
+	return RT_CALL(cuMemPoolSetAttribute, pool, attribute, value);
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const CUmemAccessDesc *access, size_t n)
+{
+	return RT_CALL(cuMemPoolSetAccess, pool, access, n);
+}
+
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
 	return RT_CALL(cuMemGetInfo_v2, free_bytes, total_bytes);

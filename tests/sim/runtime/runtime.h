@@ -43,6 +43,9 @@ extern struct rt_driver rt_driver __attribute__((visibility("hidden")));
 cudaError_t rt_enter(void) __attribute__((visibility("hidden")));
 cudaError_t rt_enter_without_context(void) __attribute__((visibility("hidden")));
 
+/* The primary context of a device, made and kept if it is not there yet. */
+cudaError_t rt_primary(int device, CUcontext *ctx) __attribute__((visibility("hidden")));
+
 /* Remembers an error for cudaGetLastError and passes it on. */
 cudaError_t rt_done(cudaError_t error) __attribute__((visibility("hidden")));
 

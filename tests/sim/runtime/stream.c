@@ -13,6 +13,16 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 	return RT_CALL(cuStreamCreate, stream, flags);
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+	return RT_CALL(cuStreamCreateWithPriority, stream, flags, priority);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+	return RT_CALL(cuCtxGetStreamPriorityRange, least, greatest);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
 	return RT_CALL(cuStreamDestroy_v2, stream);
@@ -63,6 +73,25 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *status)
 
 RT_PER_THREAD(cudaStreamIsCapturing_ptsz, (cudaStream_t stream, int *status),
 	cuStreamIsCapturing_ptsz, stream, status)
+
+#if RT_VERSION >= 13000 /* these had fewer parameters before */
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, int *status, unsigned long long *id, cudaGraph_t *graph,
+	const cudaGraphNode_t **nodes, const void **edges, size_t *n_nodes)
+{
+	return RT_CALL(cuStreamGetCaptureInfo_v3, stream, status, (uint64_t *)id, graph, nodes, edges, n_nodes);
+}
+
+RT_PER_THREAD(cudaStreamGetCaptureInfo_ptsz,
+	(cudaStream_t stream, int *status, unsigned long long *id, cudaGraph_t *graph,
+		const cudaGraphNode_t **nodes, const void **edges, size_t *n_nodes),
+	cuStreamGetCaptureInfo_v3_ptsz, stream, status, (uint64_t *)id, graph, nodes, edges, n_nodes)
+
+/* Graphs have no nodes here that could be named. */
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *nodes, void *edges, size_t *n_nodes)
+{
+	return rt_done(cudaErrorInvalidValue);
+}
+#endif
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(int *mode)
 {
