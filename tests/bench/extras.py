@@ -27,8 +27,16 @@ CALLS = {
 
 
 def output_of(words, **more):
+    """Of a program that comes to a good end; else Trouble, with the last line that it had to say."""
     words = [str(word) for word in words]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, **more).stdout
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, **more)
+    except (subprocess.SubprocessError, OSError) as error:
+        raise programs.Trouble(str(error)) from None
+    if done.returncode:
+        said = done.stderr.splitlines() or [f"{words[0]} ended with {done.returncode}"]
+        raise programs.Trouble(said[-1])
+    return done.stdout
 
 
 def startup(book, folder, library, rounds):
@@ -149,7 +157,7 @@ def through_peer(book, stat, path, peer):
         events = output_of([stat, "convert", "--to=rmm", path])
         (_, found), = programs.parse_lines(output_of(peer.words, input=events, env={**os.environ, **peer.variables}))
         ratio = int(found["reserved"]) / int(found["allocated"])
-    except (subprocess.SubprocessError, ValueError, KeyError, ZeroDivisionError) as error:
+    except (programs.Trouble, ValueError, KeyError, ZeroDivisionError) as error:
         book.miss("traces", path.name, peer.name, str(error))
         return
     book.value(f"trace {path.name}, {peer.name}: peak reserved over peak allocated", ratio, kind=peer.name,
@@ -165,7 +173,7 @@ def traces(book, stat, folder, peers=()):
     for path in names:
         try:
             answer = json.loads(output_of([stat, "replay", "--json", path]))
-        except (subprocess.SubprocessError, ValueError) as error:
+        except (programs.Trouble, ValueError) as error:
             book.miss("traces", path.name, "gpupool-stat replay", str(error))
             continue
         for run in answer["runs"]:

@@ -51,7 +51,9 @@ def step_check(options):
 
 
 def step_build(options):
-    if not options.sim:
+    if options.sim:
+        peers.build_on_sim(options.sim)
+    else:
         peers.build()
     print(f"bench: library {peers.Place(options.sim).preload}")
 

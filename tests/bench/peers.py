@@ -50,10 +50,16 @@ def runtime_flags(kind):
     return [f"-L{library}", "-lcudart", f"-Wl,-rpath,{library}"]
 
 
-def torch_flags():
+def torch_flags(sim=None):
+    """sim: the folder of the simulated GPU, whose runtime stands before the one that PyTorch brings."""
     torch = package("torch")
-    return [f"-I{torch / 'include'}", f"-I{toolkit() / 'include'}", f"-L{torch / 'lib'}", "-lc10_cuda", "-lc10",
-            f"-Wl,-rpath,{torch / 'lib'}", "-Wl,--allow-shlib-undefined", *runtime_flags("shared")]
+    if sim:
+        headers = package("nvidia") / "cu13" / "include"
+        runtime = [f"-L{sim}", "-Wl,--no-as-needed", "-lcudart"]
+    else:
+        headers, runtime = toolkit() / "include", runtime_flags("shared")
+    return [f"-I{torch / 'include'}", f"-I{headers}", *runtime, f"-L{torch / 'lib'}", "-lc10_cuda", "-lc10",
+            f"-Wl,-rpath,{torch / 'lib'}", "-Wl,--allow-shlib-undefined"]
 
 
 def rmm_flags():
@@ -81,6 +87,7 @@ def compile_to(target, words):
 
 def objects():
     """The sources that all players share, compiled once."""
+    BIN.mkdir(parents=True, exist_ok=True)
     made = [BIN / f"{name}.o" for name in COMMON]
     for target in made:
         compile_to(target, ["cc", "-std=gnu11", "-c", HERE / f"{target.stem}.c"])
@@ -96,14 +103,18 @@ RECIPES = {
     "player_cub": ("peer_cub.cu", None, lambda: ["-cudart", "static"]),
     "player_torch": ("peer_torch.cpp", ["c++", "-std=c++20"], torch_flags),
     "player_rmm": ("peer_rmm.cpp", ["c++", "-std=c++20"], rmm_flags),
+    "trace_torch": ("trace_torch.cpp", ["c++", "-std=c++20"], torch_flags),
 }
+PLAYED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # instead of what all players share
+ON_SIM = ("player_torch", "trace_torch")  # besides what a Meson build has: needs PyTorch
 OTHERS = ("startup", "nothing")
 
 
-def build_player(name, common):
-    source, compiler, flags = RECIPES[name]
+def build_player(target, common, *where):
+    source, compiler, flags = RECIPES[target.name]
     compiler = compiler or [programs.find_nvcc(), "-std=c++17"]
-    compile_to(BIN / name, [*compiler, HERE / source, *common, *flags(), "-ldl", "-lpthread"])
+    compile_to(target, [*compiler, HERE / source, *PLAYED.get(target.name, common), *flags(*where), "-ldl",
+                        "-lpthread"])
 
 
 def first_error(trouble):
@@ -112,26 +123,50 @@ def first_error(trouble):
     return line if line.endswith("not installed") else f"cannot be built: {line[:160]}"
 
 
-def build():
-    """Everything that can be built; why the rest cannot stays in a file, for those who want to run it."""
-    BIN.mkdir(parents=True, exist_ok=True)
-    for name in OTHERS:
-        compile_to(BIN / name, ["cc", HERE / f"{name}.c"])
+def build_players(targets, *where):
+    """Why those that cannot be built cannot, by their names."""
     common, reasons = objects(), {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = {name: pool.submit(build_player, name, common) for name in RECIPES}
+        jobs = {target.name: pool.submit(build_player, target, common, *where) for target in targets}
         for name, job in jobs.items():
             try:
                 job.result()
             except (programs.Trouble, OSError) as trouble:
                 reasons[name] = first_error(trouble)
+    return reasons
+
+
+def keep_reasons(reasons, path):
+    for name, why in reasons.items():
+        print(f"bench: no {name}: {why}", flush=True)
+    path.write_text(json.dumps(reasons))
+
+
+def build():
+    """Everything that can be built; why the rest cannot stays in a file, for those who want to run it."""
+    reasons = build_players([BIN / name for name in RECIPES])
+    for name in OTHERS:
+        compile_to(BIN / name, ["cc", HERE / f"{name}.c"])
     try:
         programs.broken_library()
     except (programs.Trouble, OSError) as trouble:
         reasons[FLOOR] = first_error(trouble)
-    for name, why in reasons.items():
-        print(f"bench: no {name}: {why}", flush=True)
-    REASONS.write_text(json.dumps(reasons))
+    keep_reasons(reasons, REASONS)
+
+
+def build_on_sim(sim):
+    """Likewise what a Meson build has not, for its simulated GPU."""
+    folder = sim.resolve() / "tests"
+    try:
+        package("torch")
+        reasons = build_players([folder / "bench" / name for name in ON_SIM], folder / "sim")
+    except programs.Trouble as trouble:
+        reasons = dict.fromkeys(ON_SIM, str(trouble))
+    keep_reasons(reasons, folder / "bench" / REASONS.name)
+
+
+def load_reasons(path):
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 class Place:
@@ -145,11 +180,12 @@ class Place:
             self.variables = {"LD_LIBRARY_PATH": str(sim / "tests" / "sim")}
             self.stat = sim / "tools" / "gpupool-stat"
             self.reasons = {name: "needs a GPU" for name in RECIPES if not (self.folder / name).exists()}
+            self.reasons |= load_reasons(self.folder / REASONS.name)
             self.broken = sim / "tests" / "broken" / "libgpupool.so"
         else:
             self.folder, self.preload, self.variables = BIN, programs.preload_library(), {}
             self.stat = self.preload.parent.parent / "tools" / "gpupool-stat"
-            self.reasons = json.loads(REASONS.read_text()) if REASONS.exists() else {}
+            self.reasons = load_reasons(REASONS)
             self.broken = None if self.reasons.get(FLOOR) else programs.broken_library()
         self.stat = self.stat if self.stat.exists() else None
 
@@ -196,8 +232,7 @@ class Place:
 
     def torch_pools(self):
         """PyTorch's own pools, which say what they take of the driver: for traces."""
-        return [self.script(name, "torch", "trace_torch.py", variables=TORCH_BACKENDS[name])
-                for name in ("torch", "torch expandable")]
+        return [self.peer(name, "trace_torch", variables=TORCH_BACKENDS[name]) for name in ("torch", "torch expandable")]
 
     def all(self):
         return [self.raw(), *self.gpupool(), *self.others()]

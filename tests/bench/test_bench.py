@@ -7,8 +7,10 @@ driver that does nothing and on the simulated GPU.
 """
 
 import contextlib
+import importlib.util
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -269,10 +271,29 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         words = [sys.executable, "-c", answer]
         book = books.Book()
         for peer in (Peer("other", words, variables={"TIMES": "3"}), Peer("broken", ["false"]),
-                     Peer("silent", ["true"]), Peer("absent", [], why_missing="needs a GPU")):
+                     Peer("full", ["sh", "-c", "echo at first >&2; echo no memory >&2; exit 3"]),
+                     Peer("silent", ["true"]), Peer("gone", ["/nowhere/trace"]),
+                     Peer("absent", [], why_missing="needs a GPU")):
             extras.through_peer(book, STAT, TRACES / "cupy.txt.gz", peer)
         self.assertEqual(book.value_of("trace cupy.txt.gz, other: peak reserved over peak allocated"), 3)
-        self.assertEqual([row["peer"] for row in book.rows if row["type"] == "miss"], ["broken", "silent", "absent"])
+        missed = {row["peer"]: row["why"] for row in book.rows if row["type"] == "miss"}
+        self.assertEqual(list(missed), ["broken", "full", "silent", "gone", "absent"])
+        self.assertEqual((missed["broken"], missed["full"], missed["absent"]),
+                         ("false ended with 1", "no memory", "needs a GPU"))
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
+    def test_traces_go_through_pytorchs_own_pools_on_the_simulated_gpu(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--out", folder, "--part", "traces"]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False,
+                                  env={**os.environ, "PYTHON": sys.executable})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            rows = json.loads((pathlib.Path(folder) / "results.json").read_text())["rows"]
+        self.assertEqual([row for row in rows if row["type"] == "miss"], [])
+        found = {(row["trace"], row["kind"]): row["value"] for row in rows if row["type"] == "value"}
+        for path in TRACES.glob("*.gz"):
+            self.assertGreaterEqual(found[path.name, "torch"], found[path.name, "torch expandable"], path.name)
+            self.assertGreaterEqual(found[path.name, "torch expandable"], 1, path.name)
 
     def test_those_asked_for_play_alone_and_who_is_not_there_is_named(self):
         missed = []
