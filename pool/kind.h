@@ -55,6 +55,12 @@ struct gp_kind_ops {
 	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
 
 	/*
+	 * What waits may be no more than a slab's worth when it takes a block, not a share of the pool: for what cannot
+	 * merge yet it pays twice, since memory may have to be moved later. Not where streams overlap.
+	 */
+	bool wants_merged;
+
+	/*
 	 * Whether it would take a segment of exactly that size, which is neither cut nor merges with anything: what
 	 * waits could hardly make for a better choice. NULL: never, where it costs memory to learn later what is idle.
 	 */

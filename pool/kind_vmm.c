@@ -77,6 +77,7 @@ const struct gp_kind_ops gp_kind_vmm = {
 	.close = gp_range_close,
 	.round = vmm_round,
 	.is_cut = true,
+	.wants_merged = true,
 	.take = vmm_take,
 	.cut = vmm_cut,
 	.put = gp_range_cache_locked,

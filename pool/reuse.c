@@ -69,7 +69,7 @@
 /* With one stream, where the GPU lags behind, it is asked only so seldom whether it still does. */
 enum { ASK_EVERY = 16 };
 
-/* Below this share of the pool, or a slab's worth, pending blocks do not matter to where the next one is cut. */
+/* Below this share of the pool, or a slab's worth, pending blocks hardly matter to where the next one is cut. */
 #define STALE_SHARE 64
 #define STALE_MIN   (2 * GP_MIB)
 
@@ -149,10 +149,12 @@ struct outlook {
 static bool is_stale_locked(struct gp_pool *pool, const struct gp_request *request)
 {
 	const struct gp_kind_ops *kind = request->kind;
+	bool overlap = gp_pool_is_flag(&pool->overlap);
+	uint64_t share = kind->wants_merged && !overlap ? 0 : pool->stats.total_bytes / STALE_SHARE;
 
-	if (pool->pending.bytes <= gp_max(STALE_MIN, pool->stats.total_bytes / STALE_SHARE))
+	if (pool->pending.bytes <= gp_max(STALE_MIN, share))
 		return false;
-	return !kind->has_whole || !gp_pool_is_flag(&pool->overlap) || !kind->has_whole(pool, request->size);
+	return !kind->has_whole || !overlap || !kind->has_whole(pool, request->size);
 }
 
 /* must_be_fresh: takes nothing while so much is pending that the choice would be a poor one. */

@@ -64,7 +64,8 @@ static json_int_t stat_of(const char *pool, const char *name)
 
 /*
  * Peak of memory taken from the driver over peak of live memory, and calls for memory and back. A bar is what is to be
- * reached; where it is not yet, what is reached today may not get worse.
+ * reached: 1.15 for split, for vmm 1.05 or what PyTorch's expandable segments come to, if that is less; where it is not
+ * yet, what is reached today may not get worse.
  */
 static const struct {
 	const char *trace, *pool;
@@ -81,7 +82,7 @@ static const struct {
 	{"conv.txt", "simple", 2.23, TODAY, 1102},
 	{"conv.txt", "binned", 2.45, TODAY, 1140},
 	{"conv.txt", "split", 1.15, BAR, 280},
-	{"conv.txt", "vmm", 1.03, BAR, 450},
+	{"conv.txt", "vmm", 1.026, BAR, 450},
 	{"gpt.txt", "none", 1.03, TODAY, 242448},
 	{"gpt.txt", "simple", 4.84, TODAY, 1873},
 	{"gpt.txt", "binned", 3.12, TODAY, 505},
@@ -91,8 +92,8 @@ static const struct {
 	{"cupy.txt", "simple", 1.01, TODAY, 10},
 	{"cupy.txt", "binned", 1.01, TODAY, 10},
 	{"cupy.txt", "split", 1.15, BAR, 3},
-	{"cupy.txt", "vmm", 1.05, BAR, 10},
-	/* On a GPU that lags as it did: the bars are 1.15 and 1.05, and an adversary has none. */
+	{"cupy.txt", "vmm", 1.0232, BAR, 10},
+	/* On a GPU that lags as it did. */
 	{"elements.rec", "none", 1.19, TODAY, 25059},
 	{"elements.rec", "split", 1.15, BAR, 14},
 	{"elements.rec", "vmm", 1.17, TODAY, 60},
@@ -101,7 +102,7 @@ static const struct {
 	{"graphs.rec", "vmm", 1.05, BAR, 310},
 	{"adversary.rec", "none", 1.53, TODAY, 14342},
 	{"adversary.rec", "split", 2.44, TODAY, 1410},
-	{"adversary.rec", "vmm", 2.61, TODAY, 2120},
+	{"adversary.rec", "vmm", 2.60, TODAY, 2190},
 };
 
 START_TEST(no_trace_takes_more_memory_than_it_may)

@@ -273,43 +273,6 @@ START_TEST(what_is_not_waited_for_is_no_wait_in_vain)
 }
 END_TEST
 
-/*
- * What is cut is chosen once the fences have been asked what else there is, and so is a part of a segment, which might
- * merge with others. With one stream it is always asked: the pool would call the driver more often otherwise.
- */
-static const struct {
-	uint64_t bytes;
-	bool overlap, is_asked;
-} choices[] = {
-	{40 * GP_MIB, true, false},
-	{50 * GP_MIB, true, true},
-	{8 * GP_MIB, true, true},
-	{40 * GP_MIB, false, true},
-};
-
-START_TEST(only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap)
-{
-	/* Two are segments of their own, two share one, of which the second stays. */
-	const uint64_t sizes[] = {40 * GP_MIB, 60 * GP_MIB, 8 * GP_MIB, 8 * GP_MIB};
-	uint64_t addrs[4], other = fixture_alloc(80 * GP_MIB), n_asked;
-
-	for (int i = 0; i < 4; i++)
-		addrs[i] = fixture_alloc(sizes[i]);
-	gp_pool_set_overlap(fixture_pool(), choices[_i].overlap);
-	fixture_alloc(1);
-	for (int i = 0; i < 3; i++)
-		fixture_free(addrs[i]);
-	fake_complete_all(&px.fake);
-	fixture_alloc(1); /* sees that they are complete */
-	fixture_work();
-	fixture_free(other);
-	fake_calls(&px.fake, FAKE_QUERY);
-	fixture_alloc(choices[_i].bytes);
-	n_asked = fake_calls(&px.fake, FAKE_QUERY);
-	ck_assert_int_eq(n_asked != 0, choices[_i].is_asked);
-}
-END_TEST
-
 START_TEST(where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once)
 {
 	fill_turns(false);
@@ -540,13 +503,8 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind != GP_KIND_NONE) {
 		tcase_add_test(tc, where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them);
 		tcase_add_test(tc, a_wait_in_vain_is_short_followed_by_an_order_and_seldom);
-		if (kind == GP_KIND_SPLIT) {
-			/* Long, and the same for all. */
+		if (kind == GP_KIND_SPLIT) /* long, and the same for all */
 			tcase_add_test(tc, waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not);
-			/* Others have no segments, or nothing else. */
-			ADD_ROWS(tc, choices,
-				only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap);
-		}
 		tcase_add_test(tc, what_is_not_waited_for_is_no_wait_in_vain);
 		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
 	}

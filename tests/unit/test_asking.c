@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* When the GPU is asked what it has done before a cached block is taken, which might be better cut elsewhere. */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "pool_fixture.h"
+#include "tests/suite.h"
+
+/*
+ * What is cut is chosen once the fences have been asked what else there is, and so is a part of a segment, which might
+ * merge with others. With one stream it is always asked: the pool would call the driver more often otherwise.
+ */
+static const struct {
+	uint64_t bytes;
+	bool overlap, is_asked;
+} choices[] = {
+	{40 * GP_MIB, true, false},
+	{50 * GP_MIB, true, true},
+	{8 * GP_MIB, true, true},
+	{40 * GP_MIB, false, true},
+};
+
+START_TEST(only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap)
+{
+	/* Two are segments of their own, two share one, of which the second stays. */
+	const uint64_t sizes[] = {40 * GP_MIB, 60 * GP_MIB, 8 * GP_MIB, 8 * GP_MIB};
+	uint64_t addrs[4], other = fixture_alloc(80 * GP_MIB), n_asked;
+
+	for (int i = 0; i < 4; i++)
+		addrs[i] = fixture_alloc(sizes[i]);
+	gp_pool_set_overlap(fixture_pool(), choices[_i].overlap);
+	fixture_alloc(1);
+	for (int i = 0; i < 3; i++)
+		fixture_free(addrs[i]);
+	fake_complete_all(&px.fake);
+	fixture_alloc(1); /* sees that they are complete */
+	fixture_work();
+	fixture_free(other);
+	fake_calls(&px.fake, FAKE_QUERY);
+	fixture_alloc(choices[_i].bytes);
+	n_asked = fake_calls(&px.fake, FAKE_QUERY);
+	ck_assert_int_eq(n_asked != 0, choices[_i].is_asked);
+}
+END_TEST
+
+/* In a pool of some 235 MiB, of which 32 lie free: which kinds ask the GPU before they cut those. */
+static const struct {
+	uint64_t pending;
+	bool overlap, split_asks, vmm_asks;
+} waiting[] = {
+	{GP_MIB, false, false, false},
+	{3 * GP_MIB, false, false, true},
+	{3 * GP_MIB, true, false, false},
+	{8 * GP_MIB, false, true, true},
+	{8 * GP_MIB, true, true, true},
+};
+
+START_TEST(vmm_asks_as_soon_as_little_waits_unless_streams_overlap)
+{
+	bool asks = px.options.kind == GP_KIND_VMM ? waiting[_i].vmm_asks : waiting[_i].split_asks;
+	uint64_t cached = fixture_alloc(32 * GP_MIB), pending = fixture_alloc(waiting[_i].pending);
+
+	fixture_alloc(200 * GP_MIB);
+	gp_pool_set_overlap(fixture_pool(), waiting[_i].overlap);
+	fixture_free_as(cached, GP_FREE_SYNCED);
+	fixture_work();
+	fixture_free(pending);
+	fake_complete_all(&px.fake);
+	fake_calls(&px.fake, FAKE_QUERY);
+	fixture_alloc(4 * GP_MIB);
+	ck_assert_int_eq(fake_calls(&px.fake, FAKE_QUERY) != 0, asks);
+}
+END_TEST
+
+static TCase *case_of(enum gp_kind kind)
+{
+	TCase *tc = fixture_case(kind);
+
+	/* Others have no segments, or nothing else. */
+	if (kind == GP_KIND_SPLIT)
+		ADD_ROWS(tc, choices,
+			only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap);
+	ADD_ROWS(tc, waiting, vmm_asks_as_soon_as_little_waits_unless_streams_overlap);
+	return tc;
+}
+
+int main(void)
+{
+	Suite *suite = suite_create("asking");
+
+	suite_add_tcase(suite, case_of(GP_KIND_SPLIT));
+	suite_add_tcase(suite, case_of(GP_KIND_VMM));
+	return suite_run(suite);
+}
