@@ -18,6 +18,7 @@ struct gp_request {
 	bool is_growth; /* rather a larger pool than what lies in threads' caches */
 	bool is_hit_only; /* gp_pool_alloc_hit */
 	bool is_uncached; /* gp_pool_alloc_uncached */
+	unsigned n_undone; /* times that the driver got back what growing in vain had taken: no news to this request */
 };
 
 /* The least that serves the program: what it gets where memory does not allow the kind's size. */
@@ -39,7 +40,7 @@ struct gp_kind_ops {
 	 * For a kind that takes and gives back memory in its own way; without the pool's lock. As gp_segment_grow and
 	 * gp_segment_give_back, which call them. NULL: by segments.
 	 */
-	int (*grow)(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed);
+	int (*grow)(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed);
 	uint64_t (*give_back)(struct gp_pool *pool, uint64_t want);
 
 	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */

@@ -180,6 +180,8 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 	if (r != -ENOMEM)
 		return r;
 	rounds.bytes = request->size;
+	/* What this attempt gave back is worth another, once: meanwhile work may have completed. */
+	request->n_undone = 0;
 	r = gp_rounds_run(&rounds);
 	*ret_handed = rounds.handed;
 	return r;

@@ -138,4 +138,4 @@ struct gp_piece *gp_range_take_exported_piece_locked(struct gp_pool *pool);
 uint64_t gp_range_give_back(struct gp_pool *pool, uint64_t want);
 
 /* range_fill.c */
-int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed);
+int gp_range_grow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed);

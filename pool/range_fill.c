@@ -32,13 +32,14 @@ enum { SLACK = 28, SLACK_MAX = 40, SLACK_STEP = 10 };
 struct filling {
 	struct gp_pool *pool;
 	struct gp_range *range;
-	const struct gp_request *request;
+	struct gp_request *request;
 	struct gp_window window;
 	struct gp_block *spare; /* a descriptor, for host memory may be short, too, when the window has to be emptied */
 	uint64_t used_bytes; /* when the request came */
 	bool is_again;	     /* memory was moved for such a request before */
 	bool has_moved;
 	bool is_refused;     /* what was mapped could not be unmapped */
+	bool is_news;	     /* to the request, too, should the driver get this back */
 };
 
 /* What may be held in all before memory is moved. */
@@ -208,6 +209,7 @@ static uint64_t empty_part(struct filling *f, const struct gp_block *part)
 		f->is_refused = f->is_refused || gp_piece_remove(f->pool, piece);
 		if (f->is_refused)
 			return piece->addr + piece->size - part->addr;
+		f->request->n_undone += !f->is_news;
 	}
 }
 
@@ -300,7 +302,8 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_handed *re
 	if (!r)
 		r = gp_descriptors_ensure_locked(f->pool);
 	/* Then the rounds look again. */
-	if (!r && is_too_early_locked(f))
+	f->is_news = !r && is_too_early_locked(f);
+	if (f->is_news)
 		r = -ENOMEM;
 	if (!r)
 		*ret_handed = finish_locked(f);
@@ -312,7 +315,7 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_handed *re
 	return r;
 }
 
-int gp_range_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
+int gp_range_grow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
 	struct filling f = {.pool = pool, .request = request, .range = gp_range_for(pool, request->size)};
 	uint64_t start_ns = gp_pool_now_ns(pool);

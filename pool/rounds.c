@@ -46,9 +46,10 @@ static bool search(struct gp_rounds *rounds)
 	return rounds->handed.block != NULL;
 }
 
-static uint64_t n_arrivals(const struct gp_pool *pool)
+/* But for what its own attempts gave back. */
+static uint64_t n_arrivals(const struct gp_rounds *rounds)
 {
-	return atomic_load(&pool->first->n_arrivals);
+	return atomic_load(&rounds->pool->first->n_arrivals) - (rounds->request ? rounds->request->n_undone : 0);
 }
 
 static uint64_t n_handed_out(struct gp_pool *pool)
@@ -63,7 +64,7 @@ static uint64_t n_handed_out(struct gp_pool *pool)
 
 static int attempt(struct gp_rounds *rounds)
 {
-	rounds->n_arrivals = n_arrivals(rounds->pool);
+	rounds->n_arrivals = n_arrivals(rounds);
 	rounds->result = rounds->attempt(rounds);
 	return rounds->result;
 }
@@ -276,8 +277,8 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
 	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
 
-	if (!rounds->handed.block && rounds->result == -ENOMEM && (yielded || rounds->n_arrivals != n_arrivals(pool)) &&
-	    !search(rounds))
+	if (!rounds->handed.block && rounds->result == -ENOMEM &&
+	    (yielded || rounds->n_arrivals != n_arrivals(rounds)) && !search(rounds))
 		attempt(rounds);
 	ns = gp_pool_now_ns(pool) - start_ns;
 	gp_mutex_lock(&pool->lock);

@@ -11,12 +11,12 @@
  */
 struct gp_rounds {
 	struct gp_pool *pool;
-	const struct gp_request *request; /* NULL: not a pool's allocation */
-	uint64_t bytes;			  /* what is missing, at the most */
+	struct gp_request *request; /* NULL: not a pool's allocation */
+	uint64_t bytes;		    /* what is missing, at the most */
 	int (*attempt)(struct gp_rounds *rounds);
 	int (*rescue)(void *arg); /* gp_pool_rescue's */
 	void *rescue_arg;
-	uint64_t n_arrivals; /* the pool's, before the last attempt */
+	uint64_t n_arrivals; /* of others, before the last attempt */
 	int result;	     /* of the last attempt */
 	struct gp_round_stats spent[GP_N_ROUNDS]; /* for this one */
 	struct gp_handed handed;

@@ -388,7 +388,7 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
 	gp_segment_wait_returning(pool, SWAP_WAIT_NS);
 }
 
-int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed)
+int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
 	uint64_t tries[4], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;

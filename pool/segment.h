@@ -8,7 +8,7 @@
 #include "pool_impl.h"
 
 /* Asks the driver for a segment that serves the request, within the budget. -ENOMEM: either said no. */
-int gp_segment_grow(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed);
+int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed);
 
 /* After an attempt to grow: what its result tells of whether the driver has any more. */
 void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result);

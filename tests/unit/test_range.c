@@ -308,6 +308,19 @@ START_TEST(what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes)
 }
 END_TEST
 
+/* What attempts give back of their own is no news to them, or one that is as vain would follow in each round. */
+START_TEST(a_request_that_does_not_fit_is_tried_twice_and_no_more)
+{
+	uint64_t addr;
+
+	fixture_alloc(180 * GP_MIB);
+	fake_calls(&px.fake, FAKE_RESERVE);
+	ck_assert_int_eq(fixture_try(100 * GP_MIB, &addr), -ENOMEM);
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 2 * 4); /* three pieces fit, the fourth does not */
+	ck_assert_uint_eq(fixture_stats().total_bytes, 180 * GP_MIB);
+}
+END_TEST
+
 START_TEST(at_a_limit_memory_moves_however_little_the_pool_has)
 {
 	gp_budget_init(&px.budget, N_BLOCKS * 2 * GRANULE);
@@ -445,9 +458,11 @@ START_TEST(a_pending_block_that_was_exported_is_not_waited_for_in_vain)
 END_TEST
 
 /* A second context comes, say, while memory is mapped behind what may be used on order alone; and nobody can wait. */
+static unsigned n_maps_before;
+
 static void require_completion_there(struct fake *fake, enum fake_call call)
 {
-	if (call != FAKE_MAP)
+	if (call != FAKE_MAP || n_maps_before--)
 		return;
 	fake->hook = NULL;
 	atomic_store(&fake->is_capturing, true);
@@ -455,6 +470,7 @@ static void require_completion_there(struct fake *fake, enum fake_call call)
 	px.options.completion_only = true;
 }
 
+/* In the first attempt, or in one that follows another, which found too little memory. */
 START_TEST(what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough)
 {
 	uint64_t addr = fixture_alloc(40 * GP_MIB);
@@ -464,8 +480,11 @@ START_TEST(what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enou
 	fixture_free(addr);
 	fixture_alloc(GP_ALIGN); /* orders, since so much is pending */
 	ck_assert_uint_eq(fixture_stats().cached_bytes, 40 * GP_MIB + GRANULE - GP_ALIGN);
+	n_maps_before = (unsigned)_i;
+	if (_i)
+		fake_plan(&px.fake, (struct fake_plan){FAKE_RESERVE, 2, 1, -ENOMEM});
 	px.fake.hook = require_completion_there;
-	ck_assert_uint_ne(fixture_alloc(60 * GP_MIB), addr);
+	ck_assert_uint_ne(fixture_alloc(80 * GP_MIB), addr);
 	ck_assert_ptr_null(px.fake.hook);
 }
 END_TEST
@@ -479,7 +498,7 @@ int main(void)
 	tcase_add_test(tc, small_blocks_and_large_ones_are_far_apart);
 	tcase_add_test(tc, memory_that_lies_free_in_pieces_is_moved_together);
 	tcase_add_test(tc, what_the_gpu_may_still_touch_does_not_move);
-	tcase_add_test(tc, what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough);
+	tcase_add_loop_test(tc, what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough, 0, 2);
 	tcase_add_test(tc, a_piece_that_is_partly_used_stays_where_it_is);
 	tcase_add_test(tc, a_loop_calls_the_driver_no_more_after_three_rounds);
 	tcase_add_test(tc, a_loop_that_would_move_for_ever_gets_more_memory_instead);
@@ -488,6 +507,7 @@ int main(void)
 	tcase_add_test(tc, what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back);
 	tcase_add_test(tc, what_cannot_be_moved_stays_and_other_memory_serves);
 	tcase_add_test(tc, what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes);
+	tcase_add_test(tc, a_request_that_does_not_fit_is_tried_twice_and_no_more);
 	tcase_add_test(tc, at_a_limit_memory_moves_however_little_the_pool_has);
 	tcase_add_test(tc, where_nothing_can_be_mapped_there_is_no_such_pool);
 	tcase_add_test(tc, an_exported_block_takes_its_pieces_with_it_and_nothing_else);
