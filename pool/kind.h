@@ -18,7 +18,7 @@ struct gp_request {
 	bool is_growth; /* rather a larger pool than what lies in threads' caches */
 	bool is_hit_only; /* gp_pool_alloc_hit */
 	bool is_uncached; /* gp_pool_alloc_uncached */
-	unsigned n_undone; /* times that the driver got back what growing in vain had taken: no news to this request */
+	unsigned n_undone; /* times that growing in vain gave the driver something back: no news to this request */
 };
 
 /* The least that serves the program: what it gets where memory does not allow the kind's size. */

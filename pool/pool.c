@@ -173,7 +173,7 @@ static int alloc_slow(struct gp_pool *pool, struct gp_request *request, struct g
 	gp_mutex_lock(&pool->lock);
 	pool->stats.misses++;
 	gp_mutex_unlock(&pool->lock);
-	rounds.n_arrivals = atomic_load(&pool->first->n_arrivals);
+	rounds.news = gp_rounds_news(&rounds);
 	r = gp_segment_grow(pool, request, ret_handed);
 	if (r == -ENOMEM)
 		r = settle_for_least(pool, request, ret_handed);
@@ -442,7 +442,8 @@ int gp_pool_rescue(struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *ar
 		.attempt = attempt_rescue,
 		.rescue = attempt,
 		.rescue_arg = arg,
-		.n_arrivals = UINT64_MAX, /* nobody knows when the caller's own attempt was: so one more is due */
+		/* Nobody knows when the caller's own attempt was: so one more is due. */
+		.news = {.n_arrivals = UINT64_MAX},
 	};
 
 	if (gp_pool_is_flag(&pool->dead))

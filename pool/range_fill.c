@@ -77,6 +77,8 @@ static int place(struct filling *f, struct gp_piece *piece, uint64_t addr)
 	int r = gp_piece_map(f->pool, f->range, piece, addr, &f->is_refused);
 
 	f->window.missing -= r ? 0 : bytes;
+	/* Then the driver has it again. */
+	f->request->n_undone += r && r != GP_E_DEAD && !f->is_refused;
 	return r;
 }
 

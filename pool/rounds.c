@@ -46,10 +46,28 @@ static bool search(struct gp_rounds *rounds)
 	return rounds->handed.block != NULL;
 }
 
-/* But for what its own attempts gave back. */
-static uint64_t n_arrivals(const struct gp_rounds *rounds)
+struct gp_news gp_rounds_news(const struct gp_rounds *rounds)
 {
-	return atomic_load(&rounds->pool->first->n_arrivals) - (rounds->request ? rounds->request->n_undone : 0);
+	struct gp_pool *pool = rounds->pool;
+	struct gp_news news = {.n_arrivals = atomic_load(&pool->first->n_arrivals)};
+
+	if (!rounds->request)
+		return news;
+	news.n_arrivals -= rounds->request->n_undone;
+	if (rounds->request->kind->grow) {
+		news.completed = gp_fence_completed(pool->fence);
+		gp_mutex_lock(&pool->lock);
+		news.n_freed = pool->n_handed_out - pool->stats.n_used_blocks;
+		gp_mutex_unlock(&pool->lock);
+	}
+	return news;
+}
+
+static bool is_any_news(const struct gp_rounds *rounds)
+{
+	const struct gp_news now = gp_rounds_news(rounds), *then = &rounds->news;
+
+	return now.n_arrivals != then->n_arrivals || now.n_freed != then->n_freed || now.completed != then->completed;
 }
 
 static uint64_t n_handed_out(struct gp_pool *pool)
@@ -64,7 +82,7 @@ static uint64_t n_handed_out(struct gp_pool *pool)
 
 static int attempt(struct gp_rounds *rounds)
 {
-	rounds->n_arrivals = n_arrivals(rounds);
+	rounds->news = gp_rounds_news(rounds);
 	rounds->result = rounds->attempt(rounds);
 	return rounds->result;
 }
@@ -277,8 +295,7 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
 	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
 
-	if (!rounds->handed.block && rounds->result == -ENOMEM &&
-	    (yielded || rounds->n_arrivals != n_arrivals(rounds)) && !search(rounds))
+	if (!rounds->handed.block && rounds->result == -ENOMEM && (yielded || is_any_news(rounds)) && !search(rounds))
 		attempt(rounds);
 	ns = gp_pool_now_ns(pool) - start_ns;
 	gp_mutex_lock(&pool->lock);

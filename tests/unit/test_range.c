@@ -308,19 +308,6 @@ START_TEST(what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes)
 }
 END_TEST
 
-/* What attempts give back of their own is no news to them, or one that is as vain would follow in each round. */
-START_TEST(a_request_that_does_not_fit_is_tried_twice_and_no_more)
-{
-	uint64_t addr;
-
-	fixture_alloc(180 * GP_MIB);
-	fake_calls(&px.fake, FAKE_RESERVE);
-	ck_assert_int_eq(fixture_try(100 * GP_MIB, &addr), -ENOMEM);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 2 * 4); /* three pieces fit, the fourth does not */
-	ck_assert_uint_eq(fixture_stats().total_bytes, 180 * GP_MIB);
-}
-END_TEST
-
 START_TEST(at_a_limit_memory_moves_however_little_the_pool_has)
 {
 	gp_budget_init(&px.budget, N_BLOCKS * 2 * GRANULE);
@@ -507,7 +494,6 @@ int main(void)
 	tcase_add_test(tc, what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back);
 	tcase_add_test(tc, what_cannot_be_moved_stays_and_other_memory_serves);
 	tcase_add_test(tc, what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes);
-	tcase_add_test(tc, a_request_that_does_not_fit_is_tried_twice_and_no_more);
 	tcase_add_test(tc, at_a_limit_memory_moves_however_little_the_pool_has);
 	tcase_add_test(tc, where_nothing_can_be_mapped_there_is_no_such_pool);
 	tcase_add_test(tc, an_exported_block_takes_its_pieces_with_it_and_nothing_else);
