@@ -292,11 +292,13 @@ SIM_STREAM_PAIR(cuStreamIsCapturing, _ptsz, (CUstream stream, int *status),
 	is_capturing(stream, per_thread, status))
 
 /* Graphs have no nodes here that could be named. */
-static CUresult get_info(
-	CUstream stream, bool per_thread, int *status, uint64_t *id, CUgraph *graph, bool wants_nodes)
+static CUresult get_info(CUstream stream, bool per_thread, int *status, uint64_t *id, CUgraph *graph, bool wants_nodes,
+	bool wants_edges)
 {
 	const struct sim_capture *capture;
 
+	if (wants_edges && !wants_nodes)
+		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(capture_of(stream, per_thread, status, &capture));
 	if (!capture)
 		return CUDA_SUCCESS;
@@ -312,7 +314,7 @@ static CUresult get_info(
 SIM_STREAM_PAIR(cuStreamGetCaptureInfo_v3, _ptsz,
 	(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
 		const void **edges, size_t *n_nodes),
-	get_info(stream, per_thread, status, id, graph, nodes || edges || n_nodes))
+	get_info(stream, per_thread, status, id, graph, nodes || n_nodes, edges))
 
 CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 {

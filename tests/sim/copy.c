@@ -209,7 +209,7 @@ SIM_STREAM_PAIR(cuMemsetD32Async, _ptsz,
 	set(dst, value, 4, n, stream, per_thread, false))
 
 /* One word that others may be waiting for. */
-static CUresult write_value(uint64_t dst, uint32_t value, CUstream handle, bool per_thread)
+static CUresult write_value(uint64_t dst, uint32_t value, unsigned flags, CUstream handle, bool per_thread)
 {
 	struct sim_op op = {.kind = SIM_FILL,
 		.name = sim_call_name(),
@@ -223,7 +223,8 @@ static CUresult write_value(uint64_t dst, uint32_t value, CUstream handle, bool 
 
 	SIM_TRY(sim_stream_of(handle, per_thread, &stream));
 	SIM_TRY(end_of(dst, op.bytes, true, &to));
-	if (!to.block || dst % sizeof(value))
+	if (!to.block || to.block->kind == SIM_MANAGED || dst % sizeof(value) ||
+		flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_op_touch(&op, dst, op.bytes, SIM_ATOMIC);
 	return sim_stream_submit(stream, &op);
@@ -231,4 +232,4 @@ static CUresult write_value(uint64_t dst, uint32_t value, CUstream handle, bool 
 
 SIM_STREAM_PAIR(cuStreamWriteValue32_v2, _ptsz,
 	(CUstream stream, CUdeviceptr dst, uint32_t value, unsigned flags),
-	write_value(dst, value, stream, per_thread))
+	write_value(dst, value, flags, stream, per_thread))

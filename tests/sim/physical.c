@@ -170,9 +170,10 @@ void sim_physical_unmap(struct sim_physical *physical)
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	struct sim_physical *physical = sim_physical_of(handle);
+	struct sim_physical *physical;
 
 	SIM_BEGIN(cuMemRelease);
+	physical = sim_physical_of(handle);
 	if (!physical)
 		return CUDA_ERROR_INVALID_VALUE;
 	physical->n_handles--;
@@ -183,9 +184,10 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 CUresult cuMemGetAllocationPropertiesFromHandle(
 	CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
-	struct sim_physical *physical = sim_physical_of(handle);
+	const struct sim_physical *physical;
 
 	SIM_BEGIN(cuMemGetAllocationPropertiesFromHandle);
+	physical = sim_physical_of(handle);
 	if (!prop || !physical)
 		return CUDA_ERROR_INVALID_VALUE;
 	*prop = physical->properties;

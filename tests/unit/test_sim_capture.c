@@ -321,6 +321,8 @@ START_TEST(a_capture_is_told_from_others_by_its_number)
 {
 	uint64_t first = 0, second = 0, untouched = 77;
 	CUgraph graph = NULL, ended;
+	const CUgraphNode *nodes;
+	const void *edges;
 	CUstream stream;
 	size_t n;
 	int status = -1;
@@ -333,6 +335,8 @@ START_TEST(a_capture_is_told_from_others_by_its_number)
 	ok(cuStreamGetCaptureInfo_v3(stream, &status, &first, &graph, NULL, NULL, NULL));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	fails(cuStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, NULL, NULL, &n), CUDA_ERROR_NOT_SUPPORTED);
+	fails(cuStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
+	fails(cuStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, NULL, &edges, NULL), CUDA_ERROR_INVALID_VALUE);
 	ok(cuStreamEndCapture(stream, &ended));
 	ck_assert_ptr_eq(ended, graph);
 	ok(cuStreamBeginCapture_v2(stream, RELAXED));

@@ -458,6 +458,12 @@ START_TEST(a_handle_tells_what_it_was_made_for)
 	fails(cuMemGetAllocationPropertiesFromHandle(NULL, handle), CUDA_ERROR_INVALID_VALUE);
 	ok(cuMemRelease(handle));
 	fails(cuMemGetAllocationPropertiesFromHandle(&told, handle), CUDA_ERROR_INVALID_VALUE);
+	prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
+	prop.requestedHandleTypes = 0;
+	ok(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+	ok(cuMemGetAllocationPropertiesFromHandle(&told, handle));
+	ck_assert_mem_eq(&told, &prop, sizeof(prop));
+	ok(cuMemRelease(handle));
 }
 END_TEST
 
@@ -472,6 +478,7 @@ START_TEST(no_device_multicasts)
 	ck_assert_int_eq(can, 0);
 	fails(cuMulticastCreate(&handle, prop), CUDA_ERROR_NOT_SUPPORTED);
 	fails(cuMulticastCreate(&handle, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMulticastCreate(NULL, prop), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMulticastAddDevice(handle, 0), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMulticastBindMem(handle, 0, handle, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
 	fails(cuMulticastUnbind(handle, 0, 0, 2 * MIB), CUDA_ERROR_INVALID_VALUE);

@@ -381,7 +381,7 @@ END_TEST
 START_TEST(a_word_that_a_stream_writes_ends_a_wait_for_it)
 {
 	CUstream waiting, writing;
-	CUdeviceptr word;
+	CUdeviceptr word, managed;
 
 	test_start();
 	word = test_alloc(4096);
@@ -395,8 +395,16 @@ START_TEST(a_word_that_a_stream_writes_ends_a_wait_for_it)
 	simgpu_advance(6 * MS);
 	ok(cuStreamQuery(waiting));
 	ck_assert_uint_eq(test_word(word), 5);
+	ck_assert_uint_eq(simgpu_races(), 0);
 	fails(cuStreamWriteValue32_v2(writing, word + 2, 5, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(cuStreamWriteValue32_v2(writing, word, 5, 2), CUDA_ERROR_INVALID_VALUE);
 	fails(cuStreamWriteValue32_v2(writing, 4096, 5, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+	fails(cuStreamWriteValue32_v2(writing, managed, 5, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(test_fill(waiting, word, 1, 0));
+	ok(cuStreamWriteValue32_v2(writing, word, 5, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+	ck_assert_uint_eq(simgpu_races(), 1);
+	simgpu_expect_races(1);
 }
 END_TEST
 

@@ -124,10 +124,26 @@ START_TEST(bytes_go_there_and_back)
 }
 END_TEST
 
+static const struct {
+	int attribute;
+	size_t offset;
+} numbers[] = {
+#define NUMBER(attribute, member) {attribute, offsetof(struct cudaDeviceProp, member)}
+	NUMBER(1, maxThreadsPerBlock), NUMBER(10, warpSize), NUMBER(16, multiProcessorCount),
+	NUMBER(19, canMapHostMemory), NUMBER(31, concurrentKernels), NUMBER(40, asyncEngineCount),
+	NUMBER(41, unifiedAddressing), NUMBER(75, major), NUMBER(76, minor), NUMBER(78, streamPrioritiesSupported),
+	NUMBER(83, managedMemory), NUMBER(89, concurrentManagedAccess), NUMBER(91, canUseHostPointerForRegisteredMem),
+	NUMBER(99, hostRegisterSupported), NUMBER(115, memoryPoolsSupported), NUMBER(116, gpuDirectRDMASupported),
+#undef NUMBER
+};
+
 START_TEST(properties_are_what_the_driver_says)
 {
+	CUresult (*attribute)(int *value, int which, CUdevice device);
+	CUresult (*uuid)(CUuuid *uuid, CUdevice device);
 	struct cudaDeviceProp prop;
-	int version = 0;
+	int version = 0, value;
+	CUuuid id;
 	size_t n;
 
 	memset(&prop, 0xff, sizeof(prop));
@@ -136,10 +152,14 @@ START_TEST(properties_are_what_the_driver_says)
 	ck_assert_str_eq(prop.name, "Simulated GPU");
 	ck_assert_uint_eq(prop.totalGlobalMem, (size_t)3 << 30);
 	ck_assert_int_eq(prop.major, 9);
-	ck_assert_int_eq(prop.minor, 0);
-	ck_assert_int_eq(prop.warpSize, 32);
-	ck_assert_int_eq(prop.multiProcessorCount, 132);
-	ck_assert_int_eq(prop.memoryPoolsSupported, 1);
+	ok(cudaGetDriverEntryPointByVersion("cuDeviceGetAttribute", (void **)&attribute, 12000, 0, NULL));
+	for (size_t i = 0; i < LENGTH(numbers); i++) {
+		ok(attribute(&value, numbers[i].attribute, 0));
+		ck_assert_int_eq(*(int *)((char *)&prop + numbers[i].offset), value);
+	}
+	ok(cudaGetDriverEntryPointByVersion("cuDeviceGetUuid", (void **)&uuid, 12000, 0, NULL));
+	ok(uuid(&id, 0));
+	ck_assert_mem_eq(prop.uuid, &id, sizeof(id));
 	for (n = 0; n < LENGTH(prop.more) && !prop.more[n]; n++)
 		;
 	ck_assert_uint_eq(n, LENGTH(prop.more));
@@ -163,6 +183,8 @@ START_TEST(devices_reach_each_others_memory)
 	ck_assert_int_eq(can, 0);
 	ok(cudaDeviceCanAccessPeer(&can, 0, 1));
 	ck_assert_int_eq(can, 1);
+	fails(cudaDeviceEnablePeerAccess(1, 1), cudaErrorInvalidValue);
+	fails(cudaDeviceEnablePeerAccess(0, 0), cudaErrorInvalidDevice);
 	ok(cudaDeviceEnablePeerAccess(1, 0));
 	fails(cudaDeviceEnablePeerAccess(1, 0), cudaErrorPeerAccessAlreadyEnabled);
 	fails(cudaDeviceEnablePeerAccess(2, 0), cudaErrorInvalidDevice);
@@ -197,6 +219,9 @@ START_TEST(the_default_pool_can_be_told_how_much_to_keep)
 	ok(cudaDeviceSynchronize());
 	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
 	ck_assert_uint_gt(reserved, 0);
+	ok(cudaMemPoolTrimTo(pool, reserved));
+	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &told));
+	ck_assert_uint_eq(told, reserved);
 	ok(cudaMemPoolTrimTo(pool, 0));
 	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
 	ck_assert_uint_eq(reserved, 0);

@@ -11,6 +11,9 @@ cudaError_t cudaDriverGetVersion(int *version)
 }
 
 #if RT_VERSION >= 13000 /* another structure, and another name, before */
+_Static_assert(sizeof(struct cudaDeviceProp) == 1008, "as in driver_types.h");
+_Static_assert(offsetof(struct cudaDeviceProp, gpuDirectRDMASupported) == 724, "as in driver_types.h");
+
 static const struct {
 	int attribute;
 	size_t offset;
@@ -65,8 +68,11 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
 	CUcontext ctx;
-	cudaError_t error = rt_enter() ?: rt_primary(peer, &ctx);
+	int device;
+	cudaError_t error = rt_enter() ?: rt_primary(peer, &ctx) ?: rt_driver.cuCtxGetDevice(&device);
 
+	if (!error && device == peer)
+		error = cudaErrorInvalidDevice;
 	return rt_done(error ? error : rt_driver.cuCtxEnablePeerAccess(ctx, flags));
 }
 
