@@ -28,7 +28,7 @@ from gpu_parts import PARTS
 SKIPPED = 77
 SCHEMA = "gpupool.bench/1"
 BASES = ("own", "split alone")  # peers that the others of their table are held against
-SIMULATED = "The simulated GPU: only that everything runs."
+SIMULATED = "The simulated GPU: its times mean nothing; memory that traces take does."
 HEAD = [
     "Nanoseconds of a pair of malloc and free, or a step of a program: medians, and half the middle half of the runs",
     "in per cent. With several threads: wall time x threads / pairs. A pair of overlap has two blocks.",

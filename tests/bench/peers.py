@@ -3,7 +3,8 @@
 
 """
 The peers that scripts/bench compares, and how their players are built: on a machine with a GPU by nvcc, and on one
-without taken from a Meson build, for the simulated GPU. A peer that is not there has a reason.
+without taken from a Meson build, for the simulated GPU; but PyTorch's, which are built there, too. A peer that is not
+there has a reason.
 """
 
 import concurrent.futures
@@ -74,15 +75,20 @@ def rmm_flags():
             *(f"-Wl,-rpath,{path}" for path in libraries), *runtime_flags("shared")]
 
 
-def is_fresh(target):
+def is_fresh(target, how):
     sources = [path for path in HERE.iterdir() if path.suffix in (".c", ".cpp", ".cu", ".h")]
-    return target.exists() and target.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+    if not target.exists() or target.stat().st_mtime <= max(path.stat().st_mtime for path in sources):
+        return False
+    return how.exists() and how.read_text()
 
 
 def compile_to(target, words):
-    if not is_fresh(target):
-        words = [*words, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target]
+    """Unless it was made of these sources in the same way: of the same PyTorch, say."""
+    how = target.with_name(f"{target.name}.how")
+    words = [str(word) for word in (*words, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target)]
+    if is_fresh(target, how) != " ".join(words):
         programs.run_tool(words, programs.WORK / "log" / f"bench-{target.name}.log")
+        how.write_text(" ".join(words))
 
 
 def objects():

@@ -285,7 +285,7 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
     def test_traces_go_through_pytorchs_own_pools_on_the_simulated_gpu(self):
         with tempfile.TemporaryDirectory() as folder:
             words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--out", folder, "--part", "traces"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False,
+            done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False,
                                   env={**os.environ, "PYTHON": sys.executable})
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             rows = json.loads((pathlib.Path(folder) / "results.json").read_text())["rows"]

@@ -39,7 +39,7 @@ void replay(std::istream &events)
 		if (cells[ACTION] == "allocate") {
 			if (bench_peer.alloc(&live[cells[POINTER]], std::stoull(cells[SIZE]), nullptr))
 				throw std::runtime_error("PyTorch's pool has no memory for: " + line);
-		} else {
+		} else if (cells[ACTION] == "free") { /* else an allocation that failed when it was recorded */
 			const auto found = live.find(cells[POINTER]);
 
 			if (found == live.end())
