@@ -9,8 +9,8 @@
  * Which is best depends:
  *
  *   - While more than a small share of the pool is pending, what the fences say now is asked before anything is taken:
- *     blocks that could not merge yet lead to poor cuts, which cost far more memory than a query costs time. Not where
- *     streams overlap and a segment of just the size is there.
+ *     blocks that could not merge yet lead to poor cuts, which cost far more memory than a query costs time. For vmm
+ *     that share is 0 where one stream works. Not where streams overlap and a segment of just the size is there.
  *   - Only one stream ever worked in the context: an order costs no overlap, but the GPU still stops for it (0.9 us, as
  *     measured), which counts in a loop of short kernels, and a query while it works costs as much. So let blocks take
  *     turns, and with more than two pending order on the last fence, which frees all in one go.
