@@ -163,6 +163,8 @@ def build():
 def build_on_sim(sim):
     """Likewise what a Meson build has not, for its simulated GPU."""
     folder = sim.resolve() / "tests"
+    if not (folder / "bench").is_dir():
+        raise programs.Trouble(f"{sim} is no build directory with tests")
     try:
         package("torch")
         reasons = build_players([folder / "bench" / name for name in ON_SIM], folder / "sim")

@@ -319,6 +319,12 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         self.assertIn("no figure: cub: needs a GPU", done.stdout)
         self.assertEqual(len(found["bars"]), len(bars.BARS))
 
+    def test_the_script_says_what_is_no_build(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([SCRIPT, "--sim", folder], capture_output=True, text=True, timeout=100, check=False)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, f"bench: {folder} is no build directory with tests\n"))
+
     def test_the_script_names_its_parts_by_their_numbers(self):
         told = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
         listed = ", ".join(f"{nth} {name}" for nth, name in enumerate(gpu_parts.PARTS, 1))
