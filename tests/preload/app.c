@@ -4,6 +4,7 @@
 #include "app.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +67,30 @@ uint64_t app_calls(const char *function)
 	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))simulator("simgpu_calls");
 
 	return calls ? calls(function) : 0;
+}
+
+void app_stop_calls(const char *function, bool at_end)
+{
+	bool (*stop)(const char *, bool) = (bool (*)(const char *, bool))simulator("simgpu_stop");
+
+	if (stop && !stop(function, at_end))
+		app_must(-1, function);
+}
+
+void app_await_stopped_call(void)
+{
+	unsigned (*stopped)(void) = (unsigned (*)(void))simulator("simgpu_stopped");
+
+	while (stopped && !stopped())
+		sched_yield();
+}
+
+void app_release_calls(void)
+{
+	void (*go)(void) = (void (*)(void))simulator("simgpu_go");
+
+	if (go)
+		go();
 }
 
 uint64_t app_now_ns(void)

@@ -58,6 +58,15 @@ void app_fact(const char *name, uint64_t value);
 uint64_t app_calls(const char *function); /* of the simulated driver, so far; else 0 */
 uint64_t app_now_ns(void); /* the simulated driver's clock, which knows what the GPU does, or the machine's */
 void app_fact_calls(const char *function);
+
+/*
+ * Calls of a function of the simulated driver stand still inside it, at their start or at their end, until they are
+ * released (tests/sim/simgpu.h). On a real driver none of this does anything.
+ */
+void app_stop_calls(const char *function, bool at_end);
+void app_await_stopped_call(void);
+void app_release_calls(void);
+
 void app_tell_driver(void); /* what the simulated driver has counted that matters */
 
 /* Lets the test look into the process: it goes on when the test says so. */

@@ -48,6 +48,8 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state); /* a wait here would die with the lock */
 	pthread_mutex_lock(&sim.lock);
 	sim_config_load();
+	sim_nap(fn);
+	sim_stop_here(fn, SIM_AT_START);
 	sim.calls[fn]++;
 	if (sim.gone)
 		return CUDA_ERROR_DEINITIALIZED;
@@ -87,6 +89,8 @@ void sim_call_leave(struct sim_call *call)
 	if (call->prev)
 		return;
 	realtime = sim.config.realtime;
+	sim_stop_here(call->fn, SIM_AT_END);
+	sim_nap(call->fn);
 	pthread_mutex_unlock(&sim.lock);
 	if (realtime)
 		burn(call->spent_ns);

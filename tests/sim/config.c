@@ -96,6 +96,16 @@ static bool set_cost(const char *name, size_t len, const char *value)
 	return true;
 }
 
+static bool set_jitter(const char *name, size_t len, const char *value)
+{
+	enum sim_fn fn = sim_fn_find(name, len);
+
+	if (fn == SIM_N_FNS || !value)
+		return false;
+	sim.config.jitter[fn] = (unsigned)strtoul(value, NULL, 10);
+	return true;
+}
+
 static bool hide(const char *name, size_t len, const char *value)
 {
 	bool found = false;
@@ -163,6 +173,7 @@ void sim_config_load(void)
 	for (int fn = 0; fn < SIM_N_FNS; fn++)
 		sim.config.cost_ns[fn] = sim_fns[fn].cost_ns;
 	each_word("SIMGPU_LATENCY", set_cost);
+	each_word("SIMGPU_JITTER", set_jitter);
 	each_word("SIMGPU_HIDE", hide);
 	each_word("SIMGPU_DISAGREE", disagree);
 	each_word("SIMGPU_LACKS", lack);

@@ -79,7 +79,7 @@ CUresult sim_primary_release(struct sim_ctx *ctx);
 
 /* thread.c: what belongs to a host thread. */
 struct sim_thread {
-	uint64_t id;
+	uint64_t id, jitter;
 	struct sim_family **stack;
 	unsigned depth, capacity;
 	int capture_mode;

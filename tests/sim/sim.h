@@ -57,6 +57,11 @@ const char *sim_call_name(void); /* of the call that the thread is in */
 void sim_call_spend(uint64_t ns);
 void sim_call_charge_bytes(size_t bytes, uint64_t ns_per_mib); /* the part of the cost that grows */
 
+/* Where a call can be made to stand still: before it has any effect, and when only its return is left. */
+enum sim_place { SIM_AT_START, SIM_AT_END, SIM_N_PLACES };
+void sim_stop_here(enum sim_fn fn, enum sim_place place);
+void sim_nap(enum sim_fn fn); /* SIMGPU_JITTER */
+
 #define SIM_TRY(expr)                                                                              \
 	do {                                                                                       \
 		CUresult sim_try_ = (expr);                                                        \
@@ -95,6 +100,7 @@ struct sim_config {
 	unsigned char lacks[SIM_N_ATTRIBUTES / 8]; /* of the devices: a bit for each attribute that reads 0 */
 	bool hidden[SIM_N_FNS], disagrees[SIM_N_FNS];
 	uint64_t cost_ns[SIM_N_FNS];
+	unsigned jitter[SIM_N_FNS]; /* one call in so many is held up; 0: none */
 	bool cost_given[SIM_N_FNS];
 };
 

@@ -44,5 +44,14 @@ SIMGPU_API size_t simgpu_allocated_bytes(
  */
 SIMGPU_API bool simgpu_fault(const char *spec);
 
+/*
+ * From now on calls of this driver function stand still inside the driver while other threads go on: before they have
+ * any effect, or at_end, when only their return is left. False: there is no such function. A call that is not released
+ * within the time of SIMGPU_DEADLOCK_MS says so and goes on.
+ */
+SIMGPU_API bool simgpu_stop(const char *name, bool at_end);
+SIMGPU_API unsigned simgpu_stopped(void); /* threads that stand still */
+SIMGPU_API void simgpu_go(void);	  /* releases them; later calls pass where these stood */
+
 /* The program's own CPU access to memory that the GPU also sees, for the race detector. */
 SIMGPU_API void simgpu_host_access(const void *ptr, size_t bytes, bool is_write);

@@ -4,6 +4,8 @@
 /* Waits that cannot end, faults to order, costs, and the driver's own life and death. */
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -274,6 +276,60 @@ START_TEST(ordered_faults_come_at_the_call_they_are_ordered_for)
 }
 END_TEST
 
+static _Atomic bool has_returned;
+
+static void *allocate(void *ptr)
+{
+	ok(cuCtxSetCurrent(test_ctx));
+	ok(cuMemAlloc_v2(ptr, 64 * MIB));
+	has_returned = true;
+	return NULL;
+}
+
+/* At its start a call has no effect yet, at its end only its return is left. */
+START_TEST(a_stopped_call_stands_still_until_it_is_released)
+{
+	bool at_end = _i;
+	size_t before;
+	pthread_t thread;
+	CUdeviceptr ptr;
+
+	test_start_with("SIMGPU_DEADLOCK_MS", NEVER);
+	before = simgpu_allocated_bytes(0);
+	ck_assert(!simgpu_stop("cuNoSuch", at_end));
+	ck_assert(simgpu_stop("cuMemAlloc_v2", at_end));
+	ck_assert_int_eq(pthread_create(&thread, NULL, allocate, &ptr), 0);
+	while (!simgpu_stopped())
+		sched_yield();
+	ck_assert_uint_eq(simgpu_allocated_bytes(0) - before, at_end ? 64 * MIB : 0);
+	ck_assert(!has_returned);
+	simgpu_go();
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_eq(simgpu_stopped(), 0);
+	/* Later calls pass. */
+	ok(cuMemAlloc_v2(&ptr, 64 * MIB));
+}
+END_TEST
+
+START_TEST(a_stopped_call_that_is_not_released_goes_on)
+{
+	CUdeviceptr ptr;
+
+	test_start_with("SIMGPU_DEADLOCK_MS", QUICKLY);
+	ck_assert(simgpu_stop("cuMemAlloc_v2", false));
+	ok(cuMemAlloc_v2(&ptr, 64 * MIB));
+}
+END_TEST
+
+START_TEST(calls_with_jitter_give_the_same_answers)
+{
+	test_start_with("SIMGPU_JITTER", "cuMemAlloc_v2=1,cuMemFree_v2=2");
+	for (unsigned i = 0; i < 20; i++)
+		ok(cuMemFree_v2(test_alloc(4096)));
+	ck_assert_uint_eq(simgpu_calls("cuMemFree_v2"), 20);
+}
+END_TEST
+
 START_TEST(a_sticky_fault_kills_the_context)
 {
 	CUdeviceptr ptr;
@@ -438,6 +494,9 @@ static TCase *fault_cases(void)
 
 	tcase_add_loop_test(tc, ordered_faults_come_at_the_call_they_are_ordered_for, 0,
 		sizeof(specs) / sizeof(*specs));
+	tcase_add_loop_test(tc, a_stopped_call_stands_still_until_it_is_released, 0, 2);
+	tcase_add_test(tc, a_stopped_call_that_is_not_released_goes_on);
+	tcase_add_test(tc, calls_with_jitter_give_the_same_answers);
 	tcase_add_test(tc, a_sticky_fault_kills_the_context);
 	tcase_add_test(tc, a_kernel_that_traps_kills_its_context_when_it_does);
 	tcase_add_test(tc, costs_pass_on_the_virtual_clock);
