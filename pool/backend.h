@@ -24,7 +24,7 @@ enum {
 struct gp_backend {
 	const struct gp_backend_ops *ops;
 	void *arg;	      /* handed to every function */
-	struct gp_work *work; /* what is submitted, to whatever a fence covers; NULL: nobody says (work.h) */
+	struct gp_work *work; /* the submissions that fences cover; NULL: they are not reported (work.h) */
 };
 
 /*

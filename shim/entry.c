@@ -64,6 +64,7 @@
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                                              \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                                              \
 	{                                                                                                              \
+		struct gp_work_lane *lane;                                                                             \
 		CUresult r;                                                                                            \
                                                                                                                        \
 		if (!gp_real_ready())                                                                                  \
@@ -71,18 +72,21 @@
 		if (!gp_real.symbol)                                                                                   \
 			return CUDA_ERROR_NOT_FOUND;                                                                   \
 		gp_in_order_see(stream, flags);                                                                        \
+		lane = gp_submit_begin();                                                                              \
 		r = gp_real.symbol arguments;                                                                          \
-		gp_work_note(&gp_submitted);                                                                           \
+		gp_submit_end(lane);                                                                                   \
 		return r;                                                                                              \
 	}                                                                                                              \
 	EXPORTED(symbol, parameters)                                                                                   \
 	{                                                                                                              \
+		struct gp_work_lane *lane;                                                                             \
 		CUresult r;                                                                                            \
                                                                                                                        \
 		if (gp_unlikely(!gp_in_order_is_past() || !gp_real_is_found() || !gp_real.symbol))                     \
 			return see_##symbol arguments;                                                                 \
+		lane = gp_submit_begin();                                                                              \
 		r = gp_real.symbol arguments;                                                                          \
-		gp_work_note(&gp_submitted);                                                                           \
+		gp_submit_end(lane);                                                                                   \
 		return r;                                                                                              \
 	}
 #include "hooks.def"

@@ -38,20 +38,24 @@ static void look(const CUlaunchConfig *config, int flags)
 
 CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
+	struct gp_work_lane *lane;
 	CUresult r;
 
 	look(config, CU_GET_PROC_ADDRESS_DEFAULT);
+	lane = gp_submit_begin();
 	r = gp_real.cuLaunchKernelEx(config, function, params, extra);
-	gp_work_note(&gp_submitted);
+	gp_submit_end(lane);
 	return r;
 }
 
 CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
+	struct gp_work_lane *lane;
 	CUresult r;
 
 	look(config, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+	lane = gp_submit_begin();
 	r = gp_real.cuLaunchKernelEx_ptsz(config, function, params, extra);
-	gp_work_note(&gp_submitted);
+	gp_submit_end(lane);
 	return r;
 }

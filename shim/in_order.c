@@ -16,6 +16,7 @@
 #include "thread.h"
 
 struct gp_work gp_submitted = GP_WORK_INIT;
+_Thread_local struct gp_work_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
 _Atomic bool gp_in_order_told;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

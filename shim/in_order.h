@@ -30,8 +30,9 @@
 /* For what is in no order whatever the stream, and what has streams in places of its own. */
 #define GP_STREAM_ANY ((CUstream)~(uintptr_t)0)
 
-/* All that is submitted is told here, once the driver has it; until there may be work that we do not see. */
+/* Every submission is reported here, for as long as the driver's call takes; until some may not be seen. */
 extern struct gp_work gp_submitted;
+extern _Thread_local struct gp_work_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
 
 /* It is over, and everybody has been told. */
 extern _Atomic bool gp_in_order_told;
@@ -67,6 +68,22 @@ void gp_in_order_say(void);
 
 /* Somebody asks for an interface that no header tells of, by its 16 bytes. */
 void gp_in_order_note_private(const void *id);
+
+/* Around the driver's call that submits. */
+static inline struct gp_work_lane *gp_submit_begin(void)
+{
+	struct gp_work_lane *lane = gp_submit_lane;
+
+	if (gp_unlikely(!lane))
+		gp_submit_lane = lane = gp_work_lane(&gp_submitted);
+	gp_work_enter(&gp_submitted, lane);
+	return lane;
+}
+
+static inline void gp_submit_end(struct gp_work_lane *lane)
+{
+	gp_work_leave(lane);
+}
 
 /* Something is about to be submitted; NULL means the thread's own stream if the function's flags are not 0. */
 static inline void gp_in_order_see(CUstream stream, int flags)

@@ -4,6 +4,7 @@
 /* What frees ask the driver for, by what was submitted before them. The driver is asked how often. */
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include "app_driver.h"
 #include "lib_next.h"
@@ -155,6 +156,50 @@ static void capture(void)
 	APP_MUST(cuGraphInstantiateWithFlags(&graph, captured, 0));
 }
 
+/* Fences that two frees record while another thread is still inside the call. */
+static void (*submit_inside)(CUdeviceptr ptr);
+
+static void *submit_there(void *ptr)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	submit_inside(*(CUdeviceptr *)ptr);
+	return NULL;
+}
+
+static void inside(const char *name, void (*submit)(CUdeviceptr ptr))
+{
+	CUdeviceptr ptr = app_alloc(BLOCK), second = app_alloc(BLOCK), third = app_alloc(BLOCK);
+	uint64_t n_first, n_second;
+	pthread_t thread;
+
+	submit_inside = submit;
+	app_stop_calls(name, true);
+	APP_MUST(pthread_create(&thread, NULL, submit_there, &ptr));
+	app_await_stopped_call();
+	n_first = free_of(second);
+	n_second = free_of(third);
+	app_release_calls();
+	APP_MUST(pthread_join(thread, NULL));
+	printf("%s, not returned: %u, %u\n", name, (unsigned)n_first, (unsigned)n_second);
+	APP_MUST(cuMemFree_v2(ptr));
+}
+
+static void each_inside(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+
+	prepare();
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		*(void **)&named = dlsym(driver, rows[i].name);
+		inside(rows[i].name, rows[i].submit);
+	}
+	inside("cuLaunchKernel", launch);
+	inside("cuLaunchKernelEx", launch_ex);
+	inside("cuLaunchHostFunc", call_host);
+	capture();
+	inside("cuGraphLaunch", launch_graph);
+}
+
 static void each(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -264,6 +309,7 @@ static void ending(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"each", each},
+	{"each-inside", each_inside},
 	{"idle", idle},
 	{"small", small},
 	{"blind", blind},

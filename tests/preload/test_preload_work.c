@@ -38,6 +38,21 @@ START_TEST(each_function_that_submits_or_waits_makes_the_next_free_record)
 }
 END_TEST
 
+START_TEST(each_function_that_submits_or_waits_makes_every_free_record_until_it_returns)
+{
+	unsigned n = 0;
+
+	play("each-inside", pools[_i]);
+	for (char *line = strtok(play_out, "\n"); line; line = strtok(NULL, "\n")) {
+		const char *counts = strrchr(line, ':');
+
+		ck_assert_msg(counts && !strcmp(counts, ": 1, 1"), "%s", line);
+		n++;
+	}
+	ck_assert_uint_eq(n, 31);
+}
+END_TEST
+
 START_TEST(what_submits_nothing_costs_the_next_free_nothing)
 {
 	play("idle", pools[_i]);
@@ -117,6 +132,8 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, each_function_that_submits_or_waits_makes_the_next_free_record, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, each_function_that_submits_or_waits_makes_every_free_record_until_it_returns, 0,
+		(int)LENGTH(pools));
 	tcase_add_loop_test(tc, what_submits_nothing_costs_the_next_free_nothing, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, what_a_thread_keeps_needs_no_fence_either, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(tc, where_work_may_be_unseen_each_free_records, 0, (int)LENGTH(asked));

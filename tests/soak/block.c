@@ -37,6 +37,14 @@ static CUresult launch(CUfunction function, CUstream stream, void **params)
 	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
+CUresult soak_slow_fill_locked(const struct soak_block *block, CUstream stream, uint64_t ns)
+{
+	uint64_t ptr = block->ptr, words = block->words;
+	uint32_t value = block->value;
+
+	return launch(soak_contexts[block->context].spin_fill, stream, (void *[]){&ptr, &words, &value, &ns});
+}
+
 CUresult soak_fill_locked(const struct soak_block *block, CUstream stream, struct soak_random *random)
 {
 	struct soak_context *context = &soak_contexts[block->context];
@@ -44,7 +52,7 @@ CUresult soak_fill_locked(const struct soak_block *block, CUstream stream, struc
 	uint32_t value = block->value;
 
 	if (soak_one_in(random, SLOW_ONE_IN))
-		return launch(context->spin_fill, stream, (void *[]){&ptr, &words, &value, &ns});
+		return soak_slow_fill_locked(block, stream, ns);
 	return launch(context->fill, stream, (void *[]){&ptr, &words, &value});
 }
 
@@ -87,12 +95,12 @@ CUdeviceptr soak_alloc(size_t bytes)
 	return 0;
 }
 
-bool soak_block_take(struct soak_block *block, unsigned context, struct soak_random *random)
+bool soak_block_take(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random)
 {
 	struct soak_stream *stream;
 
 	*block = (struct soak_block){
-		.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = soak_random_bytes(random)};
+		.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = bytes};
 	block->ptr = soak_alloc(block->bytes);
 	if (!block->ptr)
 		return false;
@@ -150,7 +158,7 @@ void soak_block_drop(struct soak_block *block, struct soak_random *random)
 	block->ptr = 0;
 }
 
-static uint32_t *take_pinned(size_t bytes)
+uint32_t *soak_take_pinned(size_t bytes)
 {
 	void *host = NULL;
 	CUresult r = cuMemHostAlloc(&host, bytes, 0);
@@ -170,7 +178,7 @@ void soak_block_upload(struct soak_block *block, struct soak_random *random)
 	struct soak_stream *stream = stream_of(block);
 	uint32_t words = choose_words(block, random);
 	size_t bytes = words * sizeof(uint32_t);
-	uint32_t *host = words ? take_pinned(bytes) : NULL;
+	uint32_t *host = words ? soak_take_pinned(bytes) : NULL;
 
 	if (!host)
 		return;
@@ -193,7 +201,7 @@ void soak_block_download(const struct soak_block *block, struct soak_random *ran
 {
 	struct soak_stream *stream = stream_of(block);
 	size_t bytes = block->words * sizeof(uint32_t);
-	uint32_t *host = bytes ? take_pinned(bytes) : NULL;
+	uint32_t *host = bytes ? soak_take_pinned(bytes) : NULL;
 	unsigned long long wrong = 0;
 
 	if (!host)

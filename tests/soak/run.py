@@ -23,9 +23,13 @@ SHARES = {"split": 3, "vmm": 3, "binned": 3, "simple": 3, "none": 1}
 ABSENT = "absent"  # the program without gpupool: what is wrong there is the program's or the simulator's fault
 MODES = ("ordered", "completed")
 LIMIT_MIB = 64
+# In every third process some calls are held up before their effect and before their return. Few threads: each fence that
+# another thread records meanwhile covers the submission.
+JITTER_THREADS = 4
+JITTER = "cuGraphLaunch=2,cuLaunchKernel=100,cuMemcpyHtoDAsync_v2=100,cuCtxRecordEvent=100"
 
 REPORTS = re.compile(r"WARNING: ThreadSanitizer|ERROR: \w+Sanitizer|runtime error:")
-COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures", "ended", "exports", "clients", "killed",
+COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures", "ended", "exports", "inflight", "clients", "killed",
            "ooms", "races", "deadlocks", "invalid", "wrong", "reports", "failed")
 BAD = ("races", "deadlocks", "invalid", "wrong", "reports", "failed")
 EMULATOR = os.environ.get("GPUPOOL_TEST_EMULATOR", "").split()
@@ -69,6 +73,10 @@ def make_rows(args):
     return rows
 
 
+def has_jitter(row):
+    return row.n_runs % 3 == 1
+
+
 def environment(args, row, runtime_dir):
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env.update({
@@ -78,6 +86,8 @@ def environment(args, row, runtime_dir):
         "SIMGPU_DEADLOCK_MS": "60000",  # threads of a busy machine may stand still for long
         "TSAN_OPTIONS": "atexit_sleep_ms=0 " + os.environ.get("TSAN_OPTIONS", ""),
     })
+    if has_jitter(row):
+        env["SIMGPU_JITTER"] = JITTER
     if row.kind == ABSENT:
         return env
     env.update({
@@ -125,7 +135,8 @@ def run_once(args, row, seed):
     n = min(row.left, args.chunk)
     row.left -= n
     row.n_runs += 1
-    command = [args.program, str(n), str(seed), str(args.threads)]
+    n_threads = min(args.threads, JITTER_THREADS) if has_jitter(row) else args.threads
+    command = [args.program, str(n), str(seed), str(n_threads)]
     start, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory(prefix="gpupool-soak-") as runtime_dir:
         env = environment(args, row, runtime_dir)

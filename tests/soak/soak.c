@@ -29,6 +29,7 @@ static const char *const count_names[SOAK_N_COUNTS] = {
 	[SOAK_CAPTURES] = "captures",
 	[SOAK_ENDED] = "ended",
 	[SOAK_EXPORTS] = "exports",
+	[SOAK_INFLIGHT] = "inflight",
 	[SOAK_CHECKS] = "checks",
 	[SOAK_CLIENTS] = "clients",
 	[SOAK_KILLED] = "killed",
@@ -113,7 +114,7 @@ static void op_take(struct thread *self, struct soak_block *block)
 	unsigned context = soak_random(&self->random) % soak_n_contexts;
 
 	soak_use_context(&soak_contexts[context]);
-	if (soak_block_take(block, context, &self->random))
+	if (soak_block_take(block, context, soak_random_bytes(&self->random), &self->random))
 		soak_block_fill(block, &self->random);
 }
 
@@ -166,6 +167,11 @@ static void op_capture(struct thread *self, struct soak_block *block)
 	soak_block_capture(block, &self->random);
 }
 
+static void op_launch(struct thread *self, struct soak_block *block)
+{
+	soak_inflight_launch(block, &self->random);
+}
+
 static void op_visit(struct thread *self, struct soak_block *block)
 {
 	pthread_rwlock_rdlock(&soak_calm);
@@ -200,6 +206,7 @@ static const struct {
 	{180, op_upload},
 	{180, op_download},
 	{32, op_capture},
+	{96, op_launch},
 	{20, op_renew},
 	{12, op_export},
 	{3, op_client},
@@ -213,6 +220,7 @@ static void step(struct thread *self)
 	struct soak_block *block = &self->own[soak_random(&self->random) % SOAK_OWN];
 	unsigned at = soak_random(&self->random) % sum_of_weights, i = 0;
 
+	soak_inflight_free(block, &self->random);
 	if (!block->ptr) {
 		op_take(self, block);
 		return;
@@ -280,6 +288,7 @@ static void run_phase(uint64_t phase, uint64_t n_operations, unsigned n_threads)
 	}
 	for (unsigned i = 0; i < n_threads; i++)
 		pthread_join(threads[i].id, NULL);
+	soak_inflight_end();
 	compare(n_threads);
 	for (unsigned i = 0; i < n_threads; i++)
 		for (unsigned k = 0; k < SOAK_OWN; k++)

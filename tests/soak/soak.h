@@ -49,6 +49,7 @@ enum soak_count {
 	SOAK_CAPTURES, /* those that did */
 	SOAK_ENDED,    /* contexts that ended with memory in them */
 	SOAK_EXPORTS,  /* blocks offered to other processes */
+	SOAK_INFLIGHT, /* blocks freed as soon as the GPU began to use them */
 	SOAK_CHECKS,   /* of blocks */
 	SOAK_CLIENTS,  /* of the control socket */
 	SOAK_KILLED,   /* of these */
@@ -115,7 +116,8 @@ struct soak_block {
 };
 
 CUdeviceptr soak_alloc(size_t bytes); /* 0: none left, or refused */
-bool soak_block_take(struct soak_block *block, unsigned context, struct soak_random *random);
+uint32_t *soak_take_pinned(size_t bytes); /* or NULL */
+bool soak_block_take(struct soak_block *block, unsigned context, size_t bytes, struct soak_random *random);
 void soak_block_fill(struct soak_block *block, struct soak_random *random);
 void soak_block_check(const struct soak_block *block);
 void soak_block_drop(struct soak_block *block, struct soak_random *random); /* refused: it is still there */
@@ -125,9 +127,14 @@ void soak_stream_renew(unsigned context, struct soak_random *random);
 
 /* Puts a fill of the block's first words into the stream, whose lock is held; the driver's result. */
 CUresult soak_fill_locked(const struct soak_block *block, CUstream stream, struct soak_random *random);
+CUresult soak_slow_fill_locked(const struct soak_block *block, CUstream stream, uint64_t ns); /* after so long */
+
+/* inflight.c: graphs whose block belongs to the thread that frees it as soon as the GPU says that they run */
+void soak_inflight_launch(struct soak_block *block, struct soak_random *random);
+void soak_inflight_free(struct soak_block *own, struct soak_random *random); /* an empty own block may be filled */
+void soak_inflight_end(void); /* of a phase, with no other thread there: frees all of them */
 
 /* rare.c */
-
 /* Captures a fill of the block, with memory that comes and goes meanwhile, and replays the graph. */
 void soak_block_capture(struct soak_block *block, struct soak_random *random);
 

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "fence_fixture.h"
 #include "pool/work.h"
@@ -104,26 +105,30 @@ START_TEST(before_the_first_fence_and_where_nobody_says_each_free_needs_one)
 END_TEST
 
 /*
- * Threads submit and free at the same time, each what it submitted itself: that must be covered by whatever fence the
- * free relies on. What the GPU has is behind a lock, as in a driver.
+ * Threads submit and free at the same time. Each frees what the GPU was just seen to run, whoever submitted it: the
+ * fence that the free relies on must cover that. The GPU has the work for as long as the submitting call goes on after
+ * it, as in a driver. A lock keeps records and submissions apart, as in a driver.
  */
 enum { N_WORKERS = 4, N_STEPS = 40000 };
 
 static struct gp_work shared;
 static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t n_submitted;
+static _Atomic uint64_t n_submitted;
 static _Atomic uint64_t clean_epoch; /* of the last record, which covers: */
 static _Atomic uint64_t clean;
 
-static uint64_t submit(void)
+/* Other threads run between the parts of some submissions. */
+static void submit(struct gp_work_lane *lane, unsigned nth)
 {
-	uint64_t n;
-
+	gp_work_enter(&shared, lane);
+	if (nth % 2)
+		sched_yield();
 	pthread_mutex_lock(&driver);
-	n = ++n_submitted;
+	atomic_fetch_add(&n_submitted, 1);
 	pthread_mutex_unlock(&driver);
-	gp_work_note(&shared);
-	return n;
+	if (nth % 3)
+		sched_yield();
+	gp_work_leave(lane);
 }
 
 /* As fence.c does it, where the pool's lock orders the records. */
@@ -135,45 +140,87 @@ static void record(void)
 	pthread_mutex_lock(&fence);
 	epoch = gp_work_look(&shared);
 	pthread_mutex_lock(&driver);
-	atomic_store_explicit(&clean, n_submitted, memory_order_relaxed);
+	atomic_store_explicit(&clean, atomic_load(&n_submitted), memory_order_relaxed);
 	pthread_mutex_unlock(&driver);
 	atomic_store_explicit(&clean_epoch, epoch, memory_order_release);
 	pthread_mutex_unlock(&fence);
 }
 
+struct worker {
+	unsigned steps_per_submission;
+	unsigned n_wrong, n_covered;
+};
+
 static void *work(void *arg)
 {
-	unsigned *n_wrong = arg, step = *n_wrong;
-	uint64_t last = 0;
+	struct worker *worker = arg;
+	struct gp_work_lane *lane = gp_work_lane(&shared);
 
-	*n_wrong = 0;
-	for (unsigned i = 0; i < N_STEPS; i++) {
-		uint64_t epoch, covered;
+	for (unsigned i = 1; i <= N_STEPS; i++) {
+		uint64_t seen, epoch, covered;
 
-		if (i * 7 % 11 < step)
-			last = submit();
+		if (i % worker->steps_per_submission == 0)
+			submit(lane, i / worker->steps_per_submission);
+		seen = atomic_load(&n_submitted);
 		epoch = atomic_load_explicit(&clean_epoch, memory_order_acquire);
 		covered = atomic_load_explicit(&clean, memory_order_relaxed);
-		if (epoch && gp_work_epoch(&shared) == epoch)
-			*n_wrong += covered < last;
-		else if (i % 3 == 0)
+		if (epoch && gp_work_epoch(&shared) == epoch) {
+			worker->n_wrong += covered < seen;
+			worker->n_covered++;
+		} else if (i % 3 == 0) {
 			record();
+		}
 	}
 	return NULL;
 }
 
-START_TEST(what_a_thread_submitted_is_covered_by_what_its_free_relies_on)
+START_TEST(what_the_gpu_was_seen_to_run_is_covered_by_the_fence_that_a_free_relies_on)
 {
-	unsigned n_wrong[N_WORKERS] = {1, 2, 5, 9}; /* how often of eleven times each submits; then what went wrong */
+	struct worker workers[N_WORKERS] = {{23}, {31}, {47}, {101}};
 	pthread_t threads[N_WORKERS];
+	unsigned n_covered = 0;
 
 	shared = GP_WORK_INIT;
 	for (unsigned i = 0; i < N_WORKERS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &n_wrong[i]), 0);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 	for (unsigned i = 0; i < N_WORKERS; i++) {
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-		ck_assert_uint_eq(n_wrong[i], 0);
+		ck_assert_uint_eq(workers[i].n_wrong, 0);
+		n_covered += workers[i].n_covered;
 	}
+	ck_assert_uint_gt(n_covered, N_STEPS / 100);
+}
+END_TEST
+
+START_TEST(a_record_beside_a_submission_is_good_for_no_epoch)
+{
+	struct gp_work work = GP_WORK_INIT;
+	struct gp_work_lane *first = gp_work_lane(&work), *second = gp_work_lane(&work);
+
+	ck_assert_ptr_ne(first, second);
+	gp_work_enter(&work, second);
+	ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
+	gp_work_enter(&work, second); /* a callback of the driver's that submits */
+	gp_work_leave(second);
+	ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
+	gp_work_leave(second);
+	ck_assert_uint_ne(gp_work_look(&work), GP_WORK_NO_EPOCH);
+}
+END_TEST
+
+START_TEST(threads_beyond_the_number_of_lanes_share_them)
+{
+	struct gp_work work = GP_WORK_INIT;
+	struct gp_work_lane *lanes[2 * GP_WORK_LANES];
+
+	for (unsigned i = 0; i < 2 * GP_WORK_LANES; i++)
+		gp_work_enter(&work, lanes[i] = gp_work_lane(&work));
+	ck_assert_ptr_eq(lanes[0], lanes[GP_WORK_LANES]);
+	for (unsigned i = 0; i < 2 * GP_WORK_LANES; i++) {
+		ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
+		gp_work_leave(lanes[i]);
+	}
+	ck_assert_uint_ne(gp_work_look(&work), GP_WORK_NO_EPOCH);
 }
 END_TEST
 
@@ -185,7 +232,9 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, who_submits_ends_what_was_looked_at_and_no_more);
 	tcase_add_test(tc, what_is_lost_is_lost_for_good);
-	tcase_add_test(tc, what_a_thread_submitted_is_covered_by_what_its_free_relies_on);
+	tcase_add_test(tc, a_record_beside_a_submission_is_good_for_no_epoch);
+	tcase_add_test(tc, threads_beyond_the_number_of_lanes_share_them);
+	tcase_add_test(tc, what_the_gpu_was_seen_to_run_is_covered_by_the_fence_that_a_free_relies_on);
 	suite_add_tcase(suite, fences);
 	tcase_add_checked_fixture(fences, setup_seen, teardown);
 	tcase_add_test(fences, a_free_with_nothing_in_front_of_it_is_done_with_the_fence_before_it);

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Blocks that are freed while the call that gave the GPU work on them goes on. A thread launches a graph that sets a
+ * flag and then fills a block. Whichever thread sees the flag first frees the block, and allocates again: perhaps
+ * before the launch has returned.
+ */
+
+#include "soak.h"
+
+enum { N_LAUNCHES = 4, N_QUERIES = 64, SLOW_NS = 1000000 };
+
+struct launch {
+	struct soak_block block; /* ptr 0: this place is free */
+	uint32_t *flag;          /* pinned; the GPU sets it to 1 */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct launch launches[N_LAUNCHES];
+static _Atomic unsigned n_launches;
+
+static bool put(const struct launch *launch)
+{
+	bool is_there = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < N_LAUNCHES && !is_there; i++) {
+		if (!launches[i].block.ptr) {
+			launches[i] = *launch;
+			is_there = true;
+		}
+	}
+	n_launches += is_there;
+	pthread_mutex_unlock(&lock);
+	return is_there;
+}
+
+/* One of which the GPU says that it runs. */
+static bool take_running(struct launch *launch)
+{
+	bool is_there = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < N_LAUNCHES && !is_there; i++) {
+		if (launches[i].block.ptr && __atomic_load_n(launches[i].flag, __ATOMIC_ACQUIRE) == 1) {
+			*launch = launches[i];
+			launches[i].block.ptr = 0;
+			is_there = true;
+		}
+	}
+	n_launches -= is_there;
+	pthread_mutex_unlock(&lock);
+	return is_there;
+}
+
+static CUgraphExec make_graph(const struct launch *launch, CUstream stream, struct soak_random *random)
+{
+	struct soak_block flag = {
+		.ptr = (uintptr_t)launch->flag, .context = launch->block.context, .value = 1, .words = 1};
+	CUgraphExec exec = NULL;
+	CUgraph graph = NULL;
+	CUresult flagged, filled, ended;
+
+	SOAK_MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	flagged = soak_fill_locked(&flag, stream, random);
+	filled = soak_slow_fill_locked(&launch->block, stream, SLOW_NS);
+	ended = cuStreamEndCapture(stream, &graph);
+	if (flagged || filled || ended) {
+		soak_wrong("captures of a launch that were spoilt, with error", ended);
+		return NULL;
+	}
+	SOAK_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	SOAK_MUST(cuGraphDestroy(graph));
+	return exec;
+}
+
+static void launch_locked(struct soak_block *block, struct soak_stream *stream, struct soak_random *random)
+{
+	struct launch launch = {.block = *block, .flag = soak_take_pinned(sizeof(uint32_t))};
+	CUgraphExec exec;
+
+	if (!launch.flag)
+		return;
+	*launch.flag = 0;
+	launch.block.value = soak_random(random);
+	launch.block.generation = stream->generation;
+	exec = make_graph(&launch, stream->handle, random);
+	if (exec && put(&launch)) {
+		block->ptr = 0; /* it belongs to the thread that sees the flag */
+		SOAK_MUST(cuGraphLaunch(exec, stream->handle));
+	} else {
+		SOAK_MUST(cuMemFreeHost(launch.flag));
+	}
+	if (exec)
+		SOAK_MUST(cuGraphExecDestroy(exec));
+}
+
+void soak_inflight_launch(struct soak_block *block, struct soak_random *random)
+{
+	struct soak_stream *stream = &soak_contexts[block->context].streams[block->stream];
+
+	if (!block->stream || !block->words || n_launches == N_LAUNCHES)
+		return;
+	pthread_rwlock_rdlock(&soak_calm);
+	pthread_mutex_lock(&stream->lock);
+	if (block->generation > stream->lost)
+		launch_locked(block, stream, random);
+	pthread_mutex_unlock(&stream->lock);
+	pthread_rwlock_unlock(&soak_calm);
+}
+
+/*
+ * Waits a moment for a launch that has begun. Nothing is submitted meanwhile: a fence of gpupool's, recorded before or
+ * by the free of the own block, stays the last one.
+ */
+static bool await_running(struct launch *launch, struct soak_block *own, struct soak_random *random)
+{
+	size_t unused[2];
+
+	if (!n_launches)
+		return false;
+	if (own->ptr && soak_one_in(random, 4)) {
+		soak_use_context(&soak_contexts[own->context]);
+		soak_block_drop(own, random);
+	}
+	for (unsigned i = 0; n_launches && i < N_QUERIES; i++) {
+		if (take_running(launch))
+			return true;
+		SOAK_MUST(cuMemGetInfo_v2(&unused[0], &unused[1])); /* simulated time passes in the driver alone */
+	}
+	return false;
+}
+
+/* Not during a capture in the global mode, for which the driver refuses to free. */
+static void free_launch(const struct launch *launch)
+{
+	soak_use_context(&soak_contexts[launch->block.context]);
+	pthread_rwlock_rdlock(&soak_calm);
+	SOAK_MUST(cuMemFree_v2(launch->block.ptr));
+	SOAK_MUST(cuMemFreeHost(launch->flag));
+	pthread_rwlock_unlock(&soak_calm);
+}
+
+void soak_inflight_free(struct soak_block *own, struct soak_random *random)
+{
+	struct soak_block next;
+	struct launch launch;
+
+	if (!await_running(&launch, own, random))
+		return;
+	free_launch(&launch);
+	soak_count(SOAK_INFLIGHT);
+	if (!soak_block_take(&next, launch.block.context, launch.block.bytes, random))
+		return;
+	soak_block_fill(&next, random);
+	if (own->ptr)
+		soak_block_drop(&next, random);
+	else
+		*own = next;
+}
+
+void soak_inflight_end(void)
+{
+	struct launch launch;
+
+	for (unsigned i = 0; i < soak_n_contexts; i++) {
+		soak_use_context(&soak_contexts[i]);
+		SOAK_MUST(cuCtxSynchronize());
+	}
+	while (take_running(&launch))
+		free_launch(&launch);
+}
