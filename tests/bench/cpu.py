@@ -59,6 +59,12 @@ def stream_cells():
             *(cell("window", size, live=32, streams=4) for size in (64 * KIB, 0))]
 
 
+def submission_cells():
+    """What the program's own submissions take longer, and pairs with a submission between malloc and free."""
+    return [cell(pattern, 64 * KIB, f", {n} streams" if n else "", streams=n, live=1)
+            for pattern in ("submit", "submitted") for n in (0, 4)]
+
+
 def pinned_cells():
     return [cell("pinned", size, live=4) for size in (4 * KIB, MIB, 256 * MIB)]
 
@@ -83,7 +89,7 @@ def run_pairs(book, options, log):
     peers = peers_of(options, [options.programs / "player_driver"])
     run_groups(book, options, log, peers, [
         Group("one thread", one_thread_cells(options.scale)), Group("four streams alive", stream_cells()),
-        Group("pinned", pinned_cells()), *thread_groups((("window", (1, 4, 16)), ("handover", (2, 16)))),
+        *[Group("submissions", [one]) for one in submission_cells()], Group("pinned", pinned_cells()), *thread_groups((("window", (1, 4, 16)), ("handover", (2, 16)))),
         *growth_groups(options.scale)])
     for runtime in ("static", "shared"):
         peers = peers_of(options, [options.programs / f"player_runtime_{runtime}"], f", {runtime}")

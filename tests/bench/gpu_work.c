@@ -141,6 +141,11 @@ int gpu_work_kernel(void *ptr, unsigned us, void *stream)
 	return driver.cuLaunchKernel(spin_fill, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
+int gpu_work_submit(void *stream)
+{
+	return HAS(cuLaunchHostFunc) ? driver.cuLaunchHostFunc(stream, do_nothing, NULL) : CUDA_ERROR_NOT_FOUND;
+}
+
 int gpu_work_copy_in(void *ptr, size_t bytes, unsigned n)
 {
 	n %= n_streams ? n_streams : 1;

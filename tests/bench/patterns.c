@@ -170,6 +170,27 @@ static unsigned step_handover(struct bench_lane *lane, unsigned n)
 	return lane->turn ? step_consume(lane, n) : step_produce(lane, n);
 }
 
+static unsigned step_submit(struct bench_lane *lane, unsigned n)
+{
+	for (unsigned i = 0; i < n && !lane->error; i++)
+		lane->error = gpu_work_submit(gpu_work_stream(0));
+	return n;
+}
+
+/* A pair whose free needs a fence of its own. */
+static unsigned step_submitted(struct bench_lane *lane, unsigned n)
+{
+	struct bench_slot slot;
+
+	for (unsigned i = 0; i < n && !lane->error; i++) {
+		if (!fill(lane, &slot, false))
+			break;
+		lane->error = gpu_work_submit(gpu_work_stream(0));
+		empty(lane, &slot, false);
+	}
+	return n;
+}
+
 static unsigned step_kernel(struct bench_lane *lane, unsigned n)
 {
 	const struct bench_request *request = lane->request;
@@ -234,6 +255,8 @@ static const struct bench_pattern patterns[] = {
 	{"batch", step_batch, .has_window = true},
 	{"handover", step_handover, .is_handed_over = true},
 	{"pinned", step_pinned, .has_window = true, .is_pinned = true},
+	{"submit", step_submit, .has_window = true},
+	{"submitted", step_submitted},
 	{"kernel", step_kernel, .has_kernels = true},
 	{"hoisted", step_hoisted, .has_window = true, .has_kernels = true},
 	{"overlap", step_overlap, .has_kernels = true},
