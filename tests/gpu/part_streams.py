@@ -18,6 +18,10 @@ WRONG_SHARE = 0.5
 # What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
 FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
 RAW_ROUNDS = 300
+INFLIGHT_ROUNDS = 20
+BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1"}
+INFLIGHT = [("graph", 64 << 20, {}), ("graph", 64 << 10, {}), ("kernel", 64 << 20, BLOCKING),
+            ("kernel", 64 << 10, BLOCKING), ("kernel", 64 << 20, {})]
 ORDER_ENDS = ["stream", "used", "memset", "copy", "graph", "thread", "early", "legacy", "none"]
 
 
@@ -123,6 +127,20 @@ def run_order_ends(results, out, config):
             results.check(f"{config.name}: order ends by {way}: used again under unfinished work", is_used_again)
 
 
+def run_inflight(results, out, config):
+    """A block is freed by another thread while the call that gave the GPU work on it goes on."""
+    for mode, size, variables in INFLIGHT:
+        name = f"{mode} of {size >> 10} KiB" + (", launches wait" if variables else "")
+        log = out / "streams" / f"inflight-{config.name}-{name.replace(' ', '-').replace(',', '')}.txt"
+        words = [programs.BIN / "inflight", mode, size, INFLIGHT_ROUNDS]
+        done = programs.run_program(config, words, log, timeout=60, more=variables)
+        rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "inflight"]
+        results.check(f"{config.name}: freed before its launch returns, {name}: no round is wrong",
+                      len(rows) == 1 and rows[0]["wrong"] == "0", f"status {done.status}")
+        for pairs in rows:
+            results.note(f"{config.name} | {name}: rounds freed before the launch returned", int(pairs["inside"]))
+
+
 def run(results, out, options):
     programs.build_programs()
     library = programs.preload_library()
@@ -135,6 +153,7 @@ def run(results, out, options):
     for config in programs.pool_configs(library)[:5]:
         run_free_wait(results, out, config)
         run_order_ends(results, out, config)
+        run_inflight(results, out, config)
         if config.name not in ("raw", "none"):
             told.run(results, out, config)
     for config in configs(library, defective):

@@ -25,7 +25,7 @@ BIN = WORK / "bin"
 
 # How told.cu is built: with which runtime, and whose default stream.
 TOLD = {"told": ("static", "legacy"), "told_shared": ("shared", "legacy"), "told_threads": ("static", "per-thread")}
-CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "beyond", "probes"]
+CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes"]
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
     ("green_probe", SOURCES / "green_probe.c"),

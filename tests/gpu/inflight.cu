@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory that is freed while the call that gave the GPU work on it goes on. A thread launches work that says on the host
+ * that it runs, and then writes to a block for a while. Another thread frees the block as soon as it reads that, and
+ * allocates again: the real cudaFree waits for the work.
+ *
+ *   inflight graph BYTES ROUNDS    a graph whose first node is a host function, with many nodes behind it
+ *   inflight kernel BYTES ROUNDS   one kernel; with CUDA_LAUNCH_BLOCKING=1 its launch returns when it is done
+ *
+ * Says in how many rounds the launch had not returned when the block was freed, in how many the same address came back,
+ * and in how many the new owner found wrong bytes.
+ */
+
+#include "gpu.h"
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+static const unsigned long long WORK_NS = 50000000;
+static const int GRAPH_NODES = 3000;
+static const size_t TOUCHED_MAX = 1 << 20;
+
+static volatile int *runs; /* the round that the GPU works on, as it says itself */
+static cudaStream_t launching, other;
+
+__global__ void say_and_write(volatile int *said, int round, char *p, size_t bytes, unsigned long long ns)
+{
+	if (!threadIdx.x && said) {
+		*said = round;
+		__threadfence_system();
+	}
+	gpu_delay(ns);
+	for (size_t i = threadIdx.x; i < bytes; i += blockDim.x)
+		p[i] = 1;
+}
+
+__global__ void count_other_than(const char *p, size_t bytes, char value, unsigned *count)
+{
+	unsigned mine = 0;
+
+	for (size_t i = threadIdx.x; i < bytes; i += blockDim.x)
+		mine += p[i] != value;
+	atomicAdd(count, mine);
+}
+
+__global__ void do_nothing()
+{
+}
+
+static void CUDART_CB say(void *round)
+{
+	*runs = (int)(intptr_t)round;
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+static cudaGraphExec_t make_graph(int round, char *p, size_t bytes)
+{
+	cudaGraphExec_t exec;
+	cudaGraph_t graph;
+
+	CHECK(cudaStreamBeginCapture(launching, cudaStreamCaptureModeRelaxed));
+	CHECK(cudaLaunchHostFunc(launching, say, (void *)(intptr_t)round));
+	for (int i = 0; i < GRAPH_NODES; i++)
+		do_nothing<<<1, 1, 0, launching>>>();
+	say_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, bytes, WORK_NS);
+	CHECK(cudaStreamEndCapture(launching, &graph));
+	CHECK(cudaGraphInstantiate(&exec, graph, 0));
+	CHECK(cudaGraphDestroy(graph));
+	return exec;
+}
+
+/* Later modules are loaded when they are first used, which waits for the GPU. */
+static void use_all_kernels(char *p, unsigned *count)
+{
+	say_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, 0, 1);
+	do_nothing<<<1, 1, 0, launching>>>();
+	count_other_than<<<1, 256, 0, other>>>(p, 0, 0, count);
+	CHECK(cudaDeviceSynchronize());
+}
+
+/* Fences behind which nothing is submitted, as far as this thread knows. */
+static void free_twice(size_t bytes)
+{
+	void *first, *second;
+
+	CHECK(cudaMalloc(&first, std::max(bytes, (size_t)64 << 20)));
+	CHECK(cudaMalloc(&second, std::max(bytes, (size_t)64 << 20)));
+	CHECK(cudaFree(first));
+	CHECK(cudaDeviceSynchronize());
+	CHECK(cudaFree(second));
+}
+
+static unsigned count_wrong(char *p, size_t bytes, unsigned *count)
+{
+	unsigned n;
+
+	CHECK(cudaMemsetAsync(count, 0, sizeof(*count), other));
+	count_other_than<<<1, 256, 0, other>>>(p, bytes, 2, count);
+	CHECK(cudaMemcpyAsync(&n, count, sizeof(n), cudaMemcpyDeviceToHost, other));
+	CHECK(cudaStreamSynchronize(other));
+	return n;
+}
+
+struct round_result {
+	bool is_inside, is_same, is_wrong;
+};
+
+static round_result run_round(int round, bool is_graph, size_t bytes, unsigned *count)
+{
+	size_t touched = std::min(bytes, TOUCHED_MAX);
+	std::atomic<bool> has_returned{false};
+	cudaGraphExec_t exec = nullptr;
+	char *old, *fresh;
+	round_result result;
+
+	CHECK(cudaMalloc(&old, bytes));
+	if (is_graph)
+		exec = make_graph(round, old, touched);
+	free_twice(bytes);
+	std::thread launcher([&] {
+		CHECK(cudaSetDevice(0));
+		if (is_graph)
+			CHECK(cudaGraphLaunch(exec, launching));
+		else
+			say_and_write<<<1, 256, 0, launching>>>(runs, round, old, touched, WORK_NS);
+		CHECK(cudaGetLastError());
+		has_returned = true;
+	});
+	while (*runs != round)
+		;
+	result.is_inside = !has_returned;
+	CHECK(cudaFree(old));
+	CHECK(cudaMalloc(&fresh, bytes));
+	result.is_same = fresh == old;
+	CHECK(cudaMemsetAsync(fresh, 2, touched, other));
+	CHECK(cudaStreamSynchronize(other));
+	launcher.join();
+	CHECK(cudaDeviceSynchronize());
+	result.is_wrong = count_wrong(fresh, touched, count) != 0;
+	CHECK(cudaFree(fresh));
+	if (exec)
+		CHECK(cudaGraphExecDestroy(exec));
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	int n_rounds = argc == 4 ? atoi(argv[3]) : 0, n_inside = 0, n_same = 0, n_wrong = 0;
+	bool is_graph = argc == 4 && !strcmp(argv[1], "graph");
+	size_t bytes = argc == 4 ? strtoull(argv[2], nullptr, 0) : 0;
+	unsigned *count;
+
+	if (!n_rounds || !bytes || (!is_graph && strcmp(argv[1], "kernel") != 0)) {
+		fprintf(stderr, "usage: %s graph|kernel BYTES ROUNDS\n", argv[0]);
+		return 64;
+	}
+	gpu_require();
+	CHECK(cudaSetDevice(0));
+	CHECK(cudaHostAlloc((void **)&runs, sizeof(*runs), cudaHostAllocMapped));
+	*runs = 0;
+	CHECK(cudaStreamCreateWithFlags(&launching, cudaStreamNonBlocking));
+	CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+	CHECK(cudaMalloc(&count, sizeof(*count)));
+	use_all_kernels((char *)count, count);
+	for (int round = 1; round <= n_rounds; round++) {
+		round_result result = run_round(round, is_graph, bytes, count);
+
+		n_inside += result.is_inside;
+		n_same += result.is_same;
+		n_wrong += result.is_wrong;
+	}
+	printf("inflight mode=%s bytes=%zu rounds=%d inside=%d same=%d wrong=%d\n", argv[1], bytes, n_rounds, n_inside,
+		n_same, n_wrong);
+	return 0;
+}
