@@ -21,7 +21,9 @@
 
 static const unsigned long long WORK_NS = 50000000;
 static const int GRAPH_NODES = 3000;
-static const size_t TOUCHED_MAX = 1 << 20;
+static const size_t TOUCHED_MAX = 1 << 20, LARGE = 64 << 20;
+/* New owners: as many as it takes to get to the block among what a thread has at hand. */
+static const size_t OWNERS_BYTES = 256 << 20, OWNERS_MAX = 128;
 
 static volatile int *runs; /* the round that the GPU works on, as it says itself */
 static cudaStream_t launching, other;
@@ -81,16 +83,20 @@ static void use_all_kernels(char *p, unsigned *count)
 	CHECK(cudaDeviceSynchronize());
 }
 
-/* Fences behind which nothing is submitted, as far as this thread knows. */
-static void free_twice(size_t bytes)
+/*
+ * Has fences recorded, behind which nothing is submitted as far as this thread knows, by frees of more than a thread
+ * would keep to itself. The memory is taken again, so that nothing but the block of the round is free.
+ */
+static void record_fences(void *taken[2])
 {
-	void *first, *second;
-
-	CHECK(cudaMalloc(&first, std::max(bytes, (size_t)64 << 20)));
-	CHECK(cudaMalloc(&second, std::max(bytes, (size_t)64 << 20)));
-	CHECK(cudaFree(first));
-	CHECK(cudaDeviceSynchronize());
-	CHECK(cudaFree(second));
+	for (int i = 0; i < 2; i++)
+		CHECK(cudaMalloc(&taken[i], LARGE));
+	for (int i = 0; i < 2; i++) {
+		CHECK(cudaFree(taken[i]));
+		CHECK(cudaDeviceSynchronize());
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK(cudaMalloc(&taken[i], LARGE));
 }
 
 static unsigned count_wrong(char *p, size_t bytes, unsigned *count)
@@ -108,18 +114,34 @@ struct round_result {
 	bool is_inside, is_same, is_wrong;
 };
 
+/* Frees the block and gives its memory to new owners, which are written at once. */
+static std::vector<char *> pass_on(char *old, size_t bytes, size_t touched)
+{
+	std::vector<char *> owners(std::min(OWNERS_BYTES / bytes, OWNERS_MAX));
+
+	CHECK(cudaFree(old));
+	for (char *&owner : owners) {
+		CHECK(cudaMalloc(&owner, bytes));
+		CHECK(cudaMemsetAsync(owner, 2, touched, other));
+	}
+	CHECK(cudaStreamSynchronize(other));
+	return owners;
+}
+
 static round_result run_round(int round, bool is_graph, size_t bytes, unsigned *count)
 {
 	size_t touched = std::min(bytes, TOUCHED_MAX);
 	std::atomic<bool> has_returned{false};
 	cudaGraphExec_t exec = nullptr;
-	char *old, *fresh;
-	round_result result;
+	std::vector<char *> owners;
+	round_result result = {};
+	void *taken[2];
+	char *old;
 
 	CHECK(cudaMalloc(&old, bytes));
 	if (is_graph)
 		exec = make_graph(round, old, touched);
-	free_twice(bytes);
+	record_fences(taken);
 	std::thread launcher([&] {
 		CHECK(cudaSetDevice(0));
 		if (is_graph)
@@ -132,15 +154,16 @@ static round_result run_round(int round, bool is_graph, size_t bytes, unsigned *
 	while (*runs != round)
 		;
 	result.is_inside = !has_returned;
-	CHECK(cudaFree(old));
-	CHECK(cudaMalloc(&fresh, bytes));
-	result.is_same = fresh == old;
-	CHECK(cudaMemsetAsync(fresh, 2, touched, other));
-	CHECK(cudaStreamSynchronize(other));
+	owners = pass_on(old, bytes, touched);
 	launcher.join();
 	CHECK(cudaDeviceSynchronize());
-	result.is_wrong = count_wrong(fresh, touched, count) != 0;
-	CHECK(cudaFree(fresh));
+	for (char *owner : owners) {
+		result.is_same |= owner == old;
+		result.is_wrong |= count_wrong(owner, touched, count) != 0;
+		CHECK(cudaFree(owner));
+	}
+	for (void *p : taken)
+		CHECK(cudaFree(p));
 	if (exec)
 		CHECK(cudaGraphExecDestroy(exec));
 	return result;
