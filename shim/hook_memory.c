@@ -13,6 +13,7 @@
 #include "caller.h"
 #include "debug.h"
 #include "in_order.h"
+#include "libraries.h"
 #include "memory.h"
 #include "oom.h"
 #include "oom_hook.h"
@@ -135,6 +136,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 
 	if (gp_unlikely(!ptr || !bytes))
 		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	gp_libraries_see();
 	caller = gp_caller_now();
 	tcache = cache_to_alloc();
 	if (gp_likely(tcache)) {
@@ -189,6 +191,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 	size_t multiple = 0, row;
 	uint64_t addr = 0;
 
+	gp_libraries_see();
 	if (is_pitch_request(ptr, pitch, width, height, element_bytes))
 		context = gp_context_current();
 	if (is_served(context))

@@ -14,6 +14,7 @@
 #include <errno.h>
 
 #include "caller.h"
+#include "libraries.h"
 #include "memory.h"
 #include "runtime.h"
 
@@ -92,10 +93,12 @@ static inline struct gp_thread_cache *place_at_hand(uintptr_t caller, unsigned u
 static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
 {
 	bool was_at_hand = place_at_hand(caller, GP_UNUSUAL_TO_ALLOC) != NULL; /* and was asked in vain */
-	struct gp_thread_cache *place = place_to_alloc(caller);
+	struct gp_thread_cache *place;
 	uint64_t addr;
 	int r;
 
+	gp_libraries_see();
+	place = place_to_alloc(caller);
 	if (!place)
 		return false;
 	r = was_at_hand ? gp_tcache_alloc_more(place->tcache, bytes, NUMBER(), true, &addr)

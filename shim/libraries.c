@@ -4,27 +4,58 @@
 #include "libraries.h"
 
 #include <link.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "state.h"
+#include "thread.h"
 
-static const char *const names[] = {
-	"libmpi.so", "libmpi_cxx.so", "libmpich.so", "libucp.so", "libuct.so", "libfabric.so"};
+/* Looks while some thread may be inside dlopen: each costs about 100 ns, so all of them some milliseconds. */
+enum { LOOKS_MAX = 1 << 16 };
+
+/*
+ * The names that file names begin with. Blocks are to be whole where memory is exported by legacy IPC handles, which
+ * the verbs do not use. (NCCL loads the verbs in every job on several GPUs, so this would cost many programs memory.)
+ */
+static const struct library {
+	const char *name;
+	bool needs_whole;
+} libraries[] = {
+	{"libmpi.so", true},
+	{"libmpi_cxx.so", true},
+	{"libmpi_ibm.so", true},
+	{"libmpich.so", true},
+	{"libucp.so", true},
+	{"libuct.so", true},
+	{"libfabric.so", true},
+	{"libibverbs.so", false},
+};
+
+_Thread_local bool gp_libraries_is_opening __attribute__((tls_model("initial-exec")));
 
 static _Atomic unsigned long long looked_at; /* how many objects had been loaded at the last look */
+static _Atomic unsigned n_opening;  /* threads that entered dlopen and were not seen since */
+static _Atomic unsigned n_openings; /* counts all that sets the bit; wraps */
+static _Atomic unsigned n_looks;    /* since then, while some thread may be inside dlopen */
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *found)
+struct found {
+	const struct library *any, *whole; /* or NULL */
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	unsigned long long loaded = info->dlpi_adds;
 	const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+	struct found *found = arg;
 
-	if (atomic_load_explicit(&looked_at, memory_order_relaxed) == loaded)
+	if (atomic_load_explicit(&looked_at, memory_order_relaxed) == info->dlpi_adds)
 		return 1;
 	base = base ? base + 1 : info->dlpi_name;
-	for (size_t i = 0; base && i < sizeof(names) / sizeof(names[0]); i++)
-		if (strncmp(base, names[i], strlen(names[i])) == 0)
-			*(const char **)found = names[i];
+	for (size_t i = 0; base && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		if (strncmp(base, libraries[i].name, strlen(libraries[i].name)) != 0)
+			continue;
+		found->any = &libraries[i];
+		if (libraries[i].needs_whole)
+			found->whole = &libraries[i];
+	}
 	return 0;
 }
 
@@ -34,18 +65,71 @@ static int count(struct dl_phdr_info *info, size_t size, void *loaded)
 	return 1;
 }
 
-void gp_libraries_look(void)
+/* The count is stored last: another thread that finds it believes that everything is done. */
+static void look_around(void)
 {
 	unsigned long long loaded = 0;
-	const char *found = NULL;
+	struct found found = {NULL, NULL};
 
 	dl_iterate_phdr(count, &loaded);
-	if (atomic_load_explicit(&looked_at, memory_order_relaxed) == loaded)
+	if (atomic_load(&looked_at) == loaded)
 		return;
 	dl_iterate_phdr(look_at, &found);
-	atomic_store_explicit(&looked_at, loaded, memory_order_relaxed);
-	if (!found)
+	if (found.any)
+		gp_state_need_completion(found.any->name);
+	if (found.whole)
+		gp_state_need_whole(found.whole->name);
+	atomic_store(&looked_at, loaded);
+}
+
+/* After the counters: a look that clears the bit reads them again. */
+static void set_bit(void)
+{
+	atomic_store(&n_looks, 0);
+	atomic_fetch_add(&n_openings, 1);
+	atomic_fetch_or(&gp_unusual, GP_UNUSUAL_LIBRARIES);
+}
+
+void gp_libraries_opening(void)
+{
+	/* Its next allocation is none of the fast path, whatever becomes of the bit. */
+	gp_thread_forget_current();
+	if (!gp_libraries_is_opening)
+		atomic_fetch_add(&n_opening, 1);
+	gp_libraries_is_opening = true;
+	set_bit();
+}
+
+void gp_libraries_opened_slow(void)
+{
+	gp_libraries_is_opening = false;
+	atomic_fetch_sub(&n_opening, 1);
+	set_bit();
+}
+
+/* Whether all that was to be loaded so far is mapped, or the wait for that has become too long. */
+static bool is_settled(void)
+{
+	return !atomic_load(&n_opening) || atomic_fetch_add(&n_looks, 1) >= LOOKS_MAX;
+}
+
+void gp_libraries_look(void)
+{
+	unsigned before;
+	bool may_clear;
+
+	gp_libraries_opened();
+	before = atomic_load(&n_openings);
+	may_clear = gp_is_unusual(GP_UNUSUAL_LIBRARIES) && is_settled();
+	look_around();
+	if (!may_clear)
 		return;
-	gp_state_need_completion(found);
-	gp_state_need_whole(found);
+	atomic_fetch_and(&gp_unusual, ~(unsigned)GP_UNUSUAL_LIBRARIES);
+	if (atomic_load(&n_openings) != before)
+		atomic_fetch_or(&gp_unusual, GP_UNUSUAL_LIBRARIES);
+}
+
+void gp_libraries_after_fork_child(void)
+{
+	atomic_store(&n_opening, gp_libraries_is_opening);
 }

@@ -3,7 +3,44 @@
 #pragma once
 
 /*
- * Libraries that let somebody outside CUDA's order touch device memory first: MPI, UCX and libfabric hand it to network
- * cards. Looks for them when libraries were loaded since the last look; cheap otherwise.
+ * Libraries that let a network card touch device memory outside CUDA's order: MPI, UCX, libfabric and the verbs. A
+ * program may load one at any time, and from then on an order on the GPU is not enough for reuse.
+ *
+ * A look at all loaded libraries takes a lock of the loader's, so an allocation looks only when a library may have
+ * come: when the pool grows, and after a dlopen, which sets GP_UNUSUAL_LIBRARIES. Our dlopen is left by a jump and
+ * does not see the end of the C library's. So the bit stays set until each thread that entered dlopen has been seen
+ * again: in dlsym, in dlopen or in an allocation. By then its library is mapped, with all that this one depends on,
+ * even if its constructors still run. A thread that is never seen again cannot keep the others off the fast path for
+ * good: after many looks the bit is cleared nevertheless. It is set again once that thread is seen.
+ *
+ * Nothing here waits for a dlopen, so a constructor may allocate device memory.
  */
+
+#include "../pool/base.h"
+#include "unusual.h"
+
+/* This thread is about to load a library. */
+void gp_libraries_opening(void);
+
+/* This thread is back from dlopen, or in a constructor that runs there. */
+extern _Thread_local bool gp_libraries_is_opening __attribute__((tls_model("initial-exec")));
+void gp_libraries_opened_slow(void);
+
+static inline void gp_libraries_opened(void)
+{
+	if (gp_unlikely(gp_libraries_is_opening))
+		gp_libraries_opened_slow();
+}
+
+/* Looks for the libraries, and has reuse wait for completion once there is one. No lock may be held. */
 void gp_libraries_look(void);
+
+/* The same at an allocation, which only looks when a library may have come. */
+static inline void gp_libraries_see(void)
+{
+	if (gp_unlikely(gp_is_unusual(GP_UNUSUAL_LIBRARIES)))
+		gp_libraries_look();
+}
+
+/* The other threads, and what they were about to load, are not in a forked child. */
+void gp_libraries_after_fork_child(void);

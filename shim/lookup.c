@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "in_order.h"
+#include "libraries.h"
 #include "real.h"
 #include "runtime.h"
 #include "state.h"
@@ -112,6 +113,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	struct gp_route route = {0, NULL};
 	int index;
 
+	gp_libraries_opened();
 	atomic_fetch_add_explicit(&gp_runtime_lookups, 1, memory_order_relaxed);
 	if (!gp_real_dlsym_resolve()) {
 		/* No dlsym below us: unheard of, and better answered with "not found" than with a crash. */
@@ -152,8 +154,12 @@ struct gp_route gp_dlopen_route(const char *file, int mode)
 		found = next_of("dlopen");
 		atomic_store_explicit(&gp_real_dlopen, found, memory_order_relaxed);
 	}
-	if (file && mode & RTLD_DEEPBIND && !(mode & RTLD_NOLOAD))
-		gp_in_order_lose_sight("a plug-in opened with RTLD_DEEPBIND");
+	gp_libraries_opened();
+	if (file && !(mode & RTLD_NOLOAD)) {
+		if (mode & RTLD_DEEPBIND)
+			gp_in_order_lose_sight("a plug-in opened with RTLD_DEEPBIND");
+		gp_libraries_opening();
+	}
 	/* No dlopen below us: as with dlsym. */
 	return (struct gp_route){!found, NULL};
 }

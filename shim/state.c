@@ -18,6 +18,7 @@
 #include "driver.h"
 #include "exit_report.h"
 #include "in_order.h"
+#include "libraries.h"
 #include "origin.h"
 #include "real.h"
 #include "record.h"
@@ -115,6 +116,7 @@ static void after_fork_in_child(void)
 	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
 		gp_set_unusual(GP_UNUSUAL_BYPASS);
 	gp_record_after_fork_child(gp_is_unusual(GP_UNUSUAL_BYPASS));
+	gp_libraries_after_fork_child();
 	gp_zones_after_fork_child();
 	gp_thread_after_fork_child();
 	gp_ctl_after_fork_child();

@@ -2,7 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What most processes never see, and then is so for good: one word, so that a call that is not concerned looks once. */
+/*
+ * What most processes never see: one word, so that a call that is not concerned looks once. All but
+ * GP_UNUSUAL_LIBRARIES stay set for good.
+ */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -14,10 +17,11 @@ enum gp_unusual {
 	GP_UNUSUAL_ORIGIN = 8,	/* some memory has an origin (origin.h) */
 	GP_UNUSUAL_WATCHED = 16, /* somebody wants to know of each allocation and free (record.h, debug.h) */
 	GP_UNUSUAL_WAITING = 32, /* a free waits as the driver's does */
+	GP_UNUSUAL_LIBRARIES = 64, /* a library may have been loaded since the last look (libraries.h) */
 
 	/* What concerns both; an allocation; and a free, which may be of any context's memory. */
 	GP_UNUSUAL_TO_BOTH = GP_UNUSUAL_BYPASS | GP_UNUSUAL_END | GP_UNUSUAL_ORIGIN | GP_UNUSUAL_WATCHED,
-	GP_UNUSUAL_TO_ALLOC = GP_UNUSUAL_TO_BOTH | GP_UNUSUAL_CURRENT,
+	GP_UNUSUAL_TO_ALLOC = GP_UNUSUAL_TO_BOTH | GP_UNUSUAL_CURRENT | GP_UNUSUAL_LIBRARIES,
 	GP_UNUSUAL_TO_FREE = GP_UNUSUAL_TO_BOTH | GP_UNUSUAL_WAITING,
 };
 

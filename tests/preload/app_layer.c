@@ -109,6 +109,34 @@ static void waiting(void)
 	app_fact("goes on after the driver's", cuStreamQuery(NULL) != CUDA_SUCCESS);
 }
 
+/* How many freed blocks are handed out again while the GPU still fills them. */
+static unsigned count_reused_while_busy(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		void *old = take(4 * MIB), *new;
+
+		APP_MUST(cudaMemsetAsync(old, 1, 4 * MIB, NULL));
+		APP_MUST(cudaFree(old));
+		new = take(4 * MIB);
+		n += new == old && cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY;
+		APP_MUST(cudaFree(new));
+	}
+	return n;
+}
+
+static void library(void)
+{
+	const char *name = getenv("APP_LIBRARY");
+
+	app_fact("reused before", count_reused_while_busy());
+	if (!name || !dlopen(name, RTLD_NOW))
+		exit(73);
+	printf("loaded\n");
+	app_fact("reused then", count_reused_while_busy());
+}
+
 /* And no device memory. */
 static void pinned(void)
 {
@@ -502,6 +530,7 @@ const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
 	{"odd-requests", odd_requests},
 	{"waiting", waiting},
+	{"library", library},
 	{"pinned", pinned},
 	{"first", first},
 	{"contexts", contexts},

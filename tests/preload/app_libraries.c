@@ -4,9 +4,12 @@
 /* A program that loads a library, APP_LIBRARY, before its first allocation or after some. */
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include "app_driver.h"
 #include "tests/sim/abi.h"
+
+enum { ROUNDS = 20 };
 
 static void load(void)
 {
@@ -57,8 +60,55 @@ static void late(void)
 	tell("apart then");
 }
 
+/* How many of ROUNDS freed blocks are handed out again while a kernel still writes to them. */
+static unsigned count_reused_while_busy(void)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUdeviceptr old = app_alloc(4 * MIB), new;
+
+		app_spin_fill(NULL, old, 4 * KIB, 1, 50 * MS);
+		APP_MUST(cuMemFree_v2(old));
+		new = app_alloc(4 * MIB);
+		n += new == old && cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY;
+		APP_MUST(cuMemFree_v2(new));
+		APP_MUST(cuCtxSynchronize());
+	}
+	return n;
+}
+
+/* The pool has all that is wanted, so that the driver is never asked for memory again. */
+static void warm(void)
+{
+	app_start();
+	app_fact("reused before", count_reused_while_busy());
+	load();
+	app_fact("reused then", count_reused_while_busy());
+}
+
+static void *load_in_thread(void *unused)
+{
+	load();
+	return NULL;
+}
+
+/* The thread that loads the library never calls CUDA, nor looks a function up. */
+static void warm_in_thread(void)
+{
+	pthread_t thread;
+
+	app_start();
+	app_fact("reused before", count_reused_while_busy());
+	APP_MUST(pthread_create(&thread, NULL, load_in_thread, NULL));
+	APP_MUST(pthread_join(thread, NULL));
+	app_fact("reused then", count_reused_while_busy());
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"early", early},
 	{"late", late},
+	{"warm", warm},
+	{"warm-in-thread", warm_in_thread},
 	{0},
 };

@@ -3,6 +3,8 @@
 
 /* Programs with shared runtimes have what the pool has without them, and cannot tell; nor can those that have none. */
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "play.h"
@@ -130,6 +132,18 @@ START_TEST(a_free_waits_for_the_GPU_if_it_is_to)
 }
 END_TEST
 
+START_TEST(once_dlopen_has_loaded_mpi_cudaMalloc_reuses_nothing_that_the_gpu_still_fills)
+{
+	char library[PATH_MAX];
+	const char *const env[] = {library, NULL};
+
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/libmpi.so.40", play_app_dir);
+	play_same(&(struct play){.program = "app_layer", .words = {"library"}, .env = env});
+	ck_assert_uint_ge(play_fact("reused before"), 10);
+	ck_assert_uint_eq(play_fact("reused then"), 0);
+}
+END_TEST
+
 static const char *const counters[] = {"hits", "misses", "used_bytes", "requested_bytes", "total_bytes",
 	"peak_total_bytes", "n_used_blocks", "driver_allocs", "driver_frees", "ooms", "double_frees", "invalid_frees"};
 static uint64_t seen[LENGTH(counters)];
@@ -205,6 +219,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, most_calls_reach_no_runtime_that_can_be_spared, 0, (int)LENGTH(runtimes));
 	tcase_add_test(tc, which_context_is_current_is_asked_where_it_may_be_another);
 	tcase_add_test(tc, a_free_waits_for_the_GPU_if_it_is_to);
+	tcase_add_test(tc, once_dlopen_has_loaded_mpi_cudaMalloc_reuses_nothing_that_the_gpu_still_fills);
 	tcase_add_loop_test(tc, counters_and_errors_are_those_of_the_drivers_functions, 0, (int)LENGTH(counted));
 	tcase_add_test(tc, one_line_tells_of_each_runtime_that_can_be_spared);
 	tcase_add_test(tc, where_there_is_no_runtime_the_answer_is_an_error);

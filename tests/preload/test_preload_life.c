@@ -154,25 +154,28 @@ END_TEST
 /* Those that hand memory to network cards; and, at the end, some that every program for several GPUs has. */
 static const struct {
 	const char *name;
-	bool is_found;
+	bool is_found, is_whole;
 } foreign[] = {
-	{"libmpi.so.40", true},
-	{"libmpi_cxx.so.40", true},
-	{"libmpich.so.12", true},
-	{"libucp.so.0", true},
-	{"libuct.so.0", true},
-	{"libfabric.so.1", true},
-	{"libnccl.so.2", false},
-	{"libucs.so.0", false},
+	{"libmpi.so.40", true, true},
+	{"libmpi_cxx.so.40", true, true},
+	{"libmpi_ibm.so.3", true, true},
+	{"libmpich.so.12", true, true},
+	{"libucp.so.0", true, true},
+	{"libuct.so.0", true, true},
+	{"libfabric.so.1", true, true},
+	{"libibverbs.so.1", true, false},
+	{"libnccl.so.2", false, false},
+	{"libucs.so.0", false, false},
 };
 
-START_TEST(with_mpi_ucx_or_libfabric_reuse_waits_for_completion_and_blocks_are_whole)
+START_TEST(with_mpi_ucx_libfabric_or_verbs_reuse_waits_and_but_for_verbs_blocks_are_whole)
 {
-	bool is_late = _i >= (int)LENGTH(foreign), is_found = foreign[_i % (int)LENGTH(foreign)].is_found;
+	int row = _i % (int)LENGTH(foreign);
+	bool is_late = _i >= (int)LENGTH(foreign);
 	char library[PATH_MAX];
 	const char *env[] = {library, NULL};
 
-	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, foreign[_i % (int)LENGTH(foreign)].name);
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, foreign[row].name);
 	play_same(&(struct play){.program = "app_libraries",
 		.words = {is_late ? "late" : "early"},
 		.env = env,
@@ -182,8 +185,38 @@ START_TEST(with_mpi_ucx_or_libfabric_reuse_waits_for_completion_and_blocks_are_w
 		ck_assert_str_eq(reuse_at[0], "ordered");
 	}
 	ck_assert_uint_eq(n_looks, 1 + is_late);
-	ck_assert_str_eq(reuse_at[is_late], is_found ? "completed" : "ordered");
-	ck_assert_uint_eq(play_fact("apart then"), is_found);
+	ck_assert_str_eq(reuse_at[is_late], foreign[row].is_found ? "completed" : "ordered");
+	ck_assert_uint_eq(play_fact("apart then"), foreign[row].is_whole);
+}
+END_TEST
+
+/* The blocks of a warm pool come without a call of the driver, by which the library could be noticed. */
+static const struct {
+	const char *scenario, *library;
+	bool is_found;
+} late[] = {
+	{"warm", "libmpi.so.40", true},
+	{"warm", "libmpi_ibm.so.3", true},
+	{"warm", "libibverbs.so.1", true},
+	{"warm", "libuses_mpi.so", true},
+	{"warm", "libnccl.so.2", false},
+	{"warm-in-thread", "libmpi.so.40", true},
+	{"warm-in-thread", "libnccl.so.2", false},
+};
+
+static const char *const late_pools[] = {
+	"GPUPOOL_POOL=split", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=vmm", "GPUPOOL_THREAD_CACHE=0"};
+
+START_TEST(once_dlopen_has_loaded_mpi_no_block_of_a_warm_pool_is_reused_while_the_gpu_writes_to_it)
+{
+	int row = _i % (int)LENGTH(late);
+	char library[PATH_MAX];
+	const char *env[] = {library, late_pools[_i / (int)LENGTH(late)], NULL};
+
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, late[row].library);
+	play_same(&(struct play){.program = "app_libraries", .words = {late[row].scenario}, .env = env});
+	ck_assert_uint_eq(play_fact("reused before"), 20);
+	ck_assert_uint_eq(play_fact("reused then"), late[row].is_found ? 0 : 20);
 }
 END_TEST
 
@@ -332,8 +365,11 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, no_capture_is_destroyed_by_the_frees_of_another_thread, 0, (int)LENGTH(racers));
 	tcase_add_test(tc, a_capture_that_ended_badly_does_not_stop_reuse);
 	tcase_add_loop_test(tc, a_second_context_makes_reuse_wait_for_completion, 0, (int)LENGTH(modes));
-	tcase_add_loop_test(tc, with_mpi_ucx_or_libfabric_reuse_waits_for_completion_and_blocks_are_whole, 0,
+	tcase_add_loop_test(tc, with_mpi_ucx_libfabric_or_verbs_reuse_waits_and_but_for_verbs_blocks_are_whole, 0,
 		2 * (int)LENGTH(foreign));
+	tcase_add_loop_test(tc,
+		once_dlopen_has_loaded_mpi_no_block_of_a_warm_pool_is_reused_while_the_gpu_writes_to_it, 0,
+		(int)(LENGTH(late) * LENGTH(late_pools)));
 	tcase_add_test(tc, two_devices_keep_their_memory_apart);
 	tcase_add_loop_test(tc, each_device_has_its_own_limit, 0, (int)LENGTH(limits));
 	tcase_add_test(tc, a_green_context_is_served_from_its_primary_contexts_pool);
