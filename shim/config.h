@@ -63,6 +63,7 @@ struct gp_config {
 	enum gp_config_reuse reuse;
 	enum gp_config_yield yield;
 	bool is_free_synchronous, is_runtime_served;
+	bool has_socket; /* else gpupool makes no socket at all, nor connects to one */
 	enum gp_log_level log_level;
 	char log_file[GP_CONFIG_VALUE_SIZE];    /* as gp_log_open() takes it */
 	char record_file[GP_CONFIG_VALUE_SIZE]; /* as gp_record_init() takes it; empty if not set */

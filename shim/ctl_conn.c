@@ -67,16 +67,6 @@ static void refuse(struct gp_ctl_conn *conn, enum gp_ctl_reason reason, const ch
 	conn->ends = true;
 }
 
-static bool may_ask(int fd)
-{
-	struct ucred peer;
-	socklen_t length = sizeof(peer);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length))
-		return false;
-	return peer.uid == 0 || peer.uid == geteuid();
-}
-
 int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns)
 {
 	int error;
@@ -86,7 +76,7 @@ int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns)
 	conn->answer_length = conn->sent = 0;
 	conn->received = 0;
 	error = gp_ctl_fd_adopt(&conn->fd, fd);
-	if (!error && !may_ask(conn->fd.fd))
+	if (!error && !gp_ctl_may_ask(conn->fd.fd))
 		refuse(conn, GP_CTL_PERMISSION, "this process belongs to another user");
 	return error;
 }

@@ -8,8 +8,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "ctl_abstract.h"
 
 enum {
 	BACKLOG = 8,
@@ -60,24 +63,88 @@ static void sweep(int dir_fd)
 	closedir(dir);
 }
 
-int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_places *places)
+static int open_in_dir(struct gp_ctl_listener *listener)
 {
-	uint64_t start_ticks;
-	char state;
-	int error, dir_fd;
+	int dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, true);
 
-	listener->fd = listener->file = GP_CTL_NO_FD;
-	listener->uid = places->uid;
-	error = gp_ctl_process_stat(0, &start_ticks, &state);
-	if (error)
-		return error;
-	gp_ctl_name_format(listener->name, getpid(), start_ticks);
-	dir_fd = gp_ctl_dir_find(places, listener->dir, sizeof(listener->dir));
 	if (dir_fd < 0)
 		return dir_fd;
 	sweep(dir_fd);
 	close(dir_fd);
 	return gp_ctl_listener_open(listener);
+}
+
+/* One of the places; it is an error that may be told if that one is set and cannot be used. */
+static int open_in_place(struct gp_ctl_listener *listener, const struct gp_ctl_places *places, unsigned nth)
+{
+	static const char *const variables[] = {"GPUPOOL_RUNTIME_DIR", "XDG_RUNTIME_DIR", "TMPDIR"};
+	size_t length = strlen(listener->problems), size = sizeof(listener->problems) - length;
+	char *text = listener->problems + length;
+	int error = gp_ctl_place(places, nth, listener->dir, sizeof(listener->dir)), place_error = error;
+
+	if (error == -ENOENT || error == -ERANGE)
+		return error;
+	if (!error)
+		error = open_in_dir(listener);
+	if (!error)
+		return 0;
+	if (length && size > 2) {
+		strcpy(text, "; ");
+		text += 2;
+		size -= 2;
+	}
+	if (place_error)
+		snprintf(text, size, "%s %s", variables[nth],
+			error == -EINVAL ? "is not an absolute path" : "is too long");
+	else
+		gp_ctl_dir_explain(listener->dir, listener->uid, error, text, size);
+	return error;
+}
+
+/* A name that another socket has is most unlikely, so another one is drawn only once. */
+static int open_abstract(struct gp_ctl_listener *listener)
+{
+	int error = -EADDRINUSE;
+
+	listener->dir[0] = '\0';
+	for (int i = 0; i < 2 && error == -EADDRINUSE; i++) {
+		error = gp_ctl_abstract_draw(listener->name, listener->uid);
+		if (!error)
+			error = gp_ctl_listener_open(listener);
+	}
+	return error;
+}
+
+/* Where the system refuses every socket, no directory is to blame. */
+static int try_socket(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_places *places)
+{
+	uint64_t start_ticks;
+	char state;
+	int error;
+
+	listener->fd = listener->file = GP_CTL_NO_FD;
+	listener->uid = places->uid;
+	listener->problems[0] = '\0';
+	error = gp_ctl_process_stat(0, &start_ticks, &state);
+	if (!error)
+		error = try_socket();
+	if (error)
+		return error;
+	gp_ctl_name_format(listener->name, getpid(), start_ticks);
+	for (unsigned nth = 0; (error = open_in_place(listener, places, nth)) != -ERANGE; nth++)
+		if (!error)
+			return 0;
+	return open_abstract(listener);
 }
 
 /*
@@ -108,10 +175,31 @@ static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
 	return error;
 }
 
+static int listen_abstract(struct gp_ctl_listener *listener)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	int fd, error = gp_ctl_address(GP_CTL_NO_DIR, listener->name, &address, &length);
+
+	if (error)
+		return error;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (!bind(fd, (struct sockaddr *)&address, length) && !listen(fd, BACKLOG))
+		return gp_ctl_fd_adopt(&listener->fd, fd);
+	error = -errno;
+	close(fd);
+	return error;
+}
+
 int gp_ctl_listener_open(struct gp_ctl_listener *listener)
 {
-	int error, fd, dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, true);
+	int error, fd, dir_fd;
 
+	if (!*listener->dir)
+		return listen_abstract(listener);
+	dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, true);
 	if (dir_fd < 0)
 		return dir_fd;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -132,6 +220,15 @@ close_dir:
 	return error;
 }
 
+/*
+ * Any user can connect to a socket without a file, and the directory keeps other users from the others. A connection of
+ * another user is closed here, before it takes the slot of one that may ask.
+ */
+static bool may_connect(const struct gp_ctl_listener *listener, int fd)
+{
+	return *listener->dir || gp_ctl_may_ask(fd);
+}
+
 int gp_ctl_listener_accept(struct gp_ctl_listener *listener)
 {
 	int fd;
@@ -139,12 +236,17 @@ int gp_ctl_listener_accept(struct gp_ctl_listener *listener)
 	if (!gp_ctl_fd_is_ours(&listener->fd))
 		return -EBADF;
 	fd = accept4(listener->fd.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	if (may_connect(listener, fd))
+		return fd;
+	close(fd);
+	return -ECONNABORTED;
 }
 
 void gp_ctl_listener_unlink(const struct gp_ctl_listener *listener)
 {
-	int dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, false);
+	int dir_fd = *listener->dir ? gp_ctl_dir_open(listener->dir, listener->uid, false) : -ENOENT;
 	struct gp_ctl_fd found;
 
 	if (dir_fd < 0)

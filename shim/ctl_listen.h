@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The listening socket and its file. */
+/* The listening socket, with a file in the first usable directory, or without one (ctl_abstract.h). */
 
 #include "ctl_fd.h"
 #include "ctl_proto.h"
@@ -11,11 +11,12 @@ struct gp_ctl_listener {
 	struct gp_ctl_fd fd;
 	struct gp_ctl_fd file; /* what the name stood for when it was made; its number means nothing */
 	uid_t uid;
-	char dir[GP_CTL_PATH_MAX];
+	char dir[GP_CTL_PATH_MAX]; /* "": none is usable, the socket has no file */
 	char name[GP_CTL_NAME_MAX];
+	char problems[GP_CTL_PROBLEMS_MAX]; /* of the directories that come before that one; "": none */
 };
 
-/* Makes the directory and the socket's name, and then the socket. 0 or -errno. */
+/* Makes the directory and the socket's name, and then the socket. 0, or the -errno of the last attempt. */
 int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_places *places);
 
 /* Makes the socket anew, under the same name. */

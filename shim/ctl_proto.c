@@ -99,19 +99,41 @@ int gp_ctl_dir_open(const char *path, uid_t uid, bool create)
 	return error;
 }
 
-int gp_ctl_dir_find(const struct gp_ctl_places *places, char *path, size_t size)
+/* "" for an error that has no words here. */
+static const char *words_of(int error)
 {
-	int found = -ENOENT;
-
-	for (unsigned nth = 0; found < 0; nth++) {
-		int error = gp_ctl_place(places, nth, path, size);
-
-		if (error == -ERANGE)
-			break;
-		if (error != -ENOENT)
-			found = error ? error : gp_ctl_dir_open(path, places->uid, true);
+	switch (error) {
+	case -EACCES:
+		return "permission denied";
+	case -ENOENT:
+		return "the directory above it does not exist";
+	case -ENOTDIR:
+		return "not a directory";
+	case -ELOOP:
+		return "a symbolic link";
+	case -EROFS:
+		return "the file system is read-only";
+	case -ENOSPC:
+	case -EDQUOT:
+		return "no space left";
 	}
-	return found;
+	return "";
+}
+
+void gp_ctl_dir_explain(const char *path, uid_t uid, int error, char *text, size_t size)
+{
+	const char *words = words_of(error);
+	struct statx st = {0};
+
+	if (error == -EPERM && !statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_MODE | STATX_UID, &st) &&
+		st.stx_uid != uid)
+		snprintf(text, size, "%s belongs to another user (uid %u)", path, (unsigned)st.stx_uid);
+	else if (error == -EPERM && st.stx_mode & 077)
+		snprintf(text, size, "%s is open to other users (mode %04o)", path, st.stx_mode & 07777u);
+	else if (*words)
+		snprintf(text, size, "%s: %s", path, words);
+	else
+		snprintf(text, size, "%s cannot be used (error %d)", path, -error);
 }
 
 int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, socklen_t *length)
@@ -119,6 +141,11 @@ int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, so
 	int written;
 
 	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (dir_fd == GP_CTL_NO_DIR) {
+		written = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
+		*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)written);
+		return (size_t)written < sizeof(address->sun_path) - 1 ? 0 : -ENAMETOOLONG;
+	}
 	/* Not /proc/self: it shows no descriptors once the main thread has ended. */
 	written = snprintf(address->sun_path, sizeof(address->sun_path),
 		"/proc/thread-self/fd/%d/%s", dir_fd, name);
@@ -133,6 +160,20 @@ static int get_peer(int fd, struct ucred *ret_peer)
 	socklen_t length = sizeof(*ret_peer);
 
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &length) ? -errno : 0;
+}
+
+bool gp_ctl_may_ask(int fd)
+{
+	struct ucred peer;
+
+	return !get_peer(fd, &peer) && (peer.uid == 0 || peer.uid == geteuid());
+}
+
+pid_t gp_ctl_peer_pid(int fd)
+{
+	struct ucred peer;
+
+	return get_peer(fd, &peer) ? 0 : peer.pid;
 }
 
 /* Does not wait. */
@@ -156,16 +197,12 @@ static int connect_in(int dir_fd, const char *name)
 
 int gp_ctl_connect(int dir_fd, const char *name)
 {
-	int fd = connect_in(dir_fd, name), error;
-	struct ucred peer;
+	int fd = connect_in(dir_fd, name);
 
-	if (fd < 0)
-		return fd;
-	error = get_peer(fd, &peer);
-	if (!error && (peer.uid == geteuid() || peer.uid == 0))
+	if (fd < 0 || gp_ctl_may_ask(fd))
 		return fd;
 	close(fd);
-	return error ? error : -EPERM;
+	return -EPERM;
 }
 
 int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid)
@@ -187,11 +224,8 @@ void gp_ctl_name_format(char name[static GP_CTL_NAME_MAX], pid_t pid, uint64_t s
 	snprintf(name, GP_CTL_NAME_MAX, "%d.%" PRIu64 ".sock", (int)pid, start_ticks);
 }
 
-/*
- * Decimal digits; the position behind them, or NULL. (The sscanf of a newer glibc would not load on
- * an older one.)
- */
-static const char *parse_digits(const char *text, uint64_t *value)
+/* Not sscanf(): that of a newer glibc would not load on an older one. */
+const char *gp_ctl_parse_digits(const char *text, uint64_t *value)
 {
 	const char *s = text;
 
@@ -206,11 +240,11 @@ bool gp_ctl_name_parse(const char *name, pid_t *pid, uint64_t *start_ticks)
 {
 	char again[GP_CTL_NAME_MAX];
 	uint64_t number, start;
-	const char *rest = parse_digits(name, &number);
+	const char *rest = gp_ctl_parse_digits(name, &number);
 
 	if (!rest || *rest != '.' || !number || number > INT32_MAX)
 		return false;
-	if (!parse_digits(rest + 1, &start))
+	if (!gp_ctl_parse_digits(rest + 1, &start))
 		return false;
 	gp_ctl_name_format(again, (pid_t)number, start);
 	if (strcmp(name, again) != 0)
@@ -240,7 +274,7 @@ static int parse_stat(char *text, uint64_t *start_ticks, char *state)
 		field = strtok_r(NULL, " ", &save);
 		nth++;
 	}
-	return field && parse_digits(field, start_ticks) ? 0 : -EINVAL;
+	return field && gp_ctl_parse_digits(field, start_ticks) ? 0 : -EINVAL;
 }
 
 int gp_ctl_process_stat(pid_t pid, uint64_t *start_ticks, char *state)
@@ -274,7 +308,7 @@ bool gp_ctl_schema_parse(const char *schema, char name[static GP_CTL_SCHEMA_MAX]
 	slash = strchr(begin, '/');
 	if (!slash || slash == begin || slash - begin >= GP_CTL_SCHEMA_MAX)
 		return false;
-	end = parse_digits(slash + 1, &number);
+	end = gp_ctl_parse_digits(slash + 1, &number);
 	if (!end || *end || number > UINT32_MAX)
 		return false;
 	memcpy(name, begin, (size_t)(slash - begin));

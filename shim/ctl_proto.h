@@ -24,6 +24,7 @@ enum {
 	GP_CTL_WORDS_MAX = 8,        /* words of a request, its name included */
 	GP_CTL_PATH_MAX = 1024,      /* bytes of a directory's name, NUL included */
 	GP_CTL_NAME_MAX = 64,        /* bytes of a socket's name, NUL included */
+	GP_CTL_PROBLEMS_MAX = 512,   /* bytes of what is said of unusable directories, NUL included */
 	GP_CTL_SCHEMA_MAX = 32,      /* bytes of a schema's name, NUL included */
 	GP_CTL_MAJOR = 1,            /* version of the answers: "gpupool.status/1" */
 };
@@ -79,11 +80,11 @@ int gp_ctl_place(const struct gp_ctl_places *places, unsigned nth, char *path, s
  */
 int gp_ctl_dir_open(const char *path, uid_t uid, bool create);
 
-/*
- * The first usable place, made if necessary, and its name; a descriptor, or the error of the last
- * one tried.
- */
-int gp_ctl_dir_find(const struct gp_ctl_places *places, char *path, size_t size);
+/* For a message: why a user's socket directory cannot be used, by the error of opening it or of making a socket. */
+void gp_ctl_dir_explain(const char *path, uid_t uid, int error, char *text, size_t size);
+
+/* In place of an open directory: the name is that of a socket without a file (ctl_abstract.h). */
+enum { GP_CTL_NO_DIR = -3 };
 
 /*
  * The address of a socket in an open directory. It leads through /proc, so that a path may be
@@ -91,6 +92,12 @@ int gp_ctl_dir_find(const struct gp_ctl_places *places, char *path, size_t size)
  * way.
  */
 int gp_ctl_address(int dir_fd, const char *name, struct sockaddr_un *address, socklen_t *length);
+
+/* Whether the process at the other end of a connection is this user's or root's. */
+bool gp_ctl_may_ask(int fd);
+
+/* The number of the process at the other end; 0 if it cannot be seen from here, as in another container. */
+pid_t gp_ctl_peer_pid(int fd);
 
 /*
  * A connection to a socket in an open directory, with this user or root at the other end; does not
@@ -110,6 +117,9 @@ int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid);
  */
 void gp_ctl_name_format(char name[static GP_CTL_NAME_MAX], pid_t pid, uint64_t start_ticks);
 bool gp_ctl_name_parse(const char *name, pid_t *pid, uint64_t *start_ticks);
+
+/* Decimal digits; the position behind them, or NULL. */
+const char *gp_ctl_parse_digits(const char *text, uint64_t *value);
 
 /*
  * What /proc says of a process (0: the own one): start time and state ('S', 'T', 'Z'...). 0 or

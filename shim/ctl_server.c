@@ -233,8 +233,8 @@ static int start(const struct gp_ctl_options *options)
 	error = gp_ctl_listener_init(&server.listener, &options->places);
 	if (error)
 		return error;
-	snprintf(server.path, sizeof(server.path), "%s/%s", server.listener.dir,
-		server.listener.name);
+	snprintf(server.path, sizeof(server.path), "%s%s%s", server.listener.dir,
+		*server.listener.dir ? "/" : "@", server.listener.name);
 	if (!server.unlinks_at_exit)
 		server.unlinks_at_exit = atexit(end_at_exit) == 0;
 	atomic_store(&server.state, RUNNING);
@@ -264,6 +264,11 @@ int gp_ctl_start(const struct gp_ctl_options *options)
 const char *gp_ctl_path(void)
 {
 	return server.path;
+}
+
+const char *gp_ctl_problems(void)
+{
+	return server.listener.problems;
 }
 
 void gp_ctl_after_fork_child(void)

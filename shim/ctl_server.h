@@ -24,8 +24,11 @@ struct gp_ctl_options {
  */
 int gp_ctl_start(const struct gp_ctl_options *options);
 
-/* The socket's file name, for a log line; "" if there is none. */
+/* The socket's file name, or "@" and its name if it has no file, for a log line; "" if there is none. */
 const char *gp_ctl_path(void);
+
+/* For a log line: the directories that would have been taken before that one, and why each was not; "" if none. */
+const char *gp_ctl_problems(void);
 
 /*
  * For the child handler of pthread_atfork: the child has no server thread, lets go of the parent's

@@ -139,9 +139,10 @@ CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *i
 	gp_mutex_unlock(&lock);
 	if (!is_drawn || !*gp_ctl_path() || gp_ctl_process_stat(0, &handle.start_ticks, &state)) {
 		gp_log(GP_LOG_WARN,
-			"an IPC handle of 0x%llx, a block of a shared segment, needs the control socket, and there is "
-			"none: GPUPOOL_POOL=binned makes every block an allocation of its own",
-			(unsigned long long)info->addr);
+			"an IPC handle of 0x%llx, a block of a shared segment, needs the control socket, and %s: "
+			"GPUPOOL_POOL=binned makes every block an allocation of its own",
+			(unsigned long long)info->addr,
+			gp_state.config.has_socket ? "there is none" : "GPUPOOL_SOCKET is off");
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	r = note_export(info);
@@ -203,6 +204,8 @@ static int find_place(const struct handle *handle, struct gp_ipc_place *ret_plac
 		return find_own(handle, ret_place);
 	if (find_open(handle, ret_place))
 		return 0;
+	if (!gp_state.config.has_socket)
+		return -EOPNOTSUPP;
 	return gp_ipc_ask((pid_t)handle->pid, handle->start_ticks, handle->nonce, handle->serial, ret_place);
 }
 
@@ -311,6 +314,7 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 			(unsigned long long)ours.pid,
 			error == -ENOENT ? "the process or its block is gone" :
 			error == -EPERM ? "it belongs to another user" :
+			error == -EOPNOTSUPP ? "asking the process needs GPUPOOL_SOCKET=on" :
 			error == -ETIMEDOUT ? "it does not answer" : "it is damaged, or its socket is out of reach");
 		return CUDA_ERROR_INVALID_VALUE;
 	}

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ctl_abstract.h"
 #include "ctl_ask.h"
 #include "ctl_proto.h"
 #include "ipc.h"
@@ -107,13 +108,42 @@ static bool look_in(void *arg, int dir_fd)
 	return connection->result == -ENOENT;
 }
 
-/* To the process's socket, in whichever of the places that this process knows. */
+static bool look_at(void *arg, const struct gp_ctl_abstract *found)
+{
+	struct connection *connection = arg;
+	char name[GP_CTL_NAME_MAX];
+	int fd;
+
+	gp_ctl_name_format(name, found->pid, found->start_ticks);
+	if (found->uid != geteuid() || strcmp(name, connection->name) != 0)
+		return true;
+	fd = gp_ctl_connect(GP_CTL_NO_DIR, found->name);
+	/* Another user can take such a name as well, and not answer, so none of them is waited for here. */
+	if (fd >= 0 || fd == -EAGAIN)
+		connection->result = fd;
+	return fd < 0;
+}
+
+static void look_at_abstract(struct connection *connection)
+{
+	do {
+		connection->result = -ENOENT;
+		gp_ctl_abstract_each(look_at, connection);
+		if (connection->result != -EAGAIN)
+			return;
+		poll(NULL, 0, BACKLOG_PAUSE_MS);
+	} while (gp_ask_now_ms() < connection->end_ms);
+}
+
+/* To the process's socket, in whichever of the places that this process knows, or without a file. */
 static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
 {
 	struct connection connection = {.end_ms = end_ms, .result = -ENOENT};
 
 	gp_ctl_name_format(connection.name, pid, start_ticks);
 	gp_ask_each_dir(look_in, &connection);
+	if (connection.result == -ENOENT)
+		look_at_abstract(&connection);
 	return connection.result;
 }
 

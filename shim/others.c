@@ -120,7 +120,7 @@ uint64_t gp_others_processes(struct gp_context *context, uint64_t bytes)
 	char uuid[UUID_TEXT], request[GP_PEER_REQUEST_MAX];
 
 	answers = (struct gp_peers){0};
-	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF || !device->has_uuid)
+	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF || !gp_state.config.has_socket || !device->has_uuid)
 		return 0;
 	write_uuid(uuid, device);
 	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", uuid, bytes);

@@ -138,9 +138,29 @@ void gp_state_watch_forks(void)
 	atomic_store(&is_watching, true);
 }
 
-static void start(void)
+/*
+ * A sandbox that refuses sockets or threads is its maker's choice, which needs no warning; a directory that cannot be
+ * used may be another user's doing.
+ */
+static void say_socket(int error)
 {
-	static struct gp_config again; /* parsed once more, now that somebody may be told */
+	const char *problems = gp_ctl_problems(), *path = gp_ctl_path();
+
+	if (error && !*problems)
+		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -error);
+	else if (error)
+		gp_log(GP_LOG_WARN, "no control socket (error %d): gpupool-stat will not see this process: %s", -error,
+			problems);
+	else if (*path == '@')
+		gp_log(GP_LOG_WARN, "%s: the control socket is %s, without a file", problems, path);
+	else if (*problems && *gp_state.config.runtime_dir)
+		gp_log(GP_LOG_WARN, "%s: the control socket is %s", problems, path);
+	else if (*problems)
+		gp_log(GP_LOG_INFO, "%s: the control socket is %s", problems, path);
+}
+
+static void start_socket(void)
+{
 	struct gp_ctl_options options = {
 		.places = {
 			.runtime_dir = gp_state.config.runtime_dir,
@@ -150,6 +170,14 @@ static void start(void)
 		},
 		.handlers = gp_actions,
 	};
+
+	if (gp_state.config.has_socket)
+		say_socket(gp_ctl_start(&options));
+}
+
+static void start(void)
+{
+	static struct gp_config again; /* parsed once more, now that somebody may be told */
 	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
@@ -163,9 +191,7 @@ static void start(void)
 	if (r)
 		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: no stacks are taken (error %d)", -r);
 	gp_exit_report_start(gp_state.config.report);
-	r = gp_ctl_start(&options);
-	if (r)
-		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -r);
+	start_socket();
 	if (is_vmm_impossible())
 		gp_log(GP_LOG_WARN, "the kind vmm maps device memory: with GPUPOOL_BACKEND=%s the pool is split",
 			gp_backend_name(gp_state.config.backend));

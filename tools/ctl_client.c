@@ -34,6 +34,8 @@ static int check_file(const struct ctl_client *client)
 {
 	struct stat st;
 
+	if (client->dir_fd == GP_CTL_NO_DIR)
+		return 0;
 	if (fstatat(client->dir_fd, client->name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 		return -errno;
 	return S_ISSOCK(st.st_mode) ? 0 : -ENOTSOCK;

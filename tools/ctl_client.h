@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 struct ctl_client {
-	int dir_fd;       /* where the socket is; not owned */
+	int dir_fd;       /* where the socket is, or GP_CTL_NO_DIR; not owned */
 	const char *name; /* not owned */
 	uid_t uid;        /* who must be at the other end */
 	bool is_kept;     /* stays connected once it has answered, or is late with it */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "stat_abstract.h"
 #include "stat_explain.h"
 #include "stat_places.h"
 
@@ -58,6 +59,7 @@ static void open_one(struct stat_survey *survey, struct stat_process *process, b
 	}
 	if (client->peer_pid > 0)
 		process->pid = client->peer_pid;
+	process->is_dropped |= stat_abstract_is_false(survey, process);
 }
 
 static void check_wanted(struct stat_process *process, const struct stat_question *question)
@@ -162,6 +164,7 @@ static void look(struct stat_survey *survey, const struct stat_question *questio
 		stat_places_of_process(survey, question->pids[i]);
 	for (size_t i = 0; i < survey->n_dirs; i++)
 		stat_places_list(survey, i);
+	stat_abstract_list(survey);
 	for (size_t i = 0; i < survey->n_processes; i++)
 		survey->processes[i].client.fd = -1;
 }
@@ -233,7 +236,8 @@ void stat_survey_deinit(struct stat_survey *survey)
 		ctl_client_close(&survey->processes[i].client);
 	}
 	for (size_t i = 0; i < survey->n_dirs; i++)
-		close(survey->dirs[i].fd);
+		if (survey->dirs[i].fd >= 0)
+			close(survey->dirs[i].fd);
 	free(survey->processes);
 	free(survey->dirs);
 	*survey = (struct stat_survey){0};

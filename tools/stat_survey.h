@@ -19,7 +19,7 @@
 
 struct stat_dir {
 	char path[GP_CTL_PATH_MAX];
-	int fd;
+	int fd; /* GP_CTL_NO_DIR: this user's sockets without a file */
 	uid_t uid;
 	dev_t device;
 	ino_t inode;

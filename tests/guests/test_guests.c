@@ -169,13 +169,13 @@ START_TEST(a_file_at_its_limit_ends_no_program)
 }
 END_TEST
 
-/* Where sockets might go, and cannot. */
-static const char *const places[][4] = {
-	{"GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", NULL},
-	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/nowhere", "TMPDIR=/proc/self", NULL},
-	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/dev/null", "TMPDIR=/dev/null/", NULL},
-	{"GPUPOOL_RUNTIME_DIR=/proc/sys", "XDG_RUNTIME_DIR=relative", "TMPDIR=", NULL},
-	{"GPUPOOL_RUNTIME_DIR=/sys/kernel", "XDG_RUNTIME_DIR=", "TMPDIR=relative/", NULL},
+/* Where sockets might go, and cannot; the warning that says so is not wanted here. */
+static const char *const places[][5] = {
+	{"GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", "GPUPOOL_LOG=error", NULL},
+	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/nowhere", "TMPDIR=/proc/self", "GPUPOOL_LOG=error", NULL},
+	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/dev/null", "TMPDIR=/dev/null/", "GPUPOOL_LOG=error", NULL},
+	{"GPUPOOL_RUNTIME_DIR=/proc/sys", "XDG_RUNTIME_DIR=relative", "TMPDIR=", "GPUPOOL_LOG=error", NULL},
+	{"GPUPOOL_RUNTIME_DIR=/sys/kernel", "XDG_RUNTIME_DIR=", "TMPDIR=relative/", "GPUPOOL_LOG=error", NULL},
 };
 
 START_TEST(without_a_place_for_the_socket_there_is_a_pool_all_the_same)

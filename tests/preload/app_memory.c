@@ -4,6 +4,7 @@
 /* Device memory: loops, odd sizes, wrong frees, pitches and mixed ways of allocating and freeing. */
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "app_driver.h"
 
@@ -81,6 +82,7 @@ static void loop(void)
 	}
 	printf("allocs %u, wrong bytes %zu\n", allocs, wrong);
 	app_fact("allocs", allocs);
+	app_fact("pid", (uint64_t)getpid());
 	app_pause("loop");
 	app_tell_driver();
 }

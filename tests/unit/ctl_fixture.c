@@ -93,26 +93,35 @@ void fixture_teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-int fixture_start(int idle_ms)
+int fixture_start_at(const struct gp_ctl_places *places, int idle_ms)
 {
-	struct gp_ctl_options options = {
-		.places = {.runtime_dir = fixture_root, .uid = geteuid()},
-		.handlers = handlers,
-		.idle_ms = idle_ms,
-	};
+	struct gp_ctl_options options = {.places = *places, .handlers = handlers, .idle_ms = idle_ms};
 
 	return gp_ctl_start(&options);
+}
+
+int fixture_start(int idle_ms)
+{
+	return fixture_start_at(&(struct gp_ctl_places){.runtime_dir = fixture_root, .uid = geteuid()}, idle_ms);
+}
+
+int fixture_start_without_file(void)
+{
+	return fixture_start_at(&(struct gp_ctl_places){.tmp_dir = "/nowhere", .uid = geteuid()}, 0);
 }
 
 int fixture_try_connect(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t length = sizeof(address);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	ck_assert_int_ge(fd, 0);
 	ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
 	strcpy(address.sun_path, path);
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+	if (*path == '@')
+		ck_assert_int_eq(gp_ctl_address(GP_CTL_NO_DIR, path + 1, &address, &length), 0);
+	if (connect(fd, (struct sockaddr *)&address, length) == 0)
 		return fd;
 	ck_assert(errno == ECONNREFUSED || errno == ENOENT);
 	close(fd);

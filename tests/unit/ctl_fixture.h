@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "shim/ctl_proto.h"
+
 extern char fixture_root[64];
 
 /* Makes the directory; the server comes with fixture_start(). */
@@ -18,6 +20,10 @@ void fixture_teardown(void);
 
 /* Starts the server; what gp_ctl_start() returned. idle_ms 0: the default. */
 int fixture_start(int idle_ms);
+
+/* The same with directories of the test's choice, and with one that is not there. */
+int fixture_start_at(const struct gp_ctl_places *places, int idle_ms);
+int fixture_start_without_file(void);
 
 /* A connected client; only a refused connection returns, as -1. */
 int fixture_try_connect(const char *path);

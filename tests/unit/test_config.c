@@ -124,7 +124,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
 		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft",
-		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
+		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -148,6 +148,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert(config.is_free_synchronous);
 	ck_assert(!config.is_runtime_served);
 	ck_assert_int_eq(config.yield, GP_CONFIG_YIELD_OFF);
+	ck_assert(!config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
 	ck_assert_str_eq(config.log_file, "/tmp/%p.log");

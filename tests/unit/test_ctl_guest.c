@@ -105,12 +105,15 @@ END_TEST
 
 START_TEST(a_directory_under_the_name_of_a_socket_is_left_alone)
 {
+	const struct gp_ctl_places places = {
+		.runtime_dir = fixture_root, .tmp_dir = "/nowhere", .uid = geteuid()};
+
 	ck_assert_int_eq(mkdir(in(fixture_root, planted_name(_i)), 0755), 0);
 	errno = 7;
-	ck_assert_int_lt(fixture_start(0), 0);
+	ck_assert_int_eq(fixture_start_at(&places, 0), 0);
 	ck_assert_int_eq(errno, 7);
-	ck_assert_int_eq(fixture_count_sockets(), 0);
-	ck_assert_str_eq(gp_ctl_path(), "");
+	ck_assert_int_eq(fixture_count_sockets(), 1);
+	ck_assert_int_eq(*gp_ctl_path(), '@');
 	/* Nothing else was left there. */
 	ck_assert_int_eq(rmdir(in(fixture_root, planted_name(_i))), 0);
 	ck_assert_int_eq(rmdir(fixture_root), 0);
@@ -210,6 +213,18 @@ static bool has_ended(void)
 	ck_assert_int_eq(stat("/proc/self/task", &st), 0);
 	return st.st_nlink == 2 + 1;
 }
+
+START_TEST(a_socket_without_a_file_that_the_program_closes_is_made_again_under_its_name)
+{
+	char name[GP_CTL_NAME_MAX];
+
+	ck_assert_int_eq(fixture_start_without_file(), 0);
+	snprintf(name, sizeof(name), "%s", gp_ctl_path());
+	close_servers();
+	wait_until_served();
+	ck_assert_str_eq(gp_ctl_path(), name);
+}
+END_TEST
 
 START_TEST(a_new_socket_is_made_only_in_a_directory_that_is_fit)
 {
@@ -416,6 +431,7 @@ int main(void)
 #ifndef __SANITIZE_THREAD__
 	tcase_add_loop_test(
 		tc, a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit, 0, ROWS(replacements));
+	tcase_add_test(tc, a_socket_without_a_file_that_the_program_closes_is_made_again_under_its_name);
 	tcase_add_loop_test(tc, a_new_socket_is_made_only_in_a_directory_that_is_fit, 0, ROWS(replacements));
 	tcase_add_test(tc, a_socket_that_is_being_made_anew_is_removed_at_exit);
 	tcase_add_test(tc, a_host_that_closes_the_socket_gets_a_new_one_three_times);

@@ -189,23 +189,32 @@ START_TEST(a_directory_of_somebody_else_is_refused)
 }
 END_TEST
 
-START_TEST(the_first_usable_place_is_found)
-{
-	struct gp_ctl_places choice = {.uid = geteuid()};
-	char bad[128], tmp[128], path[GP_CTL_PATH_MAX], expected[256];
+static const struct {
+	int error;
+	mode_t mode;
+	unsigned other_uid;
+	const char *text; /* behind the directory's name */
+} explanations[] = {
+	{-EPERM, 0700, 1, " belongs to another user (uid "},
+	{-EPERM, 0755, 0, " is open to other users (mode 0755)"},
+	{-EROFS, 0700, 0, ": the file system is read-only"},
+	{-EACCES, 0700, 0, ": permission denied"},
+	{-ELOOP, 0700, 0, ": a symbolic link"},
+	{-EIO, 0700, 0, " cannot be used (error 5)"},
+};
 
-	ck_assert_int_eq(mkdir(in_root("open"), 0700), 0);
-	ck_assert_int_eq(chmod(in_root("open"), 0755), 0);
-	snprintf(bad, sizeof(bad), "%s/open", root);
-	snprintf(tmp, sizeof(tmp), "%s", root);
-	choice.runtime_dir = bad;
-	choice.xdg_runtime_dir = "/nowhere/at/all";
-	choice.tmp_dir = tmp;
-	ck_assert_int_ge(gp_ctl_dir_find(&choice, path, sizeof(path)), 0);
-	snprintf(expected, sizeof(expected), "%s/gpupool-%u", root, (unsigned)geteuid());
-	ck_assert_str_eq(path, expected);
-	choice.tmp_dir = "/nowhere";
-	ck_assert_int_eq(gp_ctl_dir_find(&choice, path, sizeof(path)), -ENOENT);
+START_TEST(an_unusable_directory_is_explained)
+{
+	char text[256], owner[32], expected[1024];
+
+	ck_assert_int_eq(mkdir(in_root("dir"), 0700), 0);
+	ck_assert_int_eq(chmod(in_root("dir"), explanations[_i].mode), 0);
+	gp_ctl_dir_explain(in_root("dir"), geteuid() + explanations[_i].other_uid, explanations[_i].error, text,
+		sizeof(text));
+	snprintf(owner, sizeof(owner), "%u)", (unsigned)geteuid());
+	snprintf(expected, sizeof(expected), "%s%s%s", in_root("dir"), explanations[_i].text,
+		explanations[_i].other_uid ? owner : "");
+	ck_assert_str_eq(text, expected);
 }
 END_TEST
 
@@ -366,7 +375,7 @@ static Suite *proto_suite(void)
 	tcase_add_test(tc, a_link_is_not_followed);
 	tcase_add_test(tc, a_file_is_no_directory);
 	tcase_add_test(tc, a_directory_of_somebody_else_is_refused);
-	tcase_add_test(tc, the_first_usable_place_is_found);
+	tcase_add_loop_test(tc, an_unusable_directory_is_explained, 0, ROWS(explanations));
 	tcase_add_test(tc, a_path_of_200_characters_fits_an_address);
 	tcase_add_loop_test(tc, only_names_that_we_would_write_are_read, 0, ROWS(names));
 	tcase_add_test(tc, a_process_is_told_by_its_start_time);

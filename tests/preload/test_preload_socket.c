@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The control socket where no directory is usable for it, and without one. */
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "play.h"
+
+enum { ANOTHER_USER = 54321 };
+
+#define NO_TMP "TMPDIR=/nowhere"
+#define NO_XDG "XDG_RUNTIME_DIR="
+
+static char bad_dir[128], runtime_variable[160];
+
+static void make_open(void)
+{
+	ck_assert_int_eq(mkdir(bad_dir, 0700), 0);
+	ck_assert_int_eq(chmod(bad_dir, 0755), 0);
+}
+
+static void make_link(void)
+{
+	ck_assert_int_eq(symlink("/", bad_dir), 0);
+}
+
+static void make_file(void)
+{
+	close(open(bad_dir, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+}
+
+static void make_squatted(void)
+{
+	ck_assert_int_eq(mkdir(bad_dir, 0700), 0);
+	ck_assert_int_eq(chown(bad_dir, ANOTHER_USER, ANOTHER_USER), 0);
+}
+
+/* The last row takes root. */
+static const struct {
+	void (*make)(void);
+	const char *told;
+} directories[] = {
+	{make_open, " is open to other users (mode 0755); "},
+	{make_link, ": a symbolic link; "},
+	{make_file, ": not a directory; "},
+	{make_squatted, " belongs to another user (uid 54321); "},
+};
+
+static int n_directories(void)
+{
+	return (int)LENGTH(directories) - (geteuid() != 0);
+}
+
+static void make_directory(int nth)
+{
+	snprintf(bad_dir, sizeof(bad_dir), "%s/bad", play_dir);
+	snprintf(runtime_variable, sizeof(runtime_variable), "GPUPOOL_RUNTIME_DIR=%s", bad_dir);
+	directories[nth].make();
+}
+
+START_TEST(two_processes_share_memory_where_the_socket_directory_is_unusable)
+{
+	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, "GPUPOOL_LOG=off", "SIMGPU_MEMORY=256M",
+		"SIMGPU_LATENCY=cuEventQuery=1000000,cuStreamQuery=1000000", NULL};
+
+	make_directory(_i);
+	play_same(&(struct play){.program = "app_ipc", .words = {"many"}, .env = env});
+	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
+}
+END_TEST
+
+START_TEST(an_unusable_socket_directory_is_told_of_in_one_line_that_names_it_and_the_cause)
+{
+	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, NULL};
+	char expected[256];
+
+	make_directory(_i);
+	play_run(&(struct play){.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library});
+	snprintf(expected, sizeof(expected), "]: warn: %s%s", bad_dir, directories[_i].told);
+	ck_assert_msg(strstr(play_err, expected), "%s", play_err);
+	ck_assert_msg(strstr(play_err, ": the control socket is @gpupool-"), "%s", play_err);
+	ck_assert_str_eq(strchr(play_err, '\n'), "\n");
+}
+END_TEST
+
+static char listed[16384], shown[65536];
+
+static int stat_says(const char *words, char *text, size_t size)
+{
+	char command[1024];
+	FILE *out;
+
+	snprintf(command, sizeof(command), NO_XDG " " NO_TMP " %s %s %s 2>&1", runtime_variable, play_stat, words);
+	out = popen(command, "r");
+	ck_assert_ptr_nonnull(out);
+	text[fread(text, 1, size - 1, out)] = '\0';
+	return pclose(out);
+}
+
+static void ask_stat(const char *name)
+{
+	char words[64];
+
+	ck_assert_int_eq(stat_says("list --query=pid --format=csv,noheader", listed, sizeof(listed)), 0);
+	snprintf(words, sizeof(words), "--json status %u", (unsigned)play_fact("pid"));
+	ck_assert_msg(stat_says(words, shown, sizeof(shown)) == 0, "%s", shown);
+}
+
+START_TEST(gpupool_stat_finds_a_process_without_a_socket_directory)
+{
+	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, NULL};
+	char line[32];
+
+	make_directory(_i);
+	play_run(&(struct play){
+		.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library, .at_pause = ask_stat});
+	ck_assert_int_eq(play_status, 0);
+	snprintf(line, sizeof(line), "%u\n", (unsigned)play_fact("pid"));
+	ck_assert_msg(strstr(listed, line), "%s", listed);
+	ck_assert_uint_eq(play_number(shown, "pid"), play_fact("pid"));
+}
+END_TEST
+
+/* A directory in a mount namespace of its own, where it is read-only. */
+static const char mount_and_run[] = "mount -t tmpfs -o ro none \"$1\" && shift && exec \"$@\"";
+
+static const char *unshare_words(void)
+{
+	return geteuid() == 0 ? "-m" : "-Urm";
+}
+
+static bool can_mount(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "unshare %s mount -t tmpfs none /mnt 2>/dev/null", unshare_words());
+	return system(command) == 0;
+}
+
+START_TEST(two_processes_share_memory_where_the_socket_directory_is_read_only)
+{
+	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, "SIMGPU_MEMORY=256M",
+		"SIMGPU_LATENCY=cuEventQuery=1000000,cuStreamQuery=1000000", NULL};
+	char told[256], script[512];
+
+	snprintf(bad_dir, sizeof(bad_dir), "%s/bad", play_dir);
+	snprintf(runtime_variable, sizeof(runtime_variable), "GPUPOOL_RUNTIME_DIR=%s/sockets", bad_dir);
+	ck_assert_int_eq(mkdir(bad_dir, 0700), 0);
+	snprintf(script, sizeof(script), "exec unshare %s sh -c '%s' sh %s %s/app_ipc many", unshare_words(),
+		mount_and_run, bad_dir, play_app_dir);
+	play_run(&(struct play){
+		.program = "/bin/sh", .words = {"-c", script}, .env = env, .preload = play_library});
+	ck_assert_msg(play_status == 0 && strstr(play_out, "wrong words: 0\n"), "%s%s", play_out, play_err);
+	snprintf(told, sizeof(told), "warn: %s/sockets: the file system is read-only; ", bad_dir);
+	ck_assert_msg(strstr(play_err, told), "%s", play_err);
+}
+END_TEST
+
+static void look_for_sockets(const char *name)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "ls -l /proc/%u/fd | grep -c socket: >&2", (unsigned)play_fact("pid"));
+	ck_assert_msg(system(command) != 0, "the process has a socket");
+	snprintf(command, sizeof(command), "test $(ls /proc/%u/task | wc -l) = 1", (unsigned)play_fact("pid"));
+	ck_assert_msg(system(command) == 0, "the process has another thread");
+	ck_assert(!play_is_listening());
+}
+
+START_TEST(a_program_with_the_socket_switched_off_has_none_and_no_thread_and_says_nothing)
+{
+	static const char *const env[] = {"GPUPOOL_SOCKET=off", NULL};
+
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = look_for_sockets});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_str_eq(play_err, "");
+}
+END_TEST
+
+START_TEST(without_a_socket_a_part_of_a_segment_cannot_be_exported_and_the_message_says_why)
+{
+	static const char *const env[] = {"GPUPOOL_SOCKET=off", "SIMGPU_MEMORY=256M", NULL};
+
+	play_run(&(struct play){
+		.program = "app_ipc", .words = {"many"}, .env = env, .preload = play_library});
+	ck_assert_msg(strstr(play_err, "needs the control socket, and GPUPOOL_SOCKET is off"), "%s", play_err);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	if (getenv(EMULATOR)) {
+		printf("# not in an emulator, where programs cannot start others\n");
+		return;
+	}
+	if (geteuid() != 0)
+		printf("# a directory of another user: not shown, since only root can make one\n");
+	tcase_add_loop_test(
+		tc, two_processes_share_memory_where_the_socket_directory_is_unusable, 0, n_directories());
+	tcase_add_loop_test(tc,
+		an_unusable_socket_directory_is_told_of_in_one_line_that_names_it_and_the_cause, 0, n_directories());
+	if (play_stat)
+		tcase_add_loop_test(
+			tc, gpupool_stat_finds_a_process_without_a_socket_directory, 0, n_directories());
+	else
+		printf("# gpupool-stat is not built\n");
+	if (can_mount())
+		tcase_add_test(tc, two_processes_share_memory_where_the_socket_directory_is_read_only);
+	else
+		printf("# a read-only directory: not shown, since no mount namespace can be made here\n");
+	tcase_add_test(tc, a_program_with_the_socket_switched_off_has_none_and_no_thread_and_says_nothing);
+	tcase_add_test(tc, without_a_socket_a_part_of_a_segment_cannot_be_exported_and_the_message_says_why);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"socket", add}, 1);
+}
