@@ -47,6 +47,16 @@ void gp_ask_each_dir(bool (*fn)(void *arg, int dir_fd), void *arg)
 	}
 }
 
+bool gp_ask_is_dir_named(void)
+{
+	const char *named = gp_config_variable("GPUPOOL_RUNTIME_DIR");
+	int dir_fd = named && *named ? gp_ctl_dir_open(named, geteuid(), false) : -ENOENT;
+
+	if (dir_fd >= 0)
+		close(dir_fd);
+	return dir_fd >= 0;
+}
+
 struct users {
 	bool (*fn)(void *arg, int dir_fd, uid_t uid);
 	void *arg;

@@ -14,6 +14,9 @@ int64_t gp_ask_now_ms(void);
 /* Calls back for each directory in which this process would look for sockets, until that returns false. */
 void gp_ask_each_dir(bool (*fn)(void *arg, int dir_fd), void *arg);
 
+/* Whether GPUPOOL_RUNTIME_DIR names a usable directory: then the user means the processes with sockets in it. */
+bool gp_ask_is_dir_named(void);
+
 /*
  * For root: each directory in which another user's processes would have their sockets if nobody said otherwise. Users
  * are taken as they come, and not more than some dozens.

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../pool/base.h"
+#include "ctl_abstract.h"
 #include "ctl_ask.h"
 #include "ctl_proto.h"
 
@@ -21,11 +22,16 @@ enum {
 	OF_USER_MAX = 8,     /* of another user's; and so many names are looked at, since they may be anything */
 	NAMES_OF_USER_MAX = 64,
 	PATIENCE_MS = 2000,  /* for all of them together */
-	SULK_MS = 60000,     /* who was silent is left alone for so long */
-	SULKERS_MAX = 32,
+	BACKOFF_MS = 60000,  /* a process that was silent is not asked for so long */
+	SILENT_MAX = 512,    /* processes of which that is known */
+	SILENT_OF_USER_MAX = 8, /* then another user's other processes are not asked either */
 	ANSWER_MAX = 512,
 };
 
+/*
+ * One process, however many sockets it has: the number is that of the process at the other end, by the kernel, and what
+ * a socket is called counts only for a process that cannot be seen from here.
+ */
 struct talk {
 	int fd;
 	pid_t pid;
@@ -39,38 +45,53 @@ struct talk {
 
 struct round {
 	const char *request;
-	char own_name[GP_CTL_NAME_MAX];
+	bool are_all;
+	uint64_t own_start_ticks;
 	size_t n;
 	struct talk talks[PEERS_MAX];
 };
 
 /* Processes that were silent. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
+static struct silent {
 	pid_t pid;
+	uid_t uid;
 	uint64_t start_ticks;
 	int64_t until_ms;
-} sulkers[SULKERS_MAX];
-static unsigned n_sulkers; /* so far; the oldest gives its place */
+} silent[SILENT_MAX];
+static unsigned n_silent; /* so far; a new one takes the place of the oldest */
 
-static bool is_sulking(pid_t pid, uint64_t start_ticks)
+static bool is_silent(const struct talk *talk)
 {
 	int64_t now = gp_ask_now_ms();
 	bool is = false;
 
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < SULKERS_MAX; i++)
-		is |= sulkers[i].pid == pid && sulkers[i].start_ticks == start_ticks && now < sulkers[i].until_ms;
+	for (int i = 0; i < SILENT_MAX && !is; i++)
+		is = silent[i].pid == talk->pid && silent[i].start_ticks == talk->start_ticks &&
+		     now < silent[i].until_ms;
 	pthread_mutex_unlock(&lock);
 	return is;
 }
 
-static void leave_alone(const struct talk *talk)
+/* A user who starts processes only to have others wait for them would else cost each of them the whole time. */
+static bool is_user_silent(uid_t uid)
+{
+	int64_t now = gp_ask_now_ms();
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < SILENT_MAX; i++)
+		n += silent[i].pid && silent[i].uid == uid && now < silent[i].until_ms;
+	pthread_mutex_unlock(&lock);
+	return n >= SILENT_OF_USER_MAX;
+}
+
+static void note_silent(const struct talk *talk)
 {
 	pthread_mutex_lock(&lock);
-	sulkers[n_sulkers % SULKERS_MAX].pid = talk->pid;
-	sulkers[n_sulkers % SULKERS_MAX].start_ticks = talk->start_ticks;
-	sulkers[n_sulkers++ % SULKERS_MAX].until_ms = gp_ask_now_ms() + SULK_MS;
+	silent[n_silent++ % SILENT_MAX] =
+		(struct silent){talk->pid, talk->uid, talk->start_ticks, gp_ask_now_ms() + BACKOFF_MS};
 	pthread_mutex_unlock(&lock);
 }
 
@@ -82,7 +103,6 @@ static bool say(int fd, const char *request)
 	return send(fd, request, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
 }
 
-/* Of the places for sockets two may be the same. */
 static bool is_called(const struct round *round, const struct talk *talk)
 {
 	size_t i = 0;
@@ -92,30 +112,56 @@ static bool is_called(const struct round *round, const struct talk *talk)
 	return i < round->n;
 }
 
-static int connect_to(int dir_fd, const char *name, const struct talk *talk)
+static bool is_to_be_called(const struct round *round, const struct talk *talk)
 {
-	return talk->uid == geteuid() ? gp_ctl_connect(dir_fd, name)
-				      : gp_ctl_connect_to(dir_fd, name, talk->uid, talk->pid);
+	return round->n < PEERS_MAX && !is_called(round, talk) && !is_silent(talk);
 }
 
-static void call(struct round *round, int dir_fd, const char *name, uid_t uid)
+/* A name in another user's directory says anything; that of a process that is not there is not worth a connection. */
+static bool has_true_start(const struct talk *talk)
 {
-	struct talk *talk = &round->talks[round->n];
+	uint64_t start_ticks;
+	char state;
+
+	return !gp_ctl_process_stat(talk->pid, &start_ticks, &state) && start_ticks == talk->start_ticks;
+}
+
+static int connect_to_own(struct talk *talk, int dir_fd, const char *name)
+{
+	int fd = gp_ctl_connect(dir_fd, name);
+	pid_t pid = fd < 0 ? 0 : gp_ctl_peer_pid(fd);
+	char state;
+
+	if (pid > 0 && !gp_ctl_process_stat(pid, &talk->start_ticks, &state))
+		talk->pid = pid;
+	return fd;
+}
+
+static int connect_to_users(const struct talk *talk, int dir_fd, const char *name)
+{
+	return has_true_start(talk) ? gp_ctl_connect_to(dir_fd, name, talk->uid, talk->pid) : -ESRCH;
+}
+
+/* The process whose socket that is: with the number and the start time that its name has. */
+static void call(struct round *round, int dir_fd, const char *name, struct talk talk)
+{
+	bool is_own = talk.uid == geteuid();
+	bool is_self = talk.pid == getpid() && talk.start_ticks == round->own_start_ticks;
 	int fd;
 
-	*talk = (struct talk){.uid = uid, .error = -EAGAIN};
-	if (!gp_ctl_name_parse(name, &talk->pid, &talk->start_ticks) || is_called(round, talk) ||
-		is_sulking(talk->pid, talk->start_ticks))
+	if (is_self || !is_to_be_called(round, &talk))
 		return;
-	fd = connect_to(dir_fd, name, talk);
+	fd = is_own ? connect_to_own(&talk, dir_fd, name) : connect_to_users(&talk, dir_fd, name);
 	if (fd < 0)
 		return;
-	if (!say(fd, round->request)) {
+	/* The process may be one that was asked under another name. */
+	if (!is_to_be_called(round, &talk) || !say(fd, round->request)) {
 		close(fd);
 		return;
 	}
-	talk->fd = fd;
-	round->n++;
+	talk.fd = fd;
+	talk.error = -EAGAIN;
+	round->talks[round->n++] = talk;
 }
 
 /* Until that many are called, or so many names seen. */
@@ -132,9 +178,12 @@ static void call_some_in(struct round *round, int dir_fd, uid_t uid, size_t max,
 		return;
 	}
 	max = gp_min(round->n + max, (size_t)PEERS_MAX);
-	while (round->n < max && n++ < names_max && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, round->own_name) != 0)
-			call(round, dir_fd, entry->d_name, uid);
+	while (round->n < max && n++ < names_max && (entry = readdir(dir))) {
+		struct talk talk = {.uid = uid};
+
+		if (gp_ctl_name_parse(entry->d_name, &talk.pid, &talk.start_ticks))
+			call(round, dir_fd, entry->d_name, talk);
+	}
 	closedir(dir);
 }
 
@@ -148,20 +197,43 @@ static bool call_user_in(void *arg, int dir_fd, uid_t uid)
 {
 	struct round *round = arg;
 
-	call_some_in(round, dir_fd, uid, OF_USER_MAX, NAMES_OF_USER_MAX);
+	if (!is_user_silent(uid))
+		call_some_in(round, dir_fd, uid, OF_USER_MAX, NAMES_OF_USER_MAX);
 	return round->n < PEERS_MAX;
 }
 
-static void call_all(struct round *round, bool are_all)
+static unsigned count_of_user(const struct round *round, uid_t uid)
 {
-	uint64_t start_ticks;
+	unsigned n = 0;
+
+	for (size_t i = 0; i < round->n; i++)
+		n += round->talks[i].uid == uid;
+	return n;
+}
+
+/* Sockets without a file, whoever has made them. */
+static bool call_abstract(void *arg, const struct gp_ctl_abstract *found)
+{
+	struct talk talk = {.pid = found->pid, .uid = found->uid, .start_ticks = found->start_ticks};
+	struct round *round = arg;
+
+	if (talk.uid == geteuid() || (round->are_all && count_of_user(round, talk.uid) < OF_USER_MAX &&
+					     !is_user_silent(talk.uid)))
+		call(round, GP_CTL_NO_DIR, found->name, talk);
+	return round->n < PEERS_MAX;
+}
+
+static void call_all(struct round *round)
+{
 	char state;
 
-	if (!gp_ctl_process_stat(0, &start_ticks, &state))
-		gp_ctl_name_format(round->own_name, getpid(), start_ticks);
+	if (gp_ctl_process_stat(0, &round->own_start_ticks, &state))
+		return;
 	gp_ask_each_dir(call_all_in, round);
-	if (are_all)
+	if (round->are_all)
 		gp_ask_each_user(call_user_in, round);
+	if (!gp_ask_is_dir_named())
+		gp_ctl_abstract_each(call_abstract, round);
 }
 
 int gp_peers_parse(const char *line, uint64_t *ret_bytes)
@@ -233,7 +305,7 @@ static void listen_to_all(struct round *round, int64_t end_ms)
 		if (round->talks[i].fd < 0)
 			continue;
 		hang_up(&round->talks[i], -ETIMEDOUT);
-		leave_alone(&round->talks[i]);
+		note_silent(&round->talks[i]);
 	}
 }
 
@@ -268,11 +340,11 @@ void gp_peers_ask(const char *request, bool are_all, struct gp_peers *ret)
 	if (!round)
 		return;
 	round->request = request;
-	round->own_name[0] = '\0';
+	round->are_all = are_all;
 	round->n = 0;
 	/* A thread must not vanish in here with descriptors open. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-	call_all(round, are_all);
+	call_all(round);
 	listen_to_all(round, gp_ask_now_ms() + PATIENCE_MS);
 	sum_up(round, ret);
 	pthread_setcancelstate(cancel_state, NULL);

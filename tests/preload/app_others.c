@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -22,7 +23,7 @@
 #include "api/gpupool.h"
 #include "app_driver.h"
 
-enum { READY_FD = 5, GO_FD = 6, BLOCKS_MAX = 128, NOBODY = 65534 };
+enum { READY_FD = 5, GO_FD = 6, BLOCKS_MAX = 128, NOBODY = 65534, NAMES_MAX = 20, CROWD_MAX = 40 };
 
 extern char **environ;
 
@@ -450,6 +451,94 @@ static void foreign(void)
 	finish(&child);
 }
 
+/* In a child: has that many sockets, answers none, and ends with the number of connections that were made to them. */
+static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, int ready_fd, int go_fd)
+{
+	struct pollfd fds[NAMES_MAX + 1];
+	unsigned asked = 0;
+
+	APP_MUST(syscall(SYS_setresuid, uid, uid, uid) != 0);
+	for (unsigned i = 0; i < n_names; i++) {
+		struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+		snprintf(address.sun_path, sizeof(address.sun_path), "%s/%d.%llu.sock", dir, (int)getpid(),
+			start_of(getpid()) + i);
+		fds[i] = (struct pollfd){.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), .events = POLLIN};
+		APP_MUST(bind(fds[i].fd, (struct sockaddr *)&address, sizeof(address)));
+		APP_MUST(listen(fds[i].fd, 8));
+	}
+	fds[n_names] = (struct pollfd){.fd = go_fd, .events = POLLIN};
+	if (write(ready_fd, "r", 1) != 1)
+		_exit(71);
+	for (;;) {
+		bool is_busy = false;
+
+		APP_MUST(poll(fds, n_names + 1, -1) < 0);
+		for (unsigned i = 0; i < n_names; i++)
+			if (fds[i].revents) {
+				is_busy = true;
+				asked += accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC) >= 0;
+			}
+		if (!is_busy)
+			_exit((int)asked);
+	}
+}
+
+/* Processes that are silent, while this one runs out of memory three times. */
+static void ask_crowd(const char *dir, unsigned n, unsigned n_names, uid_t uid)
+{
+	struct child crowd[CROWD_MAX];
+	uint64_t asked = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		int ready[2], go[2];
+
+		APP_MUST(pipe2(ready, O_CLOEXEC));
+		APP_MUST(pipe2(go, O_CLOEXEC));
+		crowd[i] = (struct child){.pid = fork(), .ready_fd = ready[0], .go_fd = go[1]};
+		if (crowd[i].pid == 0)
+			be_silent(dir, n_names, uid, ready[1], go[0]);
+		await(&crowd[i]);
+	}
+	app_start();
+	hold(75);
+	for (int i = 0; i < 3; i++)
+		app_fact("asked", (uint64_t)ask_for(700 * MIB));
+	for (unsigned i = 0; i < n; i++) {
+		int status = -1;
+
+		go_on(&crowd[i]);
+		APP_MUST(waitpid(crowd[i].pid, &status, 0) != crowd[i].pid || !WIFEXITED(status));
+		asked += (unsigned)WEXITSTATUS(status);
+	}
+	app_fact("connections", asked);
+}
+
+static void ask_crowd_of_nobody(unsigned n, unsigned n_names)
+{
+	char dir[64];
+
+	snprintf(dir, sizeof(dir), "%s/gpupool-%d", getenv("TMPDIR"), NOBODY);
+	APP_MUST(mkdir(dir, 0700));
+	APP_MUST(chown(dir, NOBODY, NOBODY));
+	ask_crowd(dir, n, n_names, NOBODY);
+}
+
+static void own_crowd(void)
+{
+	ask_crowd(getenv("GPUPOOL_RUNTIME_DIR"), CROWD_MAX, 1, geteuid());
+}
+
+static void nobody_crowd(void)
+{
+	ask_crowd_of_nobody(12, 1);
+}
+
+static void nobody_names(void)
+{
+	ask_crowd_of_nobody(1, NAMES_MAX);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"babbles", babbles},
 	{"boasts", boasts},
@@ -468,9 +557,12 @@ const struct app_scenario app_scenarios[] = {
 	{"keep", keep},
 	{"keep-as-nobody", keep_as_nobody},
 	{"lies", lies},
+	{"nobody-crowd", nobody_crowd},
 	{"nobody-gives", nobody_gives},
 	{"nobody-has-nothing", nobody_has_nothing},
 	{"nobody-links", nobody_links},
+	{"nobody-names", nobody_names},
+	{"own-crowd", own_crowd},
 	{"silent", silent},
 	{"stopped", stopped},
 	{NULL},

@@ -230,6 +230,33 @@ START_TEST(a_link_in_another_users_directory_leads_root_nowhere)
 }
 END_TEST
 
+START_TEST(own_silent_processes_are_each_asked_once)
+{
+	const char *env[] = {QUIET, SHARED, NULL};
+
+	play_others("own-crowd", env, NULL);
+	ck_assert_uint_eq(play_fact("connections"), 40);
+}
+END_TEST
+
+START_TEST(a_silent_process_of_another_user_is_asked_once_however_many_sockets_it_has)
+{
+	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, QUIET, SHARED, NULL};
+
+	play_others("nobody-names", env, NULL);
+	ck_assert_uint_eq(play_fact("connections"), 1);
+}
+END_TEST
+
+START_TEST(another_user_is_left_alone_after_eight_silent_processes)
+{
+	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, QUIET, SHARED, NULL};
+
+	play_others("nobody-crowd", env, NULL);
+	ck_assert_uint_eq(play_fact("connections"), 8);
+}
+END_TEST
+
 static void look_at_contexts(const char *name)
 {
 	const char *status = play_ask("status");
@@ -263,6 +290,7 @@ static void add_processes(TCase *tc)
 	tcase_add_loop_test(tc, two_processes_that_ask_each_other_at_once_both_get_an_answer, 0, n);
 	tcase_add_loop_test(tc, an_answer_that_is_none_makes_no_difference, 0, (int)LENGTH(impostors));
 	tcase_add_test(tc, another_users_process_is_not_asked);
+	tcase_add_test(tc, own_silent_processes_are_each_asked_once);
 	if (geteuid() != 0) {
 		printf("# other users' processes: not shown, since only root can ask them\n");
 		return;
@@ -272,6 +300,8 @@ static void add_processes(TCase *tc)
 		tc, root_asks_other_users_processes_if_it_is_told_to_and_they_give, 0, (int)LENGTH(yields));
 	tcase_add_test(tc, the_report_says_whose_process_was_asked);
 	tcase_add_test(tc, a_link_in_another_users_directory_leads_root_nowhere);
+	tcase_add_test(tc, a_silent_process_of_another_user_is_asked_once_however_many_sockets_it_has);
+	tcase_add_test(tc, another_user_is_left_alone_after_eight_silent_processes);
 }
 
 static void add(TCase *tc)
