@@ -53,6 +53,45 @@ static bool cut_name(char *path)
 	return slash;
 }
 
+/*
+ * Why users other than those who can change this program could change a file or directory; NULL if they cannot. Where
+ * everybody may make directories, as in /tmp, another user could plant a library beside a copy of this program.
+ */
+static const char *find_stranger(const struct stat *st, const struct stat *self)
+{
+	mode_t others = S_IWOTH;
+
+	if (st->st_uid != self->st_uid && st->st_uid != 0)
+		return "belongs to another user than gpupool-run";
+	if (!(self->st_mode & S_IWGRP) || self->st_gid != st->st_gid)
+		others |= S_IWGRP;
+	return st->st_mode & others ? "can be written to by other users" : NULL;
+}
+
+/* A library of the same build tree, in a directory; false if there is none. */
+static bool is_trusted(const char *directory, const char *library)
+{
+	struct stat self, directory_stat, library_stat;
+	const char *why, *which = directory;
+
+	if (stat(library, &library_stat) < 0)
+		return false;
+	if (stat("/proc/self/exe", &self) < 0 || lstat(directory, &directory_stat) < 0)
+		why = "cannot be checked";
+	else if (!S_ISDIR(directory_stat.st_mode))
+		why = "is not a directory";
+	else
+		why = find_stranger(&directory_stat, &self);
+	if (!why) {
+		which = library;
+		why = find_stranger(&library_stat, &self);
+	}
+	if (!why)
+		return true;
+	run_warn("if it is right, name it with --library=PATH.", "%s is not taken: %s %s.", library, which, why);
+	return false;
+}
+
 char *run_library_default(void)
 {
 	char self[PATH_MAX];
@@ -61,8 +100,12 @@ char *run_library_default(void)
 	if (n > 0) {
 		self[n] = '\0';
 		if (cut_name(self) && cut_name(self)) {
-			char *path = format_text("%s/shim/" LIBRARY, self);
-			if (access(path, F_OK) == 0)
+			char *directory = format_text("%s/shim", self);
+			char *path = format_text("%s/" LIBRARY, directory);
+			bool is_taken = is_trusted(directory, path);
+
+			free(directory);
+			if (is_taken)
 				return path;
 			free(path);
 		}

@@ -303,6 +303,86 @@ START_TEST(the_library_of_the_same_build_tree_is_the_default)
 }
 END_TEST
 
+enum { ANOTHER_USER = 54321 };
+
+static void open_directory(void)
+{
+	ck_assert_int_eq(chmod("tree/shim", 0777), 0);
+}
+
+static void open_directory_to_group(void)
+{
+	ck_assert_int_eq(chmod("tree/shim", 0775), 0);
+}
+
+static void open_library(void)
+{
+	ck_assert_int_eq(chmod("tree/shim/libgpupool.so", 0646), 0);
+}
+
+static void make_directory_a_link(void)
+{
+	ck_assert_int_eq(rename("tree/shim", "elsewhere"), 0);
+	ck_assert_int_eq(symlink("../elsewhere", "tree/shim"), 0);
+}
+
+static void give_directory_away(void)
+{
+	ck_assert_int_eq(chown("tree/shim", ANOTHER_USER, ANOTHER_USER), 0);
+}
+
+static void give_library_away(void)
+{
+	ck_assert_int_eq(chown("tree/shim/libgpupool.so", ANOTHER_USER, ANOTHER_USER), 0);
+}
+
+/* The last two rows take root. */
+static const struct {
+	void (*plant)(void);
+	const char *why;
+} planted[] = {
+	{open_directory, "tree/shim can be written to by other users.\n"},
+	{open_directory_to_group, "tree/shim can be written to by other users.\n"},
+	{open_library, "tree/shim/libgpupool.so can be written to by other users.\n"},
+	{make_directory_a_link, "tree/shim is not a directory.\n"},
+	{give_directory_away, "tree/shim belongs to another user than gpupool-run.\n"},
+	{give_library_away, "tree/shim/libgpupool.so belongs to another user than gpupool-run.\n"},
+};
+
+START_TEST(a_library_beside_it_that_another_user_could_have_planted_is_not_taken)
+{
+	char command[2 * PATH_MAX];
+	const char *words[] = {"tree/tools/gpupool-run", "true", NULL};
+
+	snprintf(command, sizeof(command),
+		"umask 022 && mkdir -p tree/tools tree/shim && cp '%s' tree/tools/gpupool-run", run_path);
+	ck_assert_int_eq(system(command), 0);
+	ck_assert_int_eq(chmod("tree/tools/gpupool-run", 0755), 0);
+	run_make_library("tree/shim/libgpupool.so");
+	ck_assert_int_eq(chmod("tree/shim/libgpupool.so", 0644), 0);
+	ck_assert_int_eq(run_execute(words), 0);
+	planted[_i].plant();
+	ck_assert_int_eq(run_execute(words), 125);
+	run_check_in(run_err, "tree/shim/libgpupool.so is not taken: ");
+	run_check_in(run_err, planted[_i].why);
+}
+END_TEST
+
+START_TEST(a_library_beside_it_that_its_group_can_write_is_taken_if_that_group_can_write_the_program)
+{
+	char command[2 * PATH_MAX];
+	const char *words[] = {"tree/tools/gpupool-run", "true", NULL};
+
+	snprintf(command, sizeof(command),
+		"umask 002 && mkdir -p tree/tools tree/shim && cp '%s' tree/tools/gpupool-run", run_path);
+	ck_assert_int_eq(system(command), 0);
+	ck_assert_int_eq(chmod("tree/tools/gpupool-run", 0775), 0);
+	run_make_library("tree/shim/libgpupool.so");
+	ck_assert_int_eq(chmod("tree/shim/libgpupool.so", 0664), 0);
+	ck_assert_int_eq(run_execute(words), 0);
+}
+END_TEST
+
 /* The text of an item up to the next one, or NULL. */
 static const char *find_item(char *page, const char *name)
 {
@@ -359,6 +439,12 @@ static void add_tests(TCase *tc)
 	ADD_ROWS(tc, bad_libraries, a_library_that_cannot_be_preloaded_is_refused);
 	tcase_add_test(tc, a_link_lends_the_library_a_path_that_can_be_preloaded);
 	tcase_add_test(tc, the_library_of_the_same_build_tree_is_the_default);
+	tcase_add_loop_test(tc, a_library_beside_it_that_another_user_could_have_planted_is_not_taken, 0,
+		(int)LENGTH(planted) - (geteuid() == 0 ? 0 : 2));
+	if (geteuid() != 0)
+		printf("# a library of another user: not shown, since only root can make one\n");
+	tcase_add_test(
+		tc, a_library_beside_it_that_its_group_can_write_is_taken_if_that_group_can_write_the_program);
 	if (man_pages[0])
 		tcase_add_test(tc, the_man_pages_speak_of_every_option_and_its_default);
 }
