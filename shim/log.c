@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -25,7 +26,7 @@
 
 /* The template is written once, before the level lets anybody read it. */
 static char path_template[PATH_SIZE];
-static struct statx stderr_at_open;
+static struct statx stderr_at_load; /* all zeros: there was none */
 static _Atomic int current_level = GP_LOG_OFF;
 
 static bool is_same_file(const struct statx *a, const struct statx *b)
@@ -40,19 +41,22 @@ static int stat_fd(int fd, struct statx *ret)
 }
 
 /*
- * Number 2 need not be stderr any more: the program may have closed it, and got the number again
- * for a socket or for its data. What was there from the start is right, and so is whatever looks
- * like the end of a redirection.
+ * Number 2 need not be stderr any more: the program may have closed it, and got the number again for a socket or for its
+ * data. What was there when the library was loaded is right, as in "program 2>file". Of other files those are where
+ * lines can only be added at the end, or where stdout goes as well: daemons redirect both.
  */
 static bool is_stderr_usable(void)
 {
-	struct statx now;
+	struct statx now, out;
 
 	if (stat_fd(STDERR_FILENO, &now) < 0)
 		return false;
-	if (is_same_file(&now, &stderr_at_open) || S_ISCHR(now.stx_mode) || S_ISFIFO(now.stx_mode))
+	if (is_same_file(&now, &stderr_at_load) || S_ISCHR(now.stx_mode))
 		return true;
-	return S_ISREG(now.stx_mode) && (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY;
+	if (!S_ISREG(now.stx_mode))
+		return false;
+	return fcntl(STDERR_FILENO, F_GETFL) & O_APPEND ||
+	       (stat_fd(STDOUT_FILENO, &out) == 0 && is_same_file(&now, &out));
 }
 
 /* O_NONBLOCK: a fifo without a reader must not hold the program up. */
@@ -103,13 +107,21 @@ static const char *level_name(enum gp_log_level level)
 	return names[level];
 }
 
+/* A system call, since not every C library that loads this one has statx(). */
+__attribute__((constructor)) void gp_log_note_stderr(void)
+{
+	int saved_errno = errno;
+
+	if (syscall(SYS_statx, STDERR_FILENO, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &stderr_at_load) < 0)
+		memset(&stderr_at_load, 0, sizeof(stderr_at_load));
+	errno = saved_errno;
+}
+
 void gp_log_open(enum gp_log_level level, const char *template)
 {
 	path_template[0] = '\0';
 	if (template && strcmp(template, "stderr") && strlen(template) < sizeof(path_template))
 		strcpy(path_template, template);
-	if (stat_fd(STDERR_FILENO, &stderr_at_open) < 0)
-		memset(&stderr_at_open, 0, sizeof(stderr_at_open));
 	atomic_store_explicit(&current_level, (int)level, memory_order_release);
 }
 

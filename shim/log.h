@@ -33,6 +33,12 @@ struct gp_log_site {
  */
 void gp_log_open(enum gp_log_level level, const char *path_template);
 
+/*
+ * Notes which file is stderr. Called when the library is loaded, before the program can have put another file in its
+ * place; by hand only in tests.
+ */
+void gp_log_note_stderr(void);
+
 enum gp_log_level gp_log_level(void);
 
 void gp_log_write(struct gp_log_site *site, enum gp_log_level level, const char *format, ...)

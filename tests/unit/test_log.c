@@ -71,6 +71,7 @@ static void redirect_stderr(int flags)
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
 	close(fd);
+	gp_log_note_stderr();
 }
 
 static void check_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -263,15 +264,88 @@ START_TEST(logging_leaves_no_descriptor_open)
 END_TEST
 
 /* What a program may have opened as number 2 after it closed stderr. */
-static int open_data_file(void)
+static void open_for_reading_too(void)
 {
-	return open(path, O_RDWR | O_CREAT, 0600);
+	ck_assert_int_eq(open(path, O_RDWR | O_CREAT, 0600), STDERR_FILENO);
 }
 
-static int open_redirection(void)
+static void open_for_writing(void)
 {
-	return open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ck_assert_int_eq(open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
 }
+
+static void open_for_appending(void)
+{
+	ck_assert_int_eq(open(path, O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
+}
+
+static void open_as_stdout_too(void)
+{
+	open_for_writing();
+	ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO);
+}
+
+static const struct {
+	void (*open)(void);
+	bool is_followed;
+} successors[] = {
+	{open_for_reading_too, false},
+	{open_for_writing, false},
+	{open_for_appending, true},
+	{open_as_stdout_too, true},
+};
+
+/* Before the log is opened, which the first allocation does, or after it. */
+START_TEST(a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_redirection)
+{
+	int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
+	bool is_open_before = _i % 2;
+
+	if (is_open_before)
+		gp_log_open(GP_LOG_WARN, NULL);
+	close(STDERR_FILENO);
+	successors[_i / 2].open();
+	if (!is_open_before)
+		gp_log_open(GP_LOG_WARN, NULL);
+	gp_log(GP_LOG_WARN, "hello");
+	dup2(out, STDOUT_FILENO);
+	dup2(err, STDERR_FILENO);
+	if (successors[_i / 2].is_followed)
+		check_text("gpupool[%d]: warn: hello\n", (int)getpid());
+	else
+		check_text("%s", "");
+}
+END_TEST
+
+/* As after "program 2>file": the shell opens it without O_APPEND. */
+START_TEST(the_file_that_was_stderr_when_the_library_was_loaded_is_written_to)
+{
+	int err = dup(STDERR_FILENO);
+
+	close(STDERR_FILENO);
+	open_for_writing();
+	gp_log_note_stderr();
+	gp_log_open(GP_LOG_WARN, NULL);
+	gp_log(GP_LOG_WARN, "hello");
+	dup2(err, STDERR_FILENO);
+	check_text("gpupool[%d]: warn: hello\n", (int)getpid());
+}
+END_TEST
+
+START_TEST(a_pipe_that_took_the_place_of_stderr_is_not_written_to)
+{
+	int fds[2], err = dup(STDERR_FILENO);
+	char byte;
+
+	ck_assert_int_eq(pipe2(fds, O_NONBLOCK), 0);
+	dup2(fds[1], STDERR_FILENO);
+	gp_log_open(GP_LOG_WARN, NULL);
+	gp_log(GP_LOG_WARN, "hello");
+	dup2(err, STDERR_FILENO);
+	ck_assert_int_eq(read(fds[0], &byte, 1), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+}
+END_TEST
 
 static int other_end;
 
@@ -284,30 +358,16 @@ static int open_socket(void)
 	return pair[0];
 }
 
-START_TEST(data_that_took_the_place_of_stderr_is_not_written_to)
+START_TEST(a_socket_that_took_the_place_of_stderr_is_not_written_to)
 {
 	char byte;
 
 	gp_log_open(GP_LOG_WARN, NULL);
 	close(STDERR_FILENO);
-	ck_assert_int_eq(open_data_file(), STDERR_FILENO);
-	gp_log(GP_LOG_WARN, "hello");
-	check_text("%s", "");
-	close(STDERR_FILENO);
 	ck_assert_int_eq(open_socket(), STDERR_FILENO);
 	gp_log(GP_LOG_WARN, "hello");
 	ck_assert_int_eq(recv(other_end, &byte, 1, MSG_DONTWAIT), -1);
 	ck_assert_int_eq(errno, EAGAIN);
-}
-END_TEST
-
-START_TEST(a_redirection_that_took_the_place_of_stderr_is_followed)
-{
-	gp_log_open(GP_LOG_WARN, NULL);
-	close(STDERR_FILENO);
-	ck_assert_int_eq(open_redirection(), STDERR_FILENO);
-	gp_log(GP_LOG_WARN, "hello");
-	check_text("gpupool[%d]: warn: hello\n", (int)getpid());
 }
 END_TEST
 
@@ -317,6 +377,7 @@ START_TEST(a_socket_that_was_stderr_from_the_start_is_written_to)
 
 	close(STDERR_FILENO);
 	ck_assert_int_eq(open_socket(), STDERR_FILENO);
+	gp_log_note_stderr();
 	gp_log_open(GP_LOG_WARN, NULL);
 	gp_log(GP_LOG_WARN, "hello");
 	ck_assert_int_gt(recv(other_end, bytes, sizeof(bytes), MSG_DONTWAIT), 0);
@@ -348,6 +409,7 @@ START_TEST(a_pipe_without_a_reader_raises_no_signal)
 	ck_assert_ptr_ne(signal(SIGPIPE, on_signal), SIG_ERR);
 	ck_assert_int_eq(pipe(pipe_fds), 0);
 	ck_assert_int_eq(dup2(pipe_fds[1], STDERR_FILENO), STDERR_FILENO);
+	gp_log_note_stderr();
 	close(pipe_fds[0]);
 	gp_log_open(GP_LOG_WARN, NULL);
 	gp_log(GP_LOG_WARN, "hello");
@@ -430,8 +492,11 @@ int main(void)
 	tcase_add_test(tc, a_fifo_without_a_reader_does_not_hold_the_program_up);
 	tcase_add_test(tc, logging_outlives_a_program_that_closes_every_descriptor);
 	tcase_add_test(tc, logging_leaves_no_descriptor_open);
-	tcase_add_test(tc, data_that_took_the_place_of_stderr_is_not_written_to);
-	tcase_add_test(tc, a_redirection_that_took_the_place_of_stderr_is_followed);
+	tcase_add_loop_test(tc, a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_redirection, 0,
+		2 * (int)LENGTH(successors));
+	tcase_add_test(tc, the_file_that_was_stderr_when_the_library_was_loaded_is_written_to);
+	tcase_add_test(tc, a_pipe_that_took_the_place_of_stderr_is_not_written_to);
+	tcase_add_test(tc, a_socket_that_took_the_place_of_stderr_is_not_written_to);
 	tcase_add_test(tc, a_socket_that_was_stderr_from_the_start_is_written_to);
 	tcase_add_test(tc, a_closed_stderr_is_no_reason_to_fail);
 	tcase_add_test(tc, a_pipe_without_a_reader_raises_no_signal);
