@@ -53,13 +53,11 @@ static void put_segments(struct torch *t, const struct history *h)
 	struct pickle_list list;
 
 	pickle_list_begin(&t->pickle, &list);
-	for (size_t i = 0; i < h->n_segments; i++) {
-		const struct history_segment *s = &h->segments[i];
-
-		if (h->pools[s->pool].memory == HISTORY_PINNED)
+	for (struct history_segment s = {0}; history_next(h, &s);) {
+		if (h->pools[s.pool].memory == HISTORY_PINNED)
 			continue;
 		pickle_list_next(&t->pickle, &list);
-		at += put_segment(t, h, s, &blocks[at], n_blocks - at);
+		at += put_segment(t, h, &s, &blocks[at], n_blocks - at);
 	}
 	pickle_list_end(&t->pickle, &list);
 	free(blocks);

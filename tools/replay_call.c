@@ -107,16 +107,11 @@ static void note_block(struct replay_state *run, const struct replay_event *e, u
 	replay_map_put(&run->live, (struct replay_entry){e->values[0], bytes, addr, e->pool});
 }
 
-static uint64_t key_of_cache(const struct replay_event *e)
-{
-	return ((uint64_t)e->thread << 32 | e->pool) + 1;
-}
-
 /* The cache that the call went by, if there is one here as well. */
 static struct gp_tcache *cache_of(const struct replay_state *run, const struct replay_event *e)
 {
 	bool is_asked = (e->values[3] & GP_RECORD_CALL_BY_THREAD) && e->pool != REPLAY_NO_POOL;
-	struct replay_entry *entry = is_asked ? replay_map_find(&run->caches, key_of_cache(e)) : NULL;
+	struct replay_entry *entry = is_asked ? replay_map_find(&run->caches, replay_cache_key(e)) : NULL;
 
 	return entry ? (struct gp_tcache *)(uintptr_t)entry->addr : NULL;
 }
@@ -130,7 +125,7 @@ static void close_cache(struct replay_state *run, struct replay_entry *entry)
 /* Another kind, or a limit, may have none. */
 static void run_cache(struct replay_state *run, const struct replay_event *e)
 {
-	struct replay_entry *entry = replay_map_find(&run->caches, key_of_cache(e));
+	struct replay_entry *entry = replay_map_find(&run->caches, replay_cache_key(e));
 	struct gp_tcache *tcache;
 
 	if (entry)
@@ -138,15 +133,15 @@ static void run_cache(struct replay_state *run, const struct replay_event *e)
 	tcache = e->values[0] ? gp_tcache_new(run->pools[e->pool]->pool) : NULL;
 	if (tcache)
 		replay_map_put(&run->caches,
-			(struct replay_entry){.key = key_of_cache(e), .addr = (uintptr_t)tcache, .pool = e->pool});
+			(struct replay_entry){.key = replay_cache_key(e), .addr = (uintptr_t)tcache, .pool = e->pool});
 }
 
-/* Removing one may put another in its place. */
 void replay_close_caches(struct replay_state *run)
 {
-	for (size_t i = 0; i < run->caches.size; i++)
-		while (run->caches.slots[i].key)
-			close_cache(run, &run->caches.slots[i]);
+	struct replay_entry *entry;
+
+	while ((entry = replay_map_next(&run->caches, NULL)))
+		close_cache(run, entry);
 }
 
 static int alloc(struct replay_pool *p, const struct replay_event *e, struct gp_tcache *tcache, uint64_t *ret_addr)
@@ -213,15 +208,14 @@ static void run_export(struct replay_state *run, const struct replay_event *e)
 		(void)gp_pool_export(&run->pools[block->pool]->memory->map, block->addr);
 }
 
+/* The blocks have ended with their context: a later free of one is a free of nothing. */
 static void run_drop(struct replay_state *run, uint32_t number)
 {
-	for (size_t i = 0; i < run->live.size; i++) {
-		struct replay_entry *block = &run->live.slots[i];
+	struct replay_entry *block;
 
-		if (!block->key || block->pool != number)
-			continue;
+	while ((block = replay_map_of_pool(&run->live, number))) {
 		run->live_bytes -= block->bytes;
-		block->bytes = 0;
+		replay_map_remove(&run->live, block);
 	}
 	replay_pool_drop(run->pools[number]);
 }

@@ -19,6 +19,7 @@ struct replay_state {
 	struct replay_map caches; /* of threads, for pools; addr: where the cache is */
 	struct replay_map live; /* by the address in the file: that of the replay, and the bytes of live_bytes */
 	uint64_t live_bytes;	/* of device memory, as asked for */
+	uint64_t n_answers; /* that wait, of all pools */
 	_Atomic unsigned n_defers;
 	struct gp_work work; /* what the program submitted */
 };

@@ -12,7 +12,8 @@
 #define PAUSE_NS UINT64_C(1000000)
 
 /* Addresses of the replay's own: above those of every device. */
-#define OWN_ADDRESSES (UINT64_C(1) << 60)
+#define OWN_ADDRESSES	  (UINT64_C(1) << 60)
+#define OWN_ADDRESSES_END (UINT64_C(1) << 63)
 
 void replay_memory_init(struct replay_memory *m, uint64_t capacity_bytes, uint64_t limit_bytes)
 {
@@ -27,22 +28,19 @@ void replay_memory_deinit(struct replay_memory *m)
 	replay_map_deinit(&m->segments);
 }
 
-/* Removing one may put another in its place. */
 void replay_pool_drop(struct replay_pool *p)
 {
 	struct replay_map *segments = &p->memory->segments, *recorded = &p->recorded_segments;
+	struct replay_entry *segment = NULL;
 
 	gp_pool_drop(p->pool);
-	for (size_t i = 0; i < segments->size; i++) {
-		while (segments->slots[i].key && segments->slots[i].pool == p->number) {
-			p->memory->reserved_bytes -= segments->slots[i].bytes;
-			replay_map_remove(segments, &segments->slots[i]);
-		}
+	while ((segment = replay_map_of_pool(segments, p->number))) {
+		p->memory->reserved_bytes -= segment->bytes;
+		replay_map_remove(segments, segment);
 	}
-	for (size_t i = 0; i < recorded->size; i++)
-		p->memory->recorded_bytes -= recorded->slots[i].key ? recorded->slots[i].bytes : 0;
+	while ((segment = replay_map_next(recorded, segment)))
+		p->memory->recorded_bytes -= segment->bytes;
 	replay_map_deinit(recorded);
-	*recorded = (struct replay_map){0};
 }
 
 void replay_pool_deinit(struct replay_pool *p)
@@ -139,15 +137,12 @@ static int result_of(const struct replay_event *e, unsigned field, int otherwise
 	return e ? (int)(int64_t)e->values[field] : otherwise;
 }
 
+/* Segments do not overlap, so the last one that begins before the end is the only candidate. */
 static bool is_taken(const struct replay_map *segments, uint64_t addr, uint64_t bytes)
 {
-	for (size_t i = 0; i < segments->size; i++) {
-		const struct replay_entry *s = &segments->slots[i];
+	const struct replay_entry *last = replay_map_at_most(segments, addr + bytes - 1);
 
-		if (s->key && addr < s->key + s->bytes && s->key < addr + bytes)
-			return true;
-	}
-	return false;
+	return last && last->key + last->bytes > addr;
 }
 
 static uint64_t find_address(struct replay_memory *m, const struct replay_event *recorded, uint64_t bytes)

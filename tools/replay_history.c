@@ -4,7 +4,6 @@
 #include "replay_history.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "stat_progress.h"
 #include "stat_say.h"
@@ -13,33 +12,29 @@
 
 enum { KIND_VMM = 4 };
 
-/* The number of segments that begin at the address or before it. */
-static size_t count_until(const struct history *h, uint64_t addr)
+static struct replay_entry *find(const struct history *h, uint64_t addr)
 {
-	size_t from = 0, to = h->n_segments;
+	struct replay_entry *segment = replay_map_at_most(&h->segments, addr);
 
-	while (from < to) {
-		size_t middle = (from + to) / 2;
-
-		if (h->segments[middle].addr <= addr)
-			from = middle + 1;
-		else
-			to = middle;
-	}
-	return from;
+	return segment && addr - segment->key < segment->bytes ? segment : NULL;
 }
 
-static struct history_segment *find(const struct history *h, uint64_t addr)
+static bool show_segment(const struct replay_entry *entry, struct history_segment *ret_segment)
 {
-	size_t n = count_until(h, addr);
-	struct history_segment *segment = n ? &h->segments[n - 1] : NULL;
-
-	return segment && addr - segment->addr < segment->bytes ? segment : NULL;
+	if (entry)
+		*ret_segment = (struct history_segment){
+			entry->key, entry->bytes, entry->addr, entry->pool, entry->is_own};
+	return entry != NULL;
 }
 
-const struct history_segment *history_find(const struct history *h, uint64_t addr)
+bool history_find(const struct history *h, uint64_t addr, struct history_segment *ret_segment)
 {
-	return find(h, addr);
+	return show_segment(find(h, addr), ret_segment);
+}
+
+bool history_next(const struct history *h, struct history_segment *segment)
+{
+	return show_segment(replay_map_at_least(&h->segments, segment->bytes ? segment->addr + 1 : 0), segment);
 }
 
 static void tell(struct history *h, const struct history_event *event)
@@ -63,26 +58,24 @@ static uint64_t rounded(uint64_t bytes)
 	return (bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
 }
 
-static void remove_segment(struct history *h, struct history_segment *segment, const struct replay_event *e)
+static void remove_segment(struct history *h, struct replay_entry *segment, const struct replay_event *e)
 {
 	struct history_event event = make_event(h, e, segment->pool);
 	struct history_memory *memory = &h->memories[event.memory];
-	size_t at = (size_t)(segment - h->segments);
 
 	event.kind = HISTORY_SEGMENT_GONE;
-	event.addr = segment->addr;
+	event.addr = segment->key;
 	event.bytes = segment->bytes;
 	event.is_own = segment->is_own;
 	memory->reserved_bytes -= segment->is_own ? 0 : segment->bytes;
 	memory->n_segments -= !segment->is_own;
-	h->n_segments--;
-	memmove(&h->segments[at], &h->segments[at + 1], (h->n_segments - at) * sizeof(*h->segments));
+	replay_map_remove(&h->segments, segment);
 	tell(h, &event);
 }
 
 static void remove_block(struct history *h, struct replay_entry *block, const struct replay_event *e)
 {
-	struct history_segment *segment = find(h, block->key);
+	struct replay_entry *segment = find(h, block->key);
 	struct history_event event = make_event(h, e, block->pool);
 	struct history_memory *memory = &h->memories[event.memory];
 
@@ -93,65 +86,51 @@ static void remove_block(struct history *h, struct replay_entry *block, const st
 	memory->used_bytes -= block->bytes;
 	memory->n_blocks--;
 	if (segment)
-		segment->n_blocks--;
+		segment->addr--;
 	replay_map_remove(&h->blocks, block);
 	tell(h, &event);
 	if (segment && segment->is_own)
 		remove_segment(h, segment, e);
 }
 
-/* Blocks whose segment goes, by a file that does not tell of their end. Removing one may put another in its place. */
-static void remove_blocks_in(struct history *h, uint64_t addr, uint64_t bytes, const struct replay_event *e)
+/* Removes a segment, and first its blocks, whose end the file does not tell. */
+static void remove_with_blocks(struct history *h, struct replay_entry *segment, const struct replay_event *e)
 {
-	for (size_t i = 0; i < h->blocks.size; i++)
-		while (h->blocks.slots[i].key && h->blocks.slots[i].key - addr < bytes)
-			remove_block(h, &h->blocks.slots[i], e);
+	uint64_t addr = segment->key, bytes = segment->bytes;
+	struct replay_entry *block;
+
+	while ((block = replay_map_at_least(&h->blocks, addr)) && block->key - addr < bytes)
+		remove_block(h, block, e);
+	segment = find(h, addr);
+	if (segment)
+		remove_segment(h, segment, e);
 }
 
 /* Whatever is where something new begins must have gone, in a way that was not recorded. */
 static void clear(struct history *h, uint64_t addr, uint64_t bytes, const struct replay_event *e)
 {
-	uint64_t first;
+	struct replay_entry *segment;
 
-	for (;;) {
-		size_t n = count_until(h, addr + bytes - 1);
-		struct history_segment *segment = n ? &h->segments[n - 1] : NULL;
-
-		if (!segment || segment->addr + segment->bytes <= addr)
-			return;
-		first = segment->addr;
-		if (segment->n_blocks)
-			remove_blocks_in(h, first, segment->bytes, e);
-		segment = find(h, first);
-		if (segment)
-			remove_segment(h, segment, e);
-	}
+	while ((segment = replay_map_at_most(&h->segments, addr + bytes - 1)) && segment->key + segment->bytes > addr)
+		remove_with_blocks(h, segment, e);
 }
 
-static struct history_segment *add_segment(struct history *h, const struct history_segment *added,
+static struct replay_entry *add_segment(struct history *h, const struct replay_entry *added,
 	const struct replay_event *e)
 {
 	struct history_event event = make_event(h, e, added->pool);
 	struct history_memory *memory = &h->memories[event.memory];
-	size_t at;
 
-	clear(h, added->addr, added->bytes, e);
-	if (h->n_segments == h->segments_size) {
-		h->segments_size = h->segments_size * 2 + 64;
-		h->segments = stat_alloc(reallocarray(h->segments, h->segments_size, sizeof(*h->segments)));
-	}
-	at = count_until(h, added->addr);
-	memmove(&h->segments[at + 1], &h->segments[at], (h->n_segments - at) * sizeof(*h->segments));
-	h->segments[at] = *added;
-	h->n_segments++;
+	clear(h, added->key, added->bytes, e);
+	replay_map_put(&h->segments, *added);
 	memory->reserved_bytes += added->is_own ? 0 : added->bytes;
 	memory->n_segments += !added->is_own;
 	event.kind = HISTORY_SEGMENT_NEW;
-	event.addr = added->addr;
+	event.addr = added->key;
 	event.bytes = added->bytes;
 	event.is_own = added->is_own;
 	tell(h, &event);
-	return &h->segments[at];
+	return find(h, added->key);
 }
 
 static void add_block(struct history *h, const struct replay_event *e)
@@ -159,7 +138,7 @@ static void add_block(struct history *h, const struct replay_event *e)
 	uint64_t addr = e->values[0], bytes = rounded(e->values[1]);
 	struct history_event event = make_event(h, e, e->pool);
 	struct replay_entry *old = replay_map_find(&h->blocks, addr);
-	struct history_segment own = {addr, bytes, 0, e->pool, true}, *segment;
+	struct replay_entry own = {addr, bytes, 0, e->pool, .is_own = true}, *segment;
 
 	event.requested_bytes = e->values[1];
 	if (e->values[2] || !addr) {
@@ -170,9 +149,9 @@ static void add_block(struct history *h, const struct replay_event *e)
 	if (old)
 		remove_block(h, old, e);
 	segment = find(h, addr);
-	if (!segment || segment->is_own || segment->addr + segment->bytes - addr < bytes)
+	if (!segment || segment->is_own || segment->key + segment->bytes - addr < bytes)
 		segment = add_segment(h, &own, e);
-	segment->n_blocks++;
+	segment->addr++;
 	replay_map_put(&h->blocks, (struct replay_entry){addr, bytes, e->values[1], e->pool});
 	h->memories[event.memory].used_bytes += bytes;
 	h->memories[event.memory].n_blocks++;
@@ -184,7 +163,7 @@ static void add_block(struct history *h, const struct replay_event *e)
 
 static void add_reserved(struct history *h, const struct replay_event *e)
 {
-	struct history_segment added = {e->values[0], e->values[1], 0, e->pool, false};
+	struct replay_entry added = {e->values[0], e->values[1], 0, e->pool};
 	struct history_event event = make_event(h, e, e->pool);
 	struct history_memory *memory = &h->memories[event.memory];
 
@@ -194,13 +173,13 @@ static void add_reserved(struct history *h, const struct replay_event *e)
 		tell(h, &event);
 		return;
 	}
-	if (!added.addr || replay_map_find(&h->handles, added.addr))
+	if (!added.key || replay_map_find(&h->handles, added.key))
 		return;
 	if (h->pools[e->pool].has_places) {
 		add_segment(h, &added, e);
 		return;
 	}
-	replay_map_put(&h->handles, (struct replay_entry){added.addr, added.bytes, 0, e->pool});
+	replay_map_put(&h->handles, added);
 	memory->reserved_bytes += added.bytes;
 	memory->n_segments++;
 	event.kind = HISTORY_SEGMENT_NEW;
@@ -222,7 +201,7 @@ static void remove_handle(struct history *h, struct replay_entry *handle, const 
 /* A driver that fails to take it back has not got it. */
 static void remove_reserved(struct history *h, const struct replay_event *e)
 {
-	struct history_segment *segment = find(h, e->values[0]);
+	struct replay_entry *segment = find(h, e->values[0]);
 	struct replay_entry *handle = replay_map_find(&h->handles, e->values[0]);
 
 	if (e->values[1])
@@ -230,22 +209,21 @@ static void remove_reserved(struct history *h, const struct replay_event *e)
 	if (!h->pools[e->pool].has_places) {
 		if (handle)
 			remove_handle(h, handle, e);
-	} else if (segment && segment->addr == e->values[0] && !segment->is_own) {
-		clear(h, segment->addr, segment->bytes, e);
+	} else if (segment && segment->key == e->values[0] && !segment->is_own) {
+		remove_with_blocks(h, segment, e);
 	}
 }
 
 static void remove_pool(struct history *h, uint32_t pool, const struct replay_event *e)
 {
-	for (size_t i = 0; i < h->blocks.size; i++)
-		while (h->blocks.slots[i].key && h->blocks.slots[i].pool == pool)
-			remove_block(h, &h->blocks.slots[i], e);
-	for (size_t i = 0; i < h->handles.size; i++)
-		while (h->handles.slots[i].key && h->handles.slots[i].pool == pool)
-			remove_handle(h, &h->handles.slots[i], e);
-	for (size_t i = h->n_segments; i--;)
-		if (i < h->n_segments && h->segments[i].pool == pool)
-			clear(h, h->segments[i].addr, h->segments[i].bytes, e);
+	struct replay_entry *entry;
+
+	while ((entry = replay_map_of_pool(&h->blocks, pool)))
+		remove_block(h, entry, e);
+	while ((entry = replay_map_of_pool(&h->handles, pool)))
+		remove_handle(h, entry, e);
+	while ((entry = replay_map_of_pool(&h->segments, pool)))
+		remove_with_blocks(h, entry, e);
 }
 
 static void add_pool(struct history *h, const struct replay_event *e)
@@ -311,42 +289,34 @@ int history_run(struct history *h, struct replay_file *file, uint64_t n_events, 
 
 void history_deinit(struct history *h)
 {
-	free(h->segments);
 	free(h->pools);
+	replay_map_deinit(&h->segments);
 	replay_map_deinit(&h->blocks);
 	replay_map_deinit(&h->handles);
 }
 
-static int compare_blocks(const void *a, const void *b)
+/* Cuts a block where its segment ends, or where the next block begins. */
+static void cut(const struct history *h, struct history_block *block, const struct replay_entry *next)
 {
-	const struct history_block *one = a, *other = b;
+	const struct replay_entry *segment = find(h, block->addr);
+	uint64_t end = segment ? segment->key + segment->bytes : UINT64_MAX;
 
-	return (one->addr > other->addr) - (one->addr < other->addr);
+	if (next && next->key < end)
+		end = next->key;
+	block->bytes = gp_min(block->bytes, end - block->addr);
+	block->requested_bytes = gp_min(block->requested_bytes, block->bytes);
 }
 
 size_t history_blocks(const struct history *h, struct history_block **ret_blocks)
 {
 	struct history_block *blocks = stat_alloc(calloc(h->blocks.n + 1, sizeof(*blocks)));
+	struct replay_entry *block = replay_map_next(&h->blocks, NULL), *next;
 	size_t n = 0;
 
-	for (size_t i = 0; i < h->blocks.size; i++) {
-		const struct replay_entry *block = &h->blocks.slots[i];
-
-		if (block->key)
-			blocks[n++] = (struct history_block){block->key, block->bytes, block->addr, block->pool};
-	}
-	if (n)
-		qsort(blocks, n, sizeof(*blocks), compare_blocks);
-	for (size_t i = 0; i < n; i++) {
-		const struct history_segment *segment = find(h, blocks[i].addr);
-		uint64_t end = segment ? segment->addr + segment->bytes : UINT64_MAX;
-
-		if (i + 1 < n && blocks[i + 1].addr < end)
-			end = blocks[i + 1].addr;
-		if (blocks[i].bytes > end - blocks[i].addr)
-			blocks[i].bytes = end - blocks[i].addr;
-		if (blocks[i].requested_bytes > blocks[i].bytes)
-			blocks[i].requested_bytes = blocks[i].bytes;
+	for (; block; block = next) {
+		next = replay_map_next(&h->blocks, block);
+		blocks[n] = (struct history_block){block->key, block->bytes, block->addr, block->pool};
+		cut(h, &blocks[n++], next);
 	}
 	*ret_blocks = blocks;
 	return n;

@@ -43,7 +43,7 @@ struct history_memory {
 	uint64_t capacity_bytes;
 };
 
-/* By address, without overlap. */
+/* Segments do not overlap. */
 struct history_segment {
 	uint64_t addr, bytes;
 	uint64_t n_blocks; /* that begin in it */
@@ -58,9 +58,8 @@ struct history_pool {
 
 struct history {
 	struct history_memory memories[HISTORY_MEMORIES_MAX];
-	struct history_segment *segments;
-	size_t n_segments, segments_size;
-	struct replay_map blocks;  /* by address: rounded bytes; in addr those asked for */
+	struct replay_map segments; /* by address; addr: how many blocks begin in it */
+	struct replay_map blocks;   /* by address: rounded bytes; in addr those asked for */
 	struct replay_map handles; /* of driver allocations without a place */
 	struct history_pool *pools;
 	uint32_t n_pools;
@@ -77,8 +76,11 @@ int history_run(struct history *history, struct replay_file *file, uint64_t n_ev
 	char error[static REPLAY_ERROR_MAX]);
 void history_deinit(struct history *history);
 
-/* The segment that an address is in, or NULL. */
-const struct history_segment *history_find(const struct history *history, uint64_t addr);
+/* The segment that an address is in. False if there is none. */
+bool history_find(const struct history *history, uint64_t addr, struct history_segment *ret_segment);
+
+/* The next segment by address after *segment, or the first if its bytes are 0. False after the last. */
+bool history_next(const struct history *history, struct history_segment *segment);
 
 struct history_block {
 	uint64_t addr, bytes, requested_bytes;

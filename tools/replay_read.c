@@ -10,6 +10,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "replay_map.h"
 #include "stat_say.h"
 
 enum { BUFFER_SIZE = 1 << 16, FIELDS_SANE = 64, LINE_MAX_BYTES = 100 };
@@ -19,6 +20,10 @@ enum { BUFFER_SIZE = 1 << 16, FIELDS_SANE = 64, LINE_MAX_BYTES = 100 };
 #define GRANULE_MAX (UINT64_C(1) << 40)
 #define BLOCK_ALIGN UINT64_C(512)
 #define ADDRESS_MAX (UINT64_C(1) << 59)
+
+/* Of device memory. The kind vmm has a table with an entry for each granule, so that a small one makes it large. */
+#define DEVICE_GRANULE_MIN (UINT64_C(2) << 20)
+#define CAPACITY_MAX	   (UINT64_C(1) << 50)
 
 /* The pool of a text: a large device, and what gpupool would do there if nothing is set. */
 #define TEXT_GRANULE  (UINT64_C(2) << 20)
@@ -34,10 +39,14 @@ struct replay_file {
 	bool is_text, is_cut;
 	const char *broken; /* why nothing more can be read, if that is not the end */
 	uint64_t offset;		 /* of the next byte, uncompressed */
+	uint64_t start;			 /* offset of the last event */
 	size_t at, length;
 	struct replay_event last;
 	uint64_t last_block, last_segment;
-	uint32_t n_pools;
+	uint32_t n_pools, n_answers;
+	struct replay_map caches; /* that threads have */
+	uint64_t refused;	  /* position of the event that replay_refuse() was called for */
+	const char *refused_why, *why; /* why: more about the event that makes no sense */
 	unsigned char buffer[BUFFER_SIZE];
 };
 
@@ -203,13 +212,46 @@ static void make_text_pool(struct replay_event *event)
 	event->pool = 0;
 }
 
-/* What the allocator takes for granted. */
+/* Whether n is within its bound; otherwise the reason is kept for the message. */
+static bool is_few(struct replay_file *file, uint64_t n, uint64_t n_max, const char *why)
+{
+	if (n > n_max)
+		file->why = why;
+	return n <= n_max;
+}
+
+/* What the allocator takes for granted. Managed memory has the capacity UINT64_MAX. */
 static bool is_pool_sane(const struct replay_file *file, const uint64_t *values)
 {
-	uint64_t granule = values[4];
+	uint64_t granule = values[4], capacity = values[5];
+	bool is_pinned = values[2] != 0;
 
 	return values[0] == file->n_pools && values[12] <= file->n_pools && values[3] <= KIND_MAX &&
-	       granule >= GRANULE_MIN && granule <= GRANULE_MAX && !(granule & (granule - 1));
+	       granule >= (is_pinned ? GRANULE_MIN : DEVICE_GRANULE_MIN) && granule <= GRANULE_MAX &&
+	       !(granule & (granule - 1)) && (capacity <= CAPACITY_MAX || capacity == UINT64_MAX);
+}
+
+/* Counts the driver's answers since the program's last call. */
+static bool follow_answers(struct replay_file *file, const struct replay_event *event)
+{
+	if (replay_is_call(event->kind))
+		file->n_answers = 0;
+	file->n_answers += replay_is_answer(event->kind);
+	return is_few(file, file->n_answers, REPLAY_ANSWERS_MAX,
+		REPLAY_MORE_THAN(REPLAY_ANSWERS_MAX) "answers of the driver to one call");
+}
+
+static bool follow_cache(struct replay_file *file, const struct replay_event *event)
+{
+	struct replay_entry cache = {.key = replay_cache_key(event), .pool = event->pool};
+	struct replay_entry *open = replay_map_find(&file->caches, cache.key);
+
+	if (event->values[0])
+		replay_map_put(&file->caches, cache);
+	else if (open)
+		replay_map_remove(&file->caches, open);
+	return is_few(file, file->caches.n, REPLAY_CACHES_MAX,
+		REPLAY_MORE_THAN(REPLAY_CACHES_MAX) "thread caches at a time");
 }
 
 static bool is_range_sane(uint64_t addr, uint64_t bytes)
@@ -220,6 +262,8 @@ static bool is_range_sane(uint64_t addr, uint64_t bytes)
 /* What the reader itself has to know of an event. False if it makes no sense here. */
 static bool follow(struct replay_file *file, struct replay_event *event)
 {
+	if (!follow_answers(file, event))
+		return false;
 	switch (event->kind) {
 	case GP_RECORD_THREAD:
 		event->thread = (uint32_t)event->values[0];
@@ -227,8 +271,7 @@ static bool follow(struct replay_file *file, struct replay_event *event)
 	case GP_RECORD_POOL:
 		if (!is_pool_sane(file, event->values))
 			return false;
-		file->n_pools++;
-		return true;
+		return is_few(file, ++file->n_pools, REPLAY_POOLS_MAX, REPLAY_MORE_THAN(REPLAY_POOLS_MAX) "pools");
 	case GP_RECORD_USE:
 		event->pool = (uint32_t)event->values[0];
 		return event->values[0] < file->n_pools;
@@ -243,37 +286,60 @@ static bool follow(struct replay_file *file, struct replay_event *event)
 	case GP_RECORD_RESERVE:
 		return event->pool != REPLAY_NO_POOL &&
 		       is_range_sane(event->values[2] ? 0 : event->values[0], event->values[1]);
+	case GP_RECORD_CACHE:
+		return event->pool != REPLAY_NO_POOL && follow_cache(file, event);
 	default:
 		return event->pool != REPLAY_NO_POOL || !fields_of[event->kind];
 	}
 }
 
+/* The event that begins at file->start makes no sense. */
+static void set_damage(const struct replay_file *file, uint64_t position, char error[static REPLAY_ERROR_MAX])
+{
+	const char *colon = file->why ? ": " : "", *why = file->why ? file->why : "";
+
+	if (!file->is_text)
+		set_error(error, "it is damaged at byte %llu%s%s", (unsigned long long)file->start, colon, why);
+	else if (file->why)
+		set_error(error, "line %llu: %s", (unsigned long long)position - 1, why);
+	else
+		set_error(error, "line %llu is neither 'a ADDRESS BYTES' nor 'f ADDRESS'",
+			(unsigned long long)position - 1);
+}
+
 int replay_next(struct replay_file *file, struct replay_event *event, char error[static REPLAY_ERROR_MAX])
 {
-	uint64_t start = file->offset;
 	enum got got = GOT_IT;
 
+	file->start = file->offset;
 	*event = file->last;
 	event->position++;
 	if (file->is_text && event->position == 1)
 		make_text_pool(event);
 	else
 		got = file->is_text ? next_operation(file, event) : next_record(file, event);
-	if (!got && !follow(file, event))
+	if (!got && event->position == file->refused)
+		file->why = file->refused_why;
+	if (!got && (event->position == file->refused || !follow(file, event)))
 		got = GOT_NONSENSE;
 	if (file->broken)
 		set_error(error, "%s", file->broken);
-	else if (got == GOT_NONSENSE && file->is_text)
-		set_error(error, "line %llu is neither 'a ADDRESS BYTES' nor 'f ADDRESS'",
-			(unsigned long long)event->position - 1);
 	else if (got == GOT_NONSENSE)
-		set_error(error, "it is damaged at byte %llu", (unsigned long long)start);
+		set_damage(file, event->position, error);
 	if (file->broken || got == GOT_NONSENSE)
 		return -1;
 	if (got == GOT_END)
 		return 0;
 	file->last = *event;
 	return 1;
+}
+
+int replay_refuse(struct replay_file *file, const char *why, char error[static REPLAY_ERROR_MAX])
+{
+	file->refused = file->last.position;
+	file->refused_why = file->why = why;
+	set_damage(file, file->refused, error);
+	return -1;
 }
 
 /* Goes to the first event behind the title; 0 or -1. */
@@ -314,7 +380,9 @@ void replay_rewind(struct replay_file *file)
 	file->broken = NULL;
 	file->last = (struct replay_event){.pool = REPLAY_NO_POOL};
 	file->last_block = file->last_segment = 0;
-	file->n_pools = 0;
+	file->n_pools = file->n_answers = 0;
+	file->why = NULL;
+	replay_map_deinit(&file->caches);
 	if (!file->is_text)
 		(void)begin(file, unused);
 }
@@ -341,6 +409,7 @@ struct replay_file *replay_open(const char *path, char error[static REPLAY_ERROR
 void replay_close(struct replay_file *file)
 {
 	(void)gzclose_r(file->gz);
+	replay_map_deinit(&file->caches);
 	free(file);
 }
 

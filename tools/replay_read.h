@@ -15,6 +15,19 @@
 
 enum { REPLAY_ERROR_MAX = 256 };
 
+/*
+ * A recording has at most so much of each, which is far more than a process has. The replay needs up to 100 KiB for
+ * something that takes a few bytes in the file, so a file with more is refused as damaged.
+ */
+#define REPLAY_POOLS_MAX   4096
+#define REPLAY_CACHES_MAX  8192	   /* thread caches at a time */
+#define REPLAY_ANSWERS_MAX 1048576 /* of the driver, from one call of the program to the next */
+#define REPLAY_BLOCKS_MAX  8388608 /* at a time */
+
+/* As a part of a message. */
+#define REPLAY_MORE_THAN(n)  REPLAY_MORE_THAN_(n)
+#define REPLAY_MORE_THAN_(n) "more than " #n " "
+
 #define REPLAY_NO_POOL UINT32_MAX
 
 struct replay_event {
@@ -27,6 +40,24 @@ struct replay_event {
 
 struct replay_file;
 
+/* A call of the program, and an answer that the driver gave meanwhile. */
+static inline bool replay_is_call(enum gp_record_kind kind)
+{
+	return (kind >= GP_RECORD_ALLOC && kind <= GP_RECORD_UNPOOLED) ||
+	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_CACHE);
+}
+
+static inline bool replay_is_answer(enum gp_record_kind kind)
+{
+	return kind >= GP_RECORD_FENCE && kind <= GP_RECORD_ATTEMPT;
+}
+
+/* The key of the cache that the event's thread has for its pool, or would have. */
+static inline uint64_t replay_cache_key(const struct replay_event *event)
+{
+	return ((uint64_t)event->thread << 32 | event->pool) + 1;
+}
+
 /* NULL, and why in error. */
 struct replay_file *replay_open(const char *path, char error[static REPLAY_ERROR_MAX]);
 void replay_close(struct replay_file *file);
@@ -36,6 +67,12 @@ void replay_rewind(struct replay_file *file);
 
 /* 1 and the next event; 0 at the end; -1 if the file makes no sense from here on, and why in error. */
 int replay_next(struct replay_file *file, struct replay_event *event, char error[static REPLAY_ERROR_MAX]);
+
+/*
+ * Refuses the event that was read last, for a reason that the caller found. Returns -1, and the message in error; from
+ * now on replay_next() fails there, too.
+ */
+int replay_refuse(struct replay_file *file, const char *why, char error[static REPLAY_ERROR_MAX]);
 
 bool replay_is_text(const struct replay_file *file);
 

@@ -16,20 +16,10 @@
 #include "replay_call.h"
 #include "stat_say.h"
 
-static bool is_call(enum gp_record_kind kind)
-{
-	return (kind >= GP_RECORD_ALLOC && kind <= GP_RECORD_UNPOOLED) ||
-	       (kind >= GP_RECORD_LIMIT && kind <= GP_RECORD_CACHE);
-}
-
-static bool is_answer(enum gp_record_kind kind)
-{
-	return kind >= GP_RECORD_FENCE && kind <= GP_RECORD_ATTEMPT;
-}
-
 /* Whatever was answered before it has happened. */
 static void catch_up(struct replay_state *run, const struct replay_event *e)
 {
+	run->n_answers = 0;
 	for (uint32_t i = 0; i < run->n_pools; i++) {
 		struct replay_pool *p = run->pools[i];
 
@@ -73,21 +63,26 @@ static void add_rows(struct replay_state *run, const struct replay_event *e)
 	}
 }
 
-static void settle(struct replay_pool *p, const struct replay_event *e)
+static void settle(struct replay_state *run, struct replay_pool *p, const struct replay_event *e)
 {
+	run->n_answers -= p->answers.n;
 	replay_apply_answers(p);
 	p->now_ns = gp_max(p->now_ns, e->ns);
 }
 
 static void look_at(struct replay_state *run, const struct replay_event *e, struct replay_event *call)
 {
-	if (is_answer(e->kind)) {
+	if (replay_is_answer(e->kind)) {
+		/* An ALLOC leaves the answers of other pools, which would pile up. */
+		if (run->n_answers == REPLAY_ANSWERS_MAX)
+			catch_up(run, e);
+		run->n_answers++;
 		replay_answer(run->pools[e->pool], e);
 		return;
 	}
 	if (e->kind == GP_RECORD_POOL)
 		replay_add_pool(run, e);
-	if (!is_call(e->kind))
+	if (!replay_is_call(e->kind))
 		return;
 	/* What was asked for by an earlier call it has by now. */
 	if (call->position)
@@ -100,8 +95,8 @@ static void look_at(struct replay_state *run, const struct replay_event *e, stru
 		return;
 	}
 	replay_call(run, e);
-	settle(run->pools[e->pool], e);
-	settle(run->pools[e->pool]->fences, e);
+	settle(run, run->pools[e->pool], e);
+	settle(run, run->pools[e->pool]->fences, e);
 }
 
 static void finish(struct replay_state *run)

@@ -119,8 +119,13 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 
 	*contents = (struct replay_contents){.is_text = replay_is_text(file)};
 	replay_rewind(file);
-	while ((r = replay_next(file, &event, error)) > 0)
+	while ((r = replay_next(file, &event, error)) > 0) {
 		look_at(&s, &event);
+		if (s.live.n <= REPLAY_BLOCKS_MAX)
+			continue;
+		r = replay_refuse(file, REPLAY_MORE_THAN(REPLAY_BLOCKS_MAX) "blocks at a time", error);
+		break;
+	}
 	contents->is_cut = replay_is_cut(file);
 	replay_map_deinit(&s.live);
 	free(s.pools);

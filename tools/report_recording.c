@@ -127,10 +127,9 @@ static void put_state(struct second_walk *w, const struct history *h, uint64_t n
 	struct history_block *blocks;
 	size_t n = history_blocks(h, &blocks);
 
-	for (size_t i = 0; i < h->n_segments; i++) {
-		const struct history_segment *s = &h->segments[i];
+	for (struct history_segment s = {0}; history_next(h, &s);) {
 		struct history_event event = {
-			.ns = ns, .memory = h->pools[s->pool].memory, .addr = s->addr, .bytes = s->bytes};
+			.ns = ns, .memory = h->pools[s.pool].memory, .addr = s.addr, .bytes = s.bytes};
 
 		put(w, REPORT_SEGMENT_NEW, &event);
 	}

@@ -24,32 +24,29 @@ static size_t n_written;
 
 static void check_segments(const struct history *h)
 {
-	size_t n_blocks = 0;
+	uint64_t n_blocks = 0, end = 0;
 
-	for (size_t i = 0; i < h->n_segments; i++) {
-		const struct history_segment *s = &h->segments[i], *next = s + 1;
-
-		FUZZ_CHECK(s->bytes && s->addr + s->bytes > s->addr, "segment %zu is empty", i);
-		FUZZ_CHECK(i + 1 == h->n_segments || s->addr + s->bytes <= next->addr, "segment %zu overlaps", i);
-		FUZZ_CHECK(!s->is_own || s->n_blocks <= 1, "%zu blocks in a segment for one", (size_t)s->n_blocks);
-		n_blocks += s->n_blocks;
+	for (struct history_segment s = {0}; history_next(h, &s); end = s.addr + s.bytes) {
+		FUZZ_CHECK(s.bytes && s.addr + s.bytes > s.addr, "segment %llx is empty", (unsigned long long)s.addr);
+		FUZZ_CHECK(s.addr >= end, "segment %llx overlaps", (unsigned long long)s.addr);
+		FUZZ_CHECK(!s.is_own || s.n_blocks <= 1, "%zu blocks in a segment for one", (size_t)s.n_blocks);
+		n_blocks += s.n_blocks;
 	}
-	FUZZ_CHECK(n_blocks <= h->blocks.n, "%zu blocks in segments, %zu in all", n_blocks, h->blocks.n);
+	FUZZ_CHECK(n_blocks <= h->blocks.n, "%zu blocks in segments, %zu in all", (size_t)n_blocks, h->blocks.n);
 }
 
 static void check_sums(const struct history *h)
 {
 	uint64_t used[HISTORY_MEMORIES_MAX] = {0}, reserved[HISTORY_MEMORIES_MAX] = {0};
+	const struct replay_entry *entry = NULL;
 
-	for (size_t i = 0; i < h->blocks.size; i++)
-		if (h->blocks.slots[i].key)
-			used[h->pools[h->blocks.slots[i].pool].memory] += h->blocks.slots[i].bytes;
-	for (size_t i = 0; i < h->handles.size; i++)
-		if (h->handles.slots[i].key)
-			reserved[h->pools[h->handles.slots[i].pool].memory] += h->handles.slots[i].bytes;
-	for (size_t i = 0; i < h->n_segments; i++)
-		if (!h->segments[i].is_own)
-			reserved[h->pools[h->segments[i].pool].memory] += h->segments[i].bytes;
+	while ((entry = replay_map_next(&h->blocks, entry)))
+		used[h->pools[entry->pool].memory] += entry->bytes;
+	while ((entry = replay_map_next(&h->handles, entry)))
+		reserved[h->pools[entry->pool].memory] += entry->bytes;
+	for (struct history_segment s = {0}; history_next(h, &s);)
+		if (!s.is_own)
+			reserved[h->pools[s.pool].memory] += s.bytes;
 	for (unsigned i = 0; i < HISTORY_MEMORIES_MAX; i++) {
 		FUZZ_CHECK(used[i] == h->memories[i].used_bytes, "memory %u: used bytes", i);
 		FUZZ_CHECK(reserved[i] == h->memories[i].reserved_bytes, "memory %u: reserved bytes", i);
@@ -59,14 +56,14 @@ static void check_sums(const struct history *h)
 /* A block that is there lies in a segment. */
 static void take(void *arg, const struct history *h, const struct history_event *event)
 {
-	const struct history_segment *segment = history_find(h, event->addr);
+	struct history_segment segment = {0};
 
 	check_segments(h);
 	check_sums(h);
 	if (event->kind != HISTORY_BLOCK_NEW)
 		return;
-	FUZZ_CHECK(segment != NULL, "a block without a segment");
-	FUZZ_CHECK(segment->addr + segment->bytes >= event->addr + event->bytes, "a block leaves its segment");
+	FUZZ_CHECK(history_find(h, event->addr, &segment), "a block without a segment");
+	FUZZ_CHECK(segment.addr + segment.bytes >= event->addr + event->bytes, "a block leaves its segment");
 }
 
 static void check_blocks(const struct history *h)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""What the tests of this folder share: gpupool-stat with bounded memory and processor time."""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+
+# A process whose work grows with the square of its input exceeds this on any machine; one whose work is in
+# proportion to it needs a hundredth.
+CPU_SECONDS = 8
+MIB = 1 << 20
+
+# Everything that steers a terminal or turns a line around, except the end of a line.
+STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class Stat:
+    """gpupool-stat. A sanitiser needs more address space than any limit, so it gets a limit of its own."""
+
+    def __init__(self, program, sanitizer):
+        self.program = program
+        self.is_sanitized = sanitizer != "none"
+
+    def run(self, *words, env=None, memory=1024 * MIB, cpu_seconds=CPU_SECONDS, input_file=None):
+        """The exit code, stdout and stderr."""
+        env = dict(env or os.environ)
+        env.pop("MALLOC_PERTURB_", None)  # Meson sets it: memory that is reserved and not used is written to
+        if self.is_sanitized:
+            env["ASAN_OPTIONS"] = f"hard_rss_limit_mb={4 * memory // MIB}:" + env.get("ASAN_OPTIONS", "")
+            cpu_seconds *= 3
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
+            if not self.is_sanitized:
+                resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+        done = subprocess.run([self.program, *words], env=env, stdin=input_file or subprocess.DEVNULL,
+                              capture_output=True, preexec_fn=limit, check=False)
+        if done.returncode == -signal.SIGXCPU:
+            raise AssertionError(f"{' '.join(words)}: more than {cpu_seconds} s of processor time")
+        if done.returncode < 0:
+            raise AssertionError(f"{' '.join(words)}: ended by signal {-done.returncode}: {done.stderr[-2000:]}")
+        return done.returncode, done.stdout, done.stderr
+
+
+def steering(text):
+    """What in it would steer a terminal."""
+    try:
+        return sorted({f"U+{ord(match):04X}" for match in STEERS.findall(text.decode())})
+    except UnicodeDecodeError as error:
+        return [f"no UTF-8: {error}"]
+
+
+def stat_of_words():
+    """The words of a test's command line: GPUPOOL-STAT SANITIZER. What follows is for unittest."""
+    stat = Stat(os.path.abspath(sys.argv[1]), sys.argv[2])
+    del sys.argv[1:3]
+    return stat
