@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "stat_output.h"
+
 static const char next_help[] = "gpupool-stat convert --help";
 
 enum { FROM_RECORDING = 1, FROM_LEAKS = 2, FROM_PROCESS = 4 };
@@ -58,7 +60,7 @@ FILE *convert_open(const struct stat_source *source, const char *path, bool is_b
 		stat_error(NULL, "%s is what is read: it would be lost.", path);
 		return NULL;
 	}
-	out = fopen(path, "we");
+	out = stat_output_open(path);
 	if (!out)
 		stat_error(NULL, "cannot write %s: %s.", path, strerror(errno));
 	return out;
@@ -66,20 +68,16 @@ FILE *convert_open(const struct stat_source *source, const char *path, bool is_b
 
 enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result)
 {
-	bool is_bad = fflush(out) != 0 || ferror(out);
-	int error = errno;
-	struct stat st;
+	int error;
 
-	if (is_bad && result == STAT_OK) {
-		stat_error(NULL, "cannot write%s%s: %s.", path ? " " : "", path ? path : "", strerror(error));
-		result = STAT_FAILED;
-	}
-	if (!path)
+	if (path)
+		error = stat_output_close(out, result == STAT_OK);
+	else
+		error = stat_output_flush(out);
+	if (!error || result != STAT_OK)
 		return result;
-	if (result != STAT_OK && fstat(fileno(out), &st) == 0 && S_ISREG(st.st_mode))
-		(void)unlink(path);
-	fclose(out);
-	return result;
+	stat_error(NULL, "cannot write%s%s: %s.", path ? " " : "", path ? path : "", strerror(-error));
+	return STAT_FAILED;
 }
 
 static bool fits(const struct format *format, const struct stat_source *source)

@@ -30,5 +30,5 @@ enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source
  */
 FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary);
 
-/* STAT_OK if all is written; else the file is removed, if it is one of ours. */
+/* STAT_OK if all is written; else what was in the file before stays, and a new file is removed. */
 enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result);

@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <locale.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -357,6 +358,7 @@ int main(int argc, char **argv)
 	};
 	enum stat_exit result;
 
+	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails instead, and is reported */
 	setlocale(LC_CTYPE, ""); /* what the terminal can show; nothing else is anybody's taste */
 	result = parse(&words, argc, argv) ? run(&words) : STAT_USAGE;
 	free(words.pids);

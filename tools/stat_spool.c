@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "stat_say.h"
@@ -14,6 +15,18 @@
 /* There is one file to read at most. */
 static FILE *copy;
 static char copy_path[32];
+
+/* On disk if possible, since recordings may be large; /tmp may be read-only. */
+static FILE *open_copy(void)
+{
+	FILE *file = tmpfile();
+	int fd;
+
+	if (file)
+		return file;
+	fd = memfd_create("gpupool-stat", MFD_CLOEXEC);
+	return fd < 0 ? NULL : fdopen(fd, "w+");
+}
 
 static bool copy_all(FILE *from, FILE *to)
 {
@@ -38,7 +51,7 @@ const char *stat_spool(const char *name)
 	if (stat(path, &st) || !S_ISFIFO(st.st_mode))
 		return path;
 	from = fopen(path, "re");
-	copy = from ? tmpfile() : NULL;
+	copy = from ? open_copy() : NULL;
 	is_read = copy && copy_all(from, copy);
 	error = errno;
 	if (from)

@@ -385,6 +385,12 @@ void stat_check_refused(const char *const *words, const char *why)
 	ck_assert_str_eq(stat_out, "");
 }
 
+void stat_skip(const char *why)
+{
+	printf("# skipped: %s\n", why);
+	fflush(stdout);
+}
+
 /* The second word of a line that begins with two blanks. */
 int stat_find_commands(char names[STAT_COMMANDS_MAX][16])
 {

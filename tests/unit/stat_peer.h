@@ -75,5 +75,8 @@ void stat_check_in(const char *text, const char *part);
 /* These words are refused: it says why, and what to do instead, and ends with 2. */
 void stat_check_refused(const char *const *words, const char *why);
 
+/* Says in the output of the tests that the rest of this one was not run, and why. */
+void stat_skip(const char *why);
+
 /* The commands of gpupool-stat --help, in its order; how many. */
 int stat_find_commands(char names[STAT_COMMANDS_MAX][16]);
