@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,22 +53,42 @@ static int check_peer(struct ctl_client *client)
 	return peer.uid == client->uid ? 0 : -EPERM;
 }
 
-static int try_open(struct ctl_client *client)
+/* Of this thread alone, unlike seteuid(): the exporter has others. */
+static bool set_effective_user(uid_t uid)
 {
+#ifdef SYS_setresuid32
+	return syscall(SYS_setresuid32, -1, uid, -1) == 0;
+#else
+	return syscall(SYS_setresuid, -1, uid, -1) == 0;
+#endif
+}
+
+static int connect_as_owner(const struct ctl_client *client)
+{
+	bool is_other = geteuid() == 0 && client->uid != 0 && set_effective_user(client->uid);
 	struct sockaddr_un address;
 	socklen_t length;
 	int error = check_file(client);
 
 	if (!error)
 		error = gp_ctl_address(client->dir_fd, client->name, &address, &length);
-	if (error)
-		return error;
+	if (!error && connect(client->fd, (struct sockaddr *)&address, length) != 0)
+		error = -errno;
+	if (is_other && !set_effective_user(0))
+		abort();
+	/* The owner of the directory cannot use the socket: it is not the owner's. */
+	return is_other && error == -EACCES ? -EPERM : error;
+}
+
+static int try_open(struct ctl_client *client)
+{
+	int error;
+
 	client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (client->fd < 0)
 		return -errno;
-	if (connect(client->fd, (struct sockaddr *)&address, length) != 0)
-		error = -errno;
-	else
+	error = connect_as_owner(client);
+	if (!error)
 		error = check_peer(client);
 	if (error) {
 		close(client->fd);
@@ -125,16 +146,24 @@ static void try_again(struct ctl_client *client, int64_t now_ns, int error)
 	client->retry_ns = now_ns + RETRY_NS;
 }
 
+/* Reasons that pass: the process does not accept yet, or another connection gives its descriptor back. */
+static bool is_passing(int error)
+{
+	return error == -EAGAIN || error == -EMFILE || error == -ENFILE;
+}
+
 static void reconnect(struct ctl_client *client, int64_t now_ns)
 {
 	int error = try_open(client);
 
-	if (error == -EAGAIN)
+	if (is_passing(error)) {
+		client->error = error;
 		client->retry_ns = now_ns + RETRY_NS;
-	else if (error == -ECONNREFUSED || error == -ENOENT)
+	} else if (error == -ECONNREFUSED || error == -ENOENT) {
 		try_again(client, now_ns, error);
-	else if (error)
+	} else if (error) {
 		fail(client, error);
+	}
 }
 
 static bool make_room(struct ctl_client *client, size_t max_bytes)
@@ -206,20 +235,73 @@ static void step(struct ctl_client *client, const char *request, size_t max_byte
 		try_again(client, now_ns, -ECONNRESET);
 }
 
-/* Fills what poll() wants to know; how many clients are waited for, and until when. */
-static size_t fill(const struct ctl_client *clients, size_t n, struct pollfd *fds, size_t length,
-	int64_t *until_ns)
+/* Those that are being asked. */
+struct asking {
+	const struct ctl_round *round;
+	struct ctl_client **clients;
+	struct pollfd *fds;
+	size_t n;
+};
+
+static void begin(struct ctl_client *client, int64_t now_ns)
 {
-	size_t n_pending = 0;
+	client->is_pending = client->is_late || client->fd >= 0 || is_passing(client->error);
+	if (client->is_late)
+		return;
+	free(client->answer);
+	client->answer = NULL;
+	client->length = client->size = client->sent = 0;
+	client->tries = 0;
+	client->asked_ns = now_ns;
+}
 
-	for (size_t i = 0; i < n; i++) {
-		const struct ctl_client *client = &clients[i];
+static void take_more(struct asking *asking, int64_t now_ns)
+{
+	const struct ctl_round *round = asking->round;
+	struct ctl_client *client;
 
-		fds[i] = (struct pollfd){.fd = client->is_pending ? client->fd : -1};
-		fds[i].events = client->sent == length ? POLLIN : POLLOUT;
-		n_pending += client->is_pending && !client->is_late;
-		if (client->is_pending && client->fd < 0 && client->retry_ns < *until_ns)
+	while (asking->n < round->window && (client = round->next(round->arg)) != NULL) {
+		begin(client, now_ns);
+		if (client->is_pending)
+			asking->clients[asking->n++] = client;
+		else
+			round->done(round->arg, client);
+	}
+}
+
+static void remove_done(struct asking *asking)
+{
+	const struct ctl_round *round = asking->round;
+	size_t n = 0;
+
+	for (size_t i = 0; i < asking->n; i++) {
+		struct ctl_client *client = asking->clients[i];
+
+		if (client->is_pending)
+			asking->clients[n++] = client;
+		else
+			round->done(round->arg, client);
+	}
+	asking->n = n;
+}
+
+/* Fills what poll() wants to know; how many clients are waited for, and until when. */
+static size_t fill(struct asking *asking, int64_t *until_ns)
+{
+	size_t length = strlen(asking->round->request), n_pending = 0;
+
+	for (size_t i = 0; i < asking->n; i++) {
+		const struct ctl_client *client = asking->clients[i];
+		int64_t patience_end_ns = client->asked_ns + asking->round->patience_ns;
+
+		asking->fds[i] = (struct pollfd){.fd = client->fd};
+		asking->fds[i].events = client->sent == length ? POLLIN : POLLOUT;
+		n_pending += !client->is_late;
+		if (client->fd < 0 && client->retry_ns < *until_ns)
 			*until_ns = client->retry_ns;
+		if (!client->is_late && patience_end_ns < *until_ns &&
+			asking->round->is_in_the_way(asking->round->arg, client))
+			*until_ns = patience_end_ns;
 	}
 	return n_pending;
 }
@@ -231,55 +313,70 @@ static int wait_ms(int64_t until_ns)
 	return left_ns <= 0 ? 0 : (int)(left_ns / 1000000 + 1);
 }
 
-static bool is_any_late(const struct ctl_client *clients, size_t n)
+static void step_all(struct asking *asking, int64_t now_ns)
 {
-	for (size_t i = 0; i < n; i++)
-		if (clients[i].is_late)
-			return true;
-	return false;
+	const struct ctl_round *round = asking->round;
+
+	for (size_t i = 0; i < asking->n; i++) {
+		struct ctl_client *client = asking->clients[i];
+
+		if (asking->fds[i].revents)
+			step(client, round->request, round->max_bytes, now_ns);
+		else if (client->fd < 0 && ctl_client_now_ns() >= client->retry_ns)
+			reconnect(client, ctl_client_now_ns());
+	}
 }
 
-static void ask_all(struct ctl_client *clients, size_t n, struct pollfd *fds, const char *request,
-	size_t max_bytes, int64_t deadline_ns)
+static void give_up_slow(struct asking *asking)
 {
+	const struct ctl_round *round = asking->round;
+	int64_t now_ns = ctl_client_now_ns();
+	size_t n = 0;
+
+	for (size_t i = 0; i < asking->n; i++) {
+		struct ctl_client *client = asking->clients[i];
+
+		if (now_ns - client->asked_ns < round->patience_ns || !round->is_in_the_way(round->arg, client)) {
+			asking->clients[n++] = client;
+			continue;
+		}
+		fail(client, -EBUSY);
+		round->done(round->arg, client);
+	}
+	asking->n = n;
+}
+
+/* 0, or why it cannot go on. */
+static int ask_all(struct asking *asking)
+{
+	int64_t deadline_ns = asking->round->deadline_ns;
 	bool is_first = true;
 
 	for (int64_t now_ns = ctl_client_now_ns(); now_ns < deadline_ns; now_ns = ctl_client_now_ns()) {
 		int64_t until_ns = deadline_ns;
-		size_t n_pending = fill(clients, n, fds, strlen(request), &until_ns);
+		size_t n_pending;
 
+		take_more(asking, now_ns);
+		n_pending = fill(asking, &until_ns);
 		/* Those that are late may have answered meanwhile. */
-		if (!n_pending && !(is_first && is_any_late(clients, n)))
-			return;
+		if (!n_pending && !(is_first && asking->n))
+			return 0;
 		is_first = false;
-		if (poll(fds, n, n_pending ? wait_ms(until_ns) : 0) < 0)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			struct ctl_client *client = &clients[i];
-
-			if (!client->is_pending)
-				continue;
-			if (fds[i].revents)
-				step(client, request, max_bytes, now_ns);
-			else if (client->fd < 0 && ctl_client_now_ns() >= client->retry_ns)
-				reconnect(client, ctl_client_now_ns());
+		if (poll(asking->fds, asking->n, n_pending ? wait_ms(until_ns) : 0) >= 0) {
+			step_all(asking, now_ns);
+			remove_done(asking);
+			give_up_slow(asking);
+		} else if (errno != EINTR) {
+			return -errno;
 		}
 	}
-}
-
-static void begin(struct ctl_client *client)
-{
-	client->is_pending = client->is_late || client->fd >= 0 || client->error == -EAGAIN;
-	if (client->is_late)
-		return;
-	free(client->answer);
-	client->answer = NULL;
-	client->length = client->size = client->sent = 0;
-	client->tries = 0;
+	return 0;
 }
 
 static void miss(struct ctl_client *client, int error)
 {
+	if (client->fd < 0 && is_passing(client->error) && client->error != -EAGAIN)
+		error = client->error;
 	if (!client->is_kept || error != -ETIMEDOUT) {
 		fail(client, error);
 		return;
@@ -289,18 +386,19 @@ static void miss(struct ctl_client *client, int error)
 	client->is_late = true;
 }
 
-void ctl_client_ask(
-	struct ctl_client *clients, size_t n, const char *request, size_t max_bytes, int timeout_ms)
+void ctl_client_ask(const struct ctl_round *round)
 {
-	int64_t deadline_ns = ctl_client_now_ns() + timeout_ms * INT64_C(1000000);
-	struct pollfd *fds = calloc(n ? n : 1, sizeof(*fds));
+	struct asking asking = {
+		.round = round,
+		.clients = calloc(round->window, sizeof(*asking.clients)),
+		.fds = calloc(round->window, sizeof(*asking.fds)),
+	};
+	int error = asking.clients && asking.fds ? ask_all(&asking) : -ENOMEM;
 
-	for (size_t i = 0; i < n; i++)
-		begin(&clients[i]);
-	if (fds)
-		ask_all(clients, n, fds, request, max_bytes, deadline_ns);
-	for (size_t i = 0; i < n; i++)
-		if (clients[i].is_pending)
-			miss(&clients[i], fds ? -ETIMEDOUT : -ENOMEM);
-	free(fds);
+	for (size_t i = 0; i < asking.n; i++) {
+		miss(asking.clients[i], error ? error : -ETIMEDOUT);
+		round->done(round->arg, asking.clients[i]);
+	}
+	free(asking.clients);
+	free(asking.fds);
 }

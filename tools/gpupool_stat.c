@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "stat_check.h"
 #include "stat_help.h"
@@ -351,6 +352,17 @@ static bool is_check(const struct words *words, int argc, char **argv)
 	return false;
 }
 
+/* Root may have thousands of processes to ask. */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct words words = {
@@ -358,6 +370,7 @@ int main(int argc, char **argv)
 	};
 	enum stat_exit result;
 
+	raise_descriptors();
 	signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails instead, and is reported */
 	setlocale(LC_CTYPE, ""); /* what the terminal can show; nothing else is anybody's taste */
 	result = parse(&words, argc, argv) ? run(&words) : STAT_USAGE;

@@ -10,51 +10,58 @@
 #include <unistd.h>
 
 #include "shim/ctl_abstract.h"
+#include "stat_places.h"
 
-enum {
-	MAX_PROCESSES = 4096, /* of all users: any user can take such names */
-	MAX_USERS = 256,
-};
+/* Any user can take such names, under the number of any user. */
+enum { PROCESSES_MAX = 4096, USER_PROCESSES_MAX = 1024, USERS_MAX = 256 };
 
 struct search {
 	struct stat_survey *survey;
 	size_t n_processes, n_users;
+	struct {
+		size_t dir, n_processes;
+	} users[USERS_MAX];
 };
 
-/* The index of the user's entry among the directories; a new one if there is none, or SIZE_MAX if there is no room. */
+/* The user's index; a new one if there is none. USERS_MAX if there is no room. */
 static size_t find_user(struct search *search, uid_t uid)
 {
 	struct stat_survey *survey = search->survey;
-	struct stat_dir dir = {.fd = GP_CTL_NO_DIR, .uid = uid, .device = (dev_t)-1, .inode = uid};
+	struct stat_dir dir = {.fd = GP_CTL_NO_DIR, .is_abstract = true, .uid = uid};
+	size_t i;
 
-	for (size_t i = 0; i < survey->n_dirs; i++)
-		if (survey->dirs[i].fd == GP_CTL_NO_DIR && survey->dirs[i].uid == uid)
+	for (i = 0; i < search->n_users; i++)
+		if (survey->dirs[search->users[i].dir].uid == uid)
 			return i;
-	if (search->n_users++ == MAX_USERS)
-		return SIZE_MAX;
+	if (i == USERS_MAX)
+		return USERS_MAX;
 	snprintf(dir.path, sizeof(dir.path), "@gpupool-%u", (unsigned)uid);
 	survey->dirs = stat_alloc(reallocarray(survey->dirs, survey->n_dirs + 1, sizeof(dir)));
 	survey->dirs[survey->n_dirs] = dir;
-	return survey->n_dirs++;
+	search->users[i].dir = survey->n_dirs++;
+	return search->n_users++;
 }
 
 static bool add(void *arg, const struct gp_ctl_abstract *found)
 {
 	struct search *search = arg;
 	struct stat_survey *survey = search->survey;
-	struct stat_process process = {.pid = found->pid, .start_ticks = found->start_ticks, .uid = found->uid};
+	struct stat_process process = {
+		.pid = found->pid, .start_ticks = found->start_ticks, .uid = found->uid, .client = {.fd = -1}};
+	size_t user;
 
 	if (geteuid() != 0 && found->uid != geteuid())
 		return true;
-	process.dir = search->n_processes < MAX_PROCESSES ? find_user(search, found->uid) : SIZE_MAX;
-	if (process.dir == SIZE_MAX) {
-		survey->is_incomplete = true;
-		return search->n_processes < MAX_PROCESSES;
+	user = search->n_processes < PROCESSES_MAX ? find_user(search, found->uid) : USERS_MAX;
+	if (user == USERS_MAX || search->users[user].n_processes == USER_PROCESSES_MAX ||
+		!stat_places_room(survey, found->uid)) {
+		survey->missed.n_sockets++;
+		return search->n_processes < PROCESSES_MAX;
 	}
+	process.dir = search->users[user].dir;
 	strcpy(process.name, found->name);
-	survey->processes =
-		stat_alloc(reallocarray(survey->processes, survey->n_processes + 1, sizeof(process)));
-	survey->processes[survey->n_processes++] = process;
+	stat_places_add(survey, &process);
+	search->users[user].n_processes++;
 	search->n_processes++;
 	return true;
 }
@@ -79,5 +86,5 @@ void stat_abstract_list(struct stat_survey *survey)
 
 bool stat_abstract_is_false(const struct stat_survey *survey, const struct stat_process *process)
 {
-	return survey->dirs[process->dir].fd == GP_CTL_NO_DIR && process->client.error == -EPERM;
+	return survey->dirs[process->dir].is_abstract && process->client.error == -EPERM;
 }

@@ -281,6 +281,16 @@ static void check_missing(struct check *check, const struct stat_survey *survey)
 		say(check, STAT_CHECK_UNKNOWN, problem(STAT_CHECK_UNKNOWN, 0), "no process with gpupool");
 }
 
+/* A process that was not asked may be in any state. */
+static void check_completeness(struct check *check, const struct stat_survey *survey)
+{
+	char why[STAT_ERROR_MAX];
+
+	if (stat_survey_is_incomplete(survey, why))
+		say(check, STAT_CHECK_UNKNOWN, problem(STAT_CHECK_UNKNOWN, 0),
+			"not everything was asked: left out are %s", why);
+}
+
 static void begin(struct lines *lines)
 {
 	lines->file = stat_alloc(open_memstream(&lines->text, &lines->length));
@@ -330,6 +340,7 @@ static enum stat_exit show(void *arg, struct stat_survey *survey)
 	for (size_t i = 0; i < survey->n_processes; i++)
 		check_process(check, &survey->processes[i]);
 	check_missing(check, survey);
+	check_completeness(check, survey);
 	end(&check->wrong);
 	end(&check->data);
 	if (check->options->is_json)

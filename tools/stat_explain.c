@@ -98,6 +98,10 @@ void stat_explain_error(
 	case -EAGAIN:
 		explain_silence(process, question);
 		break;
+	case -EBUSY:
+		explain(process, STAT_NO_ANSWER, "did not answer at once, and other processes were waiting.");
+		advise(process, "ask it alone: gpupool-stat %d", (int)process->pid);
+		break;
 	case -ECONNREFUSED:
 		explain(process, STAT_NO_ANSWER, "runs, but nobody listens at its socket.");
 		advise(process, "the program may have closed it; gpupool-stat(1), DIAGNOSTICS.");
@@ -127,6 +131,15 @@ void stat_explain_error(
 	default:
 		explain(process, STAT_FAILED, "cannot be asked: %s.", strerror(-error));
 	}
+}
+
+void stat_explain_share(struct stat_process *process)
+{
+	char user[STAT_TEXT_MAX];
+
+	stat_explain_user(user, process->uid);
+	explain(process, STAT_FAILED, "is left out: the answers of user %s take too much memory.", user);
+	advise(process, "ask it alone: gpupool-stat %d", (int)process->pid);
 }
 
 /* 1 if the library is mapped, 0 if not, -1 if that cannot be seen. */

@@ -11,6 +11,9 @@
 void stat_explain_error(
 	struct stat_process *process, int error, const struct stat_question *question);
 
+/* The same for a process whose answer is left out, since its user has answered so much already. */
+void stat_explain_share(struct stat_process *process);
+
 /* The same for a process that was asked for but has no socket. */
 void stat_explain_missing(struct stat_process *process, pid_t pid);
 

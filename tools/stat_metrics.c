@@ -4,7 +4,9 @@
 #include "stat_metrics.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stat_environ.h"
 #include "stat_explain.h"
@@ -21,6 +23,8 @@ enum {
 	LABELS_MAX = 512,
 	UUID_MAX = 48,
 	NAME_MAX_BYTES = 96,
+	USER_SERIES_MAX = 50000, /* of the memory of a foreign user's processes */
+	FOREIGN_SERIES_MAX = 200000,
 };
 
 #define NS_PER_SECOND UINT64_C(1000000000)
@@ -63,6 +67,8 @@ static const struct metric region_metrics[] = {
 
 static const struct metric processes_metric = {
 	NULL, "processes", GAUGE, "", "Processes with a control socket, whether they answer or not."};
+static const struct metric incomplete_metric = {NULL, "incomplete", GAUGE, "",
+	"1 if processes were left out: there was no time, or there were too many; else 0."};
 static const struct metric up_metric = {NULL, "up", GAUGE, "", "1 if the process has answered, 0 if it has not."};
 static const struct metric info_metric = {NULL, "process", INFO, "", "What the process is."};
 static const struct metric uptime_metric = {
@@ -72,6 +78,7 @@ struct writer {
 	FILE *out;
 	enum stat_metrics_format format;
 	const struct stat_survey *survey;
+	bool *is_cut; /* of each process: its memory is left out */
 };
 
 static const char *suffix_of(enum type type)
@@ -161,6 +168,70 @@ static const char *write_uuid(char text[static LABEL_MAX], const json_t *device)
 	return text;
 }
 
+static size_t count_bounded(const json_t *memory, const char *key, size_t max)
+{
+	size_t n = json_array_size(json_object_get(memory, key));
+
+	return n < max ? n : max;
+}
+
+/* At least as many series as the memory of a process has. */
+static size_t count_series(const json_t *reply)
+{
+	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;
+	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, i;
+	uint64_t seen = 0, index;
+
+	json_array_foreach(devices, i, device) {
+		if (!stat_reply_new_device(device, &seen, &index))
+			continue;
+		n_memories++;
+		n_rounds += count_bounded(device, "retries", ROUNDS_MAX);
+		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
+	}
+	return n_memories * sizeof(metrics) / sizeof(*metrics) +
+	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
+	       n_regions * sizeof(region_metrics) / sizeof(*region_metrics);
+}
+
+struct user_series {
+	uid_t uid;
+	size_t n;
+};
+
+static struct user_series *find_user(struct user_series *users, size_t *n_users, uid_t uid)
+{
+	size_t i = 0;
+
+	while (i < *n_users && users[i].uid != uid)
+		i++;
+	if (i == *n_users)
+		users[(*n_users)++] = (struct user_series){.uid = uid};
+	return &users[i];
+}
+
+/* A monitoring system must not be filled up by any user: those of others have a share. */
+static void cut_series(struct stat_survey *survey, bool *is_cut)
+{
+	struct user_series *users = stat_alloc(calloc(survey->n_processes + 1, sizeof(*users)));
+	size_t n_users = 0, n_all = 0;
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i];
+		size_t n = count_series(process->reply);
+		struct user_series *user;
+
+		if (process->uid == geteuid())
+			continue;
+		user = find_user(users, &n_users, process->uid);
+		is_cut[i] = user->n + n > USER_SERIES_MAX || n_all + n > FOREIGN_SERIES_MAX;
+		survey->missed.n_series += is_cut[i];
+		user->n += is_cut[i] ? 0 : n;
+		n_all += is_cut[i] ? 0 : n;
+	}
+	free(users);
+}
+
 /* The memory that a sample is about. */
 typedef void (*write_memory_fn)(
 	const struct writer *w, const struct metric *m, const json_t *memory, const char *labels);
@@ -175,6 +246,8 @@ static void each_memory(const struct writer *w, const struct metric *m, write_me
 		uint64_t seen = 0, index;
 		size_t i;
 
+		if (w->is_cut[at - 1])
+			continue;
 		json_array_foreach(devices, i, device) {
 			if (!stat_reply_new_device(device, &seen, &index))
 				continue;
@@ -350,12 +423,17 @@ struct stat_question stat_metrics_question(const struct stat_options *options)
 	};
 }
 
-void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_metrics_format format)
+void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format)
 {
-	struct writer w = {out, format, survey};
+	struct writer w = {out, format, survey, stat_alloc(calloc(survey->n_processes + 1, sizeof(bool)))};
+	char why[STAT_ERROR_MAX];
 
+	survey->missed.n_series = 0;
+	cut_series(survey, w.is_cut);
 	begin_family(&w, &processes_metric);
 	write_sample(&w, &processes_metric, "", survey->n_processes);
+	begin_family(&w, &incomplete_metric);
+	write_sample(&w, &incomplete_metric, "", stat_survey_is_incomplete(survey, why));
 	write_up(&w);
 	write_infos(&w);
 	write_uptime(&w);
@@ -375,6 +453,7 @@ void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_m
 	}
 	if (format == STAT_METRICS_OPENMETRICS)
 		fputs("# EOF\n", out);
+	free(w.is_cut);
 }
 
 static bool choose_format(const char *word, enum stat_metrics_format *ret_format)
@@ -402,6 +481,8 @@ static enum stat_exit show(void *arg, struct stat_survey *survey)
 	/* Nobody there, or nobody who answers, is what the metrics say; those who were named must be there. */
 	if (survey->n_processes || shown->options->n_pids)
 		result = stat_report_errors(survey, shown->options);
+	else
+		stat_report_incomplete(survey);
 	return shown->options->n_pids ? result : STAT_OK;
 }
 

@@ -19,8 +19,11 @@ enum stat_metrics_format {
 /* What has to be asked for stat_metrics_write(). */
 struct stat_question stat_metrics_question(const struct stat_options *options);
 
-/* Whatever was answered: each series is there once, and no text of a process can end its label. */
-void stat_metrics_write(FILE *out, const struct stat_survey *survey, enum stat_metrics_format format);
+/*
+ * Whatever was answered: each series is there once, and no text of a process can end its label. The processes of a
+ * foreign user have a limited number of series; survey->missed says how many processes were left out.
+ */
+void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format);
 
 /* Prints them. That there are no processes is no failure: it is what they say. */
 enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options);

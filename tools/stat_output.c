@@ -3,8 +3,8 @@
 
 /*
  * The output goes to a new file in the same directory, which is renamed at the end. Some files cannot be replaced that
- * way and are written in place: devices and pipes, files with several names (a rename would separate them), and files in
- * a directory that cannot be written.
+ * way and are written in place: devices and pipes, files with several names (a rename would separate them), and files
+ * in a directory that cannot be written.
  */
 
 #include "stat_output.h"

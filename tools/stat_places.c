@@ -15,7 +15,13 @@
 
 #include "stat_environ.h"
 
-enum { MAX_PROCESSES = 4096 }; /* of one directory: its owner may be hostile */
+/* Other users may be hostile; sockets of one's own may be left over from thousands of processes that were killed. */
+enum {
+	OWN_SOCKETS_MAX = 32768,
+	FOREIGN_SOCKETS_MAX = 1024,	     /* of a directory */
+	ALL_FOREIGN_SOCKETS_MAX = 16384, /* of all of them */
+	FOREIGN_DIRS_MAX = 4096,	     /* with sockets */
+};
 
 static bool is_known(const struct stat_survey *survey, const struct stat *st)
 {
@@ -25,29 +31,99 @@ static bool is_known(const struct stat_survey *survey, const struct stat *st)
 	return false;
 }
 
+/* The array grows by powers of two. */
+void stat_places_add(struct stat_survey *survey, const struct stat_process *process)
+{
+	if ((survey->n_processes & (survey->n_processes - 1)) == 0)
+		survey->processes = stat_alloc(reallocarray(survey->processes,
+			survey->n_processes ? 2 * survey->n_processes : 1, sizeof(*process)));
+	survey->processes[survey->n_processes++] = *process;
+	survey->n_foreign += process->uid != geteuid();
+}
+
+size_t stat_places_room(const struct stat_survey *survey, uid_t uid)
+{
+	size_t left = ALL_FOREIGN_SOCKETS_MAX - survey->n_foreign;
+
+	if (uid == geteuid())
+		return OWN_SOCKETS_MAX;
+	return left < FOREIGN_SOCKETS_MAX ? left : FOREIGN_SOCKETS_MAX;
+}
+
+static void add_process(struct stat_survey *survey, const char *name, uid_t uid)
+{
+	struct stat_process process = {.dir = survey->n_dirs, .uid = uid, .client = {.fd = -1}};
+
+	if (!gp_ctl_name_parse(name, &process.pid, &process.start_ticks))
+		return;
+	strcpy(process.name, name);
+	stat_places_add(survey, &process);
+}
+
+/* Adds the processes whose sockets are in an open directory, which is the next one of the survey. */
+static void list(struct stat_survey *survey, int dir_fd, uid_t uid)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+	size_t first = survey->n_processes, n_max = stat_places_room(survey, uid);
+	const struct dirent *entry;
+
+	if (!entries) {
+		survey->missed.n_dirs += errno == EMFILE || errno == ENFILE;
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < n_max)
+		add_process(survey, entry->d_name, uid);
+	survey->missed.n_sockets += entry != NULL;
+	closedir(entries);
+}
+
+/* A directory with sockets is remembered, and opened again when they are asked: there may be more than descriptors. */
 static void add(struct stat_survey *survey, const char *path)
 {
-	struct stat_dir dir;
+	size_t n_before = survey->n_processes;
+	struct stat_dir dir = {.fd = -1};
 	struct stat st;
+	int fd;
 
 	if (strlen(path) >= sizeof(dir.path) || lstat(path, &st) != 0)
 		return;
 	if (geteuid() != 0 && st.st_uid != geteuid())
 		return;
 	dir.uid = st.st_uid;
-	dir.fd = gp_ctl_dir_open(path, dir.uid, false);
-	if (dir.fd < 0)
-		return;
-	if (fstat(dir.fd, &st) != 0 || is_known(survey, &st)) {
-		close(dir.fd);
+	fd = gp_ctl_dir_open(path, dir.uid, false);
+	if (fd < 0) {
+		survey->missed.n_dirs += fd == -EMFILE || fd == -ENFILE;
 		return;
 	}
-	strcpy(dir.path, path);
-	dir.device = st.st_dev;
-	dir.inode = st.st_ino;
-	survey->dirs =
-		stat_alloc(reallocarray(survey->dirs, survey->n_dirs + 1, sizeof(*survey->dirs)));
+	if (fstat(fd, &st) == 0 && !is_known(survey, &st)) {
+		strcpy(dir.path, path);
+		dir.device = st.st_dev;
+		dir.inode = st.st_ino;
+		list(survey, fd, dir.uid);
+	}
+	close(fd);
+	if (survey->n_processes == n_before)
+		return;
+	survey->dirs = stat_alloc(reallocarray(survey->dirs, survey->n_dirs + 1, sizeof(*survey->dirs)));
 	survey->dirs[survey->n_dirs++] = dir;
+}
+
+int stat_dir_open(struct stat_dir *dir)
+{
+	struct stat st;
+	int fd = gp_ctl_dir_open(dir->path, dir->uid, false);
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) != 0 || st.st_dev != dir->device || st.st_ino != dir->inode) {
+		close(fd);
+		return -ESTALE;
+	}
+	dir->fd = fd;
+	return 0;
 }
 
 static struct gp_ctl_places own_places(void)
@@ -99,10 +175,7 @@ void stat_places_describe(char *text, size_t size)
 	}
 }
 
-/*
- * Where everybody may make directories, one that belongs to a user must have the user's number: else somebody could
- * make more of them than there are descriptors for.
- */
+/* Where every user can make directories, one that belongs to a user must have the number of that user. */
 static bool is_of_its_owner(const char *path)
 {
 	char own[64];
@@ -116,19 +189,37 @@ static bool is_of_its_owner(const char *path)
 	return strcmp(path, own) == 0;
 }
 
+static uint64_t number_in(const char *path)
+{
+	return strtoull(path + strcspn(path, "0123456789"), NULL, 10);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	uint64_t one = number_in(*(char *const *)a), other = number_in(*(char *const *)b);
+
+	return (one > other) - (one < other);
+}
+
+/*
+ * Users with a login come first, then the lower numbers: a user can have subordinate ids, and a directory for each of
+ * them, but those have high numbers, and no login.
+ */
 void stat_places_all_users(struct stat_survey *survey)
 {
 	static const char *const patterns[] = {"/run/user/*/gpupool", "/tmp/gpupool-[0-9]*"};
 	glob_t found;
 
 	if (own_places().runtime_dir)
-		return; /* whoever names a directory means that one */
+		return; /* it is the only directory that is meant */
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		if (glob(patterns[i], GLOB_NOSORT, NULL, &found) != 0)
 			continue;
-		for (size_t k = 0; k < found.gl_pathc; k++)
+		qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_numbers);
+		for (size_t k = 0; k < found.gl_pathc && survey->n_dirs < FOREIGN_DIRS_MAX; k++)
 			if (is_of_its_owner(found.gl_pathv[k]))
 				add(survey, found.gl_pathv[k]);
+		survey->missed.n_sockets += survey->n_dirs == FOREIGN_DIRS_MAX;
 		globfree(&found);
 	}
 }
@@ -152,34 +243,4 @@ void stat_places_of_process(struct stat_survey *survey, pid_t pid)
 		add_places(survey, &places, root);
 	}
 	free(variables);
-}
-
-static void add_process(struct stat_survey *survey, size_t dir, const char *name)
-{
-	struct stat_process process = {.dir = dir, .uid = survey->dirs[dir].uid};
-
-	if (!gp_ctl_name_parse(name, &process.pid, &process.start_ticks))
-		return;
-	strcpy(process.name, name);
-	survey->processes = stat_alloc(
-		reallocarray(survey->processes, survey->n_processes + 1, sizeof(process)));
-	survey->processes[survey->n_processes++] = process;
-}
-
-void stat_places_list(struct stat_survey *survey, size_t dir)
-{
-	int fd = openat(survey->dirs[dir].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-	size_t first = survey->n_processes;
-	const struct dirent *entry;
-
-	if (!entries) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < MAX_PROCESSES)
-		add_process(survey, dir, entry->d_name);
-	survey->is_incomplete = survey->is_incomplete || entry;
-	closedir(entries);
 }

@@ -9,17 +9,15 @@
 #include "shim/ctl_proto.h"
 #include "shim/size.h"
 
-enum {
-	MAX_DEPTH = 16,
-	MAX_VALUES = 1 << 20, /* 8 MiB of "[[],[],..." would become several hundred */
-};
+enum { MAX_DEPTH = 16 };
 
-/* Looked at before a parser builds anything: how deep it goes and how much there is. */
-static const char *check_size(const char *text, size_t length)
+/* How deep a text goes, and how much there is: looked at before a parser builds anything. */
+static void measure(const char *text, size_t length, size_t *ret_depth, size_t *ret_values)
 {
-	size_t depth = 0, n_values = 0;
+	size_t depth = 0;
 	bool in_string = false;
 
+	*ret_depth = *ret_values = 0;
 	for (size_t i = 0; i < length; i++) {
 		char c = text[i];
 
@@ -30,17 +28,32 @@ static const char *check_size(const char *text, size_t length)
 			continue;
 		}
 		in_string = c == '"';
-		n_values += c == ',' || c == '[' || c == '{';
+		*ret_values += c == ',' || c == '[' || c == '{';
 		if (c == '[' || c == '{')
 			depth++;
 		else if ((c == ']' || c == '}') && depth)
 			depth--;
-		if (depth > MAX_DEPTH)
-			return "is nested too deeply";
-		if (n_values > MAX_VALUES)
-			return "has too many values";
+		if (depth > *ret_depth)
+			*ret_depth = depth;
 	}
-	return NULL;
+}
+
+size_t stat_reply_count(const char *text, size_t length)
+{
+	size_t depth, n_values;
+
+	measure(text, length, &depth, &n_values);
+	return n_values;
+}
+
+static const char *check_size(const char *text, size_t length, size_t max_values)
+{
+	size_t depth, n_values;
+
+	measure(text, length, &depth, &n_values);
+	if (depth > MAX_DEPTH)
+		return "is nested too deeply";
+	return n_values > max_values ? "has too many values" : NULL;
 }
 
 static const struct {
@@ -88,10 +101,10 @@ static enum stat_exit check_schema(
 	return STAT_OK;
 }
 
-json_t *stat_reply_parse(const char *text, size_t length, const char *name,
+json_t *stat_reply_parse(const char *text, size_t length, const char *name, size_t max_values,
 	enum stat_exit *ret_exit, char error[static STAT_ERROR_MAX])
 {
-	const char *too_much = check_size(text, length);
+	const char *too_much = check_size(text, length, max_values);
 	json_error_t where;
 	json_t *reply;
 

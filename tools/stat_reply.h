@@ -10,13 +10,19 @@
 
 #include "stat_say.h"
 
-enum { STAT_ERROR_MAX = 512 };
+enum {
+	STAT_ERROR_MAX = 512,
+	STAT_VALUES_MAX = 1 << 20, /* of a long answer: 8 MiB of "[[],[],..." would become several hundred */
+};
+
+/* At least as many values as a parser would make of it. */
+size_t stat_reply_count(const char *text, size_t length);
 
 /*
- * An answer of schema "gpupool.NAME/1", to be released with json_decref(). NULL: *ret_exit and
+ * An answer of schema "gpupool.NAME/1" with at most max_values, to be released with json_decref(). NULL: *ret_exit and
  * error say what is wrong with it, or what the process says is wrong.
  */
-json_t *stat_reply_parse(const char *text, size_t length, const char *name,
+json_t *stat_reply_parse(const char *text, size_t length, const char *name, size_t max_values,
 	enum stat_exit *ret_exit, char error[static STAT_ERROR_MAX]);
 
 /* A member that is a number from 0 up. False, and 0, if it is anything else. */

@@ -59,14 +59,17 @@ static json_t *make_errors(const struct stat_survey *survey, const struct stat_o
 	return errors;
 }
 
-static void print_list(const char *name, json_t *processes, json_t *errors)
+static void print_list(
+	const struct stat_survey *survey, const char *name, json_t *processes, json_t *errors)
 {
-	char schema[GP_CTL_SCHEMA_MAX];
+	char schema[GP_CTL_SCHEMA_MAX], why[STAT_ERROR_MAX];
 	json_t *list;
 
 	snprintf(schema, sizeof(schema), "gpupool.%s/%d", name, GP_CTL_MAJOR);
 	list = stat_alloc(json_pack(
 		"{s:s, s:o, s:o}", "schema", schema, "processes", processes, "errors", errors));
+	if (stat_survey_is_incomplete(survey, why))
+		json_object_set_new(list, "incomplete", json_string(why));
 	stat_report_print(list);
 	json_decref(list);
 }
@@ -95,7 +98,7 @@ void stat_report_json(
 		json_array_append(replies, process->reply);
 	}
 	snprintf(list_name, sizeof(list_name), "%.16s-list", name);
-	print_list(list_name, replies, make_errors(survey, options));
+	print_list(survey, list_name, replies, make_errors(survey, options));
 }
 
 static json_t *describe(const struct stat_survey *survey, const struct stat_process *process)
@@ -124,7 +127,7 @@ void stat_report_list_json(const struct stat_survey *survey)
 	for (size_t i = 0; i < survey->n_processes; i++)
 		if (survey->processes[i].reply)
 			json_array_append_new(processes, describe(survey, &survey->processes[i]));
-	print_list("list", processes, make_errors(survey, NULL));
+	print_list(survey, "list", processes, make_errors(survey, NULL));
 }
 
 void stat_report_commands(const struct stat_survey *survey)
@@ -161,6 +164,15 @@ static enum stat_exit report_nobody(void)
 	return STAT_NO_PROCESS;
 }
 
+void stat_report_incomplete(const struct stat_survey *survey)
+{
+	char why[STAT_ERROR_MAX];
+
+	if (stat_survey_is_incomplete(survey, why))
+		stat_error("name the processes that you want to ask, or give it more time with --timeout.",
+			"not everything was asked: left out are %s.", why);
+}
+
 enum stat_exit stat_report_errors(
 	const struct stat_survey *survey, const struct stat_options *options)
 {
@@ -168,8 +180,7 @@ enum stat_exit stat_report_errors(
 	enum stat_exit first = STAT_OK;
 	struct stat_process missing;
 
-	if (survey->is_incomplete)
-		stat_error(NULL, "there are too many sockets; not all of them were looked at.");
+	stat_report_incomplete(survey);
 	for (size_t i = 0; i < survey->n_processes; i++) {
 		const struct stat_process *process = &survey->processes[i];
 

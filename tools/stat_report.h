@@ -19,6 +19,9 @@ void stat_report_print(const json_t *value);
 /* "gpupool.list/1", from answers to "status". */
 void stat_report_list_json(const struct stat_survey *survey);
 
+/* Says on stderr that not all processes have been asked, if that is so. */
+void stat_report_incomplete(const struct stat_survey *survey);
+
 /* "    41822  python train.py" on stderr, for each process. */
 void stat_report_commands(const struct stat_survey *survey);
 

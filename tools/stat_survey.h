@@ -19,10 +19,21 @@
 
 struct stat_dir {
 	char path[GP_CTL_PATH_MAX];
-	int fd; /* GP_CTL_NO_DIR: this user's sockets without a file */
+	int fd; /* open while n_users, else -1; GP_CTL_NO_DIR if is_abstract */
+	size_t n_users;
+	bool is_abstract; /* stands for the sockets without a file of this user */
 	uid_t uid;
 	dev_t device;
 	ino_t inode;
+};
+
+/* What a survey did not look at. */
+struct stat_missed {
+	size_t n_dirs;	  /* directories that could not be opened: there were no descriptors */
+	size_t n_sockets; /* directories with too many sockets, or one too many for all */
+	size_t n_late;	  /* sockets for which there was no time */
+	size_t n_beyond;  /* processes beyond the share of their user, or whose answer is */
+	size_t n_series;  /* processes without metrics: their user has too many */
 };
 
 struct stat_process {
@@ -32,6 +43,9 @@ struct stat_process {
 	uint64_t start_ticks;
 	uid_t uid;
 	bool is_dropped; /* dead, or not asked for */
+	bool was_silent; /* the last time */
+	bool is_started;
+	size_t user; /* of the round in which it is asked */
 	struct ctl_client client;
 
 	json_t *reply; /* NULL: the rest says why */
@@ -45,8 +59,9 @@ struct stat_survey {
 	size_t n_dirs;
 	struct stat_process *processes; /* by pid */
 	size_t n_processes;
-	bool is_incomplete; /* a directory has more sockets than anybody can need */
-	int64_t looked_ns;  /* for sockets, the last time; 0: never */
+	size_t n_foreign; /* of other users, when they were found */
+	struct stat_missed missed;
+	int64_t looked_ns; /* for sockets, the last time; 0: never */
 };
 
 /* What to ask, and whom: these processes, or all that can be seen. */
@@ -54,7 +69,7 @@ struct stat_question {
 	const char *request; /* with its line end; NULL: only connect */
 	const char *schema;  /* of the answer: "status" */
 	size_t max_bytes;    /* of the answer */
-	int timeout_ms;
+	int timeout_ms; /* of all of it */
 	const pid_t *pids;
 	size_t n_pids;
 };
@@ -69,5 +84,8 @@ void stat_survey_run(struct stat_survey *survey, const struct stat_question *que
 void stat_survey_again(struct stat_survey *survey, const struct stat_question *question);
 
 void stat_survey_deinit(struct stat_survey *survey);
+
+/* Whether there may be processes that were not asked, or whose answer was left out; if so, why. */
+bool stat_survey_is_incomplete(const struct stat_survey *survey, char why[static STAT_ERROR_MAX]);
 
 const struct stat_process *stat_survey_find(const struct stat_survey *survey, pid_t pid);

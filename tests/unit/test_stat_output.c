@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tests/emulator.h"
+
 /* More than a message, less than a page: what -o writes does not fit. */
 enum { FILE_LIMIT = 8192 };
 
@@ -97,7 +99,8 @@ START_TEST(output_beyond_the_limit_of_a_file_is_an_error_and_no_signal)
 
 	name_file("page.html");
 	limit_files();
-	snprintf(command, sizeof(command), "exec '%s' report %d >'%s' 2>/dev/null", stat_path, (int)pid, path);
+	snprintf(command, sizeof(command), "exec $" EMULATOR " '%s' report %d >'%s' 2>/dev/null", stat_path, (int)pid,
+		path);
 	status = system(command);
 	ck_assert_msg(WIFEXITED(status), "ended by a signal");
 	ck_assert_int_eq(WEXITSTATUS(status), 1);
@@ -160,7 +163,7 @@ START_TEST(a_pipe_is_read_where_tmp_is_read_only)
 		unlink(path);
 		return;
 	}
-	snprintf(command, sizeof(command), "cat '%s' | '%s' convert - --to=folded", path, stat_path);
+	snprintf(command, sizeof(command), "cat '%s' | $" EMULATOR " '%s' convert - --to=folded", path, stat_path);
 	out = popen(command, "r");
 	ck_assert_ptr_nonnull(out);
 	stat_out[fread(stat_out, 1, sizeof(stat_out) - 1, out)] = '\0';
