@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "file.h"
 
 #define PREFIX                "GPUPOOL_"
 #define NAME_MAX_LENGTH       47
@@ -129,9 +130,9 @@ static int parse_path(const char *text, char *ret, struct gp_text_error *error)
 	if (!*text)
 		return refuse(error, 0, "is empty", "name a file");
 	for (const char *at = strchr(text, '%'); at; at = strchr(at + 2, '%'))
-		if (at[1] != 'p' && at[1] != '%')
+		if (!at[1] || !strchr(GP_FILE_LETTERS "%", at[1]))
 			return refuse(error, (size_t)(at - text), "has an unknown % sequence",
-				"use %p for the process id, %% for a percent sign");
+				"use " GP_FILE_LETTERS_HELP ", %% percent sign");
 	strcpy(ret, text);
 	return 0;
 }

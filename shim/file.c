@@ -6,23 +6,102 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "job.h"
+
+enum { VALUE_SIZE = 128 };
+
+/* What a letter stands for until the names are read, and where the environment or the host does not tell it. */
+static struct {
+	char letter;
+	char value[VALUE_SIZE];
+} names[] = {
+	{'h', "no-host"},
+	{'r', "no-rank"},
+	{'j', "no-job"},
+	{'u', "no-user"},
+};
+
+static const char *find_variable(const void *environment, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char *const *entry = environment; *entry; entry++)
+		if (!strncmp(*entry, name, length) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
+}
+
+static bool is_plain(char c)
+{
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+	       c == '-';
+}
+
+static void set_name(char letter, const char *value)
+{
+	bool is_directory = value && (!strcmp(value, ".") || !strcmp(value, ".."));
+
+	for (size_t i = 0; value && *value && i < sizeof(names) / sizeof(names[0]); i++) {
+		if (names[i].letter != letter)
+			continue;
+		snprintf(names[i].value, VALUE_SIZE, "%s", value);
+		for (char *c = names[i].value; *c; c++)
+			if (!is_plain(*c) || is_directory)
+				*c = '_';
+	}
+}
+
+/* The C library's table of users may be a server's, and looking into it loads libraries into the program. */
+static void set_user(char *const *environment)
+{
+	const char *user = find_variable(environment, "USER");
+	char number[16];
+
+	if (!user || !*user)
+		user = find_variable(environment, "LOGNAME");
+	if (!user || !*user) {
+		snprintf(number, sizeof(number), "%u", (unsigned)getuid());
+		user = number;
+	}
+	set_name('u', user);
+}
+
+void gp_file_read_names(char *const *environment)
+{
+	char host[VALUE_SIZE] = "";
+
+	if (gethostname(host, sizeof(host) - 1) == 0)
+		set_name('h', host);
+	set_name('r', gp_job_value("rank", find_variable, environment));
+	set_name('j', gp_job_value("job", find_variable, environment));
+	set_user(environment);
+}
+
+/* The value of what follows a %; "%" itself for a percent sign. */
+static const char *value_of(char letter, char number[static 16])
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].letter == letter)
+			return names[i].value;
+	snprintf(number, 16, "%d", (int)getpid());
+	return letter == 'p' ? number : "%";
+}
 
 bool gp_file_expand(char *path, size_t size, const char *path_template)
 {
 	size_t used = 0;
 
 	for (const char *from = path_template; *from; from++) {
-		int n;
-		if (from[0] == '%' && from[1] == 'p') {
-			n = snprintf(path + used, size - used, "%d", (int)getpid());
-			from++;
-		} else {
-			n = snprintf(path + used, size - used, "%c", *from);
-			from += from[0] == '%' && from[1] == '%';
-		}
-		used += (size_t)n;
+		char text[16] = {*from};
+		const char *value = text;
+
+		if (from[0] == '%' && from[1])
+			value = value_of(*++from, text);
+		used += (size_t)snprintf(path + used, size - used, "%s", value);
 		if (used >= size)
 			return false;
 	}

@@ -2,12 +2,26 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Files that gpupool writes in somebody else's process. */
+/* Files that gpupool writes in the program's process. */
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A name with %p for the process id and %% for a percent sign. False if it is empty or does not fit. */
+/* What may follow a % in a file name, beside another %, and how users are told. */
+#define GP_FILE_LETTERS	     "phrju"
+#define GP_FILE_LETTERS_HELP "%p process id, %h host, %r rank, %j job, %u user"
+
+/*
+ * Reads host, user, job and rank once; the process id is asked for each time. Before the first call they are unknown.
+ * Not safe beside gp_file_expand() in another thread.
+ */
+void gp_file_read_names(char *const *environment);
+
+/*
+ * A name with the letters above replaced by their values, and %% by a percent sign. In a value each character outside
+ * [A-Za-z0-9._-] becomes "_", so that it is never a path of its own, and what follows the 127th is left out. False if
+ * the name is empty or does not fit.
+ */
 bool gp_file_expand(char *path, size_t size, const char *path_template);
 
 /*

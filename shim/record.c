@@ -185,14 +185,15 @@ static void write_down(uint32_t pool, enum gp_record_kind kind, const uint64_t *
 	unlock();
 }
 
-static const char *why(int error)
+static const char *why(int error, bool is_made)
 {
 	switch (-error) {
 	case EEXIST:
-		return "it is there already, and is not overwritten";
+		return "it exists, and is not overwritten; %p in the name gives each process a file of its own";
 	case ESTALE:
+		return "another file has its name now";
 	case ENOENT:
-		return "there is no such file or directory any more";
+		return is_made ? "it is gone" : "its directory does not exist";
 	case EACCES:
 	case EPERM:
 	case EROFS:
@@ -209,10 +210,13 @@ static const char *why(int error)
 /* Once, by whoever comes first. */
 static void tell(void)
 {
+	bool is_made = rec.owner;
+
 	if (gp_unlikely(atomic_load_explicit(&is_untold, memory_order_relaxed)) && gp_log_level() != GP_LOG_OFF &&
 		atomic_exchange(&is_untold, false))
-		gp_log(GP_LOG_WARN, "GPUPOOL_RECORD: nothing more goes to %s: %s (error %d)", gp_record_file_name(),
-			why(rec.error), -rec.error);
+		gp_log(GP_LOG_WARN, "GPUPOOL_RECORD: %s: cannot write %s: %s (error %d)",
+			is_made ? "the recording ends" : "this process is not recorded", gp_record_file_name(),
+			why(rec.error, is_made), -rec.error);
 }
 
 void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values)

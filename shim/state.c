@@ -17,6 +17,7 @@
 #include "debug_zone.h"
 #include "driver.h"
 #include "exit_report.h"
+#include "file.h"
 #include "in_order.h"
 #include "libraries.h"
 #include "origin.h"
@@ -64,6 +65,7 @@ bool gp_state_read(void)
 		atomic_init(&gp_state.needs_completion, config->reuse == GP_CONFIG_REUSE_COMPLETED);
 		gp_state.start_ns = gp_driver_now_ns(NULL);
 		gp_region_init(&config->regions);
+		gp_file_read_names(gp_config_environ());
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
 		if (gp_record_is_on() || gp_config_debug_is_on(&config->debug))
 			gp_set_unusual(GP_UNUSUAL_WATCHED);

@@ -17,6 +17,7 @@
 
 #include "run_preload.h"
 #include "run_program.h"
+#include "run_record.h"
 #include "run_say.h"
 #include "shim/config.h"
 
@@ -189,25 +190,17 @@ static void report_variable(void *arg, const struct gp_config_report *report)
 }
 
 /* Options are in the environment by now, so that they have replaced a bad value there. */
-static enum run_status check_environment(void)
+static enum run_status check_environment(struct gp_config *config)
 {
-	static struct gp_config config;
-
-	return gp_config_parse(&config, environ, report_variable, NULL) < 0 ? RUN_USAGE : RUN_OK;
-}
-
-static void ignore(void *unused, const struct gp_config_report *report)
-{
+	return gp_config_parse(config, environ, report_variable, NULL) < 0 ? RUN_USAGE : RUN_OK;
 }
 
 /* NVTX has one tool. Where that is a profiler already, its user wants to see ranges; regions can wait. */
-static enum run_status set_injection(const char *library)
+static enum run_status set_injection(const char *library, const struct gp_config *config)
 {
-	static struct gp_config config;
 	const char *tool = getenv(INJECTION);
 
-	(void)gp_config_parse(&config, environ, ignore, NULL);
-	if (!gp_config_regions_has(&config.regions, GP_REGION_BY_NVTX))
+	if (!gp_config_regions_has(&config->regions, GP_REGION_BY_NVTX))
 		return RUN_OK;
 	if (tool && *tool && strcmp(tool, library) != 0) {
 		run_warn(NULL, "NVTX is %s's already, in " INJECTION ": its ranges are no regions.", tool);
@@ -260,7 +253,7 @@ static enum run_status set_preload(const char *library)
 	return RUN_OK;
 }
 
-static enum run_status prepare(const struct request *request)
+static enum run_status prepare(const struct request *request, const struct gp_config *config)
 {
 	struct run_elf elf;
 	char *library =
@@ -270,9 +263,11 @@ static enum run_status prepare(const struct request *request)
 	if (status == RUN_OK && request->command)
 		status = run_program_check(*request->command, &elf);
 	if (status == RUN_OK)
+		status = run_record_check(config);
+	if (status == RUN_OK)
 		status = set_preload(library);
 	if (status == RUN_OK)
-		status = set_injection(library);
+		status = set_injection(library, config);
 	if (status == RUN_OK && request->command)
 		run_program_warn(*request->command);
 	free(library);
@@ -291,13 +286,14 @@ static enum run_status start(char **command)
 
 int main(int argc, char **argv)
 {
+	static struct gp_config config;
 	struct request request = {0};
 	enum run_status status = parse_options(argc, argv, &request);
 
 	if (status == RUN_OK && !request.is_done)
-		status = check_environment();
+		status = check_environment(&config);
 	if (status == RUN_OK && !request.is_done)
-		status = prepare(&request);
+		status = prepare(&request, &config);
 	if (status != RUN_OK || request.is_done)
 		return status;
 	return request.print_env ? print_environment() : start(request.command);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/job.h"
 #include "stat_say.h"
 
 enum { ENVIRON_MAX = 1 << 20, VALUE_MAX = 64 };
@@ -42,25 +43,6 @@ const char *stat_environ_find(const char *variables, const char *name)
 	return NULL;
 }
 
-/* Which variables tell; of those for one label the first that is set. */
-static const struct {
-	const char *label, *variable;
-	const char *beside; /* counts only if this is set, too */
-} sources[] = {
-	{"job", "SLURM_JOB_ID", NULL},
-	{"job", "PBS_JOBID", NULL},
-	{"job", "LSB_JOBID", NULL},
-	{"job", "JOB_ID", "SGE_ROOT"},
-	{"rank", "OMPI_COMM_WORLD_RANK", NULL},
-	{"rank", "PMIX_RANK", NULL},
-	{"rank", "PMI_RANK", NULL},
-	{"rank", "SLURM_PROCID", NULL},
-	{"rank", "RANK", "WORLD_SIZE"},
-	{"pod", "POD_NAME", NULL},
-	{"pod", "HOSTNAME", "KUBERNETES_SERVICE_HOST"},
-	{"namespace", "POD_NAMESPACE", NULL},
-};
-
 /* Seen from another container its number may be somebody else's here. */
 static bool is_itself(const struct stat_process *process)
 {
@@ -70,21 +52,22 @@ static bool is_itself(const struct stat_process *process)
 	return gp_ctl_process_stat(process->pid, &start_ticks, &state) == 0 && start_ticks == process->start_ticks;
 }
 
+static const char *find_variable(const void *variables, const char *name)
+{
+	return stat_environ_find(variables, name);
+}
+
 void stat_environ_each_label(const struct stat_process *process, stat_environ_label_fn fn, void *arg)
 {
 	char *variables = is_itself(process) ? stat_environ_read(process->pid) : NULL, clean[VALUE_MAX];
-	const char *last = "";
 
-	for (size_t i = 0; variables && i < sizeof(sources) / sizeof(sources[0]); i++) {
-		const char *value = stat_environ_find(variables, sources[i].variable);
-		const char *beside = sources[i].beside;
+	for (size_t i = 0; variables && gp_job_labels[i]; i++) {
+		const char *value = gp_job_value(gp_job_labels[i], find_variable, variables);
 
-		if (!value || !*value || !strcmp(last, sources[i].label) ||
-			(beside && !stat_environ_find(variables, beside)))
+		if (!value)
 			continue;
-		last = sources[i].label;
 		stat_clean(clean, sizeof(clean), value);
-		fn(arg, last, clean);
+		fn(arg, gp_job_labels[i], clean);
 	}
 	free(variables);
 }

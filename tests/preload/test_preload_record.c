@@ -217,6 +217,58 @@ START_TEST(each_process_has_a_file_of_its_own)
 }
 END_TEST
 
+/* One line, with the name in full. */
+static void check_told_once(const char *why)
+{
+	ck_assert_ptr_nonnull(strstr(play_err, "gpupool["));
+	ck_assert_ptr_nonnull(strstr(play_err, "warn: GPUPOOL_RECORD: "));
+	ck_assert_ptr_nonnull(strstr(play_err, ": cannot write /"));
+	ck_assert_msg(strstr(play_err, why), "%s", play_err);
+	ck_assert_ptr_null(strchr(strchr(play_err, '\n') + 1, '\n'));
+}
+
+START_TEST(ranks_of_one_job_have_files_of_their_own)
+{
+	static const char *const ranks[] = {"PMI_RANK=0", "PMI_RANK=1", ""};
+	static const char *const made[] = {"rec.8812.0", "rec.8812.1", "rec.8812.no-rank"};
+	char name[256];
+
+	for (size_t i = 0; i < LENGTH(ranks); i++)
+		play_run(&(struct play){.program = "app_memory",
+			.words = {"loop"},
+			.env = (const char *const[]){"GPUPOOL_RECORD=rec.%j.%r", "GPUPOOL_LOG_FILE=log.%j.%r",
+				"GPUPOOL_LOG=info", "GPUPOOL_REPORT=exit:end.%j.%r", "SLURM_JOB_ID=8812", ranks[i],
+				NULL},
+			.preload = play_library});
+	for (size_t i = 0; i < LENGTH(made); i++) {
+		ck_assert_uint_eq(count_files(made[i], name), 1);
+		ck_assert_int_eq(replay(made[i], ""), 0);
+		ck_assert_uint_eq(play_number(answer, "n_allocs"), 1511);
+	}
+	ck_assert_uint_eq(count_files("log.8812.", name), 3);
+	ck_assert_uint_eq(count_files("end.8812.", name), 3);
+}
+END_TEST
+
+/* Names without a process id are one file's for parent and child: the first to allocate has it. */
+START_TEST(a_second_process_with_the_same_name_leaves_the_first_ones_recording_alone)
+{
+	char name[256];
+
+	play_run(&(struct play){.program = "app_process",
+		.words = {"fork-before"},
+		.env = (const char *const[]){"GPUPOOL_RECORD=rec.%r", NULL},
+		.preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	check_told_once("it exists, and is not overwritten");
+	ck_assert_uint_eq(count_files("rec.", name), 1);
+	ck_assert_str_eq(name, "rec.no-rank");
+	ck_assert_int_eq(replay(name, ""), 0);
+	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
+	ck_assert_uint_eq(play_number(answer, "n_allocs"), 16);
+}
+END_TEST
+
 START_TEST(a_child_does_not_write_into_its_parents_file)
 {
 	char name[256];
@@ -308,21 +360,12 @@ static const struct {
 	void (*make)(void);
 	const char *why;
 } refused[] = {
-	{"GPUPOOL_RECORD=rec", make_file, "it is there already, and is not overwritten"},
-	{"GPUPOOL_RECORD=rec", make_link, "it is there already, and is not overwritten"},
-	{"GPUPOOL_RECORD=rec", make_fifo, "it is there already, and is not overwritten"},
-	{"GPUPOOL_RECORD=nowhere/rec", make_nothing, "there is no such file or directory"},
-	{"GPUPOOL_RECORD=/proc/rec", make_nothing, "there is no such file or directory"},
+	{"GPUPOOL_RECORD=rec", make_file, "rec: it exists, and is not overwritten"},
+	{"GPUPOOL_RECORD=rec", make_link, "rec: it exists, and is not overwritten"},
+	{"GPUPOOL_RECORD=rec", make_fifo, "rec: it exists, and is not overwritten"},
+	{"GPUPOOL_RECORD=nowhere/rec", make_nothing, "nowhere/rec: its directory does not exist"},
+	{"GPUPOOL_RECORD=/proc/rec", make_nothing, "/proc/rec: its directory does not exist"},
 };
-
-/* One line, with the name in full. */
-static void check_told_once(const char *why)
-{
-	ck_assert_ptr_nonnull(strstr(play_err, "gpupool["));
-	ck_assert_ptr_nonnull(strstr(play_err, "warn: GPUPOOL_RECORD: nothing more goes to /"));
-	ck_assert_msg(strstr(play_err, why), "%s", play_err);
-	ck_assert_ptr_null(strchr(strchr(play_err, '\n') + 1, '\n'));
-}
 
 START_TEST(a_file_that_cannot_be_made_is_told_once_and_hurts_nobody)
 {
@@ -383,6 +426,8 @@ static void add(TCase *tc)
 		(int)LENGTH(deterministic));
 	tcase_add_test(tc, a_replay_of_threads_loses_no_block);
 	tcase_add_test(tc, each_process_has_a_file_of_its_own);
+	tcase_add_test(tc, ranks_of_one_job_have_files_of_their_own);
+	tcase_add_test(tc, a_second_process_with_the_same_name_leaves_the_first_ones_recording_alone);
 	tcase_add_test(tc, a_child_does_not_write_into_its_parents_file);
 	tcase_add_loop_test(tc, however_a_process_ends_its_recording_can_be_read, 0, (int)LENGTH(endings));
 	tcase_add_test(tc, a_file_that_is_cut_anywhere_is_read_up_to_there);

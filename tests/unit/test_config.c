@@ -121,8 +121,8 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
 		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1",
 		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
-		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.log",
-		"GPUPOOL_RECORD=/tmp/%p.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
+		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
+		"GPUPOOL_RECORD=/tmp/%%%j/%r.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft",
 		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
@@ -151,8 +151,8 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert(!config.has_socket);
 	ck_assert_uint_eq(config.oom_wait_ms, 1500);
 	ck_assert_int_eq(config.log_level, GP_LOG_DEBUG);
-	ck_assert_str_eq(config.log_file, "/tmp/%p.log");
-	ck_assert_str_eq(config.record_file, "/tmp/%p.rec");
+	ck_assert_str_eq(config.log_file, "/tmp/%p.%h.%r.%j.%u.log");
+	ck_assert_str_eq(config.record_file, "/tmp/%%%j/%r.rec");
 	ck_assert_uint_eq(config.stacks.depth, 12);
 	ck_assert_uint_eq(config.stacks.sample, 100);
 	ck_assert_uint_eq(config.regions.n, 3);
@@ -314,8 +314,10 @@ static const struct {
 	{"GPUPOOL_LOG=loud", 0, NULL},
 	{"GPUPOOL_LOG_FILE=/tmp/%e.log", 5,
 		"GPUPOOL_LOG_FILE: '/tmp/%e.log' has an unknown % sequence (character 6): "
-		"use %p for the process id, %% for a percent sign; the default holds"},
+		"use %p process id, %h host, %r rank, %j job, %u user, %% percent sign; the default holds"},
 	{"GPUPOOL_LOG_FILE=/tmp/%p%", 7, NULL},
+	{"GPUPOOL_RECORD=%h.%q{RANK}", 3, NULL},
+	{"GPUPOOL_REPORT=exit:%R", 5, NULL},
 	{"GPUPOOL_STACKS=0", 0, NULL},
 	{"GPUPOOL_STACKS=65", 0,
 		"GPUPOOL_STACKS: '65' is neither off nor a depth from 1 to 64 (character 1): as in 16, or "

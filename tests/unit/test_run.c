@@ -66,8 +66,9 @@ START_TEST(every_option_of_the_table_sets_its_variable)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		const struct gp_config_option *row = &gp_config_options[i];
-		const char *value = *row->default_text ? row->default_text : "/run/x";
-		char option[64], wanted[64];
+		char option[128], wanted[128], path[64];
+		const char *value = *row->default_text ? row->default_text : path;
+		snprintf(path, sizeof(path), "%s/x", run_directory);
 		snprintf(option, sizeof(option), "--%s=%s", row->option, value);
 		snprintf(wanted, sizeof(wanted), "%s=%s\n", row->variable, value);
 		ck_assert_int_eq(RUN(option, "env"), 0);
@@ -109,8 +110,8 @@ static const struct {
 	{{"--log-file=/tmp/\xc3\xa9\x1b%x", "true"}, {NULL},
 		"gpupool-run: --log-file: '/tmp/\xc3\xa9?%x' has an unknown % sequence\n"
 		"            --log-file=/tmp/\xc3\xa9?%x\n"
-		"                              ^  use %p for the process id, %% for a percent "
-		"sign\n"},
+		"                              ^  use %p process id, %h host, %r rank, %j job, %u user, "
+		"%% percent sign\n"},
 	{{"--limit=", "true"}, {NULL},
 		"gpupool-run: --limit: '' is empty\n"
 		"            --limit=\n"
@@ -239,6 +240,100 @@ START_TEST(another_copy_of_the_library_gives_way_with_a_warning)
 	ck_assert_int_eq(RUN("true"), 0);
 	run_check_in(
 		run_err, "gpupool-run: /elsewhere/libgpupool.so in LD_PRELOAD is another copy; ");
+}
+END_TEST
+
+static void make_file(const char *name)
+{
+	run_write_text(name, "mine");
+}
+
+static void make_link(const char *name)
+{
+	ck_assert_int_eq(symlink("nowhere", name), 0);
+}
+
+static void make_fifo(const char *name)
+{
+	ck_assert_int_eq(mkfifo(name, 0600), 0);
+}
+
+static void make_directory(const char *name)
+{
+	ck_assert_int_eq(mkdir(name, 0700), 0);
+}
+
+static const struct {
+	const char *record;
+	void (*make)(const char *name);
+	const char *made, *rank;
+	const char *err; /* NULL: the program starts */
+} recordings[] = {
+	{"rec", make_file, "other", NULL, NULL},
+	{"rec", make_file, "rec", NULL, "rec: it exists, and is not overwritten.\n             Next: remove it, or "},
+	{"rec", make_link, "rec", NULL, "rec: it exists, and is not overwritten.\n"},
+	{"rec", make_fifo, "rec", NULL, "rec: it exists, and is not overwritten.\n"},
+	{"rec", make_directory, "rec", NULL, "rec: it exists, and is not overwritten.\n"},
+	{"rec.%r", make_file, "rec.4", "3", NULL},
+	{"rec.%r", make_file, "rec.3", "3", "rec.3: it exists, and is not overwritten.\n"},
+	{"rec.%r", make_file, "rec.no-rank", NULL, "rec.no-rank: it exists, and is not overwritten.\n"},
+	{"folder/rec", make_directory, "folder", NULL, NULL},
+	{"folder/rec", make_file, "other", NULL,
+		"folder/rec: folder: No such file or directory.\n             Next: name a file in a directory"},
+	{"file/rec", make_file, "file", NULL, "file/rec: file: Not a directory.\n"},
+	{"/proc/rec/rec", make_file, "other", NULL, "/proc/rec/rec: /proc/rec: No such file or directory.\n"},
+};
+
+START_TEST(a_recording_that_cannot_be_made_is_refused_before_the_program_starts)
+{
+	const char *err = recordings[_i].err;
+	char option[64];
+
+	recordings[_i].make(recordings[_i].made);
+	if (recordings[_i].rank)
+		setenv("PMI_RANK", recordings[_i].rank, 1);
+	snprintf(option, sizeof(option), "--record=%s", recordings[_i].record);
+	ck_assert_int_eq(RUN(option, "touch", "started"), err ? 125 : 0);
+	ck_assert_int_eq(access("started", F_OK), err ? -1 : 0);
+	if (err) {
+		run_check_in(run_err, "gpupool-run: cannot record to ");
+		run_check_in(run_err, err);
+	} else {
+		ck_assert_str_eq(run_err, "");
+	}
+	ck_assert_int_eq(RUN(option, "--print-env"), err ? 125 : 0);
+}
+END_TEST
+
+START_TEST(a_recording_named_by_the_variable_is_refused_as_well)
+{
+	make_file("rec");
+	setenv("GPUPOOL_RECORD", "rec", 1);
+	ck_assert_int_eq(RUN("true"), 125);
+	run_check_in(run_err, "gpupool-run: cannot record to rec: it exists");
+}
+END_TEST
+
+START_TEST(a_recording_is_looked_for_under_the_process_id_of_the_program)
+{
+	char command[512];
+	const char *words[] = {"/bin/sh", "-c", command, NULL};
+
+	snprintf(command, sizeof(command), ": >rec.$$ && exec '%s' --library=libgpupool.so --record=rec.%%p true",
+		run_path);
+	ck_assert_int_eq(run_execute(words), 125);
+	run_check_in(run_err, ": it exists, and is not overwritten.\n");
+	ck_assert_int_eq(RUN("--record=rec.%p", "true"), 0);
+}
+END_TEST
+
+START_TEST(files_that_are_there_do_not_matter_where_nothing_is_recorded)
+{
+	make_file("file");
+	ck_assert_int_eq(RUN("--log-file=file", "--report=exit:file", "true"), 0);
+	ck_assert_str_eq(run_err, "");
+	ck_assert_int_eq(RUN("--enable=off", "--record=file", "true"), 0);
+	ck_assert_str_eq(run_err, "");
 }
 END_TEST
 
@@ -436,6 +531,10 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, printing_the_environment_checks_a_program_that_is_named);
 	tcase_add_test(tc, what_was_preloaded_before_stays_behind_the_library);
 	tcase_add_test(tc, another_copy_of_the_library_gives_way_with_a_warning);
+	ADD_ROWS(tc, recordings, a_recording_that_cannot_be_made_is_refused_before_the_program_starts);
+	tcase_add_test(tc, a_recording_named_by_the_variable_is_refused_as_well);
+	tcase_add_test(tc, a_recording_is_looked_for_under_the_process_id_of_the_program);
+	tcase_add_test(tc, files_that_are_there_do_not_matter_where_nothing_is_recorded);
 	ADD_ROWS(tc, bad_libraries, a_library_that_cannot_be_preloaded_is_refused);
 	tcase_add_test(tc, a_link_lends_the_library_a_path_that_can_be_preloaded);
 	tcase_add_test(tc, the_library_of_the_same_build_tree_is_the_default);
