@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "report_process.h"
 #include "report_recording.h"
+#include "stat_name.h"
 #include "stat_sites.h"
 
 enum { EVENTS_DEFAULT = 1000000 };
@@ -41,8 +42,10 @@ static json_t *make_site(const struct stat_site *site)
 {
 	json_t *frames = stat_alloc(json_array());
 
-	for (size_t i = site->n_frames; i--;)
+	for (size_t i = site->n_frames; i--;) {
+		stat_name_shorten(site->frames[i]);
 		json_array_append_new(frames, json_string(site->frames[i]));
+	}
 	return stat_alloc(json_pack("{s:o, s:I, s:I}", "frames", frames, "bytes", (json_int_t)site->bytes, "blocks",
 		(json_int_t)site->blocks));
 }

@@ -57,7 +57,7 @@ void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid)
 
 	*sites = (struct stat_sites){0};
 	json_array_foreach(list, i, site)
-		add(sites, site, stat_stacks_text(stacks, json_object_get(site, "frames")));
+		add(sites, site, stat_stacks_full_text(stacks, json_object_get(site, "frames")));
 	if (stat_reply_u64_or_0(without, "blocks"))
 		add(sites, without, stat_alloc(strdup("(no stack)")));
 	stat_stacks_free(stacks);

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 struct stat_site {
-	const char **frames; /* "Grid::grow (grid.cpp:212)", the innermost first; clean */
+	char **frames;	     /* "Grid::grow (grid.cpp:212)", the innermost first; clean */
 	size_t n_frames;     /* at least 1 */
 	char *text;	     /* that they are parts of */
 	uint64_t blocks, bytes;

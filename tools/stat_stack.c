@@ -11,12 +11,14 @@
 #include "stat_reply.h"
 #include "stat_symbols.h"
 
-enum { FRAME_MAX = 1024, FRAMES_MAX = 64, KEY_MAX = 48, KNOWN_MAX = 300, PLACE = -2 };
+/* Once there are NAMES_MAX bytes of names, which no program has, further frames are named by their addresses. */
+enum { FRAME_MAX = 1 << 16, NAMES_MAX = 32 << 20, FRAMES_MAX = 64, KEY_MAX = 48, KNOWN_MAX = 300, PLACE = -2 };
 
 struct stat_stacks {
 	const json_t *reply, *objects, *known;
 	struct stat_symbols *symbols;
 	json_t *names; /* of what was asked about already: by "OBJECT+ADDRESS" */
+	size_t n_bytes; /* of the names */
 };
 
 struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid)
@@ -81,7 +83,23 @@ static void name_place(const struct stat_stacks *stacks, uint64_t number, char t
 		KNOWN_MAX / 2, slash ? slash + 1 : file, stat_reply_u64_or_0(place, "line"));
 }
 
-/* What a return address returns to may be another function already: the call is before it. */
+/* The name as the files tell it, or else the answer itself; false: neither does. */
+static bool name_by_file(
+	struct stat_stacks *stacks, int64_t object, uint64_t address, const char *key, char text[static FRAME_MAX])
+{
+	const char *known;
+
+	if (stacks->n_bytes > NAMES_MAX)
+		return false;
+	/* What a return address returns to may be another function already: the call is before it. */
+	if (object >= 0 && address && stat_symbols_at(stacks->symbols, (size_t)object, address - 1, text, FRAME_MAX))
+		return true;
+	known = json_string_value(json_object_get(stacks->known, key));
+	if (known)
+		snprintf(text, FRAME_MAX, "%s", known);
+	return known != NULL;
+}
+
 static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uint64_t address)
 {
 	char key[KEY_MAX], text[FRAME_MAX], clean[FRAME_MAX];
@@ -91,17 +109,12 @@ static const char *name_of_frame(struct stat_stacks *stacks, int64_t object, uin
 	known = json_string_value(json_object_get(stacks->names, key));
 	if (known)
 		return known;
-	known = json_string_value(json_object_get(stacks->known, key));
 	if (object == PLACE)
 		name_place(stacks, address, text);
-	else if (object < 0 || !address ||
-		!stat_symbols_at(stacks->symbols, (size_t)object, address - 1, text, sizeof(text))) {
-		if (known)
-			snprintf(text, sizeof(text), "%.*s", KNOWN_MAX, known);
-		else
-			name_plainly(stacks, object, address, text);
-	}
+	else if (!name_by_file(stacks, object, address, key, text))
+		name_plainly(stacks, object, address, text);
 	stat_clean(clean, sizeof(clean), text);
+	stacks->n_bytes += strlen(clean);
 	json_object_set_new(stacks->names, key, json_string(clean));
 	known = json_string_value(json_object_get(stacks->names, key));
 	return known ? known : "?";
@@ -118,27 +131,37 @@ static bool is_end(const char *name)
 	return false;
 }
 
-char *stat_stacks_text(struct stat_stacks *stacks, const json_t *frames)
+char *stat_stacks_full_text(struct stat_stacks *stacks, const json_t *frames)
 {
-	size_t n = json_array_size(frames), used = 0, i;
+	size_t length = 0, i;
+	char *text = NULL;
+	FILE *out = stat_alloc(open_memstream(&text, &length));
 	const json_t *frame;
-	char *text;
 
-	n = n < FRAMES_MAX ? n : FRAMES_MAX;
-	text = stat_alloc(malloc(n * (FRAME_MAX + sizeof(STAT_FRAMES_BETWEEN)) + 2));
-	strcpy(text, "-");
 	json_array_foreach(frames, i, frame) {
 		const char *name;
 		int64_t object;
 		uint64_t address;
 
-		if (i == n || !read_frame(frame, &object, &address))
+		if (i == FRAMES_MAX || !read_frame(frame, &object, &address))
 			break;
 		name = name_of_frame(stacks, object, address);
-		if (used && is_end(name))
+		if (i && is_end(name))
 			break;
-		used += (size_t)sprintf(text + used, "%s%s", used ? STAT_FRAMES_BETWEEN : "", name);
+		fprintf(out, "%s%s", i ? STAT_FRAMES_BETWEEN : "", name);
 	}
+	if (!i)
+		fputc('-', out);
+	if (fclose(out) != 0)
+		stat_alloc(NULL);
+	return stat_alloc(text);
+}
+
+char *stat_stacks_text(struct stat_stacks *stacks, const json_t *frames)
+{
+	char *text = stat_stacks_full_text(stacks, frames);
+
+	stat_name_shorten(text);
 	return text;
 }
 

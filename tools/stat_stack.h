@@ -16,8 +16,11 @@ struct stat_stacks;
 struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid);
 void stat_stacks_free(struct stat_stacks *stacks);
 
-/* The whole stack in one line, to be freed; "-" if there is none. Not clean. */
+/* The stack in one line, to be freed; "-" if there is none. Long names are shortened (stat_name.h). Clean. */
 char *stat_stacks_text(struct stat_stacks *stacks, const json_t *frames);
+
+/* The same for programs to read: with all of each name. */
+char *stat_stacks_full_text(struct stat_stacks *stacks, const json_t *frames);
 
 /* The file of its first frame, or "-". Not clean. */
 const char *stat_stacks_library(struct stat_stacks *stacks, const json_t *frames);

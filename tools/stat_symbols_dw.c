@@ -29,6 +29,7 @@ enum {
 	NAME_MAX_BYTES = 4096, /* of a name before it is taken apart */
 	ID_MAX = 64,
 	OBJECTS_MAX = 4096,
+	PLACE_MAX = 320,
 };
 
 /* Each file has so much room among the addresses. */
@@ -151,20 +152,23 @@ __attribute__((format(printf, 2, 3))) static void append(struct text *text, cons
 		text->used = text->used + (size_t)n < text->size ? text->used + (size_t)n : text->size - 1;
 }
 
-static void append_name(struct text *text, const char *name)
+/* "NAME (FILE:LINE)" and what follows it, whole or with "..." for the end of the name, or not at all. */
+static void append_frame(struct text *text, const char *name, const char *file, int line, const char *after)
 {
 	char *readable = strlen(name) < NAME_MAX_BYTES ? cplus_demangle(name, DMGL_NO_OPTS) : NULL;
-
-	append(text, "%s", readable ? readable : name);
-	free(readable);
-}
-
-static void append_place(struct text *text, const char *file, int line)
-{
-	const char *slash = file ? strrchr(file, '/') : NULL;
+	const char *slash = file ? strrchr(file, '/') : NULL, *shown = readable ? readable : name;
+	size_t room = text->size - text->used, length = strlen(shown), rest;
+	char place[PLACE_MAX] = "";
 
 	if (file && line > 0)
-		append(text, " (%s:%d)", slash ? slash + 1 : file, line);
+		snprintf(place, sizeof(place), " (%.*s:%d)", PLACE_MAX - 32, slash ? slash + 1 : file, line);
+	rest = strlen(place) + strlen(after) + sizeof("...");
+	room = rest < room ? room - rest : 0;
+	if (length <= room)
+		append(text, "%s%s%s", shown, place, after);
+	else if (room)
+		append(text, "%.*s...%s%s", (int)room, shown, place, after);
+	free(readable);
 }
 
 static const char *name_of(Dwarf_Die *function)
@@ -220,9 +224,7 @@ static void append_inlined(
 
 		if (dwarf_tag(&parents[i]) != DW_TAG_inlined_subroutine)
 			continue;
-		append_name(text, name ? name : "?");
-		append_place(text, *file, *line);
-		append(text, "%s", STAT_FRAMES_BETWEEN);
+		append_frame(text, name ? name : "?", *file, *line, STAT_FRAMES_BETWEEN);
 		*file = call_file_of(cu, &parents[i]);
 		*line = number_of(&parents[i], DW_AT_call_line);
 	}
@@ -233,7 +235,7 @@ static void append_inlined(
 bool stat_symbols_at(struct stat_symbols *symbols, size_t object, uint64_t address, char *text, size_t size)
 {
 	Dwfl_Module *module = symbols && object < symbols->n ? symbols->modules[object] : NULL;
-	struct text line_of = {text, size, 0};
+	struct text line_of = {text, size - size / 4, 0}; /* the rest is for the function that is not inlined */
 	GElf_Addr bias = 0;
 	Dwarf_Addr dwarf_bias = 0;
 	const char *name, *file = NULL;
@@ -254,7 +256,7 @@ bool stat_symbols_at(struct stat_symbols *symbols, size_t object, uint64_t addre
 		append_inlined(&line_of, cu, address - dwarf_bias, &file, &line);
 	if (!name)
 		return false;
-	append_name(&line_of, name);
-	append_place(&line_of, file, line);
+	line_of.size = size;
+	append_frame(&line_of, name, file, line, "");
 	return true;
 }

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "stat_name.h"
 #include "stat_say.h"
 
 static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -85,7 +86,7 @@ struct stat_table {
 	char **cells; /* row by row */
 };
 
-enum { CELL_MAX = 1024 };
+enum { CELL_MAX = 1 << 14 };
 
 struct stat_table *stat_table_new(const char *const *headings, size_t n_columns)
 {
@@ -135,6 +136,16 @@ static size_t column_width(const struct stat_table *table, size_t column)
 	return width;
 }
 
+/* Stacks keep the file and line of their first frame. */
+static void print_cut(const char *cell, size_t columns)
+{
+	char *text = stat_alloc(strdup(cell));
+
+	stat_name_fit(text, columns);
+	fwrite(text, 1, stat_cut(text, columns), stdout);
+	free(text);
+}
+
 static void print_row(const struct stat_table *table, const char *const *cells,
 	const size_t *widths, size_t width)
 {
@@ -151,7 +162,7 @@ static void print_row(const struct stat_table *table, const char *const *cells,
 		if (is_right)
 			printf("%*s", pad, "");
 		if (i == last && !is_right && width > used)
-			fwrite(cell, 1, stat_cut(cell, width - used), stdout);
+			print_cut(cell, width - used);
 		else
 			fputs(cell, stdout);
 		if (!is_right && i < last)

@@ -10,6 +10,7 @@
 
 #include "stat_group.h"
 #include "stat_map.h"
+#include "stat_name.h"
 
 enum { ANSWER_MAX = 8 << 20, TIMEOUT_MS = 500, BAR = 20, HEAD = 34, LINE_MAX_BYTES = 160, REGION_LINES_MAX = 4096 };
 
@@ -277,6 +278,7 @@ static void draw_group(const struct top_screen *screen, const struct stat_group 
 {
 	char bytes[STAT_TEXT_MAX], oldest[STAT_TEXT_MAX] = "-", text[96];
 	int n = most ? (int)((double)group->bytes / (double)most * BAR + 0.5) : 0, column;
+	char *key = stat_alloc(strdup(group->key));
 	bool has_bar = screen->columns >= 70;
 
 	stat_bytes(bytes, group->bytes);
@@ -287,7 +289,11 @@ static void draw_group(const struct top_screen *screen, const struct stat_group 
 	for (int i = 0; has_bar && i < n; i++)
 		top_screen_part(
 			screen, row, column + i, STAT_PART_USED, stat_look_glyph(screen->look, STAT_PART_USED));
-	top_screen_put(screen, row, column + (has_bar ? BAR + 1 : 0), screen->columns, TOP_PLAIN, group->key);
+	column += has_bar ? BAR + 1 : 0;
+	if (column < screen->columns)
+		stat_name_fit(key, (size_t)(screen->columns - column));
+	top_screen_put(screen, row, column, screen->columns, TOP_PLAIN, key);
+	free(key);
 }
 
 static void draw_pool(const struct top_screen *screen, const struct stat_map_pool *pool, int row)

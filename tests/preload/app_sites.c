@@ -224,6 +224,37 @@ static void limited(void)
 	free_all();
 }
 
+/* A name as C++ has them: hold<std::pair<int, long>, ... 81 of them>(). Longer ones the demangler refuses. */
+#define NINE(text) text text text text text text text text text
+APART static void hold_many_types(size_t bytes) __asm__("_Z4holdIJ" NINE(NINE("St4pairIilE")) "EEvv");
+
+static void hold_many_types(size_t bytes)
+{
+	keep(app_alloc(bytes));
+	STAYS;
+}
+
+APART static void hold_here(void)
+{
+	hold_many_types(2 * MIB);
+	STAYS;
+}
+
+APART static void hold_there(void)
+{
+	hold_many_types(3 * MIB);
+	STAYS;
+}
+
+static void templates(void)
+{
+	app_start();
+	hold_here();
+	hold_there();
+	app_pause("held");
+	free_all();
+}
+
 /* Ends with blocks in its hands. */
 static void ends(void)
 {
@@ -242,6 +273,7 @@ const struct app_scenario app_scenarios[] = {
 	{"often", often},
 	{"fragmented", fragmented},
 	{"limited", limited},
+	{"templates", templates},
 	{"ends", ends},
 	{0},
 };

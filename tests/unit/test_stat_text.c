@@ -182,6 +182,27 @@ START_TEST(a_hostile_cell_does_not_widen_every_row)
 }
 END_TEST
 
+START_TEST(a_stack_in_a_narrow_table_keeps_the_file_and_line_of_its_first_frame)
+{
+	static const char *const headings[] = {">A", "<B"};
+	const char *cells[] = {"1", "Namespace::Class::grow_it_by_a_lot (grid.cpp:212) < main (main.cpp:7)"};
+	struct stat_table *table = stat_table_new(headings, 2);
+	FILE *own = stdout;
+	size_t length;
+	char *text;
+
+	stat_table_add(table, cells);
+	stdout = open_memstream(&text, &length);
+	ck_assert_ptr_nonnull(stdout);
+	stat_table_print(table, 40);
+	fclose(stdout);
+	stdout = own;
+	stat_table_free(table);
+	ck_assert_str_eq(text, "A  B\n1  Namespace::...by_a_lot (grid.cpp:212)\n");
+	free(text);
+}
+END_TEST
+
 static Suite *text_suite(void)
 {
 	Suite *suite = suite_create("stat_text");
@@ -194,6 +215,7 @@ static Suite *text_suite(void)
 	tcase_add_loop_test(tc, lines_are_broken_between_words, 0, ROWS(lines));
 	tcase_add_exit_test(tc, what_has_to_be_put_right_is_before_the_end_without_memory, IN_TIME);
 	tcase_add_test(tc, a_hostile_cell_does_not_widen_every_row);
+	tcase_add_test(tc, a_stack_in_a_narrow_table_keeps_the_file_and_line_of_its_first_frame);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
