@@ -6,6 +6,9 @@
 
 #include "pool.h"
 
+/* Up to this a request is small: split serves it from slabs. The driver itself packs together what is up to 1 MiB. */
+#define GP_SMALL_MAX GP_MIB
+
 struct gp_failure {
 	uint64_t bytes;	  /* asked for, as the pool rounds it */
 	bool is_hopeless; /* more than there could ever be: nothing was tried */

@@ -13,9 +13,6 @@
 
 enum { GP_N_BINS = GP_N_CLASSES };
 
-/* Up to this a request is small: split serves it from slabs. The driver itself packs together what is up to 1 MiB. */
-#define GP_SMALL_MAX GP_MIB
-
 struct gp_vm;
 
 struct gp_pool {

@@ -20,6 +20,9 @@ int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
 extern const struct gp_mapping_ops gp_mapping_ops;
 int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 
+/* What the driver says of that, without a trial: 0 and the granule, or -ENOTSUP. */
+int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);
+
 /*
  * backend_supply.c: what the context's segments are. Set up before anybody knows the context; what could not be had is
  * told at the first allocation. take makes the driver's call, between enter and leave.

@@ -255,7 +255,7 @@ static bool can_map(struct gp_context *context, uint64_t granule)
 	return !r || r == CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
+int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule)
 {
 	CUmemAllocationProp properties = properties_of(context);
 	size_t granule = 0;
@@ -266,6 +266,16 @@ int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
 		return -ENOTSUP;
 	granule = gp_max(granule, GRANULE);
 	if (granule & (granule - 1))
+		return -ENOTSUP;
+	*ret_granule = granule;
+	return 0;
+}
+
+int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
+{
+	uint64_t granule;
+
+	if (gp_mapping_granule(context, &granule))
 		return -ENOTSUP;
 	context->is_rdma_capable =
 		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);

@@ -25,6 +25,7 @@ enum {
 	CALLERS_JSON_BYTES = 512 << 10,
 	END_JSON_BYTES = (512 << 10) + CALLERS_JSON_BYTES,
 	N_HOLDERS = (GP_SITES_MAX + 1) + (GP_CALLERS_MAX + 1),
+	ALL_MEMORY = -2, /* no device has that number */
 };
 
 static void add(struct gp_holders *holders, const struct gp_holding *holding, uint64_t time_ns)
@@ -114,7 +115,15 @@ static size_t sort(struct gp_holders *holders, uint32_t n)
 	return n_held;
 }
 
-bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns)
+static bool is_of(const struct gp_holding *holding, int device)
+{
+	if (device == ALL_MEMORY)
+		return true;
+	return holding->kind == GP_HOLDING_PINNED ? device == -1 : device == holding->device;
+}
+
+/* Counts what is older, of a device, of pinned memory (-1), or of all memory. */
+static bool take(struct gp_leaks *leaks, uint64_t older_ns, int device)
 {
 	struct gp_census census;
 	uint64_t before;
@@ -131,11 +140,22 @@ bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns)
 		return false;
 	}
 	for (size_t i = 0; i < census.n; i++)
-		count(leaks, &census.list[i], before);
+		if (is_of(&census.list[i], device))
+			count(leaks, &census.list[i], before);
 	gp_census_free(&census);
 	leaks->n_sites = sort(leaks->sites, gp_sites_count() + 1);
 	leaks->n_callers = sort(leaks->callers, GP_CALLERS_MAX + 1);
 	return true;
+}
+
+bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns)
+{
+	return take(leaks, older_ns, ALL_MEMORY);
+}
+
+bool gp_leaks_take_of(struct gp_leaks *leaks, int device)
+{
+	return take(leaks, 0, device);
 }
 
 void gp_leaks_free(struct gp_leaks *leaks)

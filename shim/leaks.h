@@ -31,6 +31,9 @@ struct gp_leaks {
 
 /* Counts blocks that are that old at least. False without host memory. No lock may be held. */
 bool gp_leaks_take(struct gp_leaks *leaks, uint64_t older_ns);
+
+/* The same of one device's memory alone, or with -1 of pinned memory. */
+bool gp_leaks_take_of(struct gp_leaks *leaks, int device);
 void gp_leaks_free(struct gp_leaks *leaks);
 
 /* The first n of them as "callers", an array, as far as half a mebibyte goes. */

@@ -6,8 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "backend.h"
-#include "debug.h"
+#include "context.h"
 #include "driver.h"
 #include "origin.h"
 #include "others.h"
@@ -23,125 +22,11 @@ static struct gp_oom last;	   /* under the lock */
 static _Atomic uint64_t n_ooms;
 static uint64_t listed_ns; /* of who is busy */
 
-static uint64_t or_none(uint64_t limit, uint64_t charged)
-{
-	return limit == GP_NO_LIMIT ? GP_NO_LIMIT : limit - gp_min(charged, limit);
-}
-
-static void explain(struct gp_oom *oom)
-{
-	uint64_t left = or_none(oom->limit_bytes, oom->charged_bytes);
-	uint64_t room = gp_min(left, oom->device_free_bytes);
-	uint64_t wanted = gp_max(oom->bytes, oom->failure.bytes);
-	uint64_t held = oom->stats.cached_bytes + oom->stats.pending_bytes + oom->stats.returning_bytes;
-	uint64_t in_reach = room > UINT64_MAX - held ? UINT64_MAX : room + held;
-
-	oom->missing_bytes = wanted - gp_min(wanted, in_reach);
-	if (wanted > oom->limit_bytes)
-		oom->cause = GP_OOM_BEYOND_LIMIT;
-	else if (wanted > oom->device_total_bytes)
-		oom->cause = GP_OOM_BEYOND_DEVICE;
-	else if (!oom->missing_bytes && room != UINT64_MAX)
-		oom->cause = GP_OOM_FRAGMENTED;
-	else
-		oom->cause = left < oom->device_free_bytes ? GP_OOM_LIMITED : GP_OOM_FULL;
-}
-
-/* The segments of a pool, one after the other. */
-struct survey {
-	struct gp_oom *oom;
-	struct gp_oom_pin pin; /* the one under way; no bytes: none */
-	uint64_t piece_end, piece; /* cached blocks side by side */
-};
-
-static void insert(struct gp_oom *oom, const struct gp_oom_pin *pin)
-{
-	unsigned i = oom->n_pins < GP_OOM_PINS ? oom->n_pins++ : GP_OOM_PINS;
-
-	for (; i && oom->pins[i - 1].free_bytes < pin->free_bytes; i--)
-		if (i < GP_OOM_PINS)
-			oom->pins[i] = oom->pins[i - 1];
-	if (i < GP_OOM_PINS)
-		oom->pins[i] = *pin;
-}
-
-static void end_segment(struct survey *survey)
-{
-	struct gp_oom *oom = survey->oom;
-
-	if (survey->pin.n_used && survey->pin.free_bytes) {
-		oom->n_pinned_segments++;
-		oom->pinned_free_bytes += survey->pin.free_bytes;
-		insert(oom, &survey->pin);
-	}
-	survey->pin = (struct gp_oom_pin){0};
-	survey->piece_end = survey->piece = 0;
-}
-
-static void note_used(struct gp_oom_pin *pin, const struct gp_block_info *info)
-{
-	if (pin->n_used < GP_OOM_PIN_BLOCKS)
-		pin->blocks[pin->n_used] = (struct gp_oom_pin_block){.addr = info->addr, .bytes = info->rounded};
-	pin->n_used++;
-	pin->used_bytes += info->rounded;
-}
-
-static bool note_block(void *arg, const struct gp_block_info *info)
-{
-	struct survey *survey = arg;
-
-	if (survey->pin.bytes && survey->pin.base != info->segment_base)
-		end_segment(survey);
-	survey->pin.base = info->segment_base;
-	survey->pin.bytes = info->segment_size;
-	if (info->is_used) {
-		note_used(&survey->pin, info);
-	} else if (info->is_cached) {
-		survey->piece = (survey->piece_end == info->addr ? survey->piece : 0) + info->rounded;
-		survey->piece_end = info->addr + info->rounded;
-		survey->pin.free_bytes += info->rounded;
-		survey->pin.largest_free_bytes = gp_max(survey->pin.largest_free_bytes, survey->piece);
-		survey->oom->largest_free_bytes = gp_max(survey->oom->largest_free_bytes, survey->piece);
-	}
-	return true;
-}
-
-static void survey_pool(void *arg, struct gp_pool *pool)
-{
-	struct survey survey = {.oom = arg};
-
-	gp_pool_each_block(pool, note_block, &survey);
-	end_segment(&survey);
-}
-
-static void survey_context(void *arg, struct gp_context *context)
-{
-	const struct gp_oom *oom = arg;
-
-	if (context->device->index == oom->device)
-		gp_context_each_pool(context, survey_pool, arg);
-}
-
-/* Not of the pool that has failed alone: what lies in another region, or context, is missing here as well. */
-static void find_pins(struct gp_oom *oom, struct gp_pool *pool)
-{
-	struct gp_origin origin;
-
-	if (oom->what != GP_OOM_PINNED)
-		gp_context_each(survey_context, oom);
-	else if (pool)
-		survey_pool(oom, pool);
-	for (unsigned i = 0; i < oom->n_pins; i++)
-		for (unsigned k = 0; k < gp_min(oom->pins[i].n_used, GP_OOM_PIN_BLOCKS); k++)
-			if (gp_origin_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &origin) && !origin.is_freed)
-				oom->pins[i].blocks[k].site = origin.given;
-}
-
 static void find_holders(struct gp_oom *oom)
 {
 	struct gp_leaks leaks;
 
-	if (!gp_leaks_take(&leaks, 0))
+	if (!gp_leaks_take_of(&leaks, oom->device))
 		return;
 	oom->n_callers = (unsigned)gp_min(leaks.n_callers, GP_OOM_HOLDERS);
 	memcpy(oom->callers, leaks.callers, oom->n_callers * sizeof(*oom->callers));
@@ -159,6 +44,7 @@ static void gather_device(struct gp_oom *oom)
 
 	gp_tally_device(&tally, oom->device, true);
 	oom->stats = tally.stats;
+	oom->kind = gp_state_kind();
 	oom->device_free_bytes = tally.available_bytes;
 	oom->limit_bytes = oom->device_total_bytes = UINT64_MAX;
 	if (!device)
@@ -167,6 +53,7 @@ static void gather_device(struct gp_oom *oom)
 	oom->charged_bytes = atomic_load(&device->budget.charged_bytes);
 	oom->device_total_bytes = device->total_bytes;
 	oom->unpooled_bytes = atomic_load(&device->unpooled_bytes);
+	gp_oom_find_granule(oom);
 }
 
 static void gather_pinned(struct gp_oom *oom)
@@ -174,6 +61,7 @@ static void gather_pinned(struct gp_oom *oom)
 	struct gp_tally tally;
 
 	gp_tally_pinned(&tally);
+	oom->kind = GP_KIND_BINNED;
 	oom->stats = tally.stats;
 	oom->limit_bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
 	oom->charged_bytes = atomic_load(&gp_state.pinned_budget.charged_bytes);
@@ -206,12 +94,13 @@ static void gather(struct gp_oom *oom, struct gp_pool *pool)
 		gather_pinned(oom);
 	else
 		gather_device(oom);
+	oom->least_bytes = oom->stats.requested_bytes; /* unless each block is looked at */
 	if (is_listed(oom)) {
 		listed_ns = oom->time_ns;
-		find_pins(oom, pool);
+		gp_oom_survey(oom);
 		find_holders(oom);
 	}
-	explain(oom);
+	gp_oom_explain(oom);
 }
 
 static void report(enum gp_oom_what what, int device, struct gp_pool *pool, uint64_t bytes)

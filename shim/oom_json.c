@@ -18,7 +18,17 @@ static const char *name_of_what(enum gp_oom_what what)
 
 static const char *name_of_cause(enum gp_oom_cause cause)
 {
-	static const char *const names[] = {"beyond-device", "beyond-limit", "fragmented", "limited", "full"};
+	static const char *const names[GP_OOM_N_CAUSES] = {
+		[GP_OOM_BEYOND_DEVICE] = "beyond-device",
+		[GP_OOM_BEYOND_LIMIT] = "beyond-limit",
+		[GP_OOM_FRAGMENTED] = "fragmented",
+		[GP_OOM_LIMITED] = "limited",
+		[GP_OOM_FULL] = "full",
+		[GP_OOM_OTHERS] = "others",
+		[GP_OOM_REFUSED] = "refused",
+		[GP_OOM_PENDING] = "pending",
+		[GP_OOM_ROUNDED] = "rounded",
+	};
 
 	return names[cause];
 }
@@ -95,6 +105,12 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	gp_json_u64(out, "asked_bytes", oom->bytes);
 	gp_json_string(out, "cause", name_of_cause(oom->cause));
 	gp_json_u64(out, "missing_bytes", oom->missing_bytes);
+	gp_json_string(out, "pool", gp_kind_name(oom->kind));
+	gp_json_string(out, "better_pool", oom->is_vmm_better ? gp_kind_name(GP_KIND_VMM) : NULL);
+	gp_json_u64(out, "held_bytes", oom->held_bytes);
+	gp_json_amount(out, "usable_bytes", oom->usable_bytes);
+	gp_json_bool(out, "is_full", gp_oom_is_full(oom));
+	gp_json_u64(out, "movable_bytes", oom->movable_bytes);
 	gp_json_amount(out, "limit_bytes", oom->limit_bytes);
 	gp_json_u64(out, "charged_bytes", oom->charged_bytes);
 	gp_json_amount(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);

@@ -119,47 +119,110 @@ static void say_callers(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  holders: %s%s", line, oom->n_callers > CALLERS_SHOWN ? ", and others" : "");
 }
 
+/* Who holds most: the call site where stacks are known, else the library. */
+static void write_largest(char *text, size_t size, const struct gp_oom *oom)
+{
+	bool is_site = oom->n_holders && oom->holders[0].number;
+	const struct gp_holders *largest = is_site ? &oom->holders[0] : &oom->callers[0];
+	const char *name = gp_caller_name(largest->number);
+	char stack[GP_STACK_TEXT_MAX];
+	amount bytes;
+
+	*text = '\0';
+	if (is_site || oom->n_callers)
+		snprintf(text, size, "; the largest holder has %s: %s", gp_amount_text(bytes, largest->bytes),
+			is_site	? gp_stack_text(stack, largest->number)
+			: name	? name
+				: "unknown");
+}
+
+static const char *name_of_shortage(const struct gp_oom *oom)
+{
+	if (oom->cause == GP_OOM_LIMITED)
+		return "the limit is reached";
+	return oom->what == GP_OOM_PINNED ? "there is no more pinned memory" : "the device is full";
+}
+
+/* The limit or the device has no more, or others have it. */
+static void say_shortage(const struct gp_oom *oom)
+{
+	double percent = 100.0 * (double)oom->held_bytes / (double)gp_max(oom->usable_bytes, 1);
+	char largest[GP_STACK_TEXT_MAX + 64];
+	amount held, usable, missing, others;
+
+	write_largest(largest, sizeof(largest), oom);
+	gp_amount_text(held, oom->held_bytes);
+	if (oom->cause == GP_OOM_OTHERS)
+		gp_log(GP_LOG_WARN,
+			"  cause: the device is full: other processes, or CUDA itself, use %s of it; "
+			"the program holds %s",
+			gp_amount_text(others, gp_oom_others_bytes(oom)), held);
+	else if (gp_oom_is_full(oom))
+		gp_log(GP_LOG_WARN, "  cause: %s: the program itself holds %s of %s, %.1f %%%s", name_of_shortage(oom),
+			held, gp_amount_text(usable, oom->usable_bytes), percent, largest);
+	else
+		gp_log(GP_LOG_WARN, "  cause: %s: %s short even if all free memory were in one piece%s",
+			name_of_shortage(oom), gp_amount_text(missing, oom->missing_bytes), largest);
+}
+
 static void say_cause(const struct gp_oom *oom)
 {
-	amount missing, free_bytes, largest;
+	uint64_t rounding = oom->stats.used_bytes - gp_min(oom->least_bytes, oom->stats.used_bytes);
+	amount one, other;
 
 	switch (oom->cause) {
 	case GP_OOM_BEYOND_DEVICE:
-		gp_log(GP_LOG_WARN, "  cause: it is more than there is at all");
+		gp_log(GP_LOG_WARN, "  cause: the request is larger than %s",
+			oom->what == GP_OOM_PINNED ? "the machine's memory" : "the device");
 		break;
 	case GP_OOM_BEYOND_LIMIT:
-		gp_log(GP_LOG_WARN, "  cause: it is more than the limit allows at all");
+		gp_log(GP_LOG_WARN, "  cause: the request is larger than the limit");
 		break;
 	case GP_OOM_FRAGMENTED:
-		gp_log(GP_LOG_WARN, "  cause: fragmentation: %s are free in %" PRIu64
-			" driver allocations of which the program holds parts, at most %s in one piece",
-			gp_amount_text(free_bytes, oom->pinned_free_bytes), oom->n_pinned_segments,
-			gp_amount_text(largest, oom->largest_free_bytes));
+		gp_log(GP_LOG_WARN,
+			"  cause: fragmentation: %s are free between blocks that the program holds, "
+			"at most %s in one piece",
+			gp_amount_text(one, oom->stats.cached_bytes), gp_amount_text(other, oom->largest_free_bytes));
 		break;
-	case GP_OOM_LIMITED:
-		gp_log(GP_LOG_WARN, "  cause: the limit is reached: %s are missing",
-			gp_amount_text(missing, oom->missing_bytes));
+	case GP_OOM_REFUSED:
+		gp_log(GP_LOG_WARN, "  cause: the driver refused, though it has %s free",
+			gp_amount_text(one, oom->device_free_bytes));
 		break;
-	case GP_OOM_FULL:
-		gp_log(GP_LOG_WARN, "  cause: the memory is full; even in one piece what is free would lack %s",
-			gp_amount_text(missing, oom->missing_bytes));
+	case GP_OOM_PENDING:
+		gp_log(GP_LOG_WARN, "  cause: the GPU may still use %s that the program has freed",
+			gp_amount_text(one, oom->stats.pending_bytes));
+		break;
+	case GP_OOM_ROUNDED:
+		gp_log(GP_LOG_WARN, "  cause: rounding: the pool type %s takes %s more than the program asked for",
+			gp_kind_name(oom->kind), gp_amount_text(one, rounding));
+		break;
+	default:
+		say_shortage(oom);
 		break;
 	}
 }
 
-/* What the reader can do; the command comes with each. */
+static bool is_limit_in_the_way(const struct gp_oom *oom)
+{
+	return oom->cause == GP_OOM_LIMITED || oom->cause == GP_OOM_BEYOND_LIMIT;
+}
+
+/* What the reader can do. The command that shows more stands before it. */
 static const char *advice_of(const struct gp_oom *oom)
 {
-	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
-
+	if (oom->is_vmm_better)
+		return " shows the blocks in the way; GPUPOOL_POOL=vmm can move free memory together";
 	if (oom->cause == GP_OOM_FRAGMENTED)
-		return " shows the blocks in the way; GPUPOOL_POOL=binned has no such parts";
-	if (oom->cause == GP_OOM_LIMITED || oom->cause == GP_OOM_BEYOND_LIMIT)
-		return oom->what == GP_OOM_PINNED ? "; GPUPOOL_PINNED_LIMIT sets the limit"
-						  : "; GPUPOOL_LIMIT sets the limit";
-	if (oom->cause == GP_OOM_FULL && oom->what != GP_OOM_PINNED &&
-		taken - gp_min(taken, oom->charged_bytes) > oom->missing_bytes)
-		return " tells more; others hold more of the device than is missing: nvidia-smi";
+		return " shows the blocks in the way";
+	if (oom->cause == GP_OOM_ROUNDED && oom->what != GP_OOM_PINNED)
+		return " tells more; GPUPOOL_RECORD=FILE and gpupool-stat replay FILE compare the pool types";
+	if (oom->cause == GP_OOM_PENDING)
+		return " tells more; synchronize before the allocation, or let it wait with GPUPOOL_OOM_WAIT";
+	if (oom->cause == GP_OOM_OTHERS)
+		return " tells more; nvidia-smi lists the processes on the device";
+	if (is_limit_in_the_way(oom))
+		return oom->what == GP_OOM_PINNED ? " tells more; GPUPOOL_PINNED_LIMIT sets the limit"
+						  : " tells more; GPUPOOL_LIMIT sets the limit";
 	if (!(atomic_load(&gp_origin_mode) & GP_ORIGIN_STACKS))
 		return " tells more; with GPUPOOL_STACKS=16 also where that was allocated";
 	return " shows who holds the memory";

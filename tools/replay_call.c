@@ -152,6 +152,17 @@ static int alloc(struct replay_pool *p, const struct replay_event *e, struct gp_
 		      : gp_pool_alloc(p->pool, e->values[1], 0, ret_addr);
 }
 
+/* How far the program comes before the first allocation that fails here alone. */
+static void note_progress(struct replay_state *run, bool is_served)
+{
+	struct replay_result *result = run->result;
+
+	if (result->n_refused)
+		return;
+	result->n_served += is_served;
+	result->peak_served_bytes = gp_max(result->peak_served_bytes, run->live_bytes);
+}
+
 static void run_alloc(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p = run->pools[e->pool];
@@ -169,6 +180,7 @@ static void run_alloc(struct replay_state *run, const struct replay_event *e)
 		(void)gp_pool_free(&p->memory->map, addr, GP_FREE_SYNCED);
 	else if (was_served)
 		run->result->n_refused++;
+	note_progress(run, !r && was_served);
 }
 
 /* As the hooks do it. */

@@ -44,6 +44,8 @@ struct replay_result {
 	struct gp_stats device, pinned; /* of all pools together */
 	uint64_t peak_reserved_bytes, peak_reserved_pinned_bytes;
 	uint64_t n_refused; /* allocations that failed here and did not when they were recorded */
+	/* How far it came until the first of these: allocations that were served, and bytes live at the most. */
+	uint64_t n_served, peak_served_bytes;
 	unsigned n_rows;
 	struct replay_row rows[REPLAY_ROWS];
 };

@@ -125,6 +125,16 @@ static void show_rows(const struct replay_contents *c, const struct replay_resul
 	print_and_free(table);
 }
 
+static void show_refused(const struct replay_result *result)
+{
+	char live[STAT_TEXT_MAX];
+
+	stat_bytes(live, result->peak_served_bytes);
+	printf("%" PRIu64 " allocation%s here that did not when it was recorded; before that, %" PRIu64
+	       " are served, and at most %s are live\n",
+		result->n_refused, result->n_refused == 1 ? " fails" : "s fail", result->n_served, live);
+}
+
 void replay_show(const struct replay_contents *c, const struct replay_result *results, size_t n)
 {
 	show_contents(c);
@@ -133,8 +143,7 @@ void replay_show(const struct replay_contents *c, const struct replay_result *re
 	for (size_t i = 0; i < n; i++) {
 		printf("\n%s\n", gp_kind_name(results[i].settings.kind));
 		if (results[i].n_refused)
-			printf("%" PRIu64 " allocations fail here that did not when it was recorded\n",
-				results[i].n_refused);
+			show_refused(&results[i]);
 		show_rows(c, &results[i]);
 	}
 }
@@ -182,6 +191,8 @@ static json_t *make_run(const struct replay_contents *c, const struct replay_res
 	json_object_set_new(
 		object, "limit_bytes", is_limited ? json_integer((json_int_t)r->settings.limit_bytes) : json_null());
 	set(object, "n_refused", r->n_refused);
+	set(object, "n_served", r->n_served);
+	set(object, "peak_served_bytes", r->peak_served_bytes);
 	json_object_set_new(object, "device", make_stats(&r->device, r->peak_reserved_bytes, c->peak_live_bytes));
 	json_object_set_new(object, "pinned",
 		make_stats(&r->pinned, r->peak_reserved_pinned_bytes, c->peak_live_pinned_bytes));

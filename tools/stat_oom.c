@@ -20,11 +20,15 @@ enum { STATUS_MAX = 1 << 20 };
 static const struct {
 	const char *name, *text;
 } causes[] = {
-	{"beyond-device", "it is more than there is at all"},
-	{"beyond-limit", "it is more than the limit allows at all"},
+	{"beyond-device", "the request is larger than the device"},
+	{"beyond-limit", "the request is larger than the limit"},
 	{"fragmented", "fragmentation: enough is free, but not in one piece"},
 	{"limited", "the limit is reached"},
 	{"full", "the memory is full"},
+	{"others", "the device is full; other processes, or CUDA itself, use most of it"},
+	{"refused", "the driver refused, though it has enough free"},
+	{"pending", "the GPU may still use what the program has freed"},
+	{"rounded", "the pool rounds sizes up by more than is missing"},
 };
 
 static const char *cause_of(const json_t *oom)
@@ -62,6 +66,25 @@ static void print_numbers(const json_t *oom)
 
 	print_bytes(oom, "process", process, sizeof(process) / sizeof(*process));
 	print_bytes(oom, "device", device, sizeof(device) / sizeof(*device));
+}
+
+/* What the program itself holds of what the process may use, and which pool type would have served the request. */
+static void print_share(const json_t *oom)
+{
+	const json_t *better = json_object_get(oom, "better_pool");
+	char held_text[STAT_TEXT_MAX], usable_text[STAT_TEXT_MAX], pool[32];
+	uint64_t held, usable;
+
+	if (stat_reply_u64(oom, "held_bytes", &held) && stat_reply_u64(oom, "usable_bytes", &usable) && usable) {
+		stat_bytes(held_text, held);
+		stat_bytes(usable_text, usable);
+		printf("%-8s holds %s of the %s that it may use, %.1f%%\n", "program", held_text, usable_text,
+			100 * (double)held / (double)usable);
+	}
+	if (!json_is_string(better))
+		return;
+	stat_clean(pool, sizeof(pool), json_string_value(better));
+	printf("%-8s GPUPOOL_POOL=%s can move free memory together\n", "advice", pool);
 }
 
 static void print_rounds(const json_t *oom)
@@ -192,6 +215,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 		printf("; %s are missing", missing);
 	putchar('\n');
 	print_numbers(oom);
+	print_share(oom);
 	stat_leaks_print_stack(stacks, "asked at", json_object_get(oom, "frames"));
 	print_rounds(oom);
 	print_peers(oom);

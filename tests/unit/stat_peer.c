@@ -70,6 +70,7 @@ const char peer_leaks[] =
 const char peer_oom[] =
 	"{\"schema\":\"gpupool.oom/1\",\"pid\":7,\"n_ooms\":1,\"last\":{\"age_ns\":1000000000,\"kind\":\"device\","
 	"\"device\":0,\"asked_bytes\":1073741824,\"cause\":\"full\",\"missing_bytes\":1048576,\"used_bytes\":512,"
+	"\"held_bytes\":512,\"usable_bytes\":1024,\"better_pool\":\"vmm\","
 	"\"limit_bytes\":null,\"rounds\":[{\"name\":\"settle\",\"yielded_bytes\":1,\"ns\":1200}],"
 	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]},"
 	OBJECTS "}";

@@ -476,12 +476,19 @@ START_TEST(under_a_limit_it_shows_what_would_fail)
 	ck_assert_int_eq(STAT("replay", path, "--json", "--limit=64MiB"), 0);
 	read_answer();
 	ck_assert_int_eq(number(run_of("none"), "n_refused"), 1);
+	ck_assert_int_eq(number(run_of("none"), "n_served"), 1);
+	ck_assert_int_eq(number(run_of("none"), "peak_served_bytes"), 40 * MIB);
 	ck_assert_int_eq(stat_of("none", "ooms"), 1);
 	ck_assert_int_le(stat_of("none", "peak_total_bytes"), 64 * MIB);
 	ck_assert_int_eq(STAT("replay", path, "--json"), 0);
 	read_answer();
 	ck_assert_int_eq(number(run_of("none"), "n_refused"), 0);
+	ck_assert_int_eq(number(run_of("none"), "n_served"), 3);
+	ck_assert_int_eq(number(run_of("none"), "peak_served_bytes"), 80 * MIB);
 	ck_assert_int_eq(stat_of("none", "peak_live_bytes"), 80 * MIB);
+	ck_assert_int_eq(STAT("replay", path, "--limit=64MiB", "--pool=none"), 0);
+	ck_assert_ptr_nonnull(strstr(stat_out, "1 allocation fails here that did not when it was recorded; before "
+					       "that, 1 are served, and at most 40.0 MiB are live\n"));
 }
 END_TEST
 

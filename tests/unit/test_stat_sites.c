@@ -65,6 +65,8 @@ START_TEST(an_out_of_memory_is_shown_with_the_others_on_the_machine)
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
 	stat_check_in(stat_out, "1 out-of-memory error; the last 1s ago on device 0: asked for 1.00 GiB\n");
 	stat_check_in(stat_out, "cause    the memory is full; 1.00 MiB are missing\n");
+	stat_check_in(stat_out, "program  holds 512 B of the 1.00 KiB that it may use, 50.0%\n");
+	stat_check_in(stat_out, "advice   GPUPOOL_POOL=vmm can move free memory together\n");
 	stat_check_in(stat_out, "asked at: solver+0x1000\n");
 	stat_check_in(stat_out, "(no stack)\n");
 	ck_assert_ptr_null(strstr(stat_out, "Other programs"));

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Why memory ran out, judged by what would have helped.
+ *
+ *   1. More than the limit or the device has: nothing could have helped.
+ *   2. The program itself holds over 95 % of what the process may use: it is full. No pool type could serve much more.
+ *      Where the device sets the bound, and others hold more of it than the program does, they are the cause.
+ *   3. The driver and the limit have room, and the driver refused nevertheless.
+ *   4. What the pool has cached would have served, in one piece: fragmentation.
+ *   5. What the program has freed would have served, but the GPU is not known to be done with it.
+ *   6. What the pool adds to sizes would have served: rounding.
+ *   7. Otherwise the limit is reached, or the device is full.
+ *
+ * The program's own share counts each block as every pool type takes it at the least, in multiples of GP_ALIGN.
+ *
+ * A pool type is recommended in one case only: fragmentation in a pool of the type split, where vmm could have put
+ * enough memory together by the estimate of oom_survey.c, with a margin. The other types are never recommended. They go
+ * further only where they ask the driver each time, and leave small blocks to it, which no limit counts.
+ */
+
+#include "oom.h"
+
+/*
+ * Beyond the first share of what is usable the program itself is the cause. The second is the margin of the estimate:
+ * with less of it more recommendations are wrong, with more of it good ones are missed.
+ */
+enum { FULL_PERCENT = 95, MARGIN_SHARE = 32 };
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t left_of_limit(const struct gp_oom *oom)
+{
+	if (oom->limit_bytes == GP_NO_LIMIT)
+		return GP_NO_LIMIT;
+	return oom->limit_bytes - gp_min(oom->charged_bytes, oom->limit_bytes);
+}
+
+static bool is_limit_nearer(const struct gp_oom *oom)
+{
+	return left_of_limit(oom) < oom->device_free_bytes;
+}
+
+/* What the driver would have to give for the request alone: with vmm whole granules, and its ends may lie in two. */
+static uint64_t needed_from_driver(const struct gp_oom *oom, uint64_t wanted)
+{
+	if (oom->kind != GP_KIND_VMM || !oom->granule)
+		return wanted;
+	return gp_round_up(wanted, oom->granule) + oom->granule;
+}
+
+static enum gp_oom_cause cause_of_shortage(const struct gp_oom *oom)
+{
+	uint64_t others = gp_oom_others_bytes(oom);
+
+	if (is_limit_nearer(oom))
+		return GP_OOM_LIMITED;
+	if (oom->device_free_bytes != UINT64_MAX && others > oom->held_bytes && others >= oom->missing_bytes)
+		return GP_OOM_OTHERS;
+	return GP_OOM_FULL;
+}
+
+static enum gp_oom_cause cause_of(const struct gp_oom *oom, uint64_t wanted, uint64_t room)
+{
+	uint64_t rounding = oom->stats.used_bytes - gp_min(oom->least_bytes, oom->stats.used_bytes);
+
+	if (wanted > oom->limit_bytes)
+		return GP_OOM_BEYOND_LIMIT;
+	if (wanted > oom->device_total_bytes)
+		return GP_OOM_BEYOND_DEVICE;
+	if (gp_oom_is_full(oom) || room == UINT64_MAX)
+		return cause_of_shortage(oom);
+	if (room >= needed_from_driver(oom, wanted))
+		return GP_OOM_REFUSED;
+	if (!oom->missing_bytes)
+		return GP_OOM_FRAGMENTED;
+	if (oom->missing_bytes <= oom->stats.pending_bytes)
+		return GP_OOM_PENDING;
+	if (oom->missing_bytes <= sum(rounding, oom->stats.pending_bytes))
+		return GP_OOM_ROUNDED;
+	return cause_of_shortage(oom);
+}
+
+bool gp_oom_is_full(const struct gp_oom *oom)
+{
+	return oom->usable_bytes != UINT64_MAX && oom->held_bytes > oom->usable_bytes / 100 * FULL_PERCENT;
+}
+
+uint64_t gp_oom_others_bytes(const struct gp_oom *oom)
+{
+	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
+
+	return taken - gp_min(oom->charged_bytes, taken);
+}
+
+void gp_oom_explain(struct gp_oom *oom)
+{
+	uint64_t room = gp_min(left_of_limit(oom), oom->device_free_bytes);
+	uint64_t wanted = gp_round_up(gp_min(oom->bytes, UINT64_MAX - GP_ALIGN), GP_ALIGN);
+	uint64_t in_reach = sum(room, oom->stats.cached_bytes + oom->stats.returning_bytes);
+
+	oom->held_bytes = sum(oom->least_bytes, oom->unpooled_bytes);
+	oom->usable_bytes = gp_min(oom->limit_bytes, sum(oom->charged_bytes, oom->device_free_bytes));
+	oom->missing_bytes = wanted - gp_min(wanted, in_reach);
+	oom->cause = cause_of(oom, wanted, room);
+	oom->is_vmm_better = oom->cause == GP_OOM_FRAGMENTED && oom->kind == GP_KIND_SPLIT && oom->granule &&
+			     sum(room, oom->movable_bytes) >= sum(wanted, oom->usable_bytes / MARGIN_SHARE);
+}

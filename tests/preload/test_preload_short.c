@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * What an out-of-memory message says, held against what the other pool types make of the same program: its recording
+ * without a limit is replayed under the limit of the run that failed. The rules:
+ *
+ *	it recommends a pool type	that type serves more allocations
+ *	the limit is reached		no type goes further by the margin
+ *	fragmentation, nothing else	neither split nor vmm does; the types that have no parts of driver allocations
+ *					leave small blocks to the driver, which no limit counts
+ *	rounding			it names the replay, which alone can tell
+ */
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "play.h"
+
+#define LIMIT "200MiB"
+
+enum { MARGIN_PERCENT = 5 };
+
+enum type { SIMPLE, BINNED, SPLIT, VMM, N_TYPES };
+static const char *const types[N_TYPES] = {"simple", "binned", "split", "vmm"};
+
+/* How far a program came. */
+struct way {
+	uint64_t n_served, live_bytes;
+	bool is_refused;
+};
+
+static char answer[256 * 1024];
+
+static void take_oom(const char *name)
+{
+	snprintf(answer, sizeof(answer), "%s", play_ask("oom"));
+}
+
+static json_t *parse(const char *text)
+{
+	json_error_t where;
+	json_t *object = json_loads(text, 0, &where);
+
+	ck_assert_msg(json_is_object(object), "%s: %s", where.text, text);
+	return object;
+}
+
+static struct way replay(enum type type)
+{
+	static char text[64 * 1024];
+	char words[128];
+	const json_t *run, *device;
+	struct way way;
+	json_t *object;
+
+	snprintf(words, sizeof(words), "replay --json --limit=" LIMIT " --pool=%s %s/recording", types[type], play_dir);
+	ck_assert_int_eq(play_stat_says(words, text, sizeof(text)), 0);
+	object = parse(text);
+	run = json_array_get(json_object_get(object, "runs"), 0);
+	device = json_object_get(run, "device");
+	ck_assert(json_is_integer(json_object_get(run, "n_served")) && json_is_object(device));
+	way.n_served = (uint64_t)json_integer_value(json_object_get(run, "n_served"));
+	way.live_bytes = (uint64_t)json_integer_value(json_object_get(run, "peak_served_bytes"));
+	way.is_refused = json_integer_value(json_object_get(run, "n_refused")) > 0;
+	json_decref(object);
+	return way;
+}
+
+static void record(const char *scenario)
+{
+	const char *const env[] = {"GPUPOOL_RECORD=recording", NULL};
+
+	play_run(&(struct play){
+		.program = "app_short", .words = {scenario}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_msg(!play_fact("refused"), "it is to have all that it wants: %s", play_err);
+}
+
+static struct way run(const char *scenario, enum type type)
+{
+	char pool[32];
+	const char *const env[] = {pool, "GPUPOOL_LIMIT=" LIMIT, NULL};
+
+	snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", types[type]);
+	play_run(&(struct play){.program = "app_short",
+		.words = {scenario},
+		.env = env,
+		.preload = play_library,
+		.at_pause = take_oom});
+	ck_assert_int_eq(play_status, 0);
+	return (struct way){play_fact("served"), play_fact("live"), play_fact("refused")};
+}
+
+/* The type that the message names, or N_TYPES. */
+static enum type recommended(void)
+{
+	static const char variable[] = "GPUPOOL_POOL=";
+	const char *name = strstr(play_err, variable);
+
+	for (enum type type = 0; name && type < N_TYPES; type++)
+		if (!strncmp(name + strlen(variable), types[type], strlen(types[type])))
+			return type;
+	ck_assert_msg(!name, "%s", play_err);
+	return N_TYPES;
+}
+
+static bool is_further(const struct way *way, const struct way *than)
+{
+	return way->n_served * 100 > than->n_served * (100 + MARGIN_PERCENT) &&
+	       way->live_bytes * 100 > than->live_bytes * (100 + MARGIN_PERCENT);
+}
+
+static void check_against(const struct way ways[static N_TYPES], enum type type, const char *cause)
+{
+	enum type better = recommended();
+	bool is_shared = !strcmp(cause, "fragmented");
+
+	if (better != N_TYPES) {
+		ck_assert_msg(ways[better].n_served > ways[type].n_served || !ways[better].is_refused,
+			"%s served %lu, and %s, which is recommended, %lu", types[type], ways[type].n_served,
+			types[better], ways[better].n_served);
+		return;
+	}
+	if (!strcmp(cause, "rounded")) {
+		ck_assert_msg(strstr(play_err, "gpupool-stat replay"), "%s", play_err);
+		return;
+	}
+	for (enum type other = is_shared ? SPLIT : 0; other < N_TYPES; other++)
+		ck_assert_msg(!is_further(&ways[other], &ways[type]),
+			"%s served %lu allocations, %s %lu, and nothing is recommended: %s", types[type],
+			ways[type].n_served, types[other], ways[other].n_served, play_err);
+}
+
+/* The cause under each type; NULL: nothing is refused there. */
+static const struct program {
+	const char *scenario;
+	const char *causes[N_TYPES];
+	const char *recommended; /* under split */
+} programs[] = {
+	{"leak", {"rounded", "rounded", "fragmented", "limited"}, "vmm"},
+	{"leak-beside-work", {"limited", "rounded", "fragmented", "limited"}, "vmm"},
+	{"leak-small", {"limited", "rounded", "limited", "limited"}, NULL},
+	{"too-large", {"limited", "limited", "limited", "limited"}, NULL},
+	{"sieve", {NULL, NULL, "fragmented", NULL}, "vmm"},
+	{"sieve-odd", {NULL, NULL, "fragmented", "fragmented"}, NULL},
+	{"small-survivors", {NULL, NULL, "fragmented", "fragmented"}, NULL},
+	{"training", {"rounded", "rounded", "fragmented", "limited"}, "vmm"},
+	{"growing-inputs", {"rounded", "rounded", "fragmented", "limited"}, NULL},
+	{"doubling", {"limited", "limited", "limited", "limited"}, NULL},
+	{"mixed", {"rounded", "rounded", "fragmented", "limited"}, NULL},
+	{"mixed-survivors", {"rounded", "rounded", "fragmented", "fragmented"}, "vmm"},
+	{"above-classes", {"rounded", "rounded", "fragmented", "limited"}, "vmm"},
+	{"managed", {"limited", "limited", "limited", "limited"}, NULL},
+	{"region", {"limited", "limited", "limited", "limited"}, NULL},
+	{"other-context", {"limited", "limited", "limited", "limited"}, NULL},
+};
+
+static void check_type(const struct program *program, const struct way ways[static N_TYPES], enum type type)
+{
+	struct way way = run(program->scenario, type);
+	const char *cause = program->causes[type];
+	const json_t *last;
+	json_t *object;
+
+	ck_assert_msg(way.is_refused == !!cause, "%s under %s: %s", program->scenario, types[type], play_err);
+	if (!cause)
+		return;
+	/* A replay asks no other pool of the context. */
+	if (strcmp(program->scenario, "region"))
+		ck_assert_uint_eq(way.n_served, ways[type].n_served);
+	object = parse(answer);
+	last = json_object_get(object, "last");
+	check_against(ways, type, json_string_value(json_object_get(last, "cause")));
+	ck_assert_str_eq(json_string_value(json_object_get(last, "cause")), cause);
+	if (type == SPLIT && program->recommended)
+		ck_assert_pstr_eq(json_string_value(json_object_get(last, "better_pool")), program->recommended);
+	else
+		ck_assert(json_is_null(json_object_get(last, "better_pool")));
+	json_decref(object);
+}
+
+START_TEST(the_advice_of_an_out_of_memory_is_what_a_replay_confirms)
+{
+	const struct program *program = &programs[_i];
+	struct way ways[N_TYPES];
+
+	record(program->scenario);
+	for (enum type type = 0; type < N_TYPES; type++)
+		ways[type] = replay(type);
+	for (enum type type = 0; type < N_TYPES; type++)
+		check_type(program, ways, type);
+}
+END_TEST
+
+/* Where the device and not a limit sets the bound, the driver's own slabs count: no type serves more. */
+START_TEST(small_blocks_that_stay_are_as_much_in_the_way_of_types_without_slabs)
+{
+	static const char *const all[] = {"none", "simple", "binned", "split", "vmm"};
+	struct way least = {.n_served = UINT64_MAX, .live_bytes = UINT64_MAX}, most = {0};
+
+	for (size_t i = 0; i < LENGTH(all); i++) {
+		char pool[32];
+		const char *const env[] = {pool, "SIMGPU_MEMORY=204MiB", "GPUPOOL_RESERVE=0", NULL};
+
+		snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", all[i]);
+		play_run(&(struct play){.program = "app_short",
+			.words = {"small-survivors"},
+			.env = env,
+			.preload = play_library});
+		ck_assert(play_fact("refused"));
+		least.n_served = play_fact("served") < least.n_served ? play_fact("served") : least.n_served;
+		least.live_bytes = play_fact("live") < least.live_bytes ? play_fact("live") : least.live_bytes;
+		most.n_served = play_fact("served") > most.n_served ? play_fact("served") : most.n_served;
+		most.live_bytes = play_fact("live") > most.live_bytes ? play_fact("live") : most.live_bytes;
+	}
+	ck_assert(!is_further(&most, &least));
+}
+END_TEST
+
+static const struct {
+	const char *env[4], *scenario, *cause, *says[2];
+} messages[] = {
+	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm"}, "leak", "full",
+		{"cause: the device is full: the program itself holds 198.25 MiB of ",
+			"; the largest holder has 198.25 MiB: app_short\n"}},
+	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm", "GPUPOOL_STACKS=8"}, "leak", "full",
+		{"cause: the device is full: the program itself holds 198.25 MiB of ",
+			"; the largest holder has 198.25 MiB: app_short+0x"}},
+	{{"GPUPOOL_LIMIT=" LIMIT}, "too-large", "limited",
+		{"cause: the limit is reached: 70.00 MiB short even if all free memory were in one piece; the largest "
+		 "holder has 120.00 MiB: app_short\n",
+			" tells more; GPUPOOL_LIMIT sets the limit\n"}},
+	{{"SIMGPU_MEMORY=500MiB", "SIMGPU_CONTEXT_MEMORY=300MiB", "GPUPOOL_POOL=vmm"}, "leak", "others",
+		{"cause: the device is full: other processes, or CUDA itself, use 300.00 MiB of it; the program holds "
+		 "198.25 MiB\n",
+			" tells more; nvidia-smi lists the processes on the device\n"}},
+	{{"SIMGPU_FAULT=cuMemAlloc_v2:3+=2"}, "leak", "refused",
+		{"cause: the driver refused, though it has 15.9", " GiB free"}},
+	{{"GPUPOOL_LIMIT=" LIMIT, "GPUPOOL_POOL=binned"}, "leak", "rounded",
+		{"cause: rounding: the pool type binned takes 49.80 MiB more than the program asked for\n",
+			" tells more; GPUPOOL_RECORD=FILE and gpupool-stat replay FILE compare the pool types\n"}},
+	{{"GPUPOOL_LIMIT=" LIMIT}, "sieve", "fragmented",
+		{"cause: fragmentation: 22.00 MiB are free between blocks that the program holds, at most 3.99 MiB in "
+		 "one piece\n",
+			" shows the blocks in the way; GPUPOOL_POOL=vmm can move free memory together\n"}},
+	{{"GPUPOOL_LIMIT=" LIMIT}, "small-survivors", "fragmented", {" shows the blocks in the way\n", "next: "}},
+	/* As the program had them, vmm is not to be had. */
+	{{"GPUPOOL_LIMIT=" LIMIT, "SIMGPU_LACKS=102"}, "sieve", "fragmented",
+		{" shows the blocks in the way\n", "cause: fragmentation: "}},
+};
+
+START_TEST(an_out_of_memory_message_names_its_cause_and_what_to_do)
+{
+	char cause[64];
+
+	play_run(&(struct play){.program = "app_short",
+		.words = {messages[_i].scenario},
+		.env = messages[_i].env,
+		.preload = play_library,
+		.at_pause = take_oom});
+	ck_assert(play_fact("refused"));
+	snprintf(cause, sizeof(cause), "\"cause\":\"%s\"", messages[_i].cause);
+	ck_assert_msg(strstr(answer, cause), "%s is not in %s", cause, answer);
+	for (size_t i = 0; i < LENGTH(messages[_i].says); i++)
+		ck_assert_msg(strstr(play_err, messages[_i].says[i]), "'%s' is not in %s", messages[_i].says[i],
+			play_err);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, the_advice_of_an_out_of_memory_is_what_a_replay_confirms, 0, (int)LENGTH(programs));
+	tcase_add_test(tc, small_blocks_that_stay_are_as_much_in_the_way_of_types_without_slabs);
+	tcase_add_loop_test(tc, an_out_of_memory_message_names_its_cause_and_what_to_do, 0, (int)LENGTH(messages));
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"short", add}, 1);
+}
