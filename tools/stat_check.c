@@ -18,13 +18,16 @@
 
 enum { LEVELS_MAX = 16 };
 
-/* What can be held against a level. A share is one of the limit, or where there is none of the device. */
-enum what { TOTAL, USED, CACHED, PENDING, OUTSIDE, DEVICE, OOMS, N_WHATS };
+/*
+ * What can be held against a level. A share is one of the limit, or where there is none of the device. A level without
+ * a name is about the first, and so are the defaults: what is merely cached goes back when it is needed.
+ */
+enum what { USED, TOTAL, CACHED, PENDING, OUTSIDE, DEVICE, OOMS, N_WHATS };
 static const struct {
 	const char *name, *member;
 } whats[N_WHATS] = {
+	[USED] = {"used", "used_bytes"}, /* and what is not pooled */
 	[TOTAL] = {"total", "total_bytes"},
-	[USED] = {"used", "used_bytes"},
 	[CACHED] = {"cached", "cached_bytes"},
 	[PENDING] = {"pending", "pending_bytes"},
 	[OUTSIDE] = {"outside", "outside_bytes"},
@@ -40,7 +43,7 @@ struct level {
 };
 
 struct levels {
-	struct level list[LEVELS_MAX];
+	struct level list[LEVELS_MAX + 1]; /* one that nobody typed */
 	size_t n;
 };
 
@@ -81,7 +84,7 @@ static bool parse_level(struct levels *levels, const char *text)
 {
 	const char *sign = strchr(text, '=');
 	size_t length = sign ? (size_t)(sign - text) : 0;
-	struct level level = {.what = TOTAL};
+	struct level level = {.what = USED};
 
 	while (sign && level.what < N_WHATS &&
 		(strlen(whats[level.what].name) != length || strncmp(whats[level.what].name, text, length) != 0))
@@ -100,7 +103,7 @@ static bool parse_levels(struct levels *levels, const char *option, const char *
 	for (char *word = strtok_r(copy, ",", &save); word && is_good; word = strtok_r(NULL, ",", &save)) {
 		is_good = parse_level(levels, word);
 		if (!is_good)
-			stat_error("as in: total=80%,cached=4GiB,ooms=1; or used, pending, outside, device",
+			stat_error("as in: used=80%,cached=4GiB,ooms=1; or total, pending, outside, device",
 				"%s: '%s' is no level.", option, word);
 	}
 	free(copy);
@@ -111,6 +114,10 @@ static bool value_of(const json_t *device, enum what what, uint64_t *ret)
 {
 	uint64_t total, left;
 
+	if (what == USED && stat_reply_u64(device, "used_bytes", ret)) {
+		*ret += stat_reply_u64_or_0(device, "unpooled_bytes");
+		return true;
+	}
 	if (what != DEVICE)
 		return stat_reply_u64(device, whats[what].member, ret);
 	if (!stat_reply_u64(device, "device_total_bytes", &total) ||
@@ -185,12 +192,23 @@ static const struct level *reached(const struct levels *levels, const json_t *de
 	return NULL;
 }
 
+/* "device 0", or "pinned". */
+static void write_memory(char text[static STAT_TEXT_MAX], const json_t *memory)
+{
+	uint64_t index;
+
+	if (stat_reply_u64(memory, "index", &index))
+		snprintf(text, STAT_TEXT_MAX, "device %" PRIu64, index);
+	else
+		snprintf(text, STAT_TEXT_MAX, "pinned");
+}
+
 static void check_what(struct check *check, pid_t pid, const json_t *device, enum what what)
 {
-	uint64_t index = stat_reply_u64_or_0(device, "index"), value, level;
+	uint64_t value, level, index;
 	const struct level *found;
 	json_t *wrong;
-	char amount[STAT_TEXT_MAX], most[STAT_TEXT_MAX];
+	char amount[STAT_TEXT_MAX], most[STAT_TEXT_MAX], memory[STAT_TEXT_MAX];
 	enum stat_check how = STAT_CHECK_CRITICAL;
 
 	if (!value_of(device, what, &value))
@@ -206,12 +224,13 @@ static void check_what(struct check *check, pid_t pid, const json_t *device, enu
 	write_amount(amount, what, value);
 	write_amount(most, what, level);
 	wrong = problem(how, pid);
-	json_object_set_new(wrong, "device", json_integer((json_int_t)index));
+	if (stat_reply_u64(device, "index", &index))
+		json_object_set_new(wrong, "device", json_integer((json_int_t)index));
 	json_object_set_new(wrong, "what", json_string(whats[what].name));
 	json_object_set_new(wrong, "value", json_integer((json_int_t)value));
 	json_object_set_new(wrong, "level", json_integer((json_int_t)level));
-	say(check, how, wrong, "pid %d device %" PRIu64 " %s %s reaches %s", (int)pid, index, whats[what].name, amount,
-		most);
+	write_memory(memory, device);
+	say(check, how, wrong, "pid %d %s %s %s reaches %s", (int)pid, memory, whats[what].name, amount, most);
 }
 
 static void add_level(struct check *check, const struct levels *levels, const json_t *device, enum what what)
@@ -263,6 +282,7 @@ static void check_process(struct check *check, const struct stat_process *proces
 		add_data(check, process->pid, device, USED);
 		add_data(check, process->pid, device, OOMS);
 	}
+	check_what(check, process->pid, json_object_get(process->reply, "pinned"), OOMS);
 }
 
 static void check_missing(struct check *check, const struct stat_survey *survey)
@@ -353,6 +373,15 @@ static enum stat_exit show(void *arg, struct stat_survey *survey)
 	return (enum stat_exit)check->worst;
 }
 
+/* A process that was refused memory is worth a warning, unless the user has a level of his own for that. */
+static void add_ooms(struct levels *levels)
+{
+	for (size_t i = 0; i < levels->n; i++)
+		if (levels->list[i].what == OOMS)
+			return;
+	levels->list[levels->n++] = (struct level){.what = OOMS, .number = 1};
+}
+
 enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_question question = stat_command_question(command, options, "status\n");
@@ -361,9 +390,10 @@ enum stat_exit stat_check_run(const struct stat_command *command, const struct s
 
 	question.schema = "status";
 	quiet.is_quiet = true; /* no empty lines between lines */
-	if (!parse_levels(&check.warn, "--warn", options->warn ? options->warn : "total=80%") ||
-		!parse_levels(&check.crit, "--crit", options->crit ? options->crit : "total=95%"))
+	if (!parse_levels(&check.warn, "--warn", options->warn ? options->warn : "used=80%") ||
+		!parse_levels(&check.crit, "--crit", options->crit ? options->crit : "used=95%"))
 		return STAT_USAGE;
+	add_ooms(&check.warn);
 	return stat_watch(&question, &quiet, show, &check);
 }
 

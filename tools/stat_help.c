@@ -33,8 +33,8 @@ const struct stat_option stat_help_options[] = {
 	{STAT_TAKES_CHANGES, "--allow-changes", "--allow-changes  keys that change a process work"},
 	{STAT_TAKES_QUERY, "--query", "--query=FIELDS   these fields, as CSV"},
 	{STAT_TAKES_QUERY, "--format", "--format=csv[,noheader][,nounits]"},
-	{STAT_TAKES_LEVELS, "--warn", "--warn=LEVELS    as in total=80%,ooms=1; default: total=80%"},
-	{STAT_TAKES_LEVELS, "--crit", "--crit=LEVELS    likewise; default: total=95%"},
+	{STAT_TAKES_LEVELS, "--warn", "--warn=LEVELS    as in used=80%,total=8GiB,ooms=1; default: used=80%,ooms=1"},
+	{STAT_TAKES_LEVELS, "--crit", "--crit=LEVELS    likewise; default: used=95%"},
 	{STAT_TAKES_TO, "--to",
 		"--to=FORMAT      convert: torch, chrome, rmm, pprof or folded\n"
 		"                   metrics: openmetrics or prometheus; default: the first"},

@@ -166,10 +166,11 @@ static const struct {
 	const char *out; /* each time */
 	int exit;
 } checks[] = {
-	{{"check", "--watch=0.01", "--count=3"}, "GPUPOOL OK - 1 process | '", 0},
+	{{"check", "--watch=0.01", "--count=3", "--warn=ooms=3"}, "GPUPOOL OK - 1 process | '", 0},
 	{{"check", "--watch=0.01", "--count=3", "--warn=1%"}, "GPUPOOL WARNING - pid ", 1},
 	{{"check", "--watch=0.01", "--count=3", "--crit=1%"}, "GPUPOOL CRITICAL - pid ", 2},
-	{{"check", "--watch=0.01", "--count=3", "--json"}, "{\"schema\":\"gpupool.check/1\",\"state\":\"OK\"", 0},
+	{{"check", "--watch=0.01", "--count=3", "--json", "--warn=ooms=3"}, 
+		"{\"schema\":\"gpupool.check/1\",\"state\":\"OK\"", 0},
 	{{"check", "--watch=0.01", "--count=3", "--json", "--crit=1%"},
 		"{\"schema\":\"gpupool.check/1\",\"state\":\"CRITICAL\"", 2},
 };
@@ -191,7 +192,7 @@ START_TEST(a_check_goes_on_from_state_to_state)
 	struct stat_running running;
 	pid_t pid;
 
-	STAT_START(&running, "check", "--watch=0.01");
+	STAT_START(&running, "check", "--watch=0.01", "--warn=ooms=3");
 	ck_assert(stat_next_line(&running));
 	ck_assert_str_eq(running.line, "GPUPOOL UNKNOWN - no process with gpupool\n");
 	pid = peer_start(PEER_ANSWERS, NULL);
@@ -209,7 +210,7 @@ START_TEST(a_check_of_a_process_that_ends_is_unknown_at_the_end)
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char last[sizeof(running.line)] = "", expected[128];
 
-	STAT_START(&running, "check", "--watch=0.01", stat_word(pid));
+	STAT_START(&running, "check", "--watch=0.01", "--warn=ooms=3", stat_word(pid));
 	stat_await(&running, "GPUPOOL OK - 1 process | '");
 	peer_kill(pid);
 	while (stat_next_line(&running))

@@ -100,21 +100,30 @@ START_TEST(what_cannot_be_meant_is_refused)
 }
 END_TEST
 
-/* It holds 1.20 GiB of 15.7 GiB, of which 1.65 GiB are in use, has no limit, and two out-of-memory errors. */
+/*
+ * It uses 768 MiB of the 1.20 GiB that it has taken, of a device of 15.7 GiB, of which 1.65 GiB are in use. It has no
+ * limit. Two out-of-memory errors were about the device, and two about pinned memory.
+ */
+#define OOMS "pid PID device 0 ooms 2 reaches 1; pid PID pinned ooms 2 reaches 1 | '"
 static const struct {
 	const char *words[STAT_WORDS];
 	const char *out;
 	int exit;
 } checks[] = {
-	{{"check"}, "GPUPOOL OK - 1 process | '", 0},
-	{{"check", "--warn=5%"}, "GPUPOOL WARNING - pid PID device 0 total 1.20 GiB reaches 806 MiB | '", 1},
-	{{"check", "--warn=5%", "--crit=total=1GiB"},
+	{{"check"}, "GPUPOOL WARNING - " OOMS, 1},
+	{{"check", "--warn=ooms=3"}, "GPUPOOL OK - 1 process | '", 0},
+	{{"check", "--warn=4%"}, "GPUPOOL WARNING - pid PID device 0 used 768 MiB reaches 645 MiB; " OOMS, 1},
+	{{"check", "--warn=total=5%"},
+		"GPUPOOL WARNING - pid PID device 0 total 1.20 GiB reaches 806 MiB; " OOMS, 1},
+	{{"check", "--warn=5%,ooms=3", "--crit=total=1GiB"},
 		"GPUPOOL CRITICAL - pid PID device 0 total 1.20 GiB reaches 1.00 GiB | '", 2},
-	{{"check", "--crit=ooms=2"}, "GPUPOOL CRITICAL - pid PID device 0 ooms 2 reaches 2 | '", 2},
+	{{"check", "--crit=ooms=2"},
+		"GPUPOOL CRITICAL - pid PID device 0 ooms 2 reaches 2; pid PID pinned ooms 2 reaches 2 | '", 2},
 	{{"check", "--warn=ooms=3,used=1GiB,cached=1GiB,pending=1GiB,outside=1GiB,device=11%"},
 		"GPUPOOL OK - 1 process | '", 0},
-	{{"check", "--warn=device=10%"}, "GPUPOOL WARNING - pid PID device 0 device 1.65 GiB reaches 1.57 GiB | '", 1},
-	{{"check", "--warn=outside=400MiB"},
+	{{"check", "--warn=device=10%,ooms=3"},
+		"GPUPOOL WARNING - pid PID device 0 device 1.65 GiB reaches 1.57 GiB | '", 1},
+	{{"check", "--warn=outside=400MiB,ooms=3"},
 		"GPUPOOL WARNING - pid PID device 0 outside 462 MiB reaches 400 MiB | '", 1},
 };
 
@@ -125,10 +134,14 @@ static const struct {
 	const char *out;
 	int exit;
 } json_checks[] = {
-	{{"check", "--json"}, CHECK "OK\",\"code\":0,\"n_processes\":1,\"text\":\"\",\"problems\":[]}\n", 0},
+	{{"check", "--json", "--warn=ooms=3"},
+		CHECK "OK\",\"code\":0,\"n_processes\":1,\"text\":\"\",\"problems\":[]}\n", 0},
 	{{"check", "--json", "--crit=ooms=2"},
-		CHECK "CRITICAL\",\"code\":2,\"n_processes\":1,\"text\":\"pid PID device 0 ooms 2 reaches 2\","
-		      "\"problems\":[{\"state\":\"CRITICAL\",\"pid\":PID,\"device\":0,\"what\":\"ooms\","
+		CHECK "CRITICAL\",\"code\":2,\"n_processes\":1,\"text\":\"pid PID device 0 ooms 2 reaches 2; "
+		      "pid PID pinned ooms 2 reaches 2\",\"problems\":["
+		      "{\"state\":\"CRITICAL\",\"pid\":PID,\"device\":0,\"what\":\"ooms\","
+		      "\"value\":2,\"level\":2},"
+		      "{\"state\":\"CRITICAL\",\"pid\":PID,\"device\":null,\"what\":\"ooms\","
 		      "\"value\":2,\"level\":2}]}\n",
 		2},
 };
@@ -171,12 +184,43 @@ START_TEST(performance_data_has_levels_and_bounds)
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char expected[256];
 
-	ck_assert_int_eq(STAT("check", "--warn=50%,ooms=3", "--crit=total=8GiB"), 0);
+	ck_assert_int_eq(STAT("check", "--warn=total=50%,ooms=3", "--crit=total=8GiB"), 0);
 	snprintf(expected, sizeof(expected),
 		"| 'pid %d device 0 total'=1291845632B;8452499456;8589934592;0;16904998912 'pid %d device 0 used'=",
 		(int)pid, (int)pid);
 	stat_check_in(stat_out, expected);
 	stat_check_in(stat_out, " ooms'=2;3;;0\n");
+}
+END_TEST
+
+#define PROCESS(total, used, unpooled, limit, ooms) \
+	"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"index\":0,\"total_bytes\":" #total \
+	",\"cached_bytes\":0,\"used_bytes\":" #used ",\"unpooled_bytes\":" #unpooled ",\"ooms\":" #ooms \
+	",\"limit_bytes\":" #limit ",\"device_total_bytes\":9000}],\"pinned\":{\"ooms\":0}}"
+
+static const struct {
+	const char *answer, *out;
+	int exit;
+} judged[] = {
+	{PROCESS(1000, 0, 0, 1000, 0), "GPUPOOL OK - 1 process | '", 0}, /* all of it cached */
+	{PROCESS(1000, 799, 0, 1000, 0), "GPUPOOL OK - 1 process | '", 0},
+	{PROCESS(1000, 800, 0, 1000, 0), "GPUPOOL WARNING - pid PID device 0 used 800 B reaches 800 B | '", 1},
+	{PROCESS(1000, 100, 850, 1000, 0), "GPUPOOL CRITICAL - pid PID device 0 used 950 B reaches 950 B | '", 2},
+	{PROCESS(8000, 1000, 0, null, 0), "GPUPOOL OK - 1 process | '", 0}, /* of the device */
+	{PROCESS(8000, 7500, 0, null, 0), "GPUPOOL WARNING - pid PID device 0 used 7.32 KiB reaches 7.03 KiB | '", 1},
+	{PROCESS(1000, 0, 0, 1000, 1), "GPUPOOL WARNING - pid PID device 0 ooms 1 reaches 1 | '", 1},
+};
+
+START_TEST(a_check_judges_what_is_used_and_warns_at_the_first_out_of_memory)
+{
+	pid_t pid = peer_start(PEER_ANSWERS, judged[_i].answer);
+	char *bar;
+
+	ck_assert_int_eq(STAT("check"), judged[_i].exit);
+	bar = strstr(stat_out, "| '");
+	ck_assert_ptr_nonnull(bar);
+	bar[3] = '\0';
+	check_out(judged[_i].out, pid);
 }
 END_TEST
 
@@ -193,13 +237,13 @@ START_TEST(performance_data_has_every_device)
 			i ? "," : "", i < 66 ? i : 0, i ? 1 : 98);
 	strcat(answer, "]}");
 	pid = peer_start(PEER_ANSWERS, answer);
-	ck_assert_int_eq(STAT("check", "--warn=98B", "--crit=99B", stat_word(pid)), 1);
+	ck_assert_int_eq(STAT("check", "--warn=total=98B", "--crit=total=99B", stat_word(pid)), 1);
 	snprintf(answer, sizeof(answer), "GPUPOOL WARNING - pid %d device 0 total 98 B reaches 98 B |", (int)pid);
 	ck_assert_ptr_eq(strstr(stat_out, answer), stat_out);
 	for (at = stat_out; (at = strstr(at, " 'pid ")); at++)
 		n++;
 	ck_assert_int_eq(n, 64 * 3);
-	snprintf(answer, sizeof(answer), " 'pid %d device 63 ooms'=0;;;0\n", (int)pid);
+	snprintf(answer, sizeof(answer), " 'pid %d device 63 ooms'=0;1;;0\n", (int)pid);
 	ck_assert_str_eq(strstr(stat_out, " 'pid") ? stat_out + strlen(stat_out) - strlen(answer) : "", answer);
 }
 END_TEST
@@ -225,7 +269,7 @@ START_TEST(who_does_not_answer_is_unknown_unless_worse_is_known)
 	ck_assert_str_eq(stat_out, "GPUPOOL UNKNOWN - no process with gpupool\n");
 	peer_start(PEER_ANSWERS, NULL);
 	silent = peer_start(PEER_SILENT, NULL);
-	ck_assert_int_eq(STAT("check", "--timeout=0.2"), 3);
+	ck_assert_int_eq(STAT("check", "--timeout=0.2", "--warn=ooms=3"), 3);
 	stat_check_in(stat_out, "GPUPOOL UNKNOWN - pid ");
 	stat_check_in(stat_out, " did not answer within 0.2 s. | '");
 	ck_assert_int_eq(STAT("check", "--timeout=0.2", "--warn=1%"), 1);
@@ -371,6 +415,8 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, levels_make_the_exit_code, 0, LENGTH(checks));
 	tcase_add_loop_test(tc, what_is_wrong_can_be_had_as_json, 0, LENGTH(json_checks));
 	tcase_add_test(tc, without_a_process_the_json_says_so);
+	tcase_add_loop_test(tc, a_check_judges_what_is_used_and_warns_at_the_first_out_of_memory, 0,
+		(int)(sizeof(judged) / sizeof(*judged)));
 	tcase_add_test(tc, performance_data_has_levels_and_bounds);
 	tcase_add_test(tc, performance_data_has_every_device);
 	tcase_add_test(tc, a_directory_whose_name_is_no_text_is_as_good_as_any);
