@@ -5,6 +5,15 @@
 
 #include <pthread.h>
 
+bool gp_ownlock_try_heavy(struct gp_ownlock *l)
+{
+	(void)atomic_exchange(&l->is_inside, true);
+	if (atomic_load(&l->is_closed))
+		return false;
+	l->is_light = l->barrier && atomic_load(l->barrier);
+	return true;
+}
+
 void gp_ownlock_insist(struct gp_ownlock *l)
 {
 	do {
@@ -17,6 +26,15 @@ void gp_ownlock_insist(struct gp_ownlock *l)
 void gp_ownlock_close(struct gp_ownlock *l)
 {
 	atomic_store(&l->is_closed, true);
+}
+
+void gp_barrier_make(const gp_barrier_source *barrier)
+{
+	/* After the close, and in one order with it: an owner that is light has found the barrier before this look. */
+	gp_barrier_fn *make = barrier ? atomic_load(barrier) : NULL;
+
+	if (make)
+		make();
 }
 
 void gp_ownlock_await(struct gp_ownlock *l)

@@ -10,6 +10,7 @@
 #include "addrmap.h"
 #include "backend.h"
 #include "budget.h"
+#include "ownlock.h"
 #include "stats.h"
 
 enum gp_kind {
@@ -36,7 +37,7 @@ struct gp_pool_options {
 	uint64_t reserve_bytes; /* with less than this left in the driver nothing stays cached */
 	uint64_t oom_wait_ns;	/* round 6 */
 	uint64_t thread_cache_bytes; /* each thread's at most (tcache.h); 0: none */
-	void (*barrier)(void);	     /* a full barrier in every thread of the process that runs; NULL: there is none */
+	const gp_barrier_source *barrier; /* for the locks of threads' caches (ownlock.h); outlives the pool; or NULL */
 	bool completion_only;	/* order on the GPU is not enough for the first to touch it */
 	struct gp_pool *sibling; /* a pool of the same context, whose fences this one shares; NULL: it has its own */
 	void *owner;		 /* for gp_pool_owner and gp_pool_number: the caller's */

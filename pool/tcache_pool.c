@@ -52,7 +52,7 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 	tc->memory = memory;
 	tc->pool = gp_pool_get(pool);
 	tc->fence = pool->fence;
-	tc->lock.is_light = pool->options.barrier != NULL;
+	tc->lock.barrier = pool->options.barrier;
 	set_bounds(tc, pool->options.thread_cache_bytes);
 	gp_mutex_lock(&pool->lock);
 	gp_list_append(&pool->tcaches, &tc->link);
@@ -76,8 +76,8 @@ static void close_all_locked(struct gp_pool *pool)
 
 	while ((tc = next_locked(pool, tc)))
 		gp_ownlock_close(&tc->lock);
-	if (pool->options.barrier && next_locked(pool, NULL))
-		pool->options.barrier();
+	if (next_locked(pool, NULL))
+		gp_barrier_make(pool->options.barrier);
 	while ((tc = next_locked(pool, tc)))
 		gp_ownlock_await(&tc->lock);
 }

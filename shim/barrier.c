@@ -12,11 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ctl_thread.h"
+
 /* Much longer than a processor keeps what it has stored to itself. */
 enum { VISIBLE_NS = 1000000 };
 
-enum { NOT_ASKED, THERE, NOT_THERE };
-static _Atomic int state;
+gp_barrier_source gp_barrier;
 
 static void barrier(void)
 {
@@ -32,13 +33,22 @@ static void barrier(void)
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
-gp_barrier_fn *gp_barrier_find(void)
+void gp_barrier_register(void)
 {
-	/* Two threads may come here, and ask twice. */
-	if (atomic_load(&state) == NOT_ASKED) {
-		long r = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0);
+	int kept = errno;
 
-		atomic_store(&state, r ? NOT_THERE : THERE);
-	}
-	return atomic_load(&state) == THERE ? barrier : NULL;
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0)
+		atomic_store(&gp_barrier, barrier);
+	errno = kept;
+}
+
+static void *register_once(void *unused)
+{
+	gp_barrier_register();
+	return NULL;
+}
+
+void gp_barrier_start(void)
+{
+	(void)gp_ctl_thread_start(register_once, NULL, GP_STACK_SMALL);
 }

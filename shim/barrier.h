@@ -2,7 +2,18 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-typedef void gp_barrier_fn(void);
+/*
+ * The kernel's barrier for all threads of the process (membarrier). The process has to register for it, and in a
+ * process with several threads that takes the kernel 10 to 25 ms, which no thread of the program is to wait for.
+ */
 
-/* What makes a full memory barrier in every running thread of the process; NULL where the kernel has no such thing. */
-gp_barrier_fn *gp_barrier_find(void);
+#include "../pool/ownlock.h"
+
+/* NULL until the process is registered; for ever where the kernel has no such barrier. */
+extern gp_barrier_source gp_barrier;
+
+/* Registers on a thread of its own, which ends then. Without that thread there will be no barrier. */
+void gp_barrier_start(void);
+
+/* The same in the calling thread, which waits for the kernel. */
+void gp_barrier_register(void);

@@ -238,7 +238,7 @@ static int start(const struct gp_ctl_options *options)
 	if (!server.unlinks_at_exit)
 		server.unlinks_at_exit = atexit(end_at_exit) == 0;
 	atomic_store(&server.state, RUNNING);
-	error = gp_ctl_thread_start(serve, NULL);
+	error = gp_ctl_thread_start(serve, NULL, GP_STACK_SMALL);
 	if (error) {
 		gp_ctl_fd_close(&server.listener.fd);
 		gp_ctl_listener_unlink(&server.listener);

@@ -10,9 +10,7 @@
 
 #include "compat.h"
 
-enum { STACK_BYTES = 256 << 10 };
-
-static int start(void *(*body)(void *arg), void *arg)
+static int start(void *(*body)(void *arg), void *arg, size_t stack_bytes)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -21,10 +19,11 @@ static int start(void *(*body)(void *arg), void *arg)
 	if (error)
 		return -error;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	if (stack_bytes)
+		pthread_attr_setstacksize(&attr, stack_bytes);
 	error = pthread_create(&thread, &attr, body, arg);
 	pthread_attr_destroy(&attr);
-	if (error != EINVAL)
+	if (error != EINVAL || !stack_bytes)
 		return -error;
 	/* A program whose thread-local data alone exceed that stack: take the usual size. */
 	pthread_attr_init(&attr);
@@ -34,7 +33,7 @@ static int start(void *(*body)(void *arg), void *arg)
 	return -error;
 }
 
-int gp_ctl_thread_start(void *(*body)(void *arg), void *arg)
+int gp_ctl_thread_start(void *(*body)(void *arg), void *arg, size_t stack_bytes)
 {
 	sigset_t all, before;
 	int error;
@@ -47,7 +46,7 @@ int gp_ctl_thread_start(void *(*body)(void *arg), void *arg)
 	sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, &before))
 		return -errno;
-	error = start(body, arg);
+	error = start(body, arg, stack_bytes);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return error;
 }

@@ -196,7 +196,7 @@ static void report_at_exit(void)
 	if (getpid() != owner)
 		return;
 	open_file();
-	if (gp_ctl_thread_start(report, NULL) == 0)
+	if (gp_ctl_thread_start(report, NULL, GP_STACK_SMALL) == 0)
 		for (int i = 0; i < WAITS && !atomic_load(&is_done); i++)
 			nanosleep(&wait, NULL);
 	errno = saved_errno;

@@ -193,6 +193,8 @@ static void start(void)
 	if (r)
 		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: no stacks are taken (error %d)", -r);
 	gp_exit_report_start(gp_state.config.report);
+	if (gp_state.config.thread_cache_bytes)
+		gp_barrier_start();
 	start_socket();
 	if (is_vmm_impossible())
 		gp_log(GP_LOG_WARN, "the kind vmm maps device memory: with GPUPOOL_BACKEND=%s the pool is split",
@@ -324,6 +326,6 @@ void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes
 	if (config->source[GP_OPTION_THREAD_CACHE] == GP_CONFIG_DEFAULT)
 		options->thread_cache_bytes =
 			gp_min(options->thread_cache_bytes, gp_min(total_bytes, limit) / GP_TCACHE_SHARE);
-	options->barrier = options->thread_cache_bytes ? gp_barrier_find() : NULL;
+	options->barrier = &gp_barrier;
 	options->oom_wait_ns = config->oom_wait_ms * 1000000;
 }

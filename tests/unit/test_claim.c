@@ -162,7 +162,8 @@ static void setup(int way)
 {
 	atomic_store(&px.fake.waitable, UINT64_MAX);
 	px.options.thread_cache_bytes = GP_MIB;
-	px.options.barrier = way % 2 ? gp_barrier_find() : NULL;
+	gp_barrier_register();
+	px.options.barrier = way % 2 ? &gp_barrier : NULL;
 	(void)fixture_pool();
 	tallies = calloc(N_UNITS, sizeof(*tallies));
 	ck_assert_ptr_nonnull(tallies);

@@ -109,6 +109,9 @@ static void swap(struct worker *w, struct held *b, struct held *slot)
 		w->n_foreign += !change_owner(b, ON_THE_WAY, (uint8_t)w->id);
 }
 
+static gp_barrier_source barrier_from_half_time;
+static const gp_barrier_source *const barriers[] = {NULL, &gp_barrier, &barrier_from_half_time, NULL};
+
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -117,6 +120,8 @@ static void *work(void *arg)
 	for (int step = 0; step < N_STEPS; step++) {
 		struct held *b = &w->held[below(w, N_HELD)];
 
+		if (step == N_STEPS / 2)
+			atomic_store(&barrier_from_half_time, atomic_load(&gp_barrier));
 		if (below(w, 8) == 0)
 			swap(w, b, &slots[below(w, N_SLOTS)]);
 		else if (b->bytes)
@@ -187,8 +192,11 @@ static void run(void *(*other)(void *))
 		ck_assert_uint_eq(workers[i].n_foreign, 0);
 }
 
-/* What threads have of their own; the last is for kernels that know no barrier for all of them. */
-enum { NO_CACHES, CACHES, HEAVY_CACHES, N_WAYS };
+/*
+ * What threads have of their own: nothing; caches with light locks; caches whose locks become light at half-time, when
+ * the barrier is there; caches of a kernel that has no barrier.
+ */
+enum { NO_CACHES, CACHES, TURNING_CACHES, HEAVY_CACHES, N_WAYS };
 
 static void start(int way)
 {
@@ -198,7 +206,9 @@ static void start(int way)
 	/* Who may be made to wait for what is the model test's question. */
 	atomic_store(&px.fake.waitable, UINT64_MAX);
 	px.options.thread_cache_bytes = with_caches ? 16 * GP_MIB : 0;
-	px.options.barrier = way == CACHES ? gp_barrier_find() : NULL;
+	gp_barrier_register();
+	atomic_store(&barrier_from_half_time, NULL);
+	px.options.barrier = barriers[way];
 	if (!with_caches)
 		px.options.pending_count_max = 100;
 	addr = fixture_alloc(GP_ALIGN);

@@ -136,6 +136,34 @@ START_TEST(who_finds_the_lock_closed_is_not_inside)
 }
 END_TEST
 
+static unsigned n_barriers;
+
+static void count_barrier(void)
+{
+	n_barriers++;
+}
+
+/* One entry pays for both sides; the others make a barrier for every look after that. */
+START_TEST(a_lock_is_light_from_the_first_entry_that_finds_a_barrier)
+{
+	static gp_barrier_source source;
+	struct gp_ownlock l = {.barrier = &source};
+
+	ck_assert(gp_ownlock_try(&l));
+	gp_ownlock_leave(&l);
+	ck_assert(!l.is_light);
+	gp_barrier_make(&source);
+	atomic_store(&source, count_barrier);
+	ck_assert(!l.is_light);
+	ck_assert(gp_ownlock_try(&l));
+	gp_ownlock_leave(&l);
+	ck_assert(l.is_light);
+	ck_assert_uint_eq(n_barriers, 0);
+	gp_barrier_make(&source);
+	ck_assert_uint_eq(n_barriers, 1);
+}
+END_TEST
+
 /* The cache remembers the address, but the block is another's by now. */
 START_TEST(what_another_thread_freed_and_has_again_is_not_the_caches)
 {
@@ -529,6 +557,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
 	tcase_add_test(tc, nothing_lies_at_no_address_and_nothing_serves_no_bytes);
 	tcase_add_loop_test(tc, who_finds_the_lock_closed_is_not_inside, 0, 2);
+	tcase_add_test(tc, a_lock_is_light_from_the_first_entry_that_finds_a_barrier);
 	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
 	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
 	tcase_add_test(tc, a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way);
