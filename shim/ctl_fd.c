@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,16 +26,42 @@ bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *othe
 	       one->device_minor == other->device_minor;
 }
 
-/*
- * As high as the program's limit on descriptors lets us, and never where it expects its own input
- * and output: -EMFILE, with the descriptor closed, if there is no other place.
- */
-static int move_up(int fd)
+enum {
+	HIGH = 512,     /* descriptors go there, if the program's limit on them allows it */
+	TABLE_MIN = 64, /* what fits into the smallest table */
+	TABLE_END = 8,  /* the last numbers of a table */
+};
+
+/* How many descriptors fit into the process's table as it is: a multiple of TABLE_MIN. */
+static int table_size(void)
 {
-	static const int lowest[] = {512, 200, 64, STDERR_FILENO + 1};
+	static const char name[] = "FDSize:";
+	char text[4096];
+	const char *found;
+	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC), size;
+	ssize_t length;
+
+	if (fd < 0)
+		return TABLE_MIN;
+	length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	found = strstr(text, name);
+	size = found ? atoi(found + sizeof(name) - 1) : 0;
+	return size > TABLE_MIN ? size : TABLE_MIN;
+}
+
+/*
+ * To the wanted number or one above it, or as high as the program's limit on descriptors lets us,
+ * and never where it expects its own input and output: -EMFILE, with the descriptor closed, if
+ * there is no other place.
+ */
+static int move_up(int fd, int wanted)
+{
+	const int lowest[] = {wanted, 200, 64, STDERR_FILENO + 1};
 
 	for (unsigned i = 0; i < sizeof(lowest) / sizeof(lowest[0]); i++) {
-		int moved = fcntl(fd, F_DUPFD_CLOEXEC, lowest[i]);
+		int moved = lowest[i] <= wanted ? fcntl(fd, F_DUPFD_CLOEXEC, lowest[i]) : -1;
 
 		if (moved >= 0) {
 			close(fd);
@@ -46,12 +74,12 @@ static int move_up(int fd)
 	return -EMFILE;
 }
 
-int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
+static int adopt(struct gp_ctl_fd *own, int fd, int wanted)
 {
 	int error;
 
 	*own = GP_CTL_NO_FD;
-	fd = move_up(fd);
+	fd = move_up(fd, wanted);
 	if (fd < 0)
 		return fd;
 	error = gp_ctl_fd_identify(fd, "", own);
@@ -62,12 +90,42 @@ int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
 	return error;
 }
 
+int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
+{
+	return adopt(own, fd, HIGH);
+}
+
+int gp_ctl_fd_adopt_at_once(struct gp_ctl_fd *own, int fd)
+{
+	int end = table_size() - TABLE_END;
+
+	return adopt(own, fd, end < HIGH ? end : HIGH);
+}
+
 bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own)
 {
 	struct gp_ctl_fd found;
 
 	return own->fd >= 0 && !gp_ctl_fd_identify(own->fd, "", &found) &&
 	       gp_ctl_fd_is_same(own, &found);
+}
+
+void gp_ctl_fd_raise(struct gp_ctl_fd *own)
+{
+	struct gp_ctl_fd raised = *own;
+
+	if (own->fd >= HIGH || !gp_ctl_fd_is_ours(own))
+		return;
+	raised.fd = fcntl(own->fd, F_DUPFD_CLOEXEC, HIGH);
+	if (raised.fd < 0)
+		return;
+	/* The program may have taken the number between the look and the call. */
+	if (gp_ctl_fd_is_ours(&raised)) {
+		gp_ctl_fd_close(own);
+		*own = raised;
+	} else {
+		close(raised.fd);
+	}
 }
 
 void gp_ctl_fd_close(struct gp_ctl_fd *own)

@@ -27,6 +27,17 @@ struct gp_ctl_fd {
  */
 int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd);
 
+/*
+ * The same for a thread of the program. A number beyond the process's table of descriptors makes
+ * the kernel enlarge the table, and where threads share it the kernel first waits for a grace
+ * period (10 to 25 ms). So this takes a number at the end of the table as it is; a thread of
+ * gpupool's own calls gp_ctl_fd_raise later.
+ */
+int gp_ctl_fd_adopt_at_once(struct gp_ctl_fd *own, int fd);
+
+/* Moves it to where gp_ctl_fd_adopt would have. It stays where it is if that fails, or if it is not ours any more. */
+void gp_ctl_fd_raise(struct gp_ctl_fd *own);
+
 /* Whose file it is, of an open one or (name not "") of one in an open directory; no link is followed. 0 or -errno. */
 int gp_ctl_fd_identify(int fd, const char *name, struct gp_ctl_fd *found);
 bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *other);

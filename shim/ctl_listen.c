@@ -63,6 +63,82 @@ static void sweep(int dir_fd)
 	closedir(dir);
 }
 
+/*
+ * A socket that is found under its final name already listens, and nobody else ever could connect
+ * to it.
+ */
+static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
+{
+	char temporary[GP_CTL_NAME_MAX + 8];
+	struct sockaddr_un address;
+	socklen_t length;
+	int error;
+
+	snprintf(temporary, sizeof(temporary), ".%s.new", name);
+	error = gp_ctl_address(dir_fd, temporary, &address, &length);
+	if (error)
+		return error;
+	unlinkat(dir_fd, temporary, 0);
+	if (bind(fd, (struct sockaddr *)&address, length))
+		return -errno;
+	error = gp_ctl_fd_identify(dir_fd, temporary, file);
+	if (!error && !fchmodat(dir_fd, temporary, 0600, 0) && !listen(fd, BACKLOG) &&
+		!renameat(dir_fd, temporary, dir_fd, name))
+		return 0;
+	if (!error)
+		error = -errno;
+	unlinkat(dir_fd, temporary, 0);
+	return error;
+}
+
+/* Where a descriptor goes: gp_ctl_fd_adopt, or gp_ctl_fd_adopt_at_once on a thread of the program. */
+typedef int adopt_fn(struct gp_ctl_fd *own, int fd);
+
+static int listen_abstract(struct gp_ctl_listener *listener, adopt_fn *adopt)
+{
+	struct sockaddr_un address;
+	socklen_t length;
+	int fd, error = gp_ctl_address(GP_CTL_NO_DIR, listener->name, &address, &length);
+
+	if (error)
+		return error;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (!bind(fd, (struct sockaddr *)&address, length) && !listen(fd, BACKLOG))
+		return adopt(&listener->fd, fd);
+	error = -errno;
+	close(fd);
+	return error;
+}
+
+static int open_socket(struct gp_ctl_listener *listener, adopt_fn *adopt)
+{
+	int error, fd, dir_fd;
+
+	if (!*listener->dir)
+		return listen_abstract(listener, adopt);
+	dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, true);
+	if (dir_fd < 0)
+		return dir_fd;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0) {
+		error = -errno;
+		goto close_dir;
+	}
+	error = publish(fd, dir_fd, listener->name, &listener->file);
+	if (error) {
+		close(fd);
+		goto close_dir;
+	}
+	error = adopt(&listener->fd, fd);
+	if (error)
+		unlinkat(dir_fd, listener->name, 0);
+close_dir:
+	close(dir_fd);
+	return error;
+}
+
 static int open_in_dir(struct gp_ctl_listener *listener)
 {
 	int dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, true);
@@ -71,7 +147,7 @@ static int open_in_dir(struct gp_ctl_listener *listener)
 		return dir_fd;
 	sweep(dir_fd);
 	close(dir_fd);
-	return gp_ctl_listener_open(listener);
+	return open_socket(listener, gp_ctl_fd_adopt_at_once);
 }
 
 /* One of the places; it is an error that may be told if that one is set and cannot be used. */
@@ -110,7 +186,7 @@ static int open_abstract(struct gp_ctl_listener *listener)
 	for (int i = 0; i < 2 && error == -EADDRINUSE; i++) {
 		error = gp_ctl_abstract_draw(listener->name, listener->uid);
 		if (!error)
-			error = gp_ctl_listener_open(listener);
+			error = open_socket(listener, gp_ctl_fd_adopt_at_once);
 	}
 	return error;
 }
@@ -147,77 +223,9 @@ int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_p
 	return open_abstract(listener);
 }
 
-/*
- * A socket that is found under its final name already listens, and nobody else ever could connect
- * to it.
- */
-static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
-{
-	char temporary[GP_CTL_NAME_MAX + 8];
-	struct sockaddr_un address;
-	socklen_t length;
-	int error;
-
-	snprintf(temporary, sizeof(temporary), ".%s.new", name);
-	error = gp_ctl_address(dir_fd, temporary, &address, &length);
-	if (error)
-		return error;
-	unlinkat(dir_fd, temporary, 0);
-	if (bind(fd, (struct sockaddr *)&address, length))
-		return -errno;
-	error = gp_ctl_fd_identify(dir_fd, temporary, file);
-	if (!error && !fchmodat(dir_fd, temporary, 0600, 0) && !listen(fd, BACKLOG) &&
-		!renameat(dir_fd, temporary, dir_fd, name))
-		return 0;
-	if (!error)
-		error = -errno;
-	unlinkat(dir_fd, temporary, 0);
-	return error;
-}
-
-static int listen_abstract(struct gp_ctl_listener *listener)
-{
-	struct sockaddr_un address;
-	socklen_t length;
-	int fd, error = gp_ctl_address(GP_CTL_NO_DIR, listener->name, &address, &length);
-
-	if (error)
-		return error;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	if (!bind(fd, (struct sockaddr *)&address, length) && !listen(fd, BACKLOG))
-		return gp_ctl_fd_adopt(&listener->fd, fd);
-	error = -errno;
-	close(fd);
-	return error;
-}
-
 int gp_ctl_listener_open(struct gp_ctl_listener *listener)
 {
-	int error, fd, dir_fd;
-
-	if (!*listener->dir)
-		return listen_abstract(listener);
-	dir_fd = gp_ctl_dir_open(listener->dir, listener->uid, true);
-	if (dir_fd < 0)
-		return dir_fd;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0) {
-		error = -errno;
-		goto close_dir;
-	}
-	error = publish(fd, dir_fd, listener->name, &listener->file);
-	if (error) {
-		close(fd);
-		goto close_dir;
-	}
-	error = gp_ctl_fd_adopt(&listener->fd, fd);
-	if (error)
-		unlinkat(dir_fd, listener->name, 0);
-close_dir:
-	close(dir_fd);
-	return error;
+	return open_socket(listener, gp_ctl_fd_adopt);
 }
 
 /*

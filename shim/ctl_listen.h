@@ -16,7 +16,10 @@ struct gp_ctl_listener {
 	char problems[GP_CTL_PROBLEMS_MAX]; /* of the directories that come before that one; "": none */
 };
 
-/* Makes the directory and the socket's name, and then the socket. 0, or the -errno of the last attempt. */
+/*
+ * Makes the directory and the socket's name, and then the socket, without a wait for the kernel: gp_ctl_fd_raise is due
+ * on another thread. 0, or the -errno of the last attempt.
+ */
 int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_places *places);
 
 /* Makes the socket anew, under the same name. */

@@ -192,6 +192,7 @@ static void *serve(void *unused)
 	enum state running = RUNNING;
 
 	prctl(PR_SET_NAME, "gpupool");
+	gp_ctl_fd_raise(&server.listener.fd);
 	while (step())
 		;
 	if (!atomic_compare_exchange_strong(&server.state, &running, ENDED))
