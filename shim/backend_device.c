@@ -21,6 +21,7 @@
 #include "capture.h"
 #include "debug.h"
 #include "driver.h"
+#include "first_release.h"
 #include "libraries.h"
 #include "log.h"
 #include "others.h"
@@ -74,6 +75,8 @@ static CUresult release_on_stream(struct gp_context *context, uint64_t addr, int
 
 	if (!r && slot != GP_NO_SLOT && context->events[slot])
 		r = gp_real.cuStreamWaitEvent(stream, context->events[slot], 0);
+	if (!r && gp_first_release_queue(context, addr, stream))
+		return CUDA_SUCCESS;
 	return r ? r : gp_real.cuMemFreeAsync(addr, stream);
 }
 
@@ -107,6 +110,11 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 	return device_can_release_behind(arg) ? release_begin(arg, addr, slot) : -ENOTSUP;
 }
 
+static void device_release_tell(void *arg)
+{
+	gp_first_release_await(arg);
+}
+
 static int device_release_poll(void *arg)
 {
 	struct gp_context *context = arg;
@@ -114,7 +122,11 @@ static int device_release_poll(void *arg)
 	struct gp_driver_scope scope;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!stream || !gp_driver_takes_back(context, NULL))
+	if (!stream)
+		return 0;
+	if (gp_first_release_is_pending(context))
+		return -EAGAIN;
+	if (!gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
@@ -125,7 +137,9 @@ static int device_release_poll(void *arg)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
+	if (r == CUDA_ERROR_NOT_READY)
+		return -EAGAIN;
+	return r ? gp_driver_result(context, r) : gp_first_release_take_error(context);
 }
 
 static int device_release_drain(void *arg, uint64_t max_ns)
@@ -363,6 +377,7 @@ static const struct gp_backend_ops device_ops = {
 	.release = device_release,
 	.can_release_behind = device_can_release_behind,
 	.release_begin = device_release_begin,
+	.release_tell = device_release_tell,
 	.release_poll = device_release_poll,
 	.release_drain = device_release_drain,
 	.fence_record = device_fence_record,

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The first calls of a process, and what the thread that makes them is spared. The program stands in front of the C
+ * library: it sees the library's system calls that make the kernel wait, and holds the library's threads at a gate, so
+ * that a call which waited for one of them would never return.
+ */
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "api/gpupool.h"
+#include "app_driver.h"
+
+enum { YIELDS = 1000 };
+
+typedef int pthread_create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+static _Atomic bool is_gate_closed, is_own; /* own: the next thread is the program's */
+static _Atomic unsigned n_created; /* threads, but for the program's own */
+static _Thread_local bool is_main;
+static _Atomic unsigned n_registered, n_registered_here, n_enlarged_here;
+static int table_size; /* of descriptors */
+
+struct held {
+	void *(*body)(void *);
+	void *arg;
+};
+
+static void *pass_gate(void *arg)
+{
+	struct held held = *(struct held *)arg;
+
+	free(arg);
+	while (atomic_load(&is_gate_closed))
+		sched_yield();
+	return held.body(held.arg);
+}
+
+__attribute__((visibility("default"))) int pthread_create(
+	pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *arg)
+{
+	pthread_create_fn *real = (pthread_create_fn *)dlsym(RTLD_NEXT, "pthread_create");
+	struct held *held = malloc(sizeof(*held));
+
+	if (!held || atomic_exchange(&is_own, false)) {
+		free(held);
+		return real(thread, attr, body, arg);
+	}
+	atomic_fetch_add(&n_created, 1);
+	*held = (struct held){body, arg};
+	return real(thread, attr, pass_gate, held);
+}
+
+__attribute__((visibility("default"))) long syscall(long number, ...)
+{
+	long (*real)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+	long words[6];
+	va_list args;
+
+	va_start(args, number);
+	for (size_t i = 0; i < LENGTH(words); i++)
+		words[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_membarrier && words[0] == MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
+		atomic_fetch_add(&n_registered_here, is_main);
+		atomic_fetch_add(&n_registered, 1);
+	}
+	return real(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+/* Under both names that a caller may have been compiled to. */
+int seen_fcntl(int fd, int command, long arg) __asm__("fcntl64") __attribute__((visibility("default")));
+int seen_fcntl_32(int fd, int command, long arg) __asm__("fcntl") __attribute__((visibility("default")));
+
+int seen_fcntl(int fd, int command, long arg)
+{
+	int (*real)(int, int, long) = (int (*)(int, int, long))dlsym(RTLD_NEXT, "fcntl");
+
+	if (command == F_DUPFD_CLOEXEC && is_main && arg >= table_size)
+		atomic_fetch_add(&n_enlarged_here, 1);
+	return real(fd, command, arg);
+}
+
+int seen_fcntl_32(int fd, int command, long arg)
+{
+	return seen_fcntl(fd, command, arg);
+}
+
+static int read_table_size(void)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	char line[256];
+	int size = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		(void)sscanf(line, "FDSize: %d", &size);
+	if (file)
+		fclose(file);
+	return size;
+}
+
+static void start_first(void)
+{
+	is_main = true;
+	table_size = read_table_size();
+	app_start();
+	app_fact("table", (uint64_t)table_size);
+}
+
+/* No thread of gpupool's does anything before the calls have returned. */
+static void start_up(void)
+{
+	CUdeviceptr ptr;
+
+	start_first();
+	atomic_store(&is_gate_closed, true);
+	ptr = app_alloc(MIB);
+	APP_MUST(cuMemFree_v2(ptr));
+	ptr = app_alloc(KIB);
+	APP_MUST(cuMemFree_v2(ptr));
+	app_fact("registered before", atomic_load(&n_registered));
+	atomic_store(&is_gate_closed, false);
+	while (!atomic_load(&n_registered))
+		sched_yield();
+	app_fact("registered here", atomic_load(&n_registered_here));
+	app_fact("table enlarged here", atomic_load(&n_enlarged_here));
+	ptr = app_alloc(KIB);
+	APP_MUST(cuMemFree_v2(ptr));
+}
+
+static uint64_t calls_here(const char *function)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))dlsym(driver, "simgpu_calls_here");
+
+	return calls(function);
+}
+
+/* What is freed in such a scope goes back to the driver at once. */
+static CUdeviceptr release_one(void)
+{
+	CUdeviceptr ptr;
+
+	APP_MUST(gpupool_no_cache_begin());
+	ptr = app_alloc(32 * MIB);
+	APP_MUST(cuMemFree_v2(ptr));
+	APP_MUST(gpupool_no_cache_end());
+	return ptr;
+}
+
+static void await_releases(uint64_t n)
+{
+	while (app_calls("cuMemFreeAsync") < n)
+		sched_yield();
+}
+
+static void first_release(void)
+{
+	unsigned n_before;
+
+	start_first();
+	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
+	n_before = atomic_load(&n_created);
+	atomic_store(&is_gate_closed, true);
+	(void)release_one();
+	(void)release_one();
+	APP_MUST(cuMemFree_v2(app_alloc(64 * MIB)));
+	app_fact("released before", app_calls("cuMemFreeAsync"));
+	atomic_store(&is_gate_closed, false);
+	await_releases(2);
+	app_fact("threads", atomic_load(&n_created) - n_before);
+	app_fact("released here", calls_here("cuMemFreeAsync"));
+	APP_MUST(gpupool_reclaim(0) < 0);
+	(void)release_one();
+	app_fact("released here later", calls_here("cuMemFreeAsync") > 0);
+}
+
+static struct {
+	_Atomic bool has_begun, is_back;
+	CUdeviceptr ptr;
+	CUresult result;
+} second;
+
+static void *free_again(void *unused)
+{
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	atomic_store(&second.has_begun, true);
+	second.result = cuMemFree_v2(second.ptr);
+	atomic_store(&second.is_back, true);
+	return NULL;
+}
+
+/* The driver still has the block, and would free it for whoever asks. */
+static void freed_again(void)
+{
+	pthread_t thread;
+
+	start_first();
+	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
+	atomic_store(&is_gate_closed, true);
+	second.ptr = release_one();
+	atomic_store(&is_own, true);
+	APP_MUST(pthread_create(&thread, NULL, free_again, NULL));
+	while (!atomic_load(&second.has_begun))
+		sched_yield();
+	for (int i = 0; i < YIELDS && !atomic_load(&second.is_back); i++)
+		sched_yield();
+	atomic_store(&is_gate_closed, false);
+	APP_MUST(pthread_join(thread, NULL));
+	await_releases(1);
+	app_fact("second free", (uint64_t)second.result);
+	app_fact("freed by the driver", app_calls("cuMemFreeAsync"));
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"start-up", start_up},
+	{"first-release", first_release},
+	{"freed-again", freed_again},
+	{0},
+};

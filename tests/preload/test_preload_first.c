@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The first calls of a process: what takes the kernel or the driver long is done on other threads. */
+
+#include <stdio.h>
+
+#include "play.h"
+
+static const char *const kinds[][3] = {
+	{"GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
+	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
+};
+enum { N_FREE_ASYNC = (int)LENGTH(kinds) - 1 }; /* the last releases memory in another way */
+
+/* Descriptors of the library go to 512 and above: a table that large is not enlarged. */
+enum { SMALL_TABLE = 512 };
+
+static void play(const char *scenario, const char *const *env)
+{
+	play_run(&(struct play){.program = "app_first", .words = {scenario}, .env = env, .preload = play_library});
+	ck_assert_str_eq(play_err, "");
+	ck_assert_int_eq(play_status, 0);
+}
+
+START_TEST(the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel)
+{
+	play("start-up", kinds[_i]);
+	ck_assert_uint_eq(play_fact("registered before"), 0);
+	ck_assert_uint_eq(play_fact("registered here"), 0);
+}
+END_TEST
+
+START_TEST(the_first_allocation_does_not_enlarge_the_table_of_descriptors)
+{
+	play("start-up", kinds[_i]);
+	if (play_fact("table") > SMALL_TABLE)
+		printf("# skipped: the table of descriptors is large already\n");
+	else
+		ck_assert_uint_eq(play_fact("table enlarged here"), 0);
+}
+END_TEST
+
+START_TEST(the_first_release_of_a_context_is_made_by_one_other_thread)
+{
+	play("first-release", kinds[_i]);
+	ck_assert_uint_eq(play_fact("released before"), 0);
+	ck_assert_uint_eq(play_fact("threads"), 1);
+	ck_assert_uint_eq(play_fact("released here"), 0);
+	ck_assert_uint_eq(play_fact("released here later"), 1);
+}
+END_TEST
+
+START_TEST(a_second_free_is_refused_while_the_first_release_waits_for_its_thread)
+{
+	play("freed-again", kinds[_i]);
+	ck_assert_uint_eq(play_fact("second free"), 1);
+	ck_assert_uint_eq(play_fact("freed by the driver"), 1);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel, 0,
+		(int)LENGTH(kinds));
+	tcase_add_loop_test(
+		tc, the_first_allocation_does_not_enlarge_the_table_of_descriptors, 0, (int)LENGTH(kinds));
+	tcase_add_loop_test(tc, the_first_release_of_a_context_is_made_by_one_other_thread, 0, N_FREE_ASYNC);
+	tcase_add_loop_test(tc, a_second_free_is_refused_while_the_first_release_waits_for_its_thread, 0, N_FREE_ASYNC);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct play_tests tests[] = {{"first", add}};
+
+	return play_main(argc, argv, tests, LENGTH(tests));
+}
