@@ -14,6 +14,8 @@ from figures import median_interval
 STATIC, SHARED = "split", "split, shared"
 PEERS = ("async", "cub", "torch", "torch expandable", "torch async", "rmm")
 UP_TO_1_MIB = ("512 B", "4 KiB", "64 KiB", "1 MiB", "mixed")
+FIRST_CALLS = "first calls of a process"
+FIRST_CELLS = ("first allocation", "first free", "first release")
 RUNS = 15
 COMPARE = {
     "<=": lambda value, limit: value <= limit,
@@ -210,6 +212,13 @@ def trace_ratio(mine, theirs):
     return measure
 
 
+def first_calls_ms(book):
+    """The longest first allocation, free or release of a process, with any kind of pool."""
+    kinds = [peer for peer in book.peers(FIRST_CALLS) if peer != "raw"]
+    found = [worst(book, FIRST_CALLS, FIRST_CELLS, kind) for kind in kinds]
+    return max(found) / 1e6 if found and None not in found else None
+
+
 BARS = [
     Bar("window of 32, up to 1 MiB, one thread, static", "ns", "<=", 60,
         lambda book: worst(book, "one thread", windows(), STATIC)),
@@ -256,6 +265,7 @@ BARS = [
     Bar("preload without CUDA: time more", "ms", "<", 0.2, per_ms("preload without CUDA: wall time")),
     Bar("preload without CUDA: threads", "", "=", 0, value("preload without CUDA: threads")),
     Bar("preload without CUDA: open files", "", "=", 0, value("preload without CUDA: open files")),
+    Bar("first allocation, free and release of a process: the longest", "ms", "<=", 1, first_calls_ms),
     Bar("looked at every 10 ms: time a pair", "times", "<", 1.01, value("looked at every 10 ms: time a pair")),
 ]
 

@@ -57,6 +57,22 @@ def startup(book, folder, library, rounds):
         book.value(f"preload without CUDA: {what}", int(counts["preload"][key]) - int(counts["raw"][key]))
 
 
+def first_calls(book, peers, rounds):
+    """What the first calls of a process take: a row for each, a new process for each figure, all peers in turn."""
+    for nth in range(rounds):
+        for peer in peers:
+            with programs.private_dir() as directory:
+                env = programs.Config(peer.name, peer.preload, peer.variables).environment(directory, peer.variables)
+                try:
+                    lines = list(programs.parse_lines(output_of(peer.words, env=env)))
+                except programs.Trouble as trouble:
+                    book.miss("first calls of a process", "", peer.name, str(trouble))
+                    continue
+            for what, pairs in lines:
+                cell = player.Cell(what.replace("-", " "), {})
+                book.sample("first calls of a process", cell, peer.name, nth, {"ns": float(pairs["ns"])})
+
+
 class Watch:
     """gpupool-stat --watch, looking at a process; where it was not built, the status asked as often."""
 

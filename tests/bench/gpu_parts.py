@@ -112,6 +112,11 @@ def run_guest(book, place, options, log):
     extras.watch(book, peer, place.stat, log, scaled(25, options, 3), 10 if place.is_sim else 100, "ns")
 
 
+def run_first(book, place, options, log):
+    kinds = [place.peer(kind, "first", kind) for kind in ("none", "simple", "binned", "split", "vmm")]
+    extras.first_calls(book, [place.peer("raw", "first"), *kinds], scaled(20, options))
+
+
 COSTS = {
     "stacks": {"GPUPOOL_STACKS": "16"},
     "stacks, sample": {"GPUPOOL_STACKS": "16,sample=100"},
@@ -260,4 +265,5 @@ PARTS = {
     "recorded": run_recorded,
     "traces": run_traces,
     "costs": run_costs,
+    "first": run_first,
 }

@@ -113,7 +113,7 @@ RECIPES = {
 }
 PLAYED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # instead of what all players share
 ON_SIM = ("player_torch", "trace_torch")  # besides what a Meson build has: needs PyTorch
-OTHERS = ("startup", "nothing")
+OTHERS = ("first", "startup", "nothing")
 
 
 def build_player(target, common, *where):
@@ -152,7 +152,7 @@ def build():
     """Everything that can be built; why the rest cannot stays in a file, for those who want to run it."""
     reasons = build_players([BIN / name for name in RECIPES])
     for name in OTHERS:
-        compile_to(BIN / name, ["cc", HERE / f"{name}.c"])
+        compile_to(BIN / name, ["cc", "-std=gnu11", HERE / f"{name}.c", "-ldl", "-lpthread"])
     try:
         programs.broken_library()
     except (programs.Trouble, OSError) as trouble:

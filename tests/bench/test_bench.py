@@ -260,6 +260,18 @@ class PlayersTest(Quiet):
         self.assertEqual(book.value_of("preload without CUDA: open files"), 0)
         self.assertEqual(book.value_of("preload without CUDA: files made"), 0)
 
+    def test_the_first_calls_of_a_process_have_a_row_each(self):
+        book, words = books.Book(), [PROGRAMS / "first"]
+        peers = [Peer("raw", words, variables=STUB), Peer("split", words, LIBRARY, STUB, kind="split"),
+                 Peer("broken", ["false"])]
+        extras.first_calls(book, peers, 2)
+        (group,) = book.groups()
+        self.assertEqual(book.peers(group), ["raw", "split"])
+        self.assertEqual(book.cells(group)[:3], ["first allocation", "first free", "second allocation"])
+        self.assertIn("first release", book.cells(group))
+        self.assertEqual(len(book.rounds(group, "first release", "split")), 2)
+        self.assertEqual(book.why(group, "first release", "broken"), "false ended with 1")
+
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
     def test_another_pool_is_told_what_a_trace_allocates_and_frees(self):
         answer = """
