@@ -8,9 +8,10 @@
  *
  * Errors: 0; -ENOMEM where memory ran out; -EBUSY where a stream capture forbids the call for now; -ENOTSUP
  * where this backend cannot do it at all; a positive value is the driver's own error code, which the allocator
- * passes up unchanged. Every function may be called from any thread and none may call back into the pool.
- * No function is called with a lock held, except the fence functions, which run under the lock of their
- * fence sequence.
+ * passes up unchanged. A fence call returns -EPERM where the calling thread may not call the driver, as in the
+ * driver's host functions: a free fails then and leaves the block to the program. Every function may be called from
+ * any thread and none may call back into the pool. No function is called with a lock held, except the fence functions,
+ * which run under the lock of their fence sequence.
  */
 
 #include "base.h"

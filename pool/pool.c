@@ -313,12 +313,27 @@ static uint64_t stamp_of(const struct gp_pool *pool, enum gp_free_mode mode)
 	return mode == GP_FREE_NORMAL ? gp_fence_stamp(pool->fence) : gp_fence_started(pool->fence);
 }
 
+/* The thread may not call the driver (backend.h), so the free is none. */
+__attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct gp_block *block)
+{
+	bool is_dead;
+
+	gp_mutex_lock(&pool->lock);
+	is_dead = gp_pool_is_flag(&pool->dead);
+	if (!is_dead)
+		gp_block_set_state(block, GP_BLOCK_USED);
+	gp_mutex_unlock(&pool->lock);
+	return is_dead ? GP_E_DEAD : GP_E_NOT_PERMITTED;
+}
+
 static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
 {
 	uint64_t stamp = mode == GP_FREE_SYNCED ? 0 : stamp_of(pool, mode);
 	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, stamp, true) : 0;
 	bool is_late = mode == GP_FREE_LATE || r, needs_flush = false, is_sent_off = false;
 
+	if (gp_unlikely(r == -EPERM))
+		return leave_to_program(pool, block);
 	gp_mutex_lock(&pool->lock);
 	if (gp_pool_is_flag(&pool->dead)) {
 		r = GP_E_DEAD;

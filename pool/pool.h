@@ -56,6 +56,7 @@ enum {
 	GP_E_INTERIOR,		/* inside one of our segments, but not a block's address */
 	GP_E_NOT_USED,		/* a block that is free already */
 	GP_E_DEAD,		/* its context is gone */
+	GP_E_NOT_PERMITTED,	/* the thread may not call the driver: the block is the program's still */
 };
 
 /* 0, -ENOMEM (host memory), or what the backend says to what the kind needs. The caller holds the first reference. */

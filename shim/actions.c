@@ -85,6 +85,8 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	write_uuid(out, device);
 	gp_json_string(out, "backend", gp_backend_name(atomic_load(&device->backend)));
 	gp_json_u64(out, "contexts", tally.n_contexts);
+	gp_json_u64(out, "broken_contexts", tally.n_broken);
+	gp_json_amount(out, "broken_by", tally.n_broken ? (uint64_t)tally.broken_by : UINT64_MAX);
 	gp_json_u64(out, "device_total_bytes", device->total_bytes);
 	gp_json_amount(out, "device_free_bytes", tally.available_bytes);
 	gp_json_amount(out, "outside_bytes", outside);

@@ -68,21 +68,33 @@ static int device_release(void *arg, uint64_t addr)
 	return gp_driver_released(context, r);
 }
 
-static CUresult release_on_stream(struct gp_context *context, uint64_t addr, int slot)
+/* The private stream, once it waits for the fence. */
+static CUresult release_stream(struct gp_context *context, int slot, CUstream *ret_stream)
 {
-	CUstream stream;
-	CUresult r = gp_driver_stream(&context->release_stream, &stream);
+	CUresult r = gp_driver_stream(&context->release_stream, ret_stream);
 
 	if (!r && slot != GP_NO_SLOT && context->events[slot])
-		r = gp_real.cuStreamWaitEvent(stream, context->events[slot], 0);
-	if (!r && gp_first_release_queue(context, addr, stream))
-		return CUDA_SUCCESS;
-	return r ? r : gp_real.cuMemFreeAsync(addr, stream);
+		r = gp_real.cuStreamWaitEvent(*ret_stream, context->events[slot], 0);
+	return r;
+}
+
+static CUresult release_on_stream(struct gp_context *context, uint64_t addr, CUstream stream)
+{
+	return gp_first_release_queue(context, addr, stream) ? CUDA_SUCCESS : gp_real.cuMemFreeAsync(addr, stream);
+}
+
+/* Nothing was freed yet, so the free that waits may do better. */
+static int release_not_begun(struct gp_context *context, CUresult r)
+{
+	(void)gp_driver_result(context, r);
+	return atomic_load(&context->lost_to) ? (int)r : -ENOTSUP;
 }
 
 static int release_begin(struct gp_context *context, uint64_t addr, int slot)
 {
 	struct gp_driver_scope scope;
+	bool is_begun = false;
+	CUstream stream;
 	CUresult r;
 
 	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
@@ -90,11 +102,14 @@ static int release_begin(struct gp_context *context, uint64_t addr, int slot)
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = release_on_stream(context, addr, slot);
+		r = release_stream(context, slot, &stream);
+		is_begun = !r;
+		if (is_begun)
+			r = release_on_stream(context, addr, stream);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	return gp_driver_released(context, r);
+	return is_begun ? gp_driver_released(context, r) : release_not_begun(context, r);
 }
 
 /* Managed memory the driver takes back by the free alone that waits for the device. */
@@ -265,7 +280,7 @@ static int fence_call(struct gp_context *context, int slot, CUresult (*call)(str
 	if (r)
 		return r;
 	r = call(context, slot);
-	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
+	return gp_driver_fence_result(context, r);
 }
 
 static int device_fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
@@ -291,7 +306,7 @@ static int device_fence_query(void *arg, int slot)
 		r = scope.is_relaxed ? query(context, slot) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		gp_driver_leave(&scope);
 	}
-	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
+	return gp_driver_fence_result(context, r);
 }
 
 static int device_fence_order(void *arg, int slot)

@@ -144,10 +144,17 @@ static void prune(struct slot *slot)
 
 struct recording {
 	struct slot *slot;
+	const struct gp_context *owner;
 	const struct gp_context *due_in; /* where the program's own free would have waited; NULL: nowhere */
 	const struct gp_context *only_in; /* where a record makes the host wait; NULL: it does not */
 	int r;
 };
+
+/* What another context had to do is over once that is broken; the owner's own error is for the program. */
+static bool is_over_in(const struct gp_context *context, const struct gp_context *owner)
+{
+	return gp_unlikely(gp_context_is(context, GP_CONTEXT_BROKEN)) && context != owner;
+}
 
 static void record_in(void *arg, struct gp_context *context)
 {
@@ -156,6 +163,8 @@ static void record_in(void *arg, struct gp_context *context)
 	int entered = 0;
 	CUresult r;
 
+	if (is_over_in(context, recording->owner))
+		return;
 	if (!recording->r && (!recording->only_in || context == recording->only_in))
 		entered = gp_context_try_enter(context);
 	if (entered < 0)
@@ -167,7 +176,9 @@ static void record_in(void *arg, struct gp_context *context)
 	if (part && !r)
 		r = gp_backend_record(context, part->event, context == recording->due_in);
 	gp_context_leave(context);
-	recording->r = part ? gp_driver_result(context, r) : -EBUSY;
+	recording->r = part ? gp_driver_fence_result(context, r) : -EBUSY;
+	if (is_over_in(context, recording->owner))
+		recording->r = 0;
 	if (part && !r)
 		part->is_recorded = true;
 }
@@ -177,6 +188,7 @@ static int pinned_fence_record(void *arg, int slot, bool is_at_free, uint64_t *r
 	struct gp_pinned *pinned = arg;
 	struct recording recording = {
 		.slot = &pinned->slots[slot],
+		.owner = pinned->context,
 		.due_in = is_at_free ? pinned->context : NULL,
 		.only_in = gp_backend_record_waits(NULL) ? pinned->context : NULL,
 	};
@@ -191,7 +203,7 @@ static int pinned_fence_record(void *arg, int slot, bool is_at_free, uint64_t *r
 	return recording.r;
 }
 
-static CUresult query_part(struct part *part, bool is_capturing)
+static int query_part(struct part *part, bool is_capturing)
 {
 	int entered = part->is_recorded ? gp_context_try_enter(part->context) : 0;
 	struct gp_driver_scope scope;
@@ -199,7 +211,7 @@ static CUresult query_part(struct part *part, bool is_capturing)
 
 	/* The work of a context that is gone is done. */
 	if (entered <= 0)
-		return entered < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+		return entered < 0 ? -EAGAIN : 0;
 	if (gp_unlikely(is_capturing)) {
 		r = gp_driver_enter(&scope, part->context->handle);
 		if (!r && !scope.is_relaxed)
@@ -210,7 +222,7 @@ static CUresult query_part(struct part *part, bool is_capturing)
 	if (gp_unlikely(is_capturing))
 		gp_driver_leave(&scope);
 	gp_context_leave(part->context);
-	return r;
+	return gp_driver_fence_result(part->context, r);
 }
 
 static int pinned_fence_query(void *arg, int slot)
@@ -218,13 +230,16 @@ static int pinned_fence_query(void *arg, int slot)
 	struct gp_pinned *pinned = arg;
 	struct slot *s = &pinned->slots[slot];
 	bool is_capturing = !gp_capture_is_none();
-	CUresult r = CUDA_SUCCESS;
+	int r = 0;
 
 	if (is_capturing)
 		gp_capture_refused();
-	for (unsigned i = 0; i < s->n && !r; i++)
+	for (unsigned i = 0; i < s->n && !r; i++) {
 		r = query_part(&s->parts[i], is_capturing);
-	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(pinned->context, r);
+		if (is_over_in(s->parts[i].context, pinned->context))
+			r = 0;
+	}
+	return r;
 }
 
 /* The driver's own free waits for the owner's work alone. */
@@ -235,7 +250,7 @@ static bool pinned_fence_is_beyond(void *arg, int slot)
 
 	for (unsigned i = 0; i < s->n; i++)
 		if (s->parts[i].context == pinned->context)
-			return query_part(&s->parts[i], !gp_capture_is_none()) != CUDA_ERROR_NOT_READY;
+			return query_part(&s->parts[i], !gp_capture_is_none()) != -EAGAIN;
 	return true;
 }
 

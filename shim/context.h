@@ -25,7 +25,7 @@ struct gp_pinned;
 enum gp_context_state {
 	GP_CONTEXT_DEAD = 1,
 	GP_CONTEXT_ENDING = 2, /* perhaps: the driver has not answered yet */
-	GP_CONTEXT_BROKEN = 4, /* the driver reports an error that stays: the program talks to it alone */
+	GP_CONTEXT_BROKEN = 4, /* lost_to is set: pooling has ended, and the program talks to the driver alone */
 };
 
 struct gp_context {
@@ -34,7 +34,7 @@ struct gp_context {
 	struct gp_device *device;
 	bool is_primary;
 	_Atomic unsigned states; /* enum gp_context_state */
-	_Atomic int lost_to;	/* besides: it stays for good, and nothing can be given back any more; or 0 */
+	_Atomic int lost_to;	/* the sticky error, after which the driver takes no memory back either; or 0 */
 	_Atomic unsigned users; /* who may use the pools: the table, and calls under way */
 	_Atomic unsigned refs;	/* who needs the memory of this: all users together, each pool, each record */
 	struct gp_rwlock life;

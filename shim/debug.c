@@ -231,6 +231,23 @@ static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_other)
 	return is_block ? zone : NULL;
 }
 
+/* The pool refused the free, so nobody else was given the block meanwhile. */
+static void leave_to_program(struct gp_zone *zone, uint64_t start, bool is_inserted)
+{
+	struct gp_zone *unwanted = NULL;
+
+	gp_mutex_lock(&gp_zones_lock);
+	if (is_inserted)
+		zone = gp_zone_find_locked(start);
+	if (zone)
+		zone->block.is_freed = false;
+	if (zone && !is_inserted && !gp_zone_insert_locked(zone))
+		unwanted = zone;
+	gp_mutex_unlock(&gp_zones_lock);
+	if (unwanted)
+		gp_zone_free(unwanted);
+}
+
 /*
  * The context is kept alive until the pool has the block back: else the address might be that of another's block, of a
  * context that has come since, before the pool is told of it.
@@ -250,9 +267,11 @@ static int give_to_pool(struct gp_zone *zone, enum gp_free_mode mode, gp_debug_r
 	gp_mutex_lock(&gp_zones_lock);
 	is_kept = gp_zone_is_watched(zone) && gp_zone_insert_locked(zone);
 	gp_mutex_unlock(&gp_zones_lock);
-	if (!is_kept)
-		gp_zone_free(zone);
 	r = release(map_of(is_pinned), start, mode);
+	if (r == GP_E_NOT_PERMITTED)
+		leave_to_program(zone, start, is_kept);
+	else if (!is_kept)
+		gp_zone_free(zone);
 	gp_context_leave(context);
 	gp_context_unref(context);
 	return r;

@@ -45,19 +45,48 @@ void gp_driver_leave(struct gp_driver_scope *scope)
 	gp_thread_forget_current();
 }
 
-/* Errors of work on the GPU, after which nothing succeeds in the context: the codes between the two are of the kind. */
-static bool is_for_good(CUresult r)
+/* Codes that are of interest here alone. */
+enum {
+	CUDA_ERROR_CONTAINED = 226,
+	CUDA_ERROR_TENSOR_MEMORY_LEAK = 721,
+	CUDA_ERROR_MPS_CLIENT_TERMINATED = 810,
+	CUDA_ERROR_EXTERNAL_DEVICE = 911,
+};
+
+/*
+ * Sticky errors: nothing succeeds in the context any more, and the driver takes no memory back before it is reset. The
+ * codes of the range are all of the kind. The last two say that the context is gone.
+ */
+static bool is_sticky(CUresult r)
 {
 	switch (r) {
 	case CUDA_ERROR_ECC_UNCORRECTABLE:
 	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_CONTAINED:
 	case CUDA_ERROR_ILLEGAL_ADDRESS:
 	case CUDA_ERROR_LAUNCH_TIMEOUT:
 	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+	case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+	case CUDA_ERROR_EXTERNAL_DEVICE:
+	case CUDA_ERROR_INVALID_CONTEXT:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
 		return true;
 	default:
 		return r >= CUDA_ERROR_HARDWARE_STACK_ERROR && r <= CUDA_ERROR_LAUNCH_FAILED;
 	}
+}
+
+/* The error first: a thread that sees the state reads it. */
+static void end_pooling(struct gp_context *context, CUresult r)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&context->lost_to, &none, (int)r);
+	atomic_fetch_or(&context->states, GP_CONTEXT_BROKEN);
+	if (!none)
+		gp_log(GP_LOG_INFO, "pooling has ended for a context of device %d: error %d of the driver's",
+			context->device->index, r);
 }
 
 int gp_driver_result(struct gp_context *context, CUresult r)
@@ -70,16 +99,41 @@ int gp_driver_result(struct gp_context *context, CUresult r)
 		return -EBUSY;
 	if (r == CUDA_ERROR_DEINITIALIZED)
 		gp_set_unusual(GP_UNUSUAL_BYPASS);
-	else
-		atomic_fetch_or(&context->states, GP_CONTEXT_BROKEN);
-	if (is_for_good(r))
-		atomic_store(&context->lost_to, (int)r);
+	if (is_sticky(r))
+		end_pooling(context, r);
 	return r;
+}
+
+/* Once: where the driver refuses one it may refuse many. */
+static void tell_of_refused_fence(CUresult r)
+{
+	static _Atomic bool is_told;
+
+	if (!atomic_exchange(&is_told, true))
+		gp_log(GP_LOG_WARN, "the driver refused a fence: error %d; freed memory waits for a later one", r);
+}
+
+int gp_driver_fence_result(struct gp_context *context, CUresult r)
+{
+	int result;
+
+	if (gp_likely(r == CUDA_SUCCESS))
+		return 0;
+	if (r == CUDA_ERROR_NOT_READY)
+		return -EAGAIN;
+	if (r == CUDA_ERROR_NOT_PERMITTED)
+		return -EPERM;
+	result = gp_driver_result(context, r);
+	if (result < 0 || r == CUDA_ERROR_DEINITIALIZED || is_sticky(r))
+		return result;
+	tell_of_refused_fence(r);
+	return -EBUSY;
 }
 
 int gp_driver_released(struct gp_context *context, CUresult r)
 {
-	if (r)
+	/* In a host function the program's own call would have been refused likewise, and it is told so. */
+	if (r && r != CUDA_ERROR_NOT_PERMITTED)
 		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
 	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
 }

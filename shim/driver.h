@@ -19,10 +19,17 @@ int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx);
 void gp_driver_leave(struct gp_driver_scope *scope);
 
 /*
- * The allocator's word for a driver's code: 0, -ENOMEM, -EBUSY for a capture in the way, else the code itself. Notes
- * what the code says about the context (dead) or the process (the driver has shut down).
+ * The allocator's word for a driver's code: 0, -ENOMEM, -EBUSY for a capture in the way, else the code itself. A sticky
+ * error ends pooling for the context; other errors say nothing about it. Notes also that the driver has shut down.
  */
 int gp_driver_result(struct gp_context *context, CUresult r);
+
+/*
+ * The same for a fence call. -EAGAIN if the fence is not complete; -EPERM in a host function, where the driver refuses
+ * every call; -EBUSY also for an error that is not sticky, after which a later fence will do. The program made no such
+ * call, so that error is not for the program.
+ */
+int gp_driver_fence_result(struct gp_context *context, CUresult r);
 
 /* The same for memory that was to go back, which is said if it did not. A wrong address says nothing of the context. */
 int gp_driver_released(struct gp_context *context, CUresult r);

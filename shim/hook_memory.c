@@ -336,6 +336,9 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 	case GP_E_DEAD:
 		/* It went with its context just now. Not to the driver: the address may be somebody's again. */
 		return CUDA_ERROR_INVALID_VALUE;
+	case GP_E_NOT_PERMITTED:
+		gp_origin_kept(ptr);
+		return CUDA_ERROR_NOT_PERMITTED;
 	case GP_E_NOT_USED:
 		gp_bad_free_report(&gp_state.device_map, ptr, GP_BAD_FREE_DOUBLE);
 		return gp_real.cuMemFree_v2(NOBODYS);
@@ -521,6 +524,9 @@ int gp_memory_free_host(void *ptr)
 	switch (r) {
 	case GP_E_DEAD:
 		return CUDA_ERROR_INVALID_VALUE;
+	case GP_E_NOT_PERMITTED:
+		gp_origin_kept(addr);
+		return CUDA_ERROR_NOT_PERMITTED;
 	case GP_E_NOT_USED:
 	case GP_E_INTERIOR:
 		gp_bad_free_report(&gp_state.pinned_map, addr,

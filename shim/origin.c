@@ -280,6 +280,23 @@ void gp_origin_freed_slow(uint64_t key)
 	gp_spin_unlock(&shard->lock);
 }
 
+/* The time of the allocation is lost: its age counts from the refused free. */
+void gp_origin_kept_slow(uint64_t key)
+{
+	struct shard *shard = shard_of(key);
+	struct table *t = get_table();
+	uint32_t i;
+
+	gp_spin_lock(&shard->lock);
+	i = *find_locked(t, key);
+	if (i && t->entries[i].origin.is_freed) {
+		unlist_locked(t, shard, i);
+		t->entries[i].origin.is_freed = false;
+		t->entries[i].origin.freed = 0;
+	}
+	gp_spin_unlock(&shard->lock);
+}
+
 bool gp_origin_find(uint64_t key, struct gp_origin *ret)
 {
 	struct shard *shard = shard_of(key);

@@ -37,6 +37,7 @@ static inline uint64_t gp_origin_key(unsigned kind, uint64_t id)
 
 __attribute__((cold)) void gp_origin_given_slow(uint64_t key, uint64_t bytes);
 __attribute__((cold)) void gp_origin_freed_slow(uint64_t key);
+__attribute__((cold)) void gp_origin_kept_slow(uint64_t key);
 
 /* The program has been given it. */
 static inline void gp_origin_given(uint64_t key, uint64_t bytes)
@@ -50,6 +51,13 @@ static inline void gp_origin_freed(uint64_t key)
 {
 	if (gp_unlikely(atomic_load_explicit(&gp_origin_mode, memory_order_relaxed)))
 		gp_origin_freed_slow(key);
+}
+
+/* That free was refused, and the program has it still. */
+static inline void gp_origin_kept(uint64_t key)
+{
+	if (gp_unlikely(atomic_load_explicit(&gp_origin_mode, memory_order_relaxed)))
+		gp_origin_kept_slow(key);
 }
 
 struct gp_origin {

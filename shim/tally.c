@@ -14,6 +14,14 @@ static void add_pool(void *arg, struct gp_pool *pool)
 	gp_stats_add(&tally->stats, &stats);
 }
 
+static void add_broken(struct gp_tally *tally, const struct gp_context *context)
+{
+	if (!gp_context_is(context, GP_CONTEXT_BROKEN))
+		return;
+	tally->n_broken++;
+	tally->broken_by = atomic_load(&context->lost_to);
+}
+
 static void add_context(void *arg, struct gp_context *context)
 {
 	struct gp_tally *tally = arg;
@@ -23,6 +31,7 @@ static void add_context(void *arg, struct gp_context *context)
 	} else if (context->device->index == tally->device) {
 		gp_context_each_pool(context, add_pool, tally);
 		tally->n_contexts++;
+		add_broken(tally, context);
 		if (tally->asks_driver && tally->available_bytes == UINT64_MAX &&
 			!gp_context_is(context, GP_CONTEXT_BROKEN))
 			tally->available_bytes = gp_device_available(context);

@@ -10,6 +10,8 @@ struct gp_tally {
 	int device; /* -1: pinned memory */
 	bool asks_driver;
 	uint64_t n_contexts;
+	uint64_t n_broken; /* of these, contexts for which pooling has ended */
+	int broken_by;	   /* the error that ended it for one of them; 0: there are none */
 	struct gp_stats stats;
 	uint64_t available_bytes; /* what the driver could give; UINT64_MAX: unknown */
 };

@@ -208,6 +208,17 @@ static void print_yields(const json_t *device)
 		bytes(device, "yielded_bytes", given));
 }
 
+/* A context that is broken holds what it has until the program resets it: the driver takes nothing back. */
+static void print_broken(const json_t *device)
+{
+	uint64_t n = stat_reply_u64_or_0(device, "broken_contexts");
+
+	if (n)
+		printf("  pooling has ended for %" PRIu64 " of %" PRIu64 " contexts: error %" PRIu64
+		       " of the driver, until a reset\n",
+			n, stat_reply_u64_or_0(device, "contexts"), stat_reply_u64_or_0(device, "broken_by"));
+}
+
 static void print_device(const json_t *device, const char *pool)
 {
 	const char *uuid = json_string_value(json_object_get(device, "uuid"));
@@ -216,6 +227,7 @@ static void print_device(const json_t *device, const char *pool)
 	stat_clean(clean, sizeof(clean), uuid ? uuid : "");
 	printf("device %" PRIu64 "%s%s\n", stat_reply_u64_or_0(device, "index"), *clean ? "  " : "", clean);
 	print_julia(device, pool);
+	print_broken(device);
 	print_pool(device);
 	print_outside(device);
 	print_total(device);

@@ -213,6 +213,28 @@ START_TEST(an_error_that_is_no_out_of_memory_is_returned_at_once)
 }
 END_TEST
 
+START_TEST(a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_to_the_program)
+{
+	struct gp_stats before;
+	uint64_t addr;
+
+	addr = fixture_alloc(4 * GP_MIB);
+	fixture_work();
+	before = fixture_stats();
+	fake_plan(&px.fake, (struct fake_plan){FAKE_RECORD, 1, 2, -EPERM});
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_NOT_PERMITTED);
+		fixture_check();
+	}
+	ck_assert(fixture_info(addr).is_used);
+	ck_assert_uint_eq(fixture_stats().used_bytes, before.used_bytes);
+	ck_assert_uint_eq(fixture_stats().pending_bytes, before.pending_bytes);
+	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
+	fixture_free(addr);
+	ck_assert_uint_eq(fixture_stats().double_frees, 0);
+}
+END_TEST
+
 START_TEST(an_exported_block_goes_back_to_the_driver_once_freed_and_completed)
 {
 	uint64_t addr, n_pieces;
@@ -528,6 +550,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_limit_is_never_exceeded_and_a_free_block_serves_below_it);
 	tcase_add_test(tc, a_failed_reservation_leaves_no_trace);
 	tcase_add_test(tc, an_error_that_is_no_out_of_memory_is_returned_at_once);
+	tcase_add_test(tc, a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_to_the_program);
 	tcase_add_test(tc, an_exported_block_goes_back_to_the_driver_once_freed_and_completed);
 	tcase_add_test(tc, a_reclaim_gives_everything_cached_back_and_nothing_that_is_used);
 	tcase_add_test(tc, a_reclaim_does_not_wait_for_the_gpu);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Errors of the driver that say nothing of the context, which goes on; and one that ends it. */
+
+#include "app_driver.h"
+#include "tests/apps/kernels.h"
+
+enum { LOOPS = 50 };
+
+/* What the host function frees. */
+static CUdeviceptr block;
+static void *host;
+static int freed, host_freed;
+
+static void free_in_host_function(void *unused)
+{
+	freed = cuMemFree_v2(block);
+	host_freed = cuMemFreeHost(host);
+}
+
+/* Large frees and allocations, which the device has room for only if what was freed is there again. */
+static void fill_device(CUstream stream)
+{
+	CUdeviceptr ptr = 0;
+
+	app_result("600 MiB", cuMemAlloc_v2(&ptr, 600 * MIB));
+	app_fill(stream, ptr, 4 * KIB, 2);
+	app_result("free", cuMemFree_v2(ptr));
+	app_result("700 MiB", cuMemAlloc_v2(&ptr, 700 * MIB));
+	app_result("free", cuMemFree_v2(ptr));
+}
+
+/* Facts: what a loop still asks the driver for. */
+static void loop(CUstream stream)
+{
+	uint64_t before = app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate");
+
+	for (unsigned i = 0; i < LOOPS; i++) {
+		CUdeviceptr ptr = app_alloc(8 * MIB);
+
+		app_fill(stream, ptr, 4 * KIB, i);
+		APP_MUST(cuMemFree_v2(ptr));
+	}
+	app_fact("taken in the loop",
+		app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate") - before);
+}
+
+/* A free in a host function fails in the driver and does nothing, so that programs which ignore the error go on. */
+static void callback(void)
+{
+	CUdeviceptr large, other;
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	block = app_alloc(4 * MIB);
+	APP_MUST(cuMemHostAlloc(&host, MIB, 0));
+	large = app_alloc(600 * MIB);
+	app_fill(stream, large, 4 * KIB, 1);
+	APP_MUST(cuStreamSynchronize(stream));
+	APP_MUST(cuMemFree_v2(large));
+	app_fill(stream, block, 4 * KIB, 3);
+	APP_MUST(cuLaunchHostFunc(stream, free_in_host_function, NULL));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_result("free in the host function", freed);
+	app_result("free of pinned memory there", host_freed);
+	other = app_alloc(4 * MIB);
+	app_result("handed out again", other == block);
+	printf("wrong words: %zu\n", app_count_wrong(stream, block, 4 * KIB, 3));
+	app_result("free again", cuMemFree_v2(block));
+	app_result("free of pinned memory again", cuMemFreeHost(host));
+	APP_MUST(cuMemFree_v2(other));
+	loop(stream);
+	fill_device(stream);
+	app_pause("over");
+}
+
+/* The test orders the driver to fail once, in a call that is none of the program's. */
+static void fault(void)
+{
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	for (unsigned i = 0; i < 4; i++) {
+		CUdeviceptr one = app_alloc(150 * MIB), other = app_alloc(450 * MIB);
+
+		app_fill(stream, one, 4 * KIB, i);
+		app_result("free", cuMemFree_v2(one));
+		app_result("free of the other", cuMemFree_v2(other));
+		APP_MUST(cuStreamSynchronize(stream));
+	}
+	loop(stream);
+	fill_device(stream);
+	app_pause("over");
+}
+
+/* An error that stays: every call returns it until the context is reset. */
+static void sticky(void)
+{
+	uint64_t ns = 20 * MS;
+	CUfunction trap;
+	CUmodule module;
+	CUdeviceptr ptr = 0;
+
+	app_start();
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&trap, module, "trap"));
+	ptr = app_alloc(4 * MIB);
+	app_pause("before");
+	APP_MUST(cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
+	app_result("synchronise", cuCtxSynchronize());
+	app_result("free", cuMemFree_v2(ptr));
+	app_result("malloc", cuMemAlloc_v2(&ptr, 64 * MIB));
+	app_pause("broken");
+	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
+	app_result("retain", cuDevicePrimaryCtxRetain(&app_ctx, 0));
+	app_result("set current", cuCtxSetCurrent(app_ctx));
+	app_result("malloc", cuMemAlloc_v2(&ptr, 64 * MIB));
+	app_pause("reset");
+}
+
+/* What happens to one device's context is no business of memory that another's has pinned. */
+static void other_device(void)
+{
+	uint64_t ns = 20 * MS;
+	CUcontext other;
+	CUfunction trap;
+	CUmodule module;
+
+	app_start();
+	for (unsigned i = 0; i < 4; i++) {
+		APP_MUST(cuMemHostAlloc(&host, MIB, 0));
+		APP_MUST(cuMemFreeHost(host));
+	}
+	APP_MUST(cuDevicePrimaryCtxRetain(&other, 1));
+	APP_MUST(cuCtxSetCurrent(other));
+	APP_MUST(cuMemFree_v2(app_alloc(4 * MIB)));
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&trap, module, "trap"));
+	APP_MUST(cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
+	app_result("synchronise", cuCtxSynchronize());
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	for (unsigned i = 0; i < 8; i++) {
+		APP_MUST(cuMemsetD32Async(app_alloc(4 * KIB), 1, KIB, NULL));
+		app_result("malloc", cuMemHostAlloc(&host, MIB, 0));
+		app_result("free", cuMemFreeHost(host));
+		app_result("device memory", cuMemFree_v2(app_alloc(4 * MIB)));
+	}
+	app_fact_calls("cuMemHostAlloc");
+	app_pause("over");
+}
+
+const struct app_scenario app_scenarios[] = {
+	{"callback", callback},
+	{"fault", fault},
+	{"other-device", other_device},
+	{"sticky", sticky},
+	{0},
+};

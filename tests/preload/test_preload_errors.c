@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Which errors of the driver end pooling for a context, and what becomes of memory when others do not. */
+
+#include "play.h"
+
+#include <stdio.h>
+
+#define MEMORY "SIMGPU_MEMORY=1G", "GPUPOOL_RESERVE=0"
+
+static char status[64 * 1024];
+
+static void look(const char *name)
+{
+	snprintf(status, sizeof(status), "%s", play_ask("status"));
+}
+
+static const struct {
+	const char *env[5];
+	uint64_t taken_max; /* from the driver in a loop of 50 */
+} settings[] = {
+	{{MEMORY, "GPUPOOL_POOL=none"}, UINT64_MAX},
+	{{MEMORY, "GPUPOOL_POOL=none", "GPUPOOL_PENDING_COUNT=0"}, UINT64_MAX},
+	{{MEMORY, "GPUPOOL_POOL=simple"}, 12},
+	{{MEMORY, "GPUPOOL_POOL=binned"}, 12},
+	{{MEMORY, "GPUPOOL_POOL=split"}, 12},
+	{{MEMORY, "GPUPOOL_POOL=vmm"}, 48},
+	{{MEMORY, "GPUPOOL_REUSE=completed"}, 48},
+	{{MEMORY, "GPUPOOL_THREAD_CACHE=0"}, 12},
+	{{MEMORY, "GPUPOOL_SYNC_FREE=1"}, 12},
+	{{MEMORY, "GPUPOOL_STACKS=8"}, 12},
+	{{MEMORY, "GPUPOOL_RECORD=recording"}, 12},
+	{{MEMORY, "GPUPOOL_DEBUG=poison"}, 48},
+	{{MEMORY, "GPUPOOL_DEBUG=guard"}, 48},
+};
+
+START_TEST(a_free_in_a_host_function_fails_as_the_drivers_and_leaves_the_block_to_the_program)
+{
+	play_same(&(struct play){.program = "app_errors",
+		.words = {"callback"},
+		.env = settings[_i].env,
+		.at_pause = look});
+	ck_assert_ptr_nonnull(strstr(play_out, "free in the host function: 800\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "free again: 0\n"));
+	ck_assert_uint_le(play_fact("taken in the loop"), settings[_i].taken_max);
+	ck_assert_uint_eq(play_number(status, "double_frees"), 0);
+	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
+}
+END_TEST
+
+static const char *const faults[] = {
+	"SIMGPU_FAULT=cuCtxRecordEvent:2=304",
+	"SIMGPU_FAULT=cuCtxRecordEvent:every/3=304",
+	"SIMGPU_FAULT=cuEventQuery:2=304",
+	"SIMGPU_FAULT=cuEventQuery:every/2=999",
+	"SIMGPU_FAULT=cuEventCreate:2=304",
+	"SIMGPU_FAULT=cuCtxWaitEvent:1=1",
+	"SIMGPU_FAULT=cuStreamCreate:2=304",
+};
+
+static const char *const pools[] = {"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned",
+	"GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed",
+	"GPUPOOL_THREAD_CACHE=0"};
+
+/* The first fault is told of in a line, which a program without the library has not. */
+START_TEST(an_error_in_a_call_of_the_librarys_own_neither_reaches_the_program_nor_costs_it_memory)
+{
+	const char *env[] = {MEMORY, pools[_i / (int)LENGTH(faults)],
+		faults[_i % (int)LENGTH(faults)], "GPUPOOL_LOG=error", NULL};
+
+	play_same(&(struct play){
+		.program = "app_errors", .words = {"fault"}, .env = env, .at_pause = look});
+	ck_assert_uint_le(play_fact("taken in the loop"), 25);
+	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
+}
+END_TEST
+
+START_TEST(an_error_in_a_call_of_the_librarys_own_is_told_of_once)
+{
+	static const char *const env[] = {
+		MEMORY, "SIMGPU_FAULT=cuCtxRecordEvent:every/2=304", NULL};
+	const char *line;
+
+	play_run(&(struct play){
+		.program = "app_errors", .words = {"fault"}, .env = env, .preload = play_library});
+	ck_assert_int_eq(play_status, 0);
+	line = strstr(play_err, "error 304");
+	ck_assert_msg(line, "%s", play_err);
+	ck_assert_ptr_null(strstr(line + 1, "error 304"));
+}
+END_TEST
+
+static char screens[3][8192];
+static unsigned n_screens;
+
+static void look_at_screen(const char *name)
+{
+	look(name);
+	play_keep(status);
+	if (play_stat)
+		ck_assert_int_eq(
+			play_stat_says("status", screens[n_screens++], sizeof(screens[0])), 0);
+}
+
+START_TEST(status_says_that_pooling_has_ended_for_a_context_and_why_until_that_is_reset)
+{
+	static const char *const said = "pooling has ended for 1 of 1 contexts: error 719";
+
+	play_same(&(struct play){
+		.program = "app_errors", .words = {"sticky"}, .at_pause = look_at_screen});
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(play_number(play_answers[i], "broken_contexts"), i == 1);
+		ck_assert(!strstr(play_answers[i],
+				  i == 1 ? "\"broken_by\":719" : "\"broken_by\":null") == 0);
+		ck_assert_msg(
+			!play_stat || !strstr(screens[i], said) == (i != 1), "%s", screens[i]);
+	}
+}
+END_TEST
+
+START_TEST(an_error_of_one_device_ends_pooling_there_and_leaves_pinned_memory_of_another_alone)
+{
+	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
+	const char *second;
+
+	play_same(&(struct play){
+		.program = "app_errors", .words = {"other-device"}, .env = env, .at_pause = look});
+	ck_assert_uint_le(play_fact("cuMemHostAlloc"), 6);
+	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
+	second = strstr(status, "\"index\":1");
+	ck_assert_ptr_nonnull(second);
+	ck_assert_uint_eq(play_number(second, "broken_contexts"), 1);
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc,
+		a_free_in_a_host_function_fails_as_the_drivers_and_leaves_the_block_to_the_program,
+		0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc,
+		an_error_in_a_call_of_the_librarys_own_neither_reaches_the_program_nor_costs_it_memory,
+		0, (int)(LENGTH(faults) * LENGTH(pools)));
+	tcase_add_test(tc, an_error_in_a_call_of_the_librarys_own_is_told_of_once);
+	tcase_add_test(tc,
+		an_error_of_one_device_ends_pooling_there_and_leaves_pinned_memory_of_another_alone);
+	tcase_add_test(
+		tc, status_says_that_pooling_has_ended_for_a_context_and_why_until_that_is_reset);
+}
+
+int main(int argc, char **argv)
+{
+	return play_main(argc, argv, &(struct play_tests){"errors", add}, 1);
+}
