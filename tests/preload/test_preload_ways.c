@@ -115,8 +115,21 @@ START_TEST(a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so)
 }
 END_TEST
 
+START_TEST(a_first_call_beside_a_constructor_that_uses_cuda_does_not_deadlock_with_the_loader)
+{
+	char library[PATH_MAX];
+	const char *const env[] = {library, NULL};
+
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/liblocked.so", play_app_dir);
+	play_same(&(struct play){.program = "app_loader", .words = {"first"}, .env = env});
+	ck_assert_int_eq(play_status, 0);
+	ck_assert_uint_eq(play_fact("cuMemAlloc_v2"), 1);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_test(tc, a_first_call_beside_a_constructor_that_uses_cuda_does_not_deadlock_with_the_loader);
 	tcase_add_loop_test(tc, every_way_leads_to_the_pool, 0, (int)LENGTH(ways));
 	tcase_add_test(tc, lookups_answer_in_the_drivers_words);
 	tcase_add_loop_test(tc, programs_of_the_runtime_are_served, 0,
