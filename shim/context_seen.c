@@ -5,7 +5,6 @@
 
 #include "context.h"
 #include "green.h"
-#include "in_order.h"
 #include "nvtx.h"
 #include "real.h"
 #include "region.h"
@@ -53,8 +52,6 @@ void gp_context_seen(CUcontext handle)
 	CUcontext primary;
 	unsigned n;
 
-	if (handle)
-		gp_in_order_note_thread();
 	if (!handle || atomic_load_explicit(&last_seen, memory_order_relaxed) == handle)
 		return;
 	/* What a green context does is the primary one's work. */

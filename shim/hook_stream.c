@@ -5,7 +5,6 @@
 
 #include "backend.h"
 #include "capture.h"
-#include "in_order.h"
 #include "real.h"
 #include "record.h"
 
@@ -22,20 +21,16 @@ static void note_stream(CUresult r)
 
 CUresult hook_cuStreamCreate(CUstream *stream, unsigned flags)
 {
-	CUresult r;
+	CUresult r = gp_real.cuStreamCreate(stream, flags);
 
-	gp_in_order_note_stream();
-	r = gp_real.cuStreamCreate(stream, flags);
 	note_stream(r);
 	return r;
 }
 
 CUresult hook_cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
-	CUresult r;
+	CUresult r = gp_real.cuStreamCreateWithPriority(stream, flags, priority);
 
-	gp_in_order_note_stream();
-	r = gp_real.cuStreamCreateWithPriority(stream, flags, priority);
 	note_stream(r);
 	return r;
 }

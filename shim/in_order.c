@@ -22,8 +22,7 @@ _Atomic bool gp_in_order_told;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic bool is_over; /* before all are told: a context that comes in between has seen it */
 static const char *_Atomic early; /* why, where it may have been before there was anybody to tell */
-static _Atomic bool has_thread, has_own_stream;
-static _Thread_local bool is_noted __attribute__((tls_model("initial-exec")));
+static _Atomic bool has_own_stream;
 static _Thread_local bool is_own_noted __attribute__((tls_model("initial-exec")));
 
 /*
@@ -75,27 +74,22 @@ void gp_in_order_end(const char *why)
 	(void)pthread_once(&once, tell_all);
 }
 
-void gp_in_order_settle(void)
+/* Why there may be work that we do not see; NULL if all is seen. */
+static const char *why_unseen(void)
 {
 	const char *why = atomic_load(&early);
 
+	if (!why && !gp_real_sees_work())
+		why = "the driver is newer than CUDA 13.2, or another library stands in front of it";
+	return why;
+}
+
+void gp_in_order_settle(void)
+{
+	const char *why = why_unseen();
+
 	if (why)
 		gp_in_order_end(why);
-}
-
-void gp_in_order_note_thread(void)
-{
-	if (gp_likely(is_noted))
-		return;
-	is_noted = true;
-	if (atomic_exchange(&has_thread, true) && !gp_real_sees_work())
-		gp_in_order_end("a second thread");
-}
-
-void gp_in_order_note_stream(void)
-{
-	if (!gp_real_sees_work())
-		gp_in_order_end("a stream");
 }
 
 /* Where gpupool does nothing, and will not, there is no order of its own to end, and nothing more to look at. */
@@ -126,10 +120,8 @@ void gp_in_order_note_work(CUstream stream)
 
 void gp_in_order_say(void)
 {
-	const char *why = atomic_load(&early);
+	const char *why = why_unseen();
 
-	if (!why && !gp_real_sees_work())
-		why = "the driver is newer than CUDA 13.2, or somebody else stands in the way";
 	if (why)
 		gp_log(GP_LOG_DEBUG, "what is submitted may not be seen, so each free asks the driver: %s", why);
 }

@@ -14,10 +14,10 @@
  * fences are refused while it lasts; when order is not enough any more (gp_state_need_completion). Then the driver
  * is told to have later work wait for what was freed, unless it knows already (gp_pool_set_in_order).
  *
- * All that is seen only if every function that submits is known and reached through us. A driver newer than
- * our table may have others, and somebody else may stand in the way: there it ends as soon as there is a stream or a
- * second thread. And where a program looks for such a function behind itself, opens a plug-in that does not meet us, or
- * asks for an interface that no header tells of, it ends at once, but for the interfaces of the runtime and the
+ * All that is seen only if every function that submits is known and reached through us. A driver newer than our table
+ * may have others, and another library may stand between the program and the driver: there it ends before the first
+ * context is in use. And where a program looks for such a function behind itself, opens a plug-in that does not meet
+ * us, or asks for an interface that no header tells of, it ends at once, but for the interfaces of the runtime and the
  * libraries over it, whose work comes in the usual ways.
  */
 
@@ -50,12 +50,6 @@ void gp_in_order_settle(void);
 
 /* It ends, because of what is about to come. All is done when this returns, whoever does it. */
 void gp_in_order_end(const char *why);
-
-/* This thread uses CUDA. */
-void gp_in_order_note_thread(void);
-
-/* A stream is about to be created. */
-void gp_in_order_note_stream(void);
 
 /* Something is about to be submitted to a stream that is not the legacy one. */
 void gp_in_order_note_work(CUstream stream);

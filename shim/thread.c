@@ -82,7 +82,6 @@ static struct gp_thread *self_or_new(void)
 
 	if (self)
 		return self;
-	gp_in_order_note_thread();
 	(void)pthread_once(&key_once, make_key);
 	self = has_key ? calloc(1, sizeof(*self)) : NULL;
 	if (self && pthread_setspecific(key, self)) {

@@ -9,6 +9,7 @@
 
 #include "app_driver.h"
 #include "lib_next.h"
+#include "tests/apps/kernels.h"
 
 enum { ROUNDS = 40, THREADS = 2, SLOW_NS = 50000 };
 
@@ -76,6 +77,48 @@ static void fill_ex(CUstream stream, CUdeviceptr ptr)
 static void with_attributes(void)
 {
 	reuse_busy(fill_ex);
+}
+
+/* A launch function that no table of the library has, as a later driver may have it: found past all that is hooked. */
+static CUresult (*find_new_launch(void))(const CUlaunchConfig *, CUfunction, void **, void **)
+{
+	void *(*next)(void *, const char *) = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+
+	if (!next)
+		next = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.17");
+	return (CUresult(*)(const CUlaunchConfig *, CUfunction, void **, void **))next(
+		dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuLaunchKernelEx");
+}
+
+/* The kernel may begin before the one in front of it is done, and the program has one thread and no stream. */
+static void fill_early_unseen(CUstream unused, CUdeviceptr ptr)
+{
+	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, .hStream = NULL, .attrs = &attribute, .numAttrs = 1};
+	uint64_t words = touched / 4;
+	uint32_t value = 1;
+	CUmodule module;
+	CUfunction fill;
+
+	attribute.value.programmaticStreamSerializationAllowed = 1;
+	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
+	APP_MUST(cuModuleGetFunction(&fill, module, "fill"));
+	APP_MUST(find_new_launch()(&config, fill, (void *[]){&ptr, &words, &value}, NULL));
+}
+
+static void early_unseen(void)
+{
+	CUdeviceptr old, new;
+
+	app_start();
+	old = app_alloc(bytes);
+	app_spin_fill(NULL, old, touched, 0xdead, 1000 * SLOW_NS);
+	APP_MUST(cuMemFree_v2(old));
+	new = app_alloc(bytes);
+	fill_early_unseen(NULL, new);
+	APP_MUST(cuCtxSynchronize());
+	printf("wrong words: %zu\n", app_count_wrong(NULL, new, touched, 1));
+	app_tell_driver();
 }
 
 /* Two threads, each once the other is done; nobody makes a stream. */
@@ -164,6 +207,7 @@ const struct app_scenario app_scenarios[] = {
 	{"looked_up", looked_up},
 	{"past", past},
 	{"with_attributes", with_attributes},
+	{"early_unseen", early_unseen},
 	{"two_threads", two_threads},
 	{"beside_threads", beside_threads},
 	{0},

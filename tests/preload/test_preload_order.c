@@ -78,7 +78,23 @@ END_TEST
 static const char *const unseen[][2] = {
 	{"SIMGPU_DRIVER_VERSION=13030", NULL}, {"SIMGPU_DISAGREE=cuMemsetD8Async", NULL}};
 
-START_TEST(where_work_may_be_unseen_a_second_thread_is_enough)
+static const char *const unseen_pools[][3] = {
+	{"SIMGPU_DRIVER_VERSION=13030", "GPUPOOL_POOL=simple", NULL},
+	{"SIMGPU_DRIVER_VERSION=13030", "GPUPOOL_POOL=binned", NULL},
+	{"SIMGPU_DRIVER_VERSION=13030", "GPUPOOL_POOL=split", NULL},
+	{"SIMGPU_DRIVER_VERSION=13030", "GPUPOOL_POOL=vmm", NULL},
+	{"SIMGPU_DISAGREE=cuMemsetD8Async", "GPUPOOL_POOL=split", NULL},
+};
+
+START_TEST(where_work_may_be_unseen_serial_mode_never_begins)
+{
+	play_same(&(struct play){.program = "app_order", .words = {"early_unseen"}, .env = unseen_pools[_i]});
+	ck_assert_str_eq(play_out, "wrong words: 0\n");
+	ck_assert_uint_eq(play_fact("races"), 0);
+}
+END_TEST
+
+START_TEST(where_work_may_be_unseen_a_loop_in_two_threads_asks_for_its_fences)
 {
 	play_same(&(struct play){.program = "app_order", .words = {"two_threads"}, .env = unseen[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -95,7 +111,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, work_on_a_stream_waits_for_what_was_used_again_however_it_got_there, 0, (int)LENGTH(seen));
 	tcase_add_test(tc, two_threads_on_the_stream_that_all_share_stay_in_order);
-	tcase_add_loop_test(tc, where_work_may_be_unseen_a_second_thread_is_enough, 0, (int)LENGTH(unseen));
+	tcase_add_loop_test(tc, where_work_may_be_unseen_serial_mode_never_begins, 0, (int)LENGTH(unseen_pools));
+	tcase_add_loop_test(
+		tc, where_work_may_be_unseen_a_loop_in_two_threads_asks_for_its_fences, 0, (int)LENGTH(unseen));
 }
 
 int main(int argc, char **argv)
