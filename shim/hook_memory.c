@@ -418,20 +418,51 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 	return r;
 }
 
+/* Of a default stream nothing is asked but the context: to ask for more could disturb a capture. */
+static CUresult check_default_stream(void)
+{
+	struct gp_context *context;
+	CUcontext current = NULL;
+	CUresult r = gp_real.cuCtxGetCurrent(&current);
+
+	if (r || !current)
+		return r ? r : CUDA_ERROR_INVALID_CONTEXT;
+	if (gp_context_is_current_gone())
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	context = gp_context_current();
+	if (context)
+		r = atomic_load(&context->lost_to);
+	gp_context_put(context);
+	return r;
+}
+
+/* What the driver would say of the stream of a stream-ordered free. */
+static CUresult check_stream(CUstream stream)
+{
+	CUcontext ctx;
+	CUresult r;
+
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !gp_real.cuStreamGetCtx)
+		return check_default_stream();
+	r = gp_real.cuStreamGetCtx(stream, &ctx);
+	return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
+}
+
 /* Never waits, so no fence may be ordered upon for it; what the stream still does is covered by the next one. */
 static CUresult free_async(
 	CUdeviceptr ptr, CUstream stream, bool is_per_thread, CUresult (*driver)(CUdeviceptr, CUstream))
 {
+	struct gp_block_info info;
 	bool is_ours = false;
 	CUresult r;
 
 	gp_context_settle(&gp_state.device_map, ptr);
-	/* In a capture only a graph's own allocations may be freed; the driver says so. */
-	if (gp_capture_is_on(stream, is_per_thread)) {
-		struct gp_block_info info;
-
-		if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0)
-			return CUDA_ERROR_INVALID_VALUE;
+	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
+		/* In a capture only a graph's own allocations may be freed. */
+		r = gp_capture_is_on(stream, is_per_thread) ? CUDA_ERROR_INVALID_VALUE : check_stream(stream);
+		if (r)
+			return r;
+	} else if (gp_capture_is_on(stream, is_per_thread)) {
 		return driver(ptr, stream);
 	}
 	r = free_device(ptr, GP_FREE_LATE, &is_ours);

@@ -259,6 +259,23 @@ static void freed_async(void)
 	app_result("free once more", cuMemFree_v2(ptr));
 }
 
+/* The default streams are those of the current context: without one nothing is freed. */
+static void async_without_context(void)
+{
+	static const CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+	static const size_t sizes[] = {512, 4 * MIB};
+
+	app_start();
+	for (unsigned i = 0; i < LENGTH(streams) * LENGTH(sizes); i++) {
+		CUdeviceptr ptr = app_alloc(sizes[i / LENGTH(streams)]);
+
+		APP_MUST(cuCtxSetCurrent(NULL));
+		app_result("cuMemFreeAsync without a context", cuMemFreeAsync(ptr, streams[i % LENGTH(streams)]));
+		APP_MUST(cuCtxSetCurrent(app_ctx));
+		app_result("cuMemFree", cuMemFree_v2(ptr));
+	}
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"reuse-same", reuse_same},
 	{"reuse-two", reuse_two},
@@ -269,5 +286,6 @@ const struct app_scenario app_scenarios[] = {
 	{"no-barrier", no_barrier},
 	{"mixed", mixed},
 	{"freed-async", freed_async},
+	{"async-without-context", async_without_context},
 	{0},
 };

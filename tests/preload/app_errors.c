@@ -102,17 +102,19 @@ static void sticky(void)
 	uint64_t ns = 20 * MS;
 	CUfunction trap;
 	CUmodule module;
-	CUdeviceptr ptr = 0;
+	CUdeviceptr ptr = 0, other;
 
 	app_start();
 	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
 	APP_MUST(cuModuleGetFunction(&trap, module, "trap"));
 	ptr = app_alloc(4 * MIB);
+	other = app_alloc(4 * MIB);
 	app_pause("before");
 	APP_MUST(cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ns}, NULL));
 	app_result("synchronise", cuCtxSynchronize());
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("malloc", cuMemAlloc_v2(&ptr, 64 * MIB));
+	app_result("cuMemFreeAsync", cuMemFreeAsync(other, NULL));
 	app_pause("broken");
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	app_result("retain", cuDevicePrimaryCtxRetain(&app_ctx, 0));
@@ -152,10 +154,37 @@ static void other_device(void)
 	app_pause("over");
 }
 
+static void free_on(const char *what, CUstream stream)
+{
+	CUdeviceptr ptr = app_alloc(4 * MIB);
+
+	app_result(what, cuMemFreeAsync(ptr, stream));
+	app_result("free", cuMemFree_v2(ptr));
+}
+
+/* Streams that cannot be used any more: the free on such a one does nothing. */
+static void streams(void)
+{
+	CUcontext other;
+	CUstream gone, of_other;
+
+	app_start();
+	gone = app_stream();
+	APP_MUST(cuStreamDestroy_v2(gone));
+	free_on("destroyed", gone);
+	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
+	of_other = app_stream();
+	APP_MUST(cuCtxDestroy_v2(other));
+	APP_MUST(cuCtxSetCurrent(app_ctx));
+	free_on("of a destroyed context", of_other);
+	app_pause("over");
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"callback", callback},
 	{"fault", fault},
 	{"other-device", other_device},
 	{"sticky", sticky},
+	{"streams", streams},
 	{0},
 };

@@ -134,8 +134,21 @@ START_TEST(an_error_of_one_device_ends_pooling_there_and_leaves_pinned_memory_of
 }
 END_TEST
 
+START_TEST(cuMemFreeAsync_refuses_the_streams_that_the_driver_refuses_and_frees_nothing)
+{
+	play_same(&(struct play){.program = "app_errors",
+		.words = {"streams"},
+		.env = settings[_i].env,
+		.at_pause = look});
+	ck_assert_uint_eq(play_number(status, "double_frees"), 0);
+}
+END_TEST
+
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc,
+		cuMemFreeAsync_refuses_the_streams_that_the_driver_refuses_and_frees_nothing, 0,
+		(int)LENGTH(settings));
 	tcase_add_loop_test(tc,
 		a_free_in_a_host_function_fails_as_the_drivers_and_leaves_the_block_to_the_program,
 		0, (int)LENGTH(settings));
