@@ -22,6 +22,7 @@ static struct {
 	struct entry {
 		struct gp_context *context; /* referred to */
 		CUdeviceptr addr;
+		size_t bytes;
 		CUstream stream;
 	} entries[QUEUE_MAX]; /* in the order of their releases */
 } queue = {.lock = GP_MUTEX_INIT(GP_RANK_LEAF)};
@@ -88,14 +89,18 @@ static void *release_all(void *unused)
 bool gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, CUstream stream)
 {
 	bool is_queued, needs_thread = false;
+	CUdeviceptr base;
+	size_t bytes;
 
 	if (gp_likely(atomic_load_explicit(&context->first_release.is_over, memory_order_relaxed)))
+		return false;
+	if (gp_real.cuMemGetAddressRange_v2(&base, &bytes, addr))
 		return false;
 	gp_mutex_lock(&queue.lock);
 	is_queued = queue.n < QUEUE_MAX && !atomic_load(&context->first_release.is_over);
 	if (is_queued) {
 		gp_context_ref(context);
-		queue.entries[queue.n++] = (struct entry){context, addr, stream};
+		queue.entries[queue.n++] = (struct entry){context, addr, bytes, stream};
 		atomic_fetch_add(&context->first_release.n_queued, 1);
 		needs_thread = !atomic_exchange(&gp_first_release_is_running, true);
 		queue.owner = getpid();
@@ -130,7 +135,7 @@ static bool holds(CUdeviceptr addr)
 
 	gp_mutex_lock(&queue.lock);
 	for (unsigned i = 0; i < queue.n; i++)
-		is_held |= queue.entries[i].addr == addr;
+		is_held |= addr - queue.entries[i].addr < queue.entries[i].bytes;
 	gp_mutex_unlock(&queue.lock);
 	return is_held;
 }
