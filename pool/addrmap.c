@@ -374,8 +374,8 @@ enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_
 	enum gp_claim claim = claim_now(map, addr, ret_pool, ret_block);
 
 	/* Once the driver has been told, the address may be ours anew. */
-	while (gp_unlikely(claim == GP_CLAIM_FOREIGN && is_departing(map, addr))) {
-		gp_yield();
+	for (unsigned i = 0; gp_unlikely(claim == GP_CLAIM_FOREIGN && is_departing(map, addr)); i++) {
+		gp_yield(i);
 		claim = claim_now(map, addr, ret_pool, ret_block);
 	}
 	return claim;

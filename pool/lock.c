@@ -3,12 +3,18 @@
 
 #include "lock.h"
 
+#include <errno.h>
+
 #ifdef GP_DEBUG
 /* The ranks that this thread holds, as bits: ranks are few, and no two locks of one rank are held together. */
 static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
 #endif
 
-enum { SPINS = 512 }; /* some 20 us where a pause takes 40 ns */
+enum {
+	SPINS = 512, /* some 20 us where a pause takes 40 ns */
+	YIELDS = 64,
+	NAP_NS = 20000,
+};
 
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank)
 {
@@ -67,13 +73,23 @@ void gp_mutex_unlock(struct gp_mutex *m)
 #endif
 }
 
-void gp_yield(void)
+void gp_yield(unsigned attempt)
 {
-	sched_yield();
+	struct timespec nap = {.tv_nsec = NAP_NS};
+	int cancel_state, kept = errno;
+
+	if (attempt < YIELDS) {
+		sched_yield();
+		return;
+	}
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	nanosleep(&nap, NULL);
+	pthread_setcancelstate(cancel_state, NULL);
+	errno = kept;
 }
 
 void gp_spin_wait(struct gp_spinlock *l)
 {
-	while (atomic_exchange_explicit(&l->is_locked, true, memory_order_acquire))
-		sched_yield();
+	for (unsigned i = 0; atomic_exchange_explicit(&l->is_locked, true, memory_order_acquire); i++)
+		gp_yield(i);
 }

@@ -53,8 +53,12 @@ static inline void gp_pause(void)
 #endif
 }
 
-/* Lets others go on, where what is waited for takes them a call of the driver. */
-void gp_yield(void);
+/*
+ * Lets other threads go on, in a loop that counts its attempts from 0: yields the processor, and after some attempts
+ * sleeps. A real-time thread that only yielded would keep a normal thread from its processor for ever, also the one
+ * that it waits for. Cancels nothing and keeps errno.
+ */
+void gp_yield(unsigned attempt);
 
 void gp_spin_wait(struct gp_spinlock *l);
 

@@ -3,7 +3,7 @@
 
 #include "ownlock.h"
 
-#include <pthread.h>
+#include "lock.h"
 
 bool gp_ownlock_try_heavy(struct gp_ownlock *l)
 {
@@ -16,10 +16,12 @@ bool gp_ownlock_try_heavy(struct gp_ownlock *l)
 
 void gp_ownlock_insist(struct gp_ownlock *l)
 {
+	unsigned attempt = 0;
+
 	do {
 		gp_ownlock_leave(l);
 		while (atomic_load_explicit(&l->is_closed, memory_order_acquire))
-			sched_yield();
+			gp_yield(attempt++);
 	} while (!gp_ownlock_try(l));
 }
 
@@ -39,8 +41,8 @@ void gp_barrier_make(const gp_barrier_source *barrier)
 
 void gp_ownlock_await(struct gp_ownlock *l)
 {
-	while (atomic_load(&l->is_inside))
-		sched_yield();
+	for (unsigned i = 0; atomic_load(&l->is_inside); i++)
+		gp_yield(i);
 }
 
 void gp_ownlock_open(struct gp_ownlock *l)

@@ -4,14 +4,15 @@
 
 /*
  * A lock that many hold together or one alone. Own, because libpthread's would raise the C library that gpupool
- * needs. Whoever waits yields the processor: it is taken alone only around rare calls (a capture begins, a
- * context ends), and held together only across short ones. Readers pass a waiting writer, so a reader never waits for
- * another reader.
+ * needs. Whoever waits yields the processor, and sleeps where that is not enough (gp_yield): it is taken alone only
+ * around rare calls (a capture begins, a context ends), and held together only across short ones. Readers pass a
+ * waiting writer, so a reader never waits for another reader.
  */
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+
+#include "../pool/lock.h"
 
 struct gp_rwlock {
 	_Atomic int holders; /* -1: one, alone */
@@ -30,8 +31,8 @@ static inline bool gp_rwlock_try_shared(struct gp_rwlock *lock)
 
 static inline void gp_rwlock_lock_shared(struct gp_rwlock *lock)
 {
-	while (!gp_rwlock_try_shared(lock))
-		sched_yield();
+	for (unsigned i = 0; gp_unlikely(!gp_rwlock_try_shared(lock)); i++)
+		gp_yield(i);
 }
 
 static inline void gp_rwlock_unlock_shared(struct gp_rwlock *lock)
@@ -43,10 +44,11 @@ static inline void gp_rwlock_lock(struct gp_rwlock *lock)
 {
 	int none = 0;
 
-	while (!atomic_compare_exchange_weak_explicit(
-		&lock->holders, &none, -1, memory_order_acquire, memory_order_relaxed)) {
+	for (unsigned i = 0; !atomic_compare_exchange_weak_explicit(
+		     &lock->holders, &none, -1, memory_order_acquire, memory_order_relaxed);
+		i++) {
 		none = 0;
-		sched_yield();
+		gp_yield(i);
 	}
 }
 
