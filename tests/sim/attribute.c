@@ -9,8 +9,6 @@
 
 #include "ctx.h"
 
-#define PAGE 4096
-
 static uint64_t size_of(const struct sim_block *block)
 {
 	return block->range.hi - block->range.lo;
@@ -201,6 +199,14 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
 	return CUDA_SUCCESS;
 }
 
+/* Whether the driver exports it: only whole pages of the host. */
+static bool is_of_pages(CUdeviceptr dptr, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return bytes && dptr % page == 0 && bytes % page == 0;
+}
+
 /* The descriptor stands for the memory; its contents are its own. */
 CUresult cuMemGetHandleForAddressRange(
 	void *handle, CUdeviceptr dptr, size_t bytes, int type, unsigned long long flags)
@@ -209,9 +215,10 @@ CUresult cuMemGetHandleForAddressRange(
 	int fd;
 
 	SIM_BEGIN(cuMemGetHandleForAddressRange);
+	if (sim_lacks(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	block = live_block(dptr);
-	if (!handle || !bytes || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || dptr % PAGE ||
-		bytes % PAGE)
+	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !is_of_pages(dptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!block || (block->kind != SIM_DEVICE && block->kind != SIM_MAPPED) ||
 		bytes > sim_block_reach(block) - dptr)

@@ -152,9 +152,14 @@ static const struct {
 	{102, 1},         /* reserved addresses, and memory that is mapped there */
 	{110, 1},         /* GPUDirect RDMA with that */
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}, {116, 1}, /* GPUDirect RDMA */
-	{124, 1},                                                  /* dma-buf */
+	{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1},
 	{125, 1},                                                  /* IPC */
 };
+
+bool sim_lacks(int attribute)
+{
+	return attribute < SIM_N_ATTRIBUTES && sim.config.lacks[attribute / 8] >> attribute % 8 & 1;
+}
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice ordinal)
 {
@@ -165,7 +170,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice ordinal)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(ordinal, &device));
 	*value = 0;
-	if (attribute < SIM_N_ATTRIBUTES && sim.config.lacks[attribute / 8] >> attribute % 8 & 1)
+	if (sim_lacks(attribute))
 		return CUDA_SUCCESS;
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
 		if (attributes[i].attribute == attribute)

@@ -91,6 +91,8 @@ void sim_nap(enum sim_fn fn); /* SIMGPU_JITTER */
 		return body;                                                                       \
 	}
 
+bool sim_lacks(int attribute); /* driver.c: whether the devices' attribute reads 0 because of SIMGPU_LACKS */
+
 struct sim_config {
 	size_t memory_bytes, context_bytes, granularity_bytes;
 	unsigned devices, driver_version;
