@@ -258,7 +258,10 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	return r;
 }
 
-/* A range is exported as it is, so a piece of a shared segment may go, as long as it is one block's. */
+/*
+ * A range is exported as it is, so a piece of a shared segment may go, as long as it is one block's. If the block is a
+ * whole driver allocation, the driver decides whether more may be exported than the block has.
+ */
 CUresult hook_cuMemGetHandleForAddressRange(
 	void *handle, CUdeviceptr ptr, size_t bytes, int type, unsigned long long flags)
 {
@@ -269,7 +272,7 @@ CUresult hook_cuMemGetHandleForAddressRange(
 
 	gp_context_settle(&gp_state.device_map, ptr);
 	if (gp_debug_info(&gp_state.device_map, ptr, &info) == 0) {
-		if (!info.is_used || bytes > info.addr + info.rounded - ptr)
+		if (!info.is_used || (!info.is_whole && bytes > info.addr + info.rounded - ptr))
 			return CUDA_ERROR_INVALID_VALUE;
 		/* Of other memory there may be none: who asks whether there is shall lose nothing by it. */
 		is_unlikely = gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE;
