@@ -29,6 +29,9 @@
 /* Every block starts at a multiple of this: what the driver itself gives, and what texture binding needs. */
 #define GP_ALIGN UINT64_C(512)
 
+/* A request of at most this many bytes is small. The driver, too, puts small blocks together, GP_ALIGN apart. */
+#define GP_SMALL_MAX GP_MIB
+
 /*
  * Room that keeps what all threads read all the time off the lines of what some of them write. Two lines, since
  * processors fetch them in pairs; and room instead of alignment, since such structures come from calloc.

@@ -19,6 +19,12 @@ struct tally {
 			return what;                                                                                   \
 	} while (0)
 
+/* Whether the block was cut for a large request. */
+static bool is_paged(const struct gp_segment *s, const struct gp_block *b)
+{
+	return s->kind->is_cut && b->size > GP_SMALL_MAX;
+}
+
 static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct tally *t)
 {
 	bool is_guard = b->flags & GP_BLOCK_GUARD;
@@ -33,6 +39,8 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		EXPECT(gp_block_requested(b) <= b->size, "a block is smaller than what was asked for");
 		EXPECT(s->range || gp_block_is_whole(b) || b->addr != s->base,
 		       "a shared segment's base was handed out");
+		EXPECT(!is_paged(s, b) || (b->addr - s->base) % s->pool->options.page_bytes == 0,
+		       "a large block does not begin at a page of its segment");
 		t->used += b->size;
 		t->n_used++;
 		return NULL;

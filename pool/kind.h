@@ -47,8 +47,8 @@ struct gp_kind_ops {
 	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
 
 	/*
-	 * Blocks have any size: round is to GP_ALIGN. Then threads ask for sizes that come again, which are up to an
-	 * eighth larger.
+	 * Blocks have nearly any size: round is gp_round_cut. Then threads ask for small sizes that come again, which
+	 * are up to an eighth larger.
 	 */
 	bool is_cut;
 

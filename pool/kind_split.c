@@ -7,8 +7,9 @@
  *
  * The first bytes of a segment that is shared are a guard: a block that is never handed out. So no block's
  * address is a segment's base, and a free that reaches the driver behind our back fails instead of taking the
- * neighbours along. A block that is the whole segment has no guard and may be exported. Cutting a whole segment
- * makes the guard, and it goes when all the rest is merged again.
+ * neighbours along. A block that is the whole segment has no guard, and a legacy IPC handle can be had for it. Cutting
+ * a whole segment makes the guard, and it goes when all the rest is merged again. Before large blocks the guard is a
+ * page, so that they begin at pages (gp_round_cut).
  *
  * Invariant: no two cached neighbours, except a guard and the block behind it.
  */
@@ -48,7 +49,7 @@ static void split_init(struct gp_pool *pool)
 
 static uint64_t split_round(const struct gp_pool *pool, uint64_t bytes)
 {
-	return gp_round_up(gp_max(bytes, 1), GP_ALIGN);
+	return gp_round_cut(pool, bytes);
 }
 
 static struct gp_tree *tree_of(struct gp_pool *pool, const struct gp_segment *segment)
@@ -101,6 +102,11 @@ static struct gp_block *split_take(struct gp_pool *pool, uint64_t size)
 	return b;
 }
 
+static uint64_t guard_bytes(const struct gp_pool *pool, const struct gp_segment *segment)
+{
+	return segment->is_small ? GP_ALIGN : pool->options.page_bytes;
+}
+
 static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {
 	struct gp_block *rest;
@@ -108,7 +114,7 @@ static struct gp_block *split_cut(struct gp_pool *pool, struct gp_block *block, 
 	if (block->size == size)
 		return block;
 	if (gp_block_is_whole(block)) {
-		rest = gp_block_cut_locked(pool, block, GP_ALIGN);
+		rest = gp_block_cut_locked(pool, block, guard_bytes(pool, block->segment));
 		block->flags |= GP_BLOCK_GUARD;
 		gp_cached_add(pool, block);
 		block = rest;
@@ -175,7 +181,7 @@ static uint64_t split_largest_fit(const struct gp_pool *pool, uint64_t size)
 /* Small blocks are in slabs and never merge with others. */
 static uint64_t split_smallest_part(const struct gp_pool *pool, uint64_t size)
 {
-	return size <= GP_SMALL_MAX ? GP_ALIGN : GP_SMALL_MAX + GP_ALIGN;
+	return size <= GP_SMALL_MAX ? GP_ALIGN : GP_SMALL_MAX + pool->options.page_bytes;
 }
 
 static uint64_t split_count(const struct gp_pool *pool)

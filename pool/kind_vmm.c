@@ -22,7 +22,7 @@ static void vmm_init(struct gp_pool *pool)
 
 static uint64_t vmm_round(const struct gp_pool *pool, uint64_t bytes)
 {
-	return gp_round_up(gp_max(bytes, 1), GP_ALIGN);
+	return gp_round_cut(pool, bytes);
 }
 
 static struct gp_block *vmm_take(struct gp_pool *pool, uint64_t size)
@@ -58,7 +58,7 @@ static uint64_t vmm_largest_fit(const struct gp_pool *pool, uint64_t size)
 
 static uint64_t vmm_smallest_part(const struct gp_pool *pool, uint64_t size)
 {
-	return size <= GP_SMALL_MAX ? GP_ALIGN : GP_SMALL_MAX + GP_ALIGN;
+	return size <= GP_SMALL_MAX ? GP_ALIGN : GP_SMALL_MAX + pool->options.page_bytes;
 }
 
 static uint64_t vmm_count(const struct gp_pool *pool)

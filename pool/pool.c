@@ -71,6 +71,7 @@ int gp_pool_new(const struct gp_pool_options *options, struct gp_pool **ret_pool
 	if (!pool)
 		return -ENOMEM;
 	pool->options = *options;
+	pool->options.page_bytes = gp_max(options->page_bytes, GP_ALIGN);
 	atomic_init(&pool->kind, kinds[options->kind]);
 	share_fence(pool);
 	atomic_init(&pool->refs, 1);
@@ -146,7 +147,7 @@ static int search_on(struct gp_pool *pool, struct gp_request *request, struct gp
  */
 static int settle_for_least(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
 {
-	uint64_t least = gp_request_least(request);
+	uint64_t least = request->kind->round(pool, request->bytes);
 	int r;
 
 	if (!request->kind->is_cut || least == request->size)

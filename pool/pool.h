@@ -31,6 +31,7 @@ struct gp_pool_options {
 	struct gp_budget *budget;  /* shared; outlives the pool */
 	uint64_t capacity_bytes;   /* what the device has in all: more than this is never asked for */
 	uint64_t granule;	   /* large requests are rounded to this, as the driver does: a power of two */
+	uint64_t page_bytes;	   /* large blocks begin at multiples of this: a power of two up to the granule, or 0 */
 	uint64_t pending_bytes_max; /* the queue's limits; UINT64_MAX for none */
 	uint64_t pending_count_max;
 	const _Atomic unsigned *n_defers; /* while not 0 the queue is not flushed (pool_control.h); NULL: never */
@@ -67,8 +68,9 @@ struct gp_pool *gp_pool_get(struct gp_pool *pool);
 void gp_pool_put(struct gp_pool *pool);
 
 /*
- * Hands out a block of at least that many bytes (> 0), aligned to GP_ALIGN, with a note of the caller. 0; -ENOMEM after
- * all rounds failed; -ENOBUFS if host memory ran out, or GP_E_DEAD: the driver should be asked; or the driver's error.
+ * Hands out a block of at least that many bytes (> 0), with a note of the caller. It is aligned to GP_ALIGN, and one of
+ * more than GP_SMALL_MAX bytes to a page. 0; -ENOMEM after all rounds failed; -ENOBUFS if host memory ran out, or
+ * GP_E_DEAD: the driver should be asked; or the driver's error.
  */
 int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t caller, uint64_t *ret_addr);
 

@@ -102,6 +102,16 @@ static inline const struct gp_kind_ops *gp_pool_kind(const struct gp_pool *pool)
 	return atomic_load_explicit(&pool->kind, memory_order_relaxed);
 }
 
+/*
+ * The size of a block that is cut from something larger. A large block has large neighbours only, and all of them
+ * consist of whole pages, so that each begins at a page: the driver exports nothing else as a dma-buf. Small blocks
+ * would lose too much memory by that.
+ */
+static inline uint64_t gp_round_cut(const struct gp_pool *pool, uint64_t bytes)
+{
+	return gp_round_up(gp_max(bytes, 1), bytes <= GP_SMALL_MAX ? GP_ALIGN : pool->options.page_bytes);
+}
+
 /* The cache's count of what it holds, kept by the kinds. */
 static inline void gp_cached_add(struct gp_pool *pool, struct gp_block *block)
 {

@@ -11,8 +11,8 @@
 #include "memory.h"
 
 /*
- * Before a block as much as its alignment takes; behind it at least that, and what the pool rounds to. A check that is
- * asked for ends in time for whoever waits for the answer.
+ * Before a small block as much as its alignment takes; behind it at least that, and what the pool rounds to. A check
+ * that is asked for ends in time for whoever waits for the answer.
  */
 #define ZONE_BYTES   GP_ALIGN
 #define CHECK_MAX_NS UINT64_C(1000000000)
@@ -33,16 +33,18 @@ void gp_debug_stats(struct gp_debug_stats *ret)
 }
 
 /*
- * Before what may be exported there is nothing: others open a driver allocation at its base. Nor before pinned memory,
- * whose pages a program may count on.
+ * A block that may get a legacy IPC handle has no zone before it, since importers open the driver allocation at its
+ * base. Pinned blocks have none, since a program may count on their pages. Before a large block the zone is a page, so
+ * that the block begins at one, as it does without a zone.
  */
-static uint64_t bytes_before(bool is_pinned)
+static uint64_t bytes_before(bool is_pinned, uint64_t bytes)
 {
+	uint64_t zone = bytes > GP_SMALL_MAX ? gp_state_page_bytes() : ZONE_BYTES;
 	enum gp_kind kind = gp_state_kind();
 
 	if (is_pinned || !gp_state.config.debug.guard || gp_scope_no_caches)
 		return 0;
-	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? ZONE_BYTES : 0;
+	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? zone : 0;
 }
 
 static struct gp_context *context_of(const struct gp_pool *pool, bool is_pinned)
@@ -130,7 +132,7 @@ static void watch(struct gp_zone *zone)
 
 int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, uint32_t caller, uint64_t *ret_addr)
 {
-	uint64_t front = bytes_before(is_pinned), back = gp_state.config.debug.guard ? ZONE_BYTES : 0, start = 0;
+	uint64_t front = bytes_before(is_pinned, bytes), back = gp_state.config.debug.guard ? ZONE_BYTES : 0, start = 0;
 	struct gp_zone *zone = gp_zone_new(context_of(pool, is_pinned));
 	struct gp_block_info info;
 	uint64_t start_ns;

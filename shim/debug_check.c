@@ -9,8 +9,8 @@
 #include "origin.h"
 
 /*
- * Of what lies behind a block no more than that is watched. Of a large block that was freed its ends are looked at, and
- * samples between them, which are elsewhere each time.
+ * At most GUARD_MAX bytes are watched before a block, and as many behind it. Of a large block that was freed its ends
+ * are looked at, and samples between them, which are elsewhere each time.
  */
 #define GUARD_MAX    (16 * GP_KIB)
 #define WHOLE_MAX    (64 * GP_KIB)
@@ -21,11 +21,11 @@ enum { SAMPLES = 32, PIECES_MAX = SAMPLES + 2 };
 
 unsigned gp_zone_guards(const struct gp_zone_block *block, struct gp_debug_piece pieces[static 2])
 {
-	uint64_t end = block->ptr + block->bytes;
+	uint64_t before = gp_min(block->ptr - block->start, GUARD_MAX), end = block->ptr + block->bytes;
 	unsigned n = 0;
 
-	if (block->ptr > block->start)
-		pieces[n++] = (struct gp_debug_piece){block->start, block->ptr - block->start};
+	if (before)
+		pieces[n++] = (struct gp_debug_piece){block->ptr - before, before};
 	if (block->end > end)
 		pieces[n++] = (struct gp_debug_piece){end, gp_min(block->end - end, GUARD_MAX)};
 	return n;

@@ -291,7 +291,8 @@ void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned
 		recorder->number, (uint64_t)device, pinned, options->kind, options->granule,
 		options->capacity_bytes, atomic_load(&options->budget->limit_bytes), options->pending_bytes_max,
 		options->pending_count_max, options->reserve_bytes, options->oom_wait_ns, flags,
-		options->sibling ? gp_pool_number(options->sibling) : 0, options->thread_cache_bytes});
+		options->sibling ? gp_pool_number(options->sibling) : 0, options->thread_cache_bytes,
+		options->page_bytes});
 	gp_mutex_unlock(&lock);
 	options->number = recorder->number + 1;
 	options->backend = (struct gp_backend){&recorded, recorder, options->backend.work};

@@ -21,7 +21,7 @@ enum {
 	GP_RECORD_COUNT_SHIFT = 5,
 	GP_RECORD_COUNT_MORE = 7, /* fields: a varint has their number */
 	GP_RECORD_KIND_MASK = 31,
-	GP_RECORD_FIELDS_MAX = 14,
+	GP_RECORD_FIELDS_MAX = 15,
 	GP_RECORD_VARINT_MAX = 10, /* bytes */
 };
 

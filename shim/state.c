@@ -34,6 +34,8 @@ _Atomic int gp_state_mode;
 _Atomic bool gp_state_is_started;
 _Atomic unsigned gp_unusual;
 
+#define USUAL_PAGE (4 * GP_KIB)
+
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_limit_list limits; /* under the lock; those of the settings at first */
 static struct gp_device devices[GP_DEVICES_MAX];
@@ -44,6 +46,13 @@ uint64_t gp_state_machine_bytes(void)
 	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
 	return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+uint64_t gp_state_page_bytes(void)
+{
+	long page = sysconf(_SC_PAGESIZE);
+
+	return page > 0 ? (uint64_t)page : USUAL_PAGE;
 }
 
 /* A process that makes no CUDA call is not told about its settings (gp_state_start does). */

@@ -68,6 +68,9 @@ enum gp_kind gp_state_kind(void);
 /* The machine's memory. */
 uint64_t gp_state_machine_bytes(void);
 
+/* A page of the host: the driver exports as a dma-buf only what begins and ends at one. */
+uint64_t gp_state_page_bytes(void);
+
 /* From now on reuse needs completion in every context, unless GPUPOOL_REUSE says otherwise. Waits once. */
 void gp_state_need_completion(const char *why);
 

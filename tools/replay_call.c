@@ -13,6 +13,7 @@
 
 /* It is waited for step by step, and nobody else is there to free anything. */
 #define OOM_WAIT_MAX_NS UINT64_C(1000000000)
+#define USUAL_PAGE	(4 * GP_KIB)
 
 /* Whether the limit is the one that was asked for, whatever was recorded. */
 static bool is_limited(const struct replay_state *run, bool is_pinned)
@@ -57,12 +58,23 @@ static bool needs_completion(const struct replay_state *run, const struct replay
 	return run->settings.reuse == REPLAY_REUSE_AUTO && (p->flags & GP_RECORD_POOL_COMPLETION);
 }
 
+/* 0 for pinned memory. A recording that names no page, or one that cannot be, gets the usual one. */
+static uint64_t page_bytes(const struct replay_event *e)
+{
+	uint64_t page = e->values[14];
+
+	if (!page || page & (page - 1))
+		page = USUAL_PAGE;
+	return e->values[2] ? 0 : gp_min(page, e->values[4]);
+}
+
 void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p = stat_alloc(calloc(1, sizeof(*p)));
 	struct gp_pool_options options = {
 		.kind = kind_of(run, e->values[2] != 0),
 		.granule = e->values[4],
+		.page_bytes = page_bytes(e),
 		.capacity_bytes = e->values[5],
 		.pending_bytes_max = e->values[7],
 		.reserve_bytes = e->values[9],

@@ -177,6 +177,7 @@ static void run(const struct trace *trace, enum gp_kind kind, const struct mode 
 		.budget = &budget,
 		.capacity_bytes = DEVICE_BYTES,
 		.granule = 2 * GP_MIB,
+		.page_bytes = 4 * GP_KIB,
 		.pending_bytes_max = DEVICE_BYTES / 5,
 		.pending_count_max = kind == GP_KIND_NONE ? 10 : UINT64_MAX,
 		.completion_only = mode->completion_only,

@@ -19,6 +19,7 @@ void fixture_setup_large(enum gp_kind kind, uint64_t capacity)
 		.budget = &px.budget,
 		.capacity_bytes = capacity,
 		.granule = 2 * GP_MIB,
+		.page_bytes = FIXTURE_PAGE,
 		.pending_bytes_max = UINT64_MAX,
 		.pending_count_max = UINT64_MAX,
 	};

@@ -13,6 +13,7 @@
 #include "pool/pool.h"
 
 #define FIXTURE_CAPACITY (256 * GP_MIB)
+#define FIXTURE_PAGE	 (4 * GP_KIB)
 
 struct pool_fixture {
 	struct fake fake;

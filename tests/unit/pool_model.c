@@ -101,7 +101,7 @@ static void open_pool(struct model *m)
 		.map = &m->map,
 		.budget = &m->budget,
 		.capacity_bytes = CAPACITY,
-		.granule = 2 * GP_MIB,
+		.granule = 2 * GP_MIB, .page_bytes = GP_ALIGN << 3 * (m->options.profile % 3),
 		.pending_bytes_max = p->pending_bytes_max,
 		.pending_count_max = p->pending_count_max,
 		.reserve_bytes = p->is_pressed_soon ? CAPACITY / 4 : 0,
@@ -238,7 +238,7 @@ static void check_refusal(struct model *m, uint64_t size)
 
 static void do_alloc(struct model *m)
 {
-	uint64_t bytes = some_bytes(m), size = gp_round_up(bytes, GP_ALIGN), addr;
+	uint64_t bytes = some_bytes(m), size = gp_round_cut(m->pool, bytes), addr;
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
 	struct gp_tcache *tcache = some_tcache(m);
 	bool is_hopeless = bytes > gp_min(limit, CAPACITY);

@@ -230,6 +230,7 @@ END_TEST
 
 /* split */
 
+/* Large ones to pages: test_pages.c. */
 static const struct {
 	uint64_t bytes, rounded;
 } units[] = {
@@ -237,7 +238,7 @@ static const struct {
 	{511, UNIT},
 	{512, UNIT},
 	{513, 2 * UNIT},
-	{3 * GP_MIB + 1, 3 * GP_MIB + UNIT},
+	{3 * GP_MIB + 1, 3 * GP_MIB + FIXTURE_PAGE},
 };
 
 START_TEST(split_rounds_to_units)
