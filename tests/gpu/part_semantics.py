@@ -16,6 +16,7 @@ import pathlib
 import subprocess
 import sys
 
+import exports
 import programs
 
 DIFF = programs.ROOT / "tests" / "diff"
@@ -221,3 +222,5 @@ def compare(results, out, part, jobs):
 def run(results, out, options):
     compare(results, out, "semantics", options.jobs)
     run_probes(results, out)
+    raw_and_kinds = programs.pool_configs(programs.preload_library())[:6]
+    exports.run(results, out, DIFF_BIN / "diff_dmabuf", raw_and_kinds)
