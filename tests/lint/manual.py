@@ -14,6 +14,8 @@ import sys
 
 import lint
 
+COLUMNS = 80  # of a terminal
+TEXT_COLUMNS = 78  # what man(1) fills of them
 PAGES = ("api/gpupool.3", "shim/gpupool.7", "tools/gpupool-run.1", "tools/gpupool-stat.1")
 
 
@@ -54,9 +56,30 @@ def check_roff(root):
             yield "%s: %s" % (page, line.split(": ", 2)[-1])
 
 
+RENDERERS = (("mandoc", "-T", "utf8", "-O", "width=%d" % TEXT_COLUMNS),
+             ("groff", "-k", "-t", "-mandoc", "-T", "utf8", "-rLL=%dn" % TEXT_COLUMNS))
+
+
+def check_columns(root):
+    """What a terminal of 80 columns shows, by each formatter that is installed: nothing is wider, nothing is complained of."""
+    for words in RENDERERS:
+        if not shutil.which(words[0]):
+            continue
+        for page in PAGES:
+            result = subprocess.run((*words, os.path.join(root, page)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    check=False)
+            for line in result.stderr.decode("utf-8", "replace").splitlines():
+                yield "%s: %s says: %s" % (page, words[0], line.split(": ", 1)[-1])
+            text = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", result.stdout.decode("utf-8", "replace"))
+            for line in text.splitlines():
+                if len(line) > COLUMNS:
+                    yield "%s: %s makes a line of %d columns: %s" % (page, words[0], len(line), line.strip())
+
+
 def check(root):
     yield from check_rows(root)
     yield from check_roff(root)
+    yield from check_columns(root)
 
 
 def self_test():
@@ -71,9 +94,11 @@ def self_test():
         "tools/gpupool-run.1": page % r"\-\-option\-ab",
         "tools/gpupool-stat.1": page % "unknowns",
     })
-    lint.end_self_test(check_rows(tree.name), (
+    wide = lint.make_tree({name: page % (".Bd -literal\n%s\n.Ed" % ("wide " * 20)) for name in PAGES})
+    formatters = [words[0] for words in RENDERERS if shutil.which(words[0])]
+    lint.end_self_test([*check_rows(tree.name), *check_columns(wide.name)], (
         "says nothing of GPUPOOL_A", "says nothing of option-a", "says nothing of unknown", "says nothing of misses",
-        "says nothing of gpupool_some"))
+        "says nothing of gpupool_some", *("%s makes a line of" % name for name in formatters)))
 
 
 if __name__ == "__main__":
