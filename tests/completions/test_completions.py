@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Usage: test_completions.py SOURCES GPUPOOL-STAT GPUPOOL-RUN: what bash, zsh and fish offer, held against the tables in
-the sources.
+Usage: test_completions.py SOURCES GPUPOOL-STAT GPUPOOL-RUN BUILD: what bash, zsh and fish offer, held against the tables
+in the sources; and that each shell finds it by itself, for both programs, where BUILD installs it.
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT, STAT, RUN = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+ROOT, STAT, RUN, BUILD = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
 FILES = ROOT / "tools/completions"
 FILE_OF = {"bash": "gpupool-stat.bash", "zsh": "_gpupool-stat", "fish": "gpupool-stat.fish"}
 
@@ -30,6 +30,22 @@ _command_names() {{ }}
 words=({words}) CURRENT=$#words service={program}
 . {file}
 """
+# How a shell that nothing was told finds what belongs to a program.
+BASH_COMPLETION = pathlib.Path("/usr/share/bash-completion/bash_completion")
+LOADS = {
+    "bash": """. {bash_completion}
+_completion_loader {program} 2>/dev/null || _comp_load {program}
+complete -p {program}
+""",
+    "zsh": """fpath=({share}/zsh/site-functions $fpath)
+autoload -U compinit && compinit -u -d {home}/dump
+autoload +X ${{_comps[{program}]}} && print -r -- {program} ${{_comps[{program}]}}
+""",
+    "fish": """complete -C "{program} --hel"
+""",
+}
+LOADED = {"bash": "complete -F _{function} {program}", "zsh": "{program} _gpupool-stat", "fish": "--help"}
+
 FISH = """source {file}
 complete -C {quoted}
 """
@@ -63,6 +79,33 @@ def offered(shell, program, *words):
     if done.stderr:
         raise AssertionError(done.stderr)
     return {line.split("\t")[0].rstrip("=") for line in done.stdout.split("\n") if line}
+
+
+def install(build, place):
+    """Installs what completes words below a place; the folder of what belongs to no machine."""
+    # As seen from here: the build's own log says what its last installation was, for an uninstall.
+    view = pathlib.Path(place) / "build"
+    for directory in (view, view / "meson-logs", view / "meson-private"):
+        directory.mkdir()
+    for path in [*build.iterdir(), *(build / "meson-private").iterdir()]:
+        if path.name not in ("meson-logs", "meson-private"):
+            (view / path.relative_to(build)).symlink_to(path)
+    done = subprocess.run(["meson", "install", "-C", view, "--no-rebuild", "--tags=completions", "--destdir", f"{place}/root"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise AssertionError(done.stdout)
+    return next(path.parent for path in pathlib.Path(place).rglob("site-functions")).parent
+
+
+def loaded(shell, program, share):
+    """What the shell says once it has looked for the words of a program by itself."""
+    with tempfile.TemporaryDirectory() as home:
+        script = LOADS[shell].format(bash_completion=BASH_COMPLETION, program=program, share=share, home=home)
+        env = {**os.environ, "PATH": f"{STAT.parent}:{RUN.parent}:{os.environ['PATH']}", "HOME": home,
+               "XDG_CONFIG_HOME": f"{home}/config", "XDG_DATA_HOME": f"{home}/data", "XDG_DATA_DIRS": str(share)}
+        words = {"bash": ["bash", "--norc", "-c"], "zsh": ["zsh", "-f", "-c"], "fish": ["fish", "-c"]}[shell]
+        done = subprocess.run([*words, script], capture_output=True, text=True, env=env, timeout=60, check=False)
+    return done.stdout + done.stderr
 
 
 def each_shell(test):
@@ -115,5 +158,18 @@ class Completions(unittest.TestCase):
         self.assertLessEqual(names, offered(shell, "gpupool-run", "--"))
 
 
+    @each_shell
+    def test_each_program_has_its_words_loaded_by_the_shell_itself(self, shell):
+        if not shutil.which("meson"):
+            self.skipTest("there is no meson to install with")
+        if shell == "bash" and not BASH_COMPLETION.exists():
+            self.skipTest(f"there is no {BASH_COMPLETION}")
+        with tempfile.TemporaryDirectory() as place:
+            share = install(BUILD, place)
+            for program in ("gpupool-stat", "gpupool-run"):
+                wanted = LOADED[shell].format(program=program, function=program.replace("-", "_"))
+                self.assertIn(wanted, loaded(shell, program, share))
+
+
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[4:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
