@@ -63,14 +63,20 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 	(void)gp_file_write(file, line, (size_t)n);
 }
 
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 static void say_rounds(const struct gp_stats *stats)
 {
 	amount yielded;
 
 	for (int i = 0; i < GP_N_ROUNDS; i++)
 		if (stats->rounds[i].count && i != GP_ROUND_fail)
-			say("    round %s: %" PRIu64 " times, %s, %" PRIu64 " us", gp_round_name((enum gp_round)i),
-				stats->rounds[i].count, gp_yield_text(yielded, stats->rounds[i].yielded_bytes),
+			say("    round %s: %" PRIu64 " time%s, %s, %" PRIu64 " us", gp_round_name((enum gp_round)i),
+				stats->rounds[i].count, plural(stats->rounds[i].count),
+				gp_yield_text(yielded, stats->rounds[i].yielded_bytes),
 				stats->rounds[i].ns / 1000);
 }
 
@@ -83,9 +89,10 @@ static void say_tally(const char *name, const struct gp_stats *stats)
 	say("  %s: used %s (at most %s), taken from the driver %s (at most %s)", name,
 		gp_amount_text(used, stats->used_bytes), gp_amount_text(peak_used, stats->peak_used_bytes),
 		gp_amount_text(total, stats->total_bytes), gp_amount_text(peak_total, stats->peak_total_bytes));
-	say("    %" PRIu64 " allocations, %" PRIu64 " of them asked the driver; %" PRIu64
-	    " out-of-memory errors, %" PRIu64 " double and %" PRIu64 " other wrong frees",
-		stats->hits + stats->misses, stats->misses, stats->ooms, stats->double_frees, stats->invalid_frees);
+	say("    %" PRIu64 " allocation%s, %" PRIu64 " of them asked the driver; %" PRIu64
+	    " out-of-memory error%s, %" PRIu64 " double and %" PRIu64 " other wrong frees",
+		stats->hits + stats->misses, plural(stats->hits + stats->misses), stats->misses, stats->ooms,
+		plural(stats->ooms), stats->double_frees, stats->invalid_frees);
 	say_rounds(stats);
 }
 
@@ -123,13 +130,14 @@ static void say_sites(const struct gp_leaks *leaks)
 	amount bytes;
 
 	for (size_t i = 0; i < gp_min(leaks->n_sites, SHOWN); i++)
-		say("  site: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, leaks->sites[i].bytes),
-			leaks->sites[i].blocks, gp_stack_text(stack, leaks->sites[i].number));
+		say("  site: %s in %" PRIu64 " block%s: %s", gp_amount_text(bytes, leaks->sites[i].bytes),
+			leaks->sites[i].blocks, plural(leaks->sites[i].blocks),
+			gp_stack_text(stack, leaks->sites[i].number));
 	if (leaks->n_sites > SHOWN)
-		say("  and %zu more sites", leaks->n_sites - SHOWN);
+		say("  and %zu more site%s", leaks->n_sites - SHOWN, plural(leaks->n_sites - SHOWN));
 	if (leaks->n_sites && leaks->without.blocks)
-		say("  without a stack: %s in %" PRIu64 " blocks", gp_amount_text(bytes, leaks->without.bytes),
-			leaks->without.blocks);
+		say("  without a stack: %s in %" PRIu64 " block%s", gp_amount_text(bytes, leaks->without.bytes),
+			leaks->without.blocks, plural(leaks->without.blocks));
 }
 
 static void say_callers(const struct gp_leaks *leaks)
@@ -140,8 +148,8 @@ static void say_callers(const struct gp_leaks *leaks)
 		const struct gp_holders *caller = &leaks->callers[i];
 		const char *name = gp_caller_name(caller->number);
 
-		say("  library: %s in %" PRIu64 " blocks: %s", gp_amount_text(bytes, caller->bytes), caller->blocks,
-			name ? name : "unknown");
+		say("  library: %s in %" PRIu64 " block%s: %s", gp_amount_text(bytes, caller->bytes), caller->blocks,
+			plural(caller->blocks), name ? name : "unknown");
 	}
 	if (leaks->n_callers > CALLERS_SHOWN)
 		say("  and %zu more libraries", leaks->n_callers - CALLERS_SHOWN);
@@ -153,9 +161,9 @@ static void say_sizes(const struct gp_leaks *leaks)
 
 	for (int i = 63; i >= 0; i--)
 		if (leaks->sizes[i].blocks)
-			say("  size: %s in %" PRIu64 " blocks of %s and more",
+			say("  size: %s in %" PRIu64 " block%s of %s and more",
 				gp_amount_text(bytes, leaks->sizes[i].bytes), leaks->sizes[i].blocks,
-				gp_amount_text(from, UINT64_C(1) << i));
+				plural(leaks->sizes[i].blocks), gp_amount_text(from, UINT64_C(1) << i));
 }
 
 static void *report(void *unused)
@@ -164,8 +172,8 @@ static void *report(void *unused)
 	amount bytes;
 
 	if (gp_leaks_take(&leaks, 0)) {
-		say("at exit the program holds %s in %" PRIu64 " blocks", gp_amount_text(bytes, leaks.bytes),
-			leaks.n_blocks);
+		say("at exit the program holds %s in %" PRIu64 " block%s", gp_amount_text(bytes, leaks.bytes),
+			leaks.n_blocks, plural(leaks.n_blocks));
 		say_tallies();
 		say_debug();
 		say_sites(&leaks);

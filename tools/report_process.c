@@ -152,13 +152,14 @@ static void add_oom(json_t *facts, const json_t *oom)
 {
 	const json_t *last = json_object_get(oom, "last");
 	char bytes[STAT_TEXT_MAX], age[STAT_TEXT_MAX], text[256], clean[256];
+	uint64_t n = stat_reply_u64_or_0(oom, "n_ooms");
 
 	if (!json_is_object(last))
 		return;
 	stat_bytes(bytes, stat_reply_u64_or_0(last, "asked_bytes"));
 	stat_age(age, stat_reply_u64_or_0(last, "age_ns"));
-	snprintf(text, sizeof(text), "%" PRIu64 " times; the last %s ago: %s of %.16s memory, cause: %.32s",
-		stat_reply_u64_or_0(oom, "n_ooms"), age, bytes, stat_reply_text(last, "kind"),
+	snprintf(text, sizeof(text), "%" PRIu64 " time%s; the last %s ago: %s of %.16s memory, cause: %.32s",
+		n, n == 1 ? "" : "s", age, bytes, stat_reply_text(last, "kind"),
 		stat_reply_text(last, "cause"));
 	stat_clean(clean, sizeof(clean), text);
 	json_object_set_new(facts, "oom", json_string(clean));

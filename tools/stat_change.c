@@ -76,7 +76,14 @@ enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct
 
 void stat_reclaim_show(const struct stat_process *process, const struct stat_options *options)
 {
-	printf("%" PRIu64 "\n", stat_reply_u64_or_0(process->reply, "released_bytes"));
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, stat_reply_u64_or_0(process->reply, "released_bytes"));
+	if (options->is_pinned)
+		printf("gave %s of pinned memory back to the driver\n", bytes);
+	else
+		printf("gave %s back to the driver%s%s%s\n", bytes, options->device ? " (device " : "",
+			options->device ? options->device : "", options->device ? ")" : "");
 }
 
 static enum stat_exit misuse(const struct stat_command *command)

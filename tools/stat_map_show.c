@@ -19,7 +19,7 @@ enum {
 	CELLS_MIN = 8,
 	LINES = 4,	/* of a segment, at most */
 	ROWS = 24,	/* segments of a pool */
-	PINNED = 8,	/* of which is shown what is in the way */
+	PINNED = 8,	/* of which is shown what is in the way, unless -n says how many */
 	HOLDERS = 3,	/* of each of them */
 };
 
@@ -195,13 +195,14 @@ static void add_holders(struct stat_table *table, const struct stat_map *map, co
 }
 
 /* Segments that the program holds parts of, those with the most free bytes first. */
-static void print_pins(const struct stat_map *map, const struct stat_map_pool *pool, struct stat_stacks *stacks)
+static void print_pins(const struct stat_map *map, const struct stat_map_pool *pool, struct stat_stacks *stacks,
+	const struct stat_options *options)
 {
 	static const char *const headings[] = {
 		"<SEGMENT", ">SIZE", ">FREE", ">BLOCKS", "<HELD BY", ">SIZE", "<WHERE"};
 	const struct stat_segment **pinned = stat_alloc(calloc(pool->n + 1, sizeof(*pinned)));
 	struct stat_table *table = stat_table_new(headings, 7);
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, rest = 0, max = options->max_blocks == UINT64_MAX ? PINNED : options->max_blocks;
 	char text[STAT_TEXT_MAX], line[128];
 	size_t n = 0;
 
@@ -214,8 +215,11 @@ static void print_pins(const struct stat_map *map, const struct stat_map_pool *p
 		bytes += free_bytes(segment) < UINT64_MAX - bytes ? free_bytes(segment) : 0;
 	}
 	qsort(pinned, n, sizeof(const struct stat_segment *), compare_free);
-	for (size_t i = 0; i < n && i < PINNED; i++)
-		add_holders(table, map, pinned[i], stacks);
+	for (size_t i = 0; i < n; i++)
+		if (i < max)
+			add_holders(table, map, pinned[i], stacks);
+		else
+			rest += free_bytes(pinned[i]) < UINT64_MAX - rest ? free_bytes(pinned[i]) : 0;
 	stat_bytes(text, bytes);
 	if (n) {
 		snprintf(line, sizeof(line), "%s are free in %zu segment%s that the program holds parts of:", text, n,
@@ -223,6 +227,9 @@ static void print_pins(const struct stat_map *map, const struct stat_map_pool *p
 		stat_print_lines(line, stat_width());
 		stat_table_print(table, stat_width());
 	}
+	stat_bytes(text, rest);
+	if (n > max)
+		printf("and %zu more, of which %s are free\n", n - (size_t)max, text);
 	stat_table_free(table);
 	free(pinned);
 }
@@ -256,7 +263,7 @@ void stat_show_map(const struct stat_process *process, const struct stat_options
 	for (size_t i = 0; i < map.n_pools; i++) {
 		putchar('\n');
 		print_pool(&map, &map.pools[i], cell_bytes, options);
-		print_pins(&map, &map.pools[i], stacks);
+		print_pins(&map, &map.pools[i], stacks, options);
 	}
 	if (map.is_truncated)
 		puts("\nThere are more blocks than fit the answer.");

@@ -46,9 +46,13 @@ static void print_bytes(const json_t *oom, const char *title, const char *const 
 {
 	printf("%-8s", title);
 	for (size_t i = 0; i < n; i++) {
+		const json_t *member = json_object_get(oom, members[i][1]);
 		char text[STAT_TEXT_MAX] = "-";
 		uint64_t bytes;
 
+		/* There may be no limit; what else is missing is unknown. */
+		if (json_is_null(member) && strcmp(members[i][1], "limit_bytes") == 0)
+			strcpy(text, "none");
 		if (stat_reply_u64(oom, members[i][1], &bytes))
 			stat_bytes(text, bytes);
 		printf("%s%s %s", i ? ", " : " ", members[i][0], text);
@@ -300,12 +304,12 @@ enum stat_exit stat_oom_run(const struct stat_command *command, const struct sta
 void stat_show_stacks(const struct stat_process *process, const struct stat_options *options)
 {
 	const json_t *setting = process->reply;
+	uint64_t depth = stat_reply_u64_or_0(setting, "depth"), sites = stat_reply_u64_or_0(setting, "sites");
 
 	if (!json_is_true(json_object_get(setting, "is_on"))) {
 		puts("off");
 		return;
 	}
-	printf("on, %" PRIu64 " frames, sample=%" PRIu64 "; %" PRIu64 " sites so far\n",
-		stat_reply_u64_or_0(setting, "depth"), stat_reply_u64_or_0(setting, "sample"),
-		stat_reply_u64_or_0(setting, "sites"));
+	printf("on, %" PRIu64 " frame%s, sample=%" PRIu64 "; %" PRIu64 " site%s so far\n", depth, depth == 1 ? "" : "s",
+		stat_reply_u64_or_0(setting, "sample"), sites, sites == 1 ? "" : "s");
 }

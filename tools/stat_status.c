@@ -237,12 +237,12 @@ static void print_device(const json_t *device, const char *pool)
 
 static void print_debug(const json_t *debug)
 {
-	uint64_t errors = stat_reply_u64_or_0(debug, "errors");
+	uint64_t errors = stat_reply_u64_or_0(debug, "errors"), checks = stat_reply_u64_or_0(debug, "checks");
 
 	if (!json_is_object(debug))
 		return;
-	printf("memory is watched: %" PRIu64 " error%s, %" PRIu64 " checks, %" PRIu64 " skipped%s\n", errors,
-		plural(errors), stat_reply_u64_or_0(debug, "checks"), stat_reply_u64_or_0(debug, "skipped"),
+	printf("memory is watched: %" PRIu64 " error%s, %" PRIu64 " check%s, %" PRIu64 " skipped%s\n", errors,
+		plural(errors), checks, plural(checks), stat_reply_u64_or_0(debug, "skipped"),
 		errors ? "; gpupool-stat debug shows them" : "");
 }
 

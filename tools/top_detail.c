@@ -12,7 +12,15 @@
 #include "stat_map.h"
 #include "stat_name.h"
 
-enum { ANSWER_MAX = 8 << 20, TIMEOUT_MS = 500, BAR = 20, HEAD = 34, LINE_MAX_BYTES = 160, REGION_LINES_MAX = 4096 };
+enum {
+	ANSWER_MAX = 8 << 20,
+	TIMEOUT_MS = 500,
+	BAR = 20,
+	HEAD = 34,
+	HEADING_MAX = 96,
+	LINE_MAX_BYTES = 160,
+	REGION_LINES_MAX = 4096,
+};
 
 /* Walking all blocks costs the process something, and naming sites costs us: so seldom, at most. */
 #define AGAIN_NS       INT64_C(1000000000)
@@ -359,7 +367,22 @@ static void draw_tabs(const struct top_screen *screen, const struct top_detail *
 }
 
 /* Above the items: what their columns are, or why there are none. */
-static const char *heading(const struct top_detail *detail)
+void top_detail_help(char text[static TOP_DETAIL_HELP_MAX])
+{
+	char keys[32] = "";
+	size_t used;
+
+	for (int i = 0; i < N_TABS; i++)
+		snprintf(keys + strlen(keys), sizeof(keys) - strlen(keys), "%d%s", i + 1,
+			i + 1 < N_TABS ? " " : ", Tab");
+	used = (size_t)snprintf(text, TOP_DETAIL_HELP_MAX, "%-19s there: ", keys);
+	for (int i = 0; i < N_TABS && used < TOP_DETAIL_HELP_MAX; i++)
+		used += (size_t)snprintf(
+			text + used, TOP_DETAIL_HELP_MAX - used, "%s%s", i ? ", " : "", tabs[i].name);
+}
+
+/* text: room for a heading with the process id in it. */
+static const char *heading(const struct top_detail *detail, char text[static HEADING_MAX])
 {
 	const json_t *stacks = json_object_get(detail->reply, "stacks");
 
@@ -372,8 +395,11 @@ static const char *heading(const struct top_detail *detail)
 	if (detail->tab == REGIONS)
 		return detail->n_items ? "DEVICE      USED    CACHED   PENDING     TOTAL  REGION" : "no regions";
 	if (detail->tab == SITES && !json_is_true(json_object_get(stacks, "is_on")))
-		return "stacks are off; to take them: gpupool-stat stacks PID on";
-	return "    BYTES   BLOCKS  OLDEST";
+		snprintf(text, HEADING_MAX, "stacks are off; to take them: gpupool-stat stacks %d on",
+			(int)detail->pid);
+	else
+		strcpy(text, "    BYTES   BLOCKS  OLDEST");
+	return text;
 }
 
 void top_detail_draw(const struct top_screen *screen, struct top_detail *detail, int from, int to)
@@ -384,7 +410,7 @@ void top_detail_draw(const struct top_screen *screen, struct top_detail *detail,
 		detail->command);
 	top_screen_put(screen, from, 1, screen->columns, TOP_BOLD, text);
 	draw_tabs(screen, detail, from + 1);
-	top_screen_put(screen, from + 2, 1, screen->columns, TOP_BOLD, heading(detail));
+	top_screen_put(screen, from + 2, 1, screen->columns, TOP_BOLD, heading(detail, text));
 	if (detail->first >= detail->n_items)
 		detail->first = detail->n_items ? detail->n_items - 1 : 0;
 	for (size_t i = detail->first; i < detail->n_items && from + 3 + (int)(i - detail->first) < to; i++)

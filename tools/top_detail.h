@@ -19,5 +19,9 @@ void top_detail_ask(struct top_detail *detail, const struct top_model *model, co
 /* True if it was a key for it; then there may be other things to be asked for. */
 bool top_detail_key(struct top_detail *detail, int key);
 
+/* Its keys for the pages, and their names, as a line of the help. */
+enum { TOP_DETAIL_HELP_MAX = 128 };
+void top_detail_help(char text[static TOP_DETAIL_HELP_MAX]);
+
 /* From a line up to another. */
 void top_detail_draw(const struct top_screen *screen, struct top_detail *detail, int from, int to);

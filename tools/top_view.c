@@ -177,7 +177,7 @@ static int draw_devices(const struct top_screen *screen, struct top_view *view, 
 static const char *const help[] = {
 	"Up Down PgUp PgDn   choose a process, scroll",
 	"Enter               look into it; Esc, Left or Backspace: back",
-	"1 2 3 4, Tab        there: sizes, segments, call sites, counters",
+	NULL, /* of the pages there, which top_detail.c knows */
 	"s S F6              sort by the next, by the one before",
 	"o                   turn the order around",
 	"/ F4                filter: a part of command, user, job, or a pid",
@@ -195,8 +195,11 @@ static const char *const help[] = {
 
 static void draw_help(const struct top_screen *screen)
 {
+	char pages[TOP_DETAIL_HELP_MAX];
+
+	top_detail_help(pages);
 	for (int i = 0; i < (int)(sizeof(help) / sizeof(help[0])) && i + 2 < screen->rows; i++)
-		top_screen_put(screen, i + 1, 1, screen->columns, TOP_PLAIN, help[i]);
+		top_screen_put(screen, i + 1, 1, screen->columns, TOP_PLAIN, help[i] ? help[i] : pages);
 }
 
 void top_view_draw(const struct top_screen *screen, struct top_view *view, struct top_model *model)

@@ -332,7 +332,7 @@ START_TEST(a_report_at_exit_says_what_is_still_held)
 	read_report(text);
 	check_in(text, "at exit the program holds 1.01 MiB in 6 blocks\n");
 	check_in(text, "  device 0: used 1.01 MiB (at most ");
-	check_in(text, "  site: 1.00 MiB in 1 blocks: app_sites+0x");
+	check_in(text, "  site: 1.00 MiB in 1 block: app_sites+0x");
 	check_in(text, "  site: 20.00 KiB in 5 blocks: app_sites+0x");
 	check_in(text, "  library: 1.01 MiB in 6 blocks: app_sites\n");
 	check_in(text, "  size: 20.00 KiB in 5 blocks of 4.00 KiB and more\n");

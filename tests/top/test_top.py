@@ -212,6 +212,7 @@ class Keys(Case):
         top = self.start()
         top.press("?")
         top.wait_for("give its cached memory back")
+        top.wait_for("1 2 3 4 5, Tab      there: sizes, segments, call sites, counters, regions")
         top.press("x")
         top.wait_until_gone("give its cached memory back")
         top.wait_for("aaa")

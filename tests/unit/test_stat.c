@@ -90,10 +90,10 @@ static const struct {
 				"0x7e0000000000  2.00 MiB   1.91 MiB       0  pinned       3  ?\n"
 				"and 2 more\n"},
 	{{"blocks", "--max=0"}, "3 blocks, 2.00 MiB\nand 3 more\n"},
-	{{"reclaim"}, "1\n"},
-	{{"reclaim", "--device=0"}, "2\n"},
-	{{"reclaim", "--pinned"}, "3\n"},
-	{{"reclaim", "--pinned", "--device", "0"}, "4\n"},
+	{{"reclaim"}, "gave 1 B back to the driver\n"},
+	{{"reclaim", "--device=0"}, "gave 2 B back to the driver (device 0)\n"},
+	{{"reclaim", "--pinned"}, "gave 3 B of pinned memory back to the driver\n"},
+	{{"reclaim", "--pinned", "--device", "0"}, "gave 4 B of pinned memory back to the driver\n"},
 	{{"--pinned", "reclaim", "--json"},
 		"{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}\n"},
 	{{"--version"}, "gpupool-stat " GPUPOOL_VERSION "\n"},
@@ -431,7 +431,7 @@ START_TEST(a_change_wants_one_process)
 	stat_check_in(stat_err, stat_word(other));
 	ck_assert_str_eq(stat_out, "");
 	ck_assert_int_eq(STAT("reclaim", stat_word(other)), 0);
-	ck_assert_str_eq(stat_out, "1\n");
+	ck_assert_str_eq(stat_out, "gave 1 B back to the driver\n");
 }
 END_TEST
 
@@ -444,7 +444,7 @@ START_TEST(a_named_process_is_found_by_its_own_environment)
 	ck_assert_int_eq(mkdir(dir, 0700), 0);
 	pid = peer_exec(dir);
 	ck_assert_int_eq(STAT("reclaim", stat_word(pid)), 0);
-	ck_assert_str_eq(stat_out, "1\n");
+	ck_assert_str_eq(stat_out, "gave 1 B back to the driver\n");
 	ck_assert_int_eq(STAT("reclaim"), 3);
 }
 END_TEST

@@ -3,6 +3,7 @@
 
 /* The screen of gpupool-stat map. */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,27 @@ START_TEST(what_is_not_shown_is_counted)
 	ck_assert_int_eq(STAT("map", "--ascii", "-n1", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
 	stat_check_in(stat_out, "\nand 1 more, 16.0 MiB, of which 13.0 MiB are used\n");
 	ck_assert_ptr_null(strstr(stat_out, "####!!4."));
+	stat_check_in(stat_out, "\nand 1 more, of which 3.00 MiB are free\n");
+	ck_assert_ptr_null(strstr(stat_out, "0x7f0004000000"));
+}
+END_TEST
+
+/* Ten segments of 3 MiB, of which the program holds 1. */
+START_TEST(of_many_segments_that_are_held_the_first_are_shown_and_the_rest_counted)
+{
+	char many[4096];
+	size_t used = (size_t)snprintf(many, sizeof(many),
+		"{\"schema\":\"gpupool.map/1\",\"pools\":[{\"device\":0,\"n_segments\":10,\"segments\":[");
+
+	for (int i = 0; i < 10; i++)
+		used += (size_t)snprintf(many + used, sizeof(many) - used,
+			"%s{\"address\":\"0x7f000%d000000\",\"blocks\":[[1048576,\"used\",1048576],"
+			"[2097152,\"cached\"]]}",
+			i ? "," : "", i);
+	snprintf(many + used, sizeof(many) - used, "]}]}");
+	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, many))), 0);
+	stat_check_in(stat_out, "20.0 MiB are free in 10 segments that the program holds parts of:\n");
+	stat_check_in(stat_out, "\nand 2 more, of which 4.00 MiB are free\n");
 }
 END_TEST
 
@@ -99,6 +121,7 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, segments_are_rows_of_cells_with_what_is_in_the_way);
 	tcase_add_test(tc, what_is_not_shown_is_counted);
+	tcase_add_test(tc, of_many_segments_that_are_held_the_first_are_shown_and_the_rest_counted);
 	tcase_add_loop_test(tc, the_locale_says_what_can_be_shown, 0, LENGTH(locales));
 	tcase_add_loop_test(tc, what_a_process_says_may_be_anything, 0, LENGTH(strange));
 }

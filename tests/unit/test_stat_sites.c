@@ -41,6 +41,9 @@ START_TEST(in_json_the_names_of_frames_are_added)
 }
 END_TEST
 
+static const char one_site[] =
+	"{\"schema\":\"gpupool.stacks/1\",\"is_on\":true,\"depth\":1,\"sample\":1,\"sites\":1}";
+
 START_TEST(words_behind_the_process_id_are_passed_on)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -49,6 +52,8 @@ START_TEST(words_behind_the_process_id_are_passed_on)
 	ck_assert_str_eq(stat_out, "off\n");
 	ck_assert_int_eq(STAT("stacks", stat_word(pid), "on", "8", "sample=2"), 0);
 	ck_assert_str_eq(stat_out, "on, 8 frames, sample=2; 3 sites so far\n");
+	ck_assert_int_eq(STAT("stacks", stat_word(peer_start(PEER_ANSWERS, one_site))), 0);
+	ck_assert_str_eq(stat_out, "on, 1 frame, sample=1; 1 site so far\n");
 	ck_assert_int_eq(STAT("stacks", "--json", stat_word(pid), "on", "8", "sample=2"), 0);
 	stat_check_in(stat_out, "{\"schema\":\"gpupool.stacks/1\",");
 	ck_assert_int_eq(STAT("stacks", stat_word(pid), "up"), 1);
@@ -68,6 +73,8 @@ START_TEST(an_out_of_memory_is_shown_with_the_others_on_the_machine)
 	stat_check_in(stat_out, "program  holds 512 B of the 1.00 KiB that it may use, 50.0%\n");
 	stat_check_in(stat_out, "advice   GPUPOOL_POOL=vmm can move free memory together\n");
 	stat_check_in(stat_out, "asked at: solver+0x1000\n");
+	stat_check_in(stat_out, "process  used 512 B, cached -, ");
+	stat_check_in(stat_out, ", limit none\n");
 	stat_check_in(stat_out, "(no stack)\n");
 	ck_assert_ptr_null(strstr(stat_out, "Other programs"));
 	peer_start(PEER_ANSWERS, NULL);
