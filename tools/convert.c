@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "stat_output.h"
+#include "stat_text.h"
 
 static const char next_help[] = "gpupool-stat convert --help";
 
@@ -66,18 +67,34 @@ FILE *convert_open(const struct stat_source *source, const char *path, bool is_b
 	return out;
 }
 
+/* A pipe or a device has no size. */
+static void tell(const char *path, const struct stat *st)
+{
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, (uint64_t)st->st_size);
+	if (S_ISREG(st->st_mode))
+		stat_note("wrote %s, %s.", path, bytes);
+	else
+		stat_note("wrote %s.", path);
+}
+
 enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result)
 {
+	struct stat st;
 	int error;
 
 	if (path)
 		error = stat_output_close(out, result == STAT_OK);
 	else
 		error = stat_output_flush(out);
-	if (!error || result != STAT_OK)
-		return result;
-	stat_error(NULL, "cannot write%s%s: %s.", path ? " " : "", path ? path : "", strerror(-error));
-	return STAT_FAILED;
+	if (error && result == STAT_OK) {
+		stat_error(NULL, "cannot write%s%s: %s.", path ? " " : "", path ? path : "", strerror(-error));
+		result = STAT_FAILED;
+	}
+	if (path && result == STAT_OK && stat(path, &st) == 0)
+		tell(path, &st);
+	return result;
 }
 
 static bool fits(const struct format *format, const struct stat_source *source)
@@ -116,6 +133,8 @@ enum stat_exit convert_command(const struct stat_command *command, const struct 
 		result = convert_close(out, options->output, format->write(out, &source, options->max_blocks));
 	else
 		result = STAT_FAILED;
+	if (result == STAT_OK)
+		result = stat_source_end(source.name, &source.contents);
 	stat_source_close(&source);
 	return result;
 }

@@ -42,6 +42,7 @@ struct replay_file {
 	uint64_t start;			 /* offset of the last event */
 	size_t at, length;
 	struct replay_event last;
+	uint64_t n_events; /* behind which it ends; 0: where the file does */
 	uint64_t last_block, last_segment;
 	uint32_t n_pools, n_answers;
 	struct replay_map caches; /* that threads have */
@@ -311,6 +312,10 @@ int replay_next(struct replay_file *file, struct replay_event *event, char error
 {
 	enum got got = GOT_IT;
 
+	if (file->n_events && file->last.position == file->n_events) {
+		file->is_cut = true;
+		return 0;
+	}
 	file->start = file->offset;
 	*event = file->last;
 	event->position++;
@@ -340,6 +345,11 @@ int replay_refuse(struct replay_file *file, const char *why, char error[static R
 	file->refused_why = file->why = why;
 	set_damage(file, file->refused, error);
 	return -1;
+}
+
+void replay_end_here(struct replay_file *file)
+{
+	file->n_events = file->last.position;
 }
 
 /* Goes to the first event behind the title; 0 or -1. */

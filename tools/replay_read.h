@@ -74,6 +74,9 @@ int replay_next(struct replay_file *file, struct replay_event *event, char error
  */
 int replay_refuse(struct replay_file *file, const char *why, char error[static REPLAY_ERROR_MAX]);
 
+/* From now on the file ends behind the event that was read last, within the next. */
+void replay_end_here(struct replay_file *file);
+
 bool replay_is_text(const struct replay_file *file);
 
 /* After the end: whether the file ends within an event. */

@@ -19,9 +19,13 @@ struct replay_contents {
 	uint32_t n_threads, n_pools;
 	enum gp_kind kind;   /* of the first pool of device memory */
 	bool is_text, is_cut, is_exit; /* exit: the process ended in order */
+	char damage[REPLAY_ERROR_MAX]; /* why there is no more, where a recording is damaged; or empty */
 };
 
-/* 0, or -1 and why. */
+/*
+ * 0, or -1 and why. A recording that is damaged behind an allocation ends in front of the damage, from now on; a trace,
+ * which people write, has to be right as a whole.
+ */
 int replay_survey(struct replay_file *file, struct replay_contents *ret_contents, char error[static REPLAY_ERROR_MAX]);
 
 enum replay_reuse { REPLAY_REUSE_AUTO, REPLAY_REUSE_ORDERED, REPLAY_REUSE_COMPLETED };

@@ -215,6 +215,7 @@ void replay_show_json(const struct replay_contents *c, const struct replay_resul
 	json_object_set_new(object, "schema", json_string("gpupool.replay/1"));
 	json_object_set_new(object, "format", json_string(c->is_text ? "trace" : "recording"));
 	json_object_set_new(object, "is_cut", json_boolean(c->is_cut));
+	json_object_set_new(object, "is_damaged", json_boolean(*c->damage));
 	json_object_set_new(object, "has_end", json_boolean(c->is_exit));
 	json_object_set_new(object, "pid", c->pid ? json_integer((json_int_t)c->pid) : json_null());
 	json_object_set_new(object, "pool", c->is_text ? json_null() : json_string(gp_kind_name(c->kind)));

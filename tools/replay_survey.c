@@ -2,6 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "replay_run.h"
 #include "stat_say.h"
@@ -115,6 +116,7 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 {
 	struct survey s = {.contents = contents};
 	struct replay_event event;
+	bool is_refused = false;
 	int r;
 
 	*contents = (struct replay_contents){.is_text = replay_is_text(file)};
@@ -124,9 +126,15 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 		if (s.live.n <= REPLAY_BLOCKS_MAX)
 			continue;
 		r = replay_refuse(file, REPLAY_MORE_THAN(REPLAY_BLOCKS_MAX) "blocks at a time", error);
+		is_refused = true;
 		break;
 	}
 	contents->is_cut = replay_is_cut(file);
+	if (r < 0 && !is_refused && !contents->is_text && contents->n_allocs) {
+		replay_end_here(file);
+		strcpy(contents->damage, error);
+		r = 0;
+	}
 	replay_map_deinit(&s.live);
 	free(s.pools);
 	return r;

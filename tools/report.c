@@ -119,6 +119,8 @@ enum stat_exit report_command(const struct stat_command *command, const struct s
 		result = convert_close(out, options->output, report_write(out, &source, options->max_blocks));
 	else
 		result = STAT_FAILED;
+	if (result == STAT_OK)
+		result = stat_source_end(source.name, &source.contents);
 	stat_source_close(&source);
 	return result;
 }

@@ -216,7 +216,9 @@ static void add_notes(json_t *facts, const struct replay_contents *c, const stru
 		add_note(facts, "A trace knows neither times nor the driver: each block is by itself.");
 	else if (c->kind == GP_KIND_VMM)
 		add_note(facts, "Memory is mapped piece by piece: the map shows each block by itself.");
-	if (!c->is_text && !c->is_exit)
+	if (*c->damage)
+		add_note(facts, "Of the recording there is no more: %s. What stands before that is shown.", c->damage);
+	else if (!c->is_text && !c->is_exit)
 		add_note(facts, "The recording ends without the end of its process.");
 	if (w->n_refused > REFUSED_MAX || w->n_episodes > EPISODES_MAX)
 		add_note(facts,

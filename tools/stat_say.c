@@ -20,18 +20,34 @@ static void print_clean(const char *text)
 	fputs(clean, stderr);
 }
 
-void stat_error(const char *next, const char *format, ...)
+static void say(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+static void say(const char *format, va_list args)
 {
 	char text[4096];
-	va_list args;
 
-	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
 	fflush(stdout); /* so that what was found comes first */
 	fputs(PROGRAM, stderr);
 	print_clean(text);
 	fputc('\n', stderr);
+}
+
+void stat_note(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
+}
+
+void stat_error(const char *next, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say(format, args);
+	va_end(args);
 	if (!next)
 		return;
 	fprintf(stderr, "%*sNext: ", (int)strlen(PROGRAM), "");

@@ -86,6 +86,15 @@ enum stat_exit stat_source_open(struct stat_source *source, const struct stat_op
 	return source->leaks ? STAT_OK : STAT_FAILED;
 }
 
+enum stat_exit stat_source_end(const char *name, const struct replay_contents *contents)
+{
+	if (!*contents->damage)
+		return STAT_OK;
+	stat_error("what follows is lost; record the program again if it is needed.",
+		"%s: %s; what stands before that was read.", name, contents->damage);
+	return STAT_FAILED;
+}
+
 void stat_source_close(struct stat_source *source)
 {
 	if (source->file)

@@ -28,6 +28,9 @@ struct stat_source {
 enum stat_exit stat_source_open(struct stat_source *source, const struct stat_options *options);
 void stat_source_close(struct stat_source *source);
 
+/* Says that a recording was damaged, and that it was read as far as it goes: STAT_FAILED then, else STAT_OK. */
+enum stat_exit stat_source_end(const char *name, const struct replay_contents *contents);
+
 /* What the process answers to another request, to be released; NULL if it does not, after a message. */
 json_t *stat_source_ask(const struct stat_source *source, const char *request, enum stat_exit *ret_exit);
 

@@ -370,13 +370,52 @@ def a_recording_or_an_answer_may_come_through_a_pipe():
             assert done.stdout == expected, (words, done.stderr)
 
 
-def a_damaged_recording_leaves_no_file_behind():
-    file, out = path("damaged.rec"), path("damaged.out")
-    pathlib.Path(file).write_bytes(pathlib.Path(make_recording()).read_bytes() + b"\xff" * 12)
+def a_damaged_recording_is_read_up_to_the_damage():
+    head = Recording().pool(0).put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, 2 * MIB, 0)
+    head.put("FREE", BASE, 0, 0).put("ALLOC", BASE, MIB, 0)
+    whole, at = head.save(path("head.rec")), len(head.bytes)
+    head.bytes += b"\xff\x7f\x01"
+    damaged, out = head.put("ALLOC", BASE + 4 * MIB, MIB, 0).save(path("damaged.rec")), path("damaged.out")
+    said = f"gpupool-stat: {damaged}: it is damaged at byte {at}; what stands before that was read.\n"
+    for words in (("replay",), ("replay", "--json"), ("convert", "--to=rmm"), ("convert", "--to=chrome"),
+                  ("convert", "--to=torch"), ("report",)):
+        done = subprocess.run([STAT, *words, damaged], capture_output=True, check=False)
+        assert done.returncode == 1 and done.stderr.decode().startswith(said), (words, done.stderr)
+        assert b"Next: " in done.stderr, done.stderr
+        if words[0] == "convert":
+            assert done.stdout == readers.stat(STAT, *words, whole), words
+            readers.stat(STAT, *words, damaged, "-o", out, expected=1)
+            assert pathlib.Path(out).read_bytes() == done.stdout, words
+        elif words[0] == "report":
+            note = f"Of the recording there is no more: it is damaged at byte {at}. What stands before"
+            assert note.encode() in done.stdout and b"</html>" in done.stdout
+    answer = json.loads(readers.stat(STAT, "replay", "--json", damaged, expected=1))
+    assert (answer["n_allocs"], answer["n_frees"], answer["has_end"], answer["is_damaged"]) == (2, 1, False, True)
+    assert {run["device"]["used_bytes"] for run in answer["runs"]} == {MIB}
+    assert not json.loads(readers.stat(STAT, "replay", "--json", whole))["is_damaged"]
+
+
+def what_cannot_be_written_leaves_no_file_behind():
+    damaged, out = path("damaged.rec"), path("nothing.out")
+    pathlib.Path(damaged).write_bytes(pathlib.Path(make_recording()).read_bytes()[:20] + b"\xff" * 12)
     for to in ("torch", "chrome", "rmm"):
-        readers.stat(STAT, "convert", file, "--to=" + to, "-o", out, expected=1)
+        readers.stat(STAT, "convert", damaged, "--to=" + to, "-o", out, expected=1)
         assert not os.path.exists(out)
     readers.stat(STAT, "convert", make_recording(), "--to=rmm", "-o", "/dev/full", expected=1)
+
+
+def what_was_written_is_told_with_its_size():
+    recording, out = make_recording(), path("told.out")
+    for words in (("convert", "--to=rmm"), ("report",)):
+        done = subprocess.run([STAT, *words, recording, "-o", out], capture_output=True, text=True, check=True)
+        size = os.path.getsize(out)
+        unit = "KiB" if size >= 1024 else "B"
+        assert re.fullmatch(rf"gpupool-stat: wrote {re.escape(out)}, [0-9.]+ {unit}\.\n", done.stderr), done.stderr
+        assert not done.stdout
+        done = subprocess.run([STAT, *words, recording, "-o", "/dev/null"], capture_output=True, text=True, check=True)
+        assert done.stderr == "gpupool-stat: wrote /dev/null.\n", done.stderr
+        done = subprocess.run([STAT, *words, recording], capture_output=True, check=True)
+        assert not done.stderr, done.stderr
 
 
 readers.main([
@@ -394,5 +433,7 @@ readers.main([
     what_does_not_fit_is_refused,
     what_is_read_is_not_written_over,
     a_recording_or_an_answer_may_come_through_a_pipe,
-    a_damaged_recording_leaves_no_file_behind,
+    a_damaged_recording_is_read_up_to_the_damage,
+    what_cannot_be_written_leaves_no_file_behind,
+    what_was_written_is_told_with_its_size,
 ])
