@@ -31,7 +31,7 @@ enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source
 FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary);
 
 /*
- * STAT_OK if all is written, which is told with the size unless it is to stdout; else what was in the file before stays,
- * and a new file is removed.
+ * STAT_OK if all is written, which is told with the size unless it is to stdout. Else the file stays as it was, and a
+ * new file is removed.
  */
 enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result);

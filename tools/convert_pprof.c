@@ -237,7 +237,7 @@ enum stat_exit convert_pprof(FILE *out, const struct stat_source *source, uint64
 	bool is_good;
 
 	init(&builder);
-	stat_sites_make(&sites, source->leaks, source->pid);
+	stat_sites_make(&sites, source->leaks, source->pid, source->uid);
 	add_head(&builder, source);
 	for (size_t i = 0; i < sites.n; i++)
 		add_sample(&builder, &sites.list[i]);

@@ -23,7 +23,7 @@ enum stat_exit convert_folded(FILE *out, const struct stat_source *source, uint6
 {
 	struct stat_sites sites;
 
-	stat_sites_make(&sites, source->leaks, source->pid);
+	stat_sites_make(&sites, source->leaks, source->pid, source->uid);
 	for (size_t i = 0; i < sites.n; i++) {
 		const struct stat_site *site = &sites.list[i];
 

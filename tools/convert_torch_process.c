@@ -112,7 +112,7 @@ enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source
 	if (!reply)
 		return result;
 	stat_map_make(&live.map, reply);
-	stat_sites_make(&live.sites, reply, source->pid);
+	stat_sites_make(&live.sites, reply, source->pid, source->uid);
 	snapshot_begin(&live.pickle, out);
 	put_segments(&live);
 	snapshot_traces(&live.pickle);

@@ -55,7 +55,7 @@ static void add_sites(json_t *facts, const struct stat_source *source)
 	json_t *list = stat_alloc(json_array());
 	struct stat_sites sites;
 
-	stat_sites_make(&sites, source->leaks, source->pid);
+	stat_sites_make(&sites, source->leaks, source->pid, source->uid);
 	for (size_t i = 0; i < sites.n; i++)
 		json_array_append_new(list, make_site(&sites.list[i]));
 	stat_sites_free(&sites);

@@ -125,7 +125,7 @@ void stat_debug_show(const struct stat_process *process, const struct stat_optio
 		puts("off: gpupool-run --debug=poison,guard starts a program with it");
 		return;
 	}
-	stacks = stat_stacks_new(process->reply, process->pid);
+	stacks = stat_stacks_new(process->reply, process->pid, process->uid);
 	print_head(process->reply);
 	print_check(json_object_get(process->reply, "check"));
 	json_array_foreach(reports, i, report)
@@ -135,7 +135,8 @@ void stat_debug_show(const struct stat_process *process, const struct stat_optio
 
 static void complete(struct stat_process *process)
 {
-	struct stat_stacks *stacks = process->reply ? stat_stacks_new(process->reply, process->pid) : NULL;
+	struct stat_stacks *stacks =
+		process->reply ? stat_stacks_new(process->reply, process->pid, process->uid) : NULL;
 
 	if (!stacks)
 		return;

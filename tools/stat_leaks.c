@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "stat_explain.h"
 #include "stat_group.h"
@@ -206,15 +207,15 @@ static enum stat_by by_of(const json_t *reply, const struct stat_options *option
 }
 
 /* base: what to compare with; NULL: nothing. */
-static void show(const json_t *reply, pid_t pid, const json_t *base, const struct stat_options *options)
+static void show(const json_t *reply, pid_t pid, uid_t uid, const json_t *base, const struct stat_options *options)
 {
-	struct stat_stacks *stacks = stat_stacks_new(reply, pid), *base_stacks = NULL;
+	struct stat_stacks *stacks = stat_stacks_new(reply, pid, uid), *base_stacks = NULL;
 	struct stat_groups groups, older = {0};
 	enum stat_by by = by_of(reply, options);
 
 	stat_groups_make(&groups, by, reply, stacks);
 	if (base) {
-		base_stacks = stat_stacks_new(base, 0);
+		base_stacks = stat_stacks_new(base, 0, geteuid());
 		stat_groups_make(&older, by, base, base_stacks);
 		stat_groups_compare(&groups, &older);
 	}
@@ -231,12 +232,12 @@ static void show(const json_t *reply, pid_t pid, const json_t *base, const struc
 
 void stat_leaks_show(const struct stat_process *process, const struct stat_options *options)
 {
-	show(process->reply, process->pid, NULL, options);
+	show(process->reply, process->pid, process->uid, NULL, options);
 }
 
-static void complete(json_t *reply, pid_t pid)
+static void complete(json_t *reply, pid_t pid, uid_t uid)
 {
-	struct stat_stacks *stacks = stat_stacks_new(reply, pid);
+	struct stat_stacks *stacks = stat_stacks_new(reply, pid, uid);
 
 	stat_stacks_complete(stacks, reply);
 	stat_stacks_free(stacks);
@@ -249,10 +250,10 @@ static enum stat_exit run_saved(const struct stat_options *options, const json_t
 	if (!reply)
 		return STAT_FAILED;
 	if (options->is_json) {
-		complete(reply, 0);
+		complete(reply, 0, geteuid());
 		stat_report_print(reply);
 	} else {
-		show(reply, 0, base, options);
+		show(reply, 0, geteuid(), base, options);
 	}
 	json_decref(reply);
 	return STAT_OK;
@@ -298,7 +299,7 @@ static void show_all(const struct stat_survey *survey, const struct first *first
 		is_any = true;
 		stat_explain_command(command, sizeof(command), process->pid);
 		stat_show_title(process, command);
-		show(process->reply, process->pid, base, first->options);
+		show(process->reply, process->pid, process->uid, base, first->options);
 	}
 }
 
@@ -309,7 +310,8 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 	if (first->options->is_json) {
 		for (size_t i = 0; i < survey->n_processes; i++)
 			if (survey->processes[i].reply)
-				complete(survey->processes[i].reply, survey->processes[i].pid);
+				complete(survey->processes[i].reply, survey->processes[i].pid,
+					survey->processes[i].uid);
 		stat_report_json(survey, first->options, first->command->name);
 	} else {
 		show_all(survey, first);

@@ -250,7 +250,7 @@ static void print_pool(const struct stat_map *map, const struct stat_map_pool *p
 
 void stat_show_map(const struct stat_process *process, const struct stat_options *options)
 {
-	struct stat_stacks *stacks = stat_stacks_new(process->reply, process->pid);
+	struct stat_stacks *stacks = stat_stacks_new(process->reply, process->pid, process->uid);
 	struct stat_map map;
 	uint64_t cell_bytes;
 

@@ -240,7 +240,7 @@ void stat_show_oom(const struct stat_process *process, const struct stat_options
 		puts("no out-of-memory error");
 		return;
 	}
-	stacks = stat_stacks_new(process->reply, process->pid);
+	stacks = stat_stacks_new(process->reply, process->pid, process->uid);
 	print_last(process->reply, oom, stacks);
 	stat_stacks_free(stacks);
 }

@@ -48,9 +48,9 @@ static void add(struct stat_sites *sites, const json_t *holders, char *text)
 	split(site);
 }
 
-void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid)
+void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid, uid_t uid)
 {
-	struct stat_stacks *stacks = stat_stacks_new(leaks, pid);
+	struct stat_stacks *stacks = stat_stacks_new(leaks, pid, uid);
 	const json_t *list = json_object_get(leaks, "sites"), *site;
 	const json_t *without = json_object_get(leaks, "without_stack");
 	size_t i;

@@ -23,7 +23,7 @@ struct stat_sites {
 };
 
 /* pid: of the process that gave it, 0 if it comes from a file. What has no stack is a site, too. */
-void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid);
+void stat_sites_make(struct stat_sites *sites, const json_t *leaks, pid_t pid, uid_t uid);
 void stat_sites_free(struct stat_sites *sites);
 
 /* The parts of a frame: "Grid::grow", "grid.cpp" ("" if it has none) and 212. */

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stat_explain.h"
 #include "stat_leaks.h"
@@ -16,7 +17,8 @@
 
 enum { ANSWER_MAX = 8 << 20 };
 
-json_t *stat_source_ask(const struct stat_source *source, const char *request, enum stat_exit *ret_exit)
+/* ret_uid: of the process, if it has answered. */
+static json_t *ask(const struct stat_source *source, const char *request, enum stat_exit *ret_exit, uid_t *ret_uid)
 {
 	struct stat_options options = {.pids = &source->pid, .n_pids = 1};
 	char line[32];
@@ -34,10 +36,19 @@ json_t *stat_source_ask(const struct stat_source *source, const char *request, e
 	snprintf(line, sizeof(line), "%.16s\n", request);
 	stat_survey_run(&survey, &question);
 	*ret_exit = stat_report_errors(&survey, &options);
-	if (*ret_exit == STAT_OK)
+	if (*ret_exit == STAT_OK) {
 		reply = json_incref(survey.processes[0].reply);
+		*ret_uid = survey.processes[0].uid;
+	}
 	stat_survey_deinit(&survey);
 	return reply;
+}
+
+json_t *stat_source_ask(const struct stat_source *source, const char *request, enum stat_exit *ret_exit)
+{
+	uid_t unused;
+
+	return ask(source, request, ret_exit, &unused);
 }
 
 /* '{' begins an answer, and neither a recording nor a trace. */
@@ -69,11 +80,12 @@ enum stat_exit stat_source_open(struct stat_source *source, const struct stat_op
 	enum stat_exit result;
 	uint64_t number;
 
-	*source = (struct stat_source){.name = options->file, .timeout_ms = options->timeout_ms};
+	*source = (struct stat_source){
+		.name = options->file, .timeout_ms = options->timeout_ms, .uid = geteuid()};
 	if (stat_parse_number(source->name, INT_MAX, &number) && number) {
 		source->kind = STAT_SOURCE_PROCESS;
 		source->pid = (pid_t)number;
-		source->leaks = stat_source_ask(source, "leaks", &result);
+		source->leaks = ask(source, "leaks", &result, &source->uid);
 		return result;
 	}
 	source->path = stat_spool(source->name);

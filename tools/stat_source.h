@@ -14,6 +14,7 @@ struct stat_source {
 	const char *name; /* as typed */
 	const char *path; /* to open */
 	pid_t pid;	  /* of a process */
+	uid_t uid;	  /* its user; of anything else one's own */
 	int timeout_ms;
 
 	/* Of a recording. */

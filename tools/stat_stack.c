@@ -16,24 +16,39 @@ enum { FRAME_MAX = 1 << 16, NAMES_MAX = 32 << 20, FRAMES_MAX = 64, KEY_MAX = 48,
 
 struct stat_stacks {
 	const json_t *reply, *objects, *known;
+	pid_t pid;
 	struct stat_symbols *symbols;
 	json_t *names; /* of what was asked about already: by "OBJECT+ADDRESS" */
 	size_t n_bytes; /* of the names */
 };
 
-struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid)
+struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid, uid_t uid)
 {
 	struct stat_stacks *stacks = stat_alloc(calloc(1, sizeof(*stacks)));
 
 	stacks->reply = reply;
 	stacks->objects = json_object_get(reply, "objects");
 	stacks->known = json_object_get(reply, "symbols");
-	stacks->symbols = stat_symbols_new(stacks->objects, pid);
+	stacks->symbols = stat_symbols_new(stacks->objects, pid, uid);
+	stacks->pid = pid;
 	stacks->names = stat_alloc(json_object());
 	return stacks;
 }
 
 void stat_stacks_free(struct stat_stacks *stacks)
+{
+	const char *problem = stat_symbols_problem(stacks->symbols);
+	char whose[32] = "";
+
+	if (stacks->pid)
+		snprintf(whose, sizeof(whose), "pid %d: ", (int)stacks->pid);
+	if (problem)
+		stat_error("addr2line(1) takes the files and addresses that are shown.",
+			"%snames of functions are missing: %s.", whose, problem);
+	stat_stacks_free_quietly(stacks);
+}
+
+void stat_stacks_free_quietly(struct stat_stacks *stacks)
 {
 	stat_symbols_free(stacks->symbols);
 	json_decref(stacks->names);

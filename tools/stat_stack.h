@@ -12,9 +12,14 @@
 
 struct stat_stacks;
 
-/* Of an answer with "objects". pid: of the process that gave it, 0 if it comes from a file. */
-struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid);
+/* Of an answer with "objects". pid, uid: of the process that gave it; 0 and one's own if it comes from a file. */
+struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid, uid_t uid);
+
+/* Says on stderr if names are missing that were asked for, and why. */
 void stat_stacks_free(struct stat_stacks *stacks);
+
+/* The same without a word, for a terminal that shows a screen. */
+void stat_stacks_free_quietly(struct stat_stacks *stacks);
 
 /* The stack in one line, to be freed; "-" if there is none. Long names are shortened (stat_name.h). Clean. */
 char *stat_stacks_text(struct stat_stacks *stacks, const json_t *frames);

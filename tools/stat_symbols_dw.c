@@ -2,27 +2,30 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The files that a process names are opened only if they are plain files, by root only if they are root's, and believed
- * only if they are the ones that the process has loaded: it may run for longer than they last. They are read by
- * elfutils as a debugger would; nothing in them is run, and no server is asked, which may take minutes.
+ * A file that a process names is opened when a frame asks for it, if it is a plain ELF file on a file system that keeps
+ * files; root opens only root's own. It is believed only if it is the one that the process has loaded, which may run for
+ * longer than the file lasts. elfutils reads the files as a debugger would; nothing in them is run, and no server is
+ * asked, which may take minutes.
  */
 
-#include "stat_symbols.h"
+#include "stat_symbols_files.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* It is declared already. */
 #define HAVE_DECL_BASENAME 1
 #include <libiberty/demangle.h>
 
-#include "stat_reply.h"
+#include "stat_symbols.h"
 
 enum {
 	PATH_SIZE = 4200,
@@ -30,15 +33,35 @@ enum {
 	ID_MAX = 64,
 	OBJECTS_MAX = 4096,
 	PLACE_MAX = 320,
+	FILES_MAX = 256,
 };
 
-/* Each file has so much room among the addresses. */
+#define FILES_BYTES (UINT64_C(3) << 30) /* of all of them, which are mapped */
+
+/* The addresses at which a file is put. */
 #define SPACING (UINT64_C(1) << 36)
 
-struct stat_symbols {
+/* However often it is named. */
+struct file {
+	dev_t device;
+	ino_t inode;
 	Dwfl *dwfl;
-	size_t n;
-	Dwfl_Module *modules[]; /* NULL: not to be had */
+	Dwfl_Module *module; /* NULL: it cannot be read */
+};
+
+struct object {
+	bool is_known;
+	Dwfl_Module *module; /* NULL: not to be had */
+};
+
+struct symbol_files {
+	const json_t *list;
+	pid_t pid;
+	bool is_cut;
+	uint64_t n_bytes;
+	size_t n_files, n;
+	struct file files[FILES_MAX];
+	struct object objects[];
 };
 
 static char *debuginfo_path;
@@ -50,22 +73,52 @@ static const Dwfl_Callbacks callbacks = {
 	.debuginfo_path = &debuginfo_path,
 };
 
-static int open_file(const char *path)
+/* File systems whose files are made when they are read, some of them without end. */
+static bool is_made_up(int fd)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
+	static const unsigned long types[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
+		SECURITYFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC, DEVPTS_SUPER_MAGIC};
+	struct statfs fs;
 
-	if (fd < 0)
+	if (fstatfs(fd, &fs) != 0)
+		return true;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if ((unsigned long)fs.f_type == types[i])
+			return true;
+	return false;
+}
+
+/* Before libelf sees it, which also unpacks archives. */
+static bool is_elf(int fd)
+{
+	char magic[SELFMAG];
+
+	return pread(fd, magic, sizeof(magic), 0) == sizeof(magic) && memcmp(magic, ELFMAG, SELFMAG) == 0;
+}
+
+/* A device is not even opened. */
+static int open_file(const char *path, struct stat *ret_st)
+{
+	int place = open(path, O_PATH | O_CLOEXEC), fd = -1;
+	char again[32];
+
+	if (place < 0)
 		return -1;
 	/* A user's own processes run what is in them; root's eyes are worth more. */
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == 0 || geteuid() != 0))
+	if (fstat(place, ret_st) == 0 && S_ISREG(ret_st->st_mode) && (ret_st->st_uid == 0 || geteuid() != 0) &&
+		!is_made_up(place)) {
+		snprintf(again, sizeof(again), "/proc/self/fd/%d", place);
+		fd = open(again, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	close(place);
+	if (fd < 0 || is_elf(fd))
 		return fd;
 	close(fd);
 	return -1;
 }
 
 /* As the process sees it; a process that is gone, or another's, may have seen the same. */
-static int open_object(const char *path, pid_t pid)
+static int open_object(const char *path, pid_t pid, struct stat *ret_st)
 {
 	char full[PATH_SIZE];
 	int fd = -1;
@@ -73,8 +126,8 @@ static int open_object(const char *path, pid_t pid)
 	if (path[0] != '/')
 		return -1;
 	if (pid && (size_t)snprintf(full, sizeof(full), "/proc/%d/root%s", (int)pid, path) < sizeof(full))
-		fd = open_file(full);
-	return fd >= 0 ? fd : open_file(path);
+		fd = open_file(full, ret_st);
+	return fd >= 0 ? fd : open_file(path, ret_st);
 }
 
 static bool is_same(Dwfl_Module *module, const char *wanted)
@@ -89,49 +142,84 @@ static bool is_same(Dwfl_Module *module, const char *wanted)
 	return strcmp(text, wanted) == 0;
 }
 
-static Dwfl_Module *report(Dwfl *dwfl, const json_t *object, size_t nth, pid_t pid)
+/* Takes over fd. */
+static void read_file(struct file *file, const char *path, int fd)
 {
-	const char *path = json_string_value(json_object_get(object, "path"));
-	const char *id = json_string_value(json_object_get(object, "build_id"));
-	int fd = path ? open_object(path, pid) : -1;
-	Dwfl_Module *module;
 	GElf_Addr bias;
-	char name[32];
+
+	file->dwfl = dwfl_begin(&callbacks);
+	if (!file->dwfl) {
+		close(fd);
+		return;
+	}
+	dwfl_report_begin(file->dwfl);
+	file->module = dwfl_report_elf(file->dwfl, "file", path, fd, SPACING, true);
+	if (!file->module)
+		close(fd);
+	dwfl_report_end(file->dwfl, NULL, NULL);
+	/* Finding out its build-id needs the file's own headers. */
+	if (file->module && !dwfl_module_getelf(file->module, &bias))
+		file->module = NULL;
+}
+
+static Dwfl_Module *find_file(struct symbol_files *files, const char *path)
+{
+	struct stat st;
+	int fd = open_object(path, files->pid, &st);
+	struct file *file;
 
 	if (fd < 0)
 		return NULL;
-	snprintf(name, sizeof(name), "%zu", nth);
-	module = dwfl_report_elf(dwfl, name, path, fd, (nth + 1) * SPACING, true);
-	if (!module)
+	for (file = files->files; file < files->files + files->n_files; file++) {
+		if (file->device != st.st_dev || file->inode != st.st_ino)
+			continue;
 		close(fd);
-	/* Building the identity needs the file's own headers. */
-	if (!module || !dwfl_module_getelf(module, &bias) || (id && !is_same(module, id)))
+		return file->module;
+	}
+	if (files->n_files == FILES_MAX || (uint64_t)st.st_size > FILES_BYTES - files->n_bytes) {
+		files->is_cut = true;
+		close(fd);
 		return NULL;
-	return module;
+	}
+	files->n_files++;
+	files->n_bytes += (uint64_t)st.st_size;
+	*file = (struct file){.device = st.st_dev, .inode = st.st_ino};
+	read_file(file, path, fd);
+	return file->module;
 }
 
-struct stat_symbols *stat_symbols_new(const json_t *objects, pid_t pid)
+static Dwfl_Module *find_module(struct symbol_files *files, size_t nth)
+{
+	const json_t *entry = json_array_get(files->list, nth);
+	const char *path = json_string_value(json_object_get(entry, "path"));
+	const char *id = json_string_value(json_object_get(entry, "build_id"));
+	struct object *object = &files->objects[nth];
+
+	if (object->is_known)
+		return object->module;
+	object->is_known = true;
+	object->module = path ? find_file(files, path) : NULL;
+	if (object->module && id && !is_same(object->module, id))
+		object->module = NULL;
+	return object->module;
+}
+
+struct symbol_files *symbol_files_new(const json_t *objects, pid_t pid)
 {
 	size_t n = json_array_size(objects) < OBJECTS_MAX ? json_array_size(objects) : OBJECTS_MAX;
-	struct stat_symbols *symbols = stat_alloc(calloc(1, sizeof(*symbols) + n * sizeof(*symbols->modules)));
+	struct symbol_files *files = calloc(1, sizeof(*files) + n * sizeof(*files->objects));
 
-	unsetenv("DEBUGINFOD_URLS");
-	symbols->dwfl = dwfl_begin(&callbacks);
-	if (!symbols->dwfl)
-		return symbols;
-	dwfl_report_begin(symbols->dwfl);
-	for (; symbols->n < n; symbols->n++)
-		symbols->modules[symbols->n] =
-			report(symbols->dwfl, json_array_get(objects, symbols->n), symbols->n, pid);
-	dwfl_report_end(symbols->dwfl, NULL, NULL);
-	return symbols;
+	if (!files)
+		return NULL;
+	files->list = objects;
+	files->pid = pid;
+	files->n = n;
+	return files;
 }
 
-void stat_symbols_free(struct stat_symbols *symbols)
+bool symbol_files_are_cut(const struct symbol_files *files)
 {
-	if (symbols && symbols->dwfl)
-		dwfl_end(symbols->dwfl);
-	free(symbols);
+	return files->is_cut;
 }
 
 /* A line of text that grows up to its size. */
@@ -232,9 +320,9 @@ static void append_inlined(
 	free(parents);
 }
 
-bool stat_symbols_at(struct stat_symbols *symbols, size_t object, uint64_t address, char *text, size_t size)
+bool symbol_files_at(struct symbol_files *files, size_t object, uint64_t address, char *text, size_t size)
 {
-	Dwfl_Module *module = symbols && object < symbols->n ? symbols->modules[object] : NULL;
+	Dwfl_Module *module = object < files->n ? find_module(files, object) : NULL;
 	struct text line_of = {text, size - size / 4, 0}; /* the rest is for the function that is not inlined */
 	GElf_Addr bias = 0;
 	Dwarf_Addr dwarf_bias = 0;

@@ -41,6 +41,7 @@ static const struct {
 
 struct top_detail {
 	pid_t pid;
+	uid_t uid;
 	enum tab tab;
 	size_t first, n_items;
 	struct stat_survey survey;
@@ -95,10 +96,10 @@ pid_t top_detail_pid(const struct top_detail *detail)
 
 static void read_groups(struct top_detail *detail)
 {
-	struct stat_stacks *stacks = stat_stacks_new(detail->reply, detail->pid);
+	struct stat_stacks *stacks = stat_stacks_new(detail->reply, detail->pid, detail->uid);
 
 	stat_groups_make(&detail->groups, detail->tab == SIZES ? STAT_BY_SIZE : STAT_BY_SITE, detail->reply, stacks);
-	stat_stacks_free(stacks);
+	stat_stacks_free_quietly(stacks);
 	detail->n_items = detail->groups.n;
 }
 
@@ -219,6 +220,8 @@ static void ask(struct top_detail *detail, const struct stat_options *options)
 
 	stat_survey_again(&detail->survey, &question);
 	process = stat_survey_find(&detail->survey, detail->pid);
+	if (process)
+		detail->uid = process->uid;
 	if (process && process->reply)
 		read_reply(detail, process->reply);
 	stat_clean(detail->error, sizeof(detail->error), process ? process->error : "has ended.");

@@ -13,8 +13,8 @@ import sys
 import lint
 
 LINE_MAX = 120  # columns, a tab being eight; tables may be wider
-FILE_MAX = 600
-HEADER_MAX = 150
+FILE_MAX = 700
+HEADER_MAX = 200
 ROOMS = ("pool", "shim", "tools")
 ALL = ROOMS + ("api", "tests")
 

@@ -239,13 +239,15 @@ static pid_t add(pid_t pid, int ready)
 	return pid;
 }
 
-pid_t peer_start(enum peer_manner manner, const char *text)
+static pid_t start_as(uid_t uid, enum peer_manner manner, const char *text)
 {
 	int ready[2];
 	pid_t pid;
 
 	ck_assert_int_eq(pipe(ready), 0);
 	pid = fork();
+	if (pid == 0 && uid != geteuid() && setuid(uid) != 0)
+		_exit(1);
 	if (pid == 0)
 		live(manner, text, peer_dir, ready[1]);
 	close(ready[1]);
@@ -253,6 +255,21 @@ pid_t peer_start(enum peer_manner manner, const char *text)
 	if (manner == PEER_STOPPED)
 		ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
 	return pid;
+}
+
+pid_t peer_start(enum peer_manner manner, const char *text)
+{
+	return start_as(geteuid(), manner, text);
+}
+
+pid_t peer_start_as(uid_t uid, const char *text)
+{
+	return start_as(uid, PEER_ANSWERS, text);
+}
+
+const char *stat_self(void)
+{
+	return self_path;
 }
 
 void stat_become(const char *path, const char *const *words)

@@ -41,6 +41,9 @@ void peer_teardown(void); /* ends all peers */
 /* A process that answers each request with a line, good or bad. Its socket is there on return. */
 pid_t peer_start(enum peer_manner manner, const char *text);
 
+/* The same for PEER_ANSWERS of another user, to whom the directory belongs; takes root. */
+pid_t peer_start_as(uid_t uid, const char *text);
+
 /* Ends one, and leaves its socket behind. */
 void peer_kill(pid_t pid);
 
@@ -59,6 +62,9 @@ extern const char peer_status[], peer_status_callers[], peer_leaks[], peer_oom[]
 
 /* A program of such tests, whose one word is the path of gpupool-stat: each test has the fixture. */
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc));
+
+/* The path of the program of tests. */
+const char *stat_self(void);
 
 /* In a child: what runs from now on is a program with up to STAT_WORDS words up to a NULL. */
 _Noreturn void stat_become(const char *path, const char *const *words);

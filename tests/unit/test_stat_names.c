@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * gpupool-stat leaks names functions out of files that a process names. The files are copies of this program, and the
+ * function is one of its own.
+ */
+
+#include "stat_peer.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum { STRANGER = 65533, ANSWER_BYTES = 1 << 20 };
+
+static char file[128];
+
+/* Found in the files by its name. */
+void named_function_of_the_test(void);
+__attribute__((noinline)) void named_function_of_the_test(void)
+{
+	__asm__ volatile("");
+}
+
+static uint64_t address_in_file(void)
+{
+	Dl_info info;
+
+	ck_assert_int_ne(dladdr((void *)(uintptr_t)named_function_of_the_test, &info), 0);
+	return (uintptr_t)named_function_of_the_test - (uintptr_t)info.dli_fbase;
+}
+
+static void copy_program(const char *filter, uid_t uid, mode_t mode)
+{
+	char command[512];
+
+	snprintf(file, sizeof(file), "%s/program", peer_dir);
+	snprintf(command, sizeof(command), "%s <'%s' >'%s'", filter, stat_self(), file);
+	ck_assert_int_eq(system(command), 0);
+	ck_assert_int_eq(chown(file, uid, (gid_t)-1), 0);
+	ck_assert_int_eq(chmod(file, mode), 0);
+}
+
+/* A site in the last of n_objects, all of which are the file. */
+static const char *make_answer(int n_objects)
+{
+	static char text[ANSWER_BYTES];
+	size_t n = (size_t)sprintf(text,
+		"{\"schema\":\"gpupool.leaks/1\",\"pid\":7,\"n_blocks\":1,\"bytes\":512,"
+		"\"sites\":[{\"blocks\":1,\"bytes\":512,\"frames\":[[%d,%" PRIu64 "]]}],\"objects\":[",
+		n_objects - 1, address_in_file() + 1);
+
+	for (int i = 0; i < n_objects; i++)
+		n += (size_t)sprintf(text + n, "%s{\"path\":\"%s\",\"build_id\":null}", i ? "," : "", file);
+	strcpy(text + n, "]}");
+	return text;
+}
+
+static bool is_named(pid_t pid)
+{
+	ck_assert_int_eq(STAT("leaks", stat_word(pid)), 0);
+	if (!strstr(stat_out, "named_function_of_the_test"))
+		stat_check_in(stat_out, "program+0x");
+	return strstr(stat_out, "named_function_of_the_test") != NULL;
+}
+
+START_TEST(a_function_of_a_file_is_named)
+{
+	copy_program("cat", geteuid(), 0400);
+	ck_assert(is_named(peer_start(PEER_ANSWERS, make_answer(1))));
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+START_TEST(an_archive_is_not_unpacked)
+{
+	copy_program("gzip", geteuid(), 0400);
+	ck_assert(!is_named(peer_start(PEER_ANSWERS, make_answer(1))));
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+/* A sanitizer takes more addresses than any limit. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+START_TEST(a_file_that_is_named_thousands_of_times_is_read_once)
+{
+	struct rlimit limit = {160 << 20, 160 << 20};
+	pid_t pid;
+
+	copy_program("cat", geteuid(), 0400);
+	pid = peer_start(PEER_ANSWERS, make_answer(4000));
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+	ck_assert_msg(is_named(pid), "%s%s", stat_out, stat_err);
+}
+END_TEST
+#endif
+
+START_TEST(files_that_are_too_large_are_left_out_with_a_message)
+{
+	char expected[128];
+	pid_t pid;
+
+	copy_program("cat", geteuid(), 0600);
+	if (truncate(file, (off_t)4 << 30) != 0) {
+		stat_skip("there can be no file of 4 GiB");
+		return;
+	}
+	pid = peer_start(PEER_ANSWERS, make_answer(1));
+	ck_assert(!is_named(pid));
+	snprintf(expected, sizeof(expected),
+		"gpupool-stat: pid %d: names of functions are missing: its files are too many or too large.\n",
+		(int)pid);
+	stat_check_in(stat_err, expected);
+}
+END_TEST
+
+/* Whose rights are needed to read the file. */
+static const struct {
+	uid_t owner;
+	bool is_named;
+} owners[] = {{STRANGER, true}, {0, false}};
+
+START_TEST(root_reads_the_files_of_a_process_with_the_rights_of_its_user)
+{
+	copy_program("cat", owners[_i].owner, 0400);
+	ck_assert_int_eq(chown(peer_dir, STRANGER, (gid_t)-1), 0);
+	ck_assert_int_eq(is_named(peer_start_as(STRANGER, make_answer(1))), owners[_i].is_named);
+	ck_assert_str_eq(stat_err, "");
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_test(tc, a_function_of_a_file_is_named);
+	tcase_add_test(tc, an_archive_is_not_unpacked);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	tcase_add_test(tc, a_file_that_is_named_thousands_of_times_is_read_once);
+#endif
+	tcase_add_test(tc, files_that_are_too_large_are_left_out_with_a_message);
+	if (geteuid() == 0)
+		tcase_add_loop_test(
+			tc, root_reads_the_files_of_a_process_with_the_rights_of_its_user, 0, LENGTH(owners));
+	else
+		stat_skip("another user's files take root");
+}
+
+int main(int argc, char **argv)
+{
+	return stat_main(argc, argv, "stat_names", add);
+}
