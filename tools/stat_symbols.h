@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Function, source and line at an address of a file, out of the file itself and its debugging information. A process has
- * named the files, and the parsers are large: they run in a child that has become the user of that process, with limits
- * (stat_symbols_child.c). Without elfutils nothing is known (stat_symbols_plain.c).
+ * Function, source and line at an address of a file, out of the file itself and its debugging information. A process
+ * has named the files, and the parsers are large: they run in a child that has become the user of that process, with
+ * limits (stat_symbols_child.c). Without elfutils nothing is known (stat_symbols_plain.c).
  */
 
 #include <jansson.h>
