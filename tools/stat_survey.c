@@ -138,7 +138,7 @@ bool stat_survey_is_incomplete(const struct stat_survey *survey, char why[static
 		{survey->missed.n_beyond, "processes beyond the share of their user"},
 		{survey->missed.n_series, "processes whose user has too many series"},
 		{survey->missed.n_sockets, "directories with too many sockets"},
-		{survey->missed.n_dirs, "directories that could not be opened, since there are too many open files"},
+		{survey->missed.n_dirs, "directories for which there were too many open files"},
 	};
 	size_t used = 0;
 
@@ -146,8 +146,8 @@ bool stat_survey_is_incomplete(const struct stat_survey *survey, char why[static
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
 		if (!reasons[i].n)
 			continue;
-		used += (size_t)snprintf(why + used, STAT_ERROR_MAX - used, "%s%zu %s", used ? "; " : "", reasons[i].n,
-			reasons[i].what);
+		used += (size_t)snprintf(why + used, STAT_ERROR_MAX - used, "%s%s (%zu)", used ? ", " : "",
+			reasons[i].what, reasons[i].n);
 	}
 	return used > 0;
 }

@@ -4,8 +4,8 @@
 /*
  * A file that a process names is opened when a frame asks for it, if it is a plain ELF file on a file system that
  * keeps files; root opens only root's own. It is believed only if it is the one that the process has loaded, which may
- * run for longer than the file lasts. elfutils reads the files as a debugger would; nothing in them is run, and no server is
- * asked, which may take minutes.
+ * run for longer than the file lasts. elfutils reads the files as a debugger would; nothing in them is run, and no
+ * server is asked, which may take minutes.
  */
 
 #include "stat_symbols_files.h"

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* What gpupool-stat has left out is told by each command, in the form that its readers look at. */
+
+#include "stat_peer.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STRANGER = 65533, N_NAMES = 1100 };
+
+/* More names than root looks at in the directory of another user. */
+static void leave_names(void)
+{
+	char path[128];
+	int fd;
+
+	for (int i = 0; i < N_NAMES; i++) {
+		snprintf(path, sizeof(path), "%s/%d.%d.sock", peer_dir, 2000000 + i, 1 + i);
+		fd = open(path, O_CREAT | O_WRONLY, 0600);
+		ck_assert_int_ge(fd, 0);
+		close(fd);
+	}
+	ck_assert_int_eq(chown(peer_dir, STRANGER, (gid_t)-1), 0);
+}
+
+#define LEFT_OUT "processes beyond the share of their user (768), directories with too many sockets (1)"
+
+static const struct {
+	const char *words[STAT_WORDS];
+	int exit;
+	bool is_on_stderr;
+	const char *part;
+} incomplete[] = {
+	{{"list"}, 1, true, "gpupool-stat: not everything was asked: left out are " LEFT_OUT ".\n"},
+	{{"list", "--json"}, 1, false, "],\"incomplete\":\"" LEFT_OUT "\"}\n"},
+	{{"status", "--json"}, 1, false, "],\"incomplete\":\"" LEFT_OUT "\"}\n"},
+	{{"metrics"}, 0, false, "\ngpupool_incomplete 1\n"},
+	{{"metrics"}, 0, true, "left out are " LEFT_OUT ".\n"},
+	{{"check"}, 3, false, "not everything was asked: left out are " LEFT_OUT},
+};
+
+START_TEST(what_is_left_out_is_told_in_every_form)
+{
+	leave_names();
+	ck_assert_int_eq(stat_execute(geteuid(), incomplete[_i].words), incomplete[_i].exit);
+	stat_check_in(incomplete[_i].is_on_stderr ? stat_err : stat_out, incomplete[_i].part);
+}
+END_TEST
+
+static const char *const complete[][STAT_WORDS] = {{"list"}, {"list", "--json"}, {"metrics"}, {"check"}};
+
+START_TEST(nothing_is_told_where_nothing_is_left_out)
+{
+	peer_start(PEER_ANSWERS, NULL);
+	ck_assert_int_eq(stat_execute(geteuid(), complete[_i]), 0);
+	ck_assert_str_eq(stat_err, "");
+	ck_assert_ptr_null(strstr(stat_out, "\"incomplete\""));
+	ck_assert_ptr_null(strstr(stat_out, "\ngpupool_incomplete 1\n"));
+}
+END_TEST
+
+static void add(TCase *tc)
+{
+	tcase_add_loop_test(tc, nothing_is_told_where_nothing_is_left_out, 0, LENGTH(complete));
+	if (geteuid() == 0)
+		tcase_add_loop_test(tc, what_is_left_out_is_told_in_every_form, 0, LENGTH(incomplete));
+	else
+		stat_skip("directories of other users take root");
+}
+
+int main(int argc, char **argv)
+{
+	return stat_main(argc, argv, "stat_incomplete", add);
+}
