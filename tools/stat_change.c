@@ -19,9 +19,14 @@ static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
 	struct stat_question question = {.schema = "status", .timeout_ms = options->timeout_ms};
 	struct stat_survey survey;
 	enum stat_exit result = STAT_OK;
+	char why[STAT_ERROR_MAX];
 
 	stat_survey_run(&survey, &question);
-	if (survey.n_processes == 1) {
+	if (survey.n_processes && stat_survey_is_incomplete(&survey, why)) {
+		stat_error(NULL, "there may be more processes than these (left out are %s); name one of them:", why);
+		stat_report_commands(&survey);
+		result = STAT_USAGE;
+	} else if (survey.n_processes == 1) {
 		*pid = survey.processes[0].pid;
 	} else if (survey.n_processes == 0) {
 		result = stat_report_errors(&survey, options);

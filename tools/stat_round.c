@@ -301,7 +301,7 @@ static int start(struct round *round, struct user *user, struct stat_process *pr
 		return -EAGAIN;
 	if (error) {
 		ctl_client_close(client);
-		client->error = error;
+		client->error = error == -ESTALE ? -ENOENT : error; /* the directory has gone */
 		take_answer(round, process);
 		return 0;
 	}

@@ -122,7 +122,7 @@ static void draw_rows(
 
 static void draw_head(const struct top_screen *screen, const struct top_view *view, const struct top_model *model)
 {
-	char text[512], host[64] = "", clean[64], when[16] = "";
+	char text[512], host[64] = "", clean[64], when[16] = "", why[STAT_ERROR_MAX];
 	time_t now = time(NULL);
 	struct tm tm;
 
@@ -130,9 +130,10 @@ static void draw_head(const struct top_screen *screen, const struct top_view *vi
 	stat_clean(clean, sizeof(clean), host);
 	if (localtime_r(&now, &tm))
 		strftime(when, sizeof(when), "%H:%M:%S", &tm);
-	snprintf(text, sizeof(text), "gpupool-stat top  %s  %s  %zu process%s  %s %g s  by %s%s%s%s%s", clean, when,
-		model->n_rows, model->n_rows == 1 ? "" : "es", view->is_paused ? "PAUSED, every" : "every",
-		view->interval_s, top_sort_name(model->sort), model->is_reversed ? ", reversed" : "",
+	snprintf(text, sizeof(text), "gpupool-stat top  %s  %s  %zu process%s%s  %s %g s  by %s%s%s%s%s", clean, when,
+		model->n_rows, model->n_rows == 1 ? "" : "es",
+		stat_survey_is_incomplete(&model->survey, why) ? " (incomplete)" : "",
+		view->is_paused ? "PAUSED, every" : "every", view->interval_s, top_sort_name(model->sort), model->is_reversed ? ", reversed" : "",
 		*model->filter ? "  filter '" : "", model->filter, *model->filter ? "'" : "");
 	top_screen_fill(screen, 0, TOP_REVERSE);
 	top_screen_put(screen, 0, 0, screen->columns, TOP_REVERSE, text);

@@ -150,6 +150,16 @@ class Screen(Case):
         top.wait_for("./solver", "1 process ")
 
 
+    def test_processes_that_were_left_out_are_told(self):
+        if os.geteuid():
+            self.skipTest("directories of other users take root")
+        for nth in range(1100):
+            pathlib.Path(self.folder, f"{2000000 + nth}.{nth + 1}.sock").touch()
+        os.chmod(self.folder, 0o700)
+        os.chown(self.folder, 65533, 65533)
+        self.top(columns=120).wait_for("256 processes (incomplete)")
+
+
 class Keys(Case):
     def start(self, *words, **more):
         for command, used, cached in (("aaa", 1, 3), ("bbb", 3, 2), ("ccc", 2, 1)):

@@ -40,6 +40,8 @@ static const struct {
 	{{"status", "--json"}, 1, false, "],\"incomplete\":\"" LEFT_OUT "\"}\n"},
 	{{"metrics"}, 0, false, "\ngpupool_incomplete 1\n"},
 	{{"metrics"}, 0, true, "left out are " LEFT_OUT ".\n"},
+	{{"reclaim"}, 2, true,
+		"there may be more processes than these (left out are " LEFT_OUT "); name one of them:\n"},
 	{{"check"}, 3, false, "not everything was asked: left out are " LEFT_OUT},
 };
 

@@ -257,6 +257,32 @@ START_TEST(two_thousand_own_processes_are_all_asked)
 }
 END_TEST
 
+START_TEST(a_survey_that_is_repeated_keeps_connections_and_waits_for_silent_processes_once)
+{
+	struct stat_question question = question_of(TIMEOUT_MS);
+	struct stat_survey survey = {0};
+	int64_t begin_ns;
+
+	add_peer(root, geteuid(), NULL, false);
+	add_peer(root, geteuid(), status_text, false);
+	stat_survey_again(&survey, &question);
+	ck_assert_uint_eq(count_answers(&survey), 1);
+	for (int i = 0; i < 3; i++) {
+		begin_ns = now_ns;
+		stat_survey_again(&survey, &question);
+		ck_assert_uint_eq(survey.n_processes, 2);
+		ck_assert_uint_eq(count_answers(&survey), 1);
+		ck_assert_int_lt((now_ns - begin_ns) / 1000000, TIMEOUT_MS / 2);
+	}
+	/* The silent one was asked once, and has the connection of then. */
+	ck_assert_int_eq(n_asked, 1 + 4);
+	peers[0].rest = status_text;
+	stat_survey_again(&survey, &question);
+	ck_assert_uint_eq(count_answers(&survey), 2);
+	stat_survey_deinit(&survey);
+}
+END_TEST
+
 START_TEST(processes_for_which_there_is_no_time_make_it_incomplete)
 {
 	struct stat_question question = question_of(0);
@@ -543,6 +569,7 @@ static TCase *make_case(void)
 	tcase_add_test(tc, silent_processes_take_one_timeout_together);
 	tcase_add_test(tc, a_process_that_answers_is_asked_although_hundreds_are_silent);
 	tcase_add_test(tc, two_thousand_own_processes_are_all_asked);
+	tcase_add_test(tc, a_survey_that_is_repeated_keeps_connections_and_waits_for_silent_processes_once);
 	tcase_add_test(tc, processes_for_which_there_is_no_time_make_it_incomplete);
 	tcase_add_loop_test(tc, fewer_descriptors_than_processes_are_enough, 0, 3);
 	tcase_add_test(tc, an_answer_has_no_more_values_than_an_honest_one_can);
