@@ -375,17 +375,17 @@ static size_t user_of(struct round *round, uid_t uid)
 }
 
 /* By users; of each those first that were named, and last those that were silent before. */
-static int compare(const void *a, const void *b, void *arg)
+static int compare(const void *a, const void *b)
 {
 	const struct stat_process *one = *(struct stat_process *const *)a, *other = *(struct stat_process *const *)b;
-	const struct round *round = arg;
-	int wanted, silent;
 
 	if (one->user != other->user)
 		return one->user < other->user ? -1 : 1;
-	wanted = is_wanted(round->question, other->pid) - is_wanted(round->question, one->pid);
-	silent = one->was_silent - other->was_silent;
-	return wanted ? wanted : silent ? silent : (one > other) - (one < other);
+	if (one->is_named != other->is_named)
+		return one->is_named ? -1 : 1;
+	if (one->was_silent != other->was_silent)
+		return one->was_silent ? 1 : -1;
+	return (one > other) - (one < other);
 }
 
 static void make_order(struct round *round)
@@ -395,11 +395,14 @@ static void make_order(struct round *round)
 	(void)user_of(round, geteuid());
 	round->order = stat_alloc(calloc(survey->n_processes + 1, sizeof(struct stat_process *)));
 	for (size_t i = 0; i < survey->n_processes; i++) {
-		round->order[i] = &survey->processes[i];
-		survey->processes[i].user = user_of(round, survey->processes[i].uid);
-		survey->processes[i].is_started = false;
+		struct stat_process *process = &survey->processes[i];
+
+		round->order[i] = process;
+		process->user = user_of(round, process->uid);
+		process->is_named = is_wanted(round->question, process->pid);
+		process->is_started = false;
 	}
-	qsort_r(round->order, survey->n_processes, sizeof(struct stat_process *), compare, round);
+	qsort(round->order, survey->n_processes, sizeof(struct stat_process *), compare);
 	for (size_t i = 0; i < survey->n_processes; i++) {
 		struct user *user = &round->users[round->order[i]->user];
 

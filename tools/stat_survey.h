@@ -44,8 +44,11 @@ struct stat_process {
 	uid_t uid;
 	bool is_dropped; /* dead, or not asked for */
 	bool was_silent; /* the last time */
-	bool is_started;
-	size_t user; /* of the round in which it is asked */
+
+	/* Of the round in which it is asked. */
+	bool is_named, is_started;
+	size_t user;
+
 	struct ctl_client client;
 
 	json_t *reply; /* NULL: the rest says why */

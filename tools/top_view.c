@@ -133,7 +133,8 @@ static void draw_head(const struct top_screen *screen, const struct top_view *vi
 	snprintf(text, sizeof(text), "gpupool-stat top  %s  %s  %zu process%s%s  %s %g s  by %s%s%s%s%s", clean, when,
 		model->n_rows, model->n_rows == 1 ? "" : "es",
 		stat_survey_is_incomplete(&model->survey, why) ? " (incomplete)" : "",
-		view->is_paused ? "PAUSED, every" : "every", view->interval_s, top_sort_name(model->sort), model->is_reversed ? ", reversed" : "",
+		view->is_paused ? "PAUSED, every" : "every", view->interval_s, top_sort_name(model->sort),
+		model->is_reversed ? ", reversed" : "",
 		*model->filter ? "  filter '" : "", model->filter, *model->filter ? "'" : "");
 	top_screen_fill(screen, 0, TOP_REVERSE);
 	top_screen_put(screen, 0, 0, screen->columns, TOP_REVERSE, text);

@@ -28,7 +28,7 @@
 #include "tools/stat_round.h"
 #include "tools/stat_survey.h"
 
-enum { PEERS_MAX = 8192, TIMEOUT_MS = 2000, STRANGER = 65533, N_UIDS = 40, FIRST_UID = 700000 };
+enum { PEERS_MAX = 8192, TIMEOUT_MS = 2000, STRANGER = 65533, N_UIDS = 40, FIRST_UID = 20000 };
 
 static struct peer {
 	int listener, client; /* one client at a time */
@@ -526,7 +526,7 @@ START_TEST(silent_users_leave_room_for_others)
 		return;
 	for (unsigned i = 0; i < N_UIDS; i++) {
 		make_dir(dir, FIRST_UID + i);
-		for (int k = 0; k < 20; k++)
+		for (int k = 0; k < 8; k++)
 			add_peer(dir, FIRST_UID + i, NULL, false);
 	}
 	make_dir(dir, FIRST_UID + N_UIDS);
