@@ -21,6 +21,7 @@ enum {
 	FOREIGN_SOCKETS_MAX = 1024,	     /* of a directory */
 	ALL_FOREIGN_SOCKETS_MAX = 16384, /* of all of them */
 	FOREIGN_DIRS_MAX = 4096,	     /* with sockets */
+	FOREIGN_ENTRIES_MAX = 16384,     /* of a directory, sockets or not */
 };
 
 static bool is_known(const struct stat_survey *survey, const struct stat *st)
@@ -66,6 +67,7 @@ static void list(struct stat_survey *survey, int dir_fd, uid_t uid)
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
 	size_t first = survey->n_processes, n_max = stat_places_room(survey, uid);
+	size_t n_entries = uid == geteuid() ? SIZE_MAX : FOREIGN_ENTRIES_MAX;
 	const struct dirent *entry;
 
 	if (!entries) {
@@ -74,7 +76,7 @@ static void list(struct stat_survey *survey, int dir_fd, uid_t uid)
 			close(fd);
 		return;
 	}
-	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < n_max)
+	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < n_max && n_entries--)
 		add_process(survey, entry->d_name, uid);
 	survey->missed.n_sockets += entry != NULL;
 	closedir(entries);

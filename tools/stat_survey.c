@@ -137,7 +137,7 @@ bool stat_survey_is_incomplete(const struct stat_survey *survey, char why[static
 		{survey->missed.n_late, "sockets for which there was no time"},
 		{survey->missed.n_beyond, "processes beyond the share of their user"},
 		{survey->missed.n_series, "processes whose user has too many series"},
-		{survey->missed.n_sockets, "directories with too many sockets"},
+		{survey->missed.n_sockets, "directories with too many entries"},
 		{survey->missed.n_dirs, "directories for which there were too many open files"},
 	};
 	size_t used = 0;

@@ -27,7 +27,7 @@ static void leave_names(void)
 	ck_assert_int_eq(chown(peer_dir, STRANGER, (gid_t)-1), 0);
 }
 
-#define LEFT_OUT "processes beyond the share of their user (768), directories with too many sockets (1)"
+#define LEFT_OUT "processes beyond the share of their user (768), directories with too many entries (1)"
 
 static const struct {
 	const char *words[STAT_WORDS];

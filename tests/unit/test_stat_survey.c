@@ -352,6 +352,24 @@ START_TEST(of_a_foreign_user_a_limited_number_of_processes_is_asked)
 }
 END_TEST
 
+START_TEST(a_foreign_directory_is_read_up_to_a_limit_whatever_is_in_it)
+{
+	struct stat_question question = question_of(TIMEOUT_MS);
+	struct stat_survey survey;
+	char path[128], why[STAT_ERROR_MAX];
+
+	ck_assert_int_eq(chown(root, STRANGER, (gid_t)-1), 0);
+	for (int i = 0; i < 17000; i++) {
+		snprintf(path, sizeof(path), "%s/%d", root, i);
+		ck_assert_int_eq(mknod(path, S_IFREG | 0600, 0), 0);
+	}
+	stat_survey_run(&survey, &question);
+	ck_assert(stat_survey_is_incomplete(&survey, why));
+	ck_assert_str_eq(why, "directories with too many entries (1)");
+	stat_survey_deinit(&survey);
+}
+END_TEST
+
 /* A million of values for each of 40 answers would be gigabytes. */
 START_TEST(the_values_of_a_foreign_user_are_bounded_over_all_answers)
 {
@@ -580,6 +598,7 @@ static TCase *make_case(void)
 	}
 	tcase_add_test(tc, a_foreign_process_is_asked_once_whatever_sockets_it_has);
 	tcase_add_test(tc, of_a_foreign_user_a_limited_number_of_processes_is_asked);
+	tcase_add_test(tc, a_foreign_directory_is_read_up_to_a_limit_whatever_is_in_it);
 	tcase_add_test(tc, the_values_of_a_foreign_user_are_bounded_over_all_answers);
 	tcase_add_test(tc, the_bytes_of_a_foreign_user_are_bounded_over_all_answers);
 	tcase_add_test(tc, root_connects_as_the_owner_of_the_directory);
