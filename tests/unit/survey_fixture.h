@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#pragma once
+
+/*
+ * Processes with control sockets, for tests of how gpupool-stat asks many of them. Their sockets are listened at in the
+ * process of the test, on behalf of others that have ended: what the kernel says of a socket is who called listen().
+ * Time is counted: it passes where the survey waits.
+ */
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "tools/stat_survey.h"
+
+enum { SURVEY_TIMEOUT_MS = 2000 };
+
+struct survey_peer {
+	int listener, client; /* one client at a time */
+	const char *answer;   /* NULL: silent */
+	const char *rest;     /* of the answer to the client; NULL: it has not asked yet */
+	uid_t asked_by;
+};
+
+extern struct survey_peer survey_peers[];
+extern int survey_n_peers, survey_n_asked;
+extern char survey_root[64]; /* the directory of sockets */
+extern int64_t survey_now_ns;
+extern const char survey_status[]; /* a good answer */
+
+/* What is called in place of poll() and clock_gettime(). */
+int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
+int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time);
+
+void survey_setup(void);
+void survey_teardown(void);
+
+/* The socket of a process in a directory. as_one: of one process, whatever its name is. */
+void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool as_one);
+
+struct stat_question survey_question(int timeout_ms);
+size_t survey_count_answers(const struct stat_survey *survey);
