@@ -235,7 +235,7 @@ static void step(struct ctl_client *client, const char *request, size_t max_byte
 		try_again(client, now_ns, -ECONNRESET);
 }
 
-/* Those that are being asked. */
+/* The clients that are being asked. */
 struct asking {
 	const struct ctl_round *round;
 	struct ctl_client **clients;

@@ -175,7 +175,7 @@ static size_t count_bounded(const json_t *memory, const char *key, size_t max)
 	return n < max ? n : max;
 }
 
-/* At least as many series as the memory of a process has. */
+/* An upper bound for the number of series about the memory of a process. */
 static size_t count_series(const json_t *reply)
 {
 	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;

@@ -90,7 +90,7 @@ int stat_output_flush(FILE *out)
 	return errno ? -errno : -EIO; /* of the last call that failed: mostly the write */
 }
 
-/* What is left of a file that was written in place is of no use. */
+/* A file that is not complete is of no use. */
 static void remove_rest(FILE *out)
 {
 	struct stat st;

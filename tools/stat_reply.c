@@ -11,7 +11,7 @@
 
 enum { MAX_DEPTH = 16 };
 
-/* How deep a text goes, and how much there is: looked at before a parser builds anything. */
+/* Finds out the depth and the number of values of a text, before a parser builds anything. */
 static void measure(const char *text, size_t length, size_t *ret_depth, size_t *ret_values)
 {
 	size_t depth = 0;

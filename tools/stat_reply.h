@@ -15,7 +15,7 @@ enum {
 	STAT_VALUES_MAX = 1 << 20, /* of a long answer: 8 MiB of "[[],[],..." would become several hundred */
 };
 
-/* At least as many values as a parser would make of it. */
+/* An upper bound for the number of values that a parser would make of it. */
 size_t stat_reply_count(const char *text, size_t length);
 
 /*

@@ -284,7 +284,7 @@ static bool admit(struct round *round, struct user *user, struct stat_process *p
 	return true;
 }
 
-/* More descriptors come back when others have answered. */
+/* Descriptors become free when others have answered. */
 static bool is_to_wait(const struct round *round, int error)
 {
 	return (error == -EMFILE || error == -ENFILE) && round->n_open;
@@ -374,7 +374,7 @@ static size_t user_of(struct round *round, uid_t uid)
 	return round->n_users++;
 }
 
-/* By users; of each those first that were named, and last those that were silent before. */
+/* Orders by user; within a user, named processes come first, and those that were silent before come last. */
 static int compare(const void *a, const void *b)
 {
 	const struct stat_process *one = *(struct stat_process *const *)a, *other = *(struct stat_process *const *)b;
@@ -443,7 +443,7 @@ static void set_limits(struct round *round)
 	round->foreign_bytes = most(STAT_FOREIGN_BYTES, 16 * max_bytes);
 }
 
-/* Those for which there was no time. */
+/* Drops the processes that were not asked, since there was no time. */
 static void drop_rest(struct round *round)
 {
 	struct stat_survey *survey = round->survey;

@@ -10,7 +10,7 @@
 
 #include "stat_survey.h"
 
-/* What foreign processes may take. */
+/* Bounds for foreign processes. */
 enum {
 	STAT_USER_PROCESSES = 256,	 /* of a user, that are asked */
 	STAT_USER_BYTES = 16 << 20,	 /* of all answers of a user */

@@ -16,7 +16,7 @@
 static FILE *copy;
 static char copy_path[32];
 
-/* On disk if possible, since recordings may be large; /tmp may be read-only. */
+/* A file on disk, since recordings may be large; in memory if /tmp is read-only. */
 static FILE *open_copy(void)
 {
 	FILE *file = tmpfile();

@@ -27,10 +27,10 @@ struct stat_dir {
 	ino_t inode;
 };
 
-/* What a survey did not look at. */
+/* Numbers of directories, sockets and processes that a survey left out. */
 struct stat_missed {
 	size_t n_dirs;	  /* directories that could not be opened: there were no descriptors */
-	size_t n_sockets; /* directories with too many sockets, or one too many for all */
+	size_t n_sockets; /* directories with too many entries, or too many directories */
 	size_t n_late;	  /* sockets for which there was no time */
 	size_t n_beyond;  /* processes beyond the share of their user, or whose answer is */
 	size_t n_series;  /* processes without metrics: their user has too many */

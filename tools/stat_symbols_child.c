@@ -61,7 +61,7 @@ struct stat_symbols {
 	const char *problem;
 };
 
-/* How long has been waited for the names of each user. */
+/* The time that was spent on waiting for names, for each user. */
 static struct spent {
 	uid_t uid;
 	int64_t ns;

@@ -41,7 +41,7 @@ enum {
 /* The addresses at which a file is put. */
 #define SPACING (UINT64_C(1) << 36)
 
-/* However often it is named. */
+/* A file, which is read once however often it is named. */
 struct file {
 	dev_t device;
 	ino_t inode;

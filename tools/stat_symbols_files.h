@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What stat_symbols.h promises, in the process that reads the files (stat_symbols_dw.c). */
+/* The part of stat_symbols.h that runs in the process that reads the files (stat_symbols_dw.c). */
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -81,7 +81,7 @@ int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time)
 	return 0;
 }
 
-/* In a child, so that the kernel names that, as that user. */
+/* Listens in a child that has become the user, so that the kernel names that child and that user. */
 static void listen_as(int fd, uid_t uid)
 {
 	pid_t child = fork();

@@ -32,7 +32,7 @@ extern char survey_root[64]; /* the directory of sockets */
 extern int64_t survey_now_ns;
 extern const char survey_status[]; /* a good answer */
 
-/* What is called in place of poll() and clock_gettime(). */
+/* The code under test calls these in place of poll() and clock_gettime(). */
 int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time);
 

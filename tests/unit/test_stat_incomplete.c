@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What gpupool-stat has left out is told by each command, in the form that its readers look at. */
+/* Each command reports processes that were left out, in the form that its readers look at. */
 
 #include "stat_peer.h"
 

@@ -91,7 +91,7 @@ END_TEST
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(a_file_that_is_named_thousands_of_times_is_read_once)
 {
-	struct rlimit limit = {160 << 20, 160 << 20};
+	struct rlimit limit = {256 << 20, 256 << 20};
 	pid_t pid;
 
 	copy_program("cat", geteuid(), 0400);
@@ -121,7 +121,7 @@ START_TEST(files_that_are_too_large_are_left_out_with_a_message)
 }
 END_TEST
 
-/* Whose rights are needed to read the file. */
+/* The owner of the file, who alone may read it. */
 static const struct {
 	uid_t owner;
 	bool is_named;

@@ -19,7 +19,7 @@
 
 #include "tests/emulator.h"
 
-/* More than a message, less than a page: what -o writes does not fit. */
+/* A message fits into this, a report does not. */
 enum { FILE_LIMIT = 8192 };
 
 static char path[128];

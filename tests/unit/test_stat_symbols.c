@@ -271,7 +271,7 @@ START_TEST(a_child_that_cannot_become_the_user_reads_nothing)
 	ck_assert(!stat_symbols_at(symbols, NAMES, 0, text, sizeof(text)));
 	ck_assert_ptr_nonnull(stat_symbols_problem(symbols));
 	stat_symbols_free(symbols);
-	/* As a sanitizer wants it, which looks at the program at its end. */
+	/* A sanitizer looks at the program at its end, and needs the right to. */
 	ck_assert_int_eq(seteuid(0), 0);
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
 }
