@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -26,7 +25,7 @@
 
 /* The template is written once, before the level lets anybody read it. */
 static char path_template[PATH_SIZE];
-static struct statx stderr_at_load; /* all zeros: there was none */
+static struct statx stderr_at_start; /* all zeros: there was none */
 static _Atomic int current_level = GP_LOG_OFF;
 
 static bool is_same_file(const struct statx *a, const struct statx *b)
@@ -41,9 +40,9 @@ static int stat_fd(int fd, struct statx *ret)
 }
 
 /*
- * Number 2 need not be stderr any more: the program may have closed it, and got the number again for a socket or for its
- * data. What was there when the library was loaded is right, as in "program 2>file". Of other files those are where
- * lines can only be added at the end, or where stdout goes as well: daemons redirect both.
+ * Number 2 need not be stderr any more: the program may have closed it, and got the number again for a socket or for
+ * its data. What was there at the first call of the library is right, as in "program 2>file". Of other files those
+ * are where lines can only be added at the end, or where stdout goes as well: daemons redirect both.
  */
 static bool is_stderr_usable(void)
 {
@@ -51,7 +50,7 @@ static bool is_stderr_usable(void)
 
 	if (stat_fd(STDERR_FILENO, &now) < 0)
 		return false;
-	if (is_same_file(&now, &stderr_at_load) || S_ISCHR(now.stx_mode))
+	if (is_same_file(&now, &stderr_at_start) || S_ISCHR(now.stx_mode))
 		return true;
 	if (!S_ISREG(now.stx_mode))
 		return false;
@@ -107,13 +106,12 @@ static const char *level_name(enum gp_log_level level)
 	return names[level];
 }
 
-/* A system call, since not every C library that loads this one has statx(). */
-__attribute__((constructor)) void gp_log_note_stderr(void)
+void gp_log_note_stderr(void)
 {
 	int saved_errno = errno;
 
-	if (syscall(SYS_statx, STDERR_FILENO, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &stderr_at_load) < 0)
-		memset(&stderr_at_load, 0, sizeof(stderr_at_load));
+	if (stat_fd(STDERR_FILENO, &stderr_at_start) < 0)
+		memset(&stderr_at_start, 0, sizeof(stderr_at_start));
 	errno = saved_errno;
 }
 

@@ -34,8 +34,8 @@ struct gp_log_site {
 void gp_log_open(enum gp_log_level level, const char *path_template);
 
 /*
- * Notes which file is stderr. Called when the library is loaded, before the program can have put another file in its
- * place; by hand only in tests.
+ * Notes which file is stderr, at the first call of the library: the earlier, the less likely has the program put
+ * another file in its place.
  */
 void gp_log_note_stderr(void);
 

@@ -66,6 +66,7 @@ bool gp_state_read(void)
 	if (!atomic_load(&gp_state_mode)) {
 		struct gp_config *config = &gp_state.config;
 
+		gp_log_note_stderr();
 		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
 		limits = config->limit;
 		gp_addrmap_init(&gp_state.device_map);

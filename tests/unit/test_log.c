@@ -31,6 +31,7 @@ static void setup(void)
 	strcpy(directory + strlen(directory) - 6, "XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/log", directory);
+	gp_log_note_stderr();
 }
 
 static void teardown(void)
@@ -295,7 +296,7 @@ static const struct {
 	{open_as_stdout_too, true},
 };
 
-/* Before the log is opened, which the first allocation does, or after it. */
+/* Before the log is opened, which the first allocation does, or after it; the first call comes before either. */
 START_TEST(a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_redirection)
 {
 	int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
@@ -318,7 +319,7 @@ START_TEST(a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_re
 END_TEST
 
 /* As after "program 2>file": the shell opens it without O_APPEND. */
-START_TEST(the_file_that_was_stderr_when_the_library_was_loaded_is_written_to)
+START_TEST(the_file_that_was_stderr_at_the_first_call_is_written_to)
 {
 	int err = dup(STDERR_FILENO);
 
@@ -494,7 +495,7 @@ int main(void)
 	tcase_add_test(tc, logging_leaves_no_descriptor_open);
 	tcase_add_loop_test(tc, a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_redirection, 0,
 		2 * (int)LENGTH(successors));
-	tcase_add_test(tc, the_file_that_was_stderr_when_the_library_was_loaded_is_written_to);
+	tcase_add_test(tc, the_file_that_was_stderr_at_the_first_call_is_written_to);
 	tcase_add_test(tc, a_pipe_that_took_the_place_of_stderr_is_not_written_to);
 	tcase_add_test(tc, a_socket_that_took_the_place_of_stderr_is_not_written_to);
 	tcase_add_test(tc, a_socket_that_was_stderr_from_the_start_is_written_to);
