@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "clean.h"
 #include "file.h"
 #include "log.h"
 
@@ -82,7 +83,7 @@ static void send_line(const char *line, size_t length)
 	}
 }
 
-/* Control characters could move the cursor of whoever reads the log. Also ends the line. */
+/* Names in a line come from anywhere, and must not steer the terminal. Also ends the line. */
 static size_t finish_line(char line[static LINE_SIZE], int wanted)
 {
 	static const char mark[] = "...";
@@ -92,9 +93,9 @@ static size_t finish_line(char line[static LINE_SIZE], int wanted)
 		length = LINE_SIZE - 2;
 		memcpy(line + length - strlen(mark), mark, strlen(mark));
 	}
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
-			line[i] = '?';
+	line[length] = '\0';
+	gp_clean(line, LINE_SIZE, line);
+	length = strlen(line);
 	line[length++] = '\n';
 	return length;
 }

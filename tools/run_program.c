@@ -59,7 +59,8 @@ static bool find_command(const char *command, char path[static PATH_MAX])
 	path[0] = '\0';
 	if (!*command)
 		return false;
-	if (strchr(command, '/')) {
+	/* Every directory of PATH has these two, and would be blamed for them. */
+	if (strchr(command, '/') || !strcmp(command, ".") || !strcmp(command, "..")) {
 		snprintf(path, PATH_MAX, "%s", command);
 		return is_executable_file(path);
 	}
@@ -85,6 +86,11 @@ static enum run_status refuse_missing(const char *command, const char *path)
 {
 	struct stat st;
 
+	if (!*command) {
+		run_error("gpupool-run [options] CMD [ARG...]; a variable in its place may be unset.",
+			"the name of CMD is empty.");
+		return RUN_NOT_FOUND;
+	}
 	if (!*path) {
 		run_error("check the name, or give a path with a slash in it.",
 			"%s was not found in PATH.", command);

@@ -7,17 +7,24 @@
 #include <string.h>
 
 #include "run_say.h"
+#include "shim/clean.h"
 
 #define PROGRAM "gpupool-run: "
 #define INDENT  ((int)strlen(PROGRAM))
 
 bool run_is_quiet;
 
-/* Names of files and values come from anywhere, and must not move the terminal's cursor. */
+/* Names of files and values come from anywhere, and must not steer the terminal. */
 static void print_clean(const char *text)
 {
-	for (; *text; text++)
-		fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stderr);
+	size_t size = strlen(text) + 1;
+	char *clean = malloc(size);
+
+	if (!clean)
+		return;
+	gp_clean(clean, size, text);
+	fputs(clean, stderr);
+	free(clean);
 }
 
 static void say(const char *next, const char *format, va_list args)
@@ -59,13 +66,13 @@ void run_warn(const char *next, const char *format, ...)
 	va_end(args);
 }
 
-/* Columns that a terminal gives to the first bytes of a text: one for each character of UTF-8. */
+/* Columns that a terminal gives to the first bytes of a text as it is printed: one for each character. */
 static int columns(const char *text, size_t length)
 {
 	int n = 0;
 
-	for (size_t i = 0; i < length && text[i]; i++)
-		n += (text[i] & 0xc0) != 0x80;
+	for (size_t i = 0, bytes; i < length && text[i]; i += bytes, n++)
+		(void)gp_utf8_decode(text + i, &bytes);
 	return n;
 }
 

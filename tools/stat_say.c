@@ -4,11 +4,12 @@
 #include "stat_say.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "shim/clean.h"
 
 #define PROGRAM "gpupool-stat: "
 
@@ -72,70 +73,59 @@ void *stat_alloc(void *memory)
 	exit(STAT_FAILED);
 }
 
-/* The character at text, 0 if there is no valid one, and its length in bytes. */
-static uint32_t decode(const char *text, size_t *length)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	const unsigned char *s = (const unsigned char *)text;
-	uint32_t c = s[0];
-	size_t n = c < 0x80 ? 1 : (c & 0xe0) == 0xc0 ? 2 : (c & 0xf0) == 0xe0 ? 3 : 4;
-
-	*length = 1;
-	if (n == 1)
-		return c;
-	if (n == 4 && (c & 0xf8) != 0xf0)
-		return 0;
-	c &= 0x7fu >> n;
-	for (size_t i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-		return 0;
-	*length = n;
-	return c;
-}
-
-static bool is_printable(uint32_t c)
-{
-	return c >= 0x20 && (c < 0x7f || c > 0x9f) && c != 0x061c && c != 0x200e && c != 0x200f &&
-	       (c < 0x2028 || c > 0x202e) && (c < 0x2066 || c > 0x2069);
-}
-
 void stat_clean(char *clean, size_t size, const char *text)
 {
-	size_t used = 0, length;
+	gp_clean(clean, size, text);
+}
 
-	for (; *text; text += length) {
-		bool is_kept = is_printable(decode(text, &length));
-		size_t n = is_kept ? length : 1;
+/* Of the blocks of Unicode whose characters all have that width; others have one column. */
+static const struct {
+	uint32_t first, last;
+	unsigned columns;
+} widths[] = {
+	{0x300, 0x36f, 0},     /* combining marks */
+	{0x1100, 0x115f, 2},   /* Hangul */
+	{0x1ab0, 0x1aff, 0},   /* combining marks */
+	{0x1dc0, 0x1dff, 0},   /* combining marks */
+	{0x20d0, 0x20ff, 0},   /* combining marks for symbols */
+	{0x2e80, 0x303e, 2},   /* radicals, Chinese punctuation */
+	{0x3041, 0xa4cf, 2},   /* kana, Chinese, Yi */
+	{0xac00, 0xd7a3, 2},   /* Hangul syllables */
+	{0xf900, 0xfaff, 2},   /* Chinese compatibility */
+	{0xfe20, 0xfe2f, 0},   /* combining half marks */
+	{0xfe30, 0xfe6f, 2},   /* Chinese compatibility forms */
+	{0xff01, 0xff60, 2},   /* fullwidth forms */
+	{0xffe0, 0xffe6, 2},   /* fullwidth signs */
+	{0x1f300, 0x1f64f, 2}, /* pictographs, emoticons */
+	{0x1f900, 0x1f9ff, 2}, /* more pictographs */
+	{0x20000, 0x3fffd, 2}, /* more Chinese */
+};
 
-		if (used + n >= size)
-			break;
-		if (is_kept)
-			memcpy(clean + used, text, n);
-		else
-			clean[used] = '?';
-		used += n;
-	}
-	clean[used] = '\0';
+/* Of the character at text, and its length in bytes. */
+static size_t columns_of(const char *text, size_t *length)
+{
+	uint32_t c = gp_utf8_decode(text, length);
+
+	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]) && c >= widths[i].first; i++)
+		if (c <= widths[i].last)
+			return widths[i].columns;
+	return 1;
 }
 
 size_t stat_columns(const char *text)
 {
-	size_t n = 0;
+	size_t n = 0, length;
 
-	for (; *text; text++)
-		n += (*text & 0xc0) != 0x80;
+	for (; *text; text += length)
+		n += columns_of(text, &length);
 	return n;
 }
 
 size_t stat_cut(const char *text, size_t columns)
 {
-	size_t i = 0;
+	size_t i = 0, length;
 
-	while (text[i] && (columns || (text[i] & 0xc0) == 0x80))
-		columns -= (text[i++] & 0xc0) != 0x80;
+	for (size_t width; text[i] && (width = columns_of(text + i, &length)) <= columns; i += length)
+		columns -= width;
 	return i;
 }

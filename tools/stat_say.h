@@ -29,13 +29,10 @@ void stat_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *stat_alloc(void *memory);
 void stat_before_end(void (*fn)(void));
 
-/*
- * Copies a text without what could steer a terminal: control characters, and the marks that turn
- * the direction of writing, become '?'. Invalid UTF-8 does too. Cut at the end of a character.
- */
+/* Copies a text without what could steer a terminal or pass for another text (shim/clean.h). */
 void stat_clean(char *clean, size_t size, const char *text);
 
-/* Columns that a terminal gives to a clean text: one for each character. */
+/* Columns that a terminal gives to a clean text: two for a Chinese character, say, none for an accent that combines. */
 size_t stat_columns(const char *text);
 
 /* How many bytes of a clean text fit that many columns. */

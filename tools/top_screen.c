@@ -12,6 +12,8 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "shim/clean.h"
+
 struct terminal {
 	struct top_screen screen;
 	SCREEN *curses;
@@ -135,7 +137,8 @@ static size_t take_character(const char *text, struct stat_look look, wchar_t *r
 	*ret_columns = 1;
 	if (n == 0 || n > strlen(text)) { /* not in this locale: all of its bytes become one mark */
 		*ret = L'?';
-		return stat_cut(text, 1) ? stat_cut(text, 1) : 1;
+		(void)gp_utf8_decode(text, &n);
+		return n;
 	}
 	*ret_columns = wcwidth(*ret);
 	if (*ret_columns >= 1 && (!look.is_ascii || *ret < 0x7f))

@@ -23,7 +23,7 @@ POOL_SYSTEM = {"assert.h", "errno.h", "inttypes.h", "limits.h", "pthread.h", "st
                "stdint.h", "stdlib.h", "string.h"}
 
 # What tools may know of the library: its words, and no code that runs in the program.
-SHIM_FOR_TOOLS = {"compat.h", "config.h", "config_regions.h", "config_stacks.h", "ctl_abstract.h", "ctl_proto.h", "file.h", "job.h", "log.h",
+SHIM_FOR_TOOLS = {"clean.h", "compat.h", "config.h", "config_regions.h", "config_stacks.h", "ctl_abstract.h", "ctl_proto.h", "file.h", "job.h", "log.h",
                   "record_format.h", "size.h"}
 
 # What programs compile in, and the library answers. A file that is copied alone is as long as it has to be.

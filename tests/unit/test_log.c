@@ -151,7 +151,11 @@ START_TEST(control_characters_are_replaced)
 	redirect_stderr(O_WRONLY);
 	gp_log_open(GP_LOG_WARN, NULL);
 	gp_log(GP_LOG_WARN, "a%sb\xc3\xa9", "\n\r\t\033[31m\177");
-	check_text("gpupool[%d]: warn: a????[31m?b\xc3\xa9\n", (int)getpid());
+	gp_log(GP_LOG_WARN, "%s",
+		"\xc2\x9b" "31mC1, \x9b" "31malone, \xe2\x80\xaeturned, \xe2\x80\x8bhidden, \xff\xc3");
+	check_text("gpupool[%d]: warn: a????[31m?b\xc3\xa9\n"
+		   "gpupool[%d]: warn: ?31mC1, ?31malone, ?turned, ?hidden, ??\n",
+		(int)getpid(), (int)getpid());
 }
 END_TEST
 

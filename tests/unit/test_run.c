@@ -112,6 +112,11 @@ static const struct {
 		"            --log-file=/tmp/\xc3\xa9?%x\n"
 		"                              ^  use %p process id, %h host, %r rank, %j job, %u user, "
 		"%% percent sign\n"},
+	{{"--log-file=/\xe2\x80\xae\xc2\x9b\x9b%x", "true"}, {NULL},
+		"gpupool-run: --log-file: '/???%x' has an unknown % sequence\n"
+		"            --log-file=/???%x\n"
+		"                           ^  use %p process id, %h host, %r rank, %j job, %u user, "
+		"%% percent sign\n"},
 	{{"--limit=", "true"}, {NULL},
 		"gpupool-run: --limit: '' is empty\n"
 		"            --limit=\n"

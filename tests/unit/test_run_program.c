@@ -27,10 +27,12 @@ START_TEST(a_program_that_is_not_there_or_not_executable_is_told_apart)
 		{"./no-such-program", 127, "./no-such-program cannot be started: No such file"},
 		{"./plain", 126, "./plain is not executable.\n"},
 		{"plain", 126, "bin/plain is not executable.\n"},
-		{".", 126, "/. is a directory.\n"},
+		{".", 126, "gpupool-run: . is a directory.\n"},
+		{"..", 126, "gpupool-run: .. is a directory.\n"},
 		{"./", 126, "./ is a directory.\n"},
 		{"./plain/x", 127, "./plain/x cannot be started: Not a directory"},
-		{"", 127, " was not found in PATH.\n"},
+		{"", 127, "gpupool-run: the name of CMD is empty.\n"},
+		{"\xc2\x9b\xe2\x80\xaex", 127, "gpupool-run: ??x was not found in PATH.\n"},
 	};
 
 	mkdir("bin", 0755);

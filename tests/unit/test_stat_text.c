@@ -80,7 +80,10 @@ static const struct {
 	{"\x1b[31mred\x1b[0m", "?[31mred?[0m", 12},
 	{"a\nb\tc\r\x7f", "a?b?c??", 7},
 	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
-		"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 8},
+		"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 9},
+	{"\xe6\xb1\x89 e\xcc\x81!", "\xe6\xb1\x89 e\xcc\x81!", 5},
+	{"py\xe2\x80\x8bt\xe2\x80\x8dh\xe2\x81\xa0on", "py?t?h?on", 9},
+	{"a\xf3\xa0\x81\xa2\xc2\xad\xef\xbb\xbf\xef\xb8\x8f", "a????", 5},
 	{"\xc2\x9b[2J", "?[2J", 4},
 	{"\xe2\x80\xaeterces\xe2\x81\xa6", "?terces?", 8},
 	{"\xd8\x9c\xed\xa0\x80", "????", 4},
@@ -104,6 +107,7 @@ START_TEST(a_cut_falls_between_characters)
 	static const size_t bytes[] = {0, 1, 3, 6, 7, 7};
 
 	ck_assert_uint_eq(stat_cut("a\xc3\xbc\xe2\x82\xac!", (size_t)_i), bytes[_i]);
+	ck_assert_uint_eq(stat_cut("\xe6\xb1\x89\xe6\xb1\x89", (size_t)_i), (size_t)(_i > 4 ? 4 : _i) / 2 * 3);
 }
 END_TEST
 
