@@ -162,11 +162,37 @@ static int get_peer(int fd, struct ucred *ret_peer)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &length) ? -errno : 0;
 }
 
+/*
+ * In a user namespace every user without a number there is shown as this one (the default of kernel.overflowuid), so an
+ * equal number means nothing, unless the namespace has numbers for all users, as the first one has.
+ */
+static bool is_ambiguous(uid_t uid)
+{
+	enum { OVERFLOW_UID = 65534 };
+	uint64_t inside = 1, outside = 1, count = 0;
+	char map[128] = "";
+	const char *at = map;
+	int fd;
+
+	if (uid != OVERFLOW_UID)
+		return false;
+	fd = open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (read(fd, map, sizeof(map) - 1) < 0)
+			map[0] = '\0';
+		close(fd);
+	}
+	at = gp_ctl_parse_digits(at + strspn(at, " "), &inside);
+	at = at ? gp_ctl_parse_digits(at + strspn(at, " "), &outside) : NULL;
+	at = at ? gp_ctl_parse_digits(at + strspn(at, " "), &count) : NULL;
+	return !at || inside || outside || count != UINT32_MAX;
+}
+
 bool gp_ctl_may_ask(int fd)
 {
 	struct ucred peer;
 
-	return !get_peer(fd, &peer) && (peer.uid == 0 || peer.uid == geteuid());
+	return !get_peer(fd, &peer) && (peer.uid == 0 || (peer.uid == geteuid() && !is_ambiguous(peer.uid)));
 }
 
 pid_t gp_ctl_peer_pid(int fd)

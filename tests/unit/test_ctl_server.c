@@ -37,13 +37,13 @@ static bool exists(const char *path)
  * A fork in the middle of an accept leaves the child a descriptor that nobody knows, and one while
  * the thread starts, locks of a sanitizer: let the server come to rest first.
  */
-static int run_child_beside(void (*body)(void), int n_sockets)
+static int run_child(void (*body)(void))
 {
 	pid_t child;
 	int status;
 
 	fixture_assert_serves();
-	while (fixture_count_sockets() > n_sockets)
+	while (fixture_count_sockets() > 1)
 		sched_yield();
 	child = fork();
 	if (child == 0) {
@@ -52,11 +52,6 @@ static int run_child_beside(void (*body)(void), int n_sockets)
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int run_child(void (*body)(void))
-{
-	return run_child_beside(body, 1);
 }
 
 #define ERROR(reason, text)                                                                        \
@@ -426,69 +421,6 @@ START_TEST(the_umask_of_the_host_does_not_matter)
 }
 END_TEST
 
-START_TEST(the_first_usable_directory_is_taken_and_the_others_are_explained)
-{
-	struct gp_ctl_places places = {.uid = geteuid(), .xdg_runtime_dir = "/nowhere/at/all", .tmp_dir = fixture_root};
-	char open_dir[80], expected[256];
-
-	snprintf(open_dir, sizeof(open_dir), "%s/open", fixture_root);
-	ck_assert_int_eq(mkdir(open_dir, 0700), 0);
-	ck_assert_int_eq(chmod(open_dir, 0755), 0);
-	places.runtime_dir = open_dir;
-	ck_assert_int_eq(fixture_start_at(&places, 0), 0);
-	snprintf(expected, sizeof(expected), "%s/gpupool-%u/%d.", fixture_root, (unsigned)geteuid(), (int)getpid());
-	ck_assert_int_eq(strncmp(gp_ctl_path(), expected, strlen(expected)), 0);
-	snprintf(expected, sizeof(expected),
-		"%s is open to other users (mode 0755); /nowhere/at/all/gpupool: the directory above it does not exist",
-		open_dir);
-	ck_assert_str_eq(gp_ctl_problems(), expected);
-}
-END_TEST
-
-START_TEST(without_a_usable_directory_the_socket_has_no_file_and_serves)
-{
-	char expected[128];
-
-	errno = 7;
-	ck_assert_int_eq(fixture_start_without_file(), 0);
-	ck_assert_int_eq(errno, 7);
-	snprintf(expected, sizeof(expected), "@gpupool-%u/%d.", (unsigned)geteuid(), (int)getpid());
-	ck_assert_int_eq(strncmp(gp_ctl_path(), expected, strlen(expected)), 0);
-	snprintf(expected, sizeof(expected), "/nowhere/gpupool-%u: the directory above it does not exist",
-		(unsigned)geteuid());
-	ck_assert_str_eq(gp_ctl_problems(), expected);
-	fixture_assert_serves();
-	ck_assert_int_eq(fixture_start_without_file(), -EALREADY);
-}
-END_TEST
-
-static void child_in_a_crowd_of_another_user(void)
-{
-	if (setuid(65534) != 0)
-		_exit(1);
-	for (int i = 0; i < 20; i++) {
-		int fd = fixture_connect();
-
-		if (*fixture_read_line(fd) || !fixture_is_closed(fd))
-			_exit(2);
-		close(fd);
-	}
-	_exit(0);
-}
-
-START_TEST(a_crowd_of_another_user_at_a_socket_without_a_file_takes_no_clients_place)
-{
-	int fd;
-
-	ck_assert_int_eq(fixture_start_without_file(), 0);
-	ck_assert_int_eq(run_child(child_in_a_crowd_of_another_user), 0);
-	fd = fixture_connect();
-	ck_assert_str_eq(fixture_ask(fd, "version"), fixture_version);
-	ck_assert_int_eq(run_child_beside(child_in_a_crowd_of_another_user, 3), 0);
-	ck_assert_str_eq(fixture_ask(fd, "version"), fixture_version);
-}
-END_TEST
-
 /* The number of a process that has ended. */
 static pid_t past_pid(void)
 {
@@ -580,10 +512,6 @@ static TCase *without_server(void)
 	tcase_add_test(tc, a_silent_client_is_closed);
 	tcase_add_test(tc, a_client_that_does_not_read_is_closed);
 	tcase_add_loop_test(tc, the_umask_of_the_host_does_not_matter, 0, 3);
-	tcase_add_test(tc, the_first_usable_directory_is_taken_and_the_others_are_explained);
-	tcase_add_test(tc, without_a_usable_directory_the_socket_has_no_file_and_serves);
-	if (geteuid() == 0)
-		tcase_add_test(tc, a_crowd_of_another_user_at_a_socket_without_a_file_takes_no_clients_place);
 	tcase_add_loop_test(tc, a_start_takes_away_what_the_killed_have_left, 0, ROWS(leftovers));
 	return tc;
 }
