@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl_abstract.h"
@@ -17,7 +18,34 @@
 enum {
 	BACKLOG = 8,
 	SWEPT_MAX = 64, /* names that one start takes away: it is the program that waits */
+	START_MAX_S = 60, /* no start takes longer from the socket's first name to its last */
 };
+
+/* The name that a socket has until it listens. */
+#define NEW_PREFIX "."
+#define NEW_SUFFIX ".new"
+
+/* Of a socket that is not ready, the name that it would have got; false if it is none, or not older than any start. */
+static bool find_final_name(int dir_fd, const char *name, char final[static GP_CTL_NAME_MAX])
+{
+	size_t length = strlen(name);
+	struct statx st;
+	time_t now;
+
+	if (strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX)) != 0 || length <= strlen(NEW_PREFIX NEW_SUFFIX) ||
+		length - strlen(NEW_PREFIX NEW_SUFFIX) >= GP_CTL_NAME_MAX ||
+		strcmp(name + length - strlen(NEW_SUFFIX), NEW_SUFFIX) != 0)
+		return false;
+	if (statx(dir_fd, name, AT_SYMLINK_NOFOLLOW, STATX_MTIME, &st))
+		return false;
+	now = time(NULL);
+	if (st.stx_mtime.tv_sec > now || now - st.stx_mtime.tv_sec <= START_MAX_S)
+		return false;
+	length -= strlen(NEW_PREFIX NEW_SUFFIX);
+	memcpy(final, name + strlen(NEW_PREFIX), length);
+	final[length] = '\0';
+	return true;
+}
 
 /*
  * The socket of a process that is gone. Where the number is only unknown here, as in a container
@@ -25,14 +53,15 @@ enum {
  */
 static bool is_deserted(int dir_fd, const char *name)
 {
+	char final[GP_CTL_NAME_MAX];
 	struct sockaddr_un address;
 	socklen_t length;
 	uint64_t start_ticks;
-	bool is_refused;
+	bool is_refused, is_new = find_final_name(dir_fd, name, final);
 	pid_t pid;
 	int fd;
 
-	if (!gp_ctl_name_parse(name, &pid, &start_ticks) || !kill(pid, 0) || errno != ESRCH)
+	if (!gp_ctl_name_parse(is_new ? final : name, &pid, &start_ticks) || !kill(pid, 0) || errno != ESRCH)
 		return false;
 	if (gp_ctl_address(dir_fd, name, &address, &length))
 		return false;
@@ -69,12 +98,12 @@ static void sweep(int dir_fd)
  */
 static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
 {
-	char temporary[GP_CTL_NAME_MAX + 8];
+	char temporary[GP_CTL_NAME_MAX + sizeof(NEW_PREFIX NEW_SUFFIX)];
 	struct sockaddr_un address;
 	socklen_t length;
 	int error;
 
-	snprintf(temporary, sizeof(temporary), ".%s.new", name);
+	snprintf(temporary, sizeof(temporary), NEW_PREFIX "%s" NEW_SUFFIX, name);
 	error = gp_ctl_address(dir_fd, temporary, &address, &length);
 	if (error)
 		return error;

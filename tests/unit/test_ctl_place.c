@@ -54,7 +54,7 @@ START_TEST(without_a_usable_directory_the_socket_has_no_file_and_serves)
 }
 END_TEST
 
-/* Another user's process connects twenty times and is turned away each time; 0 if so. n: this process's sockets by then. */
+/* Another user's process connects twenty times and is turned away each time; 0 if so. n: this process's sockets. */
 static int run_crowd(int n)
 {
 	pid_t child;

@@ -449,6 +449,7 @@ static void make_socket(const char *path, bool listens)
 static const struct {
 	const char *before, *after; /* between them stands a number that is no process's, or 1 */
 	bool is_alive, listens, stays;
+	bool is_old; /* some minutes */
 } leftovers[] = {
 	{"", ".1.sock", false, false, false},
 	{"", ".18446744073709551615.sock", false, false, false},
@@ -457,16 +458,24 @@ static const struct {
 	{"", ".sock", false, false, true},
 	{"", ".1.sock.old", false, false, true},
 	{"a", ".1.sock", false, false, true},
+	{".", ".1.sock.new", false, false, false, true}, /* killed while it started */
+	{".", ".1.sock.new", false, false, true, false}, /* of a container, which may be starting */
+	{".", ".1.sock.new", true, false, true, true},
+	{".", ".1.sock.ne", false, false, true, true},
+	{".", ".new", false, false, true, true},
 };
 
 START_TEST(a_start_takes_away_what_the_killed_have_left)
 {
+	const struct timespec past[2] = {{.tv_sec = time(NULL) - 300}, {.tv_sec = time(NULL) - 300}};
 	char path[2 * sizeof(fixture_root)];
 
 	snprintf(path, sizeof(path), "%s/%s%d%s", fixture_root, leftovers[_i].before,
 		leftovers[_i].is_alive ? 1 : (int)past_pid(), leftovers[_i].after);
 	make_socket(path, leftovers[_i].listens);
 	ck_assert(exists(path));
+	if (leftovers[_i].is_old)
+		ck_assert_int_eq(utimensat(AT_FDCWD, path, past, 0), 0);
 	ck_assert_int_eq(fixture_start(0), 0);
 	ck_assert_int_eq(exists(path), leftovers[_i].stays);
 	fixture_assert_serves();
