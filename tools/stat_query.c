@@ -191,20 +191,32 @@ static void write_value(const struct query *query, const struct field *field, co
 	}
 }
 
-/* In quotes if it has to be, each quote in it twice. */
-static void print_value(const char *value)
+/* A spreadsheet would calculate what begins like this; a quote mark makes it text. */
+static bool is_formula(const char *value)
 {
-	if (!strpbrk(value, ",\"")) {
-		fputs(value, stdout);
-		return;
-	}
-	putchar('"');
+	return *value && strchr("=+-@", *value);
+}
+
+/*
+ * In quotes if it has to be, each quote in it twice. RFC 4180 knows quotes only at the beginning of a field, so no
+ * space may stand in front of them.
+ */
+static void print_value(const char *value, bool is_first)
+{
+	bool is_quoted = strpbrk(value, ",\"");
+
+	fputs(is_first ? "" : is_quoted ? "," : ", ", stdout);
+	if (is_quoted)
+		putchar('"');
+	if (is_formula(value))
+		putchar('\'');
 	for (; *value; value++) {
 		if (*value == '"')
 			putchar('"');
 		putchar(*value);
 	}
-	putchar('"');
+	if (is_quoted)
+		putchar('"');
 }
 
 static void print_row(const struct query *query, const struct stat_process *process, const json_t *device)
@@ -214,8 +226,7 @@ static void print_row(const struct query *query, const struct stat_process *proc
 	for (size_t i = 0; i < query->n; i++) {
 		write_value(query, query->fields[i], process, device, value);
 		stat_clean(clean, sizeof(clean), value);
-		fputs(i ? ", " : "", stdout);
-		print_value(clean);
+		print_value(clean, i == 0);
 	}
 	putchar('\n');
 }

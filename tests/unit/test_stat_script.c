@@ -64,6 +64,30 @@ START_TEST(what_would_end_a_value_is_in_quotes)
 	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"command\":\"a, \\\"b\\\"\\n\\u001b[2J\"}");
 	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
 	ck_assert_str_eq(stat_out, "\"a, \"\"b\"\"??[2J\", 0\n");
+	ck_assert_int_eq(STAT("list", "--query=used_bytes,command,pool", "--format=csv,noheader,nounits"), 0);
+	ck_assert_str_eq(stat_out, "0,\"a, \"\"b\"\"??[2J\", ?\n");
+}
+END_TEST
+
+static const struct {
+	const char *command, *out;
+} formulas[] = {
+	{"=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0, 0\n"},
+	{"+1", "'+1, 0\n"},
+	{"-bash", "'-bash, 0\n"},
+	{"@SUM(1,2)", "\"'@SUM(1,2)\", 0\n"},
+	{"a=b", "a=b, 0\n"},
+};
+
+START_TEST(a_value_that_a_spreadsheet_would_calculate_has_an_apostrophe_in_front)
+{
+	char status[128];
+
+	snprintf(status, sizeof(status), "{\"schema\":\"gpupool.status/1\",\"command\":\"%s\"}",
+		formulas[_i].command);
+	peer_start(PEER_ANSWERS, status);
+	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
+	ck_assert_str_eq(stat_out, formulas[_i].out);
 }
 END_TEST
 
@@ -411,6 +435,8 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, fields_are_printed_as_values_with_commas, 0, LENGTH(queries));
 	tcase_add_test(tc, what_would_end_a_value_is_in_quotes);
+	tcase_add_loop_test(
+		tc, a_value_that_a_spreadsheet_would_calculate_has_an_apostrophe_in_front, 0, LENGTH(formulas));
 	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
 	tcase_add_loop_test(tc, levels_make_the_exit_code, 0, LENGTH(checks));
 	tcase_add_loop_test(tc, what_is_wrong_can_be_had_as_json, 0, LENGTH(json_checks));
