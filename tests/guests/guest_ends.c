@@ -3,9 +3,12 @@
 
 /* All the ways in which a process ends, with memory in use, cached, and being used. */
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "guest.h"
@@ -166,6 +169,120 @@ static void fork_at_end(void)
 	atexit(late_fork);
 }
 
+static void do_nothing(void *unused)
+{
+}
+
+static void *work_on(void *unused)
+{
+	guest_join();
+	guest_use("after the main thread");
+	return NULL;
+}
+
+/* In a child: the main thread ends before another one does. With a host function the driver has a thread of its own. */
+static _Noreturn void leave_main(bool has_driver_thread)
+{
+	pthread_t thread;
+
+	start();
+	if (has_driver_thread) {
+		app_must(cuLaunchHostFunc(NULL, do_nothing, NULL), "a host function");
+		app_must(cuCtxSynchronize(), "its end");
+	}
+	fflush(stdout);
+	pthread_create(&thread, NULL, work_on, NULL);
+	pthread_detach(thread);
+	pthread_exit(NULL);
+}
+
+/* The first line of a file that the kernel has for a thread of a child. */
+static bool read_line(char line[static 512], int child, int task, const char *name)
+{
+	char path[128];
+	FILE *file;
+	bool is_read;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", child, task, name);
+	file = fopen(path, "re");
+	is_read = file && fgets(line, 512, file);
+	if (file)
+		fclose(file);
+	return is_read;
+}
+
+static bool has_main_left(int child)
+{
+	char line[512], *rest;
+
+	rest = read_line(line, child, child, "stat") ? strrchr(line, ')') : NULL;
+	return rest && rest[2] == 'Z';
+}
+
+/* Whether no thread of a child is left but one that the library has made. */
+static bool has_only_ours(int child)
+{
+	unsigned n = 0, n_ours = 0;
+	const struct dirent *entry;
+	char path[64], line[512];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", child);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && atoi(entry->d_name) != child) {
+			n++;
+			n_ours += read_line(line, child, atoi(entry->d_name), "comm") &&
+				  strcmp(line, "gpupool\n") == 0;
+		}
+	if (dir)
+		closedir(dir);
+	return n == 1 && n_ours == 1;
+}
+
+static int start_child(bool has_driver_thread)
+{
+	int child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		leave_main(has_driver_thread);
+	return child;
+}
+
+/* A signal that nobody takes shows as the end of this process by SIGALRM. */
+static void signal_without_main(void)
+{
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+	alarm(30);
+	for (size_t i = 0; i < LENGTH(signals); i++) {
+		int child = start_child(true);
+
+		while (!has_main_left(child))
+			sched_yield();
+		kill(child, signals[i]);
+		guest_wait("a child without its main thread", child);
+	}
+}
+
+static void end_without_main(void)
+{
+	int child = start_child(false), status = 0, ended;
+
+	alarm(30);
+	while (!(ended = waitpid(child, &status, WNOHANG)) && !(has_main_left(child) && has_only_ours(child)))
+		sched_yield();
+	if (ended) {
+		app_result("it ends", status);
+		return;
+	}
+	say("it stays");
+	kill(child, SIGKILL);
+	guest_wait("it is killed", child);
+}
+
 const struct app_scenario app_scenarios[] = {
 	{"quick", at_quick_end},
 	{"at-once", at_once},
@@ -176,5 +293,7 @@ const struct app_scenario app_scenarios[] = {
 	{"busy-quick", busy_quick},
 	{"in-late-thread", in_late_thread},
 	{"fork-at-end", fork_at_end},
+	{"end-without-main", end_without_main},
+	{"signal-without-main", signal_without_main},
 	{0},
 };

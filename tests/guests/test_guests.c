@@ -84,6 +84,37 @@ START_TEST(a_sudden_end_is_as_sudden_as_without_us)
 }
 END_TEST
 
+/*
+ * A process whose main thread has called pthread_exit() lives as long as any other thread. On an H200 such a program
+ * stays without the library as well, because of the driver's threads; here the driver has one only once it has called a
+ * host function.
+ */
+START_TEST(a_process_whose_main_thread_has_ended_takes_signals_as_without_us_where_the_driver_has_a_thread)
+{
+	if (is_emulated("signal-without-main"))
+		return;
+	play_same(&(struct play){.program = "guest_ends", .words = {"signal-without-main"}});
+	ck_assert_ptr_nonnull(strstr(play_out, "a child without its main thread: 143\n"));
+}
+END_TEST
+
+START_TEST(a_process_whose_main_thread_has_ended_stays_where_only_the_socket_has_a_thread)
+{
+	static const char *const off[] = {"GPUPOOL_SOCKET=off", NULL};
+	struct play play = {.program = "guest_ends", .words = {"end-without-main"}};
+
+	if (is_emulated("end-without-main"))
+		return;
+	play.preload = play_library;
+	play_run(&play);
+	ck_assert_msg(strstr(play_out, "it stays\n"), "%s", play_out);
+	play.preload = NULL;
+	play.env = off;
+	play_same(&play);
+	ck_assert_msg(strstr(play_out, "it ends: 0\n"), "%s", play_out);
+}
+END_TEST
+
 static const struct guest pooled[] = {
 	{"guest_process", "exec", true},
 	{"guest_process", "fork-then-exec", true},
@@ -275,6 +306,9 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, a_guest_cannot_tell_that_it_is_served, 0, (int)(LENGTH(settings) * LENGTH(guests)));
 	tcase_add_loop_test(tc, a_sudden_end_is_as_sudden_as_without_us, 0, (int)LENGTH(sudden));
+	tcase_add_test(
+		tc, a_process_whose_main_thread_has_ended_takes_signals_as_without_us_where_the_driver_has_a_thread);
+	tcase_add_test(tc, a_process_whose_main_thread_has_ended_stays_where_only_the_socket_has_a_thread);
 	tcase_add_loop_test(
 		tc, whatever_is_forbidden_memory_still_comes_from_the_pool, 0, (int)LENGTH(pooled));
 	tcase_add_test(tc, a_process_without_cuda_has_nothing_of_ours_but_the_library);
