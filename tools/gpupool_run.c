@@ -21,7 +21,8 @@
 #include "run_say.h"
 #include "shim/config.h"
 
-#define INJECTION "NVTX_INJECTION64_PATH"
+#define INJECTION    "NVTX_INJECTION64_PATH"
+#define ASAN_OPTIONS "ASAN_OPTIONS"
 
 enum {
 	/* Above every character; the options of config.def follow. */
@@ -35,6 +36,7 @@ struct request {
 	const char *library;
 	bool print_env;
 	bool is_done;   /* nothing is left to do: --help, --version */
+	bool has_asan;  /* the command has the address sanitizer */
 	char **command; /* NULL if there is none */
 };
 
@@ -223,7 +225,7 @@ static void print_export(const char *name, const char *value)
 	puts("'");
 }
 
-static enum run_status print_environment(void)
+static enum run_status print_environment(const struct request *request)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		const char *value = getenv(gp_config_options[i].variable);
@@ -233,6 +235,8 @@ static enum run_status print_environment(void)
 	print_export("LD_PRELOAD", getenv("LD_PRELOAD"));
 	if (getenv(INJECTION))
 		print_export(INJECTION, getenv(INJECTION));
+	if (request->has_asan)
+		print_export(ASAN_OPTIONS, getenv(ASAN_OPTIONS));
 	if (fflush(stdout) == EOF) {
 		run_error(NULL, "cannot print: %s.", strerror(errno));
 		return RUN_FAILED;
@@ -253,7 +257,20 @@ static enum run_status set_preload(const char *library)
 	return RUN_OK;
 }
 
-static enum run_status prepare(const struct request *request, const struct gp_config *config)
+static enum run_status set_asan_options(void)
+{
+	char *value = run_asan_options(getenv(ASAN_OPTIONS));
+	int r = setenv(ASAN_OPTIONS, value, 1);
+
+	free(value);
+	if (r < 0) {
+		run_error(NULL, "cannot set " ASAN_OPTIONS ": %s.", strerror(errno));
+		return RUN_FAILED;
+	}
+	return RUN_OK;
+}
+
+static enum run_status prepare(struct request *request, const struct gp_config *config)
 {
 	struct run_elf elf;
 	char *library =
@@ -261,7 +278,9 @@ static enum run_status prepare(const struct request *request, const struct gp_co
 	enum run_status status = run_library_check(library, &elf);
 
 	if (status == RUN_OK && request->command)
-		status = run_program_check(*request->command, &elf);
+		status = run_program_check(*request->command, &elf, &request->has_asan);
+	if (status == RUN_OK && request->has_asan)
+		status = set_asan_options();
 	if (status == RUN_OK)
 		status = run_record_check(config);
 	if (status == RUN_OK)
@@ -296,5 +315,5 @@ int main(int argc, char **argv)
 		status = prepare(&request, &config);
 	if (status != RUN_OK || request.is_done)
 		return status;
-	return request.print_env ? print_environment() : start(request.command);
+	return request.print_env ? print_environment(&request) : start(request.command);
 }

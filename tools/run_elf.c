@@ -6,14 +6,16 @@
 #include <elf.h>
 #include <endian.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "run_elf.h"
 
-/* More program headers than any linker makes. */
+/* More program headers, and entries of the dynamic section, than any linker makes. */
 #define HEADERS_MAX 256
+#define ENTRIES_MAX 4096
 
 #if __BYTE_ORDER == __LITTLE_ENDIAN
 #define OUR_DATA ELFDATA2LSB
@@ -148,6 +150,83 @@ int run_elf_read(int fd, struct run_elf *ret_elf)
 	}
 	*ret_elf = elf;
 	return 0;
+}
+
+/* What is read to find a name of the dynamic section. */
+struct dynamic {
+	int fd;
+	ElfW(Phdr) segments[HEADERS_MAX];
+	unsigned n_segments;
+	uint64_t offset, count; /* of the section's entries, in the file */
+};
+
+static bool find_dynamic(int fd, struct dynamic *ret)
+{
+	ElfW(Ehdr) header;
+
+	*ret = (struct dynamic){.fd = fd};
+	if (read_at(fd, &header, sizeof(header), 0) < 0 || header.e_phentsize != sizeof(ret->segments[0]) ||
+		header.e_phnum > HEADERS_MAX ||
+		read_at(fd, ret->segments, header.e_phnum * sizeof(ret->segments[0]), header.e_phoff) < 0)
+		return false;
+	ret->n_segments = header.e_phnum;
+	for (unsigned i = 0; i < ret->n_segments; i++) {
+		const ElfW(Phdr) *segment = &ret->segments[i];
+
+		if (segment->p_type != PT_DYNAMIC)
+			continue;
+		ret->offset = segment->p_offset;
+		ret->count = segment->p_filesz / sizeof(ElfW(Dyn));
+	}
+	return ret->count && ret->count <= ENTRIES_MAX && ret->offset <= INT64_MAX / 2;
+}
+
+/* The next entry with that tag, from *index on. */
+static bool next_entry(const struct dynamic *dynamic, int64_t tag, uint64_t *index, uint64_t *ret_value)
+{
+	for (ElfW(Dyn) entry; *index < dynamic->count; (*index)++) {
+		if (read_at(dynamic->fd, &entry, sizeof(entry), dynamic->offset + *index * sizeof(entry)) < 0 ||
+			entry.d_tag == DT_NULL)
+			return false;
+		if (entry.d_tag == tag) {
+			(*index)++;
+			*ret_value = entry.d_un.d_val;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Where an address is in the file. */
+static bool find_offset(const struct dynamic *dynamic, uint64_t address, uint64_t *ret_offset)
+{
+	for (unsigned i = 0; i < dynamic->n_segments; i++) {
+		const ElfW(Phdr) *segment = &dynamic->segments[i];
+
+		if (segment->p_type != PT_LOAD || address < segment->p_vaddr ||
+			address - segment->p_vaddr >= segment->p_filesz)
+			continue;
+		return !__builtin_add_overflow(segment->p_offset, address - segment->p_vaddr, ret_offset);
+	}
+	return false;
+}
+
+bool run_elf_needs(int fd, const struct run_elf *elf, const char *beginning)
+{
+	uint64_t index = 0, address, strings, name;
+	size_t length = strlen(beginning);
+	struct dynamic dynamic;
+	char text[64];
+
+	if (elf->class != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) || elf->data != OUR_DATA ||
+		length > sizeof(text) || !find_dynamic(fd, &dynamic) ||
+		!next_entry(&dynamic, DT_STRTAB, &index, &address) || !find_offset(&dynamic, address, &strings))
+		return false;
+	for (index = 0; next_entry(&dynamic, DT_NEEDED, &index, &name);)
+		if (!__builtin_add_overflow(strings, name, &address) && read_at(fd, text, length, address) == 0 &&
+			memcmp(text, beginning, length) == 0)
+			return true;
+	return false;
 }
 
 bool run_elf_is_compatible(const struct run_elf *a, const struct run_elf *b)

@@ -19,6 +19,12 @@ struct run_elf {
 /* 0, -ENOEXEC if it is no ELF file, -EINVAL if it is a broken one, or another -errno. */
 int run_elf_read(int fd, struct run_elf *ret_elf);
 
+/*
+ * Whether a file that was read needs a library (DT_NEEDED) whose name begins like that. False also where that cannot be
+ * seen: in a damaged file, or one of another class or byte order.
+ */
+bool run_elf_needs(int fd, const struct run_elf *elf, const char *beginning);
+
 /* Whether objects of both kinds can live in one process. */
 bool run_elf_is_compatible(const struct run_elf *a, const struct run_elf *b);
 

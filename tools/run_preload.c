@@ -201,3 +201,12 @@ char *run_preload_value(const char *library, const char *before)
 	free(entries);
 	return value;
 }
+
+char *run_asan_options(const char *before)
+{
+	static const char name[] = "verify_asan_link_order";
+
+	if (!before || !*before)
+		return format_text("%s=0", name);
+	return strstr(before, name) ? format_text("%s", before) : format_text("%s:%s=0", before, name);
+}

@@ -24,3 +24,10 @@ enum run_status run_library_check(const char *path, struct run_elf *ret_elf);
  * other copies of the library.
  */
 char *run_preload_value(const char *library, const char *before);
+
+/*
+ * The options of the address sanitizer for a program that needs its library: what was there before, and that the
+ * library need not come first. It would end the program otherwise, and finds as much all the same. In LD_PRELOAD, in
+ * front of ours, it would come into every program that this one starts.
+ */
+char *run_asan_options(const char *before);

@@ -207,10 +207,16 @@ static char *find_env_program(char *argument)
 	return NULL;
 }
 
-static enum run_status check_file(const char *path, const struct run_elf *library, int depth);
+/* gcc's and clang's library of the address sanitizer. */
+static bool needs_asan(int fd, const struct run_elf *elf)
+{
+	return run_elf_needs(fd, elf, "libasan.so") || run_elf_needs(fd, elf, "libclang_rt.asan");
+}
+
+static enum run_status check_file(const char *path, const struct run_elf *library, int depth, bool *has_asan);
 
 static enum run_status check_script(
-	const char *path, char *first_line, const struct run_elf *library, int depth)
+	const char *path, char *first_line, const struct run_elf *library, int depth, bool *has_asan)
 {
 	char *interpreter, *argument, *program;
 	char found[PATH_MAX];
@@ -230,17 +236,17 @@ static enum run_status check_script(
 			interpreter, strerror(errno));
 		return errno == ENOENT ? RUN_NOT_FOUND : RUN_NOT_STARTABLE;
 	}
-	status = check_file(interpreter, library, depth + 1);
+	status = check_file(interpreter, library, depth + 1, has_asan);
 	if (status != RUN_OK || strcmp(base_name(interpreter), "env"))
 		return status;
 	program = find_env_program(argument);
 	/* If it is not there, env says so. */
-	return program && find_command(program, found) ? check_file(found, library, depth + 1)
+	return program && find_command(program, found) ? check_file(found, library, depth + 1, has_asan)
 						       : RUN_OK;
 }
 
 static enum run_status check_open_file(
-	int fd, const char *path, const struct run_elf *library, int depth)
+	int fd, const char *path, const struct run_elf *library, int depth, bool *has_asan)
 {
 	char first_line[FIRST_LINE_SIZE];
 	struct run_elf elf;
@@ -248,6 +254,8 @@ static enum run_status check_open_file(
 
 	if (r == 0) {
 		enum run_status status = check_privilege(path);
+
+		*has_asan |= needs_asan(fd, &elf);
 		return status == RUN_OK ? check_elf(path, &elf, library) : status;
 	}
 	if (r == -ENOEXEC) {
@@ -256,14 +264,14 @@ static enum run_status check_open_file(
 		/* Anything else execvp() gives to the shell, or the kernel to who is registered. */
 		return strncmp(first_line, "#!", 2)
 			       ? RUN_OK
-			       : check_script(path, first_line, library, depth);
+			       : check_script(path, first_line, library, depth, has_asan);
 	}
 	run_error("build or copy it again.", "%s cannot be read as a program: %s.", path,
 		r == -EINVAL ? "its headers are damaged" : strerror(-r));
 	return RUN_NOT_STARTABLE;
 }
 
-static enum run_status check_file(const char *path, const struct run_elf *library, int depth)
+static enum run_status check_file(const char *path, const struct run_elf *library, int depth, bool *has_asan)
 {
 	enum run_status status;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -271,18 +279,19 @@ static enum run_status check_file(const char *path, const struct run_elf *librar
 	/* Programs may be executable and not readable. The mode is all that can be seen of them. */
 	if (fd < 0)
 		return check_privilege(path);
-	status = check_open_file(fd, path, library, depth);
+	status = check_open_file(fd, path, library, depth, has_asan);
 	close(fd);
 	return status;
 }
 
-enum run_status run_program_check(const char *command, const struct run_elf *library)
+enum run_status run_program_check(const char *command, const struct run_elf *library, bool *ret_has_asan)
 {
 	char path[PATH_MAX];
 
+	*ret_has_asan = false;
 	if (!find_command(command, path))
 		return refuse_missing(command, path);
-	return check_file(path, library, 0);
+	return check_file(path, library, 0, ret_has_asan);
 }
 
 void run_program_warn(const char *command)

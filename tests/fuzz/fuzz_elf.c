@@ -37,12 +37,15 @@ static void check_elf(const struct run_elf *elf)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct run_elf elf;
-	int r = run_elf_read(make_file(data, size), &elf);
+	int fd = make_file(data, size), r = run_elf_read(fd, &elf);
 
 	FUZZ_CHECK(r == 0 || r == -ENOEXEC || r == -EINVAL, "error %d", r);
 	FUZZ_CHECK(r != -ENOEXEC || size < SELFMAG || memcmp(data, ELFMAG, SELFMAG) || size < EI_NIDENT,
 		"an ELF file is taken for none");
-	if (r == 0)
+	if (r == 0) {
 		check_elf(&elf);
+		FUZZ_CHECK(!run_elf_needs(fd, &elf, "libasan.so") || memmem(data, size, "libasan.so", 10),
+			"it needs a library that it does not name");
+	}
 	return 0;
 }

@@ -255,6 +255,40 @@ START_TEST(a_setuid_program_is_refused_unless_it_changes_nothing)
 }
 END_TEST
 
+/* The program is linked to a library under the sanitizer's name, and prints the variable. */
+static const struct {
+	const char *before, *after;
+} asan_options[] = {
+	{NULL, "verify_asan_link_order=0\n"},
+	{"", "verify_asan_link_order=0\n"},
+	{"detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0\n"},
+	{"verify_asan_link_order=1:detect_leaks=0", "verify_asan_link_order=1:detect_leaks=0\n"},
+};
+
+START_TEST(a_program_with_the_address_sanitizer_is_told_that_its_library_is_not_the_first)
+{
+	if (asan_options[_i].before)
+		setenv("ASAN_OPTIONS", asan_options[_i].before, 1);
+	else
+		unsetenv("ASAN_OPTIONS");
+	ck_assert_msg(RUN(NEEDS_ASAN) == 0, "%s", run_err);
+	ck_assert_str_eq(run_out, asan_options[_i].after);
+	run_write_text("script", "#!" NEEDS_ASAN "\n");
+	ck_assert_int_eq(RUN("./script"), 0);
+	ck_assert_str_eq(run_out, asan_options[_i].after);
+}
+END_TEST
+
+START_TEST(the_printed_environment_has_the_options_of_the_address_sanitizer_only_if_the_program_needs_them)
+{
+	unsetenv("ASAN_OPTIONS");
+	ck_assert_int_eq(RUN("--print-env", NEEDS_ASAN), 0);
+	run_check_in(run_out, "export ASAN_OPTIONS='verify_asan_link_order=0'\n");
+	ck_assert_int_eq(RUN("--print-env", "/bin/sh"), 0);
+	ck_assert_ptr_null(strstr(run_out, "ASAN_OPTIONS"));
+}
+END_TEST
+
 START_TEST(a_program_that_cannot_be_read_is_started)
 {
 	ck_assert_int_eq(system("cp /bin/true ./prog && chmod 0111 ./prog"), 0);
@@ -324,6 +358,10 @@ void run_add_program_tests(TCase *tc)
 	tcase_add_loop_test(tc, a_program_that_cannot_be_reached_is_refused, 0, LENGTH(elves));
 	tcase_add_test(tc, a_file_cut_at_any_length_is_refused_or_left_to_the_kernel);
 	tcase_add_test(tc, a_setuid_program_is_refused_unless_it_changes_nothing);
+	tcase_add_loop_test(tc, a_program_with_the_address_sanitizer_is_told_that_its_library_is_not_the_first, 0,
+		(int)LENGTH(asan_options));
+	tcase_add_test(
+		tc, the_printed_environment_has_the_options_of_the_address_sanitizer_only_if_the_program_needs_them);
 	tcase_add_test(tc, a_program_that_cannot_be_read_is_started);
 	tcase_add_loop_test(tc, a_script_is_followed_to_its_interpreter, 0, LENGTH(scripts));
 	tcase_add_test(tc, a_program_that_starts_others_elsewhere_gets_a_warning);
