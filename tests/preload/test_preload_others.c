@@ -60,9 +60,11 @@ START_TEST(another_process_gives_what_it_has_cached)
 }
 END_TEST
 
+static const char *const refusals[] = {"GPUPOOL_YIELD=off", "GPUPOOL_SOCKET=off"};
+
 START_TEST(who_does_not_want_to_neither_asks_nor_gives)
 {
-	const char *env[] = {"GPUPOOL_YIELD=off", QUIET, SHARED, NULL};
+	const char *env[] = {refusals[_i], QUIET, SHARED, NULL};
 
 	play_others("gives", env, NULL);
 	ck_assert_uint_eq(play_fact("asked"), 2);
@@ -282,7 +284,7 @@ static void add_processes(TCase *tc)
 	int n = (int)LENGTH(kinds);
 
 	tcase_add_loop_test(tc, another_process_gives_what_it_has_cached, 0, n);
-	tcase_add_test(tc, who_does_not_want_to_neither_asks_nor_gives);
+	tcase_add_loop_test(tc, who_does_not_want_to_neither_asks_nor_gives, 0, (int)LENGTH(refusals));
 	tcase_add_test(tc, what_another_process_uses_stays_its_own_and_the_report_says_that_it_was_asked);
 	tcase_add_test(tc, a_process_whose_socket_is_in_two_places_that_are_one_is_asked_once);
 	tcase_add_test(tc, a_process_that_is_stopped_keeps_nobody_from_asking_the_others);

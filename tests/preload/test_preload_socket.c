@@ -4,10 +4,15 @@
 /* The control socket where no directory is usable for it, and without one. */
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "play.h"
@@ -127,6 +132,44 @@ START_TEST(gpupool_stat_finds_a_process_without_a_socket_directory)
 }
 END_TEST
 
+/* In a child: another user's process that listens without a file, under a name of this user's. */
+static _Noreturn void squat(int ready_fd)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	size_t length;
+
+	length = (size_t)snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "gpupool-%u/%d.1.00000000",
+		(unsigned)geteuid(), (int)getpid());
+	if (setuid(ANOTHER_USER) != 0 ||
+		bind(fd, (struct sockaddr *)&address,
+			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0 ||
+		listen(fd, 8) != 0 || write(ready_fd, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+START_TEST(a_socket_under_this_users_name_at_which_another_user_listens_is_not_listed)
+{
+	char byte, line[32];
+	int ready[2];
+	pid_t child;
+
+	make_directory(0);
+	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+	child = fork();
+	if (child == 0)
+		squat(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	(void)stat_says("list", listed, sizeof(listed));
+	snprintf(line, sizeof(line), "%d", (int)child);
+	ck_assert_msg(!strstr(listed, line), "%s", listed);
+	ck_assert_int_eq(kill(child, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
 /* A directory in a mount namespace of its own, where it is read-only. */
 static const char mount_and_run[] = "mount -t tmpfs -o ro none \"$1\" && shift && exec \"$@\"";
 
@@ -214,6 +257,8 @@ static void add(TCase *tc)
 			tc, gpupool_stat_finds_a_process_without_a_socket_directory, 0, n_directories());
 	else
 		printf("# gpupool-stat is not built\n");
+	if (play_stat && geteuid() == 0)
+		tcase_add_test(tc, a_socket_under_this_users_name_at_which_another_user_listens_is_not_listed);
 	if (can_mount())
 		tcase_add_test(tc, two_processes_share_memory_where_the_socket_directory_is_read_only);
 	else
