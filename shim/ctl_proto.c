@@ -104,18 +104,18 @@ static const char *words_of(int error)
 {
 	switch (error) {
 	case -EACCES:
-		return "permission denied";
+		return "cannot be used: permission denied";
 	case -ENOENT:
-		return "the directory above it does not exist";
+		return "cannot be made: the directory above it does not exist";
 	case -ENOTDIR:
-		return "not a directory";
+		return "is not a directory";
 	case -ELOOP:
-		return "a symbolic link";
+		return "is a symbolic link";
 	case -EROFS:
-		return "the file system is read-only";
+		return "cannot be used: the file system is read-only";
 	case -ENOSPC:
 	case -EDQUOT:
-		return "no space left";
+		return "cannot be used: no space left";
 	}
 	return "";
 }
@@ -131,7 +131,7 @@ void gp_ctl_dir_explain(const char *path, uid_t uid, int error, char *text, size
 	else if (error == -EPERM && st.stx_mode & 077)
 		snprintf(text, size, "%s is open to other users (mode %04o)", path, st.stx_mode & 07777u);
 	else if (*words)
-		snprintf(text, size, "%s: %s", path, words);
+		snprintf(text, size, "%s %s", path, words);
 	else
 		snprintf(text, size, "%s cannot be used (error %d)", path, -error);
 }

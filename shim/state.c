@@ -166,11 +166,11 @@ static void say_socket(int error)
 		gp_log(GP_LOG_WARN, "no control socket (error %d): gpupool-stat will not see this process: %s", -error,
 			problems);
 	else if (*path == '@')
-		gp_log(GP_LOG_WARN, "%s: the control socket is %s, without a file", problems, path);
+		gp_log(GP_LOG_WARN, "%s; the control socket is %s, without a file", problems, path);
 	else if (*problems && *gp_state.config.runtime_dir)
-		gp_log(GP_LOG_WARN, "%s: the control socket is %s", problems, path);
+		gp_log(GP_LOG_WARN, "%s; the control socket is %s", problems, path);
 	else if (*problems)
-		gp_log(GP_LOG_INFO, "%s: the control socket is %s", problems, path);
+		gp_log(GP_LOG_INFO, "%s; the control socket is %s", problems, path);
 }
 
 static void start_socket(void)

@@ -31,7 +31,8 @@ START_TEST(the_first_usable_directory_is_taken_and_the_others_are_explained)
 	snprintf(expected, sizeof(expected), "%s/gpupool-%u/%d.", fixture_root, (unsigned)geteuid(), (int)getpid());
 	ck_assert_int_eq(strncmp(gp_ctl_path(), expected, strlen(expected)), 0);
 	snprintf(expected, sizeof(expected),
-		"%s is open to other users (mode 0755); /nowhere/at/all/gpupool: the directory above it does not exist",
+		"%s is open to other users (mode 0755); "
+		"/nowhere/at/all/gpupool cannot be made: the directory above it does not exist",
 		open_dir);
 	ck_assert_str_eq(gp_ctl_problems(), expected);
 }
@@ -46,8 +47,8 @@ START_TEST(without_a_usable_directory_the_socket_has_no_file_and_serves)
 	ck_assert_int_eq(errno, 7);
 	snprintf(expected, sizeof(expected), "@gpupool-%u/%d.", (unsigned)geteuid(), (int)getpid());
 	ck_assert_int_eq(strncmp(gp_ctl_path(), expected, strlen(expected)), 0);
-	snprintf(expected, sizeof(expected), "/nowhere/gpupool-%u: the directory above it does not exist",
-		(unsigned)geteuid());
+	snprintf(expected, sizeof(expected),
+		"/nowhere/gpupool-%u cannot be made: the directory above it does not exist", (unsigned)geteuid());
 	ck_assert_str_eq(gp_ctl_problems(), expected);
 	fixture_assert_serves();
 	ck_assert_int_eq(fixture_start_without_file(), -EALREADY);

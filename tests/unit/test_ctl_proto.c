@@ -197,9 +197,9 @@ static const struct {
 } explanations[] = {
 	{-EPERM, 0700, 1, " belongs to another user (uid "},
 	{-EPERM, 0755, 0, " is open to other users (mode 0755)"},
-	{-EROFS, 0700, 0, ": the file system is read-only"},
-	{-EACCES, 0700, 0, ": permission denied"},
-	{-ELOOP, 0700, 0, ": a symbolic link"},
+	{-EROFS, 0700, 0, " cannot be used: the file system is read-only"},
+	{-EACCES, 0700, 0, " cannot be used: permission denied"},
+	{-ELOOP, 0700, 0, " is a symbolic link"},
 	{-EIO, 0700, 0, " cannot be used (error 5)"},
 };
 
