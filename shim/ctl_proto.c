@@ -99,6 +99,21 @@ int gp_ctl_dir_open(const char *path, uid_t uid, bool create)
 	return error;
 }
 
+int gp_ctl_dir_find(const struct gp_ctl_places *places, char *path, size_t size)
+{
+	int found = -ENOENT;
+
+	for (unsigned nth = 0; found < 0; nth++) {
+		int error = gp_ctl_place(places, nth, path, size);
+
+		if (error == -ERANGE)
+			break;
+		if (error != -ENOENT)
+			found = error ? error : gp_ctl_dir_open(path, places->uid, true);
+	}
+	return found;
+}
+
 /* "" for an error that has no words here. */
 static const char *words_of(int error)
 {

@@ -80,6 +80,12 @@ int gp_ctl_place(const struct gp_ctl_places *places, unsigned nth, char *path, s
  */
 int gp_ctl_dir_open(const char *path, uid_t uid, bool create);
 
+/*
+ * The first usable place, made if necessary, and its name; a descriptor, or the error of the last
+ * one tried.
+ */
+int gp_ctl_dir_find(const struct gp_ctl_places *places, char *path, size_t size);
+
 /* For a message: why a user's socket directory cannot be used, by the error of opening it or of making a socket. */
 void gp_ctl_dir_explain(const char *path, uid_t uid, int error, char *text, size_t size);
 

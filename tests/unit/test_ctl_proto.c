@@ -189,6 +189,26 @@ START_TEST(a_directory_of_somebody_else_is_refused)
 }
 END_TEST
 
+START_TEST(the_first_usable_place_is_found)
+{
+	struct gp_ctl_places choice = {.uid = geteuid()};
+	char bad[128], tmp[128], path[GP_CTL_PATH_MAX], expected[256];
+
+	ck_assert_int_eq(mkdir(in_root("open"), 0700), 0);
+	ck_assert_int_eq(chmod(in_root("open"), 0755), 0);
+	snprintf(bad, sizeof(bad), "%s/open", root);
+	snprintf(tmp, sizeof(tmp), "%s", root);
+	choice.runtime_dir = bad;
+	choice.xdg_runtime_dir = "/nowhere/at/all";
+	choice.tmp_dir = tmp;
+	ck_assert_int_ge(gp_ctl_dir_find(&choice, path, sizeof(path)), 0);
+	snprintf(expected, sizeof(expected), "%s/gpupool-%u", root, (unsigned)geteuid());
+	ck_assert_str_eq(path, expected);
+	choice.tmp_dir = "/nowhere";
+	ck_assert_int_eq(gp_ctl_dir_find(&choice, path, sizeof(path)), -ENOENT);
+}
+END_TEST
+
 static const struct {
 	int error;
 	mode_t mode;
@@ -375,6 +395,7 @@ static Suite *proto_suite(void)
 	tcase_add_test(tc, a_link_is_not_followed);
 	tcase_add_test(tc, a_file_is_no_directory);
 	tcase_add_test(tc, a_directory_of_somebody_else_is_refused);
+	tcase_add_test(tc, the_first_usable_place_is_found);
 	tcase_add_loop_test(tc, an_unusable_directory_is_explained, 0, ROWS(explanations));
 	tcase_add_test(tc, a_path_of_200_characters_fits_an_address);
 	tcase_add_loop_test(tc, only_names_that_we_would_write_are_read, 0, ROWS(names));
