@@ -66,7 +66,6 @@ bool gp_state_read(void)
 	if (!atomic_load(&gp_state_mode)) {
 		struct gp_config *config = &gp_state.config;
 
-		gp_log_note_stderr();
 		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
 		limits = config->limit;
 		gp_addrmap_init(&gp_state.device_map);
@@ -78,6 +77,8 @@ bool gp_state_read(void)
 		gp_region_init(&config->regions);
 		gp_file_read_names(gp_config_environ());
 		gp_record_init(config->is_enabled ? config->record_file : NULL);
+		if (config->is_enabled)
+			gp_log_note_stderr();
 		if (gp_record_is_on() || gp_config_debug_is_on(&config->debug))
 			gp_set_unusual(GP_UNUSUAL_WATCHED);
 		if (config->is_free_synchronous)
