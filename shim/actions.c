@@ -16,6 +16,7 @@
 #include "debug.h"
 #include "debug_answer.h"
 #include "driver.h"
+#include "file.h"
 #include "ipc.h"
 #include "leaks.h"
 #include "limit.h"
@@ -98,19 +99,6 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_object_end(out);
 }
 
-static void read_command(char *text, size_t size)
-{
-	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	for (ssize_t i = 0; i + 1 < n; i++)
-		if (text[i] == '\0')
-			text[i] = ' ';
-}
-
 /* This looks at every block, which the counters spare whoever asks often. */
 static int take_callers(int argc, char **argv, struct gp_leaks *leaks, struct gp_json *out)
 {
@@ -143,7 +131,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 
 	if (r)
 		return r;
-	read_command(command, sizeof(command));
+	gp_file_read_command(command, sizeof(command));
 	gp_ctl_answer_begin(out, GP_CTL_status);
 	gp_json_string(out, "version", GPUPOOL_VERSION);
 	gp_json_i64(out, "pid", getpid());

@@ -46,6 +46,7 @@ static const size_t field_offset[GP_OPTION_COUNT] = {
 #define TYPE_OF_DEBUG        struct gp_config_debug
 #define TYPE_OF_REGIONS      struct gp_config_regions
 #define TYPE_OF_REPORT       char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_OOM_FILE     char[GP_CONFIG_VALUE_SIZE]
 #define TYPE_OF_DIRECTORY    char[GP_CONFIG_VALUE_SIZE]
 #define GP_OPTION(symbol, variable, option, type, field, ...)                                      \
 	_Static_assert(__builtin_types_compatible_p(                                               \
@@ -163,6 +164,17 @@ static int parse_report(const char *text, char *ret, struct gp_text_error *error
 	return 0;
 }
 
+static int parse_oom_file(const char *text, char *ret, struct gp_text_error *error)
+{
+	static const char *const words[] = {"auto", "off"};
+	int word = word_find("auto|off", text);
+
+	if (word < 0)
+		return parse_path(text, ret, error);
+	strcpy(ret, words[word]);
+	return 0;
+}
+
 /* field is what TYPE_OF_... says. Stored only on success. */
 static int parse_value(const struct gp_config_option *option, const char *text, void *field,
 	struct gp_text_error *error)
@@ -198,6 +210,8 @@ static int parse_value(const struct gp_config_option *option, const char *text, 
 		return gp_config_regions_parse(text, field, error);
 	case GP_CONFIG_REPORT:
 		return parse_report(text, field, error);
+	case GP_CONFIG_OOM_FILE:
+		return parse_oom_file(text, field, error);
 	case GP_CONFIG_DIRECTORY:
 		return parse_directory(text, field, error);
 	}

@@ -71,6 +71,7 @@ struct gp_config {
 	struct gp_config_debug debug;
 	struct gp_config_regions regions;
 	char report[GP_CONFIG_VALUE_SIZE]; /* "exit", or "exit:" and a file as gp_record_init() takes it; or empty */
+	char oom_file[GP_CONFIG_VALUE_SIZE]; /* "auto", "off", or a file as gp_file_expand() takes it */
 	char runtime_dir[GP_CONFIG_VALUE_SIZE]; /* empty if not set */
 
 	/* Why the limit is one of nothing, in one line; or empty */
@@ -95,7 +96,7 @@ enum gp_config_type {
 	GP_CONFIG_STACKS,
 	GP_CONFIG_DEBUG,
 	GP_CONFIG_REGIONS,
-	GP_CONFIG_REPORT,
+	GP_CONFIG_REPORT, GP_CONFIG_OOM_FILE,
 	GP_CONFIG_DIRECTORY,
 };
 

@@ -4,6 +4,7 @@
 #include "file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -148,4 +149,17 @@ int gp_file_write(int fd, const void *data, size_t length)
 		;
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	return r;
+}
+
+void gp_file_read_command(char *text, size_t size)
+{
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	for (ssize_t i = 0; i + 1 < n; i++)
+		if (text[i] == '\0')
+			text[i] = ' ';
 }

@@ -29,3 +29,6 @@ bool gp_file_expand(char *path, size_t size, const char *path_template);
  * 0 or -errno; what was written until then stays.
  */
 int gp_file_write(int fd, const void *data, size_t length);
+
+/* The process's own command line, as far as it goes; empty if it cannot be read. */
+void gp_file_read_command(char *text, size_t size);

@@ -8,6 +8,7 @@
 
 #include "context.h"
 #include "driver.h"
+#include "oom_file.h"
 #include "origin.h"
 #include "others.h"
 #include "region.h"
@@ -15,12 +16,13 @@
 
 /* Whoever runs into one error after the other is not slowed down: many blocks are not listed for each. */
 #define LIST_AGAIN_NS UINT64_C(1000000000)
+#define SAVE_AGAIN_NS UINT64_C(10000000)
 enum { FEW_BLOCKS = 10000 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_oom last;	   /* under the lock */
 static _Atomic uint64_t n_ooms;
-static uint64_t listed_ns; /* of who is busy */
+static uint64_t listed_ns, saved_ns; /* of who is busy */
 
 static void find_holders(struct gp_oom *oom)
 {
@@ -81,6 +83,15 @@ static bool is_listed(const struct gp_oom *oom)
 	       oom->stats.n_used_blocks + oom->stats.n_free_blocks < FEW_BLOCKS;
 }
 
+/* What a program runs into over and over does not cost it a file each time. */
+static bool is_saved(const struct gp_oom *oom)
+{
+	if (!is_told(oom->n) && oom->time_ns - saved_ns < SAVE_AGAIN_NS)
+		return false;
+	saved_ns = oom->time_ns;
+	return true;
+}
+
 static void gather(struct gp_oom *oom, struct gp_pool *pool)
 {
 	oom->time_ns = gp_driver_now_ns(NULL);
@@ -118,6 +129,8 @@ static void report(enum gp_oom_what what, int device, struct gp_pool *pool, uint
 	gp_mutex_lock(&lock);
 	last = oom;
 	gp_mutex_unlock(&lock);
+	if (is_saved(&oom))
+		gp_oom_save(&oom);
 	/* Of a limit that nobody could read it has been said already. */
 	if (is_told(n) && !*gp_state.config.limit_error)
 		gp_oom_say(&oom);

@@ -88,6 +88,9 @@ uint64_t gp_oom_others_bytes(const struct gp_oom *oom); /* of the device, that t
 /* oom_say.c: the lines. */
 void gp_oom_say(const struct gp_oom *oom);
 
+/* oom_json.c: the answer to "oom" about that one. 0, or -ENOMEM. No lock may be held. */
+int gp_oom_write(struct gp_json *out, const struct gp_oom *oom);
+
 /* The last one. */
 void gp_oom_last(struct gp_oom *ret);
 

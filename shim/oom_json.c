@@ -3,10 +3,13 @@
 
 /* The answer to "oom". */
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "driver.h"
+#include "file.h"
 #include "oom.h"
+#include "origin.h"
 #include "stack_json.h"
 
 static const char *name_of_what(enum gp_oom_what what)
@@ -148,23 +151,47 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	gp_json_object_end(out);
 }
 
+static void write_answer(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom *oom)
+{
+	char command[1024];
+
+	gp_file_read_command(command, sizeof(command));
+	gp_ctl_answer_begin(out, GP_CTL_oom);
+	gp_json_i64(out, "pid", getpid());
+	gp_json_string(out, "command", command);
+	gp_json_string(out, "version", GPUPOOL_VERSION);
+	gp_json_u64(out, "n_ooms", oom->n);
+	if (oom->n)
+		write_last(out, stacks, oom);
+	else
+		gp_json_null(out, "last");
+	gp_stack_json_objects(out, stacks);
+	gp_json_object_end(out);
+}
+
+/* Without a stack there is nothing to ask the loader, which may be at work in this thread. */
+static bool has_stacks(const struct gp_oom *oom)
+{
+	return oom->site || atomic_load(&gp_origin_mode);
+}
+
+int gp_oom_write(struct gp_json *out, const struct gp_oom *oom)
+{
+	struct gp_stack_json stacks = {0};
+
+	if (has_stacks(oom) && !gp_stack_json_init(&stacks))
+		return -ENOMEM;
+	write_answer(out, &stacks, oom);
+	gp_stack_json_deinit(&stacks);
+	return 0;
+}
+
 int gp_oom_answer(int argc, char **argv, struct gp_json *out)
 {
 	static struct gp_oom oom; /* the server answers one request at a time */
-	struct gp_stack_json stacks;
 
-	if (!gp_stack_json_init(&stacks))
-		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for it");
 	gp_oom_last(&oom);
-	gp_ctl_answer_begin(out, GP_CTL_oom);
-	gp_json_i64(out, "pid", getpid());
-	gp_json_u64(out, "n_ooms", oom.n);
-	if (oom.n)
-		write_last(out, &stacks, &oom);
-	else
-		gp_json_null(out, "last");
-	gp_stack_json_objects(out, &stacks);
-	gp_json_object_end(out);
-	gp_stack_json_deinit(&stacks);
+	if (gp_oom_write(out, &oom))
+		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for it");
 	return 0;
 }

@@ -11,12 +11,12 @@
 
 #include "caller.h"
 #include "log.h"
-#include "oom.h"
+#include "oom_file.h"
 #include "origin.h"
 #include "stack_text.h"
 #include "state.h"
 
-enum { CALLERS_SHOWN = 4 };
+enum { CALLERS_SHOWN = 4, WHERE_MAX = 1024 };
 
 typedef char amount[GP_AMOUNT_TEXT_MAX];
 
@@ -230,7 +230,7 @@ static const char *advice_of(const struct gp_oom *oom)
 
 void gp_oom_say(const struct gp_oom *oom)
 {
-	char what[64], stack[GP_STACK_TEXT_MAX];
+	char what[64], stack[GP_STACK_TEXT_MAX], where[WHERE_MAX];
 	amount asked;
 
 	if (oom->n == 1)
@@ -247,5 +247,5 @@ void gp_oom_say(const struct gp_oom *oom)
 	say_cause(oom);
 	if (oom->site)
 		gp_log(GP_LOG_WARN, "  asked at: %s", gp_stack_text(stack, oom->site));
-	gp_log(GP_LOG_WARN, "  next: gpupool-stat oom %d%s", (int)getpid(), advice_of(oom));
+	gp_log(GP_LOG_WARN, "  next: gpupool-stat oom %s%s", gp_oom_where(where, sizeof(where)), advice_of(oom));
 }

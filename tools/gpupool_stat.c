@@ -205,7 +205,7 @@ static unsigned takes_of(const char *name)
 
 	while (command->name && !(name && strcmp(command->name, name) == 0))
 		command++;
-	return command->takes & (STAT_TAKES_FILE | STAT_TAKES_WORDS | STAT_TAKES_VERB);
+	return command->takes & (STAT_TAKES_FILE | STAT_TAKES_WORDS | STAT_TAKES_VERB | STAT_TAKES_SAVED);
 }
 
 /* What is no process id. More than there may be are refused later. */
@@ -253,7 +253,8 @@ static bool parse(struct words *words, int argc, char **argv)
 	first = optind;
 	if (first < argc && (argv[first][0] < '0' || argv[first][0] > '9'))
 		words->name = argv[first++];
-	if (takes_of(words->name) == STAT_TAKES_FILE) {
+	if (takes_of(words->name) == STAT_TAKES_FILE ||
+		(takes_of(words->name) == STAT_TAKES_SAVED && first < argc && !is_number(argv[first]))) {
 		words->n_files = (size_t)(argc - first);
 		words->options.file = argv[first];
 		return true;
@@ -301,6 +302,10 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 	if (command->takes & STAT_TAKES_FILE && words->n_files != 1) {
 		stat_error(next, "%s takes one %s.", command->name,
 			strchr(command->synopsis, '|') ? "file or process id" : "file");
+		return false;
+	}
+	if (command->takes & STAT_TAKES_SAVED && words->n_files > 1) {
+		stat_error(next, "%s takes process ids, or one file.", command->name);
 		return false;
 	}
 	if (command->takes & STAT_TAKES_WORDS && (!words->options.n_pids || words->n_words > STAT_WORDS_MAX)) {

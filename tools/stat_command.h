@@ -39,6 +39,7 @@ enum {
 	STAT_TAKES_QUERY = 1 << 28,
 	STAT_TAKES_LEVELS = 1 << 29,
 	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,
+	STAT_TAKES_SAVED = 1 << 30, /* a file instead of process ids */
 	STAT_TAKES_VERB = 1 << 26, /* words behind the process id, or before it; the id may be missing */
 };
 

@@ -11,6 +11,7 @@
 
 #include "stat_leaks.h"
 #include "stat_report.h"
+#include "stat_saved.h"
 #include "stat_stack.h"
 #include "stat_text.h"
 #include "stat_watch.h"
@@ -231,16 +232,28 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	}
 }
 
+/*
+ * Of another user's saved report root reads no files by the names that are in it: those are the user's to choose, and
+ * no process of his is there any more that has them.
+ */
+static void forget_objects(const struct stat_process *process, bool is_saved)
+{
+	if (is_saved && process->uid != geteuid())
+		json_object_del(process->reply, "objects");
+}
+
 void stat_show_oom(const struct stat_process *process, const struct stat_options *options)
 {
 	const json_t *oom = json_object_get(process->reply, "last");
+	bool is_saved = json_is_true(json_object_get(process->reply, STAT_SAVED_KEY));
 	struct stat_stacks *stacks;
 
 	if (!json_is_object(oom)) {
 		puts("no out-of-memory error");
 		return;
 	}
-	stacks = stat_stacks_new(process->reply, process->pid, process->uid);
+	forget_objects(process, is_saved);
+	stacks = stat_stacks_new(process->reply, is_saved ? 0 : process->pid, process->uid);
 	print_last(process->reply, oom, stacks);
 	stat_stacks_free(stacks);
 }
@@ -279,18 +292,147 @@ struct shown {
 	const struct stat_options *options;
 };
 
+/* What was asked, and what the processes that were named have saved and cannot be asked for any more. */
+struct answers {
+	struct stat_survey all; /* shares all but the list with the survey */
+	size_t n_asked;
+	struct stat_saved *saved; /* one for each process behind those that were asked */
+};
+
+static void add_saved(struct answers *answers, pid_t pid)
+{
+	struct stat_saved *list;
+	size_t n = stat_saved_find(&answers->all, pid, &list);
+
+	if (n) {
+		answers->saved[answers->all.n_processes - answers->n_asked] = list[0];
+		answers->all.processes[answers->all.n_processes++] = list[0].process;
+	}
+	free(list);
+}
+
+static void init_answers(
+	struct answers *answers, const struct stat_survey *survey, const struct stat_options *options)
+{
+	size_t n_max = survey->n_processes + options->n_pids;
+
+	*answers = (struct answers){.all = *survey, .n_asked = survey->n_processes};
+	answers->all.processes = stat_alloc(calloc(n_max + 1, sizeof(*survey->processes)));
+	answers->saved = stat_alloc(calloc(options->n_pids + 1, sizeof(*answers->saved)));
+	for (size_t i = 0; i < survey->n_processes; i++)
+		answers->all.processes[i] = survey->processes[i];
+	for (size_t i = 0; i < options->n_pids; i++)
+		if (!stat_survey_find(survey, options->pids[i]))
+			add_saved(answers, options->pids[i]);
+}
+
+static void deinit_answers(struct answers *answers)
+{
+	for (size_t i = answers->n_asked; i < answers->all.n_processes; i++)
+		json_decref(answers->all.processes[i].reply);
+	free(answers->all.processes);
+	free(answers->saved);
+}
+
+/* "pid 7 has ended: python train.py" */
+static void show_saved_title(const struct stat_saved *saved)
+{
+	char command[256], clean[256];
+
+	snprintf(command, sizeof(command), "%.250s", stat_reply_text(saved->process.reply, "command"));
+	stat_clean(clean, sizeof(clean), command);
+	printf("pid %d %s: %s\n", (int)saved->process.pid,
+		saved->is_running ? "cannot be asked; this is what it has saved" : "has ended", clean);
+}
+
+static void show_text(const struct answers *answers, const struct shown *shown)
+{
+	struct stat_survey asked = answers->all;
+
+	asked.n_processes = answers->n_asked;
+	stat_command_show(&asked, shown->command, shown->options);
+	for (size_t i = answers->n_asked; i < answers->all.n_processes; i++) {
+		if (i)
+			putchar('\n');
+		show_saved_title(&answers->saved[i - answers->n_asked]);
+		stat_show_oom(&answers->all.processes[i], shown->options);
+	}
+}
+
+static void add_ended(struct stat_table *table, const struct stat_saved *saved)
+{
+	const json_t *last = json_object_get(saved->process.reply, "last");
+	char pid[16], age[STAT_TEXT_MAX], asked[STAT_TEXT_MAX], cause[32], command[256];
+	const char *cells[] = {pid, age, asked, cause, command};
+
+	snprintf(pid, sizeof(pid), "%d", (int)saved->process.pid);
+	stat_age(age, stat_reply_u64_or_0(last, "age_ns"));
+	stat_bytes(asked, stat_reply_u64_or_0(last, "asked_bytes"));
+	stat_clean(cause, sizeof(cause), stat_reply_text(last, "cause"));
+	stat_clean(command, sizeof(command), stat_reply_text(saved->process.reply, "command"));
+	stat_table_add(table, cells);
+}
+
+/* Those that have ended, in a line each. False if there is none. */
+static bool show_ended(const struct stat_survey *survey)
+{
+	static const char *const headings[] = {">PID", ">AGO", ">ASKED", "<CAUSE", "<COMMAND"};
+	struct stat_saved *list;
+	size_t n = stat_saved_find(survey, 0, &list);
+	struct stat_table *table = stat_table_new(headings, 5);
+
+	for (size_t i = 0; i < n; i++) {
+		add_ended(table, &list[i]);
+		json_decref(list[i].process.reply);
+	}
+	if (n) {
+		printf("%sEnded after an out-of-memory error; gpupool-stat oom PID shows it:\n",
+			survey->n_processes ? "\n" : "");
+		stat_table_print(table, stat_width());
+	}
+	stat_table_free(table);
+	free(list);
+	return n != 0;
+}
+
 static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 {
 	const struct shown *shown = arg;
+	const struct stat_options *options = shown->options;
+	struct answers answers;
+	enum stat_exit result;
 
-	if (shown->options->is_json) {
-		stat_report_json(survey, shown->options, shown->command->name);
-	} else {
-		stat_command_show(survey, shown->command, shown->options);
-		if (shown->options->n_pids)
-			show_others(survey, shown->options);
-	}
-	return stat_report_errors(survey, shown->options);
+	init_answers(&answers, survey, options);
+	if (options->is_json)
+		stat_report_json(&answers.all, options, shown->command->name);
+	else
+		show_text(&answers, shown);
+	if (!options->is_json && options->n_pids)
+		show_others(survey, options);
+	if (!options->is_json && !options->n_pids && show_ended(survey) && !survey->n_processes)
+		result = STAT_OK;
+	else
+		result = stat_report_errors(&answers.all, options);
+	deinit_answers(&answers);
+	return result;
+}
+
+static enum stat_exit run_saved(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_saved saved = {.process = {.uid = geteuid()}};
+
+	if (!stat_command_check_once(command, options, "FILE", STAT_FILE_IS_ONCE))
+		return STAT_USAGE;
+	saved.process.reply = stat_saved_read(options->file);
+	if (!saved.process.reply)
+		return STAT_FAILED;
+	saved.process.pid = (pid_t)stat_reply_u64_or_0(saved.process.reply, "pid");
+	if (options->is_json)
+		stat_report_print(saved.process.reply);
+	else
+		stat_show_oom(&saved.process, options);
+	json_decref(saved.process.reply);
+	return STAT_OK;
 }
 
 enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options)
@@ -298,6 +440,8 @@ enum stat_exit stat_oom_run(const struct stat_command *command, const struct sta
 	struct stat_question question = stat_command_question(command, options, "oom\n");
 	struct shown shown = {command, options};
 
+	if (options->file)
+		return run_saved(command, options);
 	return stat_watch(&question, options, show_answers, &shown);
 }
 

@@ -24,7 +24,7 @@ POOL_SYSTEM = {"assert.h", "errno.h", "inttypes.h", "limits.h", "pthread.h", "st
 
 # What tools may know of the library: its words, and no code that runs in the program.
 SHIM_FOR_TOOLS = {"clean.h", "compat.h", "config.h", "config_regions.h", "config_stacks.h", "ctl_abstract.h", "ctl_proto.h", "file.h", "job.h", "log.h",
-                  "record_format.h", "size.h"}
+                  "oom_name.h", "record_format.h", "size.h"}
 
 # What programs compile in, and the library answers. A file that is copied alone is as long as it has to be.
 PUBLIC = os.path.join("api", "gpupool.h")

@@ -124,7 +124,8 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
 		"GPUPOOL_RECORD=/tmp/%%%j/%r.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
 		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft",
-		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
+		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off",
+		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -350,6 +351,7 @@ static const struct {
 	{"GPUPOOL_REPORT=end", 0, NULL},
 	{"GPUPOOL_REPORT=exit:", 5, NULL},
 	{"GPUPOOL_REPORT=exit:%q", 5, NULL},
+	{"GPUPOOL_OOM_FILE=%q", 0, NULL},
 	{"GPUPOOL_RUNTIME_DIR=run", 0,
 		"GPUPOOL_RUNTIME_DIR: 'run' is not an absolute path (character 1): "
 		"start it with a slash; the default holds"},

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_saved.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/oom_name.h"
+#include "stat_spool.h"
+
+enum { FILE_MAX = 8 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
+
+/* The age was that at the time of writing. */
+static void renew_age(json_t *reply)
+{
+	json_t *last = json_object_get(reply, "last");
+	uint64_t then = stat_reply_u64_or_0(last, "time"), now = (uint64_t)time(NULL);
+
+	json_object_set_new(reply, STAT_SAVED_KEY, json_true());
+	if (json_is_object(last) && then)
+		json_object_set_new(last, "age_ns",
+			json_integer((json_int_t)(now > then ? (now - then) * UINT64_C(1000000000) : 0)));
+}
+
+/* An answer; or the only one of a list, which is what --json prints where no process was named. */
+static json_t *parse(const char *text, size_t length, char error[static STAT_ERROR_MAX])
+{
+	char unused[STAT_ERROR_MAX];
+	enum stat_exit ignored;
+	json_t *reply = stat_reply_parse(text, length, "oom", &ignored, error);
+	json_t *list = reply ? NULL : stat_reply_parse(text, length, "oom-list", &ignored, unused);
+	const json_t *processes = json_object_get(list, "processes");
+
+	if (json_array_size(processes) == 1 && json_is_object(json_array_get(processes, 0)))
+		reply = json_incref(json_array_get(processes, 0));
+	else if (list)
+		snprintf(error, STAT_ERROR_MAX, "has answers of %zu processes", json_array_size(processes));
+	json_decref(list);
+	if (reply)
+		renew_age(reply);
+	return reply;
+}
+
+json_t *stat_saved_read(const char *name)
+{
+	const char *path = stat_spool(name);
+	char error[STAT_ERROR_MAX];
+	json_t *reply = NULL;
+	FILE *file = path ? fopen(path, "re") : NULL;
+	char *text = file ? stat_alloc(malloc(FILE_MAX)) : NULL;
+	size_t n = file ? fread(text, 1, FILE_MAX, file) : 0;
+
+	if (!path)
+		return NULL;
+	if (!file || ferror(file))
+		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
+	else if (n == FILE_MAX)
+		stat_error(NULL, "%s is too long to be an answer.", name);
+	else if (!(reply = parse(text, n, error)))
+		stat_error("GPUPOOL_OOM_FILE=FILE, or gpupool-stat oom --json PID >FILE, makes one", "%s %s.", name,
+			error);
+	if (file)
+		fclose(file);
+	free(text);
+	return reply;
+}
+
+/* The text of a file in a directory, or NULL. */
+static char *read_in(const struct stat_dir *dir, const char *name, struct stat *ret_st)
+{
+	int fd = openat(dir->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	char *text = NULL;
+	ssize_t n = -1;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, ret_st) == 0 && S_ISREG(ret_st->st_mode) && ret_st->st_uid == dir->uid &&
+		ret_st->st_size <= GP_OOM_FILE_MAX) {
+		text = stat_alloc(malloc(GP_OOM_FILE_MAX + 1));
+		n = read(fd, text, GP_OOM_FILE_MAX);
+	}
+	close(fd);
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	return text;
+}
+
+static bool is_running(const struct stat_process *process)
+{
+	uint64_t start_ticks;
+	char state;
+
+	return gp_ctl_process_stat(process->pid, &start_ticks, &state) == 0 && state != 'Z' &&
+	       start_ticks == process->start_ticks;
+}
+
+/* Reads a report, if it is one that is looked for. */
+static bool take(struct stat_saved *saved, const struct stat_survey *survey, size_t dir, const char *name, pid_t pid)
+{
+	struct stat_process process = {.dir = dir, .uid = survey->dirs[dir].uid, .client.fd = -1};
+	char error[STAT_ERROR_MAX], *text;
+	struct stat st;
+
+	if (!gp_oom_name_parse(name, &process.pid, &process.start_ticks) || (pid && process.pid != pid))
+		return false;
+	*saved = (struct stat_saved){.is_running = is_running(&process)};
+	if (!pid && saved->is_running)
+		return false;
+	text = read_in(&survey->dirs[dir], name, &st);
+	if (!text)
+		return false;
+	strcpy(process.name, name);
+	process.reply = parse(text, strlen(text), error);
+	free(text);
+	saved->process = process;
+	saved->written = st.st_mtime;
+	return process.reply != NULL;
+}
+
+static void look_in(struct stat_saved *list, size_t *n, const struct stat_survey *survey, size_t dir, pid_t pid)
+{
+	int fd = openat(survey->dirs[dir].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!entries) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	for (int i = 0; i < ENTRIES_MAX && *n < SAVED_MAX && (entry = readdir(entries)); i++)
+		*n += take(&list[*n], survey, dir, entry->d_name, pid);
+	closedir(entries);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct stat_saved *one = a, *other = b;
+
+	if (one->written != other->written)
+		return one->written < other->written ? 1 : -1;
+	/* Of one second, the one that was started later. */
+	return (one->process.start_ticks < other->process.start_ticks) -
+	       (one->process.start_ticks > other->process.start_ticks);
+}
+
+size_t stat_saved_find(const struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
+{
+	struct stat_saved *list = stat_alloc(calloc(SAVED_MAX, sizeof(*list)));
+	size_t n = 0;
+
+	for (size_t i = 0; i < survey->n_dirs; i++)
+		look_in(list, &n, survey, i, pid);
+	if (n)
+		qsort(list, n, sizeof(*list), compare);
+	for (; pid && n > 1; n--)
+		json_decref(list[n - 1].process.reply);
+	*ret_list = list;
+	return n;
+}
