@@ -146,7 +146,7 @@ static const char *name_of_shortage(const struct gp_oom *oom)
 /* The limit or the device has no more, or others have it. */
 static void say_shortage(const struct gp_oom *oom)
 {
-	double percent = 100.0 * (double)oom->held_bytes / (double)gp_max(oom->usable_bytes, 1);
+	uint64_t permille = oom->held_bytes / gp_max(oom->usable_bytes / 1000, 1);
 	char largest[GP_STACK_TEXT_MAX + 64];
 	amount held, usable, missing, others;
 
@@ -158,17 +158,32 @@ static void say_shortage(const struct gp_oom *oom)
 			"the program holds %s",
 			gp_amount_text(others, gp_oom_others_bytes(oom)), held);
 	else if (gp_oom_is_full(oom))
-		gp_log(GP_LOG_WARN, "  cause: %s: the program itself holds %s of %s, %.1f %%%s", name_of_shortage(oom),
-			held, gp_amount_text(usable, oom->usable_bytes), percent, largest);
+		gp_log(GP_LOG_WARN, "  cause: %s: the program itself holds %s of %s, %" PRIu64 ".%" PRIu64 " %%%s",
+			name_of_shortage(oom), held, gp_amount_text(usable, oom->usable_bytes), permille / 10,
+			permille % 10, largest);
 	else
 		gp_log(GP_LOG_WARN, "  cause: %s: %s short even if all free memory were in one piece%s",
 			name_of_shortage(oom), gp_amount_text(missing, oom->missing_bytes), largest);
 }
 
+/* Small blocks and large ones do not share memory, so the largest piece may be large enough. */
+static void say_fragmentation(const struct gp_oom *oom)
+{
+	uint64_t short_by = oom->bytes - gp_min(oom->bytes, oom->largest_free_bytes);
+	amount all, largest, lacking;
+
+	gp_log(GP_LOG_WARN,
+		"  cause: fragmentation: %s are free between blocks that the program holds, "
+		"at most %s in one piece, %s%s",
+		gp_amount_text(all, oom->stats.cached_bytes), gp_amount_text(largest, oom->largest_free_bytes),
+		short_by ? gp_amount_text(lacking, short_by) : "",
+		short_by ? " too small" : "which is kept for blocks of other sizes");
+}
+
 static void say_cause(const struct gp_oom *oom)
 {
 	uint64_t rounding = oom->stats.used_bytes - gp_min(oom->least_bytes, oom->stats.used_bytes);
-	amount one, other;
+	amount one;
 
 	switch (oom->cause) {
 	case GP_OOM_BEYOND_DEVICE:
@@ -179,10 +194,7 @@ static void say_cause(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  cause: the request is larger than the limit");
 		break;
 	case GP_OOM_FRAGMENTED:
-		gp_log(GP_LOG_WARN,
-			"  cause: fragmentation: %s are free between blocks that the program holds, "
-			"at most %s in one piece",
-			gp_amount_text(one, oom->stats.cached_bytes), gp_amount_text(other, oom->largest_free_bytes));
+		say_fragmentation(oom);
 		break;
 	case GP_OOM_REFUSED:
 		gp_log(GP_LOG_WARN, "  cause: the driver refused, though it has %s free",

@@ -381,3 +381,37 @@ int gp_count_parse(const char *text, uint64_t *ret_count, struct gp_text_error *
 	*ret_count = count;
 	return 0;
 }
+
+/* In units of 1 << shift, times a factor. */
+static uint64_t scale(uint64_t bytes, unsigned shift, unsigned factor)
+{
+	uint64_t whole = bytes >> shift, rest = bytes & ((UINT64_C(1) << shift) - 1);
+
+	/* The product has to fit. */
+	if (shift > 50) {
+		rest >>= shift - 50;
+		shift = 50;
+	}
+	return whole * factor + ((rest * factor + (UINT64_C(1) << shift >> 1)) >> shift);
+}
+
+const char *gp_amount_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	uint64_t hundredths, tenths;
+	unsigned unit = 0;
+
+	/* What would be rounded to 1024 is 1 of the next unit. */
+	while (unit < 6 && bytes >= 1024 && bytes >= UINT64_C(2047) << (10 * unit) >> 1)
+		unit++;
+	hundredths = scale(bytes, 10 * unit, 100);
+	tenths = scale(bytes, 10 * unit, 10);
+	if (!unit || tenths > 999)
+		snprintf(text, GP_AMOUNT_TEXT_MAX, "%" PRIu64 " %s", scale(bytes, 10 * unit, 1), units[unit]);
+	else if (hundredths > 999)
+		snprintf(text, GP_AMOUNT_TEXT_MAX, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, units[unit]);
+	else
+		snprintf(text, GP_AMOUNT_TEXT_MAX, "%" PRIu64 ".%02" PRIu64 " %s", hundredths / 100, hundredths % 100,
+			units[unit]);
+	return text;
+}

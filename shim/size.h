@@ -73,3 +73,10 @@ int gp_count_parse(const char *text, uint64_t *ret_count, struct gp_text_error *
 
 /* Whether the length bytes at text are the (lower-case) word, in any case. */
 bool gp_text_is_word(const char *text, size_t length, const char *word);
+
+/*
+ * "1.50 GiB": three digits, rounded, and the same in every locale; 1000 to 1023 keep their four. Messages, screens and
+ * reports all write amounts so. Returns the text.
+ */
+enum { GP_AMOUNT_TEXT_MAX = 24 };
+const char *gp_amount_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes);

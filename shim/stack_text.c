@@ -49,24 +49,6 @@ const char *gp_stack_text(char text[static GP_STACK_TEXT_MAX], uint32_t site)
 	return text;
 }
 
-const char *gp_amount_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes)
-{
-	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	unsigned unit = 0;
-
-	if (bytes < 1024) {
-		snprintf(text, GP_AMOUNT_TEXT_MAX, "%" PRIu64 " B", bytes);
-		return text;
-	}
-	/* Of the unit, in hundredths: rounded down, so that nothing is called larger than it is. */
-	while (unit < 5 && bytes >> (10 * (unit + 2)))
-		unit++;
-	bytes >>= 10 * unit;
-	snprintf(text, GP_AMOUNT_TEXT_MAX, "%" PRIu64 ".%02" PRIu64 " %s", bytes >> 10, (bytes & 1023) * 100 >> 10,
-		units[unit]);
-	return text;
-}
-
 const char *gp_yield_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes)
 {
 	return gp_amount_text(text, bytes < GP_ALIGN ? 0 : bytes);

@@ -6,13 +6,12 @@
 
 #include <stdint.h>
 
-enum { GP_STACK_TEXT_MAX = 640, GP_AMOUNT_TEXT_MAX = 24 };
+#include "size.h"
+
+enum { GP_STACK_TEXT_MAX = 640 };
 
 /* "solver+0x11a9 < libgrid.so+0x4020 < ...": return addresses as their files have them. Returns the text. */
 const char *gp_stack_text(char text[static GP_STACK_TEXT_MAX], uint32_t site);
 
-/* "1.50 GiB". Returns the text. */
-const char *gp_amount_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes);
-
-/* The same of what a retry round has yielded: less than any block stands for what nobody can count. */
+/* gp_amount_text of what a retry round has yielded: less than any block stands for what nobody can count. */
 const char *gp_yield_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes);

@@ -16,7 +16,7 @@ const colour = name => getComputedStyle(document.documentElement).getPropertyVal
 function bytesText(bytes) {
 	const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 	let i = 0;
-	for (; bytes >= 1024 && i < units.length - 1; i++)
+	for (; bytes >= 1023.5 && i < units.length - 1; i++)
 		bytes /= 1024;
 	return (i && bytes < 100 ? bytes.toPrecision(3) : Math.round(bytes)) + ' ' + units[i];
 }

@@ -18,10 +18,13 @@
 
 enum { PARTS = 4000, REFUSED_MAX = 1000, EPISODES_MAX = 500 };
 
-/* Memory that ran out: from the driver's first refusal until the allocation is served, or fails. */
+/*
+ * Memory that ran out: from the driver's first refusal until the allocation is served, or fails. Where a limit forbids
+ * it the driver is not asked at all, and only the failure is seen.
+ */
 struct episode {
 	bool is_open;
-	uint64_t ns, asked_bytes, returned_bytes, n_denied;
+	uint64_t ns, returned_bytes, n_denied;
 	uint32_t thread;
 };
 
@@ -64,35 +67,39 @@ static bool has_place(const struct history_event *event)
 	return event->addr && event->kind <= HISTORY_BLOCK_GONE;
 }
 
-static void end_episode(struct first_walk *w, const struct history_event *event, bool is_served)
+/* What was asked for is what the program asked for: the driver is asked for more, or for less in a second attempt. */
+static void add_episode(
+	struct first_walk *w, const struct episode *e, const struct history_event *event, bool is_served)
 {
-	struct episode *e = &w->episodes[event->memory];
 	char name[STAT_ERROR_MAX];
 
-	e->is_open = false;
 	if (w->n_episodes++ >= EPISODES_MAX)
 		return;
 	json_array_append_new(w->done,
 		stat_alloc(json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:b}", "ns", (json_int_t)e->ns, "took_ns",
 			(json_int_t)(event->ns - e->ns), "thread", (json_int_t)e->thread, "memory",
-			report_memory_name(name, event->memory), "asked_bytes", (json_int_t)e->asked_bytes, "n_denied",
-			(json_int_t)e->n_denied, "returned_bytes", (json_int_t)e->returned_bytes, "is_served",
-			(int)is_served)));
+			report_memory_name(name, event->memory), "asked_bytes", (json_int_t)event->requested_bytes,
+			"n_denied", (json_int_t)e->n_denied, "returned_bytes", (json_int_t)e->returned_bytes,
+			"is_served", (int)is_served)));
 }
 
 static void follow_episode(struct first_walk *w, const struct history_event *event)
 {
+	const struct episode fresh = {.is_open = true, .ns = event->ns, .thread = event->thread};
 	struct episode *e = &w->episodes[event->memory];
+	bool is_its_own = e->is_open && event->thread == e->thread;
 
 	if (event->kind == HISTORY_DENIED) {
 		if (!e->is_open)
-			*e = (struct episode){true, event->ns, event->bytes, 0, 0, event->thread};
+			*e = fresh;
 		e->n_denied++;
 	} else if (e->is_open && event->kind == HISTORY_SEGMENT_GONE && !event->is_own) {
 		e->returned_bytes += event->bytes;
-	} else if (e->is_open && event->thread == e->thread &&
-		   (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)) {
-		end_episode(w, event, event->kind == HISTORY_BLOCK_NEW);
+	} else if (is_its_own && (event->kind == HISTORY_BLOCK_NEW || event->kind == HISTORY_REFUSED)) {
+		add_episode(w, e, event, event->kind == HISTORY_BLOCK_NEW);
+		e->is_open = false;
+	} else if (event->kind == HISTORY_REFUSED) {
+		add_episode(w, &fresh, event, false);
 	}
 }
 

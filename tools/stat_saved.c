@@ -34,8 +34,8 @@ static json_t *parse(const char *text, size_t length, char error[static STAT_ERR
 {
 	char unused[STAT_ERROR_MAX];
 	enum stat_exit ignored;
-	json_t *reply = stat_reply_parse(text, length, "oom", &ignored, error);
-	json_t *list = reply ? NULL : stat_reply_parse(text, length, "oom-list", &ignored, unused);
+	json_t *reply = stat_reply_parse(text, length, "oom", STAT_VALUES_MAX, &ignored, error);
+	json_t *list = reply ? NULL : stat_reply_parse(text, length, "oom-list", STAT_VALUES_MAX, &ignored, unused);
 	const json_t *processes = json_object_get(list, "processes");
 
 	if (json_array_size(processes) == 1 && json_is_object(json_array_get(processes, 0)))

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "shim/size.h"
 #include "stat_name.h"
 #include "stat_say.h"
 
@@ -26,16 +27,7 @@ static void print_three(char *text, size_t size, double value, const char *unit)
 
 void stat_bytes(char text[static STAT_TEXT_MAX], uint64_t bytes)
 {
-	double value = (double)bytes;
-	unsigned unit = 0;
-
-	if (bytes < 1024) {
-		snprintf(text, STAT_TEXT_MAX, "%" PRIu64 " B", bytes);
-		return;
-	}
-	for (; value >= 1023.5 && unit < 6; unit++)
-		value /= 1024;
-	print_three(text, STAT_TEXT_MAX, value, units[unit]);
+	gp_amount_text(text, bytes);
 }
 
 void stat_bytes_julia(char text[static STAT_TEXT_MAX], uint64_t bytes)

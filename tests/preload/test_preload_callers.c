@@ -198,7 +198,7 @@ START_TEST(a_report_at_exit_names_who_still_holds_memory)
 	const char *const env[] = {"GPUPOOL_REPORT=exit", NULL};
 
 	play("app_sites", "ends", env, NULL);
-	check_in(play_err, "  library: 1.01 MiB in 6 blocks: app_sites\n");
+	check_in(play_err, "  library: 1.02 MiB in 6 blocks: app_sites\n");
 }
 END_TEST
 

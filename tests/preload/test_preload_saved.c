@@ -124,6 +124,34 @@ START_TEST(the_setting_chooses_the_file_or_none)
 }
 END_TEST
 
+/* A segment of the pool's is larger than what was asked for, and the driver is not asked for what a limit forbids. */
+START_TEST(the_message_the_screen_and_the_report_of_a_recording_say_the_same)
+{
+	static const char *const env[][3] = {
+		{"GPUPOOL_RECORD=recording", "GPUPOOL_LIMIT=200MiB"},
+		{"GPUPOOL_RECORD=recording", "SIMGPU_MEMORY=204MiB"}};
+	static char page[1 << 20];
+	char name[256], words[300];
+	FILE *file;
+
+	play("app_short", "sieve", env[_i]);
+	check_in(play_err, "out of memory on device 0: asked for 4.00 MiB\n");
+	ck_assert_uint_eq(count_files(".oom", name), 1);
+	snprintf(words, sizeof(words), "oom ./%s", name);
+	ck_assert_int_eq(stat_says(words), 0);
+	check_in(said, " on device 0: asked for 4.00 MiB\n");
+	ck_assert_int_eq(stat_says("report recording -o page.html"), 0);
+	file = fopen("page.html", "r");
+	ck_assert_ptr_nonnull(file);
+	page[fread(page, 1, sizeof(page) - 1, file)] = '\0';
+	fclose(file);
+	check_in(page, "\"episodes\":[{");
+	ck_assert_uint_eq(play_number(strstr(page, "\"episodes\":[{"), "asked_bytes"), 4 * MIB);
+	check_in(strstr(page, "\"episodes\":[{"), "\"is_served\":false");
+	ck_assert_uint_eq(play_number(strstr(page, "\"refused\":[{"), "asked_bytes"), 4 * MIB);
+}
+END_TEST
+
 static void put(const char *name, const char *text)
 {
 	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -206,6 +234,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, the_report_of_an_out_of_memory_outlives_its_process);
 	tcase_add_test(tc, the_report_is_of_the_last_error_and_names_call_sites);
 	tcase_add_test(tc, the_setting_chooses_the_file_or_none);
+	tcase_add_loop_test(tc, the_message_the_screen_and_the_report_of_a_recording_say_the_same, 0, 2);
 	tcase_add_test(tc, no_link_is_followed);
 	tcase_add_test(tc, where_no_directory_is_usable_there_is_no_file_and_one_line_for_who_wants_to_know);
 	tcase_add_test(tc, the_newest_reports_stay_and_other_files_are_left_alone);

@@ -224,27 +224,31 @@ static const struct {
 	const char *env[4], *scenario, *cause, *says[2];
 } messages[] = {
 	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm"}, "leak", "full",
-		{"cause: the device is full: the program itself holds 198.25 MiB of ",
-			"; the largest holder has 198.25 MiB: app_short\n"}},
+		{"cause: the device is full: the program itself holds 198 MiB of ",
+			"; the largest holder has 198 MiB: app_short\n"}},
 	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm", "GPUPOOL_STACKS=8"}, "leak", "full",
-		{"cause: the device is full: the program itself holds 198.25 MiB of ",
-			"; the largest holder has 198.25 MiB: app_short+0x"}},
+		{"cause: the device is full: the program itself holds 198 MiB of ",
+			"; the largest holder has 198 MiB: app_short+0x"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "too-large", "limited",
-		{"cause: the limit is reached: 70.00 MiB short even if all free memory were in one piece; the largest "
-		 "holder has 120.00 MiB: app_short\n",
+		{"cause: the limit is reached: 70.0 MiB short even if all free memory were in one piece; the largest "
+		 "holder has 120 MiB: app_short\n",
 			" tells more; GPUPOOL_LIMIT sets the limit\n"}},
 	{{"SIMGPU_MEMORY=500MiB", "SIMGPU_CONTEXT_MEMORY=300MiB", "GPUPOOL_POOL=vmm"}, "leak", "others",
-		{"cause: the device is full: other processes, or CUDA itself, use 300.00 MiB of it; the program holds "
-		 "198.25 MiB\n",
+		{"cause: the device is full: other processes, or CUDA itself, use 300 MiB of it; the program holds "
+		 "198 MiB\n",
 			" tells more; nvidia-smi lists the processes on the device\n"}},
 	{{"SIMGPU_FAULT=cuMemAlloc_v2:3+=2"}, "leak", "refused",
-		{"cause: the driver refused, though it has 15.9", " GiB free"}},
+		{"cause: the driver refused, though it has 16.0", " GiB free"}},
 	{{"GPUPOOL_LIMIT=" LIMIT, "GPUPOOL_POOL=binned"}, "leak", "rounded",
-		{"cause: rounding: the pool type binned takes 49.80 MiB more than the program asked for\n",
+		{"cause: rounding: the pool type binned takes 49.8 MiB more than the program asked for\n",
 			" tells more; GPUPOOL_RECORD=FILE and gpupool-stat replay FILE compare the pool types\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "sieve", "fragmented",
-		{"cause: fragmentation: 22.00 MiB are free between blocks that the program holds, at most 3.99 MiB in "
-		 "one piece\n",
+		{"cause: fragmentation: 22.0 MiB are free between blocks that the program holds, at most 4.00 MiB in "
+		 "one piece, 512 B too small\n",
+			" shows the blocks in the way; GPUPOOL_POOL=vmm can move free memory together\n"}},
+	{{"GPUPOOL_LIMIT=" LIMIT}, "leak-beside-work", "fragmented",
+		{"cause: fragmentation: 36.5 MiB are free between blocks that the program holds, at most 14.5 MiB in "
+		 "one piece, which is kept for blocks of other sizes\n",
 			" shows the blocks in the way; GPUPOOL_POOL=vmm can move free memory together\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "small-survivors", "fragmented", {" shows the blocks in the way\n", "next: "}},
 	/* As the program had them, vmm is not to be had. */

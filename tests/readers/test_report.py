@@ -40,9 +40,10 @@ def make_recording():
     r = Recording().pool(0)
     r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, 4 * MIB + 1, 0).put("ALLOC", BASE + 8 * MIB, 8 * MIB, 0)
     r.put("RESERVE", BASE + 64 * MIB, 2 * MIB, 0)
-    r.put("RESERVE", BASE + 128 * MIB, 40 * MIB, -12).put("RELEASE", BASE + 64 * MIB, 0, 0)
+    r.put("RESERVE", BASE + 128 * MIB, 50 * MIB, -12).put("RELEASE", BASE + 64 * MIB, 0, 0)
     r.put("RESERVE", BASE + 128 * MIB, 40 * MIB, 0).put("ALLOC", BASE + 128 * MIB, 40 * MIB, 0)
-    r.put("RESERVE", 0, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12).put("FREE", BASE, 0, 0)
+    r.put("RESERVE", 0, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12).put("ALLOC", 0, 3 * MIB, -12)
+    r.put("FREE", BASE, 0, 0)
     r.pool(1, pinned=1, kind=2).put("RESERVE", 512 * MIB, MIB, 0).put("ALLOC", 512 * MIB, MIB, 0)
     return r.put("EXIT").save(path("made.rec"))
 
@@ -100,10 +101,13 @@ def its_facts_are_those_of_the_recording():
     device, pinned = facts["memories"]
     assert (device["name"], device["peak_reserved_bytes"]) == ("device 0", 60 * MIB)
     assert device["peak_used_bytes"] == 52 * MIB + 512 and pinned["peak_used_bytes"] == MIB
-    first, second = facts["episodes"]
+    first, second, third = facts["episodes"]
+    # What the program asked for, not the driver allocation that it was to be cut from.
     assert (first["asked_bytes"], first["returned_bytes"], first["is_served"]) == (40 * MIB, 2 * MIB, True)
     assert (second["asked_bytes"], second["n_denied"], second["is_served"]) == (1 << 40, 1, False)
-    assert [moment["asked_bytes"] for moment in facts["refused"]] == [1 << 40]
+    # A limit forbids it, and the driver is not asked.
+    assert (third["asked_bytes"], third["n_denied"], third["is_served"]) == (3 * MIB, 0, False)
+    assert [moment["asked_bytes"] for moment in facts["refused"]] == [1 << 40, 3 * MIB]
 
 
 def its_events_are_the_last_behind_what_there_was_before():

@@ -383,6 +383,39 @@ START_TEST(a_bad_count_is_refused_at_the_offending_character)
 }
 END_TEST
 
+static const struct {
+	uint64_t bytes;
+	const char *text;
+} amounts[] = {
+	{0, "0 B"},
+	{1, "1 B"},
+	{1023, "1023 B"},
+	{1024, "1.00 KiB"},
+	{1500, "1.46 KiB"},
+	{10234, "9.99 KiB"},
+	{10235, "10.0 KiB"},
+	{102348, "99.9 KiB"},
+	{102349, "100 KiB"},
+	{1023 * KIB, "1023 KiB"},
+	{1023 * KIB + 511, "1023 KiB"},
+	{1023 * KIB + 512, "1.00 MiB"},
+	{2 * MIB + 128 * KIB, "2.13 MiB"}, /* half a unit is rounded up, as a browser does */
+	{3 * MIB + 4096, "3.00 MiB"},
+	{80 * GIB, "80.0 GiB"},
+	{1500 * TIB, "1.46 PiB"},
+	{UINT64_C(1) << 60, "1.00 EiB"},
+	{UINT64_MAX, "16.0 EiB"},
+};
+
+START_TEST(an_amount_is_written_with_three_digits)
+{
+	char text[GP_AMOUNT_TEXT_MAX];
+
+	ck_assert_ptr_eq(gp_amount_text(text, amounts[_i].bytes), text);
+	ck_assert_str_eq(text, amounts[_i].text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("size");
@@ -392,6 +425,7 @@ int main(void)
 	ADD_ROWS(tc, good_sizes, a_good_size_is_read);
 	ADD_ROWS(tc, bad_sizes, a_bad_size_is_refused_at_the_offending_character);
 	ADD_ROWS(tc, formats, a_size_is_written_so_that_it_reads_back_as_itself);
+	ADD_ROWS(tc, amounts, an_amount_is_written_with_three_digits);
 	ADD_ROWS(tc, good_lists, a_limit_list_gives_each_device_its_limit);
 	ADD_ROWS(tc, bad_lists, a_bad_limit_list_is_refused_at_the_offending_character);
 	ADD_ROWS(tc, shares, a_percentage_is_rounded_down);
