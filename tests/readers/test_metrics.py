@@ -189,20 +189,27 @@ def the_exporter_serves_what_is_asked_for():
 
 def who_says_nothing_or_reads_nothing_holds_up_nobody():
     with Process() as process, exporter(process) as port, contextlib.ExitStack() as stack:
-        for part in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50) * 8:
+        for part in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50) * 8:
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             client.sendall(part)
         assert "gpupool_up" in fetch(port)[1]
 
 
-def among_too_many_connections_those_that_came_before_are_served():
+def where_others_hold_all_connections_a_new_one_is_served():
     with Process() as process, exporter(process) as port, contextlib.ExitStack() as stack:
-        first = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
-        for _ in range(100):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
-        first.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        answer = first.makefile("rb").readline()
-        assert answer.split()[1] == b"200", answer
+        for nth in range(100):
+            client = stack.enter_context(socket.socket())
+            client.bind(("127.0.0.%d" % (2 + nth % 3), 0))
+            client.connect(("127.0.0.1", port))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert "gpupool_up" in fetch(port)[1]
+
+
+def a_name_as_the_host_is_refused_on_a_loopback_address():
+    with Process() as process, exporter(process) as port:
+        assert fetch(port, headers={"Host": "attacker.example"})[0].status == 421
+    with Process() as process, exporter(process, "0.0.0.0:0", "0.0.0.0") as port:
+        assert fetch(port, headers={"Host": "node17.example"})[0].status == 200
 
 
 def a_process_that_is_gone_is_gone_from_the_metrics():
@@ -390,7 +397,8 @@ readers.main([
     what_follows_the_program_in_its_command_is_not_told,
     the_exporter_serves_what_is_asked_for,
     who_says_nothing_or_reads_nothing_holds_up_nobody,
-    among_too_many_connections_those_that_came_before_are_served,
+    where_others_hold_all_connections_a_new_one_is_served,
+    a_name_as_the_host_is_refused_on_a_loopback_address,
     a_process_that_is_gone_is_gone_from_the_metrics,
     without_a_host_it_serves_this_machine_alone,
     a_host_with_colons_stands_in_brackets,
