@@ -41,13 +41,24 @@ static json_t *parse_saved(const char *text, size_t length, char error[static ST
 	return reply;
 }
 
+/* Room for all of the file, and for a byte more, so that its end is seen. */
+static size_t room_for(FILE *file)
+{
+	struct stat st;
+
+	if (fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || st.st_size >= FILE_MAX)
+		return FILE_MAX;
+	return (size_t)st.st_size + 1;
+}
+
 json_t *stat_leaks_read(const char *path, const char *name)
 {
 	char error[STAT_ERROR_MAX];
 	json_t *reply = NULL;
 	FILE *file = fopen(path, "re");
-	char *text = file ? stat_alloc(malloc(FILE_MAX)) : NULL;
-	size_t n = file ? fread(text, 1, FILE_MAX, file) : 0;
+	size_t room = file ? room_for(file) : 0;
+	char *text = file ? stat_alloc(malloc(room)) : NULL;
+	size_t n = file ? fread(text, 1, room, file) : 0;
 
 	if (!file || ferror(file))
 		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "screen.h"
 #include "sockets.h"
 #include "tools/stat_check.h"
 #include "tools/stat_command.h"
@@ -43,114 +44,15 @@ enum {
  * Of what is printed: so much in any case, which is 64 devices of three processes, and so much for
  * each byte that was said ("{}," is a row of a table).
  */
-enum { PRINTED_BASE = 256 << 10, PRINTED_FACTOR = 64, KEPT_MAX = 8 << 20 };
-
-struct screen {
-	FILE *file;
-	size_t n_bytes;
-	unsigned left; /* bytes of a character that are still to come */
-	uint32_t character, least;
-	bool keeps; /* for JSON */
-};
-
-static struct screen screens[2];
-static char kept[KEPT_MAX];
-static size_t n_kept;
-
-static void check_character(uint32_t c)
-{
-	FUZZ_CHECK(c == '\n' || c >= 0x20, "control character U+%04X", (unsigned)c);
-	FUZZ_CHECK(c < 0x7f || c > 0x9f, "control character U+%04X", (unsigned)c);
-	FUZZ_CHECK(c < 0xd800 || c > 0xdfff, "surrogate U+%04X", (unsigned)c);
-	FUZZ_CHECK(c <= 0x10ffff, "no character U+%06X", (unsigned)c);
-	FUZZ_CHECK(c != 0x061c && c != 0x200e && c != 0x200f && (c < 0x2028 || c > 0x202e) &&
-			   (c < 0x2066 || c > 0x2069),
-		"mark that turns or breaks a line: U+%04X", (unsigned)c);
-}
-
-static void check_byte(struct screen *screen, unsigned char c)
-{
-	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-
-	if (screen->left) {
-		FUZZ_CHECK((c & 0xc0) == 0x80, "byte %02x inside a character", c);
-		screen->character = screen->character << 6 | (c & 0x3f);
-		if (--screen->left)
-			return;
-		FUZZ_CHECK(screen->character >= screen->least, "U+%04X is longer than need be",
-			(unsigned)screen->character);
-		check_character(screen->character);
-		return;
-	}
-	FUZZ_CHECK(c < 0x80 || (c >= 0xc0 && c < 0xf8), "byte %02x begins no character", c);
-	screen->left = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
-	screen->least = least[screen->left];
-	screen->character = screen->left ? c & (0x3fu >> screen->left) : c;
-	if (!screen->left)
-		check_character(c);
-}
-
-static ssize_t print(void *cookie, const char *bytes, size_t n)
-{
-	struct screen *screen = cookie;
-
-	for (size_t i = 0; i < n; i++)
-		check_byte(screen, (unsigned char)bytes[i]);
-	screen->n_bytes += n;
-	if (screen->keeps && n <= KEPT_MAX - n_kept) {
-		memcpy(kept + n_kept, bytes, n);
-		n_kept += n;
-	}
-	return (ssize_t)n;
-}
-
-static void begin_screen(struct screen *screen, bool keeps)
-{
-	if (!screen->file)
-		screen->file = fopencookie(screen, "w", (cookie_io_functions_t){.write = print});
-	fuzz_require(screen->file != NULL, "no stream");
-	screen->n_bytes = 0;
-	screen->left = 0;
-	screen->keeps = keeps;
-}
-
-static void end_screen(struct screen *screen)
-{
-	size_t most = PRINTED_BASE + PRINTED_FACTOR * sockets_bytes();
-
-	fflush(screen->file);
-	FUZZ_CHECK(!screen->left, "the output ends within a character");
-	FUZZ_CHECK(screen->n_bytes <= most, "%zu bytes were said, and %zu printed", sockets_bytes(), screen->n_bytes);
-}
-
-/* Either nothing, or one object. */
-static void check_json(void)
-{
-	json_t *object;
-
-	if (!n_kept)
-		return;
-	object = json_loadb(kept, n_kept, JSON_REJECT_DUPLICATES, NULL);
-	FUZZ_CHECK(json_is_object(object), "no JSON: %.*s", (int)n_kept, kept);
-	FUZZ_CHECK(memchr(kept, '\n', n_kept) == kept + n_kept - 1, "JSON on more than a line");
-	json_decref(object);
-}
+enum { PRINTED_BASE = 256 << 10, PRINTED_FACTOR = 64 };
 
 static enum stat_exit run(const struct stat_command *command, const struct stat_options *options)
 {
-	FILE *own_out = stdout, *own_err = stderr;
 	enum stat_exit result;
 
-	n_kept = 0;
-	begin_screen(&screens[0], options->is_json);
-	begin_screen(&screens[1], false);
-	stdout = screens[0].file;
-	stderr = screens[1].file;
+	screens_begin(options->is_json);
 	result = command->run(command, options);
-	end_screen(&screens[0]);
-	end_screen(&screens[1]);
-	stdout = own_out;
-	stderr = own_err;
+	screens_end(PRINTED_BASE + PRINTED_FACTOR * sockets_bytes());
 	return result;
 }
 
@@ -281,7 +183,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_result(command, &options, result);
 	/* Only process ids: those are the same in both. */
 	if (options.is_json && !(options.is_quiet && command->takes & STAT_TAKES_QUIET))
-		check_json();
+		screens_check_json();
 	sockets_close();
 	return 0;
 }

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Files that somebody hands to gpupool-stat replay. The first byte chooses the kind of pool, the reuse and the limit,
+ * the rest is a recording, a trace, or anything, whole or behind the title of a recording. Whatever it says, the
+ * allocator's own checks hold, what is printed is bounded and clean, and the same file has the same result again.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "screen.h"
+#include "tools/replay.h"
+#include "tools/replay_read.h"
+#include "tools/stat_command.h"
+
+enum { HAS_TITLE = 1 << 7, IS_LIMITED = 1 << 6, IS_JSON = 1 << 5, PRINTED_MAX = 64 << 10 };
+
+static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm", NULL};
+static const char *const reuses[] = {"auto", "ordered", "completed"};
+
+static void run(const struct stat_options *options)
+{
+	enum stat_exit result;
+
+	screens_begin(true);
+	result = replay_command(NULL, options);
+	screens_end(PRINTED_MAX);
+	FUZZ_CHECK(result == STAT_OK || result == STAT_FAILED, "exit code %d", (int)result);
+}
+
+/* Twice, with the same output. */
+static void replay(const struct stat_options *options)
+{
+	const char *text;
+	char *first;
+	size_t n_first, n;
+
+	run(options);
+	if (options->is_json)
+		screens_check_json();
+	text = screens_kept(&n_first);
+	first = malloc(n_first + 1);
+	fuzz_require(first != NULL, "no memory");
+	memcpy(first, text, n_first);
+	run(options);
+	text = screens_kept(&n);
+	FUZZ_CHECK(n == n_first && memcmp(text, first, n) == 0, "another result: %.*s", (int)n, text);
+	free(first);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_input in = {data, data + size};
+	unsigned choice = fuzz_byte(&in);
+	int fd = memfd_create("input", MFD_CLOEXEC);
+	char path[64];
+	struct stat_options options = {
+		.file = path,
+		.is_json = choice & IS_JSON,
+		.limit = choice & IS_LIMITED ? "1MiB" : NULL,
+		.pool = kinds[choice % 6],
+		.reuse = reuses[choice / 6 % 3],
+	};
+
+	fuzz_require(fd >= 0, "no file");
+	if (choice & HAS_TITLE)
+		fuzz_require(write(fd, GP_RECORD_TITLE, strlen(GP_RECORD_TITLE)) > 0, "no room");
+	fuzz_require(write(fd, in.at, (size_t)(in.end - in.at)) == in.end - in.at, "no room");
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	replay(&options);
+	close(fd);
+	return 0;
+}
