@@ -29,7 +29,7 @@ static struct replay_memory *memory_of(struct replay_state *run, const struct re
 
 	if (!*memory) {
 		*memory = stat_alloc(calloc(1, sizeof(**memory)));
-		replay_memory_init(*memory, e->values[5], limit);
+		replay_memory_init(*memory, gp_min(e->values[5], REPLAY_CAPACITY_MAX), limit);
 	}
 	atomic_store(&(*memory)->budget.limit_bytes, limit);
 	return *memory;
@@ -75,7 +75,7 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 		.kind = kind_of(run, e->values[2] != 0),
 		.granule = e->values[4],
 		.page_bytes = page_bytes(e),
-		.capacity_bytes = e->values[5],
+		.capacity_bytes = gp_min(e->values[5], REPLAY_CAPACITY_MAX),
 		.pending_bytes_max = e->values[7],
 		.reserve_bytes = e->values[9],
 		.oom_wait_ns = gp_min(e->values[10], OOM_WAIT_MAX_NS),

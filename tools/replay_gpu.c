@@ -170,6 +170,8 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	const struct replay_event *e = take(p, GP_RECORD_RESERVE, bytes);
 	int r = result_of(e, 2, has_room(p, bytes) ? 0 : -ENOMEM);
 
+	if (!r && bytes > OWN_ADDRESSES_END - m->next_address)
+		r = -ENOMEM;
 	if (r)
 		return r;
 	*ret_addr = find_address(m, e, bytes);
@@ -308,6 +310,8 @@ static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct replay_memory *m = ((struct replay_pool *)arg)->memory;
 
+	if (bytes > OWN_ADDRESSES_END - m->next_address)
+		return -ENOMEM;
 	*ret_addr = m->next_address;
 	m->next_address += bytes;
 	return 0;

@@ -23,7 +23,6 @@ enum { BUFFER_SIZE = 1 << 16, FIELDS_SANE = 64, LINE_MAX_BYTES = 100 };
 
 /* Of device memory. The kind vmm has a table with an entry for each granule, so that a small one makes it large. */
 #define DEVICE_GRANULE_MIN (UINT64_C(2) << 20)
-#define CAPACITY_MAX	   (UINT64_C(1) << 50)
 
 /* The pool of a text: a large device, and what gpupool would do there if nothing is set. */
 #define TEXT_GRANULE  (UINT64_C(2) << 20)
@@ -229,7 +228,7 @@ static bool is_pool_sane(const struct replay_file *file, const uint64_t *values)
 
 	return values[0] == file->n_pools && values[12] <= file->n_pools && values[3] <= KIND_MAX &&
 	       granule >= (is_pinned ? GRANULE_MIN : DEVICE_GRANULE_MIN) && granule <= GRANULE_MAX &&
-	       !(granule & (granule - 1)) && (capacity <= CAPACITY_MAX || capacity == UINT64_MAX);
+	       !(granule & (granule - 1)) && (capacity <= REPLAY_CAPACITY_MAX || capacity == UINT64_MAX);
 }
 
 /* Counts the driver's answers since the program's last call. */

@@ -24,6 +24,9 @@ enum { REPLAY_ERROR_MAX = 256 };
 #define REPLAY_ANSWERS_MAX 1048576 /* of the driver, from one call of the program to the next */
 #define REPLAY_BLOCKS_MAX  8388608 /* at a time */
 
+/* Of one memory, several times that of the largest device; managed memory has the capacity UINT64_MAX. */
+#define REPLAY_CAPACITY_MAX (UINT64_C(1) << 41)
+
 /* As a part of a message. */
 #define REPLAY_MORE_THAN(n)  REPLAY_MORE_THAN_(n)
 #define REPLAY_MORE_THAN_(n) "more than " #n " "

@@ -126,8 +126,8 @@ def granules_of_512_bytes():
     return begin(pool(granule=512, capacity=1 << 44)) + blocks(1)
 
 
-def more_memory_than_there_are_addresses():
-    return begin(pool(capacity=1 << 51)) + blocks(1)
+def more_memory_than_a_device_has():
+    return begin(pool(capacity=(1 << 41) + 1)) + blocks(1)
 
 
 # Refused where the last record of each begins, with that in the message.
@@ -137,7 +137,7 @@ REFUSED = (
     (too_many_answers, "more than 1048576 answers of the driver to one call"),
     (too_many_blocks, "more than 8388608 blocks at a time"),
     (granules_of_512_bytes, "it is damaged at byte 20"),
-    (more_memory_than_there_are_addresses, "it is damaged at byte 20"),
+    (more_memory_than_a_device_has, "it is damaged at byte 20"),
 )
 
 
