@@ -84,6 +84,8 @@ void replay_add_pool(struct replay_state *run, const struct replay_event *e)
 
 	p->number = run->n_pools;
 	p->work = &run->work;
+	p->clock = &run->clock;
+	p->first_now = run->clock.now;
 	p->memory = memory_of(run, e);
 	p->is_pinned = e->values[2] != 0;
 	p->flags = (unsigned)e->values[11];

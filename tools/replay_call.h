@@ -20,6 +20,8 @@ struct replay_state {
 	struct replay_map live; /* by the address in the file: that of the replay, and the bytes of live_bytes */
 	uint64_t live_bytes;	/* of device memory, as asked for */
 	uint64_t n_answers; /* that wait, of all pools */
+	struct replay_pool *answered; /* the list of the pools that have some, or had */
+	struct replay_clock clock;
 	_Atomic unsigned n_defers;
 	struct gp_work work; /* what the program submitted */
 };

@@ -220,6 +220,14 @@ static int release_drain(void *arg, uint64_t max_ns)
 	return release_poll(arg);
 }
 
+static void look_at_clock(struct replay_pool *p)
+{
+	if (p->clock->now == p->first_now)
+		return;
+	p->now = gp_max(p->now, p->clock->now);
+	p->now_ns = gp_max(p->now_ns, p->clock->now_ns);
+}
+
 static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
 {
 	struct replay_pool *p = arg;
@@ -229,6 +237,7 @@ static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoc
 	if (e && !e->values[2])
 		gp_work_note(p->work);
 	*ret_epoch = gp_work_look(p->work);
+	look_at_clock(p);
 	if (!r)
 		p->covers[slot] = e ? e->position : p->now;
 	return r;
@@ -274,6 +283,7 @@ static void pause_(void *arg, unsigned attempt)
 {
 	struct replay_pool *p = arg;
 
+	look_at_clock(p);
 	p->now_ns += PAUSE_NS;
 	if (!is_more_known(&p->answers))
 		p->done = p->now;
@@ -297,6 +307,7 @@ static uint64_t available(void *arg)
 
 static uint64_t now_ns(void *arg)
 {
+	look_at_clock(arg);
 	return ((struct replay_pool *)arg)->now_ns;
 }
 
@@ -340,6 +351,7 @@ static int wait_for_all(void *arg)
 {
 	struct replay_pool *p = arg;
 
+	look_at_clock(p);
 	p->done = p->now;
 	return 0;
 }

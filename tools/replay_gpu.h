@@ -34,6 +34,11 @@ struct replay_answers {
 	size_t at, n, size; /* those before at have been applied */
 };
 
+/* Position and time of what has happened in all pools. */
+struct replay_clock {
+	uint64_t now, now_ns;
+};
+
 struct replay_pool {
 	struct gp_pool *pool;
 	struct replay_pool *fences; /* whose it has: its own, or another's */
@@ -43,9 +48,13 @@ struct replay_pool {
 	unsigned flags; /* GP_RECORD_POOL_... */
 
 	struct replay_answers answers;
+	struct replay_pool *next_answered; /* in the list of pools with answers, if it is there */
+	bool is_answered;
+	const struct replay_clock *clock;  /* counts once it has moved on */
+	uint64_t first_now;		   /* of the clock, when the pool came */
 	struct gp_work *work;			     /* the whole process' */
 	bool is_instant;			     /* all work completes at once */
-	uint64_t now, now_ns;			     /* position and time of what has happened */
+	uint64_t now, now_ns;			     /* as in clock, or later: what has happened in this pool */
 	uint64_t done;				     /* work submitted up to this position is complete */
 	uint64_t covers[GP_FENCE_SLOTS];	     /* position of the records of this replay */
 	uint64_t recorded_covers[GP_FENCE_SLOTS];    /* and of those in the recording */

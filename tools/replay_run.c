@@ -16,17 +16,35 @@
 #include "replay_call.h"
 #include "stat_say.h"
 
-/* Whatever was answered before it has happened. */
+/* Whatever was answered before it has happened. There may be many pools, of which few have answers. */
 static void catch_up(struct replay_state *run, const struct replay_event *e)
 {
-	run->n_answers = 0;
-	for (uint32_t i = 0; i < run->n_pools; i++) {
-		struct replay_pool *p = run->pools[i];
+	struct replay_pool *p;
 
+	while ((p = run->answered)) {
+		run->answered = p->next_answered;
+		p->is_answered = false;
 		replay_apply_answers(p);
-		p->now = gp_max(p->now, e->position);
-		p->now_ns = gp_max(p->now_ns, e->ns);
 	}
+	run->n_answers = 0;
+	run->clock.now = gp_max(run->clock.now, e->position);
+	run->clock.now_ns = gp_max(run->clock.now_ns, e->ns);
+}
+
+static void take_answer(struct replay_state *run, const struct replay_event *e)
+{
+	struct replay_pool *p = run->pools[e->pool];
+
+	/* An ALLOC leaves the answers of other pools, which would pile up. */
+	if (run->n_answers == REPLAY_ANSWERS_MAX)
+		catch_up(run, e);
+	run->n_answers++;
+	replay_answer(p, e);
+	if (p->is_answered)
+		return;
+	p->is_answered = true;
+	p->next_answered = run->answered;
+	run->answered = p;
 }
 
 static void sum_up(const struct replay_state *run, bool is_pinned, struct gp_stats *ret_sum)
@@ -73,11 +91,7 @@ static void settle(struct replay_state *run, struct replay_pool *p, const struct
 static void look_at(struct replay_state *run, const struct replay_event *e, struct replay_event *call)
 {
 	if (replay_is_answer(e->kind)) {
-		/* An ALLOC leaves the answers of other pools, which would pile up. */
-		if (run->n_answers == REPLAY_ANSWERS_MAX)
-			catch_up(run, e);
-		run->n_answers++;
-		replay_answer(run->pools[e->pool], e);
+		take_answer(run, e);
 		return;
 	}
 	if (e->kind == GP_RECORD_POOL)

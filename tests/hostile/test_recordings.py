@@ -94,6 +94,10 @@ def segments_where_the_driver_had_them():
     return begin() + both * 100000
 
 
+def frees_beside_many_pools():
+    return begin(*map(pool, range(4096))) + blocks(1) + record(FREE, fold(4)) * 400000
+
+
 # What takes steps by the square of its length where each step visits everything that there is.
 LONG = (
     (drops_of_an_empty_pool, {}),
@@ -102,6 +106,7 @@ LONG = (
     (blocks_from_the_highest_address_down, {}),
     (segments_that_replace_each_other, {}),
     (segments_where_the_driver_had_them, {"replay": ("replay", "--pool=none")}),
+    (frees_beside_many_pools, {}),
 )
 
 
