@@ -16,15 +16,15 @@
 enum { REPLAY_ERROR_MAX = 256 };
 
 /*
- * A recording has at most so much of each, which is far more than a process has. The replay needs up to 100 KiB for
- * something that takes a few bytes in the file, so a file with more is refused as damaged.
+ * Bounds of a recording, far above what a process has. A record of a few bytes can cost the replay 100 KiB, so a file
+ * with more is refused as damaged.
  */
 #define REPLAY_POOLS_MAX   4096
 #define REPLAY_CACHES_MAX  8192	   /* thread caches at a time */
 #define REPLAY_ANSWERS_MAX 1048576 /* of the driver, from one call of the program to the next */
 #define REPLAY_BLOCKS_MAX  8388608 /* at a time */
 
-/* Of one memory, several times that of the largest device; managed memory has the capacity UINT64_MAX. */
+/* Bytes of a device: several times those of the largest one. Managed memory has the capacity UINT64_MAX instead. */
 #define REPLAY_CAPACITY_MAX (UINT64_C(1) << 41)
 
 /* As a part of a message. */

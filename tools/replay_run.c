@@ -16,7 +16,7 @@
 #include "replay_call.h"
 #include "stat_say.h"
 
-/* Whatever was answered before it has happened. There may be many pools, of which few have answers. */
+/* What the driver answered before this event has happened, in all pools. Few of them have answers. */
 static void catch_up(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p;

@@ -3,7 +3,8 @@
 
 /*
  * libmicrohttpd gives each connection a thread of its own, so that a client that reads slowly, or says nothing, holds
- * up only itself. Its own limits are of inactivity and refuse the newest; the rest is in stat_clients.c.
+ * up only itself. libmicrohttpd ends connections that are inactive, and when there are too many it refuses the newest.
+ * stat_clients.c therefore bounds the time of a request, and makes room for a new connection.
  */
 
 #include "stat_http.h"
@@ -15,7 +16,7 @@
 
 #include "stat_clients.h"
 
-/* Connections that have been ended take a moment to be gone: so many more there may be. */
+/* SPARE_CONNECTIONS: connections that have been ended take a moment to be gone. */
 enum { SPARE_CONNECTIONS = 64, CONNECTION_BYTES = 16 << 10, HOST_MAX = 64 };
 
 static const char unknown_text[] = "there is only /metrics\n";

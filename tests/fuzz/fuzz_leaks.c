@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Saved answers that somebody hands to gpupool-stat: to leaks with --from and --diff, to convert and to report. The
- * first bytes choose the options, the rest is the answer, and behind an operation the one to compare it with. Whatever
- * they say, the terminal gets clean text, JSON is JSON, and what is written is bounded.
+ * gpupool-stat leaks with --from and --diff, convert and report, with hostile saved answers. The first bytes choose the
+ * options. The rest is the answer and, behind an operation, the one to compare it with. The terminal must get clean
+ * text, JSON must be JSON, and the output must be bounded.
  */
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Files that somebody hands to gpupool-stat replay. The first byte chooses the kind of pool, the reuse and the limit,
- * the rest is a recording, a trace, or anything, whole or behind the title of a recording. Whatever it says, the
- * allocator's own checks hold, what is printed is bounded and clean, and the same file has the same result again.
+ * gpupool-stat replay with a hostile file. The first byte chooses the kind of pool, the reuse and the limit. The rest
+ * is a recording, a trace, or anything, whole or behind the title of a recording. The allocator's own checks must hold,
+ * the output must be bounded and clean, and a second replay must have the same result.
  */
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What a command prints, looked at byte by byte: it is valid UTF-8, without anything that steers a terminal, and
- * bounded. While a command runs, the screens are in the place of stdout and stderr.
+ * Checks the output of a command byte by byte: it must be valid UTF-8 without anything that steers a terminal, and
+ * bounded. While the command runs, the screens stand in for stdout and stderr.
  */
 
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Usage: test_recordings.py GPUPOOL-STAT SANITIZER: recordings that are made to exhaust whoever reads them. Each is read
-with a bounded amount of memory and of processor time, or refused with the reason.
+Usage: test_recordings.py GPUPOOL-STAT SANITIZER: recordings that are made to exhaust the program that reads them. Each
+must be read with a bounded amount of memory and processor time, or refused with the reason.
 """
 
 import gzip
@@ -98,7 +98,7 @@ def frees_beside_many_pools():
     return begin(*map(pool, range(4096))) + blocks(1) + record(FREE, fold(4)) * 400000
 
 
-# What takes steps by the square of its length where each step visits everything that there is.
+# The work grows with the square of the length where each record makes the reader visit everything that there is.
 LONG = (
     (drops_of_an_empty_pool, {}),
     (drops_beside_a_full_pool, {}),
