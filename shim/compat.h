@@ -5,7 +5,12 @@
 /*
  * Symbol versions that glibc has had since 2.2.5 (x86-64) or 2.17 (aarch64), where the linker would take newer ones:
  * the library must load in every process of machines older than the one it was built on.
+ *
+ * And what musl has not: weak, since the library must load in its processes, too, where it does nothing (libc.h).
  */
+
+#include <dlfcn.h>
+#include <sys/stat.h>
 
 #if defined(__x86_64__)
 #define GP_GLIBC "GLIBC_2.2.5"
@@ -26,3 +31,11 @@ __asm__(".symver pthread_once,pthread_once@" GP_GLIBC);
 __asm__(".symver pthread_setspecific,pthread_setspecific@" GP_GLIBC);
 __asm__(".symver pthread_attr_setstacksize,pthread_attr_setstacksize@" GP_GLIBC);
 #endif
+
+#pragma weak dlvsym
+#pragma weak statx
+
+/* What pthread_atfork calls; that one is linked into the library, with a strong reference. */
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object)
+	__attribute__((weak));
+extern void *__dso_handle __attribute__((visibility("hidden"))); /* that object */

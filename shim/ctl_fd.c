@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compat.h"
+
 int gp_ctl_fd_identify(int fd, const char *name, struct gp_ctl_fd *found)
 {
 	struct statx st;

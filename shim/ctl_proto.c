@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compat.h"
+
 #define READ  GP_CTL_READ
 #define WRITE GP_CTL_WRITE
 const struct gp_ctl_command_row gp_ctl_commands[GP_CTL_N_COMMANDS] = {

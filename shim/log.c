@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "clean.h"
+#include "compat.h"
 #include "file.h"
 #include "log.h"
 

@@ -18,6 +18,7 @@
 #include "compat.h"
 #include "in_order.h"
 #include "libraries.h"
+#include "libc.h"
 #include "real.h"
 #include "runtime.h"
 #include "state.h"
@@ -38,7 +39,7 @@ struct gp_route gp_dlopen_route(const char *file, int mode);
  */
 static void *next_of(const char *name)
 {
-	return dlvsym(RTLD_NEXT, name, GP_GLIBC);
+	return gp_libc_is_glibc() ? dlvsym(RTLD_NEXT, name, GP_GLIBC) : gp_libc_function(name);
 }
 
 bool gp_real_dlsym_resolve(void)

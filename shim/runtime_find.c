@@ -15,6 +15,7 @@
 
 #include "caller.h"
 #include "compat.h"
+#include "libc.h"
 #include "real.h"
 
 #define NAME_START "libcudart.so"
@@ -146,7 +147,7 @@ static void *look_up_in(void *scope, const char *name)
 /* What the global scope has behind us. */
 static void *look_up_globally(const char *version, const char *name)
 {
-	return *version ? dlvsym(RTLD_NEXT, name, version) : look_up_in(RTLD_NEXT, name);
+	return *version && gp_libc_is_glibc() ? dlvsym(RTLD_NEXT, name, version) : look_up_in(RTLD_NEXT, name);
 }
 
 struct nth {

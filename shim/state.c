@@ -12,6 +12,7 @@
 #include "backend.h"
 #include "barrier.h"
 #include "caller.h"
+#include "compat.h"
 #include "context.h"
 #include "ctl_server.h"
 #include "debug_zone.h"
@@ -21,6 +22,7 @@
 #include "first_release.h"
 #include "in_order.h"
 #include "libraries.h"
+#include "libc.h"
 #include "origin.h"
 #include "real.h"
 #include "record.h"
@@ -65,6 +67,7 @@ bool gp_state_read(void)
 	gp_mutex_lock(&lock);
 	if (!atomic_load(&gp_state_mode)) {
 		struct gp_config *config = &gp_state.config;
+		bool is_enabled;
 
 		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
 		limits = config->limit;
@@ -76,14 +79,15 @@ bool gp_state_read(void)
 		gp_state.start_ns = gp_driver_now_ns(NULL);
 		gp_region_init(&config->regions);
 		gp_file_read_names(gp_config_environ());
-		gp_record_init(config->is_enabled ? config->record_file : NULL);
-		if (config->is_enabled)
+		is_enabled = config->is_enabled && gp_libc_is_glibc();
+		gp_record_init(is_enabled ? config->record_file : NULL);
+		if (is_enabled)
 			gp_log_note_stderr();
 		if (gp_record_is_on() || gp_config_debug_is_on(&config->debug))
 			gp_set_unusual(GP_UNUSUAL_WATCHED);
 		if (config->is_free_synchronous)
 			gp_set_unusual(GP_UNUSUAL_WAITING);
-		atomic_store_explicit(&gp_state_mode, config->is_enabled ? 1 : -1, memory_order_release);
+		atomic_store_explicit(&gp_state_mode, is_enabled ? 1 : -1, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);
 	return atomic_load(&gp_state_mode) > 0;
@@ -149,7 +153,8 @@ void gp_state_watch_forks(void)
 	if (gp_likely(atomic_load(&is_watching)))
 		return;
 	/* Before the first lock is taken: two threads may come here, and then it is done twice. */
-	(void)pthread_atfork(NULL, NULL, after_fork_in_child);
+	if (__register_atfork)
+		(void)__register_atfork(NULL, NULL, after_fork_in_child, __dso_handle);
 	atomic_store(&is_watching, true);
 }
 

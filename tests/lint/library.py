@@ -6,6 +6,8 @@ Usage: library.py HOOKS.DEF WORK.DEF RUNTIME.DEF LIBRARY
        library.py --self-test HOOKS.DEF WORK.DEF RUNTIME.DEF BAD-LIBRARY
 """
 
+import glob
+import os
 import re
 import sys
 
@@ -20,6 +22,9 @@ OTHERS = {"dlsym", "dlopen", "InitializeInjectionNvtx2"}
 TOOLCHAIN = {".init_array": ("frame_dummy", "init_have_lse_atomics"), ".fini_array": ("__do_global_dtors_aux",)}
 SECOND_ON = "AArch64"
 WORD = 8
+# What C libraries have that programs can be linked with, and what of it musl has on some machines only.
+MUSL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "musl.txt")
+ELSEWHERE = {"__getauxval"}
 # Of each thread: the loader has no more than some 1600 bytes to spare for all libraries that come later.
 TLS_MAX = 1024
 
@@ -98,6 +103,25 @@ def check_allocations(library):
         yield "allocates by %s" % name
 
 
+def symbols(library, is_wanted):
+    """Names in the table of dynamic symbols, without versions; is_wanted of (binding, section)."""
+    for line in lint.output("readelf", "--dyn-syms", "-W", library).splitlines():
+        cells = line.split()
+        if len(cells) >= 8 and cells[6] != "Ndx" and is_wanted(cells[4], cells[6]):
+            yield cells[7].partition("@")[0]
+
+
+def check_imports(library):
+    """Programs of another C library load it, too, and end if a name is missing there."""
+    known = {line for line in lint.read(MUSL).splitlines() if not line.startswith("#")}
+    for name in sorted(set(symbols(library, lambda binding, place: binding == "GLOBAL" and place == "UND")) - known):
+        yield "imports %s, which is not in tests/lint/musl.txt" % name
+    for path in glob.glob("/lib/ld-musl-*.so.1"):
+        there = set(symbols(path, lambda binding, place: place != "UND"))
+        for name in sorted(known - there - ELSEWHERE):
+            yield "tests/lint/musl.txt has %s, and %s has not" % (name, path)
+
+
 def check(hooks, work, runtime, library):
     yield from check_exports(library, hooks, work, runtime)
     yield from check_dynamic(library)
@@ -106,6 +130,7 @@ def check(hooks, work, runtime, library):
     yield from check_stack(library)
     yield from check_threads(library)
     yield from check_allocations(library)
+    yield from check_imports(library)
 
 
 if __name__ == "__main__":
@@ -126,5 +151,10 @@ if __name__ == "__main__":
             "has an executable stack",
             "takes 2048 bytes of each thread",
             "allocates by aligned_alloc",
+            "imports cos, which is not in",
+            "imports exit, ",
+            "imports stat",
+            "imports aligned_alloc, ",
+            "imports __tls_get_addr, ",
         ))
     lint.end(check(*sys.argv[1:]))

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* A plug-in, and as libcuda.so.1 all of a driver that the guest calls. */
+
+#define _GNU_SOURCE
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+int lib_musl_answer(void);
+int cuMemAlloc_v2(unsigned long long *ptr, size_t bytes);
+int cuMemFree_v2(unsigned long long ptr);
+int cuCtxGetCurrent(void **context);
+
+static int answer;
+
+/* As plug-ins do that look for others when they are loaded. */
+__attribute__((constructor)) static void look_around(void)
+{
+	answer = dlsym(RTLD_DEFAULT, "puts") && !dlsym(RTLD_NEXT, "lib_musl_nowhere") ? 42 : 0;
+}
+
+int lib_musl_answer(void)
+{
+	return answer;
+}
+
+int cuMemAlloc_v2(unsigned long long *ptr, size_t bytes)
+{
+	*ptr = 0x1000 + bytes;
+	return 17;
+}
+
+int cuMemFree_v2(unsigned long long ptr)
+{
+	return ptr == 0x1000 + 512 ? 18 : 19;
+}
+
+int cuCtxGetCurrent(void **context)
+{
+	*context = NULL;
+	return 0;
+}
