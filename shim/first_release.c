@@ -16,7 +16,7 @@ enum { QUEUE_MAX = 64 };
 
 static struct {
 	struct gp_mutex lock;
-	pid_t owner;
+	_Atomic pid_t owner; /* the process of the thread */
 	_Atomic bool is_ending;
 	unsigned n;
 	struct entry {
@@ -94,7 +94,7 @@ bool gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, CUstre
 
 	if (gp_likely(atomic_load_explicit(&context->first_release.is_over, memory_order_relaxed)))
 		return false;
-	if (gp_real.cuMemGetAddressRange_v2(&base, &bytes, addr))
+	if (!gp_real.cuMemGetAddressRange_v2 || gp_real.cuMemGetAddressRange_v2(&base, &bytes, addr))
 		return false;
 	gp_mutex_lock(&queue.lock);
 	is_queued = queue.n < QUEUE_MAX && !atomic_load(&context->first_release.is_over);
@@ -103,7 +103,7 @@ bool gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, CUstre
 		queue.entries[queue.n++] = (struct entry){context, addr, bytes, stream};
 		atomic_fetch_add(&context->first_release.n_queued, 1);
 		needs_thread = !atomic_exchange(&gp_first_release_is_running, true);
-		queue.owner = getpid();
+		atomic_store(&queue.owner, getpid());
 	}
 	gp_mutex_unlock(&queue.lock);
 	if (needs_thread && gp_ctl_thread_start(release_all, NULL, GP_STACK_USUAL))
@@ -151,7 +151,7 @@ void gp_first_release_end(void)
 	uint64_t end_ns = gp_driver_now_ns(NULL) + END_WAIT_NS;
 
 	atomic_store(&queue.is_ending, true);
-	if (queue.owner != getpid())
+	if (atomic_load(&queue.owner) != getpid())
 		return; /* a child that was made without the fork handlers */
 	for (unsigned i = 0; atomic_load(&gp_first_release_is_running) && gp_driver_now_ns(NULL) < end_ns; i++)
 		gp_driver_pause(NULL, i);
