@@ -12,8 +12,8 @@
 /* NULL until the process is registered; for ever where the kernel has no such barrier. */
 extern gp_barrier_source gp_barrier;
 
-/* Registers on a thread of its own, which ends then. Without that thread there will be no barrier. */
-void gp_barrier_start(void);
-
-/* The same in the calling thread, which waits for the kernel. */
+/* Registers, and waits for the kernel: for the server's thread. */
 void gp_barrier_register(void);
+
+/* The same on a thread of its own, which ends then: where there is no server. Without that thread there is no barrier. */
+void gp_barrier_start(void);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compat.h"
 #include "ctl_abstract.h"
 
 enum {

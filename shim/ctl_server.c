@@ -46,6 +46,7 @@ static struct {
 	struct gp_ctl_listener listener;
 	char path[GP_CTL_PATH_MAX + GP_CTL_NAME_MAX];
 	const gp_ctl_handler_fn *handlers;
+	void (*begin)(void);
 	int64_t idle_ns;
 	int64_t accept_after_ns;
 	unsigned renewals;
@@ -193,6 +194,8 @@ static void *serve(void *unused)
 
 	prctl(PR_SET_NAME, "gpupool");
 	gp_ctl_fd_raise(&server.listener.fd);
+	if (server.begin)
+		server.begin();
 	while (step())
 		;
 	if (!atomic_compare_exchange_strong(&server.state, &running, ENDED))
@@ -226,6 +229,7 @@ static int start(const struct gp_ctl_options *options)
 
 	server.owner = getpid();
 	server.handlers = options->handlers;
+	server.begin = options->begin;
 	server.idle_ns = (options->idle_ms ? options->idle_ms : IDLE_MS) * INT64_C(1000000);
 	server.accept_after_ns = 0;
 	server.renewals = 0;

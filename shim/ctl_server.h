@@ -15,6 +15,7 @@ struct gp_ctl_options {
 	const gp_ctl_handler_fn
 		*handlers; /* GP_CTL_N_COMMANDS of them, NULL: not available; kept */
 	int idle_ms;       /* a silent connection is closed after it; 0: a minute */
+	void (*begin)(void); /* what the thread does first; NULL: nothing */
 };
 
 /*

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "compat.h"
 #include "file.h"
 #include "log.h"
 #include "oom_name.h"

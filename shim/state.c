@@ -189,10 +189,16 @@ static void start_socket(void)
 			.uid = geteuid(),
 		},
 		.handlers = gp_actions,
+		.begin = gp_state.config.thread_cache_bytes ? gp_barrier_register : NULL,
 	};
+	bool is_wanted = gp_state.config.has_socket;
+	int error = is_wanted ? gp_ctl_start(&options) : -ECANCELED;
 
-	if (gp_state.config.has_socket)
-		say_socket(gp_ctl_start(&options));
+	/* Without a server's thread, one that ends soon registers. */
+	if (error && options.begin)
+		gp_barrier_start();
+	if (is_wanted)
+		say_socket(error);
 }
 
 static void start(void)
@@ -211,8 +217,6 @@ static void start(void)
 	if (r)
 		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: no stacks are taken (error %d)", -r);
 	gp_exit_report_start(gp_state.config.report);
-	if (gp_state.config.thread_cache_bytes)
-		gp_barrier_start();
 	start_socket();
 	if (is_vmm_impossible())
 		gp_log(GP_LOG_WARN, "the kind vmm maps device memory: with GPUPOOL_BACKEND=%s the pool is split",

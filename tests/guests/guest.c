@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,15 +50,30 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-static bool was_open[FIRST_DESCRIPTORS]; /* when the program began */
+/* As the library's socket is, which a preloaded library may have made it open before the program began. */
+static bool is_listening(int fd)
+{
+	socklen_t size = sizeof(int);
+	int value = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0 && value;
+}
+
+static bool was_open[FIRST_DESCRIPTORS]; /* when the program began, and not closed by the program since */
 
 static __attribute__((constructor)) void note_descriptors(void)
 {
 	for (int fd = 0; fd < FIRST_DESCRIPTORS; fd++)
-		was_open[fd] = is_open(fd);
+		was_open[fd] = is_open(fd) && !is_listening(fd);
 }
 
-/* A server that makes itself a new socket has it under a low number for a moment. */
+void guest_forget_descriptors(int first)
+{
+	for (int fd = first; fd < FIRST_DESCRIPTORS; fd++)
+		was_open[fd] = false;
+}
+
+/* The server's socket has a low number for a moment: when it is new, and when the server makes another. */
 static bool stays_open(int fd)
 {
 	for (unsigned n = 0; n < PASSING_MS && !was_open[fd] && is_open(fd); n++)

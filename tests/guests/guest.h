@@ -16,6 +16,9 @@ size_t guest_count_wrong(void); /* the same, printing nothing */
 /* Prints which of the first descriptors are open: the library keeps its own far above. */
 void guest_list_descriptors(const char *when);
 
+/* The program has closed these. */
+void guest_forget_descriptors(int first);
+
 unsigned guest_count_entries(const char *directory); /* "." and ".." apart */
 
 void guest_wait(const char *who, int child); /* prints how a child ended */

@@ -41,6 +41,7 @@ static void be_daemon(void)
 	app_start();
 	guest_use("daemon");
 	close_from(3);
+	guest_forget_descriptors(3);
 	guest_use("daemon without descriptors");
 	guest_list_descriptors("daemon");
 	exit(5);
