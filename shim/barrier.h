@@ -15,5 +15,5 @@ extern gp_barrier_source gp_barrier;
 /* Registers, and waits for the kernel: for the server's thread. */
 void gp_barrier_register(void);
 
-/* The same on a thread of its own, which ends then: where there is no server. Without that thread there is no barrier. */
+/* The same on a thread of its own, which ends then: where there is no server. Without that thread there is none. */
 void gp_barrier_start(void);
