@@ -3,6 +3,7 @@
 
 #include "state.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
