@@ -16,13 +16,12 @@
 #include "compat.h"
 #include "file.h"
 #include "log.h"
-#include "oom_name.h"
 #include "state.h"
 
 #define NEW_SUFFIX ".new"
 #define FLAGS	   (O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK)
 
-enum { ENTRIES_MAX = 4096 }; /* of a directory that somebody else may have filled */
+enum { ENTRIES_MAX = 4096 }; /* of a directory */
 
 static bool is_named(void)
 {

@@ -11,8 +11,7 @@
 #include <stddef.h>
 
 #include "oom.h"
-
-enum { GP_OOM_FILES_MAX = 64 };
+#include "oom_name.h"
 
 /* Writes the file, if there is to be one. No lock may be held. What fails is one line for those who want to know. */
 void gp_oom_save(const struct gp_oom *oom);

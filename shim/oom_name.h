@@ -12,7 +12,10 @@
 
 #include "ctl_proto.h"
 
-enum { GP_OOM_FILE_MAX = 256 << 10 }; /* bytes of a report */
+enum {
+	GP_OOM_FILE_MAX = 256 << 10, /* bytes of a report */
+	GP_OOM_FILES_MAX = 64,	     /* reports that stay in a directory */
+};
 
 #define GP_OOM_SUFFIX	 ".oom"
 #define GP_SOCKET_SUFFIX ".sock"

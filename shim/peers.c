@@ -16,11 +16,12 @@
 #include "ctl_abstract.h"
 #include "ctl_ask.h"
 #include "ctl_proto.h"
+#include "oom_name.h"
 
 enum {
 	PEERS_MAX = 32,
 	OF_USER_MAX = 8,     /* of another user's; and so many names are looked at, since they may be anything */
-	NAMES_OF_USER_MAX = 64,
+	NAMES_OF_USER_MAX = 64 + GP_OOM_FILES_MAX,
 	PATIENCE_MS = 2000,  /* for all of them together */
 	BACKOFF_MS = 60000,  /* a process that was silent is not asked for so long */
 	SILENT_MAX = 512,    /* processes of which that is known */

@@ -265,7 +265,8 @@ static struct sockaddr_un socket_path(void)
 	const struct dirent *entry = NULL;
 
 	snprintf(start, sizeof(start), "%d.", (int)getpid());
-	while (entries && (entry = readdir(entries)) && strncmp(entry->d_name, start, strlen(start)) != 0)
+	while (entries && (entry = readdir(entries)) &&
+		(strncmp(entry->d_name, start, strlen(start)) != 0 || !strstr(entry->d_name, ".sock")))
 		;
 	if (entry)
 		snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/%.24s", dir, entry->d_name);

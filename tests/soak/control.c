@@ -40,7 +40,7 @@ static int connect_to_host(void)
 
 	snprintf(prefix, sizeof(prefix), "%d.", (int)host);
 	while (dir && !length && (entry = readdir(dir)))
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && strstr(entry->d_name, ".sock"))
 			length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", runtime_dir,
 				entry->d_name);
 	if (dir)
