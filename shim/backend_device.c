@@ -132,6 +132,7 @@ static void device_release_tell(void *arg)
 
 static int device_release_poll(void *arg)
 {
+	bool is_pending;
 	struct gp_context *context = arg;
 	CUstream stream = atomic_load(&context->release_stream);
 	struct gp_driver_scope scope;
@@ -139,8 +140,7 @@ static int device_release_poll(void *arg)
 
 	if (!stream)
 		return 0;
-	if (gp_first_release_is_pending(context))
-		return -EAGAIN;
+	is_pending = gp_first_release_is_pending(context);
 	if (!gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
@@ -152,7 +152,8 @@ static int device_release_poll(void *arg)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	if (r == CUDA_ERROR_NOT_READY)
+	/* The driver is asked even so: what it was told of meanwhile goes back only then. */
+	if (r == CUDA_ERROR_NOT_READY || (!r && is_pending))
 		return -EAGAIN;
 	return r ? gp_driver_result(context, r) : gp_first_release_take_error(context);
 }

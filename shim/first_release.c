@@ -10,7 +10,7 @@
 #include "driver.h"
 #include "real.h"
 
-enum { QUEUE_MAX = 64 };
+enum { QUEUE_MAX = 16 };
 
 #define END_WAIT_NS UINT64_C(1000000000)
 

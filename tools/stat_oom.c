@@ -374,7 +374,7 @@ static void add_ended(struct stat_table *table, const struct stat_saved *saved)
 }
 
 /* Those that have ended, in a line each. False if there is none. */
-static bool show_ended(const struct stat_survey *survey)
+static bool show_ended(struct stat_survey *survey)
 {
 	static const char *const headings[] = {">PID", ">AGO", ">ASKED", "<CAUSE", "<COMMAND"};
 	struct stat_saved *list;

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shim/oom_name.h"
 #include "stat_environ.h"
 
 /* Other users may be hostile; sockets of one's own may be left over from thousands of processes that were killed. */
@@ -61,32 +62,49 @@ static void add_process(struct stat_survey *survey, const char *name, uid_t uid)
 	stat_places_add(survey, &process);
 }
 
-/* Adds the processes whose sockets are in an open directory, which is the next one of the survey. */
-static void list(struct stat_survey *survey, int dir_fd, uid_t uid)
+/* Whether a file is the report of a process that has ended (stat_saved.h). */
+static bool is_report(const char *name)
+{
+	uint64_t start_ticks;
+	pid_t pid;
+
+	return gp_oom_name_parse(name, &pid, &start_ticks);
+}
+
+/*
+ * Adds the processes whose sockets are in an open directory, which is the next one of the survey. True if there are
+ * reports, too.
+ */
+static bool list(struct stat_survey *survey, int dir_fd, uid_t uid)
 {
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
 	size_t first = survey->n_processes, n_max = stat_places_room(survey, uid);
 	size_t n_entries = uid == geteuid() ? SIZE_MAX : FOREIGN_ENTRIES_MAX;
 	const struct dirent *entry;
+	bool has_reports = false;
 
 	if (!entries) {
 		survey->missed.n_dirs += errno == EMFILE || errno == ENFILE;
 		if (fd >= 0)
 			close(fd);
-		return;
+		return false;
 	}
-	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < n_max && n_entries--)
+	while ((entry = readdir(entries)) != NULL && survey->n_processes - first < n_max && n_entries--) {
 		add_process(survey, entry->d_name, uid);
+		has_reports |= is_report(entry->d_name);
+	}
 	survey->missed.n_sockets += entry != NULL;
 	closedir(entries);
+	return has_reports;
 }
 
-/* A directory with sockets is remembered, and opened again when they are asked: there may be more than descriptors. */
+/* A directory with sockets or reports is remembered, and opened again later: there may be more than descriptors. */
 static void add(struct stat_survey *survey, const char *path)
 {
 	size_t n_before = survey->n_processes;
 	struct stat_dir dir = {.fd = -1};
+	bool has_reports = false;
 	struct stat st;
 	int fd;
 
@@ -104,10 +122,10 @@ static void add(struct stat_survey *survey, const char *path)
 		strcpy(dir.path, path);
 		dir.device = st.st_dev;
 		dir.inode = st.st_ino;
-		list(survey, fd, dir.uid);
+		has_reports = list(survey, fd, dir.uid);
 	}
 	close(fd);
-	if (survey->n_processes == n_before)
+	if (survey->n_processes == n_before && !has_reports)
 		return;
 	survey->dirs = stat_alloc(reallocarray(survey->dirs, survey->n_dirs + 1, sizeof(*survey->dirs)));
 	survey->dirs[survey->n_dirs++] = dir;

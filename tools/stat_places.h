@@ -4,7 +4,8 @@
 
 /*
  * Where sockets may be. Each function adds directories to a survey, and the processes whose sockets are in them.
- * Directories that are not safe are left out, as the server leaves them, and so are those without sockets.
+ * Directories that are not safe are left out, as the server leaves them, and so are those without sockets and
+ * reports of processes that have ended (stat_saved.h).
  */
 
 #include "stat_survey.h"

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "shim/oom_name.h"
+#include "stat_places.h"
 #include "stat_spool.h"
 
 enum { FILE_MAX = 8 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
@@ -154,13 +155,20 @@ static int compare(const void *a, const void *b)
 	       (one->process.start_ticks > other->process.start_ticks);
 }
 
-size_t stat_saved_find(const struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
+size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
 {
 	struct stat_saved *list = stat_alloc(calloc(SAVED_MAX, sizeof(*list)));
 	size_t n = 0;
 
-	for (size_t i = 0; i < survey->n_dirs; i++)
+	for (size_t i = 0; i < survey->n_dirs; i++) {
+		struct stat_dir *dir = &survey->dirs[i];
+
+		if (dir->is_abstract || stat_dir_open(dir))
+			continue;
 		look_in(list, &n, survey, i, pid);
+		close(dir->fd);
+		dir->fd = -1;
+	}
 	if (n)
 		qsort(list, n, sizeof(*list), compare);
 	for (; pid && n > 1; n--)

@@ -24,7 +24,7 @@ struct stat_saved {
  * The newest report of a process with that number, or with 0 the newest of each that has ended; the newest first. The
  * caller frees the list.
  */
-size_t stat_saved_find(const struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list);
+size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list);
 
 /* The answer in a file of the user's choice, or NULL after a message. */
 json_t *stat_saved_read(const char *path);

@@ -124,7 +124,7 @@ def manual():
     lines = (HERE.parents[1] / "shim" / "gpupool.7").read_text().splitlines()
     table = {}
     for line in lines:
-        row = re.fullmatch(r"\.It (.+) Ta (?:Ev (GPUPOOL\S+)(?: No \*)?|always.*|not \(\d\))", line)
+        row = re.fullmatch(r"\.It (.+) Ta (?:Ev (GPUPOOL\S+)(?: No (?:\*|\(\d\)))?|always.*|not \(\d\))", line)
         if row:
             table[row[1]] = row[2]
     text = " ".join(re.sub(r"^\.(Fn|Ev|Cm|Dv|Xr|Pq|Nm) ?", "", line) for line in lines)

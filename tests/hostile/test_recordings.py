@@ -209,8 +209,8 @@ class HostileRecordings(unittest.TestCase):
             for reader in ("replay", "report"):
                 words = READERS[reader]
                 with self.subTest(recording=recording.__name__, reader=reader):
-                    code, out, err = STAT.run(words[0], self.path, *words[1:])
-                    self.assertEqual((code, out), (1, b""))
+                    code, _, err = STAT.run(words[0], self.path, *words[1:])
+                    self.assertEqual(code, 1)  # what stands before the damage is read
                     self.assertIn(why, err.decode())
                     self.assertIn("it is damaged at byte ", err.decode())
 

@@ -114,6 +114,18 @@ START_TEST(every_default_can_be_typed)
 }
 END_TEST
 
+static void check_texts(const char *const *environment)
+{
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		char text[GP_CONFIG_VALUE_SIZE];
+		int length = gp_config_value_text(&config, (enum gp_option)i, text, sizeof(text));
+
+		ck_assert_str_eq(text, strchr(environment[i], '=') + 1);
+		ck_assert_uint_eq((size_t)length, strlen(text));
+		ck_assert_str_eq(gp_config_source_text(&config, (enum gp_option)i), "environment");
+	}
+}
+
 START_TEST(every_variable_is_kept_as_it_was_typed)
 {
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
@@ -167,13 +179,7 @@ START_TEST(every_variable_is_kept_as_it_was_typed)
 	ck_assert_str_eq(config.regions.rules[2].name, "fft");
 	ck_assert_str_eq(config.report, "exit:/tmp/%p.txt");
 	ck_assert_str_eq(config.runtime_dir, "/run/x");
-	for (int i = 0; i < GP_OPTION_COUNT; i++) {
-		char text[GP_CONFIG_VALUE_SIZE];
-		int length = gp_config_value_text(&config, (enum gp_option)i, text, sizeof(text));
-		ck_assert_str_eq(text, strchr(environment[i], '=') + 1);
-		ck_assert_uint_eq((size_t)length, strlen(text));
-		ck_assert_str_eq(gp_config_source_text(&config, (enum gp_option)i), "environment");
-	}
+	check_texts(environment);
 }
 END_TEST
 

@@ -53,7 +53,8 @@ START_TEST(what_is_left_out_is_told_in_every_form)
 }
 END_TEST
 
-static const char *const complete[][STAT_WORDS] = {{"list"}, {"list", "--json"}, {"metrics"}, {"check"}};
+static const char *const complete[][STAT_WORDS] = {
+	{"list"}, {"list", "--json"}, {"metrics"}, {"check", "--warn=ooms=1000"}};
 
 START_TEST(nothing_is_told_where_nothing_is_left_out)
 {
