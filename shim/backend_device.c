@@ -78,38 +78,66 @@ static CUresult release_stream(struct gp_context *context, int slot, CUstream *r
 	return r;
 }
 
-static CUresult release_on_stream(struct gp_context *context, uint64_t addr, CUstream stream)
+CUresult gp_backend_release_behind(struct gp_context *context, CUdeviceptr addr, int slot)
 {
-	return gp_first_release_queue(context, addr, stream) ? CUDA_SUCCESS : gp_real.cuMemFreeAsync(addr, stream);
+	CUstream stream;
+
+	return release_stream(context, slot, &stream) ? gp_real.cuMemFree_v2(addr) : gp_real.cuMemFreeAsync(addr, stream);
 }
 
-/* Nothing was freed yet, so the free that waits may do better. */
+/* Nothing was freed, so the free that waits may do better. */
 static int release_not_begun(struct gp_context *context, CUresult r)
 {
 	(void)gp_driver_result(context, r);
 	return atomic_load(&context->lost_to) ? (int)r : -ENOTSUP;
 }
 
-static int release_begin(struct gp_context *context, uint64_t addr, int slot)
+/* The program's threads leave the stream alone while another thread makes the first release. */
+static CUresult release_or_queue(
+	struct gp_context *context, uint64_t addr, int slot, enum gp_first_release_way *ret_way, bool *ret_is_begun)
+{
+	CUstream stream;
+	CUresult r = gp_driver_stream(&context->release_stream, &stream);
+
+	if (!r)
+		*ret_way = gp_first_release_queue(context, addr, slot);
+	if (!r && *ret_way == GP_FIRST_RELEASE_OVER)
+		r = release_stream(context, slot, &stream);
+	*ret_is_begun = !r;
+	return r || *ret_way != GP_FIRST_RELEASE_OVER ? r : gp_real.cuMemFreeAsync(addr, stream);
+}
+
+static int release_begin_once(
+	struct gp_context *context, uint64_t addr, int slot, enum gp_first_release_way *ret_way)
 {
 	struct gp_driver_scope scope;
 	bool is_begun = false;
-	CUstream stream;
 	CUresult r;
 
-	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
 	if (!gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = release_stream(context, slot, &stream);
-		is_begun = !r;
-		if (is_begun)
-			r = release_on_stream(context, addr, stream);
+		r = release_or_queue(context, addr, slot, ret_way, &is_begun);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
 	return is_begun ? gp_driver_released(context, r) : release_not_begun(context, r);
+}
+
+/* A full queue is waited for without the context: its thread waits for the driver alone, never for the GPU. */
+static int release_begin(struct gp_context *context, uint64_t addr, int slot)
+{
+	for (;;) {
+		enum gp_first_release_way way = GP_FIRST_RELEASE_OVER;
+		int r;
+
+		gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
+		r = release_begin_once(context, addr, slot, &way);
+		if (way != GP_FIRST_RELEASE_FULL)
+			return r;
+		gp_first_release_await(context);
+	}
 }
 
 /* Managed memory the driver takes back by the free alone that waits for the device. */
@@ -132,7 +160,6 @@ static void device_release_tell(void *arg)
 
 static int device_release_poll(void *arg)
 {
-	bool is_pending;
 	struct gp_context *context = arg;
 	CUstream stream = atomic_load(&context->release_stream);
 	struct gp_driver_scope scope;
@@ -140,7 +167,8 @@ static int device_release_poll(void *arg)
 
 	if (!stream)
 		return 0;
-	is_pending = gp_first_release_is_pending(context);
+	if (gp_first_release_is_pending(context))
+		return -EAGAIN;
 	if (!gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
@@ -152,8 +180,7 @@ static int device_release_poll(void *arg)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	/* The driver is asked even so: what it was told of meanwhile goes back only then. */
-	if (r == CUDA_ERROR_NOT_READY || (!r && is_pending))
+	if (r == CUDA_ERROR_NOT_READY)
 		return -EAGAIN;
 	return r ? gp_driver_result(context, r) : gp_first_release_take_error(context);
 }

@@ -5,12 +5,13 @@
 
 #include <unistd.h>
 
+#include "backend.h"
 #include "context.h"
 #include "ctl_thread.h"
 #include "driver.h"
 #include "real.h"
 
-enum { QUEUE_MAX = 16 };
+enum { QUEUE_MAX = 16 }; /* a thread that releases more meanwhile waits for the driver's call */
 
 #define END_WAIT_NS UINT64_C(1000000000)
 
@@ -23,7 +24,7 @@ static struct {
 		struct gp_context *context; /* referred to */
 		CUdeviceptr addr;
 		size_t bytes;
-		CUstream stream;
+		int slot;
 	} entries[QUEUE_MAX]; /* in the order of their releases */
 } queue = {.lock = GP_MUTEX_INIT(GP_RANK_LEAF)};
 
@@ -38,7 +39,7 @@ static CUresult release(const struct entry *entry)
 		return CUDA_SUCCESS;
 	r = gp_driver_enter(&scope, entry->context->handle);
 	if (!r) {
-		r = gp_real.cuMemFreeAsync(entry->addr, entry->stream);
+		r = gp_backend_release_behind(entry->context, entry->addr, entry->slot);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(entry->context);
@@ -86,29 +87,42 @@ static void *release_all(void *unused)
 	return NULL;
 }
 
-bool gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, CUstream stream)
+static bool is_over(const struct gp_first_release *state)
 {
-	bool is_queued, needs_thread = false;
+	return atomic_load(&state->is_over) && !atomic_load(&state->n_queued);
+}
+
+/* True if a thread has to be started. */
+static bool add_locked(struct gp_context *context, CUdeviceptr addr, size_t bytes, int slot)
+{
+	gp_context_ref(context);
+	queue.entries[queue.n++] = (struct entry){context, addr, bytes, slot};
+	atomic_fetch_add(&context->first_release.n_queued, 1);
+	atomic_store(&queue.owner, getpid());
+	return !atomic_exchange(&gp_first_release_is_running, true);
+}
+
+enum gp_first_release_way gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, int slot)
+{
+	enum gp_first_release_way way = GP_FIRST_RELEASE_OVER;
+	bool needs_thread = false;
 	CUdeviceptr base;
 	size_t bytes;
 
-	if (gp_likely(atomic_load_explicit(&context->first_release.is_over, memory_order_relaxed)))
-		return false;
+	if (gp_likely(is_over(&context->first_release)))
+		return way;
+	/* Without the range of addresses there is no telling which of them are queued. */
 	if (!gp_real.cuMemGetAddressRange_v2 || gp_real.cuMemGetAddressRange_v2(&base, &bytes, addr))
-		return false;
+		return gp_first_release_is_pending(context) ? GP_FIRST_RELEASE_FULL : way;
 	gp_mutex_lock(&queue.lock);
-	is_queued = queue.n < QUEUE_MAX && !atomic_load(&context->first_release.is_over);
-	if (is_queued) {
-		gp_context_ref(context);
-		queue.entries[queue.n++] = (struct entry){context, addr, bytes, stream};
-		atomic_fetch_add(&context->first_release.n_queued, 1);
-		needs_thread = !atomic_exchange(&gp_first_release_is_running, true);
-		atomic_store(&queue.owner, getpid());
-	}
+	if (!is_over(&context->first_release))
+		way = queue.n < QUEUE_MAX ? GP_FIRST_RELEASE_QUEUED : GP_FIRST_RELEASE_FULL;
+	if (way == GP_FIRST_RELEASE_QUEUED)
+		needs_thread = add_locked(context, addr, bytes, slot);
 	gp_mutex_unlock(&queue.lock);
 	if (needs_thread && gp_ctl_thread_start(release_all, NULL, GP_STACK_USUAL))
 		(void)release_all(NULL);
-	return is_queued;
+	return way;
 }
 
 bool gp_first_release_is_pending(const struct gp_context *context)

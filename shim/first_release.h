@@ -7,6 +7,9 @@
  * microseconds. No thread of the program waits for that: what is released in a context until one call has returned
  * there is queued, and a thread of gpupool's own makes the calls and ends. It is started only when memory is released,
  * so a program that keeps its memory never has it.
+ *
+ * While anything of a context is queued, the thread alone uses the private stream: a cuStreamSynchronize of that stream
+ * beside the first cuMemFreeAsync let a later one crash in the driver (580.159.04).
  */
 
 #include <stdatomic.h>
@@ -16,18 +19,21 @@
 
 struct gp_context;
 
-/* The part of a context. */
+/* The part of a context. Once a call has returned and nothing is queued, nothing ever is again. */
 struct gp_first_release {
 	_Atomic bool is_over;	   /* a call has returned */
 	_Atomic unsigned n_queued; /* and not released yet */
 	_Atomic int error;	   /* of a call, not reported yet */
 };
 
-/*
- * Queues memory whose release the stream has been made to wait for. False if the caller is to call the driver itself:
- * the first release is over, or the queue is full. The context is entered.
- */
-bool gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, CUstream stream);
+enum gp_first_release_way {
+	GP_FIRST_RELEASE_OVER,	 /* the caller is to call the driver itself */
+	GP_FIRST_RELEASE_QUEUED, /* it is released once the fence in the slot is complete, or at once with GP_NO_SLOT */
+	GP_FIRST_RELEASE_FULL,	 /* the caller leaves the context, waits (gp_first_release_await) and tries again */
+};
+
+/* The context is entered. */
+enum gp_first_release_way gp_first_release_queue(struct gp_context *context, CUdeviceptr addr, int slot);
 
 /* Whether anything of the context waits in the queue. */
 bool gp_first_release_is_pending(const struct gp_context *context);
