@@ -74,12 +74,6 @@ struct gp_backend_ops {
 	 */
 	int (*release_begin)(void *arg, uint64_t addr, int slot);
 
-	/*
-	 * Waits until the driver has been told of everything begun, and not for the GPU. NULL: it has been told when
-	 * release_begin returns.
-	 */
-	void (*release_tell)(void *arg);
-
 	/* Whether release_begin works here; where not, release may wait for the device. */
 	bool (*can_release_behind)(void *arg);
 

@@ -23,7 +23,6 @@ uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
 	given = gp_reuse_flush(pool, false);
 	if (given < want)
 		given += gp_segment_give_back(pool, want == UINT64_MAX ? want : want - given);
-	gp_segment_tell_returning(pool);
 	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
 	if (pool->options.kind == GP_KIND_NONE)
 		gp_segment_poll_returning(pool);

@@ -543,14 +543,6 @@ static void see_returning(struct gp_pool *pool, uint64_t max_ns)
 		gp_segment_arrived(pool, news, r);
 }
 
-void gp_segment_tell_returning(struct gp_pool *pool)
-{
-	const struct gp_backend *be = gp_pool_backend(pool);
-
-	if (be->ops->release_tell)
-		be->ops->release_tell(be->arg);
-}
-
 void gp_segment_poll_returning(struct gp_pool *pool)
 {
 	see_returning(pool, 0);

@@ -43,9 +43,6 @@ bool gp_segment_can_give_back(struct gp_pool *pool);
 /* Gives one block, whole and in no structure, back by the driver's own free, which may wait. The driver's result. */
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block);
 
-/* Waits until the driver has been told of all that goes back, and not for the GPU. */
-void gp_segment_tell_returning(struct gp_pool *pool);
-
 /* Sees whether what was begun before the call has arrived in the driver. */
 void gp_segment_poll_returning(struct gp_pool *pool);
 

@@ -66,9 +66,6 @@ static inline struct gp_work *gp_backend_work(enum gp_kind kind)
 	return kind == GP_KIND_NONE || gp_config_debug_is_on(&gp_state.config.debug) ? NULL : &gp_submitted;
 }
 
-/* Has the private stream take memory back behind the fence in the slot. The context is entered and current. */
-CUresult gp_backend_release_behind(struct gp_context *context, CUdeviceptr addr, int slot);
-
 /* The event of a context's slot; made when first asked for. Between enter and leave. */
 int gp_backend_event(struct gp_context *context, CUevent *event);
 

@@ -21,7 +21,6 @@
 #include "capture.h"
 #include "debug.h"
 #include "driver.h"
-#include "first_release.h"
 #include "libraries.h"
 #include "log.h"
 #include "others.h"
@@ -78,13 +77,6 @@ static CUresult release_stream(struct gp_context *context, int slot, CUstream *r
 	return r;
 }
 
-CUresult gp_backend_release_behind(struct gp_context *context, CUdeviceptr addr, int slot)
-{
-	CUstream stream;
-
-	return release_stream(context, slot, &stream) ? gp_real.cuMemFree_v2(addr) : gp_real.cuMemFreeAsync(addr, stream);
-}
-
 /* Nothing was freed, so the free that waits may do better. */
 static int release_not_begun(struct gp_context *context, CUresult r)
 {
@@ -92,52 +84,26 @@ static int release_not_begun(struct gp_context *context, CUresult r)
 	return atomic_load(&context->lost_to) ? (int)r : -ENOTSUP;
 }
 
-/* The program's threads leave the stream alone while another thread makes the first release. */
-static CUresult release_or_queue(
-	struct gp_context *context, uint64_t addr, int slot, enum gp_first_release_way *ret_way, bool *ret_is_begun)
-{
-	CUstream stream;
-	CUresult r = gp_driver_stream(&context->release_stream, &stream);
-
-	if (!r)
-		*ret_way = gp_first_release_queue(context, addr, slot);
-	if (!r && *ret_way == GP_FIRST_RELEASE_OVER)
-		r = release_stream(context, slot, &stream);
-	*ret_is_begun = !r;
-	return r || *ret_way != GP_FIRST_RELEASE_OVER ? r : gp_real.cuMemFreeAsync(addr, stream);
-}
-
-static int release_begin_once(
-	struct gp_context *context, uint64_t addr, int slot, enum gp_first_release_way *ret_way)
+static int release_begin(struct gp_context *context, uint64_t addr, int slot)
 {
 	struct gp_driver_scope scope;
 	bool is_begun = false;
+	CUstream stream;
 	CUresult r;
 
+	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
 	if (!gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = release_or_queue(context, addr, slot, ret_way, &is_begun);
+		r = release_stream(context, slot, &stream);
+		is_begun = !r;
+		if (is_begun)
+			r = gp_real.cuMemFreeAsync(addr, stream);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
 	return is_begun ? gp_driver_released(context, r) : release_not_begun(context, r);
-}
-
-/* A full queue is waited for without the context: its thread waits for the driver alone, never for the GPU. */
-static int release_begin(struct gp_context *context, uint64_t addr, int slot)
-{
-	for (;;) {
-		enum gp_first_release_way way = GP_FIRST_RELEASE_OVER;
-		int r;
-
-		gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
-		r = release_begin_once(context, addr, slot, &way);
-		if (way != GP_FIRST_RELEASE_FULL)
-			return r;
-		gp_first_release_await(context);
-	}
 }
 
 /* Managed memory the driver takes back by the free alone that waits for the device. */
@@ -153,11 +119,6 @@ static int device_release_begin(void *arg, uint64_t addr, int slot)
 	return device_can_release_behind(arg) ? release_begin(arg, addr, slot) : -ENOTSUP;
 }
 
-static void device_release_tell(void *arg)
-{
-	gp_first_release_await(arg);
-}
-
 static int device_release_poll(void *arg)
 {
 	struct gp_context *context = arg;
@@ -165,11 +126,7 @@ static int device_release_poll(void *arg)
 	struct gp_driver_scope scope;
 	CUresult r = CUDA_SUCCESS;
 
-	if (!stream)
-		return 0;
-	if (gp_first_release_is_pending(context))
-		return -EAGAIN;
-	if (!gp_driver_takes_back(context, NULL))
+	if (!stream || !gp_driver_takes_back(context, NULL))
 		return 0;
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
@@ -180,9 +137,7 @@ static int device_release_poll(void *arg)
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
-	if (r == CUDA_ERROR_NOT_READY)
-		return -EAGAIN;
-	return r ? gp_driver_result(context, r) : gp_first_release_take_error(context);
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
 }
 
 static int device_release_drain(void *arg, uint64_t max_ns)
@@ -420,7 +375,6 @@ static const struct gp_backend_ops device_ops = {
 	.release = device_release,
 	.can_release_behind = device_can_release_behind,
 	.release_begin = device_release_begin,
-	.release_tell = device_release_tell,
 	.release_poll = device_release_poll,
 	.release_drain = device_release_drain,
 	.fence_record = device_fence_record,

@@ -11,7 +11,6 @@
 
 #include "../pool/pool.h"
 #include "cuda_abi.h"
-#include "first_release.h"
 #include "region_pools.h"
 #include "rwlock.h"
 #include "state.h"
@@ -48,7 +47,6 @@ struct gp_context {
 	CUevent undue;		    /* of the last such record, or NULL */
 	CUevent events[GP_FENCE_SLOTS]; /* made when first used */
 	_Atomic(CUstream) release_stream; /* private: what is given back is ordered here and nowhere else */
-	struct gp_first_release first_release;
 	bool can_release_behind;
 	bool is_rdma_capable; /* backend_mapping.c: what is mapped is */
 	_Atomic enum gp_config_backend backend; /* what its segments are (backend_supply.c) */
@@ -113,7 +111,6 @@ void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr);
 /* Before a map is asked about an address. */
 static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
 {
-	gp_first_release_settle(addr);
 	if (gp_unlikely(atomic_load_explicit(&gp_contexts_ending, memory_order_relaxed)))
 		gp_context_settle_slow(map, addr);
 }

@@ -327,10 +327,6 @@ static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_i
 		r = release_watched(&gp_state.device_map, ptr, mode == GP_FREE_SYNCED, mode);
 	else
 		r = release(&gp_state.device_map, ptr, mode);
-
-	/* It may have left the map just now. */
-	if (gp_unlikely(r == GP_E_FOREIGN))
-		gp_first_release_settle(ptr);
 	*ret_is_ours = r != GP_E_FOREIGN;
 	switch (r) {
 	case GP_E_DEAD:

@@ -60,12 +60,6 @@ static bool can_release_behind(void *arg)
 	return own(arg)->ops->can_release_behind(own(arg)->arg);
 }
 
-static void release_tell(void *arg)
-{
-	if (own(arg)->ops->release_tell)
-		own(arg)->ops->release_tell(own(arg)->arg);
-}
-
 static int release_poll(void *arg)
 {
 	int r = own(arg)->ops->release_poll(own(arg)->arg);
@@ -243,7 +237,6 @@ static const struct gp_backend_ops recorded = {
 	.release = release,
 	.release_begin = release_begin,
 	.can_release_behind = can_release_behind,
-	.release_tell = release_tell,
 	.release_poll = release_poll,
 	.release_drain = release_drain,
 	.fence_record = fence_record,

@@ -20,7 +20,6 @@
 #include "driver.h"
 #include "exit_report.h"
 #include "file.h"
-#include "first_release.h"
 #include "in_order.h"
 #include "libraries.h"
 #include "libc.h"
@@ -141,7 +140,6 @@ static void after_fork_in_child(void)
 	gp_ctl_after_fork_child();
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	gp_real_after_fork_child();
-	gp_first_release_after_fork_child();
 	gp_runtime_after_fork_child();
 	gp_caller_after_fork_child();
 	gp_context_after_fork_child();

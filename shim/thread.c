@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "compat.h"
-#include "first_release.h"
 #include "in_order.h"
 #include "real.h"
 #include "record.h"
@@ -56,7 +55,6 @@ static void at_exit(void)
 {
 	gp_work_lose(&gp_submitted);
 	gp_set_unusual(GP_UNUSUAL_END);
-	gp_first_release_end();
 }
 
 static void make_key(void)

@@ -17,15 +17,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "api/gpupool.h"
 #include "app_driver.h"
-
-enum { YIELDS = 1000 };
 
 typedef int pthread_create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-static _Atomic bool is_gate_closed, is_own; /* own: the next thread is the program's */
-static _Atomic unsigned n_created; /* threads, but for the program's own */
+static _Atomic bool is_gate_closed;
 static _Thread_local bool is_main;
 static _Atomic unsigned n_registered, n_registered_here, n_enlarged_here;
 static int table_size; /* of descriptors */
@@ -51,11 +47,8 @@ __attribute__((visibility("default"))) int pthread_create(
 	pthread_create_fn *real = (pthread_create_fn *)dlsym(RTLD_NEXT, "pthread_create");
 	struct held *held = malloc(sizeof(*held));
 
-	if (!held || atomic_exchange(&is_own, false)) {
-		free(held);
+	if (!held)
 		return real(thread, attr, body, arg);
-	}
-	atomic_fetch_add(&n_created, 1);
 	*held = (struct held){body, arg};
 	return real(thread, attr, pass_gate, held);
 }
@@ -137,93 +130,7 @@ static void start_up(void)
 	APP_MUST(cuMemFree_v2(ptr));
 }
 
-static uint64_t calls_here(const char *function)
-{
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	uint64_t (*calls)(const char *) = (uint64_t(*)(const char *))dlsym(driver, "simgpu_calls_here");
-
-	return calls(function);
-}
-
-/* What is freed in such a scope goes back to the driver at once. */
-static CUdeviceptr release_one(void)
-{
-	CUdeviceptr ptr;
-
-	APP_MUST(gpupool_no_cache_begin());
-	ptr = app_alloc(32 * MIB);
-	APP_MUST(cuMemFree_v2(ptr));
-	APP_MUST(gpupool_no_cache_end());
-	return ptr;
-}
-
-static void await_releases(uint64_t n)
-{
-	while (app_calls("cuMemFreeAsync") < n)
-		sched_yield();
-}
-
-static void first_release(void)
-{
-	unsigned n_before;
-
-	start_first();
-	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
-	n_before = atomic_load(&n_created);
-	atomic_store(&is_gate_closed, true);
-	(void)release_one();
-	(void)release_one();
-	APP_MUST(cuMemFree_v2(app_alloc(64 * MIB)));
-	app_fact("released before", app_calls("cuMemFreeAsync"));
-	atomic_store(&is_gate_closed, false);
-	await_releases(2);
-	app_fact("threads", atomic_load(&n_created) - n_before);
-	app_fact("released here", calls_here("cuMemFreeAsync"));
-	APP_MUST(gpupool_reclaim(0) < 0);
-	(void)release_one();
-	app_fact("released here later", calls_here("cuMemFreeAsync") > 0);
-}
-
-static struct {
-	_Atomic bool has_begun, is_back;
-	CUdeviceptr ptr;
-	CUresult result;
-} second;
-
-static void *free_again(void *unused)
-{
-	APP_MUST(cuCtxSetCurrent(app_ctx));
-	atomic_store(&second.has_begun, true);
-	second.result = cuMemFree_v2(second.ptr);
-	atomic_store(&second.is_back, true);
-	return NULL;
-}
-
-/* The driver still has the block, and would free it for whoever asks. */
-static void freed_again(void)
-{
-	pthread_t thread;
-
-	start_first();
-	APP_MUST(cuMemFree_v2(app_alloc(KIB)));
-	atomic_store(&is_gate_closed, true);
-	second.ptr = release_one();
-	atomic_store(&is_own, true);
-	APP_MUST(pthread_create(&thread, NULL, free_again, NULL));
-	while (!atomic_load(&second.has_begun))
-		sched_yield();
-	for (int i = 0; i < YIELDS && !atomic_load(&second.is_back); i++)
-		sched_yield();
-	atomic_store(&is_gate_closed, false);
-	APP_MUST(pthread_join(thread, NULL));
-	await_releases(1);
-	app_fact("second free", (uint64_t)second.result);
-	app_fact("freed by the driver", app_calls("cuMemFreeAsync"));
-}
-
 const struct app_scenario app_scenarios[] = {
 	{"start-up", start_up},
-	{"first-release", first_release},
-	{"freed-again", freed_again},
 	{0},
 };

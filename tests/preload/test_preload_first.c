@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The first calls of a process: what takes the kernel or the driver long is done on other threads. */
+/* The first calls of a process: what takes the kernel long is done on other threads. */
 
 #include <stdio.h>
 
@@ -14,7 +14,6 @@ static const char *const kinds[][3] = {
 	{"GPUPOOL_POOL=split", "GPUPOOL_LOG=off", NULL},
 	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 };
-enum { N_FREE_ASYNC = (int)LENGTH(kinds) - 1 }; /* the last releases memory in another way */
 
 /* Descriptors of the library go to 512 and above: a table that large is not enlarged. */
 enum { SMALL_TABLE = 512 };
@@ -44,32 +43,12 @@ START_TEST(the_first_allocation_does_not_enlarge_the_table_of_descriptors)
 }
 END_TEST
 
-START_TEST(the_first_release_of_a_context_is_made_by_one_other_thread)
-{
-	play("first-release", kinds[_i]);
-	ck_assert_uint_eq(play_fact("released before"), 0);
-	ck_assert_uint_eq(play_fact("threads"), 1);
-	ck_assert_uint_eq(play_fact("released here"), 0);
-	ck_assert_uint_eq(play_fact("released here later"), 1);
-}
-END_TEST
-
-START_TEST(a_second_free_is_refused_while_the_first_release_waits_for_its_thread)
-{
-	play("freed-again", kinds[_i]);
-	ck_assert_uint_eq(play_fact("second free"), 1);
-	ck_assert_uint_eq(play_fact("freed by the driver"), 1);
-}
-END_TEST
-
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel, 0,
 		(int)LENGTH(kinds));
 	tcase_add_loop_test(
 		tc, the_first_allocation_does_not_enlarge_the_table_of_descriptors, 0, (int)LENGTH(kinds));
-	tcase_add_loop_test(tc, the_first_release_of_a_context_is_made_by_one_other_thread, 0, N_FREE_ASYNC);
-	tcase_add_loop_test(tc, a_second_free_is_refused_while_the_first_release_waits_for_its_thread, 0, N_FREE_ASYNC);
 }
 
 int main(int argc, char **argv)

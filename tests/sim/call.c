@@ -51,7 +51,6 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	sim_nap(fn);
 	sim_stop_here(fn, SIM_AT_START);
 	sim.calls[fn]++;
-	self->calls[fn]++;
 	if (sim.gone)
 		return CUDA_ERROR_DEINITIALIZED;
 	if (!sim.initialised && needs_init(fn))

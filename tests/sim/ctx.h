@@ -86,7 +86,6 @@ struct sim_thread {
 	struct sim_stream *defaults;
 	bool in_host_func;
 	struct sim_call *call;
-	uint64_t calls[SIM_N_FNS];
 };
 struct sim_thread *sim_thread_self(void);
 

@@ -33,13 +33,6 @@ uint64_t simgpu_calls(const char *name)
 	return fn < SIM_N_FNS ? read_counter(&sim.calls[fn]) : 0;
 }
 
-uint64_t simgpu_calls_here(const char *name)
-{
-	enum sim_fn fn = sim_fn_find(name, strlen(name));
-
-	return fn < SIM_N_FNS ? sim_thread_self()->calls[fn] : 0;
-}
-
 uint64_t simgpu_races(void)
 {
 	return read_counter(&sim.races);

@@ -18,9 +18,6 @@
  */
 SIMGPU_API uint64_t simgpu_calls(const char *name);
 
-/* The same of the calling thread alone. */
-SIMGPU_API uint64_t simgpu_calls_here(const char *name);
-
 /*
  * What was seen so far: pairs of unordered accesses, waits that could never end, uses of freed
  * memory.
