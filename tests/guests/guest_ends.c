@@ -240,22 +240,26 @@ static bool has_only_ours(int child)
 	return n == 1 && n_ours == 1;
 }
 
+static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+/* A shell's background job ignores some signals, and its children do, too. */
 static int start_child(bool has_driver_thread)
 {
 	int child;
 
 	fflush(stdout);
 	child = fork();
-	if (child == 0)
+	if (child == 0) {
+		for (size_t i = 0; i < LENGTH(signals); i++)
+			signal(signals[i], SIG_DFL);
 		leave_main(has_driver_thread);
+	}
 	return child;
 }
 
-/* A signal that nobody takes shows as the end of this process by SIGALRM. */
+/* A signal that no thread takes shows as the end of this process by SIGALRM. */
 static void signal_without_main(void)
 {
-	static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
-
 	alarm(30);
 	for (size_t i = 0; i < LENGTH(signals); i++) {
 		int child = start_child(true);
