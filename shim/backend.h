@@ -20,7 +20,7 @@ int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
 extern const struct gp_mapping_ops gp_mapping_ops;
 int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 
-/* What the driver says of that, without a trial: 0 and the granule, or -ENOTSUP. */
+/* Asks the driver about that without mapping anything: 0 and the granule, or -ENOTSUP. */
 int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);
 
 /*

@@ -150,7 +150,7 @@ struct recording {
 	int r;
 };
 
-/* What another context had to do is over once that is broken; the owner's own error is for the program. */
+/* The work of another context is over once that context is broken; only the owner's error is for the program. */
 static bool is_over_in(const struct gp_context *context, const struct gp_context *owner)
 {
 	return gp_unlikely(gp_context_is(context, GP_CONTEXT_BROKEN)) && context != owner;

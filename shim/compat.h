@@ -35,7 +35,7 @@ __asm__(".symver pthread_attr_setstacksize,pthread_attr_setstacksize@" GP_GLIBC)
 #pragma weak dlvsym
 #pragma weak statx
 
-/* What pthread_atfork calls; that one is linked into the library, with a strong reference. */
+/* pthread_atfork calls this function. pthread_atfork itself is linked into the library, with a strong reference. */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object)
 	__attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden"))); /* that object */

@@ -26,7 +26,7 @@ enum {
 #define NEW_PREFIX "."
 #define NEW_SUFFIX ".new"
 
-/* Of a socket that is not ready, the name that it would have got; false if it is none, or not older than any start. */
+/* Finds the final name of a socket that never got ready; false for other names, and while its start may go on. */
 static bool find_final_name(int dir_fd, const char *name, char final[static GP_CTL_NAME_MAX])
 {
 	size_t length = strlen(name);

@@ -233,7 +233,7 @@ static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_other)
 	return is_block ? zone : NULL;
 }
 
-/* The pool refused the free, so nobody else was given the block meanwhile. */
+/* The pool refused the free, so the block had no other owner meanwhile. */
 static void leave_to_program(struct gp_zone *zone, uint64_t start, bool is_inserted)
 {
 	struct gp_zone *unwanted = NULL;

@@ -15,7 +15,7 @@
 
 enum { VALUE_SIZE = 128 };
 
-/* What a letter stands for until the names are read, and where the environment or the host does not tell it. */
+/* The texts that letters stand for until the names are read, and where environment and host leave them unknown. */
 static struct {
 	char letter;
 	char value[VALUE_SIZE];

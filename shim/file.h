@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What may follow a % in a file name, beside another %, and how users are told. */
+/* The letters that may follow a % in a file name, and the line that tells users about them. */
 #define GP_FILE_LETTERS	     "phrju"
 #define GP_FILE_LETTERS_HELP "%p process id, %h host, %r rank, %j job, %u user"
 

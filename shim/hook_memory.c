@@ -414,7 +414,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 	return r;
 }
 
-/* Of a default stream nothing is asked but the context: to ask for more could disturb a capture. */
+/* A default stream is checked by its context alone: another question could disturb a capture. */
 static CUresult check_default_stream(void)
 {
 	struct gp_context *context;
@@ -432,7 +432,7 @@ static CUresult check_default_stream(void)
 	return r;
 }
 
-/* What the driver would say of the stream of a stream-ordered free. */
+/* Checks the stream of a stream-ordered free as the driver would. */
 static CUresult check_stream(CUstream stream)
 {
 	CUcontext ctx;

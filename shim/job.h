@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Which job, rank, pod and namespace a process belongs to, by its environment (job.def). */
+/* The job, rank, pod and namespace of a process, as its environment tells them (job.def). */
 
 /* The labels of job.def in their order, up to a NULL. */
 extern const char *const gp_job_labels[];

@@ -83,7 +83,7 @@ static bool is_listed(const struct gp_oom *oom)
 	       oom->stats.n_used_blocks + oom->stats.n_free_blocks < FEW_BLOCKS;
 }
 
-/* What a program runs into over and over does not cost it a file each time. */
+/* A program that runs out of memory over and over does not pay for a file each time. */
 static bool is_saved(const struct gp_oom *oom)
 {
 	if (!is_told(oom->n) && oom->time_ns - saved_ns < SAVE_AGAIN_NS)

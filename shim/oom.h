@@ -16,7 +16,7 @@
 
 enum gp_oom_what { GP_OOM_DEVICE, GP_OOM_PINNED, GP_OOM_UNPOOLED };
 
-/* What would have helped decides (oom_cause.c). */
+/* The cause is what would have helped the request (oom_cause.c). */
 enum gp_oom_cause {
 	GP_OOM_BEYOND_DEVICE, /* the request is larger than the device */
 	GP_OOM_BEYOND_LIMIT,  /* the request is larger than the limit */

@@ -45,7 +45,7 @@ static bool is_limit_nearer(const struct gp_oom *oom)
 	return left_of_limit(oom) < oom->device_free_bytes;
 }
 
-/* What the driver would have to give for the request alone: with vmm whole granules, and its ends may lie in two. */
+/* The bytes that the request alone takes from the driver: with vmm whole granules, and one more for its ends. */
 static uint64_t needed_from_driver(const struct gp_oom *oom, uint64_t wanted)
 {
 	if (oom->kind != GP_KIND_VMM || !oom->granule)

@@ -37,7 +37,7 @@ const char *gp_oom_where(char *text, size_t size)
 	return text;
 }
 
-/* Whoever looks at the final name sees all of a report: this one, or the one before. */
+/* A reader of the final name sees a whole report: this one or the one before. */
 static int replace(int dir_fd, const char *name, const char *text, size_t length)
 {
 	char temporary[PATH_MAX];
@@ -45,7 +45,7 @@ static int replace(int dir_fd, const char *name, const char *text, size_t length
 
 	if ((size_t)snprintf(temporary, sizeof(temporary), "%s" NEW_SUFFIX, name) >= sizeof(temporary))
 		return -ENAMETOOLONG;
-	/* What another process of that number left half-written. */
+	/* An earlier process with this number may have left half a file. */
 	(void)unlinkat(dir_fd, temporary, 0);
 	fd = openat(dir_fd, temporary, FLAGS, 0600);
 	if (fd < 0)
@@ -72,7 +72,7 @@ static bool is_older(const struct statx_timestamp *a, const struct statx_timesta
 	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
-/* What a process has half-written that was killed meanwhile. */
+/* Whether a killed process has left this file half-written. */
 static bool is_left_over(const char *name)
 {
 	char final[GP_CTL_NAME_MAX + sizeof(NEW_SUFFIX)];

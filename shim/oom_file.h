@@ -16,5 +16,5 @@
 /* Writes the file, if there is to be one. No lock may be held. What fails is one line for those who want to know. */
 void gp_oom_save(const struct gp_oom *oom);
 
-/* What gpupool-stat oom has to be told to find the report: the process, or the file that the user has named. */
+/* Writes the argument with which gpupool-stat oom finds the report: the process, or the file that the user named. */
 const char *gp_oom_where(char *text, size_t size);

@@ -119,7 +119,7 @@ static void say_callers(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  holders: %s%s", line, oom->n_callers > CALLERS_SHOWN ? ", and others" : "");
 }
 
-/* Who holds most: the call site where stacks are known, else the library. */
+/* Names the largest holder: the call site where stacks are known, else the library. */
 static void write_largest(char *text, size_t size, const struct gp_oom *oom)
 {
 	bool is_site = oom->n_holders && oom->holders[0].number;
@@ -219,7 +219,7 @@ static bool is_limit_in_the_way(const struct gp_oom *oom)
 	return oom->cause == GP_OOM_LIMITED || oom->cause == GP_OOM_BEYOND_LIMIT;
 }
 
-/* What the reader can do. The command that shows more stands before it. */
+/* Tells the reader what to do next, after the command that shows more. */
 static const char *advice_of(const struct gp_oom *oom)
 {
 	if (oom->is_vmm_better)

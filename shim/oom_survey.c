@@ -138,7 +138,7 @@ static void survey_pool(void *arg, struct gp_pool *pool)
 	end_segment(&survey);
 }
 
-/* What is to be exported can be in whole driver allocations alone, whatever the type. */
+/* Memory that is to be exported has to be a whole driver allocation, whatever the pool type. */
 static bool can_be_mapped(struct gp_context *context)
 {
 	return gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE) && !atomic_load(&gp_state.needs_whole);

@@ -38,7 +38,7 @@ _Atomic(void *) gp_real_dlopen;
 __attribute__((weak)) void *gp_door_dlsym(void *handle, const char *name);
 __attribute__((weak)) void *gp_door_dlopen(const char *file, int mode);
 
-/* What a thread has found out by itself. */
+/* The results of one thread's lookup, before they are published. */
 struct found {
 	struct gp_real real;
 	bool is_trusted;
@@ -281,10 +281,10 @@ bool gp_real_find(void)
 	gp_state_watch_forks();
 	is_finding = true;
 	is_found = look_up(&found);
-	/* Before anybody can use what was found. */
+	/* Before any thread can use the results. */
 	if (is_found &&
 		(!is_door_first("dlsym", (void *)gp_door_dlsym) || !is_door_first("dlopen", (void *)gp_door_dlopen)))
-		gp_in_order_lose_sight("somebody else in the way of dlsym or dlopen");
+		gp_in_order_lose_sight("another library in the way of dlsym or dlopen");
 	if (is_found)
 		is_first = publish(&found);
 	is_finding = false;

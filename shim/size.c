@@ -401,7 +401,7 @@ const char *gp_amount_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes)
 	uint64_t hundredths, tenths;
 	unsigned unit = 0;
 
-	/* What would be rounded to 1024 is 1 of the next unit. */
+	/* A value that would be rounded to 1024 becomes 1 of the next unit. */
 	while (unit < 6 && bytes >= 1024 && bytes >= UINT64_C(2047) << (10 * unit) >> 1)
 		unit++;
 	hundredths = scale(bytes, 10 * unit, 100);

@@ -13,5 +13,5 @@ enum { GP_STACK_TEXT_MAX = 640 };
 /* "solver+0x11a9 < libgrid.so+0x4020 < ...": return addresses as their files have them. Returns the text. */
 const char *gp_stack_text(char text[static GP_STACK_TEXT_MAX], uint32_t site);
 
-/* gp_amount_text of what a retry round has yielded: less than any block stands for what nobody can count. */
+/* gp_amount_text of the yield of a retry round: a value below the size of any block stands for an unknown amount. */
 const char *gp_yield_text(char text[static GP_AMOUNT_TEXT_MAX], uint64_t bytes);

@@ -202,7 +202,7 @@ static void start_socket(void)
 
 static void start(void)
 {
-	static struct gp_config again; /* parsed once more, now that somebody may be told */
+	static struct gp_config again; /* parsed once more, now that there is a log for the errors */
 	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);

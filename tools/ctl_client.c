@@ -53,7 +53,7 @@ static int check_peer(struct ctl_client *client)
 	return peer.uid == client->uid ? 0 : -EPERM;
 }
 
-/* Of this thread alone, unlike seteuid(): the exporter has others. */
+/* Changes this thread alone, unlike seteuid(): the exporter has other threads. */
 static bool set_effective_user(uid_t uid)
 {
 #ifdef SYS_setresuid32

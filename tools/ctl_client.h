@@ -39,7 +39,7 @@ int64_t ctl_client_now_ns(void);
 /*
  * Connects, without waiting. The caller has set the first four members. Returns and keeps as
  * error: 0, -ECONNREFUSED (nobody listens), -EAGAIN (does not accept; asking waits for it),
- * -EMFILE or -ENFILE (likewise), -ENOTSOCK, -EPERM (somebody else listens), or another -errno.
+ * -EMFILE or -ENFILE (likewise), -ENOTSOCK, -EPERM (a process of another user listens), or another -errno.
  *
  * Root connects with the effective user id of the directory's owner: a server in a user namespace knows that user, and
  * not root; and a path that the owner made leads root only to what the owner may reach.

@@ -20,7 +20,7 @@ struct replay_entry {
 	uint32_t pool;
 	bool is_own; /* see replay_history.h */
 
-	/* Of the map itself. */
+	/* Used by the map itself. */
 	struct gp_tree_node by_key;
 	struct replay_entry *older, *newer; /* in the same pool */
 };

@@ -21,7 +21,7 @@ enum { BUFFER_SIZE = 1 << 16, FIELDS_SANE = 64, LINE_MAX_BYTES = 100 };
 #define BLOCK_ALIGN UINT64_C(512)
 #define ADDRESS_MAX (UINT64_C(1) << 59)
 
-/* Of device memory. The kind vmm has a table with an entry for each granule, so that a small one makes it large. */
+/* Bounds of device memory. The pool type vmm has a table entry for each granule, so a small granule makes it large. */
 #define DEVICE_GRANULE_MIN (UINT64_C(2) << 20)
 
 /* The pool of a text: a large device, and what gpupool would do there if nothing is set. */
@@ -220,7 +220,7 @@ static bool is_few(struct replay_file *file, uint64_t n, uint64_t n_max, const c
 	return n <= n_max;
 }
 
-/* What the allocator takes for granted. Managed memory has the capacity UINT64_MAX. */
+/* Checks what the allocator takes for granted. Managed memory has the capacity UINT64_MAX. */
 static bool is_pool_sane(const struct replay_file *file, const uint64_t *values)
 {
 	uint64_t granule = values[4], capacity = values[5];

@@ -16,7 +16,7 @@
 #include "replay_call.h"
 #include "stat_say.h"
 
-/* What the driver answered before this event has happened, in all pools. Few of them have answers. */
+/* Applies the driver's answers before this event, in all pools. Few pools have any. */
 static void catch_up(struct replay_state *run, const struct replay_event *e)
 {
 	struct replay_pool *p;

@@ -67,7 +67,7 @@ static bool has_place(const struct history_event *event)
 	return event->addr && event->kind <= HISTORY_BLOCK_GONE;
 }
 
-/* What was asked for is what the program asked for: the driver is asked for more, or for less in a second attempt. */
+/* Counts the bytes that the program asked for: the driver is asked for more, or for less in a second attempt. */
 static void add_episode(
 	struct first_walk *w, const struct episode *e, const struct history_event *event, bool is_served)
 {

@@ -152,7 +152,7 @@ int run_elf_read(int fd, struct run_elf *ret_elf)
 	return 0;
 }
 
-/* What is read to find a name of the dynamic section. */
+/* The bytes that are read to find a name of the dynamic section. */
 struct dynamic {
 	int fd;
 	ElfW(Phdr) segments[HEADERS_MAX];

@@ -17,7 +17,7 @@ static enum run_status check_directory(const char *path)
 	const char *slash = strrchr(path, '/');
 	int length = slash ? (int)(slash - path) : 1;
 
-	/* What ends in "/." is a directory or an error. */
+	/* A name that ends in "/." is a directory or an error. */
 	snprintf(directory, sizeof(directory), "%.*s/.", length, slash ? path : ".");
 	if (access(directory, W_OK | X_OK) == 0)
 		return RUN_OK;

@@ -43,7 +43,7 @@ struct level {
 };
 
 struct levels {
-	struct level list[LEVELS_MAX + 1]; /* one that nobody typed */
+	struct level list[LEVELS_MAX + 1]; /* one more for a level that was not typed */
 	size_t n;
 };
 

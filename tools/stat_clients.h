@@ -43,7 +43,7 @@ struct stat_client *stat_clients_add(struct stat_clients *clients, int fd, const
 /* Before the socket is closed. The client may be NULL. */
 void stat_clients_remove(struct stat_clients *clients, struct stat_client *client);
 
-/* What the client does from now on. The client may be NULL. */
+/* Sets what the client does from now on. The client may be NULL. */
 void stat_clients_set(struct stat_clients *clients, struct stat_client *client, enum stat_client_state state);
 
 /* Ends the clients whose time is over. */

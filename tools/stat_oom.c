@@ -73,7 +73,7 @@ static void print_numbers(const json_t *oom)
 	print_bytes(oom, "device", device, sizeof(device) / sizeof(*device));
 }
 
-/* What the program itself holds of what the process may use, and which pool type would have served the request. */
+/* Prints how much the program holds of what it may use, and the pool type that would have served the request. */
 static void print_share(const json_t *oom)
 {
 	const json_t *better = json_object_get(oom, "better_pool");
@@ -292,7 +292,7 @@ struct shown {
 	const struct stat_options *options;
 };
 
-/* What was asked, and what the processes that were named have saved and cannot be asked for any more. */
+/* The answers of processes, and the saved reports of named processes that cannot be asked any more. */
 struct answers {
 	struct stat_survey all; /* shares all but the list with the survey */
 	size_t n_asked;
@@ -373,7 +373,7 @@ static void add_ended(struct stat_table *table, const struct stat_saved *saved)
 	stat_table_add(table, cells);
 }
 
-/* Those that have ended, in a line each. False if there is none. */
+/* Prints a line for each process that has ended with a report. False if there is none. */
 static bool show_ended(struct stat_survey *survey)
 {
 	static const char *const headings[] = {">PID", ">AGO", ">ASKED", "<CAUSE", "<COMMAND"};

@@ -13,5 +13,5 @@ FILE *stat_output_open(const char *path);
 /* Closes it. is_good: it takes the place of path; else it is removed. 0, or -errno if it could not be written. */
 int stat_output_close(FILE *out, bool is_good);
 
-/* Of any stream: 0, or -errno if something that was printed could not be written. */
+/* Flushes any stream: 0, or -errno if printed text could not be written. */
 int stat_output_flush(FILE *out);

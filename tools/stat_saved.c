@@ -150,7 +150,7 @@ static int compare(const void *a, const void *b)
 
 	if (one->written != other->written)
 		return one->written < other->written ? 1 : -1;
-	/* Of one second, the one that was started later. */
+	/* Of two reports of one second, the process that started later comes first. */
 	return (one->process.start_ticks < other->process.start_ticks) -
 	       (one->process.start_ticks > other->process.start_ticks);
 }

@@ -78,7 +78,7 @@ void stat_clean(char *clean, size_t size, const char *text)
 	gp_clean(clean, size, text);
 }
 
-/* Of the blocks of Unicode whose characters all have that width; others have one column. */
+/* The blocks of Unicode whose characters all have this width; other characters have one column. */
 static const struct {
 	uint32_t first, last;
 	unsigned columns;
@@ -101,7 +101,7 @@ static const struct {
 	{0x20000, 0x3fffd, 2}, /* more Chinese */
 };
 
-/* Of the character at text, and its length in bytes. */
+/* The width of the character at text, and its length in bytes. */
 static size_t columns_of(const char *text, size_t *length)
 {
 	uint32_t c = gp_utf8_decode(text, length);

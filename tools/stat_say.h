@@ -22,7 +22,7 @@ enum stat_exit {
 /* What went wrong, and in next what to do about it, unless that is NULL. */
 void stat_error(const char *next, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What was done, where the output is somewhere else: on stderr, too. */
+/* Tells on stderr what was done, where the output goes elsewhere. */
 void stat_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* What an allocation returned, or the end of the program with STAT_FAILED; before it fn is called, unless NULL. */

@@ -106,7 +106,7 @@ static bool name_by_file(
 
 	if (stacks->n_bytes > NAMES_MAX)
 		return false;
-	/* What a return address returns to may be another function already: the call is before it. */
+	/* A return address may belong to the next function already; the call lies before it. */
 	if (object >= 0 && address && stat_symbols_at(stacks->symbols, (size_t)object, address - 1, text, FRAME_MAX))
 		return true;
 	known = json_string_value(json_object_get(stacks->known, key));

@@ -12,7 +12,7 @@
 
 struct stat_stacks;
 
-/* Of an answer with "objects". pid, uid: of the process that gave it; 0 and one's own if it comes from a file. */
+/* For an answer with "objects". pid, uid: of the process that gave it; 0 and the caller's if it comes from a file. */
 struct stat_stacks *stat_stacks_new(const json_t *reply, pid_t pid, uid_t uid);
 
 /* Says on stderr if names are missing that were asked for, and why. */

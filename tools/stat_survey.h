@@ -45,7 +45,7 @@ struct stat_process {
 	bool is_dropped; /* dead, or not asked for */
 	bool was_silent; /* the last time */
 
-	/* Of the round in which it is asked. */
+	/* index into the users of the round that asks it */
 	bool is_named, is_started;
 	size_t user;
 

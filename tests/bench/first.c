@@ -103,7 +103,7 @@ int main(void)
 	timed_free("first-free", ptr);
 	ptr = timed_alloc("second-allocation", BLOCK);
 	timed_free("second-free", ptr);
-	/* What is freed in such a scope goes back to the driver at once. */
+	/* Memory freed in a no-cache scope goes back to the driver at once. */
 	(void)gpupool_no_cache_begin();
 	must(driver.alloc(&ptr, OTHER), "an allocation that is not cached");
 	timed_free("first-release", ptr);

@@ -16,8 +16,8 @@ void screens_begin(bool keeps);
 /* most: bytes that may have been printed to each. */
 void screens_end(size_t most);
 
-/* What was kept, and its length: until the next begin. */
+/* The captured output and its length, valid until the next begin. */
 const char *screens_kept(size_t *ret_length);
 
-/* What was kept is nothing, or one object on one line. */
+/* Checks that the captured output is empty, or one JSON object on one line. */
 void screens_check_json(void);

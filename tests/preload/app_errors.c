@@ -8,7 +8,7 @@
 
 enum { LOOPS = 50 };
 
-/* What the host function frees. */
+/* The blocks that the host function frees. */
 static CUdeviceptr block;
 static void *host;
 static int freed, host_freed;
@@ -123,7 +123,7 @@ static void sticky(void)
 	app_pause("reset");
 }
 
-/* What happens to one device's context is no business of memory that another's has pinned. */
+/* An error in the context of one device does not concern memory that the context of another has pinned. */
 static void other_device(void)
 {
 	uint64_t ns = 20 * MS;

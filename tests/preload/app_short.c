@@ -146,7 +146,7 @@ static void sieve_odd(void)
 	finish();
 }
 
-/* Of many small blocks one in each slab stays: no memory comes free as a whole. */
+/* One block stays in each slab of small blocks, so no slab becomes free. */
 static void small_survivors(void)
 {
 	app_start();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What each of the driver's codes says of a fence, and of the context that it came from. */
+/* The meaning of each driver error for a fence, and for the context that returned it. */
 
 #include <check.h>
 #include <errno.h>

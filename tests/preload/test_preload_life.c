@@ -192,7 +192,7 @@ END_TEST
 
 /* The blocks of a warm pool come without a call of the driver, by which the library could be noticed. */
 static const struct {
-	const char *scenario, *library;
+	const char *scenario, *name;
 	bool is_found;
 } late[] = {
 	{"warm", "libmpi.so.40", true},
@@ -213,7 +213,7 @@ START_TEST(once_dlopen_has_loaded_mpi_no_block_of_a_warm_pool_is_reused_while_th
 	char library[PATH_MAX];
 	const char *env[] = {library, late_pools[_i / (int)LENGTH(late)], NULL};
 
-	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, late[row].library);
+	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, late[row].name);
 	play_same(&(struct play){.program = "app_libraries", .words = {late[row].scenario}, .env = env});
 	ck_assert_uint_eq(play_fact("reused before"), 20);
 	ck_assert_uint_eq(play_fact("reused then"), late[row].is_found ? 0 : 20);

@@ -125,7 +125,7 @@ static int read_status(int fd)
 	return status;
 }
 
-/* What follows the status: the page is there to its end. */
+/* The page follows the status, complete to its end. */
 static void read_page(int fd)
 {
 	char line[LINE_MAX_SIZE];

@@ -4,7 +4,7 @@
 /*
  * Locks whose waiters yield the processor. A real-time thread that only yields keeps the processor from a normal thread
  * for ever, also from the one that it waits for. Here the other side of each lock goes on only while the waiter sleeps:
- * the program stands in front of the C library's sched_yield, which lets nobody go on, and of its nanosleep.
+ * the program stands in front of the C library's sched_yield, which lets no other thread go on, and of its nanosleep.
  */
 
 #include <check.h>
