@@ -24,23 +24,6 @@
 
 enum { FILE_MAX = 64 << 20, ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
 
-/* An answer; or the only one of a list, which is what --json prints where no process was named. */
-static json_t *parse_saved(const char *text, size_t length, char error[static STAT_ERROR_MAX])
-{
-	char unused[STAT_ERROR_MAX];
-	enum stat_exit ignored;
-	json_t *reply = stat_reply_parse(text, length, "leaks", STAT_VALUES_MAX, &ignored, error);
-	json_t *list = reply ? NULL : stat_reply_parse(text, length, "leaks-list", STAT_VALUES_MAX, &ignored, unused);
-	const json_t *processes = json_object_get(list, "processes");
-
-	if (json_array_size(processes) == 1 && json_is_object(json_array_get(processes, 0)))
-		reply = json_incref(json_array_get(processes, 0));
-	else if (list)
-		snprintf(error, STAT_ERROR_MAX, "has answers of %zu processes", json_array_size(processes));
-	json_decref(list);
-	return reply;
-}
-
 /* Room for all of the file, and for a byte more, so that its end is seen. */
 static size_t room_for(FILE *file)
 {
@@ -64,7 +47,7 @@ json_t *stat_leaks_read(const char *path, const char *name)
 		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
 	else if (n == FILE_MAX)
 		stat_error(NULL, "%s is too long to be an answer.", name);
-	else if (!(reply = parse_saved(text, n, error)))
+	else if (!(reply = stat_reply_parse_saved(text, n, "leaks", error)))
 		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", name, error);
 	if (file)
 		fclose(file);

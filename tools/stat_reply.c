@@ -170,3 +170,23 @@ uint64_t stat_reply_sum(const json_t *array, const char *key)
 					    &sum)) return UINT64_MAX;
 	return sum;
 }
+
+json_t *stat_reply_parse_saved(const char *text, size_t length, const char *name, char error[static STAT_ERROR_MAX])
+{
+	char unused[STAT_ERROR_MAX], list_name[32];
+	enum stat_exit ignored;
+	json_t *reply = stat_reply_parse(text, length, name, STAT_VALUES_MAX, &ignored, error), *list = NULL;
+	const json_t *processes;
+
+	if (reply)
+		return reply;
+	snprintf(list_name, sizeof(list_name), "%s-list", name);
+	list = stat_reply_parse(text, length, list_name, STAT_VALUES_MAX, &ignored, unused);
+	processes = json_object_get(list, "processes");
+	if (json_array_size(processes) == 1 && json_is_object(json_array_get(processes, 0)))
+		reply = json_incref(json_array_get(processes, 0));
+	else if (list)
+		snprintf(error, STAT_ERROR_MAX, "has answers of %zu processes", json_array_size(processes));
+	json_decref(list);
+	return reply;
+}

@@ -25,6 +25,9 @@ size_t stat_reply_count(const char *text, size_t length);
 json_t *stat_reply_parse(const char *text, size_t length, const char *name, size_t max_values,
 	enum stat_exit *ret_exit, char error[static STAT_ERROR_MAX]);
 
+/* A saved answer; or the only answer of a list, which is what --json prints where no process was named. */
+json_t *stat_reply_parse_saved(const char *text, size_t length, const char *name, char error[static STAT_ERROR_MAX]);
+
 /* A member that is a number from 0 up. False, and 0, if it is anything else. */
 bool stat_reply_u64(const json_t *object, const char *key, uint64_t *ret_value);
 uint64_t stat_reply_u64_or_0(const json_t *object, const char *key);

@@ -30,20 +30,10 @@ static void renew_age(json_t *reply)
 			json_integer((json_int_t)(now > then ? (now - then) * UINT64_C(1000000000) : 0)));
 }
 
-/* An answer; or the only one of a list, which is what --json prints where no process was named. */
 static json_t *parse(const char *text, size_t length, char error[static STAT_ERROR_MAX])
 {
-	char unused[STAT_ERROR_MAX];
-	enum stat_exit ignored;
-	json_t *reply = stat_reply_parse(text, length, "oom", STAT_VALUES_MAX, &ignored, error);
-	json_t *list = reply ? NULL : stat_reply_parse(text, length, "oom-list", STAT_VALUES_MAX, &ignored, unused);
-	const json_t *processes = json_object_get(list, "processes");
+	json_t *reply = stat_reply_parse_saved(text, length, "oom", error);
 
-	if (json_array_size(processes) == 1 && json_is_object(json_array_get(processes, 0)))
-		reply = json_incref(json_array_get(processes, 0));
-	else if (list)
-		snprintf(error, STAT_ERROR_MAX, "has answers of %zu processes", json_array_size(processes));
-	json_decref(list);
 	if (reply)
 		renew_age(reply);
 	return reply;
