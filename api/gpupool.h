@@ -4,12 +4,12 @@
 #define GPUPOOL_H
 
 /*
- * For programs that want to ask gpupool, or tell it. All of gpupool(3) is in this file: nothing is linked, and a
- * program that runs without gpupool gets -ENOSYS from every function.
+ * For programs that query or control gpupool. All of gpupool(3) is in this file: there is no library to link, and
+ * every function returns -ENOSYS in a process that runs without gpupool.
  *
- * The library is found by a note in its image: no symbol of it is named here, so it may be preloaded or not, and the
- * program static or not. Amounts are bytes, devices are numbered as in CUDA, errors are negative errno values.
- * Functions may be called from any thread, but not from signal handlers; none changes errno.
+ * The library is found by a note in its image. No symbol of it is named here, so it may be preloaded or not, and the
+ * program may be static. Amounts are in bytes, devices are numbered as in CUDA, errors are negative errno values.
+ * Functions may be called from any thread, but not from signal handlers. None changes errno.
  */
 
 #include <errno.h>
@@ -25,36 +25,36 @@
 extern "C" {
 #endif
 
-#define GPUPOOL_ALL_DEVICES (-1) /* where a device is wanted: the device memory of all */
-#define GPUPOOL_PINNED	    (-2) /* likewise: pinned host memory */
+#define GPUPOOL_ALL_DEVICES (-1) /* in place of a device: the memory of all devices */
+#define GPUPOOL_PINNED      (-2) /* in place of a device: pinned host memory */
 #define GPUPOOL_NO_LIMIT    UINT64_MAX
 
-/* May grow at its end. */
+/* The structure may grow at its end. */
 struct gpupool_status {
-	uint64_t used_bytes;	  /* that the program holds, as rounded; and as it asked for them */
+	uint64_t used_bytes; /* held by the program, as rounded; below, as requested */
 	uint64_t requested_bytes;
-	uint64_t cached_bytes;	  /* ready to be handed out */
-	uint64_t pending_bytes;	  /* freed, and waiting for the GPU */
-	uint64_t returning_bytes; /* on their way back to the driver */
-	uint64_t total_bytes;	  /* taken from the driver: the sum of used, cached, pending and returning */
-	uint64_t unpooled_bytes;  /* in allocations that are counted and passed through */
-	uint64_t limit_bytes;	  /* GPUPOOL_NO_LIMIT: none */
-	uint64_t device_total_bytes; /* 0: unknown, as everywhere below */
-	uint64_t device_free_bytes;
+	uint64_t cached_bytes;       /* free, and ready for reuse */
+	uint64_t pending_bytes;      /* freed, and waiting for the GPU */
+	uint64_t returning_bytes;    /* on their way back to the driver */
+	uint64_t total_bytes;        /* taken from the driver: the sum of used, cached, pending and returning */
+	uint64_t unpooled_bytes;     /* allocated past the pools, but counted */
+	uint64_t limit_bytes;        /* GPUPOOL_NO_LIMIT: none */
+	uint64_t device_total_bytes; /* 0: unknown */
+	uint64_t device_free_bytes;  /* 0: unknown */
 	uint64_t peak_used_bytes, peak_total_bytes;
 	uint64_t n_used_blocks, n_cached_blocks, n_pending_blocks;
-	uint64_t hits, misses; /* allocations served without the driver, and with it */
-	uint64_t ooms;	       /* out-of-memory errors that the program got */
+	uint64_t hits, misses; /* allocations served without asking the driver for memory, and the others */
+	uint64_t ooms;         /* out-of-memory errors returned to the program */
 };
 
 /*
- * What is called when an allocation is about to fail with an out-of-memory error, in the thread that asks for it and
- * with nothing locked. It may free memory, or raise the limit. Not 0: try once more. What it allocates itself fails
- * without calling it.
+ * Called when an allocation is about to fail with an out-of-memory error, in the thread of that allocation and with no
+ * lock held. The hook may free memory, or raise the limit. If it returns a value other than 0 the allocation is tried
+ * once more. Allocations that the hook itself makes fail without calling it.
  */
 typedef int gpupool_oom_hook(void *arg, int device, uint64_t bytes);
 
-/* What the library offers. It only ever grows, so `bytes` tells which functions there are. */
+/* The library's functions. The table only ever grows, so `bytes` shows which functions it has. */
 struct gpupool_table {
 	uint64_t bytes; /* of this structure */
 	const char *(*version)(void);
@@ -71,13 +71,13 @@ struct gpupool_table {
 	int64_t (*region_invalidate)(const char *name);
 };
 
-/* The note: its owner, its type, and what it describes, the way from there to the table. */
+/* The note's owner and type. Its content is the distance from there to the table. */
 #define GPUPOOL_NOTE_OWNER "gpupool"
 #define GPUPOOL_NOTE_TYPE  1
 
 #ifdef GPUPOOL_HAS_NOTES
 
-/* What <link.h> has under names of its own, and only where it is asked to. */
+/* The beginning of struct dl_phdr_info, which <link.h> declares only with _GNU_SOURCE. */
 struct gpupool_object {
 	Elf64_Addr base;
 	const char *name;
@@ -85,8 +85,8 @@ struct gpupool_object {
 	Elf64_Half n_headers;
 };
 
-int gpupool_each_object(int (*fn)(struct gpupool_object *object, size_t bytes, void *arg), void *arg)
-	__asm__("dl_iterate_phdr");
+int gpupool_each_object(int (*fn)(struct gpupool_object *object, size_t bytes, void *arg), void *arg) __asm__(
+	"dl_iterate_phdr");
 
 static inline const struct gpupool_table *gpupool_table_in(const char *note, size_t bytes, size_t align)
 {
@@ -113,7 +113,7 @@ static inline const struct gpupool_table *gpupool_table_in(const char *note, siz
 	return NULL;
 }
 
-/* Whether a part of the object is in memory: not all that headers speak of need be. */
+/* True if a part of the object is in memory: a header may describe parts that are not loaded. */
 static inline int gpupool_is_loaded(const struct gpupool_object *object, const Elf64_Phdr *part)
 {
 	Elf64_Half i = 0;
@@ -144,7 +144,10 @@ static inline int gpupool_look_into(struct gpupool_object *object, size_t bytes,
 
 #endif
 
-/* The library's table; NULL in a process without it. What is preloaded is there from the start: one look is enough. */
+/*
+ * Returns the library's table, or NULL in a process without gpupool. A preloaded library is there from the start, so
+ * one search is enough.
+ */
 static inline const struct gpupool_table *gpupool_find(void)
 {
 #ifdef GPUPOOL_HAS_NOTES
@@ -164,68 +167,79 @@ static inline const struct gpupool_table *gpupool_find(void)
 #endif
 }
 
-/* Calls a function of the table, unless there is none, or an older library without it. */
-#define GPUPOOL_CALL(function, arguments, otherwise)                                                                   \
-	do {                                                                                                           \
-		const struct gpupool_table *gpupool_table_ = gpupool_find();                                           \
-		if (!gpupool_table_ ||                                                                                 \
-			gpupool_table_->bytes < offsetof(struct gpupool_table, function) + sizeof(void *))             \
-			return otherwise;                                                                              \
-		return gpupool_table_->function arguments;                                                             \
+/*
+ * Calls a function of the table, or returns `otherwise` without gpupool or with an older library that lacks the
+ * function.
+ */
+#define GPUPOOL_CALL(function, arguments, otherwise)                                                       \
+	do {                                                                                               \
+		const struct gpupool_table *gpupool_table_ = gpupool_find();                               \
+		if (!gpupool_table_ ||                                                                     \
+			gpupool_table_->bytes < offsetof(struct gpupool_table, function) + sizeof(void *)) \
+			return otherwise;                                                                  \
+		return gpupool_table_->function arguments;                                                 \
 	} while (0)
 
-/* The version of the library, or NULL: this process runs without it. */
+/* Returns the version of the library, or NULL if this process runs without it. */
 static inline const char *gpupool_version(void)
 {
 	GPUPOOL_CALL(version, (), NULL);
 }
 
-/* Of a device, or pinned memory. -ENODEV: there is no such. */
+/* Gets the state of a device's pools, or of pinned memory. -ENODEV: there is no such device. */
 static inline int gpupool_get_status(int device, struct gpupool_status *status)
 {
 	GPUPOOL_CALL(status, (device, status, sizeof(*status)), -ENOSYS);
 }
 
-/* Gives cached memory back to the driver, of a device, all, or pinned. Waits for no work. The bytes that go back. */
+/*
+ * Gives cached memory of a device, of all, or of pinned memory back to the driver. Does not wait for the GPU. Returns
+ * the bytes.
+ */
 static inline int64_t gpupool_reclaim(int device)
 {
 	GPUPOOL_CALL(reclaim, (device), -ENOSYS);
 }
 
 /*
- * The same, and first waits for what was freed to be done with, as cudaFree does: afterwards nothing is pending, nor
- * cached but what shares a driver allocation with blocks that are used. -EBUSY while a stream captures.
+ * The same, but first waits until the GPU has finished with freed memory, as cudaFree does. Afterwards nothing is
+ * pending, and cached memory remains only where it shares a driver allocation with used blocks. -EBUSY while a stream
+ * captures.
  */
 static inline int64_t gpupool_free_now(int device)
 {
 	GPUPOOL_CALL(free_now, (device), -ENOSYS);
 }
 
-/* Of a device, or pinned memory. -EAGAIN: a share of a device whose size is not known before CUDA is initialised. */
+/*
+ * Gets the limit of a device, or of pinned memory. -EAGAIN: the limit is a share of a device whose size is unknown
+ * before CUDA is initialised.
+ */
 static inline int gpupool_get_limit(int device, uint64_t *bytes)
 {
 	GPUPOOL_CALL(get_limit, (device, bytes), -ENOSYS);
 }
 
 /*
- * Of a device, all, or pinned memory, at any time. With less than is in use nothing is taken from the program: cached
- * memory goes back, and allocations fail that need more from the driver, until enough was freed. 0 bytes: -EINVAL.
+ * Sets the limit of a device, of all, or of pinned memory, at any time. A limit below the memory in use takes nothing
+ * from the program: cached memory goes back to the driver, and allocations that need more of the driver's memory fail
+ * until enough has been freed. 0 bytes: -EINVAL.
  */
 static inline int gpupool_set_limit(int device, uint64_t bytes)
 {
 	GPUPOOL_CALL(set_limit, (device, bytes), -ENOSYS);
 }
 
-/* In percent of what the device, or for pinned memory the machine, has: more than 0, at most 100. */
+/* The same in percent of the memory of the device, or for pinned memory of the machine: more than 0, at most 100. */
 static inline int gpupool_set_limit_percent(int device, double percent)
 {
 	GPUPOOL_CALL(set_limit_percent, (device, percent), -ENOSYS);
 }
 
 /*
- * Between these, freed blocks stay queued beyond the queue's limits (GPUPOOL_PENDING_COUNT, GPUPOOL_PENDING_RATIO), but
- * not when memory runs out. Scopes are the process's and nest; the end of the last flushes what is over the limits.
- * The end of none: -EINVAL.
+ * A defer scope: until its end, freed blocks stay queued beyond the queue's limits (GPUPOOL_PENDING_COUNT,
+ * GPUPOOL_PENDING_RATIO), except when memory runs out. Scopes belong to the process and nest. The end of the last one
+ * flushes the blocks above the limits. An end without a begin: -EINVAL.
  */
 static inline int gpupool_defer_begin(void)
 {
@@ -238,8 +252,9 @@ static inline int gpupool_defer_end(void)
 }
 
 /*
- * What the calling thread allocates between these comes from the driver, and goes back when it is freed and the GPU is
- * done with it; what it frees is not cached, either. Scopes nest. The end of none: -EINVAL.
+ * A no-cache scope: until its end, memory that the calling thread allocates comes from the driver, and goes back to it
+ * when it is freed and the GPU has finished with it. Memory that the thread frees is not cached, either. Scopes nest.
+ * An end without a begin: -EINVAL.
  */
 static inline int gpupool_no_cache_begin(void)
 {
@@ -252,9 +267,10 @@ static inline int gpupool_no_cache_end(void)
 }
 
 /*
- * Between these the calling thread's device memory comes from a cache of that name, and returns to it, whoever frees
- * it. Nobody else sees it, and it stays for the next who enters. Regions nest; the innermost counts; they end with the
- * thread. Names have 1 to 63 characters of ASCII that can be shown, else: -EINVAL, as at the end of none.
+ * A region: until its end, device memory of the calling thread comes from a cache of that name, and returns to it
+ * whichever thread frees it. Other regions do not use that cache, and it stays for the next thread that enters the
+ * region. Regions nest, the innermost counts, and they end with the thread. Names have 1 to 63 printable ASCII
+ * characters; other names, and an end without a begin: -EINVAL.
  */
 static inline int gpupool_region_begin(const char *name)
 {
@@ -267,15 +283,16 @@ static inline int gpupool_region_end(void)
 }
 
 /*
- * Gives back what that region has cached: the bytes. What is still in use is not cached when it is freed; what is
- * allocated there from now on is. 0 for a name that nobody has allocated under.
+ * Gives the memory that a region has cached back to the driver, and returns its bytes. Blocks still in use are not
+ * cached when they are freed. Blocks allocated from now on are cached again. Returns 0 for a name under which nothing
+ * was allocated.
  */
 static inline int64_t gpupool_region_invalidate(const char *name)
 {
 	GPUPOOL_CALL(region_invalidate, (name), -ENOSYS);
 }
 
-/* One for the process; NULL: none. Other threads may still be in the one before. */
+/* Sets the process's only hook; NULL: none. The previous hook may still be running in another thread. */
 static inline int gpupool_set_oom_hook(gpupool_oom_hook *hook, void *arg)
 {
 	GPUPOOL_CALL(set_oom_hook, (hook, arg), -ENOSYS);

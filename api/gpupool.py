@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Ask the pool of GPU memory under this process, or tell it: gpupool(3) for Python, by its names elsewhere.
+"""Queries and controls the pool of GPU memory of this process: gpupool(3) for Python, with names from other libraries.
 
     CuPy      get_default_memory_pool().used_bytes() total_bytes() free_bytes() n_free_blocks() free_all_blocks()
               get_limit() set_limit(size=, fraction=); get_default_pinned_memory_pool()
@@ -9,7 +9,7 @@
     AMDGPU.jl with no_caching(): with caching_region(name): invalidate_region(name)
 
 One file without dependencies. In a process that runs without gpupool is_active() is False, scopes do nothing, amounts
-are 0, and limits cannot be set: NotActive is raised.
+are 0, and setting a limit raises NotActive.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class NotActive(RuntimeError):
 
 
 class Status(ctypes.Structure):
-    """What the pools of a device, or of pinned memory, have: struct gpupool_status."""
+    """The state of the pools of a device, or of pinned memory: struct gpupool_status."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "used_bytes", "requested_bytes", "cached_bytes", "pending_bytes", "returning_bytes", "total_bytes",
@@ -49,7 +49,7 @@ class Status(ctypes.Structure):
 
 _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
 
-# Without errno's exchange, and with the interpreter's lock released: a function may wait for the GPU, or call a hook.
+# CFUNCTYPE releases the interpreter's lock, since a function may wait for the GPU or call a hook. errno stays as it is.
 _FUNCTIONS = (
     ("version", ctypes.CFUNCTYPE(ctypes.c_char_p)),
     ("status", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(Status), ctypes.c_size_t)),
@@ -78,7 +78,7 @@ class _Header(ctypes.Structure):
 
 
 class _Object(ctypes.Structure):
-    """An object of the process, as the loader lists them: the program, what is preloaded, then the rest."""
+    """An object of the process. The loader lists the program first, then preloaded libraries, then the others."""
 
 
 _Object._fields_ = [("base", ctypes.c_uint64), ("name", ctypes.c_char_p), ("dynamic", ctypes.c_void_p),
@@ -86,7 +86,7 @@ _Object._fields_ = [("base", ctypes.c_uint64), ("name", ctypes.c_char_p), ("dyna
 
 
 def _table_in(start, size, align):
-    """The address of the table that a note between those bytes leads to, or None."""
+    """Returns the address of the table that a note among these bytes leads to, or None."""
     at = start
     while at + 12 <= start + size:
         name_size, way_size, kind = (ctypes.c_uint32 * 3).from_address(at)
@@ -98,7 +98,7 @@ def _table_in(start, size, align):
 
 
 def _table_of(base):
-    """The same for the object that is loaded there."""
+    """The same for the object that is loaded at base."""
     headers = base + ctypes.c_uint64.from_address(base + 32).value
     count = ctypes.c_uint16.from_address(base + 56).value
     for header in (_Header * count).from_address(headers):
@@ -110,10 +110,10 @@ def _table_of(base):
 
 
 def _find():
-    """The functions that the library has, by name."""
+    """Returns the functions that the library has, by name."""
     if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
         return {}
-    # Not by dl_iterate_phdr: a callback in Python, with the loader's lock held, may wait for a thread that wants that.
+    # dl_iterate_phdr could deadlock: its callback needs the interpreter's lock while it holds the loader's.
     at = ctypes.cast(ctypes.CDLL(None)._handle, ctypes.POINTER(_Object))
     while at and b"libgpupool" not in os.path.basename(at.contents.name or b""):
         at = at.contents.next
@@ -128,7 +128,7 @@ _functions = _find()
 
 
 def _call(name, *arguments):
-    """What the function returns; -ENOSYS where there is none."""
+    """Returns the result of the function, or -ENOSYS if the library lacks it."""
     function = _functions.get(name)
     return function(*arguments) if function else -errno.ENOSYS
 
@@ -142,18 +142,18 @@ def _must(result):
 
 
 def version():
-    """The version of the library in this process; None: there is none."""
+    """Returns the version of the library in this process, or None without gpupool."""
     function = _functions.get("version")
     return function().decode() if function else None
 
 
 def is_active():
-    """Whether gpupool serves this process."""
+    """Returns True if gpupool serves this process."""
     return _call("status", PINNED, ctypes.byref(Status()), ctypes.sizeof(Status)) == 0
 
 
 def status(device=0):
-    """What there is of a device, or of PINNED memory; all 0 without gpupool."""
+    """Returns the Status of a device, or of PINNED memory; all 0 without gpupool."""
     result = Status()
     code = _call("status", device, ctypes.byref(result), ctypes.sizeof(result))
     if code != -errno.ENOSYS:
@@ -161,19 +161,19 @@ def status(device=0):
     return result
 
 
-def _give_back(name, device):
+def _release(name, device):
     code = _call(name, device)
     return 0 if code == -errno.ENOSYS else _must(code)
 
 
 def reclaim(device=ALL_DEVICES):
-    """Gives cached memory back to the driver without waiting for anything; the bytes."""
-    return _give_back("reclaim", device)
+    """Gives cached memory back to the driver without waiting for the GPU, and returns the bytes."""
+    return _release("reclaim", device)
 
 
 def free_now(device=ALL_DEVICES):
-    """The same, once the GPU is done with what was freed: what stays cached shares an allocation with what is used."""
-    return _give_back("free_now", device)
+    """The same, but first waits for the GPU. Only cached memory that shares an allocation with used blocks remains."""
+    return _release("free_now", device)
 
 
 class _Pool:
@@ -181,16 +181,16 @@ class _Pool:
         self.device = device
 
     def used_bytes(self):
-        """In blocks that the program holds."""
+        """Bytes in blocks that the program holds."""
         return status(self.device).used_bytes
 
     def free_bytes(self):
-        """Held but not used: cached and pending."""
+        """Bytes that the pool holds and the program does not use: cached and pending."""
         now = status(self.device)
         return now.cached_bytes + now.pending_bytes
 
     def total_bytes(self):
-        """Taken from the driver."""
+        """Bytes taken from the driver."""
         return status(self.device).total_bytes
 
     def n_free_blocks(self):
@@ -198,11 +198,11 @@ class _Pool:
         return now.n_cached_blocks + now.n_pending_blocks
 
     def free_all_blocks(self, stream=None):
-        """Gives back what is free, as free_now(), once the GPU is done with it. Pools here know no streams."""
+        """Gives free memory back, as free_now(). `stream` is ignored, since these pools do not depend on streams."""
         free_now(self.device)
 
     def get_limit(self):
-        """In bytes; 0: none."""
+        """Returns the limit in bytes; 0: no limit."""
         limit = ctypes.c_uint64()
         code = _call("get_limit", self.device, ctypes.byref(limit))
         if code != -errno.ENOSYS:
@@ -210,13 +210,13 @@ class _Pool:
         return 0 if limit.value == _NO_LIMIT else limit.value
 
     def set_limit(self, size=None, fraction=None):
-        """In bytes, or as a share of the memory that there is; 0, or neither: none."""
+        """Sets the limit, in bytes or as a share of the device's or machine's memory; 0, or no argument: no limit."""
         if size is not None and fraction is not None:
-            raise ValueError("size and fraction are two ways to say the same")
+            raise ValueError("pass size or fraction, not both")
         if fraction is not None and not 0 <= fraction <= 1:
-            raise ValueError("fraction is from 0 to 1")
+            raise ValueError("fraction must be from 0 to 1")
         if size is not None and size < 0:
-            raise ValueError("size is a number of bytes")
+            raise ValueError("size must be a number of bytes that is not negative")
         if fraction:
             _must(_call("set_limit_percent", self.device, 100.0 * fraction))
         else:
@@ -253,7 +253,7 @@ def _amount(count):
 
 
 def memory_status(device=0, file=None):
-    """Prints how much of the device is in use, how much of that was taken by this process, and what its pool has."""
+    """Prints the memory in use on the device, this process's part of it, and the state of its pool."""
     now = status(device)
     used = now.device_total_bytes - now.device_free_bytes if now.device_free_bytes else 0
     share = 100.0 * used / now.device_total_bytes if now.device_total_bytes else 0.0
@@ -279,12 +279,12 @@ def _scope(name, *arguments):
 
 
 def defer_cleanup():
-    """A scope in which freed memory is not flushed for the sake of the queue's limits."""
+    """A scope in which freed memory stays queued beyond the queue's limits."""
     return _scope("defer")
 
 
 def no_caching():
-    """A scope in which this thread allocates from the driver, and frees to it."""
+    """A scope in which this thread allocates from the driver and frees to it, without a cache."""
     return _scope("no_cache")
 
 
@@ -294,7 +294,7 @@ def caching_region(name):
 
 
 def invalidate_region(name):
-    """Gives back what the region has cached: the bytes. What is still in use is not cached when it is freed."""
+    """Frees a region's cached memory and returns its bytes. Blocks still in use are not cached when they are freed."""
     code = _call("region_invalidate", name.encode())
     return 0 if code == -errno.ENOSYS else _must(code)
 
@@ -304,10 +304,11 @@ _hook = None
 
 def set_oom_hook(function):
     """
-    Has function(device, bytes) called when an allocation is about to fail; true: try again. None: none. An exception in
-    it is reported as those in callbacks are, and lets the allocation fail.
+    Sets a function(device, bytes) that is called when an allocation is about to fail; None: no function. If it returns
+    a true value the allocation is tried again. An exception in it is printed, as in any ctypes callback, and the
+    allocation fails.
     """
     global _hook
     hook = _HOOK(lambda arg, device, count: bool(function(device, count))) if function else None
     _must(_call("set_oom_hook", ctypes.cast(hook, ctypes.c_void_p) if hook else None, None))
-    _hook = hook  # the old one stays alive until here
+    _hook = hook  # keeps the previous hook alive until the library has the new one

@@ -2,32 +2,33 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Blocks: a hash table in shards, chained through the blocks themselves, so that an insertion allocates nothing
- * (a shard's table grows when it can and gets slower when it cannot). A block enters the map when it is first
- * handed out and stays until it is merged or given back, whatever its state. A free of an address that is not in the
- * map is looked up among the segments, so it never reaches the driver if it is ours.
+ * Blocks are in a hash table with shards, chained through the descriptors, so that an insertion allocates nothing. (A
+ * shard's table grows when it can, and gets slower when it cannot.) A block enters the map when it is first handed out
+ * and stays until it is merged or given back, whatever its state. A freed address that is not in the table is looked up
+ * among the segments, so it never reaches the driver if it belongs to a pool.
  *
- * A pool that a lookup finds cannot go away meanwhile: blocks and segments leave the map, under its locks, before
- * their pool drops its own reference, and the lookup takes one under the same lock.
+ * A pool that a lookup finds cannot go away meanwhile: blocks and segments leave the map, under its locks, before their
+ * pool drops its own reference, and the lookup takes one under the same lock.
  *
- * Most frees need neither lock nor reference (gp_addrmap_try_claim): the thread's cache has a reference to the one pool
- * that is worth looking for, and goes through the chain as it is at that moment. A block that it comes to may have left
- * the map meanwhile, stand for another address, or be one of another pool's; all that counts is that the one write
- * which it makes, the claim, fails then:
+ * Most frees need neither a lock nor a reference (gp_addrmap_try_claim). The thread's cache has a reference to the only
+ * pool that it looks for, and walks the chain as it is at that moment. A block on the way may have left the map, stand
+ * for another address, or belong to another pool. The walk makes a single write, the claim, and that fails then, for
+ * these reasons:
  *
- *   - A word that says USED counts the block's hand-outs, so it is never the same for two of them. From the hand-out to
- *     the claim a block keeps its address and its segment, and its segment the pool. So if the word is read first,
- *     then these, and the claim replaces that very word, they belonged together all the time. (A thread's cache that
- *     takes a block and finds that it may not puts the old word back; nobody else has touched the block by then.)
- *   - A block is in the map before it is USED, and leaves it only when it is not: whoever has to take away what the
- *     program still holds, as the pool's end does, takes it by the same exchange first (gp_pool_drop), and one of the
- *     two gets it. If that is the free, it came before the end, and is told that the pool is dead when it goes on.
- *   - Memory that holds descriptors or tables stays what it is until the map ends: chunks of descriptors go from pool
- *     to pool, and the tables that were outgrown are together as large as the present one. Links and tables are
- *     published by release, so that whatever is reached has been written.
+ *   - A word that says USED also counts the block's hand-outs, so two hand-outs never have the same word. From the
+ *     hand-out to the claim a block keeps its address and its segment, and the segment its pool. So if the word is read
+ *     first and these after it, and the claim replaces exactly that word, they belonged together all the time. (A
+ *     thread cache that claims a block and finds that it must not keep it puts the old word back; no other thread has
+ *     touched the block by then.)
+ *   - A block is in the map before it is USED, and leaves it only when it is not. Code that takes away what the program
+ *     still holds, as gp_pool_drop does, first claims it by the same exchange, and one of the two threads succeeds. If
+ *     that is the free, it came before the end of the pool, and learns that the pool is dead when it goes on.
+ *   - Memory that holds descriptors or tables keeps its type until the map ends: batches of descriptors go from pool to
+ *     pool, and outgrown tables stay, which together are as large as the present one. Links and tables are published by
+ *     release, so whatever is reached has been written.
  *
- * Chains change under such a walk, so it may miss its block, or get from one chain into another; it gives up after some
- * steps, and what it did not find may be there all the same.
+ * Chains change during such a walk, so it may miss its block or get from one chain into another. It gives up after some
+ * steps, and a block that it did not find may still be there.
  */
 
 #include "addrmap.h"
@@ -52,19 +53,19 @@ static struct gp_block **bucket_in(const struct gp_addrmap_table *table, uint64_
 	return &table->buckets[(hash(addr) >> 26) & (table->n_buckets - 1)];
 }
 
-/* With the lock or without. */
+/* May be called with or without the lock. */
 static struct gp_block **bucket_of(struct gp_addrmap_shard *shard, uint64_t addr)
 {
 	return bucket_in(atomic_load_explicit(&shard->table, memory_order_acquire), addr);
 }
 
-/* A bucket, or a block's hash_next: written with the lock, but read without. */
+/* Writes a bucket or a block's hash_next. Links are written with the lock, but read without. */
 static void set_link(struct gp_block **link, struct gp_block *block)
 {
 	__atomic_store_n(link, block, __ATOMIC_RELEASE);
 }
 
-static struct gp_block *follow(struct gp_block *const *link)
+static struct gp_block *load_link(struct gp_block *const *link)
 {
 	return __atomic_load_n(link, __ATOMIC_ACQUIRE);
 }
@@ -88,9 +89,9 @@ void gp_addrmap_init(struct gp_addrmap *map)
 	}
 	gp_mutex_init(&map->segments_lock, GP_RANK_SEGMENT_TREE);
 	map->segments.root = NULL;
-	gp_list_init(&map->departures);
-	gp_mutex_init(&map->chunks_lock, GP_RANK_LEAF);
-	map->chunks = NULL;
+	gp_list_init(&map->in_flight);
+	gp_mutex_init(&map->batches_lock, GP_RANK_LEAF);
+	map->batches = NULL;
 	atomic_init(&map->serial, 0);
 }
 
@@ -108,38 +109,38 @@ static void deinit_shard(struct gp_addrmap_shard *shard)
 
 void gp_addrmap_deinit(struct gp_addrmap *map)
 {
-	struct gp_addrmap_chunk *chunk;
+	struct gp_descriptor_batch *batch;
 
-	gp_assert(!map->segments.root && gp_list_is_empty(&map->departures));
+	gp_assert(!map->segments.root && gp_list_is_empty(&map->in_flight));
 	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++)
 		deinit_shard(&map->shards[i]);
-	while ((chunk = gp_addrmap_take_chunk(map)))
-		free(chunk->memory);
-	gp_mutex_deinit(&map->chunks_lock);
+	while ((batch = gp_addrmap_take_batch(map)))
+		free(batch->memory);
+	gp_mutex_deinit(&map->batches_lock);
 	gp_mutex_deinit(&map->segments_lock);
 }
 
-void gp_addrmap_keep_chunks(struct gp_addrmap *map, struct gp_addrmap_chunk *chunks)
+void gp_addrmap_keep_batches(struct gp_addrmap *map, struct gp_descriptor_batch *batches)
 {
-	gp_mutex_lock(&map->chunks_lock);
-	for (struct gp_addrmap_chunk *chunk = chunks, *next; chunk; chunk = next) {
-		next = chunk->next;
-		chunk->next = map->chunks;
-		map->chunks = chunk;
+	gp_mutex_lock(&map->batches_lock);
+	for (struct gp_descriptor_batch *batch = batches, *next; batch; batch = next) {
+		next = batch->next;
+		batch->next = map->batches;
+		map->batches = batch;
 	}
-	gp_mutex_unlock(&map->chunks_lock);
+	gp_mutex_unlock(&map->batches_lock);
 }
 
-struct gp_addrmap_chunk *gp_addrmap_take_chunk(struct gp_addrmap *map)
+struct gp_descriptor_batch *gp_addrmap_take_batch(struct gp_addrmap *map)
 {
-	struct gp_addrmap_chunk *chunk;
+	struct gp_descriptor_batch *batch;
 
-	gp_mutex_lock(&map->chunks_lock);
-	chunk = map->chunks;
-	if (chunk)
-		map->chunks = chunk->next;
-	gp_mutex_unlock(&map->chunks_lock);
-	return chunk;
+	gp_mutex_lock(&map->batches_lock);
+	batch = map->batches;
+	if (batch)
+		map->batches = batch->next;
+	gp_mutex_unlock(&map->batches_lock);
+	return batch;
 }
 
 static struct gp_addrmap_table *new_table(size_t n_buckets)
@@ -153,7 +154,7 @@ static struct gp_addrmap_table *new_table(size_t n_buckets)
 	return table;
 }
 
-/* Doubles the table; without memory for it the old one stays. */
+/* Doubles the table. Without host memory the old one stays. */
 static void grow_locked(struct gp_addrmap_shard *shard)
 {
 	struct gp_addrmap_table *old = atomic_load_explicit(&shard->table, memory_order_relaxed);
@@ -213,28 +214,28 @@ void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segmen
 	gp_mutex_unlock(&map->segments_lock);
 }
 
-void gp_addrmap_depart(struct gp_addrmap *map, struct gp_segment *segment, struct gp_departure *departure)
+void gp_addrmap_release_begin(struct gp_addrmap *map, struct gp_segment *segment, struct gp_release *in_flight)
 {
 	struct gp_tree_node *twin;
 
-	departure->base = segment->base;
-	departure->size = segment->size;
+	in_flight->base = segment->base;
+	in_flight->size = segment->size;
 	gp_mutex_lock(&map->segments_lock);
 	gp_tree_remove(&map->segments, &segment->by_addr);
 	/*
-	 * The program freed it past us, and somebody has it anew: with a pointer that a reset had ended, say. Of such
-	 * twins the driver hears once.
+	 * The driver has handed this address out again, since the program freed it without the pool (with a pointer
+	 * that a reset had ended, say). Of two such segments the driver must be called for one only.
 	 */
 	twin = gp_tree_at_least(&map->segments, segment->base);
-	departure->is_superseded = twin && twin->key == segment->base;
-	gp_list_append(&map->departures, &departure->link);
+	in_flight->is_superseded = twin && twin->key == segment->base;
+	gp_list_append(&map->in_flight, &in_flight->link);
 	gp_mutex_unlock(&map->segments_lock);
 }
 
-void gp_addrmap_departed(struct gp_addrmap *map, struct gp_departure *departure)
+void gp_addrmap_release_end(struct gp_addrmap *map, struct gp_release *in_flight)
 {
 	gp_mutex_lock(&map->segments_lock);
-	gp_list_remove(&departure->link);
+	gp_list_remove(&in_flight->link);
 	gp_mutex_unlock(&map->segments_lock);
 }
 
@@ -244,16 +245,19 @@ static bool is_departing(struct gp_addrmap *map, uint64_t addr)
 	struct gp_list *link;
 
 	gp_mutex_lock(&map->segments_lock);
-	gp_list_each(link, &map->departures) {
-		struct gp_departure *departure = gp_container_of(link, struct gp_departure, link);
+	gp_list_each(link, &map->in_flight) {
+		struct gp_release *in_flight = gp_container_of(link, struct gp_release, link);
 
-		is_found = is_found || addr - departure->base < departure->size;
+		is_found = is_found || addr - in_flight->base < in_flight->size;
 	}
 	gp_mutex_unlock(&map->segments_lock);
 	return is_found;
 }
 
-/* Segments do not overlap: the last that begins in the range, or before it, is the one. */
+/*
+ * Returns the segment that overlaps the range, or NULL. Segments do not overlap, so it is the last that begins in or
+ * before it.
+ */
 static struct gp_segment *segment_in_locked(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 {
 	struct gp_tree_node *node = gp_tree_at_most(&map->segments, addr + bytes - 1);
@@ -298,8 +302,8 @@ struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr)
 	return gp_addrmap_pool_in(map, addr, 1);
 }
 
-static enum gp_claim claim_now(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
-			       struct gp_block **ret_block)
+static enum gp_claim claim_now(
+	struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool, struct gp_block **ret_block)
 {
 	struct gp_addrmap_shard *shard = shard_of(map, addr);
 	struct gp_block *b;
@@ -326,7 +330,7 @@ static enum gp_claim claim_now(struct gp_addrmap *map, uint64_t addr, struct gp_
 _Thread_local void (*gp_addrmap_before_claim)(void);
 #endif
 
-static void let_others_go_first(void)
+static void run_before_claim(void)
 {
 #ifdef GP_DEBUG
 	if (gp_addrmap_before_claim)
@@ -334,46 +338,49 @@ static void let_others_go_first(void)
 #endif
 }
 
-/* So many blocks are looked at without a lock. Buckets hold far fewer, but a walk that lost its way has to end. */
+/*
+ * Blocks that a lookup without a lock visits at most. Buckets hold far fewer, but a walk that got into other chains
+ * must end.
+ */
 enum { STEPS_MAX = 16 };
 
-/* Whether a block whose word says USED is the pool's, as far as one can tell. */
-static bool is_of(const struct gp_block *b, const struct gp_pool *pool)
+/* True if a block whose word says USED seems to be the pool's; the claim will tell. */
+static bool may_belong_to(const struct gp_block *b, const struct gp_pool *pool)
 {
 	const struct gp_segment *segment = __atomic_load_n(&b->segment, __ATOMIC_RELAXED);
 
 	return __atomic_load_n(&segment->pool, __ATOMIC_RELAXED) == pool;
 }
 
-static bool claim_if_of(struct gp_block *b, uint64_t word, const struct gp_pool *pool)
+static bool claim_if_belongs(struct gp_block *b, uint64_t word, const struct gp_pool *pool)
 {
-	if ((word & 0xff) != GP_BLOCK_USED || !is_of(b, pool))
+	if ((word & 0xff) != GP_BLOCK_USED || !may_belong_to(b, pool))
 		return false;
-	let_others_go_first();
+	run_before_claim();
 	return gp_block_claim(b, word);
 }
 
 struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, const struct gp_pool *pool)
 {
-	struct gp_block *b = follow(bucket_of(shard_of(map, addr), addr));
+	struct gp_block *b = load_link(bucket_of(shard_of(map, addr), addr));
 
 	for (int i = 0; b && i < STEPS_MAX; i++) {
-		/* First: what is read after it is as old as it is, if it is still there in the end. */
+		/* Read first: if the claim finds this word unchanged, everything read after it is as old. */
 		uint64_t word = atomic_load_explicit(&b->word, memory_order_acquire);
 
 		if (__atomic_load_n(&b->addr, __ATOMIC_RELAXED) == addr)
-			return claim_if_of(b, word, pool) ? b : NULL;
-		b = follow(&b->hash_next);
+			return claim_if_belongs(b, word, pool) ? b : NULL;
+		b = load_link(&b->hash_next);
 	}
 	return NULL;
 }
 
-enum gp_claim gp_addrmap_claim(struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool,
-			       struct gp_block **ret_block)
+enum gp_claim gp_addrmap_claim(
+	struct gp_addrmap *map, uint64_t addr, struct gp_pool **ret_pool, struct gp_block **ret_block)
 {
 	enum gp_claim claim = claim_now(map, addr, ret_pool, ret_block);
 
-	/* Once the driver has been told, the address may be ours anew. */
+	/* Once the driver has been called, the address may belong to a pool again. */
 	for (unsigned i = 0; gp_unlikely(claim == GP_CLAIM_FOREIGN && is_departing(map, addr)); i++) {
 		gp_yield(i);
 		claim = claim_now(map, addr, ret_pool, ret_block);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Small things that every file of the allocator uses. */
+/* Small helpers that every file of the allocator uses. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <assert.h>
 #define gp_assert(x) assert(x)
 #else
-/* A guest never aborts its host: what ships checks nothing that only our own mistakes could break. */
+/* A preloaded library must never abort its program, so release builds check no internal invariants. */
 #define gp_assert(x) ((void)sizeof(!(x)))
 #endif
 
@@ -26,15 +26,16 @@
 #define GP_MIB (UINT64_C(1) << 20)
 #define GP_GIB (UINT64_C(1) << 30)
 
-/* Every block starts at a multiple of this: what the driver itself gives, and what texture binding needs. */
+/* Every block starts at a multiple of this: the driver's own alignment, which texture binding needs. */
 #define GP_ALIGN UINT64_C(512)
 
-/* A request of at most this many bytes is small. The driver, too, puts small blocks together, GP_ALIGN apart. */
+/* Requests of at most this size are small. The driver, too, packs small blocks together, GP_ALIGN apart. */
 #define GP_SMALL_MAX GP_MIB
 
 /*
- * Room that keeps what all threads read all the time off the lines of what some of them write. Two lines, since
- * processors fetch them in pairs; and room instead of alignment, since such structures come from calloc.
+ * Padding that keeps data that all threads read constantly off the cache lines that some threads write. It spans two
+ * lines, since processors fetch lines in pairs. It is padding instead of alignment, since such structures come from
+ * calloc.
  */
 #define GP_LINES_APART 128
 
@@ -57,8 +58,8 @@ static inline uint64_t gp_round_up(uint64_t bytes, uint64_t multiple)
 }
 
 /*
- * Zeroes that begin at such a multiple; *ret_memory is what free takes. A program that brings its own calloc and free
- * need not have an aligned_alloc that goes with them. NULL: host memory is short.
+ * Returns zeroed memory aligned to `align`, or NULL if host memory is short. *ret_memory is the pointer for free().
+ * aligned_alloc is not used: a program that replaces calloc and free may not replace aligned_alloc to match.
  */
 static inline void *gp_calloc_aligned(size_t bytes, size_t align, void **ret_memory)
 {

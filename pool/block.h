@@ -3,9 +3,10 @@
 #pragma once
 
 /*
- * The two descriptors. A segment is one allocation of the driver's; its blocks tile it without gaps, in address
- * order. Descriptors live in host memory (device memory is never touched) and are recycled, within their pool and
- * after it within its address map, but never freed before that: a stale pointer to one still points to one.
+ * The two descriptors. A segment is one driver allocation; its blocks tile it without gaps, in address order.
+ * Descriptors live in host memory (the pool never touches device memory). They are recycled, within their pool and
+ * after its end within its address map, and are not freed before the map ends: a stale pointer to a descriptor still
+ * points to a descriptor.
  */
 
 #include <stdatomic.h>
@@ -15,66 +16,66 @@
 
 struct gp_kind_ops;
 struct gp_pool;
-struct gp_range;
+struct gp_arena;
 
 enum gp_block_state {
 	GP_BLOCK_UNUSED,    /* a spare descriptor */
-	GP_BLOCK_USED,	    /* the program's */
-	GP_BLOCK_FREEING,   /* being freed: belongs to the thread that does it */
+	GP_BLOCK_USED,      /* held by the program */
+	GP_BLOCK_FREEING,   /* being freed: owned by the freeing thread */
 	GP_BLOCK_PENDING,   /* freed, waits for a fence */
-	GP_BLOCK_CACHED,    /* may be handed out */
+	GP_BLOCK_CACHED,    /* free and ready to be handed out */
 	GP_BLOCK_RETURNING, /* on its way back to the driver */
-	GP_BLOCK_TCACHED,   /* in a thread's cache; to the pool it is as good as USED */
-	GP_BLOCK_HOLE,	    /* of a range: addresses without memory */
-	GP_BLOCK_MOVING,    /* of a range: belongs to the thread that took it, to map or unmap memory there */
+	GP_BLOCK_TCACHED,   /* in a thread cache; the pool counts it as USED */
+	GP_BLOCK_UNMAPPED,  /* in an arena: addresses without memory */
+	GP_BLOCK_MOVING,    /* in an arena: owned by the thread that maps or unmaps memory there */
 };
 
 enum {
-	GP_BLOCK_LATE = 1,     /* freed without a record of its own: usable on completion only, never on order */
-	GP_BLOCK_GUARD = 2,    /* the first bytes of a shared segment, which are never handed out */
-	GP_BLOCK_MAPPED = 4,   /* in the address map: it was handed out at this address */
-	GP_BLOCK_UNCACHED = 8, /* kind vmm: when it is freed as many bytes are to go back */
-	GP_BLOCK_EMPTY = 16,   /* of a range, MOVING: a hole that is being filled */
+	GP_BLOCK_UNFENCED = 1, /* unfenced: freed without a fence of its own; reused on completion only */
+	GP_BLOCK_GUARD = 2,    /* the first bytes of a shared segment, never handed out */
+	GP_BLOCK_IN_MAP = 4,   /* in the address map: was handed out at this address */
+	GP_BLOCK_UNCACHED = 8, /* kind vmm: at its free as many bytes must go back to the driver */
+	GP_BLOCK_EMPTY = 16,   /* in an arena, MOVING: an unmapped gap that is being filled */
 };
 
 struct gp_block {
-	/* One line, and nobody else's: what threads write that hand a block out and free it over and over. */
+	/* A thread that hands a block out and frees it over and over writes to this cache line only. */
 	uint64_t addr __attribute__((aligned(64)));
-	uint64_t size; /* bytes, as addr multiples of GP_ALIGN */
+	uint64_t size; /* bytes; like addr a multiple of GP_ALIGN */
 	struct gp_segment *segment;
-	/* The state, and above it how often the block was handed out: a claim of an older time fails. */
+	/* The state, and above it the number of hand-outs: a claim made with an older number fails. */
 	_Atomic uint64_t word;
-	uint64_t stamp;		    /* fence sequence at the free: see fence.h */
+	uint64_t seq;               /* fence sequence at the free: see fence.h */
 	_Atomic uint64_t requested; /* bytes the program asked for; valid while USED */
 	_Atomic uint64_t serial;    /* unique per hand-out in the process, from 1; 0 before the first */
-	_Atomic uint32_t caller;    /* what gp_pool_alloc was told; valid while USED */
+	_Atomic uint32_t module;    /* the calling module, as passed to gp_pool_alloc; valid while USED */
 	uint8_t flags;
-	_Atomic bool is_exported; /* of a range: it lies, if only in part, in a retired piece */
+	_Atomic bool is_exported; /* in an arena: lies in a retired chunk, at least in part */
 
 	struct gp_block *prev, *next; /* neighbours in the segment */
-	struct gp_block *hash_next;   /* addrmap.c, which alone reads and writes it */
+	struct gp_block *hash_next;   /* used by addrmap.c only */
 	union {
-		struct gp_list link;	     /* CACHED in a bin, PENDING, or spare */
+		struct gp_list link;         /* CACHED in a bin, PENDING, or spare */
 		struct gp_tree_node by_size; /* CACHED in a tree */
 	};
 };
 
-_Static_assert(sizeof(struct gp_block) == 128, "two lines, the first for those threads");
+_Static_assert(sizeof(struct gp_block) == 128, "two cache lines: the first for the fields written at each hand-out");
 
 struct gp_segment {
-	struct gp_pool *pool; /* stays while the descriptor is one of that pool's, spare or not: descriptor.c */
+	struct gp_pool *pool; /* fixed while the descriptor belongs to that pool, spare or not: descriptor.c */
 	uint64_t base, size;  /* bytes */
-	const struct gp_kind_ops *kind; /* that its blocks are kept by */
+	const struct gp_kind_ops *kind; /* the kind that manages its blocks */
 	struct gp_block *first;
-	struct gp_list link;	     /* pool->segments, or spare */
+	struct gp_list link;         /* pool->segments, or spare */
 	struct gp_list idle_link;    /* pool->idle while wholly cached, oldest first */
 	struct gp_tree_node by_addr; /* addrmap.c */
-	uint64_t idle_since;	     /* growth of the pool, while wholly cached */
-	bool is_small;		     /* kind split: holds small blocks */
-	struct gp_range *range;	     /* kind vmm: of its addresses, blocks have memory and holes none */
-	bool is_odd;		     /* smaller than its first request's size: memory did not allow that */
-	bool is_uncached;	     /* goes back as soon as all of it is free, though it may be used until then */
-	_Atomic bool is_retired;     /* nothing in it is handed out again: see gp_pool_export, gp_pool_set_whole */
+	uint64_t idle_since;         /* the pool's n_grows when it became wholly cached */
+	bool is_small;               /* kind split: holds small blocks */
+	struct gp_arena *arena;      /* kind vmm: its arena, in which blocks have memory and unmapped gaps have none */
+	bool is_undersized;          /* undersized: memory was too short for the size of the first request */
+	bool is_uncached;            /* goes back once all of it is free, though it may be used until then */
+	_Atomic bool is_retired;     /* none of its blocks is handed out again: see gp_pool_export, gp_pool_set_whole */
 };
 
 static inline uint64_t gp_block_requested(const struct gp_block *b)
@@ -99,15 +100,16 @@ static inline bool gp_block_is_exported(const struct gp_block *b)
 	return atomic_load_explicit(&b->is_exported, memory_order_relaxed);
 }
 
-/* Whether nobody may get it again once it is free. */
+/* True if the block will not be handed out again once it is free. */
 static inline bool gp_block_is_retired(const struct gp_block *b)
 {
 	return atomic_load_explicit(&b->segment->is_retired, memory_order_relaxed) || gp_block_is_exported(b);
 }
 
 /*
- * Where a block is changes only while its descriptor is nobody's but the writer's, and never while it is USED. A lookup
- * that takes no lock (addrmap.c) may come across it all the same: so the one writes, and the other reads, whole words.
+ * Sets a block's segment and address. They change only while the writing thread alone owns the descriptor, and never
+ * while the block is USED. A lookup without a lock (addrmap.c) may read them at that moment all the same, so both
+ * sides access whole words.
  */
 static inline void gp_block_set_place(struct gp_block *b, struct gp_segment *segment, uint64_t addr)
 {
@@ -115,16 +117,16 @@ static inline void gp_block_set_place(struct gp_block *b, struct gp_segment *seg
 	__atomic_store_n(&b->addr, addr, __ATOMIC_RELAXED);
 }
 
-/* Whether the block is all of what the driver gave: only then is its address the segment's base. */
+/* True if the block is its whole segment. Only such a block begins at the segment's base when it is handed out. */
 static inline bool gp_block_is_whole(const struct gp_block *b)
 {
 	return b->size == b->segment->size;
 }
 
-/* Whether the program holds nothing of it: all is cached or queued. */
+/* True if the program holds no block of the segment: all are cached or pending. Always false for an arena. */
 static inline bool gp_segment_is_unused(const struct gp_segment *segment)
 {
-	if (segment->range)
+	if (segment->arena)
 		return false;
 	for (const struct gp_block *b = segment->first; b; b = b->next)
 		if (gp_block_state(b) != GP_BLOCK_CACHED && gp_block_state(b) != GP_BLOCK_PENDING)

@@ -3,9 +3,8 @@
 #pragma once
 
 /*
- * What may be taken from the driver: one limit that several pools, and the allocations that are not pooled,
- * share. Charging comes before the driver call and is undone if that fails, so a limit is never exceeded, not
- * even for a moment.
+ * The limit on memory from the driver, shared by several pools and by allocations that are not pooled. Memory is
+ * charged before the driver call, and uncharged if that fails, so the limit is never exceeded, not even for a moment.
  */
 
 #include <stdatomic.h>
@@ -21,12 +20,12 @@ struct gp_budget {
 
 void gp_budget_init(struct gp_budget *budget, uint64_t limit_bytes);
 
-/* False if the limit forbids it; then nothing is charged. */
+/* Charges the bytes. Returns false, and charges nothing, if the limit forbids it. */
 bool gp_budget_charge(struct gp_budget *budget, uint64_t bytes);
 
 void gp_budget_uncharge(struct gp_budget *budget, uint64_t bytes);
 
-/* Bytes that are charged beyond the limit, which may have been lowered since. */
+/* Returns the bytes charged beyond the limit, which may have been lowered. */
 static inline uint64_t gp_budget_over(const struct gp_budget *budget)
 {
 	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed);
@@ -35,7 +34,7 @@ static inline uint64_t gp_budget_over(const struct gp_budget *budget)
 	return charged > limit ? charged - limit : 0;
 }
 
-/* Bytes that can still be charged: GP_NO_LIMIT without a limit. */
+/* Returns the bytes that can still be charged: GP_NO_LIMIT without a limit. */
 static inline uint64_t gp_budget_left(const struct gp_budget *budget)
 {
 	uint64_t limit = atomic_load_explicit(&budget->limit_bytes, memory_order_relaxed), charged;

@@ -1,53 +1,55 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Every invariant of a pool, proved again from its parts. For tests and debugging. */
+/* Checks every invariant of a pool by recomputing it from the blocks. For tests and debugging. */
 
+#include "check.h"
+
+#include "caches.h"
 #include "kind.h"
 #include "pool_impl.h"
-#include "range.h"
-#include "tcache_impl.h"
+#include "pool/vmm/arena_check.h"
 
-struct tally {
+struct totals {
 	uint64_t used, cached, pending, total;
-	uint64_t n_used, n_cached, n_pending, n_indexed, n_odd;
+	uint64_t n_used, n_cached, n_pending, n_indexed, n_undersized;
 };
 
-#define EXPECT(cond, what)                                                                                             \
-	do {                                                                                                           \
-		if (!(cond))                                                                                           \
-			return what;                                                                                   \
+#define EXPECT(cond, what)           \
+	do {                         \
+		if (!(cond))         \
+			return what; \
 	} while (0)
 
-/* Whether the block was cut for a large request. */
+/* True if the block was cut for a large request. */
 static bool is_paged(const struct gp_segment *s, const struct gp_block *b)
 {
 	return s->kind->is_cut && b->size > GP_SMALL_MAX;
 }
 
-static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct tally *t)
+static const char *check_block(const struct gp_segment *s, const struct gp_block *b, struct totals *t)
 {
 	bool is_guard = b->flags & GP_BLOCK_GUARD;
 
-	EXPECT(b->segment == s, "a block names another segment");
-	EXPECT(b->size > 0 && b->size % GP_ALIGN == 0, "a block's size is no multiple of the alignment");
-	EXPECT(!b->next || b->next->prev == b, "neighbours disagree");
-	EXPECT(!is_guard || (b == s->first && b->next), "a guard that guards nothing");
+	EXPECT(b->segment == s, "a block refers to another segment");
+	EXPECT(b->size > 0 && b->size % GP_ALIGN == 0, "a block's size is not a multiple of the alignment");
+	EXPECT(!b->next || b->next->prev == b, "a block and the next one are not linked to each other");
+	EXPECT(!is_guard || (b == s->first && b->next), "a guard is not the first of several blocks");
 	switch (gp_block_state(b)) {
 	case GP_BLOCK_TCACHED:
 	case GP_BLOCK_USED:
-		EXPECT(gp_block_requested(b) <= b->size, "a block is smaller than what was asked for");
-		EXPECT(s->range || gp_block_is_whole(b) || b->addr != s->base,
-		       "a shared segment's base was handed out");
+		EXPECT(gp_block_requested(b) <= b->size, "a block is smaller than its request");
+		EXPECT(s->arena || gp_block_is_whole(b) || b->addr != s->base,
+			"a shared segment's base was handed out");
 		EXPECT(!is_paged(s, b) || (b->addr - s->base) % s->pool->options.page_bytes == 0,
-		       "a large block does not begin at a page of its segment");
+			"a large block does not begin at a page of its segment");
 		t->used += b->size;
 		t->n_used++;
 		return NULL;
 	case GP_BLOCK_CACHED:
 		EXPECT(!b->prev || gp_block_state(b->prev) != GP_BLOCK_CACHED || (b->prev->flags & GP_BLOCK_GUARD) ||
-			       gp_block_is_exported(b) || gp_block_is_exported(b->prev),
-		       "two cached neighbours were not merged");
+				gp_block_is_exported(b) || gp_block_is_exported(b->prev),
+			"two cached neighbours were not merged");
 		t->cached += b->size;
 		t->n_cached++;
 		t->n_indexed += !is_guard && !gp_block_is_retired(b) && s->pool->options.kind != GP_KIND_NONE;
@@ -56,16 +58,16 @@ static const char *check_block(const struct gp_segment *s, const struct gp_block
 		t->pending += b->size;
 		t->n_pending++;
 		return NULL;
-	case GP_BLOCK_HOLE:
-		EXPECT(s->range, "a hole in memory that the driver gave as a whole");
+	case GP_BLOCK_UNMAPPED:
+		EXPECT(s->arena, "an unmapped gap outside an arena");
 		t->total -= b->size;
 		return NULL;
 	default:
-		return "a block of a segment is in no resting state";
+		return "a block is in a transient state";
 	}
 }
 
-static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, struct tally *t)
+static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, struct totals *t)
 {
 	uint64_t at = s->base;
 	bool is_idle = !gp_list_is_empty(&s->idle_link);
@@ -77,24 +79,24 @@ static const char *check_segment(struct gp_pool *pool, struct gp_segment *s, str
 
 		if (broken)
 			return broken;
-		EXPECT(b->addr == at, "blocks do not tile their segment");
+		EXPECT(b->addr == at, "the blocks of a segment overlap or leave a gap");
 		at += b->size;
 	}
-	EXPECT(at == s->base + s->size, "blocks do not fill their segment");
-	EXPECT(gp_addrmap_segment_of(pool->options.map, s->base + s->size - 1) == s, "the map lost a segment");
+	EXPECT(at == s->base + s->size, "the blocks of a segment do not end where it ends");
+	EXPECT(gp_addrmap_segment_of(pool->options.map, s->base + s->size - 1) == s, "the map does not find a segment");
 	b = s->first;
 	EXPECT(is_idle == (gp_block_is_whole(b) && gp_block_state(b) == GP_BLOCK_CACHED),
-	       "the list of idle segments is wrong");
+		"a segment is listed as idle but not wholly cached, or the reverse");
 	EXPECT(!is_idle || pool->options.kind != GP_KIND_NONE || !gp_list_is_empty(&pool->leaving),
-	       "the kind none keeps something");
+		"the kind none keeps cached memory");
 	t->total += s->size;
-	t->n_odd += s->is_odd;
+	t->n_undersized += s->is_undersized;
 	return NULL;
 }
 
 static uint64_t count_indexed(const struct gp_pool *pool)
 {
-	const struct gp_kind_ops *first = gp_kind_ops_of(pool->options.kind), *now = gp_pool_kind(pool);
+	const struct gp_kind_ops *first = pool->first_kind, *now = gp_pool_kind(pool);
 
 	return first->count(pool) + (now != first ? now->count(pool) : 0);
 }
@@ -103,7 +105,7 @@ static const char *check_locked(struct gp_pool *pool)
 {
 	const struct gp_stats *stats = &pool->stats;
 	struct gp_stats counted = *stats;
-	struct tally t = {0};
+	struct totals t = {0};
 	struct gp_list *link;
 
 	gp_list_each(link, &pool->segments) {
@@ -116,20 +118,20 @@ static const char *check_locked(struct gp_pool *pool)
 	EXPECT(t.cached == stats->cached_bytes && t.n_cached == stats->n_free_blocks, "cached is miscounted");
 	EXPECT(t.pending == stats->pending_bytes && t.n_pending == stats->n_pending_blocks, "pending is miscounted");
 	EXPECT(t.pending == pool->pending.bytes && t.n_pending == pool->pending.count, "the queue is miscounted");
-	EXPECT(t.n_odd == pool->n_odd, "odd segments are miscounted");
-	EXPECT(t.n_indexed == count_indexed(pool), "the index does not hold what is cached");
+	EXPECT(t.n_undersized == pool->n_undersized, "undersized segments are miscounted");
+	EXPECT(t.n_indexed == count_indexed(pool), "the index does not match the cached blocks");
 	EXPECT(stats->total_bytes == t.total + stats->returning_bytes, "total is miscounted");
 	EXPECT(stats->total_bytes ==
-		       stats->used_bytes + stats->pending_bytes + stats->cached_bytes + stats->returning_bytes,
-	       "total is not used + pending + cached + returning");
+			stats->used_bytes + stats->pending_bytes + stats->cached_bytes + stats->returning_bytes,
+		"total is not used + pending + cached + returning");
 	if (pool->cache.vm) {
-		const char *broken = gp_range_check_locked(pool);
+		const char *broken = gp_arena_check_locked(pool);
 
 		if (broken)
 			return broken;
 	}
-	gp_tcache_count_locked(pool, &counted);
-	EXPECT(counted.requested_bytes <= counted.used_bytes, "more was asked for than is used");
+	gp_caches_count_locked(pool, &counted);
+	EXPECT(counted.requested_bytes <= counted.used_bytes, "the requested bytes exceed the used bytes");
 	EXPECT(stats->total_bytes <= atomic_load(&pool->options.budget->charged_bytes), "the budget is undercharged");
 	return NULL;
 }

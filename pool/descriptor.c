@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Descriptors of blocks and segments come from chunks and go back to a list of spares, so that nothing is
- * allocated on the way of a hit and memory that held a descriptor always holds one. Chunks outlive their pool: its
- * address map has them for the next one, since who looks something up there without a lock may still read them. What
- * such a lookup reads is never reset, only written anew: a block's word above all, which goes on counting.
+ * Descriptors of blocks and segments come in batches and are recycled through a list of spares. So a hit allocates no
+ * host memory, and memory that held a descriptor always holds one. Batches outlive their pool: its address map passes
+ * them to the next pool, since a lookup without a lock may still read them. Fields that such a lookup reads are never
+ * reset, only overwritten; above all a block's word keeps counting hand-outs.
  */
 
 #include <errno.h>
@@ -17,49 +17,49 @@
 enum {
 	BLOCKS_PER_CHUNK = 64,
 	SEGMENTS_PER_CHUNK = 16,
-	ENSURED = 4, /* a cut needs two, a new segment one */
+	ENSURED = 4, /* a cut needs two blocks, a new segment one */
 };
 
 struct gp_chunk {
-	struct gp_addrmap_chunk owned; /* by the pool, or the map */
+	struct gp_descriptor_batch owned; /* owned by the pool, or by the map */
 	struct gp_block blocks[BLOCKS_PER_CHUNK];
 	struct gp_segment segments[SEGMENTS_PER_CHUNK];
 };
 
-static struct gp_chunk *new_chunk(void)
+static struct gp_chunk *new_batch(void)
 {
 	void *memory;
-	struct gp_chunk *chunk = gp_calloc_aligned(sizeof(*chunk), _Alignof(struct gp_chunk), &memory);
+	struct gp_chunk *batch = gp_calloc_aligned(sizeof(*batch), _Alignof(struct gp_chunk), &memory);
 
-	if (chunk)
-		chunk->owned.memory = memory;
-	return chunk;
+	if (batch)
+		batch->owned.memory = memory;
+	return batch;
 }
 
-/* One that a pool has left, or a new one. NULL: host memory is short. */
-static struct gp_chunk *find_chunk(struct gp_addrmap *map)
+/* Returns a batch from an earlier pool, or a new one. NULL: host memory is short. */
+static struct gp_chunk *find_batch(struct gp_addrmap *map)
 {
-	struct gp_addrmap_chunk *left = gp_addrmap_take_chunk(map);
+	struct gp_descriptor_batch *left = gp_addrmap_take_batch(map);
 
-	return left ? gp_container_of(left, struct gp_chunk, owned) : new_chunk();
+	return left ? gp_container_of(left, struct gp_chunk, owned) : new_batch();
 }
 
 int gp_descriptors_ensure_locked(struct gp_pool *pool)
 {
-	struct gp_chunk *chunk;
+	struct gp_chunk *batch;
 
 	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
 		return 0;
-	chunk = find_chunk(pool->options.map);
-	if (!chunk)
+	batch = find_batch(pool->options.map);
+	if (!batch)
 		return -ENOBUFS;
-	chunk->owned.next = pool->chunks;
-	pool->chunks = &chunk->owned;
+	batch->owned.next = pool->batches;
+	pool->batches = &batch->owned;
 	for (int i = 0; i < BLOCKS_PER_CHUNK; i++)
-		gp_block_spare_locked(pool, &chunk->blocks[i]);
+		gp_block_spare_locked(pool, &batch->blocks[i]);
 	for (int i = 0; i < SEGMENTS_PER_CHUNK; i++) {
-		__atomic_store_n(&chunk->segments[i].pool, pool, __ATOMIC_RELAXED);
-		gp_list_append(&pool->spare_segments, &chunk->segments[i].link);
+		__atomic_store_n(&batch->segments[i].pool, pool, __ATOMIC_RELAXED);
+		gp_list_append(&pool->spare_segments, &batch->segments[i].link);
 	}
 	return 0;
 }
@@ -71,7 +71,7 @@ struct gp_block *gp_block_new_locked(struct gp_pool *pool)
 	gp_assert(!gp_list_is_empty(&pool->spare_blocks));
 	gp_list_remove(&b->link);
 	pool->n_spare_blocks--;
-	b->size = b->stamp = 0;
+	b->size = b->seq = 0;
 	atomic_store_explicit(&b->requested, 0, memory_order_relaxed);
 	atomic_store_explicit(&b->serial, 0, memory_order_relaxed);
 	b->prev = b->next = NULL;
@@ -94,7 +94,7 @@ struct gp_block *gp_block_cut_locked(struct gp_pool *pool, struct gp_block *bloc
 	gp_assert(size < block->size);
 	gp_block_set_place(rest, block->segment, block->addr + size);
 	rest->size = block->size - size;
-	rest->stamp = block->stamp;
+	rest->seq = block->seq;
 	rest->prev = block;
 	rest->next = block->next;
 	if (rest->next)
@@ -108,7 +108,7 @@ void gp_block_join_locked(struct gp_pool *pool, struct gp_block *block, struct g
 {
 	gp_block_unmap_locked(pool, behind);
 	block->size += behind->size;
-	block->stamp = gp_max(block->stamp, behind->stamp);
+	block->seq = gp_max(block->seq, behind->seq);
 	block->next = behind->next;
 	if (block->next)
 		block->next->prev = block;
@@ -134,5 +134,5 @@ void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment)
 
 void gp_descriptors_free(struct gp_pool *pool)
 {
-	gp_addrmap_keep_chunks(pool->options.map, pool->chunks);
+	gp_addrmap_keep_batches(pool->options.map, pool->batches);
 }

@@ -6,13 +6,13 @@
 #include <errno.h>
 
 enum {
-	IN_ORDER_MAX = 64, /* fences outstanding, where hardly anybody asks for them */
-	SPINS = 64,        /* while another thread asks: as long as that takes, some microseconds */
+	SERIAL_MODE_MAX = 64, /* outstanding fences in serial mode, where they are rarely polled */
+	SPINS = 64,           /* while another thread polls: about as long as that takes, some microseconds */
 };
 
-/* How long who waits goes without asking again. */
-#define REST_MIN_NS UINT64_C(1000)
-#define REST_MAX_NS UINT64_C(100000)
+/* The pause of a waiting thread between two polls. */
+#define POLL_INTERVAL_MIN_NS UINT64_C(1000)
+#define POLL_INTERVAL_MAX_NS UINT64_C(100000)
 
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
@@ -35,8 +35,9 @@ void gp_fence_deinit(struct gp_fence *f)
 }
 
 /*
- * A record that makes the host wait does so without the lock, so that others can ask and allocate meanwhile, as they
- * can beside the driver's own free. One at a time, so that fences are published in their order.
+ * Takes the lock for a record. A record that makes the host wait does so without it, so that other threads can poll
+ * and allocate meanwhile, as they can beside the driver's own free. wait_lock admits one such record at a time, so
+ * that fences are published in their order.
  */
 static bool lock_records(struct gp_fence *f)
 {
@@ -61,7 +62,9 @@ void gp_fence_quiesce(struct gp_fence *f)
 	unlock_records(f, lock_records(f));
 }
 
-/* Read without the lock, written with it: no other thread adds meanwhile. */
+/*
+ * Adds 1 to a counter that is read without the lock. It is written only with the lock, so a plain addition is enough.
+ */
 static void bump_locked(_Atomic uint64_t *counter)
 {
 	uint64_t n = atomic_load_explicit(counter, memory_order_relaxed);
@@ -92,7 +95,7 @@ void gp_fence_drop(struct gp_fence *f)
 	unlock_records(f, waits);
 }
 
-/* The position behind the last entry that was recorded at a free; 0 if there is none. */
+/* Returns the position behind the last entry that was recorded at a free, or 0 if there is none. */
 static unsigned end_of_frees_locked(struct gp_fence *f)
 {
 	unsigned n = f->count;
@@ -102,15 +105,15 @@ static unsigned end_of_frees_locked(struct gp_fence *f)
 	return n;
 }
 
-/* The position of the first entry later than the stamp; count if there is none. */
-static unsigned first_after_locked(struct gp_fence *f, uint64_t stamp)
+/* Returns the position of the first entry later than `stamp`, or count if there is none. */
+static unsigned first_after_locked(struct gp_fence *f, uint64_t seq)
 {
 	unsigned low = 0, high = f->count;
 
 	while (low < high) {
 		unsigned mid = (low + high) / 2;
 
-		if (nth_locked(f, mid)->seq > stamp)
+		if (nth_locked(f, mid)->seq > seq)
 			high = mid;
 		else
 			low = mid + 1;
@@ -118,7 +121,7 @@ static unsigned first_after_locked(struct gp_fence *f, uint64_t stamp)
 	return low;
 }
 
-/* Asks for the entry at a position; if it is complete, so are all older ones, and they leave the ring. */
+/* Queries the entry at a position. If it is complete, all older ones are, too, and they leave the ring. */
 static int query_locked(struct gp_fence *f, unsigned n)
 {
 	uint64_t seq = nth_locked(f, n)->seq;
@@ -132,7 +135,7 @@ static int query_locked(struct gp_fence *f, unsigned n)
 	return 0;
 }
 
-/* What is so already is not written: every thread would have to fetch the line again. */
+/* Stores only on change: a store would invalidate the cache line in every thread. */
 static void set_flag_locked(_Atomic bool *flag, bool value)
 {
 	if (atomic_load_explicit(flag, memory_order_relaxed) != value)
@@ -152,7 +155,7 @@ static bool is_freer_locked(const struct gp_fence_entry *entry)
 	return false;
 }
 
-/* Whether the entry stands for this thread's free, too, from now on. */
+/* Makes the entry stand for this thread's free as well. Returns false if it has no room for another thread. */
 static bool note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 {
 	if (is_freer_locked(entry))
@@ -165,7 +168,9 @@ static bool note_free_locked(struct gp_fence *f, struct gp_fence_entry *entry)
 	return true;
 }
 
-/* The slot is nobody else's meanwhile. */
+/*
+ * Records a fence in a slot that this thread has taken. Releases the lock meanwhile if the record makes the host wait.
+ */
 static int record_slot_locked(struct gp_fence *f, int slot, bool is_at_free, bool waits, uint64_t *ret_epoch)
 {
 	int r;
@@ -186,9 +191,11 @@ static void watch_newest_locked(struct gp_fence *f, uint64_t now_ns)
 }
 
 /*
- * The newest fence is watched until it is complete, then the newest of that time. Were the oldest's age looked at
- * instead, each record would have to ask what time it is. That it took long has to be seen while it does: who asks
- * seldom, as one does while the GPU lags, would find each complete after long, and never that it lags no more.
+ * Detects whether the GPU lags. The newest fence is watched until it is complete, then the fence that is newest by
+ * then. Watching the age of the oldest fence would need the time at every record.
+ *
+ * The lag must be seen while the watched fence is incomplete. Fences are polled rarely while the GPU lags. If the age
+ * were taken when a fence is found complete, every fence would seem to have taken long, and the lag would never end.
  */
 static void watch_lag_locked(struct gp_fence *f)
 {
@@ -211,65 +218,69 @@ static void watch_lag_locked(struct gp_fence *f)
 }
 
 /*
- * The driver has later work wait for every record of the context that was made before it is told to, not only for the
- * one named (measured). So while one that no free made is not complete, nothing may be ordered.
+ * Returns 0 if a GPU wait may be made now. The driver makes later work wait for every record of the context made
+ * before the GPU wait, not only for the one named (measured). So if no free recorded the newest fence, it must be
+ * complete first.
  */
-static int settle_late_locked(struct gp_fence *f)
+static int check_gpu_wait_locked(struct gp_fence *f)
 {
 	if (!f->count || nth_locked(f, f->count - 1)->n_freers)
 		return 0;
 	return query_locked(f, f->count - 1);
 }
 
-static int order_again_locked(struct gp_fence *f)
+static int repeat_gpu_wait_locked(struct gp_fence *f)
 {
-	int r = settle_late_locked(f);
-	uint64_t ordered = gp_fence_ordered(f);
-	unsigned n = ordered ? first_after_locked(f, ordered - 1) : f->count;
+	int r = check_gpu_wait_locked(f);
+	uint64_t gpu_waited = gp_fence_gpu_waited(f);
+	unsigned n = gpu_waited ? first_after_locked(f, gpu_waited - 1) : f->count;
 
-	if (r || n == f->count || nth_locked(f, n)->seq != ordered)
+	if (r || n == f->count || nth_locked(f, n)->seq != gpu_waited)
 		return r;
-	r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
+	r = f->backend.ops->fence_gpu_wait(f->backend.arg, nth_locked(f, n)->slot);
 	if (!r)
-		f->given = ordered;
+		f->gpu_wait_seq = gpu_waited;
 	return r;
 }
 
-/* In order more counts as ordered than the driver was told of. */
-static bool is_order_owed_locked(const struct gp_fence *f)
+/* In serial mode fences count as ordered without a GPU wait. Returns true if the driver still lacks one. */
+static bool is_gpu_wait_deferred_locked(const struct gp_fence *f)
 {
-	uint64_t ordered = gp_fence_ordered(f);
+	uint64_t gpu_waited = gp_fence_gpu_waited(f);
 
-	return ordered > gp_fence_completed(f) && ordered > f->given;
+	return gpu_waited > gp_fence_completed(f) && gpu_waited > f->gpu_wait_seq;
 }
 
 /*
- * Of what is in order hardly anybody asks, so none is asked for here either: the newer half alone tells later what is
- * done. What was ordered upon last stays. Once the GPU lagged, though, nobody else would see that it does no more.
+ * Fences are rarely polled in serial mode, so make room by dropping the older half unqueried: the newer half implies
+ * their completion. The last ordered fence stays. If the GPU lagged, query all the same, since nothing else would
+ * show the end of the lag.
  */
 static int make_room_locked(struct gp_fence *f)
 {
-	bool lags = gp_fence_lags(f), is_ordered_later;
+	bool lags = gp_fence_lags(f), is_gpu_waited_later;
 	unsigned half = f->count / 2;
 	int r = -EAGAIN;
 
-	if (!gp_fence_is_in_order(f) || !half)
+	if (!gp_fence_is_serial(f) || !half)
 		return f->count ? query_locked(f, 0) : -EAGAIN;
-	is_ordered_later = nth_locked(f, half - 1)->seq < gp_fence_ordered(f);
-	if (lags || !is_ordered_later)
+	is_gpu_waited_later = nth_locked(f, half - 1)->seq < gp_fence_gpu_waited(f);
+	if (lags || !is_gpu_waited_later)
 		r = query_locked(f, half);
 	if (lags)
 		watch_lag_locked(f);
-	if (r != -EAGAIN || !is_ordered_later)
+	if (r != -EAGAIN || !is_gpu_waited_later)
 		return r;
-	/* How long that one takes nobody will be told. */
+	/* The watched fence is about to be dropped: stop timing it. */
 	if (!lags && f->lag_seq <= nth_locked(f, half - 1)->seq)
 		f->lag_seq = 0;
 	drop_oldest_locked(f, half);
 	return 0;
 }
 
-/* Read without the lock: who sees the epoch sees this fence, or a later one, which is as good. */
+/*
+ * Stores what is read without the lock: a reader that sees the epoch sees this fence, or a later one, which is as good.
+ */
 static void note_clean_locked(struct gp_fence *f, uint64_t seq, uint64_t epoch)
 {
 	atomic_store_explicit(&f->clean, seq, memory_order_relaxed);
@@ -279,13 +290,16 @@ static void note_clean_locked(struct gp_fence *f, uint64_t seq, uint64_t epoch)
 
 static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 {
-	uint64_t seq, epoch = GP_WORK_NO_EPOCH;
+	uint64_t seq, epoch = GP_SUBMISSION_NO_EPOCH;
 	int slot, r = 0;
 
-	/* No order can be given behind a late record, and then the host would have to wait once the order is due. */
-	if (!is_at_free && is_order_owed_locked(f))
-		(void)order_again_locked(f);
-	if (!f->n_spare || (gp_fence_is_in_order(f) && f->count >= IN_ORDER_MAX))
+	/*
+	 * No GPU wait can be made behind a record outside a free. So make the deferred one now; if serial mode ended
+	 * later, the host would have to wait.
+	 */
+	if (!is_at_free && is_gpu_wait_deferred_locked(f))
+		(void)repeat_gpu_wait_locked(f);
+	if (!f->n_spare || (gp_fence_is_serial(f) && f->count >= SERIAL_MODE_MAX))
 		r = make_room_locked(f);
 	if (r > 0 || (r && !f->n_spare))
 		return r;
@@ -301,40 +315,40 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	atomic_store_explicit(&f->published, seq, memory_order_relaxed);
 	if (is_at_free)
 		(void)note_free_locked(f, nth_locked(f, f->count - 1));
-	note_clean_locked(f, seq, f->backend.work ? epoch : GP_WORK_NO_EPOCH);
+	note_clean_locked(f, seq, f->backend.work ? epoch : GP_SUBMISSION_NO_EPOCH);
 	bump_locked(&f->records);
 	return 0;
 }
 
-static int cover_locked(struct gp_fence *f, uint64_t stamp, bool is_at_free, bool waits)
+static int cover_locked(struct gp_fence *f, uint64_t seq, bool is_at_free, bool waits)
 {
-	unsigned n = first_after_locked(f, stamp);
+	unsigned n = first_after_locked(f, seq);
 	bool is_covered;
 	int r = 0;
 
-	/* Somebody recorded after our stamp was read, while we waited for the lock, say: that one covers us. */
+	/* Another thread may have recorded after our fence sequence was read. That fence covers us, too. */
 	is_covered = n < f->count;
 	while (is_at_free && n < f->count && !note_free_locked(f, nth_locked(f, n)))
 		n++;
-	if (n == f->count && gp_fence_completed(f) <= stamp)
+	if (n == f->count && gp_fence_completed(f) <= seq)
 		r = record_locked(f, is_at_free, waits);
 	if (r < 0 && is_covered)
 		r = 0;
-	if (is_at_free && gp_fence_is_in_order(f) && gp_fence_published_at_free(f) > gp_fence_ordered(f))
-		atomic_store_explicit(&f->ordered, gp_fence_published_at_free(f), memory_order_release);
+	if (is_at_free && gp_fence_is_serial(f) && gp_fence_published_at_free(f) > gp_fence_gpu_waited(f))
+		atomic_store_explicit(&f->gpu_waited, gp_fence_published_at_free(f), memory_order_release);
 	return r;
 }
 
-int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free)
+int gp_fence_record(struct gp_fence *f, uint64_t seq, bool is_at_free)
 {
 	bool waits = lock_records(f);
-	int r = cover_locked(f, stamp, is_at_free, waits);
+	int r = cover_locked(f, seq, is_at_free, waits);
 
 	unlock_records(f, waits);
 	return r;
 }
 
-int gp_fence_try_record(struct gp_fence *f, uint64_t stamp)
+int gp_fence_try_record(struct gp_fence *f, uint64_t seq)
 {
 	const struct gp_backend *be = &f->backend;
 	int r;
@@ -343,26 +357,29 @@ int gp_fence_try_record(struct gp_fence *f, uint64_t stamp)
 		return -EAGAIN;
 	if (!gp_mutex_try(&f->lock))
 		return -EAGAIN;
-	r = cover_locked(f, stamp, true, false);
+	r = cover_locked(f, seq, true, false);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
 
-/* With the lock all the while: who else ends the order finds it given, or owed still. */
-int gp_fence_set_in_order(struct gp_fence *f, bool is_in_order)
+/* Holds the lock throughout: another thread that ends serial mode finds the GPU wait made, or still deferred. */
+int gp_fence_set_serial(struct gp_fence *f, bool is_serial)
 {
 	int r = 0;
 
 	gp_mutex_lock(&f->lock);
-	set_flag_locked(&f->is_in_order, is_in_order);
-	if (!is_in_order && is_order_owed_locked(f))
-		r = order_again_locked(f);
+	set_flag_locked(&f->is_serial, is_serial);
+	if (!is_serial && is_gpu_wait_deferred_locked(f))
+		r = repeat_gpu_wait_locked(f);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
 
-/* Where the GPU lags one query often tells that nothing is done yet; if something is, find out how much in few. */
-static int settle_lagging_locked(struct gp_fence *f)
+/*
+ * While the GPU lags, the query of the oldest fence usually tells that nothing is complete. If it is, up to two more
+ * queries find out roughly how much else is.
+ */
+static int poll_lagging_locked(struct gp_fence *f)
 {
 	int r = -EAGAIN, progress = -EAGAIN;
 
@@ -375,16 +392,16 @@ static int settle_lagging_locked(struct gp_fence *f)
 	return r == 0 || r == -EAGAIN ? progress : r;
 }
 
-int gp_fence_settle(struct gp_fence *f)
+int gp_fence_poll(struct gp_fence *f)
 {
 	int r = -EAGAIN;
 
 	gp_mutex_lock(&f->lock);
-	/* Where the GPU keeps up, one query of the newest settles everything. */
+	/* While the GPU keeps up, one query of the newest fence is enough. */
 	if (f->count && gp_fence_was_ready(f))
 		r = query_locked(f, f->count - 1);
 	if (r == -EAGAIN)
-		r = settle_lagging_locked(f);
+		r = poll_lagging_locked(f);
 	note_ready_locked(f, !f->count);
 	watch_lag_locked(f);
 	gp_mutex_unlock(&f->lock);
@@ -392,32 +409,33 @@ int gp_fence_settle(struct gp_fence *f)
 }
 
 /*
- * Takes the lock, or sees that what another thread does with it is enough. Many threads need the same fence at the same
- * time, and each that slept on the lock would be woken once it is of no use any more.
+ * Takes the lock and returns true, or returns false once another thread has seen the fence complete. Many threads
+ * need the same fence at the same time, and a thread that slept on the lock would be woken when that fence is of no
+ * use any more.
  */
-static bool lock_unless_completed(struct gp_fence *f, uint64_t stamp)
+static bool lock_unless_completed(struct gp_fence *f, uint64_t seq)
 {
 	for (unsigned i = 0; i < SPINS; i++) {
 		if (gp_mutex_try(&f->lock))
 			return true;
 		gp_pause();
-		if (gp_fence_completed(f) > stamp)
+		if (gp_fence_completed(f) > seq)
 			return false;
 	}
 	gp_mutex_lock(&f->lock);
 	return true;
 }
 
-int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp)
+int gp_fence_poll_seq(struct gp_fence *f, uint64_t seq)
 {
 	bool is_any;
 	unsigned n;
 	int r = 0;
 
-	if (!lock_unless_completed(f, stamp))
+	if (!lock_unless_completed(f, seq))
 		return 0;
-	if (gp_fence_completed(f) <= stamp) {
-		n = first_after_locked(f, stamp);
+	if (gp_fence_completed(f) <= seq) {
+		n = first_after_locked(f, seq);
 		is_any = n < f->count;
 		r = is_any ? query_locked(f, n) : -EAGAIN;
 		if (is_any)
@@ -428,48 +446,48 @@ int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp)
 	return r;
 }
 
-static int order_locked(struct gp_fence *f, unsigned n)
+static int gpu_wait_locked(struct gp_fence *f, unsigned n)
 {
 	uint64_t seq = nth_locked(f, n)->seq;
 	int r;
 
-	if (seq <= gp_fence_ordered(f))
+	if (seq <= gp_fence_gpu_waited(f))
 		return 0;
-	r = f->backend.ops->fence_order(f->backend.arg, nth_locked(f, n)->slot);
+	r = f->backend.ops->fence_gpu_wait(f->backend.arg, nth_locked(f, n)->slot);
 	if (r)
 		return r;
-	atomic_store_explicit(&f->ordered, seq, memory_order_release);
-	f->given = seq;
+	atomic_store_explicit(&f->gpu_waited, seq, memory_order_release);
+	f->gpu_wait_seq = seq;
 	bump_locked(&f->orders);
-	/* Nobody will order on an older one again, and this one's completion tells of theirs. */
+	/* No GPU wait will be made for an older fence again, and this fence's completion implies theirs. */
 	drop_oldest_locked(f, n);
 	return 0;
 }
 
-int gp_fence_order(struct gp_fence *f)
+int gp_fence_gpu_wait(struct gp_fence *f)
 {
 	int r;
 
 	gp_mutex_lock(&f->lock);
-	r = f->count ? settle_late_locked(f) : -EAGAIN;
+	r = f->count ? check_gpu_wait_locked(f) : -EAGAIN;
 	if (!r && f->count)
-		r = order_locked(f, f->count - 1);
+		r = gpu_wait_locked(f, f->count - 1);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
 
-int gp_fence_order_again(struct gp_fence *f)
+int gp_fence_gpu_wait_again(struct gp_fence *f)
 {
 	int r;
 
 	gp_mutex_lock(&f->lock);
-	r = order_again_locked(f);
+	r = repeat_gpu_wait_locked(f);
 	gp_mutex_unlock(&f->lock);
 	return r;
 }
 
-/* Whether this thread has made a free, at the entry or later, which would have waited for what is not done yet. */
-static bool is_due_locked(struct gp_fence *f, unsigned n)
+/* True if this thread has made a free, at this entry or later, that would have waited for the unfinished work. */
+static bool is_own_free_locked(struct gp_fence *f, unsigned n)
 {
 	const struct gp_backend *be = &f->backend;
 	bool is_freer = false;
@@ -482,106 +500,113 @@ static bool is_due_locked(struct gp_fence *f, unsigned n)
 }
 
 /*
- * Who waits leaves the driver alone for most of the time that waits took of late, and then asks at intervals that grow
- * with what it has waited: far fewer queries than one after the other, each of which is in the way of threads that
- * submit work. Longer intervals would cost streams that overlap some of their time (measured).
+ * A waiting thread first leaves the driver alone for 7/8 of the time that waits took of late, then polls at intervals
+ * that grow with the time waited. This needs far fewer queries than polling without pause, and each query delays
+ * threads that submit work. Longer intervals would cost overlapping streams some of their time (measured).
  */
-static uint64_t rest_ns_locked(const struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
+static uint64_t pause_ns_locked(const struct gp_fence *f, unsigned n_polls, uint64_t waited_ns)
 {
-	if (n_asked == 1)
+	if (n_polls == 1)
 		return f->usual_wait_ns / 8 * 7;
-	return gp_min(gp_max(waited_ns / 32, REST_MIN_NS), REST_MAX_NS);
-}
-
-/* Too short a rest costs queries, too long a one time: so it gets shorter by half, and longer little by little. */
-static void note_wait_locked(struct gp_fence *f, unsigned n_asked, uint64_t waited_ns)
-{
-	uint64_t usual = f->usual_wait_ns;
-
-	if (n_asked == 2)
-		waited_ns = gp_min(waited_ns, usual / 2); /* overslept, who knows by how much */
-	if (waited_ns > usual)
-		waited_ns = usual + (gp_min(waited_ns, REST_MAX_NS) - usual) / 8;
-	f->usual_wait_ns = waited_ns;
-}
-
-/* 0; -EAGAIN if it is not complete yet; -ENOENT if no fence covers the stamp, or one that nobody has to wait for. */
-static int look_locked(struct gp_fence *f, uint64_t stamp, bool may_be_undue, bool *ret_is_due)
-{
-	unsigned n = first_after_locked(f, stamp);
-	int r = gp_fence_completed(f) > stamp ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
-
-	*ret_is_due = r == -EAGAIN && is_due_locked(f, n);
-	return r == -EAGAIN && !*ret_is_due && !may_be_undue ? -ENOENT : r;
+	return gp_min(gp_max(waited_ns / 32, POLL_INTERVAL_MIN_NS), POLL_INTERVAL_MAX_NS);
 }
 
 /*
- * Until then without a question, unless another thread's tells meanwhile: whether it does. Pauses become sleeps with
- * the questions, after 0.7 ms at the latest: a sleep is late, and the driver's own waits spin, by default, throughout.
+ * Learns how long waits take. Too short a first pause costs queries, too long a one costs time. So the estimate
+ * shrinks at once, by half if the first pause was too long, and grows by an eighth of the difference.
  */
-static bool rest(struct gp_fence *f, uint64_t stamp, unsigned n_asked, uint64_t until_ns, uint64_t *ret_now_ns)
+static void learn_wait_locked(struct gp_fence *f, unsigned n_polls, uint64_t waited_ns)
+{
+	uint64_t usual = f->usual_wait_ns;
+
+	if (n_polls == 2)
+		waited_ns = gp_min(waited_ns, usual / 2); /* overslept by an unknown time */
+	if (waited_ns > usual)
+		waited_ns = usual + (gp_min(waited_ns, POLL_INTERVAL_MAX_NS) - usual) / 8;
+	f->usual_wait_ns = waited_ns;
+}
+
+/*
+ * Polls the fence that covers `stamp`. 0; -EAGAIN if it is not complete yet; -ENOENT if no fence covers the stamp
+ * or, unless may_be_other, if no free of this thread would have waited for it.
+ */
+static int poll_for_wait_locked(struct gp_fence *f, uint64_t seq, bool may_be_other, bool *ret_is_own)
+{
+	unsigned n = first_after_locked(f, seq);
+	int r = gp_fence_completed(f) > seq ? 0 : n < f->count ? query_locked(f, n) : -ENOENT;
+
+	*ret_is_own = r == -EAGAIN && is_own_free_locked(f, n);
+	return r == -EAGAIN && !*ret_is_own && !may_be_other ? -ENOENT : r;
+}
+
+/*
+ * Pauses until then without polling. Returns true if another thread's poll meanwhile finds the fence complete. Pauses
+ * turn into sleeps as n_polls grows, after 0.7 ms at the latest: a sleeping thread wakes up late, and the driver's
+ * own waits spin throughout by default.
+ */
+static bool pause_until(struct gp_fence *f, uint64_t seq, unsigned n_polls, uint64_t until_ns, uint64_t *ret_now_ns)
 {
 	do {
-		f->backend.ops->pause(f->backend.arg, n_asked - 1);
-		if (gp_fence_completed(f) > stamp)
+		f->backend.ops->pause(f->backend.arg, n_polls - 1);
+		if (gp_fence_completed(f) > seq)
 			return true;
 		*ret_now_ns = f->backend.ops->now_ns(f->backend.arg);
 	} while (*ret_now_ns < until_ns);
 	return false;
 }
 
-static int wait(struct gp_fence *f, uint64_t stamp, uint64_t due_max_ns, uint64_t max_ns)
+static int wait(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t max_ns)
 {
 	const struct gp_backend *be = &f->backend;
-	uint64_t start_ns = be->ops->now_ns(be->arg), undue_since_ns = start_ns, now_ns = start_ns;
+	uint64_t start_ns = be->ops->now_ns(be->arg), other_since_ns = start_ns, now_ns = start_ns;
 
-	for (unsigned n_asked = 1;; n_asked++) {
-		uint64_t rest_ns, left_ns;
-		bool is_due;
+	for (unsigned n_polls = 1;; n_polls++) {
+		uint64_t pause_ns, left_ns;
+		bool is_own;
 		int r;
 
 		gp_mutex_lock(&f->lock);
-		r = look_locked(f, stamp, max_ns != 0, &is_due);
-		if (r == -EAGAIN && n_asked == 1)
+		r = poll_for_wait_locked(f, seq, max_ns != 0, &is_own);
+		if (r == -EAGAIN && n_polls == 1)
 			bump_locked(&f->waits);
-		if (r == 0 && n_asked > 1)
-			note_wait_locked(f, n_asked, now_ns - start_ns);
-		rest_ns = rest_ns_locked(f, n_asked, now_ns - start_ns);
+		if (r == 0 && n_polls > 1)
+			learn_wait_locked(f, n_polls, now_ns - start_ns);
+		pause_ns = pause_ns_locked(f, n_polls, now_ns - start_ns);
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
 			return r;
-		/* A question takes its time, too. */
+		/* The poll took time, too. */
 		now_ns = be->ops->now_ns(be->arg);
-		if (is_due)
-			undue_since_ns = now_ns;
-		left_ns = is_due ? due_max_ns - gp_min(due_max_ns, now_ns - start_ns)
-				 : max_ns - gp_min(max_ns, now_ns - undue_since_ns);
+		if (is_own)
+			other_since_ns = now_ns;
+		left_ns = is_own ? own_max_ns - gp_min(own_max_ns, now_ns - start_ns)
+				 : max_ns - gp_min(max_ns, now_ns - other_since_ns);
 		if (!left_ns)
 			return -EAGAIN;
-		if (rest(f, stamp, n_asked, now_ns + gp_min(rest_ns, left_ns), &now_ns))
+		if (pause_until(f, seq, n_polls, now_ns + gp_min(pause_ns, left_ns), &now_ns))
 			return 0;
 	}
 }
 
-int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
+int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns)
 {
-	int r = wait(f, stamp, UINT64_MAX, max_ns);
+	int r = wait(f, seq, UINT64_MAX, max_ns);
 
 	return r == -ENOENT ? -EAGAIN : r;
 }
 
-int gp_fence_wait_due(struct gp_fence *f, uint64_t stamp, uint64_t max_ns)
+int gp_fence_wait_due(struct gp_fence *f, uint64_t seq, uint64_t max_ns)
 {
-	return wait(f, stamp, max_ns, 0);
+	return wait(f, seq, max_ns, 0);
 }
 
-int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp)
+int gp_fence_slot_after(struct gp_fence *f, uint64_t seq)
 {
 	unsigned n;
 	int slot;
 
 	gp_mutex_lock(&f->lock);
-	n = first_after_locked(f, stamp);
+	n = first_after_locked(f, seq);
 	slot = n < f->count ? nth_locked(f, n)->slot : GP_NO_SLOT;
 	gp_mutex_unlock(&f->lock);
 	return slot;

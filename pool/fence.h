@@ -3,81 +3,139 @@
 #pragma once
 
 /*
- * The fences of one context: what says when freed memory may have a new owner, without knowing the streams.
- * Read-copy-update's grace period, for GPU memory (design: context fences).
+ * The fences of one context. They tell when freed memory may have a new owner, without knowledge of the streams. This
+ * is the grace period of read-copy-update, applied to GPU memory.
  *
  * A fence is a number and a recorded event that covers everything submitted to the context before the record.
  *
  *     record:  s = ++started; record the event; publish s
  *     free:    block.stamp = started, read after the program's own submissions
  *
- * The record of any s > stamp was made after the free, so it covers all that could touch the block: the block
- * is *completed* once such an s has completed, and *ordered* once all later work of the context was made to wait
- * for such an s. started is raised before the record, so a free that races with a record counts to the next.
- * A number whose record failed is skipped: a later one covers more. Numbers begin at 2 and 1 is complete from the
- * start, so that a stamp of 0 says "nothing on the GPU ever touched it".
+ * block.stamp is the block's fence sequence. Every fence s > stamp was recorded after the free, so it covers all work
+ * that could touch the block. The block is
  *
- * Where somebody says what is submitted (work.h), and nothing was since s was recorded, then s covers what is freed now
- * as well, as if it had been freed before: its stamp is s - 1.
+ *   - *completed* once such a fence has completed: the GPU no longer uses the block;
+ *   - *ordered* once a GPU wait was made for such a fence: all later work of the context waits for it on the GPU.
+ *
+ * Details:
+ *
+ *   - `started` is raised before the record, so a free that races with a record counts to the next fence.
+ *   - A number whose record failed is skipped: a later fence covers more.
+ *   - Numbers begin at 2, and 1 is complete from the start. So fence sequence 0 means that no GPU work uses the block.
+ *   - If submissions are reported (submission.h) and none happened since fence s was recorded, then s covers memory
+ *     that is freed now, too, as if it had been freed before the record. Its fence sequence is s - 1.
  */
 
-#include "fence_state.h"
+#include "backend.h"
+#include "lock.h"
+#include "submission.h"
 
-/* Longer than an idle GPU takes to complete an event (some 5 us), shorter than what one would call behind. */
+/* The age from which an incomplete fence means that the GPU lags. An idle GPU completes an event in about 5 us. */
 #define GP_LAG_NS UINT64_C(50000)
+
+enum { GP_FENCE_FREERS = 16 };
+
+struct gp_fence {
+	struct gp_backend backend;
+	char apart[GP_LINES_APART];  /* what follows is read by every allocation and free, written once per fence */
+	_Atomic uint64_t started;    /* highest fence number given out */
+	_Atomic uint64_t gpu_waited; /* all later work waits on the GPU for this fence and all before */
+	_Atomic uint64_t completed;  /* this fence and all before are complete */
+	_Atomic uint64_t published;  /* the last fence recorded, by any thread */
+	_Atomic uint64_t published_at_free;  /* the last fence recorded at a free */
+	_Atomic uint64_t clean, clean_epoch; /* the last fence, and its epoch (submission.h), which is written last */
+	_Atomic bool was_ready;              /* the last poll found everything complete that it asked for */
+	_Atomic bool lags;                   /* the GPU lags: a fence recorded a while ago is not complete yet */
+	_Atomic bool is_serial;              /* serial mode: later work of the context follows earlier work */
+	char apart_too[GP_LINES_APART];
+	_Atomic uint64_t records, queries, orders, waits; /* for the statistics */
+
+	struct gp_mutex lock;           /* guards what follows; held across every other record, query and GPU wait */
+	uint64_t lag_seq, lag_since_ns; /* a fence that was incomplete at that time; 0: none */
+	bool is_lag_seen;               /* the fence was still incomplete GP_LAG_NS later */
+	uint64_t usual_wait_ns;         /* how long waits for a fence took of late */
+	uint64_t gpu_wait_seq;          /* the last fence for which a GPU wait was made */
+	unsigned head, count;
+	struct gp_fence_entry {
+		uint64_t seq;
+		int slot;
+		unsigned n_freers; /* not 0: the program's own free would have waited for all that the fence covers */
+		pthread_t freers[GP_FENCE_FREERS]; /* the threads that made that free, or another at the same time */
+	} ring[GP_FENCE_SLOTS];                    /* published and not known to be complete, oldest at head */
+	unsigned n_spare;
+	int16_t spare[GP_FENCE_SLOTS]; /* unused slots */
+	struct gp_mutex wait_lock;     /* serialises records that make the host wait, for which `lock` is released */
+};
 
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend);
 void gp_fence_deinit(struct gp_fence *f);
-void gp_fence_quiesce(struct gp_fence *f); /* returns once no call of the driver is under way that began before */
-void gp_fence_drop(struct gp_fence *f); /* the context is gone: no later call reaches the driver or finds a fence */
+void gp_fence_quiesce(struct gp_fence *f); /* returns once all driver calls under way have ended */
+void gp_fence_drop(struct gp_fence *f); /* the context is gone: later calls neither reach the driver nor find a fence */
 
 /*
- * Sees to it that a fence later than the stamp is recorded; another thread's will do. is_at_free: this is part of a
- * free that may make later work wait for all earlier work; other fences cover work that nobody may have to wait for
- * without bound. 0; -EBUSY while a capture forbids it; -EAGAIN where too many are outstanding; or the driver's error.
+ * Ensures that a fence later than `stamp` is recorded; one of another thread will do. is_at_free: true if this is
+ * part of a free, which may make later work wait for all earlier work. Other fences cover work that no thread may
+ * have to wait for without bound. 0; -EBUSY while a capture forbids it; -EAGAIN if too many fences are outstanding;
+ * or the driver's error.
  */
-int gp_fence_record(struct gp_fence *f, uint64_t stamp, bool is_at_free);
-
-/* The same at a free, unless another thread is at the driver for a fence: then -EAGAIN, and later will do. */
-int gp_fence_try_record(struct gp_fence *f, uint64_t stamp);
-
-/* Asks the driver what has completed. 0 if anything did, -EAGAIN if not, -EBUSY, or the driver's error. */
-int gp_fence_settle(struct gp_fence *f);
-
-/* The same of blocks with this stamp alone: 0 also if another thread has seen it, -EAGAIN if no fence covers them. */
-int gp_fence_settle_stamp(struct gp_fence *f, uint64_t stamp);
+int gp_fence_record(struct gp_fence *f, uint64_t seq, bool is_at_free);
 
 /*
- * Makes all later work of the context wait for the last published fence, which covers every block freed before it.
- * 0 if that is so now; -EAGAIN if there is none, or one that no free recorded is newer and not complete, for which
- * nobody may be made to wait, or the backend knows of another such; -EBUSY; or the driver's error.
+ * As gp_fence_record at a free. -EAGAIN while another thread is calling the driver for a fence: retry at a later free.
  */
-int gp_fence_order(struct gp_fence *f);
+int gp_fence_try_record(struct gp_fence *f, uint64_t seq);
+
+/* Polls the fences. 0 if any has completed, -EAGAIN if none, -EBUSY, or the driver's error. */
+int gp_fence_poll(struct gp_fence *f);
 
 /*
- * Whether work is done as it came: then a record at a free is as good as an order. At the end of that the order is
- * given. 0, or that it could not be: then the caller has to wait for what counts as ordered.
+ * Polls only the fence that covers blocks with this fence sequence. 0 if it has completed, also if another thread saw
+ * that; -EAGAIN if it has not or no fence covers them.
  */
-int gp_fence_set_in_order(struct gp_fence *f, bool is_in_order);
-
-/* Once more for the last that was ordered upon, if it is not complete: for who was not held back. 0, or as above. */
-int gp_fence_order_again(struct gp_fence *f);
+int gp_fence_poll_seq(struct gp_fence *f, uint64_t seq);
 
 /*
- * Waits on the host until blocks with this stamp are completed. Without bound while a free that this thread has made
- * since would have waited for the same; at most max_ns (UINT64_MAX: without bound) for anything else, which may be
- * waiting for this thread. 0; -EAGAIN if no fence covers the stamp or the time is up; -EBUSY; or the driver's error.
- * Holds no lock while it waits.
+ * GPU wait: makes all later work of the context wait for the last published fence, which covers every block freed
+ * before it. 0 if that is so now; -EBUSY; or the driver's error. -EAGAIN in three cases:
+ *
+ *   - There is no fence.
+ *   - A newer fence that no free recorded is not complete, and no work may be made to wait for such a fence.
+ *   - The backend knows of another such record.
  */
-int gp_fence_wait(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
+int gp_fence_gpu_wait(struct gp_fence *f);
 
-/* The same, but only while that is so of a free of this thread's, and at most max_ns. -ENOENT: it is so of none. */
-int gp_fence_wait_due(struct gp_fence *f, uint64_t stamp, uint64_t max_ns);
+/*
+ * Enters or leaves serial mode, in which a record at a free is as good as a GPU wait. Leaving makes the GPU wait that
+ * was deferred. 0, or an error if that failed: then the caller has to wait for what counts as ordered.
+ */
+int gp_fence_set_serial(struct gp_fence *f, bool is_serial);
 
-/* The slot of the first published fence later than the stamp, for backend->release_begin; else GP_NO_SLOT. */
-int gp_fence_slot_after(struct gp_fence *f, uint64_t stamp);
+/*
+ * Repeats the last GPU wait, if its fence is not complete, for parts of the context that it does not hold back. 0, or
+ * an error as above.
+ */
+int gp_fence_gpu_wait_again(struct gp_fence *f);
 
-/* The number of the last fence published at a free that is not known to be complete, or 0. */
+/*
+ * Waits on the host until blocks with this fence sequence are completed:
+ *
+ *   - without bound, while a free that this thread has made since would have waited for the same;
+ *   - at most max_ns (UINT64_MAX: without bound) for anything else, which may itself be waiting for this thread.
+ *
+ * Holds no lock while it waits. 0; -EAGAIN if no fence covers `stamp` or the time is up; -EBUSY; or the driver's error.
+ */
+int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
+
+/*
+ * As gp_fence_wait, but waits only for what a free of this thread would have waited for, and at most max_ns. -ENOENT
+ * if there is no such free.
+ */
+int gp_fence_wait_due(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
+
+/* Returns the slot of the first published fence later than `stamp`, for backend->release_begin; GP_NO_SLOT if none. */
+int gp_fence_slot_after(struct gp_fence *f, uint64_t seq);
+
+/* Returns the number of the last fence published at a free that is not known to be complete, or 0. */
 uint64_t gp_fence_newest(struct gp_fence *f);
 
 static inline uint64_t gp_fence_started(const struct gp_fence *f)
@@ -85,13 +143,13 @@ static inline uint64_t gp_fence_started(const struct gp_fence *f)
 	return atomic_load(&f->started);
 }
 
-/* Of what is freed now. */
-static inline uint64_t gp_fence_stamp(const struct gp_fence *f)
+/* Returns the fence sequence for memory that is freed now. */
+static inline uint64_t gp_fence_seq(const struct gp_fence *f)
 {
 	uint64_t epoch = atomic_load_explicit(&f->clean_epoch, memory_order_acquire);
 	uint64_t clean = atomic_load_explicit(&f->clean, memory_order_relaxed);
 
-	if (gp_unlikely(epoch != GP_WORK_NO_EPOCH) && gp_work_epoch(f->backend.work) == epoch)
+	if (gp_unlikely(epoch != GP_SUBMISSION_NO_EPOCH) && gp_submission_epoch(f->backend.work) == epoch)
 		return clean - 1;
 	return gp_fence_started(f);
 }
@@ -101,18 +159,24 @@ static inline bool gp_fence_was_ready(const struct gp_fence *f)
 	return atomic_load_explicit(&f->was_ready, memory_order_relaxed);
 }
 
-/* Whether the GPU has fallen behind. That a fence is on its way, as with many threads one always is, is no lag. */
+/*
+ * True if the GPU has fallen behind. A fence that is merely under way, as one always is with many threads, is not a
+ * lag.
+ */
 static inline bool gp_fence_lags(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->lags, memory_order_relaxed);
 }
 
-static inline bool gp_fence_is_in_order(const struct gp_fence *f)
+static inline bool gp_fence_is_serial(const struct gp_fence *f)
 {
-	return atomic_load_explicit(&f->is_in_order, memory_order_relaxed);
+	return atomic_load_explicit(&f->is_serial, memory_order_relaxed);
 }
 
-/* Some fence covers blocks with a stamp below this; in the second, one that was recorded at a free, anybody's. */
+/*
+ * A published fence covers blocks with a fence sequence below this. In gp_fence_published_at_free a free of any thread
+ * recorded it.
+ */
 static inline uint64_t gp_fence_published(const struct gp_fence *f)
 {
 	return atomic_load_explicit(&f->published, memory_order_relaxed);
@@ -123,20 +187,16 @@ static inline uint64_t gp_fence_published_at_free(const struct gp_fence *f)
 	return atomic_load_explicit(&f->published_at_free, memory_order_relaxed);
 }
 
-/* Blocks with a stamp below this are done with on the GPU. */
+/* The GPU no longer uses blocks with a fence sequence below this. */
 static inline uint64_t gp_fence_completed(const struct gp_fence *f)
 {
-#ifdef GP_BREAK_REUSE
-	/* Only in a test build, whose suite must find the race that this plants. */
-	return UINT64_MAX;
-#endif
 	return atomic_load_explicit(&f->completed, memory_order_acquire);
 }
 
-/* Blocks with a stamp below this may be touched by later work of the same context. */
-static inline uint64_t gp_fence_ordered(const struct gp_fence *f)
+/* Later work of the same context may touch blocks with a fence sequence below this. */
+static inline uint64_t gp_fence_gpu_waited(const struct gp_fence *f)
 {
-	uint64_t ordered = atomic_load_explicit(&f->ordered, memory_order_acquire);
+	uint64_t gpu_waited = atomic_load_explicit(&f->gpu_waited, memory_order_acquire);
 
-	return gp_max(ordered, gp_fence_completed(f));
+	return gp_max(gpu_waited, gp_fence_completed(f));
 }

@@ -2,115 +2,156 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The seam between the pool kinds and the rest. */
+/* The interface between the pool kinds and the rest of the pool. */
 
-#include "pool.h"
+#include "pool_impl.h"
 
-struct gp_handed;
-
-/* What is being asked for. */
-struct gp_request {
-	const struct gp_kind_ops *kind; /* the pool's when the request came: a change meanwhile is for later ones */
-	uint64_t bytes; /* by the program */
-	uint64_t size;	/* rounded by the kind */
-	uint32_t caller; /* that the block keeps */
-	bool is_miss;	/* the driver was asked for memory: no hit any more, whoever serves it */
-	bool is_growth; /* rather a larger pool than what lies in threads' caches */
-	bool is_hit_only; /* gp_pool_alloc_hit */
-	bool is_uncached; /* gp_pool_alloc_uncached */
-	unsigned n_undone; /* times that growing in vain gave the driver something back: no news to this request */
+/* A summary of what is pending, for use when nothing could be taken. */
+struct gp_pending_summary {
+	bool is_any_pending, is_any_unfenced;
+	bool is_queue_long; /* more is pending than two blocks that take turns need */
+	uint64_t newest_seq;
 };
 
-/* The least that serves the program: what it gets where memory does not allow the kind's size. */
+/* Snapshot of everything that could let another driver attempt succeed (rounds.c). */
+struct gp_supply {
+	uint64_t n_arrivals;         /* times the driver got memory back, other than from the request's own attempts */
+	uint64_t n_freed, completed; /* for a kind with a `grow` of its own: blocks freed, fences completed */
+};
+
+/* A request on its way up the ladder. */
+struct gp_request {
+	const struct gp_kind_ops *kind;    /* the pool's kind when the request came; it may change later */
+	uint64_t bytes;                    /* requested by the program */
+	uint64_t size;                     /* rounded by the kind */
+	uint32_t module;                   /* the calling module, stored in the block */
+	unsigned skips;                    /* steps that are left out: GP_SKIP of each */
+	enum gp_step step;                 /* the current one */
+	enum gp_step first, end;           /* as in gp_alloc_options */
+	bool is_uncached;                  /* gp_pool_alloc_uncached */
+	unsigned n_undone;                 /* failed growths that gave memory back, so no reason to retry */
+	struct gp_pending_summary summary; /* set by the step `pool` */
+	struct gp_supply supply;           /* set before the last driver attempt */
+	struct gp_failure *ret_failure;
+};
+
+#define GP_SKIP(step) (1u << GP_STEP_##step)
+
+/* Returns the smallest size that serves the program. An undersized block has at least this size. */
 static inline uint64_t gp_request_least(const struct gp_request *request)
 {
 	return gp_min(gp_round_up(gp_max(request->bytes, 1), GP_ALIGN), request->size);
 }
 
-/* A pool kind: how free memory is kept and cut. All functions are called with the pool's lock held. */
+/* A pool kind: how free memory is stored and cut. Functions are called with the pool's lock held unless noted. */
 struct gp_kind_ops {
 	const char *name;
 	void (*init)(struct gp_pool *pool);
 
-	/* What a new pool needs of the driver, and host memory for it, until close. 0, or why not. NULL: nothing. */
+	/*
+	 * Obtains what a new pool needs from the driver, and host memory for it, until close. 0 or an error. NULL:
+	 * nothing.
+	 */
 	int (*open)(struct gp_pool *pool);
 	void (*close)(struct gp_pool *pool);
 
 	/*
-	 * For a kind that takes and gives back memory in its own way; without the pool's lock. As gp_segment_grow and
-	 * gp_segment_give_back, which call them. NULL: by segments.
+	 * For a kind that takes and gives back memory in its own way; called without the pool's lock, by
+	 * gp_segment_grow and gp_segment_give_back, as their implementation. NULL: the kind takes and gives back
+	 * whole segments.
 	 */
-	int (*grow)(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed);
+	int (*grow)(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 	uint64_t (*give_back)(struct gp_pool *pool, uint64_t want);
 
-	/* The size that a request of that many bytes gets: a multiple of GP_ALIGN. */
+	/* Returns the size for a request of that many bytes: a multiple of GP_ALIGN. */
 	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
 
+	/* Steps that cannot serve a request of this kind: GP_SKIP of each. */
+	unsigned skips;
+
 	/*
-	 * Blocks have nearly any size: round is gp_round_cut. Then threads ask for small sizes that come again, which
-	 * are up to an eighth larger.
+	 * Blocks have nearly any size: round is gp_round_cut. Thread caches then ask for small sizes that recur, up
+	 * to an eighth larger than the request.
 	 */
 	bool is_cut;
 
-	/* Takes a cached block of at least size bytes out of the cache and its count; NULL if none fits. */
+	/* Takes a cached block of at least `size` bytes out of the cache and its count. Returns NULL if none fits. */
 	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
 
 	/*
-	 * What waits may be no more than a slab's worth when it takes a block, not a share of the pool: for what cannot
-	 * merge yet it pays twice, since memory may have to be moved later. Not where streams overlap.
+	 * Poll the fences before taking a block once more than a slab's worth is pending, instead of a share of the
+	 * pool. Pending blocks that cannot merge yet cost such a kind twice, since memory may have to be moved later.
+	 * Not where streams overlap.
 	 */
 	bool wants_merged;
 
 	/*
-	 * Whether it would take a segment of exactly that size, which is neither cut nor merges with anything: what
-	 * waits could hardly make for a better choice. NULL: never, where it costs memory to learn later what is idle.
+	 * Returns true if `take` would return a whole segment of exactly that size, which is neither cut nor merged:
+	 * pending blocks could hardly allow a better choice. NULL: the kind always polls, since learning late what is
+	 * idle costs it memory.
 	 */
 	bool (*has_whole)(const struct gp_pool *pool, uint64_t size);
 
 	/*
-	 * The same as take, of odd blocks, which memory did not allow to be as large as their request's size: one of at
-	 * least that many bytes, and less than size. NULL: the kind has none.
+	 * As take, for undersized blocks: returns one of at least `least` bytes and less than `size`. NULL: the kind
+	 * has none.
 	 */
-	struct gp_block *(*take_odd)(struct gp_pool *pool, uint64_t least, uint64_t size);
+	struct gp_block *(*take_undersized)(struct gp_pool *pool, uint64_t least, uint64_t size);
 
 	/*
-	 * Cuts a block that is in no structure to size bytes, and caches what is left over. Needs up to two
-	 * spare descriptors.
+	 * Cuts a block that is in no list or tree to `size` bytes, and caches the remainder. Needs up to two spare
+	 * descriptors.
 	 */
 	struct gp_block *(*cut)(struct gp_pool *pool, struct gp_block *block, uint64_t size);
 
-	/* Puts a usable block into the cache and its count. May merge it: it must not be used afterwards. */
+	/*
+	 * Adds a usable block to the cache and its count. The block may be merged, so the caller must not use it
+	 * afterwards.
+	 */
 	void (*put)(struct gp_pool *pool, struct gp_block *block);
 
-	/* Takes a cached block out of the index, not out of the count. Nothing to do in a retired segment. */
+	/* Takes a cached block out of the index, but not out of the count. Does nothing in a retired segment. */
 	void (*unlink)(struct gp_pool *pool, struct gp_block *block);
 
-	/* A large segment that was idle for so many growths goes back when the pool grows; 0: none does. */
+	/* A large segment that was idle for this many growths goes back when the pool grows. 0: none does. */
 	unsigned stale_after;
 
-	/* Idle segments go back before the pool would hold more than ever: once for each request (marks.h). */
+	/*
+	 * Give back idle segments before the pool exceeds its peak, but once only for a request that recurs (thrash.h).
+	 */
 	bool swaps;
 
-	/* So often it waits for what was freed, before it would hold more than ever, until it does by a share. */
+	/*
+	 * Maximum number of waits for freed memory before the pool exceeds its peak; counted anew once the peak has
+	 * risen.
+	 */
 	unsigned n_waits;
 
-	/* How much to ask the driver for, for a block of size bytes. */
+	/* Returns how much to ask the driver for, for a block of `size` bytes. */
 	uint64_t (*segment_bytes)(const struct gp_pool *pool, uint64_t size);
 
-	/* The largest that a block can be that the program freed and that alone serves a request of size bytes. */
+	/* Returns the largest size of a freed block that may serve a request of `size` bytes on its own. */
 	uint64_t (*largest_fit)(const struct gp_pool *pool, uint64_t size);
 
-	/* The smallest that one can be that may come to serve the request by merging with others; size if none can. */
+	/*
+	 * Returns the smallest size of a freed block that may serve the request by merging with others; `size` if
+	 * none can.
+	 */
 	uint64_t (*smallest_part)(const struct gp_pool *pool, uint64_t size);
 
-	/* The number of blocks in the cache's index, counted one by one: for gp_pool_check. */
+	/* Counts the blocks in the cache's index, for gp_pool_check. */
 	uint64_t (*count)(const struct gp_pool *pool);
 };
 
-/* pool.c: a request of the pool's kind as of now. */
-struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes);
+/* Returns a request for the pool's current kind. */
+static inline struct gp_request gp_request_of(const struct gp_pool *pool, uint64_t bytes)
+{
+	const struct gp_kind_ops *kind = gp_pool_kind(pool);
 
-/* The ops of a kind. */
-const struct gp_kind_ops *gp_kind_ops_of(enum gp_kind kind);
-
-extern const struct gp_kind_ops gp_kind_none, gp_kind_simple, gp_kind_binned, gp_kind_split, gp_kind_vmm;
+	return (struct gp_request){
+		.kind = kind,
+		.bytes = bytes,
+		.size = kind->round(pool, bytes),
+		.skips = kind->skips,
+	};
+}

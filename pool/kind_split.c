@@ -2,44 +2,47 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * split: blocks are cut from large segments, best fit, and merged again with their free neighbours when they come
- * back. Small blocks live in slabs of their own, so that a small one that lives long never pins a large segment.
+ * split: blocks are cut from large segments, best fit, and merge with their free neighbours when they come back. Small
+ * blocks live in slabs of their own, so that a small block that lives long never pins a large segment.
  *
- * The first bytes of a segment that is shared are a guard: a block that is never handed out. So no block's
- * address is a segment's base, and a free that reaches the driver behind our back fails instead of taking the
- * neighbours along. A block that is the whole segment has no guard, and a legacy IPC handle can be had for it. Cutting
- * a whole segment makes the guard, and it goes when all the rest is merged again. Before large blocks the guard is a
- * page, so that they begin at pages (gp_round_cut).
+ * The first bytes of a shared segment are a guard: a block that is never handed out.
  *
- * Invariant: no two cached neighbours, except a guard and the block behind it.
+ *   - So no block's address is a segment's base. A free that reaches the driver without the pool then fails, instead of
+ *     freeing the neighbours as well.
+ *   - A block that is a whole segment has no guard, so a legacy IPC handle can be obtained for it.
+ *   - Cutting a whole segment creates the guard. It goes when all the rest is merged again.
+ *   - Before large blocks the guard is a page, so that they begin at pages (gp_round_cut).
+ *
+ * Invariant: no two neighbours are cached, except a guard and the block behind it.
  */
 
 #include "descriptor.h"
-#include "kind.h"
+#include "kind_split.h"
+
 #include "segment.h"
 
-/* A slab holds at least this many of the block that it was made for. */
+/* A slab is a multiple of this size, and holds at least this many blocks of the size that it was made for. */
 #define SLAB_MULTIPLE (2 * GP_MIB)
 #define SLAB_BLOCKS   4
 
 /*
- * A large segment is a share of what the pool holds, and no larger than what a program would miss little: on the traces
- * of tests/traces a larger one leaves more unused at the peak, a smaller one is too often asked for.
+ * A large segment is a share of what the pool holds, within these limits. With larger segments the traces of
+ * tests/traces leave more memory unused at the peak; with smaller ones they ask the driver too often.
  */
 #define SEGMENT_MIN   (16 * GP_MIB)
 #define SEGMENT_MAX   (48 * GP_MIB)
 #define SEGMENT_SHARE 4
 
-/* What would take more than such a part of one has its own, which goes back without others. */
+/* A request for more than this part of a segment gets a segment of its own, which can go back on its own. */
 #define SEGMENT_PART 4
 
 /*
- * A program whose buffers grow leaves a trail of segments that are too small. Few growths are enough to tell them from
- * those that a program alternates between, which stay once all are there.
+ * A program whose buffers grow leaves segments behind that are too small. After a few growths they can be distinguished
+ * from segments that a program alternates between, which are used again once all of them exist.
  */
 #define STALE_AFTER 4
 
-/* Only what is completed can be given back. */
+/* Limit of waits before the pool exceeds its peak: only completed memory can be given back. */
 #define WAITS 8
 
 static void split_init(struct gp_pool *pool)
@@ -72,7 +75,7 @@ static void split_unlink(struct gp_pool *pool, struct gp_block *block)
 		gp_tree_remove(tree_of(pool, block->segment), &block->by_size);
 }
 
-/* The smallest that fits, and of equals the lowest. */
+/* Returns the smallest block that fits, and of equals the one with the lowest address. */
 static struct gp_block *find(const struct gp_pool *pool, uint64_t size)
 {
 	bool is_small = size <= GP_SMALL_MAX;
@@ -167,7 +170,7 @@ static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
 
 	if (size <= GP_SMALL_MAX)
 		return gp_round_up(GP_ALIGN + SLAB_BLOCKS * size, SLAB_MULTIPLE);
-	/* The guard takes its room on top, so that blocks of a power of two still fill the segment. */
+	/* The guard is added on top, so that blocks of a power of two still fill the segment. */
 	if (size <= segment / SEGMENT_PART)
 		return segment + pool->options.granule;
 	return gp_round_up(size, pool->options.granule);
@@ -178,7 +181,7 @@ static uint64_t split_largest_fit(const struct gp_pool *pool, uint64_t size)
 	return size <= GP_SMALL_MAX ? GP_SMALL_MAX : UINT64_MAX;
 }
 
-/* Small blocks are in slabs and never merge with others. */
+/* Small blocks are in slabs and do not merge with large ones. */
 static uint64_t split_smallest_part(const struct gp_pool *pool, uint64_t size)
 {
 	return size <= GP_SMALL_MAX ? GP_ALIGN : GP_SMALL_MAX + pool->options.page_bytes;

@@ -2,12 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The three kinds that hand out whole driver allocations: every block is its segment. They differ in what they keep
- * and how they find it. Since nothing is shared, a block's address may be exported and its range is the
- * driver's own.
+ * The three kinds that hand out whole driver allocations: every block is its segment. They differ in what they keep and
+ * how they find it. Since blocks share nothing, a block's address can be exported, and its address range is that of the
+ * driver allocation.
  */
 
-#include "kind.h"
+#include "kind_whole.h"
+
 #include "segment.h"
 
 static struct gp_block *cut_nothing(struct gp_pool *pool, struct gp_block *block, uint64_t size)
@@ -25,7 +26,7 @@ static uint64_t part_is_block(const struct gp_pool *pool, uint64_t size)
 	return size;
 }
 
-/* Small requests by the alignment, others by what the driver takes anyway. */
+/* Rounds small requests to the alignment, and others to what the driver uses anyway. */
 static uint64_t round_whole(const struct gp_pool *pool, uint64_t bytes)
 {
 	uint64_t multiple = bytes <= pool->options.granule / 2 ? GP_ALIGN : pool->options.granule;
@@ -71,6 +72,7 @@ static uint64_t none_count(const struct gp_pool *pool)
 
 const struct gp_kind_ops gp_kind_none = {
 	.name = "none",
+	.skips = GP_SKIP(pool) | GP_SKIP(poll) | GP_SKIP(gpuwait) | GP_SKIP(flush) | GP_SKIP(hostwait) | GP_SKIP(least),
 	.init = none_init,
 	.round = none_round,
 	.take = none_take,
@@ -83,7 +85,7 @@ const struct gp_kind_ops gp_kind_none = {
 	.count = none_count,
 };
 
-/* What is found by its size: all of simple's, and of binned's what is odd, which no class has a size of. */
+/* Blocks that are found by size: all of simple, and the undersized ones of binned, whose sizes are in no class. */
 
 static struct gp_block *take_from_tree(struct gp_pool *pool, uint64_t size, uint64_t largest)
 {
@@ -106,15 +108,15 @@ static void put_in_tree(struct gp_pool *pool, struct gp_block *block)
 	gp_tree_insert(&pool->cache.whole, &block->by_size);
 }
 
-/* No size of the kind's lies between the two, so whatever does was made for requests like this one. */
-static struct gp_block *take_odd(struct gp_pool *pool, uint64_t least, uint64_t size)
+/* No size of the kind lies between the two, so a block between them was made for such a request. */
+static struct gp_block *take_undersized(struct gp_pool *pool, uint64_t least, uint64_t size)
 {
 	return take_from_tree(pool, least, size - 1);
 }
 
 /*
- * simple: the smallest cached block that is not much too large. Bounded, because a small request on a huge block
- * pins all of it.
+ * simple: hands out the smallest cached block that is not much too large. The limit exists because a small request in a
+ * huge block would pin all of it.
  */
 
 static void simple_init(struct gp_pool *pool)
@@ -153,10 +155,11 @@ static uint64_t simple_count(const struct gp_pool *pool)
 
 const struct gp_kind_ops gp_kind_simple = {
 	.name = "simple",
+	.skips = GP_SKIP(hostwait) | GP_SKIP(least),
 	.init = simple_init,
 	.round = round_whole,
 	.take = simple_take,
-	.take_odd = take_odd,
+	.take_undersized = take_undersized,
 	.cut = cut_nothing,
 	.put = simple_put,
 	.unlink = simple_unlink,
@@ -166,7 +169,7 @@ const struct gp_kind_ops gp_kind_simple = {
 	.count = simple_count,
 };
 
-/* binned: one list per size class, last in first out; and what is odd. */
+/* binned: one list per size class, last in first out; and a tree of the undersized blocks. */
 
 static void binned_init(struct gp_pool *pool)
 {
@@ -195,7 +198,7 @@ static struct gp_list *bin_of(struct gp_pool *pool, uint64_t size)
 	return &pool->cache.bins[gp_sizeclass_index(size)];
 }
 
-/* Sizes that the granule rounded together may share a bin with their neighbours, hence the look at the size. */
+/* Sizes that are rounded to the granule may share a bin with neighbours, so the size is compared. */
 static struct gp_block *binned_take(struct gp_pool *pool, uint64_t size)
 {
 	struct gp_list *bin = bin_of(pool, size), *link;
@@ -219,7 +222,7 @@ static void binned_put(struct gp_pool *pool, struct gp_block *block)
 	gp_segment_set_idle_locked(pool, block->segment);
 	if (block->segment->is_retired)
 		return;
-	if (gp_unlikely(block->segment->is_odd))
+	if (gp_unlikely(block->segment->is_undersized))
 		put_in_tree(pool, block);
 	else
 		gp_list_prepend(bin_of(pool, block->size), &block->link);
@@ -229,7 +232,7 @@ static void binned_unlink(struct gp_pool *pool, struct gp_block *block)
 {
 	if (block->segment->is_retired)
 		return;
-	if (gp_unlikely(block->segment->is_odd))
+	if (gp_unlikely(block->segment->is_undersized))
 		gp_tree_remove(&pool->cache.whole, &block->by_size);
 	else
 		gp_list_remove(&block->link);
@@ -250,10 +253,11 @@ static uint64_t binned_count(const struct gp_pool *pool)
 
 const struct gp_kind_ops gp_kind_binned = {
 	.name = "binned",
+	.skips = GP_SKIP(hostwait) | GP_SKIP(least),
 	.init = binned_init,
 	.round = binned_round,
 	.take = binned_take,
-	.take_odd = take_odd,
+	.take_undersized = take_undersized,
 	.cut = cut_nothing,
 	.put = binned_put,
 	.unlink = binned_unlink,

@@ -41,8 +41,8 @@ static inline void gp_list_remove(struct gp_list *link)
 	gp_list_init(link);
 }
 
-/* The body must not remove any element but the current one through gp_list_each_safe. */
+/* The body must not remove elements; that of gp_list_each_safe may remove the current one. */
 #define gp_list_each(link, head) for ((link) = (head)->next; (link) != (head); (link) = (link)->next)
 
-#define gp_list_each_safe(link, tmp, head)                                                                             \
+#define gp_list_each_safe(link, tmp, head) \
 	for ((link) = (head)->next, (tmp) = (link)->next; (link) != (head); (link) = (tmp), (tmp) = (link)->next)

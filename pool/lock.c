@@ -6,12 +6,12 @@
 #include <errno.h>
 
 #ifdef GP_DEBUG
-/* The ranks that this thread holds, as bits: ranks are few, and no two locks of one rank are held together. */
+/* The ranks that this thread holds, as bits. No two locks of one rank are held together. */
 static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
 #endif
 
 enum {
-	SPINS = 512, /* some 20 us where a pause takes 40 ns */
+	SPINS = 512, /* about 20 us where a pause takes 40 ns */
 	YIELDS = 64,
 	NAP_NS = 20000,
 };
@@ -28,8 +28,9 @@ void gp_mutex_deinit(struct gp_mutex *m)
 }
 
 /*
- * By glibc's word for it, which is 0 while nobody has the mutex, as its static initialisers say. pthread_mutex_trylock
- * would write to the line each time, and is not in every process before glibc 2.34.
+ * Reads glibc's lock word, which is 0 while the mutex is free, as glibc's static initialisers show.
+ * pthread_mutex_trylock would write to the cache line each time, and is not available in every process before glibc
+ * 2.34.
  */
 bool gp_mutex_is_busy(const struct gp_mutex *m)
 {
@@ -37,9 +38,9 @@ bool gp_mutex_is_busy(const struct gp_mutex *m)
 }
 
 /*
- * What these locks guard takes less than a microsecond, or a few where the driver is called. glibc's own patience is a
- * hundred tries, and less the more often it was in vain: with a thread for each processor it runs out, and from then on
- * each takes its turn by way of the kernel, 100 times as long.
+ * These locks protect less than a microsecond of work, or a few microseconds where the driver is called. glibc itself
+ * spins 100 times at most, and less the more often spinning failed. With a thread on every processor that is not
+ * enough, and then every hand-over goes through the kernel, which takes 100 times as long.
  */
 static void spin(const struct gp_mutex *m)
 {

@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Mutexes with ranks. A thread takes locks in increasing rank only; builds with GP_DEBUG check it, so that a
- * deadlock that needs two threads to happen is found by one. They are held for less time than it takes to go to sleep
- * and be woken, so who finds one taken tries again for a moment first.
+ * Mutexes with ranks. A thread takes locks in increasing rank only. Builds with GP_DEBUG check the order, so a single
+ * thread reveals a deadlock that would need two threads to happen. Locks are held for less time than it takes to go
+ * to sleep and be woken, so a thread that finds a lock taken spins for a moment first.
  */
 
 #include <pthread.h>
@@ -14,18 +14,19 @@
 
 #include "base.h"
 
-/* In the order in which they may be taken, each with its reason. */
+/* Locks may be taken in this order. */
 enum gp_lock_rank {
-	GP_RANK_FENCE_WAIT = 1, /* fence.c: where a record makes the host wait, one at a time; held across that wait */
-	GP_RANK_FENCE,	      /* fence.c: one record at a time; THE lock that is held across driver calls */
-	GP_RANK_POOL,	      /* pool.c: lists, trees and counters of one pool */
-	GP_RANK_SEGMENT_TREE, /* addrmap.c: which segment holds an address */
-	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of address -> block; innermost */
-	GP_RANK_ZONES,	      /* debug_zone.c: what the program may not write to; held while that is looked at */
-	GP_RANK_ZONE_IO,      /* debug_io.c: one at a time on the stream by which memory is looked at */
-	GP_RANK_LEAF,	      /* anything that takes no other lock */
-	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are written down in the order of their numbers */
-	GP_RANK_RECORD,	      /* who writes down what happens, whatever is locked meanwhile */
+	GP_RANK_REPORT = 1,   /* oom.c: one report of an out-of-memory error at a time */
+	GP_RANK_FENCE_WAIT,   /* fence.c: serialises records that make the host wait; held meanwhile */
+	GP_RANK_FENCE,        /* fence.c: the fences of a context; THE lock that is held across driver calls */
+	GP_RANK_POOL,         /* pool.c: lists, trees and counters of one pool */
+	GP_RANK_SEGMENT_TREE, /* addrmap.c: finds the segment that holds an address */
+	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of the map from addresses to blocks */
+	GP_RANK_ZONES,        /* debug_zone.c: memory that the program must not write to; held while it is checked */
+	GP_RANK_ZONE_IO,      /* debug_io.c: serialises the stream that reads and fills checked memory */
+	GP_RANK_LEAF,         /* any lock under which no other lock of the pool is taken */
+	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are recorded in the order of their numbers */
+	GP_RANK_RECORD,       /* the recorder, whatever lock the recording thread holds */
 };
 
 struct gp_mutex {
@@ -33,30 +34,30 @@ struct gp_mutex {
 	enum gp_lock_rank rank;
 };
 
-#define GP_MUTEX_INIT(rank_)                                                                                           \
-	{                                                                                                              \
-		.mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .rank = (rank_)                                        \
+#define GP_MUTEX_INIT(rank_)                                                    \
+	{                                                                       \
+		.mutex = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .rank = (rank_) \
 	}
 
-/* For what is nearly always free and held for some instructions only, with no other lock taken meanwhile. */
+/* A lock that is nearly always free and held for a few instructions, under which no other lock is taken. */
 struct gp_spinlock {
 	_Atomic bool is_locked;
 };
 
-/* Tells the processor that this is a loop which waits for another. */
+/* Tells the processor that this loop waits for another thread. */
 static inline void gp_pause(void)
 {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #elif defined(__aarch64__)
-	__asm__ volatile("isb"); /* some 40 cycles; yield is one */
+	__asm__ volatile("isb"); /* about 40 cycles; yield takes one */
 #endif
 }
 
 /*
- * Lets other threads go on, in a loop that counts its attempts from 0: yields the processor, and after some attempts
- * sleeps. A real-time thread that only yielded would keep a normal thread from its processor for ever, also the one
- * that it waits for. Cancels nothing and keeps errno.
+ * Lets other threads run, from a loop that counts its attempts from 0: yields the processor, and after some attempts
+ * sleeps instead. A real-time thread that only yielded would keep normal threads off its processor for ever,
+ * including the thread that it waits for. It is not a cancellation point and preserves errno.
  */
 void gp_yield(unsigned attempt);
 
@@ -78,6 +79,9 @@ void gp_mutex_deinit(struct gp_mutex *m);
 void gp_mutex_lock(struct gp_mutex *m);
 void gp_mutex_unlock(struct gp_mutex *m);
 
-/* Whether somebody has it just now; and takes it only if nobody has, which may take a moment if another is as fast. */
+/*
+ * gp_mutex_is_busy returns true if a thread holds the mutex right now. gp_mutex_try takes the mutex only if it is
+ * free; it may block for a moment if another thread takes the mutex at the same time.
+ */
 bool gp_mutex_is_busy(const struct gp_mutex *m);
 bool gp_mutex_try(struct gp_mutex *m);

@@ -32,7 +32,10 @@ void gp_ownlock_close(struct gp_ownlock *l)
 
 void gp_barrier_make(const gp_barrier_source *barrier)
 {
-	/* After the close, and in one order with it: an owner that is light has found the barrier before this look. */
+	/*
+	 * Sequentially consistent, after the close: if an owner is already on the light path, this load finds the
+	 * barrier, too.
+	 */
 	gp_barrier_fn *make = barrier ? atomic_load(barrier) : NULL;
 
 	if (make)

@@ -3,15 +3,16 @@
 #pragma once
 
 /*
- * A lock that one thread, its owner, takes over and over, and others hardly ever, who are one at a time by a lock of
- * their own. Each side says that it is there and then looks for the other. For that to work neither may look before its
- * word can be heard, which costs the owner a full barrier each time, as much as any lock. Where the others can have a
- * barrier made in every thread of the process that runs (gp_pool_options.barrier), they pay for both sides, and the
- * owner's lock is two plain stores and a load.
+ * A lock that one thread, its owner, takes constantly. Other threads take it hardly ever, one at a time, under a lock
+ * of their own. Each side first announces itself and then checks for the other side. The check must not happen before
+ * the announcement is visible, and that costs the owner a full barrier each time, as much as any lock. Where the
+ * other threads can execute a barrier in every running thread of the process (gp_pool_options.barrier), they pay for
+ * both sides, and the owner's lock is two plain stores and a load.
  *
- * The barrier may become available while the process runs. Until then the owner pays. The owner looks for the barrier
- * each time it has paid, and is light from then on. That is safe without any lock: the others close first and look
- * for the barrier afterwards, so if they found none, their closing was visible before the owner could find one.
+ * The barrier may become available while the process runs. Until then the owner executes its own barrier at each
+ * lock, looks for the shared barrier after that, and takes the light path once it has found one. This is safe without
+ * any lock: the other threads close first and look for the barrier afterwards. If they found none, their close was
+ * visible before the owner could find one.
  */
 
 #include <stdatomic.h>
@@ -19,22 +20,25 @@
 
 #include "base.h"
 
-/* Makes a full memory barrier in every running thread of the process. */
+/* Executes a full memory barrier in every running thread of the process. */
 typedef void gp_barrier_fn(void);
 
-/* NULL while there is none. It may be set once, at any time, and then stays. */
+/* NULL while no barrier is available. It may be set once, at any time, and does not change after that. */
 typedef _Atomic(gp_barrier_fn *) gp_barrier_source;
 
 struct gp_ownlock {
-	_Atomic bool is_inside; /* the owner */
-	_Atomic bool is_closed; /* to the owner */
-	bool is_light;		/* the owner's: the others make a barrier between close and await */
-	const gp_barrier_source *barrier; /* NULL: there will never be one */
+	_Atomic bool is_inside;           /* the owner holds the lock, or tries to */
+	_Atomic bool is_closed;           /* other threads keep the owner out */
+	bool is_light;                    /* for the owner only: the others execute a barrier between close and await */
+	const gp_barrier_source *barrier; /* NULL: none will ever be available */
 };
 
 bool gp_ownlock_try_heavy(struct gp_ownlock *l);
 
-/* Tries once. The others' side is only ever seen open by who has seen what was written before it was. */
+/*
+ * Tries once. An owner that finds the lock open has also seen everything that was written before it was opened. After
+ * false the owner must call gp_ownlock_leave or gp_ownlock_insist.
+ */
 static inline bool gp_ownlock_try(struct gp_ownlock *l)
 {
 	if (gp_likely(l->is_light)) {
@@ -58,7 +62,7 @@ static inline void gp_ownlock_leave(struct gp_ownlock *l)
 	atomic_store_explicit(&l->is_inside, false, memory_order_release);
 }
 
-/* Unless the others are there. */
+/* Takes the lock unless other threads have closed it. Does not wait. */
 static inline bool gp_ownlock_enter_at_once(struct gp_ownlock *l)
 {
 	if (gp_likely(gp_ownlock_try(l)))
@@ -67,7 +71,7 @@ static inline bool gp_ownlock_enter_at_once(struct gp_ownlock *l)
 	return false;
 }
 
-/* The others: close, then gp_barrier_make, then await; open when all is done. */
+/* For the other threads, in this order: close, gp_barrier_make, await; and open when the work is done. */
 void gp_ownlock_close(struct gp_ownlock *l);
 void gp_barrier_make(const gp_barrier_source *barrier);
 void gp_ownlock_await(struct gp_ownlock *l);

@@ -2,9 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Bins are octaves in four steps, folded so that 64 of them reach from 512 bytes to 16 MiB and a last one takes the
- * rest: a bit map of one word finds the bins worth a look, so that neither settling nor looking for a fit
- * walks over blocks that do not matter.
+ * Each octave has four bins. The 64 bins begin at 512 bytes, and the last one takes everything from 28 MiB on. A bitmap
+ * of one word finds the bins worth a look, so that neither polling nor a search for a fit walks over irrelevant blocks.
  */
 
 #include "pending.h"
@@ -22,53 +21,56 @@ static unsigned bin_of(uint64_t bytes)
 void gp_pending_init(struct gp_pending *p)
 {
 	*p = (struct gp_pending){0};
-	for (int late = 0; late < 2; late++)
+	for (int unfenced = 0; unfenced < 2; unfenced++)
 		for (int i = 0; i < GP_PENDING_BINS; i++)
-			gp_list_init(&p->bins[late][i]);
+			gp_list_init(&p->bins[unfenced][i]);
 }
 
 void gp_pending_add(struct gp_pending *p, struct gp_block *block)
 {
-	unsigned late = !!(block->flags & GP_BLOCK_LATE), bin = bin_of(block->size);
-	struct gp_list *head = &p->bins[late][bin], *before = head->prev;
+	unsigned unfenced = !!(block->flags & GP_BLOCK_UNFENCED), bin = bin_of(block->size);
+	struct gp_list *head = &p->bins[unfenced][bin], *before = head->prev;
 
-	/* Threads that free at the same time may queue out of order; what the GPU never touches goes first. */
-	if (!block->stamp)
+	/*
+	 * Threads that free at the same time may queue out of order. Blocks that no GPU work uses (fence sequence 0) go
+	 * first.
+	 */
+	if (!block->seq)
 		before = head;
-	while (before != head && gp_container_of(before, struct gp_block, link)->stamp > block->stamp)
+	while (before != head && gp_container_of(before, struct gp_block, link)->seq > block->seq)
 		before = before->prev;
 	gp_list_prepend(before, &block->link);
-	p->bitmap[late] |= UINT64_C(1) << bin;
+	p->bitmap[unfenced] |= UINT64_C(1) << bin;
 	p->bytes += block->size;
 	p->count++;
-	p->newest_stamp = gp_max(p->newest_stamp, block->stamp);
+	p->newest_seq = gp_max(p->newest_seq, block->seq);
 }
 
 void gp_pending_remove(struct gp_pending *p, struct gp_block *block)
 {
-	unsigned late = !!(block->flags & GP_BLOCK_LATE), bin = bin_of(block->size);
+	unsigned unfenced = !!(block->flags & GP_BLOCK_UNFENCED), bin = bin_of(block->size);
 
 	gp_list_remove(&block->link);
-	if (gp_list_is_empty(&p->bins[late][bin]))
-		p->bitmap[late] &= ~(UINT64_C(1) << bin);
+	if (gp_list_is_empty(&p->bins[unfenced][bin]))
+		p->bitmap[unfenced] &= ~(UINT64_C(1) << bin);
 	p->bytes -= block->size;
 	p->count--;
 }
 
-static struct gp_block *head_of(struct gp_pending *p, int late, unsigned bin)
+static struct gp_block *head_of(struct gp_pending *p, int unfenced, unsigned bin)
 {
-	return gp_container_of(p->bins[late][bin].next, struct gp_block, link);
+	return gp_container_of(p->bins[unfenced][bin].next, struct gp_block, link);
 }
 
-struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t ordered, uint64_t completed)
+struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t gpu_waited, uint64_t completed)
 {
-	for (int late = 0; late < 2; late++) {
-		uint64_t below = late ? completed : ordered;
+	for (int unfenced = 0; unfenced < 2; unfenced++) {
+		uint64_t below = unfenced ? completed : gpu_waited;
 
-		for (uint64_t bits = p->bitmap[late]; bits; bits &= bits - 1) {
-			struct gp_block *b = head_of(p, late, (unsigned)__builtin_ctzll(bits));
+		for (uint64_t bits = p->bitmap[unfenced]; bits; bits &= bits - 1) {
+			struct gp_block *b = head_of(p, unfenced, (unsigned)__builtin_ctzll(bits));
 
-			if (b->stamp < below) {
+			if (b->seq < below) {
 				gp_pending_remove(p, b);
 				return b;
 			}
@@ -90,7 +92,7 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 		gp_list_each(link, bin) {
 			struct gp_block *b = gp_container_of(link, struct gp_block, link);
 
-			if ((best && b->stamp >= best->stamp) || looked++ == LOOK_PER_BIN)
+			if ((best && b->seq >= best->seq) || looked++ == LOOK_PER_BIN)
 				break;
 			if (b->size >= min_bytes && b->size <= max_bytes && !gp_block_is_retired(b))
 				best = b;
@@ -101,14 +103,14 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 
 struct gp_segment *gp_pending_find_unused(struct gp_pending *p)
 {
-	for (int late = 1; late >= 0; late--) {
-		for (uint64_t bits = p->bitmap[late]; bits;) {
+	for (int unfenced = 1; unfenced >= 0; unfenced--) {
+		for (uint64_t bits = p->bitmap[unfenced]; bits;) {
 			unsigned bin = 63 - (unsigned)__builtin_clzll(bits);
 			struct gp_list *link;
 			int looked = 0;
 
 			bits &= ~(UINT64_C(1) << bin);
-			gp_list_each(link, &p->bins[late][bin]) {
+			gp_list_each(link, &p->bins[unfenced][bin]) {
 				struct gp_segment *s = gp_container_of(link, struct gp_block, link)->segment;
 
 				if (gp_segment_is_unused(s))

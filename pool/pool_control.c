@@ -3,27 +3,34 @@
 
 #include "pool_control.h"
 
-#include "kind.h"
-#include "range.h"
-#include "reuse.h"
-#include "segment.h"
-#include "tcache_impl.h"
+#include <errno.h>
 
-/* How long reclaiming waits for what it gave back to arrive. That takes no time, unless later work was ordered. */
+#include "caches.h"
+#include "kind_whole.h"
+#include "pool_query.h"
+#include "pool/vmm/arena.h"
+#include "reuse.h"
+#include "rounds.h"
+#include "segment.h"
+
+/*
+ * The time that reclaiming waits until returning memory has arrived. Arrival takes no time, unless later work waits on
+ * the GPU.
+ */
 #define RECLAIM_WAIT_NS UINT64_C(20000000)
 
-/* How long until a fence tells that it is complete, where the GPU has nothing else to do. */
+/* The time that a fence may take until it is complete while the GPU is idle. */
 #define IDLE_WAIT_NS UINT64_C(1000000)
 
 uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
 {
 	uint64_t given;
 
-	(void)gp_tcache_recall(pool);
+	(void)gp_caches_flush_usable(pool);
 	given = gp_reuse_flush(pool, false);
 	if (given < want)
 		given += gp_segment_give_back(pool, want == UINT64_MAX ? want : want - given);
-	/* What the kind none gave back may stand behind a fence: that would be waiting for the GPU. */
+	/* Memory that the kind none gave back may be behind a fence, so waiting for it would be waiting for the GPU. */
 	if (pool->options.kind == GP_KIND_NONE)
 		gp_segment_poll_returning(pool);
 	else
@@ -42,17 +49,17 @@ static void count_busy(struct gp_invalidated *count, const struct gp_block *bloc
 	count->busy_bytes += block->size;
 }
 
-/* Where memory is mapped it is the piece that is retired. */
+/* Retires a segment, or in an arena the chunks of the blocks in use. */
 static void retire_locked(struct gp_pool *pool, struct gp_segment *segment, struct gp_invalidated *count)
 {
 	for (struct gp_block *b = segment->first; b; b = b->next) {
 		if (gp_block_state(b) != GP_BLOCK_USED)
 			continue;
 		count_busy(count, b);
-		if (segment->range)
-			gp_range_retire_locked(pool, b);
+		if (segment->arena)
+			gp_arena_retire_locked(pool, b);
 	}
-	if (!segment->range)
+	if (!segment->arena)
 		gp_segment_retire_locked(pool, segment);
 }
 
@@ -84,9 +91,9 @@ void gp_pool_flush(struct gp_pool *pool, bool may_wait)
 	gp_mutex_unlock(&pool->lock);
 	if (!is_due)
 		return;
-	/* What threads keep is cached memory like any other. */
+	/* Thread caches hold cached memory like any other. */
 	if (gp_budget_over(pool->options.budget))
-		(void)gp_tcache_recall(pool);
+		(void)gp_caches_flush_usable(pool);
 	(void)gp_reuse_flush(pool, may_wait);
 }
 
@@ -97,9 +104,9 @@ void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes)
 
 bool gp_pool_is_idle(struct gp_pool *pool)
 {
-	uint64_t stamp = gp_fence_started(pool->fence);
+	uint64_t seq = gp_fence_started(pool->fence);
 
-	return !gp_fence_record(pool->fence, stamp, true) && !gp_fence_wait(pool->fence, stamp, IDLE_WAIT_NS);
+	return !gp_fence_record(pool->fence, seq, true) && !gp_fence_wait(pool->fence, seq, IDLE_WAIT_NS);
 }
 
 void gp_pool_excuse(struct gp_pool *pool)
@@ -107,4 +114,104 @@ void gp_pool_excuse(struct gp_pool *pool)
 	gp_mutex_lock(&pool->lock);
 	pool->stats.ooms -= pool->stats.ooms != 0;
 	gp_mutex_unlock(&pool->lock);
+}
+
+int gp_pool_export(struct gp_addrmap *map, uint64_t addr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
+	struct gp_block *b;
+
+	if (!pool)
+		return GP_E_FOREIGN;
+	gp_mutex_lock(&pool->lock);
+	b = gp_pool_block_at_locked(pool, addr);
+	if (b && !b->segment->arena)
+		gp_segment_retire_locked(pool, b->segment);
+	else if (b && gp_block_state(b) != GP_BLOCK_UNMAPPED && gp_block_state(b) != GP_BLOCK_MOVING)
+		gp_arena_retire_locked(pool, b);
+	gp_mutex_unlock(&pool->lock);
+	(void)gp_caches_flush_usable(pool);
+	gp_pool_put(pool);
+	return b ? 0 : GP_E_FOREIGN;
+}
+
+int gp_pool_require_completion(struct gp_pool *pool)
+{
+	uint64_t gpu_waited;
+
+	/*
+	 * First set the flag: all blocks handed out from here on are completed. Then wait for the others. The flag is
+	 * set under the lock, so that a thread that hands out a block has seen it, or relied on a GPU wait no later
+	 * than the one read here.
+	 */
+	(void)gp_fence_set_serial(pool->fence, false);
+	gp_mutex_lock(&pool->lock);
+	atomic_store(&pool->completion_only, true);
+	gp_caches_quiesce_locked(pool);
+	gpu_waited = atomic_load(&pool->fence->gpu_waited);
+	gp_mutex_unlock(&pool->lock);
+	return gpu_waited ? gp_fence_wait(pool->fence, gpu_waited - 1, UINT64_MAX) : 0;
+}
+
+void gp_pool_set_whole(struct gp_pool *pool)
+{
+	struct gp_list *link;
+
+	if (pool->options.kind != GP_KIND_SPLIT)
+		return;
+	gp_mutex_lock(&pool->lock);
+	if (!gp_pool_is_flag(&pool->dead) && gp_pool_kind(pool) != &gp_kind_binned) {
+		gp_kind_binned.init(pool);
+		atomic_store(&pool->kind, &gp_kind_binned);
+		gp_list_each(link, &pool->segments)
+			gp_segment_retire_locked(pool, gp_container_of(link, struct gp_segment, link));
+	}
+	gp_mutex_unlock(&pool->lock);
+	(void)gp_caches_flush_usable(pool);
+	gp_reuse_cache_usable(pool);
+	(void)gp_segment_give_back(pool, 0);
+}
+
+void gp_pool_gpu_wait_again(struct gp_pool *pool)
+{
+	uint64_t gpu_waited = gp_fence_gpu_waited(pool->fence);
+
+	if (gp_fence_gpu_wait_again(pool->fence))
+		(void)gp_fence_wait(pool->fence, gpu_waited - 1, UINT64_MAX);
+}
+
+/* -EAGAIN: no fence is outstanding. */
+static int wait_for_oldest(struct gp_fence *fence)
+{
+	return gp_fence_wait(fence, gp_fence_completed(fence), UINT64_MAX);
+}
+
+int gp_pool_synchronize(struct gp_pool *pool)
+{
+	uint64_t seq = gp_fence_started(pool->fence);
+	int r;
+
+	/* If too many fences are outstanding, wait for the oldest to make room. */
+	do
+		r = gp_fence_record(pool->fence, seq, true);
+	while (r == -EAGAIN && !wait_for_oldest(pool->fence));
+	return r ? r : gp_fence_wait(pool->fence, seq, UINT64_MAX);
+}
+
+void gp_pool_set_serial(struct gp_pool *pool, bool is_serial)
+{
+	/* Where reuse needs completion, serial mode is not enough. */
+	is_serial &= !gp_pool_is_flag(&pool->completion_only);
+	if (gp_fence_set_serial(pool->fence, is_serial))
+		(void)gp_fence_wait(pool->fence, gp_fence_gpu_waited(pool->fence) - 1, UINT64_MAX);
+}
+
+void gp_pool_set_overlap(struct gp_pool *pool, bool overlap)
+{
+	atomic_store_explicit(&pool->overlap, overlap, memory_order_relaxed);
+}
+
+void gp_pool_await_unfenced(struct gp_pool *pool)
+{
+	gp_rounds_await_unfenced(pool);
 }

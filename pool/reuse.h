@@ -2,56 +2,59 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* From pending to cached, and from there to the program: reuse.c. */
+/* How requests are served from freed memory: reuse.c. */
 
 #include "kind.h"
 #include "pool_impl.h"
 
-/* Marks a block that is in no structure as the program's. */
-struct gp_handed gp_reuse_hand_out_locked(
-	struct gp_pool *pool, struct gp_block *block, const struct gp_request *request);
+/* Moves pending blocks that the fences allow into the cache, and hands out a block that fits, if there is one. */
+struct gp_claim_token gp_reuse_take(struct gp_pool *pool, const struct gp_request *request);
 
-/* Moves what the fences allow into the cache, and hands out a block that fits, if one does. */
-struct gp_handed gp_reuse_take(struct gp_pool *pool, const struct gp_request *request);
-
-/* Moves what the fences allow into the cache. */
-void gp_reuse_settle(struct gp_pool *pool);
+/* Moves pending blocks that the fences allow into the cache. */
+void gp_reuse_cache_usable(struct gp_pool *pool);
 
 /*
- * Sees to it that some fence covers the late ones among the pending blocks. 0; -EAGAIN where that would be a wait, and
- * none may be; or what gp_fence_record says.
+ * Ensures that a fence covers the unfenced blocks among the pending ones. 0; -EAGAIN if that would wait and may_wait is
+ * false; or the result of gp_fence_record.
  */
-int gp_reuse_cover_late(struct gp_pool *pool, bool may_wait);
+int gp_reuse_fence_unfenced(struct gp_pool *pool, bool may_wait);
 
 /*
- * Looks for a block in the cache, then among the pending ones as far as costs nobody anything. -ENOENT if there
- * is none, or the driver's error.
+ * As gp_reuse_take, but takes nothing while so much is pending that the choice would be poor, and sets the request's
+ * summary. 0 or -ENOENT.
  */
-int gp_reuse_find(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed);
+int gp_reuse_take_fresh(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
 /*
- * The same where growing instead would let too much memory wait: orders later work behind the first free that yields a
- * fit, or, where completion is needed, waits for it. -ENOENT if nothing pending fits or growing is better.
+ * Must follow gp_reuse_take_fresh: makes pending blocks usable as far as that is cheap (reuse.c), and takes one. 0,
+ * -ENOENT, or the driver's error.
  */
-int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_handed *ret_handed);
+int gp_reuse_poll(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
 /*
- * Where the pool would hold more than ever: waits for what has been freed, now and then and not for long. None if no
- * block was to be had by that; then more has been completed, and can be moved or given back.
+ * For the case that growing would leave too much memory pending: makes a GPU wait, or waits on the
+ * host where completion is needed. -ENOENT if nothing pending fits or growing is better.
  */
-struct gp_handed gp_reuse_await(struct gp_pool *pool, const struct gp_request *request);
+int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token);
 
 /*
- * Brings the queue of freed blocks back under its limits, and sends off what is leaving. may_wait: as the program's own
- * free would, where the driver gives back in no other way. Returns the bytes begun to be given back.
+ * For a pool that would exceed its peak: waits for freed memory, a few times and not for long. Returns no block if that
+ * did not yield one; then more memory is completed, and can be moved or given back.
+ */
+struct gp_claim_token gp_reuse_await(struct gp_pool *pool, const struct gp_request *request);
+
+/*
+ * Brings the queue of freed blocks back under its limits, and gives back what is leaving. may_wait: true if this may
+ * wait as the program's own free would, where the driver gives memory back in no other way. Returns the bytes of
+ * releases begun.
  */
 uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait);
 
 /*
- * The same where no fence may be recorded, by the driver's own free, which waits as the program's own would have: only
- * from within a free.
+ * As gp_reuse_flush where no fence may be recorded: uses the driver's own free, which waits as the program's own would
+ * have. Only from within a free.
  */
 void gp_reuse_flush_unfenced(struct gp_pool *pool);
 
-/* Whether gp_reuse_flush has anything to do. */
+/* True if gp_reuse_flush has anything to do. */
 bool gp_reuse_needs_flush_locked(const struct gp_pool *pool);

@@ -2,70 +2,75 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * When memory runs out: the retry rounds of rounds.def, each more drastic than the one before. A round that
- * gave something back, or made pending memory usable, ends with a new search of the pool and another driver attempt.
+ * The retry rounds of ladder.def, which the pool runs when memory runs out, each more drastic than the one before. A
+ * round that gave something back, or made pending memory usable, ends with a new search of the pool and another driver
+ * attempt.
  *
- * One thread at a time runs them for a pool; the others wait for it and search again, so that they do not give
- * back what the first is about to use. No lock is held meanwhile: who frees is never kept waiting.
+ * One thread at a time runs the rounds of a pool. Other threads wait for it and then search again, so that they do not
+ * give back what the first is about to use. No lock is held meanwhile, so the rounds never delay a free.
  */
 
 #include <errno.h>
 #include <string.h>
 
+#include "caches.h"
 #include "pool_control.h"
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"
-#include "tcache_impl.h"
-
-/* Fences recorded after the free (see GP_BLOCK_LATE) may cover work that the real free would not wait for. */
-#define LATE_WAIT_NS UINT64_C(100000000)
 
 /*
- * The same for what was in a thread's cache and not recorded yet. The real free would hardly have waited, for the GPU
- * kept up then; but a long kernel may have been launched since.
+ * Limit of waits for fences recorded outside a free (see GP_BLOCK_UNFENCED). They may cover work that the real free
+ * would not wait for.
+ */
+#define UNFENCED_WAIT_NS UINT64_C(100000000)
+
+/*
+ * Limit of waits for blocks that left a thread cache without a fence. The real free would hardly have waited for them,
+ * since the GPU kept up then; but a long kernel may have been launched since.
  */
 #define UNRECORDED_WAIT_NS UINT64_C(10000000000)
 
 /*
- * Nor would it have waited for what another thread freed, which may itself wait for this thread. But an error is worse
- * than a stall that ends.
+ * Limit of waits for blocks that another thread freed. The real free would not have waited for those, and that thread
+ * may itself be waiting for this one. But an error is worse than a stall that ends.
  */
 #define OTHERS_WAIT_NS UINT64_C(60000000000)
 
-/* How often another thread may be faster; each time it is, somebody has been served. */
+/*
+ * The number of times that another thread may take what this one waited for; each time another request has been served.
+ */
 enum { FENCE_WAITS_MAX = 1000 };
 
-/* Merges what has become usable, too, so that it can be given back. */
+/* Searches the pool for the request. Also merges what has become usable, so that it can be given back. */
 static bool search(struct gp_rounds *rounds)
 {
 	if (rounds->request)
-		rounds->handed = gp_reuse_take(rounds->pool, rounds->request);
+		rounds->token = gp_reuse_take(rounds->pool, rounds->request);
 	else
-		gp_reuse_settle(rounds->pool);
-	return rounds->handed.block != NULL;
+		gp_reuse_cache_usable(rounds->pool);
+	return rounds->token.block != NULL;
 }
 
-struct gp_news gp_rounds_news(const struct gp_rounds *rounds)
+struct gp_supply gp_rounds_supply(struct gp_pool *pool, const struct gp_request *request)
 {
-	struct gp_pool *pool = rounds->pool;
-	struct gp_news news = {.n_arrivals = atomic_load(&pool->first->n_arrivals)};
+	struct gp_supply supply = {.n_arrivals = atomic_load(&pool->first->n_arrivals)};
 
-	if (!rounds->request)
-		return news;
-	news.n_arrivals -= rounds->request->n_undone;
-	if (rounds->request->kind->grow) {
-		news.completed = gp_fence_completed(pool->fence);
+	if (!request)
+		return supply;
+	supply.n_arrivals -= request->n_undone;
+	if (request->kind->grow) {
+		supply.completed = gp_fence_completed(pool->fence);
 		gp_mutex_lock(&pool->lock);
-		news.n_freed = pool->n_handed_out - pool->stats.n_used_blocks;
+		supply.n_freed = pool->n_handed_out - pool->stats.n_used_blocks;
 		gp_mutex_unlock(&pool->lock);
 	}
-	return news;
+	return supply;
 }
 
-static bool is_any_news(const struct gp_rounds *rounds)
+static bool has_supply_changed(const struct gp_rounds *rounds)
 {
-	const struct gp_news now = gp_rounds_news(rounds), *then = &rounds->news;
+	const struct gp_supply now = gp_rounds_supply(rounds->pool, rounds->request), *then = &rounds->supply;
 
 	return now.n_arrivals != then->n_arrivals || now.n_freed != then->n_freed || now.completed != then->completed;
 }
@@ -82,7 +87,7 @@ static uint64_t n_handed_out(struct gp_pool *pool)
 
 static int attempt(struct gp_rounds *rounds)
 {
-	rounds->news = gp_rounds_news(rounds);
+	rounds->supply = gp_rounds_supply(rounds->pool, rounds->request);
 	rounds->result = rounds->attempt(rounds);
 	return rounds->result;
 }
@@ -97,7 +102,7 @@ static uint64_t pending_bytes(struct gp_pool *pool)
 	return bytes;
 }
 
-/* Whether blocks that may be reused wait for a fence that was recorded at their free. */
+/* True if blocks that may be reused wait for a fence that was recorded at their free. */
 static bool is_any_pending_at_free(struct gp_pool *pool)
 {
 	bool is_any;
@@ -108,13 +113,17 @@ static bool is_any_pending_at_free(struct gp_pool *pool)
 	return is_any;
 }
 
-/* Whether so much is enough, for the program's bytes without what a size class adds (gp_segment_grow). */
+/*
+ * True if that many bytes are enough for what the program asked for, without what a size class adds (gp_segment_grow).
+ */
 static bool is_enough(const struct gp_rounds *rounds, uint64_t bytes)
 {
 	return bytes >= (rounds->request ? rounds->request->bytes : rounds->bytes);
 }
 
-/* What has to go for the request to fit: all of it, or with a limit what is over it. */
+/*
+ * Returns the bytes that must be given back: the size of the request, or only what exceeds the limit if there is one.
+ */
 static uint64_t deficit(const struct gp_rounds *rounds)
 {
 	uint64_t left = gp_budget_left(rounds->pool->options.budget);
@@ -128,13 +137,13 @@ static uint64_t round_settle(struct gp_rounds *rounds)
 	bool is_any_unrecorded;
 	uint64_t before, after;
 
-	(void)gp_tcache_flush_all(pool, &is_any_unrecorded);
+	(void)gp_caches_flush(pool, &is_any_unrecorded);
 	before = pending_bytes(pool);
-	(void)gp_fence_settle(pool->fence);
+	(void)gp_fence_poll(pool->fence);
 	if (!gp_pool_is_flag(&pool->completion_only))
-		(void)gp_fence_order(pool->fence);
-	if (is_any_unrecorded && gp_reuse_cover_late(pool, false) == 0)
-		(void)gp_fence_settle(pool->fence);
+		(void)gp_fence_gpu_wait(pool->fence);
+	if (is_any_unrecorded && gp_reuse_fence_unfenced(pool, false) == 0)
+		(void)gp_fence_poll(pool->fence);
 	search(rounds);
 	after = pending_bytes(pool);
 	return before > after ? before - after : 0;
@@ -162,53 +171,52 @@ static uint64_t round_all(struct gp_rounds *rounds)
 
 	gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
 	given += ask_siblings(rounds, want - gp_min(want, given), false);
-	/* Nobody knows how much that was: one byte stands for "try again". */
+	/* The amount that the driver freed is unknown: one byte stands for "try again". */
 	return given + be->ops->trim_driver(be->arg);
 }
 
-/*
- * Waits, for a bounded time, for fences that no free recorded: late blocks have no other, and where giving back takes
- * an idle context only a fence of now tells of it.
- */
-static void wait_for_late(struct gp_pool *pool)
+void gp_rounds_await_unfenced(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	bool needs_idle = !be->ops->can_release_behind(be->arg), is_any;
-	uint64_t stamp, unrecorded;
+	uint64_t seq, unrecorded;
 
 	gp_mutex_lock(&pool->lock);
 	needs_idle = needs_idle && pool->stats.cached_bytes + pool->stats.pending_bytes;
 	is_any = needs_idle || pool->pending.bitmap[1];
-	stamp = needs_idle ? gp_fence_started(pool->fence) : pool->pending.newest_stamp;
+	seq = needs_idle ? gp_fence_started(pool->fence) : pool->pending.newest_seq;
 	unrecorded = pool->unrecorded_stamp;
 	gp_mutex_unlock(&pool->lock);
-	if (is_any && gp_fence_record(pool->fence, stamp, false) == 0) {
+	if (is_any && gp_fence_record(pool->fence, seq, false) == 0) {
 		(void)gp_fence_wait(pool->fence, unrecorded, UNRECORDED_WAIT_NS);
-		(void)gp_fence_wait(pool->fence, stamp, LATE_WAIT_NS);
+		(void)gp_fence_wait(pool->fence, seq, UNFENCED_WAIT_NS);
 	}
-	/* If that was too long, some of the older ones may still have completed. */
-	while (gp_fence_settle(pool->fence) == 0)
+	/* Even if that took too long, some of the older fences may have completed. */
+	while (gp_fence_poll(pool->fence) == 0)
 		;
 }
 
-/* One wait for all that is recorded now. True if it is worth another: not in vain, and not all there was to be had. */
+/*
+ * Waits once for all fences recorded so far. Returns true if another wait may help: the request has not been served,
+ * and there are still pending blocks, or other threads were given blocks meanwhile.
+ */
 static bool wait_once(struct gp_rounds *rounds, unsigned attempt)
 {
 	struct gp_pool *pool = rounds->pool;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t n_before = n_handed_out(pool), newest = gp_fence_newest(pool->fence);
-	bool is_any; /* to be had by waiting */
+	bool is_any; /* pending blocks that a wait can make usable */
 	int r = newest ? gp_fence_wait(pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
 
 	if (search(rounds) || r || !rounds->request)
 		return false;
 	is_any = is_any_pending_at_free(pool);
 	if (!is_any) {
-		wait_for_late(pool);
+		gp_rounds_await_unfenced(pool);
 		if (search(rounds))
 			return false;
 	}
-	/* Who was given something meanwhile may be in the middle of a free, or have made one since. */
+	/* A thread that was given a block meanwhile may be freeing it right now, or have freed it since. */
 	is_any = (is_any && newest) || n_handed_out(pool) != n_before;
 	if (is_any && !newest)
 		be->ops->pause(be->arg, attempt);
@@ -220,24 +228,22 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	struct gp_pool *pool = rounds->pool;
 	uint64_t before = pending_bytes(pool), given;
 
-	/* What one waited for another may take; then that one's own free, made before, is what is left to wait for. */
+	/*
+	 * Another thread may take the block that this one waited for. The blocks that it freed before are then still
+	 * pending.
+	 */
 	for (unsigned i = 0; i < FENCE_WAITS_MAX && wait_once(rounds, i); i++)
 		;
-	if (rounds->handed.block)
+	if (rounds->token.block)
 		return rounds->bytes;
 	if (!rounds->request)
-		wait_for_late(pool);
+		gp_rounds_await_unfenced(pool);
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);
 	gp_segment_wait_returning(pool, OTHERS_WAIT_NS);
 	given += ask_siblings(rounds, UINT64_MAX, true);
 	return given ? given : before - gp_min(before, pending_bytes(pool));
-}
-
-void gp_pool_await_late(struct gp_pool *pool)
-{
-	wait_for_late(pool);
 }
 
 static uint64_t round_contexts(struct gp_rounds *rounds)
@@ -251,7 +257,7 @@ static uint64_t round_processes(struct gp_rounds *rounds)
 {
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
 
-	/* What a limit forbids nobody else can give. */
+	/* Other processes cannot give what the limit forbids. */
 	if (!is_enough(rounds, gp_budget_left(rounds->pool->options.budget)))
 		return 0;
 	return be->ops->ask_processes(be->arg, rounds->bytes);
@@ -265,12 +271,12 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 
 	while (gp_pool_now_ns(rounds->pool) - start_ns < rounds->pool->options.oom_wait_ns) {
 		be->ops->pause(be->arg, n++);
-		(void)gp_fence_settle(rounds->pool->fence);
+		(void)gp_fence_poll(rounds->pool->fence);
 		if (search(rounds))
 			return rounds->bytes;
 		gp_segment_give_back(rounds->pool, UINT64_MAX);
 		gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
-		/* Other processes tell nobody when they free: so ask the driver, too. */
+		/* Other processes do not announce their frees, so ask the driver, too. */
 		if (attempt(rounds) != -ENOMEM)
 			return rounds->bytes;
 	}
@@ -286,8 +292,8 @@ static uint64_t round_fail(struct gp_rounds *rounds)
 }
 
 /*
- * One round. What another thread gave back since the last attempt is worth a new one, too. True if no further round
- * is needed.
+ * Runs one round. It also makes a new attempt if another thread gave memory back since the last one. Returns true if no
+ * further round is needed.
  */
 static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*fn)(struct gp_rounds *))
 {
@@ -295,7 +301,8 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	uint64_t start_ns = gp_pool_now_ns(pool), yielded = fn(rounds), ns;
 	struct gp_round_stats *stats = &pool->stats.rounds[which], *spent = &rounds->spent[which];
 
-	if (!rounds->handed.block && rounds->result == -ENOMEM && (yielded || is_any_news(rounds)) && !search(rounds))
+	if (!rounds->token.block && rounds->result == -ENOMEM && (yielded || has_supply_changed(rounds)) &&
+		!search(rounds))
 		attempt(rounds);
 	ns = gp_pool_now_ns(pool) - start_ns;
 	gp_mutex_lock(&pool->lock);
@@ -304,10 +311,10 @@ static bool run_round(struct gp_rounds *rounds, enum gp_round which, uint64_t (*
 	stats->yielded_bytes += yielded;
 	stats->ns += ns;
 	gp_mutex_unlock(&pool->lock);
-	return rounds->handed.block || rounds->result != -ENOMEM;
+	return rounds->token.block || rounds->result != -ENOMEM;
 }
 
-/* A thread that is cancelled while it waits would take the lock with it. */
+/* Cancellation is disabled, because a thread that is cancelled while it waits would keep the lock. */
 static void take_turn(struct gp_pool *pool)
 {
 	int cancel_state;
@@ -321,21 +328,15 @@ static void take_turn(struct gp_pool *pool)
 	pthread_setcancelstate(cancel_state, NULL);
 }
 
-static void end_turn(struct gp_rounds *rounds)
+static void end_turn(struct gp_pool *pool)
 {
-	struct gp_pool *pool = rounds->pool;
-
 	gp_mutex_lock(&pool->lock);
-	if (!rounds->handed.block && rounds->result == -ENOMEM) {
-		pool->failure = (struct gp_failure){.bytes = rounds->bytes};
-		memcpy(pool->failure.rounds, rounds->spent, sizeof(rounds->spent));
-	}
 	pool->rounds_busy = false;
 	pthread_cond_signal(&pool->rounds_done);
 	gp_mutex_unlock(&pool->lock);
 }
 
-static bool is_left_out(const struct gp_pool *pool, enum gp_round round)
+static bool is_round_skipped(const struct gp_pool *pool, enum gp_round round)
 {
 	const struct gp_backend_ops *ops = gp_pool_backend(pool)->ops;
 
@@ -355,17 +356,21 @@ int gp_rounds_run(struct gp_rounds *rounds)
 {
 	static uint64_t (*const fns[GP_N_ROUNDS])(struct gp_rounds *) = {
 #define ROUND(number, name, help) [GP_ROUND_##name] = round_##name,
-#include "rounds.def"
+#include "ladder.def"
 	};
 
 	rounds->result = -ENOMEM;
 	take_turn(rounds->pool);
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
-		if (is_left_out(rounds->pool, (enum gp_round)i))
+		if (is_round_skipped(rounds->pool, (enum gp_round)i))
 			continue;
 		if (run_round(rounds, (enum gp_round)i, fns[i]))
 			break;
 	}
-	end_turn(rounds);
-	return rounds->handed.block ? 0 : rounds->result;
+	end_turn(rounds->pool);
+	if (!rounds->token.block && rounds->result == -ENOMEM && rounds->ret_failure) {
+		*rounds->ret_failure = (struct gp_failure){.bytes = rounds->bytes};
+		memcpy(rounds->ret_failure->rounds, rounds->spent, sizeof(rounds->spent));
+	}
+	return rounds->token.block ? 0 : rounds->result;
 }

@@ -6,33 +6,31 @@
 #include "pool_impl.h"
 
 /*
- * What had happened before an attempt; if that is not all there is now, another may do better. What a kind's own way of
- * growing can use besides what the driver has is looked at, too: blocks that were freed since, and work that is done.
- */
-struct gp_news {
-	uint64_t n_arrivals; /* of memory at the driver, but for what the request's own attempts gave back */
-	uint64_t n_freed, completed;
-};
-
-/*
- * What an allocation goes through when memory has run out. attempt() asks the driver; it may set handed,
- * which the search sets too if the pool can serve the request after all. Without a request only attempts count.
+ * The state of the retry rounds for one allocation. attempt() asks the driver and may set `handed`. The search sets it,
+ * too, if the pool can serve the request after all. Without a request only attempts count.
  */
 struct gp_rounds {
 	struct gp_pool *pool;
-	struct gp_request *request; /* NULL: not a pool's allocation */
-	uint64_t bytes;		    /* what is missing, at the most */
+	struct gp_request *request; /* NULL: the allocation is not pooled */
+	uint64_t bytes;             /* missing bytes, at most */
 	int (*attempt)(struct gp_rounds *rounds);
-	int (*rescue)(void *arg); /* gp_pool_rescue's */
+	int (*rescue)(void *arg); /* passed to gp_pool_rescue */
 	void *rescue_arg;
-	struct gp_news news; /* before the last attempt */
-	int result;	     /* of the last attempt */
-	struct gp_round_stats spent[GP_N_ROUNDS]; /* for this one */
-	struct gp_handed handed;
+	struct gp_supply supply;                  /* taken before the last attempt */
+	int result;                               /* of the last attempt */
+	struct gp_round_stats spent[GP_N_ROUNDS]; /* what this allocation spent in each round */
+	struct gp_failure *ret_failure;           /* set if the rounds fail; or NULL */
+	struct gp_claim_token token;
 };
 
-/* Before an attempt that is made outside the rounds. */
-struct gp_news gp_rounds_news(const struct gp_rounds *rounds);
+/* Returns the supply before an attempt of the request, or without a request before any attempt. */
+struct gp_supply gp_rounds_supply(struct gp_pool *pool, const struct gp_request *request);
 
-/* 0, or what the last attempt said. */
+/* Runs the rounds. 0, or the result of the last attempt. */
 int gp_rounds_run(struct gp_rounds *rounds);
+
+/*
+ * Waits, for a bounded time, for fences that no free recorded. Unfenced blocks have no other fence. And where memory
+ * can be given back only while the context is idle, only a new fence tells that it is.
+ */
+void gp_rounds_await_unfenced(struct gp_pool *pool);

@@ -2,27 +2,35 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Driver allocations, coming and going.
+ * Segments: memory is taken from the driver here and given back.
  *
- * Giving back never makes the host wait: a segment whose work is completed is handed to the backend's
- * release_begin, stays charged to the budget as "returning", and is off the books when release_poll or
- * release_drain finds it in the driver. Where the backend cannot do that (pinned memory, old drivers) the
- * memory is released on the spot, but only while the context is idle, when the driver has nothing to wait for. Who
- * takes memory in exchange waits a moment for the driver to have what it was given, and for no work of the GPU.
+ * Giving back never makes the host wait:
+ *
+ *   - A segment whose work is completed is passed to the backend's release_begin. It stays charged to the budget as
+ *     "returning" until release_poll or release_drain reports that it is back in the driver.
+ *   - Where the backend cannot do that (pinned memory, old drivers), the memory is released at once, but only while the
+ *     context is idle, when the driver has nothing to wait for.
+ *
+ * A thread that takes memory in exchange waits for a moment until the driver has what it was given, but not for GPU
+ * work.
  */
 
 #include <errno.h>
 
 #include "descriptor.h"
+#include "handover.h"
 #include "kind.h"
-#include "range.h"
+#include "pool/vmm/arena.h"
 #include "reuse.h"
 #include "segment.h"
 
-/* How much idle memory goes back before the pool grows, for what it grows by. */
+/* The idle memory that goes back before the pool grows, as a multiple of the growth. */
 #define SWAP_MULTIPLE 2
 
-/* At most so long: it takes some tenths of that. Else both would be held for a moment, which is what counts. */
+/*
+ * Limit of the wait for it to arrive, which takes some tenths of this. Without the wait the process would hold both for
+ * a moment, and that counts.
+ */
 #define SWAP_WAIT_NS UINT64_C(1000000)
 
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
@@ -54,15 +62,15 @@ void gp_segment_retire_locked(struct gp_pool *pool, struct gp_segment *segment)
 
 void gp_segment_uncache_locked(struct gp_pool *pool, const struct gp_block *block)
 {
-	if (block->segment->range)
-		pool->owed_bytes += block->size;
+	if (block->segment->arena)
+		pool->debt_bytes += block->size;
 	else
 		block->segment->is_uncached = true;
 }
 
 bool gp_segment_is_any_leaving_locked(const struct gp_pool *pool)
 {
-	return !gp_list_is_empty(&pool->leaving) || gp_range_is_any_leaving_locked(pool);
+	return !gp_list_is_empty(&pool->leaving) || gp_arena_is_any_leaving_locked(pool);
 }
 
 static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uint64_t *ns)
@@ -83,13 +91,13 @@ static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uin
 
 void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result)
 {
-	/* That much is refused says nothing of what threads keep. */
+	/* A refusal of that size tells nothing about the small blocks that thread caches keep. */
 	if (result == -ENOMEM && request->size > pool->options.thread_cache_bytes)
 		return;
 	atomic_store_explicit(&pool->is_full, result == -ENOMEM, memory_order_relaxed);
 }
 
-/* The driver is nearly empty: what cannot be retried (a module that loads, a graph) needs the rest. */
+/* The driver is nearly empty. Leave the rest for calls that cannot be retried (loading a module, a graph). */
 void gp_segment_keep_reserve(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
@@ -101,16 +109,16 @@ void gp_segment_keep_reserve(struct gp_pool *pool)
 	atomic_store(&pool->first->is_pressed, available < pool->options.reserve_bytes);
 	if (available >= pool->options.reserve_bytes)
 		return;
-	/* In order nobody may have asked for long. */
-	(void)gp_fence_settle(pool->fence);
+	/* In serial mode the fences may not have been polled for long. */
+	(void)gp_fence_poll(pool->fence);
 	missing = pool->options.reserve_bytes - available;
 	given = gp_segment_give_back(pool, missing);
 	if (given < missing && be->ops->ask_siblings)
 		(void)be->ops->ask_siblings(be->arg, missing - given, false);
 }
 
-static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64_t bytes,
-				     const struct gp_request *request)
+static struct gp_block *adopt_locked(
+	struct gp_pool *pool, uint64_t base, uint64_t bytes, const struct gp_request *request)
 {
 	struct gp_segment *segment = gp_segment_new_locked(pool);
 	struct gp_block *block = gp_block_new_locked(pool);
@@ -121,8 +129,8 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 	segment->kind = request->kind;
 	segment->is_retired = request->is_uncached || request->kind != gp_pool_kind(pool);
 	segment->is_uncached = request->is_uncached;
-	segment->is_odd = bytes < request->size;
-	pool->n_odd += segment->is_odd;
+	segment->is_undersized = bytes < request->size;
+	pool->n_undersized += segment->is_undersized;
 	segment->is_small = request->size <= GP_SMALL_MAX;
 	gp_block_set_place(block, segment, base);
 	gp_list_append(&pool->segments, &segment->link);
@@ -133,11 +141,11 @@ static struct gp_block *adopt_locked(struct gp_pool *pool, uint64_t base, uint64
 }
 
 /*
- * Books a reservation that was made and hands its block out; or undoes it without host memory. With its context gone
- * the memory is gone as well, and its address may be somebody else's by now.
+ * Accounts for a new reservation and hands its block out. Without host memory the reservation is released. If its
+ * context is gone, the memory is gone as well, and the address may already belong to another allocation.
  */
 static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struct gp_request *request,
-		struct gp_handed *ret_handed)
+	struct gp_claim_token *ret_token)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	int r;
@@ -147,7 +155,7 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 	if (!r) {
 		struct gp_block *block = adopt_locked(pool, base, bytes, request);
 
-		*ret_handed = gp_reuse_hand_out_locked(pool, block, request);
+		*ret_token = gp_pool_hand_out_locked(pool, block, request);
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (r == -ENOBUFS)
@@ -158,18 +166,18 @@ static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struc
 }
 
 /*
- * Takes a whole block and its segment off the books, except that its bytes are returning. The departure is over when
- * the driver has been told.
+ * Takes a whole block and its segment off the books; its bytes count as returning. The departure (a release in flight)
+ * ends once the driver has been called.
  */
-static void forget_locked(struct gp_pool *pool, struct gp_block *block, struct gp_departure *departure)
+static void forget_locked(struct gp_pool *pool, struct gp_block *block, struct gp_release *in_flight)
 {
 	struct gp_segment *segment = block->segment;
 
 	gp_block_unmap_locked(pool, block);
-	gp_addrmap_depart(pool->options.map, segment, departure);
+	gp_addrmap_release_begin(pool->options.map, segment, in_flight);
 	gp_list_remove(&segment->link);
 	gp_segment_set_busy_locked(segment);
-	pool->n_odd -= segment->is_odd;
+	pool->n_undersized -= segment->is_undersized;
 	pool->stats.returning_bytes += segment->size;
 	gp_block_spare_locked(pool, block);
 	gp_segment_spare_locked(pool, segment);
@@ -180,34 +188,37 @@ void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r)
 	bool is_dead;
 
 	gp_mutex_lock(&pool->lock);
-	is_dead = gp_pool_is_flag(&pool->dead); /* then it was taken off with all the rest */
+	is_dead = gp_pool_is_flag(&pool->dead); /* then gp_pool_drop has taken it off the books */
 	if (!is_dead) {
 		pool->stats.returning_bytes -= bytes;
 		pool->stats.total_bytes -= bytes;
 	}
-	/* After an error nobody knows whose it is; it is not ours to charge any more, and nothing else is lost. */
+	/*
+	 * After an error it is unknown who owns the memory. It is no longer charged to the pool; nothing else is
+	 * affected.
+	 */
 	pool->stats.release_errors += r > 0;
 	gp_mutex_unlock(&pool->lock);
 	if (is_dead)
 		return;
 	gp_budget_uncharge(pool->options.budget, bytes);
-	/* Last: whoever has seen this may have it. */
+	/* Last, so that a thread that sees the new count can obtain the memory. */
 	atomic_fetch_add(&pool->first->n_arrivals, 1);
 }
 
 /*
- * Whether the GPU has nothing to do in this context just now. Where only a wait could tell it counts as busy, unless
- * memory has run out.
+ * True if the GPU has no work in this context. If only a wait could tell, the context counts as busy unless memory has
+ * run out.
  */
 static bool is_context_idle(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t stamp = gp_fence_started(pool->fence);
+	uint64_t seq = gp_fence_started(pool->fence);
 
 	if (!gp_pool_is_flag(&pool->rounds_busy) && be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg))
 		return false;
-	return gp_fence_record(pool->fence, stamp, false) == 0 && gp_fence_settle(pool->fence) == 0 &&
-	       gp_fence_completed(pool->fence) > stamp;
+	return gp_fence_record(pool->fence, seq, false) == 0 && gp_fence_poll(pool->fence) == 0 &&
+	       gp_fence_completed(pool->fence) > seq;
 }
 
 void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
@@ -220,27 +231,27 @@ void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
 	gp_mutex_unlock(&pool->lock);
 }
 
-/* What is sent off was already forgotten: the departure is all that is left of it. */
-static void send_off(struct gp_pool *pool, struct gp_departure *departure, int slot)
+/* Gives back a segment that has already been forgotten: the departure is all that is left of it. */
+static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, int slot)
 {
-	uint64_t base = departure->base, bytes = departure->size;
+	uint64_t base = in_flight->base, bytes = in_flight->size;
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t start_ns = gp_pool_now_ns(pool);
-	bool is_done = departure->is_superseded;
+	bool is_done = in_flight->is_superseded;
 	int r = is_done ? 0 : be->ops->release_begin(be->arg, base, slot);
 
 	if (r == -ENOTSUP) {
 		r = be->ops->release(be->arg, base);
 		is_done = true;
 	}
-	gp_addrmap_departed(pool->options.map, departure);
-	if (!departure->is_superseded)
+	gp_addrmap_release_end(pool->options.map, in_flight);
+	if (!in_flight->is_superseded)
 		gp_segment_count_release(pool, start_ns);
 	if (r || is_done) {
 		gp_segment_arrived(pool, bytes, r);
 		return;
 	}
-	/* Only now: what is counted as begun is what the next poll speaks of. */
+	/* Only now: all that counts as begun must be covered by the next poll. */
 	gp_mutex_lock(&pool->lock);
 	pool->begun_bytes += bytes;
 	gp_mutex_unlock(&pool->lock);
@@ -251,7 +262,7 @@ static struct gp_block *only_block(struct gp_list *idle_link)
 	return gp_container_of(idle_link, struct gp_segment, idle_link)->first;
 }
 
-/* The next segment to go: whose work is completed, and is worth most. NULL if none. */
+/* Returns the block of the best segment to give back, whose work is completed; NULL if there is none. */
 static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
 {
 	uint64_t completed = gp_fence_completed(pool->fence);
@@ -259,14 +270,14 @@ static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
 	struct gp_list *link;
 
 	gp_list_each(link, &pool->leaving)
-		if (only_block(link)->stamp < completed)
+		if (only_block(link)->seq < completed)
 			return only_block(link);
 	if (!want)
 		return NULL;
 	gp_list_each(link, &pool->idle) {
 		struct gp_block *b = only_block(link);
 
-		if (b->stamp >= completed)
+		if (b->seq >= completed)
 			continue;
 		if (!oldest)
 			oldest = b;
@@ -278,7 +289,7 @@ static struct gp_block *choose_locked(struct gp_pool *pool, uint64_t want)
 	return fit ? fit : oldest;
 }
 
-/* The least recently used of those that were idle for long. */
+/* Returns the least recently used segment among those that were idle for long. */
 static struct gp_block *choose_stale_locked(struct gp_pool *pool, uint64_t want)
 {
 	uint64_t completed = gp_fence_completed(pool->fence);
@@ -289,13 +300,13 @@ static struct gp_block *choose_stale_locked(struct gp_pool *pool, uint64_t want)
 
 		if (b->segment->idle_since + b->segment->kind->stale_after > pool->n_grows)
 			break;
-		if (b->stamp < completed)
+		if (b->seq < completed)
 			return b;
 	}
 	return NULL;
 }
 
-/* Without a way to give back in the background, only an idle context makes nobody wait. */
+/* True if giving back would not wait. Without release_begin that is so only while the context is idle. */
 bool gp_segment_can_give_back(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
@@ -303,10 +314,10 @@ bool gp_segment_can_give_back(struct gp_pool *pool)
 	return be->ops->can_release_behind(be->arg) || is_context_idle(pool);
 }
 
-static uint64_t give_back(struct gp_pool *pool, uint64_t want,
-			  struct gp_block *(*choose)(struct gp_pool *pool, uint64_t want))
+static uint64_t give_back(
+	struct gp_pool *pool, uint64_t want, struct gp_block *(*choose)(struct gp_pool *pool, uint64_t want))
 {
-	struct gp_departure departure;
+	struct gp_release in_flight;
 	uint64_t given = 0;
 	bool is_any;
 
@@ -323,25 +334,28 @@ static uint64_t give_back(struct gp_pool *pool, uint64_t want,
 		if (b) {
 			b->segment->kind->unlink(pool, b);
 			gp_cached_sub(pool, b);
-			forget_locked(pool, b, &departure);
+			forget_locked(pool, b, &in_flight);
 		}
 		gp_mutex_unlock(&pool->lock);
 		if (!b)
 			break;
-		send_off(pool, &departure, GP_NO_SLOT);
-		given += departure.size;
+		begin_release(pool, &in_flight, GP_NO_SLOT);
+		given += in_flight.size;
 	}
 	return given;
 }
 
 uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 {
-	if (gp_kind_ops_of(pool->options.kind)->give_back)
-		return gp_kind_ops_of(pool->options.kind)->give_back(pool, want);
+	if (pool->first_kind->give_back)
+		return pool->first_kind->give_back(pool, want);
 	return give_back(pool, want, choose_locked);
 }
 
-/* Before the pool grows: the trail of a buffer that grows slowly shall not fill the device. */
+/*
+ * Gives back segments that were idle for long, before the pool grows: a buffer that grows slowly must not fill the
+ * device with its former segments.
+ */
 static void give_back_stale(struct gp_pool *pool, const struct gp_request *request)
 {
 	if (!request->kind->stale_after || request->size <= GP_SMALL_MAX)
@@ -354,9 +368,9 @@ static void give_back_stale(struct gp_pool *pool, const struct gp_request *reque
 }
 
 /*
- * Before the pool holds more than ever: what is idle goes back first, for what is live now may fit where that was; not
- * all of it, since some may be asked for next. A program that comes to need it again has paid for it with driver calls
- * and saved nothing; so not in a loop. Returns how much; 0: nothing.
+ * Returns how many idle bytes to give back before the pool exceeds its peak; 0: none. The driver can then use them for
+ * the growth. Some idle memory stays, since the program may ask for it next. A program that soon needs it again has
+ * paid with driver calls and saved nothing, so this is not done in a loop (thrash.h).
  */
 static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request *request)
 {
@@ -364,8 +378,8 @@ static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request 
 
 	if (pool->stats.total_bytes + bytes <= pool->stats.peak_total_bytes || gp_list_is_empty(&pool->idle))
 		return 0;
-	gp_marks_begin(&pool->marks, used + request->size);
-	if (gp_marks_excess(&pool->marks) || gp_marks_is_known(&pool->marks, request->size, used))
+	gp_thrash_begin(&pool->thrash, used + request->size);
+	if (gp_thrash_excess(&pool->thrash) || gp_thrash_is_known(&pool->thrash, request->size, used))
 		return 0;
 	return SWAP_MULTIPLE * bytes;
 }
@@ -383,27 +397,27 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
 	if (!bytes || !gp_segment_give_back(pool, bytes))
 		return;
 	gp_mutex_lock(&pool->lock);
-	gp_marks_note(&pool->marks, request->size, used);
+	gp_thrash_note(&pool->thrash, request->size, used);
 	gp_mutex_unlock(&pool->lock);
 	gp_segment_wait_returning(pool, SWAP_WAIT_NS);
 }
 
-int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_handed *ret_handed)
+int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
 	uint64_t tries[4], base = 0, bytes = UINT64_MAX, ns = 0;
 	int r = -ENOMEM;
 
 	if (request->kind->grow)
-		return request->kind->grow(pool, request, ret_handed);
-	/* Where memory is used again without a question, what is done with may not be known to be. */
+		return request->kind->grow(pool, request, ret_token);
+	/* In kinds that reuse memory without a poll, completed work may not be known to be complete. */
 	if (request->kind->swaps)
-		(void)gp_fence_settle(pool->fence);
+		(void)gp_fence_poll(pool->fence);
 	give_back_stale(pool, request);
 	swap_idle(pool, request);
 	gp_mutex_lock(&pool->lock);
 	tries[0] = request->kind->segment_bytes(pool, request->size);
 	gp_mutex_unlock(&pool->lock);
-	/* Where the comfortable size does not fit any more, the size itself may, or what was asked for. */
+	/* If the comfortable size does not fit any more, the size itself may, or just what was asked for. */
 	tries[1] = gp_round_up(request->size, pool->options.granule);
 	tries[2] = request->size;
 	tries[3] = request->kind->is_cut ? request->size : gp_request_least(request);
@@ -413,7 +427,7 @@ int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_
 		bytes = tries[i];
 		r = reserve(pool, bytes, &base, &ns);
 	}
-	/* Who gets an odd block could not have had any more. */
+	/* An undersized block means that the driver is full: record it. */
 	gp_segment_note_growth(pool, request, !r && bytes < request->size ? -ENOMEM : r);
 	gp_mutex_lock(&pool->lock);
 	pool->stats.driver_allocs += r == 0;
@@ -421,7 +435,7 @@ int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_
 	gp_mutex_unlock(&pool->lock);
 	if (r)
 		return r;
-	r = book(pool, base, bytes, request, ret_handed);
+	r = book(pool, base, bytes, request, ret_token);
 	if (!r)
 		gp_segment_keep_reserve(pool);
 	return r;
@@ -429,31 +443,30 @@ int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_
 
 uint64_t gp_segment_give_back_pending(struct gp_pool *pool, struct gp_block *block)
 {
-	struct gp_departure departure;
+	struct gp_release in_flight;
 	uint64_t bytes = block->size;
 	int slot = GP_NO_SLOT;
 	bool is_dead;
 
-	if (gp_fence_completed(pool->fence) <= block->stamp)
-		slot = gp_fence_slot_after(pool->fence, block->stamp);
+	if (gp_fence_completed(pool->fence) <= block->seq)
+		slot = gp_fence_slot_after(pool->fence, block->seq);
 	gp_mutex_lock(&pool->lock);
 	is_dead = gp_pool_is_flag(&pool->dead);
-	gp_assert(is_dead || slot != GP_NO_SLOT || gp_fence_completed(pool->fence) > block->stamp);
+	gp_assert(is_dead || slot != GP_NO_SLOT || gp_fence_completed(pool->fence) > block->seq);
 	if (!is_dead) {
 		pool->stats.pending_bytes -= bytes;
 		pool->stats.n_pending_blocks--;
-		forget_locked(pool, block, &departure);
+		forget_locked(pool, block, &in_flight);
 	}
 	gp_mutex_unlock(&pool->lock);
 	if (is_dead)
 		return 0;
-	send_off(pool, &departure, slot);
+	begin_release(pool, &in_flight, slot);
 	return bytes;
 }
 
 /* Takes a segment of which nothing is used off the books, with all its blocks. */
-static void forget_unused_locked(
-	struct gp_pool *pool, struct gp_segment *segment, struct gp_departure *departure)
+static void forget_unused_locked(struct gp_pool *pool, struct gp_segment *segment, struct gp_release *in_flight)
 {
 	for (struct gp_block *b = segment->first, *next; b; b = next) {
 		next = b->next;
@@ -470,56 +483,56 @@ static void forget_unused_locked(
 		gp_block_unmap_locked(pool, b);
 		gp_block_spare_locked(pool, b);
 	}
-	forget_locked(pool, segment->first, departure);
+	forget_locked(pool, segment->first, in_flight);
 }
 
-static int release(struct gp_pool *pool, struct gp_departure *departure, uint64_t start_ns)
+static int release(struct gp_pool *pool, struct gp_release *in_flight, uint64_t start_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	int r = departure->is_superseded ? 0 : be->ops->release(be->arg, departure->base);
+	int r = in_flight->is_superseded ? 0 : be->ops->release(be->arg, in_flight->base);
 
-	gp_addrmap_departed(pool->options.map, departure);
-	if (!departure->is_superseded)
+	gp_addrmap_release_end(pool->options.map, in_flight);
+	if (!in_flight->is_superseded)
 		gp_segment_count_release(pool, start_ns);
-	gp_segment_arrived(pool, departure->size, r);
+	gp_segment_arrived(pool, in_flight->size, r);
 	return r;
 }
 
 bool gp_segment_release_unused(struct gp_pool *pool)
 {
 	uint64_t start_ns = gp_pool_now_ns(pool);
-	struct gp_departure departure;
+	struct gp_release in_flight;
 	struct gp_segment *segment;
 
 	gp_mutex_lock(&pool->lock);
 	segment = gp_pool_is_flag(&pool->dead) ? NULL : gp_pending_find_unused(&pool->pending);
 	if (segment)
-		forget_unused_locked(pool, segment, &departure);
+		forget_unused_locked(pool, segment, &in_flight);
 	gp_mutex_unlock(&pool->lock);
 	if (!segment)
 		return false;
-	(void)release(pool, &departure, start_ns);
+	(void)release(pool, &in_flight, start_ns);
 	return true;
 }
 
 int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 {
 	uint64_t start_ns = gp_pool_now_ns(pool);
-	struct gp_departure departure;
+	struct gp_release in_flight;
 	bool is_dead;
 
 	gp_mutex_lock(&pool->lock);
 	is_dead = gp_pool_is_flag(&pool->dead);
 	if (!is_dead)
-		forget_locked(pool, block, &departure);
+		forget_locked(pool, block, &in_flight);
 	gp_mutex_unlock(&pool->lock);
-	return is_dead ? GP_E_DEAD : release(pool, &departure, start_ns);
+	return is_dead ? GP_E_DEAD : release(pool, &in_flight, start_ns);
 }
 
-static void see_returning(struct gp_pool *pool, uint64_t max_ns)
+static void check_returning(struct gp_pool *pool, uint64_t max_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t begun, news = 0;
+	uint64_t begun, arrived = 0;
 	bool is_any;
 	int r;
 
@@ -535,20 +548,20 @@ static void see_returning(struct gp_pool *pool, uint64_t max_ns)
 	/* Another thread that polled meanwhile may have taken some or all of it off the books. */
 	gp_mutex_lock(&pool->lock);
 	if (begun > pool->arrived_bytes) {
-		news = begun - pool->arrived_bytes;
+		arrived = begun - pool->arrived_bytes;
 		pool->arrived_bytes = begun;
 	}
 	gp_mutex_unlock(&pool->lock);
-	if (news)
-		gp_segment_arrived(pool, news, r);
+	if (arrived)
+		gp_segment_arrived(pool, arrived, r);
 }
 
 void gp_segment_poll_returning(struct gp_pool *pool)
 {
-	see_returning(pool, 0);
+	check_returning(pool, 0);
 }
 
 void gp_segment_wait_returning(struct gp_pool *pool, uint64_t max_ns)
 {
-	see_returning(pool, max_ns);
+	check_returning(pool, max_ns);
 }

@@ -9,14 +9,17 @@
 #include "sizeclass.h"
 
 enum {
-	UNIT_LOG2 = 9,	    /* 512 */
-	COARSE_FROM = 11,   /* octave of 2 KiB */
-	FINE_FROM = 20,	    /* octave of 1 MiB */
-	N_UNIT = 4,	    /* 512 .. 2048 */
+	UNIT_LOG2 = 9,    /* 512 */
+	COARSE_FROM = 11, /* octave of 2 KiB */
+	FINE_FROM = 20,   /* octave of 1 MiB */
+	N_UNIT = 4,       /* 512 .. 2048 */
 	N_COARSE = (FINE_FROM - COARSE_FROM) * 4,
 };
 
-/* With the octave k of (bytes - 1), steps of 2^(k - shift) lie between 2^k and 2^(k+1). */
+/*
+ * Returns the index of a size in an octave. With k the octave of (bytes - 1), steps of 2^(k - shift) lie between 2^k
+ * and 2^(k+1).
+ */
 static unsigned octave_index(uint64_t bytes, unsigned shift, unsigned from)
 {
 	unsigned k = gp_log2(bytes - 1);

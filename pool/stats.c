@@ -8,8 +8,18 @@ static const struct {
 	const char *name;
 } rounds[GP_N_ROUNDS] = {
 #define ROUND(number, name, help) {number, #name},
-#include "rounds.def"
+#include "ladder.def"
 };
+
+const char *gp_step_name(enum gp_step step)
+{
+	static const char *const names[GP_N_STEPS] = {
+#define STEP(name, is_timed, help) [GP_STEP_##name] = #name,
+#include "ladder.def"
+	};
+
+	return names[step];
+}
 
 unsigned gp_round_number(enum gp_round round)
 {
@@ -25,6 +35,10 @@ void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more)
 {
 #define STAT(name, help) sum->name += more->name;
 #include "stats.def"
+	for (int i = 0; i < GP_N_STEPS; i++) {
+		sum->steps[i].count += more->steps[i].count;
+		sum->steps[i].ns += more->steps[i].ns;
+	}
 	for (int i = 0; i < GP_N_ROUNDS; i++) {
 		sum->rounds[i].count += more->rounds[i].count;
 		sum->rounds[i].yielded_bytes += more->rounds[i].yielded_bytes;

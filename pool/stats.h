@@ -2,31 +2,45 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Storage of the counters in stats.def and rounds.def, and how two snapshots add up. */
+/* The counters of stats.def and ladder.def, and the sum of two snapshots. */
 
 #include "base.h"
 
+enum gp_step {
+#define STEP(name, is_timed, help) GP_STEP_##name,
+#include "ladder.def"
+	GP_N_STEPS
+};
+
 enum gp_round {
 #define ROUND(number, name, help) GP_ROUND_##name,
-#include "rounds.def"
+#include "ladder.def"
 	GP_N_ROUNDS
 };
 
+struct gp_step_stats {
+	uint64_t count; /* requests that the step served */
+	uint64_t ns;    /* time spent in it, also without success; 0 if the time is not taken */
+};
+
 struct gp_round_stats {
-	uint64_t count;		/* times entered */
-	uint64_t yielded_bytes; /* given back, or made usable, by it */
-	uint64_t ns;		/* time spent in it */
+	uint64_t count;         /* times that the round was entered */
+	uint64_t yielded_bytes; /* bytes that it gave back or made usable */
+	uint64_t ns;            /* time spent in it */
 };
 
 struct gp_stats {
 #define STAT(name, help) uint64_t name;
 #include "stats.def"
+	struct gp_step_stats steps[GP_N_STEPS];
 	struct gp_round_stats rounds[GP_N_ROUNDS];
 };
 
-/* The number of a round in the documentation, and its name. */
+const char *gp_step_name(enum gp_step step);
+
+/* Return the number of a round in the documentation, and its name. */
 unsigned gp_round_number(enum gp_round round);
 const char *gp_round_name(enum gp_round round);
 
-/* sum += more, field by field. (The sum of two peaks is an upper bound of the peak of the sum.) */
+/* Adds `more` to `sum`, field by field. The sum of two peaks is an upper bound of the peak of the sum. */
 void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more);

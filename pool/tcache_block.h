@@ -2,46 +2,46 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The steps of a block through a thread's cache. All that write are for who has the cache's lock. */
+/* The steps of a block through a thread cache. Functions that write require the cache's lock. */
 
 #include "tcache_impl.h"
 
-/* The nth, from 0. */
-static inline struct gp_block **gp_shelf_at(struct gp_shelf *shelf, unsigned n)
+/* Returns the slot of the nth oldest block in the bin, from 0. */
+static inline struct gp_block **gp_bin_at(struct gp_bin *bin, unsigned n)
 {
-	return &shelf->blocks[(shelf->first + n) % GP_TCACHE_DEPTH];
+	return &bin->blocks[(bin->first + n) % GP_TCACHE_DEPTH];
 }
 
-static inline struct gp_block *gp_tcache_unshelve(struct gp_tcache *tc, struct gp_shelf *shelf, struct gp_block *b)
+static inline struct gp_block *gp_tcache_take_from_bin(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *b)
 {
-	shelf->count--;
+	bin->count--;
 	tc->bytes -= b->size;
 	tc->n_blocks--;
 	return b;
 }
 
-/* Takes the nth off the shelf. Those before it move up. */
-static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct gp_shelf *shelf, unsigned n)
+/* Takes the nth oldest block out of the bin and closes the gap. */
+static inline struct gp_block *gp_tcache_take_nth(struct gp_tcache *tc, struct gp_bin *bin, unsigned n)
 {
-	struct gp_block *b = *gp_shelf_at(shelf, n);
+	struct gp_block *b = *gp_bin_at(bin, n);
 
 	for (; n; n--)
-		*gp_shelf_at(shelf, n) = *gp_shelf_at(shelf, n - 1);
-	shelf->first++;
-	return gp_tcache_unshelve(tc, shelf, b);
+		*gp_bin_at(bin, n) = *gp_bin_at(bin, n - 1);
+	bin->first++;
+	return gp_tcache_take_from_bin(tc, bin, b);
 }
 
-static inline struct gp_block *gp_tcache_take_newest(struct gp_tcache *tc, struct gp_shelf *shelf)
+static inline struct gp_block *gp_tcache_take_newest(struct gp_tcache *tc, struct gp_bin *bin)
 {
-	return gp_tcache_unshelve(tc, shelf, *gp_shelf_at(shelf, shelf->count - 1));
+	return gp_tcache_take_from_bin(tc, bin, *gp_bin_at(bin, bin->count - 1));
 }
 
-/* Later work may touch what has a stamp below this. */
+/* Blocks with a fence sequence below the result may be handed out. */
 static inline uint64_t gp_tcache_usable_below(const struct gp_tcache *tc)
 {
 	if (gp_unlikely(gp_pool_is_flag(&tc->pool->completion_only)))
 		return gp_fence_completed(tc->fence);
-	return gp_fence_ordered(tc->fence);
+	return gp_fence_gpu_waited(tc->fence);
 }
 
 static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
@@ -54,25 +54,28 @@ static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
 	return ++tc->next_serial;
 }
 
-/* A block that was taken from what the cache holds becomes the program's. */
-static inline struct gp_handed gp_tcache_hand_out(
-	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t caller)
+/* Hands out a block that was taken from the cache. */
+static inline struct gp_claim_token gp_tcache_hand_out(
+	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t module)
 {
 	tc->requested += bytes;
 	tc->hits++;
-	return gp_block_hand_out(block, bytes, caller, gp_tcache_new_serial(tc));
+	return gp_block_hand_out(block, bytes, module, gp_tcache_new_serial(tc));
 }
 
 /*
- * Not when the pool is dropped, and not while somebody waits for memory: that is said first, and then each cache is
- * emptied with its lock held.
+ * True if the cache may take blocks: not once the pool is dropped, and not while a thread runs the out-of-memory
+ * rounds. Those set their flag first and then empty each cache with its lock held.
  */
 static inline bool gp_tcache_is_open_locked(const struct gp_tcache *tc)
 {
 	return gp_likely(!gp_pool_is_flag(&tc->pool->dead) && !gp_pool_is_flag(&tc->pool->rounds_busy));
 }
 
-/* Takes a block from the program, unless it is not the program's, or not to be had again. */
+/*
+ * Claims a freed block for the cache. Returns false if the program does not hold it, or if it must not be handed out
+ * again.
+ */
 static inline bool gp_tcache_claim_locked(struct gp_tcache *tc, const struct gp_recent *recent)
 {
 	struct gp_block *b = recent->block;
@@ -85,11 +88,11 @@ static inline bool gp_tcache_claim_locked(struct gp_tcache *tc, const struct gp_
 	return false;
 }
 
-/* Such a block is freed now. */
-static inline void gp_tcache_stamp_locked(struct gp_tcache *tc, struct gp_block *block)
+/* Accounts for a claimed block, which is freed now. */
+static inline void gp_tcache_set_seq_locked(struct gp_tcache *tc, struct gp_block *block)
 {
-	block->stamp = gp_fence_stamp(tc->fence);
-	tc->newest_stamp = gp_max(tc->newest_stamp, block->stamp);
+	block->seq = gp_fence_seq(tc->fence);
+	tc->newest_seq = gp_max(tc->newest_seq, block->seq);
 	tc->n_blocks++;
 	tc->requested -= gp_block_requested(block);
 }

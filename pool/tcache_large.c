@@ -2,33 +2,37 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Large blocks, while the GPU works in order: then a block may be had again as soon as its free is recorded, and the
- * next request is often for that very size. So the last few stay with the thread, which saves two ways through the
- * pool. They are no cache that the pool would have to do without: before a large request of any other size gets there,
- * they do; and at the next such free once the order has ended, or memory is short.
+ * Large blocks in serial mode. A block may be handed out again there as soon as its free is recorded, and the next
+ * request is often for exactly that size. So the last few blocks stay with the thread, which saves two calls into the
+ * pool. The pool never has to do without them. They are flushed
+ *
+ *   - before a large request of another size reaches the pool;
+ *   - at the next large free once serial mode has ended, or memory is short.
  */
+
+#include "tcache_large.h"
 
 #include <string.h>
 
 #include "reuse.h"
 #include "tcache_block.h"
 
-/* To the pool, which is to choose from all that is free. */
-static void give_back(struct gp_tcache *tc, bool is_at_free)
+/* Flushes the large blocks, so that the pool can choose from all free memory. */
+static void flush_large(struct gp_tcache *tc, bool is_at_free)
 {
 	bool needs_flush;
 
 	gp_mutex_lock(&tc->pool->lock);
-	gp_ownlock_enter(&tc->lock);
+	gp_ownlock_enter(&tc->cache.lock);
 	gp_tcache_flush_large_locked(tc);
-	gp_ownlock_leave(&tc->lock);
+	gp_ownlock_leave(&tc->cache.lock);
 	needs_flush = is_at_free && gp_reuse_needs_flush_locked(tc->pool);
 	gp_mutex_unlock(&tc->pool->lock);
 	if (needs_flush)
 		gp_reuse_flush(tc->pool, true);
 }
 
-/* The last one that served a request of that size, if it may be had. */
+/* Takes the last block that served a request of that size, if it may be handed out. */
 static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size)
 {
 	unsigned n = tc->n_large;
@@ -37,7 +41,7 @@ static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size)
 	while (n && tc->large[n - 1].size != size)
 		n--;
 	b = n ? tc->large[n - 1].block : NULL;
-	if (!b || b->stamp >= gp_tcache_usable_below(tc))
+	if (!b || b->seq >= gp_tcache_usable_below(tc))
 		return NULL;
 	memmove(&tc->large[n - 1], &tc->large[n], (tc->n_large - n) * sizeof(tc->large[0]));
 	tc->n_large--;
@@ -46,37 +50,36 @@ static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size)
 	return b;
 }
 
-struct gp_handed gp_tcache_take_large(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t caller)
+struct gp_claim_token gp_tcache_take_large(struct gp_tcache *tc, uint64_t size, uint64_t bytes, uint32_t module)
 {
-	struct gp_handed handed = {0};
+	struct gp_claim_token token = {0};
 	struct gp_block *b;
 	bool is_any;
 
-	gp_ownlock_enter(&tc->lock);
+	gp_ownlock_enter(&tc->cache.lock);
 	is_any = tc->n_large != 0;
 	b = take_locked(tc, size);
 	if (b)
-		handed = gp_tcache_hand_out(tc, b, bytes, caller);
-	gp_ownlock_leave(&tc->lock);
+		token = gp_tcache_hand_out(tc, b, bytes, module);
+	gp_ownlock_leave(&tc->cache.lock);
 	if (gp_unlikely(is_any && !b))
-		give_back(tc, false);
-	return handed;
+		flush_large(tc, false);
+	return token;
 }
 
 static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *ret_is_full)
 {
 	bool is_taken = false;
 
-	gp_ownlock_enter(&tc->lock);
+	gp_ownlock_enter(&tc->cache.lock);
 	*ret_is_full = tc->n_large == GP_TCACHE_LARGE;
 	if (!*ret_is_full && gp_tcache_claim_locked(tc, recent)) {
-		gp_tcache_stamp_locked(tc, recent->block);
-		tc->large[tc->n_large++] =
-			(struct gp_large){.block = recent->block, .size = recent->size};
+		gp_tcache_set_seq_locked(tc, recent->block);
+		tc->large[tc->n_large++] = (struct gp_large){.block = recent->block, .size = recent->size};
 		tc->large_bytes += recent->block->size;
 		is_taken = true;
 	}
-	gp_ownlock_leave(&tc->lock);
+	gp_ownlock_leave(&tc->cache.lock);
 	return is_taken;
 }
 
@@ -84,19 +87,19 @@ static bool is_any(struct gp_tcache *tc)
 {
 	bool is;
 
-	gp_ownlock_enter(&tc->lock);
+	gp_ownlock_enter(&tc->cache.lock);
 	is = tc->n_large != 0;
-	gp_ownlock_leave(&tc->lock);
+	gp_ownlock_leave(&tc->cache.lock);
 	return is;
 }
 
-bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent, bool is_plenty)
+bool gp_tcache_put_large(struct gp_tcache *tc, const struct gp_recent *recent, bool can_pool_grow)
 {
-	bool is_wanted = is_plenty && gp_fence_is_in_order(tc->fence), is_full = false;
+	bool is_wanted = can_pool_grow && gp_fence_is_serial(tc->fence), is_full = false;
 	bool is_taken = is_wanted && accept(tc, recent, &is_full);
 
-	/* Nor do those stay that came before. */
+	/* Flush the earlier blocks, too. */
 	if (is_full || (!is_wanted && is_any(tc)))
-		give_back(tc, true);
+		flush_large(tc, true);
 	return is_taken || (is_full && accept(tc, recent, &is_full));
 }

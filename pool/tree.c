@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A treap: a binary search tree by (key, tie) that is at the same time a heap by a priority that looks random.
- * The priority is a hash of the node's own address, so that nodes need no field and the code no generator.
- * Chosen over a red-black tree because insertion and removal are a split and a merge, without cases.
+ * A treap: a binary search tree by (key, tie) that is also a heap by a pseudo-random priority. The priority is a hash
+ * of the node's own address, so nodes need no field for it and the code no random generator. A treap instead of a
+ * red-black tree, because insertion and removal are a split and a merge, without case distinctions.
  */
 
 #include "tree.h"
@@ -20,8 +20,8 @@ static uint64_t priority(const struct gp_tree_node *node)
 }
 
 /*
- * Nodes with equal pairs are told apart by where they are. There should be none; but a program that frees through the
- * driver what is ours makes it hand out an address twice, and that must not break the tree.
+ * Nodes with equal pairs are ordered by their own addresses. There should be none. But if a program frees memory of a
+ * pool through the driver, the driver hands that address out again, and this must not break the tree.
  */
 static bool less(const struct gp_tree_node *a, const struct gp_tree_node *b)
 {
@@ -39,7 +39,7 @@ void gp_tree_insert(struct gp_tree *tree, struct gp_tree_node *node)
 		at = less(*at, node) ? &(*at)->right : &(*at)->left;
 	t = *at;
 	*at = node;
-	/* Split what stood here into what is less and what is greater than the new node. */
+	/* Split the subtree that was here into the nodes less than the new node and those greater. */
 	while (t) {
 		if (less(t, node)) {
 			*left = t;
@@ -60,7 +60,7 @@ void gp_tree_remove(struct gp_tree *tree, struct gp_tree_node *node)
 
 	while (*at != node)
 		at = less(*at, node) ? &(*at)->right : &(*at)->left;
-	/* Merge the two subtrees into the place of the node. */
+	/* Merge the two subtrees in place of the node. */
 	while (a && b) {
 		if (priority(a) >= priority(b)) {
 			*at = a;

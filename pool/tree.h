@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Ordered set of intrusive nodes by (key, tie), for best fit and for address lookup. Nodes with the same pair are kept
- * apart. All operations are O(log n) expected; none allocates.
+ * An ordered set of intrusive nodes by (key, tie), for best fit and for address lookup. Nodes with equal pairs are kept
+ * apart. All operations take O(log n) expected time; none allocates.
  */
 
 #include "base.h"
@@ -21,14 +21,14 @@ struct gp_tree {
 void gp_tree_insert(struct gp_tree *tree, struct gp_tree_node *node);
 void gp_tree_remove(struct gp_tree *tree, struct gp_tree_node *node);
 
-/* The smallest node with key >= the given one, or NULL. */
+/* Returns the smallest node with key >= the given key, or NULL. */
 struct gp_tree_node *gp_tree_at_least(const struct gp_tree *tree, uint64_t key);
 
-/* The largest node with key <= the given one, or NULL. */
+/* Returns the largest node with key <= the given key, or NULL. */
 struct gp_tree_node *gp_tree_at_most(const struct gp_tree *tree, uint64_t key);
 
-/* The largest node that is less than this one, which is in the tree; or NULL. */
+/* Returns the largest node that is less than the given node, which is in the tree; or NULL. */
 struct gp_tree_node *gp_tree_before(const struct gp_tree *tree, const struct gp_tree_node *node);
 
-/* The number of nodes, counted one by one. */
+/* Counts the nodes one by one. */
 uint64_t gp_tree_count(const struct gp_tree *tree);

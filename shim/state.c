@@ -9,37 +9,37 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "actions.h"
-#include "backend.h"
-#include "barrier.h"
-#include "caller.h"
-#include "compat.h"
-#include "context.h"
-#include "ctl_server.h"
-#include "debug_zone.h"
-#include "driver.h"
-#include "exit_report.h"
-#include "file.h"
-#include "in_order.h"
-#include "libraries.h"
-#include "libc.h"
-#include "origin.h"
-#include "real.h"
-#include "record.h"
-#include "region.h"
-#include "runtime.h"
-#include "scope.h"
-#include "thread.h"
+#include "shim/ctl/actions.h"
+#include "shim/backend/backend.h"
+#include "shim/base/barrier.h"
+#include "shim/trace/module.h"
+#include "common/compat.h"
+#include "shim/context/context.h"
+#include "shim/ctl/ctl_server.h"
+#include "shim/debug/debug_zone.h"
+#include "shim/driver/driver_call.h"
+#include "shim/trace/exit_report.h"
+#include "common/file.h"
+#include "shim/context/serial.h"
+#include "shim/context/libraries.h"
+#include "shim/base/libc.h"
+#include "shim/trace/alloc_info.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+#include "shim/context/region.h"
+#include "shim/hooks/runtime.h"
+#include "shim/context/scope.h"
+#include "shim/context/thread.h"
 
 struct gp_state gp_state;
 _Atomic int gp_state_mode;
 _Atomic bool gp_state_is_started;
-_Atomic unsigned gp_unusual;
+_Atomic unsigned gp_slow_path;
 
-#define USUAL_PAGE (4 * GP_KIB)
+#define DEFAULT_PAGE (4 * GP_KIB)
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct gp_limit_list limits; /* under the lock; those of the settings at first */
+static struct gp_limit_list limits; /* under the lock; initially those of the settings */
 static struct gp_device devices[GP_DEVICES_MAX];
 static _Atomic bool is_device_used[GP_DEVICES_MAX];
 
@@ -54,11 +54,11 @@ uint64_t gp_state_page_bytes(void)
 {
 	long page = sysconf(_SC_PAGESIZE);
 
-	return page > 0 ? (uint64_t)page : USUAL_PAGE;
+	return page > 0 ? (uint64_t)page : DEFAULT_PAGE;
 }
 
-/* A process that makes no CUDA call is not told about its settings (gp_state_start does). */
-static void say_nothing(void *unused, const struct gp_config_report *problem)
+/* Reports nothing yet: a process that never allocates must not see messages. gp_state_start reports the problems. */
+static void ignore_problem(void *unused, const struct gp_config_report *problem)
 {
 }
 
@@ -69,7 +69,7 @@ bool gp_state_read(void)
 		struct gp_config *config = &gp_state.config;
 		bool is_enabled;
 
-		(void)gp_config_parse(config, gp_config_environ(), say_nothing, NULL);
+		(void)gp_config_parse(config, gp_config_environ(), ignore_problem, NULL);
 		limits = config->limit;
 		gp_addrmap_init(&gp_state.device_map);
 		gp_addrmap_init(&gp_state.pinned_map);
@@ -84,9 +84,9 @@ bool gp_state_read(void)
 		if (is_enabled)
 			gp_log_note_stderr();
 		if (gp_record_is_on() || gp_config_debug_is_on(&config->debug))
-			gp_set_unusual(GP_UNUSUAL_WATCHED);
+			gp_slow_path_add(GP_SLOW_PATH_WATCHED);
 		if (config->is_free_synchronous)
-			gp_set_unusual(GP_UNUSUAL_WAITING);
+			gp_slow_path_add(GP_SLOW_PATH_WAITING);
 		atomic_store_explicit(&gp_state_mode, is_enabled ? 1 : -1, memory_order_release);
 	}
 	gp_mutex_unlock(&lock);
@@ -108,7 +108,7 @@ enum gp_kind gp_state_kind(void)
 		[GP_CONFIG_POOL_VMM] = GP_KIND_VMM,
 	};
 
-	/* What is mapped is memory of the device's own. */
+	/* Only device memory can be mapped. */
 	if (is_vmm_impossible())
 		return GP_KIND_SPLIT;
 	return kinds[gp_state.config.pool];
@@ -126,14 +126,15 @@ static void report(void *unused, const struct gp_config_report *problem)
 }
 
 /*
- * A CUDA context does not survive fork: the child talks to the driver itself, which says so. Where there was none yet
- * it begins anew, and what locks other threads held then is nothing to wait for.
+ * A CUDA context does not survive a fork: the child's calls go straight to the driver, which returns the error. If
+ * there was no context yet, the child starts anew. Locks are reset, since threads that held them do not exist in the
+ * child.
  */
 static void after_fork_in_child(void)
 {
 	if (atomic_load(&gp_state_is_started) || gp_context_were_any())
-		gp_set_unusual(GP_UNUSUAL_BYPASS);
-	gp_record_after_fork_child(gp_is_unusual(GP_UNUSUAL_BYPASS));
+		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
+	gp_record_after_fork_child(gp_slow_path_is_any(GP_SLOW_PATH_BYPASS));
 	gp_libraries_after_fork_child();
 	gp_zones_after_fork_child();
 	gp_thread_after_fork_child();
@@ -141,7 +142,7 @@ static void after_fork_in_child(void)
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 	gp_real_after_fork_child();
 	gp_runtime_after_fork_child();
-	gp_caller_after_fork_child();
+	gp_module_after_fork_child();
 	gp_context_after_fork_child();
 }
 
@@ -151,27 +152,27 @@ void gp_state_watch_forks(void)
 
 	if (gp_likely(atomic_load(&is_watching)))
 		return;
-	/* Before the first lock is taken: two threads may come here, and then it is done twice. */
+	/* No lock may be taken before this. So two threads may register the handler twice, which does no harm. */
 	if (__register_atfork)
 		(void)__register_atfork(NULL, NULL, after_fork_in_child, __dso_handle);
 	atomic_store(&is_watching, true);
 }
 
 /*
- * A sandbox that refuses sockets or threads is its maker's choice, which needs no warning; a directory that cannot be
- * used may be another user's doing.
+ * Logs problems with the control socket. A sandbox may refuse sockets or threads on purpose, which needs no
+ * warning. An unusable directory needs one: another user may have created it.
  */
-static void say_socket(int error)
+static void log_socket(int error)
 {
 	const char *problems = gp_ctl_problems(), *path = gp_ctl_path();
 
 	if (error && !*problems)
-		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat will not see this process", -error);
+		gp_log(GP_LOG_INFO, "no control socket (error %d): gpupool-stat cannot see this process", -error);
 	else if (error)
-		gp_log(GP_LOG_WARN, "no control socket (error %d): gpupool-stat will not see this process: %s", -error,
+		gp_log(GP_LOG_WARN, "no control socket (error %d): gpupool-stat cannot see this process: %s", -error,
 			problems);
 	else if (*path == '@')
-		gp_log(GP_LOG_WARN, "%s; the control socket is %s, without a file", problems, path);
+		gp_log(GP_LOG_WARN, "%s; the control socket is %s (abstract, without a file)", problems, path);
 	else if (*problems && *gp_state.config.runtime_dir)
 		gp_log(GP_LOG_WARN, "%s; the control socket is %s", problems, path);
 	else if (*problems)
@@ -181,48 +182,51 @@ static void say_socket(int error)
 static void start_socket(void)
 {
 	struct gp_ctl_options options = {
-		.places = {
-			.runtime_dir = gp_state.config.runtime_dir,
-			.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
-			.tmp_dir = gp_config_variable("TMPDIR"),
-			.uid = geteuid(),
-		},
+		.dirs =
+			{
+				.runtime_dir = gp_state.config.runtime_dir,
+				.xdg_runtime_dir = gp_config_variable("XDG_RUNTIME_DIR"),
+				.tmp_dir = gp_config_variable("TMPDIR"),
+				.uid = geteuid(),
+			},
 		.handlers = gp_actions,
 		.begin = gp_state.config.thread_cache_bytes ? gp_barrier_register : NULL,
 	};
 	bool is_wanted = gp_state.config.has_socket;
 	int error = is_wanted ? gp_ctl_start(&options) : -ECANCELED;
 
-	/* Without a server's thread, one that ends soon registers. */
+	/* Without a server thread, start a short-lived thread that registers the barrier. */
 	if (error && options.begin)
 		gp_barrier_start();
 	if (is_wanted)
-		say_socket(error);
+		log_socket(error);
 }
 
 static void start(void)
 {
-	static struct gp_config again; /* parsed once more, now that there is a log for the errors */
+	static struct gp_config reparsed; /* parsed once more, now that errors can be logged */
 	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
-	(void)gp_config_parse(&again, gp_config_environ(), report, NULL);
+	(void)gp_config_parse(&reparsed, gp_config_environ(), report, NULL);
 	if (gp_real.cuDeviceGetCount && !gp_real.cuDeviceGetCount(&count))
 		gp_config_check_devices(&gp_state.config, count, report, NULL);
 	gp_record_start();
 	gp_record(NULL, DEFER, atomic_load(&gp_scope_defers));
 	if (gp_state.config.stacks.depth)
-		r = gp_origin_switch(&gp_state.config.stacks);
+		r = gp_alloc_info_switch(&gp_state.config.stacks);
 	if (r)
-		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: no stacks are taken (error %d)", -r);
+		gp_log(GP_LOG_WARN, "GPUPOOL_STACKS: cannot take call stacks: %s (error %d)",
+			r == -ENOENT ? "libgcc_s.so.1 is missing" : "out of host memory", -r);
 	gp_exit_report_start(gp_state.config.report);
 	start_socket();
 	if (is_vmm_impossible())
-		gp_log(GP_LOG_WARN, "the kind vmm maps device memory: with GPUPOOL_BACKEND=%s the pool is split",
+		gp_log(GP_LOG_WARN,
+			"GPUPOOL_POOL=vmm needs GPUPOOL_BACKEND=device: with GPUPOOL_BACKEND=%s the pool type is split",
 			gp_backend_name(gp_state.config.backend));
-	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool %s, backend %s", GPUPOOL_VERSION,
+	gp_log(GP_LOG_INFO, "gpupool %s serves this process: pool type %s, backend %s", GPUPOOL_VERSION,
 		gp_kind_name(gp_state_kind()), gp_backend_name(gp_state.config.backend));
-	gp_in_order_say();
+	gp_serial_report();
 }
 
 void gp_state_start_slow(void)
@@ -231,7 +235,7 @@ void gp_state_start_slow(void)
 
 	if (atomic_exchange(&gp_state_is_started, true))
 		return;
-	/* Nobody else starts: a thread that is to end does so in the program's code, not half-way through this. */
+	/* No other thread will do this. So the thread must not be cancelled before it is complete. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	gp_thread_watch_exit();
 	start();
@@ -246,8 +250,8 @@ struct gp_device *gp_state_device_if_used(int index)
 }
 
 /*
- * What does not fit on the device lies in the host's memory. Unless somebody says how much may, it is half of that: a
- * program that allocates until it is refused would take the machine down.
+ * Managed memory that does not fit on the device lies in host memory. Unless the user sets a limit, at most half of the
+ * host memory may be used so: a program that allocates until it is refused would bring the machine down.
  */
 static void limit_managed_locked(int index, uint64_t total_bytes)
 {
@@ -342,7 +346,7 @@ void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes
 	options->n_defers = &gp_scope_defers;
 	options->pending_count_max = config->pending_count;
 	if (is_default && options->kind == GP_KIND_NONE)
-		options->pending_count_max = 10; /* Numba's */
+		options->pending_count_max = 10; /* as in Numba */
 	options->thread_cache_bytes = config->thread_cache_bytes;
 	if (config->source[GP_OPTION_THREAD_CACHE] == GP_CONFIG_DEFAULT)
 		options->thread_cache_bytes =

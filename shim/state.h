@@ -2,23 +2,23 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the whole library shares: settings, address maps, budgets. The only mutable globals beside the driver's. */
+/* The state that the whole library shares: settings, address maps, budgets, devices. */
 
-#include "../pool/pool.h"
-#include "config.h"
+#include "pool/pool.h"
+#include "common/config.h"
 
 enum { GP_DEVICES_MAX = GP_LIMIT_DEVICES_MAX };
 
 struct gp_device {
 	int index;
-	uint64_t total_bytes; /* what the driver says the device has */
+	uint64_t total_bytes; /* as the driver reports */
 	bool has_uuid;
 	unsigned char uuid[16];
-	_Atomic enum gp_config_backend backend; /* of the last context that was made there */
-	_Atomic uint64_t most_free_bytes; /* that cuMemGetInfo has seen in the driver, where memory is managed */
-	_Atomic uint64_t n_yields, yielded_bytes; /* for other processes */
+	_Atomic enum gp_config_backend backend; /* of the last context created on it */
+	_Atomic uint64_t most_free_bytes; /* with managed memory: the most free bytes that cuMemGetInfo has reported */
+	_Atomic uint64_t n_yields, yielded_bytes; /* memory given back for other processes */
 	struct gp_budget budget;
-	_Atomic bool is_limit_ours; /* nobody asked for it: it is for what the pool holds alone */
+	_Atomic bool is_limit_ours;      /* the limit is gpupool's own, not the user's: it applies to pools only */
 	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */
 };
 
@@ -26,8 +26,8 @@ struct gp_state {
 	struct gp_config config;
 	struct gp_addrmap device_map, pinned_map;
 	struct gp_budget pinned_budget;
-	_Atomic bool needs_completion; /* somebody outside a context may be first to touch its memory */
-	_Atomic bool needs_whole;      /* blocks are exported: new ones are driver allocations of their own */
+	_Atomic bool needs_completion; /* work outside a context may be the first to touch a reused block of it */
+	_Atomic bool needs_whole;      /* blocks are exported: each new one is a whole driver allocation */
 	uint64_t start_ns;
 };
 
@@ -36,7 +36,7 @@ extern struct gp_state gp_state;
 extern _Atomic int gp_state_mode; /* 0: settings not read yet, 1: on, -1: off */
 bool gp_state_read(void);
 
-/* Whether GPUPOOL is on. The first call reads the settings. */
+/* True if GPUPOOL is on. The first call reads the settings. */
 static inline bool gp_state_is_enabled(void)
 {
 	int mode = atomic_load_explicit(&gp_state_mode, memory_order_acquire);
@@ -44,51 +44,62 @@ static inline bool gp_state_is_enabled(void)
 	return mode ? mode > 0 : gp_state_read();
 }
 
+/* False if GPUPOOL_REUSE=ordered: then memory is reused after a GPU wait, whatever else may touch it. */
+static inline bool gp_state_heeds_completion(void)
+{
+	return gp_state.config.reuse != GP_CONFIG_REUSE_ORDERED;
+}
+
 extern _Atomic bool gp_state_is_started;
 void gp_state_start_slow(void);
 
-/* From now on a child of the process finds its way. Called before any lock of the library is taken. */
+/* Registers the fork handler. Must be called before any lock of the library is taken. */
 void gp_state_watch_forks(void);
 
-/* At the first allocation: reports what is wrong with the settings and opens the socket. */
+/* Called at each allocation. The first call reports wrong settings and opens the control socket. */
 static inline void gp_state_start(void)
 {
 	if (gp_unlikely(!atomic_load_explicit(&gp_state_is_started, memory_order_relaxed)))
 		gp_state_start_slow();
 }
 
-/* The device with that number; made when first asked for. NULL if there is none, or its size is unknown. */
+/* Returns the device with that number, created at first use. NULL if there is none, or its size is unknown. */
 struct gp_device *gp_state_device(int index);
 
-/* The same, but only if it was made. */
+/* Returns the device if it has been created, else NULL. */
 struct gp_device *gp_state_device_if_used(int index);
 
 enum gp_kind gp_state_kind(void);
 
-/* The machine's memory. */
+/* Returns the host's memory. */
 uint64_t gp_state_machine_bytes(void);
 
-/* A page of the host: the driver exports as a dma-buf only what begins and ends at one. */
+/* Returns the host's page size: the driver exports only whole pages as a dma-buf. */
 uint64_t gp_state_page_bytes(void);
 
-/* From now on reuse needs completion in every context, unless GPUPOOL_REUSE says otherwise. Waits once. */
+/*
+ * From now on reuse needs completion in every context, unless GPUPOOL_REUSE=ordered. Waits once for earlier
+ * reuse.
+ */
 void gp_state_need_completion(const char *why);
 
-/* From now on every new block of device memory is one that the driver can export. */
+/* From now on every new block of device memory is a whole driver allocation, which can be exported. */
 void gp_state_need_whole(const char *why);
 
-/* A capture has ended: makes up for a wait that it forbade. */
+/* Called when a capture has ended: catches up on a wait of gp_state_need_completion that the capture forbade. */
 void gp_state_settle_completion(void);
 
 /*
- * Limits from now on, of the devices that the list names, or of all if it names none: also of those that are not in use
- * yet. The limit of a device in bytes; false if that is a share of a device of unknown size.
+ * Sets the limits of the devices that the list names, or of all devices if it names none, also for devices that are not
+ * in use yet.
  */
 void gp_state_set_limits(const struct gp_limit_list *list);
+
+/* Returns a device's limit in bytes; false if it is a share of a device of unknown size. */
 bool gp_state_limit(int device, uint64_t *ret_bytes);
 
-/* What may be queued in pools of that much memory, with that limit. */
+/* Returns the limit of pending bytes for pools with that total memory and that budget. */
 uint64_t gp_state_pending_max(uint64_t total_bytes, const struct gp_budget *budget);
 
-/* The options that every pool of the process has in common. */
+/* Sets the options that all pools of the process have in common. */
 void gp_state_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EMULATOR	   "GPUPOOL_TEST_EMULATOR"
+#define EMULATOR           "GPUPOOL_TEST_EMULATOR"
 #define EMULATOR_WORDS_MAX 8
 
 /* Puts the words of the command, which stay, before those of a program to be executed. Returns how many there are. */

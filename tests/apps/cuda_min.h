@@ -3,13 +3,13 @@
 #pragma once
 
 /*
- * The public prototypes that test programs use, so that they compile without the SDK and run
- * unchanged on a real or a simulated GPU. Driver functions carry the names they are exported under,
- * which cuda.h hides in macros.
+ * The CUDA prototypes that the test programs use, so that they compile without the SDK and run
+ * unchanged on a real or a simulated GPU. Driver functions have their exported names, which cuda.h
+ * hides in macros.
  */
 
-#include "shim/cuda_abi.h"
-#include "shim/launch_abi.h"
+#include "shim/driver/cuda_abi.h"
+#include "shim/driver/launch_abi.h"
 #include "ipc_abi.h"
 
 typedef struct CUmod_st *CUmodule;
@@ -46,8 +46,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr dptr);
-CUresult cuMemAllocPitch_v2(
-	CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element);
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element);
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags);
 CUresult cuMemAllocHost_v2(void **ptr, size_t bytes);
 CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags);
@@ -95,12 +94,10 @@ CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuGraphDestroy(CUgraph graph);
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-	CUstream stream, void **params, void **extra);
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+	unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra);
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra);
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags);
-CUresult cuGetProcAddress_v2(
-	const char *symbol, void **pfn, int version, uint64_t flags, int *status);
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status);
 
 #include "cudart_min.h"

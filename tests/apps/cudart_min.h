@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The runtime's half of cuda_min.h. */
+/* The runtime API's part of cuda_min.h. */
 
-#include "shim/cuda_abi.h"
+#include "shim/driver/cuda_abi.h"
 
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #include "cudart_ptds.h"
@@ -114,8 +114,7 @@ cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t even
 cudaError_t cudaIpcOpenEventHandle(cudaEvent_t *event, cudaIpcEventHandle_t handle);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr);
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, int kind);
-cudaError_t cudaMemcpyAsync(
-	void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(
 	void *dst, int dst_device, const void *src, int src_device, size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemset(void *ptr, int value, size_t bytes);

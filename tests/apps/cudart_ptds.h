@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the SDK's header does where the default stream is per thread: the same names mean other functions. */
+/* Maps names to the variants for per-thread default streams, as the SDK's header does. */
 
 #define cudaMemcpy             cudaMemcpy_ptds
 #define cudaMemcpyAsync        cudaMemcpyAsync_ptsz

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the driver's binary interface has for green contexts: types and values as in cuda.h. */
+/* The types and values of the driver's interface for green contexts, as in cuda.h. */
 
-#include "shim/cuda_abi.h"
+#include "shim/driver/cuda_abi.h"
 
 enum {
 	CU_DEV_RESOURCE_TYPE_INVALID = 0,
@@ -12,7 +12,7 @@ enum {
 	CU_GREEN_CTX_DEFAULT_STREAM = 1,
 };
 
-/* The driver keeps what it needs in the padding: copied as a whole, read through sm alone. */
+/* The driver keeps internal data in the padding. Copy the struct as a whole, and read only sm. */
 typedef struct CUdevResource_st {
 	int type;
 	unsigned char padding[92];
@@ -23,4 +23,4 @@ typedef struct CUdevResource_st {
 		unsigned char oversize[48];
 	};
 } CUdevResource;
-_Static_assert(sizeof(CUdevResource) == 144, "as the driver has it");
+_Static_assert(sizeof(CUdevResource) == 144, "CUdevResource has another size in the driver");

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* As in cuda.h; for programs and the simulated driver alike. */
+/* The IPC type of cuda.h, for test programs and the simulated driver. */
 typedef struct CUipcEventHandle_st {
 	char reserved[64];
 } CUipcEventHandle;

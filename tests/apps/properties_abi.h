@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* What the runtime of CUDA 13 says of a device; what nobody here asks for has no name. */
+/* The device properties of the CUDA 13 runtime. Members that no test reads are merged into arrays. */
 struct cudaDeviceProp {
 	char name[256], uuid[16], luid[8];
 	unsigned luidDeviceNodeMask;

@@ -68,7 +68,7 @@ struct bench_lane {
 	const struct bench_request *request __attribute__((aligned(BENCH_APART)));
 	struct bench_slot *slots; /* of the window or batch */
 	struct bench_ring *ring;
-	struct bench_draw *draws; /* over and over */
+	struct bench_draw *draws;  /* over and over */
 	unsigned n_draws, n_drawn; /* the first is a power of two */
 	unsigned turn;
 	uint64_t pairs;

@@ -100,8 +100,7 @@ static void add_operation(struct trace *trace, struct operation operation)
 {
 	if (trace->n == trace->size) {
 		trace->size = trace->size * 2 + 1024;
-		trace->operations = or_die(
-			realloc(trace->operations, trace->size * sizeof(*trace->operations)));
+		trace->operations = or_die(realloc(trace->operations, trace->size * sizeof(*trace->operations)));
 	}
 	trace->operations[trace->n++] = operation;
 }
@@ -195,11 +194,10 @@ static void run(const struct trace *trace, enum gp_kind kind, const struct mode 
 	gp_pool_set_overlap(pool, mode->overlap);
 	replay(pool, &fake, trace, lag);
 	gp_pool_stats(pool, &stats);
-	printf("%-20s %5u  %-7s %10.1f %7.3f %9" PRIu64 " %9" PRIu64 " %8" PRIu64 " %7" PRIu64 "\n",
-		mode->name, lag, gp_kind_name(kind), (double)stats.peak_total_bytes / GP_MIB,
+	printf("%-20s %5u  %-7s %10.1f %7.3f %9" PRIu64 " %9" PRIu64 " %8" PRIu64 " %7" PRIu64 "\n", mode->name, lag,
+		gp_kind_name(kind), (double)stats.peak_total_bytes / GP_MIB,
 		(double)stats.peak_total_bytes / (double)trace->peak_live_bytes,
-		stats.driver_allocs + stats.driver_frees, stats.hits, stats.fence_orders,
-		stats.fence_waits);
+		stats.driver_allocs + stats.driver_frees, stats.hits, stats.fence_orders, stats.fence_waits);
 	if (atomic_load(&fake.breach)) {
 		fprintf(stderr, "bench_traces: %s\n", atomic_load(&fake.breach));
 		exit(EXIT_FAILURE);
@@ -219,10 +217,9 @@ int main(void)
 		free(trace.operations);
 		return EXIT_FAILURE;
 	}
-	printf("%zu operations, peak live %.1f MiB\n", trace.n,
-		(double)trace.peak_live_bytes / GP_MIB);
-	printf("%-20s %5s  %-7s %10s %7s %9s %9s %8s %7s\n", "mode", "lag", "kind", "peak MiB",
-		"/ live", "driver", "hits", "orders", "waits");
+	printf("%zu operations, peak live %.1f MiB\n", trace.n, (double)trace.peak_live_bytes / GP_MIB);
+	printf("%-20s %5s  %-7s %10s %7s %9s %9s %8s %7s\n", "mode", "lag", "kind", "peak MiB", "/ live", "driver",
+		"hits", "orders", "waits");
 	for (size_t m = 0; m < sizeof(modes) / sizeof(*modes); m++)
 		for (size_t l = 0; l < sizeof(lags) / sizeof(*lags); l++)
 			for (int kind = 0; kind < GP_N_KINDS; kind++)

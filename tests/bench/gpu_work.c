@@ -11,20 +11,20 @@
 #include "tests/apps/kernels.h"
 
 #define CALL(symbol, parameters) CUresult symbol parameters;
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 
-#define FUNCTIONS(FUNCTION)                                                                        \
-	FUNCTION(cuCtxCreate_v2)                                                                   \
-	FUNCTION(cuCtxPopCurrent_v2)                                                               \
-	FUNCTION(cuCtxSynchronize)                                                                 \
-	FUNCTION(cuLaunchHostFunc)                                                                 \
-	FUNCTION(cuLaunchKernel)                                                                   \
-	FUNCTION(cuMemAlloc_v2)                                                                    \
-	FUNCTION(cuMemHostAlloc)                                                                   \
-	FUNCTION(cuMemcpyDtoHAsync_v2)                                                             \
-	FUNCTION(cuMemcpyHtoDAsync_v2)                                                             \
-	FUNCTION(cuModuleGetFunction)                                                              \
-	FUNCTION(cuModuleLoadData)                                                                 \
+#define FUNCTIONS(FUNCTION)            \
+	FUNCTION(cuCtxCreate_v2)       \
+	FUNCTION(cuCtxPopCurrent_v2)   \
+	FUNCTION(cuCtxSynchronize)     \
+	FUNCTION(cuLaunchHostFunc)     \
+	FUNCTION(cuLaunchKernel)       \
+	FUNCTION(cuMemAlloc_v2)        \
+	FUNCTION(cuMemHostAlloc)       \
+	FUNCTION(cuMemcpyDtoHAsync_v2) \
+	FUNCTION(cuMemcpyHtoDAsync_v2) \
+	FUNCTION(cuModuleGetFunction)  \
+	FUNCTION(cuModuleLoadData)     \
 	FUNCTION(cuStreamCreate)
 
 enum { WORDS = 64, CONTEXT_BLOCK = 4096 };
@@ -149,15 +149,13 @@ int gpu_work_submit(void *stream)
 int gpu_work_copy_in(void *ptr, size_t bytes, unsigned n)
 {
 	n %= n_streams ? n_streams : 1;
-	return driver.cuMemcpyHtoDAsync_v2(
-		(uintptr_t)ptr, buffers_in[n], bytes, gpu_work_stream(n));
+	return driver.cuMemcpyHtoDAsync_v2((uintptr_t)ptr, buffers_in[n], bytes, gpu_work_stream(n));
 }
 
 int gpu_work_copy_out(void *ptr, size_t bytes, unsigned n)
 {
 	n %= n_streams ? n_streams : 1;
-	return driver.cuMemcpyDtoHAsync_v2(
-		buffers_out[n], (uintptr_t)ptr, bytes, gpu_work_stream(n));
+	return driver.cuMemcpyDtoHAsync_v2(buffers_out[n], (uintptr_t)ptr, bytes, gpu_work_stream(n));
 }
 
 int gpu_work_synchronize(void)

@@ -22,7 +22,6 @@ static int count(const char *path)
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		printf("nothing threads=%d files=%d\n", count("/proc/self/task"),
-			count("/proc/self/fd"));
+		printf("nothing threads=%d files=%d\n", count("/proc/self/task"), count("/proc/self/fd"));
 	return 0;
 }

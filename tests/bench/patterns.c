@@ -65,8 +65,7 @@ static inline bool fill(struct bench_lane *lane, struct bench_slot *slot, bool i
 
 static inline void empty(struct bench_lane *lane, struct bench_slot *slot, bool is_pinned)
 {
-	int error = is_pinned ? bench_peer.pinned_free(slot->ptr)
-			      : bench_peer.free(slot->ptr, slot->bytes, NULL);
+	int error = is_pinned ? bench_peer.pinned_free(slot->ptr) : bench_peer.free(slot->ptr, slot->bytes, NULL);
 
 	slot->ptr = NULL;
 	if (error)
@@ -215,8 +214,8 @@ static unsigned step_hoisted(struct bench_lane *lane, unsigned n)
 	for (unsigned i = 0; i < n && !lane->error; i++) {
 		unsigned turn = lane->turn++;
 
-		lane->error = gpu_work_kernel(lane->slots[turn % request->live].ptr,
-			request->kernel_us, gpu_work_stream(turn));
+		lane->error = gpu_work_kernel(
+			lane->slots[turn % request->live].ptr, request->kernel_us, gpu_work_stream(turn));
 	}
 	return n;
 }

@@ -19,8 +19,7 @@ static int init()
 {
 	int error = thread_init();
 
-	allocator = new cub::CachingDeviceAllocator(
-		8, 3, 11, cub::CachingDeviceAllocator::INVALID_SIZE, true);
+	allocator = new cub::CachingDeviceAllocator(8, 3, 11, cub::CachingDeviceAllocator::INVALID_SIZE, true);
 	return error ? error : cudaFree(nullptr);
 }
 

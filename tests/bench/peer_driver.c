@@ -23,8 +23,7 @@ static int thread_init(void)
 static int init(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	__typeof__(&cuInit) initialize =
-		driver ? (__typeof__(&cuInit))dlsym(driver, "cuInit") : NULL;
+	__typeof__(&cuInit) initialize = driver ? (__typeof__(&cuInit))dlsym(driver, "cuInit") : NULL;
 	__typeof__(&cuDevicePrimaryCtxRetain) retain;
 	int error;
 
@@ -62,5 +61,4 @@ static int pinned_free(void *ptr)
 	return host_free(ptr);
 }
 
-const struct bench_peer bench_peer = {
-	init, thread_init, allocate, release, pinned_alloc, pinned_free};
+const struct bench_peer bench_peer = {init, thread_init, allocate, release, pinned_alloc, pinned_free};

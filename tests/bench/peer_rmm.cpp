@@ -43,8 +43,7 @@ static int init()
 	int error = thread_init();
 
 	return error ? error : attempt([] {
-		pool = new rmm::mr::pool_memory_resource(
-			rmm::mr::cuda_memory_resource(), FIRST_BYTES);
+		pool = new rmm::mr::pool_memory_resource(rmm::mr::cuda_memory_resource(), FIRST_BYTES);
 	});
 }
 

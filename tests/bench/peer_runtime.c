@@ -28,5 +28,4 @@ static int release(void *ptr, size_t bytes, void *stream)
 	return cudaFree(ptr);
 }
 
-const struct bench_peer bench_peer = {
-	init, thread_init, allocate, release, cudaMallocHost, cudaFreeHost};
+const struct bench_peer bench_peer = {init, thread_init, allocate, release, cudaMallocHost, cudaFreeHost};

@@ -11,7 +11,8 @@
 #include "bench.h"
 
 /* Exported, but in no header: PyTorch's larger library says so what it knows. */
-namespace c10::cuda::_internal {
+namespace c10::cuda::_internal
+{
 void setHasPrimaryContext(bool (*function)(c10::DeviceIndex));
 }
 
@@ -53,9 +54,7 @@ static int init()
 
 static int allocate(void **ptr, size_t bytes, void *stream)
 {
-	return attempt([&] {
-		*ptr = caching::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream));
-	});
+	return attempt([&] { *ptr = caching::raw_alloc_with_stream(bytes, static_cast<cudaStream_t>(stream)); });
 }
 
 static int release(void *ptr, size_t bytes, void *stream)

@@ -41,8 +41,7 @@ static struct {
 /* By the calling thread; NULL with any driver but the one that does nothing. */
 static uint64_t (*count_calls)(enum stub_call call);
 
-static const char *const call_names[STUB_N_CALLS] = {
-	"memory", "record", "fence", "current", "other"};
+static const char *const call_names[STUB_N_CALLS] = {"memory", "record", "fence", "current", "other"};
 
 /* Runs when the player says so, until it is over. */
 static void *worker(void *arg)
@@ -94,8 +93,7 @@ static void end_workers(void)
 	pthread_barrier_destroy(&session.barrier);
 }
 
-static void empty_slots(
-	struct bench_lane *lane, struct bench_slot *slots, unsigned n, bool is_pinned)
+static void empty_slots(struct bench_lane *lane, struct bench_slot *slots, unsigned n, bool is_pinned)
 {
 	for (unsigned i = 0; i < n; i++)
 		if (slots[i].ptr)
@@ -112,8 +110,7 @@ static void tear_down(void)
 		for (; ring && ring->tail != ring->head; ring->tail++)
 			bench_slot_empty(lane, &ring->slots[ring->tail % BENCH_RING_SIZE], false);
 		if (lane->slots)
-			empty_slots(lane, lane->slots, session.request.live,
-				session.pattern->is_pinned);
+			empty_slots(lane, lane->slots, session.request.live, session.pattern->is_pinned);
 		free(lane->slots);
 		free(lane->draws);
 		free(ring);
@@ -262,11 +259,9 @@ static const char *print_answer(const uint64_t *calls_before, int *error)
 	}
 	if (*error || pairs == 0)
 		return *error ? "run" : "no_pairs";
-	printf("pair ns=%.2f cpu_ns=%.2f pairs=%.0f", (end - start) * session.n_lanes / pairs,
-		cpu / pairs, pairs);
+	printf("pair ns=%.2f cpu_ns=%.2f pairs=%.0f", (end - start) * session.n_lanes / pairs, cpu / pairs, pairs);
 	for (int i = 0; count_calls && i < STUB_N_CALLS; i++)
-		printf(" %s_calls=%" PRIu64, call_names[i],
-			count_calls((enum stub_call)i) - calls_before[i]);
+		printf(" %s_calls=%" PRIu64, call_names[i], count_calls((enum stub_call)i) - calls_before[i]);
 	putchar('\n');
 	return NULL;
 }

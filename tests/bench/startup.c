@@ -40,8 +40,7 @@ static int start(char *program, char **environment, struct cost *ret_cost)
 	pid_t pid;
 	int status;
 
-	if (posix_spawn(&pid, program, NULL, NULL, words, environment) ||
-		wait4(pid, &status, 0, &usage) != pid)
+	if (posix_spawn(&pid, program, NULL, NULL, words, environment) || wait4(pid, &status, 0, &usage) != pid)
 		return -EIO;
 	*ret_cost = (struct cost){now_us() - begin, us_of(usage.ru_utime) + us_of(usage.ru_stime)};
 	return status ? -EIO : 0;
@@ -51,16 +50,15 @@ int main(int argc, char **argv)
 {
 	char preload[4096], *without[] = {NULL}, *with[] = {preload, NULL};
 
-	if (argc != 4 || (size_t)snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", argv[1]) >=
-				 sizeof(preload))
+	if (argc != 4 || (size_t)snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", argv[1]) >= sizeof(preload))
 		return EXIT_FAILURE;
 	for (int i = 0; i < atoi(argv[2]); i++) {
 		struct cost raw, preloaded;
 
 		if (start(argv[3], without, &raw) || start(argv[3], with, &preloaded))
 			return EXIT_FAILURE;
-		printf("start raw_us=%.1f preload_us=%.1f raw_cpu_us=%.1f preload_cpu_us=%.1f\n",
-			raw.wall_us, preloaded.wall_us, raw.cpu_us, preloaded.cpu_us);
+		printf("start raw_us=%.1f preload_us=%.1f raw_cpu_us=%.1f preload_cpu_us=%.1f\n", raw.wall_us,
+			preloaded.wall_us, raw.cpu_us, preloaded.cpu_us);
 	}
 	return EXIT_SUCCESS;
 }

@@ -21,7 +21,7 @@
 
 #define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
 #define CALL(symbol, parameters)                                  CUresult symbol parameters;
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 
 enum {
 	CLASS_MIN = 9, /* 512 bytes, the least that a driver hands out */
@@ -92,8 +92,7 @@ static uint64_t take(size_t bytes)
 
 	if (own()->free[class].n)
 		return own()->free[class].addresses[--own()->free[class].n];
-	return ((uint64_t) class << CLASS_BITS) +
-	       (atomic_fetch_add(&next_index[class], 1) << class);
+	return ((uint64_t) class << CLASS_BITS) + (atomic_fetch_add(&next_index[class], 1) << class);
 }
 
 static void give(uint64_t address)

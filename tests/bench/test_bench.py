@@ -340,7 +340,7 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
     def test_the_script_names_its_parts_by_their_numbers(self):
         told = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
         listed = ", ".join(f"{nth} {name}" for nth, name in enumerate(gpu_parts.PARTS, 1))
-        self.assertIn(f"only that part: {listed} --peer", told)
+        self.assertIn(f"only this part: {listed} --peer", told)
 
     def test_the_script_measures_the_peers_that_are_named(self):
         with tempfile.TemporaryDirectory() as folder:

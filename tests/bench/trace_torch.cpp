@@ -18,7 +18,8 @@
 
 #include "bench.h"
 
-namespace {
+namespace
+{
 
 enum column { THREAD, TIME, ACTION, POINTER, SIZE, STREAM, N_COLUMNS };
 
@@ -61,8 +62,8 @@ try {
 	const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
 	const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
-	std::cout << "peak reserved=" << stats.reserved_bytes[all].peak << " allocated=" << stats.allocated_bytes[all].peak
-		  << std::endl;
+	std::cout << "peak reserved=" << stats.reserved_bytes[all].peak
+		  << " allocated=" << stats.allocated_bytes[all].peak << std::endl;
 	return 0;
 } catch (const std::exception &error) {
 	std::cerr << "trace_torch: " << error.what() << std::endl;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The library that breaks the rule of reuse must be found out by the very program that clears the other. */
+/* A library that breaks the rule of reuse must be caught by the same program that finds no race with the real one. */
 
 #include "tests/preload/play.h"
 
@@ -12,11 +12,11 @@ static const char *const pools[][2] = {
 	{"GPUPOOL_POOL=split", NULL},
 };
 
-START_TEST(memory_that_is_used_again_too_early_is_reported_as_a_race)
+START_TEST(a_library_that_reuses_memory_too_early_is_reported_as_a_race)
 {
 	play_run(&(struct play){
 		.program = "app_reuse", .words = {"streams"}, .env = pools[_i], .preload = play_library});
-	/* The simulator ends a process so in which it saw a race. */
+	/* The simulator ends a process with this status after a race. */
 	ck_assert_int_eq(play_status, 99);
 	ck_assert_uint_gt(play_fact("races"), 0);
 }
@@ -24,7 +24,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, memory_that_is_used_again_too_early_is_reported_as_a_race, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_library_that_reuses_memory_too_early_is_reported_as_a_race, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

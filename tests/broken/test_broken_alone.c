@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The library that believes its context to be the only one, and itself to know who touches memory, must be found out by
- * the programs that clear the other.
+ * A library that takes its context for the only one, and believes to know every access to memory, must be caught by
+ * the programs that find no fault with the real one.
  */
 
 #include <stdbool.h>
@@ -20,13 +20,13 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=vmm", "SIMGPU_DEVICES=2", "GPUPOOL_LOG=off", NULL},
 };
 
-/* What is seen of it. */
+/* Ways in which the defect shows. */
 enum { WRONG = 1, EARLY = 2, RACE = 4 };
 
 static const struct {
 	const char *program, *scenario;
 	unsigned seen;
-	bool is_real; /* an emulator starts no programs */
+	bool is_real; /* an emulator cannot start programs */
 } rows[] = {
 	{"diff_first", "copied", WRONG | EARLY | RACE},
 	{"diff_first", "copied_with_access", WRONG | EARLY | RACE},
@@ -42,7 +42,7 @@ static const struct {
 	{"diff_first_alone", "imported", WRONG, true},
 };
 
-START_TEST(somebody_else_who_is_first_is_seen)
+START_TEST(a_library_that_ignores_access_from_outside_the_context_is_found_out)
 {
 	size_t nth = (size_t)_i % LENGTH(rows);
 	bool is_wrong, is_early;
@@ -59,15 +59,16 @@ START_TEST(somebody_else_who_is_first_is_seen)
 	is_early = strstr(play_out, "early: ") && !strstr(play_out, "early: 0");
 	ck_assert_msg(is_wrong == !!(rows[nth].seen & WRONG), "%s", play_out);
 	ck_assert_msg(is_early == !!(rows[nth].seen & EARLY), "%s", play_out);
-	/* The simulator ends a process so in which it saw a race. */
+	/* The simulator ends a process with this status after a race. */
 	ck_assert_int_eq(play_status, rows[nth].seen & RACE ? 99 : 0);
 }
 END_TEST
 
 static void add(TCase *tc)
 {
-	/* The last row of the last kind cannot be: what is mapped has no handles. */
-	tcase_add_loop_test(tc, somebody_else_who_is_first_is_seen, 0, (int)(LENGTH(pools) * LENGTH(rows) - 1));
+	/* The last row of the last kind is left out, since mapped memory has no handles. */
+	tcase_add_loop_test(tc, a_library_that_ignores_access_from_outside_the_context_is_found_out, 0,
+		(int)(LENGTH(pools) * LENGTH(rows) - 1));
 }
 
 int main(int argc, char **argv)

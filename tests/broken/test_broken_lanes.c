@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The library whose fences ignore submitting threads must be found out by the very program that clears the other. */
+/*
+ * A library whose fences ignore submitting threads must be caught by the same program that finds no race with the
+ * real one.
+ */
 
 #include "tests/preload/play.h"
 
@@ -13,7 +16,7 @@ static const char *const pools[][2] = {
 };
 static const char *const scenarios[] = {"large-entering", "small-entering", "pinned-entering"};
 
-START_TEST(memory_reused_while_a_submission_of_another_thread_uses_it_is_reported_as_a_race)
+START_TEST(a_library_that_ignores_submitting_threads_is_reported_as_a_race)
 {
 	play_run(&(struct play){.program = "app_inflight",
 		.words = {scenarios[(size_t)_i % LENGTH(scenarios)]},
@@ -27,7 +30,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, memory_reused_while_a_submission_of_another_thread_uses_it_is_reported_as_a_race, 0,
+	tcase_add_loop_test(tc, a_library_that_ignores_submitting_threads_is_reported_as_a_race, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The library that does not see the context fences, on a driver that has them: it does without, and correctly. */
+/* The library does not see the context fences of a driver that has them. It must work correctly without them. */
 
 #include "tests/preload/play.h"
 
@@ -14,7 +14,7 @@ static const char *const pools[][2] = {
 
 static const char *const scenarios[] = {"streams", "pinned", "loop"};
 
-START_TEST(without_context_fences_memory_is_used_again_after_a_wait)
+START_TEST(without_context_fences_memory_is_reused_after_a_host_wait)
 {
 	play_same(&(struct play){.program = "app_reuse",
 		.words = {scenarios[_i % (int)LENGTH(scenarios)]},
@@ -28,7 +28,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, without_context_fences_memory_is_used_again_after_a_wait, 0,
+	tcase_add_loop_test(tc, without_context_fences_memory_is_reused_after_a_host_wait, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
 }
 

@@ -2,8 +2,10 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Usage: test_completions.py SOURCES GPUPOOL-STAT GPUPOOL-RUN BUILD: what bash, zsh and fish offer, held against the tables
-in the sources; and that each shell finds it by itself, for both programs, where BUILD installs it.
+Usage: test_completions.py SOURCES GPUPOOL-STAT GPUPOOL-RUN BUILD
+
+Compares the completions that bash, zsh and fish offer with the tables in SOURCES, and checks that each shell loads the
+completions of both programs from where BUILD installs them.
 """
 
 import os
@@ -30,7 +32,7 @@ _command_names() {{ }}
 words=({words}) CURRENT=$#words service={program}
 . {file}
 """
-# How a shell that nothing was told finds what belongs to a program.
+# Scripts that make a shell search for a program's completions by itself.
 BASH_COMPLETION = pathlib.Path("/usr/share/bash-completion/bash_completion")
 LOADS = {
     "bash": """. {bash_completion}
@@ -52,18 +54,18 @@ complete -C {quoted}
 
 
 def commands():
-    """The rows of the table of commands."""
-    table = (ROOT / "tools/stat_command.c").read_text().split("stat_commands[] = {", 1)[1]
+    """The commands of gpupool-stat."""
+    table = (ROOT / "tools/stat/stat_command.c").read_text().split("stat_commands[] = {", 1)[1]
     return set(re.findall(r'^\t\{"([a-z]+)"', table, re.M))
 
 
 def long_options():
-    table = (ROOT / "tools/gpupool_stat.c").read_text().split("long_options[] = {", 1)[1].split("};", 1)[0]
+    table = (ROOT / "tools/stat/gpupool_stat.c").read_text().split("long_options[] = {", 1)[1].split("};", 1)[0]
     return {f"--{name}" for name in re.findall(r'\{"([a-z-]+)"', table)}
 
 
 def offered(shell, program, *words):
-    """What the shell offers for the last word, without the signs behind options."""
+    """The completions that the shell offers for the last word, without descriptions and a final =."""
     file = FILES / FILE_OF[shell]
     quoted = " ".join(f"'{word}'" for word in (program, *words))
     script = {"bash": BASH, "zsh": ZSH, "fish": FISH}[shell].format(
@@ -72,7 +74,7 @@ def offered(shell, program, *words):
     plain = {"bash": ["bash", "--norc", "-c"], "zsh": ["zsh", "-f", "-c"], "fish": ["fish", "--no-config", "-c"]}[shell]
     env = {**os.environ, "PATH": f"{STAT.parent}:{RUN.parent}:{os.environ['PATH']}",
            "GPUPOOL_RUNTIME_DIR": "/nonexistent"}
-    # A shell may make folders at home.
+    # A shell may create folders in the home directory.
     with tempfile.TemporaryDirectory() as home:
         env |= {"HOME": home, "XDG_CONFIG_HOME": f"{home}/config", "XDG_DATA_HOME": f"{home}/data"}
         done = subprocess.run([*plain, script], capture_output=True, text=True, env=env, timeout=60, check=False)
@@ -82,8 +84,8 @@ def offered(shell, program, *words):
 
 
 def install(build, place):
-    """Installs what completes words below a place; the folder of what belongs to no machine."""
-    # As seen from here: the build's own log says what its last installation was, for an uninstall.
+    """Installs the completions below a folder. Returns the installed share folder."""
+    # Install from a copy of the build directory, made of links: Meson writes a log of the installation into it.
     view = pathlib.Path(place) / "build"
     for directory in (view, view / "meson-logs", view / "meson-private"):
         directory.mkdir()
@@ -98,7 +100,7 @@ def install(build, place):
 
 
 def loaded(shell, program, share):
-    """What the shell says once it has looked for the words of a program by itself."""
+    """The output of a shell that has searched for the completions of a program by itself."""
     with tempfile.TemporaryDirectory() as home:
         script = LOADS[shell].format(bash_completion=BASH_COMPLETION, program=program, share=share, home=home)
         env = {**os.environ, "PATH": f"{STAT.parent}:{RUN.parent}:{os.environ['PATH']}", "HOME": home,
@@ -109,12 +111,12 @@ def loaded(shell, program, share):
 
 
 def each_shell(test):
-    """The test once for each shell that is there."""
+    """Runs the test for each shell that is installed."""
     def run(self):
         for shell in FILE_OF:
             with self.subTest(shell=shell):
                 if not shutil.which(shell):
-                    self.skipTest(f"there is no {shell}")
+                    self.skipTest(f"{shell} is not installed")
                 test(self, shell)
     run.__name__ = test.__name__
     return run
@@ -122,7 +124,7 @@ def each_shell(test):
 
 class Completions(unittest.TestCase):
     @each_shell
-    def test_it_can_be_read(self, shell):
+    def test_completion_file_has_valid_syntax(self, shell):
         subprocess.run([shell, "-n", FILES / FILE_OF[shell]], check=True, timeout=60)
 
     @each_shell
@@ -139,12 +141,12 @@ class Completions(unittest.TestCase):
         self.assertLessEqual(long_options(), found)
 
     @each_shell
-    def test_only_what_a_command_takes_is_offered(self, shell):
+    def test_options_of_other_commands_are_not_offered(self, shell):
         self.assertIn("--query", offered(shell, "gpupool-stat", "list", "--"))
         self.assertNotIn("--query", offered(shell, "gpupool-stat", "map", "--"))
 
     @each_shell
-    def test_whatever_only_reads_can_be_repeated(self, shell):
+    def test_watch_is_offered_only_for_commands_that_read(self, shell):
         for command in ("check", "config", "metrics", "stacks", "status", "top"):
             self.assertIn("--watch", offered(shell, "gpupool-stat", command, "--"))
         for command in ("defer", "export", "reclaim", "replay"):
@@ -152,18 +154,18 @@ class Completions(unittest.TestCase):
 
     @each_shell
     def test_options_of_the_launcher_are_offered(self, shell):
-        table = (ROOT / "shim/config.def").read_text()
+        table = (ROOT / "common/config.def").read_text()
         names = {f"--{name}" for name in re.findall(r'GP_OPTION\(\w+,\s*"\w+",\s*"([a-z-]+)"', table)}
         self.assertGreater(len(names), 5)
         self.assertLessEqual(names, offered(shell, "gpupool-run", "--"))
 
 
     @each_shell
-    def test_each_program_has_its_words_loaded_by_the_shell_itself(self, shell):
+    def test_shell_loads_installed_completions_for_each_program(self, shell):
         if not shutil.which("meson"):
-            self.skipTest("there is no meson to install with")
+            self.skipTest("Meson is not installed")
         if shell == "bash" and not BASH_COMPLETION.exists():
-            self.skipTest(f"there is no {BASH_COMPLETION}")
+            self.skipTest(f"bash-completion is not installed: there is no {BASH_COMPLETION}")
         with tempfile.TemporaryDirectory() as place:
             share = install(BUILD, place)
             for program in ("gpupool-stat", "gpupool-run"):

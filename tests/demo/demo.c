@@ -2,14 +2,14 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A time-stepping code in small, the kind that allocates in its loop. Each step refines the mesh
- * anew: it makes a number of patches of other sizes, loads boundary values from pinned memory,
- * computes, reduces, and frees what it made where a function would return, without waiting for the
- * GPU. One patch of each step lives on for some steps; now and then one is written out through a
+ * A small model of a simulation that allocates in its time-step loop. Each step refines the mesh: it
+ * allocates a number of patches of new sizes, loads boundary values from pinned memory, computes,
+ * reduces, and frees the patches without waiting for the GPU, as a function does that returns. One
+ * patch of each step is kept for some steps. In every 16th step a patch is written out through a
  * pinned buffer.
  *
- * It checks all that it computes, so memory that has two owners at once does not go unnoticed. It
- * is an ordinary CUDA program and knows no allocator but the driver's.
+ * The program checks all that it computes, so it notices memory that has two owners at once. It is an
+ * ordinary CUDA program that allocates from the driver.
  */
 
 #include "gpu.h"
@@ -17,14 +17,14 @@
 enum {
 	PATCHES_MIN = 4,
 	PATCHES_MAX = 12,
-	HISTORY = 16,          /* steps that a patch lives on */
+	HISTORY = 16,          /* steps for which a patch is kept */
 	OUTPUT_EVERY = 16,     /* steps */
 	OUTPUT_WORDS = 16384,  /* at most */
-	BOUNDARY_WORDS = 1024, /* words that come from the host */
+	BOUNDARY_WORDS = 1024, /* words that are copied from the host */
 	PROGRESS_LINES = 5,
 };
 
-/* marked words of mark, and value in the rest; a count of those that are not value finds them. */
+/* The first marked words hold mark, the others value. The GPU counts the words that differ from value. */
 struct patch {
 	CUdeviceptr at;
 	uint64_t words, marked;
@@ -41,7 +41,7 @@ struct mesh {
 	uint64_t held_bytes;
 };
 
-/* Marsaglia's xorshift: the same numbers in each run. */
+/* Returns a random number below n, by Marsaglia's xorshift. Each run has the same numbers. */
 static uint64_t random_below(struct mesh *mesh, uint64_t n)
 {
 	mesh->random ^= mesh->random << 13;
@@ -64,7 +64,7 @@ static void patch_make(struct mesh *mesh, struct patch *patch)
 	gpu_fill(&mesh->gpu, patch->at, patch->marked, patch->mark);
 }
 
-/* As patch_make(), with the marked words from the host. */
+/* Like patch_make(), with the marked words copied from the host. */
 static void patch_make_boundary(struct mesh *mesh, struct patch *patch)
 {
 	patch_make(mesh, patch);
@@ -72,8 +72,7 @@ static void patch_make_boundary(struct mesh *mesh, struct patch *patch)
 	for (unsigned i = 0; i < patch->marked; i++)
 		mesh->boundary[i] = patch->mark;
 	gpu_fill(&mesh->gpu, patch->at, patch->words, patch->value);
-	GPU_CALL(&mesh->gpu, cuMemcpyHtoDAsync_v2, patch->at, mesh->boundary, patch->marked * 4,
-		NULL);
+	GPU_CALL(&mesh->gpu, cuMemcpyHtoDAsync_v2, patch->at, mesh->boundary, patch->marked * 4, NULL);
 }
 
 static void patch_free(struct mesh *mesh, struct patch *patch)
@@ -94,7 +93,7 @@ static void patch_write_out(struct mesh *mesh, const struct patch *patch)
 	gpu_free_pinned(&mesh->gpu, output);
 }
 
-/* New patches, and as the last one the oldest that is still held: it must be what it was. */
+/* Makes new patches. The last one is the oldest kept patch, whose contents must be unchanged. */
 static void mesh_refine(struct mesh *mesh)
 {
 	struct patch *oldest = &mesh->history[mesh->step % HISTORY];
@@ -108,7 +107,7 @@ static void mesh_refine(struct mesh *mesh)
 	mesh->patches[mesh->n++] = *oldest;
 }
 
-/* Asks the GPU how many words of each patch are marked; after a synchronisation they are there. */
+/* Lets the GPU count the marked words of each patch. The counts are valid after a synchronisation. */
 static void mesh_reduce(struct mesh *mesh)
 {
 	CUdeviceptr counts = gpu_malloc(&mesh->gpu, mesh->n * sizeof(uint64_t));
@@ -117,15 +116,13 @@ static void mesh_reduce(struct mesh *mesh)
 	for (unsigned i = 0; i < mesh->n; i++) {
 		const struct patch *patch = &mesh->patches[i];
 
-		gpu_count_wrong(&mesh->gpu, patch->at, patch->words, patch->value,
-			counts + i * sizeof(uint64_t));
+		gpu_count_wrong(&mesh->gpu, patch->at, patch->words, patch->value, counts + i * sizeof(uint64_t));
 	}
-	GPU_CALL(&mesh->gpu, cuMemcpyDtoHAsync_v2, mesh->counts, counts, mesh->n * sizeof(uint64_t),
-		NULL);
+	GPU_CALL(&mesh->gpu, cuMemcpyDtoHAsync_v2, mesh->counts, counts, mesh->n * sizeof(uint64_t), NULL);
 	gpu_free(&mesh->gpu, counts);
 }
 
-/* Patch 0 lives on, the others go. */
+/* Keeps patch 0 and frees the others. */
 static void mesh_coarsen(struct mesh *mesh)
 {
 	mesh->history[mesh->step % HISTORY] = mesh->patches[0];
@@ -144,9 +141,8 @@ static void mesh_verify(struct mesh *mesh)
 		if (mesh->counts[i] == patch->marked)
 			continue;
 		fflush(stdout);
-		fprintf(stderr, "demo: step %u: patch %u has %llu marked words of %llu\n",
-			mesh->step, i, (unsigned long long)mesh->counts[i],
-			(unsigned long long)patch->marked);
+		fprintf(stderr, "demo: step %u: patch %u has %llu marked words of %llu\n", mesh->step, i,
+			(unsigned long long)mesh->counts[i], (unsigned long long)patch->marked);
 		exit(1);
 	}
 }
@@ -170,8 +166,8 @@ static void mesh_run(struct mesh *mesh, unsigned steps)
 	for (mesh->step = 0; mesh->step < steps; mesh->step++) {
 		mesh_step(mesh);
 		if ((mesh->step + 1) % progress == 0) {
-			printf("step %u of %u: %u patches, %.1f MiB held\n", mesh->step + 1, steps,
-				mesh->n, (double)mesh->held_bytes / (1 << 20));
+			printf("step %u of %u: %u patches, %.1f MiB held\n", mesh->step + 1, steps, mesh->n,
+				(double)mesh->held_bytes / (1 << 20));
 			fflush(stdout);
 		}
 	}
@@ -191,7 +187,7 @@ int main(int argc, char **argv)
 	struct demo_options options = {.steps = 2000, .size = 1024};
 	struct mesh mesh = {.random = 20261121};
 
-	demo_options_read(&options, argc, argv, 1, 4 << 20, "the largest temporary, in KiB");
+	demo_options_read(&options, argc, argv, 1, 4 << 20, "size of the largest patch, in KiB");
 	mesh.size_kib = options.size;
 	gpu_find(&mesh.gpu, options.device);
 	if (options.info) {

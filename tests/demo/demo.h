@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the two demo programs share: their options, clock and last words. C and CUDA C++. */
+/* Code that the two demo programs share: options, clock and the final report. C and CUDA C++. */
 
 #include <errno.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@ struct demo_options {
 	bool wait, info;
 };
 
-/* A measurement of the program by itself; the checksum is that of its results. */
+/* The program's own measurements, and a checksum of its results. */
 struct demo_tally {
 	uint64_t start_ns, alloc_ns, mallocs, frees, checksum;
 };
@@ -37,7 +37,7 @@ static inline void demo_tally_start(struct demo_tally *tally)
 	tally->start_ns = demo_now_ns();
 }
 
-/* The 64-bit hash of Fowler, Noll and Vo, a word at a time. */
+/* Adds results to the checksum: the 64-bit hash of Fowler, Noll and Vo, a word at a time. */
 static inline void demo_tally_result(struct demo_tally *tally, const uint32_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -57,7 +57,7 @@ static inline void demo_tally_print(const struct demo_tally *tally, unsigned ste
 	fflush(stdout);
 }
 
-/* Keeps what is held until a line, or the end, comes on standard input. */
+/* Waits for a line, or the end, of standard input, with all memory still allocated. */
 static inline void demo_wait(const struct demo_options *options)
 {
 	int c;
@@ -86,18 +86,18 @@ static inline void demo_usage(FILE *out, const char *size_help)
 {
 	fprintf(out,
 		"Usage: demo [options]\n"
-		"  --steps N   time steps to compute\n"
+		"  --steps N   number of time steps\n"
 		"  --size N    %s\n"
-		"  --device N  which GPU\n"
-		"  --wait      at the end, keep the memory until a line comes on standard input\n"
-		"  --info      say which GPU there is, and end\n"
-		"  --help      print this\n",
+		"  --device N  number of the GPU to use (default: 0)\n"
+		"  --wait      after the last step, wait for a line on standard input before freeing memory\n"
+		"  --info      print the name of the GPU, and exit\n"
+		"  --help      print this help\n",
 		size_help);
 }
 
-/* The options hold the defaults before. Exits when they cannot be understood. */
-static inline void demo_options_read(struct demo_options *options, int argc, char **argv,
-	unsigned size_min, unsigned size_max, const char *size_help)
+/* Parses the command line into options, which have the defaults before. Exits with 2 if it is wrong. */
+static inline void demo_options_read(struct demo_options *options, int argc, char **argv, unsigned size_min,
+	unsigned size_max, const char *size_help)
 {
 	for (int i = 1; i < argc; i++) {
 		const char *name = argv[i], *value = argv[i + 1];
@@ -119,7 +119,7 @@ static inline void demo_options_read(struct demo_options *options, int argc, cha
 			demo_usage(stdout, size_help);
 			exit(0);
 		} else {
-			fprintf(stderr, "demo: what is '%s'?\n", name);
+			fprintf(stderr, "demo: unknown option '%s'\n", name);
 			demo_usage(stderr, size_help);
 			exit(2);
 		}

@@ -2,23 +2,23 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A Poisson solver with kernels of its own, through the runtime API: multigrid cycles over a square
- * grid whose source changes with each time step. Every level of every cycle allocates its
- * temporaries and frees them when it returns, as library code does that is handed no workspace.
+ * A Poisson solver with its own kernels, on the runtime API: multigrid cycles over a square grid
+ * whose source changes with each time step. Every level of every cycle allocates its temporaries and
+ * frees them when it returns, as library functions do that get no workspace from their caller.
  *
- * Built by a plain nvcc, so the runtime is linked statically. The sums are taken in a fixed order:
- * two runs have the same bits, whatever allocator is below.
+ * The program is built by nvcc with default options, so the runtime is linked statically. Sums are
+ * computed in a fixed order, so that every run gives the same bits with any allocator.
  */
 
 #include "demo.h"
 
 enum {
 	THREADS = 256,
-	COARSEST = 7, /* inner points along an edge, from which on sweeps alone will do */
+	COARSEST = 7, /* inner points along an edge of the coarsest grid, which sweeps alone solve */
 	COARSEST_SWEEPS = 40,
 	SWEEPS = 2,
 	PARTIALS_EDGE = 16,
-	PARTIALS = PARTIALS_EDGE * PARTIALS_EDGE, /* partial sums, in a grid of their own */
+	PARTIALS = PARTIALS_EDGE * PARTIALS_EDGE, /* partial sums, stored in a small grid */
 	PROGRESS_LINES = 5,
 };
 
@@ -85,15 +85,15 @@ static void pinned_free(float *ptr)
 	tally.frees++;
 }
 
-/* Every kernel has a thread for each inner point: row and column count from 1. */
-#define POINT(grid)                                                                                \
-	unsigned point = blockIdx.x * blockDim.x + threadIdx.x, stride = (grid).n + 2;             \
-	unsigned row = point / (grid).n + 1, column = point % (grid).n + 1;                        \
-	if (row > (grid).n)                                                                        \
-		return;                                                                            \
+/* Every kernel has one thread for each inner point. Rows and columns count from 1. */
+#define POINT(grid)                                                                    \
+	unsigned point = blockIdx.x * blockDim.x + threadIdx.x, stride = (grid).n + 2; \
+	unsigned row = point / (grid).n + 1, column = point % (grid).n + 1;            \
+	if (row > (grid).n)                                                            \
+		return;                                                                \
 	size_t i = (size_t)row * stride + column
 
-/* A source and a sink that go round with time. */
+/* A source and a sink that circle with time. */
 __global__ void set_source(struct grid f, float time)
 {
 	POINT(f);
@@ -134,7 +134,7 @@ __global__ void restrict_to(struct grid coarse, struct grid fine)
 	coarse.at[i] = 0.25f * p[0] + 0.125f * sides + 0.0625f * corners;
 }
 
-/* Adds the correction, interpolated: 4, 2 or 1 coarse points are near a fine one. */
+/* Adds the interpolated correction: a fine point has 4, 2 or 1 coarse neighbours. */
 __global__ void add_correction(struct grid fine, struct grid coarse)
 {
 	POINT(fine);
@@ -145,7 +145,7 @@ __global__ void add_correction(struct grid fine, struct grid coarse)
 	fine.at[i] += 0.25f * (p[0] + p[right] + below[0] + below[right]);
 }
 
-/* Each thread sums up every (number of threads)-th square, thread after thread in a fixed order. */
+/* Each thread sums the squares at a stride of the number of threads, in a fixed order. */
 __global__ void sum_squares(float *partial, struct grid r)
 {
 	unsigned me = blockIdx.x * blockDim.x + threadIdx.x, all = gridDim.x * blockDim.x;
@@ -200,7 +200,7 @@ static void multigrid_cycle(struct grid u, struct grid f)
 	smooth(u, f, SWEEPS);
 }
 
-/* The root of the sum of the squares of what is left to solve. */
+/* Returns the Euclidean norm of the residual. */
 static double residual_norm(struct grid u, struct grid f)
 {
 	struct grid r = grid_new(u.n), partial = grid_new(PARTIALS_EDGE - 2);
@@ -210,8 +210,7 @@ static double residual_norm(struct grid u, struct grid f)
 	take_residual<<<blocks(u), THREADS>>>(r, u, f, spacing_squared(u));
 	sum_squares<<<1, PARTIALS>>>(partial.at, r);
 	grid_free(r);
-	check(cudaMemcpyAsync(host, partial.at, PARTIALS * sizeof(float), cudaMemcpyDeviceToHost),
-		"cudaMemcpyAsync");
+	check(cudaMemcpyAsync(host, partial.at, PARTIALS * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpyAsync");
 	check(cudaStreamSynchronize(0), "cudaStreamSynchronize");
 	for (unsigned i = 0; i < PARTIALS; i++)
 		sum += host[i];
@@ -221,7 +220,7 @@ static double residual_norm(struct grid u, struct grid f)
 	return sqrt(sum);
 }
 
-/* The sizes go round too: adaptive codes rarely ask for the same twice. */
+/* The grid size changes with each step: adaptive codes rarely allocate the same size twice in a row. */
 static unsigned level_size(unsigned largest, unsigned step)
 {
 	unsigned n = (largest + 1) >> (step % 3);
@@ -246,8 +245,7 @@ static double time_step(unsigned largest, unsigned step)
 	if (after < 0.1 * before)
 		return after;
 	fflush(stdout);
-	fprintf(stderr, "demo: step %u: the residual went from %g to %g only\n", step, before,
-		after);
+	fprintf(stderr, "demo: step %u: the residual fell only from %g to %g\n", step, before, after);
 	exit(1);
 }
 
@@ -264,7 +262,7 @@ int main(int argc, char **argv)
 	struct demo_options options = {500, 10, 0, false, false};
 	unsigned progress, largest;
 
-	demo_options_read(&options, argc, argv, 4, 11, "the grid has 2^N points along each edge");
+	demo_options_read(&options, argc, argv, 4, 11, "compute on a grid with 2^N points along each edge");
 	check(cudaSetDevice((int)options.device), "cudaSetDevice");
 	if (options.info) {
 		print_info(options.device);
@@ -272,7 +270,7 @@ int main(int argc, char **argv)
 	}
 	largest = (1u << options.size) - 1;
 	progress = options.steps / PROGRESS_LINES ? options.steps / PROGRESS_LINES : 1;
-	check(cudaFree(NULL), "cudaFree"); /* makes the context, which is not to be measured */
+	check(cudaFree(NULL), "cudaFree"); /* creates the context before the measurement starts */
 	demo_tally_start(&tally);
 	for (unsigned step = 0; step < options.steps; step++) {
 		double residual = time_step(largest, step);

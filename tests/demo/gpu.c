@@ -30,11 +30,11 @@ static void load(struct gpu *gpu)
 		fprintf(stderr, "demo: there is no NVIDIA driver here: %s\n", dlerror());
 		exit(NO_GPU);
 	}
-#define ROW(name)                                                                                  \
-	*(void **)&gpu->name = dlsym(library, #name);                                              \
-	if (!gpu->name) {                                                                          \
-		fprintf(stderr, "demo: the NVIDIA driver is too old: %s\n", dlerror());            \
-		exit(NO_GPU);                                                                      \
+#define ROW(name)                                                                       \
+	*(void **)&gpu->name = dlsym(library, #name);                                   \
+	if (!gpu->name) {                                                               \
+		fprintf(stderr, "demo: the NVIDIA driver is too old: %s\n", dlerror()); \
+		exit(NO_GPU);                                                           \
 	}
 	GPU_FUNCTIONS(ROW)
 #undef ROW
@@ -56,7 +56,7 @@ void gpu_find(struct gpu *gpu, unsigned ordinal)
 		exit(NO_GPU);
 	}
 	if (ordinal >= (unsigned)n) {
-		fprintf(stderr, "demo: there is no GPU %u; there are %d\n", ordinal, n);
+		fprintf(stderr, "demo: there is no GPU %u; the driver has %d\n", ordinal, n);
 		exit(NO_GPU);
 	}
 	GPU_CALL(gpu, cuDeviceGet, &gpu->device, (int)ordinal);
@@ -71,8 +71,8 @@ void gpu_print_info(const struct gpu *gpu)
 	GPU_CALL(gpu, cuDeviceGetName, name, sizeof(name), gpu->device);
 	GPU_CALL(gpu, cuDeviceTotalMem_v2, &bytes, gpu->device);
 	GPU_CALL(gpu, cuDriverGetVersion, &version);
-	printf("%s, %.1f GiB, driver for CUDA %d.%d\n", name, (double)bytes / (1 << 30),
-		version / 1000, version % 1000 / 10);
+	printf("%s, %.1f GiB, driver for CUDA %d.%d\n", name, (double)bytes / (1 << 30), version / 1000,
+		version % 1000 / 10);
 }
 
 void gpu_open(struct gpu *gpu)
@@ -138,8 +138,7 @@ static void launch(struct gpu *gpu, CUfunction function, uint64_t words, void **
 
 	if (grid > GRID_MAX)
 		grid = GRID_MAX;
-	GPU_CALL(gpu, cuLaunchKernel, function, (unsigned)grid, 1, 1, BLOCK, 1, 1, 0, NULL, params,
-		NULL);
+	GPU_CALL(gpu, cuLaunchKernel, function, (unsigned)grid, 1, 1, BLOCK, 1, 1, 0, NULL, params, NULL);
 }
 
 void gpu_fill(struct gpu *gpu, CUdeviceptr ptr, uint64_t words, uint32_t value)
@@ -147,8 +146,7 @@ void gpu_fill(struct gpu *gpu, CUdeviceptr ptr, uint64_t words, uint32_t value)
 	launch(gpu, gpu->fill, words, (void *[]){&ptr, &words, &value});
 }
 
-void gpu_count_wrong(
-	struct gpu *gpu, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result)
+void gpu_count_wrong(struct gpu *gpu, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result)
 {
 	launch(gpu, gpu->count_wrong, words, (void *[]){&ptr, &words, &expected, &result});
 }

@@ -24,7 +24,7 @@ check() {
 	fi
 }
 
-# run EXIT_STATUS [NAME=VALUE...] PROGRAM ARGUMENT...: output to $tmp/out, and it ends so
+# run EXIT_STATUS [NAME=VALUE...] PROGRAM ARGUMENT...: the program ends with that status; its output is in $tmp
 run() {
 	wanted=$1
 	shift
@@ -33,7 +33,7 @@ run() {
 	[ "$status" -eq "$wanted" ]
 }
 
-# says FILE TEXT
+# says FILE TEXT: the output has the text
 says() {
 	grep -qF -- "$2" "$tmp/$1"
 }
@@ -42,27 +42,28 @@ checksum() {
 	sed -n 's/^checksum *//p' "$tmp/out"
 }
 
+# computes [NAME=VALUE...] PROGRAM ARGUMENT...: the program succeeds with the checksum of the run without gpupool
 computes() {
 	run 0 "$@" && [ "$(checksum)" = "$raw" ] && [ ! -s "$tmp/err" ]
 }
 
-# What fails without the pool and not with it shows that the pool was there.
+# With this fault the program fails without gpupool, so that its success shows that gpupool was loaded.
 few_allocations='SIMGPU_FAULT=cuMemAlloc_v2:200+=2'
 
 echo 1..7
-check 'without gpupool it computes something' run 0 "$demo" --steps 100 --size 64
+check 'the demo runs without gpupool' run 0 "$demo" --steps 100 --size 64
 raw=$(checksum)
 [ -n "$raw" ] || raw='nothing'
-check 'with gpupool it computes the same' \
+check 'the demo computes the same checksum with gpupool' \
 	computes "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
 run 1 "$few_allocations" "$demo" --steps 100 --size 64
-check 'an error of the driver is named' \
+check 'a failed driver call is reported with its name and error' \
 	says err 'cuMemAlloc_v2 failed: CUDA_ERROR_OUT_OF_MEMORY (2)'
-check 'with gpupool a driver that fails from the 200th allocation on does no harm' \
+check 'the demo with gpupool survives a driver that fails from the 200th allocation on' \
 	computes "$few_allocations" "LD_PRELOAD=$library" "$demo" --steps 100 --size 64
 
 : >"$tmp/libcuda.so.1"
 run 3 "LD_LIBRARY_PATH=$tmp" "$demo" --info
-check 'where the driver cannot be loaded it says so' says err 'there is no NVIDIA driver here'
-check 'the demo script explains itself' run 0 "$scripts/demo" --help
-check 'the installer of packages explains itself' run 0 "$scripts/install-deps" --help
+check 'a driver that cannot be loaded is reported' says err 'there is no NVIDIA driver here'
+check 'scripts/demo has a --help' run 0 "$scripts/demo" --help
+check 'scripts/install-deps has a --help' run 0 "$scripts/install-deps" --help

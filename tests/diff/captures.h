@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the programs about captures share. */
+/* Helpers that the programs about captures share. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -15,14 +15,14 @@ enum { LIFE_ROUNDS = 96 };
 
 static const char *const mode_names[] = {"global", "local", "relaxed"};
 
-/* Makes the mode the thread's, and returns the one before. */
+/* Sets the thread's capture mode, and returns the previous one. */
 static inline int exchange(int mode)
 {
 	APP_MUST(cuThreadExchangeStreamCaptureMode(&mode));
 	return mode;
 }
 
-/* How many of the addresses are different ones. */
+/* Counts the distinct addresses. */
 static inline unsigned count_different(const CUdeviceptr *ptr, unsigned n)
 {
 	unsigned count = 0;
@@ -38,8 +38,8 @@ static inline unsigned count_different(const CUdeviceptr *ptr, unsigned n)
 }
 
 /*
- * Memory still comes and goes, and is used again: as a fact how many addresses that took, which is few if the fences
- * work again.
+ * Checks that memory is still allocated, freed and reused. Reports the number of distinct addresses as a fact: it is
+ * small if the fences work again.
  */
 static inline void go_on(const char *after)
 {

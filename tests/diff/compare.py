@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Answers of two runs of a program, held against each other and against the table of deviations."""
+"""Compares the answers of two runs of a program, and looks each difference up in the table of deviations."""
 
 import dataclasses
 import re
 
 
 def parse_answers(text):
-    """'question: answer' lines as {question: answer}; a question that comes again gets a number."""
+    """Returns the lines 'question: answer' as {question: answer}. A repeated question gets a number."""
     answers = {}
     for line in text.splitlines():
         question, colon, answer = line.partition(": ")
         if answer.strip() == "hangs":
             question = question if "/" in question else f"{question}/outcome"
             if answers.get(question) == "hangs":
-                continue  # whoever noticed, the program or who limits it, or both
+                continue  # both the program and its time limit reported the hang
         key, nth = question, 2
         while key in answers:
             key = f"{question}#{nth}"
@@ -24,7 +24,7 @@ def parse_answers(text):
 
 
 def rows_for(deviations, program, where):
-    """(deviation, row) of those that can show in this program here."""
+    """Returns the pairs (deviation, row) that can show in this program on this machine ("sim" or "gpu")."""
     found = []
     for deviation in deviations:
         for row in deviation.rows:
@@ -45,12 +45,12 @@ class Difference:
     question: str
     raw: str | None
     answer: str | None
-    deviation: object = None  # that it belongs to, or None: nobody meant it
+    deviation: object = None  # the one that allows this difference, or None: it is a defect
     row: object = None
 
 
 def compare(raw, answers, config_name, rows):
-    """The differences between two runs, in the order of the questions."""
+    """Returns the differences between two runs, in the order of the questions."""
     differences = []
     for question in dict.fromkeys([*raw, *answers]):
         a, b = raw.get(question), answers.get(question)
@@ -63,8 +63,8 @@ def compare(raw, answers, config_name, rows):
 
 def idle_rows(rows, differences_by_config):
     """
-    (row, configuration) that no difference has matched: the table says that an answer differs there, and it does
-    not, or nobody asks any more.
+    Returns the pairs (row, configuration) that no difference has matched: the table says that an answer differs there,
+    but it does not, or no program asks the question any more.
     """
     idle = []
     for _, row in rows:

@@ -4,7 +4,7 @@
 The answers that are meant to differ from those of the program without the library. Everything else must be equal.
 
 Each deviation names the switch that takes it back: a configuration of suite.py in which none of its rows holds, so
-that there the answers must be the raw ones. run.py fails on a row that nothing matches.
+that the answers must be the raw ones there. run.py fails if no answer matches a row.
 """
 
 import dataclasses
@@ -16,24 +16,24 @@ CACHING = KINDS[1:]
 OTHER_BACKENDS = tuple(name for name in suite.BACKENDS if name != "device")
 ONCE_EACH = tuple(name for name in suite.ONCE_EACH if name != "off")
 SYNCING = ("syncfree", "debug")  # where a free waits
-SPLITTING = ("split", "ordered", "completed", *suite.BACKENDS, *SYNCING, "unpinned")  # all that run the kind split
-CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of something larger
+SPLITTING = ("split", "ordered", "completed", *suite.BACKENDS, *SYNCING, "unpinned")  # all that run pool type split
+CUTTING = ("vmm", *SPLITTING)  # all whose blocks are parts of a segment or a mapping
 EXPORTING_SPLIT = tuple(name for name in SPLITTING if name not in suite.BACKENDS)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     """
-    Where it shows. The patterns are for the whole of the program's name (without "diff_"), of the question
-    ("scenario/question"), and of the answer (None: any, or none at all).
+    One place where a deviation shows. Each pattern must match in full: program the program's name (without "diff_"),
+    question the text "scenario/question", and answer the answer (None: any answer, or no answer at all).
     """
 
     program: str
     question: str
     configs: tuple
     answer: str | None
-    where: str = "both"  # or "sim", "gpu": the only place where it shows
-    is_certain: bool = True  # or what was asked of the driver before decides
+    where: str = "both"  # or "sim" or "gpu", if it shows only there
+    is_certain: bool = True  # False: earlier calls of the driver decide if it shows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,19 +42,19 @@ class Deviation:
     why: str
     switch: str | None  # the configuration that takes it back, or None
     kept: str  # the row of gpupool(7), in the table of what is kept and what changes
-    manual: str  # how gpupool(7) begins to tell it
+    manual: str  # how the description in gpupool(7) begins
     rows: tuple
 
 
 SERVED_IN_CAPTURE = "0, mode kept, end 0, wrong words 0"
 BY_POOL = (*CACHING, *SYNCING)
 FREED_BY_POOL = (*KINDS, *SYNCING)
-KEPT = (*CACHING, "unpinned")  # where threads keep what they freed
+KEPT = (*CACHING, "unpinned")  # where a thread cache keeps the blocks that the thread freed
 
 DEVIATIONS = (
     Deviation(
-        "a kernel's error is reported by a later call than the free that would have waited for it",
-        "a free does not wait; the next call that needs the driver reports the error",
+        "a kernel's error is reported by a later call than the free that would have waited for the kernel",
+        "a free does not wait for the kernel; the next call that needs the driver reports the error",
         "syncfree",
         "a kernel's error shows at a free",
         "An error of a running kernel is therefore reported by a later call",
@@ -64,41 +64,41 @@ DEVIATIONS = (
             Row("errors", r"pending/free before", (*KINDS, "unpinned"), "0"),
             Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1", "sim"),
             Row("errors", r"(trap|address)/again", (*KINDS, "unpinned"), "1", "gpu", is_certain=False),
-            # What a thread keeps for itself asks for no fence.
+            # A block that goes into a thread cache needs no fence.
             Row("errors", r"pending/free after", KEPT, "0", is_certain=False),
             Row("errors", r"other-context/other free", KEPT, "0", "gpu", is_certain=False),
         ),
     ),
     Deviation(
         "after a kernel's error an allocation that the cache serves succeeds",
-        "a hit asks the driver nothing; what is then done with the block fails",
+        "a cache hit does not call the driver; the next call that works on the block fails",
         "none",
         "a kernel's error shows at a malloc",
         "An allocation that the cache serves asks the driver nothing",
         (
-            Row("errors", r"(trap|address)/malloc of what is cached.*", ("simple", "binned", *SYNCING), "0"),
-            Row("errors", r"(trap|address)/malloc of what is cached.*", CUTTING, "0", is_certain=False),
+            Row("errors", r"(trap|address)/malloc of a cached size.*", ("simple", "binned", *SYNCING), "0"),
+            Row("errors", r"(trap|address)/malloc of a cached size.*", CUTTING, "0", is_certain=False),
             Row("errors", r"first-malloc/malloc", (*CACHING, *SYNCING, "unpinned"), "0"),
-            # On an H200 an error in one context is one in all of the process.
+            # On an H200, an error in one context is an error in all contexts of the process.
             Row("errors", r"other-context/other malloc", (*KEPT, *SYNCING), "0", "gpu", is_certain=False),
         ),
     ),
     Deviation(
         "a program that hangs in a free may finish",
-        "nobody waits in a free, and so other threads can launch what a running kernel waits for",
+        "no thread waits in a free, so another thread can launch the work that a running kernel waits for",
         "atonce",
-        "a free keeps others from launching",
-        "Nor do they keep other threads from launching",
+        "a free keeps other threads from launching",
+        "They also do not keep other threads from launching",
         (
             Row("waits", r".*/outcome", (*KINDS, *SYNCING), "finishes, 0 wrong"),
-            # Device memory cannot be allocated while another thread waits in a free of that context (measured).
+            # The driver allocates no device memory while another thread waits in a free of that context (measured).
             Row("deadlock_threads", r"free.*/outcome", (*KINDS, *SYNCING, "unpinned"), "finishes, 0 wrong"),
             Row("deadlock.*", r".*", (*KINDS, *SYNCING, "unpinned"), "finishes, 0 wrong", "gpu", is_certain=False),
         ),
     ),
     Deviation(
-        "a free is no barrier",
-        "the program goes on at once, and the GPU sees to the order",
+        "a free is not a barrier for the host",
+        "a free returns at once; only the reuse of the block waits for the GPU",
         "syncfree",
         "a free makes the host wait",
         "cudaFree and cudaFreeHost do not make the host wait",
@@ -108,65 +108,65 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "addresses of large blocks are multiples of a page of the host only",
-        "a block of a segment begins where the one before it ends",
+        "the address of a large block is a multiple of the host's page size, but not of 2 MiB",
+        "a block of a segment begins where the block before it ends",
         "none",
         "large blocks are 2 MiB aligned",
         "Addresses of blocks of more than 1 MiB",
         (
             Row("memory(_.*)?", r"alignment/.* to 2 MiB", CUTTING, "[0-7] of 8"),
-            # Seen on an H200: every block is the driver's own then, and it promises no 2 MiB.
+            # Seen on an H200: each block is an allocation of the driver then, which promises no 2 MiB alignment.
             Row("memory(_.*)?", r"alignment/1048577 to 2 MiB", ("atonce",), "7 of 8", "gpu", is_certain=False),
         ),
     ),
     Deviation(
-        "small blocks cannot be exported as dma-bufs in the kind split",
-        "they lie 512 bytes behind a page, because of the guard, and the driver exports whole pages only",
+        "small blocks of the pool type split cannot be exported as dma-bufs",
+        "a guard of 512 bytes shifts them off the page boundary, and the driver exports whole pages only",
         "none",
-        "small blocks have a dma-buf, by luck",
+        "small blocks happen to have a dma-buf",
         "A block of up to 1 MiB can be exported as a dma-buf only if it begins at a page",
         (
             Row("dmabuf", r"small_blocks/export of .*", EXPORTING_SPLIT, "1", "sim"),
-            # Where the driver's own small blocks begin is its own business.
+            # The driver does not promise where its small blocks begin.
             Row("dmabuf", r"small_blocks/export of .*", ("vmm", *EXPORTING_SPLIT), "[01]", "gpu", is_certain=False),
         ),
     ),
     Deviation(
         "new memory holds old data",
-        "a block comes from an owner before; on a real GPU that can happen without a pool as well",
+        "a reused block still holds what its last owner wrote; on a real GPU that also happens without a pool",
         "none",
-        "new memory is zero, by luck",
+        "new memory happens to be zero",
         "New memory holds old data",
         (Row("memory(_.*)?", r"contents/.*", (*CACHING, *SYNCING, "unpinned"), "1", "sim"),),
     ),
     Deviation(
-        "whether new memory of the driver's holds old data",
-        "a real driver clears some of it and not all, with and without the library",
+        "new memory from a real driver may or may not hold old data",
+        "a real driver clears some of its memory and not all, with and without the library",
         None,
-        "new memory is zero, by luck",
+        "new memory happens to be zero",
         "New memory holds old data",
         (Row("memory(_.*)?", r"contents/.*", suite.CONFIG_NAMES, "[01]", "gpu", is_certain=False),),
     ),
     Deviation(
         "a copy or set that ends after the block is not refused",
-        "what follows the block in its segment is memory too; the driver knows the end of the segment only",
+        "the memory behind the block belongs to the same segment; the driver knows only the end of the segment",
         "none",
         "copies beyond a block fail",
         "A copy or a set that reaches beyond the end of a block",
         (
             Row("memory(_.*)?", r"beyond/.* (2097152|8388608).*", SPLITTING, "0"),
-            # A large block takes whole pages, whether the driver's own would have them or not.
+            # A large block of the pool takes whole pages; one of the driver need not.
             Row("dmabuf", r"rounded_up/export of .*", ("vmm", *EXPORTING_SPLIT), "0", "gpu", is_certain=False),
-            # There is a zone behind every block, and what was written to it is told of.
+            # Every block has a guard zone behind it, and the library reports writes to that zone.
             Row("memory(_.*)?", r"beyond/.* 67108864.*", ("debug",), "0"),
         ),
     ),
     Deviation(
-        "freed memory is still there",
-        "it is pending or cached, and the driver knows nothing of the free",
+        "the driver still knows memory that the program has freed",
+        "the memory is pending or cached, and the driver does not know of the free",
         "atonce",
-        "freed memory is unknown",
-        "Freed memory can still be asked about",
+        "the driver knows that memory is free",
+        "Freed memory can still be queried",
         (
             Row("query(_.*)?", r"freed/.* of a (large|small) one", (*KINDS, *SYNCING, "unpinned"), "0"),
             Row("query(_.*)?", r"freed/.* of a pinned one", (*KINDS, *SYNCING), "0"),
@@ -174,10 +174,11 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "small pinned blocks report the flags of others",
-        "the driver keeps small pinned blocks in one chunk and reports the chunk's flags; a cached block keeps it alive",
+        "a small pinned block reports the flags of another block",
+        "the driver keeps small pinned blocks in one chunk and reports the flags of the chunk, which a cached block "
+        "keeps alive",
         "unpinned",
-        "flags of small pinned blocks",
+        "small pinned blocks have flags of their own",
         "The flags of a small pinned block",
         (
             Row("host", r"flags-small/65536 with flags [1357]", (*KINDS, *SYNCING), "flags 0 [26].*", "gpu",
@@ -185,21 +186,23 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "functions of the driver are found in the whole program although it was opened for one handle",
-        "the library exports those that it stands in for, to everybody",
+        "dlsym finds driver functions in the global scope although the driver was opened with RTLD_LOCAL",
+        "the library exports the functions that it hooks, and so all of the program sees them",
         None,
-        "the driver's names keep to their handle",
+        "driver symbols stay in their handle's scope",
         "The functions that the library stands in for are found",
         (
-            Row("lookup", r"default-scope/opened for itself, hooked", suite.CONFIG_NAMES, "1", "sim"),
-            Row("lookup", r"default-scope/opened for itself, hooked", suite.CONFIG_NAMES, "1", "gpu", is_certain=False),
+            Row("lookup", r"default-scope/opened with RTLD_LOCAL, hooked", suite.CONFIG_NAMES, "1", "sim"),
+            Row("lookup", r"default-scope/opened with RTLD_LOCAL, hooked", suite.CONFIG_NAMES, "1", "gpu",
+                is_certain=False),
         ),
     ),
     Deviation(
-        "a limit is kept",
-        "that is what it is for: what is over it is out of memory, and the device looks as large as the limit",
+        "requests beyond a configured limit fail",
+        "that is the purpose of a limit: a request beyond it gets an out-of-memory error, and the device looks as "
+        "large as the limit",
         "off",
-        "all of the device can be had",
+        "all device memory can be allocated",
         "Under a limit",
         (
             Row("fill", r"info/total", ONCE_EACH, "12884901888"),
@@ -209,19 +212,19 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "what is around blocks counts against a limit",
-        "with GPUPOOL_DEBUG=guard a block takes more than the program asked for",
+        "the guard zones around blocks count against a limit",
+        "with GPUPOOL_DEBUG=guard a block takes more memory than the program asked for",
         "syncfree",
-        "blocks count as they were asked for",
-        "What is watched around a block counts",
+        "blocks count with their requested size",
+        "the guard bytes around a block count against a limit",
         (
             Row("limits", r"device/device block 8", ("debug",), "2, 0 1"),
             Row("limits", r"pinned/pinned MiB 8", ("debug",), "2, NULL 1"),
         ),
     ),
     Deviation(
-        "memory of the kind vmm has no legacy IPC handles",
-        "the driver has none for what is mapped, and says so when it is asked for the attribute",
+        "memory of the pool type vmm has no legacy IPC handles",
+        "the driver has none for mapped memory, and the pointer attribute for legacy IPC says so",
         "split",
         "memory has a legacy IPC handle",
         "cannot be shared by legacy IPC handles",
@@ -232,10 +235,10 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "memory of GPUPOOL_BACKEND=managed says that it is managed",
-        "so it is, and whoever asks may have to know: the host and every device reach it, other processes cannot",
+        "memory of GPUPOOL_BACKEND=managed reports that it is managed",
+        "the attributes are true: the host and every device reach such memory, and other processes cannot",
         "device",
-        "memory is as of cuMemAlloc",
+        "memory has the attributes of cuMemAlloc",
         "The driver answers for such memory",
         (
             Row("query(_.*)?", r"attributes/(large|inside|small), attribute 4", ("managed",), "0 1"),
@@ -251,9 +254,9 @@ DEVIATIONS = (
     ),
     Deviation(
         "memory of GPUPOOL_BACKEND=async cannot be exported",
-        "the driver has no legacy handles for stream-ordered memory, and says so when it is asked for the attributes",
+        "the driver has no legacy handles for stream-ordered memory, and the pointer attributes say so",
         "device",
-        "memory is as of cuMemAlloc",
+        "memory has the attributes of cuMemAlloc",
         "The driver answers for such memory",
         (
             Row("query(_.*)?", r"attributes/(large|inside|small), attribute (10|15)", ("async",), "0 0", "sim"),
@@ -262,10 +265,11 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "what only memory of the driver's own kind can do is refused with another backend",
-        "synchronous copies, tokens for remote access, descriptors: the driver's answers for managed and stream-ordered memory",
+        "calls that need memory of cuMemAlloc are refused with the backends managed and async",
+        "the driver refuses synchronous copies, tokens for remote access and descriptors of managed and stream-ordered "
+        "memory",
         "device",
-        "memory is as of cuMemAlloc",
+        "memory has the attributes of cuMemAlloc",
         "The driver answers for such memory",
         (
             Row("query(_.*)?", r"tokens/.*", OTHER_BACKENDS, "1 0|0 2 0", "sim"),
@@ -273,10 +277,10 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "synchronous copies and tokens for remote access cannot be had of memory of the kind vmm",
-        "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_P2P_TOKENS for what is mapped",
+        "memory of the pool type vmm has neither synchronous copies nor tokens for remote access",
+        "the driver refuses CU_POINTER_ATTRIBUTE_SYNC_MEMOPS and CU_POINTER_ATTRIBUTE_P2P_TOKENS for mapped memory",
         "split",
-        "synchronous memory operations",
+        "synchronous memory operations work",
         "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS",
         (
             Row("query(_.*)?", r"sync-memops/[0-9]+, (set|then)", ("vmm",), "801|0"),
@@ -288,7 +292,7 @@ DEVIATIONS = (
     ),
     Deviation(
         "a second free of a block that was freed in a stream is refused",
-        "an H200's driver crashes the program then",
+        "the driver of an H200 crashes the program at the second free",
         "off",
         "double frees in a stream may crash",
         "A second free of a block that was freed in a stream",
@@ -298,16 +302,16 @@ DEVIATIONS = (
         ),
     ),
     Deviation(
-        "a segment that is partly in use cannot be given back",
-        "a request larger than any free piece fails where the driver's own layout would have served it",
+        "a segment that is partly in use cannot be released to the driver",
+        "a request larger than any free part of a segment fails where the driver's own layout would have served it",
         "binned",
-        "free segments serve any request",
-        "In the kind split a driver allocation that is partly in use",
+        "each free block can go back alone",
+        "In the pool type split a driver allocation that is partly in use",
         (Row("fill", r"take-free/nine tenths, with blocks in use", ("split", *SYNCING), r"failed [1-9].*"),),
     ),
     Deviation(
-        "what the pool answers by itself succeeds during a capture",
-        "the driver refuses the call, and destroys the capture, as any unsafe call; the pool does neither",
+        "allocations and frees that the pool serves by itself succeed during a capture",
+        "the driver refuses such a call and destroys the capture, as with every unsafe call; the pool does neither",
         "off",
         "allocations fail during captures",
         "An allocation that the cache serves, and a free,",

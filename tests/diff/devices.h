@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Several devices, each with its primary context, a stream and a kernel. */
+/* Helpers for programs on several devices, each with its primary context, a stream and a kernel. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -17,17 +17,20 @@ extern struct device {
 
 extern int n_devices;
 
-/* Starts so many; false, and a line that says so, where there are fewer, or where the first two cannot be peers. */
+/*
+ * Start n devices, or two that can access each other. If the machine lacks them, they print that the scenario is
+ * skipped and return false.
+ */
 bool devices_start(int n);
 bool devices_start_peers(void);
-void devices_start_one(int device); /* once more, after its end */
+void devices_start_one(int device); /* again, after the end of its context */
 
-void devices_enter(int device);
-void devices_let(int device, int peer); /* access to what the peer has */
+void devices_enter(int device);         /* makes its context current */
+void devices_let(int device, int peer); /* lets the device access the peer's memory */
 
-/* Has a kernel of the device write WORDS words; the second waits for it. */
+/* Launch a kernel on the device that writes WORDS words. devices_filled also waits for it. */
 CUresult devices_fill(int device, CUdeviceptr ptr, uint32_t value);
 void devices_filled(int device, CUdeviceptr ptr, uint32_t value);
 
-/* Reads them with the device. */
+/* Copies WORDS words to the host with the device, and counts those that differ from the value. */
 unsigned devices_count_wrong(int device, CUdeviceptr ptr, uint32_t value);

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What a thread keeps for itself of what it freed: full when its thread or context ends, a capture begins, a block is
- * exported, another context comes, or somebody else frees. Small blocks, many of a size, on a GPU that keeps up.
+ * Thread caches that are full when their thread or context ends, a capture begins, a block is exported, another context
+ * is created, or another thread frees a block. The blocks are small, with many of each size, and the GPU keeps up.
  */
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ enum { BLOCKS = 40, ROUNDS = 3, THREADS = 3, SLOW_NS = 20000 };
 
 static const size_t sizes[] = {300, 4 * KIB, 64 * KIB, MIB};
 
-/* Blocks of every size, which are written to and read again; the words that are wrong. */
+/* Allocates, writes, reads and frees blocks of every size. Returns the number of wrong words. */
 static size_t churn(CUstream stream)
 {
 	size_t wrong = 0;
@@ -35,7 +35,7 @@ static size_t churn(CUstream stream)
 	return wrong;
 }
 
-/* The old owner's work still runs when its block is freed, and the new owner's is on another stream. */
+/* Frees each block while the old owner's work still runs, and uses the new owner's block on another stream. */
 static size_t reuse(CUstream slow, CUstream quick)
 {
 	size_t wrong = 0;
@@ -108,15 +108,15 @@ static size_t free_bytes(void)
 }
 
 /*
- * As far as the driver's granularity lets one tell: it may give back more than it took meanwhile, and keep some of its
- * own after threads. What one of our threads had is more than that.
+ * Allows for the driver's granularity: it may release more than it took meanwhile, and keep some memory after threads
+ * have ended. The blocks of one of our threads are more than this allowance.
  */
 static bool is_all_free(size_t before)
 {
 	return free_bytes() + 32 * MIB >= before;
 }
 
-/* Nothing is in use when threads have ended, and their blocks can be had by those that are left. */
+/* When threads have ended, none of their blocks is in use, and other threads can allocate that memory. */
 static void ended(void)
 {
 	size_t wrong = 0, before;
@@ -130,7 +130,7 @@ static void ended(void)
 	app_say("afterwards", "%zu wrong words", churn(NULL));
 }
 
-/* A destructor of the program's own that runs after, or before, the cache has gone. */
+/* The key of a destructor of the program. It runs before or after the destructor of the thread cache. */
 static pthread_key_t key;
 
 static void free_late(void *arg)
@@ -173,7 +173,7 @@ static void in_destructors(void)
 	app_say("destructors", "all is free: %d", is_all_free(before));
 }
 
-/* Of what the cache had nothing is left, and what is given instead is memory. */
+/* After a reset none of the cached blocks is handed out: new blocks are valid memory. */
 static void reset(void)
 {
 	size_t wrong = 0;
@@ -184,14 +184,14 @@ static void reset(void)
 		wrong += churn(NULL);
 		ptr = app_alloc(sizes[2]);
 		app_result("reset", cuDevicePrimaryCtxReset_v2(0));
-		app_result("free of what went with it", cuMemFree_v2(ptr));
+		app_result("free of memory of the ended context", cuMemFree_v2(ptr));
 		app_result("alloc", cuMemAlloc_v2(&ptr, sizes[2]));
 	}
 	app_start();
 	app_say("reset", "%zu wrong words", wrong + churn(NULL));
 }
 
-/* Contexts in turn: each has its own, and what is freed in another is the other's no less. */
+/* Two contexts in turn. Each has its own blocks, also those that are freed while the other context is current. */
 static void contexts(void)
 {
 	CUdeviceptr ptr[BLOCKS];
@@ -216,12 +216,12 @@ static void contexts(void)
 			APP_MUST(cuMemFree_v2(ptr[n]));
 		wrong += churn(NULL);
 		APP_MUST(cuCtxDestroy_v2(ctx));
-		app_result("free of what went with it", cuMemFree_v2(ptr[0]));
+		app_result("free of memory of the ended context", cuMemFree_v2(ptr[0]));
 	}
 	app_say("contexts", "%zu wrong words", wrong + churn(NULL));
 }
 
-/* Freed before, in, and after a capture; had in it and after it. */
+/* Blocks are freed before, in and after a capture, and allocated in it and after it. */
 static void captured(void)
 {
 	CUdeviceptr ptr[BLOCKS];
@@ -257,10 +257,10 @@ static void captured(void)
 		wrong += churn(stream) + reuse(slow, stream);
 	}
 	app_say("captured", "%zu wrong words", wrong);
-	go_on("what was captured");
+	go_on("captures with full caches");
 }
 
-/* Nothing that somebody outside may hold is handed out again. */
+/* A block that another process may have opened is not handed out again. */
 static void exported(void)
 {
 	CUdeviceptr ptr[BLOCKS], mine;
@@ -287,7 +287,7 @@ static void exported(void)
 		wrong += app_count_wrong(NULL, ptr[n], 256, n);
 		APP_MUST(cuMemFree_v2(ptr[n]));
 	}
-	app_say("exported", "%zu wrong words, %u had it too", wrong + churn(NULL), same);
+	app_say("exported", "%zu wrong words, %u at the exported address", wrong + churn(NULL), same);
 }
 
 static CUdeviceptr given;
@@ -310,7 +310,7 @@ static CUresult free_elsewhere(CUdeviceptr ptr)
 	return r;
 }
 
-/* Of a block that lies in a cache, and of one that somebody else has freed. */
+/* Frees a block that is in a thread cache already, and a block that another thread has freed. */
 static void wrong_frees(void)
 {
 	app_start();

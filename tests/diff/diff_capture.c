@@ -2,14 +2,14 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory allocated and freed while a stream is capturing: in every mode of the capture and of the thread, by the
- * thread that captures and by another (T5.1, T5.2, T5.5). What each call returns, in what mode it leaves the thread
- * (T5.7), how the capture ends, and what its graph does.
+ * Memory is allocated and freed while a stream is capturing: in every mode of the capture and of the thread, by the
+ * thread that captures and by another (T5.1, T5.2, T5.5). The answers are the result of each call, the thread's mode
+ * after it (T5.7), the end of the capture, and the effect of its graph.
  *
- * The driver's rule is that an unsafe call is refused, and destroys the capture, unless the thread's mode is relaxed,
- * or the capture is the thread's own and relaxed, or it is another's and one of the two is not global. Where a call is
- * refused by it, a pool that has what it takes will answer nevertheless: so those questions are asked under a name of
- * their own, "refused", and differ as documented. All others are asked under "allowed".
+ * The driver refuses an unsafe call, and destroys the capture, except in three cases: the thread's mode is relaxed; the
+ * thread captures itself, in relaxed mode; another thread captures, and one of the two modes is not global. A pool that
+ * has a cached block serves even a call that the driver would refuse. These calls are in the scenario "refused", whose
+ * answers differ as documented. All other calls are in "allowed".
  */
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ static CUstream stream, other;
 static CUdeviceptr target, block, async_block;
 static void *pinned, *pinned_block;
 
-/* What an action has allocated, to be freed once the capture is over. */
+/* Memory that an action has allocated. It is freed once the capture is over. */
 static CUdeviceptr got, got_async;
 static CUarray got_array;
 static CUmemGenericAllocationHandle got_handle;
@@ -75,7 +75,7 @@ static CUresult do_free_pinned(void)
 	return r;
 }
 
-/* Each time more than was ever allocated, which no cache has. */
+/* Allocates more each time than ever before, so that no cache has such a block. */
 static CUresult do_miss(void)
 {
 	huge += huge / 7;
@@ -131,8 +131,8 @@ static CUresult do_range(void)
 }
 
 /*
- * Pairs that a cache can serve (T5.1, T5.2): what is freed in a capture cannot be used in it again, so there is a block
- * for each. The first code that is not 0.
+ * Allocates and frees, in pairs that a cache can serve (T5.1, T5.2). A block that was freed in a capture cannot be
+ * reused in it, so there is a cached block for each pair. Returns the first code that is not 0.
  */
 static CUresult do_many(void)
 {
@@ -151,26 +151,30 @@ static CUresult do_many(void)
 static const struct action {
 	const char *name;
 	CUresult (*run)(void);
-} served[] = {
-	/* What a pool may answer by itself. */
-	{"malloc", do_alloc},
-	{"free", do_free},
-	{"freeasync", do_free_async},
-	{"pitch", do_pitch},
-	{"hostalloc", do_alloc_pinned},
-	{"freehost", do_free_pinned},
-}, passed[] = {
-	/* What is the driver's to answer in any case. */
-	{"nothing", do_nothing},
-	{"miss", do_miss},
-	{"mallocasync", do_alloc_async},
-	{"freeasync-own", do_free_driver_async},
-	{"managed", do_managed},
-	{"array", do_array},
-	{"physical", do_physical},
-	{"info", do_info},
-	{"range", do_range},
-}, many[] = {{"many", do_many}};
+} served[] =
+	{
+		/* Calls that a pool may serve by itself. */
+		{"malloc", do_alloc},
+		{"free", do_free},
+		{"freeasync", do_free_async},
+		{"pitch", do_pitch},
+		{"hostalloc", do_alloc_pinned},
+		{"freehost", do_free_pinned},
+},
+  passed[] =
+	  {
+		  /* Calls that always go to the driver. */
+		  {"nothing", do_nothing},
+		  {"miss", do_miss},
+		  {"mallocasync", do_alloc_async},
+		  {"freeasync-own", do_free_driver_async},
+		  {"managed", do_managed},
+		  {"array", do_array},
+		  {"physical", do_physical},
+		  {"info", do_info},
+		  {"range", do_range},
+},
+  many[] = {{"many", do_many}};
 
 static void warm_up_small(void)
 {
@@ -182,7 +186,7 @@ static void warm_up_small(void)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 }
 
-/* Cached blocks of what the actions ask for, and one of each to be freed. The GPU is done with all of them. */
+/* Caches blocks for the actions to use, and allocates one of each kind to be freed. The GPU has finished with them. */
 static void warm_up(void)
 {
 	CUdeviceptr ptr[WARM];
@@ -200,7 +204,7 @@ static void warm_up(void)
 	APP_MUST(cuMemAllocPitch_v2(&ptr[0], &pitch, 1024, 256, 4));
 	APP_MUST(cuMemFree_v2(ptr[0]));
 	APP_MUST(cuCtxSynchronize());
-	/* A pool asks at the next request what is complete. */
+	/* The next request makes a pool poll its fences. */
 	if (!block)
 		block = app_alloc(bytes);
 	if (!pinned_block)
@@ -282,7 +286,7 @@ static void capture(int mode, bool is_own, struct attempt *a)
 		attempt(a);
 	else
 		attempt_in_another_thread(a);
-	/* In a capture that was destroyed this fails. */
+	/* Fails if the capture was destroyed. */
 	(void)cuMemsetD32Async(target + bytes / 2, 42, bytes / 8, stream);
 	end = cuStreamEndCapture(stream, &graph);
 	if (!end)
@@ -306,7 +310,7 @@ static void each_mode(const struct action *actions, size_t n, bool wants_refused
 	stream = app_stream();
 	other = app_stream();
 	target = app_alloc(bytes);
-	/* A kernel may be loaded only when it is first launched, which no capture allows. */
+	/* The first launch of a kernel may load it, which no capture allows. */
 	app_fill(stream, target, bytes, 0);
 	for (unsigned i = 0; i < 18 * n; i++) {
 		int mode = (int)(i / 3 % 3), thread_mode = (int)(i % 3);
@@ -316,7 +320,7 @@ static void each_mode(const struct action *actions, size_t n, bool wants_refused
 		if (refused ? wants_refused : wants_allowed)
 			capture(mode, is_own, &a);
 	}
-	/* Life goes on, and nothing is left behind. */
+	/* Calls still work, and none returns an error left from a capture. */
 	app_result("free", cuMemFree_v2(block));
 	app_result("pinned free", cuMemFreeHost(pinned_block));
 	app_result("end", cuCtxSynchronize());

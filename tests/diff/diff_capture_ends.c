@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Captures that end badly, or never (T5.4): what the calls return, and that memory goes on afterwards, with fences. All
- * is done in relaxed mode where nothing else is said, so that the driver alone would allocate and free as well.
+ * Captures that end badly, or never (T5.4): the results of the calls, and a check that memory and fences work
+ * afterwards. Modes are relaxed unless a scenario says otherwise, so that the driver alone would allocate and free too.
  */
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 static CUgraph graph;
 
-/* Some memory that was freed before, and some that is freed during the capture. */
+/* Begins a capture after some memory was freed. Returns a block to be freed during the capture. */
 static CUdeviceptr begin(CUstream stream, int mode)
 {
 	CUdeviceptr ptr = app_alloc(MIB);
@@ -99,7 +99,7 @@ static void unmatched(void)
 	go_on("unmatched");
 }
 
-/* The joined stream goes, and then the first one. */
+/* Destroys the joined stream, and then the first one. */
 static void destroyed(void)
 {
 	CUstream stream, joined;
@@ -162,7 +162,7 @@ static void *begin_and_leave(void *stream)
 	return NULL;
 }
 
-/* The thread that began has gone: only in relaxed mode can another end the capture. */
+/* The thread that began the capture has ended: another thread can end the capture only in relaxed mode. */
 static void thread_gone(void)
 {
 	app_start();
@@ -189,7 +189,7 @@ static void *begin_own_and_leave(void *unused)
 	return NULL;
 }
 
-/* Nobody can even name the stream any more. */
+/* The thread that began the capture has ended, and no other thread can name its per-thread stream. */
 static void thread_gone_with_its_stream(void)
 {
 	pthread_t thread;
@@ -240,7 +240,7 @@ static void isolated(void)
 	APP_MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	APP_MUST(cuEventRecord(event, second));
 	ptr = begin(stream, RELAXED);
-	app_result("wait for what is outside", cuStreamWaitEvent(stream, event, 0));
+	app_result("wait for an event outside", cuStreamWaitEvent(stream, event, 0));
 	free_relaxed(ptr);
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	ptr = begin(stream, RELAXED);
@@ -249,7 +249,7 @@ static void isolated(void)
 	app_result("wait for another capture", cuStreamWaitEvent(stream, event, 0));
 	free_relaxed(ptr);
 	app_result("end", cuStreamEndCapture(stream, &graph));
-	app_result("end of the other", cuStreamEndCapture(second, &graph));
+	app_result("end of the other capture", cuStreamEndCapture(second, &graph));
 	go_on("a merge");
 }
 
@@ -281,13 +281,13 @@ static void no_place_for_the_graph(void)
 	app_start();
 	stream = app_stream();
 	ptr = begin(stream, RELAXED);
-	app_result("end without a place", cuStreamEndCapture(stream, NULL));
+	app_result("end without an output", cuStreamEndCapture(stream, NULL));
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	free_relaxed(ptr);
-	go_on("no place");
+	go_on("an end without an output");
 }
 
-/* A context ends with a stream of it capturing; the one before is current again. */
+/* Destroys a context while one of its streams is capturing. The previous context is current again. */
 static void context_destroyed(void)
 {
 	CUcontext ctx;

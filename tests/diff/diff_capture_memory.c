@@ -2,9 +2,12 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What happens to the memory: blocks freed during a capture are not used again before it has ended and a fence has
- * passed (T5.2), all that was freed before it can be had in it, graphs do the same each time, whatever was freed in
- * between, and the memory that a graph allocates is the graph's.
+ * Memory around captures (T5.2):
+ *
+ * - A block that is freed during a capture is not reused before the capture has ended and a fence has completed.
+ * - All memory that was freed before a capture can be allocated in it.
+ * - A graph does the same at each launch, whatever was freed in between.
+ * - Memory that a graph allocates belongs to the graph.
  */
 
 #include "captures.h"
@@ -22,7 +25,7 @@ static CUgraphExec instantiate(CUgraph graph)
 	return exec;
 }
 
-/* In the capture the old owner's work still runs when the block is freed and another is allocated. */
+/* Frees blocks in a capture while the old owner's work still runs, and allocates others. Returns the number reused. */
 static unsigned reuse_in_capture(int mode, CUstream stream, CUstream slow, CUstream quick, size_t *wrong)
 {
 	CUdeviceptr old[BLOCKS], new[BLOCKS];
@@ -52,7 +55,7 @@ static unsigned reuse_in_capture(int mode, CUstream stream, CUstream slow, CUstr
 	return same;
 }
 
-/* The driver frees at once, with a wait; gpupool may use none of them again before the capture ends. */
+/* The driver waits and frees at once. gpupool may not reuse any of the blocks before the capture ends. */
 static void reuse(void)
 {
 	CUstream stream, slow, quick;
@@ -74,7 +77,7 @@ static void reuse(void)
 	go_on("reuse");
 }
 
-/* Free at the capture's end, in use again on another stream at once. */
+/* A block that was freed in a capture is reused right after it, on another stream. */
 static void after_capture(void)
 {
 	CUstream stream, slow, quick;
@@ -103,7 +106,7 @@ static void after_capture(void)
 	go_on("captures");
 }
 
-/* All but a little of what the device has, in blocks; what is free now is the measure. */
+/* Returns a share of the memory that is free now, in whole MiB. */
 static size_t share(unsigned percent)
 {
 	size_t free_bytes, total_bytes;
@@ -112,7 +115,7 @@ static size_t share(unsigned percent)
 	return free_bytes / 100 * percent / MIB * MIB;
 }
 
-/* What was freed before a capture began can be had in it, even all of it in one piece. */
+/* Memory that was freed before a capture began can be allocated in it, even as one block. */
 static void freed_before(void)
 {
 	CUdeviceptr ptr[BLOCKS], all;
@@ -137,10 +140,10 @@ static void freed_before(void)
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
-	go_on("what was freed before");
+	go_on("frees before a capture");
 }
 
-/* Memory comes and goes in a capture for so long that it would not do to keep all of it until the end. */
+/* Allocates and frees more memory in a capture than the device has, so that a pool cannot keep all of it to the end. */
 static void freed_inside(void)
 {
 	CUstream stream, work;
@@ -169,10 +172,10 @@ static void freed_inside(void)
 	app_result("wrong words", (int)wrong);
 	if (graph)
 		APP_MUST(cuGraphDestroy(graph));
-	go_on("what was freed inside");
+	go_on("frees inside a capture");
 }
 
-/* A graph that fills one buffer and copies it to another gives the same each time, whatever comes and goes. */
+/* A graph that fills two buffers gives the same result at each launch, whatever is allocated and freed in between. */
 static void replays(void)
 {
 	CUdeviceptr a, b, old;
@@ -211,14 +214,14 @@ static void replays(void)
 		APP_MUST(cuMemsetD32Async(a, 0, touched / 4, stream));
 		APP_MUST(cuMemsetD32Async(b, 0, touched / 4, stream));
 	}
-	app_say("replays", "%zu wrong words, %zu beside", wrong, wrong_beside);
+	app_say("replays", "%zu wrong words, %zu in other memory", wrong, wrong_beside);
 	APP_MUST(cuGraphExecDestroy(exec));
 	app_result("free", cuMemFree_v2(a));
 	app_result("free", cuMemFree_v2(b));
 	go_on("replays");
 }
 
-/* Freed while its graph is still running: the next owner comes after the graph. */
+/* Frees a block while its graph is still running: the next owner's work runs after the graph. */
 static void freed_under_a_replay(void)
 {
 	CUstream stream, work;
@@ -249,7 +252,7 @@ static void freed_under_a_replay(void)
 	go_on("frees under a replay");
 }
 
-/* Into a graph that the program made, which exists before and after. */
+/* Captures into a graph that the program created before. */
 static void to_graph(void)
 {
 	CUdeviceptr a = 0, old;
@@ -276,7 +279,7 @@ static void to_graph(void)
 	go_on("a capture to a graph");
 }
 
-/* Memory that nodes of the graph allocate and free, with other memory beside it. */
+/* Launches a graph whose nodes allocate and free memory, while the program uses other memory beside it. */
 static void replay_nodes(int mode, CUstream stream)
 {
 	CUdeviceptr node = 0;
@@ -299,11 +302,11 @@ static void replay_nodes(int mode, CUstream stream)
 		APP_MUST(cuMemFree_v2(beside));
 	}
 	app_result("graph", cuStreamSynchronize(stream));
-	app_result("wrong words beside", (int)wrong);
+	app_result("wrong words in other memory", (int)wrong);
 	APP_MUST(cuGraphExecDestroy(exec));
 }
 
-/* And memory of others, which a node cannot free. */
+/* Memory nodes, and an attempt to free memory that no node allocated, which a node cannot do. */
 static void memory_nodes(void)
 {
 	CUdeviceptr other;
@@ -324,7 +327,7 @@ static void memory_nodes(void)
 	go_on("memory nodes");
 }
 
-/* What was freed in a capture is what is had after it: no more memory is taken from the device. */
+/* An allocation after a capture reuses the memory freed in it: no more memory is taken from the device. */
 static void the_same_again(void)
 {
 	size_t before, after, total;
@@ -350,7 +353,7 @@ static void the_same_again(void)
 	go_on("the same again");
 }
 
-/* A capture that spreads to two more streams and comes back, with memory coming and going at each step. */
+/* A capture that spreads to two more streams and joins them again, with a free at each step. */
 static void joined(void)
 {
 	CUdeviceptr target[3], old[6];

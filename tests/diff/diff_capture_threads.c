@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Captures in some threads while memory comes and goes in others, all of it in modes in which the driver alone allows
- * it: no capture is ever destroyed, whatever fences are raised meanwhile (T5.3).
+ * Some threads capture while others allocate and free, in modes in which the driver alone allows it. No capture is ever
+ * destroyed, whatever fences the library records meanwhile (T5.3).
  */
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ enum { CAPTURES = 300, PAIRS = 200, LIVE = 4 };
 static const size_t bytes = 256 * KIB;
 static CUstream work;
 
-/* Each of the threads goes on when the other has come as far. */
+/* Each of two threads continues when the other has reached the same point. */
 static pthread_barrier_t barrier;
 
 static void meet(void)
@@ -29,7 +29,7 @@ static void start(CUcontext ctx)
 	exchange(RELAXED);
 }
 
-/* Memory that comes and goes while the GPU works with it: every free raises a fence, if it may. */
+/* Allocates and frees memory that the GPU works on: every free records a fence, unless a capture forbids it. */
 static void churn(unsigned pairs, CUstream stream)
 {
 	for (unsigned i = 0; i < pairs; i++) {
@@ -49,9 +49,9 @@ static void churn(unsigned pairs, CUstream stream)
 	}
 }
 
-/* A thread that captures again and again while another frees, both as fast as they can. */
+/* One thread captures repeatedly while another allocates and frees, both as fast as they can. */
 static _Atomic bool is_over;
-static int churn_mode = RELAXED; /* of the other thread */
+static int churn_mode = RELAXED; /* the other thread's capture mode */
 
 static void *churn_until_over(void *ctx)
 {
@@ -66,7 +66,7 @@ static void *churn_until_over(void *ctx)
 	return NULL;
 }
 
-/* Work of a small graph, and the end of its capture. */
+/* Captures a small graph. Returns the result of ending the capture. */
 static CUresult capture(CUstream stream, int mode, CUdeviceptr target)
 {
 	CUgraph graph;
@@ -108,7 +108,7 @@ static void race(void)
 	race_against(app_ctx, GLOBAL);
 }
 
-/* The other thread is in the mode in which threads begin: only a global capture would forbid it anything. */
+/* The other thread keeps the initial mode of threads: only a global capture would forbid its calls. */
 static void race_of_modes(void)
 {
 	churn_mode = GLOBAL;
@@ -116,7 +116,7 @@ static void race_of_modes(void)
 	race_against(app_ctx, LOCAL);
 }
 
-/* The other thread frees in a context of its own, which the captures do not touch. */
+/* The other thread frees in a second context, which the captures do not touch. */
 static void race_of_contexts(void)
 {
 	CUcontext second;
@@ -128,8 +128,8 @@ static void race_of_contexts(void)
 }
 
 /*
- * Two threads that capture on their own streams, which have one name in both: when one has ended its capture, the
- * other's goes on, and no fence may be raised yet.
+ * Two threads capture on their per-thread streams, which have the same handle. When one thread has ended its capture,
+ * the other's capture continues, and the library may not record a fence yet.
  */
 static bool is_named;
 
@@ -151,9 +151,9 @@ static void *capture_for_long(void *target)
 
 	start(app_ctx);
 	r = begin_own();
-	meet(); /* this one captures */
-	meet(); /* the other has begun and ended */
-	meet(); /* and has allocated and freed */
+	meet(); /* this thread captures */
+	meet(); /* the other thread has begun and ended its capture */
+	meet(); /* the other thread has allocated and freed */
 	(void)cuMemsetD32Async(*(CUdeviceptr *)target, 42, 16, CU_STREAM_PER_THREAD);
 	app_say("the long capture", "begin %d, end %d", r, end_own(&graph));
 	if (graph)
@@ -184,7 +184,7 @@ static void own_streams(void)
 		if (graph)
 			APP_MUST(cuGraphDestroy(graph));
 		meet();
-		/* Long enough for gpupool to ask whether the captures in its way are still there. */
+		/* Long enough for gpupool to query if the captures that forbid its fences still exist. */
 		churn(PAIRS, stream);
 		meet();
 		pthread_join(thread, NULL);
@@ -192,7 +192,7 @@ static void own_streams(void)
 	}
 }
 
-/* cuMemFreeAsync and cuMemAllocAsync on the thread's own stream while it captures: to the graph, not to the pool. */
+/* On a per-thread stream that captures, cuMemFreeAsync and cuMemAllocAsync go to the graph, not to the pool. */
 static void own_stream_frees(void)
 {
 	CUdeviceptr ptr, node = 0;
@@ -216,7 +216,7 @@ static void own_stream_frees(void)
 	go_on("frees on the thread's own stream");
 }
 
-/* A capture in one context while another thread frees in a second one, and is joined by a stream of that. */
+/* A stream of a second context joins a capture; then a thread frees in the second context during another capture. */
 static CUcontext second;
 
 static void *churn_in_second(void *unused)
@@ -261,7 +261,7 @@ static void two_contexts(void)
 	go_on("two contexts");
 }
 
-/* A free of a block of one context, by a thread in another, while each of the two is captured in. */
+/* Frees a block of one context while another is current and a stream of each is capturing. */
 static void across(void)
 {
 	CUstream streams[2];

@@ -1,32 +1,28 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* No new deadlock where memory runs out: the retry rounds wait for what a free would have waited for, and no more. */
+/* No new deadlock when memory runs out: the retry rounds wait only for the work that the driver's free waits for. */
 
 #include "steps.h"
 
 /*
- * For what split has cached of scenarios before, the four blocks would be parts of different driver allocations, and
- * never make one: this one has a process of its own.
+ * This scenario has its own process. After other scenarios, the four blocks could be parts of different cached segments
+ * of the pool type split, and would never merge.
  */
 #define ALONE(X) X(pending_parts, STEPS_HUGE, "take-all busy free free free free spin malloc-big release")
 
-#define SCENARIOS(X)												\
-	X(empty, STEPS_HUGE, "take-all spin malloc release")							\
-	X(cached, STEPS_SMALL, "churn take-all free spin take release")						\
-	X(cached_more, STEPS_SMALL, "churn take-all free free free spin take take take release")		\
-	X(pending, STEPS_HUGE, "take-all busy free free spin malloc malloc release")				\
-	X(pending_of_other, STEPS_HUGE,										\
-		"take-all busy other:free other:free spin other:malloc malloc release")				\
-	X(pending_async, STEPS_HUGE, "take-all busy free free-async free spin malloc release")			\
-	X(unpooled, STEPS_HUGE,											\
-		"take-all busy free free free free free free free free spin malloc-async release")
+#define SCENARIOS(X)                                                                                            \
+	X(empty, STEPS_HUGE, "take-all spin malloc release")                                                    \
+	X(cached, STEPS_SMALL, "churn take-all free spin take release")                                         \
+	X(cached_more, STEPS_SMALL, "churn take-all free free free spin take take take release")                \
+	X(pending, STEPS_HUGE, "take-all busy free free spin malloc malloc release")                            \
+	X(pending_of_other, STEPS_HUGE, "take-all busy other:free other:free spin other:malloc malloc release") \
+	X(pending_async, STEPS_HUGE, "take-all busy free free-async free spin malloc release")                  \
+	X(unpooled, STEPS_HUGE, "take-all busy free free free free free free free free spin malloc-async release")
 
 SCENARIOS(STEPS_FUNCTION)
 ALONE(STEPS_FUNCTION)
 
 const struct app_scenario app_scenarios[] = {
-	SCENARIOS(STEPS_TOGETHER)
-	ALONE(STEPS_APART)
-	{0},
+	SCENARIOS(STEPS_TOGETHER) ALONE(STEPS_APART){0},
 };

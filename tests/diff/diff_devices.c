@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Several devices, with and without peer access: whose memory it is, who can reach it, and what an end on one means for
- * the others. What work of another device does to memory that is freed under it is not asked: a real free does not wait
- * for that (measured), so such programs are wrong.
+ * Several devices, with and without peer access: the owner of memory, the devices that can reach it, and the effect of
+ * a reset of one device on the others. No scenario frees memory that another device still uses: a real free does not
+ * wait for that device (measured), so such a program is wrong.
  */
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ static int ordinal_of(CUdeviceptr ptr)
 	return ordinal;
 }
 
-/* T8.6: memory comes from the current device and goes back to its own, whichever is current then. */
+/* T8.6: memory comes from the current device, and a free returns it to that device whichever device is current then. */
 static void each(int n)
 {
 	unsigned seed = 3, misplaced = 0, wrong = 0;
@@ -60,7 +60,7 @@ static void each_of_four(void)
 	each(4);
 }
 
-/* T8.8: blocks that are in use and blocks that are cached when access is enabled, and blocks that come later. */
+/* T8.8: blocks that are in use or cached when access is enabled, and blocks that are allocated later. */
 static void peers(void)
 {
 	CUdeviceptr before[LENGTH(sizes)], cached[LENGTH(sizes)];
@@ -96,7 +96,7 @@ static void peers(void)
 		app_result("free", cuMemFree_v2(before[i]));
 }
 
-/* Copies between devices, with and without access, from blocks that have just been handed out again. */
+/* Copies between devices, with and without access, from blocks that the pool has just reused. */
 static void copy_round(unsigned round, unsigned *wrong)
 {
 	for (int from = 0; from < n_devices; from++) {
@@ -112,8 +112,8 @@ static void copy_round(unsigned round, unsigned *wrong)
 			APP_MUST(cuMemcpyPeer(target, devices[to].ctx, source, devices[from].ctx, WORDS * 4));
 			APP_MUST(cuCtxSynchronize());
 		} else {
-			APP_MUST(cuMemcpyPeerAsync(target, devices[to].ctx, source, devices[from].ctx, WORDS * 4,
-				devices[to].stream));
+			APP_MUST(cuMemcpyPeerAsync(
+				target, devices[to].ctx, source, devices[from].ctx, WORDS * 4, devices[to].stream));
 			APP_MUST(cuStreamSynchronize(devices[to].stream));
 		}
 		APP_MUST(cuMemFree_v2(source));
@@ -151,7 +151,7 @@ static void copies_of_four(void)
 	copies(4);
 }
 
-/* Pinned memory serves every device; it is freed by one after the other has read it. */
+/* Every device can use pinned memory. One device reads it, and it is freed while that device is current. */
 static void pinned(void)
 {
 	unsigned wrong = 0;
@@ -202,7 +202,7 @@ static CUdeviceptr exchange(int device, unsigned i, CUdeviceptr ptr)
 	return old;
 }
 
-/* A thread for each device, each freeing what another has allocated. */
+/* The work of a thread for each device. Each thread frees blocks that another thread has allocated. */
 static void *work(void *arg)
 {
 	int device = (int)(uintptr_t)arg, next = (device + 1) % n_devices;
@@ -251,7 +251,7 @@ static void threads_of_four(void)
 	threads(4);
 }
 
-/* The first device is reset again and again, with everything in it, while the others work among themselves. */
+/* Resets the first device repeatedly, with live, cached and pending blocks, while other threads use the second. */
 static void *reset_again(void *unused)
 {
 	unsigned n = app_calls("cuInit") ? 40 : 5;
@@ -306,7 +306,7 @@ static void reset_beside(void)
 	app_result("wrong words", (int)n_wrong);
 }
 
-/* Devices that the environment hides have no number; the first that is left has 0. */
+/* Devices that the environment hides have no number. The first visible device has number 0. */
 static void hidden(void)
 {
 	int n = -1;

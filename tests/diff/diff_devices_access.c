@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A kernel that reaches for another device's memory without access to it, which is an error of the program's. */
+/* A kernel that touches another device's memory without peer access, which is an error in the program. */
 
 #include "devices.h"
 
 enum { SMS = 16 };
 
-/* Without access a kernel fails, and with it the context that it ran in; the other goes on. */
+/* Without access the kernel fails, and with it the context that it ran in. The other device's context still works. */
 static void unreachable(bool was_enabled)
 {
 	CUdeviceptr ptr;
@@ -49,7 +49,7 @@ static void disabled(void)
 	unreachable(true);
 }
 
-/* The peer ends and begins anew: whatever the driver says of the access that was enabled before, it is right. */
+/* Resets the peer's context and creates it again. Calls that need the earlier access return the driver's answers. */
 static void reset(void)
 {
 	CUdeviceptr ptr;
@@ -70,7 +70,7 @@ static void reset(void)
 	app_result("wrong words", (int)devices_count_wrong(0, ptr, 6));
 }
 
-/* The memory of the peer is its primary context's, whatever stands for that. */
+/* Access to a green context reaches the peer's memory, because that memory belongs to its primary context. */
 static void green(void)
 {
 	CUdevResource all, part, rest;

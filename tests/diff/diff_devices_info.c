@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How much memory each of several devices has left. Nobody else may use them. */
+/* The free memory of each of several devices. No other process may use them meanwhile. */
 
 #include "devices.h"
 
-/* What one device holds is not missing on another. */
+/* An allocation on one device does not reduce the free memory of another. */
 static void info(void)
 {
 	size_t before[2], after[2], total[2];

@@ -4,7 +4,7 @@
 /*
  * Exports of ordinary memory as dma-bufs, as programs for RDMA make them: whole blocks and parts of blocks, before and
  * after the first export of the process, of fresh memory and of memory that was used before. The driver exports only
- * what begins and ends at a page of the host. Each scenario is a process of its own, so that its first export is one.
+ * ranges that begin and end at a page of the host. Each scenario has its own process, and so its own first export.
  */
 
 #include <unistd.h>
@@ -39,13 +39,13 @@ static CUresult export(CUdeviceptr ptr, size_t bytes)
 	return r;
 }
 
-/* The bytes of all whole pages of a block. */
+/* Rounds the size of a block down to whole pages. */
 static size_t whole_pages(size_t bytes)
 {
 	return bytes / page * page;
 }
 
-static void say(const char *what, size_t bytes, CUresult r)
+static void report(const char *what, size_t bytes, CUresult r)
 {
 	char name[64];
 
@@ -53,14 +53,14 @@ static void say(const char *what, size_t bytes, CUresult r)
 	app_result(name, r);
 }
 
-/* All are larger than the blocks that the driver puts together. The second half are not multiples of a page. */
+/* All are larger than the blocks that the driver packs into one chunk. Most of the second half are not whole pages. */
 static const size_t sizes[] = {3 * MIB, 6 * MIB, 9 * MIB, 12 * MIB, 15 * MIB, 18 * MIB, 2 * MIB, 64 * MIB,
 	MIB + 64 * KIB, MIB + 1, MIB + 512, 2 * MIB - 1, 3 * MIB + 1000, 5 * MIB - 512, 7 * MIB + 4097, 33 * MIB + 5};
 
 static void export_all(const CUdeviceptr *ptr)
 {
 	for (size_t i = 0; i < LENGTH(sizes); i++)
-		say("export", sizes[i], export(ptr[i], whole_pages(sizes[i])));
+		report("export", sizes[i], export(ptr[i], whole_pages(sizes[i])));
 }
 
 static void alloc_all(CUdeviceptr *ptr)
@@ -97,7 +97,7 @@ static void one_at_a_time(void)
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		CUdeviceptr ptr = app_alloc(sizes[i]);
 
-		say("export", sizes[i], export(ptr, whole_pages(sizes[i])));
+		report("export", sizes[i], export(ptr, whole_pages(sizes[i])));
 		APP_MUST(cuMemFree_v2(ptr));
 	}
 }
@@ -109,7 +109,7 @@ static void first_export_of(size_t bytes)
 	if (!start())
 		return;
 	ptr = app_alloc(bytes);
-	say("export", bytes, export(ptr, whole_pages(bytes)));
+	report("export", bytes, export(ptr, whole_pages(bytes)));
 	APP_MUST(cuMemFree_v2(ptr));
 }
 
@@ -128,7 +128,7 @@ static void first_own_segment(void)
 	first_export_of(64 * MIB);
 }
 
-/* Blocks of all sizes come and go, so that the large ones lie where others lay before. */
+/* Allocates and frees blocks of all sizes, so that the large ones lie where other blocks lay before. */
 static void used_before(void)
 {
 	CUdeviceptr ptr[N_LIVE] = {0};
@@ -158,11 +158,11 @@ static void used_before(void)
 	app_say("refused", "%u", n_refused);
 }
 
-/* Parts of a block that begin at pages, as RDMA programs export them. Under vmm the block lies in several pieces. */
+/* Exports parts of a block that begin at pages, as RDMA programs do. With vmm the block consists of several chunks. */
 static void parts(void)
 {
 	static const struct {
-		size_t offset, bytes; /* in pages of 64 KiB, of which every machine's are parts */
+		size_t offset, bytes; /* in units of 64 KiB, a multiple of every machine's page size */
 	} rows[] = {{0, 1}, {0, 144}, {1, 1}, {1, 143}, {5, 32}, {31, 1}, {31, 2}, {32, 32}, {64, 80}, {143, 1}};
 	CUdeviceptr before, ptr;
 
@@ -182,7 +182,7 @@ static void parts(void)
 	APP_MUST(cuMemFree_v2(before));
 }
 
-/* The driver's small blocks begin at pages while all small requests of the program are multiples of a page. */
+/* The driver's small blocks begin at pages as long as every small request of the program is a multiple of a page. */
 static void small_blocks(void)
 {
 	static const size_t small[] = {64 * KIB, 64 * KIB, 128 * KIB, 192 * KIB, 512 * KIB, MIB, 256 * KIB, 64 * KIB};
@@ -194,15 +194,15 @@ static void small_blocks(void)
 		for (size_t i = 0; i < LENGTH(small); i++)
 			ptr[i] = app_alloc(small[i]);
 		for (size_t i = 0; i < LENGTH(small); i++)
-			say("export", small[i], export(ptr[i], small[i]));
+			report("export", small[i], export(ptr[i], small[i]));
 		for (size_t i = 0; i < LENGTH(small); i++)
 			APP_MUST(cuMemFree_v2(ptr[i]));
 	}
 }
 
 /*
- * Programs round a block of any size up to whole pages. The simulated driver has no memory behind the block, a real one
- * may have some.
+ * Programs export a block of any size rounded up to whole pages. The simulated driver has no memory behind the block; a
+ * real one may have some.
  */
 static void rounded_up(void)
 {
@@ -217,7 +217,7 @@ static void rounded_up(void)
 	alloc_all(ptr);
 	for (size_t i = 0; i < LENGTH(sizes); i++)
 		if (sizes[i] % page)
-			say("export", sizes[i], export(ptr[i], whole_pages(sizes[i]) + page));
+			report("export", sizes[i], export(ptr[i], whole_pages(sizes[i]) + page));
 	free_all(ptr);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Errors: of calls that come too early, and of a kernel that fails, which every later call of the context returns. */
+/* Errors of calls that come too early, and of a kernel that fails, which every later call in the context returns. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/apps/kernels.h"
@@ -9,14 +9,14 @@
 
 #include <pthread.h>
 
-/* What the program has when the kernel fails. */
+/* The memory, stream, event and kernels that the program holds when the kernel fails. */
 static struct {
 	CUdeviceptr small, large, async;
 	void *host;
 	CUstream stream;
 	CUevent event;
 	CUfunction trap, fill;
-} had;
+} held;
 
 static void prepare(void)
 {
@@ -25,15 +25,15 @@ static void prepare(void)
 
 	app_start();
 	APP_MUST(cuModuleLoadData(&module, kernels_ptx));
-	APP_MUST(cuModuleGetFunction(&had.trap, module, "trap"));
-	APP_MUST(cuModuleGetFunction(&had.fill, module, "fill"));
-	had.small = app_alloc(512);
-	had.large = app_alloc(8 * MIB);
-	had.stream = app_stream();
-	APP_MUST(cuMemHostAlloc(&had.host, MIB, 0));
-	APP_MUST(cuMemAllocAsync(&had.async, MIB, had.stream));
-	APP_MUST(cuEventCreate(&had.event, CU_EVENT_DISABLE_TIMING));
-	/* What a cache would have. */
+	APP_MUST(cuModuleGetFunction(&held.trap, module, "trap"));
+	APP_MUST(cuModuleGetFunction(&held.fill, module, "fill"));
+	held.small = app_alloc(512);
+	held.large = app_alloc(8 * MIB);
+	held.stream = app_stream();
+	APP_MUST(cuMemHostAlloc(&held.host, MIB, 0));
+	APP_MUST(cuMemAllocAsync(&held.async, MIB, held.stream));
+	APP_MUST(cuEventCreate(&held.event, CU_EVENT_DISABLE_TIMING));
+	/* A cache would keep these. */
 	APP_MUST(cuMemFree_v2(app_alloc(512)));
 	APP_MUST(cuMemFree_v2(app_alloc(2 * MIB)));
 	APP_MUST(cuMemHostAlloc(&host, MIB, 0));
@@ -45,7 +45,7 @@ static void launch_trap(void)
 {
 	uint64_t ns = 20 * MS;
 
-	APP_MUST(cuLaunchKernel(had.trap, 1, 1, 1, 1, 1, 1, 0, had.stream, (void *[]){&ns}, NULL));
+	APP_MUST(cuLaunchKernel(held.trap, 1, 1, 1, 1, 1, 1, 0, held.stream, (void *[]){&ns}, NULL));
 }
 
 static void launch_bad_fill(void)
@@ -54,12 +54,12 @@ static void launch_bad_fill(void)
 	uint64_t words = 1;
 	unsigned value = 1;
 
-	app_spin(had.stream, 20 * MS);
+	app_spin(held.stream, 20 * MS);
 	APP_MUST(cuLaunchKernel(
-		had.fill, 1, 1, 1, 1, 1, 1, 0, had.stream, (void *[]){&nowhere, &words, &value}, NULL));
+		held.fill, 1, 1, 1, 1, 1, 1, 0, held.stream, (void *[]){&nowhere, &words, &value}, NULL));
 }
 
-/* Each call by itself, in an order that a program might have. */
+/* Makes each call once, in an order that a program might use. */
 static void call_all(void)
 {
 	CUdeviceptr ptr = 0;
@@ -69,29 +69,29 @@ static void call_all(void)
 	CUcontext ctx = NULL;
 	size_t bytes = 0;
 
-	app_result("malloc of what is cached", cuMemAlloc_v2(&ptr, 512));
-	app_result("malloc of what is cached, larger", cuMemAlloc_v2(&ptr, 2 * MIB));
+	app_result("malloc of a cached size", cuMemAlloc_v2(&ptr, 512));
+	app_result("malloc of a cached size, larger", cuMemAlloc_v2(&ptr, 2 * MIB));
 	app_result("malloc", cuMemAlloc_v2(&ptr, 700 * MIB));
-	app_result("malloc of nothing", cuMemAlloc_v2(&ptr, 0));
-	app_result("malloc to nowhere", cuMemAlloc_v2(NULL, 64));
+	app_result("malloc of zero bytes", cuMemAlloc_v2(&ptr, 0));
+	app_result("malloc without an output", cuMemAlloc_v2(NULL, 64));
 	app_result("pitch", cuMemAllocPitch_v2(&ptr, &bytes, 1000, 1000, 4));
 	app_result("managed", cuMemAllocManaged(&ptr, MIB, 1));
-	app_result("async", cuMemAllocAsync(&ptr, MIB, had.stream));
-	app_result("host malloc of what is cached", cuMemHostAlloc(&host, MIB, 0));
+	app_result("async", cuMemAllocAsync(&ptr, MIB, held.stream));
+	app_result("host malloc of a cached size", cuMemHostAlloc(&host, MIB, 0));
 	app_result("host malloc", cuMemHostAlloc(&host, 5 * MIB, 0));
 	app_result("info", cuMemGetInfo_v2(&bytes, NULL));
-	app_result("range", cuMemGetAddressRange_v2(&ptr, &bytes, had.large));
-	app_result("set", cuMemsetD8_v2(had.large, 1, MIB));
-	app_result("free of the large one", cuMemFree_v2(had.large));
-	app_result("again", cuMemFree_v2(had.large));
-	app_result("free of the small one", cuMemFree_v2(had.small));
-	app_result("free inside", cuMemFree_v2(had.small + 64));
+	app_result("range", cuMemGetAddressRange_v2(&ptr, &bytes, held.large));
+	app_result("set", cuMemsetD8_v2(held.large, 1, MIB));
+	app_result("free of the large one", cuMemFree_v2(held.large));
+	app_result("again", cuMemFree_v2(held.large));
+	app_result("free of the small one", cuMemFree_v2(held.small));
+	app_result("free inside", cuMemFree_v2(held.small + 64));
 	app_result("free of NULL", cuMemFree_v2(0));
-	app_result("async free", cuMemFreeAsync(had.async, had.stream));
-	app_result("host free", cuMemFreeHost(had.host));
-	app_result("stream query", cuStreamQuery(had.stream));
-	app_result("event record", cuEventRecord(had.event, had.stream));
-	app_result("event query", cuEventQuery(had.event));
+	app_result("async free", cuMemFreeAsync(held.async, held.stream));
+	app_result("host free", cuMemFreeHost(held.host));
+	app_result("stream query", cuStreamQuery(held.stream));
+	app_result("event record", cuEventRecord(held.event, held.stream));
+	app_result("event query", cuEventQuery(held.event));
 	app_result("a stream", cuStreamCreate(&stream, 0));
 	app_result("an event", cuEventCreate(&event, 0));
 	app_result("synchronise", cuCtxSynchronize());
@@ -99,7 +99,7 @@ static void call_all(void)
 	app_result("is the same", ctx == app_ctx);
 }
 
-/* After a reset of the primary context life goes on. */
+/* Resets the primary context, after which memory can be allocated and used again. */
 static void recover(void)
 {
 	CUdeviceptr ptr;
@@ -107,8 +107,8 @@ static void recover(void)
 	app_result("reset", cuDevicePrimaryCtxReset_v2(0));
 	app_result("retain", cuDevicePrimaryCtxRetain(&app_ctx, 0));
 	app_result("set current", cuCtxSetCurrent(app_ctx));
-	app_result("free of an old block", cuMemFree_v2(had.large));
-	app_result("host free of an old block", cuMemFreeHost(had.host));
+	app_result("free of an old block", cuMemFree_v2(held.large));
+	app_result("host free of an old block", cuMemFreeHost(held.host));
 	for (unsigned i = 0; i < 4; i++) {
 		app_result("malloc", cuMemAlloc_v2(&ptr, 2 * MIB));
 		app_result("set", cuMemsetD8_v2(ptr, 1, 2 * MIB));
@@ -122,7 +122,7 @@ static void until_known(void)
 	CUresult r;
 
 	do
-		r = cuStreamQuery(had.stream);
+		r = cuStreamQuery(held.stream);
 	while (r == CUDA_ERROR_NOT_READY);
 	app_result("the stream", r);
 }
@@ -145,13 +145,13 @@ static void address_known(void)
 	recover();
 }
 
-/* What the first call says that waits for the kernel, or finds it over. */
+/* The result of the first call that waits for the failed kernel, or that comes after its end. */
 static void first_free(void)
 {
 	prepare();
 	launch_trap();
-	app_result("free", cuMemFree_v2(had.large));
-	app_result("malloc", cuMemAlloc_v2(&had.large, 2 * MIB));
+	app_result("free", cuMemFree_v2(held.large));
+	app_result("malloc", cuMemAlloc_v2(&held.large, 2 * MIB));
 	app_result("synchronise", cuCtxSynchronize());
 }
 
@@ -159,8 +159,8 @@ static void first_host_free(void)
 {
 	prepare();
 	launch_trap();
-	app_result("host free", cuMemFreeHost(had.host));
-	app_result("host malloc", cuMemHostAlloc(&had.host, MIB, 0));
+	app_result("host free", cuMemFreeHost(held.host));
+	app_result("host malloc", cuMemHostAlloc(&held.host, MIB, 0));
 	app_result("synchronise", cuCtxSynchronize());
 }
 
@@ -169,11 +169,11 @@ static void first_malloc(void)
 	prepare();
 	launch_trap();
 	until_known();
-	app_result("malloc", cuMemAlloc_v2(&had.large, 2 * MIB));
-	app_result("a large malloc", cuMemAlloc_v2(&had.large, 900 * MIB));
+	app_result("malloc", cuMemAlloc_v2(&held.large, 2 * MIB));
+	app_result("a large malloc", cuMemAlloc_v2(&held.large, 900 * MIB));
 }
 
-/* A queue of frees whose fences are what fails. */
+/* A queue of pending blocks whose fences fail. */
 static void pending(void)
 {
 	CUdeviceptr ptr[32];
@@ -192,7 +192,7 @@ static void pending(void)
 	recover();
 }
 
-/* A second context of the process does not suffer. */
+/* The kernel's error and a second context of the process. */
 static void other_context(void)
 {
 	CUcontext other;
@@ -210,11 +210,11 @@ static void other_context(void)
 	app_result("other free", cuMemFree_v2(ptr));
 	app_result("other malloc", cuMemAlloc_v2(&ptr, MIB));
 	app_result("another malloc", cuMemAlloc_v2(&ptr, 500 * MIB));
-	app_result("free from there", cuMemFree_v2(had.small));
+	app_result("free from there", cuMemFree_v2(held.small));
 	app_result("destroy", cuCtxDestroy_v2(other));
 }
 
-/* A program that has no driver yet, one that has no context, and one that has lost it. */
+/* Calls before cuInit, and calls without a context. */
 static void too_early(void)
 {
 	CUdeviceptr ptr = 7;
@@ -231,7 +231,7 @@ static void too_early(void)
 	app_result("free without a context", cuMemFree_v2(64));
 	app_result("free of NULL without a context", cuMemFree_v2(0));
 	app_result("host malloc without a context", cuMemHostAlloc(&host, 64, 0));
-	app_result("host malloc without a context, of nothing", cuMemHostAlloc(&host, 0, 0));
+	app_result("host malloc without a context, of zero bytes", cuMemHostAlloc(&host, 0, 0));
 	app_result("host free without a context", cuMemFreeHost(&host));
 	app_result("pitch without a context", cuMemAllocPitch_v2(&ptr, &bytes, 64, 64, 4));
 	app_result("managed without a context", cuMemAllocManaged(&ptr, 64, 1));
@@ -247,12 +247,12 @@ static void *work_without_context(void *unused)
 
 	app_result("malloc in a new thread", cuMemAlloc_v2(&ptr, 512));
 	app_result("info in a new thread", cuMemGetInfo_v2(&(size_t){0}, NULL));
-	app_result("free in a new thread", cuMemFree_v2(had.small));
-	app_result("host free in a new thread", cuMemFreeHost(had.host));
+	app_result("free in a new thread", cuMemFree_v2(held.small));
+	app_result("host free in a new thread", cuMemFreeHost(held.host));
 	return NULL;
 }
 
-/* A thread without a context gets nothing from a cache either. */
+/* A thread without a context gets the driver's error, even if the cache has a block. */
 static void new_thread(void)
 {
 	CUdeviceptr ptr = 7;
@@ -264,10 +264,10 @@ static void new_thread(void)
 	pthread_join(thread, NULL);
 	APP_MUST(cuCtxSetCurrent(NULL));
 	app_result("malloc with no context", cuMemAlloc_v2(&ptr, 512));
-	app_result("host malloc with no context", cuMemHostAlloc(&had.host, MIB, 0));
-	app_result("free with no context", cuMemFree_v2(had.large));
+	app_result("host malloc with no context", cuMemHostAlloc(&held.host, MIB, 0));
+	app_result("free with no context", cuMemFree_v2(held.large));
 	app_result("current", cuCtxGetCurrent(&app_ctx));
-	app_result("is none", app_ctx == NULL);
+	app_result("no context is current", app_ctx == NULL);
 }
 
 const struct app_scenario app_scenarios[] = {

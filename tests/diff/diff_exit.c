@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Calls at the end: in exit handlers and destructors, after a reset, and after the last release. */
+/* Calls at the end of a process or context: in exit handlers and destructors, after a reset, after the last release. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -11,7 +11,7 @@
 
 static CUdeviceptr kept, kept_large;
 static void *kept_host;
-static const char *in_destructor; /* what it is to print its answers under; NULL: nothing */
+static const char *in_destructor; /* prefix of the destructor's answers; NULL: it makes no calls */
 
 static void keep(void)
 {
@@ -21,7 +21,7 @@ static void keep(void)
 	APP_MUST(cuMemFree_v2(app_alloc(4 * MIB)));
 }
 
-/* What a program's or a library's last words may be. */
+/* Makes the calls that a program or a library may make last. */
 static void last_calls(const char *when)
 {
 	CUdeviceptr ptr = 0;
@@ -82,7 +82,7 @@ static void *exit_in_thread(void *unused)
 	exit(0);
 }
 
-/* The main thread waits, as many do, while another one ends the process. */
+/* The main thread waits, as in many programs, while another thread ends the process. */
 static void thread_exits(void)
 {
 	pthread_t thread;
@@ -114,7 +114,7 @@ static void with_work(void)
 	in_destructor = "in a destructor";
 }
 
-/* A primary context that goes while its blocks live, and comes again. */
+/* A primary context is reset while it has live blocks, and is retained again. */
 static void after_reset(void)
 {
 	app_start();
@@ -124,7 +124,7 @@ static void after_reset(void)
 		last_calls("after the reset");
 		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
-		/* Before anything new is allocated, which may get the same address. */
+		/* This must precede new allocations, which may get the same address. */
 		app_result("free of an old one", cuMemFree_v2(kept));
 		app_result("host free of an old one", cuMemFreeHost(kept_host));
 		app_result("set", cuMemsetD8_v2(app_alloc(MIB), 1, MIB));
@@ -160,7 +160,7 @@ static void after_destroy(void)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	last_calls("with the other context");
 	r = cuCtxDestroy_v2(ctx);
-	/* A real driver says one or the other. */
+	/* A real driver returns either of the two. */
 	app_result("destroy again", r == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_INVALID_CONTEXT : r);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Free memory: what is said of it, and that all of it can be had again after it was in use. */
+/* Free memory: the driver reports it correctly, and all of it can be allocated again after it was in use. */
 
 #include "tests/preload/app_driver.h"
 
@@ -14,7 +14,7 @@ static bool is_near(size_t a, size_t b)
 	return (a > b ? a - b : b - a) <= 4 * MIB;
 }
 
-/* Free memory goes down by what is allocated, and comes back when it is freed, at once. */
+/* Free memory goes down by each allocation, and up again as soon as the block is freed. */
 static void info(void)
 {
 	static const size_t bytes[] = {64 * MIB, 1024 * MIB, 8192 * MIB};
@@ -45,7 +45,7 @@ static size_t free_bytes(void)
 	return bytes;
 }
 
-/* Takes blocks of a size until there are no more, and gives all back; the result of the one too many. */
+/* Allocates blocks of a size until that fails, and frees all of them. Returns the result of the failed allocation. */
 static CUresult fill_up(size_t bytes, size_t *ret_bytes)
 {
 	static CUdeviceptr ptr[BLOCKS_MAX];
@@ -73,16 +73,16 @@ static void full(void)
 	app_start();
 	before = free_bytes();
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		app_result("the one too many", fill_up(sizes[i], &taken));
-		printf("most could be taken: %d\n", taken >= before / 100 * 85);
+		app_result("the allocation that fails", fill_up(sizes[i], &taken));
+		printf("most of the memory was allocated: %d\n", taken >= before / 100 * 85);
 		app_result("nearly all in one", cuMemAlloc_v2(&all, before - GIB));
 		APP_MUST(cuMemsetD8_v2(all + before - GIB - 1, 1, 1));
 		APP_MUST(cuMemFree_v2(all));
-		printf("all given back: %d\n", is_near(before, free_bytes()));
+		printf("all of it is free again: %d\n", is_near(before, free_bytes()));
 	}
 }
 
-/* How often nine tenths of what is said to be free cannot be had, with some blocks freed before and some kept. */
+/* Counts the rounds in which nine tenths of the free memory cannot be allocated, after some blocks were freed. */
 static void take_most(const char *name, unsigned kept_every)
 {
 	unsigned n_rounds = app_is_simulated() ? 100 : 10; /* a real device takes a second for all of its memory */
@@ -110,11 +110,11 @@ static void take_most(const char *name, unsigned kept_every)
 static void take_free(void)
 {
 	app_start();
-	take_most("nine tenths of what is free", 0);
+	take_most("nine tenths of the free memory", 0);
 	take_most("nine tenths, with blocks in use", 2);
 }
 
-/* Kinds of memory that are not pooled get what the cache holds. */
+/* Allocations that are not pooled can use the memory that the cache holds. */
 static void others_take(void)
 {
 	CUdeviceptr ptr;

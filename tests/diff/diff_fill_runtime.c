@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The runtime's last error when memory runs out, in an allocation that succeeds at last, and in one that does not. */
+/* The runtime's last error after an allocation that succeeds on a retry, and after an allocation that fails. */
 
 #include "tests/preload/app.h"
 
@@ -17,7 +17,7 @@ static size_t free_bytes(void)
 	return bytes;
 }
 
-/* What is cached in one size is needed in another. */
+/* Memory that is cached in one size is needed in another. */
 static void cured(void)
 {
 	static const unsigned percent[] = {60, 75, 50, 90, 30, 80};
@@ -44,13 +44,13 @@ static void not_cured(void)
 
 	while (n < BLOCKS_MAX && !(error = cudaMalloc(&ptr[n], GIB)))
 		n++;
-	app_result("the one too many", error);
+	app_result("the allocation that fails", error);
 	app_result("last error", cudaPeekAtLastError());
 	app_result("last error, taken", cudaGetLastError());
 	app_result("last error, then", cudaGetLastError());
 	app_result("another one", cudaMalloc(&p, 2 * GIB));
 	printf("is NULL: %d\n", p == NULL);
-	app_result("managed of more than there is", cudaMallocManaged(&p, SIZE_MAX / 4, cudaMemAttachGlobal));
+	app_result("managed memory of SIZE_MAX / 4", cudaMallocManaged(&p, SIZE_MAX / 4, cudaMemAttachGlobal));
 	cudaGetLastError();
 	for (unsigned i = 0; i < n; i++)
 		APP_MUST(cudaFree(ptr[i]));

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Two GPUs: the first to touch a block is a copy or a kernel of the other one, with peer access off and on (T1.3), and
- * where the other comes into use while work is under way and blocks are out.
+ * Two GPUs: the first access to a reused block is a copy or a kernel of the other GPU, with peer access off and on
+ * (T1.3). The other GPU may also come into use while work is under way and reused blocks are handed out.
  */
 
 #include "first.h"
@@ -16,7 +16,7 @@ static const size_t sizes[] = {4 * MIB, 64 * MIB, 320 * MIB};
 static struct place home, away;
 static struct first first;
 static CUstream there;
-static CUdeviceptr source; /* of copies, on the other device */
+static CUdeviceptr source; /* source of copies, on the other device */
 
 static void start(void)
 {
@@ -46,7 +46,7 @@ static void fill(CUdeviceptr ptr, uint32_t value)
 	place_fill(&away, there, ptr, FIRST_TOUCHED, value);
 }
 
-/* The wrong words of a block that the other device fills in its own way. */
+/* Lets the other device fill a block by copy or kernel, and frees the block. Returns the number of wrong words. */
 static size_t touch(CUdeviceptr ptr, uint32_t value, void (*touch_from_away)(CUdeviceptr, uint32_t))
 {
 	size_t wrong;
@@ -86,7 +86,7 @@ static void filled(void)
 	play(true, fill);
 }
 
-/* What was handed out before there was a second device. */
+/* A block was handed out before the program used the second device. */
 static void late(bool has_access, void (*touch_from_away)(CUdeviceptr, uint32_t))
 {
 	CUdeviceptr ptr;
@@ -94,7 +94,7 @@ static void late(bool has_access, void (*touch_from_away)(CUdeviceptr, uint32_t)
 	first_expect_long();
 	start();
 	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
-	first.n_early = 0; /* which was right at that time */
+	first.n_early = 0; /* handing it out was right at that time */
 	open_away();
 	if (has_access)
 		PLACE_MUST(cuCtxEnablePeerAccess(home.ctx, 0));
@@ -111,7 +111,7 @@ static void filled_late(void)
 	late(true, fill);
 }
 
-/* Memory of the second device, for the first, which is not the one that frees it (T8.6). */
+/* The first device copies to memory of the second, and each block is freed while the other device is current (T8.6). */
 static void both_ways(void)
 {
 	struct first other;
@@ -138,9 +138,10 @@ static void both_ways(void)
 }
 
 /*
- * The other device is about to copy to a block, and a stream of this one waits for that, when the block is freed: so
- * the free does, too. Just before that another was freed, which nobody waits for. A kernel that writes by peer access
- * would not do: on a real device that ended with ILLEGAL_ADDRESS in the free, without gpupool (driver 580.159.04).
+ * When the block is freed, the other device is about to copy to it, and a stream of this device waits for that copy: so
+ * the driver's free waits for it, too. Another block is freed just before the stream begins to wait. The other device
+ * copies, because a kernel that writes by peer access made the free fail with ILLEGAL_ADDRESS on a real device without
+ * gpupool (driver 580.159.04).
  */
 static void awaited(void)
 {

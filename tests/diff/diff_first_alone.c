@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * One GPU, and still somebody else first: another context, another process, a device that does not know of CUDA's
- * order, the CPU.
+ * One GPU, on which the first access to a reused block comes from outside the context: from another context, from
+ * another process, from a device that ignores CUDA's stream order, or from the CPU.
  */
 
 #include "first.h"
@@ -36,7 +36,7 @@ static size_t touch_from_away(CUdeviceptr ptr, CUdeviceptr source, CUstream ther
 	return wrong;
 }
 
-/* Copies of a second context of the device. */
+/* The first access is a copy by a second context of the device. */
 static void context(void)
 {
 	CUdeviceptr source;
@@ -53,7 +53,7 @@ static void context(void)
 	first_say(&first, wrong);
 }
 
-/* One that comes while blocks are out that have been handed out on order alone. */
+/* A second context is created after a block was handed out that relies on GPU waits alone. */
 static void context_late(void)
 {
 	CUdeviceptr ptr;
@@ -62,15 +62,15 @@ static void context_late(void)
 	first_expect_long();
 	start();
 	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
-	first.n_early = 0; /* which was right at that time */
+	first.n_early = 0; /* handing it out was right at that time */
 	place_create(&away, 0);
 	there = place_stream(&away);
 	first_say(&first, touch_from_away(ptr, place_alloc(&away, FIRST_TOUCHED), there, 1));
 }
 
 /*
- * Something that can write past CUDA's order has got hold of memory. A block that was there before may be no allocation
- * of its own, and then be refused: those that come after are.
+ * Memory is shared with a device that ignores CUDA's stream order. The driver may refuse to share the first block,
+ * which can be part of a segment. Later blocks are separate allocations.
  */
 static void after_sharing(CUresult (*share)(CUdeviceptr ptr))
 {
@@ -125,7 +125,7 @@ static void tokens(void)
 	after_sharing(get_tokens);
 }
 
-/* The CPU writes to pinned memory that a copy was on its way into (T1.2). */
+/* The CPU writes to a reused pinned block while a copy to its old owner may still be under way (T1.2). */
 static void pinned(void)
 {
 	CUdeviceptr source;
@@ -154,7 +154,7 @@ static void pinned(void)
 	first_say(&first, wrong);
 }
 
-/* Managed memory is not pooled: its free waits as ever, and the CPU is first. */
+/* Managed memory is not pooled: its free waits, and the first access to the new block comes from the CPU. */
 static void managed(void)
 {
 	size_t wrong = 0;
@@ -168,7 +168,7 @@ static void managed(void)
 		place_spin_fill(&home, first.slow, old, FIRST_TOUCHED, 0xdead, FIRST_QUICK_NS);
 		PLACE_MUST(cuMemFree_v2(old));
 		PLACE_MUST(cuMemAllocManaged(&new, 4 * MIB, ATTACH_GLOBAL));
-		words = (uint32_t *)(uintptr_t)new;
+		words = (uint32_t *)(uintptr_t) new;
 		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
 			words[k] = i;
 		for (size_t k = 0; k < FIRST_TOUCHED / 4; k++)
@@ -178,7 +178,7 @@ static void managed(void)
 	first_say(&first, wrong);
 }
 
-/* Another process opens what has just been handed out, and writes to it at once. */
+/* Another process opens a block that has just been reused, and writes to it at once. */
 static void imported_exporter(void)
 {
 	CUdeviceptr ptr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Wrong frees, and frees in other words than those of the allocation: what each returns, and that no harm is done. */
+/* Wrong frees, and frees that do not match the allocation: each returns the right code and does no harm. */
 
 #include "tests/preload/app_driver.h"
 
@@ -17,8 +17,8 @@ static void *host_pointer(CUdeviceptr ptr)
 	return (void *)(uintptr_t)ptr;
 }
 
-/* A result under the name of the size it is about. */
-static void say(size_t bytes, const char *what, int result)
+/* Prints a result under the size of the block. */
+static void report(size_t bytes, const char *what, int result)
 {
 	printf("%zu %s: %d\n", bytes, what, result);
 }
@@ -32,17 +32,17 @@ static void wrong(void)
 		CUdeviceptr ptr = app_alloc(sizes[i]), neighbour = app_alloc(sizes[i]);
 		size_t bytes = sizes[i];
 
-		say(bytes, "inside, at 1", cuMemFree_v2(ptr + 1));
-		say(bytes, "inside, at 256", cuMemFree_v2(ptr + 256));
-		say(bytes, "inside, in the middle", cuMemFree_v2(ptr + bytes / 2 + 1));
-		say(bytes, "as pinned", cuMemFreeHost(host_pointer(ptr)));
+		report(bytes, "inside, at 1", cuMemFree_v2(ptr + 1));
+		report(bytes, "inside, at 256", cuMemFree_v2(ptr + 256));
+		report(bytes, "inside, in the middle", cuMemFree_v2(ptr + bytes / 2 + 1));
+		report(bytes, "as pinned", cuMemFreeHost(host_pointer(ptr)));
 		APP_MUST(cuMemsetD8_v2(ptr, 1, bytes));
-		say(bytes, "free", cuMemFree_v2(ptr));
-		say(bytes, "again", cuMemFree_v2(ptr));
-		say(bytes, "and again", cuMemFree_v2(ptr));
+		report(bytes, "free", cuMemFree_v2(ptr));
+		report(bytes, "again", cuMemFree_v2(ptr));
+		report(bytes, "and again", cuMemFree_v2(ptr));
 		APP_MUST(cuMemsetD8_v2(neighbour, 2, bytes));
-		say(bytes, "the neighbour", cuMemFree_v2(neighbour));
-		say(bytes, "the neighbour again", cuMemFree_v2(neighbour));
+		report(bytes, "the neighbour", cuMemFree_v2(neighbour));
+		report(bytes, "the neighbour again", cuMemFree_v2(neighbour));
 	}
 }
 
@@ -77,17 +77,17 @@ static void pinned(void)
 
 		APP_MUST(cuMemHostAlloc((void **)&ptr, bytes, CU_MEMHOSTALLOC_PORTABLE));
 		memset(ptr, 1, bytes);
-		say(bytes, "inside, at 1", cuMemFreeHost(ptr + 1));
-		say(bytes, "inside, in the middle", cuMemFreeHost(ptr + bytes / 2));
-		say(bytes, "as device memory", cuMemFree_v2(address(ptr)));
+		report(bytes, "inside, at 1", cuMemFreeHost(ptr + 1));
+		report(bytes, "inside, in the middle", cuMemFreeHost(ptr + bytes / 2));
+		report(bytes, "as device memory", cuMemFree_v2(address(ptr)));
 		memset(ptr, 2, bytes);
-		say(bytes, "free", cuMemFreeHost(ptr));
-		say(bytes, "again", cuMemFreeHost(ptr));
-		say(bytes, "as device memory, when free", cuMemFree_v2(address(ptr)));
+		report(bytes, "free", cuMemFreeHost(ptr));
+		report(bytes, "again", cuMemFreeHost(ptr));
+		report(bytes, "as device memory, when free", cuMemFree_v2(address(ptr)));
 	}
 }
 
-/* A block is freed wherever, and belongs to the context that it came from. */
+/* A block belongs to the context that it came from, whichever context is current when it is freed. */
 static void contexts(void)
 {
 	CUdeviceptr first, second;
@@ -96,9 +96,9 @@ static void contexts(void)
 	app_start();
 	first = app_alloc(MIB);
 	APP_MUST(cuCtxSetCurrent(NULL));
-	app_result("free with none", cuMemFree_v2(first));
+	app_result("free without a current context", cuMemFree_v2(first));
 	APP_MUST(cuCtxGetCurrent(&current));
-	app_result("still none", current == NULL);
+	app_result("still no current context", current == NULL);
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	first = app_alloc(MIB);
 	app_result("create", cuCtxCreate_v2(&other, 0, 0));
@@ -130,7 +130,7 @@ static void *alloc_in_thread(void *ptr)
 	return NULL;
 }
 
-/* Of several threads that free one block, one succeeds. */
+/* If several threads free one block, one of them succeeds. */
 static void *free_in_thread(void *ptr)
 {
 	CUresult r;
@@ -149,7 +149,7 @@ static void threads(void)
 	void *success;
 
 	app_start();
-	/* A real driver crashes over it, if two of them meet. */
+	/* A real driver crashes if two such frees overlap. */
 	if (!app_calls("cuInit")) {
 		printf("skipped: only simulated\n");
 		return;

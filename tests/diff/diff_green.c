@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * T8.9: green contexts. All memory is the primary context's, whichever green context was current at the allocation; it
- * outlives them, and goes with the last reference to the primary one, which may be a green context's.
+ * T8.9: green contexts. All memory belongs to the primary context, whichever green context was current at the
+ * allocation. It outlives the green contexts, and ends with the last reference to the primary context, which a green
+ * context may hold.
  */
 
 #include <pthread.h>
@@ -23,7 +24,7 @@ struct place {
 };
 
 static struct place places[N_PLACES];
-static CUfunction wait_flag, set_flag; /* loaded before anything spins: it could have to wait */
+static CUfunction wait_flag, set_flag; /* loaded before a kernel spins, because loading may wait for it */
 
 static struct place make_green(void)
 {
@@ -52,7 +53,7 @@ static void enter(int place)
 	APP_MUST(cuCtxSetCurrent(places[place].ctx));
 }
 
-/* False where the driver knows no green contexts. */
+/* Returns false, and prints a line, if the driver has no green contexts. */
 static bool start(void)
 {
 	CUmodule module;
@@ -73,7 +74,7 @@ static bool start(void)
 	return true;
 }
 
-static void say(const char *what, int place, int result)
+static void report(const char *what, int place, int result)
 {
 	printf("%s, %s: %d\n", what, names[place], result);
 }
@@ -100,18 +101,17 @@ static void owners(void)
 			enter((place + (int)i) % N_PLACES);
 			APP_MUST(cuMemFree_v2(ptr));
 		}
-		say("not the primary's", place, (int)wrong);
+		report("not the primary's", place, (int)wrong);
 		enter(place);
 		APP_MUST(cuMemHostAlloc(&host, 4096, 0));
-		APP_MUST(cuPointerGetAttribute(
-			&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)host));
-		say("pinned, the primary's", place, owner == app_ctx);
+		APP_MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)host));
+		report("pinned, the primary's", place, owner == app_ctx);
 		enter((place + 1) % N_PLACES);
-		say("pinned free elsewhere", place, cuMemFreeHost(host));
+		report("pinned free elsewhere", place, cuMemFreeHost(host));
 	}
 }
 
-/* Memory freed under the work of one place is allocated and used in another, at random. */
+/* Memory is freed while work of one context uses it, and is allocated and used in another, at random. */
 static void reuse(void)
 {
 	static const uint64_t spins[] = {0, 20000, 300000};
@@ -142,8 +142,8 @@ static void reuse(void)
 }
 
 /*
- * A context that comes after the memory was handed out, perhaps on order alone, and is first to use it. The blocks are
- * so large that a pool would rather order than grow.
+ * A green context is created after a block was reused, perhaps with only a GPU wait, and is the first to use it. The
+ * blocks are so large that a pool prefers a GPU wait to growing.
  */
 static void newcomer(void)
 {
@@ -169,7 +169,7 @@ static void newcomer(void)
 	app_result("wrong words", (int)wrong);
 }
 
-/* Pinned memory that a green stream still reads from is not written by its next owner. */
+/* The next owner of pinned memory does not write to it while a green stream still reads from it. */
 static void pinned(void)
 {
 	size_t wrong = 0;
@@ -205,7 +205,7 @@ static void launch_flag(CUfunction function, CUstream stream, CUdeviceptr flag)
 	APP_MUST(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
 }
 
-/* A free before, and a kernel in one green context that one in the other releases: nobody waits for what came later. */
+/* After a free, a kernel of one context spins until another releases it. Allocations do not wait for that kernel. */
 static void spins(void)
 {
 	for (unsigned i = 0; i < 8; i++) {
@@ -242,10 +242,10 @@ static void destruction(void)
 	APP_MUST(cuMemsetD32_v2(big, 7, 64));
 	APP_MUST(cuCtxSynchronize());
 	end_green(&places[GREEN_A]);
-	app_result("alloc in what is gone", cuMemAlloc_v2(&other, MIB));
-	app_result("free in what is gone", cuMemFree_v2(big));
-	app_result("free of NULL in what is gone", cuMemFree_v2(0));
-	app_result("pinned alloc in what is gone", cuMemAllocHost_v2(&(void *){NULL}, MIB));
+	app_result("alloc in the destroyed green context", cuMemAlloc_v2(&other, MIB));
+	app_result("free in the destroyed green context", cuMemFree_v2(big));
+	app_result("free of NULL in the destroyed green context", cuMemFree_v2(0));
+	app_result("pinned alloc in the destroyed green context", cuMemAllocHost_v2(&(void *){NULL}, MIB));
 	enter(PRIMARY);
 	app_result("wrong words", (int)app_count_wrong(NULL, big, 256, 7));
 	app_result("free in the primary", cuMemFree_v2(big));
@@ -257,7 +257,7 @@ static void destruction(void)
 	app_result("free", cuMemFree_v2(other));
 }
 
-/* Nobody else holds the primary context: it goes with the last green one, and all memory with it. */
+/* Only green contexts hold the primary context: it ends with the last of them, and all memory with it. */
 static void last_reference(void)
 {
 	CUdeviceptr kept[3], other = 0;
@@ -279,7 +279,7 @@ static void last_reference(void)
 		APP_MUST(cuDevicePrimaryCtxRetain(&again, 0));
 		APP_MUST(cuCtxSetCurrent(again));
 		for (unsigned k = 0; k < LENGTH(kept); k++)
-			app_result("free of what went", cuMemFree_v2(kept[k]));
+			app_result("free of memory of the ended context", cuMemFree_v2(kept[k]));
 		APP_MUST(cuCtxSetCurrent(NULL));
 		APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 		app_start();
@@ -292,7 +292,7 @@ static void last_reference(void)
 	}
 }
 
-/* The driver refuses to reset under green contexts: all stays as it was. */
+/* The driver refuses to reset the device while it has green contexts: all memory stays valid. */
 static void refused_reset(void)
 {
 	CUdeviceptr big, small;
@@ -319,7 +319,7 @@ static void refused_reset(void)
 	app_result("free", cuMemFree_v2(big));
 }
 
-/* Frees beside a capture in a green stream leave it alone. */
+/* Frees during a capture on a green context's stream do not disturb the capture. */
 static void capture(void)
 {
 	CUgraphExec exec;
@@ -335,10 +335,10 @@ static void capture(void)
 		enter((place + 1) % N_PLACES);
 		for (unsigned i = 0; i < 16; i++)
 			APP_MUST(cuMemFree_v2(app_alloc(sizes[i % LENGTH(sizes)])));
-		say("end", place, cuStreamEndCapture(places[place].stream, &graph));
+		report("end", place, cuStreamEndCapture(places[place].stream, &graph));
 		APP_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
 		APP_MUST(cuGraphLaunch(exec, places[place].stream));
-		say("wrong words", place, (int)app_count_wrong(places[place].stream, ptr, 256, 9));
+		report("wrong words", place, (int)app_count_wrong(places[place].stream, ptr, 256, 9));
 	}
 }
 
@@ -401,7 +401,7 @@ static void threads(void)
 			APP_MUST(cuMemFree_v2(slots[i]));
 }
 
-/* Again and again, with memory that stays behind and is freed later. */
+/* Creates and destroys green contexts in a loop. Each leaves a block behind that is freed later. */
 static void cycles(void)
 {
 	unsigned n = app_calls("cuInit") ? 400 : 40, wrong = 0;

@@ -11,7 +11,7 @@ static CUdeviceptr address(const void *ptr)
 	return (CUdeviceptr)(uintptr_t)ptr;
 }
 
-static void say_pinned(unsigned flags, size_t bytes, char *host)
+static void report_pinned(unsigned flags, size_t bytes, char *host)
 {
 	unsigned seen = 99, type = 99;
 	CUdeviceptr device = 0;
@@ -26,7 +26,7 @@ static void say_pinned(unsigned flags, size_t bytes, char *host)
 	printf(" %u, aligned %d\n", type, address(host) % 4096 == 0);
 }
 
-/* Each set of flags three times over, so that what the driver says of them holds for a block in its next life. */
+/* Allocates with each set of flags three times, so that the driver's answers are checked for reused blocks, too. */
 static void flags_of(size_t bytes)
 {
 	app_start();
@@ -37,7 +37,7 @@ static void flags_of(size_t bytes)
 		printf("%zu with flags %u, made: %d\n", bytes, flags, cuMemHostAlloc((void **)&host, bytes, flags));
 		if (!host)
 			continue;
-		say_pinned(flags, bytes, host);
+		report_pinned(flags, bytes, host);
 		host[0] = host[bytes - 1] = (char)i;
 		APP_MUST(cuMemFreeHost(host));
 	}
@@ -45,7 +45,7 @@ static void flags_of(size_t bytes)
 		char *host;
 
 		APP_MUST(cuMemAllocHost_v2((void **)&host, bytes));
-		say_pinned(99, bytes, host);
+		report_pinned(99, bytes, host);
 		APP_MUST(cuMemFreeHost(host));
 	}
 }
@@ -60,7 +60,7 @@ static void flags_large(void)
 	flags_of(4 * MIB);
 }
 
-/* Write-combined memory is slow to read, so nobody may get it who did not ask. */
+/* Write-combined memory is slow to read, so a request must not get it without asking for it. */
 static void write_combined(void)
 {
 	unsigned wrong = 0, seen;
@@ -78,7 +78,7 @@ static void write_combined(void)
 	printf("blocks of the wrong sort: %u\n", wrong);
 }
 
-/* What a device writes into pinned memory and the host reads, in each life of the block. */
+/* The host reads what a device writes into pinned memory, also in reused blocks. */
 static void mapped(void)
 {
 	unsigned wrong = 0;
@@ -101,7 +101,7 @@ static void mapped(void)
 	printf("wrong words: %u\n", wrong);
 }
 
-/* Registering memory that is pinned already, is not, or is no more. */
+/* Registers memory that is pinned, that is not pinned, and that was pinned before. */
 static void registering(void)
 {
 	enum { BYTES = 2 * MIB };
@@ -175,8 +175,8 @@ static void arrays(void)
 		app_result("mipmapped array", cuMipmappedArrayCreate(&mipmapped, &deep, 3));
 		app_result("destroy", cuMipmappedArrayDestroy(mipmapped));
 	}
-	app_result("array into nothing", cuArrayCreate_v2(NULL, &flat));
-	app_result("array of nothing", cuArrayCreate_v2(&array, NULL));
+	app_result("array without an output", cuArrayCreate_v2(NULL, &flat));
+	app_result("array without a shape", cuArrayCreate_v2(&array, NULL));
 	flat.NumChannels = 3;
 	app_result("array of three channels", cuArrayCreate_v2(&array, &flat));
 	flat.NumChannels = 4;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* T8.2: whether the device's memory is all there again after contexts have come and gone. Nobody else may use it. */
+/* T8.2: all of the device's memory is free again after contexts have ended. No other process may use it meanwhile. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -22,14 +22,17 @@ static size_t available_bytes(void)
 	return available;
 }
 
-/* More than half a round's memory less than after the first rounds, which may leave something behind for good. */
-static void tell_lost(size_t before)
+/*
+ * Prints 1 if the free memory is less than after the first rounds by more than 32 MiB, about half a round's memory. The
+ * first rounds may leave some memory behind for good.
+ */
+static void report_lost(size_t before)
 {
 	app_result("lost", available_bytes() + 32 * MIB < before);
 }
 
-/* Blocks of each size: one in use, one cached, one freed under work; and what is not pooled. */
-static void furnish(void)
+/* Leaves memory that is not pooled, and blocks of each size: one in use, one cached, one freed while work uses it. */
+static void populate(void)
 {
 	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 1};
 	CUdeviceptr managed;
@@ -60,12 +63,12 @@ static void of_contexts(void)
 		CUcontext ctx;
 
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
-		furnish();
+		populate();
 		APP_MUST(cuCtxDestroy_v2(ctx));
 		if (i == 1)
 			before = available_bytes();
 	}
-	tell_lost(before);
+	report_lost(before);
 }
 
 static void of_resets(void)
@@ -77,17 +80,17 @@ static void of_resets(void)
 		app_start();
 		if (i == 1)
 			before = available_bytes();
-		furnish();
+		populate();
 		if (i % 2)
 			APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 		else
 			APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 	}
 	app_start();
-	tell_lost(before);
+	report_lost(before);
 }
 
-/* In a loop on one context all that was used once is used again, or given back. */
+/* In a loop on one context, all memory is reused or released to the driver. */
 static void of_a_loop(void)
 {
 	unsigned n = rounds(400, 200);
@@ -105,7 +108,7 @@ static void of_a_loop(void)
 			before = available_bytes();
 	}
 	APP_MUST(cuCtxSynchronize());
-	tell_lost(before);
+	report_lost(before);
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Contexts that come and go, with memory in them: live, cached, and behind unfinished work. A context takes a real GPU
- * a fifth of a second, so there are fewer rounds there.
+ * Contexts are created and destroyed with memory in them: live, cached, and pending behind unfinished work. Creating a
+ * context takes a fifth of a second on a real GPU, so there are fewer rounds there.
  */
 
 #include <malloc.h>
@@ -25,21 +25,21 @@ static unsigned rounds(unsigned simulated, unsigned real)
 
 static unsigned n_bad;
 
-/* Counts what should have succeeded and has not; the first of them is told. */
-static bool is_well(CUresult r, const char *what)
+/* Counts calls that failed although they should succeed, and prints the first of them. */
+static bool expect_ok(CUresult r, const char *what)
 {
 	if (r && !n_bad++)
 		app_result(what, r);
 	return !r;
 }
 
-#define WELL(call) is_well((call), #call)
+#define EXPECT_OK(call) expect_ok((call), #call)
 
 static CUdeviceptr alloc(size_t bytes)
 {
 	CUdeviceptr ptr = 0;
 
-	WELL(cuMemAlloc_v2(&ptr, bytes));
+	EXPECT_OK(cuMemAlloc_v2(&ptr, bytes));
 	return ptr;
 }
 
@@ -61,41 +61,41 @@ static CUcontext create(void)
 
 static const size_t sizes[] = {300, 512, 70 * KIB, MIB, MIB + 1, 5 * MIB, 16 * MIB};
 
-/* Whether the block is there: takes a write, and gives it back. */
+/* Checks that a block is valid: writes a value to it and reads the value back. */
 static void check_block(CUdeviceptr ptr, uint32_t value)
 {
 	uint32_t word = 0;
 
-	WELL(cuMemsetD32_v2(ptr, value, 16));
-	WELL(cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
-	is_well(word == value ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS, "wrong word");
+	EXPECT_OK(cuMemsetD32_v2(ptr, value, 16));
+	EXPECT_OK(cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
+	expect_ok(word == value ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS, "wrong word");
 }
 
 /* Leaves blocks of every size behind: one in use, one cached, and one freed while a stream still writes to it. */
-static void furnish(void)
+static void populate(void)
 {
 	CUstream stream = NULL;
 	void *host = NULL;
 
-	WELL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	EXPECT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		CUdeviceptr live = alloc(sizes[i]), cached = alloc(sizes[i]), busy;
 
 		check_block(live, 1);
-		WELL(cuMemFree_v2(cached));
+		EXPECT_OK(cuMemFree_v2(cached));
 		busy = alloc(sizes[i]);
-		WELL(cuMemsetD32Async(busy, 7, 64, stream));
-		WELL(cuMemFree_v2(busy));
+		EXPECT_OK(cuMemsetD32Async(busy, 7, 64, stream));
+		EXPECT_OK(cuMemFree_v2(busy));
 		check_block(alloc(sizes[i]), 2);
 	}
-	WELL(cuMemHostAlloc(&host, 64 * KIB, 0));
-	WELL(cuMemFreeHost(host));
-	WELL(cuMemHostAlloc(&host, 64 * KIB, CU_MEMHOSTALLOC_PORTABLE));
+	EXPECT_OK(cuMemHostAlloc(&host, 64 * KIB, 0));
+	EXPECT_OK(cuMemFreeHost(host));
+	EXPECT_OK(cuMemHostAlloc(&host, 64 * KIB, CU_MEMHOSTALLOC_PORTABLE));
 }
 
 /*
- * T8.2: everything is left to the destruction, again and again. What handles and addresses come again makes no
- * difference. (diff_leaks.c asks about the device's memory.)
+ * T8.2: leaves all memory to the destruction of its context, in a loop. Handles and addresses may repeat. (diff_leaks.c
+ * checks the device's free memory.)
  */
 static void cycles(void)
 {
@@ -106,22 +106,22 @@ static void cycles(void)
 	for (unsigned i = 0; i < n; i++) {
 		CUcontext ctx = create(), owner = NULL;
 
-		furnish();
-		WELL(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, alloc(MIB)));
+		populate();
+		EXPECT_OK(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, alloc(MIB)));
 		wrong_owner += owner != ctx;
-		WELL(cuCtxDestroy_v2(ctx));
-		WELL(cuCtxSetCurrent(app_ctx));
+		EXPECT_OK(cuCtxDestroy_v2(ctx));
+		EXPECT_OK(cuCtxSetCurrent(app_ctx));
 		if (i == n / 2)
 			host = mallinfo2().uordblks;
 	}
 	app_result("memory of another context", (int)wrong_owner);
 	if (is_simulated())
 		app_result("host memory lost", mallinfo2().uordblks > host + 256 * KIB);
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-/* T8.5: with a full cache, and no context to serve it in. */
+/* T8.5: makes calls without a current context, while the cache is full. */
 static void nothing_current(void)
 {
 	CUdeviceptr ptr, other = 0x5a5a;
@@ -136,15 +136,15 @@ static void nothing_current(void)
 	APP_MUST(cuMemFreeHost(other_host));
 	APP_MUST(cuCtxSetCurrent(NULL));
 	app_result("alloc", cuMemAlloc_v2(&other, MIB));
-	app_result("alloc of nothing", cuMemAlloc_v2(&other, 0));
+	app_result("alloc of zero bytes", cuMemAlloc_v2(&other, 0));
 	app_result("pitched alloc", cuMemAllocPitch_v2(&other, &pitch, 1000, 10, 4));
 	app_result("managed alloc", cuMemAllocManaged(&other, MIB, 1));
 	app_result("async alloc", cuMemAllocAsync(&other, MIB, NULL));
-	app_result("left alone", other == 0x5a5a && pitch == 7);
+	app_result("outputs unchanged", other == 0x5a5a && pitch == 7);
 	app_result("pinned alloc", cuMemHostAlloc(&other_host, MIB, 0));
 	app_result("pinned alloc, the old way", cuMemAllocHost_v2(&other_host, MIB));
 	app_result("memory info", cuMemGetInfo_v2(&available, &total));
-	app_result("left alone", available == 7 && total == 7);
+	app_result("outputs unchanged", available == 7 && total == 7);
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("free again", cuMemFree_v2(ptr));
 	app_result("pinned free", cuMemFreeHost(host));
@@ -154,7 +154,7 @@ static void nothing_current(void)
 	app_result("bad", (int)n_bad);
 }
 
-static void tell_owner(const char *what, CUdeviceptr ptr, CUcontext ctx)
+static void report_owner(const char *what, CUdeviceptr ptr, CUcontext ctx)
 {
 	CUcontext owner = NULL;
 	CUresult r = cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr);
@@ -162,7 +162,7 @@ static void tell_owner(const char *what, CUdeviceptr ptr, CUcontext ctx)
 	app_say(what, "%d, as expected: %d", r, owner == ctx);
 }
 
-/* Contexts on top of each other; each allocates in its own. */
+/* A stack of current contexts. Each allocation comes from the context on top. */
 static void stack(void)
 {
 	CUcontext first, second, popped = NULL;
@@ -175,22 +175,22 @@ static void stack(void)
 	ptr[1] = alloc(MIB);
 	APP_MUST(cuCtxPushCurrent_v2(app_ctx));
 	ptr[2] = alloc(MIB);
-	tell_owner("the primary's", ptr[2], app_ctx);
+	report_owner("the primary's", ptr[2], app_ctx);
 	APP_MUST(cuMemFree_v2(ptr[0]));
 	app_result("pop", cuCtxPopCurrent_v2(&popped));
 	app_result("popped", popped == app_ctx);
-	tell_owner("the second's", ptr[1], second);
+	report_owner("the second's", ptr[1], second);
 	app_result("pop", cuCtxPopCurrent_v2(NULL));
 	ptr[0] = alloc(MIB);
-	tell_owner("the first's", ptr[0], first);
-	app_result("destroy of what is not current", cuCtxDestroy_v2(second));
-	app_result("the current is left", is_current(first));
-	app_result("free of what went", cuMemFree_v2(ptr[1]));
+	report_owner("the first's", ptr[0], first);
+	app_result("destroy of a context that is not current", cuCtxDestroy_v2(second));
+	app_result("the current context stays current", is_current(first));
+	app_result("free of memory of the ended context", cuMemFree_v2(ptr[1]));
 	app_result("destroy of the current", cuCtxDestroy_v2(first));
 	app_result("the one below is current", is_current(app_ctx));
 	app_result("free", cuMemFree_v2(ptr[2]));
 	app_result("pop", cuCtxPopCurrent_v2(&popped));
-	app_result("pop of none", cuCtxPopCurrent_v2(&popped));
+	app_result("pop of an empty stack", cuCtxPopCurrent_v2(&popped));
 	app_result("push NULL", cuCtxPushCurrent_v2(NULL));
 	app_result("alloc", cuMemAlloc_v2(&ptr[0], MIB));
 	app_result("bad", (int)n_bad);
@@ -202,19 +202,20 @@ static void *float_through(void *arg)
 {
 	CUcontext ctx = arg, popped = NULL;
 
-	WELL(cuCtxPushCurrent_v2(ctx));
+	EXPECT_OK(cuCtxPushCurrent_v2(ctx));
 	check_block(floating_ptr, 5);
-	WELL(cuMemFree_v2(floating_ptr));
+	EXPECT_OK(cuMemFree_v2(floating_ptr));
 	floating_ptr = alloc(70 * KIB);
 	check_block(floating_ptr, 6);
-	furnish();
-	WELL(cuCtxPopCurrent_v2(&popped));
-	is_well(popped == ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "popped another");
-	is_well(cuMemAlloc_v2(&(CUdeviceptr){0}, MIB) == CUDA_ERROR_INVALID_CONTEXT ? 0 : 1, "alloc without a context");
+	populate();
+	EXPECT_OK(cuCtxPopCurrent_v2(&popped));
+	expect_ok(popped == ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT, "popped another");
+	expect_ok(
+		cuMemAlloc_v2(&(CUdeviceptr){0}, MIB) == CUDA_ERROR_INVALID_CONTEXT ? 0 : 1, "alloc without a context");
 	return NULL;
 }
 
-/* A context that floats: current to nobody, then to one thread after the other. */
+/* A floating context: it is current in no thread, and then in one thread after the other. */
 static void floating(void)
 {
 	CUcontext ctx, popped = NULL;
@@ -229,14 +230,14 @@ static void floating(void)
 		pthread_join(thread, NULL);
 		APP_MUST(cuCtxPushCurrent_v2(ctx));
 		check_block(floating_ptr, i);
-		tell_owner("owner", floating_ptr, ctx);
+		report_owner("owner", floating_ptr, ctx);
 	}
 	app_result("destroy", cuCtxDestroy_v2(ctx));
 	app_result("the primary is current", is_current(app_ctx));
 	app_result("bad", (int)n_bad);
 }
 
-/* Contexts that end while their kernels run, with what those use freed and live. */
+/* Contexts end while their kernels run, with the kernels' memory freed or live. */
 static void under_work(void)
 {
 	unsigned n = rounds(100, 4);
@@ -250,29 +251,29 @@ static void under_work(void)
 		uint32_t value = i;
 		CUmodule module;
 
-		WELL(cuModuleLoadData(&module, kernels_ptx));
-		WELL(cuModuleGetFunction(&spin_fill, module, "spin_fill"));
+		EXPECT_OK(cuModuleLoadData(&module, kernels_ptx));
+		EXPECT_OK(cuModuleGetFunction(&spin_fill, module, "spin_fill"));
 		for (size_t k = 0; k < LENGTH(sizes); k++) {
 			freed = alloc(sizes[k]);
 			live = alloc(sizes[k]);
 			for (unsigned which = 0; which < 2; which++) {
 				void *params[] = {which ? &freed : &live, &words, &value, &ns};
 
-				WELL(cuLaunchKernel(spin_fill, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+				EXPECT_OK(cuLaunchKernel(spin_fill, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 			}
 			if (i % 2)
-				WELL(cuMemFree_v2(freed));
+				EXPECT_OK(cuMemFree_v2(freed));
 			else
-				WELL(cuMemFreeAsync(freed, NULL));
+				EXPECT_OK(cuMemFreeAsync(freed, NULL));
 		}
-		WELL(cuCtxDestroy_v2(ctx));
-		WELL(cuCtxSetCurrent(app_ctx));
+		EXPECT_OK(cuCtxDestroy_v2(ctx));
+		EXPECT_OK(cuCtxSetCurrent(app_ctx));
 	}
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-/* T8.4: what one context has cached is never served in another, whichever was current at the free. */
+/* T8.4: a cached block is never served in another context, whichever context was current at its free. */
 static void two(void)
 {
 	CUcontext ctx[2], owner;
@@ -287,23 +288,23 @@ static void two(void)
 		size_t bytes = sizes[app_random(&seed) % LENGTH(sizes)];
 
 		for (unsigned k = 0; k < 2; k++) {
-			WELL(cuCtxSetCurrent(ctx[k]));
+			EXPECT_OK(cuCtxSetCurrent(ctx[k]));
 			ptr[k] = alloc(bytes);
-			WELL(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr[k]));
+			EXPECT_OK(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr[k]));
 			wrong_owner += owner != ctx[k];
 		}
-		WELL(cuCtxSetCurrent(ctx[app_random(&seed) % 2]));
-		WELL(cuMemFree_v2(ptr[i % 2]));
-		WELL(cuMemFree_v2(ptr[!(i % 2)]));
+		EXPECT_OK(cuCtxSetCurrent(ctx[app_random(&seed) % 2]));
+		EXPECT_OK(cuMemFree_v2(ptr[i % 2]));
+		EXPECT_OK(cuMemFree_v2(ptr[!(i % 2)]));
 	}
 	app_result("memory of another context", (int)wrong_owner);
 	APP_MUST(cuCtxDestroy_v2(ctx[1]));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-/* Pinned memory belongs to a context too, portable or not. */
+/* Pinned memory belongs to a context, too, whether it is portable or not. */
 static void pinned(void)
 {
 	static const unsigned flags[] = {0, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP};
@@ -317,21 +318,21 @@ static void pinned(void)
 		APP_MUST(cuMemHostAlloc((void **)&there, 100000, flags[i]));
 		APP_MUST(cuMemHostAlloc((void **)&kept, 100000, flags[i]));
 		owner = NULL;
-		app_result("owner", cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT,
-					    (CUdeviceptr)(uintptr_t)there));
+		app_result("owner",
+			cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)(uintptr_t)there));
 		app_result("is the second", owner == second);
 		memset(there, 1, 100000);
 		app_result("free of the first's in the second", cuMemFreeHost(here));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		app_result("free of the second's in the first", cuMemFreeHost(there));
 		APP_MUST(cuCtxDestroy_v2(second));
-		app_result("free of what went with the second", cuMemFreeHost(kept));
+		app_result("free of pinned memory of the second context", cuMemFreeHost(kept));
 	}
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-/* What belongs to a device and not to a context survives it. */
+/* Memory that belongs to a device, and not to a context, outlives the context. */
 static void of_the_device(void)
 {
 	CUdeviceptr ptr, managed;
@@ -348,11 +349,11 @@ static void of_the_device(void)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	app_result("free of stream-ordered memory", cuMemFree_v2(ptr));
 	app_result("free of managed memory", cuMemFree_v2(managed));
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-/* Attached twice a context outlives a detach, with all that is in it. */
+/* A context that was attached twice outlives one detach, with all of its memory. */
 static void attached(void)
 {
 	CUcontext ctx, same = NULL;
@@ -365,7 +366,7 @@ static void attached(void)
 	app_result("attach", cuCtxAttach(&same, 0));
 	app_result("the same", same == ctx);
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_result("detach of what is not current", cuCtxDetach(ctx));
+	app_result("detach of a context that is not current", cuCtxDetach(ctx));
 	APP_MUST(cuCtxSetCurrent(ctx));
 	check_block(ptr, 1);
 	app_result("detach", cuCtxDetach(ctx));
@@ -374,16 +375,16 @@ static void attached(void)
 	check_block(ptr, 2);
 	check_block(small, 3);
 	app_result("free", cuMemFree_v2(small));
-	furnish();
+	populate();
 	app_result("the last detach", cuCtxDetach(ctx));
 	app_result("current", is_current(ctx));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	app_result("free of what went", cuMemFree_v2(ptr));
-	furnish();
+	app_result("free of memory of the ended context", cuMemFree_v2(ptr));
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-/* Ends that the driver refuses leave everything where it is. */
+/* If the driver refuses to end a context, all memory stays valid. */
 static void refused(void)
 {
 	CUdeviceptr ptr, small;
@@ -403,11 +404,11 @@ static void refused(void)
 	check_block(small, 3);
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("free", cuMemFree_v2(small));
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 
-static void tell_flags(const char *what)
+static void report_flags(const char *what)
 {
 	unsigned flags = 99;
 	int active = 99;
@@ -416,32 +417,32 @@ static void tell_flags(const char *what)
 	app_say(what, "%d, flags %u, active %d", r, flags, active);
 }
 
-/* Flags of the primary context, before it is there, while it is, and when it is gone. */
+/* Flags of the primary context before it exists, while it is active, and after its release. */
 static void flags(void)
 {
 	CUdeviceptr ptr;
 
 	APP_MUST(cuInit(0));
-	tell_flags("at first");
+	report_flags("at first");
 	app_result("set", cuDevicePrimaryCtxSetFlags_v2(0, 4));
-	tell_flags("set");
+	report_flags("set");
 	app_start();
 	ptr = alloc(MIB);
 	app_result("set while active", cuDevicePrimaryCtxSetFlags_v2(0, 1));
-	tell_flags("set while active");
+	report_flags("set while active");
 	check_block(ptr, 1);
 	app_result("free", cuMemFree_v2(ptr));
-	furnish();
+	populate();
 	app_result("release", cuDevicePrimaryCtxRelease_v2(0));
-	tell_flags("released");
+	report_flags("released");
 	app_result("alloc", cuMemAlloc_v2(&ptr, MIB));
 	app_start();
-	furnish();
-	tell_flags("retained");
+	populate();
+	report_flags("retained");
 	app_result("bad", (int)n_bad);
 }
 
-/* T8.1: all that was there is gone, and none of it comes back. */
+/* T8.1: a reset ends all memory of the context, and no earlier block is handed out again. */
 static void resets(void)
 {
 	unsigned n = rounds(60, 4);
@@ -451,9 +452,9 @@ static void resets(void)
 		CUdeviceptr live = alloc(16 * MIB), small = alloc(300), other = 0;
 		void *host = NULL;
 
-		furnish();
-		WELL(cuMemHostAlloc(&host, MIB, 0));
-		WELL(cuDevicePrimaryCtxReset_v2(0));
+		populate();
+		EXPECT_OK(cuMemHostAlloc(&host, MIB, 0));
+		EXPECT_OK(cuDevicePrimaryCtxReset_v2(0));
 		if (i == 0) {
 			app_result("alloc", cuMemAlloc_v2(&other, MIB));
 			app_result("free", cuMemFree_v2(live));
@@ -463,36 +464,36 @@ static void resets(void)
 		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		if (i == 0) {
-			app_result("free of what went", cuMemFree_v2(live));
-			app_result("free of what went", cuMemFree_v2(small));
-			app_result("pinned free of what went", cuMemFreeHost(host));
+			app_result("free of memory of the ended context", cuMemFree_v2(live));
+			app_result("free of memory of the ended context", cuMemFree_v2(small));
+			app_result("pinned free of memory of the ended context", cuMemFreeHost(host));
 		}
-		furnish();
+		populate();
 	}
 	app_result("bad", (int)n_bad);
 }
 
-/* A context beside the primary one is not touched by its end. */
+/* A reset of the primary context does not touch a second context. */
 static void reset_beside(void)
 {
 	CUdeviceptr ptr, small;
 	CUcontext second;
 
 	app_start();
-	furnish();
+	populate();
 	second = create();
 	ptr = alloc(5 * MIB);
 	small = alloc(300);
-	furnish();
+	populate();
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 	check_block(ptr, 1);
 	check_block(small, 2);
-	furnish();
+	populate();
 	app_result("free", cuMemFree_v2(ptr));
 	app_result("free", cuMemFree_v2(small));
 	APP_MUST(cuCtxDestroy_v2(second));
 	app_start();
-	furnish();
+	populate();
 	app_result("bad", (int)n_bad);
 }
 

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * T8.7: forks. CUDA does not survive one: the child is told so by every call, and never hangs, whatever other threads
- * of the parent were doing. A child of a parent that has not used CUDA yet begins a life of its own.
+ * T8.7: forks. CUDA does not survive a fork: in the child every call returns an error and none hangs, whatever other
+ * threads of the parent were doing. If the parent has not used CUDA yet, its child can use CUDA.
  */
 
 #include <dlfcn.h>
@@ -65,7 +65,7 @@ static void use_memory(void)
 		app_result("wrong words", (int)wrong);
 }
 
-/* Several children at once, each with a life of its own, and a grandchild; then the parent. */
+/* Several children use CUDA at the same time, and a grandchild does, and then the parent. */
 static void before(void)
 {
 	pid_t children[3];
@@ -93,22 +93,22 @@ static void *kept_host;
 static CUcontext second;
 static CUstream kept_stream;
 
-static bool tells;
+static bool is_verbose;
 
 static unsigned n_survived;
 
-/* In the child of a process that uses CUDA nothing succeeds. */
-static void say(const char *what, CUresult r)
+/* In the child of a process that uses CUDA no call may succeed. Counts the calls that do. */
+static void report(const char *what, CUresult r)
 {
-	if (tells)
+	if (is_verbose)
 		app_result(what, r);
 	n_survived += r == CUDA_SUCCESS;
 }
 
-#define SAY(call) say(#call, call)
+#define REPORT(call) report(#call, call)
 
-/* Every call that the library has a hand in. */
-static _Noreturn void be_child(void)
+/* Makes every kind of call that the library hooks. */
+static _Noreturn void call_everything_in_child(void)
 {
 	size_t available = 0, total = 0;
 	CUdeviceptr ptr = 0x5a5a;
@@ -117,30 +117,30 @@ static _Noreturn void be_child(void)
 	void *host = NULL;
 	CUstream stream;
 
-	SAY(cuInit(0));
-	SAY(cuCtxSetCurrent(second));
-	SAY(cuMemAlloc_v2(&ptr, MIB));
-	SAY(cuMemAlloc_v2(&ptr, 300));
-	SAY(cuMemAllocAsync(&ptr, MIB, NULL));
-	SAY(cuMemAllocManaged(&ptr, MIB, 1));
-	SAY(cuMemFree_v2(kept));
-	SAY(cuMemFreeAsync(kept, NULL));
-	SAY(cuMemHostAlloc(&host, 4096, 0));
-	SAY(cuMemFreeHost(kept_host));
-	SAY(cuMemGetInfo_v2(&available, &total));
-	SAY(cuMemGetAddressRange_v2(&ptr, &total, kept));
-	SAY(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
-	SAY(cuStreamCreate(&stream, 0));
-	SAY(cuStreamBeginCapture_v2(kept_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	SAY(cuStreamEndCapture(kept_stream, &graph));
-	SAY(cuDevicePrimaryCtxRetain(&ctx, 0));
-	SAY(cuDevicePrimaryCtxRelease_v2(0));
-	SAY(cuDevicePrimaryCtxReset_v2(0));
-	SAY(cuCtxCreate_v2(&ctx, 0, 0));
-	SAY(cuCtxDestroy_v2(second));
+	REPORT(cuInit(0));
+	REPORT(cuCtxSetCurrent(second));
+	REPORT(cuMemAlloc_v2(&ptr, MIB));
+	REPORT(cuMemAlloc_v2(&ptr, 300));
+	REPORT(cuMemAllocAsync(&ptr, MIB, NULL));
+	REPORT(cuMemAllocManaged(&ptr, MIB, 1));
+	REPORT(cuMemFree_v2(kept));
+	REPORT(cuMemFreeAsync(kept, NULL));
+	REPORT(cuMemHostAlloc(&host, 4096, 0));
+	REPORT(cuMemFreeHost(kept_host));
+	REPORT(cuMemGetInfo_v2(&available, &total));
+	REPORT(cuMemGetAddressRange_v2(&ptr, &total, kept));
+	REPORT(cuPointerGetAttribute(&ctx, CU_POINTER_ATTRIBUTE_CONTEXT, kept));
+	REPORT(cuStreamCreate(&stream, 0));
+	REPORT(cuStreamBeginCapture_v2(kept_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	REPORT(cuStreamEndCapture(kept_stream, &graph));
+	REPORT(cuDevicePrimaryCtxRetain(&ctx, 0));
+	REPORT(cuDevicePrimaryCtxRelease_v2(0));
+	REPORT(cuDevicePrimaryCtxReset_v2(0));
+	REPORT(cuCtxCreate_v2(&ctx, 0, 0));
+	REPORT(cuCtxDestroy_v2(second));
 	n_survived += ptr != 0x5a5a;
 	fflush(stdout);
-	_exit((int)n_survived); /* app_process.c has such a child exit */
+	_exit((int)n_survived); /* app_process.c tests a child that calls exit() */
 }
 
 static void after(void)
@@ -153,10 +153,10 @@ static void after(void)
 	kept_stream = app_stream();
 	APP_MUST(cuCtxCreate_v2(&second, 0, 0));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
-	tells = true;
+	is_verbose = true;
 	child = fork_quietly();
 	if (child == 0)
-		be_child();
+		call_everything_in_child();
 	wait_for(child);
 	app_result("free in the parent", cuMemFree_v2(kept));
 	app_result("pinned free in the parent", cuMemFreeHost(kept_host));
@@ -198,7 +198,7 @@ static void *keep_locks_busy(void *unused)
 	return NULL;
 }
 
-/* Others hold what locks there are at the moment of the fork. A real driver's own locks may be among them. */
+/* Other threads may hold any lock at the moment of the fork. A real driver's locks may be among them. */
 static void busy(unsigned forks)
 {
 	pthread_t threads[3];
@@ -222,7 +222,7 @@ static void busy(unsigned forks)
 		int status = 1;
 
 		if (child == 0)
-			be_child();
+			call_everything_in_child();
 		n_bad += waitpid(child, &status, 0) != child || status;
 	}
 	app_result("bad children", (int)n_bad);
@@ -233,7 +233,7 @@ static void busy(unsigned forks)
 	use_memory();
 }
 
-/* Before the first allocation the library has not made its preparations for forks. */
+/* Forks before the first allocation, at which the library prepares for forks. */
 static void busy_at_first(void)
 {
 	busy(60);
@@ -259,7 +259,7 @@ static void *look_up(void *unused)
 	return NULL;
 }
 
-/* The parent has only looked for CUDA, and still does: its children can use it. */
+/* The parent has only looked up functions of CUDA, and its threads still do: its children can use CUDA. */
 static void looking(void)
 {
 	pthread_t threads[3];

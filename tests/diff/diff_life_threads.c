@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Contexts that end in one thread while others work. What each call returns is a matter of chance; that it is one of
- * the few things that the driver could have said is not, and only that is printed. A real driver leaves open what
- * happens to a call that meets the end of its context, so such meetings are for the simulated one.
+ * Contexts end in one thread while other threads work. The result of each call depends on timing, but must be one of
+ * the few that the driver could have returned: only that is printed. A real driver does not define a call that overlaps
+ * the end of its context, so scenarios with such calls run on the simulator only.
  */
 
 #include <pthread.h>
@@ -18,23 +18,23 @@ static const size_t sizes[] = {300, 70 * KIB, MIB, 5 * MIB};
 
 static _Atomic unsigned n_bad;
 
-/* Counts what should have succeeded and has not; the first of them is told. */
-static bool is_well(CUresult r, const char *what)
+/* Counts calls that failed although they should succeed, and prints the first of them. */
+static bool expect_ok(CUresult r, const char *what)
 {
 	if (r && !n_bad++)
 		app_result(what, r);
 	return !r;
 }
 
-#define WELL(call) is_well((call), #call)
+#define EXPECT_OK(call) expect_ok((call), #call)
 
-/* What a call may return that meets the end of its context. */
-static void check_may(CUresult r, const char *what)
+/* Checks the result of a call that may overlap the end of its context. */
+static void expect_defined_result(CUresult r, const char *what)
 {
 	bool may = r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_CONTEXT ||
 		   r == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 
-	is_well(may ? CUDA_SUCCESS : r, what);
+	expect_ok(may ? CUDA_SUCCESS : r, what);
 }
 
 static bool is_simulated(void)
@@ -58,17 +58,17 @@ static void use_block(size_t bytes, uint32_t value)
 	CUdeviceptr ptr = 0;
 	uint32_t word = 0;
 
-	if (!WELL(cuMemAlloc_v2(&ptr, bytes)))
+	if (!EXPECT_OK(cuMemAlloc_v2(&ptr, bytes)))
 		return;
-	WELL(cuMemsetD32_v2(ptr, value, 16));
-	WELL(cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
-	is_well(word == value ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS, "wrong word");
-	WELL(cuMemFree_v2(ptr));
+	EXPECT_OK(cuMemsetD32_v2(ptr, value, 16));
+	EXPECT_OK(cuMemcpyDtoH_v2(&word, ptr, sizeof(word)));
+	expect_ok(word == value ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS, "wrong word");
+	EXPECT_OK(cuMemFree_v2(ptr));
 }
 
 static unsigned n_rounds;
 
-/* Everybody holds the context for as long as he works in it, and nobody longer: it comes and goes. */
+/* Each thread retains the primary context only while it works in it, so the context ends and is created again. */
 static void *retain_and_use(void *arg)
 {
 	unsigned seed = (unsigned)(uintptr_t)arg;
@@ -77,15 +77,15 @@ static void *retain_and_use(void *arg)
 		CUcontext ctx = NULL;
 		void *host = NULL;
 
-		WELL(cuDevicePrimaryCtxRetain(&ctx, 0));
-		WELL(cuCtxSetCurrent(ctx));
+		EXPECT_OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+		EXPECT_OK(cuCtxSetCurrent(ctx));
 		use_block(sizes[app_random(&seed) % LENGTH(sizes)], seed);
 		if (i % 4 == 0) {
-			WELL(cuMemHostAlloc(&host, 4096, 0));
-			WELL(cuMemFreeHost(host));
+			EXPECT_OK(cuMemHostAlloc(&host, 4096, 0));
+			EXPECT_OK(cuMemFreeHost(host));
 		}
-		WELL(cuDevicePrimaryCtxRelease_v2(0));
-		/* The fewer hold it, the more often it goes. */
+		EXPECT_OK(cuDevicePrimaryCtxRelease_v2(0));
+		/* The fewer threads hold the context, the more often it ends. */
 		if (i % 8 == 0)
 			sched_yield();
 	}
@@ -101,8 +101,8 @@ static void retained(void)
 }
 
 /*
- * Held shared while memory is in use, and alone while the context comes back: so what went with it is freed before its
- * address can be somebody else's.
+ * Held for reading while memory is in use, and for writing while the context is created again. So a thread frees memory
+ * that ended with the context before another block can get its address.
  */
 static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
@@ -115,13 +115,14 @@ static void *work_through_ends(void *arg)
 		void *host = NULL;
 
 		pthread_rwlock_rdlock(&coming_back);
-		check_may(cuCtxSetCurrent(app_ctx), "set current");
+		expect_defined_result(cuCtxSetCurrent(app_ctx), "set current");
 		for (unsigned k = 0; k < LENGTH(ptr); k++)
-			check_may(cuMemAlloc_v2(&ptr[k], sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
-		check_may(cuMemHostAlloc(&host, 4096, 0), "pinned alloc");
-		check_may(cuMemFreeHost(host), "pinned free");
+			expect_defined_result(
+				cuMemAlloc_v2(&ptr[k], sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
+		expect_defined_result(cuMemHostAlloc(&host, 4096, 0), "pinned alloc");
+		expect_defined_result(cuMemFreeHost(host), "pinned free");
 		for (unsigned k = 0; k < LENGTH(ptr); k++)
-			check_may(cuMemFree_v2(ptr[k]), "free");
+			expect_defined_result(cuMemFree_v2(ptr[k]), "free");
 		pthread_rwlock_unlock(&coming_back);
 	}
 	return NULL;
@@ -157,7 +158,7 @@ static void end_under_threads(CUresult (*end)(void))
 	for (uintptr_t i = 0; i < N_THREADS; i++)
 		pthread_create(&threads[i], NULL, work_through_ends, (void *)i);
 	for (unsigned i = 0; i < 60; i++) {
-		WELL(end());
+		EXPECT_OK(end());
 		come_back();
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
@@ -177,7 +178,7 @@ static void released_under(void)
 	end_under_threads(release);
 }
 
-/* A context of the program's own that one thread makes and destroys, while the others work in it. */
+/* A context that one thread creates and destroys while the others work in it. */
 static _Atomic(CUcontext) shared;
 static _Atomic bool is_over;
 
@@ -189,11 +190,11 @@ static void *work_in_shared(void *arg)
 		CUdeviceptr ptr = 0;
 
 		pthread_rwlock_rdlock(&coming_back);
-		check_may(cuCtxSetCurrent(shared), "set current");
-		check_may(cuMemAlloc_v2(&ptr, sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
+		expect_defined_result(cuCtxSetCurrent(shared), "set current");
+		expect_defined_result(cuMemAlloc_v2(&ptr, sizes[app_random(&seed) % LENGTH(sizes)]), "alloc");
 		if (app_random(&seed) % 2)
-			check_may(cuCtxSetCurrent(app_ctx), "set current to the primary");
-		check_may(cuMemFree_v2(ptr), "free");
+			expect_defined_result(cuCtxSetCurrent(app_ctx), "set current to the primary");
+		expect_defined_result(cuMemFree_v2(ptr), "free");
 		pthread_rwlock_unlock(&coming_back);
 	}
 	return NULL;
@@ -215,7 +216,7 @@ static void destroyed_under(void)
 		pthread_create(&threads[i], NULL, work_in_shared, (void *)i);
 	for (unsigned i = 0; i < 100; i++) {
 		use_block(MIB, i);
-		WELL(cuCtxDestroy_v2(shared));
+		EXPECT_OK(cuCtxDestroy_v2(shared));
 		pthread_rwlock_wrlock(&coming_back);
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
 		shared = ctx;
@@ -231,7 +232,7 @@ static void destroyed_under(void)
 	app_result("bad", (int)n_bad);
 }
 
-/* Threads that end with blocks of theirs in use, cached, and behind unfinished work. */
+/* Blocks that threads leave behind when they end. They leave cached and pending blocks behind as well. */
 static CUdeviceptr left[N_THREADS][LENGTH(sizes)];
 
 static void *leave(void *arg)
@@ -239,16 +240,16 @@ static void *leave(void *arg)
 	unsigned me = (unsigned)(uintptr_t)arg;
 	CUstream stream;
 
-	WELL(cuCtxSetCurrent(app_ctx));
-	WELL(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	EXPECT_OK(cuCtxSetCurrent(app_ctx));
+	EXPECT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		CUdeviceptr freed = 0;
 
-		WELL(cuMemAlloc_v2(&left[me][i], sizes[i]));
-		WELL(cuMemAlloc_v2(&freed, sizes[i]));
-		WELL(cuMemsetD32Async(freed, me, 64, stream));
-		WELL(cuMemFree_v2(freed));
-		WELL(cuMemsetD32Async(left[me][i], me, 16, stream));
+		EXPECT_OK(cuMemAlloc_v2(&left[me][i], sizes[i]));
+		EXPECT_OK(cuMemAlloc_v2(&freed, sizes[i]));
+		EXPECT_OK(cuMemsetD32Async(freed, me, 64, stream));
+		EXPECT_OK(cuMemFree_v2(freed));
+		EXPECT_OK(cuMemsetD32Async(left[me][i], me, 16, stream));
 	}
 	return NULL;
 }
@@ -265,9 +266,9 @@ static void ended_threads(void)
 			for (size_t k = 0; k < LENGTH(sizes); k++) {
 				uint32_t word = 99;
 
-				WELL(cuMemcpyDtoH_v2(&word, left[i][k], sizeof(word)));
+				EXPECT_OK(cuMemcpyDtoH_v2(&word, left[i][k], sizeof(word)));
 				wrong += word != i;
-				WELL(cuMemFree_v2(left[i][k]));
+				EXPECT_OK(cuMemFree_v2(left[i][k]));
 			}
 		}
 	}
@@ -277,7 +278,7 @@ static void ended_threads(void)
 
 static pthread_barrier_t meeting;
 
-static void tell_gone(CUdeviceptr kept, CUdeviceptr of_primary)
+static void report_calls_in_ended_context(CUdeviceptr kept, CUdeviceptr of_primary)
 {
 	CUcontext now = NULL;
 	CUdeviceptr ptr = 0;
@@ -285,7 +286,7 @@ static void tell_gone(CUdeviceptr kept, CUdeviceptr of_primary)
 	void *host;
 
 	app_result("alloc", cuMemAlloc_v2(&ptr, MIB));
-	app_result("alloc of what the cache had", cuMemAlloc_v2(&ptr, 300));
+	app_result("alloc of a size that was cached", cuMemAlloc_v2(&ptr, 300));
 	app_result("pinned alloc", cuMemHostAlloc(&host, 4096, 0));
 	app_result("free", cuMemFree_v2(kept));
 	app_result("free of the primary's", cuMemFree_v2(of_primary));
@@ -299,17 +300,17 @@ static void *work_in_doomed(void *arg)
 {
 	CUdeviceptr *of_primary = arg, ptr = 0, freed = 0;
 
-	WELL(cuCtxSetCurrent(shared));
-	WELL(cuMemAlloc_v2(&ptr, MIB));
-	WELL(cuMemAlloc_v2(&freed, 300));
-	WELL(cuMemFree_v2(freed));
+	EXPECT_OK(cuCtxSetCurrent(shared));
+	EXPECT_OK(cuMemAlloc_v2(&ptr, MIB));
+	EXPECT_OK(cuMemAlloc_v2(&freed, 300));
+	EXPECT_OK(cuMemFree_v2(freed));
 	pthread_barrier_wait(&meeting);
 	pthread_barrier_wait(&meeting);
-	tell_gone(ptr, *of_primary);
+	report_calls_in_ended_context(ptr, *of_primary);
 	return NULL;
 }
 
-/* A context ends that another thread has current: there everything fails from now on. */
+/* A context ends while it is current in another thread, where every call that needs a context fails from then on. */
 static void ended_elsewhere(void)
 {
 	CUdeviceptr ptr;

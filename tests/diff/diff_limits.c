@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* As much memory as one likes, block by block, and all of it again: which ends at a limit, where there is one. */
+/* Allocates memory block by block, frees all of it and begins again. Under a limit, allocations beyond it fail. */
 
 #include "tests/preload/app_driver.h"
 
@@ -20,7 +20,7 @@ static void pinned(void)
 		}
 		for (unsigned i = 0; i < BLOCKS; i++)
 			APP_MUST(cuMemFreeHost(host[i]));
-		/* What is cached must not stand in the way of another size. */
+		/* Cached blocks must not make a request for another size fail. */
 		app_result("six pinned MiB", cuMemHostAlloc(&host[0], 6 * MIB, 0));
 		APP_MUST(cuMemFreeHost(host[0]));
 	}

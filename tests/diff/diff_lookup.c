@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Whoever asks for a function, in whichever way, gets the same one, or is told the same reason why not. */
+/* Every way to look up a function finds the same one, or returns the same error. */
 
 #include "tests/preload/app.h"
 
@@ -19,17 +19,17 @@ static const struct row {
 	unsigned flags;
 	const char *exported;
 } rows[] = {
-	/* Every function that the library has a hand in, in each of its versions. */
+/* Every function that the library hooks, in each of its versions. */
 #define HOOK(symbol, name, version, flags, parameters, arguments) {name, version, flags, #symbol},
-#include "shim/hooks.def"
-	/* Others, and under other versions. */
+#include "shim/driver/hooks.def"
+	/* Other functions, and other versions. */
 	{"cuMemAlloc", 12000, 0, "cuMemAlloc_v2"},
 	{"cuMemAlloc", 13000, PER_THREAD, "cuMemAlloc_v2"},
 	{"cuMemAlloc", 2000, 0, "cuMemAlloc"},
 	{"cuMemFree", 2000, 0, "cuMemFree"},
 	{"cuLaunchKernel", 4000, 0, "cuLaunchKernel"},
 	{"cuCtxSynchronize", 2000, 0, "cuCtxSynchronize"},
-	/* What there is not. */
+	/* Names and versions that do not exist. */
 	{"cuMemAlloc", 1000, 0, "cuMemAlloc_v1"},
 	{"cuMemAlloc_v2", 3020, 0, "cuMemAlloc_v3"},
 	{"cuNoSuchThing", 12000, 0, "cuNoSuchThing"},
@@ -39,7 +39,7 @@ static const struct row {
 
 static void *driver;
 
-static void say(const char *way, get_proc_fn get_proc)
+static void report(const char *way, get_proc_fn get_proc)
 {
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		const struct row *row = &rows[i];
@@ -66,7 +66,7 @@ static get_proc_fn open_driver(void)
 
 static void by_name(void)
 {
-	say("dlsym", open_driver());
+	report("dlsym", open_driver());
 }
 
 static void through_itself(void)
@@ -79,7 +79,7 @@ static void through_itself(void)
 		printf("the same: %d\n", found == (void *)get_proc);
 		get_proc = (get_proc_fn)found;
 	}
-	say("itself", get_proc);
+	report("itself", get_proc);
 }
 
 static void first_version(void)
@@ -95,26 +95,26 @@ static void first_version(void)
 	}
 }
 
-/* dlsym keeps what it says of errors, and tells no other handle's functions. */
+/* dlsym sets dlerror as without the library. */
 static void dlerrors(void)
 {
 	char *text;
 
 	open_driver();
-	printf("no such: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
+	printf("finds an unknown name: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
 	text = dlerror();
-	printf("says so: %d\n", text && strstr(text, "cuNoSuchThing") != NULL);
-	printf("says no more: %d\n", dlerror() == NULL);
-	printf("is there: %d\n", dlsym(driver, "cuMemAlloc_v2") != NULL);
-	printf("nothing to say: %d\n", dlerror() == NULL);
-	printf("not there: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
-	printf("is there: %d\n", dlsym(driver, "cuMemFree_v2") != NULL);
-	printf("nothing to say: %d\n", dlerror() == NULL);
-	printf("the C library's: %d\n", dlsym(RTLD_DEFAULT, "strlen") != NULL);
+	printf("dlerror names it: %d\n", text && strstr(text, "cuNoSuchThing") != NULL);
+	printf("dlerror is cleared: %d\n", dlerror() == NULL);
+	printf("finds a driver function: %d\n", dlsym(driver, "cuMemAlloc_v2") != NULL);
+	printf("no error afterwards: %d\n", dlerror() == NULL);
+	printf("finds an unknown name: %d\n", dlsym(driver, "cuNoSuchThing") != NULL);
+	printf("finds a driver function: %d\n", dlsym(driver, "cuMemFree_v2") != NULL);
+	printf("no error afterwards: %d\n", dlerror() == NULL);
+	printf("finds a function of the C library: %d\n", dlsym(RTLD_DEFAULT, "strlen") != NULL);
 	app_result("close", dlclose(driver));
 }
 
-/* What is found without a handle; this program is not linked to the driver. */
+/* Lookups in the default scope. This program is not linked to the driver. */
 static void default_scope(void)
 {
 	static const char *const names[] = {"cuMemAlloc_v2", "cuEventCreate"};
@@ -122,14 +122,14 @@ static void default_scope(void)
 	printf("before it is opened, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
 	printf("before it is opened, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuEventCreate") != NULL);
 	open_driver();
-	printf("opened for itself, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
-	printf("opened for itself, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuEventCreate") != NULL);
-	printf("opened for all: %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL);
+	printf("opened with RTLD_LOCAL, hooked: %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL);
+	printf("opened with RTLD_LOCAL, not hooked: %d\n", dlsym(RTLD_DEFAULT, "cuEventCreate") != NULL);
+	printf("opened with RTLD_GLOBAL: %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != NULL);
 	for (size_t i = 0; i < LENGTH(names); i++)
 		printf("%s, the same: %d\n", names[i], dlsym(RTLD_DEFAULT, names[i]) == dlsym(driver, names[i]));
 }
 
-/* The private tables of the driver are its own, or the runtime would notice. */
+/* cuGetExportTable returns the driver's private tables, which the runtime uses. */
 static void export_table(void)
 {
 	static const unsigned char ids[][16] = {
@@ -167,11 +167,11 @@ static void odd(void)
 	get_proc_fn get_proc = open_driver();
 	void *found = NULL;
 
-	app_result("into nothing", get_proc("cuMemAlloc", NULL, 3020, 0, NULL));
-	app_result("of no name", get_proc(NULL, &found, 3020, 0, NULL));
+	app_result("without an output", get_proc("cuMemAlloc", NULL, 3020, 0, NULL));
+	app_result("without a name", get_proc(NULL, &found, 3020, 0, NULL));
 }
 
-/* What was found in one way and in the other works together. */
+/* Functions that were found by dlsym and by cuGetProcAddress work together. */
 static void use(void)
 {
 	get_proc_fn get_proc = open_driver();
@@ -207,7 +207,7 @@ static uint64_t hash_environment(void)
 	return hash;
 }
 
-/* Nobody sets variables for the profilers, or any others. */
+/* The library sets no environment variables, for profilers or otherwise. */
 static void environment(void)
 {
 	uint64_t before = hash_environment();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Device memory: odd arguments and what they leave in the outputs, alignment, pitches, and what blocks hold. */
+/* Device memory: outputs after odd arguments, alignment, pitches, and the contents of blocks. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
 
-/* What must be left alone when a call fails. */
+/* The value of outputs before a call, which a call that fails must not change. */
 #define UNTOUCHED 0x5a5a
 
 static struct {
@@ -15,8 +15,8 @@ static struct {
 	size_t pitch;
 } out;
 
-/* A result, and what the call has left behind; a pointer that it gave is freed. */
-static void say(const char *call, int result)
+/* Prints a result and the outputs of a call. Frees the memory that the call returned. */
+static void report(const char *call, int result)
 {
 	if (result || !*call) {
 		printf("%s: %d, left %llx %p %zx\n", call, result, (unsigned long long)out.ptr, out.host, out.pitch);
@@ -32,52 +32,52 @@ static void say(const char *call, int result)
 	out.host = (void *)UNTOUCHED;
 }
 
-#define SAY(call) say(#call, call)
+#define REPORT(call) report(#call, call)
 
 static void odd_device(void)
 {
 	app_start();
-	say("", 0);
-	SAY(cuMemAlloc_v2(&out.ptr, 0));
-	SAY(cuMemAlloc_v2(NULL, 0));
-	SAY(cuMemAlloc_v2(NULL, 64));
-	SAY(cuMemAlloc_v2(&out.ptr, 1));
-	SAY(cuMemAllocManaged(&out.ptr, 0, 1));
-	SAY(cuMemAllocManaged(&out.ptr, 64, 0));
-	SAY(cuMemAllocManaged(&out.ptr, 64, 8));
-	SAY(cuMemAllocManaged(NULL, 64, 1));
-	SAY(cuMemAllocManaged(&out.ptr, 64, 1));
-	SAY(cuMemAllocAsync(&out.ptr, 0, NULL));
-	SAY(cuMemAllocAsync(NULL, 64, NULL));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 0, 4, 4));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 0, 4));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 0));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 3));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 32));
-	SAY(cuMemAllocPitch_v2(NULL, &out.pitch, 4, 4, 4));
-	SAY(cuMemAllocPitch_v2(&out.ptr, NULL, 4, 4, 4));
-	SAY(cuMemAllocPitch_v2(NULL, NULL, 4, 4, 4));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 4));
-	SAY(cuMemGetInfo_v2(NULL, NULL));
+	report("", 0);
+	REPORT(cuMemAlloc_v2(&out.ptr, 0));
+	REPORT(cuMemAlloc_v2(NULL, 0));
+	REPORT(cuMemAlloc_v2(NULL, 64));
+	REPORT(cuMemAlloc_v2(&out.ptr, 1));
+	REPORT(cuMemAllocManaged(&out.ptr, 0, 1));
+	REPORT(cuMemAllocManaged(&out.ptr, 64, 0));
+	REPORT(cuMemAllocManaged(&out.ptr, 64, 8));
+	REPORT(cuMemAllocManaged(NULL, 64, 1));
+	REPORT(cuMemAllocManaged(&out.ptr, 64, 1));
+	REPORT(cuMemAllocAsync(&out.ptr, 0, NULL));
+	REPORT(cuMemAllocAsync(NULL, 64, NULL));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 0, 4, 4));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 0, 4));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 0));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 3));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 32));
+	REPORT(cuMemAllocPitch_v2(NULL, &out.pitch, 4, 4, 4));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, NULL, 4, 4, 4));
+	REPORT(cuMemAllocPitch_v2(NULL, NULL, 4, 4, 4));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 4, 4, 4));
+	REPORT(cuMemGetInfo_v2(NULL, NULL));
 }
 
 static void odd_host(void)
 {
 	app_start();
-	say("", 0);
-	SAY(cuMemHostAlloc(&out.host, 0, 0));
-	SAY(cuMemHostAlloc(NULL, 0, 0));
-	SAY(cuMemHostAlloc(NULL, 64, 0));
-	SAY(cuMemHostAlloc(&out.host, 64, 0x80));
-	SAY(cuMemHostAlloc(&out.host, 64, 0xffffffff));
-	SAY(cuMemHostAlloc(&out.host, 1, 0));
-	SAY(cuMemAllocHost_v2(&out.host, 0));
-	SAY(cuMemAllocHost_v2(NULL, 64));
-	SAY(cuMemAllocHost_v2(&out.host, 1));
-	SAY(cuMemHostAlloc(&out.host, 1, CU_MEMHOSTALLOC_WRITECOMBINED));
+	report("", 0);
+	REPORT(cuMemHostAlloc(&out.host, 0, 0));
+	REPORT(cuMemHostAlloc(NULL, 0, 0));
+	REPORT(cuMemHostAlloc(NULL, 64, 0));
+	REPORT(cuMemHostAlloc(&out.host, 64, 0x80));
+	REPORT(cuMemHostAlloc(&out.host, 64, 0xffffffff));
+	REPORT(cuMemHostAlloc(&out.host, 1, 0));
+	REPORT(cuMemAllocHost_v2(&out.host, 0));
+	REPORT(cuMemAllocHost_v2(NULL, 64));
+	REPORT(cuMemAllocHost_v2(&out.host, 1));
+	REPORT(cuMemHostAlloc(&out.host, 1, CU_MEMHOSTALLOC_WRITECOMBINED));
 }
 
-/* More than there is, and sizes that a rounding would wrap around. */
+/* Sizes larger than the device, and sizes that overflow when they are rounded up. */
 static void huge(void)
 {
 	static const size_t sizes[] = {(size_t)1 << 43, (size_t)1 << 46, (size_t)1 << 56, SIZE_MAX / 2, SIZE_MAX - 4096,
@@ -85,24 +85,24 @@ static void huge(void)
 	char name[64];
 
 	app_start();
-	say("", 0);
+	report("", 0);
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		snprintf(name, sizeof(name), "cuMemAlloc of %zx", sizes[i]);
-		say(name, cuMemAlloc_v2(&out.ptr, sizes[i]));
+		report(name, cuMemAlloc_v2(&out.ptr, sizes[i]));
 		snprintf(name, sizeof(name), "cuMemAllocManaged of %zx", sizes[i]);
-		say(name, cuMemAllocManaged(&out.ptr, sizes[i], 1));
+		report(name, cuMemAllocManaged(&out.ptr, sizes[i], 1));
 		snprintf(name, sizeof(name), "cuMemHostAlloc of %zx", sizes[i]);
-		say(name, cuMemHostAlloc(&out.host, sizes[i], 0));
+		report(name, cuMemHostAlloc(&out.host, sizes[i], 0));
 		snprintf(name, sizeof(name), "a pitch of %zx", sizes[i]);
-		say(name, cuMemAllocPitch_v2(&out.ptr, &out.pitch, sizes[i], 1, 4));
+		report(name, cuMemAllocPitch_v2(&out.ptr, &out.pitch, sizes[i], 1, 4));
 	}
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 1, (size_t)1 << 56, 4));
-	SAY(cuMemAllocPitch_v2(&out.ptr, &out.pitch, (size_t)1 << 33, (size_t)1 << 33, 4));
-	SAY(cuMemAllocAsync(&out.ptr, SIZE_MAX / 2, NULL));
-	SAY(cuMemAlloc_v2(&out.ptr, 64));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, 1, (size_t)1 << 56, 4));
+	REPORT(cuMemAllocPitch_v2(&out.ptr, &out.pitch, (size_t)1 << 33, (size_t)1 << 33, 4));
+	REPORT(cuMemAllocAsync(&out.ptr, SIZE_MAX / 2, NULL));
+	REPORT(cuMemAlloc_v2(&out.ptr, 64));
 }
 
-/* How many of a few blocks of each size are aligned. */
+/* Counts the aligned blocks among a few blocks of each size. */
 static void alignment(void)
 {
 	static const size_t sizes[] = {1, 511, 512, 513, 4096, 64 * KIB, MIB, MIB + 1, 5 * MIB, 33 * MIB};
@@ -141,7 +141,7 @@ static unsigned count_overlaps(const struct slot *slots, size_t n, const struct 
 	return overlaps;
 }
 
-/* No two live blocks share a byte, whatever the sizes. */
+/* No two live blocks overlap, whatever their sizes. */
 static void overlap(void)
 {
 	enum { STEPS = 20000, SLOTS = 400 };
@@ -170,7 +170,7 @@ static void overlap(void)
 	printf("%u allocations: %u overlaps, %u not aligned\n", allocs, overlaps, crooked);
 }
 
-/* What a block holds that was never written to, with memory of the same size freed before. */
+/* The contents of a new block after memory of the same size was freed. */
 static void contents(void)
 {
 	enum { BLOCKS = 32 };
@@ -194,7 +194,7 @@ static void contents(void)
 	}
 }
 
-/* What goes in comes out, at whatever place in the block. */
+/* Data that was copied to any part of a block can be read back. */
 static void copies(void)
 {
 	static const size_t sizes[] = {1, 511, 4097, 3 * MIB + 5, 20 * MIB};
@@ -243,13 +243,13 @@ static void beyond(void)
 	}
 }
 
-/* The driver itself takes long for each: every width that is small, and some of the others. */
+/* Tests every small width, and some of the larger ones, because the driver takes long for each. */
 static size_t next_width(size_t width)
 {
 	return width + (width < 600 ? 1 : 13);
 }
 
-/* Pitches, folded into one number for each size of an element; some to look at. */
+/* Prints a hash of all pitches for each element size, and the number of plausible pitches for powers of two. */
 static void pitches(void)
 {
 	static const unsigned elements[] = {4, 8, 16};

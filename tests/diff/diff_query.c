@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What can be asked about memory: ranges, attributes and ids, while a block lives, after it, and in its next life. */
+/* Queries about memory: ranges, attributes and ids, while a block lives, after its free, and when it is reused. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
 
 static const size_t sizes[] = {1, 512, 5000, 64 * KIB, MIB, MIB + 1, 20 * MIB, 100 * MIB};
 
-/* The range around an address, as far as it is promised. */
-static void say_range(const char *name, CUdeviceptr at, CUdeviceptr block, size_t bytes)
+/* Prints the properties of the range around an address that the driver promises. */
+static void report_range(const char *name, CUdeviceptr at, CUdeviceptr block, size_t bytes)
 {
 	CUdeviceptr base = 0;
 	size_t size = 0;
@@ -32,12 +32,12 @@ static void ranges(void)
 			CUdeviceptr base = 0;
 			size_t size = 0;
 
-			say_range("range at 0", ptr[i], ptr[i], bytes);
-			say_range("range in the middle", ptr[i] + bytes / 2, ptr[i], bytes);
-			say_range("range at the end", ptr[i] + bytes - 1, ptr[i], bytes);
+			report_range("range at 0", ptr[i], ptr[i], bytes);
+			report_range("range in the middle", ptr[i] + bytes / 2, ptr[i], bytes);
+			report_range("range at the end", ptr[i] + bytes - 1, ptr[i], bytes);
 			app_result("base alone", cuMemGetAddressRange_v2(&base, NULL, ptr[i]));
 			app_result("size alone", cuMemGetAddressRange_v2(NULL, &size, ptr[i]));
-			app_result("neither", cuMemGetAddressRange_v2(NULL, NULL, ptr[i]));
+			app_result("neither base nor size", cuMemGetAddressRange_v2(NULL, NULL, ptr[i]));
 			printf("each alone: %d %d\n", base == ptr[i], size >= bytes);
 		}
 		for (size_t i = 0; i < LENGTH(sizes); i++)
@@ -63,7 +63,7 @@ static uint64_t attribute(int which, CUdeviceptr ptr, CUresult *r)
 	return value[0];
 }
 
-static void say_attributes(const char *name, CUdeviceptr ptr, CUdeviceptr block, size_t bytes)
+static void report_attributes(const char *name, CUdeviceptr ptr, CUdeviceptr block, size_t bytes)
 {
 	uint64_t value;
 	CUresult r;
@@ -100,23 +100,23 @@ static void attributes(void)
 		small = app_alloc(512);
 		APP_MUST(cuMemAllocManaged(&managed, MIB, 1));
 		APP_MUST(cuMemHostAlloc(&host, MIB, 0));
-		say_attributes("large", large, large, 8 * MIB);
-		say_attributes("inside", large + 4097, large, 8 * MIB);
-		say_attributes("small", small, small, 512);
-		say_attributes("managed", managed, managed, MIB);
-		say_attributes("host", (CUdeviceptr)(uintptr_t)host, (CUdeviceptr)(uintptr_t)host, MIB);
-		say_attributes("inside host", (CUdeviceptr)(uintptr_t)host + 100, (CUdeviceptr)(uintptr_t)host, MIB);
+		report_attributes("large", large, large, 8 * MIB);
+		report_attributes("inside", large + 4097, large, 8 * MIB);
+		report_attributes("small", small, small, 512);
+		report_attributes("managed", managed, managed, MIB);
+		report_attributes("host", (CUdeviceptr)(uintptr_t)host, (CUdeviceptr)(uintptr_t)host, MIB);
+		report_attributes("inside host", (CUdeviceptr)(uintptr_t)host + 100, (CUdeviceptr)(uintptr_t)host, MIB);
 		APP_MUST(cuMemFree_v2(large));
 		APP_MUST(cuMemFree_v2(small));
 		APP_MUST(cuMemFree_v2(managed));
 		APP_MUST(cuMemFreeHost(host));
 		APP_MUST(cuCtxSynchronize());
 	}
-	say_attributes("stack", (CUdeviceptr)(uintptr_t)&host, 0, 0);
-	say_attributes("nothing", 64, 0, 0);
+	report_attributes("stack", (CUdeviceptr)(uintptr_t)&host, 0, 0);
+	report_attributes("no memory", 64, 0, 0);
 }
 
-/* What is left to see of a block that was freed; nobody may count on any of it. */
+/* Queries about blocks that were freed. The driver promises nothing about the answers. */
 static void freed(void)
 {
 	CUdeviceptr large, small;
@@ -170,14 +170,14 @@ static void batch(void)
 		printf("batch at %u MiB: type %u, same id %d, start %d, size %d, device %d, managed %u\n", i, type,
 			id == alone, start == ptr, bytes >= 3 * MIB, ordinal, managed);
 	}
-	app_result("batch of none", cuPointerGetAttributes(0, which, into, ptr));
-	app_result("batch of no names", cuPointerGetAttributes(1, NULL, into, ptr));
-	app_result("batch into nothing", cuPointerGetAttributes(1, which, NULL, ptr));
-	app_result("attribute into nothing", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
+	app_result("batch of zero attributes", cuPointerGetAttributes(0, which, into, ptr));
+	app_result("batch without attributes", cuPointerGetAttributes(1, NULL, into, ptr));
+	app_result("batch without outputs", cuPointerGetAttributes(1, which, NULL, ptr));
+	app_result("attribute without an output", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
 	APP_MUST(cuMemFree_v2(ptr));
 }
 
-/* An id names one life of a block: never the same twice, and the same during that life. */
+/* An id belongs to one life of a block: it stays the same during that life, and never repeats. */
 static void ids(void)
 {
 	enum { LIVES = 48 };
@@ -200,7 +200,7 @@ static void ids(void)
 	printf("ids: repeated %u, changed %u\n", repeated, changed);
 }
 
-/* What sticks to one life of a block must not be seen in the next. */
+/* An attribute that was set in one life of a block must not be visible in the next. */
 static void sync_memops(void)
 {
 	static const size_t bytes[] = {512, 2 * MIB, 64 * MIB};
@@ -220,8 +220,8 @@ static void sync_memops(void)
 		APP_MUST(cuMemFree_v2(ptr));
 		APP_MUST(cuCtxSynchronize());
 	}
-	app_result("set an attribute that cannot be", cuPointerSetAttribute(&(unsigned){1},
-							       CU_POINTER_ATTRIBUTE_BUFFER_ID, app_alloc(512)));
+	app_result("set a read-only attribute",
+		cuPointerSetAttribute(&(unsigned){1}, CU_POINTER_ATTRIBUTE_BUFFER_ID, app_alloc(512)));
 }
 
 static bool has_tokens(const uint64_t *tokens)
@@ -229,7 +229,7 @@ static bool has_tokens(const uint64_t *tokens)
 	return tokens[0] || tokens[1];
 }
 
-/* For devices that reach memory by themselves: alone and in a batch, of every block, wherever it lies. */
+/* Tokens for devices that access memory directly: queried alone and in a batch, for blocks of all sizes. */
 static void tokens(void)
 {
 	static const size_t bytes[] = {512, 3 * MIB, 64 * MIB};

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The runtime's calls, what they leave behind, and what the runtime remembers as its last error: nothing that the
- * program did not do. Built with the shared and the static runtime, with the legacy and the per-thread default stream.
+ * The runtime's calls, their outputs, and the runtime's last error, which only the program's own calls may set. Built
+ * with the shared and the static runtime, and with the legacy and the per-thread default stream.
  */
 
 #include "tests/preload/app.h"
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A result, and what the runtime remembers of it, which is then forgotten. */
-static void say(const char *what, cudaError_t error)
+/* Prints a result and the runtime's last error, and clears the last error. */
+static void report(const char *what, cudaError_t error)
 {
 	cudaError_t peeked = cudaPeekAtLastError();
 
@@ -33,22 +33,22 @@ static void zero_sizes(void)
 	void *p = &p, *h = &h, *q = &q, *m = &m;
 	size_t pitch = 77;
 
-	say("malloc of nothing", cudaMalloc(&p, 0));
-	say("host malloc of nothing", cudaMallocHost(&h, 0));
+	report("malloc of zero bytes", cudaMalloc(&p, 0));
+	report("host malloc of zero bytes", cudaMallocHost(&h, 0));
 	printf("are NULL: %d %d\n", p == NULL, h == NULL);
 	h = &h;
-	say("host alloc of nothing", cudaHostAlloc(&h, 0, 0));
-	say("managed of nothing", cudaMallocManaged(&m, 0, cudaMemAttachGlobal));
-	say("pitch of no width", cudaMallocPitch(&q, &pitch, 0, 8));
+	report("host alloc of zero bytes", cudaHostAlloc(&h, 0, 0));
+	report("managed memory of zero bytes", cudaMallocManaged(&m, 0, cudaMemAttachGlobal));
+	report("pitch of no width", cudaMallocPitch(&q, &pitch, 0, 8));
 	printf("are NULL: %d %d %d, pitch %zu\n", h == NULL, m == NULL, q == NULL, pitch);
 	q = &q;
 	pitch = 77;
-	say("pitch of no height", cudaMallocPitch(&q, &pitch, 8, 0));
+	report("pitch of no height", cudaMallocPitch(&q, &pitch, 8, 0));
 	printf("is NULL: %d, pitch %zu\n", q == NULL, pitch);
-	say("async of nothing", cudaMallocAsync(&q, 0, NULL));
-	say("free of NULL", cudaFree(NULL));
-	say("host free of NULL", cudaFreeHost(NULL));
-	say("async free of NULL", cudaFreeAsync(NULL, NULL));
+	report("async malloc of zero bytes", cudaMallocAsync(&q, 0, NULL));
+	report("free of NULL", cudaFree(NULL));
+	report("host free of NULL", cudaFreeHost(NULL));
+	report("async free of NULL", cudaFreeAsync(NULL, NULL));
 }
 
 static void null_outputs(void)
@@ -56,18 +56,18 @@ static void null_outputs(void)
 	void *p;
 	size_t n;
 
-	say("malloc", cudaMalloc(NULL, 64));
-	say("malloc of nothing", cudaMalloc(NULL, 0));
-	say("host malloc", cudaMallocHost(NULL, 64));
-	say("host alloc", cudaHostAlloc(NULL, 64, 0));
-	say("managed", cudaMallocManaged(NULL, 64, cudaMemAttachGlobal));
-	say("pitch", cudaMallocPitch(&p, NULL, 64, 64));
-	say("pitch's pointer", cudaMallocPitch(NULL, &n, 64, 64));
-	say("async", cudaMallocAsync(NULL, 64, NULL));
-	say("info", cudaMemGetInfo(NULL, NULL));
-	say("info's free", cudaMemGetInfo(NULL, &n));
-	say("info's total", cudaMemGetInfo(&n, NULL));
-	say("attributes", cudaPointerGetAttributes(NULL, &p));
+	report("malloc", cudaMalloc(NULL, 64));
+	report("malloc of zero bytes", cudaMalloc(NULL, 0));
+	report("host malloc", cudaMallocHost(NULL, 64));
+	report("host alloc", cudaHostAlloc(NULL, 64, 0));
+	report("managed", cudaMallocManaged(NULL, 64, cudaMemAttachGlobal));
+	report("pitch", cudaMallocPitch(&p, NULL, 64, 64));
+	report("pitch's pointer", cudaMallocPitch(NULL, &n, 64, 64));
+	report("async", cudaMallocAsync(NULL, 64, NULL));
+	report("info", cudaMemGetInfo(NULL, NULL));
+	report("info's free", cudaMemGetInfo(NULL, &n));
+	report("info's total", cudaMemGetInfo(&n, NULL));
+	report("attributes", cudaPointerGetAttributes(NULL, &p));
 }
 
 static void too_big(void)
@@ -76,19 +76,19 @@ static void too_big(void)
 	void *p = &p;
 
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
-		say("malloc of too much", cudaMalloc(&p, sizes[i]));
+		report("malloc of too much", cudaMalloc(&p, sizes[i]));
 		printf("is NULL: %d\n", p == NULL);
-		say("managed of too much", cudaMallocManaged(&p, sizes[i], cudaMemAttachGlobal));
-		say("pitch of too much", cudaMallocPitch(&p, &(size_t){0}, sizes[i], 1));
+		report("managed of too much", cudaMallocManaged(&p, sizes[i], cudaMemAttachGlobal));
+		report("pitch of too much", cudaMallocPitch(&p, &(size_t){0}, sizes[i], 1));
 	}
-	say("host malloc of too much", cudaMallocHost(&p, SIZE_MAX - 600));
+	report("host malloc of too much", cudaMallocHost(&p, SIZE_MAX - 600));
 	printf("is NULL: %d\n", p == NULL);
-	/* What is remembered outlives a success. */
+	/* A call that succeeds does not clear the last error. */
 	p = NULL;
 	printf("fails: %d\n", cudaMalloc(&p, SIZE_MAX / 2));
 	p = take(MIB);
-	say("free after that", cudaFree(p));
-	app_result("nothing is left", cudaGetLastError());
+	report("free after that", cudaFree(p));
+	app_result("no last error remains", cudaGetLastError());
 }
 
 static void wrong_frees(void)
@@ -100,21 +100,21 @@ static void wrong_frees(void)
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		char *p = take(sizes[i]);
 
-		say("inside", cudaFree(p + 256));
-		say("as pinned", cudaFreeHost(p));
-		say("free", cudaFree(p));
-		say("again", cudaFree(p));
-		say("async, again", cudaFreeAsync(p + 64, NULL));
+		report("inside", cudaFree(p + 256));
+		report("as pinned", cudaFreeHost(p));
+		report("free", cudaFree(p));
+		report("again", cudaFree(p));
+		report("async, again", cudaFreeAsync(p + 64, NULL));
 	}
 	APP_MUST(cudaMallocHost(&host, MIB));
-	say("stack", cudaFree(&local));
-	say("heap", cudaFree(heap));
-	say("1", cudaFree((void *)1));
-	say("pinned", cudaFree(host));
-	say("pinned inside", cudaFreeHost((char *)host + 64));
-	say("pinned, well", cudaFreeHost(host));
-	say("pinned, again", cudaFreeHost(host));
-	say("heap as pinned", cudaFreeHost(heap));
+	report("stack", cudaFree(&local));
+	report("heap", cudaFree(heap));
+	report("1", cudaFree((void *)1));
+	report("pinned", cudaFree(host));
+	report("pinned inside", cudaFreeHost((char *)host + 64));
+	report("pinned with cudaFreeHost", cudaFreeHost(host));
+	report("pinned, again", cudaFreeHost(host));
+	report("heap as pinned", cudaFreeHost(heap));
 	free(heap);
 }
 
@@ -129,22 +129,22 @@ static void mixed_frees(void)
 
 		p = take(MIB);
 		APP_MUST(cudaMemsetAsync(p, (int)i, MIB, stream));
-		say("cudaFreeAsync of cudaMalloc", cudaFreeAsync(p, stream));
+		report("cudaFreeAsync of cudaMalloc", cudaFreeAsync(p, stream));
 		APP_MUST(cudaDeviceSynchronize());
-		say("then cudaFree", cudaFree(p));
+		report("then cudaFree", cudaFree(p));
 		APP_MUST(cudaMallocAsync(&p, MIB, stream));
 		APP_MUST(cudaMemsetAsync(p, (int)i, MIB, stream));
 		APP_MUST(cudaStreamSynchronize(stream));
-		say("cudaFree of cudaMallocAsync", cudaFree(p));
+		report("cudaFree of cudaMallocAsync", cudaFree(p));
 		APP_MUST(cudaMallocAsync(&p, MIB, stream));
-		say("cudaFreeAsync of cudaMallocAsync", cudaFreeAsync(p, stream));
+		report("cudaFreeAsync of cudaMallocAsync", cudaFreeAsync(p, stream));
 		APP_MUST(cudaMallocManaged(&p, MIB, cudaMemAttachGlobal));
-		say("cudaFree of managed", cudaFree(p));
+		report("cudaFree of managed", cudaFree(p));
 	}
-	say("end", cudaDeviceSynchronize());
+	report("end", cudaDeviceSynchronize());
 }
 
-/* Every pitch, folded into one number, and some of them to look at. */
+/* Prints a hash of all pitches, and some of them in full. */
 static void pitches(void)
 {
 	uint64_t hash = UINT64_C(14695981039346656037);
@@ -162,13 +162,13 @@ static void pitches(void)
 	printf("of all: %llx\n", (unsigned long long)hash);
 }
 
-static void say_attributes(const char *name, const void *p)
+static void report_attributes(const char *name, const void *p)
 {
 	struct cudaPointerAttributes a;
 	cudaError_t error = cudaPointerGetAttributes(&a, p);
 
 	if (error)
-		say(name, error);
+		report(name, error);
 	else
 		printf("%s: type %d, device %d, device pointer %d, host pointer %d\n", name, a.type, a.device,
 			a.devicePointer == p, a.hostPointer == p);
@@ -180,16 +180,16 @@ static void attributes(void)
 		char *p = take(8 * MIB), *small = take(512), *h;
 
 		APP_MUST(cudaMallocHost((void **)&h, MIB));
-		say_attributes("block", p);
-		say_attributes("inside", p + 4096);
-		say_attributes("small", small);
-		say_attributes("host", h);
-		say_attributes("inside host", h + 100);
+		report_attributes("block", p);
+		report_attributes("inside", p + 4096);
+		report_attributes("small", small);
+		report_attributes("host", h);
+		report_attributes("inside host", h + 100);
 		APP_MUST(cudaFree(p));
 		APP_MUST(cudaFree(small));
 		APP_MUST(cudaFreeHost(h));
 	}
-	say_attributes("stack", &(int){0});
+	report_attributes("stack", &(int){0});
 }
 
 static void host_flags(void)
@@ -200,11 +200,11 @@ static void host_flags(void)
 		char name[32];
 
 		snprintf(name, sizeof(name), "host alloc, flags %u", flags);
-		say(name, cudaHostAlloc(&h, 4 * MIB + 1, flags));
+		report(name, cudaHostAlloc(&h, 4 * MIB + 1, flags));
 		if (!h)
 			continue;
-		say("its flags", cudaHostGetFlags(&seen, h));
-		say("its device pointer", cudaHostGetDevicePointer(&device, h, 0));
+		report("its flags", cudaHostGetFlags(&seen, h));
+		report("its device pointer", cudaHostGetDevicePointer(&device, h, 0));
 		printf("%s gives: %u, mapped %d, aligned %d\n", name, seen, device == h, (uintptr_t)h % 4096 == 0);
 		((volatile char *)h)[4 * MIB] = 1;
 		APP_MUST(cudaFreeHost(h));
@@ -217,14 +217,14 @@ static void registering(void)
 
 	memset(heap, 1, MIB);
 	APP_MUST(cudaMallocHost((void **)&h, MIB));
-	say("register", cudaHostRegister(heap, MIB, 0));
-	say("again", cudaHostRegister(heap, MIB, 0));
-	say("free as pinned", cudaFreeHost(heap));
-	say("unregister", cudaHostUnregister(heap));
-	say("again", cudaHostUnregister(heap));
-	say("register pinned memory", cudaHostRegister(h, MIB, 0));
-	say("unregister it", cudaHostUnregister(h));
-	say("free", cudaFreeHost(h));
+	report("register", cudaHostRegister(heap, MIB, 0));
+	report("again", cudaHostRegister(heap, MIB, 0));
+	report("free as pinned", cudaFreeHost(heap));
+	report("unregister", cudaHostUnregister(heap));
+	report("again", cudaHostUnregister(heap));
+	report("register pinned memory", cudaHostRegister(h, MIB, 0));
+	report("unregister it", cudaHostUnregister(h));
+	report("free", cudaFreeHost(h));
 	free(heap);
 }
 
@@ -251,7 +251,7 @@ static void copies(void)
 	app_result("last error", cudaGetLastError());
 }
 
-/* Loops whose blocks are pending again and again leave no error behind. */
+/* Loops whose blocks are pending in each round leave no error behind. */
 static void loop(void)
 {
 	enum { ROUNDS = 2000 };
@@ -278,10 +278,10 @@ static void loop(void)
 		APP_MUST(cudaFreeHost(host));
 	}
 	printf("errors left: %u, wrong bytes: %u\n", errors, wrong);
-	say("end", cudaDeviceSynchronize());
+	report("end", cudaDeviceSynchronize());
 }
 
-/* A success leaves the last error as it is, whoever serves it. */
+/* A call that succeeds does not change the last error, whether the pool or the driver serves it. */
 static void left(void)
 {
 	enum { ROUNDS = 200 };
@@ -297,16 +297,16 @@ static void left(void)
 		APP_MUST(cudaFree(p));
 		n_left += cudaPeekAtLastError() == cudaErrorInvalidValue;
 	}
-	app_say("left", "%u of %u", n_left, (unsigned)ROUNDS);
-	say("end", cudaDeviceSynchronize());
+	app_say("last error kept", "%u of %u", n_left, (unsigned)ROUNDS);
+	report("end", cudaDeviceSynchronize());
 }
 
 static void *in_thread(void *unused)
 {
 	void *p = take(MIB);
 
-	say("in another thread, wrong free", cudaFree((char *)p + 8));
-	app_result("in another thread, left", cudaPeekAtLastError());
+	report("in another thread, wrong free", cudaFree((char *)p + 8));
+	app_result("in another thread, last error", cudaPeekAtLastError());
 	return p;
 }
 
@@ -320,8 +320,8 @@ static void threads(void)
 	if (pthread_create(&thread, NULL, in_thread, NULL))
 		exit(71);
 	pthread_join(thread, &p);
-	app_result("left", cudaPeekAtLastError());
-	say("free from here", cudaFree(p));
+	app_result("last error", cudaPeekAtLastError());
+	report("free from here", cudaFree(p));
 }
 
 static void reset(void)
@@ -332,21 +332,21 @@ static void reset(void)
 
 		APP_MUST(cudaMallocHost(&h, MIB));
 		APP_MUST(cudaFree(take(32 * MIB)));
-		say("reset", cudaDeviceReset());
-		/* Before anything new is allocated, which may get the same address. */
-		say("free of an old small one", cudaFree(small));
-		say("free of an old large one", cudaFree(large));
-		say("host free of an old one", cudaFreeHost(h));
+		report("reset", cudaDeviceReset());
+		/* This must precede new allocations, which may get the same address. */
+		report("free of an old small one", cudaFree(small));
+		report("free of an old large one", cudaFree(large));
+		report("host free of an old one", cudaFreeHost(h));
 		p = take(MIB);
 		APP_MUST(cudaMemcpy(p, &word, sizeof(word), cudaMemcpyHostToDevice));
 		APP_MUST(cudaMemcpy(&back, p, sizeof(back), cudaMemcpyDeviceToHost));
 		printf("works again: %d\n", back == word);
-		say("free of a new one", cudaFree(p));
-		say("and a large one", cudaFree(take(256 * MIB)));
+		report("free of a new one", cudaFree(p));
+		report("and a large one", cudaFree(take(256 * MIB)));
 	}
 }
 
-/* A child of a process that has used CUDA is told so. */
+/* In a child of a process that has used CUDA, calls return errors. */
 static void forked(void)
 {
 	int status = -1;
@@ -356,16 +356,16 @@ static void forked(void)
 	fflush(stdout);
 	child = fork();
 	if (child == 0) {
-		say("free in the child", cudaFree(p));
-		say("malloc in the child", cudaMalloc(&p, MIB));
-		say("host malloc in the child", cudaMallocHost(&p, MIB));
+		report("free in the child", cudaFree(p));
+		report("malloc in the child", cudaMalloc(&p, MIB));
+		report("host malloc in the child", cudaMallocHost(&p, MIB));
 		fflush(stdout);
 		_exit(3);
 	}
 	waitpid(child, &status, 0);
 	printf("the child ended: %d %d\n", WIFEXITED(status), WEXITSTATUS(status));
-	say("the parent goes on", cudaFree(p));
-	say("and on", cudaFree(take(MIB)));
+	report("the parent goes on", cudaFree(p));
+	report("the parent allocates and frees", cudaFree(take(MIB)));
 }
 
 static void *kept;
@@ -394,7 +394,7 @@ static void at_exit_after(void)
 static void at_exit_reset(void)
 {
 	at_exit_before();
-	say("reset", cudaDeviceReset());
+	report("reset", cudaDeviceReset());
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Frees under work that still runs: who waits, and that what the new owner wrote is what he reads. */
+/* Frees of memory that work still uses: when a call waits, and that each new owner reads back what it wrote. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -10,14 +10,14 @@
 
 enum { LONG_MS = 100, LONGER_MS = 1000, ROUNDS = 40 };
 
-#define TOUCHED (64 * KIB) /* of a block, at most */
+#define TOUCHED (64 * KIB) /* at most this much of a block is written */
 
 static CUdeviceptr address(const void *ptr)
 {
 	return (CUdeviceptr)(uintptr_t)ptr;
 }
 
-/* A block is freed while one stream still writes it, and the next owner writes it on another. */
+/* A block is freed while one stream still writes to it, and the next owner writes to it on another stream. */
 static void reuse(size_t bytes, CUstream first, CUstream second)
 {
 	size_t wrong = 0, wrong_copied = 0, n = bytes < TOUCHED ? bytes : TOUCHED;
@@ -110,7 +110,7 @@ static void reuse_threads(void)
 	printf("wrong words: %zu\n", sum);
 }
 
-/* The same with pinned memory, whose next owner is the host itself. */
+/* The same with pinned memory, to which the host itself writes next. */
 static void reuse_pinned(void)
 {
 	size_t wrong = 0;
@@ -139,7 +139,7 @@ static void reuse_pinned(void)
 	printf("wrong words: %zu\n", wrong);
 }
 
-/* What a program sees that takes a free for a barrier: the stream's state, and what a kernel has written. */
+/* Prints what shows if a free is a barrier: the state of the stream, and the word that a kernel on it writes. */
 static void barrier_of(const char *name, CUstream stream, bool is_pinned, size_t bytes)
 {
 	volatile uint32_t *flag;
@@ -174,7 +174,10 @@ static void barrier(void)
 	}
 }
 
-/* What never waits without a pool may not wait with one. With others on the machine so much takes the host 100 ms. */
+/*
+ * A call that never waits without a pool must not wait with one. The kernel is long, because on a busy machine these
+ * calls may take the host 100 ms.
+ */
 static void no_barrier(void)
 {
 	CUdeviceptr ptr, fresh;
@@ -204,7 +207,7 @@ static void no_barrier(void)
 	APP_MUST(cuCtxSynchronize());
 }
 
-/* Each way of freeing for each way of allocating, under work. */
+/* Each way to free memory from each way to allocate it, while work uses the memory. */
 static void mixed(void)
 {
 	CUstream streams[3];
@@ -234,7 +237,7 @@ static void mixed(void)
 	APP_MUST(cuCtxSynchronize());
 }
 
-/* After a stream-ordered free the block is gone for the other frees. */
+/* After a stream-ordered free, other frees of the same block are refused. */
 static void freed_async(void)
 {
 	CUdeviceptr ptr;
@@ -255,11 +258,11 @@ static void freed_async(void)
 	ptr = app_alloc(MIB);
 	APP_MUST(cuMemFreeAsync(ptr, stream));
 	APP_MUST(cuStreamDestroy_v2(stream));
-	app_result("the stream is gone", cuCtxSynchronize());
+	app_result("after the stream was destroyed", cuCtxSynchronize());
 	app_result("free once more", cuMemFree_v2(ptr));
 }
 
-/* The default streams are those of the current context: without one nothing is freed. */
+/* Default streams belong to the current context: without a context, nothing is freed. */
 static void async_without_context(void)
 {
 	static const CUstream streams[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Device memory that gpupool counts and passes through: managed memory, the driver's own pools, arrays, physical
- * memory. What it is given behind a cache full of freed blocks, what the device refuses, in which ways it comes back,
- * and the same under a limit, which stands for a smaller device then (tests/diff/test_unpooled.c).
+ * Device memory that gpupool counts and passes through to the driver: managed memory, the driver's own pools, arrays
+ * and physical memory. The scenarios allocate it behind a cache full of freed blocks, exceed the device's memory, and
+ * free it in every way. tests/diff/test_unpooled.c also runs them under a limit, which then acts as a smaller device.
  */
 
 #include "tests/preload/app_driver.h"
@@ -15,7 +15,7 @@ enum { PIECES = 24, MANAGED_GLOBAL = 1, FLOAT = 0x20 };
 static CUstream stream;
 static CUmemoryPool made_pool;
 
-/* An allocation of any of the kinds; of arrays so many bytes, rounded up to a MiB. */
+/* An allocation of any kind. */
 struct piece {
 	CUdeviceptr ptr;
 	CUarray array;
@@ -63,11 +63,10 @@ static CUresult alloc_made_pool(struct piece *p, size_t bytes)
 	return cuMemAllocFromPoolAsync(&p->ptr, bytes, made_pool, stream);
 }
 
-/* Of so many MiB in a row, a slice of 4 MiB, or a layer of 32 MiB: none of the dimensions gets too large. */
+/* Arrays have rows of 1 MiB, slices of 4 MiB or layers of 32 MiB, so that no dimension exceeds the driver's limits. */
 static CUresult alloc_array(struct piece *p, size_t bytes)
 {
-	CUDA_ARRAY_DESCRIPTOR shape = {
-		.Width = 64 * KIB, .Height = bytes / MIB, .Format = FLOAT, .NumChannels = 4};
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 64 * KIB, .Height = bytes / MIB, .Format = FLOAT, .NumChannels = 4};
 
 	return cuArrayCreate_v2(&p->array, &shape);
 }
@@ -85,7 +84,7 @@ static CUresult alloc_array_3d(struct piece *p, size_t bytes)
 	return cuArray3DCreate_v2(&p->array, &shape);
 }
 
-/* All levels together have a third more than the first. */
+/* All levels together take a third more than the first. */
 static CUresult alloc_mipmapped(struct piece *p, size_t bytes)
 {
 	CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 4096,
@@ -103,7 +102,7 @@ static CUresult alloc_physical(struct piece *p, size_t bytes)
 	return cuMemCreate(&p->handle, bytes, &on_device, 0);
 }
 
-/* Mapped, and the handle released at once: the mapping alone keeps it. */
+/* The handle is released at once: only the mapping keeps the memory. */
 static CUresult alloc_mapped(struct piece *p, size_t bytes)
 {
 	CUresult r = cuMemCreate(&p->handle, bytes, &on_device, 0);
@@ -171,15 +170,15 @@ static const struct kind {
 
 static void start(void)
 {
-	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemPoolProps properties = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
 
 	app_start();
 	stream = app_stream();
 	APP_MUST(cuMemPoolCreate(&made_pool, &properties));
 }
 
-/* The driver's pools give back what was freed when somebody waits. */
+/* The driver's pools release freed memory when the program synchronizes. */
 static CUresult give_back(const struct kind *kind, struct piece *piece)
 {
 	CUresult r = kind->free(piece);
@@ -188,7 +187,7 @@ static CUresult give_back(const struct kind *kind, struct piece *piece)
 	return r;
 }
 
-static void say(const struct kind *kind, const char *what, int result)
+static void report(const struct kind *kind, const char *what, int result)
 {
 	printf("%s, %s: %d\n", kind->name, what, result);
 }
@@ -201,13 +200,13 @@ static size_t device_bytes(void)
 	return free_bytes;
 }
 
-/* Whole pieces of 32 MiB. */
+/* Returns a share of the bytes, in whole units of 32 MiB. */
 static size_t share(size_t bytes, unsigned percent)
 {
 	return bytes / 100 * percent / (32 * MIB) * (32 * MIB);
 }
 
-/* Cached blocks everywhere: nothing of another kind fits beside them. */
+/* Fills the memory with cached blocks, so that no allocation of another kind fits beside them. */
 static void fill_and_empty(size_t bytes)
 {
 	CUdeviceptr ptr[PIECES];
@@ -218,7 +217,7 @@ static void fill_and_empty(size_t bytes)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 }
 
-/* Half of the device in one piece of each kind, behind a cache full of freed blocks, again and again. */
+/* Allocates half of the device as each kind of memory in turn, while the cache is full of freed blocks. */
 static void behind_a_cache(void)
 {
 	size_t all;
@@ -231,15 +230,15 @@ static void behind_a_cache(void)
 
 		fill_and_empty(all / 100 * 70);
 		/* Half of it: the driver pads arrays. */
-		say(kind, "half of the device", kind->alloc(&piece, share(all, 50)));
-		say(kind, "free", give_back(kind, &piece));
+		report(kind, "half of the device", kind->alloc(&piece, share(all, 50)));
+		report(kind, "free", give_back(kind, &piece));
 	}
 	app_result("end", cuCtxSynchronize());
 }
 
 /*
- * What the device has is given once, whatever it is asked for as, and once more when it came back. Managed memory may
- * be more than the device has, so that it is not asked.
+ * The device's memory can be allocated once, as whatever kind, and again after it was freed. Managed memory is left
+ * out, because it may exceed the device's memory.
  */
 static void all_of_it(void)
 {
@@ -253,8 +252,8 @@ static void all_of_it(void)
 
 		if (kind->alloc == alloc_managed)
 			continue;
-		say(kind, "first half", kind->alloc(&pieces[0], share(all, 45)));
-		say(kind, "second half", kind->alloc(&pieces[1], share(all, 45)));
+		report(kind, "first half", kind->alloc(&pieces[0], share(all, 45)));
+		report(kind, "second half", kind->alloc(&pieces[1], share(all, 45)));
 		for (unsigned k = 0; k < LENGTH(kinds); k++) {
 			char what[64];
 			CUresult r;
@@ -263,19 +262,19 @@ static void all_of_it(void)
 				continue;
 			snprintf(what, sizeof(what), "and then %s", kinds[k].name);
 			r = kinds[k].alloc(&pieces[2], share(all, 20));
-			say(kind, what, r);
+			report(kind, what, r);
 			if (!r)
 				(void)give_back(&kinds[k], &pieces[2]);
 		}
-		say(kind, "free the first", give_back(kind, &pieces[0]));
-		say(kind, "another half", kind->alloc(&pieces[0], share(all, 45)));
-		say(kind, "free", give_back(kind, &pieces[0]));
-		say(kind, "free the second", give_back(kind, &pieces[1]));
+		report(kind, "free the first", give_back(kind, &pieces[0]));
+		report(kind, "another half", kind->alloc(&pieces[0], share(all, 45)));
+		report(kind, "free", give_back(kind, &pieces[0]));
+		report(kind, "free the second", give_back(kind, &pieces[1]));
 	}
 	app_result("end", cuCtxSynchronize());
 }
 
-/* Requests that nobody could ever serve, and bad ones. */
+/* Requests that no device could serve, and requests with bad arguments. */
 static void refused(void)
 {
 	CUDA_ARRAY3D_DESCRIPTOR bad = shape_3d(32 * MIB);
@@ -284,30 +283,30 @@ static void refused(void)
 	size_t huge = (size_t)1 << 46;
 
 	start();
-	app_result("managed, no place", cuMemAllocManaged(NULL, MIB, MANAGED_GLOBAL));
-	app_result("managed, nothing", cuMemAllocManaged(&ptr, 0, MANAGED_GLOBAL));
+	app_result("managed, no output", cuMemAllocManaged(NULL, MIB, MANAGED_GLOBAL));
+	app_result("managed, zero bytes", cuMemAllocManaged(&ptr, 0, MANAGED_GLOBAL));
 	app_result("managed, bad flags", cuMemAllocManaged(&ptr, MIB, 77));
-	app_result("async, no place", cuMemAllocAsync(NULL, MIB, stream));
-	app_result("async, nothing", cuMemAllocAsync(&ptr, 0, stream));
+	app_result("async, no output", cuMemAllocAsync(NULL, MIB, stream));
+	app_result("async, zero bytes", cuMemAllocAsync(&ptr, 0, stream));
 	ptr = 0x5a5a;
 	app_result("async, too much", cuMemAllocAsync(&ptr, huge, stream));
-	printf("left alone: %d, NULL: %d\n", ptr == 0x5a5a, ptr == 0);
-	app_result("array, no place", cuArray3DCreate_v2(NULL, &bad));
+	printf("unchanged: %d, NULL: %d\n", ptr == 0x5a5a, ptr == 0);
+	app_result("array, no output", cuArray3DCreate_v2(NULL, &bad));
 	app_result("array, no shape", cuArray3DCreate_v2(&array, NULL));
 	bad.NumChannels = 3;
 	app_result("array, three channels", cuArray3DCreate_v2(&array, &bad));
 	bad = shape_3d(32 * MIB);
 	bad.Width = SIZE_MAX;
 	app_result("array, too wide", cuArray3DCreate_v2(&array, &bad) != CUDA_SUCCESS);
-	app_result("array, not one", cuArrayDestroy(NULL));
-	app_result("mipmapped array, not one", cuMipmappedArrayDestroy(NULL));
-	/* Still there. */
+	app_result("array, NULL", cuArrayDestroy(NULL));
+	app_result("mipmapped array, NULL", cuMipmappedArrayDestroy(NULL));
+	/* The driver's pool still works. */
 	APP_MUST(cuMemAllocAsync(&ptr, MIB, stream));
 	APP_MUST(cuMemFreeAsync(ptr, stream));
 	app_result("end", cuStreamSynchronize(stream));
 }
 
-/* References to physical memory: more handles, by mapping and by import, and mappings, each of which keeps it. */
+/* References to physical memory: each mapping, retained handle and imported handle keeps it allocated. */
 static void references(void)
 {
 	CUmemGenericAllocationHandle handle = 0, retained = 0, imported = 0, more = 0;
@@ -339,14 +338,14 @@ static void references(void)
 	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
 	app_result("unmap a part", cuMemUnmap(at + bytes, bytes / 2));
 	app_result("unmap the other", cuMemUnmap(at + bytes, bytes));
-	/* The descriptor is a reference, too. */
+	/* The file descriptor is a reference, too. */
 	app_fact("more behind the descriptor", (uint64_t)cuMemCreate(&more, bytes, &on_device, 0));
 	if (more)
 		APP_MUST(cuMemRelease(more));
 	app_result("free the addresses", cuMemAddressFree(at, 2 * bytes));
 }
 
-/* Several mappings go in one call, whoever has mapped them. */
+/* One call can remove several mappings. */
 static void mappings(void)
 {
 	CUmemGenericAllocationHandle handles[4], more = 0;
@@ -373,7 +372,7 @@ static void mappings(void)
 	app_result("free the addresses", cuMemAddressFree(at, LENGTH(handles) * part));
 }
 
-/* An array into which memory is mapped later has none, nor have reserved addresses. */
+/* Reserved addresses have no memory, and neither has an array with deferred mapping. */
 static void without_memory(void)
 {
 	CUDA_ARRAY3D_DESCRIPTOR shape;
@@ -389,11 +388,11 @@ static void without_memory(void)
 	app_result("reserve", cuMemAddressReserve(&ptr, all / (2 * MIB) * (4 * MIB), 0, 0, 0));
 	for (size_t bytes = 0; bytes < all + all / 4 && !r; bytes += 512 * MIB)
 		r = cuArray3DCreate_v2(&array, &shape);
-	app_result("arrays of more than there is", r);
+	app_result("arrays larger than the device", r);
 	app_result("most of the device", cuMemAlloc_v2(&ptr, share(all, 80)));
 }
 
-/* Host memory is no device's. */
+/* Physical memory of the host does not count as device memory. */
 static void host_memory(void)
 {
 	CUmemAllocationProp properties = {
@@ -410,7 +409,7 @@ static void host_memory(void)
 		app_result("release", cuMemRelease(handle));
 }
 
-/* A pool that keeps what is freed to it, and is then destroyed with memory that is still used. */
+/* A driver pool that keeps freed memory, and is then destroyed while some of its memory is still used. */
 static void pools(void)
 {
 	uint64_t keep = UINT64_MAX;
@@ -423,7 +422,7 @@ static void pools(void)
 	app_result("from the pool", cuMemAllocFromPoolAsync(&ptr, share(all, 60), made_pool, stream));
 	app_result("free", cuMemFreeAsync(ptr, stream));
 	APP_MUST(cuStreamSynchronize(stream));
-	/* Whether the driver takes it from the pool is its own business. */
+	/* The driver may or may not take the memory from the pool, so this is only a fact. */
 	app_fact("as much, by cuMemAlloc", (uint64_t)cuMemAlloc_v2(&ptr, share(all, 60)));
 	app_result("trim", cuMemPoolTrimTo(made_pool, 0));
 	if (ptr)
@@ -431,15 +430,15 @@ static void pools(void)
 	app_result("from the pool", cuMemAllocFromPoolAsync(&used, share(all, 60), made_pool, stream));
 	app_result("destroy the pool", cuMemPoolDestroy(made_pool));
 	app_result("as much", cuMemAlloc_v2(&ptr, share(all, 60)));
-	app_result("free what was used", cuMemFreeAsync(used, stream));
+	app_result("free the used memory", cuMemFreeAsync(used, stream));
 	app_result("synchronize", cuCtxSynchronize());
 	app_result("as much", cuMemAlloc_v2(&ptr, share(all, 60)));
 	app_result("free", cuMemFree_v2(ptr));
 }
 
 /*
- * What ends with its context comes back with it. Arrays only on the simulator: a real driver (580.159.04) that destroys
- * a context with arrays in it spoils its own heap, in three of sixteen runs, without any library.
+ * The end of a context frees the memory that belongs to it. Arrays are tested only on the simulator: a real driver
+ * (580.159.04) that destroys a context with arrays in it corrupted its heap in three of sixteen runs, without gpupool.
  */
 static void contexts(void)
 {
@@ -456,13 +455,13 @@ static void contexts(void)
 		APP_MUST(cuCtxCreate_v2(&ctx, 0, 0));
 		for (unsigned k = 0; k < LENGTH(kinds); k++)
 			if (strcmp(kinds[k].name, which[i / 2]) == 0)
-				say(&kinds[k], "in a context", kinds[k].alloc(&piece, share(all, 60)));
+				report(&kinds[k], "in a context", kinds[k].alloc(&piece, share(all, 60)));
 		app_result("destroy", cuCtxDestroy_v2(ctx));
 	}
 	app_result("most of the device", cuMemAllocManaged(&(CUdeviceptr){0}, share(all, 60), MANAGED_GLOBAL));
 }
 
-/* The driver's pools are the device's: what a reset makes of their memory is a fact. */
+/* The driver's pools belong to the device. The effect of a reset on their memory is only reported as a fact. */
 static void reset(void)
 {
 	struct piece piece = {0};
@@ -480,21 +479,21 @@ static void reset(void)
 	app_result("end", cuCtxSynchronize());
 }
 
-/* One piece of each, and then none: somebody may look at the account meanwhile. */
+/* Allocates one piece of each kind, and frees all of them. A test may read the account at each pause. */
 static void account(void)
 {
 	struct piece pieces[LENGTH(kinds)] = {{0}};
 
 	start();
 	for (unsigned i = 1; i < LENGTH(kinds); i++)
-		say(&kinds[i], "64 MiB", kinds[i].alloc(&pieces[i], 64 * MIB));
+		report(&kinds[i], "64 MiB", kinds[i].alloc(&pieces[i], 64 * MIB));
 	app_pause("one of each");
 	for (unsigned i = 1; i < LENGTH(kinds); i++)
-		say(&kinds[i], "free", give_back(&kinds[i], &pieces[i]));
+		report(&kinds[i], "free", give_back(&kinds[i], &pieces[i]));
 	app_pause("none");
 }
 
-/* With no context current some of it can be had. */
+/* Without a current context, some kinds of memory can be allocated. */
 static void no_context(void)
 {
 	CUmemGenericAllocationHandle handle = 0;

@@ -7,7 +7,7 @@ void first_init(struct first *first, struct place *place)
 {
 	*first = (struct first){.place = place, .slow = place_stream(place)};
 	PLACE_MUST(cuEventCreate(&first->done, CU_EVENT_DISABLE_TIMING));
-	(void)place_stream(place); /* so that order costs something, and memory is not reused for nothing */
+	(void)place_stream(place); /* with several streams, reuse needs a GPU wait and is not free of cost */
 }
 
 void first_expect_long(void)
@@ -26,7 +26,7 @@ CUdeviceptr first_take_over(struct first *first, size_t bytes, uint64_t ns)
 	new = place_alloc(first->place, bytes);
 	r = cuEventQuery(first->done);
 	first->n_reused += new == old;
-	first->n_early += new == old && r == CUDA_ERROR_NOT_READY;
+	first->n_early += new == old &&r == CUDA_ERROR_NOT_READY;
 	return new;
 }
 

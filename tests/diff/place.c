@@ -34,16 +34,19 @@ int place_start(void)
 {
 	int n = 0;
 
-	/* For the simulated GPU: how long nothing has to happen for it to call that a hang. */
+	/* The simulated GPU reports a hang after this time without progress. */
 	setenv("SIMGPU_DEADLOCK_MS", "500", 0);
-	setvbuf(stdout, NULL, _IOLBF, 0); /* the end may come in the middle */
+	setvbuf(stdout, NULL, _IOLBF, 0); /* the process may end at any point */
 	place_watch();
 	PLACE_MUST(cuInit(0));
 	PLACE_MUST(cuDeviceGetCount(&n));
 	return n;
 }
 
-/* What calls return when a kernel has spun too long: the simulated GPU, and a real one after wait_flag's trap. */
+/*
+ * Returns true for the errors of a kernel that has spun too long: the simulated GPU returns them after its time limit,
+ * a real one after the trap in wait_flag.
+ */
 static bool is_hang(int result)
 {
 	return result == CUDA_ERROR_LAUNCH_TIMEOUT ||
@@ -55,13 +58,13 @@ void place_must(int result, const char *call)
 	if (!result)
 		return;
 	while (atomic_flag_test_and_set(&is_end_said))
-		pause(); /* another thread has said it, and ends the process */
+		pause(); /* another thread has printed the answer, and ends the process */
 	if (is_hang(result))
 		printf("%s: hangs\n", place_what);
 	else
 		printf("%s: %d\n", call, result);
 	fflush(stdout);
-	_exit(0); /* nothing can be put in order any more, and nobody is to complain of that */
+	_exit(0); /* clean-up is impossible now, and exit handlers must not report that */
 }
 
 static CUfunction kernel(CUmodule module, const char *name)
@@ -81,8 +84,8 @@ static void run_each_once(const struct place *place)
 	place_fill(place, NULL, scratch, words * 4, value);
 	place_spin(place, NULL, ns);
 	place_spin_fill(place, NULL, scratch, words * 4, value, ns);
-	PLACE_MUST(cuLaunchKernel(place->count_wrong, 1, 1, 1, 1, 1, 1, 0, NULL,
-		(void *[]){&scratch, &words, &value, &result}, NULL));
+	PLACE_MUST(cuLaunchKernel(
+		place->count_wrong, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&scratch, &words, &value, &result}, NULL));
 	place_set_flag(place, NULL, scratch, value);
 	place_wait_flag(place, NULL, scratch, value);
 	PLACE_MUST(cuCtxSynchronize());

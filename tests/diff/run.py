@@ -35,7 +35,7 @@ class Run:
     text: str
     status: int
     errors: str
-    is_served: bool  # the library said that it serves the process
+    is_served: bool  # the library logged that it serves the process
     seconds: float
 
     @property
@@ -45,7 +45,7 @@ class Run:
 
 @dataclasses.dataclass
 class Place:
-    """Where everything is."""
+    """The paths of one invocation, and the machine that it runs on."""
 
     preload: pathlib.Path
     programs: pathlib.Path
@@ -99,7 +99,7 @@ class Result:
     answers: int = 0
     meant: int = 0
     unexpected: list = dataclasses.field(default_factory=list)  # (question, raw answer, other answer)
-    lines: list = dataclasses.field(default_factory=list)  # whatever else there is to say
+    lines: list = dataclasses.field(default_factory=list)  # further lines of the report
     seconds: float = 0.0
 
 
@@ -110,7 +110,7 @@ def plain(differences):
 def raw_result(name, raw, again):
     unexpected = plain(compare.compare(raw.answers, again.answers, "raw", ()))
     complaints = [question for question, answer in raw.answers.items() if answer == SIMULATOR_COMPLAINS]
-    lines = [f"{question} does what the simulator forbids" for question in complaints]
+    lines = [f"{question}: the simulator saw a race, a deadlock or an invalid use" for question in complaints]
     ok = bool(raw.answers) and raw.status == 0 and not unexpected and not complaints
     if not ok:
         lines += raw.errors.splitlines()[-20:]
@@ -124,9 +124,9 @@ def config_result(name, config, raw, run, differences):
     if run.status != raw.status:
         trouble.append(f"status {run.status}")
     if run.is_served != config.is_pooled:
-        trouble.append("the library did not serve it" if config.is_pooled else "the library served it")
+        trouble.append("the library " + ("did not serve" if config.is_pooled else "served") + " the process")
     ok = not unexpected and not trouble and bool(raw.answers)
-    lines = [] if ok else ["stderr and the library's log end:", *run.errors.splitlines()[-30:]]
+    lines = [] if ok else ["the last lines of stderr and of the library's log:", *run.errors.splitlines()[-30:]]
     meant = len(differences) - len(unexpected)
     note = ", ".join(trouble)
     return Result(name, config.name, ok, note, len(run.answers), meant, unexpected, lines, run.seconds)
@@ -134,7 +134,7 @@ def config_result(name, config, raw, run, differences):
 
 def table_result(name, rows, differences_by_config):
     idle = compare.idle_rows(rows, differences_by_config)
-    lines = [f"{config}: nothing differs as in {row}" for row, config in idle]
+    lines = [f"{config}: no answer differs as this row says: {row}" for row, config in idle]
     return Result(name, "table", not idle, "", len(rows), lines=lines)
 
 
@@ -143,7 +143,7 @@ def ways_of(place, program):
     for way in suite.needs_of(program):
         reason = ""
         if not place.sim and way.is_simulated:
-            reason = "only the simulator can do that"
+            reason = "needs the simulator"
         elif not place.sim and way.devices > place.devices:
             reason = f"needs {way.devices} devices"
         yield f"{program}.{way.name}" if way.name else program, way, reason
@@ -151,8 +151,8 @@ def ways_of(place, program):
 
 def is_wanted(place, program, way, config):
     """
-    Whether there is to be such a run. In brief, that is for where the start of a process takes long: under all kinds,
-    and where a switch takes a deviation of this program back.
+    Returns True if the program runs in this configuration. --brief is for machines on which a process takes long to
+    start: it leaves only the essential configurations, and those that take back a deviation of this program.
     """
     if config.name not in way.configs or not place.is_brief or config.name in way.essential:
         return config.name in way.configs
@@ -161,8 +161,8 @@ def is_wanted(place, program, way, config):
 
 def judge_program(place, program, runs, configs):
     """
-    The results of a program: its ways share the table, of which every row must have shown in some way. runs: a
-    function of way and configuration.
+    Yields the results of a program. Its ways share the table of deviations: each row must show in at least one way.
+    runs returns the Run for a way, a configuration and a number.
     """
     rows = compare.rows_for(deviations.DEVIATIONS, program, place.name)
     shown, is_whole = {}, True
@@ -184,7 +184,7 @@ def judge_program(place, program, runs, configs):
 
 
 def start_all(place, program, configs, pool):
-    """All runs of a program, each under way or waiting for its turn."""
+    """Submits all runs of a program, and returns a function that waits for one of them and returns it."""
     futures = {}
     for name, way, reason in ways_of(place, program):
         if reason:
@@ -208,7 +208,7 @@ class Tap:
     def show(self, result):
         self.n += 1
         note = f" # {result.note}" if result.note.startswith("SKIP") else ""
-        counts = f"{result.answers} answers, {result.meant} differ as meant, {len(result.unexpected)} otherwise"
+        counts = f"{result.answers} answers, {result.meant} expected differences, {len(result.unexpected)} unexpected"
         print(f"{'ok' if result.ok else 'not ok'} {self.n} {result.program} {result.config}{note}")
         print(f"# {counts}{'; ' + result.note if result.note and not note else ''}")
         for question, raw, answer in result.unexpected:
@@ -243,11 +243,11 @@ def parse_arguments():
     parser.add_argument("--sim", type=pathlib.Path)
     parser.add_argument("--program", action="append")
     parser.add_argument("--config", action="append", choices=suite.CONFIG_NAMES)
-    parser.add_argument("--devices", type=int, default=1, help="of the machine")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--limit", type=int, default=SCENARIO_LIMIT_S, help="of a scenario, in seconds")
-    parser.add_argument("--brief", action="store_true", help="leave out what other configurations show as well")
-    parser.add_argument("--json", type=pathlib.Path, help="a file for the results as well, a line each as they come")
+    parser.add_argument("--devices", type=int, default=1, help="the number of GPUs of the machine")
+    parser.add_argument("--jobs", type=int, default=1, help="run this many processes at the same time")
+    parser.add_argument("--limit", type=int, default=SCENARIO_LIMIT_S, help="end a scenario after this many seconds")
+    parser.add_argument("--brief", action="store_true", help="run the essential configurations only")
+    parser.add_argument("--json", type=pathlib.Path, help="append each result to this file, as one line of JSON")
     return parser.parse_args()
 
 

@@ -12,13 +12,12 @@
 CUdevice steps_second_device;
 
 /*
- * Who has been in a call for so long stays there until something ends it. The simulator tells when it is inside: then
- * the wait ends by itself, and only a machine that is busy with other things makes it long; but not so long that the
- * simulator takes it for a deadlock.
+ * After INSIDE_MS the other thread counts as blocked inside its call. On the simulator the wait ends as soon as the
+ * thread has entered the call. Only a busy machine makes it long there, up to INSIDE_SIMULATED_MS.
  */
 enum { INSIDE_MS = 100, INSIDE_SIMULATED_MS = 1500 };
 
-/* The other thread, and what it is to do. */
+/* The other thread, and the step that it must take. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -28,7 +27,7 @@ static struct {
 	unsigned n_wanted, n_done;
 } other = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static void *be_other(void *unused)
+static void *run_other_thread(void *unused)
 {
 	(void)unused;
 	pthread_mutex_lock(&other.lock);
@@ -65,8 +64,8 @@ static bool is_other_done(void)
 
 static uint64_t calls_that_wait(void)
 {
-	static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize", "cuEventQuery",
-		"cuStreamQuery"};
+	static const char *const names[] = {
+		"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize", "cuEventQuery", "cuStreamQuery"};
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < LENGTH(names); i++)
@@ -89,7 +88,7 @@ static void run_in_other(word_fn run, struct site *site, bool may_stay)
 	pthread_t thread;
 
 	join_other();
-	if (!other.is_started && pthread_create(&thread, NULL, be_other, NULL))
+	if (!other.is_started && pthread_create(&thread, NULL, run_other_thread, NULL))
 		exit(71);
 	other.is_started = true;
 	pthread_mutex_lock(&other.lock);
@@ -100,12 +99,12 @@ static void run_in_other(word_fn run, struct site *site, bool may_stay)
 	pthread_mutex_unlock(&other.lock);
 	if (!may_stay)
 		join_other();
-	/* That it is inside a call the simulator tells at once; on a real GPU nobody does. */
+	/* The simulator counts calls as they begin. On a real GPU, only the time limit ends this loop. */
 	while (!is_other_done() && calls_that_wait() == calls && now_ms() < end)
 		sched_yield();
 }
 
-static bool eat(const char **text, const char *prefix)
+static bool skip_prefix(const char **text, const char *prefix)
 {
 	size_t length = strlen(prefix);
 	bool is_there = strncmp(*text, prefix, length) == 0;
@@ -116,7 +115,8 @@ static bool eat(const char **text, const char *prefix)
 
 static void run_word(const char *text, const char *end)
 {
-	bool is_second = eat(&text, "second:"), is_other = eat(&text, "other:"), may_stay = end[-1] == '&';
+	bool is_second = skip_prefix(&text, "second:"), is_other = skip_prefix(&text, "other:");
+	bool may_stay = end[-1] == '&';
 	size_t length = (size_t)(end - text) - may_stay;
 	struct site *site = &sites[is_second];
 	word_fn run = word_find(text, length);
@@ -142,7 +142,7 @@ static void run_words(const char *words)
 	}
 }
 
-/* Until all is done; the words of memory that are wrong. */
+/* Waits until all work is done. Returns the number of wrong words. */
 static size_t end_all(void)
 {
 	size_t wrong;
@@ -180,7 +180,7 @@ static void begin(size_t bytes, bool is_alone)
 
 void steps_play(size_t bytes, const char *words)
 {
-	bool is_alone = eat(&words, "alone ");
+	bool is_alone = skip_prefix(&words, "alone ");
 
 	begin(bytes, is_alone);
 	if (sites[1].is_open)

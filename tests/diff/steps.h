@@ -3,16 +3,16 @@
 #pragma once
 
 /*
- * Scenarios as words: "busy free spin malloc other:release" is what a program does, step by step, around a kernel that
- * spins until something releases it.
+ * Scenarios as words: "busy free spin malloc other:release" lists the steps of a program around a kernel that spins
+ * until something releases it.
  *
- *   word           by the main thread in the first place (steps_words.c says what each does)
- *   second:word    in the second place: a context of its own on the device, or another device
- *   other:word     by another thread
- *   other:word&    likewise, and it may still be inside when the main thread goes on
- *   alone          at the beginning: with no stream but the default one
+ *   word           the main thread takes the step in the first place (steps_words.c defines each word)
+ *   second:word    the same in the second place: another context on the device, or another device
+ *   other:word     another thread takes the step
+ *   other:word&    likewise, and the main thread may continue before the step is done
+ *   alone          only as the first word: the program creates no streams, and uses the default one
  *
- * The outcome of the program without the library is the reference: where that finishes, this must finish.
+ * The reference is the outcome without the library: a scenario that finishes there must finish with the library.
  */
 
 #include "place.h"
@@ -20,23 +20,23 @@
 enum {
 	STEPS_SMALL = 64 << 10,
 	STEPS_LARGE = 4 << 20,
-	STEPS_HUGE = 160 << 20, /* a few of them are too much to have waiting: then an allocation insists on one */
+	STEPS_HUGE = 160 << 20, /* a few exceed the limit of pending memory: an allocation then insists on one */
 };
 
-/* Plays the words from beginning to end with blocks of that size: "outcome: finishes, 0 wrong", or "hangs". */
+/* Plays the words with blocks of that size, and prints "outcome: finishes, 0 wrong" or "outcome: hangs". */
 void steps_play(size_t bytes, const char *words);
 
-/* Every combination of what comes before the spinning kernel, what meanwhile, and who releases it: a line for each. */
+/* Plays each combination of steps before and during the spinning kernel, and of its release. Prints a line for each. */
 void steps_sweep(size_t bytes);
 
-/* The second place is on this device; the first's own, unless the program says something else: a context of its own. */
+/* The device of the second place. By default it is that of the first place, where the second has its own context. */
 extern CUdevice steps_second_device;
 
-/* A table of X(name, bytes of a block, words) as scenarios, in a process of their own each or together. */
-#define STEPS_FUNCTION(name, bytes, words)                                                                             \
-	static void name(void)                                                                                         \
-	{                                                                                                              \
-		steps_play(bytes, words);                                                                              \
+/* For a table of X(name, bytes of a block, words): its functions, and its scenarios in separate processes or in one. */
+#define STEPS_FUNCTION(name, bytes, words) \
+	static void name(void)             \
+	{                                  \
+		steps_play(bytes, words);  \
 	}
-#define STEPS_APART(name, bytes, words)	   {#name, name, 0},
+#define STEPS_APART(name, bytes, words)    {#name, name, 0},
 #define STEPS_TOGETHER(name, bytes, words) {#name, name, APP_TOGETHER},

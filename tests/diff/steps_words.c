@@ -10,9 +10,9 @@
 
 enum {
 	TOUCHED = 4096, /* bytes of a block that kernels write */
-	BUSY_MS = 1,	/* how long "busy" works */
+	BUSY_MS = 1,    /* how long "busy" works */
 	ALL_MAX = 4096,
-	CHURNED = 70, /* small blocks, more than a thread keeps of a size */
+	CHURNED = 70, /* small blocks, more than a thread cache keeps of a size */
 	CAPTURE_RELAXED = 2,
 	ATTACH_GLOBAL = 1,
 };
@@ -22,7 +22,7 @@ struct site sites[2];
 _Atomic uint32_t *site_flag;
 
 static size_t block_bytes;
-static CUdeviceptr all[ALL_MAX]; /* that there is on the device */
+static CUdeviceptr all[ALL_MAX]; /* the blocks of "take-all" */
 static unsigned n_all;
 
 static CUdeviceptr flag_address(void)
@@ -30,7 +30,7 @@ static CUdeviceptr flag_address(void)
 	return (CUdeviceptr)(uintptr_t)site_flag;
 }
 
-/* An allocation that fails is an answer, as long as nothing hangs. */
+/* Returns true if an allocation succeeded. If memory ran out, prints that as an answer. */
 static bool is_given(CUresult r)
 {
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -56,7 +56,7 @@ static void host_release(struct site *site)
 	atomic_store(site_flag, 1);
 }
 
-/* Work that lasts, and at its end still writes to the block that is freed next. */
+/* Launches work that lasts a while, and writes at its end to the block that is freed next. */
 static void busy(struct site *site)
 {
 	place_spin_fill(&site->place, site->working, site->held[site->n_held - 1], TOUCHED, 0xdead, BUSY_MS * MS);
@@ -79,7 +79,7 @@ static void free_async(struct site *site)
 	PLACE_MUST(cuMemFreeAsync(site->held[--site->n_held], site->working));
 }
 
-/* Behind the spinning kernel, and so behind work on the block that comes after that. */
+/* Frees a block in the stream of the spinning kernel, behind work on the block that follows that kernel. */
 static void free_behind(struct site *site)
 {
 	CUdeviceptr ptr = site->held[--site->n_held];
@@ -111,7 +111,7 @@ static void malloc_block(struct site *site)
 	alloc(site, block_bytes);
 }
 
-/* Nothing is launched: the host alone goes on. */
+/* Allocates a block without launching work on it. */
 static void take(struct site *site)
 {
 	CUdeviceptr ptr;
@@ -120,7 +120,7 @@ static void take(struct site *site)
 		site->taken[site->n_taken++] = ptr;
 }
 
-/* What the thread has afterwards in a cache of its own, if it has one. */
+/* Leaves small blocks in the thread cache, if there is one. */
 static void churn(struct site *site)
 {
 	CUdeviceptr ptr[CHURNED];
@@ -144,7 +144,7 @@ static void malloc_managed(struct site *site)
 		keep(site, ptr);
 }
 
-/* Both in the order of a stream, with no wait anywhere. */
+/* Allocates and frees in stream order, without a wait. */
 static void malloc_async(struct site *site)
 {
 	CUdeviceptr ptr;
@@ -196,7 +196,7 @@ static void end_capture(struct site *site)
 	PLACE_MUST(cuGraphDestroy(graph));
 }
 
-/* What there is on the device, until there is no block left. */
+/* Allocates all of the device's memory, until no block fits any more. */
 static void take_all(struct site *site)
 {
 	size_t bytes = (size_t)1 << 38;
@@ -210,7 +210,7 @@ static void take_all(struct site *site)
 	}
 }
 
-/* To the process's own control socket; -1 where there is none, for want of a library. */
+/* Connects to this process's control socket. Returns -1 if there is none because the library is not loaded. */
 static int connect_to_self(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -262,7 +262,7 @@ static void open_second(struct site *site)
 	place_enter(&site->place);
 }
 
-/* Its memory goes with it. */
+/* Ends the place's context, and with it all of its memory. */
 static void close_place(struct site *site)
 {
 	if (steps_second_device != sites[0].place.device)
@@ -335,8 +335,7 @@ void site_hold(struct site *site)
 	while (site->n_held < SITE_HELD)
 		site->held[site->n_held++] = place_alloc(&site->place, block_bytes);
 	for (; site->n_held_host < SITE_HELD; site->n_held_host++)
-		PLACE_MUST(cuMemHostAlloc(
-			&site->held_host[site->n_held_host], HOST_BYTES, CU_MEMHOSTALLOC_PORTABLE));
+		PLACE_MUST(cuMemHostAlloc(&site->held_host[site->n_held_host], HOST_BYTES, CU_MEMHOSTALLOC_PORTABLE));
 }
 
 void site_prepare(struct site *site, bool is_alone)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Under what each program runs, and what a program needs beyond the usual."""
+"""The configurations in which each program runs, and what a program needs beyond the usual."""
 
 import dataclasses
 import fnmatch
 import os
 
-# Where the programs tell what they see, and wait for a word (tests/preload/app.h).
+# The descriptors on which the programs report facts, and on which they wait for a go-ahead (tests/preload/app.h).
 FACTS_FD, GO_FD = PASSED_FDS = 3, 4
 
 
 def reserve_descriptors():
     """
-    Lets nobody listen and nobody wait there, for programs that are given PASSED_FDS; without this they would be some
-    file of the driver's.
+    Opens /dev/null as PASSED_FDS for the programs, so that they report to no one and wait for no one. Without this the
+    numbers would belong to some file of the driver.
     """
     null = os.open("/dev/null", os.O_RDWR)
     for fd in PASSED_FDS:
@@ -24,7 +24,7 @@ def reserve_descriptors():
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """variables: what the library is told; None: it is not there at all."""
+    """variables: the environment variables that configure the library; None: the library is not loaded."""
 
     name: str
     variables: dict | None = None
@@ -47,34 +47,34 @@ CONFIGS = [
     Config("syncfree", {"GPUPOOL_SYNC_FREE": "1"}),
     Config("unpinned", {"GPUPOOL_PINNED": "off"}),
     Config("atonce", {"GPUPOOL_POOL": "none", "GPUPOOL_PENDING_COUNT": "0", "GPUPOOL_PINNED": "off"}),
-    # What the segments are made of.
+    # The backends: the kinds of memory that segments consist of.
     Config("device", {"GPUPOOL_BACKEND": "device"}),
     Config("managed", {"GPUPOOL_BACKEND": "managed"}),
     Config("async", {"GPUPOOL_BACKEND": "async"}),
-    # Every block with zones around it, and every free checked.
+    # Every block has guard zones around it, and every free checks them.
     Config("debug", {"GPUPOOL_DEBUG": "poison,guard"}),
     Config("off", {"GPUPOOL": "off"}),
 ]
 CONFIG_NAMES = tuple(config.name for config in CONFIGS)
 BACKENDS = ("device", "managed", "async")
-# Above the segments all is the same: only programs that can see what they are made of run with each backend.
+# Only the segments depend on the backend, so only programs that can see the kind of memory run with each backend.
 USUAL_NAMES = tuple(name for name in CONFIG_NAMES if name not in BACKENDS)
 
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
     """
-    A way to run a program; one with several ways is run in each. The environment is the raw program's too. What
-    begins with SIMGPU_ can only be had on the simulator, so that there is no such run on a real GPU.
+    A way to run a program; a program with several ways is run in each. The raw program gets the environment, too.
+    Variables that begin with SIMGPU_ work only on the simulator, so there is no such run on a real GPU.
     """
 
-    name: str = ""  # of this way, where there are several
+    name: str = ""  # of this way, if the program has several
     env: dict = dataclasses.field(default_factory=dict)
     devices: int = 1
     configs: tuple = USUAL_NAMES
-    is_alone: bool = False  # counts on all of the GPU's memory
-    essential: tuple = ("none", "simple", "binned", "split", "vmm", "completed")  # of configs: see is_essential
-    is_strict: bool = True  # races and invalid uses on the simulator are no part of it
+    is_alone: bool = False  # no other process may use the GPU meanwhile
+    essential: tuple = ("none", "simple", "binned", "split", "vmm", "completed")  # of configs: those of --brief, too
+    is_strict: bool = True  # races and invalid uses on the simulator are errors
     arguments: tuple = ("--all",)
 
     @property
@@ -85,15 +85,15 @@ class Needs:
 USUAL = (Needs(),)
 KINDS = ("none", "simple", "binned", "split", "vmm", "completed")
 WITH_BACKENDS = Needs(configs=CONFIG_NAMES, essential=(*KINDS, "managed", "async"))
-# There freed memory is filled, and a simulated GPU has to have all of it then.
+# The configuration debug fills freed memory, for which the simulated GPU needs real memory of the host.
 NOT_DEBUG = tuple(name for name in USUAL_NAMES if name != "debug")
 FEW = ("none", "split", "off")
 ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "off")
 
-# Where next to nothing may be pending every allocation insists, and every free flushes.
+# If next to nothing may be pending, every allocation insists on memory, and every free flushes.
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
 INSISTING = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
-# Who asks for the mode ordered says that nobody else is there.
+# A user who chooses the mode ordered promises that only work of the owning context touches the memory.
 NOT_ORDERED = tuple(name for name in USUAL_NAMES if name != "ordered")
 
 
@@ -104,7 +104,7 @@ def around_spinning(devices=1, is_alone=False, configs=USUAL_NAMES):
     )
 
 
-# What waits for completion everywhere, in the kinds that have no such configuration.
+# The pool types that have no configuration of their own which waits for completion everywhere.
 IN_COMPLETED = ("none", "simple", "binned", "vmm")
 
 
@@ -121,7 +121,7 @@ def on_old_drivers(is_alone=False, devices=1):
     return Needs(name="old", env=OLD, configs=("none", "split"), devices=devices, is_alone=is_alone)
 
 
-def somebody_first(devices):
+def other_user_first(devices):
     tight = tuple(name for name in INSISTING if name in NOT_ORDERED)
     return (
         Needs(configs=NOT_ORDERED, devices=devices),
@@ -129,11 +129,11 @@ def somebody_first(devices):
     )
 
 
-# Programs by pattern, without "diff_"; the first that fits counts. A program that is not here needs nothing.
+# Each key is a pattern of program names, without "diff_". The first match counts; other programs need nothing.
 NEEDS = {
-    # There a free waits by itself, and keeps other threads and contexts waiting: they are left out.
+    # debug is left out: a free waits there, and makes other threads and contexts wait.
     "deadlock": (*around_spinning(configs=(*NOT_DEBUG, "managed", "async")), on_completion(), on_old_drivers()),
-    # While other processes make contexts, a context that comes late may wait for the spinning kernel (seen raw, too).
+    # If other processes create contexts meanwhile, creating one here may wait for the spinning kernel (seen raw, too).
     "deadlock_contexts": (
         *around_spinning(is_alone=True),
         on_completion(is_alone=True),
@@ -148,7 +148,7 @@ NEEDS = {
         on_old_drivers(is_alone=True),
     ),
     "deadlock_threads": (*around_spinning(), on_completion(), on_old_drivers()),
-    # With a limit that holds only if what ended with its context is not charged any more.
+    # The limit suffices only if memory that ended with its context no longer counts against it.
     "leaks": (
         Needs(is_alone=True, configs=ONCE_EACH),
         Needs(name="limited", env={"GPUPOOL_LIMIT": "300MiB"}, is_alone=True, configs=ONCE_EACH),
@@ -156,11 +156,11 @@ NEEDS = {
     "devices": (Needs(name="two", devices=2), Needs(name="four", devices=4)),
     "devices_info": (Needs(devices=2, is_alone=True),),
     "devices_access": (Needs(devices=2, is_strict=False, configs=(*USUAL_NAMES, "managed", "async")),),
-    "first": somebody_first(devices=2),
-    "first_alone": somebody_first(devices=1),
-    # Each hang takes its time.
+    "first": other_user_first(devices=2),
+    "first_alone": other_user_first(devices=1),
+    # Few configurations, because each hang lasts until its timeout.
     "waits": (Needs(configs=("none", "split", "completed", "syncfree", "atonce")),),
-    # The same programs, reaching the driver in other ways: what depends on the pool has been asked already.
+    # The same programs, but they find the driver at run time: their other build has covered the pool types already.
     "*_dlsym": (Needs(configs=FEW),),
     "*_getproc": (Needs(configs=FEW),),
     "*_perthread": (Needs(configs=FEW),),
@@ -170,7 +170,7 @@ NEEDS = {
     ),
     "fill_*": (Needs(is_alone=True, configs=ONCE_EACH),),
     "limits": (Needs(env={"GPUPOOL_LIMIT": "512MiB", "GPUPOOL_PINNED_LIMIT": "8MiB"}),),
-    # A trap of one process holds up the others of the device for long.
+    # A trap in one process stalls the other processes of the device for a long time.
     "errors": (Needs(is_strict=False, is_alone=True),),
     "capture_ends": (Needs(), on_old_drivers()),
     "capture_memory": (Needs(configs=NOT_DEBUG, is_alone=True), on_old_drivers(is_alone=True)),
@@ -193,7 +193,7 @@ NEEDS = {
         ),
     ),
     "stream": (Needs(), Needs(name="old", env=OLD)),
-    # Exit handlers that run after the driver's own, which a real one has not.
+    # "gone": exit handlers run after the simulated driver has shut down, which a real driver never does.
     "exit": (Needs(), Needs(name="gone", env={"SIMGPU_DEINIT_AT_EXIT": "1"})),
 }
 

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The programs about captures with the library built into them, its checks switched on, and in some builds a sanitiser
- * that watches all of it: they cannot tell (T5.2 to T5.4), and fences are raised again afterwards.
+ * Runs the programs about captures with the library built into them, with its checks on, and in some builds under a
+ * sanitiser. They get the same answers as without the library (T5.2 to T5.4), and fences are recorded again afterwards.
  */
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const char *const pools[][4] = {
 	{"GPUPOOL_POOL=split", "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},
 };
 
-/* With the fact that tells how many addresses a loop of allocations took afterwards. */
+/* Program, scenario, and the fact that holds the number of addresses of a loop of allocations after the capture. */
 static const char *const scenarios[][3] = {
 	{"capture_ends", "no-begin", "addresses after no begin"},
 	{"capture_ends", "begin-twice", "addresses after two begins"},
@@ -32,13 +32,13 @@ static const char *const scenarios[][3] = {
 	{"capture_ends", "invalidated", "addresses after invalidation"},
 	{"capture_ends", "isolated", "addresses after a merge"},
 	{"capture_ends", "implicit", "addresses after the legacy stream"},
-	{"capture_ends", "no-place", "addresses after no place"},
+	{"capture_ends", "no-place", "addresses after an end without an output"},
 	{"capture_ends", "context-destroyed", "addresses after a context that was destroyed"},
 	{"capture_ends", "primary-reset", "addresses after a reset"},
 	{"capture_ends", "primary-released", "addresses after a release"},
 	{"capture_memory", "after-capture", "addresses after captures"},
-	{"capture_memory", "freed-before", "addresses after what was freed before"},
-	{"capture_memory", "freed-inside", "addresses after what was freed inside"},
+	{"capture_memory", "freed-before", "addresses after frees before a capture"},
+	{"capture_memory", "freed-inside", "addresses after frees inside a capture"},
 	{"capture_memory", "replays", "addresses after replays"},
 	{"capture_memory", "freed-under-a-replay", "addresses after frees under a replay"},
 	{"capture_memory", "to-graph", "addresses after a capture to a graph"},
@@ -53,10 +53,10 @@ static const char *const scenarios[][3] = {
 	{"capture_threads", "across", "addresses after captures in two contexts"},
 };
 
-/* Of 96 rounds; a capture that is thought to be still there is noticed after so many at the latest. */
+/* A loop has 96 rounds. If the library still assumes a capture that has ended, it finds out within this many. */
 enum { ADDRESSES_MAX = 64 };
 
-START_TEST(a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwards)
+START_TEST(a_program_that_captures_gets_the_same_answers_and_reuses_memory_afterwards)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	char program[64], inside[64];
@@ -71,7 +71,7 @@ START_TEST(a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwar
 }
 END_TEST
 
-START_TEST(what_is_freed_in_a_capture_has_no_new_owner_before_it_ends)
+START_TEST(memory_freed_in_a_capture_is_not_reused_before_the_capture_ends)
 {
 	play_same(&(struct play){.program = "diff_capture_memory",
 		.inside = "inside_capture_memory",
@@ -83,10 +83,9 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_program_that_captures_cannot_tell_and_memory_is_used_again_afterwards, 0,
+	tcase_add_loop_test(tc, a_program_that_captures_gets_the_same_answers_and_reuses_memory_afterwards, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
-	tcase_add_loop_test(
-		tc, what_is_freed_in_a_capture_has_no_new_owner_before_it_ends, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, memory_freed_in_a_capture_is_not_reused_before_the_capture_ends, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

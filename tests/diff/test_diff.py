@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Tests of the comparison itself, and of what its tables say."""
+"""Tests of the comparison itself, and of its tables: deviations.py, suite.py and cases.md."""
 
 import pathlib
 import re
@@ -25,18 +25,18 @@ def differ(raw, answer, config="split"):
 
 
 class CompareTest(unittest.TestCase):
-    def test_questions_that_come_again_are_told_apart(self):
+    def test_repeated_questions_get_numbers(self):
         answers = compare.parse_answers("a/b: 1\na/b: 2\na: signal 6\nc/d: x: y\nno colon\n")
         self.assertEqual(answers, {"a/b": "1", "a/b#2": "2", "a": "signal 6", "c/d": "x: y", "no colon": ""})
 
-    def test_a_hang_is_one_whoever_noticed(self):
+    def test_a_hang_reported_by_the_program_and_by_its_limit_counts_once(self):
         for text in ("a: hangs\n", "a/outcome: hangs\n", "a/outcome: hangs\na: hangs\n"):
             self.assertEqual(compare.parse_answers(text), {"a/outcome": "hangs"})
 
-    def test_equal_answers_are_no_difference(self):
+    def test_equal_answers_yield_no_difference(self):
         self.assertEqual(differ("1", "1"), [])
 
-    def test_a_difference_is_meant_in_its_configuration_with_its_answer_only(self):
+    def test_a_difference_is_allowed_only_in_its_configuration_and_with_its_answer(self):
         self.assertEqual(differ("1", "0")[0].deviation, DEVIATION)
         self.assertIsNone(differ("1", "3")[0].deviation)
         self.assertIsNone(differ("1", "0", "binned")[0].deviation)
@@ -46,24 +46,24 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(len(compare.compare({"a": "1"}, {}, "split", ROWS)), 1)
         self.assertEqual(len(compare.compare({}, {"a": "1"}, "split", ROWS)), 1)
 
-    def test_the_nth_answer_to_a_question_is_meant_as_the_first(self):
+    def test_a_row_covers_every_answer_to_a_repeated_question(self):
         raw, answers = ({"wrong/again#3": value} for value in ("1", "2"))
         self.assertEqual(compare.compare(raw, answers, "split", ROWS)[0].row, ROW)
 
-    def test_no_answer_can_be_meant(self):
+    def test_a_row_for_any_answer_allows_a_missing_answer(self):
         row = Row("free", ".*", ("split",), None)
         rows = [(Deviation("what", "why", "none", "kept", "manual", (row,)), row)]
         self.assertEqual(compare.compare({"a": "1"}, {}, "split", rows)[0].row, row)
 
-    def test_a_row_that_nothing_matches_is_idle(self):
+    def test_a_row_that_no_difference_matches_is_idle(self):
         self.assertEqual(compare.idle_rows(ROWS, {"split": differ("1", "1")}), [(ROW, "split")])
         self.assertEqual(compare.idle_rows(ROWS, {"split": differ("1", "3")}), [(ROW, "split")])
         self.assertEqual(compare.idle_rows(ROWS, {"split": differ("1", "0")}), [])
 
-    def test_a_row_is_not_idle_where_its_configuration_did_not_run(self):
+    def test_a_row_is_not_idle_if_its_configuration_did_not_run(self):
         self.assertEqual(compare.idle_rows(ROWS, {"none": []}), [])
 
-    def test_a_row_holds_at_its_place_and_in_its_program(self):
+    def test_a_row_holds_only_on_its_machine_and_in_its_program(self):
         row = Row("query(_.*)?", ".*", ("split",), None, "gpu")
         table = [Deviation("what", "why", "none", "kept", "manual", (row,))]
         self.assertEqual(len(compare.rows_for(table, "query_dlsym", "gpu")), 1)
@@ -72,7 +72,7 @@ class CompareTest(unittest.TestCase):
 
 
 def programs():
-    """The names of all programs, with those of the ways in which they are built."""
+    """Returns the names of all programs, including the builds that find the driver at run time."""
     names = {path.stem.removeprefix("diff_") for path in HERE.glob("diff_*.c")}
     names |= {f"{name}_dlsym" for name in (HERE / "ways.txt").read_text().split()}
     names |= {f"runtime_{kind}" for kind in ("static", "shared")}
@@ -83,7 +83,7 @@ class TableTest(unittest.TestCase):
     def rows(self):
         return [(deviation, row) for deviation in deviations.DEVIATIONS for row in deviation.rows]
 
-    def test_rows_speak_of_programs_and_configurations_that_there_are(self):
+    def test_rows_name_programs_and_configurations_that_exist(self):
         for deviation, row in self.rows():
             with self.subTest(deviation.what, row=row):
                 self.assertLessEqual(set(row.configs), set(suite.CONFIG_NAMES))
@@ -92,7 +92,7 @@ class TableTest(unittest.TestCase):
                 re.compile(row.question)
                 re.compile(row.answer or "")
 
-    def test_no_row_holds_where_its_switch_or_none_of_the_library_is_on(self):
+    def test_no_row_holds_with_its_switch_on_or_the_library_off(self):
         for deviation, row in self.rows():
             if deviation.switch is None:
                 continue
@@ -101,26 +101,26 @@ class TableTest(unittest.TestCase):
                 self.assertNotIn(deviation.switch, row.configs)
                 self.assertNotIn("off", row.configs)
 
-    def test_needs_speak_of_configurations_that_there_are(self):
+    def test_needs_name_configurations_that_exist(self):
         for ways in suite.NEEDS.values():
             self.assertEqual(len({way.name for way in ways}), len(ways))
             for way in ways:
                 self.assertLessEqual(set(way.configs), set(suite.CONFIG_NAMES))
 
-    def test_programs_are_built(self):
+    def test_meson_builds_every_program(self):
         text = (HERE / "meson.build").read_text()
         for path in HERE.glob("diff_*.c"):
             name = path.stem.removeprefix("diff_")
             self.assertRegex(text, rf"'{name}'|'diff_{name}\.c'")
 
 
-# What holds if a configuration does not say.
+# The values of variables that a configuration does not set.
 DEFAULTS = {"GPUPOOL_DEBUG": "off"}
 WORDS = {"1": "on", "0": "off"}
 
 
 def manual():
-    """gpupool(7) as one line of plain text, and the rows of its table: the switch of each, or None."""
+    """Returns gpupool(7) as one line of plain text, and its table as {row: switch or None}."""
     lines = (HERE.parents[1] / "shim" / "gpupool.7").read_text().splitlines()
     table = {}
     for line in lines:
@@ -132,17 +132,17 @@ def manual():
 
 
 class ManualTest(unittest.TestCase):
-    def test_each_deviation_is_told_and_has_a_row(self):
+    def test_the_manual_describes_each_deviation_and_has_a_row_for_it(self):
         text, table = manual()
         for deviation in deviations.DEVIATIONS:
             with self.subTest(deviation.what):
                 self.assertIn(deviation.manual, text)
                 self.assertIn(deviation.kept, table)
 
-    def test_the_switch_of_a_row_is_that_which_takes_its_deviations_back(self):
+    def test_the_switch_in_the_manual_takes_the_deviation_back(self):
         _, table = manual()
         for deviation in deviations.DEVIATIONS:
-            if deviation.switch in (None, "off"):  # of those the manual says that GPUPOOL=off is one, or why there is none
+            if deviation.switch in (None, "off"):  # the manual gives GPUPOOL=off, or says why there is no switch
                 continue
             with self.subTest(deviation.what):
                 name, value = table[deviation.kept].split("=")
@@ -150,7 +150,7 @@ class ManualTest(unittest.TestCase):
                 given = variables.get(name, DEFAULTS.get(name))
                 self.assertIn(value, (given, WORDS.get(given)))
 
-    def test_every_row_names_the_tests_that_show_it(self):
+    def test_each_promise_names_tests_that_exist(self):
         _, table = manual()
         promises = (HERE / "cases.md").read_text().partition("# Promises")[2]
         rows = re.findall(r"^\| ([^|]+) \| (`.+) \|$", promises, re.M)
@@ -160,12 +160,12 @@ class ManualTest(unittest.TestCase):
                 self.assertEqual(list(find_lost(cell, read_test)), [])
 
 
-# How many cases there are of each group, which begin with T1.1.
+# The number of cases in each group. The first case of group 1 is T1.1.
 CASES = {1: 8, 2: 7, 3: 7, 4: 7, 5: 7, 6: 7, 7: 8, 8: 9, 9: 6, 10: 3, 11: 5}
 
 
 def find_lost(cell, read):
-    """What a cell of cases.md names that is not there. read: the text of a file, or None."""
+    """Yields each test that a cell of cases.md names and that does not exist. read returns a file's text, or None."""
     for part in cell.split("; "):
         match = re.fullmatch(r"`([^`]+)` ([^`]+)", part.strip())
         if not match:
@@ -183,7 +183,7 @@ def read_test(name):
 
 
 class CasesTest(unittest.TestCase):
-    def test_every_case_is_shown_by_tests_that_exist_or_says_why_not(self):
+    def test_each_case_names_tests_that_exist_or_says_why_there_is_none(self):
         rows = re.findall(r"^\| (T\d+\.\d+) \| (.+?) \| (.+) \|$", (HERE / "cases.md").read_text(), re.M)
         wanted = [f"T{group}.{n}" for group, count in CASES.items() for n in range(1, count + 1)]
         self.assertEqual([row[0] for row in rows], wanted)
@@ -192,7 +192,7 @@ class CasesTest(unittest.TestCase):
                 lost = [] if cell.startswith("why not: ") else list(find_lost(cell, read_test))
                 self.assertEqual(lost, [])
 
-    def test_a_name_that_is_not_there_is_lost(self):
+    def test_find_lost_yields_names_that_do_not_exist(self):
         texts = {"a.c": "reuse-two two_streams"}
         self.assertEqual(list(find_lost("`a.c` reuse-two, two_streams", texts.get)), [])
         self.assertEqual(list(find_lost("`a.c` two", texts.get)), ["a.c two"])

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A limit is to a program as a smaller device is without the library, for memory that is not pooled as well: it refuses
- * with the same code, and what is freed, in whatever way, can be had again.
+ * A program under a limit sees the same as on a smaller device without the library, also for memory that is not pooled:
+ * a refusal has the same code, and memory that was freed, in whatever way, can be allocated again.
  */
 
 #include <string.h>
@@ -11,15 +11,14 @@
 #include "tests/preload/play.h"
 
 static const char *const pools[] = {
-	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split",
-	"GPUPOOL_POOL=vmm"};
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
 
 static const char *const scenarios[] = {"behind-a-cache", "all-of-it", "references", "mappings", "without-memory",
 	"host-memory", "pools", "contexts", "reset", "no-context"};
 
 static char raw_out[PLAY_OUTPUT_MAX];
 
-START_TEST(a_limit_is_as_a_smaller_device)
+START_TEST(a_program_under_a_limit_gets_the_answers_of_a_smaller_device)
 {
 	static const char *const small_device[] = {"SIMGPU_MEMORY=2GiB", NULL};
 	const char *limit[] = {pools[_i % (int)LENGTH(pools)], "GPUPOOL_LIMIT=2GiB", "GPUPOOL_LOG=error", NULL};
@@ -28,8 +27,8 @@ START_TEST(a_limit_is_as_a_smaller_device)
 	play_run(&(struct play){.program = "diff_unpooled", .words = {scenario}, .env = small_device});
 	ck_assert_int_eq(play_status, 0);
 	strcpy(raw_out, play_out);
-	play_run(&(struct play){
-		.program = "diff_unpooled", .words = {scenario}, .env = limit, .preload = play_library});
+	play_run(
+		&(struct play){.program = "diff_unpooled", .words = {scenario}, .env = limit, .preload = play_library});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, raw_out);
@@ -47,13 +46,13 @@ static void look(const char *name)
 	unpooled_bytes[n_looks++] = play_number(status, "unpooled_bytes");
 }
 
-START_TEST(what_is_freed_in_any_way_is_off_the_account)
+START_TEST(unpooled_bytes_are_zero_after_every_kind_of_free)
 {
 	const char *env[] = {pools[_i], NULL};
 
 	play_same(&(struct play){.program = "diff_unpooled", .words = {"account"}, .env = env, .at_pause = look});
 	ck_assert_uint_eq(n_looks, 2);
-	/* Of eleven kinds; the mipmapped array has a layer of 32 MiB, and a third more. */
+	/* Eleven kinds are in use. The mipmapped array has a layer of 32 MiB, and a third more in its other levels. */
 	ck_assert_uint_ge(unpooled_bytes[0], 10 * 64 * MIB + 42 * MIB);
 	ck_assert_uint_lt(unpooled_bytes[0], 10 * 64 * MIB + 43 * MIB);
 	ck_assert_uint_eq(unpooled_bytes[1], 0);
@@ -62,8 +61,9 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_limit_is_as_a_smaller_device, 0, (int)(LENGTH(pools) * LENGTH(scenarios)));
-	tcase_add_loop_test(tc, what_is_freed_in_any_way_is_off_the_account, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_program_under_a_limit_gets_the_answers_of_a_smaller_device, 0,
+		(int)(LENGTH(pools) * LENGTH(scenarios)));
+	tcase_add_loop_test(tc, unpooled_bytes_are_zero_after_every_kind_of_free, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A stand-in for -lcuda, so that a program that calls the driver by name becomes one that opens it: each function is
- * a jump to what was found at start, by dlsym, by cuGetProcAddress (DIFF_GET_PROC), or among those whose default
- * stream is per thread (DIFF_PER_THREAD). Not exported, so nobody else sees these names.
+ * A stand-in for -lcuda: a program that calls the driver by name becomes one that looks the driver up at run time. Each
+ * function here jumps to the address that was found at start, by dlsym or by cuGetProcAddress (DIFF_GET_PROC), there
+ * with the legacy or the per-thread default stream (DIFF_PER_THREAD). The names are hidden: no other library sees them.
  */
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ enum { PER_THREAD = 1 };
 enum { PER_THREAD = 0 };
 #endif
 
-enum { PER_THREAD_VERSION = 7000 }; /* that brought the per-thread twins */
+enum { PER_THREAD_VERSION = 7000 }; /* the driver version that introduced the per-thread twins */
 
 #if defined(__x86_64__)
 #define JUMP(name) "jmp *way_" #name "(%rip)\n"
@@ -33,10 +33,10 @@ enum { PER_THREAD_VERSION = 7000 }; /* that brought the per-thread twins */
 #endif
 
 #define LABEL(name) ".globl " #name "\n.hidden " #name "\n.type " #name ", %function\n" #name ":\n"
-#define WAY(name)                                                                                  \
-	__attribute__((visibility("hidden"))) void *way_##name;                                    \
+#define WAY(name)                                               \
+	__attribute__((visibility("hidden"))) void *way_##name; \
 	__asm__(".pushsection .text\n" LABEL(name) JUMP(name) ".popsection\n");
-#define SIM_FN(name, public, version, ns, params)		WAY(name)
+#define SIM_FN(name, public, version, ns, params)                WAY(name)
 #define SIM_STREAM_FN(name, suffix, public, version, ns, params) WAY(name)
 #include "tests/sim/functions.def"
 #undef SIM_FN
@@ -47,7 +47,7 @@ static const struct way {
 	const char *name, *twin, *public; /* twin: with the per-thread default stream */
 	int version;
 } ways[] = {
-#define SIM_FN(name, public, version, ns, params)		 {&way_##name, #name, NULL, #public, version},
+#define SIM_FN(name, public, version, ns, params)                {&way_##name, #name, NULL, #public, version},
 #define SIM_STREAM_FN(name, suffix, public, version, ns, params) {&way_##name, #name, #name #suffix, #public, version},
 #include "tests/sim/functions.def"
 #undef SIM_FN

@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A data set that is much larger than the GPU, or than the part of it that one may use: batch by batch through two
- * streams, so that one is copied while the other is worked on. A batch has its own pinned and device memory, which it
- * frees as soon as it has submitted its work: without a pool each of these frees waits for that work, so that nothing
- * overlaps, and each allocation is the driver's. With one, no more memory is used than for a few batches, however
- * many there are.
+ * Processes a data set that is much larger than the GPU's memory, or than the program's share of it. The batches go
+ * through two streams, so that one batch is copied while the GPU works on the other. Each batch has its own pinned and
+ * device memory, and frees the device memory as soon as its work is submitted. Without a pool each of these frees waits
+ * for that work, so that nothing overlaps, and each allocation is a call of the driver. With a pool nothing waits, and
+ * the program uses memory for a few batches, no matter how many there are.
  *
- * The work counts the words that are not those of the batch; a few are not, in every other one.
+ * The work of a batch counts the words that differ from the number of the batch. Every second batch has a few of them.
  */
 
 #include "api/gpupool.h"
@@ -19,8 +19,8 @@ enum { BATCHES = 64, STREAMS = 2, ODD_WORDS = 3, BLOCKS = 512, THREADS = 256 };
 
 struct batch {
 	CUstream stream;
-	uint32_t *data;	   /* pinned, on its way to the device */
-	uint64_t *n_wrong; /* pinned, on its way back */
+	uint32_t *data;    /* pinned, copied to the device */
+	uint64_t *n_wrong; /* pinned, copied back from the device */
 };
 
 static CUfunction count_wrong;
@@ -37,7 +37,7 @@ static void start(void)
 	APP_MUST(cuModuleGetFunction(&count_wrong, module, "count_wrong"));
 }
 
-/* What is taken from the driver: by the pool, or of all that the device has. */
+/* Returns the memory taken from the driver: by the pool, or, without gpupool, on the whole device. */
 static size_t memory_in_use(void)
 {
 	struct gpupool_status status;
@@ -49,7 +49,7 @@ static size_t memory_in_use(void)
 	return total_bytes - free_bytes;
 }
 
-/* In place of reading a file. */
+/* Stands for reading a file. */
 static void load(uint32_t *data, uint64_t words, unsigned number)
 {
 	for (uint64_t i = 0; i < words; i++)
@@ -58,7 +58,7 @@ static void load(uint32_t *data, uint64_t words, unsigned number)
 		data[i * 1000] = ~number;
 }
 
-/* Returns the memory in use meanwhile. */
+/* Submits a batch and frees its device memory. Returns the memory in use before the frees. */
 static size_t submit(struct batch *batch, unsigned number, size_t bytes)
 {
 	uint64_t words = bytes / sizeof(uint32_t);
@@ -81,7 +81,7 @@ static size_t submit(struct batch *batch, unsigned number, size_t bytes)
 	return in_use;
 }
 
-/* The host memory is in use until the work is done. */
+/* Waits for the work of a batch, because the GPU uses the pinned memory until then, and frees that memory. */
 static uint64_t collect(struct batch *batch)
 {
 	uint64_t n_wrong;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""As much of CUDA as the walks need. An array's memory is allocated with it, and freed when nobody has it any more."""
+"""The calls of CUDA that the walks need. An array allocates its memory, and frees it with the last reference to it."""
 
 import ctypes
 
@@ -32,7 +32,7 @@ def synchronize():
 
 
 class Array:
-    """So many bytes on the device."""
+    """An array of nbytes bytes on the device."""
 
     def __init__(self, nbytes):
         self.nbytes = nbytes
@@ -45,7 +45,7 @@ class Array:
 
 
 class PinnedArray:
-    """So many bytes of the host's that the GPU can copy from by itself."""
+    """An array of nbytes bytes of page-locked host memory."""
 
     def __init__(self, nbytes):
         self.nbytes = nbytes
@@ -58,7 +58,7 @@ class PinnedArray:
 
 
 def array(data):
-    """Those bytes on the device, by way of pinned memory."""
+    """Copies the bytes to a new array on the device, through pinned memory."""
     staging = PinnedArray(len(data))
     ctypes.memmove(staging.address, data, len(data))
     result = Array(len(data))
@@ -73,14 +73,14 @@ def device_count():
 
 
 def memory_info():
-    """What a program is told: free and in all."""
+    """The free and total memory that cuMemGetInfo reports."""
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     must(driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
     return free.value, total.value
 
 
 def fits(nbytes):
-    """Whether an array of that size can be had; it is not kept."""
+    """True if an array of that size can be allocated. It is freed at once."""
     try:
         Array(nbytes)
     except CudaError as error:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""What other memory managers document, on the simulated GPU.
+"""Runs the examples that other memory managers document on the simulated GPU.
 
 Usage: test_documents.py LIBRARY SIMULATOR BATCHES
 """
@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 if os.environ.get("GPUPOOL_TEST_EMULATOR"):
-    print("skipped: the machine's own Python cannot take the library")
+    print("skipped: the Python of this machine cannot load a library for another architecture")
     sys.exit(77)
 
 sys.dont_write_bytecode = True
@@ -26,7 +26,7 @@ SMALL_LIMIT = {"GPUPOOL_LIMIT": f"{walks.LIMIT_BATCHES * 4}MiB"}
 
 
 def play(words, variables, library=LIBRARY):
-    """The exit status of a program, and what it prints: on stderr, too, where nothing is to be said."""
+    """The exit status of a program, and its output on stdout and stderr, which must match the expected text."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GPUPOOL", "SIMGPU", "LD_"))}
     env |= {"LD_LIBRARY_PATH": SIMULATOR, "SIMGPU_STRICT": "1"} | ({"LD_PRELOAD": library} if library else {})
     with tempfile.TemporaryDirectory(prefix="gpupool-", dir="/tmp") as directory:
@@ -42,14 +42,14 @@ def play_batches(variables, library=LIBRARY):
 
 
 class WalksTest(unittest.TestCase):
-    def test_what_is_seen_on_the_way_is_what_the_documents_say(self):
+    def test_walks_print_the_documented_figures(self):
         for walk in walks.WALKS:
             for kind in walk.kinds:
                 with self.subTest(walk=walk.name, kind=kind):
                     status, text = play(walk.command(), {**walk.environment(kind), **walk.simulated})
                     self.assertEqual(walks.differences(walk, status, text, devices=2), [])
 
-    def test_an_error_in_the_middle_of_the_queue_is_said_once(self):
+    def test_error_in_the_deallocation_queue_is_logged_once(self):
         for walk in walks.WALKS:
             if walk.program == "queue_error":
                 variables = {**walk.environment("none"), **walk.simulated, "GPUPOOL_LOG": "warn"}
@@ -58,18 +58,18 @@ class WalksTest(unittest.TestCase):
                     self.assertEqual(text.count("warn:"), 1, text)
                     self.assertIn("the driver refused to take memory back", text)
 
-    def test_a_walk_that_sees_something_else_is_found_out(self):
+    def test_every_difference_of_a_walk_is_reported(self):
         walk = walks.WALKS[0]
         text = walk.expected.replace("Effective", "Effective GPU memory usage: 0.25% (4.000 MiB/1.562 GiB)")
         self.assertEqual(walks.differences(walk, 0, text, 2), [])
         for wrong, count in ((text.replace("8192", "8193"), 1), (text.replace("0.25%", "0.75%"), 4), (text + "more\n", 1),
                              (text.replace("8192\n", ""), 4), ("", 13)):
             self.assertEqual(len(walks.differences(walk, 0, wrong, 2)), count)
-        self.assertEqual(walks.differences(walk, 1, text, 2), ["status 1"])
+        self.assertEqual(walks.differences(walk, 1, text, 2), ["exit status 1"])
 
 
 class BatchesTest(unittest.TestCase):
-    def test_a_data_set_of_eight_times_the_limit_runs_through_a_few_batches_of_memory(self):
+    def test_data_set_of_eight_times_the_limit_needs_memory_for_few_batches(self):
         raw, text = play_batches({}, library=None)
         self.assertTrue(raw and raw.is_flat(), text)
         for kind in walks.BATCHES_KINDS:
@@ -79,7 +79,7 @@ class BatchesTest(unittest.TestCase):
                 if kind != "none":
                     self.assertLess(batches.ns, raw.ns)
 
-    def test_what_is_not_flat_or_counts_wrong_is_found_out(self):
+    def test_batches_that_grow_or_count_wrong_are_rejected(self):
         line = "batches n=64 bytes=100 odd=96 early_bytes={} most_bytes={} ns=5\n"
         self.assertTrue(walks.Batches.of(0, line.format(300, 300)).is_flat())
         for early, most in ((300, 401), (601, 601), (0, 0)):

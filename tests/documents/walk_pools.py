@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""The statistics of the two pools: 400 bytes go to the device by way of pinned memory, and are dropped."""
+"""The statistics of the two pools while 400 bytes are copied to the device through pinned memory, and freed."""
 
 import cuda
 import gpupool

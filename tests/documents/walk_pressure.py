@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Nobody has to reclaim by hand: a device that is full of cached memory has room for whatever is asked for next."""
+"""A program need not reclaim explicitly: cached memory that fills the device is released for the next allocation."""
 
 import cuda
 import gpupool

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-The queue of what is to be deallocated, and what flushes it. To be run with a limit of 1 GiB, of which the queue's share
-is a part.
+The queue of blocks to deallocate, and what flushes it. Run this with a limit of 1 GiB: the largest size of the queue in
+bytes is a share of the limit.
 """
 
 import os
@@ -18,7 +18,7 @@ def pending():
 
 
 def drop(n, mib):
-    """So many arrays, one after another; how many wait in the queue after each."""
+    """Frees n arrays, one after another. Returns the length of the queue after each."""
     arrays = [cuda.Array(mib * MIB) for _ in range(n)]
     waiting = []
     while arrays:

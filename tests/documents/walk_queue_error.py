@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-An error while the third of eleven arrays is deallocated. To be run on the simulated GPU, which fails when it is told to
-and counts calls.
+An error while the third of eleven arrays is deallocated. Run this on the simulated GPU, which can inject the error and
+counts calls.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""The memory status of a pool: an array of 8 KiB is allocated and dropped, and what is cached is reclaimed."""
+"""The memory status of a pool: an array of 8 KiB is allocated and freed, and its cached memory is reclaimed."""
 
 import cuda
 import gpupool

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-The walks through what other memory managers document, and what is seen on the way: the figures of their documents,
-except where the row says why not. The simulated GPU and a real one give the same.
+The walks: programs that follow the examples in the documents of other memory managers, and their expected output. The
+figures are those of the documents, except where a comment says why they differ. The simulated GPU and a real one give
+the same output.
 """
 
 import dataclasses
@@ -22,8 +23,8 @@ class Walk:
     kinds: tuple
     expected: str
     variables: dict = dataclasses.field(default_factory=dict)
-    simulated: dict = dataclasses.field(default_factory=dict)  # what the simulated GPU is told
-    is_simulated: bool = False  # needs it
+    simulated: dict = dataclasses.field(default_factory=dict)  # settings of the simulated GPU
+    is_simulated: bool = False  # needs the simulated GPU
 
     @property
     def name(self):
@@ -32,7 +33,7 @@ class Walk:
         return self.program + "".join(values)
 
     def environment(self, kind):
-        """Where an out-of-memory is part of the walk, nobody wants to read of it."""
+        """Variables for a walk. The log level hides the warnings of an out-of-memory that is part of the walk."""
         fixed = {"GPUPOOL_POOL": kind, "GPUPOOL_LOG": "error", "PYTHONPATH": str(API), "PYTHONDONTWRITEBYTECODE": "1"}
         return {**fixed, **self.variables}
 
@@ -56,7 +57,7 @@ CUDA GPU memory usage: 0 bytes
 Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)
 """
 
-# What is cut from larger allocations of the driver's: those are what the pool has, as a whole.
+# Pool types that cut blocks from larger driver allocations hold, and release, the whole allocation.
 STATUS_CUT = """\
 Effective
 CUDA GPU memory usage: 0 bytes
@@ -79,7 +80,7 @@ used 0 cached True
 fits True out of memory 0
 """
 
-# Of the device used and in all, and free blocks of pinned memory.
+# Used and total bytes on the device, and free blocks of pinned memory.
 POOLS = """\
 start 0 0 0
 bytes 400
@@ -89,10 +90,10 @@ free 1 512
 given back 0 0 0
 """
 
-# Blocks of which one was cut off are free, too; so is what lies before and behind it.
+# The parts that remain free before and after a block that was cut from a larger one count as free blocks, too.
 POOLS_CUT = POOLS.replace(" 512 1\n", " 2097152 1\n").replace("free 1 512", "free {} 2097152")
 
-# Nothing is left of the pinned memory once it is freed.
+# Pinned memory is not pooled: nothing of it is cached after the free.
 POOLS_OFF = """\
 start 0 0 0
 bytes 400
@@ -104,15 +105,15 @@ given back 0 0 0
 
 LIMITS = """\
 limit 1073741824
-told 1073741824
+reported total 1073741824
 device 0 1073741824
 device 1 2147483648
-all of it True and a byte more False
-a quarter True
-after it True False
+the whole limit fits True a byte more False
+limit is a quarter True
+64 and 65 MiB fit into 64 MiB True False
 no limit 0 True
 """
-LIMITS_HALF = LIMITS.replace("limit 1073741824", "limit half").replace("told 1073741824", "told half")
+LIMITS_HALF = LIMITS.replace("limit 1073741824", "limit half").replace("total 1073741824", "total half")
 
 QUEUE = """\
 dropped 1 2 3 4 5 6 7 8 9 10 0 1
@@ -132,7 +133,7 @@ held 0
 fits True 12
 """
 
-# The context is dead, and takes nothing back any more.
+# After this error the context is unusable, and no further memory can be freed in it.
 QUEUE_DEAD = """\
 queued 0 deallocations 3
 Input/output error
@@ -165,14 +166,15 @@ WALKS = (
 
 
 def check_effective(match):
-    """The share and the two amounts belong together, and there is a context; what other processes take is anyone's."""
+    """Checks that the percentage matches the two amounts, and that at least the context's memory is in use. The amount
+    is not compared, because it includes the memory of other processes."""
     share, used, total = float(match[1]), float(match[2]) * UNITS[match[3]], float(match[4]) * UNITS[match[5]]
     is_right = 0 < used <= total and abs(share - 100 * used / total) < 0.1
     return "Effective" if is_right else match[0]
 
 
 def differences(walk, status, text, devices):
-    """Lines that are not as they should be, each with what was expected."""
+    """The lines that differ, each with the expected line."""
     expected = walk.expected.splitlines()
     if devices == 1:
         expected = [line for line in expected if not line.startswith("device 1 ")]
@@ -180,18 +182,18 @@ def differences(walk, status, text, devices):
     lines += [""] * (len(expected) - len(lines))
     expected += [""] * (len(lines) - len(expected))
     found = [f"'{line}', not '{wanted}'" for line, wanted in zip(lines, expected) if line != wanted]
-    return found + ([f"status {status}"] if status else [])
+    return found + ([f"exit status {status}"] if status else [])
 
 
 BATCHES_KINDS = ("none", "simple", "binned", "split", "vmm")
 BATCHES = re.compile(r"batches n=64 bytes=(\d+) odd=96 early_bytes=(\d+) most_bytes=(\d+) ns=(\d+)\n")
-AT_MOST = 6  # batches in memory, with those that the GPU is not done with
+AT_MOST = 6  # batches in memory at a time, with those that the GPU still uses
 LIMIT_BATCHES = 8
 
 
 @dataclasses.dataclass
 class Batches:
-    """What a run through all batches took; None where the program ended otherwise, or counted wrong."""
+    """The memory, in batches, and the time of a run through all batches."""
 
     early: int
     most: int
@@ -199,6 +201,7 @@ class Batches:
 
     @classmethod
     def of(cls, status, text):
+        """The figures in the program's output; None if it failed or counted wrong."""
         match = BATCHES.fullmatch(text)
         if status or not match:
             return None
@@ -206,5 +209,5 @@ class Batches:
         return cls(int(match[2]) / size, int(match[3]) / size, int(match[4]))
 
     def is_flat(self):
-        """How far the GPU is makes a batch more or less; more batches make none."""
+        """True if memory did not grow with the number of batches. It may vary by one batch with the GPU's progress."""
         return 1 <= self.most <= min(AT_MOST, self.early + 1)

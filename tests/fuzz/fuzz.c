@@ -10,7 +10,7 @@
 
 enum { OP = 0xfe };
 
-/* A target may have put something else in the place of stderr. */
+/* Writes to the descriptor, because a target may have replaced the stream stderr. */
 void fuzz_fail(const char *file, int line, const char *format, ...)
 {
 	va_list args;
@@ -27,7 +27,7 @@ void fuzz_require(bool cond, const char *what)
 {
 	if (cond)
 		return;
-	dprintf(STDERR_FILENO, "fuzz: cannot go on: %s\n", what);
+	dprintf(STDERR_FILENO, "fuzz: cannot continue on this machine: %s\n", what);
 	_exit(EXIT_FAILURE);
 }
 

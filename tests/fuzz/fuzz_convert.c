@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Files that somebody hands to gpupool-stat convert and report. The input is a recording, a trace, or anything, whole
- * or behind the title of a recording. Whatever it says, its history hangs together after each change, and what is
- * written of it is bounded.
+ * gpupool-stat convert and report, with a hostile file. The input is the file, or, depending on its first byte, what
+ * follows the title of a recording. The history must be consistent after each event of the recording, and the size of
+ * the output must be bounded.
  */
 
 #include <stdio.h>
@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "tools/convert.h"
-#include "tools/replay_history.h"
-#include "tools/report.h"
+#include "tools/convert/convert.h"
+#include "tools/replay/replay_history.h"
+#include "tools/report/report.h"
 
 enum { HAS_TITLE = 1, N_FORMATS = 4, WRITTEN_BASE = 64 << 10, WRITTEN_FACTOR = 4096 };
 
@@ -29,10 +29,11 @@ static void check_segments(const struct history *h)
 	for (struct history_segment s = {0}; history_next(h, &s); end = s.addr + s.bytes) {
 		FUZZ_CHECK(s.bytes && s.addr + s.bytes > s.addr, "segment %llx is empty", (unsigned long long)s.addr);
 		FUZZ_CHECK(s.addr >= end, "segment %llx overlaps", (unsigned long long)s.addr);
-		FUZZ_CHECK(!s.is_own || s.n_blocks <= 1, "%zu blocks in a segment for one", (size_t)s.n_blocks);
+		FUZZ_CHECK(!s.is_own || s.n_blocks <= 1, "a segment for one block has %zu", (size_t)s.n_blocks);
 		n_blocks += s.n_blocks;
 	}
-	FUZZ_CHECK(n_blocks <= h->blocks.n, "%zu blocks in segments, %zu in all", (size_t)n_blocks, h->blocks.n);
+	FUZZ_CHECK(n_blocks <= h->blocks.n, "the segments have %zu blocks, but there are only %zu", (size_t)n_blocks,
+		h->blocks.n);
 }
 
 static void check_sums(const struct history *h)
@@ -48,12 +49,12 @@ static void check_sums(const struct history *h)
 		if (!s.is_own)
 			reserved[h->pools[s.pool].memory] += s.bytes;
 	for (unsigned i = 0; i < HISTORY_MEMORIES_MAX; i++) {
-		FUZZ_CHECK(used[i] == h->memories[i].used_bytes, "memory %u: used bytes", i);
-		FUZZ_CHECK(reserved[i] == h->memories[i].reserved_bytes, "memory %u: reserved bytes", i);
+		FUZZ_CHECK(used[i] == h->memories[i].used_bytes, "memory %u: wrong sum of used bytes", i);
+		FUZZ_CHECK(reserved[i] == h->memories[i].reserved_bytes, "memory %u: wrong sum of reserved bytes", i);
 	}
 }
 
-/* A block that is there lies in a segment. */
+/* Called for each event. A new block must lie in a segment. */
 static void take(void *arg, const struct history *h, const struct history_event *event)
 {
 	struct history_segment segment = {0};
@@ -62,8 +63,8 @@ static void take(void *arg, const struct history *h, const struct history_event 
 	check_sums(h);
 	if (event->kind != HISTORY_BLOCK_NEW)
 		return;
-	FUZZ_CHECK(history_find(h, event->addr, &segment), "a block without a segment");
-	FUZZ_CHECK(segment.addr + segment.bytes >= event->addr + event->bytes, "a block leaves its segment");
+	FUZZ_CHECK(history_find(h, event->addr, &segment), "a new block lies in no segment");
+	FUZZ_CHECK(segment.addr + segment.bytes >= event->addr + event->bytes, "a new block exceeds its segment");
 }
 
 static void check_blocks(const struct history *h)
@@ -94,11 +95,12 @@ static void convert(const struct stat_source *source, size_t size)
 		n_written = 0;
 		(void)formats[i](out, source, i & 1 ? 7 : UINT64_MAX);
 		fclose(out);
-		FUZZ_CHECK(n_written <= WRITTEN_BASE + size * WRITTEN_FACTOR, "%zu bytes of %zu", n_written, size);
+		FUZZ_CHECK(n_written <= WRITTEN_BASE + size * WRITTEN_FACTOR, "an input of %zu bytes gives %zu bytes",
+			size, n_written);
 	}
 }
 
-static void look(const char *path, size_t size)
+static void inspect(const char *path, size_t size)
 {
 	struct stat_options options = {.file = path};
 	struct history history = {.take = take};
@@ -130,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_require(write(fd, in.at, (size_t)(in.end - in.at)) == in.end - in.at, "no room");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	stderr = nowhere;
-	look(path, size);
+	inspect(path, size);
 	stderr = own_err;
 	fclose(nowhere);
 	close(fd);

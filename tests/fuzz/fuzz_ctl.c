@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A hostile client of the control socket, at a process that has memory of a simulated GPU. The
- * input is what the client writes, and between it what happens besides (enum op). The server's side
- * is the library's: the connection, driven as the server's loop drives it, and the library's own
- * actions.
+ * The control socket of a process with memory of a simulated GPU, and a hostile client. The input is
+ * the text that the client writes, mixed with other operations of the client and the process (enum
+ * op). The server side is the library's code: the connection, called as the server's loop calls it,
+ * and the library's actions.
  *
- * Beside it runs an obvious reading of the protocol, which knows how many answers there must be and
- * of what schema; Jansson says whether they are JSON.
+ * A simple model of the protocol in this file computes the number of answers and the schema of each.
+ * Jansson checks that each answer is JSON.
  */
 
 #include <errno.h>
@@ -22,21 +22,21 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "shim/actions.h"
-#include "shim/ctl_conn.h"
+#include "shim/ctl/actions.h"
+#include "shim/ctl/ctl_conn.h"
 #include "shim/state.h"
 #include "tests/apps/cuda_min.h"
 
 enum op {
 	OP_LITERAL,
-	OP_STEP,   /* what was written so far goes out, and the server has a turn */
-	OP_READ,   /* the client reads 16 times so many bytes at most */
-	OP_REPEAT, /* the last byte again, so many times; but not thousands of empty requests */
-	OP_SHUT,   /* the client writes nothing any more */
+	OP_STEP,   /* the client sends the text so far, and the server makes a step */
+	OP_READ,   /* the client reads at most 16 * N bytes */
+	OP_REPEAT, /* repeats the last byte of the text N times, but a newline at most 31 times */
+	OP_SHUT,   /* the client shuts down its sending side */
 	OP_HANG_UP,
-	OP_REPLACE, /* the program closes the server's descriptor and gets its number for another file */
-	OP_IDLE,    /* nothing happens for half a minute */
-	OP_ALLOC,   /* the program allocates; the lowest bit: pinned */
+	OP_REPLACE, /* the program closes the server's descriptor, and its number is reused for another file */
+	OP_IDLE,    /* half the idle timeout passes */
+	OP_ALLOC,   /* the program allocates; the lowest bit of the size chooses pinned memory */
 	OP_FREE,
 	N_OPS
 };
@@ -50,24 +50,24 @@ enum {
 
 static struct session {
 	struct gp_ctl_conn conn;
-	int fd; /* the client's end; -1: has hung up */
+	int fd; /* the client's end; -1 after it has hung up */
 	int64_t now_ns;
-	bool is_shut, is_cut; /* cut: what comes after may be missing */
+	bool is_shut, is_cut; /* cut: later answers may be missing */
 	char text[TEXT_MAX], answers[GP_CTL_ANSWER_MAX];
 	size_t n_text, n_sent, n_answers;
 	void *blocks[N_BLOCKS];
 	bool is_pinned[N_BLOCKS], is_dirty;
 } s;
 
-/* The process that is asked: a context with memory on the first device. */
+/* Starts the process that the client asks, with a context on the first device. */
 static void begin_process(void)
 {
 	CUcontext context;
 
 	if (atomic_exchange(&gp_state_is_started, true))
-		return; /* which also keeps the library from making a socket of its own */
-	fuzz_require(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context),
-		"no simulated GPU");
+		return; /* setting the flag also keeps the library from making its own socket */
+	fuzz_require(
+		!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context), "no simulated GPU");
 }
 
 static void open_session(unsigned flags)
@@ -92,7 +92,7 @@ static bool is_open(void)
 	return s.conn.fd.fd >= 0;
 }
 
-/* As the server's loop does it. False if nothing can happen now. */
+/* Makes a step as the server's loop does. Returns false if the connection is not ready. */
 static bool step(void)
 {
 	struct pollfd ready = {.fd = s.conn.fd.fd};
@@ -119,7 +119,7 @@ static void write_some(void)
 		FUZZ_CHECK(errno == EAGAIN || !is_open(), "the connection was lost: %s", strerror(errno));
 }
 
-/* False if there was nothing to read. */
+/* Returns false if there was nothing to read. */
 static bool read_some(size_t max)
 {
 	char drop[4096];
@@ -128,7 +128,7 @@ static bool read_some(size_t max)
 
 	if (s.fd < 0 || !max)
 		return false;
-	/* What does not fit any more is taken off, but not held against the model. */
+	/* Bytes that no longer fit are dropped, and not compared with the model. */
 	if (room)
 		n = recv(s.fd, s.answers + s.n_answers, max < room ? max : room, 0);
 	else
@@ -150,7 +150,7 @@ static void hang_up(void)
 	s.is_cut = true;
 }
 
-/* The connection must let go of the number, and leave the program's file alone. */
+/* The connection must give up the descriptor, and must not close the program's file that has the same number. */
 static void replace(void)
 {
 	int number = s.conn.fd.fd, other, flags;
@@ -163,8 +163,8 @@ static void replace(void)
 	close(other);
 	s.is_cut = true;
 	gp_ctl_conn_step(&s.conn, gp_actions, s.now_ns);
-	FUZZ_CHECK(!is_open(), "the connection uses somebody else's descriptor");
-	FUZZ_CHECK(fcntl(number, F_GETFL) == flags, "somebody else's descriptor was closed");
+	FUZZ_CHECK(!is_open(), "the connection uses a descriptor of the program");
+	FUZZ_CHECK(fcntl(number, F_GETFL) == flags, "the connection closed a descriptor of the program");
 	close(number);
 }
 
@@ -198,7 +198,7 @@ static void alloc_block(unsigned size)
 	free_block(i);
 	s.is_pinned[i] = size & 1;
 	r = s.is_pinned[i] ? cuMemHostAlloc(&pinned, bytes, 0) : cuMemAlloc_v2(&address, bytes);
-	/* A limit that was set over the socket may forbid it. */
+	/* An allocation may exceed a limit that the client has set. */
 	FUZZ_CHECK(r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY, "an allocation returned %d", (int)r);
 	if (!r)
 		s.blocks[i] = s.is_pinned[i] ? pinned : (void *)(uintptr_t)address;
@@ -255,7 +255,7 @@ static void play(struct fuzz_input *in, enum op op)
 	}
 }
 
-/* Both sides go on until nothing moves; then the connection must be over. */
+/* Lets both sides continue until nothing changes. Then the connection must be closed. */
 static void finish(void)
 {
 	unsigned n = 0;
@@ -270,15 +270,15 @@ static void finish(void)
 		moves = step();
 		moves = read_some(SIZE_MAX) || moves || s.n_sent != sent;
 	}
-	FUZZ_CHECK(n < STEPS_MAX, "the connection goes on for ever");
-	FUZZ_CHECK(!is_open(), "a connection stays open whose client wants nothing any more");
-	FUZZ_CHECK(!s.conn.out.text, "a closed connection keeps memory");
+	FUZZ_CHECK(n < STEPS_MAX, "the connection does not end");
+	FUZZ_CHECK(!is_open(), "the connection stays open although the client has finished");
+	FUZZ_CHECK(!s.conn.out.text, "the closed connection keeps memory");
 	if (s.fd >= 0)
 		close(s.fd);
 	s.fd = -1;
 }
 
-/* What an answer must be: of that schema, or with words of the client's also an error. */
+/* The required schema of an answer. A request with words after the command may also get an error. */
 struct expected {
 	const char *schema;
 	bool may_refuse;
@@ -286,7 +286,7 @@ struct expected {
 
 static const struct expected an_error = {"error", false};
 
-/* One line is read as the documents say it is. */
+/* Parses a request as documented, and returns what its answer must be. */
 static struct expected expect(const char *line, size_t length, char copy[static GP_CTL_REQUEST_MAX])
 {
 	char *words[GP_CTL_WORDS_MAX], *save;
@@ -316,7 +316,7 @@ static struct expected expect(const char *line, size_t length, char copy[static 
 	return an_error;
 }
 
-/* Of any answer with bytes in it. */
+/* The bytes of an answer that has them must add up. */
 static void check_bytes(const json_t *object)
 {
 	static const char *const parts[] = {"used_bytes", "pending_bytes", "cached_bytes", "returning_bytes"};
@@ -326,8 +326,8 @@ static void check_bytes(const json_t *object)
 		return;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
 		sum += json_integer_value(json_object_get(object, parts[i]));
-	FUZZ_CHECK(sum == json_integer_value(json_object_get(object, "total_bytes")), "the sum of %lld bytes is off",
-		(long long)sum);
+	FUZZ_CHECK(sum == json_integer_value(json_object_get(object, "total_bytes")),
+		"total_bytes is not the sum of its parts, %lld", (long long)sum);
 }
 
 static void check_answer(const char *answer, size_t length, struct expected expected)
@@ -338,25 +338,25 @@ static void check_answer(const char *answer, size_t length, struct expected expe
 	unsigned major;
 	size_t i;
 
-	FUZZ_CHECK(json_is_object(object), "no JSON: %.*s", (int)length, answer);
-	FUZZ_CHECK(schema && gp_ctl_schema_parse(schema, name, &major) && major == GP_CTL_MAJOR, "schema of %.*s",
-		(int)length, answer);
+	FUZZ_CHECK(json_is_object(object), "the answer is not a JSON object: %.*s", (int)length, answer);
+	FUZZ_CHECK(schema && gp_ctl_schema_parse(schema, name, &major) && major == GP_CTL_MAJOR,
+		"the answer has no valid schema: %.*s", (int)length, answer);
 	FUZZ_CHECK(!strcmp(name, expected.schema) || (expected.may_refuse && !strcmp(name, "error")),
-		"%s instead of %s", name, expected.schema);
+		"the answer has schema %s instead of %s", name, expected.schema);
 	json_array_foreach(json_object_get(object, "devices"), i, device)
 		check_bytes(device);
 	check_bytes(json_object_get(object, "pinned"));
 	json_decref(object);
 }
 
-/* The next answer must be of that schema; false if there are no more. */
+/* Checks the next answer. Returns false if there is none. */
 static bool take_answer(size_t *at, struct expected expected)
 {
 	const char *answer = s.answers + *at;
 	const char *end = memchr(answer, '\n', s.n_answers - *at);
 
 	if (!end) {
-		FUZZ_CHECK(s.is_cut, "no answer that would be '%s'", expected.schema);
+		FUZZ_CHECK(s.is_cut, "an answer is missing, expected schema: %s", expected.schema);
 		return false;
 	}
 	check_answer(answer, (size_t)(end - answer), expected);
@@ -374,7 +374,7 @@ static void check_answers(void)
 	while (goes_on && line < text_end) {
 		const char *end = memchr(line, '\n', (size_t)(text_end - line));
 
-		/* A line that is too long, or has no end, is the last thing that is answered. */
+		/* The server ends the connection after its answer to a line that is too long or has no end. */
 		if (!end || end - line >= GP_CTL_REQUEST_MAX) {
 			take_answer(&at, an_error);
 			break;
@@ -382,10 +382,10 @@ static void check_answers(void)
 		goes_on = take_answer(&at, expect(line, (size_t)(end - line), copy));
 		line = end + 1;
 	}
-	FUZZ_CHECK(s.is_cut || at == s.n_answers, "more answers than requests");
+	FUZZ_CHECK(s.is_cut || at == s.n_answers, "there are more answers than requests");
 }
 
-/* The next input finds the process as this one did. */
+/* Frees and reclaims all memory, so that the next input starts with the same state. */
 static void tidy(void)
 {
 	struct gp_json out;

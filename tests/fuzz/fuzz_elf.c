@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* gpupool-run looks into a program before it starts it. The input is that program's file. */
+/* gpupool-run reads the ELF file of a program before it starts it. The input is that file. */
 
 #include <elf.h>
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "tools/run_elf.h"
+#include "tools/run/run_elf.h"
 
-/* A file of just these bytes; the same one each time. */
+/* Returns a file with exactly these bytes. Every call overwrites the same file. */
 static int make_file(const uint8_t *data, size_t size)
 {
 	static int fd = -1;
@@ -28,10 +28,11 @@ static void check_elf(const struct run_elf *elf)
 	char text[32];
 	const char *description = run_elf_describe(elf, text);
 
-	FUZZ_CHECK(elf->class == ELFCLASS32 || elf->class == ELFCLASS64, "class %d", elf->class);
-	FUZZ_CHECK(!elf->has_loader || memchr(elf->loader, '\0', sizeof(elf->loader)), "a loader without end");
-	FUZZ_CHECK(*description && strlen(description) < sizeof(text), "'%s' describes it", description);
-	FUZZ_CHECK(run_elf_is_compatible(elf, elf), "is not like itself");
+	FUZZ_CHECK(elf->class == ELFCLASS32 || elf->class == ELFCLASS64, "the ELF class is %d", elf->class);
+	FUZZ_CHECK(!elf->has_loader || memchr(elf->loader, '\0', sizeof(elf->loader)),
+		"the name of the loader is not terminated");
+	FUZZ_CHECK(*description && strlen(description) < sizeof(text), "the description is '%s'", description);
+	FUZZ_CHECK(run_elf_is_compatible(elf, elf), "the file is not compatible with itself");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -39,13 +40,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct run_elf elf;
 	int fd = make_file(data, size), r = run_elf_read(fd, &elf);
 
-	FUZZ_CHECK(r == 0 || r == -ENOEXEC || r == -EINVAL, "error %d", r);
+	FUZZ_CHECK(r == 0 || r == -ENOEXEC || r == -EINVAL, "run_elf_read returns %d", r);
 	FUZZ_CHECK(r != -ENOEXEC || size < SELFMAG || memcmp(data, ELFMAG, SELFMAG) || size < EI_NIDENT,
-		"an ELF file is taken for none");
+		"an ELF file is not recognised");
 	if (r == 0) {
 		check_elf(&elf);
 		FUZZ_CHECK(!run_elf_needs(fd, &elf, "libasan.so") || memmem(data, size, "libasan.so", 10),
-			"it needs a library that it does not name");
+			"a needed library is found that the file does not name");
 	}
 	return 0;
 }

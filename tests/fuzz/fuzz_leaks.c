@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * gpupool-stat leaks with --from and --diff, convert and report, with hostile saved answers. The first bytes choose the
- * options. The rest is the answer and, behind an operation, the one to compare it with. The terminal must get clean
- * text, JSON must be JSON, and the output must be bounded.
+ * gpupool-stat leaks --from, leaks --diff, convert and report, with hostile saved answers. The first bytes choose the
+ * options. The rest is the answer and, after an operation, the answer to compare it with. The text for the terminal
+ * must have no control characters, JSON output must be valid, and the size of the output must be bounded.
  */
 
 #include <stdio.h>
@@ -15,13 +15,13 @@
 
 #include "fuzz.h"
 #include "screen.h"
-#include "tools/convert.h"
-#include "tools/report.h"
-#include "tools/stat_command.h"
+#include "tools/convert/convert.h"
+#include "tools/report/report.h"
+#include "tools/stat/stat_command.h"
 
 enum { IS_JSON = 1, HAS_DIFF = 2, IS_OLDER = 4, IS_SHORT = 8 };
 
-/* A site of a few bytes may stand for a stack of many frames. */
+/* The bound is large: a call site of a few bytes in an answer may expand to a stack of many frames. */
 enum { PRINTED_BASE = 64 << 10, PRINTED_FACTOR = 4096 };
 
 static size_t n_written;
@@ -49,7 +49,8 @@ static void show(const struct stat_options *options, size_t most)
 	screens_begin(options->is_json);
 	result = command->run(command, options);
 	screens_end(most);
-	FUZZ_CHECK(result == STAT_OK || result == STAT_FAILED || result == STAT_USAGE, "exit code %d", (int)result);
+	FUZZ_CHECK(
+		result == STAT_OK || result == STAT_FAILED || result == STAT_USAGE, "the exit code is %d", (int)result);
 	if (options->is_json)
 		screens_check_json();
 }
@@ -66,7 +67,7 @@ static void write_formats(const struct stat_source *source, size_t most)
 		n_written = 0;
 		(void)formats[i](out, source, UINT64_MAX);
 		fclose(out);
-		FUZZ_CHECK(n_written <= most, "%zu bytes written, where %zu are allowed", n_written, most);
+		FUZZ_CHECK(n_written <= most, "the output has %zu bytes, more than %zu", n_written, most);
 	}
 }
 
@@ -82,7 +83,7 @@ static void convert(const struct stat_options *options, size_t most)
 	screens_end(most);
 }
 
-/* The two answers, each in a file. */
+/* Writes the two answers, each to its own file. */
 static void write_answers(struct fuzz_input *in, const int fds[static 2])
 {
 	size_t size = (size_t)(in->end - in->at), n = 0;

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The allocator under a program, a GPU and a driver that do what the input says: it makes the
- * choices of tests/unit/pool_model.c, which proves every invariant after every step. The first byte
- * chooses the kind of pool, the second how the driver behaves.
+ * The allocator, with a program, a GPU and a driver that do what the input says. The input makes the
+ * choices of tests/unit/pool_model.c, which checks every invariant after every step. The first byte
+ * chooses the pool type, the second the behaviour of the driver.
  */
 
 #include "fuzz.h"
@@ -12,7 +12,7 @@
 
 enum { STEPS_MAX = 2000 };
 
-/* As few bytes as hold the choice, so that a byte more or less moves little. */
+/* Takes as few bytes as can hold the choice, so that an inserted or removed byte shifts few choices. */
 static uint64_t choose_below(void *arg, uint64_t n)
 {
 	struct fuzz_input *in = arg;

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * gpupool-stat replay with a hostile file. The first byte chooses the kind of pool, the reuse and the limit. The rest
- * is a recording, a trace, or anything, whole or behind the title of a recording. The allocator's own checks must hold,
- * the output must be bounded and clean, and a second replay must have the same result.
+ * gpupool-stat replay, with a hostile file. The first byte chooses the pool type, the reuse mode and the limit. The
+ * rest is the file, or what follows the title of a recording. The allocator's own checks must hold, the output must be
+ * bounded and without control characters, and a second replay must give the same result.
  */
 
 #include <stdio.h>
@@ -15,9 +15,9 @@
 
 #include "fuzz.h"
 #include "screen.h"
-#include "tools/replay.h"
-#include "tools/replay_read.h"
-#include "tools/stat_command.h"
+#include "tools/replay/replay.h"
+#include "tools/replay/replay_read.h"
+#include "tools/stat/stat_command.h"
 
 enum { HAS_TITLE = 1 << 7, IS_LIMITED = 1 << 6, IS_JSON = 1 << 5, PRINTED_MAX = 64 << 10 };
 
@@ -31,10 +31,10 @@ static void run(const struct stat_options *options)
 	screens_begin(true);
 	result = replay_command(NULL, options);
 	screens_end(PRINTED_MAX);
-	FUZZ_CHECK(result == STAT_OK || result == STAT_FAILED, "exit code %d", (int)result);
+	FUZZ_CHECK(result == STAT_OK || result == STAT_FAILED, "the exit code is %d", (int)result);
 }
 
-/* Twice, with the same output. */
+/* Replays twice. The output must be the same. */
 static void replay(const struct stat_options *options)
 {
 	const char *text;
@@ -50,7 +50,8 @@ static void replay(const struct stat_options *options)
 	memcpy(first, text, n_first);
 	run(options);
 	text = screens_kept(&n);
-	FUZZ_CHECK(n == n_first && memcmp(text, first, n) == 0, "another result: %.*s", (int)n, text);
+	FUZZ_CHECK(n == n_first && memcmp(text, first, n) == 0, "the second replay gives another result: %.*s", (int)n,
+		text);
 	free(first);
 }
 

@@ -2,12 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * gpupool-stat among hostile processes: a whole command, from the connections to the last byte on
- * the terminal. The input chooses the command and its options; the rest is what the processes
- * answer, and when they cut it up, hang up or fall silent (enum op).
+ * gpupool-stat with hostile processes: a whole command, from the connections to the last byte on the
+ * terminal. The input chooses the command and its options. The rest is the answers of the processes,
+ * mixed with operations that split an answer into writes or close the connection (enum op).
  *
- * Whatever they say, what is printed is valid UTF-8 without anything that steers a terminal, and
- * not much longer than what they said.
+ * The output must be valid UTF-8 without control characters, and not much longer than the answers.
  */
 
 #include <jansson.h>
@@ -19,15 +18,15 @@
 #include "fuzz.h"
 #include "screen.h"
 #include "sockets.h"
-#include "tools/stat_check.h"
-#include "tools/stat_command.h"
+#include "tools/stat/stat_check.h"
+#include "tools/stat/stat_command.h"
 
 enum op {
 	OP_LITERAL,
 	OP_CUT,
 	OP_HANG_UP,
-	OP_NEXT,   /* what follows is said by the next process */
-	OP_REPEAT, /* the last so many bytes of this process again, so many times */
+	OP_NEXT,   /* the following bytes are the answer of the next process */
+	OP_REPEAT, /* repeats the last bytes of this answer: a number of bytes, then how many times */
 	N_OPS
 };
 
@@ -41,8 +40,8 @@ enum {
 };
 
 /*
- * Of what is printed: so much in any case, which is 64 devices of three processes, and so much for
- * each byte that was said ("{}," is a row of a table).
+ * The bound of the output: a base, for 64 devices of three processes, and a factor for each byte of
+ * the answers ("{}," gives a row of a table).
  */
 enum { PRINTED_BASE = 256 << 10, PRINTED_FACTOR = 64 };
 
@@ -61,7 +60,7 @@ static bool is_change(const struct stat_command *command, const struct stat_opti
 	return !strcmp(command->name, "reclaim") || options->n_words;
 }
 
-/* What is typed behind a verb is no input: gpupool-stat has read it before it asks. */
+/* Adds fixed words after a verb. They are not fuzzed: gpupool-stat parses them before it connects. */
 static void choose_words(const struct stat_command *command, struct stat_options *options)
 {
 	if (!strcmp(command->name, "defer"))
@@ -76,7 +75,10 @@ static void choose_words(const struct stat_command *command, struct stat_options
 	options->words[options->n_words++] = "1GiB";
 }
 
-/* One process that says a line at once, and all of it, is shown if its answer is good, and only then. */
+/*
+ * Checks the exit code if one process answered with a whole line at once: the command must succeed if the answer is
+ * valid, and only then.
+ */
 static void check_result(const struct stat_command *command, const struct stat_options *options, enum stat_exit result)
 {
 	const char *schema = command->show ? command->name : "status";
@@ -86,31 +88,32 @@ static void check_result(const struct stat_command *command, const struct stat_o
 	const char *line = sockets_line(&length);
 	json_t *reply;
 
-	/* Those only connect, or do so first, or have exit codes or forms of their own, or read a file. */
+	/* The other commands only connect, connect first, have their own exit codes or forms, or read a file. */
 	if (!line || options->is_quiet || command->takes & (STAT_HAS_NO_JSON | STAT_TAKES_LEVELS) ||
 		!strcmp(command->name, "replay") || (is_change(command, options) && !options->n_pids))
 		return;
 	reply = stat_reply_parse(line, length, schema, STAT_VALUES_MAX, &expected, error);
-	FUZZ_CHECK(result == expected, "exit code %d of %s instead of %d", (int)result, command->name, (int)expected);
+	FUZZ_CHECK(result == expected, "the exit code of %s is %d instead of %d", command->name, (int)result,
+		(int)expected);
 	json_decref(reply);
 }
 
-/* The last bytes that were said are a pattern: [[],[],[],... */
-static void repeat(unsigned nth, const uint8_t *said, size_t n_said, struct fuzz_input *in)
+/* Repeats the last bytes of an answer, which makes patterns such as [[],[],[],... */
+static void repeat(unsigned nth, const uint8_t *recent, size_t n_recent, struct fuzz_input *in)
 {
 	size_t length = fuzz_byte(in), times = fuzz_u16(in);
 
-	if (!length || length > n_said)
+	if (!length || length > n_recent)
 		return;
 	for (size_t i = 0; i < length * times; i++)
-		if (!sockets_say(nth, said[n_said - length + i % length]))
+		if (!sockets_add_byte(nth, recent[n_recent - length + i % length]))
 			return;
 }
 
 static void write_scripts(struct fuzz_input *in)
 {
-	static uint8_t said[256];
-	size_t n_said = 0;
+	static uint8_t recent[256];
+	size_t n_recent = 0;
 	unsigned nth = 0;
 	uint8_t byte;
 
@@ -119,19 +122,19 @@ static void write_scripts(struct fuzz_input *in)
 		enum op op = is_op ? (enum op)(byte % N_OPS) : OP_LITERAL;
 
 		if (!is_op) {
-			sockets_say(nth, byte);
-			if (n_said == sizeof(said))
-				memmove(said, said + 1, --n_said);
-			said[n_said++] = byte;
+			sockets_add_byte(nth, byte);
+			if (n_recent == sizeof(recent))
+				memmove(recent, recent + 1, --n_recent);
+			recent[n_recent++] = byte;
 		} else if (op == OP_CUT) {
-			sockets_cut(nth);
+			sockets_add_cut(nth);
 		} else if (op == OP_HANG_UP) {
-			sockets_hang_up(nth);
+			sockets_add_hang_up(nth);
 		} else if (op == OP_NEXT) {
 			nth = (nth + 1) % SOCKETS_MAX;
-			n_said = 0;
+			n_recent = 0;
 		} else if (op == OP_REPEAT) {
-			repeat(nth, said, n_said, in);
+			repeat(nth, recent, n_recent, in);
 		}
 	}
 }
@@ -179,9 +182,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	write_scripts(&in);
 	result = run(command, &options);
 	FUZZ_CHECK(result <= (command->takes & STAT_TAKES_LEVELS ? (int)STAT_CHECK_UNKNOWN : (int)STAT_OTHER_VERSION),
-		"exit code %d", (int)result);
+		"the exit code is %d", (int)result);
 	check_result(command, &options, result);
-	/* Only process ids: those are the same in both. */
+	/* A quiet command prints process ids even with --json. */
 	if (options.is_json && !(options.is_quiet && command->takes & STAT_TAKES_QUIET))
 		screens_check_json();
 	sockets_close();

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Drives a fuzz target without libFuzzer: every file of its corpus, then a number of inputs made
- * from them by chance, the same ones for the same seed. The target runs in a child process; if that
- * ends badly, whatever the reason, the parent still has the input.
+ * Runs a fuzz target without libFuzzer: on every file of its corpus, then on a number of random
+ * mutations of them, which are the same for the same seed. The target runs in a child process. If
+ * the child crashes, for whatever reason, the parent still has the input.
  */
 
 #include <dirent.h>
@@ -24,7 +24,7 @@ enum {
 	INPUT_MAX = 64 << 10,
 	FILES_MAX = 4096,
 	EDITS_MAX = 6,
-	INPUT_SECONDS = 120, /* then it hangs */
+	INPUT_SECONDS = 120, /* after this time, an input counts as a hang */
 };
 
 struct input {
@@ -33,12 +33,12 @@ struct input {
 	uint8_t *bytes;
 };
 
-/* What the parent sees of the child. */
+/* Memory that the child shares with the parent. */
 static struct shared {
-	unsigned n_files, n_mutations; /* begun */
+	unsigned n_files, n_mutations; /* started so far */
 	size_t size;
 	uint8_t bytes[INPUT_MAX];
-} *shared;
+} * shared;
 
 static struct input files[FILES_MAX];
 static unsigned n_files;
@@ -80,7 +80,7 @@ static int is_visible(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
-static void read_place(const char *path)
+static void read_path(const char *path)
 {
 	struct dirent **entries;
 	char name[4096];
@@ -102,7 +102,7 @@ static void read_place(const char *path)
 	free(entries);
 }
 
-/* In memory of just that size, so that a sanitiser sees who reads past it. */
+/* Runs the target on a copy of exactly the input's size, so that a sanitiser sees reads past its end. */
 static void run_shared(void)
 {
 	uint8_t *exact = malloc(shared->size ? shared->size : 1);
@@ -115,7 +115,7 @@ static void run_shared(void)
 	free(exact);
 }
 
-/* Makes room for n bytes, or as many as still fit. */
+/* Makes room for n bytes, or for as many as fit, and returns that number. */
 static size_t open_gap(size_t at, size_t n)
 {
 	if (n > INPUT_MAX - shared->size)
@@ -138,20 +138,20 @@ static void edit(void)
 	case 1:
 		shared->bytes[at] = special[below(sizeof(special))];
 		break;
-	case 2: /* a part less */
+	case 2: /* remove a part */
 		n = 1 + below(shared->size - at < 32 ? shared->size - at : 32);
 		memmove(shared->bytes + at, shared->bytes + at + n, shared->size - at - n);
 		shared->size -= n;
 		break;
-	case 3: /* a part of another */
+	case 3: /* insert a part of another file */
 		n = open_gap(at, below(other->size - from));
 		memcpy(shared->bytes + at, other->bytes + from, n);
 		break;
-	case 4: /* a byte more */
+	case 4: /* insert a byte */
 		if (open_gap(at, 1))
 			shared->bytes[at] = (uint8_t)draw();
 		break;
-	default: /* what is there, over something else */
+	default: /* overwrite a part with another part of the same input */
 		from = below(shared->size);
 		n = shared->size - (at > from ? at : from);
 		memmove(shared->bytes + at, shared->bytes + from, below(n));
@@ -187,13 +187,14 @@ static void keep_input(uint64_t seed)
 	int fd;
 
 	if (!shared->n_mutations) {
-		printf("# it was %s\n", shared->n_files ? files[shared->n_files - 1].name : "nothing");
+		printf("# the input was %s\n", shared->n_files ? files[shared->n_files - 1].name : "not read yet");
 		return;
 	}
 	snprintf(name, sizeof(name), "crash-%" PRIu64, seed + shared->n_mutations - 1);
 	fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd >= 0 && write(fd, shared->bytes, shared->size) == (ssize_t)shared->size)
-		printf("# the input is in %s; or: -n 1 -s %" PRIu64 "\n", name, seed + shared->n_mutations - 1);
+		printf("# the input is saved in %s; run again with -n 1 -s %" PRIu64 "\n", name,
+			seed + shared->n_mutations - 1);
 	close(fd);
 }
 
@@ -202,13 +203,13 @@ static void report(unsigned n_mutations, uint64_t seed, int status)
 	bool is_good = status == 0, files_passed = is_good || shared->n_mutations;
 
 	printf("1..2\n%s 1 - all %u files of the corpus pass\n", files_passed ? "ok" : "not ok", n_files);
-	printf("%s 2 - %u inputs made from them pass\n", is_good ? "ok" : "not ok", n_mutations);
+	printf("%s 2 - %u mutations of the corpus pass\n", is_good ? "ok" : "not ok", n_mutations);
 	if (is_good)
 		return;
 	if (WIFSIGNALED(status))
 		printf("# the target ended with signal %d: %s\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else
-		printf("# the target ended with status %d\n", WEXITSTATUS(status));
+		printf("# the target ended with exit status %d\n", WEXITSTATUS(status));
 	keep_input(seed);
 }
 
@@ -228,7 +229,7 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	for (int i = optind; i < argc; i++)
-		read_place(argv[i]);
+		read_path(argv[i]);
 	if (!n_files) {
 		fprintf(stderr, "usage: %s [-n MUTATIONS] [-s SEED] FILE|DIRECTORY...\n", argv[0]);
 		return 2;
@@ -236,12 +237,12 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	fuzz_require(shared != MAP_FAILED, "no memory");
 	child = fork();
-	fuzz_require(child >= 0, "no process");
+	fuzz_require(child >= 0, "fork failed");
 	if (child == 0) {
 		run_all(n_mutations, seed);
 		exit(EXIT_SUCCESS);
 	}
-	fuzz_require(waitpid(child, &status, 0) == child, "no child");
+	fuzz_require(waitpid(child, &status, 0) == child, "waitpid failed");
 	report(n_mutations, seed, status);
 	for (unsigned i = 0; i < n_files; i++) {
 		free(files[i].bytes);

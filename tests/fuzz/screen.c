@@ -13,9 +13,9 @@
 enum { KEPT_MAX = 8 << 20 };
 
 struct screen {
-	FILE *file, *own; /* own: what is there otherwise */
+	FILE *file, *own; /* own: the stream that file replaces meanwhile */
 	size_t n_bytes;
-	unsigned left; /* bytes of a character that are still to come */
+	unsigned left; /* remaining bytes of the current character */
 	uint32_t character, least;
 	bool keeps;
 };
@@ -29,10 +29,10 @@ static void check_character(uint32_t c)
 	FUZZ_CHECK(c == '\n' || c >= 0x20, "control character U+%04X", (unsigned)c);
 	FUZZ_CHECK(c < 0x7f || c > 0x9f, "control character U+%04X", (unsigned)c);
 	FUZZ_CHECK(c < 0xd800 || c > 0xdfff, "surrogate U+%04X", (unsigned)c);
-	FUZZ_CHECK(c <= 0x10ffff, "no character U+%06X", (unsigned)c);
-	FUZZ_CHECK(c != 0x061c && c != 0x200e && c != 0x200f && (c < 0x2028 || c > 0x202e) &&
-			   (c < 0x2066 || c > 0x2069),
-		"mark that turns or breaks a line: U+%04X", (unsigned)c);
+	FUZZ_CHECK(c <= 0x10ffff, "not a character: U+%06X", (unsigned)c);
+	FUZZ_CHECK(
+		c != 0x061c && c != 0x200e && c != 0x200f && (c < 0x2028 || c > 0x202e) && (c < 0x2066 || c > 0x2069),
+		"character that reverses or breaks a line: U+%04X", (unsigned)c);
 }
 
 static void check_byte(struct screen *screen, unsigned char c)
@@ -40,16 +40,16 @@ static void check_byte(struct screen *screen, unsigned char c)
 	static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
 
 	if (screen->left) {
-		FUZZ_CHECK((c & 0xc0) == 0x80, "byte %02x inside a character", c);
+		FUZZ_CHECK((c & 0xc0) == 0x80, "invalid byte %02x inside a UTF-8 character", c);
 		screen->character = screen->character << 6 | (c & 0x3f);
 		if (--screen->left)
 			return;
-		FUZZ_CHECK(screen->character >= screen->least, "U+%04X is longer than need be",
+		FUZZ_CHECK(screen->character >= screen->least, "overlong UTF-8 encoding of U+%04X",
 			(unsigned)screen->character);
 		check_character(screen->character);
 		return;
 	}
-	FUZZ_CHECK(c < 0x80 || (c >= 0xc0 && c < 0xf8), "byte %02x begins no character", c);
+	FUZZ_CHECK(c < 0x80 || (c >= 0xc0 && c < 0xf8), "invalid first byte %02x of a UTF-8 character", c);
 	screen->left = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
 	screen->least = least[screen->left];
 	screen->character = screen->left ? c & (0x3fu >> screen->left) : c;
@@ -93,8 +93,8 @@ void screens_begin(bool keeps)
 static FILE *end(struct screen *screen, size_t most)
 {
 	fflush(screen->file);
-	FUZZ_CHECK(!screen->left, "the output ends within a character");
-	FUZZ_CHECK(screen->n_bytes <= most, "%zu bytes printed, where %zu are allowed", screen->n_bytes, most);
+	FUZZ_CHECK(!screen->left, "the output ends within a UTF-8 character");
+	FUZZ_CHECK(screen->n_bytes <= most, "the output has %zu bytes, more than %zu", screen->n_bytes, most);
 	return screen->own;
 }
 
@@ -117,7 +117,7 @@ void screens_check_json(void)
 	if (!n_kept)
 		return;
 	object = json_loadb(kept, n_kept, JSON_REJECT_DUPLICATES, NULL);
-	FUZZ_CHECK(json_is_object(object), "no JSON: %.*s", (int)n_kept, kept);
-	FUZZ_CHECK(memchr(kept, '\n', n_kept) == kept + n_kept - 1, "JSON on more than a line");
+	FUZZ_CHECK(json_is_object(object), "the output is not a JSON object: %.*s", (int)n_kept, kept);
+	FUZZ_CHECK(memchr(kept, '\n', n_kept) == kept + n_kept - 1, "the JSON output is not exactly one line");
 	json_decref(object);
 }

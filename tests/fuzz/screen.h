@@ -3,17 +3,17 @@
 #pragma once
 
 /*
- * Checks the output of a command byte by byte: it must be valid UTF-8 without anything that steers a terminal, and
- * bounded. While the command runs, the screens stand in for stdout and stderr.
+ * Checks the output of a command byte by byte: it must be valid UTF-8 without control characters, and bounded. While
+ * the command runs, the screens replace stdout and stderr.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* keeps: what is printed to stdout is kept, for screens_check_json(). */
+/* keeps: captures the output to stdout for screens_check_json(). */
 void screens_begin(bool keeps);
 
-/* most: bytes that may have been printed to each. */
+/* most: the maximum number of bytes printed to each screen. */
 void screens_end(size_t most);
 
 /* The captured output and its length, valid until the next begin. */

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "shim/ctl_proto.h"
+#include "common/ctl_proto.h"
 
 enum { CLIENTS_MAX = 8, CUTS_MAX = 256 };
 
@@ -26,7 +26,7 @@ static struct peer {
 	int listener;
 	char name[GP_CTL_NAME_MAX];
 	int clients[CLIENTS_MAX];
-	size_t n_clients, n_done; /* connections: made, and over */
+	size_t n_clients, n_done; /* connections accepted, and ended */
 	char script[SCRIPT_MAX];
 	size_t length, sent;
 	struct cut cuts[CUTS_MAX];
@@ -98,7 +98,7 @@ void sockets_open(unsigned n)
 	}
 }
 
-bool sockets_say(unsigned nth, uint8_t byte)
+bool sockets_add_byte(unsigned nth, uint8_t byte)
 {
 	struct peer *peer = &peers[nth];
 
@@ -114,12 +114,12 @@ static void add_cut(struct peer *peer, bool hangs_up)
 		peer->cuts[peer->n_cuts++] = (struct cut){peer->length, hangs_up};
 }
 
-void sockets_cut(unsigned nth)
+void sockets_add_cut(unsigned nth)
 {
 	add_cut(&peers[nth], false);
 }
 
-void sockets_hang_up(unsigned nth)
+void sockets_add_hang_up(unsigned nth)
 {
 	add_cut(&peers[nth], true);
 }
@@ -152,7 +152,7 @@ static void take_client(struct peer *peer)
 	peer->n_clients += peer->clients[peer->n_clients] >= 0;
 }
 
-/* Up to the next cut, as far as the client has room. */
+/* Sends the script up to the next cut, or as much as the socket takes. */
 static void play(struct peer *peer)
 {
 	bool is_last = peer->n_passed == peer->n_cuts;
@@ -167,7 +167,7 @@ static void play(struct peer *peer)
 	if (peer->sent < end)
 		n = send(client, peer->script + peer->sent, end - peer->sent, MSG_NOSIGNAL);
 	if (n < 0 && errno != EAGAIN)
-		n = (ssize_t)(end - peer->sent); /* the client has gone */
+		n = (ssize_t)(end - peer->sent); /* the client has closed the connection */
 	peer->sent += n > 0 ? (size_t)n : 0;
 	if (peer->sent < end || is_last)
 		return;

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Processes with control sockets, played in the thread of who asks them: whenever that waits, they
- * do the next thing of their script. Time is counted, not spent.
+ * Simulated processes with control sockets. They run in the thread of the code under test: whenever
+ * that waits in poll(), each of them does the next step of its script. Time is simulated.
  */
 
 #include <poll.h>
@@ -15,29 +15,29 @@
 
 enum { SOCKETS_MAX = 3, SCRIPT_MAX = 32 << 10 };
 
-/* What is called in place of poll() and clock_gettime(), wherever somebody waits for an answer. */
+/* Replace poll() and clock_gettime() in the code under test that waits for an answer. */
 int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time);
 
-/* Makes the sockets' directory, the first time, and so many sockets in it. */
+/* Makes n sockets. The first call makes their directory. */
 void sockets_open(unsigned n);
 
 /*
- * The script of a socket: bytes, sent up to the next cut with one write; a hang-up ends the
- * connection, and what follows is for the next one. At its end a connection stays open and says
- * nothing.
+ * These functions extend the script of a socket. Each write sends the bytes up to the next cut. A
+ * hang-up ends the connection, and the following bytes are for the next connection. At the end of
+ * the script the connection stays open and silent.
  */
-bool sockets_say(unsigned nth, uint8_t byte); /* false: it is too long already */
-void sockets_cut(unsigned nth);
-void sockets_hang_up(unsigned nth);
+bool sockets_add_byte(unsigned nth, uint8_t byte); /* returns false if the script is full */
+void sockets_add_cut(unsigned nth);
+void sockets_add_hang_up(unsigned nth);
 
-/* How many bytes all of them say. */
+/* Returns the total length of all scripts. */
 size_t sockets_bytes(void);
 
-/* The start time in a socket's name; the process is this one. */
+/* Returns the start time in the name of a socket. The process id in the name is this process's. */
 uint64_t sockets_start_ticks(unsigned nth);
 
-/* If there is one socket, and it says a whole line at once: that line without its end. Else NULL. */
+/* Returns the first line without its end if there is one socket without cuts that sends a whole line, or NULL. */
 const char *sockets_line(size_t *ret_length);
 
 /* Ends all connections. */

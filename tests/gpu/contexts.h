@@ -53,7 +53,7 @@ typedef struct CUfunc_st *CUfunction;
 	FUNCTION(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream))                                                   \
 	FUNCTION(cuMemHostAlloc, (void **ptr, size_t bytes, unsigned flags))                                           \
 	FUNCTION(cuMemFreeHost, (void *ptr))                                                                           \
-	FUNCTION(cuMemGetInfo_v2, (size_t *available, size_t *total))                                                  \
+	FUNCTION(cuMemGetInfo_v2, (size_t * available, size_t * total))                                                \
 	FUNCTION(cuMemsetD32_v2, (CUdeviceptr ptr, unsigned value, size_t n))                                          \
 	FUNCTION(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                          \
 	FUNCTION(cuPointerGetAttribute, (void *data, int attribute, CUdeviceptr ptr))                                  \
@@ -65,13 +65,12 @@ typedef struct CUfunc_st *CUfunction;
 	FUNCTION(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                               \
 	FUNCTION(cuModuleLoadData, (CUmodule * module, const void *image))                                             \
 	FUNCTION(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))                      \
-	FUNCTION(cuLaunchKernel,                                                                                       \
-		(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,    \
-			unsigned shared, CUstream stream, void **params, void **extra))                                \
+	FUNCTION(                                                                                                      \
+		cuLaunchKernel, (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
+					unsigned bz, unsigned shared, CUstream stream, void **params, void **extra))   \
 	FUNCTION(cuDeviceGetDevResource, (CUdevice device, CUdevResource * resource, int type))                        \
-	FUNCTION(cuDevSmResourceSplitByCount,                                                                          \
-		(CUdevResource * result, unsigned *n, const CUdevResource *input, CUdevResource *rest, unsigned flags, \
-			unsigned sms))                                                                                 \
+	FUNCTION(cuDevSmResourceSplitByCount, (CUdevResource * result, unsigned *n, const CUdevResource *input,        \
+						      CUdevResource *rest, unsigned flags, unsigned sms))              \
 	FUNCTION(cuDevResourceGenerateDesc, (CUdevResourceDesc * desc, CUdevResource * resources, unsigned n))         \
 	FUNCTION(cuGreenCtxCreate, (CUgreenCtx * green, CUdevResourceDesc desc, CUdevice device, unsigned flags))      \
 	FUNCTION(cuGreenCtxDestroy, (CUgreenCtx green))                                                                \
@@ -112,10 +111,10 @@ static inline bool load(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	bool is_complete = driver;
 
-#define FUNCTION(name, parameters)                                                                                     \
-	*(void **)&name = driver ? dlsym(driver, #name) : NULL;                                                        \
-	if (driver && !name)                                                                                           \
-		say("missing: %s", #name);                                                                             \
+#define FUNCTION(name, parameters)                              \
+	*(void **)&name = driver ? dlsym(driver, #name) : NULL; \
+	if (driver && !name)                                    \
+		say("missing: %s", #name);                      \
 	is_complete = is_complete && name;
 	FUNCTIONS(FUNCTION)
 #undef FUNCTION

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-A client of the control socket, for machines where gpupool-stat cannot be built (shim/ctl_proto.h).
+A client of the control socket, for machines where gpupool-stat cannot be built (common/ctl_proto.h).
 """
 
 import json

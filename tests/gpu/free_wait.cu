@@ -60,8 +60,7 @@ static void measure(const struct row *row, cudaStream_t stream)
 	is_busy_after_malloc = cudaStreamQuery(stream) == cudaErrorNotReady;
 	printf("free_wait kind=%s bytes=%zu free_ms=%.4f busy_after_free=%d malloc_ms=%.4f "
 	       "busy_after_malloc=%d\n",
-		row->name, row->bytes, free_ms, is_busy_after_free, malloc_ms,
-		is_busy_after_malloc);
+		row->name, row->bytes, free_ms, is_busy_after_free, malloc_ms, is_busy_after_malloc);
 	CHECK(cudaDeviceSynchronize());
 	give(row, p);
 }

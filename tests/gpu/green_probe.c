@@ -311,8 +311,7 @@ static void launches_row(int busy, int where)
 {
 	struct attempt f = {.call = call_free, .arg = take(PRIMARY, 4 << 20), .ctx = places[PRIMARY].ctx};
 	unsigned flag = make_busy(busy), mark = next_flag();
-	struct attempt l = {
-		.call = call_launch, .arg = (uint64_t)where << 32 | mark, .ctx = places[where].ctx};
+	struct attempt l = {.call = call_launch, .arg = (uint64_t)where << 32 | mark, .ctx = places[where].ctx};
 	bool is_free_back, is_launched, has_run;
 
 	attempt_begin(&f);

@@ -44,8 +44,8 @@ static bool load(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	bool is_complete = driver;
 
-#define FUNCTION(name, parameters)                                                                 \
-	*(void **)&name = driver ? dlsym(driver, #name) : NULL;                                    \
+#define FUNCTION(name, parameters)                              \
+	*(void **)&name = driver ? dlsym(driver, #name) : NULL; \
 	is_complete = is_complete && name;
 	FUNCTIONS(FUNCTION)
 #undef FUNCTION
@@ -105,14 +105,12 @@ static void serve_one(const struct request *request, struct reply *reply)
 		reply->value = word;
 		return;
 	case BUFFER_ID:
-		reply->result =
-			cuPointerGetAttribute(&reply->value, CU_POINTER_ATTRIBUTE_BUFFER_ID, *ptr);
+		reply->result = cuPointerGetAttribute(&reply->value, CU_POINTER_ATTRIBUTE_BUFFER_ID, *ptr);
 		return;
 	case SELF_OPEN:
 		reply->result = cuIpcGetMemHandle(&reply->handle, *ptr);
 		if (!reply->result)
-			reply->result =
-				cuIpcOpenMemHandle_v2(&opened, reply->handle, (unsigned)request->n);
+			reply->result = cuIpcOpenMemHandle_v2(&opened, reply->handle, (unsigned)request->n);
 		break;
 	case QUIT:
 		_exit(0);

@@ -151,8 +151,7 @@ static void wrong_handles(void)
 			cuIpcCloseMemHandle(ptr);
 	}
 	printf("\n");
-	say("garbage.summary", "refused=%u opened=%u invalid_value=%u", codes[0], codes[1],
-		invalid_value);
+	say("garbage.summary", "refused=%u opened=%u invalid_value=%u", codes[0], codes[1], invalid_value);
 	say("garbage.good_one_still_opens", "%d", open_handle(&ptr, handle));
 }
 
@@ -320,8 +319,7 @@ static void kinds(const char *question, const CUipcMemHandle *handles, size_t n)
 
 static void handles(void)
 {
-	static const size_t sizes[] = {
-		512, 512, 4096, MIB, 2 * MIB, 4 * MIB, 64 * MIB, 1024 * MIB, 512, 2 * MIB};
+	static const size_t sizes[] = {512, 512, 4096, MIB, 2 * MIB, 4 * MIB, 64 * MIB, 1024 * MIB, 512, 2 * MIB};
 	enum { FIRST = 4, N = LENGTH(sizes) };
 	CUipcMemHandle found[N + 3];
 	CUdeviceptr own_block;
@@ -395,9 +393,8 @@ static void costs(void)
 		CHECK(cuIpcCloseMemHandle(ptr));
 		at[4] = now_ns();
 		snprintf(question, sizeof(question), "cost.%zu", sizes[i]);
-		say(question, "open=%.1fus again=%.1fus close=%.1fus last_close=%.1fus",
-			(double)(at[1] - at[0]) / 1e3, (double)(at[2] - at[1]) / 1e3,
-			(double)(at[3] - at[2]) / 1e3, (double)(at[4] - at[3]) / 1e3);
+		say(question, "open=%.1fus again=%.1fus close=%.1fus last_close=%.1fus", (double)(at[1] - at[0]) / 1e3,
+			(double)(at[2] - at[1]) / 1e3, (double)(at[3] - at[2]) / 1e3, (double)(at[4] - at[3]) / 1e3);
 	}
 	CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	spin(stream, 300 * MS);
@@ -496,11 +493,10 @@ int main(void)
 		const char *name;
 		void (*run)(void);
 	} sections[] = {{"own", own}, {"references", references}, {"old_function", old_function},
-		{"wrong_handles", wrong_handles}, {"contexts", contexts},
-		{"opened_pointers", opened_pointers}, {"freed_while_open", freed_while_open},
-		{"small_freed_while_open", small_freed_while_open},
-		{"exporter_gone", exporter_gone}, {"handles", handles}, {"events", events},
-		{"costs", costs}, {"captures", captures}, {"another_gpu", another_gpu}};
+		{"wrong_handles", wrong_handles}, {"contexts", contexts}, {"opened_pointers", opened_pointers},
+		{"freed_while_open", freed_while_open}, {"small_freed_while_open", small_freed_while_open},
+		{"exporter_gone", exporter_gone}, {"handles", handles}, {"events", events}, {"costs", costs},
+		{"captures", captures}, {"another_gpu", another_gpu}};
 
 	for (size_t i = 0; i < LENGTH(sections); i++)
 		run_section(sections[i].run, sections[i].name);

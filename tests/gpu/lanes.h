@@ -111,8 +111,7 @@ static inline cudaStream_t lane_stream_new(enum lane_kind kind)
 	if (kind == LANE_PER_THREAD || kind == LANE_OTHER_THREAD)
 		return cudaStreamPerThread;
 	CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-	CHECK(cudaStreamCreateWithPriority(&stream,
-		kind == LANE_BLOCKING ? cudaStreamDefault : cudaStreamNonBlocking,
+	CHECK(cudaStreamCreateWithPriority(&stream, kind == LANE_BLOCKING ? cudaStreamDefault : cudaStreamNonBlocking,
 		kind == LANE_HIGH ? highest : lowest));
 	return stream;
 }
@@ -138,8 +137,7 @@ static inline void lane_init(struct lane *lane, enum lane_kind kind)
 /* Streams that wait for the legacy stream and it for them. */
 static inline bool lane_is_blocking(const struct lane *lane)
 {
-	return lane->kind == LANE_PER_THREAD || lane->kind == LANE_OTHER_THREAD ||
-	       lane->kind == LANE_BLOCKING;
+	return lane->kind == LANE_PER_THREAD || lane->kind == LANE_OTHER_THREAD || lane->kind == LANE_BLOCKING;
 }
 
 /*
@@ -152,7 +150,6 @@ static inline bool lane_is_ordered(const struct lane *older, const struct lane *
 	bool is_newer_legacy = newer->kind == LANE_LEGACY;
 
 	if (is_older_legacy || is_newer_legacy)
-		return (is_older_legacy || lane_is_blocking(older)) &&
-		       (is_newer_legacy || lane_is_blocking(newer));
+		return (is_older_legacy || lane_is_blocking(older)) && (is_newer_legacy || lane_is_blocking(newer));
 	return older->kind == LANE_PER_THREAD && newer->kind == LANE_PER_THREAD;
 }

@@ -157,8 +157,7 @@ static void measure_sizes()
 
 			if (pattern.needs_window)
 				fill_window(&work, std::min((size_t)WINDOW, WINDOW_BYTES / bytes));
-			printf("pair pattern=%s bytes=%zu ns=%.1f\n", pattern.name, bytes,
-				measure(pattern.run, &work));
+			printf("pair pattern=%s bytes=%zu ns=%.1f\n", pattern.name, bytes, measure(pattern.run, &work));
 			empty_window(&work);
 		}
 }
@@ -170,8 +169,7 @@ static void measure_pinned()
 	for (size_t bytes : sizes) {
 		struct work work = {bytes, {}};
 
-		printf("pair pattern=pinned bytes=%zu ns=%.1f\n", bytes,
-			measure(run_pinned, &work));
+		printf("pair pattern=pinned bytes=%zu ns=%.1f\n", bytes, measure(run_pinned, &work));
 	}
 }
 
@@ -223,8 +221,7 @@ static void measure_loop()
 		ratios.push_back(a.back() / b.back());
 	}
 	empty_window(&hoisted);
-	printf("loop bytes=%zu inside_ns=%.1f hoisted_ns=%.1f ratio=%.3f\n", GIB, median(a),
-		median(b), median(ratios));
+	printf("loop bytes=%zu inside_ns=%.1f hoisted_ns=%.1f ratio=%.3f\n", GIB, median(a), median(b), median(ratios));
 }
 
 int main()

@@ -15,7 +15,7 @@ PROGRAM = programs.BIN / "app_backend"  # of tests/preload
 BACKENDS = ("managed", "async")
 KINDS = ("none", "simple", "binned", "split")
 SAME = ("devices_access", "free", "memory", "query", "runtime_static")
-REFUSED = "GPUPOOL_BACKEND=device can share memory"
+REFUSED = "use GPUPOOL_BACKEND=device to share memory"
 LEFT_MIB = 32  # each context holds more than that
 
 
@@ -25,7 +25,7 @@ def config_of(library, backend, kind="split"):
 
 def is_there(played):
     """The device may not have it: then the library says so."""
-    return "is not to be had" not in played.errors
+    return "is not available" not in played.errors
 
 
 def check_words(results, out, library):

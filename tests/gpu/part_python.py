@@ -25,7 +25,7 @@ RUN_SECONDS = 90
 TIME_RATIO = 1.10
 MEMORY_RATIO = 1.25
 MIB = 1 << 20
-# Families of functions that submit: shim/work.def has all of the driver's, and the runtime's lead to these (order_ends).
+# Families of functions that submit: shim/driver/submit.def has all of the driver's, and the runtime's lead to these (order_ends).
 SEEN = ("cudaLaunch", "cuLaunch", "cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset", "cudaGraphLaunch", "cuGraphLaunch")
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.TimeoutExpired)
 

@@ -77,8 +77,8 @@ __global__ void fill_late(uint8_t *p, size_t bytes, uint8_t value, unsigned long
 		p[i] = value;
 }
 
-__global__ void read_late(const uint8_t *p, size_t bytes, uint8_t expected, unsigned long long ns,
-	unsigned long long *ret_wrong)
+__global__ void read_late(
+	const uint8_t *p, size_t bytes, uint8_t expected, unsigned long long ns, unsigned long long *ret_wrong)
 {
 	size_t step = (size_t)gridDim.x * blockDim.x;
 	unsigned long long wrong = 0;
@@ -124,11 +124,9 @@ static inline void player_look(struct player *player)
 	size_t bytes = looks.size() * sizeof(looks[0]);
 	cudaStream_t stream = player->looking;
 
-	CHECK(cudaMemcpyAsync(
-		player->gpu_looks, looks.data(), bytes, cudaMemcpyHostToDevice, stream));
+	CHECK(cudaMemcpyAsync(player->gpu_looks, looks.data(), bytes, cudaMemcpyHostToDevice, stream));
 	look_at<<<dim3((unsigned)looks.size(), 16), 256, 0, stream>>>(player->gpu_looks);
-	CHECK(cudaMemcpyAsync(
-		looks.data(), player->gpu_looks, bytes, cudaMemcpyDeviceToHost, stream));
+	CHECK(cudaMemcpyAsync(looks.data(), player->gpu_looks, bytes, cudaMemcpyDeviceToHost, stream));
 	CHECK(cudaStreamSynchronize(stream));
 }
 
@@ -160,8 +158,7 @@ static inline void player_init_graph(struct lane *lane)
 }
 
 /* is_plain: creates no stream, and has no company of any kind. */
-static inline std::unique_ptr<struct player> player_new(
-	unsigned seed, uint8_t *const *sources, bool is_plain)
+static inline std::unique_ptr<struct player> player_new(unsigned seed, uint8_t *const *sources, bool is_plain)
 {
 	std::unique_ptr<struct player> player(new struct player());
 

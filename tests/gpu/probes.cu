@@ -18,22 +18,21 @@ static const unsigned long long BUSY_NS = 300000000;
  * One row per function of the driver: its name (without cu, since cuda.h makes
  * macros of some), the version that names its type, and the type.
  */
-#define FUNCTIONS(FUNCTION)                                                                        \
-	FUNCTION(CtxGetCurrent, 4000, PFN_cuCtxGetCurrent_v4000)                                   \
-	FUNCTION(CtxGetDevice, 2000, PFN_cuCtxGetDevice_v2000)                                     \
-	FUNCTION(CtxGetId, 12000, PFN_cuCtxGetId_v12000)                                           \
-	FUNCTION(CtxRecordEvent, 12050, PFN_cuCtxRecordEvent_v12050)                               \
-	FUNCTION(CtxWaitEvent, 12050, PFN_cuCtxWaitEvent_v12050)                                   \
-	FUNCTION(EventQuery, 2000, PFN_cuEventQuery_v2000)                                         \
-	FUNCTION(MemAlloc, 3020, PFN_cuMemAlloc_v3020)                                             \
-	FUNCTION(MemFreeAsync, 11020, PFN_cuMemFreeAsync_v11020)                                   \
-	FUNCTION(MemGetInfo, 3020, PFN_cuMemGetInfo_v3020)                                         \
-	FUNCTION(StreamIsCapturing, 10000, PFN_cuStreamIsCapturing_v10000)                         \
-	FUNCTION(StreamQuery, 2000, PFN_cuStreamQuery_v2000)                                       \
-	FUNCTION(StreamSynchronize, 2000, PFN_cuStreamSynchronize_v2000)                           \
-	FUNCTION(StreamWaitEvent, 3020, PFN_cuStreamWaitEvent_v3020)                               \
-	FUNCTION(ThreadExchangeStreamCaptureMode, 10010,                                           \
-		PFN_cuThreadExchangeStreamCaptureMode_v10010)
+#define FUNCTIONS(FUNCTION)                                                \
+	FUNCTION(CtxGetCurrent, 4000, PFN_cuCtxGetCurrent_v4000)           \
+	FUNCTION(CtxGetDevice, 2000, PFN_cuCtxGetDevice_v2000)             \
+	FUNCTION(CtxGetId, 12000, PFN_cuCtxGetId_v12000)                   \
+	FUNCTION(CtxRecordEvent, 12050, PFN_cuCtxRecordEvent_v12050)       \
+	FUNCTION(CtxWaitEvent, 12050, PFN_cuCtxWaitEvent_v12050)           \
+	FUNCTION(EventQuery, 2000, PFN_cuEventQuery_v2000)                 \
+	FUNCTION(MemAlloc, 3020, PFN_cuMemAlloc_v3020)                     \
+	FUNCTION(MemFreeAsync, 11020, PFN_cuMemFreeAsync_v11020)           \
+	FUNCTION(MemGetInfo, 3020, PFN_cuMemGetInfo_v3020)                 \
+	FUNCTION(StreamIsCapturing, 10000, PFN_cuStreamIsCapturing_v10000) \
+	FUNCTION(StreamQuery, 2000, PFN_cuStreamQuery_v2000)               \
+	FUNCTION(StreamSynchronize, 2000, PFN_cuStreamSynchronize_v2000)   \
+	FUNCTION(StreamWaitEvent, 3020, PFN_cuStreamWaitEvent_v3020)       \
+	FUNCTION(ThreadExchangeStreamCaptureMode, 10010, PFN_cuThreadExchangeStreamCaptureMode_v10010)
 
 static struct {
 #define FUNCTION(name, version, type) type name;
@@ -67,8 +66,7 @@ __global__ void keep_writing(volatile char *p, size_t bytes, unsigned long long 
 	size_t step = (size_t)gridDim.x * blockDim.x;
 
 	while (gpu_clock_ns() - start < ns)
-		for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < bytes;
-			i += step * 64)
+		for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < bytes; i += step * 64)
 			p[i] = 1;
 }
 
@@ -118,8 +116,8 @@ static void release_behind_fence(struct state *s, bool is_busy, const char *name
 	after_sync = free_mib() - before;
 	printf("release gpu=%s wait=%d free_async=%d host_ms=%.3f at_once_mib=%zd query=%d "
 	       "query_ms=%.1f at_query_mib=%zd sync_ms=%.1f after_sync_mib=%zd kernel=%s\n",
-		name, wait, released, host_ms, (ssize_t)at_once, last, query_ms, (ssize_t)at_query,
-		sync_ms, (ssize_t)after_sync, cudaGetErrorName(cudaDeviceSynchronize()));
+		name, wait, released, host_ms, (ssize_t)at_once, last, query_ms, (ssize_t)at_query, sync_ms,
+		(ssize_t)after_sync, cudaGetErrorName(cudaDeviceSynchronize()));
 }
 
 /*
@@ -175,8 +173,7 @@ static void costs(struct state *s, const char *gpu)
 	cost("cuCtxGetCurrent", gpu, [&] { driver.CtxGetCurrent(&ctx); });
 	cost("cuCtxGetDevice", gpu, [&] { driver.CtxGetDevice(&device); });
 	cost("cuCtxGetId", gpu, [&] { driver.CtxGetId(s->ctx, &id); });
-	cost("cuThreadExchangeStreamCaptureMode", gpu,
-		[&] { driver.ThreadExchangeStreamCaptureMode(&mode); });
+	cost("cuThreadExchangeStreamCaptureMode", gpu, [&] { driver.ThreadExchangeStreamCaptureMode(&mode); });
 	cost("cuStreamIsCapturing", gpu, [&] { driver.StreamIsCapturing(s->own, &status); });
 	cost("cuEventQuery", gpu, [&] { driver.EventQuery(s->event); });
 	cost("cuStreamQuery", gpu, [&] { driver.StreamQuery(s->own); });

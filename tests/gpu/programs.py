@@ -131,34 +131,34 @@ def preload_library():
     return find_library(meson_build(WORK / "preload"))
 
 
-def defective_library(name, given, flag):
+def defective_library(name, given, defect):
     """A library of the same sources with a defect: as given, that of tests/broken, or of a build of our own."""
     build = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK))
     beside = build / "tests" / "broken" / f"{name}.so"
     for path in [os.environ.get(given), beside]:
         if path and pathlib.Path(path).exists():
             return pathlib.Path(path).resolve()
-    return find_library(meson_build(WORK / flag.lower(), f"-Dc_args=-D{flag}"))
+    return find_library(meson_build(WORK / defect, f"-Dc_args=-include {ROOT}/tests/broken/{defect}.h"))
 
 
 def broken_library():
     """With its fences taken out, which the stream test must notice."""
-    return defective_library("libgpupool", "GPUPOOL_BROKEN_LIB", "GP_BREAK_REUSE")
+    return defective_library("libgpupool", "GPUPOOL_BROKEN_LIB", "reuse")
 
 
 def deaf_library():
     """Whose hooks do not tell what is submitted, which the stream test must notice, too."""
-    return defective_library("libgpupool-work", "GPUPOOL_WORK_LIB", "GP_BREAK_WORK")
+    return defective_library("libgpupool-work", "GPUPOOL_WORK_LIB", "work")
 
 
 def alone_library():
     """Without an eye for others who may be first to touch memory, which must be noticed."""
-    return defective_library("libgpupool-alone", "GPUPOOL_ALONE_LIB", "GP_BREAK_COMPLETION")
+    return defective_library("libgpupool-alone", "GPUPOOL_ALONE_LIB", "alone")
 
 
 def fenceless_library():
     """Without an eye for the context fences, as on a driver before CUDA 12.5; which is no defect."""
-    return defective_library("libgpupool-fenceless", "GPUPOOL_FENCELESS_LIB", "GP_HIDE_FENCES")
+    return defective_library("libgpupool-fenceless", "GPUPOOL_FENCELESS_LIB", "fenceless")
 
 
 @dataclasses.dataclass

@@ -3,7 +3,7 @@
 
 """
 Whether what libraries have the GPU do comes of functions that a header tells of, which gpupool can see
-(shim/work.def): runs some of each library under the profiler of PyTorch, and names the function behind each kernel, copy
+(shim/driver/submit.def): runs some of each library under the profiler of PyTorch, and names the function behind each kernel, copy
 and fill. A line for each library: seen name=... works=... by=...; functions of the runtime's and the driver's.
 """
 

@@ -30,19 +30,16 @@ enum old_work { OLD_KERNEL, OLD_READ, OLD_MEMSET, OLD_COPY, N_OLD_WORK };
 enum new_work { NEW_KERNEL, NEW_MEMSET, NEW_COPY, NEW_SYNC_COPY, N_NEW_WORK };
 
 enum {
-	SWEEP_EVERY =
-		64, /* groups between two looks at the blocks that nobody should have touched */
+	SWEEP_EVERY = 64, /* groups between two looks at the blocks that nobody should have touched */
 	LONG_EVERY = 200, /* rounds between two that are held up for long */
 	FREE_SLOTS = 48,
 	OOM_RETRIES = 100,
 };
 
-static const unsigned long long DELAY_MIN_NS = 150000, DELAY_MAX_NS = 600000,
-				DELAY_LONG_NS = 10000000;
+static const unsigned long long DELAY_MIN_NS = 150000, DELAY_MAX_NS = 600000, DELAY_LONG_NS = 10000000;
 
 static const size_t fill_sizes[] = {64 << 10, 1 << 20, 4 << 20};
-static const size_t free_sizes[] = {
-	512, 3000, 64 << 10, 1 << 20, (1 << 20) + 1, 4 << 20, BLOCK_MAX};
+static const size_t free_sizes[] = {512, 3000, 64 << 10, 1 << 20, (1 << 20) + 1, 4 << 20, BLOCK_MAX};
 
 static unsigned below(struct player *player, size_t n)
 {
@@ -50,8 +47,7 @@ static unsigned below(struct player *player, size_t n)
 }
 
 /* The kernel, as a launch or as a graph. */
-static void submit_fill(
-	struct lane *lane, uint8_t *p, size_t bytes, uint8_t value, unsigned long long ns)
+static void submit_fill(struct lane *lane, uint8_t *p, size_t bytes, uint8_t value, unsigned long long ns)
 {
 	void *arguments[] = {&p, &bytes, &value, &ns};
 	cudaKernelNodeParams params = {};
@@ -84,13 +80,13 @@ static void submit_old(struct player *player, int nth, unsigned long long ns)
 		submit_fill(lane, slot->p, work == OLD_KERNEL ? slot->bytes : 1, value, ns);
 	lane_submit(lane, [&](cudaStream_t stream) {
 		if (work == OLD_READ)
-			read_late<<<grid_for(slot->bytes), 256, 0, stream>>>(slot->p, slot->bytes,
-				slot->expected, ns, &player->gpu_wrong_reads[nth]);
+			read_late<<<grid_for(slot->bytes), 256, 0, stream>>>(
+				slot->p, slot->bytes, slot->expected, ns, &player->gpu_wrong_reads[nth]);
 		if (work == OLD_MEMSET)
 			CHECK(cudaMemsetAsync(slot->p, value, slot->bytes, stream));
 		if (work == OLD_COPY)
-			CHECK(cudaMemcpyAsync(slot->p, player->sources[source], slot->bytes,
-				cudaMemcpyHostToDevice, stream));
+			CHECK(cudaMemcpyAsync(
+				slot->p, player->sources[source], slot->bytes, cudaMemcpyHostToDevice, stream));
 		CHECK(cudaEventRecord(round->old_done, stream));
 	});
 }
@@ -109,11 +105,9 @@ static void submit_new(struct player *player, struct slot *slot, struct lane *la
 	if (work == NEW_MEMSET || work == NEW_COPY)
 		lane_submit(lane, [&](cudaStream_t stream) {
 			if (work == NEW_MEMSET)
-				CHECK(cudaMemsetAsync(
-					slot->p, slot->expected, slot->bytes, stream));
+				CHECK(cudaMemsetAsync(slot->p, slot->expected, slot->bytes, stream));
 			else
-				CHECK(cudaMemcpyAsync(slot->p, source, slot->bytes,
-					cudaMemcpyHostToDevice, stream));
+				CHECK(cudaMemcpyAsync(slot->p, source, slot->bytes, cudaMemcpyHostToDevice, stream));
 		});
 }
 
@@ -145,8 +139,7 @@ static void classify(struct player *player, int nth)
 	for (int i = 0; i <= nth; i++) {
 		const struct round *older = &player->group[i];
 
-		if (!is_overlap(older, round->slot) ||
-			cudaEventQuery(older->old_done) != cudaErrorNotReady)
+		if (!is_overlap(older, round->slot) || cudaEventQuery(older->old_done) != cudaErrorNotReady)
 			continue;
 		is_inflight = true;
 		round->is_exposed |= !lane_is_ordered(older->old_lane, round->new_lane);
@@ -206,8 +199,8 @@ static void look_at_group(struct player *player, int n)
 	for (int i = 0; i < n; i++)
 		player_add_look(player, player->group[i].slot);
 	player_look(player);
-	CHECK(cudaMemcpyAsync(wrong_reads, player->gpu_wrong_reads, sizeof(wrong_reads),
-		cudaMemcpyDeviceToHost, player->looking));
+	CHECK(cudaMemcpyAsync(
+		wrong_reads, player->gpu_wrong_reads, sizeof(wrong_reads), cudaMemcpyDeviceToHost, player->looking));
 	CHECK(cudaMemsetAsync(player->gpu_wrong_reads, 0, sizeof(wrong_reads), player->looking));
 	CHECK(cudaStreamSynchronize(player->looking));
 	for (int i = 0; i < n; i++)
@@ -234,8 +227,7 @@ static void play_group(struct player *player)
 
 	if (player->background_block)
 		for (cudaStream_t stream : player->background)
-			fill_late<<<8, 256, 0, stream>>>(
-				player->background_block, 1 << 20, 0, DELAY_MAX_NS / 2);
+			fill_late<<<8, 256, 0, stream>>>(player->background_block, 1 << 20, 0, DELAY_MAX_NS / 2);
 	for (int i = 0; i < n; i++) {
 		player->group[i].slot = &player->slots[(first + (size_t)i) % player->slots.size()];
 		play_round(player, i);
@@ -322,16 +314,15 @@ static void report(const players &all, const char *mode, size_t bytes, double st
 	       "exposed=%llu "
 	       "wrong_rounds=%llu wrong_exposed=%llu wrong_bytes=%llu wrong_reads=%llu stray=%llu "
 	       "oom=%llu seconds=%.1f\n",
-		mode, bytes, all.size(), sum.rounds, sum.reused, sum.inflight, sum.exposed,
-		sum.wrong_rounds, sum.wrong_exposed, sum.wrong_bytes, sum.wrong_reads, sum.stray,
-		sum.oom, (now_ns() - start) / 1e9);
+		mode, bytes, all.size(), sum.rounds, sum.reused, sum.inflight, sum.exposed, sum.wrong_rounds,
+		sum.wrong_exposed, sum.wrong_bytes, sum.wrong_reads, sum.stray, sum.oom, (now_ns() - start) / 1e9);
 	for (int i = 0; i < N_LANE_KINDS; i++)
 		for (int k = 0; k < N_LANE_KINDS; k++)
 			if (sum.exposed_by[i][k])
 				printf("lanes mode=%s bytes=%zu old=%s new=%s exposed=%llu "
 				       "wrong=%llu\n",
-					mode, bytes, lane_names[i], lane_names[k],
-					sum.exposed_by[i][k], sum.wrong_by[i][k]);
+					mode, bytes, lane_names[i], lane_names[k], sum.exposed_by[i][k],
+					sum.wrong_by[i][k]);
 	fflush(stdout);
 }
 
@@ -366,8 +357,7 @@ static void run_free(const players &all, unsigned long long rounds, const char *
 
 int main(int argc, char **argv)
 {
-	bool is_fill = argc == 6 && !strcmp(argv[1], "fill"),
-	     is_free = argc == 5 && !strcmp(argv[1], "free");
+	bool is_fill = argc == 6 && !strcmp(argv[1], "fill"), is_free = argc == 5 && !strcmp(argv[1], "free");
 	bool is_plain = argc == 4 && !strcmp(argv[1], "plain");
 	uint8_t *sources[2 * N_SOURCES];
 	unsigned seed;

@@ -385,19 +385,19 @@ class SemanticsTest(WithOut):
     def test_a_difference_and_an_idle_row_are_ill_and_shown_once(self):
         difference = {"ok": False, "unexpected": [["wrong/again", "1", "0"]]}
         rows = [diff_row("none", **difference), diff_row("split", **difference)]
-        rows.append(diff_row("table", ok=False, lines=["split: nothing differs as in a row"]))
+        rows.append(diff_row("table", ok=False, lines=["split: no answer differs as this row says: a row"]))
         part_semantics.take(self.results, rows)
         self.assertEqual(len(self.bad()), 3)
         part_semantics.print_unexpected(rows)
         text = self.printed.getvalue()
         self.assertIn("free: wrong/again: none, split", text)
-        self.assertIn("split: nothing differs as in a row", text)
+        self.assertIn("split: no answer differs as this row says: a row", text)
 
     def test_a_program_that_was_skipped_says_so(self):
         self.assertEqual(part_semantics.cell(diff_row("all", note="SKIP needs 2 devices")), "skipped")
 
     def test_what_was_skipped_is_neither_right_nor_wrong(self):
-        skipped = diff_row("all", note="SKIP only the simulator can do that", answers=0)
+        skipped = diff_row("all", note="SKIP needs the simulator", answers=0)
         part_semantics.take(self.results, [diff_row("none"), skipped])
         self.assertEqual(self.bad(), [])
 

@@ -96,7 +96,13 @@ static const struct family {
 	const char *name;
 	cudaError_t (*submit)(char *p);
 } families[] = {
-#define FAMILY(name, call) {name, [](char *p) -> cudaError_t { (void)p; return call; }}
+#define FAMILY(name, call)                         \
+	{                                          \
+		name, [](char *p) -> cudaError_t { \
+			(void)p;                   \
+			return call;               \
+		}                                  \
+	}
 	FAMILY("kernel", launch(p, 0)),
 	FAMILY("kernel on a stream", launch(p, stream)),
 	FAMILY("kernel on the thread's own stream", launch(p, cudaStreamPerThread)),
@@ -119,15 +125,19 @@ static const struct family {
 	FAMILY("later copy on the device", cudaMemcpyAsync(p, source, TOUCHED, cudaMemcpyDeviceToDevice, stream)),
 	FAMILY("later peer copy", cudaMemcpyPeerAsync(p, 0, source, 0, TOUCHED, stream)),
 	FAMILY("copy of rows", cudaMemcpy2D(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice)),
-	FAMILY("copy of rows to the device", cudaMemcpy2D(p, WIDTH, pageable, WIDTH, 512, HEIGHT, cudaMemcpyHostToDevice)),
-	FAMILY("later copy of rows", cudaMemcpy2DAsync(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice, stream)),
+	FAMILY("copy of rows to the device",
+		cudaMemcpy2D(p, WIDTH, pageable, WIDTH, 512, HEIGHT, cudaMemcpyHostToDevice)),
+	FAMILY("later copy of rows",
+		cudaMemcpy2DAsync(p, WIDTH, source, WIDTH, 512, HEIGHT, cudaMemcpyDeviceToDevice, stream)),
 	{"copy of a box", copy_box},
 	{"later copy of a box", copy_box_later},
 	FAMILY("copy to an array", cudaMemcpy2DToArray(array, 0, 0, p, WIDTH, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
-	FAMILY("copy from an array", cudaMemcpy2DFromArray(p, WIDTH, array, 0, 0, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
+	FAMILY("copy from an array",
+		cudaMemcpy2DFromArray(p, WIDTH, array, 0, 0, WIDTH, HEIGHT, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy to a symbol", cudaMemcpyToSymbol(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice)),
 	FAMILY("copy from a symbol", cudaMemcpyFromSymbol(p, symbol, sizeof(symbol), 0, cudaMemcpyDeviceToDevice)),
-	FAMILY("later copy to a symbol", cudaMemcpyToSymbolAsync(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice, stream)),
+	FAMILY("later copy to a symbol",
+		cudaMemcpyToSymbolAsync(symbol, p, sizeof(symbol), 0, cudaMemcpyDeviceToDevice, stream)),
 	FAMILY("fill", cudaMemset(p, 1, TOUCHED)),
 	FAMILY("later fill", cudaMemsetAsync(p, 1, TOUCHED, stream)),
 	FAMILY("fill of rows", cudaMemset2D(p, WIDTH, 1, 512, HEIGHT)),

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether each function that submits is seen (shim/work.def): a free after it has to record a fence, which a free with
+Whether each function that submits is seen (shim/driver/submit.def): a free after it has to record a fence, which a free with
 nothing in front of it does not. What program to run, and what it does, is in told.cu.
 """
 

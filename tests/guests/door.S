@@ -4,14 +4,14 @@
 /*
  * Both sides of loader.S, register by register (test_door.c).
  *
- * void *door_call(void *handle, const char *name)
- *     calls door_tried with a value of its own in each register that a callee has to keep, and notes in door_wanted
- *     what the other side has to see, and in door_kept what it finds when the call has returned
+ *	void *door_call(void *handle, const char *name)
+ *	    puts a distinct value into each register that a callee must preserve, and calls door_tried.
+ *	    Stores in door_wanted what the other side must see, and in door_kept the registers after the call.
  *
- * void *door_real(void *handle, const char *name)
- *     stands for the C library's function, and notes in door_seen what it sees
+ *	void *door_real(void *handle, const char *name)
+ *	    stands for the C library's function, and stores in door_seen what it sees.
  *
- * The order of struct door: stack pointer, return address, both arguments, kept registers.
+ * Order of struct door: stack pointer, return address, both arguments, kept registers.
  */
 
 	.text
@@ -78,7 +78,7 @@ door_real:
 
 #elif defined(__aarch64__)
 
-	/* Leaves x0 and x1 alone. */
+	/* Leaves x0 and x1 unchanged. */
 	.macro note_kept place
 	adrp x9, \place
 	add x9, x9, #:lo12:\place

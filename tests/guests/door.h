@@ -2,15 +2,15 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What is seen at one of the ends of loader.S, with the names of dlsym's arguments. The layout is door.S's as well. */
+/* The state at one end of loader.S, with the names of dlsym's arguments. door.S uses the same layout. */
 
 #include <stdint.h>
 
-#define DOOR_ANSWER ((void *)0x7357) /* of door_real */
+#define DOOR_ANSWER ((void *)0x7357) /* the result of door_real */
 
 struct door {
 	uintptr_t stack_pointer, return_address, handle, name;
-	uintptr_t kept[11]; /* registers that a callee keeps; the last are 0 where there are fewer */
+	uintptr_t kept[11]; /* registers that a callee preserves; unused elements at the end are 0 */
 };
 
 __attribute__((visibility("hidden"))) extern struct door door_wanted, door_seen, door_kept;
@@ -18,7 +18,10 @@ __attribute__((visibility("hidden"))) extern struct door door_wanted, door_seen,
 void *door_call(void *handle, const char *name);
 void *door_real(void *handle, const char *name);
 
-/* What loader.S itself is linked to: lookup.c and real.c in the library, the test here. */
+/*
+ * loader.S itself is linked to these. lookup.c and driver_table.c define them in the library, and the test does so
+ * here.
+ */
 struct gp_route {
 	uintptr_t is_handled;
 	void *address;
@@ -30,5 +33,5 @@ struct gp_route gp_dlsym_route(void *handle, const char *name);
 struct gp_route gp_dlopen_route(void *handle, const char *name);
 __attribute__((visibility("hidden"))) extern door_fn *gp_real_dlsym, *gp_real_dlopen;
 
-/* Which of loader.S is called. */
+/* The function of loader.S that door_call calls. */
 __attribute__((visibility("hidden"))) extern door_fn *door_tried;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 #
-# Usage: bash guest.bash SCENARIO. What is printed depends on nothing but the shell and a CUDA program, $GUEST.
+# Usage: bash guest.bash SCENARIO. The output depends only on the shell and on a CUDA program, $GUEST.
 
 set -u
 
-# The descriptors of a process that it starts, without the one that ls opens.
+# Prints the descriptors of a process that the shell starts, without the one that ls opens.
 list_descriptors() {
 	ls /proc/self/fd | head -n -1 | tr '\n' ' '
 	echo
@@ -19,7 +19,7 @@ pipelines() {
 	echo $?
 	printf 'b\na\n' | while read -r word; do echo "<$word>"; done | sort
 	yes | head -n 2
-	# Nobody reads, and a signal ends the writer.
+	# There is no reader, so a signal ends the writer.
 	(trap - PIPE; yes) | true
 	echo "${PIPESTATUS[*]}"
 	seq 100000 | tee >(wc -l >&2) | tail -n 1
@@ -128,7 +128,7 @@ cuda() {
 	"$GUEST" after-exec <&- 2>&- | tail -n 1
 	env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$GUEST" after-exec
 	cd / && "$GUEST" after-exec | tail -n 1
-	# In the background, and told to end: then its socket would stay.
+	# Runs in the background and is killed. Without these settings it would leave its socket behind.
 	GPUPOOL_RUNTIME_DIR= TMPDIR=/nowhere "$GUEST" endless >/dev/null &
 	kill $!
 	wait $! 2>/dev/null

@@ -50,7 +50,7 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* As the library's socket is, which a preloaded library may have made it open before the program began. */
+/* The library's socket listens. A preloaded library may have opened it before the program began. */
 static bool is_listening(int fd)
 {
 	socklen_t size = sizeof(int);
@@ -59,7 +59,7 @@ static bool is_listening(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0 && value;
 }
 
-static bool was_open[FIRST_DESCRIPTORS]; /* when the program began, and not closed by the program since */
+static bool was_open[FIRST_DESCRIPTORS]; /* when the program began, unless the program has closed it since */
 
 static __attribute__((constructor)) void note_descriptors(void)
 {
@@ -73,7 +73,7 @@ void guest_forget_descriptors(int first)
 		was_open[fd] = false;
 }
 
-/* The server's socket has a low number for a moment: when it is new, and when the server makes another. */
+/* The server's socket has a low number for a moment when it is new, and when the server creates another. */
 static bool stays_open(int fd)
 {
 	for (unsigned n = 0; n < PASSING_MS && !was_open[fd] && is_open(fd); n++)

@@ -2,23 +2,23 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What the guests written in C share. They are programs of app.h, linked to the driver. */
+/* Shared by the guests that are written in C. They are programs of app.h that are linked to the driver. */
 
 #include "tests/preload/app_driver.h"
 
-/* Once per thread that uses memory: the context is the process's. */
+/* Each thread calls this before it uses memory. All use the context of the process. */
 void guest_join(void);
 
-/* Allocates, writes, reads back and frees, device and pinned memory; prints what went wrong, and how much did. */
+/* Allocates, writes, reads back and frees device and pinned memory. Prints the number of wrong words. */
 void guest_use(const char *who);
-size_t guest_count_wrong(void); /* the same, printing nothing */
+size_t guest_count_wrong(void); /* like guest_use, but prints nothing */
 
-/* Prints which of the first descriptors are open: the library keeps its own far above. */
+/* Prints which of the first descriptors are open. Those of the library are far above. */
 void guest_list_descriptors(const char *when);
 
-/* The program has closed these. */
+/* The program has closed the descriptors from first on. */
 void guest_forget_descriptors(int first);
 
-unsigned guest_count_entries(const char *directory); /* "." and ".." apart */
+unsigned guest_count_entries(const char *directory); /* without "." and ".." */
 
-void guest_wait(const char *who, int child); /* prints how a child ended */
+void guest_wait(const char *who, int child); /* prints the exit status of a child */

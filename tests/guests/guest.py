@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""A Python program that uses the driver's functions through ctypes, as some do.
+"""A Python program that uses the driver's functions through ctypes, as some programs do.
 
-Usage: guest.py SCENARIO. What it prints is the same with and without a library preloaded.
+Usage: guest.py SCENARIO. The output is the same with and without a library preloaded.
 """
 
 import concurrent.futures
@@ -23,7 +23,7 @@ cu = None
 
 
 def load():
-    """The driver, found as ctypes finds it: with dlopen and dlsym."""
+    """Loads the driver as ctypes does, with dlopen and dlsym."""
     global cu
     cu = ctypes.CDLL("libcuda.so.1")
     for name in ("cuMemFree_v2", "cuMemFreeHost"):
@@ -50,7 +50,7 @@ def start():
 
 
 class Block:
-    """Device memory that goes when its last user does."""
+    """Device memory that is freed with its last reference."""
 
     def __init__(self, size):
         self.ptr = ctypes.c_uint64()
@@ -71,7 +71,7 @@ class Block:
 
 
 def use(seed=0):
-    """Number of blocks that did not hold what was written to them."""
+    """Returns the number of blocks that did not hold what was written to them."""
     wrong = 0
     held = []
     for i in range(ROUNDS):
@@ -82,8 +82,8 @@ def use(seed=0):
     return wrong
 
 
-def tell_calls():
-    """As the programs in C do: to whoever listens on descriptor 3."""
+def report_calls():
+    """Reports facts on descriptor 3, like the programs in C."""
     count = getattr(cu, "simgpu_calls", None)
     if not count:
         return
@@ -117,14 +117,14 @@ def stays_open(fd):
 
 
 def descriptors():
-    """Those below the library's own, and not that of the listing itself."""
+    """Returns the open descriptors below the library's, without that of the listing itself."""
     return [fd for fd in range(64) if stays_open(fd)]
 
 
 def plain():
     start()
     print("wrong", use())
-    tell_calls()
+    report_calls()
 
 
 def threads():
@@ -137,7 +137,7 @@ def threads():
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         print(list(pool.map(work, range(16))))
     gc.collect()
-    tell_calls()
+    report_calls()
     print(threading.active_count(), descriptors())
 
 
@@ -147,7 +147,7 @@ def use_in_worker(seed):
 
 
 def workers(method):
-    """CUDA in the children alone, or again: the parent has it, and they are new processes."""
+    """Uses CUDA in new processes, which may be children of a process that uses it, too."""
     with multiprocessing.get_context(method).Pool(2) as pool:
         print(pool.map(use_in_worker, range(4), chunksize=2))
         pool.close()
@@ -174,7 +174,7 @@ def forkserver():
 
 
 def refused(queue):
-    """In a child of a process that had CUDA already: every call says so."""
+    """Runs in a forked child of a process that uses CUDA: every call must return an error."""
     ptr = ctypes.c_uint64(0x5A5A)
     queue.put([cu.cuMemAlloc_v2(ctypes.byref(ptr), MIB), cu.cuMemFree_v2(ptr), ptr.value])
 
@@ -212,7 +212,7 @@ def children():
 
 
 def handlers():
-    """Python's own handlers run, and an exception may come out of one."""
+    """Python's own handlers run, and one of them raises an exception."""
     start()
     print([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD)])
     print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
@@ -233,7 +233,7 @@ held_at_exit = []
 
 
 def ends():
-    """Objects that Python destroys, or forgets, when it ends; and an exception that nobody catches."""
+    """Python destroys or forgets objects at its end, and an exception is not caught."""
     start()
     held_at_exit.extend(Block(MIB) for _ in range(8))
     held_at_exit.append(held_at_exit)

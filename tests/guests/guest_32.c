@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A 32-bit program without a C library: all it needs is the loader, which is asked to preload a 64-bit library. */
+/* A 32-bit program without a C library. All it needs is the loader, which has to preload a 64-bit library. */
 
 static int call(int number, int first, const void *second, int third)
 {
 	int result;
 
-	__asm__ volatile("int $0x80"
-		: "=a"(result)
-		: "0"(number), "b"(first), "c"(second), "d"(third)
-		: "memory");
+	__asm__ volatile("int $0x80" : "=a"(result) : "0"(number), "b"(first), "c"(second), "d"(third) : "memory");
 	return result;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* All the ways in which a process ends, with memory in use, cached, and being used. */
+/* All ways in which a process ends, with memory in use, cached and being accessed. */
 
 #include <dirent.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static void start(void)
 	kept = app_alloc(MIB);
 }
 
-static void say(const char *what)
+static void print_line(const char *what)
 {
 	printf("%s\n", what);
 	fflush(stdout);
@@ -43,7 +43,7 @@ static void at_quick_end(void)
 	start();
 	at_quick_exit(free_kept);
 	atexit(abort);
-	say("quick");
+	print_line("quick");
 	quick_exit(7);
 }
 
@@ -51,21 +51,21 @@ static void at_once(void)
 {
 	start();
 	atexit(abort);
-	say("at once");
+	print_line("at once");
 	_exit(8);
 }
 
 static void aborted(void)
 {
 	start();
-	say("aborts");
+	print_line("aborts");
 	abort();
 }
 
 static void killed(void)
 {
 	start();
-	say("is killed");
+	print_line("is killed");
 	raise(SIGKILL);
 }
 
@@ -88,8 +88,8 @@ static void from_thread(void)
 
 static pthread_barrier_t barrier;
 
-/* Until the process is gone, with or without success. */
-static void *use_for_ever(void *unused)
+/* Allocates and frees until the process has ended. Calls may fail by then. */
+static void *use_forever(void *unused)
 {
 	guest_join();
 	pthread_barrier_wait(&barrier);
@@ -111,10 +111,10 @@ static void start_busy(void)
 	for (unsigned i = 0; i < N_BUSY; i++) {
 		pthread_t thread;
 
-		pthread_create(&thread, NULL, use_for_ever, NULL);
+		pthread_create(&thread, NULL, use_forever, NULL);
 	}
 	pthread_barrier_wait(&barrier);
-	say("busy");
+	print_line("busy");
 }
 
 static void busy_exit(void)
@@ -130,7 +130,7 @@ static void busy_quick(void)
 	quick_exit(11);
 }
 
-/* Somebody's last words come from a thread that starts when the process already ends. */
+/* A thread that starts when the process already ends calls the driver. */
 static void *speak(void *unused)
 {
 	guest_join();
@@ -180,7 +180,10 @@ static void *work_on(void *unused)
 	return NULL;
 }
 
-/* In a child: the main thread ends before another one does. With a host function the driver has a thread of its own. */
+/*
+ * Runs in a child: the main thread ends before another one does. If a host function has run, the driver has a thread,
+ * too.
+ */
 static _Noreturn void leave_main(bool has_driver_thread)
 {
 	pthread_t thread;
@@ -196,7 +199,7 @@ static _Noreturn void leave_main(bool has_driver_thread)
 	pthread_exit(NULL);
 }
 
-/* The first line of a file that the kernel has for a thread of a child. */
+/* Reads the first line of a file in the /proc directory of a child's thread. */
 static bool read_line(char line[static 512], int child, int task, const char *name)
 {
 	char path[128];
@@ -211,7 +214,7 @@ static bool read_line(char line[static 512], int child, int task, const char *na
 	return is_read;
 }
 
-static bool has_main_left(int child)
+static bool has_main_ended(int child)
 {
 	char line[512], *rest;
 
@@ -219,10 +222,10 @@ static bool has_main_left(int child)
 	return rest && rest[2] == 'Z';
 }
 
-/* Whether no thread of a child is left but one that the library has made. */
-static bool has_only_ours(int child)
+/* True if the only thread of a child, apart from its main thread, is the library's. */
+static bool has_only_library_thread(int child)
 {
-	unsigned n = 0, n_ours = 0;
+	unsigned n = 0, n_library_threads = 0;
 	const struct dirent *entry;
 	char path[64], line[512];
 	DIR *dir;
@@ -232,17 +235,17 @@ static bool has_only_ours(int child)
 	while (dir && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.' && atoi(entry->d_name) != child) {
 			n++;
-			n_ours += read_line(line, child, atoi(entry->d_name), "comm") &&
-				  strcmp(line, "gpupool\n") == 0;
+			n_library_threads +=
+				read_line(line, child, atoi(entry->d_name), "comm") && strcmp(line, "gpupool\n") == 0;
 		}
 	if (dir)
 		closedir(dir);
-	return n == 1 && n_ours == 1;
+	return n == 1 && n_library_threads == 1;
 }
 
 static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-/* A shell's background job ignores some signals, and its children do, too. */
+/* Restores the default of signals that a background job of a shell, and so its children, may ignore. */
 static int start_child(bool has_driver_thread)
 {
 	int child;
@@ -257,14 +260,14 @@ static int start_child(bool has_driver_thread)
 	return child;
 }
 
-/* A signal that no thread takes shows as the end of this process by SIGALRM. */
+/* If no thread takes a signal, this process ends by SIGALRM. */
 static void signal_without_main(void)
 {
 	alarm(30);
 	for (size_t i = 0; i < LENGTH(signals); i++) {
 		int child = start_child(true);
 
-		while (!has_main_left(child))
+		while (!has_main_ended(child))
 			sched_yield();
 		kill(child, signals[i]);
 		guest_wait("a child without its main thread", child);
@@ -276,13 +279,14 @@ static void end_without_main(void)
 	int child = start_child(false), status = 0, ended;
 
 	alarm(30);
-	while (!(ended = waitpid(child, &status, WNOHANG)) && !(has_main_left(child) && has_only_ours(child)))
+	while (!(ended = waitpid(child, &status, WNOHANG)) &&
+		!(has_main_ended(child) && has_only_library_thread(child)))
 		sched_yield();
 	if (ended) {
 		app_result("it ends", status);
 		return;
 	}
-	say("it stays");
+	print_line("it stays");
 	kill(child, SIGKILL);
 	guest_wait("it is killed", child);
 }

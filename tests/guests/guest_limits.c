@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Processes that may not do what a library would like to do: each still has its memory. */
+/* Processes that may not do what a library would like to do. Each still gets its memory. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "guest.h"
 
-static void use_and_tell(const char *who)
+static void use_and_report(const char *who)
 {
 	app_start();
 	guest_use(who);
@@ -34,7 +34,7 @@ static void forbid(unsigned first, unsigned second, unsigned error)
 	};
 	struct sock_fprog program = {LENGTH(filter), filter};
 
-	/* An emulator may know of no filters. */
+	/* An emulator may not support filters. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		printf("no filter: error %d\n", errno);
 }
@@ -42,20 +42,20 @@ static void forbid(unsigned first, unsigned second, unsigned error)
 static void no_socket(void)
 {
 	forbid(SYS_socket, SYS_socketpair, EACCES);
-	use_and_tell("no socket");
+	use_and_report("no socket");
 }
 
 static void no_thread(void)
 {
 	forbid(SYS_clone, SYS_clone3, EAGAIN);
-	use_and_tell("no thread");
+	use_and_report("no thread");
 }
 
-/* As in old sandboxes, which have never heard of it. */
+/* Old sandboxes do not know this call. */
 static void no_statx(void)
 {
 	forbid(SYS_statx, SYS_statx, ENOSYS);
-	use_and_tell("no statx");
+	use_and_report("no statx");
 }
 
 static void *ask_and_end(void *unused)
@@ -69,7 +69,9 @@ static void *ask_and_end(void *unused)
 	return NULL;
 }
 
-/* A filter that comes when all is under way: a thread that ends in the middle of something takes no lock along. */
+/*
+ * A filter that is set while CUDA is already in use. A thread that ends in the middle of a call must not keep a lock.
+ */
 static void no_barrier(void)
 {
 	pthread_t thread;
@@ -91,7 +93,7 @@ static void no_opening(void)
 	app_tell_driver();
 }
 
-/* Not one is left; and when some are again, they are the program's. */
+/* No descriptor is left. When one is closed again, it belongs to the program. */
 static void no_descriptors(void)
 {
 	struct rlimit limit = {24, 24};
@@ -109,7 +111,7 @@ static void no_descriptors(void)
 	app_result("reused", open("/dev/null", O_RDONLY));
 }
 
-/* The library's socket stands high up, and the program lowers its limit beneath it. */
+/* The library's socket has a high number, and the program lowers its limit below that. */
 static void lowered(void)
 {
 	struct rlimit limit = {16, 16};
@@ -121,7 +123,10 @@ static void lowered(void)
 	app_tell_driver();
 }
 
-/* A daemon closes the first three and expects them back, at a limit that leaves no room far above. */
+/*
+ * A daemon closes the first three descriptors and expects to get them again, at a limit that leaves no room far
+ * above.
+ */
 static void first_three(void)
 {
 	struct rlimit limit = {24, 24};
@@ -143,7 +148,7 @@ static void first_three(void)
 	app_tell_driver();
 }
 
-/* Not a byte more in any file: the library may want to say something, and stderr is one. */
+/* No file may grow by a single byte, and stderr, on which the library may want to print, is a file. */
 static void no_files(void)
 {
 	struct rlimit limit = {0, 0};
@@ -162,7 +167,7 @@ static void *use_in_thread(void *unused)
 	return NULL;
 }
 
-/* Hardly any address space beyond what is in use. */
+/* Leaves little address space beyond what is in use. */
 static void little_memory(void)
 {
 	struct rlimit limit;

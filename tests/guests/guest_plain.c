@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program without CUDA describes the process that it is in. */
+/* A program without CUDA that describes the process in which it runs. */
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -49,7 +49,10 @@ static void print_signals(void)
 	}
 }
 
-/* In the order of their names, each once: they lie elsewhere each time. Returns how many there are now. */
+/*
+ * Inserts a path in alphabetical order, once, since files are mapped at different addresses in each run.
+ * Returns the new number of paths.
+ */
 static size_t insert(char paths[][LINE_MAX_BYTES], size_t n, const char *path)
 {
 	size_t at = 0;
@@ -63,7 +66,7 @@ static size_t insert(char paths[][LINE_MAX_BYTES], size_t n, const char *path)
 	return n + 1;
 }
 
-/* Every file that is mapped, but those that a preload and what it needs must bring. */
+/* Prints every mapped file except those that a preload and its dependencies must bring. */
 static void print_mapped(void)
 {
 	static const char *const own[] = {"libgpupool.so", "libdl.so.2", "libpthread.so.0"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program that knows no CUDA opens and closes what does. */
+/* A program without CUDA that opens and closes libraries which use it. */
 
 #include <dlfcn.h>
 
@@ -28,7 +28,7 @@ static void use_plugin(void *plugin)
 	app_result("use", use ? use(64) : -1);
 }
 
-/* The plug-in goes, and the driver with it if nobody else holds it. */
+/* The plug-in is unloaded, and the driver with it unless another library holds the driver. */
 static void come_and_go(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++) {
@@ -39,7 +39,7 @@ static void come_and_go(void)
 	}
 }
 
-/* Two hold the driver; one lets go. */
+/* Two libraries hold the driver, and one of them is closed. */
 static void one_goes(void)
 {
 	void *driver = open_library("libcuda.so.1");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Daemons, programs that tidy up descriptors, and programs that become or start others. */
+/* Daemons, programs that close descriptors, and programs that become or start others. */
 
 #include <fcntl.h>
 #include <limits.h>
@@ -18,7 +18,7 @@ extern char **environ;
 
 static const char result_name[] = "result";
 
-/* An old kernel, or an emulator, may not know the one call for it. */
+/* An old kernel, or an emulator, may not have close_range. */
 static void close_from(unsigned first)
 {
 	if (close_range(first, ~0u, 0) == 0)
@@ -27,7 +27,7 @@ static void close_from(unsigned first)
 		close((int)fd);
 }
 
-/* As daemon(3) and its like do, with nothing left open of what there was. */
+/* Does what daemon(3) does, and leaves no earlier descriptor open. */
 static void be_daemon(void)
 {
 	setsid();
@@ -59,7 +59,7 @@ static void print_result(void)
 	unlink(result_name);
 }
 
-/* The daemon comes back to whoever has started it, who waits for its end. */
+/* The daemon becomes a child of this process, which waits for its end. */
 static void daemonise(void)
 {
 	pid_t child, daemon_pid;
@@ -86,8 +86,8 @@ static bool is_intact(int fd, ino_t inode)
 }
 
 /*
- * The library loses its descriptors, and their numbers go to files of the program's: these stay open, and nobody
- * writes into them.
+ * The library loses its descriptors, and their numbers go to files of the program. These files must stay open, and
+ * nothing may be written to them.
  */
 static void close_all(void)
 {
@@ -126,7 +126,7 @@ static void become(const char *scenario)
 	exit(75);
 }
 
-/* A new program in the same process: it finds nothing of what was, and may have all of it again. */
+/* A new program in the same process. It finds nothing of the previous one, and gets its own pool. */
 static void after_exec(void)
 {
 	guest_list_descriptors("after exec");
@@ -174,7 +174,7 @@ static void fork_then_exec(void)
 	guest_use("after");
 }
 
-/* What children see of the process that has started them, however that was done. */
+/* Prints what child processes inherit, however they were started. */
 static void children(void)
 {
 	char command[] = "ls /proc/self/fd | tr '\\n' ' '; grep SigBlk /proc/self/status";
@@ -207,7 +207,7 @@ static void children(void)
 	guest_list_descriptors("after");
 }
 
-/* Until somebody ends it. */
+/* Runs until it is killed. */
 static void endless(void)
 {
 	app_start();

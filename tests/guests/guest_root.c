@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What only root may do with a process: become somebody else, or put it somewhere else. */
+/* Changes that only root can make to a process: another user, another root directory or other namespaces. */
 
 #include <dirent.h>
 #include <grp.h>
@@ -36,7 +36,7 @@ static bool is_root(const char *task)
 	return user == 0;
 }
 
-/* All threads are somebody else now, those that the program knows nothing of, too. */
+/* All threads must have changed their user, also those that the program does not know. */
 static void count_roots(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -93,7 +93,7 @@ static void root_after(void)
 	printf("%u files\n", guest_count_entries("/"));
 }
 
-/* A child is the first process of its kind; /proc still shows the others. */
+/* The child is the first process of its namespace, while /proc still shows the others. */
 static void namespaces(void)
 {
 	int child;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Signals are the program's: who handles them, who is asked not to, and which thread gets them. */
+/* Signals belong to the program: their handlers, their masks, and the threads that receive them. */
 
 #include <errno.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ static volatile sig_atomic_t n_caught[NSIG];
 static char *guarded;
 static size_t page_bytes;
 
-static void catch(int number, siginfo_t *info, void *unused)
+static void catch (int number, siginfo_t *info, void *unused)
 {
 	n_caught[number]++;
 	if (number == SIGSEGV)
@@ -74,7 +74,7 @@ static void break_a_pipe(void)
 	close(ends[1]);
 }
 
-/* On a stack of their own, before and after CUDA: the handlers are still there, and are the ones called. */
+/* The handlers, on another stack, remain installed after CUDA has started, and are the ones that are called. */
 static void handlers(void)
 {
 	static char other_stack[64 * KIB];
@@ -111,7 +111,7 @@ static void defaults(void)
 	break_a_pipe();
 }
 
-/* All are blocked here, so whatever arrives waits for us: unless a thread that we do not know of takes it. */
+/* This thread blocks all signals, so each stays pending here unless a thread of the library takes it. */
 static void blocked(void)
 {
 	struct timespec no_time = {0};
@@ -133,7 +133,7 @@ static void blocked(void)
 	}
 }
 
-/* A thread that has everything blocked takes what another leaves open. */
+/* This thread takes every signal, since it blocks none and threads of the library block all. */
 static void open_in_one(void)
 {
 	app_start();
@@ -144,7 +144,7 @@ static void open_in_one(void)
 	printf("signal %d: %d\n", SIGUSR1, (int)n_caught[SIGUSR1]);
 }
 
-/* Calls that a signal interrupts anywhere succeed, and leave errno alone. */
+/* Calls that a signal interrupts anywhere succeed and leave errno unchanged. */
 static void interrupted(void)
 {
 	struct itimerval often = {{0, 200}, {0, 200}}, never = {0};

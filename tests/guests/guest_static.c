@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Linked statically: nothing can be preloaded. */
+/* A statically linked program, into which nothing can be preloaded. */
 
 #include <stdio.h>
 

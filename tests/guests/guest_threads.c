@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Threads with small stacks, threads that are cancelled, and threads that end before or after what they hold. */
+/* Threads with small stacks, cancelled threads, and threads that end while they hold or have cached memory. */
 
 #include <limits.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ static void *use_memory(void *wrong)
 	return NULL;
 }
 
-/* The very first allocation of the process, too, is made on the smallest stack there is. */
+/* The first allocation of the process also runs on the smallest possible stack. */
 static void small_stacks(void)
 {
 	pthread_t threads[N_THREADS];
@@ -41,7 +41,7 @@ static void small_stacks(void)
 	pthread_attr_destroy(&attr);
 }
 
-/* It is to end, and does so where the program says that it may. */
+/* The thread is cancelled, and must end at its own cancellation point, not inside a call. */
 static void *use_cancelled(void *wrong)
 {
 	guest_join();
@@ -83,7 +83,7 @@ static void *hold(void *unused)
 	return NULL;
 }
 
-/* What threads hold and have cached when they end is not lost. */
+/* Memory that threads hold or have cached when they end is not lost. */
 static void ends(void)
 {
 	app_start();

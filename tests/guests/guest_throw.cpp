@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // SPDX-FileCopyrightText: 2026 The gpupool authors
 
-// C++ around CUDA: memory that destructors free, while exceptions fly, threads end, and after main.
+// C++ around CUDA: destructors free memory during exceptions, at the end of threads, and after main.
 
 #include <cstdio>
 #include <cstring>
@@ -17,12 +17,15 @@ extern "C" {
 #include "tests/apps/cuda_min.h"
 }
 
-namespace {
+namespace
+{
 
 CUcontext ctx;
 
 struct failure : std::runtime_error {
-	explicit failure(int code) : std::runtime_error("code " + std::to_string(code)) {}
+	explicit failure(int code) : std::runtime_error("code " + std::to_string(code))
+	{
+	}
 };
 
 void must(CUresult code)
@@ -31,9 +34,13 @@ void must(CUresult code)
 		throw failure(code);
 }
 
-class block {
-public:
-	explicit block(size_t bytes) { must(cuMemAlloc_v2(&ptr_, bytes)); }
+class block
+{
+      public:
+	explicit block(size_t bytes)
+	{
+		must(cuMemAlloc_v2(&ptr_, bytes));
+	}
 	block(const block &) = delete;
 	block &operator=(const block &) = delete;
 	~block()
@@ -44,7 +51,7 @@ public:
 			std::printf("free: %d\n", static_cast<int>(code));
 	}
 
-private:
+      private:
 	CUdeviceptr ptr_ = 0;
 };
 
@@ -78,7 +85,7 @@ int unwind()
 	return caught;
 }
 
-// What the driver refuses becomes an exception, in a constructor among others.
+// A refusal of the driver becomes an exception, also in a constructor.
 void refuse()
 {
 	std::vector<std::unique_ptr<block>> blocks;
@@ -95,7 +102,10 @@ void refuse()
 
 // A destructor that allocates while an exception is under way.
 struct busy {
-	~busy() { block brief(1 << 20); }
+	~busy()
+	{
+		block brief(1 << 20);
+	}
 };
 
 void allocate_while_unwinding()

@@ -10,7 +10,7 @@
 
 enum { FEW = 8 };
 
-/* The report of an out-of-memory is there to stay. */
+/* The report of an out-of-memory is meant to stay. */
 static bool is_report(const char *name)
 {
 	size_t length = strlen(name);

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Somebody else's preload library that stands in the way of malloc. It finds the next one with dlsym at its first
- * call, without a thought of who else might stand there, and fills what it gives and takes with rubbish.
+ * A preload library of another vendor that interposes malloc. It finds the next malloc with dlsym at its first call,
+ * without regard to other interposers. It fills memory that it hands out or gets back with rubbish.
  */
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A plug-in that brings the driver with it, and holds memory from its first moment to its last. */
+/* A plug-in that brings the driver, and holds memory from its constructor to its destructor. */
 
 #include "lib_plugin.h"
 
@@ -13,8 +13,7 @@ static int result;
 
 __attribute__((constructor)) static void start(void)
 {
-	result = cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx) ||
-		 cuMemAlloc_v2(&kept, 4096);
+	result = cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx) || cuMemAlloc_v2(&kept, 4096);
 }
 
 __attribute__((destructor)) static void end(void)

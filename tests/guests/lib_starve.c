@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Lets libgpupool.so, and nobody else, run out of memory: STARVE=N fails its Nth request of malloc, calloc, realloc
- * or mmap, STARVE=N+ that and all that follow. Preloaded before it.
+ * Makes memory run out for libgpupool.so alone. STARVE=N fails its Nth request of malloc, calloc, realloc or mmap,
+ * and STARVE=N+ that and all later ones. It is preloaded before libgpupool.so.
  */
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static uintptr_t start, end; /* of libgpupool.so */
+static uintptr_t start, end; /* address range of libgpupool.so */
 static _Atomic unsigned n_requests;
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *unused)
@@ -51,10 +51,10 @@ static bool starves(const void *caller)
 	return true;
 }
 
-#define NEXT(function)                                                                       \
-	static __typeof__(&function) next;                                                  \
-	if (!next)                                                                          \
-		next = (__typeof__(next))dlsym(RTLD_NEXT, #function)
+#define NEXT(function)                     \
+	static __typeof__(&function) next; \
+	if (!next)                         \
+	next = (__typeof__(next))dlsym(RTLD_NEXT, #function)
 
 void *malloc(size_t bytes)
 {

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * loader.S alone, each of its functions: what is passed on arrives as if nobody had stood in between, to the
- * register, and what is answered here returns as from any function.
+ * Each function of loader.S alone. A call that is passed on must arrive as if it had been made directly, to the
+ * register, and a call that the library answers must return like any function.
  */
 
 #include "door.h"
@@ -18,7 +18,7 @@
 struct door door_wanted, door_seen, door_kept;
 door_fn *gp_real_dlsym, *gp_real_dlopen, *door_tried;
 
-/* Of loader.S, under names by which the loader's own cannot be meant. */
+/* The functions of loader.S, under names that cannot be confused with those of the loader. */
 door_fn gp_door_dlsym, gp_door_dlopen;
 
 static const struct {
@@ -27,13 +27,13 @@ static const struct {
 
 enum { N_DOORS = sizeof(doors) / sizeof(doors[0]) };
 
-static unsigned nth; /* of them that is tried */
+static unsigned tested_door; /* number of the function under test */
 
 static struct gp_route route;
 static struct door asked;
 static bool is_caller_found;
 
-/* Walks the stack as an exception or a profiler would. */
+/* Walks the stack like an exception or a profiler. */
 static _Unwind_Reason_Code look_for_caller(struct _Unwind_Context *context, void *caller)
 {
 	if (_Unwind_FindEnclosingFunction((void *)(_Unwind_GetIP(context) - 1)) == caller)
@@ -41,10 +41,10 @@ static _Unwind_Reason_Code look_for_caller(struct _Unwind_Context *context, void
 	return is_caller_found ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
-/* Leaves nothing in the registers that it need not keep. */
+/* Overwrites the registers that it need not preserve. */
 static inline __attribute__((always_inline)) struct gp_route answer(unsigned door, void *handle, const char *name)
 {
-	ck_assert_uint_eq(door, nth);
+	ck_assert_uint_eq(door, tested_door);
 	asked.handle = (uintptr_t)handle;
 	asked.name = (uintptr_t)name;
 	asked.stack_pointer = (uintptr_t)__builtin_frame_address(0);
@@ -68,9 +68,9 @@ struct gp_route gp_dlopen_route(void *handle, const char *name)
 	return answer(1, handle, name);
 }
 
-static void try(unsigned door)
+static void select_door(unsigned door)
 {
-	nth = door;
+	tested_door = door;
 	gp_real_dlsym = gp_real_dlopen = NULL;
 	*doors[door].real = door_real;
 	door_tried = doors[door].tried;
@@ -92,9 +92,9 @@ static void check_kept(const struct door *found)
 	ck_assert_mem_eq(found->kept, door_wanted.kept, sizeof(found->kept));
 }
 
-START_TEST(what_is_not_ours_arrives_as_it_was_asked_for)
+START_TEST(a_call_that_is_passed_on_reaches_the_real_function_unchanged)
 {
-	try((unsigned)_i / 3);
+	select_door((unsigned)_i / 3);
 	route = (struct gp_route){0, name};
 	ck_assert_ptr_eq(door_call(handles[_i % 3], name), DOOR_ANSWER);
 	ck_assert_uint_eq(asked.handle, (uintptr_t)handles[_i % 3]);
@@ -108,9 +108,9 @@ START_TEST(what_is_not_ours_arrives_as_it_was_asked_for)
 }
 END_TEST
 
-START_TEST(what_is_ours_is_answered_here)
+START_TEST(a_call_that_the_library_answers_does_not_reach_the_real_function)
 {
-	try((unsigned)_i / 3);
+	select_door((unsigned)_i / 3);
 	route = (struct gp_route){1, handles[_i % 3]};
 	ck_assert_ptr_eq(door_call(NULL, name), handles[_i % 3]);
 	ck_assert_uint_eq(door_seen.return_address, 0);
@@ -118,10 +118,10 @@ START_TEST(what_is_ours_is_answered_here)
 }
 END_TEST
 
-/* Frames are aligned, and the way back to the caller can be found. */
-START_TEST(the_stack_below_is_in_order)
+/* The stack is aligned at the call of the library, and an unwinder finds the caller. */
+START_TEST(the_library_runs_on_an_aligned_stack_that_can_be_unwound)
 {
-	try((unsigned)_i);
+	select_door((unsigned)_i);
 	route = (struct gp_route){1, NULL};
 	is_caller_found = false;
 	door_call(NULL, name);
@@ -137,8 +137,8 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_loop_test(tc, what_is_not_ours_arrives_as_it_was_asked_for, 0, 3 * N_DOORS);
-	tcase_add_loop_test(tc, what_is_ours_is_answered_here, 0, 3 * N_DOORS);
-	tcase_add_loop_test(tc, the_stack_below_is_in_order, 0, N_DOORS);
+	tcase_add_loop_test(tc, a_call_that_is_passed_on_reaches_the_real_function_unchanged, 0, 3 * N_DOORS);
+	tcase_add_loop_test(tc, a_call_that_the_library_answers_does_not_reach_the_real_function, 0, 3 * N_DOORS);
+	tcase_add_loop_test(tc, the_library_runs_on_an_aligned_stack_that_can_be_unwound, 0, N_DOORS);
 	return suite_run(suite);
 }

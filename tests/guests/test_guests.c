@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Programs of all manners, from the well-behaved to the brutal, never notice the library that serves them. */
+/* Programs of all kinds, from well-behaved to brutal, behave the same with the library that serves them. */
 
 #include <limits.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@ static const char *const settings[][3] = {
 
 static const struct guest {
 	const char *program, *scenario;
-	bool is_real; /* not in an emulator: it starts no programs, keeps signals and orphans to itself, writes files */
+	bool is_real; /* not in an emulator, which starts no programs, keeps signals and orphans, and writes files */
 } guests[] = {
 	{"guest_process", "daemonise", true},
 	{"guest_process", "close-all"},
@@ -61,22 +61,21 @@ static bool is_emulated(const char *scenario)
 	return true;
 }
 
-START_TEST(a_guest_cannot_tell_that_it_is_served)
+START_TEST(a_guest_program_behaves_as_without_the_library)
 {
 	const struct guest *guest = &guests[_i % (int)LENGTH(guests)];
 
 	if (guest->is_real && is_emulated(guest->scenario))
 		return;
-	guests_same(&(struct play){.program = guest->program,
-		.words = {guest->scenario},
-		.env = settings[_i / (int)LENGTH(guests)]});
+	guests_same(&(struct play){
+		.program = guest->program, .words = {guest->scenario}, .env = settings[_i / (int)LENGTH(guests)]});
 }
 END_TEST
 
-/* Nothing of ours runs in these ends, so the name of the socket stays, until another process starts. */
+/* No code of the library runs in these ends, so the name of the socket stays until another process starts. */
 static const char *const sudden[] = {"quick", "at-once", "aborted", "killed", "busy-quick"};
 
-START_TEST(a_sudden_end_is_as_sudden_as_without_us)
+START_TEST(an_abrupt_end_of_a_process_is_the_same_as_without_the_library)
 {
 	play_same(&(struct play){.program = "guest_ends", .words = {sudden[_i]}});
 	ck_assert_str_ne(guests_left(), "");
@@ -85,11 +84,11 @@ START_TEST(a_sudden_end_is_as_sudden_as_without_us)
 END_TEST
 
 /*
- * A process whose main thread has called pthread_exit() lives as long as any other thread. On an H200 such a program
- * stays without the library as well, because of the driver's threads; here the driver has one only once it has called a
- * host function.
+ * A process whose main thread has called pthread_exit() lives as long as any other thread. On an H200 such a
+ * program stays without the library as well, because of the driver's threads. Here the driver has a thread only
+ * once it has called a host function.
  */
-START_TEST(a_process_whose_main_thread_has_ended_takes_signals_as_without_us_where_the_driver_has_a_thread)
+START_TEST(without_its_main_thread_a_process_takes_signals_as_without_the_library)
 {
 	if (is_emulated("signal-without-main"))
 		return;
@@ -98,7 +97,7 @@ START_TEST(a_process_whose_main_thread_has_ended_takes_signals_as_without_us_whe
 }
 END_TEST
 
-START_TEST(a_process_whose_main_thread_has_ended_stays_where_only_the_socket_has_a_thread)
+START_TEST(without_its_main_thread_a_process_is_kept_alive_by_the_socket_thread)
 {
 	static const char *const off[] = {"GPUPOOL_SOCKET=off", NULL};
 	struct play play = {.program = "guest_ends", .words = {"end-without-main"}};
@@ -128,7 +127,7 @@ static const struct guest pooled[] = {
 	{"guest_plugins", "one-goes"},
 };
 
-START_TEST(whatever_is_forbidden_memory_still_comes_from_the_pool)
+START_TEST(memory_comes_from_the_pool_even_if_system_calls_are_forbidden)
 {
 	if (pooled[_i].is_real && is_emulated(pooled[_i].scenario))
 		return;
@@ -137,7 +136,7 @@ START_TEST(whatever_is_forbidden_memory_still_comes_from_the_pool)
 }
 END_TEST
 
-START_TEST(a_process_without_cuda_has_nothing_of_ours_but_the_library)
+START_TEST(a_process_without_CUDA_is_unchanged_except_for_the_mapped_library)
 {
 	guests_same(&(struct play){.program = "guest_plain", .words = {"describe"}});
 	if (is_emulated("the number of threads, of which it has some of its own"))
@@ -146,7 +145,7 @@ START_TEST(a_process_without_cuda_has_nothing_of_ours_but_the_library)
 }
 END_TEST
 
-/* The pool in whatever way it was compiled, and a wrapper in whatever way that was. */
+/* A library built without optimisation, with programs built with and without it. */
 static const char *const lookups[][2] = {
 	{"../preload/app_lookup_at_0", "errors"},
 	{"../preload/app_lookup_at_0", "next"},
@@ -162,20 +161,19 @@ static const char *const lookups[][2] = {
 	{"guest_threads", "ends"},
 };
 
-START_TEST(a_library_that_no_compiler_has_improved_is_not_noticed_either)
+START_TEST(programs_behave_the_same_with_a_library_built_without_optimisation)
 {
 	char library[PATH_MAX];
 
 	snprintf(library, sizeof(library), "%s/libgpupool.so", play_app_dir);
-	guests_same(&(struct play){
-		.program = lookups[_i][0], .words = {lookups[_i][1]}, .preload = library});
+	guests_same(&(struct play){.program = lookups[_i][0], .words = {lookups[_i][1]}, .preload = library});
 }
 END_TEST
 
-/* Exceptions through destructors that free, in threads too; and one that nobody catches. */
+/* Exceptions pass through destructors that free memory, also in threads. One exception is not caught. */
 static const char *const throws[] = {"caught", "uncaught"};
 
-START_TEST(a_cpp_program_throws_and_never_notices)
+START_TEST(a_cpp_program_with_exceptions_behaves_as_without_the_library)
 {
 	if (!HAS_CPP) {
 		printf("# guest_throw: there was no C++ compiler\n");
@@ -188,8 +186,8 @@ START_TEST(a_cpp_program_throws_and_never_notices)
 }
 END_TEST
 
-/* Not even to say what there is to say. */
-START_TEST(a_file_at_its_limit_ends_no_program)
+/* The library cannot even print its message. */
+START_TEST(a_message_beyond_the_file_size_limit_does_not_end_the_program)
 {
 	static const char *const misspelt[] = {"GPUPOOL_LIMT=1GiB", NULL};
 
@@ -200,7 +198,7 @@ START_TEST(a_file_at_its_limit_ends_no_program)
 }
 END_TEST
 
-/* Where sockets might go, and cannot; the warning that says so is not wanted here. */
+/* Settings in which no directory is usable for sockets. The log level hides the warning about that. */
 static const char *const places[][5] = {
 	{"GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", "GPUPOOL_LOG=error", NULL},
 	{"GPUPOOL_RUNTIME_DIR=", "XDG_RUNTIME_DIR=/nowhere", "TMPDIR=/proc/self", "GPUPOOL_LOG=error", NULL},
@@ -209,19 +207,19 @@ static const char *const places[][5] = {
 	{"GPUPOOL_RUNTIME_DIR=/sys/kernel", "XDG_RUNTIME_DIR=", "TMPDIR=relative/", "GPUPOOL_LOG=error", NULL},
 };
 
-START_TEST(without_a_place_for_the_socket_there_is_a_pool_all_the_same)
+START_TEST(without_a_directory_for_the_socket_the_pool_still_works)
 {
 	guests_same(&(struct play){.program = "guest_process", .words = {"after-exec"}, .env = places[_i]});
 	guests_check_pooled();
 }
 END_TEST
 
-/* 120 KiB is nearly the longest that a variable can be. */
+/* 120 KiB is nearly the maximum length of a variable. */
 static char long_text[120 * 1024];
-static const char *const long_names[] = {"UNKNOWN=", "GPUPOOL_LOG_FILE=/", "GPUPOOL_UNKNOWN_", "TMPDIR=/",
-	"XDG_RUNTIME_DIR=/", "GPUPOOL_LOG=", "LONG="};
+static const char *const long_names[] = {
+	"UNKNOWN=", "GPUPOOL_LOG_FILE=/", "GPUPOOL_UNKNOWN_", "TMPDIR=/", "XDG_RUNTIME_DIR=/", "GPUPOOL_LOG=", "LONG="};
 
-START_TEST(an_environment_of_any_length_does_no_harm)
+START_TEST(very_long_environment_variables_do_no_harm)
 {
 	const char *env[] = {long_text, "GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", NULL, NULL};
 
@@ -246,7 +244,7 @@ static const struct guest sharing[] = {
 	{"../preload/app_ways", "lookup5"},
 };
 
-/* Runs it with somebody else's library alone, and with that and ours. */
+/* Runs a guest with the other library alone, and then with both libraries. */
 static void share(const struct play *play, const char *other_name, bool is_other_first)
 {
 	char other[PATH_MAX], alone[PATH_MAX + 16], both[2 * PATH_MAX];
@@ -262,7 +260,7 @@ static void share(const struct play *play, const char *other_name, bool is_other
 	guests_same(&shared);
 }
 
-START_TEST(a_preloaded_malloc_before_or_after_us_is_none_the_wiser)
+START_TEST(programs_behave_the_same_beside_another_preloaded_malloc)
 {
 	const struct guest *guest = &sharing[_i / 2];
 
@@ -272,8 +270,8 @@ START_TEST(a_preloaded_malloc_before_or_after_us_is_none_the_wiser)
 }
 END_TEST
 
-/* Its constructor allocates before anything of the program's has run, and its destructor frees at the end. */
-START_TEST(a_preloaded_library_may_use_cuda_before_anybody_else)
+/* The plug-in's constructor allocates before any code of the program runs, and its destructor frees at the end. */
+START_TEST(another_preloaded_library_may_use_CUDA_in_its_constructor)
 {
 	share(&(struct play){.program = "guest_threads", .words = {"ends"}}, "libplugin.so", _i % 2);
 	share(&(struct play){.program = "guest_process", .words = {"after-exec"}}, "libplugin.so", _i % 2);
@@ -281,7 +279,7 @@ START_TEST(a_preloaded_library_may_use_cuda_before_anybody_else)
 }
 END_TEST
 
-/* Each request alone, and all from some request on. */
+/* A single request fails, or all requests from one on. */
 static const char *const starving[] = {"STARVE=1", "STARVE=2", "STARVE=3", "STARVE=4", "STARVE=5", "STARVE=6",
 	"STARVE=7", "STARVE=8", "STARVE=1+", "STARVE=2+", "STARVE=3+", "STARVE=4+", "STARVE=5+", "STARVE=6+",
 	"STARVE=8+", "STARVE=12+"};
@@ -292,7 +290,7 @@ static const char *const starved[][2] = {
 	{"../preload/app_memory", "mixed"},
 };
 
-START_TEST(where_the_library_gets_no_memory_the_program_still_does)
+START_TEST(the_program_gets_memory_even_if_malloc_fails_for_the_library)
 {
 	const char *const *guest = starved[_i / (int)LENGTH(starving)];
 	const char *env[] = {starving[_i % (int)LENGTH(starving)], NULL};
@@ -304,25 +302,21 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
-		tc, a_guest_cannot_tell_that_it_is_served, 0, (int)(LENGTH(settings) * LENGTH(guests)));
-	tcase_add_loop_test(tc, a_sudden_end_is_as_sudden_as_without_us, 0, (int)LENGTH(sudden));
-	tcase_add_test(
-		tc, a_process_whose_main_thread_has_ended_takes_signals_as_without_us_where_the_driver_has_a_thread);
-	tcase_add_test(tc, a_process_whose_main_thread_has_ended_stays_where_only_the_socket_has_a_thread);
+		tc, a_guest_program_behaves_as_without_the_library, 0, (int)(LENGTH(settings) * LENGTH(guests)));
+	tcase_add_loop_test(tc, an_abrupt_end_of_a_process_is_the_same_as_without_the_library, 0, (int)LENGTH(sudden));
+	tcase_add_test(tc, without_its_main_thread_a_process_takes_signals_as_without_the_library);
+	tcase_add_test(tc, without_its_main_thread_a_process_is_kept_alive_by_the_socket_thread);
+	tcase_add_loop_test(tc, memory_comes_from_the_pool_even_if_system_calls_are_forbidden, 0, (int)LENGTH(pooled));
+	tcase_add_test(tc, a_process_without_CUDA_is_unchanged_except_for_the_mapped_library);
 	tcase_add_loop_test(
-		tc, whatever_is_forbidden_memory_still_comes_from_the_pool, 0, (int)LENGTH(pooled));
-	tcase_add_test(tc, a_process_without_cuda_has_nothing_of_ours_but_the_library);
-	tcase_add_loop_test(
-		tc, a_library_that_no_compiler_has_improved_is_not_noticed_either, 0, (int)LENGTH(lookups));
-	tcase_add_test(tc, a_file_at_its_limit_ends_no_program);
-	tcase_add_loop_test(tc, a_cpp_program_throws_and_never_notices, 0, (int)LENGTH(throws));
-	tcase_add_loop_test(
-		tc, without_a_place_for_the_socket_there_is_a_pool_all_the_same, 0, (int)LENGTH(places));
-	tcase_add_loop_test(tc, an_environment_of_any_length_does_no_harm, 0, (int)LENGTH(long_names));
-	tcase_add_loop_test(
-		tc, a_preloaded_malloc_before_or_after_us_is_none_the_wiser, 0, 2 * (int)LENGTH(sharing));
-	tcase_add_loop_test(tc, a_preloaded_library_may_use_cuda_before_anybody_else, 0, 2);
-	tcase_add_loop_test(tc, where_the_library_gets_no_memory_the_program_still_does, 0,
+		tc, programs_behave_the_same_with_a_library_built_without_optimisation, 0, (int)LENGTH(lookups));
+	tcase_add_test(tc, a_message_beyond_the_file_size_limit_does_not_end_the_program);
+	tcase_add_loop_test(tc, a_cpp_program_with_exceptions_behaves_as_without_the_library, 0, (int)LENGTH(throws));
+	tcase_add_loop_test(tc, without_a_directory_for_the_socket_the_pool_still_works, 0, (int)LENGTH(places));
+	tcase_add_loop_test(tc, very_long_environment_variables_do_no_harm, 0, (int)LENGTH(long_names));
+	tcase_add_loop_test(tc, programs_behave_the_same_beside_another_preloaded_malloc, 0, 2 * (int)LENGTH(sharing));
+	tcase_add_loop_test(tc, another_preloaded_library_may_use_CUDA_in_its_constructor, 0, 2);
+	tcase_add_loop_test(tc, the_program_gets_memory_even_if_malloc_fails_for_the_library, 0,
 		(int)(LENGTH(starved) * LENGTH(starving)));
 }
 

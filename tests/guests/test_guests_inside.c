@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Guests with the library as a part of them: who fork, exec, are interrupted, and end under their threads. */
+/* Guests with the library linked in: they fork, exec, are interrupted, and end while their threads run. */
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 static const struct {
 	const char *program, *inside, *scenario;
-	bool is_real; /* an emulator starts no programs */
+	bool is_real; /* an emulator cannot start programs */
 } scenarios[] = {
 	{"guest_process", "guest_process_inside", "fork-then-exec", true},
 	{"guest_process", "guest_process_inside", "exec-from-thread", true},
@@ -24,21 +24,20 @@ static const struct {
 	{"guest_ends", "guest_ends_inside", "fork-at-end"},
 };
 
-START_TEST(a_guest_with_the_library_inside_cannot_tell)
+START_TEST(a_guest_with_the_library_linked_in_behaves_as_without_it)
 {
 	if (scenarios[_i].is_real && getenv(EMULATOR)) {
 		printf("# %s: not in an emulator\n", scenarios[_i].scenario);
 		return;
 	}
-	guests_same(&(struct play){.program = scenarios[_i].program,
-		.inside = scenarios[_i].inside,
-		.words = {scenarios[_i].scenario}});
+	guests_same(&(struct play){
+		.program = scenarios[_i].program, .inside = scenarios[_i].inside, .words = {scenarios[_i].scenario}});
 }
 END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_guest_with_the_library_inside_cannot_tell, 0, (int)LENGTH(scenarios));
+	tcase_add_loop_test(tc, a_guest_with_the_library_linked_in_behaves_as_without_it, 0, (int)LENGTH(scenarios));
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Python: its ways to start processes, its threads, its signals, and its end. */
+/* Python programs: their ways to start processes, their threads, signals and ends. */
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static const struct {
 	const char *scenario;
 	int status;
-	bool is_clean; /* children of multiprocessing end with _exit(), and leave their socket to the next process */
+	bool is_clean; /* false if multiprocessing leaves sockets of children to the next process */
 } scenarios[] = {
 	{"plain", 0, true},
 	{"threads", 0, true},
@@ -25,10 +25,10 @@ static const struct {
 	{"ends", 4, true},
 };
 
-/* Without its bytecode files; and what its helpers leave in TMPDIR would be seen here. */
+/* Python writes no bytecode files. TMPDIR makes visible what its helpers leave behind. */
 static const char *const env[] = {"PYTHONDONTWRITEBYTECODE=1", "TMPDIR=.", "GPUPOOL_LOG=off", NULL};
 
-START_TEST(a_python_program_never_notices)
+START_TEST(a_Python_program_behaves_as_without_the_library)
 {
 	struct play play = {.program = PYTHON, .words = {"-s", GUESTS "/guest.py", scenarios[_i].scenario}, .env = env};
 
@@ -43,7 +43,7 @@ END_TEST
 
 static const char *const pooled[] = {"plain", "threads"};
 
-START_TEST(what_ctypes_finds_is_the_pool)
+START_TEST(memory_allocated_through_ctypes_comes_from_the_pool)
 {
 	guests_same(&(struct play){.program = PYTHON, .words = {"-s", GUESTS "/guest.py", pooled[_i]}, .env = env});
 	guests_check_pooled();
@@ -52,8 +52,8 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_python_program_never_notices, 0, (int)LENGTH(scenarios));
-	tcase_add_loop_test(tc, what_ctypes_finds_is_the_pool, 0, (int)LENGTH(pooled));
+	tcase_add_loop_test(tc, a_Python_program_behaves_as_without_the_library, 0, (int)LENGTH(scenarios));
+	tcase_add_loop_test(tc, memory_allocated_through_ctypes_comes_from_the_pool, 0, (int)LENGTH(pooled));
 }
 
 int main(int argc, char **argv)

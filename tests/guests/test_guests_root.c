@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Guests that begin as root: they drop what they may do, or move to another root or namespace. */
+/* Guests that start as root and give up rights, or change their root directory or namespaces. */
 
 #include <sched.h>
 #include <stdio.h>
@@ -23,8 +23,8 @@ static const struct {
 	{"user-namespace", "", true},
 };
 
-/* What the program itself has made goes before the next run. */
-static void run_twice(const char *scenario)
+/* Removes what the program itself has created before the second run. */
+static void check_same(const char *scenario)
 {
 	char tmp[128];
 	const char *env[] = {tmp, "GPUPOOL_LOG=off", NULL};
@@ -45,37 +45,35 @@ static void run_twice(const char *scenario)
 	ck_assert_int_eq(status, 0);
 }
 
-START_TEST(who_may_do_less_still_has_a_pool)
+START_TEST(a_program_that_gives_up_rights_before_CUDA_still_gets_a_pool)
 {
-	run_twice(scenarios[_i].scenario);
+	check_same(scenarios[_i].scenario);
 	ck_assert_str_eq(guests_left(), scenarios[_i].left);
 	guests_check_pooled();
-	/* A directory for sockets may have been made, and nothing is in it any more. */
+	/* A socket directory may have been created, but there is no socket left in it. */
 	ck_assert_int_eq(system("test -z \"$(find . -type s)\""), 0);
 }
 END_TEST
 
-/* Its own name is out of its reach at the end: the next process takes it away. */
+/* The process cannot reach its socket's name at its end, so the next process removes that. */
 static const char *const later[] = {"drop-after", "root-after"};
 
-START_TEST(who_may_do_less_later_keeps_his_memory)
+START_TEST(a_program_that_gives_up_rights_after_CUDA_keeps_its_memory)
 {
-	run_twice(later[_i]);
+	check_same(later[_i]);
 	ck_assert_int_eq(system("rm -rf root tmp"), 0);
 	guests_same(&(struct play){.program = "guest_process", .words = {"exec"}});
 }
 END_TEST
 
-/* The loader takes no library into a program that has more rights than its user. */
-START_TEST(a_setuid_program_runs_without_us)
+/* The loader preloads no library into a program that has more rights than its user. */
+START_TEST(a_setuid_program_runs_without_the_library)
 {
 	ck_assert_int_eq(system("cp /bin/grep . && chown 65534 grep && chmod 4755 grep && chmod 711 ."), 0);
-	play_run(&(struct play){.program = "/bin/grep",
-		.words = {"-c", "libgpupool", "/proc/self/maps"},
-		.preload = play_library});
-	ck_assert_str_ne(play_out, "0\n");
 	play_run(&(struct play){
-		.program = "../../../../../../../../../../../proc/self/cwd/grep",
+		.program = "/bin/grep", .words = {"-c", "libgpupool", "/proc/self/maps"}, .preload = play_library});
+	ck_assert_str_ne(play_out, "0\n");
+	play_run(&(struct play){.program = "../../../../../../../../../../../proc/self/cwd/grep",
 		.words = {"-c", "libgpupool", "/proc/self/maps"},
 		.preload = play_library});
 	ck_assert_str_eq(play_out, "0\n");
@@ -85,13 +83,14 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, who_may_do_less_still_has_a_pool, 0, (int)LENGTH(scenarios));
-	tcase_add_loop_test(tc, who_may_do_less_later_keeps_his_memory, 0, (int)LENGTH(later));
-	tcase_add_test(tc, a_setuid_program_runs_without_us);
+	tcase_add_loop_test(
+		tc, a_program_that_gives_up_rights_before_CUDA_still_gets_a_pool, 0, (int)LENGTH(scenarios));
+	tcase_add_loop_test(tc, a_program_that_gives_up_rights_after_CUDA_keeps_its_memory, 0, (int)LENGTH(later));
+	tcase_add_test(tc, a_setuid_program_runs_without_the_library);
 }
 
-/* Root may be root in name only, as in a container. */
-static bool may_do_all(void)
+/* Root may lack rights, for example in a container. */
+static bool has_all_rights(void)
 {
 	pid_t child = fork();
 	int status;
@@ -109,8 +108,8 @@ int main(int argc, char **argv)
 	if (geteuid() != 0)
 		return guests_skip("only root can do this");
 	if (getenv(EMULATOR))
-		return guests_skip("an emulator is not for namespaces");
-	if (!may_do_all())
+		return guests_skip("an emulator does not support namespaces");
+	if (!has_all_rights())
 		return guests_skip("this root may not make namespaces, or change its root");
 	if (statvfs("/tmp", &tmp) || tmp.f_flag & ST_NOSUID)
 		return guests_skip("programs in /tmp cannot be setuid");

@@ -11,7 +11,7 @@
 
 #include "guests.h"
 
-static const char *const odd_settings[] = {"GPUPOOL_LIMT=1GiB", "GPUPOOL_POOL=wrong", "GPUPOOL_LIMIT=lots", NULL};
+static const char *const wrong_settings[] = {"GPUPOOL_LIMT=1GiB", "GPUPOOL_POOL=wrong", "GPUPOOL_LIMIT=lots", NULL};
 
 static const char *const commands[] = {
 	"echo out; echo err >&2; exit 3",
@@ -21,13 +21,13 @@ static const char *const commands[] = {
 	"env -i /bin/sh -c 'env; exec /bin/echo alone'",
 };
 
-START_TEST(a_command_never_notices)
+START_TEST(a_shell_command_behaves_as_without_the_library)
 {
-	guests_same(&(struct play){.program = "/bin/sh", .words = {"-c", commands[_i]}, .env = odd_settings});
+	guests_same(&(struct play){.program = "/bin/sh", .words = {"-c", commands[_i]}, .env = wrong_settings});
 }
 END_TEST
 
-START_TEST(a_process_without_cuda_has_no_driver)
+START_TEST(a_process_without_CUDA_loads_no_driver)
 {
 	play_run(&(struct play){.program = "/bin/sh",
 		.words = {"-c", "grep -c libgpupool.so /proc/self/maps >/dev/null && ! grep libcuda /proc/self/maps"},
@@ -40,48 +40,47 @@ END_TEST
 static const char *const scenarios[] = {
 	"pipelines", "subshells", "documents", "jobs_and_signals", "traps", "process", "cuda"};
 
-START_TEST(a_script_never_notices)
+START_TEST(a_shell_script_behaves_as_without_the_library)
 {
 	char guest[PATH_MAX];
 	const char *env[] = {guest, "GPUPOOL_LOG=off", NULL};
 
 	snprintf(guest, sizeof(guest), "GUEST=%s/guest_process", play_app_dir);
-	guests_same(&(struct play){
-		.program = "/bin/bash", .words = {GUESTS "/guest.bash", scenarios[_i]}, .env = env});
-	ck_assert_msg(play_status == (strcmp(scenarios[_i], "traps") == 0 ? 6 : 0), "%s: %d", scenarios[_i],
-		play_status);
+	guests_same(&(struct play){.program = "/bin/bash", .words = {GUESTS "/guest.bash", scenarios[_i]}, .env = env});
+	ck_assert_msg(
+		play_status == (strcmp(scenarios[_i], "traps") == 0 ? 6 : 0), "%s: %d", scenarios[_i], play_status);
 }
 END_TEST
 
-/* The loader says of a library that is none for this program that it is ignored, and goes on. */
+/* The loader reports that it ignores a library which does not fit the program, and goes on. */
 static const struct {
 	const char *program, *loader, *said;
-} strangers[] = {
+} unfit[] = {
 	{"guest_static", "/", ""},
 	{"guest_32", "/lib/ld-linux.so.2", "cannot be preloaded"},
 };
 
-START_TEST(a_program_that_cannot_take_the_library_runs_without_it)
+START_TEST(static_and_32_bit_programs_run_without_the_library)
 {
-	if (access(strangers[_i].loader, F_OK)) {
-		printf("# %s: no %s here\n", strangers[_i].program, strangers[_i].loader);
+	if (access(unfit[_i].loader, F_OK)) {
+		printf("# %s: no %s here\n", unfit[_i].program, unfit[_i].loader);
 		return;
 	}
-	play_run(&(struct play){.program = strangers[_i].program, .preload = play_library});
-	ck_assert_ptr_nonnull(strstr(play_err, strangers[_i].said));
+	play_run(&(struct play){.program = unfit[_i].program, .preload = play_library});
+	ck_assert_ptr_nonnull(strstr(play_err, unfit[_i].said));
 	ck_assert_str_eq(play_out, "alone\n");
 	ck_assert_int_eq(play_status, 5);
 }
 END_TEST
 
-enum { N_STRANGERS = LENGTH(strangers) };
+enum { N_UNFIT = LENGTH(unfit) };
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_command_never_notices, 0, (int)LENGTH(commands));
-	tcase_add_test(tc, a_process_without_cuda_has_no_driver);
-	tcase_add_loop_test(tc, a_script_never_notices, 0, (int)LENGTH(scenarios));
-	tcase_add_loop_test(tc, a_program_that_cannot_take_the_library_runs_without_it, 0, N_STRANGERS);
+	tcase_add_loop_test(tc, a_shell_command_behaves_as_without_the_library, 0, (int)LENGTH(commands));
+	tcase_add_test(tc, a_process_without_CUDA_loads_no_driver);
+	tcase_add_loop_test(tc, a_shell_script_behaves_as_without_the_library, 0, (int)LENGTH(scenarios));
+	tcase_add_loop_test(tc, static_and_32_bit_programs_run_without_the_library, 0, N_UNFIT);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""What the tests of this folder share: gpupool-stat with bounded memory and processor time."""
+"""Shared by the tests of this folder: runs gpupool-stat with bounded memory and processor time."""
 
 import os
 import re
@@ -10,26 +10,26 @@ import signal
 import subprocess
 import sys
 
-# A process whose work grows with the square of its input exceeds this on any machine; one whose work is in
-# proportion to it needs a hundredth.
+# A process whose work grows with the square of its input exceeds this on any machine. A process whose work is in
+# proportion to its input needs a hundredth.
 CPU_SECONDS = 8
 MIB = 1 << 20
 
-# Everything that steers a terminal or turns a line around, except the end of a line.
+# All characters that control a terminal or change the direction of a line, except the end of a line.
 STEERS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Stat:
-    """gpupool-stat. A sanitiser needs more address space than any limit, so it gets a limit of its own."""
+    """Runs gpupool-stat. A sanitiser needs more address space than any limit, so its resident memory is limited."""
 
     def __init__(self, program, sanitizer):
         self.program = program
         self.is_sanitized = sanitizer != "none"
 
     def run(self, *words, env=None, memory=1024 * MIB, cpu_seconds=CPU_SECONDS, input_file=None):
-        """The exit code, stdout and stderr."""
+        """Returns the exit code, stdout and stderr."""
         env = dict(env or os.environ)
-        env.pop("MALLOC_PERTURB_", None)  # Meson sets it: memory that is reserved and not used is written to
+        env.pop("MALLOC_PERTURB_", None)  # Meson sets it, and then reserved memory that is not used is written to
         if self.is_sanitized:
             env["ASAN_OPTIONS"] = f"hard_rss_limit_mb={4 * memory // MIB}:" + env.get("ASAN_OPTIONS", "")
             cpu_seconds *= 3
@@ -49,7 +49,7 @@ class Stat:
 
 
 def steering(text):
-    """What in it would steer a terminal."""
+    """Returns the characters in the text that would control a terminal."""
     try:
         return sorted({f"U+{ord(match):04X}" for match in STEERS.findall(text.decode())})
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ def steering(text):
 
 
 def stat_of_words():
-    """The words of a test's command line: GPUPOOL-STAT SANITIZER. What follows is for unittest."""
+    """Takes GPUPOOL-STAT and SANITIZER from the command line and leaves the other words to unittest."""
     stat = Stat(os.path.abspath(sys.argv[1]), sys.argv[2])
     del sys.argv[1:3]
     return stat

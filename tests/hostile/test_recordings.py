@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""
-Usage: test_recordings.py GPUPOOL-STAT SANITIZER: recordings that are made to exhaust the program that reads them. Each
-must be read with a bounded amount of memory and processor time, or refused with the reason.
+"""Recordings that are made to exhaust the program that reads them. Each must be read with bounded memory and
+processor time, or refused with the reason.
+
+Usage: test_recordings.py GPUPOOL-STAT SANITIZER
 """
 
 import gzip
@@ -42,7 +43,7 @@ def fold(value):
 
 
 def record(kind, *fields):
-    """A record with these fields as they are written, at the same time as the one before."""
+    """Returns a record with these encoded fields, at the same time as the record before it."""
     count = min(len(fields), 7)
     head = bytes([kind | count << 5]) + (varint(len(fields)) if count == 7 else b"")
     return head + varint(0) + b"".join(map(varint, fields))
@@ -53,12 +54,12 @@ def pool(number=0, granule=2 * MIB, capacity=128 << 30, cache=0):
 
 
 def begin(*pools):
-    """The distances of addresses are from 0 on."""
+    """Returns the start of a recording. Distances of addresses count from 0."""
     return TITLE + b"".join(pools or (pool(),)) + record(USE, 0)
 
 
 def blocks(n, first=512, step=512):
-    """Allocations at that many addresses, the same distance apart."""
+    """Returns allocations at n addresses, the same distance apart."""
     return record(ALLOC, fold(first), 512) + record(ALLOC, fold(step), 512) * (n - 1)
 
 
@@ -73,7 +74,7 @@ def drops_beside_a_full_pool():
 
 
 def addresses_with_one_hash():
-    """A hash by multiplication, of which the bits from 20 on are taken, has the same value for all of these."""
+    """These addresses all have the same hash, if it is a product of which the bits from 20 on are taken."""
     return begin() + blocks(100000, 1 << 40, 1 << 40)
 
 
@@ -82,13 +83,13 @@ def blocks_from_the_highest_address_down():
 
 
 def segments_that_replace_each_other():
-    """Many blocks, and a segment in which there is one, over and over."""
+    """Many blocks, and a segment with one block that is replaced again and again."""
     there = record(RESERVE, fold(1 << 50), 2 * MIB) + record(ALLOC, fold((1 << 50) - 100000 * 512), 512)
     again = record(RESERVE, fold(0), 2 * MIB) + record(ALLOC, fold(0), 512)
     return begin() + blocks(100000) + there + again * 100000
 
 
-def segments_where_the_driver_had_them():
+def a_segment_for_every_block():
     """Every block is a segment, so that each search for an address meets all the others."""
     both = record(RESERVE, fold(2 * MIB), 2 * MIB) + record(ALLOC, fold(2 * MIB), 2 * MIB)
     return begin() + both * 100000
@@ -98,14 +99,14 @@ def frees_beside_many_pools():
     return begin(*map(pool, range(4096))) + blocks(1) + record(FREE, fold(4)) * 400000
 
 
-# The work grows with the square of the length where each record makes the reader visit everything that there is.
+# The work grows with the square of the length if each record makes the reader visit everything that exists.
 LONG = (
     (drops_of_an_empty_pool, {}),
     (drops_beside_a_full_pool, {}),
     (addresses_with_one_hash, {}),
     (blocks_from_the_highest_address_down, {}),
     (segments_that_replace_each_other, {}),
-    (segments_where_the_driver_had_them, {"replay": ("replay", "--pool=none")}),
+    (a_segment_for_every_block, {"replay": ("replay", "--pool=none")}),
     (frees_beside_many_pools, {}),
 )
 
@@ -135,7 +136,7 @@ def more_memory_than_a_device_has():
     return begin(pool(capacity=(1 << 41) + 1)) + blocks(1)
 
 
-# Refused where the last record of each begins, with that in the message.
+# Recordings that are refused where their last record begins, with this text in the message.
 REFUSED = (
     (too_many_pools, "more than 4096 pools"),
     (too_many_caches, "more than 8192 thread caches at a time"),
@@ -146,39 +147,39 @@ REFUSED = (
 )
 
 
-def as_many_pools_as_may_be():
+def most_pools_allowed():
     return too_many_pools(4096)
 
 
-def as_many_caches_as_may_be():
-    """Each thread's cache takes 70 KiB, and one that is closed takes none."""
+def most_caches_allowed():
+    """Each thread's cache takes 70 KiB, and a closed one takes none."""
     some = b"".join(record(THREAD, nth) + record(CACHE, 1) for nth in range(8192))
     closed = b"".join(record(THREAD, nth) + record(CACHE, 0) for nth in range(1000))
     more = b"".join(record(THREAD, 20000 + nth) + record(CACHE, 1) for nth in range(1000))
     return begin(pool(cache=64 * MIB)) + blocks(1) + some + closed + more
 
 
-def as_many_answers_as_may_be():
+def most_answers_allowed():
     return too_many_answers(1 << 20)
 
 
-def answers_for_a_pool_that_no_call_is_about():
+def answers_for_a_pool_without_a_call():
     some = record(USE, 0) + record(FENCE) * (1 << 19) + record(USE, 1) + record(ALLOC, fold(512), 512)
     return begin(pool(), pool(1)) + blocks(1) + some * 12
 
 
 def memory_without_a_capacity():
-    """As that of GPUPOOL_BACKEND=managed."""
+    """Memory of GPUPOOL_BACKEND=managed has no capacity."""
     return begin(pool(capacity=NO_LIMIT)) + blocks(1)
 
 
-# Read to the end.
+# Recordings that are read to the end.
 TAKEN = (
-    (as_many_pools_as_may_be, ("replay", "--pool=vmm"), 48 * 1024 * MIB),  # tables that are empty
-    (as_many_pools_as_may_be, ("replay", "--pool=split"), 1024 * MIB),
-    (as_many_caches_as_may_be, ("replay", "--pool=split"), 1024 * MIB),
-    (as_many_answers_as_may_be, ("replay", "--pool=split"), 1024 * MIB),
-    (answers_for_a_pool_that_no_call_is_about, ("replay", "--pool=split"), 512 * MIB),
+    (most_pools_allowed, ("replay", "--pool=vmm"), 48 * 1024 * MIB),  # tables that stay empty
+    (most_pools_allowed, ("replay", "--pool=split"), 1024 * MIB),
+    (most_caches_allowed, ("replay", "--pool=split"), 1024 * MIB),
+    (most_answers_allowed, ("replay", "--pool=split"), 1024 * MIB),
+    (answers_for_a_pool_without_a_call, ("replay", "--pool=split"), 512 * MIB),
     (memory_without_a_capacity, ("replay",), 1024 * MIB),
 )
 
@@ -193,7 +194,7 @@ class HostileRecordings(unittest.TestCase):
         with gzip.open(self.path, "wb", 1) as file:
             file.write(recording())
 
-    def test_the_work_is_in_proportion_to_the_length_of_the_file(self):
+    def test_reading_a_recording_takes_time_in_proportion_to_its_length(self):
         for recording, others in LONG:
             self.write(recording)
             for reader, words in {**READERS, **others}.items():
@@ -201,7 +202,7 @@ class HostileRecordings(unittest.TestCase):
                     code, _, err = STAT.run(words[0], self.path, *words[1:])
                     self.assertEqual(code, 0, err)
 
-    def test_more_than_a_process_can_have_is_refused_with_the_reason(self):
+    def test_a_recording_beyond_the_limits_of_a_process_is_refused_with_the_reason(self):
         for recording, why in REFUSED:
             if STAT.is_sanitized and recording is too_many_blocks:
                 continue  # the sanitiser needs several times the memory
@@ -210,11 +211,11 @@ class HostileRecordings(unittest.TestCase):
                 words = READERS[reader]
                 with self.subTest(recording=recording.__name__, reader=reader):
                     code, _, err = STAT.run(words[0], self.path, *words[1:])
-                    self.assertEqual(code, 1)  # what stands before the damage is read
+                    self.assertEqual(code, 1)  # the part before the damage is read
                     self.assertIn(why, err.decode())
                     self.assertIn("it is damaged at byte ", err.decode())
 
-    def test_as_much_as_a_process_can_have_is_read_to_the_end(self):
+    def test_a_recording_at_the_limits_of_a_process_is_read_to_the_end(self):
         for recording, words, memory in TAKEN:
             if STAT.is_sanitized and "--pool=vmm" in words:
                 continue  # the sanitiser writes to the tables
@@ -223,8 +224,8 @@ class HostileRecordings(unittest.TestCase):
                 code, _, err = STAT.run(words[0], self.path, *words[1:], memory=memory)
                 self.assertEqual(code, 0, err)
 
-    def test_the_same_file_gives_the_same_result_every_time(self):
-        for recording in (drops_beside_a_full_pool, segments_where_the_driver_had_them):
+    def test_repeated_replays_of_a_recording_give_the_same_result(self):
+        for recording in (drops_beside_a_full_pool, a_segment_for_every_block):
             self.write(recording)
             results = {STAT.run("replay", self.path, "--json", "--pool=binned")[1] for _ in range(2)}
             self.assertEqual(len(results), 1)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""
-Usage: test_server.py GPUPOOL-STAT SANITIZER [--all]: a process whose control socket answers anything but what it
-should. Each command of gpupool-stat that asks processes meets each way to answer. It must end with a documented exit
-code, in bounded memory, and with bounded text that does not steer a terminal. Without --all every fourth pair of a
-command and a way is tried.
+"""A process whose control socket answers wrongly in every way. Each command of gpupool-stat that asks processes is
+tried with each way to answer. It must end with a documented exit code, in bounded memory, and with bounded text that
+does not control a terminal. Without --all every fourth pair of a command and a way is tried.
+
+Usage: test_server.py GPUPOOL-STAT SANITIZER [--all]
 """
 
 import contextlib
@@ -25,7 +25,7 @@ STAT = hostile.stat_of_words()
 IS_ALL = "--all" in sys.argv and not sys.argv.remove("--all")
 ANSWER_MAX = MIB  # the most that gpupool-stat reads of most answers
 MEMORY = 512 * MIB
-PRINTED_BASE, PRINTED_FACTOR = 64 << 10, 4  # bytes in any case, and for each byte of an answer
+PRINTED_BASE, PRINTED_FACTOR = 64 << 10, 4  # bytes in any case, and per byte of an answer
 
 COMMANDS = (
     ("status",), ("status", "--json"), ("list",), ("list", "--query=pid,user,command,pool,labels", "--format=csv"),
@@ -33,7 +33,7 @@ COMMANDS = (
     ("limit",),
 )
 
-# What steers a terminal, turns text around, ends lines, or means something to a reader of CSV, HTML or JSON.
+# Characters that control a terminal, turn text around, end lines, or have a meaning in CSV, HTML or JSON.
 STEERING = ("\x1b]0;title\x07\x1b[31mred\x1b[0m \x9b31m \x85 \x7f \u061c\u200e\u202eback\u2066 \u2028 "
             "<script>alert(1)</script> \"quoted\" \\ ,comma,\n newline \r return =cmd|' /C calc'!A0 {a=\"b\"} "
             "\U000e0041 ]]>")
@@ -53,7 +53,7 @@ def device(**members):
 
 
 def padded(schema, filler):
-    """An answer of nearly as many bytes as are read, with small values in it."""
+    """Returns an answer just below the limit of what is read, filled with small values."""
     head = json.dumps(of(schema, x=1))[:-1].encode() + b',"y":['
     return head + filler * ((ANSWER_MAX - 1000) // len(filler)) + filler.rstrip(b",") + b"]}"
 
@@ -105,7 +105,7 @@ def steering_texts(schema):
         reports=[texts("what", "seen", "block", "kind", "bytes", times=1)])
 
 
-# Each gives the lines that a process says to a command, one after another from connection to connection.
+# Each function returns all that a process answers to a command.
 ANSWERS = {
     "nothing before it hangs up": lambda schema: b"",
     "half of an answer": lambda schema: line(of(schema, x=1))[:-5],
@@ -130,15 +130,15 @@ ANSWERS = {
     **{f"wrong types {nth}": lambda schema, nth=nth: line(wrong_types(schema)[nth]) for nth in range(7)},
 }
 
-# These never end an answer.
+# These ways never end an answer.
 STALLS = ("silence", "a byte at a time", "an endless answer")
 
 OK, FAILED, USAGE, NO_ANSWER, OTHER_VERSION = 0, 1, 2, 5, 6
 CHECK_UNKNOWN = 3
 
-# The exit codes that a way to answer may lead to; FAILED for those that are not here.
+# The exit codes to which a way to answer may lead. A way that is not listed leads to FAILED.
 CODES = {
-    "a million arrays": {OK, FAILED},  # as many values as are still read, or too many
+    "a million arrays": {OK, FAILED},  # all values are read, or there are too many
     "a million objects": {OK, FAILED},
     "a long text": {OK},
     "texts that steer a terminal": {OK},
@@ -153,7 +153,7 @@ CODES = {
 
 
 def codes_of(command, way):
-    """check and metrics say of a process that cannot be understood what they know, and end in their own way."""
+    """check and metrics report what they know of a process that they cannot understand, and end with other codes."""
     codes = CODES.get(way, {FAILED})
     if command[0] == "metrics":
         return {OK}
@@ -163,7 +163,7 @@ def codes_of(command, way):
 
 
 class Server:
-    """This process, with a control socket in a directory of its own, that answers in one way."""
+    """Makes this process listen at a control socket in a separate directory, and answer in one way."""
 
     def __init__(self, way):
         self.way = way
@@ -172,7 +172,7 @@ class Server:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(f"{self.folder.name}/{os.getpid()}.{start}.sock")
         self.socket.listen()
-        # Where other processes of the machine may have sockets is not looked at.
+        # Keep the tool away from the directories in which other processes of the machine may have sockets.
         self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=self.folder.name, TMPDIR=self.folder.name, XDG_RUNTIME_DIR="")
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
@@ -189,7 +189,7 @@ class Server:
 
     def answer(self, client, schema):
         if self.way == "silence":
-            client.recv(1)  # until the other side is gone
+            client.recv(1)  # until the other side has closed
         elif self.way == "a byte at a time":
             client.settimeout(0.01)
             while True:
@@ -228,14 +228,14 @@ class HostileServer(unittest.TestCase):
         if "--json" in command and out:
             self.assertIsInstance(json.loads(out), dict)
 
-    def test_commands_survive_every_answer(self):
+    def test_commands_survive_every_answer_of_a_hostile_process(self):
         for nth, way in enumerate((*ANSWERS, *STALLS)):
             with Server(way) as server:
                 for command in chosen_commands(nth):
                     with self.subTest(way=way, command=" ".join(command)):
                         self.check(server, command, way)
 
-    def test_every_command_meets_an_answer_that_it_shows(self):
+    def test_each_command_is_tried_with_an_answer_that_it_shows(self):
         shown = {command for nth, way in enumerate(ANSWERS) if CODES.get(way) == {OK}
                  for command in chosen_commands(nth)}
         self.assertEqual(shown, set(COMMANDS))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""The compiler's test of the tables against cuda.h can fail.
+"""Checks that the compile-time test of the tables against cuda.h can fail.
 
 Usage: abi.py --self-test ABI_HEADER.PY TEST_ABI.C ROOT COMPILER...
 
-Compiles tests/unit/test_abi.c against a small header that stands for cuda.h, with one lie at a time in it.
+Compiles tests/unit/test_abi.c against a small header that stands for cuda.h, with one wrong declaration at a time.
 """
 
 import os
@@ -14,7 +14,7 @@ import sys
 
 import lint
 
-# A driver's header made of the tables themselves: true, until it is made to lie.
+# Correct declarations of the header, which is generated from the tables, and a wrong version of each.
 LIES = (
     ("CUDA_ERROR_NOT_READY = 600", "CUDA_ERROR_NOT_READY = 601"),
     ("typedef int CUdevice;", "typedef long CUdevice;"),
@@ -27,9 +27,9 @@ LIES = (
 
 
 def true_header(root):
-    text = lint.read(root, "shim/cuda_abi.h").replace("#pragma once", "")
+    text = lint.read(root, "shim/driver/cuda_abi.h").replace("#pragma once", "")
     hooks, work = (re.sub(r"/\*.*?\*/", "", lint.read(root, name), flags=re.S)
-                   for name in ("shim/hooks.def", "shim/work.def"))
+                   for name in ("shim/driver/hooks.def", "shim/driver/submit.def"))
     rows = re.findall(r'^HOOK(?:_ALLOC)?(?:_AT_HAND)?(?:_SEEN)?\((\w+), "\w+", \d+, \d+, (\(.*?\)), \(', hooks, re.M)
     rows += re.findall(r"^CALL\((\w+), (\(.*\))\)$", hooks, re.M)
     for kind, symbol, parameters in re.findall(r'^(WORK|BOTH)\((\w+), "\w+", \d+, \d+, (\(.*?\)), \([\w, ]*\), ', work, re.M):
@@ -41,7 +41,7 @@ def compiles(script, test, root, compiler, header):
     tree = lint.make_tree({"cuda.h": header})
     paths = [os.path.join(tree.name, name) for name in ("abi_cuda.h", "abi_asserted.h")]
     subprocess.run([sys.executable, script, os.path.join(tree.name, "cuda.h"),
-                    os.path.join(root, "shim/cuda_abi.h")] + paths, check=True)
+                    os.path.join(root, "shim/driver/cuda_abi.h")] + paths, check=True)
     result = subprocess.run(compiler + ["-fsyntax-only", "-I" + tree.name, "-I" + root, test],
                             stderr=subprocess.PIPE, check=False)
     return result.returncode == 0, result.stderr.decode("utf-8", "replace")
@@ -51,12 +51,12 @@ def check(script, test, root, *compiler):
     header = true_header(root)
     fine, text = compiles(script, test, root, list(compiler), header)
     if not fine:
-        yield "the tables do not agree with themselves:\n" + text
+        yield "the test fails for a header generated from the tables:\n" + text
     for truth, lie in LIES:
         if truth not in header:
-            yield "not in the tables any more: %s" % truth
+            yield "no longer in the tables: %s" % truth
         elif compiles(script, test, root, list(compiler), header.replace(truth, lie))[0]:
-            yield "believed: %s" % lie
+            yield "a wrong declaration compiles: %s" % lie
 
 
 if __name__ == "__main__":

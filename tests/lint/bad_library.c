@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Everything that the lint of the library looks for. */
+/* A library with every problem that the lint of the library must report. */
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""No function is longer than one can see at once. Skipped without Universal Ctags.
+"""Checks that no function is longer than a screen. Skipped without Universal Ctags.
 
 Usage: functions.py ROOT
        functions.py --self-test

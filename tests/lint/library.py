@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""What libgpupool.so brings into a process: nothing but what it has to.
+"""Checks the exports, imports and sections of libgpupool.so: it must not bring anything unneeded into a process.
 
 Usage: library.py HOOKS.DEF WORK.DEF RUNTIME.DEF LIBRARY
        library.py --self-test HOOKS.DEF WORK.DEF RUNTIME.DEF BAD-LIBRARY
@@ -15,17 +15,18 @@ import lint
 
 NEEDED = re.compile(r"lib(c\.so\.6|dl\.so\.2|pthread\.so\.0)$|ld-linux.*")
 GLIBC_NEWEST = (2, 28)
-# The doors, and what copies of NVTX look for.
+# The hooked functions of the dynamic loader, and the symbol that NVTX looks up.
 OTHERS = {"dlsym", "dlopen", "InitializeInjectionNvtx2"}
-# Where the toolchain's own start and end functions stand, one word each. The second, on aarch64, looks at what the
-# processor has for atomics.
+# Sections with the addresses of the toolchain's own start and end functions, one word each. The second function, on
+# aarch64, detects the processor's atomic instructions.
 TOOLCHAIN = {".init_array": ("frame_dummy", "init_have_lse_atomics"), ".fini_array": ("__do_global_dtors_aux",)}
 SECOND_ON = "AArch64"
 WORD = 8
-# What C libraries have that programs can be linked with, and what of it musl has on some machines only.
+# The symbols that the library may import, because both glibc and musl have them. musl has ELSEWHERE on some machines
+# only.
 MUSL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "musl.txt")
 ELSEWHERE = {"__getauxval"}
-# Of each thread: the loader has no more than some 1600 bytes to spare for all libraries that come later.
+# Bytes of thread-local storage. The loader reserves only about 1600 bytes for all libraries that are loaded later.
 TLS_MAX = 1024
 
 
@@ -39,9 +40,9 @@ def check_exports(library, hooks, work, runtime):
     wanted = set(lint.rows(hooks, "HOOK(?:_ALLOC)?(?:_AT_HAND)?(?:_SEEN)?")) | set(lint.rows(runtime, "RUNTIME")) | OTHERS
     wanted |= set(lint.rows(work, "(?:WORK|BOTH)")) | {name + "_ptsz" for name in lint.rows(work, "BOTH")}
     for name in sorted(exported - wanted):
-        yield "exported, and no row of a table: %s" % name
+        yield "exported, but not in a table: %s" % name
     for name in sorted(wanted - exported):
-        yield "a row of a table, and not exported: %s" % name
+        yield "in a table, but not exported: %s" % name
 
 
 def check_dynamic(library):
@@ -64,11 +65,11 @@ def check_versions(library):
     if "GLIBC_PRIVATE" in lint.output("readelf", "-VW", library):
         yield "needs GLIBC_PRIVATE"
     if re.search(r"\.gnu\.version_d\b", lint.output("readelf", "-SW", library)):
-        yield "has versions of its own, which disables interposition"
+        yield "defines symbol versions, which disables interposition"
 
 
 def check_start(library):
-    """Nothing of ours runs when the library is loaded or unloaded."""
+    """No code of gpupool runs when the library is loaded or unloaded."""
     sections = lint.output("readelf", "-SW", library)
     symbols = set(re.findall(r"\w+$", lint.output("readelf", "-sW", library), re.M))
     words = 2 if SECOND_ON in lint.output("readelf", "-hW", library) else 1
@@ -78,7 +79,7 @@ def check_start(library):
             functions = [function for function in functions if function in symbols]
         found = re.search(r"\s%s\s+\w+\s+\w+\s+\w+\s+(\w+)" % re.escape(name), sections)
         if found and int(found.group(1), 16) > WORD * len(functions):
-            yield "%s has entries of ours" % name
+            yield "%s has entries other than the toolchain's" % name
     for name in (".ctors", ".dtors", ".preinit_array"):
         if re.search(r"\s%s\s" % re.escape(name), sections):
             yield "has a section %s" % name
@@ -93,18 +94,19 @@ def check_stack(library):
 def check_threads(library):
     found = re.search(r"^\s*TLS\s+\w+\s+\w+\s+\w+\s+\w+\s+(\w+)", lint.output("readelf", "-lW", library), re.M)
     if found and int(found.group(1), 16) > TLS_MAX:
-        yield "takes %d bytes of each thread" % int(found.group(1), 16)
+        yield "takes %d bytes of thread-local storage, more than %d" % (int(found.group(1), 16), TLS_MAX)
 
 
 def check_allocations(library):
-    """A program may bring malloc, calloc, realloc and free of its own, and no more: then the others are libc's."""
+    """A program may define malloc, calloc, realloc and free alone. Memory from another allocation function then comes
+    from libc and must not be given to the program's free."""
     table = lint.output("readelf", "--dyn-syms", "-W", library)
     for name in sorted(set(re.findall(r"\bUND (\w*(?:memalign|aligned_alloc|valloc|malloc_\w+))\b", table))):
-        yield "allocates by %s" % name
+        yield "allocates with %s, which a program's malloc may not cover" % name
 
 
 def symbols(library, is_wanted):
-    """Names in the table of dynamic symbols, without versions; is_wanted of (binding, section)."""
+    """Names of the dynamic symbols, without versions, for which is_wanted(binding, section) is true."""
     for line in lint.output("readelf", "--dyn-syms", "-W", library).splitlines():
         cells = line.split()
         if len(cells) >= 8 and cells[6] != "Ndx" and is_wanted(cells[4], cells[6]):
@@ -112,14 +114,14 @@ def symbols(library, is_wanted):
 
 
 def check_imports(library):
-    """Programs of another C library load it, too, and end if a name is missing there."""
+    """Programs that use musl load the library, too, and fail to start if musl lacks a symbol."""
     known = {line for line in lint.read(MUSL).splitlines() if not line.startswith("#")}
     for name in sorted(set(symbols(library, lambda binding, place: binding == "GLOBAL" and place == "UND")) - known):
         yield "imports %s, which is not in tests/lint/musl.txt" % name
     for path in glob.glob("/lib/ld-musl-*.so.1"):
         there = set(symbols(path, lambda binding, place: place != "UND"))
         for name in sorted(known - there - ELSEWHERE):
-            yield "tests/lint/musl.txt has %s, and %s has not" % (name, path)
+            yield "tests/lint/musl.txt lists %s, but %s does not define it" % (name, path)
 
 
 def check(hooks, work, runtime, library):
@@ -136,21 +138,21 @@ def check(hooks, work, runtime, library):
 if __name__ == "__main__":
     if sys.argv[1] == "--self-test":
         lint.end_self_test(check(*sys.argv[2:]), (
-            "no row of a table: ",
+            "not in a table: ",
             "not exported: cuMemAlloc_v2",
             "not exported: cuLaunchKernel_ptsz",
             "not exported: cudaMalloc",
-            "and not exported: ",
+            "but not exported: ",
             "needs libm.so.6",
             "has a RUNPATH",
             "is not marked NODELETE",
             "is not marked NOW",
             "needs GLIBC_2.3",
-            "has versions of its own",
-            ".init_array has entries of ours",
+            "defines symbol versions",
+            ".init_array has entries other than",
             "has an executable stack",
-            "takes 2048 bytes of each thread",
-            "allocates by aligned_alloc",
+            "takes 2048 bytes of thread-local storage",
+            "allocates with aligned_alloc",
             "imports cos, which is not in",
             "imports exit, ",
             "imports stat",

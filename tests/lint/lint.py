@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""What the lints share: files, tables, and how a lint ends.
+"""Functions that the lints share: reading files and tables, and ending with the problems found.
 
-A lint is a function that yields problems. Called with --self-test it is shown a bad sample instead, and fails
-if it finds fewer kinds of problems in it than it was made to find.
+A lint is a function that yields problems. With --self-test it checks a bad sample instead, and fails if it misses
+one of the problems in the sample.
 """
 
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77  # Meson's word for it
+SKIPPED = 77  # the exit status of a skipped test for Meson
 
 
 def read(*path):
@@ -21,7 +21,7 @@ def read(*path):
 
 
 def rows(path, macro, column=0):
-    """One column of a table: of each row macro(...), without quotes."""
+    """The cells of one column of a table with rows macro(...), without quotes."""
     found = []
     for arguments in re.findall(r"^%s\(((?:[^()\"]|\"[^\"]*\")*)" % macro, read(path), re.M):
         cells = re.findall(r"\"[^\"]*\"|[^,\s][^,]*", arguments)
@@ -32,7 +32,7 @@ def rows(path, macro, column=0):
 
 
 def sources(root, *directories, ends=(".c", ".h", ".def", ".S")):
-    """Paths below the root, of git's if this is a checkout, so that a neighbour's build does not count."""
+    """Paths of the source files in these directories, relative to the root."""
     for directory in directories:
         for place, inner, names in os.walk(os.path.join(root, directory)):
             inner.sort()
@@ -47,7 +47,7 @@ def output(*command):
 
 
 def make_tree(files):
-    """A temporary directory with these files; the caller keeps the object alive."""
+    """A temporary directory with these files. It is deleted with the returned object, which the caller must keep."""
     tree = tempfile.TemporaryDirectory()
     for path, text in files.items():
         full = os.path.join(tree.name, path)
@@ -58,7 +58,7 @@ def make_tree(files):
 
 
 def end(problems):
-    """Ends a lint: prints what is wrong, in the order of the files."""
+    """Ends a lint: prints the problems, and exits with 1 if there are any."""
     problems = list(problems)
     for problem in problems:
         print(problem)
@@ -67,7 +67,7 @@ def end(problems):
 
 
 def end_self_test(problems, wanted):
-    """Ends a self-test: each of the wanted words must be in some problem, and a problem without one is a surprise."""
+    """Ends a self-test: each wanted text must be in a problem, and each problem must have a wanted text."""
     problems = list(problems)
     missed = [word for word in wanted if not any(word in problem for problem in problems)]
     surprises = [problem for problem in problems if not any(word in problem for word in wanted)]

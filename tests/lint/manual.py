@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""The manual names every row of the tables, and reads well.
+"""Checks that the manual names every row of the tables, and that its pages are formatted without warnings.
 
 Usage: manual.py ROOT
        manual.py --self-test
@@ -15,8 +15,8 @@ import sys
 import lint
 
 COLUMNS = 80  # of a terminal
-TEXT_COLUMNS = 78  # what man(1) fills of them
-PAGES = ("api/gpupool.3", "shim/gpupool.7", "tools/gpupool-run.1", "tools/gpupool-stat.1")
+TEXT_COLUMNS = 78  # the width to which man(1) fills lines on such a terminal
+PAGES = ("api/gpupool.3", "shim/gpupool.7", "tools/run/gpupool-run.1", "tools/stat/gpupool-stat.1")
 
 
 def words(text):
@@ -25,28 +25,28 @@ def words(text):
 
 
 def functions(root):
-    """Those of the public header that are not its own affair."""
+    """The functions of the public header, without its internal ones."""
     return re.findall(r"^static inline .*\b(gpupool_(?!find|is_loaded|look_into|table_in)\w+)\(", lint.read(root, "api/gpupool.h"), re.M)
 
 
 def check_rows(root):
     pages = {page: words(lint.read(root, page)) for page in PAGES}
-    config = os.path.join(root, "shim/config.def")
+    config = os.path.join(root, "common/config.def")
     needs = (
         (lint.rows(config, "GP_OPTION", 1), ("shim/gpupool.7",)),
-        (lint.rows(config, "GP_OPTION", 2), ("tools/gpupool-run.1",)),
-        (lint.rows(os.path.join(root, "shim/ctl.def"), "COMMAND"), ("tools/gpupool-stat.1", "shim/gpupool.7")),
+        (lint.rows(config, "GP_OPTION", 2), ("tools/run/gpupool-run.1",)),
+        (lint.rows(os.path.join(root, "common/ctl.def"), "COMMAND"), ("tools/stat/gpupool-stat.1", "shim/gpupool.7")),
         (functions(root), ("api/gpupool.3",)),
-        (lint.rows(os.path.join(root, "pool/stats.def"), "STAT"), ("tools/gpupool-stat.1", "shim/gpupool.7")),
+        (lint.rows(os.path.join(root, "pool/stats.def"), "STAT"), ("tools/stat/gpupool-stat.1", "shim/gpupool.7")),
     )
     for names, places in needs:
         for name in names:
             if not any(re.search(r"(?<![\w-])-{0,2}%s(?![\w-])" % re.escape(name), pages[page]) for page in places):
-                yield "%s: says nothing of %s" % (" or ".join(places), name)
+                yield "%s: does not mention %s" % (" or ".join(places), name)
 
 
 def check_roff(root):
-    """mandoc's own opinion, where it is installed."""
+    """The warnings of mandoc, if it is installed."""
     if not shutil.which("mandoc"):
         return
     for page in PAGES:
@@ -61,7 +61,7 @@ RENDERERS = (("mandoc", "-T", "utf8", "-O", "width=%d" % TEXT_COLUMNS),
 
 
 def check_columns(root):
-    """What a terminal of 80 columns shows, by each formatter that is installed: nothing is wider, nothing is complained of."""
+    """No installed formatter prints a line wider than 80 columns or a warning."""
     for words in RENDERERS:
         if not shutil.which(words[0]):
             continue
@@ -69,11 +69,11 @@ def check_columns(root):
             result = subprocess.run((*words, os.path.join(root, page)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                     check=False)
             for line in result.stderr.decode("utf-8", "replace").splitlines():
-                yield "%s: %s says: %s" % (page, words[0], line.split(": ", 1)[-1])
+                yield "%s: %s warns: %s" % (page, words[0], line.split(": ", 1)[-1])
             text = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", result.stdout.decode("utf-8", "replace"))
             for line in text.splitlines():
                 if len(line) > COLUMNS:
-                    yield "%s: %s makes a line of %d columns: %s" % (page, words[0], len(line), line.strip())
+                    yield "%s: %s prints a line of %d columns: %s" % (page, words[0], len(line), line.strip())
 
 
 def check(root):
@@ -85,20 +85,21 @@ def check(root):
 def self_test():
     page = ".Dd November 21, 2026\n.Dt GPUPOOL 7\n.Os\n.Sh NAME\n.Nm gpupool\n.Nd x\n.Sh ENVIRONMENT\n%s\n"
     tree = lint.make_tree({
-        "shim/config.def": 'GP_OPTION(A, "GPUPOOL_A", "option-a", X)\nGP_OPTION(B, "GPUPOOL_AB", "option-ab", X)\n',
-        "shim/ctl.def": "COMMAND(known, 0)\nCOMMAND(unknown, 0)\n",
+        "common/config.def": 'GP_OPTION(A, "GPUPOOL_A", "option-a", X)\nGP_OPTION(B, "GPUPOOL_AB", "option-ab", X)\n',
+        "common/ctl.def": "COMMAND(known, 0)\nCOMMAND(unknown, 0)\n",
         "pool/stats.def": 'STAT(hits, "h")\nSTAT(misses, "m")\n',
         "api/gpupool.h": "static inline int gpupool_some(void)\nstatic inline int gpupool_other(void)\n",
         "api/gpupool.3": page % "gpupool_other",
         "shim/gpupool.7": page % "GPUPOOL_AB known hits",
-        "tools/gpupool-run.1": page % r"\-\-option\-ab",
-        "tools/gpupool-stat.1": page % "unknowns",
+        "tools/run/gpupool-run.1": page % r"\-\-option\-ab",
+        "tools/stat/gpupool-stat.1": page % "unknowns",
     })
     wide = lint.make_tree({name: page % (".Bd -literal\n%s\n.Ed" % ("wide " * 20)) for name in PAGES})
     formatters = [words[0] for words in RENDERERS if shutil.which(words[0])]
     lint.end_self_test([*check_rows(tree.name), *check_columns(wide.name)], (
-        "says nothing of GPUPOOL_A", "says nothing of option-a", "says nothing of unknown", "says nothing of misses",
-        "says nothing of gpupool_some", *("%s makes a line of" % name for name in formatters)))
+        "does not mention GPUPOOL_A", "does not mention option-a", "does not mention unknown",
+        "does not mention misses", "does not mention gpupool_some",
+        *("%s prints a line of" % name for name in formatters)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""How the sources are made: who includes whom, who reads the environment, and how large things are.
+"""How the sources are made: which folder includes which, which file reads the environment, and how wide lines are.
 
 Usage: sources.py ROOT
        sources.py --self-test
@@ -13,24 +13,31 @@ import sys
 import lint
 
 LINE_MAX = 120  # columns, a tab being eight; tables may be wider
-FILE_MAX = 700
-HEADER_MAX = 200
-ROOMS = ("pool", "shim", "tools")
+ROOMS = ("common", "pool", "shim", "tools")
 ALL = ROOMS + ("api", "tests")
 
 # The allocator knows no system beneath it.
 POOL_SYSTEM = {"assert.h", "errno.h", "inttypes.h", "limits.h", "pthread.h", "stdatomic.h", "stdbool.h", "stddef.h",
                "stdint.h", "stdlib.h", "string.h"}
 
-# What tools may know of the library: its words, and no code that runs in the program.
-SHIM_FOR_TOOLS = {"clean.h", "compat.h", "config.h", "config_regions.h", "config_stacks.h", "ctl_abstract.h", "ctl_proto.h", "file.h", "job.h", "log.h",
-                  "oom_name.h", "record_format.h", "size.h"}
-
-# What programs compile in, and the library answers. A file that is copied alone is as long as it has to be.
+# The header that programs compile in, and that the library answers.
 PUBLIC = os.path.join("api", "gpupool.h")
 
-# These run the allocator on what was recorded.
-POOL_TOOLS = "replay"
+# A room includes itself and these rooms.
+BELOW = {"common": (), "pool": (), "shim": ("common", "pool"), "tools": ("common",)}
+
+# Recordings are replayed on the allocator itself.
+POOL_TOOLS = os.path.join("tools", "replay")
+
+# The folders of shim/, the lowest first. A folder includes itself and those before it.
+SHIM_ORDER = ("base", "driver", "", "record", "context", "trace", "debug", "backend", "oom", "ipc", "hooks", "ctl")
+
+# A lower folder reaches a higher one through a callback alone: the function that registers it, and the reason.
+CALLBACKS = {
+}
+
+# The includes that are still against the order, one a line: FILE: INCLUDED. A line that is not needed is a problem, too.
+KNOWN = os.path.join("tests", "lint", "upward.txt")
 
 
 def resolve(root, path, name):
@@ -42,27 +49,32 @@ def resolve(root, path, name):
     return None
 
 
-def is_allowed(path, room, target):
-    place, name = target.split(os.sep)[0], os.path.basename(target)
-    if place == room or (room == "shim" and (place == "pool" or target == PUBLIC)):
-        return True
-    if room != "tools":
-        return False
-    if place == "pool" and os.path.basename(path).startswith(POOL_TOOLS):
-        return True
-    return (place == "shim" and (name in SHIM_FOR_TOOLS or name.endswith(".def"))) or \
-        (place == "pool" and name.endswith(".def"))
+def folder_of(path):
+    """The folder below the room, "" for the room itself."""
+    return os.path.dirname(path).partition(os.sep)[2]
 
 
-def check_includes(root, path, text):
+def is_allowed(path, target):
+    room, other = path.split(os.sep)[0], target.split(os.sep)[0]
+    if other in BELOW[room] or (room == "shim" and target == PUBLIC):
+        return True
+    if room == "tools" and other == "pool":
+        return os.path.dirname(path) == POOL_TOOLS or target.endswith(".def")
+    if room == other == "shim":
+        folders = [folder_of(path), folder_of(target)]
+        return folders[1] in SHIM_ORDER[:SHIM_ORDER.index(folders[0]) + 1] if folders[0] in SHIM_ORDER else False
+    return room == other
+
+
+def check_includes(root, path, text, known):
     room = path.split(os.sep)[0]
     for left, name in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)', text, re.M):
         if left == '"':
             target = resolve(root, path, name)
             if not target:
                 yield "%s: includes %s, which is not there" % (path, name)
-            elif not is_allowed(path, room, target):
-                yield "%s: includes %s of another room" % (path, target)
+            elif not is_allowed(path, target) and not known.pop("%s: %s" % (path, target), None):
+                yield "%s: includes %s against the order of the folders" % (path, target)
         elif room == "pool" and name not in POOL_SYSTEM:
             yield "%s: includes <%s> of the system" % (path, name)
 
@@ -72,7 +84,7 @@ def without_comments(text):
 
 
 def check_environment(path, text):
-    if path == os.path.join("shim", "config.c"):
+    if path == os.path.join("common", "config.c"):
         return
     if re.search(r"\b(secure_)?getenv\b", without_comments(text)):
         yield "%s: reads the environment" % path
@@ -83,16 +95,19 @@ def check_extern(path, text):
         yield "%s: declares what belongs to a header" % path
 
 
-def check_sizes(path, text):
-    lines = text.splitlines()
-    limit = HEADER_MAX if path.endswith(".h") and path != PUBLIC else FILE_MAX
-    if len(lines) > limit:
-        yield "%s: %d lines, more than %d" % (path, len(lines), limit)
+def check_width(path, text):
     if path.endswith(".def"):
         return
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if len(line.expandtabs(8)) > LINE_MAX:
             yield "%s:%d: wider than %d columns" % (path, number, LINE_MAX)
+
+
+def check_callbacks(root):
+    """Each registered callback exists, so that the list of exceptions is true."""
+    for name, (header, _) in CALLBACKS.items():
+        if not re.search(r"\b%s\(" % name, lint.read(root, header)):
+            yield "%s: does not declare %s" % (header, name)
 
 
 def check_licence(path, text):
@@ -100,52 +115,74 @@ def check_licence(path, text):
         yield "%s: says nothing of its licence" % path
 
 
+def read_known(root):
+    """A dictionary, from which each line is taken when it is met."""
+    if not os.path.exists(os.path.join(root, KNOWN)):
+        return {}
+    return {line: True for line in lint.read(root, KNOWN).splitlines() if line and not line.startswith("#")}
+
+
 def check(root):
+    known = read_known(root)
+    yield from check_callbacks(root)
     for path in lint.sources(root, *ALL):
         text = lint.read(root, path)
         room = path.split(os.sep)[0]
         yield from check_licence(path, text)
         if os.path.join("tests", "gpu") not in path:
-            yield from check_sizes(path, text)
+            yield from check_width(path, text)
         if room in ROOMS:
-            yield from check_includes(root, path, text)
+            yield from check_includes(root, path, text, known)
         if room in ("pool", "shim"):
             yield from check_environment(path, text)
             yield from check_extern(path, text)
+    for line in known:
+        yield "%s: not needed: %s" % (KNOWN, line)
 
 
 LICENCE = "/* SPDX-License-Identifier: MIT */\n"
 BAD = {
-    "pool/a.c": LICENCE + '#include "../shim/b.h"\n#include <dlfcn.h>\n#include "nowhere.h"\n',
-    "shim/b.h": LICENCE + "\n" * HEADER_MAX,
-    "shim/b.c": LICENCE + '#include "tools/c.h"\nchar *x = getenv("X");\nextern int y;\n/* getenv */\n',
-    "shim/config.c": LICENCE + 'char *x = getenv("X");\n',
-    "tools/c.h": LICENCE,
-    "tools/c.c": LICENCE + '#include "shim/b.h"\n#include "pool/d.def"\n' + "\n" * FILE_MAX,
-    "tools/replay_f.c": LICENCE + '#include "shim/b.h"\n#include "pool/g.h"\n',
+    "pool/a.c": LICENCE + '#include "shim/base/b.h"\n#include <dlfcn.h>\n#include "nowhere.h"\n',
+    "shim/base/b.h": LICENCE,
+    "shim/base/b.c": LICENCE + '#include "tools/stat/c.h"\nchar *x = getenv("X");\nextern int y;\n/* getenv */\n',
+    "shim/base/up.c": LICENCE + '#include "shim/ctl/down.h"\n#include "b.h"\n',
+    "shim/ctl/down.h": LICENCE + '#include "shim/base/b.h"\n#include "common/i.h"\n#include "pool/g.h"\n',
+    "shim/new/k.h": LICENCE + '#include "shim/base/b.h"\n',
+    "common/config.c": LICENCE + 'char *x = getenv("X");\n',
+    "common/i.h": LICENCE + '#include "shim/base/b.h"\n',
+    "tools/stat/c.h": LICENCE,
+    "tools/stat/c.c": LICENCE + '#include "shim/base/b.h"\n#include "pool/d.def"\n#include "common/i.h"\n',
+    "tools/replay/f.c": LICENCE + '#include "shim/base/b.h"\n#include "pool/g.h"\n',
     "tools/h.c": LICENCE + '#include "pool/g.h"\n',
     "pool/g.h": LICENCE,
     "tools/e.c": "int x;\n\t/*" + "x" * LINE_MAX + "*/\n",
     "pool/d.def": LICENCE + "x" * (LINE_MAX + 1) + "\n",
+    "shim/base/known.c": LICENCE + '#include "shim/ctl/down.h"\n',
+    KNOWN: "# A comment.\nshim/base/known.c: shim/ctl/down.h\nshim/base/known.c: shim/ctl/gone.h\n",
 }
 
 
 def self_test():
     tree = lint.make_tree(BAD)
+    CALLBACKS.clear()
+    CALLBACKS["gp_missing"] = ("pool/g.h", "a bad sample")
     lint.end_self_test(check(tree.name), (
-        "pool/a.c: includes shim/b.h of another room",
+        "pool/a.c: includes shim/base/b.h against the order",
         "pool/a.c: includes <dlfcn.h> of the system",
         "pool/a.c: includes nowhere.h, which is not there",
-        "shim/b.h: %d lines" % (HEADER_MAX + 1),
-        "shim/b.c: includes tools/c.h of another room",
-        "shim/b.c: reads the environment",
-        "shim/b.c: declares what belongs to a header",
-        "tools/c.c: includes shim/b.h of another room",
-        "tools/h.c: includes pool/g.h of another room",
-        "tools/replay_f.c: includes shim/b.h of another room",
-        "tools/c.c: %d lines" % (FILE_MAX + 3),
+        "shim/base/b.c: includes tools/stat/c.h against the order",
+        "shim/base/b.c: reads the environment",
+        "shim/base/b.c: declares what belongs to a header",
+        "shim/base/up.c: includes shim/ctl/down.h against the order",
+        "shim/new/k.h: includes shim/base/b.h against the order",
+        "common/i.h: includes shim/base/b.h against the order",
+        "tools/stat/c.c: includes shim/base/b.h against the order",
+        "tools/h.c: includes pool/g.h against the order",
+        "tools/replay/f.c: includes shim/base/b.h against the order",
         "tools/e.c:2: wider than 120 columns",
         "tools/e.c: says nothing of its licence",
+        "pool/g.h: does not declare gp_missing",
+        "not needed: shim/base/known.c: shim/ctl/gone.h",
     ))
 
 

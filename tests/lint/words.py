@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""What docs/words.md says is shown somewhere is there: each row names files, and behind a file words in it.
+"""Checks the evidence in docs/words.md: each row names existing files, and after a file words that occur in it.
 
 Usage: words.py ROOT
        words.py --self-test
@@ -17,7 +17,7 @@ HEADER = "| their word | here | shown by |"
 
 
 def rows(root):
-    """The number and the last cell of each line of a table with that header."""
+    """(line number, last cell) of each row of the tables with that header; None for a row of another width."""
     is_inside = False
     for number, line in enumerate(lint.read(root, PAGE).splitlines(), 1):
         is_inside = line == HEADER or (is_inside and line.startswith("|"))
@@ -35,9 +35,9 @@ def check_cell(root, cell):
         elif "/" in word:
             text = lint.read(root, word)
         elif text is None:
-            yield "%s is in no file" % word
+            yield "no file is named before %s" % word
         elif text and not re.search(r"(?<!\w)%s(?!\w)" % re.escape(word), text):
-            yield "there is no %s in the file" % word
+            yield "the file does not have the word %s" % word
 
 
 def check(root):
@@ -45,11 +45,11 @@ def check(root):
     for number, cell in rows(root):
         count += 1
         if cell is None or "`" not in cell:
-            yield "%s:%d: nothing shows it" % (PAGE, number)
+            yield "%s:%d: the row names no evidence" % (PAGE, number)
         for problem in check_cell(root, cell or ""):
             yield "%s:%d: %s" % (PAGE, number, problem)
     if not count:
-        yield "%s: no row" % PAGE
+        yield "%s: has no table with the expected header" % PAGE
 
 
 def self_test():
@@ -60,8 +60,8 @@ def self_test():
         "a/test.c": "START_TEST(known)\n",
     })
     lint.end_self_test(check(tree.name), (
-        ":5: there is no other in the file", ":6: there is no a/missing.c", ":7: loose is in no file",
-        ":8: nothing shows it", ":9: there is no know in the file", ":10: nothing shows it"))
+        ":5: the file does not have the word other", ":6: there is no a/missing.c", ":7: no file is named before loose",
+        ":8: the row names no evidence", ":9: the file does not have the word know", ":10: the row names no evidence"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Every function of cuda.h that submits work, or has the GPU wait for some, is in shim/work.def, or there is a reason; and
-each row looks at the stream that its function is given.
+Checks that every function of cuda.h that submits work, or makes the GPU wait for work, is in shim/driver/submit.def or has a
+reason not to be, and that each row checks the stream that its function is given.
 
 Usage: work.py CUDA.H WORK.DEF
        work.py --self-test WORK.DEF
@@ -18,16 +18,16 @@ REASONS = {
     r"cuStream(Create|CreateWithPriority|Destroy|CopyAttributes|Query|Synchronize|IsCapturing)": "about the stream itself",
     r"cuStream(Get|Set)\w+": "about the stream itself",
     r"cuGreenCtxStreamCreate": "about the stream itself",
-    r"cuStream(Begin|End)\w*": "ends the order by itself, as a capture",
+    r"cuStream(Begin|End)\w*": "the capture ends serial mode by itself",
     r"cuStreamUpdateCaptureDependencies": "about a capture",
-    r"cuEventRecord(WithFlags)?": "for others to wait for",
-    r"cuSignalExternalSemaphoresAsync": "for others to wait for",
-    r"cuStreamAttachMemAsync": "for managed memory, which no default pool has",
-    r"cuGraphics\w+": "for memory of others",
-    r"cuMemMapArrayAsync": "for memory of others",
-    r"cuMem(Alloc|AllocFromPool|Free)Async": "the driver's own pools",
-    r"cuGraphUpload": "of code",
-    r"cuLaunchKernelEx": "shim/hook_launch.c",
+    r"cuEventRecord(WithFlags)?": "only signals other work",
+    r"cuSignalExternalSemaphoresAsync": "only signals other work",
+    r"cuStreamAttachMemAsync": "for managed memory, which no default pool serves",
+    r"cuGraphics\w+": "for memory that no pool serves",
+    r"cuMemMapArrayAsync": "for memory that no pool serves",
+    r"cuMem(Alloc|AllocFromPool|Free)Async": "for the driver's own pools",
+    r"cuGraphUpload": "uploads code only",
+    r"cuLaunchKernelEx": "hooked in shim/hooks/hook_launch.c",
 }
 OLD = re.compile(r"\bCUdeviceptr_v1\b|\bunsigned int (ByteCount|srcOffset|dstOffset)\b|\bCUDA_MEMCPY[23]D_v1\b")
 STREAM = re.compile(r"\bCUstream\s+\w+")
@@ -38,7 +38,7 @@ def base(symbol):
 
 
 def exported(header):
-    """Symbols that submit: name, or what the header defines it as, and the variants for default streams of threads."""
+    """The exported symbols of functions that submit work, with their variants for per-thread default streams."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     defined = dict(re.findall(r"#\s*define\s+(cu\w+)\s+(?:__CUDA_API_PTSZ\()?(cu\w+)\)?[ \t]*$", text, re.M))
     variants = set(re.findall(r"#\s*define\s+cu\w+\s+__CUDA_API_PTSZ\((cu\w+)\)", text))
@@ -54,7 +54,7 @@ def exported(header):
         yield symbol + "_ptds"
 
 
-# Rows that look at more than the stream, or at something else.
+# The expected last column of a row by the start of its symbol. Most rows check the stream parameter.
 LOOKS = {
     "stream": "stream", "none": "NULL",
     "cuStreamWaitEvent": "CU_STREAM_LEGACY", "cuWaitExternal": "CU_STREAM_LEGACY",
@@ -68,13 +68,13 @@ def check_rows(text):
             r"^(?:WORK|BOTH)\((\w+), .*?, (\(.*\)), (\([\w, ]*\)), (.*)\)$", text, re.M):
         names = re.findall(r"(\w+)(?:\)\([^()]*\))?(?=, |\)$)", re.sub(r"\(\*(\w+)\)\([^()]*\)", r"\1", parameters))
         if ", ".join(names) != arguments[1:-1]:
-            yield "%s: passes on %s of %s" % (symbol, arguments, parameters)
+            yield "%s: passes %s, but its parameters are %s" % (symbol, arguments, parameters)
         special = [want for name, want in LOOKS.items() if symbol.startswith(name)]
         want = special[0] if special else LOOKS["stream" if "stream" in names else "none"]
         if want == "NULL" and not symbol.endswith("_ptds"):
             want = "CU_STREAM_LEGACY"
         if look != want:
-            yield "%s: looks at %s, not %s" % (symbol, look, want)
+            yield "%s: checks the stream %s, but should check %s" % (symbol, look, want)
 
 
 def check(header, work):
@@ -85,10 +85,10 @@ def check(header, work):
         yield "only %d functions found" % len(symbols)
     for symbol in sorted(symbols - rows):
         if not any(re.fullmatch(reason, base(symbol)) for reason in REASONS):
-            yield "takes a stream, and is neither a row nor has it a reason: %s" % symbol
+            yield "takes a stream, but has neither a row in shim/driver/submit.def nor a reason in work.py: %s" % symbol
 
 
-# As the header has them, with two that nobody has heard of.
+# A sample header. Its functions cuMemcpyNew and cuLaunchNew are not in the table.
 NEW = """
 #define cuMemcpyAsync __CUDA_API_PTSZ(cuMemcpyAsync)
 #define cuMemcpyNew __CUDA_API_PTDS(cuMemcpyNew)
@@ -109,7 +109,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "--self-test":
         wrong = [*check(NEW, sys.argv[2]), *check_rows(WRONG)]
         lint.end_self_test(wrong, ("only ", ": cuLaunchNew_v2", "cuLaunchNew_v2_ptsz", ": cuMemcpyNew",
-                                   "cuMemcpyNew_ptds", "cuOne: passes on", "cuTwo: looks at NULL",
-                                   "cuThree: looks at stream"))
+                                   "cuMemcpyNew_ptds", "cuOne: passes", "cuTwo: checks the stream NULL",
+                                   "cuThree: checks the stream stream"))
     with open(sys.argv[1], encoding="utf-8") as header_file:
         lint.end(check(header_file.read(), sys.argv[2]))

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A program that is linked with musl, as those of Alpine are: guest_musl SCENARIO. What it prints is the same with and
- * without the library in LD_PRELOAD.
+ * A program that is linked with musl, like those of Alpine Linux: guest_musl SCENARIO. Its output is the same with
+ * and without the library in LD_PRELOAD.
  */
 
 #define _GNU_SOURCE
@@ -29,9 +29,9 @@
 #include "api/gpupool.h"
 
 extern char **environ;
-static const char *folder; /* of the plug-in and the driver */
+static const char *folder; /* directory of the plug-in and the driver */
 
-static void say(const char *what, long value)
+static void print_number(const char *what, long value)
 {
 	printf("%s: %ld\n", what, value);
 }
@@ -42,8 +42,8 @@ static int hello(void)
 	return 3;
 }
 
-/* The message, or "none"; it is over then. */
-static void say_error(const char *what)
+/* Prints the loader's message, or "none", and so clears it. */
+static void print_error(const char *what)
 {
 	const char *error = dlerror();
 
@@ -55,7 +55,7 @@ static void look_up(void *scope, const char *name)
 	void *found = dlsym(scope, name);
 
 	printf("%s: %s\n", name, found ? "found" : "not found");
-	say_error(name);
+	print_error(name);
 }
 
 static int lookups(void)
@@ -64,12 +64,12 @@ static int lookups(void)
 		"cuLaunchKernel", "cudaMalloc", "cudaFree", "cuNowhere", "nowhere"};
 	void *const scopes[] = {RTLD_DEFAULT, RTLD_NEXT, dlopen(NULL, RTLD_NOW)};
 
-	say_error("dlopen of the program");
+	print_error("dlopen of the program");
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		for (size_t j = 0; j < sizeof(scopes) / sizeof(scopes[0]); j++)
 			if (scopes[j] != RTLD_NEXT || strncmp(names[i], "dl", 2) != 0)
 				look_up(scopes[j], names[i]);
-	say("puts is puts", dlsym(RTLD_DEFAULT, "puts") == (void *)puts);
+	print_number("puts is puts", dlsym(RTLD_DEFAULT, "puts") == (void *)puts);
 	return 0;
 }
 
@@ -87,17 +87,17 @@ static int plugins(void)
 	int (*answer)(void) = plugin ? (int (*)(void))dlsym(plugin, "lib_musl_answer") : NULL;
 	Dl_info info = {0};
 
-	say_error("dlopen");
-	say("answer", answer ? answer() : -1);
-	say("address", answer && dladdr((void *)answer, &info) && !strcmp(info.dli_sname, "lib_musl_answer"));
+	print_error("dlopen");
+	print_number("answer", answer ? answer() : -1);
+	print_number("address", answer && dladdr((void *)answer, &info) && !strcmp(info.dli_sname, "lib_musl_answer"));
 	look_up(plugin, "lib_musl_nowhere");
-	say("close", plugin ? dlclose(plugin) : -1);
-	say("nowhere", dlopen("libnowhere_musl.so", RTLD_LAZY) != NULL);
-	say_error("nowhere");
+	print_number("close", plugin ? dlclose(plugin) : -1);
+	print_number("nowhere", dlopen("libnowhere_musl.so", RTLD_LAZY) != NULL);
+	print_error("nowhere");
 	return 0;
 }
 
-/* Through a handle of the driver; a program that was linked to it comes to the same functions. */
+/* Calls the driver through a handle. A program that was linked to the driver reaches the same functions. */
 static int driver(void)
 {
 	void *handle = open_in_folder("libcuda.so.1");
@@ -105,13 +105,13 @@ static int driver(void)
 	int (*release)(unsigned long long) = handle ? dlsym(handle, "cuMemFree_v2") : NULL;
 	unsigned long long ptr = 0;
 
-	say("handle", handle != NULL);
+	print_number("handle", handle != NULL);
 	if (!alloc || !release)
 		return 1;
-	say("alloc", alloc(&ptr, 512));
-	say("pointer", (long)ptr);
-	say("free", release(ptr));
-	say("free of another", release(5));
+	print_number("alloc", alloc(&ptr, 512));
+	print_number("pointer", (long)ptr);
+	print_number("free", release(ptr));
+	print_number("free of another", release(5));
 	return 0;
 }
 
@@ -139,20 +139,20 @@ static int forks(void)
 	int status = 0;
 	pid_t pid;
 
-	say("atfork", pthread_atfork(prepare, in_parent, in_child));
+	print_number("atfork", pthread_atfork(prepare, in_parent, in_child));
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
 		_exit(n_prepared == 1 && n_children == 1 && !n_parents ? 5 : 6);
-	say("child", waitpid(pid, &status, 0) == pid ? WEXITSTATUS(status) : -1);
-	say("parent", n_parents);
+	print_number("child", waitpid(pid, &status, 0) == pid ? WEXITSTATUS(status) : -1);
+	print_number("parent", n_parents);
 	if (length < 0)
 		return 1;
 	self[length] = '\0';
 	fflush(stdout);
-	say("spawn", posix_spawn(&pid, self, NULL, NULL, words, environ));
-	say("spawned", waitpid(pid, &status, 0) == pid ? WEXITSTATUS(status) : -1);
-	say("shell", WEXITSTATUS(system("exit 7")));
+	print_number("spawn", posix_spawn(&pid, self, NULL, NULL, words, environ));
+	print_number("spawned", waitpid(pid, &status, 0) == pid ? WEXITSTATUS(status) : -1);
+	print_number("shell", WEXITSTATUS(system("exit 7")));
 	return 0;
 }
 
@@ -165,19 +165,19 @@ static int files(void)
 
 	while (dir && readdir(dir))
 		n++;
-	say("entries", n > 2);
-	say("closedir", dir ? closedir(dir) : -1);
-	say("stat", stat("/", &st));
-	say("directory", S_ISDIR(st.st_mode));
-	say("lstat of nothing", lstat("/nowhere/at/all", &st));
-	say("errno", errno);
-	say("pipe", pipe(fds));
-	say("copy", fcntl(fds[0], F_DUPFD_CLOEXEC, 100));
-	say("flags", fcntl(100, F_GETFD));
-	say("write", write(fds[1], "x", 1));
-	say("poll", poll(&(struct pollfd){.fd = 100, .events = POLLIN}, 1, -1));
-	say("read", read(100, &byte, 1));
-	say("map", mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+	print_number("entries", n > 2);
+	print_number("closedir", dir ? closedir(dir) : -1);
+	print_number("stat", stat("/", &st));
+	print_number("directory", S_ISDIR(st.st_mode));
+	print_number("lstat of nothing", lstat("/nowhere/at/all", &st));
+	print_number("errno", errno);
+	print_number("pipe", pipe(fds));
+	print_number("copy", fcntl(fds[0], F_DUPFD_CLOEXEC, 100));
+	print_number("flags", fcntl(100, F_GETFD));
+	print_number("write", write(fds[1], "x", 1));
+	print_number("poll", poll(&(struct pollfd){.fd = 100, .events = POLLIN}, 1, -1));
+	print_number("read", read(100, &byte, 1));
+	print_number("map", mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
 	return byte != 'x';
 }
 
@@ -231,14 +231,14 @@ static int threads(void)
 			return 1;
 	for (int i = 0; i < N; i++)
 		pthread_join(all[i], NULL);
-	say("turns", n_turns);
-	say("keys", n_keys);
-	say("ended", n_ended);
+	print_number("turns", n_turns);
+	print_number("keys", n_keys);
+	print_number("ended", n_ended);
 	if (pthread_create(&all[0], NULL, wait_for_ever, NULL))
 		return 1;
-	say("cancel", pthread_cancel(all[0]));
+	print_number("cancel", pthread_cancel(all[0]));
 	pthread_join(all[0], &result);
-	say("cancelled", result == PTHREAD_CANCELED);
+	print_number("cancelled", result == PTHREAD_CANCELED);
 	return 0;
 }
 
@@ -247,11 +247,11 @@ static int network(void)
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *found = NULL;
 	int fds[2];
 
-	say("getaddrinfo", getaddrinfo("127.0.0.1", "80", &hints, &found));
-	say("family", found ? found->ai_family : -1);
+	print_number("getaddrinfo", getaddrinfo("127.0.0.1", "80", &hints, &found));
+	print_number("family", found ? found->ai_family : -1);
 	freeaddrinfo(found);
-	say("sockets", socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
-	say("send", send(fds[0], "word", 4, 0));
+	print_number("sockets", socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
+	print_number("send", send(fds[0], "word", 4, 0));
 	return 0;
 }
 
@@ -268,20 +268,20 @@ static int signals(void)
 
 	sigaction(SIGUSR1, &action, NULL);
 	raise(SIGUSR1);
-	say("signals", n_signals);
+	print_number("signals", n_signals);
 	fflush(stdout);
 	abort();
 }
 
-/* The library is there, and says that it is not at work. */
+/* The library is loaded, and answers that it is not active. */
 static int asked(void)
 {
 	struct gpupool_status status;
 
-	say("status", gpupool_get_status(0, &status));
-	say("reclaim", gpupool_reclaim(GPUPOOL_ALL_DEVICES));
-	say("limit", gpupool_set_limit(0, 1 << 20));
-	say("region", gpupool_region_begin("mine"));
+	print_number("status", gpupool_get_status(0, &status));
+	print_number("reclaim", gpupool_reclaim(GPUPOOL_ALL_DEVICES));
+	print_number("limit", gpupool_set_limit(0, 1 << 20));
+	print_number("region", gpupool_region_begin("mine"));
 	return 0;
 }
 

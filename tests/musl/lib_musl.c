@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A plug-in, and as libcuda.so.1 all of a driver that the guest calls. */
+/* A plug-in, and under the name libcuda.so.1 all of the driver that the guest calls. */
 
 #define _GNU_SOURCE
 
@@ -15,8 +15,8 @@ int cuCtxGetCurrent(void **context);
 
 static int answer;
 
-/* As plug-ins do that look for others when they are loaded. */
-__attribute__((constructor)) static void look_around(void)
+/* Plug-ins that look for others when they are loaded do this. */
+__attribute__((constructor)) static void look_up(void)
 {
 	answer = dlsym(RTLD_DEFAULT, "puts") && !dlsym(RTLD_NEXT, "lib_musl_nowhere") ? 42 : 0;
 }

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Programs that are linked with musl, with the library in LD_PRELOAD as a container may set it for all its programs:
- * they behave as without it, and the library says nothing.
+ * Programs that are linked with musl, with the library in LD_PRELOAD, as a container may set it for all its programs.
+ * They behave as without the library, which prints no message.
  */
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const char *const settings[][4] = {
 	{"GPUPOOL=0", NULL},
 };
 
-START_TEST(a_program_of_musl_behaves_as_without_the_library_which_says_nothing)
+START_TEST(a_musl_program_behaves_as_without_the_library_and_gets_no_message)
 {
 	const struct play play = {
 		.program = "guest_musl",
@@ -51,7 +51,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_program_of_musl_behaves_as_without_the_library_which_says_nothing, 0,
+	tcase_add_loop_test(tc, a_musl_program_behaves_as_without_the_library_and_gets_no_message, 0,
 		(int)(LENGTH(rows) * LENGTH(settings)));
 }
 

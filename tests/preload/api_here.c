@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The public header in a program of its own: C99, C11 or C++, static or not, and asked in a second place. */
+/* A program of two source files that uses the public header only: as C99, C11 or C++, linked statically or not. */
 
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ static int wait_for_more(void *arg, int device, uint64_t bytes)
 	return 0;
 }
 
-/* Every function once, so that every one is compiled. */
+/* Calls every function, so that each is compiled. Returns how many of them answer -ENOSYS. */
 static int count_refusals(void)
 {
 	struct gpupool_status status;

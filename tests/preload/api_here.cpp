@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The same, as C++. */
+/* Compiles api_here.c as C++. */
 #include "api_here.c"

@@ -3,7 +3,7 @@
 #ifndef API_HERE_H
 #define API_HERE_H
 
-/* As a program would have it that uses the loader's own header, too. */
+/* Some programs also include the loader's header. */
 #ifdef API_WITH_LINK_H
 #include <link.h>
 #endif

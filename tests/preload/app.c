@@ -35,8 +35,8 @@ void app_must(int result, const char *call)
 	exit(70);
 }
 
-/* Nobody listens where the program was started by hand. */
-static void tell(const char *line, int length)
+/* Writes a line for the test. The write fails if the program was started by hand, since no test reads then. */
+static void write_to_test(const char *line, int length)
 {
 	if (write(FACTS_FD, line, (size_t)length) < 0)
 		return;
@@ -46,10 +46,10 @@ void app_fact(const char *name, uint64_t value)
 {
 	char line[128];
 
-	tell(line, snprintf(line, sizeof(line), "%s %llu\n", name, (unsigned long long)value));
+	write_to_test(line, snprintf(line, sizeof(line), "%s %llu\n", name, (unsigned long long)value));
 }
 
-/* A function of the simulated driver's own, wherever the program got the driver from. */
+/* Returns a function that only the simulated driver has, or NULL. The program may have found the driver in any way. */
 static void *simulator(const char *name)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -126,7 +126,7 @@ void app_pause(const char *name)
 	char line[128];
 
 	fflush(stdout);
-	tell(line, snprintf(line, sizeof(line), "pause %s\n", name));
+	write_to_test(line, snprintf(line, sizeof(line), "pause %s\n", name));
 	if (read(GO_FD, line, 1) < 0)
 		return;
 }

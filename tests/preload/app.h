@@ -3,14 +3,15 @@
 #pragma once
 
 /*
- * What the programs share. A program is a list of scenarios, of which the first argument names one. What it prints
- * must be the same with and without a preloaded library; what may differ it tells as facts, on descriptor 3.
- * A real GPU runs them as well: then there are fewer facts.
+ * Shared by the programs. A program is a list of scenarios, and its first argument names one of them. Its output must
+ * be the same with and without a preloaded library. Values that may differ are reported as facts, on descriptor 3. A
+ * real GPU runs the programs as well, but then there are fewer facts.
  *
- *   PROGRAM SCENARIO    that one, in this process
- *   PROGRAM --all       every one, in a process of its own, each line as "scenario/question: answer"; one that ends
- *                       badly adds "scenario: hangs", ": signal N" or ": status N". APP_LIMIT_S bounds each (20).
- *   PROGRAM --list      their names
+ *   PROGRAM SCENARIO    runs that scenario in this process
+ *   PROGRAM --all       runs every scenario in a separate process and prints each line as "scenario/question: answer".
+ *                       A scenario that ends badly adds "scenario: hangs", ": signal N" or ": status N".
+ *                       APP_LIMIT_S bounds the time of each in seconds (20).
+ *   PROGRAM --list      prints the names of the scenarios
  */
 
 #include <stdbool.h>
@@ -27,9 +28,9 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
-/* What --all may do with a scenario. */
+/* How --all may run a scenario. */
 enum {
-	APP_TOGETHER = 1 << 0, /* needs no process of its own: follows the one before it, and leaves everything freed */
+	APP_TOGETHER = 1 << 0, /* may share a process with the scenario before it; leaves everything freed */
 };
 
 struct app_scenario {
@@ -37,40 +38,40 @@ struct app_scenario {
 	void (*run)(void);
 	unsigned flags;
 };
-extern const struct app_scenario app_scenarios[]; /* of the program; the last has no name */
+extern const struct app_scenario app_scenarios[]; /* defined by the program; the last has no name */
 
 int app_run_all(void);
 
 /* Prints a result under a name. */
 void app_result(const char *what, int result);
 
-/* Prints "what: " and the rest. */
+/* Prints "what: " and then the formatted text. */
 void app_say(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ends the program with a message if a call that must succeed did not. */
+/* Ends the program with a message if a call that must succeed has failed. */
 #define APP_MUST(call) app_must(call, #call)
 void app_must(int result, const char *call);
 
-/* Whether the driver is the simulated one, which can be asked. */
+/* True if the driver is the simulated one, which counts its calls. */
 bool app_is_simulated(void);
 
 void app_fact(const char *name, uint64_t value);
-uint64_t app_calls(const char *function); /* of the simulated driver, so far; else 0 */
-uint64_t app_now_ns(void); /* the simulated driver's clock, which knows what the GPU does, or the machine's */
+uint64_t app_calls(const char *function); /* calls of the simulated driver so far; 0 on a real driver */
+uint64_t app_now_ns(void);                /* the simulated driver's clock, or CLOCK_MONOTONIC on a real driver */
 void app_fact_calls(const char *function);
 
 /*
- * Calls of a function of the simulated driver stand still inside it, at their start or at their end, until they are
- * released (tests/sim/simgpu.h). On a real driver none of this does anything.
+ * Holds calls of a function inside the simulated driver, at their start or at their end, until app_release_calls
+ * (tests/sim/simgpu.h). Does nothing on a real driver.
  */
 void app_stop_calls(const char *function, bool at_end);
 void app_await_stopped_call(void);
 void app_release_calls(void);
 
-void app_tell_driver(void); /* what the simulated driver has counted that matters */
+void app_tell_driver(void); /* reports the simulated driver's counts of calls and races as facts */
 
-/* Lets the test look into the process: it goes on when the test says so. */
+/* Pauses until the test, which may look into the process meanwhile, lets the program go on. */
 void app_pause(const char *name);
 
-/* Small numbers that look random and are the same in every run. */
+/* Returns a pseudo-random number below 65536. The sequence is the same in every run. */
 unsigned app_random(unsigned *state);

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * All scenarios of a program. This process makes no CUDA call: it forks one for each scenario, reads what that prints,
- * and gives it a time limit, since to hang may be the right answer.
+ * Runs all scenarios of a program. This process makes no CUDA call. It forks a child for each scenario, reads what
+ * the child prints, and limits its time, since a hang may be the expected result.
  */
 
 #include "app.h"
@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Before the output of a scenario: the name that its lines come under. */
+/* Starts a line that names the scenario to which the following lines belong. */
 #define NAME_MARK "\001"
 
 struct output {
-	const char *name; /* of the scenario whose lines come now */
+	const char *name; /* the scenario that prints the current lines */
 	char line[4096];
 	size_t used;
 };
@@ -68,7 +68,7 @@ static void take(struct output *out, const char *text, size_t length)
 	}
 }
 
-/* Until the end of the output, or of the time; false then. */
+/* Reads until the output ends. Returns false if the time limit passes first. */
 static bool collect(struct output *out, int fd)
 {
 	struct pollfd poll_fd = {fd, POLLIN, 0};
@@ -88,7 +88,7 @@ static bool collect(struct output *out, int fd)
 	return true;
 }
 
-/* In a process of its own: a scenario, and those after it that need none. */
+/* Runs in the child: a scenario, and those after it that may share its process. */
 static _Noreturn void be_scenarios(const struct app_scenario *first, const struct app_scenario *end)
 {
 	for (const struct app_scenario *s = first; s < end; s++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program that asks: every function of the public header, with the library there or not. */
+/* Calls every function of the public header, with the library or without it. */
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include "api/gpupool.h"
 #include "app_driver.h"
 
-/* An errno value, so that facts need no sign. */
-static void tell(const char *name, int64_t result)
+/* Reports an errno value, without its sign since facts are unsigned. */
+static void report(const char *name, int64_t result)
 {
 	app_fact(name, (uint64_t)(result < 0 ? -result : result));
 }
@@ -30,7 +30,7 @@ static int never(void *arg, int device, uint64_t bytes)
 	return 0;
 }
 
-/* Nothing has been allocated, and perhaps nothing is there to answer. */
+/* Calls every function before anything is allocated. The library may be absent. */
 static void all(void)
 {
 	struct gpupool_status status;
@@ -38,42 +38,42 @@ static void all(void)
 
 	errno = 77;
 	app_fact("version", gpupool_version() != NULL);
-	tell("status", gpupool_get_status(0, &status));
-	tell("reclaim", gpupool_reclaim(GPUPOOL_ALL_DEVICES));
-	tell("free now", gpupool_free_now(0));
-	tell("get limit", gpupool_get_limit(0, &bytes));
-	tell("set limit", gpupool_set_limit(0, 64 * MIB));
-	tell("set limit percent", gpupool_set_limit_percent(GPUPOOL_PINNED, 50));
-	tell("defer begin", gpupool_defer_begin());
-	tell("defer end", gpupool_defer_end());
-	tell("no cache begin", gpupool_no_cache_begin());
-	tell("no cache end", gpupool_no_cache_end());
-	tell("hook", gpupool_set_oom_hook(never, NULL));
-	tell("region begin", gpupool_region_begin("mine"));
-	tell("region end", gpupool_region_end());
-	tell("region invalidate", gpupool_region_invalidate("mine"));
+	report("status", gpupool_get_status(0, &status));
+	report("reclaim", gpupool_reclaim(GPUPOOL_ALL_DEVICES));
+	report("free now", gpupool_free_now(0));
+	report("get limit", gpupool_get_limit(0, &bytes));
+	report("set limit", gpupool_set_limit(0, 64 * MIB));
+	report("set limit percent", gpupool_set_limit_percent(GPUPOOL_PINNED, 50));
+	report("defer begin", gpupool_defer_begin());
+	report("defer end", gpupool_defer_end());
+	report("no cache begin", gpupool_no_cache_begin());
+	report("no cache end", gpupool_no_cache_end());
+	report("hook", gpupool_set_oom_hook(never, NULL));
+	report("region begin", gpupool_region_begin("mine"));
+	report("region end", gpupool_region_end());
+	report("region invalidate", gpupool_region_invalidate("mine"));
 	app_fact("errno", (uint64_t)errno);
 }
 
-/* With the library: what it answers where there is no such device, scope or limit. */
+/* Calls with the library for a device, scope or limit that does not exist. */
 static void wrong(void)
 {
 	struct gpupool_status status;
 	uint64_t bytes;
 
 	app_start();
-	tell("status", gpupool_get_status(1, &status));
-	tell("status of all", gpupool_get_status(GPUPOOL_ALL_DEVICES, &status));
-	tell("reclaim", gpupool_reclaim(64));
-	tell("free now", gpupool_free_now(-3));
-	tell("get limit", gpupool_get_limit(1, &bytes));
-	tell("set limit", gpupool_set_limit(1, MIB));
-	tell("no bytes", gpupool_set_limit(0, 0));
-	tell("no percent", gpupool_set_limit_percent(0, 0));
-	tell("too many percent", gpupool_set_limit_percent(0, 100.5));
-	tell("defer end", gpupool_defer_end());
-	tell("no cache end", gpupool_no_cache_end());
-	tell("good", gpupool_get_status(0, &status));
+	report("status", gpupool_get_status(1, &status));
+	report("status of all", gpupool_get_status(GPUPOOL_ALL_DEVICES, &status));
+	report("reclaim", gpupool_reclaim(64));
+	report("free now", gpupool_free_now(-3));
+	report("get limit", gpupool_get_limit(1, &bytes));
+	report("set limit", gpupool_set_limit(1, MIB));
+	report("no bytes", gpupool_set_limit(0, 0));
+	report("no percent", gpupool_set_limit_percent(0, 0));
+	report("too many percent", gpupool_set_limit_percent(0, 100.5));
+	report("defer end", gpupool_defer_end());
+	report("no cache end", gpupool_no_cache_end());
+	report("good", gpupool_get_status(0, &status));
 }
 
 static void memory(void)
@@ -97,16 +97,16 @@ static void memory(void)
 	app_fact("kept", status.cached_bytes + status.pending_bytes);
 	app_fact("sum", status.total_bytes == status.used_bytes + status.cached_bytes + status.pending_bytes +
 						      status.returning_bytes);
-	tell("reclaimed", gpupool_reclaim(0));
+	report("reclaimed", gpupool_reclaim(0));
 	app_fact("total after", status_of(0).total_bytes);
 	APP_MUST(cuMemHostAlloc(&host, MIB, 0));
 	app_fact("pinned used", status_of(GPUPOOL_PINNED).used_bytes);
 	APP_MUST(cuMemFreeHost(host));
-	tell("pinned released", gpupool_free_now(GPUPOOL_PINNED));
+	report("pinned released", gpupool_free_now(GPUPOOL_PINNED));
 	app_fact("pinned total", status_of(GPUPOOL_PINNED).total_bytes);
 }
 
-/* What is pending behind work of the GPU's goes back, and not before that is done. */
+/* Memory that is pending behind GPU work stays in a reclaim. free_now waits for that work and returns the memory. */
 static void free_now(void)
 {
 	CUstream stream;
@@ -118,9 +118,9 @@ static void free_now(void)
 	app_spin_fill(stream, ptr, 32 * MIB, 3, 50 * MS);
 	APP_MUST(cuMemFree_v2(ptr));
 	app_fact("pending", status_of(0).pending_bytes);
-	tell("reclaimed", gpupool_reclaim(0));
+	report("reclaimed", gpupool_reclaim(0));
 	app_fact("still there", status_of(0).total_bytes);
-	tell("freed now", gpupool_free_now(0));
+	report("freed now", gpupool_free_now(0));
 	app_fact("stream", (uint64_t)cuStreamQuery(stream));
 	app_fact("total", status_of(0).total_bytes);
 }
@@ -130,16 +130,16 @@ static void limits(void)
 	CUdeviceptr first, second = 0, third = 0;
 	uint64_t bytes = 0;
 
-	tell("before CUDA", gpupool_set_limit_percent(0, 50));
-	tell("of unknown size", gpupool_get_limit(0, &bytes));
+	report("before CUDA", gpupool_set_limit_percent(0, 50));
+	report("of unknown size", gpupool_get_limit(0, &bytes));
 	app_start();
-	tell("get", gpupool_get_limit(0, &bytes));
+	report("get", gpupool_get_limit(0, &bytes));
 	app_fact("half", bytes);
 	first = app_alloc(100 * MIB);
 	second = app_alloc(100 * MIB);
 	APP_MUST(cuMemFree_v2(second));
 	APP_MUST(cuCtxSynchronize());
-	tell("set below", gpupool_set_limit(0, 64 * MIB));
+	report("set below", gpupool_set_limit(0, 64 * MIB));
 	app_fact("used below", status_of(0).used_bytes);
 	app_fact("total below", status_of(0).total_bytes);
 	app_fact("more", (uint64_t)cuMemAlloc_v2(&third, 2 * MIB));
@@ -150,14 +150,14 @@ static void limits(void)
 	app_fact("total", status_of(0).total_bytes);
 	app_pause("limit");
 	app_fact("large", (uint64_t)cuMemAlloc_v2(&first, 128 * MIB));
-	tell("no limit", gpupool_set_limit(GPUPOOL_ALL_DEVICES, GPUPOOL_NO_LIMIT));
+	report("no limit", gpupool_set_limit(GPUPOOL_ALL_DEVICES, GPUPOOL_NO_LIMIT));
 	app_fact("then", (uint64_t)cuMemAlloc_v2(&first, 128 * MIB));
-	tell("pinned", gpupool_set_limit(GPUPOOL_PINNED, 3 * MIB));
-	tell("get pinned", gpupool_get_limit(GPUPOOL_PINNED, &bytes));
+	report("pinned", gpupool_set_limit(GPUPOOL_PINNED, 3 * MIB));
+	report("get pinned", gpupool_get_limit(GPUPOOL_PINNED, &bytes));
 	app_fact("pinned limit", bytes);
 }
 
-/* For the kind none with a queue of 10. */
+/* For the kind none with a queue of 10 blocks. */
 static void defer(void)
 {
 	CUdeviceptr ptrs[30];
@@ -165,20 +165,20 @@ static void defer(void)
 	app_start();
 	for (int i = 0; i < 30; i++)
 		ptrs[i] = app_alloc(MIB);
-	tell("begin", gpupool_defer_begin());
-	tell("begin again", gpupool_defer_begin());
+	report("begin", gpupool_defer_begin());
+	report("begin again", gpupool_defer_begin());
 	for (int i = 0; i < 25; i++)
 		APP_MUST(cuMemFree_v2(ptrs[i]));
 	app_fact("queued", status_of(0).n_pending_blocks);
-	tell("end", gpupool_defer_end());
+	report("end", gpupool_defer_end());
 	app_fact("still queued", status_of(0).n_pending_blocks);
-	tell("end again", gpupool_defer_end());
+	report("end again", gpupool_defer_end());
 	app_fact("flushed", status_of(0).n_pending_blocks);
 	for (int i = 25; i < 30; i++)
 		APP_MUST(cuMemFree_v2(ptrs[i]));
 	app_fact("queued again", status_of(0).n_pending_blocks);
 	app_pause("defer");
-	tell("not its own", gpupool_defer_end());
+	report("not its own", gpupool_defer_end());
 	for (int i = 0; i < 30; i++)
 		ptrs[i] = app_alloc(MIB);
 	for (int i = 0; i < 30; i++)
@@ -209,32 +209,32 @@ static void no_cache(void)
 	outside = app_alloc(200 * KIB);
 	small = app_alloc(KIB);
 	total = status_of(0).total_bytes;
-	tell("begin", gpupool_no_cache_begin());
-	tell("begin again", gpupool_no_cache_begin());
+	report("begin", gpupool_no_cache_begin());
+	report("begin again", gpupool_no_cache_begin());
 	inside = app_alloc(5 * MIB);
 	app_fill(NULL, inside, 5 * MIB, 9);
 	APP_MUST(cuMemFree_v2(inside));
 	APP_MUST(cuCtxSynchronize());
-	tell("end", gpupool_no_cache_end());
+	report("end", gpupool_no_cache_end());
 	inside = app_alloc(100);
 	APP_MUST(cuMemFree_v2(inside));
 	inside = app_alloc(7 * MIB);
 	APP_MUST(pthread_create(&thread, NULL, allocate_elsewhere, NULL));
 	APP_MUST(pthread_join(thread, NULL));
-	tell("end again", gpupool_no_cache_end());
-	tell("reclaimed", gpupool_reclaim(0) >= 0);
+	report("end again", gpupool_no_cache_end());
+	report("reclaimed", gpupool_reclaim(0) >= 0);
 	app_fact("more than before", status_of(0).total_bytes - total);
-	/* Freed outside, it is not kept either. */
+	/* A block from inside the scope is not kept when it is freed outside, either. */
 	APP_MUST(cuMemFree_v2(inside));
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuMemFree_v2(small));
 	small = app_alloc(KIB);
 	app_fact("in use at the end", status_of(0).total_bytes - status_of(0).returning_bytes < total + MIB);
-	tell("begin once more", gpupool_no_cache_begin());
+	report("begin once more", gpupool_no_cache_begin());
 	APP_MUST(cuMemFree_v2(outside));
 	APP_MUST(cuMemFree_v2(small));
-	tell("end once more", gpupool_no_cache_end());
-	tell("freed now", gpupool_free_now(0) >= 0);
+	report("end once more", gpupool_no_cache_end());
+	report("freed now", gpupool_free_now(0) >= 0);
 	app_fact("nothing left", status_of(0).total_bytes);
 	app_tell_driver();
 }
@@ -252,89 +252,89 @@ static void free_all(const CUdeviceptr *ptrs, int n)
 		APP_MUST(cuMemFree_v2(ptrs[i]));
 }
 
-/* All that the program, or somebody outside, can tell the pool while it runs. */
-static void told(void)
+/* Uses every control that the program, or another process, has over the pool while it runs. */
+static void use_controls(void)
 {
 	CUdeviceptr few[4], many[24];
 
-	tell("defer", gpupool_defer_begin());
+	report("defer", gpupool_defer_begin());
 	app_start();
 	alloc_all(many, 24, MIB);
 	free_all(many, 24);
-	tell("end", gpupool_defer_end());
+	report("end", gpupool_defer_end());
 	alloc_all(few, 4, 20 * MIB);
 	alloc_all(many, 24, 3 * MIB);
 	free_all(many, 24);
 	APP_MUST(cuCtxSynchronize());
-	tell("limit", gpupool_set_limit(0, 100 * MIB));
+	report("limit", gpupool_set_limit(0, 100 * MIB));
 	alloc_all(many, 24, 2 * MIB);
 	free_all(many, 24);
 	free_all(few, 2);
 	app_pause("middle");
 	alloc_all(many, 24, 6 * MIB);
 	free_all(many, 24);
-	tell("no limit", gpupool_set_limit(0, GPUPOOL_NO_LIMIT));
-	tell("no cache", gpupool_no_cache_begin());
+	report("no limit", gpupool_set_limit(0, GPUPOOL_NO_LIMIT));
+	report("no cache", gpupool_no_cache_begin());
 	alloc_all(many, 6, 5 * MIB);
-	tell("cache", gpupool_no_cache_end());
+	report("cache", gpupool_no_cache_end());
 	free_all(many, 3);
-	tell("no cache", gpupool_no_cache_begin());
+	report("no cache", gpupool_no_cache_begin());
 	free_all(many + 3, 3);
 	free_all(few + 2, 1);
-	tell("cache", gpupool_no_cache_end());
+	report("cache", gpupool_no_cache_end());
 	alloc_all(many, 24, 7 * MIB);
 	app_pause("end");
 }
 
-struct plenty {
+struct holder {
 	CUdeviceptr ptr;
 	int calls, device;
 	uint64_t bytes;
 };
 
-/* Lets go of what it has; the second time there is nothing. Its own failure does not come here again. */
-static int let_go(void *arg, int device, uint64_t bytes)
+/* Frees the block that it holds, if any. A failure of its own allocation does not call it again. */
+static int free_held_block(void *arg, int device, uint64_t bytes)
 {
-	struct plenty *plenty = (struct plenty *)arg;
-	CUdeviceptr ptr = plenty->ptr, unused;
+	struct holder *holder = (struct holder *)arg;
+	CUdeviceptr ptr = holder->ptr, unused;
 
-	plenty->calls++;
-	plenty->device = device;
-	plenty->bytes = bytes;
+	holder->calls++;
+	holder->device = device;
+	holder->bytes = bytes;
 	if (!ptr)
 		return 0;
 	app_result("in the hook", cuMemAlloc_v2(&unused, 900 * MIB));
 	APP_MUST(cuMemFree_v2(ptr));
-	plenty->ptr = 0;
+	holder->ptr = 0;
 	return 1;
 }
 
 static void hook(void)
 {
-	struct plenty plenty = {.ptr = 0};
+	struct holder holder = {.ptr = 0};
 	CUdeviceptr ptr, other;
 
 	app_start();
-	plenty.ptr = app_alloc(600 * MIB);
-	tell("set", gpupool_set_oom_hook(let_go, &plenty));
+	holder.ptr = app_alloc(600 * MIB);
+	report("set", gpupool_set_oom_hook(free_held_block, &holder));
 	app_fact("alloc", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
-	app_fact("calls", (uint64_t)plenty.calls);
-	app_fact("device", (uint64_t)plenty.device);
-	app_fact("bytes", plenty.bytes);
+	app_fact("calls", (uint64_t)holder.calls);
+	app_fact("device", (uint64_t)holder.device);
+	app_fact("bytes", holder.bytes);
 	app_fact("ooms", status_of(0).ooms);
 	app_fact("too much", (uint64_t)cuMemAlloc_v2(&other, 700 * MIB));
-	app_fact("calls then", (uint64_t)plenty.calls);
-	plenty.ptr = ptr;
+	app_fact("calls then", (uint64_t)holder.calls);
+	holder.ptr = ptr;
 	app_fact("not pooled", (uint64_t)cuMemAllocAsync(&other, 600 * MIB, NULL));
-	app_fact("calls at last", (uint64_t)plenty.calls);
-	tell("unset", gpupool_set_oom_hook(NULL, NULL));
+	app_fact("calls at last", (uint64_t)holder.calls);
+	report("unset", gpupool_set_oom_hook(NULL, NULL));
 	app_fact("without", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
-	app_fact("calls without", (uint64_t)plenty.calls);
+	app_fact("calls without", (uint64_t)holder.calls);
 }
 
 enum { THREADS = 4, TURNS = 400 };
 
-/* In scopes and out of them, while others change the limits. */
+/* Allocates and frees inside and outside scopes, while another thread changes the limits. */
 static void *churn(void *arg)
 {
 	unsigned state = (unsigned)(uintptr_t)arg, n_refused = 0;
@@ -391,7 +391,7 @@ static void threads(void)
 	}
 	app_fact("refused", n_refused);
 	app_fact("used", status_of(0).used_bytes);
-	tell("freed now", gpupool_free_now(0) >= 0);
+	report("freed now", gpupool_free_now(0) >= 0);
 	app_fact("total", status_of(0).total_bytes);
 	app_tell_driver();
 }
@@ -405,7 +405,7 @@ const struct app_scenario app_scenarios[] = {
 	{"memory", memory},
 	{"no-cache", no_cache},
 	{"threads", threads},
-	{"told", told},
+	{"controls", use_controls},
 	{"wrong", wrong},
 	{NULL},
 };

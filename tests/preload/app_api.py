@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""A Python program that asks. What it prints is in the test."""
+"""Calls the Python module. The test compares what this prints."""
 
 import ctypes
 import os

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What holds whatever the pool's memory is made of, and what holds for managed memory alone. */
+/* Scenarios for all backends, and some for managed memory alone. */
 
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ static size_t bytes_of(unsigned i, unsigned round)
 	return sizes[(i + round) % LENGTH(sizes)] + (i % 3) * 512;
 }
 
-/* Both ends of a block carry its value. */
+/* Allocates a block and writes the value to both of its ends. */
 static void put(CUstream stream, struct piece *piece, size_t bytes, uint32_t value)
 {
 	*piece = (struct piece){app_alloc(bytes), bytes};
@@ -42,7 +42,7 @@ static size_t take(CUstream stream, struct piece *piece, uint32_t value)
 	return wrong;
 }
 
-/* Blocks of many sizes on two streams, every other one freed while its work runs. */
+/* Uses blocks of many sizes on two streams. Every other block is freed while its work runs. */
 static void words(void)
 {
 	struct piece pieces[N_BLOCKS];
@@ -67,7 +67,7 @@ static void words(void)
 	app_tell_driver();
 }
 
-/* A loop on one stream needs its memory from the driver once. */
+/* A loop on one stream obtains its memory from the driver once. */
 static void reuse(void)
 {
 	struct gpupool_status status;
@@ -91,7 +91,7 @@ static void reuse(void)
 	app_pause("reuse");
 }
 
-/* An answer for each thing that another process could be given. */
+/* Exports a block twice and prints both answers. */
 static void export(void)
 {
 	CUdeviceptr ptr;
@@ -104,7 +104,10 @@ static void export(void)
 	app_result("free", cuMemFree_v2(ptr));
 }
 
-/* Work that takes long: whether somebody has waited for it who allocates and frees meanwhile. */
+/*
+ * Allocates and frees beside work that takes long, and prints if that work still runs: no call may have waited for
+ * it.
+ */
 static void spinning(void)
 {
 	CUstream stream;
@@ -121,7 +124,7 @@ static void spinning(void)
 	APP_MUST(cuStreamSynchronize(stream));
 }
 
-/* Three times what the device has, all of it written and read twice. */
+/* Allocates three times the memory of the device. Writes both ends of each block and reads them twice. */
 static void beyond(void)
 {
 	size_t available, total, wrong = 0;
@@ -142,7 +145,7 @@ static void beyond(void)
 	app_tell_driver();
 }
 
-/* Until it is refused. */
+/* Allocates until a request is refused. */
 static void until_full(void)
 {
 	CUdeviceptr ptr;
@@ -157,7 +160,7 @@ static void until_full(void)
 	app_pause("full");
 }
 
-/* Managed memory of the program's own, more than the machine has. */
+/* The program allocates managed memory itself, more than the machine has. */
 static void own(void)
 {
 	size_t bytes = 2 * (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -173,7 +176,7 @@ static void own(void)
 	app_pause("own");
 }
 
-/* What the program sees is what it would see of memory that is all on the device. */
+/* The program sees the amounts that it would see if all memory were on the device. */
 static void info(void)
 {
 	size_t before, between, after, total;
@@ -202,14 +205,14 @@ static size_t available_bytes(void)
 	return available;
 }
 
-static void tell_missing(const char *what, size_t before)
+static void report_missing(const char *what, size_t before)
 {
 	size_t after = available_bytes();
 
 	app_fact(what, (before - (after < before ? after : before)) / MIB);
 }
 
-/* What contexts leave behind that end with memory in use, cached and freed under work. */
+/* Leaves blocks in use and freed blocks in the current context, which then ends. */
 static void furnish(void)
 {
 	(void)app_alloc(64 * MIB);
@@ -217,7 +220,7 @@ static void furnish(void)
 	(void)app_alloc(4 * KIB);
 }
 
-/* Until nobody holds the primary context any more. */
+/* Releases the primary context until no reference is left. */
 static void release_all(void)
 {
 	unsigned flags;
@@ -243,17 +246,17 @@ static void ends(void)
 		if (i == 1)
 			before = available_bytes();
 	}
-	tell_missing("MiB missing after contexts", before);
+	report_missing("MiB missing after contexts", before);
 	for (unsigned i = 0; i < 4; i++) {
 		furnish();
 		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
 		app_start();
 	}
-	tell_missing("MiB missing after resets", before);
+	report_missing("MiB missing after resets", before);
 	furnish();
 	release_all();
 	app_start();
-	tell_missing("MiB missing after a release", before);
+	report_missing("MiB missing after a release", before);
 	app_result("end", cuCtxSynchronize());
 }
 

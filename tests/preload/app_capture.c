@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Stream captures, with memory allocated and freed meanwhile. */
+/* Stream captures with allocations and frees during the capture. */
 
 #include <pthread.h>
 
@@ -12,13 +12,13 @@ enum { HITS = 64, LIVE = 4 };
 
 static const size_t bytes = 256 * KIB;
 
-/* Calls that would destroy a capture in every mode, made so far. */
+/* Returns the number of calls so far that invalidate a capture in any mode. */
 static uint64_t fence_calls(void)
 {
 	return app_calls("cuCtxRecordEvent") + app_calls("cuCtxWaitEvent") + app_calls("cuCtxSynchronize");
 }
 
-/* Leaves cached blocks behind that no work can touch any more. */
+/* Leaves cached blocks that no work can still touch. */
 static void warm_up(void)
 {
 	CUdeviceptr ptr[2 * HITS];
@@ -28,12 +28,12 @@ static void warm_up(void)
 	for (size_t i = 0; i < LENGTH(ptr); i++)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 	APP_MUST(cuCtxSynchronize());
-	/* One request finds the fences complete. */
+	/* This request finds the fences complete. */
 	APP_MUST(cuMemFree_v2(app_alloc(bytes)));
 	APP_MUST(cuCtxSynchronize());
 }
 
-/* A thread's mode after a call is the mode before. */
+/* Returns the thread's capture mode. The second exchange restores it. */
 static int mode_now(void)
 {
 	int mode = CU_STREAM_CAPTURE_MODE_RELAXED, now;
@@ -46,7 +46,7 @@ static int mode_now(void)
 
 static unsigned failures;
 
-/* Allocates and frees as often as there are blocks for it; the driver alone would refuse in most modes. */
+/* Allocates and frees HITS blocks, all from the cache. In most modes the driver would refuse these calls. */
 static void *hit(void *unused)
 {
 	APP_MUST(cuCtxSetCurrent(app_ctx));
@@ -74,7 +74,10 @@ static void replay(CUgraph graph, CUdeviceptr target)
 	APP_MUST(cuGraphDestroy(graph));
 }
 
-/* Facts only for the hits: without a pool they are misses, which the driver forbids. */
+/*
+ * Captures with or without allocations and frees. Their results are facts, since without a pool they would be
+ * misses, which the driver forbids.
+ */
 static void capture(int mode, bool other_thread, bool hits)
 {
 	CUdeviceptr target;
@@ -86,7 +89,7 @@ static void capture(int mode, bool other_thread, bool hits)
 	app_start();
 	stream = app_stream();
 	target = app_alloc(bytes);
-	/* From the first work on a stream nothing is in order any more, which the driver may have to be told. */
+	/* The first work on a stream ends serial mode, which may take calls of the driver. Do it before the capture. */
 	app_fill(stream, target, bytes, 1);
 	warm_up();
 	for (unsigned round = 0; round < 3; round++) {
@@ -109,25 +112,28 @@ static void capture(int mode, bool other_thread, bool hits)
 	app_tell_driver();
 }
 
-#define MODE(name, mode)                                                                           \
-	static void name##_quiet(void)                                                             \
-	{                                                                                          \
-		capture(CU_STREAM_CAPTURE_MODE_##mode, false, false);                              \
-	}                                                                                          \
-	static void name##_own(void)                                                               \
-	{                                                                                          \
-		capture(CU_STREAM_CAPTURE_MODE_##mode, false, true);                               \
-	}                                                                                          \
-	static void name##_other(void)                                                             \
-	{                                                                                          \
-		capture(CU_STREAM_CAPTURE_MODE_##mode, true, true);                                \
+#define MODE(name, mode)                                              \
+	static void name##_quiet(void)                                \
+	{                                                             \
+		capture(CU_STREAM_CAPTURE_MODE_##mode, false, false); \
+	}                                                             \
+	static void name##_own(void)                                  \
+	{                                                             \
+		capture(CU_STREAM_CAPTURE_MODE_##mode, false, true);  \
+	}                                                             \
+	static void name##_other(void)                                \
+	{                                                             \
+		capture(CU_STREAM_CAPTURE_MODE_##mode, true, true);   \
 	}
 
 MODE(global, GLOBAL)
 MODE(local, THREAD_LOCAL)
 MODE(relaxed, RELAXED)
 
-/* A request that no cache can serve: the driver refuses it and destroys the capture, as ever. */
+/*
+ * Requests a block that no cache can serve. The driver refuses it and invalidates the capture, as without the
+ * library.
+ */
 static void miss(void)
 {
 	CUdeviceptr ptr = 0x5a5a;
@@ -144,7 +150,7 @@ static void miss(void)
 	app_result("cuMemFree", cuMemFree_v2(ptr));
 }
 
-/* Captures that end badly, in every way, leave nothing behind that would keep fences from being raised. */
+/* Captures that end badly, in every way, do not keep later frees from recording fences. */
 static void bad_ends(void)
 {
 	CUstream stream, joined;
@@ -177,7 +183,7 @@ static void bad_ends(void)
 	app_tell_driver();
 }
 
-/* What is freed in a capture is used again after it, and not before its last use is over. */
+/* A block that is freed during a capture is reused afterwards, but not before its last use has completed. */
 static void freed_inside(void)
 {
 	CUstream stream, work;
@@ -216,14 +222,14 @@ static void *free_often(void *unused)
 	while (!is_over) {
 		CUdeviceptr ptr;
 
-		/* In a relaxed capture the driver gives memory as well. */
+		/* In a relaxed capture the driver serves allocations, too. */
 		APP_MUST(cuMemAlloc_v2(&ptr, bytes));
 		APP_MUST(cuMemFree_v2(ptr));
 	}
 	return NULL;
 }
 
-/* Fences and beginnings of captures from two threads: no capture is ever destroyed. */
+/* One thread records fences while another begins captures. No capture may be invalidated. */
 static void race(void)
 {
 	unsigned destroyed = 0;

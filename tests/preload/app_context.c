@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Contexts that come and go, with memory in them. */
+/* Contexts that begin and end, with memory in them. */
 
 #include <pthread.h>
 
@@ -12,7 +12,7 @@ enum { ROUNDS = 80, BLOCKS = 8 };
 
 static const size_t bytes = MIB;
 
-/* Blocks that are really there: each takes a write and gives it back, and no two are one. */
+/* Checks that the blocks are distinct and keep what is written to them. Leaves `keep` of them allocated. */
 static void use_blocks(unsigned keep)
 {
 	CUdeviceptr ptr[BLOCKS];
@@ -31,14 +31,14 @@ static void use_blocks(unsigned keep)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 }
 
-static void tell(void)
+static void report(void)
 {
 	app_fact("status", 0);
 	app_pause("context");
 	app_tell_driver();
 }
 
-/* Live and cached blocks go with the context, whichever way that ends. */
+/* Live and cached blocks end with the context, here by a reset, below by a release or a destruction. */
 static void reset(void)
 {
 	CUdeviceptr old;
@@ -53,7 +53,7 @@ static void reset(void)
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 	}
 	use_blocks(0);
-	tell();
+	report();
 }
 
 static void release(void)
@@ -97,10 +97,13 @@ static void create(void)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	use_blocks(0);
 	app_result("destroy nothing", cuCtxDestroy_v2(NULL));
-	tell();
+	report();
 }
 
-/* Memory of one context is never served in another, and goes back to its own whichever is current. */
+/*
+ * Memory of one context is never served in another. A freed block returns to its context, whichever context is
+ * current.
+ */
 static void two(void)
 {
 	CUcontext second, owner;
@@ -126,7 +129,7 @@ static void two(void)
 	app_result("free without a context", (cuCtxSetCurrent(NULL), cuMemFree_v2(first_ptr)));
 }
 
-/* One device's memory freed with the other current, and copied from there. */
+/* Frees memory of one device while the other is current, and copies between the devices. */
 static void two_devices(void)
 {
 	CUcontext second;
@@ -151,13 +154,15 @@ static void two_devices(void)
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		APP_MUST(cuMemFree_v2(ptr[1]));
 	}
-	tell();
+	report();
 	printf("done\n");
 }
 
 enum { DEVICES_MAX = 4, FILL_MAX = 64 };
 
-/* How many blocks of 16 MiB each device gives, twice: freed in between with the first current. */
+/*
+ * Reports how many blocks of 16 MiB each device gives, twice. In between all are freed with the first device current.
+ */
 static void fill_devices(void)
 {
 	static CUdeviceptr ptr[DEVICES_MAX][FILL_MAX];
@@ -186,7 +191,7 @@ static void fill_devices(void)
 	printf("done\n");
 }
 
-/* Allocations in a green context and beside it. */
+/* Allocates in a green context and in the primary context in turn. */
 static void green(void)
 {
 	CUdevResource all, part, rest;
@@ -205,7 +210,7 @@ static void green(void)
 		APP_MUST(cuCtxSetCurrent(i % 2 ? ctx : app_ctx));
 		use_blocks(0);
 	}
-	tell();
+	report();
 	printf("done\n");
 }
 
@@ -214,24 +219,24 @@ enum { N_THREADS = 4 };
 static _Atomic unsigned unexpected;
 
 /*
- * Held shared from an allocation to its free, and alone while the context comes back: so a pointer that went with the
- * context is gone when it is freed, and never another thread's by then.
+ * Held shared from an allocation to its free, and exclusively while the context is retained again. So a pointer that
+ * ended with its context does not belong to another thread when it is freed.
  */
-static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static pthread_rwlock_t retain_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
-/* Goes on through the ends of the context: every answer is one that the driver could give. */
-static void *allocate_through_it(void *unused)
+/* Allocates and frees while the context ends several times. Every result must be one that the driver could return. */
+static void *allocate_through_resets(void *unused)
 {
 	for (unsigned i = 0; i < 300; i++) {
 		CUdeviceptr ptr;
 		CUresult r;
 
-		pthread_rwlock_rdlock(&coming_back);
+		pthread_rwlock_rdlock(&retain_lock);
 		cuCtxSetCurrent(app_ctx);
 		r = cuMemAlloc_v2(&ptr, bytes);
 		if (!r)
 			r = cuMemFree_v2(ptr);
-		pthread_rwlock_unlock(&coming_back);
+		pthread_rwlock_unlock(&retain_lock);
 		if (r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_INVALID_VALUE ||
 			r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
 			continue;
@@ -249,12 +254,12 @@ static void end_under_threads(void)
 	APP_MUST(cuInit(0));
 	APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 	for (unsigned i = 0; i < N_THREADS; i++)
-		pthread_create(&threads[i], NULL, allocate_through_it, NULL);
+		pthread_create(&threads[i], NULL, allocate_through_resets, NULL);
 	for (unsigned i = 0; i < 50; i++) {
 		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-		pthread_rwlock_wrlock(&coming_back);
+		pthread_rwlock_wrlock(&retain_lock);
 		APP_MUST(cuDevicePrimaryCtxRetain(&same, 0));
-		pthread_rwlock_unlock(&coming_back);
+		pthread_rwlock_unlock(&retain_lock);
 	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		pthread_join(threads[i], NULL);
@@ -263,13 +268,13 @@ static void end_under_threads(void)
 	use_blocks(0);
 }
 
-/* A context that an error has killed: the program hears of it from the same calls, with the same codes. */
+/* A context that a sticky error has ended. The same calls return the same errors as without the library. */
 static void fault(void)
 {
 	CUdeviceptr ptr, other = 0x5a5a;
 
 	app_start();
-	/* Larger than what a thread keeps without asking the driver anything. */
+	/* Larger than what a thread cache keeps without a call of the driver. */
 	ptr = app_alloc(64 * MIB);
 	app_fill(NULL, 64, 4096, 1);
 	app_result("synchronise", cuCtxSynchronize());

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Writes to memory that is not the program's, each to a small and to a large block: nothing that a GPU would notice. */
+/*
+ * Writes to memory that the program does not own, next to a small and a large block. A GPU would not notice these
+ * writes.
+ */
 
 #include <time.h>
 
@@ -31,7 +34,7 @@ static void put(enum how how, CUdeviceptr ptr)
 		app_result("free", cuMemFree_v2(ptr));
 }
 
-/* Four bytes. */
+/* Writes four bytes. */
 static void hit(enum how how, CUdeviceptr ptr)
 {
 	const uint32_t wrong = WRONG;
@@ -58,7 +61,7 @@ static void after_free(enum how how)
 	app_pause("end");
 }
 
-/* The work may not be done yet when the block is freed. */
+/* Writes next to a block, then frees the block. The write may not have completed by then. */
 static void around(enum how how, bool is_before)
 {
 	app_start();
@@ -111,7 +114,10 @@ static void before_start_kernel(void)
 	around(BY_KERNEL, true);
 }
 
-/* What is never freed, and what nobody asks for again: only who asks for a check finds it, and once. */
+/*
+ * Writes next to a block that is never freed and into a freed block that is never reused. Only a requested check
+ * finds these writes, and it reports each once.
+ */
 static void unseen(void)
 {
 	CUdeviceptr held, freed, host;
@@ -133,7 +139,7 @@ static void unseen(void)
 	put(BY_CPU, host);
 }
 
-/* Back to the driver: the last time that it can be seen. */
+/* Memory goes back to the driver after a wrong write. This is the last moment at which the write can be found. */
 static void given_back(void)
 {
 	CUdeviceptr ptr;
@@ -147,7 +153,7 @@ static void given_back(void)
 	app_pause("end");
 }
 
-/* The same mistake over and over. */
+/* Repeats the same mistake 100 times. */
 static void often(void)
 {
 	app_start();
@@ -160,7 +166,7 @@ static void often(void)
 	app_pause("end");
 }
 
-/* While anything captures nothing is looked at, and what was freed then is looked at later as far as it can be. */
+/* Nothing is checked during a capture. Blocks that were freed during it are checked later, as far as possible. */
 static void capture(void)
 {
 	CUdeviceptr freed, ptr;
@@ -186,7 +192,7 @@ static void capture(void)
 	app_pause("end");
 }
 
-/* What the program is told of its memory is what it asked for. */
+/* Queries about memory answer with the size that the program requested. */
 static void exact(void)
 {
 	static const size_t asked[] = {1, 512, 1000, MIB, 3 * MIB + 4};
@@ -206,7 +212,7 @@ static void exact(void)
 	}
 }
 
-/* Everything is the program's own. */
+/* Writes only to memory that the program owns. */
 static void innocent(void)
 {
 	CUdeviceptr kept[64] = {0};
@@ -246,8 +252,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* The time of a pair of an allocation and a free, after some that need not be typical. */
-static void tell_cost(enum how how, size_t bytes)
+/* Prints the time of a pair of an allocation and a free. The first pairs, which may not be typical, do not count. */
+static void print_cost(enum how how, size_t bytes)
 {
 	enum { FIRST = 3, MOST = 200 };
 	uint64_t start = 0, spent = 0;
@@ -269,7 +275,7 @@ static void tell_cost(enum how how, size_t bytes)
 		(unsigned long long)(spent / (n - FIRST)));
 }
 
-/* For people, and for tests/gpu: what it takes. */
+/* Prints times for people and for tests/gpu. */
 static void cost(void)
 {
 	static const size_t device[] = {512, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 1024 * MIB};
@@ -277,9 +283,9 @@ static void cost(void)
 
 	app_start();
 	for (size_t i = 0; i < LENGTH(device); i++)
-		tell_cost(BY_COPY, device[i]);
+		print_cost(BY_COPY, device[i]);
 	for (size_t i = 0; i < LENGTH(pinned); i++)
-		tell_cost(BY_CPU, pinned[i]);
+		print_cost(BY_CPU, pinned[i]);
 }
 
 const struct app_scenario app_scenarios[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program and a plug-in that does not see what the program sees, with memory that goes from one to the other. */
+/* A program and a plug-in that bypasses preloaded libraries. Memory goes from one to the other. */
 
 #include <dlfcn.h>
 
@@ -35,7 +35,7 @@ static void open_plugin(void)
 	app_start();
 }
 
-/* The plug-in's memory is the driver's, whoever frees it. */
+/* Memory that the plug-in allocates is the driver's, no matter which side frees it. */
 static void from_plugin(void)
 {
 	open_plugin();
@@ -51,7 +51,7 @@ static void from_plugin(void)
 	app_fact("plug-in calls", app_calls("cuMemAlloc_v2"));
 }
 
-/* The program's memory, freed past the pool: refused or not, nobody gets it twice. */
+/* The plug-in frees the program's memory past the pool. That may be refused or not, but no block gets two owners. */
 static void from_program(void)
 {
 	CUdeviceptr live[ROUNDS];
@@ -72,10 +72,10 @@ static void from_program(void)
 }
 
 /*
- * The plug-in writes late to memory that the program frees, and that gets a new owner. Before that the program freed
- * something that nobody touched.
+ * The plug-in writes late to memory that the program frees and that gets a new owner. Before that the program frees
+ * another block, which no work has touched.
  */
-static void set_on(CUstream slow, CUstream quick)
+static void write_late(CUstream slow, CUstream quick)
 {
 	size_t wrong = 0;
 
@@ -106,18 +106,21 @@ static void set_on(CUstream slow, CUstream quick)
 static void set(void)
 {
 	open_plugin();
-	set_on(app_stream(), app_stream());
+	write_late(app_stream(), app_stream());
 }
 
-/* The program keeps to the default stream, and the plug-in has one of its own. */
+/* The program uses only the default stream, while the plug-in has another one. */
 static void set_alone(void)
 {
 	app_start();
 	(void)open_as(RTLD_DEEPBIND);
-	set_on(app_stream(), NULL);
+	write_late(app_stream(), NULL);
 }
 
-/* What a plug-in allocates outlives it, and what it frees when it is closed is free; the last is closed by the exit. */
+/*
+ * Memory that a plug-in has allocated outlives it, and memory that its destructor frees is free. The exit of the
+ * process closes the last plug-in.
+ */
 static void closed(void)
 {
 	size_t wrong = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Errors of the driver that say nothing of the context, which goes on; and one that ends it. */
+/* Driver errors that leave the context usable, and one that ends it. */
 
 #include "app_driver.h"
 #include "tests/apps/kernels.h"
@@ -19,7 +19,7 @@ static void free_in_host_function(void *unused)
 	host_freed = cuMemFreeHost(host);
 }
 
-/* Large frees and allocations, which the device has room for only if what was freed is there again. */
+/* Frees and allocates blocks so large that the device has room only if the freed memory is available again. */
 static void fill_device(CUstream stream)
 {
 	CUdeviceptr ptr = 0;
@@ -31,7 +31,7 @@ static void fill_device(CUstream stream)
 	app_result("free", cuMemFree_v2(ptr));
 }
 
-/* Facts: what a loop still asks the driver for. */
+/* Reports how many allocations a loop still requests from the driver. */
 static void loop(CUstream stream)
 {
 	uint64_t before = app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate");
@@ -42,8 +42,7 @@ static void loop(CUstream stream)
 		app_fill(stream, ptr, 4 * KIB, i);
 		APP_MUST(cuMemFree_v2(ptr));
 	}
-	app_fact("taken in the loop",
-		app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate") - before);
+	app_fact("taken in the loop", app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate") - before);
 }
 
 /* A free in a host function fails in the driver and does nothing, so that programs which ignore the error go on. */
@@ -76,7 +75,7 @@ static void callback(void)
 	app_pause("over");
 }
 
-/* The test orders the driver to fail once, in a call that is none of the program's. */
+/* The test makes the driver fail once, in a call that the library makes for itself. */
 static void fault(void)
 {
 	CUstream stream;
@@ -96,7 +95,7 @@ static void fault(void)
 	app_pause("over");
 }
 
-/* An error that stays: every call returns it until the context is reset. */
+/* A sticky error: every call returns it until the context is reset. */
 static void sticky(void)
 {
 	uint64_t ns = 20 * MS;
@@ -123,7 +122,7 @@ static void sticky(void)
 	app_pause("reset");
 }
 
-/* An error in the context of one device does not concern memory that the context of another has pinned. */
+/* An error in the context of one device does not affect memory that was pinned in the context of another. */
 static void other_device(void)
 {
 	uint64_t ns = 20 * MS;
@@ -162,7 +161,7 @@ static void free_on(const char *what, CUstream stream)
 	app_result("free", cuMemFree_v2(ptr));
 }
 
-/* Streams that cannot be used any more: the free on such a one does nothing. */
+/* A free on a stream that no longer exists does nothing. */
 static void streams(void)
 {
 	CUcontext other;

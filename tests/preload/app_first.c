@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The first calls of a process, and what the thread that makes them is spared. The program stands in front of the C
- * library: it sees the library's system calls that make the kernel wait, and holds the library's threads at a gate, so
- * that a call which waited for one of them would never return.
+ * The first calls of a process do not wait. The program interposes functions of the C library. It counts those system
+ * calls of the library that make the kernel wait, and it holds the library's threads at a gate, so that a call which
+ * waited for one of them would never return.
  */
 
 #include <dlfcn.h>
@@ -24,33 +24,33 @@ typedef int pthread_create_fn(pthread_t *, const pthread_attr_t *, void *(*)(voi
 static _Atomic bool is_gate_closed;
 static _Thread_local bool is_main;
 static _Atomic unsigned n_registered, n_registered_here, n_enlarged_here;
-static int table_size; /* of descriptors */
+static int table_size; /* size of the table of descriptors */
 
-struct held {
+struct gated {
 	void *(*body)(void *);
 	void *arg;
 };
 
-static void *pass_gate(void *arg)
+static void *run_gated(void *arg)
 {
-	struct held held = *(struct held *)arg;
+	struct gated gated = *(struct gated *)arg;
 
 	free(arg);
 	while (atomic_load(&is_gate_closed))
 		sched_yield();
-	return held.body(held.arg);
+	return gated.body(gated.arg);
 }
 
 __attribute__((visibility("default"))) int pthread_create(
 	pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *arg)
 {
 	pthread_create_fn *real = (pthread_create_fn *)dlsym(RTLD_NEXT, "pthread_create");
-	struct held *held = malloc(sizeof(*held));
+	struct gated *gated = malloc(sizeof(*gated));
 
-	if (!held)
+	if (!gated)
 		return real(thread, attr, body, arg);
-	*held = (struct held){body, arg};
-	return real(thread, attr, pass_gate, held);
+	*gated = (struct gated){body, arg};
+	return real(thread, attr, run_gated, gated);
 }
 
 __attribute__((visibility("default"))) long syscall(long number, ...)
@@ -70,7 +70,7 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
 	return real(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
-/* Under both names that a caller may have been compiled to. */
+/* Interposed under both names that a caller may have been compiled to. */
 int seen_fcntl(int fd, int command, long arg) __asm__("fcntl64") __attribute__((visibility("default")));
 int seen_fcntl_32(int fd, int command, long arg) __asm__("fcntl") __attribute__((visibility("default")));
 
@@ -109,7 +109,7 @@ static void start_first(void)
 	app_fact("table", (uint64_t)table_size);
 }
 
-/* No thread of gpupool's does anything before the calls have returned. */
+/* No thread of gpupool runs before the calls have returned. */
 static void start_up(void)
 {
 	CUdeviceptr ptr;

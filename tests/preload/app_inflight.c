@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * One thread launches a graph that sets a flag and then writes to a block for a while. As soon as the flag is set
- * another thread frees the block and allocates again, which is right: the driver's own free waits for the graph. The
- * launching thread is still inside the driver at that time: the simulated driver holds it there.
+ * One thread launches a graph that sets a flag and then writes to a block for a while. As soon as the flag is set,
+ * another thread frees the block and allocates again. A program may do so, because the driver's own free waits for
+ * the graph. The launching thread is still inside the driver at that time: the simulated driver holds it there.
  */
 
 #include <pthread.h>
@@ -43,7 +43,9 @@ static void give(const struct memory *memory, CUdeviceptr ptr)
 		APP_MUST(cuMemFree_v2(ptr));
 }
 
-/* Fences, by frees of more than a thread keeps to itself, with nothing submitted behind the second. */
+/*
+ * Records fences by freeing blocks that are too large for a thread cache. Nothing is submitted after the second free.
+ */
 static void record_fences(bool is_pinned)
 {
 	const struct memory large = {.bytes = LARGE, .is_pinned = is_pinned};
@@ -80,10 +82,10 @@ static void *launch(void *unused)
 static void await_flag(void)
 {
 	while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != 1)
-		(void)cuStreamQuery(other); /* the simulated GPU works while the driver is called */
+		(void)cuStreamQuery(other); /* the simulated GPU runs during calls of the driver */
 }
 
-/* Words that the new owners of freed memory find wrong. */
+/* Returns how many words the new owners of the freed memory find wrong. */
 static size_t reuse(const struct memory *memory, CUdeviceptr freed, pthread_t launcher)
 {
 	CUdeviceptr owners[N_OWNERS];
@@ -116,7 +118,7 @@ static void run(size_t bytes, bool is_pinned, bool records_before_submission)
 	app_stop_calls("cuGraphLaunch", true);
 	APP_MUST(pthread_create(&launcher, NULL, launch, NULL));
 	if (records_before_submission) {
-		/* This fence comes after the launch began and before the GPU has it. */
+		/* Record this fence after the launch has begun and before the GPU has the graph. */
 		app_await_stopped_call();
 		record_fences(is_pinned);
 		app_release_calls();

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory that two processes share. What opens and what is refused does not depend on a pool, as long as both
- * processes have one: for the scenarios that export whole allocations alone, not even on that.
+ * Memory that two processes share. As long as both processes have a pool, its kind does not decide what opens and
+ * what is refused. Scenarios that export whole allocations do not even depend on the library.
  */
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "app_peer.h"
 #include "tests/sim/abi.h"
 
-/* Of either process. Words differ with each. */
+/* Counts and fill values, used by both processes. Each block has a different fill value. */
 enum { MANY = 24, BEFORE = 1000, AFTER = 2000, CANARY = 3000, LARGE = 64 };
 
 static const size_t sizes[] = {512, 4096, 1000 * 4, 64 * KIB, MIB, MIB + 512, 3 * MIB};
@@ -21,7 +21,7 @@ static size_t size_of(unsigned nth)
 	return sizes[nth % LENGTH(sizes)];
 }
 
-/* So large that every pool takes an allocation for it. */
+/* The block is so large that every pool makes a separate allocation for it. */
 static void whole_exporter(void)
 {
 	CUdeviceptr ptr = app_alloc(LARGE * MIB);
@@ -46,7 +46,7 @@ static void whole_importer(void)
 	app_result("the exporter's free", (int)app_take_number());
 }
 
-/* Blocks that are exported stand between others that are not, which nobody may touch. */
+/* Exported blocks lie between blocks that are not exported, which no other process may touch. */
 static void many_exporter(void)
 {
 	CUdeviceptr ptr[MANY], canary[MANY];
@@ -79,7 +79,7 @@ static void many_importer(void)
 	}
 	for (unsigned i = 0; i < MANY; i++)
 		app_fill_now(ptr[i], size_of(i), AFTER + i);
-	/* Not in the order in which they were opened, and the rest stays open meanwhile. */
+	/* Close in another order than they were opened, while the rest stays open. */
 	for (unsigned i = 0; i < MANY; i++) {
 		unsigned nth = i * 7 % MANY;
 
@@ -93,7 +93,7 @@ static void many_importer(void)
 	app_result("damaged words there", (int)app_take_number());
 }
 
-/* Two blocks that may share a segment. */
+/* Exports two blocks that may share a segment. */
 static void pair_exporter(void)
 {
 	CUdeviceptr ptr[2] = {app_alloc(MIB), app_alloc(MIB)};
@@ -202,7 +202,10 @@ static void contexts_importer(void)
 	app_go();
 }
 
-/* After the first export every block has the driver's own handle, for importers of every kind. */
+/*
+ * After the first export every block has a handle of the driver, which importers with and without the library can
+ * open.
+ */
 static void later_exporter(void)
 {
 	CUdeviceptr early = app_alloc(MIB), first = app_alloc(LARGE * MIB), ptr[MANY];
@@ -262,8 +265,8 @@ static void own_importer(void)
 }
 
 /*
- * The exporter's kernel is still at work on a block when it is freed; then the importer is the first to write to what
- * comes in its place.
+ * A kernel of the exporter still writes a block when the block is freed. The importer is the first to write to
+ * the block that takes its place.
  */
 static void first_exporter(void)
 {
@@ -289,7 +292,7 @@ static void first_importer(void)
 	app_result("wrong words", (int)app_take_number());
 }
 
-/* Both export to each other at once, and each asks the other while it is being asked. */
+/* Both processes export to each other at once, and each asks the other while it is being asked. */
 static void exchange(int *misread, int *unseen)
 {
 	CUdeviceptr mine[MANY], theirs[MANY];
@@ -377,7 +380,10 @@ static void threads_importer(void)
 	app_result("damaged words there", (int)app_take_number());
 }
 
-/* Blocks come and go, open elsewhere for all of their lives: at first parts of segments, later allocations. */
+/*
+ * Blocks are freed and allocated again, and the importer has each open for its whole life. The first are parts of
+ * segments, the later ones whole allocations.
+ */
 enum { CHURN_ROUNDS = 120 };
 
 static void churn_exporter(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Handles of memory that is no more, and handles that never were any. */
+/* Handles of memory that no longer exists, and handles that are forged. */
 
 #include <dirent.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ static void wrong_calls_importer(void)
 	app_go();
 }
 
-/* The importer keeps the block open and writes to it, while the exporter has long freed it and has many others. */
+/* The importer keeps a block open and writes to it long after the exporter has freed it and allocated many others. */
 static void freed_exporter(void)
 {
 	CUdeviceptr ptr = app_alloc(3 * MIB), others[MANY];
@@ -84,14 +84,14 @@ static void freed_importer(void)
 	app_result("close again", cuIpcCloseMemHandle(ptr));
 }
 
-/* A pool may hold back what is freed, but not when so much is. */
+/* A pool may hold back freed memory, but not after this number of frees. */
 static void free_some(void)
 {
 	for (unsigned i = 0; i < 16; i++)
 		APP_MUST(cuMemFree_v2(app_alloc(512)));
 }
 
-/* A new block is new to others as well, wherever it lies. */
+/* A new block has a new id and a new handle, even at an old address. */
 static void again_exporter(void)
 {
 	CUdeviceptr ptr = app_alloc(3 * MIB);
@@ -152,14 +152,14 @@ static void exit_importer(void)
 	app_result("open what was closed", app_try_open(handle[0]));
 }
 
-/* How gpupool's own handles look, for those who would forge one. */
-struct ours {
+/* The layout of gpupool's handles, for forging them. */
+struct own_handle {
 	char magic[16];
 	uint64_t words[5]; /* process, its start, nonce, address, serial */
 	uint64_t check;
 };
 
-static bool is_ours(CUipcMemHandle handle)
+static bool is_own_handle(CUipcMemHandle handle)
 {
 	return memcmp(handle.reserved, "gpupool ipc", 11) == 0;
 }
@@ -167,23 +167,23 @@ static bool is_ours(CUipcMemHandle handle)
 static CUipcMemHandle with_word(CUipcMemHandle handle, unsigned nth, uint64_t word)
 {
 	uint64_t sum = UINT64_C(14695981039346656037);
-	struct ours ours;
+	struct own_handle own_handle;
 
-	memcpy(&ours, &handle, sizeof(ours));
-	ours.words[nth] = word;
-	for (size_t i = 0; i < offsetof(struct ours, check); i++)
-		sum = (sum ^ ((const unsigned char *)&ours)[i]) * UINT64_C(1099511628211);
-	ours.check = sum;
-	memcpy(&handle, &ours, sizeof(ours));
+	memcpy(&own_handle, &handle, sizeof(own_handle));
+	own_handle.words[nth] = word;
+	for (size_t i = 0; i < offsetof(struct own_handle, check); i++)
+		sum = (sum ^ ((const unsigned char *)&own_handle)[i]) * UINT64_C(1099511628211);
+	own_handle.check = sum;
+	memcpy(&handle, &own_handle, sizeof(own_handle));
 	return handle;
 }
 
 static uint64_t word_of(CUipcMemHandle handle, unsigned nth)
 {
-	struct ours ours;
+	struct own_handle own_handle;
 
-	memcpy(&ours, &handle, sizeof(ours));
-	return ours.words[nth];
+	memcpy(&own_handle, &handle, sizeof(own_handle));
+	return own_handle.words[nth];
 }
 
 static unsigned n_tried, n_opened, n_other_codes;
@@ -203,7 +203,7 @@ static void try_words(CUipcMemHandle handle)
 
 	for (unsigned nth = 0; nth < 5; nth++) {
 		if (nth == ADDRESS)
-			continue; /* says nothing that the serial does not say */
+			continue; /* the serial already implies it */
 		words[LENGTH(words) - 1] = word_of(handle, nth) + 1;
 		for (unsigned i = 0; i < LENGTH(words); i++)
 			if (words[i] != word_of(handle, nth))
@@ -211,14 +211,14 @@ static void try_words(CUipcMemHandle handle)
 	}
 }
 
-/* A handle with bytes that are wrong, missing or anything, and with good ones about something else. */
+/* Tries handles with wrong, missing and random bytes, and handles with valid bytes about something else. */
 static void forged_importer(void)
 {
 	CUipcMemHandle handle = app_take_handle(), other;
 	unsigned seed = 7;
 
-	/* A real driver takes its own handles at their word, and may crash over what it reads there. */
-	for (size_t i = 0; i < sizeof(handle) && (is_ours(handle) || app_calls("cuInit")); i++) {
+	/* A real driver trusts its own handles and may crash on forged ones. */
+	for (size_t i = 0; i < sizeof(handle) && (is_own_handle(handle) || app_calls("cuInit")); i++) {
 		other = handle;
 		other.reserved[i] ^= (char)(1 << i % 8);
 		try(other);
@@ -233,7 +233,7 @@ static void forged_importer(void)
 		if (i < 56)
 			try(other);
 	}
-	if (is_ours(handle) || app_calls("cuInit"))
+	if (is_own_handle(handle) || app_calls("cuInit"))
 		try_words(handle);
 	app_fact("tried", n_tried);
 	app_fact("opened", n_opened);
@@ -242,7 +242,7 @@ static void forged_importer(void)
 	app_go();
 }
 
-/* What belongs to another user is nobody else's. */
+/* A process of another user cannot open the memory. */
 static void stranger_importer(void)
 {
 	CUipcMemHandle handle = app_take_handle();
@@ -255,7 +255,10 @@ static void stranger_importer(void)
 	app_go();
 }
 
-/* At the exporter's socket the program itself asks the server for the answer, and passes on a place of its own. */
+/*
+ * Returns the address of this process's control socket. The exporter replaces that socket with its own. It still asks
+ * the real server for each answer, and passes the answer on with a wrong offset and size.
+ */
 static struct sockaddr_un socket_path(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -275,13 +278,13 @@ static struct sockaddr_un socket_path(void)
 	return address;
 }
 
-static void say(int fd, const char *text)
+static void send_text(int fd, const char *text)
 {
 	if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
 		exit(78);
 }
 
-static void hear(int fd, char *line, size_t bytes)
+static void receive_line(int fd, char *line, size_t bytes)
 {
 	size_t n = 0;
 
@@ -292,7 +295,7 @@ static void hear(int fd, char *line, size_t bytes)
 
 #define TIB ((size_t)1 << 40)
 
-/* No segment is so large. */
+/* No segment is as large as these. */
 static const struct {
 	size_t offset, bytes;
 } lies[] = {{TIB, MIB}, {0, TIB}, {TIB, 1}, {SIZE_MAX - MIB, MIB}};
@@ -313,15 +316,15 @@ static void liar_exporter(void)
 	for (unsigned i = 0; i < LENGTH(lies); i++) {
 		int client = accept(liar, NULL, NULL);
 
-		hear(client, request, sizeof(request));
-		say(server, request);
-		hear(server, line, sizeof(line));
+		receive_line(client, request, sizeof(request));
+		send_text(server, request);
+		receive_line(server, line, sizeof(line));
 		end = strstr(line, "\"offset\"");
 		if (!end)
 			exit(80);
 		snprintf(line + (end - line), sizeof(line) - (size_t)(end - line), "\"offset\":%zu,\"bytes\":%zu}\n",
 			lies[i].offset, lies[i].bytes);
-		say(client, line);
+		send_text(client, line);
 		close(client);
 	}
 	app_await();
@@ -334,8 +337,8 @@ static void liar_importer(void)
 	app_await();
 	for (unsigned i = 0; i < LENGTH(lies); i++)
 		app_result("open", app_try_open(handle));
-	app_result("opened without being closed", (int)app_calls("cuIpcOpenMemHandle_v2") -
-		(int)app_calls("cuIpcCloseMemHandle"));
+	app_result("opened without being closed",
+		(int)app_calls("cuIpcOpenMemHandle_v2") - (int)app_calls("cuIpcCloseMemHandle"));
 	app_go();
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program with a shared runtime, which has most of what it asks for without it, and cannot tell. */
+/*
+ * A program with a shared runtime. gpupool serves most of its calls without the runtime, and the program sees no
+ * difference.
+ */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -49,7 +52,7 @@ static void churn_by_driver(void)
 	}
 }
 
-/* errno, and the last error, are what they were. */
+/* Served calls leave errno and the last error as they were. */
 static void loop(void)
 {
 	void *host;
@@ -70,8 +73,8 @@ static void loop(void)
 	app_pause("loop");
 }
 
-/* Once much lies at hand. */
-static void odd_requests(void)
+/* Unusual requests, made after the cache has been filled. */
+static void unusual_requests(void)
 {
 	void *ptr = &ptr;
 
@@ -91,7 +94,7 @@ static void odd_requests(void)
 	app_result("errno", errno);
 }
 
-/* Whether work goes on after a free of something else. */
+/* Reports whether work goes on after a free of another block. */
 static void waiting(void)
 {
 	void *ptr, *large = take(64 * MIB);
@@ -109,7 +112,7 @@ static void waiting(void)
 	app_fact("goes on after the driver's", cuStreamQuery(NULL) != CUDA_SUCCESS);
 }
 
-/* How many freed blocks are handed out again while the GPU still fills them. */
+/* Returns how many freed blocks are handed out again while the GPU still fills them. */
 static unsigned count_reused_while_busy(void)
 {
 	unsigned n = 0;
@@ -120,7 +123,7 @@ static unsigned count_reused_while_busy(void)
 		APP_MUST(cudaMemsetAsync(old, 1, 4 * MIB, NULL));
 		APP_MUST(cudaFree(old));
 		new = take(4 * MIB);
-		n += new == old && cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY;
+		n += new == old &&cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY;
 		APP_MUST(cudaFree(new));
 	}
 	return n;
@@ -137,7 +140,7 @@ static void library(void)
 	app_fact("reused then", count_reused_while_busy());
 }
 
-/* And no device memory. */
+/* Uses pinned memory and no device memory. */
 static void pinned(void)
 {
 	unsigned char *host[4] = {NULL};
@@ -156,7 +159,7 @@ static void pinned(void)
 	app_fact("runtime", simgpu_runtime_calls());
 }
 
-/* Nothing is served before the runtime has found its own context. */
+/* No call is served before the runtime has made its context current. */
 static void first(void)
 {
 	CUcontext ctx = NULL;
@@ -174,7 +177,7 @@ static void first(void)
 	app_result("has one again", ctx != NULL);
 }
 
-static void say_context(const char *what, CUcontext wanted)
+static void print_is_owner(const char *what, CUcontext wanted)
 {
 	void *ptr = take(64 * KIB);
 	CUcontext ctx = NULL;
@@ -184,7 +187,7 @@ static void say_context(const char *what, CUcontext wanted)
 	APP_MUST(cudaFree(ptr));
 }
 
-/* Whichever context is current is where memory comes from. */
+/* Memory comes from the context that is current. */
 static void contexts(void)
 {
 	CUcontext primary = NULL, own, popped;
@@ -194,47 +197,47 @@ static void contexts(void)
 	APP_MUST(cuCtxGetCurrent(&primary));
 	APP_MUST(cuCtxCreate_v2(&own, 0, 0));
 	for (unsigned i = 0; i < 20; i++) {
-		say_context("own", own);
+		print_is_owner("own", own);
 		APP_MUST(cuCtxPushCurrent_v2(primary));
-		say_context("primary", primary);
+		print_is_owner("primary", primary);
 		ptr = take(4096);
 		APP_MUST(cuCtxPopCurrent_v2(&popped));
-		say_context("own again", own);
+		print_is_owner("own again", own);
 		app_result("free of the other's", cudaFree(ptr));
 	}
 	APP_MUST(cuCtxDestroy_v2(own));
 	app_result("gone", cudaFree(ptr));
 	APP_MUST(cuCtxSetCurrent(primary));
 	churn(ROUNDS, 3);
-	say_context("primary", primary);
+	print_is_owner("primary", primary);
 }
 
-/* The first other context of the process is made in a way that hardly anybody goes any more. */
-static void made(CUresult (*create)(CUcontext *ctx, unsigned flags, CUdevice device))
+/* Creates the process's second context by a function that few programs still use. */
+static void create_second_context(CUresult (*create)(CUcontext *ctx, unsigned flags, CUdevice device))
 {
 	CUcontext primary = NULL, own, popped;
 
 	churn(ROUNDS, 2);
 	APP_MUST(cuCtxGetCurrent(&primary));
 	APP_MUST(create(&own, 0, 0));
-	say_context("own", own);
+	print_is_owner("own", own);
 	APP_MUST(cuCtxPopCurrent_v2(&popped));
-	say_context("primary", primary);
+	print_is_owner("primary", primary);
 }
 
 static void made_by_cuda_2(void)
 {
-	made(cuCtxCreate);
+	create_second_context(cuCtxCreate);
 }
 
 static void made_for_gl(void)
 {
-	made(cuGLCtxCreate);
+	create_second_context(cuGLCtxCreate);
 }
 
 static void made_for_gl_v2(void)
 {
-	made(cuGLCtxCreate_v2);
+	create_second_context(cuGLCtxCreate_v2);
 }
 
 static CUresult create_for_vdpau(CUcontext *ctx, unsigned flags, CUdevice device)
@@ -244,7 +247,7 @@ static CUresult create_for_vdpau(CUcontext *ctx, unsigned flags, CUdevice device
 
 static void made_for_vdpau(void)
 {
-	made(create_for_vdpau);
+	create_second_context(create_for_vdpau);
 }
 
 static CUresult create_for_vdpau_v2(CUcontext *ctx, unsigned flags, CUdevice device)
@@ -254,11 +257,11 @@ static CUresult create_for_vdpau_v2(CUcontext *ctx, unsigned flags, CUdevice dev
 
 static void made_for_vdpau_v2(void)
 {
-	made(create_for_vdpau_v2);
+	create_second_context(create_for_vdpau_v2);
 }
 
-/* Then there is no context, for the driver. */
-static void popped_by(CUresult (*pop)(CUcontext *ctx))
+/* After the pop there is no current context, as far as the driver is concerned. */
+static void pop_context(CUresult (*pop)(CUcontext *ctx))
 {
 	CUcontext popped = NULL;
 	CUdeviceptr ptr;
@@ -267,10 +270,10 @@ static void popped_by(CUresult (*pop)(CUcontext *ctx))
 	APP_MUST(pop(&popped));
 	app_result("without a context", cuMemAlloc_v2(&ptr, 4096));
 	APP_MUST(cuCtxPushCurrent_v2(popped));
-	say_context("as before", popped);
+	print_is_owner("as before", popped);
 }
 
-/* Of the driver alone: the one context that there is has another before it, which is gone. */
+/* Uses the driver alone. A destroyed context is pushed on top of the only context that is left. */
 static void pushed_by_cuda_2(void)
 {
 	CUcontext gone, own;
@@ -287,12 +290,12 @@ static void pushed_by_cuda_2(void)
 
 static void popped(void)
 {
-	popped_by(cuCtxPopCurrent_v2);
+	pop_context(cuCtxPopCurrent_v2);
 }
 
 static void popped_by_cuda_2(void)
 {
-	popped_by(cuCtxPopCurrent);
+	pop_context(cuCtxPopCurrent);
 }
 
 static void devices(void)
@@ -323,7 +326,7 @@ static uint64_t questions_of(unsigned seed)
 	return app_calls("cuCtxGetCurrent") - before;
 }
 
-/* How often the driver is asked which context is current. */
+/* Reports how many times the driver is asked which context is current. */
 static void questions(void)
 {
 	(void)questions_of(9);
@@ -334,7 +337,7 @@ static void questions(void)
 	app_fact("questions with two devices", questions_of(9));
 }
 
-/* Who is given what comes behind everybody in the way may do what they do not see. */
+/* A caller that looks up a function with RTLD_NEXT bypasses all interposers and may switch contexts unseen. */
 static void questions_next(void)
 {
 	(void)questions_of(9);
@@ -342,7 +345,7 @@ static void questions_next(void)
 	app_fact("questions", questions_of(9));
 }
 
-/* A function of the driver's, by a way on which nobody sees what is looked up. */
+/* Returns a function of the driver, by a lookup that no interposer sees. */
 static void *find_unseen(const char *name)
 {
 	void *(*next)(void *, const char *) = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
@@ -352,7 +355,7 @@ static void *find_unseen(const char *name)
 	return next(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), name);
 }
 
-/* What lies at hand is the other context's until something is wanted that does not. */
+/* Cached blocks are the other context's until a request misses the cache. */
 static void made_unseen(void)
 {
 	CUresult (*create)(CUcontext *, unsigned, CUdevice);
@@ -362,7 +365,7 @@ static void made_unseen(void)
 	create = (__typeof__(create))find_unseen("cuCtxCreate_v2");
 	APP_MUST(create(&own, 0, 0));
 	APP_MUST(cudaFree(take(3 * MIB)));
-	say_context("own", own);
+	print_is_owner("own", own);
 	app_fact("questions", questions_of(9));
 }
 
@@ -381,7 +384,9 @@ static void popped_unseen(void)
 	app_fact("questions", questions_of(9));
 }
 
-/* Who looks at his own libraries first may do what nobody sees. */
+/*
+ * A library that is opened with RTLD_DEEPBIND finds the driver in its own scope first and may switch contexts unseen.
+ */
 static void questions_behind(void)
 {
 	(void)questions_of(9);
@@ -399,7 +404,7 @@ static void *allocate(void *arg)
 	while (!atomic_load(&is_over)) {
 		void *ptr = NULL;
 
-		/* What a reset takes with it may be an error. */
+		/* A call may fail because a reset has taken its memory away. */
 		if (cudaMalloc(&ptr, (size_t)512 << app_random(&seed) % 12) == cudaSuccess)
 			(void)cudaFree(ptr);
 	}
@@ -448,7 +453,7 @@ static void threads(void)
 	app_result("last error", cudaGetLastError());
 }
 
-/* Errors that only a fence can have: the runtime knows of each, and nothing is freed twice. */
+/* Only a fence can fail like this. The runtime's last error reports each failure, and nothing is freed twice. */
 static void failing(void)
 {
 	unsigned n_errors = 0, n_known = 0;
@@ -510,7 +515,7 @@ static void end_after(void)
 	(void)atexit(at_exit);
 }
 
-/* In the scope of the program. */
+/* Looks functions up in the scope of the program. */
 static void lookup(void)
 {
 	cudaError_t (*alloc)(void **, size_t) = (__typeof__(alloc))dlsym(RTLD_DEFAULT, "cudaMalloc");
@@ -528,7 +533,7 @@ static void lookup(void)
 
 const struct app_scenario app_scenarios[] = {
 	{"loop", loop},
-	{"odd-requests", odd_requests},
+	{"odd-requests", unusual_requests},
 	{"waiting", waiting},
 	{"library", library},
 	{"pinned", pinned},

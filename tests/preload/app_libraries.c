@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program that loads a library, APP_LIBRARY, before its first allocation or after some. */
+/* A program that loads a library, named by APP_LIBRARY, before its first allocation or after some. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ static void load(void)
 	printf("loaded\n");
 }
 
-/* The driver's allocation that a new block is in. */
+/* Returns the id of the driver's allocation that contains a new block. */
 static uint64_t allocation_of_new(void)
 {
 	uint64_t id = 0;
@@ -29,13 +29,13 @@ static uint64_t allocation_of_new(void)
 	return id;
 }
 
-static void tell(const char *fact)
+static void report_apart(const char *fact)
 {
 	app_fact(fact, allocation_of_new() != allocation_of_new());
 }
 
-/* More than was cut so far, so that the driver is asked. */
-static void look_around(void)
+/* Requests a block larger than every segment so far, so that the driver is asked. */
+static void request_from_driver(void)
 {
 	APP_MUST(cuMemFree_v2(app_alloc(200 * MIB)));
 }
@@ -44,23 +44,23 @@ static void early(void)
 {
 	load();
 	app_start();
-	look_around();
+	request_from_driver();
 	app_pause("loaded");
-	tell("apart then");
+	report_apart("apart then");
 }
 
 static void late(void)
 {
 	app_start();
-	tell("apart at first");
+	report_apart("apart at first");
 	app_pause("not loaded");
 	load();
-	look_around();
+	request_from_driver();
 	app_pause("loaded");
-	tell("apart then");
+	report_apart("apart then");
 }
 
-/* How many of ROUNDS freed blocks are handed out again while a kernel still writes to them. */
+/* Returns how many of ROUNDS freed blocks are handed out again while a kernel still writes to them. */
 static unsigned count_reused_while_busy(void)
 {
 	unsigned n = 0;
@@ -71,14 +71,14 @@ static unsigned count_reused_while_busy(void)
 		app_spin_fill(NULL, old, 4 * KIB, 1, 50 * MS);
 		APP_MUST(cuMemFree_v2(old));
 		new = app_alloc(4 * MIB);
-		n += new == old && cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY;
+		n += new == old &&cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY;
 		APP_MUST(cuMemFree_v2(new));
 		APP_MUST(cuCtxSynchronize());
 	}
 	return n;
 }
 
-/* The pool has all that is wanted, so that the driver is never asked for memory again. */
+/* The pool serves every request by then, so the driver is never asked for memory again. */
 static void warm(void)
 {
 	app_start();
@@ -93,7 +93,7 @@ static void *load_in_thread(void *unused)
 	return NULL;
 }
 
-/* The thread that loads the library never calls CUDA, nor looks a function up. */
+/* The thread that loads the library never calls CUDA and never looks up a function. */
 static void warm_in_thread(void)
 {
 	pthread_t thread;

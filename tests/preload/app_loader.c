@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A thread that makes the process's first CUDA call while another one loads a plug-in, APP_LIBRARY, whose constructor
- * uses CUDA: the loader holds its lock until that has ended.
+ * One thread makes the process's first CUDA call while another loads a plug-in, APP_LIBRARY, whose constructor uses
+ * CUDA. The loader holds its lock until the constructor has ended.
  */
 
 #include <dlfcn.h>
@@ -17,10 +17,10 @@
 enum { TOO_LONG_S = 20 };
 
 static _Atomic bool is_loading, is_over;
-static _Atomic int caller; /* the thread that makes the first call, once it is about to */
+static _Atomic int caller; /* the id of the thread that makes the first call, set just before that call */
 static int first_call, call_inside;
 
-/* Whether that thread waits for something, as far as the kernel says. */
+/* True if that thread is waiting for something, according to the kernel. */
 static bool is_caller_waiting(void)
 {
 	char name[64], text[512] = "";
@@ -67,7 +67,7 @@ static void first(void)
 
 	alarm(TOO_LONG_S);
 	APP_MUST(cuInit(0));
-	/* As interpreters do. */
+	/* Interpreters look functions up like this. */
 	(void)dlsym(RTLD_DEFAULT, "malloc");
 	APP_MUST(pthread_create(&thread, NULL, load, NULL));
 	while (!atomic_load(&is_loading))

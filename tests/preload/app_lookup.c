@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* dlsym in a program that has nothing to do with CUDA, or not at once. */
+/* dlsym in programs that do not use CUDA, or do not use it at first. */
 
 #include <dlfcn.h>
 
 #include "app.h"
 #include "lib_who.h"
 
-static void say_error(const char *after)
+static void print_error(const char *after)
 {
 	const char *error = dlerror();
 
 	printf("%s: %s\n", after, error ? error : "none");
 }
 
-/* Each lookup leaves behind what it leaves behind. */
+/* Each lookup leaves the same dlerror as without the library. */
 static void errors(void)
 {
 	void *c_library = dlopen("libc.so.6", RTLD_NOW);
 
 	printf("found %d\n", dlsym(c_library, "printf") != NULL);
-	say_error("success");
+	print_error("success");
 	printf("found %d\n", dlsym(c_library, "no_such_thing") != NULL);
-	say_error("failure");
-	say_error("failure, asked again");
+	print_error("failure");
+	print_error("failure, asked again");
 	printf("found %d\n", dlsym(c_library, "cuMemAlloc_v2") != NULL);
-	say_error("failure of a driver's name");
+	print_error("failure of a driver's name");
 	printf("found %d\n", dlsym(c_library, "no_such_thing") != NULL);
 	printf("found %d\n", dlsym(c_library, "printf") != NULL);
-	say_error("failure, then success");
+	print_error("failure, then success");
 	printf("found %d\n", dlsym(RTLD_DEFAULT, "printf") != NULL);
-	say_error("default");
+	print_error("default");
 }
 
-/* Programs look for CUDA so: where there is none, they must be told. */
+/* Programs search for CUDA like this. Without CUDA the lookups must fail. */
 static void without_cuda(void)
 {
 	static const char *const names[] = {"cuInit", "cuMemAlloc_v2", "cuGetProcAddress", "cuGetProcAddress_v2",
@@ -50,14 +50,14 @@ static void without_cuda(void)
 	printf("a driver %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL);
 }
 
-/* RTLD_NEXT means: after the one who asks. */
+/* RTLD_NEXT means: after the library that asks. */
 static void next(void)
 {
 	printf("libraries: %d%d%d\n", lib_1(), lib_2(), lib_3());
 	printf("who: %d\n", who());
 }
 
-/* The driver comes and goes, and comes again. */
+/* The driver is opened and closed several times. */
 static void reopened(void)
 {
 	CUresult (*get)(int *) = NULL;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What makes a pool move its memory, while other memory is in use. */
+/* Makes a pool move memory while other memory is in use. */
 
 #include "app_driver.h"
 
 enum { N_BLOCKS = 24, ROUNDS = 12 };
 
 #define BYTES   (6 * MIB)
-#define TOUCHED (4 * KIB) /* of it, at its end */
+#define TOUCHED (4 * KIB) /* bytes at the end of a block that kernels write */
 
 static CUdeviceptr blocks[N_BLOCKS];
 
@@ -27,7 +27,7 @@ static size_t count_wrong(unsigned from, unsigned step, uint32_t value)
 	return wrong;
 }
 
-/* Every other block goes, with work or without, and something larger than any gap comes. */
+/* Frees every other block, with work pending or without, and allocates a block that is larger than any gap. */
 static size_t run_round(CUstream stream, unsigned round)
 {
 	size_t wrong, large = (2 + round % 5) * 8 * MIB;
@@ -69,7 +69,7 @@ static void moves(void)
 	app_tell_driver();
 }
 
-/* Memory does not end with a context, so it has to be given back. */
+/* Mapped memory does not end with a context, so the pool has to release it. */
 static void ends(void)
 {
 	size_t before, after, total;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Device memory: loops, odd sizes, wrong frees, pitches and mixed ways of allocating and freeing. */
+/* Device and pinned memory: loops, unusual sizes, wrong frees, pitches, and mixed ways to allocate and free. */
 
 #include <errno.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 enum { SLOTS = 48, STEPS = 3000, CHECKED = 4096 };
 
-/* Sizes around every boundary that the pools have. */
+/* Returns a size near one of the boundaries of the pools. */
 static size_t random_bytes(unsigned *seed)
 {
 	static const size_t around[] = {1, 512, 4 * KIB, 64 * KIB, MIB, 2 * MIB, 8 * MIB};
@@ -25,7 +25,7 @@ struct slot {
 	unsigned char value;
 };
 
-/* The first and the last bytes of a block carry its value. */
+/* Allocates the block and writes its value to its first and last bytes. */
 static void put(struct slot *slot)
 {
 	static unsigned char value;
@@ -129,7 +129,7 @@ static void pinned_frees(void)
 	free(heap);
 }
 
-/* What must be left alone when a call fails. */
+/* A value that a failing call must not change. */
 #define UNTOUCHED 0x5a5a
 
 static struct {
@@ -138,8 +138,8 @@ static struct {
 	size_t pitch;
 } zero;
 
-/* A result, and what the call has left behind. */
-static void say(const char *call, int result)
+/* Prints a result, and what the call has stored. */
+static void print_call(const char *call, int result)
 {
 	printf("%s: %d, left %llx %p %zx\n", call, result, (unsigned long long)zero.ptr, zero.host, zero.pitch);
 	zero.ptr = zero.pitch = UNTOUCHED;
@@ -149,35 +149,35 @@ static void say(const char *call, int result)
 static void zeros(void)
 {
 	app_start();
-	say("start", 0);
-#define SAY(call) say(#call, call)
-	SAY(cuMemAlloc_v2(&zero.ptr, 0));
-	SAY(cuMemAlloc_v2(NULL, 64));
-	SAY(cuMemAlloc_v2(&zero.ptr, SIZE_MAX));
-	SAY(cuMemAlloc_v2(&zero.ptr, SIZE_MAX / 2));
-	SAY(cuMemAllocManaged(&zero.ptr, 0, 1));
-	SAY(cuMemAllocManaged(&zero.ptr, SIZE_MAX / 2, 1));
-	SAY(cuMemAllocManaged(NULL, 64, 1));
-	SAY(cuMemAllocAsync(&zero.ptr, SIZE_MAX / 2, NULL));
-	SAY(cuMemAllocAsync(NULL, 64, NULL));
-	SAY(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 0, 4, 4));
-	SAY(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 4, 0, 4));
-	SAY(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 4, 4, 3));
-	SAY(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, SIZE_MAX / 4, 1, 4));
-	SAY(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 1, (size_t)1 << 56, 4));
-	SAY(cuMemAllocPitch_v2(NULL, &zero.pitch, 4, 4, 4));
-	SAY(cuMemAllocPitch_v2(&zero.ptr, NULL, 4, 4, 4));
-	SAY(cuMemHostAlloc(&zero.host, 0, 0));
-	SAY(cuMemHostAlloc(&zero.host, SIZE_MAX / 2, 0));
-	SAY(cuMemHostAlloc(NULL, 64, 0));
-	SAY(cuMemHostAlloc(&zero.host, 64, 0x80));
-	SAY(cuMemAllocHost_v2(&zero.host, 0));
-	SAY(cuMemAllocHost_v2(NULL, 64));
-	SAY(cuMemGetInfo_v2(NULL, NULL));
-#undef SAY
+	print_call("start", 0);
+#define CHECK(call) print_call(#call, call)
+	CHECK(cuMemAlloc_v2(&zero.ptr, 0));
+	CHECK(cuMemAlloc_v2(NULL, 64));
+	CHECK(cuMemAlloc_v2(&zero.ptr, SIZE_MAX));
+	CHECK(cuMemAlloc_v2(&zero.ptr, SIZE_MAX / 2));
+	CHECK(cuMemAllocManaged(&zero.ptr, 0, 1));
+	CHECK(cuMemAllocManaged(&zero.ptr, SIZE_MAX / 2, 1));
+	CHECK(cuMemAllocManaged(NULL, 64, 1));
+	CHECK(cuMemAllocAsync(&zero.ptr, SIZE_MAX / 2, NULL));
+	CHECK(cuMemAllocAsync(NULL, 64, NULL));
+	CHECK(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 0, 4, 4));
+	CHECK(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 4, 0, 4));
+	CHECK(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 4, 4, 3));
+	CHECK(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, SIZE_MAX / 4, 1, 4));
+	CHECK(cuMemAllocPitch_v2(&zero.ptr, &zero.pitch, 1, (size_t)1 << 56, 4));
+	CHECK(cuMemAllocPitch_v2(NULL, &zero.pitch, 4, 4, 4));
+	CHECK(cuMemAllocPitch_v2(&zero.ptr, NULL, 4, 4, 4));
+	CHECK(cuMemHostAlloc(&zero.host, 0, 0));
+	CHECK(cuMemHostAlloc(&zero.host, SIZE_MAX / 2, 0));
+	CHECK(cuMemHostAlloc(NULL, 64, 0));
+	CHECK(cuMemHostAlloc(&zero.host, 64, 0x80));
+	CHECK(cuMemAllocHost_v2(&zero.host, 0));
+	CHECK(cuMemAllocHost_v2(NULL, 64));
+	CHECK(cuMemGetInfo_v2(NULL, NULL));
+#undef CHECK
 }
 
-/* A program that has no context yet, and one that has lost it. */
+/* Calls before the program has a context, and after it has left the context. */
 static void no_context(void)
 {
 	CUdeviceptr ptr = UNTOUCHED, kept;
@@ -199,7 +199,7 @@ static void no_context(void)
 	printf("left alone: %d %d\n", ptr == UNTOUCHED, host == (void *)UNTOUCHED);
 }
 
-/* Each way of freeing for each way of allocating, twice over. */
+/* Frees in each way what was allocated in each way, several times. */
 static void mixed(void)
 {
 	CUdeviceptr ptr;
@@ -250,7 +250,7 @@ static void pitch(void)
 	app_fact_calls("cuMemAllocPitch_v2");
 }
 
-/* Every set of flags: what the driver says of them holds for a block that is used again. */
+/* Allocates with every set of flags. The flags that the driver reports must be right for a reused block, too. */
 static void pinned(void)
 {
 	CUdeviceptr device;
@@ -278,7 +278,7 @@ static void pinned(void)
 	app_tell_driver();
 }
 
-/* A library that is not there cannot change errno. */
+/* Without the library these calls would leave errno alone, so they must do so with it. */
 static void keep_errno(void)
 {
 	CUdeviceptr ptr;

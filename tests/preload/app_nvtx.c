@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program with NVTX ranges, by the toolkit's own headers, that knows nothing of regions. */
+/* A program with NVTX ranges from the toolkit's headers, which knows nothing of regions. */
 
 #include <nvtx3/nvToolsExt.h>
 #include <wchar.h>
@@ -10,7 +10,7 @@
 
 static uint64_t n_shared;
 
-/* A block that is done with, at an address that nobody has had. */
+/* Allocates and frees a block, and counts the earlier blocks that had the same address. */
 static void step(size_t bytes)
 {
 	static CUdeviceptr last[16];
@@ -60,7 +60,7 @@ static void ranges(void)
 	nvtxDomainRangePushEx(one, &wide);
 	nvtxDomainRangePushEx(other, &registered);
 	step(3 * MIB);
-	/* The other's is still the innermost. */
+	/* The range of the other domain is still the innermost. */
 	nvtxDomainRangePop(one);
 	step(5 * MIB);
 	nvtxDomainRangePop(other);
@@ -71,7 +71,7 @@ static void ranges(void)
 	app_pause("ranges");
 }
 
-/* More texts than are kept; the ranges of domains are told apart all the same. */
+/* Registers more texts than are kept. Ranges of different domains stay distinct all the same. */
 static void texts(void)
 {
 	nvtxEventAttributes_t first = named(NVTX_MESSAGE_TYPE_ASCII, "first");

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory that runs out. Meant for a device of 1 GiB: each scenario fills it with what it then frees, and asks for
- * something large of another kind, which a driver that got everything back would give.
+ * Scenarios for a device of 1 GiB that run out of memory. Each fills the device with blocks, frees them, and makes a
+ * large request of another kind, which a driver with all of its memory back would grant.
  */
 
 #include "app_driver.h"
@@ -15,7 +15,7 @@ static CUdeviceptr blocks[MANY];
 
 static const size_t large = 800 * MIB;
 
-/* Allocates blocks of a size until there is no more; how many. */
+/* Allocates blocks of a size until one is refused. Returns their number. */
 static unsigned fill_up(size_t bytes)
 {
 	unsigned n = 0;
@@ -30,19 +30,19 @@ static unsigned fill_up(size_t bytes)
 	return n;
 }
 
-static void empty(unsigned n)
+static void free_blocks(unsigned n)
 {
 	while (n)
 		APP_MUST(cuMemFree_v2(blocks[--n]));
 }
 
-/* Cached blocks of one size everywhere. */
+/* Fills the device with cached blocks of one size. */
 static void fill_and_empty(void)
 {
 	unsigned n = fill_up(8 * MIB);
 
 	printf("most of the device %d\n", n * 8 >= 900);
-	empty(n);
+	free_blocks(n);
 }
 
 static void capacity(void)
@@ -57,7 +57,7 @@ static void capacity(void)
 	printf("left alone %d, NULL %d\n", ptr == 0x5a5a, ptr == 0);
 	APP_MUST(cuMemFree_v2(blocks[--n]));
 	app_result("as much as was freed", cuMemAlloc_v2(&blocks[n++], 64 * MIB));
-	empty(n);
+	free_blocks(n);
 	app_result("nearly all of it", cuMemAlloc_v2(&ptr, 900 * MIB));
 	APP_MUST(cuMemFree_v2(ptr));
 	app_result("more than there is", cuMemAlloc_v2(&ptr, 1100 * MIB));
@@ -160,7 +160,7 @@ static void driver_pool(void)
 	printf("done\n");
 }
 
-/* Everything is freed behind a kernel that still runs: the driver's own free would have waited for it. */
+/* Everything is freed while a kernel still runs. The driver's own free would have waited for the kernel. */
 static void busy(void)
 {
 	CUdeviceptr ptr;
@@ -171,11 +171,11 @@ static void busy(void)
 	stream = app_stream();
 	n = fill_up(8 * MIB);
 	app_spin(stream, 50000);
-	empty(n);
+	free_blocks(n);
 	app_result("large", cuMemAlloc_v2(&ptr, large));
 }
 
-/* What the program is told that it may have, it may have. */
+/* The program can allocate what the driver's query says is free. */
 static void limit(void)
 {
 	size_t free_bytes = 0, total_bytes = 0;
@@ -194,7 +194,7 @@ static void limit(void)
 	app_fact("managed", (uint64_t)cuMemAllocManaged(&managed_ptr, 64 * MIB, 1));
 	APP_MUST(cuMemGetInfo_v2(&free_bytes, NULL));
 	app_fact("free when full", free_bytes);
-	empty(n);
+	free_blocks(n);
 	app_fact("after", (uint64_t)cuMemAlloc_v2(&ptr, 32 * MIB));
 	app_fact("pinned", (uint64_t)cuMemHostAlloc(&host, 64 * MIB, 0));
 	app_pause("limit");

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The end of order, where it is hard to see: in functions that others stand in front of, and beside busy threads. */
+/*
+ * The end of serial mode where it is hard to notice: in functions that other libraries interpose, and beside busy
+ * threads.
+ */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,12 +16,12 @@
 
 enum { ROUNDS = 40, THREADS = 2, SLOW_NS = 50000 };
 
-static const size_t bytes = 4 * MIB;	/* of a block */
-static const size_t touched = 64 * KIB; /* of it, by each kernel */
+static const size_t bytes = 4 * MIB;    /* size of a block */
+static const size_t touched = 64 * KIB; /* bytes of it that each kernel writes */
 
 /*
- * What a slow kernel still writes, on the default stream, is used again, and written to on a stream that was there
- * before and that nobody had used.
+ * Reuses a block that a slow kernel on the default stream still writes, and writes to it on a stream that existed
+ * before but had not been used.
  */
 static void reuse_busy(void (*write)(CUstream stream, CUdeviceptr ptr))
 {
@@ -79,7 +82,7 @@ static void with_attributes(void)
 	reuse_busy(fill_ex);
 }
 
-/* A launch function that no table of the library has, as a later driver may have it: found past all that is hooked. */
+/* Returns a launch function past all hooks, like one of a later driver that no table of the library contains. */
 static CUresult (*find_new_launch(void))(const CUlaunchConfig *, CUfunction, void **, void **)
 {
 	void *(*next)(void *, const char *) = (__typeof__(next))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
@@ -90,7 +93,7 @@ static CUresult (*find_new_launch(void))(const CUlaunchConfig *, CUfunction, voi
 		dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuLaunchKernelEx");
 }
 
-/* The kernel may begin before the one in front of it is done, and the program has one thread and no stream. */
+/* The kernel may start before the previous one has ended, although the program has one thread and no stream. */
 static void fill_early_unseen(CUstream unused, CUdeviceptr ptr)
 {
 	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
@@ -121,7 +124,7 @@ static void early_unseen(void)
 	app_tell_driver();
 }
 
-/* Two threads, each once the other is done; nobody makes a stream. */
+/* The body of two threads, of which the second starts after the first has ended. Neither creates a stream. */
 static void *loop(void *wrong)
 {
 	APP_MUST(cuCtxSetCurrent(app_ctx));
@@ -148,11 +151,11 @@ static void two_threads(void)
 	app_tell_driver();
 }
 
-/* Threads that are in the middle of it when others end the order, two at the same time. */
+/* Threads that work in serial mode while two other threads end it at the same time. */
 static _Atomic unsigned n_begun;
 static pthread_barrier_t at_once;
 
-static void *work_in_order(void *wrong)
+static void *work_serially(void *wrong)
 {
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	for (unsigned i = 0; i < 4 * ROUNDS; i++) {
@@ -192,8 +195,7 @@ static void beside_threads(void)
 	app_start();
 	pthread_barrier_init(&at_once, NULL, THREADS);
 	for (unsigned i = 0; i < 2 * THREADS; i++)
-		APP_MUST(pthread_create(
-			&threads[i], NULL, i < THREADS ? work_in_order : work_on_stream, &wrong[i]));
+		APP_MUST(pthread_create(&threads[i], NULL, i < THREADS ? work_serially : work_on_stream, &wrong[i]));
 	for (unsigned i = 0; i < 2 * THREADS; i++) {
 		APP_MUST(pthread_join(threads[i], NULL));
 		sum += wrong[i];

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory that other processes, or other contexts, have cached. Meant for a device of 1 GiB that all of them share
- * (SIMGPU_SHARED). The first process starts the others, as scenarios of the same program, and asks for more than is
+ * Memory that other processes or other contexts have cached, on a device of 1 GiB that all processes share
+ * (SIMGPU_SHARED). The first process starts the others, as scenarios of the same program, and requests more than is
  * left.
  */
 
@@ -40,14 +40,14 @@ static void hold(unsigned n)
 		blocks[i] = app_alloc(8 * MIB);
 }
 
-static void let_go(unsigned n)
+static void free_blocks(unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
 		APP_MUST(cuMemFree_v2(blocks[i]));
 	APP_MUST(cuCtxSynchronize());
 }
 
-/* In a child: says that it is ready, and waits for the word to end. */
+/* Runs in a child: reports that it is ready, and waits until the first process lets it go on. */
 static void report_and_wait(void)
 {
 	char byte = 'r';
@@ -60,7 +60,7 @@ static void hoard(unsigned n)
 {
 	app_start();
 	hold(n);
-	let_go(n);
+	free_blocks(n);
 	report_and_wait();
 }
 
@@ -74,7 +74,7 @@ static void hoard_some(void)
 	hoard(35);
 }
 
-/* Holds it, and caches nothing. */
+/* Holds memory, and caches none. */
 static void keep(void)
 {
 	app_start();
@@ -82,7 +82,7 @@ static void keep(void)
 	report_and_wait();
 }
 
-/* Takes all that it can get, again and again, while another does the same. */
+/* Allocates all that it can get, several times, while another process does the same. */
 static void greedy(void)
 {
 	app_start();
@@ -92,7 +92,7 @@ static void greedy(void)
 
 		while (n < BLOCKS_MAX && !cuMemAlloc_v2(&blocks[n], 8 * MIB))
 			n++;
-		let_go(n);
+		free_blocks(n);
 	}
 	report_and_wait();
 }
@@ -185,7 +185,10 @@ static void stopped(void)
 
 	app_start();
 	APP_MUST(kill(child.pid, SIGSTOP));
-	/* Else it may be stopped while it answers, and with it what it holds of the simulated driver. */
+	/*
+	 * Wait for the stop. Otherwise the child could stop in the middle of an answer, with locks of the simulated
+	 * driver held.
+	 */
 	APP_MUST(waitpid(child.pid, NULL, WUNTRACED) != child.pid);
 	app_fact("stopped", (uint64_t)child.pid);
 	app_fact("asked", (uint64_t)ask_for(600 * MIB));
@@ -203,7 +206,7 @@ static void ended(void)
 
 	app_start();
 	APP_MUST(kill(child.pid, SIGKILL));
-	/* Its socket is there still. */
+	/* The killed process leaves its socket behind. */
 	APP_MUST(waitpid(child.pid, NULL, 0) != child.pid);
 	app_fact("asked", (uint64_t)ask_for(700 * MIB));
 	close(child.go_fd);
@@ -230,7 +233,7 @@ static void contexts(void)
 
 	app_start();
 	hold(75);
-	let_go(75);
+	free_blocks(75);
 	APP_MUST(cuCtxCreate_v2(&other, 0, 0));
 	app_fact("asked", (uint64_t)cuMemAlloc_v2(&ptr, 700 * MIB));
 	APP_MUST(cuMemHostAlloc(&host, 40 * MIB, 0));
@@ -241,11 +244,11 @@ static void contexts(void)
 	app_pause("contexts");
 }
 
-/* Somebody under a process's name who is not gpupool. */
+/* A listener at another process's socket name, which does not behave like gpupool. */
 static struct {
 	int fd;
-	const char *answer; /* NULL: none */
-	bool ends;	    /* instead of waiting */
+	const char *answer; /* sent to each client; NULL: none is sent */
+	bool ends;          /* closes the connection after that */
 	unsigned asked;
 } impostor;
 
@@ -272,8 +275,8 @@ static void bind_as(pid_t pid)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	impostor.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"),
-		(int)pid, start_of(pid));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/%d.%llu.sock", getenv("GPUPOOL_RUNTIME_DIR"), (int)pid,
+		start_of(pid));
 	APP_MUST(bind(impostor.fd, (struct sockaddr *)&address, sizeof(address)));
 }
 
@@ -292,7 +295,7 @@ static void *answer(void *unused)
 	return NULL;
 }
 
-/* Lives, and makes no CUDA call: so its name is free. */
+/* Makes no CUDA call, so that its socket name stays free. */
 static void bystander(void)
 {
 	report_and_wait();
@@ -346,7 +349,7 @@ static void babbles(void)
 	pretend(text, false);
 }
 
-/* Listens as another user, at a name in this one's directory. Ends with the number of requests. */
+/* Listens as another user, at a name in this user's directory. Its exit code is the number of requests. */
 static void be_foreign(int ready_fd, int go_fd)
 {
 	pthread_t thread;
@@ -361,7 +364,7 @@ static void be_foreign(int ready_fd, int go_fd)
 	_exit((int)impostor.asked);
 }
 
-/* Another user from here on, and before the first allocation. What a real one could not read is open by now. */
+/* Continues as another user, before the first allocation. Files that this user could not open are open by then. */
 static void become_nobody(void)
 {
 	app_start();
@@ -372,7 +375,7 @@ static void hoard_as_nobody(void)
 {
 	become_nobody();
 	hold(75);
-	let_go(75);
+	free_blocks(75);
 	report_and_wait();
 }
 
@@ -404,7 +407,7 @@ static void nobody_has_nothing(void)
 	ask_nobody("keep-as-nobody");
 }
 
-/* In another user's directory there is a link to a socket of root's, by the name of a process. */
+/* Another user's directory contains a link, at the socket name of a process, to a socket of root. */
 static void nobody_links(void)
 {
 	char dir[256], link[512], target[512];
@@ -451,7 +454,7 @@ static void foreign(void)
 	finish(&child);
 }
 
-/* In a child: has that many sockets, answers none, and ends with the number of connections that were made to them. */
+/* Runs in a child: listens at n_names sockets and answers none. Its exit code is the number of connections to them. */
 static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, int ready_fd, int go_fd)
 {
 	struct pollfd fds[NAMES_MAX + 1];
@@ -484,7 +487,7 @@ static _Noreturn void be_silent(const char *dir, unsigned n_names, uid_t uid, in
 	}
 }
 
-/* Processes that are silent, while this one runs out of memory three times. */
+/* Starts n silent processes and runs out of memory three times. */
 static void ask_crowd(const char *dir, unsigned n, unsigned n_names, uid_t uid)
 {
 	struct child crowd[CROWD_MAX];

@@ -72,7 +72,7 @@ static void become_peer(const char *scenario, int fd)
 	_exit(75);
 }
 
-/* Out of the way of the descriptors that facts go to, where nobody has opened those. */
+/* Moves a descriptor above those that facts use, since these may not be open. */
 static int move_up(int fd)
 {
 	int moved = fcntl(fd, F_DUPFD, 64);
@@ -115,7 +115,7 @@ void app_pair(const char *scenario, void (*exporter)(void), void (*importer)(voi
 		app_peer_wait();
 }
 
-/* Of what is larger than two edges only these are looked at. */
+/* Blocks are written and read only at their ends, up to this number of bytes each. */
 enum { EDGE = 4096 };
 
 void app_fill_now(CUdeviceptr ptr, size_t bytes, uint32_t value)
@@ -131,8 +131,7 @@ int app_wrong(CUdeviceptr ptr, size_t bytes, uint32_t value)
 {
 	size_t edge = bytes < EDGE ? bytes : EDGE;
 
-	return (int)(app_count_wrong(NULL, ptr, edge, value) +
-		app_count_wrong(NULL, ptr + bytes - edge, edge, value));
+	return (int)(app_count_wrong(NULL, ptr, edge, value) + app_count_wrong(NULL, ptr + bytes - edge, edge, value));
 }
 
 CUipcMemHandle app_handle_of(CUdeviceptr ptr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program without a runtime, and plug-ins that bring theirs, of several versions, where nobody else sees them. */
+/* A program without a runtime. Its plug-ins bring runtimes of several versions, each visible to its plug-in only. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 enum { ROUNDS = 64, LIVE = 8 };
 
-/* Only to see whether there is one. */
+/* NULL if the program has no runtime. */
 __attribute__((weak)) cudaError_t cudaMalloc(void **ptr, size_t bytes);
 
 struct plugin {
@@ -57,7 +57,7 @@ static void churn(const struct plugin *plugin, unsigned rounds)
 			APP_MUST(plugin->rt->release(live[i]));
 }
 
-static void tell_calls(const struct plugin *plugin)
+static void report_calls(const struct plugin *plugin)
 {
 	char name[32];
 
@@ -65,12 +65,12 @@ static void tell_calls(const struct plugin *plugin)
 	app_fact(name, plugin->rt->calls());
 }
 
-static void say_error(const char *what, const struct plugin *plugin)
+static void print_error(const char *what, const struct plugin *plugin)
 {
 	app_say(what, "%d of %d", plugin->rt->take_last_error(), plugin->rt->version());
 }
 
-/* Each copy has its own last error, whoever serves it. */
+/* Each copy of the runtime keeps its own last error, even for calls that gpupool serves. */
 static void several(const char *one, const char *other)
 {
 	struct plugin a = open_plugin(one), b = open_plugin(other);
@@ -82,17 +82,17 @@ static void several(const char *one, const char *other)
 	app_result("wrong free", a.rt->release(&ptr));
 	churn(&a, ROUNDS);
 	churn(&b, ROUNDS);
-	say_error("the other's error", &b);
-	say_error("one's error", &a);
+	print_error("the other's error", &b);
+	print_error("one's error", &a);
 	app_result("another's memory", b.rt->release(ptr));
 	app_result("once more", b.rt->release(ptr));
-	say_error("one's error", &a);
-	say_error("the other's error", &b);
+	print_error("one's error", &a);
+	print_error("the other's error", &b);
 	app_result("too much", a.rt->alloc(&ptr, SIZE_MAX / 2));
-	say_error("the other's error", &b);
-	say_error("one's error", &a);
-	tell_calls(&a);
-	tell_calls(&b);
+	print_error("the other's error", &b);
+	print_error("one's error", &a);
+	report_calls(&a);
+	report_calls(&b);
 }
 
 static void two(void)
@@ -105,7 +105,7 @@ static void old_and_new(void)
 	several("11", "13");
 }
 
-/* Of several that everybody sees, the version decides. */
+/* If several runtimes are in the global scope, the version of a symbol decides which one is called. */
 static void global(void)
 {
 	static const char *const names[] = {"13", "12", "11"};
@@ -115,8 +115,8 @@ static void global(void)
 
 		churn(&plugin, ROUNDS);
 		app_result("wrong free", plugin.rt->release(&plugin));
-		say_error("its own error", &plugin);
-		tell_calls(&plugin);
+		print_error("its own error", &plugin);
+		report_calls(&plugin);
 	}
 	several("12", "13");
 }
@@ -126,7 +126,7 @@ static void by_jumps(void)
 	several("12_jump", "12");
 }
 
-static void say_device(const char *what, const struct plugin *plugin)
+static void print_device(const char *what, const struct plugin *plugin)
 {
 	void *ptr;
 	int device = -1;
@@ -137,18 +137,18 @@ static void say_device(const char *what, const struct plugin *plugin)
 	APP_MUST(plugin->rt->release(ptr));
 }
 
-/* Before version 12 the choice takes effect with the next call. */
+/* Before version 12 the choice of a device takes effect at the next call. */
 static void choose(const char *name)
 {
 	struct plugin plugin = open_plugin(name);
 
 	for (int i = 0; i < 6; i++) {
 		APP_MUST(plugin.rt->set_device(i % 2));
-		say_device("after the choice", &plugin);
-		say_device("once more", &plugin);
+		print_device("after the choice", &plugin);
+		print_device("once more", &plugin);
 		churn(&plugin, ROUNDS);
 	}
-	tell_calls(&plugin);
+	report_calls(&plugin);
 }
 
 static void choose_11(void)
@@ -161,7 +161,7 @@ static void choose_12(void)
 	choose("12");
 }
 
-/* The next one may lie where the last one was. */
+/* A runtime may be loaded at the address of one that was unloaded. */
 static void reopened(void)
 {
 	static const char *const names[] = {"12", "11", "13", "12_jump", "12"};
@@ -173,7 +173,7 @@ static void reopened(void)
 		churn(&plugin, ROUNDS / 4);
 		app_result("version", plugin.rt->version());
 		app_result("wrong free", plugin.rt->release(&ptr));
-		say_error("its own error", &plugin);
+		print_error("its own error", &plugin);
 		if (i == 7)
 			app_result("reset", plugin.rt->reset());
 		dlclose(plugin.handle);
@@ -181,7 +181,7 @@ static void reopened(void)
 	}
 }
 
-/* One that leaves the context to the next call lies where one was that does not. */
+/* A runtime that sets the context at its next call is loaded at the address of one that sets it at once. */
 static void replaced(void)
 {
 	for (unsigned i = 0; i < 8; i++) {
@@ -192,9 +192,9 @@ static void replaced(void)
 		dlclose(plugin.handle);
 		plugin = open_plugin("11");
 		APP_MUST(plugin.rt->set_device(1));
-		say_device("after the choice", &plugin);
+		print_device("after the choice", &plugin);
 		APP_MUST(plugin.rt->set_device(0));
-		say_device("after another", &plugin);
+		print_device("after another", &plugin);
 		dlclose(plugin.handle);
 	}
 }
@@ -210,7 +210,10 @@ static void *use_and_keep(void *arg)
 	return NULL;
 }
 
-/* The first that a thread calls is the last that a plug-in does; and the last plug-in is closed by the exit. */
+/*
+ * The first call of a thread is the last call of a plug-in, in its destructor. The exit of the process closes the
+ * last plug-in.
+ */
 static void closed(void)
 {
 	for (unsigned i = 0; i < 8; i++) {
@@ -225,7 +228,7 @@ static void closed(void)
 	}
 }
 
-/* Programs look so to see whether there is a runtime. */
+/* Programs use such lookups to find out if there is a runtime. */
 static void absent(void)
 {
 	printf("%d %d %d\n", !dlsym(RTLD_DEFAULT, "cudaMalloc"), !dlsym(RTLD_NEXT, "cudaFree"),
@@ -243,7 +246,7 @@ static void weak(void)
 	printf("untouched: %d\n", ptr == &ptr);
 }
 
-/* A handle gives the function of its own runtime. */
+/* A lookup by handle returns the function of that plug-in's runtime. */
 static void handles(void)
 {
 	struct plugin plugins[] = {open_plugin("12"), open_plugin("13")};
@@ -272,7 +275,7 @@ static void hold(const struct plugin *plugin, unsigned n)
 		APP_MUST(plugin->rt->alloc(&ptr, 64 * KIB));
 }
 
-/* Blocks of plug-ins that know nothing of each other; each is served from the cache, too. */
+/* Blocks of plug-ins that do not know each other. The cache serves each of them, too. */
 static void callers(void)
 {
 	struct plugin shared = open_plugin("12"), own = open_plugin("static");
@@ -288,7 +291,7 @@ static void callers(void)
 		hold(&own, 1);
 	}
 	APP_MUST(shared.rt->alloc_host(&ptr, MIB));
-	/* The runtime for nobody, and at once for somebody. */
+	/* The program calls the runtime directly. Then a plug-in calls the same runtime. */
 	APP_MUST(alloc(&ptr, MIB));
 	APP_MUST(shared.rt->alloc(&ptr, 3 * MIB));
 	app_pause("open");
@@ -297,7 +300,7 @@ static void callers(void)
 	APP_MUST(shared.rt->reset());
 }
 
-/* Plug-ins where others lay, whose blocks are still there. */
+/* Plug-ins are loaded at the addresses of others, whose blocks still exist. */
 static void callers_replaced(void)
 {
 	static const char *const names[] = {"static", "static_jump", "12", "13"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The life of a process: forks, and the end. */
+/* The life of a process: forks, and its end. */
 
 #include <pthread.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static void use_memory(void)
 	}
 }
 
-/* The usual way: workers first, CUDA in each of them. */
+/* The usual order: the program forks its workers first, and each of them then uses CUDA. */
 static void fork_before(void)
 {
 	pid_t child;
@@ -60,7 +60,10 @@ static void *keep_locks_busy(void *unused)
 	return NULL;
 }
 
-/* CUDA does not survive a fork: the child is told so, and never hangs, whoever held what in the parent. */
+/*
+ * CUDA does not survive a fork. Calls in the child return an error and never hang, whatever locks the parent's
+ * threads held.
+ */
 static void fork_after(void)
 {
 	CUdeviceptr kept;
@@ -93,7 +96,10 @@ static void fork_after(void)
 	use_memory();
 }
 
-/* What was called until the last moment: this runs after everybody's handlers and destructors but the driver's. */
+/*
+ * Calls of the driver at the end of the scenario. Later ones are counted after all exit handlers and
+ * destructors except the driver's.
+ */
 static uint64_t calls_at_exit;
 
 static uint64_t all_calls(void)
@@ -109,12 +115,12 @@ static uint64_t all_calls(void)
 	return n;
 }
 
-static bool tells_at_exit;
+static bool reports_at_exit;
 
-/* Priority 101: last of the program's destructors. */
-__attribute__((destructor(101))) static void tell_calls(void)
+/* Priority 101 makes it the last of the program's destructors. */
+__attribute__((destructor(101))) static void report_calls(void)
 {
-	if (tells_at_exit)
+	if (reports_at_exit)
 		app_fact("calls at exit", all_calls() - calls_at_exit);
 }
 
@@ -131,7 +137,7 @@ static void exit_with_blocks(void)
 	}
 	APP_MUST(cuMemHostAlloc(&host, MIB, 0));
 	app_spin(NULL, 50000);
-	tells_at_exit = true;
+	reports_at_exit = true;
 	calls_at_exit = all_calls();
 	printf("bye\n");
 }
@@ -139,7 +145,7 @@ static void exit_with_blocks(void)
 static CUdeviceptr late_ptr;
 static void *late_host;
 
-/* As the destructor of a C++ static would. */
+/* The destructor of a static object in C++ would do this. */
 __attribute__((destructor)) static void free_late(void)
 {
 	if (!late_ptr)
@@ -169,7 +175,9 @@ static void release_in_handler(void)
 	app_result("release", cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* As a runtime does, that was there first: its handler comes after the driver's. */
+/*
+ * The handler is registered first and so runs after the driver's, like the handler of a runtime that was there early.
+ */
 static void exit_released(void)
 {
 	atexit(release_in_handler);
@@ -184,7 +192,7 @@ static void churn(unsigned n)
 		APP_MUST(cuMemFree_v2(app_alloc(KIB * (1 + i % 64))));
 }
 
-/* Ends as nobody is told of. */
+/* Ends without a chance to run any more code. */
 static void killed(void)
 {
 	app_start();
@@ -194,7 +202,7 @@ static void killed(void)
 	raise(SIGKILL);
 }
 
-/* No file may grow beyond what it takes to begin. */
+/* No file may grow beyond the size that a recording has at its start. */
 static void full_disk(void)
 {
 	const struct rlimit limit = {40000, 40000};
@@ -206,7 +214,7 @@ static void full_disk(void)
 	printf("done\n");
 }
 
-/* As a daemon begins: another directory, and no descriptor but its own. */
+/* Starts like a daemon: changes the directory and closes all descriptors above those it needs. */
 static void moves_away(void)
 {
 	app_start();

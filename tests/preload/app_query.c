@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What a program can ask about its memory, and how it hands memory to others. */
+/* Queries about memory, and exports of memory to other processes. */
 
 #include "app_driver.h"
 #include "tests/sim/abi.h"
@@ -14,7 +14,7 @@ static size_t free_bytes(void)
 	return bytes;
 }
 
-/* Free memory is what it would be if nobody kept any. */
+/* The reported free memory is what it would be without any cache. */
 static void info(void)
 {
 	size_t before, total, after_total;
@@ -36,7 +36,7 @@ static void info(void)
 	app_pause("info");
 }
 
-/* Most of what is said to be free can be had. */
+/* Most of the memory that is reported as free can be allocated. */
 static void take_free(void)
 {
 	unsigned seed = 3;
@@ -96,7 +96,7 @@ static void range(void)
 	app_result("range of nothing", cuMemGetAddressRange_v2(NULL, NULL, 64));
 }
 
-/* An id names one life of a block: never the same twice, and the same during that life. */
+/* An id names one life of a block: it never repeats, and it does not change during that life. */
 static void ids(void)
 {
 	enum { LIVES = 24 };
@@ -117,7 +117,7 @@ static void ids(void)
 	printf("repeated %u, changed %u\n", repeated, changed);
 }
 
-/* The driver's allocation that an address is in, under a number that is never used again. */
+/* Returns the id of the driver's allocation that contains an address. Such an id is never used again. */
 static uint64_t allocation_of(CUdeviceptr ptr)
 {
 	uint64_t id = 0;
@@ -126,7 +126,10 @@ static uint64_t allocation_of(CUdeviceptr ptr)
 	return id;
 }
 
-/* Memory that somebody else may hold must not come back; its address may, with other memory behind it. */
+/*
+ * Counts blocks in the allocation `gone`. Memory that another process may hold must not return. Its address may,
+ * with other memory behind it.
+ */
 static unsigned count_returns(uint64_t gone, size_t bytes)
 {
 	CUdeviceptr ptr[64];
@@ -143,7 +146,10 @@ static unsigned count_returns(uint64_t gone, size_t bytes)
 	return returns;
 }
 
-/* Whole driver allocations go; a piece of a shared one is refused. What differs is told as facts. */
+/*
+ * A whole driver allocation can be exported, and a part of a segment is refused. Results that differ between pools
+ * are facts.
+ */
 static void export(void)
 {
 	static const size_t sizes[] = {1000, 2 * MIB, 64 * MIB};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program with regions. Without the library they are nothing. */
+/* A program with regions. Without the library they have no effect. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@ static struct gpupool_status status(void)
 	return status;
 }
 
-/* A block that is done with. */
+/* Allocates a block, frees it and waits for the GPU. */
 static CUdeviceptr once(size_t bytes)
 {
 	CUdeviceptr ptr = app_alloc(bytes);
@@ -41,7 +41,7 @@ static CUdeviceptr once_in(const char *region, size_t bytes)
 
 static const size_t sizes[] = {512, 64 * KIB, MIB, 5 * MIB, 40 * MIB};
 
-/* What one region has freed nobody else gets, and it has it again. */
+/* A block that was freed in a region is reused by that region and by no other. */
 static void apart(void)
 {
 	uint64_t n_shared = 0, n_lost = 0;
@@ -84,7 +84,7 @@ static void nest(void)
 	app_fact("outer again", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
 	app_fact("one end too many", (uint64_t)-gpupool_region_end());
-	/* As deep as one likes. */
+	/* Regions nest to any depth. */
 	for (int i = 0; i < 100; i++)
 		(void)gpupool_region_begin(i % 2 ? "inner" : "outer");
 	app_fact("deep", once(3 * MIB) == inner);
@@ -92,7 +92,7 @@ static void nest(void)
 		(void)gpupool_region_end();
 	app_fact("up again", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
-	/* A function that calls itself is in one region all the time. */
+	/* A function that calls itself stays in one region. */
 	for (int i = 0; i < 100000; i++)
 		(void)gpupool_region_begin("outer");
 	(void)gpupool_region_begin("inner");
@@ -105,7 +105,7 @@ static void nest(void)
 	app_fact("outside", (uint64_t)-gpupool_region_end());
 }
 
-/* The other's block belongs to its region wherever it is freed. */
+/* The other thread's block belongs to the region of its allocation, wherever it is freed. */
 static void *free_elsewhere(void *arg)
 {
 	CUdeviceptr *ptrs = (CUdeviceptr *)arg;
@@ -153,7 +153,7 @@ static void threads(void)
 	app_tell_driver();
 }
 
-/* Freed while a kernel writes it, on a stream of its own, and had again at once for another. */
+/* Frees a block while a kernel writes it on one stream, and allocates it again at once for another stream. */
 static void fence(void)
 {
 	CUstream streams[2];
@@ -185,7 +185,7 @@ static void fence(void)
 	app_tell_driver();
 }
 
-/* One region after the other needs most of the device, and at last none does. */
+/* Requests most of the device in one region, in another, and outside of both. */
 static void full(void)
 {
 	CUstream stream;
@@ -200,7 +200,7 @@ static void full(void)
 	app_spin_fill(stream, ptr, MIB, 3, 50 * MS);
 	APP_MUST(cuMemFree_v2(ptr));
 	(void)gpupool_region_end();
-	/* The driver's own free would have waited. */
+	/* The driver's own free would have waited for the kernel. */
 	app_result("after a", cuMemAlloc_v2(&ptr, 600 * MIB));
 	APP_MUST(cuMemFree_v2(ptr));
 	(void)gpupool_region_begin("b");
@@ -221,7 +221,7 @@ static void *free_there(void *arg)
 	return NULL;
 }
 
-/* What another region gives stands behind work that all later work was made to wait for. */
+/* Memory from another region is pending behind work that all later work was made to wait for. */
 static void behind(void)
 {
 	CUdeviceptr ptr, mine;
@@ -241,7 +241,7 @@ static void behind(void)
 	app_tell_driver();
 }
 
-/* What a region has free, but in parts, is missing outside. */
+/* Memory that is free in a region, but in parts, is missing outside. */
 static void parts(void)
 {
 	CUdeviceptr ptrs[40], large;
@@ -288,7 +288,7 @@ static void invalidate(void)
 	app_fact("total", status().total_bytes);
 }
 
-/* A context takes its regions' pools along, and has them again. */
+/* The pools of regions end with their context, and regions work again in the next one. */
 static void reset(void)
 {
 	CUdeviceptr ptr;
@@ -317,7 +317,7 @@ static void reset(void)
 	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* More than there can be. */
+/* More regions than there can be. */
 static void many(void)
 {
 	CUdeviceptr ptrs[REGIONS];
@@ -354,7 +354,7 @@ static void wrong(void)
 	app_fact("end again", (uint64_t)-gpupool_region_end());
 }
 
-/* What a function that is called again and again does, as a language with a garbage collector would see to it. */
+/* A function that is called repeatedly. Its temporaries are freed at its end, as by a garbage collector. */
 static void step(void)
 {
 	CUdeviceptr random = app_alloc(100 * MIB), sine = app_alloc(100 * MIB);
@@ -365,7 +365,7 @@ static void step(void)
 	APP_MUST(cuMemFree_v2(sine));
 }
 
-/* The loop, whose every turn leaves a result behind, of some size, for a while. */
+/* Calls step repeatedly. Each turn leaves a result of a random size, which stays for RESULTS turns. */
 static void loop(bool has_region)
 {
 	static CUdeviceptr results[RESULTS];
@@ -451,14 +451,14 @@ static void crowd(void)
 }
 
 /*
- * Held shared while memory is in use, and alone while the context comes back: what went with it is freed before its
- * address can be somebody else's.
+ * Held shared while memory is in use, and exclusively while the context is retained again. So memory that ended with
+ * its context is freed before its address can have another owner.
  */
-static pthread_rwlock_t coming_back = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static pthread_rwlock_t retain_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static _Atomic uint64_t n_bad;
 
-/* What a call may return that meets the end of its context. */
-static void check_may(CUresult r)
+/* Counts results that a call must not return, even if its context ends meanwhile. */
+static void count_bad(CUresult r)
 {
 	n_bad += !(r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_INVALID_CONTEXT ||
 		   r == CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -473,23 +473,23 @@ static void *work_through_ends(void *arg)
 	for (int i = 0; i < CHURN / 2; i++) {
 		CUdeviceptr ptrs[3] = {0};
 
-		pthread_rwlock_rdlock(&coming_back);
-		check_may(cuCtxSetCurrent(app_ctx));
+		pthread_rwlock_rdlock(&retain_lock);
+		count_bad(cuCtxSetCurrent(app_ctx));
 		(void)gpupool_region_begin(names[app_random(&state) % LENGTH(names)]);
 		for (size_t k = 0; k < LENGTH(ptrs); k++)
-			check_may(cuMemAlloc_v2(&ptrs[k], 1 + app_random(&state) % (3 * MIB)));
+			count_bad(cuMemAlloc_v2(&ptrs[k], 1 + app_random(&state) % (3 * MIB)));
 		if (app_random(&state) % 16 == 0)
 			(void)gpupool_region_invalidate("b");
-		check_may(cuMemFree_v2(ptrs[0]));
+		count_bad(cuMemFree_v2(ptrs[0]));
 		(void)gpupool_region_end();
-		check_may(cuMemFree_v2(ptrs[1]));
-		check_may(cuMemFree_v2(ptrs[2]));
-		pthread_rwlock_unlock(&coming_back);
+		count_bad(cuMemFree_v2(ptrs[1]));
+		count_bad(cuMemFree_v2(ptrs[2]));
+		pthread_rwlock_unlock(&retain_lock);
 	}
 	return NULL;
 }
 
-/* Contexts come and go under threads that are in regions, and that end in one. */
+/* Contexts end and return under threads that are in regions and that end inside one. */
 static void ends(void)
 {
 	pthread_t all[THREADS];
@@ -499,9 +499,9 @@ static void ends(void)
 		APP_MUST(pthread_create(&all[i], NULL, work_through_ends, (void *)(i + 1)));
 	for (int i = 0; i < 40; i++) {
 		APP_MUST(cuDevicePrimaryCtxReset_v2(0));
-		pthread_rwlock_wrlock(&coming_back);
+		pthread_rwlock_wrlock(&retain_lock);
 		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
-		pthread_rwlock_unlock(&coming_back);
+		pthread_rwlock_unlock(&retain_lock);
 	}
 	for (int i = 0; i < THREADS; i++)
 		APP_MUST(pthread_join(all[i], NULL));
@@ -519,7 +519,7 @@ static void free_at_exit(void)
 	app_result("free at exit", cuMemFree_v2(kept));
 }
 
-/* The region comes before the driver, whose own handler has run when this one does. */
+/* The region begins before the driver starts. This handler runs after the driver's own. */
 static void ended(void)
 {
 	(void)gpupool_region_begin("a");

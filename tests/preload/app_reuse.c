@@ -14,10 +14,10 @@ CUresult cuGetExportTable(const void **table, const void *id);
 
 enum { ROUNDS = 48, SLOW_NS = 50000 };
 
-static const size_t bytes = 4 * MIB;	/* of a block */
-static const size_t touched = 64 * KIB; /* of it, by each kernel: enough for a race */
+static const size_t bytes = 4 * MIB;    /* size of a block */
+static const size_t touched = 64 * KIB; /* bytes of it that each kernel writes: enough for a race */
 
-/* A slow kernel writes the old block while a quick one, on a stream that knows nothing of it, writes the new. */
+/* A slow kernel writes the old block while a quick one, on an unrelated stream, writes the new block. */
 static void streams(void)
 {
 	CUstream slow, quick;
@@ -42,7 +42,7 @@ static void streams(void)
 	app_tell_driver();
 }
 
-/* The same with the CPU as the first to touch: a copy is still on its way into the pinned block that is freed. */
+/* The CPU touches the new block first, while a copy into the freed pinned block is still running. */
 static void pinned(void)
 {
 	CUdeviceptr source;
@@ -73,8 +73,8 @@ static void pinned(void)
 }
 
 /*
- * A kernel of one context still writes the block of another when it is freed, which the driver's own free does not wait
- * for: where the library is not, such a program is wrong.
+ * A kernel of one context still writes a pinned block that is freed in another context. The driver's own free does
+ * not wait for that kernel, so such a program is wrong without the library.
  */
 static void pinned_elsewhere(void)
 {
@@ -99,7 +99,7 @@ static void pinned_elsewhere(void)
 		APP_MUST(cuCtxSetCurrent(other));
 		APP_MUST(cuMemFreeHost(old));
 		APP_MUST(cuMemHostAlloc((void **)&new, bytes, CU_MEMHOSTALLOC_PORTABLE));
-		early += new == old && cuEventQuery(done) == CUDA_ERROR_NOT_READY;
+		early += new == old &&cuEventQuery(done) == CUDA_ERROR_NOT_READY;
 		APP_MUST(cuEventSynchronize(done));
 		APP_MUST(cuMemFreeHost(new));
 	}
@@ -122,7 +122,7 @@ static size_t run_loop(void)
 	return wrong;
 }
 
-/* One stream alone: what is freed can be had again without any wait. */
+/* With a single stream, freed blocks are reused without any wait. */
 static void loop(void)
 {
 	app_start();
@@ -137,7 +137,7 @@ static void *run_loop_in_thread(void *wrong)
 	return NULL;
 }
 
-/* So it is with streams that nobody uses, and with two threads on the stream that all share. */
+/* The same holds beside streams that no work uses, and for two threads on the stream that all threads share. */
 static void loop_shared(void)
 {
 	pthread_t thread;
@@ -154,7 +154,7 @@ static void loop_shared(void)
 	app_tell_driver();
 }
 
-/* What the runtime asks for, and what nobody knows. */
+/* Asks the driver for an interface that the runtime uses, or for an unknown one, and then loops. */
 static void loop_interface(const unsigned char *id)
 {
 	const void *table;
@@ -167,8 +167,8 @@ static void loop_interface(const unsigned char *id)
 
 static void loop_known(void)
 {
-	loop_interface((const unsigned char[16]){0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39,
-		0x12, 0xfd, 0x9d, 0xf9});
+	loop_interface((const unsigned char[16]){
+		0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9});
 }
 
 static void loop_unknown(void)
@@ -176,7 +176,7 @@ static void loop_unknown(void)
 	loop_interface((const unsigned char[16]){1, 2, 3});
 }
 
-/* The same with blocks that the thread keeps for itself, and the GPU ever farther behind. */
+/* Loops with blocks that stay in the thread cache, while the GPU falls ever farther behind. */
 static void loop_small(void)
 {
 	CUdeviceptr ptr;
@@ -194,10 +194,10 @@ static void loop_small(void)
 }
 
 /*
- * One thread and no stream: what the GPU still writes is used again, and nobody waits or is made to. Then there is work
- * that knows nothing of that.
+ * With one thread and no stream, a block is reused while the GPU still writes it, and neither host nor GPU waits. The
+ * callers then submit work that is not ordered after the old kernel.
  */
-static CUdeviceptr reuse_in_order(CUstream stream)
+static CUdeviceptr reuse_serially(CUstream stream)
 {
 	CUdeviceptr old, new;
 
@@ -219,16 +219,16 @@ static void write_out_of_order(CUstream stream, CUdeviceptr ptr)
 
 static void then_stream(void)
 {
-	CUdeviceptr new = reuse_in_order(NULL);
+	CUdeviceptr new = reuse_serially(NULL);
 
 	write_out_of_order(app_stream(), new);
 	app_tell_driver();
 }
 
-/* A kernel that need not wait for the one in front of it. */
+/* Launches a kernel that need not wait for the one before it. */
 static void then_early(void)
 {
-	CUdeviceptr new = reuse_in_order(NULL);
+	CUdeviceptr new = reuse_serially(NULL);
 
 	app_fill_early(NULL, new, touched, 1);
 	APP_MUST(cuCtxSynchronize());
@@ -236,17 +236,17 @@ static void then_early(void)
 	app_tell_driver();
 }
 
-/* A stream that was there before, and unused: by each kind of work. */
+/* An unused stream that existed before, for each kind of work. */
 static CUstream old_stream;
 
 static CUdeviceptr reuse_beside_stream(void)
 {
 	app_start();
 	old_stream = app_stream();
-	return reuse_in_order(NULL);
+	return reuse_serially(NULL);
 }
 
-static void look_at(CUdeviceptr ptr)
+static void print_wrong(CUdeviceptr ptr)
 {
 	APP_MUST(cuCtxSynchronize());
 	printf("wrong words: %zu\n", app_count_wrong(old_stream, ptr, touched, 1));
@@ -258,7 +258,7 @@ static void then_used(void)
 	CUdeviceptr new = reuse_beside_stream();
 
 	app_fill(old_stream, new, touched, 1);
-	look_at(new);
+	print_wrong(new);
 }
 
 static void then_memset(void)
@@ -266,7 +266,7 @@ static void then_memset(void)
 	CUdeviceptr new = reuse_beside_stream();
 
 	APP_MUST(cuMemsetD32Async(new, 1, touched / 4, old_stream));
-	look_at(new);
+	print_wrong(new);
 }
 
 static void then_copy(void)
@@ -279,7 +279,7 @@ static void then_copy(void)
 	APP_MUST(cuCtxSynchronize());
 	new = reuse_beside_stream();
 	APP_MUST(cuMemcpyDtoDAsync_v2(new, source, touched, old_stream));
-	look_at(new);
+	print_wrong(new);
 }
 
 static void *write_in_own_stream(void *ptr)
@@ -294,12 +294,12 @@ static void *write_in_own_stream(void *ptr)
 
 static void then_own(void)
 {
-	CUdeviceptr new = reuse_in_order(CU_STREAM_PER_THREAD);
+	CUdeviceptr new = reuse_serially(CU_STREAM_PER_THREAD);
 	pthread_t thread;
 
 	APP_MUST(pthread_create(&thread, NULL, write_in_own_stream, &new));
 	APP_MUST(pthread_join(thread, NULL));
-	look_at(new);
+	print_wrong(new);
 }
 
 static void *write_in_thread(void *ptr)
@@ -311,7 +311,7 @@ static void *write_in_thread(void *ptr)
 
 static void then_thread(void)
 {
-	CUdeviceptr new = reuse_in_order(CU_STREAM_PER_THREAD);
+	CUdeviceptr new = reuse_serially(CU_STREAM_PER_THREAD);
 	pthread_t thread;
 
 	APP_MUST(pthread_create(&thread, NULL, write_in_thread, &new));
@@ -319,10 +319,10 @@ static void then_thread(void)
 	app_tell_driver();
 }
 
-/* A stream that comes during a capture of the thread's own stream: nobody can be told to wait then. */
+/* Creates a stream during a capture of the thread's own stream, when no GPU wait can be submitted. */
 static void then_capture(void)
 {
-	CUdeviceptr new = reuse_in_order(NULL);
+	CUdeviceptr new = reuse_serially(NULL);
 	CUstream stream;
 	CUgraph graph;
 
@@ -335,14 +335,14 @@ static void then_capture(void)
 }
 
 /*
- * A second thread that comes once the first is past a free, and releases what that would have waited for. Without the
- * library such a program has to be written in another way.
+ * A second thread starts after the first has returned from a free, and lets the work end for which that free would
+ * have waited. Without the library such a program would have to be written differently.
  */
 static struct {
 	volatile uint32_t *flag;
-	const char *awaited; /* a function of the driver that the first thread calls meanwhile */
-	uint64_t n_calls;    /* of it, before */
-	CUdeviceptr ptr;     /* to be written to, or 0 */
+	const char *awaited; /* a driver function that the first thread calls meanwhile */
+	uint64_t n_calls;    /* calls of it before */
+	CUdeviceptr ptr;     /* the block to write, or 0 */
 } second;
 
 static void start_second(void)
@@ -367,7 +367,7 @@ static void *release_in_thread(void *unused)
 	return NULL;
 }
 
-/* Small blocks are had and freed without a record each, which the first thread makes up for as it allocates. */
+/* Frees of small blocks record no fence each. The first thread makes up for that when it allocates. */
 static void second_releases(void)
 {
 	CUdeviceptr small, large;
@@ -386,7 +386,10 @@ static void second_releases(void)
 	app_tell_driver();
 }
 
-/* The first makes another context, and waits for what was used again in order; the second does not. */
+/*
+ * The first thread creates a context, and that waits for blocks that were reused in serial mode. The second does not
+ * wait.
+ */
 static void second_writes(void)
 {
 	CUcontext other;

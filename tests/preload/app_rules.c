@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program of several threads and a library, that knows nothing of regions. */
+/* A program with several threads and a library, which rules put into regions. */
 
 #include <pthread.h>
 
@@ -64,7 +64,7 @@ static void library(void)
 	app_pause("library");
 }
 
-/* The program's say when the library's memory has run out: it frees and allocates, and that is not enough. */
+/* The program's hook for an allocation of the library that fails. It frees and allocates, which is not enough. */
 static int make_some_room(void *arg, int device, uint64_t bytes)
 {
 	CUdeviceptr *spare = arg;

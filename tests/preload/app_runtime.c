@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program of the runtime API, built with the shared and with the static one. */
+/* A program that uses the runtime API, built with the shared runtime and with the static one. */
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ static void loop(void)
 	app_tell_driver();
 }
 
-/* Blocks that were allocated through the runtime, at one line. */
+/* Holds blocks that were allocated through the runtime, at one line. */
 static void held(void)
 {
 	static void *kept[8];
@@ -51,7 +51,7 @@ static void held(void)
 
 static unsigned n_readlinks;
 
-/* Found by all of the process before libc's: whoever asks what the program is called comes here. */
+/* The whole process finds this function before libc's. It counts the lookups of the program's name. */
 ssize_t readlink(const char *path, char *buffer, size_t size)
 {
 	n_readlinks++;
@@ -68,7 +68,7 @@ static void churn(unsigned rounds)
 	}
 }
 
-/* How often it is asked once all is known. */
+/* Reports how many times the name is looked up once it is known. */
 static void steady(void)
 {
 	unsigned before;
@@ -80,8 +80,8 @@ static void steady(void)
 	app_fact("later", n_readlinks - before);
 }
 
-/* Each result, and what the runtime remembers of it. */
-static void say(const char *what, cudaError_t error)
+/* Prints a result, and the last error that the runtime has recorded. */
+static void print_error(const char *what, cudaError_t error)
 {
 	printf("%s: %d, last error %d\n", what, error, cudaGetLastError());
 }
@@ -91,27 +91,27 @@ static void errors(void)
 	void *ptr = &ptr, *host = &ptr;
 	size_t pitch;
 
-	say("free of NULL", cudaFree(NULL));
-	say("free of the stack", cudaFree(&ptr));
-	say("malloc of nothing", cudaMalloc(&ptr, 0));
+	print_error("free of NULL", cudaFree(NULL));
+	print_error("free of the stack", cudaFree(&ptr));
+	print_error("malloc of nothing", cudaMalloc(&ptr, 0));
 	printf("NULL %d\n", ptr == NULL);
-	say("malloc to nowhere", cudaMalloc(NULL, 64));
-	say("malloc of too much", cudaMalloc(&ptr, SIZE_MAX / 2));
+	print_error("malloc to nowhere", cudaMalloc(NULL, 64));
+	print_error("malloc of too much", cudaMalloc(&ptr, SIZE_MAX / 2));
 	printf("NULL %d\n", ptr == NULL);
-	say("malloc", cudaMalloc(&ptr, MIB));
-	say("free inside", cudaFree((char *)ptr + 512));
-	say("free", cudaFree(ptr));
-	say("free again", cudaFree(ptr));
-	say("host malloc of nothing", cudaMallocHost(&host, 0));
-	say("host free of NULL", cudaFreeHost(NULL));
-	say("host free of device memory", cudaFreeHost(ptr));
-	say("pitch of no height", cudaMallocPitch(&ptr, &pitch, 4, 0));
-	say("pitch", cudaMallocPitch(&ptr, &pitch, 1000, 5));
+	print_error("malloc", cudaMalloc(&ptr, MIB));
+	print_error("free inside", cudaFree((char *)ptr + 512));
+	print_error("free", cudaFree(ptr));
+	print_error("free again", cudaFree(ptr));
+	print_error("host malloc of nothing", cudaMallocHost(&host, 0));
+	print_error("host free of NULL", cudaFreeHost(NULL));
+	print_error("host free of device memory", cudaFreeHost(ptr));
+	print_error("pitch of no height", cudaMallocPitch(&ptr, &pitch, 4, 0));
+	print_error("pitch", cudaMallocPitch(&ptr, &pitch, 1000, 5));
 	printf("pitch %zu\n", pitch);
-	say("free", cudaFree(ptr));
-	say("managed", cudaMallocManaged(&ptr, MIB, cudaMemAttachGlobal));
-	say("free", cudaFree(ptr));
-	say("bad device", cudaSetDevice(99));
+	print_error("free", cudaFree(ptr));
+	print_error("managed", cudaMallocManaged(&ptr, MIB, cudaMemAttachGlobal));
+	print_error("free", cudaFree(ptr));
+	print_error("bad device", cudaSetDevice(99));
 }
 
 static void mixed(void)

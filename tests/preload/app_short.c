@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Programs that run out of memory, each for a reason of its own. Each takes memory until an allocation is refused, or
- * until it has done all that it wanted. The facts tell how far it came: whether an allocation was "refused", how many
- * were "served", and the most bytes that were "live".
+ * Programs that run out of memory, each for a different reason. Each allocates until a request is refused, or
+ * until it has finished. Its facts are whether an allocation was "refused", how many were "served", and the
+ * most bytes that were "live".
  */
 
 #include "app_driver.h"
@@ -21,7 +21,7 @@ static struct block {
 static uint64_t n_served, live_bytes, peak_bytes;
 static bool is_over; /* an allocation was refused */
 
-/* Allocates unless one was refused before. */
+/* Allocates, unless an allocation was refused before. */
 static void take(struct block *block, size_t bytes)
 {
 	*block = (struct block){0};
@@ -55,7 +55,7 @@ static void finish(void)
 	printf("done\n");
 }
 
-/* Keeps blocks of that size. */
+/* Allocates n blocks of a size and keeps them. */
 static void fill(size_t n, size_t bytes)
 {
 	for (size_t i = 0; i < n; i++)
@@ -76,7 +76,7 @@ static size_t between(unsigned *seed, size_t least, size_t most)
 	return least + number % (most - least);
 }
 
-/* Nothing is ever freed. */
+/* Never frees anything. */
 static void leak(void)
 {
 	app_start();
@@ -85,7 +85,7 @@ static void leak(void)
 	finish();
 }
 
-/* The same, beside a working set that comes and goes. */
+/* Leaks blocks beside a working set that is allocated and freed. */
 static void leak_beside_work(void)
 {
 	struct block work[4];
@@ -101,7 +101,7 @@ static void leak_beside_work(void)
 	finish();
 }
 
-/* Small blocks alone. */
+/* Leaks small blocks only. */
 static void leak_small(void)
 {
 	unsigned seed = 7;
@@ -112,7 +112,7 @@ static void leak_small(void)
 	finish();
 }
 
-/* Half of the memory is held, and more than half wanted. */
+/* Half of the memory is held, and more than half is requested. */
 static void too_large(void)
 {
 	app_start();
@@ -121,7 +121,7 @@ static void too_large(void)
 	finish();
 }
 
-/* Every other block of one size goes, and then larger ones are wanted. */
+/* Frees every other block of one size and then requests larger ones. */
 static void sieve(void)
 {
 	app_start();
@@ -132,7 +132,7 @@ static void sieve(void)
 	finish();
 }
 
-/* The same, of sizes that are no multiple of anything. */
+/* Like sieve, with sizes that are not multiples of any granularity. */
 static void sieve_odd(void)
 {
 	unsigned seed = 3;
@@ -160,7 +160,7 @@ static void small_survivors(void)
 	finish();
 }
 
-/* A step allocates activations and frees them; of each something small and something of medium size is kept. */
+/* Each step allocates activations and frees them, and keeps two smaller blocks. */
 static void training(void)
 {
 	unsigned seed = 11;
@@ -181,7 +181,7 @@ static void training(void)
 	finish();
 }
 
-/* Inputs that are a little longer each time. */
+/* The inputs of each step are slightly larger than those before. */
 static void growing_inputs(void)
 {
 	app_start();
@@ -196,7 +196,7 @@ static void growing_inputs(void)
 	finish();
 }
 
-/* An array that is copied into one of one and a half times its size. */
+/* Copies an array into one of one and a half times its size, repeatedly. */
 static void doubling(void)
 {
 	struct block array = {0}, larger;
@@ -214,7 +214,7 @@ static void doubling(void)
 	finish();
 }
 
-/* Sizes over three orders of magnitude, lives of all lengths, and ever more is held. */
+/* Sizes over three orders of magnitude, lives of all lengths, and more memory held over time. */
 static void mixed(void)
 {
 	unsigned seed = 5;
@@ -229,7 +229,7 @@ static void mixed(void)
 	finish();
 }
 
-/* Every other block of many sizes stays. */
+/* Every third block of many sizes stays. */
 static void mixed_survivors(void)
 {
 	unsigned seed = 9;
@@ -250,7 +250,7 @@ static void mixed_survivors(void)
 	finish();
 }
 
-/* Sizes just above those that size classes end at. */
+/* Sizes just above the end of a size class. */
 static void above_classes(void)
 {
 	app_start();
@@ -259,7 +259,7 @@ static void above_classes(void)
 	finish();
 }
 
-/* Managed memory, which the pool has no part in, takes most of it. */
+/* Managed memory, which the pool does not manage, takes most of the device. */
 static void managed(void)
 {
 	CUdeviceptr ptr;
@@ -271,7 +271,7 @@ static void managed(void)
 	finish();
 }
 
-/* A region keeps parts of what is missing elsewhere. */
+/* A region keeps parts of the memory that is missing elsewhere. */
 static void region(void)
 {
 	app_start();
@@ -284,7 +284,7 @@ static void region(void)
 	finish();
 }
 
-/* Blocks of another context. */
+/* Another context holds most of the memory. */
 static void other_context(void)
 {
 	CUcontext other;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Who holds memory: blocks that are kept by functions with names, wrong frees, and memory that runs out. */
+/* Blocks that named functions hold, wrong frees, and memory that runs out. */
 
 #include <pthread.h>
 
 #include "app_driver.h"
 
-/* A function that is there, with a call in it that is not its last deed. */
+/* Keep a function from being inlined, and the call before STAYS from becoming a tail call. */
 #define APART __attribute__((noinline, noclone))
 #define STAYS __asm__ volatile("")
 
@@ -16,7 +16,7 @@ enum { KEPT_MAX = 512, N_THREADS = 4 };
 static CUdeviceptr kept[KEPT_MAX];
 static _Atomic unsigned n_kept;
 
-/* A number that no compiler knows, so that a loop stays one. */
+/* Returns a number that the compiler does not know, so that a loop is not unrolled. */
 static int times(int n)
 {
 	__asm__ volatile("" : "+r"(n));
@@ -104,7 +104,7 @@ static void leaks(void)
 	printf("done\n");
 }
 
-/* Blocks from before stacks are on, from then, and from after. */
+/* Allocates blocks before stacks are switched on, while they are on, and after they are off. */
 static void turns(void)
 {
 	app_start();
@@ -133,7 +133,7 @@ static void threads(void)
 	pthread_t all[N_THREADS];
 
 	app_start();
-	churn(1); /* who comes while the first allocation sets everything up may have no stacks */
+	churn(1); /* a thread that allocates during the first set-up may get no stack */
 	for (int i = 0; i < N_THREADS; i++)
 		APP_MUST(pthread_create(&all[i], NULL, work, NULL));
 	for (int i = 0; i < N_THREADS; i++)
@@ -177,7 +177,7 @@ static void wrong(void)
 	app_pause("wrong");
 }
 
-/* So many that not all can be told of. */
+/* Makes more wrong frees than can be reported one by one. */
 static void often(void)
 {
 	CUdeviceptr ptr;
@@ -189,7 +189,7 @@ static void often(void)
 		free_it_again(ptr);
 }
 
-/* Most of a device of 1 GiB is free at last, but nowhere in one piece. */
+/* In the end most of a device of 1 GiB is free, but not in one piece. */
 static void fragmented(void)
 {
 	CUdeviceptr ptr;
@@ -224,7 +224,7 @@ static void limited(void)
 	free_all();
 }
 
-/* A name as C++ has them: hold<std::pair<int, long>, ... 81 of them>(). Longer ones the demangler refuses. */
+/* The mangled name of hold<std::pair<int, long>, ... 81 of them>(). The demangler refuses longer names. */
 #define NINE(text) text text text text text text text text text
 APART static void hold_many_types(size_t bytes) __asm__("_Z4holdIJ" NINE(NINE("St4pairIilE")) "EEvv");
 
@@ -255,7 +255,7 @@ static void templates(void)
 	free_all();
 }
 
-/* Ends with blocks in its hands. */
+/* Ends while it still holds blocks. */
 static void ends(void)
 {
 	app_start();

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """Memory that is held by Python functions: a method, a generator, a thread, a name that is not ASCII, and code without
-a file. The lines are in the test."""
+a file. The test quotes the numbers of these lines."""
 
 import ctypes
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Memory that is held by more functions than an answer has room for, each with a long name in a file with another."""
+"""Holds memory in more functions than an answer has room for, each with a long name, in a file with a long name."""
 
 import ctypes
 import os

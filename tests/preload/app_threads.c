@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Many threads, each with a stream, that allocate, work, free, and free what others have allocated. */
+/* Many threads, each with a stream, allocate blocks, use them, free them, and free blocks of other threads. */
 
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 enum { N_THREADS = 16, STEPS = 400, SLOTS = 64, TOUCHED = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CUdeviceptr slots[SLOTS]; /* blocks on their way from one thread to another; under lock */
+static CUdeviceptr slots[SLOTS]; /* blocks that pass from one thread to another; under lock */
 static uint64_t n_allocs;
 
 static CUdeviceptr exchange(unsigned i, CUdeviceptr mine)
@@ -93,7 +93,7 @@ static void *free_all(void *unused)
 	return NULL;
 }
 
-/* One thread allocates and works, another that never allocates frees. */
+/* One thread allocates and works. Another one, which never allocates, frees. */
 static void hand_over(void)
 {
 	pthread_t thread;

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Every way in which a program that is not linked to the driver finds it. The work is the same each time. */
+/* All ways in which a program that is not linked to the driver finds it. The work is the same each time. */
 
 #include <dlfcn.h>
 
 #include "app.h"
 
 /* row(member, symbol, symbol for the per-thread default stream, public name, version) */
-#define FUNCTIONS(row)                                                                                                 \
-	row(cuInit, "cuInit", "cuInit", "cuInit", 2000)                                                                \
-	row(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRetain",                          \
-		"cuDevicePrimaryCtxRetain", 7000)                                                                      \
-	row(cuCtxSetCurrent, "cuCtxSetCurrent", "cuCtxSetCurrent", "cuCtxSetCurrent", 4000)                            \
-	row(cuMemAlloc_v2, "cuMemAlloc_v2", "cuMemAlloc_v2", "cuMemAlloc", 3020)                                       \
-	row(cuMemFree_v2, "cuMemFree_v2", "cuMemFree_v2", "cuMemFree", 3020)                                           \
-	row(cuMemHostAlloc, "cuMemHostAlloc", "cuMemHostAlloc", "cuMemHostAlloc", 2020)                                \
-	row(cuMemFreeHost, "cuMemFreeHost", "cuMemFreeHost", "cuMemFreeHost", 2000)                                    \
-	row(cuMemAllocAsync, "cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemAllocAsync", 11020)                      \
-	row(cuMemFreeAsync, "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemFreeAsync", 11020)                          \
-	row(cuMemsetD32Async, "cuMemsetD32Async", "cuMemsetD32Async_ptsz", "cuMemsetD32Async", 3020)                   \
-	row(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoHAsync_v2_ptsz", "cuMemcpyDtoHAsync", 3020)      \
-	row(cuStreamSynchronize, "cuStreamSynchronize", "cuStreamSynchronize_ptsz", "cuStreamSynchronize", 2000)
+#define FUNCTIONS(row)                                                                                                \
+	row(cuInit, "cuInit", "cuInit", "cuInit", 2000) row(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain",     \
+		"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRetain", 7000) row(cuCtxSetCurrent, "cuCtxSetCurrent", \
+		"cuCtxSetCurrent", "cuCtxSetCurrent", 4000) row(cuMemAlloc_v2, "cuMemAlloc_v2", "cuMemAlloc_v2",      \
+		"cuMemAlloc", 3020) row(cuMemFree_v2, "cuMemFree_v2", "cuMemFree_v2", "cuMemFree", 3020)              \
+		row(cuMemHostAlloc, "cuMemHostAlloc", "cuMemHostAlloc", "cuMemHostAlloc", 2020) row(                  \
+			cuMemFreeHost, "cuMemFreeHost", "cuMemFreeHost", "cuMemFreeHost", 2000) row(cuMemAllocAsync,  \
+			"cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemAllocAsync",                                 \
+			11020) row(cuMemFreeAsync, "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemFreeAsync", 11020)  \
+			row(cuMemsetD32Async, "cuMemsetD32Async", "cuMemsetD32Async_ptsz", "cuMemsetD32Async", 3020)  \
+				row(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoHAsync_v2_ptsz",        \
+					"cuMemcpyDtoHAsync", 3020) row(cuStreamSynchronize, "cuStreamSynchronize",    \
+					"cuStreamSynchronize_ptsz", "cuStreamSynchronize", 2000)
 
 static struct {
 #define ROW(member, symbol, per_thread_symbol, name, version) __typeof__(&member) member;
@@ -34,7 +33,7 @@ static const struct row {
 	const char *symbol, *per_thread_symbol, *name;
 	int version;
 } rows[] = {
-#define ROW(member, symbol, per_thread_symbol, name, version)                                                          \
+#define ROW(member, symbol, per_thread_symbol, name, version) \
 	{(void **)&cu.member, symbol, per_thread_symbol, name, version},
 	FUNCTIONS(ROW)
 #undef ROW
@@ -123,7 +122,7 @@ static void by_lookup5(lookup5_fn lookup, uint64_t flags)
 	work();
 }
 
-/* Through itself, twice: whoever answers from outside must stay in the way. */
+/* Looks the lookup function up through itself, twice. It must remain the interposed one. */
 static lookup5_fn itself5(lookup5_fn lookup)
 {
 	void *found = (void *)lookup;
@@ -171,7 +170,7 @@ static void lookup4_per_thread(void)
 	lookup4_per_flags(2);
 }
 
-/* The old way in, which is asked for the new one. */
+/* Asks the old lookup function for the new one. */
 static void lookup5_by_4(void)
 {
 	lookup4_fn lookup = itself4((lookup4_fn)symbol("cuGetProcAddress"));
@@ -181,17 +180,20 @@ static void lookup5_by_4(void)
 	by_lookup5(itself5((lookup5_fn)found), 0);
 }
 
-static void ask(lookup5_fn lookup, const char *name, int version, uint64_t flags)
+static void print_lookup(lookup5_fn lookup, const char *name, int version, uint64_t flags)
 {
 	void *found = &found;
 	int status = -1;
 	int r = lookup(name, &found, version, flags, &status);
 
 	printf("%s %d: result %d, %s, status %d\n", name, version, r,
-		found == &found ? "left alone" : found ? "found" : "NULL", status);
+		found == &found ? "left alone"
+		: found         ? "found"
+				: "NULL",
+		status);
 }
 
-/* All ways lead to one address; what is not there is not there in the same words. */
+/* All ways lead to one address, and a missing function is reported as by the driver. */
 static void answers(void)
 {
 	lookup5_fn lookup = (lookup5_fn)symbol("cuGetProcAddress_v2");
@@ -203,11 +205,11 @@ static void answers(void)
 		APP_MUST(lookup(rows[i].name, &found, rows[i].version, 2, NULL));
 		printf("%s: same per thread %d\n", rows[i].name, found == symbol(rows[i].per_thread_symbol));
 	}
-	ask(lookup, "cuNoSuchThing", 12000, 0);
-	ask(lookup, "", 0, 0);
-	ask(lookup, "cuMemAlloc", 1000, 0);
-	ask(lookup, "cuMemAlloc", 99999, 0);
-	ask(lookup, "cuMemFreeAsync", 11010, 0);
+	print_lookup(lookup, "cuNoSuchThing", 12000, 0);
+	print_lookup(lookup, "", 0, 0);
+	print_lookup(lookup, "cuMemAlloc", 1000, 0);
+	print_lookup(lookup, "cuMemAlloc", 99999, 0);
+	print_lookup(lookup, "cuMemFreeAsync", 11010, 0);
 	app_result("no place", lookup("cuMemAlloc", NULL, 3020, 0, NULL));
 	app_result("no name", lookup(NULL, &found, 3020, 0, NULL));
 	APP_MUST(lookup("cuMemAlloc", &found, 2000, 0, NULL));
@@ -215,11 +217,11 @@ static void answers(void)
 	printf("cuNoSuchThing: %d\n", symbol("cuNoSuchThing") == NULL);
 }
 
-/* What drivers have not always had. */
+/* Functions that early drivers do not have. */
 static void missing(void)
 {
-	static const char *const names[] = {"cuCtxRecordEvent", "cuCtxCreate_v4", "cuCtxGetId",
-		"cuGetProcAddress_v2", "cuGetProcAddress", "cuInit"};
+	static const char *const names[] = {"cuCtxRecordEvent", "cuCtxCreate_v4", "cuCtxGetId", "cuGetProcAddress_v2",
+		"cuGetProcAddress", "cuInit"};
 
 	for (size_t i = 0; i < LENGTH(names); i++)
 		symbol(names[i]);

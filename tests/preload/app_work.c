@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What frees ask the driver for, by what was submitted before them. The driver is asked how often. */
+/* The fences that frees record, by what was submitted before them. The simulated driver counts the calls. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include "app_driver.h"
 #include "lib_next.h"
 
-#define BLOCK (64 * MIB) /* no thread keeps as much */
+#define BLOCK (64 * MIB) /* more than a thread cache keeps */
 
 enum { TOUCHED = 4096, ROUNDS = 32, WINDOW = 64 };
 
@@ -21,7 +21,7 @@ static uint32_t *pinned;
 static CUgraphExec graph;
 static CUevent event;
 
-/* Fences that the free of a block records. */
+/* Frees a block and returns the number of fences that the free records. */
 static uint64_t free_of(CUdeviceptr ptr)
 {
 	uint64_t before = app_calls("cuCtxRecordEvent");
@@ -30,8 +30,8 @@ static uint64_t free_of(CUdeviceptr ptr)
 	return app_calls("cuCtxRecordEvent") - before;
 }
 
-/* A line for each way to submit: how many fences a free records without, and with it. */
-static void with(const char *name, void (*submit)(CUdeviceptr ptr))
+/* Prints a line for a way to submit: the fences that a free records without it, and with it. */
+static void print_fences(const char *name, void (*submit)(CUdeviceptr ptr))
 {
 	uint64_t without;
 	CUdeviceptr ptr;
@@ -54,8 +54,8 @@ static void prepare(void)
 }
 
 /*
- * Copies, fills and waits, by name. All take their arguments in the same places, a stream the last, and who takes none
- * leaves it alone.
+ * Copies, fills and waits, by name. All take their arguments in the same places, with the stream last. A function
+ * without a stream ignores that argument.
  */
 typedef CUresult submit_fn(uint64_t first, uint64_t second, size_t n, CUstream stream);
 
@@ -95,7 +95,11 @@ static const struct {
 	const char *name;
 	void (*submit)(CUdeviceptr ptr);
 } rows[] = {
-#define BOTH(name, suffix, submit) {#name, submit}, {#name #suffix, submit}
+#define BOTH(name, suffix, submit)    \
+	{#name, submit},              \
+	{                             \
+#name #suffix, submit \
+	}
 	BOTH(cuMemcpy, _ptds, copy),
 	BOTH(cuMemcpyHtoD_v2, _ptds, copy_in),
 	BOTH(cuMemcpyDtoH_v2, _ptds, copy_out),
@@ -156,7 +160,7 @@ static void capture(void)
 	APP_MUST(cuGraphInstantiateWithFlags(&graph, captured, 0));
 }
 
-/* Fences that two frees record while another thread is still inside the call. */
+/* Counts the fences that two frees record while another thread is still inside the call. */
 static void (*submit_inside)(CUdeviceptr ptr);
 
 static void *submit_there(void *ptr)
@@ -205,20 +209,20 @@ static void each(void)
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
 	prepare();
-	with("nothing, in order", launch_in_order);
+	print_fences("nothing, in order", launch_in_order);
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		*(void **)&named = dlsym(driver, rows[i].name);
-		with(rows[i].name, rows[i].submit);
+		print_fences(rows[i].name, rows[i].submit);
 	}
-	with("cuLaunchKernel", launch);
-	with("cuLaunchKernelEx", launch_ex);
-	with("cuLaunchHostFunc", call_host);
+	print_fences("cuLaunchKernel", launch);
+	print_fences("cuLaunchKernelEx", launch_ex);
+	print_fences("cuLaunchHostFunc", call_host);
 	capture();
-	with("cuGraphLaunch", launch_graph);
-	with("an error", fail);
+	print_fences("cuGraphLaunch", launch_graph);
+	print_fences("an error", fail);
 }
 
-/* What else a program does, between two frees of which the second has nothing in front of it. */
+/* Makes calls that submit nothing between two frees, so that the second free has nothing to wait for. */
 static void idle(void)
 {
 	void *host;
@@ -239,7 +243,7 @@ static void idle(void)
 	printf("fences: %zu\n", wrong);
 }
 
-/* Blocks that a thread keeps, with work on some of the rounds. */
+/* Allocates and frees blocks that a thread cache keeps. Counts the fences of the second half of the rounds. */
 static void small(void)
 {
 	CUdeviceptr window[WINDOW];
@@ -258,7 +262,7 @@ static void small(void)
 	printf("fences: %u\n", (unsigned)(app_calls("cuCtxRecordEvent") - before));
 }
 
-/* Where somebody could submit without our seeing it, each free asks. */
+/* Another library could submit work that gpupool does not see, so each free records a fence. */
 static void blind(void)
 {
 	uint64_t n = 0;
@@ -270,7 +274,7 @@ static void blind(void)
 	printf("fences: %u\n", (unsigned)n);
 }
 
-/* Before there is a log, and a context. */
+/* Asks for a private interface before there is a log or a context. */
 static void ask_privately(void)
 {
 	static const unsigned char id[16] = "of no header....";
@@ -280,7 +284,7 @@ static void ask_privately(void)
 	blind();
 }
 
-/* The same where the settings, or the driver, make it so. */
+/* Each free records a fence because of the settings or the driver. */
 static void asked(void)
 {
 	uint64_t n = 0;
@@ -291,7 +295,7 @@ static void asked(void)
 	printf("fences: %u\n", (unsigned)n);
 }
 
-/* Where the driver itself may have gone already, it has to say of each call whether that still works. */
+/* The driver itself may have ended already. Each of its calls has to report whether it still works. */
 static void last_free(void)
 {
 	printf("at the end: %u\n", (unsigned)free_of(source));
@@ -299,7 +303,7 @@ static void last_free(void)
 
 static void ending(void)
 {
-	atexit(last_free); /* runs after what is registered later, the driver's end among it */
+	atexit(last_free); /* runs after all handlers that are registered later, the driver's among them */
 	prepare();
 	launch(source);
 	APP_MUST(cuMemFree_v2(app_alloc(BLOCK)));

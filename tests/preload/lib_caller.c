@@ -7,6 +7,6 @@ CUresult caller_alloc(CUdeviceptr *ptr, size_t bytes)
 {
 	CUresult r = cuMemAlloc_v2(ptr, bytes);
 
-	/* Not by a jump: then it would be the program that calls. */
+	/* Not a tail call, which would make the program the caller. */
 	return r ? r : CUDA_SUCCESS + (*ptr == 0);
 }

@@ -4,5 +4,5 @@
 
 #include "tests/apps/cuda_min.h"
 
-/* A library that allocates for itself. */
+/* Allocates with this library as the caller of the driver. */
 __attribute__((visibility("default"))) CUresult caller_alloc(CUdeviceptr *ptr, size_t bytes);

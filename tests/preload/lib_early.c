@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A library whose constructor uses CUDA before the program, or anything preloaded, has had a chance to start. */
+/* A library whose constructor uses CUDA before the program or a preloaded library has started. */
 
 #include <dlfcn.h>
 
@@ -17,8 +17,8 @@ __attribute__((constructor)) static void start(void)
 
 	lookup = dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL && dlsym(RTLD_NEXT, "malloc") != NULL;
 	early = cuMemAlloc_v2(&ptr, MIB);
-	result = cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx) ||
-		 cuMemAlloc_v2(&ptr, MIB) || cuMemsetD8_v2(ptr, 1, 64);
+	result = cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx) || cuMemAlloc_v2(&ptr, MIB) ||
+		 cuMemsetD8_v2(ptr, 1, 64);
 }
 
 void lib_early(void)

@@ -2,5 +2,5 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Prints what the library's constructor got. */
+/* Prints the results of the library's constructor, and frees its block. */
 __attribute__((visibility("default"))) void lib_early(void);

@@ -2,5 +2,5 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The program's: called in the constructor, while the loader holds its lock. */
+/* Defined by the program. The plug-in's constructor calls it while the loader holds its lock. */
 void locked_constructor(void);

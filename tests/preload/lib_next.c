@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A library that looks for the driver behind itself, and so past whatever is preloaded. */
+/* A library that looks up the driver's function with RTLD_NEXT, and so bypasses everything preloaded. */
 
 #include "lib_next.h"
 

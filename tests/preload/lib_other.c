@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Somebody else's preload library that stands in the way of dlsym too, and finds the next one by its version. */
+/* A preload library of another vendor that also interposes dlsym, and finds the next dlsym by its version. */
 
 #include <dlfcn.h>
 #include <stddef.h>

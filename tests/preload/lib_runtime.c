@@ -7,15 +7,15 @@
 
 unsigned long simgpu_runtime_calls(void);
 
-/* LIB_JUMP: calls that come last are jumps, as compilers make them; so it is the program that calls, by its address. */
+/* With LIB_JUMP the compiler may turn last calls into jumps. The return address then makes the program the caller. */
 #ifdef LIB_JUMP
 #define LAST(call) return call
 #else
-#define LAST(call)                                                                                                     \
-	do {                                                                                                           \
-		cudaError_t r_ = call;                                                                                 \
-		__asm__ volatile("" ::: "memory");                                                                     \
-		return r_;                                                                                             \
+#define LAST(call)                                 \
+	do {                                       \
+		cudaError_t r_ = call;             \
+		__asm__ volatile("" ::: "memory"); \
+		return r_;                         \
 	} while (0)
 #endif
 

@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* A plug-in with a runtime of its own, of one of several versions. */
+/* A plug-in with its own CUDA runtime, in one of several versions. */
 
 #include "tests/apps/cudart_min.h"
 
 struct lib_runtime {
 	int (*version)(void);
-	unsigned long (*calls)(void); /* for memory, that arrived at the runtime from this thread */
+	unsigned long (*calls)(void); /* this thread's calls for memory that reached the runtime */
 	cudaError_t (*alloc)(void **ptr, size_t bytes);
 	cudaError_t (*release)(void *ptr);
 	cudaError_t (*alloc_host)(void **ptr, size_t bytes);
@@ -17,7 +17,7 @@ struct lib_runtime {
 	cudaError_t (*reset)(void);
 	cudaError_t (*take_last_error)(void);
 	cudaError_t (*device_of)(const void *ptr, int *device);
-	void (*keep)(void *ptr); /* until it is closed */
+	void (*keep)(void *ptr); /* the plug-in's destructor frees it */
 };
 
 __attribute__((visibility("default"))) const struct lib_runtime *lib_runtime(void);

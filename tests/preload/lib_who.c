@@ -8,7 +8,7 @@
 
 int who(void)
 {
-	/* Twice: the second answer must not depend on the first. */
+	/* Look up twice: the second answer must not depend on the first. */
 	int (*next)(void) = (int (*)(void))dlsym(RTLD_NEXT, "who");
 	int (*again)(void) = (int (*)(void))dlsym(RTLD_NEXT, "who");
 

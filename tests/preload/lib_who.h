@@ -4,10 +4,10 @@
 
 #define LIB_EXPORT __attribute__((visibility("default")))
 
-/* In three libraries: each adds its own digit to what the next one says. */
+/* Exported by three libraries. Returns the library's digit plus ten times the result of the next library's function. */
 LIB_EXPORT int who(void);
 
-/* In one library each, so that the linker keeps all three; their digits. */
+/* Each is exported by one library only, so that the linker keeps all three. Returns the library's digit. */
 LIB_EXPORT int lib_1(void);
 LIB_EXPORT int lib_2(void);
 LIB_EXPORT int lib_3(void);

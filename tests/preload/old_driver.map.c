@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The simulated driver as it was at a version: without the functions that came later. Expands to a version script. */
+/* The simulated driver of an earlier version, without the functions that came later. Expands to a version script. */
 {
 global:
 	cu*;

@@ -58,7 +58,10 @@ static void open_as(int wanted, const char *name)
 	close(fd);
 }
 
-/* What is there stays: of two the loader takes the last, getenv the first, and an emulator passes on either. */
+/*
+ * Adds the variable unless it is set already. Of two settings the loader would use the last and getenv the first, and
+ * an emulator passes on either.
+ */
 static size_t add_variable(const char *env[static ENV_MAX], size_t n, const char *variable)
 {
 	size_t length = strcspn(variable, "=") + 1;
@@ -72,12 +75,12 @@ static size_t add_variable(const char *env[static ENV_MAX], size_t n, const char
 	return n + 1;
 }
 
-/* In the child: the library is preloaded in any case, then the play has its way. */
+/* Runs in the child. LD_PRELOAD comes before the play's variables, and those before the defaults. */
 static void make_environment(const struct play *play, const char *env[static ENV_MAX])
 {
 	static char libraries[PATH_MAX + 32], runtime[64], preload[2 * PATH_MAX];
 	const char *const defaults[] = {libraries, runtime, "PATH=/usr/bin:/bin", "SIMGPU_STRICT=1",
-		"TSAN_OPTIONS=atexit_sleep_ms=0" /* the simulator's end is watched closely enough */};
+		"TSAN_OPTIONS=atexit_sleep_ms=0" /* the simulator's own checks suffice */};
 	size_t n = 0;
 
 	snprintf(libraries, sizeof(libraries), "LD_LIBRARY_PATH=%s", play_sim_dir);
@@ -116,7 +119,7 @@ static void become(const struct play *play, int facts_fd, int go_fd)
 	_exit(127);
 }
 
-/* Collects the facts, and answers each pause, until the program and its children have gone. */
+/* Collects the facts, and answers each pause, until the program and its children have ended. */
 static void attend(const struct play *play, int facts_fd, int go_fd)
 {
 	FILE *lines = fdopen(facts_fd, "r");
@@ -164,7 +167,7 @@ void play_run(const struct play *play)
 	read_file("err", play_err);
 }
 
-/* Names the first line that differs; a TAP message is one line. */
+/* Fails with the first line that differs, since a TAP message is a single line. */
 static void check_same(const struct play *play, const char *without, const char *with)
 {
 	unsigned line = 1;
@@ -217,8 +220,7 @@ void play_same_or_served(const struct play *play)
 	served.preload = play_library;
 	play_run(&served);
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_str_eq(
-		play_out, "cuMemAlloc: 0\nleft alone 0\nend: 0\ncuMemAlloc afterwards: 0\ncuMemFree: 0\n");
+	ck_assert_str_eq(play_out, "cuMemAlloc: 0\nleft alone 0\nend: 0\ncuMemAlloc afterwards: 0\ncuMemFree: 0\n");
 }
 
 uint64_t play_fact(const char *name)
@@ -232,7 +234,7 @@ uint64_t play_fact(const char *name)
 	return strtoull(line + length, NULL, 10);
 }
 
-/* The name, with that beginning, of a control socket in the play's directory; false if there is none. */
+/* Finds a control socket in the play's directory whose name starts with `begin`. Returns false if there is none. */
 static bool find_socket(char name[static 256], const char *begin)
 {
 	DIR *dir = opendir(play_dir);
@@ -255,7 +257,7 @@ bool play_is_listening(void)
 	return find_socket(name, "");
 }
 
-static const char *ask(const char *begin, const char *request)
+static const char *ask_socket(const char *begin, const char *request)
 {
 	static char answer[ANSWER_MAX];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -291,7 +293,7 @@ void play_keep(const char *answer)
 
 const char *play_ask(const char *request)
 {
-	return ask("", request);
+	return ask_socket("", request);
 }
 
 const char *play_ask_pid(unsigned pid, const char *request)
@@ -299,7 +301,7 @@ const char *play_ask_pid(unsigned pid, const char *request)
 	char begin[16];
 
 	snprintf(begin, sizeof(begin), "%u.", pid);
-	return ask(begin, request);
+	return ask_socket(begin, request);
 }
 
 uint64_t play_number(const char *json, const char *name)
@@ -319,7 +321,7 @@ int play_stat_says(const char *words, char *text, size_t size)
 	FILE *out;
 	int status;
 
-	/* Where other processes of the machine may have sockets is not looked at. */
+	/* Keep the tool away from the directories in which other processes of the machine may have sockets. */
 	snprintf(command, sizeof(command), "XDG_RUNTIME_DIR= TMPDIR=%s GPUPOOL_RUNTIME_DIR=%s $" EMULATOR " %s %s 2>&1",
 		play_dir, play_dir, play_stat, words);
 	out = popen(command, "r");

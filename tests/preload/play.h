@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Runs the programs of this directory on the simulated GPU, with the library preloaded or not, and catches what they
- * print, how they end, and their facts. A test program is called with three paths: the library's, and the
- * directories of the simulated driver and of the programs.
+ * Runs the programs of this directory on the simulated GPU, with or without the library preloaded. Catches what they
+ * print, how they end, and the facts that they report. A test program is called with three paths: those of the
+ * library, of the simulated driver's directory and of the programs' directory.
  */
 
 #include <check.h>
@@ -20,18 +20,18 @@
 #define PLAY_OUTPUT_MAX (64 * 1024)
 
 struct play {
-	const char *program;   /* in the programs' directory, or a path */
-	const char *words[6];  /* its arguments */
-	const char *const *env; /* NAME=VALUE, up to a NULL: beside, or instead of, what every program gets; or NULL */
-	const char *preload;   /* the library to preload; NULL: none */
-	const char *inside;    /* for play_same: the program with the library in it, instead of the preload */
+	const char *program;    /* in the programs' directory, or a path */
+	const char *words[6];   /* its arguments */
+	const char *const *env; /* NAME=VALUE up to NULL, added to or replacing the defaults; or NULL */
+	const char *preload;    /* the library to preload; NULL: none */
+	const char *inside;     /* for play_same: the program with the library linked in, run instead of the preload */
 	void (*at_pause)(const char *name);
 };
 
 extern const char *play_library; /* the library under test */
 extern const char *play_sim_dir, *play_app_dir;
 extern const char *play_stat; /* gpupool-stat, if the test program is called with a fourth path */
-extern char play_dir[]; /* the current one, private to the test; control sockets go there */
+extern char play_dir[];       /* the test's own directory, also for control sockets */
 
 extern char play_out[PLAY_OUTPUT_MAX], play_err[PLAY_OUTPUT_MAX];
 extern int play_status; /* exit code, or 128 + signal */
@@ -39,33 +39,36 @@ extern int play_status; /* exit code, or 128 + signal */
 void play_run(const struct play *play);
 
 /*
- * Runs it without and with the library, and asserts that nobody could tell the difference. What is left behind is
- * from the second run.
+ * Runs the program without and with the library, and asserts that output and exit status are the same. play_out,
+ * play_err and play_status are those of the second run.
  */
 void play_same(const struct play *play);
 
 /*
- * The same, but for what is documented: where memory is mapped, an allocation that misses the cache is served whatever
- * is captured, and the capture goes on.
+ * Like play_same, but allows the documented difference: if memory is mapped, an allocation that misses the cache is
+ * served even during a capture, and the capture goes on.
  */
 void play_same_or_served(const struct play *play);
 
-/* A number that the last program told; the test fails if it told none. */
+/* Returns a number that the last program reported. The test fails if the program did not report it. */
 uint64_t play_fact(const char *name);
 
-/* While a program pauses: a request through its control socket, and the first number of that name in an answer. */
+/*
+ * Sends a request to the control socket of a paused program. play_number returns the first number of a name in an
+ * answer.
+ */
 const char *play_ask(const char *request);
-const char *play_ask_pid(unsigned pid, const char *request); /* of several processes */
+const char *play_ask_pid(unsigned pid, const char *request); /* if several processes run */
 uint64_t play_number(const char *json, const char *name);
 
-/* What was answered in the pauses of the last program, in their order, as far as the test keeps it. */
+/* Answers that the test kept with play_keep during the pauses of the last program, in order. */
 extern char play_answers[8][256 * 1024];
 extern unsigned play_n_answers;
 void play_keep(const char *answer);
 
-/* The exit code of gpupool-stat with these words, and what a shell follows them with; what it says goes into text. */
+/* Runs gpupool-stat with the words, which a shell interprets. Stores its output in text and returns its exit code. */
 int play_stat_says(const char *words, char *text, size_t size);
-bool play_is_listening(void); /* whether there is a control socket */
+bool play_is_listening(void); /* true if there is a control socket */
 
 /* Tests of one file; returns main's result. */
 struct play_tests {

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <errno.h>
 
-#include "shim/driver.h"
+#include "shim/driver/driver_call.h"
 #include "tests/suite.h"
 
 static const struct {
@@ -58,10 +58,8 @@ START_TEST(a_context_is_lost_to_its_first_sticky_error)
 	struct gp_device device = {0};
 	struct gp_context context = {.device = &device};
 
-	ck_assert_int_eq(
-		gp_driver_result(&context, CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_ERROR_ILLEGAL_ADDRESS);
-	ck_assert_int_eq(
-		gp_driver_result(&context, CUDA_ERROR_LAUNCH_FAILED), CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_int_eq(gp_driver_result(&context, CUDA_ERROR_ILLEGAL_ADDRESS), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_int_eq(gp_driver_result(&context, CUDA_ERROR_LAUNCH_FAILED), CUDA_ERROR_LAUNCH_FAILED);
 	ck_assert_int_eq(context.lost_to, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 END_TEST

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Programs with the library built into them, its checks switched on, and in some builds a sanitiser that watches all of
- * it: real threads, and every kind of end.
+ * Programs with the library linked in and its checks switched on. In some builds a sanitiser watches all of it: real
+ * threads, and every kind of end.
  */
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 
 #include "play.h"
 
-/* What is linked with a runtime has the driver's functions in itself, where that is to look for them. */
+/* The program contains the library's driver functions, so the simulated runtime has to look there for them. */
 #define RUNTIME "SIMGPU_RUNTIME_GLOBAL=1"
 
 static const char *const pools[][5] = {
-#ifndef PLAY_FEW /* of which the locks are no others, and the thread sanitiser takes its time */
+#ifndef PLAY_FEW /* these have no other locks, and the thread sanitiser is slow */
 	{RUNTIME, "GPUPOOL_POOL=none", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=simple", "GPUPOOL_LOG=off", NULL},
 	{RUNTIME, "GPUPOOL_POOL=binned", "GPUPOOL_LOG=off", NULL},
@@ -65,7 +65,7 @@ static const char *const scenarios[][3] = {
 	{"app_ipc_wrong", "app_ipc_wrong_inside", "forged"},
 };
 
-/* What is mapped has no legacy handles: the last pool does without the last scenarios. */
+/* Mapped memory has no legacy handles, so the last pool leaves out the last scenarios. */
 enum { N_SHARING = 5, N_ROWS = LENGTH(pools) * LENGTH(scenarios) - N_SHARING };
 
 static const char *const traced[][3] = {
@@ -81,18 +81,12 @@ static const char *const traced[][3] = {
 };
 
 static const char *const debugged[][3] = {
-	{"app_capture", "app_capture_inside", "race"},
-	{"app_context", "app_context_inside", "end-under-threads"},
-	{"app_context", "app_context_inside", "reset"},
-	{"app_context", "app_context_inside", "two"},
-	{"app_debug", "app_debug_inside", "innocent"},
-	{"app_errors", "app_errors_inside", "callback"},
-	{"app_layer", "app_layer_inside", "threads"},
-	{"app_memory", "app_memory_inside", "mixed"},
-	{"app_memory", "app_memory_inside", "pinned-frees"},
-	{"app_query", "app_query_inside", "range"},
-	{"app_reuse", "app_reuse_inside", "pinned"},
-	{"app_reuse", "app_reuse_inside", "streams"},
+	{"app_capture", "app_capture_inside", "race"}, {"app_context", "app_context_inside", "end-under-threads"},
+	{"app_context", "app_context_inside", "reset"}, {"app_context", "app_context_inside", "two"},
+	{"app_debug", "app_debug_inside", "innocent"}, {"app_errors", "app_errors_inside", "callback"},
+	{"app_layer", "app_layer_inside", "threads"}, {"app_memory", "app_memory_inside", "mixed"},
+	{"app_memory", "app_memory_inside", "pinned-frees"}, {"app_query", "app_query_inside", "range"},
+	{"app_reuse", "app_reuse_inside", "pinned"}, {"app_reuse", "app_reuse_inside", "streams"},
 	{"app_threads", "app_threads_inside", "many"},
 	{"app_ipc", "app_ipc_inside", "churn"}, /* the last: see N_DEBUGGED */
 };
@@ -109,8 +103,8 @@ enum { N_DEBUGGED = (int)(LENGTH(debugged) * LENGTH(debugged_pools)) - 1 };
 
 static unsigned n_answers;
 
-/* The control server at work while the program is. */
-static void look(const char *name)
+/* Keeps the control server busy while the program runs. */
+static void send_requests(const char *name)
 {
 	n_answers += play_number(play_ask("status"), "pid") > 0;
 	n_answers += play_number(play_ask("blocks"), "pid") > 0;
@@ -123,7 +117,7 @@ static void look(const char *name)
 	play_ask("debug check");
 }
 
-START_TEST(a_program_with_the_library_inside_cannot_tell)
+START_TEST(a_program_with_the_library_linked_in_behaves_as_without_it)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 
@@ -131,11 +125,11 @@ START_TEST(a_program_with_the_library_inside_cannot_tell)
 		.inside = scenario[1],
 		.words = {scenario[2]},
 		.env = pools[_i / (int)LENGTH(scenarios)],
-		.at_pause = look});
+		.at_pause = send_requests});
 }
 END_TEST
 
-START_TEST(a_program_whose_stacks_are_taken_cannot_tell)
+START_TEST(a_program_behaves_the_same_while_its_call_stacks_are_taken)
 {
 	static const char *const env[] = {
 		"GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report", "GPUPOOL_LOG=off", "SIMGPU_MEMORY=1GiB", NULL};
@@ -144,12 +138,12 @@ START_TEST(a_program_whose_stacks_are_taken_cannot_tell)
 		.inside = traced[_i][1],
 		.words = {traced[_i][2]},
 		.env = env,
-		.at_pause = look});
+		.at_pause = send_requests});
 	ck_assert_int_eq(access("report", R_OK), 0);
 }
 END_TEST
 
-START_TEST(a_program_whose_memory_is_watched_cannot_tell)
+START_TEST(a_program_behaves_the_same_under_GPUPOOL_DEBUG)
 {
 	const char *const *scenario = debugged[_i % (int)LENGTH(debugged)];
 
@@ -157,7 +151,7 @@ START_TEST(a_program_whose_memory_is_watched_cannot_tell)
 		.inside = scenario[1],
 		.words = {scenario[2]},
 		.env = debugged_pools[_i / (int)LENGTH(debugged)],
-		.at_pause = look});
+		.at_pause = send_requests});
 }
 END_TEST
 
@@ -174,7 +168,7 @@ static const char *const backends[] = {"GPUPOOL_BACKEND=managed", "GPUPOOL_BACKE
 
 enum { N_BACKED = (int)(LENGTH(backed) * LENGTH(backends)) };
 
-START_TEST(a_program_cannot_tell_what_its_memory_is_made_of)
+START_TEST(a_program_behaves_the_same_on_managed_and_async_backends)
 {
 	const char *const *scenario = backed[_i % (int)LENGTH(backed)];
 	const char *env[] = {RUNTIME, backends[_i / (int)LENGTH(backed)], "GPUPOOL_LOG=off", NULL};
@@ -183,7 +177,7 @@ START_TEST(a_program_cannot_tell_what_its_memory_is_made_of)
 		.inside = scenario[1],
 		.words = {scenario[2]},
 		.env = env,
-		.at_pause = look});
+		.at_pause = send_requests});
 }
 END_TEST
 
@@ -205,30 +199,34 @@ static const char *const asking[][2] = {
 	{"app_region_inside", "reset"},
 	{"app_region_inside", "threads"},
 	{"app_others_inside", "contexts"},
-	{"app_others_inside", "both"}, /* these start one another */
+	{"app_others_inside", "both"}, /* these start other processes */
 	{"app_others_inside", "gives"},
 	{"app_others_inside", "hangs-up"},
 };
 
 enum { N_STARTING = 3 };
 
-START_TEST(a_program_may_ask_and_processes_may_ask_each_other)
+START_TEST(programs_that_use_the_api_or_share_a_gpu_end_without_an_error)
 {
 	const char *env[] = {pools[_i % 5][1], "SIMGPU_MEMORY=1GiB", "SIMGPU_SHARED=gpu", "GPUPOOL_RESERVE=0",
 		"GPUPOOL_LOG=off", NULL};
 
-	play_run(&(struct play){.program = asking[_i][0], .words = {asking[_i][1]}, .env = env, .at_pause = look});
+	play_run(&(struct play){
+		.program = asking[_i][0], .words = {asking[_i][1]}, .env = env, .at_pause = send_requests});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
 
-START_TEST(memory_that_runs_out_is_found_inside_too)
+START_TEST(retry_rounds_serve_the_same_requests_with_the_library_linked_in)
 {
 	const char *env[] = {pools[_i][1], "SIMGPU_MEMORY=1GiB", "GPUPOOL_LOG=off", NULL};
 
-	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"device"}, .env = env,
-		.at_pause = look});
+	play_same(&(struct play){.program = "app_oom",
+		.inside = "app_oom_inside",
+		.words = {"device"},
+		.env = env,
+		.at_pause = send_requests});
 	ck_assert_uint_eq(n_answers, 2);
 	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"busy"}, .env = env});
 	play_same(&(struct play){.program = "app_oom", .inside = "app_oom_inside", .words = {"async"}, .env = env});
@@ -240,13 +238,13 @@ static void add(TCase *tc)
 {
 	int n_left_out = getenv(EMULATOR) ? N_STARTING : 0;
 
-	tcase_add_loop_test(tc, a_program_with_the_library_inside_cannot_tell, 0, N_ROWS);
-	tcase_add_loop_test(tc, a_program_whose_stacks_are_taken_cannot_tell, 0, (int)LENGTH(traced));
-	tcase_add_loop_test(tc, a_program_whose_memory_is_watched_cannot_tell, 0, N_DEBUGGED);
-	tcase_add_loop_test(tc, a_program_cannot_tell_what_its_memory_is_made_of, 0, N_BACKED);
+	tcase_add_loop_test(tc, a_program_with_the_library_linked_in_behaves_as_without_it, 0, N_ROWS);
+	tcase_add_loop_test(tc, a_program_behaves_the_same_while_its_call_stacks_are_taken, 0, (int)LENGTH(traced));
+	tcase_add_loop_test(tc, a_program_behaves_the_same_under_GPUPOOL_DEBUG, 0, N_DEBUGGED);
+	tcase_add_loop_test(tc, a_program_behaves_the_same_on_managed_and_async_backends, 0, N_BACKED);
 	tcase_add_loop_test(
-		tc, a_program_may_ask_and_processes_may_ask_each_other, 0, (int)LENGTH(asking) - n_left_out);
-	tcase_add_loop_test(tc, memory_that_runs_out_is_found_inside_too, 0, (int)LENGTH(pools));
+		tc, programs_that_use_the_api_or_share_a_gpu_end_without_an_error, 0, (int)LENGTH(asking) - n_left_out);
+	tcase_add_loop_test(tc, retry_rounds_serve_the_same_requests_with_the_library_linked_in, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

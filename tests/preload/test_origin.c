@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The tables behind call sites, by themselves: what is the same, what is remembered, and what if they are full. */
+/*
+ * The tables behind call sites, tested directly: what counts as equal, what is remembered, and what happens if they
+ * are full.
+ */
 
 #include <check.h>
 #include <execinfo.h>
@@ -9,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/origin.h"
-#include "shim/place.h"
-#include "shim/site.h"
-#include "shim/stack.h"
+#include "shim/trace/alloc_info.h"
+#include "shim/trace/location.h"
+#include "shim/trace/call_site.h"
+#include "shim/trace/stack.h"
 #include "tests/suite.h"
 
 enum { N_THREADS = 4, ROUNDS = 2000, FRAMES_OF_ALL = 1 << 20, BLOCKS_OF_ALL = 1 << 20 };
@@ -21,7 +24,7 @@ static void switch_on(unsigned depth, unsigned sample)
 {
 	struct gp_config_stacks stacks = {depth, sample};
 
-	ck_assert_int_eq(gp_origin_switch(&stacks), 0);
+	ck_assert_int_eq(gp_alloc_info_switch(&stacks), 0);
 }
 
 static uint32_t intern(uintptr_t first, unsigned n)
@@ -33,7 +36,7 @@ static uint32_t intern(uintptr_t first, unsigned n)
 	return gp_site_intern(frames, n);
 }
 
-START_TEST(stacks_that_are_the_same_are_one_site)
+START_TEST(equal_stacks_share_one_call_site)
 {
 	struct gp_site_info info;
 	uint32_t site;
@@ -61,7 +64,7 @@ static const struct {
 	unsigned n_frames, most;
 } depths[] = {{1, GP_SITES_MAX}, {GP_STACK_MAX, FRAMES_OF_ALL / GP_STACK_MAX}};
 
-START_TEST(stacks_for_which_there_is_no_room_are_counted_and_the_others_stay)
+START_TEST(stacks_beyond_a_full_site_table_are_counted_and_earlier_sites_stay)
 {
 	unsigned n = depths[_i].n_frames, most = depths[_i].most;
 
@@ -77,14 +80,14 @@ START_TEST(stacks_for_which_there_is_no_room_are_counted_and_the_others_stay)
 }
 END_TEST
 
-START_TEST(places_are_those_of_their_function_until_there_is_no_room)
+START_TEST(code_locations_belong_to_their_function_until_the_table_is_full)
 {
 	struct gp_function one = {{1, 2, 3, 4, 5}}, other = {{1, 2, 3, 4, 6}};
-	struct gp_place_info info;
+	struct gp_location_info info;
 	uint32_t function;
 	uintptr_t place;
 
-	ck_assert_int_eq(gp_place_init(), 0);
+	ck_assert_int_eq(gp_location_init(), 0);
 	ck_assert_uint_eq(gp_function_find(&one), 0);
 	function = gp_function_add(&one, "a/b.py", "f");
 	ck_assert_uint_ne(function, 0);
@@ -92,31 +95,31 @@ START_TEST(places_are_those_of_their_function_until_there_is_no_room)
 	ck_assert_uint_eq(gp_function_add(&one, "x", "x"), function);
 	ck_assert_uint_eq(gp_function_find(&other), 0);
 	ck_assert_uint_ne(gp_function_add(&other, "c.py", "g"), function);
-	ck_assert_uint_eq(gp_place_find(function, 0), 0);
-	place = gp_place_add(function, 0, 12);
-	ck_assert(gp_place_is(place) && !gp_place_is(place & ~GP_PLACE_BIT));
-	ck_assert_uint_eq(gp_place_find(function, 0), place);
-	ck_assert_uint_eq(gp_place_add(function, 0, 13), place);
-	ck_assert_uint_eq(gp_place_find(function + 1, 0), 0);
-	gp_place_info(place, &info);
+	ck_assert_uint_eq(gp_location_find(function, 0), 0);
+	place = gp_location_add(function, 0, 12);
+	ck_assert(gp_location_is(place) && !gp_location_is(place & ~GP_LOCATION_BIT));
+	ck_assert_uint_eq(gp_location_find(function, 0), place);
+	ck_assert_uint_eq(gp_location_add(function, 0, 13), place);
+	ck_assert_uint_eq(gp_location_find(function + 1, 0), 0);
+	gp_location_info(place, &info);
 	ck_assert_str_eq(info.file, "a/b.py");
 	ck_assert_str_eq(info.name, "f");
 	ck_assert_uint_eq(info.line, 12);
-	for (uint32_t i = 1; i < GP_PLACES_MAX; i++)
-		ck_assert_uint_eq(gp_place_number(gp_place_add(function, i, i)), i + 1);
-	ck_assert_uint_eq(gp_place_add(function, GP_PLACES_MAX, 1), 0);
-	ck_assert_uint_eq(gp_place_find(function, 0), place);
+	for (uint32_t i = 1; i < GP_LOCATIONS_MAX; i++)
+		ck_assert_uint_eq(gp_location_number(gp_location_add(function, i, i)), i + 1);
+	ck_assert_uint_eq(gp_location_add(function, GP_LOCATIONS_MAX, 1), 0);
+	ck_assert_uint_eq(gp_location_find(function, 0), place);
 }
 END_TEST
 
-START_TEST(functions_for_which_there_is_no_room_have_no_number)
+START_TEST(functions_beyond_a_full_table_get_no_number)
 {
 	struct gp_function function = {{0}};
-	char name[GP_PLACE_TEXT_MAX];
-	struct gp_place_info info;
+	char name[GP_LOCATION_TEXT_MAX];
+	struct gp_location_info info;
 	unsigned n = 0;
 
-	ck_assert_int_eq(gp_place_init(), 0);
+	ck_assert_int_eq(gp_location_init(), 0);
 	memset(name, 'n', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	do
@@ -124,9 +127,9 @@ START_TEST(functions_for_which_there_is_no_room_have_no_number)
 	while (gp_function_add(&function, name, name));
 	ck_assert_uint_gt(n, 10000);
 	ck_assert_uint_lt(n, 100000);
-	/* There was no room for so many names. */
+	/* The last functions were added without their names, for which there was no room. */
 	function.identity[0] = n - 1;
-	gp_place_info(gp_place_add(gp_function_find(&function), 0, 1), &info);
+	gp_location_info(gp_location_add(gp_function_find(&function), 0, 1), &info);
 	ck_assert_str_eq(info.name, "");
 }
 END_TEST
@@ -140,7 +143,7 @@ static void *intern_many(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_agree_on_sites)
+START_TEST(threads_get_the_same_call_site_for_equal_stacks)
 {
 	static uint32_t sites[N_THREADS][ROUNDS];
 	pthread_t threads[N_THREADS];
@@ -156,117 +159,117 @@ START_TEST(threads_agree_on_sites)
 }
 END_TEST
 
-START_TEST(a_block_is_known_from_its_allocation_until_its_address_is_handed_out_again)
+START_TEST(an_allocation_record_lasts_until_its_address_is_allocated_again)
 {
-	struct gp_origin origin, later;
+	struct gp_alloc_info origin, later;
 
-	gp_origin_given(512, 100);
-	ck_assert(!gp_origin_find(512, &origin));
+	gp_alloc_info_note_alloc(512, 100);
+	ck_assert(!gp_alloc_info_find(512, &origin));
 	switch_on(8, 1);
-	gp_origin_given(512, 100);
-	ck_assert(gp_origin_find(512, &origin));
+	gp_alloc_info_note_alloc(512, 100);
+	ck_assert(gp_alloc_info_find(512, &origin));
 	ck_assert_uint_eq(origin.bytes, 100);
 	ck_assert(!origin.is_freed && origin.given && !origin.freed && origin.time_ns);
-	ck_assert(!gp_origin_find(1024, &origin));
-	gp_origin_freed(512);
-	ck_assert(gp_origin_find(512, &later));
+	ck_assert(!gp_alloc_info_find(1024, &origin));
+	gp_alloc_info_note_free(512);
+	ck_assert(gp_alloc_info_find(512, &later));
 	ck_assert(later.is_freed && later.freed && later.freed != later.given);
 	ck_assert_uint_eq(later.given, origin.given);
 	ck_assert_uint_ge(later.time_ns, origin.time_ns);
-	/* The first free is what counts. */
-	gp_origin_freed(512);
-	ck_assert(gp_origin_find(512, &origin));
+	/* Only the first free counts. */
+	gp_alloc_info_note_free(512);
+	ck_assert(gp_alloc_info_find(512, &origin));
 	ck_assert_uint_eq(origin.freed, later.freed);
 	ck_assert_uint_eq(origin.time_ns, later.time_ns);
-	gp_origin_given(512, 300);
-	ck_assert(gp_origin_find(512, &origin));
+	gp_alloc_info_note_alloc(512, 300);
+	ck_assert(gp_alloc_info_find(512, &origin));
 	ck_assert(!origin.is_freed && !origin.freed);
 	ck_assert_uint_eq(origin.bytes, 300);
 }
 END_TEST
 
-START_TEST(switched_off_blocks_keep_what_they_have_and_new_ones_have_nothing)
+START_TEST(switching_stacks_off_keeps_old_allocation_records_and_adds_none)
 {
 	struct gp_config_stacks off = {0, 1}, now;
-	struct gp_origin origin;
+	struct gp_alloc_info origin;
 	uint64_t since_ns;
 
 	switch_on(8, 3);
-	gp_origin_given(512, GP_MIB);
-	gp_origin_given(1024, GP_MIB);
-	ck_assert_int_eq(gp_origin_switch(&off), 0);
-	gp_origin_setting(&now, &since_ns);
+	gp_alloc_info_note_alloc(512, GP_MIB);
+	gp_alloc_info_note_alloc(1024, GP_MIB);
+	ck_assert_int_eq(gp_alloc_info_switch(&off), 0);
+	gp_alloc_info_settings(&now, &since_ns);
 	ck_assert_uint_eq(now.depth, 0);
 	ck_assert_uint_ne(since_ns, 0);
-	ck_assert(gp_origin_find(512, &origin));
+	ck_assert(gp_alloc_info_find(512, &origin));
 	ck_assert_uint_ne(origin.given, 0);
-	gp_origin_freed(1024);
-	ck_assert(gp_origin_find(1024, &origin));
+	gp_alloc_info_note_free(1024);
+	ck_assert(gp_alloc_info_find(1024, &origin));
 	ck_assert(origin.is_freed && !origin.freed);
-	gp_origin_given(1024, GP_MIB);
-	ck_assert(!gp_origin_find(1024, &origin));
-	gp_origin_given(1536, GP_MIB);
-	ck_assert(!gp_origin_find(1536, &origin));
+	gp_alloc_info_note_alloc(1024, GP_MIB);
+	ck_assert(!gp_alloc_info_find(1024, &origin));
+	gp_alloc_info_note_alloc(1536, GP_MIB);
+	ck_assert(!gp_alloc_info_find(1536, &origin));
 }
 END_TEST
 
-START_TEST(of_a_sample_every_nth_small_block_has_its_stack)
+START_TEST(a_sample_of_n_records_the_stack_of_every_nth_small_block)
 {
-	struct gp_origin origin;
+	struct gp_alloc_info origin;
 	unsigned n = 0;
 
 	switch_on(8, 10);
 	for (uint64_t i = 1; i <= 1000; i++)
-		gp_origin_given(512 * i, 64);
+		gp_alloc_info_note_alloc(512 * i, 64);
 	for (uint64_t i = 1; i <= 1000; i++) {
-		ck_assert(gp_origin_find(512 * i, &origin));
+		ck_assert(gp_alloc_info_find(512 * i, &origin));
 		n += origin.given != 0;
 	}
 	ck_assert_uint_eq(n, 100);
 }
 END_TEST
 
-/* Where the stacks themselves do not matter. */
-static void switch_on_without(void)
+/* Switches stacks on for tests in which the stacks do not matter. */
+static void switch_on_without_stacks(void)
 {
 	switch_on(1, GP_STACKS_SAMPLE_MAX);
-	gp_origin_given(512, 1);
-	gp_origin_freed(512);
+	gp_alloc_info_note_alloc(512, 1);
+	gp_alloc_info_note_free(512);
 }
 
-START_TEST(what_was_freed_long_ago_is_forgotten)
+START_TEST(records_of_blocks_freed_long_ago_make_room_for_new_ones)
 {
-	struct gp_origin origin;
+	struct gp_alloc_info origin;
 
-	switch_on_without();
+	switch_on_without_stacks();
 	for (uint64_t i = 1; i <= 200000; i++) {
-		gp_origin_given(512 * i, 64);
-		gp_origin_freed(512 * i);
+		gp_alloc_info_note_alloc(512 * i, 64);
+		gp_alloc_info_note_free(512 * i);
 	}
-	ck_assert(!gp_origin_find(512, &origin));
-	ck_assert(gp_origin_find(512 * 200000, &origin));
-	ck_assert_uint_eq(gp_origins_dropped(), 0);
+	ck_assert(!gp_alloc_info_find(512, &origin));
+	ck_assert(gp_alloc_info_find(512 * 200000, &origin));
+	ck_assert_uint_eq(gp_alloc_info_dropped(), 0);
 }
 END_TEST
 
-START_TEST(blocks_for_which_there_is_no_room_are_counted_and_room_comes_back)
+START_TEST(blocks_beyond_a_full_record_table_are_counted_and_frees_make_room)
 {
-	struct gp_origin origin;
+	struct gp_alloc_info origin;
 	uint64_t dropped;
 
-	switch_on_without();
+	switch_on_without_stacks();
 	for (uint64_t i = 1; i <= BLOCKS_OF_ALL + 1000; i++)
-		gp_origin_given(512 * i, 64);
-	dropped = gp_origins_dropped();
+		gp_alloc_info_note_alloc(512 * i, 64);
+	dropped = gp_alloc_info_dropped();
 	ck_assert_uint_ge(dropped, 1000);
-	/* They are spread over the shards nearly evenly. */
+	/* Blocks are spread nearly evenly over the shards. */
 	ck_assert_uint_lt(dropped, BLOCKS_OF_ALL / 50);
 	for (uint64_t i = 1; i <= BLOCKS_OF_ALL / 2; i++)
-		gp_origin_freed(512 * i);
+		gp_alloc_info_note_free(512 * i);
 	for (uint64_t i = 1; i <= BLOCKS_OF_ALL / 4; i++)
-		gp_origin_given(512 * (BLOCKS_OF_ALL * 2 + i), 64);
-	ck_assert_uint_eq(gp_origins_dropped(), dropped);
-	ck_assert(gp_origin_find(512 * (BLOCKS_OF_ALL * 2 + 1), &origin));
+		gp_alloc_info_note_alloc(512 * (BLOCKS_OF_ALL * 2 + i), 64);
+	ck_assert_uint_eq(gp_alloc_info_dropped(), dropped);
+	ck_assert(gp_alloc_info_find(512 * (BLOCKS_OF_ALL * 2 + 1), &origin));
 	ck_assert(!origin.is_freed);
 }
 END_TEST
@@ -274,21 +277,21 @@ END_TEST
 static void *give_and_free(void *arg)
 {
 	uint64_t first = (uint64_t)(uintptr_t)arg;
-	struct gp_origin origin;
+	struct gp_alloc_info origin;
 	uintptr_t wrong = 0;
 
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		uint64_t key = first + 512 * (i % 32);
 
-		gp_origin_given(key, i + 1);
-		wrong += !gp_origin_find(key, &origin) || origin.bytes != i + 1 || origin.is_freed;
-		gp_origin_freed(key);
-		wrong += !gp_origin_find(key, &origin) || !origin.is_freed;
+		gp_alloc_info_note_alloc(key, i + 1);
+		wrong += !gp_alloc_info_find(key, &origin) || origin.bytes != i + 1 || origin.is_freed;
+		gp_alloc_info_note_free(key);
+		wrong += !gp_alloc_info_find(key, &origin) || !origin.is_freed;
 	}
 	return (void *)wrong;
 }
 
-START_TEST(threads_do_not_mix_up_each_others_blocks)
+START_TEST(threads_do_not_mix_up_their_allocation_records)
 {
 	pthread_t threads[N_THREADS];
 	void *wrong;
@@ -311,7 +314,7 @@ __attribute__((noinline, noclone)) static unsigned take_at(unsigned depth, uintp
 	return n;
 }
 
-START_TEST(a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for)
+START_TEST(a_stack_has_its_full_depth_up_to_the_requested_limit)
 {
 	uintptr_t frames[GP_STACK_MAX], again[GP_STACK_MAX];
 	unsigned shallow;
@@ -323,7 +326,7 @@ START_TEST(a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for)
 	shallow = take_at(3, frames, GP_STACK_MAX);
 	ck_assert_uint_gt(shallow, 4);
 	ck_assert_uint_eq(take_at(13, again, GP_STACK_MAX), shallow + 10);
-	/* The outermost frames are the same but for the line of this test. */
+	/* The outermost frames are the same except for the line of this test. */
 	ck_assert_uint_eq(again[shallow + 9], frames[shallow - 1]);
 	for (unsigned i = 0; i < 3; i++) {
 		ck_assert_uint_eq(take_at(20, again, GP_STACK_MAX), take_at(20, frames, GP_STACK_MAX));
@@ -332,7 +335,10 @@ START_TEST(a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for)
 }
 END_TEST
 
-/* Ways down of many kinds: functions with frames of different sizes, and one whose size nobody knows. */
+/*
+ * Functions that call each other in random order. Their frames differ in size, and way_unknown has a frame
+ * whose size is not a constant.
+ */
 struct descent {
 	unsigned seed, left, n, n_wanted;
 	uintptr_t frames[GP_STACK_MAX];
@@ -341,14 +347,14 @@ struct descent {
 
 static void descend(struct descent *d);
 
-#define WAY(name, size)                                                                                                \
-	static __attribute__((noinline, noclone)) void name(struct descent *d)                                         \
-	{                                                                                                              \
-		char room[size];                                                                                       \
-                                                                                                                       \
-		__asm__ volatile("" : : "r"(room) : "memory");                                                         \
-		descend(d);                                                                                            \
-		__asm__ volatile("" : : "r"(room) : "memory");                                                         \
+#define WAY(name, size)                                                        \
+	static __attribute__((noinline, noclone)) void name(struct descent *d) \
+	{                                                                      \
+		char room[size];                                               \
+                                                                               \
+		__asm__ volatile("" : : "r"(room) : "memory");                 \
+		descend(d);                                                    \
+		__asm__ volatile("" : : "r"(room) : "memory");                 \
 	}
 WAY(way_8, 8)
 WAY(way_8_again, 8)
@@ -382,7 +388,7 @@ static __attribute__((noinline, noclone)) void descend(struct descent *d)
 	__asm__ volatile("");
 }
 
-/* What was walked once is known by what lies on the stack; the C library walks each time. */
+/* A stack that was walked once is recognised by its contents, while the C library's backtrace walks each time. */
 static void check_descents(unsigned n, unsigned seeds)
 {
 	static struct descent d;
@@ -393,13 +399,16 @@ static void check_descents(unsigned n, unsigned seeds)
 		ck_assert_uint_gt(d.n, 5);
 		ck_assert_uint_lt(d.n, GP_STACK_MAX);
 		ck_assert_uint_gt(d.n_wanted, 5);
-		/* From the outermost on, but for the innermost: the library's own, and the line of the call. */
+		/*
+		 * Compare from the outermost frame on, and leave out the innermost ones: the library's
+		 * own, and the line of the call.
+		 */
 		for (unsigned k = 1; k < d.n - 1; k++)
 			ck_assert_uint_eq(d.frames[d.n - k], (uintptr_t)d.wanted[d.n_wanted - k]);
 	}
 }
 
-START_TEST(a_stack_that_was_seen_before_is_the_one_that_it_was)
+START_TEST(repeated_stacks_equal_those_that_backtrace_finds)
 {
 	ck_assert_int_eq(gp_stack_prepare(), 0);
 	check_descents(3000, 3000);
@@ -414,19 +423,19 @@ int main(void)
 	TCase *tc = tcase_create("origin");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, stacks_that_are_the_same_are_one_site);
-	tcase_add_loop_test(tc, stacks_for_which_there_is_no_room_are_counted_and_the_others_stay, 0, 2);
-	tcase_add_test(tc, places_are_those_of_their_function_until_there_is_no_room);
-	tcase_add_test(tc, functions_for_which_there_is_no_room_have_no_number);
-	tcase_add_test(tc, threads_agree_on_sites);
-	tcase_add_test(tc, a_block_is_known_from_its_allocation_until_its_address_is_handed_out_again);
-	tcase_add_test(tc, switched_off_blocks_keep_what_they_have_and_new_ones_have_nothing);
-	tcase_add_test(tc, of_a_sample_every_nth_small_block_has_its_stack);
-	tcase_add_test(tc, what_was_freed_long_ago_is_forgotten);
-	tcase_add_test(tc, blocks_for_which_there_is_no_room_are_counted_and_room_comes_back);
-	tcase_add_test(tc, threads_do_not_mix_up_each_others_blocks);
-	tcase_add_test(tc, a_stack_is_as_deep_as_it_is_but_no_deeper_than_asked_for);
-	tcase_add_test(tc, a_stack_that_was_seen_before_is_the_one_that_it_was);
+	tcase_add_test(tc, equal_stacks_share_one_call_site);
+	tcase_add_loop_test(tc, stacks_beyond_a_full_site_table_are_counted_and_earlier_sites_stay, 0, 2);
+	tcase_add_test(tc, code_locations_belong_to_their_function_until_the_table_is_full);
+	tcase_add_test(tc, functions_beyond_a_full_table_get_no_number);
+	tcase_add_test(tc, threads_get_the_same_call_site_for_equal_stacks);
+	tcase_add_test(tc, an_allocation_record_lasts_until_its_address_is_allocated_again);
+	tcase_add_test(tc, switching_stacks_off_keeps_old_allocation_records_and_adds_none);
+	tcase_add_test(tc, a_sample_of_n_records_the_stack_of_every_nth_small_block);
+	tcase_add_test(tc, records_of_blocks_freed_long_ago_make_room_for_new_ones);
+	tcase_add_test(tc, blocks_beyond_a_full_record_table_are_counted_and_frees_make_room);
+	tcase_add_test(tc, threads_do_not_mix_up_their_allocation_records);
+	tcase_add_test(tc, a_stack_has_its_full_depth_up_to_the_requested_limit);
+	tcase_add_test(tc, repeated_stacks_equal_those_that_backtrace_finds);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

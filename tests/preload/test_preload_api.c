@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The public header: what a program gets that asks, with the library and without. */
+/* The public header, in programs with the library and without it. */
 
 #include <elf.h>
 #include <errno.h>
@@ -18,23 +18,20 @@
 static const char *const kinds[] = {
 	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm"};
 
-/* The library preloaded, or built in: its table is found in both. */
+/* Runs app_api with the library preloaded, and expects success without a message. */
 static void play_api(const char *scenario, const char *const *env, void (*at_pause)(const char *name))
 {
-	play_run(&(struct play){.program = "app_api",
-		.words = {scenario},
-		.env = env,
-		.preload = play_library,
-		.at_pause = at_pause});
+	play_run(&(struct play){
+		.program = "app_api", .words = {scenario}, .env = env, .preload = play_library, .at_pause = at_pause});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_int_eq(play_status, 0);
 }
 
-static const char *const functions[] = {"status", "reclaim", "free now", "get limit", "set limit",
-	"set limit percent", "defer begin", "defer end", "no cache begin", "no cache end", "hook",
-	"region begin", "region end", "region invalidate"};
+static const char *const functions[] = {"status", "reclaim", "free now", "get limit", "set limit", "set limit percent",
+	"defer begin", "defer end", "no cache begin", "no cache end", "hook", "region begin", "region end",
+	"region invalidate"};
 
-START_TEST(without_gpupool_every_function_says_that_there_is_none)
+START_TEST(without_gpupool_every_api_function_returns_ENOSYS)
 {
 	const char *off[] = {"GPUPOOL=off", NULL};
 
@@ -48,8 +45,11 @@ START_TEST(without_gpupool_every_function_says_that_there_is_none)
 }
 END_TEST
 
-/* A copy of the simulated driver, in which a header that can be missed says that notes are where nothing is. */
-static void write_misled(const char *path)
+/*
+ * Writes a copy of the simulated driver in which a dispensable header claims that there are notes at an unmapped
+ * address.
+ */
+static void write_misleading_driver(const char *path)
 {
 	char from[PATH_MAX];
 	static unsigned char bytes[8 << 20];
@@ -76,19 +76,19 @@ static void write_misled(const char *path)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-START_TEST(a_file_whose_headers_are_wrong_is_no_reason_to_crash)
+START_TEST(the_api_header_survives_a_library_with_wrong_program_headers)
 {
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/libmisled.so", play_dir);
-	write_misled(path);
+	write_misleading_driver(path);
 	play_run(&(struct play){.program = "app_api", .words = {"all"}, .preload = path});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_fact("version"), 0);
 }
 END_TEST
 
-START_TEST(with_gpupool_every_function_answers_before_CUDA_is_there)
+START_TEST(every_api_function_succeeds_before_CUDA_is_initialised)
 {
 	play_run(&(struct play){
 		.program = _i ? "app_api_inside" : "app_api", .words = {"all"}, .preload = _i ? NULL : play_library});
@@ -115,7 +115,7 @@ static const struct {
 #endif
 };
 
-START_TEST(the_header_alone_finds_the_library_in_every_kind_of_program)
+START_TEST(the_header_alone_finds_the_library_in_all_but_static_programs)
 {
 	struct play play = {.program = programs[_i].program};
 
@@ -123,8 +123,8 @@ START_TEST(the_header_alone_finds_the_library_in_every_kind_of_program)
 	ck_assert_str_eq(play_out, "here 0 there 0 refusals 14\n");
 	play.preload = play_library;
 	play_run(&play);
-	ck_assert_str_eq(play_out,
-		programs[_i].is_static ? "here 0 there 0 refusals 14\n" : "here 1 there 1 refusals 0\n");
+	ck_assert_str_eq(
+		play_out, programs[_i].is_static ? "here 0 there 0 refusals 14\n" : "here 1 there 1 refusals 0\n");
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
@@ -147,7 +147,7 @@ static const struct {
 	{"good", 0},
 };
 
-START_TEST(what_makes_no_sense_is_refused)
+START_TEST(api_calls_with_invalid_arguments_are_refused)
 {
 	play_api("wrong", NULL, NULL);
 	for (size_t i = 0; i < LENGTH(refusals); i++)
@@ -156,7 +156,7 @@ START_TEST(what_makes_no_sense_is_refused)
 }
 END_TEST
 
-START_TEST(a_program_sees_its_own_memory_and_can_give_it_back)
+START_TEST(a_program_can_query_its_memory_and_release_what_is_cached)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -178,7 +178,7 @@ START_TEST(a_program_sees_its_own_memory_and_can_give_it_back)
 }
 END_TEST
 
-START_TEST(freeing_now_waits_for_the_GPU_and_reclaiming_does_not)
+START_TEST(free_now_waits_for_the_GPU_and_reclaim_does_not)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -207,7 +207,7 @@ static void raise_limit(const char *name)
 	ck_assert_uint_eq(play_number(answer, "limit_bytes"), 128 * MIB);
 }
 
-START_TEST(a_limit_can_change_and_a_lower_one_takes_nothing_from_the_program)
+START_TEST(lowering_a_limit_releases_cached_memory_but_no_blocks_in_use)
 {
 	const char *env[] = {kinds[_i], GPU, QUIET, NULL};
 
@@ -229,7 +229,7 @@ START_TEST(a_limit_can_change_and_a_lower_one_takes_nothing_from_the_program)
 }
 END_TEST
 
-static void defer_by_hand(const char *name)
+static void defer_by_requests(const char *name)
 {
 	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
 	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
@@ -240,11 +240,11 @@ static void defer_by_hand(const char *name)
 	ck_assert_uint_eq(play_number(play_ask("defer on"), "scopes"), 1);
 }
 
-START_TEST(defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless)
+START_TEST(defer_scopes_nest_and_an_out_of_memory_flushes_despite_them)
 {
 	const char *env[] = {"GPUPOOL_POOL=none", GPU, NULL};
 
-	play_api("defer", env, defer_by_hand);
+	play_api("defer", env, defer_by_requests);
 	ck_assert_uint_eq(play_fact("queued"), 25);
 	ck_assert_uint_eq(play_fact("still queued"), 25);
 	ck_assert_uint_eq(play_fact("flushed"), 0);
@@ -256,7 +256,7 @@ START_TEST(defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless)
 }
 END_TEST
 
-START_TEST(what_is_allocated_or_freed_in_a_no_cache_scope_is_not_kept)
+START_TEST(blocks_allocated_or_freed_in_a_no_cache_scope_are_not_cached)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -270,7 +270,7 @@ START_TEST(what_is_allocated_or_freed_in_a_no_cache_scope_is_not_kept)
 }
 END_TEST
 
-START_TEST(the_hook_may_make_room_before_an_allocation_fails)
+START_TEST(an_oom_hook_may_make_room_before_an_allocation_fails)
 {
 	const char *env[] = {kinds[_i], GPU, QUIET, "GPUPOOL_RESERVE=0", NULL};
 
@@ -280,7 +280,7 @@ START_TEST(the_hook_may_make_room_before_an_allocation_fails)
 	ck_assert_uint_eq(play_fact("calls"), 1);
 	ck_assert_uint_eq(play_fact("device"), 0);
 	ck_assert_uint_eq(play_fact("bytes"), 700 * MIB);
-	/* Its own alone. */
+	/* Only the allocation inside the hook has failed. */
 	ck_assert_uint_eq(play_fact("ooms"), 1);
 	ck_assert_uint_eq(play_fact("too much"), 2);
 	ck_assert_uint_eq(play_fact("calls then"), 2);
@@ -291,8 +291,8 @@ START_TEST(the_hook_may_make_room_before_an_allocation_fails)
 }
 END_TEST
 
-/* Requests come in while the threads are at it. */
-static void ask_meanwhile(const char *name)
+/* Sends requests while the threads work. */
+static void send_requests(const char *name)
 {
 	for (int i = 0; i < 5; i++) {
 		play_ask("yield 73696d756c61746564206770750000 1048576");
@@ -303,12 +303,12 @@ static void ask_meanwhile(const char *name)
 	play_ask("limit set none");
 }
 
-START_TEST(scopes_and_limits_may_come_from_many_threads_at_once)
+START_TEST(many_threads_may_use_scopes_and_change_limits_at_once)
 {
 	const char *env[] = {kinds[_i], GPU, QUIET, NULL};
 
-	play_api("threads", env, ask_meanwhile);
-	/* 64 MiB are always enough for what four threads hold. */
+	play_api("threads", env, send_requests);
+	/* 64 MiB are always enough for the blocks of four threads. */
 	ck_assert_uint_eq(play_fact("refused"), 0);
 	ck_assert_uint_eq(play_fact("used"), 0);
 	ck_assert_uint_eq(play_fact("total"), 0);
@@ -317,39 +317,37 @@ START_TEST(scopes_and_limits_may_come_from_many_threads_at_once)
 END_TEST
 
 #ifdef PYTHON
-static const char with_python[] =
-	"active True True\n"
-	"empty 0 0 0 0 0\n"
-	"one 0 512 512 0\n"
-	"freed 0 512 512 1\n"
-	"given back 0 0 0\n"
-	"half 536870912\n"
-	"limit 104857600 2\n"
-	"hook 0 [(0, 105906176)] 0\n"
-	"scopes 0 True 0\n"
-	"region True True 2097152\n"
-	"no name: Invalid argument\n"
-	"device 7: No such device\n"
-	"Effective GPU memory usage: 0.39% (4.000 MiB/1.000 GiB)\n"
-	"CUDA GPU memory usage: 0 bytes\n"
-	"Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
+static const char with_python[] = "active True True\n"
+				  "empty 0 0 0 0 0\n"
+				  "one 0 512 512 0\n"
+				  "freed 0 512 512 1\n"
+				  "given back 0 0 0\n"
+				  "half 536870912\n"
+				  "limit 104857600 2\n"
+				  "hook 0 [(0, 105906176)] 0\n"
+				  "scopes 0 True 0\n"
+				  "region True True 2097152\n"
+				  "no name: Invalid argument\n"
+				  "device 7: No such device\n"
+				  "Effective GPU memory usage: 0.39% (4.000 MiB/1.000 GiB)\n"
+				  "CUDA GPU memory usage: 0 bytes\n"
+				  "Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
 
-static const char without_python[] =
-	"active False False\n"
-	"empty 0 0 0 0 0\n"
-	"one 0 0 0 0\n"
-	"freed 0 0 0 0\n"
-	"given back 0 0 0\n"
-	"not active: gpupool does not serve this process; start it with gpupool-run\n"
-	"scopes 0 True 0\n"
-	"region False True 0\n"
-	"no name\n"
-	"device 7\n"
-	"Effective GPU memory usage: 0.00% (0 bytes/0 bytes)\n"
-	"CUDA GPU memory usage: 0 bytes\n"
-	"Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
+static const char without_python[] = "active False False\n"
+				     "empty 0 0 0 0 0\n"
+				     "one 0 0 0 0\n"
+				     "freed 0 0 0 0\n"
+				     "given back 0 0 0\n"
+				     "not active: gpupool does not serve this process; start it with gpupool-run\n"
+				     "scopes 0 True 0\n"
+				     "region False True 0\n"
+				     "no name\n"
+				     "device 7\n"
+				     "Effective GPU memory usage: 0.00% (0 bytes/0 bytes)\n"
+				     "CUDA GPU memory usage: 0 bytes\n"
+				     "Memory pool usage: 0 bytes (0 bytes allocated, 0 bytes cached)\n";
 
-START_TEST(a_Python_program_can_ask_in_the_words_of_CuPy_and_others)
+START_TEST(the_Python_module_offers_the_functions_of_CuPy_and_others)
 {
 	const char *env[] = {"MODULE=" MODULE, "PYTHONDONTWRITEBYTECODE=1", "GPUPOOL_POOL=simple", GPU, QUIET, NULL};
 
@@ -366,23 +364,23 @@ static void add(TCase *tc)
 {
 	int n = (int)LENGTH(kinds);
 
-	tcase_add_loop_test(tc, without_gpupool_every_function_says_that_there_is_none, 0, 2);
-	tcase_add_test(tc, a_file_whose_headers_are_wrong_is_no_reason_to_crash);
-	tcase_add_loop_test(tc, with_gpupool_every_function_answers_before_CUDA_is_there, 0, 2);
+	tcase_add_loop_test(tc, without_gpupool_every_api_function_returns_ENOSYS, 0, 2);
+	tcase_add_test(tc, the_api_header_survives_a_library_with_wrong_program_headers);
+	tcase_add_loop_test(tc, every_api_function_succeeds_before_CUDA_is_initialised, 0, 2);
 	tcase_add_loop_test(
-		tc, the_header_alone_finds_the_library_in_every_kind_of_program, 0, (int)LENGTH(programs));
-	tcase_add_test(tc, what_makes_no_sense_is_refused);
-	tcase_add_loop_test(tc, a_program_sees_its_own_memory_and_can_give_it_back, 0, n);
-	tcase_add_loop_test(tc, freeing_now_waits_for_the_GPU_and_reclaiming_does_not, 0, n);
-	tcase_add_loop_test(tc, a_limit_can_change_and_a_lower_one_takes_nothing_from_the_program, 0, n);
-	tcase_add_test(tc, defer_scopes_nest_and_running_out_of_memory_flushes_nevertheless);
-	tcase_add_loop_test(tc, what_is_allocated_or_freed_in_a_no_cache_scope_is_not_kept, 0, n);
-	tcase_add_loop_test(tc, the_hook_may_make_room_before_an_allocation_fails, 0, n);
-	tcase_add_loop_test(tc, scopes_and_limits_may_come_from_many_threads_at_once, 0, n);
+		tc, the_header_alone_finds_the_library_in_all_but_static_programs, 0, (int)LENGTH(programs));
+	tcase_add_test(tc, api_calls_with_invalid_arguments_are_refused);
+	tcase_add_loop_test(tc, a_program_can_query_its_memory_and_release_what_is_cached, 0, n);
+	tcase_add_loop_test(tc, free_now_waits_for_the_GPU_and_reclaim_does_not, 0, n);
+	tcase_add_loop_test(tc, lowering_a_limit_releases_cached_memory_but_no_blocks_in_use, 0, n);
+	tcase_add_test(tc, defer_scopes_nest_and_an_out_of_memory_flushes_despite_them);
+	tcase_add_loop_test(tc, blocks_allocated_or_freed_in_a_no_cache_scope_are_not_cached, 0, n);
+	tcase_add_loop_test(tc, an_oom_hook_may_make_room_before_an_allocation_fails, 0, n);
+	tcase_add_loop_test(tc, many_threads_may_use_scopes_and_change_limits_at_once, 0, n);
 #ifdef PYTHON
-	/* Not the machine's own Python, then. */
+	/* The emulator cannot run the machine's own Python. */
 	if (!getenv(EMULATOR))
-		tcase_add_loop_test(tc, a_Python_program_can_ask_in_the_words_of_CuPy_and_others, 0, 2);
+		tcase_add_loop_test(tc, the_Python_module_offers_the_functions_of_CuPy_and_others, 0, 2);
 #endif
 }
 

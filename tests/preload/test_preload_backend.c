@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* GPUPOOL_BACKEND: the same programs on managed and on stream-ordered memory, and where there is none of it. */
+/* GPUPOOL_BACKEND: the same programs on managed and on stream-ordered memory, and on machines without such memory. */
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "play.h"
 
 #define MANAGED "GPUPOOL_BACKEND=managed"
-#define ASYNC	"GPUPOOL_BACKEND=async"
+#define ASYNC   "GPUPOOL_BACKEND=async"
 
 static char backend[64], pool[64], reuse[64];
 static uint64_t total_bytes, limit_bytes, device_bytes;
@@ -23,7 +23,7 @@ static void read_word(const char *json, const char *name, char word[static 64])
 	ck_assert_int_eq(sscanf(at + strlen(name), "%63[a-z]", word), 1);
 }
 
-static void look(const char *name)
+static void read_status(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -35,26 +35,26 @@ static void look(const char *name)
 	device_bytes = play_number(status, "device_total_bytes");
 }
 
-static bool is_said_once(const char *text)
+static bool is_logged_once(const char *text)
 {
 	const char *at = strstr(play_err, text);
 
 	return at && !strstr(at + 1, text);
 }
 
-static const char *const pools[] = {"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned",
-	"GPUPOOL_POOL=split"};
+static const char *const pools[] = {
+	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split"};
 static const struct {
 	const char *env, *name, *reuse;
 } backends[] = {{MANAGED, "managed", "completed"}, {ASYNC, "async", "ordered"}};
 
 enum { N_PAIRS = LENGTH(pools) * LENGTH(backends) };
 
-START_TEST(every_kind_of_pool_keeps_its_words_on_every_backend)
+START_TEST(blocks_keep_their_contents_in_every_pool_type_on_every_backend)
 {
 	const char *env[] = {pools[_i % LENGTH(pools)], backends[_i / LENGTH(pools)].env, NULL};
 
-	play_same(&(struct play){.program = "app_backend", .words = {"words"}, .env = env, .at_pause = look});
+	play_same(&(struct play){.program = "app_backend", .words = {"words"}, .env = env, .at_pause = read_status});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_str_eq(play_err, "");
 	ck_assert_uint_eq(play_fact("races"), 0);
@@ -63,8 +63,8 @@ START_TEST(every_kind_of_pool_keeps_its_words_on_every_backend)
 }
 END_TEST
 
-/* A kind may wait a little for what was freed, rather than grow. */
-START_TEST(who_allocates_and_frees_waits_on_no_backend_where_it_does_not_on_device_memory)
+/* A pool may wait a little for freed memory instead of growing, so device memory sets the expectation. */
+START_TEST(calls_wait_for_the_gpu_on_other_backends_only_if_they_do_on_device)
 {
 	const char *env[] = {pools[_i % LENGTH(pools)], "GPUPOOL_BACKEND=device", NULL};
 	struct play play = {.program = "app_backend", .words = {"spinning"}, .env = env, .preload = play_library};
@@ -79,7 +79,7 @@ START_TEST(who_allocates_and_frees_waits_on_no_backend_where_it_does_not_on_devi
 }
 END_TEST
 
-/* What the driver is asked for in a loop of 200. */
+/* Driver functions that a loop of 200 must call once and must not call. */
 static const struct {
 	const char *env, *asked, *not_asked;
 } loops[] = {
@@ -88,7 +88,7 @@ static const struct {
 	{ASYNC, "cuMemAllocFromPoolAsync", "cuMemAllocManaged"},
 };
 
-START_TEST(a_loop_asks_the_driver_once_for_memory_of_its_backend)
+START_TEST(a_loop_requests_memory_of_its_backend_from_the_driver_once)
 {
 	const char *env[] = {loops[_i].env, NULL};
 
@@ -98,7 +98,7 @@ START_TEST(a_loop_asks_the_driver_once_for_memory_of_its_backend)
 }
 END_TEST
 
-START_TEST(memory_of_every_backend_ends_with_its_context)
+START_TEST(memory_of_every_backend_is_released_with_its_context)
 {
 	const char *env[] = {pools[_i % LENGTH(pools)], backends[_i / LENGTH(pools)].env, NULL};
 
@@ -107,17 +107,17 @@ START_TEST(memory_of_every_backend_ends_with_its_context)
 }
 END_TEST
 
-START_TEST(a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_the_backend_to_use)
+START_TEST(legacy_ipc_of_other_backends_is_refused_and_the_message_names_the_fix)
 {
 	const char *env[] = {backends[_i].env, NULL};
 
 	play_run(&(struct play){.program = "app_backend", .words = {"export"}, .env = env, .preload = play_library});
 	ck_assert_str_eq(play_out, "legacy handle: 1\nagain: 1\nfree: 0\n");
-	ck_assert(is_said_once("GPUPOOL_BACKEND=device can share memory"));
+	ck_assert(is_logged_once("use GPUPOOL_BACKEND=device to share memory"));
 }
 END_TEST
 
-/* Each is enough. */
+/* Each of these makes a backend unavailable. */
 static const char *const lacks[][2] = {
 	{MANAGED, "SIMGPU_LACKS=89"},
 	{MANAGED, "SIMGPU_HIDE=cuMemAllocManaged"},
@@ -128,39 +128,48 @@ static const char *const lacks[][2] = {
 	{ASYNC, "SIMGPU_DRIVER_VERSION=11010"},
 };
 
-START_TEST(where_a_backend_is_not_to_be_had_the_memory_is_the_devices_and_a_line_says_so)
+START_TEST(an_unavailable_backend_falls_back_to_device_memory_with_one_message)
 {
 	const char *env[] = {lacks[_i][0], lacks[_i][1], NULL};
 
-	play_run(&(struct play){
-		.program = "app_backend", .words = {"words"}, .env = env, .preload = play_library, .at_pause = look});
+	play_run(&(struct play){.program = "app_backend",
+		.words = {"words"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
-	ck_assert(is_said_once("is not to be had on device 0"));
+	ck_assert(is_logged_once("is not available on device 0"));
 	ck_assert_str_eq(backend, "device");
 }
 END_TEST
 
-START_TEST(the_kind_vmm_gives_way_to_split_on_other_backends_and_a_line_says_so)
+START_TEST(vmm_falls_back_to_split_on_other_backends_with_one_message)
 {
 	const char *env[] = {"GPUPOOL_POOL=vmm", backends[_i].env, NULL};
 
-	play_run(&(struct play){
-		.program = "app_backend", .words = {"words"}, .env = env, .preload = play_library, .at_pause = look});
+	play_run(&(struct play){.program = "app_backend",
+		.words = {"words"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
-	ck_assert(is_said_once("the pool is split"));
+	ck_assert(is_logged_once("the pool type is split"));
 	ck_assert_str_eq(pool, "split");
 	ck_assert_str_eq(backend, backends[_i].name);
 }
 END_TEST
 
-START_TEST(managed_memory_goes_beyond_the_device_and_keeps_its_words)
+START_TEST(managed_memory_may_exceed_the_device_and_keeps_its_contents)
 {
 	const char *env[] = {MANAGED, pools[_i], "SIMGPU_MEMORY=128M", NULL};
 
-	play_run(&(struct play){
-		.program = "app_backend", .words = {"beyond"}, .env = env, .preload = play_library, .at_pause = look});
+	play_run(&(struct play){.program = "app_backend",
+		.words = {"beyond"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "something is free: 0\nwrong words: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
@@ -169,7 +178,7 @@ START_TEST(managed_memory_goes_beyond_the_device_and_keeps_its_words)
 }
 END_TEST
 
-START_TEST(without_managed_memory_the_device_is_the_end)
+START_TEST(without_the_managed_backend_memory_ends_at_the_size_of_the_device)
 {
 	static const char *const env[] = {"SIMGPU_MEMORY=128M", NULL};
 
@@ -178,18 +187,19 @@ START_TEST(without_managed_memory_the_device_is_the_end)
 }
 END_TEST
 
-START_TEST(managed_memory_is_limited_by_the_device_and_half_of_the_machine_unless_told_otherwise)
+START_TEST(managed_memory_is_limited_to_the_device_plus_half_the_host_by_default)
 {
-	static const char *const unsaid[] = {MANAGED, "SIMGPU_MEMORY=128M", NULL};
-	static const char *const said[] = {
+	static const char *const by_default[] = {MANAGED, "SIMGPU_MEMORY=128M", NULL};
+	static const char *const with_limit[] = {
 		MANAGED, "SIMGPU_MEMORY=128M", "GPUPOOL_POOL=none", "GPUPOOL_LIMIT=320MiB", NULL};
-	struct play play = {.program = "app_backend", .words = {"words"}, .preload = play_library, .at_pause = look};
+	struct play play = {
+		.program = "app_backend", .words = {"words"}, .preload = play_library, .at_pause = read_status};
 	uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
-	play.env = unsaid;
+	play.env = by_default;
 	play_run(&play);
 	ck_assert_uint_eq(limit_bytes, 128 * MIB + machine / 2);
-	play.env = said;
+	play.env = with_limit;
 	play.words[0] = "until-full";
 	play_run(&play);
 	ck_assert_str_eq(play_out, "refused with: 2\n");
@@ -198,7 +208,7 @@ START_TEST(managed_memory_is_limited_by_the_device_and_half_of_the_machine_unles
 }
 END_TEST
 
-START_TEST(a_limit_that_nobody_set_does_not_hold_for_what_is_not_pooled)
+START_TEST(the_default_limit_does_not_apply_to_unpooled_managed_memory)
 {
 	static const struct {
 		const char *const env[3], *out;
@@ -214,7 +224,7 @@ START_TEST(a_limit_that_nobody_set_does_not_hold_for_what_is_not_pooled)
 }
 END_TEST
 
-START_TEST(managed_memory_counts_for_the_program_as_if_it_were_on_the_device)
+START_TEST(cuMemGetInfo_counts_managed_blocks_as_device_memory)
 {
 	static const char *const env[] = {MANAGED, NULL};
 
@@ -225,22 +235,20 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, every_kind_of_pool_keeps_its_words_on_every_backend, 0, N_PAIRS);
+	tcase_add_loop_test(tc, blocks_keep_their_contents_in_every_pool_type_on_every_backend, 0, N_PAIRS);
+	tcase_add_loop_test(tc, calls_wait_for_the_gpu_on_other_backends_only_if_they_do_on_device, 0, N_PAIRS);
+	tcase_add_loop_test(tc, a_loop_requests_memory_of_its_backend_from_the_driver_once, 0, (int)LENGTH(loops));
+	tcase_add_loop_test(tc, memory_of_every_backend_is_released_with_its_context, 0, N_PAIRS);
 	tcase_add_loop_test(
-		tc, who_allocates_and_frees_waits_on_no_backend_where_it_does_not_on_device_memory, 0, N_PAIRS);
-	tcase_add_loop_test(tc, a_loop_asks_the_driver_once_for_memory_of_its_backend, 0, (int)LENGTH(loops));
-	tcase_add_loop_test(tc, memory_of_every_backend_ends_with_its_context, 0, N_PAIRS);
-	tcase_add_loop_test(tc, a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_the_backend_to_use,
-		0, (int)LENGTH(backends));
-	tcase_add_loop_test(tc, where_a_backend_is_not_to_be_had_the_memory_is_the_devices_and_a_line_says_so, 0,
-		(int)LENGTH(lacks));
+		tc, legacy_ipc_of_other_backends_is_refused_and_the_message_names_the_fix, 0, (int)LENGTH(backends));
 	tcase_add_loop_test(
-		tc, the_kind_vmm_gives_way_to_split_on_other_backends_and_a_line_says_so, 0, (int)LENGTH(backends));
-	tcase_add_loop_test(tc, managed_memory_goes_beyond_the_device_and_keeps_its_words, 0, (int)LENGTH(pools));
-	tcase_add_test(tc, without_managed_memory_the_device_is_the_end);
-	tcase_add_loop_test(tc, a_limit_that_nobody_set_does_not_hold_for_what_is_not_pooled, 0, 3);
-	tcase_add_test(tc, managed_memory_is_limited_by_the_device_and_half_of_the_machine_unless_told_otherwise);
-	tcase_add_test(tc, managed_memory_counts_for_the_program_as_if_it_were_on_the_device);
+		tc, an_unavailable_backend_falls_back_to_device_memory_with_one_message, 0, (int)LENGTH(lacks));
+	tcase_add_loop_test(tc, vmm_falls_back_to_split_on_other_backends_with_one_message, 0, (int)LENGTH(backends));
+	tcase_add_loop_test(tc, managed_memory_may_exceed_the_device_and_keeps_its_contents, 0, (int)LENGTH(pools));
+	tcase_add_test(tc, without_the_managed_backend_memory_ends_at_the_size_of_the_device);
+	tcase_add_loop_test(tc, the_default_limit_does_not_apply_to_unpooled_managed_memory, 0, 3);
+	tcase_add_test(tc, managed_memory_is_limited_to_the_device_plus_half_the_host_by_default);
+	tcase_add_test(tc, cuMemGetInfo_counts_managed_blocks_as_device_memory);
 }
 
 int main(int argc, char **argv)

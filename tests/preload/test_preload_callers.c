@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Which file asked for a block, without call stacks: the program, a library, one that has been closed since. */
+/*
+ * The module that asked for a block, without call stacks: the program, a library, or a library that has been closed
+ * since.
+ */
 
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +18,8 @@ static void ask_leaks(const char *name)
 
 static void play(const char *program, const char *scenario, const char *const *env, void (*at_pause)(const char *name))
 {
-	play_run(&(struct play){.program = program,
-		.words = {scenario},
-		.env = env,
-		.preload = play_library,
-		.at_pause = at_pause});
+	play_run(&(struct play){
+		.program = program, .words = {scenario}, .env = env, .preload = play_library, .at_pause = at_pause});
 	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
 }
 
@@ -28,7 +28,7 @@ static void check_in(const char *text, const char *part)
 	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
 }
 
-/* What an answer says of a caller; NULL if nothing. */
+/* Returns what an answer says about a caller, or NULL. */
 static const char *find(const char *answer, const char *caller)
 {
 	const char *callers = strstr(answer, "\"callers\":[");
@@ -47,8 +47,8 @@ static uint64_t number_of(const char *answer, const char *caller, const char *me
 	return play_number(found, member);
 }
 
-/* Runtimes that are libraries of their own, and one that is a part of the library. */
-START_TEST(each_library_is_the_caller_of_its_own_blocks)
+/* The runtimes are separate libraries, except one that is a part of its plug-in. */
+START_TEST(each_library_is_reported_as_the_caller_of_its_blocks)
 {
 	play("app_plugins", "callers", NULL, ask_leaks);
 	ck_assert_uint_eq(play_number(play_answers[0], "n_blocks"), 12);
@@ -56,14 +56,14 @@ START_TEST(each_library_is_the_caller_of_its_own_blocks)
 	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_12.so", "requested_bytes"), 4 * MIB + 4 * 65536);
 	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_12.so", "pinned_bytes"), MIB);
 	ck_assert_uint_eq(number_of(play_answers[0], "libruntime_static.so", "blocks"), 5);
-	/* Its function was looked up, so that nobody sees who calls it. */
+	/* The program looked the runtime's function up, so the call does not show who made it. */
 	ck_assert_uint_eq(number_of(play_answers[0], "libcudart.so.12", "blocks"), 1);
 	ck_assert_ptr_null(find(play_answers[0], "app_plugins"));
 	check_in(play_answers[0], "/libruntime_12.so\",\"blocks\":6,");
 }
 END_TEST
 
-START_TEST(a_library_that_was_closed_keeps_its_name_and_its_blocks)
+START_TEST(blocks_of_a_closed_library_are_still_reported_under_its_name)
 {
 	play("app_plugins", "callers", NULL, ask_leaks);
 	ck_assert_uint_eq(play_n_answers, 2);
@@ -72,7 +72,7 @@ START_TEST(a_library_that_was_closed_keeps_its_name_and_its_blocks)
 }
 END_TEST
 
-START_TEST(a_library_is_not_taken_for_one_that_lay_where_it_lies)
+START_TEST(a_library_is_not_mistaken_for_one_closed_earlier_at_its_address)
 {
 	static const struct {
 		const char *name;
@@ -93,7 +93,7 @@ static const char *const watched[] = {"GPUPOOL_DEBUG=guard", NULL};
 static const char *const *const ways[] = {NULL, without_runtime_layer, without_thread_caches, watched};
 static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
 
-START_TEST(whoever_calls_a_runtime_is_the_caller_and_not_the_runtime)
+START_TEST(the_program_that_calls_a_runtime_is_the_caller_and_not_the_runtime)
 {
 	const char *program = runtimes[(size_t)_i / LENGTH(ways)];
 
@@ -103,7 +103,7 @@ START_TEST(whoever_calls_a_runtime_is_the_caller_and_not_the_runtime)
 }
 END_TEST
 
-START_TEST(nobody_is_looked_up_at_each_call)
+START_TEST(callers_are_looked_up_once_and_not_at_each_call)
 {
 	play(runtimes[(size_t)_i / LENGTH(ways)], "steady", ways[(size_t)_i % LENGTH(ways)], NULL);
 	ck_assert_uint_gt(play_fact("at first"), 0);
@@ -113,7 +113,7 @@ END_TEST
 
 static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 
-START_TEST(memory_of_every_kind_has_its_caller)
+START_TEST(pooled_pinned_and_unpooled_memory_has_its_caller_in_every_pool_type)
 {
 	char setting[64];
 	const char *const env[] = {setting, NULL};
@@ -127,14 +127,14 @@ START_TEST(memory_of_every_kind_has_its_caller)
 }
 END_TEST
 
-START_TEST(threads_have_the_same_callers)
+START_TEST(blocks_of_all_threads_have_the_program_as_their_caller)
 {
 	play("app_sites", "threads", NULL, ask_leaks);
 	ck_assert_uint_eq(number_of(play_answers[0], "app_sites", "blocks"), 20);
 }
 END_TEST
 
-START_TEST(a_stack_tells_who_stands_behind_a_runtime_that_was_looked_up)
+START_TEST(call_stacks_find_the_caller_behind_a_runtime_found_by_dlsym)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
 
@@ -166,7 +166,7 @@ static unsigned count(const char *text, const char *part)
 	return n;
 }
 
-START_TEST(blocks_and_status_name_callers_too)
+START_TEST(the_blocks_and_status_requests_name_callers)
 {
 	play("app_plugins", "callers", NULL, ask_all);
 	ck_assert_uint_eq(count(play_answers[0], "\"caller\":\"libruntime_12.so\"}"), 6);
@@ -182,18 +182,18 @@ static void ask_oom(const char *name)
 	play_keep(play_ask("oom"));
 }
 
-START_TEST(an_out_of_memory_names_who_holds_the_memory)
+START_TEST(an_out_of_memory_message_names_the_holders_of_the_memory)
 {
 	const char *const env[] = {"GPUPOOL_LIMIT=256MiB", NULL};
 
 	play("app_sites", "limited", env, ask_oom);
-	check_in(play_err, "warn:   holders: app_sites ");
+	check_in(play_err, "warn:   held by: app_sites ");
 	ck_assert_uint_gt(number_of(play_answers[0], "app_sites", "bytes"), 64 * MIB);
 	check_in(play_answers[0], "\"holders\":[],");
 }
 END_TEST
 
-START_TEST(a_report_at_exit_names_who_still_holds_memory)
+START_TEST(the_report_at_exit_names_libraries_that_still_hold_memory)
 {
 	const char *const env[] = {"GPUPOOL_REPORT=exit", NULL};
 
@@ -215,7 +215,7 @@ static void show(const char *name)
 		ck_assert_int_eq(play_stat_says(words[i], screens[i], sizeof(screens[i])), 0);
 }
 
-START_TEST(the_tool_shows_callers)
+START_TEST(gpupool_stat_shows_callers_for_leaks_blocks_and_status)
 {
 	play("app_plugins", "callers", NULL, show);
 	for (size_t i = 0; i < 2; i++) {
@@ -231,20 +231,22 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, each_library_is_the_caller_of_its_own_blocks);
-	tcase_add_test(tc, a_library_that_was_closed_keeps_its_name_and_its_blocks);
-	tcase_add_test(tc, a_library_is_not_taken_for_one_that_lay_where_it_lies);
-	tcase_add_loop_test(tc, whoever_calls_a_runtime_is_the_caller_and_not_the_runtime, 0,
+	tcase_add_test(tc, each_library_is_reported_as_the_caller_of_its_blocks);
+	tcase_add_test(tc, blocks_of_a_closed_library_are_still_reported_under_its_name);
+	tcase_add_test(tc, a_library_is_not_mistaken_for_one_closed_earlier_at_its_address);
+	tcase_add_loop_test(tc, the_program_that_calls_a_runtime_is_the_caller_and_not_the_runtime, 0,
 		(int)(LENGTH(runtimes) * LENGTH(ways)));
-	tcase_add_loop_test(tc, nobody_is_looked_up_at_each_call, 0, (int)(LENGTH(runtimes) * LENGTH(ways)));
-	tcase_add_loop_test(tc, memory_of_every_kind_has_its_caller, 0, (int)LENGTH(kinds));
-	tcase_add_test(tc, threads_have_the_same_callers);
-	tcase_add_test(tc, a_stack_tells_who_stands_behind_a_runtime_that_was_looked_up);
-	tcase_add_test(tc, blocks_and_status_name_callers_too);
-	tcase_add_test(tc, an_out_of_memory_names_who_holds_the_memory);
-	tcase_add_test(tc, a_report_at_exit_names_who_still_holds_memory);
+	tcase_add_loop_test(
+		tc, callers_are_looked_up_once_and_not_at_each_call, 0, (int)(LENGTH(runtimes) * LENGTH(ways)));
+	tcase_add_loop_test(
+		tc, pooled_pinned_and_unpooled_memory_has_its_caller_in_every_pool_type, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, blocks_of_all_threads_have_the_program_as_their_caller);
+	tcase_add_test(tc, call_stacks_find_the_caller_behind_a_runtime_found_by_dlsym);
+	tcase_add_test(tc, the_blocks_and_status_requests_name_callers);
+	tcase_add_test(tc, an_out_of_memory_message_names_the_holders_of_the_memory);
+	tcase_add_test(tc, the_report_at_exit_names_libraries_that_still_hold_memory);
 	if (play_stat)
-		tcase_add_test(tc, the_tool_shows_callers);
+		tcase_add_test(tc, gpupool_stat_shows_callers_for_leaks_blocks_and_status);
 }
 
 int main(int argc, char **argv)

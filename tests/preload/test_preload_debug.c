@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* GPUPOOL_DEBUG: every write to memory of nobody is found and told of, and nobody who makes none is told anything. */
+/*
+ * GPUPOOL_DEBUG: every write to memory that the program does not own is found and reported, and a
+ * correct program gets no report.
+ */
 
 #include <stdio.h>
 #include <string.h>
@@ -46,17 +49,20 @@ static void check_in(const char *text, const char *part)
 	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
 }
 
-#define POOLS(...)                                                                                                     \
-	{"GPUPOOL_POOL=split", __VA_ARGS__, NULL}, {"GPUPOOL_POOL=binned", __VA_ARGS__, NULL},                         \
-		{"GPUPOOL_POOL=simple", __VA_ARGS__, NULL}, {"GPUPOOL_POOL=vmm", __VA_ARGS__, NULL}
+#define POOLS(...)                                                                             \
+	{"GPUPOOL_POOL=split", __VA_ARGS__, NULL}, {"GPUPOOL_POOL=binned", __VA_ARGS__, NULL}, \
+		{"GPUPOOL_POOL=simple", __VA_ARGS__, NULL},                                    \
+	{                                                                                      \
+		"GPUPOOL_POOL=vmm", __VA_ARGS__, NULL                                          \
+	}
 
-/* Without stacks two are never the same, and so both blocks of a scenario are told of. */
+/* Without stacks no two wrong writes are the same, so both blocks of a scenario are reported. */
 static const char *const kinds[][4] = {
 	POOLS(MODE, "GPUPOOL_STACKS=off"),
 	POOLS("GPUPOOL_DEBUG=poison,guard,full", "GPUPOOL_STACKS=off"),
 };
 
-/* The first two kinds of each row: what is before a block is watched where blocks are cut. */
+/* Bytes before a block are watched only in pools that cut segments. */
 static const char *const cut_kinds[][4] = {
 	{"GPUPOOL_POOL=split", MODE, "GPUPOOL_STACKS=off", NULL},
 	{"GPUPOOL_POOL=vmm", MODE, "GPUPOOL_STACKS=off", NULL},
@@ -90,24 +96,24 @@ static void check_wrong(const struct wrong *wrong, const char *const *env)
 	ck_assert_uint_eq(play_number(play_answers[0], "skipped"), 0);
 }
 
-START_TEST(a_write_to_memory_of_nobody_is_found_whoever_makes_it)
+START_TEST(writes_after_free_or_past_the_end_are_found_from_copies_kernels_and_CPU)
 {
 	check_wrong(&wrongs[_i / N_KINDS], kinds[_i % N_KINDS]);
 }
 END_TEST
 
-START_TEST(a_write_before_a_block_is_found_where_blocks_are_cut)
+START_TEST(a_write_before_a_block_is_found_in_pool_types_that_cut_segments)
 {
 	check_wrong(&wrongs[N_ANYWHERE + _i / 2], cut_kinds[_i % 2]);
 }
 END_TEST
 
-START_TEST(a_report_says_where_the_block_came_from_and_where_it_went)
+START_TEST(a_wrong_write_report_says_where_the_block_was_allocated_and_freed)
 {
 	static const char *const env[] = {MODE, NULL};
 
 	play("after-free-copy", env, ask);
-	/* One place: told once, and counted. */
+	/* Both writes have the same stacks: they are reported once, and counted. */
 	ck_assert_uint_eq(count(play_err, "error: write"), 1);
 	ck_assert_uint_eq(count(play_err, "  allocated "), 1);
 	ck_assert_uint_eq(count(play_err, "  freed "), 1);
@@ -124,7 +130,7 @@ END_TEST
 
 static const char *const halves[][2] = {{"GPUPOOL_DEBUG=poison", NULL}, {"GPUPOOL_DEBUG=guard", NULL}};
 
-START_TEST(each_half_finds_what_is_its_own)
+START_TEST(poison_alone_finds_writes_after_free_and_guard_alone_past_the_end)
 {
 	play("after-free-copy", halves[_i], NULL);
 	ck_assert_uint_eq(count(play_err, "error: write"), _i == 0);
@@ -138,7 +144,7 @@ static const char *const searches[][3] = {
 	{"GPUPOOL_POOL=vmm", "GPUPOOL_DEBUG=poison,guard,full", NULL},
 };
 
-START_TEST(who_asks_for_a_check_gets_what_nobody_has_come_across)
+START_TEST(a_requested_check_finds_writes_that_no_call_has_noticed)
 {
 	play("unseen", searches[_i], ask_to_check);
 	ck_assert_uint_eq(play_n_answers, 3);
@@ -149,7 +155,7 @@ START_TEST(who_asks_for_a_check_gets_what_nobody_has_come_across)
 	ck_assert_uint_eq(count(play_answers[1], "\"seen\":\"check\""), 3);
 	ck_assert_uint_eq(play_number(strstr(play_answers[2], "\"check\":"), "errors"), 0);
 	ck_assert_uint_eq(play_number(play_answers[2], "errors"), 3);
-	ck_assert_uint_eq(count(play_err, "seen by a check"), 3);
+	ck_assert_uint_eq(count(play_err, "found by a check"), 3);
 }
 END_TEST
 
@@ -161,15 +167,15 @@ static void reclaim_and_ask(const char *name)
 		ask(name);
 }
 
-START_TEST(what_goes_back_to_the_driver_is_looked_at_before)
+START_TEST(memory_is_checked_before_it_goes_back_to_the_driver)
 {
 	play("given-back", kinds[_i], reclaim_and_ask);
-	check_in(play_err, "seen when it went back to the driver: 4 wrong bytes, the first at +4:");
+	check_in(play_err, "found before it went back to the driver: 4 wrong bytes, the first at +4:");
 	ck_assert_uint_eq(play_number(play_answers[0], "poisoned_bytes"), 0);
 }
 END_TEST
 
-START_TEST(the_same_mistake_is_told_of_once_and_counted)
+START_TEST(a_repeated_wrong_write_is_reported_once_and_counted)
 {
 	static const char *const env[] = {MODE, NULL};
 
@@ -180,7 +186,7 @@ START_TEST(the_same_mistake_is_told_of_once_and_counted)
 }
 END_TEST
 
-START_TEST(many_mistakes_do_not_flood_whoever_reads)
+START_TEST(the_log_shows_16_wrong_writes_and_the_rest_are_only_counted)
 {
 	static const char *const env[] = {MODE, "GPUPOOL_STACKS=off", NULL};
 
@@ -191,18 +197,18 @@ START_TEST(many_mistakes_do_not_flood_whoever_reads)
 }
 END_TEST
 
-START_TEST(nothing_is_looked_at_while_something_captures_and_that_is_counted)
+START_TEST(checks_are_skipped_during_a_capture_and_the_skips_are_counted)
 {
 	play("capture", kinds[_i], ask_to_check);
 	check_in(play_out, "begin: 0\nfree: 0\nalloc: 0\nfree: 0\nend: 0\ngraph: 1\n");
 	ck_assert_uint_gt(play_number(play_answers[0], "skipped"), 0);
-	/* What was damaged before is found later: when the block is used again, or is asked for. */
+	/* Damage from before the capture is found later: when the block is reused, or by a requested check. */
 	check_in(play_err, "write past the end of");
 	check_in(play_err, "4 wrong bytes, the first at +1000:");
 }
 END_TEST
 
-START_TEST(the_program_is_told_what_it_asked_for)
+START_TEST(queries_of_a_guarded_block_answer_with_its_requested_size)
 {
 	static const char *const asked[] = {"1", "512", "1000", "1048576", "3145732"};
 	char expected[1024] = "";
@@ -216,7 +222,7 @@ START_TEST(the_program_is_told_what_it_asked_for)
 }
 END_TEST
 
-START_TEST(an_innocent_program_is_told_nothing)
+START_TEST(a_correct_program_gets_no_report_of_wrong_writes)
 {
 	play("innocent", kinds[_i], ask_to_check);
 	ck_assert_str_eq(play_out, "wrong: 0\n");
@@ -227,16 +233,16 @@ START_TEST(an_innocent_program_is_told_nothing)
 }
 END_TEST
 
-START_TEST(the_report_at_exit_counts_what_was_found)
+START_TEST(the_report_at_exit_counts_wrong_writes)
 {
 	static const char *const env[] = {MODE, "GPUPOOL_REPORT=exit", "GPUPOOL_LOG=off", NULL};
 
 	play("past-end-copy", env, NULL);
-	check_in(play_err, "writes to memory that was not the program's: 2 found in ");
+	check_in(play_err, "writes to memory that the program did not own: 2 found in ");
 }
 END_TEST
 
-START_TEST(a_process_that_does_not_debug_says_so)
+START_TEST(the_debug_request_says_that_GPUPOOL_DEBUG_is_off)
 {
 	static const char *const env[] = {"GPUPOOL_STACKS=off", NULL};
 
@@ -250,19 +256,20 @@ END_TEST
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
-		tc, a_write_to_memory_of_nobody_is_found_whoever_makes_it, 0, N_ANYWHERE * N_KINDS);
-	tcase_add_loop_test(tc, a_write_before_a_block_is_found_where_blocks_are_cut, 0, 4);
-	tcase_add_test(tc, a_report_says_where_the_block_came_from_and_where_it_went);
-	tcase_add_loop_test(tc, each_half_finds_what_is_its_own, 0, (int)LENGTH(halves));
-	tcase_add_loop_test(tc, who_asks_for_a_check_gets_what_nobody_has_come_across, 0, (int)LENGTH(searches));
-	tcase_add_loop_test(tc, what_goes_back_to_the_driver_is_looked_at_before, 0, N_KINDS);
-	tcase_add_test(tc, the_same_mistake_is_told_of_once_and_counted);
-	tcase_add_test(tc, many_mistakes_do_not_flood_whoever_reads);
-	tcase_add_loop_test(tc, nothing_is_looked_at_while_something_captures_and_that_is_counted, 0, N_KINDS);
-	tcase_add_loop_test(tc, the_program_is_told_what_it_asked_for, 0, N_KINDS);
-	tcase_add_loop_test(tc, an_innocent_program_is_told_nothing, 0, N_KINDS);
-	tcase_add_test(tc, the_report_at_exit_counts_what_was_found);
-	tcase_add_test(tc, a_process_that_does_not_debug_says_so);
+		tc, writes_after_free_or_past_the_end_are_found_from_copies_kernels_and_CPU, 0, N_ANYWHERE * N_KINDS);
+	tcase_add_loop_test(tc, a_write_before_a_block_is_found_in_pool_types_that_cut_segments, 0, 4);
+	tcase_add_test(tc, a_wrong_write_report_says_where_the_block_was_allocated_and_freed);
+	tcase_add_loop_test(
+		tc, poison_alone_finds_writes_after_free_and_guard_alone_past_the_end, 0, (int)LENGTH(halves));
+	tcase_add_loop_test(tc, a_requested_check_finds_writes_that_no_call_has_noticed, 0, (int)LENGTH(searches));
+	tcase_add_loop_test(tc, memory_is_checked_before_it_goes_back_to_the_driver, 0, N_KINDS);
+	tcase_add_test(tc, a_repeated_wrong_write_is_reported_once_and_counted);
+	tcase_add_test(tc, the_log_shows_16_wrong_writes_and_the_rest_are_only_counted);
+	tcase_add_loop_test(tc, checks_are_skipped_during_a_capture_and_the_skips_are_counted, 0, N_KINDS);
+	tcase_add_loop_test(tc, queries_of_a_guarded_block_answer_with_its_requested_size, 0, N_KINDS);
+	tcase_add_loop_test(tc, a_correct_program_gets_no_report_of_wrong_writes, 0, N_KINDS);
+	tcase_add_test(tc, the_report_at_exit_counts_wrong_writes);
+	tcase_add_test(tc, the_debug_request_says_that_GPUPOOL_DEBUG_is_off);
 }
 
 int main(int argc, char **argv)

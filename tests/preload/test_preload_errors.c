@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Which errors of the driver end pooling for a context, and what becomes of memory when others do not. */
+/* Driver errors that end pooling for a context, and what happens to memory after other errors. */
 
 #include "play.h"
 
@@ -11,14 +11,14 @@
 
 static char status[64 * 1024];
 
-static void look(const char *name)
+static void read_status(const char *name)
 {
 	snprintf(status, sizeof(status), "%s", play_ask("status"));
 }
 
 static const struct {
 	const char *env[5];
-	uint64_t taken_max; /* from the driver in a loop of 50 */
+	uint64_t taken_max; /* allocations by the driver in a loop of 50 */
 } settings[] = {
 	{{MEMORY, "GPUPOOL_POOL=none"}, UINT64_MAX},
 	{{MEMORY, "GPUPOOL_POOL=none", "GPUPOOL_PENDING_COUNT=0"}, UINT64_MAX},
@@ -35,12 +35,10 @@ static const struct {
 	{{MEMORY, "GPUPOOL_DEBUG=guard"}, 48},
 };
 
-START_TEST(a_free_in_a_host_function_fails_as_the_drivers_and_leaves_the_block_to_the_program)
+START_TEST(a_free_in_a_host_function_fails_and_the_program_keeps_the_block)
 {
-	play_same(&(struct play){.program = "app_errors",
-		.words = {"callback"},
-		.env = settings[_i].env,
-		.at_pause = look});
+	play_same(&(struct play){
+		.program = "app_errors", .words = {"callback"}, .env = settings[_i].env, .at_pause = read_status});
 	ck_assert_ptr_nonnull(strstr(play_out, "free in the host function: 800\n"));
 	ck_assert_ptr_nonnull(strstr(play_out, "free again: 0\n"));
 	ck_assert_uint_le(play_fact("taken in the loop"), settings[_i].taken_max);
@@ -59,31 +57,27 @@ static const char *const faults[] = {
 	"SIMGPU_FAULT=cuStreamCreate:2=304",
 };
 
-static const char *const pools[] = {"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned",
-	"GPUPOOL_POOL=split", "GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed",
-	"GPUPOOL_THREAD_CACHE=0"};
+static const char *const pools[] = {"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split",
+	"GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed", "GPUPOOL_THREAD_CACHE=0"};
 
-/* The first fault is told of in a line, which a program without the library has not. */
-START_TEST(an_error_in_a_call_of_the_librarys_own_neither_reaches_the_program_nor_costs_it_memory)
+/* The first fault causes a warning, which is hidden here since a program without the library does not print it. */
+START_TEST(errors_of_internal_driver_calls_neither_reach_the_program_nor_leak_memory)
 {
-	const char *env[] = {MEMORY, pools[_i / (int)LENGTH(faults)],
-		faults[_i % (int)LENGTH(faults)], "GPUPOOL_LOG=error", NULL};
+	const char *env[] = {
+		MEMORY, pools[_i / (int)LENGTH(faults)], faults[_i % (int)LENGTH(faults)], "GPUPOOL_LOG=error", NULL};
 
-	play_same(&(struct play){
-		.program = "app_errors", .words = {"fault"}, .env = env, .at_pause = look});
+	play_same(&(struct play){.program = "app_errors", .words = {"fault"}, .env = env, .at_pause = read_status});
 	ck_assert_uint_le(play_fact("taken in the loop"), 25);
 	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
 }
 END_TEST
 
-START_TEST(an_error_in_a_call_of_the_librarys_own_is_told_of_once)
+START_TEST(a_repeated_error_of_an_internal_driver_call_is_logged_once)
 {
-	static const char *const env[] = {
-		MEMORY, "SIMGPU_FAULT=cuCtxRecordEvent:every/2=304", NULL};
+	static const char *const env[] = {MEMORY, "SIMGPU_FAULT=cuCtxRecordEvent:every/2=304", NULL};
 	const char *line;
 
-	play_run(&(struct play){
-		.program = "app_errors", .words = {"fault"}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "app_errors", .words = {"fault"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	line = strstr(play_err, "error 304");
 	ck_assert_msg(line, "%s", play_err);
@@ -94,38 +88,34 @@ END_TEST
 static char screens[3][8192];
 static unsigned n_screens;
 
-static void look_at_screen(const char *name)
+static void read_screen(const char *name)
 {
-	look(name);
+	read_status(name);
 	play_keep(status);
 	if (play_stat)
-		ck_assert_int_eq(
-			play_stat_says("status", screens[n_screens++], sizeof(screens[0])), 0);
+		ck_assert_int_eq(play_stat_says("status", screens[n_screens++], sizeof(screens[0])), 0);
 }
 
-START_TEST(status_says_that_pooling_has_ended_for_a_context_and_why_until_that_is_reset)
+START_TEST(status_names_the_error_that_ended_pooling_until_the_context_is_reset)
 {
-	static const char *const said = "pooling has ended for 1 of 1 contexts: error 719";
+	static const char *const said = "pooling has ended for 1 of 1 contexts after driver error 719";
 
-	play_same(&(struct play){
-		.program = "app_errors", .words = {"sticky"}, .at_pause = look_at_screen});
+	play_same(&(struct play){.program = "app_errors", .words = {"sticky"}, .at_pause = read_screen});
 	for (unsigned i = 0; i < 3; i++) {
 		ck_assert_uint_eq(play_number(play_answers[i], "broken_contexts"), i == 1);
-		ck_assert(!strstr(play_answers[i],
-				  i == 1 ? "\"broken_by\":719" : "\"broken_by\":null") == 0);
-		ck_assert_msg(
-			!play_stat || !strstr(screens[i], said) == (i != 1), "%s", screens[i]);
+		ck_assert(!strstr(play_answers[i], i == 1 ? "\"broken_by\":719" : "\"broken_by\":null") == 0);
+		ck_assert_msg(!play_stat || !strstr(screens[i], said) == (i != 1), "%s", screens[i]);
 	}
 }
 END_TEST
 
-START_TEST(an_error_of_one_device_ends_pooling_there_and_leaves_pinned_memory_of_another_alone)
+START_TEST(an_error_of_one_device_ends_pooling_there_but_not_for_pinned_memory_of_another)
 {
 	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
 	const char *second;
 
 	play_same(&(struct play){
-		.program = "app_errors", .words = {"other-device"}, .env = env, .at_pause = look});
+		.program = "app_errors", .words = {"other-device"}, .env = env, .at_pause = read_status});
 	ck_assert_uint_le(play_fact("cuMemHostAlloc"), 6);
 	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
 	second = strstr(status, "\"index\":1");
@@ -136,30 +126,23 @@ END_TEST
 
 START_TEST(cuMemFreeAsync_refuses_the_streams_that_the_driver_refuses_and_frees_nothing)
 {
-	play_same(&(struct play){.program = "app_errors",
-		.words = {"streams"},
-		.env = settings[_i].env,
-		.at_pause = look});
+	play_same(&(struct play){
+		.program = "app_errors", .words = {"streams"}, .env = settings[_i].env, .at_pause = read_status});
 	ck_assert_uint_eq(play_number(status, "double_frees"), 0);
 }
 END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc,
-		cuMemFreeAsync_refuses_the_streams_that_the_driver_refuses_and_frees_nothing, 0,
+	tcase_add_loop_test(tc, cuMemFreeAsync_refuses_the_streams_that_the_driver_refuses_and_frees_nothing, 0,
 		(int)LENGTH(settings));
-	tcase_add_loop_test(tc,
-		a_free_in_a_host_function_fails_as_the_drivers_and_leaves_the_block_to_the_program,
-		0, (int)LENGTH(settings));
-	tcase_add_loop_test(tc,
-		an_error_in_a_call_of_the_librarys_own_neither_reaches_the_program_nor_costs_it_memory,
-		0, (int)(LENGTH(faults) * LENGTH(pools)));
-	tcase_add_test(tc, an_error_in_a_call_of_the_librarys_own_is_told_of_once);
-	tcase_add_test(tc,
-		an_error_of_one_device_ends_pooling_there_and_leaves_pinned_memory_of_another_alone);
-	tcase_add_test(
-		tc, status_says_that_pooling_has_ended_for_a_context_and_why_until_that_is_reset);
+	tcase_add_loop_test(
+		tc, a_free_in_a_host_function_fails_and_the_program_keeps_the_block, 0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc, errors_of_internal_driver_calls_neither_reach_the_program_nor_leak_memory, 0,
+		(int)(LENGTH(faults) * LENGTH(pools)));
+	tcase_add_test(tc, a_repeated_error_of_an_internal_driver_call_is_logged_once);
+	tcase_add_test(tc, an_error_of_one_device_ends_pooling_there_but_not_for_pinned_memory_of_another);
+	tcase_add_test(tc, status_names_the_error_that_ended_pooling_until_the_context_is_reset);
 }
 
 int main(int argc, char **argv)

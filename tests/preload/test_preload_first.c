@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The first calls of a process: what takes the kernel long is done on other threads. */
+/* The first calls of a process: other threads do what takes the kernel long. */
 
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ static const char *const kinds[][3] = {
 	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 };
 
-/* Descriptors of the library go to 512 and above: a table that large is not enlarged. */
+/* The library's descriptors start at 512. A larger table need not be enlarged. */
 enum { SMALL_TABLE = 512 };
 
 static void play(const char *scenario, const char *const *env)
@@ -45,10 +45,9 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel, 0,
-		(int)LENGTH(kinds));
 	tcase_add_loop_test(
-		tc, the_first_allocation_does_not_enlarge_the_table_of_descriptors, 0, (int)LENGTH(kinds));
+		tc, the_first_calls_wait_for_no_thread_and_register_nothing_with_the_kernel, 0, (int)LENGTH(kinds));
+	tcase_add_loop_test(tc, the_first_allocation_does_not_enlarge_the_table_of_descriptors, 0, (int)LENGTH(kinds));
 }
 
 int main(int argc, char **argv)

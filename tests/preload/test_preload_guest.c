@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A guest's manners: dlsym is the loader's, and others may stand in its way too. Whole programs: tests/guests. */
+/*
+ * dlsym must answer as the loader's does, even beside other libraries that interpose it. Whole programs:
+ * tests/guests.
+ */
 
 #include <limits.h>
 #include <stdio.h>
@@ -12,7 +15,7 @@
 static const char *const programs[] = {"app_lookup_at_0", "app_lookup_at_2"};
 static const char *const lookups[] = {"errors", "without-cuda", "next", "reopened"};
 
-START_TEST(dlsym_is_the_loaders)
+START_TEST(dlsym_answers_as_the_loader_does)
 {
 	static const char *const off[] = {"GPUPOOL=0", NULL};
 	struct play play = {
@@ -24,7 +27,7 @@ START_TEST(dlsym_is_the_loaders)
 }
 END_TEST
 
-START_TEST(the_next_one_is_the_one_after_the_caller)
+START_TEST(RTLD_NEXT_starts_after_the_library_that_calls_dlsym)
 {
 	play_run(&(struct play){.program = programs[_i], .words = {"next"}, .preload = play_library});
 	ck_assert_str_eq(play_out, "libraries: 123\nwho: 321\n");
@@ -39,14 +42,14 @@ static const char *const pools[][3] = {
 	{"GPUPOOL_POOL=vmm", "GPUPOOL_LOG=off", NULL},
 };
 
-START_TEST(memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers)
+START_TEST(a_plugin_opened_with_RTLD_DEEPBIND_gets_its_memory_from_the_driver)
 {
 	play_same(&(struct play){.program = "app_deep", .words = {"from-plugin"}, .env = pools[_i]});
 	ck_assert_uint_ge(play_fact("plug-in calls"), 32);
 }
 END_TEST
 
-START_TEST(memory_that_is_freed_past_us_is_never_handed_out_twice)
+START_TEST(a_block_that_was_freed_past_the_pool_never_gets_two_owners)
 {
 	play_run(&(struct play){
 		.program = "app_deep", .words = {"from-program"}, .env = pools[_i], .preload = play_library});
@@ -57,17 +60,19 @@ END_TEST
 
 static const char *const sets[] = {"set", "set-alone"};
 
-START_TEST(what_a_plugin_that_sees_nothing_of_us_submits_is_waited_for)
+START_TEST(work_of_an_RTLD_DEEPBIND_plugin_ends_before_its_memory_is_reused)
 {
-	play_same(&(struct play){
-		.program = "app_deep", .words = {sets[_i % 2]}, .env = pools[_i / 2]});
+	play_same(&(struct play){.program = "app_deep", .words = {sets[_i % 2]}, .env = pools[_i / 2]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST
 
-/* Before us the other one finds the C library's dlsym alone, and there is no pool; after us we find his. */
-START_TEST(another_library_in_the_way_of_dlsym_is_no_obstacle)
+/*
+ * If the other library comes first, it finds only the C library's dlsym, and there is no pool. If it comes
+ * second, gpupool finds its dlsym.
+ */
+START_TEST(a_program_behaves_the_same_beside_another_library_that_interposes_dlsym)
 {
 	char other[PATH_MAX], both[2 * PATH_MAX];
 	bool is_first = _i == 0;
@@ -82,8 +87,8 @@ START_TEST(another_library_in_the_way_of_dlsym_is_no_obstacle)
 }
 END_TEST
 
-/* Only who allocates is told, and once. */
-START_TEST(a_misspelt_setting_is_reported_where_memory_is_allocated)
+/* Only a program that allocates gets the message, and only once. */
+START_TEST(a_misspelt_setting_is_reported_once_and_only_to_programs_that_allocate)
 {
 	static const char *const env[] = {"GPUPOOL_LIMT=1GiB", NULL};
 
@@ -99,15 +104,15 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, dlsym_is_the_loaders, 0, (int)(LENGTH(programs) * LENGTH(lookups)));
-	tcase_add_loop_test(tc, the_next_one_is_the_one_after_the_caller, 0, (int)LENGTH(programs));
+	tcase_add_loop_test(tc, dlsym_answers_as_the_loader_does, 0, (int)(LENGTH(programs) * LENGTH(lookups)));
+	tcase_add_loop_test(tc, RTLD_NEXT_starts_after_the_library_that_calls_dlsym, 0, (int)LENGTH(programs));
 	tcase_add_loop_test(
-		tc, memory_of_a_plugin_that_sees_nothing_of_us_is_the_drivers, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, memory_that_is_freed_past_us_is_never_handed_out_twice, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, what_a_plugin_that_sees_nothing_of_us_submits_is_waited_for, 0,
-		2 * (int)LENGTH(pools));
-	tcase_add_loop_test(tc, another_library_in_the_way_of_dlsym_is_no_obstacle, 0, 2);
-	tcase_add_test(tc, a_misspelt_setting_is_reported_where_memory_is_allocated);
+		tc, a_plugin_opened_with_RTLD_DEEPBIND_gets_its_memory_from_the_driver, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_block_that_was_freed_past_the_pool_never_gets_two_owners, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(
+		tc, work_of_an_RTLD_DEEPBIND_plugin_ends_before_its_memory_is_reused, 0, 2 * (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_program_behaves_the_same_beside_another_library_that_interposes_dlsym, 0, 2);
+	tcase_add_test(tc, a_misspelt_setting_is_reported_once_and_only_to_programs_that_allocate);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory that is freed while another thread is still inside the call that gave the GPU work on it. */
+/* Memory that is freed while another thread is still inside the call that submits work on it. */
 
 #include "play.h"
 
@@ -30,7 +30,7 @@ START_TEST(a_block_freed_before_its_launch_returns_is_not_reused_while_the_gpu_u
 }
 END_TEST
 
-START_TEST(a_fence_recorded_between_a_launch_and_its_submission_does_not_cover_that_submission)
+START_TEST(a_fence_recorded_between_a_launch_and_its_submission_does_not_cover_it)
 {
 	expect_no_early_reuse(entering[(size_t)_i % LENGTH(entering)], pools[(size_t)_i / LENGTH(entering)]);
 }
@@ -40,7 +40,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_block_freed_before_its_launch_returns_is_not_reused_while_the_gpu_uses_it, 0,
 		(int)(LENGTH(pools) * LENGTH(returning)));
-	tcase_add_loop_test(tc, a_fence_recorded_between_a_launch_and_its_submission_does_not_cover_that_submission, 0,
+	tcase_add_loop_test(tc, a_fence_recorded_between_a_launch_and_its_submission_does_not_cover_it, 0,
 		(int)(LENGTH(pools) * LENGTH(entering)));
 }
 

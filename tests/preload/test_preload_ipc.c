@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Two processes that share memory: both have the library, or only one, or none. */
+/* Two processes that share memory, with the library in both, in one or in none. */
 
 #include "play.h"
 
@@ -9,13 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The virtual clock stands still while a program sleeps between questions, so let each question cost a lot. */
+/* The virtual clock stands still while a program sleeps between polls, so let each poll take long. */
 #define CLOCK  "SIMGPU_LATENCY=cuEventQuery=1000000,cuStreamQuery=1000000"
 #define MEMORY "SIMGPU_MEMORY=256M"
 
 /*
- * In the kind split nobody without the library opens a part of a segment: neither the importer, but for the first
- * rows, in which only whole allocations are exported, nor the exporter, which imports in the last one.
+ * In the kind split a process without the library cannot open a part of a segment. An importer without
+ * it runs only the first rows, which export whole allocations. An exporter without it does not run the
+ * last row, in which it imports.
  */
 static const struct {
 	const char *program, *scenario;
@@ -48,7 +49,10 @@ enum { SPLIT = 3, N_POOLS };
 
 static char pool_variable[32], peer_variable[PATH_MAX + 32];
 
-/* The pool's kind, and what the second process preloads: NULL for what the first does. */
+/*
+ * Returns the environment for a kind of pool and for the second process's preload. A NULL preload is that of the
+ * first.
+ */
 static const char *const *environment(unsigned pool, const char *peer)
 {
 	static const char *env[6];
@@ -63,7 +67,7 @@ static const char *const *environment(unsigned pool, const char *peer)
 	return env;
 }
 
-/* A loop goes through the rows for each kind of pool. */
+/* A test loop goes through all rows for each kind of pool. */
 static struct play play_of(int nth, const char *peer)
 {
 	return (struct play){.program = rows[nth % N_ROWS].program,
@@ -71,7 +75,7 @@ static struct play play_of(int nth, const char *peer)
 		.env = environment((unsigned)nth / N_ROWS, peer)};
 }
 
-START_TEST(two_processes_with_the_library_cannot_tell)
+START_TEST(two_processes_with_the_library_share_memory_as_without_it)
 {
 	struct play play = play_of(_i, NULL);
 
@@ -79,7 +83,7 @@ START_TEST(two_processes_with_the_library_cannot_tell)
 }
 END_TEST
 
-START_TEST(an_importer_alone_with_the_library_cannot_tell)
+START_TEST(an_importer_with_the_library_opens_handles_of_an_exporter_without_it)
 {
 	struct play play = play_of(_i, "");
 
@@ -87,7 +91,7 @@ START_TEST(an_importer_alone_with_the_library_cannot_tell)
 }
 END_TEST
 
-START_TEST(an_importer_alone_without_the_library_cannot_tell)
+START_TEST(an_importer_without_the_library_opens_handles_of_an_exporter_with_it)
 {
 	struct play play = play_of(_i, "");
 	char out[PLAY_OUTPUT_MAX];
@@ -102,7 +106,7 @@ START_TEST(an_importer_alone_without_the_library_cannot_tell)
 }
 END_TEST
 
-START_TEST(an_importer_without_the_library_is_refused_parts_of_a_segment_and_no_block_of_later)
+START_TEST(an_importer_without_the_library_is_refused_only_blocks_from_before_the_export)
 {
 	struct play play = {.program = "app_ipc", .words = {"later"}, .env = environment(SPLIT, play_library)};
 	unsigned n_right = 0;
@@ -117,7 +121,7 @@ START_TEST(an_importer_without_the_library_is_refused_parts_of_a_segment_and_no_
 }
 END_TEST
 
-START_TEST(forged_and_mangled_handles_are_invalid_values)
+START_TEST(forged_ipc_handles_are_refused_as_invalid_values)
 {
 	struct play play = {.program = "app_ipc_wrong",
 		.words = {"forged"},
@@ -132,7 +136,7 @@ START_TEST(forged_and_mangled_handles_are_invalid_values)
 }
 END_TEST
 
-START_TEST(a_place_outside_of_its_segment_is_not_believed)
+START_TEST(an_ipc_answer_with_an_offset_outside_its_segment_is_refused)
 {
 	play_run(&(struct play){.program = "app_ipc_wrong",
 		.words = {"liar"},
@@ -144,13 +148,12 @@ START_TEST(a_place_outside_of_its_segment_is_not_believed)
 }
 END_TEST
 
-/* That the scenario "first" notices: by hand the library can be kept from moving to completion. */
-START_TEST(with_order_alone_what_an_importer_writes_first_would_be_lost)
+/* Proves that the scenario "first" can fail: this setting keeps the library from waiting for completion. */
+START_TEST(with_ordered_reuse_forced_an_importers_first_write_is_lost)
 {
 	static const char *const env[] = {"GPUPOOL_REUSE=ordered", "GPUPOOL_LOG=off", CLOCK, MEMORY, NULL};
 
-	play_run(&(struct play){
-		.program = "app_ipc", .words = {"first"}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "app_ipc", .words = {"first"}, .env = env, .preload = play_library});
 	ck_assert_ptr_null(strstr(play_out, "wrong words: 0\n"));
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: "));
 }
@@ -160,13 +163,15 @@ static void add(TCase *tc)
 {
 	enum { BEFORE_SPLIT = SPLIT * N_ROWS };
 
-	tcase_add_loop_test(tc, two_processes_with_the_library_cannot_tell, 0, N_POOLS * N_ROWS);
-	tcase_add_loop_test(tc, an_importer_alone_with_the_library_cannot_tell, 0, BEFORE_SPLIT + N_ONE_WAY);
-	tcase_add_loop_test(tc, an_importer_alone_without_the_library_cannot_tell, 0, BEFORE_SPLIT + N_OF_WHOLES);
-	tcase_add_test(tc, an_importer_without_the_library_is_refused_parts_of_a_segment_and_no_block_of_later);
-	tcase_add_loop_test(tc, forged_and_mangled_handles_are_invalid_values, 0, N_POOLS);
-	tcase_add_test(tc, a_place_outside_of_its_segment_is_not_believed);
-	tcase_add_test(tc, with_order_alone_what_an_importer_writes_first_would_be_lost);
+	tcase_add_loop_test(tc, two_processes_with_the_library_share_memory_as_without_it, 0, N_POOLS * N_ROWS);
+	tcase_add_loop_test(
+		tc, an_importer_with_the_library_opens_handles_of_an_exporter_without_it, 0, BEFORE_SPLIT + N_ONE_WAY);
+	tcase_add_loop_test(tc, an_importer_without_the_library_opens_handles_of_an_exporter_with_it, 0,
+		BEFORE_SPLIT + N_OF_WHOLES);
+	tcase_add_test(tc, an_importer_without_the_library_is_refused_only_blocks_from_before_the_export);
+	tcase_add_loop_test(tc, forged_ipc_handles_are_refused_as_invalid_values, 0, N_POOLS);
+	tcase_add_test(tc, an_ipc_answer_with_an_offset_outside_its_segment_is_refused);
+	tcase_add_test(tc, with_ordered_reuse_forced_an_importers_first_write_is_lost);
 }
 
 int main(int argc, char **argv)

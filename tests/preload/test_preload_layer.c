@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Programs with shared runtimes have what the pool has without them, and cannot tell; nor can those that have none. */
+/*
+ * Programs with shared runtimes get cached memory without a call of the runtime, and behave the same. So
+ * do programs without a runtime.
+ */
 
 #include <limits.h>
 #include <stdio.h>
@@ -55,7 +58,7 @@ static const char *const scenarios[][2] = {
 	{"app_plugins", "handles"},
 };
 
-START_TEST(a_program_cannot_tell_whether_its_runtime_was_called)
+START_TEST(a_program_behaves_the_same_whether_or_not_its_runtime_is_called)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 
@@ -74,7 +77,7 @@ static uint64_t calls(const char *program, const char *scenario, const char *fac
 	return play_fact(fact);
 }
 
-/* Programs, their runtimes, and whether these are of a version that is served. */
+/* Programs, their runtimes, and whether the runtime's version is served. */
 static const struct {
 	const char *program, *scenario, *fact;
 	bool is_served;
@@ -90,7 +93,7 @@ static const struct {
 	{"app_plugins", "by-jumps", "runtime-12", true},
 };
 
-START_TEST(most_calls_reach_no_runtime_that_can_be_spared)
+START_TEST(most_memory_calls_bypass_a_shared_runtime_of_version_12_or_later)
 {
 	uint64_t all = calls(runtimes[_i].program, runtimes[_i].scenario, runtimes[_i].fact, layer_off);
 	uint64_t some = calls(runtimes[_i].program, runtimes[_i].scenario, runtimes[_i].fact, layer_on);
@@ -103,15 +106,14 @@ START_TEST(most_calls_reach_no_runtime_that_can_be_spared)
 }
 END_TEST
 
-/* Pairs of malloc and free in that loop, half of them the driver's own. */
+/* Pairs of malloc and free in that loop, half of them by the driver's functions. */
 #define N_PAIRS 600
 
-START_TEST(which_context_is_current_is_asked_where_it_may_be_another)
+START_TEST(the_current_context_is_queried_only_if_it_may_have_changed)
 {
 	static const char *const two[] = {"SIMGPU_DEVICES=2", NULL};
 	static const char *const unknown[] = {"SIMGPU_DEVICES=2", "SIMGPU_DRIVER_VERSION=13030", NULL};
-	static const char *const behind[] = {
-		"questions-behind", "questions-next", "made-unseen", "popped-unseen"};
+	static const char *const behind[] = {"questions-behind", "questions-next", "made-unseen", "popped-unseen"};
 
 	ck_assert_uint_lt(calls("app_layer", "questions", "questions", two), N_PAIRS / 10);
 	ck_assert_uint_ge(play_fact("questions with two devices"), N_PAIRS);
@@ -121,7 +123,7 @@ START_TEST(which_context_is_current_is_asked_where_it_may_be_another)
 }
 END_TEST
 
-START_TEST(a_free_waits_for_the_GPU_if_it_is_to)
+START_TEST(cudaFree_waits_for_the_GPU_only_with_GPUPOOL_SYNC_FREE)
 {
 	static const char *const waits[] = {"GPUPOOL_SYNC_FREE=1", NULL};
 
@@ -132,7 +134,7 @@ START_TEST(a_free_waits_for_the_GPU_if_it_is_to)
 }
 END_TEST
 
-START_TEST(once_dlopen_has_loaded_mpi_cudaMalloc_reuses_nothing_that_the_gpu_still_fills)
+START_TEST(after_dlopen_of_mpi_cudaMalloc_reuses_no_block_that_the_gpu_still_writes)
 {
 	char library[PATH_MAX];
 	const char *const env[] = {library, NULL};
@@ -148,7 +150,7 @@ static const char *const counters[] = {"hits", "misses", "used_bytes", "requeste
 	"peak_total_bytes", "n_used_blocks", "driver_allocs", "driver_frees", "ooms", "double_frees", "invalid_frees"};
 static uint64_t seen[LENGTH(counters)];
 
-static void look(const char *name)
+static void read_counters(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -165,13 +167,16 @@ static const char *const counted[][3] = {
 	{"failing", "SIMGPU_FAULT=cuEventQuery:7+=719", NULL},
 };
 
-/* With the layer, and without it. */
-START_TEST(counters_and_errors_are_those_of_the_drivers_functions)
+/* Compares a run with the runtime layer to one without it. */
+START_TEST(counters_and_errors_are_the_same_with_and_without_the_runtime_layer)
 {
 	static char out[PLAY_OUTPUT_MAX];
 	const char *env[] = {counted[_i][1], "GPUPOOL_RUNTIME_LAYER=0", "GPUPOOL_LOG=off", NULL};
-	struct play play = {.program = "app_layer", .words = {counted[_i][0]}, .env = env, .preload = play_library,
-		.at_pause = look};
+	struct play play = {.program = "app_layer",
+		.words = {counted[_i][0]},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_counters};
 	uint64_t without[LENGTH(counters)];
 
 	play_run(&play);
@@ -186,25 +191,23 @@ START_TEST(counters_and_errors_are_those_of_the_drivers_functions)
 }
 END_TEST
 
-START_TEST(one_line_tells_of_each_runtime_that_can_be_spared)
+START_TEST(each_runtime_that_is_bypassed_is_logged_once_with_its_version)
 {
 	static const char *const env[] = {"GPUPOOL_LOG=info", "SIMGPU_DEVICES=2", NULL};
 	const char *line;
 
-	play_run(&(struct play){
-		.program = "app_plugins", .words = {"two"}, .env = env, .preload = play_library});
-	line = strstr(play_err, "a shared runtime, version 12080");
+	play_run(&(struct play){.program = "app_plugins", .words = {"two"}, .env = env, .preload = play_library});
+	line = strstr(play_err, "for the shared CUDA runtime (version 12.8)");
 	ck_assert_ptr_nonnull(line);
-	ck_assert_ptr_null(strstr(line + 1, "a shared runtime, version 12080"));
-	ck_assert_ptr_nonnull(strstr(play_err, "a shared runtime, version 13000"));
-	play_run(&(struct play){
-		.program = "app_plugins", .words = {"choose-11"}, .env = env, .preload = play_library});
+	ck_assert_ptr_null(strstr(line + 1, "for the shared CUDA runtime (version 12.8)"));
+	ck_assert_ptr_nonnull(strstr(play_err, "for the shared CUDA runtime (version 13.0)"));
+	play_run(&(struct play){.program = "app_plugins", .words = {"choose-11"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_ptr_null(strstr(play_err, "a shared runtime"));
+	ck_assert_ptr_null(strstr(play_err, "for the shared CUDA runtime"));
 }
 END_TEST
 
-START_TEST(where_there_is_no_runtime_the_answer_is_an_error)
+START_TEST(cudaMalloc_without_a_runtime_returns_an_error)
 {
 	play_run(&(struct play){.program = "app_plugins", .words = {"weak"}, .preload = play_library});
 	ck_assert_str_eq(play_out, "no runtime: 3\nuntouched: 1\n");
@@ -214,15 +217,17 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_program_cannot_tell_whether_its_runtime_was_called, 0,
+	tcase_add_loop_test(tc, a_program_behaves_the_same_whether_or_not_its_runtime_is_called, 0,
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
-	tcase_add_loop_test(tc, most_calls_reach_no_runtime_that_can_be_spared, 0, (int)LENGTH(runtimes));
-	tcase_add_test(tc, which_context_is_current_is_asked_where_it_may_be_another);
-	tcase_add_test(tc, a_free_waits_for_the_GPU_if_it_is_to);
-	tcase_add_test(tc, once_dlopen_has_loaded_mpi_cudaMalloc_reuses_nothing_that_the_gpu_still_fills);
-	tcase_add_loop_test(tc, counters_and_errors_are_those_of_the_drivers_functions, 0, (int)LENGTH(counted));
-	tcase_add_test(tc, one_line_tells_of_each_runtime_that_can_be_spared);
-	tcase_add_test(tc, where_there_is_no_runtime_the_answer_is_an_error);
+	tcase_add_loop_test(
+		tc, most_memory_calls_bypass_a_shared_runtime_of_version_12_or_later, 0, (int)LENGTH(runtimes));
+	tcase_add_test(tc, the_current_context_is_queried_only_if_it_may_have_changed);
+	tcase_add_test(tc, cudaFree_waits_for_the_GPU_only_with_GPUPOOL_SYNC_FREE);
+	tcase_add_test(tc, after_dlopen_of_mpi_cudaMalloc_reuses_no_block_that_the_gpu_still_writes);
+	tcase_add_loop_test(
+		tc, counters_and_errors_are_the_same_with_and_without_the_runtime_layer, 0, (int)LENGTH(counted));
+	tcase_add_test(tc, each_runtime_that_is_bypassed_is_logged_once_with_its_version);
+	tcase_add_test(tc, cudaMalloc_without_a_runtime_returns_an_error);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Captures, contexts, threads and processes, from beginning to end. */
+/* Captures, contexts, threads and processes, from their start to their end. */
 
 #include <limits.h>
 #include <stdio.h>
@@ -47,17 +47,16 @@ static const char *const alike[][2] = {
 	{"app_deep", "closed"},
 };
 
-START_TEST(a_program_cannot_tell_throughout_its_life)
+START_TEST(captures_contexts_threads_and_forks_behave_as_without_the_library)
 {
 	const char *const *scenario = alike[_i % (int)LENGTH(alike)];
 
-	play_same_or_served(&(struct play){
-		.program = scenario[0], .words = {scenario[1]}, .env = pools[_i / (int)LENGTH(alike)]});
+	play_same_or_served(
+		&(struct play){.program = scenario[0], .words = {scenario[1]}, .env = pools[_i / (int)LENGTH(alike)]});
 }
 END_TEST
 
-/* Where the program ends, there is nothing to say about the memory that goes with it. */
-START_TEST(nothing_is_said_of_memory_that_ends_with_the_process)
+START_TEST(memory_that_is_still_held_at_exit_causes_no_message)
 {
 	const char *env[] = {pools[_i][0], "SIMGPU_DEINIT_AT_EXIT=1", NULL};
 
@@ -66,14 +65,13 @@ START_TEST(nothing_is_said_of_memory_that_ends_with_the_process)
 }
 END_TEST
 
-/* Where the driver alone would have refused and destroyed the capture, a cached block is served: documented. */
+/* A documented difference: a cached block is served where the driver alone would refuse and invalidate the capture. */
 static const char *const hits[] = {
 	"global-own", "global-other", "local-own", "local-other", "relaxed-own", "relaxed-other"};
-static const char *const caches[][2] = {
-	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL},
-	{"GPUPOOL_POOL=vmm", NULL}};
+static const char *const caches[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL},
+	{"GPUPOOL_POOL=split", NULL}, {"GPUPOOL_POOL=vmm", NULL}};
 
-START_TEST(a_capture_survives_what_the_cache_serves_meanwhile)
+START_TEST(a_capture_survives_allocations_that_the_cache_serves)
 {
 	play_run(&(struct play){.program = "app_capture",
 		.words = {hits[_i % (int)LENGTH(hits)]},
@@ -114,7 +112,7 @@ static const char *const racers[][3] = {
 	{"GPUPOOL_POOL=vmm", "GPUPOOL_REUSE=completed", NULL},
 };
 
-START_TEST(no_capture_is_destroyed_by_the_frees_of_another_thread)
+START_TEST(frees_of_another_thread_invalidate_no_capture)
 {
 	play_same(&(struct play){.program = "app_capture", .words = {"race"}, .env = racers[_i]});
 	ck_assert_str_eq(play_out, "destroyed captures: 0\n");
@@ -124,7 +122,7 @@ END_TEST
 static char reuse_at[2][16];
 static unsigned n_looks;
 
-static void look_at_reuse(const char *name)
+static void read_reuse(const char *name)
 {
 	const char *found = strstr(play_ask("status"), "\"reuse\":\"");
 
@@ -145,13 +143,13 @@ START_TEST(a_second_context_makes_reuse_wait_for_completion)
 {
 	const char *env[] = {modes[_i].setting, NULL};
 
-	play_same(&(struct play){.program = "app_context", .words = {"two"}, .env = env, .at_pause = look_at_reuse});
+	play_same(&(struct play){.program = "app_context", .words = {"two"}, .env = env, .at_pause = read_reuse});
 	ck_assert_str_eq(reuse_at[0], modes[_i].first);
 	ck_assert_str_eq(reuse_at[1], modes[_i].second);
 }
 END_TEST
 
-/* Those that hand memory to network cards; and, at the end, some that every program for several GPUs has. */
+/* Libraries that hand memory to network cards. The last rows are libraries of every program for several GPUs. */
 static const struct {
 	const char *name;
 	bool is_found, is_whole;
@@ -168,7 +166,7 @@ static const struct {
 	{"libucs.so.0", false, false},
 };
 
-START_TEST(with_mpi_ucx_libfabric_or_verbs_reuse_waits_and_but_for_verbs_blocks_are_whole)
+START_TEST(network_libraries_make_reuse_wait_and_all_but_verbs_make_blocks_whole)
 {
 	int row = _i % (int)LENGTH(foreign);
 	bool is_late = _i >= (int)LENGTH(foreign);
@@ -176,10 +174,8 @@ START_TEST(with_mpi_ucx_libfabric_or_verbs_reuse_waits_and_but_for_verbs_blocks_
 	const char *env[] = {library, NULL};
 
 	snprintf(library, sizeof(library), "APP_LIBRARY=%s/%s", play_app_dir, foreign[row].name);
-	play_same(&(struct play){.program = "app_libraries",
-		.words = {is_late ? "late" : "early"},
-		.env = env,
-		.at_pause = look_at_reuse});
+	play_same(&(struct play){
+		.program = "app_libraries", .words = {is_late ? "late" : "early"}, .env = env, .at_pause = read_reuse});
 	if (is_late) {
 		ck_assert_uint_eq(play_fact("apart at first"), 0);
 		ck_assert_str_eq(reuse_at[0], "ordered");
@@ -190,7 +186,7 @@ START_TEST(with_mpi_ucx_libfabric_or_verbs_reuse_waits_and_but_for_verbs_blocks_
 }
 END_TEST
 
-/* The blocks of a warm pool come without a call of the driver, by which the library could be noticed. */
+/* A warm pool serves blocks without a call of the driver, so it has to notice the library in another way. */
 static const struct {
 	const char *scenario, *name;
 	bool is_found;
@@ -207,7 +203,7 @@ static const struct {
 static const char *const late_pools[] = {
 	"GPUPOOL_POOL=split", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=vmm", "GPUPOOL_THREAD_CACHE=0"};
 
-START_TEST(once_dlopen_has_loaded_mpi_no_block_of_a_warm_pool_is_reused_while_the_gpu_writes_to_it)
+START_TEST(after_dlopen_of_mpi_a_warm_pool_reuses_no_block_that_the_gpu_still_writes)
 {
 	int row = _i % (int)LENGTH(late);
 	char library[PATH_MAX];
@@ -220,7 +216,7 @@ START_TEST(once_dlopen_has_loaded_mpi_no_block_of_a_warm_pool_is_reused_while_th
 }
 END_TEST
 
-START_TEST(two_devices_keep_their_memory_apart)
+START_TEST(freed_memory_returns_to_the_device_that_it_came_from)
 {
 	static const char *const env[] = {"SIMGPU_DEVICES=2", NULL};
 
@@ -232,7 +228,7 @@ END_TEST
 
 static const struct {
 	const char *limit;
-	unsigned blocks[3]; /* of 16 MiB, on each device of 512 MiB */
+	unsigned blocks[3]; /* blocks of 16 MiB on each device of 512 MiB */
 } limits[] = {
 	{"GPUPOOL_LIMIT=64MiB", {4, 4, 4}},
 	{"GPUPOOL_LIMIT=25%", {8, 8, 8}},
@@ -242,10 +238,9 @@ static const struct {
 	{"GPUPOOL_LIMIT=none", {31, 31, 31}},
 };
 
-START_TEST(each_device_has_its_own_limit)
+START_TEST(GPUPOOL_LIMIT_sets_a_separate_limit_for_each_device)
 {
-	const char *env[] = {
-		limits[_i].limit, "GPUPOOL_POOL=binned", "SIMGPU_DEVICES=3", "SIMGPU_MEMORY=512M", NULL};
+	const char *env[] = {limits[_i].limit, "GPUPOOL_POOL=binned", "SIMGPU_DEVICES=3", "SIMGPU_MEMORY=512M", NULL};
 	char name[32];
 
 	play_run(&(struct play){
@@ -262,7 +257,7 @@ END_TEST
 
 static uint64_t n_contexts, held_bytes;
 
-static void look_at_contexts(const char *name)
+static void read_contexts(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -273,37 +268,37 @@ static void look_at_contexts(const char *name)
 START_TEST(a_green_context_is_served_from_its_primary_contexts_pool)
 {
 	n_looks = 0;
-	play_same(&(struct play){.program = "app_context", .words = {"green"}, .at_pause = look_at_contexts});
+	play_same(&(struct play){.program = "app_context", .words = {"green"}, .at_pause = read_contexts});
 	ck_assert_uint_eq(n_contexts, 1);
 	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 4);
-	play_same(&(struct play){.program = "app_context", .words = {"green"}, .at_pause = look_at_reuse});
+	play_same(&(struct play){.program = "app_context", .words = {"green"}, .at_pause = read_reuse});
 	ck_assert_str_eq(reuse_at[0], "ordered");
 }
 END_TEST
 
-/* The program itself frees some that are gone, which is the driver's to refuse. */
+/* The program itself frees some blocks that no longer exist, which the driver must refuse. */
 static const struct {
 	const char *scenario;
 	uint64_t foreign_frees;
 } ends[] = {{"reset", 0}, {"create", 5}};
 
-START_TEST(what_ended_with_its_context_is_not_accounted_any_more)
+START_TEST(memory_that_ended_with_its_context_is_no_longer_counted)
 {
-	play_same(&(struct play){.program = "app_context", .words = {ends[_i].scenario}, .at_pause = look_at_contexts});
+	play_same(&(struct play){.program = "app_context", .words = {ends[_i].scenario}, .at_pause = read_contexts});
 	ck_assert_uint_eq(n_contexts, 1);
 	ck_assert_uint_le(held_bytes, 64 * MIB);
 	ck_assert_uint_eq(play_fact("cuMemFree_v2"), ends[_i].foreign_frees);
 }
 END_TEST
 
-START_TEST(a_process_ends_without_a_call_to_the_driver)
+START_TEST(gpupool_calls_no_driver_function_at_the_exit_of_a_process)
 {
 	play_same(&(struct play){.program = "app_process", .words = {"exit"}});
 	ck_assert_uint_eq(play_fact("calls at exit"), 0);
 }
 END_TEST
 
-START_TEST(a_process_after_fork_has_a_pool_of_its_own)
+START_TEST(a_child_that_was_forked_before_CUDA_starts_has_a_separate_pool)
 {
 	play_same(&(struct play){.program = "app_process", .words = {"fork-before"}});
 	ck_assert_uint_le(play_fact("child allocs"), 2);
@@ -313,14 +308,14 @@ END_TEST
 
 static bool was_listening;
 
-static void look_for_socket(const char *name)
+static void check_socket(const char *name)
 {
 	was_listening = play_is_listening() && strstr(play_ask("version"), "gpupool.version/1");
 }
 
 START_TEST(a_forked_child_leaves_the_parents_socket_alone)
 {
-	play_same(&(struct play){.program = "app_process", .words = {"fork-after"}, .at_pause = look_for_socket});
+	play_same(&(struct play){.program = "app_process", .words = {"fork-after"}, .at_pause = check_socket});
 	ck_assert(was_listening);
 	ck_assert(!play_is_listening());
 }
@@ -334,8 +329,8 @@ static const char *const caching[] = {
 	"GPUPOOL_REUSE=completed",
 };
 
-/* Each of the 4096 frees would be a record of its own otherwise. */
-START_TEST(what_another_thread_frees_needs_one_record_for_many)
+/* Otherwise each of the 4096 frees would record a fence. */
+START_TEST(frees_by_another_thread_record_one_fence_for_many_blocks)
 {
 	const char *const env[] = {caching[_i], "GPUPOOL_LOG=off", NULL};
 
@@ -357,27 +352,26 @@ END_TEST
 
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc, captures_contexts_threads_and_forks_behave_as_without_the_library, 0,
+		(int)(LENGTH(pools) * LENGTH(alike)));
+	tcase_add_loop_test(tc, memory_that_is_still_held_at_exit_causes_no_message, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(
-		tc, a_program_cannot_tell_throughout_its_life, 0, (int)(LENGTH(pools) * LENGTH(alike)));
-	tcase_add_loop_test(tc, nothing_is_said_of_memory_that_ends_with_the_process, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, a_capture_survives_what_the_cache_serves_meanwhile, 0,
-		(int)(LENGTH(caches) * LENGTH(hits)));
-	tcase_add_loop_test(tc, no_capture_is_destroyed_by_the_frees_of_another_thread, 0, (int)LENGTH(racers));
+		tc, a_capture_survives_allocations_that_the_cache_serves, 0, (int)(LENGTH(caches) * LENGTH(hits)));
+	tcase_add_loop_test(tc, frees_of_another_thread_invalidate_no_capture, 0, (int)LENGTH(racers));
 	tcase_add_test(tc, a_capture_that_ended_badly_does_not_stop_reuse);
 	tcase_add_loop_test(tc, a_second_context_makes_reuse_wait_for_completion, 0, (int)LENGTH(modes));
-	tcase_add_loop_test(tc, with_mpi_ucx_libfabric_or_verbs_reuse_waits_and_but_for_verbs_blocks_are_whole, 0,
-		2 * (int)LENGTH(foreign));
-	tcase_add_loop_test(tc,
-		once_dlopen_has_loaded_mpi_no_block_of_a_warm_pool_is_reused_while_the_gpu_writes_to_it, 0,
+	tcase_add_loop_test(
+		tc, network_libraries_make_reuse_wait_and_all_but_verbs_make_blocks_whole, 0, 2 * (int)LENGTH(foreign));
+	tcase_add_loop_test(tc, after_dlopen_of_mpi_a_warm_pool_reuses_no_block_that_the_gpu_still_writes, 0,
 		(int)(LENGTH(late) * LENGTH(late_pools)));
-	tcase_add_test(tc, two_devices_keep_their_memory_apart);
-	tcase_add_loop_test(tc, each_device_has_its_own_limit, 0, (int)LENGTH(limits));
+	tcase_add_test(tc, freed_memory_returns_to_the_device_that_it_came_from);
+	tcase_add_loop_test(tc, GPUPOOL_LIMIT_sets_a_separate_limit_for_each_device, 0, (int)LENGTH(limits));
 	tcase_add_test(tc, a_green_context_is_served_from_its_primary_contexts_pool);
-	tcase_add_loop_test(tc, what_ended_with_its_context_is_not_accounted_any_more, 0, (int)LENGTH(ends));
-	tcase_add_test(tc, a_process_ends_without_a_call_to_the_driver);
-	tcase_add_test(tc, a_process_after_fork_has_a_pool_of_its_own);
+	tcase_add_loop_test(tc, memory_that_ended_with_its_context_is_no_longer_counted, 0, (int)LENGTH(ends));
+	tcase_add_test(tc, gpupool_calls_no_driver_function_at_the_exit_of_a_process);
+	tcase_add_test(tc, a_child_that_was_forked_before_CUDA_starts_has_a_separate_pool);
 	tcase_add_test(tc, a_forked_child_leaves_the_parents_socket_alone);
-	tcase_add_loop_test(tc, what_another_thread_frees_needs_one_record_for_many, 0, (int)LENGTH(caching));
+	tcase_add_loop_test(tc, frees_by_another_thread_record_one_fence_for_many_blocks, 0, (int)LENGTH(caching));
 	tcase_add_loop_test(tc, many_threads_share_memory_without_a_race, 0, (int)LENGTH(pools));
 }
 

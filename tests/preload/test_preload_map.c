@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What the request "map" says of a program, held against its status. */
+/* Compares the answer to the request "map" with the status of the same program. */
 
 #include <jansson.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static void add_pool(struct sums *sums, const json_t *pool)
 	sums->n_segments += number(pool, "n_segments");
 }
 
-/* Of the pools of a kind. */
+/* Adds up the pools of a kind. */
 static struct sums sum(const json_t *map, const char *kind)
 {
 	const json_t *pools = json_object_get(map, "pools"), *pool;
@@ -131,7 +131,7 @@ static const struct {
 	{"threads", "GPUPOOL_POOL=vmm"},
 };
 
-START_TEST(the_map_holds_what_the_status_counts)
+START_TEST(the_blocks_of_the_map_add_up_to_the_figures_of_the_status)
 {
 	const char *env[] = {"GPUPOOL_STACKS=8", rows[_i].kind, NULL};
 
@@ -146,7 +146,7 @@ START_TEST(the_map_holds_what_the_status_counts)
 }
 END_TEST
 
-static void look(const char *name)
+static void check_drawing(const char *name)
 {
 	char text[8192];
 
@@ -158,7 +158,7 @@ static void look(const char *name)
 	n_checked++;
 }
 
-START_TEST(the_tool_draws_it)
+START_TEST(gpupool_stat_map_draws_device_and_pinned_memory)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
 
@@ -167,15 +167,15 @@ START_TEST(the_tool_draws_it)
 		.words = {"leaks"},
 		.env = env,
 		.preload = play_library,
-		.at_pause = look});
+		.at_pause = check_drawing});
 	ck_assert_uint_eq(n_checked, 1);
 }
 END_TEST
 
 static void add_map(TCase *tc)
 {
-	tcase_add_loop_test(tc, the_map_holds_what_the_status_counts, 0, LENGTH(rows));
-	tcase_add_test(tc, the_tool_draws_it);
+	tcase_add_loop_test(tc, the_blocks_of_the_map_add_up_to_the_figures_of_the_status, 0, LENGTH(rows));
+	tcase_add_test(tc, gpupool_stat_map_draws_device_and_pinned_memory);
 }
 
 int main(int argc, char **argv)

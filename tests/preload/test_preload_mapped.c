@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The kind vmm: memory moves and nobody notices; it goes when it must; and what it cannot do is said. */
+/*
+ * The kind vmm moves memory without any effect on the program, releases it when it must, and reports what it cannot
+ * do.
+ */
 
 #include <string.h>
 
@@ -11,7 +14,7 @@
 
 static uint64_t moves, total_bytes, n_pools, n_errors;
 
-static void look(const char *name)
+static void read_status(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -23,11 +26,11 @@ static void look(const char *name)
 
 static const char *const modes[] = {"GPUPOOL_REUSE=auto", "GPUPOOL_REUSE=ordered", "GPUPOOL_REUSE=completed"};
 
-START_TEST(memory_that_moves_is_seen_by_nobody_and_raced_for_by_none)
+START_TEST(moving_memory_changes_no_contents_and_causes_no_race)
 {
 	const char *env[] = {MAPPED, modes[_i], NULL};
 
-	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = look});
+	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = read_status});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
 	ck_assert_uint_eq(n_pools, 1);
@@ -36,7 +39,7 @@ START_TEST(memory_that_moves_is_seen_by_nobody_and_raced_for_by_none)
 }
 END_TEST
 
-/* The first call of each is the library's own, to see whether there is such a thing. */
+/* The library makes the first call of each function itself, to find out if the driver supports it. */
 static const char *const refusals[] = {
 	"SIMGPU_FAULT=cuMemUnmap:2+=801",
 	"SIMGPU_FAULT=cuMemUnmap:every/2=801",
@@ -45,11 +48,11 @@ static const char *const refusals[] = {
 	"SIMGPU_FAULT=cuMemSetAccess:30=2,cuMemUnmap:2+=801",
 };
 
-START_TEST(what_the_driver_does_not_unmap_is_seen_by_nobody_either)
+START_TEST(a_failed_unmap_or_access_call_changes_no_contents_and_causes_no_race)
 {
 	const char *env[] = {MAPPED, refusals[_i], NULL};
 
-	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = look});
+	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = read_status});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
 	ck_assert_uint_eq(n_pools, 1);
@@ -57,21 +60,21 @@ START_TEST(what_the_driver_does_not_unmap_is_seen_by_nobody_either)
 }
 END_TEST
 
-/* The driver refuses what is no multiple of it. */
+/* The driver refuses sizes that are not multiples of its granularity. */
 static const char *const granularities[] = {"SIMGPU_GRANULARITY=4M", "SIMGPU_GRANULARITY=32M"};
 
-START_TEST(memory_is_mapped_by_the_granularity_of_the_driver)
+START_TEST(memory_is_mapped_in_multiples_of_the_granularity_of_the_driver)
 {
 	const char *env[] = {MAPPED, granularities[_i], "GPUPOOL_LOG=warn", NULL};
 
-	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = look});
+	play_same(&(struct play){.program = "app_mapped", .words = {"moves"}, .env = env, .at_pause = read_status});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_gt(total_bytes, 0);
 	ck_assert_uint_eq(total_bytes % ((uint64_t)(_i ? 32 : 4) * MIB), 0);
 }
 END_TEST
 
-START_TEST(what_was_mapped_in_a_context_ends_with_it)
+START_TEST(mapped_memory_is_released_when_its_context_ends)
 {
 	static const char *const env[] = {MAPPED, NULL};
 
@@ -80,7 +83,7 @@ START_TEST(what_was_mapped_in_a_context_ends_with_it)
 }
 END_TEST
 
-/* Each is enough. */
+/* Each of these keeps the library from mapping memory. */
 static const char *const lacks[] = {
 	"SIMGPU_HIDE=cuMemMap",
 	"SIMGPU_HIDE=cuMemAddressReserve",
@@ -90,30 +93,36 @@ static const char *const lacks[] = {
 	"SIMGPU_DRIVER_VERSION=10010",
 };
 
-START_TEST(where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so)
+START_TEST(vmm_falls_back_to_split_with_one_message_if_the_driver_cannot_map)
 {
 	const char *env[] = {MAPPED, lacks[_i], NULL};
 
-	play_run(&(struct play){
-		.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library, .at_pause = look});
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_ptr_nonnull(strstr(play_err, "its pool is split"));
-	ck_assert_ptr_null(strstr(strstr(play_err, "its pool is split") + 1, "its pool is split"));
+	ck_assert_ptr_nonnull(strstr(play_err, "using split instead"));
+	ck_assert_ptr_null(strstr(strstr(play_err, "using split instead") + 1, "using split instead"));
 }
 END_TEST
 
-START_TEST(a_device_that_is_full_at_the_start_is_no_reason_not_to_map)
+START_TEST(vmm_is_used_even_if_the_device_is_full_at_the_start)
 {
 	static const char *const env[] = {MAPPED, "SIMGPU_FAULT=cuMemCreate:1=2", NULL};
 
-	play_run(&(struct play){
-		.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library, .at_pause = look});
+	play_run(&(struct play){.program = "app_memory",
+		.words = {"loop"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_status});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_err, "");
 }
 END_TEST
 
-START_TEST(a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_what_to_use)
+START_TEST(legacy_ipc_of_mapped_memory_is_refused_and_the_message_names_the_fix)
 {
 	static const char *const env[] = {MAPPED, NULL};
 
@@ -127,16 +136,16 @@ END_TEST
 
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc, moving_memory_changes_no_contents_and_causes_no_race, 0, (int)LENGTH(modes));
 	tcase_add_loop_test(
-		tc, memory_that_moves_is_seen_by_nobody_and_raced_for_by_none, 0, (int)LENGTH(modes));
-	tcase_add_loop_test(tc, what_the_driver_does_not_unmap_is_seen_by_nobody_either, 0, (int)LENGTH(refusals));
+		tc, a_failed_unmap_or_access_call_changes_no_contents_and_causes_no_race, 0, (int)LENGTH(refusals));
 	tcase_add_loop_test(
-		tc, memory_is_mapped_by_the_granularity_of_the_driver, 0, (int)LENGTH(granularities));
-	tcase_add_test(tc, what_was_mapped_in_a_context_ends_with_it);
+		tc, memory_is_mapped_in_multiples_of_the_granularity_of_the_driver, 0, (int)LENGTH(granularities));
+	tcase_add_test(tc, mapped_memory_is_released_when_its_context_ends);
 	tcase_add_loop_test(
-		tc, where_the_driver_cannot_map_the_kind_is_split_and_a_line_says_so, 0, (int)LENGTH(lacks));
-	tcase_add_test(tc, a_device_that_is_full_at_the_start_is_no_reason_not_to_map);
-	tcase_add_test(tc, a_legacy_handle_is_refused_as_the_driver_refuses_it_and_a_line_names_what_to_use);
+		tc, vmm_falls_back_to_split_with_one_message_if_the_driver_cannot_map, 0, (int)LENGTH(lacks));
+	tcase_add_test(tc, vmm_is_used_even_if_the_device_is_full_at_the_start);
+	tcase_add_test(tc, legacy_ipc_of_mapped_memory_is_refused_and_the_message_names_the_fix);
 }
 
 int main(int argc, char **argv)

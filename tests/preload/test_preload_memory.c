@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Programs allocate, free, ask and err, and get the driver's answers, whatever the settings. */
+/* Programs allocate, free, query and make mistakes, and get the driver's answers under all settings. */
 
 #include <string.h>
 
 #include "play.h"
 
-#define REUSES(pool)                                                                               \
-	{pool, "GPUPOOL_REUSE=auto", "GPUPOOL_LOG=off", NULL},                                     \
-		{pool, "GPUPOOL_REUSE=ordered", "GPUPOOL_LOG=off", NULL},                          \
-		{pool, "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},                        \
-		{pool, "GPUPOOL_SYNC_FREE=1", "GPUPOOL_LOG=off", NULL},                            \
-		{pool, "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_LOG=off", NULL},                        \
-		{pool, "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL},                    \
-		{pool, "GPUPOOL_PINNED=0", "GPUPOOL_LOG=off", NULL}
+#define REUSES(pool)                                                            \
+	{pool, "GPUPOOL_REUSE=auto", "GPUPOOL_LOG=off", NULL},                  \
+		{pool, "GPUPOOL_REUSE=ordered", "GPUPOOL_LOG=off", NULL},       \
+		{pool, "GPUPOOL_REUSE=completed", "GPUPOOL_LOG=off", NULL},     \
+		{pool, "GPUPOOL_SYNC_FREE=1", "GPUPOOL_LOG=off", NULL},         \
+		{pool, "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_LOG=off", NULL},     \
+		{pool, "SIMGPU_DRIVER_VERSION=12040", "GPUPOOL_LOG=off", NULL}, \
+	{                                                                       \
+		pool, "GPUPOOL_PINNED=0", "GPUPOOL_LOG=off", NULL               \
+	}
 
 static const char *const settings[][4] = {
 	{"GPUPOOL=0", NULL},
@@ -43,7 +45,7 @@ static const char *const scenarios[][2] = {
 	{"app_capture", "miss"},
 };
 
-START_TEST(a_program_cannot_tell_whatever_the_settings)
+START_TEST(a_program_behaves_as_without_the_library_under_all_settings)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 
@@ -54,7 +56,7 @@ END_TEST
 
 static uint64_t seen[4];
 
-static void look_at_counts(const char *name)
+static void read_counts(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -66,21 +68,21 @@ static void look_at_counts(const char *name)
 
 static bool has_uuid;
 
-static void look_at_the_uuid(const char *name)
+static void check_uuid(const char *name)
 {
 	has_uuid = strstr(play_ask("status"), "\"uuid\":\"GPU-73696d75-6c61-7465-6420-677075000000\"");
 }
 
-/* Numbers of devices are each process's own. */
-START_TEST(a_device_is_told_by_its_uuid)
+/* Each process numbers its devices differently, so only the uuid identifies a device. */
+START_TEST(status_identifies_a_device_by_its_uuid)
 {
 	play_run(&(struct play){
-		.program = "app_memory", .words = {"loop"}, .preload = play_library, .at_pause = look_at_the_uuid});
+		.program = "app_memory", .words = {"loop"}, .preload = play_library, .at_pause = check_uuid});
 	ck_assert(has_uuid);
 }
 END_TEST
 
-START_TEST(the_driver_is_asked_far_less_often_than_the_pool)
+START_TEST(fewer_than_a_tenth_of_allocations_and_frees_reach_the_driver)
 {
 	play_same(&(struct play){.program = "app_memory", .words = {"loop"}});
 	ck_assert_uint_gt(play_fact("allocs"), 1000);
@@ -89,20 +91,19 @@ START_TEST(the_driver_is_asked_far_less_often_than_the_pool)
 }
 END_TEST
 
-START_TEST(pinned_memory_is_used_again)
+START_TEST(pinned_memory_of_each_set_of_flags_is_reused)
 {
 	play_same(&(struct play){.program = "app_memory", .words = {"pinned"}});
 	ck_assert_uint_le(play_fact("cuMemHostAlloc"), 2 * 8);
 }
 END_TEST
 
-START_TEST(wrong_frees_are_refused_counted_and_told_once_each)
+START_TEST(wrong_frees_are_refused_counted_and_logged_once_each)
 {
 	static const char *const quiet[] = {"GPUPOOL_LOG=off", NULL};
 	unsigned lines = 0;
 
-	play_same(&(struct play){
-		.program = "app_memory", .words = {"frees"}, .env = quiet, .at_pause = look_at_counts});
+	play_same(&(struct play){.program = "app_memory", .words = {"frees"}, .env = quiet, .at_pause = read_counts});
 	ck_assert_uint_ge(seen[0], 2);
 	ck_assert_uint_ge(seen[1], 3);
 	ck_assert_uint_eq(seen[0] + seen[1], 6);
@@ -112,12 +113,12 @@ START_TEST(wrong_frees_are_refused_counted_and_told_once_each)
 	for (const char *at = play_err; (at = strchr(at, '\n')); at++)
 		lines++;
 	ck_assert_uint_eq(lines, 6);
-	ck_assert_ptr_nonnull(strstr(play_err, "which is free already"));
-	ck_assert_ptr_nonnull(strstr(play_err, "which is inside a block"));
+	ck_assert_ptr_nonnull(strstr(play_err, ": the block is already free"));
+	ck_assert_ptr_nonnull(strstr(play_err, ": the address is inside a block"));
 }
 END_TEST
 
-START_TEST(errno_is_the_programs_own)
+START_TEST(allocations_and_frees_leave_errno_unchanged)
 {
 	static const char *const quiet[] = {"GPUPOOL_LOG=error", NULL};
 
@@ -126,7 +127,7 @@ START_TEST(errno_is_the_programs_own)
 }
 END_TEST
 
-START_TEST(pitches_are_asked_of_the_driver_once)
+START_TEST(the_driver_is_asked_for_the_pitch_only_once)
 {
 	play_same(&(struct play){.program = "app_memory", .words = {"pitch"}});
 	ck_assert_uint_eq(play_fact("cuMemAllocPitch_v2"), 1);
@@ -143,7 +144,7 @@ static const struct {
 	{"GPUPOOL_LIMIT=4GiB", 1024 * MIB},
 };
 
-START_TEST(memory_info_shows_the_limit_as_the_whole_device)
+START_TEST(cuMemGetInfo_reports_the_limit_as_the_size_of_the_device)
 {
 	const char *env[] = {totals[_i].limit, "SIMGPU_MEMORY=1GiB", NULL};
 
@@ -159,17 +160,16 @@ static const char *const pools[] = {
 
 static const char *reuse_after_export;
 
-static void look_at_reuse(const char *name)
+static void read_reuse(const char *name)
 {
 	reuse_after_export = strstr(play_ask("status"), "\"reuse\":\"completed\"");
 }
 
-START_TEST(what_was_exported_is_never_used_again)
+START_TEST(an_exported_block_is_never_reused)
 {
 	const char *env[] = {pools[_i], "GPUPOOL_LOG=off", NULL};
 
-	play_same(&(struct play){
-		.program = "app_query", .words = {"export"}, .env = env, .at_pause = look_at_reuse});
+	play_same(&(struct play){.program = "app_query", .words = {"export"}, .env = env, .at_pause = read_reuse});
 	ck_assert_ptr_nonnull(reuse_after_export);
 	ck_assert_uint_eq(play_fact("ipc-1000"), 0);
 	ck_assert_uint_eq(play_fact("returns-1000"), 0);
@@ -182,16 +182,16 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(
-		tc, a_program_cannot_tell_whatever_the_settings, 0, (int)(LENGTH(settings) * LENGTH(scenarios)));
-	tcase_add_test(tc, the_driver_is_asked_far_less_often_than_the_pool);
-	tcase_add_test(tc, pinned_memory_is_used_again);
-	tcase_add_test(tc, a_device_is_told_by_its_uuid);
-	tcase_add_test(tc, wrong_frees_are_refused_counted_and_told_once_each);
-	tcase_add_test(tc, errno_is_the_programs_own);
-	tcase_add_test(tc, pitches_are_asked_of_the_driver_once);
-	tcase_add_loop_test(tc, memory_info_shows_the_limit_as_the_whole_device, 0, (int)LENGTH(totals));
-	tcase_add_loop_test(tc, what_was_exported_is_never_used_again, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_program_behaves_as_without_the_library_under_all_settings, 0,
+		(int)(LENGTH(settings) * LENGTH(scenarios)));
+	tcase_add_test(tc, fewer_than_a_tenth_of_allocations_and_frees_reach_the_driver);
+	tcase_add_test(tc, pinned_memory_of_each_set_of_flags_is_reused);
+	tcase_add_test(tc, status_identifies_a_device_by_its_uuid);
+	tcase_add_test(tc, wrong_frees_are_refused_counted_and_logged_once_each);
+	tcase_add_test(tc, allocations_and_frees_leave_errno_unchanged);
+	tcase_add_test(tc, the_driver_is_asked_for_the_pitch_only_once);
+	tcase_add_loop_test(tc, cuMemGetInfo_reports_the_limit_as_the_size_of_the_device, 0, (int)LENGTH(totals));
+	tcase_add_loop_test(tc, an_exported_block_is_never_reused, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Call sites in functions with long names, as templates have them. */
+/* Call sites in functions with long names, such as those of templates. */
 
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ START_TEST(long_template_names_lose_their_arguments_and_keep_file_and_line)
 	ck_assert_ptr_nonnull(end);
 	ck_assert_ptr_null(memchr(full + 1, '"', (size_t)(end - full - 1)));
 	ck_assert_uint_gt((size_t)(end - full), 1500);
-	/* The names of an answer that was saved are those that it was saved with. */
+	/* A saved answer keeps the names with which it was saved. */
 	ck_assert_int_eq(play_stat_says("leaks --from=saved", text, sizeof(text)), 0);
 	check_rows();
 }

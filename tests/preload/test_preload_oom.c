@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory that runs out: what the cache holds back is found in time, and a limit holds. */
+/* Memory that runs out: the retry rounds find what the cache holds back, and a limit holds. */
 
 #include <string.h>
 
 #include "play.h"
 
-/* That memory has run out is told on stderr, which must not differ here. */
+/* Hides the out-of-memory message on stderr, which must be the same with and without the library. */
 #define QUIET "GPUPOOL_LOG=error"
 
-#define RESERVES(pool)                                                                             \
-	{pool, QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL},                            \
-		{pool, QUIET, "SIMGPU_MEMORY=1GiB", NULL},                                         \
-		{pool, QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_REUSE=completed", "GPUPOOL_RESERVE=0", NULL}, \
-		{pool, QUIET, "SIMGPU_MEMORY=1GiB", "SIMGPU_DRIVER_VERSION=12040", NULL}
+#define RESERVES(pool)                                                                                             \
+	{pool, QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL}, {pool, QUIET, "SIMGPU_MEMORY=1GiB", NULL}, \
+		{pool, QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_REUSE=completed", "GPUPOOL_RESERVE=0", NULL},         \
+	{                                                                                                          \
+		pool, QUIET, "SIMGPU_MEMORY=1GiB", "SIMGPU_DRIVER_VERSION=12040", NULL                             \
+	}
 
 static const char *const settings[][6] = {
 	RESERVES("GPUPOOL_POOL=none"),
@@ -27,7 +28,7 @@ static const char *const settings[][6] = {
 static const char *const scenarios[] = {
 	"capacity", "device", "managed", "async", "physical", "array", "pitched", "driver-pool", "busy"};
 
-START_TEST(a_request_fails_only_where_the_driver_would_have_failed_it)
+START_TEST(a_request_fails_only_if_the_driver_alone_would_refuse_it)
 {
 	play_same(&(struct play){.program = "app_oom",
 		.words = {scenarios[_i % (int)LENGTH(scenarios)]},
@@ -40,8 +41,8 @@ static const char *const kinds[] = {
 
 static uint64_t rounds;
 
-/* How often the second round, or a later one, gave something back. */
-static void look_at_rounds(const char *name)
+/* Counts how many times the second or a later round released memory. */
+static void read_rounds(const char *name)
 {
 	const char *at = play_ask("status");
 
@@ -50,12 +51,12 @@ static void look_at_rounds(const char *name)
 			rounds += play_number(at, "count");
 }
 
-START_TEST(a_full_cache_is_given_back_by_the_retry_rounds)
+START_TEST(retry_rounds_release_a_full_cache)
 {
-	/* The kind none has nothing cached to give back. */
+	/* The loop leaves out the kind none, which has no cache to release. */
 	const char *env[] = {kinds[_i], QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL};
 
-	play_same(&(struct play){.program = "app_oom", .words = {"device"}, .env = env, .at_pause = look_at_rounds});
+	play_same(&(struct play){.program = "app_oom", .words = {"device"}, .env = env, .at_pause = read_rounds});
 	ck_assert_uint_gt(rounds, 0);
 }
 END_TEST
@@ -74,7 +75,7 @@ static const char *const limits[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_LIMIT=2684
 
 static uint64_t limit_total, limit_pinned;
 
-static void look_at_limit(const char *name)
+static void read_limit(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -82,17 +83,17 @@ static void look_at_limit(const char *name)
 	limit_pinned = play_number(strstr(status, "\"pinned\":{"), "used_bytes");
 }
 
-/* Every kind of pool under every way of writing a limit. */
-START_TEST(a_limit_holds_and_everything_below_it_can_be_had)
+/* Tests every kind of pool with every notation of a limit. */
+START_TEST(a_limit_is_never_exceeded_and_can_be_used_in_full)
 {
-	const char *env[] = {limits[_i / (int)LENGTH(kinds)], kinds[_i % (int)LENGTH(kinds)], QUIET,
-		"SIMGPU_MEMORY=1GiB", NULL};
+	const char *env[] = {
+		limits[_i / (int)LENGTH(kinds)], kinds[_i % (int)LENGTH(kinds)], QUIET, "SIMGPU_MEMORY=1GiB", NULL};
 
-	play_same(&(struct play){.program = "app_oom", .words = {"limit"}, .env = env, .at_pause = look_at_limit});
+	play_same(&(struct play){.program = "app_oom", .words = {"limit"}, .env = env, .at_pause = read_limit});
 	ck_assert_str_eq(play_err, "");
 	ck_assert_uint_eq(play_fact("total"), 256 * MIB);
 	ck_assert_uint_le(play_fact("free"), 256 * MIB);
-	/* A shared segment keeps its first bytes for itself: of 16 MiB there are seven blocks of 2 MiB. */
+	/* A segment keeps its first bytes for itself, so one of 16 MiB has room for seven blocks of 2 MiB. */
 	ck_assert_uint_ge(play_fact("blocks"), strstr(env[1], "split") ? 128 * 7 / 8 : 128);
 	ck_assert_uint_le(play_fact("blocks"), 128);
 	ck_assert_uint_eq(play_fact("more"), 2);
@@ -108,7 +109,7 @@ END_TEST
 static const char *const bad_limits[] = {
 	"GPUPOOL_LIMIT=lots", "GPUPOOL_LIMIT=-1", "GPUPOOL_LIMIT=4Gx", "GPUPOOL_LIMIT=101%", "GPUPOOL_LIMIT=0=1GiB,x"};
 
-START_TEST(a_limit_that_cannot_be_read_is_a_limit_of_nothing_and_one_line_says_why)
+START_TEST(an_invalid_limit_refuses_all_allocations_with_one_message)
 {
 	const char *env[] = {bad_limits[_i], "SIMGPU_MEMORY=1GiB", NULL};
 
@@ -126,14 +127,13 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_request_fails_only_where_the_driver_would_have_failed_it, 0,
+	tcase_add_loop_test(tc, a_request_fails_only_if_the_driver_alone_would_refuse_it, 0,
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
-	tcase_add_loop_test(tc, a_full_cache_is_given_back_by_the_retry_rounds, 1, (int)LENGTH(kinds));
+	tcase_add_loop_test(tc, retry_rounds_release_a_full_cache, 1, (int)LENGTH(kinds));
 	tcase_add_loop_test(tc, the_drivers_own_pool_is_trimmed_before_a_request_fails, 0, (int)LENGTH(kinds));
-	tcase_add_loop_test(tc, a_limit_holds_and_everything_below_it_can_be_had, 0,
-		(int)(LENGTH(limits) * LENGTH(kinds)));
-	tcase_add_loop_test(tc, a_limit_that_cannot_be_read_is_a_limit_of_nothing_and_one_line_says_why, 0,
-		(int)LENGTH(bad_limits));
+	tcase_add_loop_test(
+		tc, a_limit_is_never_exceeded_and_can_be_used_in_full, 0, (int)(LENGTH(limits) * LENGTH(kinds)));
+	tcase_add_loop_test(tc, an_invalid_limit_refuses_all_allocations_with_one_message, 0, (int)LENGTH(bad_limits));
 }
 
 int main(int argc, char **argv)

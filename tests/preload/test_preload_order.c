@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Whatever ends the order of work is seen, or the order is not relied upon. */
+/* The library notices every end of the serial order of work, or it does not rely on that order. */
 
 #include "play.h"
 
@@ -15,14 +15,13 @@ static const char *with_tracer(bool is_behind)
 	char tracer[PATH_MAX];
 
 	snprintf(tracer, sizeof(tracer), "%s/libbehind.so", play_app_dir);
-	snprintf(both, sizeof(both), "%s:%s", is_behind ? play_library : tracer,
-		is_behind ? tracer : play_library);
+	snprintf(both, sizeof(both), "%s:%s", is_behind ? play_library : tracer, is_behind ? tracer : play_library);
 	return both;
 }
 
 static const char *const ways[] = {"direct", "looked_up"};
 
-START_TEST(a_tracer_sees_what_is_submitted_and_nothing_is_used_too_early)
+START_TEST(a_tracer_sees_submissions_and_no_block_is_reused_too_early)
 {
 	play_run(&(struct play){.program = "app_order", .words = {ways[_i % 2]}, .preload = with_tracer(_i / 2)});
 	ck_assert_int_eq(play_status, 0);
@@ -32,22 +31,20 @@ START_TEST(a_tracer_sees_what_is_submitted_and_nothing_is_used_too_early)
 }
 END_TEST
 
-START_TEST(a_tracer_behind_the_library_sees_all_while_that_is_off)
+START_TEST(a_tracer_behind_the_library_sees_submissions_with_GPUPOOL_off)
 {
 	static const char *const off[] = {"GPUPOOL=off", NULL};
 
-	play_run(&(struct play){
-		.program = "app_order", .words = {"direct"}, .env = off, .preload = with_tracer(true)});
+	play_run(&(struct play){.program = "app_order", .words = {"direct"}, .env = off, .preload = with_tracer(true)});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_ptr_nonnull(strstr(play_out, "traced\n"));
 }
 END_TEST
 
-static const char *const pools[][2] = {
-	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL},
-	{"GPUPOOL_POOL=vmm", NULL}};
+static const char *const pools[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL},
+	{"GPUPOOL_POOL=split", NULL}, {"GPUPOOL_POOL=vmm", NULL}};
 
-START_TEST(threads_that_work_in_order_go_on_while_others_end_it)
+START_TEST(threads_may_work_in_serial_mode_while_others_end_it)
 {
 	play_same(&(struct play){.program = "app_order", .words = {"beside_threads"}, .env = pools[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -57,8 +54,8 @@ END_TEST
 
 static const char *const seen[] = {"with_attributes", "past"};
 
-/* By a launch with attributes, or in a function that was looked for past the library. */
-START_TEST(work_on_a_stream_waits_for_what_was_used_again_however_it_got_there)
+/* The work is submitted by a launch with attributes, or by a function that was looked up past the library. */
+START_TEST(work_on_a_stream_waits_for_reused_memory_whichever_call_submits_it)
 {
 	play_same(&(struct play){.program = "app_order", .words = {seen[_i]}});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -67,7 +64,7 @@ START_TEST(work_on_a_stream_waits_for_what_was_used_again_however_it_got_there)
 }
 END_TEST
 
-START_TEST(two_threads_on_the_stream_that_all_share_stay_in_order)
+START_TEST(two_threads_on_the_shared_default_stream_stay_in_serial_mode)
 {
 	play_same(&(struct play){.program = "app_order", .words = {"two_threads"}});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -86,7 +83,7 @@ static const char *const unseen_pools[][3] = {
 	{"SIMGPU_DISAGREE=cuMemsetD8Async", "GPUPOOL_POOL=split", NULL},
 };
 
-START_TEST(where_work_may_be_unseen_serial_mode_never_begins)
+START_TEST(serial_mode_never_begins_if_work_may_be_submitted_unseen)
 {
 	play_same(&(struct play){.program = "app_order", .words = {"early_unseen"}, .env = unseen_pools[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -94,7 +91,7 @@ START_TEST(where_work_may_be_unseen_serial_mode_never_begins)
 }
 END_TEST
 
-START_TEST(where_work_may_be_unseen_a_loop_in_two_threads_asks_for_its_fences)
+START_TEST(a_loop_in_two_threads_polls_fences_if_work_may_be_submitted_unseen)
 {
 	play_same(&(struct play){.program = "app_order", .words = {"two_threads"}, .env = unseen[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -104,16 +101,15 @@ END_TEST
 
 static void add(TCase *tc)
 {
+	tcase_add_loop_test(tc, a_tracer_sees_submissions_and_no_block_is_reused_too_early, 0, 2 * (int)LENGTH(ways));
+	tcase_add_test(tc, a_tracer_behind_the_library_sees_submissions_with_GPUPOOL_off);
+	tcase_add_loop_test(tc, threads_may_work_in_serial_mode_while_others_end_it, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(
-		tc, a_tracer_sees_what_is_submitted_and_nothing_is_used_too_early, 0, 2 * (int)LENGTH(ways));
-	tcase_add_test(tc, a_tracer_behind_the_library_sees_all_while_that_is_off);
-	tcase_add_loop_test(tc, threads_that_work_in_order_go_on_while_others_end_it, 0, (int)LENGTH(pools));
+		tc, work_on_a_stream_waits_for_reused_memory_whichever_call_submits_it, 0, (int)LENGTH(seen));
+	tcase_add_test(tc, two_threads_on_the_shared_default_stream_stay_in_serial_mode);
+	tcase_add_loop_test(tc, serial_mode_never_begins_if_work_may_be_submitted_unseen, 0, (int)LENGTH(unseen_pools));
 	tcase_add_loop_test(
-		tc, work_on_a_stream_waits_for_what_was_used_again_however_it_got_there, 0, (int)LENGTH(seen));
-	tcase_add_test(tc, two_threads_on_the_stream_that_all_share_stay_in_order);
-	tcase_add_loop_test(tc, where_work_may_be_unseen_serial_mode_never_begins, 0, (int)LENGTH(unseen_pools));
-	tcase_add_loop_test(
-		tc, where_work_may_be_unseen_a_loop_in_two_threads_asks_for_its_fences, 0, (int)LENGTH(unseen));
+		tc, a_loop_in_two_threads_polls_fences_if_work_may_be_submitted_unseen, 0, (int)LENGTH(unseen));
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What others on the device have cached, when memory has run out: other processes, and the process's other contexts. */
+/* Memory that others have cached when this program runs out: other processes, and the process's other contexts. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void play_others(const char *scenario, const char *const *env, void (*at_
 
 static uint64_t given, got;
 
-/* What a round yielded, by an answer to "status". */
+/* Returns how many bytes a round yielded, according to an answer to "status". */
 static uint64_t yield_of(const char *status, const char *round)
 {
 	char key[64];
@@ -41,17 +41,17 @@ static uint64_t yield_of(const char *status, const char *round)
 	return play_number(at, "yielded_bytes");
 }
 
-static void look_at_both(const char *name)
+static void read_both(const char *name)
 {
 	got = yield_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
 	given = play_number(play_ask_pid((unsigned)play_fact("child's pid"), "status"), "yielded_bytes");
 }
 
-START_TEST(another_process_gives_what_it_has_cached)
+START_TEST(another_process_releases_its_cache_on_an_out_of_memory)
 {
 	const char *env[] = {kinds[_i], QUIET, SHARED, NULL};
 
-	play_others("gives", env, look_at_both);
+	play_others("gives", env, read_both);
 	ck_assert_str_eq(play_err, "");
 	ck_assert_uint_eq(play_fact("asked"), 0);
 	ck_assert_uint_ge(given, 280 * MIB);
@@ -62,7 +62,7 @@ END_TEST
 
 static const char *const refusals[] = {"GPUPOOL_YIELD=off", "GPUPOOL_SOCKET=off"};
 
-START_TEST(who_does_not_want_to_neither_asks_nor_gives)
+START_TEST(with_yield_or_socket_off_a_process_neither_asks_nor_releases)
 {
 	const char *env[] = {refusals[_i], QUIET, SHARED, NULL};
 
@@ -79,7 +79,7 @@ static void take_report(const char *name)
 	snprintf(report, sizeof(report), "%s", play_ask_pid((unsigned)play_fact("own pid"), "oom"));
 }
 
-START_TEST(what_another_process_uses_stays_its_own_and_the_report_says_that_it_was_asked)
+START_TEST(memory_in_use_elsewhere_stays_and_the_report_names_the_process_asked)
 {
 	const char *env[] = {SHARED, NULL};
 	const char *asked;
@@ -90,11 +90,11 @@ START_TEST(what_another_process_uses_stays_its_own_and_the_report_says_that_it_w
 	ck_assert_msg(asked, "%s", report);
 	ck_assert_ptr_nonnull(strstr(asked, "\"answered\":true,\"released_bytes\":0"));
 	ck_assert_ptr_nonnull(strstr(play_err, "asked: process "));
-	ck_assert_ptr_nonnull(strstr(play_err, " gave 0"));
+	ck_assert_ptr_nonnull(strstr(play_err, " released 0"));
 }
 END_TEST
 
-START_TEST(a_process_whose_socket_is_in_two_places_that_are_one_is_asked_once)
+START_TEST(a_process_found_by_two_names_of_one_directory_is_asked_once)
 {
 	char runtime[64], xdg[64];
 	const char *env[] = {runtime, xdg, SHARED, NULL}, *asked;
@@ -108,23 +108,23 @@ START_TEST(a_process_whose_socket_is_in_two_places_that_are_one_is_asked_once)
 }
 END_TEST
 
-static void look_at_stopped(const char *name)
+static void read_yield(const char *name)
 {
 	got = yield_of(play_ask_pid((unsigned)play_fact("own pid"), "status"), "processes");
 }
 
-START_TEST(a_process_that_is_stopped_keeps_nobody_from_asking_the_others)
+START_TEST(a_stopped_process_does_not_keep_others_from_being_asked)
 {
 	const char *env[] = {QUIET, SHARED, NULL};
 
-	play_others("stopped", env, look_at_stopped);
+	play_others("stopped", env, read_yield);
 	ck_assert_uint_eq(play_fact("asked"), 0);
 	ck_assert_uint_gt(got, 150 * MIB);
 	ck_assert_uint_eq(play_fact("asked again"), 2);
 }
 END_TEST
 
-START_TEST(a_process_that_was_killed_is_not_in_the_way)
+START_TEST(an_allocation_succeeds_after_the_process_with_the_cache_was_killed)
 {
 	const char *env[] = {QUIET, SHARED, NULL};
 
@@ -146,14 +146,14 @@ static const struct {
 	const char *scenario;
 	uint64_t requests;
 } impostors[] = {
-	{"silent", 1}, /* and is left alone then */
+	{"silent", 1}, /* not asked again after that */
 	{"hangs-up", 2},
 	{"lies", 2},
 	{"boasts", 2},
 	{"babbles", 2},
 };
 
-START_TEST(an_answer_that_is_none_makes_no_difference)
+START_TEST(a_missing_or_invalid_answer_of_a_process_is_ignored)
 {
 	const char *env[] = {QUIET, SHARED, NULL};
 
@@ -176,23 +176,23 @@ START_TEST(another_users_process_is_not_asked)
 }
 END_TEST
 
-/* Where another user, too, may make a directory for sockets: as a variable. */
-static char everybodys_place[64];
+/* A setting of TMPDIR in which another user, too, may create a directory for sockets. */
+static char shared_tmpdir[64];
 
-static void make_place(void)
+static void make_shared_tmpdir(void)
 {
 	static const char name[] = "TMPDIR=";
 
-	snprintf(everybodys_place, sizeof(everybodys_place), "%s/tmp/gpupool-yield-XXXXXX", name);
-	ck_assert_ptr_nonnull(mkdtemp(everybodys_place + strlen(name)));
-	ck_assert_int_eq(chmod(everybodys_place + strlen(name), 01777), 0);
+	snprintf(shared_tmpdir, sizeof(shared_tmpdir), "%s/tmp/gpupool-yield-XXXXXX", name);
+	ck_assert_ptr_nonnull(mkdtemp(shared_tmpdir + strlen(name)));
+	ck_assert_int_eq(chmod(shared_tmpdir + strlen(name), 01777), 0);
 }
 
-static void remove_place(void)
+static void remove_shared_tmpdir(void)
 {
 	char command[128];
 
-	snprintf(command, sizeof(command), "rm -rf -- \"%s\"", strchr(everybodys_place, '/'));
+	snprintf(command, sizeof(command), "rm -rf -- \"%s\"", strchr(shared_tmpdir, '/'));
 	ck_assert_int_eq(system(command), 0);
 }
 
@@ -201,9 +201,9 @@ static const struct {
 	uint64_t asked;
 } yields[] = {{"GPUPOOL_YIELD=all", 0}, {"GPUPOOL_YIELD=on", 2}, {"GPUPOOL_YIELD=off", 2}};
 
-START_TEST(root_asks_other_users_processes_if_it_is_told_to_and_they_give)
+START_TEST(with_yield_all_root_gets_cached_memory_of_other_users_processes)
 {
-	const char *env[] = {yields[_i].yield, everybodys_place, QUIET, SHARED, NULL};
+	const char *env[] = {yields[_i].yield, shared_tmpdir, QUIET, SHARED, NULL};
 
 	play_others("nobody-gives", env, NULL);
 	ck_assert_uint_eq(play_fact("asked"), yields[_i].asked);
@@ -211,20 +211,20 @@ START_TEST(root_asks_other_users_processes_if_it_is_told_to_and_they_give)
 }
 END_TEST
 
-START_TEST(the_report_says_whose_process_was_asked)
+START_TEST(the_report_names_the_user_of_each_process_that_was_asked)
 {
-	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, SHARED, NULL};
+	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, SHARED, NULL};
 
 	play_others("nobody-has-nothing", env, take_report);
 	ck_assert_uint_eq(play_fact("asked"), 2);
-	ck_assert_ptr_nonnull(strstr(play_err, " of user 65534 gave 0"));
+	ck_assert_ptr_nonnull(strstr(play_err, " of user 65534 released 0"));
 	ck_assert_msg(strstr(report, "\"uid\":65534,\"answered\":true,\"released_bytes\":0"), "%s", report);
 }
 END_TEST
 
-START_TEST(a_link_in_another_users_directory_leads_root_nowhere)
+START_TEST(root_follows_no_link_in_another_users_socket_directory)
 {
-	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, QUIET, SHARED, NULL};
+	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
 	play_others("nobody-links", env, NULL);
 	ck_assert_uint_eq(play_fact("asked"), 2);
@@ -232,7 +232,7 @@ START_TEST(a_link_in_another_users_directory_leads_root_nowhere)
 }
 END_TEST
 
-START_TEST(own_silent_processes_are_each_asked_once)
+START_TEST(unresponsive_processes_of_the_same_user_are_asked_once_each)
 {
 	const char *env[] = {QUIET, SHARED, NULL};
 
@@ -241,25 +241,25 @@ START_TEST(own_silent_processes_are_each_asked_once)
 }
 END_TEST
 
-START_TEST(a_silent_process_of_another_user_is_asked_once_however_many_sockets_it_has)
+START_TEST(an_unresponsive_process_of_another_user_is_asked_once_for_all_its_sockets)
 {
-	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, QUIET, SHARED, NULL};
+	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
 	play_others("nobody-names", env, NULL);
 	ck_assert_uint_eq(play_fact("connections"), 1);
 }
 END_TEST
 
-START_TEST(another_user_is_left_alone_after_eight_silent_processes)
+START_TEST(another_user_is_not_asked_again_after_eight_unresponsive_processes)
 {
-	const char *env[] = {"GPUPOOL_YIELD=all", everybodys_place, QUIET, SHARED, NULL};
+	const char *env[] = {"GPUPOOL_YIELD=all", shared_tmpdir, QUIET, SHARED, NULL};
 
 	play_others("nobody-crowd", env, NULL);
 	ck_assert_uint_eq(play_fact("connections"), 8);
 }
 END_TEST
 
-static void look_at_contexts(const char *name)
+static void read_contexts(const char *name)
 {
 	const char *status = play_ask("status");
 
@@ -267,11 +267,11 @@ static void look_at_contexts(const char *name)
 	got = yield_of(strstr(status, "\"pinned\":{"), "contexts");
 }
 
-START_TEST(other_contexts_of_the_process_give_what_they_have_cached)
+START_TEST(other_contexts_of_the_process_release_their_caches_on_an_out_of_memory)
 {
 	const char *env[] = {kinds[_i], QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL};
 
-	play_others("contexts", env, look_at_contexts);
+	play_others("contexts", env, read_contexts);
 	ck_assert_uint_eq(play_fact("asked"), 0);
 	ck_assert_uint_ge(given, 280 * MIB);
 	ck_assert_uint_eq(play_fact("pinned"), 0);
@@ -283,33 +283,33 @@ static void add_processes(TCase *tc)
 {
 	int n = (int)LENGTH(kinds);
 
-	tcase_add_loop_test(tc, another_process_gives_what_it_has_cached, 0, n);
-	tcase_add_loop_test(tc, who_does_not_want_to_neither_asks_nor_gives, 0, (int)LENGTH(refusals));
-	tcase_add_test(tc, what_another_process_uses_stays_its_own_and_the_report_says_that_it_was_asked);
-	tcase_add_test(tc, a_process_whose_socket_is_in_two_places_that_are_one_is_asked_once);
-	tcase_add_test(tc, a_process_that_is_stopped_keeps_nobody_from_asking_the_others);
-	tcase_add_test(tc, a_process_that_was_killed_is_not_in_the_way);
+	tcase_add_loop_test(tc, another_process_releases_its_cache_on_an_out_of_memory, 0, n);
+	tcase_add_loop_test(tc, with_yield_or_socket_off_a_process_neither_asks_nor_releases, 0, (int)LENGTH(refusals));
+	tcase_add_test(tc, memory_in_use_elsewhere_stays_and_the_report_names_the_process_asked);
+	tcase_add_test(tc, a_process_found_by_two_names_of_one_directory_is_asked_once);
+	tcase_add_test(tc, a_stopped_process_does_not_keep_others_from_being_asked);
+	tcase_add_test(tc, an_allocation_succeeds_after_the_process_with_the_cache_was_killed);
 	tcase_add_loop_test(tc, two_processes_that_ask_each_other_at_once_both_get_an_answer, 0, n);
-	tcase_add_loop_test(tc, an_answer_that_is_none_makes_no_difference, 0, (int)LENGTH(impostors));
+	tcase_add_loop_test(tc, a_missing_or_invalid_answer_of_a_process_is_ignored, 0, (int)LENGTH(impostors));
 	tcase_add_test(tc, another_users_process_is_not_asked);
-	tcase_add_test(tc, own_silent_processes_are_each_asked_once);
+	tcase_add_test(tc, unresponsive_processes_of_the_same_user_are_asked_once_each);
 	if (geteuid() != 0) {
 		printf("# other users' processes: not shown, since only root can ask them\n");
 		return;
 	}
-	tcase_add_checked_fixture(tc, make_place, remove_place);
+	tcase_add_checked_fixture(tc, make_shared_tmpdir, remove_shared_tmpdir);
 	tcase_add_loop_test(
-		tc, root_asks_other_users_processes_if_it_is_told_to_and_they_give, 0, (int)LENGTH(yields));
-	tcase_add_test(tc, the_report_says_whose_process_was_asked);
-	tcase_add_test(tc, a_link_in_another_users_directory_leads_root_nowhere);
-	tcase_add_test(tc, a_silent_process_of_another_user_is_asked_once_however_many_sockets_it_has);
-	tcase_add_test(tc, another_user_is_left_alone_after_eight_silent_processes);
+		tc, with_yield_all_root_gets_cached_memory_of_other_users_processes, 0, (int)LENGTH(yields));
+	tcase_add_test(tc, the_report_names_the_user_of_each_process_that_was_asked);
+	tcase_add_test(tc, root_follows_no_link_in_another_users_socket_directory);
+	tcase_add_test(tc, an_unresponsive_process_of_another_user_is_asked_once_for_all_its_sockets);
+	tcase_add_test(tc, another_user_is_not_asked_again_after_eight_unresponsive_processes);
 }
 
 static void add(TCase *tc)
 {
 	tcase_add_loop_test(
-		tc, other_contexts_of_the_process_give_what_they_have_cached, 0, (int)LENGTH(kinds));
+		tc, other_contexts_of_the_process_release_their_caches_on_an_out_of_memory, 0, (int)LENGTH(kinds));
 	if (getenv(EMULATOR))
 		printf("# other processes: not in an emulator, where they cannot start one another\n");
 	else

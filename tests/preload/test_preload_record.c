@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What GPUPOOL_RECORD writes, whatever becomes of the program, and that a replay of it does what the process did. */
+/*
+ * Recordings of GPUPOOL_RECORD: what they contain however the program ends, and whether a replay does what the
+ * process did.
+ */
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,9 +16,9 @@
 
 #include "play.h"
 
-static char answer[256 * 1024]; /* of gpupool-stat */
+static char answer[256 * 1024]; /* output of gpupool-stat */
 
-/* gpupool-stat replay --json; its exit code. */
+/* Runs gpupool-stat replay --json and returns its exit code. */
 static int replay(const char *file, const char *option)
 {
 	char command[1024];
@@ -33,7 +36,7 @@ static int replay(const char *file, const char *option)
 	return WEXITSTATUS(status);
 }
 
-/* The files in the play's directory whose names begin so; the name of the last. */
+/* Counts the files in the play's directory whose names begin with start, and stores the name of the last. */
 static unsigned count_files(const char *start, char name[static 256])
 {
 	DIR *dir = opendir(play_dir);
@@ -74,7 +77,7 @@ static const char *const alike[][2] = {
 	{"app_oom", "managed"},
 };
 
-START_TEST(a_program_cannot_tell_that_it_is_recorded)
+START_TEST(a_recorded_program_behaves_as_without_the_library)
 {
 	char name[256];
 
@@ -95,7 +98,7 @@ static void keep_status(const char *name)
 	snprintf(status, sizeof(status), "%s", play_ask("status"));
 }
 
-/* What the driver's time is, and frees of what is not allocated, a replay cannot know. */
+/* All counters, and those that a replay cannot know: the driver's time, and frees of memory that is not allocated. */
 static const char *const counters[] = {
 #define STAT(name, help) #name,
 #include "pool/stats.def"
@@ -110,19 +113,19 @@ static bool is_known(const char *counter)
 	return true;
 }
 
-/* They pause at their end. */
+/* Each of these pauses at its end. */
 static const char *const scenarios[][3] = {
 	{"app_memory", "loop", ""},
 	{"app_memory", "frees", ""},
 	{"app_oom", "device", ""},
 	{"app_oom", "limit", "GPUPOOL_LIMIT=256MiB"},
-	{"app_api", "told", "GPUPOOL_LIMIT=300MiB"},
+	{"app_api", "controls", "GPUPOOL_LIMIT=300MiB"},
 };
 static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 static const char *const settings[] = {
 	"GPUPOOL_REUSE=auto", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "SIMGPU_DRIVER_VERSION=12040"};
 
-START_TEST(a_replay_does_exactly_what_the_process_did)
+START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	const char *kind = kinds[_i / (int)LENGTH(scenarios) % (int)LENGTH(kinds)];
@@ -158,8 +161,8 @@ START_TEST(a_replay_does_exactly_what_the_process_did)
 }
 END_TEST
 
-/* The counters of split in a process that pauses at its end. */
-static void run_to_its_end(const char *const scenario[3], const char *record, uint64_t counts[LENGTH(counters)])
+/* Runs a process that pauses at its end, with the kind split, and returns its counters. */
+static void run_and_count(const char *const scenario[3], const char *record, uint64_t counts[LENGTH(counters)])
 {
 	play_run(&(struct play){.program = scenario[0],
 		.words = {scenario[1]},
@@ -171,16 +174,19 @@ static void run_to_its_end(const char *const scenario[3], const char *record, ui
 		counts[i] = play_number(strstr(status, "\"devices\":"), counters[i]);
 }
 
-/* Threads keep what they kept, and fences are as few. In programs whose work on the GPU ends before they go on. */
+/*
+ * A recording changes neither what thread caches keep nor the number of fences. The counters are comparable only for
+ * programs whose GPU work ends before they go on.
+ */
 static const unsigned deterministic[] = {1, 3};
 
-START_TEST(what_is_recorded_is_what_happens_without_a_recording)
+START_TEST(recording_does_not_change_the_counters_of_a_process)
 {
 	const char *const *scenario = scenarios[deterministic[_i]];
 	uint64_t plain[LENGTH(counters)], seen[LENGTH(counters)];
 
-	run_to_its_end(scenario, "GPUPOOL_RECORD=", plain);
-	run_to_its_end(scenario, "GPUPOOL_RECORD=rec", seen);
+	run_and_count(scenario, "GPUPOOL_RECORD=", plain);
+	run_and_count(scenario, "GPUPOOL_RECORD=rec", seen);
 	for (size_t i = 0; i < LENGTH(counters); i++)
 		if (strcmp(counters[i], "driver_ns") != 0)
 			ck_assert_msg(plain[i] == seen[i], "%s: %llu without, %llu with", counters[i],
@@ -188,13 +194,12 @@ START_TEST(what_is_recorded_is_what_happens_without_a_recording)
 }
 END_TEST
 
-/* Threads take turns in an order that a recording shows but roughly. */
-START_TEST(a_replay_of_threads_loses_no_block)
+/* Threads take turns in an order that a recording shows only approximately. */
+START_TEST(a_replay_of_many_threads_frees_every_block)
 {
 	char name[256];
 
-	play_run(&(struct play){
-		.program = "app_threads", .words = {"many"}, .env = recorded, .preload = play_library});
+	play_run(&(struct play){.program = "app_threads", .words = {"many"}, .env = recorded, .preload = play_library});
 	ck_assert_uint_eq(count_files("rec.", name), 1);
 	ck_assert_int_eq(replay(name, "--pool=split"), 0);
 	ck_assert_uint_eq(play_number(answer, "n_threads"), 17);
@@ -204,7 +209,7 @@ START_TEST(a_replay_of_threads_loses_no_block)
 }
 END_TEST
 
-START_TEST(each_process_has_a_file_of_its_own)
+START_TEST(parent_and_forked_child_write_separate_recordings)
 {
 	char name[256];
 
@@ -217,8 +222,8 @@ START_TEST(each_process_has_a_file_of_its_own)
 }
 END_TEST
 
-/* One line, with the name in full. */
-static void check_told_once(const char *why)
+/* Checks that there is one message, with the full name of the file. */
+static void check_logged_once(const char *why)
 {
 	ck_assert_ptr_nonnull(strstr(play_err, "gpupool["));
 	ck_assert_ptr_nonnull(strstr(play_err, "warn: GPUPOOL_RECORD: "));
@@ -227,7 +232,7 @@ static void check_told_once(const char *why)
 	ck_assert_ptr_null(strchr(strchr(play_err, '\n') + 1, '\n'));
 }
 
-START_TEST(ranks_of_one_job_have_files_of_their_own)
+START_TEST(each_rank_of_a_job_writes_separate_recordings_logs_and_reports)
 {
 	static const char *const ranks[] = {"PMI_RANK=0", "PMI_RANK=1", ""};
 	static const char *const made[] = {"rec.8812.0", "rec.8812.1", "rec.8812.no-rank"};
@@ -250,8 +255,8 @@ START_TEST(ranks_of_one_job_have_files_of_their_own)
 }
 END_TEST
 
-/* Names without a process id are one file's for parent and child: the first to allocate has it. */
-START_TEST(a_second_process_with_the_same_name_leaves_the_first_ones_recording_alone)
+/* A name without a process id is the same for parent and child. The first of them to allocate gets the file. */
+START_TEST(a_second_process_does_not_overwrite_a_recording_of_the_same_name)
 {
 	char name[256];
 
@@ -260,7 +265,7 @@ START_TEST(a_second_process_with_the_same_name_leaves_the_first_ones_recording_a
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec.%r", NULL},
 		.preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	check_told_once("it exists, and is not overwritten");
+	check_logged_once("it exists, and is not overwritten");
 	ck_assert_uint_eq(count_files("rec.", name), 1);
 	ck_assert_str_eq(name, "rec.no-rank");
 	ck_assert_int_eq(replay(name, ""), 0);
@@ -269,7 +274,7 @@ START_TEST(a_second_process_with_the_same_name_leaves_the_first_ones_recording_a
 }
 END_TEST
 
-START_TEST(a_child_does_not_write_into_its_parents_file)
+START_TEST(a_forked_child_does_not_write_into_its_parents_recording)
 {
 	char name[256];
 
@@ -293,14 +298,12 @@ static const struct {
 	{"moves-away", true, 8000},
 };
 
-START_TEST(however_a_process_ends_its_recording_can_be_read)
+START_TEST(a_recording_can_be_read_however_its_process_ends)
 {
 	char name[256];
 
-	play_run(&(struct play){.program = "app_process",
-		.words = {endings[_i].scenario},
-		.env = recorded,
-		.preload = play_library});
+	play_run(&(struct play){
+		.program = "app_process", .words = {endings[_i].scenario}, .env = recorded, .preload = play_library});
 	ck_assert_uint_eq(count_files("rec.", name), 1);
 	ck_assert_int_eq(replay(name, ""), 0);
 	ck_assert_int_eq(strstr(answer, "\"has_end\":true") != NULL, endings[_i].has_end);
@@ -308,7 +311,7 @@ START_TEST(however_a_process_ends_its_recording_can_be_read)
 }
 END_TEST
 
-START_TEST(a_file_that_is_cut_anywhere_is_read_up_to_there)
+START_TEST(a_recording_that_is_cut_anywhere_can_be_read_up_to_the_cut)
 {
 	uint64_t allocs, last = 0;
 	struct stat file;
@@ -367,7 +370,7 @@ static const struct {
 	{"GPUPOOL_RECORD=/proc/rec", make_nothing, "/proc/rec: its directory does not exist"},
 };
 
-START_TEST(a_file_that_cannot_be_made_is_told_once_and_hurts_nobody)
+START_TEST(a_recording_that_cannot_be_created_is_logged_once_and_the_program_runs)
 {
 	struct stat file;
 
@@ -376,7 +379,7 @@ START_TEST(a_file_that_cannot_be_made_is_told_once_and_hurts_nobody)
 		.words = {"loop"},
 		.env = (const char *const[]){refused[_i].env, NULL},
 		.preload = play_library});
-	check_told_once(refused[_i].why);
+	check_logged_once(refused[_i].why);
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "allocs 1511, wrong bytes 0\n");
 	ck_assert_int_ne(stat("other", &file), 0);
@@ -385,13 +388,13 @@ START_TEST(a_file_that_cannot_be_made_is_told_once_and_hurts_nobody)
 }
 END_TEST
 
-START_TEST(a_disk_that_is_full_ends_the_recording_and_nothing_else)
+START_TEST(a_full_disk_ends_the_recording_and_not_the_program)
 {
 	play_run(&(struct play){.program = "app_process",
 		.words = {"full-disk"},
 		.env = (const char *const[]){"GPUPOOL_RECORD=rec", NULL},
 		.preload = play_library});
-	check_told_once("there is no room for more");
+	check_logged_once("the disk is full");
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_out, "done\n");
 	ck_assert_int_eq(replay("rec", "--pool=split"), 0);
@@ -399,7 +402,7 @@ START_TEST(a_disk_that_is_full_ends_the_recording_and_nothing_else)
 }
 END_TEST
 
-START_TEST(without_a_name_and_without_cuda_nothing_is_written)
+START_TEST(no_recording_is_written_without_a_name_without_CUDA_or_with_GPUPOOL_off)
 {
 	char name[256];
 
@@ -419,22 +422,21 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_program_cannot_tell_that_it_is_recorded, 0, (int)LENGTH(alike));
-	tcase_add_loop_test(tc, a_replay_does_exactly_what_the_process_did, 0,
+	tcase_add_loop_test(tc, a_recorded_program_behaves_as_without_the_library, 0, (int)LENGTH(alike));
+	tcase_add_loop_test(tc, a_replay_ends_with_the_counters_of_the_recorded_process, 0,
 		(int)(LENGTH(scenarios) * LENGTH(kinds) * LENGTH(settings)));
-	tcase_add_loop_test(tc, what_is_recorded_is_what_happens_without_a_recording, 0,
-		(int)LENGTH(deterministic));
-	tcase_add_test(tc, a_replay_of_threads_loses_no_block);
-	tcase_add_test(tc, each_process_has_a_file_of_its_own);
-	tcase_add_test(tc, ranks_of_one_job_have_files_of_their_own);
-	tcase_add_test(tc, a_second_process_with_the_same_name_leaves_the_first_ones_recording_alone);
-	tcase_add_test(tc, a_child_does_not_write_into_its_parents_file);
-	tcase_add_loop_test(tc, however_a_process_ends_its_recording_can_be_read, 0, (int)LENGTH(endings));
-	tcase_add_test(tc, a_file_that_is_cut_anywhere_is_read_up_to_there);
+	tcase_add_loop_test(tc, recording_does_not_change_the_counters_of_a_process, 0, (int)LENGTH(deterministic));
+	tcase_add_test(tc, a_replay_of_many_threads_frees_every_block);
+	tcase_add_test(tc, parent_and_forked_child_write_separate_recordings);
+	tcase_add_test(tc, each_rank_of_a_job_writes_separate_recordings_logs_and_reports);
+	tcase_add_test(tc, a_second_process_does_not_overwrite_a_recording_of_the_same_name);
+	tcase_add_test(tc, a_forked_child_does_not_write_into_its_parents_recording);
+	tcase_add_loop_test(tc, a_recording_can_be_read_however_its_process_ends, 0, (int)LENGTH(endings));
+	tcase_add_test(tc, a_recording_that_is_cut_anywhere_can_be_read_up_to_the_cut);
 	tcase_add_loop_test(
-		tc, a_file_that_cannot_be_made_is_told_once_and_hurts_nobody, 0, (int)LENGTH(refused));
-	tcase_add_test(tc, a_disk_that_is_full_ends_the_recording_and_nothing_else);
-	tcase_add_test(tc, without_a_name_and_without_cuda_nothing_is_written);
+		tc, a_recording_that_cannot_be_created_is_logged_once_and_the_program_runs, 0, (int)LENGTH(refused));
+	tcase_add_test(tc, a_full_disk_ends_the_recording_and_not_the_program);
+	tcase_add_test(tc, no_recording_is_written_without_a_name_without_CUDA_or_with_GPUPOOL_off);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Regions: named caches that a thread is in for a while. */
+/* Regions: named caches that a thread enters for a while. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static void list_two(const char *name)
 	ck_assert_uint_eq(sum_up(answer, "misses") + sum_up(answer, "hits"), 20);
 	answer = play_ask("status");
 	ck_assert_uint_eq(play_number(answer, "regions"), 2);
-	/* The device's are those of all. */
+	/* The device's figures include those of all regions. */
 	ck_assert_uint_ge(play_number(answer, "cached_bytes") + play_number(answer, "pending_bytes"), 3 * 40 * MIB);
 	answer = play_ask("map");
 	ck_assert_uint_eq(count(answer, "\"region\":\"a\""), 1);
@@ -73,7 +73,7 @@ static void list_two(const char *name)
 	ck_assert_uint_ge(count(answer, "\"region\":null"), 1);
 }
 
-START_TEST(what_a_region_has_freed_is_its_own_and_stays_for_its_next_entry)
+START_TEST(a_block_freed_in_a_region_is_reused_only_in_that_region)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -89,7 +89,7 @@ END_TEST
 static const char *const nested[] = {
 	"inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "nearly out of it"};
 
-START_TEST(regions_nest_and_the_innermost_counts)
+START_TEST(regions_nest_and_the_innermost_serves_allocations)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -102,7 +102,7 @@ START_TEST(regions_nest_and_the_innermost_counts)
 }
 END_TEST
 
-START_TEST(a_region_belongs_to_its_thread_and_its_cache_to_all)
+START_TEST(entering_a_region_affects_one_thread_and_its_cache_serves_all_threads)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -118,7 +118,7 @@ START_TEST(a_region_belongs_to_its_thread_and_its_cache_to_all)
 }
 END_TEST
 
-START_TEST(the_fence_rule_holds_in_regions)
+START_TEST(no_block_of_a_region_is_reused_while_the_gpu_uses_it)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -129,7 +129,7 @@ START_TEST(the_fence_rule_holds_in_regions)
 }
 END_TEST
 
-START_TEST(running_out_of_memory_takes_from_idle_regions_before_it_fails)
+START_TEST(an_out_of_memory_takes_from_idle_regions_before_a_request_fails)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", "GPUPOOL_RESERVE=0", NULL};
 
@@ -141,7 +141,7 @@ START_TEST(running_out_of_memory_takes_from_idle_regions_before_it_fails)
 }
 END_TEST
 
-START_TEST(what_another_region_gives_is_waited_for)
+START_TEST(memory_taken_from_another_region_is_not_used_before_its_work_ends)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", "GPUPOOL_RESERVE=0", NULL};
 
@@ -152,7 +152,7 @@ START_TEST(what_another_region_gives_is_waited_for)
 }
 END_TEST
 
-static void look_for_parts(const char *name)
+static void check_fragmented(const char *name)
 {
 	const char *answer = play_ask("oom");
 
@@ -161,18 +161,18 @@ static void look_for_parts(const char *name)
 	ck_assert_uint_ge(play_number(answer, "n_pinned_segments"), 2);
 }
 
-START_TEST(what_lies_in_parts_in_a_region_is_named_when_memory_runs_out_elsewhere)
+START_TEST(an_out_of_memory_report_counts_fragmented_free_memory_of_regions)
 {
 	const char *env[] = {"GPUPOOL_POOL=split", GPU, "GPUPOOL_LOG=error", NULL};
 
-	play_region("parts", env, look_for_parts);
+	play_region("parts", env, check_fragmented);
 	check_quiet();
 	ck_assert_str_eq(play_out, "large: 2\n");
 }
 END_TEST
 
-/* What is seen of the region, of which one block is in use, in answers about other things. */
-static void look_for_mine(void)
+/* Checks what other answers report about the region, of which one block is in use. */
+static void check_mine(void)
 {
 	const char *answer = play_ask("blocks"), *mine = strstr(answer, "\"region\":\"mine\"");
 
@@ -185,11 +185,11 @@ static void look_for_mine(void)
 	ck_assert_uint_ge(play_number(answer, "cached_bytes") + play_number(answer, "pending_bytes"), 40 * MIB);
 }
 
-static void invalidate_by_hand(const char *name)
+static void invalidate_by_request(const char *name)
 {
 	const char *answer;
 
-	look_for_mine();
+	check_mine();
 	answer = play_ask("region invalidate mine");
 	ck_assert_uint_ge(play_number(answer, "released_bytes"), 40 * MIB);
 	ck_assert_uint_eq(play_number(answer, "busy_blocks"), 1);
@@ -201,17 +201,17 @@ static void invalidate_by_hand(const char *name)
 	ck_assert_ptr_nonnull(strstr(answer, "\"reason\":\"usage\""));
 }
 
-START_TEST(an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy)
+START_TEST(an_invalidated_region_releases_its_cache_now_and_busy_blocks_later)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_RESERVE=0", NULL};
 
-	play_region("invalidate", env, invalidate_by_hand);
+	play_region("invalidate", env, invalidate_by_request);
 	check_quiet();
 	ck_assert_uint_ge(play_fact("given"), 40 * MIB);
 	ck_assert_uint_ge(play_fact("less"), 40 * MIB);
 	ck_assert_uint_ge(play_fact("used"), 6 * MIB);
 	ck_assert_uint_eq(play_fact("new"), 1);
-	/* The one block that came afterwards. */
+	/* Only the block that was allocated afterwards is left. */
 	ck_assert_uint_lt(play_fact("left"), 36 * MIB);
 	ck_assert_uint_eq(play_fact("cached again"), 1);
 	ck_assert_uint_eq(play_fact("nobody's"), 0);
@@ -219,7 +219,7 @@ START_TEST(an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy)
 }
 END_TEST
 
-START_TEST(a_context_that_ends_takes_its_regions_memory_along)
+START_TEST(a_context_that_ends_releases_the_memory_of_its_regions)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
 
@@ -232,7 +232,7 @@ START_TEST(a_context_that_ends_takes_its_regions_memory_along)
 }
 END_TEST
 
-START_TEST(contexts_may_end_under_threads_in_regions)
+START_TEST(contexts_may_end_while_threads_are_in_regions)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
 
@@ -246,7 +246,7 @@ START_TEST(contexts_may_end_under_threads_in_regions)
 }
 END_TEST
 
-START_TEST(a_region_does_not_outlive_the_driver)
+START_TEST(a_free_in_a_region_after_the_driver_has_ended_returns_its_error)
 {
 	const char *env[] = {kinds[_i], GPU, "SIMGPU_DEINIT_AT_EXIT=1", NULL};
 
@@ -256,7 +256,7 @@ START_TEST(a_region_does_not_outlive_the_driver)
 }
 END_TEST
 
-START_TEST(regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once)
+START_TEST(regions_beyond_the_64th_use_the_common_cache_with_one_message)
 {
 	const char *env[] = {"GPUPOOL_POOL=simple", "GPUPOOL_THREAD_CACHE=0", GPU, NULL};
 
@@ -269,7 +269,7 @@ START_TEST(regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once)
 }
 END_TEST
 
-START_TEST(a_name_is_short_and_can_be_shown)
+START_TEST(region_names_must_be_printable_and_shorter_than_64_characters)
 {
 	char name[16];
 
@@ -284,7 +284,7 @@ START_TEST(a_name_is_short_and_can_be_shown)
 }
 END_TEST
 
-static void look_meanwhile(const char *name)
+static void send_requests(const char *name)
 {
 	for (int i = 0; i < 5; i++) {
 		play_ask("region list");
@@ -297,7 +297,7 @@ START_TEST(many_threads_may_enter_and_leave_the_same_regions)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
-	play_region("crowd", env, look_meanwhile);
+	play_region("crowd", env, send_requests);
 	check_quiet();
 	ck_assert_uint_eq(play_fact("failed"), 0);
 	ck_assert_uint_eq(play_fact("used"), 0);
@@ -308,7 +308,7 @@ END_TEST
 
 static uint64_t hits_inside, misses_inside;
 
-static void look_at_loop(const char *name)
+static void read_loop(const char *name)
 {
 	const char *answer = play_ask("region list");
 
@@ -316,12 +316,12 @@ static void look_at_loop(const char *name)
 	misses_inside = play_number(answer, "misses");
 }
 
-/* 1000 turns, of two blocks each, and of a result that stays for a while. */
-START_TEST(a_loop_in_a_region_has_its_memory_whatever_lies_around_it)
+/* 1000 turns with two blocks each, and with a result that stays for a while. */
+START_TEST(a_loop_in_a_region_hits_its_cache_whatever_is_allocated_around_it)
 {
 	const char *env[] = {kinds[_i], "SIMGPU_MEMORY=8GiB", NULL};
 
-	play_region("loop-region", env, look_at_loop);
+	play_region("loop-region", env, read_loop);
 	check_quiet();
 	ck_assert_uint_eq(hits_inside, 1998);
 	ck_assert_uint_eq(misses_inside, 2);
@@ -345,21 +345,21 @@ static void check_regions(const char *const *names, size_t n)
 	}
 }
 
-static void look_for_threads(const char *name)
+static void check_threads(const char *name)
 {
 	static const char *const names[] = {"loader-1", "loader-2", "by hand"};
 
 	check_regions(names, LENGTH(names));
 }
 
-static void look_for_loaders(const char *name)
+static void check_loaders(const char *name)
 {
 	static const char *const names[] = {"loaders", "by hand"};
 
 	check_regions(names, LENGTH(names));
 }
 
-START_TEST(a_rule_may_put_threads_into_regions_by_their_names)
+START_TEST(a_rule_puts_threads_into_regions_by_name)
 {
 	const char *rules[] = {"GPUPOOL_REGIONS=thread=loader-?", "GPUPOOL_REGIONS=nvtx,thread=load*:loaders"};
 	const char *env[] = {rules[_i], "GPUPOOL_POOL=simple", GPU, NULL};
@@ -368,7 +368,7 @@ START_TEST(a_rule_may_put_threads_into_regions_by_their_names)
 		.words = {"threads"},
 		.env = env,
 		.preload = play_library,
-		.at_pause = _i ? look_for_loaders : look_for_threads});
+		.at_pause = _i ? check_loaders : check_threads});
 	ck_assert_int_eq(play_status, 0);
 	check_quiet();
 	ck_assert_uint_eq(play_fact("by hand"), 1);
@@ -376,21 +376,21 @@ START_TEST(a_rule_may_put_threads_into_regions_by_their_names)
 }
 END_TEST
 
-static void look_for_library(const char *name)
+static void check_library(const char *name)
 {
 	static const char *const names[] = {"libcaller.so", "by hand"};
 
 	check_regions(names, LENGTH(names));
 }
 
-static void look_for_fft(const char *name)
+static void check_fft(const char *name)
 {
 	static const char *const names[] = {"fft", "by hand"};
 
 	check_regions(names, LENGTH(names));
 }
 
-START_TEST(a_rule_may_put_what_a_library_allocates_into_a_region)
+START_TEST(a_rule_puts_allocations_of_a_library_into_a_region)
 {
 	const char *rules[] = {"GPUPOOL_REGIONS=lib=libc?ller.so*", "GPUPOOL_REGIONS=thread=x,lib=*caller*:fft"};
 	const char *env[] = {rules[_i], "GPUPOOL_POOL=simple", GPU, NULL};
@@ -399,7 +399,7 @@ START_TEST(a_rule_may_put_what_a_library_allocates_into_a_region)
 		.words = {"library"},
 		.env = env,
 		.preload = play_library,
-		.at_pause = _i ? look_for_fft : look_for_library});
+		.at_pause = _i ? check_fft : check_library});
 	ck_assert_int_eq(play_status, 0);
 	check_quiet();
 	ck_assert_uint_eq(play_fact("apart"), 1);
@@ -409,33 +409,32 @@ START_TEST(a_rule_may_put_what_a_library_allocates_into_a_region)
 }
 END_TEST
 
-START_TEST(what_was_tried_is_told_of_the_region_whoever_allocates_meanwhile)
+START_TEST(the_message_lists_the_rounds_of_the_region_even_if_the_oom_hook_allocates)
 {
 	static const char *const env[] = {"GPUPOOL_REGIONS=lib=libcaller*:its", GPU, NULL};
 
-	play_run(&(struct play){
-		.program = "app_rules", .words = {"full"}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "app_rules", .words = {"full"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_msg(strstr(play_err, "tried: "), "not what was tried: %s", play_err);
+	ck_assert_msg(strstr(play_err, "tried: "), "the message does not list the retry rounds: %s", play_err);
 }
 END_TEST
 
 #ifdef HAS_NVTX
-static void look_for_ranges(const char *name)
+static void check_ranges(const char *name)
 {
 	static const char *const names[] = {"forward pass", "plain ex", "wide ?", "registered"};
 
 	check_regions(names, LENGTH(names));
 }
 
-static void look_for_some(const char *name)
+static void check_some(const char *name)
 {
 	static const char *const names[] = {"forward pass", "wide ?", "wide ex"};
 
 	check_regions(names, LENGTH(names));
 }
 
-static void look_for_none(const char *name)
+static void check_none(const char *name)
 {
 	check_regions(NULL, 0);
 }
@@ -446,13 +445,13 @@ static const struct {
 	bool is_injected;
 	uint64_t n_shared;
 } injections[] = {
-	{"GPUPOOL_REGIONS=nvtx", look_for_ranges, true, 0},
-	{"GPUPOOL_REGIONS=nvtx=for*,nvtx=wide*", look_for_some, true, 1},
-	{"GPUPOOL_REGIONS=nvtx", look_for_none, false, 10},
-	{"GPUPOOL_REGIONS=off", look_for_none, true, 10},
+	{"GPUPOOL_REGIONS=nvtx", check_ranges, true, 0},
+	{"GPUPOOL_REGIONS=nvtx=for*,nvtx=wide*", check_some, true, 1},
+	{"GPUPOOL_REGIONS=nvtx", check_none, false, 10},
+	{"GPUPOOL_REGIONS=off", check_none, true, 10},
 };
 
-START_TEST(the_ranges_of_an_unmodified_program_are_regions)
+START_TEST(nvtx_ranges_of_an_unmodified_program_are_regions)
 {
 	char injection[512];
 	const char *env[] = {injections[_i].rules, "GPUPOOL_POOL=simple", GPU, injection, NULL};
@@ -467,13 +466,13 @@ START_TEST(the_ranges_of_an_unmodified_program_are_regions)
 		.at_pause = injections[_i].look});
 	ck_assert_int_eq(play_status, 0);
 	check_quiet();
-	/* As without a tool. */
+	/* These are the results without an NVTX tool. */
 	ck_assert_str_eq(play_out, "push: -2\npop: -2\npop of none: -2\n");
 	ck_assert_uint_eq(play_fact("shared"), injections[_i].n_shared);
 }
 END_TEST
 
-START_TEST(domains_are_told_apart_however_many_texts_there_are)
+START_TEST(nvtx_domains_stay_distinct_beyond_the_limit_of_registered_texts)
 {
 	char injection[512];
 	const char *env[] = {"GPUPOOL_REGIONS=nvtx", "GPUPOOL_POOL=simple", GPU, injection, NULL};
@@ -491,27 +490,27 @@ static void add(TCase *tc)
 {
 	int n = (int)LENGTH(kinds);
 
-	tcase_add_loop_test(tc, what_a_region_has_freed_is_its_own_and_stays_for_its_next_entry, 0, n);
-	tcase_add_loop_test(tc, regions_nest_and_the_innermost_counts, 0, n);
-	tcase_add_loop_test(tc, a_region_belongs_to_its_thread_and_its_cache_to_all, 0, n);
-	tcase_add_loop_test(tc, the_fence_rule_holds_in_regions, 0, n);
-	tcase_add_loop_test(tc, running_out_of_memory_takes_from_idle_regions_before_it_fails, 0, n);
-	tcase_add_loop_test(tc, what_another_region_gives_is_waited_for, 0, n);
-	tcase_add_test(tc, what_lies_in_parts_in_a_region_is_named_when_memory_runs_out_elsewhere);
-	tcase_add_loop_test(tc, an_invalidated_region_gives_back_what_it_has_and_later_what_is_busy, 0, n);
-	tcase_add_loop_test(tc, a_context_that_ends_takes_its_regions_memory_along, 0, n);
-	tcase_add_loop_test(tc, contexts_may_end_under_threads_in_regions, 0, n);
-	tcase_add_loop_test(tc, a_region_does_not_outlive_the_driver, 0, n);
-	tcase_add_test(tc, regions_beyond_the_last_share_the_cache_of_none_and_it_is_said_once);
-	tcase_add_test(tc, a_name_is_short_and_can_be_shown);
+	tcase_add_loop_test(tc, a_block_freed_in_a_region_is_reused_only_in_that_region, 0, n);
+	tcase_add_loop_test(tc, regions_nest_and_the_innermost_serves_allocations, 0, n);
+	tcase_add_loop_test(tc, entering_a_region_affects_one_thread_and_its_cache_serves_all_threads, 0, n);
+	tcase_add_loop_test(tc, no_block_of_a_region_is_reused_while_the_gpu_uses_it, 0, n);
+	tcase_add_loop_test(tc, an_out_of_memory_takes_from_idle_regions_before_a_request_fails, 0, n);
+	tcase_add_loop_test(tc, memory_taken_from_another_region_is_not_used_before_its_work_ends, 0, n);
+	tcase_add_test(tc, an_out_of_memory_report_counts_fragmented_free_memory_of_regions);
+	tcase_add_loop_test(tc, an_invalidated_region_releases_its_cache_now_and_busy_blocks_later, 0, n);
+	tcase_add_loop_test(tc, a_context_that_ends_releases_the_memory_of_its_regions, 0, n);
+	tcase_add_loop_test(tc, contexts_may_end_while_threads_are_in_regions, 0, n);
+	tcase_add_loop_test(tc, a_free_in_a_region_after_the_driver_has_ended_returns_its_error, 0, n);
+	tcase_add_test(tc, regions_beyond_the_64th_use_the_common_cache_with_one_message);
+	tcase_add_test(tc, region_names_must_be_printable_and_shorter_than_64_characters);
 	tcase_add_loop_test(tc, many_threads_may_enter_and_leave_the_same_regions, 0, n);
-	tcase_add_loop_test(tc, a_loop_in_a_region_has_its_memory_whatever_lies_around_it, 0, n);
-	tcase_add_loop_test(tc, a_rule_may_put_threads_into_regions_by_their_names, 0, 2);
-	tcase_add_loop_test(tc, a_rule_may_put_what_a_library_allocates_into_a_region, 0, 2);
-	tcase_add_test(tc, what_was_tried_is_told_of_the_region_whoever_allocates_meanwhile);
+	tcase_add_loop_test(tc, a_loop_in_a_region_hits_its_cache_whatever_is_allocated_around_it, 0, n);
+	tcase_add_loop_test(tc, a_rule_puts_threads_into_regions_by_name, 0, 2);
+	tcase_add_loop_test(tc, a_rule_puts_allocations_of_a_library_into_a_region, 0, 2);
+	tcase_add_test(tc, the_message_lists_the_rounds_of_the_region_even_if_the_oom_hook_allocates);
 #ifdef HAS_NVTX
-	tcase_add_loop_test(tc, the_ranges_of_an_unmodified_program_are_regions, 0, (int)LENGTH(injections));
-	tcase_add_test(tc, domains_are_told_apart_however_many_texts_there_are);
+	tcase_add_loop_test(tc, nvtx_ranges_of_an_unmodified_program_are_regions, 0, (int)LENGTH(injections));
+	tcase_add_test(tc, nvtx_domains_stay_distinct_beyond_the_limit_of_registered_texts);
 #endif
 }
 

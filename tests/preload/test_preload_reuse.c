@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* No byte reaches a new owner while old work can still touch it: what the race detector says. */
+/* No byte reaches a new owner while old work can still touch it, according to the race detector. */
 
 #include "play.h"
 
-#define POOLS(reuse)                                                                               \
-	{"GPUPOOL_POOL=none", reuse, NULL}, {"GPUPOOL_POOL=simple", reuse, NULL},                  \
-		{"GPUPOOL_POOL=binned", reuse, NULL}, {"GPUPOOL_POOL=split", reuse, NULL},            \
-		{"GPUPOOL_POOL=vmm", reuse, NULL}
+#define POOLS(reuse)                                                                       \
+	{"GPUPOOL_POOL=none", reuse, NULL}, {"GPUPOOL_POOL=simple", reuse, NULL},          \
+		{"GPUPOOL_POOL=binned", reuse, NULL}, {"GPUPOOL_POOL=split", reuse, NULL}, \
+	{                                                                                  \
+		"GPUPOOL_POOL=vmm", reuse, NULL                                            \
+	}
 
 static const char *const settings[][3] = {
 	POOLS("GPUPOOL_REUSE=auto"),
@@ -18,17 +20,17 @@ static const char *const settings[][3] = {
 	POOLS("SIMGPU_DRIVER_VERSION=12040"),
 };
 
-static uint64_t orders, hits;
+static uint64_t n_gpu_waits, hits;
 
-static void look(const char *name)
+static void read_status(const char *name)
 {
 	const char *status = play_ask("status");
 
-	orders = play_number(status, "fence_orders");
+	n_gpu_waits = play_number(status, "fence_orders");
 	hits = play_number(status, "hits");
 }
 
-START_TEST(two_streams_never_race_for_memory_that_is_used_again)
+START_TEST(two_streams_never_race_for_reused_memory)
 {
 	play_same(&(struct play){.program = "app_reuse", .words = {"streams"}, .env = settings[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -36,7 +38,7 @@ START_TEST(two_streams_never_race_for_memory_that_is_used_again)
 }
 END_TEST
 
-START_TEST(the_host_never_races_for_pinned_memory_that_is_used_again)
+START_TEST(the_host_never_races_for_reused_pinned_memory)
 {
 	play_same(&(struct play){.program = "app_reuse", .words = {"pinned"}, .env = settings[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -44,30 +46,28 @@ START_TEST(the_host_never_races_for_pinned_memory_that_is_used_again)
 }
 END_TEST
 
-START_TEST(pinned_memory_waits_for_the_work_of_every_context)
+START_TEST(pinned_memory_is_reused_only_after_the_work_of_every_context)
 {
 	static const char *const kinds[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=split", NULL}};
 
-	play_run(&(struct play){.program = "app_reuse",
-		.words = {"pinned-elsewhere"},
-		.env = kinds[_i],
-		.preload = play_library});
+	play_run(&(struct play){
+		.program = "app_reuse", .words = {"pinned-elsewhere"}, .env = kinds[_i], .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_uint_eq(play_fact("handed out early"), 0);
 	ck_assert_uint_gt(play_fact("used again"), 0);
 }
 END_TEST
 
-START_TEST(memory_goes_from_stream_to_stream_by_an_order_on_the_gpu)
+START_TEST(memory_passes_between_streams_by_a_gpu_wait)
 {
-	play_same(&(struct play){.program = "app_reuse", .words = {"streams"}, .at_pause = look});
-	ck_assert_uint_gt(orders, 0);
+	play_same(&(struct play){.program = "app_reuse", .words = {"streams"}, .at_pause = read_status});
+	ck_assert_uint_gt(n_gpu_waits, 0);
 	ck_assert_uint_gt(hits, 24);
 	ck_assert_uint_lt(play_fact("cuMemAlloc_v2"), 48);
 }
 END_TEST
 
-START_TEST(a_loop_on_one_stream_asks_the_driver_once_and_never_waits)
+START_TEST(a_loop_on_one_stream_allocates_from_the_driver_once_and_never_waits)
 {
 	play_same(&(struct play){.program = "app_reuse", .words = {"loop"}});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -78,24 +78,24 @@ START_TEST(a_loop_on_one_stream_asks_the_driver_once_and_never_waits)
 }
 END_TEST
 
-static const char *const still_in_order[] = {"loop_shared", "loop_known"};
+static const char *const serial_loops[] = {"loop_shared", "loop_known"};
 
-START_TEST(a_stream_that_nobody_uses_and_a_thread_without_one_of_its_own_change_nothing)
+START_TEST(unused_streams_second_threads_and_known_interfaces_keep_serial_mode)
 {
-	play_same(&(struct play){.program = "app_reuse", .words = {still_in_order[_i]}});
+	play_same(&(struct play){.program = "app_reuse", .words = {serial_loops[_i]}});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
 	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 2);
 	ck_assert_uint_eq(play_fact("cuCtxWaitEvent"), 0);
-	/* To see how far a slow GPU is behind, one in so many frees. */
+	/* One poll in many frees watches how far a slow GPU is behind. */
 	ck_assert_uint_le(play_fact("cuEventQuery"), 4);
 }
 END_TEST
 
-/* A driver that may have functions which we do not know, or answers with others than it exports. */
+/* A driver with functions that gpupool may not know, and one whose lookup returns other functions than it exports. */
 static const char *const unseen[][2] = {
 	{"SIMGPU_DRIVER_VERSION=13030", NULL}, {"SIMGPU_DISAGREE=cuMemsetD8Async", NULL}};
 
-START_TEST(where_work_may_be_unseen_a_stream_is_enough)
+START_TEST(an_unused_stream_starts_polling_if_work_may_be_submitted_unseen)
 {
 	play_same(&(struct play){.program = "app_reuse", .words = {"loop_shared"}, .env = unseen[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -105,7 +105,7 @@ START_TEST(where_work_may_be_unseen_a_stream_is_enough)
 }
 END_TEST
 
-START_TEST(an_interface_that_no_header_tells_of_ends_the_order)
+START_TEST(an_undocumented_driver_interface_ends_serial_mode)
 {
 	play_same(&(struct play){.program = "app_reuse", .words = {"loop_unknown"}});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -113,7 +113,7 @@ START_TEST(an_interface_that_no_header_tells_of_ends_the_order)
 }
 END_TEST
 
-START_TEST(a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts)
+START_TEST(the_memory_of_a_loop_behind_a_slow_gpu_does_not_grow_with_its_length)
 {
 	static const char *const simple[] = {"GPUPOOL_POOL=simple", NULL};
 
@@ -123,27 +123,27 @@ START_TEST(a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts)
 }
 END_TEST
 
-static const char *const ends_of_order[] = {"then_stream", "then_early", "then_thread", "then_capture", "then_used",
-	"then_memset", "then_copy", "then_own"};
+static const char *const ends_of_serial_mode[] = {"then_stream", "then_early", "then_thread", "then_capture",
+	"then_used", "then_memset", "then_copy", "then_own"};
 
-START_TEST(what_was_used_again_in_order_is_waited_for_by_what_is_not)
+START_TEST(work_outside_serial_mode_waits_for_memory_that_was_reused_in_it)
 {
-	play_same(&(struct play){.program = "app_reuse", .words = {ends_of_order[_i]}});
+	play_same(&(struct play){.program = "app_reuse", .words = {ends_of_serial_mode[_i]}});
 	ck_assert_str_eq(play_out, "used again: yes\nwrong words: 0\n");
 	ck_assert_uint_eq(play_fact("races"), 0);
 	ck_assert_uint_eq(play_fact("cuCtxWaitEvent"), 1);
 }
 END_TEST
 
-START_TEST(a_second_thread_need_not_wait_for_what_a_free_of_the_first_would_have)
+START_TEST(a_free_does_not_wait_for_work_that_a_second_thread_must_release)
 {
 	play_run(&(struct play){.program = "app_reuse", .words = {"second_releases"}, .preload = play_library});
-	/* Else that of a deadlock. */
+	/* A deadlock would end the program with another status. */
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST
 
-START_TEST(a_second_thread_is_held_back_while_the_first_waits_for_completion)
+START_TEST(work_of_a_second_thread_waits_for_memory_while_the_first_ends_serial_mode)
 {
 	play_run(&(struct play){.program = "app_reuse", .words = {"second_writes"}, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
@@ -154,20 +154,21 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, two_streams_never_race_for_memory_that_is_used_again, 0, (int)LENGTH(settings));
-	tcase_add_loop_test(tc, the_host_never_races_for_pinned_memory_that_is_used_again, 0, (int)LENGTH(settings));
-	tcase_add_loop_test(tc, pinned_memory_waits_for_the_work_of_every_context, 0, 2);
-	tcase_add_test(tc, memory_goes_from_stream_to_stream_by_an_order_on_the_gpu);
+	tcase_add_loop_test(tc, two_streams_never_race_for_reused_memory, 0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc, the_host_never_races_for_reused_pinned_memory, 0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc, pinned_memory_is_reused_only_after_the_work_of_every_context, 0, 2);
+	tcase_add_test(tc, memory_passes_between_streams_by_a_gpu_wait);
+	tcase_add_loop_test(tc, work_outside_serial_mode_waits_for_memory_that_was_reused_in_it, 0,
+		(int)LENGTH(ends_of_serial_mode));
 	tcase_add_loop_test(
-		tc, what_was_used_again_in_order_is_waited_for_by_what_is_not, 0, (int)LENGTH(ends_of_order));
-	tcase_add_loop_test(tc, a_stream_that_nobody_uses_and_a_thread_without_one_of_its_own_change_nothing, 0,
-		(int)LENGTH(still_in_order));
-	tcase_add_loop_test(tc, where_work_may_be_unseen_a_stream_is_enough, 0, (int)LENGTH(unseen));
-	tcase_add_test(tc, an_interface_that_no_header_tells_of_ends_the_order);
-	tcase_add_test(tc, a_second_thread_need_not_wait_for_what_a_free_of_the_first_would_have);
-	tcase_add_test(tc, a_second_thread_is_held_back_while_the_first_waits_for_completion);
-	tcase_add_test(tc, a_loop_on_one_stream_asks_the_driver_once_and_never_waits);
-	tcase_add_test(tc, a_loop_behind_a_slow_gpu_takes_no_more_memory_the_longer_it_lasts);
+		tc, unused_streams_second_threads_and_known_interfaces_keep_serial_mode, 0, (int)LENGTH(serial_loops));
+	tcase_add_loop_test(
+		tc, an_unused_stream_starts_polling_if_work_may_be_submitted_unseen, 0, (int)LENGTH(unseen));
+	tcase_add_test(tc, an_undocumented_driver_interface_ends_serial_mode);
+	tcase_add_test(tc, a_free_does_not_wait_for_work_that_a_second_thread_must_release);
+	tcase_add_test(tc, work_of_a_second_thread_waits_for_memory_while_the_first_ends_serial_mode);
+	tcase_add_test(tc, a_loop_on_one_stream_allocates_from_the_driver_once_and_never_waits);
+	tcase_add_test(tc, the_memory_of_a_loop_behind_a_slow_gpu_does_not_grow_with_its_length);
 }
 
 int main(int argc, char **argv)

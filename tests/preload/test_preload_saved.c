@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The report of an out-of-memory that outlives its process, and gpupool-stat, which reads it. */
+/* The report of an out-of-memory, which outlives its process, and gpupool-stat, which reads it. */
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 #include "play.h"
-#include "shim/oom_name.h"
+#include "common/oom_name.h"
 
 enum { KEPT = 64 };
 
-static char said[64 * 1024];
+static char output[64 * 1024];
 
 static int stat_says(const char *words)
 {
-	return play_stat_says(words, said, sizeof(said));
+	return play_stat_says(words, output, sizeof(output));
 }
 
 static void check_in(const char *text, const char *part)
@@ -33,7 +33,7 @@ static void play(const char *program, const char *scenario, const char *const *e
 	ck_assert_int_eq(play_status, 0);
 }
 
-/* The names in the socket directory that end so; the last of them. */
+/* Counts the names in the socket directory that end with end, and stores the last of them. */
 static unsigned count_files(const char *end, char last[static 256])
 {
 	DIR *dir = opendir(play_dir);
@@ -55,7 +55,7 @@ static unsigned count_files(const char *end, char last[static 256])
 
 static const char *const limited[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=AUTO", NULL};
 
-START_TEST(the_report_of_an_out_of_memory_outlives_its_process)
+START_TEST(an_out_of_memory_report_can_be_read_after_its_process_has_ended)
 {
 	char name[256], words[300];
 	struct stat st;
@@ -68,28 +68,28 @@ START_TEST(the_report_of_an_out_of_memory_outlives_its_process)
 	ck_assert_int_eq(stat(name, &st), 0);
 	ck_assert_int_eq(st.st_mode & 07777, 0600);
 	ck_assert_int_le(st.st_size, GP_OOM_FILE_MAX);
-	snprintf(words, sizeof(words), "next: gpupool-stat oom %d shows the blocks in the way", (int)pid);
+	snprintf(words, sizeof(words), "next: run gpupool-stat oom %d to see the blocks in the way", (int)pid);
 	check_in(play_err, words);
 	snprintf(words, sizeof(words), "oom %d", (int)pid);
 	ck_assert_int_eq(stat_says(words), 0);
-	check_in(said, " has ended: ");
-	check_in(said, "/app_short leak\n1 out-of-memory error; the last ");
-	check_in(said, " on device 0: asked for 3.00 MiB\n");
-	check_in(said, "advice   GPUPOOL_POOL=vmm can move free memory together\n");
+	check_in(output, " has ended: ");
+	check_in(output, "/app_short leak\n1 out-of-memory error; the last ");
+	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
+	check_in(output, "advice   GPUPOOL_POOL=vmm can combine scattered free memory\n");
 	snprintf(words, sizeof(words), "oom ./%s", name);
 	ck_assert_int_eq(stat_says(words), 0);
-	check_in(said, " on device 0: asked for 3.00 MiB\n");
+	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
 	snprintf(words, sizeof(words), "oom --json %d", (int)pid);
 	ck_assert_int_eq(stat_says(words), 0);
-	check_in(said, "\"is_saved\":true");
+	check_in(output, "\"is_saved\":true");
 	ck_assert_int_eq(stat_says("oom"), 0);
-	check_in(said, "Ended after an out-of-memory error");
-	check_in(said, "3.00 MiB  fragmented  ");
+	check_in(output, "Processes that ended after an out-of-memory error");
+	check_in(output, "3.00 MiB  fragmented  ");
 	ck_assert_int_eq(stat_says("list"), 3);
 }
 END_TEST
 
-START_TEST(the_report_is_of_the_last_error_and_names_call_sites)
+START_TEST(the_saved_report_is_of_the_last_out_of_memory_and_names_call_sites)
 {
 	const char *const env[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_PINNED_LIMIT=16MiB", "GPUPOOL_STACKS=8", NULL};
 	char name[256], words[300];
@@ -98,13 +98,13 @@ START_TEST(the_report_is_of_the_last_error_and_names_call_sites)
 	ck_assert_uint_eq(count_files(".oom", name), 1);
 	snprintf(words, sizeof(words), "oom ./%s", name);
 	ck_assert_int_eq(stat_says(words), 0);
-	check_in(said, "4 out-of-memory errors; the last ");
-	check_in(said, " on pinned memory: asked for 64.0 MiB\n");
-	check_in(said, "asked at: ");
+	check_in(output, "4 out-of-memory errors; the last ");
+	check_in(output, " for pinned memory: a request for 64.0 MiB failed\n");
+	check_in(output, "requested at: ");
 }
 END_TEST
 
-START_TEST(the_setting_chooses_the_file_or_none)
+START_TEST(GPUPOOL_OOM_FILE_names_the_report_file_or_switches_it_off)
 {
 	const char *const off[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=Off", NULL};
 	const char *const named[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=report-%p.json", NULL};
@@ -112,34 +112,33 @@ START_TEST(the_setting_chooses_the_file_or_none)
 
 	play("app_short", "leak", off);
 	ck_assert_uint_eq(count_files(".oom", name), 0);
-	check_in(play_err, "next: gpupool-stat oom ");
+	check_in(play_err, "next: run gpupool-stat oom ");
 	play("app_short", "leak", named);
 	ck_assert_uint_eq(count_files(".oom", name), 0);
 	ck_assert_uint_eq(count_files(".json", name), 1);
-	snprintf(words, sizeof(words), "next: gpupool-stat oom %s shows ", name);
+	snprintf(words, sizeof(words), "next: run gpupool-stat oom %s to see ", name);
 	check_in(play_err, words);
 	snprintf(words, sizeof(words), "oom %s", name);
 	ck_assert_int_eq(stat_says(words), 0);
-	check_in(said, " on device 0: asked for 3.00 MiB\n");
+	check_in(output, " on device 0: a request for 3.00 MiB failed\n");
 }
 END_TEST
 
-/* A segment of the pool's is larger than what was asked for, and the driver is not asked for what a limit forbids. */
-START_TEST(the_message_the_screen_and_the_report_of_a_recording_say_the_same)
+/* The figures could differ: a segment is larger than the request, and under a limit the driver gets no request. */
+START_TEST(message_screen_and_recording_agree_about_an_out_of_memory)
 {
-	static const char *const env[][3] = {
-		{"GPUPOOL_RECORD=recording", "GPUPOOL_LIMIT=200MiB"},
+	static const char *const env[][3] = {{"GPUPOOL_RECORD=recording", "GPUPOOL_LIMIT=200MiB"},
 		{"GPUPOOL_RECORD=recording", "SIMGPU_MEMORY=204MiB"}};
 	static char page[1 << 20];
 	char name[256], words[300];
 	FILE *file;
 
 	play("app_short", "sieve", env[_i]);
-	check_in(play_err, "out of memory on device 0: asked for 4.00 MiB\n");
+	check_in(play_err, "out of memory on device 0: a request for 4.00 MiB failed\n");
 	ck_assert_uint_eq(count_files(".oom", name), 1);
 	snprintf(words, sizeof(words), "oom ./%s", name);
 	ck_assert_int_eq(stat_says(words), 0);
-	check_in(said, " on device 0: asked for 4.00 MiB\n");
+	check_in(output, " on device 0: a request for 4.00 MiB failed\n");
 	ck_assert_int_eq(stat_says("report recording -o page.html"), 0);
 	file = fopen("page.html", "r");
 	ck_assert_ptr_nonnull(file);
@@ -160,7 +159,7 @@ static void put(const char *name, const char *text)
 	close(fd);
 }
 
-START_TEST(no_link_is_followed)
+START_TEST(the_report_file_replaces_a_link_and_does_not_follow_it)
 {
 	const char *const env[] = {"GPUPOOL_LIMIT=200MiB", "GPUPOOL_OOM_FILE=report", NULL};
 	struct stat st;
@@ -178,7 +177,7 @@ START_TEST(no_link_is_followed)
 }
 END_TEST
 
-START_TEST(where_no_directory_is_usable_there_is_no_file_and_one_line_for_who_wants_to_know)
+START_TEST(without_a_usable_directory_no_report_is_saved_and_only_log_level_info_says_so)
 {
 	const char *const quiet[] = {"GPUPOOL_LIMIT=200MiB", "TMPDIR=/proc", NULL};
 	const char *const loud[] = {"GPUPOOL_LIMIT=200MiB", "TMPDIR=/proc", "GPUPOOL_LOG=info", NULL};
@@ -187,16 +186,16 @@ START_TEST(where_no_directory_is_usable_there_is_no_file_and_one_line_for_who_wa
 	ck_assert_int_eq(chmod(play_dir, 0755), 0);
 	play("app_short", "leak", quiet);
 	ck_assert_uint_eq(count_files(".oom", name), 0);
-	ck_assert_ptr_null(strstr(play_err, "not saved"));
+	ck_assert_ptr_null(strstr(play_err, "cannot save"));
 	check_in(play_err, "cause: fragmentation");
 	play("app_short", "leak", loud);
 	ck_assert_uint_eq(count_files(".oom", name), 0);
-	check_in(play_err, "info: the report of the out-of-memory is not saved (error ");
+	check_in(play_err, "info: cannot save the out-of-memory report (error ");
 	ck_assert_int_eq(chmod(play_dir, 0700), 0);
 }
 END_TEST
 
-/* 70 of them, the first the oldest. */
+/* Writes 70 reports, the oldest first. */
 static void put_old_reports(void)
 {
 	for (int i = 0; i < 70; i++) {
@@ -209,7 +208,7 @@ static void put_old_reports(void)
 	}
 }
 
-START_TEST(the_newest_reports_stay_and_other_files_are_left_alone)
+START_TEST(only_the_64_newest_reports_stay_and_other_files_are_untouched)
 {
 	char name[256];
 
@@ -231,13 +230,13 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, the_report_of_an_out_of_memory_outlives_its_process);
-	tcase_add_test(tc, the_report_is_of_the_last_error_and_names_call_sites);
-	tcase_add_test(tc, the_setting_chooses_the_file_or_none);
-	tcase_add_loop_test(tc, the_message_the_screen_and_the_report_of_a_recording_say_the_same, 0, 2);
-	tcase_add_test(tc, no_link_is_followed);
-	tcase_add_test(tc, where_no_directory_is_usable_there_is_no_file_and_one_line_for_who_wants_to_know);
-	tcase_add_test(tc, the_newest_reports_stay_and_other_files_are_left_alone);
+	tcase_add_test(tc, an_out_of_memory_report_can_be_read_after_its_process_has_ended);
+	tcase_add_test(tc, the_saved_report_is_of_the_last_out_of_memory_and_names_call_sites);
+	tcase_add_test(tc, GPUPOOL_OOM_FILE_names_the_report_file_or_switches_it_off);
+	tcase_add_loop_test(tc, message_screen_and_recording_agree_about_an_out_of_memory, 0, 2);
+	tcase_add_test(tc, the_report_file_replaces_a_link_and_does_not_follow_it);
+	tcase_add_test(tc, without_a_usable_directory_no_report_is_saved_and_only_log_level_info_says_so);
+	tcase_add_test(tc, only_the_64_newest_reports_stay_and_other_files_are_untouched);
 }
 
 int main(int argc, char **argv)

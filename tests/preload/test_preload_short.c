@@ -2,14 +2,15 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What an out-of-memory message says, held against what the other pool types make of the same program: its recording
- * without a limit is replayed under the limit of the run that failed. The rules:
+ * Compares the advice of an out-of-memory message with what the other pool types do for the same program: its
+ * recording without a limit is replayed under the limit of the run that failed. The rules, by what the message says:
  *
- *	it recommends a pool type	that type serves more allocations
+ *	recommends a pool type		that type serves more allocations
  *	the limit is reached		no type goes further by the margin
- *	fragmentation, nothing else	neither split nor vmm does; the types that have no parts of driver allocations
- *					leave small blocks to the driver, which no limit counts
- *	rounding			it names the replay, which alone can tell
+ *	fragmentation, and no advice	neither split nor vmm goes further by the margin; the types without
+ *					shared driver allocations leave small blocks to the driver, which
+ *					no limit counts
+ *	rounding			the message names the replay, which alone can tell
  */
 
 #include <jansson.h>
@@ -26,7 +27,7 @@ enum { MARGIN_PERCENT = 5 };
 enum type { SIMPLE, BINNED, SPLIT, VMM, N_TYPES };
 static const char *const types[N_TYPES] = {"simple", "binned", "split", "vmm"};
 
-/* How far a program came. */
+/* Progress of a program until it ended or was refused memory. */
 struct way {
 	uint64_t n_served, live_bytes;
 	bool is_refused;
@@ -73,10 +74,9 @@ static void record(const char *scenario)
 {
 	const char *const env[] = {"GPUPOOL_RECORD=recording", NULL};
 
-	play_run(&(struct play){
-		.program = "app_short", .words = {scenario}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "app_short", .words = {scenario}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_msg(!play_fact("refused"), "it is to have all that it wants: %s", play_err);
+	ck_assert_msg(!play_fact("refused"), "without a limit no request may be refused: %s", play_err);
 }
 
 static struct way run(const char *scenario, enum type type)
@@ -94,7 +94,7 @@ static struct way run(const char *scenario, enum type type)
 	return (struct way){play_fact("served"), play_fact("live"), play_fact("refused")};
 }
 
-/* The type that the message names, or N_TYPES. */
+/* Returns the type that the message recommends, or N_TYPES. */
 static enum type recommended(void)
 {
 	static const char variable[] = "GPUPOOL_POOL=";
@@ -134,12 +134,12 @@ static void check_against(const struct way ways[static N_TYPES], enum type type,
 			ways[type].n_served, types[other], ways[other].n_served, play_err);
 }
 
-/* The cause under each type; NULL: nothing is refused there. */
+/* The cause under each type, or NULL if no request is refused there. */
 static const struct program {
 	const char *scenario;
 	const char *causes[N_TYPES];
 	const char *recommended; /* under split */
-	bool is_close;		 /* to where vmm would help: the message may recommend it or not */
+	bool is_close;           /* vmm nearly helps, so the message may recommend it or not */
 } programs[] = {
 	{"leak", {"rounded", "rounded", "fragmented", "limited"}, "vmm"},
 	{"leak-beside-work", {"limited", "rounded", "fragmented", "limited"}, "vmm"},
@@ -169,7 +169,10 @@ static void check_type(const struct program *program, const struct way ways[stat
 	ck_assert_msg(way.is_refused == !!cause, "%s under %s: %s", program->scenario, types[type], play_err);
 	if (!cause)
 		return;
-	/* A replay asks no other pool of the context, and what goes back to the driver takes its time in a process. */
+	/*
+	 * A replay takes no memory from other pools of the context, so leave out regions. The margin allows for the
+	 * time that memory takes in a process to return to the driver.
+	 */
 	if (strcmp(program->scenario, "region"))
 		ck_assert(!is_further(&way, &ways[type]) && !is_further(&ways[type], &way));
 	object = parse(answer);
@@ -185,7 +188,7 @@ static void check_type(const struct program *program, const struct way ways[stat
 	json_decref(object);
 }
 
-START_TEST(the_advice_of_an_out_of_memory_is_what_a_replay_confirms)
+START_TEST(a_replay_confirms_the_advice_of_an_out_of_memory_message)
 {
 	const struct program *program = &programs[_i];
 	struct way ways[N_TYPES];
@@ -198,8 +201,8 @@ START_TEST(the_advice_of_an_out_of_memory_is_what_a_replay_confirms)
 }
 END_TEST
 
-/* Where the device and not a limit sets the bound, the driver's own slabs count: no type serves more. */
-START_TEST(small_blocks_that_stay_are_as_much_in_the_way_of_types_without_slabs)
+/* If the device and not a limit sets the bound, the driver's own slabs count, too: no type serves more than another. */
+START_TEST(small_surviving_blocks_limit_pool_types_without_slabs_just_as_much)
 {
 	static const char *const all[] = {"none", "simple", "binned", "split", "vmm"};
 	struct way least = {.n_served = UINT64_MAX, .live_bytes = UINT64_MAX}, most = {0};
@@ -209,10 +212,8 @@ START_TEST(small_blocks_that_stay_are_as_much_in_the_way_of_types_without_slabs)
 		const char *const env[] = {pool, "SIMGPU_MEMORY=204MiB", "GPUPOOL_RESERVE=0", NULL};
 
 		snprintf(pool, sizeof(pool), "GPUPOOL_POOL=%s", all[i]);
-		play_run(&(struct play){.program = "app_short",
-			.words = {"small-survivors"},
-			.env = env,
-			.preload = play_library});
+		play_run(&(struct play){
+			.program = "app_short", .words = {"small-survivors"}, .env = env, .preload = play_library});
 		ck_assert(play_fact("refused"));
 		least.n_served = play_fact("served") < least.n_served ? play_fact("served") : least.n_served;
 		least.live_bytes = play_fact("live") < least.live_bytes ? play_fact("live") : least.live_bytes;
@@ -227,36 +228,37 @@ static const struct {
 	const char *env[4], *scenario, *cause, *says[2];
 } messages[] = {
 	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm"}, "leak", "full",
-		{"cause: the device is full: the program itself holds 198 MiB of ",
-			"; the largest holder has 198 MiB: app_short\n"}},
+		{"cause: the device is full: the program itself holds 198 MiB of the ",
+			"; the largest holder, with 198 MiB, is app_short\n"}},
 	{{"SIMGPU_MEMORY=204MiB", "GPUPOOL_POOL=vmm", "GPUPOOL_STACKS=8"}, "leak", "full",
-		{"cause: the device is full: the program itself holds 198 MiB of ",
-			"; the largest holder has 198 MiB: app_short+0x"}},
+		{"cause: the device is full: the program itself holds 198 MiB of the ",
+			"; the largest call site, with 198 MiB, is app_short+0x"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "too-large", "limited",
-		{"cause: the limit is reached: 70.0 MiB short even if all free memory were in one piece; the largest "
-		 "holder has 120 MiB: app_short\n",
-			" tells more; GPUPOOL_LIMIT sets the limit\n"}},
+		{"cause: the limit is reached: 70.0 MiB short even if all free memory were contiguous; the largest "
+		 "holder, with 120 MiB, is app_short\n",
+			" for details; GPUPOOL_LIMIT sets the limit\n"}},
 	{{"SIMGPU_MEMORY=500MiB", "SIMGPU_CONTEXT_MEMORY=300MiB", "GPUPOOL_POOL=vmm"}, "leak", "others",
-		{"cause: the device is full: other processes, or CUDA itself, use 300 MiB of it; the program holds "
+		{"cause: the device is full: other processes, or CUDA itself, use 300 MiB; the program holds "
 		 "198 MiB\n",
-			" tells more; nvidia-smi lists the processes on the device\n"}},
+			" for details; nvidia-smi lists the processes on the device\n"}},
 	{{"SIMGPU_FAULT=cuMemAlloc_v2:3+=2"}, "leak", "refused",
-		{"cause: the driver refused, though it has 16.0", " GiB free"}},
+		{"cause: the driver refused the request although 16.0", " GiB are free\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT, "GPUPOOL_POOL=binned"}, "leak", "rounded",
-		{"cause: rounding: the pool type binned takes 49.8 MiB more than the program asked for\n",
-			" tells more; GPUPOOL_RECORD=FILE and gpupool-stat replay FILE compare the pool types\n"}},
+		{"cause: rounding: pool type binned uses 49.8 MiB more than the program requested\n",
+			" for details; to compare the pool types, record a run with GPUPOOL_RECORD=FILE and run "
+			"gpupool-stat replay FILE\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "sieve", "fragmented",
-		{"cause: fragmentation: 22.0 MiB are free between blocks that the program holds, at most 4.00 MiB in "
-		 "one piece, ",
-			" shows the blocks in the way; GPUPOOL_POOL=vmm can move free memory together\n"}},
+		{"cause: fragmentation: 22.0 MiB are free between blocks that the program holds, but the largest free "
+		 "block has 4.00 MiB, 4.00 KiB too little\n",
+			" to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered free memory\n"}},
 	{{"GPUPOOL_LIMIT=" LIMIT}, "leak-beside-work", "fragmented",
-		{"cause: fragmentation: 36.5 MiB are free between blocks that the program holds, at most 14.5 MiB in "
-		 "one piece, which is kept for blocks of other sizes\n",
-			" shows the blocks in the way; GPUPOOL_POOL=vmm can move free memory together\n"}},
-	{{"GPUPOOL_LIMIT=" LIMIT}, "small-survivors", "fragmented", {" shows the blocks in the way\n", "next: "}},
-	/* As the program had them, vmm is not to be had. */
+		{"cause: fragmentation: 36.5 MiB are free between blocks that the program holds, but the largest free "
+		 "block has 14.5 MiB, and is reserved for other sizes\n",
+			" to see the blocks in the way; GPUPOOL_POOL=vmm can combine scattered free memory\n"}},
+	{{"GPUPOOL_LIMIT=" LIMIT}, "small-survivors", "fragmented", {" to see the blocks in the way\n", "next: "}},
+	/* The device cannot map memory, so vmm is not recommended. */
 	{{"GPUPOOL_LIMIT=" LIMIT, "SIMGPU_LACKS=102"}, "sieve", "fragmented",
-		{" shows the blocks in the way\n", "cause: fragmentation: "}},
+		{" to see the blocks in the way\n", "cause: fragmentation: "}},
 };
 
 START_TEST(an_out_of_memory_message_names_its_cause_and_what_to_do)
@@ -272,15 +274,15 @@ START_TEST(an_out_of_memory_message_names_its_cause_and_what_to_do)
 	snprintf(cause, sizeof(cause), "\"cause\":\"%s\"", messages[_i].cause);
 	ck_assert_msg(strstr(answer, cause), "%s is not in %s", cause, answer);
 	for (size_t i = 0; i < LENGTH(messages[_i].says); i++)
-		ck_assert_msg(strstr(play_err, messages[_i].says[i]), "'%s' is not in %s", messages[_i].says[i],
-			play_err);
+		ck_assert_msg(
+			strstr(play_err, messages[_i].says[i]), "'%s' is not in %s", messages[_i].says[i], play_err);
 }
 END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, the_advice_of_an_out_of_memory_is_what_a_replay_confirms, 0, (int)LENGTH(programs));
-	tcase_add_test(tc, small_blocks_that_stay_are_as_much_in_the_way_of_types_without_slabs);
+	tcase_add_loop_test(tc, a_replay_confirms_the_advice_of_an_out_of_memory_message, 0, (int)LENGTH(programs));
+	tcase_add_test(tc, small_surviving_blocks_limit_pool_types_without_slabs_just_as_much);
 	tcase_add_loop_test(tc, an_out_of_memory_message_names_its_cause_and_what_to_do, 0, (int)LENGTH(messages));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Call sites: who holds what, who frees wrongly, who runs out of memory, and what is said of it. */
+/* Call sites: which hold memory, which free wrongly, which run out of memory, and how this is reported. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 #include "play.h"
 
-static char answers[8][256 * 1024]; /* of the pauses, in their order */
+static char answers[8][256 * 1024]; /* answers in the order of the pauses */
 static unsigned n_answers;
 
-/* gpupool-stat with these words; its exit code. What it says replaces the answer with that number. */
+/* Runs gpupool-stat with the words and returns its exit code. The output replaces the answer with number nth. */
 static int stat_says(unsigned nth, const char *words)
 {
 	ck_assert_uint_lt(nth, LENGTH(answers));
@@ -48,7 +48,7 @@ static void play(const char *scenario, const char *const *env, void (*at_pause)(
 	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
 }
 
-/* The object in a list of them, of which a member has that value; what follows it belongs to others. */
+/* Returns the object in a list that has a member with this value. The text goes on with the objects after it. */
 static const char *find(const char *list, const char *member, unsigned long long value)
 {
 	char text[64];
@@ -65,7 +65,7 @@ static const char *find(const char *list, const char *member, unsigned long long
 static const char *const kinds[] = {
 	"GPUPOOL_POOL=none", "GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", "GPUPOOL_POOL=split"};
 
-START_TEST(each_site_has_the_blocks_that_it_holds)
+START_TEST(each_call_site_is_reported_with_the_blocks_that_it_holds)
 {
 	const char *env[] = {"GPUPOOL_STACKS=8", kinds[_i], NULL}, *sites, *site;
 
@@ -88,7 +88,7 @@ START_TEST(each_site_has_the_blocks_that_it_holds)
 }
 END_TEST
 
-START_TEST(a_depth_of_one_is_the_caller_of_cuda)
+START_TEST(a_stack_of_depth_one_is_the_caller_of_CUDA)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
 	const char *frames;
@@ -106,8 +106,8 @@ END_TEST
 
 static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
 
-/* A static one is a part of the program. */
-START_TEST(a_shared_runtime_is_not_the_caller_of_cuda)
+/* A static runtime is a part of the program. */
+START_TEST(a_stack_of_depth_one_skips_the_CUDA_runtime)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=1", NULL};
 	char path[64];
@@ -128,7 +128,7 @@ START_TEST(a_shared_runtime_is_not_the_caller_of_cuda)
 }
 END_TEST
 
-START_TEST(threads_that_keep_blocks_attribute_them_too)
+START_TEST(blocks_from_thread_caches_have_call_sites_too)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
 	const char *site;
@@ -140,7 +140,7 @@ START_TEST(threads_that_keep_blocks_attribute_them_too)
 }
 END_TEST
 
-START_TEST(a_sample_leaves_small_blocks_out_and_no_large_one)
+START_TEST(a_sample_leaves_out_small_blocks_and_no_large_ones)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8,sample=1000000", NULL};
 
@@ -152,7 +152,7 @@ START_TEST(a_sample_leaves_small_blocks_out_and_no_large_one)
 }
 END_TEST
 
-static void take_turns(const char *name)
+static void switch_stacks(const char *name)
 {
 	if (!strcmp(name, "before")) {
 		keep(play_ask("leaks"));
@@ -165,13 +165,13 @@ static void take_turns(const char *name)
 	}
 }
 
-START_TEST(stacks_are_switched_while_the_program_runs)
+START_TEST(stacks_can_be_switched_on_and_off_while_the_program_runs)
 {
-	play("turns", NULL, take_turns);
+	play("turns", NULL, switch_stacks);
 	ck_assert_uint_eq(play_number(answers[0], "n_sites"), 0);
 	ck_assert_uint_eq(play_number(strstr(answers[0], "\"without_stack\":"), "blocks"), 1);
 	ck_assert_uint_eq(play_number(answers[1], "n_blocks"), 3);
-	/* Two lines of the program. */
+	/* The sites are two lines of the program. */
 	ck_assert_uint_eq(play_number(answers[1], "n_sites"), 2);
 	ck_assert_uint_eq(play_number(strstr(answers[1], "\"without_stack\":"), "blocks"), 1);
 	ck_assert_uint_eq(play_number(answers[2], "n_blocks"), 3);
@@ -183,7 +183,7 @@ END_TEST
 static const char *const bad_requests[] = {"stacks maybe", "stacks on 0", "stacks on 65", "stacks on sample=0",
 	"stacks on 8 sample=x", "stacks off 8", "leaks -1", "leaks 1s", "leaks 99999999999999999999"};
 
-static void ask_badly(const char *name)
+static void send_bad_requests(const char *name)
 {
 	if (n_answers)
 		return;
@@ -192,24 +192,24 @@ static void ask_badly(const char *name)
 	keep("");
 }
 
-START_TEST(what_is_no_depth_sample_or_age_is_refused)
+START_TEST(invalid_depths_samples_and_ages_are_refused)
 {
-	play("leaks", NULL, ask_badly);
+	play("leaks", NULL, send_bad_requests);
 	ck_assert_uint_eq(n_answers, 1);
 }
 END_TEST
 
-START_TEST(a_double_free_is_told_with_its_three_stacks)
+START_TEST(a_double_free_is_reported_with_its_three_stacks)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
 	const char *first, *second;
 
 	play("wrong", env, ask_leaks);
-	check_in(play_err, "which is free already\n");
+	check_in(play_err, ": the block is already free\n");
 	check_in(play_err, "warn:   freed here: app_sites+0x");
 	check_in(play_err, "warn:   freed before, ");
 	check_in(play_err, "warn:   allocated, 1000 bytes at 0x");
-	check_in(play_err, "which is inside a block\n");
+	check_in(play_err, ": the address is inside a block, not at its start\n");
 	check_in(play_err, "warn:   allocated, 3145728 bytes at 0x");
 	ck_assert_uint_eq(play_number(answers[0], "n_bad_frees"), 2);
 	first = strstr(answers[0], "\"what\":\"double\"");
@@ -223,20 +223,20 @@ START_TEST(a_double_free_is_told_with_its_three_stacks)
 }
 END_TEST
 
-START_TEST(a_block_that_went_back_to_the_driver_is_known_for_a_while)
+START_TEST(a_double_free_is_recognised_after_the_block_went_back_to_the_driver)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", "GPUPOOL_POOL=none", "GPUPOOL_PENDING_COUNT=0", NULL};
 	const char *bad;
 
 	play("wrong", env, ask_leaks);
-	check_in(play_err, "which is free already\n");
+	check_in(play_err, ": the block is already free\n");
 	bad = strstr(answers[0], "\"what\":\"double\"");
 	ck_assert_ptr_nonnull(bad);
 	check_in(bad, "\"freed_before\":[[");
 }
 END_TEST
 
-START_TEST(many_wrong_frees_are_told_of_a_few_times_each_refused_as_before)
+START_TEST(many_wrong_frees_are_all_refused_and_the_first_16_are_logged)
 {
 	const char *const quiet[] = {"GPUPOOL_STACKS=8", "GPUPOOL_LOG=off", NULL};
 	const char *const loud[] = {"GPUPOOL_STACKS=8", NULL};
@@ -255,17 +255,17 @@ static void ask_oom(const char *name)
 	keep(play_ask("oom"));
 }
 
-START_TEST(fragmentation_is_named_with_the_blocks_that_are_in_the_way)
+START_TEST(a_fragmentation_report_names_the_blocks_in_the_way)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", "SIMGPU_MEMORY=1GiB", "GPUPOOL_POOL=split", NULL};
 
 	play("fragmented", env, ask_oom);
-	check_in(play_err, "out of memory on device 0: asked for 4.00 MiB\n");
-	check_in(play_err, "out of memory on device 0, time 2: asked for 400 MiB\n");
+	check_in(play_err, "out of memory on device 0: a request for 4.00 MiB failed\n");
+	check_in(play_err, "out of memory on device 0 (error 2 of this process): a request for 400 MiB failed\n");
 	check_in(play_err, "cause: fragmentation: ");
-	check_in(play_err, "tried: settle ");
-	check_in(play_err, "asked at: app_sites+0x");
-	check_in(play_err, "next: gpupool-stat oom ");
+	check_in(play_err, "tried: checking for finished GPU work gained ");
+	check_in(play_err, "requested at: app_sites+0x");
+	check_in(play_err, "next: run gpupool-stat oom ");
 	ck_assert_uint_eq(play_number(answers[0], "n_ooms"), 3);
 	check_in(answers[0], "\"cause\":\"fragmented\"");
 	ck_assert_uint_eq(play_number(answers[0], "asked_bytes"), 400 * MIB);
@@ -289,7 +289,7 @@ static const struct {
 	{"\"kind\":\"pinned\"", "\"cause\":\"beyond-limit\"", 0},
 };
 
-START_TEST(an_out_of_memory_names_what_was_asked_for_and_why_there_was_none)
+START_TEST(an_out_of_memory_report_names_the_request_and_its_cause)
 {
 	const char *const env[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_PINNED_LIMIT=16MiB", kinds[_i], NULL};
 
@@ -309,7 +309,7 @@ START_TEST(an_out_of_memory_names_what_was_asked_for_and_why_there_was_none)
 }
 END_TEST
 
-/* What was told before the process ended. */
+/* Reads what was reported before the process ended. */
 static void read_report(char text[static 65536])
 {
 	FILE *file = fopen("report", "r");
@@ -321,7 +321,7 @@ static void read_report(char text[static 65536])
 	fclose(file);
 }
 
-START_TEST(a_report_at_exit_says_what_is_still_held)
+START_TEST(the_report_at_exit_lists_call_sites_that_still_hold_memory)
 {
 	static const char *const in_file[] = {"GPUPOOL_STACKS=8", "GPUPOOL_REPORT=exit:report", NULL};
 	static const char *const on_stderr[] = {"GPUPOOL_REPORT=exit", "GPUPOOL_LOG=off", NULL};
@@ -331,7 +331,7 @@ START_TEST(a_report_at_exit_says_what_is_still_held)
 	play_same(&(struct play){.program = "app_sites", .words = {"ends"}, .env = in_file});
 	read_report(text);
 	check_in(text, "at exit the program holds 1.02 MiB in 6 blocks\n");
-	check_in(text, "  device 0: used 1.02 MiB (at most ");
+	check_in(text, "  device 0: used 1.02 MiB (peak ");
 	check_in(text, "  site: 1.00 MiB in 1 block: app_sites+0x");
 	check_in(text, "  site: 20.0 KiB in 5 blocks: app_sites+0x");
 	check_in(text, "  library: 1.02 MiB in 6 blocks: app_sites\n");
@@ -346,10 +346,10 @@ END_TEST
 
 #ifdef HAS_SYMBOLS
 #define AT(function) function " (app_sites.c:"
-#define ALLOC "app_alloc (app_driver.c:"
+#define ALLOC        "app_alloc (app_driver.c:"
 #else
 #define AT(function) "app_sites+0x"
-#define ALLOC AT("app_alloc")
+#define ALLOC        AT("app_alloc")
 #endif
 
 static void show_leaks(const char *name)
@@ -365,12 +365,12 @@ static void show_leaks(const char *name)
 	ck_assert_int_eq(stat_says(6, "leaks --older=100000"), 0);
 }
 
-START_TEST(the_tool_shows_sites_libraries_sizes_and_ages)
+START_TEST(gpupool_stat_leaks_groups_by_site_library_size_and_age)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
 
 	play("leaks", env, show_leaks);
-	check_in(answers[0], "13.0 MiB in 12 blocks; stacks of 8 frames, since ");
+	check_in(answers[0], "13.0 MiB in 12 blocks; stacks of 8 frames, recorded for ");
 	check_in(answers[0], "3.00 MiB       3 ");
 	check_in(answers[0], AT("keep_large"));
 	check_in(answers[0], AT("keep_many"));
@@ -401,20 +401,20 @@ static void show_growth(const char *name)
 	}
 }
 
-START_TEST(the_tool_compares_with_what_it_saved)
+START_TEST(gpupool_stat_leaks_compares_with_a_saved_answer)
 {
 	play("turns", NULL, show_growth);
-	check_in(answers[0], "on, 4 frames, sample=3; 0 sites so far\n");
+	check_in(answers[0], "call stacks are on, 4 frames, sample=3; 0 call sites so far\n");
 	ck_assert_str_eq(answers[1], "");
-	check_in(answers[2], "on, 4 frames, sample=3; 2 sites so far\n");
-	/* One was freed, and one came. */
+	check_in(answers[2], "call stacks are on, 4 frames, sample=3; 2 call sites so far\n");
+	/* One block was freed, and one was allocated. */
 	check_in(answers[3], "-1.00 MiB  " ALLOC);
 	check_in(answers[3], "+1.00 MiB  " ALLOC);
 	check_in(answers[3], "0 B  (no stack)\n");
-	check_in(answers[4], "3.00 MiB in 3 blocks; stacks of 4 frames, below 1 MiB of one block in 3, since ");
+	check_in(answers[4], "3.00 MiB in 3 blocks; stacks of 4 frames, below 1 MiB for one block in 3, recorded for ");
 	check_in(answers[4], AT("keep_large"));
 	check_in(answers[4], "(no stack)\n");
-	check_in(answers[5], "off\n");
+	check_in(answers[5], "call stacks are off\n");
 	ck_assert_int_eq(stat_says(6, "leaks --from=saved"), 0);
 	check_in(answers[6], AT("keep_large"));
 }
@@ -425,17 +425,17 @@ static void show_oom(const char *name)
 	ck_assert_int_eq(stat_says(0, "oom"), 0);
 }
 
-START_TEST(the_tool_explains_the_last_out_of_memory)
+START_TEST(gpupool_stat_oom_explains_the_last_out_of_memory)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", "SIMGPU_MEMORY=1GiB", "GPUPOOL_POOL=split", NULL};
 
 	play("fragmented", env, show_oom);
 	check_in(answers[0], "3 out-of-memory errors; the last ");
-	check_in(answers[0], " on device 0: asked for 400 MiB\n");
-	check_in(answers[0], "cause    fragmentation: enough is free, but not in one piece\n");
-	check_in(answers[0], "asked at: " AT("fragmented"));
-	check_in(answers[0], "driver allocations that the program holds parts of:\n");
-	check_in(answers[0], "settle");
+	check_in(answers[0], " on device 0: a request for 400 MiB failed\n");
+	check_in(answers[0], "cause    fragmentation: enough memory is free, but it is not contiguous\n");
+	check_in(answers[0], "requested at: " AT("fragmented"));
+	check_in(answers[0], "driver allocations in which the program holds blocks:\n");
+	check_in(answers[0], "checking for finished GPU work");
 	check_in(answers[0], "The program held:\n");
 }
 END_TEST
@@ -446,7 +446,7 @@ static void show_none(const char *name)
 		ck_assert_int_eq(stat_says(0, "oom"), 0);
 }
 
-START_TEST(where_nothing_ran_out_the_tool_says_so)
+START_TEST(gpupool_stat_oom_says_that_there_was_no_out_of_memory)
 {
 	play("leaks", NULL, show_none);
 	check_in(answers[0], "no out-of-memory error\n");
@@ -458,7 +458,7 @@ static void show_wrong(const char *name)
 	ck_assert_int_eq(stat_says(0, "leaks"), 0);
 }
 
-START_TEST(the_tool_shows_wrong_frees_with_functions)
+START_TEST(gpupool_stat_leaks_shows_wrong_frees_with_functions)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
 
@@ -468,7 +468,7 @@ START_TEST(the_tool_shows_wrong_frees_with_functions)
 	check_in(answers[0], "freed before: " AT("free_it"));
 	check_in(answers[0], "allocated: " ALLOC);
 	check_in(answers[0], " < " AT("make_it"));
-	check_in(answers[0], "wrong free of 0x");
+	check_in(answers[0], "invalid free of 0x");
 }
 END_TEST
 
@@ -487,7 +487,7 @@ static void show_leaks_once(const char *name)
 	ck_assert_int_eq(stat_says(1, "leaks --json >saved"), 0);
 }
 
-START_TEST(the_functions_of_a_python_program_are_in_its_stacks)
+START_TEST(stacks_of_a_Python_program_contain_its_Python_functions)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=24", "PYTHONDONTWRITEBYTECODE=1", NULL};
 
@@ -501,14 +501,14 @@ START_TEST(the_functions_of_a_python_program_are_in_its_stacks)
 	for (size_t i = 0; i < LENGTH(python_stacks); i++)
 		check_in(answers[0], python_stacks[i]);
 	ck_assert_ptr_null(strstr(answers[0], "_PyEval_EvalFrameDefault"));
-	/* Whoever has the answer alone knows them too. */
+	/* A saved answer contains the names, too. */
 	ck_assert_int_eq(stat_says(2, "leaks --from=saved"), 0);
 	for (size_t i = 0; i < LENGTH(python_stacks); i++)
 		check_in(answers[2], python_stacks[i]);
 }
 END_TEST
 
-START_TEST(sites_that_an_answer_has_no_room_for_are_left_out)
+START_TEST(an_answer_without_room_for_all_sites_is_marked_truncated)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", "PYTHONDONTWRITEBYTECODE=1", NULL};
 
@@ -528,14 +528,14 @@ static const struct {
 	const char *words, *error;
 	int code;
 } bad_words[] = {
-	{"leaks --by=colour", "--by: 'colour' is not what blocks can be put together by.", 2},
+	{"leaks --by=colour", "--by: blocks cannot be grouped by 'colour'.", 2},
 	{"leaks --min=much", "--min: 'much' ", 2},
-	{"leaks --older=-1", "--older: '-1' is no number of seconds.", 2},
-	{"leaks --watch=0", "--watch: '0' is no number of seconds.", 2},
-	{"leaks --count=0", "--count: '0' is no number of times.", 2},
+	{"leaks --older=-1", "--older: '-1' is not a number of seconds.", 2},
+	{"leaks --watch=0", "--watch: '0' is not a number of seconds from 0.01 to 86400.", 2},
+	{"leaks --count=0", "--count: '0' is not a number of answers, from 1.", 2},
 	{"leaks --diff=nowhere", "nowhere cannot be read", 1},
 	{"leaks --from=nowhere", "nowhere cannot be read", 1},
-	{"leaks --from=junk", "junk gave an answer that is no JSON object.", 1},
+	{"leaks --from=junk", "junk gave an answer that is not a JSON object.", 1},
 	{"leaks --device=0", "leaks does not take --device.", 2},
 	{"stacks", "stacks takes PID", 2},
 	{"stacks 1 on 2 3 4", "stacks takes PID", 2},
@@ -544,7 +544,7 @@ static const struct {
 	{"oom", "no gpupool processes", 3},
 };
 
-START_TEST(words_that_make_no_sense_are_refused)
+START_TEST(gpupool_stat_refuses_invalid_arguments_of_leaks_and_stacks)
 {
 	FILE *junk = fopen("junk", "w");
 
@@ -558,39 +558,38 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, each_site_has_the_blocks_that_it_holds, 0, (int)LENGTH(kinds));
-	tcase_add_test(tc, a_depth_of_one_is_the_caller_of_cuda);
-	tcase_add_loop_test(tc, a_shared_runtime_is_not_the_caller_of_cuda, 0, 2);
-	tcase_add_test(tc, threads_that_keep_blocks_attribute_them_too);
-	tcase_add_test(tc, a_sample_leaves_small_blocks_out_and_no_large_one);
-	tcase_add_test(tc, stacks_are_switched_while_the_program_runs);
-	tcase_add_test(tc, what_is_no_depth_sample_or_age_is_refused);
-	tcase_add_test(tc, a_double_free_is_told_with_its_three_stacks);
-	tcase_add_test(tc, a_block_that_went_back_to_the_driver_is_known_for_a_while);
-	tcase_add_test(tc, many_wrong_frees_are_told_of_a_few_times_each_refused_as_before);
-	tcase_add_test(tc, fragmentation_is_named_with_the_blocks_that_are_in_the_way);
-	tcase_add_loop_test(
-		tc, an_out_of_memory_names_what_was_asked_for_and_why_there_was_none, 0, (int)LENGTH(kinds));
-	tcase_add_test(tc, a_report_at_exit_says_what_is_still_held);
+	tcase_add_loop_test(tc, each_call_site_is_reported_with_the_blocks_that_it_holds, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, a_stack_of_depth_one_is_the_caller_of_CUDA);
+	tcase_add_loop_test(tc, a_stack_of_depth_one_skips_the_CUDA_runtime, 0, 2);
+	tcase_add_test(tc, blocks_from_thread_caches_have_call_sites_too);
+	tcase_add_test(tc, a_sample_leaves_out_small_blocks_and_no_large_ones);
+	tcase_add_test(tc, stacks_can_be_switched_on_and_off_while_the_program_runs);
+	tcase_add_test(tc, invalid_depths_samples_and_ages_are_refused);
+	tcase_add_test(tc, a_double_free_is_reported_with_its_three_stacks);
+	tcase_add_test(tc, a_double_free_is_recognised_after_the_block_went_back_to_the_driver);
+	tcase_add_test(tc, many_wrong_frees_are_all_refused_and_the_first_16_are_logged);
+	tcase_add_test(tc, a_fragmentation_report_names_the_blocks_in_the_way);
+	tcase_add_loop_test(tc, an_out_of_memory_report_names_the_request_and_its_cause, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, the_report_at_exit_lists_call_sites_that_still_hold_memory);
 }
 
 static void add_tool(TCase *tc)
 {
 	if (!play_stat)
 		return;
-	tcase_add_test(tc, the_tool_shows_sites_libraries_sizes_and_ages);
-	tcase_add_test(tc, the_tool_compares_with_what_it_saved);
-	tcase_add_test(tc, the_tool_explains_the_last_out_of_memory);
-	tcase_add_test(tc, where_nothing_ran_out_the_tool_says_so);
-	tcase_add_test(tc, the_tool_shows_wrong_frees_with_functions);
+	tcase_add_test(tc, gpupool_stat_leaks_groups_by_site_library_size_and_age);
+	tcase_add_test(tc, gpupool_stat_leaks_compares_with_a_saved_answer);
+	tcase_add_test(tc, gpupool_stat_oom_explains_the_last_out_of_memory);
+	tcase_add_test(tc, gpupool_stat_oom_says_that_there_was_no_out_of_memory);
+	tcase_add_test(tc, gpupool_stat_leaks_shows_wrong_frees_with_functions);
 #ifdef PYTHON
-	/* Not the machine's own Python, then. */
+	/* The emulator cannot run the machine's own Python. */
 	if (!getenv(EMULATOR) || getenv("GPUPOOL_TEST_PYTHON")) {
-		tcase_add_test(tc, the_functions_of_a_python_program_are_in_its_stacks);
-		tcase_add_test(tc, sites_that_an_answer_has_no_room_for_are_left_out);
+		tcase_add_test(tc, stacks_of_a_Python_program_contain_its_Python_functions);
+		tcase_add_test(tc, an_answer_without_room_for_all_sites_is_marked_truncated);
 	}
 #endif
-	tcase_add_loop_test(tc, words_that_make_no_sense_are_refused, 0, (int)LENGTH(bad_words));
+	tcase_add_loop_test(tc, gpupool_stat_refuses_invalid_arguments_of_leaks_and_stacks, 0, (int)LENGTH(bad_words));
 }
 
 int main(int argc, char **argv)

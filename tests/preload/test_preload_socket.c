@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The control socket where no directory is usable for it, and without one. */
+/* The control socket if no directory is usable for it, and programs without one. */
 
 #include <fcntl.h>
 #include <signal.h>
@@ -46,10 +46,10 @@ static void make_squatted(void)
 	ck_assert_int_eq(chown(bad_dir, ANOTHER_USER, ANOTHER_USER), 0);
 }
 
-/* The last row takes root. */
+/* Only root can set up the last row. */
 static const struct {
 	void (*make)(void);
-	const char *told;
+	const char *message;
 } directories[] = {
 	{make_open, " is open to other users (mode 0755); "},
 	{make_link, " is a symbolic link; "},
@@ -69,7 +69,7 @@ static void make_directory(int nth)
 	directories[nth].make();
 }
 
-START_TEST(two_processes_share_memory_where_the_socket_directory_is_unusable)
+START_TEST(two_processes_share_memory_despite_an_unusable_socket_directory)
 {
 	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, "GPUPOOL_LOG=off", "SIMGPU_MEMORY=256M",
 		"SIMGPU_LATENCY=cuEventQuery=1000000,cuStreamQuery=1000000", NULL};
@@ -80,14 +80,14 @@ START_TEST(two_processes_share_memory_where_the_socket_directory_is_unusable)
 }
 END_TEST
 
-START_TEST(an_unusable_socket_directory_is_told_of_in_one_line_that_names_it_and_the_cause)
+START_TEST(one_message_names_an_unusable_socket_directory_and_the_cause)
 {
 	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, NULL};
 	char expected[256];
 
 	make_directory(_i);
 	play_run(&(struct play){.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library});
-	snprintf(expected, sizeof(expected), "]: warn: %s%s", bad_dir, directories[_i].told);
+	snprintf(expected, sizeof(expected), "]: warn: %s%s", bad_dir, directories[_i].message);
 	ck_assert_msg(strstr(play_err, expected), "%s", play_err);
 	ck_assert_msg(strstr(play_err, "; the control socket is @gpupool-"), "%s", play_err);
 	ck_assert_str_eq(strchr(play_err, '\n'), "\n");
@@ -132,7 +132,7 @@ START_TEST(gpupool_stat_finds_a_process_without_a_socket_directory)
 }
 END_TEST
 
-/* In a child: another user's process that listens without a file, under a name of this user's. */
+/* Runs in a child: a process of another user that listens without a file, under a name of this user. */
 static _Noreturn void squat(int ready_fd)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -150,7 +150,7 @@ static _Noreturn void squat(int ready_fd)
 		pause();
 }
 
-START_TEST(a_socket_under_this_users_name_at_which_another_user_listens_is_not_listed)
+START_TEST(gpupool_stat_lists_no_socket_of_another_user_under_this_users_name)
 {
 	char byte, line[32];
 	int ready[2];
@@ -170,7 +170,7 @@ START_TEST(a_socket_under_this_users_name_at_which_another_user_listens_is_not_l
 }
 END_TEST
 
-/* A directory in a mount namespace of its own, where it is read-only. */
+/* Mounts a read-only file system at the directory, in a separate mount namespace, and runs the command. */
 static const char mount_and_run[] = "mount -t tmpfs -o ro none \"$1\" && shift && exec \"$@\"";
 
 static const char *unshare_words(void)
@@ -186,26 +186,25 @@ static bool can_mount(void)
 	return system(command) == 0;
 }
 
-START_TEST(two_processes_share_memory_where_the_socket_directory_is_read_only)
+START_TEST(two_processes_share_memory_despite_a_read_only_socket_directory)
 {
 	const char *env[] = {runtime_variable, NO_TMP, NO_XDG, "SIMGPU_MEMORY=256M",
 		"SIMGPU_LATENCY=cuEventQuery=1000000,cuStreamQuery=1000000", NULL};
-	char told[256], script[512];
+	char message[256], script[512];
 
 	snprintf(bad_dir, sizeof(bad_dir), "%s/bad", play_dir);
 	snprintf(runtime_variable, sizeof(runtime_variable), "GPUPOOL_RUNTIME_DIR=%s/sockets", bad_dir);
 	ck_assert_int_eq(mkdir(bad_dir, 0700), 0);
 	snprintf(script, sizeof(script), "exec unshare %s sh -c '%s' sh %s %s/app_ipc many", unshare_words(),
 		mount_and_run, bad_dir, play_app_dir);
-	play_run(&(struct play){
-		.program = "/bin/sh", .words = {"-c", script}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "/bin/sh", .words = {"-c", script}, .env = env, .preload = play_library});
 	ck_assert_msg(play_status == 0 && strstr(play_out, "wrong words: 0\n"), "%s%s", play_out, play_err);
-	snprintf(told, sizeof(told), "warn: %s/sockets cannot be used: the file system is read-only; ", bad_dir);
-	ck_assert_msg(strstr(play_err, told), "%s", play_err);
+	snprintf(message, sizeof(message), "warn: %s/sockets cannot be used: the file system is read-only; ", bad_dir);
+	ck_assert_msg(strstr(play_err, message), "%s", play_err);
 }
 END_TEST
 
-static void look_for_sockets(const char *name)
+static void check_no_socket(const char *name)
 {
 	char command[128];
 
@@ -216,7 +215,7 @@ static void look_for_sockets(const char *name)
 	ck_assert(!play_is_listening());
 }
 
-START_TEST(a_program_with_the_socket_switched_off_has_none_and_no_thread_and_says_nothing)
+START_TEST(GPUPOOL_SOCKET_off_means_no_socket_no_thread_and_no_message)
 {
 	static const char *const env[] = {"GPUPOOL_SOCKET=off", NULL};
 
@@ -224,18 +223,17 @@ START_TEST(a_program_with_the_socket_switched_off_has_none_and_no_thread_and_say
 		.words = {"loop"},
 		.env = env,
 		.preload = play_library,
-		.at_pause = look_for_sockets});
+		.at_pause = check_no_socket});
 	ck_assert_int_eq(play_status, 0);
 	ck_assert_str_eq(play_err, "");
 }
 END_TEST
 
-START_TEST(without_a_socket_a_part_of_a_segment_cannot_be_exported_and_the_message_says_why)
+START_TEST(without_a_socket_exporting_part_of_a_segment_fails_with_a_message)
 {
 	static const char *const env[] = {"GPUPOOL_SOCKET=off", "SIMGPU_MEMORY=256M", NULL};
 
-	play_run(&(struct play){
-		.program = "app_ipc", .words = {"many"}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "app_ipc", .words = {"many"}, .env = env, .preload = play_library});
 	ck_assert_msg(strstr(play_err, "needs the control socket, and GPUPOOL_SOCKET is off"), "%s", play_err);
 }
 END_TEST
@@ -248,23 +246,20 @@ static void add(TCase *tc)
 	}
 	if (geteuid() != 0)
 		printf("# a directory of another user: not shown, since only root can make one\n");
-	tcase_add_loop_test(
-		tc, two_processes_share_memory_where_the_socket_directory_is_unusable, 0, n_directories());
-	tcase_add_loop_test(tc,
-		an_unusable_socket_directory_is_told_of_in_one_line_that_names_it_and_the_cause, 0, n_directories());
+	tcase_add_loop_test(tc, two_processes_share_memory_despite_an_unusable_socket_directory, 0, n_directories());
+	tcase_add_loop_test(tc, one_message_names_an_unusable_socket_directory_and_the_cause, 0, n_directories());
 	if (play_stat)
-		tcase_add_loop_test(
-			tc, gpupool_stat_finds_a_process_without_a_socket_directory, 0, n_directories());
+		tcase_add_loop_test(tc, gpupool_stat_finds_a_process_without_a_socket_directory, 0, n_directories());
 	else
 		printf("# gpupool-stat is not built\n");
 	if (play_stat && geteuid() == 0)
-		tcase_add_test(tc, a_socket_under_this_users_name_at_which_another_user_listens_is_not_listed);
+		tcase_add_test(tc, gpupool_stat_lists_no_socket_of_another_user_under_this_users_name);
 	if (can_mount())
-		tcase_add_test(tc, two_processes_share_memory_where_the_socket_directory_is_read_only);
+		tcase_add_test(tc, two_processes_share_memory_despite_a_read_only_socket_directory);
 	else
 		printf("# a read-only directory: not shown, since no mount namespace can be made here\n");
-	tcase_add_test(tc, a_program_with_the_socket_switched_off_has_none_and_no_thread_and_says_nothing);
-	tcase_add_test(tc, without_a_socket_a_part_of_a_segment_cannot_be_exported_and_the_message_says_why);
+	tcase_add_test(tc, GPUPOOL_SOCKET_off_means_no_socket_no_thread_and_no_message);
+	tcase_add_test(tc, without_a_socket_exporting_part_of_a_segment_fails_with_a_message);
 }
 
 int main(int argc, char **argv)

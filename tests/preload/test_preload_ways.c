@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* However a program finds the driver, and whatever driver it is, the pool is in between, or nothing is. */
+/*
+ * However a program finds the driver, and whatever driver it is, either the pool serves it or the
+ * library stays out of the way.
+ */
 
 #include <limits.h>
 #include <stdio.h>
@@ -12,7 +15,7 @@
 static const char *const ways[] = {"dlsym", "dlsym-per-thread", "default", "lookup4", "lookup4-per-thread", "lookup5",
 	"lookup5-per-thread", "lookup5-by-4"};
 
-START_TEST(every_way_leads_to_the_pool)
+START_TEST(every_way_to_find_the_driver_leads_to_the_pool)
 {
 	play_same(&(struct play){.program = "app_ways", .words = {ways[_i]}});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -21,7 +24,7 @@ START_TEST(every_way_leads_to_the_pool)
 }
 END_TEST
 
-START_TEST(lookups_answer_in_the_drivers_words)
+START_TEST(lookups_give_the_same_answers_as_the_driver)
 {
 	play_same(&(struct play){.program = "app_ways", .words = {"answers"}});
 }
@@ -30,7 +33,7 @@ END_TEST
 static const char *const runtimes[] = {"app_runtime_shared", "app_runtime_static"};
 static const char *const runtime_words[] = {"loop", "errors", "mixed", "reset"};
 
-START_TEST(programs_of_the_runtime_are_served)
+START_TEST(runtime_programs_behave_as_without_the_library)
 {
 	static const char *const quiet[] = {"GPUPOOL_LOG=off", NULL};
 
@@ -40,7 +43,7 @@ START_TEST(programs_of_the_runtime_are_served)
 }
 END_TEST
 
-START_TEST(the_runtimes_memory_comes_from_the_pool)
+START_TEST(memory_of_runtime_programs_comes_from_the_pool)
 {
 	play_same(&(struct play){.program = runtimes[_i], .words = {"loop"}});
 	ck_assert_uint_le(play_fact("cuMemAlloc_v2"), 4);
@@ -72,7 +75,7 @@ static const struct {
 	{{"GPUPOOL=off"}, false},
 };
 
-/* An old driver lies in a directory of its own, beside the programs. */
+/* An old driver is in a separate directory beside the programs. */
 static void run_on(int driver, const char *scenario)
 {
 	char path[PATH_MAX];
@@ -86,7 +89,7 @@ static void run_on(int driver, const char *scenario)
 	play_same(&(struct play){.program = "app_ways", .words = {scenario}, .env = env});
 }
 
-START_TEST(old_and_odd_drivers_are_served_or_left_alone)
+START_TEST(old_drivers_are_pooled_and_inconsistent_drivers_are_left_alone)
 {
 	run_on(_i, "dlsym");
 	ck_assert_ptr_nonnull(strstr(play_out, "wrong words: 0\n"));
@@ -97,14 +100,14 @@ START_TEST(old_and_odd_drivers_are_served_or_left_alone)
 }
 END_TEST
 
-START_TEST(what_an_old_driver_has_not_is_not_there_with_the_library_either)
+START_TEST(functions_that_an_old_driver_lacks_stay_missing)
 {
 	run_on(_i, "missing");
 	ck_assert_str_eq(play_out, drivers[_i].missing);
 }
 END_TEST
 
-START_TEST(a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so)
+START_TEST(an_inconsistent_driver_gets_no_pool_and_one_message_says_so)
 {
 	static const char *const env[] = {"SIMGPU_DISAGREE=cuMemFreeAsync", NULL};
 
@@ -115,7 +118,7 @@ START_TEST(a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so)
 }
 END_TEST
 
-START_TEST(a_first_call_beside_a_constructor_that_uses_cuda_does_not_deadlock_with_the_loader)
+START_TEST(a_first_call_beside_a_constructor_that_uses_CUDA_does_not_deadlock)
 {
 	char library[PATH_MAX];
 	const char *const env[] = {library, NULL};
@@ -129,15 +132,16 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, a_first_call_beside_a_constructor_that_uses_cuda_does_not_deadlock_with_the_loader);
-	tcase_add_loop_test(tc, every_way_leads_to_the_pool, 0, (int)LENGTH(ways));
-	tcase_add_test(tc, lookups_answer_in_the_drivers_words);
-	tcase_add_loop_test(tc, programs_of_the_runtime_are_served, 0,
-		(int)(LENGTH(runtimes) * LENGTH(runtime_words)));
-	tcase_add_loop_test(tc, the_runtimes_memory_comes_from_the_pool, 0, (int)LENGTH(runtimes));
-	tcase_add_loop_test(tc, old_and_odd_drivers_are_served_or_left_alone, 0, (int)LENGTH(drivers));
-	tcase_add_loop_test(tc, what_an_old_driver_has_not_is_not_there_with_the_library_either, 0, N_OLD);
-	tcase_add_test(tc, a_driver_that_contradicts_itself_is_left_alone_and_one_line_says_so);
+	tcase_add_test(tc, a_first_call_beside_a_constructor_that_uses_CUDA_does_not_deadlock);
+	tcase_add_loop_test(tc, every_way_to_find_the_driver_leads_to_the_pool, 0, (int)LENGTH(ways));
+	tcase_add_test(tc, lookups_give_the_same_answers_as_the_driver);
+	tcase_add_loop_test(
+		tc, runtime_programs_behave_as_without_the_library, 0, (int)(LENGTH(runtimes) * LENGTH(runtime_words)));
+	tcase_add_loop_test(tc, memory_of_runtime_programs_comes_from_the_pool, 0, (int)LENGTH(runtimes));
+	tcase_add_loop_test(
+		tc, old_drivers_are_pooled_and_inconsistent_drivers_are_left_alone, 0, (int)LENGTH(drivers));
+	tcase_add_loop_test(tc, functions_that_an_old_driver_lacks_stay_missing, 0, N_OLD);
+	tcase_add_test(tc, an_inconsistent_driver_gets_no_pool_and_one_message_says_so);
 }
 
 int main(int argc, char **argv)

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A free has the driver record a fence where something was submitted, or waits, since the last one, and only there. */
+/* A free records a fence if a call has submitted work or a wait since the last fence, and only then. */
 
 #include "play.h"
 
 #include <limits.h>
 #include <stdio.h>
 
-#define N_ROUNDS "32" /* of the program's */
+#define N_ROUNDS "32" /* ROUNDS in the program */
 
-static const char *const pools[][2] = {
-	{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL}, {"GPUPOOL_POOL=split", NULL},
-	{"GPUPOOL_POOL=vmm", NULL}};
+static const char *const pools[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL},
+	{"GPUPOOL_POOL=split", NULL}, {"GPUPOOL_POOL=vmm", NULL}};
 
 static void play(const char *scenario, const char *const *env)
 {
-	play_run(&(struct play){
-		.program = "app_work", .words = {scenario}, .env = env, .preload = play_library});
+	play_run(&(struct play){.program = "app_work", .words = {scenario}, .env = env, .preload = play_library});
 	ck_assert_msg(play_status == 0, "%s%s", play_out, play_err);
 }
 
-START_TEST(each_function_that_submits_or_waits_makes_the_next_free_record)
+START_TEST(a_call_that_submits_or_waits_makes_the_next_free_record_a_fence)
 {
 	unsigned n = 0;
 
@@ -38,7 +36,7 @@ START_TEST(each_function_that_submits_or_waits_makes_the_next_free_record)
 }
 END_TEST
 
-START_TEST(each_function_that_submits_or_waits_makes_every_free_record_until_it_returns)
+START_TEST(a_call_that_submits_or_waits_makes_frees_record_fences_until_it_returns)
 {
 	unsigned n = 0;
 
@@ -53,44 +51,44 @@ START_TEST(each_function_that_submits_or_waits_makes_every_free_record_until_it_
 }
 END_TEST
 
-START_TEST(what_submits_nothing_costs_the_next_free_nothing)
+START_TEST(a_free_after_calls_that_submit_nothing_records_no_fence)
 {
 	play("idle", pools[_i]);
 	ck_assert_str_eq(play_out, "fences: 0\n");
 }
 END_TEST
 
-START_TEST(what_a_thread_keeps_needs_no_fence_either)
+START_TEST(a_free_into_the_thread_cache_records_no_fence)
 {
 	play("small", pools[_i]);
 	ck_assert_str_eq(play_out, "fences: 0\n");
 }
 END_TEST
 
-/* By settings with which each free is to be the driver's to judge, or because the driver is newer, or answers oddly. */
-static const char *const asked[][3] = {
+/* Settings under which the driver checks each free, and drivers that are newer or inconsistent. */
+static const char *const settings[][3] = {
 	{"GPUPOOL_POOL=none", NULL},
 	{"GPUPOOL_DEBUG=guard", NULL},
 	{"SIMGPU_DRIVER_VERSION=13030", NULL},
 	{"SIMGPU_DISAGREE=cuMemsetD8Async", NULL},
 };
 
-START_TEST(where_work_may_be_unseen_each_free_records)
+START_TEST(each_free_records_a_fence_if_work_may_be_submitted_unseen)
 {
-	play("asked", asked[_i]);
+	play("asked", settings[_i]);
 	ck_assert_str_eq(play_out, "fences: " N_ROUNDS "\n");
 }
 END_TEST
 
-START_TEST(whoever_looks_past_us_makes_each_free_record)
+START_TEST(each_free_records_a_fence_after_a_driver_lookup_with_RTLD_NEXT)
 {
 	play("blind", pools[_i]);
 	ck_assert_str_eq(play_out, "fences: " N_ROUNDS "\n");
 }
 END_TEST
 
-/* Nobody can know what he finds with a dlsym of his own. */
-START_TEST(whoever_is_met_first_makes_each_free_record)
+/* The library cannot know what the other one finds with its own dlsym. */
+START_TEST(each_free_records_a_fence_if_another_library_interposes_dlsym_first)
 {
 	char other[PATH_MAX], both[2 * PATH_MAX];
 
@@ -102,27 +100,27 @@ START_TEST(whoever_is_met_first_makes_each_free_record)
 }
 END_TEST
 
-/* Whoever wonders why is told. */
+/* The debug log explains the fences to a user who asks. */
 static const struct {
 	const char *scenario, *env[3], *why;
-} told[] = {
+} reasons[] = {
 	{"asked", {"GPUPOOL_LOG=debug", "SIMGPU_DRIVER_VERSION=13030"}, "the driver is newer than CUDA 13.2"},
-	{"blind", {"GPUPOOL_LOG=debug"}, "in the way of what is submitted"},
-	{"private", {"GPUPOOL_LOG=debug"}, "an interface of the driver's that is in no header"},
+	{"blind", {"GPUPOOL_LOG=debug"}, "intercepts functions that submit work"},
+	{"private", {"GPUPOOL_LOG=debug"}, "the program uses a driver interface that no header declares"},
 };
 
-START_TEST(why_each_free_records_is_in_the_log)
+START_TEST(the_debug_log_says_why_each_free_records_a_fence)
 {
 	const char *line;
 
-	play(told[_i].scenario, told[_i].env);
-	line = strstr(play_err, "so each free asks the driver: ");
+	play(reasons[_i].scenario, reasons[_i].env);
+	line = strstr(play_err, "so each free records a fence: ");
 	ck_assert_ptr_nonnull(line);
-	ck_assert_msg(strstr(line, told[_i].why) != NULL, "%s", line);
+	ck_assert_msg(strstr(line, reasons[_i].why) != NULL, "%s", line);
 }
 END_TEST
 
-START_TEST(at_the_end_of_the_process_each_free_records)
+START_TEST(each_free_records_a_fence_at_the_end_of_the_process)
 {
 	play("ending", pools[_i]);
 	ck_assert_str_eq(play_out, "before it: 0\nat the end: 1\n");
@@ -131,16 +129,16 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, each_function_that_submits_or_waits_makes_the_next_free_record, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, each_function_that_submits_or_waits_makes_every_free_record_until_it_returns, 0,
-		(int)LENGTH(pools));
-	tcase_add_loop_test(tc, what_submits_nothing_costs_the_next_free_nothing, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, what_a_thread_keeps_needs_no_fence_either, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, where_work_may_be_unseen_each_free_records, 0, (int)LENGTH(asked));
-	tcase_add_loop_test(tc, whoever_looks_past_us_makes_each_free_record, 0, (int)LENGTH(pools));
-	tcase_add_loop_test(tc, whoever_is_met_first_makes_each_free_record, 0, 2);
-	tcase_add_loop_test(tc, why_each_free_records_is_in_the_log, 0, (int)LENGTH(told));
-	tcase_add_loop_test(tc, at_the_end_of_the_process_each_free_records, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_call_that_submits_or_waits_makes_the_next_free_record_a_fence, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(
+		tc, a_call_that_submits_or_waits_makes_frees_record_fences_until_it_returns, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_free_after_calls_that_submit_nothing_records_no_fence, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, a_free_into_the_thread_cache_records_no_fence, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, each_free_records_a_fence_if_work_may_be_submitted_unseen, 0, (int)LENGTH(settings));
+	tcase_add_loop_test(tc, each_free_records_a_fence_after_a_driver_lookup_with_RTLD_NEXT, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, each_free_records_a_fence_if_another_library_interposes_dlsym_first, 0, 2);
+	tcase_add_loop_test(tc, the_debug_log_says_why_each_free_records_a_fence, 0, (int)LENGTH(reasons));
+	tcase_add_loop_test(tc, each_free_records_a_fence_at_the_end_of_the_process, 0, (int)LENGTH(pools));
 }
 
 int main(int argc, char **argv)

@@ -170,7 +170,7 @@ def fold(value):
 
 
 class Recording:
-    """A recording in the making, as shim/record_format.h says; each record is a microsecond after the one before."""
+    """A recording in the making, as common/record_format.h says; each record is a microsecond after the one before."""
 
     KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 12), "USE": (3, "u"), "ALLOC": (4, "bus"),
              "FREE": (5, "buu"), "DROP": (13, ""), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "EXIT": (31, "")}

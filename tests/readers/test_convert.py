@@ -376,7 +376,7 @@ def a_damaged_recording_is_read_up_to_the_damage():
     whole, at = head.save(path("head.rec")), len(head.bytes)
     head.bytes += b"\xff\x7f\x01"
     damaged, out = head.put("ALLOC", BASE + 4 * MIB, MIB, 0).save(path("damaged.rec")), path("damaged.out")
-    said = f"gpupool-stat: {damaged}: it is damaged at byte {at}; what stands before that was read.\n"
+    said = f"gpupool-stat: {damaged}: it is damaged at byte {at}; the part before that was read.\n"
     for words in (("replay",), ("replay", "--json"), ("convert", "--to=rmm"), ("convert", "--to=chrome"),
                   ("convert", "--to=torch"), ("report",)):
         done = subprocess.run([STAT, *words, damaged], capture_output=True, check=False)
@@ -387,7 +387,7 @@ def a_damaged_recording_is_read_up_to_the_damage():
             readers.stat(STAT, *words, damaged, "-o", out, expected=1)
             assert pathlib.Path(out).read_bytes() == done.stdout, words
         elif words[0] == "report":
-            note = f"Of the recording there is no more: it is damaged at byte {at}. What stands before"
+            note = f"The recording is incomplete: it is damaged at byte {at}. The report shows all"
             assert note.encode() in done.stdout and b"</html>" in done.stdout
     answer = json.loads(readers.stat(STAT, "replay", "--json", damaged, expected=1))
     assert (answer["n_allocs"], answer["n_frees"], answer["has_end"], answer["is_damaged"]) == (2, 1, False, True)

@@ -139,7 +139,7 @@ def memory_that_is_watched_has_its_counters_and_other_memory_has_none():
 
 
 def every_counter_of_a_pool_is_a_metric():
-    table = (pathlib.Path(DASHBOARD).parent.parent / "pool/stats.def").read_text()
+    table = (pathlib.Path(DASHBOARD).parents[2] / "pool/stats.def").read_text()
     counters = re.findall(r"^STAT\((\w+),", table, re.M)
     rows = (pathlib.Path(DASHBOARD).parent / "metrics.def").read_text()
     assert len(counters) > 20 and set(counters) <= set(re.findall(r"^METRIC\((\w+),", rows, re.M))

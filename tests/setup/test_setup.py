@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""What the commands of the README install, whatever else was built in the clone before.
+"""The commands in the README install a release build, even if the scripts have built in the same clone before.
 
 Usage: test_setup.py ROOT
 
-It configures and looks at the result; nothing is compiled. Without Meson it ends with 77.
+The test configures builds and examines the result; it compiles nothing. Exits with 77 if Meson is missing.
 """
 
 import json
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(sys.argv[1]).resolve()
 SCRIPTS = (("test", "--no-install"), ("soak",), ("soak", "--tsan"), ("fuzz", "--no-install"), ("test-aarch64", "--no-install"),
            ("demo", "--no-install"))
 
-# Stands in for what the scripts call: notes where a build is set up, and with which options.
+# Replaces the tools that the scripts call. As meson it notes the working directory and the arguments.
 TOOL = """#!/bin/sh
 case $0 in
 */meson) echo "$PWD $*" >>"$SETUP_TEST_NOTES" ;;
@@ -32,7 +32,7 @@ exit %d
 
 
 def install_setups():
-    """The words behind each `meson setup` in the README, and the directory among them."""
+    """(arguments, directory) of each `meson setup` in the README."""
     for words in re.findall(r"meson setup ([^&`\n]*)", (ROOT / "README.md").read_text()):
         words = shlex.split(words)
         yield words, [word for word in words if not word.startswith("-")][0]
@@ -52,13 +52,13 @@ def options_of(build):
 
 
 def directories_of_scripts():
-    """Where the scripts have builds set up, in a tree that has nothing but them."""
+    """The build directories that each script sets up, in a tree that has only the scripts."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="gpupool-setup-") as tree:
         tree = pathlib.Path(tree)
         shutil.copytree(ROOT / "scripts", tree / "scripts")
         (tree / "bin").mkdir()
-        # Setting up fails, so that no script goes on from there.
+        # The meson here fails, so that each script stops after its first setup.
         for name in ("meson", "ninja", "ninja-build", "clang"):
             (tree / "bin" / name).write_text(TOOL % (name == "meson"))
             (tree / "bin" / name).chmod(0o755)
@@ -77,18 +77,18 @@ def directories_of_scripts():
 
 
 class Setup(unittest.TestCase):
-    def test_no_script_builds_where_the_readme_installs_from(self):
+    def test_scripts_never_build_in_the_install_directory_of_the_readme(self):
         setups = list(install_setups())
-        self.assertTrue(setups, "the README sets nothing up")
+        self.assertTrue(setups, "the README has no `meson setup`")
         found = directories_of_scripts()
         for _, directory in setups:
             for script, directories in found.items():
                 self.assertNotIn(directory, directories, script)
-        # They did come that far.
+        # Some scripts did reach their setup.
         self.assertIn("build-test", found[("test", "--no-install")])
         self.assertIn("build-test", found[("soak",)])
 
-    def test_what_the_readme_installs_is_a_release(self):
+    def test_commands_of_the_readme_configure_a_release_build(self):
         for words, directory in install_setups():
             with tempfile.TemporaryDirectory(prefix="gpupool-setup-") as tree:
                 build = pathlib.Path(tree) / "build"
@@ -97,7 +97,7 @@ class Setup(unittest.TestCase):
                 self.check_release(build)
                 self.check_targets(build)
 
-    def test_a_release_is_what_is_built_where_nothing_is_said(self):
+    def test_buildtype_is_release_by_default(self):
         self.assertEqual(options_of(ROOT / "meson.build")["buildtype"], "release")
 
     def check_release(self, build):
@@ -114,13 +114,13 @@ class Setup(unittest.TestCase):
         self.assertIn("shim/meson.build", sources)
         rooms = {source for source in sources if source.startswith("tests/")}
         rooms = {source for source in rooms if not source.startswith(("tests/sim/", "tests/demo/"))}
-        self.assertEqual(rooms, set(), "built with -Dtests=disabled")
+        self.assertEqual(rooms, set(), "targets of tests/ although -Dtests=disabled")
         self.assertEqual(json.loads(run(["meson", "introspect", "--tests", build])), [])
         self.assertEqual(json.loads(run(["meson", "introspect", "--benchmarks", build])), [])
 
 
 if __name__ == "__main__":
     if not shutil.which("meson"):
-        print("skipped: there is no meson to ask")
+        print("skipped: Meson is not installed")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1])

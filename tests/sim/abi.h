@@ -3,13 +3,13 @@
 #pragma once
 
 /*
- * What the simulated driver needs of the binary interface beyond shim/cuda_abi.h: values as in
- * cuda.h, and the prototype of every function of functions.def.
+ * The part of CUDA's binary interface that the simulated driver needs beyond shim/driver/cuda_abi.h: values
+ * as in cuda.h, and the prototype of every function in functions.def.
  */
 
 #include "tests/apps/green_abi.h"
 #include "tests/apps/ipc_abi.h"
-#include "shim/launch_abi.h"
+#include "shim/driver/launch_abi.h"
 
 #define SIM_EXPORT __attribute__((visibility("default")))
 
@@ -84,8 +84,8 @@ enum {
 #define CU_STREAM_PER_THREAD ((CUstream)2)
 
 #define SIM_FN(name, public, version, ns, params) SIM_EXPORT CUresult name params;
-#define SIM_STREAM_FN(name, suffix, public, version, ns, params)                                   \
-	SIM_EXPORT CUresult name params;                                                           \
+#define SIM_STREAM_FN(name, suffix, public, version, ns, params) \
+	SIM_EXPORT CUresult name params;                         \
 	SIM_EXPORT CUresult name##suffix params;
 #include "functions.def"
 #undef SIM_FN

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* cuMemAlloc and its kin, pinned memory, and the frees that wait for the device. */
+/* cuMemAlloc and similar calls, pinned memory, and the frees that wait for the device. */
 
 #include <stdint.h>
 
@@ -30,7 +30,7 @@ static bool is_held_back(const void *arg)
 	return hold->ctx->id == hold->id && hold->ctx->alive && !hold->ctx->sticky && hold->ctx->waiting_frees;
 }
 
-/* While a thread is inside cuMemFree, nobody allocates device memory in that context. */
+/* While a thread is inside cuMemFree, other threads cannot allocate device memory in that context. */
 static CUresult wait_for_frees(struct sim_ctx *ctx)
 {
 	struct hold hold = {ctx, ctx->id};
@@ -52,7 +52,7 @@ static CUresult alloc(enum sim_block_kind kind, CUdeviceptr *dptr, size_t bytes)
 	SIM_TRY(sim_capture_unsafe());
 	if (kind == SIM_DEVICE)
 		SIM_TRY(wait_for_frees(ctx));
-	*dptr = 0; /* what a failure leaves */
+	*dptr = 0; /* the output of a failed call */
 	if (!bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_block_new(kind, ctx, ctx->device, bytes, &block));
@@ -62,9 +62,8 @@ static CUresult alloc(enum sim_block_kind kind, CUdeviceptr *dptr, size_t bytes)
 }
 
 /*
- * Waits for all earlier work of the block's context, as the driver does; other threads cannot
- * launch anything there meanwhile. From the start the block counts as freed, so that a second free
- * is found out.
+ * Waits for all earlier work of the block's context, as the driver does. Other threads cannot launch
+ * work there meanwhile. The block counts as freed from the start, so that a second free is detected.
  */
 CUresult sim_free_waiting(struct sim_block *block)
 {
@@ -81,8 +80,7 @@ CUresult sim_free_waiting(struct sim_block *block)
 	if (ctx->id != id || !ctx->alive)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	SIM_TRY(result);
-	sim_call_charge_bytes(
-		size_of(block), block->kind == SIM_PINNED ? PINNED_NS_PER_MIB : FREE_NS_PER_MIB);
+	sim_call_charge_bytes(size_of(block), block->kind == SIM_PINNED ? PINNED_NS_PER_MIB : FREE_NS_PER_MIB);
 	sim_block_free(block);
 	return CUDA_SUCCESS;
 }
@@ -94,21 +92,20 @@ static CUresult mem_free(CUdeviceptr dptr)
 	CUresult result = sim_ctx_current(&current);
 
 	if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		return result; /* none current would do */
+		return result; /* a free without a current context is allowed */
 	if (!dptr)
 		return CUDA_SUCCESS;
-	if (!block || block->kind > SIM_MANAGED || block->kind == SIM_IMPORTED ||
-		block->kind == SIM_MAPPED)
+	if (!block || block->kind > SIM_MANAGED || block->kind == SIM_IMPORTED || block->kind == SIM_MAPPED)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
 	if (block->kind != SIM_POOLED)
 		return sim_free_waiting(block);
 	if (!block->of_graph)
-		sim_pool_take_back(block); /* such memory is promised no wait */
+		sim_pool_take_back(block); /* the driver promises no wait for stream-ordered memory */
 	return CUDA_SUCCESS;
 }
 
-/* The 32-bit form. No device address fits it, as on a real 64-bit machine. */
+/* The 32-bit form. No device address fits into its output, as on a real 64-bit machine. */
 CUresult cuMemAlloc(unsigned *dptr, unsigned bytes)
 {
 	SIM_BEGIN(cuMemAlloc);
@@ -133,8 +130,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 	return mem_free(dptr);
 }
 
-CUresult cuMemAllocPitch_v2(
-	CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
 	size_t row = (width + PITCH - 1) / PITCH * PITCH;
 	CUresult result;
@@ -173,7 +169,7 @@ static CUresult alloc_host(void **ptr, size_t bytes, unsigned flags)
 	SIM_TRY(sim_capture_unsafe());
 	SIM_TRY(sim_block_new(SIM_PINNED, ctx, ctx->device, bytes, &block));
 	sim_call_charge_bytes(bytes, PINNED_NS_PER_MIB);
-	/* All pinned memory is mapped and portable; the one reads back, the other does not. */
+	/* All pinned memory is mapped and portable. cuMemHostGetFlags reports the former, and not the latter. */
 	block->host_flags = (flags & CU_MEMHOSTALLOC_WRITECOMBINED) | CU_MEMHOSTALLOC_DEVICEMAP;
 	*ptr = (void *)(uintptr_t)block->range.lo;
 	return CUDA_SUCCESS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What can be asked about a pointer, and what lets devices reach the memory behind it. */
+/* Queries about pointers, and handles that let devices reach the memory behind them. */
 
 #include <string.h>
 #include <sys/mman.h>
@@ -17,14 +17,11 @@ static uint64_t size_of(const struct sim_block *block)
 static CUcontext context_of(const struct sim_block *block)
 {
 	if (block->kind == SIM_MAPPED)
-		return NULL; /* such memory is the device's */
+		return NULL; /* mapped memory belongs to the device */
 	return (CUcontext)(block->ctx ? block->ctx : block->device->primary);
 }
 
-/*
- * P2P tokens make synchronous operations on the memory really synchronous: a side effect, as
- * documented.
- */
+/* Returns P2P tokens. As documented, this makes synchronous operations on the memory really synchronous. */
 static void give_tokens(struct sim_block *block, unsigned long long *tokens)
 {
 	block->sync_memops = true;
@@ -32,25 +29,22 @@ static void give_tokens(struct sim_block *block, unsigned long long *tokens)
 	tokens[1] = 0;
 }
 
-/* What mapped memory was made for. */
+/* Returns true if the block is mapped memory that was created for GPUDirect RDMA. */
 static bool is_capable(const struct sim_block *block)
 {
-	return block->kind == SIM_MAPPED &&
-	       sim_physical_properties(block->physical)->allocFlags.gpuDirectRDMACapable;
+	return block->kind == SIM_MAPPED && sim_physical_properties(block->physical)->allocFlags.gpuDirectRDMACapable;
 }
 
 static int handle_types(const struct sim_block *block)
 {
-	return block->kind == SIM_MAPPED
-		       ? sim_physical_properties(block->physical)->requestedHandleTypes
-		       : 0;
+	return block->kind == SIM_MAPPED ? sim_physical_properties(block->physical)->requestedHandleTypes : 0;
 }
 
-#define PUT(type, value)                                                                           \
-	do {                                                                                       \
-		type put_ = (type)(value);                                                         \
-		memcpy(data, &put_, sizeof(put_));                                                 \
-		return CUDA_SUCCESS;                                                               \
+#define PUT(type, value)                           \
+	do {                                       \
+		type put_ = (type)(value);         \
+		memcpy(data, &put_, sizeof(put_)); \
+		return CUDA_SUCCESS;               \
 	} while (0)
 
 static CUresult get_attribute(void *data, int attribute, CUdeviceptr ptr, struct sim_block *block)
@@ -140,13 +134,12 @@ static size_t size_of_attribute(int attribute)
 
 static bool is_range(int attribute)
 {
-	return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR ||
-	       attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
+	return attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
 }
 
 /*
- * The batch never fails for a pointer that is not CUDA's: it answers zero, and says nothing of
- * ranges.
+ * The batch never fails for a pointer that does not belong to CUDA: the attributes are zero, and the
+ * outputs for ranges are left unchanged.
  */
 CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
 {
@@ -199,7 +192,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
 	return CUDA_SUCCESS;
 }
 
-/* Whether the driver exports it: only whole pages of the host. */
+/* Returns true if the range consists of whole pages of the host. The driver exports no other range. */
 static bool is_of_pages(CUdeviceptr dptr, size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -207,9 +200,8 @@ static bool is_of_pages(CUdeviceptr dptr, size_t bytes)
 	return bytes && dptr % page == 0 && bytes % page == 0;
 }
 
-/* The descriptor stands for the memory; its contents are its own. */
-CUresult cuMemGetHandleForAddressRange(
-	void *handle, CUdeviceptr dptr, size_t bytes, int type, unsigned long long flags)
+/* The descriptor only represents the memory: it does not share the memory's contents. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes, int type, unsigned long long flags)
 {
 	const struct sim_block *block;
 	int fd;
@@ -220,8 +212,7 @@ CUresult cuMemGetHandleForAddressRange(
 	block = live_block(dptr);
 	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !is_of_pages(dptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!block || (block->kind != SIM_DEVICE && block->kind != SIM_MAPPED) ||
-		bytes > sim_block_reach(block) - dptr)
+	if (!block || (block->kind != SIM_DEVICE && block->kind != SIM_MAPPED) || bytes > sim_block_reach(block) - dptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	fd = memfd_create("simgpu-dmabuf", MFD_CLOEXEC);
 	if (fd < 0)

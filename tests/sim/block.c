@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Blocks: every live allocation that an address can lie in, device memory and host memory alike. */
+/* Blocks: every live allocation that has addresses, in device memory and in host memory. */
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,8 +14,7 @@
 
 struct sim_range *sim_blocks;
 
-struct sim_block *sim_block_enter(
-	enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes)
+struct sim_block *sim_block_enter(enum sim_block_kind kind, struct sim_ctx *ctx, uint64_t addr, size_t bytes)
 {
 	static uint64_t ids;
 	struct sim_block *block = sim_alloc_zeroed(1, sizeof(*block));
@@ -36,8 +35,8 @@ static struct sim_slab **slabs_of(struct sim_ctx *ctx, struct sim_device *device
 	return ctx ? &ctx->slabs : &device->pool_slabs;
 }
 
-static CUresult take_device_memory(struct sim_ctx *ctx, struct sim_device *device, size_t *bytes,
-	uint64_t *addr, struct sim_slab **slab)
+static CUresult take_device_memory(
+	struct sim_ctx *ctx, struct sim_device *device, size_t *bytes, uint64_t *addr, struct sim_slab **slab)
 {
 	if (*bytes <= SIM_SMALL_BYTES) {
 		*bytes = sim_slab_round(*bytes);
@@ -47,7 +46,7 @@ static CUresult take_device_memory(struct sim_ctx *ctx, struct sim_device *devic
 	return sim_device_take(device, *bytes, addr);
 }
 
-/* Of managed memory there may be more than the host has, until somebody touches it. */
+/* Managed memory may exceed the host's memory, as long as it is not touched. */
 static CUresult take_host_memory(enum sim_block_kind kind, size_t bytes, uint64_t *addr)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | (kind == SIM_MANAGED ? MAP_NORESERVE : 0);
@@ -61,8 +60,8 @@ static CUresult take_host_memory(enum sim_block_kind kind, size_t bytes, uint64_
 	return p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device,
-	size_t bytes, struct sim_block **block)
+CUresult sim_block_new(enum sim_block_kind kind, struct sim_ctx *ctx, struct sim_device *device, size_t bytes,
+	struct sim_block **block)
 {
 	struct sim_slab *slab = NULL;
 	size_t requested = bytes;
@@ -92,8 +91,7 @@ static void give_device_memory(struct sim_block *block)
 	}
 	if (block->dirty)
 		sim_device_scrub(block->device, block->range.lo, size_of(block));
-	sim_slab_give(
-		slabs_of(block->ctx, block->device), block->slab, block->range.lo, size_of(block));
+	sim_slab_give(slabs_of(block->ctx, block->device), block->slab, block->range.lo, size_of(block));
 }
 
 void sim_block_free(struct sim_block *block)

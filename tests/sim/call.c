@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The prologue and epilogue of every driver function, and what the whole simulator shares. */
+/* The prologue and epilogue of every driver function, and helpers that the whole simulator shares. */
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,15 +13,14 @@
 
 struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* These answer before cuInit. */
+/* Returns true unless the function also works before cuInit. */
 static bool needs_init(enum sim_fn fn)
 {
-	return fn != FN_cuInit && fn != FN_cuDriverGetVersion && fn != FN_cuGetErrorName &&
-	       fn != FN_cuGetErrorString && fn != FN_cuGetProcAddress &&
-	       fn != FN_cuGetProcAddress_v2 && fn != FN_cuGetExportTable;
+	return fn != FN_cuInit && fn != FN_cuDriverGetVersion && fn != FN_cuGetErrorName && fn != FN_cuGetErrorString &&
+	       fn != FN_cuGetProcAddress && fn != FN_cuGetProcAddress_v2 && fn != FN_cuGetExportTable;
 }
 
-static CUresult poison(CUresult code)
+static CUresult fault_if_sticky(CUresult code)
 {
 	struct sim_ctx *ctx;
 
@@ -45,7 +44,8 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	call->entered = true;
 	if (call->prev)
 		return CUDA_SUCCESS;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state); /* a wait here would die with the lock */
+	/* A thread that was cancelled in a wait would keep the lock for ever. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state);
 	pthread_mutex_lock(&sim.lock);
 	sim_config_load();
 	sim_nap(fn);
@@ -60,7 +60,7 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	fault = sim_fault_due(fn, sim.calls[fn]);
 	if (fault) {
 		sim.faults_seen++;
-		return poison(fault);
+		return fault_if_sticky(fault);
 	}
 	return sim.config.hidden[fn] ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
@@ -74,8 +74,8 @@ static void burn(uint64_t ns)
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	do {
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		passed = (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000u +
-			 (uint64_t)now.tv_nsec - (uint64_t)begin.tv_nsec;
+		passed = (uint64_t)(now.tv_sec - begin.tv_sec) * 1000000000u + (uint64_t)now.tv_nsec -
+			 (uint64_t)begin.tv_nsec;
 	} while (passed < ns);
 }
 
@@ -141,7 +141,7 @@ void sim_say(const char *fmt, ...)
 	strcat(line, "\n");
 	n = strlen(line);
 	if (write(STDERR_FILENO, line, n) < 0)
-		return; /* nobody listens */
+		return; /* stderr is closed */
 }
 
 void *sim_alloc_zeroed(size_t n, size_t size)

@@ -20,8 +20,7 @@ static bool captures_in(const struct sim_capture *capture, const struct sim_ctx 
 	return false;
 }
 
-static bool captures_in_family(
-	const struct sim_capture *capture, const struct sim_family *family)
+static bool captures_in_family(const struct sim_capture *capture, const struct sim_family *family)
 {
 	for (const struct sim_stream *s = family->ctx->streams; s; s = s->next)
 		if (s->capture == capture && s->family == family)
@@ -30,8 +29,9 @@ static bool captures_in_family(
 }
 
 /*
- * For calls that conflict with every capture of the family: no mode and no exchange excuses them.
- * Captures in green contexts do not conflict with what is called in the primary one (measured).
+ * Refuses calls that conflict with every capture of the family, whatever the modes of the capture
+ * and of the thread. Captures in green contexts do not conflict with calls in the primary context
+ * (measured).
  */
 CUresult sim_capture_refuse(const struct sim_family *family)
 {
@@ -46,7 +46,7 @@ CUresult sim_capture_refuse(const struct sim_family *family)
 	return result;
 }
 
-/* For potentially unsafe calls: the thread's mode says which captures they must not disturb. */
+/* Refuses potentially unsafe calls. The thread's mode decides which captures conflict with them. */
 CUresult sim_capture_unsafe(void)
 {
 	const struct sim_thread *self = sim_thread_self();
@@ -55,11 +55,10 @@ CUresult sim_capture_unsafe(void)
 	if (self->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
 	for (struct sim_capture *capture = captures; capture; capture = capture->next) {
-		bool forbids =
-			capture->thread == self->id
-				? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-				: capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-					  self->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+		bool forbids = capture->thread == self->id
+				       ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+				       : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+						 self->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 		if (!forbids)
 			continue;
@@ -99,8 +98,8 @@ CUresult sim_capture_add(struct sim_stream *stream, const struct sim_op *op)
 	return CUDA_SUCCESS;
 }
 
-/* All that the event's stream has captured is followed by another stream of the capture now. */
-static void bring_back(const struct sim_event *event)
+/* Marks the event's stream as joined, if the event follows all that the stream has captured. */
+static void mark_joined(const struct sim_event *event)
 {
 	struct sim_stream *stream = sim_object_of(event->captured_by, SIM_STREAM);
 
@@ -109,10 +108,7 @@ static void bring_back(const struct sim_event *event)
 		stream->unjoined = false;
 }
 
-/*
- * A stream that waits for an event of a capture joins it; a capture cannot wait for what is
- * outside.
- */
+/* A stream that waits for an event of a capture joins the capture. A capture cannot wait for an event outside. */
 CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *event)
 {
 	struct sim_capture *capture = captures;
@@ -121,21 +117,19 @@ CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *eve
 		capture = capture->next;
 	if (stream->capture && stream->capture != capture) {
 		sim_capture_invalidate(stream->capture);
-		return capture ? CUDA_ERROR_STREAM_CAPTURE_MERGE
-			       : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+		return capture ? CUDA_ERROR_STREAM_CAPTURE_MERGE : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 	}
 	if (!capture)
 		return CUDA_ERROR_CAPTURED_EVENT;
 	if (capture->invalid)
-		return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-				       : CUDA_ERROR_INVALID_VALUE;
+		return stream->capture ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_INVALID_VALUE;
 	if (stream == stream->family->legacy) {
 		sim_capture_invalidate(capture);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	stream->capture = capture;
 	stream->unjoined = stream != capture->origin;
-	bring_back(event);
+	mark_joined(event);
 	return CUDA_SUCCESS;
 }
 
@@ -160,7 +154,10 @@ static void abandon(struct sim_capture *capture)
 	forget(capture);
 }
 
-/* A stream that is destroyed spoils the capture; nobody can end it any more once its origin is gone. */
+/*
+ * Handles the destruction of a capturing stream, which invalidates the capture. Without its origin
+ * stream no call can end the capture, so it is dropped.
+ */
 void sim_capture_leave(struct sim_stream *stream)
 {
 	if (stream->capture->origin == stream)
@@ -204,10 +201,9 @@ static CUresult begin(CUstream handle, bool per_thread, struct sim_graph *graph,
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(cuStreamBeginCapture, _ptsz, (CUstream stream),
-	begin(stream, per_thread, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL))
-SIM_STREAM_PAIR(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, int mode),
-	begin(stream, per_thread, NULL, mode))
+SIM_STREAM_PAIR(
+	cuStreamBeginCapture, _ptsz, (CUstream stream), begin(stream, per_thread, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL))
+SIM_STREAM_PAIR(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, int mode), begin(stream, per_thread, NULL, mode))
 
 static CUresult begin_to_graph(CUstream stream, bool per_thread, CUgraph handle, int mode)
 {
@@ -217,8 +213,7 @@ static CUresult begin_to_graph(CUstream stream, bool per_thread, CUgraph handle,
 }
 
 SIM_STREAM_PAIR(cuStreamBeginCaptureToGraph, _ptsz,
-	(CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data,
-		size_t n, int mode),
+	(CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const void *data, size_t n, int mode),
 	begin_to_graph(stream, per_thread, graph, mode))
 
 static bool has_unjoined(const struct sim_capture *capture)
@@ -239,16 +234,15 @@ static CUresult end(CUstream handle, bool per_thread, CUgraph *graph)
 	capture = stream->capture;
 	if (!capture)
 		return CUDA_ERROR_ILLEGAL_STATE;
-	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-		capture->thread != sim_thread_self()->id)
+	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != sim_thread_self()->id)
 		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	if (capture->origin != stream) {
 		sim_capture_invalidate(capture);
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
 	}
 	if (capture->invalid || has_unjoined(capture)) {
-		CUresult result = capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-						   : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+		CUresult result =
+			capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 
 		abandon(capture);
 		if (graph)
@@ -261,10 +255,9 @@ static CUresult end(CUstream handle, bool per_thread, CUgraph *graph)
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph),
-	end(stream, per_thread, graph))
+SIM_STREAM_PAIR(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph), end(stream, per_thread, graph))
 
-/* *capture is NULL unless it can still come to something. */
+/* Sets *capture to NULL unless the stream has a valid capture. */
 static CUresult capture_of(CUstream handle, bool per_thread, int *status, const struct sim_capture **capture)
 {
 	struct sim_stream *stream;
@@ -288,12 +281,11 @@ static CUresult is_capturing(CUstream stream, bool per_thread, int *status)
 	return capture_of(stream, per_thread, status, &capture);
 }
 
-SIM_STREAM_PAIR(cuStreamIsCapturing, _ptsz, (CUstream stream, int *status),
-	is_capturing(stream, per_thread, status))
+SIM_STREAM_PAIR(cuStreamIsCapturing, _ptsz, (CUstream stream, int *status), is_capturing(stream, per_thread, status))
 
-/* Graphs have no nodes here that could be named. */
-static CUresult get_info(CUstream stream, bool per_thread, int *status, uint64_t *id, CUgraph *graph, bool wants_nodes,
-	bool wants_edges)
+/* The simulator's graphs have no nodes that a program could name. */
+static CUresult get_info(
+	CUstream stream, bool per_thread, int *status, uint64_t *id, CUgraph *graph, bool wants_nodes, bool wants_edges)
 {
 	const struct sim_capture *capture;
 
@@ -312,8 +304,8 @@ static CUresult get_info(CUstream stream, bool per_thread, int *status, uint64_t
 }
 
 SIM_STREAM_PAIR(cuStreamGetCaptureInfo_v3, _ptsz,
-	(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
-		const void **edges, size_t *n_nodes),
+	(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes, const void **edges,
+		size_t *n_nodes),
 	get_info(stream, per_thread, status, id, graph, nodes || n_nodes, edges))
 
 CUresult cuThreadExchangeStreamCaptureMode(int *mode)
@@ -322,8 +314,7 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 	int old = self->capture_mode;
 
 	SIM_BEGIN(cuThreadExchangeStreamCaptureMode);
-	if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-		*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+	if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
 	self->capture_mode = *mode;
 	*mode = old;

@@ -6,10 +6,12 @@
 #pragma once
 
 /*
- * Stream captures. While a stream captures, what is submitted to it goes into a graph instead.
- * Three kinds of calls are in the way of captures: those that conflict with any capture of a
- * context, whatever the mode (refuse); those that are only unsafe, and excused by modes (unsafe);
- * and use of the legacy stream.
+ * Stream captures. While a stream captures, work that is submitted to it goes into a graph instead.
+ * Three kinds of calls conflict with captures:
+ *
+ * - calls that conflict with every capture of a context, whatever the mode (sim_capture_refuse),
+ * - calls that are unsafe, which some capture modes allow (sim_capture_unsafe),
+ * - uses of the legacy stream (sim_capture_implicit).
  */
 
 #include "ctx.h"
@@ -27,15 +29,14 @@ struct sim_capture {
 	uint64_t thread;
 	int mode;
 	bool invalid;
-	bool to_graph; /* the caller's graph, which outlives a failed capture */
+	bool to_graph; /* the graph belongs to the caller, and outlives a failed capture */
 	struct sim_stream *origin;
 	struct sim_graph *graph;
 };
 
 CUresult sim_capture_refuse(const struct sim_family *family);
 CUresult sim_capture_unsafe(void);
-CUresult sim_capture_implicit(
-	struct sim_stream *stream); /* 906 if the legacy stream would join in */
+CUresult sim_capture_implicit(struct sim_stream *stream); /* 906 if the legacy stream would join a capture */
 void sim_capture_invalidate(struct sim_capture *capture);
 CUresult sim_capture_add(struct sim_stream *stream, const struct sim_op *op);
 CUresult sim_capture_join(struct sim_stream *stream, const struct sim_event *event);

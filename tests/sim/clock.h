@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Vector clocks: what is known to come before. Each stream counts its submissions in a lane; a
- * clock holds, for each lane, up to which count everything is ordered before its holder. All host
- * threads share one clock.
+ * Vector clocks, which record the order of work. Each stream counts its submissions in a lane. For
+ * each lane, a clock holds the count up to which all submissions are ordered before the clock's
+ * holder. All host threads share one clock.
  */
 
 #include <stdbool.h>
@@ -26,15 +26,12 @@ static inline uint64_t sim_clock_at(const struct sim_clock *clock, unsigned lane
 	return lane < clock->n ? clock->lanes[lane] : 0;
 }
 
-/*
- * Lanes are given to streams, and again to others once the host knows all that was in them as
- * finished.
- */
+/* A stream has a lane. A retired lane goes to another stream once the host knows that its work is finished. */
 unsigned sim_lane_new(void);
 void sim_lane_retire(unsigned lane);
 uint64_t sim_lane_tick(unsigned lane);
 
-/* What the host has waited for, or seen finished. */
+/* The clock of the host: all work that it has waited for or seen finished. */
 const struct sim_clock *sim_host_clock(void);
 void sim_host_learn(const struct sim_clock *clock);
 static inline bool sim_host_knows(unsigned lane, uint64_t count)

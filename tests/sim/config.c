@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What the environment says, read at the first call. */
+/* The configuration from environment variables, read at the first call. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static uint64_t number(const char *name, uint64_t otherwise, uint64_t min, uint6
 		return otherwise;
 	n = strtoull(value, &end, 10);
 	if (*end || n < min || n > max) {
-		sim_say("%s=%s is not understood", name, value);
+		sim_say("%s=%s is not valid: using the default", name, value);
 		return otherwise;
 	}
 	return n;
@@ -66,13 +66,12 @@ static size_t size(const char *name, size_t otherwise)
 		return otherwise;
 	if (sim_parse_size(value, &bytes))
 		return bytes;
-	sim_say("%s=%s is not understood", name, value);
+	sim_say("%s=%s is not valid: using the default", name, value);
 	return otherwise;
 }
 
-/* Calls row(name, length, value after '=' or NULL) for each of the comma-separated words. */
-static void each_word(
-	const char *option_name, bool (*row)(const char *name, size_t len, const char *value))
+/* Calls row(name, length, value after '=' or NULL) for each comma-separated word of an option. */
+static void each_word(const char *option_name, bool (*row)(const char *name, size_t len, const char *value))
 {
 	const char *word = option(option_name);
 
@@ -80,7 +79,7 @@ static void each_word(
 		size_t len = strcspn(word, ","), name_len = strcspn(word, "=,");
 
 		if (!row(word, name_len, name_len < len ? word + name_len + 1 : NULL))
-			sim_say("%s: %.*s is not understood", option_name, (int)len, word);
+			sim_say("%s: '%.*s' is not valid and has no effect", option_name, (int)len, word);
 		word += len + (word[len] == ',');
 	}
 }
@@ -120,7 +119,7 @@ static bool hide(const char *name, size_t len, const char *value)
 	return found && !value;
 }
 
-/* Only what has a twin has an address to disagree with. */
+/* Only a function with a per-thread twin can disagree: cuGetProcAddress then returns the twin. */
 static bool disagree(const char *name, size_t len, const char *value)
 {
 	enum sim_fn fn = sim_fn_find(name, len);
@@ -130,7 +129,7 @@ static bool disagree(const char *name, size_t len, const char *value)
 	return sim.config.disagrees[fn] = true;
 }
 
-/* By its number in cuda.h. */
+/* The name of an attribute is its number in cuda.h. */
 static bool lack(const char *name, size_t len, const char *value)
 {
 	unsigned long attribute = strtoul(name, NULL, 10);
@@ -141,7 +140,7 @@ static bool lack(const char *name, size_t len, const char *value)
 	return true;
 }
 
-/* A driver does not have what came after it; the lookups themselves always work. */
+/* Hides functions that are newer than the configured driver, except the lookup functions. */
 static void hide_newer(void)
 {
 	for (int fn = 0; fn < SIM_N_FNS; fn++)
@@ -179,5 +178,5 @@ void sim_config_load(void)
 	each_word("SIMGPU_LACKS", lack);
 	hide_newer();
 	if (option("SIMGPU_FAULT") && !sim_fault_parse(option("SIMGPU_FAULT")))
-		sim_say("SIMGPU_FAULT=%s is not understood", option("SIMGPU_FAULT"));
+		sim_say("SIMGPU_FAULT=%s is not valid", option("SIMGPU_FAULT"));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Contexts: life, faults, and what concerns all their work. */
+/* Contexts: their life, their faults, and calls that affect all of their work. */
 
 #include "ctx.h"
 
@@ -96,10 +96,7 @@ CUresult sim_ctx_of(CUcontext handle, struct sim_ctx **ctx)
 	return CUDA_SUCCESS;
 }
 
-/*
- * Contexts that are not the owner see the memory only as peers; no owner means the device's own
- * memory.
- */
+/* A context other than the owner needs peer access. Without an owner, the memory belongs to the device. */
 bool sim_ctx_may_touch(const struct sim_ctx *ctx, const struct sim_ctx *owner)
 {
 	return !owner || ctx == owner || ctx->peers & 1u << owner->device->ordinal;

@@ -23,10 +23,7 @@ static uint64_t address(const void *ptr)
 	return (uint64_t)(uintptr_t)ptr;
 }
 
-/*
- * Which ends of a copy the function's name promises to be CUDA's memory; the others may be
- * anything.
- */
+/* The ends of a copy that must be CUDA's memory according to the function's name. Other ends may be any memory. */
 enum { ANY = 0, TO_DEVICE = 1, FROM_DEVICE = 2, WITHIN_DEVICE = 3 };
 
 struct end {
@@ -34,19 +31,17 @@ struct end {
 	bool on_device;
 };
 
-/* One end of a copy: all of it in one live block, or host memory that CUDA does not know. */
+/* Describes one end of a copy, which must lie in one live block or in host memory that CUDA does not know. */
 static CUresult end_of(uint64_t addr, size_t bytes, bool promised, struct end *end)
 {
 	end->block = sim_block_at(addr);
 	end->on_device = sim_address_is_device(addr);
 	if (!end->block)
-		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE
-							   : CUDA_SUCCESS;
-	if (end->block->kind <= SIM_MANAGED &&
-		(end->block->freed || bytes > sim_block_reach(end->block) - addr))
+		return end->on_device || promised || !addr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	if (end->block->kind <= SIM_MANAGED && (end->block->freed || bytes > sim_block_reach(end->block) - addr))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes > sim_block_reach(end->block) - addr)
-		end->block = NULL; /* reaches beyond what was pinned */
+		end->block = NULL; /* reaches beyond the pinned memory */
 	return CUDA_SUCCESS;
 }
 
@@ -65,8 +60,7 @@ static CUresult build(struct sim_op *op, int promise, struct end *to, struct end
 	SIM_TRY(end_of(op->src, bytes, promise & FROM_DEVICE, from));
 	op->kind = SIM_COPY;
 	op->name = sim_call_name();
-	op->duration_ns = SMALL_NS + bytes / (to->on_device && from->on_device ? COPY_BYTES_NS
-									       : LINK_BYTES_NS);
+	op->duration_ns = SMALL_NS + bytes / (to->on_device && from->on_device ? COPY_BYTES_NS : LINK_BYTES_NS);
 	if (from->block)
 		sim_op_touch(op, op->src, bytes, SIM_READ);
 	if (to->block)
@@ -74,12 +68,8 @@ static CUresult build(struct sim_op *op, int promise, struct end *to, struct end
 	return CUDA_SUCCESS;
 }
 
-/*
- * Copies into pageable memory end before the call returns, as do all synchronous ones that involve
- * the host.
- */
-static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise,
-	struct sim_stream *stream, bool synchronous)
+/* A copy into pageable memory ends before the call returns, as does every synchronous copy that involves the host. */
+static CUresult copy(uint64_t dst, uint64_t src, size_t bytes, int promise, struct sim_stream *stream, bool synchronous)
 {
 	struct sim_op op = {.dst = dst, .src = src, .bytes = bytes};
 	struct end to, from;
@@ -109,8 +99,7 @@ static CUresult copy_now(uint64_t dst, uint64_t src, size_t bytes, int promise, 
 	return copy(dst, src, bytes, promise, stream, true);
 }
 
-static CUresult copy_async(
-	uint64_t dst, uint64_t src, size_t bytes, int promise, CUstream handle, bool per_thread)
+static CUresult copy_async(uint64_t dst, uint64_t src, size_t bytes, int promise, CUstream handle, bool per_thread)
 {
 	struct sim_stream *stream;
 
@@ -118,29 +107,25 @@ static CUresult copy_async(
 	return copy(dst, src, bytes, promise, stream, false);
 }
 
-SIM_STREAM_PAIR(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
-	copy_now(dst, src, bytes, ANY, per_thread))
+SIM_STREAM_PAIR(
+	cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), copy_now(dst, src, bytes, ANY, per_thread))
 SIM_STREAM_PAIR(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dst, const void *src, size_t bytes),
 	copy_now(dst, address(src), bytes, TO_DEVICE, per_thread))
 SIM_STREAM_PAIR(cuMemcpyDtoH_v2, _ptds, (void *dst, CUdeviceptr src, size_t bytes),
 	copy_now(address(dst), src, bytes, FROM_DEVICE, per_thread))
 SIM_STREAM_PAIR(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
 	copy_now(dst, src, bytes, WITHIN_DEVICE, per_thread))
-SIM_STREAM_PAIR(cuMemcpyAsync, _ptsz,
-	(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+SIM_STREAM_PAIR(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
 	copy_async(dst, src, bytes, ANY, stream, per_thread))
-SIM_STREAM_PAIR(cuMemcpyHtoDAsync_v2, _ptsz,
-	(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
+SIM_STREAM_PAIR(cuMemcpyHtoDAsync_v2, _ptsz, (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream),
 	copy_async(dst, address(src), bytes, TO_DEVICE, stream, per_thread))
-SIM_STREAM_PAIR(cuMemcpyDtoHAsync_v2, _ptsz,
-	(void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
+SIM_STREAM_PAIR(cuMemcpyDtoHAsync_v2, _ptsz, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream),
 	copy_async(address(dst), src, bytes, FROM_DEVICE, stream, per_thread))
-SIM_STREAM_PAIR(cuMemcpyDtoDAsync_v2, _ptsz,
-	(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+SIM_STREAM_PAIR(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
 	copy_async(dst, src, bytes, WITHIN_DEVICE, stream, per_thread))
 
-static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUcontext src_ctx,
-	size_t bytes, CUstream stream, bool per_thread)
+static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUcontext src_ctx, size_t bytes,
+	CUstream stream, bool per_thread)
 {
 	struct sim_ctx *ctx;
 
@@ -149,9 +134,9 @@ static CUresult copy_peer(uint64_t dst, CUcontext dst_ctx, uint64_t src, CUconte
 	return copy_async(dst, src, bytes, WITHIN_DEVICE, stream, per_thread);
 }
 
-/* Follows all work of both contexts, and is followed by all: here by waiting. */
-static CUresult copy_peer_in_turn(uint64_t dst, CUcontext dst_handle, uint64_t src,
-	CUcontext src_handle, size_t bytes, bool per_thread)
+/* The copy follows all earlier work of both contexts, and all later work follows it. The call waits for both. */
+static CUresult copy_peer_in_turn(
+	uint64_t dst, CUcontext dst_handle, uint64_t src, CUcontext src_handle, size_t bytes, bool per_thread)
 {
 	struct sim_ctx *dst_ctx, *src_ctx;
 
@@ -169,16 +154,14 @@ SIM_STREAM_PAIR(cuMemcpyPeer, _ptds,
 	copy_peer_in_turn(dst, dst_ctx, src, src_ctx, bytes, per_thread))
 
 SIM_STREAM_PAIR(cuMemcpyPeerAsync, _ptsz,
-	(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes,
-		CUstream stream),
+	(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes, CUstream stream),
 	copy_peer(dst, dst_ctx, src, src_ctx, bytes, stream, per_thread))
 
-/* Memsets do not wait, unless what they set is the host's. */
-static CUresult set(uint64_t dst, uint32_t value, unsigned width, size_t n, CUstream handle,
-	bool per_thread, bool synchronous)
+/* A memset waits only if it sets memory of the host. */
+static CUresult set(
+	uint64_t dst, uint32_t value, unsigned width, size_t n, CUstream handle, bool per_thread, bool synchronous)
 {
-	struct sim_op op = {
-		.kind = SIM_FILL, .dst = dst, .value = value, .width = width, .bytes = n * width};
+	struct sim_op op = {.kind = SIM_FILL, .dst = dst, .value = value, .width = width, .bytes = n * width};
 	struct sim_stream *stream;
 	struct end to;
 
@@ -201,14 +184,12 @@ SIM_STREAM_PAIR(cuMemsetD8_v2, _ptds, (CUdeviceptr dst, unsigned char value, siz
 	set(dst, value, 1, n, NULL, per_thread, true))
 SIM_STREAM_PAIR(cuMemsetD32_v2, _ptds, (CUdeviceptr dst, unsigned value, size_t n),
 	set(dst, value, 4, n, NULL, per_thread, true))
-SIM_STREAM_PAIR(cuMemsetD8Async, _ptsz,
-	(CUdeviceptr dst, unsigned char value, size_t n, CUstream stream),
+SIM_STREAM_PAIR(cuMemsetD8Async, _ptsz, (CUdeviceptr dst, unsigned char value, size_t n, CUstream stream),
 	set(dst, value, 1, n, stream, per_thread, false))
-SIM_STREAM_PAIR(cuMemsetD32Async, _ptsz,
-	(CUdeviceptr dst, unsigned value, size_t n, CUstream stream),
+SIM_STREAM_PAIR(cuMemsetD32Async, _ptsz, (CUdeviceptr dst, unsigned value, size_t n, CUstream stream),
 	set(dst, value, 4, n, stream, per_thread, false))
 
-/* One word that others may be waiting for. */
+/* Writes one word, for which a spinning kernel or the host may be waiting. */
 static CUresult write_value(uint64_t dst, uint32_t value, unsigned flags, CUstream handle, bool per_thread)
 {
 	struct sim_op op = {.kind = SIM_FILL,
@@ -230,6 +211,5 @@ static CUresult write_value(uint64_t dst, uint32_t value, unsigned flags, CUstre
 	return sim_stream_submit(stream, &op);
 }
 
-SIM_STREAM_PAIR(cuStreamWriteValue32_v2, _ptsz,
-	(CUstream stream, CUdeviceptr dst, uint32_t value, unsigned flags),
+SIM_STREAM_PAIR(cuStreamWriteValue32_v2, _ptsz, (CUstream stream, CUdeviceptr dst, uint32_t value, unsigned flags),
 	write_value(dst, value, flags, stream, per_thread))

@@ -15,24 +15,23 @@ struct sim_stream {
 	struct sim_ctx *ctx;
 	struct sim_family *family;
 	struct sim_stream *prev, *next; /* of the context */
-	struct sim_thread *thread;      /* whose default it is, or NULL */
+	struct sim_thread *thread;      /* the thread whose default stream this is, or NULL */
 	struct sim_stream *next_of_thread;
 	unsigned number, lane, unfinished;
 	bool non_blocking, is_default;
 	struct sim_work *tail;
 	struct sim_clock clock;
-	struct sim_stream *early; /* for kernels that do not wait for earlier work of this one */
+	struct sim_stream *early; /* for kernels that do not wait for earlier work of this stream */
 	struct sim_capture *capture;
-	bool unjoined; /* has captured what the capture's origin has not waited for */
+	bool unjoined; /* the capture's origin has not waited for all work that this stream has captured */
 	unsigned captured_ops;
-	struct sim_block
-		*returning; /* freed by cuMemFreeAsync, given back at the next synchronisation */
+	struct sim_block *returning; /* freed by cuMemFreeAsync, released at the next synchronisation */
 };
 
 struct sim_ctx {
 	struct sim_object object;
 	struct sim_device *device;
-	struct sim_ctx *next; /* of all that ever were */
+	struct sim_ctx *next; /* in the list of all contexts, including those that have ended */
 	uint64_t id;
 	bool alive, closing, primary;
 	unsigned refs, refs_before_reset, flags;
@@ -41,8 +40,8 @@ struct sim_ctx {
 	struct sim_family own;
 	struct sim_stream *streams;
 	struct sim_work *works; /* unfinished */
-	unsigned waiting_frees; /* threads inside cuMemFree: no launch gets through */
-	unsigned peers;         /* bit per device whose primary or other contexts it may touch */
+	unsigned waiting_frees; /* threads inside cuMemFree: launches wait for them */
+	unsigned peers;         /* a bit for each device whose memory it may touch */
 	struct sim_slab *slabs;
 };
 
@@ -51,7 +50,7 @@ struct sim_event {
 	struct sim_ctx *ctx;
 	bool timing, recorded;
 	bool interprocess;
-	struct sim_share *share; /* once it has a handle */
+	struct sim_share *share; /* NULL until the event has an IPC handle */
 	struct sim_work *mark;
 	struct sim_clock clock;
 	uint64_t captured_in; /* id of the capture that recorded it, or 0 */
@@ -77,7 +76,7 @@ bool sim_ctx_may_touch(const struct sim_ctx *ctx, const struct sim_ctx *owner);
 CUresult sim_primary_retain(struct sim_ctx *ctx);
 CUresult sim_primary_release(struct sim_ctx *ctx);
 
-/* thread.c: what belongs to a host thread. */
+/* thread.c: the state of a host thread. */
 struct sim_thread {
 	uint64_t id, jitter;
 	struct sim_family **stack;
@@ -94,8 +93,7 @@ struct sim_stream *sim_stream_new(struct sim_family *family, bool non_blocking);
 void sim_stream_free(struct sim_stream *stream);
 CUresult sim_stream_of(CUstream handle, bool per_thread, struct sim_stream **stream);
 CUresult sim_stream_submit(struct sim_stream *stream, const struct sim_op *op);
-CUresult sim_stream_push(
-	struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after);
+CUresult sim_stream_push(struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after);
 CUresult sim_stream_wait(struct sim_stream *stream);
 
 /* event.c */

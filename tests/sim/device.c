@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Devices: addresses, physical memory in chunks, and what can be asked about them. */
+/* Devices: their addresses, and their physical memory in chunks. */
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,15 +15,14 @@
 
 enum {
 	PAGE = 4096,
-	PUNCH_MIN = 64 * 1024, /* below, to write zeros is cheaper than to have pages come again */
+	PUNCH_MIN = 64 * 1024, /* below this, writing zeros is cheaper than faulting pages in again */
 };
 
 struct sim_device sim_devices[SIM_MAX_DEVICES];
 
 /*
- * Addresses are plentiful, so that only the amount of memory decides whether an allocation
- * succeeds: each device has twice its capacity, of which first fit uses the lowest, again and
- * again.
+ * Each device has addresses for twice its capacity, so that only the amount of free memory decides
+ * whether an allocation succeeds. First fit reuses the lowest addresses.
  */
 static CUresult device_init(struct sim_device *device, int ordinal)
 {
@@ -37,13 +36,11 @@ static CUresult device_init(struct sim_device *device, int ordinal)
 	device->fd = memfd_create("simgpu", MFD_CLOEXEC);
 	if (device->fd < 0 || ftruncate(device->fd, (off_t)device->span))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	span = mmap(
-		NULL, device->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	bytes = mmap(NULL, device->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-		device->fd, 0);
+	span = mmap(NULL, device->span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	bytes = mmap(NULL, device->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, device->fd, 0);
 	if (span == MAP_FAILED || bytes == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* A core dump would touch every page of it, and so take the memory that it stands for. */
+	/* A core dump would touch every page, and so take as much real memory as is simulated. */
 	madvise(span, device->span, MADV_DONTDUMP);
 	madvise(bytes, device->span, MADV_DONTDUMP);
 	device->base = ((uint64_t)(uintptr_t)span + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
@@ -88,7 +85,7 @@ void sim_device_discharge(struct sim_device *device, size_t bytes)
 	sim_ledger_note(device->ordinal, device->used, device->capacity);
 }
 
-/* The lowest run of n free chunks, or n_chunks. */
+/* Returns the start of the lowest run of n free chunks, or n_chunks if there is none. */
 static unsigned find_run(const struct sim_device *device, size_t n)
 {
 	size_t run = 0;

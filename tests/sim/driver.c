@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The driver as a whole, and questions about devices. */
+/* The driver as a whole, and queries about devices. */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctx.h"
 
-/* As the real driver, gone once the handlers that were registered before it run. */
-static void go_away(void)
+/* An exit handler: calls return DEINITIALIZED in exit handlers that were registered before cuInit. */
+static void deinitialise(void)
 {
 	pthread_mutex_lock(&sim.lock);
 	sim.gone = true;
@@ -28,7 +28,7 @@ CUresult cuInit(unsigned flags)
 	SIM_TRY(sim_devices_init());
 	sim.initialised = true;
 	if (sim.config.deinit_at_exit)
-		atexit(go_away);
+		atexit(deinitialise);
 	return CUDA_SUCCESS;
 }
 
@@ -130,7 +130,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
 	return CUDA_SUCCESS;
 }
 
-/* What is not listed reads as 0; numbers are those of cuda.h. */
+/* Attributes by their numbers in cuda.h. All others read 0. */
 static const struct {
 	int attribute, value;
 } attributes[] = {
@@ -152,8 +152,7 @@ static const struct {
 	{102, 1},         /* reserved addresses, and memory that is mapped there */
 	{110, 1},         /* GPUDirect RDMA with that */
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1}, {116, 1}, /* GPUDirect RDMA */
-	{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1},
-	{125, 1},                                                  /* IPC */
+	{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1}, {125, 1},      /* IPC */
 };
 
 bool sim_lacks(int attribute)

@@ -8,28 +8,27 @@
 
 #define COUNT_RESULT_BYTES 8
 
-static void complain(
+static void report_invalid_use(
 	const struct sim_work *work, const struct sim_access *access, const struct sim_block *block)
 {
 	sim.invalid_uses++;
-	sim_say("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s",
-		work->op.name, work->stream_number, (unsigned long long)work->number,
-		(unsigned long long)access->lo, (unsigned long long)(access->hi - access->lo),
-		!block                              ? "no such memory, or freed"
-		: block->released                   ? "already freed in stream order"
+	sim_say("invalid use: %s on stream %u (submission %llu) touches %#llx, %llu bytes: %s", work->op.name,
+		work->stream_number, (unsigned long long)work->number, (unsigned long long)access->lo,
+		(unsigned long long)(access->hi - access->lo),
+		!block                                ? "no such memory, or freed"
+		: block->released                     ? "already freed in stream order"
 		: access->hi > sim_block_reach(block) ? "beyond the end of the block"
-						    : "memory of a context without access");
+						      : "memory of a context without access");
 }
 
-/* Nobody may touch what is mapped before somebody says who may. */
+/* Mapped memory may be touched only by devices to which cuMemSetAccess gave access. */
 static bool may_touch(const struct sim_work *work, const struct sim_block *block)
 {
 	if (block->kind == SIM_MAPPED)
 		return block->access & (work->op.kind == SIM_COPY ? ~0u : 1u << work->ctx->device->ordinal);
 	if (block->kind == SIM_POOLED && block->device != work->ctx->device && work->op.kind != SIM_COPY)
 		return block->pool->access & 1u << work->ctx->device->ordinal;
-	return work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED ||
-	       sim_ctx_may_touch(work->ctx, block->ctx);
+	return work->op.kind == SIM_COPY || block->kind >= SIM_MANAGED || sim_ctx_may_touch(work->ctx, block->ctx);
 }
 
 bool sim_effect_check(struct sim_work *work)
@@ -44,7 +43,7 @@ bool sim_effect_check(struct sim_work *work)
 			is_right = may_touch(work, b);
 		if (is_right)
 			continue;
-		complain(work, access, block);
+		report_invalid_use(work, access, block);
 		return false;
 	}
 	return true;
@@ -76,7 +75,7 @@ static bool is_blank(uint64_t addr, uint64_t bytes)
 	return is_blank;
 }
 
-/* Where to write, unless zeros are all there is and all that would come. */
+/* Returns the bytes to write to. Returns NULL if zeros would be written over memory that was never written. */
 static char *writable(uint64_t addr, uint64_t bytes, bool only_zeros)
 {
 	struct sim_block *block = sim_block_at(addr);

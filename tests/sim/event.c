@@ -7,7 +7,7 @@
 static const struct sim_op record_op = {.kind = SIM_MARK, .name = "cuEventRecord"};
 static const struct sim_op wait_op = {.kind = SIM_MARK, .name = "cuStreamWaitEvent"};
 
-/* The events of each context, so that they can end with it. */
+/* All events. They end with their contexts. */
 static struct sim_event *events;
 
 static CUresult event_of(CUevent handle, struct sim_event **event)
@@ -88,8 +88,8 @@ CUresult cuEventDestroy_v2(CUevent handle)
 }
 
 /*
- * Other processes have clocks of their own, so an interprocess event is recorded when its work is
- * done: nobody ever has to wait for it.
+ * Other processes have their own clocks, so the recording of an interprocess event waits for its
+ * work. Other processes then never have to wait for the event.
  */
 static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 {
@@ -117,8 +117,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, bool per_thread)
 	return event->interprocess ? sim_stream_wait(stream) : CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(
-	cuEventRecord, _ptsz, (CUevent event, CUstream stream), record(event, stream, per_thread))
+SIM_STREAM_PAIR(cuEventRecord, _ptsz, (CUevent event, CUstream stream), record(event, stream, per_thread))
 
 static CUresult stream_wait(CUstream stream_handle, CUevent handle, bool per_thread)
 {
@@ -146,7 +145,7 @@ CUresult cuEventQuery(CUevent handle)
 
 	SIM_BEGIN(cuEventQuery);
 	SIM_TRY(event_of(handle, &event));
-	/* Spoils captures even where the event's own has the answer. */
+	/* An unsafe query invalidates captures even if the event itself belongs to a capture. */
 	unsafe = sim_capture_unsafe();
 	if (event->captured_in)
 		return CUDA_ERROR_CAPTURED_EVENT;

@@ -2,14 +2,14 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Families of streams: what a thread can have current, and the work of all streams of one taken
- * together. A record, a wait or a synchronisation of a context means its green contexts too; one of
- * a green context means that alone (measured).
+ * Families of streams: a thread has one of them current, and calls can record, wait for or
+ * synchronise all work of a family. Such a call on a context includes its green contexts. On a green
+ * context it covers that context alone (measured).
  */
 
 #include "capture.h"
 
-#define GATE_NS 900 /* what a context-wide wait costs the GPU */
+#define GATE_NS 900 /* the GPU's time for a context-wide wait */
 
 void sim_family_open(struct sim_family *family, struct sim_ctx *ctx, struct sim_green *green)
 {
@@ -22,7 +22,7 @@ void sim_family_open(struct sim_family *family, struct sim_ctx *ctx, struct sim_
 	family->legacy->is_default = true;
 }
 
-/* With its streams gone. */
+/* Call this after the family's streams were freed. */
 void sim_family_close(struct sim_family *family)
 {
 	struct sim_family *before = &family->ctx->own;
@@ -86,7 +86,7 @@ static bool covers(const struct sim_family *family, const struct sim_family *oth
 	return family == other || (!family->green && family->ctx == other->ctx);
 }
 
-/* After all its work so far. */
+/* Submits a mark that follows all work of the family so far. */
 static struct sim_work *mark(struct sim_family *family, struct sim_clock *clock)
 {
 	static const struct sim_op op = {.kind = SIM_MARK, .name = "context mark"};
@@ -153,13 +153,12 @@ CUresult sim_family_record(struct sim_family *family, CUevent handle)
 }
 
 /*
- * A real driver waits for every record that was made before, whichever event is named. Nobody may
- * count on that, so the race detector is not told.
+ * A real driver waits for every record that was made before, whichever event the call names. Programs
+ * must not rely on that, so the race detector ignores it.
  */
 static void shut_gate(struct sim_family *family, const struct sim_event *event)
 {
-	static const struct sim_op op = {
-		.kind = SIM_MARK, .name = "cuCtxWaitEvent", .duration_ns = GATE_NS};
+	static const struct sim_op op = {.kind = SIM_MARK, .name = "cuCtxWaitEvent", .duration_ns = GATE_NS};
 	struct sim_work *gate;
 
 	sim_clock_join(&family->gate_clock, &event->clock);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Families of streams: those of a context, and those of its green contexts. */
+/* Families of streams: the streams of a context or of a green context. */
 
 #include "object.h"
 #include "work.h"
@@ -10,19 +10,19 @@
 struct sim_green;
 
 /*
- * Streams that know of each other: those of a context, or of a green context in it. A family is
- * also what can be current to a thread. The context's own stands for the whole context where all
- * work is meant; a green one's stands for itself alone.
+ * The streams of a context, or of a green context in it. The current context of a thread is a family.
+ * For calls that cover all work, the context's own family includes its green contexts. The family of
+ * a green context covers itself alone.
  */
 struct sim_family {
 	struct sim_ctx *ctx;
-	struct sim_green *green; /* NULL: the context's own */
-	struct sim_family *next; /* of the context, whose own is the first */
+	struct sim_green *green; /* NULL: the context's own family */
+	struct sim_family *next; /* in the context's list, which its own family heads */
 	struct sim_stream *legacy;
-	struct sim_work *gate; /* all later work follows it */
+	struct sim_work *gate; /* all later work of the family follows it */
 	struct sim_clock gate_clock;
 	struct sim_work *recorded; /* the latest record that covers it */
-	struct { /* streams that were destroyed, [non-blocking ones] taken together */
+	struct {                   /* work of destroyed streams: [false] of blocking, [true] of non-blocking ones */
 		struct sim_work *tail;
 		struct sim_clock clock;
 	} departed[2];
@@ -34,7 +34,7 @@ void sim_family_close(struct sim_family *family);
 CUresult sim_family_check(const struct sim_family *family);
 CUresult sim_family_current(struct sim_family **family);
 CUresult sim_family_of(CUcontext handle, struct sim_family **family); /* NULL: the current one */
-struct sim_family *sim_family_named(CUcontext handle); /* dead or alive; NULL if it is none */
+struct sim_family *sim_family_named(CUcontext handle);                /* also of ended contexts; NULL if invalid */
 CUcontext sim_family_handle(struct sim_family *family);
 CUresult sim_family_synchronize(struct sim_family *family);
 CUresult sim_family_record(struct sim_family *family, CUevent event);

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Faults to order: `name:WHEN=CODE`, separated by commas, where WHEN is N (the N-th call), N+ (from
- * the N-th on) or every/K (each K-th). Calls are counted from the start of the process.
+ * Injected faults: `name:WHEN=CODE`, separated by commas, where WHEN is N (the N-th call), N+ (from
+ * the N-th call on) or every/K (each K-th call). Calls count from the start of the process.
  */
 
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static bool is_due(const struct fault *fault, uint64_t nth)
 
 CUresult sim_fault_due(enum sim_fn fn, uint64_t nth)
 {
-	for (unsigned i = n_faults; i-- > 0;) /* what was ordered last counts first */
+	for (unsigned i = n_faults; i-- > 0;) /* the fault that was added last has precedence */
 		if (faults[i].fn == fn && is_due(&faults[i], nth))
 			return faults[i].code;
 	return CUDA_SUCCESS;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/*
- * Graphs run their operations one after the other, in the order of capture: a valid order of any
- * graph.
- */
+/* Graphs run their operations one after the other, in the order of capture, which is valid for every graph. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +24,7 @@ static void *staged_copy(const struct sim_op *op)
 	return bytes;
 }
 
-/* Takes over what the operation has staged. */
+/* Takes ownership of the operation's staged bytes. */
 void sim_graph_add(struct sim_graph *graph, const struct sim_op *op)
 {
 	if (op->block)
@@ -67,8 +64,7 @@ CUresult cuGraphDestroy(CUgraph handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithFlags(
-	CUgraphExec *handle, CUgraph graph_handle, unsigned long long flags)
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *handle, CUgraph graph_handle, unsigned long long flags)
 {
 	struct sim_graph *graph = sim_object_of(graph_handle, SIM_GRAPH), *exec;
 
@@ -115,5 +111,4 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(
-	cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), launch(exec, stream, per_thread))
+SIM_STREAM_PAIR(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), launch(exec, stream, per_thread))

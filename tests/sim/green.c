@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Green contexts: families of streams with a share of the processors, in the primary context, which
- * they keep alive and to which all memory belongs. As in the rest of the simulator kernels share
- * nothing, so a share is a number only.
+ * Green contexts: families of streams in the primary context, each with a share of the processors.
+ * They keep the primary context alive, and all memory belongs to it. Kernels do not compete in the
+ * simulator, so a share is only a number.
  */
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { SMS = 132, SM_UNIT = 8 };
 
-/* What CUdevResource keeps in its padding. */
+/* The simulator's data in the padding of CUdevResource. */
 struct share {
 	unsigned magic;
 	int device;
@@ -35,8 +35,7 @@ static struct share share_of(const CUdevResource *resource)
 
 static CUdevResource resource_of(int device, unsigned sms)
 {
-	CUdevResource resource = {
-		.type = sms ? CU_DEV_RESOURCE_TYPE_SM : CU_DEV_RESOURCE_TYPE_INVALID};
+	CUdevResource resource = {.type = sms ? CU_DEV_RESOURCE_TYPE_SM : CU_DEV_RESOURCE_TYPE_INVALID};
 	struct share share = {SIM_RESOURCES, device};
 
 	memcpy(resource.padding, &share, sizeof(share));
@@ -47,8 +46,7 @@ static CUdevResource resource_of(int device, unsigned sms)
 
 static bool is_resource(const CUdevResource *resource)
 {
-	return resource && resource->type == CU_DEV_RESOURCE_TYPE_SM &&
-	       share_of(resource).magic == SIM_RESOURCES;
+	return resource && resource->type == CU_DEV_RESOURCE_TYPE_SM && share_of(resource).magic == SIM_RESOURCES;
 }
 
 static CUresult get_resource(CUdevResource *resource, int type, int device, unsigned sms)
@@ -76,8 +74,7 @@ CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, int type
 
 	SIM_BEGIN(cuCtxGetDevResource);
 	SIM_TRY(sim_family_of(handle, &family));
-	return get_resource(resource, type, family->ctx->device->ordinal,
-		family->green ? family->green->sms : SMS);
+	return get_resource(resource, type, family->ctx->device->ordinal, family->green ? family->green->sms : SMS);
 }
 
 CUresult cuDevSmResourceSplitByCount(CUdevResource *groups, unsigned *n, const CUdevResource *input,
@@ -121,8 +118,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc, CUdevResource *list,
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGreenCtxCreate(
-	CUgreenCtx *handle, CUdevResourceDesc desc, CUdevice ordinal, unsigned flags)
+CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc desc, CUdevice ordinal, unsigned flags)
 {
 	const struct resources *resources;
 	struct sim_device *device;
@@ -130,8 +126,7 @@ CUresult cuGreenCtxCreate(
 
 	SIM_BEGIN(cuGreenCtxCreate);
 	resources = sim_object_of(desc, SIM_RESOURCES);
-	if (!handle || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM ||
-		resources->device != ordinal)
+	if (!handle || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM || resources->device != ordinal)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_of(ordinal, &device));
 	SIM_TRY(sim_primary_retain(device->primary));
@@ -151,7 +146,7 @@ static CUresult green_of(CUgreenCtx handle, struct sim_green **green)
 	return *green ? sim_family_check(&(*green)->family) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Waits for nothing: what still runs is the primary context's (measured). */
+/* Does not wait: unfinished work belongs to the primary context (measured). */
 CUresult cuGreenCtxDestroy(CUgreenCtx handle)
 {
 	struct sim_green *green;

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Host functions run on a thread of their own, without the simulator's lock. The timeline gives
- * each a moment of real time, so that an ordinary one ends at a definite virtual time; one that
- * takes longer, because it waits for the program, ends whenever it does.
+ * Host functions run on a separate thread, without the simulator's lock. The timeline waits for each
+ * up to GRACE_NS of real time, so that a short one ends at a definite virtual time. A host function
+ * that takes longer, because it waits for the program, ends when it returns.
  */
 
 #include <time.h>
@@ -12,7 +12,7 @@
 #include "capture.h"
 
 #define GRACE_NS  20000000
-#define RETURN_NS 1000 /* from the return of the function until the stream goes on */
+#define RETURN_NS 1000 /* from the return of the function until the stream continues */
 
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
 static struct sim_work *queue_head, **queue_tail = &queue_head;
@@ -84,8 +84,7 @@ void sim_host_func_run(struct sim_work *work)
 
 static CUresult launch(CUstream handle, CUhostFn fn, void *user_data, bool per_thread)
 {
-	struct sim_op op = {
-		.kind = SIM_HOST_FUNC, .name = "host function", .fn = fn, .user_data = user_data};
+	struct sim_op op = {.kind = SIM_HOST_FUNC, .name = "host function", .fn = fn, .user_data = user_data};
 	struct sim_stream *stream;
 
 	if (!fn)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory of other processes, mapped at addresses of our own, whose memory it does not take. */
+/* Memory of other processes. It is mapped at addresses of this process, and takes none of its device memory. */
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 struct sim_import {
 	struct sim_import *next;
 	struct sim_block *block;
-	uint64_t nonce, id, addr; /* addr: of the whole file */
+	uint64_t nonce, id, addr; /* addr is where the whole file is mapped */
 	size_t bytes;
 	unsigned opens;
 };
@@ -24,8 +24,7 @@ static struct sim_import *find(const struct sim_handle *handle)
 {
 	struct sim_import *import = imports;
 
-	while (import && (import->nonce != handle->nonce || import->id != handle->id ||
-				 import->block->freed))
+	while (import && (import->nonce != handle->nonce || import->id != handle->id || import->block->freed))
 		import = import->next;
 	return import;
 }
@@ -38,8 +37,8 @@ static char *bytes_of(const struct sim_device *device, uint64_t addr)
 static CUresult map_file(const struct sim_opened *opened, struct sim_device *device, uint64_t *addr)
 {
 	SIM_TRY(sim_device_reserve(device, opened->bytes, addr));
-	if (mmap(bytes_of(device, *addr), opened->bytes, PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_FIXED | MAP_NORESERVE, opened->fd, 0) != MAP_FAILED) {
+	if (mmap(bytes_of(device, *addr), opened->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+		    opened->fd, 0) != MAP_FAILED) {
 		madvise(bytes_of(device, *addr), opened->bytes, MADV_DONTDUMP);
 		return CUDA_SUCCESS;
 	}
@@ -47,7 +46,7 @@ static CUresult map_file(const struct sim_opened *opened, struct sim_device *dev
 	return CUDA_ERROR_MAP_FAILED;
 }
 
-/* The exporter's device, if there are so many here. */
+/* Returns the device with the exporter's ordinal, or the context's device if this process has fewer devices. */
 static struct sim_device *device_of(const struct sim_opened *opened, struct sim_ctx *ctx)
 {
 	struct sim_device *device;
@@ -55,8 +54,8 @@ static struct sim_device *device_of(const struct sim_opened *opened, struct sim_
 	return sim_device_of((CUdevice)opened->device, &device) ? ctx->device : device;
 }
 
-static CUresult import(const struct sim_handle *handle, const struct sim_opened *opened,
-	struct sim_ctx *ctx, struct sim_block **block)
+static CUresult import(
+	const struct sim_handle *handle, const struct sim_opened *opened, struct sim_ctx *ctx, struct sim_block **block)
 {
 	struct sim_device *device = device_of(opened, ctx);
 	struct sim_import *import;
@@ -79,16 +78,15 @@ static CUresult import(const struct sim_handle *handle, const struct sim_opened 
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, bool once,
-	struct sim_block **block)
+CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, bool once, struct sim_block **block)
 {
 	struct sim_import *known = find(handle);
 	struct sim_opened opened;
 	CUresult result;
 
-	/* What is open is there, whatever became of the exporter. */
+	/* Memory that is open stays available, even if the exporter has ended. */
 	if (known && known->block->ctx != ctx)
-		return CUDA_ERROR_INVALID_HANDLE; /* one context of a process at a time */
+		return CUDA_ERROR_INVALID_HANDLE; /* only one context of a process may have it open */
 	if (known && once)
 		return CUDA_ERROR_ALREADY_MAPPED;
 	if (known) {
@@ -98,9 +96,9 @@ CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, 
 	}
 	SIM_TRY(sim_share_open(handle, &opened));
 	if (!opened.bytes)
-		result = CUDA_ERROR_INVALID_VALUE; /* no file of memory */
+		result = CUDA_ERROR_INVALID_VALUE; /* the file holds no memory */
 	else if (handle->pid == (uint32_t)getpid())
-		result = CUDA_ERROR_INVALID_CONTEXT; /* whose own it is uses its own address */
+		result = CUDA_ERROR_INVALID_CONTEXT; /* the exporter cannot open its own memory */
 	else
 		result = import(handle, &opened, ctx, block);
 	close(opened.fd);
@@ -126,7 +124,7 @@ void sim_import_end(struct sim_block *block)
 	if (mmap(bytes_of(device, import->addr), import->bytes, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_FIXED | MAP_NORESERVE, device->fd,
 		    (off_t)(import->addr - device->base)) == MAP_FAILED)
-		sim_say("the host has no room for mappings left");
+		sim_say("the host has no address space left for mappings");
 	sim_device_unreserve(device, import->addr, import->bytes);
 	free(import);
 }

@@ -12,8 +12,8 @@
 #define MEMORY_MAGIC 0x53494d4d454d0001ull
 #define EVENT_MAGIC  0x53494d4556540001ull
 
-_Static_assert(sizeof(struct sim_handle) <= sizeof(CUipcMemHandle), "fits");
-_Static_assert(sizeof(CUipcEventHandle) == sizeof(CUipcMemHandle), "the same");
+_Static_assert(sizeof(struct sim_handle) <= sizeof(CUipcMemHandle), "a handle fits into CUipcMemHandle");
+_Static_assert(sizeof(CUipcEventHandle) == sizeof(CUipcMemHandle), "both kinds of handles have the same size");
 
 static void put(void *reserved, const struct sim_handle *handle)
 {
@@ -21,7 +21,7 @@ static void put(void *reserved, const struct sim_handle *handle)
 	memcpy(reserved, handle, sizeof(*handle));
 }
 
-/* False: it is no handle of that kind. */
+/* Returns false if this is not a handle of that kind. */
 static bool take(const char *reserved, uint64_t magic, struct sim_handle *handle)
 {
 	unsigned rest = 0;
@@ -32,7 +32,7 @@ static bool take(const char *reserved, uint64_t magic, struct sim_handle *handle
 	return handle->magic == magic && !rest;
 }
 
-/* The handle names the whole block, whichever of its addresses was given. */
+/* The handle names the whole block, even if dptr points inside it. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
 	struct sim_handle name = {.magic = MEMORY_MAGIC};
@@ -47,16 +47,14 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 	return CUDA_SUCCESS;
 }
 
-static CUresult open_memory(
-	CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned flags, bool once)
+static CUresult open_memory(CUdeviceptr *dptr, const CUipcMemHandle *handle, unsigned flags, bool once)
 {
 	struct sim_handle name;
 	struct sim_block *block;
 	struct sim_ctx *ctx;
 
 	SIM_TRY(sim_ctx_current(&ctx));
-	if (!dptr || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
-		!take(handle->reserved, MEMORY_MAGIC, &name))
+	if (!dptr || !(flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) || !take(handle->reserved, MEMORY_MAGIC, &name))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_import_begin(&name, ctx, once, &block));
 	*dptr = block->range.lo;
@@ -107,7 +105,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event_handle)
 	return CUDA_SUCCESS;
 }
 
-/* An event that is only ever found complete: that is how the other process recorded it. */
+/* The new event always counts as complete, because the other process waited when it recorded the event. */
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
 	struct sim_opened opened;

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A row of numbers for each process, in a file that all of them map. A process locks the byte of its row for as long as
- * it lives, and the kernel unlocks it at every kind of end: whose byte can be locked is gone, and its row is free. The
- * first byte's lock is for whoever reads or writes.
+ * A row of numbers for each process, in a file that all processes map. A process locks the byte of its row while it
+ * lives, and the kernel unlocks the byte however the process ends. So a row whose byte can be locked is free. The lock
+ * of the first byte guards reads and writes of all rows.
  */
 
 #include "ledger.h"
@@ -47,7 +47,7 @@ static bool is_alive(int row)
 	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/* The first free row, emptied. */
+/* Takes the first free row, and clears it. */
 static void take_row(void)
 {
 	for (int i = 0; i < ROWS && own < 0; i++)
@@ -108,7 +108,7 @@ bool sim_ledger_note(int ordinal, size_t bytes, size_t capacity)
 		return false;
 	others = others_locked(ordinal);
 	fits = others <= capacity && bytes <= capacity - others;
-	/* Less than before always fits. */
+	/* A smaller amount than before always fits. */
 	fits |= bytes <= rows[own].bytes[ordinal];
 	if (fits)
 		rows[own].bytes[ordinal] = bytes;

@@ -2,15 +2,15 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* What each of the processes holds that share the simulated devices: SIMGPU_SHARED names the file that they keep. */
+/* The memory that each process holds of shared simulated devices. SIMGPU_SHARED names the file in which it stands. */
 
 #include "memory.h"
 
-/* Opens it, if there is one. False: it cannot be. */
+/* Opens the file, if one is configured. Returns false if that fails. */
 bool sim_ledger_open(void);
 
-/* What the other processes hold of a device. */
+/* Returns the bytes of a device that the other processes hold. */
 size_t sim_ledger_others(int ordinal);
 
-/* Notes what this one holds, unless with the others' it is more than there is. */
+/* Records the bytes that this process holds. Returns false if all processes together would exceed the capacity. */
 bool sim_ledger_note(int ordinal, size_t bytes, size_t capacity);

@@ -2,9 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Managed memory on the device. It has none at first; work brings what it touches, as much as there is room for, and
- * for that what nobody touched for longest leaves. It also makes way for every other allocation. How much of a block is
- * there is known, not which part: what is touched again comes from the host again only if the block has lost some.
+ * Managed memory on the device. A block has no device memory at first. Work brings the bytes that it touches to the
+ * device, as far as they fit, and the least recently used blocks leave to make room. Managed memory also leaves for
+ * every other allocation. The simulator knows how much of a block is on the device, but not which part: work moves
+ * bytes again only if the block has lost some.
  */
 
 #include "ctx.h"
@@ -32,7 +33,7 @@ static struct sim_block *find_oldest(const struct sim_device *device, const stru
 	return oldest;
 }
 
-static void take_away(struct sim_block *block, size_t bytes)
+static void evict(struct sim_block *block, size_t bytes)
 {
 	block->resident_bytes -= bytes;
 	block->device->resident -= bytes;
@@ -49,7 +50,7 @@ bool sim_managed_make_room(struct sim_device *device, size_t bytes, const struct
 		oldest = device->resident ? find_oldest(device, but) : NULL;
 		if (!oldest)
 			return false;
-		take_away(oldest, missing < oldest->resident_bytes ? missing : oldest->resident_bytes);
+		evict(oldest, missing < oldest->resident_bytes ? missing : oldest->resident_bytes);
 	}
 	return true;
 }
@@ -67,7 +68,7 @@ uint64_t sim_managed_bring(struct sim_device *device, struct sim_block *block, s
 	if (missing > device->capacity - device->used)
 		missing = (device->capacity - device->used) / SIM_CHUNK * SIM_CHUNK;
 	if (!missing || sim_device_charge(device, missing))
-		return bytes / SIM_MIB * MOVE_NS_PER_MIB; /* none can stay */
+		return bytes / SIM_MIB * MOVE_NS_PER_MIB; /* no byte can stay on the device */
 	block->resident_bytes += missing;
 	device->resident += missing;
 	return missing / SIM_MIB * MOVE_NS_PER_MIB;
@@ -76,5 +77,5 @@ uint64_t sim_managed_bring(struct sim_device *device, struct sim_block *block, s
 void sim_managed_leave(struct sim_block *block)
 {
 	if (block->resident_bytes)
-		take_away(block, block->resident_bytes);
+		evict(block, block->resident_bytes);
 }

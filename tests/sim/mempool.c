@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Stream-ordered memory. A freed block stays with its pool, still charged, until the host
- * synchronises or trims; then only as much as the release threshold says is kept. cuMemFreeAsync
- * also takes memory of cuMemAlloc: it never waits, and the memory is back after the stream has been
- * synchronised.
+ * Stream-ordered memory. A freed block stays in its pool, and counts as used device memory, until the
+ * host synchronises or trims. The pool then keeps only as much as its release threshold.
+ * cuMemFreeAsync also accepts memory of cuMemAlloc: it never waits, and the memory is free once the
+ * stream has been synchronised.
  */
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void note_highs(struct sim_pool *pool)
 		pool->reserved_high = pool->reserved_bytes;
 }
 
-static struct sim_pool *made; /* by the program */
+static struct sim_pool *made; /* the pools that the program created */
 
 void sim_pools_init(struct sim_device *device)
 {
@@ -119,8 +119,7 @@ static CUresult take(struct sim_pool *pool, size_t bytes, struct sim_block **blo
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_from(
-	struct sim_pool *pool, CUdeviceptr *dptr, size_t bytes, struct sim_stream *stream)
+static CUresult alloc_from(struct sim_pool *pool, CUdeviceptr *dptr, size_t bytes, struct sim_stream *stream)
 {
 	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemAllocAsync"};
 	struct sim_block *block;
@@ -129,7 +128,7 @@ static CUresult alloc_from(
 	block->of_graph = stream->capture;
 	sim_op_touch(&op, block->range.lo, size_of(block), SIM_WRITE);
 	if (block->of_graph)
-		op.block = block; /* lives as long as the graph */
+		op.block = block; /* the block lives as long as the graph */
 	*dptr = block->range.lo;
 	return sim_stream_submit(stream, &op);
 }
@@ -146,8 +145,8 @@ static struct sim_pool *pool_of(CUmemoryPool handle)
 	return pool && !pool->is_destroyed ? pool : NULL;
 }
 
-static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle,
-	CUstream stream_handle, bool per_thread, bool named)
+static CUresult alloc_async(
+	CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle, CUstream stream_handle, bool per_thread, bool named)
 {
 	struct sim_pool *pool = named ? pool_of(handle) : NULL;
 	struct sim_stream *stream;
@@ -168,14 +167,10 @@ static CUresult alloc_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool handle
 
 SIM_STREAM_PAIR(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytes, CUstream stream),
 	alloc_async(dptr, bytes, NULL, stream, per_thread, false))
-SIM_STREAM_PAIR(cuMemAllocFromPoolAsync, _ptsz,
-	(CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream),
+SIM_STREAM_PAIR(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * dptr, size_t bytes, CUmemoryPool pool, CUstream stream),
 	alloc_async(dptr, bytes, pool, stream, per_thread, true))
 
-/*
- * In a capture only memory that the same graph allocates can be freed; it stays until the graph
- * goes.
- */
+/* In a capture only memory that the same graph allocates can be freed. It stays until the graph is destroyed. */
 static CUresult free_captured(const struct sim_block *block, struct sim_stream *stream)
 {
 	struct sim_op op = {.kind = SIM_MARK, .name = "cuMemFreeAsync"};
@@ -187,18 +182,17 @@ static CUresult free_captured(const struct sim_block *block, struct sim_stream *
 }
 
 /*
- * A real driver takes a second cuMemFreeAsync of cuMemAlloc memory for a success and comes to grief
- * later. Here it is an error at once, and a reported one.
+ * In a real driver a second cuMemFreeAsync of cuMemAlloc memory succeeds, and the program crashes
+ * later. The simulator returns an error at once, and reports it.
  */
-static void complain_of_second_free(CUdeviceptr dptr)
+static void report_second_free(CUdeviceptr dptr)
 {
 	const struct sim_block *block = sim_block_at(dptr);
 
 	if (!block || block->range.lo != dptr || block->kind != SIM_DEVICE)
 		return;
 	sim.invalid_uses++;
-	sim_say("invalid use: %s of %#llx, which is freed already", sim_call_name(),
-		(unsigned long long)dptr);
+	sim_say("invalid use: %s of %#llx, which was freed before", sim_call_name(), (unsigned long long)dptr);
 }
 
 static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_thread)
@@ -211,7 +205,7 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_th
 	if (!dptr)
 		return CUDA_SUCCESS;
 	if (!block || block->kind > SIM_POOLED) {
-		complain_of_second_free(dptr);
+		report_second_free(dptr);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (stream->capture || block->of_graph)
@@ -228,8 +222,7 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream_handle, bool per_th
 	return sim_stream_push(stream, &op, NULL);
 }
 
-SIM_STREAM_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream stream),
-	free_async(dptr, stream, per_thread))
+SIM_STREAM_PAIR(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream stream), free_async(dptr, stream, per_thread))
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice ordinal)
 {
@@ -286,7 +279,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *props)
 	return CUDA_SUCCESS;
 }
 
-/* What is allocated from it stays. */
+/* Memory that is allocated from the pool stays valid. */
 CUresult cuMemPoolDestroy(CUmemoryPool handle)
 {
 	struct sim_pool *pool = pool_of(handle);
@@ -301,7 +294,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 	return CUDA_SUCCESS;
 }
 
-/* The pool's own device always has it. */
+/* The pool's own device always has access, and cannot be named here. */
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t n)
 {
 	struct sim_pool *pool = pool_of(handle);
@@ -335,10 +328,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes)
 	return CUDA_SUCCESS;
 }
 
-/*
- * Where an attribute lives; the reuse policies, which the simulator does not distinguish, live
- * nowhere.
- */
+/* Returns the variable of an attribute. Returns NULL for the reuse policies, which the simulator ignores. */
 static uint64_t *attribute_of(struct sim_pool *pool, int attribute)
 {
 	switch (attribute) {
@@ -359,32 +349,32 @@ static uint64_t *attribute_of(struct sim_pool *pool, int attribute)
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void *value)
 {
 	struct sim_pool *pool = pool_of(handle);
-	uint64_t *place;
+	uint64_t *variable;
 
 	SIM_BEGIN(cuMemPoolSetAttribute);
 	if (!pool || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
-	place = attribute_of(pool, attribute);
-	if (place && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-		*place = *(uint64_t *)value;
-	else if (place)
-		*place = attribute_of(pool, attribute - 1)[0]; /* a high-water mark starts again */
+	variable = attribute_of(pool, attribute);
+	if (variable && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+		*variable = *(uint64_t *)value;
+	else if (variable)
+		*variable = attribute_of(pool, attribute - 1)[0]; /* restarts a high-water mark */
 	return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void *value)
 {
 	struct sim_pool *pool = pool_of(handle);
-	const uint64_t *place;
+	const uint64_t *variable;
 
 	SIM_BEGIN(cuMemPoolGetAttribute);
 	if (!pool || !value || attribute < 1 || attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_capture_unsafe());
-	place = attribute_of(pool, attribute);
-	if (place)
-		*(uint64_t *)value = *place;
+	variable = attribute_of(pool, attribute);
+	if (variable)
+		*(uint64_t *)value = *variable;
 	else
 		*(int *)value = 1;
 	return CUDA_SUCCESS;

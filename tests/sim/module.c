@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Modules and kernels. The program hands over PTX text as it would to a real driver; the simulator
- * looks for the entries that tests/apps/kernels.h defines and runs its own version of each.
+ * Modules and kernels. The program passes PTX text as to a real driver. The simulator looks in it for
+ * the entries that tests/apps/kernels.h defines, and runs its own version of each.
  */
 
 #include <stdlib.h>
@@ -209,7 +209,7 @@ CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module_handle, const c
 	if (!has_entry(module->text, name))
 		return CUDA_ERROR_NOT_FOUND;
 	if (!kernel_of(name)) {
-		sim_say("the kernel %s is not one that is simulated", name);
+		sim_say("the simulator has no kernel %s", name);
 		return CUDA_ERROR_NOT_FOUND;
 	}
 	function = sim_object_new(SIM_FUNCTION, sizeof(*function));
@@ -233,8 +233,8 @@ static bool read_args(const struct kernel *kernel, void **params, uint64_t *args
 }
 
 /*
- * A kernel that may begin before earlier work of its stream is done: whatever that is, nothing but an order of the
- * whole context holds it back. Later work waits for both.
+ * Submits a kernel that may begin before earlier work of its stream is done. Only a context-wide wait holds it back.
+ * Later work of the stream waits for both.
  */
 static CUresult submit_early(struct sim_stream *stream, const struct sim_op *op)
 {
@@ -258,8 +258,8 @@ static bool is_early(const CUlaunchConfig *config)
 	return false;
 }
 
-static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUstream stream_handle,
-	void **params, void **extra, bool per_thread, bool early)
+static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUstream stream_handle, void **params,
+	void **extra, bool per_thread, bool early)
 {
 	struct function *function = sim_object_of(handle, SIM_FUNCTION);
 	uint64_t args[MAX_PARAMS] = {0};
@@ -271,8 +271,7 @@ static CUresult launch(CUfunction handle, uint64_t blocks, uint64_t threads, CUs
 	SIM_TRY(sim_stream_of(stream_handle, per_thread, &stream));
 	if (function->ctx != stream->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!blocks || !threads || threads > 1024 || extra ||
-		!read_args(function->kernel, params, args))
+	if (!blocks || !threads || threads > 1024 || extra || !read_args(function->kernel, params, args))
 		return CUDA_ERROR_INVALID_VALUE;
 	op.name = function->kernel->name;
 	op.duration_ns = KERNEL_NS;
@@ -286,8 +285,8 @@ static CUresult launch_config(
 	if (!config)
 		return CUDA_ERROR_INVALID_VALUE;
 	return launch(function, (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ,
-		(uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ, config->hStream, params,
-		extra, per_thread, is_early(config));
+		(uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ, config->hStream, params, extra,
+		per_thread, is_early(config));
 }
 
 SIM_STREAM_PAIR(cuLaunchKernelEx, _ptsz,
@@ -295,8 +294,7 @@ SIM_STREAM_PAIR(cuLaunchKernelEx, _ptsz,
 	launch_config(config, function, params, extra, per_thread))
 
 SIM_STREAM_PAIR(cuLaunchKernel, _ptsz,
-	(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-		unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
-		void **params, void **extra),
-	launch(function, (uint64_t)grid_x *grid_y *grid_z, (uint64_t)block_x *block_y *block_z,
-		stream, params, extra, per_thread, false))
+	(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+		unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, void **extra),
+	launch(function, (uint64_t)grid_x *grid_y *grid_z, (uint64_t)block_x *block_y *block_z, stream, params, extra,
+		per_thread, false))

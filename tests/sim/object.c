@@ -7,9 +7,9 @@
 #include "ctx.h"
 
 /*
- * Freed objects wait in a queue by size and are used again oldest first, so that a stale handle
- * stays one for as long as possible. Their memory is never unmapped: whoever passes a stale handle
- * gets an error.
+ * Freed objects wait in a queue for each size and are reused oldest first, so that a stale handle
+ * stays invalid for as long as possible. Their memory is never unmapped, so a call with a stale handle
+ * returns an error and does not crash.
  */
 struct queue {
 	size_t size;
@@ -18,7 +18,7 @@ struct queue {
 };
 
 #define N_QUEUES  16
-#define KEEP_FREE 256 /* of each size, before one is used again */
+#define KEEP_FREE 256 /* free objects of a size, before the oldest is reused */
 
 static struct queue queues[N_QUEUES];
 
@@ -34,7 +34,7 @@ static struct queue *queue_of(size_t size)
 }
 
 struct header {
-	struct header *next; /* all that were ever made stay reachable, also for leak checkers */
+	struct header *next; /* keeps all objects reachable, also for leak checkers */
 	size_t size;
 	struct sim_object object;
 };

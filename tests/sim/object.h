@@ -2,12 +2,12 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* How handles become objects. */
+/* Objects, and the handles that name them. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a handle points at. Objects are never unmapped, so that a stale handle is seen to be one. */
+/* The type of the object behind a handle. Objects are never unmapped, so that a stale handle can be recognised. */
 enum sim_magic {
 	SIM_DEAD = 0,
 	SIM_CTX = 0x43545831,
@@ -27,6 +27,6 @@ struct sim_object {
 	uint32_t magic;
 	struct sim_object *next_free;
 };
-void *sim_object_new(enum sim_magic magic, size_t size); /* zeroed but for the magic */
+void *sim_object_new(enum sim_magic magic, size_t size); /* zeroed, except for the magic */
 void sim_object_free(void *object);
-void *sim_object_of(const void *handle, enum sim_magic magic); /* NULL if it is not one */
+void *sim_object_of(const void *handle, enum sim_magic magic); /* NULL if the handle has another type */

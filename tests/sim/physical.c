@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Arrays, which are only counted: nothing in the simulator reads or writes them. And the memory of
- * physical handles, which can be touched where it is mapped (virtual.c).
+ * Arrays and physical memory. Arrays only count against the device's memory: no work reads or writes
+ * them. Work can touch the memory of a physical handle where it is mapped (virtual.c).
  */
 
 #include <stdint.h>
@@ -12,13 +12,13 @@
 
 struct sim_physical {
 	struct sim_object object;
-	struct sim_device *device; /* NULL: the host's */
-	const struct sim_ctx *ctx; /* which it ends with, or NULL */
+	struct sim_device *device; /* NULL: memory of the host */
+	const struct sim_ctx *ctx; /* owner of an array, which ends with it; or NULL */
 	size_t bytes;
-	uint64_t place;           /* of handles on a device: its own address for the memory */
+	uint64_t addr; /* of handles on a device: the address of the memory there */
 	bool dirty;
 	CUmemAllocationProp properties;
-	unsigned n_handles, n_mappings; /* what keeps a physical handle's memory */
+	unsigned n_handles, n_mappings; /* each of them keeps the memory of a physical handle */
 	struct sim_physical *prev, *next;
 };
 
@@ -29,21 +29,21 @@ static size_t round_to_chunks(size_t bytes)
 	return (bytes + SIM_CHUNK - 1) / SIM_CHUNK * SIM_CHUNK;
 }
 
-static CUresult create(enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device,
-	size_t bytes, void *handle)
+static CUresult create(
+	enum sim_magic magic, const struct sim_ctx *ctx, struct sim_device *device, size_t bytes, void *handle)
 {
 	struct sim_physical *physical;
-	uint64_t place = 0;
+	uint64_t addr = 0;
 
 	if (device && magic == SIM_PHYSICAL)
-		SIM_TRY(sim_device_take(device, bytes, &place));
+		SIM_TRY(sim_device_take(device, bytes, &addr));
 	else if (device)
 		SIM_TRY(sim_device_charge(device, bytes));
 	physical = sim_object_new(magic, sizeof(*physical));
 	physical->device = device;
 	physical->ctx = ctx;
 	physical->bytes = bytes;
-	physical->place = place;
+	physical->addr = addr;
 	physical->next = all;
 	if (all)
 		all->prev = physical;
@@ -60,8 +60,8 @@ static void physical_free(struct sim_physical *physical)
 		all = physical->next;
 	if (physical->next)
 		physical->next->prev = physical->prev;
-	if (physical->place)
-		sim_device_give(physical->device, physical->place, physical->bytes, physical->dirty);
+	if (physical->addr)
+		sim_device_give(physical->device, physical->addr, physical->bytes, physical->dirty);
 	else if (physical->device)
 		sim_device_discharge(physical->device, physical->bytes);
 	sim_object_free(physical);
@@ -86,18 +86,17 @@ static CUresult destroy(const void *handle, enum sim_magic magic, CUresult stale
 	return CUDA_SUCCESS;
 }
 
-static CUresult device_of_place(int type, int id, struct sim_device **device)
+static CUresult device_of_location(int type, int id, struct sim_device **device)
 {
 	*device = NULL;
 	if (type == CU_MEM_LOCATION_TYPE_DEVICE)
 		return sim_device_of(id, device);
-	return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA
-		       ? CUDA_SUCCESS
-		       : CUDA_ERROR_INVALID_VALUE;
+	return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ? CUDA_SUCCESS
+											   : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
-	const CUmemAllocationProp *prop, unsigned long long flags)
+CUresult cuMemCreate(
+	CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct sim_device *device;
 
@@ -105,14 +104,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 	if (!handle || !bytes || bytes % sim.config.granularity_bytes || !prop || flags ||
 		prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(device_of_place(prop->location.type, prop->location.id, &device));
+	SIM_TRY(device_of_location(prop->location.type, prop->location.id, &device));
 	SIM_TRY(create(SIM_PHYSICAL, NULL, device, bytes, handle));
 	(*(struct sim_physical **)handle)->n_handles = 1;
 	(*(struct sim_physical **)handle)->properties = *prop;
 	return CUDA_SUCCESS;
 }
 
-/* A handle that the program may use: one that it has released is none, even while mapped. */
+/* Returns NULL for a handle that the program has released, even while its memory is mapped. */
 struct sim_physical *sim_physical_of(CUmemGenericAllocationHandle handle)
 {
 	struct sim_physical *physical = sim_object_of((const void *)(uintptr_t)handle, SIM_PHYSICAL);
@@ -132,7 +131,7 @@ struct sim_device *sim_physical_device(const struct sim_physical *physical)
 
 off_t sim_physical_offset(const struct sim_physical *physical)
 {
-	return (off_t)(physical->place - physical->device->base);
+	return (off_t)(physical->addr - physical->device->base);
 }
 
 bool *sim_physical_dirty(struct sim_physical *physical)
@@ -181,8 +180,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(
-	CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
 	const struct sim_physical *physical;
 
@@ -194,7 +192,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(
 	return CUDA_SUCCESS;
 }
 
-/* No device here takes part in that (attribute 132), so that there is never a handle of it. */
+/* No simulated device supports multicast (attribute 132), so a multicast handle never exists. */
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const void *prop)
 {
 	SIM_BEGIN(cuMulticastCreate);
@@ -220,7 +218,7 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device,
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Bytes of one channel, by CU_AD_FORMAT_*. */
+/* Returns the bytes of one channel for a CU_AD_FORMAT_* value. */
 static unsigned channel_bytes(int format)
 {
 	switch (format) {
@@ -248,7 +246,7 @@ static CUresult array_create(const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned leve
 	if (!width || !element || shape->NumChannels > 4 || !levels)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (shape->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
-		width = 0; /* memory is mapped into it later */
+		width = 0; /* the program maps memory into it later */
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_capture_unsafe());
 	while (levels--) {
@@ -287,8 +285,7 @@ CUresult cuArrayDestroy(CUarray array)
 	return destroy(array, SIM_ARRAY, CUDA_ERROR_INVALID_HANDLE);
 }
 
-CUresult cuMipmappedArrayCreate(
-	CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *shape, unsigned levels)
 {
 	SIM_BEGIN(cuMipmappedArrayCreate);
 	return array && shape ? array_create(shape, levels, array) : CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Primary contexts, contexts of the program's own, and which one a thread works in. */
+/* Primary contexts, contexts that the program creates, and the current context of a thread. */
 
 #include "capture.h"
 
@@ -10,7 +10,7 @@ static bool is_closing(const void *ctx)
 	return ((const struct sim_ctx *)ctx)->closing;
 }
 
-/* One that comes while the context is closed waits, and makes it anew. */
+/* A thread that retains the context while another thread closes it waits, and opens it again. */
 CUresult sim_primary_retain(struct sim_ctx *ctx)
 {
 	SIM_TRY(sim_wait_while(is_closing, ctx));
@@ -32,7 +32,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice ordinal)
 	return CUDA_SUCCESS;
 }
 
-/* What dies waits for its work first. */
+/* Closes a context after its work has finished. */
 static void close_after_work(struct sim_ctx *ctx)
 {
 	uint64_t id = ctx->id;
@@ -49,7 +49,7 @@ static void close_after_work(struct sim_ctx *ctx)
 CUresult sim_primary_release(struct sim_ctx *ctx)
 {
 	if (!ctx->refs && ctx->refs_before_reset) {
-		ctx->refs_before_reset--; /* retained before a reset: still balanced by a release */
+		ctx->refs_before_reset--; /* balances a retain that was made before a reset */
 		return CUDA_SUCCESS;
 	}
 	if (!ctx->refs)
@@ -190,7 +190,7 @@ CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned flags, CUdevice d
 	return create(ctx, flags, device);
 }
 
-/* For what shares its memory with graphics, which nothing here does. */
+/* Contexts that share memory with graphics APIs. The simulator has no graphics, so they are ordinary ones. */
 
 CUresult cuGLCtxCreate(CUcontext *ctx, unsigned flags, CUdevice device)
 {
@@ -288,7 +288,7 @@ CUresult cuCtxGetCurrent(CUcontext *ctx)
 	return CUDA_SUCCESS;
 }
 
-/* What is gone can be made current still (measured). */
+/* A context that has ended can still be made current (measured). */
 CUresult cuCtxSetCurrent(CUcontext handle)
 {
 	struct sim_thread *self = sim_thread_self();
@@ -351,7 +351,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
 	return pop_current(ctx);
 }
 
-/* Answers for what is gone, too (measured). */
+/* Also succeeds if the current context has ended (measured). */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
 	struct sim_family *family;
@@ -379,7 +379,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 	return CUDA_SUCCESS;
 }
 
-/* Never used again: the same handle gets another id after a reset. */
+/* An id never repeats: the same handle has another id after a reset. */
 CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
 	struct sim_family *family;

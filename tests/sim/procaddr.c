@@ -6,10 +6,9 @@
 #include "sim.h"
 
 const struct sim_fn_row sim_fns[SIM_N_FNS] = {
-#define SIM_FN(name, public, version, ns, params)                                                  \
-	{#name, #public, version, false, ns, (void *)name},
-#define SIM_STREAM_FN(name, suffix, public, version, ns, params)                                   \
-	{#name, #public, version, false, ns, (void *)name},                                        \
+#define SIM_FN(name, public, version, ns, params) {#name, #public, version, false, ns, (void *)name},
+#define SIM_STREAM_FN(name, suffix, public, version, ns, params) \
+	{#name, #public, version, false, ns, (void *)name},      \
 		{#name #suffix, #public, version, true, ns, (void *)name##suffix},
 #include "functions.def"
 #undef SIM_FN
@@ -25,7 +24,7 @@ enum sim_fn sim_fn_find(const char *name, size_t len)
 	return (enum sim_fn)fn;
 }
 
-/* The newest form of a public name that a program of that CUDA version knows. */
+/* Finds the newest form of a public name that a program built for that CUDA version knows. */
 static int look_up(const char *symbol, int version, bool per_thread, const struct sim_fn_row **row)
 {
 	int status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -51,13 +50,13 @@ static int look_up(const char *symbol, int version, bool per_thread, const struc
 	return status;
 }
 
-/* No program may ask a driver for what is newer than the driver. */
+/* A lookup with a version newer than the driver's is an error. */
 static bool is_askable(const char *symbol, void **pfn, int version)
 {
 	return symbol && pfn && version <= (int)sim.config.driver_version;
 }
 
-/* The probe of the CUDA runtime: an empty name of version 0 is there, and is nothing. */
+/* The CUDA runtime probes the driver with an empty name of version 0: that lookup succeeds with NULL. */
 static bool is_probe(const char *symbol, int version)
 {
 	return !*symbol && !version;
@@ -81,8 +80,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t 
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGetProcAddress_v2(
-	const char *symbol, void **pfn, int version, uint64_t flags, int *status)
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
 {
 	const struct sim_fn_row *row;
 	int found;
@@ -94,8 +92,7 @@ CUresult cuGetProcAddress_v2(
 		*pfn = NULL;
 		return CUDA_SUCCESS;
 	}
-	found = look_up(
-		symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
+	found = look_up(symbol, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &row);
 	if (status)
 		*status = found;
 	*pfn = row ? row->address : NULL;

@@ -2,16 +2,16 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The race detector. Memory that simulated work has touched is cut into cells, each with the
- * accesses that later work may still collide with. A new access collides with an old one if one of
- * them writes and the old one is not known to come before: its lane's count is beyond what the new
- * work's clock holds. Everything that orders work is known when it is submitted, so this is decided
- * then, whatever the timing.
+ * The race detector. Memory that simulated work has touched is divided into cells, each with the
+ * accesses that later work may still race with. A new access races with an old one if one of them
+ * writes and the old one is not ordered before it: the old access's count in its lane exceeds the
+ * count in the new work's clock. The order of work is known when it is submitted, so races are found
+ * at submission, whatever the timing.
  *
- * An access leaves the history when the host has waited for it (everything later is ordered behind
- * it), or when another access covers it: whoever collides with the older would collide with the
- * newer as well. Flags that kernels spin on are atomic: they neither collide with each other nor
- * order anything.
+ * An access leaves the history in two cases. The host has waited for it, so that all later work is
+ * ordered behind it. Or a newer access covers it: an access that races with the older one would also
+ * race with the newer one. Flags that kernels spin on are atomic: they neither race with each other
+ * nor order other work.
  */
 
 #include "race.h"
@@ -31,7 +31,7 @@ struct seen {
 };
 
 struct cell {
-	struct sim_range range; /* first */
+	struct sim_range range; /* must be first */
 	struct seen *seen;
 	unsigned n, capacity;
 };
@@ -39,10 +39,10 @@ struct cell {
 static struct sim_range *cells;
 static unsigned n_cells, sweep_at = 4096;
 
-struct newcomer {
+struct new_access {
 	struct seen seen;
 	const struct sim_clock *clock;
-	uint64_t reported; /* number of the work it was last found to race with */
+	uint64_t reported; /* number of the work in the race that was reported last */
 };
 
 static struct cell *cell_new(uint64_t lo, uint64_t hi)
@@ -88,12 +88,12 @@ static struct cell *cell_after(uint64_t addr)
 	return (struct cell *)sim_range_after(cells, addr);
 }
 
-static bool collides(enum sim_how a, enum sim_how b)
+static bool conflicts(enum sim_how a, enum sim_how b)
 {
 	return a == SIM_WRITE || b == SIM_WRITE || a != b;
 }
 
-/* Whoever collides with `old` collides with `new` too. */
+/* Returns true if every access that races with `old` also races with `new`. */
 static bool covers(enum sim_how new, enum sim_how old)
 {
 	return new == SIM_WRITE || new == old;
@@ -104,14 +104,14 @@ static void describe(char *text, size_t size, const struct seen *seen)
 	static const char *const how[] = {"reads", "writes", "updates"};
 	struct sim_block *block = sim_block_at(seen->lo);
 
-	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes",
-		seen->name, seen->stream_number, (unsigned long long)seen->number, how[seen->how],
+	snprintf(text, size, "%s on stream %u (submission %llu) %s %#llx+%#llx, %llu bytes", seen->name,
+		seen->stream_number, (unsigned long long)seen->number, how[seen->how],
 		(unsigned long long)(block ? block->range.lo : seen->lo),
 		(unsigned long long)(block ? seen->lo - block->range.lo : 0),
 		(unsigned long long)(seen->hi - seen->lo));
 }
 
-static void report(const struct seen *old, struct newcomer *new)
+static void report(const struct seen *old, struct new_access *new)
 {
 	char before[256], after[256];
 
@@ -125,13 +125,13 @@ static void report(const struct seen *old, struct newcomer *new)
 	sim_say("race: %s; not ordered behind it: %s", before, after);
 }
 
-static bool is_known(const struct seen *old, const struct newcomer *new)
+static bool is_known(const struct seen *old, const struct new_access *new)
 {
 	return sim_clock_at(new->clock, old->lane) >= old->count;
 }
 
-/* Reports what collides in the cell and drops what no longer matters. */
-static void cell_meet(struct cell *cell, struct newcomer *new)
+/* Reports the accesses in the cell that race with the new one, and drops those that no longer matter. */
+static void cell_check(struct cell *cell, struct new_access *new)
 {
 	unsigned kept = 0;
 
@@ -139,18 +139,20 @@ static void cell_meet(struct cell *cell, struct newcomer *new)
 		struct seen old = cell->seen[i];
 		bool known = is_known(&old, new);
 
-		if (!known && collides(new->seen.how, old.how))
+		if (!known && conflicts(new->seen.how, old.how))
 			report(&old, new);
-		if ((known && covers(new->seen.how, old.how)) ||
-			sim_host_knows(old.lane, old.count))
+		if ((known && covers(new->seen.how, old.how)) || sim_host_knows(old.lane, old.count))
 			continue;
 		cell->seen[kept++] = old;
 	}
 	cell->n = kept;
 }
 
-/* Walks the cells of [lo, hi), cutting those that stick out. With `fill`, gaps become cells too. */
-static void walk(struct newcomer *new, uint64_t lo, uint64_t hi, bool keep)
+/*
+ * Checks the new access against the cells of [lo, hi), after cutting cells that reach beyond. With
+ * `keep`, the access is added to each cell, and gaps become cells. Otherwise the cells are freed.
+ */
+static void walk(struct new_access *new, uint64_t lo, uint64_t hi, bool keep)
 {
 	while (lo < hi) {
 		struct cell *cell = cell_after(lo);
@@ -169,7 +171,7 @@ static void walk(struct newcomer *new, uint64_t lo, uint64_t hi, bool keep)
 		if (cell->range.hi > hi)
 			cell_cut(cell, hi);
 		lo = cell->range.hi;
-		cell_meet(cell, new);
+		cell_check(cell, new);
 		if (keep)
 			cell_add(cell, &new->seen);
 		else
@@ -177,7 +179,10 @@ static void walk(struct newcomer *new, uint64_t lo, uint64_t hi, bool keep)
 	}
 }
 
-/* Drops everything the host knows to be finished. Costs what was added since the last time. */
+/*
+ * Drops all accesses that the host knows to be finished. Sweeps are so rare that one costs about as
+ * much as adding the cells since the last one did.
+ */
 static void sweep(void)
 {
 	struct cell *cell = cell_after(0);
@@ -197,12 +202,11 @@ static void sweep(void)
 	sweep_at = 2 * n_cells + 4096;
 }
 
-void sim_race_enter(
-	const struct sim_work *work, unsigned lane, uint64_t count, const struct sim_clock *clock)
+void sim_race_enter(const struct sim_work *work, unsigned lane, uint64_t count, const struct sim_clock *clock)
 {
 	for (unsigned i = 0; i < work->op.n_accesses; i++) {
 		const struct sim_access *access = &work->op.accesses[i];
-		struct newcomer new = {
+		struct new_access new = {
 			.seen = {.lane = lane,
 				.stream_number = work->stream_number,
 				.count = count,
@@ -214,10 +218,7 @@ void sim_race_enter(
 			.clock = clock,
 		};
 
-		/*
-		 * A write leaves nothing older behind it, so that one cell can take the place of
-		 * many.
-		 */
+		/* A write covers all older accesses, so that one cell can replace many. */
 		walk(&new, access->lo, access->hi, access->how != SIM_WRITE);
 		if (access->how == SIM_WRITE)
 			cell_add(cell_new(access->lo, access->hi), &new.seen);
@@ -226,26 +227,26 @@ void sim_race_enter(
 		sweep();
 }
 
-static void host_meets(uint64_t lo, uint64_t hi, enum sim_how how, const char *name)
+static void check_host_access(uint64_t lo, uint64_t hi, enum sim_how how, const char *name)
 {
-	struct newcomer host = {
+	struct new_access host = {
 		.seen = {.lo = lo, .hi = hi, .how = how, .name = name},
 		.clock = sim_host_clock(),
 	};
 	struct cell *cell;
 
 	for (cell = cell_after(lo); cell && cell->range.lo < hi; cell = cell_after(cell->range.hi))
-		cell_meet(cell, &host);
+		cell_check(cell, &host);
 }
 
 void sim_race_host_access(uint64_t lo, uint64_t hi, bool is_write)
 {
-	host_meets(lo, hi, is_write ? SIM_WRITE : SIM_READ, "host");
+	check_host_access(lo, hi, is_write ? SIM_WRITE : SIM_READ, "host");
 }
 
 void sim_race_unmap(uint64_t lo, uint64_t hi)
 {
-	host_meets(lo, hi, SIM_WRITE, "cuMemUnmap");
+	check_host_access(lo, hi, SIM_WRITE, "cuMemUnmap");
 }
 
 void sim_race_forget(uint64_t lo, uint64_t hi)

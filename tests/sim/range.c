@@ -16,8 +16,7 @@ static uint32_t next_priority(void)
 }
 
 /* Splits a tree into the ranges below addr and those at or above it. */
-static void split(
-	struct sim_range *root, uint64_t addr, struct sim_range **below, struct sim_range **above)
+static void split(struct sim_range *root, uint64_t addr, struct sim_range **below, struct sim_range **above)
 {
 	while (root) {
 		if (root->lo < addr) {

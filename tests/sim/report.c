@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What tests can ask, and the last word at exit. */
+/* Queries for tests, and the summary at exit. */
 
 #include <stdio.h>
 #include <string.h>
@@ -111,18 +111,18 @@ void simgpu_host_access(const void *ptr, size_t bytes, bool is_write)
 }
 
 /*
- * Without the lock: threads that are still inside a call when the process ends must not hang it,
- * and counters that nobody changes any more need none.
+ * Prints the summary, without the lock: a thread that is still inside a call must not block the end of
+ * the process, and no thread changes the counters any more.
  */
-__attribute__((destructor)) static void last_word(void)
+__attribute__((destructor)) static void print_summary(void)
 {
 	uint64_t races = __atomic_load_n(&sim.races, __ATOMIC_RELAXED);
 
 	if (sim.forked || (races == sim.expected_races && !sim.deadlocks && !sim.invalid_uses))
 		return;
-	sim_say("%llu races (%llu expected), %llu deadlocks, %llu invalid uses",
-		(unsigned long long)races, (unsigned long long)sim.expected_races,
-		(unsigned long long)sim.deadlocks, (unsigned long long)sim.invalid_uses);
+	sim_say("%llu races (%llu expected), %llu deadlocks, %llu invalid uses", (unsigned long long)races,
+		(unsigned long long)sim.expected_races, (unsigned long long)sim.deadlocks,
+		(unsigned long long)sim.invalid_uses);
 	if (sim.config.strict) {
 		fflush(NULL);
 		_exit(99);

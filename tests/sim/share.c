@@ -14,10 +14,10 @@
 
 #define FILE_NAME   "simgpu-share"
 #define TABLE_MAGIC 0x53494d5441424c45ull
-#define UNIT        512 /* where blocks can begin */
+#define UNIT        512 /* alignment of blocks */
 
 struct name {
-	uint64_t id, bytes; /* id 0: nothing that may be opened begins here */
+	uint64_t id, bytes; /* id 0: no block that may be opened begins here */
 };
 
 struct table {
@@ -27,7 +27,7 @@ struct table {
 };
 
 struct sim_share {
-	struct sim_range range; /* first; what stands in the file */
+	struct sim_range range; /* must be first: the addresses whose memory is in the file */
 	int fd;
 	struct table *table;
 };
@@ -43,8 +43,7 @@ static void *map(int fd, size_t bytes, off_t offset, void *at)
 {
 	int fixed = at ? MAP_FIXED : 0;
 
-	return mmap(
-		at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | fixed, fd, offset);
+	return mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | fixed, fd, offset);
 }
 
 void sim_share_free(struct sim_share *share)
@@ -88,7 +87,7 @@ static struct sim_share *share_new(size_t bytes, unsigned n)
 	return NULL;
 }
 
-/* Copies what was ever written; the rest needs no memory in the new file either. */
+/* Copies only the parts of the file that have data, so that the rest takes no memory in the new file either. */
 static bool copy_contents(const struct sim_device *device, uint64_t offset, size_t bytes, int fd)
 {
 	off_t at = (off_t)offset, end = (off_t)(offset + bytes);
@@ -97,8 +96,7 @@ static bool copy_contents(const struct sim_device *device, uint64_t offset, size
 		off_t hole = lseek(device->fd, at, SEEK_HOLE);
 
 		for (hole = hole > end ? end : hole; at < hole;) {
-			ssize_t n = pwrite(
-				fd, device->bytes + at, (size_t)(hole - at), at - (off_t)offset);
+			ssize_t n = pwrite(fd, device->bytes + at, (size_t)(hole - at), at - (off_t)offset);
 
 			if (n <= 0)
 				return false;
@@ -116,12 +114,11 @@ static bool move_in(struct sim_share *share, struct sim_device *device)
 	if (!copy_contents(device, offset, bytes, share->fd) ||
 		map(share->fd, bytes, 0, device->bytes + offset) == MAP_FAILED)
 		return false;
-	/* Nobody sees the old copy, but it would be there again when the memory moves back. */
-	return !fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
-		(off_t)bytes);
+	/* The old copy is hidden now, but would reappear when the memory moves back. */
+	return !fallocate(device->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
 }
 
-/* The file around a block; the driver's allocation is its unit, so small blocks share one. */
+/* Returns the file around a block, or creates it. It holds whole chunks, so small blocks share a file. */
 static struct sim_share *share_around(struct sim_block *block)
 {
 	struct sim_share *share = (struct sim_share *)sim_range_at(shares, block->range.lo);
@@ -139,8 +136,7 @@ static struct sim_share *share_around(struct sim_block *block)
 	share->range.hi = hi;
 	share->table->device = (uint32_t)device->ordinal;
 	if (!move_in(share, device)) {
-		map(device->fd, hi - lo, (off_t)(lo - device->base),
-			device->bytes + (lo - device->base));
+		map(device->fd, hi - lo, (off_t)(lo - device->base), device->bytes + (lo - device->base));
 		sim_share_free(share);
 		return NULL;
 	}
@@ -168,7 +164,7 @@ CUresult sim_share_block(struct sim_block *block, struct sim_handle *handle)
 	handle->id = block->id;
 	share->table->names[handle->offset / UNIT] = (struct name){block->id, handle->bytes};
 	block->exported = true;
-	block->dirty = true; /* others may write it */
+	block->dirty = true; /* other processes may write to it */
 	return CUDA_SUCCESS;
 }
 
@@ -192,9 +188,8 @@ bool sim_share_end(struct sim_device *device, uint64_t addr)
 	if (!share)
 		return false;
 	sim_range_remove(&shares, &share->range);
-	if (map(device->fd, share->range.hi - share->range.lo, (off_t)offset,
-		    device->bytes + offset) == MAP_FAILED)
-		sim_say("the host has no room for mappings left");
+	if (map(device->fd, share->range.hi - share->range.lo, (off_t)offset, device->bytes + offset) == MAP_FAILED)
+		sim_say("the host has no address space left for mappings");
 	sim_share_free(share);
 	return true;
 }
@@ -208,7 +203,7 @@ CUresult sim_share_nothing(uint64_t id, struct sim_share **share)
 	return CUDA_SUCCESS;
 }
 
-/* Only a file of ours: to open another's, such as a pipe's, may have effects. */
+/* Opens only files of the simulator: opening another file, such as a pipe, may have side effects. */
 static int open_file(const struct sim_handle *handle)
 {
 	static const char wanted[] = "/memfd:" FILE_NAME " ";
@@ -223,19 +218,19 @@ static int open_file(const struct sim_handle *handle)
 }
 
 /*
- * Whether the file still holds what the handle names. Under the numbers of a process's threads /proc
- * has the same files again, so the process is compared as well.
+ * Returns true if the file still holds the block that the handle names. /proc shows a process's files
+ * under the numbers of its threads as well, so the process number is compared, too.
  */
 static bool is_named(const struct table *table, const struct sim_handle *handle)
 {
 	uint64_t at = handle->offset / UNIT;
 
-	return table->nonce == handle->nonce && table->pid == handle->pid &&
-	       handle->offset % UNIT == 0 && at < table->n && handle->id &&
-	       table->names[at].id == handle->id && table->names[at].bytes == handle->bytes;
+	return table->nonce == handle->nonce && table->pid == handle->pid && handle->offset % UNIT == 0 &&
+	       at < table->n && handle->id && table->names[at].id == handle->id &&
+	       table->names[at].bytes == handle->bytes;
 }
 
-/* Where the table begins, which is the only size in the file that fits. */
+/* Checks the file's table and size. The table begins at the last multiple of a chunk within the file. */
 static bool check_file(struct sim_opened *opened, const struct sim_handle *handle)
 {
 	struct table *table;
@@ -251,8 +246,7 @@ static bool check_file(struct sim_opened *opened, const struct sim_handle *handl
 	if (table == MAP_FAILED)
 		return false;
 	is_good = table->magic == TABLE_MAGIC && table->bytes == opened->bytes &&
-		  (size_t)st.st_size == opened->bytes + table_bytes(table->n) &&
-		  is_named(table, handle);
+		  (size_t)st.st_size == opened->bytes + table_bytes(table->n) && is_named(table, handle);
 	opened->device = table->device;
 	munmap(table, (size_t)st.st_size - opened->bytes);
 	return is_good;

@@ -3,18 +3,17 @@
 #pragma once
 
 /*
- * Memory that other processes can map. A device has one file behind all its memory; what is shared
- * moves to a file of its own, at the same address, so that it outlives its owner for as long as
- * somebody has it mapped. Behind the memory the file has a table of what in it may be opened, from
- * which a block is struck when it is freed. A process that has a handle opens the file as
- * /proc/PID/fd/FD.
+ * Memory that other processes can map. A device has one file for all of its memory. Shared memory
+ * moves to a separate file, at the same address, so that it outlives its owner while another process
+ * has it mapped. After the memory, the file has a table of the blocks that may be opened. A free
+ * removes the block from the table. A process that has a handle opens the file as /proc/PID/fd/FD.
  */
 
 #include "memory.h"
 
-/* A handle, as it stands in CUipcMemHandle and CUipcEventHandle; zeros follow. */
+/* The contents of CUipcMemHandle and CUipcEventHandle. The remaining bytes are zero. */
 struct sim_handle {
-	uint64_t magic; /* of memory, or of an event */
+	uint64_t magic; /* tells memory from events */
 	uint32_t pid;
 	int32_t fd;
 	uint64_t nonce; /* of the file */
@@ -23,18 +22,18 @@ struct sim_handle {
 
 struct sim_share;
 
-/* The handle of a block, which moves to a file of its own if it is not in one. */
+/* Returns the handle of a block. If the block is not in a separate file yet, its chunks move to one. */
 CUresult sim_share_block(struct sim_block *block, struct sim_handle *handle);
 void sim_share_forget(const struct sim_block *block);
 bool sim_share_is_at(uint64_t addr);
-bool sim_share_end(struct sim_device *device, uint64_t addr); /* false: it was in none */
+bool sim_share_end(struct sim_device *device, uint64_t addr); /* false if it was in no file */
 
-/* A file for something without memory. */
+/* Creates a file without memory, for an event. */
 CUresult sim_share_nothing(uint64_t id, struct sim_share **share);
 void sim_share_handle(const struct sim_share *share, struct sim_handle *handle);
 void sim_share_free(struct sim_share *share); /* NULL is allowed */
 
-/* Opens the file that a handle names, if that is still a valid name. The caller closes fd. */
+/* Opens the file that a handle names, if the handle is still valid. The caller closes fd. */
 struct sim_opened {
 	int fd;
 	size_t bytes; /* of memory in the file */
@@ -42,9 +41,7 @@ struct sim_opened {
 };
 CUresult sim_share_open(const struct sim_handle *handle, struct sim_opened *opened);
 
-/* import.c */
-/* once: what is open already is refused. */
-CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, bool once,
-	struct sim_block **block);
+/* import.c: with `once`, memory that is open already is refused. */
+CUresult sim_import_begin(const struct sim_handle *handle, struct sim_ctx *ctx, bool once, struct sim_block **block);
 CUresult sim_import_close(struct sim_block *block);
-void sim_import_end(struct sim_block *block); /* its last part, also for what dies unclosed */
+void sim_import_end(struct sim_block *block); /* unmaps it; also for memory that was never closed */

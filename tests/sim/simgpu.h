@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What the simulated driver offers tests beyond CUDA. A program that also runs on a real GPU looks
- * these up with dlsym in a handle of libcuda.so.1 and does without where they are missing.
+ * Functions that the simulated driver offers to tests beyond CUDA. A program that also runs on a real
+ * GPU looks them up with dlsym in a handle of libcuda.so.1, and does without them if they are missing.
  */
 
 #include <stdbool.h>
@@ -13,45 +13,39 @@
 
 #define SIMGPU_API __attribute__((visibility("default")))
 
-/*
- * Calls so far of one exported driver function ("cuMemAlloc_v2"); 0 for a name that does not exist.
- */
+/* Returns the number of calls so far of an exported driver function ("cuMemAlloc_v2"), 0 for an unknown name. */
 SIMGPU_API uint64_t simgpu_calls(const char *name);
 
-/*
- * What was seen so far: pairs of unordered accesses, waits that could never end, uses of freed
- * memory.
- */
+/* Numbers so far: pairs of unordered accesses, waits that could never end, uses of freed memory. */
 SIMGPU_API uint64_t simgpu_races(void);
 SIMGPU_API uint64_t simgpu_deadlocks(void);
 SIMGPU_API uint64_t simgpu_invalid_uses(void);
-SIMGPU_API uint64_t simgpu_faults_seen(void); /* ordered faults that were delivered */
+SIMGPU_API uint64_t simgpu_faults_seen(void); /* injected faults that calls have returned */
 
-/* So many races are what the test wants to see; at exit only another number is reported. */
+/* Tells the simulator that the test causes n races. At exit it reports races only if their number is another. */
 SIMGPU_API void simgpu_expect_races(uint64_t n);
 
-/* The virtual clock; to advance it is to let the GPU work while the host does something else. */
+/* The virtual clock. simgpu_advance lets the GPU work while the host does something else. */
 SIMGPU_API uint64_t simgpu_now_ns(void);
 SIMGPU_API void simgpu_advance(uint64_t ns);
 
-SIMGPU_API bool simgpu_idle(int device); /* nothing submitted is unfinished */
-SIMGPU_API size_t simgpu_allocated_bytes(
-	int device); /* physical memory in use, contexts included */
+SIMGPU_API bool simgpu_idle(int device);              /* all submitted work is finished */
+SIMGPU_API size_t simgpu_allocated_bytes(int device); /* physical memory in use, contexts included */
 
 /*
- * Orders faults as SIMGPU_FAULT does, in addition; NULL withdraws all. False: the text is not
- * understood.
+ * Injects faults as SIMGPU_FAULT does, in addition to earlier ones. NULL removes all. Returns false if
+ * the text is not valid.
  */
 SIMGPU_API bool simgpu_fault(const char *spec);
 
 /*
- * From now on calls of this driver function stand still inside the driver while other threads go on: before they have
- * any effect, or at_end, when only their return is left. False: there is no such function. A call that is not released
- * within the time of SIMGPU_DEADLOCK_MS says so and goes on.
+ * Stops later calls of this driver function inside the driver while other threads continue: before they have any
+ * effect, or with at_end just before they return. Returns false if there is no such function. A call that is not
+ * released within SIMGPU_DEADLOCK_MS prints a message and continues.
  */
 SIMGPU_API bool simgpu_stop(const char *name, bool at_end);
-SIMGPU_API unsigned simgpu_stopped(void); /* threads that stand still */
-SIMGPU_API void simgpu_go(void);	  /* releases them; later calls pass where these stood */
+SIMGPU_API unsigned simgpu_stopped(void); /* threads in stopped calls */
+SIMGPU_API void simgpu_go(void);          /* releases them; later calls of these functions pass */
 
-/* The program's own CPU access to memory that the GPU also sees, for the race detector. */
+/* Reports an access of the CPU to memory that the GPU also uses, for the race detector. */
 SIMGPU_API void simgpu_host_access(const void *ptr, size_t bytes, bool is_write);

@@ -22,7 +22,7 @@ size_t sim_slab_round(size_t bytes)
 	return (bytes + UNIT - 1) / UNIT * UNIT;
 }
 
-/* The lowest run of n free units, or N_UNITS. */
+/* Returns the start of the lowest run of n free units, or N_UNITS if there is none. */
 static unsigned find_run(const struct sim_slab *slab, unsigned n)
 {
 	unsigned run = 0;
@@ -52,8 +52,8 @@ static struct sim_slab *slab_new(struct sim_slab **slabs, struct sim_device *dev
 	return slab;
 }
 
-CUresult sim_slab_take(struct sim_slab **slabs, struct sim_device *device, size_t bytes,
-	uint64_t *addr, struct sim_slab **slab)
+CUresult sim_slab_take(
+	struct sim_slab **slabs, struct sim_device *device, size_t bytes, uint64_t *addr, struct sim_slab **slab)
 {
 	unsigned n = (unsigned)(sim_slab_round(bytes) / UNIT), first = N_UNITS;
 	struct sim_slab *s = *slabs;
@@ -77,8 +77,7 @@ CUresult sim_slab_take(struct sim_slab **slabs, struct sim_device *device, size_
 
 void sim_slab_give(struct sim_slab **slabs, struct sim_slab *slab, uint64_t addr, size_t bytes)
 {
-	unsigned n = (unsigned)(sim_slab_round(bytes) / UNIT),
-		 first = (unsigned)((addr - slab->addr) / UNIT);
+	unsigned n = (unsigned)(sim_slab_round(bytes) / UNIT), first = (unsigned)((addr - slab->addr) / UNIT);
 
 	memset(slab->taken + first, 0, n);
 	slab->used -= n;

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Calls that stand still inside the driver while other threads go on. A test stops a function at one place and decides
- * what happens meanwhile; SIMGPU_JITTER holds up calls that it chooses at random, for a random time.
+ * Calls that stop inside the driver while other threads continue. A test stops a function at its start or its end, and
+ * decides what happens meanwhile. SIMGPU_JITTER delays randomly chosen calls for a random time.
  */
 
 #include <errno.h>
@@ -16,9 +16,9 @@ enum { NAP_MAX_NS = 300000 };
 
 static struct {
 	bool is_stopped;
-	unsigned n_standing;
-} places[SIM_N_FNS][SIM_N_PLACES];
-static unsigned n_standing; /* in all of them */
+	unsigned n_stopped;
+} stop_points[SIM_N_FNS][SIM_N_PLACES];
+static unsigned n_stopped; /* in all functions */
 static uint64_t n_releases;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 
@@ -34,27 +34,27 @@ static struct timespec deadline(uint64_t ms)
 	return t;
 }
 
-/* Called with sim.lock, which others can take meanwhile. */
+/* The caller holds sim.lock. Other threads can take it while the call is stopped. */
 void sim_stop_here(enum sim_fn fn, enum sim_place place)
 {
 	uint64_t release = n_releases;
 	struct timespec until;
 	int r = 0;
 
-	if (!places[fn][place].is_stopped)
+	if (!stop_points[fn][place].is_stopped)
 		return;
 	until = deadline(sim.config.deadlock_ms);
-	places[fn][place].n_standing++;
-	n_standing++;
+	stop_points[fn][place].n_stopped++;
+	n_stopped++;
 	while (release == n_releases && r != ETIMEDOUT)
 		r = pthread_cond_timedwait(&released, &sim.lock, &until);
-	n_standing--;
-	places[fn][place].n_standing--;
+	n_stopped--;
+	stop_points[fn][place].n_stopped--;
 	if (r == ETIMEDOUT)
-		sim_say("%s was stopped and never released", sim_fns[fn].name);
+		sim_say("%s was stopped, and not released within SIMGPU_DEADLOCK_MS", sim_fns[fn].name);
 }
 
-/* 0: this call is not held up. */
+/* Returns the delay of this call in ns, or 0. */
 static long choose_nap_ns(unsigned one_in)
 {
 	struct sim_thread *self = sim_thread_self();
@@ -83,7 +83,7 @@ bool simgpu_stop(const char *name, bool at_end)
 	if (fn == SIM_N_FNS)
 		return false;
 	pthread_mutex_lock(&sim.lock);
-	places[fn][at_end ? SIM_AT_END : SIM_AT_START].is_stopped = true;
+	stop_points[fn][at_end ? SIM_AT_END : SIM_AT_START].is_stopped = true;
 	pthread_mutex_unlock(&sim.lock);
 	return true;
 }
@@ -93,7 +93,7 @@ unsigned simgpu_stopped(void)
 	unsigned n;
 
 	pthread_mutex_lock(&sim.lock);
-	n = n_standing;
+	n = n_stopped;
 	pthread_mutex_unlock(&sim.lock);
 	return n;
 }
@@ -103,7 +103,7 @@ void simgpu_go(void)
 	pthread_mutex_lock(&sim.lock);
 	for (int fn = 0; fn < SIM_N_FNS; fn++)
 		for (int place = 0; place < SIM_N_PLACES; place++)
-			places[fn][place].is_stopped &= !places[fn][place].n_standing;
+			stop_points[fn][place].is_stopped &= !stop_points[fn][place].n_stopped;
 	n_releases++;
 	pthread_cond_broadcast(&released);
 	pthread_mutex_unlock(&sim.lock);

@@ -2,9 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Streams: queues of work, and the rules that order them among each other. A stream's work follows
- * what was submitted to it before and the last context-wide wait; blocking streams and the legacy
- * stream follow each other.
+ * Streams: queues of work, and the order between them. A stream's work follows earlier work of the
+ * stream and the last context-wide wait. Blocking streams and the legacy stream follow each other.
  */
 
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #include "capture.h"
 #include "race.h"
 
-#define QUEUE_LIMIT 4096 /* unfinished pieces of work, beyond which a submission waits */
+#define QUEUE_LIMIT 4096 /* a submission waits if a stream has this many unfinished pieces of work */
 
 struct sim_stream *sim_stream_new(struct sim_family *family, bool non_blocking)
 {
@@ -41,7 +40,7 @@ static void leave_thread(struct sim_stream *stream)
 	*link = stream->next_of_thread;
 }
 
-/* What still waits for this stream's synchronisation waits for the context's from now on. */
+/* Blocks that are released when this stream is synchronised are released when the context is, from now on. */
 static void leave_returning(struct sim_stream *stream)
 {
 	struct sim_stream *heir = stream->ctx->own.legacy;
@@ -55,8 +54,8 @@ static void leave_returning(struct sim_stream *stream)
 	}
 }
 
-/* What a destroyed stream has not finished stays the context's. */
-static void depart(struct sim_stream *stream)
+/* Unfinished work of a destroyed stream stays with its family. */
+static void keep_unfinished(struct sim_stream *stream)
 {
 	static const struct sim_op op = {.kind = SIM_MARK, .name = "destroyed streams"};
 	struct sim_family *family = stream->family;
@@ -82,7 +81,7 @@ void sim_stream_free(struct sim_stream *stream)
 			work->stream = NULL;
 	if (stream->capture)
 		sim_capture_leave(stream);
-	depart(stream);
+	keep_unfinished(stream);
 	leave_returning(stream);
 	if (stream->thread)
 		leave_thread(stream);
@@ -98,7 +97,7 @@ void sim_stream_free(struct sim_stream *stream)
 	sim_object_free(stream);
 }
 
-/* The stream that stands for NULL in this thread. */
+/* Returns the thread's default stream in a family, and creates it if needed. */
 static struct sim_stream *thread_default(struct sim_family *family)
 {
 	struct sim_thread *self = sim_thread_self();
@@ -138,8 +137,8 @@ struct hold {
 };
 
 /*
- * While a thread is inside cuMemFree, nobody launches anything in that context; nor into a full
- * queue.
+ * Returns true while a launch must wait: another thread is inside cuMemFree in that context, or the
+ * stream's queue is full.
  */
 static bool is_held_back(const void *arg)
 {
@@ -163,7 +162,7 @@ static CUresult wait_for_room(struct sim_stream *stream)
 	return sim_ctx_check(stream->ctx);
 }
 
-/* What the stream's next work follows besides the stream's own past. */
+/* Makes the stream's next work follow work outside the stream. */
 static void follow_others(struct sim_stream *stream, struct sim_work *work)
 {
 	const struct sim_family *family = stream->family;
@@ -188,8 +187,7 @@ static void follow_others(struct sim_stream *stream, struct sim_work *work)
 	}
 }
 
-CUresult sim_stream_push(
-	struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after)
+CUresult sim_stream_push(struct sim_stream *stream, const struct sim_op *op, struct sim_work *also_after)
 {
 	struct sim_work *work = sim_work_new(stream->ctx, op);
 	uint64_t count = sim_lane_tick(stream->lane);
@@ -261,7 +259,7 @@ CUresult cuStreamCreateWithPriority(CUstream *handle, unsigned flags, int priori
 	return create(handle, flags);
 }
 
-/* Those of an H200; here they change nothing. */
+/* The range of an H200. Priorities have no effect in the simulator. */
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
 	struct sim_family *family;
@@ -300,7 +298,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 	return destroy(handle);
 }
 
-/* Stands for the legacy stream itself, which includes all that it would wait for. */
+/* A mark in the legacy stream. It follows all work for which the legacy stream waits. */
 static const struct sim_op legacy_op = {.kind = SIM_MARK, .name = "legacy stream"};
 
 static CUresult synchronize(CUstream handle, bool per_thread)
@@ -321,13 +319,11 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 
 SIM_STREAM_PAIR(cuStreamSynchronize, _ptsz, (CUstream stream), synchronize(stream, per_thread))
 
-/*
- * Whether asking about `stream` includes the other: the legacy stream stands for all blocking ones.
- */
+/* Returns true if a query of `stream` covers the other: a query of the legacy stream covers all blocking streams. */
 static bool includes(const struct sim_stream *stream, const struct sim_stream *other)
 {
-	return other == stream || (stream == stream->family->legacy && !other->non_blocking &&
-					  other->family == stream->family);
+	return other == stream ||
+	       (stream == stream->family->legacy && !other->non_blocking && other->family == stream->family);
 }
 
 static bool is_finished(const struct sim_stream *stream)
@@ -384,5 +380,4 @@ static CUresult get_ctx(CUstream handle, CUcontext *ctx, bool per_thread)
 	return CUDA_SUCCESS;
 }
 
-SIM_STREAM_PAIR(
-	cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *ctx), get_ctx(stream, ctx, per_thread))
+SIM_STREAM_PAIR(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *ctx), get_ctx(stream, ctx, per_thread))

@@ -2,11 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The virtual clock and what happens on it. Points in time at which work starts or ends stand in a
- * heap; the clock moves on when a call costs time, and jumps ahead to the next point when a thread
- * has to wait, or has asked for long enough. If a thread waits and there is no next point, only
- * another thread (or a host function) can help: the waiter lets go of the lock, and when nothing at
- * all has happened for a while in real time, it is a deadlock.
+ * The virtual clock and its events. A heap holds the points in time at which work starts or ends. The
+ * clock advances when a call costs time. It jumps to the next point when a thread has to wait, or has
+ * polled long enough. If a thread waits and there is no next point, only another thread or a host
+ * function can end the wait: the waiter releases the lock, and after some real time without any
+ * progress the wait counts as a deadlock.
  */
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "ctx.h"
 #include "work.h"
 
-enum { POLLS_MAX = 100 }; /* while nothing else happens */
+enum { POLLS_MAX = 100 }; /* queries without other progress, after which the clock jumps */
 
 struct point {
 	uint64_t at_ns, order;
@@ -70,7 +70,7 @@ static struct point pop(void)
 	return top;
 }
 
-/* Takes the next point on the timeline, if it is not later than until_ns. */
+/* Processes the next point on the timeline, unless it is later than until_ns. */
 static bool step(uint64_t until_ns)
 {
 	struct point point;
@@ -115,15 +115,15 @@ static uint64_t real_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Lets other threads in, until something happens or until_ns of real time. */
-static void let_others(uint64_t until_ns)
+/* Releases the lock for other threads, until there is progress or the real time is until_ns. */
+static void wait_for_progress(uint64_t until_ns)
 {
 	struct timespec ts = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
 
 	pthread_cond_timedwait(&sim.changed, &sim.lock, &ts);
 }
 
-static const struct sim_work *culprit(const struct sim_ctx *ctx)
+static const struct sim_work *find_blocking_work(const struct sim_ctx *ctx)
 {
 	const struct sim_work *work = ctx->works;
 
@@ -137,14 +137,13 @@ static void declare_deadlock(void)
 {
 	sim.deadlocks++;
 	for (struct sim_ctx *ctx = sim_contexts; ctx; ctx = ctx->next) {
-		const struct sim_work *work = culprit(ctx);
+		const struct sim_work *work = find_blocking_work(ctx);
 
 		if (!work)
 			continue;
 		sim_say("deadlock: %s waits behind %s on stream %u (submission %llu), which "
 			"nothing can end",
-			sim_call_name(), work->op.name, work->stream_number,
-			(unsigned long long)work->number);
+			sim_call_name(), work->op.name, work->stream_number, (unsigned long long)work->number);
 		sim_ctx_fault(ctx, CUDA_ERROR_LAUNCH_TIMEOUT);
 	}
 }
@@ -171,7 +170,7 @@ CUresult sim_wait_while(bool (*blocked)(const void *arg), const void *arg)
 			return CUDA_ERROR_LAUNCH_TIMEOUT;
 		}
 		sim.waiters++;
-		let_others(sim_work_polls_shared_memory() ? real + SIM_NS_PER_MS : deadline);
+		wait_for_progress(sim_work_polls_shared_memory() ? real + SIM_NS_PER_MS : deadline);
 		sim.waiters--;
 		sim_work_poll_flags();
 	}
@@ -189,8 +188,8 @@ CUresult sim_wait_for(const struct sim_work *work)
 }
 
 /*
- * Who only ever asks is waiting, and would take a real GPU's time for it: the clock jumps for him as well. True if
- * there is something to jump to.
+ * A program that only polls is waiting, and the time of a real GPU would pass meanwhile: so the clock jumps after
+ * POLLS_MAX queries. Returns true if the timeline has a point to jump to.
  */
 static bool jump_for_polls(void)
 {

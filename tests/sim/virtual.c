@@ -2,9 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Reserved addresses, and physical memory mapped there: blocks that work can touch once a device was
- * given access. Of the host's own memory nothing but the mapping is kept. A reservation has its place
- * twice: once as addresses, and once where the simulator reaches what is mapped there.
+ * Reserved addresses, and physical memory that is mapped there. Mapped memory is a block, which a
+ * device can touch once it has access. For physical memory of the host, only the mapping is recorded.
+ * A reservation has two address ranges: one for the program, and one through which the simulator
+ * accesses the mapped memory.
  */
 
 #include <stdlib.h>
@@ -43,13 +44,12 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 
 static char *take_addresses(size_t bytes)
 {
-	char *place = mmap(
-		NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *addresses = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (place == MAP_FAILED)
+	if (addresses == MAP_FAILED)
 		return NULL;
-	madvise(place, bytes, MADV_DONTDUMP);
-	return place;
+	madvise(addresses, bytes, MADV_DONTDUMP);
+	return addresses;
 }
 
 CUresult cuMemAddressReserve(
@@ -57,23 +57,23 @@ CUresult cuMemAddressReserve(
 {
 	size_t unit;
 	struct reservation *r;
-	char *place, *view;
+	char *addresses, *view;
 
 	SIM_BEGIN(cuMemAddressReserve);
 	unit = sim.config.granularity_bytes;
 	if (!ptr || !bytes || bytes % unit || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* One unit more, to align within. */
-	place = take_addresses(bytes + unit);
-	view = place ? take_addresses(bytes) : NULL;
+	addresses = take_addresses(bytes + unit);
+	view = addresses ? take_addresses(bytes) : NULL;
 	if (!view) {
-		if (place)
-			munmap(place, bytes + unit);
+		if (addresses)
+			munmap(addresses, bytes + unit);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	r = sim_alloc_zeroed(1, sizeof(*r));
 	r->view = view;
-	r->addr = ((uintptr_t)place + unit - 1) / unit * unit;
+	r->addr = ((uintptr_t)addresses + unit - 1) / unit * unit;
 	r->bytes = bytes;
 	r->next = reservations;
 	reservations = r;
@@ -94,7 +94,7 @@ static bool is_any_mapped(uint64_t addr, size_t bytes)
 	return false;
 }
 
-/* The address space itself is kept: an address never comes again. */
+/* Keeps the address range reserved in the process, so that an address is never handed out again. */
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 {
 	struct reservation **link = &reservations, *r;
@@ -126,7 +126,7 @@ char *sim_virtual_bytes(uint64_t addr)
 	return r ? r->view + (addr - r->addr) : NULL;
 }
 
-/* Memory of a device becomes a block there. */
+/* Maps memory of a device as a block. Memory of the host gets none. */
 static CUresult make_block(struct mapping *m)
 {
 	struct sim_device *device = sim_physical_device(m->physical);
@@ -144,27 +144,26 @@ static CUresult make_block(struct mapping *m)
 	return CUDA_SUCCESS;
 }
 
-/* Work that has not ended, or may not have for all that the host knows, would lose its memory. */
+/* Ends a mapped block. Work that the host does not know to be finished could still touch it, which is a race. */
 static void end_block(struct mapping *m)
 {
 	if (!m->block)
 		return;
 	sim_race_unmap(m->addr, m->addr + m->bytes);
 	sim_block_free(m->block);
-	mmap(sim_virtual_bytes(m->addr), m->bytes, PROT_NONE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	mmap(sim_virtual_bytes(m->addr), m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		-1, 0);
 }
 
-CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-	unsigned long long flags)
+CUresult cuMemMap(
+	CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	struct sim_physical *physical = sim_physical_of(handle);
 	struct mapping *m;
 
 	SIM_BEGIN(cuMemMap);
 	if (!physical || !bytes || bytes % sim.config.granularity_bytes || offset || flags ||
-		bytes > sim_physical_bytes(physical) || !reservation_of(ptr, bytes) ||
-		is_any_mapped(ptr, bytes))
+		bytes > sim_physical_bytes(physical) || !reservation_of(ptr, bytes) || is_any_mapped(ptr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	m = sim_alloc_zeroed(1, sizeof(*m));
 	*m = (struct mapping){.next = mappings, .addr = ptr, .bytes = bytes, .physical = physical};
@@ -177,7 +176,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 	return CUDA_SUCCESS;
 }
 
-/* Whole mappings that together are the range. */
+/* Returns true if the range consists of whole mappings without gaps. */
 static bool is_covered(uint64_t addr, size_t bytes)
 {
 	size_t covered = 0;
@@ -217,7 +216,7 @@ static void set_access(struct sim_block *block, const CUmemAccessDesc *access)
 	block->access = access->flags ? block->access | bit : block->access & ~bit;
 }
 
-/* Whole mappings, each for every device that is named. */
+/* Sets the access of each named device to whole mappings. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *access, size_t n)
 {
 	struct sim_device *device;
@@ -247,7 +246,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A descriptor that says which memory it stands for, in this process. */
+/* Returns a file descriptor whose contents name the handle. It is valid in this process only. */
 CUresult cuMemExportToShareableHandle(
 	void *shareable, CUmemGenericAllocationHandle handle, int type, unsigned long long flags)
 {
@@ -264,8 +263,7 @@ CUresult cuMemExportToShareableHandle(
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemImportFromShareableHandle(
-	CUmemGenericAllocationHandle *handle, void *shareable, int type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable, int type)
 {
 	struct sim_physical *physical;
 

@@ -24,7 +24,7 @@ struct sim_work *sim_work_new(struct sim_ctx *ctx, const struct sim_op *op)
 
 	work->op = *op;
 	work->ctx = ctx;
-	work->refs = 2; /* the caller's, and that of being unfinished */
+	work->refs = 2; /* one for the caller, and one until it is finished */
 	work->waits_for = 1;
 	work->number = ++submissions;
 	work->next = ctx->works;
@@ -68,8 +68,8 @@ void sim_work_after(struct sim_work *work, struct sim_work *predecessor)
 {
 	if (sim_work_done(predecessor))
 		return;
-	sim_grow(&predecessor->followers, &predecessor->followers_capacity,
-		predecessor->n_followers + 1, sizeof(*predecessor->followers));
+	sim_grow(&predecessor->followers, &predecessor->followers_capacity, predecessor->n_followers + 1,
+		sizeof(*predecessor->followers));
 	predecessor->followers[predecessor->n_followers++] = sim_work_ref(work);
 	work->waits_for++;
 }

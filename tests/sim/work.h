@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * Work of the GPU and the order in which it runs. A piece of work starts when everything it follows
- * has finished, samples what it reads, and has its effect when its duration is over, all on the
- * virtual clock.
+ * Work of the GPU and its order. A piece of work starts when all work that it follows has finished. It
+ * samples the bytes that it reads at its start, and writes at its end, when its duration is over on
+ * the virtual clock.
  */
 
 #include "clock.h"
@@ -23,14 +23,14 @@ struct sim_access {
 };
 
 enum sim_op_kind {
-	SIM_MARK,      /* nothing but a point in the order */
+	SIM_MARK,      /* only a point in the order of work */
 	SIM_FILL,      /* repeat a value of `width` bytes over dst */
 	SIM_COPY,      /* src to dst; staged holds the bytes if the source was pageable memory */
 	SIM_COUNT,     /* add to dst the number of words in src that differ from value */
 	SIM_WAIT_FLAG, /* spin until the word at src equals value */
 	SIM_HOST_FUNC,
-	SIM_RELEASE, /* the block is free from here on */
-	SIM_TRAP,    /* the end of the context */
+	SIM_RELEASE, /* frees the block at this point */
+	SIM_TRAP,    /* faults the context */
 };
 
 struct sim_op {
@@ -59,7 +59,7 @@ struct sim_work {
 	unsigned n_followers, followers_capacity;
 	unsigned refs, waits_for;
 	enum sim_work_state state;
-	bool dropped; /* its context died: no effect */
+	bool dropped; /* its context has ended or faulted, so it has no effect */
 	bool called;  /* the host function has returned */
 	uint64_t number, ready_ns, finished_ns;
 	void *sample;
@@ -67,28 +67,32 @@ struct sim_work {
 	unsigned stream_number;
 };
 
-/* A new piece of work with one reference for the caller, to be followed by after() and submit(). */
+/*
+ * Returns a new piece of work with one reference for the caller, who calls sim_work_after for each
+ * predecessor and then sim_work_submit.
+ */
 struct sim_work *sim_work_new(struct sim_ctx *ctx, const struct sim_op *op);
 void sim_work_after(struct sim_work *work, struct sim_work *predecessor); /* NULL is allowed */
 void sim_work_submit(struct sim_work *work);
 struct sim_work *sim_work_ref(struct sim_work *work);
 struct sim_work *sim_work_unref(struct sim_work *work); /* returns NULL */
 void sim_work_replace(struct sim_work **slot, struct sim_work *work);
-bool sim_work_done(const struct sim_work *work); /* true for NULL too */
+bool sim_work_done(const struct sim_work *work); /* also true for NULL */
 void sim_work_drop(struct sim_work *work);
 
-/* The two ends of a piece of work, called by the timeline. */
+/* The timeline calls these at the start and at the end of a piece of work. */
 void sim_work_start(struct sim_work *work);
 void sim_work_finish(struct sim_work *work);
 void sim_work_poll_flags(void);
 bool sim_work_polls_shared_memory(void);
 
 /*
- * effect.c: what the work reads at its start and does at its end. False: an address was not valid.
+ * effect.c: reads of work at its start, and its effect at its end. sim_effect_check returns false for an
+ * invalid address. sim_effect_bring moves managed memory to the device, and returns the time in ns.
  */
 bool sim_effect_check(struct sim_work *work);
 void sim_effect_sample(struct sim_work *work);
-uint64_t sim_effect_bring(struct sim_work *work); /* managed memory to the device; the time it takes, in ns */
+uint64_t sim_effect_bring(struct sim_work *work);
 void sim_effect_apply(struct sim_work *work);
 bool sim_effect_flag_is_set(const struct sim_work *work);
 
@@ -99,14 +103,12 @@ void sim_host_func_run(struct sim_work *work);
 uint64_t sim_now(void);
 void sim_timeline_add(struct sim_work *work, uint64_t at_ns);
 void sim_timeline_pass(uint64_t ns);
-void sim_timeline_progress(void); /* something happened: whoever waits may look again */
+void sim_timeline_progress(void); /* reports progress: waiting threads check their conditions again */
 
 /*
- * Lets time pass, and other threads work, until blocked() says no. Returns
- * CUDA_ERROR_LAUNCH_TIMEOUT after the wait was found to be one that can never end; the contexts
- * that hung are then dead.
+ * Lets time pass, and other threads work, until blocked() returns false. Returns
+ * CUDA_ERROR_LAUNCH_TIMEOUT if the wait can never end. The contexts that hung have faulted then.
  */
 CUresult sim_wait_while(bool (*blocked)(const void *arg), const void *arg);
 CUresult sim_wait_for(const struct sim_work *work);
-void sim_wait_polled(
-	void); /* a query found work unfinished; notices a program that only ever polls */
+void sim_wait_polled(void); /* call this when a query finds unfinished work; it detects a program that only polls */

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What is done with a block. Its first words carry a value that no other block has; a kernel compares them before
- * the block is freed, on the stream that worked on it last, and adds what is wrong to the context's counter: nobody
- * waits.
+ * Operations on one block. The first words of a block hold a random value. Before the block is freed, a kernel compares
+ * them on the stream that worked on the block last, and adds the number of wrong words to the context's counter, so
+ * that no thread has to wait for the comparison.
  */
 
 #include "soak.h"
@@ -26,7 +26,7 @@ static struct soak_stream *stream_of(const struct soak_block *block)
 	return &soak_contexts[block->context].streams[block->stream];
 }
 
-/* Whether later work of the stream is ordered behind what was done to the block. */
+/* True if later work of the stream is ordered after the last work on the block. */
 static bool is_known_locked(const struct soak_block *block, const struct soak_stream *stream)
 {
 	return block->words && block->generation > stream->lost;
@@ -68,7 +68,7 @@ void soak_block_fill(struct soak_block *block, struct soak_random *random)
 	struct soak_stream *stream = stream_of(block);
 
 	pthread_mutex_lock(&stream->lock);
-	/* Nobody waited for what the stream before did to it, so nothing may be done to it but a free. */
+	/* If the previous stream was destroyed without a wait, its work may still run: the block may only be freed. */
 	if (block->generation > stream->lost) {
 		block->words = choose_words(block, random);
 		block->value = soak_random(random);
@@ -99,8 +99,7 @@ bool soak_block_take(struct soak_block *block, unsigned context, size_t bytes, s
 {
 	struct soak_stream *stream;
 
-	*block = (struct soak_block){
-		.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = bytes};
+	*block = (struct soak_block){.context = context, .stream = soak_random(random) % SOAK_STREAMS, .bytes = bytes};
 	block->ptr = soak_alloc(block->bytes);
 	if (!block->ptr)
 		return false;
@@ -120,14 +119,14 @@ void soak_block_check(const struct soak_block *block)
 
 	pthread_mutex_lock(&stream->lock);
 	if (is_known_locked(block, stream)) {
-		SOAK_MUST(launch(context->count_wrong, stream->handle,
-			(void *[]){&ptr, &words, &value, &context->wrong}));
+		SOAK_MUST(launch(
+			context->count_wrong, stream->handle, (void *[]){&ptr, &words, &value, &context->wrong}));
 		soak_count(SOAK_CHECKS);
 	}
 	pthread_mutex_unlock(&stream->lock);
 }
 
-/* The block's stream may have gone: then freeing it there would mean another. */
+/* Frees the block on its stream, unless that was destroyed: its slot then has another stream. */
 static bool free_async(struct soak_block *block)
 {
 	struct soak_stream *stream = stream_of(block);
@@ -172,7 +171,7 @@ uint32_t *soak_take_pinned(size_t bytes)
 	return NULL;
 }
 
-/* From pinned memory that is freed while the copy may still read it. */
+/* Copies from pinned memory, which is freed while the copy may still read it. */
 void soak_block_upload(struct soak_block *block, struct soak_random *random)
 {
 	struct soak_stream *stream = stream_of(block);
@@ -196,7 +195,10 @@ void soak_block_upload(struct soak_block *block, struct soak_random *random)
 	SOAK_MUST(cuMemFreeHost(host));
 }
 
-/* To pinned memory, which is read once the copy is known to be done, or else freed before. */
+/*
+ * Copies to pinned memory, and either waits for the copy and compares, or frees the memory while the copy may still
+ * run.
+ */
 void soak_block_download(const struct soak_block *block, struct soak_random *random)
 {
 	struct soak_stream *stream = stream_of(block);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The contexts that all threads use, their kernels and their streams. */
+/* The contexts that all threads share, with their kernels and streams. */
 
 #include "soak.h"
 

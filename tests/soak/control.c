@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The control socket of this process, if gpupool is in it and $GPUPOOL_RUNTIME_DIR is set. Clients come from a process
- * that is forked at the very start, so that it has neither threads nor CUDA; it makes one for each byte that it is
- * sent, lets it come to some point of a conversation, and kills it there.
+ * Clients of this process's control socket, if gpupool is loaded and $GPUPOOL_RUNTIME_DIR is set. The clients are
+ * children of a spawner process, which is forked at the start, before CUDA and any thread. The spawner makes a client
+ * for each byte that it receives. A client stops at a random point of a conversation, where it exits or is killed.
  */
 
 #include "soak.h"
@@ -20,14 +20,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ANSWER_MAX = 1 << 16, PATIENCE_S = 120 };
+enum { ANSWER_MAX = 1 << 16, CLIENT_TIMEOUT_S = 120 };
 
 static const char *runtime_dir;
-static pid_t host; /* whose socket it is */
-static pid_t breeder;
-static int orders = -1, results = -1; /* pipes to and from the breeder */
+static pid_t host; /* the process that has the control socket */
+static pid_t spawner;
+static int orders = -1, results = -1; /* pipes to and from the spawner */
 
-/* Where a client stops, and is killed or goes away. */
+/* The point of the conversation where a client exits or is killed. */
 enum end { BEFORE_REQUEST, IN_REQUEST, BEFORE_ANSWER, IN_ANSWER, AFTER_ANSWER, N_ENDS };
 
 static int connect_to_host(void)
@@ -41,8 +41,8 @@ static int connect_to_host(void)
 	snprintf(prefix, sizeof(prefix), "%d.", (int)host);
 	while (dir && !length && (entry = readdir(dir)))
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && strstr(entry->d_name, ".sock"))
-			length = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", runtime_dir,
-				entry->d_name);
+			length = snprintf(
+				address.sun_path, sizeof(address.sun_path), "%s/%s", runtime_dir, entry->d_name);
 	if (dir)
 		closedir(dir);
 	if (!length || length >= (int)sizeof(address.sun_path))
@@ -55,7 +55,7 @@ static int connect_to_host(void)
 	return -1;
 }
 
-/* One line; its length, or 0 if it does not come. */
+/* Reads one line. Returns its length, or 0 if no complete line comes. */
 static size_t read_answer(int fd, char answer[static ANSWER_MAX])
 {
 	size_t length = 0;
@@ -71,20 +71,20 @@ static size_t read_answer(int fd, char answer[static ANSWER_MAX])
 	return length && answer[length - 1] == '\n' ? length : 0;
 }
 
-/* Stops where it is told to and says so. The exit status is 1 if the server did not answer as it must. */
+/* Talks to the server up to the given point. Returns the exit status: 1 if the server did not answer as it must. */
 static int converse(enum end end, const char *request)
 {
 	static char answer[ANSWER_MAX];
 	int fd = connect_to_host();
 	size_t length = strlen(request);
 
-	/* A server that is busy has a full queue. */
+	/* The queue of a busy server may be full. */
 	if (fd < 0 || end == BEFORE_REQUEST)
 		return 0;
 	if (end == IN_REQUEST)
 		length /= 2;
 	if (send(fd, request, length, MSG_NOSIGNAL) != (ssize_t)length)
-		return 0; /* others came, and this one was silent for longest */
+		return 0; /* the server dropped this client, the one idle for longest, to accept another */
 	if (end == IN_REQUEST || end == BEFORE_ANSWER)
 		return 0;
 	if (end == IN_ANSWER) {
@@ -95,8 +95,8 @@ static int converse(enum end end, const char *request)
 	return length && strncmp(answer, "{\"schema\":\"gpupool.", 19) != 0;
 }
 
-/* True if it was killed; counts what went wrong. */
-static bool breed(struct soak_random *random, uint64_t *n_wrong)
+/* Runs one client. Returns true if it was killed, and adds 1 to *n_wrong if the server did not answer properly. */
+static bool run_client(struct soak_random *random, uint64_t *n_wrong)
 {
 	static const char *const requests[] = {"status\n", "status\n", "blocks 20\n", "reclaim\n", "reclaim 0\n",
 		"reclaim pinned\n", "config\n", "limit\n", "reclaim x\n", "\x80\n"};
@@ -110,7 +110,7 @@ static bool breed(struct soak_random *random, uint64_t *n_wrong)
 		return false;
 	child = fork();
 	if (child == 0) {
-		alarm(PATIENCE_S);
+		alarm(CLIENT_TIMEOUT_S);
 		status = converse(end, request);
 		if (kills && write(at_end[1], "", 1) == 1)
 			pause();
@@ -122,7 +122,7 @@ static bool breed(struct soak_random *random, uint64_t *n_wrong)
 	close(at_end[0]);
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		return false;
-	/* A client that was never answered was ended by its alarm. */
+	/* SIGALRM ends a client that got no answer. */
 	*n_wrong += WIFEXITED(status) ? WEXITSTATUS(status) != 0 : WTERMSIG(status) != SIGKILL;
 	return WIFSIGNALED(status);
 }
@@ -131,7 +131,7 @@ struct results {
 	uint64_t clients, killed, wrong;
 };
 
-static void breed_all(uint64_t seed)
+static void run_spawner(uint64_t seed)
 {
 	struct soak_random random = {seed};
 	struct results done = {0};
@@ -139,7 +139,7 @@ static void breed_all(uint64_t seed)
 
 	while (read(orders, &order, 1) == 1) {
 		done.clients++;
-		done.killed += breed(&random, &done.wrong);
+		done.killed += run_client(&random, &done.wrong);
 	}
 	(void)!write(results, &done, sizeof(done));
 	_exit(0);
@@ -155,15 +155,15 @@ void soak_control_start(uint64_t seed)
 		return;
 	if (pipe(to) || pipe(from))
 		SOAK_MUST(errno);
-	breeder = fork();
-	if (breeder < 0)
+	spawner = fork();
+	if (spawner < 0)
 		SOAK_MUST(errno);
-	if (breeder == 0) {
+	if (spawner == 0) {
 		close(to[1]);
 		close(from[0]);
 		orders = to[0];
 		results = from[1];
-		breed_all(seed);
+		run_spawner(seed);
 	}
 	close(to[0]);
 	close(from[1]);
@@ -187,11 +187,11 @@ void soak_control_stop(void)
 	orders = -1;
 	SOAK_MUST(read(results, &done, sizeof(done)) != sizeof(done));
 	close(results);
-	waitpid(breeder, NULL, 0);
+	waitpid(spawner, NULL, 0);
 	soak_counts[SOAK_CLIENTS] = done.clients;
 	soak_counts[SOAK_KILLED] = done.killed;
 	if (done.wrong)
-		soak_wrong("clients without a proper answer", done.wrong);
+		soak_wrong("clients of the control socket without a proper answer", done.wrong);
 }
 
 static uint64_t number(const char *section, const char *name)
@@ -215,10 +215,10 @@ static void expect(const char *section, const char *name, uint64_t expected)
 	if (found == expected)
 		return;
 	soak_wrong(name, found);
-	soak_wrong("which should be", expected);
+	soak_wrong("the expected value of the number above is", expected);
 }
 
-/* What is true of every device, and of pinned memory, when no call is under way. */
+/* Checks what must hold for each device, and for pinned memory, while no call is running. */
 static void check_section(const char *section, uint64_t requested)
 {
 	expect(section, "requested_bytes", requested);
@@ -238,11 +238,11 @@ void soak_control_compare(const uint64_t requested[SOAK_DEVICES_MAX])
 
 	if (fd < 0) {
 		if (runtime_dir)
-			soak_wrong("no control socket, error", (unsigned long long)errno);
+			soak_wrong("no connection to the control socket, errno", (unsigned long long)errno);
 		return;
 	}
 	if (send(fd, "status\n", 7, MSG_NOSIGNAL) != 7 || !read_answer(fd, answer))
-		soak_wrong("no status, error", (unsigned long long)errno);
+		soak_wrong("no answer to the command status, errno", (unsigned long long)errno);
 	close(fd);
 	while ((section = strstr(section, "\"index\":"))) {
 		uint64_t device = number(section, "index");

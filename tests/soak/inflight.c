@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Blocks that are freed while the call that gave the GPU work on them goes on. A thread launches a graph that sets a
- * flag and then fills a block. Whichever thread sees the flag first frees the block, and allocates again: perhaps
+ * Blocks that are freed while the call that submitted work on them is still running. A thread launches a graph that
+ * sets a flag and then fills a block. The first thread that sees the flag frees the block and allocates again, perhaps
  * before the launch has returned.
  */
 
@@ -12,7 +12,7 @@
 enum { N_LAUNCHES = 4, N_QUERIES = 64, SLOW_NS = 1000000 };
 
 struct launch {
-	struct soak_block block; /* ptr 0: this place is free */
+	struct soak_block block; /* ptr 0: this entry is free */
 	uint32_t *flag;          /* pinned; the GPU sets it to 1 */
 };
 
@@ -36,7 +36,7 @@ static bool put(const struct launch *launch)
 	return is_there;
 }
 
-/* One of which the GPU says that it runs. */
+/* Takes a launch that has begun to run on the GPU. Returns false if there is none. */
 static bool take_running(struct launch *launch)
 {
 	bool is_there = false;
@@ -67,7 +67,7 @@ static CUgraphExec make_graph(const struct launch *launch, CUstream stream, stru
 	filled = soak_slow_fill_locked(&launch->block, stream, SLOW_NS);
 	ended = cuStreamEndCapture(stream, &graph);
 	if (flagged || filled || ended) {
-		soak_wrong("captures of a launch that were spoilt, with error", ended);
+		soak_wrong("capture of a graph to launch invalidated, CUDA error", ended);
 		return NULL;
 	}
 	SOAK_MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -102,17 +102,17 @@ void soak_inflight_launch(struct soak_block *block, struct soak_random *random)
 
 	if (!block->stream || !block->words || n_launches == N_LAUNCHES)
 		return;
-	pthread_rwlock_rdlock(&soak_calm);
+	pthread_rwlock_rdlock(&soak_capture_lock);
 	pthread_mutex_lock(&stream->lock);
 	if (block->generation > stream->lost)
 		launch_locked(block, stream, random);
 	pthread_mutex_unlock(&stream->lock);
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 /*
- * Waits a moment for a launch that has begun. Nothing is submitted meanwhile: a fence of gpupool's, recorded before or
- * by the free of the own block, stays the last one.
+ * Waits a moment for a launch that has begun to run. This thread submits nothing meanwhile, so that a fence that
+ * gpupool recorded before, or when the thread's own block was freed, stays the last one.
  */
 static bool await_running(struct launch *launch, struct soak_block *own, struct soak_random *random)
 {
@@ -132,14 +132,14 @@ static bool await_running(struct launch *launch, struct soak_block *own, struct 
 	return false;
 }
 
-/* Not during a capture in the global mode, for which the driver refuses to free. */
+/* Frees the block and the flag, and not during a capture in the global mode: the driver then refuses to free. */
 static void free_launch(const struct launch *launch)
 {
 	soak_use_context(&soak_contexts[launch->block.context]);
-	pthread_rwlock_rdlock(&soak_calm);
+	pthread_rwlock_rdlock(&soak_capture_lock);
 	SOAK_MUST(cuMemFree_v2(launch->block.ptr));
 	SOAK_MUST(cuMemFreeHost(launch->flag));
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 void soak_inflight_free(struct soak_block *own, struct soak_random *random)

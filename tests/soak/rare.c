@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What is done now and then: captures, and contexts that last for a moment. */
+/* Rare operations: captures, and contexts that exist only for a moment. */
 
 #include "soak.h"
 
-pthread_rwlock_t soak_calm = PTHREAD_RWLOCK_INITIALIZER;
+pthread_rwlock_t soak_capture_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 enum { VISIT_BLOCKS = 4, VISIT_BYTES = 64 * 1024, VISIT_WORDS = 256 };
 
 /*
- * The driver forbids allocations in a capture of the thread's own unless that is relaxed, and spoils the capture: a
- * block that is cached is served. Freeing is always possible, as far as gpupool is there.
+ * Allocates and frees during a capture. Unless the thread's own capture is relaxed, an allocation by the driver fails
+ * and invalidates the capture; gpupool serves a cached block even then. With gpupool a free always succeeds.
  */
-static void come_and_go(struct soak_random *random)
+static void alloc_and_free(struct soak_random *random)
 {
 	CUdeviceptr ptr;
 
@@ -30,14 +30,14 @@ static CUgraph capture_locked(struct soak_block *block, CUstream stream, int mod
 	SOAK_MUST(cuStreamBeginCapture_v2(stream, mode));
 	filled = soak_fill_locked(block, stream, random);
 	if (allocates)
-		come_and_go(random);
+		alloc_and_free(random);
 	r = cuStreamEndCapture(stream, &graph);
 	if (!r && !filled)
 		return graph;
 	soak_count(SOAK_SPOILT);
-	/* In the global mode other threads' allocations may do that, as they would without gpupool. */
+	/* A capture in the global mode may be invalidated by another thread's allocation, as without gpupool. */
 	if (mode != CU_STREAM_CAPTURE_MODE_GLOBAL)
-		soak_wrong("captures that were spoilt, with error", (unsigned long long)r);
+		soak_wrong("capture invalidated, CUDA error", (unsigned long long)r);
 	return NULL;
 }
 
@@ -64,9 +64,9 @@ void soak_block_capture(struct soak_block *block, struct soak_random *random)
 	if (!block->stream || !block->words)
 		return;
 	if (mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
-		pthread_rwlock_wrlock(&soak_calm);
+		pthread_rwlock_wrlock(&soak_capture_lock);
 	else
-		pthread_rwlock_rdlock(&soak_calm);
+		pthread_rwlock_rdlock(&soak_capture_lock);
 	pthread_mutex_lock(&stream->lock);
 	if (block->generation > stream->lost) {
 		after.value = soak_random(random);
@@ -78,20 +78,20 @@ void soak_block_capture(struct soak_block *block, struct soak_random *random)
 		}
 	}
 	pthread_mutex_unlock(&stream->lock);
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 static void visit_fill(struct soak_context *context, CUdeviceptr ptr, uint32_t value)
 {
 	uint64_t words = VISIT_WORDS, ns = 20000;
 
-	SOAK_MUST(cuLaunchKernel(context->spin_fill, 1, 1, 1, 1, 1, 1, 0, NULL,
-		(void *[]){&ptr, &words, &value, &ns}, NULL));
+	SOAK_MUST(cuLaunchKernel(
+		context->spin_fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&ptr, &words, &value, &ns}, NULL));
 	SOAK_MUST(cuLaunchKernel(context->count_wrong, 1, 1, 1, 1, 1, 1, 0, NULL,
 		(void *[]){&ptr, &words, &value, &context->wrong}, NULL));
 }
 
-/* Blocks that come and go, and of which some stay. */
+/* Allocates, fills and frees blocks, and leaves some allocated. */
 static void visit_blocks(struct soak_context *context, struct soak_random *random)
 {
 	CUdeviceptr ptr[VISIT_BLOCKS] = {0};
@@ -109,7 +109,7 @@ static void visit_blocks(struct soak_context *context, struct soak_random *rando
 		SOAK_MUST(cuMemFree_v2(ptr[0]));
 }
 
-/* What is in use, what was just freed and what is cached: all of it goes with the context. */
+/* Destroys a context that has used, just freed and cached blocks. */
 void soak_visit_context(struct soak_random *random)
 {
 	struct soak_context context = {.device = soak_contexts[soak_random(random) % soak_n_contexts].device};

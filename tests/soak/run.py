@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Runs the soak program under every kind of pool and mode of reuse, and prints a table of what it found.
+"""Runs the soak program with every pool type and reuse mode, and prints a table of the results.
 
-A row's operations are done by one process after the other, each with a seed of its own, and the rows take turns: so a
-run that is cut short has still seen all of them. Ends with 1 if anything was wrong; or, with --broken, if one of the
-rows has seen no race.
+The operations of a row are spread over several processes, one after the other, each with its own seed. The rows take
+turns, so that an interrupted run has results for all of them. Exits with 1 if anything was wrong, or, with --broken, if
+no race was found in one of the rows.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import sys
 import tempfile
 import time
 
-# How much of the operations a kind gets: a driver call for everything takes its time.
+# Relative numbers of operations. The pool type none gets fewer because each operation is a call of the driver.
 SHARES = {"split": 3, "vmm": 3, "binned": 3, "simple": 3, "none": 1}
-ABSENT = "absent"  # the program without gpupool: what is wrong there is the program's or the simulator's fault
+ABSENT = "absent"  # without gpupool: anything wrong is then the fault of the program or the simulator
 MODES = ("ordered", "completed")
 LIMIT_MIB = 64
-# In every third process some calls are held up before their effect and before their return. Few threads: each fence that
-# another thread records meanwhile covers the submission.
+# In every third process the simulator delays some calls before their effect and before their return. Such a process has
+# few threads, because a fence that another thread records meanwhile covers the submission.
 JITTER_THREADS = 4
 JITTER = "cuGraphLaunch=2,cuLaunchKernel=100,cuMemcpyHtoDAsync_v2=100,cuCtxRecordEvent=100"
 
@@ -33,7 +33,7 @@ COLUMNS = ("kind", "mode", "operations", "seconds", "cpu s", "checks", "captures
            "ooms", "races", "deadlocks", "invalid", "wrong", "reports", "failed")
 BAD = ("races", "deadlocks", "invalid", "wrong", "reports", "failed")
 EMULATOR = os.environ.get("GPUPOOL_TEST_EMULATOR", "").split()
-TOLD_ONCE = 6  # runs that went wrong are shown with what they said, but not more of them
+FAILURES_MAX = 6  # the run ends after this many failed processes
 
 
 class Row:
@@ -49,18 +49,23 @@ class Row:
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="soak", description=__doc__.splitlines()[0])
     parser.add_argument("--operations", type=lambda text: int(float(text)), default=10**8, metavar="N",
-                        help="in all (10^8)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), metavar="S", help="of the first process")
-    parser.add_argument("--kind", action="append", choices=[*SHARES, ABSENT], help="only that kind of pool, or those")
-    parser.add_argument("--mode", action="append", choices=MODES + ("auto",), help="only that mode, or those")
-    parser.add_argument("--threads", type=int, default=64, metavar="N")
-    parser.add_argument("--devices", type=int, default=2, metavar="N", help="simulated ones")
-    parser.add_argument("--chunk", type=int, default=1000000, metavar="N", help="operations of one process, at most")
-    parser.add_argument("--limit", type=int, default=3600, metavar="SECONDS", help="of one process; then it hangs")
-    parser.add_argument("--broken", action="store_true", help="the library is, and must be found out")
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--library", dest="preload", help="to preload")
-    parser.add_argument("--driver", required=True, metavar="DIRECTORY", help="that has libcuda.so.1")
+                        help="number of operations in all processes together (default: 10^8)")
+    parser.add_argument("--seed", type=int, default=int(time.time()), metavar="S", help="seed of the first process")
+    parser.add_argument("--kind", action="append", choices=[*SHARES, ABSENT],
+                        help="run only this pool type; may be repeated")
+    parser.add_argument("--mode", action="append", choices=MODES + ("auto",),
+                        help="run only this reuse mode; may be repeated")
+    parser.add_argument("--threads", type=int, default=64, metavar="N", help="threads of each process (default: 64)")
+    parser.add_argument("--devices", type=int, default=2, metavar="N", help="number of simulated GPUs (default: 2)")
+    parser.add_argument("--chunk", type=int, default=1000000, metavar="N",
+                        help="maximum number of operations of one process (default: 1000000)")
+    parser.add_argument("--limit", type=int, default=3600, metavar="SECONDS",
+                        help="time after which a process counts as hung and is killed (default: 3600)")
+    parser.add_argument("--broken", action="store_true",
+                        help="expect a race in every row: the library is broken on purpose")
+    parser.add_argument("--program", required=True, help="the soak program")
+    parser.add_argument("--library", dest="preload", help="the library to preload")
+    parser.add_argument("--driver", required=True, metavar="DIRECTORY", help="the directory that has libcuda.so.1")
     return parser.parse_args()
 
 
@@ -69,7 +74,8 @@ def make_rows(args):
     unit = args.operations / sum(SHARES.get(kind, 1) for kind in kinds) / len(modes)
     rows = [Row(kind, mode, int(SHARES.get(kind, 1) * unit)) for kind in kinds for mode in modes]
     rows[0].left += args.operations - sum(row.left for row in rows)
-    args.chunk = min(args.chunk, (max(row.left for row in rows) + 1) // 2)  # at least one process of each sort
+    # At least two processes: one without and one with a limit.
+    args.chunk = min(args.chunk, (max(row.left for row in rows) + 1) // 2)
     return rows
 
 
@@ -83,7 +89,7 @@ def environment(args, row, runtime_dir):
         "LD_LIBRARY_PATH": args.driver,
         "SIMGPU_DEVICES": str(args.devices),
         "SIMGPU_STRICT": "1",
-        "SIMGPU_DEADLOCK_MS": "60000",  # threads of a busy machine may stand still for long
+        "SIMGPU_DEADLOCK_MS": "60000",  # on a busy machine a thread may not run for a long time
         "TSAN_OPTIONS": "atexit_sleep_ms=0 " + os.environ.get("TSAN_OPTIONS", ""),
     })
     if has_jitter(row):
@@ -94,7 +100,7 @@ def environment(args, row, runtime_dir):
         "GPUPOOL_POOL": row.kind,
         "GPUPOOL_REUSE": row.mode,
         "GPUPOOL_LOG": "off",
-        # Every other process runs out of memory now and then.
+        # With the limit, which every second process has, the process runs out of memory now and then.
         "GPUPOOL_LIMIT": "%dMiB" % LIMIT_MIB if row.n_runs % 2 else "none",
         "GPUPOOL_RUNTIME_DIR": runtime_dir,
     })
@@ -107,7 +113,7 @@ def numbers(text):
     return {name: int(value) for name, value in re.findall(r"^(\w+) (\d+)$", text, re.M)}
 
 
-def tell(row, command, env, result):
+def print_failure(row, command, env, result):
     settings = " ".join("%s=%s" % (name, shlex.quote(value)) for name, value in env.items()
                         if name not in ("PATH", "HOME", "GPUPOOL_RUNTIME_DIR"))
     print("%s %s: exit status %d of: %s %s" % (row.kind, row.mode, result.returncode, settings, shlex.join(command)))
@@ -123,7 +129,7 @@ def execute(command, env, limit_s):
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            hangs = "\nsoak: it hung, and was killed after %d s\n" % limit_s
+            hangs = "\nsoak: the process hung and was killed after %d s\n" % limit_s
         except KeyboardInterrupt:
             process.kill()
             raise
@@ -131,7 +137,7 @@ def execute(command, env, limit_s):
 
 
 def run_once(args, row, seed):
-    """One process; True if nothing was wrong."""
+    """Runs one process. Returns True if nothing was wrong."""
     n = min(row.left, args.chunk)
     row.left -= n
     row.n_runs += 1
@@ -142,7 +148,8 @@ def run_once(args, row, seed):
         env = environment(args, row, runtime_dir)
         result = execute(EMULATOR + command, env, args.limit)
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = {"races": len(re.findall(r"^simgpu: race:", result.stderr, re.M))}  # if it does not come to its report
+    # The count from stderr is replaced by the program's own report if the program got that far.
+    found = {"races": len(re.findall(r"^simgpu: race:", result.stderr, re.M))}
     found.update(numbers(result.stdout))
     found["invalid"] = found.pop("invalid_uses", 0)
     found["reports"] = len(REPORTS.findall(result.stderr))
@@ -153,7 +160,7 @@ def run_once(args, row, seed):
         row.sums[name] += found.get(name, 0)
     is_bad = any(found.get(name) for name in BAD)
     if is_bad and not args.broken:
-        tell(row, command, env, result)
+        print_failure(row, command, env, result)
     return not is_bad
 
 
@@ -178,7 +185,7 @@ def main():
     print("%d operations, %d threads, seeds from %d, %s" %
           (args.operations, args.threads, seed, time.strftime("%Y-%m-%d %H:%M")), flush=True)
     try:
-        while any(row.left for row in rows) and (args.broken or n_bad < TOLD_ONCE):
+        while any(row.left for row in rows) and (args.broken or n_bad < FAILURES_MAX):
             for row in rows:
                 if row.left:
                     n_bad += not run_once(args, row, seed)
@@ -187,7 +194,7 @@ def main():
         is_cut_short = True
     print_table(rows)
     if is_cut_short:
-        print("cut short")
+        print("interrupted")
     if args.broken:
         n_bad = sum(not row.sums["races"] for row in rows)
     sys.exit(1 if n_bad or is_cut_short else 0)

@@ -2,12 +2,12 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * soak OPERATIONS SEED [THREADS]: so many random operations in all, in phases. A phase has contexts and threads of its
- * own; at its end, when all threads are gone, what gpupool says of itself is compared with what the program holds,
- * then everything is freed, or left to the end of its context.
+ * soak OPERATIONS SEED [THREADS]: runs OPERATIONS random operations, in phases. Each phase has new contexts and
+ * threads. At the end of a phase, after all threads have ended, the program compares gpupool's status with the blocks
+ * that it holds. Then it frees the blocks, or leaves them to the end of their context.
  *
- * Prints what it counted, one "name number" a line. Ends with 1 if anything was wrong, and with 70 if a call failed
- * that must not.
+ * Prints its counters, one "name number" a line. Exits with 1 if anything was wrong, and with 70 if a call failed
+ * that must not fail.
  */
 
 #include "soak.h"
@@ -37,9 +37,9 @@ static const char *const count_names[SOAK_N_COUNTS] = {
 
 static unsigned long long seed;
 static _Atomic unsigned n_wrong;
-static void (*host_access)(const void *ptr, size_t bytes, bool is_write); /* of the simulated GPU */
+static void (*host_access)(const void *ptr, size_t bytes, bool is_write); /* simgpu_host_access, or NULL */
 
-/* Blocks on their way from one thread to another. */
+/* Blocks that one thread leaves for another. */
 static struct slot {
 	pthread_mutex_t lock;
 	struct soak_block block;
@@ -58,7 +58,7 @@ void soak_must(int result, const char *call)
 {
 	if (!result)
 		return;
-	fprintf(stderr, "soak: seed %llu: %s: %d\n", seed, call, result);
+	fprintf(stderr, "soak: seed %llu: failed: %s: %d\n", seed, call, result);
 	_exit(70);
 }
 
@@ -107,7 +107,7 @@ size_t soak_random_bytes(struct soak_random *random)
 	return ((size_t)1 << bits) + soak_random(random) % ((size_t)1 << bits);
 }
 
-/* The operations. Each is given a place of the thread's with a block in it, or without. */
+/* The operations. Each gets one of the thread's block slots, which op_take fills and the others find filled. */
 
 static void op_take(struct thread *self, struct soak_block *block)
 {
@@ -129,7 +129,7 @@ static void op_touch(struct thread *self, struct soak_block *block)
 	soak_block_fill(block, &self->random);
 }
 
-/* To whom it may concern; and what somebody else left there is ours now, to be used, handed on or freed. */
+/* Leaves the block in a shared slot for another thread, and takes the block that was there. */
 static void op_swap(struct thread *self, struct soak_block *block)
 {
 	struct slot *slot = &slots[soak_random(&self->random) % SOAK_SLOTS];
@@ -143,23 +143,23 @@ static void op_swap(struct thread *self, struct soak_block *block)
 
 static void op_upload(struct thread *self, struct soak_block *block)
 {
-	pthread_rwlock_rdlock(&soak_calm);
+	pthread_rwlock_rdlock(&soak_capture_lock);
 	soak_block_upload(block, &self->random);
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 static void op_download(struct thread *self, struct soak_block *block)
 {
-	pthread_rwlock_rdlock(&soak_calm);
+	pthread_rwlock_rdlock(&soak_capture_lock);
 	soak_block_download(block, &self->random);
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 static void op_renew(struct thread *self, struct soak_block *block)
 {
-	pthread_rwlock_rdlock(&soak_calm);
+	pthread_rwlock_rdlock(&soak_capture_lock);
 	soak_stream_renew(block->context, &self->random);
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 static void op_capture(struct thread *self, struct soak_block *block)
@@ -174,14 +174,14 @@ static void op_launch(struct thread *self, struct soak_block *block)
 
 static void op_visit(struct thread *self, struct soak_block *block)
 {
-	pthread_rwlock_rdlock(&soak_calm);
+	pthread_rwlock_rdlock(&soak_capture_lock);
 	soak_visit_context(&self->random);
-	pthread_rwlock_unlock(&soak_calm);
+	pthread_rwlock_unlock(&soak_capture_lock);
 }
 
 static bool exports; /* in this phase */
 
-/* From then on gpupool treats the block, and all later ones, in another way. */
+/* Exports the block. From then on gpupool handles this block, and all blocks allocated later, differently. */
 static void op_export(struct thread *self, struct soak_block *block)
 {
 	CUipcMemHandle handle;
@@ -195,9 +195,9 @@ static void op_client(struct thread *self, struct soak_block *block)
 	soak_control_client();
 }
 
-/* What is done with a block. */
+/* The operations on a slot that has a block. */
 static const struct {
-	unsigned weight; /* how often, of all their sum */
+	unsigned weight; /* frequency, relative to the sum of all weights */
 	void (*run)(struct thread *self, struct soak_block *block);
 } operations[] = {
 	{2188, op_drop},
@@ -247,7 +247,7 @@ static void add_block(uint64_t requested[SOAK_DEVICES_MAX], const struct soak_bl
 		requested[soak_contexts[block->context].device] += block->bytes;
 }
 
-/* What the program holds, by its own count. */
+/* Adds up the blocks that the program holds, and compares the sum with gpupool's status. */
 static void compare(unsigned n_threads)
 {
 	uint64_t requested[SOAK_DEVICES_MAX] = {0};
@@ -262,7 +262,7 @@ static void compare(unsigned n_threads)
 	soak_control_compare(requested);
 }
 
-/* Frees a block, unless it is in the created context and may go with that. */
+/* Frees a block. Half of the blocks of the created context are left, and freed by its end. */
 static void clean(struct soak_block *block, struct soak_random *random)
 {
 	if (!block->ptr)
@@ -281,8 +281,7 @@ static void run_phase(uint64_t phase, uint64_t n_operations, unsigned n_threads)
 
 	soak_contexts_open();
 	for (unsigned i = 0; i < n_threads; i++) {
-		threads[i] = (struct thread){
-			.random = {random.state ^ ((uint64_t)(i + 1) << 32)},
+		threads[i] = (struct thread){.random = {random.state ^ ((uint64_t)(i + 1) << 32)},
 			.n_operations = n_operations / n_threads + (i < n_operations % n_threads)};
 		SOAK_MUST(pthread_create(&threads[i].id, NULL, work, &threads[i]));
 	}
@@ -343,7 +342,7 @@ int main(int argc, char **argv)
 	for (uint64_t phase = 0; left; phase++) {
 		uint64_t n = left < PHASE_OPERATIONS ? left : PHASE_OPERATIONS;
 
-		exports = n == left && seed % EXPORTS_ONE_IN == 0; /* only at the end: there is no way back */
+		exports = n == left && seed % EXPORTS_ONE_IN == 0; /* in the last phase, as exports are permanent */
 		run_phase(phase, n, n_threads);
 		left -= n;
 	}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Processes with control sockets that answer what they were told, well or badly, and count what they are asked."""
+"""Processes with control sockets that give predefined answers, valid or not, and log the requests they receive."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ COUNTERS = {"requested_bytes": GIB, "pending_bytes": 0, "returning_bytes": 0, "h
 
 
 def status(command="./solver --steps 9", used=4 * GIB, cached=2 * GIB, **more):
-    """An answer to "status": one device of 16 GiB, of which 1 GiB is outside."""
+    """An answer to "status": one device of 16 GiB, of which 1 GiB is used outside the pools."""
     device = {"index": 0, "device_total_bytes": 16 * GIB, "device_free_bytes": 15 * GIB - used - cached,
               **COUNTERS, "used_bytes": used, "cached_bytes": cached, "free_bytes": cached,
               "total_bytes": used + cached, **more}
@@ -44,18 +44,18 @@ ANSWERS = {"status": status(), "leaks": LEAKS, "map": MAP,
 
 
 class Peer:
-    """One of them; asked is a file with a line for each request."""
+    """One process. The file asked has a line for each request that it received."""
 
     def __init__(self, folder, answers=None, env=None):
         self.answers = {**ANSWERS, **(answers or {})}
         ready, child = os.pipe()
         self.asked = pathlib.Path(folder) / f"asked-{os.urandom(4).hex()}"
         self.asked.touch()
-        told = self.asked.with_suffix(".json")
-        told.write_text(json.dumps(self.answers))
+        script = self.asked.with_suffix(".json")
+        script.write_text(json.dumps(self.answers))
         self.pid = os.fork()
         if self.pid == 0:
-            words = [sys.executable, "-B", __file__, str(folder), str(self.asked), str(told), str(child)]
+            words = [sys.executable, "-B", __file__, str(folder), str(self.asked), str(script), str(child)]
             os.set_inheritable(child, True)
             os.execve(sys.executable, words, {**os.environ, **(env or {})})
         os.close(child)
@@ -77,7 +77,8 @@ def converse(client, answers, asked, number):
             number[0] += 1
             with asked.open("a") as log:
                 log.write(line)
-            answer = answers.get(line.split()[0], {"schema": "gpupool.error/1", "reason": "unknown", "error": "what?"})
+            error = {"schema": "gpupool.error/1", "reason": "unknown", "error": "unknown command"}
+            answer = answers.get(line.split()[0], error)
             while answer == "endless":
                 client.sendall(b"x" * 65536)
             if isinstance(answer, dict) and answer["schema"] == "gpupool.status/1":
@@ -86,13 +87,13 @@ def converse(client, answers, asked, number):
             client.sendall(text.encode("utf-8", "surrogatepass") + b"\n")
 
 
-def live(folder, asked, told, ready):
+def serve(folder, asked, script, ready):
     start = pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19]
     listener = socket.socket(socket.AF_UNIX)
     os.chdir(folder)
     listener.bind(f"{os.getpid()}.{start}.sock")
     listener.listen(8)
-    answers, number = json.loads(told.read_text()), [0]
+    answers, number = json.loads(script.read_text()), [0]
     os.write(ready, b"x")
     os.close(ready)
     while True:
@@ -101,4 +102,4 @@ def live(folder, asked, told, ready):
 
 
 if __name__ == "__main__":
-    live(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), int(sys.argv[4]))
+    serve(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]), int(sys.argv[4]))

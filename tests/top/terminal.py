@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-A program on a terminal of its own, of which the screen can be read: pyte does what a terminal would. It is called
-screen-256color, which has an alternate screen and nothing that pyte does not know.
+A program on its own terminal, whose screen a test can read: pyte emulates the terminal. TERM is screen-256color, which
+has an alternate screen and uses only sequences that pyte knows.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ import time
 
 import pyte
 
-PATIENCE_S = 30  # until a screen that does not come has failed
+TIMEOUT_S = 30  # for the screen to show what a test waits for
 
 ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 SHOW_CURSOR = b"\x1b[?25h"
 
 
 def lead(words, env, report):
-    """The leader of the session, as a shell is: whose children can be stopped. Says how its child fares."""
+    """Runs as the leader of the session, like a shell, so that its child can be stopped. Reports the child's state."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     child = os.fork()
@@ -43,22 +43,22 @@ def lead(words, env, report):
         os.tcsetpgrp(0, os.getpgrp())
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         os.write(report, f"ended {code}\n".encode())
-        while True:  # the terminal is looked at before it goes
+        while True:  # the terminal must stay until the test has read it
             signal.pause()
 
 
 class Terminal:
-    """raw is all that was written; text what is on the screen."""
+    """raw: all bytes that the program wrote; text: the contents of the screen; reported: what the leader reported."""
 
     def __init__(self, words, columns=80, rows=24, env=None):
-        self.raw, self.said = b"", b""
+        self.raw, self.reported = b"", b""
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
         self.reports, report = os.pipe()
         held, go = os.pipe()
         self.leader, self.fd = pty.fork()
         if self.leader == 0:
-            os.read(held, 1)  # until the terminal has its size
+            os.read(held, 1)  # waits until the terminal has its size
             variables = {**os.environ, "TERM": "screen-256color", "LC_ALL": "C.UTF-8", **(env or {})}
             try:
                 lead([str(word) for word in words], {name: value for name, value in variables.items() if value is not None},
@@ -95,13 +95,13 @@ class Terminal:
             self.raw += data
             self.stream.feed(data)
         if self.reports in ready:
-            self.said += os.read(self.reports, 4096)
+            self.reported += os.read(self.reports, 4096)
 
     def wait(self, condition, what):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise AssertionError(f"{what} did not come; the screen:\n{self.text}\nsaid: {self.said}")
+                raise AssertionError(f"timed out waiting for {what}; the screen:\n{self.text}\n{self.reported}")
             self.read()
 
     def wait_for(self, *parts):
@@ -112,9 +112,9 @@ class Terminal:
         self.wait(lambda: part not in self.text, f"the end of {part!r}")
 
     def await_report(self, what):
-        self.wait(lambda: what.encode() in self.said, what)
-        self.wait(lambda: b"\n" in self.said.split(what.encode(), 1)[1], "its end")
-        return self.said.split(what.encode(), 1)[1].split(b"\n", 1)[0].decode()
+        self.wait(lambda: what.encode() in self.reported, f"the report {what!r}")
+        self.wait(lambda: b"\n" in self.reported.split(what.encode(), 1)[1], f"the end of the report {what!r}")
+        return self.reported.split(what.encode(), 1)[1].split(b"\n", 1)[0].decode()
 
     def press(self, keys):
         os.write(self.fd, keys.encode())
@@ -123,7 +123,7 @@ class Terminal:
         os.kill(self.pid, number)
 
     def end(self):
-        """How it has ended: its exit code, or minus the number of a signal."""
+        """Waits for the end of the program. Returns its exit code, or minus the number of the signal that ended it."""
         code = int(self.await_report("ended "))
         while select.select([self.fd], [], [], 0)[0]:
             before = len(self.raw)

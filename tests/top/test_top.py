@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Usage: test_top.py GPUPOOL-STAT: the screen of gpupool-stat top, on a terminal that is played, among processes that are
-well and not so well.
+Usage: test_top.py GPUPOOL-STAT
+
+Tests the screen of gpupool-stat top on an emulated terminal, with processes that answer well, badly or not at all.
 """
 
 import os
@@ -43,7 +44,7 @@ class Case(unittest.TestCase):
         return self.started[-1]
 
     def env(self, **more):
-        """Where other processes of the machine may have sockets is not looked at."""
+        """Variables that keep top from searching the directories where other processes may have sockets."""
         return {"GPUPOOL_RUNTIME_DIR": self.folder, "TMPDIR": self.folder, "XDG_RUNTIME_DIR": None, "NO_COLOR": None,
                 **more}
 
@@ -53,7 +54,7 @@ class Case(unittest.TestCase):
         return terminal
 
     def columns_of(self, terminal, title):
-        """The lines of the table, below a title that is in it."""
+        """The lines of the table below the line with the title."""
         for nth, line in enumerate(terminal.lines):
             if title in line:
                 return [below for below in terminal.lines[nth + 1:-1] if below.strip()]
@@ -79,7 +80,7 @@ class Screen(Case):
         row, = self.columns_of(top, "COMMAND")
         self.assertRegex(row, rf"^> +{peer.pid} \w+ +\d+s  4.00 GiB  2.00 GiB  6.00 GiB  90.0% ./solver --step$")
 
-    def test_every_size_holds_what_fits(self):
+    def test_screen_is_drawn_at_every_terminal_size(self):
         self.peer()
         for columns, rows in ((80, 24), (40, 10), (200, 60), (20, 6), (9, 4), (2, 1), (500, 3)):
             with self.subTest(columns=columns, rows=rows):
@@ -87,13 +88,13 @@ class Screen(Case):
                 top.wait_for("? help"[:columns].strip())
                 for keys in ("?", " ", "\r", "2", "3", "4", "\x1b", "p"):
                     top.press(keys)
-                top.wait(lambda: top.text.strip(), "anything")
+                top.wait(lambda: top.text.strip(), "any text")
                 if columns >= 40 and rows >= 10:
                     top.wait_for("device 0", "USED", "4.00 GiB")
                 top.press("q")
                 self.assertEqual(top.end(), 0)
 
-    def test_what_is_there_follows_the_size(self):
+    def test_columns_follow_the_size_after_a_resize(self):
         self.peer()
         top = self.top(columns=40, rows=10)
         top.wait_for("PID", "TOTAL")
@@ -104,7 +105,7 @@ class Screen(Case):
             top.wait(lambda: "? help" in top.lines[-1], "the last line")
         self.assertEqual(sum("gpupool-stat top" in line for line in top.lines), 1)
 
-    def test_without_utf_8_all_is_ascii(self):
+    def test_output_without_utf_8_is_ascii(self):
         self.peer({"status": status(command="./sölver")})
         for words, env in ((("--ascii",), {}), ((), {"LC_ALL": "C"}), ((), {"LC_ALL": "POSIX"})):
             with self.subTest(words=words, env=env):
@@ -116,7 +117,7 @@ class Screen(Case):
                 top.wait_for("PgUp")
                 self.assertTrue(top.raw.isascii(), top.text)
 
-    def test_without_colours_nothing_is_lost(self):
+    def test_screen_without_colours_shows_the_same(self):
         self.peer()
         colored = re.compile(rb"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
         for words, env, has_color in (((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False),
@@ -127,13 +128,13 @@ class Screen(Case):
                 self.assertEqual(bool(colored.search(top.raw)), has_color)
                 self.assertRegex(top.lines[1], r"\[█+▒+░+·+\]")
 
-    def test_processes_of_a_job_say_which_they_are(self):
+    def test_processes_of_a_job_show_their_job_and_rank(self):
         self.peer(env={"SLURM_JOB_ID": "8812", "SLURM_PROCID": "3"})
         self.peer(env={"OMPI_COMM_WORLD_RANK": "1\x1b[2J"})
         top = self.top(columns=100)
         top.wait_for("JOB", "job 8812 rank 3", "rank 1?[2J")
 
-    def test_a_device_is_what_has_its_uuid_whatever_processes_call_it(self):
+    def test_devices_are_matched_by_uuid_across_processes(self):
         for used, index, uuid in ((1, 0, "aaaaaaaa"), (2, 0, "bbbbbbbb"), (4, 1, "aaaaaaaa")):
             self.peer({"status": status(used=used * GIB, cached=0, index=index, uuid=f"GPU-{uuid}-6c61-7465-6420-677075")})
         top = self.top()
@@ -143,16 +144,16 @@ class Screen(Case):
         top.press("\r4")
         top.wait_for("[4 counters]", "GPU-aaaaaaaa-6c61-7465-6420-677075")
 
-    def test_nobody_is_no_reason_to_end(self):
+    def test_top_waits_while_there_is_no_process(self):
         top = self.top()
         top.wait_for("no process with gpupool", "0 processes")
         self.peer()
         top.wait_for("./solver", "1 process ")
 
 
-    def test_processes_that_were_left_out_are_told(self):
+    def test_omitted_processes_are_reported_as_incomplete(self):
         if os.geteuid():
-            self.skipTest("directories of other users take root")
+            self.skipTest("only root can make directories of other users")
         for nth in range(1100):
             pathlib.Path(self.folder, f"{2000000 + nth}.{nth + 1}.sock").touch()
         os.chmod(self.folder, 0o700)
@@ -171,7 +172,7 @@ class Keys(Case):
     def order(self, top):
         return "".join(re.findall(r"(a|b|c)\1\1$", "\n".join(self.columns_of(top, "COMMAND")), re.M))
 
-    def test_sorted_by_what_the_title_says(self):
+    def test_processes_are_sorted_as_the_title_says(self):
         top = self.start()
         for name, order in (("used", "bca"), ("total", "bac"), ("cached", "abc")):
             top.wait_for(f"by {name} "[:-1])
@@ -181,7 +182,7 @@ class Keys(Case):
         top.wait_for("by cached, reversed")
         top.wait(lambda: self.order(top) == "cba", "cba")
 
-    def test_a_filter_leaves_what_has_it(self):
+    def test_filter_shows_only_matching_processes(self):
         top = self.start()
         top.press("/BB")
         top.wait_for("filter: BB_")
@@ -191,11 +192,11 @@ class Keys(Case):
         top.press("\x1b")
         top.wait_for("aaa")
         top.press("/zzz")
-        top.wait_for("no process passes the filter")
+        top.wait_for("no process matches the filter")
         top.press("\x7f\x7f\x7f")
         top.wait_for("ccc")
 
-    def test_a_process_can_be_looked_into(self):
+    def test_process_view_shows_every_tab(self):
         top = self.start()
         top.press("\x1b[B\r")  # the second: ccc
         for key, parts in (("1", ("[1 sizes]", "1.00 GiB and more")), ("2", ("[2 segments]", "0x7f0000000000", "██····")),
@@ -208,7 +209,7 @@ class Keys(Case):
         top.press("\x1b")
         top.wait_for("CACHED", "aaa")
 
-    def test_regions_are_told_apart_by_device(self):
+    def test_regions_are_listed_with_their_device(self):
         regions = [{"name": name, "used_bytes": GIB, "cached_bytes": 2 * GIB, "pending_bytes": 0, "total_bytes": 3 * GIB}
                    for name in ("forward", "a\x1b[2J\u202eb")]
         self.peer({"status": status("ccc", by_region=regions)})
@@ -218,16 +219,16 @@ class Keys(Case):
         top.wait_for("[5 regions]", "DEVICE      USED    CACHED   PENDING     TOTAL  REGION",
                      "     0  1.00 GiB  2.00 GiB       0 B  3.00 GiB  forward", "a?[2J")
 
-    def test_help_is_a_key_away(self):
+    def test_question_mark_key_shows_help(self):
         top = self.start()
         top.press("?")
         top.wait_for("give its cached memory back")
-        top.wait_for("1 2 3 4 5, Tab      there: sizes, segments, call sites, counters, regions")
+        top.wait_for("1 2 3 4 5, Tab      its pages: sizes, segments, call sites, counters, regions")
         top.press("x")
         top.wait_until_gone("give its cached memory back")
         top.wait_for("aaa")
 
-    def test_a_pause_asks_nobody(self):
+    def test_pause_sends_no_requests(self):
         peer = self.peer()
         top = self.top()
         top.wait_for("./solver")
@@ -240,21 +241,21 @@ class Keys(Case):
         top.wait_until_gone("PgUp")
         self.assertEqual(len(peer.requests()), before)
         top.press("p")
-        top.wait(lambda: len(peer.requests()) > before, "a question")
+        top.wait(lambda: len(peer.requests()) > before, "a request")
 
-    def test_the_interval_can_be_changed(self):
+    def test_plus_and_minus_keys_change_the_interval(self):
         top = self.start()
         top.press("++")
         top.wait_for("every 0.5 s")
         top.press("-")
         top.wait_for("every 0.2 s")
 
-    def test_nothing_is_changed_unless_it_was_allowed_and_confirmed(self):
+    def test_reclaim_needs_allow_changes_and_confirmation(self):
         peer = self.peer()
         top = self.top()
         top.wait_for("./solver")
         top.press("R")
-        top.wait_for("start it with --allow-changes")
+        top.wait_for("to change a process, start top with --allow-changes")
         top.press("yY\ry")
         top.press("q")
         self.assertEqual(top.end(), 0)
@@ -268,11 +269,11 @@ class Keys(Case):
         top.press("R")
         top.wait_for("y/n")
         top.press("y")
-        top.wait_for(f"pid {peer.pid} has given back 2.00 GiB")
+        top.wait_for(f"pid {peer.pid} gave 2.00 GiB back to the driver")
         self.assertEqual([line for line in peer.requests() if "reclaim" in line], ["reclaim"])
 
 
-    def test_an_answer_is_for_the_process_that_was_asked_about(self):
+    def test_confirmation_for_an_ended_process_reclaims_from_no_other(self):
         goes = self.peer({"status": status("goes", used=3 * GIB)})
         stays = self.peer({"status": status("stays", used=GIB)})
         top = self.top("--allow-changes")
@@ -287,7 +288,7 @@ class Keys(Case):
 
 
 class Processes(Case):
-    def test_one_that_dies_leaves(self):
+    def test_killed_process_leaves_the_screen(self):
         dies = self.peer({"status": status("dies")})
         self.peer({"status": status("stays")})
         top = self.top()
@@ -296,7 +297,7 @@ class Processes(Case):
         top.wait_until_gone("dies")
         top.wait_for("stays", "1 process ", "6.00 GiB of")
 
-    def test_one_that_stops_holds_nobody_up_and_keeps_its_numbers(self):
+    def test_stopped_process_keeps_its_numbers_and_delays_no_other(self):
         stops = self.peer({"status": status("stops", used=GIB)})
         goes = self.peer({"status": status("goes")})
         top = self.top("--timeout=0.2", columns=120)
@@ -306,14 +307,14 @@ class Processes(Case):
         row, = (line for line in top.lines if "is stopped" in line)
         self.assertIn("1.00 GiB", row)
         before = len(goes.requests())
-        top.wait(lambda: len(goes.requests()) > before + 50, "fifty answers of the other")
+        top.wait(lambda: len(goes.requests()) > before + 50, "fifty requests to the other process")
         top.press("?")
         top.wait_for("PgUp")
         top.press("x")
         os.kill(stops.pid, signal.SIGCONT)
         top.wait_until_gone("is stopped")
 
-    def test_one_that_dies_while_it_is_looked_into_shows_what_it_was(self):
+    def test_view_of_a_killed_process_keeps_its_last_contents(self):
         dies = self.peer()
         top = self.top()
         top.wait_for("./solver")
@@ -324,7 +325,7 @@ class Processes(Case):
         top.press("\x1b")
         top.wait_for("no process with gpupool")
 
-    def test_hostile_ones_blank_nothing(self):
+    def test_hostile_answers_do_not_disturb_the_screen(self):
         self.peer({"status": status("good")})
         hostile = status("a\x1b[2J\x9b\u202eb\ud800", used=(1 << 63) - 1)
         hostile["devices"] = hostile["devices"] * 200
@@ -332,7 +333,7 @@ class Processes(Case):
                        status("漢字 wide ä", index=(1 << 62), device_total_bytes=7)):
             self.peer({"status": answer, "leaks": answer, "map": answer})
         top = self.top("--timeout=0.3", columns=120, rows=40)
-        top.wait_for("good", "sent more than", "is no JSON object", "漢字")
+        top.wait_for("good", "sent an answer of more than", "is not a JSON object", "漢字")
         self.assertFalse(re.search(rb"\x1b\[2J\xc2\x9b|\xe2\x80\xae|\xc2\x9b", top.raw))
         for key in "\x1b[B" * 3, "\x1b[6~", "\x1b[F":
             top.press(key + "\r")
@@ -350,7 +351,7 @@ class Ends(Case):
         self.assertGreater(top.raw.rfind(SHOW_CURSOR), top.raw.rfind(b"\x1b[?25l"))
         self.assertEqual(termios.tcgetattr(top.fd), top.modes)
 
-    def test_each_end_gives_the_terminal_back(self):
+    def test_every_way_to_end_restores_the_terminal(self):
         self.peer()
         for end, code in (("q", 0), ("\x03", -signal.SIGINT), ("\x1c", -signal.SIGQUIT), (signal.SIGTERM, -signal.SIGTERM),
                           (signal.SIGHUP, -signal.SIGHUP), (signal.SIGINT, -signal.SIGINT)):
@@ -364,7 +365,7 @@ class Ends(Case):
                 self.assertEqual(top.end(), code)
                 self.check_terminal(top)
 
-    def test_so_do_those_while_something_is_typed(self):
+    def test_interrupt_while_typing_restores_the_terminal(self):
         self.peer()
         top = self.top()
         top.wait_for("./solver")
@@ -374,7 +375,7 @@ class Ends(Case):
         self.assertEqual(top.end(), -signal.SIGINT)
         self.check_terminal(top)
 
-    def test_a_stop_gives_it_back_until_it_goes_on(self):
+    def test_stop_restores_the_terminal_until_continued(self):
         self.peer()
         for stop in ("\x1a", signal.SIGTSTP):
             with self.subTest(stop=stop):
@@ -389,27 +390,27 @@ class Ends(Case):
                 self.assertEqual(termios.tcgetattr(top.fd), top.modes)
                 top.resize(60, 15)
                 top.kill(signal.SIGCONT)
-                top.wait(lambda: top.raw.rfind(ENTER_SCREEN) > top.raw.rfind(LEAVE_SCREEN), "its own screen")
+                top.wait(lambda: top.raw.rfind(ENTER_SCREEN) > top.raw.rfind(LEAVE_SCREEN), "the screen of top")
                 top.wait_for("./solver")
                 top.wait(lambda: "? help" in top.lines[-1], "the last line")
                 top.press("q")
                 self.assertEqual(top.end(), 0)
                 self.check_terminal(top)
 
-    def test_a_terminal_that_hangs_up_ends_it(self):
+    def test_hangup_of_the_terminal_ends_top(self):
         self.peer()
         top = self.top()
         top.wait_for("./solver")
         os.kill(top.leader, signal.SIGKILL)
-        top.wait(lambda: not pathlib.Path(f"/proc/{top.pid}").exists(), "its end")
+        top.wait(lambda: not pathlib.Path(f"/proc/{top.pid}").exists(), "the end of the program")
 
-    def test_it_ends_after_so_many_times(self):
+    def test_count_ends_top_after_n_updates(self):
         self.peer()
         top = self.top("--count=3")
         self.assertEqual(top.end(), 0)
         self.check_terminal(top)
 
-    def test_without_a_terminal_that_can_draw_it_says_so(self):
+    def test_unsuitable_terminal_is_an_error(self):
         for words, env in (([], {}), (["<"], {"TERM": "no-such-terminal"}), (["<"], {"TERM": "dumb"}),
                            (["<"], {"TERM": None})):
             with self.subTest(env=env):

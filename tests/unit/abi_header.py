@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Makes of cuda.h a header that shim/hooks.def can be held against, and of shim/cuda_abi.h assertions about it.
+"""Turns cuda.h into a header that the compiler can compare with shim/driver/hooks.def, and shim/driver/cuda_abi.h into assertions.
 
 Usage: abi_header.py CUDA.H CUDA_ABI.H OUTPUT-HEADER OUTPUT-ASSERTIONS
 
-gpupool says int for the driver's enumerations, and void for structures that it only passes on; so does the new header.
+gpupool uses int for the driver's enumerations, and void for structures that it only passes on; so does the new header.
 """
 
 import re
@@ -33,7 +33,7 @@ OPAQUE = (
 
 
 def transform(cuda_h):
-    """cuda.h with integers for enumerations and void for opaque structures in prototypes."""
+    """Returns cuda.h with integers for enumerations and void for opaque structures in prototypes."""
     text = re.sub(
         r"typedef\s+enum\s+\w*\s*(\{[^}]*\})\s*(\w+)\s*;",
         r"enum \1; typedef int \2;",
@@ -45,7 +45,7 @@ def transform(cuda_h):
 
 
 def assertions(abi_h):
-    """An assertion for each constant, type and structure."""
+    """Returns an assertion for each constant, type and structure."""
     code = re.sub(r"/\*.*?\*/", "", abi_h, flags=re.S)
     lines = ['_Static_assert((int)%s == %s, "%s");' % (name, value, name)
              for name, value in re.findall(r"\b(CU\w+) = (-?\d+)", code)]

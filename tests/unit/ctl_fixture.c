@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/ctl_server.h"
+#include "shim/ctl/ctl_server.h"
 
-enum { PATIENCE_MS = 20000 }; /* what never comes fails the test, not the machine */
+enum { TIMEOUT_MS = 20000 }; /* an answer that never comes fails the test */
 
 char fixture_root[64];
 
@@ -39,7 +39,7 @@ static int answer_status(int argc, char **argv, struct gp_json *out)
 	return 0;
 }
 
-/* As many rows of 100 bytes as asked for. */
+/* Answers with as many rows of 100 bytes as the request asks for. */
 static int answer_blocks(int argc, char **argv, struct gp_json *out)
 {
 	int max = argc > 1 ? atoi(argv[1]) : 1;
@@ -93,21 +93,21 @@ void fixture_teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-int fixture_start_at(const struct gp_ctl_places *places, int idle_ms)
+int fixture_start_at(const struct gp_ctl_dirs *dirs, int idle_ms)
 {
-	struct gp_ctl_options options = {.places = *places, .handlers = handlers, .idle_ms = idle_ms};
+	struct gp_ctl_options options = {.dirs = *dirs, .handlers = handlers, .idle_ms = idle_ms};
 
 	return gp_ctl_start(&options);
 }
 
 int fixture_start(int idle_ms)
 {
-	return fixture_start_at(&(struct gp_ctl_places){.runtime_dir = fixture_root, .uid = geteuid()}, idle_ms);
+	return fixture_start_at(&(struct gp_ctl_dirs){.runtime_dir = fixture_root, .uid = geteuid()}, idle_ms);
 }
 
 int fixture_start_without_file(void)
 {
-	return fixture_start_at(&(struct gp_ctl_places){.tmp_dir = "/nowhere", .uid = geteuid()}, 0);
+	return fixture_start_at(&(struct gp_ctl_dirs){.tmp_dir = "/nowhere", .uid = geteuid()}, 0);
 }
 
 int fixture_try_connect(const char *path)
@@ -146,13 +146,15 @@ bool fixture_try_send(int fd, const char *text)
 	return send(fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
 }
 
-/* What has arrived, left where it is; 0 at the end, which a reset is too. */
+/*
+ * Returns the bytes that have arrived, without consuming them; 0 at the end of the stream or after a reset.
+ */
 static size_t peek(int fd, char *bytes, size_t size)
 {
 	struct pollfd ready = {.fd = fd, .events = POLLIN};
 	ssize_t n;
 
-	ck_assert_int_eq(poll(&ready, 1, PATIENCE_MS), 1);
+	ck_assert_int_eq(poll(&ready, 1, TIMEOUT_MS), 1);
 	n = recv(fd, bytes, size, MSG_PEEK);
 	ck_assert(n >= 0 || errno == ECONNRESET);
 	return n > 0 ? (size_t)n : 0;
@@ -192,7 +194,7 @@ bool fixture_is_closed(int fd)
 	return peek(fd, &byte, 1) == 0;
 }
 
-/* Not fstat(): a race detector takes that for a use of the file. */
+/* Uses statx, because a race detector takes fstat() for a use of the file. */
 bool fixture_is_socket(int fd)
 {
 	struct statx st;

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Nobody pauses that often for something that will come. */
+/* No caller pauses this often for something that will come. */
 enum { PAUSES_MAX = 100000 };
 
 void fake_init(struct fake *fake, uint64_t capacity)
 {
 	memset(fake, 0, sizeof(*fake));
-	fake->work = GP_WORK_INIT;
+	fake->work = GP_SUBMISSION_INIT;
 	fake->capacity = capacity;
 	fake->pause_ns = 1000000;
 	fake->addresses_end = BASE + SPACE_FACTOR * capacity;
@@ -22,7 +22,9 @@ void fake_init(struct fake *fake, uint64_t capacity)
 	pthread_mutex_init(&fake->lock, NULL);
 	if (capacity <= HISTORY_MAX) {
 		fake->n_units = (SPACE_FACTOR + RANGES_FACTOR) * capacity / GP_ALIGN;
-		/* With MALLOC_PERTURB_ calloc would write all of it, and hardly any is looked at. */
+		/*
+		 * Not calloc: with MALLOC_PERTURB_ it would write all of the table, of which little is used.
+		 */
 		fake->units = mmap(NULL, fake->n_units * sizeof(*fake->units), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (fake->units == MAP_FAILED)
@@ -36,7 +38,7 @@ void fake_deinit(struct fake *fake)
 	if (fake->units)
 		munmap((void *)fake->units, fake->n_units * sizeof(*fake->units));
 	free(fake->ranges);
-	free(fake->pieces);
+	free(fake->chunks);
 }
 
 void fake_set_breach(struct fake *fake, const char *what)
@@ -47,8 +49,8 @@ void fake_set_breach(struct fake *fake, const char *what)
 }
 
 /*
- * Takes and drops a lock of that rank: in a debug build this fails if one is held that comes after
- * it.
+ * Takes and drops a lock of that rank. In a debug build this fails if the caller holds a lock of a later
+ * rank.
  */
 void fake_check_locks(enum gp_lock_rank rank)
 {
@@ -58,7 +60,7 @@ void fake_check_locks(enum gp_lock_rank rank)
 	gp_mutex_unlock(&probe);
 }
 
-/* Counts the call; the error that is planned for it, or 0. */
+/* Counts the call. Returns the error that is planned for it, or 0. */
 int fake_begin(struct fake *fake, enum fake_call call)
 {
 	struct fake_plan *plan = &fake->plans[call];
@@ -113,7 +115,7 @@ uint64_t fake_submit(struct fake *fake, unsigned n)
 	uint64_t submitted = atomic_fetch_add(&fake->submitted, n) + n;
 
 	if (n)
-		gp_work_note(&fake->work);
+		gp_submission_note(&fake->work);
 	return submitted;
 }
 
@@ -145,7 +147,7 @@ _Atomic uint64_t *fake_units_of(struct fake *fake, uint64_t addr, uint64_t bytes
 {
 	uint64_t first = (addr - BASE) / GP_ALIGN;
 
-	/* Ranges for more than the fake has are longer than its history. */
+	/* Arenas for more than the fake's capacity are longer than its history. */
 	if (!fake->units || (fake->addresses_bytes > RANGES_FACTOR * fake->capacity && first >= fake->n_units / 2))
 		return NULL;
 	if (addr < BASE || first + (bytes + GP_ALIGN - 1) / GP_ALIGN > fake->n_units)
@@ -161,12 +163,11 @@ void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_
 
 	if (use != FAKE_FREED_LATE)
 		raise_to(&fake->waitable, atomic_load(&fake->submitted));
-	/* A fence that covers all there is stands for this free as well. */
+	/* A fence that already covers all work also covers this free. */
 	if (use == FAKE_FREED && fake_is_covered(fake))
 		raise_to(&fake->recorded_at_free, atomic_load(&fake->submitted));
 	for (uint64_t i = 0; units && i < (bytes + GP_ALIGN - 1) / GP_ALIGN; i++) {
-		uint64_t kept =
-			atomic_load_explicit(&units[i], memory_order_relaxed) & UNIT_EXPORTED;
+		uint64_t kept = atomic_load_explicit(&units[i], memory_order_relaxed) & UNIT_EXPORTED;
 
 		atomic_store_explicit(&units[i], word | kept, memory_order_relaxed);
 	}
@@ -186,7 +187,7 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 	uint64_t completed = atomic_load(&fake->completed);
 	uint64_t ordered = may_order ? gp_max(completed, atomic_load(&fake->ordered)) : completed;
 
-	if (may_order && atomic_load(&fake->is_in_order))
+	if (may_order && atomic_load(&fake->is_serial))
 		ordered = gp_max(ordered, atomic_load(&fake->recorded_at_free));
 	if (!fake_is_mapped(fake, addr, bytes))
 		return "addresses without memory were handed out";
@@ -201,24 +202,21 @@ const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes
 	return NULL;
 }
 
-/* The work up to which any of this memory may be in use. */
 uint64_t fake_last_use(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
 	uint64_t last = 0;
 
 	for (uint64_t i = 0; units && i < bytes / GP_ALIGN; i++)
-		last = gp_max(last,
-			atomic_load_explicit(&units[i], memory_order_relaxed) >> UNIT_WORK_SHIFT);
+		last = gp_max(last, atomic_load_explicit(&units[i], memory_order_relaxed) >> UNIT_WORK_SHIFT);
 	return last;
 }
 
-/* The host waits: that may only be for what a free would have waited for. */
+/* Waits for this work. A free would have waited for it, or this is a breach. */
 void fake_wait_for(struct fake *fake, uint64_t work)
 {
 	if (work > atomic_load(&fake->completed) && work > atomic_load(&fake->waitable))
-		fake_set_breach(fake,
-			"the host was made to wait for work that no free would have waited for");
+		fake_set_breach(fake, "the host was made to wait for work that no free would have waited for");
 	fake_complete(fake, work);
 }
 
@@ -242,7 +240,7 @@ static void remove_range_locked(struct fake *fake, struct fake_range *range)
 	fake->n_ranges--;
 }
 
-/* Address space is given out first fit, so that an address comes again soon. */
+/* Reserves addresses first fit, so that an address is soon used again. */
 static uint64_t add_range_locked(struct fake *fake, uint64_t bytes)
 {
 	uint64_t at = BASE;
@@ -256,8 +254,7 @@ static uint64_t add_range_locked(struct fake *fake, uint64_t bytes)
 		if (!fake->ranges)
 			abort();
 	}
-	memmove(&fake->ranges[i + 1], &fake->ranges[i],
-		(fake->n_ranges - i) * sizeof(*fake->ranges));
+	memmove(&fake->ranges[i + 1], &fake->ranges[i], (fake->n_ranges - i) * sizeof(*fake->ranges));
 	fake->ranges[i] = (struct fake_range){.addr = at, .size = bytes};
 	fake->n_ranges++;
 	fake->reserved_bytes += bytes;
@@ -280,7 +277,7 @@ static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	return fake_finish(fake, entry);
 }
 
-/* Even after an error the memory is gone: the allocator forgets it. */
+/* Even after an error the memory is gone, because the allocator forgets it. */
 static int release(void *arg, uint64_t addr)
 {
 	struct fake *fake = arg;
@@ -293,7 +290,7 @@ static int release(void *arg, uint64_t addr)
 	pthread_mutex_lock(&fake->lock);
 	range = range_of_locked(fake, addr);
 	if (!range) {
-		fake_set_breach(fake, "something was released that was not reserved");
+		fake_set_breach(fake, "an address was released that was not reserved");
 	} else {
 		entry.bytes = range->size;
 		remove_range_locked(fake, range);
@@ -305,11 +302,11 @@ static int release(void *arg, uint64_t addr)
 static void begin_release_locked(struct fake *fake, struct fake_log_entry *entry)
 {
 	struct fake_range *range = range_of_locked(fake, entry->addr);
-	uint64_t behind = entry->slot == GP_NO_SLOT ? atomic_load(&fake->completed)
-						    : atomic_load(&fake->covers[entry->slot]);
+	uint64_t behind =
+		entry->slot == GP_NO_SLOT ? atomic_load(&fake->completed) : atomic_load(&fake->covers[entry->slot]);
 
 	if (!range) {
-		fake_set_breach(fake, "something was released that was not reserved");
+		fake_set_breach(fake, "an address was released that was not reserved");
 		return;
 	}
 	if (fake_last_use(fake, range->addr, range->size) > behind)
@@ -367,13 +364,12 @@ static int release_poll(void *arg)
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_RELEASE_POLL);
 	pthread_mutex_lock(&fake->lock);
-	/* After an error everything is gone, as with the releases. */
+	/* After an error everything is gone, as after a failed release. */
 	if (entry.result > 0)
 		arrive_locked(fake, UINT64_MAX);
 	else if (!entry.result)
-		entry.result = fake->arrives_on_drain_only
-				       ? -EAGAIN
-				       : arrive_locked(fake, atomic_load(&fake->completed));
+		entry.result =
+			fake->arrives_on_drain_only ? -EAGAIN : arrive_locked(fake, atomic_load(&fake->completed));
 	pthread_mutex_unlock(&fake->lock);
 	return fake_finish(fake, entry);
 }
@@ -403,7 +399,7 @@ static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoc
 
 	fake_check_locks(GP_RANK_POOL);
 	entry.result = fake_begin(fake, FAKE_RECORD);
-	*ret_epoch = fake->says_work ? gp_work_look(&fake->work) : GP_WORK_NO_EPOCH;
+	*ret_epoch = fake->says_work ? gp_submission_look(&fake->work) : GP_SUBMISSION_NO_EPOCH;
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
@@ -444,7 +440,7 @@ static bool fence_is_beyond(void *arg, int slot)
 	return atomic_load(&fake->is_beyond);
 }
 
-static int fence_order(void *arg, int slot)
+static int fence_gpu_wait(void *arg, int slot)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_ORDER, .slot = slot};
@@ -455,20 +451,19 @@ static int fence_order(void *arg, int slot)
 	if (!entry.result && atomic_load(&fake->is_capturing))
 		entry.result = -EBUSY;
 	if (!entry.result) {
-		/* A driver waits for all that was recorded before. */
+		/* A driver's GPU wait covers everything that was recorded before it. */
 		if (atomic_load(&fake->recorded) > atomic_load(&fake->waitable) &&
-			atomic_load(&fake->recorded) > atomic_load(&fake->completed) &&
-			!fake->has_one_stream)
+			atomic_load(&fake->recorded) > atomic_load(&fake->completed) && !fake->has_one_stream)
 			fake_set_breach(fake, "later work was made to wait for work that no free would "
-					 "have waited for");
+					      "have waited for");
 		raise_to(&fake->ordered, covers);
 	}
 	return fake_finish(fake, entry);
 }
 
 /*
- * Work completes while the allocator waits, as far as a free would have waited for it: the rest
- * waits for the test.
+ * Work completes while the allocator waits, as far as a free would have waited for it. The rest completes
+ * when the test says so.
  */
 static void pause_(void *arg, unsigned attempt)
 {
@@ -478,7 +473,7 @@ static void pause_(void *arg, unsigned attempt)
 	fake_check_locks(GP_RANK_FENCE);
 	fake_begin(fake, FAKE_PAUSE);
 	atomic_store(&fake->attempt_max, gp_max(attempt, atomic_load(&fake->attempt_max)));
-	/* Longer and longer, so that a long patience ends in this life. */
+	/* Pauses grow, so that a test with a long timeout ends soon. */
 	atomic_fetch_add(&fake->now_ns, fake->pause_ns * (1 + atomic_load(&fake->idle_pauses) / 200));
 	if (atomic_fetch_add(&fake->idle_pauses, 1) > PAUSES_MAX)
 		abort();
@@ -486,7 +481,7 @@ static void pause_(void *arg, unsigned attempt)
 		fake_complete(fake, gp_min(next, atomic_load(&fake->waitable)));
 }
 
-/* What others give of the memory that they hold, once. */
+/* Takes from the memory that other users hold what they would give when asked, once. */
 static uint64_t take_from_outside(struct fake *fake, enum fake_call call, uint64_t *yields)
 {
 	uint64_t given;
@@ -560,7 +555,7 @@ static const struct gp_backend_ops ops = {
 	.fence_query = fence_query,
 	.fence_record_waits = fence_record_waits,
 	.fence_is_beyond = fence_is_beyond,
-	.fence_order = fence_order,
+	.fence_gpu_wait = fence_gpu_wait,
 	.pause = pause_,
 	.trim_driver = trim_driver,
 	.ask_contexts = ask_contexts,

@@ -3,22 +3,23 @@
 #pragma once
 
 /*
- * A backend of numbers. Memory is ranges of addresses; the clock moves when the allocator pauses;
- * the GPU is a count of work: the test submits it and says when it completes, in order, so that a
- * fence is the count at its record. The fake remembers for every 512 bytes up to which work they
- * may be in use, and so knows whether a block was handed out, or memory given back, too early, and
- * whether anybody was made to wait for work that no free would have waited for. The first such
- * breach is kept in `breach`.
+ * A backend of plain numbers. Memory is ranges of addresses. The clock advances when the allocator pauses.
+ * The GPU is a count of work: the test submits work and says when it completes, in order, so a fence is the
+ * count at its record.
  *
- * Any call can be made to fail by a plan, every call is recorded, and each checks that the
- * allocator holds no lock but those that backend.h allows. Thread-safe, once set up.
+ * For every 512 bytes the fake remembers the last work that may use them. So it detects a block that is
+ * handed out too early, memory that goes back too early, and a wait for work that no free would have waited
+ * for. The first such breach is kept in `breach`.
+ *
+ * A plan can make any call fail. Every call is recorded, and checks that the allocator holds no lock except
+ * those that backend.h allows. Thread-safe, once set up.
  */
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "pool/backend.h"
-#include "pool/work.h"
+#include "pool/submission.h"
 
 enum fake_call {
 	FAKE_RESERVE,
@@ -37,7 +38,7 @@ enum fake_call {
 	FAKE_AVAILABLE,
 	FAKE_MAP,
 	FAKE_UNMAP,
-	FAKE_UNDO, /* of a call to map that fails half-way */
+	FAKE_UNDO, /* undoes a map that failed half-way */
 	FAKE_N_CALLS
 };
 
@@ -58,49 +59,49 @@ struct fake_log_entry {
 
 struct fake_range {
 	uint64_t addr, size; /* bytes */
-	uint64_t behind;     /* the work after which the memory is free; valid while is_leaving */
+	uint64_t behind;     /* the memory is free after this work; valid while is_leaving */
 	bool is_leaving;
 };
 
 struct fake {
-	/* What the test may set, before the first call or between two. */
-	bool says_work;           /* what is submitted is told (work.h) */
-	uint64_t capacity;        /* bytes that can be reserved */
-	uint64_t outside;         /* of these, bytes that somebody else holds */
-	uint64_t trim_yields;     /* bytes of them that trim_driver gets back, once */
-	uint64_t siblings_yield, contexts_yield, processes_yield; /* bytes of them that others give when asked, once */
-	uint64_t pause_ns;        /* how far a pause moves the clock */
-	unsigned pause_completes; /* pieces of work that complete during a pause */
+	/* Set by the test, before the first call or between two calls. */
+	bool says_work;       /* submissions are reported (submission.h) */
+	uint64_t capacity;    /* bytes that can be reserved */
+	uint64_t outside;     /* bytes of these that other users of the device hold */
+	uint64_t trim_yields; /* bytes of `outside` that trim_driver frees, once */
+	uint64_t siblings_yield, contexts_yield, processes_yield; /* what these free of it when asked, once */
+	uint64_t pause_ns;                                        /* how far a pause moves the clock */
+	unsigned pause_completes;                                 /* pieces of work that complete during a pause */
 	bool cannot_release_behind;
-	bool arrives_on_drain_only; /* what was begun is never back at a poll */
-	_Atomic bool has_ended;     /* the context, and with it all its work */
-	bool cannot_map;            /* addresses without memory are not to be had */
-	_Atomic bool is_in_order;   /* work is done as it comes: a record at a free is as good as an order */
-	bool has_one_stream; /* all work is in order anyhow: any order is harmless */
+	bool arrives_on_drain_only; /* release_poll never reports a release as done */
+	_Atomic bool has_ended;     /* the context has ended, and with it all its work */
+	bool cannot_map;            /* addresses cannot be reserved */
+	_Atomic bool is_serial;     /* serial mode: a record at a free is as good as a GPU wait */
+	bool has_one_stream;        /* all work is serial anyway, so any GPU wait is harmless */
 	void (*hook)(struct fake *fake, enum fake_call call); /* before a call takes effect */
 	void *hook_arg;
 
-	/* What it tells. */
+	/* Reported by the fake. */
 	_Atomic uint64_t submitted, completed, ordered; /* work */
-	_Atomic uint64_t recorded, recorded_at_free; /* work that the records so far cover */
-	_Atomic uint64_t waitable; /* work that some free would have waited for */
+	_Atomic uint64_t recorded, recorded_at_free;    /* work that some record covers */
+	_Atomic uint64_t waitable;                      /* work that some free would have waited for */
 	_Atomic uint64_t now_ns;
 	_Atomic bool is_capturing; /* the fence functions answer -EBUSY */
 	_Atomic bool record_waits; /* as with a driver that has no context events */
-	_Atomic bool is_beyond;    /* what is unfinished is beyond what a free would have waited for */
+	_Atomic bool is_beyond;    /* a free would not have waited for the unfinished work */
 	_Atomic uint64_t n_calls[FAKE_N_CALLS];
-	_Atomic unsigned attempt_max; /* of the pauses */
+	_Atomic unsigned attempt_max; /* the highest attempt that a pause was given */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
 	struct fake_log_entry log[FAKE_LOG_SIZE]; /* the latest, at n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;
 
-	/* Its own. */
-	struct gp_work work;
+	/* Private. */
+	struct gp_submissions work;
 	pthread_mutex_t lock;      /* ranges, log, plans */
 	struct fake_range *ranges; /* by address */
 	size_t n_ranges, ranges_size;
-	struct fake_piece *pieces;
+	struct fake_piece *chunks;
 	size_t n_pieces, pieces_size;
 	uint64_t n_handles;
 	_Atomic uint64_t addresses_end, addresses_bytes;
@@ -111,36 +112,39 @@ struct fake {
 	size_t n_units;
 };
 
-/* The history is kept up to 1 GiB. */
+/* Keeps a history for a capacity up to 1 GiB. */
 void fake_init(struct fake *fake, uint64_t capacity);
 void fake_deinit(struct fake *fake);
 
-/* NULL: all went well, and what was mapped is gone, and the addresses too, but for what the driver would not unmap. */
+/*
+ * Returns NULL if there was no breach, and all mappings and addresses are gone, except those that the driver
+ * refused to unmap.
+ */
 const char *fake_check_unmapped(struct fake *fake);
 struct gp_backend fake_backend(struct fake *fake);
 
-/* The plan replaces an earlier one for the same call. */
+/* The plan replaces an earlier plan for the same call. */
 void fake_plan(struct fake *fake, struct fake_plan plan);
 bool fake_is_planned(struct fake *fake, enum fake_call call);
 
-/* The GPU: returns the number of the last piece of work. */
+/* fake_submit returns the number of the last piece of work. */
 uint64_t fake_submit(struct fake *fake, unsigned n);
 void fake_complete(struct fake *fake, uint64_t work);
 void fake_complete_all(struct fake *fake);
 
-/* The number of calls since the last time it was asked for this one. */
+/* Returns the number of these calls since it was last asked. */
 unsigned fake_calls(struct fake *fake, enum fake_call call);
 
 enum fake_use { FAKE_FREED, FAKE_FREED_LATE, FAKE_FREED_SYNCED };
 
-/* Whether nothing was submitted since the last record, and it is told what is. */
+/* True if submissions are reported and none happened since the last record. */
 bool fake_is_covered(const struct fake *fake);
 
 /* The program is about to free a block that all work so far may touch. */
 void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use);
 
-/* Somebody outside may hold this memory from now on. */
+/* Another process may hold this memory from now on. */
 void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes);
 
-/* What is wrong with handing out a block now, or NULL. */
+/* Returns what is wrong with handing out a block now, or NULL. */
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order);

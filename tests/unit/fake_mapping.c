@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Ranges of addresses, and the pieces of memory that are mapped there. */
+/* Arenas: reserved addresses, and the chunks of memory that are mapped there. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,17 +11,17 @@
 static const struct fake_piece *piece_at_locked(const struct fake *fake, uint64_t addr)
 {
 	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].addr && addr >= fake->pieces[i].addr &&
-			addr - fake->pieces[i].addr < fake->pieces[i].size)
-			return &fake->pieces[i];
+		if (fake->chunks[i].addr && addr >= fake->chunks[i].addr &&
+			addr - fake->chunks[i].addr < fake->chunks[i].size)
+			return &fake->chunks[i];
 	return NULL;
 }
 
 static bool is_usable_locked(const struct fake *fake, uint64_t addr)
 {
-	const struct fake_piece *piece = piece_at_locked(fake, addr);
+	const struct fake_piece *chunk = piece_at_locked(fake, addr);
 
-	return piece && !piece->is_useless;
+	return chunk && !chunk->is_useless;
 }
 
 bool fake_is_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
@@ -35,10 +35,9 @@ bool fake_is_mapped(struct fake *fake, uint64_t addr, uint64_t bytes)
 		is_mapped = is_usable_locked(fake, at);
 	is_mapped = is_mapped && is_usable_locked(fake, addr + bytes - 1);
 	pthread_mutex_unlock(&fake->lock);
-	return is_mapped || fake->has_ended; /* perhaps since it was handed out */
+	return is_mapped || fake->has_ended; /* the context may have ended after the hand-out */
 }
 
-/* Only with room for their history, that of the model included. */
 static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
 	struct fake *fake = arg;
@@ -61,10 +60,10 @@ static void address_free(void *arg, uint64_t addr, uint64_t bytes)
 	fake_check_locks(GP_RANK_FENCE);
 	pthread_mutex_lock(&fake->lock);
 	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].addr >= addr && fake->pieces[i].addr < addr + bytes)
-			fake_set_breach(fake, "addresses went back with memory mapped there");
+		if (fake->chunks[i].addr >= addr && fake->chunks[i].addr < addr + bytes)
+			fake_set_breach(fake, "addresses were freed with a chunk mapped there");
 	fake->addresses_bytes -= bytes;
-	/* The last of them can be had again. */
+	/* The last addresses can be reserved again. */
 	if (addr + bytes == fake->addresses_end)
 		fake->addresses_end = addr;
 	pthread_mutex_unlock(&fake->lock);
@@ -73,9 +72,9 @@ static void address_free(void *arg, uint64_t addr, uint64_t bytes)
 static struct fake_piece *piece_locked(struct fake *fake, uint64_t handle)
 {
 	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].handle == handle)
-			return &fake->pieces[i];
-	fake_set_breach(fake, "a piece of memory was named that is none");
+		if (fake->chunks[i].handle == handle)
+			return &fake->chunks[i];
+	fake_set_breach(fake, "an unknown chunk was named");
 	return NULL;
 }
 
@@ -83,18 +82,18 @@ static void add_piece_locked(struct fake *fake, uint64_t bytes)
 {
 	if (fake->n_pieces == fake->pieces_size) {
 		fake->pieces_size = fake->pieces_size * 2 + 64;
-		fake->pieces = realloc(fake->pieces, fake->pieces_size * sizeof(*fake->pieces));
-		if (!fake->pieces)
+		fake->chunks = realloc(fake->chunks, fake->pieces_size * sizeof(*fake->chunks));
+		if (!fake->chunks)
 			abort();
 	}
-	fake->pieces[fake->n_pieces++] = (struct fake_piece){.handle = ++fake->n_handles, .size = bytes};
+	fake->chunks[fake->n_pieces++] = (struct fake_piece){.handle = ++fake->n_handles, .size = bytes};
 	fake->reserved_bytes += bytes;
 }
 
-static void remove_piece_locked(struct fake *fake, struct fake_piece *piece)
+static void remove_piece_locked(struct fake *fake, struct fake_piece *chunk)
 {
-	fake->reserved_bytes -= piece->size;
-	*piece = fake->pieces[--fake->n_pieces];
+	fake->reserved_bytes -= chunk->size;
+	*chunk = fake->chunks[--fake->n_pieces];
 }
 
 static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
@@ -115,22 +114,22 @@ static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	return fake_finish(fake, entry);
 }
 
-static void release_piece(void *arg, uint64_t handle, uint64_t bytes)
+static void release_chunk(void *arg, uint64_t handle, uint64_t bytes)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_RELEASE_BEGIN, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *piece;
+	struct fake_piece *chunk;
 
 	fake_check_locks(GP_RANK_FENCE);
 	(void)fake_begin(fake, FAKE_RELEASE_BEGIN);
 	pthread_mutex_lock(&fake->lock);
-	piece = piece_locked(fake, handle);
-	if (piece && ((piece->addr && !piece->is_stuck) || piece->is_released || piece->size != bytes))
-		fake_set_breach(fake, "a piece of memory went back that is mapped, or another");
-	if (piece)
-		piece->is_released = true;
-	if (piece && !piece->addr)
-		remove_piece_locked(fake, piece);
+	chunk = piece_locked(fake, handle);
+	if (chunk && ((chunk->addr && !chunk->is_stuck) || chunk->is_released || chunk->size != bytes))
+		fake_set_breach(fake, "a chunk was released that is still mapped, or twice, or with another size");
+	if (chunk)
+		chunk->is_released = true;
+	if (chunk && !chunk->addr)
+		remove_piece_locked(fake, chunk);
 	pthread_mutex_unlock(&fake->lock);
 	(void)fake_finish(fake, entry);
 }
@@ -139,7 +138,7 @@ static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, 
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_MAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *piece;
+	struct fake_piece *chunk;
 
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_MAP);
@@ -147,19 +146,19 @@ static int map_piece(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, 
 	pthread_mutex_lock(&fake->lock);
 	for (uint64_t at = addr; at < addr + bytes; at += GP_MIB)
 		if (piece_at_locked(fake, at))
-			fake_set_breach(fake, "memory was mapped where there is some already");
-	piece = piece_locked(fake, handle);
-	if (piece && (piece->addr || piece->was_exported || piece->size != bytes))
-		fake_set_breach(fake, "a piece of memory was mapped that is mapped, or was exported, or another");
-	if (piece && (!entry.result || *ret_is_stuck))
-		piece->addr = addr;
-	if (piece)
-		piece->is_useless = piece->is_stuck = *ret_is_stuck;
+			fake_set_breach(fake, "a chunk was mapped where another one is");
+	chunk = piece_locked(fake, handle);
+	if (chunk && (chunk->addr || chunk->was_exported || chunk->size != bytes))
+		fake_set_breach(fake, "a chunk was mapped that is mapped already, was exported, or has another size");
+	if (chunk && (!entry.result || *ret_is_stuck))
+		chunk->addr = addr;
+	if (chunk)
+		chunk->is_useless = chunk->is_stuck = *ret_is_stuck;
 	pthread_mutex_unlock(&fake->lock);
 	return fake_finish(fake, entry);
 }
 
-/* Whether anything there was exported; nobody knows of it any more. */
+/* Forgets the history of this memory. Returns true if any of it was exported. */
 static bool forget_history(struct fake *fake, uint64_t addr, uint64_t bytes)
 {
 	_Atomic uint64_t *units = fake_units_of(fake, addr, bytes);
@@ -174,28 +173,28 @@ static int unmap_piece(void *arg, uint64_t addr, uint64_t bytes)
 {
 	struct fake *fake = arg;
 	struct fake_log_entry entry = {.call = FAKE_UNMAP, .addr = addr, .bytes = bytes, .slot = GP_NO_SLOT};
-	struct fake_piece *piece = NULL;
+	struct fake_piece *chunk = NULL;
 
 	fake_check_locks(GP_RANK_FENCE);
 	entry.result = fake_begin(fake, FAKE_UNMAP);
 	pthread_mutex_lock(&fake->lock);
 	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (fake->pieces[i].addr == addr && fake->pieces[i].size == bytes)
-			piece = &fake->pieces[i];
-	if (!piece)
-		fake_set_breach(fake, "something was unmapped that is not mapped");
+		if (fake->chunks[i].addr == addr && fake->chunks[i].size == bytes)
+			chunk = &fake->chunks[i];
+	if (!chunk)
+		fake_set_breach(fake, "addresses were unmapped that no chunk is mapped at");
 	if (fake_last_use(fake, addr, bytes) > atomic_load(&fake->completed) && !fake->has_ended)
 		fake_set_breach(fake, "memory that the GPU still uses was unmapped");
-	if (piece) {
-		piece->is_stuck = entry.result != 0;
-		piece->is_hopeless = entry.result && fake->has_ended;
+	if (chunk) {
+		chunk->is_stuck = entry.result != 0;
+		chunk->is_hopeless = entry.result && fake->has_ended;
 	}
-	if (piece && !entry.result) {
-		piece->addr = 0;
-		piece->was_exported = forget_history(fake, addr, bytes);
+	if (chunk && !entry.result) {
+		chunk->addr = 0;
+		chunk->was_exported = forget_history(fake, addr, bytes);
 	}
-	if (piece && !piece->addr && piece->is_released)
-		remove_piece_locked(fake, piece);
+	if (chunk && !chunk->addr && chunk->is_released)
+		remove_piece_locked(fake, chunk);
 	pthread_mutex_unlock(&fake->lock);
 	return fake_finish(fake, entry);
 }
@@ -220,16 +219,16 @@ const char *fake_check_unmapped(struct fake *fake)
 	if (breach)
 		return breach;
 	for (size_t i = 0; i < fake->n_pieces; i++)
-		if (!fake->pieces[i].is_hopeless || !fake->pieces[i].is_released)
-			return "a piece of memory was lost";
-	return fake->addresses_bytes && !fake->n_pieces ? "addresses were lost" : NULL;
+		if (!fake->chunks[i].is_hopeless || !fake->chunks[i].is_released)
+			return "a chunk was not released";
+	return fake->addresses_bytes && !fake->n_pieces ? "reserved addresses were not freed" : NULL;
 }
 
 const struct gp_mapping_ops fake_mapping = {
 	.address_reserve = address_reserve,
 	.address_free = address_free,
 	.create = create,
-	.release = release_piece,
+	.release = release_chunk,
 	.map = map_piece,
 	.unmap = unmap_piece,
 	.wait = wait_as_free,

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The fences of a fake GPU, for the one file of a suite. */
+/* The fences of a fake GPU, for a suite in a single file. */
 
 #include <check.h>
 
@@ -27,13 +27,13 @@ static void teardown(void)
 	fake_deinit(&fake);
 }
 
-/* The program submits work and frees something: the stamp of that. */
+/* Submits work and records a fence as a free would. Returns the fence sequence of the freed block. */
 static uint64_t free_something(void)
 {
-	uint64_t stamp;
+	uint64_t seq;
 
 	atomic_store(&fake.waitable, fake_submit(&fake, 1));
-	stamp = gp_fence_started(&f);
-	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
-	return stamp;
+	seq = gp_fence_started(&f);
+	ck_assert_int_eq(gp_fence_record(&f, seq, true), 0);
+	return seq;
 }

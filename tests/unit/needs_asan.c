@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A program that needs a library called libasan.so, which is none; and that library. */
+/*
+ * The source of two files: a program that needs a library called libasan.so, and a library of that name that
+ * is not the sanitizer.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>

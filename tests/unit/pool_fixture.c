@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool_fixture.h"
 
 struct pool_fixture px;
@@ -77,8 +77,7 @@ int fixture_try(uint64_t bytes, uint64_t *ret_addr)
 
 	fixture_check();
 	if (r == 0) {
-		const char *breach = fake_check_hand_out(
-			&px.fake, *ret_addr, bytes, !px.options.completion_only);
+		const char *breach = fake_check_hand_out(&px.fake, *ret_addr, bytes, !px.options.completion_only);
 
 		ck_assert_msg(!breach, "%s", breach);
 		ck_assert_uint_eq(*ret_addr % GP_ALIGN, 0);
@@ -98,7 +97,7 @@ void fixture_free_as(uint64_t addr, enum gp_free_mode mode)
 {
 	static const enum fake_use uses[] = {
 		[GP_FREE_NORMAL] = FAKE_FREED,
-		[GP_FREE_LATE] = FAKE_FREED_LATE,
+		[GP_FREE_UNFENCED] = FAKE_FREED_LATE,
 		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
 	};
 

@@ -2,10 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/*
- * One pool over the fake backend. Whatever a test does, the pool's invariants are proved after each
- * of these calls.
- */
+/* One pool over the fake backend. Each of these calls ends with a check of the pool's invariants. */
 
 #include <check.h>
 
@@ -13,7 +10,7 @@
 #include "pool/pool.h"
 
 #define FIXTURE_CAPACITY (256 * GP_MIB)
-#define FIXTURE_PAGE	 (4 * GP_KIB)
+#define FIXTURE_PAGE     (4 * GP_KIB)
 
 struct pool_fixture {
 	struct fake fake;
@@ -25,37 +22,37 @@ struct pool_fixture {
 
 extern struct pool_fixture px;
 
-/* A fake GPU of FIXTURE_CAPACITY and options without limits; the pool is made when first needed. */
+/* Sets up a fake GPU of FIXTURE_CAPACITY and options without limits. The pool is made when first needed. */
 void fixture_setup(enum gp_kind kind);
 
-/* Likewise, of so many bytes: beyond 1 GiB without a history of who touched them. */
+/* The same with another capacity. Beyond 1 GiB the fake keeps no history of uses. */
 void fixture_setup_large(enum gp_kind kind, uint64_t capacity);
 
-/* A test case of that name whose tests begin with the one and end with the other. */
+/* Returns a test case named after the kind; its tests run between fixture_setup and fixture_teardown. */
 TCase *fixture_case(enum gp_kind kind);
 
-/* Fails the test if anything is broken, or anybody was made to wait in vain. */
+/* Fails the test if an invariant is broken or the fake has seen a breach. */
 void fixture_teardown(void);
 
-/* The pool, made with px.options. */
+/* Returns the pool, which the first call makes with px.options. */
 struct gp_pool *fixture_pool(void);
 void fixture_check(void);
 struct gp_stats fixture_stats(void);
 
-/* What gp_pool_alloc says; what it hands out is held against the fake's history. */
+/* Returns what gp_pool_alloc returns, and checks a new block against the fake's history. */
 int fixture_try(uint64_t bytes, uint64_t *ret_addr);
 
-/* The same, where it must succeed. */
+/* The same for an allocation that must succeed. */
 uint64_t fixture_alloc(uint64_t bytes);
 
 /* Frees a block that all work submitted so far may touch; the free must succeed. */
 void fixture_free(uint64_t addr);
 void fixture_free_as(uint64_t addr, enum gp_free_mode mode);
 
-/* Somebody outside may hold what is exported with the block at that address. */
+/* Another process may hold the memory that is exported with this block from now on. */
 void fixture_note_export(uint64_t addr);
 
-/* Submits work that uses what the program holds; it does not complete by itself. */
+/* Submits work that uses the memory that the program holds. It does not complete by itself. */
 void fixture_work(void);
 
 struct gp_block_info fixture_info(uint64_t addr);

@@ -12,7 +12,7 @@
 #include "fake_backend.h"
 #include "pool_profiles.h"
 #include "pool/kind.h"
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool/pool_control.h"
 #include "pool/pool_impl.h"
 #include "pool/tcache.h"
@@ -31,29 +31,28 @@ struct model {
 	struct gp_addrmap map;
 	struct gp_budget budget;
 	struct gp_pool *pool;
-	struct gp_tcache *tcaches[N_TCACHES]; /* as many threads; NULL where the pool allows none */
+	struct gp_tcache *tcaches[N_TCACHES]; /* one for each simulated thread; NULL if the pool allows none */
 	struct model_options options;
 	const struct profile *profile;
 	enum gp_kind kind;
 	const char *action;
 	bool may_order, is_planned, is_whole;
-	unsigned growth; /* of 100 steps that allocate or free, so many allocate */
+	unsigned growth; /* percentage of allocations among the steps that allocate or free */
 	struct live live[LIVE_MAX];
 	size_t n_live;
-	uint64_t freed[N_FREED]; /* addresses, the latest */
+	uint64_t freed[N_FREED]; /* addresses of the last frees */
 	unsigned n_freed;
-	uint64_t freed_bytes; /* of the last of them */
-	uint64_t n_asked;     /* allocations that were not hopeless */
+	uint64_t freed_bytes; /* size of the last freed block */
+	uint64_t n_asked;     /* allocations, except those above every limit */
 };
 
-#define REQUIRE(model, cond, ...)                                                                  \
-	do {                                                                                       \
-		if (!(cond))                                                                       \
-			give_up(model, __VA_ARGS__);                                               \
+#define REQUIRE(model, cond, ...)                    \
+	do {                                         \
+		if (!(cond))                         \
+			give_up(model, __VA_ARGS__); \
 	} while (0)
 
-static void give_up(const struct model *m, const char *format, ...)
-	__attribute__((format(printf, 2, 3), noreturn));
+static void give_up(const struct model *m, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 
 static void give_up(const struct model *m, const char *format, ...)
 {
@@ -63,8 +62,8 @@ static void give_up(const struct model *m, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	snprintf(line, sizeof(line), "%s, kind %s %s, at: %s", text, gp_kind_name(m->kind),
-		m->profile->name, m->action);
+	snprintf(
+		line, sizeof(line), "%s, kind %s %s, at: %s", text, gp_kind_name(m->kind), m->profile->name, m->action);
 	m->options.fail(m->options.arg, line);
 	abort();
 }
@@ -101,7 +100,8 @@ static void open_pool(struct model *m)
 		.map = &m->map,
 		.budget = &m->budget,
 		.capacity_bytes = CAPACITY,
-		.granule = 2 * GP_MIB, .page_bytes = GP_ALIGN << 3 * (m->options.profile % 3),
+		.granule = 2 * GP_MIB,
+		.page_bytes = GP_ALIGN << 3 * (m->options.profile % 3),
 		.pending_bytes_max = p->pending_bytes_max,
 		.pending_count_max = p->pending_count_max,
 		.reserve_bytes = p->is_pressed_soon ? CAPACITY / 4 : 0,
@@ -114,8 +114,8 @@ static void open_pool(struct model *m)
 	m->fake.has_one_stream = true;
 	m->n_asked = 0;
 	REQUIRE(m, gp_pool_new(&options, &m->pool) == 0, "no pool");
-	atomic_store(&m->fake.is_in_order, p->is_in_order);
-	gp_pool_set_in_order(m->pool, p->is_in_order);
+	atomic_store(&m->fake.is_serial, p->is_serial);
+	gp_pool_set_serial(m->pool, p->is_serial);
 	for (int i = 0; i < N_TCACHES; i++)
 		m->tcaches[i] = gp_tcache_new(m->pool);
 }
@@ -129,7 +129,7 @@ static void end_threads(struct model *m)
 	}
 }
 
-/* The cache of the thread that does the next thing; NULL for one that has none. */
+/* Returns the cache of the thread that takes the next step, or NULL for a thread without a cache. */
 static struct gp_tcache *some_tcache(struct model *m)
 {
 	uint64_t i = below(m, N_TCACHES + 1);
@@ -151,7 +151,7 @@ static void open_model(struct model *m, const struct model_options *options)
 	open_pool(m);
 }
 
-/* What was mapped does not end with the context. */
+/* Mappings outlive the context: takes them away and checks that none is lost. */
 static void check_unmapped(struct model *m, struct gp_pool *dead)
 {
 	const char *lost;
@@ -172,7 +172,7 @@ static void close_model(struct model *m)
 	fake_deinit(&m->fake);
 }
 
-/* What must hold after every step. */
+/* Checks what must hold after every step. */
 static void check(struct model *m)
 {
 	const char *broken = gp_pool_check(m->pool), *breach = atomic_load(&m->fake.breach);
@@ -184,19 +184,17 @@ static void check(struct model *m)
 	gp_pool_stats(m->pool, &s);
 	for (size_t i = 0; i < m->n_live; i++)
 		requested += m->live[i].bytes;
-	REQUIRE(m, s.requested_bytes == requested, "requested %" PRIu64 ", not %" PRIu64,
-		s.requested_bytes, requested);
-	REQUIRE(m, s.n_used_blocks == m->n_live, "%" PRIu64 " blocks, not %zu", s.n_used_blocks,
-		m->n_live);
-	/* What has arrived is known only once all has. */
-	REQUIRE(m, s.total_bytes >= m->fake.reserved_bytes &&
-			   s.total_bytes - s.returning_bytes <= m->fake.reserved_bytes,
+	REQUIRE(m, s.requested_bytes == requested, "requested %" PRIu64 ", not %" PRIu64, s.requested_bytes, requested);
+	REQUIRE(m, s.n_used_blocks == m->n_live, "%" PRIu64 " blocks, not %zu", s.n_used_blocks, m->n_live);
+	/* The pool learns that releases have arrived only when all of them have. */
+	REQUIRE(m,
+		s.total_bytes >= m->fake.reserved_bytes && s.total_bytes - s.returning_bytes <= m->fake.reserved_bytes,
 		"total %" PRIu64 ", not %" PRIu64, s.total_bytes, m->fake.reserved_bytes);
 	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == s.total_bytes, "the budget is off");
 	REQUIRE(m, s.peak_total_bytes >= s.total_bytes, "the peak is below the total");
 	REQUIRE(m, s.peak_used_bytes >= s.used_bytes, "the peak is below what is used");
-	REQUIRE(m, s.hits + s.misses == m->n_asked,
-		"%" PRIu64 " hits, %" PRIu64 " misses of %" PRIu64, s.hits, s.misses, m->n_asked);
+	REQUIRE(m, s.hits + s.misses == m->n_asked, "%" PRIu64 " hits, %" PRIu64 " misses of %" PRIu64, s.hits,
+		s.misses, m->n_asked);
 }
 
 static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
@@ -215,7 +213,7 @@ static void check_new(struct model *m, uint64_t addr, uint64_t bytes)
 	m->live[m->n_live++] = (struct live){.addr = addr, .bytes = bytes, .serial = info.serial};
 }
 
-/* Memory ran out: then nothing may be left that could have helped. */
+/* An allocation failed for lack of memory: nothing that could have helped may be left. */
 static void check_refusal(struct model *m, uint64_t size)
 {
 	uint64_t limit = atomic_load(&m->budget.limit_bytes);
@@ -225,7 +223,7 @@ static void check_refusal(struct model *m, uint64_t size)
 	if (m->is_planned)
 		return;
 	if (m->kind == GP_KIND_VMM)
-		size = gp_round_up(size, 2 * GP_MIB); /* memory comes in pieces */
+		size = gp_round_up(size, 2 * GP_MIB); /* memory comes in chunks */
 	REQUIRE(m, m->fake.reserved_bytes + size > room || m->fake.reserved_bytes + size > limit,
 		"%" PRIu64 " bytes were refused although there is room", size);
 	if (size > limit || size > room || atomic_load(&m->fake.is_capturing))
@@ -233,7 +231,7 @@ static void check_refusal(struct model *m, uint64_t size)
 	if (m->profile->cannot_release_behind && !is_idle)
 		return;
 	REQUIRE(m, gp_pool_reclaim(m->pool) == 0,
-		"%" PRIu64 " bytes were refused, but not all was given back", size);
+		"%" PRIu64 " bytes were refused, although the pool still had memory to release", size);
 }
 
 static void do_alloc(struct model *m)
@@ -246,10 +244,10 @@ static void do_alloc(struct model *m)
 	int r;
 
 	m->action = tcache ? "alloc in a thread" : "alloc";
-	if (below(m, 20) == 0) /* others have all that the pool has not, but for as much as it takes */
+	if (below(m, 20) == 0) /* other users hold all but what this request needs */
 		m->fake.outside = CAPACITY - gp_min(CAPACITY, m->fake.reserved_bytes + size);
 	r = tcache ? gp_tcache_alloc(tcache, bytes, 0, &addr) : gp_pool_alloc(m->pool, bytes, 0, &addr);
-	/* What a thread has it gives out again, whatever the limit is by now. */
+	/* A thread's cache may serve a block again even if the limit is lower by now. */
 	REQUIRE(m, r || tcache || !is_hopeless, "a limit of %" PRIu64 " did not hold", limit);
 	m->n_asked += r == 0 || !is_hopeless;
 	if (r == 0) {
@@ -257,13 +255,13 @@ static void do_alloc(struct model *m)
 
 		check_new(m, addr, bytes);
 		REQUIRE(m, gp_pool_info(&m->map, addr, &info) == 0, "unknown block");
-		REQUIRE(m, !m->is_whole || info.is_whole || info.is_mapped, "a new block is a part of a segment");
+		REQUIRE(m, !m->is_whole || info.is_whole || info.is_mapped, "a new block does not fill its segment");
 	} else if (r == -ENOMEM)
 		check_refusal(m, size);
 	else
 		REQUIRE(m, m->is_planned && r == SOME_ERROR, "an allocation returned %d", r);
 	m->fake.outside = 0;
-	/* An error that comes before the pool or the driver was asked is neither a hit nor a miss. */
+	/* An error before the pool or the driver was asked counts neither as a hit nor as a miss. */
 	gp_pool_stats(m->pool, &stats);
 	if (r > 0)
 		m->n_asked = stats.hits + stats.misses;
@@ -280,18 +278,18 @@ static void do_free(struct model *m)
 {
 	static const enum fake_use uses[] = {
 		[GP_FREE_NORMAL] = FAKE_FREED,
-		[GP_FREE_LATE] = FAKE_FREED_LATE,
+		[GP_FREE_UNFENCED] = FAKE_FREED_LATE,
 		[GP_FREE_SYNCED] = FAKE_FREED_SYNCED,
 	};
 	unsigned dice = (unsigned)below(m, 20);
-	enum gp_free_mode mode = dice == 0 ? GP_FREE_LATE : dice == 1 ? GP_FREE_SYNCED : GP_FREE_NORMAL;
+	enum gp_free_mode mode = dice == 0 ? GP_FREE_UNFENCED : dice == 1 ? GP_FREE_SYNCED : GP_FREE_NORMAL;
 	enum fake_use use = uses[mode];
 	size_t i = below(m, m->n_live);
 	struct gp_tcache *tcache = some_tcache(m);
 	int r;
 
 	m->action = tcache ? "free in a thread" : "free";
-	/* No fence can be recorded then, but the program's own free would still wait. */
+	/* A capture forbids a fence, but the program's own free would still wait. */
 	if (mode == GP_FREE_NORMAL && atomic_load(&m->fake.is_capturing)) {
 		atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
 		use = fake_is_covered(&m->fake) ? FAKE_FREED : FAKE_FREED_LATE;
@@ -304,7 +302,7 @@ static void do_free(struct model *m)
 	if (!tcache || mode != GP_FREE_NORMAL || use != FAKE_FREED)
 		r = gp_pool_free(&m->map, m->live[i].addr, mode);
 	else if ((r = gp_tcache_put(tcache, m->live[i].addr)) == -ENOENT)
-		r = gp_pool_free_by(&m->map, m->live[i].addr, tcache);
+		r = gp_tcache_free_by(&m->map, m->live[i].addr, tcache);
 	REQUIRE(m, r == 0 || (m->is_planned && r == SOME_ERROR), "a free returned %d", r);
 	forget(m, i);
 }
@@ -329,8 +327,7 @@ static void do_bad_free(struct model *m)
 		if (m->live[i].addr == addr)
 			return;
 	r = gp_pool_free(&m->map, addr, GP_FREE_NORMAL);
-	REQUIRE(m, r == GP_E_NOT_USED || r == GP_E_INTERIOR || r == GP_E_FOREIGN,
-		"a double free returned %d", r);
+	REQUIRE(m, r == GP_E_NOT_USED || r == GP_E_INTERIOR || r == GP_E_FOREIGN, "a double free returned %d", r);
 }
 
 static void do_export(struct model *m)
@@ -350,47 +347,47 @@ static void do_export(struct model *m)
 		fake_note_export(&m->fake, info.segment_base, info.segment_size);
 }
 
-/* For good, and before the first that is done out of order. */
-static void end_order(struct model *m)
+/* Ends serial mode for good. Called before the first operation that is not serial. */
+static void end_serial(struct model *m)
 {
-	m->action = "the end of order";
-	gp_pool_set_in_order(m->pool, false);
-	atomic_store(&m->fake.is_in_order, false);
+	m->action = "end of serial mode";
+	gp_pool_set_serial(m->pool, false);
+	atomic_store(&m->fake.is_serial, false);
 }
 
-/* It lasts for a while: whether what ends it is to wait. */
-static bool is_to_stay_in_order(struct model *m)
+/* Serial mode lasts for a while: returns true if an operation that would end it must not run yet. */
+static bool must_stay_serial(struct model *m)
 {
-	return atomic_load(&m->fake.is_in_order) && below(m, 40);
+	return atomic_load(&m->fake.is_serial) && below(m, 40);
 }
 
-static void do_end_order(struct model *m)
+static void do_end_serial(struct model *m)
 {
-	if (!is_to_stay_in_order(m))
-		end_order(m);
+	if (!must_stay_serial(m))
+		end_serial(m);
 }
 
 static void do_capture(struct model *m)
 {
-	if (is_to_stay_in_order(m))
+	if (must_stay_serial(m))
 		return;
-	end_order(m);
+	end_serial(m);
 	m->action = "capture";
 	atomic_store(&m->fake.is_capturing, below(m, 4) == 0);
 }
 
 static void do_require_completion(struct model *m)
 {
-	end_order(m);
+	end_serial(m);
 	m->action = "require completion";
 	gp_pool_require_completion(m->pool);
 	m->may_order = false;
 	if (!m->is_planned && !atomic_load(&m->fake.is_capturing))
 		REQUIRE(m, atomic_load(&m->fake.ordered) <= atomic_load(&m->fake.completed),
-			"what was only ordered is still not completed");
+			"blocks that only a GPU wait covered are still not completed");
 }
 
-/* The context ends and another begins: nothing of the old one may be touched. */
+/* The context ends and another begins: no call for the old one may reach the driver. */
 static void do_drop(struct model *m)
 {
 	struct model_options options = m->options;
@@ -400,13 +397,13 @@ static void do_drop(struct model *m)
 	m->action = "drop";
 	gp_pool_drop(old);
 	REQUIRE(m, gp_pool_alloc(old, 1, 0, &addr) == GP_E_DEAD, "a dead pool allocates");
-	REQUIRE(m, gp_pool_reclaim(old) == 0, "a dead pool gives back");
+	REQUIRE(m, gp_pool_reclaim(old) == 0, "a dead pool released memory");
 	gp_pool_require_completion(old);
 	for (; m->n_live; forget(m, 0))
 		REQUIRE(m, gp_pool_free(&m->map, m->live[0].addr, GP_FREE_NORMAL) == GP_E_FOREIGN,
-			"a dead block is known");
+			"a block of a dead pool is still known");
 	REQUIRE(m, !gp_pool_check(old), "%s", gp_pool_check(old));
-	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == 0, "a dead pool is charged");
+	REQUIRE(m, atomic_load(&m->budget.charged_bytes) == 0, "the budget still counts a dead pool");
 	end_threads(m);
 	REQUIRE(m, m->fake.n_logged == before, "a dead pool called the driver");
 	m->is_whole = false;
@@ -456,8 +453,7 @@ static void end_plans(struct model *m)
 static void do_limit(struct model *m)
 {
 	m->action = "limit";
-	atomic_store(&m->budget.limit_bytes,
-		below(m, 2) ? GP_NO_LIMIT : below(m, CAPACITY) & ~(GP_ALIGN - 1));
+	atomic_store(&m->budget.limit_bytes, below(m, 2) ? GP_NO_LIMIT : below(m, CAPACITY) & ~(GP_ALIGN - 1));
 }
 
 struct outsider {
@@ -476,21 +472,21 @@ static int take_room(void *arg)
 	return 0;
 }
 
-/* An allocation that is not pooled has failed, or so it says. */
+/* A failed allocation that is not pooled asks the pool for memory. */
 static void do_rescue(struct model *m)
 {
 	struct outsider o = {.model = m, .bytes = below(m, CAPACITY)};
-	bool is_busy = m->profile->cannot_release_behind &&
-		       atomic_load(&m->fake.completed) != atomic_load(&m->fake.submitted);
+	bool is_busy =
+		m->profile->cannot_release_behind && atomic_load(&m->fake.completed) != atomic_load(&m->fake.submitted);
 	int r;
 
 	m->action = "rescue";
-	r = gp_pool_rescue(m->pool, o.bytes, take_room, &o);
+	r = gp_pool_rescue(m->pool, o.bytes, take_room, &o, NULL);
 	REQUIRE(m, r == 0 || r == -ENOMEM, "a rescue returned %d", r);
 	REQUIRE(m, o.n_successes == (r == 0), "a rescue succeeded %u times", o.n_successes);
 	if (r && !m->is_planned && !is_busy && !atomic_load(&m->fake.is_capturing))
 		REQUIRE(m, gp_pool_reclaim(m->pool) == 0,
-			"a rescue failed, but not all was given back");
+			"a rescue failed, although the pool still had memory to release");
 }
 
 static void do_overlap(struct model *m)
@@ -499,11 +495,11 @@ static void do_overlap(struct model *m)
 
 	m->action = "overlap";
 	gp_pool_set_overlap(m->pool, overlap);
-	/* Nobody has used it yet. */
-	if (is_to_stay_in_order(m))
+	/* No work has used the new setting yet. */
+	if (must_stay_serial(m))
 		return;
-	end_order(m);
-	/* Work that was submitted to one stream stays in order, but what comes now does not. */
+	end_serial(m);
+	/* The work so far ran on one stream and stays serial; later work does not. */
 	atomic_store(&m->fake.waitable, atomic_load(&m->fake.submitted));
 	m->fake.has_one_stream = !overlap;
 }
@@ -512,10 +508,10 @@ static void do_rare(struct model *m)
 {
 	switch (below(m, 15)) {
 	case 14:
-		do_end_order(m);
+		do_end_serial(m);
 		break;
 	case 13:
-		m->action = "whole";
+		m->action = "whole segments";
 		m->is_whole |= below(m, 30) == 0;
 		if (m->is_whole)
 			gp_pool_set_whole(m->pool);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/ctl_proto.h"
+#include "common/ctl_proto.h"
 #include "tests/emulator.h"
 #include "tests/suite.h"
 
@@ -27,24 +27,24 @@ static const char *self_path;
 static pid_t peers[16];
 static int n_peers;
 
-#define COUNTERS                                                                                   \
-	"\"used_bytes\":805306368,\"requested_bytes\":796917760,\"cached_bytes\":484442112,"       \
-	"\"pending_bytes\":2097152,\"returning_bytes\":0,\"total_bytes\":1291845632,"              \
-	"\"free_bytes\":486539264,\"n_used_blocks\":312,\"n_free_blocks\":12,"                     \
-	"\"n_pending_blocks\":1,\"unpooled_bytes\":0,\"limit_bytes\":null,"                        \
-	"\"peak_used_bytes\":943718400,\"peak_total_bytes\":1291845632,\"hits\":999,"              \
-	"\"misses\":1,\"driver_allocs\":110,\"driver_frees\":1,\"driver_ns\":3210000,"             \
-	"\"fence_records\":9000,\"fence_orders\":300,\"fence_queries\":12000,\"fence_waits\":2,"   \
-	"\"ooms\":2,\"double_frees\":0,\"invalid_frees\":1,\"release_errors\":0,"                  \
-	"\"retries\":[{\"round\":1,\"name\":\"settle\",\"count\":3,\"yielded_bytes\":12582912,"    \
-	"\"ns\":1200000},{\"round\":2,\"name\":\"enough\",\"count\":0,\"yielded_bytes\":0,"        \
+#define COUNTERS                                                                                 \
+	"\"used_bytes\":805306368,\"requested_bytes\":796917760,\"cached_bytes\":484442112,"     \
+	"\"pending_bytes\":2097152,\"returning_bytes\":0,\"total_bytes\":1291845632,"            \
+	"\"free_bytes\":486539264,\"n_used_blocks\":312,\"n_free_blocks\":12,"                   \
+	"\"n_pending_blocks\":1,\"unpooled_bytes\":0,\"limit_bytes\":null,"                      \
+	"\"peak_used_bytes\":943718400,\"peak_total_bytes\":1291845632,\"hits\":999,"            \
+	"\"misses\":1,\"driver_allocs\":110,\"driver_frees\":1,\"driver_ns\":3210000,"           \
+	"\"fence_records\":9000,\"fence_orders\":300,\"fence_queries\":12000,\"fence_waits\":2," \
+	"\"ooms\":2,\"double_frees\":0,\"invalid_frees\":1,\"release_errors\":0,"                \
+	"\"retries\":[{\"round\":1,\"name\":\"settle\",\"count\":3,\"yielded_bytes\":12582912,"  \
+	"\"ns\":1200000},{\"round\":2,\"name\":\"enough\",\"count\":0,\"yielded_bytes\":0,"      \
 	"\"ns\":0}]"
 
-#define STATUS                                                                                     \
-	"{\"schema\":\"gpupool.status/1\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"             \
-	"\"python train.py\",\"uptime_ns\":11520000000000,\"pool\":\"split\",\"reuse\":"             \
-	"\"ordered\",\"bypass\":null,\"devices\":[{\"index\":0,\"contexts\":1,"                     \
-	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"                    \
+#define STATUS                                                                           \
+	"{\"schema\":\"gpupool.status/1\",\"version\":\"0.1.0\",\"pid\":7,\"command\":"  \
+	"\"python train.py\",\"uptime_ns\":11520000000000,\"pool\":\"split\",\"reuse\":" \
+	"\"ordered\",\"bypass\":null,\"devices\":[{\"index\":0,\"contexts\":1,"          \
+	"\"device_total_bytes\":16904998912,\"device_free_bytes\":15128363008,"          \
 	"\"outside_bytes\":484790272," COUNTERS "}],\"pinned\":{" COUNTERS "}"
 
 const char peer_status[] = STATUS "}";
@@ -53,7 +53,7 @@ const char peer_status_callers[] =
 	STATUS ",\"callers\":[{\"caller\":\"libgrid.so\",\"path\":\"/opt/app/libgrid.so\",\"blocks\":310,"
 	       "\"bytes\":805305344},{\"caller\":null,\"path\":null,\"blocks\":2,\"bytes\":1024}]}";
 
-/* Two sites at one place, one elsewhere, and what the library cannot have said. */
+/* Two call sites at one code location, one elsewhere, and answers that the library cannot have given. */
 #define OBJECTS "\"objects\":[{\"path\":\"/opt/app/solver\",\"build_id\":null,\"base\":\"0x1000\"}]"
 
 const char peer_leaks[] =
@@ -72,23 +72,23 @@ const char peer_oom[] =
 	"\"device\":0,\"asked_bytes\":1073741824,\"cause\":\"full\",\"missing_bytes\":1048576,\"used_bytes\":512,"
 	"\"held_bytes\":512,\"usable_bytes\":1024,\"better_pool\":\"vmm\","
 	"\"limit_bytes\":null,\"rounds\":[{\"name\":\"settle\",\"yielded_bytes\":1,\"ns\":1200}],"
-	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]},"
-	OBJECTS "}";
+	"\"frames\":[[0,4096]],\"segments\":[],\"holders\":[{\"blocks\":1,\"bytes\":512,\"frames\":null}]}," OBJECTS
+	"}";
 
-#define DEBUG_HEAD \
+#define DEBUG_HEAD                                                                                                \
 	"{\"schema\":\"gpupool.debug/1\",\"pid\":7,\"is_on\":true,\"poison\":true,\"guard\":true,\"full\":false," \
-	"\"errors\":3,\"checks\":900,\"skipped\":1,\"ns\":12000000,\"held_blocks\":12,\"guarded_blocks\":11," \
+	"\"errors\":3,\"checks\":900,\"skipped\":1,\"ns\":12000000,\"held_blocks\":12,\"guarded_blocks\":11,"     \
 	"\"poisoned_pieces\":1,\"poisoned_bytes\":6291456,"
 
-#define DEBUG_REPORTS \
-	"\"n_reports\":2,\"reports\":[" \
-	"{\"what\":\"after-free\",\"seen\":\"reuse\",\"age_ns\":3000000000,\"times\":2,\"block\":\"0x7f00\"," \
-	"\"requested_bytes\":1000,\"device\":0,\"kind\":\"device\",\"offset\":16,\"n_wrong\":4," \
-	"\"bytes\":\"2a2a2a2af77ff77ff77ff77ff77ff77f\",\"allocated_ns\":5000000,\"freed_ns\":1200," \
-	"\"allocated\":[[0,4096],[-2,0]],\"freed\":[[0,8192]]}," \
-	"{\"what\":\"before-start\",\"seen\":\"check\",\"age_ns\":0,\"times\":1,\"block\":\"0x7e00\"," \
+#define DEBUG_REPORTS                                                                                             \
+	"\"n_reports\":2,\"reports\":["                                                                           \
+	"{\"what\":\"after-free\",\"seen\":\"reuse\",\"age_ns\":3000000000,\"times\":2,\"block\":\"0x7f00\","     \
+	"\"requested_bytes\":1000,\"device\":0,\"kind\":\"device\",\"offset\":16,\"n_wrong\":4,"                  \
+	"\"bytes\":\"2a2a2a2af77ff77ff77ff77ff77ff77f\",\"allocated_ns\":5000000,\"freed_ns\":1200,"              \
+	"\"allocated\":[[0,4096],[-2,0]],\"freed\":[[0,8192]]},"                                                  \
+	"{\"what\":\"before-start\",\"seen\":\"check\",\"age_ns\":0,\"times\":1,\"block\":\"0x7e00\","            \
 	"\"requested_bytes\":5,\"device\":null,\"kind\":\"pinned\",\"offset\":-4,\"n_wrong\":1,\"bytes\":\"2a\"," \
-	"\"allocated_ns\":7000,\"freed_ns\":null,\"allocated\":null,\"freed\":null}]," \
+	"\"allocated_ns\":7000,\"freed_ns\":null,\"allocated\":null,\"freed\":null}],"                            \
 	"\"places\":[{\"function\":\"Layer.forward\",\"file\":\"/opt/app/net.py\",\"line\":12}]," OBJECTS "}"
 
 static const struct {
@@ -205,8 +205,7 @@ static _Noreturn void live(enum peer_manner manner, const char *text, const char
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(path, sizeof(path), "%s/libgpupool.so", dir);
 	if (manner == PEER_LIBRARY &&
-		mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, open(path, O_RDONLY | O_CREAT, 0600), 0) ==
-			MAP_FAILED)
+		mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, open(path, O_RDONLY | O_CREAT, 0600), 0) == MAP_FAILED)
 		_exit(1);
 	if (manner == PEER_DEAF)
 		close(fd);
@@ -340,7 +339,7 @@ void peer_teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-static int catch(void)
+static int catch (void)
 {
 	int fd = memfd_create("caught", MFD_CLOEXEC);
 
@@ -360,7 +359,7 @@ static void take(int fd, char text[static STAT_CATCH_SIZE])
 
 int stat_execute(uid_t uid, const char *const *words)
 {
-	int status, out = catch(), err = catch();
+	int status, out = catch (), err = catch ();
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -409,7 +408,7 @@ void stat_skip(const char *why)
 	fflush(stdout);
 }
 
-/* The second word of a line that begins with two blanks. */
+/* Takes the second word of each line that begins with two blanks. */
 int stat_find_commands(char names[STAT_COMMANDS_MAX][16])
 {
 	int n = 0;

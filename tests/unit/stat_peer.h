@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What the tests of gpupool-stat share: a directory of their own, processes in it with a socket and
- * good or bad manners, and gpupool-stat itself, run with what it prints caught.
+ * Shared by the tests of gpupool-stat: a private directory, processes in it whose sockets behave well or
+ * badly, and gpupool-stat itself, run with its output captured.
  */
 
 #include <check.h>
@@ -16,73 +16,73 @@
 #define STAT_CATCH_SIZE   (64 * 1024)
 #define STAT_COMMANDS_MAX 32
 
-extern const char *stat_path;          /* of gpupool-stat */
+extern const char *stat_path;          /* path of gpupool-stat */
 extern char peer_dir[64];              /* where the sockets are */
 extern char stat_out[STAT_CATCH_SIZE]; /* what gpupool-stat has printed */
 extern char stat_err[STAT_CATCH_SIZE];
 
 enum peer_manner {
-	PEER_ANSWERS,   /* text, or peer_status() and so on if that is NULL */
-	PEER_SILENT,    /* takes requests and says nothing */
-	PEER_ENDLESS,   /* says everything but a line end */
-	PEER_HANGS_UP,  /* in the middle of its answer */
-	PEER_STOPS,     /* likewise: SIGSTOP */
+	PEER_ANSWERS,   /* answers with the text, or with a good answer if that is NULL */
+	PEER_SILENT,    /* reads requests and never answers */
+	PEER_ENDLESS,   /* sends without end, and never a newline */
+	PEER_HANGS_UP,  /* closes in the middle of its answer */
+	PEER_STOPS,     /* stops itself there (SIGSTOP) */
 	PEER_LATE,      /* hangs up on two clients before it answers the third */
-	PEER_STAYS,     /* answers on a connection until it ends, with peer_counted */
-	PEER_DEAF,      /* has closed its socket */
-	PEER_STOPPED,   /* SIGSTOP */
-	PEER_NO_SOCKET, /* just a process */
-	PEER_LIBRARY,   /* likewise, with a file called libgpupool.so mapped */
+	PEER_STAYS,     /* answers each connection with peer_counted until it ends */
+	PEER_DEAF,      /* has closed its listening socket */
+	PEER_STOPPED,   /* stopped before it accepts (SIGSTOP) */
+	PEER_NO_SOCKET, /* a process without a socket */
+	PEER_LIBRARY,   /* the same, with a file called libgpupool.so mapped */
 };
 
 void peer_setup(void);
 void peer_teardown(void); /* ends all peers */
 
-/* A process that answers each request with a line, good or bad. Its socket is there on return. */
+/* Starts a process that answers each request with one line. Its socket exists when this returns. */
 pid_t peer_start(enum peer_manner manner, const char *text);
 
-/* The same for PEER_ANSWERS of another user, to whom the directory belongs; takes root. */
+/* The same with PEER_ANSWERS as another user, who must own the directory. Needs root. */
 pid_t peer_start_as(uid_t uid, const char *text);
 
-/* Ends one, and leaves its socket behind. */
+/* Kills a peer and leaves its socket behind. */
 void peer_kill(pid_t pid);
 
-/* The same in a process with an environment of its own, whose socket is in that directory. */
+/* The same in a process that is started with its own environment. Its socket is in `dir`. */
 pid_t peer_exec(const char *dir);
 
-/* Its socket's file name; valid until the next call. */
+/* Returns the path of the peer's socket; valid until the next call. */
 const char *peer_socket(pid_t pid);
 
-/* What that peer says to anything: the how manieth connection it is, and the how manieth answer on it. */
+/* The answer of PEER_STAYS to any request: the number of the connection, and of the answer on it. */
 #define peer_counted \
 	"{\"schema\":\"gpupool.limit/1\",\"devices\":[{\"index\":%d,\"limit_bytes\":null,\"total_bytes\":%d}]}"
 
-/* Good answers to "status", "leaks" and "oom". */
+/* Good answers to "status", "status callers", "leaks" and "oom". */
 extern const char peer_status[], peer_status_callers[], peer_leaks[], peer_oom[];
 
-/* A program of such tests, whose one word is the path of gpupool-stat: each test has the fixture. */
+/* The main function of such a program of tests, whose one argument is the path of gpupool-stat. */
 int stat_main(int argc, char **argv, const char *name, void (*add_tests)(TCase *tc));
 
-/* The path of the program of tests. */
+/* Returns the path of the program of tests. */
 const char *stat_self(void);
 
-/* In a child: what runs from now on is a program with up to STAT_WORDS words up to a NULL. */
+/* Called in a child: becomes the program at `path` with up to STAT_WORDS words, ended by NULL. */
 _Noreturn void stat_become(const char *path, const char *const *words);
 
-/* gpupool-stat with up to STAT_WORDS words up to a NULL. Returns the exit code. */
+/* Runs gpupool-stat with up to STAT_WORDS words, ended by NULL. Returns the exit code. */
 int stat_execute(uid_t uid, const char *const *words);
 #define STAT(...) stat_execute(geteuid(), (const char *const[STAT_WORDS]){__VA_ARGS__})
 
-/* A process id as a word; valid for as many calls as there are words. */
+/* Returns a process id as a word; valid for STAT_WORDS calls. */
 const char *stat_word(pid_t pid);
 
 void stat_check_in(const char *text, const char *part);
 
-/* These words are refused: it says why, and what to do instead, and ends with 2. */
+/* Checks that these words are refused with exit code 2, the reason, and what to do instead. */
 void stat_check_refused(const char *const *words, const char *why);
 
-/* Says in the output of the tests that the rest of this one was not run, and why. */
+/* Reports in the output that the rest of this test was skipped, and why. */
 void stat_skip(const char *why);
 
-/* The commands of gpupool-stat --help, in its order; how many. */
+/* Reads the commands of gpupool-stat --help, in its order; returns their number. */
 int stat_find_commands(char names[STAT_COMMANDS_MAX][16]);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* gpupool-stat whose output is read while it runs. */
+/* Runs gpupool-stat and reads its output while it runs. */
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,18 +12,18 @@
 struct stat_running {
 	pid_t pid;
 	FILE *out;
-	char line[8192]; /* the last that was read */
+	char line[8192]; /* the last line that was read */
 };
 
-/* With up to STAT_WORDS words up to a NULL. */
+/* Starts gpupool-stat with up to STAT_WORDS words, ended by NULL. */
 void stat_start(struct stat_running *running, const char *const *words);
 #define STAT_START(running, ...) stat_start(running, (const char *const[STAT_WORDS]){__VA_ARGS__})
 
-/* False: it has ended. What it says on stderr is read, too. */
+/* Reads the next line, of stdout or stderr. Returns false if the program has ended. */
 bool stat_next_line(struct stat_running *running);
 
-/* Reads on to a line with that in it. */
+/* Reads lines until one contains `part`. */
 void stat_await(struct stat_running *running, const char *part);
 
-/* Waits for its end; returns its status. */
+/* Waits until the program ends; returns its wait status. */
 int stat_finish(struct stat_running *running);

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/ctl_proto.h"
+#include "common/ctl_proto.h"
 
 enum { PEERS_MAX = 8192 };
 
@@ -63,7 +63,7 @@ int fuzz_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 	struct rlimit limit, most;
 	int n_ready;
 
-	/* The peers have descriptors of their own. */
+	/* The peers need descriptors beyond the limit of the code under test. */
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	most = (struct rlimit){limit.rlim_max, limit.rlim_max};
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &most), 0);
@@ -81,7 +81,10 @@ int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time)
 	return 0;
 }
 
-/* Listens in a child that has become the user, so that the kernel names that child and that user. */
+/*
+ * Listens in a child that has become the user, so that the kernel reports that child and that user as the
+ * owner.
+ */
 static void listen_as(int fd, uid_t uid)
 {
 	pid_t child = fork();
@@ -105,8 +108,8 @@ void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool as_one
 	ck_assert_int_lt(survey_n_peers, PEERS_MAX);
 	ck_assert_int_eq(gp_ctl_process_stat(0, &start_ticks, &state), 0);
 	gp_ctl_name_format(name, getpid(), start_ticks + (unsigned)survey_n_peers);
-	*peer = (struct survey_peer){socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), -1, answer, NULL,
-		(uid_t)-1};
+	*peer = (struct survey_peer){
+		socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), -1, answer, NULL, (uid_t)-1};
 	ck_assert_int_eq(gp_ctl_address(dir_fd, name, &address, &length), 0);
 	ck_assert_int_eq(bind(peer->listener, (struct sockaddr *)&address, length), 0);
 	ck_assert_int_eq(fchownat(dir_fd, name, uid, (gid_t)-1, 0), 0);

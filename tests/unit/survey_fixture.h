@@ -4,9 +4,9 @@
 #pragma once
 
 /*
- * Processes with control sockets, for tests of how gpupool-stat asks many of them. Their sockets are listened at in the
- * process of the test, on behalf of others that have ended: what the kernel says of a socket is who called listen().
- * Time is counted: it passes where the survey waits.
+ * Processes with control sockets, for tests of how gpupool-stat asks many of them. The test's own process
+ * listens at the sockets of processes that have ended, because the kernel reports the caller of listen() as
+ * the owner of a socket. Time is simulated: it passes where the survey waits.
  */
 
 #include <poll.h>
@@ -15,15 +15,15 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "tools/stat_survey.h"
+#include "tools/stat/stat_survey.h"
 
 enum { SURVEY_TIMEOUT_MS = 2000 };
 
 struct survey_peer {
 	int listener, client; /* one client at a time */
-	const char *answer;   /* NULL: silent */
-	const char *rest;     /* of the answer to the client; NULL: it has not asked yet */
-	uid_t asked_by;
+	const char *answer;   /* NULL: never answers */
+	const char *rest;     /* what is still to be sent; NULL: the client has not asked yet */
+	uid_t asked_by;       /* effective user of the client */
 };
 
 extern struct survey_peer survey_peers[];
@@ -39,7 +39,10 @@ int fuzz_clock_gettime(clockid_t clock, struct timespec *ret_time);
 void survey_setup(void);
 void survey_teardown(void);
 
-/* The socket of a process in a directory. as_one: of one process, whatever its name is. */
+/*
+ * Adds the socket of a process to a directory. as_one: all such sockets belong to one process, whatever their
+ * names say.
+ */
 void survey_add_peer(const char *dir, uid_t uid, const char *answer, bool as_one);
 
 struct stat_question survey_question(int timeout_ms);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* A thread's cache over the pool of the fixture, for the one file of a suite. */
+/* A thread cache over the fixture's pool, for a suite in a single file. */
 
 #include <check.h>
 #include <errno.h>
@@ -28,7 +28,10 @@ static uint64_t take(uint64_t bytes)
 	return addr;
 }
 
-/* As a program's free: to the cache, or where that has no place to the pool. Whether the cache has it. */
+/*
+ * Frees as the program does: into the cache, or into the pool if the cache refuses. True if the cache kept
+ * the block.
+ */
 static bool put(uint64_t addr)
 {
 	int r;
@@ -66,7 +69,7 @@ static void clear_calls(void)
 		(void)fake_calls(&px.fake, call);
 }
 
-/* Until a whole shelf turns over. */
+/* Allocates and frees until every block of the bin has been in use. */
 static inline void warm_up(uint64_t bytes)
 {
 	for (unsigned i = 0; i < ROUNDS; i++)

@@ -2,15 +2,15 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The compiler's test: what shim/hooks.def and shim/cuda_abi.h say is what the toolkit's cuda.h says. abi_cuda.h is
- * that, by abi_header.py. Only the last check is left for the run.
+ * A test at compile time: shim/driver/hooks.def and shim/driver/cuda_abi.h agree with the toolkit's cuda.h, which
+ * abi_header.py turns into abi_cuda.h. Only the last check is left for run time.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-/* All functions under the names that they are exported by. */
+/* Declare all functions under the names by which they are exported. */
 #define __CUDA_API_VERSION_INTERNAL
 #include "abi_cuda.h"
 #undef cuGetProcAddress_v2
@@ -19,11 +19,11 @@
 
 #define HOOKS_WITHOUT_LATER
 
-#define IS_SAME(symbol, parameters)                                                                                    \
+#define IS_SAME(symbol, parameters) \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), CUresult(*) parameters), #symbol);
 #define HOOK(symbol, name, version, flags, parameters, arguments) IS_SAME(symbol, parameters)
-#define CALL(symbol, parameters) IS_SAME(symbol, parameters)
-#include "shim/hooks.def"
+#define CALL(symbol, parameters)                                  IS_SAME(symbol, parameters)
+#include "shim/driver/hooks.def"
 
 #define AT(type, member, offset) _Static_assert(offsetof(type, member) == (offset), #type "." #member);
 AT(CUDA_ARRAY_DESCRIPTOR, Width, 0)
@@ -36,7 +36,7 @@ AT(CUDA_ARRAY3D_DESCRIPTOR, Depth, 16)
 AT(CUDA_ARRAY3D_DESCRIPTOR, Format, 24)
 AT(CUDA_ARRAY3D_DESCRIPTOR, NumChannels, 28)
 AT(CUDA_ARRAY3D_DESCRIPTOR, Flags, 32)
-/* What shim/cuda_abi.h calls struct CUmemPlace. */
+/* struct CUmemPlace in shim/driver/cuda_abi.h */
 AT(CUmemAllocationProp, type, 0)
 AT(CUmemAllocationProp, location, 8)
 AT(CUmemAllocationProp, requestedHandleTypes, 4)
@@ -53,12 +53,12 @@ AT(CUmemLocation, id, 4)
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUipcMemHandle) == 64, "CUipcMemHandle");
 
-/* The name that a program asks cuGetProcAddress for is the symbol's without its version. */
+/* A program asks cuGetProcAddress for the symbol's name without its version suffix. */
 static const struct {
 	const char *symbol, *name;
 } rows[] = {
 #define HOOK(symbol, name, version, flags, parameters, arguments) {#symbol, name},
-#include "shim/hooks.def"
+#include "shim/driver/hooks.def"
 };
 
 int main(void)

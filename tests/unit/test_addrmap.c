@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The map by itself: blocks and segments of a pool that holds nothing else. */
+/* The address map alone: blocks and segments of a pool that holds nothing else. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "fake_backend.h"
 #include "pool/kind.h"
+#include "pool/ladder.h"
 #include "pool/pool_impl.h"
 #include "tests/suite.h"
 
@@ -73,16 +74,15 @@ START_TEST(only_a_used_block_can_be_claimed)
 	if (claims[_i].claim == GP_CLAIM_OK) {
 		ck_assert_ptr_eq(claimed, &block);
 		ck_assert_int_eq(gp_block_state(&block), GP_BLOCK_FREEING);
-		/* And only once. */
-		ck_assert_int_eq(
-			gp_addrmap_claim(&map, GP_GIB, &found, &claimed), GP_CLAIM_NOT_USED);
+		/* A block can be claimed only once. */
+		ck_assert_int_eq(gp_addrmap_claim(&map, GP_GIB, &found, &claimed), GP_CLAIM_NOT_USED);
 		gp_pool_put(found);
 	}
 	gp_addrmap_remove_block(&map, &block);
 }
 END_TEST
 
-START_TEST(a_claim_without_a_lock_takes_what_is_used_and_of_the_pool)
+START_TEST(a_lock_free_claim_takes_only_used_blocks_of_the_given_pool)
 {
 	struct gp_block block;
 	uint64_t word;
@@ -107,27 +107,27 @@ START_TEST(a_claim_without_a_lock_takes_what_is_used_and_of_the_pool)
 }
 END_TEST
 
-static struct gp_block seen; /* by the claim, before somebody else did something with it */
+static struct gp_block seen; /* the block that the claim has found; the interlude then changes it */
 
 static void do_nothing(void)
 {
 }
 
-static void free_it(void)
+static void free_seen(void)
 {
 	ck_assert(gp_block_claim(&seen, atomic_load(&seen.word)));
 	gp_block_set_state(&seen, GP_BLOCK_CACHED);
 }
 
-static void hand_it_out_again(void)
+static void hand_out_again(void)
 {
-	free_it();
+	free_seen();
 	(void)gp_block_hand_out(&seen, 1, 0, 2);
 }
 
-static void give_it_to(struct gp_segment *to, uint64_t addr)
+static void move_to(struct gp_segment *to, uint64_t addr)
 {
-	free_it();
+	free_seen();
 	gp_addrmap_remove_block(&map, &seen);
 	gp_block_set_state(&seen, GP_BLOCK_UNUSED);
 	gp_block_set_place(&seen, to, addr);
@@ -135,14 +135,14 @@ static void give_it_to(struct gp_segment *to, uint64_t addr)
 	(void)gp_block_hand_out(&seen, 1, 0, 2);
 }
 
-static void use_it_elsewhere(void)
+static void use_elsewhere(void)
 {
-	give_it_to(&segment, GP_GIB + GP_ALIGN);
+	move_to(&segment, GP_GIB + GP_ALIGN);
 }
 
-static void give_it_to_another_pool(void)
+static void move_to_another_pool(void)
 {
-	give_it_to(&others_segment, GP_GIB);
+	move_to(&others_segment, GP_GIB);
 }
 
 static const struct {
@@ -151,13 +151,13 @@ static const struct {
 	bool is_claimed;
 } interludes[] = {
 	{do_nothing, GP_BLOCK_FREEING, true},
-	{free_it, GP_BLOCK_CACHED, false},
-	{hand_it_out_again, GP_BLOCK_USED, false},
-	{use_it_elsewhere, GP_BLOCK_USED, false},
-	{give_it_to_another_pool, GP_BLOCK_USED, false},
+	{free_seen, GP_BLOCK_CACHED, false},
+	{hand_out_again, GP_BLOCK_USED, false},
+	{use_elsewhere, GP_BLOCK_USED, false},
+	{move_to_another_pool, GP_BLOCK_USED, false},
 };
 
-START_TEST(a_claim_without_a_lock_takes_only_the_hand_out_that_it_saw)
+START_TEST(a_lock_free_claim_fails_if_the_block_changed_after_it_was_found)
 {
 	struct gp_block *claimed;
 
@@ -173,31 +173,34 @@ START_TEST(a_claim_without_a_lock_takes_only_the_hand_out_that_it_saw)
 }
 END_TEST
 
-/* Who looked at them without a lock may still do so, and a hand-out is never mistaken for one of an earlier pool's. */
-START_TEST(descriptors_go_from_pool_to_pool_and_count_on)
+/*
+ * A thread that found a descriptor without a lock may still read it, and never mistakes a later hand-out for
+ * the one that it saw, even of another pool.
+ */
+START_TEST(descriptors_pass_from_pool_to_pool_and_keep_counting_hand_outs)
 {
 	struct gp_pool_options options = pool->options;
-	struct gp_addrmap_chunk *chunk = NULL;
+	struct gp_descriptor_batch *batch = NULL;
 	uint64_t word = 0;
 
 	options.capacity_bytes = GP_MIB;
 	gp_pool_put(pool);
 	for (int i = 0; i < 3; i++) {
 		struct gp_request request;
-		struct gp_handed handed = {0};
+		struct gp_claim_token token = {0};
 
 		ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 		request = gp_request_of(pool, GP_ALIGN);
-		ck_assert_int_eq(gp_pool_alloc_block(pool, &request, &handed), 0);
-		ck_assert(i == 0 || pool->chunks == chunk);
-		ck_assert_ptr_null(map.chunks);
-		ck_assert_uint_gt(handed.word, word);
-		ck_assert_ptr_eq(gp_addrmap_try_claim(&map, handed.addr, pool), handed.block);
-		chunk = pool->chunks;
-		word = handed.word;
+		ck_assert_int_eq(gp_ladder_climb(pool, &request, &token), 0);
+		ck_assert(i == 0 || pool->batches == batch);
+		ck_assert_ptr_null(map.batches);
+		ck_assert_uint_gt(token.word, word);
+		ck_assert_ptr_eq(gp_addrmap_try_claim(&map, token.addr, pool), token.block);
+		batch = pool->batches;
+		word = token.word;
 		gp_pool_drop(pool);
 		gp_pool_put(pool);
-		ck_assert_ptr_eq(map.chunks, chunk);
+		ck_assert_ptr_eq(map.batches, batch);
 	}
 	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 }
@@ -206,7 +209,7 @@ END_TEST
 static const struct {
 	uint64_t addr;
 	bool is_ours;
-} places[] = {
+} probes[] = {
 	{GP_GIB - 1, false},
 	{GP_GIB, true},
 	{GP_GIB + 1, true},
@@ -216,21 +219,21 @@ static const struct {
 	{UINT64_MAX, false},
 };
 
-START_TEST(an_address_belongs_to_the_segment_around_it)
+START_TEST(an_address_inside_a_segment_belongs_to_its_pool)
 {
-	uint64_t addr = places[_i].addr;
+	uint64_t addr = probes[_i].addr;
 	struct gp_pool *found = NULL;
 	struct gp_block *claimed;
 	enum gp_claim claim;
 
 	gp_addrmap_add_segment(&map, &segment);
-	ck_assert_ptr_eq(gp_addrmap_segment_of(&map, addr), places[_i].is_ours ? &segment : NULL);
+	ck_assert_ptr_eq(gp_addrmap_segment_of(&map, addr), probes[_i].is_ours ? &segment : NULL);
 	found = gp_addrmap_pool_of(&map, addr);
-	ck_assert_ptr_eq(found, places[_i].is_ours ? pool : NULL);
+	ck_assert_ptr_eq(found, probes[_i].is_ours ? pool : NULL);
 	gp_pool_put(found);
 	claim = gp_addrmap_claim(&map, addr, &found, &claimed);
-	ck_assert_int_eq(claim, places[_i].is_ours ? GP_CLAIM_INTERIOR : GP_CLAIM_FOREIGN);
-	if (places[_i].is_ours)
+	ck_assert_int_eq(claim, probes[_i].is_ours ? GP_CLAIM_INTERIOR : GP_CLAIM_FOREIGN);
+	if (probes[_i].is_ours)
 		gp_pool_put(found);
 	gp_addrmap_remove_segment(&map, &segment);
 	ck_assert_ptr_null(gp_addrmap_segment_of(&map, addr));
@@ -250,7 +253,7 @@ static const struct {
 	{GP_GIB + GP_MIB, GP_GIB, false},
 };
 
-START_TEST(a_range_belongs_to_the_segment_that_it_meets)
+START_TEST(an_address_range_that_overlaps_a_segment_belongs_to_its_pool)
 {
 	struct gp_pool *found;
 
@@ -265,7 +268,7 @@ END_TEST
 
 enum { MANY = 40000 };
 
-START_TEST(many_blocks_are_all_found_again_while_the_tables_grow)
+START_TEST(all_blocks_are_found_again_while_the_map_grows)
 {
 	struct gp_block *blocks = aligned_alloc(_Alignof(struct gp_block), MANY * sizeof(*blocks)), *claimed;
 	struct gp_pool *found;
@@ -296,7 +299,7 @@ START_TEST(many_blocks_are_all_found_again_while_the_tables_grow)
 }
 END_TEST
 
-START_TEST(neighbouring_blocks_spread_over_the_shards)
+START_TEST(neighbouring_blocks_spread_over_the_shards_of_the_map)
 {
 	static struct gp_block blocks[6400];
 	size_t fullest = 0;
@@ -307,7 +310,7 @@ START_TEST(neighbouring_blocks_spread_over_the_shards)
 	}
 	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++)
 		fullest = gp_max(fullest, map.shards[i].n_blocks);
-	/* 100 on average: threads that free neighbouring blocks shall not meet at one lock. */
+	/* 100 on average: threads that free neighbouring blocks rarely meet at one lock. */
 	ck_assert_uint_lt(fullest, 200);
 	for (int i = 0; i < 6400; i++)
 		gp_addrmap_remove_block(&map, &blocks[i]);
@@ -321,18 +324,16 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, only_a_used_block_can_be_claimed, 0, sizeof(claims) / sizeof(*claims));
 	tcase_add_loop_test(
-		tc, only_a_used_block_can_be_claimed, 0, sizeof(claims) / sizeof(*claims));
-	tcase_add_loop_test(tc, a_claim_without_a_lock_takes_what_is_used_and_of_the_pool, 0,
-		sizeof(claims) / sizeof(*claims));
-	tcase_add_loop_test(tc, a_claim_without_a_lock_takes_only_the_hand_out_that_it_saw, 0,
+		tc, a_lock_free_claim_takes_only_used_blocks_of_the_given_pool, 0, sizeof(claims) / sizeof(*claims));
+	tcase_add_loop_test(tc, a_lock_free_claim_fails_if_the_block_changed_after_it_was_found, 0,
 		sizeof(interludes) / sizeof(*interludes));
-	tcase_add_test(tc, descriptors_go_from_pool_to_pool_and_count_on);
-	tcase_add_loop_test(tc, an_address_belongs_to_the_segment_around_it, 0,
-		sizeof(places) / sizeof(*places));
-	tcase_add_loop_test(tc, a_range_belongs_to_the_segment_that_it_meets, 0,
-		sizeof(ranges) / sizeof(*ranges));
-	tcase_add_test(tc, many_blocks_are_all_found_again_while_the_tables_grow);
-	tcase_add_test(tc, neighbouring_blocks_spread_over_the_shards);
+	tcase_add_test(tc, descriptors_pass_from_pool_to_pool_and_keep_counting_hand_outs);
+	tcase_add_loop_test(tc, an_address_inside_a_segment_belongs_to_its_pool, 0, sizeof(probes) / sizeof(*probes));
+	tcase_add_loop_test(
+		tc, an_address_range_that_overlaps_a_segment_belongs_to_its_pool, 0, sizeof(ranges) / sizeof(*ranges));
+	tcase_add_test(tc, all_blocks_are_found_again_while_the_map_grows);
+	tcase_add_test(tc, neighbouring_blocks_spread_over_the_shards_of_the_map);
 	return suite_run(suite);
 }

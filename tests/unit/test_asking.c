@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* When the GPU is asked what it has done before a cached block is taken, which might be better cut elsewhere. */
+/*
+ * When the pool polls the fences before it takes a cached block, because a completed one may be a better
+ * choice.
+ */
 
 #include <check.h>
 #include <stdlib.h>
@@ -10,8 +13,9 @@
 #include "tests/suite.h"
 
 /*
- * What is cut is chosen once the fences have been asked what else there is, and so is a part of a segment, which might
- * merge with others. With one stream it is always asked: the pool would call the driver more often otherwise.
+ * Before it cuts a block, or takes a part of a segment, which might merge with its neighbours, the pool polls
+ * the fences to see all its choices. With one stream it always polls, because it would call the driver more
+ * often otherwise.
  */
 static const struct {
 	uint64_t bytes;
@@ -23,9 +27,12 @@ static const struct {
 	{40 * GP_MIB, false, true},
 };
 
-START_TEST(only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap)
+START_TEST(an_exact_cached_segment_is_reused_without_a_poll_only_if_streams_overlap)
 {
-	/* Two are segments of their own, two share one, of which the second stays. */
+	/*
+	 * The first two blocks are segments of their own. The last two share a segment, in which the second
+	 * stays in use.
+	 */
 	const uint64_t sizes[] = {40 * GP_MIB, 60 * GP_MIB, 8 * GP_MIB, 8 * GP_MIB};
 	uint64_t addrs[4], other = fixture_alloc(80 * GP_MIB), n_asked;
 
@@ -36,7 +43,7 @@ START_TEST(only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_
 	for (int i = 0; i < 3; i++)
 		fixture_free(addrs[i]);
 	fake_complete_all(&px.fake);
-	fixture_alloc(1); /* sees that they are complete */
+	fixture_alloc(1); /* polls, and so sees that they are complete */
 	fixture_work();
 	fixture_free(other);
 	fake_calls(&px.fake, FAKE_QUERY);
@@ -46,7 +53,7 @@ START_TEST(only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_
 }
 END_TEST
 
-/* In a pool of some 235 MiB, of which 32 lie free: which kinds ask the GPU before they cut those. */
+/* In a pool of about 235 MiB with 32 MiB free: which kinds poll the fences before they cut the free block. */
 static const struct {
 	uint64_t pending;
 	bool overlap, split_asks, vmm_asks;
@@ -58,7 +65,7 @@ static const struct {
 	{8 * GP_MIB, true, true, true},
 };
 
-START_TEST(vmm_asks_as_soon_as_little_waits_unless_streams_overlap)
+START_TEST(vmm_polls_for_less_pending_memory_than_split_unless_streams_overlap)
 {
 	bool asks = px.options.kind == GP_KIND_VMM ? waiting[_i].vmm_asks : waiting[_i].split_asks;
 	uint64_t cached = fixture_alloc(32 * GP_MIB), pending = fixture_alloc(waiting[_i].pending);
@@ -79,11 +86,10 @@ static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
 
-	/* Others have no segments, or nothing else. */
+	/* Other kinds have no segments that can be cut, or no whole segments. */
 	if (kind == GP_KIND_SPLIT)
-		ADD_ROWS(tc, choices,
-			only_a_segment_of_just_the_size_is_handed_out_unasked_and_only_where_streams_overlap);
-	ADD_ROWS(tc, waiting, vmm_asks_as_soon_as_little_waits_unless_streams_overlap);
+		ADD_ROWS(tc, choices, an_exact_cached_segment_is_reused_without_a_poll_only_if_streams_overlap);
+	ADD_ROWS(tc, waiting, vmm_polls_for_less_pending_memory_than_split_unless_streams_overlap);
 	return tc;
 }
 

@@ -10,7 +10,7 @@
 static const struct {
 	uint64_t limit, charged, bytes;
 	bool fits;
-	uint64_t left; /* before */
+	uint64_t left; /* before the charge */
 } rows[] = {
 	{100, 0, 100, true, 100},
 	{100, 0, 101, false, 100},
@@ -25,7 +25,7 @@ static const struct {
 	{GP_NO_LIMIT, 60, GP_NO_LIMIT - 59, false, GP_NO_LIMIT},
 };
 
-START_TEST(what_does_not_fit_is_not_charged_at_all)
+START_TEST(a_charge_beyond_the_limit_fails_and_charges_nothing)
 {
 	uint64_t charged = rows[_i].charged;
 	struct gp_budget budget;
@@ -34,12 +34,11 @@ START_TEST(what_does_not_fit_is_not_charged_at_all)
 	ck_assert(gp_budget_charge(&budget, charged));
 	ck_assert_uint_eq(gp_budget_left(&budget), rows[_i].left);
 	ck_assert_int_eq(gp_budget_charge(&budget, rows[_i].bytes), rows[_i].fits);
-	ck_assert_uint_eq(atomic_load(&budget.charged_bytes),
-		rows[_i].fits ? charged + rows[_i].bytes : charged);
+	ck_assert_uint_eq(atomic_load(&budget.charged_bytes), rows[_i].fits ? charged + rows[_i].bytes : charged);
 }
 END_TEST
 
-START_TEST(a_limit_below_what_is_charged_forbids_everything_until_enough_went_back)
+START_TEST(a_limit_below_the_charge_refuses_new_charges_until_enough_is_uncharged)
 {
 	struct gp_budget budget;
 
@@ -59,7 +58,7 @@ enum { N_THREADS = 4, N_ROUNDS = 20000, LIMIT = 5 };
 static struct gp_budget shared;
 static _Atomic unsigned n_held, n_over;
 
-/* Each holds up to three of the five there are. */
+/* Each thread holds up to three of the five bytes. */
 static void *charge_and_uncharge(void *arg)
 {
 	for (int i = 0; i < N_ROUNDS; i++) {
@@ -75,7 +74,7 @@ static void *charge_and_uncharge(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_together_never_exceed_the_limit)
+START_TEST(concurrent_charges_never_exceed_the_limit)
 {
 	pthread_t threads[N_THREADS];
 
@@ -95,9 +94,8 @@ int main(void)
 	TCase *tc = tcase_create("budget");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(
-		tc, what_does_not_fit_is_not_charged_at_all, 0, sizeof(rows) / sizeof(*rows));
-	tcase_add_test(tc, a_limit_below_what_is_charged_forbids_everything_until_enough_went_back);
-	tcase_add_test(tc, threads_together_never_exceed_the_limit);
+	tcase_add_loop_test(tc, a_charge_beyond_the_limit_fails_and_charges_nothing, 0, sizeof(rows) / sizeof(*rows));
+	tcase_add_test(tc, a_limit_below_the_charge_refuses_new_charges_until_enough_is_uncharged);
+	tcase_add_test(tc, concurrent_charges_never_exceed_the_limit);
 	return suite_run(suite);
 }

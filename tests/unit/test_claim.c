@@ -2,10 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Threads that free what others allocated, and often what somebody else has just freed: every address is read from a
- * table of slots that all share, and stays there until somebody has freed it. Whoever is told that he did has taken it
- * from exactly one hand-out. So in the end there are as many frees of each address as hand-outs, less one where a
- * block is used. A free that takes a block which by then stands for another address is wrong for both.
+ * Threads free blocks that other threads allocated, and often blocks that were just freed. All threads share
+ * a table of slots. A thread reads an address from a slot, and the address stays there until a free of it has
+ * succeeded.
+ *
+ * A successful free has taken the block from exactly one hand-out. So in the end every address has as many
+ * frees as hand-outs, less one if its block is in use. A free that takes a block that stands for another
+ * address by then makes both counts wrong.
  *
  * Meanwhile other pools of the same map come with many blocks, which makes its tables grow, and go with them.
  */
@@ -16,20 +19,20 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool/tcache.h"
 #include "pool_fixture.h"
-#include "shim/barrier.h"
+#include "shim/base/barrier.h"
 #include "tests/suite.h"
 
 #ifdef __SANITIZE_THREAD__
-#define STEPS 8000 /* each takes long, and orders of events that do not come do not count there */
+#define STEPS 8000 /* steps are slow there, and the detector needs no rare interleavings */
 #else
 #define STEPS 20000
 #endif
 
 enum { N_WORKERS = 4, N_STEPS = STEPS, N_SLOTS = 8, N_UNITS = 1 << 23 };
-enum { N_SIBLINGS = 8, SIBLINGS_BLOCKS = 1500 }; /* a block more for each that came before */
+enum { N_SIBLINGS = 8, SIBLINGS_BLOCKS = 1500 }; /* the nth sibling has n times as many blocks */
 
 static struct worker {
 	pthread_t thread;
@@ -39,17 +42,20 @@ static struct worker {
 } workers[N_WORKERS];
 
 static _Atomic uint32_t n_steps; /* of all workers */
-static _Atomic bool is_over;	 /* what else happens */
+static _Atomic bool is_over;     /* the other activity of the test has ended */
 
-static _Atomic uint64_t slots[N_SLOTS]; /* an address each, or 0; some are a sibling's */
+static _Atomic uint64_t slots[N_SLOTS]; /* an address or 0; some belong to a sibling */
 
-/* Of each address, as far as it matters: how often. */
+/* Counts for an address, modulo N_UNITS. */
 static struct tally {
-	_Atomic uint32_t handed, freed;
-	_Atomic uint32_t kept; /* of those handed out: need not be freed, being used, or gone with their pool */
-} *tallies;
+	_Atomic uint32_t token, freed;
+	_Atomic uint32_t kept; /* hand-outs that need no free: still used, or gone with their pool */
+} * tallies;
 
-/* What threads know of each other shall be the pool's doing, so that a race detector sees what that forgets. */
+/*
+ * Relaxed, so that only the pool orders what threads see of each other, and a race detector finds an order
+ * that it lacks.
+ */
 static void add(_Atomic uint32_t *count)
 {
 	atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
@@ -66,7 +72,7 @@ static uint64_t below(struct worker *w, uint64_t n)
 	return (w->random >> 33) % n;
 }
 
-/* An address, or 0 if the pool is gone. */
+/* Returns the address of a new block, or 0 if the pool is gone. */
 static uint64_t get(struct worker *w)
 {
 	uint64_t addr = 0;
@@ -75,15 +81,18 @@ static uint64_t get(struct worker *w)
 	w->n_errors += r && r != GP_E_DEAD;
 	if (r)
 		return 0;
-	add(&tally_of(addr)->handed);
+	add(&tally_of(addr)->token);
 	return addr;
 }
 
-/* Whether this free got it. What was freed before may lie inside another block by now, or nowhere. */
+/*
+ * Frees the block; returns true if this free succeeded. An address freed before may lie inside another block
+ * by now, or nowhere.
+ */
 static bool put(struct worker *w, uint64_t addr)
 {
 	bool is_by_cache = below(w, 8) != 0;
-	int r = is_by_cache ? gp_pool_free_by(&px.map, addr, w->tcache) : gp_pool_free(&px.map, addr, GP_FREE_NORMAL);
+	int r = is_by_cache ? gp_tcache_free_by(&px.map, addr, w->tcache) : gp_pool_free(&px.map, addr, GP_FREE_NORMAL);
 
 	if (!r)
 		add(&tally_of(addr)->freed);
@@ -104,7 +113,7 @@ static void *work(void *arg)
 		add(&n_steps);
 		if (addr && !put(w, addr) && atomic_load_explicit(slot, memory_order_relaxed) != addr)
 			continue;
-		/* Two may come here for one slot, each with a block: then one of these is to be freed. */
+		/* Two threads may get here for one slot, each with a block: one of these is freed. */
 		other = atomic_exchange_explicit(slot, get(w), memory_order_relaxed);
 		if (other && other != addr)
 			(void)put(w, other);
@@ -122,7 +131,7 @@ static void end_pool(struct gp_pool *pool)
 	gp_pool_put(pool);
 }
 
-/* Comes with n blocks, of which those in the slots are freed while it goes. */
+/* Makes a pool with n blocks, and ends it while other threads free those in the slots. */
 static void come_and_go(unsigned n)
 {
 	struct gp_pool_options options = px.options;
@@ -134,7 +143,7 @@ static void come_and_go(unsigned n)
 	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 	for (unsigned i = 0; i < n; i++) {
 		ck_assert_int_eq(gp_pool_alloc(pool, GP_ALIGN, 0, &addr), 0);
-		add(&tally_of(addr)->handed);
+		add(&tally_of(addr)->token);
 		add(&tally_of(addr)->kept);
 		if (i % 64 == 0 || i >= n - N_SLOTS / 2)
 			atomic_store_explicit(&slots[i % N_SLOTS], addr, memory_order_relaxed);
@@ -197,7 +206,7 @@ static bool note_used(void *arg, const struct gp_block_info *info)
 	return true;
 }
 
-/* Each address was freed as often as it was handed out, but for what was kept. */
+/* Each address was freed as often as it was handed out, except for what needs no free. */
 static void check_tallies(bool is_pool_gone)
 {
 	uint64_t n_twice = 0, n_never = 0;
@@ -206,15 +215,15 @@ static void check_tallies(bool is_pool_gone)
 	for (unsigned i = 0; i < N_UNITS; i++) {
 		const struct tally *t = &tallies[i];
 
-		n_twice += t->freed > t->handed;
-		n_never += t->freed + t->kept < t->handed;
+		n_twice += t->freed > t->token;
+		n_never += t->freed + t->kept < t->token;
 	}
 	free(tallies);
 	ck_assert_uint_eq(n_twice, 0);
 	ck_assert(is_pool_gone || n_never == 0);
 }
 
-START_TEST(each_hand_out_is_freed_once_while_other_pools_come_and_go)
+START_TEST(each_block_is_freed_exactly_once_while_other_pools_come_and_go)
 {
 	setup(_i);
 	run(let_siblings_come_and_go);
@@ -223,7 +232,7 @@ START_TEST(each_hand_out_is_freed_once_while_other_pools_come_and_go)
 }
 END_TEST
 
-START_TEST(no_hand_out_is_freed_twice_while_its_pool_goes)
+START_TEST(no_block_is_freed_twice_while_its_pool_is_dropped)
 {
 	setup(_i);
 	run(drop_the_pool);
@@ -237,8 +246,8 @@ static void end_it(void)
 	gp_pool_drop(px.pool);
 }
 
-/* The address may be somebody else's by then, and is as good as never seen. */
-START_TEST(a_free_that_found_its_block_just_before_the_pool_went_finds_nothing)
+/* By then the address may belong to another pool, so the free answers as if the pool had never had it. */
+START_TEST(a_free_that_races_with_the_drop_of_its_pool_is_foreign)
 {
 	struct gp_tcache *tc;
 	uint64_t addr = 0;
@@ -247,9 +256,9 @@ START_TEST(a_free_that_found_its_block_just_before_the_pool_went_finds_nothing)
 	tc = gp_tcache_new(px.pool);
 	ck_assert_int_eq(gp_tcache_alloc(tc, GP_ALIGN, 0, &addr), 0);
 	gp_addrmap_before_claim = end_it;
-	ck_assert_int_eq(gp_pool_free_by(&px.map, addr, tc), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, addr, tc), GP_E_FOREIGN);
 	gp_addrmap_before_claim = NULL;
-	ck_assert_int_eq(gp_pool_free_by(&px.map, addr, tc), GP_E_FOREIGN);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, addr, tc), GP_E_FOREIGN);
 	gp_tcache_free(tc);
 	free(tallies);
 }
@@ -264,9 +273,9 @@ int main(void)
 		TCase *tc = fixture_case(kinds[i]);
 
 		tcase_set_timeout(tc, 120);
-		tcase_add_loop_test(tc, each_hand_out_is_freed_once_while_other_pools_come_and_go, 0, 2);
-		tcase_add_loop_test(tc, no_hand_out_is_freed_twice_while_its_pool_goes, 0, 2);
-		tcase_add_loop_test(tc, a_free_that_found_its_block_just_before_the_pool_went_finds_nothing, 0, 2);
+		tcase_add_loop_test(tc, each_block_is_freed_exactly_once_while_other_pools_come_and_go, 0, 2);
+		tcase_add_loop_test(tc, no_block_is_freed_twice_while_its_pool_is_dropped, 0, 2);
+		tcase_add_loop_test(tc, a_free_that_races_with_the_drop_of_its_pool_is_foreign, 0, 2);
 		suite_add_tcase(suite, tc);
 	}
 	return suite_run(suite);

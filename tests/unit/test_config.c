@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/config.h"
+#include "common/config.h"
 #include "tests/suite.h"
 
 #define GIB       (UINT64_C(1) << 30)
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
 #define REPORTS   8
 
-/* What parsing said, as the lines of a log. */
+/* The reports of the parser, as lines of a log. */
 struct notes {
 	size_t n;
 	enum gp_config_problem problem[REPORTS];
@@ -51,7 +51,7 @@ static int parse_one(const char *entry)
 
 	snprintf(copy, sizeof(copy), "%s", entry);
 	r = parse(environment);
-	/* What was parsed must not lean on the environment, which the program may change. */
+	/* The configuration must not point into the environment, which the program may change. */
 	memset(copy, 'x', sizeof(copy));
 	return r;
 }
@@ -81,7 +81,7 @@ static void check_defaults(void)
 	ck_assert_str_eq(config.pinned_limit_error, "");
 }
 
-START_TEST(an_environment_without_our_variables_gives_the_defaults)
+START_TEST(an_environment_without_gpupool_variables_gives_the_defaults)
 {
 	static const char *environments[][4] = {
 		{NULL},
@@ -102,7 +102,7 @@ START_TEST(an_environment_without_our_variables_gives_the_defaults)
 }
 END_TEST
 
-START_TEST(every_default_can_be_typed)
+START_TEST(every_default_is_a_valid_value)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		const char *text = gp_config_options[i].default_text;
@@ -126,18 +126,16 @@ static void check_texts(const char *const *environment)
 	}
 }
 
-START_TEST(every_variable_is_kept_as_it_was_typed)
+START_TEST(every_variable_is_parsed_and_its_text_is_kept_as_typed)
 {
 	static const char *environment[] = {"GPUPOOL=yes", "GPUPOOL_POOL=Binned", "GPUPOOL_BACKEND=Managed",
-		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%",
-		"GPUPOOL_RESERVE=0", "GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%",
-		"GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1",
-		"GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500", "GPUPOOL_YIELD=off",
-		"GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
+		"GPUPOOL_LIMIT=0=8GiB,1=50%", "GPUPOOL_PINNED=no", "GPUPOOL_PINNED_LIMIT=25%", "GPUPOOL_RESERVE=0",
+		"GPUPOOL_PENDING_COUNT=0", "GPUPOOL_PENDING_RATIO=50%", "GPUPOOL_THREAD_CACHE=1MiB",
+		"GPUPOOL_REUSE=completed", "GPUPOOL_SYNC_FREE=1", "GPUPOOL_RUNTIME_LAYER=no", "GPUPOOL_OOM_WAIT=1500",
+		"GPUPOOL_YIELD=off", "GPUPOOL_LOG=debug", "GPUPOOL_LOG_FILE=/tmp/%p.%h.%r.%j.%u.log",
 		"GPUPOOL_RECORD=/tmp/%%%j/%r.rec", "GPUPOOL_STACKS=12,sample=100", "GPUPOOL_DEBUG=off",
-		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft",
-		"GPUPOOL_REPORT=exit:/tmp/%p.txt", "GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off",
-		"GPUPOOL_RUNTIME_DIR=/run/x", NULL};
+		"GPUPOOL_REGIONS=nvtx,thread=io*,lib=libfft.so*:fft", "GPUPOOL_REPORT=exit:/tmp/%p.txt",
+		"GPUPOOL_OOM_FILE=/tmp/%p.oom", "GPUPOOL_SOCKET=off", "GPUPOOL_RUNTIME_DIR=/run/x", NULL};
 	uint64_t bytes;
 
 	ck_assert_uint_eq(LENGTH(environment), GP_OPTION_COUNT + 1);
@@ -186,10 +184,10 @@ END_TEST
 static const struct {
 	const char *text;
 	bool is_on;
-} switches[] = {{"1", true}, {"on", true}, {"YES", true}, {"true", true}, {"0", false},
-	{"off", false}, {"No", false}, {"FALSE", false}};
+} switches[] = {{"1", true}, {"on", true}, {"YES", true}, {"true", true}, {"0", false}, {"off", false}, {"No", false},
+	{"FALSE", false}};
 
-START_TEST(a_switch_takes_eight_words)
+START_TEST(a_switch_accepts_eight_words_for_on_and_off)
 {
 	char entry[64];
 
@@ -199,7 +197,7 @@ START_TEST(a_switch_takes_eight_words)
 }
 END_TEST
 
-START_TEST(stacks_and_reports_are_off_in_any_case)
+START_TEST(the_word_off_is_accepted_in_any_case_for_stacks_and_reports)
 {
 	ck_assert_int_eq(parse_one("GPUPOOL_STACKS=OFF"), 0);
 	ck_assert_uint_eq(config.stacks.depth, 0);
@@ -224,7 +222,7 @@ static const struct {
 	{"GPUPOOL_DEBUG=full,poison", true, false, true},
 };
 
-START_TEST(debugging_says_what_it_implies)
+START_TEST(debugging_sets_the_options_that_it_implies)
 {
 	const char *environment[] = {
 		debugs[_i].entry, "GPUPOOL_THREAD_CACHE=1MiB", "GPUPOOL_SYNC_FREE=off", "GPUPOOL_REUSE=ordered", NULL};
@@ -243,7 +241,7 @@ START_TEST(debugging_says_what_it_implies)
 }
 END_TEST
 
-START_TEST(debugging_leaves_stacks_as_they_were_set)
+START_TEST(debugging_leaves_an_explicit_stacks_setting_alone)
 {
 	const char *environment[] = {"GPUPOOL_STACKS=off", "GPUPOOL_DEBUG=guard", NULL};
 
@@ -252,7 +250,7 @@ START_TEST(debugging_leaves_stacks_as_they_were_set)
 }
 END_TEST
 
-START_TEST(every_word_means_its_own_constant)
+START_TEST(every_word_of_an_option_selects_its_own_value)
 {
 	static const struct {
 		const char *entry;
@@ -297,11 +295,11 @@ static const struct {
 	const char *line;
 } bad_values[] = {
 	{"GPUPOOL=maybe", 0,
-		"GPUPOOL: 'maybe' is neither on nor off (character 1): use on or off; the default "
-		"holds"},
+		"GPUPOOL: 'maybe' is neither on nor off (character 1): use on or off; using "
+		"the default"},
 	{"GPUPOOL_POOL=vmem", 0,
 		"GPUPOOL_POOL: 'vmem' is not one of its values (character 1): "
-		"none|simple|binned|split|vmm; the default holds"},
+		"none|simple|binned|split|vmm; using the default"},
 	{"GPUPOOL_POOL=split|none", 0, NULL},
 	{"GPUPOOL_POOL=spli", 0, NULL},
 	{"GPUPOOL_POOL=a-word-that-is-longer-than-every-buffer", 0, NULL},
@@ -315,20 +313,20 @@ static const struct {
 	{"GPUPOOL_SYNC_FREE=please", 0, NULL},
 	{"GPUPOOL_OOM_WAIT=1s", 1,
 		"GPUPOOL_OOM_WAIT: '1s' is not a whole number (character 2): "
-		"use a whole number of milliseconds; the default holds"},
+		"use a whole number of milliseconds; using the default"},
 	{"GPUPOOL_OOM_WAIT=unlimited", 0, NULL},
 	{"GPUPOOL_OOM_WAIT=4294967296", 0, NULL},
 	{"GPUPOOL_LOG=loud", 0, NULL},
 	{"GPUPOOL_LOG_FILE=/tmp/%e.log", 5,
 		"GPUPOOL_LOG_FILE: '/tmp/%e.log' has an unknown % sequence (character 6): "
-		"use %p process id, %h host, %r rank, %j job, %u user, %% percent sign; the default holds"},
+		"use %p process id, %h host, %r rank, %j job, %u user, %% percent sign; using the default"},
 	{"GPUPOOL_LOG_FILE=/tmp/%p%", 7, NULL},
 	{"GPUPOOL_RECORD=%h.%q{RANK}", 3, NULL},
 	{"GPUPOOL_REPORT=exit:%R", 5, NULL},
 	{"GPUPOOL_STACKS=0", 0, NULL},
 	{"GPUPOOL_STACKS=65", 0,
 		"GPUPOOL_STACKS: '65' is neither off nor a depth from 1 to 64 (character 1): as in 16, or "
-		"16,sample=100; the default holds"},
+		"16,sample=100; using the default"},
 	{"GPUPOOL_STACKS=16,", 3, NULL},
 	{"GPUPOOL_STACKS=16,sample=0", 3, NULL},
 	{"GPUPOOL_STACKS=16,sample=1000001", 3, NULL},
@@ -336,14 +334,14 @@ static const struct {
 	{"GPUPOOL_STACKS=00000000000000000000016", 0, NULL},
 	{"GPUPOOL_DEBUG=posion", 0,
 		"GPUPOOL_DEBUG: 'posion' is neither off nor a list of poison, guard and full (character 1): as in "
-		"poison,guard, or poison,guard,full; the default holds"},
+		"poison,guard, or poison,guard,full; using the default"},
 	{"GPUPOOL_DEBUG=poison,,guard", 7, NULL},
 	{"GPUPOOL_DEBUG=poison,", 7, NULL},
 	{"GPUPOOL_DEBUG=guard,off", 6, NULL},
 	{"GPUPOOL_DEBUG=full", 0, NULL},
 	{"GPUPOOL_REGIONS=range", 0,
 		"GPUPOOL_REGIONS: 'range' is neither off nor a list of rules (character 1): as in nvtx, nvtx=forward*, "
-		"thread=io* or lib=libfft.so*:fft; the default holds"},
+		"thread=io* or lib=libfft.so*:fft; using the default"},
 	{"GPUPOOL_REGIONS=nvtx,", 5, NULL},
 	{"GPUPOOL_REGIONS=nvtx=", 0, NULL},
 	{"GPUPOOL_REGIONS=nvtx,thread", 5, NULL},
@@ -360,7 +358,7 @@ static const struct {
 	{"GPUPOOL_OOM_FILE=%q", 0, NULL},
 	{"GPUPOOL_RUNTIME_DIR=run", 0,
 		"GPUPOOL_RUNTIME_DIR: 'run' is not an absolute path (character 1): "
-		"start it with a slash; the default holds"},
+		"start it with a slash; using the default"},
 };
 
 START_TEST(a_bad_value_is_reported_once_and_leaves_the_default)
@@ -381,19 +379,30 @@ static const struct {
 	const char *pattern, *text;
 	bool fits;
 } patterns[] = {
-	{"*", "", true}, {"*", "any", true}, {"a", "a", true}, {"a", "ab", false}, {"ab", "a", false},
-	{"?", "", false}, {"?b", "ab", true}, {"a*", "a", true}, {"*b", "abab", true}, {"a*b*c", "aXbYbZc", true},
-	{"a*b*c", "aXbYbZ", false}, {"lib*.so*", "libfft.so.11", true}, {"lib*.so*", "libfft.a", false},
-	{"**", "x", true}, {"A", "a", false},
+	{"*", "", true},
+	{"*", "any", true},
+	{"a", "a", true},
+	{"a", "ab", false},
+	{"ab", "a", false},
+	{"?", "", false},
+	{"?b", "ab", true},
+	{"a*", "a", true},
+	{"*b", "abab", true},
+	{"a*b*c", "aXbYbZc", true},
+	{"a*b*c", "aXbYbZ", false},
+	{"lib*.so*", "libfft.so.11", true},
+	{"lib*.so*", "libfft.a", false},
+	{"**", "x", true},
+	{"A", "a", false},
 };
 
-START_TEST(a_pattern_fits_what_a_shell_would_have_it_fit)
+START_TEST(a_region_pattern_matches_as_in_a_shell)
 {
 	ck_assert_int_eq(gp_region_pattern_fits(patterns[_i].pattern, patterns[_i].text), patterns[_i].fits);
 }
 END_TEST
 
-START_TEST(a_bad_limit_is_a_limit_of_nothing)
+START_TEST(a_bad_limit_makes_every_device_allocation_fail)
 {
 	uint64_t bytes = 77;
 
@@ -402,7 +411,7 @@ START_TEST(a_bad_limit_is_a_limit_of_nothing)
 	ck_assert_int_eq(notes.problem[0], GP_CONFIG_FAILS_CLOSED);
 	ck_assert_str_eq(notes.line[0],
 		"GPUPOOL_LIMIT: '0=8G,1=4Gx' is not a size (character 10): use 4G or 4GiB (1024), "
-		"4GB (1000), 50% or none; until it can be read, allocations fail");
+		"4GB (1000), 50% or none; allocations fail until it is corrected");
 	ck_assert_str_eq(config.limit_error, notes.line[0]);
 	ck_assert_str_eq(config.pinned_limit_error, "");
 	ck_assert_str_eq(config.text[GP_OPTION_LIMIT], "0=8G,1=4Gx");
@@ -414,7 +423,7 @@ START_TEST(a_bad_limit_is_a_limit_of_nothing)
 }
 END_TEST
 
-START_TEST(a_bad_pinned_limit_is_one_of_nothing_for_pinned_memory_only)
+START_TEST(a_bad_pinned_limit_makes_only_pinned_allocations_fail)
 {
 	uint64_t bytes = 77;
 
@@ -422,7 +431,7 @@ START_TEST(a_bad_pinned_limit_is_one_of_nothing_for_pinned_memory_only)
 	ck_assert_uint_eq(notes.n, 1);
 	ck_assert_str_eq(notes.line[0], "GPUPOOL_PINNED_LIMIT: '0' is a limit of zero (character "
 					"1): use none for no limit; "
-					"until it can be read, allocations fail");
+					"allocations fail until it is corrected");
 	ck_assert_str_eq(config.pinned_limit_error, notes.line[0]);
 	ck_assert_str_eq(config.limit_error, "");
 	ck_assert_uint_eq(gp_limit_bytes(&config.pinned_limit, 80 * GIB), 0);
@@ -431,7 +440,7 @@ START_TEST(a_bad_pinned_limit_is_one_of_nothing_for_pinned_memory_only)
 }
 END_TEST
 
-START_TEST(a_value_that_is_too_long_is_refused_and_cut_in_the_report)
+START_TEST(an_overlong_value_is_refused_and_truncated_in_the_report)
 {
 	char entry[4 * GP_CONFIG_VALUE_SIZE];
 	size_t name = strlen("GPUPOOL_RUNTIME_DIR=/");
@@ -447,12 +456,12 @@ START_TEST(a_value_that_is_too_long_is_refused_and_cut_in_the_report)
 	ck_assert_int_eq(parse_one(entry), -EINVAL);
 	check_defaults();
 	ck_assert_uint_eq(notes.n, 1);
-	ck_assert_ptr_nonnull(strstr(notes.line[0], "aaa...' is too long (character 1024); the"));
+	ck_assert_ptr_nonnull(strstr(notes.line[0], "aaa...' is too long (character 1024); using"));
 	ck_assert_uint_lt(strlen(notes.line[0]), 200);
 }
 END_TEST
 
-START_TEST(a_limit_that_is_too_long_still_fails_closed)
+START_TEST(an_overlong_limit_still_makes_allocations_fail)
 {
 	char entry[4 * GP_CONFIG_VALUE_SIZE] = "GPUPOOL_LIMIT=8";
 	size_t length = strlen(entry);
@@ -470,22 +479,17 @@ static const struct {
 	const char *entry;
 	const char *line;
 } unknown_names[] = {
-	{"GPUPOOL_LIMITS=8G",
-		"GPUPOOL_LIMITS is not a variable of gpupool; the nearest is GPUPOOL_LIMIT"},
-	{"GPUPOOL_LIMT=8G",
-		"GPUPOOL_LIMT is not a variable of gpupool; the nearest is GPUPOOL_LIMIT"},
-	{"GPUPOOL_POLL=none",
-		"GPUPOOL_POLL is not a variable of gpupool; the nearest is GPUPOOL_POOL"},
+	{"GPUPOOL_LIMITS=8G", "GPUPOOL_LIMITS is not a variable of gpupool; the nearest is GPUPOOL_LIMIT"},
+	{"GPUPOOL_LIMT=8G", "GPUPOOL_LIMT is not a variable of gpupool; the nearest is GPUPOOL_LIMIT"},
+	{"GPUPOOL_POLL=none", "GPUPOOL_POLL is not a variable of gpupool; the nearest is GPUPOOL_POOL"},
 	{"GPUPOOL_limit=8G", "GPUPOOL_limit is not a variable of gpupool"},
-	{"GPUPOOL_SYNCFREE=1",
-		"GPUPOOL_SYNCFREE is not a variable of gpupool; the nearest is GPUPOOL_SYNC_FREE"},
-	{"GPUPOOL_COMPLETELY_DIFFERENT=1",
-		"GPUPOOL_COMPLETELY_DIFFERENT is not a variable of gpupool"},
+	{"GPUPOOL_SYNCFREE=1", "GPUPOOL_SYNCFREE is not a variable of gpupool; the nearest is GPUPOOL_SYNC_FREE"},
+	{"GPUPOOL_COMPLETELY_DIFFERENT=1", "GPUPOOL_COMPLETELY_DIFFERENT is not a variable of gpupool"},
 	{"GPUPOOL_A_NAME_THAT_IS_LONGER_THAN_ANYBODY_WOULD_TYPE_IT=1",
 		"GPUPOOL_A_NAME_THAT_IS_LONGER_THAN_ANYBODY_WOUL is not a variable of gpupool"},
 };
 
-START_TEST(an_unknown_name_is_reported_with_the_nearest_known_one)
+START_TEST(an_unknown_variable_is_reported_with_the_nearest_known_one)
 {
 	ck_assert_int_eq(parse_one(unknown_names[_i].entry), 0);
 	check_defaults();
@@ -495,7 +499,7 @@ START_TEST(an_unknown_name_is_reported_with_the_nearest_known_one)
 }
 END_TEST
 
-START_TEST(the_pending_count_depends_on_the_kind_unless_it_is_given)
+START_TEST(the_default_pending_count_depends_on_the_pool_type)
 {
 	static const struct {
 		const char *environment[3];
@@ -517,7 +521,7 @@ START_TEST(the_pending_count_depends_on_the_kind_unless_it_is_given)
 }
 END_TEST
 
-START_TEST(of_two_entries_of_one_name_the_first_counts)
+START_TEST(the_first_of_two_entries_of_one_variable_counts)
 {
 	const char *environment[] = {"GPUPOOL_POOL=simple", "GPUPOOL_POOL=binned", NULL};
 
@@ -526,7 +530,7 @@ START_TEST(of_two_entries_of_one_name_the_first_counts)
 }
 END_TEST
 
-START_TEST(each_absent_device_is_reported)
+START_TEST(each_device_of_a_limit_that_does_not_exist_is_reported)
 {
 	ck_assert_int_eq(parse_one("GPUPOOL_LIMIT=0=1G,1=2G,5=3G,*=4G"), 0);
 	gp_config_check_devices(&config, 6, note, &notes);
@@ -534,17 +538,17 @@ START_TEST(each_absent_device_is_reported)
 	gp_config_check_devices(&config, 1, note, &notes);
 	ck_assert_uint_eq(notes.n, 2);
 	ck_assert_int_eq(notes.problem[0], GP_CONFIG_ABSENT_DEVICE);
-	ck_assert_str_eq(notes.line[0],
-		"GPUPOOL_LIMIT: '0=1G,1=2G,5=3G,*=4G' names device 1, but there are only 1");
-	ck_assert_str_eq(notes.line[1],
-		"GPUPOOL_LIMIT: '0=1G,1=2G,5=3G,*=4G' names device 5, but there are only 1");
+	ck_assert_str_eq(
+		notes.line[0], "GPUPOOL_LIMIT: '0=1G,1=2G,5=3G,*=4G' names device 1, but the machine has only 1");
+	ck_assert_str_eq(
+		notes.line[1], "GPUPOOL_LIMIT: '0=1G,1=2G,5=3G,*=4G' names device 5, but the machine has only 1");
 	gp_config_check_devices(&config, 64, note, &notes);
 	gp_config_check_devices(&config, 1000, note, &notes);
 	ck_assert_uint_eq(notes.n, 2);
 }
 END_TEST
 
-START_TEST(a_value_is_checked_without_being_used)
+START_TEST(a_value_can_be_checked_without_being_set)
 {
 	struct gp_text_error error = {0};
 
@@ -558,7 +562,7 @@ START_TEST(a_value_is_checked_without_being_used)
 }
 END_TEST
 
-START_TEST(a_text_that_does_not_fit_is_cut)
+START_TEST(the_text_of_a_value_is_truncated_to_its_buffer)
 {
 	char text[4];
 
@@ -569,7 +573,7 @@ START_TEST(a_text_that_does_not_fit_is_cut)
 }
 END_TEST
 
-START_TEST(the_environment_of_this_process_is_its_own)
+START_TEST(the_environment_of_the_current_process_is_parsed)
 {
 	ck_assert_int_eq(setenv("GPUPOOL_POOL", "simple", 1), 0);
 	memset(&notes, 0, sizeof(notes));
@@ -584,26 +588,26 @@ int main(void)
 	TCase *tc = tcase_create("config");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_test(tc, an_environment_without_our_variables_gives_the_defaults);
-	tcase_add_test(tc, every_default_can_be_typed);
-	tcase_add_test(tc, every_variable_is_kept_as_it_was_typed);
-	ADD_ROWS(tc, switches, a_switch_takes_eight_words);
-	tcase_add_test(tc, stacks_and_reports_are_off_in_any_case);
-	tcase_add_loop_test(tc, a_pattern_fits_what_a_shell_would_have_it_fit, 0, (int)LENGTH(patterns));
-	tcase_add_loop_test(tc, debugging_says_what_it_implies, 0, LENGTH(debugs));
-	tcase_add_test(tc, debugging_leaves_stacks_as_they_were_set);
-	tcase_add_test(tc, every_word_means_its_own_constant);
+	tcase_add_test(tc, an_environment_without_gpupool_variables_gives_the_defaults);
+	tcase_add_test(tc, every_default_is_a_valid_value);
+	tcase_add_test(tc, every_variable_is_parsed_and_its_text_is_kept_as_typed);
+	ADD_ROWS(tc, switches, a_switch_accepts_eight_words_for_on_and_off);
+	tcase_add_test(tc, the_word_off_is_accepted_in_any_case_for_stacks_and_reports);
+	tcase_add_loop_test(tc, a_region_pattern_matches_as_in_a_shell, 0, (int)LENGTH(patterns));
+	tcase_add_loop_test(tc, debugging_sets_the_options_that_it_implies, 0, LENGTH(debugs));
+	tcase_add_test(tc, debugging_leaves_an_explicit_stacks_setting_alone);
+	tcase_add_test(tc, every_word_of_an_option_selects_its_own_value);
 	ADD_ROWS(tc, bad_values, a_bad_value_is_reported_once_and_leaves_the_default);
-	tcase_add_test(tc, a_bad_limit_is_a_limit_of_nothing);
-	tcase_add_test(tc, a_bad_pinned_limit_is_one_of_nothing_for_pinned_memory_only);
-	tcase_add_test(tc, a_value_that_is_too_long_is_refused_and_cut_in_the_report);
-	tcase_add_test(tc, a_limit_that_is_too_long_still_fails_closed);
-	ADD_ROWS(tc, unknown_names, an_unknown_name_is_reported_with_the_nearest_known_one);
-	tcase_add_test(tc, the_pending_count_depends_on_the_kind_unless_it_is_given);
-	tcase_add_test(tc, of_two_entries_of_one_name_the_first_counts);
-	tcase_add_test(tc, each_absent_device_is_reported);
-	tcase_add_test(tc, a_value_is_checked_without_being_used);
-	tcase_add_test(tc, a_text_that_does_not_fit_is_cut);
-	tcase_add_test(tc, the_environment_of_this_process_is_its_own);
+	tcase_add_test(tc, a_bad_limit_makes_every_device_allocation_fail);
+	tcase_add_test(tc, a_bad_pinned_limit_makes_only_pinned_allocations_fail);
+	tcase_add_test(tc, an_overlong_value_is_refused_and_truncated_in_the_report);
+	tcase_add_test(tc, an_overlong_limit_still_makes_allocations_fail);
+	ADD_ROWS(tc, unknown_names, an_unknown_variable_is_reported_with_the_nearest_known_one);
+	tcase_add_test(tc, the_default_pending_count_depends_on_the_pool_type);
+	tcase_add_test(tc, the_first_of_two_entries_of_one_variable_counts);
+	tcase_add_test(tc, each_device_of_a_limit_that_does_not_exist_is_reported);
+	tcase_add_test(tc, a_value_can_be_checked_without_being_set);
+	tcase_add_test(tc, the_text_of_a_value_is_truncated_to_its_buffer);
+	tcase_add_test(tc, the_environment_of_the_current_process_is_parsed);
 	return suite_run(suite);
 }

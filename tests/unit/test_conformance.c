@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What a pool promises, whatever its kind: every test runs for each of them. */
+/* Guarantees of every pool, whatever its kind: each test runs for each kind. */
 #include <check.h>
 #include <errno.h>
 
-#include "pool/failure.h"
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool/pool_control.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
@@ -16,12 +15,11 @@ static bool keeps_blocks(void)
 	return px.options.kind != GP_KIND_NONE;
 }
 
-static const uint64_t some_sizes[] = {
-	1, 511, 512, 513, 4097, 100000, GP_MIB, GP_MIB + 1, 3 * GP_MIB};
+static const uint64_t some_sizes[] = {1, 511, 512, 513, 4097, 100000, GP_MIB, GP_MIB + 1, 3 * GP_MIB};
 
 enum { N_SIZES = sizeof(some_sizes) / sizeof(*some_sizes) };
 
-START_TEST(a_block_is_at_least_as_large_as_was_asked_for_and_aligned)
+START_TEST(a_block_is_aligned_and_at_least_as_large_as_requested)
 {
 	for (int i = 0; i < N_SIZES; i++) {
 		struct gp_block_info info = fixture_info(fixture_alloc(some_sizes[i]));
@@ -43,13 +41,12 @@ START_TEST(live_blocks_do_not_overlap)
 
 		addrs[i] = fixture_alloc(bytes);
 		for (int j = 0; j < i; j++)
-			ck_assert(addrs[i] + bytes <= addrs[j] ||
-				  addrs[j] + some_sizes[j % N_SIZES] <= addrs[i]);
+			ck_assert(addrs[i] + bytes <= addrs[j] || addrs[j] + some_sizes[j % N_SIZES] <= addrs[i]);
 	}
 }
 END_TEST
 
-START_TEST(a_block_is_known_by_every_address_inside_it)
+START_TEST(a_block_is_found_by_every_address_inside_it)
 {
 	uint64_t addr, bytes = 3 * GP_MIB + 5;
 
@@ -60,7 +57,7 @@ START_TEST(a_block_is_known_by_every_address_inside_it)
 }
 END_TEST
 
-START_TEST(every_hand_out_has_a_serial_of_its_own)
+START_TEST(every_allocation_gets_a_new_serial_number)
 {
 	uint64_t addr, serial;
 
@@ -76,7 +73,7 @@ START_TEST(every_hand_out_has_a_serial_of_its_own)
 }
 END_TEST
 
-START_TEST(a_double_free_is_answered_without_the_driver_and_harms_nothing)
+START_TEST(a_double_free_is_refused_without_a_driver_call)
 {
 	uint64_t addr, keep, before;
 
@@ -91,7 +88,7 @@ START_TEST(a_double_free_is_answered_without_the_driver_and_harms_nothing)
 }
 END_TEST
 
-START_TEST(an_interior_free_is_answered_without_the_driver_and_harms_nothing)
+START_TEST(an_interior_free_is_refused_without_a_driver_call)
 {
 	uint64_t addr, before;
 
@@ -106,7 +103,7 @@ START_TEST(an_interior_free_is_answered_without_the_driver_and_harms_nothing)
 }
 END_TEST
 
-START_TEST(a_foreign_pointer_is_nobody_s_business_here)
+START_TEST(a_pointer_that_is_not_the_pools_is_reported_as_foreign)
 {
 	struct gp_block_info info;
 	uint64_t addr;
@@ -118,7 +115,7 @@ START_TEST(a_foreign_pointer_is_nobody_s_business_here)
 }
 END_TEST
 
-/* Requests that nothing could ever serve. */
+/* Requests larger than the device. */
 static const uint64_t hopeless[] = {
 	FIXTURE_CAPACITY + 1,
 	4 * FIXTURE_CAPACITY,
@@ -129,7 +126,7 @@ static const uint64_t hopeless[] = {
 	UINT64_MAX,
 };
 
-START_TEST(a_hopeless_request_fails_without_the_driver_and_empties_nothing)
+START_TEST(a_request_beyond_the_device_fails_without_the_driver_and_keeps_the_cache)
 {
 	uint64_t addr, cached;
 
@@ -145,14 +142,14 @@ START_TEST(a_hopeless_request_fails_without_the_driver_and_empties_nothing)
 }
 END_TEST
 
-START_TEST(a_huge_request_is_never_served_by_less)
+START_TEST(a_huge_request_never_gets_a_smaller_block)
 {
 	uint64_t bytes = (UINT64_C(1) << 53) + 12345, addr;
 
 	fake_deinit(&px.fake);
 	fake_init(&px.fake, UINT64_C(1) << 60);
 	px.options.capacity_bytes = UINT64_MAX;
-	/* A range of addresses is not as long as that. */
+	/* An arena is not that long. */
 	if (px.options.kind == GP_KIND_VMM) {
 		ck_assert_int_eq(fixture_try(bytes, &addr), -ENOMEM);
 		return;
@@ -162,7 +159,7 @@ START_TEST(a_huge_request_is_never_served_by_less)
 }
 END_TEST
 
-START_TEST(a_limit_is_never_exceeded_and_a_free_block_serves_below_it)
+START_TEST(a_limit_is_never_exceeded_and_a_freed_block_can_be_reused_below_it)
 {
 	uint64_t addr, third, unused;
 
@@ -180,7 +177,7 @@ START_TEST(a_limit_is_never_exceeded_and_a_free_block_serves_below_it)
 }
 END_TEST
 
-START_TEST(a_failed_reservation_leaves_no_trace)
+START_TEST(a_failed_reservation_leaves_the_counters_and_the_budget_unchanged)
 {
 	struct gp_stats before, after;
 	uint64_t addr;
@@ -198,7 +195,7 @@ START_TEST(a_failed_reservation_leaves_no_trace)
 }
 END_TEST
 
-START_TEST(an_error_that_is_no_out_of_memory_is_returned_at_once)
+START_TEST(a_driver_error_other_than_out_of_memory_is_returned_without_retry)
 {
 	uint64_t addr, cached;
 
@@ -213,7 +210,7 @@ START_TEST(an_error_that_is_no_out_of_memory_is_returned_at_once)
 }
 END_TEST
 
-START_TEST(a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_to_the_program)
+START_TEST(a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_used)
 {
 	struct gp_stats before;
 	uint64_t addr;
@@ -235,7 +232,7 @@ START_TEST(a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_to_t
 }
 END_TEST
 
-START_TEST(an_exported_block_goes_back_to_the_driver_once_freed_and_completed)
+START_TEST(an_exported_block_goes_back_to_the_driver_once_it_is_freed_and_completed)
 {
 	uint64_t addr, n_pieces;
 
@@ -254,7 +251,7 @@ START_TEST(an_exported_block_goes_back_to_the_driver_once_freed_and_completed)
 }
 END_TEST
 
-START_TEST(a_reclaim_gives_everything_cached_back_and_nothing_that_is_used)
+START_TEST(a_reclaim_releases_all_cached_memory_and_no_used_memory)
 {
 	uint64_t addrs[8];
 
@@ -287,7 +284,7 @@ START_TEST(a_reclaim_does_not_wait_for_the_gpu)
 }
 END_TEST
 
-START_TEST(memory_on_its_way_back_is_counted_until_it_has_arrived)
+START_TEST(memory_returning_to_the_driver_is_counted_until_it_has_arrived)
 {
 	uint64_t addr;
 
@@ -295,7 +292,7 @@ START_TEST(memory_on_its_way_back_is_counted_until_it_has_arrived)
 	px.options.pending_count_max = 0;
 	addr = fixture_alloc(20 * GP_MIB);
 	ck_assert_int_eq(gp_pool_export(&px.map, addr), 0);
-	fixture_free_as(addr, GP_FREE_LATE);
+	fixture_free_as(addr, GP_FREE_UNFENCED);
 	ck_assert_uint_eq(fixture_stats().returning_bytes, px.fake.reserved_bytes);
 	ck_assert_uint_eq(fixture_stats().total_bytes, px.fake.reserved_bytes);
 	ck_assert_uint_eq(atomic_load(&px.budget.charged_bytes), px.fake.reserved_bytes);
@@ -309,7 +306,7 @@ static void check_dead(uint64_t addr, uint64_t before)
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 1, 0, &unused), GP_E_DEAD);
 	ck_assert_int_eq(gp_pool_free(&px.map, addr, GP_FREE_NORMAL), GP_E_FOREIGN);
 	ck_assert_uint_eq(gp_pool_reclaim(px.pool), 0);
-	ck_assert_int_eq(gp_pool_rescue(px.pool, 1, NULL, NULL), GP_E_DEAD);
+	ck_assert_int_eq(gp_pool_rescue(px.pool, 1, NULL, NULL, NULL), GP_E_DEAD);
 	gp_pool_require_completion(px.pool);
 	gp_pool_set_overlap(px.pool, true);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
@@ -317,7 +314,7 @@ static void check_dead(uint64_t addr, uint64_t before)
 	ck_assert_uint_eq(px.fake.n_logged, before);
 }
 
-START_TEST(a_dropped_pool_forgets_everything_without_the_driver)
+START_TEST(a_dropped_pool_forgets_all_its_blocks_without_a_driver_call)
 {
 	uint64_t addr, pending, cached;
 
@@ -329,13 +326,13 @@ START_TEST(a_dropped_pool_forgets_everything_without_the_driver)
 	fixture_free(pending);
 	gp_pool_drop(fixture_pool());
 	check_dead(addr, px.fake.n_logged);
-	/* Twice is as good as once. */
+	/* A second drop changes nothing. */
 	gp_pool_drop(fixture_pool());
 	check_dead(pending, px.fake.n_logged);
 }
 END_TEST
 
-/* The context ends while the driver is being asked for memory. */
+/* Ends the context while the driver is being asked for memory. */
 static void drop_during_reserve(struct fake *fake, enum fake_call call)
 {
 	fake->hook = NULL;
@@ -343,7 +340,7 @@ static void drop_during_reserve(struct fake *fake, enum fake_call call)
 		gp_pool_drop(px.pool);
 }
 
-START_TEST(a_reservation_whose_context_dies_meanwhile_is_not_released)
+START_TEST(a_reservation_during_which_the_context_ends_is_not_released)
 {
 	uint64_t addr;
 
@@ -351,12 +348,12 @@ START_TEST(a_reservation_whose_context_dies_meanwhile_is_not_released)
 	px.fake.hook = drop_during_reserve;
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 4 * GP_MIB, 0, &addr), GP_E_DEAD);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
-	/* But pieces of memory do not end with it. */
+	/* Chunks of memory outlive the context, so vmm does release its chunk. */
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), px.options.kind == GP_KIND_VMM);
 }
 END_TEST
 
-START_TEST(a_block_finds_its_pool_whichever_that_is)
+START_TEST(a_free_reaches_the_pool_that_the_block_came_from)
 {
 	struct gp_pool *other;
 	uint64_t addr;
@@ -383,7 +380,7 @@ static bool count_used(void *arg, const struct gp_block_info *info)
 	return *sum < 60 * GP_MIB;
 }
 
-START_TEST(the_blocks_that_the_program_holds_can_be_walked_until_enough_was_seen)
+START_TEST(the_walk_over_used_blocks_ends_when_the_callback_returns_false)
 {
 	uint64_t sum = 0, freed;
 
@@ -409,7 +406,10 @@ static bool walk_on(void *arg, const struct gp_block_info *info)
 {
 	struct walk *walk = arg;
 
-	/* A range has holes, and what the driver gave there are pieces, which do not mind blocks. */
+	/*
+	 * An arena has unmapped parts, and its segments are chunks, whose bounds are independent of the
+	 * blocks.
+	 */
 	if (info->is_mapped) {
 		walk->next = info->addr;
 		walk->segment = info->segment_base;
@@ -432,7 +432,7 @@ static bool walk_on(void *arg, const struct gp_block_info *info)
 	return true;
 }
 
-START_TEST(all_blocks_are_walked_segment_by_segment_without_gaps)
+START_TEST(the_walk_over_all_blocks_covers_every_segment_without_gaps)
 {
 	struct walk walk = {0};
 	uint64_t addrs[12];
@@ -448,7 +448,7 @@ START_TEST(all_blocks_are_walked_segment_by_segment_without_gaps)
 }
 END_TEST
 
-START_TEST(the_counters_say_what_happened)
+START_TEST(the_counters_follow_an_allocation_a_free_and_a_reuse)
 {
 	uint64_t addr;
 	struct gp_stats stats;
@@ -473,7 +473,7 @@ START_TEST(the_counters_say_what_happened)
 }
 END_TEST
 
-START_TEST(near_the_end_of_the_device_nothing_stays_cached)
+START_TEST(near_the_end_of_the_device_no_memory_stays_cached)
 {
 	uint64_t addrs[5];
 
@@ -491,13 +491,13 @@ START_TEST(near_the_end_of_the_device_nothing_stays_cached)
 }
 END_TEST
 
-/* That it is done with nobody has asked. */
-START_TEST(near_the_end_of_the_device_what_was_used_in_order_goes_back)
+/* The work is complete, but no fence has been polled that would show it. */
+START_TEST(near_the_end_of_the_device_memory_used_in_serial_mode_goes_back)
 {
 	uint64_t addrs[2], left;
 
 	px.options.reserve_bytes = 100 * GP_MIB;
-	gp_pool_set_in_order(fixture_pool(), true);
+	gp_pool_set_serial(fixture_pool(), true);
 	for (int i = 0; i < 2; i++)
 		addrs[i] = fixture_alloc(40 * GP_MIB);
 	for (int i = 0; i < 2; i++) {
@@ -511,12 +511,12 @@ START_TEST(near_the_end_of_the_device_what_was_used_in_order_goes_back)
 }
 END_TEST
 
-/* What the device, and the limit, has left where a size class, for one, is larger than that. */
+/* Memory that the device, or the limit, leaves: enough for the request, but not for its size class. */
 static const struct {
 	uint64_t outside, limit;
 } shortages[] = {{23 * GP_MIB, UINT64_MAX}, {0, 233 * GP_MIB}};
 
-START_TEST(no_request_fails_for_the_sake_of_what_it_is_rounded_to)
+START_TEST(a_request_that_fits_succeeds_even_if_its_rounded_size_does_not_fit)
 {
 	uint64_t bytes = 229 * GP_MIB + 1, addr;
 
@@ -536,34 +536,34 @@ static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
 
-	tcase_add_test(tc, a_block_is_at_least_as_large_as_was_asked_for_and_aligned);
+	tcase_add_test(tc, a_block_is_aligned_and_at_least_as_large_as_requested);
 	tcase_add_test(tc, live_blocks_do_not_overlap);
-	tcase_add_test(tc, a_block_is_known_by_every_address_inside_it);
-	tcase_add_test(tc, every_hand_out_has_a_serial_of_its_own);
-	tcase_add_test(tc, a_double_free_is_answered_without_the_driver_and_harms_nothing);
-	tcase_add_test(tc, an_interior_free_is_answered_without_the_driver_and_harms_nothing);
-	tcase_add_test(tc, a_foreign_pointer_is_nobody_s_business_here);
-	tcase_add_test(tc, a_hopeless_request_fails_without_the_driver_and_empties_nothing);
-	tcase_add_test(tc, a_huge_request_is_never_served_by_less);
-	tcase_add_loop_test(tc, no_request_fails_for_the_sake_of_what_it_is_rounded_to, 0,
+	tcase_add_test(tc, a_block_is_found_by_every_address_inside_it);
+	tcase_add_test(tc, every_allocation_gets_a_new_serial_number);
+	tcase_add_test(tc, a_double_free_is_refused_without_a_driver_call);
+	tcase_add_test(tc, an_interior_free_is_refused_without_a_driver_call);
+	tcase_add_test(tc, a_pointer_that_is_not_the_pools_is_reported_as_foreign);
+	tcase_add_test(tc, a_request_beyond_the_device_fails_without_the_driver_and_keeps_the_cache);
+	tcase_add_test(tc, a_huge_request_never_gets_a_smaller_block);
+	tcase_add_loop_test(tc, a_request_that_fits_succeeds_even_if_its_rounded_size_does_not_fit, 0,
 		sizeof(shortages) / sizeof(*shortages));
-	tcase_add_test(tc, a_limit_is_never_exceeded_and_a_free_block_serves_below_it);
-	tcase_add_test(tc, a_failed_reservation_leaves_no_trace);
-	tcase_add_test(tc, an_error_that_is_no_out_of_memory_is_returned_at_once);
-	tcase_add_test(tc, a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_to_the_program);
-	tcase_add_test(tc, an_exported_block_goes_back_to_the_driver_once_freed_and_completed);
-	tcase_add_test(tc, a_reclaim_gives_everything_cached_back_and_nothing_that_is_used);
+	tcase_add_test(tc, a_limit_is_never_exceeded_and_a_freed_block_can_be_reused_below_it);
+	tcase_add_test(tc, a_failed_reservation_leaves_the_counters_and_the_budget_unchanged);
+	tcase_add_test(tc, a_driver_error_other_than_out_of_memory_is_returned_without_retry);
+	tcase_add_test(tc, a_free_by_a_thread_that_may_not_call_the_driver_leaves_the_block_used);
+	tcase_add_test(tc, an_exported_block_goes_back_to_the_driver_once_it_is_freed_and_completed);
+	tcase_add_test(tc, a_reclaim_releases_all_cached_memory_and_no_used_memory);
 	tcase_add_test(tc, a_reclaim_does_not_wait_for_the_gpu);
-	tcase_add_test(tc, memory_on_its_way_back_is_counted_until_it_has_arrived);
-	tcase_add_test(tc, a_dropped_pool_forgets_everything_without_the_driver);
-	tcase_add_test(tc, a_reservation_whose_context_dies_meanwhile_is_not_released);
-	tcase_add_test(tc, a_block_finds_its_pool_whichever_that_is);
-	tcase_add_test(tc, the_blocks_that_the_program_holds_can_be_walked_until_enough_was_seen);
-	tcase_add_test(tc, all_blocks_are_walked_segment_by_segment_without_gaps);
-	tcase_add_test(tc, the_counters_say_what_happened);
-	tcase_add_test(tc, near_the_end_of_the_device_nothing_stays_cached);
-	if (kind != GP_KIND_NONE) /* which keeps nothing */
-		tcase_add_test(tc, near_the_end_of_the_device_what_was_used_in_order_goes_back);
+	tcase_add_test(tc, memory_returning_to_the_driver_is_counted_until_it_has_arrived);
+	tcase_add_test(tc, a_dropped_pool_forgets_all_its_blocks_without_a_driver_call);
+	tcase_add_test(tc, a_reservation_during_which_the_context_ends_is_not_released);
+	tcase_add_test(tc, a_free_reaches_the_pool_that_the_block_came_from);
+	tcase_add_test(tc, the_walk_over_used_blocks_ends_when_the_callback_returns_false);
+	tcase_add_test(tc, the_walk_over_all_blocks_covers_every_segment_without_gaps);
+	tcase_add_test(tc, the_counters_follow_an_allocation_a_free_and_a_reuse);
+	tcase_add_test(tc, near_the_end_of_the_device_no_memory_stays_cached);
+	if (kind != GP_KIND_NONE) /* which caches nothing */
+		tcase_add_test(tc, near_the_end_of_the_device_memory_used_in_serial_mode_goes_back);
 	return tc;
 }
 

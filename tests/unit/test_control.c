@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What a running pool can be told: scopes that defer or do not cache, limits that change, memory to give back. */
+/* Controls of a running pool: defer and no-cache scopes, changing limits, trimming, siblings. */
 
 #include <check.h>
 #include <errno.h>
 
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool/pool_control.h"
 #include "pool/tcache.h"
 #include "pool_fixture.h"
@@ -21,7 +21,7 @@ static void setup_kind(int kind)
 	px.options.n_defers = &n_defers;
 }
 
-/* A queue of so many entries, in so many scopes that defer. */
+/* Sets up a queue of `count_max` entries, inside `defers` defer scopes. */
 static void setup_queue(uint64_t count_max, unsigned defers)
 {
 	setup_kind(GP_KIND_NONE);
@@ -29,7 +29,7 @@ static void setup_queue(uint64_t count_max, unsigned defers)
 	atomic_store(&n_defers, defers);
 }
 
-/* The first as many as the queue takes, and one more: then all go. */
+/* Frees n blocks that the GPU still uses. */
 static void free_many(unsigned n)
 {
 	uint64_t addrs[32];
@@ -42,7 +42,7 @@ static void free_many(unsigned n)
 		fixture_free(addrs[i]);
 }
 
-START_TEST(the_entry_after_the_last_that_fits_flushes_the_queue)
+START_TEST(the_free_that_exceeds_the_queue_length_flushes_the_queue)
 {
 	setup_queue(10, 0);
 	free_many(10);
@@ -52,7 +52,7 @@ START_TEST(the_entry_after_the_last_that_fits_flushes_the_queue)
 }
 END_TEST
 
-START_TEST(a_defer_scope_holds_flushes_back_and_its_end_makes_up_for_them)
+START_TEST(a_defer_scope_delays_flushes_until_its_end)
 {
 	setup_queue(10, 2);
 	free_many(30);
@@ -69,7 +69,7 @@ START_TEST(a_defer_scope_holds_flushes_back_and_its_end_makes_up_for_them)
 }
 END_TEST
 
-START_TEST(the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit)
+START_TEST(the_end_of_a_defer_scope_does_not_flush_a_queue_within_its_limit)
 {
 	setup_queue(10, 1);
 	free_many(10);
@@ -79,7 +79,7 @@ START_TEST(the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit)
 }
 END_TEST
 
-START_TEST(a_defer_scope_queues_even_where_there_is_no_queue)
+START_TEST(a_defer_scope_queues_frees_even_if_the_queue_length_is_zero)
 {
 	setup_queue(0, 1);
 	free_many(3);
@@ -91,7 +91,7 @@ START_TEST(a_defer_scope_queues_even_where_there_is_no_queue)
 }
 END_TEST
 
-START_TEST(running_out_of_memory_in_a_defer_scope_flushes)
+START_TEST(running_out_of_memory_in_a_defer_scope_flushes_the_queue)
 {
 	setup_queue(10, 1);
 	free_many(30);
@@ -101,8 +101,8 @@ START_TEST(running_out_of_memory_in_a_defer_scope_flushes)
 }
 END_TEST
 
-/* Nothing more can be recorded until some of that is done: then the oldest is waited for first. */
-START_TEST(a_wait_for_all_work_comes_after_as_many_fences_as_there_can_be)
+/* No fence can be recorded until an earlier one completes, so the call waits for the oldest fence first. */
+START_TEST(a_wait_for_all_work_succeeds_with_every_fence_slot_in_use)
 {
 	static uint64_t addrs[GP_FENCE_SLOTS + 1];
 
@@ -120,13 +120,13 @@ START_TEST(a_wait_for_all_work_comes_after_as_many_fences_as_there_can_be)
 }
 END_TEST
 
-START_TEST(a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed)
+START_TEST(a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed)
 {
 	struct gp_stats stats;
 	uint64_t addr;
 
 	setup_kind(_i);
-	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, 0, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &(struct gp_alloc_options){0}, &addr), 0);
 	fixture_check();
 	fixture_work();
 	fixture_free(addr);
@@ -134,7 +134,7 @@ START_TEST(a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed)
 	if (_i != GP_KIND_NONE && _i != GP_KIND_VMM)
 		ck_assert_uint_eq(fixture_stats().returning_bytes, fixture_stats().total_bytes);
 	fake_complete_all(&px.fake);
-	/* The kind none looks when its queue is long, vmm when memory is freed. */
+	/* The kind none looks for completed releases when its queue is long, vmm when memory is freed. */
 	if (_i == GP_KIND_NONE)
 		gp_pool_reclaim(px.pool);
 	else
@@ -145,32 +145,32 @@ START_TEST(a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed)
 }
 END_TEST
 
-START_TEST(an_uncached_allocation_takes_nothing_out_of_the_cache)
+START_TEST(an_uncached_allocation_does_not_use_cached_blocks)
 {
 	uint64_t addr = 0;
 
 	setup_kind(_i);
 	fixture_free_as(fixture_alloc(3 * GP_MIB), GP_FREE_SYNCED);
-	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, 0, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), 3 * GP_MIB, &(struct gp_alloc_options){0}, &addr), 0);
 	fixture_check();
 	ck_assert_uint_eq(fixture_stats().misses, 2);
 	fixture_free_as(addr, GP_FREE_SYNCED);
 }
 END_TEST
 
-START_TEST(an_uncached_allocation_goes_through_the_rounds)
+START_TEST(an_uncached_allocation_runs_the_retry_rounds_when_memory_is_full)
 {
 	uint64_t addr;
 
 	setup_kind(GP_KIND_SPLIT);
 	fixture_free_as(fixture_alloc(200 * GP_MIB), GP_FREE_SYNCED);
-	ck_assert_int_eq(gp_pool_alloc_uncached(px.pool, 200 * GP_MIB, 0, &addr), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(px.pool, 200 * GP_MIB, &(struct gp_alloc_options){0}, &addr), 0);
 	fixture_check();
 	fixture_free(addr);
 }
 END_TEST
 
-START_TEST(a_block_freed_uncached_is_not_kept)
+START_TEST(a_block_freed_uncached_is_not_cached)
 {
 	struct gp_block_info info;
 	uint64_t addr, other;
@@ -181,20 +181,20 @@ START_TEST(a_block_freed_uncached_is_not_kept)
 	fake_note_free(&px.fake, addr, GP_MIB, FAKE_FREED);
 	ck_assert_int_eq(gp_pool_free_uncached(&px.map, addr, GP_FREE_NORMAL), 0);
 	fixture_check();
-	/* Of a shared segment the rest is still good to be used. */
+	/* The rest of a shared segment may still be used. */
 	if (_i == GP_KIND_SPLIT)
 		ck_assert_uint_gt(fixture_stats().total_bytes, 2 * GP_MIB);
 	else if (_i != GP_KIND_VMM)
 		ck_assert_uint_eq(fixture_stats().total_bytes - fixture_stats().returning_bytes, GP_MIB);
 	fixture_free(other);
-	/* Once all of it is free it goes. */
+	/* The segment goes back once all of it is free. */
 	fixture_free_as(fixture_alloc(100 * GP_MIB), GP_FREE_SYNCED);
 	if (_i == GP_KIND_SPLIT)
 		ck_assert_int_eq(gp_pool_info(&px.map, other, &info), GP_E_FOREIGN);
 }
 END_TEST
 
-START_TEST(trimming_gives_back_as_much_as_is_wanted)
+START_TEST(a_trim_releases_segments_until_the_requested_size_is_reached)
 {
 	uint64_t addrs[8];
 
@@ -209,7 +209,7 @@ START_TEST(trimming_gives_back_as_much_as_is_wanted)
 }
 END_TEST
 
-START_TEST(frees_give_back_what_is_over_a_limit_that_was_lowered)
+START_TEST(frees_release_memory_above_a_lowered_limit)
 {
 	uint64_t addrs[8], unused;
 
@@ -228,7 +228,7 @@ START_TEST(frees_give_back_what_is_over_a_limit_that_was_lowered)
 }
 END_TEST
 
-START_TEST(an_excused_failure_did_not_reach_the_program)
+START_TEST(an_excused_out_of_memory_is_not_counted)
 {
 	uint64_t unused;
 
@@ -240,7 +240,7 @@ START_TEST(an_excused_failure_did_not_reach_the_program)
 }
 END_TEST
 
-START_TEST(an_invalidated_pool_keeps_nothing_of_what_was_used_then)
+START_TEST(an_invalidated_pool_does_not_cache_blocks_that_were_in_use_at_the_time)
 {
 	struct gp_invalidated count;
 	uint64_t busy, small, idle;
@@ -259,7 +259,7 @@ START_TEST(an_invalidated_pool_keeps_nothing_of_what_was_used_then)
 	fixture_free(busy);
 	fixture_free(small);
 	fake_complete_all(&px.fake);
-	/* What comes now is cached as ever. */
+	/* Blocks that are allocated now are cached as usual. */
 	idle = fixture_alloc(3 * GP_MIB);
 	fixture_free_as(idle, GP_FREE_SYNCED);
 	(void)gp_pool_trim(px.pool, 1);
@@ -304,7 +304,7 @@ static void end_sibling(struct gp_pool *pool)
 	gp_pool_put(pool);
 }
 
-START_TEST(siblings_share_their_fences_and_no_memory)
+START_TEST(sibling_pools_share_fences_but_not_memory)
 {
 	struct gp_pool *sibling;
 	struct gp_stats stats;
@@ -318,14 +318,14 @@ START_TEST(siblings_share_their_fences_and_no_memory)
 	fixture_free(mine);
 	fixture_free(its);
 	fake_complete_all(&px.fake);
-	/* It has what it has freed itself, and not the other's. */
+	/* A sibling reuses the blocks that were freed to it, and not those of the other pool. */
 	ck_assert_uint_ne(alloc_in(sibling, 5 * GP_MIB), mine);
 	gp_pool_stats(sibling, &stats);
 	ck_assert_uint_eq(stats.hits, _i != GP_KIND_NONE);
 	ck_assert_uint_eq(stats.fence_records, 0);
 	ck_assert_uint_ge(fixture_stats().fence_records, 1);
 	ck_assert_uint_eq(px.budget.charged_bytes, stats.total_bytes + fixture_stats().total_bytes);
-	/* Either may end first. */
+	/* Either pool may end first. */
 	end_sibling(sibling);
 	sibling = new_sibling();
 	(void)alloc_in(sibling, GP_MIB);
@@ -337,8 +337,8 @@ START_TEST(siblings_share_their_fences_and_no_memory)
 }
 END_TEST
 
-/* Whichever of them has found out. */
-START_TEST(near_the_end_of_the_device_nothing_stays_cached_in_siblings_either)
+/* It does not matter which of the two pools noticed the shortage. */
+START_TEST(near_the_end_of_the_device_no_memory_stays_cached_in_siblings)
 {
 	struct gp_pool *sibling;
 	uint64_t addrs[3];
@@ -357,7 +357,7 @@ START_TEST(near_the_end_of_the_device_nothing_stays_cached_in_siblings_either)
 }
 END_TEST
 
-START_TEST(running_out_of_memory_asks_siblings_before_anybody_else)
+START_TEST(running_out_of_memory_asks_sibling_pools_before_other_contexts)
 {
 	setup_kind(GP_KIND_SPLIT);
 	px.fake.outside = 200 * GP_MIB;
@@ -369,14 +369,14 @@ START_TEST(running_out_of_memory_asks_siblings_before_anybody_else)
 }
 END_TEST
 
-/* Another thread, while the rounds are run. */
+/* Plays another thread, which reclaims while the rounds run. */
 static void reclaim_sibling(struct fake *fake, enum fake_call call)
 {
 	if (call == FAKE_TRIM)
 		(void)gp_pool_reclaim(fake->hook_arg);
 }
 
-START_TEST(what_a_sibling_gives_back_meanwhile_is_worth_another_attempt)
+START_TEST(memory_that_a_sibling_releases_during_the_rounds_leads_to_a_retry)
 {
 	struct gp_pool *sibling;
 
@@ -398,26 +398,26 @@ int main(void)
 	TCase *tc = tcase_create("control");
 
 	tcase_add_checked_fixture(tc, NULL, fixture_teardown);
-	tcase_add_test(tc, the_entry_after_the_last_that_fits_flushes_the_queue);
-	tcase_add_test(tc, a_defer_scope_holds_flushes_back_and_its_end_makes_up_for_them);
-	tcase_add_test(tc, the_end_of_a_defer_scope_leaves_alone_what_is_below_the_limit);
-	tcase_add_test(tc, a_defer_scope_queues_even_where_there_is_no_queue);
-	tcase_add_test(tc, running_out_of_memory_in_a_defer_scope_flushes);
-	tcase_add_test(tc, a_wait_for_all_work_comes_after_as_many_fences_as_there_can_be);
-	tcase_add_loop_test(tc, a_block_allocated_uncached_goes_back_behind_the_gpu_when_it_is_freed, 0, GP_N_KINDS);
-	tcase_add_loop_test(tc, an_uncached_allocation_takes_nothing_out_of_the_cache, 0, GP_KIND_VMM);
-	tcase_add_test(tc, an_uncached_allocation_goes_through_the_rounds);
-	tcase_add_loop_test(tc, a_block_freed_uncached_is_not_kept, GP_KIND_SIMPLE, GP_N_KINDS);
-	tcase_add_test(tc, trimming_gives_back_as_much_as_is_wanted);
-	tcase_add_loop_test(tc, frees_give_back_what_is_over_a_limit_that_was_lowered, GP_KIND_SIMPLE, GP_N_KINDS);
-	tcase_add_test(tc, an_excused_failure_did_not_reach_the_program);
-	tcase_add_loop_test(tc, an_invalidated_pool_keeps_nothing_of_what_was_used_then, 0, GP_N_KINDS);
-	tcase_add_loop_test(tc, siblings_share_their_fences_and_no_memory, 0, GP_N_KINDS);
-	tcase_add_loop_test(tc, near_the_end_of_the_device_nothing_stays_cached_in_siblings_either, GP_KIND_SIMPLE,
-		GP_N_KINDS);
-	tcase_add_test(tc, running_out_of_memory_asks_siblings_before_anybody_else);
+	tcase_add_test(tc, the_free_that_exceeds_the_queue_length_flushes_the_queue);
+	tcase_add_test(tc, a_defer_scope_delays_flushes_until_its_end);
+	tcase_add_test(tc, the_end_of_a_defer_scope_does_not_flush_a_queue_within_its_limit);
+	tcase_add_test(tc, a_defer_scope_queues_frees_even_if_the_queue_length_is_zero);
+	tcase_add_test(tc, running_out_of_memory_in_a_defer_scope_flushes_the_queue);
+	tcase_add_test(tc, a_wait_for_all_work_succeeds_with_every_fence_slot_in_use);
+	tcase_add_loop_test(tc, a_block_allocated_uncached_goes_back_after_its_gpu_work_when_freed, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, an_uncached_allocation_does_not_use_cached_blocks, 0, GP_KIND_VMM);
+	tcase_add_test(tc, an_uncached_allocation_runs_the_retry_rounds_when_memory_is_full);
+	tcase_add_loop_test(tc, a_block_freed_uncached_is_not_cached, GP_KIND_SIMPLE, GP_N_KINDS);
+	tcase_add_test(tc, a_trim_releases_segments_until_the_requested_size_is_reached);
+	tcase_add_loop_test(tc, frees_release_memory_above_a_lowered_limit, GP_KIND_SIMPLE, GP_N_KINDS);
+	tcase_add_test(tc, an_excused_out_of_memory_is_not_counted);
+	tcase_add_loop_test(tc, an_invalidated_pool_does_not_cache_blocks_that_were_in_use_at_the_time, 0, GP_N_KINDS);
+	tcase_add_loop_test(tc, sibling_pools_share_fences_but_not_memory, 0, GP_N_KINDS);
 	tcase_add_loop_test(
-		tc, what_a_sibling_gives_back_meanwhile_is_worth_another_attempt, GP_KIND_SIMPLE, GP_N_KINDS);
+		tc, near_the_end_of_the_device_no_memory_stays_cached_in_siblings, GP_KIND_SIMPLE, GP_N_KINDS);
+	tcase_add_test(tc, running_out_of_memory_asks_sibling_pools_before_other_contexts);
+	tcase_add_loop_test(
+		tc, memory_that_a_sibling_releases_during_the_rounds_leads_to_a_retry, GP_KIND_SIMPLE, GP_N_KINDS);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Control sockets without a file: their names, and which of the machine's sockets are found. */
+/*
+ * Abstract control sockets (without a file): their names, and how the machine's sockets are searched for
+ * them.
+ */
 
 #include <check.h>
 #include <stdio.h>
@@ -9,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/ctl_abstract.h"
+#include "common/ctl_abstract.h"
 #include "tests/suite.h"
 
 static const struct {
@@ -40,7 +43,7 @@ static const struct {
 	{"Gpupool-1000/42.7.0123abcd", false},
 };
 
-START_TEST(a_name_is_taken_apart_only_if_it_is_just_right)
+START_TEST(only_a_well_formed_abstract_socket_name_is_parsed)
 {
 	struct gp_ctl_abstract found;
 
@@ -50,7 +53,7 @@ START_TEST(a_name_is_taken_apart_only_if_it_is_just_right)
 }
 END_TEST
 
-START_TEST(a_drawn_name_holds_the_process_and_differs_from_the_next)
+START_TEST(a_generated_socket_name_identifies_the_process_and_is_unique)
 {
 	char one[GP_CTL_NAME_MAX], other[GP_CTL_NAME_MAX], state;
 	struct gp_ctl_abstract found;
@@ -105,7 +108,7 @@ static int make(const char *name, struct sockaddr_un *address, socklen_t *length
 	return fd;
 }
 
-START_TEST(a_socket_is_found_while_it_listens_and_once_however_many_are_connected)
+START_TEST(a_listening_abstract_socket_is_found_once_however_many_clients_it_has)
 {
 	char name[GP_CTL_NAME_MAX];
 	struct sockaddr_un address;
@@ -126,7 +129,7 @@ START_TEST(a_socket_is_found_while_it_listens_and_once_however_many_are_connecte
 }
 END_TEST
 
-START_TEST(the_walk_ends_when_it_is_told_to)
+START_TEST(the_walk_over_abstract_sockets_ends_when_the_callback_returns_false)
 {
 	struct look look = {.name = ""};
 	char name[GP_CTL_NAME_MAX];
@@ -142,8 +145,10 @@ START_TEST(the_walk_ends_when_it_is_told_to)
 }
 END_TEST
 
-/* More than the walk reads at once, among them names that are no such names, and line ends in names. */
-START_TEST(each_of_two_hundred_sockets_is_found_among_hostile_names)
+/*
+ * There are more sockets than the walk reads at once. The hostile names do not parse, and contain newlines.
+ */
+START_TEST(each_of_200_abstract_sockets_is_found_among_hostile_names)
 {
 	static char wanted[200][GP_CTL_NAME_MAX];
 	char hostile[GP_CTL_NAME_MAX];
@@ -167,10 +172,10 @@ int main(void)
 	TCase *tc = tcase_create("ctl_abstract");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(tc, a_name_is_taken_apart_only_if_it_is_just_right, 0, sizeof(names) / sizeof(*names));
-	tcase_add_test(tc, a_drawn_name_holds_the_process_and_differs_from_the_next);
-	tcase_add_test(tc, a_socket_is_found_while_it_listens_and_once_however_many_are_connected);
-	tcase_add_test(tc, the_walk_ends_when_it_is_told_to);
-	tcase_add_test(tc, each_of_two_hundred_sockets_is_found_among_hostile_names);
+	tcase_add_loop_test(tc, only_a_well_formed_abstract_socket_name_is_parsed, 0, sizeof(names) / sizeof(*names));
+	tcase_add_test(tc, a_generated_socket_name_identifies_the_process_and_is_unique);
+	tcase_add_test(tc, a_listening_abstract_socket_is_found_once_however_many_clients_it_has);
+	tcase_add_test(tc, the_walk_over_abstract_sockets_ends_when_the_callback_returns_false);
+	tcase_add_test(tc, each_of_200_abstract_sockets_is_found_among_hostile_names);
 	return suite_run(suite);
 }

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The control socket among people with bad manners, at both ends of it. What harms is not only what breaks somebody,
- * but also what makes him wait.
+ * The control socket among badly behaved peers, at both of its ends. A peer must neither break another
+ * process nor make it wait.
  */
 
 #include <check.h>
@@ -21,13 +21,13 @@
 #include <unistd.h>
 
 #include "ctl_fixture.h"
-#include "shim/ctl_server.h"
+#include "shim/ctl/ctl_server.h"
 #include "stat_peer.h"
 #include "tests/suite.h"
 
 enum { NOBODY = 65534, STRANGER = 65533, PLACES = 8 };
 
-/* A process that waits for the server before it does its part; made before, so that it has no threads. */
+/* A process that does its part once the server runs. It is forked before, so that it has no threads. */
 struct actor {
 	pid_t pid;
 	int go;
@@ -77,7 +77,7 @@ static int actor_wait(const struct actor *actor)
 
 enum { CROWD = 10, CLIENTS_EACH = 100 };
 
-/* Half of them have begun to say something, and none of them goes. */
+/* Connects many clients that stay. Half of them have sent a part of a request. */
 static void crowd_in(const char *path)
 {
 	int fd = -1;
@@ -88,13 +88,13 @@ static void crowd_in(const char *path)
 		if (i % 2)
 			(void)fixture_try_send(fd, "versi");
 	}
-	/* The last one may have been pushed out by somebody else's. */
+	/* Another client may have displaced the last one. */
 	if (fixture_try_send(fd, "on\n"))
 		(void)fixture_read_line(fd);
 	raise(SIGSTOP);
 }
 
-START_TEST(a_thousand_clients_at_once_lock_nobody_out)
+START_TEST(a_thousand_simultaneous_clients_do_not_lock_out_another)
 {
 	struct actor crowd[CROWD];
 	int own[20];
@@ -109,20 +109,23 @@ START_TEST(a_thousand_clients_at_once_lock_nobody_out)
 	for (int i = 0; i < CROWD; i++)
 		ck_assert_int_eq(actor_wait(&crowd[i]), 128 + SIGSTOP);
 	fixture_assert_serves();
-	/* Those of this process, the listener, and no more than there are places. */
+	/*
+	 * At most the sockets of this process, the listener, and one for each of the server's connection
+	 * slots.
+	 */
 	ck_assert_int_le(fixture_count_sockets(), LENGTH(own) + 1 + PLACES);
 	for (int i = 0; i < CROWD; i++) {
 		ck_assert_int_eq(kill(crowd[i].pid, SIGKILL), 0);
 		ck_assert_int_eq(actor_wait(&crowd[i]), 128 + SIGKILL);
 	}
-	/* If the crowd was faster, some of these have places. */
+	/* If the crowd was faster, some of these still hold a connection slot. */
 	for (int i = 0; i < LENGTH(own); i++)
 		close(own[i]);
 	fixture_wait_for_sockets(1);
 }
 END_TEST
 
-START_TEST(clients_that_never_read_delay_nobody)
+START_TEST(clients_that_never_read_do_not_delay_another)
 {
 	ck_assert_int_eq(fixture_start(0), 0);
 	for (int i = 0; i < 3 * PLACES; i++)
@@ -132,7 +135,7 @@ START_TEST(clients_that_never_read_delay_nobody)
 }
 END_TEST
 
-START_TEST(clients_that_never_end_their_request_delay_nobody)
+START_TEST(clients_that_never_end_their_request_do_not_delay_another)
 {
 	int fds[PLACES];
 
@@ -147,8 +150,11 @@ START_TEST(clients_that_never_end_their_request_delay_nobody)
 }
 END_TEST
 
-/* The server reads no further than it can answer: the requests wait in the socket, and the client has to. */
-START_TEST(requests_without_end_are_not_read_ahead_of_the_answers)
+/*
+ * The server reads no request before it has sent the answers to earlier ones. So requests queue in the
+ * socket, and the client has to wait.
+ */
+START_TEST(the_server_reads_no_requests_ahead_of_its_answers)
 {
 	size_t n_sent = 0;
 	int fd;
@@ -173,7 +179,7 @@ static void stop_in_mid_reply(const char *path)
 	ck_assert_uint_eq(strlen(fixture_read_line(fd)), FIXTURE_MUCH_LEFT);
 }
 
-START_TEST(a_client_stopped_in_mid_reply_delays_nobody_and_gets_the_rest)
+START_TEST(a_client_stopped_in_mid_reply_delays_no_other_and_gets_the_rest)
 {
 	struct actor client = actor_new(stop_in_mid_reply);
 
@@ -187,7 +193,7 @@ START_TEST(a_client_stopped_in_mid_reply_delays_nobody_and_gets_the_rest)
 }
 END_TEST
 
-START_TEST(a_client_killed_in_mid_reply_leaves_nothing_behind)
+START_TEST(a_client_killed_in_mid_reply_leaves_no_socket_open_in_the_server)
 {
 	struct actor client = actor_new(stop_in_mid_reply);
 
@@ -201,7 +207,7 @@ START_TEST(a_client_killed_in_mid_reply_leaves_nothing_behind)
 }
 END_TEST
 
-#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork */
+#ifndef __SANITIZE_THREAD__ /* it forbids threads after a fork */
 /* Users. */
 
 static const struct {
@@ -230,8 +236,8 @@ static int ask_as(uid_t uid, const char *path)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The change of user of all threads waits for each of them: also for the server's, which has its signals blocked. */
-START_TEST(a_host_that_has_dropped_its_privileges_serves_itself_and_root)
+/* setuid() waits for every thread, also for the server's, which has its signals blocked. */
+START_TEST(a_process_that_dropped_its_privileges_serves_its_new_user_and_root)
 {
 	int ready[2];
 	char path[256];
@@ -257,7 +263,7 @@ START_TEST(a_host_that_has_dropped_its_privileges_serves_itself_and_root)
 }
 END_TEST
 
-/* The other end. */
+/* The other end: gpupool-stat asks. */
 
 static int stop_and_answer(int argc, char **argv, struct gp_json *out)
 {
@@ -271,8 +277,7 @@ static int stop_and_answer(int argc, char **argv, struct gp_json *out)
 
 static pid_t start_host(const gp_ctl_handler_fn *handlers)
 {
-	struct gp_ctl_options options = {
-		.places = {.runtime_dir = peer_dir, .uid = geteuid()}, .handlers = handlers};
+	struct gp_ctl_options options = {.dirs = {.runtime_dir = peer_dir, .uid = geteuid()}, .handlers = handlers};
 	int ready[2];
 	char byte;
 	pid_t host;
@@ -292,7 +297,7 @@ static pid_t start_host(const gp_ctl_handler_fn *handlers)
 	return host;
 }
 
-START_TEST(a_process_stopped_between_a_request_and_its_answer_is_given_up)
+START_TEST(gpupool_stat_gives_up_on_a_process_stopped_before_its_answer)
 {
 	static const gp_ctl_handler_fn handlers[GP_CTL_N_COMMANDS] = {[GP_CTL_config] = stop_and_answer};
 	pid_t host = start_host(handlers);
@@ -308,7 +313,7 @@ START_TEST(a_process_stopped_between_a_request_and_its_answer_is_given_up)
 	ck_assert_str_eq(stat_out, "");
 	ck_assert_int_eq(waitpid(host, &status, WUNTRACED), host);
 	ck_assert(WIFSTOPPED(status));
-	/* Whoever asked has gone when it comes to its answer. */
+	/* The client that asked has disconnected before the process gets to its answer. */
 	ck_assert_int_eq(kill(host, SIGCONT), 0);
 	ck_assert_int_eq(STAT("limit", stat_word(host)), 1);
 	stat_check_in(stat_err, " says: limit is not available in this process\n");
@@ -318,7 +323,7 @@ START_TEST(a_process_stopped_between_a_request_and_its_answer_is_given_up)
 END_TEST
 #endif
 
-START_TEST(a_process_stopped_in_the_middle_of_its_answer_is_given_up)
+START_TEST(gpupool_stat_gives_up_on_a_process_stopped_in_the_middle_of_its_answer)
 {
 	pid_t pid = peer_start(PEER_STOPS, NULL);
 	char expected[128];
@@ -331,7 +336,7 @@ START_TEST(a_process_stopped_in_the_middle_of_its_answer_is_given_up)
 }
 END_TEST
 
-START_TEST(a_link_in_place_of_the_directory_is_not_followed)
+START_TEST(gpupool_stat_does_not_follow_a_symlink_in_place_of_the_socket_directory)
 {
 	char link[160];
 
@@ -351,15 +356,15 @@ static TCase *server_case(void)
 
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_thousand_clients_at_once_lock_nobody_out);
-	tcase_add_test(tc, clients_that_never_read_delay_nobody);
-	tcase_add_test(tc, clients_that_never_end_their_request_delay_nobody);
-	tcase_add_test(tc, requests_without_end_are_not_read_ahead_of_the_answers);
-	tcase_add_test(tc, a_client_stopped_in_mid_reply_delays_nobody_and_gets_the_rest);
-	tcase_add_test(tc, a_client_killed_in_mid_reply_leaves_nothing_behind);
+	tcase_add_test(tc, a_thousand_simultaneous_clients_do_not_lock_out_another);
+	tcase_add_test(tc, clients_that_never_read_do_not_delay_another);
+	tcase_add_test(tc, clients_that_never_end_their_request_do_not_delay_another);
+	tcase_add_test(tc, the_server_reads_no_requests_ahead_of_its_answers);
+	tcase_add_test(tc, a_client_stopped_in_mid_reply_delays_no_other_and_gets_the_rest);
+	tcase_add_test(tc, a_client_killed_in_mid_reply_leaves_no_socket_open_in_the_server);
 #ifndef __SANITIZE_THREAD__
 	if (geteuid() == 0)
-		tcase_add_test(tc, a_host_that_has_dropped_its_privileges_serves_itself_and_root);
+		tcase_add_test(tc, a_process_that_dropped_its_privileges_serves_its_new_user_and_root);
 #endif
 	return tc;
 }
@@ -371,10 +376,10 @@ static TCase *stat_case(void)
 	tcase_add_checked_fixture(tc, peer_setup, peer_teardown);
 	tcase_set_timeout(tc, 60);
 #ifndef __SANITIZE_THREAD__
-	tcase_add_test(tc, a_process_stopped_between_a_request_and_its_answer_is_given_up);
+	tcase_add_test(tc, gpupool_stat_gives_up_on_a_process_stopped_before_its_answer);
 #endif
-	tcase_add_test(tc, a_process_stopped_in_the_middle_of_its_answer_is_given_up);
-	tcase_add_test(tc, a_link_in_place_of_the_directory_is_not_followed);
+	tcase_add_test(tc, gpupool_stat_gives_up_on_a_process_stopped_in_the_middle_of_its_answer);
+	tcase_add_test(tc, gpupool_stat_does_not_follow_a_symlink_in_place_of_the_socket_directory);
 	return tc;
 }
 
@@ -383,7 +388,7 @@ int main(int argc, char **argv)
 	Suite *suite = suite_create("ctl_abuse");
 
 	suite_add_tcase(suite, server_case());
-	/* Where gpupool-stat was built, its path is given. */
+	/* The path of gpupool-stat is given if it was built. */
 	if (argc > 1) {
 		stat_path = realpath(argv[1], NULL);
 		suite_add_tcase(suite, stat_case());

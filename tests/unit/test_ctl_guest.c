@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The control socket as a guest: what it does in a file system where others plant things and move them, and with
- * descriptors that its host closes and uses for files of its own. It must not touch what is not its own.
+ * The control socket as a guest in the program: in a file system where other users plant and move files, and
+ * with descriptors that the program closes and reuses. The server must not touch what belongs to others.
  */
 
 #include <check.h>
@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 #include "ctl_fixture.h"
-#include "shim/ctl_proto.h"
-#include "shim/ctl_server.h"
+#include "common/ctl_proto.h"
+#include "shim/ctl/ctl_server.h"
 #include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
@@ -39,7 +39,7 @@ static const char *in(const char *dir, const char *name)
 	return path;
 }
 
-/* The name that a socket of this process has. */
+/* Returns the file name of a socket of this process. */
 static const char *socket_name(void)
 {
 	static char name[GP_CTL_NAME_MAX];
@@ -74,7 +74,7 @@ static void assert_untouched(const char *path)
 	close(fd);
 }
 
-/* The name, and the one that it has until it listens. */
+/* Around the socket's name: its final name, and the name until it listens. */
 static const struct {
 	const char *before, *after;
 } planted[] = {{"", ""}, {".", ".new"}};
@@ -87,7 +87,7 @@ static const char *planted_name(int row)
 	return name;
 }
 
-START_TEST(a_link_under_the_name_of_a_socket_is_not_followed)
+START_TEST(the_server_does_not_follow_a_symlink_with_its_sockets_name)
 {
 	char victim[128];
 	struct stat st;
@@ -103,18 +103,17 @@ START_TEST(a_link_under_the_name_of_a_socket_is_not_followed)
 }
 END_TEST
 
-START_TEST(a_directory_under_the_name_of_a_socket_is_left_alone)
+START_TEST(the_server_leaves_a_directory_with_its_sockets_name_alone)
 {
-	const struct gp_ctl_places places = {
-		.runtime_dir = fixture_root, .tmp_dir = "/nowhere", .uid = geteuid()};
+	const struct gp_ctl_dirs dirs = {.runtime_dir = fixture_root, .tmp_dir = "/nowhere", .uid = geteuid()};
 
 	ck_assert_int_eq(mkdir(in(fixture_root, planted_name(_i)), 0755), 0);
 	errno = 7;
-	ck_assert_int_eq(fixture_start_at(&places, 0), 0);
+	ck_assert_int_eq(fixture_start_at(&dirs, 0), 0);
 	ck_assert_int_eq(errno, 7);
 	ck_assert_int_eq(fixture_count_sockets(), 1);
 	ck_assert_int_eq(*gp_ctl_path(), '@');
-	/* Nothing else was left there. */
+	/* The server left nothing else there. */
 	ck_assert_int_eq(rmdir(in(fixture_root, planted_name(_i))), 0);
 	ck_assert_int_eq(rmdir(fixture_root), 0);
 }
@@ -130,12 +129,12 @@ static void teardown(void)
 	fixture_teardown();
 }
 
-#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork, and closing what others use */
-/* What stands where the directory was. */
+#ifndef __SANITIZE_THREAD__ /* it forbids threads after a fork, and closing descriptors in use */
+/* Files that replace the socket's directory. */
 static const struct {
 	const char *name;
 	bool is_link;
-	mode_t mode; /* 0: nothing */
+	mode_t mode; /* 0: nothing replaces it */
 	bool serves; /* a server that lost its socket makes a new one there */
 } replacements[] = {
 	{"nothing", false, 0, true},
@@ -144,7 +143,7 @@ static const struct {
 	{"a link to a directory", true, 0700, false},
 };
 
-/* With somebody's file in it that has the socket's name. */
+/* Replaces the directory by one with a foreign file under the socket's name. */
 static void replace_directory(int row)
 {
 	char aside[128], victim[128], path[256];
@@ -162,7 +161,7 @@ static void replace_directory(int row)
 		ck_assert_int_eq(symlink(victim, fixture_root), 0);
 }
 
-START_TEST(a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit)
+START_TEST(the_exit_removes_no_file_from_a_replaced_socket_directory)
 {
 	pid_t child = fork();
 	int status;
@@ -175,7 +174,7 @@ START_TEST(a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit)
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
-	/* The one with the child's name. */
+	/* The file that was named like the child's socket. */
 	if (replacements[_i].mode) {
 		char command[256];
 
@@ -192,20 +191,20 @@ static void close_servers(void)
 			close(fd);
 }
 
-/* Until the server notices, and makes a new socket, whoever connects is cut off or refused. */
+/* Until the server notices the loss and makes a new socket, connections are cut or refused. */
 static void wait_until_served(void)
 {
 	for (bool served = false; !served; sched_yield()) {
 		int fd = fixture_try_connect(gp_ctl_path());
 
-		served = fd >= 0 && fixture_try_send(fd, "version\n") &&
-			 !strcmp(fixture_read_line(fd), fixture_version);
+		served =
+			fd >= 0 && fixture_try_send(fd, "version\n") && !strcmp(fixture_read_line(fd), fixture_version);
 		if (fd >= 0)
 			close(fd);
 	}
 }
 
-/* The server has a thread as long as it lives. */
+/* Returns true if the server has ended: its thread lives as long as the server. */
 static bool has_ended(void)
 {
 	struct stat st;
@@ -214,7 +213,7 @@ static bool has_ended(void)
 	return st.st_nlink == 2 + 1;
 }
 
-START_TEST(a_socket_without_a_file_that_the_program_closes_is_made_again_under_its_name)
+START_TEST(an_abstract_socket_that_the_program_closes_is_recreated_with_the_same_name)
 {
 	char name[GP_CTL_NAME_MAX];
 
@@ -226,7 +225,7 @@ START_TEST(a_socket_without_a_file_that_the_program_closes_is_made_again_under_i
 }
 END_TEST
 
-START_TEST(a_new_socket_is_made_only_in_a_directory_that_is_fit)
+START_TEST(a_closed_socket_is_recreated_only_in_a_private_directory)
 {
 	char victim[160];
 	int client;
@@ -237,7 +236,7 @@ START_TEST(a_new_socket_is_made_only_in_a_directory_that_is_fit)
 	replace_directory(_i);
 	snprintf(victim, sizeof(victim), "%s/%s", fixture_root, socket_name());
 	close_servers();
-	/* Who is connected still wakes the server; nobody else can reach it. */
+	/* A connected client still wakes the server; no other client can reach it. */
 	(void)fixture_try_send(client, "version\n");
 	ck_assert(fixture_is_closed(client));
 	close(client);
@@ -253,7 +252,7 @@ END_TEST
 
 static _Atomic bool is_slow, is_binding, is_waited_for, is_past;
 
-/* Both in place of the C library's: the host's end comes while the server makes a new socket. */
+/* Replace the C library's functions, so that the program exits while the server makes a new socket. */
 int bind(int fd, const struct sockaddr *addr, socklen_t size)
 {
 	atomic_store(&is_binding, true);
@@ -268,7 +267,10 @@ int nanosleep(const struct timespec *time, struct timespec *rest)
 	return (int)syscall(SYS_nanosleep, time, rest);
 }
 
-/* Behind what the server does at the end: a thread that nobody has waited for makes its socket now. */
+/*
+ * Runs after the server's own exit handler: if that did not wait for the thread, the thread makes its socket
+ * now.
+ */
 static void let_go_on(void)
 {
 	atomic_store(&is_past, true);
@@ -276,7 +278,7 @@ static void let_go_on(void)
 		sched_yield();
 }
 
-START_TEST(a_socket_that_is_being_made_anew_is_removed_at_exit)
+START_TEST(a_socket_that_is_being_recreated_is_removed_at_exit)
 {
 	pid_t child = fork();
 	char command[256];
@@ -304,7 +306,7 @@ END_TEST
 
 /* Descriptors. */
 
-START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
+START_TEST(a_socket_that_the_program_closes_is_recreated_at_most_three_times)
 {
 	ck_assert_int_eq(fixture_start(0), 0);
 	fixture_assert_serves();
@@ -313,7 +315,7 @@ START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
 		wait_until_served();
 	}
 	close_servers();
-	/* Who knocks makes the server look. */
+	/* A connection attempt makes the server notice. */
 	while (!has_ended())
 		close(fixture_try_connect(gp_ctl_path()));
 	ck_assert_int_eq(fixture_try_connect(gp_ctl_path()), -1);
@@ -321,7 +323,7 @@ START_TEST(a_host_that_closes_the_socket_gets_a_new_one_three_times)
 }
 END_TEST
 
-/* The numbers of the server's sockets are those of the file now. */
+/* Puts the file in place of the server's sockets, under the same descriptors. */
 static int take_numbers(int file, int taken[static 2])
 {
 	int n = 0;
@@ -337,8 +339,8 @@ static int take_numbers(int file, int taken[static 2])
 	return n;
 }
 
-/* The program's files have something to read. */
-START_TEST(numbers_that_the_host_has_taken_over_are_left_alone)
+/* The program's file has data to read, which the server must not consume. */
+START_TEST(descriptors_that_the_program_has_reused_are_left_alone)
 {
 	int client, pipes[2], taken[2];
 	char bytes[4];
@@ -361,7 +363,7 @@ END_TEST
 
 enum host_file { A_FILE, A_SOCKET, N_HOST_FILES };
 
-/* A file of the host's; what the server would send to it can be read from the other one. */
+/* Opens a file or socket of the program. *ret_other reads what the server would write to it. */
 static int open_host_file(enum host_file which, int *ret_other)
 {
 	int fds[2];
@@ -373,7 +375,7 @@ static int open_host_file(enum host_file which, int *ret_other)
 	return fds[0];
 }
 
-START_TEST(an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts)
+START_TEST(an_answer_under_way_is_not_written_to_a_file_of_the_program)
 {
 	int client, other, file = open_host_file((enum host_file)_i, &other), taken[2];
 	char bytes[16];
@@ -381,7 +383,7 @@ START_TEST(an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts)
 	ck_assert_int_eq(fixture_start(0), 0);
 	client = fixture_ask_for_much(gp_ctl_path());
 	ck_assert_int_eq(take_numbers(file, taken), 2);
-	ck_assert_str_eq(fixture_read_line(client), ""); /* it ends before the answer does */
+	ck_assert_str_eq(fixture_read_line(client), ""); /* the connection ends before the answer does */
 	wait_until_served();
 	ck_assert_int_eq(_i == A_FILE ? pread(other, bytes, sizeof(bytes), 0) : read(other, bytes, sizeof(bytes)),
 		_i == A_FILE ? 0 : -1);
@@ -390,8 +392,11 @@ START_TEST(an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts)
 }
 END_TEST
 
-/* As launchers and daemons do, with clients in every state, until the server gives up. */
-START_TEST(a_host_that_closes_everything_in_a_loop_is_not_disturbed)
+/*
+ * Closes all descriptors, as launchers and daemons do, with clients in every state, until the server gives
+ * up.
+ */
+START_TEST(a_program_that_closes_all_descriptors_in_a_loop_is_not_disturbed)
 {
 	int kept = memfd_create("kept", MFD_CLOEXEC), mine[16];
 	struct stat before, after;
@@ -426,18 +431,17 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, fixture_setup, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, a_link_under_the_name_of_a_socket_is_not_followed, 0, ROWS(planted));
-	tcase_add_loop_test(tc, a_directory_under_the_name_of_a_socket_is_left_alone, 0, ROWS(planted));
+	tcase_add_loop_test(tc, the_server_does_not_follow_a_symlink_with_its_sockets_name, 0, ROWS(planted));
+	tcase_add_loop_test(tc, the_server_leaves_a_directory_with_its_sockets_name_alone, 0, ROWS(planted));
 #ifndef __SANITIZE_THREAD__
-	tcase_add_loop_test(
-		tc, a_file_in_a_directory_that_was_replaced_is_not_removed_at_exit, 0, ROWS(replacements));
-	tcase_add_test(tc, a_socket_without_a_file_that_the_program_closes_is_made_again_under_its_name);
-	tcase_add_loop_test(tc, a_new_socket_is_made_only_in_a_directory_that_is_fit, 0, ROWS(replacements));
-	tcase_add_test(tc, a_socket_that_is_being_made_anew_is_removed_at_exit);
-	tcase_add_test(tc, a_host_that_closes_the_socket_gets_a_new_one_three_times);
-	tcase_add_test(tc, numbers_that_the_host_has_taken_over_are_left_alone);
-	tcase_add_loop_test(tc, an_answer_under_way_does_not_go_on_into_a_file_of_the_hosts, 0, N_HOST_FILES);
-	tcase_add_loop_test(tc, a_host_that_closes_everything_in_a_loop_is_not_disturbed, 0, 16);
+	tcase_add_loop_test(tc, the_exit_removes_no_file_from_a_replaced_socket_directory, 0, ROWS(replacements));
+	tcase_add_test(tc, an_abstract_socket_that_the_program_closes_is_recreated_with_the_same_name);
+	tcase_add_loop_test(tc, a_closed_socket_is_recreated_only_in_a_private_directory, 0, ROWS(replacements));
+	tcase_add_test(tc, a_socket_that_is_being_recreated_is_removed_at_exit);
+	tcase_add_test(tc, a_socket_that_the_program_closes_is_recreated_at_most_three_times);
+	tcase_add_test(tc, descriptors_that_the_program_has_reused_are_left_alone);
+	tcase_add_loop_test(tc, an_answer_under_way_is_not_written_to_a_file_of_the_program, 0, N_HOST_FILES);
+	tcase_add_loop_test(tc, a_program_that_closes_all_descriptors_in_a_loop_is_not_disturbed, 0, 16);
 #endif
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);

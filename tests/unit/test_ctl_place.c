@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Where the control socket goes, and who may ask it there. */
+/* Where the control socket is made, and which users it answers. */
 
 #include <check.h>
 #include <errno.h>
@@ -13,21 +13,21 @@
 #include <unistd.h>
 
 #include "ctl_fixture.h"
-#include "shim/ctl_server.h"
+#include "shim/ctl/ctl_server.h"
 #include "tests/suite.h"
 
 enum { NOBODY = 65534 };
 
-START_TEST(the_first_usable_directory_is_taken_and_the_others_are_explained)
+START_TEST(the_first_usable_socket_directory_is_taken_and_the_others_are_explained)
 {
-	struct gp_ctl_places places = {.uid = geteuid(), .xdg_runtime_dir = "/nowhere/at/all", .tmp_dir = fixture_root};
+	struct gp_ctl_dirs dirs = {.uid = geteuid(), .xdg_runtime_dir = "/nowhere/at/all", .tmp_dir = fixture_root};
 	char open_dir[80], expected[256];
 
 	snprintf(open_dir, sizeof(open_dir), "%s/open", fixture_root);
 	ck_assert_int_eq(mkdir(open_dir, 0700), 0);
 	ck_assert_int_eq(chmod(open_dir, 0755), 0);
-	places.runtime_dir = open_dir;
-	ck_assert_int_eq(fixture_start_at(&places, 0), 0);
+	dirs.runtime_dir = open_dir;
+	ck_assert_int_eq(fixture_start_at(&dirs, 0), 0);
 	snprintf(expected, sizeof(expected), "%s/gpupool-%u/%d.", fixture_root, (unsigned)geteuid(), (int)getpid());
 	ck_assert_int_eq(strncmp(gp_ctl_path(), expected, strlen(expected)), 0);
 	snprintf(expected, sizeof(expected),
@@ -38,7 +38,7 @@ START_TEST(the_first_usable_directory_is_taken_and_the_others_are_explained)
 }
 END_TEST
 
-START_TEST(without_a_usable_directory_the_socket_has_no_file_and_serves)
+START_TEST(without_a_usable_directory_the_server_uses_an_abstract_socket)
 {
 	char expected[128];
 
@@ -55,13 +55,16 @@ START_TEST(without_a_usable_directory_the_socket_has_no_file_and_serves)
 }
 END_TEST
 
-/* Another user's process connects twenty times and is turned away each time; 0 if so. n: this process's sockets. */
+/*
+ * Lets a process of another user connect twenty times. Returns 0 if the server turned it away each time. n:
+ * the number of sockets that this process has open.
+ */
 static int run_crowd(int n)
 {
 	pid_t child;
 	int status;
 
-	/* A fork in the middle of an accept would leave the child a descriptor. */
+	/* A fork during an accept would leave the child a descriptor. */
 	fixture_assert_serves();
 	while (fixture_count_sockets() > n)
 		sched_yield();
@@ -81,7 +84,7 @@ static int run_crowd(int n)
 	return status;
 }
 
-START_TEST(a_crowd_of_another_user_at_a_socket_without_a_file_takes_no_clients_place)
+START_TEST(connections_of_another_user_to_an_abstract_socket_displace_no_client)
 {
 	int fd;
 
@@ -94,13 +97,13 @@ START_TEST(a_crowd_of_another_user_at_a_socket_without_a_file_takes_no_clients_p
 }
 END_TEST
 
-/* There every user is shown as the same one. */
-START_TEST(in_a_user_namespace_that_maps_no_user_nobody_may_ask)
+/* In such a namespace every user has the same number. */
+START_TEST(a_server_in_a_user_namespace_without_mapped_users_refuses_all_clients)
 {
 	int fd;
 
 	if (unshare(CLONE_NEWUSER) != 0) {
-		printf("# a user namespace: not shown, since none can be made here\n");
+		printf("# skipped: a user namespace cannot be made here\n");
 		return;
 	}
 	ck_assert_uint_eq(geteuid(), NOBODY);
@@ -112,7 +115,7 @@ START_TEST(in_a_user_namespace_that_maps_no_user_nobody_may_ask)
 }
 END_TEST
 
-START_TEST(a_process_of_nobody_serves_its_user)
+START_TEST(a_process_of_uid_65534_serves_its_own_user)
 {
 	ck_assert_int_eq(chown(fixture_root, NOBODY, NOBODY), 0);
 	ck_assert_int_eq(setuid(NOBODY), 0);
@@ -128,14 +131,14 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
-	tcase_add_test(tc, the_first_usable_directory_is_taken_and_the_others_are_explained);
-	tcase_add_test(tc, without_a_usable_directory_the_socket_has_no_file_and_serves);
-	tcase_add_test(tc, in_a_user_namespace_that_maps_no_user_nobody_may_ask);
+	tcase_add_test(tc, the_first_usable_socket_directory_is_taken_and_the_others_are_explained);
+	tcase_add_test(tc, without_a_usable_directory_the_server_uses_an_abstract_socket);
+	tcase_add_test(tc, a_server_in_a_user_namespace_without_mapped_users_refuses_all_clients);
 	if (geteuid() == 0) {
-		tcase_add_test(tc, a_crowd_of_another_user_at_a_socket_without_a_file_takes_no_clients_place);
-		tcase_add_test(tc, a_process_of_nobody_serves_its_user);
+		tcase_add_test(tc, connections_of_another_user_to_an_abstract_socket_displace_no_client);
+		tcase_add_test(tc, a_process_of_uid_65534_serves_its_own_user);
 	} else {
-		printf("# other users: not shown, since only root can become one\n");
+		printf("# skipped: the tests with other users need root\n");
 	}
 	return suite_run(suite);
 }

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/ctl_proto.h"
+#include "common/ctl_proto.h"
 #include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
@@ -54,7 +54,7 @@ static const struct {
 	{"a b c d e", -E2BIG, {0}},
 };
 
-START_TEST(a_line_is_cut_into_words)
+START_TEST(a_request_line_is_split_into_words)
 {
 	char line[64], *words[4];
 	int n;
@@ -83,11 +83,11 @@ START_TEST(every_command_is_found_by_its_name)
 END_TEST
 
 static const struct {
-	struct gp_ctl_places places;
+	struct gp_ctl_dirs dirs;
 	unsigned nth;
 	int error;
 	const char *path;
-} places[] = {
+} dirs[] = {
 	{{"/run/mine", "/run/user/7", NULL, 7}, 0, 0, "/run/mine"},
 	{{"/run/mine///", NULL, NULL, 7}, 0, 0, "/run/mine"},
 	{{"/", NULL, NULL, 7}, 0, 0, "/"},
@@ -102,19 +102,17 @@ static const struct {
 	{{NULL, NULL, "tmp", 7}, 2, 0, "/tmp/gpupool-7"},
 	{{NULL, NULL, "/var/tmp", 7}, 2, 0, "/var/tmp/gpupool-7"},
 	{{NULL, NULL, NULL, 4294967294u}, 2, 0, "/tmp/gpupool-4294967294"},
-	{{NULL, NULL, "/a/directory/whose/name/is/longer/than/what/we/have", 7}, 2, -ENAMETOOLONG,
-		NULL},
+	{{NULL, NULL, "/a/directory/whose/name/is/longer/than/what/we/have", 7}, 2, -ENAMETOOLONG, NULL},
 	{{"/run/mine", "/run/user/7", "/tmp", 7}, 3, -ERANGE, NULL},
 };
 
-START_TEST(the_places_come_in_order)
+START_TEST(the_candidate_socket_directories_come_in_order)
 {
 	char path[32];
 
-	ck_assert_int_eq(gp_ctl_place(&places[_i].places, places[_i].nth, path, sizeof(path)),
-		places[_i].error);
-	if (!places[_i].error)
-		ck_assert_str_eq(path, places[_i].path);
+	ck_assert_int_eq(gp_ctl_dir(&dirs[_i].dirs, dirs[_i].nth, path, sizeof(path)), dirs[_i].error);
+	if (!dirs[_i].error)
+		ck_assert_str_eq(path, dirs[_i].path);
 }
 END_TEST
 
@@ -132,7 +130,7 @@ static const struct {
 	{01777, -EPERM},
 };
 
-START_TEST(a_directory_open_to_others_is_refused)
+START_TEST(a_socket_directory_open_to_other_users_is_refused)
 {
 	int fd;
 
@@ -146,7 +144,7 @@ START_TEST(a_directory_open_to_others_is_refused)
 }
 END_TEST
 
-START_TEST(a_directory_is_made_private_whatever_the_umask)
+START_TEST(a_new_socket_directory_is_private_whatever_the_umask)
 {
 	struct stat st;
 	int fd;
@@ -161,37 +159,37 @@ START_TEST(a_directory_is_made_private_whatever_the_umask)
 }
 END_TEST
 
-START_TEST(a_link_is_not_followed)
+START_TEST(a_symlink_as_socket_directory_is_refused)
 {
-	struct gp_ctl_places link = {.uid = geteuid()};
+	struct gp_ctl_dirs link = {.uid = geteuid()};
 	char path[GP_CTL_PATH_MAX];
 
 	ck_assert_int_eq(mkdir(in_root("dir"), 0700), 0);
 	ck_assert_int_eq(symlink("dir", in_root("link")), 0);
 	ck_assert_int_eq(gp_ctl_dir_open(in_root("link"), geteuid(), true), -ELOOP);
 	link.runtime_dir = in_root("link/");
-	ck_assert_int_eq(gp_ctl_place(&link, 0, path, sizeof(path)), 0);
+	ck_assert_int_eq(gp_ctl_dir(&link, 0, path, sizeof(path)), 0);
 	ck_assert_int_eq(gp_ctl_dir_open(path, geteuid(), true), -ELOOP);
 }
 END_TEST
 
-START_TEST(a_file_is_no_directory)
+START_TEST(a_file_as_socket_directory_is_refused)
 {
 	ck_assert_int_ge(open(in_root("file"), O_CREAT | O_WRONLY, 0600), 0);
 	ck_assert_int_eq(gp_ctl_dir_open(in_root("file"), geteuid(), true), -ENOTDIR);
 }
 END_TEST
 
-START_TEST(a_directory_of_somebody_else_is_refused)
+START_TEST(a_socket_directory_of_another_user_is_refused)
 {
 	ck_assert_int_eq(mkdir(in_root("dir"), 0700), 0);
 	ck_assert_int_eq(gp_ctl_dir_open(in_root("dir"), geteuid() + 1, true), -EPERM);
 }
 END_TEST
 
-START_TEST(the_first_usable_place_is_found)
+START_TEST(the_first_usable_socket_directory_is_found)
 {
-	struct gp_ctl_places choice = {.uid = geteuid()};
+	struct gp_ctl_dirs choice = {.uid = geteuid()};
 	char bad[128], tmp[128], path[GP_CTL_PATH_MAX], expected[256];
 
 	ck_assert_int_eq(mkdir(in_root("open"), 0700), 0);
@@ -213,7 +211,7 @@ static const struct {
 	int error;
 	mode_t mode;
 	unsigned other_uid;
-	const char *text; /* behind the directory's name */
+	const char *text; /* follows the directory's name */
 } explanations[] = {
 	{-EPERM, 0700, 1, " belongs to another user (uid "},
 	{-EPERM, 0755, 0, " is open to other users (mode 0755)"},
@@ -223,14 +221,14 @@ static const struct {
 	{-EIO, 0700, 0, " cannot be used (error 5)"},
 };
 
-START_TEST(an_unusable_directory_is_explained)
+START_TEST(an_unusable_socket_directory_is_explained)
 {
 	char text[256], owner[32], expected[1024];
 
 	ck_assert_int_eq(mkdir(in_root("dir"), 0700), 0);
 	ck_assert_int_eq(chmod(in_root("dir"), explanations[_i].mode), 0);
-	gp_ctl_dir_explain(in_root("dir"), geteuid() + explanations[_i].other_uid, explanations[_i].error, text,
-		sizeof(text));
+	gp_ctl_dir_explain(
+		in_root("dir"), geteuid() + explanations[_i].other_uid, explanations[_i].error, text, sizeof(text));
 	snprintf(owner, sizeof(owner), "%u)", (unsigned)geteuid());
 	snprintf(expected, sizeof(expected), "%s%s%s", in_root("dir"), explanations[_i].text,
 		explanations[_i].other_uid ? owner : "");
@@ -238,7 +236,7 @@ START_TEST(an_unusable_directory_is_explained)
 }
 END_TEST
 
-START_TEST(a_path_of_200_characters_fits_an_address)
+START_TEST(a_socket_path_of_200_characters_fits_an_address)
 {
 	char path[300], name[GP_CTL_NAME_MAX];
 	struct sockaddr_un address;
@@ -289,7 +287,7 @@ static const struct {
 	{"../1.2.sock", 0, 0},
 };
 
-START_TEST(only_names_that_we_would_write_are_read)
+START_TEST(only_socket_file_names_in_canonical_form_are_parsed)
 {
 	pid_t pid = -1;
 	uint64_t start = 77;
@@ -308,7 +306,7 @@ START_TEST(only_names_that_we_would_write_are_read)
 }
 END_TEST
 
-START_TEST(a_process_is_told_by_its_start_time)
+START_TEST(the_start_time_and_state_of_a_process_are_read_until_it_ends)
 {
 	uint64_t own, same, child_start;
 	char state;
@@ -333,8 +331,8 @@ START_TEST(a_process_is_told_by_its_start_time)
 }
 END_TEST
 
-/* The program's name may hold what the fields are told apart by. */
-START_TEST(a_hostile_process_name_does_not_shift_the_fields)
+/* The program's name may contain the characters that separate the fields. */
+START_TEST(a_hostile_process_name_does_not_shift_the_fields_of_proc_stat)
 {
 	uint64_t before, after;
 	char state;
@@ -367,13 +365,12 @@ static const struct {
 	{"", NULL, 0},
 };
 
-START_TEST(a_schema_has_a_name_and_a_version)
+START_TEST(a_schema_is_parsed_into_its_name_and_major_version)
 {
 	char name[GP_CTL_SCHEMA_MAX];
 	unsigned major;
 
-	ck_assert_int_eq(
-		gp_ctl_schema_parse(schemas[_i].schema, name, &major), schemas[_i].name != NULL);
+	ck_assert_int_eq(gp_ctl_schema_parse(schemas[_i].schema, name, &major), schemas[_i].name != NULL);
 	if (!schemas[_i].name)
 		return;
 	ck_assert_str_eq(name, schemas[_i].name);
@@ -387,21 +384,21 @@ static Suite *proto_suite(void)
 	TCase *tc = tcase_create("proto");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, a_line_is_cut_into_words, 0, ROWS(lines));
+	tcase_add_loop_test(tc, a_request_line_is_split_into_words, 0, ROWS(lines));
 	tcase_add_test(tc, every_command_is_found_by_its_name);
-	tcase_add_loop_test(tc, the_places_come_in_order, 0, ROWS(places));
-	tcase_add_loop_test(tc, a_directory_open_to_others_is_refused, 0, ROWS(modes));
-	tcase_add_test(tc, a_directory_is_made_private_whatever_the_umask);
-	tcase_add_test(tc, a_link_is_not_followed);
-	tcase_add_test(tc, a_file_is_no_directory);
-	tcase_add_test(tc, a_directory_of_somebody_else_is_refused);
-	tcase_add_test(tc, the_first_usable_place_is_found);
-	tcase_add_loop_test(tc, an_unusable_directory_is_explained, 0, ROWS(explanations));
-	tcase_add_test(tc, a_path_of_200_characters_fits_an_address);
-	tcase_add_loop_test(tc, only_names_that_we_would_write_are_read, 0, ROWS(names));
-	tcase_add_test(tc, a_process_is_told_by_its_start_time);
-	tcase_add_test(tc, a_hostile_process_name_does_not_shift_the_fields);
-	tcase_add_loop_test(tc, a_schema_has_a_name_and_a_version, 0, ROWS(schemas));
+	tcase_add_loop_test(tc, the_candidate_socket_directories_come_in_order, 0, ROWS(dirs));
+	tcase_add_loop_test(tc, a_socket_directory_open_to_other_users_is_refused, 0, ROWS(modes));
+	tcase_add_test(tc, a_new_socket_directory_is_private_whatever_the_umask);
+	tcase_add_test(tc, a_symlink_as_socket_directory_is_refused);
+	tcase_add_test(tc, a_file_as_socket_directory_is_refused);
+	tcase_add_test(tc, a_socket_directory_of_another_user_is_refused);
+	tcase_add_test(tc, the_first_usable_socket_directory_is_found);
+	tcase_add_loop_test(tc, an_unusable_socket_directory_is_explained, 0, ROWS(explanations));
+	tcase_add_test(tc, a_socket_path_of_200_characters_fits_an_address);
+	tcase_add_loop_test(tc, only_socket_file_names_in_canonical_form_are_parsed, 0, ROWS(names));
+	tcase_add_test(tc, the_start_time_and_state_of_a_process_are_read_until_it_ends);
+	tcase_add_test(tc, a_hostile_process_name_does_not_shift_the_fields_of_proc_stat);
+	tcase_add_loop_test(tc, a_schema_is_parsed_into_its_name_and_major_version, 0, ROWS(schemas));
 	suite_add_tcase(suite, tc);
 	return suite;
 }

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "ctl_fixture.h"
-#include "shim/ctl_server.h"
+#include "shim/ctl/ctl_server.h"
 #include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
@@ -34,8 +34,8 @@ static bool exists(const char *path)
 }
 
 /*
- * A fork in the middle of an accept leaves the child a descriptor that nobody knows, and one while
- * the thread starts, locks of a sanitizer: let the server come to rest first.
+ * Runs the body in a child, once the server is idle. A fork during an accept would leave the child an unknown
+ * descriptor, and a fork while the thread starts, locked locks of a sanitizer.
  */
 static int run_child(void (*body)(void))
 {
@@ -54,8 +54,7 @@ static int run_child(void (*body)(void))
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-#define ERROR(reason, text)                                                                        \
-	"{\"schema\":\"gpupool.error/1\",\"reason\":\"" reason "\",\"error\":\"" text "\"}"
+#define ERROR(reason, text) "{\"schema\":\"gpupool.error/1\",\"reason\":\"" reason "\",\"error\":\"" text "\"}"
 
 static const struct {
 	const char *request, *answer;
@@ -63,29 +62,27 @@ static const struct {
 	{"version", fixture_version},
 	{"version\r", fixture_version},
 	{"  version\t", fixture_version},
-	{"status",
-		"{\"schema\":\"gpupool.status/1\",\"thread\":\"gpupool\",\"blocked_signals\":29}"},
+	{"status", "{\"schema\":\"gpupool.status/1\",\"thread\":\"gpupool\",\"blocked_signals\":29}"},
 	{"reclaim", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[]}"},
 	{"reclaim 0 pinned", "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"0\",\"pinned\"]}"},
 	{"reclaim 0 pinned 1", ERROR("usage", "usage: reclaim [DEVICE] [pinned]")},
 	{"status callers now", ERROR("usage", "usage: status [callers]")},
-	{"a b c d e f g h i", ERROR("usage", "more than 8 words")},
-	{"", ERROR("usage", "an empty request; try: help")},
-	{"   ", ERROR("usage", "an empty request; try: help")},
+	{"a b c d e f g h i", ERROR("usage", "the request has more than 8 words")},
+	{"", ERROR("usage", "the request is empty; try: help")},
+	{"   ", ERROR("usage", "the request is empty; try: help")},
 	{"statu", ERROR("unknown", "no command 'statu'; try: help")},
 	{"STATUS", ERROR("unknown", "no command 'STATUS'; try: help")},
 	{"0123456789012345678901234567890123456789",
 		ERROR("unknown", "no command '01234567890123456789012345678901'; try: help")},
 	{"limit", ERROR("unknown", "limit is not available in this process")},
 	{"config", ERROR("failed", "config failed with error 19")},
-	{"\x1b[31mversion", ERROR("usage", "a request is one line of plain words; try: help")},
-	{"version \xff", ERROR("usage", "a request is one line of plain words; try: help")},
-	{"{\"method\":\"status\"}",
-		ERROR("unknown", "no command '{\\\"method\\\":\\\"status\\\"}'; try: help")},
+	{"\x1b[31mversion", ERROR("usage", "a request is one line of printable ASCII words; try: help")},
+	{"version \xff", ERROR("usage", "a request is one line of printable ASCII words; try: help")},
+	{"{\"method\":\"status\"}", ERROR("unknown", "no command '{\\\"method\\\":\\\"status\\\"}'; try: help")},
 	{"blocks 50000", ERROR("failed", "the answer is too long; ask for less")},
 };
 
-START_TEST(every_request_has_its_answer)
+START_TEST(every_request_gets_its_answer_or_an_error)
 {
 	int fd = fixture_connect();
 
@@ -106,7 +103,7 @@ START_TEST(help_lists_every_command)
 }
 END_TEST
 
-START_TEST(a_request_may_come_byte_by_byte)
+START_TEST(a_request_that_arrives_byte_by_byte_is_answered)
 {
 	int fd = fixture_connect();
 
@@ -116,7 +113,7 @@ START_TEST(a_request_may_come_byte_by_byte)
 }
 END_TEST
 
-/* More of them than the server answers in one go, and more than fit its buffer. */
+/* There are more requests than the server answers in one go, and more than fit into its buffer. */
 START_TEST(requests_in_one_packet_are_answered_in_order)
 {
 	char packet[16 * 1024] = "";
@@ -128,28 +125,26 @@ START_TEST(requests_in_one_packet_are_answered_in_order)
 	for (int i = 0; i < n; i++) {
 		char expected[64];
 
-		snprintf(expected, sizeof(expected),
-			"{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"%d\"]}", i);
+		snprintf(expected, sizeof(expected), "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"%d\"]}", i);
 		ck_assert_str_eq(fixture_read_line(fd), expected);
 	}
 }
 END_TEST
 
-START_TEST(half_a_line_is_not_obeyed)
+START_TEST(a_request_without_a_newline_is_refused)
 {
 	int fd = fixture_connect();
 
 	fixture_send(fd, "version\nreclaim 1", 17);
 	shutdown(fd, SHUT_WR);
 	ck_assert_str_eq(fixture_read_line(fd), fixture_version);
-	ck_assert_str_eq(
-		fixture_read_line(fd), ERROR("usage", "the request does not end in a newline"));
+	ck_assert_str_eq(fixture_read_line(fd), ERROR("usage", "the request does not end in a newline"));
 	ck_assert(fixture_is_closed(fd));
 	fixture_assert_serves();
 }
 END_TEST
 
-START_TEST(the_last_request_before_the_end_is_answered)
+START_TEST(a_request_just_before_the_client_shuts_down_is_answered)
 {
 	int fd = fixture_connect();
 
@@ -160,7 +155,7 @@ START_TEST(the_last_request_before_the_end_is_answered)
 }
 END_TEST
 
-START_TEST(the_longest_line_is_read_and_a_longer_one_refused)
+START_TEST(a_request_of_the_maximum_length_is_answered_and_a_longer_one_refused)
 {
 	char line[GP_CTL_REQUEST_MAX + 1];
 	int fd = fixture_connect();
@@ -195,7 +190,7 @@ START_TEST(idle_clients_do_not_lock_out_another)
 }
 END_TEST
 
-START_TEST(a_slow_reader_delays_nobody_and_gets_everything)
+START_TEST(a_slow_reader_delays_no_other_client_and_gets_the_whole_answer)
 {
 	int slow = fixture_connect(), rows = 40000;
 	const char *answer;
@@ -203,13 +198,13 @@ START_TEST(a_slow_reader_delays_nobody_and_gets_everything)
 	fixture_send(slow, "blocks 40000\nversion\n", 21);
 	fixture_assert_serves();
 	answer = fixture_read_line(slow);
-	ck_assert_uint_eq(strlen(answer),
-		strlen("{\"schema\":\"gpupool.blocks/1\",\"blocks\":[]}") + (size_t)rows * 100 - 1);
+	ck_assert_uint_eq(
+		strlen(answer), strlen("{\"schema\":\"gpupool.blocks/1\",\"blocks\":[]}") + (size_t)rows * 100 - 1);
 	ck_assert_str_eq(fixture_read_line(slow), fixture_version);
 }
 END_TEST
 
-START_TEST(a_client_that_leaves_early_harms_nobody)
+START_TEST(a_client_that_disconnects_early_does_not_disturb_another)
 {
 	for (int i = 0; i < 20; i++) {
 		int fd = fixture_connect();
@@ -221,7 +216,7 @@ START_TEST(a_client_that_leaves_early_harms_nobody)
 }
 END_TEST
 
-START_TEST(garbage_is_answered_or_refused)
+START_TEST(random_bytes_are_answered_with_an_error)
 {
 	unsigned seed = (unsigned)time(NULL);
 
@@ -256,7 +251,7 @@ START_TEST(the_socket_is_private_and_named_after_the_process)
 }
 END_TEST
 
-START_TEST(the_descriptors_are_high_and_close_on_exec)
+START_TEST(the_servers_descriptors_are_high_and_close_on_exec)
 {
 	int client = fixture_connect(), n = 0;
 
@@ -272,7 +267,7 @@ START_TEST(the_descriptors_are_high_and_close_on_exec)
 }
 END_TEST
 
-START_TEST(a_second_start_is_refused)
+START_TEST(a_second_server_start_is_refused)
 {
 	errno = 7;
 	ck_assert_int_eq(fixture_start(0), -EALREADY);
@@ -281,7 +276,7 @@ START_TEST(a_second_start_is_refused)
 }
 END_TEST
 
-START_TEST(a_host_without_free_descriptors_is_waited_for)
+START_TEST(the_server_waits_while_the_process_has_no_free_descriptors)
 {
 	struct rlimit before, few = {.rlim_cur = 64};
 	int fd, last = -1, client = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -309,7 +304,7 @@ static void child_without_server(void)
 		exit(0);
 }
 
-START_TEST(a_child_lets_go_of_the_parents_socket)
+START_TEST(a_forked_child_closes_the_parents_sockets)
 {
 	int fd = fixture_connect();
 
@@ -321,7 +316,7 @@ START_TEST(a_child_lets_go_of_the_parents_socket)
 }
 END_TEST
 
-#ifndef __SANITIZE_THREAD__ /* which forbids threads after a fork */
+#ifndef __SANITIZE_THREAD__ /* it forbids threads after a fork */
 static void child_with_server(void)
 {
 	char parents[512];
@@ -334,27 +329,27 @@ static void child_with_server(void)
 	}
 }
 
-START_TEST(a_child_may_have_a_server_of_its_own)
+START_TEST(a_forked_child_can_start_its_own_server)
 {
 	char command[128];
 
 	ck_assert_int_eq(run_child(child_with_server), 0);
 	fixture_assert_serves();
-	/* The child's exit has removed its own file and no other. */
+	/* The child's exit has removed its own socket file and no other. */
 	snprintf(command, sizeof(command), "test $(ls -A %s | wc -l) = 1", fixture_root);
 	ck_assert_int_eq(system(command), 0);
 }
 END_TEST
 #endif
 
-static void child_that_knows_nothing(void)
+static void child_that_only_exits(void)
 {
 	exit(0);
 }
 
-START_TEST(a_child_that_exits_leaves_the_parents_file)
+START_TEST(the_exit_of_a_forked_child_leaves_the_parents_socket_file)
 {
-	ck_assert_int_eq(run_child(child_that_knows_nothing), 0);
+	ck_assert_int_eq(run_child(child_that_only_exits), 0);
 	ck_assert(exists(gp_ctl_path()));
 	fixture_assert_serves();
 }
@@ -367,13 +362,12 @@ static void child_of_another_user(void)
 	if (setuid(65534) != 0)
 		_exit(1);
 	fd = fixture_connect();
-	if (!strcmp(fixture_read_line(fd),
-		    ERROR("permission", "this process belongs to another user")) &&
+	if (!strcmp(fixture_read_line(fd), ERROR("permission", "this process belongs to another user")) &&
 		fixture_is_closed(fd))
 		_exit(0);
 }
 
-START_TEST(another_user_is_refused)
+START_TEST(a_client_of_another_user_is_refused)
 {
 	ck_assert_int_eq(chmod(fixture_root, 0711), 0);
 	ck_assert_int_eq(chmod(gp_ctl_path(), 0666), 0);
@@ -382,7 +376,7 @@ START_TEST(another_user_is_refused)
 }
 END_TEST
 
-START_TEST(a_silent_client_is_closed)
+START_TEST(a_client_that_sends_nothing_is_disconnected)
 {
 	int fd;
 
@@ -392,22 +386,25 @@ START_TEST(a_silent_client_is_closed)
 }
 END_TEST
 
-START_TEST(a_client_that_does_not_read_is_closed)
+START_TEST(a_client_that_does_not_read_is_disconnected)
 {
 	int fd;
 
 	ck_assert_int_eq(fixture_start(1), 0);
 	fd = fixture_connect();
-	/* On a busy machine the server may have lost its patience before. */
+	/* On a busy machine the server may have closed the connection before. */
 	(void)fixture_try_send(fd, "blocks 40000\n");
-	/* Something has come, or never will; what is left of the server's then is the listener. */
+	/*
+	 * Returns once the answer has begun, or the connection has ended. Of the server's sockets only the
+	 * listener remains.
+	 */
 	(void)fixture_is_closed(fd);
 	fixture_wait_for_sockets(2);
 	ck_assert_str_eq(fixture_read_line(fd), "");
 }
 END_TEST
 
-START_TEST(the_umask_of_the_host_does_not_matter)
+START_TEST(the_socket_is_private_whatever_the_umask_of_the_process)
 {
 	static const mode_t masks[] = {0, 0777, 0177};
 	struct stat st;
@@ -421,7 +418,7 @@ START_TEST(the_umask_of_the_host_does_not_matter)
 }
 END_TEST
 
-/* The number of a process that has ended. */
+/* Returns the process id of a process that has ended. */
 static pid_t past_pid(void)
 {
 	pid_t child = fork();
@@ -447,25 +444,25 @@ static void make_socket(const char *path, bool listens)
 }
 
 static const struct {
-	const char *before, *after; /* between them stands a number that is no process's, or 1 */
+	const char *before, *after; /* around the process id, which is unused, or 1 */
 	bool is_alive, listens, stays;
-	bool is_old; /* some minutes */
+	bool is_old; /* five minutes */
 } leftovers[] = {
 	{"", ".1.sock", false, false, false},
 	{"", ".18446744073709551615.sock", false, false, false},
-	{"", ".1.sock", false, true, true},  /* of a container that shares the directory */
-	{"", ".1.sock", true, false, true},  /* when that process started is not ours to compare */
+	{"", ".1.sock", false, true, true}, /* as of a process in a container that shares the directory */
+	{"", ".1.sock", true, false, true}, /* the start time of process 1 cannot be compared */
 	{"", ".sock", false, false, true},
 	{"", ".1.sock.old", false, false, true},
 	{"a", ".1.sock", false, false, true},
 	{".", ".1.sock.new", false, false, false, true}, /* killed while it started */
-	{".", ".1.sock.new", false, false, true, false}, /* of a container, which may be starting */
+	{".", ".1.sock.new", false, false, true, false}, /* may be starting in a container */
 	{".", ".1.sock.new", true, false, true, true},
 	{".", ".1.sock.ne", false, false, true, true},
 	{".", ".new", false, false, true, true},
 };
 
-START_TEST(a_start_takes_away_what_the_killed_have_left)
+START_TEST(a_start_removes_sockets_that_killed_processes_left_behind)
 {
 	const struct timespec past[2] = {{.tv_sec = time(NULL) - 300}, {.tv_sec = time(NULL) - 300}};
 	char path[2 * sizeof(fixture_root)];
@@ -488,28 +485,28 @@ static TCase *with_server(void)
 
 	tcase_add_checked_fixture(tc, setup, fixture_teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, every_request_has_its_answer, 0, ROWS(requests));
+	tcase_add_loop_test(tc, every_request_gets_its_answer_or_an_error, 0, ROWS(requests));
 	tcase_add_test(tc, help_lists_every_command);
-	tcase_add_test(tc, a_request_may_come_byte_by_byte);
+	tcase_add_test(tc, a_request_that_arrives_byte_by_byte_is_answered);
 	tcase_add_test(tc, requests_in_one_packet_are_answered_in_order);
-	tcase_add_test(tc, half_a_line_is_not_obeyed);
-	tcase_add_test(tc, the_last_request_before_the_end_is_answered);
-	tcase_add_test(tc, the_longest_line_is_read_and_a_longer_one_refused);
+	tcase_add_test(tc, a_request_without_a_newline_is_refused);
+	tcase_add_test(tc, a_request_just_before_the_client_shuts_down_is_answered);
+	tcase_add_test(tc, a_request_of_the_maximum_length_is_answered_and_a_longer_one_refused);
 	tcase_add_test(tc, idle_clients_do_not_lock_out_another);
-	tcase_add_test(tc, a_slow_reader_delays_nobody_and_gets_everything);
-	tcase_add_test(tc, a_client_that_leaves_early_harms_nobody);
-	tcase_add_test(tc, garbage_is_answered_or_refused);
+	tcase_add_test(tc, a_slow_reader_delays_no_other_client_and_gets_the_whole_answer);
+	tcase_add_test(tc, a_client_that_disconnects_early_does_not_disturb_another);
+	tcase_add_test(tc, random_bytes_are_answered_with_an_error);
 	tcase_add_test(tc, the_socket_is_private_and_named_after_the_process);
-	tcase_add_test(tc, the_descriptors_are_high_and_close_on_exec);
-	tcase_add_test(tc, a_second_start_is_refused);
-	tcase_add_test(tc, a_host_without_free_descriptors_is_waited_for);
-	tcase_add_test(tc, a_child_lets_go_of_the_parents_socket);
+	tcase_add_test(tc, the_servers_descriptors_are_high_and_close_on_exec);
+	tcase_add_test(tc, a_second_server_start_is_refused);
+	tcase_add_test(tc, the_server_waits_while_the_process_has_no_free_descriptors);
+	tcase_add_test(tc, a_forked_child_closes_the_parents_sockets);
 #ifndef __SANITIZE_THREAD__
-	tcase_add_test(tc, a_child_may_have_a_server_of_its_own);
+	tcase_add_test(tc, a_forked_child_can_start_its_own_server);
 #endif
-	tcase_add_test(tc, a_child_that_exits_leaves_the_parents_file);
+	tcase_add_test(tc, the_exit_of_a_forked_child_leaves_the_parents_socket_file);
 	if (geteuid() == 0)
-		tcase_add_test(tc, another_user_is_refused);
+		tcase_add_test(tc, a_client_of_another_user_is_refused);
 	return tc;
 }
 
@@ -518,10 +515,10 @@ static TCase *without_server(void)
 	TCase *tc = tcase_create("start");
 
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
-	tcase_add_test(tc, a_silent_client_is_closed);
-	tcase_add_test(tc, a_client_that_does_not_read_is_closed);
-	tcase_add_loop_test(tc, the_umask_of_the_host_does_not_matter, 0, 3);
-	tcase_add_loop_test(tc, a_start_takes_away_what_the_killed_have_left, 0, ROWS(leftovers));
+	tcase_add_test(tc, a_client_that_sends_nothing_is_disconnected);
+	tcase_add_test(tc, a_client_that_does_not_read_is_disconnected);
+	tcase_add_loop_test(tc, the_socket_is_private_whatever_the_umask_of_the_process, 0, 3);
+	tcase_add_loop_test(tc, a_start_removes_sockets_that_killed_processes_left_behind, 0, ROWS(leftovers));
 	return tc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How often who waits asks the GPU, and how late that makes it. */
+/* The number of queries that a waiting thread makes, and how late its wait ends because of the pauses between them. */
 
 #include <check.h>
 #include <errno.h>
@@ -9,41 +9,41 @@
 #include "fence_fixture.h"
 #include "tests/suite.h"
 
-/* Waits for work that takes so long: how much longer that took. */
+/* Waits for work that takes `us`. Returns how much longer than that the wait took. */
 static uint64_t late_ns(unsigned us)
 {
-	uint64_t stamp, start_ns;
+	uint64_t seq, start_ns;
 
-	/* Each pause completes one. */
+	/* Each pause completes one piece of work. */
 	atomic_store(&fake.waitable, fake_submit(&fake, (unsigned)(us * 1000 / fake.pause_ns) - 1));
-	stamp = free_something();
+	seq = free_something();
 	start_ns = atomic_load(&fake.now_ns);
-	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), 0);
+	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
 	return atomic_load(&fake.now_ns) - start_ns - 1000 * us;
 }
 
-START_TEST(who_waits_as_long_as_before_asks_a_few_times_and_is_not_late)
+START_TEST(a_wait_as_long_as_earlier_ones_polls_a_few_times_and_ends_on_time)
 {
 	fake.pause_ns = 1000;
 	for (unsigned round = 0; round < 100; round++) {
-		uint64_t stamp;
+		uint64_t seq;
 
 		fake_calls(&fake, FAKE_QUERY);
 		ck_assert_uint_le(late_ns(64), 3000);
 		if (round >= 30)
 			ck_assert_uint_le(fake_calls(&fake, FAKE_QUERY), 8);
-		/* What is done at once says nothing. */
-		stamp = free_something();
+		/* Work that is complete at once does not change the estimate. */
+		seq = free_something();
 		fake_complete_all(&fake);
-		ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), 0);
+		ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
 	}
 	ck_assert_uint_eq(atomic_load(&f.waits), 100);
 	ck_assert_uint_lt(atomic_load(&fake.attempt_max), 64);
 }
 END_TEST
 
-/* On a real backend that is when pauses become sleeps. */
-START_TEST(a_long_wait_pauses_longer)
+/* At high attempt numbers the pauses of a real backend become sleeps. */
+START_TEST(a_long_wait_raises_the_attempt_number_of_its_pauses)
 {
 	fake.pause_ns = 1000;
 	late_ns(30000);
@@ -57,7 +57,7 @@ static void take_fifty_us(struct fake *unused, enum fake_call call)
 		atomic_fetch_add(&fake.now_ns, 50000);
 }
 
-START_TEST(a_rest_begins_after_a_question_that_took_long)
+START_TEST(the_first_pause_of_a_wait_counts_from_the_end_of_a_slow_query)
 {
 	uint64_t n_pauses;
 
@@ -67,7 +67,7 @@ START_TEST(a_rest_begins_after_a_question_that_took_long)
 	fake.hook = take_fifty_us;
 	fake_calls(&fake, FAKE_PAUSE);
 	fake_calls(&fake, FAKE_QUERY);
-	/* Each pause completes one: 20 us, but for the rest. */
+	/* Each pause completes one piece of work, so the work takes 16 us, less than the first pause. */
 	atomic_store(&fake.waitable, fake_submit(&fake, 15));
 	ck_assert_int_eq(gp_fence_wait(&f, free_something(), UINT64_MAX), 0);
 	n_pauses = fake_calls(&fake, FAKE_PAUSE);
@@ -76,12 +76,12 @@ START_TEST(a_rest_begins_after_a_question_that_took_long)
 }
 END_TEST
 
-/* Whatever they were before: 5 us and 150 us in turns, or one long wait after many short ones. */
+/* Numbers of short waits (5 us) and long waits (150 us) that alternate. */
 static const struct {
 	unsigned n_short, n_long;
 } turns[] = {{1, 1}, {3, 1}, {1, 3}, {50, 1}};
 
-START_TEST(short_waits_are_hardly_late_among_long_ones)
+START_TEST(short_waits_among_long_ones_end_only_a_little_late)
 {
 	uint64_t late = 0;
 
@@ -92,12 +92,12 @@ START_TEST(short_waits_are_hardly_late_among_long_ones)
 		for (unsigned i = 0; i < turns[_i].n_short; i++)
 			late += late_ns(5);
 	}
-	/* A rest of 100 us would be 82 too much. */
+	/* With the longest first pause each short wait would be 82 us late. */
 	ck_assert_uint_le(late / (20 * turns[_i].n_short), 40000);
 }
 END_TEST
 
-START_TEST(however_long_waits_were_nobody_rests_longer_than_100_us_and_less_once_overslept)
+START_TEST(the_first_pause_of_a_wait_is_at_most_100_us_and_halves_when_too_long)
 {
 	uint64_t late = UINT64_MAX, was_late;
 
@@ -113,12 +113,15 @@ START_TEST(however_long_waits_were_nobody_rests_longer_than_100_us_and_less_once
 }
 END_TEST
 
-/* First each microsecond, then after a thirty-second of what was waited, and in the end each 100 us. */
+/*
+ * The poll interval is first 1 us, then 1/32 of the time waited, and at most 100 us. Expected numbers of
+ * queries.
+ */
 static const struct {
 	unsigned us, least, most;
 } lengths[] = {{30, 30, 32}, {1000, 100, 180}, {30000, 350, 550}};
 
-START_TEST(who_waits_longer_than_before_asks_at_intervals_that_grow)
+START_TEST(a_wait_longer_than_earlier_ones_polls_at_growing_intervals)
 {
 	uint64_t n;
 
@@ -131,64 +134,64 @@ START_TEST(who_waits_longer_than_before_asks_at_intervals_that_grow)
 }
 END_TEST
 
-static void settle_after_ten(struct fake *unused, enum fake_call call)
+static void poll_after_ten_pauses(struct fake *unused, enum fake_call call)
 {
 	static unsigned n_pauses;
 
 	if (call != FAKE_PAUSE || ++n_pauses != 10)
 		return;
 	fake_complete_all(&fake);
-	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert_int_eq(gp_fence_poll(&f), 0);
 }
 
-START_TEST(who_rests_sees_at_once_what_another_thread_has_found)
+START_TEST(a_pausing_wait_ends_as_soon_as_another_thread_finds_the_fence_complete)
 {
-	uint64_t stamp, start_ns;
+	uint64_t seq, start_ns;
 
 	fake.pause_ns = 1000;
 	for (unsigned i = 0; i < 100; i++)
 		late_ns(150);
 	fake.pause_completes = 0;
-	stamp = free_something();
-	fake.hook = settle_after_ten;
+	seq = free_something();
+	fake.hook = poll_after_ten_pauses;
 	start_ns = atomic_load(&fake.now_ns);
-	ck_assert_int_eq(gp_fence_wait(&f, stamp, UINT64_MAX), 0);
+	ck_assert_int_eq(gp_fence_wait(&f, seq, UINT64_MAX), 0);
 	ck_assert_uint_le(atomic_load(&fake.now_ns) - start_ns, 11000);
 }
 END_TEST
 
-/* The last of the work is done in the last pause before the bound. */
+/* The last of the work completes in the last pause before the bound. */
 static int wait_until_just_done(unsigned us)
 {
 	atomic_store(&fake.waitable, fake_submit(&fake, us - 1));
 	return gp_fence_wait_due(&f, free_something(), us * UINT64_C(1000));
 }
 
-START_TEST(time_is_up_in_the_middle_of_a_rest_and_then_it_is_asked_for_once_more)
+START_TEST(a_bounded_wait_ends_on_time_within_a_pause_after_one_more_poll)
 {
-	uint64_t stamp, start_ns;
+	uint64_t seq, start_ns;
 
 	fake.pause_ns = 1000;
 	ck_assert_int_eq(wait_until_just_done(50), 0);
 	for (unsigned i = 0; i < 100; i++)
 		late_ns(150);
 	ck_assert_int_eq(wait_until_just_done(20), 0);
-	/* How long that took is known. */
+	/* The duration of that wait was learned. */
 	ck_assert_uint_le(late_ns(20), 1000);
 
 	for (unsigned i = 0; i < 100; i++)
 		late_ns(150);
 	atomic_store(&fake.waitable, fake_submit(&fake, 100));
-	stamp = free_something();
+	seq = free_something();
 	fake_calls(&fake, FAKE_QUERY);
 	start_ns = atomic_load(&fake.now_ns);
-	ck_assert_int_eq(gp_fence_wait_due(&f, stamp, 10000), -EAGAIN);
+	ck_assert_int_eq(gp_fence_wait_due(&f, seq, 10000), -EAGAIN);
 	ck_assert_uint_eq(fake_calls(&fake, FAKE_QUERY), 2);
 	ck_assert_uint_eq(atomic_load(&fake.now_ns) - start_ns, 10000);
 }
 END_TEST
 
-static void go_beyond_after_thirty(struct fake *unused, enum fake_call call)
+static void go_beyond_after_thirty_pauses(struct fake *unused, enum fake_call call)
 {
 	static unsigned n_pauses;
 
@@ -196,15 +199,15 @@ static void go_beyond_after_thirty(struct fake *unused, enum fake_call call)
 		atomic_store(&fake.is_beyond, true);
 }
 
-/* What is left then is work that no free of this thread's would have waited for. */
-START_TEST(the_bound_of_a_wait_counts_from_when_it_is_due_no_more)
+/* From then on the unfinished work is work that no free of this thread would have waited for. */
+START_TEST(the_bound_of_a_wait_starts_once_the_threads_own_frees_no_longer_need_it)
 {
-	uint64_t stamp = free_something(), start_ns = atomic_load(&fake.now_ns);
+	uint64_t seq = free_something(), start_ns = atomic_load(&fake.now_ns);
 
 	fake.pause_ns = 1000;
 	fake.pause_completes = 0;
-	fake.hook = go_beyond_after_thirty;
-	ck_assert_int_eq(gp_fence_wait(&f, stamp, 20000), -EAGAIN);
+	fake.hook = go_beyond_after_thirty_pauses;
+	ck_assert_int_eq(gp_fence_wait(&f, seq, 20000), -EAGAIN);
 	ck_assert_uint_ge(atomic_load(&fake.now_ns) - start_ns, 45000);
 	ck_assert_uint_le(atomic_load(&fake.now_ns) - start_ns, 52000);
 }
@@ -217,14 +220,14 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, who_waits_as_long_as_before_asks_a_few_times_and_is_not_late);
-	tcase_add_test(tc, a_long_wait_pauses_longer);
-	tcase_add_test(tc, a_rest_begins_after_a_question_that_took_long);
-	ADD_ROWS(tc, turns, short_waits_are_hardly_late_among_long_ones);
-	tcase_add_test(tc, however_long_waits_were_nobody_rests_longer_than_100_us_and_less_once_overslept);
-	ADD_ROWS(tc, lengths, who_waits_longer_than_before_asks_at_intervals_that_grow);
-	tcase_add_test(tc, who_rests_sees_at_once_what_another_thread_has_found);
-	tcase_add_test(tc, the_bound_of_a_wait_counts_from_when_it_is_due_no_more);
-	tcase_add_test(tc, time_is_up_in_the_middle_of_a_rest_and_then_it_is_asked_for_once_more);
+	tcase_add_test(tc, a_wait_as_long_as_earlier_ones_polls_a_few_times_and_ends_on_time);
+	tcase_add_test(tc, a_long_wait_raises_the_attempt_number_of_its_pauses);
+	tcase_add_test(tc, the_first_pause_of_a_wait_counts_from_the_end_of_a_slow_query);
+	ADD_ROWS(tc, turns, short_waits_among_long_ones_end_only_a_little_late);
+	tcase_add_test(tc, the_first_pause_of_a_wait_is_at_most_100_us_and_halves_when_too_long);
+	ADD_ROWS(tc, lengths, a_wait_longer_than_earlier_ones_polls_at_growing_intervals);
+	tcase_add_test(tc, a_pausing_wait_ends_as_soon_as_another_thread_finds_the_fence_complete);
+	tcase_add_test(tc, the_bound_of_a_wait_starts_once_the_threads_own_frees_no_longer_need_it);
+	tcase_add_test(tc, a_bounded_wait_ends_on_time_within_a_pause_after_one_more_poll);
 	return suite_run(suite);
 }

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/file.h"
-#include "shim/job.h"
+#include "common/file.h"
+#include "common/job.h"
 #include "tests/suite.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
@@ -51,13 +51,13 @@ static const struct {
 		LONG_64 "012345678901234567890123456789012345678901234567890123456789012"},
 };
 
-START_TEST(a_name_has_the_values_of_the_environment_in_plain_characters)
+START_TEST(a_file_name_template_expands_environment_values_to_plain_characters)
 {
 	ck_assert_str_eq(expand(rows[_i].environment, rows[_i].path_template), rows[_i].path);
 }
 END_TEST
 
-START_TEST(a_user_without_a_name_is_a_number)
+START_TEST(the_user_in_a_file_name_is_a_number_if_the_environment_names_none)
 {
 	static const char *const nothing[] = {NULL};
 	char wanted[32];
@@ -67,7 +67,7 @@ START_TEST(a_user_without_a_name_is_a_number)
 }
 END_TEST
 
-START_TEST(host_and_process_are_those_of_the_moment)
+START_TEST(the_host_and_process_id_in_a_file_name_are_the_current_ones)
 {
 	static const char *const nothing[] = {NULL};
 	char host[128] = "", wanted[256];
@@ -81,7 +81,7 @@ START_TEST(host_and_process_are_those_of_the_moment)
 }
 END_TEST
 
-START_TEST(every_letter_that_a_setting_may_have_is_replaced_before_and_after_the_names_are_read)
+START_TEST(every_percent_letter_is_expanded_before_and_after_the_environment_is_read)
 {
 	static const char *const nothing[] = {NULL};
 
@@ -98,7 +98,7 @@ START_TEST(every_letter_that_a_setting_may_have_is_replaced_before_and_after_the
 }
 END_TEST
 
-START_TEST(a_name_that_does_not_fit_is_refused)
+START_TEST(a_file_name_that_does_not_fit_its_buffer_is_refused)
 {
 	static const char *const environment[] = {"USER=abcd", NULL};
 
@@ -117,11 +117,11 @@ static const char *find_none(const void *environment, const char *name)
 }
 
 /* Every row of the table has a label that is shown, and every label has a row. */
-START_TEST(labels_and_variables_belong_together)
+START_TEST(every_job_label_has_a_variable_and_every_variable_a_label)
 {
 	static const char *const labels[] = {
 #define GP_JOB_VARIABLE(label, variable, beside) label,
-#include "shim/job.def"
+#include "common/job.def"
 	};
 
 	for (size_t i = 0; i < LENGTH(labels); i++) {
@@ -132,11 +132,11 @@ START_TEST(labels_and_variables_belong_together)
 		ck_assert_msg(is_known, "%s", labels[i]);
 	}
 	for (size_t k = 0; gp_job_labels[k]; k++) {
-		bool is_told = false;
+		bool is_in_table = false;
 
 		for (size_t i = 0; i < LENGTH(labels); i++)
-			is_told = is_told || !strcmp(labels[i], gp_job_labels[k]);
-		ck_assert_msg(is_told, "%s", gp_job_labels[k]);
+			is_in_table = is_in_table || !strcmp(labels[i], gp_job_labels[k]);
+		ck_assert_msg(is_in_table, "%s", gp_job_labels[k]);
 		ck_assert_ptr_null(gp_job_value(gp_job_labels[k], find_none, NULL));
 	}
 }
@@ -147,12 +147,12 @@ int main(void)
 	Suite *suite = suite_create("file");
 	TCase *tc = tcase_create("file");
 
-	ADD_ROWS(tc, rows, a_name_has_the_values_of_the_environment_in_plain_characters);
-	tcase_add_test(tc, a_user_without_a_name_is_a_number);
-	tcase_add_test(tc, host_and_process_are_those_of_the_moment);
-	tcase_add_test(tc, every_letter_that_a_setting_may_have_is_replaced_before_and_after_the_names_are_read);
-	tcase_add_test(tc, a_name_that_does_not_fit_is_refused);
-	tcase_add_test(tc, labels_and_variables_belong_together);
+	ADD_ROWS(tc, rows, a_file_name_template_expands_environment_values_to_plain_characters);
+	tcase_add_test(tc, the_user_in_a_file_name_is_a_number_if_the_environment_names_none);
+	tcase_add_test(tc, the_host_and_process_id_in_a_file_name_are_the_current_ones);
+	tcase_add_test(tc, every_percent_letter_is_expanded_before_and_after_the_environment_is_read);
+	tcase_add_test(tc, a_file_name_that_does_not_fit_its_buffer_is_refused);
+	tcase_add_test(tc, every_job_label_has_a_variable_and_every_variable_a_label);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

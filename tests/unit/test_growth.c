@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What the kinds that cut blocks do before they hold more than ever, and that a loop does not do it for ever. */
+/*
+ * How split and vmm release or move memory before a pool exceeds its peak, and that a steady loop stops
+ * paying for it.
+ */
 
 #include <stdlib.h>
 
@@ -18,7 +21,7 @@ static uint64_t n_driver_calls(void)
 	return stats.driver_allocs + stats.driver_frees + stats.moves;
 }
 
-/* Sizes of blocks, and what is asked of the driver for the first. */
+/* Block sizes, and the size of the segment that the pool takes for the first block. */
 static const struct {
 	uint64_t bytes, segment;
 } parts[] = {
@@ -29,7 +32,7 @@ static const struct {
 	{33 * GP_MIB, 34 * GP_MIB},
 };
 
-START_TEST(split_gives_a_block_that_would_fill_a_segment_its_own)
+START_TEST(split_gives_a_block_that_would_fill_a_segment_its_own_segment)
 {
 	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
 	fixture_alloc(parts[_i].bytes);
@@ -37,7 +40,7 @@ START_TEST(split_gives_a_block_that_would_fill_a_segment_its_own)
 }
 END_TEST
 
-START_TEST(split_has_what_it_gave_back_arrive_before_it_takes_more)
+START_TEST(split_waits_for_returning_memory_before_it_takes_more)
 {
 	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
 	px.fake.arrives_on_drain_only = true;
@@ -47,8 +50,8 @@ START_TEST(split_has_what_it_gave_back_arrive_before_it_takes_more)
 }
 END_TEST
 
-/* A block stays in each round, so that none is like another. */
-START_TEST(split_gives_idle_segments_back_as_long_as_each_request_is_another)
+/* Each round keeps a block, so that no round repeats an earlier one. */
+START_TEST(split_releases_idle_segments_as_long_as_the_requests_differ)
 {
 	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
 	for (uint64_t i = 0; i < 10; i++) {
@@ -59,11 +62,11 @@ START_TEST(split_gives_idle_segments_back_as_long_as_each_request_is_another)
 }
 END_TEST
 
-/* Nobody has asked whether it is done with. */
-START_TEST(split_gives_idle_segments_back_that_were_used_in_order)
+/* No fence has been polled that would show that the GPU is done with the segments. */
+START_TEST(split_releases_idle_segments_that_were_used_in_serial_mode)
 {
 	fixture_setup_large(GP_KIND_SPLIT, CAPACITY);
-	gp_pool_set_in_order(fixture_pool(), true);
+	gp_pool_set_serial(fixture_pool(), true);
 	for (uint64_t i = 0; i < 40; i++) {
 		uint64_t addr = fixture_alloc((34 + 2 * i) * GP_MIB);
 
@@ -75,8 +78,8 @@ START_TEST(split_gives_idle_segments_back_that_were_used_in_order)
 }
 END_TEST
 
-/* A round of a loop: blocks of sizes between 512 KiB and 256 MiB that come and go at random. */
-enum { BLOCKS_MAX = 80, ROUNDS = 14, SURELY = 10, LOOPS = 40 };
+/* One iteration of a loop: blocks of 512 KiB to 256 MiB are allocated and freed at random. */
+enum { BLOCKS_MAX = 80, ROUNDS = 14, MANY_ROUNDS = 10, LOOPS = 40 };
 
 static struct {
 	unsigned n_steps;
@@ -139,11 +142,14 @@ static void run_loop(void)
 	fixture_check();
 }
 
-/* How many random loops may call the driver from the fourth round on, and from the eleventh: as many as do today. */
+/*
+ * The number of random loops that may still call the driver after three rounds, and after ten: no more than
+ * at present.
+ */
 static const struct {
 	enum gp_kind kind;
 	uint64_t leak; /* bytes in each round */
-	int late, surely;
+	int max_after_three, max_after_ten;
 } bars[] = {
 	{GP_KIND_SPLIT, 0, 0, 0},
 	{GP_KIND_SPLIT, 4 * GP_KIB, 0, 0},
@@ -153,7 +159,7 @@ static const struct {
 
 START_TEST(few_random_loops_call_the_driver_after_the_third_round)
 {
-	int late = 0, surely = 0;
+	int n_after_three = 0, n_after_ten = 0;
 
 	for (unsigned seed = 0; seed < LOOPS; seed++) {
 		uint64_t after_three = 0, after_ten = 0;
@@ -165,14 +171,14 @@ START_TEST(few_random_loops_call_the_driver_after_the_third_round)
 				fixture_alloc(bars[_i].leak);
 			run_loop();
 			after_three = i == 2 ? n_driver_calls() : after_three;
-			after_ten = i == SURELY - 1 ? n_driver_calls() : after_ten;
+			after_ten = i == MANY_ROUNDS - 1 ? n_driver_calls() : after_ten;
 		}
-		late += n_driver_calls() != after_three;
-		surely += n_driver_calls() != after_ten;
+		n_after_three += n_driver_calls() != after_three;
+		n_after_ten += n_driver_calls() != after_ten;
 		fixture_teardown();
 	}
-	ck_assert_int_le(late, bars[_i].late);
-	ck_assert_int_le(surely, bars[_i].surely);
+	ck_assert_int_le(n_after_three, bars[_i].max_after_three);
+	ck_assert_int_le(n_after_ten, bars[_i].max_after_ten);
 	fixture_setup_large(bars[_i].kind, CAPACITY);
 }
 END_TEST
@@ -184,10 +190,10 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, NULL, fixture_teardown);
-	ADD_ROWS(tc, parts, split_gives_a_block_that_would_fill_a_segment_its_own);
-	tcase_add_test(tc, split_has_what_it_gave_back_arrive_before_it_takes_more);
-	tcase_add_test(tc, split_gives_idle_segments_back_as_long_as_each_request_is_another);
-	tcase_add_test(tc, split_gives_idle_segments_back_that_were_used_in_order);
+	ADD_ROWS(tc, parts, split_gives_a_block_that_would_fill_a_segment_its_own_segment);
+	tcase_add_test(tc, split_waits_for_returning_memory_before_it_takes_more);
+	tcase_add_test(tc, split_releases_idle_segments_as_long_as_the_requests_differ);
+	tcase_add_test(tc, split_releases_idle_segments_that_were_used_in_serial_mode);
 	ADD_ROWS(tc, bars, few_random_loops_call_the_driver_after_the_third_round);
 	return suite_run(suite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The exporter's HTTP server among slow and hostile clients, on a clock that the tests move. */
+/* The exporter's HTTP server among slow and hostile clients, with a simulated clock. */
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -14,17 +14,17 @@
 #include <unistd.h>
 
 #include "tests/suite.h"
-#include "tools/stat_clients.h"
-#include "tools/stat_http.h"
+#include "tools/export/stat_clients.h"
+#include "tools/export/stat_http.h"
 
 #define LENGTH(a)     ((int)(sizeof(a) / sizeof(*(a))))
-#define TIME_NS	      UINT64_C(30000000000)
+#define TIME_NS       UINT64_C(30000000000)
 #define PAGE_MAX      (64 << 20)
 #define LINE_MAX_SIZE 256
 
 static _Atomic uint64_t now_ns;
-static size_t page_bytes; /* of which the page consists */
-static sem_t made, may_go; /* the page is being made, and may be done */
+static size_t page_bytes;  /* size of the page */
+static sem_t made, may_go; /* posted when the page is being made, and to let it be finished */
 static bool is_held;
 static struct stat_http *http;
 static struct sockaddr_in server;
@@ -49,8 +49,8 @@ static struct stat_page make(void *arg, const char *accepted)
 
 static void start(const char *address)
 {
-	struct stat_http_settings settings = {.path = "/metrics", .index = "hello\n", .make = make,
-		.time_ns = TIME_NS, .now_ns = read_clock};
+	struct stat_http_settings settings = {
+		.path = "/metrics", .index = "hello\n", .make = make, .time_ns = TIME_NS, .now_ns = read_clock};
 	socklen_t length = sizeof(server);
 
 	settings.fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -79,8 +79,8 @@ static void teardown(void)
 	stat_http_stop(http);
 }
 
-/* A connection from 127.0.0.LAST, which has said that. */
-static int say_from(unsigned last, const char *text)
+/* Connects from 127.0.0.LAST and sends the text. */
+static int connect_from(unsigned last, const char *text)
 {
 	struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 | last)};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -92,12 +92,12 @@ static int say_from(unsigned last, const char *text)
 	return fd;
 }
 
-static int say(const char *text)
+static int connect_and_send(const char *text)
 {
-	return say_from(1, text);
+	return connect_from(1, text);
 }
 
-/* The next line without its end; false if the connection ends instead. */
+/* Reads the next line without its end; false if the connection ends instead. */
 static bool read_line(int fd, char line[static LINE_MAX_SIZE])
 {
 	size_t n = 0;
@@ -114,7 +114,7 @@ static bool read_line(int fd, char line[static LINE_MAX_SIZE])
 	return false;
 }
 
-/* The status of the answer that comes next, or 0 if the connection ends without one. */
+/* Returns the status of the next answer, or 0 if the connection ends without one. */
 static int read_status(int fd)
 {
 	char line[LINE_MAX_SIZE];
@@ -125,7 +125,7 @@ static int read_status(int fd)
 	return status;
 }
 
-/* The page follows the status, complete to its end. */
+/* Reads the page after the status, to its end. */
 static void read_page(int fd)
 {
 	char line[LINE_MAX_SIZE];
@@ -136,7 +136,7 @@ static void read_page(int fd)
 	ck_assert_int_eq(recv(fd, line, page_bytes, MSG_WAITALL), (ssize_t)page_bytes);
 }
 
-/* How much comes until the connection ends, which it does. */
+/* Returns the number of bytes that come before the connection ends, and checks that it ends. */
 static size_t read_all(int fd)
 {
 	static char buffer[1 << 16];
@@ -151,7 +151,7 @@ static size_t read_all(int fd)
 
 static int ask(const char *text)
 {
-	int fd = say(text), status = read_status(fd);
+	int fd = connect_and_send(text), status = read_status(fd);
 
 	close(fd);
 	return status;
@@ -159,46 +159,46 @@ static int ask(const char *text)
 
 #define GET "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
-/* Connections are accepted in their order: when this one is answered, those before are there. */
-static void wait_for_those_before(void)
+/* Connections are accepted in their order, so the answer to this one shows that earlier ones are accepted. */
+static void wait_for_earlier_clients(void)
 {
-	int fd = say_from(9, GET);
+	int fd = connect_from(9, GET);
 
 	ck_assert_int_eq(read_status(fd), 200);
 	close(fd);
 }
 
-static void let_pass(uint64_t ns)
+static void advance_clock(uint64_t ns)
 {
 	atomic_fetch_add(&now_ns, ns);
 	stat_http_tick(http);
 }
 
-static const char *const starts[] = {"", "G", "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
-	"HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n"};
+static const char *const starts[] = {
+	"", "G", "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ", "HEAD / HTTP/1.1\r\nHost: 127.0.0.1\r\n"};
 
-START_TEST(client_that_has_not_asked_when_its_time_is_over_is_ended)
+START_TEST(a_client_that_sends_no_request_in_time_is_disconnected)
 {
-	int fd = say(starts[_i]);
+	int fd = connect_and_send(starts[_i]);
 
-	wait_for_those_before();
-	let_pass(TIME_NS);
+	wait_for_earlier_clients();
+	advance_clock(TIME_NS);
 	ck_assert_uint_eq(read_all(fd), 0);
 	ck_assert_int_eq(ask(GET), 200);
 }
 END_TEST
 
-START_TEST(client_that_asks_in_time_is_served_and_has_as_much_time_again)
+START_TEST(a_client_that_asks_in_time_is_served_and_its_time_starts_again)
 {
-	int fd = say("GET /metr");
+	int fd = connect_and_send("GET /metr");
 
-	wait_for_those_before();
+	wait_for_earlier_clients();
 	for (int i = 0; i < 3; i++) {
-		let_pass(TIME_NS - 1);
+		advance_clock(TIME_NS - 1);
 		ck_assert_int_eq(send(fd, GET + 9, strlen(GET) - 9, MSG_NOSIGNAL), (ssize_t)strlen(GET) - 9);
 		ck_assert_int_eq(read_status(fd), 200);
 		read_page(fd);
-		/* The server is done with this request when it has answered the next. */
+		/* The server is done with a request when it has answered the next one. */
 		ck_assert_int_eq(send(fd, GET GET, strlen(GET) + 9, MSG_NOSIGNAL), (ssize_t)strlen(GET) + 9);
 		ck_assert_int_eq(read_status(fd), 200);
 		read_page(fd);
@@ -207,42 +207,42 @@ START_TEST(client_that_asks_in_time_is_served_and_has_as_much_time_again)
 }
 END_TEST
 
-START_TEST(client_that_asks_nothing_more_after_an_answer_is_ended)
+START_TEST(a_client_that_asks_nothing_more_after_an_answer_is_disconnected)
 {
-	int fd = say(GET);
+	int fd = connect_and_send(GET);
 
 	ck_assert_int_eq(read_status(fd), 200);
 	read_page(fd);
-	wait_for_those_before();
-	let_pass(TIME_NS);
+	wait_for_earlier_clients();
+	advance_clock(TIME_NS);
 	ck_assert_uint_eq(read_all(fd), 0);
 }
 END_TEST
 
-START_TEST(client_whose_answer_is_being_made_is_not_ended)
+START_TEST(a_client_whose_answer_is_being_made_is_not_disconnected)
 {
 	int fd;
 
 	is_held = true;
-	fd = say(GET);
+	fd = connect_and_send(GET);
 	sem_wait(&made);
-	let_pass(10 * TIME_NS);
+	advance_clock(10 * TIME_NS);
 	sem_post(&may_go);
 	ck_assert_int_eq(read_status(fd), 200);
 	close(fd);
 }
 END_TEST
 
-START_TEST(client_that_does_not_read_its_answer_in_time_is_ended)
+START_TEST(a_client_that_does_not_read_its_answer_in_time_is_disconnected)
 {
 	size_t n;
 	int fd;
 
 	page_bytes = PAGE_MAX;
-	fd = say(GET);
+	fd = connect_and_send(GET);
 	ck_assert_int_eq(read_status(fd), 200);
-	let_pass(TIME_NS - 1);
-	let_pass(1);
+	advance_clock(TIME_NS - 1);
+	advance_clock(1);
 	n = read_all(fd);
 	ck_assert_msg(n < PAGE_MAX, "all of %zu bytes", n);
 	page_bytes = 5;
@@ -250,11 +250,11 @@ START_TEST(client_that_does_not_read_its_answer_in_time_is_ended)
 }
 END_TEST
 
-/* Half of a request from each of so many connections. */
+/* Sends half a request from each of n connections. */
 static void fill(int *fds, unsigned n, unsigned last)
 {
 	for (unsigned i = 0; i < n; i++)
-		fds[i] = say_from(last, "GET /metr");
+		fds[i] = connect_from(last, "GET /metr");
 }
 
 static bool is_open(int fd)
@@ -262,7 +262,7 @@ static bool is_open(int fd)
 	return send(fd, GET + 9, strlen(GET) - 9, MSG_NOSIGNAL) > 0 && read_status(fd) == 200;
 }
 
-START_TEST(where_all_places_are_taken_the_earliest_client_makes_room)
+START_TEST(the_earliest_client_makes_room_if_all_connection_slots_are_taken)
 {
 	int fds[STAT_CLIENTS_MAX];
 
@@ -277,9 +277,9 @@ START_TEST(where_all_places_are_taken_the_earliest_client_makes_room)
 }
 END_TEST
 
-START_TEST(where_one_address_has_its_share_its_earliest_client_makes_room)
+START_TEST(the_earliest_client_of_an_address_with_too_many_connections_makes_room)
 {
-	int first = say_from(3, "GET /metr"), fds[STAT_CLIENTS_OF_ONE_MAX];
+	int first = connect_from(3, "GET /metr"), fds[STAT_CLIENTS_OF_ONE_MAX];
 
 	fill(fds, STAT_CLIENTS_OF_ONE_MAX, 1);
 	ck_assert_int_eq(ask(GET), 200);
@@ -293,13 +293,13 @@ START_TEST(where_one_address_has_its_share_its_earliest_client_makes_room)
 }
 END_TEST
 
-START_TEST(where_all_clients_wait_for_answers_a_new_one_is_refused)
+START_TEST(a_new_client_is_refused_if_all_others_wait_for_answers)
 {
 	int fds[STAT_CLIENTS_OF_ONE_MAX];
 
 	is_held = true;
 	for (int i = 0; i < STAT_CLIENTS_OF_ONE_MAX; i++) {
-		fds[i] = say(GET);
+		fds[i] = connect_and_send(GET);
 		sem_wait(&made);
 	}
 	ck_assert_int_eq(ask(""), 0);
@@ -316,7 +316,7 @@ END_TEST
 
 #define HEAD "/metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
-/* A body that is announced never comes. */
+/* The announced bodies never come. */
 static const struct {
 	const char *request;
 	int status;
@@ -334,7 +334,7 @@ static const struct {
 	{"GET /other HTTP/1.0\r\n\r\n", 404},
 };
 
-START_TEST(request_with_a_body_is_refused_before_the_body)
+START_TEST(a_request_with_a_body_is_refused_before_the_body)
 {
 	ck_assert_int_eq(ask(requests[_i].request), requests[_i].status);
 }
@@ -371,13 +371,13 @@ static int ask_host(const char *host)
 	return ask(request);
 }
 
-START_TEST(on_a_loopback_address_the_host_must_be_an_address_or_localhost)
+START_TEST(on_a_loopback_address_the_host_header_must_be_an_address_or_localhost)
 {
 	ck_assert_int_eq(ask_host(hosts[_i].host), hosts[_i].is_local ? 200 : 421);
 }
 END_TEST
 
-START_TEST(on_another_address_the_host_may_be_any_name)
+START_TEST(on_another_address_the_host_header_may_be_any_name)
 {
 	stat_http_stop(http);
 	start("0.0.0.0");
@@ -392,17 +392,18 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, client_that_has_not_asked_when_its_time_is_over_is_ended, 0, LENGTH(starts));
-	tcase_add_test(tc, client_that_asks_in_time_is_served_and_has_as_much_time_again);
-	tcase_add_test(tc, client_that_asks_nothing_more_after_an_answer_is_ended);
-	tcase_add_test(tc, client_whose_answer_is_being_made_is_not_ended);
-	tcase_add_test(tc, client_that_does_not_read_its_answer_in_time_is_ended);
-	tcase_add_test(tc, where_all_places_are_taken_the_earliest_client_makes_room);
-	tcase_add_test(tc, where_one_address_has_its_share_its_earliest_client_makes_room);
-	tcase_add_test(tc, where_all_clients_wait_for_answers_a_new_one_is_refused);
-	tcase_add_loop_test(tc, request_with_a_body_is_refused_before_the_body, 0, LENGTH(requests));
-	tcase_add_loop_test(tc, on_a_loopback_address_the_host_must_be_an_address_or_localhost, 0, LENGTH(hosts));
-	tcase_add_loop_test(tc, on_another_address_the_host_may_be_any_name, 0, LENGTH(hosts));
+	tcase_add_loop_test(tc, a_client_that_sends_no_request_in_time_is_disconnected, 0, LENGTH(starts));
+	tcase_add_test(tc, a_client_that_asks_in_time_is_served_and_its_time_starts_again);
+	tcase_add_test(tc, a_client_that_asks_nothing_more_after_an_answer_is_disconnected);
+	tcase_add_test(tc, a_client_whose_answer_is_being_made_is_not_disconnected);
+	tcase_add_test(tc, a_client_that_does_not_read_its_answer_in_time_is_disconnected);
+	tcase_add_test(tc, the_earliest_client_makes_room_if_all_connection_slots_are_taken);
+	tcase_add_test(tc, the_earliest_client_of_an_address_with_too_many_connections_makes_room);
+	tcase_add_test(tc, a_new_client_is_refused_if_all_others_wait_for_answers);
+	tcase_add_loop_test(tc, a_request_with_a_body_is_refused_before_the_body, 0, LENGTH(requests));
+	tcase_add_loop_test(
+		tc, on_a_loopback_address_the_host_header_must_be_an_address_or_localhost, 0, LENGTH(hosts));
+	tcase_add_loop_test(tc, on_another_address_the_host_header_may_be_any_name, 0, LENGTH(hosts));
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

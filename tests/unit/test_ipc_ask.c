@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Asking another process for a block of its, which may answer anything, or nothing. */
+/* Asks another process for one of its blocks. That process may answer anything, or nothing. */
 
 #include <check.h>
 #include <errno.h>
@@ -12,13 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/ipc.h"
+#include "shim/ipc/ipc.h"
 #include "tests/suite.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-#define HEX16	      "00112233445566778899aabbccddeeff"
-#define HEX	      HEX16 HEX16 HEX16 HEX16
-#define ANSWER(hex, offset, bytes)                                                                                     \
+#define HEX16         "00112233445566778899aabbccddeeff"
+#define HEX           HEX16 HEX16 HEX16 HEX16
+#define ANSWER(hex, offset, bytes) \
 	"{\"schema\":\"gpupool.ipc/1\",\"handle\":\"" hex "\",\"offset\":" offset ",\"bytes\":" bytes "}"
 
 enum { PID = 4242, START = 99 };
@@ -53,13 +53,13 @@ static const struct {
 	{"", -EPROTO},
 };
 
-START_TEST(an_answer_is_taken_only_if_it_is_just_right)
+START_TEST(only_a_well_formed_ipc_answer_is_accepted)
 {
-	struct gp_ipc_place place;
+	struct gp_ipc_reply reply;
 
-	ck_assert_int_eq(gp_ipc_parse(answers[_i].text, &place), answers[_i].result);
+	ck_assert_int_eq(gp_ipc_parse(answers[_i].text, &reply), answers[_i].result);
 	if (!answers[_i].result)
-		ck_assert_int_eq((unsigned char)place.segment.reserved[63], 0xff);
+		ck_assert_int_eq((unsigned char)reply.segment.reserved[63], 0xff);
 }
 END_TEST
 
@@ -85,8 +85,11 @@ static void teardown(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-/* A process at the socket of PID and START that answers each client with a text, and hangs up. */
-static void listen_and_say(const char *text, size_t length, bool hangs_up)
+/*
+ * Starts a process at the socket of PID and START that answers each client with the text. hangs_up: it then
+ * closes the connection.
+ */
+static void listen_and_answer(const char *text, size_t length, bool hangs_up)
 {
 	int dir_fd = gp_ctl_dir_open(dir, geteuid(), false), fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	struct sockaddr_un address;
@@ -111,49 +114,49 @@ static void listen_and_say(const char *text, size_t length, bool hangs_up)
 	close(dir_fd);
 }
 
-START_TEST(a_process_is_asked_and_its_answer_believed)
+START_TEST(a_process_answers_with_the_offset_and_size_of_its_block)
 {
 	static const char line[] = ANSWER(HEX, "512", "1000") "\n";
-	struct gp_ipc_place place;
+	struct gp_ipc_reply reply;
 
-	listen_and_say(line, sizeof(line) - 1, true);
-	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), 0);
-	ck_assert_uint_eq(place.offset, 512);
-	ck_assert_uint_eq(place.bytes, 1000);
+	listen_and_answer(line, sizeof(line) - 1, true);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), 0);
+	ck_assert_uint_eq(reply.offset, 512);
+	ck_assert_uint_eq(reply.bytes, 1000);
 }
 END_TEST
 
-START_TEST(a_process_that_is_gone_is_not_waited_for)
+START_TEST(a_process_that_has_ended_is_not_waited_for)
 {
-	struct gp_ipc_place place;
+	struct gp_ipc_reply reply;
 
-	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -ENOENT);
-	listen_and_say("", 0, true);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), -ENOENT);
+	listen_and_answer("", 0, true);
 	kill(peer, SIGKILL);
 	waitpid(peer, NULL, 0);
 	peer = 0;
-	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -ENOENT);
-	ck_assert_int_eq(gp_ipc_ask(PID, START + 1, 1, 2, &place), -ENOENT);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), -ENOENT);
+	ck_assert_int_eq(gp_ipc_ask(PID, START + 1, 1, 2, &reply), -ENOENT);
 }
 END_TEST
 
-START_TEST(half_an_answer_is_none)
+START_TEST(half_an_ipc_answer_is_refused)
 {
-	struct gp_ipc_place place;
+	struct gp_ipc_reply reply;
 
-	listen_and_say("{\"schema\"", 9, true);
-	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -ENOENT);
+	listen_and_answer("{\"schema\"", 9, true);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), -ENOENT);
 }
 END_TEST
 
-START_TEST(an_endless_answer_is_cut)
+START_TEST(an_endless_ipc_answer_is_refused)
 {
 	static char text[4096];
-	struct gp_ipc_place place;
+	struct gp_ipc_reply reply;
 
 	memset(text, 'x', sizeof(text));
-	listen_and_say(text, sizeof(text), false);
-	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &place), -EPROTO);
+	listen_and_answer(text, sizeof(text), false);
+	ck_assert_int_eq(gp_ipc_ask(PID, START, 1, 2, &reply), -EPROTO);
 }
 END_TEST
 
@@ -164,10 +167,10 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, an_answer_is_taken_only_if_it_is_just_right, 0, (int)LENGTH(answers));
-	tcase_add_test(tc, a_process_is_asked_and_its_answer_believed);
-	tcase_add_test(tc, a_process_that_is_gone_is_not_waited_for);
-	tcase_add_test(tc, half_an_answer_is_none);
-	tcase_add_test(tc, an_endless_answer_is_cut);
+	tcase_add_loop_test(tc, only_a_well_formed_ipc_answer_is_accepted, 0, (int)LENGTH(answers));
+	tcase_add_test(tc, a_process_answers_with_the_offset_and_size_of_its_block);
+	tcase_add_test(tc, a_process_that_has_ended_is_not_waited_for);
+	tcase_add_test(tc, half_an_ipc_answer_is_refused);
+	tcase_add_test(tc, an_endless_ipc_answer_is_refused);
 	return suite_run(suite);
 }

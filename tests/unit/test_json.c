@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "shim/json.h"
+#include "shim/base/json.h"
 #include "tests/suite.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
@@ -43,8 +43,7 @@ static const struct {
 	{"a\"b\\c", "\"a\\\"b\\\\c\"\n"},
 	{"line\nnext\ttab", "\"line\\nnext\\ttab\"\n"},
 	{"\x1b[31m\x7f\x01", "\"\\u001b[31m\\u007f\\u0001\"\n"},
-	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
-		"\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"\n"},
+	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "\"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80\"\n"},
 	{"\xf4\x8f\xbf\xbf", "\"\xf4\x8f\xbf\xbf\"\n"},
 	{"\x80", "\"\\ufffd\"\n"},
 	{"a\xc3", "\"a\\ufffd\"\n"},
@@ -59,14 +58,14 @@ static const struct {
 	{NULL, "null\n"},
 };
 
-START_TEST(strings_are_escaped_and_made_valid)
+START_TEST(json_strings_are_escaped_and_made_valid_utf8)
 {
 	gp_json_string(&json, NULL, strings[_i].value);
 	assert_document(strings[_i].expected);
 }
 END_TEST
 
-START_TEST(a_string_with_a_length_may_hold_nul_and_need_not_end)
+START_TEST(a_json_string_with_a_length_may_contain_nul_and_needs_no_terminator)
 {
 	static const char bytes[] = {'a', '\0', 'b'};
 
@@ -90,18 +89,17 @@ static const struct {
 	{NAN, "null\n"},
 };
 
-START_TEST(doubles_are_json_numbers)
+START_TEST(doubles_are_written_as_json_numbers_or_null)
 {
 	gp_json_double(&json, NULL, doubles[_i].value);
 	assert_document(doubles[_i].expected);
 }
 END_TEST
 
-/* A locale of this machine that writes 1.5 in another way, or NULL. */
+/* Returns a locale of this machine that does not write a point in 1.5, or NULL. */
 static const char *find_comma_locale(void)
 {
-	static const char *const names[] = {
-		"de_DE.UTF-8", "fr_FR.UTF-8", "pt_BR.UTF-8", "ps_AF.UTF-8"};
+	static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "pt_BR.UTF-8", "ps_AF.UTF-8"};
 	const char *found = NULL;
 
 	for (int i = 0; i < ROWS(names) && !found; i++)
@@ -111,7 +109,7 @@ static const char *find_comma_locale(void)
 	return found;
 }
 
-START_TEST(the_locale_does_not_change_doubles)
+START_TEST(the_locale_does_not_change_how_json_doubles_are_written)
 {
 	ck_assert_ptr_nonnull(setlocale(LC_NUMERIC, find_comma_locale()));
 	ck_assert_str_ne(localeconv()->decimal_point, ".");
@@ -123,7 +121,7 @@ START_TEST(the_locale_does_not_change_doubles)
 }
 END_TEST
 
-START_TEST(integers_keep_all_their_digits)
+START_TEST(json_integers_keep_all_their_digits)
 {
 	gp_json_object_begin(&json, NULL);
 	gp_json_u64(&json, "u", UINT64_MAX);
@@ -133,13 +131,12 @@ START_TEST(integers_keep_all_their_digits)
 	gp_json_bool(&json, "no", false);
 	gp_json_null(&json, "nothing");
 	gp_json_object_end(&json);
-	assert_document(
-		"{\"u\":18446744073709551615,\"i\":-9223372036854775808,\"a\":\"0x7f12000000200\","
-		"\"yes\":true,\"no\":false,\"nothing\":null}\n");
+	assert_document("{\"u\":18446744073709551615,\"i\":-9223372036854775808,\"a\":\"0x7f12000000200\","
+			"\"yes\":true,\"no\":false,\"nothing\":null}\n");
 }
 END_TEST
 
-START_TEST(nests_are_separated_by_commas)
+START_TEST(json_values_are_separated_by_commas_at_every_level)
 {
 	gp_json_object_begin(&json, NULL);
 	gp_json_array_begin(&json, "empty");
@@ -155,8 +152,7 @@ START_TEST(nests_are_separated_by_commas)
 	gp_json_array_end(&json);
 	gp_json_u64(&json, "last", 1);
 	gp_json_object_end(&json);
-	assert_document(
-		"{\"empty\":[],\"rows\":[{\"i\":0,\"o\":{}},{\"i\":1,\"o\":{}}],\"last\":1}\n");
+	assert_document("{\"empty\":[],\"rows\":[{\"i\":0,\"o\":{}},{\"i\":1,\"o\":{}}],\"last\":1}\n");
 }
 END_TEST
 
@@ -221,7 +217,7 @@ static void (*const mistakes[])(void) = {
 	nested_64_deep,
 };
 
-START_TEST(what_is_no_document_is_refused)
+START_TEST(a_malformed_json_document_is_refused_and_the_writer_can_be_reset)
 {
 	const char *text = "untouched";
 	size_t length = 7;
@@ -236,7 +232,7 @@ START_TEST(what_is_no_document_is_refused)
 }
 END_TEST
 
-START_TEST(sixty_three_levels_are_fine)
+START_TEST(a_json_document_of_63_levels_is_accepted)
 {
 	const char *text;
 	size_t length;
@@ -250,8 +246,8 @@ START_TEST(sixty_three_levels_are_fine)
 }
 END_TEST
 
-/* "[1,1,1...]": the cap is met exactly, then missed by one byte, wherever that byte would be. */
-START_TEST(the_cap_is_flagged_and_never_passed)
+/* Writes "[1,1,1]" under every size limit from 0 to more than it needs. */
+START_TEST(a_json_document_beyond_its_size_limit_fails_and_never_exceeds_it)
 {
 	size_t cap = (size_t)_i, needed = 2 + 3 * 2 - 1 + 1;
 	const char *text;
@@ -275,7 +271,7 @@ START_TEST(the_cap_is_flagged_and_never_passed)
 }
 END_TEST
 
-START_TEST(a_long_document_grows_and_stays_whole)
+START_TEST(a_long_json_document_is_written_without_loss)
 {
 	const char *text;
 	size_t length;
@@ -297,17 +293,17 @@ static Suite *json_suite(void)
 	TCase *tc = tcase_create("writer");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_loop_test(tc, strings_are_escaped_and_made_valid, 0, ROWS(strings));
-	tcase_add_test(tc, a_string_with_a_length_may_hold_nul_and_need_not_end);
-	tcase_add_loop_test(tc, doubles_are_json_numbers, 0, ROWS(doubles));
+	tcase_add_loop_test(tc, json_strings_are_escaped_and_made_valid_utf8, 0, ROWS(strings));
+	tcase_add_test(tc, a_json_string_with_a_length_may_contain_nul_and_needs_no_terminator);
+	tcase_add_loop_test(tc, doubles_are_written_as_json_numbers_or_null, 0, ROWS(doubles));
 	if (find_comma_locale())
-		tcase_add_test(tc, the_locale_does_not_change_doubles);
-	tcase_add_test(tc, integers_keep_all_their_digits);
-	tcase_add_test(tc, nests_are_separated_by_commas);
-	tcase_add_loop_test(tc, what_is_no_document_is_refused, 0, ROWS(mistakes));
-	tcase_add_test(tc, sixty_three_levels_are_fine);
-	tcase_add_loop_test(tc, the_cap_is_flagged_and_never_passed, 0, 12);
-	tcase_add_test(tc, a_long_document_grows_and_stays_whole);
+		tcase_add_test(tc, the_locale_does_not_change_how_json_doubles_are_written);
+	tcase_add_test(tc, json_integers_keep_all_their_digits);
+	tcase_add_test(tc, json_values_are_separated_by_commas_at_every_level);
+	tcase_add_loop_test(tc, a_malformed_json_document_is_refused_and_the_writer_can_be_reset, 0, ROWS(mistakes));
+	tcase_add_test(tc, a_json_document_of_63_levels_is_accepted);
+	tcase_add_loop_test(tc, a_json_document_beyond_its_size_limit_fails_and_never_exceeds_it, 0, 12);
+	tcase_add_test(tc, a_long_json_document_is_written_without_loss);
 	suite_add_tcase(suite, tc);
 	return suite;
 }

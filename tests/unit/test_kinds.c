@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What is particular to each kind. */
+/* Behaviour that differs between the kinds of pools. */
 
 #include <check.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ START_TEST(none_flushes_the_whole_queue_with_the_free_that_exceeds_its_length)
 }
 END_TEST
 
-START_TEST(none_flushes_when_more_bytes_are_queued_than_may_be)
+START_TEST(none_flushes_the_queue_when_it_exceeds_its_byte_limit)
 {
 	uint64_t one, rest;
 
@@ -50,7 +50,7 @@ START_TEST(none_flushes_when_more_bytes_are_queued_than_may_be)
 }
 END_TEST
 
-START_TEST(none_without_a_queue_uses_the_driver_s_own_free)
+START_TEST(none_with_queue_length_zero_uses_the_drivers_own_free)
 {
 	uint64_t addr;
 
@@ -64,7 +64,7 @@ START_TEST(none_without_a_queue_uses_the_driver_s_own_free)
 }
 END_TEST
 
-START_TEST(none_never_waits_where_it_gives_back_behind_a_fence)
+START_TEST(none_never_waits_if_it_can_release_behind_a_fence)
 {
 	px.options.pending_count_max = 3;
 	for (int i = 0; i < 4; i++) {
@@ -82,7 +82,7 @@ START_TEST(none_never_waits_where_it_gives_back_behind_a_fence)
 }
 END_TEST
 
-START_TEST(none_waits_as_the_driver_s_free_does_once_more_returns_than_may_be_queued)
+START_TEST(none_waits_like_the_drivers_free_if_more_is_returning_than_may_be_queued)
 {
 	px.options.pending_count_max = 3;
 	px.options.pending_bytes_max = 100 * UNIT;
@@ -97,14 +97,14 @@ START_TEST(none_waits_as_the_driver_s_free_does_once_more_returns_than_may_be_qu
 }
 END_TEST
 
-START_TEST(none_gives_a_late_block_back_only_once_it_is_completed)
+START_TEST(none_releases_an_unfenced_block_only_once_it_is_completed)
 {
 	uint64_t addr;
 
 	px.options.pending_count_max = 0;
 	addr = fixture_alloc(1000);
 	fixture_work();
-	fixture_free_as(addr, GP_FREE_LATE);
+	fixture_free_as(addr, GP_FREE_UNFENCED);
 	ck_assert_uint_eq(released(), 0);
 	gp_pool_reclaim(fixture_pool());
 	ck_assert_uint_eq(released(), 0);
@@ -114,7 +114,7 @@ START_TEST(none_gives_a_late_block_back_only_once_it_is_completed)
 }
 END_TEST
 
-START_TEST(an_error_while_one_entry_is_released_loses_no_other)
+START_TEST(an_error_in_the_release_of_one_queued_block_loses_no_other)
 {
 	px.options.pending_count_max = 10;
 	fake_plan(&px.fake, (struct fake_plan){FAKE_RELEASE_BEGIN, 3, 1, 719});
@@ -127,7 +127,7 @@ START_TEST(an_error_while_one_entry_is_released_loses_no_other)
 }
 END_TEST
 
-START_TEST(none_asks_no_fence_at_an_allocation)
+START_TEST(none_polls_no_fence_at_an_allocation)
 {
 	uint64_t addr = fixture_alloc(1000);
 
@@ -156,7 +156,7 @@ static const struct {
 	{2 * GP_KIB, 512, false},
 };
 
-START_TEST(simple_uses_a_block_that_is_not_much_too_large)
+START_TEST(simple_reuses_a_block_only_if_it_is_not_much_too_large)
 {
 	uint64_t addr = fixture_alloc(fits[_i].cached);
 
@@ -165,7 +165,7 @@ START_TEST(simple_uses_a_block_that_is_not_much_too_large)
 }
 END_TEST
 
-START_TEST(simple_takes_the_nearest_of_several_that_fit)
+START_TEST(simple_takes_the_block_nearest_in_size)
 {
 	uint64_t large = fixture_alloc(44 * GP_MIB), near = fixture_alloc(42 * GP_MIB);
 
@@ -182,7 +182,7 @@ START_TEST(binned_hands_out_the_block_that_was_freed_last)
 	uint64_t first = fixture_alloc(5 * GP_MIB), last = fixture_alloc(5 * GP_MIB);
 
 	fixture_free_as(first, GP_FREE_SYNCED);
-	fixture_alloc(GP_KIB); /* settles: the first is in its bin before the last */
+	fixture_alloc(GP_KIB); /* polls: the first block enters its bin before the last */
 	fixture_free_as(last, GP_FREE_SYNCED);
 	ck_assert_uint_eq(fixture_alloc(5 * GP_MIB), last);
 }
@@ -195,14 +195,14 @@ static const struct {
 	{1200, 1400, true},
 	{1200, 1537, false},
 	{GP_MIB + 1, 9 * GP_MIB / 8, true},
-	/* Above half a granule the driver takes a whole one anyway. */
+	/* Above half a granule the driver takes a whole granule anyway. */
 	{GP_MIB + GP_MIB / 2, 2 * GP_MIB, true},
 	{2 * GP_MIB, 2 * GP_MIB + 1, false},
 	{100 * GP_MIB, 104 * GP_MIB, true},
 	{104 * GP_MIB, 104 * GP_MIB + 1, false},
 };
 
-START_TEST(binned_serves_a_class_with_its_own_blocks_only)
+START_TEST(binned_serves_a_size_class_with_its_own_blocks_only)
 {
 	uint64_t addr = fixture_alloc(classes[_i].first);
 
@@ -211,7 +211,7 @@ START_TEST(binned_serves_a_class_with_its_own_blocks_only)
 }
 END_TEST
 
-/* What the granule rounds together may still lie in the bins of several classes. */
+/* Sizes that the granule rounds to the same block size may still belong to several classes. */
 START_TEST(binned_never_hands_out_a_block_smaller_than_the_request)
 {
 	uint64_t sizes[200], addrs[200];
@@ -230,7 +230,7 @@ END_TEST
 
 /* split */
 
-/* Large ones to pages: test_pages.c. */
+/* Large blocks are rounded to pages; test_pages.c has more about that. */
 static const struct {
 	uint64_t bytes, rounded;
 } units[] = {
@@ -241,13 +241,13 @@ static const struct {
 	{3 * GP_MIB + 1, 3 * GP_MIB + FIXTURE_PAGE},
 };
 
-START_TEST(split_rounds_to_units)
+START_TEST(split_rounds_small_blocks_to_512_bytes_and_large_ones_to_pages)
 {
 	ck_assert_uint_eq(fixture_info(fixture_alloc(units[_i].bytes)).rounded, units[_i].rounded);
 }
 END_TEST
 
-START_TEST(split_cuts_one_segment_from_its_head_on)
+START_TEST(split_cuts_blocks_from_the_start_of_one_segment)
 {
 	uint64_t a = fixture_alloc(2 * UNIT), b = fixture_alloc(2 * UNIT), c = fixture_alloc(UNIT);
 
@@ -257,10 +257,9 @@ START_TEST(split_cuts_one_segment_from_its_head_on)
 }
 END_TEST
 
-static const unsigned orders[][3] = {
-	{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+static const unsigned orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
-START_TEST(split_merges_three_neighbours_in_whatever_order_they_are_freed)
+START_TEST(split_merges_three_neighbours_freed_in_any_order)
 {
 	uint64_t addrs[3], last;
 
@@ -275,7 +274,7 @@ START_TEST(split_merges_three_neighbours_in_whatever_order_they_are_freed)
 }
 END_TEST
 
-START_TEST(split_gives_a_segment_back_whole_once_all_its_blocks_are_free)
+START_TEST(split_can_release_a_segment_once_all_its_blocks_are_free)
 {
 	uint64_t addrs[10];
 
@@ -291,7 +290,7 @@ START_TEST(split_gives_a_segment_back_whole_once_all_its_blocks_are_free)
 }
 END_TEST
 
-START_TEST(split_takes_the_best_fit_and_of_equals_the_lowest)
+START_TEST(split_takes_the_best_fit_and_among_equals_the_lowest_address)
 {
 	static const uint64_t sizes[] = {8, 3, 5, 5, 9};
 	uint64_t addrs[5];
@@ -309,14 +308,13 @@ START_TEST(split_takes_the_best_fit_and_of_equals_the_lowest)
 }
 END_TEST
 
-START_TEST(split_keeps_small_and_large_blocks_apart)
+START_TEST(split_keeps_small_and_large_blocks_in_separate_segments)
 {
 	uint64_t small = fixture_alloc(GP_MIB), large = fixture_alloc(GP_MIB + 1);
 
 	ck_assert_uint_ne(fixture_info(small).segment_base, fixture_info(large).segment_base);
 	fixture_free_as(large, GP_FREE_SYNCED);
-	ck_assert_uint_eq(
-		fixture_info(fixture_alloc(GP_KIB)).segment_base, fixture_info(small).segment_base);
+	ck_assert_uint_eq(fixture_info(fixture_alloc(GP_KIB)).segment_base, fixture_info(small).segment_base);
 }
 END_TEST
 
@@ -331,18 +329,17 @@ START_TEST(split_never_hands_out_the_base_of_a_shared_segment)
 		info = fixture_info(addr);
 		ck_assert_int_eq(info.addr == info.segment_base, info.is_whole);
 	}
-	/* So a free that reaches the driver behind our back finds no allocation of that address. */
+	/* So a free that bypasses the hooks names no allocation of the driver. */
 	px.options.backend.ops->release(px.options.backend.arg, addr);
 	ck_assert_ptr_nonnull(atomic_load(&px.fake.breach));
 	atomic_store(&px.fake.breach, NULL);
 }
 END_TEST
 
-/* Row: blocks of a power of two must not waste a segment each. */
-static const uint64_t powers[] = {
-	256 * GP_KIB, 512 * GP_KIB, GP_MIB, 2 * GP_MIB, 4 * GP_MIB, 8 * GP_MIB, 16 * GP_MIB};
+/* Block sizes that must not take a segment each. */
+static const uint64_t powers[] = {256 * GP_KIB, 512 * GP_KIB, GP_MIB, 2 * GP_MIB, 4 * GP_MIB, 8 * GP_MIB, 16 * GP_MIB};
 
-START_TEST(split_packs_blocks_of_a_power_of_two)
+START_TEST(split_packs_blocks_of_power_of_two_sizes_with_at_most_half_overhead)
 {
 	uint64_t bytes = 128 * GP_MIB;
 
@@ -352,7 +349,7 @@ START_TEST(split_packs_blocks_of_a_power_of_two)
 }
 END_TEST
 
-START_TEST(split_reuses_many_blocks_for_fewer_larger_ones)
+START_TEST(split_merges_many_freed_blocks_for_fewer_larger_ones)
 {
 	uint64_t addrs[8];
 
@@ -366,7 +363,7 @@ START_TEST(split_reuses_many_blocks_for_fewer_larger_ones)
 }
 END_TEST
 
-START_TEST(split_survives_temporaries_that_alternate_below_a_tight_limit)
+START_TEST(split_serves_alternating_sizes_below_a_tight_limit)
 {
 	gp_budget_init(&px.budget, 200 * GP_MIB);
 	for (int i = 0; i < 100; i++) {
@@ -379,7 +376,7 @@ START_TEST(split_survives_temporaries_that_alternate_below_a_tight_limit)
 }
 END_TEST
 
-START_TEST(split_holds_little_more_than_a_buffer_that_grows_slowly)
+START_TEST(split_holds_a_bounded_multiple_of_a_slowly_growing_buffer)
 {
 	fake_deinit(&px.fake);
 	fake_init(&px.fake, 100 * GP_GIB);
@@ -393,12 +390,12 @@ START_TEST(split_holds_little_more_than_a_buffer_that_grows_slowly)
 }
 END_TEST
 
-/* Which of two neighbours the GPU still uses, and which is freed first. */
+/* The neighbour that the GPU still uses, left or right, and the one that is freed first. */
 static const struct {
 	bool is_left_busy, is_busy_first;
 } neighbours[] = {{false, false}, {false, true}, {true, false}, {true, true}};
 
-START_TEST(split_gives_nothing_back_of_which_a_part_is_only_ordered)
+START_TEST(split_does_not_release_a_segment_of_which_a_part_is_only_ordered)
 {
 	uint64_t whole = fixture_alloc(100 * GP_MIB), left, right, busy, done;
 
@@ -412,7 +409,7 @@ START_TEST(split_gives_nothing_back_of_which_a_part_is_only_ordered)
 		fixture_free_as(done, GP_FREE_SYNCED);
 	fixture_work();
 	fixture_free(busy);
-	fixture_alloc(UNIT); /* orders, since so much is pending */
+	fixture_alloc(UNIT); /* makes a GPU wait, since much is pending */
 	if (neighbours[_i].is_busy_first)
 		fixture_free_as(done, GP_FREE_SYNCED);
 	gp_pool_reclaim(fixture_pool());
@@ -424,14 +421,14 @@ START_TEST(split_gives_nothing_back_of_which_a_part_is_only_ordered)
 }
 END_TEST
 
-START_TEST(split_cuts_a_block_that_is_only_ordered_into_blocks_that_are)
+START_TEST(split_cuts_an_only_ordered_block_into_only_ordered_parts)
 {
 	uint64_t addr = fixture_alloc(100 * GP_MIB);
 
 	px.fake.has_one_stream = true;
 	fixture_work();
 	fixture_free(addr);
-	fixture_alloc(20 * GP_MIB); /* on order, from its head */
+	fixture_alloc(20 * GP_MIB); /* after a GPU wait, from the start of the block */
 	atomic_store(&px.fake.is_capturing, true);
 	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), -EBUSY);
 	px.options.completion_only = true;
@@ -452,7 +449,7 @@ START_TEST(split_keeps_a_long_idle_segment_that_is_only_ordered)
 }
 END_TEST
 
-START_TEST(split_gives_a_long_idle_segment_back_when_it_grows)
+START_TEST(split_releases_a_long_idle_segment_when_it_grows)
 {
 	for (uint64_t i = 0; i < 6; i++) {
 		uint64_t addr = fixture_alloc((20 + 2 * i) * GP_MIB);
@@ -463,7 +460,9 @@ START_TEST(split_gives_a_long_idle_segment_back_when_it_grows)
 }
 END_TEST
 
-/* Sizes in MiB, each live until the round ends, or until the next where is_alone. */
+/*
+ * Sizes in MiB. is_alone: each block is freed before the next allocation, otherwise at the end of the round.
+ */
 static const struct {
 	uint64_t sizes[4];
 	bool is_alone;
@@ -475,7 +474,7 @@ static const struct {
 	{{5, 100, 7, 3}, true},
 };
 
-START_TEST(split_asks_the_driver_for_nothing_from_the_fourth_round_of_a_loop_on)
+START_TEST(split_makes_no_driver_call_from_the_fourth_round_of_a_loop_on)
 {
 	uint64_t calls = 0, blocks[4];
 
@@ -494,7 +493,7 @@ START_TEST(split_asks_the_driver_for_nothing_from_the_fourth_round_of_a_loop_on)
 }
 END_TEST
 
-START_TEST(split_gives_idle_segments_back_before_it_holds_more_than_ever)
+START_TEST(split_releases_idle_segments_before_its_total_exceeds_the_peak)
 {
 	fixture_free(fixture_alloc(40 * GP_MIB));
 	fixture_alloc(60 * GP_MIB);
@@ -503,7 +502,7 @@ START_TEST(split_gives_idle_segments_back_before_it_holds_more_than_ever)
 }
 END_TEST
 
-START_TEST(a_small_request_does_not_wait_for_a_block_that_cannot_serve_it)
+START_TEST(a_small_request_does_not_wait_for_a_large_block_that_cannot_serve_it)
 {
 	uint64_t addr;
 
@@ -522,14 +521,13 @@ static TCase *case_of_none(void)
 	TCase *tc = fixture_case(GP_KIND_NONE);
 
 	tcase_add_test(tc, none_flushes_the_whole_queue_with_the_free_that_exceeds_its_length);
-	tcase_add_test(tc, none_flushes_when_more_bytes_are_queued_than_may_be);
-	tcase_add_test(tc, none_without_a_queue_uses_the_driver_s_own_free);
-	tcase_add_test(tc, none_never_waits_where_it_gives_back_behind_a_fence);
-	tcase_add_test(
-		tc, none_waits_as_the_driver_s_free_does_once_more_returns_than_may_be_queued);
-	tcase_add_test(tc, none_gives_a_late_block_back_only_once_it_is_completed);
-	tcase_add_test(tc, an_error_while_one_entry_is_released_loses_no_other);
-	tcase_add_test(tc, none_asks_no_fence_at_an_allocation);
+	tcase_add_test(tc, none_flushes_the_queue_when_it_exceeds_its_byte_limit);
+	tcase_add_test(tc, none_with_queue_length_zero_uses_the_drivers_own_free);
+	tcase_add_test(tc, none_never_waits_if_it_can_release_behind_a_fence);
+	tcase_add_test(tc, none_waits_like_the_drivers_free_if_more_is_returning_than_may_be_queued);
+	tcase_add_test(tc, none_releases_an_unfenced_block_only_once_it_is_completed);
+	tcase_add_test(tc, an_error_in_the_release_of_one_queued_block_loses_no_other);
+	tcase_add_test(tc, none_polls_no_fence_at_an_allocation);
 	return tc;
 }
 
@@ -537,8 +535,8 @@ static TCase *case_of_simple(void)
 {
 	TCase *tc = fixture_case(GP_KIND_SIMPLE);
 
-	ADD_ROWS(tc, fits, simple_uses_a_block_that_is_not_much_too_large);
-	tcase_add_test(tc, simple_takes_the_nearest_of_several_that_fit);
+	ADD_ROWS(tc, fits, simple_reuses_a_block_only_if_it_is_not_much_too_large);
+	tcase_add_test(tc, simple_takes_the_block_nearest_in_size);
 	return tc;
 }
 
@@ -547,7 +545,7 @@ static TCase *case_of_binned(void)
 	TCase *tc = fixture_case(GP_KIND_BINNED);
 
 	tcase_add_test(tc, binned_hands_out_the_block_that_was_freed_last);
-	ADD_ROWS(tc, classes, binned_serves_a_class_with_its_own_blocks_only);
+	ADD_ROWS(tc, classes, binned_serves_a_size_class_with_its_own_blocks_only);
 	tcase_add_test(tc, binned_never_hands_out_a_block_smaller_than_the_request);
 	return tc;
 }
@@ -556,24 +554,24 @@ static TCase *case_of_split(void)
 {
 	TCase *tc = fixture_case(GP_KIND_SPLIT);
 
-	ADD_ROWS(tc, units, split_rounds_to_units);
-	tcase_add_test(tc, split_cuts_one_segment_from_its_head_on);
-	ADD_ROWS(tc, orders, split_merges_three_neighbours_in_whatever_order_they_are_freed);
-	tcase_add_test(tc, split_gives_a_segment_back_whole_once_all_its_blocks_are_free);
-	tcase_add_test(tc, split_takes_the_best_fit_and_of_equals_the_lowest);
-	tcase_add_test(tc, split_keeps_small_and_large_blocks_apart);
+	ADD_ROWS(tc, units, split_rounds_small_blocks_to_512_bytes_and_large_ones_to_pages);
+	tcase_add_test(tc, split_cuts_blocks_from_the_start_of_one_segment);
+	ADD_ROWS(tc, orders, split_merges_three_neighbours_freed_in_any_order);
+	tcase_add_test(tc, split_can_release_a_segment_once_all_its_blocks_are_free);
+	tcase_add_test(tc, split_takes_the_best_fit_and_among_equals_the_lowest_address);
+	tcase_add_test(tc, split_keeps_small_and_large_blocks_in_separate_segments);
 	tcase_add_test(tc, split_never_hands_out_the_base_of_a_shared_segment);
-	ADD_ROWS(tc, powers, split_packs_blocks_of_a_power_of_two);
-	tcase_add_test(tc, split_reuses_many_blocks_for_fewer_larger_ones);
-	tcase_add_test(tc, split_survives_temporaries_that_alternate_below_a_tight_limit);
-	tcase_add_test(tc, split_holds_little_more_than_a_buffer_that_grows_slowly);
-	ADD_ROWS(tc, neighbours, split_gives_nothing_back_of_which_a_part_is_only_ordered);
-	tcase_add_test(tc, split_cuts_a_block_that_is_only_ordered_into_blocks_that_are);
+	ADD_ROWS(tc, powers, split_packs_blocks_of_power_of_two_sizes_with_at_most_half_overhead);
+	tcase_add_test(tc, split_merges_many_freed_blocks_for_fewer_larger_ones);
+	tcase_add_test(tc, split_serves_alternating_sizes_below_a_tight_limit);
+	tcase_add_test(tc, split_holds_a_bounded_multiple_of_a_slowly_growing_buffer);
+	ADD_ROWS(tc, neighbours, split_does_not_release_a_segment_of_which_a_part_is_only_ordered);
+	tcase_add_test(tc, split_cuts_an_only_ordered_block_into_only_ordered_parts);
 	tcase_add_test(tc, split_keeps_a_long_idle_segment_that_is_only_ordered);
-	tcase_add_test(tc, split_gives_a_long_idle_segment_back_when_it_grows);
-	ADD_ROWS(tc, loops, split_asks_the_driver_for_nothing_from_the_fourth_round_of_a_loop_on);
-	tcase_add_test(tc, split_gives_idle_segments_back_before_it_holds_more_than_ever);
-	tcase_add_test(tc, a_small_request_does_not_wait_for_a_block_that_cannot_serve_it);
+	tcase_add_test(tc, split_releases_a_long_idle_segment_when_it_grows);
+	ADD_ROWS(tc, loops, split_makes_no_driver_call_from_the_fourth_round_of_a_loop_on);
+	tcase_add_test(tc, split_releases_idle_segments_before_its_total_exceeds_the_peak);
+	tcase_add_test(tc, a_small_request_does_not_wait_for_a_large_block_that_cannot_serve_it);
 	return tc;
 }
 

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/log.h"
+#include "shim/base/log.h"
 #include "tests/suite.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
@@ -25,7 +25,7 @@ static char directory[] = "/tmp/gpupool-log-XXXXXX";
 static char path[64];
 static char text[64 * 1024];
 
-/* Every test runs in a process of its own, which makes a directory and takes it away again. */
+/* Each test runs in its own process, and makes and removes its own directory. */
 static void setup(void)
 {
 	strcpy(directory + strlen(directory) - 6, "XXXXXX");
@@ -95,7 +95,7 @@ START_TEST(nothing_is_logged_before_the_log_is_opened)
 }
 END_TEST
 
-START_TEST(a_line_names_the_process_and_the_level)
+START_TEST(a_log_line_names_the_process_and_the_level)
 {
 	redirect_stderr(O_WRONLY);
 	gp_log_open(GP_LOG_DEBUG, NULL);
@@ -109,7 +109,7 @@ START_TEST(a_line_names_the_process_and_the_level)
 }
 END_TEST
 
-START_TEST(a_level_hides_what_is_below_it)
+START_TEST(a_log_level_hides_less_important_lines)
 {
 	redirect_stderr(O_WRONLY);
 	gp_log_open((enum gp_log_level)_i, "stderr");
@@ -122,19 +122,19 @@ START_TEST(a_level_hides_what_is_below_it)
 }
 END_TEST
 
-static void say(int i)
+static void log_again(int i)
 {
 	gp_log(GP_LOG_WARN, "again %d", i);
 }
 
-START_TEST(a_site_is_cut_after_sixteen_lines_and_says_so_once)
+START_TEST(a_log_site_is_silenced_after_sixteen_lines_with_one_notice)
 {
 	char last[128];
 
 	redirect_stderr(O_WRONLY);
 	gp_log_open(GP_LOG_WARN, "");
 	for (int i = 0; i < 100; i++)
-		say(i);
+		log_again(i);
 	gp_log(GP_LOG_WARN, "another site");
 	file_text(path);
 	ck_assert_int_eq(count_lines(text), GP_LOG_REPEATS + 2);
@@ -146,20 +146,22 @@ START_TEST(a_site_is_cut_after_sixteen_lines_and_says_so_once)
 }
 END_TEST
 
-START_TEST(control_characters_are_replaced)
+START_TEST(control_characters_in_a_log_line_are_replaced)
 {
 	redirect_stderr(O_WRONLY);
 	gp_log_open(GP_LOG_WARN, NULL);
 	gp_log(GP_LOG_WARN, "a%sb\xc3\xa9", "\n\r\t\033[31m\177");
 	gp_log(GP_LOG_WARN, "%s",
-		"\xc2\x9b" "31mC1, \x9b" "31malone, \xe2\x80\xaeturned, \xe2\x80\x8bhidden, \xff\xc3");
+		"\xc2\x9b"
+		"31mC1, \x9b"
+		"31malone, \xe2\x80\xaeturned, \xe2\x80\x8bhidden, \xff\xc3");
 	check_text("gpupool[%d]: warn: a????[31m?b\xc3\xa9\n"
 		   "gpupool[%d]: warn: ?31mC1, ?31malone, ?turned, ?hidden, ??\n",
 		(int)getpid(), (int)getpid());
 }
 END_TEST
 
-START_TEST(a_long_line_is_cut_and_still_ends)
+START_TEST(a_long_log_line_is_truncated_and_still_ends_in_a_newline)
 {
 	char message[4096];
 
@@ -183,10 +185,10 @@ START_TEST(a_long_line_is_cut_and_still_ends)
 }
 END_TEST
 
-START_TEST(errno_survives_and_can_be_printed)
+START_TEST(logging_preserves_errno_and_can_print_it)
 {
 	redirect_stderr(O_WRONLY);
-	gp_log_open(GP_LOG_WARN, "/dev/null/file"); /* there can be none */
+	gp_log_open(GP_LOG_WARN, "/dev/null/file"); /* no such file can exist */
 	errno = ENOSPC;
 	gp_log(GP_LOG_WARN, "%m");
 	ck_assert_int_eq(errno, ENOSPC);
@@ -194,7 +196,7 @@ START_TEST(errno_survives_and_can_be_printed)
 }
 END_TEST
 
-START_TEST(a_file_is_made_at_the_first_line_for_its_owner_alone)
+START_TEST(a_log_file_is_made_at_the_first_line_and_private_to_its_owner)
 {
 	struct stat st;
 	char template[128];
@@ -211,7 +213,7 @@ START_TEST(a_file_is_made_at_the_first_line_for_its_owner_alone)
 }
 END_TEST
 
-START_TEST(a_file_is_appended_to)
+START_TEST(an_existing_log_file_is_appended_to)
 {
 	gp_log_open(GP_LOG_WARN, path);
 	gp_log(GP_LOG_WARN, "one");
@@ -221,7 +223,7 @@ START_TEST(a_file_is_appended_to)
 }
 END_TEST
 
-START_TEST(a_link_is_not_followed)
+START_TEST(a_symlink_as_log_file_is_not_followed)
 {
 	char target[80];
 	struct stat st;
@@ -235,7 +237,7 @@ START_TEST(a_link_is_not_followed)
 }
 END_TEST
 
-START_TEST(a_fifo_without_a_reader_does_not_hold_the_program_up)
+START_TEST(a_fifo_without_a_reader_as_log_file_does_not_block_the_program)
 {
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	gp_log_open(GP_LOG_WARN, path);
@@ -244,7 +246,7 @@ START_TEST(a_fifo_without_a_reader_does_not_hold_the_program_up)
 }
 END_TEST
 
-START_TEST(logging_outlives_a_program_that_closes_every_descriptor)
+START_TEST(logging_continues_after_the_program_closes_every_descriptor)
 {
 	gp_log_open(GP_LOG_WARN, path);
 	gp_log(GP_LOG_WARN, "one");
@@ -268,7 +270,7 @@ START_TEST(logging_leaves_no_descriptor_open)
 }
 END_TEST
 
-/* What a program may have opened as number 2 after it closed stderr. */
+/* Files that a program may open as descriptor 2 after it has closed stderr. */
 static void open_for_reading_too(void)
 {
 	ck_assert_int_eq(open(path, O_RDWR | O_CREAT, 0600), STDERR_FILENO);
@@ -300,8 +302,11 @@ static const struct {
 	{open_as_stdout_too, true},
 };
 
-/* Before the log is opened, which the first allocation does, or after it; the first call comes before either. */
-START_TEST(a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_redirection)
+/*
+ * The file replaces stderr before or after the log is opened, which the first allocation does. The log has
+ * noted stderr before both, as it does at the first call.
+ */
+START_TEST(a_file_that_replaced_stderr_is_written_to_only_if_it_is_a_redirection)
 {
 	int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
 	bool is_open_before = _i % 2;
@@ -322,8 +327,8 @@ START_TEST(a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_re
 }
 END_TEST
 
-/* As after "program 2>file": the shell opens it without O_APPEND. */
-START_TEST(the_file_that_was_stderr_at_the_first_call_is_written_to)
+/* After "program 2>file": the shell opens the file without O_APPEND. */
+START_TEST(a_file_that_was_stderr_at_the_first_call_is_written_to)
 {
 	int err = dup(STDERR_FILENO);
 
@@ -337,7 +342,7 @@ START_TEST(the_file_that_was_stderr_at_the_first_call_is_written_to)
 }
 END_TEST
 
-START_TEST(a_pipe_that_took_the_place_of_stderr_is_not_written_to)
+START_TEST(a_pipe_that_replaced_stderr_is_not_written_to)
 {
 	int fds[2], err = dup(STDERR_FILENO);
 	char byte;
@@ -363,7 +368,7 @@ static int open_socket(void)
 	return pair[0];
 }
 
-START_TEST(a_socket_that_took_the_place_of_stderr_is_not_written_to)
+START_TEST(a_socket_that_replaced_stderr_is_not_written_to)
 {
 	char byte;
 
@@ -389,7 +394,7 @@ START_TEST(a_socket_that_was_stderr_from_the_start_is_written_to)
 }
 END_TEST
 
-START_TEST(a_closed_stderr_is_no_reason_to_fail)
+START_TEST(logging_to_a_closed_stderr_does_not_fail)
 {
 	gp_log_open(GP_LOG_WARN, NULL);
 	close(STDERR_FILENO);
@@ -406,7 +411,7 @@ static void on_signal(int number)
 	signals++;
 }
 
-START_TEST(a_pipe_without_a_reader_raises_no_signal)
+START_TEST(logging_to_a_pipe_without_a_reader_raises_no_signal)
 {
 	int pipe_fds[2];
 	sigset_t pending, mask;
@@ -424,7 +429,7 @@ START_TEST(a_pipe_without_a_reader_raises_no_signal)
 	sigprocmask(SIG_SETMASK, NULL, &mask);
 	ck_assert(!sigismember(&mask, SIGPIPE));
 
-	/* One that the program itself holds back is still there afterwards. */
+	/* A SIGPIPE that the program itself has blocked stays pending. */
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &mask, NULL);
@@ -435,7 +440,7 @@ START_TEST(a_pipe_without_a_reader_raises_no_signal)
 }
 END_TEST
 
-START_TEST(a_child_logs_under_its_own_number)
+START_TEST(a_forked_child_logs_with_its_own_process_id)
 {
 	int status;
 	pid_t child;
@@ -457,11 +462,11 @@ END_TEST
 static void *log_often(void *arg)
 {
 	for (int i = 0; i < 200; i++)
-		say(i);
+		log_again(i);
 	return NULL;
 }
 
-START_TEST(threads_do_not_mix_their_lines_or_exceed_the_count)
+START_TEST(threads_do_not_mix_their_log_lines_or_exceed_the_repeat_limit)
 {
 	pthread_t threads[4];
 
@@ -485,27 +490,27 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, nothing_is_logged_before_the_log_is_opened);
-	tcase_add_test(tc, a_line_names_the_process_and_the_level);
-	tcase_add_loop_test(tc, a_level_hides_what_is_below_it, GP_LOG_OFF, GP_LOG_DEBUG + 1);
-	tcase_add_test(tc, a_site_is_cut_after_sixteen_lines_and_says_so_once);
-	tcase_add_test(tc, control_characters_are_replaced);
-	tcase_add_test(tc, a_long_line_is_cut_and_still_ends);
-	tcase_add_test(tc, errno_survives_and_can_be_printed);
-	tcase_add_test(tc, a_file_is_made_at_the_first_line_for_its_owner_alone);
-	tcase_add_test(tc, a_file_is_appended_to);
-	tcase_add_test(tc, a_link_is_not_followed);
-	tcase_add_test(tc, a_fifo_without_a_reader_does_not_hold_the_program_up);
-	tcase_add_test(tc, logging_outlives_a_program_that_closes_every_descriptor);
+	tcase_add_test(tc, a_log_line_names_the_process_and_the_level);
+	tcase_add_loop_test(tc, a_log_level_hides_less_important_lines, GP_LOG_OFF, GP_LOG_DEBUG + 1);
+	tcase_add_test(tc, a_log_site_is_silenced_after_sixteen_lines_with_one_notice);
+	tcase_add_test(tc, control_characters_in_a_log_line_are_replaced);
+	tcase_add_test(tc, a_long_log_line_is_truncated_and_still_ends_in_a_newline);
+	tcase_add_test(tc, logging_preserves_errno_and_can_print_it);
+	tcase_add_test(tc, a_log_file_is_made_at_the_first_line_and_private_to_its_owner);
+	tcase_add_test(tc, an_existing_log_file_is_appended_to);
+	tcase_add_test(tc, a_symlink_as_log_file_is_not_followed);
+	tcase_add_test(tc, a_fifo_without_a_reader_as_log_file_does_not_block_the_program);
+	tcase_add_test(tc, logging_continues_after_the_program_closes_every_descriptor);
 	tcase_add_test(tc, logging_leaves_no_descriptor_open);
-	tcase_add_loop_test(tc, a_file_that_took_the_place_of_stderr_is_written_to_only_if_it_is_a_redirection, 0,
+	tcase_add_loop_test(tc, a_file_that_replaced_stderr_is_written_to_only_if_it_is_a_redirection, 0,
 		2 * (int)LENGTH(successors));
-	tcase_add_test(tc, the_file_that_was_stderr_at_the_first_call_is_written_to);
-	tcase_add_test(tc, a_pipe_that_took_the_place_of_stderr_is_not_written_to);
-	tcase_add_test(tc, a_socket_that_took_the_place_of_stderr_is_not_written_to);
+	tcase_add_test(tc, a_file_that_was_stderr_at_the_first_call_is_written_to);
+	tcase_add_test(tc, a_pipe_that_replaced_stderr_is_not_written_to);
+	tcase_add_test(tc, a_socket_that_replaced_stderr_is_not_written_to);
 	tcase_add_test(tc, a_socket_that_was_stderr_from_the_start_is_written_to);
-	tcase_add_test(tc, a_closed_stderr_is_no_reason_to_fail);
-	tcase_add_test(tc, a_pipe_without_a_reader_raises_no_signal);
-	tcase_add_test(tc, a_child_logs_under_its_own_number);
-	tcase_add_test(tc, threads_do_not_mix_their_lines_or_exceed_the_count);
+	tcase_add_test(tc, logging_to_a_closed_stderr_does_not_fail);
+	tcase_add_test(tc, logging_to_a_pipe_without_a_reader_raises_no_signal);
+	tcase_add_test(tc, a_forked_child_logs_with_its_own_process_id);
+	tcase_add_test(tc, threads_do_not_mix_their_log_lines_or_exceed_the_repeat_limit);
 	return suite_run(suite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-#include "pool/marks.h"
+#include "pool/thrash.h"
 
 #include <check.h>
 
@@ -10,49 +10,49 @@
 #define SIZE (3 * GP_MIB)
 #define USED (100 * GP_MIB)
 
-static struct gp_marks marks;
+static struct gp_thrash thrash;
 
 static void setup(void)
 {
-	marks = (struct gp_marks){0};
-	gp_marks_begin(&marks, USED);
+	thrash = (struct gp_thrash){0};
+	gp_thrash_begin(&thrash, USED);
 }
 
-START_TEST(what_was_never_noted_is_not_known)
+START_TEST(a_request_that_was_never_noted_is_not_known)
 {
-	ck_assert(!gp_marks_is_known(&marks, SIZE, USED));
-	ck_assert(!gp_marks_is_known(&marks, 0, 0));
-}
-END_TEST
-
-START_TEST(another_size_or_another_use_is_another_request)
-{
-	gp_marks_note(&marks, SIZE, USED);
-	ck_assert(gp_marks_is_known(&marks, SIZE, USED));
-	ck_assert(!gp_marks_is_known(&marks, SIZE + GP_ALIGN, USED));
-	ck_assert(!gp_marks_is_known(&marks, SIZE, USED - GP_MIB));
-	/* But for a little. */
-	ck_assert(gp_marks_is_known(&marks, SIZE, USED - GP_ALIGN));
+	ck_assert(!gp_thrash_is_known(&thrash, SIZE, USED));
+	ck_assert(!gp_thrash_is_known(&thrash, 0, 0));
 }
 END_TEST
 
-START_TEST(most_of_as_many_notes_as_there_are_places_are_remembered)
+START_TEST(a_request_of_another_size_or_at_another_use_is_not_known)
 {
-	enum { N = 1 << GP_MARKS_LOG2 };
+	gp_thrash_note(&thrash, SIZE, USED);
+	ck_assert(gp_thrash_is_known(&thrash, SIZE, USED));
+	ck_assert(!gp_thrash_is_known(&thrash, SIZE + GP_ALIGN, USED));
+	ck_assert(!gp_thrash_is_known(&thrash, SIZE, USED - GP_MIB));
+	/* A small difference in use does not matter. */
+	ck_assert(gp_thrash_is_known(&thrash, SIZE, USED - GP_ALIGN));
+}
+END_TEST
+
+START_TEST(most_notes_are_remembered_when_they_are_as_many_as_the_table_has_entries)
+{
+	enum { N = 1 << GP_THRASH_LOG2 };
 	unsigned known = 0;
 
 	for (unsigned i = 0; i < N; i++)
-		gp_marks_note(&marks, SIZE, USED - i * GP_MIB / 4);
+		gp_thrash_note(&thrash, SIZE, USED - i * GP_MIB / 4);
 	for (unsigned i = 0; i < N; i++)
-		known += gp_marks_is_known(&marks, SIZE, USED - i * GP_MIB / 4);
+		known += gp_thrash_is_known(&thrash, SIZE, USED - i * GP_MIB / 4);
 	ck_assert_uint_ge(known, N / 2);
 }
 END_TEST
 
-/* Bytes in use after the notes, and whether those are forgotten then. */
+/* Bytes in use after the note, and whether the note is dropped then. */
 static const struct {
 	uint64_t used;
-	bool is_forgotten;
+	bool is_dropped;
 } rises[] = {
 	{USED / 2, false},
 	{USED, false},
@@ -62,34 +62,34 @@ static const struct {
 	{USED * 2, true},
 };
 
-START_TEST(notes_are_forgotten_once_more_is_used_by_a_share)
+START_TEST(notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth)
 {
-	gp_marks_note(&marks, SIZE, USED);
-	gp_marks_begin(&marks, rises[_i].used);
-	ck_assert_int_eq(gp_marks_is_known(&marks, SIZE, USED), !rises[_i].is_forgotten);
-	ck_assert_uint_eq(marks.count, rises[_i].is_forgotten ? 0 : 1);
+	gp_thrash_note(&thrash, SIZE, USED);
+	gp_thrash_begin(&thrash, rises[_i].used);
+	ck_assert_int_eq(gp_thrash_is_known(&thrash, SIZE, USED), !rises[_i].is_dropped);
+	ck_assert_uint_eq(thrash.count, rises[_i].is_dropped ? 0 : 1);
 }
 END_TEST
 
-START_TEST(a_rise_in_many_small_steps_is_seen_too)
+START_TEST(notes_are_dropped_after_a_rise_in_many_small_steps)
 {
-	gp_marks_note(&marks, SIZE, USED);
+	gp_thrash_note(&thrash, SIZE, USED);
 	for (uint64_t used = USED; used < USED + USED / 8; used += GP_MIB)
-		gp_marks_begin(&marks, used);
-	ck_assert_uint_eq(marks.count, 0);
+		gp_thrash_begin(&thrash, used);
+	ck_assert_uint_eq(thrash.count, 0);
 }
 END_TEST
 
-START_TEST(notes_without_end_are_an_excess_whatever_they_are_for)
+START_TEST(many_notes_count_as_an_excess_even_if_all_requests_differ)
 {
 	unsigned n = 0;
 
-	for (; !gp_marks_excess(&marks); n++) {
+	for (; !gp_thrash_excess(&thrash); n++) {
 		ck_assert_uint_lt(n, 1000);
-		gp_marks_note(&marks, SIZE + n * GP_ALIGN, USED);
+		gp_thrash_note(&thrash, SIZE + n * GP_ALIGN, USED);
 	}
-	gp_marks_note(&marks, SIZE, USED);
-	ck_assert_uint_eq(gp_marks_excess(&marks), 2);
+	gp_thrash_note(&thrash, SIZE, USED);
+	ck_assert_uint_eq(gp_thrash_excess(&thrash), 2);
 	ck_assert_uint_gt(n, 50);
 }
 END_TEST
@@ -100,12 +100,13 @@ int main(void)
 	TCase *tc = tcase_create("marks");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, what_was_never_noted_is_not_known);
-	tcase_add_test(tc, another_size_or_another_use_is_another_request);
-	tcase_add_test(tc, most_of_as_many_notes_as_there_are_places_are_remembered);
-	tcase_add_loop_test(tc, notes_are_forgotten_once_more_is_used_by_a_share, 0, sizeof(rises) / sizeof(*rises));
-	tcase_add_test(tc, a_rise_in_many_small_steps_is_seen_too);
-	tcase_add_test(tc, notes_without_end_are_an_excess_whatever_they_are_for);
+	tcase_add_test(tc, a_request_that_was_never_noted_is_not_known);
+	tcase_add_test(tc, a_request_of_another_size_or_at_another_use_is_not_known);
+	tcase_add_test(tc, most_notes_are_remembered_when_they_are_as_many_as_the_table_has_entries);
+	tcase_add_loop_test(
+		tc, notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth, 0, sizeof(rises) / sizeof(*rises));
+	tcase_add_test(tc, notes_are_dropped_after_a_rise_in_many_small_steps);
+	tcase_add_test(tc, many_notes_count_as_an_excess_even_if_all_requests_differ);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The cause of an out-of-memory, by the numbers that are known of it. */
+/* The cause that is reported for an out-of-memory, by the numbers that are known. */
 
 #include <check.h>
 
-#include "shim/oom.h"
+#include "shim/oom/oom.h"
 #include "tests/suite.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
-#define UNKNOWN	  UINT64_MAX
+#define UNKNOWN   UINT64_MAX
 
-/* In MiB. What others hold of the device is what is neither free nor charged. */
+/* In MiB. Other processes hold the memory of the device that is neither free nor charged. */
 static const struct {
 	const char *name;
 	enum gp_kind kind;
@@ -24,42 +24,43 @@ static const struct {
 	{"more than the device", GP_KIND_SPLIT, 1100, UNKNOWN, 1000, 900, 0, 0, 0, 0, 0, 0, 0, GP_OOM_BEYOND_DEVICE,
 		200},
 	{"all of the limit used", GP_KIND_SPLIT, 10, 200, 1000, 800, 200, 196, 196, 4, 0, 0, 0, GP_OOM_LIMITED, 6},
-	{"over 95 % used, and the rest would do", GP_KIND_SPLIT, 3, 200, 1000, 800, 200, 192, 192, 8, 0, 0, 8,
+	{"over 95 % used, and the rest would be enough", GP_KIND_SPLIT, 3, 200, 1000, 800, 200, 192, 192, 8, 0, 0, 8,
 		GP_OOM_LIMITED, 0},
-	{"exactly 95 % used, and the rest would do", GP_KIND_SPLIT, 3, 200, 1000, 800, 200, 190, 190, 10, 0, 0, 10,
+	{"exactly 95 % used, the rest being enough", GP_KIND_SPLIT, 3, 200, 1000, 800, 200, 190, 190, 10, 0, 0, 10,
 		GP_OOM_FRAGMENTED, 0, true},
-	{"half used, and too much wanted", GP_KIND_SPLIT, 120, 200, 1000, 800, 200, 100, 100, 100, 0, 0, 100,
+	{"half used, and the rest is too small", GP_KIND_SPLIT, 120, 200, 1000, 800, 200, 100, 100, 100, 0, 0, 100,
 		GP_OOM_LIMITED, 20},
-	{"what is not pooled counts as used", GP_KIND_SPLIT, 10, 200, 1000, 800, 200, 40, 40, 4, 0, 156, 0,
-		GP_OOM_LIMITED, 6},
-	{"a device full of the program's", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 0, 990, 985, 985, 5, 0, 0, 0, GP_OOM_FULL,
-		5},
-	{"a device full of others'", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 0, 300, 298, 298, 2, 0, 0, 0, GP_OOM_OTHERS, 8},
-	{"others hold less than the program", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 0, 600, 598, 598, 2, 0, 0, 0,
+	{"unpooled memory counts as used", GP_KIND_SPLIT, 10, 200, 1000, 800, 200, 40, 40, 4, 0, 156, 0, GP_OOM_LIMITED,
+		6},
+	{"a device full of the program's memory", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 0, 990, 985, 985, 5, 0, 0, 0,
+		GP_OOM_FULL, 5},
+	{"a device full of other processes' memory", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 0, 300, 298, 298, 2, 0, 0, 0,
+		GP_OOM_OTHERS, 8},
+	{"other processes hold less than the program", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 0, 600, 598, 598, 2, 0, 0, 0,
 		GP_OOM_FULL, 8},
-	{"others hold less than is missing", GP_KIND_SPLIT, 800, UNKNOWN, 1000, 300, 100, 0, 0, 0, 0, 100, 0,
+	{"other processes hold less than is missing", GP_KIND_SPLIT, 800, UNKNOWN, 1000, 300, 100, 0, 0, 0, 0, 100, 0,
 		GP_OOM_OTHERS, 500},
-	{"a limit is nearer than others", GP_KIND_SPLIT, 10, 300, 1000, 100, 300, 298, 298, 2, 0, 0, 0, GP_OOM_LIMITED,
-		8},
+	{"the limit is reached before the end of the device", GP_KIND_SPLIT, 10, 300, 1000, 100, 300, 298, 298, 2, 0, 0,
+		0, GP_OOM_LIMITED, 8},
 	{"the driver has enough", GP_KIND_SPLIT, 10, UNKNOWN, 1000, 900, 100, 100, 100, 0, 0, 0, 0, GP_OOM_REFUSED, 0},
-	{"granules of the driver's for vmm", GP_KIND_VMM, 1, 200, 1000, 800, 197, 150, 150, 47, 0, 0, 0,
+	{"vmm needs whole granules of the driver", GP_KIND_VMM, 1, 200, 1000, 800, 197, 150, 150, 47, 0, 0, 0,
 		GP_OOM_FRAGMENTED, 0},
 	{"enough cached that could be moved", GP_KIND_SPLIT, 20, 200, 1000, 800, 200, 150, 150, 50, 0, 0, 27,
 		GP_OOM_FRAGMENTED, 0, true},
-	{"enough cached, hardly any of which could be moved", GP_KIND_SPLIT, 20, 200, 1000, 800, 200, 150, 150, 50, 0,
-		0, 25, GP_OOM_FRAGMENTED, 0, false},
-	{"vmm is what it is already", GP_KIND_VMM, 20, 200, 1000, 800, 200, 150, 150, 50, 0, 0, 50, GP_OOM_FRAGMENTED,
-		0, false},
-	{"enough freed, which the GPU may use", GP_KIND_SPLIT, 20, 200, 1000, 800, 200, 150, 150, 10, 40, 0, 0,
+	{"enough cached, but not enough of it movable", GP_KIND_SPLIT, 20, 200, 1000, 800, 200, 150, 150, 50, 0, 0, 25,
+		GP_OOM_FRAGMENTED, 0, false},
+	{"the pool is vmm already", GP_KIND_VMM, 20, 200, 1000, 800, 200, 150, 150, 50, 0, 0, 50, GP_OOM_FRAGMENTED, 0,
+		false},
+	{"enough freed, but the GPU may still use it", GP_KIND_SPLIT, 20, 200, 1000, 800, 200, 150, 150, 10, 40, 0, 0,
 		GP_OOM_PENDING, 10},
 	{"enough lost to size classes", GP_KIND_BINNED, 20, 200, 1000, 800, 200, 200, 160, 0, 0, 0, 0, GP_OOM_ROUNDED,
 		20},
 	{"not enough lost to size classes", GP_KIND_BINNED, 50, 200, 1000, 800, 200, 200, 160, 0, 0, 0, 0,
 		GP_OOM_LIMITED, 50},
-	{"nothing known of the driver", GP_KIND_SPLIT, 10, UNKNOWN, UNKNOWN, UNKNOWN, 100, 100, 100, 0, 0, 0, 0,
+	{"the driver's numbers are unknown", GP_KIND_SPLIT, 10, UNKNOWN, UNKNOWN, UNKNOWN, 100, 100, 100, 0, 0, 0, 0,
 		GP_OOM_FULL, 0},
-	{"a limit, and nothing known of the driver", GP_KIND_SPLIT, 10, 200, UNKNOWN, UNKNOWN, 200, 198, 198, 2, 0, 0,
-		0, GP_OOM_LIMITED, 8},
+	{"a limit, and the driver's numbers are unknown", GP_KIND_SPLIT, 10, 200, UNKNOWN, UNKNOWN, 200, 198, 198, 2, 0,
+		0, 0, GP_OOM_LIMITED, 8},
 };
 
 static uint64_t mib(uint64_t n)
@@ -67,7 +68,7 @@ static uint64_t mib(uint64_t n)
 	return n == UNKNOWN ? UNKNOWN : n * GP_MIB;
 }
 
-START_TEST(the_cause_of_an_out_of_memory_is_what_would_have_helped)
+START_TEST(the_cause_of_an_out_of_memory_names_what_would_have_helped)
 {
 	struct gp_oom oom = {
 		.kind = rows[_i].kind,
@@ -92,7 +93,7 @@ START_TEST(the_cause_of_an_out_of_memory_is_what_would_have_helped)
 	ck_assert_msg(oom.is_vmm_better == rows[_i].is_vmm_better, "%s", rows[_i].name);
 	oom.granule = 0;
 	gp_oom_explain(&oom);
-	ck_assert_msg(!oom.is_vmm_better, "%s, where no memory can be mapped", rows[_i].name);
+	ck_assert_msg(!oom.is_vmm_better, "%s, without virtual memory", rows[_i].name);
 }
 END_TEST
 
@@ -102,6 +103,6 @@ int main(void)
 	TCase *tc = tcase_create("oom_cause");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(tc, the_cause_of_an_out_of_memory_is_what_would_have_helped, 0, (int)LENGTH(rows));
+	tcase_add_loop_test(tc, the_cause_of_an_out_of_memory_names_what_would_have_helped, 0, (int)LENGTH(rows));
 	return suite_run(suite);
 }

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Where blocks begin that are cut from something larger: large ones at a page, since the driver exports nothing else,
- * and small ones at a multiple of GP_ALIGN.
+ * Start addresses of blocks that are cut from a larger piece of memory. Large blocks start at a page, since
+ * the driver exports only whole pages. Small blocks start at a multiple of GP_ALIGN.
  */
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { N_LIVE = 32, N_STEPS = 1500, N_SEVERAL = 8 };
 
-static const uint64_t pages[] = {0, 4 * GP_KIB, 16 * GP_KIB, 64 * GP_KIB}; /* 0: the options name none */
+static const uint64_t pages[] = {0, 4 * GP_KIB, 16 * GP_KIB, 64 * GP_KIB}; /* 0: not set in the options */
 
 static uint64_t set_page(int i)
 {
@@ -28,7 +28,7 @@ static uint64_t below(uint64_t *state, uint64_t n)
 	return (*state >> 33) % n;
 }
 
-/* Around the least large size, odd and even. */
+/* Large sizes, odd and even, from the smallest on. */
 static const uint64_t large[] = {GP_MIB + 1, GP_MIB + 512, GP_MIB + 4096, 2 * GP_MIB - 1, 2 * GP_MIB, 3 * GP_MIB + 1000,
 	5 * GP_MIB - 512, 9 * GP_MIB + 4097, 20 * GP_MIB + 3, 30 * GP_MIB};
 
@@ -47,8 +47,8 @@ START_TEST(large_blocks_begin_at_pages_and_consist_of_whole_pages)
 }
 END_TEST
 
-/* Blocks come and go, and where a large one was others are cut. */
-START_TEST(large_blocks_begin_at_pages_wherever_others_were_before)
+/* Blocks are allocated and freed at random, so that large blocks are cut where other blocks were. */
+START_TEST(large_blocks_begin_at_pages_whatever_blocks_were_there_before)
 {
 	uint64_t page = set_page(_i), addrs[N_LIVE] = {0}, seed = 11;
 	unsigned n_large = 0;
@@ -97,8 +97,8 @@ START_TEST(the_guard_before_large_blocks_is_one_page)
 }
 END_TEST
 
-/* Sizes for which the guard leaves no room for a last block, or which leave less than a page behind the last block. */
-START_TEST(a_segment_goes_back_whole_after_any_use)
+/* Sizes for which the guard leaves no room for a last block, or leaves less than a page after it. */
+START_TEST(a_segment_can_be_released_whole_after_any_use)
 {
 	uint64_t addrs[N_SEVERAL];
 
@@ -115,7 +115,7 @@ START_TEST(a_segment_goes_back_whole_after_any_use)
 END_TEST
 
 /* The limit leaves room for the bytes, but not for whole pages. */
-START_TEST(short_memory_does_not_make_a_large_block_begin_inside_a_page)
+START_TEST(a_large_block_begins_at_a_page_even_if_memory_is_short)
 {
 	uint64_t page = set_page(_i), addr = 0, bytes = 2 * GP_MIB + GP_ALIGN;
 
@@ -130,7 +130,7 @@ START_TEST(short_memory_does_not_make_a_large_block_begin_inside_a_page)
 }
 END_TEST
 
-START_TEST(the_check_finds_a_large_block_that_begins_inside_a_page)
+START_TEST(the_pool_check_finds_a_large_block_that_begins_inside_a_page)
 {
 	set_page(1);
 	fixture_alloc(GP_MIB + 4096);
@@ -147,9 +147,9 @@ static TCase *case_of(enum gp_kind kind)
 	TCase *tc = fixture_case(kind);
 
 	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_and_consist_of_whole_pages);
-	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_wherever_others_were_before);
+	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_whatever_blocks_were_there_before);
 	ADD_ROWS(tc, pages, small_blocks_follow_one_another_without_a_gap);
-	tcase_add_test(tc, the_check_finds_a_large_block_that_begins_inside_a_page);
+	tcase_add_test(tc, the_pool_check_finds_a_large_block_that_begins_inside_a_page);
 	return tc;
 }
 
@@ -159,8 +159,8 @@ int main(void)
 	TCase *split = case_of(GP_KIND_SPLIT);
 
 	ADD_ROWS(split, pages, the_guard_before_large_blocks_is_one_page);
-	ADD_ROWS(split, pages, a_segment_goes_back_whole_after_any_use);
-	ADD_ROWS(split, pages, short_memory_does_not_make_a_large_block_begin_inside_a_page);
+	ADD_ROWS(split, pages, a_segment_can_be_released_whole_after_any_use);
+	ADD_ROWS(split, pages, a_large_block_begins_at_a_page_even_if_memory_is_short);
 	suite_add_tcase(suite, split);
 	suite_add_tcase(suite, case_of(GP_KIND_VMM));
 	return suite_run(suite);

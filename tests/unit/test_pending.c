@@ -17,27 +17,27 @@ static void setup(void)
 	n_blocks = 0;
 }
 
-static struct gp_block *add_to(struct gp_segment *s, uint64_t size, uint64_t stamp, uint8_t flags)
+static struct gp_block *add_to(struct gp_segment *s, uint64_t size, uint64_t seq, uint8_t flags)
 {
 	struct gp_block *b = &blocks[n_blocks++];
 
-	*b = (struct gp_block){.size = size, .stamp = stamp, .flags = flags, .segment = s};
+	*b = (struct gp_block){.size = size, .seq = seq, .flags = flags, .segment = s};
 	gp_pending_add(&p, b);
 	return b;
 }
 
-static struct gp_block *add(uint64_t size, uint64_t stamp, uint8_t flags)
+static struct gp_block *add(uint64_t size, uint64_t seq, uint8_t flags)
 {
-	return add_to(&segment, size, stamp, flags);
+	return add_to(&segment, size, seq, flags);
 }
 
-START_TEST(the_queue_counts_what_it_holds)
+START_TEST(the_pending_queue_counts_its_blocks_and_bytes)
 {
-	struct gp_block *a = add(512, 3, 0), *b = add(GP_MIB, 7, GP_BLOCK_LATE);
+	struct gp_block *a = add(512, 3, 0), *b = add(GP_MIB, 7, GP_BLOCK_UNFENCED);
 
 	ck_assert_uint_eq(p.count, 2);
 	ck_assert_uint_eq(p.bytes, GP_MIB + 512);
-	ck_assert_uint_eq(p.newest_stamp, 7);
+	ck_assert_uint_eq(p.newest_seq, 7);
 	gp_pending_remove(&p, b);
 	gp_pending_remove(&p, a);
 	ck_assert_uint_eq(p.count, 0);
@@ -47,31 +47,30 @@ START_TEST(the_queue_counts_what_it_holds)
 END_TEST
 
 static const struct {
-	uint64_t stamp, ordered, completed;
+	uint64_t seq, ordered, completed;
 	uint8_t flags;
 	bool is_usable;
 } usables[] = {
 	{5, 5, 1, 0, false},
 	{5, 6, 1, 0, true},
 	{5, 6, 6, 0, true},
-	{5, 6, 1, GP_BLOCK_LATE, false},
-	{5, 6, 5, GP_BLOCK_LATE, false},
-	{5, 6, 6, GP_BLOCK_LATE, true},
+	{5, 6, 1, GP_BLOCK_UNFENCED, false},
+	{5, 6, 5, GP_BLOCK_UNFENCED, false},
+	{5, 6, 6, GP_BLOCK_UNFENCED, true},
 	{0, 1, 1, 0, true},
 };
 
-START_TEST(a_late_block_is_usable_on_completion_only)
+START_TEST(an_unfenced_block_is_usable_on_completion_only)
 {
-	struct gp_block *b = add(512, usables[_i].stamp, usables[_i].flags);
-	struct gp_block *taken =
-		gp_pending_take_usable(&p, usables[_i].ordered, usables[_i].completed);
+	struct gp_block *b = add(512, usables[_i].seq, usables[_i].flags);
+	struct gp_block *taken = gp_pending_take_usable(&p, usables[_i].ordered, usables[_i].completed);
 
 	ck_assert_ptr_eq(taken, usables[_i].is_usable ? b : NULL);
 	ck_assert_uint_eq(p.count, !usables[_i].is_usable);
 }
 END_TEST
 
-START_TEST(what_was_queued_out_of_order_is_found_all_the_same)
+START_TEST(blocks_queued_out_of_sequence_are_taken_as_soon_as_they_are_usable)
 {
 	struct gp_block *late = add(512, 9, 0), *first = add(512, 4, 0), *mid = add(512, 6, 0);
 	struct gp_block *untouched = add(512, 0, 0);
@@ -85,7 +84,7 @@ START_TEST(what_was_queued_out_of_order_is_found_all_the_same)
 }
 END_TEST
 
-/* Sizes at and around the bins' borders, and beyond the last bin. */
+/* Sizes at and around the boundaries of the bins, and beyond the last bin. */
 static const uint64_t sizes[] = {
 	512,
 	1024,
@@ -107,7 +106,7 @@ static const uint64_t sizes[] = {
 
 enum { N_SIZES = sizeof(sizes) / sizeof(*sizes) };
 
-START_TEST(a_block_is_found_by_every_range_that_holds_its_size_and_by_no_other)
+START_TEST(a_pending_block_is_found_by_exactly_the_ranges_that_contain_its_size)
 {
 	struct gp_block *b = add(sizes[_i], 1, 0);
 
@@ -115,8 +114,7 @@ START_TEST(a_block_is_found_by_every_range_that_holds_its_size_and_by_no_other)
 		for (int max = min; max < N_SIZES; max++) {
 			bool fits = min <= _i && _i <= max;
 
-			ck_assert_ptr_eq(
-				gp_pending_find(&p, sizes[min], sizes[max]), fits ? b : NULL);
+			ck_assert_ptr_eq(gp_pending_find(&p, sizes[min], sizes[max]), fits ? b : NULL);
 		}
 		ck_assert_ptr_eq(gp_pending_find(&p, sizes[min], UINT64_MAX), min <= _i ? b : NULL);
 	}
@@ -125,7 +123,7 @@ START_TEST(a_block_is_found_by_every_range_that_holds_its_size_and_by_no_other)
 }
 END_TEST
 
-START_TEST(of_several_that_fit_the_one_freed_first_is_found)
+START_TEST(the_pending_block_freed_first_is_found_among_several_that_fit)
 {
 	struct gp_block *b;
 
@@ -138,9 +136,9 @@ START_TEST(of_several_that_fit_the_one_freed_first_is_found)
 }
 END_TEST
 
-START_TEST(nobody_waits_for_a_late_block_or_an_exported_one)
+START_TEST(unfenced_and_exported_blocks_are_never_found_to_be_waited_for)
 {
-	add(GP_MIB, 1, GP_BLOCK_LATE);
+	add(GP_MIB, 1, GP_BLOCK_UNFENCED);
 	add_to(&retired, GP_MIB, 2, 0);
 	ck_assert_ptr_null(gp_pending_find(&p, GP_MIB, UINT64_MAX));
 	ck_assert_ptr_null(gp_pending_find(&p, 0, UINT64_MAX));
@@ -155,13 +153,11 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, the_queue_counts_what_it_holds);
-	tcase_add_loop_test(tc, a_late_block_is_usable_on_completion_only, 0,
-		sizeof(usables) / sizeof(*usables));
-	tcase_add_test(tc, what_was_queued_out_of_order_is_found_all_the_same);
-	tcase_add_loop_test(tc, a_block_is_found_by_every_range_that_holds_its_size_and_by_no_other,
-		0, N_SIZES);
-	tcase_add_test(tc, of_several_that_fit_the_one_freed_first_is_found);
-	tcase_add_test(tc, nobody_waits_for_a_late_block_or_an_exported_one);
+	tcase_add_test(tc, the_pending_queue_counts_its_blocks_and_bytes);
+	tcase_add_loop_test(tc, an_unfenced_block_is_usable_on_completion_only, 0, sizeof(usables) / sizeof(*usables));
+	tcase_add_test(tc, blocks_queued_out_of_sequence_are_taken_as_soon_as_they_are_usable);
+	tcase_add_loop_test(tc, a_pending_block_is_found_by_exactly_the_ranges_that_contain_its_size, 0, N_SIZES);
+	tcase_add_test(tc, the_pending_block_freed_first_is_found_among_several_that_fit);
+	tcase_add_test(tc, unfenced_and_exported_blocks_are_never_found_to_be_waited_for);
 	return suite_run(suite);
 }

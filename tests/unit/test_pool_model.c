@@ -2,10 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Random traces through the model. The first step that breaks an invariant is the one that is
- * printed, with its seed.
+ * Random traces through the model. The first step that breaks an invariant is reported with its seed.
  *
- * GPUPOOL_TEST_SEED runs one seed of one's own, GPUPOOL_TEST_STEPS sets the length of a trace.
+ * GPUPOOL_TEST_SEED runs a single seed, GPUPOOL_TEST_STEPS sets the length of a trace.
  */
 
 #include <check.h>
@@ -47,7 +46,7 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-START_TEST(a_random_trace_breaks_no_promise)
+START_TEST(a_random_trace_keeps_all_invariants_of_the_pool)
 {
 	struct trace trace = {.seed = number_from("GPUPOOL_TEST_SEED", (uint64_t)(_i % SEEDS_PER_ROW) + 1)};
 	struct model_options options = {
@@ -76,6 +75,6 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(
-		tc, a_random_trace_breaks_no_promise, 0, GP_N_KINDS * MODEL_N_PROFILES * SEEDS_PER_ROW);
+		tc, a_random_trace_keeps_all_invariants_of_the_pool, 0, GP_N_KINDS * MODEL_N_PROFILES * SEEDS_PER_ROW);
 	return suite_run(suite);
 }

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Real threads on one pool, for every kind: no byte ever has two owners, no block comes before the
- * GPU is done with it, and the books are right in the end. What they do is bounded in number; what
- * a race detector sees of it is the better half of this test.
+ * Real threads on one pool, for every kind: no byte ever has two owners, no block is handed out before the
+ * GPU is done with it, and the counters are right at the end. The number of steps is bounded. A race detector
+ * finds more in this test than the checks do.
  */
 
 #include <check.h>
@@ -14,13 +14,13 @@
 #include <stdlib.h>
 
 #include "pool/tcache.h"
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool_fixture.h"
-#include "shim/barrier.h"
+#include "shim/base/barrier.h"
 #include "tests/suite.h"
 
 enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_SLOTS = 8, N_UNITS = 8 * FIXTURE_CAPACITY / GP_ALIGN };
-enum { ON_THE_WAY = 255 }; /* the owner of what lies in a slot */
+enum { IN_SLOT = 255 }; /* the owner of a block in a slot */
 
 struct held {
 	uint64_t addr, bytes;
@@ -30,13 +30,13 @@ static struct worker {
 	pthread_t thread;
 	unsigned id; /* from 1 */
 	uint64_t random;
-	struct gp_tcache *tcache; /* NULL: none */
+	struct gp_tcache *tcache; /* NULL: no cache */
 	struct held held[N_HELD];
-	unsigned n_foreign; /* blocks that somebody else had, or used too early */
+	unsigned n_foreign; /* blocks that had another owner, or were reused too early */
 	unsigned n_errors;
 } workers[N_WORKERS];
 
-static _Atomic uint8_t *owners; /* of every unit, 0 for nobody */
+static _Atomic uint8_t *owners; /* the owner of every unit; 0: none */
 static uint64_t lowest;         /* address of the first unit */
 static _Atomic bool is_over;
 
@@ -50,7 +50,7 @@ static uint64_t below(struct worker *w, uint64_t n)
 	return (w->random >> 33) % n;
 }
 
-/* False if somebody else owned any of it. */
+/* Returns false if any of the block had another owner than `from`. */
 static bool change_owner(const struct held *b, uint8_t from, uint8_t to)
 {
 	uint64_t first = (b->addr - lowest) / GP_ALIGN, n = (b->bytes + GP_ALIGN - 1) / GP_ALIGN;
@@ -78,8 +78,8 @@ static void get(struct worker *w, struct held *b)
 
 static void put(struct worker *w, struct held *b)
 {
-	enum gp_free_mode mode = below(w, 8) ? GP_FREE_NORMAL : GP_FREE_LATE;
-	enum fake_use use = mode == GP_FREE_LATE ? FAKE_FREED_LATE : FAKE_FREED;
+	enum gp_free_mode mode = below(w, 8) ? GP_FREE_NORMAL : GP_FREE_UNFENCED;
+	enum fake_use use = mode == GP_FREE_UNFENCED ? FAKE_FREED_LATE : FAKE_FREED;
 	int r = 0;
 
 	w->n_foreign += !change_owner(b, (uint8_t)w->id, 0);
@@ -88,25 +88,28 @@ static void put(struct worker *w, struct held *b)
 	if (mode != GP_FREE_NORMAL || !w->tcache)
 		r = gp_pool_free(&px.map, b->addr, mode);
 	else if ((r = gp_tcache_put(w->tcache, b->addr)) == -ENOENT)
-		r = gp_pool_free_by(&px.map, b->addr, w->tcache);
+		r = gp_tcache_free_by(&px.map, b->addr, w->tcache);
 	w->n_errors += r != 0;
 	b->bytes = 0;
 }
 
-/* So that a thread frees what another's cache gave, and that one what it has never seen. */
+/*
+ * Exchanges a block through a slot. So a thread frees blocks from another thread's cache, and blocks that its
+ * own cache has never seen.
+ */
 static void swap(struct worker *w, struct held *b, struct held *slot)
 {
 	struct held other;
 
 	if (b->bytes)
-		w->n_foreign += !change_owner(b, (uint8_t)w->id, ON_THE_WAY);
+		w->n_foreign += !change_owner(b, (uint8_t)w->id, IN_SLOT);
 	pthread_mutex_lock(&slots_lock);
 	other = *slot;
 	*slot = *b;
 	pthread_mutex_unlock(&slots_lock);
 	*b = other;
 	if (b->bytes)
-		w->n_foreign += !change_owner(b, ON_THE_WAY, (uint8_t)w->id);
+		w->n_foreign += !change_owner(b, IN_SLOT, (uint8_t)w->id);
 }
 
 static gp_barrier_source barrier_from_half_time;
@@ -146,7 +149,7 @@ static bool count_block(void *arg, const struct gp_block_info *info)
 	return true;
 }
 
-/* What a control socket would do meanwhile. */
+/* Does what requests at the control socket may do meanwhile. */
 static void *meddle(void *unused)
 {
 	for (unsigned i = 0; !atomic_load(&is_over); i++) {
@@ -193,8 +196,8 @@ static void run(void *(*other)(void *))
 }
 
 /*
- * What threads have of their own: nothing; caches with light locks; caches whose locks become light at half-time, when
- * the barrier is there; caches of a kernel that has no barrier.
+ * The caches of the threads: none; with light locks; with locks that become light half-way, when the barrier
+ * becomes available; on a kernel that has no barrier.
  */
 enum { NO_CACHES, CACHES, TURNING_CACHES, HEAVY_CACHES, N_WAYS };
 
@@ -203,7 +206,7 @@ static void start(int way)
 	bool with_caches = way != NO_CACHES;
 	uint64_t addr;
 
-	/* Who may be made to wait for what is the model test's question. */
+	/* The model test checks which waits are allowed. */
 	atomic_store(&px.fake.waitable, UINT64_MAX);
 	px.options.thread_cache_bytes = with_caches ? 16 * GP_MIB : 0;
 	gp_barrier_register();
@@ -230,7 +233,7 @@ static void check_end(void)
 	ck_assert_uint_eq(fixture_stats().n_used_blocks, 0);
 }
 
-START_TEST(threads_never_share_a_byte_and_the_books_are_right_in_the_end)
+START_TEST(concurrent_threads_never_share_a_byte_and_the_counters_end_right)
 {
 	start(_i);
 	run(meddle);
@@ -245,7 +248,7 @@ static void *capture_now_and_then(void *unused)
 	return NULL;
 }
 
-START_TEST(captures_that_come_and_go_make_nobody_see_a_block_too_early)
+START_TEST(captures_that_begin_and_end_let_no_thread_get_a_block_too_early)
 {
 	start(_i);
 	run(capture_now_and_then);
@@ -253,7 +256,7 @@ START_TEST(captures_that_come_and_go_make_nobody_see_a_block_too_early)
 }
 END_TEST
 
-START_TEST(threads_that_run_out_of_memory_together_take_turns)
+START_TEST(threads_that_run_out_of_memory_together_leave_the_counters_right)
 {
 	start(_i);
 	px.fake.outside = FIXTURE_CAPACITY - 40 * GP_MIB;
@@ -269,7 +272,10 @@ static void wait_for_steps(uint64_t n)
 		sched_yield();
 }
 
-/* Somebody else may be first from now on, and then everybody wants memory that can be exported. */
+/*
+ * First, completion becomes required. Then each new block must be a whole segment, so that it can be
+ * exported.
+ */
 static void *change_the_rules(void *unused)
 {
 	wait_for_steps(N_STEPS / 4);
@@ -279,7 +285,7 @@ static void *change_the_rules(void *unused)
 	return NULL;
 }
 
-START_TEST(threads_go_on_under_stricter_rules)
+START_TEST(threads_keep_working_when_completion_and_whole_segments_become_required)
 {
 	start(_i);
 	run(change_the_rules);
@@ -305,7 +311,7 @@ START_TEST(a_context_can_end_while_threads_allocate_and_free)
 }
 END_TEST
 
-/* Each frees a block before it asks for one like it, and together they hold all that there is. */
+/* Each thread frees a block before it requests one of the same size. Together the threads hold all memory. */
 enum { N_TRADES = 500, TRADED = 4 * GP_MIB };
 
 static void *trade(void *arg)
@@ -336,14 +342,14 @@ static void *complete_a_little_late(void *unused)
 	return NULL;
 }
 
-/* A record takes its time, and the block that it is for is meanwhile nobody's. */
-static void linger(struct fake *fake, enum fake_call call)
+/* Makes records slow. Meanwhile the block that is being freed is available to no thread. */
+static void slow_down_records(struct fake *fake, enum fake_call call)
 {
 	for (int i = 0; i < (call == FAKE_RECORD ? 20 : 1); i++)
 		sched_yield();
 }
 
-START_TEST(whoever_frees_before_it_asks_never_runs_out)
+START_TEST(a_thread_that_frees_before_it_allocates_never_runs_out_of_memory)
 {
 	pthread_t thread;
 	uint64_t addr;
@@ -355,7 +361,7 @@ START_TEST(whoever_frees_before_it_asks_never_runs_out)
 	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
 	while (fixture_try(TRADED, &addr) == 0)
 		;
-	px.fake.hook = linger;
+	px.fake.hook = slow_down_records;
 	atomic_store(&is_over, false);
 	for (unsigned i = 0; i < N_WORKERS; i++) {
 		workers[i].id = i + 1;
@@ -373,7 +379,7 @@ END_TEST
 
 static struct {
 	uint64_t addr;
-	_Atomic bool has_begun, is_told, is_back;
+	_Atomic bool has_begun, is_released, is_back;
 	unsigned n_unknown, n_too_early;
 } again;
 
@@ -382,30 +388,33 @@ static void *free_again(void *unused)
 	again.has_begun = true;
 	if (gp_pool_free(&px.map, again.addr, GP_FREE_NORMAL) == GP_E_FOREIGN) {
 		again.n_unknown++;
-		again.n_too_early += !again.is_told;
+		again.n_too_early += !again.is_released;
 	}
 	again.is_back = true;
 	return NULL;
 }
 
-/* Just before the driver hears of it, another thread frees the block once more, and has all the time to be done. */
+/*
+ * Just before the driver gets the release, another thread frees the block again, and has ample time to
+ * finish.
+ */
 static void let_free_again(struct fake *fake, enum fake_call call)
 {
 	pthread_t thread;
 
 	if (call != (fake->cannot_release_behind ? FAKE_RELEASE : FAKE_RELEASE_BEGIN))
 		return;
-	again.has_begun = again.is_told = again.is_back = false;
+	again.has_begun = again.is_released = again.is_back = false;
 	ck_assert_int_eq(pthread_create(&thread, NULL, free_again, NULL), 0);
 	pthread_detach(thread);
 	while (!again.has_begun)
 		sched_yield();
 	for (int i = 0; i < 100000 && !again.is_back; i++)
 		sched_yield();
-	again.is_told = true;
+	again.is_released = true;
 }
 
-START_TEST(a_second_free_never_gets_to_the_driver_before_the_first)
+START_TEST(a_double_free_never_reaches_the_driver_before_the_release_of_the_block)
 {
 	px.fake.cannot_release_behind = _i;
 	again.addr = fixture_alloc(8 * GP_MIB);
@@ -426,14 +435,14 @@ static TCase *case_of(enum gp_kind kind)
 	TCase *tc = fixture_case(kind);
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, threads_never_share_a_byte_and_the_books_are_right_in_the_end, 0, HEAVY_CACHES);
-	tcase_add_loop_test(tc, captures_that_come_and_go_make_nobody_see_a_block_too_early, 0, HEAVY_CACHES);
-	tcase_add_loop_test(tc, threads_that_run_out_of_memory_together_take_turns, 0, HEAVY_CACHES);
-	tcase_add_loop_test(tc, threads_go_on_under_stricter_rules, 0, N_WAYS);
-	if (kind != GP_KIND_NONE) /* which keeps nothing for others */
-		tcase_add_test(tc, whoever_frees_before_it_asks_never_runs_out);
-	if (kind != GP_KIND_VMM) /* whose addresses stay its own */
-		tcase_add_loop_test(tc, a_second_free_never_gets_to_the_driver_before_the_first, 0, 2);
+	tcase_add_loop_test(tc, concurrent_threads_never_share_a_byte_and_the_counters_end_right, 0, HEAVY_CACHES);
+	tcase_add_loop_test(tc, captures_that_begin_and_end_let_no_thread_get_a_block_too_early, 0, HEAVY_CACHES);
+	tcase_add_loop_test(tc, threads_that_run_out_of_memory_together_leave_the_counters_right, 0, HEAVY_CACHES);
+	tcase_add_loop_test(tc, threads_keep_working_when_completion_and_whole_segments_become_required, 0, N_WAYS);
+	if (kind != GP_KIND_NONE) /* the kind none keeps no memory for other threads */
+		tcase_add_test(tc, a_thread_that_frees_before_it_allocates_never_runs_out_of_memory);
+	if (kind != GP_KIND_VMM) /* vmm keeps its addresses */
+		tcase_add_loop_test(tc, a_double_free_never_reaches_the_driver_before_the_release_of_the_block, 0, 2);
 	tcase_add_loop_test(tc, a_context_can_end_while_threads_allocate_and_free, 0, HEAVY_CACHES);
 	return tc;
 }

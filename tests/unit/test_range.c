@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The kind vmm: where its memory is, when it moves, and what happens when the driver has no more of it. */
+/*
+ * The kind vmm: where its memory is mapped, when chunks move, and what happens when the driver fails or has
+ * no more memory.
+ */
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "pool/mapped.h"
+#include "pool/pool.h"
 #include "pool/pool_control.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
@@ -25,23 +28,23 @@ static unsigned n_creates(void)
 	return fake_calls(&px.fake, FAKE_RESERVE);
 }
 
-START_TEST(only_what_a_request_lacks_is_mapped)
+START_TEST(vmm_maps_only_the_memory_that_a_request_lacks)
 {
 	uint64_t addr = fixture_alloc(10 * GP_MIB);
 
 	ck_assert_uint_eq(fixture_stats().total_bytes, 10 * GP_MIB);
 	fixture_free(addr);
-	/* It grows where it is. */
+	/* The block grows in place. */
 	ck_assert_uint_eq(fixture_alloc(16 * GP_MIB), addr);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 16 * GP_MIB);
-	/* Half a granule is left of this one, and the next begins there. */
+	/* Half a granule is left after this block, and the next block begins there. */
 	addr = fixture_alloc(3 * GP_MIB);
 	ck_assert_uint_eq(fixture_alloc(3 * GP_MIB), addr + 3 * GP_MIB);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 22 * GP_MIB);
 }
 END_TEST
 
-START_TEST(small_blocks_and_large_ones_are_far_apart)
+START_TEST(vmm_keeps_small_and_large_blocks_in_separate_arenas)
 {
 	uint64_t small = fixture_alloc(GP_MIB), large = fixture_alloc(GP_MIB + 1);
 
@@ -51,7 +54,7 @@ START_TEST(small_blocks_and_large_ones_are_far_apart)
 }
 END_TEST
 
-/* Blocks of two granules, next to one another, some of which are free: every other one, or fewer. */
+/* Adjacent blocks of two granules, of which every nth is free. */
 enum { N_BLOCKS = 16 };
 
 static uint64_t blocks[N_BLOCKS];
@@ -65,7 +68,7 @@ static void make_comb(int every)
 	n_creates();
 }
 
-START_TEST(memory_that_lies_free_in_pieces_is_moved_together)
+START_TEST(vmm_moves_scattered_free_chunks_together_for_a_large_request)
 {
 	make_comb(2);
 	fixture_alloc(N_BLOCKS / 2 * 2 * GRANULE);
@@ -73,13 +76,13 @@ START_TEST(memory_that_lies_free_in_pieces_is_moved_together)
 	ck_assert_uint_eq(fixture_stats().total_bytes, N_BLOCKS * 2 * GRANULE);
 	ck_assert_uint_eq(fixture_stats().moves, N_BLOCKS / 2);
 	ck_assert_uint_eq(fixture_stats().cached_bytes, 0);
-	/* The holes are addresses for others. */
+	/* The unmapped addresses serve later blocks. */
 	fixture_alloc(2 * GRANULE);
 	ck_assert_uint_eq(n_creates(), 1);
 }
 END_TEST
 
-START_TEST(what_the_gpu_may_still_touch_does_not_move)
+START_TEST(vmm_does_not_move_chunks_that_the_gpu_may_still_use)
 {
 	for (int i = 0; i < N_BLOCKS; i++)
 		blocks[i] = fixture_alloc(2 * GRANULE);
@@ -87,7 +90,7 @@ START_TEST(what_the_gpu_may_still_touch_does_not_move)
 	fixture_work();
 	for (int i = 0; i < N_BLOCKS; i += 2)
 		fixture_free(blocks[i]);
-	/* Ordered it may be handed out, but not moved. */
+	/* After a GPU wait the blocks may be handed out, but not moved. */
 	fixture_alloc(N_BLOCKS / 2 * 2 * GRANULE);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 0);
 	ck_assert_uint_eq(fixture_stats().moves, 0);
@@ -97,11 +100,11 @@ START_TEST(what_the_gpu_may_still_touch_does_not_move)
 }
 END_TEST
 
-START_TEST(a_piece_that_is_partly_used_stays_where_it_is)
+START_TEST(a_partly_used_chunk_is_not_released)
 {
 	uint64_t addr = fixture_alloc(20 * GP_MIB), kept;
 
-	/* One piece, and the first half of it is used. */
+	/* One chunk, whose first half is used. */
 	fixture_free_as(addr, GP_FREE_SYNCED);
 	kept = fixture_alloc(10 * GP_MIB);
 	ck_assert_uint_eq(kept, addr);
@@ -112,7 +115,7 @@ START_TEST(a_piece_that_is_partly_used_stays_where_it_is)
 }
 END_TEST
 
-/* A round of a loop in which memory has to move while the pool is as small as it can be. */
+/* One iteration of a loop. Memory has to move in it as long as the pool is as small as possible. */
 static void run_round(void)
 {
 	uint64_t large;
@@ -125,7 +128,7 @@ static void run_round(void)
 	fixture_free_as(large, GP_FREE_SYNCED);
 }
 
-START_TEST(a_loop_calls_the_driver_no_more_after_three_rounds)
+START_TEST(a_vmm_loop_makes_no_driver_call_after_three_rounds)
 {
 	uint64_t calls;
 
@@ -139,7 +142,7 @@ START_TEST(a_loop_calls_the_driver_no_more_after_three_rounds)
 }
 END_TEST
 
-START_TEST(a_loop_that_would_move_for_ever_gets_more_memory_instead)
+START_TEST(vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop)
 {
 	uint64_t addr;
 	int n = 0;
@@ -163,8 +166,9 @@ START_TEST(a_loop_that_would_move_for_ever_gets_more_memory_instead)
 END_TEST
 
 /*
- * The nth call fails; and then, of those that undo the rest, the nth call to unmap and those behind it. is_half_way:
- * what is being mapped is mapped then, and cannot be unmapped either.
+ * The nth call fails. Of the unmap calls that undo the rest after that, the nth_unmap-th and those after it
+ * fail, n_unmaps in all. is_half_way: the chunk that is being mapped stays mapped and cannot be unmapped
+ * either.
  */
 static const struct {
 	enum fake_call call;
@@ -173,15 +177,34 @@ static const struct {
 	unsigned nth_unmap, n_unmaps;
 	bool is_half_way;
 } failures[] = {
-	{FAKE_RESERVE, 1, 719}, {FAKE_RESERVE, 2, 719}, {FAKE_RESERVE, 3, 719},
-	{FAKE_MAP, 1, 719}, {FAKE_MAP, 2, 719}, {FAKE_MAP, 3, 719}, {FAKE_MAP, 4, -ENOMEM},
-	{FAKE_UNMAP, 1, 719}, {FAKE_UNMAP, 2, 719}, {FAKE_UNMAP, 3, 719},
-	{FAKE_RESERVE, 1, 719, 1, 1}, {FAKE_RESERVE, 3, 719, 1, 1}, {FAKE_RESERVE, 3, 719, 2, 1},
-	{FAKE_RESERVE, 3, 719, 5, 1}, {FAKE_RESERVE, 3, 719, 10, 1}, {FAKE_RESERVE, 4, 719, 1, 100},
-	{FAKE_RESERVE, 4, -ENOMEM, 1, 1}, {FAKE_RESERVE, 4, -ENOMEM, 3, 100},
-	{FAKE_MAP, 3, 719, 1, 1}, {FAKE_MAP, 3, 719, 2, 1}, {FAKE_MAP, 3, 719, 1, 100}, {FAKE_MAP, 11, 719, 2, 3},
-	{FAKE_MAP, 1, 719, 0, 0, true}, {FAKE_MAP, 4, 719, 0, 0, true}, {FAKE_MAP, 9, 719, 0, 0, true},
-	{FAKE_MAP, 9, -ENOMEM, 0, 0, true}, {FAKE_MAP, 12, -ENOMEM, 0, 0, true}, {FAKE_MAP, 12, 719, 1, 100, true},
+	{FAKE_RESERVE, 1, 719},
+	{FAKE_RESERVE, 2, 719},
+	{FAKE_RESERVE, 3, 719},
+	{FAKE_MAP, 1, 719},
+	{FAKE_MAP, 2, 719},
+	{FAKE_MAP, 3, 719},
+	{FAKE_MAP, 4, -ENOMEM},
+	{FAKE_UNMAP, 1, 719},
+	{FAKE_UNMAP, 2, 719},
+	{FAKE_UNMAP, 3, 719},
+	{FAKE_RESERVE, 1, 719, 1, 1},
+	{FAKE_RESERVE, 3, 719, 1, 1},
+	{FAKE_RESERVE, 3, 719, 2, 1},
+	{FAKE_RESERVE, 3, 719, 5, 1},
+	{FAKE_RESERVE, 3, 719, 10, 1},
+	{FAKE_RESERVE, 4, 719, 1, 100},
+	{FAKE_RESERVE, 4, -ENOMEM, 1, 1},
+	{FAKE_RESERVE, 4, -ENOMEM, 3, 100},
+	{FAKE_MAP, 3, 719, 1, 1},
+	{FAKE_MAP, 3, 719, 2, 1},
+	{FAKE_MAP, 3, 719, 1, 100},
+	{FAKE_MAP, 11, 719, 2, 3},
+	{FAKE_MAP, 1, 719, 0, 0, true},
+	{FAKE_MAP, 4, 719, 0, 0, true},
+	{FAKE_MAP, 9, 719, 0, 0, true},
+	{FAKE_MAP, 9, -ENOMEM, 0, 0, true},
+	{FAKE_MAP, 12, -ENOMEM, 0, 0, true},
+	{FAKE_MAP, 12, 719, 1, 100, true},
 };
 
 struct failing {
@@ -200,8 +223,8 @@ static void fail_to_unmap(struct fake *fake, enum fake_call call)
 
 static void plan_failures(struct failing *failing)
 {
-	fake_plan(&px.fake, (struct fake_plan){
-		failures[failing->row].call, failures[failing->row].nth, 1, failures[failing->row].error});
+	fake_plan(&px.fake, (struct fake_plan){failures[failing->row].call, failures[failing->row].nth, 1,
+				    failures[failing->row].error});
 	fake_plan(&px.fake, (struct fake_plan){FAKE_UNDO, 1, failures[failing->row].is_half_way, 718});
 	px.fake.hook_arg = failing;
 	px.fake.hook = fail_to_unmap;
@@ -214,8 +237,8 @@ static void forget_failures(const struct failing *failing)
 	fake_plan(&px.fake, (struct fake_plan){FAKE_UNMAP});
 }
 
-/* Twelve pieces: some are moved, some are new. */
-START_TEST(an_error_on_the_way_loses_nothing)
+/* The request needs twelve chunks: some are moved, some are new. */
+START_TEST(an_error_while_vmm_assembles_a_block_loses_no_memory)
 {
 	struct failing failing = {.row = _i};
 	uint64_t used, addr = 0;
@@ -240,7 +263,7 @@ START_TEST(an_error_on_the_way_loses_nothing)
 }
 END_TEST
 
-/* Several pieces that lie free, of which the driver does not unmap the first. */
+/* Frees several chunks and trims `want` bytes, while the driver refuses to unmap the first chunk. */
 static void stick(uint64_t want)
 {
 	for (int i = 0; i < 4; i++)
@@ -253,20 +276,20 @@ static void stick(uint64_t want)
 	ck_assert_uint_eq(fixture_stats().release_errors, 1);
 }
 
-START_TEST(what_cannot_be_unmapped_keeps_nothing_else_from_going_back)
+START_TEST(a_chunk_that_cannot_be_unmapped_does_not_keep_others_from_being_released)
 {
 	stick(40 * GP_MIB);
 	ck_assert_uint_eq(fixture_stats().cached_bytes, 40 * GP_MIB);
 }
 END_TEST
 
-START_TEST(what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back)
+START_TEST(a_stuck_chunk_is_left_alone_until_a_full_reclaim)
 {
 	stick(20 * GP_MIB);
 	ck_assert_uint_eq(gp_pool_trim(fixture_pool(), 59 * GP_MIB), 40 * GP_MIB);
 	ck_assert_uint_eq(gp_pool_trim(fixture_pool(), GP_MIB), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_UNMAP), 2);
-	/* Whoever wants memory can have it. */
+	/* An allocation may use the stuck chunk. */
 	fixture_free_as(fixture_alloc(20 * GP_MIB), GP_FREE_SYNCED);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 20 * GP_MIB);
 	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), 20 * GP_MIB);
@@ -274,7 +297,7 @@ START_TEST(what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back)
 }
 END_TEST
 
-START_TEST(what_cannot_be_moved_stays_and_other_memory_serves)
+START_TEST(vmm_uses_new_memory_if_free_chunks_cannot_be_moved)
 {
 	uint64_t addr;
 
@@ -288,8 +311,8 @@ START_TEST(what_cannot_be_moved_stays_and_other_memory_serves)
 }
 END_TEST
 
-/* In vain at first, and once the driver is not asked to any more. */
-START_TEST(what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes)
+/* The undo of the map fails. Later calls to unmap succeed. */
+START_TEST(a_chunk_that_was_mapped_half_way_serves_no_block_and_counts_until_released)
 {
 	uint64_t addr;
 
@@ -308,7 +331,7 @@ START_TEST(what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes)
 }
 END_TEST
 
-START_TEST(at_a_limit_memory_moves_however_little_the_pool_has)
+START_TEST(at_a_limit_vmm_moves_memory_however_small_the_pool_is)
 {
 	gp_budget_init(&px.budget, N_BLOCKS * 2 * GRANULE);
 	make_comb(2);
@@ -318,7 +341,7 @@ START_TEST(at_a_limit_memory_moves_however_little_the_pool_has)
 }
 END_TEST
 
-START_TEST(where_nothing_can_be_mapped_there_is_no_such_pool)
+START_TEST(a_vmm_pool_cannot_be_made_without_virtual_memory)
 {
 	struct gp_pool *pool = NULL;
 
@@ -328,11 +351,11 @@ START_TEST(where_nothing_can_be_mapped_there_is_no_such_pool)
 }
 END_TEST
 
-START_TEST(an_exported_block_takes_its_pieces_with_it_and_nothing_else)
+START_TEST(an_exported_vmm_block_retires_its_own_chunks_and_no_others)
 {
 	uint64_t first = fixture_alloc(3 * GP_MIB), shared = fixture_alloc(3 * GP_MIB), last = fixture_alloc(GRANULE);
 
-	ck_assert_uint_eq(shared, first + 3 * GP_MIB); /* they share the second granule, which is a piece */
+	ck_assert_uint_eq(shared, first + 3 * GP_MIB); /* they share the second granule, which is a chunk */
 	ck_assert_int_eq(gp_pool_export(&px.map, shared), 0);
 	fixture_note_export(shared);
 	fixture_free_as(shared, GP_FREE_SYNCED);
@@ -340,14 +363,14 @@ START_TEST(an_exported_block_takes_its_pieces_with_it_and_nothing_else)
 	ck_assert_uint_eq(fixture_alloc(GRANULE), last);
 	ck_assert_uint_gt(gp_pool_reclaim(fixture_pool()), 0);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 3 * GRANULE);
-	/* The other's end lies in memory that was exported. */
+	/* The end of the first block lies in memory that was exported. */
 	fixture_free_as(first, GP_FREE_SYNCED);
 	gp_pool_reclaim(fixture_pool());
 	ck_assert_uint_eq(fixture_stats().total_bytes, GRANULE);
 }
 END_TEST
 
-START_TEST(an_address_inside_a_block_is_found_among_many)
+START_TEST(vmm_finds_the_block_of_an_inner_address_among_many)
 {
 	uint64_t small[200], large = fixture_alloc(100 * GP_MIB + 512);
 
@@ -362,8 +385,8 @@ START_TEST(an_address_inside_a_block_is_found_among_many)
 }
 END_TEST
 
-/* The context ends while the thread is at the driver's. */
-static void drop_there(struct fake *fake, enum fake_call call)
+/* Ends the context during a driver call. */
+static void drop_during_call(struct fake *fake, enum fake_call call)
 {
 	if (call != *(enum fake_call *)fake->hook_arg)
 		return;
@@ -373,15 +396,15 @@ static void drop_there(struct fake *fake, enum fake_call call)
 	gp_pool_unmap(px.pool);
 }
 
-static enum fake_call places[] = {FAKE_RESERVE, FAKE_MAP, FAKE_UNMAP};
+static enum fake_call ending_calls[] = {FAKE_RESERVE, FAKE_MAP, FAKE_UNMAP};
 
-START_TEST(nothing_is_lost_when_the_context_ends_meanwhile)
+START_TEST(vmm_loses_no_memory_if_the_context_ends_during_a_driver_call)
 {
 	uint64_t addr;
 
 	make_comb(2);
-	px.fake.hook_arg = &places[_i];
-	px.fake.hook = drop_there;
+	px.fake.hook_arg = &ending_calls[_i];
+	px.fake.hook = drop_during_call;
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 100 * GP_MIB, 0, &addr), GP_E_DEAD);
 	ck_assert_ptr_null(px.fake.hook);
 	ck_assert_msg(!fake_check_unmapped(&px.fake), "%s", fake_check_unmapped(&px.fake));
@@ -389,12 +412,12 @@ START_TEST(nothing_is_lost_when_the_context_ends_meanwhile)
 }
 END_TEST
 
-/* Whoever got them next would find memory there. */
-START_TEST(addresses_where_the_driver_unmaps_nothing_even_in_the_end_are_kept_and_no_others)
+/* If they were freed, their next owner would find memory mapped there. */
+START_TEST(only_the_arena_of_a_chunk_that_cannot_be_unmapped_keeps_its_addresses)
 {
 	uint64_t both;
 
-	/* A piece in each range. They are unmapped in that order. */
+	/* One chunk in each arena. They are unmapped in this order. */
 	fixture_alloc(GP_MIB);
 	fixture_alloc(20 * GP_MIB);
 	both = px.fake.addresses_bytes;
@@ -414,21 +437,21 @@ static void count_piece(void *n, uint64_t addr, uint64_t bytes)
 	++*(unsigned *)n;
 }
 
-/* The list of them is for gp_pool_unmap alone then, which takes no lock. */
-START_TEST(a_pool_that_is_gone_has_no_pieces_to_tell_of)
+/* After the drop the list of chunks belongs to gp_pool_unmap, which takes no lock. */
+START_TEST(a_dropped_vmm_pool_reports_no_chunks)
 {
 	unsigned n = 0;
 
 	fixture_alloc(10 * GP_MIB);
-	ck_assert_int_eq(gp_pool_each_piece(px.pool, count_piece, &n), 0);
+	ck_assert_int_eq(gp_pool_each_chunk(px.pool, count_piece, &n), 0);
 	ck_assert_uint_eq(n, 1);
 	gp_pool_drop(px.pool);
-	ck_assert_int_eq(gp_pool_each_piece(px.pool, count_piece, &n), 0);
+	ck_assert_int_eq(gp_pool_each_chunk(px.pool, count_piece, &n), 0);
 	ck_assert_uint_eq(n, 1);
 }
 END_TEST
 
-START_TEST(a_pending_block_that_was_exported_is_not_waited_for_in_vain)
+START_TEST(vmm_does_not_wait_for_a_pending_block_that_was_exported)
 {
 	uint64_t addr;
 
@@ -444,10 +467,13 @@ START_TEST(a_pending_block_that_was_exported_is_not_waited_for_in_vain)
 }
 END_TEST
 
-/* A second context comes, say, while memory is mapped behind what may be used on order alone; and nobody can wait. */
+/*
+ * Completion becomes required, as when a second context appears, while memory is mapped next to a block that
+ * only a GPU wait covers. A capture forbids waiting for that block.
+ */
 static unsigned n_maps_before;
 
-static void require_completion_there(struct fake *fake, enum fake_call call)
+static void require_completion_during_map(struct fake *fake, enum fake_call call)
 {
 	if (call != FAKE_MAP || n_maps_before--)
 		return;
@@ -457,20 +483,20 @@ static void require_completion_there(struct fake *fake, enum fake_call call)
 	px.options.completion_only = true;
 }
 
-/* In the first attempt, or in one that follows another, which found too little memory. */
-START_TEST(what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough)
+/* Row 0: in the first attempt. Row 1: in a second attempt, after the first found too little memory. */
+START_TEST(an_only_ordered_block_is_not_handed_out_once_completion_is_required)
 {
 	uint64_t addr = fixture_alloc(40 * GP_MIB);
 
 	px.fake.has_one_stream = true;
 	fixture_work();
 	fixture_free(addr);
-	fixture_alloc(GP_ALIGN); /* orders, since so much is pending */
+	fixture_alloc(GP_ALIGN); /* makes a GPU wait, since much is pending */
 	ck_assert_uint_eq(fixture_stats().cached_bytes, 40 * GP_MIB + GRANULE - GP_ALIGN);
 	n_maps_before = (unsigned)_i;
 	if (_i)
 		fake_plan(&px.fake, (struct fake_plan){FAKE_RESERVE, 2, 1, -ENOMEM});
-	px.fake.hook = require_completion_there;
+	px.fake.hook = require_completion_during_map;
 	ck_assert_uint_ne(fixture_alloc(80 * GP_MIB), addr);
 	ck_assert_ptr_null(px.fake.hook);
 }
@@ -481,28 +507,29 @@ int main(void)
 	Suite *suite = suite_create("range");
 	TCase *tc = fixture_case(GP_KIND_VMM);
 
-	tcase_add_test(tc, only_what_a_request_lacks_is_mapped);
-	tcase_add_test(tc, small_blocks_and_large_ones_are_far_apart);
-	tcase_add_test(tc, memory_that_lies_free_in_pieces_is_moved_together);
-	tcase_add_test(tc, what_the_gpu_may_still_touch_does_not_move);
-	tcase_add_loop_test(tc, what_was_taken_on_order_alone_is_not_handed_out_once_that_is_not_enough, 0, 2);
-	tcase_add_test(tc, a_piece_that_is_partly_used_stays_where_it_is);
-	tcase_add_test(tc, a_loop_calls_the_driver_no_more_after_three_rounds);
-	tcase_add_test(tc, a_loop_that_would_move_for_ever_gets_more_memory_instead);
-	tcase_add_loop_test(tc, an_error_on_the_way_loses_nothing, 0, sizeof(failures) / sizeof(*failures));
-	tcase_add_test(tc, what_cannot_be_unmapped_keeps_nothing_else_from_going_back);
-	tcase_add_test(tc, what_could_not_be_unmapped_is_left_alone_until_all_is_to_go_back);
-	tcase_add_test(tc, what_cannot_be_moved_stays_and_other_memory_serves);
-	tcase_add_test(tc, what_was_mapped_half_way_serves_nobody_and_counts_until_it_goes);
-	tcase_add_test(tc, at_a_limit_memory_moves_however_little_the_pool_has);
-	tcase_add_test(tc, where_nothing_can_be_mapped_there_is_no_such_pool);
-	tcase_add_test(tc, an_exported_block_takes_its_pieces_with_it_and_nothing_else);
-	tcase_add_test(tc, a_pending_block_that_was_exported_is_not_waited_for_in_vain);
-	tcase_add_test(tc, an_address_inside_a_block_is_found_among_many);
-	tcase_add_test(tc, a_pool_that_is_gone_has_no_pieces_to_tell_of);
+	tcase_add_test(tc, vmm_maps_only_the_memory_that_a_request_lacks);
+	tcase_add_test(tc, vmm_keeps_small_and_large_blocks_in_separate_arenas);
+	tcase_add_test(tc, vmm_moves_scattered_free_chunks_together_for_a_large_request);
+	tcase_add_test(tc, vmm_does_not_move_chunks_that_the_gpu_may_still_use);
+	tcase_add_loop_test(tc, an_only_ordered_block_is_not_handed_out_once_completion_is_required, 0, 2);
+	tcase_add_test(tc, a_partly_used_chunk_is_not_released);
+	tcase_add_test(tc, a_vmm_loop_makes_no_driver_call_after_three_rounds);
+	tcase_add_test(tc, vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop);
 	tcase_add_loop_test(
-		tc, addresses_where_the_driver_unmaps_nothing_even_in_the_end_are_kept_and_no_others, 0, 2);
-	tcase_add_loop_test(tc, nothing_is_lost_when_the_context_ends_meanwhile, 0, sizeof(places) / sizeof(*places));
+		tc, an_error_while_vmm_assembles_a_block_loses_no_memory, 0, sizeof(failures) / sizeof(*failures));
+	tcase_add_test(tc, a_chunk_that_cannot_be_unmapped_does_not_keep_others_from_being_released);
+	tcase_add_test(tc, a_stuck_chunk_is_left_alone_until_a_full_reclaim);
+	tcase_add_test(tc, vmm_uses_new_memory_if_free_chunks_cannot_be_moved);
+	tcase_add_test(tc, a_chunk_that_was_mapped_half_way_serves_no_block_and_counts_until_released);
+	tcase_add_test(tc, at_a_limit_vmm_moves_memory_however_small_the_pool_is);
+	tcase_add_test(tc, a_vmm_pool_cannot_be_made_without_virtual_memory);
+	tcase_add_test(tc, an_exported_vmm_block_retires_its_own_chunks_and_no_others);
+	tcase_add_test(tc, vmm_does_not_wait_for_a_pending_block_that_was_exported);
+	tcase_add_test(tc, vmm_finds_the_block_of_an_inner_address_among_many);
+	tcase_add_test(tc, a_dropped_vmm_pool_reports_no_chunks);
+	tcase_add_loop_test(tc, only_the_arena_of_a_chunk_that_cannot_be_unmapped_keeps_its_addresses, 0, 2);
+	tcase_add_loop_test(tc, vmm_loses_no_memory_if_the_context_ends_during_a_driver_call, 0,
+		sizeof(ending_calls) / sizeof(*ending_calls));
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What of vmm is tried, and how often, where memory is short. */
+/* Attempts of vmm to serve a request while memory is short. */
 
 #include <check.h>
 #include <errno.h>
@@ -10,20 +10,23 @@
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
-/* What attempts give back of their own is no news to them, or one that is as vain would follow in each round. */
-START_TEST(a_request_that_does_not_fit_is_tried_twice_and_no_more)
+/*
+ * Memory that an attempt itself gives back does not count as new supply. Otherwise each round would lead to
+ * another futile attempt.
+ */
+START_TEST(a_vmm_request_that_does_not_fit_is_tried_only_twice)
 {
 	uint64_t addr;
 
 	fixture_alloc(180 * GP_MIB);
 	fake_calls(&px.fake, FAKE_RESERVE);
 	ck_assert_int_eq(fixture_try(100 * GP_MIB, &addr), -ENOMEM);
-	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 2 * 4); /* three pieces fit, the fourth does not */
+	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), 2 * 4); /* three chunks fit, the fourth does not */
 	ck_assert_uint_eq(fixture_stats().total_bytes, 180 * GP_MIB);
 }
 END_TEST
 
-START_TEST(a_driver_that_maps_nothing_is_asked_twice_and_no_more)
+START_TEST(a_vmm_request_is_tried_only_twice_if_the_driver_maps_nothing)
 {
 	uint64_t addr;
 
@@ -36,7 +39,10 @@ START_TEST(a_driver_that_maps_nothing_is_asked_twice_and_no_more)
 }
 END_TEST
 
-/* A piece whose first 2 MiB are used: the rest cannot go back, but serves what has the addresses behind it. */
+/*
+ * Returns the rest of a chunk whose first 2 MiB are used. It cannot be released, but a block can use it
+ * together with the addresses after it.
+ */
 static uint64_t alloc_rest_of_piece(void)
 {
 	uint64_t piece = fixture_alloc(20 * GP_MIB), rest;
@@ -53,32 +59,35 @@ static void leave_free(uint64_t bytes)
 	px.fake.outside = px.fake.capacity - fixture_stats().total_bytes - bytes;
 }
 
-static uint64_t freed_there;
+static uint64_t freed_during_rounds;
 
-static void free_there(struct fake *fake, enum fake_call call)
+static void free_during_rounds(struct fake *fake, enum fake_call call)
 {
 	if (call != FAKE_ASK_PROCESSES)
 		return;
 	fake->hook = NULL;
-	fake_note_free(fake, freed_there, 18 * GP_MIB, FAKE_FREED_SYNCED);
-	ck_assert_int_eq(gp_pool_free(&px.map, freed_there, GP_FREE_SYNCED), 0);
+	fake_note_free(fake, freed_during_rounds, 18 * GP_MIB, FAKE_FREED_SYNCED);
+	ck_assert_int_eq(gp_pool_free(&px.map, freed_during_rounds, GP_FREE_SYNCED), 0);
 }
 
-/* 36 MiB, 18 of which are freed by another thread: with what is left for the rest, and a first piece or none. */
+/*
+ * The request is for 36 MiB, of which another thread frees 18. The device has enough left for the other 18,
+ * and also for the first chunk of the failing attempt (30 MiB), or only for the other 18 (19 MiB).
+ */
 static const unsigned left_mib[] = {30, 19};
 
-START_TEST(what_is_freed_while_memory_is_short_is_news)
+START_TEST(a_block_freed_during_the_rounds_leads_to_a_retry_of_a_vmm_request)
 {
-	freed_there = alloc_rest_of_piece();
+	freed_during_rounds = alloc_rest_of_piece();
 	leave_free(left_mib[_i] * GP_MIB);
-	px.fake.hook = free_there;
-	ck_assert_uint_eq(fixture_alloc(36 * GP_MIB), freed_there);
+	px.fake.hook = free_during_rounds;
+	ck_assert_uint_eq(fixture_alloc(36 * GP_MIB), freed_during_rounds);
 	ck_assert_ptr_null(px.fake.hook);
 }
 END_TEST
 
-/* The same, of which 18 MiB wait for work that may not be ordered upon any more. */
-START_TEST(what_completes_while_memory_is_short_is_news)
+/* The same, but the 18 MiB are pending, and a GPU wait is no longer enough for them. */
+START_TEST(a_block_completed_during_the_rounds_leads_to_a_retry_of_a_vmm_request)
 {
 	uint64_t other = fixture_alloc(40 * GP_MIB), rest = alloc_rest_of_piece();
 
@@ -86,7 +95,7 @@ START_TEST(what_completes_while_memory_is_short_is_news)
 	fixture_work();
 	fixture_free(rest);
 	fixture_free(other);
-	fixture_alloc(GP_ALIGN); /* orders, since so much is pending */
+	fixture_alloc(GP_ALIGN); /* makes a GPU wait, since much is pending */
 	ck_assert_uint_eq(fixture_alloc(40 * GP_MIB), other);
 	atomic_store(&px.fake.is_capturing, true);
 	ck_assert_int_eq(gp_pool_require_completion(px.pool), -EBUSY);
@@ -104,10 +113,10 @@ int main(void)
 	Suite *suite = suite_create("range_short");
 	TCase *tc = fixture_case(GP_KIND_VMM);
 
-	tcase_add_test(tc, a_request_that_does_not_fit_is_tried_twice_and_no_more);
-	tcase_add_test(tc, a_driver_that_maps_nothing_is_asked_twice_and_no_more);
-	ADD_ROWS(tc, left_mib, what_is_freed_while_memory_is_short_is_news);
-	ADD_ROWS(tc, left_mib, what_completes_while_memory_is_short_is_news);
+	tcase_add_test(tc, a_vmm_request_that_does_not_fit_is_tried_only_twice);
+	tcase_add_test(tc, a_vmm_request_is_tried_only_twice_if_the_driver_maps_nothing);
+	ADD_ROWS(tc, left_mib, a_block_freed_during_the_rounds_leads_to_a_retry_of_a_vmm_request);
+	ADD_ROWS(tc, left_mib, a_block_completed_during_the_rounds_leads_to_a_retry_of_a_vmm_request);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* gpupool-stat replay: what it reads and what it makes of it. */
+/* gpupool-stat replay: the files that it reads, and its results. */
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -13,20 +13,20 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "shim/record_format.h"
+#include "common/record_format.h"
 #include "stat_peer.h"
 #include "tests/suite.h"
 
-#define MIB	 (UINT64_C(1) << 20)
-#define BASE	 UINT64_C(0x7f0000000000)
+#define MIB      (UINT64_C(1) << 20)
+#define BASE     UINT64_C(0x7f0000000000)
 #define FILE_MAX (64 * 1024)
 
 static const char *traces_dir;
-static char path[128]; /* of the file that is made */
+static char path[128]; /* of the file that the test makes */
 
 static json_t *answer;
 
-/* The object of the last replay: until the next, or the end of the test's process. */
+/* Parses the output of the last replay. Valid until the next call. */
 static const json_t *read_answer(void)
 {
 	json_error_t error;
@@ -63,9 +63,10 @@ static json_int_t stat_of(const char *pool, const char *name)
 }
 
 /*
- * Peak of memory taken from the driver over peak of live memory, and calls for memory and back. A bar is what is to be
- * reached: 1.15 for split, for vmm 1.05 or what PyTorch's expandable segments come to, if that is less; where it is not
- * yet, what is reached today may not get worse.
+ * The peak of memory taken from the driver, divided by the peak of live memory; and the number of driver
+ * calls for memory. BAR: a target. It is 1.15 for split, and for vmm 1.05 or the figure of PyTorch's
+ * expandable segments, whichever is lower. TODAY: no target, or one that is not reached yet; the present
+ * figure must not get worse.
  */
 static const struct {
 	const char *trace, *pool;
@@ -93,7 +94,7 @@ static const struct {
 	{"cupy.txt", "binned", 1.01, TODAY, 10},
 	{"cupy.txt", "split", 1.15, BAR, 3},
 	{"cupy.txt", "vmm", 1.0232, BAR, 10},
-	/* On a GPU that lags as it did. */
+	/* The GPU lags as it did when these were recorded. */
 	{"elements.rec", "none", 1.19, TODAY, 25059},
 	{"elements.rec", "split", 1.20, TODAY, 15},
 	{"elements.rec", "vmm", 1.09, TODAY, 60},
@@ -105,7 +106,7 @@ static const struct {
 	{"adversary.rec", "vmm", 2.64, TODAY, 2190},
 };
 
-START_TEST(no_trace_takes_more_memory_than_it_may)
+START_TEST(each_trace_stays_within_its_limits_of_memory_and_driver_calls)
 {
 	const json_t *device;
 	char trace[256], option[32];
@@ -125,7 +126,7 @@ START_TEST(no_trace_takes_more_memory_than_it_may)
 }
 END_TEST
 
-/* A file in the making. */
+/* The contents of the file that the test makes. */
 static unsigned char bytes[FILE_MAX];
 static size_t n_bytes;
 
@@ -153,7 +154,7 @@ static void put_varint(uint64_t value)
 	bytes[n_bytes++] = (unsigned char)value;
 }
 
-/* A record after 1000 ns, with the fields as they are written. */
+/* Appends a record, 1000 ns after the one before, with n fields. */
 static void put(unsigned kind, unsigned n, const uint64_t *fields)
 {
 	unsigned shown = n < GP_RECORD_COUNT_MORE ? n : GP_RECORD_COUNT_MORE;
@@ -165,7 +166,7 @@ static void put(unsigned kind, unsigned n, const uint64_t *fields)
 	for (unsigned i = 0; i < n; i++)
 		put_varint(fields[i]);
 }
-#define PUT(kind, ...)                                                                                                 \
+#define PUT(kind, ...) \
 	put((kind), sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (const uint64_t[]){__VA_ARGS__})
 
 static uint64_t last_block;
@@ -189,7 +190,10 @@ static void put_title(const char *title)
 	last_block = 0;
 }
 
-/* A device of 1 GiB whose memory may be reused on completion only, and its pool, of the kind simple. */
+/*
+ * Begins a recording: a device of 1 GiB, and its pool, of the kind simple, which reuses memory on completion
+ * only.
+ */
 static void put_start(void)
 {
 	put_title(GP_RECORD_TITLE);
@@ -204,7 +208,7 @@ static void put_answer(enum gp_record_kind kind, uint64_t slot, int result)
 	PUT(kind, slot, gp_record_fold((uint64_t)result));
 }
 
-START_TEST(a_recording_tells_what_was_in_the_process)
+START_TEST(the_replay_reports_the_contents_of_a_recording)
 {
 	const json_t *contents;
 
@@ -237,7 +241,7 @@ END_TEST
 
 static const uint64_t pages[][2] = {{0, 4096}, {4096, 4096}, {65536, 65536}, {12288, 4096}, {4 * MIB, 2 * MIB}};
 
-START_TEST(a_large_block_takes_whole_pages_of_the_machine_that_was_recorded)
+START_TEST(a_replayed_large_block_takes_whole_pages_of_the_recorded_machine)
 {
 	put_start();
 	PUT(GP_RECORD_POOL, 1, 0, 0, 1, 2 * MIB, 1024 * MIB, UINT64_MAX, MIB, UINT64_MAX, 0, 0, 0, 0, 0, pages[_i][0]);
@@ -250,9 +254,9 @@ START_TEST(a_large_block_takes_whole_pages_of_the_machine_that_was_recorded)
 }
 END_TEST
 
-static const int answers[][2] = {{0, 1}, {-11, 2}}; /* of a query; misses */
+static const int answers[][2] = {{0, 1}, {-11, 2}}; /* the answer of a query; expected misses */
 
-START_TEST(work_is_complete_when_the_recording_has_seen_it)
+START_TEST(replayed_work_is_complete_when_the_recorded_query_found_it_complete)
 {
 	put_start();
 	put_alloc(BASE, 2 * MIB);
@@ -264,7 +268,7 @@ START_TEST(work_is_complete_when_the_recording_has_seen_it)
 	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=simple"), 0);
 	read_answer();
 	ck_assert_int_eq(stat_of("simple", "misses"), answers[_i][1]);
-	/* In order is enough here, whatever was seen. */
+	/* A GPU wait is enough here, whatever the query answered. */
 	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=binned", "--reuse=ordered"), 0);
 	read_answer();
 	ck_assert_int_eq(stat_of("binned", "pending_bytes"), answers[_i][0] ? 2 * MIB : 0);
@@ -273,12 +277,12 @@ END_TEST
 
 static const struct {
 	const char *option;
-	json_int_t n_refused; /* of two allocations that were served, and are larger than the limit was in the end */
+	json_int_t n_refused; /* of two allocations that were served, and that exceed the last limit */
 } limits[] = {{"--reuse=auto", 1}, {"--limit=1GiB", 0}, {"--limit=8MiB", 2}};
 
 static const char *const kinds[] = {"none", "simple", "binned", "split", "vmm"};
 
-START_TEST(a_limit_changes_when_it_changed_unless_another_is_asked_for)
+START_TEST(a_replay_applies_recorded_limit_changes_unless_a_limit_is_given)
 {
 	put_start();
 	put_alloc(BASE, 16 * MIB);
@@ -293,7 +297,7 @@ START_TEST(a_limit_changes_when_it_changed_unless_another_is_asked_for)
 }
 END_TEST
 
-START_TEST(frees_stay_queued_while_there_is_a_defer_scope)
+START_TEST(a_replay_keeps_frees_queued_during_a_recorded_defer_scope)
 {
 	put_start();
 	PUT(GP_RECORD_DEFER, 1);
@@ -310,7 +314,7 @@ START_TEST(frees_stay_queued_while_there_is_a_defer_scope)
 }
 END_TEST
 
-START_TEST(the_driver_refuses_what_it_refused_when_it_was_recorded)
+START_TEST(a_replay_refuses_what_the_driver_refused_in_the_recording)
 {
 	put_start();
 	put_alloc(BASE, 2 * MIB);
@@ -326,7 +330,10 @@ END_TEST
 
 enum { PAIRS = 512, LIVE = 16, CACHE_BYTES = 8 << 20 };
 
-/* A thread's allocations, of which the last few are not freed yet, and in the end all are; the GPU keeps up. */
+/*
+ * Appends the allocations and frees of a thread. At most LIVE blocks are live at a time, and in the end none.
+ * The GPU keeps up.
+ */
 static void put_pairs(uint64_t addr, uint64_t flags)
 {
 	for (uint64_t i = 0; i < PAIRS + LIVE; i++) {
@@ -349,15 +356,12 @@ static const struct {
 	bool is_opened, is_asked;
 	const char *option;
 } caches[] = {
-	{false, false, "--reuse=auto"},
-	{false, true, "--reuse=auto"},
-	{true, false, "--reuse=auto"},
-	{true, true, "--reuse=auto"},
-	{true, true, "--limit=8GiB"},
-	{true, true, "--limit=64MiB"}, /* under which a thread would keep nothing so large */
+	{false, false, "--reuse=auto"}, {false, true, "--reuse=auto"}, {true, false, "--reuse=auto"},
+	{true, true, "--reuse=auto"}, {true, true, "--limit=8GiB"},
+	{true, true, "--limit=64MiB"}, /* too low for a thread to cache blocks of this size */
 };
 
-START_TEST(a_thread_keeps_what_it_kept_when_it_was_recorded)
+START_TEST(a_replayed_thread_caches_blocks_as_in_the_recording)
 {
 	put_title(GP_RECORD_TITLE);
 	PUT(GP_RECORD_POOL, 0, 0, 0, 3, 2 * MIB, 1024 * MIB, UINT64_MAX, 256 * MIB, UINT64_MAX, 0, 0,
@@ -375,8 +379,8 @@ START_TEST(a_thread_keeps_what_it_kept_when_it_was_recorded)
 	ck_assert_int_eq(STAT("replay", path, "--json", caches[_i].option), 0);
 	read_answer();
 	for (size_t i = 1; i < LENGTH(kinds); i++) {
-		bool is_cached = caches[_i].is_opened && caches[_i].is_asked &&
-				 strcmp(caches[_i].option, "--limit=64MiB") != 0;
+		bool is_cached =
+			caches[_i].is_opened && caches[_i].is_asked && strcmp(caches[_i].option, "--limit=64MiB") != 0;
 
 		ck_assert_int_eq(stat_of(kinds[i], "hits") + stat_of(kinds[i], "misses"), 3 * PAIRS);
 		ck_assert_int_eq(stat_of(kinds[i], "used_bytes"), 0);
@@ -388,8 +392,11 @@ START_TEST(a_thread_keeps_what_it_kept_when_it_was_recorded)
 }
 END_TEST
 
-/* Of a pool that is gone, twice, and of nobody. */
-START_TEST(caches_that_make_no_sense_change_nothing)
+/*
+ * Caches that are used or closed before they are opened, that are opened twice, and that belong to a dropped
+ * pool.
+ */
+START_TEST(a_replay_ignores_cache_records_that_make_no_sense)
 {
 	put_title(GP_RECORD_TITLE);
 	PUT(GP_RECORD_POOL, 0, 0, 0, 3, 2 * MIB, 1024 * MIB, UINT64_MAX, 256 * MIB, UINT64_MAX, 0, 0,
@@ -412,7 +419,7 @@ START_TEST(caches_that_make_no_sense_change_nothing)
 }
 END_TEST
 
-START_TEST(what_a_later_version_adds_is_passed_over)
+START_TEST(a_replay_skips_fields_that_a_later_version_added)
 {
 	static const uint64_t many[] = {BASE << 1, 2 * MIB, 0, 7, 7, 7, 7, 7, 7};
 
@@ -428,7 +435,7 @@ START_TEST(what_a_later_version_adds_is_passed_over)
 }
 END_TEST
 
-START_TEST(a_recording_that_ends_anywhere_is_read_up_to_there)
+START_TEST(a_truncated_recording_is_replayed_up_to_its_end)
 {
 	size_t length;
 	int n_read = 0;
@@ -451,13 +458,14 @@ START_TEST(a_recording_that_ends_anywhere_is_read_up_to_there)
 		}
 		ck_assert_int_eq(code, 1);
 		ck_assert_msg(strstr(stat_err, "no allocation in it") || strstr(stat_err, "it is empty") ||
-			strstr(stat_err, "it ends before its first record"), "%zu: %s", n_bytes, stat_err);
+				      strstr(stat_err, "it ends before its first record"),
+			"%zu: %s", n_bytes, stat_err);
 	}
 	ck_assert_int_ge(n_read, 10);
 }
 END_TEST
 
-START_TEST(a_trace_is_the_same_with_and_without_compression_and_every_time)
+START_TEST(a_trace_gives_the_same_result_compressed_uncompressed_and_repeated)
 {
 	static char first[STAT_CATCH_SIZE], buffer[1 << 16];
 	char trace[256];
@@ -482,7 +490,7 @@ START_TEST(a_trace_is_the_same_with_and_without_compression_and_every_time)
 }
 END_TEST
 
-START_TEST(under_a_limit_it_shows_what_would_fail)
+START_TEST(a_replay_under_a_limit_reports_the_allocations_that_would_fail)
 {
 	put_text("a 1000 41943040\na 9000000 41943040\nf 1000\na 1000 1\nf 9000000\nf 1000\n");
 	ck_assert_int_eq(STAT("replay", path, "--json", "--limit=64MiB"), 0);
@@ -499,8 +507,8 @@ START_TEST(under_a_limit_it_shows_what_would_fail)
 	ck_assert_int_eq(number(run_of("none"), "peak_served_bytes"), 80 * MIB);
 	ck_assert_int_eq(stat_of("none", "peak_live_bytes"), 80 * MIB);
 	ck_assert_int_eq(STAT("replay", path, "--limit=64MiB", "--pool=none"), 0);
-	ck_assert_ptr_nonnull(strstr(stat_out, "1 allocation fails here that did not when it was recorded; before "
-					       "that, 1 are served, and at most 40.0 MiB are live\n"));
+	ck_assert_ptr_nonnull(strstr(stat_out, "1 allocation fails in the replay but not in the recorded process; "
+					       "served before the first: 1, with at most 40.0 MiB live\n"));
 }
 END_TEST
 
@@ -517,7 +525,7 @@ static const struct {
 	{"a 1000 512\na 2000\n", "line 2 is neither"},
 	{"a 1000 0\n", "line 1 is neither"},
 	{"a 1000 5 x\n", "line 1 is neither"},
-	{GP_RECORD_TITLE "\x23\x01\x05", "it is damaged at byte 20"},             /* USE of a pool that is not there */
+	{GP_RECORD_TITLE "\x23\x01\x05", "it is damaged at byte 20"},             /* USE of an unknown pool */
 	{GP_RECORD_TITLE "\x64\x01\x01\x01\x01", "it is damaged at byte 20"},     /* ALLOC without a pool */
 	{GP_RECORD_TITLE "\xff\x7f\x01", "it is damaged at byte 20"},             /* 127 fields */
 	{GP_RECORD_TITLE "\x1f\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "it is damaged at byte 20"},
@@ -525,7 +533,7 @@ static const struct {
 };
 /* clang-format on */
 
-START_TEST(a_file_that_makes_no_sense_is_refused_with_the_reason)
+START_TEST(a_malformed_replay_file_is_refused_with_the_reason)
 {
 	put_text(bad_files[_i].text);
 	ck_assert_int_eq(STAT("replay", path), 1);
@@ -544,17 +552,17 @@ static const struct {
 	{{"replay"}, 2, "replay takes one file."},
 	{{"replay", "a", "b"}, 2, "replay takes one file."},
 	{{"replay", "-n", "1", "a"}, 2, "replay does not take -n."},
-	{{"replay", "--pool=other", "a"}, 2, "--pool: there is no kind of pool 'other'."},
-	{{"replay", "--reuse=never", "a"}, 2, "--reuse: 'never' is neither ordered, completed nor auto."},
-	{{"replay", "--limit=much", "a"}, 2, "--limit: 'much' is no size."},
-	{{"replay", "--limit=0", "a"}, 2, "--limit: '0' is no size."},
+	{{"replay", "--pool=other", "a"}, 2, "--pool: there is no pool type 'other'."},
+	{{"replay", "--reuse=never", "a"}, 2, "--reuse: 'never' is not auto, ordered or completed."},
+	{{"replay", "--limit=much", "a"}, 2, "--limit: 'much' is not a size."},
+	{{"replay", "--limit=0", "a"}, 2, "--limit: '0' is not a size."},
 	{{"status", "--pool=split"}, 2, "status does not take --pool."},
 	{{"replay", "/nowhere/at/all"}, 1, "/nowhere/at/all: No such file or directory."},
 	{{"replay", "/"}, 1, "/: Is a directory."},
 };
 /* clang-format on */
 
-START_TEST(a_command_line_that_makes_no_sense_is_refused)
+START_TEST(a_malformed_replay_command_line_is_refused)
 {
 	ck_assert_int_eq(stat_execute(geteuid(), bad_words[_i].words), bad_words[_i].code);
 	ck_assert_str_eq(stat_out, "");
@@ -575,21 +583,22 @@ static Suite *replay_suite(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, peer_teardown);
-	tcase_add_loop_test(tc, no_trace_takes_more_memory_than_it_may, 0, LENGTH(figures));
-	tcase_add_test(tc, a_recording_tells_what_was_in_the_process);
-	tcase_add_loop_test(tc, a_large_block_takes_whole_pages_of_the_machine_that_was_recorded, 0, LENGTH(pages));
-	tcase_add_loop_test(tc, work_is_complete_when_the_recording_has_seen_it, 0, LENGTH(answers));
-	tcase_add_loop_test(tc, a_limit_changes_when_it_changed_unless_another_is_asked_for, 0, LENGTH(limits));
-	tcase_add_loop_test(tc, frees_stay_queued_while_there_is_a_defer_scope, 0, 2);
-	tcase_add_test(tc, the_driver_refuses_what_it_refused_when_it_was_recorded);
-	tcase_add_loop_test(tc, a_thread_keeps_what_it_kept_when_it_was_recorded, 0, LENGTH(caches));
-	tcase_add_test(tc, caches_that_make_no_sense_change_nothing);
-	tcase_add_test(tc, what_a_later_version_adds_is_passed_over);
-	tcase_add_test(tc, a_recording_that_ends_anywhere_is_read_up_to_there);
-	tcase_add_test(tc, a_trace_is_the_same_with_and_without_compression_and_every_time);
-	tcase_add_test(tc, under_a_limit_it_shows_what_would_fail);
-	tcase_add_loop_test(tc, a_file_that_makes_no_sense_is_refused_with_the_reason, 0, LENGTH(bad_files));
-	tcase_add_loop_test(tc, a_command_line_that_makes_no_sense_is_refused, 0, LENGTH(bad_words));
+	tcase_add_loop_test(tc, each_trace_stays_within_its_limits_of_memory_and_driver_calls, 0, LENGTH(figures));
+	tcase_add_test(tc, the_replay_reports_the_contents_of_a_recording);
+	tcase_add_loop_test(tc, a_replayed_large_block_takes_whole_pages_of_the_recorded_machine, 0, LENGTH(pages));
+	tcase_add_loop_test(
+		tc, replayed_work_is_complete_when_the_recorded_query_found_it_complete, 0, LENGTH(answers));
+	tcase_add_loop_test(tc, a_replay_applies_recorded_limit_changes_unless_a_limit_is_given, 0, LENGTH(limits));
+	tcase_add_loop_test(tc, a_replay_keeps_frees_queued_during_a_recorded_defer_scope, 0, 2);
+	tcase_add_test(tc, a_replay_refuses_what_the_driver_refused_in_the_recording);
+	tcase_add_loop_test(tc, a_replayed_thread_caches_blocks_as_in_the_recording, 0, LENGTH(caches));
+	tcase_add_test(tc, a_replay_ignores_cache_records_that_make_no_sense);
+	tcase_add_test(tc, a_replay_skips_fields_that_a_later_version_added);
+	tcase_add_test(tc, a_truncated_recording_is_replayed_up_to_its_end);
+	tcase_add_test(tc, a_trace_gives_the_same_result_compressed_uncompressed_and_repeated);
+	tcase_add_test(tc, a_replay_under_a_limit_reports_the_allocations_that_would_fail);
+	tcase_add_loop_test(tc, a_malformed_replay_file_is_refused_with_the_reason, 0, LENGTH(bad_files));
+	tcase_add_loop_test(tc, a_malformed_replay_command_line_is_refused, 0, LENGTH(bad_words));
 	suite_add_tcase(suite, tc);
 	return suite;
 }

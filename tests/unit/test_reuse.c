@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* When a freed block may be reused, whatever the kind: every test runs for each of them. */
+/* When a freed block may be reused. Each test runs for each kind of pool that it applies to. */
 
 #include <check.h>
 #include <errno.h>
@@ -16,12 +16,11 @@ static bool keeps_blocks(void)
 	return px.options.kind != GP_KIND_NONE;
 }
 
-static const uint64_t some_sizes[] = {
-	1, 511, 512, 513, 4097, 100000, GP_MIB, GP_MIB + 1, 3 * GP_MIB};
+static const uint64_t some_sizes[] = {1, 511, 512, 513, 4097, 100000, GP_MIB, GP_MIB + 1, 3 * GP_MIB};
 
 enum { N_SIZES = sizeof(some_sizes) / sizeof(*some_sizes) };
 
-START_TEST(a_freed_block_is_reused_without_the_driver)
+START_TEST(a_freed_block_is_reused_without_a_driver_allocation)
 {
 	uint64_t addr, again;
 
@@ -30,7 +29,7 @@ START_TEST(a_freed_block_is_reused_without_the_driver)
 		fixture_free(addr);
 		fake_calls(&px.fake, FAKE_RESERVE);
 		again = fixture_alloc(some_sizes[i]);
-		/* split and vmm may cut another one. */
+		/* split and vmm may cut another block. */
 		if (keeps_blocks() && px.options.kind < GP_KIND_SPLIT)
 			ck_assert_uint_eq(again, addr);
 		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RESERVE), !keeps_blocks());
@@ -38,20 +37,20 @@ START_TEST(a_freed_block_is_reused_without_the_driver)
 }
 END_TEST
 
-START_TEST(a_request_larger_than_the_freed_block_gets_another)
+START_TEST(a_request_larger_than_the_freed_block_gets_another_block)
 {
 	uint64_t addr, larger;
 
 	addr = fixture_alloc(4 * GP_MIB);
 	fixture_free(addr);
 	larger = fixture_alloc(120 * GP_MIB);
-	/* Or it begins there and is larger now. */
+	/* Or it begins at the same address and was enlarged. */
 	ck_assert(larger != addr || fixture_info(larger).is_mapped);
 	ck_assert_uint_ge(fixture_info(larger).rounded, 120 * GP_MIB);
 }
 END_TEST
 
-START_TEST(a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_needed)
+START_TEST(a_block_in_use_by_the_gpu_is_not_reused_if_completion_is_required)
 {
 	uint64_t addr, other;
 
@@ -59,9 +58,8 @@ START_TEST(a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_nee
 	addr = fixture_alloc(4 * GP_MIB);
 	fixture_work();
 	fixture_free(addr);
-	ck_assert_uint_eq(fixture_stats().pending_bytes, fixture_stats().total_bytes -
-								 fixture_stats().used_bytes -
-								 fixture_stats().cached_bytes);
+	ck_assert_uint_eq(fixture_stats().pending_bytes,
+		fixture_stats().total_bytes - fixture_stats().used_bytes - fixture_stats().cached_bytes);
 	other = fixture_alloc(4 * GP_MIB);
 	ck_assert_uint_ne(other, addr);
 	fake_complete_all(&px.fake);
@@ -70,7 +68,7 @@ START_TEST(a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_nee
 }
 END_TEST
 
-START_TEST(a_block_is_reused_behind_an_order_where_that_is_enough)
+START_TEST(a_pending_block_is_reused_after_a_gpu_wait_if_that_is_enough)
 {
 	uint64_t addr, other;
 
@@ -90,7 +88,7 @@ START_TEST(a_block_is_reused_behind_an_order_where_that_is_enough)
 }
 END_TEST
 
-START_TEST(two_blocks_take_turns_before_an_order_stops_the_gpu)
+START_TEST(a_second_block_is_allocated_before_a_gpu_wait_stalls_the_gpu)
 {
 	uint64_t first, second;
 
@@ -104,7 +102,7 @@ START_TEST(two_blocks_take_turns_before_an_order_stops_the_gpu)
 }
 END_TEST
 
-START_TEST(overlapping_streams_are_not_ordered_for_a_little_memory)
+START_TEST(overlapping_streams_get_no_gpu_wait_for_a_little_memory)
 {
 	uint64_t addr;
 
@@ -119,15 +117,16 @@ END_TEST
 
 #define TURN (16 * GP_MIB)
 
-static void *free_it(void *addr)
+static void *free_block(void *addr)
 {
 	fixture_free(*(uint64_t *)addr);
 	return NULL;
 }
 
 /*
- * One stream after the other has work, and all of what it used is freed by another thread: as many as may be pending,
- * and no more. is_last_mine: but the last, and that free would have waited for all.
+ * Submits work to one stream after the other. Another thread frees the block of each, until as many blocks
+ * are pending as may be. is_last_mine: this thread frees the last block, and its free would have waited for
+ * all the work.
  */
 static void fill_turns(bool is_last_mine)
 {
@@ -144,7 +143,7 @@ static void fill_turns(bool is_last_mine)
 			fixture_free(addrs[i]);
 			break;
 		}
-		ck_assert_int_eq(pthread_create(&thread, NULL, free_it, &addrs[i]), 0);
+		ck_assert_int_eq(pthread_create(&thread, NULL, free_block, &addrs[i]), 0);
 		pthread_join(thread, NULL);
 	}
 	ck_assert_uint_eq(fixture_stats().pending_bytes, TURNS * TURN);
@@ -152,7 +151,7 @@ static void fill_turns(bool is_last_mine)
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_PAUSE), 0);
 }
 
-START_TEST(where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them)
+START_TEST(with_overlapping_streams_the_pool_waits_for_the_oldest_block_on_the_host)
 {
 	uint64_t total;
 
@@ -171,9 +170,9 @@ START_TEST(where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_t
 }
 END_TEST
 
-START_TEST(a_wait_in_vain_is_short_followed_by_an_order_and_seldom)
+START_TEST(a_futile_wait_is_short_rare_and_followed_by_a_gpu_wait)
 {
-	unsigned n_waits = 0, n_orders = 0;
+	unsigned n_waits = 0, n_gpu_waits = 0;
 
 	px.fake.pause_completes = 0;
 	px.fake.pause_ns = 100000;
@@ -182,54 +181,54 @@ START_TEST(a_wait_in_vain_is_short_followed_by_an_order_and_seldom)
 		uint64_t addr = fixture_alloc(TURN);
 		unsigned n_pauses = fake_calls(&px.fake, FAKE_PAUSE);
 
-		n_orders += fake_calls(&px.fake, FAKE_ORDER);
+		n_gpu_waits += fake_calls(&px.fake, FAKE_ORDER);
 		n_waits += n_pauses != 0;
 		ck_assert_uint_le(n_pauses, 10);
 		fixture_work();
 		fixture_free(addr);
 	}
-	ck_assert_uint_ge(n_orders, 600 / 8);
+	ck_assert_uint_ge(n_gpu_waits, 600 / 8);
 	ck_assert_uint_ge(n_waits, 2);
 	ck_assert_uint_le(n_waits, 10);
 }
 END_TEST
 
-/* Allocates and frees until the host waits for the GPU. How many orders there were until then. */
-static unsigned count_orders_to_wait(void)
+/* Allocates and frees until the host waits for the GPU. Returns the number of GPU waits until then. */
+static unsigned count_gpu_waits_to_host_wait(void)
 {
-	unsigned n_orders = 0, n_pauses = 0;
+	unsigned n_gpu_waits = 0, n_pauses = 0;
 
-	while (!n_pauses && n_orders < 1000) {
+	while (!n_pauses && n_gpu_waits < 1000) {
 		uint64_t addr = fixture_alloc(TURN);
 
 		n_pauses = fake_calls(&px.fake, FAKE_PAUSE);
-		n_orders += fake_calls(&px.fake, FAKE_ORDER);
+		n_gpu_waits += fake_calls(&px.fake, FAKE_ORDER);
 		fixture_work();
 		fixture_free(addr);
 	}
-	return n_orders;
+	return n_gpu_waits;
 }
 
-/* An order comes with the wait that was in vain. */
-START_TEST(waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not)
+/* A futile wait is followed by a GPU wait, which counts, too. */
+START_TEST(futile_waits_drop_to_one_in_256_gpu_waits_until_a_wait_succeeds)
 {
 	px.fake.pause_completes = 0;
 	px.fake.pause_ns = 100000;
 	fill_turns(true);
 	for (unsigned n = 1; n <= 256; n *= 2)
-		ck_assert_uint_eq(count_orders_to_wait(), n);
-	ck_assert_uint_eq(count_orders_to_wait(), 256);
+		ck_assert_uint_eq(count_gpu_waits_to_host_wait(), n);
+	ck_assert_uint_eq(count_gpu_waits_to_host_wait(), 256);
 	fake_complete_all(&px.fake);
 	px.fake.pause_completes = 1;
 	px.fake.pause_ns = 100;
-	ck_assert_uint_eq(count_orders_to_wait(), 255);
+	ck_assert_uint_eq(count_gpu_waits_to_host_wait(), 255);
 	for (int i = 0; i < 10; i++)
-		ck_assert_uint_eq(count_orders_to_wait(), 0);
+		ck_assert_uint_eq(count_gpu_waits_to_host_wait(), 0);
 }
 END_TEST
 
-/* One after the other would be waited for until enough of them lie side by side. */
-START_TEST(where_streams_overlap_parts_of_what_is_wanted_are_not_waited_for)
+/* The pool would wait for one part after the other until enough adjacent parts are complete. */
+START_TEST(with_overlapping_streams_the_pool_does_not_wait_for_parts_of_a_block)
 {
 	enum { PARTS = 32 };
 	uint64_t addrs[PARTS];
@@ -254,8 +253,8 @@ static void *take_turns(void *unused)
 	return NULL;
 }
 
-/* Who frees nothing does not wait; who frees and may is none the worse for it. */
-START_TEST(what_is_not_waited_for_is_no_wait_in_vain)
+/* A thread that frees nothing does not wait. That does not count against a thread that frees and may wait. */
+START_TEST(a_wait_that_was_not_made_does_not_count_as_futile)
 {
 	pthread_t thread;
 	uint64_t addr;
@@ -273,7 +272,7 @@ START_TEST(what_is_not_waited_for_is_no_wait_in_vain)
 }
 END_TEST
 
-START_TEST(where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once)
+START_TEST(with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at_once)
 {
 	fill_turns(false);
 	(void)fixture_alloc(TURN);
@@ -283,7 +282,7 @@ START_TEST(where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_on
 }
 END_TEST
 
-/* As much as is worth a stall. */
+/* Enough memory to be worth a stall. */
 #define MUCH (100 * GP_MIB)
 
 static void complete_in_pause(struct fake *fake, enum fake_call call)
@@ -292,7 +291,7 @@ static void complete_in_pause(struct fake *fake, enum fake_call call)
 		fake_complete_all(fake);
 }
 
-START_TEST(before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed)
+START_TEST(the_pool_waits_for_a_freed_block_before_it_exceeds_its_peak)
 {
 	uint64_t addr = fixture_alloc(MUCH);
 
@@ -305,15 +304,15 @@ START_TEST(before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed)
 }
 END_TEST
 
-/* Its own free would have made this thread wait as long; another's would not. */
-START_TEST(but_it_grows_where_another_thread_s_free_takes_too_long)
+/* This thread's own free would have made it wait as long. A free of another thread would not. */
+START_TEST(the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long)
 {
 	uint64_t addr = fixture_alloc(MUCH);
 	pthread_t thread;
 
 	ck_assert_int_eq(gp_pool_require_completion(px.pool), 0);
 	fixture_work();
-	ck_assert_int_eq(pthread_create(&thread, NULL, free_it, &addr), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, free_block, &addr), 0);
 	pthread_join(thread, NULL);
 	atomic_store(&px.fake.waitable, 0);
 	ck_assert_uint_ne(fixture_alloc(MUCH), addr);
@@ -321,14 +320,14 @@ START_TEST(but_it_grows_where_another_thread_s_free_takes_too_long)
 }
 END_TEST
 
-START_TEST(a_late_block_waits_for_completion_even_where_an_order_is_enough)
+START_TEST(an_unfenced_block_waits_for_completion_even_if_a_gpu_wait_is_enough)
 {
 	uint64_t addr;
 
 	px.fake.has_one_stream = true;
 	addr = fixture_alloc(4 * GP_MIB);
 	fixture_work();
-	fixture_free_as(addr, GP_FREE_LATE);
+	fixture_free_as(addr, GP_FREE_UNFENCED);
 	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
 	fake_complete_all(&px.fake);
 	if (keeps_blocks())
@@ -336,7 +335,7 @@ START_TEST(a_late_block_waits_for_completion_even_where_an_order_is_enough)
 }
 END_TEST
 
-START_TEST(where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_may_wait)
+START_TEST(no_waiting_record_is_made_for_unfenced_blocks_before_a_free_that_may_wait)
 {
 	uint64_t addr, last;
 
@@ -347,7 +346,7 @@ START_TEST(where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_
 	fake_calls(&px.fake, FAKE_RECORD);
 	for (int i = 0; i < 8; i++) {
 		addr = fixture_alloc(4 * GP_MIB);
-		fixture_free_as(addr, GP_FREE_LATE);
+		fixture_free_as(addr, GP_FREE_UNFENCED);
 	}
 	ck_assert_uint_ne(fixture_alloc(4 * GP_MIB), addr);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 0);
@@ -359,16 +358,16 @@ START_TEST(where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_
 }
 END_TEST
 
-START_TEST(a_block_that_was_late_once_is_an_ordinary_one_the_next_time)
+START_TEST(a_block_that_was_unfenced_once_is_ordinary_after_its_next_free)
 {
 	uint64_t addr = fixture_alloc(40 * GP_MIB), unused;
 
 	px.fake.has_one_stream = true;
-	fixture_free_as(addr, GP_FREE_LATE);
+	fixture_free_as(addr, GP_FREE_UNFENCED);
 	addr = fixture_alloc(40 * GP_MIB);
 	fixture_work();
 	fixture_free(addr);
-	/* With no memory left an order is what helps; completion never comes. */
+	/* No memory is left and the work never completes, so only a GPU wait helps. */
 	px.fake.outside = FIXTURE_CAPACITY - px.fake.reserved_bytes;
 	ck_assert_int_eq(fixture_try(40 * GP_MIB, &unused), 0);
 	if (keeps_blocks())
@@ -376,14 +375,14 @@ START_TEST(a_block_that_was_late_once_is_an_ordinary_one_the_next_time)
 }
 END_TEST
 
-START_TEST(a_synced_block_is_reused_at_once_and_without_a_record)
+START_TEST(a_block_freed_after_a_synchronisation_is_reused_without_a_record)
 {
 	uint64_t addr, other;
 
 	px.options.completion_only = true;
 	other = fixture_alloc(4 * GP_MIB);
 	addr = fixture_alloc(4 * GP_MIB);
-	/* Even behind another of its size that has to wait. */
+	/* The block is reused although another block of its size is still pending. */
 	fixture_work();
 	fixture_free(other);
 	fake_calls(&px.fake, FAKE_RECORD);
@@ -394,7 +393,7 @@ START_TEST(a_synced_block_is_reused_at_once_and_without_a_record)
 }
 END_TEST
 
-START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
+START_TEST(during_a_capture_frees_succeed_and_only_usable_blocks_are_reused)
 {
 	uint64_t cached, pending;
 
@@ -405,7 +404,7 @@ START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
 	fixture_work();
 	fake_note_free(&px.fake, pending, 6 * GP_MIB, FAKE_FREED_LATE);
 	ck_assert_int_eq(gp_pool_free(&px.map, pending, GP_FREE_NORMAL), 0);
-	/* What is usable is still served, the rest waits. */
+	/* Usable blocks are still handed out. The rest stays pending. */
 	if (keeps_blocks())
 		ck_assert_uint_eq(fixture_alloc(4 * GP_MIB), cached);
 	ck_assert_uint_ne(fixture_alloc(6 * GP_MIB), pending);
@@ -416,7 +415,7 @@ START_TEST(a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds)
 }
 END_TEST
 
-START_TEST(the_queue_keeps_its_limit_while_a_capture_lasts)
+START_TEST(the_pending_queue_keeps_its_limit_during_a_capture)
 {
 	px.options.pending_bytes_max = 60 * GP_MIB;
 	fixture_pool();
@@ -428,14 +427,17 @@ START_TEST(the_queue_keeps_its_limit_while_a_capture_lasts)
 		fixture_free(addr);
 		ck_assert_uint_le(fixture_stats().pending_bytes, 60 * GP_MIB);
 	}
-	/* By the driver's own free, as the program's would have been; or by a wait as long, for all that was freed. */
+	/*
+	 * The memory goes back by the driver's own free, as the program's free would have done; or after a
+	 * wait as long, for all that was freed.
+	 */
 	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RELEASE), 8);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE_BEGIN), 0);
 	atomic_store(&px.fake.is_capturing, false);
 }
 END_TEST
 
-START_TEST(nobody_waits_for_a_late_free_in_a_capture)
+START_TEST(an_unfenced_free_in_a_capture_makes_no_thread_wait)
 {
 	uint64_t addr;
 
@@ -443,13 +445,13 @@ START_TEST(nobody_waits_for_a_late_free_in_a_capture)
 	addr = fixture_alloc(23 * GP_MIB);
 	fixture_work();
 	atomic_store(&px.fake.is_capturing, true);
-	fixture_free_as(addr, GP_FREE_LATE);
+	fixture_free_as(addr, GP_FREE_UNFENCED);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
 	atomic_store(&px.fake.is_capturing, false);
 }
 END_TEST
 
-START_TEST(after_completion_was_required_nothing_is_handed_out_on_order_alone)
+START_TEST(once_completion_is_required_a_gpu_wait_is_not_enough_for_reuse)
 {
 	uint64_t addr;
 
@@ -457,7 +459,7 @@ START_TEST(after_completion_was_required_nothing_is_handed_out_on_order_alone)
 	addr = fixture_alloc(4 * GP_MIB);
 	fixture_work();
 	fixture_free(addr);
-	addr = fixture_alloc(4 * GP_MIB); /* on order, where blocks are kept */
+	addr = fixture_alloc(4 * GP_MIB); /* after a GPU wait, if the kind keeps blocks */
 	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
 	px.options.completion_only = true;
 	ck_assert_uint_ge(atomic_load(&px.fake.completed), atomic_load(&px.fake.ordered));
@@ -468,7 +470,7 @@ START_TEST(after_completion_was_required_nothing_is_handed_out_on_order_alone)
 }
 END_TEST
 
-START_TEST(what_was_cached_on_order_alone_is_kept_back_while_a_capture_forbids_the_wait)
+START_TEST(an_only_ordered_cached_block_is_withheld_while_a_capture_forbids_the_wait)
 {
 	uint64_t small, large;
 
@@ -478,7 +480,7 @@ START_TEST(what_was_cached_on_order_alone_is_kept_back_while_a_capture_forbids_t
 	fixture_work();
 	fixture_free(large);
 	fixture_free(small);
-	fixture_alloc(40 * GP_MIB); /* now the other one is cached as well */
+	fixture_alloc(40 * GP_MIB); /* now the other block is cached as well */
 	atomic_store(&px.fake.is_capturing, true);
 	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), (keeps_blocks() ? -EBUSY : 0));
 	px.options.completion_only = true;
@@ -493,36 +495,34 @@ static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
 
-	tcase_add_test(tc, a_freed_block_is_reused_without_the_driver);
-	tcase_add_test(tc, a_request_larger_than_the_freed_block_gets_another);
-	tcase_add_test(
-		tc, a_block_that_the_gpu_still_uses_is_not_reused_where_completion_is_needed);
-	tcase_add_test(tc, a_block_is_reused_behind_an_order_where_that_is_enough);
-	tcase_add_test(tc, two_blocks_take_turns_before_an_order_stops_the_gpu);
-	tcase_add_test(tc, overlapping_streams_are_not_ordered_for_a_little_memory);
+	tcase_add_test(tc, a_freed_block_is_reused_without_a_driver_allocation);
+	tcase_add_test(tc, a_request_larger_than_the_freed_block_gets_another_block);
+	tcase_add_test(tc, a_block_in_use_by_the_gpu_is_not_reused_if_completion_is_required);
+	tcase_add_test(tc, a_pending_block_is_reused_after_a_gpu_wait_if_that_is_enough);
+	tcase_add_test(tc, a_second_block_is_allocated_before_a_gpu_wait_stalls_the_gpu);
+	tcase_add_test(tc, overlapping_streams_get_no_gpu_wait_for_a_little_memory);
 	if (kind != GP_KIND_NONE) {
-		tcase_add_test(tc, where_streams_overlap_the_oldest_is_waited_for_and_no_order_empties_them);
-		tcase_add_test(tc, a_wait_in_vain_is_short_followed_by_an_order_and_seldom);
-		if (kind == GP_KIND_SPLIT) /* long, and the same for all */
-			tcase_add_test(tc, waits_in_vain_end_at_one_in_256_orders_and_go_on_as_soon_as_one_is_not);
-		tcase_add_test(tc, what_is_not_waited_for_is_no_wait_in_vain);
-		tcase_add_test(tc, where_streams_overlap_what_another_thread_freed_is_ordered_upon_at_once);
+		tcase_add_test(tc, with_overlapping_streams_the_pool_waits_for_the_oldest_block_on_the_host);
+		tcase_add_test(tc, a_futile_wait_is_short_rare_and_followed_by_a_gpu_wait);
+		if (kind == GP_KIND_SPLIT) /* takes long, and is the same for all kinds */
+			tcase_add_test(tc, futile_waits_drop_to_one_in_256_gpu_waits_until_a_wait_succeeds);
+		tcase_add_test(tc, a_wait_that_was_not_made_does_not_count_as_futile);
+		tcase_add_test(tc, with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at_once);
 	}
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
-		tcase_add_test(tc, where_streams_overlap_parts_of_what_is_wanted_are_not_waited_for);
-		tcase_add_test(tc, before_it_holds_more_than_ever_the_pool_waits_for_what_was_freed);
-		tcase_add_test(tc, but_it_grows_where_another_thread_s_free_takes_too_long);
+		tcase_add_test(tc, with_overlapping_streams_the_pool_does_not_wait_for_parts_of_a_block);
+		tcase_add_test(tc, the_pool_waits_for_a_freed_block_before_it_exceeds_its_peak);
+		tcase_add_test(tc, the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long);
 	}
-	tcase_add_test(tc, a_late_block_waits_for_completion_even_where_an_order_is_enough);
-	tcase_add_test(tc, where_a_record_waits_none_is_made_for_late_blocks_before_a_free_that_may_wait);
-	tcase_add_test(tc, a_block_that_was_late_once_is_an_ordinary_one_the_next_time);
-	tcase_add_test(tc, a_synced_block_is_reused_at_once_and_without_a_record);
-	tcase_add_test(tc, a_capture_makes_nobody_call_the_driver_for_a_fence_that_succeeds);
-	tcase_add_test(tc, the_queue_keeps_its_limit_while_a_capture_lasts);
-	tcase_add_test(tc, nobody_waits_for_a_late_free_in_a_capture);
-	tcase_add_test(tc, after_completion_was_required_nothing_is_handed_out_on_order_alone);
-	tcase_add_test(
-		tc, what_was_cached_on_order_alone_is_kept_back_while_a_capture_forbids_the_wait);
+	tcase_add_test(tc, an_unfenced_block_waits_for_completion_even_if_a_gpu_wait_is_enough);
+	tcase_add_test(tc, no_waiting_record_is_made_for_unfenced_blocks_before_a_free_that_may_wait);
+	tcase_add_test(tc, a_block_that_was_unfenced_once_is_ordinary_after_its_next_free);
+	tcase_add_test(tc, a_block_freed_after_a_synchronisation_is_reused_without_a_record);
+	tcase_add_test(tc, during_a_capture_frees_succeed_and_only_usable_blocks_are_reused);
+	tcase_add_test(tc, the_pending_queue_keeps_its_limit_during_a_capture);
+	tcase_add_test(tc, an_unfenced_free_in_a_capture_makes_no_thread_wait);
+	tcase_add_test(tc, once_completion_is_required_a_gpu_wait_is_not_enough_for_reuse);
+	tcase_add_test(tc, an_only_ordered_cached_block_is_withheld_while_a_capture_forbids_the_wait);
 	return tc;
 }
 

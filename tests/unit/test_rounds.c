@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What an allocation goes through when memory has run out. */
+/* The retry rounds of an allocation for which memory has run out. */
 
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 
-#include "pool/failure.h"
+#include "pool/pool.h"
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
@@ -29,17 +29,16 @@ static uint64_t yield_of(enum gp_round round)
 	return fixture_stats().rounds[round].yielded_bytes;
 }
 
-START_TEST(the_rounds_are_numbered_in_the_order_in_which_they_run)
+START_TEST(the_retry_rounds_are_numbered_in_the_order_in_which_they_run)
 {
 	for (int i = 1; i < GP_N_ROUNDS; i++)
-		ck_assert_uint_ge(
-			gp_round_number((enum gp_round)i), gp_round_number((enum gp_round)(i - 1)));
+		ck_assert_uint_ge(gp_round_number((enum gp_round)i), gp_round_number((enum gp_round)(i - 1)));
 	ck_assert_str_eq(gp_round_name(GP_ROUND_settle), "settle");
 	ck_assert_str_eq(gp_round_name(GP_ROUND_fail), "fail");
 }
 END_TEST
 
-START_TEST(one_cached_piece_that_covers_what_is_missing_is_given_back)
+START_TEST(the_smallest_cached_segment_that_covers_the_shortage_is_released)
 {
 	uint64_t small = fixture_alloc(20 * GP_MIB), large = fixture_alloc(120 * GP_MIB);
 	uint64_t fit = fixture_alloc(100 * GP_MIB);
@@ -55,7 +54,7 @@ START_TEST(one_cached_piece_that_covers_what_is_missing_is_given_back)
 }
 END_TEST
 
-START_TEST(else_the_least_recently_used_are_given_back_until_it_is_enough)
+START_TEST(least_recently_used_segments_are_released_if_no_single_one_is_enough)
 {
 	uint64_t addrs[5];
 
@@ -69,7 +68,7 @@ START_TEST(else_the_least_recently_used_are_given_back_until_it_is_enough)
 }
 END_TEST
 
-START_TEST(with_a_limit_only_what_is_over_it_is_given_back)
+START_TEST(under_a_limit_only_the_smallest_sufficient_segment_is_released)
 {
 	uint64_t a, b;
 
@@ -78,14 +77,14 @@ START_TEST(with_a_limit_only_what_is_over_it_is_given_back)
 	b = fixture_alloc(20 * GP_MIB);
 	fixture_free_as(a, GP_FREE_SYNCED);
 	fixture_free_as(b, GP_FREE_SYNCED);
-	/* 10 MiB are missing: the smaller one will do. */
+	/* 10 MiB are missing, so the smaller segment is enough. */
 	fixture_alloc(30 * GP_MIB);
 	ck_assert_uint_eq(yield_of(GP_ROUND_enough), 20 * GP_MIB);
 	ck_assert_uint_eq(fixture_stats().cached_bytes, 60 * GP_MIB);
 }
 END_TEST
 
-START_TEST(what_the_driver_caches_itself_is_trimmed)
+START_TEST(the_drivers_own_cache_is_trimmed_when_memory_runs_out)
 {
 	px.fake.outside = px.fake.trim_yields = 200 * GP_MIB;
 	fixture_alloc(100 * GP_MIB);
@@ -107,7 +106,7 @@ START_TEST(other_contexts_are_asked_before_other_processes)
 }
 END_TEST
 
-START_TEST(other_processes_are_not_asked_for_what_a_limit_forbids)
+START_TEST(other_processes_are_not_asked_if_a_limit_refuses_the_request)
 {
 	uint64_t unused;
 
@@ -119,7 +118,7 @@ START_TEST(other_processes_are_not_asked_for_what_a_limit_forbids)
 }
 END_TEST
 
-START_TEST(pending_memory_is_waited_for_rather_than_refused)
+START_TEST(an_allocation_waits_for_pending_memory_rather_than_failing)
 {
 	uint64_t addr = fixture_alloc(200 * GP_MIB);
 
@@ -136,7 +135,7 @@ START_TEST(pending_memory_is_waited_for_rather_than_refused)
 }
 END_TEST
 
-START_TEST(pending_blocks_that_merge_into_a_fit_need_no_driver)
+START_TEST(pending_blocks_that_merge_into_a_fit_are_reused_without_the_driver)
 {
 	uint64_t addrs[4];
 
@@ -157,12 +156,12 @@ START_TEST(pending_blocks_that_merge_into_a_fit_need_no_driver)
 }
 END_TEST
 
-START_TEST(a_late_block_is_waited_for_but_not_for_ever)
+START_TEST(an_allocation_waits_for_an_unfenced_block_for_a_bounded_time)
 {
 	uint64_t addr = fixture_alloc(200 * GP_MIB), unused;
 
-	fixture_work(); /* nothing makes it complete */
-	fixture_free_as(addr, GP_FREE_LATE);
+	fixture_work(); /* this work never completes */
+	fixture_free_as(addr, GP_FREE_UNFENCED);
 	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
 	ck_assert_uint_eq(atomic_load(&px.fake.completed), 0);
 	ck_assert_uint_ge(fixture_stats().rounds[GP_ROUND_fences].ns, 50000000);
@@ -172,35 +171,42 @@ START_TEST(a_late_block_is_waited_for_but_not_for_ever)
 }
 END_TEST
 
-START_TEST(work_that_no_free_would_wait_for_is_not_waited_for)
+START_TEST(an_allocation_does_not_wait_for_work_that_no_free_would_wait_for)
 {
 	uint64_t addr = fixture_alloc(200 * GP_MIB);
 
 	fixture_work();
 	fixture_free(addr);
-	/* A kernel that spins until this very thread says so. */
+	/* A kernel that spins until this thread stops it. */
 	fixture_work();
-	fixture_free_as(fixture_alloc(GP_KIB), GP_FREE_LATE);
+	fixture_free_as(fixture_alloc(GP_KIB), GP_FREE_UNFENCED);
 	fixture_alloc(GP_KIB);
 	fixture_alloc(100 * GP_MIB);
 	ck_assert_uint_le(atomic_load(&px.fake.completed), 1);
 }
 END_TEST
 
-START_TEST(a_request_that_nothing_helps_goes_through_every_round_once)
+static int alloc_explained(uint64_t bytes, struct gp_failure *ret_failure)
 {
-	uint64_t addr = fixture_alloc(100 * GP_MIB), unused;
+	struct gp_alloc_options options = {.ret_failure = ret_failure};
+	uint64_t unused;
+
+	return gp_pool_alloc_with(px.pool, bytes, &options, &unused);
+}
+
+START_TEST(a_request_that_cannot_be_served_runs_every_round_once)
+{
+	uint64_t addr = fixture_alloc(100 * GP_MIB);
 	struct gp_failure failure;
 	struct gp_stats stats;
 
-	ck_assert_int_eq(fixture_try(200 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_int_eq(alloc_explained(200 * GP_MIB, &failure), -ENOMEM);
 	stats = fixture_stats();
 	for (int i = 0; i < GP_N_ROUNDS; i++)
 		ck_assert_uint_eq(stats.rounds[i].count, i != GP_ROUND_wait);
 	ck_assert_uint_eq(stats.ooms, 1);
 	ck_assert_uint_eq(stats.used_bytes, 100 * GP_MIB);
 	ck_assert(fixture_info(addr).is_used);
-	gp_pool_last_failure(px.pool, &failure);
 	ck_assert_uint_eq(failure.bytes, 200 * GP_MIB);
 	ck_assert(!failure.is_hopeless);
 	for (int i = 0; i < GP_N_ROUNDS; i++)
@@ -209,28 +215,66 @@ START_TEST(a_request_that_nothing_helps_goes_through_every_round_once)
 }
 END_TEST
 
-START_TEST(a_failure_tells_of_its_own_rounds_alone)
+START_TEST(the_report_of_a_failure_contains_only_its_own_rounds)
 {
-	uint64_t small = fixture_alloc(20 * GP_MIB), unused;
+	uint64_t small = fixture_alloc(20 * GP_MIB);
 	struct gp_failure failure;
 
-	ck_assert_int_eq(fixture_try(250 * GP_MIB, &unused), -ENOMEM);
+	ck_assert_int_eq(alloc_explained(250 * GP_MIB, &failure), -ENOMEM);
 	fixture_free_as(small, GP_FREE_SYNCED);
 	fixture_alloc(100 * GP_MIB);
 	small = fixture_alloc(30 * GP_MIB);
 	fixture_free_as(small, GP_FREE_SYNCED);
-	ck_assert_int_eq(fixture_try(200 * GP_MIB, &unused), -ENOMEM);
-	gp_pool_last_failure(px.pool, &failure);
+	ck_assert_int_eq(alloc_explained(200 * GP_MIB, &failure), -ENOMEM);
 	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 1);
 	ck_assert_uint_gt(failure.rounds[GP_ROUND_enough].yielded_bytes, 0);
-	ck_assert_int_eq(fixture_try(FIXTURE_CAPACITY + 1, &unused), -ENOMEM);
-	gp_pool_last_failure(px.pool, &failure);
+	ck_assert_int_eq(alloc_explained(FIXTURE_CAPACITY + 1, &failure), -ENOMEM);
 	ck_assert(failure.is_hopeless);
 	ck_assert_uint_eq(failure.rounds[GP_ROUND_settle].count, 0);
 }
 END_TEST
 
-START_TEST(out_of_memory_inside_the_limit_empties_the_cache_before_it_fails)
+START_TEST(two_requests_that_fail_one_after_the_other_keep_their_own_failures)
+{
+	struct gp_failure first, second;
+
+	fixture_alloc(100 * GP_MIB);
+	ck_assert_int_eq(alloc_explained(200 * GP_MIB, &first), -ENOMEM);
+	ck_assert_int_eq(alloc_explained(FIXTURE_CAPACITY + 1, &second), -ENOMEM);
+	ck_assert_uint_eq(first.bytes, 200 * GP_MIB);
+	ck_assert(!first.is_hopeless);
+	ck_assert(second.is_hopeless);
+}
+END_TEST
+
+START_TEST(each_step_counts_the_requests_that_it_serves)
+{
+	struct gp_alloc_options hits_only = {.end = GP_STEP_gpuwait};
+	uint64_t addr = fixture_alloc(20 * GP_MIB), unused;
+
+	ck_assert_uint_eq(fixture_stats().steps[GP_STEP_grow].count, 1);
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	fixture_alloc(20 * GP_MIB);
+	ck_assert_uint_eq(fixture_stats().steps[GP_STEP_pool].count, 1);
+	ck_assert_int_eq(gp_pool_alloc_with(px.pool, 100 * GP_MIB, &hits_only, &unused), -ENOENT);
+	ck_assert_uint_eq(fixture_stats().misses, 1);
+	ck_assert_uint_eq(fixture_stats().steps[GP_STEP_pool].ns, 0);
+}
+END_TEST
+
+START_TEST(a_request_that_begins_at_a_later_step_skips_those_before)
+{
+	struct gp_alloc_options later = {.first = GP_STEP_grow};
+	uint64_t addr = fixture_alloc(20 * GP_MIB), other;
+
+	fixture_free_as(addr, GP_FREE_SYNCED);
+	ck_assert_int_eq(gp_pool_alloc_with(px.pool, 20 * GP_MIB, &later, &other), 0);
+	ck_assert_uint_ne(addr, other);
+	ck_assert_uint_eq(fixture_stats().misses, 2);
+}
+END_TEST
+
+START_TEST(an_allocation_inside_the_limit_empties_the_cache_before_it_fails)
 {
 	uint64_t addr = fixture_alloc(100 * GP_MIB), unused;
 
@@ -242,7 +286,7 @@ START_TEST(out_of_memory_inside_the_limit_empties_the_cache_before_it_fails)
 }
 END_TEST
 
-/* Somebody else frees while the allocation waits. */
+/* Plays another thread, which frees while the allocation waits. */
 static void free_during_pause(struct fake *fake, enum fake_call call)
 {
 	uint64_t *addr = fake->hook_arg;
@@ -253,7 +297,7 @@ static void free_during_pause(struct fake *fake, enum fake_call call)
 	*addr = 0;
 }
 
-START_TEST(what_another_thread_frees_meanwhile_serves_who_waits_for_it)
+START_TEST(a_block_that_another_thread_frees_serves_a_waiting_allocation)
 {
 	uint64_t held;
 
@@ -268,7 +312,7 @@ START_TEST(what_another_thread_frees_meanwhile_serves_who_waits_for_it)
 }
 END_TEST
 
-START_TEST(the_wait_for_others_ends_when_it_was_said_to)
+START_TEST(the_wait_for_other_threads_ends_at_the_configured_time)
 {
 	uint64_t unused;
 
@@ -281,10 +325,10 @@ START_TEST(the_wait_for_others_ends_when_it_was_said_to)
 END_TEST
 
 /*
- * Somebody else gives memory back while this allocation finds none: it never sees more than the
- * arrival.
+ * Plays another thread, which releases memory while this allocation finds none. The allocation sees only that
+ * memory has arrived in the driver.
  */
-static void give_back_during_trim(struct fake *fake, enum fake_call call)
+static void release_during_trim(struct fake *fake, enum fake_call call)
 {
 	uint64_t *addr = fake->hook_arg;
 
@@ -295,11 +339,11 @@ static void give_back_during_trim(struct fake *fake, enum fake_call call)
 	gp_pool_reclaim(px.pool);
 }
 
-START_TEST(what_another_thread_gives_back_leads_to_another_attempt)
+START_TEST(memory_that_another_thread_releases_leads_to_a_retry)
 {
 	uint64_t held = fixture_alloc(200 * GP_MIB);
 
-	px.fake.hook = give_back_during_trim;
+	px.fake.hook = release_during_trim;
 	px.fake.hook_arg = &held;
 	fixture_alloc(100 * GP_MIB);
 	px.fake.hook = NULL;
@@ -309,7 +353,7 @@ END_TEST
 
 static bool is_served;
 
-/* Is to end before it begins, and may do so when it is done. */
+/* The thread is cancelled before it allocates, but may end only afterwards. */
 static void *allocate_cancelled(void *unused)
 {
 	uint64_t addr;
@@ -320,7 +364,7 @@ static void *allocate_cancelled(void *unused)
 	return NULL;
 }
 
-/* Another thread arrives, and has to wait for its turn. */
+/* Starts another thread, whose allocation has to wait for its turn. */
 static void let_another_wait(struct fake *fake, enum fake_call call)
 {
 	pthread_t *thread = fake->hook_arg;
@@ -335,7 +379,7 @@ static void let_another_wait(struct fake *fake, enum fake_call call)
 		sched_yield();
 }
 
-START_TEST(a_thread_that_is_cancelled_while_it_waits_takes_no_lock_with_it)
+START_TEST(a_thread_cancelled_while_its_allocation_waits_keeps_no_lock)
 {
 	uint64_t unused;
 	pthread_t thread = 0;
@@ -352,7 +396,7 @@ START_TEST(a_thread_that_is_cancelled_while_it_waits_takes_no_lock_with_it)
 }
 END_TEST
 
-/* Somebody else looks at what has arrived before this thread has begun to give back. */
+/* Plays another thread, which polls the releases before this thread's release has begun. */
 static void poll_during_release(struct fake *fake, enum fake_call call)
 {
 	if (call != FAKE_RELEASE_BEGIN && call != FAKE_RELEASE)
@@ -367,7 +411,7 @@ static const struct {
 	int error;
 } releases[] = {{false, 0}, {true, 0}, {false, SOME_ERROR}, {true, SOME_ERROR}};
 
-START_TEST(what_is_given_back_leaves_the_books_once_however_many_threads_look)
+START_TEST(a_released_segment_is_uncounted_once_however_many_threads_poll)
 {
 	uint64_t addrs[4];
 
@@ -390,14 +434,14 @@ START_TEST(what_is_given_back_leaves_the_books_once_however_many_threads_look)
 }
 END_TEST
 
-START_TEST(without_a_way_to_give_back_in_the_background_a_busy_context_is_left_alone)
+START_TEST(no_release_that_would_wait_is_made_while_the_context_is_busy)
 {
 	uint64_t addr, unused;
 
 	px.fake.cannot_release_behind = true;
 	addr = fixture_alloc(200 * GP_MIB);
 	fixture_free_as(addr, GP_FREE_SYNCED);
-	fixture_work(); /* nobody ever frees after it */
+	fixture_work(); /* no free follows this work */
 	ck_assert_int_eq(fixture_try(100 * GP_MIB, &unused), -ENOMEM);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RELEASE), 0);
 	fake_complete_all(&px.fake);
@@ -406,7 +450,7 @@ START_TEST(without_a_way_to_give_back_in_the_background_a_busy_context_is_left_a
 }
 END_TEST
 
-/* With the first, and those after rounds that gave something back or saw something arrive. */
+/* The most attempts: the first, and one after each round that released memory or saw memory arrive. */
 static const struct {
 	int error;
 	unsigned n_attempts_max;
@@ -415,7 +459,7 @@ static const struct {
 	{SOME_ERROR, 1},
 };
 
-START_TEST(only_an_out_of_memory_is_worth_another_attempt)
+START_TEST(only_an_out_of_memory_leads_to_another_attempt)
 {
 	uint64_t addr = fixture_alloc(20 * GP_MIB), unused;
 	int r;
@@ -429,7 +473,7 @@ START_TEST(only_an_out_of_memory_is_worth_another_attempt)
 }
 END_TEST
 
-START_TEST(an_error_that_is_no_out_of_memory_ends_the_rounds)
+START_TEST(an_error_other_than_out_of_memory_ends_the_retry_rounds)
 {
 	uint64_t addr = fixture_alloc(200 * GP_MIB), unused;
 
@@ -441,7 +485,7 @@ START_TEST(an_error_that_is_no_out_of_memory_ends_the_rounds)
 }
 END_TEST
 
-/* An allocation that is not pooled: takes bytes of the device. */
+/* An allocation that is not pooled: it takes bytes of the device. */
 struct outsider {
 	uint64_t bytes;
 	unsigned n_attempts, n_successes;
@@ -459,23 +503,23 @@ static int take_outside(void *arg)
 	return 0;
 }
 
-START_TEST(a_rescue_gives_the_cache_back_for_an_allocation_that_is_not_pooled)
+START_TEST(a_rescue_releases_the_cache_for_an_unpooled_allocation)
 {
 	struct outsider o = {.bytes = 150 * GP_MIB};
 	uint64_t addr = fixture_alloc(200 * GP_MIB);
 
 	fixture_free_as(addr, GP_FREE_SYNCED);
-	ck_assert_int_eq(gp_pool_rescue(fixture_pool(), o.bytes, take_outside, &o), 0);
+	ck_assert_int_eq(gp_pool_rescue(fixture_pool(), o.bytes, take_outside, &o, NULL), 0);
 	ck_assert_uint_eq(o.n_successes, 1);
 	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
 }
 END_TEST
 
-START_TEST(a_rescue_that_nothing_helps_returns_what_the_last_attempt_said)
+START_TEST(a_rescue_that_cannot_help_returns_the_error_of_the_last_attempt)
 {
 	struct outsider o = {.bytes = 2 * FIXTURE_CAPACITY};
 
-	ck_assert_int_eq(gp_pool_rescue(fixture_pool(), o.bytes, take_outside, &o), -ENOMEM);
+	ck_assert_int_eq(gp_pool_rescue(fixture_pool(), o.bytes, take_outside, &o, NULL), -ENOMEM);
 	ck_assert_uint_eq(o.n_attempts, 1);
 	ck_assert_uint_eq(fixture_stats().ooms, 1);
 }
@@ -490,14 +534,14 @@ START_TEST(a_rescue_that_succeeds_while_it_waits_is_not_attempted_again)
 	held = fixture_alloc(200 * GP_MIB);
 	px.fake.hook = free_during_pause;
 	px.fake.hook_arg = &held;
-	ck_assert_int_eq(gp_pool_rescue(fixture_pool(), o.bytes, take_outside, &o), 0);
+	ck_assert_int_eq(gp_pool_rescue(fixture_pool(), o.bytes, take_outside, &o, NULL), 0);
 	px.fake.hook = NULL;
 	ck_assert_uint_eq(o.n_successes, 1);
 	ck_assert_uint_eq(px.fake.outside, 150 * GP_MIB);
 }
 END_TEST
 
-START_TEST(a_capture_during_the_rounds_forbids_fences_but_not_giving_back)
+START_TEST(a_capture_during_the_retry_rounds_forbids_fences_but_not_releases)
 {
 	uint64_t addr = fixture_alloc(200 * GP_MIB);
 
@@ -515,34 +559,35 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, fixture_teardown);
-	tcase_add_test(tc, the_rounds_are_numbered_in_the_order_in_which_they_run);
-	tcase_add_test(tc, one_cached_piece_that_covers_what_is_missing_is_given_back);
-	tcase_add_test(tc, else_the_least_recently_used_are_given_back_until_it_is_enough);
-	tcase_add_test(tc, with_a_limit_only_what_is_over_it_is_given_back);
-	tcase_add_test(tc, what_the_driver_caches_itself_is_trimmed);
+	tcase_add_test(tc, the_retry_rounds_are_numbered_in_the_order_in_which_they_run);
+	tcase_add_test(tc, the_smallest_cached_segment_that_covers_the_shortage_is_released);
+	tcase_add_test(tc, least_recently_used_segments_are_released_if_no_single_one_is_enough);
+	tcase_add_test(tc, under_a_limit_only_the_smallest_sufficient_segment_is_released);
+	tcase_add_test(tc, the_drivers_own_cache_is_trimmed_when_memory_runs_out);
 	tcase_add_test(tc, other_contexts_are_asked_before_other_processes);
-	tcase_add_test(tc, other_processes_are_not_asked_for_what_a_limit_forbids);
-	tcase_add_test(tc, pending_memory_is_waited_for_rather_than_refused);
-	tcase_add_test(tc, pending_blocks_that_merge_into_a_fit_need_no_driver);
-	tcase_add_test(tc, a_late_block_is_waited_for_but_not_for_ever);
-	tcase_add_test(tc, work_that_no_free_would_wait_for_is_not_waited_for);
-	tcase_add_test(tc, a_request_that_nothing_helps_goes_through_every_round_once);
-	tcase_add_test(tc, a_failure_tells_of_its_own_rounds_alone);
-	tcase_add_test(tc, out_of_memory_inside_the_limit_empties_the_cache_before_it_fails);
-	tcase_add_test(tc, what_another_thread_frees_meanwhile_serves_who_waits_for_it);
-	tcase_add_test(tc, the_wait_for_others_ends_when_it_was_said_to);
-	tcase_add_test(tc, what_another_thread_gives_back_leads_to_another_attempt);
-	tcase_add_test(tc, a_thread_that_is_cancelled_while_it_waits_takes_no_lock_with_it);
-	tcase_add_loop_test(tc, what_is_given_back_leaves_the_books_once_however_many_threads_look,
-		0, sizeof(releases) / sizeof(*releases));
-	tcase_add_test(
-		tc, without_a_way_to_give_back_in_the_background_a_busy_context_is_left_alone);
-	tcase_add_loop_test(tc, only_an_out_of_memory_is_worth_another_attempt, 0,
-		sizeof(errors) / sizeof(*errors));
-	tcase_add_test(tc, an_error_that_is_no_out_of_memory_ends_the_rounds);
-	tcase_add_test(tc, a_rescue_gives_the_cache_back_for_an_allocation_that_is_not_pooled);
-	tcase_add_test(tc, a_rescue_that_nothing_helps_returns_what_the_last_attempt_said);
+	tcase_add_test(tc, other_processes_are_not_asked_if_a_limit_refuses_the_request);
+	tcase_add_test(tc, an_allocation_waits_for_pending_memory_rather_than_failing);
+	tcase_add_test(tc, pending_blocks_that_merge_into_a_fit_are_reused_without_the_driver);
+	tcase_add_test(tc, an_allocation_waits_for_an_unfenced_block_for_a_bounded_time);
+	tcase_add_test(tc, an_allocation_does_not_wait_for_work_that_no_free_would_wait_for);
+	tcase_add_test(tc, a_request_that_cannot_be_served_runs_every_round_once);
+	tcase_add_test(tc, the_report_of_a_failure_contains_only_its_own_rounds);
+	tcase_add_test(tc, a_request_that_begins_at_a_later_step_skips_those_before);
+	tcase_add_test(tc, each_step_counts_the_requests_that_it_serves);
+	tcase_add_test(tc, two_requests_that_fail_one_after_the_other_keep_their_own_failures);
+	tcase_add_test(tc, an_allocation_inside_the_limit_empties_the_cache_before_it_fails);
+	tcase_add_test(tc, a_block_that_another_thread_frees_serves_a_waiting_allocation);
+	tcase_add_test(tc, the_wait_for_other_threads_ends_at_the_configured_time);
+	tcase_add_test(tc, memory_that_another_thread_releases_leads_to_a_retry);
+	tcase_add_test(tc, a_thread_cancelled_while_its_allocation_waits_keeps_no_lock);
+	tcase_add_loop_test(tc, a_released_segment_is_uncounted_once_however_many_threads_poll, 0,
+		sizeof(releases) / sizeof(*releases));
+	tcase_add_test(tc, no_release_that_would_wait_is_made_while_the_context_is_busy);
+	tcase_add_loop_test(tc, only_an_out_of_memory_leads_to_another_attempt, 0, sizeof(errors) / sizeof(*errors));
+	tcase_add_test(tc, an_error_other_than_out_of_memory_ends_the_retry_rounds);
+	tcase_add_test(tc, a_rescue_releases_the_cache_for_an_unpooled_allocation);
+	tcase_add_test(tc, a_rescue_that_cannot_help_returns_the_error_of_the_last_attempt);
 	tcase_add_test(tc, a_rescue_that_succeeds_while_it_waits_is_not_attempted_again);
-	tcase_add_test(tc, a_capture_during_the_rounds_forbids_fences_but_not_giving_back);
+	tcase_add_test(tc, a_capture_during_the_retry_rounds_forbids_fences_but_not_releases);
 	return suite_run(suite);
 }

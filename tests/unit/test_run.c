@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * gpupool-run, run as its users do, on files that the test makes. Usage: test_run GPUPOOL-RUN
- * [GPUPOOL.7 GPUPOOL-RUN.1]; with the man pages it also checks that they speak of every option.
+ * Runs gpupool-run as its users do, on files that the test makes. Usage: test_run GPUPOOL-RUN [GPUPOOL.7
+ * GPUPOOL-RUN.1]. With the man pages it also checks that they describe every option.
  */
 
 #include <limits.h>
@@ -13,13 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/config.h"
+#include "common/config.h"
 #include "test_run.h"
 #include "tests/suite.h"
 
 static const char *man_pages[2]; /* gpupool(7), gpupool-run(1) */
 
-START_TEST(the_program_runs_with_the_library_first_and_the_options_set)
+START_TEST(gpupool_run_starts_the_program_with_the_library_first_and_the_options_set)
 {
 	char wanted[256];
 
@@ -33,7 +33,7 @@ START_TEST(the_program_runs_with_the_library_first_and_the_options_set)
 }
 END_TEST
 
-START_TEST(the_exit_code_and_the_arguments_are_the_programs_own)
+START_TEST(gpupool_run_passes_the_arguments_and_the_exit_code_through)
 {
 	ck_assert_int_eq(RUN("sh", "-c", "echo \"$1\" --limit=x; exit 42", "sh", "a b"), 42);
 	ck_assert_str_eq(run_out, "a b --limit=x\n");
@@ -41,7 +41,7 @@ START_TEST(the_exit_code_and_the_arguments_are_the_programs_own)
 }
 END_TEST
 
-START_TEST(ranges_become_regions_unless_a_profiler_has_them)
+START_TEST(nvtx_ranges_become_regions_unless_a_profiler_uses_nvtx)
 {
 	char wanted[256];
 
@@ -57,7 +57,7 @@ START_TEST(ranges_become_regions_unless_a_profiler_has_them)
 	setenv("NVTX_INJECTION64_PATH", "/opt/profiler.so", 1);
 	ck_assert_int_eq(RUN("--regions=nvtx", "env"), 0);
 	run_check_in(run_out, "NVTX_INJECTION64_PATH=/opt/profiler.so\n");
-	run_check_in(run_err, "NVTX is /opt/profiler.so's already");
+	run_check_in(run_err, "NVTX_INJECTION64_PATH is set to another tool, /opt/profiler.so: ");
 	unsetenv("NVTX_INJECTION64_PATH");
 }
 END_TEST
@@ -123,7 +123,7 @@ static const struct {
 		"                    ^  use 4G or 4GiB (1024), 4GB (1000), 50% or none\n"},
 };
 
-START_TEST(a_bad_value_is_refused_with_its_character_marked)
+START_TEST(a_bad_option_value_is_refused_with_its_character_marked)
 {
 	if (bad_values[_i].environment[0])
 		setenv(bad_values[_i].environment[0], bad_values[_i].environment[1], 1);
@@ -148,7 +148,7 @@ static const struct {
 	{{"--print-env=1", "true"}, "option '--print-env=1' takes no value"},
 };
 
-START_TEST(wrong_usage_is_explained)
+START_TEST(wrong_usage_of_gpupool_run_is_explained)
 {
 	ck_assert_int_eq(run_launcher(bad_usage[_i].words), 2);
 	run_check_in(run_err, bad_usage[_i].err);
@@ -157,7 +157,7 @@ START_TEST(wrong_usage_is_explained)
 }
 END_TEST
 
-START_TEST(help_and_version_go_to_stdout)
+START_TEST(gpupool_run_prints_help_and_version_on_stdout)
 {
 	ck_assert_int_eq(RUN("--help"), 0);
 	run_check_in(run_out, "usage: gpupool-run ");
@@ -169,7 +169,7 @@ START_TEST(help_and_version_go_to_stdout)
 }
 END_TEST
 
-START_TEST(an_unknown_variable_is_a_warning_that_can_be_silenced)
+START_TEST(an_unknown_variable_gets_a_warning_that_can_be_silenced)
 {
 	setenv("GPUPOOL_LIMT", "4G", 1);
 	ck_assert_int_eq(RUN("true"), 0);
@@ -180,7 +180,7 @@ START_TEST(an_unknown_variable_is_a_warning_that_can_be_silenced)
 }
 END_TEST
 
-START_TEST(the_printed_environment_survives_a_shell)
+START_TEST(the_printed_environment_is_quoted_for_a_shell)
 {
 	char command[256];
 	const char *words[] = {"/bin/sh", "-c", command, NULL};
@@ -198,7 +198,7 @@ START_TEST(the_printed_environment_survives_a_shell)
 }
 END_TEST
 
-START_TEST(printing_the_environment_checks_a_program_that_is_named)
+START_TEST(print_env_checks_the_program_that_is_named)
 {
 	ck_assert_int_eq(RUN("--print-env"), 0);
 	run_check_in(run_out, "export LD_PRELOAD='/tmp/gpupool-run-");
@@ -208,11 +208,11 @@ START_TEST(printing_the_environment_checks_a_program_that_is_named)
 }
 END_TEST
 
-START_TEST(what_was_preloaded_before_stays_behind_the_library)
+START_TEST(earlier_preloaded_libraries_stay_after_the_library)
 {
 	static const struct {
 		const char *before;
-		const char *after; /* behind the library */
+		const char *after; /* follows the library */
 	} rows[] = {
 		{"", ""},
 		{"/lib/a.so", ":/lib/a.so"},
@@ -227,24 +227,22 @@ START_TEST(what_was_preloaded_before_stays_behind_the_library)
 	ck_assert_int_eq(symlink("libgpupool.so", "link.so"), 0);
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		char wanted[256];
-		const char *words[] = {
-			run_path, "-q", "--library=libgpupool.so", "--print-env", NULL};
-		/* The loader of the launcher complains of what is not there, on stderr. */
+		const char *words[] = {run_path, "-q", "--library=libgpupool.so", "--print-env", NULL};
+		/* The launcher's own loader reports libraries that it does not find, on stderr. */
 		setenv("LD_PRELOAD", rows[i].before, 1);
 		ck_assert_int_eq(run_execute(words), 0);
-		snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/libgpupool.so%s'\n",
-			run_directory, rows[i].after);
+		snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/libgpupool.so%s'\n", run_directory,
+			rows[i].after);
 		ck_assert_str_eq(run_out, wanted);
 	}
 }
 END_TEST
 
-START_TEST(another_copy_of_the_library_gives_way_with_a_warning)
+START_TEST(another_preloaded_copy_of_the_library_is_replaced_with_a_warning)
 {
 	setenv("LD_PRELOAD", "/elsewhere/libgpupool.so", 1);
 	ck_assert_int_eq(RUN("true"), 0);
-	run_check_in(
-		run_err, "gpupool-run: /elsewhere/libgpupool.so in LD_PRELOAD is another copy; ");
+	run_check_in(run_err, "gpupool-run: /elsewhere/libgpupool.so in LD_PRELOAD is another copy of the library; ");
 }
 END_TEST
 
@@ -284,7 +282,8 @@ static const struct {
 	{"rec.%r", make_file, "rec.no-rank", NULL, "rec.no-rank: it exists, and is not overwritten.\n"},
 	{"folder/rec", make_directory, "folder", NULL, NULL},
 	{"folder/rec", make_file, "other", NULL,
-		"folder/rec: folder: No such file or directory.\n             Next: name a file in a directory"},
+		"folder/rec: folder: No such file or directory.\n"
+		"             Next: name a file in an existing directory"},
 	{"file/rec", make_file, "file", NULL, "file/rec: file: Not a directory.\n"},
 	{"/proc/rec/rec", make_file, "other", NULL, "/proc/rec/rec: /proc/rec: No such file or directory.\n"},
 };
@@ -310,7 +309,7 @@ START_TEST(a_recording_that_cannot_be_made_is_refused_before_the_program_starts)
 }
 END_TEST
 
-START_TEST(a_recording_named_by_the_variable_is_refused_as_well)
+START_TEST(a_recording_named_by_the_variable_is_checked_like_the_option)
 {
 	make_file("rec");
 	setenv("GPUPOOL_RECORD", "rec", 1);
@@ -319,7 +318,7 @@ START_TEST(a_recording_named_by_the_variable_is_refused_as_well)
 }
 END_TEST
 
-START_TEST(a_recording_is_looked_for_under_the_process_id_of_the_program)
+START_TEST(the_name_of_a_recording_is_checked_with_the_programs_process_id)
 {
 	char command[512];
 	const char *words[] = {"/bin/sh", "-c", command, NULL};
@@ -332,7 +331,7 @@ START_TEST(a_recording_is_looked_for_under_the_process_id_of_the_program)
 }
 END_TEST
 
-START_TEST(files_that_are_there_do_not_matter_where_nothing_is_recorded)
+START_TEST(existing_files_do_not_matter_if_nothing_is_recorded)
 {
 	make_file("file");
 	ck_assert_int_eq(RUN("--log-file=file", "--report=exit:file", "true"), 0);
@@ -347,8 +346,8 @@ static const struct {
 	const char *err;
 } bad_libraries[] = {
 	{"missing.so", "missing.so: No such file or directory.\n             Next: say where"},
-	{"with space/libgpupool.so", "its path has a space, at which LD_PRELOAD is split.\n"},
-	{"with:colon/libgpupool.so", "its path has a colon, at which LD_PRELOAD is split.\n"},
+	{"with space/libgpupool.so", "its path has a space, which separates names in LD_PRELOAD.\n"},
+	{"with:colon/libgpupool.so", "its path has a colon, which separates names in LD_PRELOAD.\n"},
 	{"text", "text: it is not a shared library.\n"},
 	{"short", "short: its headers are damaged.\n"},
 	{".", ": Is a directory.\n"},
@@ -373,7 +372,7 @@ START_TEST(a_library_that_cannot_be_preloaded_is_refused)
 }
 END_TEST
 
-START_TEST(a_link_lends_the_library_a_path_that_can_be_preloaded)
+START_TEST(a_symlink_gives_the_library_a_path_that_can_be_preloaded)
 {
 	const char *words[] = {run_path, "--library=link.so", "env", NULL};
 
@@ -390,15 +389,13 @@ START_TEST(the_library_of_the_same_build_tree_is_the_default)
 	char command[2 * PATH_MAX], wanted[PATH_MAX];
 	const char *words[] = {"tree/tools/gpupool-run", "--print-env", NULL};
 
-	snprintf(command, sizeof(command),
-		"mkdir -p tree/tools tree/shim && cp '%s' tree/tools/gpupool-run", run_path);
+	snprintf(command, sizeof(command), "mkdir -p tree/tools tree/shim && cp '%s' tree/tools/gpupool-run", run_path);
 	ck_assert_int_eq(system(command), 0);
 	ck_assert_int_eq(run_execute(words), 125);
 	run_check_in(run_err, "/libgpupool.so: No such file or directory.\n");
 	run_make_library("tree/shim/libgpupool.so");
 	ck_assert_int_eq(run_execute(words), 0);
-	snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/tree/shim/libgpupool.so'\n",
-		run_directory);
+	snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/tree/shim/libgpupool.so'\n", run_directory);
 	ck_assert_str_eq(run_out, wanted);
 }
 END_TEST
@@ -436,7 +433,7 @@ static void give_library_away(void)
 	ck_assert_int_eq(chown("tree/shim/libgpupool.so", ANOTHER_USER, ANOTHER_USER), 0);
 }
 
-/* The last two rows take root. */
+/* The last two rows need root. */
 static const struct {
 	void (*plant)(void);
 	const char *why;
@@ -445,11 +442,12 @@ static const struct {
 	{open_directory_to_group, "tree/shim can be written to by other users.\n"},
 	{open_library, "tree/shim/libgpupool.so can be written to by other users.\n"},
 	{make_directory_a_link, "tree/shim is not a directory.\n"},
-	{give_directory_away, "tree/shim belongs to another user than gpupool-run.\n"},
-	{give_library_away, "tree/shim/libgpupool.so belongs to another user than gpupool-run.\n"},
+	{give_directory_away, "tree/shim belongs to a user who is neither root nor the owner of gpupool-run.\n"},
+	{give_library_away,
+		"tree/shim/libgpupool.so belongs to a user who is neither root nor the owner of gpupool-run.\n"},
 };
 
-START_TEST(a_library_beside_it_that_another_user_could_have_planted_is_not_taken)
+START_TEST(a_default_library_that_another_user_could_have_planted_is_not_used)
 {
 	char command[2 * PATH_MAX];
 	const char *words[] = {"tree/tools/gpupool-run", "true", NULL};
@@ -463,12 +461,12 @@ START_TEST(a_library_beside_it_that_another_user_could_have_planted_is_not_taken
 	ck_assert_int_eq(run_execute(words), 0);
 	planted[_i].plant();
 	ck_assert_int_eq(run_execute(words), 125);
-	run_check_in(run_err, "tree/shim/libgpupool.so is not taken: ");
+	run_check_in(run_err, "tree/shim/libgpupool.so is not used: ");
 	run_check_in(run_err, planted[_i].why);
 }
 END_TEST
 
-START_TEST(a_library_beside_it_that_its_group_can_write_is_taken_if_that_group_can_write_the_program)
+START_TEST(a_group_writable_default_library_is_used_if_gpupool_run_is_group_writable)
 {
 	char command[2 * PATH_MAX];
 	const char *words[] = {"tree/tools/gpupool-run", "true", NULL};
@@ -483,7 +481,7 @@ START_TEST(a_library_beside_it_that_its_group_can_write_is_taken_if_that_group_c
 }
 END_TEST
 
-/* The text of an item up to the next one, or NULL. */
+/* Returns the text of an item up to the next item, or NULL. */
 static const char *find_item(char *page, const char *name)
 {
 	char wanted[64];
@@ -501,7 +499,7 @@ static const char *find_item(char *page, const char *name)
 	return item;
 }
 
-START_TEST(the_man_pages_speak_of_every_option_and_its_default)
+START_TEST(the_man_pages_describe_every_option_and_its_default)
 {
 	for (int i = 0; i < GP_OPTION_COUNT; i++) {
 		const struct gp_config_option *row = &gp_config_options[i];
@@ -515,42 +513,40 @@ START_TEST(the_man_pages_speak_of_every_option_and_its_default)
 			run_check_in(item, wanted);
 		run_read_text(man_pages[1], run_out);
 		snprintf(name, sizeof(name), "Fl -%s", row->option);
-		ck_assert_msg(find_item(run_out, name), "--%s has no item in %s", row->option,
-			man_pages[1]);
+		ck_assert_msg(find_item(run_out, name), "--%s has no item in %s", row->option, man_pages[1]);
 	}
 }
 END_TEST
 
 static void add_tests(TCase *tc)
 {
-	tcase_add_test(tc, the_program_runs_with_the_library_first_and_the_options_set);
-	tcase_add_test(tc, the_exit_code_and_the_arguments_are_the_programs_own);
-	tcase_add_test(tc, ranges_become_regions_unless_a_profiler_has_them);
+	tcase_add_test(tc, gpupool_run_starts_the_program_with_the_library_first_and_the_options_set);
+	tcase_add_test(tc, gpupool_run_passes_the_arguments_and_the_exit_code_through);
+	tcase_add_test(tc, nvtx_ranges_become_regions_unless_a_profiler_uses_nvtx);
 	tcase_add_test(tc, every_option_of_the_table_sets_its_variable);
 	tcase_add_test(tc, an_option_replaces_a_bad_value_in_the_environment);
-	ADD_ROWS(tc, bad_values, a_bad_value_is_refused_with_its_character_marked);
-	ADD_ROWS(tc, bad_usage, wrong_usage_is_explained);
-	tcase_add_test(tc, help_and_version_go_to_stdout);
-	tcase_add_test(tc, an_unknown_variable_is_a_warning_that_can_be_silenced);
-	tcase_add_test(tc, the_printed_environment_survives_a_shell);
-	tcase_add_test(tc, printing_the_environment_checks_a_program_that_is_named);
-	tcase_add_test(tc, what_was_preloaded_before_stays_behind_the_library);
-	tcase_add_test(tc, another_copy_of_the_library_gives_way_with_a_warning);
+	ADD_ROWS(tc, bad_values, a_bad_option_value_is_refused_with_its_character_marked);
+	ADD_ROWS(tc, bad_usage, wrong_usage_of_gpupool_run_is_explained);
+	tcase_add_test(tc, gpupool_run_prints_help_and_version_on_stdout);
+	tcase_add_test(tc, an_unknown_variable_gets_a_warning_that_can_be_silenced);
+	tcase_add_test(tc, the_printed_environment_is_quoted_for_a_shell);
+	tcase_add_test(tc, print_env_checks_the_program_that_is_named);
+	tcase_add_test(tc, earlier_preloaded_libraries_stay_after_the_library);
+	tcase_add_test(tc, another_preloaded_copy_of_the_library_is_replaced_with_a_warning);
 	ADD_ROWS(tc, recordings, a_recording_that_cannot_be_made_is_refused_before_the_program_starts);
-	tcase_add_test(tc, a_recording_named_by_the_variable_is_refused_as_well);
-	tcase_add_test(tc, a_recording_is_looked_for_under_the_process_id_of_the_program);
-	tcase_add_test(tc, files_that_are_there_do_not_matter_where_nothing_is_recorded);
+	tcase_add_test(tc, a_recording_named_by_the_variable_is_checked_like_the_option);
+	tcase_add_test(tc, the_name_of_a_recording_is_checked_with_the_programs_process_id);
+	tcase_add_test(tc, existing_files_do_not_matter_if_nothing_is_recorded);
 	ADD_ROWS(tc, bad_libraries, a_library_that_cannot_be_preloaded_is_refused);
-	tcase_add_test(tc, a_link_lends_the_library_a_path_that_can_be_preloaded);
+	tcase_add_test(tc, a_symlink_gives_the_library_a_path_that_can_be_preloaded);
 	tcase_add_test(tc, the_library_of_the_same_build_tree_is_the_default);
-	tcase_add_loop_test(tc, a_library_beside_it_that_another_user_could_have_planted_is_not_taken, 0,
+	tcase_add_loop_test(tc, a_default_library_that_another_user_could_have_planted_is_not_used, 0,
 		(int)LENGTH(planted) - (geteuid() == 0 ? 0 : 2));
 	if (geteuid() != 0)
-		printf("# a library of another user: not shown, since only root can make one\n");
-	tcase_add_test(
-		tc, a_library_beside_it_that_its_group_can_write_is_taken_if_that_group_can_write_the_program);
+		printf("# skipped: a library of another user needs root\n");
+	tcase_add_test(tc, a_group_writable_default_library_is_used_if_gpupool_run_is_group_writable);
 	if (man_pages[0])
-		tcase_add_test(tc, the_man_pages_speak_of_every_option_and_its_default);
+		tcase_add_test(tc, the_man_pages_describe_every_option_and_its_default);
 }
 
 int main(int argc, char **argv)

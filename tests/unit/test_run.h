@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * What the tests of gpupool-run share: each runs in a process and a directory of its own, with an
- * empty environment, on files that it makes.
+ * Shared by the tests of gpupool-run. Each test runs in its own process and directory, with an empty environment,
+ * on files that it makes.
  */
 
 #include <check.h>
@@ -15,9 +15,9 @@
 #define RUN_WORDS       8
 #define RUN_OUTPUT_SIZE (64 * 1024)
 
-extern const char *run_path;          /* of the launcher */
-extern char run_directory[];          /* the current one */
-extern char run_out[RUN_OUTPUT_SIZE]; /* what the last one started has printed */
+extern const char *run_path;          /* path of the launcher */
+extern char run_directory[];          /* the current directory */
+extern char run_out[RUN_OUTPUT_SIZE]; /* output of the program that ran last */
 extern char run_err[RUN_OUTPUT_SIZE];
 
 void run_add_fixture(TCase *tc);
@@ -26,13 +26,13 @@ void run_write_file(const char *name, const void *bytes, size_t size, mode_t mod
 void run_write_text(const char *name, const char *text);
 void run_read_text(const char *name, char text[static RUN_OUTPUT_SIZE]);
 
-/* A real library that does no harm where it is preloaded. The fixture makes libgpupool.so. */
+/* Makes a real library that does nothing when preloaded. The fixture makes libgpupool.so this way. */
 void run_make_library(const char *name);
 
-/* Words up to a NULL, the first one a path. Returns the exit code. */
+/* Runs a program; the words end with NULL, and the first is its path. Returns the exit code. */
 int run_execute(const char *const *words);
 
-/* The launcher with the fixture's library, and up to RUN_WORDS words up to a NULL. */
+/* Runs the launcher with the fixture's library and up to RUN_WORDS words, ended by NULL. */
 int run_launcher(const char *const *words);
 #define RUN(...) run_launcher((const char *const[RUN_WORDS]){__VA_ARGS__})
 

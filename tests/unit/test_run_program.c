@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Which programs gpupool-run starts, and which it refuses. */
+/* Programs that gpupool-run starts, and programs that it refuses. */
 
 #include <elf.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #include "test_run.h"
 
-START_TEST(a_program_that_is_not_there_or_not_executable_is_told_apart)
+START_TEST(missing_and_not_executable_programs_get_different_exit_codes)
 {
 	static const struct {
 		const char *command;
@@ -40,15 +40,14 @@ START_TEST(a_program_that_is_not_there_or_not_executable_is_told_apart)
 	run_write_file("bin/plain", "x", 1, 0644);
 	setenv("PATH", "/usr/bin:bin", 1);
 	for (size_t i = 0; i < LENGTH(rows); i++) {
-		ck_assert_msg(RUN(rows[i].command) == rows[i].status, "'%s': %s", rows[i].command,
-			run_err);
+		ck_assert_msg(RUN(rows[i].command) == rows[i].status, "'%s': %s", rows[i].command, run_err);
 		run_check_in(run_err, rows[i].err);
 		run_check_in(run_err, "\n             Next: ");
 	}
 }
 END_TEST
 
-START_TEST(the_path_is_searched_as_execvp_does)
+START_TEST(gpupool_run_searches_the_path_as_execvp_does)
 {
 	run_write_text("here", "#!/bin/sh\necho here\n");
 	setenv("PATH", "/nonexistent:", 1);
@@ -64,7 +63,7 @@ START_TEST(the_path_is_searched_as_execvp_does)
 }
 END_TEST
 
-/* An ELF file that is nothing but headers: enough for the checks, and never started. */
+/* An ELF file that consists of headers only. That is enough for the checks; it is never started. */
 struct made_elf {
 	Elf64_Ehdr header;
 	Elf64_Phdr segment;
@@ -199,7 +198,7 @@ static const struct {
 	{make_loader_unterminated, 126, "its headers are damaged.\n"},
 };
 
-START_TEST(a_program_that_cannot_be_reached_is_refused)
+START_TEST(a_program_that_preloading_cannot_reach_is_refused)
 {
 	struct made_elf elf;
 
@@ -212,7 +211,7 @@ START_TEST(a_program_that_cannot_be_reached_is_refused)
 }
 END_TEST
 
-START_TEST(a_file_cut_at_any_length_is_refused_or_left_to_the_kernel)
+START_TEST(a_truncated_program_file_is_refused_or_left_to_the_kernel)
 {
 	struct made_elf elf;
 
@@ -236,11 +235,11 @@ static bool are_rights_granted(void)
 	return !(fs.f_flag & ST_NOSUID) && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0;
 }
 
-START_TEST(a_setuid_program_is_refused_unless_it_changes_nothing)
+START_TEST(a_setuid_program_is_refused_unless_it_changes_no_user_or_group)
 {
 	ck_assert_int_eq(system("cp /bin/true ./prog && chmod 4755 ./prog"), 0);
 	ck_assert_msg(RUN("./prog") == 0, "%s", run_err);
-	/* Only root can make somebody else's program, and only where that means anything. */
+	/* Only root can make a program of another user, and setuid must take effect here. */
 	if (getuid() != 0 || !are_rights_granted())
 		return;
 	ck_assert_int_eq(system("chown 1 ./prog && chmod 4755 ./prog"), 0);
@@ -265,7 +264,7 @@ static const struct {
 	{"verify_asan_link_order=1:detect_leaks=0", "verify_asan_link_order=1:detect_leaks=0\n"},
 };
 
-START_TEST(a_program_with_the_address_sanitizer_is_told_that_its_library_is_not_the_first)
+START_TEST(a_program_with_the_address_sanitizer_runs_without_its_link_order_check)
 {
 	if (asan_options[_i].before)
 		setenv("ASAN_OPTIONS", asan_options[_i].before, 1);
@@ -279,7 +278,7 @@ START_TEST(a_program_with_the_address_sanitizer_is_told_that_its_library_is_not_
 }
 END_TEST
 
-START_TEST(the_printed_environment_has_the_options_of_the_address_sanitizer_only_if_the_program_needs_them)
+START_TEST(print_env_prints_asan_options_only_if_the_program_needs_them)
 {
 	unsetenv("ASAN_OPTIONS");
 	ck_assert_int_eq(RUN("--print-env", NEEDS_ASAN), 0);
@@ -289,7 +288,7 @@ START_TEST(the_printed_environment_has_the_options_of_the_address_sanitizer_only
 }
 END_TEST
 
-START_TEST(a_program_that_cannot_be_read_is_started)
+START_TEST(a_program_that_is_executable_but_not_readable_is_started)
 {
 	ck_assert_int_eq(system("cp /bin/true ./prog && chmod 0111 ./prog"), 0);
 	ck_assert_int_eq(RUN("./prog"), 0);
@@ -319,7 +318,7 @@ static const struct {
 	{"#!./prog\n", 126, "too deep for the kernel"},
 };
 
-START_TEST(a_script_is_followed_to_its_interpreter)
+START_TEST(a_script_is_checked_through_to_its_interpreter)
 {
 	struct made_elf elf;
 
@@ -337,13 +336,13 @@ START_TEST(a_script_is_followed_to_its_interpreter)
 }
 END_TEST
 
-START_TEST(a_program_that_starts_others_elsewhere_gets_a_warning)
+START_TEST(a_program_that_may_drop_the_environment_for_cmd_gets_a_warning)
 {
 	ck_assert_int_eq(system("cp /bin/true ./docker && cp /bin/true ./dockerd"), 0);
 	ck_assert_int_eq(RUN("./docker"), 0);
 	ck_assert_str_eq(run_err,
-		"gpupool-run: docker may start CMD without this environment.\n"
-		"             Next: put gpupool-run behind it:  docker ... gpupool-run CMD\n");
+		"gpupool-run: docker may not pass LD_PRELOAD on to CMD, which would then run without gpupool.\n"
+		"             Next: put gpupool-run right before CMD:  docker ... gpupool-run CMD\n");
 	ck_assert_int_eq(RUN("-q", "./docker"), 0);
 	ck_assert_str_eq(run_err, "");
 	ck_assert_int_eq(RUN("./dockerd"), 0);
@@ -353,16 +352,15 @@ END_TEST
 
 void run_add_program_tests(TCase *tc)
 {
-	tcase_add_test(tc, a_program_that_is_not_there_or_not_executable_is_told_apart);
-	tcase_add_test(tc, the_path_is_searched_as_execvp_does);
-	tcase_add_loop_test(tc, a_program_that_cannot_be_reached_is_refused, 0, LENGTH(elves));
-	tcase_add_test(tc, a_file_cut_at_any_length_is_refused_or_left_to_the_kernel);
-	tcase_add_test(tc, a_setuid_program_is_refused_unless_it_changes_nothing);
-	tcase_add_loop_test(tc, a_program_with_the_address_sanitizer_is_told_that_its_library_is_not_the_first, 0,
+	tcase_add_test(tc, missing_and_not_executable_programs_get_different_exit_codes);
+	tcase_add_test(tc, gpupool_run_searches_the_path_as_execvp_does);
+	tcase_add_loop_test(tc, a_program_that_preloading_cannot_reach_is_refused, 0, LENGTH(elves));
+	tcase_add_test(tc, a_truncated_program_file_is_refused_or_left_to_the_kernel);
+	tcase_add_test(tc, a_setuid_program_is_refused_unless_it_changes_no_user_or_group);
+	tcase_add_loop_test(tc, a_program_with_the_address_sanitizer_runs_without_its_link_order_check, 0,
 		(int)LENGTH(asan_options));
-	tcase_add_test(
-		tc, the_printed_environment_has_the_options_of_the_address_sanitizer_only_if_the_program_needs_them);
-	tcase_add_test(tc, a_program_that_cannot_be_read_is_started);
-	tcase_add_loop_test(tc, a_script_is_followed_to_its_interpreter, 0, LENGTH(scripts));
-	tcase_add_test(tc, a_program_that_starts_others_elsewhere_gets_a_warning);
+	tcase_add_test(tc, print_env_prints_asan_options_only_if_the_program_needs_them);
+	tcase_add_test(tc, a_program_that_is_executable_but_not_readable_is_started);
+	tcase_add_loop_test(tc, a_script_is_checked_through_to_its_interpreter, 0, LENGTH(scripts));
+	tcase_add_test(tc, a_program_that_may_drop_the_environment_for_cmd_gets_a_warning);
 }

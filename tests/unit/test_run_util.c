@@ -46,7 +46,7 @@ void run_read_text(const char *name, char text[static RUN_OUTPUT_SIZE])
 	close(fd);
 }
 
-/* A copy of one of libc's, which is there wherever these tests run. */
+/* Copies libm, which exists wherever these tests run. */
 void run_make_library(const char *name)
 {
 	void *handle = dlopen("libm.so.6", RTLD_NOW);
@@ -62,7 +62,7 @@ void run_make_library(const char *name)
 static void setup(void)
 {
 	ck_assert_int_eq(clearenv(), 0);
-	/* A launcher with the address sanitizer would not start with anything preloaded before. */
+	/* A launcher with the address sanitizer would not start after another preloaded library. */
 	setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
 	setenv("PATH", "/usr/bin:/bin", 1);
 	strcpy(run_directory + strlen(run_directory) - 6, "XXXXXX");

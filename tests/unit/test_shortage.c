@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Requests for which there is room, and none for all that the kind would rather take. */
+/* Undersized blocks: the request fits into the memory that is left, but its size class does not. */
 
 #include <errno.h>
 
@@ -12,8 +12,9 @@
 #define LIMIT (233 * GP_MIB)
 
 /*
- * What the device, and the limit, has left where a class is larger than that, or would have if others gave something:
- * the driver alone would have given it. The classes of simple are multiples of 2 MiB, those of binned here of 16 MiB.
+ * Requests whose size class is larger than the memory that the device, or the limit, has left, or would have
+ * left if other contexts or processes released some. The driver alone would serve them. The classes of simple
+ * are multiples of 2 MiB, those of binned here of 16 MiB.
  */
 static const struct {
 	enum gp_kind kind;
@@ -41,7 +42,7 @@ static void set_up(int nth)
 	atomic_store(&px.budget.limit_bytes, shortages[nth].limit);
 }
 
-START_TEST(no_request_fails_for_the_sake_of_its_class)
+START_TEST(a_request_that_fits_succeeds_even_if_its_size_class_does_not_fit)
 {
 	uint64_t bytes = shortages[_i].bytes, addr;
 
@@ -63,7 +64,7 @@ static unsigned n_driver_calls(void)
 	       fake_calls(&px.fake, FAKE_ASK_PROCESSES) + fake_calls(&px.fake, FAKE_TRIM);
 }
 
-START_TEST(what_is_smaller_than_its_class_is_cached_like_any_other)
+START_TEST(undersized_block_is_cached_and_reused_like_any_other)
 {
 	uint64_t bytes = shortages[_i].bytes, addr;
 
@@ -80,7 +81,10 @@ START_TEST(what_is_smaller_than_its_class_is_cached_like_any_other)
 }
 END_TEST
 
-/* While the GPU still works with it: what is too much to be left pending is ordered upon, or waited for. */
+/*
+ * Reuses an undersized block while the GPU still uses it. It is too large to stay pending, so the pool makes
+ * a GPU wait or waits.
+ */
 static void reuse_pending(bool must_complete)
 {
 	uint64_t bytes = shortages[0].bytes, addr;
@@ -103,19 +107,22 @@ static void reuse_pending(bool must_complete)
 	fixture_teardown();
 }
 
-START_TEST(it_is_ordered_upon_like_any_other)
+START_TEST(undersized_block_is_reused_after_a_gpu_wait)
 {
 	reuse_pending(false);
 }
 END_TEST
 
-START_TEST(it_is_waited_for_like_any_other)
+START_TEST(undersized_block_is_reused_after_a_host_wait_if_completion_is_required)
 {
 	reuse_pending(true);
 }
 END_TEST
 
-/* In the shortages above, whom such a block serves: it is 512 bytes larger than a number of MiB. */
+/*
+ * Requests that an undersized block of the rows above serves, or not. It is 512 bytes larger than a whole
+ * number of MiB.
+ */
 static const struct {
 	int shortage;
 	uint64_t bytes;
@@ -124,14 +131,14 @@ static const struct {
 	{0, 229 * GP_MIB + 512, true},
 	{0, 229 * GP_MIB + 513, false},
 	{0, 224 * GP_MIB + 1, true},
-	{0, 224 * GP_MIB, false}, /* a class below */
+	{0, 224 * GP_MIB, false}, /* one class below */
 	{4, 232 * GP_MIB + 512, true},
 	{4, 232 * GP_MIB + 513, false},
 	{4, 210 * GP_MIB, true},
 	{4, 200 * GP_MIB, false},
 };
 
-START_TEST(it_serves_whom_it_is_large_enough_for_and_its_kind_lets_it)
+START_TEST(undersized_block_serves_requests_of_its_class_that_fit_into_it)
 {
 	uint64_t addr, other;
 
@@ -146,15 +153,15 @@ START_TEST(it_serves_whom_it_is_large_enough_for_and_its_kind_lets_it)
 }
 END_TEST
 
-START_TEST(it_does_not_stand_in_the_way_of_what_its_class_is_for)
+START_TEST(undersized_block_can_be_replaced_by_one_of_the_full_class_size)
 {
-	uint64_t odd, whole, bytes = shortages[0].bytes;
+	uint64_t undersized, whole, bytes = shortages[0].bytes;
 
 	set_up(0);
-	odd = fixture_alloc(bytes);
+	undersized = fixture_alloc(bytes);
 	px.fake.outside = 0;
 	gp_pool_reclaim(fixture_pool());
-	fixture_free(odd);
+	fixture_free(undersized);
 	ck_assert_uint_eq(gp_pool_reclaim(fixture_pool()), fixture_stats().peak_total_bytes);
 	whole = fixture_alloc(bytes);
 	ck_assert_uint_eq(fixture_info(whole).rounded, 240 * GP_MIB);
@@ -164,7 +171,7 @@ START_TEST(it_does_not_stand_in_the_way_of_what_its_class_is_for)
 }
 END_TEST
 
-START_TEST(it_is_never_handed_out_again_once_it_was_exported)
+START_TEST(undersized_block_is_never_reused_after_it_was_exported)
 {
 	uint64_t bytes = shortages[0].bytes, addr;
 
@@ -182,11 +189,13 @@ START_TEST(it_is_never_handed_out_again_once_it_was_exported)
 }
 END_TEST
 
-/* A small block that is larger than what is left, and how much its class would be: 640 KiB. */
+/*
+ * A small request that fits into what is left, and what is left: less than the size class, which is 640 KiB.
+ */
 #define SMALL UINT64_C(600000)
 #define LEFT  (608 * GP_KIB)
 
-/* What is left of the limit, and of the device. */
+/* LEFT bytes remain of the limit, or of the device. */
 static const struct {
 	uint64_t limit, outside;
 } small_shortages[] = {
@@ -194,7 +203,7 @@ static const struct {
 	{GP_NO_LIMIT, FIXTURE_CAPACITY - LEFT},
 };
 
-START_TEST(nor_does_a_thread_with_a_cache_call_the_driver_in_a_loop)
+START_TEST(undersized_block_in_a_thread_cache_needs_no_driver_call_in_a_loop)
 {
 	struct gp_tcache *tc;
 	uint64_t addr;
@@ -224,15 +233,15 @@ int main(void)
 	TCase *tc = tcase_create("shortage");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(tc, no_request_fails_for_the_sake_of_its_class, 0, N_SHORTAGES);
-	tcase_add_loop_test(tc, what_is_smaller_than_its_class_is_cached_like_any_other, 0, N_SHORTAGES);
-	tcase_add_test(tc, it_is_ordered_upon_like_any_other);
-	tcase_add_test(tc, it_is_waited_for_like_any_other);
-	tcase_add_loop_test(tc, it_serves_whom_it_is_large_enough_for_and_its_kind_lets_it, 0,
-			    sizeof(others) / sizeof(*others));
-	tcase_add_test(tc, it_does_not_stand_in_the_way_of_what_its_class_is_for);
-	tcase_add_test(tc, it_is_never_handed_out_again_once_it_was_exported);
-	tcase_add_loop_test(tc, nor_does_a_thread_with_a_cache_call_the_driver_in_a_loop, 0,
-			    sizeof(small_shortages) / sizeof(*small_shortages));
+	tcase_add_loop_test(tc, a_request_that_fits_succeeds_even_if_its_size_class_does_not_fit, 0, N_SHORTAGES);
+	tcase_add_loop_test(tc, undersized_block_is_cached_and_reused_like_any_other, 0, N_SHORTAGES);
+	tcase_add_test(tc, undersized_block_is_reused_after_a_gpu_wait);
+	tcase_add_test(tc, undersized_block_is_reused_after_a_host_wait_if_completion_is_required);
+	tcase_add_loop_test(tc, undersized_block_serves_requests_of_its_class_that_fit_into_it, 0,
+		sizeof(others) / sizeof(*others));
+	tcase_add_test(tc, undersized_block_can_be_replaced_by_one_of_the_full_class_size);
+	tcase_add_test(tc, undersized_block_is_never_reused_after_it_was_exported);
+	tcase_add_loop_test(tc, undersized_block_in_a_thread_cache_needs_no_driver_call_in_a_loop, 0,
+		sizeof(small_shortages) / sizeof(*small_shortages));
 	return suite_run(suite);
 }

@@ -71,17 +71,14 @@ CUresult test_spin(CUstream stream, uint64_t ns)
 	return launch(test_kernels.spin, stream, (void *[]){&ns});
 }
 
-CUresult test_spin_fill(
-	CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value, uint64_t ns)
+CUresult test_spin_fill(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value, uint64_t ns)
 {
 	return launch(test_kernels.spin_fill, stream, (void *[]){&ptr, &words, &value, &ns});
 }
 
-CUresult test_count_wrong(
-	CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result)
+CUresult test_count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result)
 {
-	return launch(
-		test_kernels.count_wrong, stream, (void *[]){&ptr, &words, &expected, &result});
+	return launch(test_kernels.count_wrong, stream, (void *[]){&ptr, &words, &expected, &result});
 }
 
 CUresult test_set_flag(CUstream stream, CUdeviceptr ptr, uint32_t value)

@@ -2,10 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/*
- * What the tests of the simulated GPU share: a device with a context, streams of every kind, and
- * kernels.
- */
+/* Shared by the tests of the simulated GPU: a device with a context, streams of every kind, and kernels. */
 
 #include <check.h>
 #include <stdbool.h>
@@ -30,9 +27,7 @@ struct test_kernels {
 	CUfunction fill, spin, spin_fill, count_wrong, set_flag, wait_flag;
 };
 
-/*
- * Initialises the driver, makes the first device's primary context current and loads the kernels.
- */
+/* Initialises the driver, makes the first device's primary context current and loads the kernels. */
 extern CUcontext test_ctx;
 extern struct test_kernels test_kernels;
 void test_start(void);
@@ -45,14 +40,12 @@ CUevent test_event(void);
 
 CUresult test_fill(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value);
 CUresult test_spin(CUstream stream, uint64_t ns);
-CUresult test_spin_fill(
-	CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value, uint64_t ns);
-CUresult test_count_wrong(
-	CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result);
+CUresult test_spin_fill(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t value, uint64_t ns);
+CUresult test_count_wrong(CUstream stream, CUdeviceptr ptr, uint64_t words, uint32_t expected, CUdeviceptr result);
 CUresult test_set_flag(CUstream stream, CUdeviceptr ptr, uint32_t value);
 CUresult test_wait_flag(CUstream stream, CUdeviceptr ptr, uint32_t value);
 
-/* The first word at ptr, after everything. */
+/* Returns the first word at ptr, after all work. */
 uint32_t test_word(CUdeviceptr ptr);
 
 /* Runs the cases of a file and ends the program. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Which calls disturb a stream capture, in every mode of the capture and of the calling thread. */
+/* Calls that disturb a stream capture, in every mode of the capture and of the calling thread. */
 
 #include <pthread.h>
 
@@ -109,13 +109,13 @@ static CUresult is_capturing(void)
 	return cuStreamIsCapturing(other, &status);
 }
 
-/* How a call gets on with captures. */
-enum manners { HARMLESS, UNSAFE, CONFLICTS };
+/* How a call affects captures. */
+enum capture_effect { HARMLESS, UNSAFE, CONFLICTS };
 
 static const struct {
 	CUresult (*call)(void);
 	const char *name;
-	enum manners manners;
+	enum capture_effect capture_effect;
 } calls[] = {
 	{record, "cuCtxRecordEvent", CONFLICTS},
 	{wait_event, "cuCtxWaitEvent", CONFLICTS},
@@ -153,17 +153,16 @@ static void *make_call(void *arg)
 	return NULL;
 }
 
-static bool is_refused(enum manners manners, int capture_mode, int thread_mode, bool own_thread)
+static bool is_refused(enum capture_effect capture_effect, int capture_mode, int thread_mode, bool own_thread)
 {
-	if (manners != UNSAFE)
-		return manners == CONFLICTS;
+	if (capture_effect != UNSAFE)
+		return capture_effect == CONFLICTS;
 	if (thread_mode == RELAXED)
 		return false;
-	return own_thread ? capture_mode != RELAXED
-			  : capture_mode == GLOBAL && thread_mode == GLOBAL;
+	return own_thread ? capture_mode != RELAXED : capture_mode == GLOBAL && thread_mode == GLOBAL;
 }
 
-START_TEST(each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say)
+START_TEST(each_call_is_refused_and_invalidates_the_capture_as_the_modes_say)
 {
 	int capture_mode = _i / 3 % 3;
 	bool own_thread = _i / 9 % 2, refused;
@@ -185,20 +184,17 @@ START_TEST(each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_s
 		pthread_create(&thread, NULL, make_call, &attempt);
 		pthread_join(thread, NULL);
 	}
-	refused = is_refused(
-		calls[attempt.call].manners, capture_mode, attempt.thread_mode, own_thread);
-	ck_assert_msg(
-		attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS),
-		"%s: %d", calls[attempt.call].name, attempt.result);
-	fails(cuStreamEndCapture(stream, &graph),
-		refused ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+	refused = is_refused(calls[attempt.call].capture_effect, capture_mode, attempt.thread_mode, own_thread);
+	ck_assert_msg(attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS), "%s: %d",
+		calls[attempt.call].name, attempt.result);
+	fails(cuStreamEndCapture(stream, &graph), refused ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
 	ck_assert_int_eq(graph == NULL, refused);
-	ok(test_spin(stream, 1)); /* the capture is over either way */
+	ok(test_spin(stream, 1)); /* the capture has ended either way */
 	ok(cuCtxSynchronize());
 }
 END_TEST
 
-START_TEST(asking_a_capturing_stream_spoils_its_capture)
+START_TEST(a_query_or_wait_on_a_capturing_stream_invalidates_its_capture)
 {
 	CUstream stream;
 	CUgraph graph;
@@ -210,15 +206,14 @@ START_TEST(asking_a_capturing_stream_spoils_its_capture)
 	ok(cuStreamBeginCapture_v2(stream, RELAXED));
 	ok(cuStreamIsCapturing(stream, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	fails(_i ? cuStreamQuery(stream) : cuStreamSynchronize(stream),
-		CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	fails(_i ? cuStreamQuery(stream) : cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	ok(cuStreamIsCapturing(stream, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 	fails(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 END_TEST
 
-START_TEST(the_legacy_stream_disturbs_a_blocking_streams_capture)
+START_TEST(a_launch_on_the_legacy_stream_invalidates_a_blocking_streams_capture)
 {
 	CUstream stream;
 	CUgraph graph;
@@ -235,7 +230,7 @@ START_TEST(the_legacy_stream_disturbs_a_blocking_streams_capture)
 }
 END_TEST
 
-START_TEST(a_capture_is_replayed_and_does_nothing_before)
+START_TEST(a_captured_graph_has_no_effect_before_its_launch)
 {
 	CUdeviceptr data;
 	CUstream stream;
@@ -260,7 +255,7 @@ START_TEST(a_capture_is_replayed_and_does_nothing_before)
 }
 END_TEST
 
-START_TEST(a_stream_joins_a_capture_through_an_event_and_must_come_back)
+START_TEST(a_stream_that_joined_a_capture_by_an_event_must_rejoin_its_origin)
 {
 	CUstream origin, joined;
 	bool comes_back = _i;
@@ -279,13 +274,12 @@ START_TEST(a_stream_joins_a_capture_through_an_event_and_must_come_back)
 	ok(cuEventRecord(back, joined));
 	if (comes_back)
 		ok(cuStreamWaitEvent(origin, back, 0));
-	fails(cuStreamEndCapture(origin, &graph),
-		comes_back ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	fails(cuStreamEndCapture(origin, &graph), comes_back ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 	ok(cuStreamQuery(joined));
 }
 END_TEST
 
-START_TEST(querying_a_captured_event_spoils_the_capture)
+START_TEST(a_query_of_a_captured_event_invalidates_the_capture)
 {
 	CUstream stream;
 	CUgraph graph;
@@ -301,7 +295,7 @@ START_TEST(querying_a_captured_event_spoils_the_capture)
 }
 END_TEST
 
-START_TEST(a_capture_cannot_wait_for_what_is_outside)
+START_TEST(a_capture_cannot_wait_for_an_event_outside_it)
 {
 	CUstream stream;
 	CUgraph graph;
@@ -317,7 +311,7 @@ START_TEST(a_capture_cannot_wait_for_what_is_outside)
 }
 END_TEST
 
-START_TEST(a_capture_is_told_from_others_by_its_number)
+START_TEST(each_capture_of_a_stream_has_its_own_id)
 {
 	uint64_t first = 0, second = 0, untouched = 77;
 	CUgraph graph = NULL, ended;
@@ -349,7 +343,7 @@ START_TEST(a_capture_is_told_from_others_by_its_number)
 }
 END_TEST
 
-START_TEST(a_capture_ends_with_its_first_stream)
+START_TEST(a_capture_ends_when_its_first_stream_is_destroyed)
 {
 	CUdeviceptr ptr;
 	CUstream stream;
@@ -373,7 +367,7 @@ static void *end_capture(void *stream)
 	return NULL;
 }
 
-START_TEST(begin_and_end_must_match)
+START_TEST(the_begin_and_the_end_of_a_capture_must_match)
 {
 	CUstream stream;
 	pthread_t thread;
@@ -434,18 +428,16 @@ static TCase *capture_cases(void)
 {
 	TCase *tc = tcase_create("captures");
 
-	tcase_add_loop_test(tc,
-		each_call_is_refused_and_spoils_the_capture_exactly_where_the_modes_say, 0,
-		N_CALLS * 18);
-	tcase_add_loop_test(tc, asking_a_capturing_stream_spoils_its_capture, 0, 2);
-	tcase_add_test(tc, the_legacy_stream_disturbs_a_blocking_streams_capture);
-	tcase_add_test(tc, a_capture_is_replayed_and_does_nothing_before);
-	tcase_add_loop_test(tc, a_stream_joins_a_capture_through_an_event_and_must_come_back, 0, 2);
-	tcase_add_test(tc, querying_a_captured_event_spoils_the_capture);
-	tcase_add_test(tc, a_capture_cannot_wait_for_what_is_outside);
-	tcase_add_test(tc, a_capture_is_told_from_others_by_its_number);
-	tcase_add_test(tc, a_capture_ends_with_its_first_stream);
-	tcase_add_test(tc, begin_and_end_must_match);
+	tcase_add_loop_test(tc, each_call_is_refused_and_invalidates_the_capture_as_the_modes_say, 0, N_CALLS * 18);
+	tcase_add_loop_test(tc, a_query_or_wait_on_a_capturing_stream_invalidates_its_capture, 0, 2);
+	tcase_add_test(tc, a_launch_on_the_legacy_stream_invalidates_a_blocking_streams_capture);
+	tcase_add_test(tc, a_captured_graph_has_no_effect_before_its_launch);
+	tcase_add_loop_test(tc, a_stream_that_joined_a_capture_by_an_event_must_rejoin_its_origin, 0, 2);
+	tcase_add_test(tc, a_query_of_a_captured_event_invalidates_the_capture);
+	tcase_add_test(tc, a_capture_cannot_wait_for_an_event_outside_it);
+	tcase_add_test(tc, each_capture_of_a_stream_has_its_own_id);
+	tcase_add_test(tc, a_capture_ends_when_its_first_stream_is_destroyed);
+	tcase_add_test(tc, the_begin_and_the_end_of_a_capture_must_match);
 	tcase_add_loop_test(tc, memory_of_a_graph_lives_as_long_as_the_graph, 0, 2);
 	return tc;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Contexts and what ends with them, and how programs find the driver's functions. */
+/* Contexts, what ends with them, and how programs look up the driver's functions. */
 
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include "test_sim.h"
 
-START_TEST(a_reset_keeps_the_handle_and_changes_the_id)
+START_TEST(a_context_reset_keeps_the_handle_and_changes_the_id)
 {
 	unsigned long long before, after;
 	CUcontext again;
@@ -36,10 +36,9 @@ static void release(void)
 
 static void (*const ends[])(void) = {reset, release};
 
-START_TEST(everything_ends_with_its_context)
+START_TEST(memory_streams_events_and_arrays_end_with_their_context)
 {
-	CUDA_ARRAY_DESCRIPTOR shape = {
-		.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 1};
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 1};
 	CUstream stream;
 	CUevent event;
 	CUdeviceptr ptr;
@@ -90,7 +89,7 @@ START_TEST(the_primary_context_lives_until_its_last_release)
 }
 END_TEST
 
-START_TEST(contexts_of_the_programs_own_stack_up)
+START_TEST(contexts_that_a_program_creates_are_stacked)
 {
 	CUcontext mine, current;
 	CUdevice device;
@@ -143,7 +142,7 @@ START_TEST(a_context_ends_with_the_last_detach)
 }
 END_TEST
 
-START_TEST(an_event_belongs_to_its_context)
+START_TEST(an_event_can_be_recorded_only_in_its_context)
 {
 	CUcontext mine;
 	CUevent event;
@@ -160,7 +159,7 @@ START_TEST(an_event_belongs_to_its_context)
 }
 END_TEST
 
-START_TEST(the_greatest_priority_is_the_smallest_number)
+START_TEST(the_highest_stream_priority_is_the_smallest_number)
 {
 	int least = 1, greatest = 1;
 
@@ -175,7 +174,7 @@ START_TEST(the_greatest_priority_is_the_smallest_number)
 }
 END_TEST
 
-START_TEST(a_wait_is_for_every_record_that_was_made_before_it)
+START_TEST(a_context_wait_covers_every_record_that_was_made_before_it)
 {
 	CUevent first, second;
 	CUstream spinning, other;
@@ -202,7 +201,7 @@ START_TEST(a_wait_is_for_every_record_that_was_made_before_it)
 }
 END_TEST
 
-START_TEST(a_wait_in_one_context_leaves_the_other_alone)
+START_TEST(a_context_wait_does_not_affect_another_context)
 {
 	CUcontext mine;
 	CUstream stream;
@@ -225,7 +224,7 @@ START_TEST(a_wait_in_one_context_leaves_the_other_alone)
 }
 END_TEST
 
-START_TEST(a_destroyed_streams_work_is_still_the_contexts)
+START_TEST(work_of_a_destroyed_stream_still_belongs_to_its_context)
 {
 	uint64_t before;
 	CUstream stream;
@@ -242,7 +241,7 @@ START_TEST(a_destroyed_streams_work_is_still_the_contexts)
 }
 END_TEST
 
-/* What is found under a public name, a version and a flag. */
+/* The exported function that each name, version and flag gives. */
 static const struct {
 	const char *symbol;
 	int version;
@@ -269,13 +268,12 @@ static const struct {
 	{"cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"},
 };
 
-START_TEST(lookups_give_the_very_exported_address)
+START_TEST(a_function_lookup_returns_the_address_of_the_exported_symbol)
 {
 	void *found = NULL, *exported = dlsym(RTLD_DEFAULT, lookups[_i].exported);
 	int status = -1;
 
-	ok(cuGetProcAddress_v2(
-		lookups[_i].symbol, &found, lookups[_i].version, lookups[_i].flags, &status));
+	ok(cuGetProcAddress_v2(lookups[_i].symbol, &found, lookups[_i].version, lookups[_i].flags, &status));
 	ck_assert_ptr_nonnull(exported);
 	ck_assert_ptr_eq(found, exported);
 	ck_assert_int_eq(status, CU_GET_PROC_ADDRESS_SUCCESS);
@@ -285,7 +283,7 @@ START_TEST(lookups_give_the_very_exported_address)
 }
 END_TEST
 
-START_TEST(what_is_not_there_is_not_found)
+START_TEST(a_lookup_of_an_unknown_function_finds_nothing)
 {
 	void *sentinel = &sentinel, *found = sentinel;
 	int status = -1;
@@ -313,7 +311,7 @@ static const struct {
 	{"SIMGPU_HIDE", "cuMemFreeAsync,cuCtxRecordEvent", "cuCtxRecordEvent"},
 };
 
-START_TEST(an_older_driver_lacks_what_came_later)
+START_TEST(an_older_driver_lacks_newer_functions)
 {
 	void *found = &found;
 	CUevent event;
@@ -329,7 +327,7 @@ START_TEST(an_older_driver_lacks_what_came_later)
 }
 END_TEST
 
-START_TEST(every_call_is_counted_under_its_exported_name)
+START_TEST(every_driver_call_is_counted_under_its_exported_name)
 {
 	test_start();
 	ck_assert_uint_eq(simgpu_calls("cuNoSuch"), 0);
@@ -388,16 +386,16 @@ static TCase *context_cases(void)
 	TCase *tc = tcase_create("contexts");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_reset_keeps_the_handle_and_changes_the_id);
-	tcase_add_loop_test(tc, everything_ends_with_its_context, 0, 2);
+	tcase_add_test(tc, a_context_reset_keeps_the_handle_and_changes_the_id);
+	tcase_add_loop_test(tc, memory_streams_events_and_arrays_end_with_their_context, 0, 2);
 	tcase_add_test(tc, the_primary_context_lives_until_its_last_release);
-	tcase_add_test(tc, contexts_of_the_programs_own_stack_up);
+	tcase_add_test(tc, contexts_that_a_program_creates_are_stacked);
 	tcase_add_test(tc, a_context_ends_with_the_last_detach);
-	tcase_add_test(tc, an_event_belongs_to_its_context);
-	tcase_add_test(tc, the_greatest_priority_is_the_smallest_number);
-	tcase_add_test(tc, a_wait_is_for_every_record_that_was_made_before_it);
-	tcase_add_test(tc, a_wait_in_one_context_leaves_the_other_alone);
-	tcase_add_test(tc, a_destroyed_streams_work_is_still_the_contexts);
+	tcase_add_test(tc, an_event_can_be_recorded_only_in_its_context);
+	tcase_add_test(tc, the_highest_stream_priority_is_the_smallest_number);
+	tcase_add_test(tc, a_context_wait_covers_every_record_that_was_made_before_it);
+	tcase_add_test(tc, a_context_wait_does_not_affect_another_context);
+	tcase_add_test(tc, work_of_a_destroyed_stream_still_belongs_to_its_context);
 	tcase_add_test(tc, threads_that_allocate_and_launch_do_not_disturb_each_other);
 	return tc;
 }
@@ -406,12 +404,11 @@ static TCase *lookup_cases(void)
 {
 	TCase *tc = tcase_create("lookups");
 
-	tcase_add_loop_test(
-		tc, lookups_give_the_very_exported_address, 0, sizeof(lookups) / sizeof(*lookups));
-	tcase_add_test(tc, what_is_not_there_is_not_found);
-	tcase_add_loop_test(
-		tc, an_older_driver_lacks_what_came_later, 0, sizeof(hidden) / sizeof(*hidden));
-	tcase_add_test(tc, every_call_is_counted_under_its_exported_name);
+	tcase_add_loop_test(tc, a_function_lookup_returns_the_address_of_the_exported_symbol, 0,
+		sizeof(lookups) / sizeof(*lookups));
+	tcase_add_test(tc, a_lookup_of_an_unknown_function_finds_nothing);
+	tcase_add_loop_test(tc, an_older_driver_lacks_newer_functions, 0, sizeof(hidden) / sizeof(*hidden));
+	tcase_add_test(tc, every_driver_call_is_counted_under_its_exported_name);
 	return tc;
 }
 

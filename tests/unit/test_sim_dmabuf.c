@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory as a dma-buf, for other devices. */
+/* Memory exported as a dma-buf, for other devices. */
 
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ static CUresult export(CUdeviceptr ptr, size_t bytes)
 	return r;
 }
 
-START_TEST(a_dma_buf_consists_of_whole_pages_of_the_host)
+START_TEST(a_dma_buf_must_consist_of_whole_host_pages)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	CUdeviceptr large, small;
@@ -30,7 +30,7 @@ START_TEST(a_dma_buf_consists_of_whole_pages_of_the_host)
 	fails(export(large, page + page / 2), CUDA_ERROR_INVALID_VALUE);
 	fails(export(large, 0), CUDA_ERROR_INVALID_VALUE);
 	fails(export(large + page, 4 * MIB + page), CUDA_ERROR_INVALID_VALUE);
-	/* The first small block begins where its chunk does, and the next 512 bytes behind it. */
+	/* The first small block begins where its chunk does, and the next block begins 512 bytes after it. */
 	small = test_alloc(512);
 	ck_assert_uint_eq(small % page, 0);
 	small = test_alloc(2 * page);
@@ -40,7 +40,7 @@ START_TEST(a_dma_buf_consists_of_whole_pages_of_the_host)
 }
 END_TEST
 
-START_TEST(a_device_may_have_no_dma_bufs)
+START_TEST(a_device_without_dma_buf_support_refuses_the_export)
 {
 	int can = 1;
 
@@ -55,8 +55,8 @@ static TCase *dmabuf_cases(void)
 {
 	TCase *tc = tcase_create("dma-bufs");
 
-	tcase_add_test(tc, a_dma_buf_consists_of_whole_pages_of_the_host);
-	tcase_add_test(tc, a_device_may_have_no_dma_bufs);
+	tcase_add_test(tc, a_dma_buf_must_consist_of_whole_host_pages);
+	tcase_add_test(tc, a_device_without_dma_buf_support_refuses_the_export);
 	return tc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Waits that cannot end, faults to order, costs, and the driver's own life and death. */
+/* Waits that cannot end, injected faults, the cost of calls, and the start and end of the driver. */
 
 #include <pthread.h>
 #include <sched.h>
@@ -12,9 +12,12 @@
 
 #include "test_sim.h"
 
-/* ms of real time until a hang is declared: where there is one, and where a busy machine must not look like one */
+/*
+ * Milliseconds of real time until a hang is reported: for tests with a hang, and for tests in which a slow
+ * machine must not look like a hang.
+ */
 #define QUICKLY "50"
-#define NEVER	"20000"
+#define NEVER   "20000"
 
 static CUdeviceptr flag, block;
 static void *pinned;
@@ -59,11 +62,11 @@ static CUresult free_async(void)
 	return cuMemFreeAsync(block, private_stream);
 }
 
-/* What thread A does behind a kernel that spins until thread B's kernel releases it. */
+/* Calls of thread A after a kernel that spins until thread B's kernel releases it. */
 static const struct {
 	CUresult (*call)(void);
 	bool deadlocks;
-} behind[] = {
+} following_calls[] = {
 	{free_block, true},
 	{free_pinned, true},
 	{synchronize, false},
@@ -73,9 +76,9 @@ static const struct {
 	{free_async, false},
 };
 
-static void prepare(const char *patience)
+static void prepare(const char *deadlock_ms)
 {
-	test_start_with("SIMGPU_DEADLOCK_MS", patience);
+	test_start_with("SIMGPU_DEADLOCK_MS", deadlock_ms);
 	flag = test_alloc(4);
 	block = test_alloc(4 * MIB);
 	ok(cuMemHostAlloc(&pinned, 4096, 0));
@@ -89,21 +92,21 @@ static void prepare(const char *patience)
 static void *thread_a(void *arg)
 {
 	ok(cuCtxSetCurrent(test_ctx));
-	return (void *)(intptr_t)behind[(intptr_t)arg].call();
+	return (void *)(intptr_t)following_calls[(intptr_t)arg].call();
 }
 
-/* Until thread A is inside its call, as far as can be seen from outside. */
+/* Waits until thread A has entered its call, as far as this is visible from outside. */
 static void wait_for_calls(const char *name, uint64_t n)
 {
 	while (simgpu_calls(name) < n)
 		sched_yield();
 }
 
-START_TEST(a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait)
+START_TEST(a_spinning_kernel_can_be_released_unless_a_free_or_gpu_wait_follows_it)
 {
-	static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize",
-		"cuCtxWaitEvent", "cuCtxRecordEvent", "cuMemAlloc_v2", "cuMemFreeAsync"};
-	bool deadlocks = behind[_i].deadlocks;
+	static const char *const names[] = {"cuMemFree_v2", "cuMemFreeHost", "cuCtxSynchronize", "cuCtxWaitEvent",
+		"cuCtxRecordEvent", "cuMemAlloc_v2", "cuMemFreeAsync"};
+	bool deadlocks = following_calls[_i].deadlocks;
 	uint64_t calls;
 	pthread_t thread;
 	CUresult release;
@@ -117,7 +120,7 @@ START_TEST(a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait)
 	pthread_join(thread, &result);
 	fails(cuCtxSynchronize(), deadlocks ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_SUCCESS);
 	ck_assert_uint_eq(simgpu_deadlocks(), deadlocks);
-	if (behind[_i].call == free_block || behind[_i].call == free_pinned) {
+	if (following_calls[_i].call == free_block || following_calls[_i].call == free_pinned) {
 		fails((CUresult)(intptr_t)result, CUDA_ERROR_LAUNCH_TIMEOUT);
 		fails(release, CUDA_ERROR_LAUNCH_TIMEOUT);
 	} else {
@@ -127,7 +130,7 @@ START_TEST(a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait)
 }
 END_TEST
 
-START_TEST(behind_a_free_no_device_memory_can_be_allocated_in_that_context)
+START_TEST(during_a_waiting_free_no_memory_can_be_allocated_in_that_context)
 {
 	CUdeviceptr ptr;
 	pthread_t thread;
@@ -144,7 +147,7 @@ START_TEST(behind_a_free_no_device_memory_can_be_allocated_in_that_context)
 }
 END_TEST
 
-START_TEST(behind_a_free_another_device_can_still_be_launched_on)
+START_TEST(during_a_waiting_free_kernels_can_be_launched_on_another_device)
 {
 	CUcontext other;
 	CUdeviceptr host_flag;
@@ -183,7 +186,7 @@ START_TEST(a_kernel_sees_a_flag_that_the_host_sets)
 }
 END_TEST
 
-START_TEST(a_wait_that_nobody_can_end_is_reported_and_kills_the_context)
+START_TEST(a_wait_that_cannot_end_is_reported_and_kills_the_context)
 {
 	test_start_with("SIMGPU_DEADLOCK_MS", QUICKLY);
 	flag = test_alloc(4);
@@ -242,7 +245,7 @@ START_TEST(a_host_function_runs_in_the_order_of_its_stream)
 }
 END_TEST
 
-/* Which of ten allocations fail. */
+/* The allocations of ten that fail. */
 static const struct {
 	const char *spec, *outcome;
 } specs[] = {
@@ -253,7 +256,7 @@ static const struct {
 	{"cuMemFree_v2:1=2", ".........."},
 };
 
-START_TEST(ordered_faults_come_at_the_call_they_are_ordered_for)
+START_TEST(injected_faults_occur_at_the_specified_calls)
 {
 	char outcome[11] = {0};
 	uint64_t wanted = 0;
@@ -286,8 +289,8 @@ static void *allocate(void *ptr)
 	return NULL;
 }
 
-/* At its start a call has no effect yet, at its end only its return is left. */
-START_TEST(a_stopped_call_stands_still_until_it_is_released)
+/* A call that is stopped at its start has no effect yet. At its end only its return is left. */
+START_TEST(a_stopped_driver_call_does_not_go_on_until_it_is_released)
 {
 	bool at_end = _i;
 	size_t before;
@@ -306,12 +309,12 @@ START_TEST(a_stopped_call_stands_still_until_it_is_released)
 	simgpu_go();
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert_uint_eq(simgpu_stopped(), 0);
-	/* Later calls pass. */
+	/* Later calls are not stopped. */
 	ok(cuMemAlloc_v2(&ptr, 64 * MIB));
 }
 END_TEST
 
-START_TEST(a_stopped_call_that_is_not_released_goes_on)
+START_TEST(a_stopped_driver_call_that_is_never_released_goes_on_after_a_timeout)
 {
 	CUdeviceptr ptr;
 
@@ -321,7 +324,7 @@ START_TEST(a_stopped_call_that_is_not_released_goes_on)
 }
 END_TEST
 
-START_TEST(calls_with_jitter_give_the_same_answers)
+START_TEST(driver_calls_with_jitter_give_the_same_results)
 {
 	test_start_with("SIMGPU_JITTER", "cuMemAlloc_v2=1,cuMemFree_v2=2");
 	for (unsigned i = 0; i < 20; i++)
@@ -344,7 +347,7 @@ START_TEST(a_sticky_fault_kills_the_context)
 }
 END_TEST
 
-START_TEST(a_kernel_that_traps_kills_its_context_when_it_does)
+START_TEST(a_kernel_that_traps_kills_its_context_at_that_time)
 {
 	uint64_t ns = MS;
 	CUfunction trap;
@@ -363,7 +366,7 @@ START_TEST(a_kernel_that_traps_kills_its_context_when_it_does)
 }
 END_TEST
 
-START_TEST(costs_pass_on_the_virtual_clock)
+START_TEST(the_cost_of_a_call_passes_on_the_virtual_clock)
 {
 	uint64_t before;
 	CUdeviceptr ptr;
@@ -387,7 +390,7 @@ static uint64_t real_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-START_TEST(costs_are_real_time_too_if_wanted)
+START_TEST(the_cost_of_a_call_passes_in_real_time_too_if_requested)
 {
 	uint64_t before;
 
@@ -399,7 +402,7 @@ START_TEST(costs_are_real_time_too_if_wanted)
 }
 END_TEST
 
-START_TEST(a_forked_child_is_not_served)
+START_TEST(driver_calls_fail_in_a_forked_child)
 {
 	CUdeviceptr ptr;
 	int status;
@@ -409,15 +412,14 @@ START_TEST(a_forked_child_is_not_served)
 	pid = fork();
 	if (!pid)
 		_exit(cuMemAlloc_v2(&ptr, 64) == CUDA_ERROR_NOT_INITIALIZED &&
-			cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
-			cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED);
+			cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuMemFree_v2(1) == CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(WEXITSTATUS(status), 1);
 	ok(cuMemAlloc_v2(&ptr, 64));
 }
 END_TEST
 
-START_TEST(nothing_works_before_init)
+START_TEST(driver_calls_fail_before_cuInit)
 {
 	CUdeviceptr ptr;
 	int version;
@@ -437,13 +439,13 @@ static void expect_deinitialized(void)
 	_exit(cuMemAlloc_v2(&ptr, 64) == CUDA_ERROR_DEINITIALIZED ? 42 : 43);
 }
 
-START_TEST(after_exit_began_the_driver_is_gone)
+START_TEST(driver_calls_fail_once_the_exit_has_begun)
 {
 	int status;
 	pid_t pid = fork();
 
 	if (!pid) {
-		atexit(expect_deinitialized); /* runs after what cuInit registers */
+		atexit(expect_deinitialized); /* runs after the handler that cuInit registers */
 		test_start_with("SIMGPU_DEINIT_AT_EXIT", "1");
 		exit(0);
 	}
@@ -452,7 +454,7 @@ START_TEST(after_exit_began_the_driver_is_gone)
 }
 END_TEST
 
-/* 0: nothing wrong, 1: a race, 2: a race that was expected */
+/* 0: no race; 1: a race; 2: a race that was expected. */
 START_TEST(strict_mode_turns_a_race_into_an_exit_status)
 {
 	int status;
@@ -478,12 +480,12 @@ static TCase *hang_cases(void)
 	TCase *tc = tcase_create("hangs");
 
 	tcase_set_timeout(tc, 30);
-	tcase_add_loop_test(tc, a_spinning_kernel_can_be_released_except_behind_a_free_or_a_wait, 0,
-		sizeof(behind) / sizeof(*behind));
-	tcase_add_test(tc, behind_a_free_no_device_memory_can_be_allocated_in_that_context);
-	tcase_add_test(tc, behind_a_free_another_device_can_still_be_launched_on);
+	tcase_add_loop_test(tc, a_spinning_kernel_can_be_released_unless_a_free_or_gpu_wait_follows_it, 0,
+		sizeof(following_calls) / sizeof(*following_calls));
+	tcase_add_test(tc, during_a_waiting_free_no_memory_can_be_allocated_in_that_context);
+	tcase_add_test(tc, during_a_waiting_free_kernels_can_be_launched_on_another_device);
 	tcase_add_test(tc, a_kernel_sees_a_flag_that_the_host_sets);
-	tcase_add_loop_test(tc, a_wait_that_nobody_can_end_is_reported_and_kills_the_context, 0, 2);
+	tcase_add_loop_test(tc, a_wait_that_cannot_end_is_reported_and_kills_the_context, 0, 2);
 	tcase_add_test(tc, a_host_function_runs_in_the_order_of_its_stream);
 	return tc;
 }
@@ -492,15 +494,14 @@ static TCase *fault_cases(void)
 {
 	TCase *tc = tcase_create("faults");
 
-	tcase_add_loop_test(tc, ordered_faults_come_at_the_call_they_are_ordered_for, 0,
-		sizeof(specs) / sizeof(*specs));
-	tcase_add_loop_test(tc, a_stopped_call_stands_still_until_it_is_released, 0, 2);
-	tcase_add_test(tc, a_stopped_call_that_is_not_released_goes_on);
-	tcase_add_test(tc, calls_with_jitter_give_the_same_answers);
+	tcase_add_loop_test(tc, injected_faults_occur_at_the_specified_calls, 0, sizeof(specs) / sizeof(*specs));
+	tcase_add_loop_test(tc, a_stopped_driver_call_does_not_go_on_until_it_is_released, 0, 2);
+	tcase_add_test(tc, a_stopped_driver_call_that_is_never_released_goes_on_after_a_timeout);
+	tcase_add_test(tc, driver_calls_with_jitter_give_the_same_results);
 	tcase_add_test(tc, a_sticky_fault_kills_the_context);
-	tcase_add_test(tc, a_kernel_that_traps_kills_its_context_when_it_does);
-	tcase_add_test(tc, costs_pass_on_the_virtual_clock);
-	tcase_add_test(tc, costs_are_real_time_too_if_wanted);
+	tcase_add_test(tc, a_kernel_that_traps_kills_its_context_at_that_time);
+	tcase_add_test(tc, the_cost_of_a_call_passes_on_the_virtual_clock);
+	tcase_add_test(tc, the_cost_of_a_call_passes_in_real_time_too_if_requested);
 	return tc;
 }
 
@@ -508,9 +509,9 @@ static TCase *life_cases(void)
 {
 	TCase *tc = tcase_create("life");
 
-	tcase_add_test(tc, nothing_works_before_init);
-	tcase_add_test(tc, a_forked_child_is_not_served);
-	tcase_add_test(tc, after_exit_began_the_driver_is_gone);
+	tcase_add_test(tc, driver_calls_fail_before_cuInit);
+	tcase_add_test(tc, driver_calls_fail_in_a_forked_child);
+	tcase_add_test(tc, driver_calls_fail_once_the_exit_has_begun);
 	tcase_add_loop_test(tc, strict_mode_turns_a_race_into_an_exit_status, 0, 3);
 	return tc;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Green contexts, as an H200 showed them to be (tests/gpu/green_probe.c). */
+/* Green contexts behave as on an H200 (tests/gpu/green_probe.c). */
 
 #include "test_sim.h"
 
-enum { PRIMARY, GREEN_A, GREEN_B, N_PLACES };
+enum { PRIMARY, GREEN_A, GREEN_B, N_CONTEXTS };
 
-static struct place {
+static struct context {
 	CUgreenCtx green;
 	CUcontext ctx;
 	CUstream stream;
-} places[N_PLACES];
+} contexts[N_CONTEXTS];
 
 static CUgreenCtx make_green(unsigned sms)
 {
@@ -30,16 +30,15 @@ static CUgreenCtx make_green(unsigned sms)
 static void start(void)
 {
 	test_start();
-	places[PRIMARY] = (struct place){NULL, test_ctx, test_stream(CU_STREAM_NON_BLOCKING)};
+	contexts[PRIMARY] = (struct context){NULL, test_ctx, test_stream(CU_STREAM_NON_BLOCKING)};
 	for (int i = GREEN_A; i <= GREEN_B; i++) {
-		places[i].green = make_green(16);
-		ok(cuCtxFromGreenCtx(&places[i].ctx, places[i].green));
-		ok(cuGreenCtxStreamCreate(
-			&places[i].stream, places[i].green, CU_STREAM_NON_BLOCKING, 0));
+		contexts[i].green = make_green(16);
+		ok(cuCtxFromGreenCtx(&contexts[i].ctx, contexts[i].green));
+		ok(cuGreenCtxStreamCreate(&contexts[i].stream, contexts[i].green, CU_STREAM_NON_BLOCKING, 0));
 	}
 }
 
-START_TEST(a_share_of_the_processors_comes_in_units)
+START_TEST(multiprocessors_of_a_green_context_come_in_multiples_of_a_unit)
 {
 	CUdevResource all, groups[3], rest;
 	unsigned n = 0;
@@ -53,161 +52,159 @@ START_TEST(a_share_of_the_processors_comes_in_units)
 	ck_assert_uint_eq(n, 3);
 	ck_assert_uint_eq(groups[2].sm.smCount, 24);
 	ck_assert_uint_eq(rest.sm.smCount, all.sm.smCount - 72);
-	fails(cuDevSmResourceSplitByCount(groups, &n, &all, &rest, 0, 1000),
-		CUDA_ERROR_INVALID_VALUE);
+	fails(cuDevSmResourceSplitByCount(groups, &n, &all, &rest, 0, 1000), CUDA_ERROR_INVALID_VALUE);
 	fails(cuDeviceGetDevResource(0, &all, 7), CUDA_ERROR_INVALID_RESOURCE_TYPE);
-	ok(cuGreenCtxGetDevResource(places[GREEN_A].green, &all, CU_DEV_RESOURCE_TYPE_SM));
+	ok(cuGreenCtxGetDevResource(contexts[GREEN_A].green, &all, CU_DEV_RESOURCE_TYPE_SM));
 	ck_assert_uint_eq(all.sm.smCount, 16);
-	ok(cuCtxGetDevResource(places[GREEN_B].ctx, &all, CU_DEV_RESOURCE_TYPE_SM));
+	ok(cuCtxGetDevResource(contexts[GREEN_B].ctx, &all, CU_DEV_RESOURCE_TYPE_SM));
 	ck_assert_uint_eq(all.sm.smCount, 16);
 }
 END_TEST
 
-START_TEST(a_green_context_has_a_name_of_its_own)
+START_TEST(a_green_context_has_its_own_handle_and_id)
 {
-	unsigned long long ids[N_PLACES], id;
+	unsigned long long ids[N_CONTEXTS], id;
 	CUgreenCtx green;
 	CUcontext ctx;
 
 	start();
-	for (int i = 0; i < N_PLACES; i++) {
-		ok(cuCtxSetCurrent(places[i].ctx));
+	for (int i = 0; i < N_CONTEXTS; i++) {
+		ok(cuCtxSetCurrent(contexts[i].ctx));
 		ok(cuCtxGetCurrent(&ctx));
-		ck_assert_ptr_eq(ctx, places[i].ctx);
+		ck_assert_ptr_eq(ctx, contexts[i].ctx);
 		ok(cuCtxGetId(ctx, &ids[i]));
 		ok(cuCtxGetId(NULL, &id));
 		ck_assert_uint_eq(id, ids[i]);
-		ok(cuStreamGetCtx(places[i].stream, &ctx));
-		ck_assert_ptr_eq(ctx, places[i].ctx);
+		ok(cuStreamGetCtx(contexts[i].stream, &ctx));
+		ck_assert_ptr_eq(ctx, contexts[i].ctx);
 		ok(cuStreamGetGreenCtx(NULL, &green));
-		ck_assert_ptr_eq(green, places[i].green);
+		ck_assert_ptr_eq(green, contexts[i].green);
 	}
 	ck_assert(ids[PRIMARY] != ids[GREEN_A] && ids[GREEN_A] != ids[GREEN_B]);
-	ok(cuGreenCtxGetId(places[GREEN_A].green, &id));
+	ok(cuGreenCtxGetId(contexts[GREEN_A].green, &id));
 	ck_assert_uint_eq(id, ids[GREEN_A]);
-	fails(cuCtxSetCurrent((CUcontext)places[GREEN_A].green), CUDA_ERROR_INVALID_CONTEXT);
-	fails(cuCtxDestroy_v2(places[GREEN_A].ctx), CUDA_ERROR_INVALID_CONTEXT);
+	fails(cuCtxSetCurrent((CUcontext)contexts[GREEN_A].green), CUDA_ERROR_INVALID_CONTEXT);
+	fails(cuCtxDestroy_v2(contexts[GREEN_A].ctx), CUDA_ERROR_INVALID_CONTEXT);
 }
 END_TEST
 
-START_TEST(all_memory_is_the_primary_contexts)
+START_TEST(memory_allocated_in_a_green_context_belongs_to_the_primary_context)
 {
 	CUdeviceptr ptr;
 	CUcontext owner;
 
 	start();
-	ok(cuCtxSetCurrent(places[_i].ctx));
+	ok(cuCtxSetCurrent(contexts[_i].ctx));
 	ptr = test_alloc(4 * MIB);
 	ok(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, ptr));
 	ck_assert_ptr_eq(owner, test_ctx);
-	ok(cuCtxSetCurrent(places[(_i + 1) % N_PLACES].ctx));
+	ok(cuCtxSetCurrent(contexts[(_i + 1) % N_CONTEXTS].ctx));
 	ok(cuMemFree_v2(ptr));
 }
 END_TEST
 
-static CUresult record(int place, CUevent event)
+static CUresult record(int nth, CUevent event)
 {
-	if (place == PRIMARY)
+	if (nth == PRIMARY)
 		return cuCtxRecordEvent(test_ctx, event);
-	return cuGreenCtxRecordEvent(places[place].green, event);
+	return cuGreenCtxRecordEvent(contexts[nth].green, event);
 }
 
-/* What is asked of the primary context is asked of all. */
-static bool is_meant(int place, int other)
+/* A call for the primary context covers all contexts. */
+static bool is_covered(int nth, int other)
 {
-	return place == PRIMARY || place == other;
+	return nth == PRIMARY || nth == other;
 }
 
-START_TEST(a_record_covers_its_own_work_and_the_primarys_covers_all)
+START_TEST(a_green_record_covers_its_own_work_and_a_primary_record_covers_all)
 {
-	int place = _i / N_PLACES, busy = _i % N_PLACES;
+	int nth = _i / N_CONTEXTS, busy = _i % N_CONTEXTS;
 	CUevent event;
 
 	start();
 	event = test_event();
-	ok(test_spin(places[busy].stream, MS));
-	ok(record(place, event));
-	fails(cuEventQuery(event), is_meant(place, busy) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+	ok(test_spin(contexts[busy].stream, MS));
+	ok(record(nth, event));
+	fails(cuEventQuery(event), is_covered(nth, busy) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 END_TEST
 
-START_TEST(a_wait_orders_its_own_work_and_the_primarys_orders_all)
+START_TEST(a_green_wait_orders_its_own_work_and_a_primary_wait_orders_all)
 {
-	int place = _i / N_PLACES, later = _i % N_PLACES;
+	int nth = _i / N_CONTEXTS, later = _i % N_CONTEXTS;
 	CUevent event, end;
 
 	start();
 	event = test_event();
 	end = test_event();
-	ok(test_spin(places[GREEN_B].stream, MS));
+	ok(test_spin(contexts[GREEN_B].stream, MS));
 	ok(cuCtxRecordEvent(test_ctx, event));
-	ok(cuCtxWaitEvent(places[place].ctx, event));
-	ok(cuCtxSetCurrent(places[later].ctx));
+	ok(cuCtxWaitEvent(contexts[nth].ctx, event));
+	ok(cuCtxSetCurrent(contexts[later].ctx));
 	ok(test_spin(NULL, 1));
 	ok(cuEventRecord(end, NULL));
-	ok(cuMemAllocHost_v2(&(void *){NULL}, 64)); /* lets the time of that kernel pass */
-	fails(cuEventQuery(end), is_meant(place, later) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+	ok(cuMemAllocHost_v2(&(void *){NULL}, 64)); /* takes longer than that kernel */
+	fails(cuEventQuery(end), is_covered(nth, later) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 END_TEST
 
-START_TEST(a_free_waits_for_all_and_a_synchronisation_for_its_own)
+START_TEST(a_green_free_waits_for_all_work_and_a_synchronisation_for_its_own)
 {
 	CUdeviceptr ptr;
 
 	start();
 	ptr = test_alloc(4 * MIB);
-	ok(test_spin(places[GREEN_A].stream, MS));
-	ok(cuCtxSetCurrent(places[GREEN_B].ctx));
+	ok(test_spin(contexts[GREEN_A].stream, MS));
+	ok(cuCtxSetCurrent(contexts[GREEN_B].ctx));
 	ok(cuCtxSynchronize());
-	fails(cuStreamQuery(places[GREEN_A].stream), CUDA_ERROR_NOT_READY);
+	fails(cuStreamQuery(contexts[GREEN_A].stream), CUDA_ERROR_NOT_READY);
 	ok(cuMemFree_v2(ptr));
-	ok(cuStreamQuery(places[GREEN_A].stream));
-	ok(test_spin(places[GREEN_A].stream, MS));
+	ok(cuStreamQuery(contexts[GREEN_A].stream));
+	ok(test_spin(contexts[GREEN_A].stream, MS));
 	ok(cuCtxSetCurrent(test_ctx));
 	ok(cuCtxSynchronize());
-	ok(cuStreamQuery(places[GREEN_A].stream));
+	ok(cuStreamQuery(contexts[GREEN_A].stream));
 }
 END_TEST
 
-START_TEST(captures_disturb_their_own_green_context_only)
+START_TEST(a_capture_conflicts_only_with_records_in_its_own_green_context)
 {
-	int place = _i / N_PLACES, capturing = _i % N_PLACES;
-	bool conflicts = place == capturing;
+	int nth = _i / N_CONTEXTS, capturing = _i % N_CONTEXTS;
+	bool conflicts = nth == capturing;
 	CUgraph graph;
 
 	start();
-	ok(cuStreamBeginCapture_v2(places[capturing].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	fails(record(place, test_event()),
-		conflicts ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
-	fails(cuStreamEndCapture(places[capturing].stream, &graph),
+	ok(cuStreamBeginCapture_v2(contexts[capturing].stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	fails(record(nth, test_event()), conflicts ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+	fails(cuStreamEndCapture(contexts[capturing].stream, &graph),
 		conflicts ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
 }
 END_TEST
 
-START_TEST(a_green_context_ends_without_waiting_and_leaves_its_memory)
+START_TEST(the_end_of_a_green_context_does_not_wait_and_keeps_its_memory)
 {
 	CUdeviceptr ptr;
 	CUevent event;
 
 	start();
 	event = test_event();
-	ok(cuCtxSetCurrent(places[GREEN_A].ctx));
+	ok(cuCtxSetCurrent(contexts[GREEN_A].ctx));
 	ptr = test_alloc(4 * MIB);
-	ok(test_spin(places[GREEN_A].stream, MS));
-	ok(cuGreenCtxDestroy(places[GREEN_A].green));
+	ok(test_spin(contexts[GREEN_A].stream, MS));
+	ok(cuGreenCtxDestroy(contexts[GREEN_A].green));
 	ok(cuCtxRecordEvent(test_ctx, event));
 	fails(cuEventQuery(event), CUDA_ERROR_NOT_READY);
 	fails(cuMemAlloc_v2(&(CUdeviceptr){0}, MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	fails(cuMemFree_v2(ptr), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	fails(cuStreamQuery(places[GREEN_A].stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	fails(cuGreenCtxDestroy(places[GREEN_A].green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	fails(cuStreamQuery(contexts[GREEN_A].stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	fails(cuGreenCtxDestroy(contexts[GREEN_A].green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	ok(cuCtxSetCurrent(test_ctx));
 	ok(cuMemFree_v2(ptr));
 	ok(cuEventQuery(event));
 }
 END_TEST
 
-START_TEST(green_contexts_keep_the_primary_one)
+START_TEST(green_contexts_keep_the_primary_context_alive)
 {
 	unsigned flags;
 	int active;
@@ -215,10 +212,10 @@ START_TEST(green_contexts_keep_the_primary_one)
 	start();
 	fails(cuDevicePrimaryCtxReset_v2(0), CUDA_ERROR_NOT_PERMITTED);
 	ok(cuDevicePrimaryCtxRelease_v2(0));
-	ok(cuGreenCtxDestroy(places[GREEN_B].green));
+	ok(cuGreenCtxDestroy(contexts[GREEN_B].green));
 	ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
 	ck_assert_int_eq(active, 1);
-	ok(cuGreenCtxDestroy(places[GREEN_A].green));
+	ok(cuGreenCtxDestroy(contexts[GREEN_A].green));
 	ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
 	ck_assert_int_eq(active, 0);
 	ck_assert_uint_eq(simgpu_allocated_bytes(0), 0);
@@ -231,18 +228,17 @@ static TCase *cases(void)
 {
 	TCase *tc = tcase_create("green contexts");
 
-	tcase_add_test(tc, a_share_of_the_processors_comes_in_units);
-	tcase_add_test(tc, a_green_context_has_a_name_of_its_own);
-	tcase_add_loop_test(tc, all_memory_is_the_primary_contexts, 0, N_PLACES);
-	tcase_add_loop_test(tc, a_record_covers_its_own_work_and_the_primarys_covers_all, 0,
-		N_PLACES * N_PLACES);
+	tcase_add_test(tc, multiprocessors_of_a_green_context_come_in_multiples_of_a_unit);
+	tcase_add_test(tc, a_green_context_has_its_own_handle_and_id);
+	tcase_add_loop_test(tc, memory_allocated_in_a_green_context_belongs_to_the_primary_context, 0, N_CONTEXTS);
 	tcase_add_loop_test(
-		tc, a_wait_orders_its_own_work_and_the_primarys_orders_all, 0, 2 * N_PLACES);
-	tcase_add_test(tc, a_free_waits_for_all_and_a_synchronisation_for_its_own);
+		tc, a_green_record_covers_its_own_work_and_a_primary_record_covers_all, 0, N_CONTEXTS * N_CONTEXTS);
+	tcase_add_loop_test(tc, a_green_wait_orders_its_own_work_and_a_primary_wait_orders_all, 0, 2 * N_CONTEXTS);
+	tcase_add_test(tc, a_green_free_waits_for_all_work_and_a_synchronisation_for_its_own);
 	tcase_add_loop_test(
-		tc, captures_disturb_their_own_green_context_only, 0, N_PLACES * N_PLACES);
-	tcase_add_test(tc, a_green_context_ends_without_waiting_and_leaves_its_memory);
-	tcase_add_test(tc, green_contexts_keep_the_primary_one);
+		tc, a_capture_conflicts_only_with_records_in_its_own_green_context, 0, N_CONTEXTS * N_CONTEXTS);
+	tcase_add_test(tc, the_end_of_a_green_context_does_not_wait_and_keeps_its_memory);
+	tcase_add_test(tc, green_contexts_keep_the_primary_context_alive);
 	return tc;
 }
 

@@ -10,10 +10,10 @@
 
 #include "test_sim.h"
 
-#define USED 65536 /* bytes of a block that are looked at */
+#define USED 65536 /* bytes of a block that are checked */
 #define LAZY CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
-/* The other process, which exports; the test itself opens. Who takes waits for who sends. */
+/* The other process, which exports; the test itself imports. take() waits for the other side's send(). */
 static struct {
 	pid_t pid;
 	int in, out;
@@ -41,7 +41,7 @@ static void await(void)
 	take(&byte, 1);
 }
 
-/* Starts both, before either knows of a driver. */
+/* Starts the other process before either process initialises the driver. */
 static void start_with_peer(void (*run)(void))
 {
 	int here[2], there[2];
@@ -122,7 +122,10 @@ static void filled(CUdeviceptr ptr, size_t bytes, uint32_t value)
 	ok(cuMemFree_v2(result));
 }
 
-/* A GPU whose host asks for nothing does nothing; so what others are to see is waited for. */
+/*
+ * The GPU of a process makes no progress while its host makes no calls, so wait for what other processes must
+ * see.
+ */
 static void set_now(CUdeviceptr ptr, size_t bytes, uint32_t value)
 {
 	ok(cuMemsetD32_v2(ptr, value, bytes / 4));
@@ -160,7 +163,7 @@ static void export_each_size(void)
 	}
 }
 
-START_TEST(what_one_process_writes_the_other_reads)
+START_TEST(an_importing_process_reads_what_the_exporting_process_writes)
 {
 	CUdeviceptr ptr[LENGTH(sizes)];
 	size_t used;
@@ -191,7 +194,7 @@ static void export_one(void)
 	await();
 }
 
-START_TEST(a_handle_of_the_middle_opens_at_the_base)
+START_TEST(an_ipc_handle_of_an_inner_address_opens_at_the_base_of_the_block)
 {
 	CUipcMemHandle handle, middle;
 	CUdeviceptr ptr, base = 0;
@@ -210,7 +213,7 @@ START_TEST(a_handle_of_the_middle_opens_at_the_base)
 }
 END_TEST
 
-START_TEST(opening_again_is_counted)
+START_TEST(opens_of_an_ipc_handle_are_counted)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr ptr;
@@ -232,7 +235,7 @@ START_TEST(opening_again_is_counted)
 }
 END_TEST
 
-START_TEST(the_last_close_waits_for_the_context)
+START_TEST(the_last_close_of_an_ipc_handle_waits_for_the_context)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr ptr;
@@ -253,7 +256,7 @@ START_TEST(the_last_close_waits_for_the_context)
 }
 END_TEST
 
-START_TEST(one_context_of_a_process_opens_a_handle_at_a_time)
+START_TEST(an_ipc_handle_is_open_in_one_context_of_a_process_at_a_time)
 {
 	CUipcMemHandle handle;
 	CUcontext other;
@@ -268,7 +271,7 @@ START_TEST(one_context_of_a_process_opens_a_handle_at_a_time)
 	ptr = open_handle(handle);
 	ok(cuCtxDestroy_v2(other));
 	ok(cuCtxSetCurrent(test_ctx));
-	fails(cuIpcCloseMemHandle(ptr), CUDA_ERROR_INVALID_VALUE); /* gone with its context */
+	fails(cuIpcCloseMemHandle(ptr), CUDA_ERROR_INVALID_VALUE); /* its context has ended */
 	ck_assert_uint_eq(test_word(open_handle(handle)), 7);
 	ok(cuCtxSetCurrent(NULL));
 	refused(handle, CUDA_ERROR_INVALID_CONTEXT);
@@ -278,7 +281,7 @@ START_TEST(one_context_of_a_process_opens_a_handle_at_a_time)
 }
 END_TEST
 
-START_TEST(a_process_cannot_open_what_is_its_own)
+START_TEST(a_process_cannot_open_its_own_ipc_handles)
 {
 	CUdeviceptr ptr, again;
 	CUipcMemHandle handle, next;
@@ -303,7 +306,7 @@ START_TEST(a_process_cannot_open_what_is_its_own)
 }
 END_TEST
 
-START_TEST(an_opened_block_is_not_the_importers_to_free_or_to_pass_on)
+START_TEST(an_importer_can_neither_free_nor_export_an_opened_block)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr ptr, start;
@@ -330,7 +333,7 @@ START_TEST(an_opened_block_is_not_the_importers_to_free_or_to_pass_on)
 }
 END_TEST
 
-/* Gives the memory up in one way or another, and then sees to it that others have it. */
+/* Frees exported memory, then reuses its address for a new block. */
 static void export_and_free(void)
 {
 	CUdeviceptr ptr = test_alloc(4 * MIB), small = test_alloc(512), again;
@@ -351,7 +354,7 @@ static void export_and_free(void)
 	filled(again, USED, 8);
 }
 
-START_TEST(what_was_freed_stays_for_who_has_it_open_and_opens_for_nobody_else)
+START_TEST(exported_memory_that_was_freed_stays_for_processes_that_have_it_open)
 {
 	CUipcMemHandle handle, small;
 	CUdeviceptr ptr;
@@ -374,7 +377,7 @@ START_TEST(what_was_freed_stays_for_who_has_it_open_and_opens_for_nobody_else)
 }
 END_TEST
 
-START_TEST(what_belonged_to_a_process_that_ended_likewise)
+START_TEST(exported_memory_of_an_ended_process_stays_for_processes_that_have_it_open)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr ptr;
@@ -393,7 +396,7 @@ START_TEST(what_belonged_to_a_process_that_ended_likewise)
 }
 END_TEST
 
-START_TEST(a_handle_of_which_one_byte_is_wrong_is_none)
+START_TEST(an_ipc_handle_with_one_wrong_byte_is_refused)
 {
 	CUipcMemHandle handle;
 	CUdeviceptr ptr = 77;
@@ -417,7 +420,7 @@ START_TEST(a_handle_of_which_one_byte_is_wrong_is_none)
 }
 END_TEST
 
-static void *say_who(void *unused)
+static void *send_thread_id(void *unused)
 {
 	uint32_t tid = (uint32_t)syscall(SYS_gettid);
 
@@ -431,11 +434,11 @@ static void export_with_thread(void)
 	pthread_t thread;
 
 	send_handle(test_alloc(4 * MIB));
-	ck_assert_int_eq(pthread_create(&thread, NULL, say_who, NULL), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, send_thread_id, NULL), 0);
 	pthread_join(thread, NULL);
 }
 
-START_TEST(a_handle_names_a_process_and_none_of_its_threads)
+START_TEST(an_ipc_handle_names_its_process_and_not_a_thread)
 {
 	CUipcMemHandle handle, other;
 	uint32_t tid;
@@ -452,7 +455,7 @@ START_TEST(a_handle_names_a_process_and_none_of_its_threads)
 }
 END_TEST
 
-/* Of the two ends only; the file behind it must not need what lies between. */
+/* Only both ends are written; the file that holds the memory must not need the part between them. */
 static void export_much(void)
 {
 	size_t bytes = 8192 * MIB;
@@ -465,7 +468,7 @@ static void export_much(void)
 	ok(cuMemFree_v2(ptr));
 }
 
-START_TEST(to_export_much_costs_what_was_written)
+START_TEST(exporting_a_huge_block_costs_only_the_written_memory)
 {
 	CUdeviceptr ptr;
 
@@ -491,7 +494,7 @@ static void export_flag(void)
 	ok(cuCtxSynchronize());
 }
 
-START_TEST(kernels_of_two_processes_wait_for_each_other)
+START_TEST(kernels_of_two_processes_can_wait_for_each_other)
 {
 	CUdeviceptr ptr;
 
@@ -527,7 +530,7 @@ static void export_event(void)
 	await();
 }
 
-START_TEST(work_that_an_event_of_another_process_follows_is_done)
+START_TEST(work_before_an_interprocess_event_is_complete_after_a_wait_for_it)
 {
 	CUstream stream;
 	CUipcEventHandle handle, wrong;
@@ -566,19 +569,19 @@ static TCase *memory_cases(void)
 	TCase *tc = tcase_create("memory");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, what_one_process_writes_the_other_reads);
-	tcase_add_test(tc, a_handle_of_the_middle_opens_at_the_base);
-	tcase_add_test(tc, opening_again_is_counted);
-	tcase_add_test(tc, the_last_close_waits_for_the_context);
-	tcase_add_test(tc, one_context_of_a_process_opens_a_handle_at_a_time);
-	tcase_add_test(tc, a_process_cannot_open_what_is_its_own);
-	tcase_add_test(tc, an_opened_block_is_not_the_importers_to_free_or_to_pass_on);
-	tcase_add_test(tc, what_was_freed_stays_for_who_has_it_open_and_opens_for_nobody_else);
-	tcase_add_test(tc, what_belonged_to_a_process_that_ended_likewise);
-	tcase_add_test(tc, a_handle_of_which_one_byte_is_wrong_is_none);
-	tcase_add_test(tc, a_handle_names_a_process_and_none_of_its_threads);
-	tcase_add_test(tc, to_export_much_costs_what_was_written);
-	tcase_add_test(tc, kernels_of_two_processes_wait_for_each_other);
+	tcase_add_test(tc, an_importing_process_reads_what_the_exporting_process_writes);
+	tcase_add_test(tc, an_ipc_handle_of_an_inner_address_opens_at_the_base_of_the_block);
+	tcase_add_test(tc, opens_of_an_ipc_handle_are_counted);
+	tcase_add_test(tc, the_last_close_of_an_ipc_handle_waits_for_the_context);
+	tcase_add_test(tc, an_ipc_handle_is_open_in_one_context_of_a_process_at_a_time);
+	tcase_add_test(tc, a_process_cannot_open_its_own_ipc_handles);
+	tcase_add_test(tc, an_importer_can_neither_free_nor_export_an_opened_block);
+	tcase_add_test(tc, exported_memory_that_was_freed_stays_for_processes_that_have_it_open);
+	tcase_add_test(tc, exported_memory_of_an_ended_process_stays_for_processes_that_have_it_open);
+	tcase_add_test(tc, an_ipc_handle_with_one_wrong_byte_is_refused);
+	tcase_add_test(tc, an_ipc_handle_names_its_process_and_not_a_thread);
+	tcase_add_test(tc, exporting_a_huge_block_costs_only_the_written_memory);
+	tcase_add_test(tc, kernels_of_two_processes_can_wait_for_each_other);
 	return tc;
 }
 
@@ -587,7 +590,7 @@ static TCase *event_cases(void)
 	TCase *tc = tcase_create("events");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, work_that_an_event_of_another_process_follows_is_done);
+	tcase_add_test(tc, work_before_an_interprocess_event_is_complete_after_a_wait_for_it);
 	return tc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory beneath a pool that cuMemAlloc has not given: managed memory, and who may touch a memory pool's. */
+/* Memory that does not come from cuMemAlloc: managed memory, and access to the memory of pools. */
 
 #include "test_sim.h"
 
@@ -21,7 +21,7 @@ static CUdeviceptr managed(size_t bytes)
 	return ptr;
 }
 
-START_TEST(managed_memory_takes_of_the_device_what_work_touches_and_makes_way)
+START_TEST(managed_memory_occupies_the_device_only_once_touched_and_can_be_evicted)
 {
 	CUdeviceptr a, b, c;
 	size_t before;
@@ -51,7 +51,7 @@ START_TEST(managed_memory_takes_of_the_device_what_work_touches_and_makes_way)
 }
 END_TEST
 
-/* The time that a fill of 16 MiB takes. */
+/* Returns the time that a fill of 16 MiB takes. */
 static uint64_t fill_ns(CUdeviceptr ptr)
 {
 	uint64_t before = simgpu_now_ns();
@@ -61,7 +61,7 @@ static uint64_t fill_ns(CUdeviceptr ptr)
 	return simgpu_now_ns() - before;
 }
 
-START_TEST(managed_memory_that_has_to_come_takes_its_time)
+START_TEST(a_migration_of_managed_memory_takes_time)
 {
 	uint64_t first, again;
 	CUdeviceptr ptr;
@@ -74,7 +74,7 @@ START_TEST(managed_memory_that_has_to_come_takes_its_time)
 }
 END_TEST
 
-START_TEST(a_device_that_lacks_something_says_so)
+START_TEST(a_device_that_lacks_a_feature_reports_that)
 {
 	int value = -1;
 
@@ -89,12 +89,12 @@ START_TEST(a_device_that_lacks_something_says_so)
 END_TEST
 
 static const struct {
-	int flags; /* of the other device's access */
+	int flags; /* access of the other device */
 	CUresult result;
 } accesses[] = {{CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS},
 	{CU_MEM_ACCESS_FLAGS_PROT_NONE, CUDA_ERROR_ILLEGAL_ADDRESS}};
 
-START_TEST(other_devices_touch_a_pools_memory_if_the_pool_says_so)
+START_TEST(other_devices_can_access_a_memory_pool_only_if_it_allows_that)
 {
 	CUmemPoolProps props = {.allocType = 1, .location = {.type = 1, .id = 0}};
 	CUmemAccessDesc access = {.location = {.type = 1, .id = 1}, .flags = accesses[_i].flags};
@@ -121,10 +121,10 @@ static TCase *memory_cases(void)
 {
 	TCase *tc = tcase_create("other memory");
 
-	tcase_add_test(tc, managed_memory_takes_of_the_device_what_work_touches_and_makes_way);
-	tcase_add_test(tc, managed_memory_that_has_to_come_takes_its_time);
-	tcase_add_test(tc, a_device_that_lacks_something_says_so);
-	tcase_add_loop_test(tc, other_devices_touch_a_pools_memory_if_the_pool_says_so, 0,
+	tcase_add_test(tc, managed_memory_occupies_the_device_only_once_touched_and_can_be_evicted);
+	tcase_add_test(tc, a_migration_of_managed_memory_takes_time);
+	tcase_add_test(tc, a_device_that_lacks_a_feature_reports_that);
+	tcase_add_loop_test(tc, other_devices_can_access_a_memory_pool_only_if_it_allows_that, 0,
 		(int)(sizeof(accesses) / sizeof(*accesses)));
 	return tc;
 }

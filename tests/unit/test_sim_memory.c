@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Allocation, the frees that wait and those that do not, and what is said about pointers. */
+/* Allocation, frees that wait and frees that do not, and attributes of pointers. */
 
 #include <signal.h>
 
@@ -44,7 +44,7 @@ START_TEST(a_free_waits_for_all_work_of_its_context)
 }
 END_TEST
 
-START_TEST(a_free_does_not_wait_for_another_device)
+START_TEST(a_free_does_not_wait_for_work_of_another_device)
 {
 	CUcontext other;
 	CUdeviceptr ptr;
@@ -94,7 +94,7 @@ START_TEST(without_peer_access_another_contexts_memory_is_an_illegal_address)
 }
 END_TEST
 
-START_TEST(pinned_frees_wait_and_allocations_do_not)
+START_TEST(pinned_frees_wait_for_the_gpu_and_allocations_do_not)
 {
 	void *pinned, *more;
 	CUdeviceptr ptr;
@@ -113,7 +113,7 @@ START_TEST(pinned_frees_wait_and_allocations_do_not)
 }
 END_TEST
 
-START_TEST(an_async_free_never_waits_and_its_stream_gives_the_memory_back)
+START_TEST(an_async_free_never_waits_and_releases_the_memory_in_stream_order)
 {
 	CUstream stream;
 	size_t full, before;
@@ -153,7 +153,7 @@ START_TEST(both_kinds_of_free_take_both_kinds_of_memory)
 }
 END_TEST
 
-START_TEST(the_pool_keeps_freed_memory_until_it_is_trimmed)
+START_TEST(the_drivers_memory_pool_keeps_freed_memory_until_it_is_trimmed)
 {
 	CUmemoryPool pool;
 	CUdeviceptr ptr, big;
@@ -196,7 +196,7 @@ START_TEST(small_blocks_share_a_chunk_and_large_ones_are_aligned)
 }
 END_TEST
 
-START_TEST(bad_requests_and_bad_frees_are_invalid_values)
+START_TEST(bad_allocations_and_bad_frees_return_invalid_value)
 {
 	CUdeviceptr ptr = 42, live;
 	int local;
@@ -216,7 +216,7 @@ START_TEST(bad_requests_and_bad_frees_are_invalid_values)
 }
 END_TEST
 
-START_TEST(nothing_is_a_success_where_the_driver_says_so)
+START_TEST(null_frees_and_zero_sizes_succeed_where_they_do_in_the_driver)
 {
 	void *pinned = &pinned;
 	CUdeviceptr ptr = 42;
@@ -235,7 +235,7 @@ START_TEST(nothing_is_a_success_where_the_driver_says_so)
 }
 END_TEST
 
-START_TEST(the_capacity_is_a_limit_and_freed_memory_is_there_again)
+START_TEST(the_device_capacity_is_a_limit_and_freed_memory_is_available_again)
 {
 	CUdeviceptr ptr = 7;
 
@@ -250,11 +250,11 @@ END_TEST
 
 static const struct scrubbed {
 	size_t bytes;
-	bool is_exported; /* and lies in a file of its own since */
+	bool is_exported; /* exported, so that a separate file holds it */
 } scrubbed[] = {{4096}, {66 * 1024 + 512}, {MIB}, {MIB, true}, {3 * MIB}, {3 * MIB, true}};
 
-/* All of it, and nothing of what shares its chunk. */
-START_TEST(memory_is_zero_when_it_comes_and_scrubbed_when_it_goes)
+/* The whole block is scrubbed, and no other block in its chunk. */
+START_TEST(new_memory_is_zero_and_freed_memory_is_scrubbed)
 {
 	const struct scrubbed *what = &scrubbed[_i];
 	CUdeviceptr before, first, after, again, wrong;
@@ -275,7 +275,7 @@ START_TEST(memory_is_zero_when_it_comes_and_scrubbed_when_it_goes)
 	ok(cuMemFree_v2(first));
 	again = test_alloc(what->bytes);
 	ck_assert_uint_eq(again, first);
-	/* Before it is written it reads as zero whatever there is. */
+	/* Before its first write a new block reads as zero whatever it contains. */
 	ok(test_fill(NULL, again, 1, 1));
 	ok(test_count_wrong(NULL, again + 4, what->bytes / 4 - 1, 0, wrong));
 	ok(test_count_wrong(NULL, before, 512 / 4, 0xbe, wrong));
@@ -297,15 +297,15 @@ START_TEST(a_huge_allocation_costs_nothing_until_it_is_written)
 }
 END_TEST
 
-START_TEST(the_host_cannot_touch_device_memory)
+START_TEST(a_host_access_to_device_memory_raises_sigsegv)
 {
-	signal(SIGSEGV, SIG_DFL); /* sanitizers have a handler of their own */
+	signal(SIGSEGV, SIG_DFL); /* sanitizers install a handler */
 	test_start();
 	*(volatile char *)(uintptr_t)test_alloc(4096) = 1;
 }
 END_TEST
 
-START_TEST(pitches_are_multiples_of_512)
+START_TEST(the_pitch_of_an_allocation_is_a_multiple_of_512)
 {
 	CUdeviceptr ptr;
 	size_t pitch;
@@ -317,14 +317,12 @@ START_TEST(pitches_are_multiples_of_512)
 }
 END_TEST
 
-START_TEST(attributes_describe_the_block)
+START_TEST(pointer_attributes_describe_the_block)
 {
 	unsigned sync = 1, tokens_sync = 0;
 	unsigned long long tokens[2];
 	uint64_t id, next_id;
-	int type,
-		ordinal = -1,
-		attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+	int type, ordinal = -1, attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
 	size_t size = 1;
 	void *pinned, *into[] = {&type, &size};
 	CUdeviceptr ptr;
@@ -346,22 +344,20 @@ START_TEST(attributes_describe_the_block)
 	ck_assert_uint_eq(tokens_sync, 1);
 	ok(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
 	ok(cuMemFree_v2(ptr));
-	fails(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr),
-		CUDA_ERROR_INVALID_VALUE);
+	fails(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(test_alloc(4 * MIB), ptr);
 	ok(cuPointerGetAttribute(&next_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, ptr));
 	ck_assert_uint_ne(id, next_id);
 	ok(cuMemHostAlloc(&pinned, 100, CU_MEMHOSTALLOC_WRITECOMBINED));
-	ok(cuPointerGetAttribute(
-		&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)pinned));
+	ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)pinned));
 	ck_assert_int_eq(type, CU_MEMORYTYPE_HOST);
 	ok(cuPointerGetAttributes(2, attributes, into, (CUdeviceptr)(uintptr_t)&type));
 	ck_assert_int_eq(type, 0);
-	ck_assert_uint_eq(size, 4 * MIB); /* untouched */
+	ck_assert_uint_eq(size, 4 * MIB); /* unchanged */
 }
 END_TEST
 
-START_TEST(registered_memory_is_the_programs_own)
+START_TEST(registered_host_memory_cannot_be_freed_by_the_driver)
 {
 	static char buffer[8192];
 
@@ -374,7 +370,7 @@ START_TEST(registered_memory_is_the_programs_own)
 }
 END_TEST
 
-START_TEST(managed_memory_belongs_to_both_sides)
+START_TEST(managed_memory_is_accessible_to_host_and_device)
 {
 	CUdeviceptr ptr;
 
@@ -387,10 +383,9 @@ START_TEST(managed_memory_belongs_to_both_sides)
 }
 END_TEST
 
-START_TEST(counted_memory_counts)
+START_TEST(arrays_and_physical_allocations_count_as_used_memory)
 {
-	CUDA_ARRAY_DESCRIPTOR shape = {
-		.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
+	CUDA_ARRAY_DESCRIPTOR shape = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
 	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
 	CUmemGenericAllocationHandle handle;
 	size_t before;
@@ -409,7 +404,7 @@ START_TEST(counted_memory_counts)
 }
 END_TEST
 
-START_TEST(physical_memory_is_kept_by_handles_and_mappings)
+START_TEST(physical_memory_lives_until_its_last_handle_and_mapping)
 {
 	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}};
 	CUmemAccessDesc access = {.location = {.type = 1, .id = 0}, .flags = 3};
@@ -445,29 +440,29 @@ START_TEST(physical_memory_is_kept_by_handles_and_mappings)
 }
 END_TEST
 
-START_TEST(a_handle_tells_what_it_was_made_for)
+START_TEST(an_allocation_handle_returns_its_creation_properties)
 {
-	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}, .requestedHandleTypes = 1}, told;
+	CUmemAllocationProp prop = {.type = 1, .location = {.type = 1, .id = 0}, .requestedHandleTypes = 1}, ret_prop;
 	CUmemGenericAllocationHandle handle;
 
 	test_start();
 	ok(cuMemCreate(&handle, 2 * MIB, &prop, 0));
-	memset(&told, 0xff, sizeof(told));
-	ok(cuMemGetAllocationPropertiesFromHandle(&told, handle));
-	ck_assert_mem_eq(&told, &prop, sizeof(prop));
+	memset(&ret_prop, 0xff, sizeof(ret_prop));
+	ok(cuMemGetAllocationPropertiesFromHandle(&ret_prop, handle));
+	ck_assert_mem_eq(&ret_prop, &prop, sizeof(prop));
 	fails(cuMemGetAllocationPropertiesFromHandle(NULL, handle), CUDA_ERROR_INVALID_VALUE);
 	ok(cuMemRelease(handle));
-	fails(cuMemGetAllocationPropertiesFromHandle(&told, handle), CUDA_ERROR_INVALID_VALUE);
+	fails(cuMemGetAllocationPropertiesFromHandle(&ret_prop, handle), CUDA_ERROR_INVALID_VALUE);
 	prop.location.type = CU_MEM_LOCATION_TYPE_HOST;
 	prop.requestedHandleTypes = 0;
 	ok(cuMemCreate(&handle, 2 * MIB, &prop, 0));
-	ok(cuMemGetAllocationPropertiesFromHandle(&told, handle));
-	ck_assert_mem_eq(&told, &prop, sizeof(prop));
+	ok(cuMemGetAllocationPropertiesFromHandle(&ret_prop, handle));
+	ck_assert_mem_eq(&ret_prop, &prop, sizeof(prop));
 	ok(cuMemRelease(handle));
 }
 END_TEST
 
-START_TEST(no_device_multicasts)
+START_TEST(multicast_is_not_supported_by_any_device)
 {
 	CUmemGenericAllocationHandle handle = 0;
 	uint64_t prop[4] = {0};
@@ -485,7 +480,7 @@ START_TEST(no_device_multicasts)
 }
 END_TEST
 
-START_TEST(a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used)
+START_TEST(a_destroyed_memory_pool_lives_until_its_last_block_is_freed)
 {
 	CUmemPoolProps props = {.allocType = 1, .location = {.type = 1, .id = 0}};
 	CUmemoryPool pool, current;
@@ -515,7 +510,7 @@ START_TEST(a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used)
 }
 END_TEST
 
-START_TEST(freed_memory_cannot_be_used)
+START_TEST(a_use_of_freed_memory_is_an_illegal_address)
 {
 	CUdeviceptr ptr;
 
@@ -553,14 +548,14 @@ static TCase *wait_cases(void)
 	TCase *tc = tcase_create("waiting");
 
 	tcase_add_loop_test(tc, a_free_waits_for_all_work_of_its_context, 0, 3);
-	tcase_add_test(tc, a_free_does_not_wait_for_another_device);
+	tcase_add_test(tc, a_free_does_not_wait_for_work_of_another_device);
 	tcase_add_test(tc, another_devices_kernel_fails_when_its_peer_memory_is_freed);
 	tcase_add_test(tc, without_peer_access_another_contexts_memory_is_an_illegal_address);
-	tcase_add_test(tc, pinned_frees_wait_and_allocations_do_not);
-	tcase_add_test(tc, an_async_free_never_waits_and_its_stream_gives_the_memory_back);
+	tcase_add_test(tc, pinned_frees_wait_for_the_gpu_and_allocations_do_not);
+	tcase_add_test(tc, an_async_free_never_waits_and_releases_the_memory_in_stream_order);
 	tcase_add_test(tc, both_kinds_of_free_take_both_kinds_of_memory);
-	tcase_add_test(tc, the_pool_keeps_freed_memory_until_it_is_trimmed);
-	tcase_add_test(tc, freed_memory_cannot_be_used);
+	tcase_add_test(tc, the_drivers_memory_pool_keeps_freed_memory_until_it_is_trimmed);
+	tcase_add_test(tc, a_use_of_freed_memory_is_an_illegal_address);
 	tcase_add_test(tc, an_async_free_that_does_not_follow_a_use_is_a_race);
 	return tc;
 }
@@ -570,21 +565,21 @@ static TCase *block_cases(void)
 	TCase *tc = tcase_create("blocks");
 
 	tcase_add_test(tc, small_blocks_share_a_chunk_and_large_ones_are_aligned);
-	tcase_add_test(tc, bad_requests_and_bad_frees_are_invalid_values);
-	tcase_add_test(tc, nothing_is_a_success_where_the_driver_says_so);
-	tcase_add_test(tc, the_capacity_is_a_limit_and_freed_memory_is_there_again);
-	tcase_add_loop_test(tc, memory_is_zero_when_it_comes_and_scrubbed_when_it_goes, 0, LENGTH(scrubbed));
+	tcase_add_test(tc, bad_allocations_and_bad_frees_return_invalid_value);
+	tcase_add_test(tc, null_frees_and_zero_sizes_succeed_where_they_do_in_the_driver);
+	tcase_add_test(tc, the_device_capacity_is_a_limit_and_freed_memory_is_available_again);
+	tcase_add_loop_test(tc, new_memory_is_zero_and_freed_memory_is_scrubbed, 0, LENGTH(scrubbed));
 	tcase_add_test(tc, a_huge_allocation_costs_nothing_until_it_is_written);
-	tcase_add_test_raise_signal(tc, the_host_cannot_touch_device_memory, SIGSEGV);
-	tcase_add_test(tc, pitches_are_multiples_of_512);
-	tcase_add_test(tc, attributes_describe_the_block);
-	tcase_add_test(tc, registered_memory_is_the_programs_own);
-	tcase_add_test(tc, managed_memory_belongs_to_both_sides);
-	tcase_add_test(tc, counted_memory_counts);
-	tcase_add_test(tc, physical_memory_is_kept_by_handles_and_mappings);
-	tcase_add_test(tc, a_handle_tells_what_it_was_made_for);
-	tcase_add_test(tc, no_device_multicasts);
-	tcase_add_test(tc, a_pool_of_the_programs_own_goes_when_nothing_of_it_is_used);
+	tcase_add_test_raise_signal(tc, a_host_access_to_device_memory_raises_sigsegv, SIGSEGV);
+	tcase_add_test(tc, the_pitch_of_an_allocation_is_a_multiple_of_512);
+	tcase_add_test(tc, pointer_attributes_describe_the_block);
+	tcase_add_test(tc, registered_host_memory_cannot_be_freed_by_the_driver);
+	tcase_add_test(tc, managed_memory_is_accessible_to_host_and_device);
+	tcase_add_test(tc, arrays_and_physical_allocations_count_as_used_memory);
+	tcase_add_test(tc, physical_memory_lives_until_its_last_handle_and_mapping);
+	tcase_add_test(tc, an_allocation_handle_returns_its_creation_properties);
+	tcase_add_test(tc, multicast_is_not_supported_by_any_device);
+	tcase_add_test(tc, a_destroyed_memory_pool_lives_until_its_last_block_is_freed);
 	return tc;
 }
 

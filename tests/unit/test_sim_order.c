@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What orders work on the GPU, for every pair of kinds of streams and every means of ordering them:
- * the right bytes arrive, and the race detector speaks up exactly where nothing orders the two.
+ * The order of work on the GPU, for every pair of stream kinds and every means of ordering them: the right
+ * bytes arrive, and the race detector reports a race exactly where nothing orders the two.
  */
 
 #include <pthread.h>
@@ -30,7 +30,7 @@ enum means {
 	PINNED_FREE,
 	COPY_ON_THAT_STREAM,
 	N_MEANS,
-	EVENT_RECORD, /* which orders nothing */
+	EVENT_RECORD, /* orders nothing */
 };
 
 struct pair {
@@ -55,7 +55,7 @@ static CUstream stream_of(enum kind kind)
 	}
 }
 
-/* A copy to pageable memory, which ends before the call does. */
+/* Copies to pageable memory, which is complete when the call returns. */
 static void copy_on(CUstream stream, CUdeviceptr data)
 {
 	uint32_t word;
@@ -64,7 +64,7 @@ static void copy_on(CUstream stream, CUdeviceptr data)
 	ck_assert_uint_eq(word, 1);
 }
 
-static void put_between(struct pair *pair)
+static void apply_means(struct pair *pair)
 {
 	CUevent event = test_event();
 	CUdeviceptr other = test_alloc(4 * MIB);
@@ -141,14 +141,13 @@ static uint64_t run_pair(struct pair *pair)
 	if (pair->second != CREATED_LATER)
 		pair->streams[1] = stream_of(pair->second);
 	ok(test_spin_fill(pair->streams[0], pair->data, WORDS, 1, MS));
-	if (pair->second == CREATED_LATER && pair->means != STREAM_EVENT &&
-		pair->means != CONTEXT_EVENT_ON_STREAM) {
-		put_between(pair);
+	if (pair->second == CREATED_LATER && pair->means != STREAM_EVENT && pair->means != CONTEXT_EVENT_ON_STREAM) {
+		apply_means(pair);
 		pair->streams[1] = stream_of(pair->second);
 	} else {
 		if (pair->second == CREATED_LATER)
 			pair->streams[1] = stream_of(pair->second);
-		put_between(pair);
+		apply_means(pair);
 	}
 	if (pair->second == OF_OTHER_THREAD) {
 		pthread_create(&thread, NULL, second_half, pair);
@@ -166,41 +165,40 @@ static bool is_blocking(enum kind kind)
 	return kind == BLOCKING || kind == PER_THREAD || kind == OF_OTHER_THREAD;
 }
 
-/* The rules of the legacy stream alone order these. */
+/* True if the rules of default streams alone order these. */
 static bool are_ordered_anyway(const struct pair *pair)
 {
 	enum kind first = pair->first, second = pair->second;
 
 	return (first == LEGACY && second == LEGACY) || (first == LEGACY && is_blocking(second)) ||
-	       (second == LEGACY && is_blocking(first)) ||
-	       (first == PER_THREAD && second == PER_THREAD);
+	       (second == LEGACY && is_blocking(first)) || (first == PER_THREAD && second == PER_THREAD);
 }
 
-/* A stream wait made here says nothing to another thread's default stream. */
-static bool misses(const struct pair *pair)
+/*
+ * True if the means has no effect: a stream wait that this thread makes does not reach another thread's
+ * default stream.
+ */
+static bool has_no_effect(const struct pair *pair)
 {
 	return pair->second == OF_OTHER_THREAD &&
-	       (pair->means == STREAM_EVENT || pair->means == CONTEXT_EVENT_ON_STREAM) &&
-	       pair->first != LEGACY;
+	       (pair->means == STREAM_EVENT || pair->means == CONTEXT_EVENT_ON_STREAM) && pair->first != LEGACY;
 }
 
-START_TEST(every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else)
+START_TEST(every_pair_of_streams_is_ordered_by_each_means_and_races_without_one)
 {
-	struct pair pair = {.first = _i / (N_KINDS * N_MEANS),
-		.second = _i / N_MEANS % N_KINDS,
-		.means = _i % N_MEANS};
+	struct pair pair = {.first = _i / (N_KINDS * N_MEANS), .second = _i / N_MEANS % N_KINDS, .means = _i % N_MEANS};
 	bool ordered;
 	uint64_t wrong;
 
-	if (pair.first >= CREATED_LATER || misses(&pair))
+	if (pair.first >= CREATED_LATER || has_no_effect(&pair))
 		return;
 	test_start();
 	wrong = run_pair(&pair);
 	ordered = pair.means != NOTHING || are_ordered_anyway(&pair);
-	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "%d -> %d by %d: %llu wrong", pair.first,
-		pair.second, pair.means, (unsigned long long)wrong);
-	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first,
-		pair.second, pair.means, (unsigned long long)simgpu_races());
+	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "%d -> %d by %d: %llu wrong", pair.first, pair.second, pair.means,
+		(unsigned long long)wrong);
+	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first, pair.second, pair.means,
+		(unsigned long long)simgpu_races());
 	simgpu_expect_races(!ordered);
 }
 END_TEST
@@ -210,8 +208,8 @@ static const struct {
 	bool is_ordered;
 } before_early[] = {{NOTHING, false}, {EVENT_RECORD, false}, {CONTEXT_FENCE, true}, {STREAM_SYNC, true}};
 
-/* As on an H200, where the kernel in front of it said that it may. */
-START_TEST(a_kernel_that_may_begin_early_waits_for_an_order_and_for_no_record)
+/* As on an H200, if the kernel before it allows this one to begin early. */
+START_TEST(a_kernel_that_may_begin_early_waits_for_a_gpu_wait_but_not_for_a_record)
 {
 	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
 	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, .attrs = &attribute, .numAttrs = 1};
@@ -225,9 +223,9 @@ START_TEST(a_kernel_that_may_begin_early_waits_for_an_order_and_for_no_record)
 	pair.data = test_alloc(WORDS * 4);
 	pair.wrong = test_alloc(8);
 	ok(test_spin_fill(NULL, pair.data, WORDS, value, MS));
-	put_between(&pair);
-	ok(cuLaunchKernelEx(&config, test_kernels.count_wrong,
-		(void *[]){&pair.data, &words, &value, &pair.wrong}, NULL));
+	apply_means(&pair);
+	ok(cuLaunchKernelEx(
+		&config, test_kernels.count_wrong, (void *[]){&pair.data, &words, &value, &pair.wrong}, NULL));
 	ok(cuCtxSynchronize());
 	ok(cuMemcpyDtoH_v2(&wrong, pair.wrong, sizeof(wrong)));
 	ck_assert_uint_eq(wrong, is_ordered ? 0 : WORDS);
@@ -287,7 +285,7 @@ START_TEST(a_context_wait_does_not_make_the_host_wait)
 }
 END_TEST
 
-START_TEST(who_only_asks_gets_there_in_the_end)
+START_TEST(a_host_that_only_queries_sees_the_work_complete_in_the_end)
 {
 	unsigned asked = 0;
 
@@ -301,7 +299,7 @@ START_TEST(who_only_asks_gets_there_in_the_end)
 }
 END_TEST
 
-START_TEST(effects_come_at_the_end_of_the_work_and_in_that_order)
+START_TEST(effects_of_concurrent_work_appear_in_the_order_in_which_it_ends)
 {
 	CUdeviceptr data;
 	CUstream slow, fast;
@@ -368,9 +366,8 @@ START_TEST(an_earlier_write_covers_what_came_before_it)
 	ok(test_fill(a, data, WORDS, 1));
 	ok(cuEventRecord(event, a));
 	ok(cuStreamWaitEvent(b, event, 0));
-	ok(test_fill(b, data, WORDS, 2)); /* ordered behind a */
-	ok(test_fill(c, data + 4 * (WORDS - 1), 100000,
-		3)); /* races with b's last word; runs over the end */
+	ok(test_fill(b, data, WORDS, 2));                    /* ordered behind a */
+	ok(test_fill(c, data + 4 * (WORDS - 1), 100000, 3)); /* races with b's last word; runs over the end */
 	ck_assert_uint_eq(simgpu_races(), 1);
 	simgpu_expect_races(1);
 	fails(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -378,7 +375,7 @@ START_TEST(an_earlier_write_covers_what_came_before_it)
 }
 END_TEST
 
-START_TEST(a_word_that_a_stream_writes_ends_a_wait_for_it)
+START_TEST(a_stream_write_of_a_flag_ends_a_kernels_wait_for_it)
 {
 	CUstream waiting, writing;
 	CUdeviceptr word, managed;
@@ -408,7 +405,7 @@ START_TEST(a_word_that_a_stream_writes_ends_a_wait_for_it)
 }
 END_TEST
 
-START_TEST(readers_do_not_race_with_readers_nor_flags_with_flags)
+START_TEST(reads_do_not_race_with_reads_and_flags_not_with_flags)
 {
 	CUdeviceptr data, wrong, flag;
 	CUstream a, b;
@@ -432,7 +429,7 @@ START_TEST(readers_do_not_race_with_readers_nor_flags_with_flags)
 }
 END_TEST
 
-START_TEST(the_hosts_own_accesses_take_part)
+START_TEST(host_accesses_to_pinned_memory_take_part_in_race_detection)
 {
 	CUdeviceptr data;
 	void *pinned;
@@ -453,7 +450,7 @@ START_TEST(the_hosts_own_accesses_take_part)
 }
 END_TEST
 
-START_TEST(a_million_operations_need_bounded_memory)
+START_TEST(a_million_ordered_operations_report_no_race_and_leave_the_gpu_idle)
 {
 	CUdeviceptr data;
 	CUevent event;
@@ -525,15 +522,15 @@ static TCase *order_cases(void)
 	TCase *tc = tcase_create("order");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_every_means_and_by_nothing_else,
-		0, N_KINDS * N_KINDS * N_MEANS);
+	tcase_add_loop_test(tc, every_pair_of_streams_is_ordered_by_each_means_and_races_without_one, 0,
+		N_KINDS * N_KINDS * N_MEANS);
 	tcase_add_loop_test(tc, a_context_event_waits_for_work_on_every_kind_of_stream, 0, 4);
-	tcase_add_loop_test(tc, a_kernel_that_may_begin_early_waits_for_an_order_and_for_no_record, 0,
+	tcase_add_loop_test(tc, a_kernel_that_may_begin_early_waits_for_a_gpu_wait_but_not_for_a_record, 0,
 		(int)(sizeof(before_early) / sizeof(before_early[0])));
 	tcase_add_test(tc, an_event_covers_work_before_it_and_none_after);
 	tcase_add_test(tc, a_context_wait_does_not_make_the_host_wait);
-	tcase_add_test(tc, who_only_asks_gets_there_in_the_end);
-	tcase_add_test(tc, effects_come_at_the_end_of_the_work_and_in_that_order);
+	tcase_add_test(tc, a_host_that_only_queries_sees_the_work_complete_in_the_end);
+	tcase_add_test(tc, effects_of_concurrent_work_appear_in_the_order_in_which_it_ends);
 	tcase_add_test(tc, a_copy_samples_its_source_when_it_starts);
 	tcase_add_test(tc, work_on_different_streams_overlaps);
 	tcase_add_test(tc, the_same_program_takes_the_same_virtual_time);
@@ -546,10 +543,10 @@ static TCase *race_cases(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, an_earlier_write_covers_what_came_before_it);
-	tcase_add_test(tc, a_word_that_a_stream_writes_ends_a_wait_for_it);
-	tcase_add_test(tc, readers_do_not_race_with_readers_nor_flags_with_flags);
-	tcase_add_test(tc, the_hosts_own_accesses_take_part);
-	tcase_add_test(tc, a_million_operations_need_bounded_memory);
+	tcase_add_test(tc, a_stream_write_of_a_flag_ends_a_kernels_wait_for_it);
+	tcase_add_test(tc, reads_do_not_race_with_reads_and_flags_not_with_flags);
+	tcase_add_test(tc, host_accesses_to_pinned_memory_take_part_in_race_detection);
+	tcase_add_test(tc, a_million_ordered_operations_report_no_race_and_leave_the_gpu_idle);
 	return tc;
 }
 

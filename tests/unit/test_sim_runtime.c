@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The runtime look-alike, built once with the shared and once with the static one. */
+/* The simulated runtime. Built twice: with the shared and with the static library. */
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "test_sim.h"
 #include "tests/suite.h"
 
-/* The driver is found by dlopen alone, so its test interface comes by name. */
+/* The driver is found only by dlopen, so the test looks up the simulator's functions by name. */
 #include <dlfcn.h>
 
 static uint64_t calls(const char *name)
@@ -26,7 +26,7 @@ static uint64_t calls(const char *name)
 	return counter(name);
 }
 
-START_TEST(zero_sizes_are_null_and_never_reach_the_driver)
+START_TEST(runtime_allocations_of_size_zero_are_null_and_never_reach_the_driver)
 {
 	void *ptr = &ptr;
 	size_t pitch = 1;
@@ -44,8 +44,8 @@ START_TEST(zero_sizes_are_null_and_never_reach_the_driver)
 	ok(cudaMallocPitch(&ptr, &pitch, 0, 5));
 	ck_assert_ptr_null(ptr);
 	ck_assert_uint_eq(pitch, 0);
-	ck_assert_uint_eq(calls("cuMemAlloc_v2") + calls("cuMemHostAlloc") +
-				  calls("cuMemAllocManaged") + calls("cuMemAllocPitch_v2"),
+	ck_assert_uint_eq(calls("cuMemAlloc_v2") + calls("cuMemHostAlloc") + calls("cuMemAllocManaged") +
+				  calls("cuMemAllocPitch_v2"),
 		0);
 	fails(cudaMalloc(NULL, 0), cudaErrorInvalidValue);
 	fails(cudaMalloc(NULL, 64), cudaErrorInvalidValue);
@@ -53,7 +53,7 @@ START_TEST(zero_sizes_are_null_and_never_reach_the_driver)
 }
 END_TEST
 
-START_TEST(calls_become_the_driver_calls_of_the_real_runtime)
+START_TEST(runtime_calls_make_the_same_driver_calls_as_the_real_runtime)
 {
 	void *device, *pinned;
 
@@ -77,7 +77,7 @@ START_TEST(calls_become_the_driver_calls_of_the_real_runtime)
 }
 END_TEST
 
-START_TEST(the_last_error_is_kept_until_it_is_fetched)
+START_TEST(the_last_runtime_error_is_kept_until_it_is_fetched)
 {
 	void *ptr = &ptr;
 
@@ -95,7 +95,7 @@ START_TEST(the_last_error_is_kept_until_it_is_fetched)
 }
 END_TEST
 
-START_TEST(bytes_go_there_and_back)
+START_TEST(runtime_copies_transfer_bytes_to_the_device_and_back)
 {
 	char text[] = "there and back", copy[sizeof(text)] = "";
 	struct cudaPointerAttributes attributes;
@@ -128,19 +128,33 @@ static const struct {
 	int attribute;
 	size_t offset;
 } numbers[] = {
-#define NUMBER(attribute, member) {attribute, offsetof(struct cudaDeviceProp, member)}
-	NUMBER(1, maxThreadsPerBlock), NUMBER(10, warpSize), NUMBER(16, multiProcessorCount),
-	NUMBER(19, canMapHostMemory), NUMBER(31, concurrentKernels), NUMBER(40, asyncEngineCount),
-	NUMBER(41, unifiedAddressing), NUMBER(75, major), NUMBER(76, minor), NUMBER(78, streamPrioritiesSupported),
-	NUMBER(83, managedMemory), NUMBER(89, concurrentManagedAccess), NUMBER(91, canUseHostPointerForRegisteredMem),
-	NUMBER(99, hostRegisterSupported), NUMBER(115, memoryPoolsSupported), NUMBER(116, gpuDirectRDMASupported),
+#define NUMBER(attribute, member)                                  \
+	{                                                          \
+		attribute, offsetof(struct cudaDeviceProp, member) \
+	}
+	NUMBER(1, maxThreadsPerBlock),
+	NUMBER(10, warpSize),
+	NUMBER(16, multiProcessorCount),
+	NUMBER(19, canMapHostMemory),
+	NUMBER(31, concurrentKernels),
+	NUMBER(40, asyncEngineCount),
+	NUMBER(41, unifiedAddressing),
+	NUMBER(75, major),
+	NUMBER(76, minor),
+	NUMBER(78, streamPrioritiesSupported),
+	NUMBER(83, managedMemory),
+	NUMBER(89, concurrentManagedAccess),
+	NUMBER(91, canUseHostPointerForRegisteredMem),
+	NUMBER(99, hostRegisterSupported),
+	NUMBER(115, memoryPoolsSupported),
+	NUMBER(116, gpuDirectRDMASupported),
 #undef NUMBER
 };
 
-START_TEST(properties_are_what_the_driver_says)
+START_TEST(runtime_device_properties_match_the_driver_attributes)
 {
 	CUresult (*attribute)(int *value, int which, CUdevice device);
-	CUresult (*uuid)(CUuuid *uuid, CUdevice device);
+	CUresult (*uuid)(CUuuid * uuid, CUdevice device);
 	struct cudaDeviceProp prop;
 	int version = 0, value;
 	CUuuid id;
@@ -171,7 +185,7 @@ START_TEST(properties_are_what_the_driver_says)
 }
 END_TEST
 
-START_TEST(devices_reach_each_others_memory)
+START_TEST(runtime_peer_access_lets_devices_copy_each_others_memory)
 {
 	char text[] = "there and back", copy[sizeof(text)] = "";
 	cudaStream_t stream;
@@ -202,26 +216,26 @@ START_TEST(devices_reach_each_others_memory)
 }
 END_TEST
 
-START_TEST(the_default_pool_can_be_told_how_much_to_keep)
+START_TEST(the_release_threshold_of_the_default_pool_can_be_set)
 {
 	CUmemAccessDesc access = {.location = {.type = 1, .id = 1}, .flags = 3};
-	uint64_t keep = (uint64_t)64 << 20, told = 0, reserved = 0;
+	uint64_t keep = (uint64_t)64 << 20, value = 0, reserved = 0;
 	cudaMemPool_t pool;
 	void *ptr;
 
 	setenv("SIMGPU_DEVICES", "2", 1);
 	ok(cudaDeviceGetDefaultMemPool(&pool, 0));
 	ok(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
-	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &told));
-	ck_assert_uint_eq(told, keep);
+	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &value));
+	ck_assert_uint_eq(value, keep);
 	ok(cudaMallocAsync(&ptr, 1 << 20, cudaStreamLegacy));
 	ok(cudaFreeAsync(ptr, cudaStreamLegacy));
 	ok(cudaDeviceSynchronize());
 	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
 	ck_assert_uint_gt(reserved, 0);
 	ok(cudaMemPoolTrimTo(pool, reserved));
-	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &told));
-	ck_assert_uint_eq(told, reserved);
+	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &value));
+	ck_assert_uint_eq(value, reserved);
 	ok(cudaMemPoolTrimTo(pool, 0));
 	ok(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
 	ck_assert_uint_eq(reserved, 0);
@@ -231,7 +245,7 @@ START_TEST(the_default_pool_can_be_told_how_much_to_keep)
 }
 END_TEST
 
-START_TEST(devices_are_chosen_per_thread)
+START_TEST(the_current_runtime_device_can_be_changed)
 {
 	int count, device = -1;
 	void *ptr;
@@ -251,7 +265,7 @@ START_TEST(devices_are_chosen_per_thread)
 }
 END_TEST
 
-START_TEST(a_capture_through_the_runtime_follows_the_same_rules)
+START_TEST(a_capture_through_the_runtime_follows_the_drivers_rules)
 {
 	int mode = cudaStreamCaptureModeRelaxed, status, least = 1, greatest = 1;
 	unsigned long long id = 0;
@@ -277,7 +291,7 @@ START_TEST(a_capture_through_the_runtime_follows_the_same_rules)
 }
 END_TEST
 
-START_TEST(entry_points_are_the_drivers)
+START_TEST(runtime_entry_points_are_those_of_the_driver)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found = NULL;
 	int status = -1;
@@ -308,13 +322,12 @@ static void export(int to, int from)
 	ok(cudaEventRecord(event, cudaStreamLegacy));
 	ok(cudaIpcGetMemHandle(&handles.memory, ptr));
 	ok(cudaIpcGetEventHandle(&handles.event, event));
-	fails(cudaIpcOpenMemHandle(&ptr, handles.memory, cudaIpcMemLazyEnablePeerAccess),
-		cudaErrorDeviceUninitialized);
+	fails(cudaIpcOpenMemHandle(&ptr, handles.memory, cudaIpcMemLazyEnablePeerAccess), cudaErrorDeviceUninitialized);
 	ck_assert_int_eq(write(to, &handles, sizeof(handles)), (ssize_t)sizeof(handles));
 	ck_assert_int_eq(read(from, &byte, 1), 0);
 }
 
-START_TEST(processes_pass_memory_and_events)
+START_TEST(processes_share_memory_and_events_through_the_runtime)
 {
 	struct handles handles;
 	int there[2], back[2], status;
@@ -350,17 +363,17 @@ int main(void)
 	Suite *suite = suite_create("simulated runtime");
 	TCase *tc = tcase_create("runtime");
 
-	tcase_add_test(tc, zero_sizes_are_null_and_never_reach_the_driver);
-	tcase_add_test(tc, calls_become_the_driver_calls_of_the_real_runtime);
-	tcase_add_test(tc, the_last_error_is_kept_until_it_is_fetched);
-	tcase_add_test(tc, bytes_go_there_and_back);
-	tcase_add_test(tc, properties_are_what_the_driver_says);
-	tcase_add_test(tc, devices_reach_each_others_memory);
-	tcase_add_test(tc, the_default_pool_can_be_told_how_much_to_keep);
-	tcase_add_test(tc, devices_are_chosen_per_thread);
-	tcase_add_test(tc, a_capture_through_the_runtime_follows_the_same_rules);
-	tcase_add_test(tc, entry_points_are_the_drivers);
-	tcase_add_test(tc, processes_pass_memory_and_events);
+	tcase_add_test(tc, runtime_allocations_of_size_zero_are_null_and_never_reach_the_driver);
+	tcase_add_test(tc, runtime_calls_make_the_same_driver_calls_as_the_real_runtime);
+	tcase_add_test(tc, the_last_runtime_error_is_kept_until_it_is_fetched);
+	tcase_add_test(tc, runtime_copies_transfer_bytes_to_the_device_and_back);
+	tcase_add_test(tc, runtime_device_properties_match_the_driver_attributes);
+	tcase_add_test(tc, runtime_peer_access_lets_devices_copy_each_others_memory);
+	tcase_add_test(tc, the_release_threshold_of_the_default_pool_can_be_set);
+	tcase_add_test(tc, the_current_runtime_device_can_be_changed);
+	tcase_add_test(tc, a_capture_through_the_runtime_follows_the_drivers_rules);
+	tcase_add_test(tc, runtime_entry_points_are_those_of_the_driver);
+	tcase_add_test(tc, processes_share_memory_and_events_through_the_runtime);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory mapped at reserved addresses: who can touch it, what moves with it, and what it takes to unmap it. */
+/* Memory mapped at reserved addresses: access to it, what moves with it, and when it may be unmapped. */
 
 #include "test_sim.h"
 
@@ -38,7 +38,7 @@ static CUmemGenericAllocationHandle map(CUdeviceptr ptr, size_t bytes)
 	return handle;
 }
 
-START_TEST(neighbouring_mappings_are_one_to_whoever_touches_them)
+START_TEST(adjacent_mappings_are_accessible_as_one_range)
 {
 	const size_t words = MIB / 4;
 	uint32_t word = 0;
@@ -56,7 +56,7 @@ START_TEST(neighbouring_mappings_are_one_to_whoever_touches_them)
 }
 END_TEST
 
-START_TEST(what_was_written_moves_with_the_memory)
+START_TEST(contents_move_with_the_memory_when_it_is_mapped_elsewhere)
 {
 	CUmemGenericAllocationHandle handle;
 
@@ -68,7 +68,7 @@ START_TEST(what_was_written_moves_with_the_memory)
 	ok(cuMemMap(base + 8 * MIB, 2 * MIB, 0, handle, 0));
 	allow(base + 8 * MIB, 2 * MIB, 0, 3);
 	ck_assert_uint_eq(test_word(base + 8 * MIB), 5);
-	/* Somebody else's is blank. */
+	/* New memory is blank. */
 	map(base, 2 * MIB);
 	ck_assert_uint_eq(test_word(base), 0);
 	ck_assert_uint_eq(simgpu_races(), 0);
@@ -82,7 +82,7 @@ static void touch(void)
 	ck_assert_uint_eq(simgpu_invalid_uses(), 1);
 }
 
-START_TEST(nobody_touches_what_is_mapped_without_access)
+START_TEST(memory_mapped_without_access_cannot_be_used)
 {
 	reserve();
 	ok(cuMemMap(base, 2 * MIB, 0, create(2 * MIB), 0));
@@ -90,7 +90,7 @@ START_TEST(nobody_touches_what_is_mapped_without_access)
 }
 END_TEST
 
-START_TEST(access_can_be_taken_away)
+START_TEST(memory_whose_access_was_revoked_cannot_be_used)
 {
 	reserve();
 	map(base, 2 * MIB);
@@ -99,7 +99,7 @@ START_TEST(access_can_be_taken_away)
 }
 END_TEST
 
-START_TEST(what_is_unmapped_cannot_be_touched)
+START_TEST(unmapped_addresses_cannot_be_used)
 {
 	reserve();
 	map(base, 2 * MIB);
@@ -108,23 +108,23 @@ START_TEST(what_is_unmapped_cannot_be_touched)
 }
 END_TEST
 
-/* What the host knows of the work when it unmaps its memory. */
-static void knows_nothing(CUevent event)
+/* Ways in which the host may learn that the work is complete, before it unmaps the memory. */
+static void learn_nothing(CUevent event)
 {
 }
 
-static void has_waited(CUevent event)
+static void wait_for_event(CUevent event)
 {
 	ok(cuEventSynchronize(event));
 }
 
-static void has_asked(CUevent event)
+static void poll_event(CUevent event)
 {
 	while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
 		;
 }
 
-static void has_ordered(CUevent event)
+static void make_gpu_wait(CUevent event)
 {
 	ok(cuCtxWaitEvent(test_ctx, event));
 }
@@ -132,9 +132,9 @@ static void has_ordered(CUevent event)
 static const struct {
 	void (*learn)(CUevent event);
 	unsigned n_races;
-} knowledge[] = {{knows_nothing, 1}, {has_waited, 0}, {has_asked, 0}, {has_ordered, 1}};
+} ways_to_learn[] = {{learn_nothing, 1}, {wait_for_event, 0}, {poll_event, 0}, {make_gpu_wait, 1}};
 
-START_TEST(memory_is_unmapped_only_when_the_host_knows_that_its_work_is_done)
+START_TEST(an_unmap_before_the_host_knows_that_the_work_is_complete_is_a_race)
 {
 	CUevent event;
 
@@ -144,16 +144,16 @@ START_TEST(memory_is_unmapped_only_when_the_host_knows_that_its_work_is_done)
 	map(base + 2 * MIB, 2 * MIB);
 	ok(test_fill(NULL, base, 16, 5));
 	ok(cuCtxRecordEvent(test_ctx, event));
-	/* Work on other memory is no matter. */
+	/* Work on other memory does not matter. */
 	ok(test_spin_fill(test_stream(CU_STREAM_NON_BLOCKING), base + 2 * MIB, 16, 5, MS));
-	knowledge[_i].learn(event);
+	ways_to_learn[_i].learn(event);
 	ok(cuMemUnmap(base, 2 * MIB));
-	ck_assert_uint_eq(simgpu_races(), knowledge[_i].n_races);
-	simgpu_expect_races(knowledge[_i].n_races);
+	ck_assert_uint_eq(simgpu_races(), ways_to_learn[_i].n_races);
+	simgpu_expect_races(ways_to_learn[_i].n_races);
 }
 END_TEST
 
-START_TEST(mapped_memory_is_told_apart_from_the_drivers_own)
+START_TEST(mapped_memory_can_be_distinguished_from_allocated_memory)
 {
 	CUipcMemHandle ipc;
 	CUcontext owner = test_ctx;
@@ -174,7 +174,7 @@ START_TEST(mapped_memory_is_told_apart_from_the_drivers_own)
 }
 END_TEST
 
-START_TEST(what_is_mapped_outlives_its_context)
+START_TEST(mapped_memory_outlives_its_context)
 {
 	CUmemGenericAllocationHandle handle;
 	CUcontext ctx;
@@ -200,15 +200,15 @@ static TCase *virtual_cases(void)
 {
 	TCase *tc = tcase_create("mapped memory");
 
-	tcase_add_test(tc, neighbouring_mappings_are_one_to_whoever_touches_them);
-	tcase_add_test(tc, what_was_written_moves_with_the_memory);
-	tcase_add_test(tc, nobody_touches_what_is_mapped_without_access);
-	tcase_add_test(tc, access_can_be_taken_away);
-	tcase_add_test(tc, what_is_unmapped_cannot_be_touched);
-	tcase_add_loop_test(tc, memory_is_unmapped_only_when_the_host_knows_that_its_work_is_done, 0,
-		sizeof(knowledge) / sizeof(*knowledge));
-	tcase_add_test(tc, mapped_memory_is_told_apart_from_the_drivers_own);
-	tcase_add_test(tc, what_is_mapped_outlives_its_context);
+	tcase_add_test(tc, adjacent_mappings_are_accessible_as_one_range);
+	tcase_add_test(tc, contents_move_with_the_memory_when_it_is_mapped_elsewhere);
+	tcase_add_test(tc, memory_mapped_without_access_cannot_be_used);
+	tcase_add_test(tc, memory_whose_access_was_revoked_cannot_be_used);
+	tcase_add_test(tc, unmapped_addresses_cannot_be_used);
+	tcase_add_loop_test(tc, an_unmap_before_the_host_knows_that_the_work_is_complete_is_a_race, 0,
+		sizeof(ways_to_learn) / sizeof(*ways_to_learn));
+	tcase_add_test(tc, mapped_memory_can_be_distinguished_from_allocated_memory);
+	tcase_add_test(tc, mapped_memory_outlives_its_context);
 	return tc;
 }
 

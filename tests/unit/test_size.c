@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <locale.h>
 
-#include "shim/size.h"
+#include "common/size.h"
 #include "tests/suite.h"
 
 #define KIB       UINT64_C(1024)
@@ -48,14 +48,13 @@ static const struct {
 	{"8388607T", 8388607 * TIB},
 };
 
-START_TEST(a_good_size_is_read)
+START_TEST(a_valid_size_is_parsed)
 {
 	struct gp_text_error error;
 	uint64_t bytes = 77;
 
 	ck_assert_int_eq(gp_size_parse(good_sizes[_i].text, &bytes, &error), 0);
-	ck_assert_msg(
-		bytes == good_sizes[_i].bytes, "%s read as %" PRIu64, good_sizes[_i].text, bytes);
+	ck_assert_msg(bytes == good_sizes[_i].bytes, "%s read as %" PRIu64, good_sizes[_i].text, bytes);
 }
 END_TEST
 
@@ -103,8 +102,8 @@ static void check_refused(const struct bad *bad, int r, const struct gp_text_err
 {
 	ck_assert_msg(r == -EINVAL, "'%s' was taken", bad->text);
 	ck_assert_str_eq(error->why, bad->why);
-	ck_assert_msg(error->offset == bad->offset, "'%s' refused at %zu instead of %zu", bad->text,
-		error->offset, bad->offset);
+	ck_assert_msg(error->offset == bad->offset, "'%s' refused at %zu instead of %zu", bad->text, error->offset,
+		bad->offset);
 }
 
 START_TEST(a_bad_size_is_refused_at_the_offending_character)
@@ -132,7 +131,7 @@ static const struct {
 	{INT64_MAX, "9223372036854775807"},
 };
 
-START_TEST(a_size_is_written_so_that_it_reads_back_as_itself)
+START_TEST(a_formatted_size_parses_back_to_the_same_value)
 {
 	char text[GP_SIZE_TEXT_MAX];
 	struct gp_text_error error;
@@ -145,7 +144,7 @@ START_TEST(a_size_is_written_so_that_it_reads_back_as_itself)
 }
 END_TEST
 
-/* What devices 0, 1 and 63 may use when each has 1000 GiB. */
+/* The limits of devices 0, 1 and 63 if each has 1000 GiB. */
 static const struct {
 	const char *text;
 	uint64_t bytes[3];
@@ -175,8 +174,8 @@ START_TEST(a_limit_list_gives_each_device_its_limit)
 	ck_assert_int_eq(gp_limit_list_parse(good_lists[_i].text, &list, &error), 0);
 	for (size_t i = 0; i < LENGTH(devices); i++) {
 		uint64_t bytes = gp_limit_bytes(gp_limit_list_find(&list, devices[i]), 1000 * GIB);
-		ck_assert_msg(bytes == good_lists[_i].bytes[i], "%s: device %d got %" PRIu64,
-			good_lists[_i].text, devices[i], bytes);
+		ck_assert_msg(bytes == good_lists[_i].bytes[i], "%s: device %d got %" PRIu64, good_lists[_i].text,
+			devices[i], bytes);
 	}
 }
 END_TEST
@@ -231,8 +230,7 @@ START_TEST(a_bad_limit_list_is_refused_at_the_offending_character)
 	struct gp_limit_list list = {.named = 77};
 	struct gp_text_error error = {0};
 
-	check_refused(
-		&bad_lists[_i], gp_limit_list_parse(bad_lists[_i].text, &list, &error), &error);
+	check_refused(&bad_lists[_i], gp_limit_list_parse(bad_lists[_i].text, &list, &error), &error);
 	ck_assert_uint_eq(list.named, 77);
 }
 END_TEST
@@ -268,7 +266,7 @@ static const struct {
 	{"99.9999999%", INT64_MAX, UINT64_C(9223372027631403770)},
 };
 
-START_TEST(a_percentage_is_rounded_down)
+START_TEST(a_percentage_limit_is_rounded_down)
 {
 	struct gp_text_error error;
 	struct gp_limit limit;
@@ -304,7 +302,7 @@ static const struct {
 	{"0%", 0},
 };
 
-START_TEST(a_good_ratio_is_read_the_same_in_every_locale)
+START_TEST(a_valid_ratio_is_parsed_the_same_in_every_locale)
 {
 	struct gp_text_error error;
 	double ratio = 77;
@@ -339,7 +337,7 @@ START_TEST(a_bad_ratio_is_refused_at_the_offending_character)
 }
 END_TEST
 
-START_TEST(a_good_count_is_read)
+START_TEST(a_valid_count_is_parsed)
 {
 	static const struct {
 		const char *text;
@@ -407,7 +405,7 @@ static const struct {
 	{UINT64_MAX, "16.0 EiB"},
 };
 
-START_TEST(an_amount_is_written_with_three_digits)
+START_TEST(an_amount_is_formatted_with_three_digits)
 {
 	char text[GP_AMOUNT_TEXT_MAX];
 
@@ -422,18 +420,18 @@ int main(void)
 	TCase *tc = tcase_create("size");
 
 	suite_add_tcase(suite, tc);
-	ADD_ROWS(tc, good_sizes, a_good_size_is_read);
+	ADD_ROWS(tc, good_sizes, a_valid_size_is_parsed);
 	ADD_ROWS(tc, bad_sizes, a_bad_size_is_refused_at_the_offending_character);
-	ADD_ROWS(tc, formats, a_size_is_written_so_that_it_reads_back_as_itself);
-	ADD_ROWS(tc, amounts, an_amount_is_written_with_three_digits);
+	ADD_ROWS(tc, formats, a_formatted_size_parses_back_to_the_same_value);
+	ADD_ROWS(tc, amounts, an_amount_is_formatted_with_three_digits);
 	ADD_ROWS(tc, good_lists, a_limit_list_gives_each_device_its_limit);
 	ADD_ROWS(tc, bad_lists, a_bad_limit_list_is_refused_at_the_offending_character);
-	ADD_ROWS(tc, shares, a_percentage_is_rounded_down);
-	ADD_ROWS(tc, good_ratios, a_good_ratio_is_read_the_same_in_every_locale);
+	ADD_ROWS(tc, shares, a_percentage_limit_is_rounded_down);
+	ADD_ROWS(tc, good_ratios, a_valid_ratio_is_parsed_the_same_in_every_locale);
 	ADD_ROWS(tc, bad_ratios, a_bad_ratio_is_refused_at_the_offending_character);
 	ADD_ROWS(tc, bad_counts, a_bad_count_is_refused_at_the_offending_character);
 	tcase_add_test(tc, a_single_limit_cannot_be_a_list);
 	tcase_add_test(tc, a_device_number_out_of_range_gets_the_limit_of_the_rest);
-	tcase_add_test(tc, a_good_count_is_read);
+	tcase_add_test(tc, a_valid_count_is_parsed);
 	return suite_run(suite);
 }

@@ -31,13 +31,13 @@ static const struct {
 	{GP_CLASS_MAX, GP_CLASS_MAX},
 };
 
-START_TEST(a_size_is_rounded_up_to_its_class)
+START_TEST(a_size_is_rounded_up_to_its_size_class)
 {
 	ck_assert_uint_eq(gp_sizeclass_bytes(gp_sizeclass_index(rows[_i].bytes)), rows[_i].size);
 }
 END_TEST
 
-START_TEST(the_classes_ascend_and_each_is_its_own)
+START_TEST(size_classes_ascend_and_each_maps_to_itself)
 {
 	unsigned last = gp_sizeclass_index(GP_CLASS_MAX);
 
@@ -52,7 +52,7 @@ START_TEST(the_classes_ascend_and_each_is_its_own)
 }
 END_TEST
 
-START_TEST(a_class_wastes_a_bounded_share)
+START_TEST(a_size_class_wastes_a_bounded_share_of_a_block)
 {
 	unsigned last = gp_sizeclass_index(GP_CLASS_MAX);
 
@@ -80,8 +80,7 @@ static const struct {
 
 START_TEST(rounding_up_saturates_and_never_wraps)
 {
-	ck_assert_uint_eq(
-		gp_round_up(round_rows[_i].bytes, round_rows[_i].multiple), round_rows[_i].rounded);
+	ck_assert_uint_eq(gp_round_up(round_rows[_i].bytes, round_rows[_i].multiple), round_rows[_i].rounded);
 }
 END_TEST
 
@@ -91,10 +90,9 @@ int main(void)
 	TCase *tc = tcase_create("sizeclass");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(tc, a_size_is_rounded_up_to_its_class, 0, sizeof(rows) / sizeof(*rows));
-	tcase_add_test(tc, the_classes_ascend_and_each_is_its_own);
-	tcase_add_test(tc, a_class_wastes_a_bounded_share);
-	tcase_add_loop_test(tc, rounding_up_saturates_and_never_wraps, 0,
-		sizeof(round_rows) / sizeof(*round_rows));
+	tcase_add_loop_test(tc, a_size_is_rounded_up_to_its_size_class, 0, sizeof(rows) / sizeof(*rows));
+	tcase_add_test(tc, size_classes_ascend_and_each_maps_to_itself);
+	tcase_add_test(tc, a_size_class_wastes_a_bounded_share_of_a_block);
+	tcase_add_loop_test(tc, rounding_up_saturates_and_never_wraps, 0, sizeof(round_rows) / sizeof(*round_rows));
 	return suite_run(suite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* gpupool-stat as its users meet it: words in, text and exit code out. */
+/* gpupool-stat as its users see it: words in, text and exit code out. */
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "ctl_fixture.h"
-#include "shim/ctl_server.h"
+#include "shim/ctl/ctl_server.h"
 #include "stat_peer.h"
 #include "tests/emulator.h"
 
@@ -29,13 +29,13 @@
 	"  peak               1.20 GiB  900 MiB used\n" \
 	"  hits                  99.9%%  999 hits, 1 miss\n" \
 	"  driver calls            111  110 allocs, 1 free, 3.21 ms\n" \
-	"  fences                 9000  300 ordered on, 12000 asked, 2 waited for\n" \
-	"  out of memory             2  errors that the program got\n" \
-	"  invalid frees             1  of a pointer into a block\n" \
+	"  fences                 9000  300 GPU waits, 12000 polled, 2 host waits\n" \
+	"  out of memory             2  errors that reached the program\n" \
+	"  invalid frees             1  of a pointer inside a block\n" \
 	"  retry 1 settle            3  times, 12.0 MiB yielded, 1.20 ms\n"
 /* clang-format on */
 
-START_TEST(status_shows_everything_within_80_columns)
+START_TEST(status_shows_all_counters_within_80_columns)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char expected[4096];
@@ -94,12 +94,11 @@ static const struct {
 	{{"reclaim", "--device=0"}, "gave 2 B back to the driver (device 0)\n"},
 	{{"reclaim", "--pinned"}, "gave 3 B of pinned memory back to the driver\n"},
 	{{"reclaim", "--pinned", "--device", "0"}, "gave 4 B of pinned memory back to the driver\n"},
-	{{"--pinned", "reclaim", "--json"},
-		"{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}\n"},
+	{{"--pinned", "reclaim", "--json"}, "{\"schema\":\"gpupool.reclaim/1\",\"released_bytes\":3}\n"},
 	{{"--version"}, "gpupool-stat " GPUPOOL_VERSION "\n"},
 };
 
-START_TEST(each_command_has_its_screen)
+START_TEST(each_command_prints_its_screen)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(stat_execute(geteuid(), screens[_i].words), 0);
@@ -112,7 +111,10 @@ struct pids {
 	pid_t low, high;
 };
 
-/* In the order in which they are shown. The later one may have the lower number: those begin again at the end. */
+/*
+ * Starts two processes; returns them in the order in which they are shown. The later one may have the lower
+ * process id, since ids start again from the bottom.
+ */
 static struct pids start_two(void)
 {
 	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
@@ -140,7 +142,7 @@ START_TEST(list_has_a_line_for_each_process)
 }
 END_TEST
 
-START_TEST(several_processes_are_told_apart)
+START_TEST(answers_of_several_processes_are_labelled_with_their_pids)
 {
 	struct pids pids = start_two();
 	char title[32];
@@ -154,7 +156,7 @@ START_TEST(several_processes_are_told_apart)
 }
 END_TEST
 
-START_TEST(json_of_one_process_is_its_own_answer)
+START_TEST(json_of_one_named_process_is_its_unchanged_answer)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char expected[4096];
@@ -164,16 +166,14 @@ START_TEST(json_of_one_process_is_its_own_answer)
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("status", "--json"), 0);
 	snprintf(expected, sizeof(expected),
-		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[%s],\"errors\":[]}\n",
-		peer_status_callers);
+		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[%s],\"errors\":[]}\n", peer_status_callers);
 	ck_assert_str_eq(stat_out, expected);
 	ck_assert_int_eq(STAT("blocks", "--json", "-n1", stat_word(pid)), 0);
-	ck_assert_str_eq(
-		stat_out, "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}\n");
+	ck_assert_str_eq(stat_out, "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":3,\"blocks\":[]}\n");
 }
 END_TEST
 
-START_TEST(a_stopped_process_blanks_nothing)
+START_TEST(a_stopped_process_does_not_suppress_the_answers_of_others)
 {
 	pid_t stopped = peer_start(PEER_STOPPED, NULL), good = peer_start(PEER_ANSWERS, NULL);
 	char expected[256];
@@ -198,7 +198,7 @@ START_TEST(a_stopped_process_blanks_nothing)
 }
 END_TEST
 
-START_TEST(a_backlog_that_is_full_is_no_answer)
+START_TEST(a_process_with_a_full_backlog_counts_as_not_answering)
 {
 	pid_t stopped = peer_start(PEER_STOPPED, NULL);
 
@@ -207,7 +207,7 @@ START_TEST(a_backlog_that_is_full_is_no_answer)
 }
 END_TEST
 
-/* The words after a process id, and what is said of it. */
+/* How each kind of process or answer is reported. */
 static const struct {
 	enum peer_manner manner;
 	const char *answer;
@@ -215,36 +215,33 @@ static const struct {
 	const char *err;
 } peers[] = {
 	{PEER_SILENT, NULL, 5, " did not answer within 0.5 s."},
-	{PEER_ENDLESS, NULL, 1, " sent more than 1048576 bytes for an answer."},
+	{PEER_ENDLESS, NULL, 1, " sent an answer of more than 1048576 bytes."},
 	{PEER_HANGS_UP, NULL, 1, " closed the connection before it had answered."},
-	{PEER_DEAF, NULL, 5, " runs, but nobody listens at its socket."},
+	{PEER_DEAF, NULL, 5, " runs, but does not listen at its socket."},
 	{PEER_NO_SOCKET, NULL, 3, " runs without libgpupool.so."},
 	{PEER_LIBRARY, NULL, 3, " has libgpupool.so, but no control socket."},
 	{PEER_LATE, NULL, 0, ""},
-	{PEER_ANSWERS, "", 1, " gave an answer that is no JSON object\n"},
-	{PEER_ANSWERS, "garbage", 1, " gave an answer that is no JSON object\n"},
-	{PEER_ANSWERS, "[]", 1, " gave an answer that is no JSON object\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"", 1, " that is no JSON object\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"schema\":1}", 1, " no JSON object\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"a\":\"\xff\"}", 1, " no JSON object\n"},
+	{PEER_ANSWERS, "", 1, " gave an answer that is not a JSON object\n"},
+	{PEER_ANSWERS, "garbage", 1, " gave an answer that is not a JSON object\n"},
+	{PEER_ANSWERS, "[]", 1, " gave an answer that is not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"", 1, " that is not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"schema\":1}", 1, " not a JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"a\":\"\xff\"}", 1, " not a JSON object\n"},
 	{PEER_ANSWERS, "{\"a\":[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]}", 1, " too deeply\n"},
 	{PEER_ANSWERS, "{}", 1, " gave an answer without a schema of gpupool\n"},
 	{PEER_ANSWERS, "{\"schema\":1}", 1, " gave an answer without a schema of gpupool\n"},
 	{PEER_ANSWERS, "{\"schema\":\"other/1\"}", 1, " without a schema of gpupool\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.limit/1\"}", 1,
-		" answered with gpupool.limit/1 to 'status'\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.limit/1\"}", 1, " answered with gpupool.limit/1 to 'status'\n"},
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/2\"}", 6,
-		" answers with gpupool.status/2; this program knows version 1\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"usage\",\"error\":\"no\"}", 2,
-		" says: no\n"},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"permission\"}", 4,
-		" says: ?\n"},
+		" answers with gpupool.status/2; this gpupool-stat supports version 1\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"usage\",\"error\":\"no\"}", 2, " says: no\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"permission\"}", 4, " says: ?\n"},
 	{PEER_ANSWERS,
 		"{\"schema\":\"gpupool.error/1\",\"reason\":\"failed\",\"error\":"
 		"\"\\u001b[2J\\nx\"}",
 		1, " says: ?[2J?x\n"},
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"}", 1, " says: ?\n"},
-	/* Whatever is missing or of another type is not known. */
+	/* A field that is missing or of another type counts as unknown. */
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\"}", 0, ""},
 	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"devices\":{},\"pinned\":[]}", 0, ""},
 	{PEER_ANSWERS,
@@ -256,11 +253,10 @@ static const struct {
 		"9223372036854775807,\"hits\":9223372036854775807,\"misses\":"
 		"9223372036854775807,\"driver_ns\":9223372036854775807}]}",
 		0, ""},
-	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"pid\":99999999999999999999}", 1,
-		" no JSON object\n"},
+	{PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"pid\":99999999999999999999}", 1, " not a JSON object\n"},
 };
 
-START_TEST(every_kind_of_process_gets_its_verdict)
+START_TEST(every_kind_of_process_and_answer_gets_its_message_and_exit_code)
 {
 	pid_t pid = peer_start(peers[_i].manner, peers[_i].answer);
 	char prefix[64];
@@ -275,13 +271,13 @@ START_TEST(every_kind_of_process_gets_its_verdict)
 }
 END_TEST
 
-/* The parser would make a hundred bytes of each of them. */
+/* The parser would need a hundred bytes for each value. */
 static const struct {
 	size_t n;
 	int exit;
 } values[] = {{1000, 0}, {500000, 0}, {(1 << 20) + 1, 1}, {3 << 20, 1}};
 
-START_TEST(too_many_values_are_refused_before_they_are_read)
+START_TEST(an_answer_with_too_many_values_is_refused_before_it_is_parsed)
 {
 	static const char head[] = "{\"schema\":\"gpupool.blocks/1\",\"blocks\":[0";
 	size_t n = values[_i].n;
@@ -292,17 +288,17 @@ START_TEST(too_many_values_are_refused_before_they_are_read)
 	for (size_t i = 0; i < n; i++)
 		memcpy(text + sizeof(head) - 1 + 2 * i, ",0", 2);
 	strcpy(text + sizeof(head) - 1 + 2 * n, "]}");
-	ck_assert_int_eq(
-		STAT("blocks", "-n0", stat_word(peer_start(PEER_ANSWERS, text))), values[_i].exit);
+	ck_assert_int_eq(STAT("blocks", "-n0", stat_word(peer_start(PEER_ANSWERS, text))), values[_i].exit);
 	if (values[_i].exit)
 		stat_check_in(stat_err, " gave an answer that has too many values\n");
 	free(text);
 }
 END_TEST
 
-START_TEST(blocks_have_a_column_for_regions_where_one_is_of_any)
+START_TEST(the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region)
 {
-	static const char answer[] = "{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":2,\"blocks\":["
+	static const char answer[] =
+		"{\"schema\":\"gpupool.blocks/1\",\"n_blocks\":2,\"blocks\":["
 		"{\"address\":\"0x7f0000000000\",\"size_bytes\":1024,\"requested_bytes\":1000,\"device\":0,"
 		"\"kind\":\"device\",\"serial\":1,\"region\":\"forward pass\",\"caller\":\"solver\"},"
 		"{\"address\":\"0x7f0000000400\",\"size_bytes\":512,\"requested_bytes\":512,\"device\":0,"
@@ -310,18 +306,17 @@ START_TEST(blocks_have_a_column_for_regions_where_one_is_of_any)
 
 	ck_assert_int_eq(STAT("blocks", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
 	ck_assert_str_eq(stat_out, "2 blocks, 1.50 KiB\n"
-		"ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL  REGION        CALLER\n"
-		"0x7f0000000000  1.00 KiB     1000 B       0  device       1  forward pass  solver\n"
-		"0x7f0000000400     512 B      512 B       0  device       2  -             ?\n");
+				   "ADDRESS             SIZE  REQUESTED  DEVICE  KIND    SERIAL  REGION        CALLER\n"
+				   "0x7f0000000000  1.00 KiB     1000 B       0  device       1  forward pass  solver\n"
+				   "0x7f0000000400     512 B      512 B       0  device       2  -             ?\n");
 }
 END_TEST
 
-START_TEST(control_characters_reach_no_terminal)
+START_TEST(control_characters_of_a_process_never_reach_the_terminal)
 {
-	static const char answer[] =
-		"{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
-		"b\\nc \xc3\xa4\",\"pool\":\"\\u001b]0;x\\u0007\x7f\",\"bypass\":\"\\r\\nx\","
-		"\"devices\":[{\"retries\":[{\"name\":\"\\u001b\",\"count\":1}]}]}";
+	static const char answer[] = "{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
+				     "b\\nc \xc3\xa4\",\"pool\":\"\\u001b]0;x\\u0007\x7f\",\"bypass\":\"\\r\\nx\","
+				     "\"devices\":[{\"retries\":[{\"name\":\"\\u001b\",\"count\":1}]}]}";
 	static const char *const commands[] = {"status", "list"};
 
 	peer_start(PEER_ANSWERS, answer);
@@ -339,7 +334,7 @@ START_TEST(control_characters_reach_no_terminal)
 }
 END_TEST
 
-START_TEST(nobody_to_ask_is_an_exit_code_of_its_own)
+START_TEST(having_no_process_to_ask_has_its_own_exit_code)
 {
 	ck_assert_int_eq(STAT(NULL), 3);
 	stat_check_in(stat_err, "gpupool-stat: no gpupool processes");
@@ -347,15 +342,14 @@ START_TEST(nobody_to_ask_is_an_exit_code_of_its_own)
 	stat_check_in(stat_err, "Next: start a program with: gpupool-run COMMAND\n");
 	ck_assert_str_eq(stat_out, "");
 	ck_assert_int_eq(STAT("--json"), 3);
-	ck_assert_str_eq(stat_out,
-		"{\"schema\":\"gpupool.status-list/1\",\"processes\":[],\"errors\":[]}\n");
+	ck_assert_str_eq(stat_out, "{\"schema\":\"gpupool.status-list/1\",\"processes\":[],\"errors\":[]}\n");
 	ck_assert_int_eq(STAT("list", "-q"), 3);
 	ck_assert_int_eq(STAT("reclaim"), 3);
 	ck_assert_str_eq(stat_out, "");
 }
 END_TEST
 
-START_TEST(a_process_that_is_gone_is_said_to_be)
+START_TEST(a_process_that_has_ended_is_reported_as_ended)
 {
 	pid_t pid = peer_start(PEER_NO_SOCKET, NULL);
 
@@ -369,7 +363,7 @@ START_TEST(a_process_that_is_gone_is_said_to_be)
 }
 END_TEST
 
-START_TEST(a_socket_left_behind_is_removed)
+START_TEST(the_socket_of_an_ended_process_is_removed)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char path[128];
@@ -384,7 +378,7 @@ START_TEST(a_socket_left_behind_is_removed)
 }
 END_TEST
 
-START_TEST(a_socket_nobody_listens_at_stays_while_its_process_lives)
+START_TEST(a_socket_without_a_listener_stays_while_its_process_lives)
 {
 	pid_t pid = peer_start(PEER_DEAF, NULL);
 
@@ -393,7 +387,7 @@ START_TEST(a_socket_nobody_listens_at_stays_while_its_process_lives)
 }
 END_TEST
 
-START_TEST(a_link_in_place_of_a_socket_is_not_followed)
+START_TEST(a_symlink_in_place_of_a_socket_is_not_followed)
 {
 	pid_t answers = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_NO_SOCKET, NULL);
 	char target[128];
@@ -401,11 +395,11 @@ START_TEST(a_link_in_place_of_a_socket_is_not_followed)
 	strcpy(target, peer_socket(answers));
 	ck_assert_int_eq(symlink(target, peer_socket(other)), 0);
 	ck_assert_int_eq(STAT(stat_word(other)), 1);
-	stat_check_in(stat_err, " has a file that is no socket: ");
+	stat_check_in(stat_err, " has a file that is not a socket: ");
 }
 END_TEST
 
-START_TEST(other_files_are_not_looked_at)
+START_TEST(other_files_in_the_socket_directory_are_ignored)
 {
 	char path[128];
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -421,12 +415,12 @@ START_TEST(other_files_are_not_looked_at)
 }
 END_TEST
 
-START_TEST(a_change_wants_one_process)
+START_TEST(a_command_that_changes_a_process_requires_exactly_one)
 {
 	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
 
 	ck_assert_int_eq(STAT("reclaim"), 2);
-	stat_check_in(stat_err, "gpupool-stat: there are 2 processes; name one of them:\n");
+	stat_check_in(stat_err, "gpupool-stat: there are 2 processes; name the one to change:\n");
 	stat_check_in(stat_err, stat_word(one));
 	stat_check_in(stat_err, stat_word(other));
 	ck_assert_str_eq(stat_out, "");
@@ -435,7 +429,7 @@ START_TEST(a_change_wants_one_process)
 }
 END_TEST
 
-START_TEST(a_named_process_is_found_by_its_own_environment)
+START_TEST(a_named_process_is_found_in_the_directory_of_its_own_environment)
 {
 	char dir[128];
 	pid_t pid;
@@ -449,7 +443,7 @@ START_TEST(a_named_process_is_found_by_its_own_environment)
 }
 END_TEST
 
-START_TEST(the_real_server_is_understood)
+START_TEST(gpupool_stat_understands_the_real_server)
 {
 	int ready[2];
 	char byte;
@@ -466,8 +460,7 @@ START_TEST(the_real_server_is_understood)
 	}
 	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
 	ck_assert_int_eq(STAT("reclaim", "--device=3", "--pinned", "--json", stat_word(pid)), 0);
-	ck_assert_str_eq(
-		stat_out, "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"3\",\"pinned\"]}\n");
+	ck_assert_str_eq(stat_out, "{\"schema\":\"gpupool.reclaim/1\",\"words\":[\"3\",\"pinned\"]}\n");
 	ck_assert_int_eq(STAT("limit", stat_word(pid)), 1);
 	stat_check_in(stat_err, " says: limit is not available in this process\n");
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
@@ -475,7 +468,7 @@ START_TEST(the_real_server_is_understood)
 }
 END_TEST
 
-START_TEST(output_that_cannot_be_written_is_a_failure)
+START_TEST(output_that_cannot_be_written_gives_a_failure_exit_code)
 {
 	char command[256];
 
@@ -505,22 +498,22 @@ static const struct {
 	{{"-z"}, "there is no option '-z'."},
 	{{"--json=1"}, "option '--json=1' takes no value."},
 	{{"reclaim", "--device"}, "option '--device' needs a value."},
-	{{"reclaim", "--device=-1"}, "--device: '-1' is no number of a device."},
-	{{"blocks", "-n", "many"}, "-n: 'many' is no number of blocks."},
-	{{"--timeout=0"}, "--timeout: '0' is no number of seconds."},
-	{{"--timeout=nan"}, "--timeout: 'nan' is no number of seconds."},
-	{{"--timeout=1s"}, "--timeout: '1s' is no number of seconds."},
+	{{"reclaim", "--device=-1"}, "--device: '-1' is not the number of a device."},
+	{{"blocks", "-n", "many"}, "-n: 'many' is not a number of blocks."},
+	{{"--timeout=0"}, "--timeout: '0' is not a number of seconds from 0.001 to 86400."},
+	{{"--timeout=nan"}, "--timeout: 'nan' is not a number of seconds from 0.001 to 86400."},
+	{{"--timeout=1s"}, "--timeout: '1s' is not a number of seconds from 0.001 to 86400."},
 	{{"\x1b[2J"}, "there is no command '?[2J'."},
 };
 
-START_TEST(what_cannot_be_meant_is_refused)
+START_TEST(a_malformed_command_line_is_refused_with_advice)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	stat_check_refused(mistakes[_i].words, mistakes[_i].err);
 }
 END_TEST
 
-START_TEST(another_users_process_is_not_asked)
+START_TEST(a_process_of_another_user_is_not_asked)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
@@ -530,8 +523,8 @@ START_TEST(another_users_process_is_not_asked)
 }
 END_TEST
 
-/* The directory is another user's, so that a socket of root's in it is a trap for root. */
-START_TEST(root_asks_only_whom_the_directory_belongs_to)
+/* The directory belongs to another user, so a socket of root's in it could be a trap for root. */
+START_TEST(root_asks_only_processes_of_the_owner_of_the_directory)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char path[128];
@@ -546,8 +539,8 @@ START_TEST(root_asks_only_whom_the_directory_belongs_to)
 }
 END_TEST
 
-/* Else any user could make more of them than root has descriptors for. */
-START_TEST(root_looks_only_into_directories_with_the_number_of_their_owner)
+/* Otherwise any user could make more directories than root has descriptors for. */
+START_TEST(root_searches_only_directories_named_after_the_uid_of_their_owner)
 {
 	pid_t pid;
 
@@ -564,33 +557,32 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, status_shows_everything_within_80_columns);
-	tcase_add_loop_test(tc, each_command_has_its_screen, 0, LENGTH(screens));
+	tcase_add_test(tc, status_shows_all_counters_within_80_columns);
+	tcase_add_loop_test(tc, each_command_prints_its_screen, 0, LENGTH(screens));
 	tcase_add_test(tc, list_has_a_line_for_each_process);
-	tcase_add_test(tc, several_processes_are_told_apart);
-	tcase_add_test(tc, json_of_one_process_is_its_own_answer);
-	tcase_add_test(tc, a_stopped_process_blanks_nothing);
-	tcase_add_test(tc, a_backlog_that_is_full_is_no_answer);
-	tcase_add_loop_test(tc, every_kind_of_process_gets_its_verdict, 0, LENGTH(peers));
-	tcase_add_loop_test(
-		tc, too_many_values_are_refused_before_they_are_read, 0, LENGTH(values));
-	tcase_add_test(tc, blocks_have_a_column_for_regions_where_one_is_of_any);
-	tcase_add_test(tc, control_characters_reach_no_terminal);
-	tcase_add_test(tc, nobody_to_ask_is_an_exit_code_of_its_own);
-	tcase_add_test(tc, a_process_that_is_gone_is_said_to_be);
-	tcase_add_test(tc, a_socket_left_behind_is_removed);
-	tcase_add_test(tc, a_socket_nobody_listens_at_stays_while_its_process_lives);
-	tcase_add_test(tc, a_link_in_place_of_a_socket_is_not_followed);
-	tcase_add_test(tc, other_files_are_not_looked_at);
-	tcase_add_test(tc, a_change_wants_one_process);
-	tcase_add_test(tc, a_named_process_is_found_by_its_own_environment);
-	tcase_add_test(tc, the_real_server_is_understood);
-	tcase_add_test(tc, output_that_cannot_be_written_is_a_failure);
-	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
+	tcase_add_test(tc, answers_of_several_processes_are_labelled_with_their_pids);
+	tcase_add_test(tc, json_of_one_named_process_is_its_unchanged_answer);
+	tcase_add_test(tc, a_stopped_process_does_not_suppress_the_answers_of_others);
+	tcase_add_test(tc, a_process_with_a_full_backlog_counts_as_not_answering);
+	tcase_add_loop_test(tc, every_kind_of_process_and_answer_gets_its_message_and_exit_code, 0, LENGTH(peers));
+	tcase_add_loop_test(tc, an_answer_with_too_many_values_is_refused_before_it_is_parsed, 0, LENGTH(values));
+	tcase_add_test(tc, the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region);
+	tcase_add_test(tc, control_characters_of_a_process_never_reach_the_terminal);
+	tcase_add_test(tc, having_no_process_to_ask_has_its_own_exit_code);
+	tcase_add_test(tc, a_process_that_has_ended_is_reported_as_ended);
+	tcase_add_test(tc, the_socket_of_an_ended_process_is_removed);
+	tcase_add_test(tc, a_socket_without_a_listener_stays_while_its_process_lives);
+	tcase_add_test(tc, a_symlink_in_place_of_a_socket_is_not_followed);
+	tcase_add_test(tc, other_files_in_the_socket_directory_are_ignored);
+	tcase_add_test(tc, a_command_that_changes_a_process_requires_exactly_one);
+	tcase_add_test(tc, a_named_process_is_found_in_the_directory_of_its_own_environment);
+	tcase_add_test(tc, gpupool_stat_understands_the_real_server);
+	tcase_add_test(tc, output_that_cannot_be_written_gives_a_failure_exit_code);
+	tcase_add_loop_test(tc, a_malformed_command_line_is_refused_with_advice, 0, LENGTH(mistakes));
 	if (geteuid() == 0) {
-		tcase_add_test(tc, another_users_process_is_not_asked);
-		tcase_add_test(tc, root_asks_only_whom_the_directory_belongs_to);
-		tcase_add_test(tc, root_looks_only_into_directories_with_the_number_of_their_owner);
+		tcase_add_test(tc, a_process_of_another_user_is_not_asked);
+		tcase_add_test(tc, root_asks_only_processes_of_the_owner_of_the_directory);
+		tcase_add_test(tc, root_searches_only_directories_named_after_the_uid_of_their_owner);
 	}
 }
 

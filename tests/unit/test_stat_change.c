@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The commands that change a process: what is typed, and what is asked of whom. */
+/* The commands that change a process: the words that they take, and the requests that they make. */
 
 #include <stdio.h>
 #include <unistd.h>
@@ -20,18 +20,18 @@ static const struct {
 				     "0       1.00 GiB    0 B\n"},
 	{{"limit", "set", "--pinned", "5%"}, "DEVICE     LIMIT  TOTAL\n"
 					     "pinned  1.00 KiB  512 B\n"},
-	{{"defer", "on"}, "flushes are held back, by 2 scopes\n"},
-	{{"defer", "off"}, "flushes are not held back\n"},
+	{{"defer", "on"}, "flushes are deferred by 2 scopes\n"},
+	{{"defer", "off"}, "flushes are not deferred\n"},
 	{{"region"}, "DEVICE   USED    CACHED  PENDING     TOTAL  HITS  MISSES  REGION\n"
 		     "     0  512 B  2.00 MiB      0 B  2.00 MiB    41       1  forward pass\n"},
 	{{"region", "list"}, "DEVICE   USED    CACHED  PENDING     TOTAL  HITS  MISSES  REGION\n"
 			     "     0  512 B  2.00 MiB      0 B  2.00 MiB    41       1  forward pass\n"},
 	{{"region", "invalidate", "100% mine"},
-		"2.00 MiB given back; 1 busy block, 512 B, will not be cached\n"},
+		"gave 2.00 MiB back to the driver; 1 block in use, 512 B, will not be cached when freed\n"},
 	{{"--json", "defer", "off"}, "{\"schema\":\"gpupool.defer/1\",\"scopes\":0}\n"},
 };
 
-START_TEST(each_change_has_its_screen)
+START_TEST(each_changing_command_prints_its_result)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(stat_execute(geteuid(), screens[_i].words), 0);
@@ -64,19 +64,19 @@ static const struct {
 	{{"region", "--pinned"}, "region does not take --pinned."},
 };
 
-START_TEST(what_cannot_be_meant_is_refused)
+START_TEST(malformed_words_of_changing_commands_are_refused_with_advice)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	stat_check_refused(mistakes[_i].words, mistakes[_i].err);
 }
 END_TEST
 
-START_TEST(a_change_wants_one_process_and_a_question_does_not)
+START_TEST(changing_commands_require_exactly_one_process_and_reading_ones_do_not)
 {
 	pid_t one = peer_start(PEER_ANSWERS, NULL), other = peer_start(PEER_ANSWERS, NULL);
 
 	ck_assert_int_eq(STAT("limit", "set", "0=1GiB"), 2);
-	stat_check_in(stat_err, "gpupool-stat: there are 2 processes; name one of them:\n");
+	stat_check_in(stat_err, "gpupool-stat: there are 2 processes; name the one to change:\n");
 	ck_assert_int_eq(STAT("defer", "on"), 2);
 	ck_assert_int_eq(STAT("limit", stat_word(one), "set", "0=1GiB"), 0);
 	ck_assert_int_eq(STAT("limit", "set", "0=1GiB", stat_word(one)), 0);
@@ -96,9 +96,9 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, each_change_has_its_screen, 0, LENGTH(screens));
-	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
-	tcase_add_test(tc, a_change_wants_one_process_and_a_question_does_not);
+	tcase_add_loop_test(tc, each_changing_command_prints_its_result, 0, LENGTH(screens));
+	tcase_add_loop_test(tc, malformed_words_of_changing_commands_are_refused_with_advice, 0, LENGTH(mistakes));
+	tcase_add_test(tc, changing_commands_require_exactly_one_process_and_reading_ones_do_not);
 }
 
 int main(int argc, char **argv)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What gpupool-stat says of itself. */
+/* The help texts of gpupool-stat. */
 
 #include <stdio.h>
 #include <string.h>
 
 #include "stat_peer.h"
 
-START_TEST(every_command_has_help_that_fits_a_terminal)
+START_TEST(every_command_has_help_of_at_most_80_columns)
 {
 	char names[STAT_COMMANDS_MAX][16], usage[64];
 	int n = stat_find_commands(names);
@@ -24,8 +24,8 @@ START_TEST(every_command_has_help_that_fits_a_terminal)
 }
 END_TEST
 
-/* Beside what it takes or, where that is long, below it. */
-START_TEST(what_each_command_does_stands_in_one_column)
+/* The summary stands beside the usage or, if that is long, below it. */
+START_TEST(command_summaries_stand_in_one_column_of_the_help)
 {
 	enum { COLUMN = 21 };
 	const char *line;
@@ -36,8 +36,8 @@ START_TEST(what_each_command_does_stands_in_one_column)
 		size_t length = strcspn(line, "\n"), below = length + 1 + strspn(line + length + 1, " ");
 
 		ck_assert_msg(length <= 80, "%s", line);
-		ck_assert_msg(below == length + 1 + COLUMN || (line[COLUMN - 1] == ' ' && line[COLUMN] != ' '),
-			"%s", line);
+		ck_assert_msg(
+			below == length + 1 + COLUMN || (line[COLUMN - 1] == ' ' && line[COLUMN] != ' '), "%s", line);
 	}
 	ck_assert_int_gt(n, 10);
 }
@@ -45,8 +45,8 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, every_command_has_help_that_fits_a_terminal);
-	tcase_add_test(tc, what_each_command_does_stands_in_one_column);
+	tcase_add_test(tc, every_command_has_help_of_at_most_80_columns);
+	tcase_add_test(tc, command_summaries_stand_in_one_column_of_the_help);
 }
 
 int main(int argc, char **argv)

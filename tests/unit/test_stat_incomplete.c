@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Each command reports processes that were left out, in the form that its readers look at. */
+/* Each command reports processes that were left out, in its own output format. */
 
 #include "stat_peer.h"
 
@@ -12,7 +12,7 @@
 
 enum { STRANGER = 65533, N_NAMES = 1100 };
 
-/* More names than root looks at in the directory of another user. */
+/* Makes more names than root reads in the directory of another user. */
 static void leave_names(void)
 {
 	char path[128];
@@ -35,17 +35,17 @@ static const struct {
 	bool is_on_stderr;
 	const char *part;
 } incomplete[] = {
-	{{"list"}, 1, true, "gpupool-stat: not everything was asked: left out are " LEFT_OUT ".\n"},
+	{{"list"}, 1, true, "gpupool-stat: not all processes were asked; left out: " LEFT_OUT ".\n"},
 	{{"list", "--json"}, 1, false, "],\"incomplete\":\"" LEFT_OUT "\"}\n"},
 	{{"status", "--json"}, 1, false, "],\"incomplete\":\"" LEFT_OUT "\"}\n"},
 	{{"metrics"}, 0, false, "\ngpupool_incomplete 1\n"},
-	{{"metrics"}, 0, true, "left out are " LEFT_OUT ".\n"},
+	{{"metrics"}, 0, true, "left out: " LEFT_OUT ".\n"},
 	{{"reclaim"}, 2, true,
-		"there may be more processes than these (left out are " LEFT_OUT "); name one of them:\n"},
-	{{"check"}, 3, false, "not everything was asked: left out are " LEFT_OUT},
+		"there may be more processes than these (left out: " LEFT_OUT "); name the one to change:\n"},
+	{{"check"}, 3, false, "not all processes were asked; left out: " LEFT_OUT},
 };
 
-START_TEST(what_is_left_out_is_told_in_every_form)
+START_TEST(processes_that_were_left_out_are_reported_in_every_format)
 {
 	leave_names();
 	ck_assert_int_eq(stat_execute(geteuid(), incomplete[_i].words), incomplete[_i].exit);
@@ -56,7 +56,7 @@ END_TEST
 static const char *const complete[][STAT_WORDS] = {
 	{"list"}, {"list", "--json"}, {"metrics"}, {"check", "--warn=ooms=1000"}};
 
-START_TEST(nothing_is_told_where_nothing_is_left_out)
+START_TEST(a_complete_survey_reports_nothing_as_left_out)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(stat_execute(geteuid(), complete[_i]), 0);
@@ -68,11 +68,12 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, nothing_is_told_where_nothing_is_left_out, 0, LENGTH(complete));
+	tcase_add_loop_test(tc, a_complete_survey_reports_nothing_as_left_out, 0, LENGTH(complete));
 	if (geteuid() == 0)
-		tcase_add_loop_test(tc, what_is_left_out_is_told_in_every_form, 0, LENGTH(incomplete));
+		tcase_add_loop_test(
+			tc, processes_that_were_left_out_are_reported_in_every_format, 0, LENGTH(incomplete));
 	else
-		stat_skip("directories of other users take root");
+		stat_skip("directories of other users need root");
 }
 
 int main(int argc, char **argv)

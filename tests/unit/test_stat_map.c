@@ -21,14 +21,15 @@ static const char answer[] =
 	"\"base\":\"0x1000\"}]}";
 
 static const char screen[] =
-	"one cell is 2.00 MiB: # used, 1 to 8 partly, ! used, over a quarter by rounding, + pending, . cached\n"
+	"one cell is 2.00 MiB: # used, 1 to 8 partly used, ! used, with over a quarter lost to rounding, "
+	"+ pending, . cached\n"
 	"\n"
-	"device 0: 224 MiB in 2 segments; used 77.0 MiB, 2.00 MiB of it by rounding; cached 131 MiB, pending 16.0 MiB\n"
+	"device 0: 224 MiB in 2 segments; used 77.0 MiB (2.00 MiB lost to rounding); cached 131 MiB, pending 16.0 MiB\n"
 	"0x7f0000000000    208 MiB  ................++++++++#############################\n"
 	"                           ###................................................\n"
 	"0x7f0004000000   16.0 MiB  ####!!4.\n"
-	"largest free piece 96.0 MiB: a request for more goes to the driver\n"
-	"147 MiB are free in 2 segments that the program holds parts of:\n"
+	"largest free block 96.0 MiB: a larger request goes to the driver\n"
+	"147 MiB are free in 2 segments in which the program holds blocks:\n"
 	"SEGMENT             SIZE      FREE  BLOCKS  HELD BY             SIZE  WHERE\n"
 	"0x7f0000000000   208 MiB   144 MiB       1  0x7f0003000000  64.0 MiB  -\n"
 	"0x7f0004000000  16.0 MiB  3.00 MiB       3  0x7f0004000000  8.00 MiB  solver+0x1000\n"
@@ -36,7 +37,7 @@ static const char screen[] =
 	"                                            0x7f0004c00000  1.00 MiB  -\n";
 /* clang-format on */
 
-START_TEST(segments_are_rows_of_cells_with_what_is_in_the_way)
+START_TEST(map_draws_segments_as_cells_and_lists_the_blocks_that_hold_them)
 {
 	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
 	ck_assert_str_eq(stat_out, screen);
@@ -44,18 +45,18 @@ START_TEST(segments_are_rows_of_cells_with_what_is_in_the_way)
 }
 END_TEST
 
-START_TEST(what_is_not_shown_is_counted)
+START_TEST(map_counts_the_segments_that_it_does_not_show)
 {
 	ck_assert_int_eq(STAT("map", "--ascii", "-n1", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
-	stat_check_in(stat_out, "\nand 1 more, 16.0 MiB, of which 13.0 MiB are used\n");
+	stat_check_in(stat_out, "\nand 1 more segment: 16.0 MiB, of which 13.0 MiB are used\n");
 	ck_assert_ptr_null(strstr(stat_out, "####!!4."));
-	stat_check_in(stat_out, "\nand 1 more, of which 3.00 MiB are free\n");
+	stat_check_in(stat_out, "\nand 1 more segment, in which 3.00 MiB are free\n");
 	ck_assert_ptr_null(strstr(stat_out, "0x7f0004000000"));
 }
 END_TEST
 
-/* Ten segments of 3 MiB, of which the program holds 1. */
-START_TEST(of_many_segments_that_are_held_the_first_are_shown_and_the_rest_counted)
+/* Ten segments of 3 MiB, in each of which the program holds 1 MiB. */
+START_TEST(map_lists_the_first_of_many_held_segments_and_counts_the_rest)
 {
 	char many[4096];
 	size_t used = (size_t)snprintf(many, sizeof(many),
@@ -68,8 +69,8 @@ START_TEST(of_many_segments_that_are_held_the_first_are_shown_and_the_rest_count
 			i ? "," : "", i);
 	snprintf(many + used, sizeof(many) - used, "]}]}");
 	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, many))), 0);
-	stat_check_in(stat_out, "20.0 MiB are free in 10 segments that the program holds parts of:\n");
-	stat_check_in(stat_out, "\nand 2 more, of which 4.00 MiB are free\n");
+	stat_check_in(stat_out, "20.0 MiB are free in 10 segments in which the program holds blocks:\n");
+	stat_check_in(stat_out, "\nand 2 more segments, in which 4.00 MiB are free\n");
 }
 END_TEST
 
@@ -80,7 +81,7 @@ static const struct {
 	{"C.UTF-8", "\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88!!\xe2\x96\x84\xc2\xb7\n"},
 };
 
-START_TEST(the_locale_says_what_can_be_shown)
+START_TEST(map_draws_with_characters_of_the_locale)
 {
 	setenv("LC_ALL", locales[_i].locale, 1);
 	ck_assert_int_eq(STAT("map", stat_word(peer_start(PEER_ANSWERS, answer))), 0);
@@ -89,7 +90,7 @@ START_TEST(the_locale_says_what_can_be_shown)
 }
 END_TEST
 
-/* Whatever these are, they are no reason to end otherwise. */
+/* Malformed answers, with which the command must not fail. */
 #define POOL(segments) "{\"schema\":\"gpupool.map/1\",\"pools\":[{\"n_segments\":-1,\"segments\":" segments "}]}"
 static const struct {
 	const char *answer, *out;
@@ -108,7 +109,7 @@ static const struct {
 	{POOL("[{\"blocks\":[[512,\"used\",9223372036854775807,9223372036854775807],[1,\"cached\"]]}]"), "513 B in 0"},
 };
 
-START_TEST(what_a_process_says_may_be_anything)
+START_TEST(map_accepts_malformed_answers)
 {
 	ck_assert_int_eq(STAT("map", "--ascii", stat_word(peer_start(PEER_ANSWERS, strange[_i].answer))), 0);
 	stat_check_in(stat_out, strange[_i].out);
@@ -119,11 +120,11 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, segments_are_rows_of_cells_with_what_is_in_the_way);
-	tcase_add_test(tc, what_is_not_shown_is_counted);
-	tcase_add_test(tc, of_many_segments_that_are_held_the_first_are_shown_and_the_rest_counted);
-	tcase_add_loop_test(tc, the_locale_says_what_can_be_shown, 0, LENGTH(locales));
-	tcase_add_loop_test(tc, what_a_process_says_may_be_anything, 0, LENGTH(strange));
+	tcase_add_test(tc, map_draws_segments_as_cells_and_lists_the_blocks_that_hold_them);
+	tcase_add_test(tc, map_counts_the_segments_that_it_does_not_show);
+	tcase_add_test(tc, map_lists_the_first_of_many_held_segments_and_counts_the_rest);
+	tcase_add_loop_test(tc, map_draws_with_characters_of_the_locale, 0, LENGTH(locales));
+	tcase_add_loop_test(tc, map_accepts_malformed_answers, 0, LENGTH(strange));
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Names of functions, and what is left out of them for a line. */
+/* Names of functions, shortened to fit on a line. */
 
 #include <check.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include <string.h>
 
 #include "tests/suite.h"
-#include "tools/stat_name.h"
+#include "tools/stat/stat_name.h"
 
-#define TEN(text)     text text text text text text text text text text
-#define PAIRS         TEN("std::pair<int, long>, ")
-#define LETTERS_100   TEN("abcdefghij")
-#define UMLAUTS_20    TEN("\xc3\xa4")
-#define UMLAUTS_200   TEN(UMLAUTS_20)
+#define TEN(text)   text text text text text text text text text text
+#define PAIRS       TEN("std::pair<int, long>, ")
+#define LETTERS_100 TEN("abcdefghij")
+#define UMLAUTS_20  TEN("\xc3\xa4")
+#define UMLAUTS_200 TEN(UMLAUTS_20)
 
 static const struct {
 	const char *name, *is;
@@ -48,7 +48,7 @@ static const struct {
 		"efghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijend (a.cpp:12)"},
 };
 
-START_TEST(only_long_lists_and_the_middle_of_long_names_are_left_out)
+START_TEST(long_template_lists_and_the_middle_of_long_names_are_left_out)
 {
 	char text[4096];
 
@@ -60,7 +60,7 @@ START_TEST(only_long_lists_and_the_middle_of_long_names_are_left_out)
 }
 END_TEST
 
-START_TEST(a_name_is_cut_between_characters)
+START_TEST(a_function_name_is_cut_between_characters)
 {
 	char text[1024] = "x" UMLAUTS_200 " (a.cpp:1)";
 
@@ -86,7 +86,7 @@ static const struct {
 	{"/usr/lib/libfft.so+0x1234", 10, "/usr/lib/libfft.so+0x1234"},
 };
 
-START_TEST(the_first_frame_keeps_its_file_and_line_where_there_is_little_room)
+START_TEST(the_first_frame_keeps_its_file_and_line_in_a_narrow_column)
 {
 	char text[256];
 
@@ -101,9 +101,9 @@ int main(void)
 	Suite *suite = suite_create("stat_name");
 	TCase *tc = tcase_create("stat_name");
 
-	ADD_ROWS(tc, names, only_long_lists_and_the_middle_of_long_names_are_left_out);
-	tcase_add_test(tc, a_name_is_cut_between_characters);
-	ADD_ROWS(tc, fits, the_first_frame_keeps_its_file_and_line_where_there_is_little_room);
+	ADD_ROWS(tc, names, long_template_lists_and_the_middle_of_long_names_are_left_out);
+	tcase_add_test(tc, a_function_name_is_cut_between_characters);
+	ADD_ROWS(tc, fits, the_first_frame_keeps_its_file_and_line_in_a_narrow_column);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * gpupool-stat leaks names functions out of files that a process names. The files are copies of this program, and the
- * function is one of its own.
+ * gpupool-stat leaks looks up function names in the files that a process names. The files are copies of this
+ * program, and the function is one of this program.
  */
 
 #include "stat_peer.h"
@@ -22,7 +22,7 @@ enum { STRANGER = 65533, ANSWER_BYTES = 1 << 20 };
 
 static char file[128];
 
-/* Found in the files by its name. */
+/* The name that is found in the files. */
 void named_function_of_the_test(void);
 __attribute__((noinline)) void named_function_of_the_test(void)
 {
@@ -48,7 +48,7 @@ static void copy_program(const char *filter, uid_t uid, mode_t mode)
 	ck_assert_int_eq(chmod(file, mode), 0);
 }
 
-/* A site in the last of n_objects, all of which are the file. */
+/* Returns an answer with a call site in the last of n_objects, all of which are the file. */
 static const char *make_answer(int n_objects)
 {
 	static char text[ANSWER_BYTES];
@@ -71,7 +71,7 @@ static bool is_named(pid_t pid)
 	return strstr(stat_out, "named_function_of_the_test") != NULL;
 }
 
-START_TEST(a_function_of_a_file_is_named)
+START_TEST(leaks_names_a_function_of_a_file)
 {
 	copy_program("cat", geteuid(), 0400);
 	ck_assert(is_named(peer_start(PEER_ANSWERS, make_answer(1))));
@@ -79,7 +79,7 @@ START_TEST(a_function_of_a_file_is_named)
 }
 END_TEST
 
-START_TEST(an_archive_is_not_unpacked)
+START_TEST(leaks_does_not_unpack_a_compressed_file)
 {
 	copy_program("gzip", geteuid(), 0400);
 	ck_assert(!is_named(peer_start(PEER_ANSWERS, make_answer(1))));
@@ -87,9 +87,9 @@ START_TEST(an_archive_is_not_unpacked)
 }
 END_TEST
 
-/* A sanitizer takes more addresses than any limit. */
+/* A sanitizer reserves more addresses than any limit allows. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-START_TEST(a_file_that_is_named_thousands_of_times_is_read_once)
+START_TEST(leaks_reads_a_file_once_that_is_named_thousands_of_times)
 {
 	struct rlimit limit = {256 << 20, 256 << 20};
 	pid_t pid;
@@ -102,32 +102,32 @@ START_TEST(a_file_that_is_named_thousands_of_times_is_read_once)
 END_TEST
 #endif
 
-START_TEST(files_that_are_too_large_are_left_out_with_a_message)
+START_TEST(leaks_leaves_out_files_that_are_too_large_with_a_message)
 {
 	char expected[128];
 	pid_t pid;
 
 	copy_program("cat", geteuid(), 0600);
 	if (truncate(file, (off_t)4 << 30) != 0) {
-		stat_skip("there can be no file of 4 GiB");
+		stat_skip("a file of 4 GiB cannot be made here");
 		return;
 	}
 	pid = peer_start(PEER_ANSWERS, make_answer(1));
 	ck_assert(!is_named(pid));
 	snprintf(expected, sizeof(expected),
-		"gpupool-stat: pid %d: names of functions are missing: its files are too many or too large.\n",
+		"gpupool-stat: pid %d: some names of functions are missing: its files are too many or too large.\n",
 		(int)pid);
 	stat_check_in(stat_err, expected);
 }
 END_TEST
 
-/* The owner of the file, who alone may read it. */
+/* The owner of the file, which only its owner may read. */
 static const struct {
 	uid_t owner;
 	bool is_named;
 } owners[] = {{STRANGER, true}, {0, false}};
 
-START_TEST(root_reads_the_files_of_a_process_with_the_rights_of_its_user)
+START_TEST(root_reads_the_files_of_a_process_with_the_permissions_of_its_user)
 {
 	copy_program("cat", owners[_i].owner, 0400);
 	ck_assert_int_eq(chown(peer_dir, STRANGER, (gid_t)-1), 0);
@@ -138,17 +138,17 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, a_function_of_a_file_is_named);
-	tcase_add_test(tc, an_archive_is_not_unpacked);
+	tcase_add_test(tc, leaks_names_a_function_of_a_file);
+	tcase_add_test(tc, leaks_does_not_unpack_a_compressed_file);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	tcase_add_test(tc, a_file_that_is_named_thousands_of_times_is_read_once);
+	tcase_add_test(tc, leaks_reads_a_file_once_that_is_named_thousands_of_times);
 #endif
-	tcase_add_test(tc, files_that_are_too_large_are_left_out_with_a_message);
+	tcase_add_test(tc, leaks_leaves_out_files_that_are_too_large_with_a_message);
 	if (geteuid() == 0)
 		tcase_add_loop_test(
-			tc, root_reads_the_files_of_a_process_with_the_rights_of_its_user, 0, LENGTH(owners));
+			tc, root_reads_the_files_of_a_process_with_the_permissions_of_its_user, 0, LENGTH(owners));
 	else
-		stat_skip("another user's files take root");
+		stat_skip("files of another user need root");
 }
 
 int main(int argc, char **argv)

@@ -19,7 +19,7 @@
 
 #include "tests/emulator.h"
 
-/* A message fits into this, a report does not. */
+/* A message fits into this size, a report does not. */
 enum { FILE_LIMIT = 8192 };
 
 static char path[128];
@@ -91,7 +91,7 @@ START_TEST(a_new_report_that_cannot_be_written_leaves_no_file)
 }
 END_TEST
 
-START_TEST(output_beyond_the_limit_of_a_file_is_an_error_and_no_signal)
+START_TEST(output_beyond_the_file_size_limit_is_an_error_without_a_signal)
 {
 	char command[512];
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -107,7 +107,7 @@ START_TEST(output_beyond_the_limit_of_a_file_is_an_error_and_no_signal)
 }
 END_TEST
 
-START_TEST(an_existing_file_keeps_its_rights_and_its_links)
+START_TEST(an_existing_output_file_keeps_its_mode_and_the_symlink_to_it)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char target[128];
@@ -128,7 +128,7 @@ START_TEST(an_existing_file_keeps_its_rights_and_its_links)
 }
 END_TEST
 
-START_TEST(a_file_with_two_names_keeps_both)
+START_TEST(an_output_file_with_two_names_keeps_both)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char other[128];
@@ -143,7 +143,7 @@ START_TEST(a_file_with_two_names_keeps_both)
 }
 END_TEST
 
-/* False: not permitted here. */
+/* Returns false if that is not permitted here. */
 static bool make_tmp_read_only(void)
 {
 	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
@@ -151,7 +151,7 @@ static bool make_tmp_read_only(void)
 	       mount(NULL, "/tmp", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) == 0;
 }
 
-START_TEST(a_pipe_is_read_where_tmp_is_read_only)
+START_TEST(convert_reads_a_pipe_even_if_tmp_is_read_only)
 {
 	char command[1024];
 	FILE *out;
@@ -159,7 +159,7 @@ START_TEST(a_pipe_is_read_where_tmp_is_read_only)
 	snprintf(path, sizeof(path), "/dev/shm/gpupool-test-%d", (int)getpid());
 	write_file(peer_leaks, 0600);
 	if (!make_tmp_read_only()) {
-		stat_skip("a mount of its own is not permitted");
+		stat_skip("a private mount is not permitted");
 		unlink(path);
 		return;
 	}
@@ -178,10 +178,10 @@ static void add(TCase *tc)
 {
 	tcase_add_test(tc, an_existing_report_stays_if_the_new_one_cannot_be_written);
 	tcase_add_test(tc, a_new_report_that_cannot_be_written_leaves_no_file);
-	tcase_add_test(tc, output_beyond_the_limit_of_a_file_is_an_error_and_no_signal);
-	tcase_add_test(tc, an_existing_file_keeps_its_rights_and_its_links);
-	tcase_add_test(tc, a_file_with_two_names_keeps_both);
-	tcase_add_test(tc, a_pipe_is_read_where_tmp_is_read_only);
+	tcase_add_test(tc, output_beyond_the_file_size_limit_is_an_error_without_a_signal);
+	tcase_add_test(tc, an_existing_output_file_keeps_its_mode_and_the_symlink_to_it);
+	tcase_add_test(tc, an_output_file_with_two_names_keeps_both);
+	tcase_add_test(tc, convert_reads_a_pipe_even_if_tmp_is_read_only);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Which commands --watch repeats, what each prints then, and with which exit code it ends. */
+/* Commands that --watch repeats, their output each time, and their exit code. */
 
 #include <jansson.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #include "stat_running.h"
 
-/* What is done once, and why. */
+/* Commands that are not repeated, and why. */
 static const struct {
 	const char *words[STAT_WORDS];
 	const char *why;
@@ -27,15 +27,16 @@ static const struct {
 	{{"stacks", "1", "on", "--watch=1"}, "stacks on does not take --watch: it changes a process.\n"},
 	{{"stacks", "1", "on", "8", "--watch=1"}, "stacks on does not take --watch: it changes a process.\n"},
 	{{"stacks", "1", "off", "--watch=1"}, "stacks off does not take --watch: it changes a process.\n"},
-	{{"leaks", "--from=x", "--watch=1"}, "leaks --from does not take --watch: it asks no process.\n"},
+	{{"leaks", "--from=x", "--watch=1"},
+		"leaks --from does not take --watch: it reads a file, which does not change.\n"},
 	{{"convert", "1", "--to=folded", "--watch=1"}, "convert does not take --watch: it writes one file.\n"},
 	{{"report", "1", "--watch=1"}, "report does not take --watch: it writes one file.\n"},
-	{{"export", "--watch=1"}, "export does not take --watch: it asks whenever it is asked.\n"},
-	{{"replay", "x", "--watch=1"}, "replay does not take --watch: it asks no process.\n"},
+	{{"export", "--watch=1"}, "export does not take --watch: it asks the processes at each HTTP request.\n"},
+	{{"replay", "x", "--watch=1"}, "replay does not take --watch: it reads a file, which does not change.\n"},
 };
 
-/* Nobody is there who could be asked: that would have another exit code. */
-START_TEST(what_is_done_once_says_why)
+/* There is no process to ask, which would give another exit code. */
+START_TEST(a_command_that_does_not_take_watch_says_why)
 {
 	stat_check_refused(once[_i].words, once[_i].why);
 }
@@ -49,7 +50,7 @@ static bool is_once(const char *command)
 	return false;
 }
 
-/* An object with that schema, in a line of its own. */
+/* Checks that the line is one object with that schema. */
 static void check_object(const char *line, const char *schema)
 {
 	json_t *object = json_loads(line, 0, NULL);
@@ -60,7 +61,10 @@ static void check_object(const char *line, const char *schema)
 	json_decref(object);
 }
 
-/* Three that are there while everybody lives, and then the end: that of the process, if it was named, or the user's. */
+/*
+ * Reads three objects while the process lives. Then the process ends or, if it was not named, the user
+ * interrupts gpupool-stat.
+ */
 static void follow(const char *command, const char *schema, bool is_named)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -85,7 +89,10 @@ static void follow(const char *command, const char *schema, bool is_named)
 		ck_assert_int_eq(WTERMSIG(status), SIGINT);
 }
 
-/* By what the first line of its help says that it takes: nothing, '[PID]', or 'PID'. */
+/*
+ * Follows the command with and without a process id, as the first line of its help allows: 'PID', '[PID]', or
+ * neither.
+ */
 static void follow_both_ways(const char *command, const char *usage)
 {
 	bool is_own_list = !strcmp(command, "list") || !strcmp(command, "check");
@@ -101,8 +108,11 @@ static void follow_both_ways(const char *command, const char *usage)
 	}
 }
 
-/* Whatever commands there are: those that do not take it are above, and what is no JSON has tests of its own. */
-START_TEST(every_command_that_reads_says_an_object_each_time)
+/*
+ * Covers all commands. The table above lists the commands that do not take --watch. Other tests cover the
+ * commands that print no JSON.
+ */
+START_TEST(every_watched_command_prints_one_json_object_each_time)
 {
 	char names[STAT_COMMANDS_MAX][16], usage[STAT_CATCH_SIZE];
 	int n = stat_find_commands(names), n_followed = 0;
@@ -124,8 +134,8 @@ START_TEST(every_command_that_reads_says_an_object_each_time)
 }
 END_TEST
 
-/* Its own reader begins behind each end: nothing stands between them. */
-START_TEST(each_time_of_openmetrics_is_whole)
+/* A reader of OpenMetrics starts again after each end mark, so nothing may stand between two outputs. */
+START_TEST(every_repetition_of_openmetrics_is_complete)
 {
 	struct stat_running running;
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -146,8 +156,8 @@ START_TEST(each_time_of_openmetrics_is_whole)
 }
 END_TEST
 
-/* That format has no end, and does not mind empty lines. */
-START_TEST(an_empty_line_is_between_the_times_of_the_older_format)
+/* That format has no end mark, and allows empty lines. */
+START_TEST(repetitions_of_the_prometheus_format_are_separated_by_an_empty_line)
 {
 	const char *second;
 
@@ -169,13 +179,13 @@ static const struct {
 	{{"check", "--watch=0.01", "--count=3", "--warn=ooms=3"}, "GPUPOOL OK - 1 process | '", 0},
 	{{"check", "--watch=0.01", "--count=3", "--warn=1%"}, "GPUPOOL WARNING - pid ", 1},
 	{{"check", "--watch=0.01", "--count=3", "--crit=1%"}, "GPUPOOL CRITICAL - pid ", 2},
-	{{"check", "--watch=0.01", "--count=3", "--json", "--warn=ooms=3"}, 
+	{{"check", "--watch=0.01", "--count=3", "--json", "--warn=ooms=3"},
 		"{\"schema\":\"gpupool.check/1\",\"state\":\"OK\"", 0},
 	{{"check", "--watch=0.01", "--count=3", "--json", "--crit=1%"},
 		"{\"schema\":\"gpupool.check/1\",\"state\":\"CRITICAL\"", 2},
 };
 
-START_TEST(a_check_is_a_line_each_time_and_the_last_is_the_exit_code)
+START_TEST(a_watched_check_prints_a_line_each_time_and_exits_with_the_last_state)
 {
 	int n = 0;
 
@@ -187,7 +197,7 @@ START_TEST(a_check_is_a_line_each_time_and_the_last_is_the_exit_code)
 }
 END_TEST
 
-START_TEST(a_check_goes_on_from_state_to_state)
+START_TEST(a_watched_check_goes_on_from_state_to_state)
 {
 	struct stat_running running;
 	pid_t pid;
@@ -204,7 +214,7 @@ START_TEST(a_check_goes_on_from_state_to_state)
 }
 END_TEST
 
-START_TEST(a_check_of_a_process_that_ends_is_unknown_at_the_end)
+START_TEST(a_watched_check_of_a_process_that_ends_is_unknown_at_the_end)
 {
 	struct stat_running running;
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
@@ -221,18 +231,19 @@ START_TEST(a_check_of_a_process_that_ends_is_unknown_at_the_end)
 }
 END_TEST
 
-/* PID stands for the process. */
+/* PID stands for the process id. */
 static const struct {
 	const char *words[STAT_WORDS];
-	const char *out; /* in full, or what it begins with */
+	const char *out; /* the whole output, or its beginning */
 } screens[] = {
-	{{"stacks", "PID", "--watch=0.01", "--count=3"}, "off\n\noff\n\noff\n"},
+	{{"stacks", "PID", "--watch=0.01", "--count=3"},
+		"call stacks are off\n\ncall stacks are off\n\ncall stacks are off\n"},
 	{{"config", "PID", "--watch=0.01", "--count=3"}, "SETTING              SOURCE       VALUE\n"},
 	{{"limit", "get", "--watch=0.01", "--count=3"}, "DEVICE     LIMIT     TOTAL\n"},
 	{{"region", "list", "--watch=0.01", "--count=3"}, "DEVICE   USED    CACHED  PENDING"},
 };
 
-START_TEST(screens_have_an_empty_line_between_them)
+START_TEST(watched_screens_are_separated_by_an_empty_line)
 {
 	const char *pid = stat_word(peer_start(PEER_ANSWERS, NULL)), *at = stat_out;
 	const char *words[STAT_WORDS];
@@ -252,16 +263,15 @@ START_TEST(screens_have_an_empty_line_between_them)
 }
 END_TEST
 
-static const char *const no_seconds[] = {
-	"", "0", "-1", "0.001", "86401", "1e9", "x", "1s", "1,5", "1 2", "nan", "inf"};
+static const char *const no_seconds[] = {"", "0", "-1", "0.001", "86401", "1e9", "x", "1s", "1,5", "1 2", "nan", "inf"};
 
-START_TEST(what_is_no_number_of_seconds_is_refused)
+START_TEST(a_watch_interval_that_is_not_a_number_of_seconds_is_refused)
 {
-	char option[32], why[64];
+	char option[32], why[96];
 	const char *words[STAT_WORDS] = {"config", option};
 
 	snprintf(option, sizeof(option), "--watch=%s", no_seconds[_i]);
-	snprintf(why, sizeof(why), "--watch: '%s' is no number of seconds.\n", no_seconds[_i]);
+	snprintf(why, sizeof(why), "--watch: '%s' is not a number of seconds from 0.01 to 86400.\n", no_seconds[_i]);
 	stat_check_refused(words, why);
 	ck_assert_int_eq(STAT("check", option), 3);
 	stat_check_in(stat_err, why);
@@ -271,15 +281,16 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, what_is_done_once_says_why, 0, LENGTH(once));
-	tcase_add_test(tc, every_command_that_reads_says_an_object_each_time);
-	tcase_add_test(tc, each_time_of_openmetrics_is_whole);
-	tcase_add_test(tc, an_empty_line_is_between_the_times_of_the_older_format);
-	tcase_add_loop_test(tc, a_check_is_a_line_each_time_and_the_last_is_the_exit_code, 0, LENGTH(checks));
-	tcase_add_test(tc, a_check_goes_on_from_state_to_state);
-	tcase_add_test(tc, a_check_of_a_process_that_ends_is_unknown_at_the_end);
-	tcase_add_loop_test(tc, screens_have_an_empty_line_between_them, 0, LENGTH(screens));
-	tcase_add_loop_test(tc, what_is_no_number_of_seconds_is_refused, 0, LENGTH(no_seconds));
+	tcase_add_loop_test(tc, a_command_that_does_not_take_watch_says_why, 0, LENGTH(once));
+	tcase_add_test(tc, every_watched_command_prints_one_json_object_each_time);
+	tcase_add_test(tc, every_repetition_of_openmetrics_is_complete);
+	tcase_add_test(tc, repetitions_of_the_prometheus_format_are_separated_by_an_empty_line);
+	tcase_add_loop_test(
+		tc, a_watched_check_prints_a_line_each_time_and_exits_with_the_last_state, 0, LENGTH(checks));
+	tcase_add_test(tc, a_watched_check_goes_on_from_state_to_state);
+	tcase_add_test(tc, a_watched_check_of_a_process_that_ends_is_unknown_at_the_end);
+	tcase_add_loop_test(tc, watched_screens_are_separated_by_an_empty_line, 0, LENGTH(screens));
+	tcase_add_loop_test(tc, a_watch_interval_that_is_not_a_number_of_seconds_is_refused, 0, LENGTH(no_seconds));
 }
 
 int main(int argc, char **argv)

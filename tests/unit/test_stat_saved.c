@@ -11,12 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/oom_name.h"
+#include "common/oom_name.h"
 #include "stat_peer.h"
 #include "tests/suite.h"
 
-#define REPORT(command, asked)                                                                                         \
-	"{\"schema\":\"gpupool.oom/1\",\"pid\":1,\"command\":\"" command "\",\"n_ooms\":2,\"last\":{\"age_ns\":0,"     \
+#define REPORT(command, asked)                                                                                     \
+	"{\"schema\":\"gpupool.oom/1\",\"pid\":1,\"command\":\"" command "\",\"n_ooms\":2,\"last\":{\"age_ns\":0," \
 	"\"time\":1000000000,\"kind\":\"device\",\"device\":0,\"asked_bytes\":" asked ",\"cause\":\"full\"}}"
 
 static void put_in(const char *name, const char *text, long seconds)
@@ -32,7 +32,7 @@ static void put_in(const char *name, const char *text, long seconds)
 	close(fd);
 }
 
-/* A number that no process has any more. */
+/* Returns the id of a process that has ended. */
 static pid_t ended(void)
 {
 	pid_t pid = fork();
@@ -54,7 +54,7 @@ static const char *name_of(pid_t pid, uint64_t start)
 
 static const struct {
 	const char *name;
-	pid_t pid; /* 0: it is another file's name */
+	pid_t pid; /* 0: not the name of a report */
 	uint64_t start;
 } names[] = {
 	{"1.2.oom", 1, 2},
@@ -73,7 +73,7 @@ static const struct {
 	{"1.000000000000000000000000000000000000000000000000000000000000000002.oom", 0, 0},
 };
 
-START_TEST(a_report_is_known_by_its_name)
+START_TEST(an_oom_report_is_recognised_by_its_file_name)
 {
 	uint64_t start = 0;
 	pid_t pid = 0;
@@ -86,7 +86,7 @@ START_TEST(a_report_is_known_by_its_name)
 }
 END_TEST
 
-START_TEST(the_newest_report_of_a_number_is_shown)
+START_TEST(the_newest_oom_report_of_a_process_id_is_shown)
 {
 	pid_t pid = ended();
 
@@ -94,7 +94,7 @@ START_TEST(the_newest_report_of_a_number_is_shown)
 	put_in(name_of(pid, 5), REPORT("new", "2048"), 2000);
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
 	stat_check_in(stat_out, " has ended: new\n2 out-of-memory errors; the last ");
-	stat_check_in(stat_out, "h ago on device 0: asked for 2.00 KiB\n");
+	stat_check_in(stat_out, "h ago on device 0: a request for 2.00 KiB failed\n");
 	ck_assert_str_eq(stat_err, "");
 	ck_assert_int_eq(STAT("oom"), 0);
 	stat_check_in(stat_out, "2.00 KiB  full   new\n");
@@ -104,22 +104,23 @@ START_TEST(the_newest_report_of_a_number_is_shown)
 }
 END_TEST
 
-START_TEST(a_process_that_answers_is_asked_and_reports_of_others_with_its_number_are_not_its_own)
+START_TEST(oom_asks_a_live_process_and_ignores_reports_of_earlier_ones_with_its_pid)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
 	put_in(name_of(pid, 1), REPORT("before", "2048"), 1000);
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
-	stat_check_in(stat_out, "asked for 1.00 GiB\n");
+	stat_check_in(stat_out, "a request for 1.00 GiB failed\n");
 	ck_assert_ptr_null(strstr(stat_out, "before"));
 	ck_assert_int_eq(STAT("oom"), 0);
-	stat_check_in(stat_out, "asked for 1.00 GiB\n");
-	stat_check_in(stat_out, "\nEnded after an out-of-memory error; gpupool-stat oom PID shows it:\n");
+	stat_check_in(stat_out, "a request for 1.00 GiB failed\n");
+	stat_check_in(
+		stat_out, "\nProcesses that ended after an out-of-memory error (gpupool-stat oom PID shows it):\n");
 	stat_check_in(stat_out, "2.00 KiB  full   before\n");
 }
 END_TEST
 
-START_TEST(a_process_without_a_socket_has_what_it_has_saved)
+START_TEST(oom_shows_the_saved_report_of_a_process_without_a_socket)
 {
 	pid_t pid = peer_start(PEER_NO_SOCKET, NULL);
 	uint64_t start;
@@ -128,19 +129,19 @@ START_TEST(a_process_without_a_socket_has_what_it_has_saved)
 	ck_assert_int_eq(gp_ctl_process_stat(pid, &start, &state), 0);
 	put_in(name_of(pid, start), REPORT("mute", "2048"), 1000);
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
-	stat_check_in(stat_out, " cannot be asked; this is what it has saved: mute\n");
+	stat_check_in(stat_out, " cannot be asked; this is its saved report: mute\n");
 	ck_assert_int_eq(STAT("oom"), 3);
 }
 END_TEST
 
-START_TEST(of_several_processes_each_is_shown)
+START_TEST(oom_shows_each_of_several_processes)
 {
 	pid_t gone = ended(), pid = peer_start(PEER_ANSWERS, NULL), missing;
 
 	put_in(name_of(gone, 5), REPORT("gone", "2048"), 1000);
 	missing = ended();
 	ck_assert_int_eq(STAT("oom", stat_word(gone), stat_word(pid), stat_word(missing)), 3);
-	stat_check_in(stat_out, "asked for 1.00 GiB\n");
+	stat_check_in(stat_out, "a request for 1.00 GiB failed\n");
 	stat_check_in(stat_out, " has ended: gone\n");
 	stat_check_in(stat_err, " does not exist.\n");
 	ck_assert_int_eq(STAT("oom", "--json", stat_word(gone), stat_word(pid)), 0);
@@ -152,11 +153,17 @@ END_TEST
 static char hostile_text[GP_OOM_FILE_MAX + 2];
 
 static const char *const hostile[] = {
-	"", "{", "[]", "{}", "{\"schema\":\"gpupool.status/1\"}", "{\"schema\":\"gpupool.oom/9\"}",
-	"{\"schema\":\"gpupool.oom/1\",\"last\":{\"time\":1}} {}", hostile_text,
+	"",
+	"{",
+	"[]",
+	"{}",
+	"{\"schema\":\"gpupool.status/1\"}",
+	"{\"schema\":\"gpupool.oom/9\"}",
+	"{\"schema\":\"gpupool.oom/1\",\"last\":{\"time\":1}} {}",
+	hostile_text,
 };
 
-START_TEST(what_is_no_report_is_as_if_it_were_not_there)
+START_TEST(a_malformed_saved_oom_report_is_ignored)
 {
 	pid_t pid = ended();
 
@@ -168,7 +175,7 @@ START_TEST(what_is_no_report_is_as_if_it_were_not_there)
 }
 END_TEST
 
-START_TEST(neither_links_nor_pipes_are_read)
+START_TEST(symlinks_and_fifos_are_not_read_as_oom_reports)
 {
 	pid_t pid = ended(), other = ended();
 	char path[256], target[256];
@@ -181,13 +188,13 @@ START_TEST(neither_links_nor_pipes_are_read)
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 3);
 	ck_assert_int_eq(STAT("oom", stat_word(other)), 3);
-	/* As the user's own choice it may be a link. */
+	/* A file that the user names is read whatever its name is. */
 	ck_assert_int_eq(STAT("oom", target), 0);
-	stat_check_in(stat_out, "asked for 2.00 KiB\n");
+	stat_check_in(stat_out, "a request for 2.00 KiB failed\n");
 }
 END_TEST
 
-START_TEST(what_a_report_says_moves_no_cursor)
+START_TEST(control_characters_in_an_oom_report_never_reach_the_terminal)
 {
 	pid_t pid = ended();
 
@@ -208,11 +215,11 @@ static const struct {
 	{{"oom", "one", "two"}, "oom takes process ids, or one file.\n", 2},
 	{{"oom", "one", "2"}, "oom takes process ids, or one file.\n", 2},
 	{{"oom", "2", "one"}, "'one' is neither a command nor a process id.\n", 2},
-	{{"oom", "one", "--watch=1"}, "oom FILE does not take --watch: it asks no process.\n", 2},
+	{{"oom", "one", "--watch=1"}, "oom FILE does not take --watch: it reads a file, which does not change.\n", 2},
 	{{"oom", "/dev/null"}, "/dev/null ", 1},
 };
 
-START_TEST(a_file_that_is_no_report_is_refused)
+START_TEST(a_file_that_is_not_an_oom_report_is_refused)
 {
 	ck_assert_int_eq(stat_execute(geteuid(), mistakes[_i].words), mistakes[_i].exit);
 	stat_check_in(stat_err, mistakes[_i].err);
@@ -222,15 +229,15 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_report_is_known_by_its_name, 0, LENGTH(names));
-	tcase_add_test(tc, the_newest_report_of_a_number_is_shown);
-	tcase_add_test(tc, a_process_that_answers_is_asked_and_reports_of_others_with_its_number_are_not_its_own);
-	tcase_add_test(tc, a_process_without_a_socket_has_what_it_has_saved);
-	tcase_add_test(tc, of_several_processes_each_is_shown);
-	tcase_add_loop_test(tc, what_is_no_report_is_as_if_it_were_not_there, 0, LENGTH(hostile));
-	tcase_add_test(tc, neither_links_nor_pipes_are_read);
-	tcase_add_test(tc, what_a_report_says_moves_no_cursor);
-	tcase_add_loop_test(tc, a_file_that_is_no_report_is_refused, 0, LENGTH(mistakes));
+	tcase_add_loop_test(tc, an_oom_report_is_recognised_by_its_file_name, 0, LENGTH(names));
+	tcase_add_test(tc, the_newest_oom_report_of_a_process_id_is_shown);
+	tcase_add_test(tc, oom_asks_a_live_process_and_ignores_reports_of_earlier_ones_with_its_pid);
+	tcase_add_test(tc, oom_shows_the_saved_report_of_a_process_without_a_socket);
+	tcase_add_test(tc, oom_shows_each_of_several_processes);
+	tcase_add_loop_test(tc, a_malformed_saved_oom_report_is_ignored, 0, LENGTH(hostile));
+	tcase_add_test(tc, symlinks_and_fifos_are_not_read_as_oom_reports);
+	tcase_add_test(tc, control_characters_in_an_oom_report_never_reach_the_terminal);
+	tcase_add_loop_test(tc, a_file_that_is_not_an_oom_report_is_refused, 0, LENGTH(mistakes));
 }
 
 int main(int argc, char **argv)

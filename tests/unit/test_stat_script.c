@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What scripts and monitoring systems get: fields as CSV, a line with an exit code, and labels. */
+/* Output for scripts and monitoring systems: fields as CSV, a check line with an exit code, and labels. */
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,10 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/ctl_proto.h"
+#include "common/ctl_proto.h"
 #include "stat_peer.h"
 
-/* PID stands for the number of the process. */
+/* Compares the output. PID in the expected text stands for the process id. */
 static void check_out(const char *expected, pid_t pid)
 {
 	char text[4096];
@@ -48,7 +48,7 @@ static const struct {
 	{{"list", "--query=user,labels", "--format=csv,noheader", "--watch=0.01", "--count=2"}, "root, \nroot, \n"},
 };
 
-START_TEST(fields_are_printed_as_values_with_commas)
+START_TEST(queried_fields_are_printed_as_csv)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
@@ -59,7 +59,7 @@ START_TEST(fields_are_printed_as_values_with_commas)
 }
 END_TEST
 
-START_TEST(what_would_end_a_value_is_in_quotes)
+START_TEST(a_csv_value_that_contains_a_separator_is_quoted)
 {
 	peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.status/1\",\"command\":\"a, \\\"b\\\"\\n\\u001b[2J\"}");
 	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
@@ -79,12 +79,11 @@ static const struct {
 	{"a=b", "a=b, 0\n"},
 };
 
-START_TEST(a_value_that_a_spreadsheet_would_calculate_has_an_apostrophe_in_front)
+START_TEST(a_csv_value_that_a_spreadsheet_would_evaluate_gets_an_apostrophe)
 {
 	char status[128];
 
-	snprintf(status, sizeof(status), "{\"schema\":\"gpupool.status/1\",\"command\":\"%s\"}",
-		formulas[_i].command);
+	snprintf(status, sizeof(status), "{\"schema\":\"gpupool.status/1\",\"command\":\"%s\"}", formulas[_i].command);
 	peer_start(PEER_ANSWERS, status);
 	ck_assert_int_eq(STAT("list", "--query=command,used_bytes", "--format=csv,noheader,nounits"), 0);
 	ck_assert_str_eq(stat_out, formulas[_i].out);
@@ -99,23 +98,23 @@ static const struct {
 	{{"list", "--query=pid,frob"}, "--query: there is no field 'frob'.\n", 2},
 	{{"list", "--query=device"}, "--query: there is no field 'device'.\n", 2},
 	{{"list", "--query="}, "--query: there is no field ''.\n", 2},
-	{{"list", "--query=pid", "--format=xml"}, "--format: 'xml' is none.\n", 2},
-	{{"list", "--query=pid", "--format=noheader"}, "--format: 'noheader' is none.\n", 2},
-	{{"list", "--query=pid", "--json"}, "--query does not go with --json.\n", 2},
-	{{"list", "--query=pid", "-q"}, "--query does not go with -q.\n", 2},
+	{{"list", "--query=pid", "--format=xml"}, "--format: 'xml' is not a known format.\n", 2},
+	{{"list", "--query=pid", "--format=noheader"}, "--format: 'noheader' is not a known format.\n", 2},
+	{{"list", "--query=pid", "--json"}, "--query cannot be used with --json.\n", 2},
+	{{"list", "--query=pid", "-q"}, "--query cannot be used with -q.\n", 2},
 	{{"blocks", "--query=pid"}, "blocks does not take --query.\n", 2},
-	{{"check", "--warn=frob=3"}, "--warn: 'frob=3' is no level.\n", 3},
-	{{"check", "--watch=1", "--warn=frob=3"}, "--warn: 'frob=3' is no level.\n", 3},
-	{{"check", "--crit=total=x"}, "--crit: 'total=x' is no level.\n", 3},
-	{{"check", "--crit=ooms=5%"}, "--crit: 'ooms=5%' is no level.\n", 3},
+	{{"check", "--warn=frob=3"}, "--warn: 'frob=3' is not a level.\n", 3},
+	{{"check", "--watch=1", "--warn=frob=3"}, "--warn: 'frob=3' is not a level.\n", 3},
+	{{"check", "--crit=total=x"}, "--crit: 'total=x' is not a level.\n", 3},
+	{{"check", "--crit=ooms=5%"}, "--crit: 'ooms=5%' is not a level.\n", 3},
 	{{"check", "--crit="}, "", 3},
 	{{"check", "--frob"}, "there is no option '--frob'.\n", 3},
 	{{"--frob", "check"}, "there is no option '--frob'.\n", 3},
-	{{"--timeout", "x", "check"}, "--timeout: 'x' is no number of seconds.\n", 3},
+	{{"--timeout", "x", "check"}, "--timeout: 'x' is not a number of seconds from 0.001 to 86400.\n", 3},
 	{{"check", "x"}, "'x' is neither a command nor a process id.\n", 3},
 };
 
-START_TEST(what_cannot_be_meant_is_refused)
+START_TEST(malformed_queries_and_check_levels_are_refused)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(stat_execute(geteuid(), mistakes[_i].words), mistakes[_i].exit);
@@ -125,8 +124,8 @@ START_TEST(what_cannot_be_meant_is_refused)
 END_TEST
 
 /*
- * It uses 768 MiB of the 1.20 GiB that it has taken, of a device of 15.7 GiB, of which 1.65 GiB are in use. It has no
- * limit. Two out-of-memory errors were about the device, and two about pinned memory.
+ * The process uses 768 MiB of the 1.20 GiB that it has taken from a device of 15.7 GiB, of which 1.65 GiB are
+ * in use. It has no limit. It had two out-of-memory errors of the device, and two of pinned memory.
  */
 #define OOMS "pid PID device 0 ooms 2 reaches 1; pid PID pinned ooms 2 reaches 1 | '"
 static const struct {
@@ -137,8 +136,7 @@ static const struct {
 	{{"check"}, "GPUPOOL WARNING - " OOMS, 1},
 	{{"check", "--warn=ooms=3"}, "GPUPOOL OK - 1 process | '", 0},
 	{{"check", "--warn=4%"}, "GPUPOOL WARNING - pid PID device 0 used 768 MiB reaches 645 MiB; " OOMS, 1},
-	{{"check", "--warn=total=5%"},
-		"GPUPOOL WARNING - pid PID device 0 total 1.20 GiB reaches 806 MiB; " OOMS, 1},
+	{{"check", "--warn=total=5%"}, "GPUPOOL WARNING - pid PID device 0 total 1.20 GiB reaches 806 MiB; " OOMS, 1},
 	{{"check", "--warn=5%,ooms=3", "--crit=total=1GiB"},
 		"GPUPOOL CRITICAL - pid PID device 0 total 1.20 GiB reaches 1.00 GiB | '", 2},
 	{{"check", "--crit=ooms=2"},
@@ -170,7 +168,7 @@ static const struct {
 		2},
 };
 
-START_TEST(what_is_wrong_can_be_had_as_json)
+START_TEST(check_can_report_problems_as_json)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
@@ -179,7 +177,7 @@ START_TEST(what_is_wrong_can_be_had_as_json)
 }
 END_TEST
 
-START_TEST(without_a_process_the_json_says_so)
+START_TEST(check_reports_in_json_that_there_is_no_process)
 {
 	ck_assert_int_eq(STAT("check", "--json"), 3);
 	ck_assert_str_eq(stat_out, CHECK
@@ -188,7 +186,7 @@ START_TEST(without_a_process_the_json_says_so)
 }
 END_TEST
 
-START_TEST(levels_make_the_exit_code)
+START_TEST(check_levels_determine_the_exit_code)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char *bar;
@@ -203,7 +201,7 @@ START_TEST(levels_make_the_exit_code)
 }
 END_TEST
 
-START_TEST(performance_data_has_levels_and_bounds)
+START_TEST(check_performance_data_has_levels_and_bounds)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 	char expected[256];
@@ -217,8 +215,8 @@ START_TEST(performance_data_has_levels_and_bounds)
 }
 END_TEST
 
-#define PROCESS(total, used, unpooled, limit, ooms) \
-	"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"index\":0,\"total_bytes\":" #total \
+#define PROCESS(total, used, unpooled, limit, ooms)                                                     \
+	"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"index\":0,\"total_bytes\":" #total            \
 	",\"cached_bytes\":0,\"used_bytes\":" #used ",\"unpooled_bytes\":" #unpooled ",\"ooms\":" #ooms \
 	",\"limit_bytes\":" #limit ",\"device_total_bytes\":9000}],\"pinned\":{\"ooms\":0}}"
 
@@ -230,12 +228,12 @@ static const struct {
 	{PROCESS(1000, 799, 0, 1000, 0), "GPUPOOL OK - 1 process | '", 0},
 	{PROCESS(1000, 800, 0, 1000, 0), "GPUPOOL WARNING - pid PID device 0 used 800 B reaches 800 B | '", 1},
 	{PROCESS(1000, 100, 850, 1000, 0), "GPUPOOL CRITICAL - pid PID device 0 used 950 B reaches 950 B | '", 2},
-	{PROCESS(8000, 1000, 0, null, 0), "GPUPOOL OK - 1 process | '", 0}, /* of the device */
+	{PROCESS(8000, 1000, 0, null, 0), "GPUPOOL OK - 1 process | '", 0}, /* a share of the device */
 	{PROCESS(8000, 7500, 0, null, 0), "GPUPOOL WARNING - pid PID device 0 used 7.32 KiB reaches 7.03 KiB | '", 1},
 	{PROCESS(1000, 0, 0, 1000, 1), "GPUPOOL WARNING - pid PID device 0 ooms 1 reaches 1 | '", 1},
 };
 
-START_TEST(a_check_judges_what_is_used_and_warns_at_the_first_out_of_memory)
+START_TEST(a_check_judges_used_memory_and_warns_at_the_first_out_of_memory)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, judged[_i].answer);
 	char *bar;
@@ -248,8 +246,8 @@ START_TEST(a_check_judges_what_is_used_and_warns_at_the_first_out_of_memory)
 }
 END_TEST
 
-/* As many as a machine may have, each once, and the line is whole. */
-START_TEST(performance_data_has_every_device)
+/* As many devices as a machine may have, each of them once, on a complete line. */
+START_TEST(check_performance_data_has_every_device)
 {
 	char answer[16384] = "{\"schema\":\"gpupool.status/1\",\"devices\":[", *at;
 	pid_t pid;
@@ -272,7 +270,7 @@ START_TEST(performance_data_has_every_device)
 }
 END_TEST
 
-START_TEST(a_directory_whose_name_is_no_text_is_as_good_as_any)
+START_TEST(a_socket_directory_whose_name_is_not_valid_text_works)
 {
 	char dir[128];
 
@@ -281,11 +279,12 @@ START_TEST(a_directory_whose_name_is_no_text_is_as_good_as_any)
 	peer_exec(dir);
 	setenv("GPUPOOL_RUNTIME_DIR", dir, 1);
 	ck_assert_int_eq(STAT("list", "--json"), 0);
-	stat_check_in(stat_out, "/a?" "?/");
+	stat_check_in(stat_out, "/a?"
+				"?/");
 }
 END_TEST
 
-START_TEST(who_does_not_answer_is_unknown_unless_worse_is_known)
+START_TEST(a_silent_process_makes_a_check_unknown_unless_another_reaches_a_level)
 {
 	pid_t silent;
 
@@ -304,16 +303,16 @@ START_TEST(who_does_not_answer_is_unknown_unless_worse_is_known)
 }
 END_TEST
 
-START_TEST(what_a_process_says_ends_no_line_and_no_text)
+START_TEST(an_error_text_of_a_process_cannot_break_the_check_line)
 {
-	peer_start(PEER_ANSWERS,
-		"{\"schema\":\"gpupool.error/1\",\"reason\":\"failed\",\"error\":\"a|b\\n\\u001b[2J\"}");
+	peer_start(
+		PEER_ANSWERS, "{\"schema\":\"gpupool.error/1\",\"reason\":\"failed\",\"error\":\"a|b\\n\\u001b[2J\"}");
 	ck_assert_int_eq(STAT("check"), 3);
 	stat_check_in(stat_out, " says: a/b??[2J\n");
 }
 END_TEST
 
-START_TEST(jobs_and_ranks_come_from_the_environment)
+START_TEST(job_and_rank_labels_come_from_the_environment_of_the_process)
 {
 	char dir[128];
 
@@ -334,8 +333,8 @@ START_TEST(jobs_and_ranks_come_from_the_environment)
 }
 END_TEST
 
-/* As seen from another container, where that number is somebody else's. */
-START_TEST(a_process_with_only_the_number_of_another_has_not_its_job)
+/* As seen from another container, where that process id belongs to another process. */
+START_TEST(a_process_that_only_shares_a_pid_does_not_get_the_job_of_another)
 {
 	char other[160];
 	pid_t pid;
@@ -354,7 +353,7 @@ START_TEST(a_process_with_only_the_number_of_another_has_not_its_job)
 }
 END_TEST
 
-START_TEST(metrics_tell_jobs_and_ranks_by_the_names_that_others_use)
+START_TEST(metrics_label_jobs_and_ranks_with_the_usual_names)
 {
 	setenv("SLURM_JOB_ID", "8812", 1);
 	setenv("PMIX_RANK", "3", 1);
@@ -369,7 +368,7 @@ START_TEST(metrics_tell_jobs_and_ranks_by_the_names_that_others_use)
 }
 END_TEST
 
-START_TEST(a_pod_is_told_by_its_host)
+START_TEST(a_pod_label_comes_from_the_host_name_under_kubernetes)
 {
 	setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
 	setenv("HOSTNAME", "train-0", 1);
@@ -381,8 +380,8 @@ END_TEST
 
 enum { CROWD = 200 };
 
-/* As many sockets as there are on a machine with a job of many ranks, none of which answers before all were asked. */
-static _Noreturn void live_as_a_crowd(int ready)
+/* Plays a job of many ranks: no process answers before all were asked. */
+static _Noreturn void play_many_ranks(int ready)
 {
 	int fds[CROWD], dir_fd = open(peer_dir, O_PATH);
 	char name[GP_CTL_NAME_MAX], request[16];
@@ -410,7 +409,7 @@ static _Noreturn void live_as_a_crowd(int ready)
 		pause();
 }
 
-START_TEST(processes_are_asked_all_at_once)
+START_TEST(all_processes_are_asked_at_the_same_time)
 {
 	int ready[2], n = 0;
 	char byte;
@@ -419,7 +418,7 @@ START_TEST(processes_are_asked_all_at_once)
 	ck_assert_int_eq(pipe(ready), 0);
 	pid = fork();
 	if (pid == 0)
-		live_as_a_crowd(ready[1]);
+		play_many_ranks(ready[1]);
 	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
 	ck_assert_int_eq(STAT("list", "--query=command", "--format=csv,noheader"), 0);
 	ck_assert_str_eq(stat_err, "");
@@ -433,26 +432,25 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, fields_are_printed_as_values_with_commas, 0, LENGTH(queries));
-	tcase_add_test(tc, what_would_end_a_value_is_in_quotes);
-	tcase_add_loop_test(
-		tc, a_value_that_a_spreadsheet_would_calculate_has_an_apostrophe_in_front, 0, LENGTH(formulas));
-	tcase_add_loop_test(tc, what_cannot_be_meant_is_refused, 0, LENGTH(mistakes));
-	tcase_add_loop_test(tc, levels_make_the_exit_code, 0, LENGTH(checks));
-	tcase_add_loop_test(tc, what_is_wrong_can_be_had_as_json, 0, LENGTH(json_checks));
-	tcase_add_test(tc, without_a_process_the_json_says_so);
-	tcase_add_loop_test(tc, a_check_judges_what_is_used_and_warns_at_the_first_out_of_memory, 0,
+	tcase_add_loop_test(tc, queried_fields_are_printed_as_csv, 0, LENGTH(queries));
+	tcase_add_test(tc, a_csv_value_that_contains_a_separator_is_quoted);
+	tcase_add_loop_test(tc, a_csv_value_that_a_spreadsheet_would_evaluate_gets_an_apostrophe, 0, LENGTH(formulas));
+	tcase_add_loop_test(tc, malformed_queries_and_check_levels_are_refused, 0, LENGTH(mistakes));
+	tcase_add_loop_test(tc, check_levels_determine_the_exit_code, 0, LENGTH(checks));
+	tcase_add_loop_test(tc, check_can_report_problems_as_json, 0, LENGTH(json_checks));
+	tcase_add_test(tc, check_reports_in_json_that_there_is_no_process);
+	tcase_add_loop_test(tc, a_check_judges_used_memory_and_warns_at_the_first_out_of_memory, 0,
 		(int)(sizeof(judged) / sizeof(*judged)));
-	tcase_add_test(tc, performance_data_has_levels_and_bounds);
-	tcase_add_test(tc, performance_data_has_every_device);
-	tcase_add_test(tc, a_directory_whose_name_is_no_text_is_as_good_as_any);
-	tcase_add_test(tc, who_does_not_answer_is_unknown_unless_worse_is_known);
-	tcase_add_test(tc, what_a_process_says_ends_no_line_and_no_text);
-	tcase_add_test(tc, jobs_and_ranks_come_from_the_environment);
-	tcase_add_test(tc, a_process_with_only_the_number_of_another_has_not_its_job);
-	tcase_add_test(tc, metrics_tell_jobs_and_ranks_by_the_names_that_others_use);
-	tcase_add_test(tc, a_pod_is_told_by_its_host);
-	tcase_add_test(tc, processes_are_asked_all_at_once);
+	tcase_add_test(tc, check_performance_data_has_levels_and_bounds);
+	tcase_add_test(tc, check_performance_data_has_every_device);
+	tcase_add_test(tc, a_socket_directory_whose_name_is_not_valid_text_works);
+	tcase_add_test(tc, a_silent_process_makes_a_check_unknown_unless_another_reaches_a_level);
+	tcase_add_test(tc, an_error_text_of_a_process_cannot_break_the_check_line);
+	tcase_add_test(tc, job_and_rank_labels_come_from_the_environment_of_the_process);
+	tcase_add_test(tc, a_process_that_only_shares_a_pid_does_not_get_the_job_of_another);
+	tcase_add_test(tc, metrics_label_jobs_and_ranks_with_the_usual_names);
+	tcase_add_test(tc, a_pod_label_comes_from_the_host_name_under_kubernetes);
+	tcase_add_test(tc, all_processes_are_asked_at_the_same_time);
 }
 
 int main(int argc, char **argv)

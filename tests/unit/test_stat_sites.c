@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* gpupool-stat leaks, stacks and oom: what is made of what processes answer, good or bad. */
+/* gpupool-stat leaks, stacks, oom and debug: how they show answers of processes, good or bad. */
 
 #include "stat_peer.h"
 
 #include <string.h>
 #include <unistd.h>
 
-START_TEST(sites_at_one_place_are_one_row_and_places_have_lines)
+START_TEST(leaks_merges_call_sites_at_one_code_location_and_shows_lines)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
 	ck_assert_int_eq(STAT("leaks", stat_word(pid)), 0);
 	ck_assert_str_eq(stat_err, "");
-	stat_check_in(stat_out, "6.00 MiB in 6 blocks; stacks of 8 frames, since 1m00s\n");
+	stat_check_in(stat_out, "6.00 MiB in 6 blocks; stacks of 8 frames, recorded for 1m00s\n");
 	stat_check_in(stat_out, "3.00 MiB       3      9s  solver+0x1000 < Layer.forward (net.py:12)\n");
 	stat_check_in(stat_out, "2.00 MiB       2       -  0xff < 0x10 < ? (?:0)\n");
 	stat_check_in(stat_out, "1.00 MiB       1       -  (no stack)\n");
@@ -27,7 +27,7 @@ START_TEST(sites_at_one_place_are_one_row_and_places_have_lines)
 }
 END_TEST
 
-START_TEST(in_json_the_names_of_frames_are_added)
+START_TEST(leaks_json_contains_the_names_of_frames)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
@@ -41,19 +41,18 @@ START_TEST(in_json_the_names_of_frames_are_added)
 }
 END_TEST
 
-static const char one_site[] =
-	"{\"schema\":\"gpupool.stacks/1\",\"is_on\":true,\"depth\":1,\"sample\":1,\"sites\":1}";
+static const char one_site[] = "{\"schema\":\"gpupool.stacks/1\",\"is_on\":true,\"depth\":1,\"sample\":1,\"sites\":1}";
 
-START_TEST(words_behind_the_process_id_are_passed_on)
+START_TEST(stacks_passes_the_words_after_the_process_id_on)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
 	ck_assert_int_eq(STAT("stacks", stat_word(pid)), 0);
-	ck_assert_str_eq(stat_out, "off\n");
+	ck_assert_str_eq(stat_out, "call stacks are off\n");
 	ck_assert_int_eq(STAT("stacks", stat_word(pid), "on", "8", "sample=2"), 0);
-	ck_assert_str_eq(stat_out, "on, 8 frames, sample=2; 3 sites so far\n");
+	ck_assert_str_eq(stat_out, "call stacks are on, 8 frames, sample=2; 3 call sites so far\n");
 	ck_assert_int_eq(STAT("stacks", stat_word(peer_start(PEER_ANSWERS, one_site))), 0);
-	ck_assert_str_eq(stat_out, "on, 1 frame, sample=1; 1 site so far\n");
+	ck_assert_str_eq(stat_out, "call stacks are on, 1 frame, sample=1; 1 call site so far\n");
 	ck_assert_int_eq(STAT("stacks", "--json", stat_word(pid), "on", "8", "sample=2"), 0);
 	stat_check_in(stat_out, "{\"schema\":\"gpupool.stacks/1\",");
 	ck_assert_int_eq(STAT("stacks", stat_word(pid), "up"), 1);
@@ -63,16 +62,18 @@ START_TEST(words_behind_the_process_id_are_passed_on)
 }
 END_TEST
 
-START_TEST(an_out_of_memory_is_shown_with_the_others_on_the_machine)
+START_TEST(oom_shows_the_last_out_of_memory_and_the_other_programs)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 0);
-	stat_check_in(stat_out, "1 out-of-memory error; the last 1s ago on device 0: asked for 1.00 GiB\n");
-	stat_check_in(stat_out, "cause    the memory is full; 1.00 MiB are missing\n");
+	stat_check_in(
+		stat_out, "1 out-of-memory error; the last one 1s ago on device 0: a request for 1.00 GiB failed\n");
+	stat_check_in(
+		stat_out, "cause    the device is full; 1.00 MiB short even if all free memory were contiguous\n");
 	stat_check_in(stat_out, "program  holds 512 B of the 1.00 KiB that it may use, 50.0%\n");
-	stat_check_in(stat_out, "advice   GPUPOOL_POOL=vmm can move free memory together\n");
-	stat_check_in(stat_out, "asked at: solver+0x1000\n");
+	stat_check_in(stat_out, "advice   GPUPOOL_POOL=vmm can combine scattered free memory\n");
+	stat_check_in(stat_out, "requested at: solver+0x1000\n");
 	stat_check_in(stat_out, "process  used 512 B, cached -, ");
 	stat_check_in(stat_out, ", limit none\n");
 	stat_check_in(stat_out, "(no stack)\n");
@@ -86,7 +87,7 @@ START_TEST(an_out_of_memory_is_shown_with_the_others_on_the_machine)
 }
 END_TEST
 
-START_TEST(writes_that_hit_what_was_not_the_programs_are_shown_with_places)
+START_TEST(debug_shows_wild_writes_with_their_blocks_and_code_locations)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, NULL);
 
@@ -96,17 +97,17 @@ START_TEST(writes_that_hit_what_was_not_the_programs_are_shown_with_places)
 		"poison, guard: 3 errors; 900 checks, 1 skipped, 12.0 ms spent\n"
 		"watched: 11 of 12 blocks that the program holds, and 6.00 MiB in 1 piece that it has freed\n"
 		"\n"
-		"write after a free of 0x7f00 (1000 bytes, device 0), seen when it was to be reused, 3s ago; the like "
-		"2 times\n"
-		"  found: 4 wrong bytes, from +16: 2a2a2a2af77ff77ff77ff77ff77ff77f\n"
+		"write after a free of 0x7f00 (1000 bytes, device 0), seen before its reuse, 3s ago; "
+		"2 such writes\n"
+		"  found: 4 wrong bytes, from offset +16: 2a2a2a2af77ff77ff77ff77ff77ff77f\n"
 		"  allocated 5.00 ms before: solver+0x1000 < Layer.forward (net.py:12)\n"
 		"  freed 1.20 us before: solver+0x2000\n"
 		"\n"
 		"write before the start of 0x7e00 (5 bytes, pinned), seen by a check, 0s ago\n"
-		"  found: 1 wrong byte, from -4: 2a\n"
+		"  found: 1 wrong byte, from offset -4: 2a\n"
 		"  allocated 7.00 us before\n");
 	ck_assert_int_eq(STAT("debug", "--check", stat_word(pid)), 0);
-	stat_check_in(stat_out, "checked 12 of these in 1.50 ms: 1 error, 0 skipped; there was no time for all\n");
+	stat_check_in(stat_out, "checked 12 of these in 1.50 ms: 1 error, 0 skipped; time ran out before the last\n");
 	ck_assert_int_eq(STAT("debug", "--json", "--check", stat_word(pid)), 0);
 	stat_check_in(stat_out, "{\"schema\":\"gpupool.debug/1\",");
 	stat_check_in(stat_out, "\"0+4096\":\"solver+0x1000\"");
@@ -115,16 +116,16 @@ START_TEST(writes_that_hit_what_was_not_the_programs_are_shown_with_places)
 }
 END_TEST
 
-START_TEST(a_process_in_which_nothing_is_watched_says_how_to_begin)
+START_TEST(debug_says_how_to_enable_memory_debugging_if_it_is_off)
 {
 	pid_t pid = peer_start(PEER_ANSWERS, "{\"schema\":\"gpupool.debug/1\",\"is_on\":false,\"reports\":[]}");
 
 	ck_assert_int_eq(STAT("debug", stat_word(pid)), 0);
-	ck_assert_str_eq(stat_out, "off: gpupool-run --debug=poison,guard starts a program with it\n");
+	ck_assert_str_eq(stat_out, "memory debugging is off; to use it: gpupool-run --debug=poison,guard COMMAND\n");
 }
 END_TEST
 
-static const char *const odd[] = {
+static const char *const malformed_debug[] = {
 	"{\"schema\":\"gpupool.debug/1\"}",
 	"{\"schema\":\"gpupool.debug/1\",\"is_on\":true,\"reports\":[7,null,{},[]],\"check\":7}",
 	"{\"schema\":\"gpupool.debug/1\",\"is_on\":true,\"reports\":[{\"what\":\"\\u001b[2J\",\"seen\":3,"
@@ -132,9 +133,9 @@ static const char *const odd[] = {
 	"\"allocated\":[[0,1]],\"freed_ns\":-1}],\"objects\":[{\"path\":\"/\\u001b[2J\"}]}",
 };
 
-START_TEST(odd_answers_to_debug_do_no_harm)
+START_TEST(malformed_debug_answers_are_shown_without_control_characters)
 {
-	pid_t pid = peer_start(PEER_ANSWERS, odd[_i]);
+	pid_t pid = peer_start(PEER_ANSWERS, malformed_debug[_i]);
 
 	ck_assert_int_eq(STAT("debug", stat_word(pid)), 0);
 	ck_assert_ptr_null(strchr(stat_out, '\033'));
@@ -144,7 +145,7 @@ START_TEST(odd_answers_to_debug_do_no_harm)
 }
 END_TEST
 
-static const char *const strange[] = {
+static const char *const malformed_leaks[] = {
 	"{\"schema\":\"gpupool.leaks/1\"}",
 	"{\"schema\":\"gpupool.leaks/1\",\"sites\":7,\"stacks\":[],\"objects\":{},\"places\":\"x\",\"bad_frees\":3}",
 	"{\"schema\":\"gpupool.leaks/1\",\"sites\":[1,null,{\"frames\":[[0]]},{\"frames\":[[\"a\",-1],[0,-1],[1.5,2]]},"
@@ -158,9 +159,9 @@ static const char *const strange[] = {
 	"{\"path\":\"relative\"},{\"path\":\"/proc/self/mem\"}]}",
 };
 
-START_TEST(strange_answers_do_no_harm)
+START_TEST(malformed_leaks_answers_are_shown_without_control_characters)
 {
-	pid_t pid = peer_start(PEER_ANSWERS, strange[_i]);
+	pid_t pid = peer_start(PEER_ANSWERS, malformed_leaks[_i]);
 
 	ck_assert_int_eq(STAT("leaks", stat_word(pid)), 0);
 	ck_assert_ptr_null(strchr(stat_out, '\033'));
@@ -171,7 +172,7 @@ START_TEST(strange_answers_do_no_harm)
 }
 END_TEST
 
-START_TEST(what_is_watched_is_one_object_a_line)
+START_TEST(watched_leaks_are_one_json_object_a_line)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(STAT("leaks", "--watch=0.1", "--count=3", "--json"), 0);
@@ -181,15 +182,17 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, sites_at_one_place_are_one_row_and_places_have_lines);
-	tcase_add_test(tc, in_json_the_names_of_frames_are_added);
-	tcase_add_test(tc, words_behind_the_process_id_are_passed_on);
-	tcase_add_test(tc, an_out_of_memory_is_shown_with_the_others_on_the_machine);
-	tcase_add_test(tc, writes_that_hit_what_was_not_the_programs_are_shown_with_places);
-	tcase_add_test(tc, a_process_in_which_nothing_is_watched_says_how_to_begin);
-	tcase_add_loop_test(tc, odd_answers_to_debug_do_no_harm, 0, LENGTH(odd));
-	tcase_add_loop_test(tc, strange_answers_do_no_harm, 0, LENGTH(strange));
-	tcase_add_test(tc, what_is_watched_is_one_object_a_line);
+	tcase_add_test(tc, leaks_merges_call_sites_at_one_code_location_and_shows_lines);
+	tcase_add_test(tc, leaks_json_contains_the_names_of_frames);
+	tcase_add_test(tc, stacks_passes_the_words_after_the_process_id_on);
+	tcase_add_test(tc, oom_shows_the_last_out_of_memory_and_the_other_programs);
+	tcase_add_test(tc, debug_shows_wild_writes_with_their_blocks_and_code_locations);
+	tcase_add_test(tc, debug_says_how_to_enable_memory_debugging_if_it_is_off);
+	tcase_add_loop_test(
+		tc, malformed_debug_answers_are_shown_without_control_characters, 0, LENGTH(malformed_debug));
+	tcase_add_loop_test(
+		tc, malformed_leaks_answers_are_shown_without_control_characters, 0, LENGTH(malformed_leaks));
+	tcase_add_test(tc, watched_leaks_are_one_json_object_a_line);
 }
 
 int main(int argc, char **argv)

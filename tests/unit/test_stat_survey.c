@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How gpupool-stat asks many processes of one user: within one deadline, with few descriptors, again and again. */
+/*
+ * How gpupool-stat asks many processes of one user: within one deadline, with few descriptors, and
+ * repeatedly.
+ */
 
 #include <check.h>
 #include <stdio.h>
@@ -19,7 +22,7 @@ static bool has_descriptors(int n)
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	if (limit.rlim_cur >= (rlim_t)n)
 		return true;
-	printf("# skipped: it takes %d descriptors\n", n);
+	printf("# skipped: %d descriptors are needed\n", n);
 	return false;
 }
 
@@ -40,7 +43,7 @@ START_TEST(silent_processes_take_one_timeout_together)
 }
 END_TEST
 
-START_TEST(a_process_that_answers_is_asked_although_hundreds_are_silent)
+START_TEST(processes_that_answer_are_asked_even_if_hundreds_are_silent)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -59,7 +62,7 @@ START_TEST(a_process_that_answers_is_asked_although_hundreds_are_silent)
 }
 END_TEST
 
-START_TEST(two_thousand_own_processes_are_all_asked)
+START_TEST(two_thousand_processes_of_the_user_are_all_asked)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -77,7 +80,7 @@ START_TEST(two_thousand_own_processes_are_all_asked)
 }
 END_TEST
 
-START_TEST(a_survey_that_is_repeated_keeps_connections_and_waits_for_silent_processes_once)
+START_TEST(a_repeated_survey_keeps_connections_and_waits_once_for_silent_processes)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey = {0};
@@ -94,7 +97,7 @@ START_TEST(a_survey_that_is_repeated_keeps_connections_and_waits_for_silent_proc
 		ck_assert_uint_eq(survey_count_answers(&survey), 1);
 		ck_assert_int_lt((survey_now_ns - begin_ns) / 1000000, SURVEY_TIMEOUT_MS / 2);
 	}
-	/* The silent one was asked once, and has the connection of then. */
+	/* The silent process was asked once, and still has that connection. */
 	ck_assert_int_eq(survey_n_asked, 1 + 4);
 	survey_peers[0].rest = survey_status;
 	stat_survey_again(&survey, &question);
@@ -103,7 +106,7 @@ START_TEST(a_survey_that_is_repeated_keeps_connections_and_waits_for_silent_proc
 }
 END_TEST
 
-START_TEST(processes_for_which_there_is_no_time_make_it_incomplete)
+START_TEST(processes_that_cannot_be_asked_in_time_make_a_survey_incomplete)
 {
 	struct stat_question question = survey_question(0);
 	struct stat_survey survey;
@@ -119,7 +122,7 @@ START_TEST(processes_for_which_there_is_no_time_make_it_incomplete)
 }
 END_TEST
 
-START_TEST(fewer_descriptors_than_processes_are_enough)
+START_TEST(a_survey_needs_fewer_descriptors_than_processes)
 {
 	static const rlim_t limits[] = {40, 24, 3};
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
@@ -138,7 +141,7 @@ START_TEST(fewer_descriptors_than_processes_are_enough)
 }
 END_TEST
 
-START_TEST(an_answer_has_no_more_values_than_an_honest_one_can)
+START_TEST(an_answer_with_more_values_than_the_library_sends_is_refused)
 {
 	static char text[300000];
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
@@ -156,7 +159,7 @@ START_TEST(an_answer_has_no_more_values_than_an_honest_one_can)
 }
 END_TEST
 
-START_TEST(directories_that_cannot_be_opened_make_it_incomplete)
+START_TEST(directories_that_cannot_be_opened_make_a_survey_incomplete)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct rlimit limit, none;
@@ -186,13 +189,13 @@ int main(void)
 	tcase_add_checked_fixture(tc, survey_setup, survey_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, silent_processes_take_one_timeout_together);
-	tcase_add_test(tc, a_process_that_answers_is_asked_although_hundreds_are_silent);
-	tcase_add_test(tc, two_thousand_own_processes_are_all_asked);
-	tcase_add_test(tc, a_survey_that_is_repeated_keeps_connections_and_waits_for_silent_processes_once);
-	tcase_add_test(tc, processes_for_which_there_is_no_time_make_it_incomplete);
-	tcase_add_test(tc, an_answer_has_no_more_values_than_an_honest_one_can);
-	tcase_add_test(tc, directories_that_cannot_be_opened_make_it_incomplete);
-	tcase_add_loop_test(tc, fewer_descriptors_than_processes_are_enough, 0, 3);
+	tcase_add_test(tc, processes_that_answer_are_asked_even_if_hundreds_are_silent);
+	tcase_add_test(tc, two_thousand_processes_of_the_user_are_all_asked);
+	tcase_add_test(tc, a_repeated_survey_keeps_connections_and_waits_once_for_silent_processes);
+	tcase_add_test(tc, processes_that_cannot_be_asked_in_time_make_a_survey_incomplete);
+	tcase_add_test(tc, an_answer_with_more_values_than_the_library_sends_is_refused);
+	tcase_add_test(tc, directories_that_cannot_be_opened_make_a_survey_incomplete);
+	tcase_add_loop_test(tc, a_survey_needs_fewer_descriptors_than_processes, 0, 3);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

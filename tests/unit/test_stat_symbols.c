@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The child of gpupool-stat that reads the files of a process: what it may do, and what becomes of the parent if it
- * goes wrong. The files are the test's: each object is something that a parser might do. Time is counted.
+ * The child of gpupool-stat that reads the files of a process: what it may do, and what happens to the parent
+ * if it fails. The files are the test's own: each object does something that a parser might do. Time is
+ * simulated.
  */
 
 #include <check.h>
@@ -21,8 +22,8 @@
 
 #include "tests/emulator.h"
 #include "tests/suite.h"
-#include "tools/stat_symbols.h"
-#include "tools/stat_symbols_files.h"
+#include "tools/stat/stat_symbols.h"
+#include "tools/stat/stat_symbols_files.h"
 
 enum { STRANGER = 65533, STEP_BYTES = 64 << 20, STEPS_MAX = 4096 };
 
@@ -81,7 +82,7 @@ static int count_descriptors(void)
 
 	while (entries && readdir(entries))
 		n++;
-	return n - 3; /* ".", ".." and its own */
+	return n - 3; /* ".", ".." and this one */
 }
 
 bool symbol_files_at(struct symbol_files *files, size_t object, uint64_t address, char *text, size_t size)
@@ -150,7 +151,7 @@ static void check_text(struct stat_symbols *symbols, enum object object, uint64_
 	ck_assert_str_eq(text, expected);
 }
 
-START_TEST(a_child_answers_question_after_question)
+START_TEST(the_symbol_child_answers_many_questions)
 {
 	struct stat_symbols *symbols = stat_symbols_new(objects, 1, geteuid());
 	char expected[32], text[8];
@@ -169,7 +170,7 @@ END_TEST
 
 static const enum object deaths[] = {ABORTS, EXITS, IS_SILENT};
 
-START_TEST(a_child_that_dies_or_hangs_leaves_a_reason)
+START_TEST(a_symbol_child_that_dies_or_hangs_leaves_a_reason)
 {
 	struct stat_symbols *symbols = stat_symbols_new(objects, 1, geteuid());
 	char text[64];
@@ -180,13 +181,13 @@ START_TEST(a_child_that_dies_or_hangs_leaves_a_reason)
 	is_waiting = false;
 	ck_assert_str_eq(text, "");
 	ck_assert_ptr_nonnull(stat_symbols_problem(symbols));
-	/* It is not started again. */
+	/* The child is not started again. */
 	ck_assert(!stat_symbols_at(symbols, NAMES, 7, text, sizeof(text)));
 	stat_symbols_free(symbols);
 }
 END_TEST
 
-START_TEST(the_time_of_a_user_is_up_for_all_its_processes_until_a_minute_has_passed)
+START_TEST(the_symbol_lookup_time_of_a_user_is_shared_by_its_processes_for_a_minute)
 {
 	struct stat_symbols *first = stat_symbols_new(objects, 1, geteuid());
 	struct stat_symbols *second = stat_symbols_new(objects, 2, geteuid());
@@ -207,7 +208,7 @@ START_TEST(the_time_of_a_user_is_up_for_all_its_processes_until_a_minute_has_pas
 }
 END_TEST
 
-START_TEST(files_that_are_too_many_are_a_reason_and_no_end)
+START_TEST(too_many_symbol_files_are_reported_but_do_not_end_the_child)
 {
 	struct stat_symbols *symbols = stat_symbols_new(objects, 1, geteuid());
 	char text[64];
@@ -221,7 +222,7 @@ END_TEST
 
 /* A sanitizer ends the program where malloc() would fail. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-START_TEST(the_memory_of_a_child_is_limited)
+START_TEST(the_memory_of_the_symbol_child_is_limited)
 {
 	struct stat_symbols *symbols = stat_symbols_new(objects, 1, geteuid());
 	char text[64];
@@ -239,7 +240,7 @@ START_TEST(the_memory_of_a_child_is_limited)
 END_TEST
 #endif
 
-START_TEST(a_child_has_its_socket_and_the_standard_streams_and_no_other_descriptor)
+START_TEST(the_symbol_child_has_only_its_socket_and_the_standard_streams)
 {
 	struct stat_symbols *symbols = stat_symbols_new(objects, 1, geteuid());
 	FILE *file = tmpfile();
@@ -251,7 +252,7 @@ START_TEST(a_child_has_its_socket_and_the_standard_streams_and_no_other_descript
 }
 END_TEST
 
-START_TEST(roots_child_becomes_the_user_of_the_process_for_good)
+START_TEST(the_symbol_child_of_root_becomes_the_user_of_the_process_for_good)
 {
 	struct stat_symbols *symbols = stat_symbols_new(objects, 1, STRANGER);
 
@@ -261,7 +262,7 @@ START_TEST(roots_child_becomes_the_user_of_the_process_for_good)
 }
 END_TEST
 
-START_TEST(a_child_that_cannot_become_the_user_reads_nothing)
+START_TEST(a_symbol_child_that_cannot_become_the_user_reads_nothing)
 {
 	struct stat_symbols *symbols;
 	char text[64];
@@ -271,7 +272,7 @@ START_TEST(a_child_that_cannot_become_the_user_reads_nothing)
 	ck_assert(!stat_symbols_at(symbols, NAMES, 0, text, sizeof(text)));
 	ck_assert_ptr_nonnull(stat_symbols_problem(symbols));
 	stat_symbols_free(symbols);
-	/* A sanitizer looks at the program at its end, and needs the right to. */
+	/* A sanitizer inspects the program at its end, and needs these permissions. */
 	ck_assert_int_eq(seteuid(0), 0);
 	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
 }
@@ -284,19 +285,19 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, a_child_answers_question_after_question);
-	ADD_ROWS(tc, deaths, a_child_that_dies_or_hangs_leaves_a_reason);
-	tcase_add_test(tc, the_time_of_a_user_is_up_for_all_its_processes_until_a_minute_has_passed);
-	tcase_add_test(tc, files_that_are_too_many_are_a_reason_and_no_end);
+	tcase_add_test(tc, the_symbol_child_answers_many_questions);
+	ADD_ROWS(tc, deaths, a_symbol_child_that_dies_or_hangs_leaves_a_reason);
+	tcase_add_test(tc, the_symbol_lookup_time_of_a_user_is_shared_by_its_processes_for_a_minute);
+	tcase_add_test(tc, too_many_symbol_files_are_reported_but_do_not_end_the_child);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	tcase_add_test(tc, the_memory_of_a_child_is_limited);
+	tcase_add_test(tc, the_memory_of_the_symbol_child_is_limited);
 #endif
-	tcase_add_test(tc, a_child_has_its_socket_and_the_standard_streams_and_no_other_descriptor);
+	tcase_add_test(tc, the_symbol_child_has_only_its_socket_and_the_standard_streams);
 	if (geteuid() == 0) {
-		tcase_add_test(tc, roots_child_becomes_the_user_of_the_process_for_good);
-		tcase_add_test(tc, a_child_that_cannot_become_the_user_reads_nothing);
+		tcase_add_test(tc, the_symbol_child_of_root_becomes_the_user_of_the_process_for_good);
+		tcase_add_test(tc, a_symbol_child_that_cannot_become_the_user_reads_nothing);
 	} else {
-		printf("# skipped: another user's files take root\n");
+		printf("# skipped: files of another user need root\n");
 	}
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);

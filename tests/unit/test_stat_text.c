@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "tests/suite.h"
-#include "tools/stat_say.h"
-#include "tools/stat_text.h"
+#include "tools/stat/stat_say.h"
+#include "tools/stat/stat_text.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 
@@ -61,7 +61,7 @@ static const struct {
 	{UINT64_MAX, "18446744074 s", "213503d23h"},
 };
 
-START_TEST(times_are_short)
+START_TEST(durations_and_ages_are_formatted_briefly)
 {
 	char text[STAT_TEXT_MAX];
 
@@ -79,8 +79,7 @@ static const struct {
 	{"python train.py", "python train.py", 15},
 	{"\x1b[31mred\x1b[0m", "?[31mred?[0m", 12},
 	{"a\nb\tc\r\x7f", "a?b?c??", 7},
-	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
-		"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 9},
+	{"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80", 9},
 	{"\xe6\xb1\x89 e\xcc\x81!", "\xe6\xb1\x89 e\xcc\x81!", 5},
 	{"py\xe2\x80\x8bt\xe2\x80\x8dh\xe2\x81\xa0on", "py?t?h?on", 9},
 	{"a\xf3\xa0\x81\xa2\xc2\xad\xef\xbb\xbf\xef\xb8\x8f", "a????", 5},
@@ -102,7 +101,7 @@ START_TEST(texts_are_cleaned_and_cut_between_characters)
 }
 END_TEST
 
-START_TEST(a_cut_falls_between_characters)
+START_TEST(a_text_is_cut_between_characters)
 {
 	static const size_t bytes[] = {0, 1, 3, 6, 7, 7};
 
@@ -151,7 +150,7 @@ static void leave_in_time(void)
 	_exit(IN_TIME);
 }
 
-START_TEST(what_has_to_be_put_right_is_before_the_end_without_memory)
+START_TEST(the_cleanup_function_runs_before_an_exit_for_lack_of_memory)
 {
 	int one;
 
@@ -161,7 +160,7 @@ START_TEST(what_has_to_be_put_right_is_before_the_end_without_memory)
 }
 END_TEST
 
-START_TEST(a_hostile_cell_does_not_widen_every_row)
+START_TEST(a_very_wide_table_cell_does_not_widen_every_row)
 {
 	static const char *const headings[] = {"<A", "<B"};
 	char wide[2000], *text;
@@ -213,12 +212,12 @@ static Suite *text_suite(void)
 	TCase *tc = tcase_create("text");
 
 	tcase_add_loop_test(tc, sizes_have_three_digits_and_a_unit, 0, ROWS(sizes));
-	tcase_add_loop_test(tc, times_are_short, 0, ROWS(times));
+	tcase_add_loop_test(tc, durations_and_ages_are_formatted_briefly, 0, ROWS(times));
 	tcase_add_loop_test(tc, texts_are_cleaned_and_cut_between_characters, 0, ROWS(texts));
-	tcase_add_loop_test(tc, a_cut_falls_between_characters, 0, 6);
+	tcase_add_loop_test(tc, a_text_is_cut_between_characters, 0, 6);
 	tcase_add_loop_test(tc, lines_are_broken_between_words, 0, ROWS(lines));
-	tcase_add_exit_test(tc, what_has_to_be_put_right_is_before_the_end_without_memory, IN_TIME);
-	tcase_add_test(tc, a_hostile_cell_does_not_widen_every_row);
+	tcase_add_exit_test(tc, the_cleanup_function_runs_before_an_exit_for_lack_of_memory, IN_TIME);
+	tcase_add_test(tc, a_very_wide_table_cell_does_not_widen_every_row);
 	tcase_add_test(tc, a_stack_in_a_narrow_table_keeps_the_file_and_line_of_its_first_frame);
 	suite_add_tcase(suite, tc);
 	return suite;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* How root's gpupool-stat asks the processes of other users, most of which are hostile: each user has a share. */
+/*
+ * How root's gpupool-stat asks the processes of other users, most of which are hostile: each user has a share
+ * of the resources.
+ */
 
 #include <check.h>
 #include <sched.h>
@@ -15,12 +18,12 @@
 
 #include "survey_fixture.h"
 #include "tests/suite.h"
-#include "tools/stat_metrics.h"
-#include "tools/stat_round.h"
+#include "tools/export/stat_metrics.h"
+#include "tools/stat/stat_round.h"
 
 enum { STRANGER = 65533, N_UIDS = 40, FIRST_UID = 20000 };
 
-START_TEST(a_foreign_process_is_asked_once_whatever_sockets_it_has)
+START_TEST(a_process_of_another_user_is_asked_once_however_many_sockets_it_has)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -35,7 +38,7 @@ START_TEST(a_foreign_process_is_asked_once_whatever_sockets_it_has)
 }
 END_TEST
 
-START_TEST(of_a_foreign_user_a_limited_number_of_processes_is_asked)
+START_TEST(a_limited_number_of_processes_of_another_user_is_asked)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -52,7 +55,7 @@ START_TEST(of_a_foreign_user_a_limited_number_of_processes_is_asked)
 }
 END_TEST
 
-START_TEST(a_foreign_directory_is_read_up_to_a_limit_whatever_is_in_it)
+START_TEST(a_directory_of_another_user_is_read_up_to_a_limit)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -70,8 +73,8 @@ START_TEST(a_foreign_directory_is_read_up_to_a_limit_whatever_is_in_it)
 }
 END_TEST
 
-/* A million of values for each of 40 answers would be gigabytes. */
-START_TEST(the_values_of_a_foreign_user_are_bounded_over_all_answers)
+/* A million values in each of 40 answers would take gigabytes. */
+START_TEST(the_values_of_another_user_are_bounded_over_all_answers)
 {
 	static char text[100000];
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
@@ -96,7 +99,7 @@ START_TEST(the_values_of_a_foreign_user_are_bounded_over_all_answers)
 }
 END_TEST
 
-START_TEST(the_bytes_of_a_foreign_user_are_bounded_over_all_answers)
+START_TEST(the_bytes_of_another_user_are_bounded_over_all_answers)
 {
 	enum { BYTES = 1000000, N = 20 };
 	static char text[BYTES + 64];
@@ -115,7 +118,7 @@ START_TEST(the_bytes_of_a_foreign_user_are_bounded_over_all_answers)
 }
 END_TEST
 
-START_TEST(root_connects_as_the_owner_of_the_directory)
+START_TEST(root_connects_as_the_owner_of_the_socket_directory)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -130,8 +133,8 @@ START_TEST(root_connects_as_the_owner_of_the_directory)
 }
 END_TEST
 
-/* One device with as many series as a process can have; the test counts the lines of all of them. */
-START_TEST(the_series_of_a_foreign_user_are_bounded)
+/* Each process reports as many series as a process can have. The test counts the lines of all of them. */
+START_TEST(the_metric_series_of_another_user_are_bounded)
 {
 	enum { N = 20 };
 	static char text[1 << 19];
@@ -164,7 +167,10 @@ START_TEST(the_series_of_a_foreign_user_are_bounded)
 }
 END_TEST
 
-/* A /tmp of its own, so that the usual directories are only those of the test. False: not permitted here. */
+/*
+ * Mounts a private /tmp, so that the usual directories are only those of the test. Returns false if that is
+ * not permitted here.
+ */
 static bool make_own_tmp(void)
 {
 	if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
@@ -173,7 +179,7 @@ static bool make_own_tmp(void)
 		setenv("TMPDIR", "/tmp", 1);
 		return true;
 	}
-	printf("# skipped: a mount of its own is not permitted\n");
+	printf("# skipped: a private mount is not permitted\n");
 	return false;
 }
 
@@ -192,7 +198,7 @@ static bool has_answer_of(const struct stat_survey *survey, uid_t uid)
 	return false;
 }
 
-START_TEST(directories_without_number_hide_no_process)
+START_TEST(hundreds_of_socket_directories_do_not_hide_a_process)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct rlimit limit, few;
@@ -215,7 +221,7 @@ START_TEST(directories_without_number_hide_no_process)
 }
 END_TEST
 
-START_TEST(silent_users_leave_room_for_others)
+START_TEST(silent_processes_of_many_users_do_not_delay_another_user)
 {
 	struct stat_question question = survey_question(SURVEY_TIMEOUT_MS);
 	struct stat_survey survey;
@@ -245,18 +251,18 @@ static TCase *make_case(void)
 	tcase_add_checked_fixture(tc, survey_setup, survey_teardown);
 	tcase_set_timeout(tc, 60);
 	if (geteuid() != 0) {
-		printf("# skipped: processes of other users take root\n");
+		printf("# skipped: processes of other users need root\n");
 		return tc;
 	}
-	tcase_add_test(tc, a_foreign_process_is_asked_once_whatever_sockets_it_has);
-	tcase_add_test(tc, of_a_foreign_user_a_limited_number_of_processes_is_asked);
-	tcase_add_test(tc, a_foreign_directory_is_read_up_to_a_limit_whatever_is_in_it);
-	tcase_add_test(tc, the_values_of_a_foreign_user_are_bounded_over_all_answers);
-	tcase_add_test(tc, the_bytes_of_a_foreign_user_are_bounded_over_all_answers);
-	tcase_add_test(tc, root_connects_as_the_owner_of_the_directory);
-	tcase_add_test(tc, the_series_of_a_foreign_user_are_bounded);
-	tcase_add_test(tc, directories_without_number_hide_no_process);
-	tcase_add_test(tc, silent_users_leave_room_for_others);
+	tcase_add_test(tc, a_process_of_another_user_is_asked_once_however_many_sockets_it_has);
+	tcase_add_test(tc, a_limited_number_of_processes_of_another_user_is_asked);
+	tcase_add_test(tc, a_directory_of_another_user_is_read_up_to_a_limit);
+	tcase_add_test(tc, the_values_of_another_user_are_bounded_over_all_answers);
+	tcase_add_test(tc, the_bytes_of_another_user_are_bounded_over_all_answers);
+	tcase_add_test(tc, root_connects_as_the_owner_of_the_socket_directory);
+	tcase_add_test(tc, the_metric_series_of_another_user_are_bounded);
+	tcase_add_test(tc, hundreds_of_socket_directories_do_not_hide_a_process);
+	tcase_add_test(tc, silent_processes_of_many_users_do_not_delay_another_user);
 	return tc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* gpupool-stat --watch: again and again, over connections that stay. */
+/* gpupool-stat --watch: repeated requests over connections that stay open. */
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "stat_running.h"
 
-START_TEST(all_answers_come_over_one_connection)
+START_TEST(all_watched_answers_come_over_one_connection)
 {
 	pid_t pid = peer_start(PEER_STAYS, NULL);
 	char expected[1024] = "";
@@ -23,8 +23,8 @@ START_TEST(all_answers_come_over_one_connection)
 }
 END_TEST
 
-/* It hangs up after each answer, as a server may that has been asked nothing for a while. */
-START_TEST(a_connection_that_has_ended_is_made_again)
+/* The process hangs up after each answer, as a server may after it was idle for a while. */
+START_TEST(a_watched_connection_that_has_ended_is_made_again)
 {
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(STAT("limit", "--watch=0.01", "--count=3"), 0);
@@ -34,7 +34,7 @@ START_TEST(a_connection_that_has_ended_is_made_again)
 }
 END_TEST
 
-START_TEST(it_ends_with_the_processes_that_were_named)
+START_TEST(watch_ends_when_all_named_processes_have_ended)
 {
 	struct stat_running running;
 	pid_t one = peer_start(PEER_STAYS, NULL), other = peer_start(PEER_ANSWERS, NULL);
@@ -53,8 +53,11 @@ START_TEST(it_ends_with_the_processes_that_were_named)
 }
 END_TEST
 
-/* One that ends as programs do takes its socket along, between two times of which the first still had a connection. */
-START_TEST(one_that_ends_has_ended_and_is_no_error)
+/*
+ * A program that ends normally removes its socket. Here it does so between two requests, of which the first
+ * still had a connection.
+ */
+START_TEST(a_watched_process_that_ends_is_reported_as_ended_without_another_error)
 {
 	struct stat_running running;
 	pid_t pid = peer_start(PEER_STAYS, NULL);
@@ -75,7 +78,7 @@ START_TEST(one_that_ends_has_ended_and_is_no_error)
 }
 END_TEST
 
-START_TEST(without_names_it_waits_for_processes_to_come)
+START_TEST(watch_without_process_ids_waits_for_processes_to_start)
 {
 	struct stat_running running;
 	char pid[32];
@@ -89,8 +92,8 @@ START_TEST(without_names_it_waits_for_processes_to_come)
 }
 END_TEST
 
-/* Once; later it is taken for late, and what it says then is its answer. */
-START_TEST(a_stopped_process_is_waited_for_once)
+/* Watch waits for the process once. After that it takes the answer whenever it comes. */
+START_TEST(a_watched_process_that_stops_is_waited_for_once)
 {
 	struct stat_running running;
 	pid_t stops = peer_start(PEER_STAYS, NULL), answers = peer_start(PEER_STAYS, NULL);
@@ -112,7 +115,7 @@ START_TEST(a_stopped_process_is_waited_for_once)
 }
 END_TEST
 
-START_TEST(what_nobody_reads_is_no_reason_to_go_on)
+START_TEST(watch_ends_when_its_output_is_no_longer_read)
 {
 	struct stat_running running;
 
@@ -125,13 +128,13 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_test(tc, all_answers_come_over_one_connection);
-	tcase_add_test(tc, a_connection_that_has_ended_is_made_again);
-	tcase_add_test(tc, it_ends_with_the_processes_that_were_named);
-	tcase_add_test(tc, one_that_ends_has_ended_and_is_no_error);
-	tcase_add_test(tc, without_names_it_waits_for_processes_to_come);
-	tcase_add_test(tc, a_stopped_process_is_waited_for_once);
-	tcase_add_test(tc, what_nobody_reads_is_no_reason_to_go_on);
+	tcase_add_test(tc, all_watched_answers_come_over_one_connection);
+	tcase_add_test(tc, a_watched_connection_that_has_ended_is_made_again);
+	tcase_add_test(tc, watch_ends_when_all_named_processes_have_ended);
+	tcase_add_test(tc, a_watched_process_that_ends_is_reported_as_ended_without_another_error);
+	tcase_add_test(tc, watch_without_process_ids_waits_for_processes_to_start);
+	tcase_add_test(tc, a_watched_process_that_stops_is_waited_for_once);
+	tcase_add_test(tc, watch_ends_when_its_output_is_no_longer_read);
 }
 
 int main(int argc, char **argv)

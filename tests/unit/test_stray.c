@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Pointers from another time, as a thread has them that another's cudaDeviceReset has overtaken: what it frees may be
- * somebody's again, or nobody's yet. The program is wrong; the books have to stay right, and others are not harmed.
+ * Stale pointers, as a thread has them after another thread's cudaDeviceReset. The memory that it frees may
+ * belong to another owner by then, or to none yet. The program is wrong, but the counters must stay right and
+ * other owners must not be harmed.
  */
 
 #include <check.h>
@@ -11,7 +12,7 @@
 #include "pool_fixture.h"
 #include "tests/suite.h"
 
-/* The program frees what is ours past us: the driver has the address for whoever asks next. */
+/* Plays a free of a pooled block that bypasses the hooks: the driver may hand out the address again. */
 static void free_past_the_pool(struct fake *fake, enum fake_call call)
 {
 	uint64_t *addr = fake->hook_arg;
@@ -23,7 +24,7 @@ static void free_past_the_pool(struct fake *fake, enum fake_call call)
 	ck_assert_int_eq(be.ops->release(be.arg, *addr), 0);
 }
 
-START_TEST(an_address_that_the_driver_gives_out_twice_goes_back_once)
+START_TEST(an_address_that_the_driver_hands_out_twice_goes_back_once)
 {
 	uint64_t addr, again;
 
@@ -32,7 +33,7 @@ START_TEST(an_address_that_the_driver_gives_out_twice_goes_back_once)
 	fixture_free(addr);
 	px.fake.hook = free_past_the_pool;
 	px.fake.hook_arg = &addr;
-	/* With one address twice on the books the invariants are not to be had. */
+	/* The invariants cannot hold while one address is recorded twice, so they are not checked here. */
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 40 * GP_MIB, 0, &again), 0);
 	ck_assert_uint_eq(again, addr);
 	ck_assert_int_eq(gp_pool_free(&px.map, again, GP_FREE_NORMAL), 0);
@@ -45,7 +46,10 @@ START_TEST(an_address_that_the_driver_gives_out_twice_goes_back_once)
 }
 END_TEST
 
-/* Another thread frees it, with such a pointer, and the descriptor comes to stand for what it allocates. */
+/*
+ * Plays another thread, which frees the new block by a stale pointer. The descriptor is then reused for
+ * another block.
+ */
 static void free_from_elsewhere(struct fake *fake, enum fake_call call)
 {
 	uint64_t *addr = fake->hook_arg, other;
@@ -62,9 +66,9 @@ static void free_from_elsewhere(struct fake *fake, enum fake_call call)
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 24 * GP_MIB, 0, &other), 0);
 }
 
-START_TEST(who_is_given_a_block_is_told_its_address_though_it_is_freed_at_once)
+START_TEST(an_allocation_returns_its_address_even_if_another_thread_frees_it_at_once)
 {
-	uint64_t handed = 1, addr, lower;
+	uint64_t token = 1, addr, lower;
 
 	px.options.reserve_bytes = 1;
 	lower = fixture_alloc(24 * GP_MIB);
@@ -72,9 +76,9 @@ START_TEST(who_is_given_a_block_is_told_its_address_though_it_is_freed_at_once)
 	fixture_free_as(lower, GP_FREE_SYNCED);
 	gp_pool_reclaim(px.pool);
 	px.fake.hook = free_from_elsewhere;
-	px.fake.hook_arg = &handed;
+	px.fake.hook_arg = &token;
 	ck_assert_int_eq(gp_pool_alloc(px.pool, 40 * GP_MIB, 0, &addr), 0);
-	ck_assert_uint_eq(addr, handed);
+	ck_assert_uint_eq(addr, token);
 }
 END_TEST
 
@@ -82,12 +86,12 @@ static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
 
-	tcase_add_test(tc, an_address_that_the_driver_gives_out_twice_goes_back_once);
-	tcase_add_test(tc, who_is_given_a_block_is_told_its_address_though_it_is_freed_at_once);
+	tcase_add_test(tc, an_address_that_the_driver_hands_out_twice_goes_back_once);
+	tcase_add_test(tc, an_allocation_returns_its_address_even_if_another_thread_frees_it_at_once);
 	return tc;
 }
 
-/* Not vmm: its addresses are its own, which no free of the driver's takes away. */
+/* Not vmm: no free of the driver's can take its reserved addresses away. */
 int main(void)
 {
 	static const enum gp_kind kinds[] = {GP_KIND_NONE, GP_KIND_SIMPLE, GP_KIND_BINNED, GP_KIND_SPLIT};

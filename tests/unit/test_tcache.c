@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Caches of threads: what they save, what they keep to themselves, and when they give it back. */
+/* Thread caches: the calls that they save, the blocks that they keep, and when they flush them. */
 
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 #include "tcache_fixture.h"
 #include "tests/suite.h"
 
-/* Where each block is an allocation of its own it takes a while until there are enough of them. */
-START_TEST(a_loop_needs_one_record_and_one_query_for_many_rounds)
+/* In kinds where each block is a driver allocation, it takes some rounds until there are enough blocks. */
+START_TEST(a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds)
 {
 	unsigned n = px.options.kind == GP_KIND_SPLIT || px.options.kind == GP_KIND_VMM ? 1 : 8;
 
@@ -28,8 +28,8 @@ START_TEST(a_loop_needs_one_record_and_one_query_for_many_rounds)
 }
 END_TEST
 
-/* For blocks that are little beside what other kinds grow by. */
-START_TEST(a_loop_makes_the_pool_no_larger_than_it_is_worth)
+/* With blocks that are small compared to the steps in which other kinds grow. */
+START_TEST(a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size)
 {
 	enum { N = 5 };
 
@@ -41,8 +41,8 @@ START_TEST(a_loop_makes_the_pool_no_larger_than_it_is_worth)
 }
 END_TEST
 
-/* Far more than a cache holds: what is too much goes to the pool with the fence that covers it. */
-START_TEST(a_batch_of_frees_needs_one_record_for_many)
+/* Far more blocks than a cache holds. The excess goes to the pool together with the fence that covers it. */
+START_TEST(a_batch_of_frees_into_a_thread_cache_needs_few_records)
 {
 	enum { BATCH = 16 * DEPTH };
 	uint64_t addrs[BATCH];
@@ -61,7 +61,7 @@ START_TEST(a_batch_of_frees_needs_one_record_for_many)
 }
 END_TEST
 
-START_TEST(a_batch_of_frees_does_not_get_past_the_limit_of_the_queue)
+START_TEST(a_batch_of_frees_into_a_thread_cache_keeps_the_pending_limit)
 {
 	enum { BATCH = 16 * DEPTH };
 	uint64_t addrs[BATCH];
@@ -78,7 +78,7 @@ START_TEST(a_batch_of_frees_does_not_get_past_the_limit_of_the_queue)
 }
 END_TEST
 
-START_TEST(what_lies_in_a_cache_is_free_memory_to_all_who_ask)
+START_TEST(blocks_in_a_thread_cache_count_as_free_memory)
 {
 	struct gp_stats stats;
 	uint64_t addr;
@@ -97,7 +97,7 @@ START_TEST(what_lies_in_a_cache_is_free_memory_to_all_who_ask)
 }
 END_TEST
 
-START_TEST(a_second_free_is_refused_whoever_makes_it)
+START_TEST(a_double_free_of_a_cached_block_is_refused_by_the_cache_and_the_pool)
 {
 	uint64_t addr;
 
@@ -111,7 +111,7 @@ START_TEST(a_second_free_is_refused_whoever_makes_it)
 }
 END_TEST
 
-START_TEST(nothing_lies_at_no_address_and_nothing_serves_no_bytes)
+START_TEST(a_thread_cache_ignores_address_0_and_requests_of_0_bytes)
 {
 	start();
 	ck_assert(put(take(SMALL)));
@@ -121,8 +121,8 @@ START_TEST(nothing_lies_at_no_address_and_nothing_serves_no_bytes)
 }
 END_TEST
 
-/* Or the others would wait for him. */
-START_TEST(who_finds_the_lock_closed_is_not_inside)
+/* Otherwise the threads that closed the lock would wait for this thread. */
+START_TEST(a_thread_that_finds_the_owner_lock_closed_is_not_inside)
 {
 	struct gp_ownlock l = {.is_light = _i};
 
@@ -143,8 +143,11 @@ static void count_barrier(void)
 	n_barriers++;
 }
 
-/* One entry pays for both sides; the others make a barrier for every look after that. */
-START_TEST(a_lock_is_light_from_the_first_entry_that_finds_a_barrier)
+/*
+ * That entry still executes a full barrier. After it, the other threads execute a shared barrier for each of
+ * their checks.
+ */
+START_TEST(the_owner_lock_becomes_light_with_the_first_entry_that_finds_a_barrier)
 {
 	static gp_barrier_source source;
 	struct gp_ownlock l = {.barrier = &source};
@@ -164,8 +167,8 @@ START_TEST(a_lock_is_light_from_the_first_entry_that_finds_a_barrier)
 }
 END_TEST
 
-/* The cache remembers the address, but the block is another's by now. */
-START_TEST(what_another_thread_freed_and_has_again_is_not_the_caches)
+/* The cache remembers the address, but the block belongs to another owner by now. */
+START_TEST(a_cache_does_not_free_a_block_that_was_freed_and_allocated_elsewhere)
 {
 	uint64_t addr, again = 0;
 
@@ -181,7 +184,7 @@ START_TEST(what_another_thread_freed_and_has_again_is_not_the_caches)
 }
 END_TEST
 
-START_TEST(nothing_is_kept_while_the_gpu_lags)
+START_TEST(a_thread_cache_keeps_no_blocks_while_the_gpu_lags)
 {
 	uint64_t addr;
 
@@ -191,23 +194,26 @@ START_TEST(nothing_is_kept_while_the_gpu_lags)
 	fixture_work();
 	fixture_free(fixture_alloc(SMALL));
 	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(gp_fence_settle(fixture_pool()->fence), -EAGAIN);
+		ck_assert_int_eq(gp_fence_poll(fixture_pool()->fence), -EAGAIN);
 		atomic_fetch_add(&px.fake.now_ns, GP_LAG_NS);
 	}
-	ck_assert_int_eq(gp_fence_settle(fixture_pool()->fence), -EAGAIN);
+	ck_assert_int_eq(gp_fence_poll(fixture_pool()->fence), -EAGAIN);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 2);
 	(void)fake_calls(&px.fake, FAKE_RECORD);
 	ck_assert(!put(addr));
-	/* This free covers what lay there as well: no fence that comes later does. */
+	/* The record of this free also covers the blocks that were in the cache. No later fence does. */
 	ck_assert_uint_ge(fake_calls(&px.fake, FAKE_RECORD), 1);
 	ck_assert_uint_eq(fixture_stats().n_pending_blocks, 3);
-	ck_assert_int_eq(gp_fence_order(fixture_pool()->fence), 0);
+	ck_assert_int_eq(gp_fence_gpu_wait(fixture_pool()->fence), 0);
 	end();
 }
 END_TEST
 
-/* Two threads, one after the other: what one of them records covers what the other has freed, and is asked for once. */
-START_TEST(threads_share_their_fences)
+/*
+ * Two threads take turns: a fence that one of them records covers the blocks of the other, and is queried
+ * once.
+ */
+START_TEST(thread_caches_share_their_fences)
 {
 	struct gp_tcache *both[2];
 	uint64_t addrs[2];
@@ -232,8 +238,8 @@ START_TEST(threads_share_their_fences)
 }
 END_TEST
 
-/* As it is with many threads: the newest fence is somebody's who recorded it just now. */
-START_TEST(a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way)
+/* As with many threads: another thread has just recorded the newest fence. */
+START_TEST(a_thread_cache_keeps_blocks_while_a_recent_fence_is_incomplete)
 {
 	enum { STEP_NS = 1000 };
 	uint64_t done;
@@ -253,8 +259,8 @@ START_TEST(a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way)
 }
 END_TEST
 
-/* As many as a slab has room for. */
-START_TEST(the_pool_takes_back_what_threads_keep_before_it_grows)
+/* As many blocks as a slab has room for. */
+START_TEST(the_pool_flushes_thread_caches_before_it_grows)
 {
 	enum { N = 2 * GP_MIB / SMALL - 1, N_KEPT = 8 };
 	uint64_t addrs[N_KEPT], reserved;
@@ -274,8 +280,8 @@ START_TEST(the_pool_takes_back_what_threads_keep_before_it_grows)
 }
 END_TEST
 
-/* Sizes that come and go, each of them seldom. */
-START_TEST(sizes_of_every_kind_share_the_fences)
+/* Many sizes, each of them rare. */
+START_TEST(blocks_of_many_sizes_in_a_thread_cache_share_fences)
 {
 	uint64_t addrs[DEPTH], random = 1;
 	unsigned n_kept = 0;
@@ -296,8 +302,8 @@ START_TEST(sizes_of_every_kind_share_the_fences)
 }
 END_TEST
 
-/* What lies there from an earlier phase of the program would keep out what it needs now. */
-START_TEST(a_cache_full_of_sizes_that_nobody_wants_makes_room)
+/* Otherwise blocks from an earlier phase of the program would keep out the sizes that it needs now. */
+START_TEST(a_thread_cache_full_of_unused_sizes_makes_room)
 {
 	uint64_t addrs[DEPTH];
 	unsigned n_kept = 0;
@@ -315,7 +321,7 @@ START_TEST(a_cache_full_of_sizes_that_nobody_wants_makes_room)
 }
 END_TEST
 
-START_TEST(memory_that_runs_out_is_taken_from_the_caches)
+START_TEST(an_allocation_that_runs_out_of_memory_flushes_thread_caches)
 {
 	uint64_t addr;
 
@@ -327,12 +333,12 @@ START_TEST(memory_that_runs_out_is_taken_from_the_caches)
 }
 END_TEST
 
-/* A block of the thread's own, in a device that is full; all else is in use. */
+/* Takes the last block of a full device. All other memory is in use. */
 static uint64_t take_last(void)
 {
 	uint64_t addr = take(SMALL);
 
-	unsigned n_others = 2 * GP_MIB / SMALL - (px.options.kind == GP_KIND_VMM ? 1 : 2); /* or a guard */
+	unsigned n_others = 2 * GP_MIB / SMALL - (px.options.kind == GP_KIND_VMM ? 1 : 2); /* this block, and a guard */
 
 	for (unsigned i = 0; i < n_others; i++)
 		(void)fixture_alloc(SMALL);
@@ -359,7 +365,7 @@ static void take_after_the_end(uint64_t addr)
 
 static void (*const ways_to_take[])(uint64_t addr) = {take_again, take_from_the_pool, take_after_the_end};
 
-/* The GPU is done after so many pauses. */
+/* The GPU completes all work after *n_pauses pauses. */
 static void complete_later(struct fake *fake, enum fake_call call)
 {
 	unsigned *n_pauses = fake->hook_arg;
@@ -368,8 +374,11 @@ static void complete_later(struct fake *fake, enum fake_call call)
 		fake_complete_all(fake);
 }
 
-/* No fence was recorded at the free, so only one of now tells, which a kernel launched since may hold up. */
-START_TEST(what_was_in_a_cache_is_waited_for_rather_than_refused)
+/*
+ * The free recorded no fence. Only a fence that is recorded now tells when the block is free, and a kernel
+ * launched since then may delay that fence.
+ */
+START_TEST(an_allocation_waits_for_a_cached_block_rather_than_failing)
 {
 	unsigned n_pauses = 400;
 	uint64_t addr;
@@ -400,8 +409,8 @@ static void fill_the_device(void)
 
 static void (*const shortages[])(void) = {reach_the_limit, fill_the_device};
 
-/* The driver would give it to whoever asks next, whatever the GPU does by then. */
-START_TEST(what_is_freed_where_there_is_no_more_can_be_had_at_once)
+/* The driver would hand the memory to the next request, whatever the GPU does by then. */
+START_TEST(a_block_freed_while_memory_is_full_can_be_reused_at_once)
 {
 	uint64_t addr;
 
@@ -416,7 +425,7 @@ START_TEST(what_is_freed_where_there_is_no_more_can_be_had_at_once)
 }
 END_TEST
 
-START_TEST(a_large_request_that_fails_says_nothing_of_small_ones)
+START_TEST(a_failed_large_request_does_not_stop_the_caching_of_small_blocks)
 {
 	uint64_t addr, unused;
 
@@ -428,7 +437,7 @@ START_TEST(a_large_request_that_fails_says_nothing_of_small_ones)
 }
 END_TEST
 
-/* Another thread frees while the allocation waits. */
+/* Plays another thread, which frees while the allocation waits. */
 static void put_during_pause(struct fake *fake, enum fake_call call)
 {
 	uint64_t addr = *(uint64_t *)fake->hook_arg;
@@ -439,7 +448,7 @@ static void put_during_pause(struct fake *fake, enum fake_call call)
 	(void)put(addr);
 }
 
-START_TEST(a_cache_takes_nothing_that_somebody_is_waiting_for)
+START_TEST(a_thread_cache_does_not_keep_a_block_that_an_allocation_waits_for)
 {
 	uint64_t addr;
 
@@ -454,8 +463,8 @@ START_TEST(a_cache_takes_nothing_that_somebody_is_waiting_for)
 }
 END_TEST
 
-/* As with the pool: the program is told, and what it freed is free. */
-START_TEST(an_error_of_a_fence_loses_no_block)
+/* As in the pool: the program gets the error, and the block is free. */
+START_TEST(a_failed_record_at_a_cached_free_loses_no_block)
 {
 	enum { ERROR = 700 };
 	uint64_t addrs[DEPTH];
@@ -482,7 +491,7 @@ START_TEST(an_error_of_a_fence_loses_no_block)
 }
 END_TEST
 
-START_TEST(a_thread_that_ends_leaves_all_to_the_pool)
+START_TEST(the_end_of_a_thread_flushes_its_cache_into_the_pool)
 {
 	uint64_t addr;
 
@@ -496,26 +505,26 @@ START_TEST(a_thread_that_ends_leaves_all_to_the_pool)
 }
 END_TEST
 
-/* Frees a block to the cache, and has later work ordered behind that; then whether the next one has it. */
-static bool is_had_on_order(void)
+/* Frees a block into the cache and makes a GPU wait. Returns true if the next allocation reuses the block. */
+static bool is_reused_after_gpu_wait(void)
 {
 	uint64_t addr = take(SMALL), other = fixture_alloc(SMALL);
 
 	fixture_work();
 	ck_assert(put(addr));
 	fixture_free(other);
-	ck_assert_int_eq(gp_fence_order(fixture_pool()->fence), 0);
+	ck_assert_int_eq(gp_fence_gpu_wait(fixture_pool()->fence), 0);
 	return take(SMALL) == addr;
 }
 
-START_TEST(where_completion_is_needed_order_is_not_enough_for_a_cache_either)
+START_TEST(a_gpu_wait_is_not_enough_for_a_thread_cache_if_completion_is_required)
 {
 	start();
-	ck_assert(is_had_on_order());
+	ck_assert(is_reused_after_gpu_wait());
 	fake_complete_all(&px.fake);
 	ck_assert_int_eq(gp_pool_require_completion(fixture_pool()), 0);
-	(void)gp_fence_settle(fixture_pool()->fence); /* sees that the GPU keeps up */
-	ck_assert(!is_had_on_order());
+	(void)gp_fence_poll(fixture_pool()->fence); /* polls, and sees that the GPU keeps up */
+	ck_assert(!is_reused_after_gpu_wait());
 	fake_complete_all(&px.fake);
 	end();
 }
@@ -529,7 +538,7 @@ static const struct {
 	{16 * GP_MIB, UINT64_MAX, 8 * GP_MIB},
 };
 
-START_TEST(where_the_options_leave_no_room_there_is_no_cache)
+START_TEST(a_pool_whose_options_leave_no_room_has_no_thread_caches)
 {
 	px.options.thread_cache_bytes = refusals[_i].thread_cache_bytes;
 	px.options.pending_count_max = refusals[_i].pending_count_max;
@@ -538,7 +547,7 @@ START_TEST(where_the_options_leave_no_room_there_is_no_cache)
 }
 END_TEST
 
-START_TEST(a_pool_that_returns_all_at_once_has_no_caches)
+START_TEST(the_kind_none_has_no_thread_caches)
 {
 	px.options.thread_cache_bytes = 16 * GP_MIB;
 	ck_assert_ptr_null(gp_tcache_new(fixture_pool()));
@@ -549,36 +558,36 @@ static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
 
-	tcase_add_test(tc, a_loop_needs_one_record_and_one_query_for_many_rounds);
-	tcase_add_test(tc, a_loop_makes_the_pool_no_larger_than_it_is_worth);
-	tcase_add_test(tc, a_batch_of_frees_needs_one_record_for_many);
-	tcase_add_test(tc, a_batch_of_frees_does_not_get_past_the_limit_of_the_queue);
-	tcase_add_test(tc, what_lies_in_a_cache_is_free_memory_to_all_who_ask);
-	tcase_add_test(tc, a_second_free_is_refused_whoever_makes_it);
-	tcase_add_test(tc, nothing_lies_at_no_address_and_nothing_serves_no_bytes);
-	tcase_add_loop_test(tc, who_finds_the_lock_closed_is_not_inside, 0, 2);
-	tcase_add_test(tc, a_lock_is_light_from_the_first_entry_that_finds_a_barrier);
-	tcase_add_test(tc, what_another_thread_freed_and_has_again_is_not_the_caches);
-	tcase_add_test(tc, nothing_is_kept_while_the_gpu_lags);
-	tcase_add_test(tc, a_cache_goes_on_while_a_fence_of_just_now_is_on_its_way);
-	tcase_add_test(tc, a_cache_full_of_sizes_that_nobody_wants_makes_room);
-	tcase_add_test(tc, memory_that_runs_out_is_taken_from_the_caches);
-	tcase_add_loop_test(tc, what_was_in_a_cache_is_waited_for_rather_than_refused, 0,
+	tcase_add_test(tc, a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds);
+	tcase_add_test(tc, a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size);
+	tcase_add_test(tc, a_batch_of_frees_into_a_thread_cache_needs_few_records);
+	tcase_add_test(tc, a_batch_of_frees_into_a_thread_cache_keeps_the_pending_limit);
+	tcase_add_test(tc, blocks_in_a_thread_cache_count_as_free_memory);
+	tcase_add_test(tc, a_double_free_of_a_cached_block_is_refused_by_the_cache_and_the_pool);
+	tcase_add_test(tc, a_thread_cache_ignores_address_0_and_requests_of_0_bytes);
+	tcase_add_loop_test(tc, a_thread_that_finds_the_owner_lock_closed_is_not_inside, 0, 2);
+	tcase_add_test(tc, the_owner_lock_becomes_light_with_the_first_entry_that_finds_a_barrier);
+	tcase_add_test(tc, a_cache_does_not_free_a_block_that_was_freed_and_allocated_elsewhere);
+	tcase_add_test(tc, a_thread_cache_keeps_no_blocks_while_the_gpu_lags);
+	tcase_add_test(tc, a_thread_cache_keeps_blocks_while_a_recent_fence_is_incomplete);
+	tcase_add_test(tc, a_thread_cache_full_of_unused_sizes_makes_room);
+	tcase_add_test(tc, an_allocation_that_runs_out_of_memory_flushes_thread_caches);
+	tcase_add_loop_test(tc, an_allocation_waits_for_a_cached_block_rather_than_failing, 0,
 		sizeof(ways_to_take) / sizeof(*ways_to_take));
-	tcase_add_loop_test(tc, what_is_freed_where_there_is_no_more_can_be_had_at_once, 0,
+	tcase_add_loop_test(tc, a_block_freed_while_memory_is_full_can_be_reused_at_once, 0,
 		sizeof(shortages) / sizeof(*shortages));
-	tcase_add_test(tc, a_large_request_that_fails_says_nothing_of_small_ones);
-	tcase_add_test(tc, a_cache_takes_nothing_that_somebody_is_waiting_for);
-	tcase_add_test(tc, an_error_of_a_fence_loses_no_block);
-	tcase_add_test(tc, a_thread_that_ends_leaves_all_to_the_pool);
-	tcase_add_test(tc, where_completion_is_needed_order_is_not_enough_for_a_cache_either);
-	tcase_add_loop_test(tc, where_the_options_leave_no_room_there_is_no_cache, 0,
-		sizeof(refusals) / sizeof(*refusals));
+	tcase_add_test(tc, a_failed_large_request_does_not_stop_the_caching_of_small_blocks);
+	tcase_add_test(tc, a_thread_cache_does_not_keep_a_block_that_an_allocation_waits_for);
+	tcase_add_test(tc, a_failed_record_at_a_cached_free_loses_no_block);
+	tcase_add_test(tc, the_end_of_a_thread_flushes_its_cache_into_the_pool);
+	tcase_add_test(tc, a_gpu_wait_is_not_enough_for_a_thread_cache_if_completion_is_required);
+	tcase_add_loop_test(
+		tc, a_pool_whose_options_leave_no_room_has_no_thread_caches, 0, sizeof(refusals) / sizeof(*refusals));
 	if (kind != GP_KIND_SPLIT)
 		return tc;
-	tcase_add_test(tc, threads_share_their_fences);
-	tcase_add_test(tc, sizes_of_every_kind_share_the_fences);
-	tcase_add_test(tc, the_pool_takes_back_what_threads_keep_before_it_grows);
+	tcase_add_test(tc, thread_caches_share_their_fences);
+	tcase_add_test(tc, blocks_of_many_sizes_in_a_thread_cache_share_fences);
+	tcase_add_test(tc, the_pool_flushes_thread_caches_before_it_grows);
 	return tc;
 }
 
@@ -587,7 +596,7 @@ int main(void)
 	Suite *suite = suite_create("tcache");
 	TCase *none = fixture_case(GP_KIND_NONE);
 
-	tcase_add_test(none, a_pool_that_returns_all_at_once_has_no_caches);
+	tcase_add_test(none, the_kind_none_has_no_thread_caches);
 	suite_add_tcase(suite, none);
 	for (enum gp_kind kind = GP_KIND_SIMPLE; kind < GP_N_KINDS; kind++)
 		suite_add_tcase(suite, case_of(kind));

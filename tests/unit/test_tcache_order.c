@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Caches of threads: while the GPU works in order, and what others allocated. */
+/* Thread caches: serial mode, and blocks that other threads allocated. */
 
 #include <pthread.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 #include "tcache_fixture.h"
 #include "tests/suite.h"
 
-START_TEST(what_others_allocated_needs_one_record_for_many)
+START_TEST(frees_of_blocks_of_other_threads_need_one_record_for_many)
 {
 	enum { N = 4 * DEPTH };
 	uint64_t addrs[N];
@@ -23,15 +23,15 @@ START_TEST(what_others_allocated_needs_one_record_for_many)
 		clear_calls();
 		for (unsigned i = 0; i < N; i++) {
 			fake_note_free(&px.fake, addrs[i], SMALL, FAKE_FREED);
-			ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), 0);
-			ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), GP_E_NOT_USED);
+			ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), 0);
+			ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), GP_E_NOT_USED);
 			fixture_check();
 		}
 		ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), N / DEPTH + 1);
 		ck_assert_uint_eq(fixture_stats().used_bytes, 0);
 		fake_complete_all(&px.fake);
 	}
-	/* Here, too. */
+	/* The thread that freed the blocks can allocate them. */
 	(void)take(SMALL);
 	end();
 }
@@ -40,10 +40,10 @@ END_TEST
 static void free_others(const uint64_t *addrs, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), 0);
+		ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), 0);
 }
 
-START_TEST(what_others_allocated_does_not_fill_a_cache_for_good)
+START_TEST(blocks_of_other_threads_do_not_fill_a_thread_cache_for_good)
 {
 	enum { N = 8 * DEPTH };
 	uint64_t large[8], medium[16], addrs[N];
@@ -65,7 +65,7 @@ START_TEST(what_others_allocated_does_not_fill_a_cache_for_good)
 }
 END_TEST
 
-START_TEST(what_others_allocated_does_not_stay_where_memory_is_short)
+START_TEST(blocks_of_other_threads_leave_a_thread_cache_if_memory_is_short)
 {
 	uint64_t addrs[3];
 
@@ -81,33 +81,33 @@ START_TEST(what_others_allocated_does_not_stay_where_memory_is_short)
 }
 END_TEST
 
-/* What a cache may not hold goes the way of every free. */
-START_TEST(what_is_not_to_be_had_again_here_is_not_kept)
+/* A block that a cache may not keep is freed to the pool as usual. */
+START_TEST(large_uncached_and_exported_blocks_do_not_enter_a_thread_cache)
 {
 	uint64_t large, exported, uncached = 0;
 
 	start();
 	large = fixture_alloc(8 * GP_MIB);
-	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), SMALL, 0, &uncached), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), SMALL, &(struct gp_alloc_options){0}, &uncached), 0);
 	exported = fixture_alloc(GP_MIB);
 	if (px.options.kind != GP_KIND_SPLIT) {
 		fixture_note_export(exported);
 		ck_assert_int_eq(gp_pool_export(&px.map, exported), 0);
 	}
 	clear_calls();
-	ck_assert_int_eq(gp_pool_free_by(&px.map, large, mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, large, mine), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
-	ck_assert_int_eq(gp_pool_free_by(&px.map, uncached, mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, uncached, mine), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
-	ck_assert_int_eq(gp_pool_free_by(&px.map, exported, mine), 0);
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, exported, mine), 0);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), px.options.kind != GP_KIND_SPLIT);
 	fixture_check();
 	end();
 }
 END_TEST
 
-/* Retires all there is, once. */
-static void invalidate_there(struct fake *fake, enum fake_call call)
+/* Retires all memory of the pool, once. */
+static void invalidate_during_release(struct fake *fake, enum fake_call call)
 {
 	struct gp_invalidated ignored;
 
@@ -117,22 +117,24 @@ static void invalidate_there(struct fake *fake, enum fake_call call)
 	gp_pool_invalidate(fixture_pool(), &ignored);
 }
 
-/* Between the claim of a block and its place on a shelf, which is made just then. */
-START_TEST(what_is_retired_while_it_is_freed_is_not_kept)
+/*
+ * The invalidation happens after the claim of a block and before it enters its bin, while the bin makes room.
+ */
+START_TEST(a_block_retired_during_its_free_does_not_stay_in_a_thread_cache)
 {
 	enum { N = GP_TCACHE_DEPTH };
 	uint64_t addrs[N + 1], uncached = 0;
 
 	start();
-	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), GP_MIB, 0, &uncached), 0);
+	ck_assert_int_eq(gp_pool_alloc_uncached(fixture_pool(), GP_MIB, &(struct gp_alloc_options){0}, &uncached), 0);
 	for (unsigned i = 0; i <= N; i++)
 		addrs[i] = fixture_alloc(SMALL);
-	fixture_free_as(uncached, GP_FREE_LATE);
+	fixture_free_as(uncached, GP_FREE_UNFENCED);
 	for (unsigned i = 0; i < N; i++)
-		ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[i], mine), 0);
+		ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[i], mine), 0);
 	gp_pool_set_pending_max(fixture_pool(), 0);
-	px.fake.hook = invalidate_there;
-	ck_assert_int_eq(gp_pool_free_by(&px.map, addrs[N], mine), 0);
+	px.fake.hook = invalidate_during_release;
+	ck_assert_int_eq(gp_tcache_free_by(&px.map, addrs[N], mine), 0);
 	ck_assert_ptr_null(px.fake.hook);
 	fixture_check();
 	for (unsigned i = 0; i < N; i++)
@@ -141,23 +143,23 @@ START_TEST(what_is_retired_while_it_is_freed_is_not_kept)
 }
 END_TEST
 
-/* Sizes too large for a shelf, while the GPU works in order. */
+/* Sizes too large for a bin, in serial mode. */
 static const uint64_t large[] = {2 * GP_MIB, 8 * GP_MIB, 32 * GP_MIB};
 
 enum { N_LARGE = sizeof(large) / sizeof(*large) };
 
-static void start_in_order(uint64_t cache_bytes)
+static void start_serial(uint64_t cache_bytes)
 {
 	start_with(cache_bytes);
-	atomic_store(&px.fake.is_in_order, true);
-	gp_pool_set_in_order(fixture_pool(), true);
+	atomic_store(&px.fake.is_serial, true);
+	gp_pool_set_serial(fixture_pool(), true);
 }
 
-START_TEST(in_order_a_loop_has_its_large_blocks_again)
+START_TEST(in_serial_mode_a_loop_reuses_its_large_blocks_from_the_thread_cache)
 {
 	uint64_t addrs[N_LARGE];
 
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	for (int i = 0; i < N_LARGE; i++)
 		addrs[i] = take(large[i]);
 	clear_calls();
@@ -182,13 +184,13 @@ START_TEST(in_order_a_loop_has_its_large_blocks_again)
 }
 END_TEST
 
-/* The pool has no block to spare: the first time that is found out by asking, and then it is known. */
-START_TEST(in_order_what_will_be_wanted_has_its_fence_by_then)
+/* The pool has no block to spare. The first round finds that out by a query, later rounds know it. */
+START_TEST(in_serial_mode_cached_blocks_have_a_fence_before_they_are_needed_again)
 {
 	enum { N = 3 };
 	uint64_t addrs[N];
 
-	start_in_order(64 * GP_MIB);
+	start_serial(64 * GP_MIB);
 	for (int i = 0; i < N; i++)
 		addrs[i] = take(GP_MIB);
 	for (int round = 0; round < 10; round++) {
@@ -196,7 +198,7 @@ START_TEST(in_order_what_will_be_wanted_has_its_fence_by_then)
 		for (int i = 0; i < N; i++)
 			ck_assert(put(addrs[i]));
 		if (round)
-			fixture_work(); /* goes on for long */
+			fixture_work(); /* takes long */
 		for (int i = 0; i < N; i++)
 			addrs[i] = take(GP_MIB);
 		ck_assert_uint_eq(fake_calls(&px.fake, FAKE_RECORD), 1);
@@ -208,13 +210,13 @@ START_TEST(in_order_what_will_be_wanted_has_its_fence_by_then)
 }
 END_TEST
 
-/* One at a time the thread keeps each, and has to make room many times. */
-START_TEST(more_large_blocks_than_a_thread_keeps_are_the_pools)
+/* The thread caches each block in its turn, and has to make room many times. */
+START_TEST(large_blocks_beyond_the_thread_cache_go_to_the_pool)
 {
 	enum { N = 3 * GP_TCACHE_LARGE };
 	uint64_t addrs[N];
 
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < N; i++)
 			addrs[i] = take((2 + (uint64_t)i % 2) * GP_MIB);
@@ -229,9 +231,9 @@ START_TEST(more_large_blocks_than_a_thread_keeps_are_the_pools)
 }
 END_TEST
 
-START_TEST(a_large_request_of_another_size_finds_all_that_is_free)
+START_TEST(a_large_request_of_another_size_can_use_the_cached_large_blocks)
 {
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	ck_assert(put(take(64 * GP_MIB)));
 	clear_calls();
 	ck_assert(put(take(40 * GP_MIB)));
@@ -241,17 +243,17 @@ START_TEST(a_large_request_of_another_size_finds_all_that_is_free)
 }
 END_TEST
 
-START_TEST(out_of_order_large_blocks_are_the_pools)
+START_TEST(after_serial_mode_large_blocks_go_to_the_pool)
 {
 	uint64_t addr;
 
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	addr = take(large[1]);
 	fixture_work();
 	ck_assert(put(addr));
-	gp_pool_set_in_order(fixture_pool(), false);
-	atomic_store(&px.fake.is_in_order, false);
-	/* It was freed in order, so an order makes good for it. */
+	gp_pool_set_serial(fixture_pool(), false);
+	atomic_store(&px.fake.is_serial, false);
+	/* The block was freed in serial mode, so a GPU wait makes it reusable. */
 	ck_assert_uint_eq(take(large[1]), addr);
 	ck_assert_uint_eq(fake_calls(&px.fake, FAKE_ORDER), 1);
 	ck_assert(!put(addr));
@@ -260,12 +262,12 @@ START_TEST(out_of_order_large_blocks_are_the_pools)
 }
 END_TEST
 
-START_TEST(large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_memory_is_short)
+START_TEST(large_blocks_leave_a_thread_cache_when_serial_mode_ends_or_memory_is_short)
 {
 	uint64_t kept, other;
 
 	for (int is_short = 0; is_short < 2; is_short++) {
-		start_in_order(16 * GP_MIB);
+		start_serial(16 * GP_MIB);
 		kept = take(large[0]);
 		other = take(large[1]);
 		ck_assert(put(kept));
@@ -273,7 +275,7 @@ START_TEST(large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_me
 		if (is_short)
 			atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
 		else
-			gp_pool_set_in_order(fixture_pool(), false);
+			gp_pool_set_serial(fixture_pool(), false);
 		ck_assert(!put(other));
 		ck_assert_uint_eq(mine->n_large, 0);
 		end();
@@ -281,16 +283,15 @@ START_TEST(large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_me
 }
 END_TEST
 
-START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
+START_TEST(a_large_block_whose_record_failed_is_not_reused_at_once)
 {
 	uint64_t addr;
 
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	addr = take(large[0]);
 	fixture_work();
 	fake_note_free(&px.fake, addr, large[0], FAKE_FREED);
-	fake_plan(&px.fake,
-		(struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = 719});
+	fake_plan(&px.fake, (struct fake_plan){.call = FAKE_RECORD, .nth = 1, .count = 1, .error = 719});
 	ck_assert_int_eq(gp_tcache_put(mine, addr), 719);
 	(void)take(large[0]);
 	ck_assert_uint_eq(fixture_stats().n_used_blocks, 1);
@@ -299,9 +300,9 @@ START_TEST(a_large_block_whose_fence_failed_is_not_had_again_at_once)
 }
 END_TEST
 
-START_TEST(a_lowered_limit_takes_large_blocks_from_the_threads)
+START_TEST(a_lowered_limit_flushes_large_blocks_from_thread_caches)
 {
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	ck_assert(put(take(64 * GP_MIB)));
 	fake_complete_all(&px.fake);
 	ck_assert_uint_ge(fixture_stats().total_bytes, 64 * GP_MIB);
@@ -313,12 +314,12 @@ START_TEST(a_lowered_limit_takes_large_blocks_from_the_threads)
 }
 END_TEST
 
-/* What its class takes memory did not allow then; now it does. */
-START_TEST(a_large_block_smaller_than_its_class_serves_nobody_who_needs_more)
+/* Memory allowed only an undersized block then. Now it allows more. */
+START_TEST(an_undersized_large_block_does_not_serve_a_larger_request)
 {
 	uint64_t addr;
 
-	start_in_order(16 * GP_MIB);
+	start_serial(16 * GP_MIB);
 	px.fake.outside = FIXTURE_CAPACITY - 233 * GP_MIB;
 	addr = take(232 * GP_MIB + 1);
 	ck_assert_uint_eq(fixture_info(addr).rounded, 232 * GP_MIB + GP_ALIGN);
@@ -332,7 +333,7 @@ END_TEST
 
 static _Atomic bool is_held, is_served;
 
-/* Has the pool's lock until somebody sleeps on it, or is served without. */
+/* Holds the pool's lock until another thread sleeps on it, or is served without it. */
 static void *hold(void *arg)
 {
 	struct gp_pool *pool = arg;
@@ -362,8 +363,11 @@ static uint64_t take_beside_others(uint64_t bytes)
 	return addr;
 }
 
-/* A block that went to the shelf of the request that it served is no smaller than it was. */
-START_TEST(a_block_does_not_come_to_serve_ever_smaller_requests)
+/*
+ * If a block went to the bin of the smaller request that it served, it would serve ever smaller requests at
+ * its full size.
+ */
+START_TEST(a_cached_block_does_not_come_to_serve_ever_smaller_requests)
 {
 	uint64_t addr;
 
@@ -379,8 +383,8 @@ START_TEST(a_block_does_not_come_to_serve_ever_smaller_requests)
 }
 END_TEST
 
-/* Sizes that differ by less than an eighth, as programs ask for that compute them. */
-START_TEST(what_was_cut_for_one_size_serves_others_of_its_shelf)
+/* Sizes that differ by less than an eighth, as in programs that compute their sizes. */
+START_TEST(a_block_cut_for_one_size_serves_other_sizes_of_its_bin)
 {
 	uint64_t addr, last = 0;
 
@@ -398,7 +402,7 @@ START_TEST(what_was_cut_for_one_size_serves_others_of_its_shelf)
 }
 END_TEST
 
-START_TEST(where_memory_is_short_a_block_is_as_large_as_it_has_to_be)
+START_TEST(a_block_is_not_enlarged_to_its_bin_size_if_memory_is_short)
 {
 	uint64_t addr;
 
@@ -411,12 +415,12 @@ START_TEST(where_memory_is_short_a_block_is_as_large_as_it_has_to_be)
 }
 END_TEST
 
-/* The last that there is: less than the sizes of its shelf go up to. */
+/* Takes all the memory that is left: less than the largest size of its bin. */
 static void take_last(uint64_t bytes)
 {
 	struct gp_block_info info;
 
-	ck_assert_uint_lt(bytes, gp_shelf_size_max(gp_shelf_index(bytes)));
+	ck_assert_uint_lt(bytes, gp_bin_size_max(gp_bin_index(bytes)));
 	info = fixture_info(take(bytes));
 	ck_assert_uint_eq(info.rounded, bytes);
 	ck_assert_uint_le(info.addr + info.rounded, info.segment_base + info.segment_size);
@@ -424,7 +428,7 @@ static void take_last(uint64_t bytes)
 	ck_assert(gp_pool_is_flag(&fixture_pool()->is_full));
 }
 
-START_TEST(what_the_driver_has_left_is_enough_if_the_program_asked_for_no_more)
+START_TEST(a_request_for_exactly_what_the_driver_has_left_is_served)
 {
 	start();
 	px.fake.outside = FIXTURE_CAPACITY - 482 * GP_KIB;
@@ -433,7 +437,7 @@ START_TEST(what_the_driver_has_left_is_enough_if_the_program_asked_for_no_more)
 }
 END_TEST
 
-START_TEST(what_the_pool_has_left_is_enough_if_the_program_asked_for_no_more)
+START_TEST(a_request_for_exactly_what_the_pool_has_left_is_served)
 {
 	uint64_t last = 482 * GP_KIB, guard = px.options.kind == GP_KIND_SPLIT ? GP_ALIGN : 0, left = GP_MIB;
 
@@ -448,8 +452,8 @@ START_TEST(what_the_pool_has_left_is_enough_if_the_program_asked_for_no_more)
 END_TEST
 
 /*
- * Blocks of two sizes in turns, of each most of a slab: what lies on one's shelf is wanted for the other, again and
- * again. How many of the last hundred rounds' allocations the thread had at hand, in per cent.
+ * Allocates blocks of two sizes in turns, of each size most of a slab. So memory in the bin of one size is
+ * needed for the other, again and again. Returns the percentage of cache hits in the last hundred rounds.
  */
 static unsigned take_turns(uint64_t cache_bytes)
 {
@@ -473,21 +477,24 @@ static unsigned take_turns(uint64_t cache_bytes)
 	return (unsigned)(hits * 100 / (N * ROUNDS_AFTER));
 }
 
-START_TEST(where_there_is_little_memory_it_grows_rather_than_go_back_and_forth)
+START_TEST(a_small_pool_grows_rather_than_exchange_memory_between_two_bins)
 {
 	ck_assert_uint_ge(take_turns(16 * GP_MIB), 99);
 	ck_assert_uint_le(fixture_stats().total_bytes, 8 * GP_MIB);
 }
 END_TEST
 
-START_TEST(but_not_beyond_what_a_thread_may_keep)
+START_TEST(a_small_pool_does_not_grow_beyond_the_thread_cache_limit)
 {
 	(void)take_turns(2 * GP_MIB);
 	ck_assert_uint_le(fixture_stats().total_bytes, 4 * GP_MIB);
 }
 END_TEST
 
-/* One block, which goes from thread to thread by way of the pool; there are others, but of another size. */
+/*
+ * Passes one block between two of n_caches threads by way of the pool. Returns the number of driver
+ * allocations.
+ */
 static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 {
 	enum { N = 100, MANY = 8 };
@@ -515,7 +522,7 @@ static uint64_t pass_around(unsigned n_caches, uint64_t step_ns)
 	return grown;
 }
 
-START_TEST(where_many_threads_recall_over_and_over_the_pool_grows)
+START_TEST(the_pool_grows_if_many_threads_often_flush_each_others_caches)
 {
 	uint64_t grown = pass_around(8, 1000);
 
@@ -524,13 +531,13 @@ START_TEST(where_many_threads_recall_over_and_over_the_pool_grows)
 }
 END_TEST
 
-START_TEST(where_they_do_seldom_it_does_not)
+START_TEST(the_pool_does_not_grow_if_threads_rarely_flush_each_others_caches)
 {
 	ck_assert_uint_eq(pass_around(8, 10 * 1000000), 0);
 }
 END_TEST
 
-START_TEST(where_they_are_few_it_does_not)
+START_TEST(the_pool_does_not_grow_if_few_threads_flush_each_others_caches)
 {
 	ck_assert_uint_eq(pass_around(4, 1000), 0);
 }
@@ -540,38 +547,38 @@ static TCase *case_of(enum gp_kind kind)
 {
 	TCase *tc = fixture_case(kind);
 
-	tcase_add_test(tc, what_others_allocated_needs_one_record_for_many);
-	tcase_add_test(tc, what_others_allocated_does_not_fill_a_cache_for_good);
-	tcase_add_test(tc, what_others_allocated_does_not_stay_where_memory_is_short);
-	tcase_add_test(tc, what_is_not_to_be_had_again_here_is_not_kept);
+	tcase_add_test(tc, frees_of_blocks_of_other_threads_need_one_record_for_many);
+	tcase_add_test(tc, blocks_of_other_threads_do_not_fill_a_thread_cache_for_good);
+	tcase_add_test(tc, blocks_of_other_threads_leave_a_thread_cache_if_memory_is_short);
+	tcase_add_test(tc, large_uncached_and_exported_blocks_do_not_enter_a_thread_cache);
 	if (kind != GP_KIND_VMM)
-		tcase_add_test(tc, what_is_retired_while_it_is_freed_is_not_kept);
-	tcase_add_test(tc, in_order_a_loop_has_its_large_blocks_again);
-	tcase_add_test(tc, more_large_blocks_than_a_thread_keeps_are_the_pools);
-	tcase_add_test(tc, out_of_order_large_blocks_are_the_pools);
-	tcase_add_test(tc, a_lowered_limit_takes_large_blocks_from_the_threads);
-	tcase_add_test(tc, large_blocks_do_not_stay_with_a_thread_once_the_order_has_ended_or_memory_is_short);
-	tcase_add_test(tc, a_large_block_whose_fence_failed_is_not_had_again_at_once);
+		tcase_add_test(tc, a_block_retired_during_its_free_does_not_stay_in_a_thread_cache);
+	tcase_add_test(tc, in_serial_mode_a_loop_reuses_its_large_blocks_from_the_thread_cache);
+	tcase_add_test(tc, large_blocks_beyond_the_thread_cache_go_to_the_pool);
+	tcase_add_test(tc, after_serial_mode_large_blocks_go_to_the_pool);
+	tcase_add_test(tc, a_lowered_limit_flushes_large_blocks_from_thread_caches);
+	tcase_add_test(tc, large_blocks_leave_a_thread_cache_when_serial_mode_ends_or_memory_is_short);
+	tcase_add_test(tc, a_large_block_whose_record_failed_is_not_reused_at_once);
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
-		tcase_add_test(tc, a_large_request_of_another_size_finds_all_that_is_free);
-		tcase_add_test(tc, a_block_does_not_come_to_serve_ever_smaller_requests);
-		tcase_add_test(tc, what_was_cut_for_one_size_serves_others_of_its_shelf);
-		tcase_add_test(tc, where_memory_is_short_a_block_is_as_large_as_it_has_to_be);
-		tcase_add_test(tc, what_the_pool_has_left_is_enough_if_the_program_asked_for_no_more);
-		tcase_add_test(tc, where_there_is_little_memory_it_grows_rather_than_go_back_and_forth);
-		tcase_add_test(tc, but_not_beyond_what_a_thread_may_keep);
+		tcase_add_test(tc, a_large_request_of_another_size_can_use_the_cached_large_blocks);
+		tcase_add_test(tc, a_cached_block_does_not_come_to_serve_ever_smaller_requests);
+		tcase_add_test(tc, a_block_cut_for_one_size_serves_other_sizes_of_its_bin);
+		tcase_add_test(tc, a_block_is_not_enlarged_to_its_bin_size_if_memory_is_short);
+		tcase_add_test(tc, a_request_for_exactly_what_the_pool_has_left_is_served);
+		tcase_add_test(tc, a_small_pool_grows_rather_than_exchange_memory_between_two_bins);
+		tcase_add_test(tc, a_small_pool_does_not_grow_beyond_the_thread_cache_limit);
 	} else {
-		tcase_add_test(tc, in_order_what_will_be_wanted_has_its_fence_by_then);
+		tcase_add_test(tc, in_serial_mode_cached_blocks_have_a_fence_before_they_are_needed_again);
 	}
-	if (kind == GP_KIND_SPLIT) /* memory of vmm's comes in pieces */
-		tcase_add_test(tc, what_the_driver_has_left_is_enough_if_the_program_asked_for_no_more);
+	if (kind == GP_KIND_SPLIT) /* vmm takes memory in chunks */
+		tcase_add_test(tc, a_request_for_exactly_what_the_driver_has_left_is_served);
 	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
-		tcase_add_test(tc, a_large_block_smaller_than_its_class_serves_nobody_who_needs_more);
+		tcase_add_test(tc, an_undersized_large_block_does_not_serve_a_larger_request);
 	if (kind != GP_KIND_SIMPLE)
 		return tc;
-	tcase_add_test(tc, where_many_threads_recall_over_and_over_the_pool_grows);
-	tcase_add_test(tc, where_they_do_seldom_it_does_not);
-	tcase_add_test(tc, where_they_are_few_it_does_not);
+	tcase_add_test(tc, the_pool_grows_if_many_threads_often_flush_each_others_caches);
+	tcase_add_test(tc, the_pool_does_not_grow_if_threads_rarely_flush_each_others_caches);
+	tcase_add_test(tc, the_pool_does_not_grow_if_few_threads_flush_each_others_caches);
 	return tc;
 }
 

@@ -25,7 +25,7 @@ static bool is_before(const struct gp_tree_node *a, const struct gp_tree_node *b
 	return a->key < b->key || (a->key == b->key && a->tie < b->tie);
 }
 
-/* What the tree should answer, found by looking at every node. */
+/* Returns the node that the tree should find, from a scan of all nodes. */
 static struct gp_tree_node *find(uint64_t key, bool at_least)
 {
 	struct gp_tree_node *best = NULL;
@@ -60,11 +60,10 @@ START_TEST(an_empty_tree_finds_nothing)
 }
 END_TEST
 
-START_TEST(of_equal_keys_the_least_tie_is_the_least_node)
+START_TEST(among_nodes_with_equal_keys_the_lowest_tie_is_the_least_node)
 {
 	struct gp_tree tree = {0};
-	struct gp_tree_node a = {.key = 5, .tie = 2}, b = {.key = 5, .tie = 1},
-			    c = {.key = 5, .tie = 3};
+	struct gp_tree_node a = {.key = 5, .tie = 2}, b = {.key = 5, .tie = 1}, c = {.key = 5, .tie = 3};
 
 	gp_tree_insert(&tree, &a);
 	gp_tree_insert(&tree, &b);
@@ -77,7 +76,7 @@ START_TEST(of_equal_keys_the_least_tie_is_the_least_node)
 }
 END_TEST
 
-START_TEST(nodes_with_the_same_pair_are_kept_apart)
+START_TEST(tree_nodes_with_equal_key_and_tie_are_removed_one_by_one)
 {
 	struct gp_tree tree = {0};
 	struct gp_tree_node twins[20];
@@ -94,10 +93,10 @@ START_TEST(nodes_with_the_same_pair_are_kept_apart)
 }
 END_TEST
 
-/* Row: how many different keys there are, from all equal to all different. */
+/* Numbers of different keys, from all equal to all different. */
 static const uint64_t key_counts[] = {1, 3, 50, 1000000};
 
-START_TEST(a_tree_answers_as_a_look_at_every_node_would)
+START_TEST(a_tree_finds_the_same_nodes_as_a_scan_of_all_nodes)
 {
 	struct gp_tree tree = {0};
 
@@ -132,7 +131,7 @@ static unsigned depth(const struct gp_tree_node *node)
 	return 1 + (left > right ? left : right);
 }
 
-START_TEST(nodes_that_come_in_order_make_no_deep_tree)
+START_TEST(nodes_inserted_in_order_do_not_make_a_deep_tree)
 {
 	static struct gp_tree_node many[10000];
 	struct gp_tree tree = {0};
@@ -141,7 +140,7 @@ START_TEST(nodes_that_come_in_order_make_no_deep_tree)
 		many[i].key = i;
 		gp_tree_insert(&tree, &many[i]);
 	}
-	/* Random trees of that size are 30 deep; this one would have to be a very unlikely one. */
+	/* Random trees of this size are about 30 deep. A depth of 60 is very unlikely. */
 	ck_assert_uint_lt(depth(tree.root), 60);
 }
 END_TEST
@@ -153,10 +152,10 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_add_test(tc, an_empty_tree_finds_nothing);
-	tcase_add_test(tc, of_equal_keys_the_least_tie_is_the_least_node);
-	tcase_add_test(tc, nodes_with_the_same_pair_are_kept_apart);
-	tcase_add_loop_test(tc, a_tree_answers_as_a_look_at_every_node_would, 0,
-		sizeof(key_counts) / sizeof(*key_counts));
-	tcase_add_test(tc, nodes_that_come_in_order_make_no_deep_tree);
+	tcase_add_test(tc, among_nodes_with_equal_keys_the_lowest_tie_is_the_least_node);
+	tcase_add_test(tc, tree_nodes_with_equal_key_and_tie_are_removed_one_by_one);
+	tcase_add_loop_test(
+		tc, a_tree_finds_the_same_nodes_as_a_scan_of_all_nodes, 0, sizeof(key_counts) / sizeof(*key_counts));
+	tcase_add_test(tc, nodes_inserted_in_order_do_not_make_a_deep_tree);
 	return suite_run(suite);
 }

@@ -2,9 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Locks whose waiters yield the processor. A real-time thread that only yields keeps the processor from a normal thread
- * for ever, also from the one that it waits for. Here the other side of each lock goes on only while the waiter sleeps:
- * the program stands in front of the C library's sched_yield, which lets no other thread go on, and of its nanosleep.
+ * Locks whose waiting threads yield the processor. A real-time thread that only yields keeps the processor
+ * for ever from a normal thread, even from the one that it waits for. Here the other side of each lock goes
+ * on only while the waiting thread sleeps: the program replaces the C library's sched_yield, which then lets
+ * no other thread run, and its nanosleep.
  */
 
 #include <check.h>
@@ -16,7 +17,7 @@
 #include "pool/lock.h"
 #include "pool/ownlock.h"
 #include "pool_fixture.h"
-#include "shim/rwlock.h"
+#include "shim/base/rwlock.h"
 #include "tests/suite.h"
 
 enum { YIELDS_MAX = 10000, SLEEP_MAX_NS = 1000000 };
@@ -39,7 +40,7 @@ int nanosleep(const struct timespec *time, struct timespec *left)
 	ck_assert_int_eq(time->tv_sec, 0);
 	ck_assert_int_le(time->tv_nsec, SLEEP_MAX_NS);
 	n_sleeps++;
-	/* The sleep that a signal cuts short is as good as any. */
+	/* A sleep that a signal cuts short counts like any other. */
 	if (n_sleeps > 1)
 		other_side();
 	errno = EINTR;
@@ -50,9 +51,9 @@ static struct gp_ownlock own;
 static struct gp_rwlock rw;
 static struct gp_spinlock spin;
 static struct gp_segment segment = {.base = GP_GIB, .size = GP_MIB};
-static struct gp_departure departure;
+static struct gp_release departure;
 
-static void own_is_open(void)
+static void open_owner_lock(void)
 {
 	gp_ownlock_open(&own);
 }
@@ -75,7 +76,7 @@ static void await_owner(void)
 	gp_ownlock_await(&own);
 }
 
-static void spin_is_free(void)
+static void unlock_spin(void)
 {
 	gp_spin_unlock(&spin);
 }
@@ -108,21 +109,21 @@ static void write_beside_reader(void)
 	gp_rwlock_lock(&rw);
 }
 
-static void driver_is_told(void)
+static void release_ends(void)
 {
-	gp_addrmap_departed(&px.map, &departure);
+	gp_addrmap_release_end(&px.map, &departure);
 }
 
-/* A second free of memory that is on its way to the driver. */
-static void free_departing(void)
+/* Frees memory again while it is on its way to the driver. */
+static void free_during_release(void)
 {
 	ck_assert_int_eq(gp_pool_free(&px.map, segment.base, GP_FREE_NORMAL), GP_E_FOREIGN);
 }
 
-static void prepare_departure(void)
+static void prepare_release(void)
 {
 	gp_addrmap_add_segment(&px.map, &segment);
-	gp_addrmap_depart(&px.map, &segment, &departure);
+	gp_addrmap_release_begin(&px.map, &segment, &departure);
 }
 
 static const struct {
@@ -130,15 +131,15 @@ static const struct {
 	void (*wait)(void);
 	void (*other_side)(void);
 } rows[] = {
-	{NULL, enter_closed, own_is_open},
+	{NULL, enter_closed, open_owner_lock},
 	{NULL, await_owner, owner_leaves},
-	{NULL, lock_spin, spin_is_free},
+	{NULL, lock_spin, unlock_spin},
 	{NULL, read_beside_writer, writer_leaves},
 	{NULL, write_beside_reader, reader_leaves},
-	{prepare_departure, free_departing, driver_is_told},
+	{prepare_release, free_during_release, release_ends},
 };
 
-START_TEST(a_waiter_sleeps_after_some_yields_and_keeps_errno)
+START_TEST(a_waiting_thread_sleeps_after_some_yields_and_preserves_errno)
 {
 	if (rows[_i].prepare)
 		rows[_i].prepare();
@@ -157,7 +158,7 @@ int main(void)
 	Suite *suite = suite_create("waits");
 	TCase *tc = fixture_case(GP_KIND_SPLIT);
 
-	ADD_ROWS(tc, rows, a_waiter_sleeps_after_some_yields_and_keeps_errno);
+	ADD_ROWS(tc, rows, a_waiting_thread_sleeps_after_some_yields_and_preserves_errno);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

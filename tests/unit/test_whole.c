@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A pool of segments that comes to make every block a driver allocation of its own. */
+/* A pool that cuts segments is switched to make each new block a segment (a driver allocation). */
 
 #include <errno.h>
 
@@ -12,7 +12,7 @@ enum { N = 6 };
 
 static const uint64_t sizes[N] = {512, 5000, 700000, 3 * GP_MIB, 5 * GP_MIB, 40 * GP_MIB};
 
-START_TEST(new_blocks_are_whole_and_begin_where_their_segment_does)
+START_TEST(after_the_switch_to_whole_segments_each_new_block_is_a_segment)
 {
 	uint64_t old = fixture_alloc(3 * GP_MIB);
 
@@ -29,22 +29,22 @@ START_TEST(new_blocks_are_whole_and_begin_where_their_segment_does)
 }
 END_TEST
 
-START_TEST(what_was_cached_goes_back_and_what_is_used_follows_when_it_is_freed)
+START_TEST(the_switch_to_whole_segments_releases_shared_segments_once_they_are_free)
 {
 	uint64_t kept = fixture_alloc(3 * GP_MIB), freed = fixture_alloc(40 * GP_MIB);
 
 	fixture_free_as(freed, GP_FREE_SYNCED);
 	fixture_free_as(fixture_alloc(4096), GP_FREE_SYNCED);
 	gp_pool_set_whole(fixture_pool());
-	ck_assert_uint_eq(fixture_stats().total_bytes - fixture_stats().returning_bytes,
-		fixture_info(kept).segment_size);
+	ck_assert_uint_eq(
+		fixture_stats().total_bytes - fixture_stats().returning_bytes, fixture_info(kept).segment_size);
 	fixture_free_as(kept, GP_FREE_SYNCED);
 	gp_pool_reclaim(fixture_pool());
 	ck_assert_uint_eq(fixture_stats().total_bytes, 0);
 }
 END_TEST
 
-START_TEST(a_part_that_was_free_serves_nobody_any_more)
+START_TEST(after_the_switch_to_whole_segments_free_parts_are_not_used)
 {
 	uint64_t kept = fixture_alloc(3 * GP_MIB), segment = fixture_info(kept).segment_base;
 	uint64_t size = fixture_info(kept).segment_size, addr;
@@ -57,7 +57,7 @@ START_TEST(a_part_that_was_free_serves_nobody_any_more)
 }
 END_TEST
 
-START_TEST(whole_blocks_are_cached_and_reused)
+START_TEST(blocks_that_are_whole_segments_are_cached_and_reused)
 {
 	uint64_t addr, allocs;
 
@@ -70,7 +70,7 @@ START_TEST(whole_blocks_are_cached_and_reused)
 }
 END_TEST
 
-START_TEST(a_pending_part_is_not_waited_for_in_vain)
+START_TEST(after_the_switch_to_whole_segments_pending_parts_are_not_waited_for)
 {
 	uint64_t part;
 
@@ -84,7 +84,7 @@ START_TEST(a_pending_part_is_not_waited_for_in_vain)
 }
 END_TEST
 
-START_TEST(to_say_it_twice_changes_nothing)
+START_TEST(a_second_switch_to_whole_segments_changes_nothing)
 {
 	uint64_t addr;
 
@@ -96,7 +96,7 @@ START_TEST(to_say_it_twice_changes_nothing)
 }
 END_TEST
 
-START_TEST(a_pool_that_is_gone_can_be_told)
+START_TEST(a_dropped_pool_accepts_the_switch_to_whole_segments)
 {
 	gp_pool_drop(fixture_pool());
 	gp_pool_set_whole(fixture_pool());
@@ -109,12 +109,12 @@ int main(void)
 	TCase *tc = fixture_case(GP_KIND_SPLIT);
 
 	suite_add_tcase(suite, tc);
-	tcase_add_test(tc, new_blocks_are_whole_and_begin_where_their_segment_does);
-	tcase_add_test(tc, what_was_cached_goes_back_and_what_is_used_follows_when_it_is_freed);
-	tcase_add_test(tc, a_part_that_was_free_serves_nobody_any_more);
-	tcase_add_test(tc, whole_blocks_are_cached_and_reused);
-	tcase_add_test(tc, a_pending_part_is_not_waited_for_in_vain);
-	tcase_add_test(tc, to_say_it_twice_changes_nothing);
-	tcase_add_test(tc, a_pool_that_is_gone_can_be_told);
+	tcase_add_test(tc, after_the_switch_to_whole_segments_each_new_block_is_a_segment);
+	tcase_add_test(tc, the_switch_to_whole_segments_releases_shared_segments_once_they_are_free);
+	tcase_add_test(tc, after_the_switch_to_whole_segments_free_parts_are_not_used);
+	tcase_add_test(tc, blocks_that_are_whole_segments_are_cached_and_reused);
+	tcase_add_test(tc, after_the_switch_to_whole_segments_pending_parts_are_not_waited_for);
+	tcase_add_test(tc, a_second_switch_to_whole_segments_changes_nothing);
+	tcase_add_test(tc, a_dropped_pool_accepts_the_switch_to_whole_segments);
 	return suite_run(suite);
 }

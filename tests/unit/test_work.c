@@ -1,48 +1,48 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Whether a fence covers what is freed now: only while nothing was submitted since. */
+/* When a fence covers a later free: only if nothing was submitted in between. */
 
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
 
 #include "fence_fixture.h"
-#include "pool/work.h"
+#include "pool/submission.h"
 #include "tests/suite.h"
 
-START_TEST(who_submits_ends_what_was_looked_at_and_no_more)
+START_TEST(submissions_change_the_epoch_once_after_each_look)
 {
-	struct gp_work work = GP_WORK_INIT;
-	uint64_t first = gp_work_look(&work), second;
+	struct gp_submissions work = GP_SUBMISSION_INIT;
+	uint64_t first = gp_submission_look(&work), second;
 
-	ck_assert_uint_ne(first, GP_WORK_NO_EPOCH);
-	ck_assert_uint_eq(gp_work_epoch(&work), first);
-	ck_assert_uint_eq(gp_work_look(&work), first);
-	gp_work_note(&work);
-	second = gp_work_epoch(&work);
+	ck_assert_uint_ne(first, GP_SUBMISSION_NO_EPOCH);
+	ck_assert_uint_eq(gp_submission_epoch(&work), first);
+	ck_assert_uint_eq(gp_submission_look(&work), first);
+	gp_submission_note(&work);
+	second = gp_submission_epoch(&work);
 	ck_assert_uint_ne(second, first);
-	/* Nobody has looked since. */
+	/* No thread has looked since. */
 	for (unsigned i = 0; i < 3; i++)
-		gp_work_note(&work);
-	ck_assert_uint_eq(gp_work_epoch(&work), second);
-	ck_assert_uint_eq(gp_work_look(&work), second);
-	gp_work_note(&work);
-	ck_assert_uint_ne(gp_work_epoch(&work), second);
+		gp_submission_note(&work);
+	ck_assert_uint_eq(gp_submission_epoch(&work), second);
+	ck_assert_uint_eq(gp_submission_look(&work), second);
+	gp_submission_note(&work);
+	ck_assert_uint_ne(gp_submission_epoch(&work), second);
 }
 END_TEST
 
-START_TEST(what_is_lost_is_lost_for_good)
+START_TEST(once_submissions_may_be_unseen_no_epoch_is_valid_again)
 {
-	struct gp_work work = GP_WORK_INIT;
-	uint64_t epoch = gp_work_look(&work);
+	struct gp_submissions work = GP_SUBMISSION_INIT;
+	uint64_t epoch = gp_submission_look(&work);
 
-	gp_work_lose(&work);
-	ck_assert_uint_ne(gp_work_epoch(&work), epoch);
-	ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
-	gp_work_note(&work);
-	ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
-	ck_assert_uint_ne(gp_work_epoch(&work), GP_WORK_NO_EPOCH);
+	gp_submission_lose_sight(&work);
+	ck_assert_uint_ne(gp_submission_epoch(&work), epoch);
+	ck_assert_uint_eq(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
+	gp_submission_note(&work);
+	ck_assert_uint_eq(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
+	ck_assert_uint_ne(gp_submission_epoch(&work), GP_SUBMISSION_NO_EPOCH);
 }
 END_TEST
 
@@ -54,73 +54,73 @@ static void setup_seen(void)
 	fake.says_work = true;
 }
 
-START_TEST(a_free_with_nothing_in_front_of_it_is_done_with_the_fence_before_it)
+START_TEST(a_free_without_new_work_is_covered_by_the_fence_before_it)
 {
-	uint64_t stamp;
+	uint64_t seq;
 
 	free_something();
-	stamp = gp_fence_stamp(&f);
-	ck_assert_uint_lt(stamp, gp_fence_started(&f));
-	ck_assert_int_eq(gp_fence_record(&f, stamp, true), 0);
+	seq = gp_fence_seq(&f);
+	ck_assert_uint_lt(seq, gp_fence_started(&f));
+	ck_assert_int_eq(gp_fence_record(&f, seq, true), 0);
 	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 1);
-	ck_assert_uint_ge(stamp, gp_fence_completed(&f));
+	ck_assert_uint_ge(seq, gp_fence_completed(&f));
 	fake_complete_all(&fake);
-	ck_assert_int_eq(gp_fence_settle(&f), 0);
-	ck_assert_uint_lt(stamp, gp_fence_completed(&f));
-	/* And so is one that comes only now. */
-	ck_assert_uint_lt(gp_fence_stamp(&f), gp_fence_completed(&f));
+	ck_assert_int_eq(gp_fence_poll(&f), 0);
+	ck_assert_uint_lt(seq, gp_fence_completed(&f));
+	/* So is a free that comes only now. */
+	ck_assert_uint_lt(gp_fence_seq(&f), gp_fence_completed(&f));
 }
 END_TEST
 
-START_TEST(a_free_after_work_needs_a_fence_of_its_own)
+START_TEST(a_free_after_new_work_needs_a_new_fence)
 {
 	free_something();
 	fake_complete_all(&fake);
-	ck_assert_int_eq(gp_fence_settle(&f), 0);
+	ck_assert_int_eq(gp_fence_poll(&f), 0);
 	fake_submit(&fake, 1);
-	ck_assert_uint_eq(gp_fence_stamp(&f), gp_fence_started(&f));
+	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
 	free_something();
 	ck_assert_uint_eq(fake_calls(&fake, FAKE_RECORD), 2);
 }
 END_TEST
 
-/* Then what it would cover is not known to be done. */
-START_TEST(a_record_that_failed_covers_nothing)
+/* The work that the failed record should have covered may still run. */
+START_TEST(a_failed_record_covers_no_free_that_comes_after_it)
 {
 	free_something();
 	fake_submit(&fake, 1);
 	fake_plan(&fake, (struct fake_plan){FAKE_RECORD, 1, 1, SOME_ERROR});
-	ck_assert_int_eq(gp_fence_record(&f, gp_fence_stamp(&f), true), SOME_ERROR);
-	ck_assert_uint_eq(gp_fence_stamp(&f), gp_fence_started(&f));
+	ck_assert_int_eq(gp_fence_record(&f, gp_fence_seq(&f), true), SOME_ERROR);
+	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
 }
 END_TEST
 
-START_TEST(before_the_first_fence_and_where_nobody_says_each_free_needs_one)
+START_TEST(each_free_needs_a_fence_if_none_exists_or_submissions_are_not_reported)
 {
-	ck_assert_uint_eq(gp_fence_stamp(&f), gp_fence_started(&f));
+	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
 	fake.says_work = false;
 	free_something();
-	ck_assert_uint_eq(gp_fence_stamp(&f), gp_fence_started(&f));
+	ck_assert_uint_eq(gp_fence_seq(&f), gp_fence_started(&f));
 }
 END_TEST
 
 /*
- * Threads submit and free at the same time. Each frees what the GPU was just seen to run, whoever submitted it: the
- * fence that the free relies on must cover that. The GPU has the work for as long as the submitting call goes on after
- * it, as in a driver. A lock keeps records and submissions apart, as in a driver.
+ * Threads submit and free at the same time. A free relies on a fence, which must cover all work that the GPU
+ * was seen to have, whichever thread submitted it. As in a driver, the GPU has the work before the submitting
+ * call returns, and a lock keeps records and submissions apart.
  */
 enum { N_WORKERS = 4, N_STEPS = 40000 };
 
-static struct gp_work shared;
+static struct gp_submissions shared;
 static pthread_mutex_t driver = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t n_submitted;
-static _Atomic uint64_t clean_epoch; /* of the last record, which covers: */
-static _Atomic uint64_t clean;
+static _Atomic uint64_t clean_epoch; /* of the last record */
+static _Atomic uint64_t clean;       /* submissions that it covers */
 
-/* Other threads run between the parts of some submissions. */
-static void submit(struct gp_work_lane *lane, unsigned nth)
+/* Submits work. Yields in the middle of some submissions, so that other threads run there. */
+static void submit(struct gp_submission_lane *lane, unsigned nth)
 {
-	gp_work_enter(&shared, lane);
+	gp_submission_enter(&shared, lane);
 	if (nth % 2)
 		sched_yield();
 	pthread_mutex_lock(&driver);
@@ -128,17 +128,17 @@ static void submit(struct gp_work_lane *lane, unsigned nth)
 	pthread_mutex_unlock(&driver);
 	if (nth % 3)
 		sched_yield();
-	gp_work_leave(lane);
+	gp_submission_leave(lane);
 }
 
-/* As fence.c does it, where the pool's lock orders the records. */
+/* Records in the steps of fence.c, under a lock that orders the records. */
 static void record(void)
 {
 	static pthread_mutex_t fence = PTHREAD_MUTEX_INITIALIZER;
 	uint64_t epoch;
 
 	pthread_mutex_lock(&fence);
-	epoch = gp_work_look(&shared);
+	epoch = gp_submission_look(&shared);
 	pthread_mutex_lock(&driver);
 	atomic_store_explicit(&clean, atomic_load(&n_submitted), memory_order_relaxed);
 	pthread_mutex_unlock(&driver);
@@ -154,7 +154,7 @@ struct worker {
 static void *work(void *arg)
 {
 	struct worker *worker = arg;
-	struct gp_work_lane *lane = gp_work_lane(&shared);
+	struct gp_submission_lane *lane = gp_submission_lane(&shared);
 
 	for (unsigned i = 1; i <= N_STEPS; i++) {
 		uint64_t seen, epoch, covered;
@@ -164,7 +164,7 @@ static void *work(void *arg)
 		seen = atomic_load(&n_submitted);
 		epoch = atomic_load_explicit(&clean_epoch, memory_order_acquire);
 		covered = atomic_load_explicit(&clean, memory_order_relaxed);
-		if (epoch && gp_work_epoch(&shared) == epoch) {
+		if (epoch && gp_submission_epoch(&shared) == epoch) {
 			worker->n_wrong += covered < seen;
 			worker->n_covered++;
 		} else if (i % 3 == 0) {
@@ -174,13 +174,13 @@ static void *work(void *arg)
 	return NULL;
 }
 
-START_TEST(what_the_gpu_was_seen_to_run_is_covered_by_the_fence_that_a_free_relies_on)
+START_TEST(the_fence_that_a_free_relies_on_covers_all_work_the_gpu_was_seen_to_have)
 {
 	struct worker workers[N_WORKERS] = {{23}, {31}, {47}, {101}};
 	pthread_t threads[N_WORKERS];
 	unsigned n_covered = 0;
 
-	shared = GP_WORK_INIT;
+	shared = GP_SUBMISSION_INIT;
 	for (unsigned i = 0; i < N_WORKERS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 	for (unsigned i = 0; i < N_WORKERS; i++) {
@@ -192,35 +192,35 @@ START_TEST(what_the_gpu_was_seen_to_run_is_covered_by_the_fence_that_a_free_reli
 }
 END_TEST
 
-START_TEST(a_record_beside_a_submission_is_good_for_no_epoch)
+START_TEST(a_record_during_a_submission_gets_no_epoch)
 {
-	struct gp_work work = GP_WORK_INIT;
-	struct gp_work_lane *first = gp_work_lane(&work), *second = gp_work_lane(&work);
+	struct gp_submissions work = GP_SUBMISSION_INIT;
+	struct gp_submission_lane *first = gp_submission_lane(&work), *second = gp_submission_lane(&work);
 
 	ck_assert_ptr_ne(first, second);
-	gp_work_enter(&work, second);
-	ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
-	gp_work_enter(&work, second); /* a callback of the driver's that submits */
-	gp_work_leave(second);
-	ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
-	gp_work_leave(second);
-	ck_assert_uint_ne(gp_work_look(&work), GP_WORK_NO_EPOCH);
+	gp_submission_enter(&work, second);
+	ck_assert_uint_eq(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
+	gp_submission_enter(&work, second); /* a driver callback that submits */
+	gp_submission_leave(second);
+	ck_assert_uint_eq(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
+	gp_submission_leave(second);
+	ck_assert_uint_ne(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
 }
 END_TEST
 
-START_TEST(threads_beyond_the_number_of_lanes_share_them)
+START_TEST(threads_beyond_the_number_of_submission_lanes_share_lanes)
 {
-	struct gp_work work = GP_WORK_INIT;
-	struct gp_work_lane *lanes[2 * GP_WORK_LANES];
+	struct gp_submissions work = GP_SUBMISSION_INIT;
+	struct gp_submission_lane *lanes[2 * GP_SUBMISSION_LANES];
 
-	for (unsigned i = 0; i < 2 * GP_WORK_LANES; i++)
-		gp_work_enter(&work, lanes[i] = gp_work_lane(&work));
-	ck_assert_ptr_eq(lanes[0], lanes[GP_WORK_LANES]);
-	for (unsigned i = 0; i < 2 * GP_WORK_LANES; i++) {
-		ck_assert_uint_eq(gp_work_look(&work), GP_WORK_NO_EPOCH);
-		gp_work_leave(lanes[i]);
+	for (unsigned i = 0; i < 2 * GP_SUBMISSION_LANES; i++)
+		gp_submission_enter(&work, lanes[i] = gp_submission_lane(&work));
+	ck_assert_ptr_eq(lanes[0], lanes[GP_SUBMISSION_LANES]);
+	for (unsigned i = 0; i < 2 * GP_SUBMISSION_LANES; i++) {
+		ck_assert_uint_eq(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
+		gp_submission_leave(lanes[i]);
 	}
-	ck_assert_uint_ne(gp_work_look(&work), GP_WORK_NO_EPOCH);
+	ck_assert_uint_ne(gp_submission_look(&work), GP_SUBMISSION_NO_EPOCH);
 }
 END_TEST
 
@@ -230,16 +230,16 @@ int main(void)
 	TCase *tc = tcase_create("epochs"), *fences = tcase_create("fences");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_test(tc, who_submits_ends_what_was_looked_at_and_no_more);
-	tcase_add_test(tc, what_is_lost_is_lost_for_good);
-	tcase_add_test(tc, a_record_beside_a_submission_is_good_for_no_epoch);
-	tcase_add_test(tc, threads_beyond_the_number_of_lanes_share_them);
-	tcase_add_test(tc, what_the_gpu_was_seen_to_run_is_covered_by_the_fence_that_a_free_relies_on);
+	tcase_add_test(tc, submissions_change_the_epoch_once_after_each_look);
+	tcase_add_test(tc, once_submissions_may_be_unseen_no_epoch_is_valid_again);
+	tcase_add_test(tc, a_record_during_a_submission_gets_no_epoch);
+	tcase_add_test(tc, threads_beyond_the_number_of_submission_lanes_share_lanes);
+	tcase_add_test(tc, the_fence_that_a_free_relies_on_covers_all_work_the_gpu_was_seen_to_have);
 	suite_add_tcase(suite, fences);
 	tcase_add_checked_fixture(fences, setup_seen, teardown);
-	tcase_add_test(fences, a_free_with_nothing_in_front_of_it_is_done_with_the_fence_before_it);
-	tcase_add_test(fences, a_free_after_work_needs_a_fence_of_its_own);
-	tcase_add_test(fences, a_record_that_failed_covers_nothing);
-	tcase_add_test(fences, before_the_first_fence_and_where_nobody_says_each_free_needs_one);
+	tcase_add_test(fences, a_free_without_new_work_is_covered_by_the_fence_before_it);
+	tcase_add_test(fences, a_free_after_new_work_needs_a_new_fence);
+	tcase_add_test(fences, a_failed_record_covers_no_free_that_comes_after_it);
+	tcase_add_test(fences, each_free_needs_a_fence_if_none_exists_or_submissions_are_not_reported);
 	return suite_run(suite);
 }

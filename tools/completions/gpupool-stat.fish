@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 #
-# fish completes the words of gpupool-stat and gpupool-run by what they say of themselves.
+# fish completion for gpupool-stat and gpupool-run. Commands, options and process ids come from the output of the programs.
 
-# The options in a summary: -q, --quiet, --by=...
+# Prints the options that --help lists: -q, --quiet, --by=...
 function __gpupool_options
 	$argv --help 2>/dev/null | sed -n 's/^  *\(-[^ ]*\)\(,* --[^ ]*\)\{0,1\}.*/\1 \2/p' | \
 		tr -s ', ' '\n' | sed -n 's/^\(--*[a-zA-Z-]*=\{0,1\}\).*/\1/p'

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Finding the driver, devices and contexts. */
+/* Finds the driver, and manages devices and contexts. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,8 +19,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cudaError_t load_result;
 static _Atomic(CUcontext) primaries[MAX_DEVICES]; /* retained by this copy of the runtime; changed under lock */
-static __thread int chosen;              /* what cudaSetDevice said */
-static __thread bool is_choice_due;      /* and no call has made it current yet */
+static __thread int chosen;                       /* the device of the last cudaSetDevice */
+static __thread bool is_choice_due;               /* no call has made its context current yet */
 enum { IS_CHOICE_LAZY = RT_VERSION < 12000 };
 
 static const struct {
@@ -29,8 +29,7 @@ static const struct {
 	int version;
 	unsigned flags;
 } wanted[] = {
-#define RT_DRIVER(name, public, version, flags)                                                    \
-	{offsetof(struct rt_driver, name), #public, version, flags},
+#define RT_DRIVER(name, public, version, flags) {offsetof(struct rt_driver, name), #public, version, flags},
 #include "driver.def"
 #undef RT_DRIVER
 };
@@ -44,17 +43,20 @@ static void *look_up(lookup_fn lookup, const char *symbol, int version, unsigned
 	return lookup(symbol, &found, version, flags, NULL) ? NULL : found;
 }
 
-/* One dlsym, a probe, the lookup function through itself, and then everything else through that. */
+/*
+ * Finds the driver's functions as the real runtime does: one dlsym, a probe, a lookup of the lookup
+ * function through itself, and all other lookups through the result.
+ */
 static void load(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *found = NULL;
 	lookup_fn first = NULL;
 
 	load_result = cudaErrorInsufficientDriver;
-	/* Programs may have something in them that stands before the driver. */
+	/* With SIMGPU_RUNTIME_GLOBAL, a library in the program can interpose the lookup function. */
 	if (driver)
-		first = (lookup_fn)dlsym(getenv("SIMGPU_RUNTIME_GLOBAL") ? RTLD_DEFAULT : driver,
-			"cuGetProcAddress_v2");
+		first = (lookup_fn)dlsym(
+			getenv("SIMGPU_RUNTIME_GLOBAL") ? RTLD_DEFAULT : driver, "cuGetProcAddress_v2");
 	if (!first || first("", &found, 0, 0, NULL) == CUDA_ERROR_STUB_LIBRARY)
 		return;
 	rt_driver.cuInit = (__typeof__(&cuInit))look_up(first, "cuInit", 2000, 0);
@@ -63,8 +65,7 @@ static void load(void)
 	if (!rt_driver.cuInit || !rt_driver.cuGetProcAddress_v2)
 		return;
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
-		found = look_up(rt_driver.cuGetProcAddress_v2, wanted[i].symbol, wanted[i].version,
-			wanted[i].flags);
+		found = look_up(rt_driver.cuGetProcAddress_v2, wanted[i].symbol, wanted[i].version, wanted[i].flags);
 		memcpy((char *)&rt_driver + wanted[i].offset, &found, sizeof(found));
 	}
 	load_result = rt_driver.cuInit(0);
@@ -105,14 +106,14 @@ cudaError_t rt_enter(void)
 		current = NULL;
 	}
 	if (error || (current && current != primaries[chosen] && primaries[chosen]))
-		return error; /* a context of the program's own */
+		return error; /* the program has made another context current */
 	if (current && primaries[chosen])
 		return cudaSuccess;
 	error = rt_primary(chosen, &primary);
 	return error ? error : rt_driver.cuCtxSetCurrent(primary);
 }
 
-/* Needs no driver. */
+/* This call works without a driver. */
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
 	if (!version)

@@ -52,7 +52,7 @@ cudaError_t cudaPeekAtLastError(void)
 	return last;
 }
 
-/* Only what is not sticky is forgotten; a dead context says so again at the next call. */
+/* Clears the last error. If the context has faulted, the next call returns the sticky error again. */
 cudaError_t cudaGetLastError(void)
 {
 	cudaError_t error = last;

@@ -10,7 +10,7 @@ static CUdeviceptr address(const void *ptr)
 	return (CUdeviceptr)(uintptr_t)ptr;
 }
 
-/* Found without a call, which a benchmark would see. */
+/* The TLS model avoids a function call for each access, which a benchmark would measure. */
 static __thread unsigned long n_calls __attribute__((tls_model("initial-exec")));
 
 unsigned long simgpu_runtime_calls(void)
@@ -18,8 +18,8 @@ unsigned long simgpu_runtime_calls(void)
 	return n_calls;
 }
 
-/* Zero bytes are NULL and a success, and the driver never hears of them. */
-static bool is_nothing(void **ptr, size_t bytes, cudaError_t *error)
+/* A request for zero bytes succeeds with NULL, without a call of the driver. */
+static bool is_served_without_driver(void **ptr, size_t bytes, cudaError_t *error)
 {
 	n_calls++;
 	*error = ptr ? cudaSuccess : rt_done(cudaErrorInvalidValue);
@@ -28,14 +28,14 @@ static bool is_nothing(void **ptr, size_t bytes, cudaError_t *error)
 	return !ptr || !bytes;
 }
 
-/* Runs an allocation of the driver; *ptr is NULL when it fails. */
-#define ALLOC(ptr, bytes, name, ...)                                                               \
-	do {                                                                                       \
-		cudaError_t error_;                                                                \
-		if (is_nothing(ptr, bytes, &error_))                                               \
-			return error_;                                                             \
-		*(ptr) = NULL;                                                                     \
-		return RT_CALL(name, __VA_ARGS__);                                                 \
+/* Allocates from the driver. *ptr is NULL if that fails. */
+#define ALLOC(ptr, bytes, name, ...)                               \
+	do {                                                       \
+		cudaError_t error_;                                \
+		if (is_served_without_driver(ptr, bytes, &error_)) \
+			return error_;                             \
+		*(ptr) = NULL;                                     \
+		return RT_CALL(name, __VA_ARGS__);                 \
 	} while (0)
 
 cudaError_t cudaMalloc(void **ptr, size_t bytes)
@@ -91,8 +91,7 @@ cudaError_t cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t heig
 		return rt_done(cudaErrorInvalidValue);
 	if (!width || !height)
 		*pitch = 0;
-	ALLOC(ptr, width && height, cuMemAllocPitch_v2, (CUdeviceptr *)ptr, pitch, width, height,
-		4);
+	ALLOC(ptr, width && height, cuMemAllocPitch_v2, (CUdeviceptr *)ptr, pitch, width, height, 4);
 }
 
 cudaError_t cudaMallocManaged(void **ptr, size_t bytes, unsigned flags)
@@ -117,8 +116,7 @@ cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
 	return ptr ? RT_CALL(cuMemFreeAsync, address(ptr), stream) : rt_done(rt_enter());
 }
 
-RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsync_ptsz,
-	address(ptr), stream)
+RT_PER_THREAD(cudaFreeAsync_ptsz, (void *ptr, cudaStream_t stream), cuMemFreeAsync_ptsz, address(ptr), stream)
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
 {
@@ -153,9 +151,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr)
 {
 	unsigned type = 0, managed = 0;
-	int device = 0,
-	    which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-		    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+	int device = 0, which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+				CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
 	void *into[] = {&type, &managed, &device};
 	cudaError_t error;
 
@@ -164,16 +161,14 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 	error = RT_CALL(cuPointerGetAttributes, 3, which, into, address(ptr));
 	if (error)
 		return error;
-	*attributes = (struct cudaPointerAttributes){
-		.type = managed ? cudaMemoryTypeManaged : (int)type,
+	*attributes = (struct cudaPointerAttributes){.type = managed ? cudaMemoryTypeManaged : (int)type,
 		.device = device,
 		.devicePointer = type ? (void *)(uintptr_t)ptr : NULL,
-		.hostPointer =
-			type == CU_MEMORYTYPE_DEVICE && !managed ? NULL : (void *)(uintptr_t)ptr};
+		.hostPointer = type == CU_MEMORYTYPE_DEVICE && !managed ? NULL : (void *)(uintptr_t)ptr};
 	return cudaSuccess;
 }
 
-/* Unified addressing makes the direction a hint; it is checked and then left to the driver. */
+/* With unified addressing the direction is only a hint: it is checked, and then left to the driver. */
 static bool is_kind(int kind)
 {
 	return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
@@ -186,8 +181,8 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t bytes, int kind)
 	return RT_CALL(cuMemcpy, address(dst), address(src), bytes);
 }
 
-RT_PER_THREAD(cudaMemcpy_ptds, (void *dst, const void *src, size_t bytes, int kind), cuMemcpy_ptds,
-	address(dst), address(src), bytes)
+RT_PER_THREAD(cudaMemcpy_ptds, (void *dst, const void *src, size_t bytes, int kind), cuMemcpy_ptds, address(dst),
+	address(src), bytes)
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream)
 {
@@ -196,8 +191,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, int kind, 
 	return RT_CALL(cuMemcpyAsync, address(dst), address(src), bytes, stream);
 }
 
-RT_PER_THREAD(cudaMemcpyAsync_ptsz,
-	(void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream),
+RT_PER_THREAD(cudaMemcpyAsync_ptsz, (void *dst, const void *src, size_t bytes, int kind, cudaStream_t stream),
 	cuMemcpyAsync_ptsz, address(dst), address(src), bytes, stream)
 
 cudaError_t cudaMemset(void *ptr, int value, size_t bytes)
@@ -205,13 +199,13 @@ cudaError_t cudaMemset(void *ptr, int value, size_t bytes)
 	return RT_CALL(cuMemsetD8_v2, address(ptr), (unsigned char)value, bytes);
 }
 
-RT_PER_THREAD(cudaMemset_ptds, (void *ptr, int value, size_t bytes), cuMemsetD8_v2_ptds,
-	address(ptr), (unsigned char)value, bytes)
+RT_PER_THREAD(cudaMemset_ptds, (void *ptr, int value, size_t bytes), cuMemsetD8_v2_ptds, address(ptr),
+	(unsigned char)value, bytes)
 
 cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStream_t stream)
 {
 	return RT_CALL(cuMemsetD8Async, address(ptr), (unsigned char)value, bytes, stream);
 }
 
-RT_PER_THREAD(cudaMemsetAsync_ptsz, (void *ptr, int value, size_t bytes, cudaStream_t stream),
-	cuMemsetD8Async_ptsz, address(ptr), (unsigned char)value, bytes, stream)
+RT_PER_THREAD(cudaMemsetAsync_ptsz, (void *ptr, int value, size_t bytes, cudaStream_t stream), cuMemsetD8Async_ptsz,
+	address(ptr), (unsigned char)value, bytes, stream)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What devices are, and what is between them. */
+/* Properties of devices, and access between them. */
 
 #include "runtime.h"
 
@@ -10,7 +10,7 @@ cudaError_t cudaDriverGetVersion(int *version)
 	return rt_done(rt_enter_without_context() ?: rt_driver.cuDriverGetVersion(version));
 }
 
-#if RT_VERSION >= 13000 /* another structure, and another name, before */
+#if RT_VERSION >= 13000 /* older versions have another structure and another name */
 _Static_assert(sizeof(struct cudaDeviceProp) == 1008, "as in driver_types.h");
 _Static_assert(offsetof(struct cudaDeviceProp, gpuDirectRDMASupported) == 724, "as in driver_types.h");
 
@@ -18,7 +18,10 @@ static const struct {
 	int attribute;
 	size_t offset;
 } numbers[] = {
-#define NUMBER(attribute, member) {attribute, offsetof(struct cudaDeviceProp, member)}
+#define NUMBER(attribute, member)                                  \
+	{                                                          \
+		attribute, offsetof(struct cudaDeviceProp, member) \
+	}
 	NUMBER(1, maxThreadsPerBlock),
 	NUMBER(10, warpSize),
 	NUMBER(16, multiProcessorCount),
@@ -38,7 +41,7 @@ static const struct {
 #undef NUMBER
 };
 
-/* What the driver says; what it is not asked for is 0. */
+/* Properties that the simulated runtime does not query from the driver are 0. */
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
 	cudaError_t error = rt_enter_without_context();
@@ -88,6 +91,6 @@ cudaError_t cudaMemcpyPeerAsync(
 	cudaError_t error = contexts_of(dst_device, &to, src_device, &from);
 
 	return rt_done(error ? error
-			     : rt_driver.cuMemcpyPeerAsync((CUdeviceptr)(uintptr_t)dst, to,
-				       (CUdeviceptr)(uintptr_t)src, from, bytes, stream));
+			     : rt_driver.cuMemcpyPeerAsync((CUdeviceptr)(uintptr_t)dst, to, (CUdeviceptr)(uintptr_t)src,
+				       from, bytes, stream));
 }

@@ -3,13 +3,13 @@
 #pragma once
 
 /*
- * A look-alike of the CUDA runtime: the public calls, made of the very driver calls the real one
- * makes, found the very way it finds them. Each copy (shared, or static in a program) keeps its own
- * last error per thread.
+ * A look-alike of the CUDA runtime. Its public calls make the same driver calls as the real runtime,
+ * and find them in the same way. Each copy (shared, or static in a program) keeps its own last error
+ * per thread.
  */
 
 #ifdef RT_STATIC
-#define RT_VISIBILITY "hidden" /* a static runtime is nobody else's, even inside a shared library */
+#define RT_VISIBILITY "hidden" /* other modules never see a static runtime, even in a shared library */
 #pragma GCC visibility push(hidden)
 #else
 #define RT_VISIBILITY "default"
@@ -19,14 +19,14 @@
 #pragma GCC visibility pop
 #include "tests/sim/abi.h"
 
-/* The version that it says it is; one before 12 leaves the context as it is in cudaSetDevice. */
+/* The version that the runtime reports. Before version 12, cudaSetDevice leaves the context to the next call. */
 #ifndef RT_VERSION
 #define RT_VERSION 13000
 #endif
 
 /*
- * Beyond CUDA, as in simgpu.h: the calls that this copy got for memory to allocate or to free, by this thread. Who
- * stands before it can be seen by what does not arrive.
+ * Beyond CUDA, as in simgpu.h: returns the number of calls by this thread to allocate or free memory that reached this
+ * copy of the runtime. Calls that a preloaded library serves by itself do not count.
  */
 __attribute__((visibility(RT_VISIBILITY))) unsigned long simgpu_runtime_calls(void);
 
@@ -39,22 +39,22 @@ struct rt_driver {
 };
 extern struct rt_driver rt_driver __attribute__((visibility("hidden")));
 
-/* Finds and initialises the driver, once, and gives the thread a context. */
+/* Find and initialise the driver, once. rt_enter also makes a context current in the thread. */
 cudaError_t rt_enter(void) __attribute__((visibility("hidden")));
 cudaError_t rt_enter_without_context(void) __attribute__((visibility("hidden")));
 
-/* The primary context of a device, made and kept if it is not there yet. */
+/* Returns the primary context of a device. The first call for a device retains it. */
 cudaError_t rt_primary(int device, CUcontext *ctx) __attribute__((visibility("hidden")));
 
-/* Remembers an error for cudaGetLastError and passes it on. */
+/* Stores an error for cudaGetLastError, and returns it. */
 cudaError_t rt_done(cudaError_t error) __attribute__((visibility("hidden")));
 
 #define RT_CALL(name, ...) rt_done(rt_enter() ?: rt_driver.name(__VA_ARGS__))
 
-/* The twins that nvcc names when the default stream is per thread. */
-#define RT_PER_THREAD(name, params, ...)                                                           \
-	__attribute__((visibility(RT_VISIBILITY))) cudaError_t name params;                        \
-	cudaError_t name params                                                                    \
-	{                                                                                          \
-		return RT_CALL(__VA_ARGS__);                                                       \
+/* Defines a twin, which nvcc calls if the default stream is per thread. */
+#define RT_PER_THREAD(name, params, ...)                                    \
+	__attribute__((visibility(RT_VISIBILITY))) cudaError_t name params; \
+	cudaError_t name params                                             \
+	{                                                                   \
+		return RT_CALL(__VA_ARGS__);                                \
 	}

@@ -55,26 +55,24 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int mode)
 	return RT_CALL(cuStreamBeginCapture_v2, stream, mode);
 }
 
-RT_PER_THREAD(cudaStreamBeginCapture_ptsz, (cudaStream_t stream, int mode),
-	cuStreamBeginCapture_v2_ptsz, stream, mode)
+RT_PER_THREAD(cudaStreamBeginCapture_ptsz, (cudaStream_t stream, int mode), cuStreamBeginCapture_v2_ptsz, stream, mode)
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
 	return RT_CALL(cuStreamEndCapture, stream, graph);
 }
 
-RT_PER_THREAD(cudaStreamEndCapture_ptsz, (cudaStream_t stream, cudaGraph_t *graph),
-	cuStreamEndCapture_ptsz, stream, graph)
+RT_PER_THREAD(
+	cudaStreamEndCapture_ptsz, (cudaStream_t stream, cudaGraph_t *graph), cuStreamEndCapture_ptsz, stream, graph)
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, int *status)
 {
 	return RT_CALL(cuStreamIsCapturing, stream, status);
 }
 
-RT_PER_THREAD(cudaStreamIsCapturing_ptsz, (cudaStream_t stream, int *status),
-	cuStreamIsCapturing_ptsz, stream, status)
+RT_PER_THREAD(cudaStreamIsCapturing_ptsz, (cudaStream_t stream, int *status), cuStreamIsCapturing_ptsz, stream, status)
 
-#if RT_VERSION >= 13000 /* these had fewer parameters before */
+#if RT_VERSION >= 13000 /* in older versions these have fewer parameters */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, int *status, unsigned long long *id, cudaGraph_t *graph,
 	const cudaGraphNode_t **nodes, const void **edges, size_t *n_nodes)
 {
@@ -82,11 +80,11 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, int *status, unsigned 
 }
 
 RT_PER_THREAD(cudaStreamGetCaptureInfo_ptsz,
-	(cudaStream_t stream, int *status, unsigned long long *id, cudaGraph_t *graph,
-		const cudaGraphNode_t **nodes, const void **edges, size_t *n_nodes),
+	(cudaStream_t stream, int *status, unsigned long long *id, cudaGraph_t *graph, const cudaGraphNode_t **nodes,
+		const void **edges, size_t *n_nodes),
 	cuStreamGetCaptureInfo_v3_ptsz, stream, status, (uint64_t *)id, graph, nodes, edges, n_nodes)
 
-/* Graphs have no nodes here that could be named. */
+/* The simulator's graphs have no nodes that a program could name. */
 cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t *nodes, void *edges, size_t *n_nodes)
 {
 	return rt_done(cudaErrorInvalidValue);
@@ -113,8 +111,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	return RT_CALL(cuEventRecord, event, stream);
 }
 
-RT_PER_THREAD(cudaEventRecord_ptsz, (cudaEvent_t event, cudaStream_t stream), cuEventRecord_ptsz,
-	event, stream)
+RT_PER_THREAD(cudaEventRecord_ptsz, (cudaEvent_t event, cudaStream_t stream), cuEventRecord_ptsz, event, stream)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {

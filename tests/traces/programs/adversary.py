@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""
-Made to fragment a heap. Robson's way: in each phase the blocks are twice as large, and of those before every second
-stays, so that what lies between is too small; then sizes that grow a little each time, and a few small blocks that
-live among large ones. Some of what is live is written to all the time.
+"""Fragments a heap on purpose. First Robson's way: each phase doubles the size of blocks, and every second block of
+the phases before stays, so that the gaps between them are too small. Then sizes that grow a little each time, and a
+few small blocks that live among large ones. New blocks are written to when they are allocated.
 """
 
 import random
@@ -33,7 +32,7 @@ class Heap:
 
 
 def robson(heap):
-    """What is left of a phase keeps a block of the next from where it would fit."""
+    """The blocks that stay from a phase keep those of the next from fitting between them."""
     kept = []
     for phase in range(9):
         size = (256 * KIB << phase) - 512 * phase
@@ -44,7 +43,7 @@ def robson(heap):
 
 
 def creeping(heap, old):
-    """Each block a little larger than the one that it replaces."""
+    """Replaces each block by one that is a little larger."""
     for nth, ptr in enumerate(list(old)):
         size = heap.live[ptr]
         heap.free(ptr)
@@ -55,7 +54,7 @@ def creeping(heap, old):
 
 
 def mixed(heap, generator):
-    """Long lives among short ones, sizes over six orders of magnitude."""
+    """Mixes long lives with short ones, and sizes over five orders of magnitude."""
     short = []
     for nth in range(2500):
         size = int(512 * 2 ** generator.uniform(0, 17))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""
-Finite elements without a matrix: a load is applied in steps, the mesh is refined between them, and each step is solved
-by conjugate gradients. Vectors of one mesh live together, and grow from mesh to mesh.
+"""Finite elements without a matrix. A load is applied in steps, the mesh is refined between them, and each step is
+solved by conjugate gradients. Vectors of one mesh live together, and grow from mesh to mesh.
 """
 
 import cupy
@@ -13,7 +12,7 @@ ITERATIONS = 12
 
 
 def stiffness():
-    """Of a square element of four nodes, for the Laplace operator."""
+    """Returns the matrix of a square element of four nodes, for the Laplace operator."""
     return cupy.array([[4, -1, -2, -1], [-1, 4, -1, -2], [-2, -1, 4, -1], [-1, -2, -1, 4]], dtype=cupy.float64) / 6
 
 
@@ -23,7 +22,7 @@ def connections(n):
 
 
 def apply(element, nodes, u):
-    """Gathers, multiplies and scatters: arrays of four values an element come and go."""
+    """Gathers, multiplies and scatters. Arrays of four values per element are allocated and freed."""
     out = cupy.zeros_like(u)
     cupy.add.at(out, nodes, u[nodes] @ element)
     return out
@@ -42,7 +41,7 @@ def solve(element, nodes, inside, load, u):
 
 
 def refined(u, old, new):
-    """Values at the nodes of the new mesh: those of the nearest node of the old one."""
+    """Returns values at the nodes of the new mesh: those of the nearest node of the old one."""
     at = (cupy.arange(new + 1) * old + new // 2) // new
     return u.reshape(old + 1, old + 1)[at[:, None], at[None, :]].ravel()
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""
-A graph network in training: each step samples a subgraph of another size around a batch of nodes, passes messages along
-its edges in two layers, and goes back.
+"""A graph network in training. Each step samples a subgraph of another size around a batch of nodes, passes messages
+along its edges in two layers, and propagates back.
 """
 
 import torch
@@ -12,7 +11,7 @@ NODES, DEGREE, FEATURES, HIDDEN, CLASSES, STEPS = 200_000, 12, 96, 256, 40, 70
 
 
 def sample(edges, seeds, fanout):
-    """Nodes reached from the seeds, and the edges among them, numbered anew."""
+    """Returns the nodes reached from the seeds, and the edges among them, with new numbers."""
     picked = edges[seeds][:, :fanout]
     sources = picked.reshape(-1)
     targets = seeds.repeat_interleave(fanout)

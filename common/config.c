@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Reads the environment into a struct gp_config. config.def lists the options, and size.c reads amounts. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "file.h"
+
+#define PREFIX                "GPUPOOL_"
+#define NAME_MAX_LENGTH       47
+#define VALUE_SHOWN           80 /* a report shows at most this many bytes of a value */
+#define PENDING_COUNT_OF_NONE "10"
+
+const struct gp_config_option gp_config_options[GP_OPTION_COUNT] = {
+#define GP_OPTION(symbol, ...) [GP_OPTION_##symbol] = GP_ROW(__VA_ARGS__),
+#define GP_ROW(variable, option, type, field, default_text, values, help)      \
+	{                                                                      \
+		variable, option, GP_CONFIG_##type, default_text, values, help \
+	}
+#include "config.def"
+};
+
+static const size_t field_offset[GP_OPTION_COUNT] = {
+#define GP_OPTION(symbol, variable, option, type, field, ...) [GP_OPTION_##symbol] = offsetof(struct gp_config, field),
+#include "config.def"
+};
+
+#define TYPE_OF_BOOL         bool
+#define TYPE_OF_WORD         unsigned
+#define TYPE_OF_LIMITS       struct gp_limit_list
+#define TYPE_OF_LIMIT        struct gp_limit
+#define TYPE_OF_SIZE         uint64_t
+#define TYPE_OF_COUNT        uint64_t
+#define TYPE_OF_RATIO        double
+#define TYPE_OF_MILLISECONDS uint64_t
+#define TYPE_OF_YIELD        enum gp_config_yield
+#define TYPE_OF_PATH         char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_STACKS       struct gp_config_stacks
+#define TYPE_OF_DEBUG        struct gp_config_debug
+#define TYPE_OF_REGIONS      struct gp_config_regions
+#define TYPE_OF_REPORT       char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_OOM_FILE     char[GP_CONFIG_VALUE_SIZE]
+#define TYPE_OF_DIRECTORY    char[GP_CONFIG_VALUE_SIZE]
+#define GP_OPTION(symbol, variable, option, type, field, ...)                                                    \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(((struct gp_config *)0)->field), TYPE_OF_##type), \
+		variable ": the field is of another type than its parser");
+#include "config.def"
+
+static int refuse(struct gp_text_error *error, size_t offset, const char *why, const char *next)
+{
+	*error = (struct gp_text_error){.offset = offset, .why = why, .next = next};
+	return -EINVAL;
+}
+
+/* Returns the index of the text in a list of words such as "one|two|three", or -1. */
+static int word_find(const char *words, const char *text)
+{
+	size_t length = strlen(text);
+	char word[16];
+
+	for (int i = 0; *words; i++) {
+		size_t n = strcspn(words, "|");
+		snprintf(word, sizeof(word), "%.*s", (int)n, words);
+		if (gp_text_is_word(text, length, word))
+			return i;
+		words += n + (words[n] == '|');
+	}
+	return -1;
+}
+
+static int parse_bool(const char *text, bool *ret, struct gp_text_error *error)
+{
+	int word = word_find("off|on|0|1|no|yes|false|true", text);
+
+	if (word < 0)
+		return refuse(error, 0, "is neither on nor off", "use on or off");
+	*ret = word & 1;
+	return 0;
+}
+
+static int parse_word(const char *words, const char *text, unsigned *ret, struct gp_text_error *error)
+{
+	int word = word_find(words, text);
+
+	if (word < 0)
+		return refuse(error, 0, "is not one of its values", words);
+	*ret = (unsigned)word;
+	return 0;
+}
+
+static int parse_milliseconds(const char *text, uint64_t *ret, struct gp_text_error *error)
+{
+	static const char next[] = "use a whole number of milliseconds";
+	uint64_t value;
+
+	if (gp_count_parse(text, &value, error) < 0) {
+		error->next = next;
+		return -EINVAL;
+	}
+	if (value > UINT32_MAX)
+		return refuse(error, 0, "is too large", next);
+	*ret = value;
+	return 0;
+}
+
+static int parse_yield(const char *text, enum gp_config_yield *ret, struct gp_text_error *error)
+{
+	bool is_on;
+
+	if (word_find("all", text) == 0) {
+		*ret = GP_CONFIG_YIELD_ALL;
+		return 0;
+	}
+	if (parse_bool(text, &is_on, error) < 0)
+		return refuse(error, 0, "is neither on, off nor all", "use on, off or all");
+	*ret = is_on ? GP_CONFIG_YIELD_ON : GP_CONFIG_YIELD_OFF;
+	return 0;
+}
+
+static int parse_path(const char *text, char *ret, struct gp_text_error *error)
+{
+	if (!*text)
+		return refuse(error, 0, "is empty", "name a file");
+	for (const char *at = strchr(text, '%'); at; at = strchr(at + 2, '%'))
+		if (!at[1] || !strchr(GP_FILE_LETTERS "%", at[1]))
+			return refuse(error, (size_t)(at - text), "has an unknown % sequence",
+				"use " GP_FILE_LETTERS_HELP ", %% percent sign");
+	strcpy(ret, text);
+	return 0;
+}
+
+static int parse_directory(const char *text, char *ret, struct gp_text_error *error)
+{
+	if (*text != '/')
+		return refuse(error, 0, "is not an absolute path", "start it with a slash");
+	strcpy(ret, text);
+	return 0;
+}
+
+static int parse_report(const char *text, char *ret, struct gp_text_error *error)
+{
+	static const char at_exit[] = "exit:";
+	char file[GP_CONFIG_VALUE_SIZE];
+	int word = word_find("off|exit", text);
+
+	if (strncmp(text, at_exit, strlen(at_exit)) == 0) {
+		if (parse_path(text + strlen(at_exit), file, error) < 0) {
+			error->offset += strlen(at_exit);
+			return -EINVAL;
+		}
+	} else if (word < 0) {
+		return refuse(error, 0, "is neither off nor exit", "use exit, or exit:FILE");
+	}
+	strcpy(ret, word == 0 ? "" : text);
+	return 0;
+}
+
+static int parse_oom_file(const char *text, char *ret, struct gp_text_error *error)
+{
+	static const char *const words[] = {"auto", "off"};
+	int word = word_find("auto|off", text);
+
+	if (word < 0)
+		return parse_path(text, ret, error);
+	strcpy(ret, words[word]);
+	return 0;
+}
+
+/* Reads a value into a field of the type TYPE_OF_... of its option. Stores it only on success. */
+static int parse_value(
+	const struct gp_config_option *option, const char *text, void *field, struct gp_text_error *error)
+{
+	if (strlen(text) >= GP_CONFIG_VALUE_SIZE)
+		return refuse(error, GP_CONFIG_VALUE_SIZE - 1, "is too long", NULL);
+	switch (option->type) {
+	case GP_CONFIG_BOOL:
+		return parse_bool(text, field, error);
+	case GP_CONFIG_WORD:
+		return parse_word(option->values, text, field, error);
+	case GP_CONFIG_LIMITS:
+		return gp_limit_list_parse(text, field, error);
+	case GP_CONFIG_LIMIT:
+		return gp_limit_parse(text, field, error);
+	case GP_CONFIG_SIZE:
+		return gp_size_parse(text, field, error);
+	case GP_CONFIG_COUNT:
+		return gp_count_parse(text, field, error);
+	case GP_CONFIG_RATIO:
+		return gp_ratio_parse(text, field, error);
+	case GP_CONFIG_MILLISECONDS:
+		return parse_milliseconds(text, field, error);
+	case GP_CONFIG_YIELD:
+		return parse_yield(text, field, error);
+	case GP_CONFIG_PATH:
+		return parse_path(text, field, error);
+	case GP_CONFIG_STACKS:
+		return gp_config_stacks_parse(text, field, error);
+	case GP_CONFIG_DEBUG:
+		return gp_config_debug_parse(text, field, error);
+	case GP_CONFIG_REGIONS:
+		return gp_config_regions_parse(text, field, error);
+	case GP_CONFIG_REPORT:
+		return parse_report(text, field, error);
+	case GP_CONFIG_OOM_FILE:
+		return parse_oom_file(text, field, error);
+	case GP_CONFIG_DIRECTORY:
+		return parse_directory(text, field, error);
+	}
+	return refuse(error, 0, "has an unknown type", NULL);
+}
+
+int gp_config_check(enum gp_option option, const char *text, struct gp_text_error *error)
+{
+	union {
+		struct gp_limit_list limits;
+		struct gp_config_regions regions;
+		char path[GP_CONFIG_VALUE_SIZE];
+	} ignored;
+
+	return parse_value(&gp_config_options[option], text, &ignored, error);
+}
+
+static int set(struct gp_config *config, enum gp_option option, const char *text, struct gp_text_error *error)
+{
+	void *field = (char *)config + field_offset[option];
+	int r = parse_value(&gp_config_options[option], text, field, error);
+
+	if (r == 0)
+		strcpy(config->text[option], text);
+	return r;
+}
+
+static void set_defaults(struct gp_config *config)
+{
+	struct gp_text_error unused;
+
+	memset(config, 0, sizeof(*config));
+	for (int i = 0; i < GP_OPTION_COUNT; i++)
+		if (*gp_config_options[i].default_text)
+			set(config, (enum gp_option)i, gp_config_options[i].default_text, &unused);
+}
+
+/* Sets the limit to zero bytes, so that allocations fail, and keeps the text as it was typed and the reason. */
+static void fail_closed(struct gp_config *config, enum gp_option option, const struct gp_config_report *report)
+{
+	static const struct gp_limit nothing = {.kind = GP_LIMIT_BYTES, .bytes = 0};
+
+	if (option == GP_OPTION_LIMIT) {
+		config->limit = (struct gp_limit_list){.rest = nothing};
+		gp_config_report_format(report, config->limit_error, sizeof(config->limit_error));
+	} else {
+		config->pinned_limit = nothing;
+		gp_config_report_format(report, config->pinned_limit_error, sizeof(config->pinned_limit_error));
+	}
+	snprintf(config->text[option], GP_CONFIG_VALUE_SIZE, "%s", report->value);
+	config->source[option] = GP_CONFIG_ENVIRONMENT;
+}
+
+static int set_from_environment(
+	struct gp_config *config, enum gp_option option, const char *text, gp_config_report_fn report_fn, void *arg)
+{
+	const struct gp_config_option *row = &gp_config_options[option];
+	struct gp_config_report report = {.variable = row->variable, .value = text};
+
+	if (set(config, option, text, &report.error) == 0) {
+		config->source[option] = GP_CONFIG_ENVIRONMENT;
+		return 0;
+	}
+	report.problem = GP_CONFIG_USES_DEFAULT;
+	if (row->type == GP_CONFIG_LIMITS || row->type == GP_CONFIG_LIMIT) {
+		report.problem = GP_CONFIG_FAILS_CLOSED;
+		fail_closed(config, option, &report);
+	}
+	report_fn(arg, &report);
+	return -EINVAL;
+}
+
+/* Returns the Levenshtein distance, computed one row at a time. Neither text is longer than NAME_MAX_LENGTH. */
+static size_t edit_distance(const char *a, const char *b)
+{
+	size_t row[NAME_MAX_LENGTH + 1];
+	size_t length = strlen(b);
+
+	for (size_t j = 0; j <= length; j++)
+		row[j] = j;
+	for (size_t i = 0; a[i]; i++) {
+		size_t diagonal = row[0];
+		row[0] = i + 1;
+		for (size_t j = 0; j < length; j++) {
+			size_t replaced = diagonal + (a[i] != b[j]);
+			size_t shifted = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+			diagonal = row[j + 1];
+			row[j + 1] = replaced < shifted ? replaced : shifted;
+		}
+	}
+	return row[length];
+}
+
+static void report_unknown(const char *name, const char *value, gp_config_report_fn report_fn, void *arg)
+{
+	struct gp_config_report report = {.problem = GP_CONFIG_UNKNOWN_NAME, .variable = name, .value = value};
+	size_t nearest = strlen(name) / 3;
+
+	report.error.why = "is not a variable of gpupool";
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		size_t distance = edit_distance(name, gp_config_options[i].variable);
+		if (distance < nearest) {
+			nearest = distance;
+			report.error.next = gp_config_options[i].variable;
+		}
+	}
+	report_fn(arg, &report);
+}
+
+static int option_find(const char *name)
+{
+	for (int i = 0; i < GP_OPTION_COUNT; i++)
+		if (!strcmp(name, gp_config_options[i].variable))
+			return i;
+	return -1;
+}
+
+/*
+ * Checks need memory that the GPU has finished with, and a way past the caches, so that every allocation and free is
+ * seen. Stacks are switched on by default, since a report of a bad write is of little use without them.
+ */
+static void set_for_debug(struct gp_config *config)
+{
+	static const struct {
+		enum gp_option option;
+		const char *text;
+	} implied[] = {
+		{GP_OPTION_THREAD_CACHE, "0"},
+		{GP_OPTION_RUNTIME_LAYER, "off"},
+		{GP_OPTION_SYNC_FREE, "on"},
+		{GP_OPTION_REUSE, "completed"},
+	};
+	struct gp_text_error unused;
+	char depth[16];
+
+	for (size_t i = 0; i < sizeof(implied) / sizeof(*implied); i++)
+		set(config, implied[i].option, implied[i].text, &unused);
+	snprintf(depth, sizeof(depth), "%d", GP_DEBUG_DEPTH);
+	if (config->source[GP_OPTION_STACKS] == GP_CONFIG_DEFAULT)
+		set(config, GP_OPTION_STACKS, depth, &unused);
+}
+
+int gp_config_parse(struct gp_config *config, char *const *environment, gp_config_report_fn report, void *arg)
+{
+	bool is_seen[GP_OPTION_COUNT] = {false};
+	char name[NAME_MAX_LENGTH + 1];
+	struct gp_text_error unused;
+	int result = 0;
+
+	set_defaults(config);
+	for (char *const *entry = environment; entry && *entry; entry++) {
+		size_t length = strcspn(*entry, "=");
+		const char *value = *entry + length + 1;
+
+		if (strncmp(*entry, "GPUPOOL", strlen("GPUPOOL")) || !(*entry)[length] || !*value)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
+		int option = option_find(name);
+		if (option < 0 && !strncmp(name, PREFIX, strlen(PREFIX))) {
+			report_unknown(name, value, report, arg);
+		} else if (option >= 0 && !is_seen[option]) {
+			/* If a variable is set twice the first entry counts, as for getenv(). */
+			is_seen[option] = true;
+			if (set_from_environment(config, (enum gp_option)option, value, report, arg) < 0)
+				result = -EINVAL;
+		}
+	}
+	if (config->pool == GP_CONFIG_POOL_NONE && config->source[GP_OPTION_PENDING_COUNT] == GP_CONFIG_DEFAULT)
+		set(config, GP_OPTION_PENDING_COUNT, PENDING_COUNT_OF_NONE, &unused);
+	if (gp_config_debug_is_on(&config->debug))
+		set_for_debug(config);
+	return result;
+}
+
+char **gp_config_environ(void)
+{
+	static char *nothing[] = {NULL};
+
+	return getauxval(AT_SECURE) ? nothing : environ;
+}
+
+const char *gp_config_variable(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (char **entry = gp_config_environ(); *entry; entry++)
+		if (!strncmp(*entry, name, length) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
+}
+
+void gp_config_check_devices(const struct gp_config *config, int device_count, gp_config_report_fn report_fn, void *arg)
+{
+	char why[64];
+	struct gp_config_report report = {
+		.problem = GP_CONFIG_ABSENT_DEVICE,
+		.variable = gp_config_options[GP_OPTION_LIMIT].variable,
+		.value = config->text[GP_OPTION_LIMIT],
+		.error.why = why,
+	};
+
+	for (int device = device_count; device < GP_LIMIT_DEVICES_MAX; device++) {
+		if (!(config->limit.named >> device & 1))
+			continue;
+		snprintf(why, sizeof(why), "names device %d, but the machine has only %d", device, device_count);
+		report_fn(arg, &report);
+	}
+}
+
+void gp_config_limit_for(
+	const struct gp_limit_list *limits, int device, uint64_t device_total_bytes, uint64_t *ret_bytes)
+{
+	*ret_bytes = gp_limit_bytes(gp_limit_list_find(limits, device), device_total_bytes);
+}
+
+int gp_config_value_text(const struct gp_config *config, enum gp_option option, char *buffer, size_t size)
+{
+	return snprintf(buffer, size, "%s", config->text[option]);
+}
+
+const char *gp_config_source_text(const struct gp_config *config, enum gp_option option)
+{
+	return config->source[option] == GP_CONFIG_ENVIRONMENT ? "environment" : "default";
+}
+
+int gp_config_report_format(const struct gp_config_report *report, char *buffer, size_t size)
+{
+	const struct gp_text_error *error = &report->error;
+	const char *cut = strlen(report->value) > VALUE_SHOWN ? "..." : "";
+
+	switch (report->problem) {
+	case GP_CONFIG_FAILS_CLOSED:
+	case GP_CONFIG_USES_DEFAULT:
+		return snprintf(buffer, size, "%s: '%.*s%s' %s (character %zu)%s%s; %s", report->variable, VALUE_SHOWN,
+			report->value, cut, error->why, error->offset + 1, error->next ? ": " : "",
+			error->next ? error->next : "",
+			report->problem == GP_CONFIG_FAILS_CLOSED ? "allocations fail until it is corrected"
+								  : "using the default");
+	case GP_CONFIG_UNKNOWN_NAME:
+		return snprintf(buffer, size, "%s %s%s%s", report->variable, error->why,
+			error->next ? "; the nearest is " : "", error->next ? error->next : "");
+	case GP_CONFIG_ABSENT_DEVICE:
+		return snprintf(
+			buffer, size, "%s: '%.*s%s' %s", report->variable, VALUE_SHOWN, report->value, cut, error->why);
+	}
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "handover.h"
+
+struct gp_claim_token gp_pool_hand_out_locked(
+	struct gp_pool *pool, struct gp_block *block, const struct gp_request *request)
+{
+	struct gp_stats *stats = &pool->stats;
+	struct gp_claim_token token;
+	uint64_t serial;
+
+	if (!(block->flags & GP_BLOCK_IN_MAP)) {
+		gp_addrmap_add_block(pool->options.map, block);
+		block->flags |= GP_BLOCK_IN_MAP;
+	}
+	serial = atomic_fetch_add_explicit(&pool->options.map->serial, 1, memory_order_relaxed) + 1;
+	token = gp_block_hand_out(block, request->bytes, request->module, serial);
+	stats->used_bytes += block->size;
+	stats->requested_bytes += request->bytes;
+	stats->n_used_blocks++;
+	stats->steps[request->step].count++;
+	pool->n_handed_out++;
+	stats->peak_used_bytes = gp_max(stats->peak_used_bytes, stats->used_bytes);
+	return token;
+}
+
+void gp_pool_unaccount_locked(struct gp_pool *pool, const struct gp_block *block)
+{
+	pool->stats.used_bytes -= block->size;
+	pool->stats.requested_bytes -= gp_block_requested(block);
+	pool->stats.n_used_blocks--;
+}
+
+void gp_pool_queue_locked(struct gp_pool *pool, struct gp_block *block, bool is_unfenced)
+{
+	gp_pool_unaccount_locked(pool, block);
+	block->flags |= is_unfenced ? GP_BLOCK_UNFENCED : 0;
+	gp_block_set_state(block, GP_BLOCK_PENDING);
+	gp_pending_add(&pool->pending, block);
+	pool->stats.pending_bytes += block->size;
+	pool->stats.n_pending_blocks++;
+}

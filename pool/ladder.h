@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* How a request is served: the steps of ladder.def, one after another. */
+
+#include "kind.h"
+
+/*
+ * Tries the steps from request->first to request->end for which the kind has a use. 0; -ENOENT if the request's end is
+ * reached; -ENOMEM after all rounds failed; -ENOBUFS if host memory ran out; GP_E_DEAD; or the driver's error.
+ * ret_token->block is NULL unless the result is 0.
+ */
+int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);

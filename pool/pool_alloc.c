@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A block is handed out and freed here. See pool.c for its life.
+ */
+
+#include "pool_alloc.h"
+
+#include <errno.h>
+
+#include "handover.h"
+#include "kind_whole.h"
+#include "ladder.h"
+#include "pool_query.h"
+#include "reuse.h"
+#include "rounds.h"
+#include "segment.h"
+
+static int attempt_rescue(struct gp_rounds *rounds)
+{
+	return rounds->rescue(rounds->rescue_arg);
+}
+
+static int alloc(struct gp_pool *pool, struct gp_request *request, uint64_t *ret_addr)
+{
+	struct gp_claim_token token = {0};
+	int r = gp_ladder_climb(pool, request, &token);
+
+	if (!r)
+		*ret_addr = token.addr;
+	return r;
+}
+
+int gp_pool_alloc_with(struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_request request = gp_request_of(pool, bytes);
+
+	request.module = options->module;
+	request.first = options->first;
+	request.end = options->end;
+	request.ret_failure = options->ret_failure;
+	return alloc(pool, &request, ret_addr);
+}
+
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_t *ret_addr)
+{
+	return gp_pool_alloc_with(pool, bytes, &(struct gp_alloc_options){.module = module}, ret_addr);
+}
+
+/* Kind vmm: memory is mapped in chunks, and goes back in chunks. */
+static int alloc_mapped(
+	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_request request = gp_request_of(pool, bytes);
+	struct gp_claim_token token = {0};
+	int r;
+
+	request.module = options->module;
+	request.ret_failure = options->ret_failure;
+	r = gp_ladder_climb(pool, &request, &token);
+	if (r)
+		return r;
+	gp_mutex_lock(&pool->lock);
+	if (gp_block_is_as_in(&token))
+		token.block->flags |= GP_BLOCK_UNCACHED;
+	gp_mutex_unlock(&pool->lock);
+	*ret_addr = token.addr;
+	return 0;
+}
+
+/* The block is a segment of the kind none, which the pool's own kind does not know. */
+int gp_pool_alloc_uncached(
+	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_request request = {
+		.kind = &gp_kind_none,
+		.skips = gp_kind_none.skips,
+		.bytes = bytes,
+		.module = options->module,
+		.ret_failure = options->ret_failure,
+		.is_uncached = true,
+	};
+
+	if (pool->first_kind->grow)
+		return alloc_mapped(pool, bytes, options, ret_addr);
+	request.size = gp_kind_none.round(pool, bytes);
+	return alloc(pool, &request, ret_addr);
+}
+
+/* True if a queued block can be given back behind its fence at once, instead of at a later flush. */
+static bool can_release_at_once_locked(struct gp_pool *pool, const struct gp_block *block)
+{
+	return block->segment->is_uncached && gp_block_is_whole(block) && !(block->flags & GP_BLOCK_UNFENCED) &&
+	       !gp_pool_is_deferring(pool) && pool->can_release_behind;
+}
+
+/* After an unfenced free the stream may still use the block, so the current epoch's fence does not cover it. */
+static uint64_t stamp_of(const struct gp_pool *pool, enum gp_free_mode mode)
+{
+	return mode == GP_FREE_NORMAL ? gp_fence_seq(pool->fence) : gp_fence_started(pool->fence);
+}
+
+/* The thread may not call the driver (backend.h), so the free fails and the program keeps the block. */
+__attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct gp_block *block)
+{
+	bool is_dead;
+
+	gp_mutex_lock(&pool->lock);
+	is_dead = gp_pool_is_flag(&pool->dead);
+	if (!is_dead)
+		gp_block_set_state(block, GP_BLOCK_USED);
+	gp_mutex_unlock(&pool->lock);
+	return is_dead ? GP_E_DEAD : GP_E_NOT_PERMITTED;
+}
+
+static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
+{
+	uint64_t seq = mode == GP_FREE_SYNCED ? 0 : stamp_of(pool, mode);
+	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, seq, true) : 0;
+	bool is_unfenced = mode == GP_FREE_UNFENCED || r, needs_flush = false, is_released_at_once = false;
+
+	if (gp_unlikely(r == -EPERM))
+		return leave_to_program(pool, block);
+	gp_mutex_lock(&pool->lock);
+	if (gp_pool_is_flag(&pool->dead)) {
+		r = GP_E_DEAD;
+	} else {
+		block->seq = seq;
+		gp_pool_queue_locked(pool, block, is_unfenced);
+		if (is_uncached || block->flags & GP_BLOCK_UNCACHED)
+			gp_segment_uncache_locked(pool, block);
+		block->flags &= (uint8_t)~GP_BLOCK_UNCACHED;
+		is_released_at_once = can_release_at_once_locked(pool, block);
+		if (is_released_at_once)
+			gp_pending_remove(&pool->pending, block);
+		needs_flush = gp_reuse_needs_flush_locked(pool);
+	}
+	gp_mutex_unlock(&pool->lock);
+	if (is_released_at_once) {
+		(void)gp_segment_give_back_pending(pool, block);
+		gp_segment_poll_returning(pool);
+	}
+	if (needs_flush)
+		gp_reuse_flush(pool, !is_unfenced);
+	/* The capture may last, and until a fence has passed no thread can use the queued memory. */
+	if (needs_flush && r == -EBUSY)
+		gp_reuse_flush_unfenced(pool);
+	return r > 0 ? r : 0;
+}
+
+/* For a queue of length 0: the block goes to the driver now, by the driver's own free, with its own wait. */
+static int free_unqueued(struct gp_pool *pool, struct gp_block *block)
+{
+	gp_mutex_lock(&pool->lock);
+	if (gp_pool_is_flag(&pool->dead)) {
+		gp_mutex_unlock(&pool->lock);
+		return GP_E_DEAD;
+	}
+	gp_pool_unaccount_locked(pool, block);
+	gp_mutex_unlock(&pool->lock);
+	return gp_segment_release(pool, block);
+}
+
+/* Counts a free that is refused. An address in free memory was, as far as can be known, freed before. */
+static int refuse(struct gp_pool *pool, uint64_t addr, enum gp_claim claim)
+{
+	bool is_free;
+
+	gp_mutex_lock(&pool->lock);
+	is_free = claim == GP_CLAIM_NOT_USED || gp_pool_is_free_at_locked(pool, addr);
+	pool->stats.double_frees += is_free;
+	pool->stats.invalid_frees += !is_free;
+	gp_mutex_unlock(&pool->lock);
+	return is_free ? GP_E_NOT_USED : GP_E_INTERIOR;
+}
+
+/* True if freed blocks are not queued: the queue's length is 0 and no defer scope holds flushes back. */
+static bool is_unqueued(const struct gp_pool *pool, enum gp_free_mode mode)
+{
+	return pool->options.kind == GP_KIND_NONE && pool->options.pending_count_max == 0 && mode != GP_FREE_UNFENCED &&
+	       !gp_pool_is_deferring(pool);
+}
+
+/* Takes back a claimed block of the pool. */
+static int take_back(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
+{
+	return is_unqueued(pool, mode) ? free_unqueued(pool, block) : queue(pool, block, mode, is_uncached);
+}
+
+int gp_pool_take_back(struct gp_pool *pool, struct gp_block *block, gp_pool_keep_fn *keep, void *arg)
+{
+	int r;
+
+	return keep && keep(arg, block, &r) ? r : take_back(pool, block, GP_FREE_NORMAL, false);
+}
+
+/* The part of a free that a claim decides. keep: only with GP_FREE_NORMAL. */
+static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached,
+	gp_pool_keep_fn *keep, void *arg)
+{
+	struct gp_pool *pool = NULL;
+	struct gp_block *block;
+	enum gp_claim claim = gp_addrmap_claim(map, addr, &pool, &block);
+	int r;
+
+	switch (claim) {
+	case GP_CLAIM_FOREIGN:
+		return GP_E_FOREIGN;
+	case GP_CLAIM_NOT_USED:
+	case GP_CLAIM_INTERIOR:
+		r = refuse(pool, addr, claim);
+		break;
+	case GP_CLAIM_OK:
+	default:
+		r = keep ? gp_pool_take_back(pool, block, keep, arg) : take_back(pool, block, mode, is_uncached);
+		break;
+	}
+	gp_pool_put(pool);
+	return r;
+}
+
+int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	return release(map, addr, mode, false, NULL, NULL);
+}
+
+int gp_pool_free_or_keep(struct gp_addrmap *map, uint64_t addr, gp_pool_keep_fn *keep, void *arg)
+{
+	return release(map, addr, GP_FREE_NORMAL, false, keep, arg);
+}
+
+int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	return release(map, addr, mode, true, NULL, NULL);
+}
+
+int gp_pool_rescue(
+	struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg, struct gp_failure *ret_failure)
+{
+	struct gp_rounds rounds = {
+		.pool = pool,
+		.bytes = bytes,
+		.attempt = attempt_rescue,
+		.rescue = attempt,
+		.rescue_arg = arg,
+		.ret_failure = ret_failure,
+		/* It is unknown when the caller's own attempt was, so one more is due. */
+		.supply = {.n_arrivals = UINT64_MAX},
+	};
+
+	if (gp_pool_is_flag(&pool->dead))
+		return GP_E_DEAD;
+	return gp_rounds_run(&rounds);
+}

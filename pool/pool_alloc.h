@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Hands blocks out and takes them back. */
+
+#include "addrmap.h"
+#include "stats.h"
+
+/* The explanation of a failed request: its size, and what the pool tried for it. */
+struct gp_failure {
+	uint64_t bytes;   /* the requested size, rounded by the pool */
+	bool is_hopeless; /* more than the device or the limit could ever give: nothing was tried */
+	struct gp_round_stats rounds[GP_N_ROUNDS];
+};
+
+enum gp_free_mode {
+	GP_FREE_NORMAL,   /* the program's work so far may touch it */
+	GP_FREE_UNFENCED, /* unfenced: likewise, but no fence may be recorded now, and no GPU wait made later */
+	GP_FREE_SYNCED,   /* the caller has waited for the context: no GPU work touches it any more */
+};
+
+/* Positive results of gp_pool_free, which cannot collide with the driver's own codes. */
+enum {
+	GP_E_FOREIGN = 1 << 20, /* not a pointer of the pool: pass it to the driver */
+	GP_E_INTERIOR,          /* inside a segment of a pool, but not the address of a block */
+	GP_E_NOT_USED,          /* the block is free already */
+	GP_E_DEAD,              /* the block's context is gone */
+	GP_E_NOT_PERMITTED,     /* the thread may not call the driver: the program still holds the block */
+};
+
+/*
+ * Hands out a block of at least that many bytes (> 0) and stores the number of the calling module in it. The block is
+ * aligned to GP_ALIGN, or to a page if it has more than GP_SMALL_MAX bytes. 0; -ENOMEM after all rounds failed;
+ * -ENOBUFS if host memory ran out, or GP_E_DEAD: ask the driver instead; or the driver's error.
+ */
+int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_t *ret_addr);
+
+/* How one request is served; {0} is the default. */
+struct gp_alloc_options {
+	uint32_t module;                /* number of the calling module, stored in the block */
+	enum gp_step first;             /* the steps of ladder.def before this one have been tried for the request */
+	enum gp_step end;               /* do not enter this step or a later one: -ENOENT then; 0: enter all */
+	struct gp_failure *ret_failure; /* set if the result is -ENOMEM; or NULL */
+};
+
+/* As gp_pool_alloc. */
+int gp_pool_alloc_with(
+	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr);
+
+/* As gp_pool_alloc, but the block is a driver allocation of its own, which goes back once it is freed and completed. */
+int gp_pool_alloc_uncached(
+	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr);
+
+/*
+ * Takes a block back, whichever pool of the map it belongs to. 0, one of the GP_E codes, or the driver's error from the
+ * fence. After such an error the block is reused only once a later fence has completed.
+ */
+int gp_pool_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
+
+/*
+ * As gp_pool_free, but the memory is not kept. A block that is a driver allocation of its own goes back once it is
+ * completed; the segment of any other block goes back as soon as nothing of it is used.
+ */
+int gp_pool_free_uncached(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode);
+
+/*
+ * Runs the retry rounds for an allocation that is not pooled and has failed once. attempt() tries it again, after the
+ * first round and after each round that gave something back, and returns what a backend's reserve would. Returns the
+ * result of the last attempt, or GP_E_DEAD. ret_failure: as in gp_alloc_options.
+ */
+int gp_pool_rescue(
+	struct gp_pool *pool, uint64_t bytes, int (*attempt)(void *arg), void *arg, struct gp_failure *ret_failure);
+
+/*
+ * As gp_pool_free with GP_FREE_NORMAL, but offers the claimed block to keep() first. keep() returns true if it has kept
+ * the block, and in *ret_r what the free returns then. NULL: nothing keeps it.
+ */
+typedef bool gp_pool_keep_fn(void *arg, struct gp_block *block, int *ret_r);
+int gp_pool_free_or_keep(struct gp_addrmap *map, uint64_t addr, gp_pool_keep_fn *keep, void *arg);
+
+/* As gp_pool_free_or_keep for a block of the pool that the caller has claimed. */
+int gp_pool_take_back(struct gp_pool *pool, struct gp_block *block, gp_pool_keep_fn *keep, void *arg);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Queries of the content of a pool. */
+
+#include "addrmap.h"
+#include "stats.h"
+
+/* Describes the block at an address, as the program knows it. */
+struct gp_block_info {
+	uint64_t addr, size;                 /* bytes that the program asked for; of a free block all its bytes */
+	uint64_t rounded;                    /* bytes that the block takes */
+	uint64_t serial;                     /* unique per hand-out in the process */
+	uint64_t segment_base, segment_size; /* the driver allocation; kind vmm: the chunk in which the block begins */
+	uint32_t module;                     /* the calling module, of a used block */
+	bool is_used, is_whole, is_retired;  /* retired: not handed out again */
+	bool is_cached, is_mapped; /* free and ready to be handed out; of the kind vmm, not a driver allocation */
+};
+
+/* Describes the block at or around the address. 0 or GP_E_FOREIGN. */
+int gp_pool_info(struct gp_addrmap *map, uint64_t addr, struct gp_block_info *ret_info);
+
+void gp_pool_stats(struct gp_pool *pool, struct gp_stats *ret_stats);
+
+/* Calls fn for every block that the program holds, with the pool's lock held, until fn returns false. */
+void gp_pool_each_used(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg);
+
+/* As gp_pool_each_used, but for free blocks, too: segment by segment, in address order within a segment. */
+void gp_pool_each_block(struct gp_pool *pool, bool (*fn)(void *arg, const struct gp_block_info *info), void *arg);
+
+/* Calls fn for every chunk that is mapped or about to be, while the pool lives; without the lock. 0 or -ENOMEM. */
+int gp_pool_each_chunk(struct gp_pool *pool, void (*fn)(void *arg, uint64_t addr, uint64_t bytes), void *arg);
+
+/* Returns the block at or around the address, or NULL if it is not the pool's. The caller holds the pool's lock. */
+struct gp_block *gp_pool_block_at_locked(struct gp_pool *pool, uint64_t addr);
+
+/* True if the address lies in memory of the pool that the program does not hold. The caller holds the pool's lock. */
+bool gp_pool_is_free_at_locked(struct gp_pool *pool, uint64_t addr);

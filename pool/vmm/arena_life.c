@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The life of arenas: they are reserved with their pool, and freed when its context has ended and no thread maps or
+ * unmaps.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/descriptor.h"
+#include "pool/pool.h"
+#include "chunk.h"
+#include "arena_life.h"
+
+/*
+ * Addresses of an arena per byte of the device. Moving memory leaves unmapped gaps, and those must not exhaust the
+ * arena. If that many addresses cannot be reserved (under a limit on address space, say), fewer will do.
+ */
+enum { SPACE_FACTOR = 4 };
+#define SPACE_MAX (UINT64_C(1) << 44)
+
+static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
+{
+	return gp_pool_backend(pool)->ops->mapping;
+}
+
+static int reserve(struct gp_pool *pool, struct gp_arena *arena)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	uint64_t granule = pool->options.granule;
+	uint64_t capacity = gp_round_up(gp_max(gp_min(pool->options.capacity_bytes, SPACE_MAX), granule), granule);
+	int r = -ENOTSUP;
+
+	arena->granule_log2 = gp_log2(granule);
+	for (uint64_t factor = SPACE_FACTOR; factor && r; factor /= 2) {
+		arena->size = gp_max(gp_min(capacity * factor, SPACE_MAX), granule);
+		r = be->ops->mapping->address_reserve(be->arg, arena->size, &arena->base);
+	}
+	if (r)
+		return r;
+	arena->granules = calloc(arena->size / granule, sizeof(*arena->granules));
+	return arena->granules ? 0 : -ENOMEM;
+}
+
+/* Makes the arena's segment: one unmapped gap at first. */
+static void make_segment(struct gp_pool *pool, struct gp_arena *arena)
+{
+	struct gp_segment *segment = gp_segment_new_locked(pool);
+	struct gp_block *block = gp_block_new_locked(pool);
+
+	segment->base = arena->base;
+	segment->size = block->size = arena->size;
+	segment->kind = pool->first_kind;
+	segment->first = block;
+	segment->arena = arena;
+	arena->segment = segment;
+	gp_block_set_place(block, segment, arena->base);
+	arena->granules[0].start = block;
+	gp_arena_make_unmapped_locked(pool, block);
+	gp_list_append(&pool->segments, &segment->link);
+	gp_addrmap_add_segment(pool->options.map, segment);
+}
+
+static bool has_pieces(const struct gp_vm *vm, const struct gp_arena *arena)
+{
+	struct gp_list *link;
+
+	gp_list_each(link, &vm->chunks)
+		if (gp_container_of(link, struct gp_chunk, link)->addr - arena->base < arena->size)
+			return true;
+	return false;
+}
+
+/*
+ * Frees the arenas, except one where memory is still mapped: the next owner of such addresses would find memory there.
+ */
+static void give_addresses_back(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+
+	for (int i = 0; i < GP_N_ARENAS; i++) {
+		struct gp_arena *arena = &pool->cache.vm->arenas[i];
+
+		if (arena->base && !has_pieces(pool->cache.vm, arena))
+			be->ops->mapping->address_free(be->arg, arena->base, arena->size);
+	}
+}
+
+int gp_arena_open(struct gp_pool *pool)
+{
+	struct gp_vm *vm;
+	int r = 0;
+
+	if (!mapping_of(pool))
+		return -ENOTSUP;
+	vm = pool->cache.vm = calloc(1, sizeof(*vm));
+	if (!vm)
+		return -ENOMEM;
+	gp_list_init(&vm->chunks);
+	gp_arena_forget_locked(pool);
+	if (gp_descriptors_ensure_locked(pool))
+		return -ENOMEM;
+	for (int i = 0; i < GP_N_ARENAS && !r; i++)
+		r = reserve(pool, &vm->arenas[i]);
+	if (r) {
+		give_addresses_back(pool);
+		return r;
+	}
+	for (int i = 0; i < GP_N_ARENAS; i++)
+		make_segment(pool, &vm->arenas[i]);
+	return 0;
+}
+
+void gp_arena_close(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	struct gp_list *link, *tmp;
+
+	if (!vm)
+		return;
+	gp_list_each_safe(link, tmp, &vm->chunks)
+		free(gp_container_of(link, struct gp_chunk, link));
+	for (int i = 0; i < GP_N_ARENAS; i++)
+		free(vm->arenas[i].granules);
+	free(vm);
+}
+
+/*
+ * Unmaps all chunks and then frees the arenas. No thread maps or unmaps any more. A chunk that the driver does not
+ * unmap even now is released, too, so that it would go if it were ever unmapped; it stays in the list.
+ */
+static void unmap_all(struct gp_pool *pool)
+{
+	const struct gp_backend *be = gp_pool_backend(pool);
+	struct gp_list *link, *tmp;
+
+	gp_list_each_safe(link, tmp, &pool->cache.vm->chunks) {
+		struct gp_chunk *chunk = gp_container_of(link, struct gp_chunk, link);
+
+		if (chunk->is_mapped)
+			chunk->is_mapped = be->ops->mapping->unmap(be->arg, chunk->addr, chunk->size) != 0;
+		be->ops->mapping->release(be->arg, chunk->handle, chunk->size);
+		if (chunk->is_mapped)
+			continue;
+		gp_list_remove(link);
+		free(chunk);
+	}
+	give_addresses_back(pool);
+}
+
+bool gp_arena_enter_locked(struct gp_pool *pool)
+{
+	if (gp_pool_is_flag(&pool->dead))
+		return false;
+	pool->cache.vm->n_busy++;
+	return true;
+}
+
+void gp_arena_leave(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	bool is_last;
+
+	gp_mutex_lock(&pool->lock);
+	is_last = --vm->n_busy == 0 && vm->is_over;
+	gp_mutex_unlock(&pool->lock);
+	if (is_last)
+		unmap_all(pool);
+}
+
+void gp_arena_unmap(struct gp_pool *pool)
+{
+	struct gp_vm *vm = pool->cache.vm;
+	bool is_last;
+
+	if (!vm)
+		return;
+	gp_mutex_lock(&pool->lock);
+	is_last = !vm->is_over && vm->n_busy == 0;
+	vm->is_over = true;
+	gp_mutex_unlock(&pool->lock);
+	if (is_last)
+		unmap_all(pool);
+}

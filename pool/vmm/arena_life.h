@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The beginning and the end of the arenas of a pool. */
+
+#include "arena.h"
+
+int gp_arena_open(struct gp_pool *pool);
+void gp_arena_close(struct gp_pool *pool);
+
+/*
+ * Bracket the work of a thread that maps or unmaps, from before it takes blocks until it has returned them.
+ * gp_arena_enter_locked returns false if the pool is dead.
+ */
+bool gp_arena_enter_locked(struct gp_pool *pool);
+void gp_arena_leave(struct gp_pool *pool);
+
+/* As gp_pool_unmap. */
+void gp_arena_unmap(struct gp_pool *pool);

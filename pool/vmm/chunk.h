@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* A chunk: memory of the kind vmm, mapped, moved and given back as a whole (chunk.c). */
+
+#include "pool/list.h"
+#include "pool/pool.h"
+
+struct gp_arena;
+
+struct gp_chunk {
+	struct gp_list link; /* vm->pieces */
+	uint64_t addr, size, handle;
+	bool is_mapped;  /* as far as its thread knows */
+	bool is_stuck;   /* the driver refused to unmap it: left alone until all memory is to go back */
+	bool is_retired; /* nothing of it is handed out again, and it does not move: part of it was exported, say */
+};
+
+/* Creates a chunk. It belongs to the thread until it is mapped, and counts as returning. */
+int gp_chunk_create(struct gp_pool *pool, uint64_t bytes, struct gp_chunk **ret_chunk);
+
+/*
+ * Maps a chunk at an address. 0, GP_E_DEAD, or the driver's error: then the chunk has gone back, or is stuck there and
+ * useless. The placement that it should fill counts as exported then, as far as the chunk reaches.
+ */
+int gp_chunk_map(
+	struct gp_pool *pool, struct gp_arena *arena, struct gp_chunk *chunk, uint64_t addr, bool *ret_is_stuck);
+
+/*
+ * Unmaps a chunk that this thread has taken: its addresses become an unmapped gap, and the chunk belongs to the thread.
+ * 0, GP_E_DEAD, or the driver's error: then the chunk is cached again, and stuck.
+ */
+int gp_chunk_unmap(struct gp_pool *pool, struct gp_chunk *chunk);
+
+/* Gives back an unmapped chunk that belongs to the thread. */
+void gp_chunk_give_away(struct gp_pool *pool, struct gp_chunk *chunk);
+
+/*
+ * Unmaps and gives back a chunk that this thread has just mapped. 0, or the driver's error: then it stays there, and is
+ * stuck.
+ */
+int gp_chunk_remove(struct gp_pool *pool, struct gp_chunk *chunk);
+
+/* As give_back of struct gp_kind_ops. */
+uint64_t gp_arena_give_back(struct gp_pool *pool, uint64_t want);

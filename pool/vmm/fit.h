@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Where a block of the kind vmm is put, and which chunk can be moved or given back. */
+
+#include "arena.h"
+
+/* The placement of a new block for which no mapped memory has room. */
+struct gp_placement {
+	struct gp_block *first; /* the first block there; all are MOVING, and EMPTY if they have no memory yet */
+	uint64_t addr, size;    /* size: at least the requested size */
+	uint64_t missing;       /* bytes without memory */
+};
+
+/* Takes the addresses for a new block. False: no addresses are left. Needs one spare descriptor. */
+bool gp_arena_take_placement_locked(
+	struct gp_pool *pool, struct gp_arena *arena, uint64_t size, struct gp_placement *ret_placement);
+
+/*
+ * Take a chunk that is no longer used: the largest, or nearly, of at most max_bytes; or any chunk of blocks that were
+ * exported. Its block is MOVING then, and its bytes are returning. NULL: there is none.
+ */
+struct gp_chunk *gp_arena_take_chunk_locked(struct gp_pool *pool, uint64_t max_bytes);
+struct gp_chunk *gp_arena_take_exported_chunk_locked(struct gp_pool *pool);

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Device memory over the driver. Rules for when each call may be made:
+ *
+ *   - No fence is recorded and no GPU wait is made while a stream captures (capture.h): either would invalidate the
+ *     capture, in every mode. A query in the relaxed mode does not (measured).
+ *   - Memory is reserved as the program's own call would have reserved it: in the program's context and capture
+ *     mode.
+ *   - Memory goes back in the relaxed capture mode, on a private stream (measured: harmless to captures, never
+ *     waits).
+ *
+ * Drivers before CUDA 12.5 have no cuCtxRecordEvent. There the host waits for the context instead of the record, as
+ * the program's own cudaFree would have, and every fence is complete at once. During that wait only other records
+ * are locked out.
+ */
+
+#include "backend.h"
+
+#include <errno.h>
+
+#include "async.h"
+#include "shim/context/capture.h"
+#include "shim/debug/debug.h"
+#include "shim/driver/driver_call.h"
+#include "shim/context/libraries.h"
+#include "shim/base/log.h"
+#include "shim/oom/reclaim.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+
+static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_context *context = arg;
+	CUdeviceptr ptr = 0;
+	CUresult r;
+
+	gp_libraries_look();
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_backend_take(context, &ptr, bytes);
+	gp_context_leave(context);
+	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
+		gp_backend_tell_slow(context);
+	if (!r)
+		gp_context_make_room(&gp_state.device_map, ptr, bytes);
+	*ret_addr = ptr;
+	/*
+	 * An error because of a capture is passed on unchanged: the program gets the code that its own call would
+	 * have got.
+	 */
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int device_release(void *arg, uint64_t addr)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+	int lost_to;
+
+	gp_debug_leave(addr, 0, true);
+	if (!gp_driver_takes_back(context, &lost_to))
+		return lost_to; /* the program's call may return this error */
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC) ? gp_async_release(context, addr)
+								    : gp_real.cuMemFree_v2(addr);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return gp_driver_released(context, r);
+}
+
+/* Returns the private stream, after making it wait for the fence. */
+static CUresult release_stream(struct gp_context *context, int slot, CUstream *ret_stream)
+{
+	CUresult r = gp_driver_stream(&context->release_stream, ret_stream);
+
+	if (!r && slot != GP_NO_SLOT && context->events[slot])
+		r = gp_real.cuStreamWaitEvent(*ret_stream, context->events[slot], 0);
+	return r;
+}
+
+/* Nothing was freed, so the caller may use the free that waits instead (-ENOTSUP). */
+static int release_not_begun(struct gp_context *context, CUresult r)
+{
+	(void)gp_driver_result(context, r);
+	return atomic_load(&context->lost_to) ? (int)r : -ENOTSUP;
+}
+
+static int release_begin(struct gp_context *context, uint64_t addr, int slot)
+{
+	struct gp_driver_scope scope;
+	bool is_begun = false;
+	CUstream stream;
+	CUresult r;
+
+	gp_debug_leave(addr, 0, slot == GP_NO_SLOT);
+	if (!gp_driver_takes_back(context, NULL))
+		return 0;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = release_stream(context, slot, &stream);
+		is_begun = !r;
+		if (is_begun)
+			r = gp_real.cuMemFreeAsync(addr, stream);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return is_begun ? gp_driver_released(context, r) : release_not_begun(context, r);
+}
+
+/* The driver frees managed memory only by the call that waits for the device. */
+static bool device_can_release_behind(void *arg)
+{
+	struct gp_context *context = arg;
+
+	return context->can_release_behind && !gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED);
+}
+
+static int device_release_begin(void *arg, uint64_t addr, int slot)
+{
+	return device_can_release_behind(arg) ? release_begin(arg, addr, slot) : -ENOTSUP;
+}
+
+static int device_release_poll(void *arg)
+{
+	struct gp_context *context = arg;
+	CUstream stream = atomic_load(&context->release_stream);
+	struct gp_driver_scope scope;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!stream || !gp_driver_takes_back(context, NULL))
+		return 0;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuStreamQuery(stream);
+		/* The driver takes the memory back only at a synchronisation, which has nothing to wait for here. */
+		if (!r)
+			r = gp_real.cuStreamSynchronize(stream);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return r == CUDA_ERROR_NOT_READY ? -EAGAIN : gp_driver_result(context, r);
+}
+
+static int device_release_drain(void *arg, uint64_t max_ns)
+{
+	uint64_t start_ns = gp_driver_now_ns(NULL);
+	int r;
+
+	for (unsigned attempt = 0; (r = device_release_poll(arg)) == -EAGAIN; attempt++) {
+		if (max_ns != UINT64_MAX && gp_driver_now_ns(NULL) - start_ns >= max_ns)
+			break;
+		gp_driver_pause(NULL, attempt);
+	}
+	return r;
+}
+
+int gp_backend_event(struct gp_context *context, CUevent *event)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (gp_likely(*event != NULL))
+		return CUDA_SUCCESS;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+		gp_driver_leave(&scope);
+	}
+	return r;
+}
+
+bool gp_backend_record_waits(void *unused)
+{
+	return !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent;
+}
+
+/*
+ * A GPU wait makes later work wait for every record made in the context before it, not only for the record that it
+ * names (measured). The context's fence knows which of its own records later work may wait for. Records for pinned
+ * memory, which are made in every context, are noted here as `undue`. The lock prevents such a record between the
+ * query and the GPU wait.
+ */
+static CUresult record_undue(struct gp_context *context, CUevent event)
+{
+	CUresult r;
+
+	gp_mutex_lock(&context->undue_lock);
+	r = gp_real.cuCtxRecordEvent(context->handle, event);
+	if (!r)
+		context->undue = event;
+	gp_mutex_unlock(&context->undue_lock);
+	return r;
+}
+
+static CUresult gpu_wait_unless_undue(struct gp_context *context, CUevent event)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	gp_mutex_lock(&context->undue_lock);
+	if (gp_unlikely(context->undue != NULL))
+		r = gp_real.cuEventQuery(context->undue);
+	if (!r) {
+		context->undue = NULL;
+		r = gp_real.cuCtxWaitEvent(context->handle, event);
+	}
+	gp_mutex_unlock(&context->undue_lock);
+	return r;
+}
+
+int gp_backend_record(struct gp_context *context, CUevent event, bool is_due)
+{
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (gp_likely(gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent))
+		return is_due ? gp_real.cuCtxRecordEvent(context->handle, event) : record_undue(context, event);
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuCtxSynchronize();
+		gp_driver_leave(&scope);
+	}
+	return r;
+}
+
+static CUresult record(struct gp_context *context, int slot)
+{
+	CUresult r = gp_backend_event(context, &context->events[slot]);
+
+	return r ? r : gp_backend_record(context, context->events[slot], true);
+}
+
+static CUresult query(struct gp_context *context, int slot)
+{
+	return gp_real.cuEventQuery(context->events[slot]);
+}
+
+static CUresult order(struct gp_context *context, int slot)
+{
+	if (!gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
+		return CUDA_SUCCESS;
+	return gpu_wait_unless_undue(context, context->events[slot]);
+}
+
+/* Returns 0 if the context is known to be alive. It stays alive: its end waits for the fence's lock, held here. */
+static int fence_refusal(const struct gp_context *context)
+{
+	if (gp_unlikely(gp_context_is(context, GP_CONTEXT_DEAD)))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return gp_unlikely(gp_context_is(context, GP_CONTEXT_ENDING)) ? -EAGAIN : 0;
+}
+
+/*
+ * Makes a fence call if no stream captures and the context is alive. Both are checked under the fence's lock. A
+ * thread that begins a capture or ends the context waits for that lock (gp_pool_quiesce), so no other lock is
+ * needed.
+ */
+static int fence_call(struct gp_context *context, int slot, CUresult (*call)(struct gp_context *, int))
+{
+	int r;
+
+	if (gp_unlikely(!gp_capture_is_none())) {
+		gp_capture_refused();
+		return -EBUSY;
+	}
+	r = fence_refusal(context);
+	if (r)
+		return r;
+	r = call(context, slot);
+	return gp_driver_fence_result(context, r);
+}
+
+static int device_fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
+{
+	*ret_epoch = gp_submission_look(&gp_submitted);
+	return fence_call(arg, slot, record);
+}
+
+static int device_fence_query(void *arg, int slot)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	int r;
+
+	if (gp_likely(gp_capture_is_none()))
+		return fence_call(context, slot, query);
+	gp_capture_refused();
+	r = fence_refusal(context);
+	if (r)
+		return r;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = scope.is_relaxed ? query(context, slot) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		gp_driver_leave(&scope);
+	}
+	return gp_driver_fence_result(context, r);
+}
+
+static int device_fence_gpu_wait(void *arg, int slot)
+{
+	return fence_call(arg, slot, order);
+}
+
+void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr)
+{
+	if (!context->can_release_behind || release_begin(context, ptr, GP_NO_SLOT))
+		(void)device_release(context, ptr);
+}
+
+static bool device_trim_driver(void *arg)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUmemoryPool pool;
+	bool is_any = false;
+
+	if (!gp_real.cuMemPoolTrimTo || !gp_context_enter(context))
+		return false;
+	if (!gp_driver_enter(&scope, context->handle)) {
+		CUdevice device = context->device->index;
+
+		if (gp_real.cuDeviceGetDefaultMemPool && !gp_real.cuDeviceGetDefaultMemPool(&pool, device))
+			is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+		if (gp_real.cuDeviceGetMemPool && !gp_real.cuDeviceGetMemPool(&pool, device))
+			is_any |= !gp_real.cuMemPoolTrimTo(pool, 0);
+		is_any |= gp_async_trim(context);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return is_any;
+}
+
+uint64_t gp_device_available(struct gp_context *context)
+{
+	struct gp_driver_scope scope;
+	size_t available = 0, total;
+	CUresult r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+
+	if (gp_context_enter(context)) {
+		r = gp_driver_enter(&scope, context->handle);
+		if (!r) {
+			r = gp_real.cuMemGetInfo_v2(&available, &total);
+			gp_driver_leave(&scope);
+		}
+		gp_context_leave(context);
+	}
+	return r ? UINT64_MAX : available;
+}
+
+/* The driver moves managed memory off the device when other memory needs the room, so nothing has to be left free. */
+static uint64_t device_available(void *arg)
+{
+	return gp_backend_is(arg, GP_CONFIG_BACKEND_MANAGED) ? UINT64_MAX : gp_device_available(arg);
+}
+
+static void device_detach(void *arg)
+{
+	gp_context_unref(arg);
+}
+
+static uint64_t device_ask_contexts(void *arg, uint64_t bytes)
+{
+	return gp_reclaim_from_contexts(arg, bytes);
+}
+
+static uint64_t device_ask_processes(void *arg, uint64_t bytes)
+{
+	return gp_reclaim_from_processes(arg, bytes);
+}
+
+static uint64_t device_ask_siblings(void *arg, uint64_t bytes, bool may_wait)
+{
+	return gp_reclaim_from_siblings(arg, bytes, may_wait);
+}
+
+static const struct gp_backend_ops device_ops = {
+	.mapping = &gp_mapping_ops,
+	.reserve = device_reserve,
+	.release = device_release,
+	.can_release_behind = device_can_release_behind,
+	.release_begin = device_release_begin,
+	.release_poll = device_release_poll,
+	.release_drain = device_release_drain,
+	.fence_record = device_fence_record,
+	.fence_record_waits = gp_backend_record_waits,
+	.fence_query = device_fence_query,
+	.fence_gpu_wait = device_fence_gpu_wait,
+	.pause = gp_driver_pause,
+	.trim_driver = device_trim_driver,
+	.ask_contexts = device_ask_contexts,
+	.ask_processes = device_ask_processes,
+	.ask_siblings = device_ask_siblings,
+	.available = device_available,
+	.now_ns = gp_driver_now_ns,
+	.detach = device_detach,
+};
+
+/*
+ * The host may be the next to touch managed memory, so reuse needs completion. There can be more of it than the
+ * device has.
+ */
+static void set_for_managed(struct gp_pool_options *options)
+{
+	options->completion_only |= gp_state.config.reuse != GP_CONFIG_REUSE_ORDERED;
+	options->capacity_bytes = UINT64_MAX;
+}
+
+/* Creates a pool. The first pool of a context is context->pool, and later ones are its siblings. */
+static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t granule, struct gp_pool **ret_pool)
+{
+	struct gp_device *device = context->device;
+	int r;
+	struct gp_pool_options options = {
+		.kind = kind,
+		.backend = {.ops = &device_ops, .arg = context, .work = gp_backend_submissions(kind)},
+		.map = &gp_state.device_map,
+		.budget = &device->budget,
+		.granule = granule,
+		.page_bytes = gp_min(gp_state_page_bytes(), granule),
+		.reserve_bytes = gp_state.config.reserve_bytes,
+		.sibling = context->pool,
+		.owner = context,
+	};
+
+	options.completion_only = atomic_load(&gp_state.needs_completion);
+	gp_state_pool_options(&options, device->total_bytes, &device->budget);
+	if (gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+		set_for_managed(&options);
+	gp_record_pool(&options, device->index, 0);
+	r = gp_pool_new(&options, ret_pool);
+	if (r) {
+		gp_record_no_pool(&options);
+		return r;
+	}
+	gp_context_ref(context);
+	return 0;
+}
+
+int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	return pool_new(context, context->regions.kind, context->regions.granule, ret_pool);
+}
+
+/* Creates the first pool of a context. Its siblings will have the same kind and granule. */
+static int first_new(struct gp_context *context, enum gp_kind kind, uint64_t granule, struct gp_pool **ret_pool)
+{
+	context->regions.kind = kind;
+	context->regions.granule = granule;
+	return pool_new(context, kind, granule, ret_pool);
+}
+
+/*
+ * Creates a pool of the kind vmm. If the driver cannot map memory or has no addresses left, the caller falls back
+ * to split.
+ */
+static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	uint64_t granule;
+	int r = gp_mapping_setup(context, &granule);
+
+	if (!r)
+		r = first_new(context, GP_KIND_VMM, granule, ret_pool);
+	if (r)
+		atomic_fetch_or(&context->downgraded, GP_AMISS_KIND);
+	return r;
+}
+
+int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	int r = -ENOTSUP;
+
+	gp_libraries_look();
+	context->can_release_behind = gp_real.cuMemFreeAsync &&
+				      gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+	gp_backend_setup(context);
+	if (gp_state_kind() == GP_KIND_VMM)
+		r = mapped_pool_new(context, ret_pool);
+	if (r)
+		r = first_new(context, gp_min(gp_state_kind(), GP_KIND_SPLIT), 2 * GP_MIB, ret_pool);
+	return r;
+}

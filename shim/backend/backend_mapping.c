@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Virtual memory over the driver, for the kind vmm. Chunks belong to the device, not to the context, so unmap,
+ * release and address_free work after the context's end, too. They do nothing at the end of the process, when the
+ * driver must not be called. All calls are made in the relaxed capture mode, since none of them involves a stream.
+ *
+ * A new chunk is accessible to its own device and to the peers that the program has enabled so far. hook_peer.c
+ * gives access to those that are enabled later.
+ */
+
+#include <errno.h>
+
+#include "backend.h"
+#include "shim/debug/debug.h"
+#include "shim/driver/driver_call.h"
+#include "shim/context/libraries.h"
+#include "shim/base/log.h"
+#include "peer_access.h"
+#include "shim/driver/driver_table.h"
+#include "shim/base/slow_path.h"
+
+#define GRANULE (2 * GP_MIB)
+
+static CUmemAllocationProp properties_of(const struct gp_context *context)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->device->index},
+		.allocFlags = {.gpuDirectRDMACapable = context->is_rdma_capable},
+	};
+}
+
+/* Other errors reach the program, whose own call would have returned them. */
+static int result_of(CUresult r)
+{
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int mapping_address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUdeviceptr ptr = 0;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return -ENOTSUP;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemAddressReserve(&ptr, bytes, GRANULE, 0, 0);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	if (r)
+		return -ENOTSUP;
+	gp_context_make_room(&gp_state.device_map, ptr, bytes);
+	*ret_addr = ptr;
+	return 0;
+}
+
+static void mapping_address_free(void *arg, uint64_t addr, uint64_t bytes)
+{
+	if (!gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+		(void)gp_real.cuMemAddressFree(addr, bytes);
+}
+
+static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
+{
+	struct gp_context *context = arg;
+	CUmemAllocationProp properties = properties_of(context);
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	gp_libraries_look();
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_real.cuMemCreate(ret_handle, bytes, &properties, 0);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+/* For calls that need no live context: the thread's capture mode is the only state that matters to them. */
+struct relaxed_mode {
+	int mode;
+	bool is_relaxed;
+};
+
+static struct relaxed_mode enter_relaxed_mode(void)
+{
+	struct relaxed_mode relaxed = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+
+	if (gp_real.cuThreadExchangeStreamCaptureMode)
+		relaxed.is_relaxed = !gp_real.cuThreadExchangeStreamCaptureMode(&relaxed.mode);
+	return relaxed;
+}
+
+static void leave_relaxed_mode(struct relaxed_mode *relaxed)
+{
+	if (relaxed->is_relaxed)
+		(void)gp_real.cuThreadExchangeStreamCaptureMode(&relaxed->mode);
+}
+
+static void mapping_release(void *arg, uint64_t handle, uint64_t bytes)
+{
+	struct relaxed_mode relaxed;
+	CUresult r;
+
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+		return;
+	relaxed = enter_relaxed_mode();
+	r = gp_real.cuMemRelease(handle);
+	leave_relaxed_mode(&relaxed);
+	/* The driver has shut down: the process is ending, and its memory with it. */
+	if (r == CUDA_ERROR_DEINITIALIZED)
+		gp_slow_path_add(GP_SLOW_PATH_BYPASS);
+	else if (r)
+		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
+}
+
+static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct relaxed_mode relaxed;
+	CUresult r;
+
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+		return CUDA_ERROR_DEINITIALIZED;
+	gp_debug_leave(addr, bytes, true);
+	relaxed = enter_relaxed_mode();
+	r = gp_real.cuMemUnmap(addr, bytes);
+	leave_relaxed_mode(&relaxed);
+	return result_of(r);
+}
+
+/* Gives access to the context's device and to its peers, until a call fails. */
+static CUresult allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes)
+{
+	uint64_t peers = gp_peer_access_devices(context->handle) & ~(UINT64_C(1) << context->device->index);
+	CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, context->device->index},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUresult r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
+
+	for (; !r && peers; peers &= peers - 1) {
+		access.location.id = __builtin_ctzll(peers);
+		r = gp_real.cuMemSetAccess(ptr, bytes, &access, 1);
+	}
+	return r;
+}
+
+/* Returns the context's sticky error, if it has one: mapping calls do not report it, since they involve no context. */
+static CUresult error_of_context(void)
+{
+	size_t unused;
+
+	return gp_real.cuMemGetInfo_v2(&unused, &unused);
+}
+
+static CUresult map_and_allow(
+	struct gp_context *context, CUdeviceptr ptr, size_t bytes, uint64_t handle, bool *ret_is_stuck)
+{
+	CUresult r = gp_real.cuMemMap(ptr, bytes, 0, handle, 0);
+
+	if (r)
+		return r;
+	r = allow(context, ptr, bytes);
+	if (r && gp_real.cuMemUnmap(ptr, bytes))
+		*ret_is_stuck = true;
+	return r;
+}
+
+static int mapping_map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = error_of_context();
+		if (!r)
+			r = map_and_allow(context, addr, bytes, handle, ret_is_stuck);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+static int mapping_wait(void *arg)
+{
+	struct gp_context *context = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = gp_driver_enter(&scope, context->handle);
+	if (!r) {
+		r = gp_driver_wait_for_context();
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(context);
+	return result_of(r);
+}
+
+const struct gp_mapping_ops gp_mapping_ops = {
+	.address_reserve = mapping_address_reserve,
+	.address_free = mapping_address_free,
+	.create = mapping_create,
+	.release = mapping_release,
+	.map = mapping_map,
+	.unmap = mapping_unmap,
+	.wait = mapping_wait,
+};
+
+static bool has_functions(void)
+{
+	return gp_real.cuMemAddressReserve && gp_real.cuMemAddressFree && gp_real.cuMemCreate && gp_real.cuMemRelease &&
+	       gp_real.cuMemMap && gp_real.cuMemUnmap && gp_real.cuMemSetAccess &&
+	       gp_real.cuMemGetAllocationGranularity;
+}
+
+/*
+ * Tries every mapping call once: the driver may claim support that a container or a virtual machine forbids.
+ * Running out of memory proves nothing about that and counts as success.
+ */
+static bool can_map(struct gp_context *context, uint64_t granule)
+{
+	CUmemAllocationProp properties = properties_of(context);
+	uint64_t addr, handle = 0;
+	bool is_stuck = false;
+	struct relaxed_mode relaxed;
+	CUresult r;
+
+	if (mapping_address_reserve(context, granule, &addr))
+		return false;
+	relaxed = enter_relaxed_mode();
+	r = gp_real.cuMemCreate(&handle, granule, &properties, 0);
+	if (!r) {
+		r = map_and_allow(context, addr, granule, handle, &is_stuck);
+		if (!r)
+			r = gp_real.cuMemUnmap(addr, granule);
+		(void)gp_real.cuMemRelease(handle);
+	}
+	leave_relaxed_mode(&relaxed);
+	mapping_address_free(context, addr, granule);
+	return !r || r == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule)
+{
+	CUmemAllocationProp properties = properties_of(context);
+	size_t granule = 0;
+
+	if (!has_functions() ||
+		!gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+		gp_real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM))
+		return -ENOTSUP;
+	granule = gp_max(granule, GRANULE);
+	if (granule & (granule - 1))
+		return -ENOTSUP;
+	*ret_granule = granule;
+	return 0;
+}
+
+int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule)
+{
+	uint64_t granule;
+
+	if (gp_mapping_granule(context, &granule))
+		return -ENOTSUP;
+	context->is_rdma_capable =
+		gp_driver_has(context->device->index, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+	*ret_granule = granule;
+	if (can_map(context, granule))
+		return 0;
+	if (!context->is_rdma_capable)
+		return -ENOTSUP;
+	context->is_rdma_capable = false;
+	return can_map(context, granule) ? 0 : -ENOTSUP;
+}

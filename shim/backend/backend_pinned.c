@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Pinned host memory over the driver. Every device of the process can access it, and the next access may come from
+ * the CPU, which a GPU wait does not hold back. So a fence is a record in every live context, and reuse needs all
+ * of them to have completed. The driver's free waits for the device, so the pool calls it only while the context is
+ * idle. Where a record makes the host wait, it is made in the owner's context alone, since the driver's free waits
+ * for no other context's work.
+ */
+
+#include "backend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "shim/context/capture.h"
+#include "shim/debug/debug.h"
+#include "shim/driver/driver_call.h"
+#include "shim/oom/reclaim.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+
+/* The record of one context in a slot. */
+struct part {
+	struct gp_context *context; /* referenced */
+	CUevent event;
+	bool is_recorded;
+};
+
+struct gp_pinned {
+	struct gp_context *context; /* the owner; referenced */
+	unsigned kind;
+	struct gp_pool *pool;
+	struct slot {
+		struct part *parts;
+		unsigned n, n_room;
+	} slots[GP_FENCE_SLOTS];
+};
+
+struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned)
+{
+	return pinned->pool;
+}
+
+struct gp_context *gp_pinned_context(const struct gp_pool *pool)
+{
+	const struct gp_pinned *pinned = gp_pool_owner(pool);
+
+	return pinned->context;
+}
+
+static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	struct gp_pinned *pinned = arg;
+	struct gp_context *context = pinned->context;
+	void *ptr = NULL;
+	CUresult r;
+
+	if (!gp_context_enter(context))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	/* Only the program asks for pinned memory, with its own context current. */
+	r = gp_context_is_current(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+	if (!r && pinned->kind == GP_PINNED_ALLOC_HOST)
+		r = gp_real.cuMemAllocHost_v2(&ptr, bytes);
+	else if (!r)
+		r = gp_real.cuMemHostAlloc(&ptr, bytes, pinned->kind);
+	gp_context_leave(context);
+	if (!r)
+		gp_context_make_room(&gp_state.pinned_map, (uint64_t)(uintptr_t)ptr, bytes);
+	*ret_addr = (uint64_t)(uintptr_t)ptr;
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
+}
+
+static int pinned_release(void *arg, uint64_t addr)
+{
+	struct gp_pinned *pinned = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+	int lost_to;
+
+	gp_debug_leave(addr, 0, true);
+	if (!gp_driver_takes_back(pinned->context, &lost_to))
+		return lost_to; /* the program's call may return this error */
+	r = gp_driver_enter(&scope, pinned->context->handle);
+	if (!r) {
+		r = gp_real.cuMemFreeHost((void *)(uintptr_t)addr);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(pinned->context);
+	return gp_driver_released(pinned->context, r);
+}
+
+static bool pinned_can_release_behind(void *arg)
+{
+	return false;
+}
+
+static int pinned_release_begin(void *arg, uint64_t addr, int slot)
+{
+	return -ENOTSUP;
+}
+
+static int pinned_release_poll(void *arg)
+{
+	return 0;
+}
+
+static int pinned_release_drain(void *arg, uint64_t max_ns)
+{
+	return 0;
+}
+
+/* Returns the slot's part for a context, and adds it if needed. NULL without host memory. */
+static struct part *part_of(struct slot *slot, struct gp_context *context)
+{
+	for (unsigned i = 0; i < slot->n; i++)
+		if (slot->parts[i].context == context)
+			return &slot->parts[i];
+	if (slot->n == slot->n_room) {
+		unsigned room = slot->n_room ? slot->n_room * 2 : 1;
+		struct part *parts = realloc(slot->parts, room * sizeof(*parts));
+
+		if (!parts)
+			return NULL;
+		slot->parts = parts;
+		slot->n_room = room;
+	}
+	gp_context_ref(context);
+	slot->parts[slot->n] = (struct part){.context = context};
+	return &slot->parts[slot->n++];
+}
+
+/* Removes the parts of dead contexts, whose events ended with them. */
+static void prune(struct slot *slot)
+{
+	for (unsigned i = slot->n; i-- > 0;) {
+		slot->parts[i].is_recorded = false;
+		if (!gp_context_is(slot->parts[i].context, GP_CONTEXT_DEAD))
+			continue;
+		gp_context_unref(slot->parts[i].context);
+		slot->parts[i] = slot->parts[--slot->n];
+	}
+}
+
+struct recording {
+	struct slot *slot;
+	const struct gp_context *owner;
+	const struct gp_context *due_in;  /* the context that the program's own free waits for, or NULL */
+	const struct gp_context *only_in; /* set where a record makes the host wait: the only context to record in */
+	int r;
+};
+
+/* True for a broken context other than the owner: its work is over, and the program gets only the owner's error. */
+static bool is_over_in(const struct gp_context *context, const struct gp_context *owner)
+{
+	return gp_unlikely(gp_context_is(context, GP_CONTEXT_BROKEN)) && context != owner;
+}
+
+static void record_in(void *arg, struct gp_context *context)
+{
+	struct recording *recording = arg;
+	struct part *part;
+	int entered = 0;
+	CUresult r;
+
+	if (is_over_in(context, recording->owner))
+		return;
+	if (!recording->r && (!recording->only_in || context == recording->only_in))
+		entered = gp_context_try_enter(context);
+	if (entered < 0)
+		recording->r = -EBUSY;
+	if (entered <= 0)
+		return;
+	part = part_of(recording->slot, context);
+	r = part ? gp_backend_event(context, &part->event) : CUDA_SUCCESS;
+	if (part && !r)
+		r = gp_backend_record(context, part->event, context == recording->due_in);
+	gp_context_leave(context);
+	recording->r = part ? gp_driver_fence_result(context, r) : -EBUSY;
+	if (is_over_in(context, recording->owner))
+		recording->r = 0;
+	if (part && !r)
+		part->is_recorded = true;
+}
+
+static int pinned_fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
+{
+	struct gp_pinned *pinned = arg;
+	struct recording recording = {
+		.slot = &pinned->slots[slot],
+		.owner = pinned->context,
+		.due_in = is_at_free ? pinned->context : NULL,
+		.only_in = gp_backend_record_waits(NULL) ? pinned->context : NULL,
+	};
+
+	if (!gp_capture_is_none()) {
+		gp_capture_refused();
+		return -EBUSY;
+	}
+	*ret_epoch = gp_submission_look(&gp_submitted);
+	prune(recording.slot);
+	gp_context_each(record_in, &recording);
+	return recording.r;
+}
+
+static int query_part(struct part *part, bool is_capturing)
+{
+	int entered = part->is_recorded ? gp_context_try_enter(part->context) : 0;
+	struct gp_driver_scope scope;
+	CUresult r = CUDA_SUCCESS;
+
+	/* A context that has ended has no work left. */
+	if (entered <= 0)
+		return entered < 0 ? -EAGAIN : 0;
+	if (gp_unlikely(is_capturing)) {
+		r = gp_driver_enter(&scope, part->context->handle);
+		if (!r && !scope.is_relaxed)
+			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	if (!r)
+		r = gp_real.cuEventQuery(part->event);
+	if (gp_unlikely(is_capturing))
+		gp_driver_leave(&scope);
+	gp_context_leave(part->context);
+	return gp_driver_fence_result(part->context, r);
+}
+
+static int pinned_fence_query(void *arg, int slot)
+{
+	struct gp_pinned *pinned = arg;
+	struct slot *s = &pinned->slots[slot];
+	bool is_capturing = !gp_capture_is_none();
+	int r = 0;
+
+	if (is_capturing)
+		gp_capture_refused();
+	for (unsigned i = 0; i < s->n && !r; i++) {
+		r = query_part(&s->parts[i], is_capturing);
+		if (is_over_in(s->parts[i].context, pinned->context))
+			r = 0;
+	}
+	return r;
+}
+
+/* True unless the owner's work is unfinished: the driver's own free would have waited for that work only. */
+static bool pinned_fence_is_beyond(void *arg, int slot)
+{
+	struct gp_pinned *pinned = arg;
+	struct slot *s = &pinned->slots[slot];
+
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->parts[i].context == pinned->context)
+			return query_part(&s->parts[i], !gp_capture_is_none()) != -EAGAIN;
+	return true;
+}
+
+static int pinned_fence_gpu_wait(void *arg, int slot)
+{
+	return -EAGAIN; /* a GPU wait does not hold back the CPU */
+}
+
+static bool pinned_trim_driver(void *arg)
+{
+	return false;
+}
+
+static uint64_t pinned_available(void *arg)
+{
+	return UINT64_MAX;
+}
+
+static void pinned_detach(void *arg)
+{
+	struct gp_pinned *pinned = arg;
+
+	for (int i = 0; i < GP_FENCE_SLOTS; i++) {
+		for (unsigned k = 0; k < pinned->slots[i].n; k++)
+			gp_context_unref(pinned->slots[i].parts[k].context);
+		free(pinned->slots[i].parts);
+	}
+	gp_context_unref(pinned->context);
+	free(pinned);
+}
+
+static uint64_t pinned_ask_contexts(void *arg, uint64_t bytes)
+{
+	const struct gp_pinned *pinned = arg;
+
+	return gp_reclaim_from_pinned(pinned->pool, bytes);
+}
+
+static const struct gp_backend_ops pinned_ops = {
+	.reserve = pinned_reserve,
+	.release = pinned_release,
+	.can_release_behind = pinned_can_release_behind,
+	.release_begin = pinned_release_begin,
+	.release_poll = pinned_release_poll,
+	.release_drain = pinned_release_drain,
+	.fence_record = pinned_fence_record,
+	.fence_record_waits = gp_backend_record_waits,
+	.fence_query = pinned_fence_query,
+	.fence_is_beyond = pinned_fence_is_beyond,
+	.fence_gpu_wait = pinned_fence_gpu_wait,
+	.pause = gp_driver_pause,
+	.trim_driver = pinned_trim_driver,
+	.ask_contexts = pinned_ask_contexts,
+	.available = pinned_available,
+	.now_ns = gp_driver_now_ns,
+	.detach = pinned_detach,
+};
+
+static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
+{
+	struct gp_pinned *pinned = calloc(1, sizeof(*pinned));
+	struct gp_pool_options options = {
+		.kind = gp_state_kind() == GP_KIND_NONE ? GP_KIND_NONE : GP_KIND_BINNED,
+		.backend = {.ops = &pinned_ops, .arg = pinned, .work = gp_backend_submissions(gp_state_kind())},
+		.map = &gp_state.pinned_map,
+		.budget = &gp_state.pinned_budget,
+		.granule = 4 * GP_KIB,
+		.completion_only = true,
+		.owner = pinned,
+	};
+
+	if (!pinned)
+		return NULL;
+	pinned->context = context;
+	pinned->kind = kind;
+	gp_state_pool_options(&options, gp_state_machine_bytes(), &gp_state.pinned_budget);
+	gp_record_pool(&options, context->device->index, 1 + kind);
+	if (gp_pool_new(&options, &pinned->pool)) {
+		gp_record_no_pool(&options);
+		free(pinned);
+		return NULL;
+	}
+	gp_context_ref(context);
+	return pinned;
+}
+
+struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind)
+{
+	struct gp_pinned *pinned;
+
+	gp_mutex_lock(&context->pinned_lock);
+	/* The thread that ends a context marks it dead before it looks for pools here. */
+	if (!context->pinned[kind] && !gp_context_is(context, GP_CONTEXT_DEAD))
+		context->pinned[kind] = pinned_new(context, kind);
+	pinned = context->pinned[kind];
+	gp_mutex_unlock(&context->pinned_lock);
+	return pinned ? pinned->pool : NULL;
+}
+
+void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
+{
+	for (int i = 0; i < GP_PINNED_KINDS; i++) {
+		struct gp_pool *pool = NULL;
+
+		gp_mutex_lock(&context->pinned_lock);
+		if (context->pinned[i])
+			pool = gp_pool_get(context->pinned[i]->pool);
+		gp_mutex_unlock(&context->pinned_lock);
+		if (pool)
+			fn(arg, pool);
+		gp_pool_put(pool);
+	}
+}

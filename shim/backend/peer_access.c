@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "peer_access.h"
+
+enum { EDGES_MAX = 1024 }; /* more than the pairs of contexts in a machine that access each other */
+
+static struct edge {
+	CUcontext accessor, owner;
+	CUdevice device;
+} edges[EDGES_MAX];
+static unsigned n_edges;
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+
+static void remove_locked(unsigned i)
+{
+	edges[i] = edges[--n_edges];
+}
+
+/* Returns the index of the edge, or n_edges if there is none. */
+static unsigned find_locked(CUcontext accessor, CUcontext owner)
+{
+	unsigned i = 0;
+
+	while (i < n_edges && (edges[i].accessor != accessor || edges[i].owner != owner))
+		i++;
+	return i;
+}
+
+void gp_peer_access_enabled(CUcontext accessor, CUdevice device, CUcontext owner)
+{
+	gp_mutex_lock(&lock);
+	if (find_locked(accessor, owner) == n_edges && n_edges < EDGES_MAX && device >= 0 && device < GP_DEVICES_MAX)
+		edges[n_edges++] = (struct edge){accessor, owner, device};
+	gp_mutex_unlock(&lock);
+}
+
+void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
+{
+	unsigned i;
+
+	gp_mutex_lock(&lock);
+	i = find_locked(accessor, owner);
+	if (i < n_edges)
+		remove_locked(i);
+	gp_mutex_unlock(&lock);
+}
+
+void gp_peer_access_forget_context(CUcontext handle)
+{
+	gp_mutex_lock(&lock);
+	for (unsigned i = n_edges; i-- > 0;)
+		if (edges[i].accessor == handle || edges[i].owner == handle)
+			remove_locked(i);
+	gp_mutex_unlock(&lock);
+}
+
+uint64_t gp_peer_access_devices(CUcontext owner)
+{
+	uint64_t devices = 0;
+
+	_Static_assert(GP_DEVICES_MAX <= 64, "a bit for each");
+	gp_mutex_lock(&lock);
+	for (unsigned i = 0; i < n_edges; i++)
+		if (edges[i].owner == owner)
+			devices |= UINT64_C(1) << edges[i].device;
+	gp_mutex_unlock(&lock);
+	return devices;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Slow-path reasons: conditions that make a call leave the fast path and that most processes never have. They are bits
+ * of one word, so that the fast path checks them with one load. All but GP_SLOW_PATH_LIBRARIES stay set for good.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum gp_slow_path {
+	GP_SLOW_PATH_BYPASS = 1, /* all calls go to the driver (forked child, untrusted driver, driver shut down) */
+	GP_SLOW_PATH_END = 2,    /* the process is exiting: the driver and runtimes decide what still works */
+	GP_SLOW_PATH_CURRENT =
+		4, /* the current context must be asked: several contexts, or calls that bypass gpupool */
+	GP_SLOW_PATH_ALLOC_INFO = 8, /* allocation records exist (alloc_info.h) */
+	GP_SLOW_PATH_WATCHED = 16,   /* each allocation and free is recorded or debugged (record.h, debug.h) */
+	GP_SLOW_PATH_WAITING = 32,   /* a free waits as the driver's does (GPUPOOL_SYNC_FREE) */
+	GP_SLOW_PATH_LIBRARIES = 64, /* a library may have been loaded since the last check (libraries.h) */
+
+	/* Reasons for both kinds of calls; for allocations; for frees, which may concern any context's memory. */
+	GP_SLOW_PATH_TO_BOTH = GP_SLOW_PATH_BYPASS | GP_SLOW_PATH_END | GP_SLOW_PATH_ALLOC_INFO | GP_SLOW_PATH_WATCHED,
+	GP_SLOW_PATH_TO_ALLOC = GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_CURRENT | GP_SLOW_PATH_LIBRARIES,
+	GP_SLOW_PATH_TO_FREE = GP_SLOW_PATH_TO_BOTH | GP_SLOW_PATH_WAITING,
+};
+
+extern _Atomic unsigned gp_slow_path;
+
+/* True if any of the given reasons holds. */
+static inline bool gp_slow_path_is_any(unsigned which)
+{
+	return (atomic_load_explicit(&gp_slow_path, memory_order_relaxed) & which) != 0;
+}
+
+static inline void gp_slow_path_add(enum gp_slow_path which)
+{
+	if (!gp_slow_path_is_any(which))
+		atomic_fetch_or(&gp_slow_path, which);
+}

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The table of contexts. It is short, as processes have one or a few: a lookup compares handles under a shared lock.
+ *
+ * Two counts are needed because pools and contexts refer to each other. `users` counts who may use the pools: at 0 the
+ * pools are put. `refs` keeps the structure itself until the last pool has dropped its reference.
+ */
+
+#include "pool/pool.h"
+#include "context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pool/pool_control.h"
+#include "shim/backend/backend.h"
+#include "shim/debug/debug_io.h"
+#include "green.h"
+#include "serial.h"
+#include "shim/base/log.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+
+enum { CONTEXTS_MAX = 64 };
+
+static struct gp_rwlock table_lock;
+static struct gp_context *table[CONTEXTS_MAX];
+static unsigned n_table;
+static uint64_t n_ends;              /* ends that have begun */
+_Atomic unsigned gp_contexts_ending; /* changes under table_lock */
+
+void gp_context_ref(struct gp_context *context)
+{
+	atomic_fetch_add_explicit(&context->refs, 1, memory_order_relaxed);
+}
+
+__attribute__((cold)) static void destroy(struct gp_context *context)
+{
+	gp_mutex_deinit(&context->pinned_lock);
+	gp_mutex_deinit(&context->undue_lock);
+	gp_mutex_deinit(&context->regions.lock);
+	gp_debug_io_free(atomic_load(&context->debug_io));
+	free(context);
+}
+
+static void put_pool(void *unused, struct gp_pool *pool)
+{
+	gp_pool_put(pool);
+}
+
+void gp_context_unref(struct gp_context *context)
+{
+	if (atomic_fetch_sub_explicit(&context->refs, 1, memory_order_acq_rel) == 1)
+		destroy(context);
+}
+
+struct gp_context *gp_context_use(struct gp_context *context)
+{
+	atomic_fetch_add_explicit(&context->users, 1, memory_order_relaxed);
+	return context;
+}
+
+void gp_context_put(struct gp_context *context)
+{
+	if (!context || atomic_fetch_sub_explicit(&context->users, 1, memory_order_acq_rel) != 1)
+		return;
+	gp_context_each_pool(context, put_pool, NULL);
+	for (int i = 0; i < GP_PINNED_KINDS; i++)
+		if (context->pinned[i])
+			gp_pool_put(gp_pinned_pool(context->pinned[i]));
+	gp_context_unref(context);
+}
+
+bool gp_context_enter(struct gp_context *context)
+{
+	gp_rwlock_lock_shared(&context->life);
+	if (gp_likely(!gp_context_is(context, GP_CONTEXT_DEAD)))
+		return true;
+	gp_rwlock_unlock_shared(&context->life);
+	return false;
+}
+
+int gp_context_try_enter(struct gp_context *context)
+{
+	if (!gp_rwlock_try_shared(&context->life))
+		return gp_context_is(context, GP_CONTEXT_DEAD) ? 0 : -1;
+	if (!gp_context_is(context, GP_CONTEXT_DEAD))
+		return 1;
+	gp_rwlock_unlock_shared(&context->life);
+	return 0;
+}
+
+void gp_context_leave(struct gp_context *context)
+{
+	gp_rwlock_unlock_shared(&context->life);
+}
+
+static bool is_alive(const struct gp_context *context)
+{
+	return !gp_context_is(context, GP_CONTEXT_DEAD);
+}
+
+/* Finds a context that is alive, or that may be ending. */
+static struct gp_context *find_locked(CUcontext handle)
+{
+	for (unsigned i = 0; i < n_table; i++)
+		if (table[i]->handle == handle && (is_alive(table[i]) || gp_context_is(table[i], GP_CONTEXT_ENDING)))
+			return table[i];
+	return NULL;
+}
+
+/* Gets the id of a live context, or 0 if the driver has no ids. Returns false if the context has ended. */
+static bool identify(CUcontext handle, unsigned long long *id)
+{
+	CUresult r = gp_real.cuCtxGetId ? gp_real.cuCtxGetId(handle, id) : CUDA_ERROR_NOT_FOUND;
+
+	if (r)
+		*id = 0;
+	return r != CUDA_ERROR_CONTEXT_IS_DESTROYED && r != CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* Creates the entry and the pool of a context that is current itself, or through a green context. */
+static struct gp_context *make(CUcontext handle)
+{
+	struct gp_context *context;
+	unsigned long long id = 0;
+	CUdevice device;
+
+	/* The driver returns the device even if the context has ended, so the id is checked, too. */
+	if (gp_real.cuCtxGetDevice(&device) || !identify(handle, &id))
+		return NULL;
+	context = calloc(1, sizeof(*context));
+	if (!context)
+		return NULL;
+	context->handle = handle;
+	context->id = id;
+	context->device = gp_state_device(device);
+	context->is_primary = gp_context_primary(device) == handle;
+	atomic_init(&context->users, 1);
+	atomic_init(&context->refs, 1);
+	gp_mutex_init(&context->pinned_lock, GP_RANK_LEAF);
+	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
+	gp_mutex_init(&context->regions.lock, GP_RANK_LEAF);
+	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
+		bool is_serial;
+
+		gp_serial_end_if_early();
+		is_serial = gp_serial_is_on();
+		gp_record(context->pool, IN_ORDER, is_serial);
+		gp_pool_set_serial(context->pool, is_serial);
+		gp_record(context->pool, OVERLAP, gp_green_is_on(device));
+		gp_pool_set_overlap(context->pool, gp_green_is_on(device));
+		atomic_store(&context->regions.overlap, gp_green_is_on(device));
+		return context;
+	}
+	destroy(context);
+	return NULL;
+}
+
+/*
+ * Adds a context to the table, unless another thread added it first or an end has begun since `ends` was read: then
+ * what was learnt about the handle may be about a context that has ended. Returns the context to use, with a use, or
+ * NULL.
+ */
+static struct gp_context *add_to_table(struct gp_context *context, uint64_t ends)
+{
+	struct gp_context *other;
+
+	gp_rwlock_lock(&table_lock);
+	other = find_locked(context->handle);
+	if (!other && n_table < CONTEXTS_MAX && !gp_contexts_ending && n_ends == ends) {
+		/*
+		 * If serial mode ends later, the pool is found in the table. If it ended before, the pool learns it
+		 * here.
+		 */
+		if (!gp_serial_is_on())
+			gp_pool_set_serial(context->pool, false);
+		other = table[n_table++] = context;
+	}
+	if (other)
+		gp_context_use(other);
+	gp_rwlock_unlock(&table_lock);
+	if (other != context) {
+		gp_record(context->pool, DROP, 0);
+		gp_pool_drop(context->pool);
+		gp_pool_unmap(context->pool);
+		gp_context_put(context);
+	} else {
+		gp_context_catch_up(context, context->pool);
+	}
+	return other;
+}
+
+/*
+ * Returns the context with that handle, with a use; NULL if it is not in the table. add_to_table needs the other
+ * results.
+ */
+static struct gp_context *look_up(CUcontext handle, bool *is_ending, uint64_t *ends)
+{
+	struct gp_context *context;
+
+	gp_rwlock_lock_shared(&table_lock);
+	context = find_locked(handle);
+	if (gp_likely(context != NULL))
+		gp_context_use(context);
+	*is_ending = gp_contexts_ending != 0;
+	*ends = n_ends;
+	gp_rwlock_unlock_shared(&table_lock);
+	return context;
+}
+
+/* The same, but waits while the context may be ending. Afterwards the handle may be valid again, for a new context. */
+static struct gp_context *look_up_settled(CUcontext handle, bool *is_ending, uint64_t *ends)
+{
+	struct gp_context *context;
+
+	while ((context = look_up(handle, is_ending, ends)) && gp_context_is(context, GP_CONTEXT_ENDING)) {
+		if (gp_context_enter(context))
+			gp_context_leave(context);
+		gp_context_put(context);
+	}
+	return context;
+}
+
+/* Finds or creates the context of a handle that is not in the table, may be ending, or belongs to a green context. */
+static struct gp_context *find_or_make(CUcontext handle)
+{
+	CUcontext primary = gp_green_find(handle);
+	struct gp_context *context;
+	bool is_ending;
+	uint64_t ends;
+
+	gp_context_seen(handle);
+	handle = primary ? primary : handle;
+	context = look_up_settled(handle, &is_ending, &ends);
+	if (context)
+		return context;
+	context = is_ending ? NULL : make(handle);
+	return context ? add_to_table(context, ends) : NULL;
+}
+
+struct gp_context *gp_context_current(void)
+{
+	struct gp_context *context;
+	CUcontext handle = NULL;
+	bool is_ending;
+	uint64_t ends;
+
+	if (gp_unlikely(gp_real.cuCtxGetCurrent(&handle) || !handle))
+		return NULL;
+	context = look_up(handle, &is_ending, &ends);
+	if (gp_likely(context && !gp_context_is(context, GP_CONTEXT_ENDING)))
+		return context;
+	gp_context_put(context);
+	return find_or_make(handle);
+}
+
+void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg)
+{
+	struct gp_context *all[CONTEXTS_MAX];
+	unsigned n;
+
+	gp_rwlock_lock_shared(&table_lock);
+	n = n_table;
+	for (unsigned i = 0; i < n; i++)
+		all[i] = gp_context_use(table[i]);
+	gp_rwlock_unlock_shared(&table_lock);
+	for (unsigned i = 0; i < n; i++) {
+		fn(arg, all[i]);
+		gp_context_put(all[i]);
+	}
+}
+
+bool gp_context_is_current(const struct gp_context *context)
+{
+	CUcontext current = NULL;
+
+	(void)gp_real.cuCtxGetCurrent(&current);
+	return gp_likely(current == context->handle) || (current && gp_green_primary(current) == context->handle);
+}
+
+bool gp_context_is_current_gone_slow(void)
+{
+	struct gp_context *context;
+	CUcontext current = NULL;
+	size_t available, total;
+	bool is_ending;
+	uint64_t ends;
+
+	if (gp_real.cuCtxGetCurrent(&current) || !current || gp_green_primary(current))
+		return false;
+	context = look_up(current, &is_ending, &ends);
+	gp_context_put(context);
+	return !context && gp_real.cuMemGetInfo_v2(&available, &total) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void gp_table_after_fork_child(void)
+{
+	atomic_store(&table_lock.holders, 0);
+	atomic_store(&gp_contexts_ending, 0);
+}
+
+void gp_table_close(void)
+{
+	gp_rwlock_lock(&table_lock);
+	gp_contexts_ending++;
+	n_ends++;
+	gp_rwlock_unlock(&table_lock);
+}
+
+void gp_table_open(void)
+{
+	gp_rwlock_lock(&table_lock);
+	gp_contexts_ending--;
+	gp_rwlock_unlock(&table_lock);
+}
+
+struct gp_context *gp_table_find(CUcontext handle, CUdevice device)
+{
+	struct gp_context *found = NULL;
+
+	gp_rwlock_lock_shared(&table_lock);
+	for (unsigned i = 0; i < n_table && !found; i++) {
+		struct gp_context *context = table[i];
+		bool fits =
+			handle ? context->handle == handle : context->is_primary && context->device->index == device;
+
+		if (fits && !gp_context_is(context, GP_CONTEXT_DEAD))
+			found = gp_context_use(context);
+	}
+	gp_rwlock_unlock_shared(&table_lock);
+	return found;
+}
+
+void gp_table_remove(struct gp_context *context)
+{
+	bool found = false;
+
+	gp_rwlock_lock(&table_lock);
+	for (unsigned i = 0; i < n_table && !found; i++) {
+		found = table[i] == context;
+		if (found)
+			table[i] = table[--n_table];
+	}
+	gp_rwlock_unlock(&table_lock);
+	if (found)
+		gp_context_put(context);
+}
+
+static _Atomic bool is_wait_deferred; /* a capture forbade the wait for blocks that were reused without completion */
+
+static void require_completion_of(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, COMPLETION, 0);
+	if (gp_pool_require_completion(pool) == -EBUSY)
+		atomic_store(&is_wait_deferred, true);
+}
+
+static void require_completion(void *unused, struct gp_context *context)
+{
+	gp_context_each_pool(context, require_completion_of, NULL);
+}
+
+void gp_state_settle_completion(void)
+{
+	if (gp_unlikely(atomic_load_explicit(&is_wait_deferred, memory_order_relaxed)) &&
+		atomic_exchange(&is_wait_deferred, false))
+		gp_context_each(require_completion, NULL);
+}
+
+void gp_state_need_completion(const char *why)
+{
+	if (!gp_state_heeds_completion() || atomic_exchange(&gp_state.needs_completion, true))
+		return;
+	gp_log(GP_LOG_INFO, "from now on freed memory is reused only after the GPU has finished with it: %s", why);
+	/* Other threads keep working while this one waits for blocks that were reused before. */
+	gp_serial_end(why);
+	gp_context_each(require_completion, NULL);
+}
+
+static void set_whole_of(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, WHOLE, 0);
+	gp_pool_set_whole(pool);
+}
+
+/* The driver exports no memory of the other backends, whether it is whole or not. */
+static void set_whole(void *unused, struct gp_context *context)
+{
+	if (gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+		gp_context_each_pool(context, set_whole_of, NULL);
+}
+
+void gp_state_need_whole(const char *why)
+{
+	/* Under vmm a block cannot be a whole driver allocation. Only legacy exports need that. */
+	if (gp_state_kind() == GP_KIND_VMM)
+		return;
+	if (atomic_exchange(&gp_state.needs_whole, true))
+		return;
+	if (gp_state_kind() == GP_KIND_SPLIT && gp_state.config.backend == GP_CONFIG_BACKEND_DEVICE)
+		gp_log(GP_LOG_INFO, "from now on every new block is a separate driver allocation: %s", why);
+	gp_context_each(set_whole, NULL);
+}
+
+void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool)
+{
+	const struct gp_device *device = context->device;
+
+	gp_pool_set_pending_max(pool, gp_state_pending_max(device->total_bytes, &device->budget));
+	if (!gp_serial_is_on()) {
+		gp_record(pool, IN_ORDER, false);
+		gp_pool_set_serial(pool, false);
+	}
+	if (atomic_load(&gp_state.needs_completion))
+		require_completion_of(NULL, pool);
+	if (atomic_load(&gp_state.needs_whole) && gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+		set_whole_of(NULL, pool);
+}

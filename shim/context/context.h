@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * CUDA contexts as the pools see them: one gp_context, with its pools, for each context that has allocated memory.
+ *
+ * A context may end in any thread at any time. Every driver call that gpupool makes in a context is made between
+ * gp_context_enter and gp_context_leave. The end takes the same lock exclusively (context_end.c).
+ */
+
+#include "pool/pool.h"
+#include "shim/driver/cuda_abi.h"
+#include "region_pools.h"
+#include "shim/base/rwlock.h"
+#include "shim/state.h"
+
+/* There is one pinned pool for each combination of flags (3 bits), and one for cuMemAllocHost. */
+enum { GP_PINNED_KINDS = 9, GP_PINNED_ALLOC_HOST = 8 };
+
+struct gp_debug_io;
+struct gp_pinned;
+
+enum gp_context_state {
+	GP_CONTEXT_DEAD = 1,
+	GP_CONTEXT_ENDING = 2, /* it may end: the driver has not answered yet */
+	GP_CONTEXT_BROKEN = 4, /* lost_to is set: pooling has ended, and all calls go to the driver */
+};
+
+struct gp_context {
+	CUcontext handle;
+	unsigned long long id; /* never reused, unlike handles */
+	struct gp_device *device;
+	bool is_primary;
+	_Atomic unsigned states; /* enum gp_context_state */
+	_Atomic int lost_to;     /* the sticky error, after which the driver refuses frees, too; or 0 */
+	_Atomic unsigned users;  /* may use the pools: the table, and calls under way */
+	_Atomic unsigned refs;   /* keep this structure: all users together, each pool, each record */
+	struct gp_rwlock life;
+	struct gp_pool *pool; /* for allocations outside of regions */
+	struct gp_region_pools regions;
+	struct gp_mutex pinned_lock;
+	struct gp_pinned *pinned[GP_PINNED_KINDS]; /* made when first used */
+	_Atomic size_t pitch;                      /* bytes that pitches are multiples of; 0: not known yet */
+
+	struct gp_mutex undue_lock;       /* held across records that later work must not wait for, and GPU waits */
+	CUevent undue;                    /* event of the last such record, or NULL */
+	CUevent events[GP_FENCE_SLOTS];   /* made when first used */
+	_Atomic(CUstream) release_stream; /* private: memory is freed here, after the fences that it waits for */
+	bool can_release_behind;
+	bool is_rdma_capable;                   /* whether mapped memory is (backend_mapping.c) */
+	_Atomic enum gp_config_backend backend; /* where its segments come from (backend_supply.c) */
+	_Atomic unsigned downgraded;            /* GP_AMISS_...: downgrades that are not logged yet */
+	_Atomic(CUmemoryPool) async_pool;       /* async.c; both are created at first use */
+	_Atomic(CUstream) async_stream;
+	struct gp_context *next_ended;          /* context_end.c */
+	_Atomic(struct gp_debug_io *) debug_io; /* debug_io.c */
+};
+
+/* True if the context is in any of these states. */
+static inline bool gp_context_is(const struct gp_context *context, unsigned states)
+{
+	return (atomic_load(&context->states) & states) != 0;
+}
+
+/* Returns the current context, with a use that the caller must put. NULL if gpupool serves none. */
+struct gp_context *gp_context_current(void);
+struct gp_context *gp_context_use(struct gp_context *context);
+void gp_context_put(struct gp_context *context);
+
+/* A reference keeps the structure, but not the pools. */
+void gp_context_ref(struct gp_context *context);
+void gp_context_unref(struct gp_context *context);
+
+/* Returns false if the context is dead. Otherwise it stays alive until gp_context_leave. */
+bool gp_context_enter(struct gp_context *context);
+void gp_context_leave(struct gp_context *context);
+
+/*
+ * The same for callers that hold a lock which the context's end takes: does not wait for an end under way. 1: entered;
+ * 0: dead; -1: it may be ending.
+ */
+int gp_context_try_enter(struct gp_context *context);
+
+/* True if the context, or a green context of it, is current in the calling thread. */
+bool gp_context_is_current(const struct gp_context *context);
+
+/* True if the thread's current context has been destroyed: it stays current after that. */
+extern _Atomic bool gp_contexts_have_gone;
+bool gp_context_is_current_gone_slow(void);
+
+static inline bool gp_context_is_current_gone(void)
+{
+	return gp_unlikely(atomic_load_explicit(&gp_contexts_have_gone, memory_order_relaxed)) &&
+	       gp_context_is_current_gone_slow();
+}
+
+/* Calls back for each live context, with a use held. The caller may hold no lock. */
+void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
+
+/*
+ * Returns a live context, with a use: by its handle, or for a NULL handle the primary one of the device. NULL if it
+ * has no pool.
+ */
+struct gp_context *gp_table_find(CUcontext handle, CUdevice device);
+
+/*
+ * Ends under way. Until the driver's answer shows whether a context has ended, the owner of its memory is unknown: an
+ * address may already belong to the program again.
+ */
+extern _Atomic unsigned gp_contexts_ending;
+void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr);
+
+/* To be called before an address is looked up in a map: waits for an end that may concern the address. */
+static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
+{
+	if (gp_unlikely(atomic_load_explicit(&gp_contexts_ending, memory_order_relaxed)))
+		gp_context_settle_slow(map, addr);
+}
+
+/* To be called before new memory enters a map: waits until no memory of an ended context is left there. */
+void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
+
+/* For the end of contexts: no context enters the table between close and open. Removing a context puts its use. */
+void gp_table_after_fork_child(void);
+void gp_table_close(void);
+void gp_table_open(void);
+void gp_table_remove(struct gp_context *context);
+
+/* True if there has been a context. In a forked child the second resets the locks that other threads held. */
+bool gp_context_were_any(void);
+void gp_context_after_fork_child(void);
+
+/*
+ * context_seen.c. Note a context that the program can work in. From the second context on, work of one may be the next
+ * to use memory of another, so reuse then waits for completion.
+ */
+void gp_context_seen(CUcontext handle);
+void gp_context_seen_primary(CUcontext handle, CUdevice device);
+
+/* Forgets the handle of a context that has ended. A primary context's handle stays known as such. */
+void gp_context_forget(CUcontext handle);
+
+/*
+ * Return the primary context of a device, or NULL: as the program obtained it, or if it did not, as the driver has it.
+ */
+CUcontext gp_context_seen_as_primary(CUdevice device);
+CUcontext gp_context_primary(CUdevice device);
+bool gp_context_is_seen_primary(CUcontext handle);
+
+/* Usage counts: a context survives as many detaches as it was attached. */
+void gp_context_attach(CUcontext handle);
+void gp_context_detach(CUcontext handle);
+bool gp_context_is_attached(CUcontext handle);

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The end of contexts. If the end is certain, the pools are dropped before the driver is called. If the driver may
+ * refuse, or the context has other holders, the driver is called first. Until it has answered, no call is served and
+ * no fence is used there: another thread may have the context again, under the same handle, before the answer is read.
+ */
+
+#include "context_end.h"
+
+#include "pool/pool.h"
+#include "shim/backend/async.h"
+#include "shim/backend/backend.h"
+#include "capture.h"
+#include "shim/debug/debug.h"
+#include "shim/debug/debug_zone.h"
+#include "green.h"
+#include "shim/ipc/ipc.h"
+#include "shim/backend/peer_access.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+#include "thread.h"
+#include "shim/hooks/unpooled.h"
+
+static void drop_pool(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, DROP, 0);
+	gp_pool_drop(pool);
+}
+
+/* The context's first pool owns the shared fences, so it is dropped last. */
+static void drop_region_pool(void *arg, struct gp_pool *pool)
+{
+	const struct gp_context *context = arg;
+
+	if (pool != context->pool)
+		drop_pool(NULL, pool);
+}
+
+static void unmap_pool(void *unused, struct gp_pool *pool)
+{
+	gp_pool_unmap(pool);
+}
+
+/* To be called with the context's lock held exclusively. */
+static void drop_locked(struct gp_context *context)
+{
+	atomic_fetch_or(&context->states, GP_CONTEXT_DEAD);
+	/*
+	 * Fence calls check the state under their own lock only; other calls check it under the context's, held here.
+	 */
+	gp_pool_quiesce(context->pool); /* all pools of the context share its fence */
+	gp_capture_forget_context(context->handle);
+	gp_unpooled_forget_context(context);
+	gp_ipc_forget_context(context->handle);
+	gp_peer_access_forget_context(context->handle);
+	gp_context_each_pool(context, drop_region_pool, context);
+	drop_pool(NULL, context->pool);
+	gp_pinned_each(context, drop_pool, NULL);
+	if (gp_debug_is_on())
+		gp_zones_forget_context(context);
+}
+
+/*
+ * Stream-ordered memory does not end with its context, and afterwards there may be no context left to free it in. So
+ * it is freed before, but only if the driver is known to end the context then.
+ */
+static bool free_async_before_locked(const struct gp_context_end *end, struct gp_context *context)
+{
+	bool is_sure = end->when == GP_END_SURELY;
+
+	if (end->when == GP_END_ON_SUCCESS)
+		is_sure =
+			context->is_primary ? !gp_green_is_on(context->device->index) : gp_context_is_current(context);
+	return is_sure && gp_async_end(context);
+}
+
+/* Removes a dead context from the table. */
+static void remove_dead(struct gp_context *context)
+{
+	gp_table_remove(context);
+	gp_context_forget(context->handle);
+}
+
+static bool is_active(CUdevice device)
+{
+	unsigned flags;
+	int active = 0;
+
+	return !gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
+}
+
+/* True if the primary context is inactive, or a new one: ids are never reused. */
+static bool is_replaced(const struct gp_context *context)
+{
+	unsigned long long id = 0;
+
+	if (!is_active(context->device->index))
+		return true;
+	return context->id && (gp_real.cuCtxGetId(context->handle, &id) || id != context->id);
+}
+
+static bool has_ended(const struct gp_context_end *end, const struct gp_context *context, CUresult r)
+{
+	if (end->when == GP_END_ON_SUCCESS && r == CUDA_SUCCESS)
+		return true;
+	return context->is_primary && is_replaced(context);
+}
+
+/* Returns the handle of the context that the end concerns, if gpupool has seen it. */
+static CUcontext handle_of(const struct gp_context_end *end)
+{
+	return end->handle ? end->handle : gp_context_seen_as_primary(end->device);
+}
+
+/* Ends a context without a pool, of which at most the handle is known. */
+static CUresult end_unknown(const struct gp_context_end *end)
+{
+	CUcontext handle = handle_of(end);
+	CUresult r = end->driver(end);
+	bool is_end = end->when == GP_END_ON_SUCCESS ? !r : !end->handle && !is_active(end->device);
+
+	if (handle && is_end) {
+		gp_capture_forget_context(handle);
+		gp_context_forget(handle);
+	}
+	return r;
+}
+
+static void reclaim_pool(void *unused, struct gp_pool *pool)
+{
+	gp_record(pool, RECLAIM, 0);
+	(void)gp_pool_reclaim(pool);
+}
+
+static CUresult end_perhaps(const struct gp_context_end *end)
+{
+	struct gp_context *context = gp_table_find(end->handle, end->device);
+	bool is_empty;
+	CUresult r;
+
+	if (!context)
+		return end_unknown(end);
+	/* The context may end here or not, so at least its unused memory is freed. */
+	if (end->when == GP_END_PERHAPS && gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
+		gp_context_each_pool(context, reclaim_pool, NULL);
+	gp_rwlock_lock(&context->life);
+	atomic_fetch_or(&context->states, GP_CONTEXT_ENDING);
+	gp_pool_quiesce(context->pool);
+	is_empty = free_async_before_locked(end, context);
+	r = end->driver(end);
+	if (has_ended(end, context, r) || is_empty)
+		drop_locked(context);
+	atomic_fetch_and(&context->states, ~(unsigned)GP_CONTEXT_ENDING);
+	gp_rwlock_unlock(&context->life);
+	if (gp_context_is(context, GP_CONTEXT_DEAD)) {
+		remove_dead(context);
+		gp_context_each_pool(context, unmap_pool, NULL);
+	}
+	gp_context_put(context);
+	return r;
+}
+
+/* Mapped memory is unmapped only after the driver has ended the context: until then work may access it. */
+static CUresult end_surely(const struct gp_context_end *end)
+{
+	struct gp_context *context, *ended = NULL;
+	CUresult r;
+
+	while ((context = gp_table_find(end->handle, end->device))) {
+		gp_rwlock_lock(&context->life);
+		(void)free_async_before_locked(end, context);
+		drop_locked(context);
+		gp_rwlock_unlock(&context->life);
+		remove_dead(context);
+		context->next_ended = ended;
+		ended = context;
+	}
+	gp_capture_forget_context(end->handle);
+	gp_peer_access_forget_context(end->handle);
+	r = end->driver(end);
+	gp_context_forget(end->handle);
+	while ((context = ended)) {
+		ended = context->next_ended;
+		gp_context_each_pool(context, unmap_pool, NULL);
+		gp_context_put(context);
+	}
+	return r;
+}
+
+static struct gp_context *owner_of(const struct gp_addrmap *map, const struct gp_pool *pool)
+{
+	return map == &gp_state.pinned_map ? gp_pinned_context(pool) : gp_pool_owner(pool);
+}
+
+/*
+ * Returns false if the context ends. Waits for an end under way: its thread holds the lock until the context is known
+ * to live, or its memory has left the maps.
+ */
+static bool survives(struct gp_context *context)
+{
+	if (!gp_context_enter(context))
+		return false;
+	gp_context_leave(context);
+	return true;
+}
+
+void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
+
+	if (pool)
+		(void)survives(owner_of(map, pool));
+	gp_pool_put(pool);
+}
+
+void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
+{
+	bool is_taken = atomic_load(&gp_contexts_ending);
+
+	while (is_taken) {
+		struct gp_pool *pool = gp_addrmap_pool_in(map, addr, bytes);
+
+		is_taken = pool && !survives(owner_of(map, pool));
+		gp_pool_put(pool);
+	}
+}
+
+CUresult gp_context_end(const struct gp_context_end *end)
+{
+	CUresult r;
+
+	gp_thread_forget_current();
+	gp_table_close();
+	r = end->when == GP_END_SURELY ? end_surely(end) : end_perhaps(end);
+	gp_table_open();
+	gp_thread_forget_current(); /* a callback may have read it meanwhile */
+	return r;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The handles of all contexts that were seen, with or without a pool. */
+
+#include "context.h"
+#include "green.h"
+#include "nvtx.h"
+#include "shim/driver/driver_table.h"
+#include "region.h"
+#include "thread.h"
+
+enum { SEEN_MAX = 64 };
+
+static struct gp_rwlock lock;
+static struct {
+	CUcontext handle;
+	unsigned n_attached; /* detaches that it survives */
+} seen[SEEN_MAX];
+static unsigned n_seen;
+static _Atomic(CUcontext) last_seen;
+_Atomic bool gp_contexts_have_gone;
+static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program obtained them; they outlive a reset */
+
+/* Returns n_seen if the handle is unknown. */
+static unsigned find_locked(CUcontext handle)
+{
+	unsigned i = 0;
+
+	while (i < n_seen && seen[i].handle != handle)
+		i++;
+	return i;
+}
+
+/* Adds a handle. Returns the number of handles. */
+static unsigned note(CUcontext handle)
+{
+	unsigned n;
+
+	gp_rwlock_lock(&lock);
+	if (find_locked(handle) == n_seen && n_seen < SEEN_MAX) {
+		seen[n_seen].handle = handle;
+		seen[n_seen++].n_attached = 0;
+	}
+	n = n_seen;
+	gp_rwlock_unlock(&lock);
+	return n;
+}
+
+void gp_context_seen(CUcontext handle)
+{
+	CUcontext primary;
+	unsigned n;
+
+	if (!handle || atomic_load_explicit(&last_seen, memory_order_relaxed) == handle)
+		return;
+	/* Work in a green context counts as work of its primary context. */
+	primary = gp_green_primary(handle);
+	n = note(primary ? primary : handle);
+	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
+	if (n > 1) {
+		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+		gp_state_need_completion("the process works in more than one context");
+	}
+}
+
+void gp_context_seen_primary(CUcontext handle, CUdevice device)
+{
+	if (device >= 0 && device < GP_DEVICES_MAX)
+		atomic_store(&primaries[device], handle);
+	gp_context_seen(handle);
+}
+
+void gp_context_forget(CUcontext handle)
+{
+	unsigned i;
+
+	gp_rwlock_lock(&lock);
+	i = find_locked(handle);
+	if (i < n_seen)
+		seen[i] = seen[--n_seen];
+	atomic_store(&last_seen, NULL);
+	gp_rwlock_unlock(&lock);
+	atomic_store(&gp_contexts_have_gone, true);
+}
+
+bool gp_context_were_any(void)
+{
+	return atomic_load(&last_seen) || n_seen || atomic_load(&gp_contexts_have_gone);
+}
+
+void gp_context_after_fork_child(void)
+{
+	atomic_store(&lock.holders, 0);
+	gp_table_after_fork_child();
+	gp_region_after_fork_child();
+	gp_nvtx_after_fork_child();
+}
+
+CUcontext gp_context_seen_as_primary(CUdevice device)
+{
+	return device >= 0 && device < GP_DEVICES_MAX ? atomic_load(&primaries[device]) : NULL;
+}
+
+/*
+ * The primary context is the one that cuDevicePrimaryCtxRetain returns. If the program obtained it without our hooks,
+ * we retain it as a last resort: only while it is active, since a retain creates an inactive one, and our release
+ * would disturb an end in another thread.
+ */
+CUcontext gp_context_primary(CUdevice device)
+{
+	CUcontext primary = gp_context_seen_as_primary(device);
+	unsigned flags;
+	int active = 0;
+
+	if (gp_likely(primary != NULL))
+		return primary;
+	if (gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) || !active)
+		return NULL;
+	if (gp_real.cuDevicePrimaryCtxRetain(&primary, device))
+		return NULL;
+	(void)gp_real.cuDevicePrimaryCtxRelease(device);
+	return primary;
+}
+
+bool gp_context_is_seen_primary(CUcontext handle)
+{
+	for (CUdevice device = 0; device < GP_DEVICES_MAX; device++)
+		if (gp_context_seen_as_primary(device) == handle)
+			return true;
+	return false;
+}
+
+void gp_context_attach(CUcontext handle)
+{
+	unsigned i;
+
+	(void)note(handle);
+	gp_rwlock_lock(&lock);
+	i = find_locked(handle);
+	if (i < n_seen)
+		seen[i].n_attached++;
+	gp_rwlock_unlock(&lock);
+}
+
+bool gp_context_is_attached(CUcontext handle)
+{
+	bool is_attached;
+	unsigned i;
+
+	gp_rwlock_lock_shared(&lock);
+	i = find_locked(handle);
+	is_attached = i < n_seen && seen[i].n_attached;
+	gp_rwlock_unlock_shared(&lock);
+	return is_attached;
+}
+
+void gp_context_detach(CUcontext handle)
+{
+	unsigned i;
+
+	gp_rwlock_lock(&lock);
+	i = find_locked(handle);
+	if (i < n_seen && seen[i].n_attached)
+		seen[i].n_attached--;
+	gp_rwlock_unlock(&lock);
+}

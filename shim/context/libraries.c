@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "libraries.h"
+
+#include <link.h>
+#include <string.h>
+
+#include "shim/state.h"
+#include "thread.h"
+
+/* Limit of looks while a thread may be inside dlopen. Each costs about 100 ns, so all of them some milliseconds. */
+enum { LOOKS_MAX = 1 << 16 };
+
+/*
+ * Prefixes of file names. needs_whole: the library exports memory by legacy IPC handles, so blocks must be whole
+ * driver allocations. The verbs do not use such handles. (NCCL loads the verbs in every job on several GPUs, so whole
+ * blocks would cost many programs memory.)
+ */
+static const struct library {
+	const char *name;
+	bool needs_whole;
+} libraries[] = {
+	{"libmpi.so", true},
+	{"libmpi_cxx.so", true},
+	{"libmpi_ibm.so", true},
+	{"libmpich.so", true},
+	{"libucp.so", true},
+	{"libuct.so", true},
+	{"libfabric.so", true},
+	{"libibverbs.so", false},
+};
+
+_Thread_local bool gp_libraries_is_opening __attribute__((tls_model("initial-exec")));
+
+static _Atomic unsigned long long looked_at; /* how many objects had been loaded at the last look */
+static _Atomic unsigned n_opening;           /* threads that entered dlopen and have not been seen since */
+static _Atomic unsigned n_openings;          /* times that the bit was set; wraps */
+static _Atomic unsigned n_looks;             /* looks since the bit was set, while a thread may be inside dlopen */
+
+struct found {
+	const struct library *any, *whole; /* or NULL */
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+	struct found *found = arg;
+
+	if (atomic_load_explicit(&looked_at, memory_order_relaxed) == info->dlpi_adds)
+		return 1;
+	base = base ? base + 1 : info->dlpi_name;
+	for (size_t i = 0; base && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		if (strncmp(base, libraries[i].name, strlen(libraries[i].name)) != 0)
+			continue;
+		found->any = &libraries[i];
+		if (libraries[i].needs_whole)
+			found->whole = &libraries[i];
+	}
+	return 0;
+}
+
+static int count(struct dl_phdr_info *info, size_t size, void *loaded)
+{
+	*(unsigned long long *)loaded = info->dlpi_adds;
+	return 1;
+}
+
+/* Stores the count last: another thread that reads it concludes that everything is done. */
+static void look_around(void)
+{
+	unsigned long long loaded = 0;
+	struct found found = {NULL, NULL};
+
+	dl_iterate_phdr(count, &loaded);
+	if (atomic_load(&looked_at) == loaded)
+		return;
+	dl_iterate_phdr(look_at, &found);
+	if (found.any)
+		gp_state_need_completion(found.any->name);
+	if (found.whole)
+		gp_state_need_whole(found.whole->name);
+	atomic_store(&looked_at, loaded);
+}
+
+/* Sets the bit after the counters, since a look that clears the bit reads them again. */
+static void set_bit(void)
+{
+	atomic_store(&n_looks, 0);
+	atomic_fetch_add(&n_openings, 1);
+	atomic_fetch_or(&gp_slow_path, GP_SLOW_PATH_LIBRARIES);
+}
+
+void gp_libraries_opening(void)
+{
+	/* The thread's next allocation is not on the fast path, even if another thread clears the bit. */
+	gp_thread_forget_current();
+	if (!gp_libraries_is_opening)
+		atomic_fetch_add(&n_opening, 1);
+	gp_libraries_is_opening = true;
+	set_bit();
+}
+
+void gp_libraries_opened_slow(void)
+{
+	gp_libraries_is_opening = false;
+	atomic_fetch_sub(&n_opening, 1);
+	set_bit();
+}
+
+/*
+ * Returns true if all libraries that were to be loaded so far are mapped, or the wait for that has become too long.
+ */
+static bool is_settled(void)
+{
+	return !atomic_load(&n_opening) || atomic_fetch_add(&n_looks, 1) >= LOOKS_MAX;
+}
+
+void gp_libraries_look(void)
+{
+	unsigned before;
+	bool may_clear;
+
+	gp_libraries_opened();
+	before = atomic_load(&n_openings);
+	may_clear = gp_slow_path_is_any(GP_SLOW_PATH_LIBRARIES) && is_settled();
+	look_around();
+	if (!may_clear)
+		return;
+	atomic_fetch_and(&gp_slow_path, ~(unsigned)GP_SLOW_PATH_LIBRARIES);
+	if (atomic_load(&n_openings) != before)
+		atomic_fetch_or(&gp_slow_path, GP_SLOW_PATH_LIBRARIES);
+}
+
+void gp_libraries_after_fork_child(void)
+{
+	atomic_store(&n_opening, gp_libraries_is_opening);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Scopes that the program or gpupool-stat has entered. A defer scope belongs to the process: while there is one, the
+ * queue of freed blocks is not flushed. A no-cache scope belongs to a thread: memory that the thread allocates and
+ * frees in it goes back to the driver.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Number of defer scopes of the process. Pools read it themselves. */
+extern _Atomic unsigned gp_scope_defers;
+
+void gp_scope_defer_begin(void);
+
+/*
+ * Ends a defer scope. The end of the last one flushes the queue down to its limits. may_wait: true if the flush may
+ * wait as a free may. Returns false if the program has begun none.
+ */
+bool gp_scope_defer_end(bool may_wait);
+
+/* Begins or ends the defer scope of gpupool-stat. There is at most one. */
+void gp_scope_defer_explicitly(bool is_on);
+
+/* Number of no-cache scopes that the thread is in. The fast path need not check it: inside a scope it has no caches. */
+extern _Thread_local unsigned gp_scope_no_caches __attribute__((tls_model("initial-exec")));
+
+void gp_scope_no_cache_begin(void);
+bool gp_scope_no_cache_end(void);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/compat.h"
+#include "serial.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+#include "region.h"
+#include "scope.h"
+
+_Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
+
+static pthread_once_t key_once = PTHREAD_ONCE_INIT, exit_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+/* Flushes and removes a cache. The following ones move up. */
+static void close_cache(struct gp_thread *self, int i)
+{
+	gp_record(gp_tcache_pool(self->caches[i].tcache), CACHE, 0);
+	gp_tcache_free(self->caches[i].tcache);
+	memmove(&self->caches[i], &self->caches[i + 1], (size_t)(GP_THREAD_CACHES - 1 - i) * sizeof(self->caches[0]));
+	self->caches[GP_THREAD_CACHES - 1] = (struct gp_thread_cache){0};
+}
+
+static void close_caches(struct gp_thread *self)
+{
+	while (self->caches[0].owner)
+		close_cache(self, 0);
+}
+
+void gp_thread_close_caches(void)
+{
+	if (gp_thread_self)
+		close_caches(gp_thread_self);
+}
+
+static void on_thread_end(void *arg)
+{
+	struct gp_thread *self = arg;
+
+	gp_thread_self = NULL;
+	gp_region_thread_ends();
+	close_caches(self);
+	free(self);
+}
+
+/* From now on the driver has to be asked at each call, since it decides what still works. */
+static void note_exit(void)
+{
+	gp_submission_lose_sight(&gp_submitted);
+	gp_slow_path_add(GP_SLOW_PATH_END);
+}
+
+static void make_key(void)
+{
+	has_key = pthread_key_create(&key, on_thread_end) == 0;
+}
+
+/* Registered after the exit handlers of the driver and of runtimes, so that it runs before them. */
+static void watch_exit(void)
+{
+	if (atexit(note_exit))
+		note_exit();
+}
+
+void gp_thread_watch_exit(void)
+{
+	(void)pthread_once(&exit_once, watch_exit);
+}
+
+static struct gp_thread *get_or_create_self(void)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (self)
+		return self;
+	(void)pthread_once(&key_once, make_key);
+	self = has_key ? calloc(1, sizeof(*self)) : NULL;
+	if (self && pthread_setspecific(key, self)) {
+		free(self);
+		self = NULL;
+	}
+	gp_thread_self = self;
+	return self;
+}
+
+bool gp_thread_exists(void)
+{
+	return get_or_create_self() != NULL;
+}
+
+void gp_thread_after_fork_child(void)
+{
+	if (gp_thread_self)
+		(void)pthread_setspecific(key, NULL);
+	gp_thread_self = NULL;
+}
+
+CUcontext gp_thread_ask_current(void)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext handle = NULL;
+
+	if (gp_real.cuCtxGetCurrent(&handle))
+		return NULL;
+	if (gp_unlikely(self && self->current && self->current != handle)) {
+		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
+		self->current = NULL;
+	}
+	return handle;
+}
+
+/* Moves a cache to the first slot, which is for the context in use. */
+static struct gp_tcache *move_to_front(struct gp_thread *self, int i)
+{
+	struct gp_thread_cache cache = self->caches[i];
+
+	memmove(&self->caches[1], &self->caches[0], (size_t)i * sizeof(cache));
+	self->caches[0] = cache;
+	return cache.tcache;
+}
+
+/* Returns the slot of the context's cache for the current region, or -1. Removes caches of contexts that have ended. */
+static int find_cache(struct gp_thread *self, CUcontext handle)
+{
+	int i = 0;
+
+	while (i < GP_THREAD_CACHES && self->caches[i].owner) {
+		if (gp_tcache_is_dead(self->caches[i].tcache))
+			close_cache(self, i);
+		else if (self->caches[i].owner == handle && self->caches[i].region == gp_region_current)
+			return i;
+		else
+			i++;
+	}
+	return -1;
+}
+
+void gp_thread_go_to_region(int region)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext first = self ? self->caches[0].owner : NULL;
+	int i;
+
+	gp_region_current = region;
+	if (!first)
+		return;
+	for (i = 0; i < GP_THREAD_CACHES; i++)
+		self->caches[i].handle = self->caches[i].region == region ? self->caches[i].owner : NULL;
+	i = find_cache(self, first);
+	if (i > 0)
+		(void)move_to_front(self, i);
+}
+
+static void add_cache(struct gp_thread *self, struct gp_context *context)
+{
+	struct gp_tcache *tcache = gp_tcache_new(gp_region_pool(context));
+
+	if (!tcache)
+		return;
+	if (self->caches[GP_THREAD_CACHES - 1].owner)
+		close_cache(self, GP_THREAD_CACHES - 1);
+	memmove(&self->caches[1], &self->caches[0], (GP_THREAD_CACHES - 1) * sizeof(self->caches[0]));
+	self->caches[0] = (struct gp_thread_cache){
+		.handle = context->handle,
+		.owner = context->handle,
+		.region = gp_region_current,
+		.context = context, /* lives as long as its pool */
+		.tcache = tcache,
+	};
+	gp_record(gp_tcache_pool(tcache), CACHE, 1);
+}
+
+/*
+ * True if threads may have caches. They may not if the driver lacks context fences: recording a fence then makes the
+ * host wait for all work, and a fence that several frees share would also wait for work submitted after the first of
+ * them.
+ */
+static bool may_have_caches(void)
+{
+	const struct gp_config *config = &gp_state.config;
+
+	return config->thread_cache_bytes && config->pending_count == UINT64_MAX && gp_state_kind() != GP_KIND_NONE &&
+	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent && !gp_scope_no_caches && !gp_region_has_caller_rules;
+}
+
+struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
+{
+	struct gp_thread *self = handle && may_have_caches() ? get_or_create_self() : NULL;
+	struct gp_context *context;
+	int i;
+
+	if (!self)
+		return NULL;
+	gp_thread_watch_exit();
+	(void)gp_region_id(); /* creates the thread's region if needed */
+	i = find_cache(self, handle);
+	if (i >= 0)
+		return gp_thread_is_usable(&self->caches[i], handle) ? move_to_front(self, i) : NULL;
+	context = gp_context_current();
+	/* Not for a green context: its handle may be reused for another context without gpupool noticing. */
+	if (context && context->handle == handle && !gp_context_is(context, GP_CONTEXT_BROKEN)) {
+		gp_state_start();
+		add_cache(self, context);
+	}
+	gp_context_put(context);
+	return self->caches[0].handle == handle ? self->caches[0].tcache : NULL;
+}

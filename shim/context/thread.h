@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The state of a thread of the program: its current context, and its caches for the contexts that it allocates in. */
+
+#include "pool/tcache.h"
+#include "context.h"
+#include "shim/base/slow_path.h"
+
+enum { GP_THREAD_CACHES = 16 }; /* enough for all devices of a machine, or for several regions of one device */
+
+struct gp_thread {
+	CUcontext current; /* the last known current context; NULL once the thread makes a call that changes it */
+	struct gp_thread_cache {
+		CUcontext handle; /* the context; NULL while the thread is outside the cache's region */
+		CUcontext owner;  /* the context, in every region; NULL: the slot is free */
+		int region;
+		const struct gp_context *context;
+		struct gp_tcache *tcache;
+		unsigned runtimes;  /* bits of the runtimes whose calls have succeeded here: gp_runtime_bit */
+	} caches[GP_THREAD_CACHES]; /* the last used one first; no gaps */
+	struct {
+		const struct gp_tcache *tcache;
+		uint64_t bytes;
+	} missed; /* the request that the runtime's layer could not serve in the call under way; NULL: none */
+};
+
+extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
+
+/* To be called when the thread makes a call that changes its current context. */
+static inline void gp_thread_forget_current(void)
+{
+	if (gp_thread_self)
+		gp_thread_self->current = NULL;
+}
+
+/*
+ * Returns the last known current context, or NULL if the driver has to be asked. The context may be out of date. That
+ * is harmless as long as it has not ended, which every user of a cache checks.
+ */
+static inline CUcontext gp_thread_current(const struct gp_thread *self)
+{
+	return gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_END)) ? NULL : self->current;
+}
+
+/*
+ * Asks the driver for the current context; NULL if there is none. If the answer differs from the context known here,
+ * some calls bypass gpupool: then every allocation asks from now on.
+ */
+CUcontext gp_thread_ask_current(void);
+
+/* Registers the exit handler. To be called once CUDA is in use. */
+void gp_thread_watch_exit(void);
+
+/* Creates the thread's state if needed. Returns false if there is no host memory. */
+bool gp_thread_exists(void);
+
+/* Switches to the caches of a region that the thread enters or returns to. */
+void gp_thread_go_to_region(int region);
+
+/* Finds or creates the thread's cache for the current context. NULL if there can be none. */
+struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
+
+/* Flushes and removes the thread's caches. The next allocation that may use one creates it again. */
+void gp_thread_close_caches(void);
+
+/* Called in a forked child: drops the thread's state, whose contexts do not exist there. */
+void gp_thread_after_fork_child(void);
+
+static inline bool gp_thread_is_usable(const struct gp_thread_cache *cache, CUcontext handle)
+{
+	return cache->handle == handle &&
+	       !gp_context_is(cache->context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN);
+}
+
+/* Returns the thread's cache for the current context, or NULL: then the pool itself has to be used. */
+static inline struct gp_tcache *gp_thread_cache(CUcontext handle)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (gp_unlikely(!self || !handle || !gp_thread_is_usable(&self->caches[0], handle)))
+		return gp_thread_cache_slow(handle);
+	self->current = handle;
+	return self->caches[0].tcache;
+}
+
+/* Notes that the runtime's layer could not serve a request and calls the runtime for it; NULL: that call is over. */
+static inline void gp_thread_note_miss(const struct gp_tcache *tcache, uint64_t bytes)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (!self)
+		return;
+	self->missed.tcache = tcache;
+	self->missed.bytes = bytes;
+}
+
+/*
+ * Returns the step at which the driver's hook goes on with a request: after the steps that the runtime's layer has
+ * tried, if this is its request. The note serves one request.
+ */
+static inline enum gp_step gp_thread_missed_step(const struct gp_tcache *tcache, uint64_t bytes)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (!self || !self->missed.tcache || self->missed.tcache != tcache || self->missed.bytes != bytes)
+		return GP_STEP_cache;
+	self->missed.tcache = NULL;
+	return GP_STEP_gpuwait;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * One client's connection. It reads a line, has it answered, writes the answer, and only then reads on. So whatever a
+ * client does, a connection holds one request and one answer, both of limited size, and the server never waits for a
+ * client.
+ */
+
+#include "ctl_fd.h"
+#include "ctl_request.h"
+
+struct gp_ctl_conn {
+	struct gp_ctl_fd fd; /* GP_CTL_NO_FD: the connection slot is free */
+	bool ends;           /* close once the answer is written */
+	int64_t active_ns;   /* when the client last did something */
+	struct gp_json out;
+	const char *answer; /* points into out */
+	size_t answer_length, sent;
+	size_t received;
+	char in[GP_CTL_REQUEST_MAX + 1];
+};
+
+/* Initialises a free connection slot. To be called once, before the other functions. */
+void gp_ctl_conn_init(struct gp_ctl_conn *conn);
+
+/*
+ * Takes over an accepted, non-blocking socket. Returns 0 or -errno. The process's user and root may ask. Another user
+ * who can connect gets an error as the answer.
+ */
+int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns);
+
+/* Closes the connection, answered or not, and frees its slot. */
+void gp_ctl_conn_close(struct gp_ctl_conn *conn);
+
+/* Returns the events to poll for. */
+short gp_ctl_conn_events(const struct gp_ctl_conn *conn);
+
+/* Does everything that is possible without waiting. Closes the connection when it is over. */
+void gp_ctl_conn_step(struct gp_ctl_conn *conn, const gp_ctl_handler_fn *handlers, int64_t now_ns);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "ctl_fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/compat.h"
+
+int gp_ctl_fd_identify(int fd, const char *name, struct gp_ctl_fd *found)
+{
+	struct statx st;
+
+	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_INO, &st))
+		return -errno;
+	*found = (struct gp_ctl_fd){fd, st.stx_dev_major, st.stx_dev_minor, st.stx_ino};
+	return 0;
+}
+
+bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *other)
+{
+	return one->inode == other->inode && one->device_major == other->device_major &&
+	       one->device_minor == other->device_minor;
+}
+
+enum {
+	HIGH = 512,     /* descriptors are moved there */
+	TABLE_MIN = 64, /* size of the smallest table */
+	TABLE_END = 8,  /* numbers at the end of a table */
+};
+
+/* Returns the current size of the process's table of descriptors, a multiple of TABLE_MIN. */
+static int table_size(void)
+{
+	static const char name[] = "FDSize:";
+	char text[4096];
+	const char *found;
+	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC), size;
+	ssize_t length;
+
+	if (fd < 0)
+		return TABLE_MIN;
+	length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	found = strstr(text, name);
+	size = found ? atoi(found + sizeof(name) - 1) : 0;
+	return size > TABLE_MIN ? size : TABLE_MIN;
+}
+
+/*
+ * Moves a descriptor to the wanted number or above, or as high as the program's limit on descriptors allows. It never
+ * stays at 0 to 2, where the program expects its input and output: if there is no other number it is closed, and the
+ * result is -EMFILE.
+ */
+static int move_up(int fd, int wanted)
+{
+	const int lowest[] = {wanted, 200, 64, STDERR_FILENO + 1};
+
+	for (unsigned i = 0; i < sizeof(lowest) / sizeof(lowest[0]); i++) {
+		int moved = lowest[i] <= wanted ? fcntl(fd, F_DUPFD_CLOEXEC, lowest[i]) : -1;
+
+		if (moved >= 0) {
+			close(fd);
+			return moved;
+		}
+	}
+	if (fd > STDERR_FILENO)
+		return fd;
+	close(fd);
+	return -EMFILE;
+}
+
+static int adopt(struct gp_ctl_fd *own, int fd, int wanted)
+{
+	int error;
+
+	*own = GP_CTL_NO_FD;
+	fd = move_up(fd, wanted);
+	if (fd < 0)
+		return fd;
+	error = gp_ctl_fd_identify(fd, "", own);
+	if (error) {
+		close(fd);
+		*own = GP_CTL_NO_FD;
+	}
+	return error;
+}
+
+int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd)
+{
+	return adopt(own, fd, HIGH);
+}
+
+int gp_ctl_fd_adopt_at_once(struct gp_ctl_fd *own, int fd)
+{
+	int end = table_size() - TABLE_END;
+
+	return adopt(own, fd, end < HIGH ? end : HIGH);
+}
+
+bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own)
+{
+	struct gp_ctl_fd found;
+
+	return own->fd >= 0 && !gp_ctl_fd_identify(own->fd, "", &found) && gp_ctl_fd_is_same(own, &found);
+}
+
+void gp_ctl_fd_raise(struct gp_ctl_fd *own)
+{
+	struct gp_ctl_fd raised = *own;
+
+	if (own->fd >= HIGH || !gp_ctl_fd_is_ours(own))
+		return;
+	raised.fd = fcntl(own->fd, F_DUPFD_CLOEXEC, HIGH);
+	if (raised.fd < 0)
+		return;
+	/* The program may have reused the number between the check and the call. */
+	if (gp_ctl_fd_is_ours(&raised)) {
+		gp_ctl_fd_close(own);
+		*own = raised;
+	} else {
+		close(raised.fd);
+	}
+}
+
+void gp_ctl_fd_close(struct gp_ctl_fd *own)
+{
+	if (gp_ctl_fd_is_ours(own))
+		close(own->fd);
+	*own = GP_CTL_NO_FD;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The control socket of this process: one thread that waits for gpupool-stat, or another client such as socat, and has
+ * its handlers answer the requests. The server itself makes no CUDA call, takes no lock of the allocator and touches
+ * no file but its socket. ctl_server.c describes its life.
+ */
+
+#include "ctl_request.h"
+
+struct gp_ctl_options {
+	struct gp_ctl_dirs dirs;           /* the strings are not used after the start */
+	const gp_ctl_handler_fn *handlers; /* one for each command, NULL: not available; must stay valid */
+	int idle_ms;                       /* a silent connection is closed after this time; 0: a minute */
+	void (*begin)(void);               /* called by the thread first; may be NULL */
+};
+
+/*
+ * Creates the socket and starts the thread, once in a process: every later call returns -EALREADY, even if the first
+ * one failed. Safe from any thread; keeps errno. Returns 0 or -errno. Without a socket everything else works.
+ */
+int gp_ctl_start(const struct gp_ctl_options *options);
+
+/* Returns the path of the socket, or "@" and its name if it has no file, for a log line; "" if there is no socket. */
+const char *gp_ctl_path(void);
+
+/*
+ * Returns, for a log line, the directories that were tried before the one in use, and why each is unusable; "" if
+ * none.
+ */
+const char *gp_ctl_problems(void);
+
+/*
+ * For the child handler of pthread_atfork. The child has no server thread, closes its copies of the parent's sockets,
+ * and may start a server itself.
+ */
+void gp_ctl_after_fork_child(void);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The driver's own functions, found once libcuda is in the process, and their replacement: a program that looks up a
+ * function gets gpupool's hook exactly if the driver's answer is the address of a function in the table.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda_abi.h"
+
+struct gp_real {
+#define HOOK(symbol, name, version, flags, parameters, arguments) CUresult(*symbol) parameters;
+#define CALL(symbol, parameters)                                  CUresult(*symbol) parameters;
+#include "hooks.def"
+};
+
+/*
+ * True if context fences can be used: cuGetProcAddress returns their functions, which exist since CUDA 12.5. A function
+ * that the driver only exports does not count as available. Drivers without cuGetProcAddress_v2 are not asked.
+ */
+static inline bool gp_real_answers_for_fences(const struct gp_real *real)
+{
+	void *address = NULL;
+
+	if (!real->cuGetProcAddress_v2)
+		return true;
+	(void)real->cuGetProcAddress_v2("cuCtxRecordEvent", &address, 12050, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
+	return address != NULL;
+}
+
+/* Valid once gp_real_ready() has returned true. A member is NULL if the driver lacks the function. */
+extern struct gp_real gp_real;
+
+/* The bodies of the hooks. Each may assume that gp_real is valid. */
+#define HOOK(symbol, name, version, flags, parameters, arguments) CUresult hook_##symbol parameters;
+#include "hooks.def"
+
+extern _Atomic bool gp_real_is_ready;
+bool gp_real_find(void);
+void gp_real_after_fork_child(void);
+
+/*
+ * True if every function that submits work is hooked (submit.def). False if the driver is newer than that table, if
+ * cuGetProcAddress returns other functions than the driver exports, or if another library intercepts one of them. Valid
+ * once gp_real is.
+ */
+bool gp_driver_sees_submissions(void);
+
+/* The C library's dlsym and dlopen, which loader.S jumps to. */
+typedef void *gp_dlsym_fn(void *handle, const char *name);
+extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;
+extern _Atomic(void *) gp_real_dlopen;
+
+/* Finds the C library's dlsym; false if there is none. */
+bool gp_real_dlsym_resolve(void);
+
+/* True if the driver's functions have been found. */
+static inline bool gp_real_is_found(void)
+{
+	return atomic_load_explicit(&gp_real_is_ready, memory_order_acquire);
+}
+
+/* The same, but looks for them first if needed. False while libcuda is not in the process. */
+static inline bool gp_real_ready(void)
+{
+	return gp_real_is_found() || gp_real_find();
+}
+
+/* Returns gpupool's hook for an address of the driver, or the address itself if it is not hooked. */
+void *gp_real_replace(void *address);
+
+/* Returns the number of the row with that exported name, or -1. */
+int gp_real_index(const char *symbol);
+
+/* True if the row's function submits work (submit.def). */
+bool gp_driver_is_submitting(int index);
+
+/*
+ * Return the row's hook, and the function that the hook calls: the driver's or, if a library interposes it, that one.
+ */
+void *gp_real_hook(int index);
+void *gp_real_original(int index);
+
+/* Calls the C library's dlsym, never gpupool's. */
+void *gp_real_dlsym_call(void *handle, const char *name);

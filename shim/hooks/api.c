@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The functions behind api/gpupool.h, in a table that programs find through an ELF note. So no symbol is exported
+ * for them. A PT_NOTE segment is mapped in every process, and the note holds the distance from itself to the table,
+ * which needs no relocation.
+ */
+
+#include "api/gpupool.h"
+
+#include <string.h>
+
+#include "pool/pool_control.h"
+#include "shim/backend/backend.h"
+#include "shim/driver/driver_call.h"
+#include "shim/context/limit.h"
+#include "shim/oom/oom_hook.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+#include "shim/context/region.h"
+#include "shim/context/scope.h"
+#include "shim/trace/totals.h"
+#include "shim/base/slow_path.h"
+
+_Static_assert(sizeof(GPUPOOL_NOTE_OWNER) == 8, "the note below states this size");
+_Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook gets the same number for pinned memory");
+
+/* True if the library serves this process. It does not if it is switched off, or in a forked child. */
+static bool is_serving(void)
+{
+	int saved_errno = errno;
+	bool is = gp_state_is_enabled() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS);
+
+	errno = saved_errno;
+	return is;
+}
+
+/* True if a device may have that number. While the driver cannot say how many there are, every number is accepted. */
+static bool is_device(int device)
+{
+	int count = GP_DEVICES_MAX, saved_errno = errno;
+
+	if (gp_real_ready() && gp_real.cuDeviceGetCount && gp_real.cuDeviceGetCount(&count))
+		count = GP_DEVICES_MAX;
+	errno = saved_errno;
+	return device >= 0 && device < count && device < GP_DEVICES_MAX;
+}
+
+static const char *api_version(void)
+{
+	return GPUPOOL_VERSION;
+}
+
+static void fill(struct gpupool_status *status, const struct gp_stats *stats)
+{
+	status->used_bytes = stats->used_bytes;
+	status->requested_bytes = stats->requested_bytes;
+	status->cached_bytes = stats->cached_bytes;
+	status->pending_bytes = stats->pending_bytes;
+	status->returning_bytes = stats->returning_bytes;
+	status->total_bytes = stats->total_bytes;
+	status->peak_used_bytes = stats->peak_used_bytes;
+	status->peak_total_bytes = stats->peak_total_bytes;
+	status->n_used_blocks = stats->n_used_blocks;
+	status->n_cached_blocks = stats->n_free_blocks;
+	status->n_pending_blocks = stats->n_pending_blocks;
+	status->hits = stats->hits;
+	status->misses = stats->misses;
+	status->ooms = stats->ooms;
+}
+
+/*
+ * Returns the free memory of a device by means of the calling thread's context: before the first allocation no pool
+ * has a context on the device. 0: unknown.
+ */
+static uint64_t available_in_current_context(int index)
+{
+	size_t available = 0, total;
+	struct gp_driver_scope scope;
+	CUcontext current = NULL;
+	CUdevice device;
+
+	if (gp_real.cuCtxGetCurrent(&current) || !current || gp_driver_enter(&scope, current))
+		return 0;
+	if (gp_real.cuCtxGetDevice(&device) || device != index || gp_real.cuMemGetInfo_v2(&available, &total))
+		available = 0;
+	gp_driver_leave(&scope);
+	return available;
+}
+
+static void fill_device(struct gpupool_status *status, int index)
+{
+	const struct gp_device *device = gp_real_ready() ? gp_state_device(index) : NULL;
+	struct gp_totals totals;
+
+	gp_totals_device(&totals, index, true);
+	fill(status, &totals.stats);
+	if (totals.available_bytes != UINT64_MAX)
+		status->device_free_bytes = totals.available_bytes;
+	status->limit_bytes = GPUPOOL_NO_LIMIT;
+	(void)gp_state_limit(index, &status->limit_bytes);
+	if (!device)
+		return;
+	status->unpooled_bytes = atomic_load(&device->unpooled_bytes);
+	status->device_total_bytes = device->total_bytes;
+	if (totals.available_bytes == UINT64_MAX)
+		status->device_free_bytes = available_in_current_context(index);
+}
+
+static void fill_pinned(struct gpupool_status *status)
+{
+	struct gp_totals totals;
+
+	gp_totals_pinned(&totals);
+	fill(status, &totals.stats);
+	status->limit_bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
+}
+
+static int api_status(int device, struct gpupool_status *status, size_t bytes)
+{
+	struct gpupool_status now = {0};
+	int saved_errno = errno;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (device != GPUPOOL_PINNED && !is_device(device))
+		return -ENODEV;
+	if (device == GPUPOOL_PINNED)
+		fill_pinned(&now);
+	else
+		fill_device(&now, device);
+	/* A newer program's structure has members at its end that this library does not know: they stay 0. */
+	memset(status, 0, bytes);
+	memcpy(status, &now, gp_min(bytes, sizeof(now)));
+	errno = saved_errno;
+	return 0;
+}
+
+struct release {
+	int device;
+	bool waits;
+	int error; /* of any pool; the other pools release their memory all the same */
+	uint64_t released_bytes;
+};
+
+static void release_pool(void *arg, struct gp_pool *pool)
+{
+	struct release *release = arg;
+	int r = 0;
+
+	if (release->waits) {
+		gp_record(pool, SYNC, 0);
+		r = gp_pool_synchronize(pool);
+	}
+	/* A pool whose context has just ended has nothing to wait for. */
+	if (r && r != -EAGAIN) {
+		release->error = r == -EBUSY ? -EBUSY : -EIO;
+		return;
+	}
+	gp_record(pool, RECLAIM, 0);
+	release->released_bytes += gp_pool_reclaim(pool);
+}
+
+static void release_context(void *arg, struct gp_context *context)
+{
+	const struct release *release = arg;
+
+	if (release->device == GPUPOOL_PINNED)
+		gp_pinned_each(context, release_pool, arg);
+	else if (release->device == GPUPOOL_ALL_DEVICES || release->device == context->device->index)
+		gp_context_each_pool(context, release_pool, arg);
+}
+
+static int64_t release_cached(int device, bool waits)
+{
+	struct release release = {.device = device, .waits = waits};
+	int saved_errno = errno;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (device != GPUPOOL_ALL_DEVICES && device != GPUPOOL_PINNED && !is_device(device))
+		return -ENODEV;
+	gp_context_each(release_context, &release);
+	errno = saved_errno;
+	return release.error ? release.error : (int64_t)release.released_bytes;
+}
+
+static int64_t api_reclaim(int device)
+{
+	return release_cached(device, false);
+}
+
+static int64_t api_free_now(int device)
+{
+	return release_cached(device, true);
+}
+
+static int api_get_limit(int device, uint64_t *bytes)
+{
+	int saved_errno = errno;
+	bool is_known = true;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (device != GPUPOOL_PINNED && !is_device(device))
+		return -ENODEV;
+	if (device == GPUPOOL_PINNED)
+		*bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
+	else
+		is_known = gp_state_limit(device, bytes);
+	errno = saved_errno;
+	return is_known ? 0 : -EAGAIN;
+}
+
+static int set_limit(int device, const struct gp_limit *limit)
+{
+	struct gp_limit_list list = {.rest = {.kind = GP_LIMIT_NONE}};
+	int saved_errno = errno;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (device == GPUPOOL_PINNED) {
+		(void)gp_limit_set_pinned(limit);
+	} else if (device == GPUPOOL_ALL_DEVICES) {
+		list.rest = *limit;
+		(void)gp_limit_set(&list);
+	} else if (is_device(device)) {
+		list.named = UINT64_C(1) << device;
+		list.device[device] = *limit;
+		(void)gp_limit_set(&list);
+	} else {
+		return -ENODEV;
+	}
+	errno = saved_errno;
+	return 0;
+}
+
+static int api_set_limit(int device, uint64_t bytes)
+{
+	struct gp_limit limit = {.kind = GP_LIMIT_BYTES, .bytes = bytes};
+
+	if (!bytes)
+		return -EINVAL;
+	if (bytes == GPUPOOL_NO_LIMIT)
+		limit.kind = GP_LIMIT_NONE;
+	return set_limit(device, &limit);
+}
+
+static int api_set_limit_percent(int device, double percent)
+{
+	struct gp_limit limit = {.kind = GP_LIMIT_SHARE};
+
+	if (!(percent > 0 && percent <= 100))
+		return -EINVAL;
+	limit.share_ppb = (uint64_t)(percent * 1e7 + 0.5);
+	return limit.share_ppb ? set_limit(device, &limit) : -EINVAL;
+}
+
+static int api_defer(int is_begin)
+{
+	int saved_errno = errno;
+	bool is_done = true;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (is_begin)
+		gp_scope_defer_begin();
+	else
+		is_done = gp_scope_defer_end(true);
+	errno = saved_errno;
+	return is_done ? 0 : -EINVAL;
+}
+
+static int api_no_cache(int is_begin)
+{
+	int saved_errno = errno;
+	bool is_done = true;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (is_begin)
+		gp_scope_no_cache_begin();
+	else
+		is_done = gp_scope_no_cache_end();
+	errno = saved_errno;
+	return is_done ? 0 : -EINVAL;
+}
+
+static int api_region(int is_begin, const char *name)
+{
+	static const char api_owner; /* owner of the regions begun here, which NVTX ranges must not end */
+	int saved_errno = errno, r = -EINVAL;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (is_begin && gp_region_is_name(name))
+		r = gp_region_push(&api_owner, name);
+	else if (!is_begin && gp_region_pop(&api_owner))
+		r = 0;
+	errno = saved_errno;
+	return r;
+}
+
+static int64_t api_region_invalidate(const char *name)
+{
+	struct gp_invalidated unused;
+	int saved_errno = errno;
+	int64_t released = 0;
+
+	if (!is_serving())
+		return -ENOSYS;
+	if (name && gp_region_find(name))
+		released = (int64_t)gp_region_invalidate(gp_region_find(name), &unused);
+	errno = saved_errno;
+	return released;
+}
+
+static int api_set_oom_hook(gpupool_oom_hook *hook, void *arg)
+{
+	if (!is_serving())
+		return -ENOSYS;
+	gp_oom_hook_set(hook, arg);
+	return 0;
+}
+
+__attribute__((used)) static const struct gpupool_table gp_api_table = {
+	.bytes = sizeof(gp_api_table),
+	.version = api_version,
+	.status = api_status,
+	.reclaim = api_reclaim,
+	.free_now = api_free_now,
+	.get_limit = api_get_limit,
+	.set_limit = api_set_limit,
+	.set_limit_percent = api_set_limit_percent,
+	.defer = api_defer,
+	.no_cache = api_no_cache,
+	.set_oom_hook = api_set_oom_hook,
+	.region = api_region,
+	.region_invalidate = api_region_invalidate,
+};
+
+#define TEXT_OF(x) #x
+#define TEXT(x)    TEXT_OF(x)
+
+/* The sizes of the owner (NUL included) and of the distance, the type, the owner, and the distance to the table. */
+__asm__(".pushsection .note.gpupool, \"a\", %note\n"
+	"	.balign 4\n"
+	"	.long 8, 8, " TEXT(GPUPOOL_NOTE_TYPE) "\n"
+						      "	.asciz \"" GPUPOOL_NOTE_OWNER "\"\n"
+						      "1:	.quad gp_api_table - 1b\n"
+						      "	.popsection\n");

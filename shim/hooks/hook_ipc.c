@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Memory that is shared with other processes by legacy IPC handles. The driver makes the handle of a block that is a
+ * whole driver allocation. gpupool makes the handle of a block that is a part of a segment (ipc.h).
+ */
+
+#include "shim/backend/backend.h"
+#include "shim/debug/debug.h"
+#include "shim/ipc/ipc.h"
+#include "shim/base/log.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+
+/* The driver has no legacy handles for such memory, and refuses. Logs once what to do about it. */
+static CUresult let_driver_refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const struct gp_block_info *info)
+{
+	static _Atomic bool is_logged;
+	CUresult r = gp_real.cuIpcGetMemHandle(handle, ptr);
+
+	if (!r || atomic_exchange(&is_logged, true))
+		return r;
+	if (info->is_mapped)
+		gp_log(GP_LOG_WARN,
+			"cuIpcGetMemHandle fails with error %d, since memory of GPUPOOL_POOL=vmm has no IPC handles; "
+			"use GPUPOOL_POOL=split or GPUPOOL_POOL=binned to share memory with other processes",
+			r);
+	else
+		gp_log(GP_LOG_WARN,
+			"cuIpcGetMemHandle fails with error %d, since memory of GPUPOOL_BACKEND=%s has no IPC handles; "
+			"use GPUPOOL_BACKEND=device to share memory with other processes",
+			r, gp_backend_name(gp_backend_of(ptr)));
+	return r;
+}
+
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
+{
+	static const char why[] = "the program exported memory to other processes";
+	struct gp_block_info info;
+
+	gp_context_settle(&gp_state.device_map, ptr);
+	if (!handle || gp_debug_info(&gp_state.device_map, ptr, &info))
+		return gp_real.cuIpcGetMemHandle(handle, ptr);
+	if (!info.is_used)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (info.is_mapped || gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
+		return let_driver_refuse(handle, ptr, &info);
+	gp_state_need_whole(why);
+	gp_record(NULL, EXPORT, ptr);
+	(void)gp_pool_export(&gp_state.device_map, ptr);
+	gp_state_need_completion(why);
+	return info.is_whole ? gp_real.cuIpcGetMemHandle(handle, ptr) : gp_ipc_export(handle, &info);
+}
+
+static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags, gp_ipc_open_fn driver)
+{
+	if (!ptr || !gp_ipc_is_ours(&handle))
+		return driver(ptr, handle, flags);
+	gp_state_start();
+	return gp_ipc_open(ptr, &handle, flags, driver);
+}
+
+/*
+ * This older function opens an allocation only once, and would refuse a second block of a segment (error 208,
+ * measured). So gpupool's handles are opened by the newer function, and refused here if they are open already.
+ */
+CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
+{
+	if (gp_ipc_is_ours(&handle) && gp_ipc_is_open(&handle))
+		return CUDA_ERROR_ALREADY_MAPPED;
+	if (gp_ipc_is_ours(&handle) && gp_real.cuIpcOpenMemHandle_v2)
+		return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle_v2);
+	return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle);
+}
+
+CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
+{
+	return open_handle(ptr, handle, flags, gp_real.cuIpcOpenMemHandle_v2);
+}
+
+CUresult hook_cuIpcCloseMemHandle(CUdeviceptr ptr)
+{
+	CUresult r = gp_real.cuIpcCloseMemHandle(gp_ipc_close_base(ptr));
+
+	if (!r)
+		gp_ipc_closed(ptr);
+	return r;
+}

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Hooks of device and pinned memory: allocations and frees that the pool serves. A call that the pool cannot answer
+ * goes to the driver with the program's own arguments.
+ */
+
+#include <errno.h>
+
+#include "shim/backend/backend.h"
+#include "shim/trace/bad_free.h"
+#include "shim/trace/module.h"
+#include "shim/debug/debug.h"
+#include "shim/context/serial.h"
+#include "shim/context/libraries.h"
+#include "fast_path.h"
+#include "shim/oom/oom.h"
+#include "shim/oom/oom_hook.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+#include "shim/context/region.h"
+#include "unpooled.h"
+
+/* Returns the flags with which a call is recorded. tcache: the thread cache that serves it, or NULL. */
+static uint64_t flags_of_call(const struct gp_tcache *tcache)
+{
+	return (gp_scope_no_caches ? GP_RECORD_CALL_UNCACHED : 0) | (tcache ? GP_RECORD_CALL_BY_THREAD : 0);
+}
+
+__attribute__((cold)) static int alloc_watched(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, options, ret_addr)
+				 : gp_memory_alloc_plain(pool, bytes, options, ret_addr);
+
+	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL));
+	return r;
+}
+
+static int alloc(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	int r;
+
+	do {
+		r = gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED))
+			    ? alloc_watched(pool, device, bytes, options, ret_addr)
+			    : gp_memory_alloc_plain(pool, bytes, options, ret_addr);
+	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
+	return r;
+}
+
+static int alloc_device(
+	struct gp_context *context, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	return alloc(gp_region_pool(context), context->device->index, bytes, options, ret_addr);
+}
+
+/*
+ * Asks the program's out-of-memory hook, and allocates once more if it wants that. The hook may do anything with
+ * contexts and caches, so the allocation looks up both again.
+ */
+static int alloc_again(uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_context *context = gp_context_current();
+	int r = -ENOMEM;
+
+	if (context && gp_oom_hook_says_again(gp_region_pool(context), context->device->index, bytes))
+		r = alloc_device(context, bytes, options, ret_addr);
+	gp_context_put(context);
+	return r;
+}
+
+/*
+ * Allocates through the thread's cache. was_tried: the fast path has looked into the cache without success. After
+ * out-of-memory, tries again if the program's hook has made room.
+ */
+static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes,
+	const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	struct gp_alloc_options again = {0};
+	int r = 0;
+
+	*ret_addr = was_tried ? 0 : gp_tcache_take(tcache, bytes, options->module);
+	if (!*ret_addr)
+		r = gp_tcache_alloc_with(tcache, bytes, options, ret_addr);
+	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
+		gp_record(gp_tcache_pool(tcache), ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(tcache));
+	if (gp_likely(r != -ENOMEM) || !gp_oom_hook_is_set())
+		return r;
+	again.module = options->module;
+	again.ret_failure = options->ret_failure;
+	return alloc_again(bytes, &again, ret_addr);
+}
+
+/*
+ * Translates a result of gp_pool_alloc to the driver's. Returns true if *ret_r is the answer, false if the driver
+ * must be called.
+ */
+static bool is_answered(int r, CUresult *ret_r)
+{
+	switch (r) {
+	case 0:
+		*ret_r = CUDA_SUCCESS;
+		return true;
+	case -ENOMEM:
+		*ret_r = CUDA_ERROR_OUT_OF_MEMORY;
+		return true;
+	case -ENOBUFS:
+	case GP_E_DEAD:
+		return false;
+	default:
+		*ret_r = r > 0 ? r : CUDA_ERROR_OUT_OF_MEMORY;
+		return true;
+	}
+}
+
+static bool is_served(const struct gp_context *context)
+{
+	if (context)
+		gp_state_start();
+	return context && gp_likely(!gp_context_is(context, GP_CONTEXT_BROKEN));
+}
+
+/*
+ * Returns true if the results are to be written. On out-of-memory, but on no other error, the driver writes a pointer
+ * of 0, and the pitch (measured).
+ */
+static bool is_pointer_due(CUresult r)
+{
+	return gp_likely(r == CUDA_SUCCESS) || r == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Returns the thread's cache for the current context, or NULL. */
+static inline struct gp_tcache *cache_to_alloc(void)
+{
+	CUcontext handle = gp_thread_ask_current();
+
+	return handle ? gp_thread_cache(handle) : NULL;
+}
+
+CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
+{
+	const struct gp_thread_cache *tried = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
+	struct gp_context *context;
+	struct gp_tcache *tcache;
+	CUresult r = CUDA_SUCCESS;
+	bool answered = false;
+	struct gp_failure failure;
+	struct gp_alloc_options options = {.ret_failure = &failure};
+	uint64_t addr = 0;
+
+	if (gp_unlikely(!ptr || !bytes))
+		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	gp_libraries_see();
+	failure.bytes = 0;
+	options.module = gp_module_now();
+	tcache = cache_to_alloc();
+	if (gp_likely(tcache)) {
+		options.first = gp_thread_missed_step(tcache, bytes);
+		answered = is_answered(alloc_cached(tcache, tried || options.first, bytes, &options, &addr), &r);
+	} else {
+		context = gp_context_current();
+		if (is_served(context))
+			answered = is_answered(alloc_device(context, bytes, &options, &addr), &r);
+		gp_context_put(context);
+	}
+	if (gp_unlikely(!answered))
+		return gp_real.cuMemAlloc_v2(ptr, bytes);
+	if (gp_likely(r == CUDA_SUCCESS))
+		gp_alloc_info_note_alloc(addr, bytes);
+	else if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		gp_oom_of_device(bytes, &failure);
+	if (is_pointer_due(r))
+		*ptr = addr;
+	return r;
+}
+
+/*
+ * Returns the number of which pitches on this device are multiples, or 0 if the driver refuses. It is learned once,
+ * from an allocation of one byte, which is given back as all memory is.
+ */
+static size_t learn_pitch(struct gp_context *context)
+{
+	size_t pitch = atomic_load_explicit(&context->pitch, memory_order_relaxed);
+	CUdeviceptr probe;
+
+	if (pitch)
+		return pitch;
+	if (gp_real.cuMemAllocPitch_v2(&probe, &pitch, 1, 1, 4))
+		return 0;
+	gp_device_give_back(context, probe);
+	atomic_store_explicit(&context->pitch, pitch, memory_order_relaxed);
+	return pitch;
+}
+
+static bool is_pitch_request(const void *ptr, const void *pitch, size_t width, size_t height, unsigned element_bytes)
+{
+	return ptr && pitch && width && height && width < SIZE_MAX / 2 / height &&
+	       (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+}
+
+CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element_bytes)
+{
+	struct gp_context *context = NULL;
+	CUresult r = CUDA_SUCCESS;
+	bool answered = false;
+	struct gp_failure failure = {0};
+	struct gp_alloc_options options = {.module = gp_module_now(), .ret_failure = &failure};
+	size_t multiple = 0, row;
+	uint64_t addr = 0;
+
+	gp_libraries_see();
+	if (is_pitch_request(ptr, pitch, width, height, element_bytes))
+		context = gp_context_current();
+	if (is_served(context))
+		multiple = learn_pitch(context);
+	row = multiple ? (width + multiple - 1) / multiple * multiple : 0;
+	if (row && row <= SIZE_MAX / height)
+		answered = is_answered(alloc_device(context, (uint64_t)row * height, &options, &addr), &r);
+	if (answered && r == CUDA_SUCCESS)
+		gp_alloc_info_note_alloc(addr, (uint64_t)row * height);
+	else if (answered && r == CUDA_ERROR_OUT_OF_MEMORY)
+		gp_oom_of_device((uint64_t)row * height, &failure);
+	if (answered && is_pointer_due(r))
+		*ptr = addr;
+	if (answered && is_pointer_due(r))
+		*pitch = row;
+	gp_context_put(context);
+	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
+}
+
+/*
+ * Waits for the context as the driver's own free does. Waits for a fence, because a synchronisation would invalidate
+ * a capture that begins meanwhile. Returns 0, a negative code if waiting is not allowed now, or the driver's error.
+ */
+static int wait_for(struct gp_context *context)
+{
+	struct gp_pool *pool;
+	int r;
+
+	if (!gp_context_enter(context))
+		return 0;
+	pool = gp_pool_get(context->pool);
+	gp_context_leave(context);
+	gp_record(pool, SYNC, 0);
+	r = gp_pool_synchronize(pool);
+	gp_pool_put(pool);
+	return r;
+}
+
+/*
+ * GPUPOOL_SYNC_FREE: waits as the driver's own free of the block would. A result other than 0 is the error of the
+ * free. After a wait *mode is GP_FREE_SYNCED. During a capture waiting is not allowed, and *mode stays.
+ */
+__attribute__((cold)) static CUresult wait_for_block(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode *mode)
+{
+	struct gp_block_info info;
+	struct gp_pool *pool;
+	int r;
+
+	if (gp_debug_info(map, addr, &info) || !info.is_used || info.addr != addr)
+		return CUDA_SUCCESS;
+	pool = gp_addrmap_pool_of(map, addr);
+	if (!pool)
+		return CUDA_SUCCESS;
+	r = wait_for(map == &gp_state.pinned_map ? gp_pinned_context(pool) : gp_pool_owner(pool));
+	gp_pool_put(pool);
+	if (!r)
+		*mode = GP_FREE_SYNCED;
+	return r > 0 ? r : CUDA_SUCCESS;
+}
+
+static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode *mode)
+{
+	gp_context_settle(map, addr);
+	return gp_unlikely(gp_state.config.is_free_synchronous) ? wait_for_block(map, addr, mode) : CUDA_SUCCESS;
+}
+
+/*
+ * An address that no allocation has. A pointer into a segment must never reach the driver's free. For this one the
+ * driver returns the right error in every state of the context and the process.
+ */
+#define NEVER_ALLOCATED ((CUdeviceptr)1)
+
+/* A thread that only frees what other threads allocate gets a cache after this many frees. */
+enum { FREES_FOR_CACHE = 32 };
+
+static _Thread_local unsigned n_frees __attribute__((tls_model("initial-exec"))); /* frees without a cache */
+
+/* Returns the thread's cache for the current context, or NULL if this free must not use it. */
+static struct gp_tcache *cache_for_free(void)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext handle = self ? gp_thread_current(self) : NULL;
+
+	if (!gp_capture_is_none() || gp_state.config.is_free_synchronous || gp_scope_no_caches)
+		return NULL;
+	if (!self && n_frees < FREES_FOR_CACHE)
+		return NULL;
+	if (!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle))
+		return NULL;
+	return gp_thread_cache(handle);
+}
+
+static struct gp_tcache *cache_to_release(const struct gp_addrmap *map, enum gp_free_mode mode)
+{
+	return mode == GP_FREE_NORMAL && map == &gp_state.device_map ? cache_for_free() : NULL;
+}
+
+static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode)
+{
+	struct gp_tcache *tcache = cache_to_release(map, mode);
+	int r;
+
+	if (tcache)
+		return gp_tcache_free_by(map, addr, tcache);
+	r = gp_scope_no_caches ? gp_pool_free_uncached(map, addr, mode) : gp_pool_free(map, addr, mode);
+	n_frees += r == 0;
+	return r;
+}
+
+__attribute__((cold)) static int release_watched(
+	struct gp_addrmap *map, uint64_t ptr, bool is_waited, enum gp_free_mode mode)
+{
+	bool is_pinned = map == &gp_state.pinned_map;
+	struct gp_tcache *tcache = cache_to_release(map, mode);
+	int r;
+
+	gp_record(tcache ? gp_tcache_pool(tcache) : NULL, FREE, ptr, mode, is_pinned,
+		flags_of_call(tcache) |
+			(gp_record_is_calm(gp_submission_epoch(&gp_submitted)) ? GP_RECORD_CALL_CALM : 0));
+	if (gp_debug_is_on())
+		return gp_debug_free(is_pinned, ptr, is_waited, mode, release);
+	/* A free that is not watched has tried the thread's cache on the fast path. */
+	r = tcache ? gp_tcache_put(tcache, ptr) : -ENOENT;
+	return r == -ENOENT ? release(map, ptr, mode) : r;
+}
+
+static CUresult free_device(CUdeviceptr ptr, enum gp_free_mode mode, bool *ret_is_ours)
+{
+	int r;
+
+	gp_alloc_info_note_free(ptr);
+	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
+		r = release_watched(&gp_state.device_map, ptr, mode == GP_FREE_SYNCED, mode);
+	else
+		r = release(&gp_state.device_map, ptr, mode);
+	*ret_is_ours = r != GP_E_FOREIGN;
+	switch (r) {
+	case GP_E_DEAD:
+		/*
+		 * The block ended with its context just now. The driver must not free the address, which may belong
+		 * to another allocation already.
+		 */
+		return CUDA_ERROR_INVALID_VALUE;
+	case GP_E_NOT_PERMITTED:
+		gp_alloc_info_undo_free(ptr);
+		return CUDA_ERROR_NOT_PERMITTED;
+	case GP_E_NOT_USED:
+		gp_bad_free_report(&gp_state.device_map, ptr, GP_BAD_FREE_DOUBLE);
+		return gp_real.cuMemFree_v2(NEVER_ALLOCATED);
+	case GP_E_INTERIOR:
+		gp_bad_free_report(&gp_state.device_map, ptr, GP_BAD_FREE_INTERIOR);
+		return gp_real.cuMemFree_v2(NEVER_ALLOCATED);
+	default:
+		return r;
+	}
+}
+
+int gp_memory_free(CUdeviceptr ptr)
+{
+	enum gp_free_mode mode = GP_FREE_NORMAL;
+	CUresult r = wait_before_free(&gp_state.device_map, ptr, &mode);
+	bool is_ours = false;
+
+	if (gp_unlikely(r))
+		return r;
+	r = free_device(ptr, mode, &is_ours);
+	return is_ours ? r : GP_E_FOREIGN;
+}
+
+static _Thread_local struct {
+	const void *ptr;
+	CUresult r;
+} deferred_error __attribute__((tls_model("initial-exec")));
+
+void gp_memory_defer_error(const void *ptr, CUresult r)
+{
+	deferred_error.ptr = ptr;
+	deferred_error.r = r;
+}
+
+static bool is_owed(const void *ptr)
+{
+	return gp_unlikely(deferred_error.r && deferred_error.ptr == ptr);
+}
+
+/*
+ * Frees to the thread's cache and returns the result of cuMemFree. Returns -ENOENT if the cache cannot take the
+ * block, which the fast path has found already if it applies.
+ */
+static int free_to_thread(CUdeviceptr ptr)
+{
+	struct gp_thread *self = gp_thread_self;
+	CUcontext handle = gp_likely(self) ? gp_thread_current(self) : NULL;
+
+	if (gp_unlikely(!self) || gp_memory_cache_to_free())
+		return -ENOENT;
+	/*
+	 * The query also detects that the driver has shut down. A free with another context current may have to
+	 * return an error, so it does not go to this cache.
+	 */
+	if (gp_unlikely(!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
+		return -ENOENT;
+	if (gp_unlikely(!gp_thread_is_usable(&self->caches[0], handle)))
+		return -ENOENT;
+	return gp_memory_free_to(&self->caches[0], ptr);
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
+{
+	int r;
+
+	if (gp_unlikely(!ptr))
+		return gp_real.cuMemFree_v2(ptr);
+	/* With a destroyed context current the driver frees nothing, not even memory of other contexts (measured). */
+	if (gp_unlikely(gp_context_is_current_gone()))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	r = free_to_thread(ptr);
+	if (gp_likely(r != -ENOENT))
+		return r;
+	if (is_owed((const void *)(uintptr_t)ptr))
+		return deferred_error.r;
+	r = gp_memory_free(ptr);
+	if (gp_likely(r != GP_E_FOREIGN))
+		return r;
+	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
+	r = gp_real.cuMemFree_v2(ptr);
+	if (gp_unlikely(r == CUDA_ERROR_INVALID_VALUE))
+		gp_bad_free_refused(ptr);
+	return r;
+}
+
+/* Checks a default stream by its context alone: a query of the stream could invalidate a capture. */
+static CUresult check_default_stream(void)
+{
+	struct gp_context *context;
+	CUcontext current = NULL;
+	CUresult r = gp_real.cuCtxGetCurrent(&current);
+
+	if (r || !current)
+		return r ? r : CUDA_ERROR_INVALID_CONTEXT;
+	if (gp_context_is_current_gone())
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	context = gp_context_current();
+	if (context)
+		r = atomic_load(&context->lost_to);
+	gp_context_put(context);
+	return r;
+}
+
+/* Checks the stream of a stream-ordered free as the driver would. */
+static CUresult check_stream(CUstream stream)
+{
+	CUcontext ctx;
+	CUresult r;
+
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !gp_real.cuStreamGetCtx)
+		return check_default_stream();
+	r = gp_real.cuStreamGetCtx(stream, &ctx);
+	return r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : r;
+}
+
+/*
+ * A stream-ordered free must not wait. So no fence is recorded for the block, and no GPU wait will be made for it.
+ * The next fence covers what the stream still does.
+ */
+static CUresult free_async(
+	CUdeviceptr ptr, CUstream stream, bool is_per_thread, CUresult (*driver)(CUdeviceptr, CUstream))
+{
+	struct gp_block_info info;
+	bool is_ours = false;
+	CUresult r;
+
+	gp_context_settle(&gp_state.device_map, ptr);
+	if (gp_pool_info(&gp_state.device_map, ptr, &info) == 0) {
+		/* During a capture only allocations of the graph itself may be freed. */
+		r = gp_capture_is_on(stream, is_per_thread) ? CUDA_ERROR_INVALID_VALUE : check_stream(stream);
+		if (r)
+			return r;
+	} else if (gp_capture_is_on(stream, is_per_thread)) {
+		return driver(ptr, stream);
+	}
+	r = free_device(ptr, GP_FREE_UNFENCED, &is_ours);
+	if (is_ours)
+		return r;
+	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
+	return driver(ptr, stream);
+}
+
+CUresult hook_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
+{
+	return free_async(ptr, stream, false, gp_real.cuMemFreeAsync);
+}
+
+CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr ptr, CUstream stream)
+{
+	return free_async(ptr, stream, true, gp_real.cuMemFreeAsync_ptsz);
+}
+
+/* Pinned memory. */
+
+static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_is_answered)
+{
+	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
+	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
+	struct gp_failure failure = {0};
+	struct gp_alloc_options options = {.module = gp_module_now(), .ret_failure = &failure};
+	CUresult r = CUDA_SUCCESS;
+	uint64_t addr = 0;
+
+	*ret_is_answered = pool && is_answered(alloc(pool, GP_OOM_HOOK_PINNED, bytes, &options, &addr), &r);
+	if (*ret_is_answered && r == CUDA_SUCCESS)
+		gp_alloc_info_note_alloc(addr, bytes);
+	else if (*ret_is_answered && r == CUDA_ERROR_OUT_OF_MEMORY)
+		gp_oom_of_pinned(bytes, &failure);
+	if (*ret_is_answered && is_pointer_due(r))
+		*ptr = (void *)(uintptr_t)addr;
+	gp_context_put(context);
+	return r;
+}
+
+bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t module)
+{
+	struct gp_context *context = gp_state.config.is_pinned_pooled ? gp_context_current() : NULL;
+	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
+	struct gp_alloc_options options = {.module = module, .end = GP_STEP_gpuwait};
+	uint64_t addr = 0;
+	bool is_hit = pool && gp_pool_alloc_with(pool, bytes, &options, &addr) == 0;
+
+	if (is_hit)
+		gp_alloc_info_note_alloc(addr, bytes);
+	if (is_hit)
+		*ptr = (void *)(uintptr_t)addr;
+	gp_context_put(context);
+	return is_hit;
+}
+
+CUresult hook_cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+	bool is_answered = false;
+	CUresult r = CUDA_SUCCESS;
+
+	if (ptr && bytes && flags < GP_PINNED_ALLOC_HOST)
+		r = alloc_pinned(ptr, bytes, flags, &is_answered);
+	return is_answered ? r : gp_real.cuMemHostAlloc(ptr, bytes, flags);
+}
+
+CUresult hook_cuMemAllocHost_v2(void **ptr, size_t bytes)
+{
+	bool is_answered = false;
+	CUresult r = CUDA_SUCCESS;
+
+	if (ptr && bytes)
+		r = alloc_pinned(ptr, bytes, GP_PINNED_ALLOC_HOST, &is_answered);
+	return is_answered ? r : gp_real.cuMemAllocHost_v2(ptr, bytes);
+}
+
+int gp_memory_free_host(void *ptr)
+{
+	uint64_t addr = (uint64_t)(uintptr_t)ptr;
+	enum gp_free_mode mode = GP_FREE_NORMAL;
+	int r = wait_before_free(&gp_state.pinned_map, addr, &mode);
+
+	if (gp_unlikely(r))
+		return r;
+	gp_alloc_info_note_free(addr);
+	/* Not GP_FREE_SYNCED: the wait covered one context, and other contexts can use the memory, too. */
+	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
+		r = release_watched(&gp_state.pinned_map, addr, mode == GP_FREE_SYNCED, GP_FREE_NORMAL);
+	else
+		r = release(&gp_state.pinned_map, addr, GP_FREE_NORMAL);
+	switch (r) {
+	case GP_E_DEAD:
+		return CUDA_ERROR_INVALID_VALUE;
+	case GP_E_NOT_PERMITTED:
+		gp_alloc_info_undo_free(addr);
+		return CUDA_ERROR_NOT_PERMITTED;
+	case GP_E_NOT_USED:
+	case GP_E_INTERIOR:
+		gp_bad_free_report(
+			&gp_state.pinned_map, addr, r == GP_E_NOT_USED ? GP_BAD_FREE_DOUBLE : GP_BAD_FREE_INTERIOR);
+		return CUDA_ERROR_INVALID_VALUE;
+	default:
+		return r;
+	}
+}
+
+CUresult hook_cuMemFreeHost(void *ptr)
+{
+	int r = is_owed(ptr) ? deferred_error.r : gp_memory_free_host(ptr);
+
+	return r == GP_E_FOREIGN ? gp_real.cuMemFreeHost(ptr) : r;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Hooks that enable and disable peer access. They note a change before they apply it to the mapped chunks. So a chunk
+ * that is mapped meanwhile is either among these, or finds the note (backend_mapping.c).
+ */
+
+#include "pool/pool.h"
+#include "shim/backend/async.h"
+#include "shim/backend/backend.h"
+#include "shim/driver/driver_call.h"
+#include "shim/context/green.h"
+#include "shim/base/log.h"
+#include "shim/backend/peer_access.h"
+#include "shim/driver/driver_table.h"
+
+struct change {
+	struct gp_context *owner;
+	CUmemAccessDesc access;
+	CUresult result; /* of the last call that failed */
+};
+
+static void set_access_to_chunk(void *arg, uint64_t addr, uint64_t bytes)
+{
+	struct change *change = arg;
+	struct gp_driver_scope scope;
+	CUresult r;
+
+	if (!gp_context_enter(change->owner))
+		return;
+	r = gp_driver_enter(&scope, change->owner->handle);
+	if (!r) {
+		r = gp_real.cuMemSetAccess(addr, bytes, &change->access, 1);
+		gp_driver_leave(&scope);
+	}
+	gp_context_leave(change->owner);
+	/* CUDA_ERROR_INVALID_VALUE: the chunk is not mapped any more, or not yet. */
+	if (r && r != CUDA_ERROR_INVALID_VALUE)
+		change->result = r;
+}
+
+static void set_access_to_pool(void *arg, struct gp_pool *pool)
+{
+	struct change *change = arg;
+
+	if (gp_pool_each_chunk(pool, set_access_to_chunk, change))
+		change->result = CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* A stream-ordered pool of the driver gets the access once for all of its memory. */
+static void set_access_to_async(struct change *change)
+{
+	if (!gp_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) ||
+		change->access.location.id == change->owner->device->index || !gp_context_enter(change->owner))
+		return;
+	change->result = gp_async_set_access(change->owner, change->access.location.id, change->access.flags);
+	gp_context_leave(change->owner);
+}
+
+static void set_access(CUcontext owner, CUdevice device, int flags)
+{
+	struct change change = {
+		.owner = gp_table_find(owner, -1),
+		.access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device}, .flags = flags},
+	};
+
+	if (!change.owner)
+		return;
+	set_access_to_async(&change);
+	gp_context_each_pool(change.owner, set_access_to_pool, &change);
+	if (change.result)
+		gp_log(GP_LOG_WARN,
+			"could not change the access of device %d to pooled memory of device %d: driver error %d",
+			device, change.owner->device->index, change.result);
+	gp_context_put(change.owner);
+}
+
+/*
+ * Returns the context that memory and peer access belong to: the primary context if the handle is a green context,
+ * otherwise the context itself.
+ */
+static CUcontext owner_of(CUcontext handle)
+{
+	CUcontext primary = gp_green_primary(handle);
+
+	return primary ? primary : handle;
+}
+
+/* Finds the context that memory accesses of this thread belong to, and its device. */
+static bool find_accessor(CUcontext *ret_accessor, CUdevice *ret_device)
+{
+	CUcontext current = NULL;
+
+	if (gp_real.cuCtxGetCurrent(&current) || gp_real.cuCtxGetDevice(ret_device))
+		return false;
+	*ret_accessor = owner_of(current);
+	return true;
+}
+
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+	CUresult r = gp_real.cuCtxEnablePeerAccess(peer, flags);
+	CUcontext accessor, owner = owner_of(peer);
+	CUdevice device;
+
+	/* Access that is enabled already may be from before a reset of the peer, which removed the note of it. */
+	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || !find_accessor(&accessor, &device))
+		return r;
+	gp_peer_access_enabled(accessor, device, owner);
+	set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return r;
+}
+
+/* The device keeps its access as long as another of its contexts has access. */
+CUresult hook_cuCtxDisablePeerAccess(CUcontext peer)
+{
+	CUresult r = gp_real.cuCtxDisablePeerAccess(peer);
+	CUcontext accessor, owner = owner_of(peer);
+	CUdevice device;
+
+	if (r || !find_accessor(&accessor, &device))
+		return r;
+	gp_peer_access_disabled(accessor, owner);
+	if (!(gp_peer_access_devices(owner) & UINT64_C(1) << device))
+		set_access(owner, device, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	return r;
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Hooks of queries about memory, whose answers must match what the program expects: each of its blocks is a separate
+ * allocation, and cached memory is free.
+ *
+ * Also hooks that export memory. A block that is a whole driver allocation may be exported, and is never handed to
+ * another owner afterwards. The driver would export a part of a segment together with its neighbours, so such an
+ * export is refused, or goes by other means (ipc.h). From the first export on every new block is a whole driver
+ * allocation.
+ */
+
+#include "shim/backend/backend.h"
+#include "shim/debug/debug.h"
+#include "shim/ipc/ipc.h"
+#include "shim/base/log.h"
+#include "shim/driver/driver_table.h"
+#include "shim/record/record.h"
+#include "unpooled.h"
+
+/*
+ * Base of the buffer ids of blocks, above every id of the driver. A block gets a new id each time it is handed out.
+ */
+#define BUFFER_ID_BASE (UINT64_C(1) << 62)
+
+struct held {
+	struct gp_device *device;
+	uint64_t idle_bytes; /* cached, pending or returning: free as far as the program is concerned */
+};
+
+static void add_idle_of(void *arg, struct gp_pool *pool)
+{
+	struct held *held = arg;
+	struct gp_stats stats;
+
+	gp_pool_stats(pool, &stats);
+	held->idle_bytes += stats.cached_bytes + stats.pending_bytes + stats.returning_bytes;
+}
+
+static void add_idle(void *arg, struct gp_context *context)
+{
+	const struct held *held = arg;
+
+	if (context->device == held->device)
+		gp_context_each_pool(context, add_idle_of, arg);
+}
+
+/*
+ * Returns the free memory to report with managed memory, which is on the device or not depending on its last use. The
+ * program expects all of its blocks to be on the device. So the answer is the memory free without gpupool, less the
+ * blocks. The memory free without gpupool is the most that was ever seen free, but at most the free memory now plus
+ * that of gpupool: other users of the device have taken the rest.
+ */
+static uint64_t left_of_managed(const struct held *held, uint64_t driver_free)
+{
+	uint64_t charged = atomic_load(&held->device->budget.charged_bytes);
+	uint64_t used = charged - gp_min(held->idle_bytes, charged);
+	uint64_t most = atomic_load(&held->device->most_free_bytes), without_us;
+
+	while (most < driver_free && !atomic_compare_exchange_weak(&held->device->most_free_bytes, &most, driver_free))
+		;
+	without_us = gp_min(driver_free + charged, gp_max(most, driver_free));
+	return without_us - gp_min(used, without_us);
+}
+
+/* Changes the driver's answer to what the program would see without a pool. */
+static void look_without_pool(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
+{
+	struct held held = {.device = context->device};
+	uint64_t limit = atomic_load(&context->device->budget.limit_bytes);
+	uint64_t left = gp_budget_left(&context->device->budget), seen;
+
+	gp_context_each(add_idle, &held);
+	seen = gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED) ? left_of_managed(&held, *free_bytes)
+								 : *free_bytes + held.idle_bytes;
+	*total_bytes = gp_min(*total_bytes, limit);
+	*free_bytes = gp_min(seen, *total_bytes);
+	if (left != GP_NO_LIMIT)
+		*free_bytes = gp_min(*free_bytes, left + held.idle_bytes);
+}
+
+CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+	struct gp_context *context;
+	size_t driver_free = 0, driver_total = 0;
+	CUresult r;
+
+	if (!free_bytes && !total_bytes)
+		return gp_real.cuMemGetInfo_v2(NULL, NULL);
+	r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
+	if (r)
+		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* which may write nevertheless */
+	context = gp_context_current();
+	if (context) {
+		look_without_pool(context, &driver_free, &driver_total);
+		gp_context_put(context);
+	}
+	if (free_bytes)
+		*free_bytes = driver_free;
+	if (total_bytes)
+		*total_bytes = driver_total;
+	return CUDA_SUCCESS;
+}
+
+/*
+ * Finds the program's block around an address. Returns false if the address is not in a segment, or in a free block.
+ */
+static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
+{
+	gp_context_settle(&gp_state.device_map, ptr);
+	return gp_debug_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
+}
+
+/* The same, also for a block of another process that was opened here. */
+static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
+{
+	return find_block(ptr, info) || gp_ipc_find(ptr, info);
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = gp_real.cuMemGetAddressRange_v2(base, bytes, ptr);
+
+	if (r || !find_any_block(ptr, &info))
+		return r;
+	if (base)
+		*base = info.addr;
+	if (bytes)
+		*bytes = info.size;
+	return CUDA_SUCCESS;
+}
+
+/* Returns true if the driver knows no context for the block's memory: it is mapped, or from a stream-ordered pool. */
+static bool is_ownerless(const struct gp_block_info *info)
+{
+	return info->is_mapped || gp_backend_of(info->addr) == GP_CONFIG_BACKEND_ASYNC;
+}
+
+static CUcontext owner_of(const struct gp_block_info *info)
+{
+	struct gp_pool *pool = gp_addrmap_pool_of(&gp_state.device_map, info->addr);
+	CUcontext handle = pool ? ((struct gp_context *)gp_pool_owner(pool))->handle : NULL;
+
+	gp_pool_put(pool);
+	return handle;
+}
+
+/* Replaces the driver's answer for attributes that tell one allocation from another. */
+static void answer_attribute(void *data, int attribute, const struct gp_block_info *info)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		if (is_ownerless(info))
+			*(CUcontext *)data = owner_of(info);
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(CUmemoryPool *)data = NULL; /* a pool that gpupool made is not the program's */
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(CUdeviceptr *)data = info->addr;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)data = info->size;
+		break;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(unsigned long long *)data = BUFFER_ID_BASE + info->serial;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Marks a block as exported: it is not handed to another owner, and new blocks are whole driver allocations. */
+static void mark_exported(CUdeviceptr ptr, const char *why)
+{
+	gp_state_need_whole(why);
+	gp_record(NULL, EXPORT, ptr);
+	(void)gp_pool_export(&gp_state.device_map, ptr);
+	gp_state_need_completion(why);
+}
+
+/*
+ * Tokens for remote access stay valid with the allocation, like an export. Their holder reaches the block by its
+ * address, so tokens of a segment with other blocks are allowed.
+ */
+static void before_attribute(int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS && find_block(ptr, &info) && !info.is_mapped &&
+		gp_backend_of(ptr) == GP_CONFIG_BACKEND_DEVICE)
+		mark_exported(ptr, "the program asked for peer-to-peer tokens");
+}
+
+CUresult hook_cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r;
+
+	before_attribute(attribute, ptr);
+	r = gp_real.cuPointerGetAttribute(data, attribute, ptr);
+	/* The driver may have no answer for memory of which gpupool knows the context. */
+	if (r && data && attribute == CU_POINTER_ATTRIBUTE_CONTEXT && find_block(ptr, &info) && is_ownerless(&info))
+		r = CUDA_SUCCESS;
+	if (!r && data && find_any_block(ptr, &info))
+		answer_attribute(data, attribute, &info);
+	return r;
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r;
+
+	for (unsigned i = 0; attributes && i < n; i++)
+		before_attribute(attributes[i], ptr);
+	r = gp_real.cuPointerGetAttributes(n, attributes, data, ptr);
+	if (!r && attributes && data && find_any_block(ptr, &info))
+		for (unsigned i = 0; i < n; i++)
+			if (data[i])
+				answer_attribute(data[i], attributes[i], &info);
+	return r;
+}
+
+/* The driver refuses the attribute for memory that is not from cuMemAlloc. Logs once what to do about it. */
+static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
+{
+	static _Atomic bool is_logged;
+	enum gp_config_backend backend = gp_backend_of(info->addr);
+
+	if ((!info->is_mapped && backend == GP_CONFIG_BACKEND_DEVICE) || atomic_exchange(&is_logged, true))
+		return;
+	if (info->is_mapped)
+		gp_log(GP_LOG_WARN,
+			"setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS fails with error %d, since memory of "
+			"GPUPOOL_POOL=vmm does not support it; use GPUPOOL_POOL=split",
+			r);
+	else
+		gp_log(GP_LOG_WARN,
+			"setting CU_POINTER_ATTRIBUTE_SYNC_MEMOPS fails with error %d, since memory of "
+			"GPUPOOL_BACKEND=%s does not support it; use GPUPOOL_BACKEND=device",
+			r, gp_backend_name(backend));
+}
+
+CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr ptr)
+{
+	struct gp_block_info info;
+	CUresult r = CUDA_SUCCESS;
+	bool is_block = find_block(ptr, &info), is_ours = is_block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+
+	/*
+	 * The attribute stays set for the driver allocation, so this is not handed to other owners. A program that
+	 * sets it lets a device read the memory, and some programs do so even if it was refused.
+	 */
+	if (is_ours)
+		mark_exported(ptr, "the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS");
+	r = gp_real.cuPointerSetAttribute(value, attribute, ptr);
+	if (r && is_ours)
+		log_no_sync_memops(&info, r);
+	/*
+	 * For mapped memory the driver answers like this for every attribute. For memory of cuMemAlloc it answers
+	 * that no other attribute can be set.
+	 */
+	if (r == CUDA_ERROR_NOT_SUPPORTED && is_block && !is_ours && info.is_mapped)
+		return CUDA_ERROR_INVALID_VALUE;
+	return r;
+}
+
+/*
+ * The driver exports just the range, so a part of a segment with other blocks may be exported if it lies in one
+ * block. If the block is a whole driver allocation, the driver decides whether the range may be larger than the
+ * block.
+ */
+CUresult hook_cuMemGetHandleForAddressRange(
+	void *handle, CUdeviceptr ptr, size_t bytes, int type, unsigned long long flags)
+{
+	static const char why[] = "the program exported a dma-buf";
+	struct gp_block_info info;
+	bool marks_later = false;
+	CUresult r;
+
+	gp_context_settle(&gp_state.device_map, ptr);
+	if (gp_debug_info(&gp_state.device_map, ptr, &info) == 0) {
+		if (!info.is_used || (!info.is_whole && bytes > info.addr + info.rounded - ptr))
+			return CUDA_ERROR_INVALID_VALUE;
+		/*
+		 * The driver may have no handle for other memory. A program that only tries must lose nothing, so the
+		 * block is marked after success.
+		 */
+		marks_later = gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE;
+		if (!marks_later)
+			mark_exported(ptr, why);
+	}
+	r = gp_real.cuMemGetHandleForAddressRange(handle, ptr, bytes, type, flags);
+	if (!r && marks_later)
+		mark_exported(ptr, why);
+	return r;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Shared CUDA runtimes: finds the one whose cudaMalloc a caller means, and decides whether gpupool may serve the call.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "shim/driver/cuda_abi.h"
+
+typedef int cudaError_t;
+
+enum { cudaSuccess = 0, cudaErrorInitializationError = 3 };
+
+/* The exported functions (hook_runtime.c). */
+#define RUNTIME(symbol, parameters, arguments) cudaError_t symbol parameters;
+#include "runtime.def"
+
+/* A runtime, as a caller's lookups find it. */
+struct gp_runtime {
+#define RUNTIME(symbol, parameters, arguments) cudaError_t(*symbol) parameters; /* NULL: there is none */
+#include "runtime.def"
+	cudaError_t (*get_version)(int *version); /* NULL: another library intercepts the functions above */
+	bool is_known;                            /* its version has been asked */
+	unsigned bit;                             /* identifies it among all runtimes; 0: never served */
+};
+
+/* A caller: a segment of an object in the process. */
+struct gp_runtime_caller {
+	uintptr_t begin, bytes;
+	unsigned long long n_unloads; /* objects unloaded by the process when this was found */
+	bool is_lasting;              /* neither it nor its runtime is ever unloaded */
+	unsigned n_lookups;           /* gp_runtime_lookups at the last check */
+	uint32_t number;              /* of its calling module: module.h */
+	struct gp_runtime runtime;
+};
+
+enum { GP_RUNTIME_CALLERS = 4 };
+
+/* The last callers in this thread, the latest first. */
+extern _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
+	__attribute__((tls_model("initial-exec")));
+
+/*
+ * Calls of dlsym so far. A library that was loaded where an unloaded one lay can only be entered through an address
+ * from dlsym. So while this number stays the same, a known address still belongs to the same caller.
+ */
+extern _Atomic unsigned gp_runtime_lookups;
+
+static inline bool gp_runtime_is_sure(const struct gp_runtime_caller *found)
+{
+	return found->n_lookups == atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed);
+}
+
+unsigned gp_runtime_bit_slow(uintptr_t caller);
+
+/* Returns the bit of the caller's runtime, or 0 if it is not served or not known for certain. */
+static inline unsigned gp_runtime_bit(uintptr_t caller)
+{
+	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+
+	if (__builtin_expect(caller - first->begin < first->bytes && gp_runtime_is_sure(first), 1))
+		return first->runtime.bit;
+	return gp_runtime_bit_slow(caller);
+}
+
+const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller);
+void gp_runtime_succeeded_slow(uintptr_t caller);
+
+/*
+ * Returns the caller's runtime, valid until one of its functions is called. Without a runtime all functions are NULL.
+ */
+static inline const struct gp_runtime *gp_runtime_of(uintptr_t caller)
+{
+	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+
+	if (caller - first->begin < first->bytes && first->is_lasting && first->runtime.cudaMalloc)
+		return &first->runtime;
+	return gp_runtime_of_slow(caller);
+}
+
+/* Notes that a call of the caller's runtime has succeeded: from now on it may be served in the current context. */
+static inline void gp_runtime_succeeded(uintptr_t caller)
+{
+	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+
+	if (caller - first->begin >= first->bytes || !first->runtime.is_known || first->runtime.bit)
+		gp_runtime_succeeded_slow(caller);
+}
+
+/* Looks up the runtime functions of the caller; missing ones are NULL. Takes the loader's lock. */
+void gp_runtime_find(uintptr_t caller, struct gp_runtime_caller *found);
+bool gp_runtime_is_same(struct gp_runtime *a, struct gp_runtime *b);
+
+/* Returns the number of objects that the process has unloaded so far. */
+unsigned long long gp_runtime_unloads(void);
+
+/* For dlsym: returns the row with that name, or -1. */
+int gp_runtime_index(const char *symbol);
+
+/* Returns the row's exported function. */
+void *gp_runtime_hook(int index);
+
+/* Return a runtime's function: the next one in the global scope, or that of any loaded runtime; or NULL. */
+void *gp_runtime_behind(int index);
+void *gp_runtime_anywhere(int index);
+
+void gp_runtime_after_fork_child(void);

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "ipc.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "shim/ctl/ctl_server.h"
+#include "shim/base/log.h"
+#include "shim/driver/driver_table.h"
+#include "shim/state.h"
+
+/* Base of the serial numbers of opened blocks, above those of the blocks of this process. */
+#define IMPORT_SERIAL_BASE (UINT64_C(1) << 61)
+
+static const char magic[16] = "gpupool ipc 1";
+
+/* gpupool's handle, in place of the driver's 64 bytes. */
+struct handle {
+	char magic[16];
+	uint64_t pid, start_ticks; /* of the exporter; together they name its socket */
+	uint64_t nonce;            /* random number of the exporter, so that handles cannot be guessed */
+	uint64_t addr, serial;     /* of the block, in the exporter */
+	uint64_t check;            /* checksum of the fields above */
+};
+
+_Static_assert(sizeof(struct handle) == sizeof(CUipcMemHandle), "a handle has the driver's size");
+
+/* A block that was exported. It stays in the list for good, also when it is freed. */
+struct export
+{
+	struct export *next;
+	uint64_t addr, serial;
+	struct gp_ipc_reply reply;
+};
+
+/* A block of another process, opened here. */
+struct import {
+	struct import *next;
+	struct handle handle;
+	struct gp_ipc_reply reply;
+	CUdeviceptr base, ptr; /* of the segment, of the block */
+	uint64_t bytes, serial;
+	CUcontext ctx;
+	unsigned opens;
+};
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+
+/*
+ * Held around the driver's open: if two threads open one segment at once, the driver refuses one of them (error 208,
+ * measured).
+ */
+static struct gp_mutex open_lock = GP_MUTEX_INIT(GP_RANK_FENCE);
+
+static uint64_t own_nonce; /* 0: not drawn yet */
+static struct export *exports;
+static struct import *imports;
+static uint64_t n_imported;
+static _Atomic unsigned n_imports;
+
+/* FNV-1a: finds handles that were cut or mixed up on their way; does not protect from forgers. */
+static uint64_t check_of(const struct handle *handle)
+{
+	const unsigned char *bytes = (const unsigned char *)handle;
+	uint64_t sum = UINT64_C(14695981039346656037);
+
+	for (size_t i = 0; i < offsetof(struct handle, check); i++)
+		sum = (sum ^ bytes[i]) * UINT64_C(1099511628211);
+	return sum;
+}
+
+static bool draw_nonce_locked(void)
+{
+	while (!own_nonce)
+		if (getrandom(&own_nonce, sizeof(own_nonce), 0) != sizeof(own_nonce) && errno != EINTR)
+			return false;
+	return true;
+}
+
+/*
+ * The list only grows, but it stays short: from the first export on every new block is whole and has a handle of the
+ * driver, so there are never more entries than there were blocks then.
+ */
+static struct export *find_export_locked(uint64_t serial)
+{
+	struct export *e = exports;
+
+	while (e && e->serial != serial)
+		e = e->next;
+	return e;
+}
+
+static bool is_still_held(uint64_t addr, uint64_t serial)
+{
+	struct gp_block_info info;
+
+	return gp_pool_info(&gp_state.device_map, addr, &info) == 0 && info.is_used && info.serial == serial;
+}
+
+static CUresult note_export(const struct gp_block_info *info)
+{
+	struct export *e = calloc(1, sizeof(*e));
+	CUresult r;
+
+	if (!e)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	e->addr = info->addr;
+	e->serial = info->serial;
+	e->reply.offset = info->addr - info->segment_base;
+	e->reply.bytes = info->size;
+	r = gp_real.cuIpcGetMemHandle(&e->reply.segment, info->segment_base);
+	if (r) {
+		free(e);
+		return r;
+	}
+	gp_mutex_lock(&lock);
+	if (!find_export_locked(e->serial)) {
+		e->next = exports;
+		exports = e;
+		e = NULL;
+	}
+	gp_mutex_unlock(&lock);
+	free(e);
+	return CUDA_SUCCESS;
+}
+
+CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *info)
+{
+	struct handle handle = {.pid = (uint64_t)getpid(), .addr = info->addr, .serial = info->serial};
+	bool is_drawn;
+	CUresult r;
+	char state;
+
+	gp_mutex_lock(&lock);
+	is_drawn = draw_nonce_locked();
+	handle.nonce = own_nonce;
+	gp_mutex_unlock(&lock);
+	if (!is_drawn || !*gp_ctl_path() || gp_ctl_process_stat(0, &handle.start_ticks, &state)) {
+		gp_log(GP_LOG_WARN,
+			"cannot export 0x%llx by IPC: the block is a part of a driver allocation, so its handle "
+			"needs the control socket, and %s; GPUPOOL_POOL=binned makes each block a whole allocation",
+			(unsigned long long)info->addr,
+			gp_state.config.has_socket ? "this process has none" : "GPUPOOL_SOCKET is off");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	r = note_export(info);
+	if (r)
+		return r;
+	memcpy(handle.magic, magic, sizeof(magic));
+	handle.check = check_of(&handle);
+	memcpy(ret_handle, &handle, sizeof(handle));
+	return CUDA_SUCCESS;
+}
+
+bool gp_ipc_is_ours(const CUipcMemHandle *handle)
+{
+	return memcmp(handle, magic, sizeof(magic)) == 0;
+}
+
+/*
+ * Finds a block that this process itself exported. The driver then decides whether a process may open its own handle.
+ */
+static int find_in_exports(const struct handle *handle, struct gp_ipc_reply *ret_reply)
+{
+	const struct export *e;
+
+	gp_mutex_lock(&lock);
+	e = find_export_locked(handle->serial);
+	if (e)
+		*ret_reply = e->reply;
+	gp_mutex_unlock(&lock);
+	return e ? 0 : -ENOENT;
+}
+
+static bool is_own(const struct handle *handle)
+{
+	uint64_t nonce;
+
+	gp_mutex_lock(&lock);
+	nonce = own_nonce;
+	gp_mutex_unlock(&lock);
+	return nonce && handle->nonce == nonce && handle->pid == (uint64_t)getpid();
+}
+
+/* Finds a block that is open here already. So the exporter is not asked again, and may have ended. */
+static bool find_in_imports(const struct handle *handle, struct gp_ipc_reply *ret_reply)
+{
+	const struct import *import;
+
+	gp_mutex_lock(&lock);
+	for (import = imports; import && memcmp(&import->handle, handle, sizeof(*handle)) != 0; import = import->next)
+		;
+	if (import)
+		*ret_reply = import->reply;
+	gp_mutex_unlock(&lock);
+	return import != NULL;
+}
+
+static int find_place(const struct handle *handle, struct gp_ipc_reply *ret_reply)
+{
+	if (handle->check != check_of(handle) || handle->pid > INT32_MAX)
+		return -EPROTO;
+	if (is_own(handle))
+		return find_in_exports(handle, ret_reply);
+	if (find_in_imports(handle, ret_reply))
+		return 0;
+	if (!gp_state.config.has_socket)
+		return -EOPNOTSUPP;
+	return gp_ipc_ask((pid_t)handle->pid, handle->start_ticks, handle->nonce, handle->serial, ret_reply);
+}
+
+static struct import *find_import_locked(CUdeviceptr ptr)
+{
+	struct import *import = imports;
+
+	while (import && ptr - import->ptr >= import->bytes)
+		import = import->next;
+	return import;
+}
+
+/*
+ * Notes an opened block. The driver counts how many times the segment was opened, gpupool counts that for each block.
+ */
+static bool note_import(CUdeviceptr base, const struct handle *handle, const struct gp_ipc_reply *reply)
+{
+	struct import *import = calloc(1, sizeof(*import)), *known;
+
+	if (!import)
+		return false;
+	*import = (struct import){
+		.handle = *handle,
+		.reply = *reply,
+		.base = base,
+		.ptr = base + reply->offset,
+		.bytes = reply->bytes,
+		.opens = 1,
+	};
+	(void)gp_real.cuCtxGetCurrent(&import->ctx);
+	gp_mutex_lock(&lock);
+	known = find_import_locked(import->ptr);
+	if (known && known->ptr == import->ptr && known->base == base) {
+		known->opens++;
+	} else {
+		import->serial = IMPORT_SERIAL_BASE + ++n_imported;
+		import->next = imports;
+		imports = import;
+		import = NULL;
+		atomic_fetch_add(&n_imports, 1);
+	}
+	gp_mutex_unlock(&lock);
+	free(import);
+	return true;
+}
+
+/*
+ * Returns true if the block lies in the segment. The exporter reports only its place; the driver knows the segment's
+ * size.
+ */
+static bool is_within(CUdeviceptr base, const struct gp_ipc_reply *reply)
+{
+	CUdeviceptr start = 0;
+	size_t bytes = 0;
+
+	/* If the driver does not report the size, the place is accepted unchecked. */
+	if (gp_real.cuMemGetAddressRange_v2(&start, &bytes, base))
+		return true;
+	bytes -= (size_t)(base - start);
+	return reply->offset <= bytes && reply->bytes <= bytes - reply->offset;
+}
+
+static CUresult check_and_note(CUdeviceptr base, const struct handle *handle, const struct gp_ipc_reply *reply)
+{
+	if (!is_within(base, reply)) {
+		gp_log(GP_LOG_WARN,
+			"cannot open an IPC handle of process %llu: its block exceeds its driver allocation",
+			(unsigned long long)handle->pid);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return note_import(base, handle, reply) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult open_segment(CUdeviceptr *ret_ptr, const struct handle *handle, const struct gp_ipc_reply *reply,
+	unsigned flags, gp_ipc_open_fn driver)
+{
+	CUdeviceptr base = 0;
+	CUresult r;
+
+	gp_mutex_lock(&open_lock);
+	r = driver(&base, reply->segment, flags);
+	if (!r) {
+		r = check_and_note(base, handle, reply);
+		if (r)
+			(void)gp_real.cuIpcCloseMemHandle(base);
+	}
+	gp_mutex_unlock(&open_lock);
+	if (!r)
+		*ret_ptr = base + reply->offset;
+	return r;
+}
+
+bool gp_ipc_is_open(const CUipcMemHandle *handle)
+{
+	struct gp_ipc_reply unused;
+	struct handle ours;
+
+	memcpy(&ours, handle, sizeof(ours));
+	return find_in_imports(&ours, &unused);
+}
+
+CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver)
+{
+	struct gp_ipc_reply reply;
+	struct handle ours;
+	int error;
+
+	memcpy(&ours, handle, sizeof(ours));
+	error = find_place(&ours, &reply);
+	if (error) {
+		gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)ours.pid,
+			error == -ENOENT       ? "the process has ended, or has freed the block"
+			: error == -EPERM      ? "the process belongs to another user"
+			: error == -EOPNOTSUPP ? "asking that process needs GPUPOOL_SOCKET=on in this one"
+			: error == -ETIMEDOUT
+				? "the process did not answer in time"
+				: "the handle is damaged, or the control socket of the process cannot be reached");
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	return open_segment(ret_ptr, &ours, &reply, flags, driver);
+}
+
+CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr)
+{
+	const struct import *import;
+	CUdeviceptr base = ptr;
+
+	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
+		return ptr;
+	gp_mutex_lock(&lock);
+	import = find_import_locked(ptr);
+	if (import && import->ptr == ptr)
+		base = import->base;
+	gp_mutex_unlock(&lock);
+	return base;
+}
+
+/* Takes the import at *at off the list. */
+static struct import *drop_locked(struct import **at)
+{
+	struct import *import = *at;
+
+	*at = import->next;
+	atomic_fetch_sub(&n_imports, 1);
+	return import;
+}
+
+void gp_ipc_closed(CUdeviceptr ptr)
+{
+	struct import **at, *gone = NULL;
+
+	gp_mutex_lock(&lock);
+	for (at = &imports; *at && (*at)->ptr != ptr; at = &(*at)->next)
+		;
+	if (*at && --(*at)->opens == 0)
+		gone = drop_locked(at);
+	gp_mutex_unlock(&lock);
+	free(gone);
+}
+
+void gp_ipc_forget_context(CUcontext ctx)
+{
+	struct import **at, *gone = NULL;
+
+	gp_mutex_lock(&lock);
+	for (at = &imports; *at;) {
+		if ((*at)->ctx == ctx) {
+			struct import *import = drop_locked(at);
+
+			import->next = gone;
+			gone = import;
+		} else {
+			at = &(*at)->next;
+		}
+	}
+	gp_mutex_unlock(&lock);
+	while (gone) {
+		struct import *next = gone->next;
+
+		free(gone);
+		gone = next;
+	}
+}
+
+bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info)
+{
+	const struct import *import;
+
+	if (gp_likely(!atomic_load_explicit(&n_imports, memory_order_relaxed)))
+		return false;
+	gp_mutex_lock(&lock);
+	import = find_import_locked(ptr);
+	if (import)
+		*ret_info = (struct gp_block_info){
+			.addr = import->ptr,
+			.size = import->bytes,
+			.rounded = import->bytes,
+			.serial = import->serial,
+			.segment_base = import->base,
+			.is_used = true,
+		};
+	gp_mutex_unlock(&lock);
+	return import != NULL;
+}
+
+static void write_handle(struct gp_json *out, const CUipcMemHandle *handle)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *bytes = (const unsigned char *)handle;
+	char text[2 * sizeof(*handle) + 1];
+
+	for (size_t i = 0; i < sizeof(*handle); i++) {
+		text[2 * i] = digits[bytes[i] >> 4];
+		text[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	text[sizeof(text) - 1] = '\0';
+	gp_json_string(out, "handle", text);
+}
+
+/* Parses a word that is a decimal number as a whole. */
+static bool read_number(const char *word, uint64_t *ret_number)
+{
+	char *end;
+
+	errno = 0;
+	*ret_number = strtoull(word, &end, 10);
+	return *word >= '0' && *word <= '9' && !*end && !errno;
+}
+
+int gp_ipc_answer(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_ipc_reply reply;
+	uint64_t nonce, serial, addr = 0;
+	const struct export *e = NULL;
+
+	if (!read_number(argv[1], &nonce) || !read_number(argv[2], &serial))
+		return gp_ctl_error(out, GP_CTL_USAGE, "usage: ipc NONCE SERIAL, both numbers");
+	gp_mutex_lock(&lock);
+	if (own_nonce && nonce == own_nonce)
+		e = find_export_locked(serial);
+	if (e) {
+		addr = e->addr;
+		reply = e->reply;
+	}
+	gp_mutex_unlock(&lock);
+	if (!e || !is_still_held(addr, serial))
+		return gp_ctl_error(out, GP_CTL_UNKNOWN, "no such block was exported, or it has been freed");
+	gp_ctl_answer_begin(out, GP_CTL_ipc);
+	write_handle(out, &reply.segment);
+	gp_json_u64(out, "offset", reply.offset);
+	gp_json_u64(out, "bytes", reply.bytes);
+	gp_json_object_end(out);
+	return 0;
+}

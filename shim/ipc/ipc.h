@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Sharing blocks that are parts of a segment with other processes. The driver can only export the whole segment, and
+ * an importer would get its base, which is another block. So gpupool makes a handle of its own format for such a
+ * block. A process under gpupool that opens the handle asks the exporter's control socket for the driver's handle of
+ * the segment and the block's offset in it. A process without gpupool gets the driver's error for an invalid handle.
+ */
+
+#include "pool/pool.h"
+#include "shim/ctl/ctl_request.h"
+#include "shim/driver/cuda_abi.h"
+
+/*
+ * Makes a handle for a block that is a part of a segment. Returns the driver's error, or CUDA_ERROR_NOT_SUPPORTED if
+ * importers could not ask this process.
+ */
+CUresult gp_ipc_export(CUipcMemHandle *ret_handle, const struct gp_block_info *info);
+
+/* Returns true if gp_ipc_export made the handle, in any process. */
+bool gp_ipc_is_ours(const CUipcMemHandle *handle);
+
+/* Returns true if this process has the handle open. */
+bool gp_ipc_is_open(const CUipcMemHandle *handle);
+
+/* Opens a handle of gpupool. driver: the driver's function that opens the segment's handle. */
+typedef CUresult (*gp_ipc_open_fn)(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags);
+CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigned flags, gp_ipc_open_fn driver);
+
+/*
+ * Returns the address to close in the driver for a pointer from gp_ipc_open; any other pointer is returned as it is.
+ */
+CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr);
+
+/* Notes that the driver has closed the segment of such a pointer. */
+void gp_ipc_closed(CUdeviceptr ptr);
+
+/* Finds the opened block around an address; false if there is none. Its serial number is one of this process. */
+bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info);
+
+/* Forgets what was opened in a context that has ended. */
+void gp_ipc_forget_context(CUcontext ctx);
+
+/* The exporter's reply: where a block is. */
+struct gp_ipc_reply {
+	CUipcMemHandle segment; /* the driver's handle */
+	uint64_t offset, bytes; /* of the block in the segment */
+};
+
+/* Answers "ipc NONCE SERIAL". */
+int gp_ipc_answer(int argc, char **argv, struct gp_json *out);
+
+/*
+ * ipc_ask.c: asks the exporting process for the place of a block. Returns 0; -ENOENT if the process has ended or the
+ * block is freed; -EPERM if the process belongs to another user; -ETIMEDOUT; -EPROTO for an invalid answer; or
+ * another -errno.
+ */
+int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply);
+
+/* Parses an answer; also called by tests. Returns 0, -ENOENT or -EPROTO. */
+int gp_ipc_parse(const char *line, struct gp_ipc_reply *ret_reply);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Asks the process that exported a block for its place. The answer is not trusted, and the wait for it is bounded:
+ * the process may be stopped, it may have ended, or its number may be another process's by now.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/ctl_abstract.h"
+#include "shim/ctl/ctl_ask.h"
+#include "common/ctl_proto.h"
+#include "ipc.h"
+
+enum { LIMIT_MS = 5000, BACKLOG_PAUSE_MS = 5, ANSWER_MAX = 512 };
+
+static int digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_handle(const char *text, CUipcMemHandle *handle)
+{
+	unsigned char *bytes = (unsigned char *)handle;
+
+	for (size_t i = 0; i < sizeof(*handle); i++) {
+		int high = digit_of(text[2 * i]), low = high < 0 ? -1 : digit_of(text[2 * i + 1]);
+
+		if (low < 0)
+			return false;
+		bytes[i] = (unsigned char)(high << 4 | low);
+	}
+	return true;
+}
+
+int gp_ipc_parse(const char *line, struct gp_ipc_reply *ret_reply)
+{
+	static const char begin[] = "{\"schema\":\"gpupool.ipc/1\",\"handle\":\"";
+	static const char refusal[] = "{\"schema\":\"gpupool.error/1\",\"reason\":\"unknown\"";
+	const size_t digits = 2 * sizeof(ret_reply->segment);
+
+	if (strncmp(line, refusal, sizeof(refusal) - 1) == 0)
+		return -ENOENT;
+	if (strncmp(line, begin, sizeof(begin) - 1) != 0)
+		return -EPROTO;
+	line += sizeof(begin) - 1;
+	if (strnlen(line, digits) < digits || !read_handle(line, &ret_reply->segment))
+		return -EPROTO;
+	line += digits;
+	if (!gp_ask_take_text(&line, "\",\"offset\":") || !gp_ask_take_number(&line, &ret_reply->offset) ||
+		!gp_ask_take_text(&line, ",\"bytes\":") || !gp_ask_take_number(&line, &ret_reply->bytes) ||
+		strcmp(line, "}"))
+		return -EPROTO;
+	if (!ret_reply->bytes || ret_reply->offset > UINT64_MAX - ret_reply->bytes)
+		return -EPROTO;
+	return 0;
+}
+
+/* Waits until the descriptor is ready for the events. Returns 0, -ETIMEDOUT or -errno. */
+static int wait_for(int fd, short events, int64_t end_ms)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = events};
+
+	for (;;) {
+		int64_t left = end_ms - gp_ask_now_ms();
+		int r = left > 0 ? poll(&poll_fd, 1, (int)left) : 0;
+
+		if (r > 0)
+			return 0;
+		if (r == 0)
+			return -ETIMEDOUT;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+/* Connects to the socket of that name in an open directory. Returns a descriptor or -errno. */
+static int connect_in(int dir_fd, const char *name, int64_t end_ms)
+{
+	int fd;
+
+	/* poll() cannot wait for room in a full backlog (-EAGAIN). */
+	while ((fd = gp_ctl_connect(dir_fd, name)) == -EINTR || (fd == -EAGAIN && gp_ask_now_ms() < end_ms))
+		poll(NULL, 0, BACKLOG_PAUSE_MS);
+	return fd == -ECONNREFUSED ? -ENOENT : fd;
+}
+
+struct connection {
+	char name[GP_CTL_NAME_MAX];
+	int64_t end_ms;
+	int result; /* a descriptor, or -errno; -ENOENT: keep looking */
+};
+
+static bool try_dir(void *arg, int dir_fd)
+{
+	struct connection *connection = arg;
+
+	connection->result = connect_in(dir_fd, connection->name, connection->end_ms);
+	return connection->result == -ENOENT;
+}
+
+static bool try_abstract(void *arg, const struct gp_ctl_abstract *found)
+{
+	struct connection *connection = arg;
+	char name[GP_CTL_NAME_MAX];
+	int fd;
+
+	gp_ctl_name_format(name, found->pid, found->start_ticks);
+	if (found->uid != geteuid() || strcmp(name, connection->name) != 0)
+		return true;
+	fd = gp_ctl_connect(GP_CTL_NO_DIR, found->name);
+	/* Another user can bind such a name as well and never answer, so do not wait for any of them here. */
+	if (fd >= 0 || fd == -EAGAIN)
+		connection->result = fd;
+	return fd < 0;
+}
+
+static void try_all_abstract(struct connection *connection)
+{
+	do {
+		connection->result = -ENOENT;
+		gp_ctl_abstract_each(try_abstract, connection);
+		if (connection->result != -EAGAIN)
+			return;
+		poll(NULL, 0, BACKLOG_PAUSE_MS);
+	} while (gp_ask_now_ms() < connection->end_ms);
+}
+
+/* Connects to the process's socket, in one of the socket directories that this process knows, or without a file. */
+static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
+{
+	struct connection connection = {.end_ms = end_ms, .result = -ENOENT};
+
+	gp_ctl_name_format(connection.name, pid, start_ticks);
+	gp_ask_each_dir(try_dir, &connection);
+	if (connection.result == -ENOENT)
+		try_all_abstract(&connection);
+	return connection.result;
+}
+
+static int send_all(int fd, const char *text, size_t length, int64_t end_ms)
+{
+	while (length) {
+		ssize_t n = send(fd, text, length, MSG_NOSIGNAL);
+		int error;
+
+		if (n >= 0) {
+			text += n;
+			length -= (size_t)n;
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		error = wait_for(fd, POLLOUT, end_ms);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* Receives one line, without its newline. Refuses a line with a NUL in it. */
+static int receive_line(int fd, char line[static ANSWER_MAX], int64_t end_ms)
+{
+	size_t used = 0;
+
+	for (;;) {
+		ssize_t n = recv(fd, line + used, ANSWER_MAX - used, 0);
+		char *end;
+		int error;
+
+		if (n == 0)
+			return -ENOENT; /* the process closed the connection */
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		used += n > 0 ? (size_t)n : 0;
+		end = memchr(line, '\n', used);
+		if (end) {
+			*end = '\0';
+			return strlen(line) == (size_t)(end - line) ? 0 : -EPROTO;
+		}
+		if (used == ANSWER_MAX)
+			return -EPROTO;
+		error = wait_for(fd, POLLIN, end_ms);
+		if (error)
+			return error;
+	}
+}
+
+static int ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply)
+{
+	int64_t end_ms = gp_ask_now_ms() + LIMIT_MS;
+	char line[ANSWER_MAX];
+	int error, length, fd = connect_to(pid, start_ticks, end_ms);
+
+	if (fd < 0)
+		return fd;
+	length = snprintf(line, sizeof(line), "ipc %" PRIu64 " %" PRIu64 "\n", nonce, serial);
+	error = send_all(fd, line, (size_t)length, end_ms);
+	if (!error)
+		error = receive_line(fd, line, end_ms);
+	close(fd);
+	return error ? error : gp_ipc_parse(line, ret_reply);
+}
+
+int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply)
+{
+	int cancel_state, error;
+
+	/* A thread must not be cancelled here with a descriptor open. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	error = ask(pid, start_ticks, nonce, serial, ret_reply);
+	pthread_setcancelstate(cancel_state, NULL);
+	return error;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Explains out-of-memory errors that reach the program: in a few log lines at once, and in full for a later request
+ * "oom". Of N errors in a process the 1st, 2nd, 4th, 8th and so on are logged.
+ */
+
+#include <stdbool.h>
+#include <time.h>
+
+#include "pool/pool.h"
+#include "shim/trace/leaks.h"
+#include "processes.h"
+
+enum gp_oom_what { GP_OOM_DEVICE, GP_OOM_PINNED, GP_OOM_UNPOOLED };
+
+/* The cause is what would have helped the request (oom_cause.c). */
+enum gp_oom_cause {
+	GP_OOM_BEYOND_DEVICE, /* the request is larger than the device */
+	GP_OOM_BEYOND_LIMIT,  /* the request is larger than the limit */
+	GP_OOM_FRAGMENTED,    /* the pool has enough cached, but it is not contiguous */
+	GP_OOM_LIMITED,       /* the limit is reached */
+	GP_OOM_FULL,          /* the device is full */
+	GP_OOM_OTHERS,        /* the device is full; other processes and CUDA use more than the program */
+	GP_OOM_REFUSED,       /* the driver refused although it has enough */
+	GP_OOM_PENDING,       /* enough was freed, but the GPU may still use it */
+	GP_OOM_ROUNDED,       /* the pool's rounding of sizes takes what is missing */
+	GP_OOM_N_CAUSES
+};
+
+enum { GP_OOM_PINS = 16, GP_OOM_PIN_BLOCKS = 4, GP_OOM_HOLDERS = 16 };
+
+/* A driver allocation that cannot be given back because the program holds a part of it. */
+struct gp_oom_pin {
+	uint64_t base, bytes, free_bytes, largest_free_bytes, used_bytes, n_used;
+	struct gp_oom_pin_block {
+		uint64_t addr, bytes;
+		uint32_t site;
+	} blocks[GP_OOM_PIN_BLOCKS]; /* the first used ones */
+};
+
+struct gp_oom {
+	uint64_t n; /* number of the error, from 1; 0: there was none */
+	uint64_t time_ns;
+	time_t time; /* of the wall clock */
+	enum gp_oom_what what;
+	enum gp_oom_cause cause;
+	int device;        /* -1: pinned memory */
+	enum gp_kind kind; /* of the pools, as configured */
+	uint64_t bytes;
+	uint64_t missing_bytes;                                         /* even if all free memory were contiguous */
+	uint64_t limit_bytes, charged_bytes;                            /* GP_NO_LIMIT: none */
+	uint64_t device_total_bytes, device_free_bytes, unpooled_bytes; /* UINT64_MAX: unknown */
+	uint64_t largest_free_bytes;
+	uint64_t least_bytes;   /* what the program's blocks take under every pool type */
+	uint64_t held_bytes;    /* least_bytes plus memory that is not pooled: the program's own share */
+	uint64_t usable_bytes;  /* upper bound of that share; UINT64_MAX: unknown */
+	uint64_t granule;       /* of mapped memory; 0: memory cannot be mapped */
+	uint64_t movable_bytes; /* estimate of the free memory that vmm could move */
+	bool is_vmm_better;     /* vmm would have served the request */
+	struct gp_stats stats;
+	struct gp_failure failure;
+	struct gp_processes peers; /* answers of other processes; n is 0 if none was asked */
+	uint32_t site;
+	unsigned n_pins, n_holders, n_callers;
+	uint64_t n_pinned_segments, pinned_free_bytes;
+	struct gp_oom_pin pins[GP_OOM_PINS];                /* most free bytes first */
+	struct gp_holders holders[GP_OOM_HOLDERS], without; /* by site, most bytes first; none while stacks are off */
+	struct gp_holders callers[GP_OOM_HOLDERS];          /* by calling module, most bytes first */
+};
+
+/*
+ * Report that an allocation of that many bytes fails with out of memory. failure: what its pool tried; its bytes are 0
+ * if the pool did not set it. No lock may be held. Keep errno.
+ */
+void gp_oom_of_device(uint64_t bytes, const struct gp_failure *failure);
+void gp_oom_of_pinned(uint64_t bytes, const struct gp_failure *failure);
+void gp_oom_of_unpooled(int device, uint64_t bytes, const struct gp_failure *failure);
+
+/* oom_survey.c. No lock may be held. */
+void gp_oom_find_granule(struct gp_oom *oom); /* to be called before the survey of a device */
+void gp_oom_survey(struct gp_oom *oom);       /* sets the pins, least and movable bytes, the largest free block */
+
+/* oom_cause.c: sets the cause and all numbers that follow from the others. */
+void gp_oom_explain(struct gp_oom *oom);
+bool gp_oom_is_full(const struct gp_oom *oom);
+uint64_t gp_oom_other_processes_bytes(
+	const struct gp_oom *oom); /* device memory in use that is not charged to this process */
+
+/* oom_say.c: logs the report. */
+void gp_oom_say(const struct gp_oom *oom);
+
+/* oom_json.c: writes the answer to the request "oom" about this error. 0 or -ENOMEM. No lock may be held. */
+int gp_oom_write(struct gp_json *out, const struct gp_oom *oom);
+
+/* Copies the last error. */
+void gp_oom_last(struct gp_oom *ret);
+
+/* Request "oom". */
+int gp_oom_answer(int argc, char **argv, struct gp_json *out);

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* The answer to the request "oom". */
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "shim/driver/driver_call.h"
+#include "common/file.h"
+#include "oom.h"
+#include "shim/trace/alloc_info.h"
+#include "shim/trace/stack_json.h"
+
+static const char *kind_text(enum gp_oom_what what)
+{
+	static const char *const names[] = {"device", "pinned", "unpooled"};
+
+	return names[what];
+}
+
+static const char *cause_text(enum gp_oom_cause cause)
+{
+	static const char *const names[GP_OOM_N_CAUSES] = {
+		[GP_OOM_BEYOND_DEVICE] = "beyond-device",
+		[GP_OOM_BEYOND_LIMIT] = "beyond-limit",
+		[GP_OOM_FRAGMENTED] = "fragmented",
+		[GP_OOM_LIMITED] = "limited",
+		[GP_OOM_FULL] = "full",
+		[GP_OOM_OTHERS] = "others",
+		[GP_OOM_REFUSED] = "refused",
+		[GP_OOM_PENDING] = "pending",
+		[GP_OOM_ROUNDED] = "rounded",
+	};
+
+	return names[cause];
+}
+
+static void write_rounds(struct gp_json *out, const struct gp_failure *failure)
+{
+	gp_json_array_begin(out, "rounds");
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		if (!failure->rounds[i].count)
+			continue;
+		gp_json_object_begin(out, NULL);
+		gp_json_u64(out, "round", gp_round_number((enum gp_round)i));
+		gp_json_string(out, "name", gp_round_name((enum gp_round)i));
+		gp_json_u64(out, "yielded_bytes", failure->rounds[i].yielded_bytes);
+		gp_json_u64(out, "ns", failure->rounds[i].ns);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+}
+
+static void write_peers(struct gp_json *out, const struct gp_processes *peers)
+{
+	gp_json_array_begin(out, "processes");
+	for (unsigned i = 0; i < gp_min(peers->n, GP_PROCESSES_SHOWN); i++) {
+		gp_json_object_begin(out, NULL);
+		gp_json_i64(out, "pid", peers->shown[i].pid);
+		gp_json_u64(out, "uid", peers->shown[i].uid);
+		gp_json_bool(out, "answered", !peers->shown[i].error);
+		gp_json_u64(out, "released_bytes", peers->shown[i].bytes);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+}
+
+static void write_pin(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom_pin *pin)
+{
+	gp_json_object_begin(out, NULL);
+	gp_json_address(out, "address", pin->base);
+	gp_json_u64(out, "size_bytes", pin->bytes);
+	gp_json_u64(out, "free_bytes", pin->free_bytes);
+	gp_json_u64(out, "largest_free_bytes", pin->largest_free_bytes);
+	gp_json_u64(out, "used_bytes", pin->used_bytes);
+	gp_json_u64(out, "n_used_blocks", pin->n_used);
+	gp_json_array_begin(out, "blocks");
+	for (unsigned i = 0; i < gp_min(pin->n_used, GP_OOM_PIN_BLOCKS); i++) {
+		gp_json_object_begin(out, NULL);
+		gp_json_address(out, "address", pin->blocks[i].addr);
+		gp_json_u64(out, "size_bytes", pin->blocks[i].bytes);
+		gp_stack_json_site(out, stacks, "frames", pin->blocks[i].site);
+		gp_json_object_end(out);
+	}
+	gp_json_array_end(out);
+	gp_json_object_end(out);
+}
+
+static void write_holders(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_holders *holders)
+{
+	gp_json_object_begin(out, NULL);
+	gp_json_u64(out, "blocks", holders->blocks);
+	gp_json_u64(out, "bytes", holders->bytes);
+	gp_stack_json_site(out, stacks, "frames", holders->number);
+	gp_json_object_end(out);
+}
+
+static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
+{
+	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
+	bool is_known = oom->what != GP_OOM_PINNED && oom->device_free_bytes != UINT64_MAX;
+
+	gp_json_u64(out, "age_ns", gp_driver_now_ns(NULL) - oom->time_ns);
+	gp_json_i64(out, "time", (int64_t)oom->time);
+	gp_json_string(out, "kind", kind_text(oom->what));
+	gp_json_device(out, "device", oom->device);
+	gp_json_u64(out, "asked_bytes", oom->bytes);
+	gp_json_string(out, "cause", cause_text(oom->cause));
+	gp_json_u64(out, "missing_bytes", oom->missing_bytes);
+	gp_json_string(out, "pool", gp_kind_name(oom->kind));
+	gp_json_string(out, "better_pool", oom->is_vmm_better ? gp_kind_name(GP_KIND_VMM) : NULL);
+	gp_json_u64(out, "held_bytes", oom->held_bytes);
+	gp_json_amount(out, "usable_bytes", oom->usable_bytes);
+	gp_json_bool(out, "is_full", gp_oom_is_full(oom));
+	gp_json_u64(out, "movable_bytes", oom->movable_bytes);
+	gp_json_amount(out, "limit_bytes", oom->limit_bytes);
+	gp_json_u64(out, "charged_bytes", oom->charged_bytes);
+	gp_json_amount(out, "device_total_bytes", is_known ? oom->device_total_bytes : UINT64_MAX);
+	gp_json_amount(out, "device_free_bytes", is_known ? oom->device_free_bytes : UINT64_MAX);
+	gp_json_amount(out, "outside_bytes", is_known ? taken - gp_min(oom->stats.total_bytes, taken) : UINT64_MAX);
+	gp_json_u64(out, "unpooled_bytes", oom->unpooled_bytes);
+	gp_json_u64(out, "used_bytes", oom->stats.used_bytes);
+	gp_json_u64(out, "cached_bytes", oom->stats.cached_bytes);
+	gp_json_u64(out, "pending_bytes", oom->stats.pending_bytes);
+	gp_json_u64(out, "returning_bytes", oom->stats.returning_bytes);
+	gp_json_u64(out, "total_bytes", oom->stats.total_bytes);
+	gp_json_u64(out, "largest_free_bytes", oom->largest_free_bytes);
+}
+
+static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom *oom)
+{
+	gp_json_object_begin(out, "last");
+	write_numbers(out, oom);
+	write_rounds(out, &oom->failure);
+	write_peers(out, &oom->peers);
+	gp_stack_json_site(out, stacks, "frames", oom->site);
+	gp_json_u64(out, "n_pinned_segments", oom->n_pinned_segments);
+	gp_json_u64(out, "pinned_free_bytes", oom->pinned_free_bytes);
+	gp_json_array_begin(out, "segments");
+	for (unsigned i = 0; i < oom->n_pins; i++)
+		write_pin(out, stacks, &oom->pins[i]);
+	gp_json_array_end(out);
+	gp_json_array_begin(out, "holders");
+	for (unsigned i = 0; i < oom->n_holders; i++)
+		write_holders(out, stacks, &oom->holders[i]);
+	if (oom->without.blocks)
+		write_holders(out, stacks, &oom->without);
+	gp_json_array_end(out);
+	gp_leaks_write_callers(out, oom->callers, oom->n_callers, oom->time_ns);
+	gp_json_object_end(out);
+}
+
+static void write_answer(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom *oom)
+{
+	char command[1024];
+
+	gp_file_read_command(command, sizeof(command));
+	gp_ctl_answer_begin(out, GP_CTL_oom);
+	gp_json_i64(out, "pid", getpid());
+	gp_json_string(out, "command", command);
+	gp_json_string(out, "version", GPUPOOL_VERSION);
+	gp_json_u64(out, "n_ooms", oom->n);
+	if (oom->n)
+		write_last(out, stacks, oom);
+	else
+		gp_json_null(out, "last");
+	gp_stack_json_objects(out, stacks);
+	gp_json_object_end(out);
+}
+
+/* Without stacks the loader must not be asked: this thread may be in the middle of a call of the loader. */
+static bool has_stacks(const struct gp_oom *oom)
+{
+	return oom->site || atomic_load(&gp_alloc_info_mode);
+}
+
+int gp_oom_write(struct gp_json *out, const struct gp_oom *oom)
+{
+	struct gp_stack_json stacks = {0};
+
+	if (has_stacks(oom) && !gp_stack_json_init(&stacks))
+		return -ENOMEM;
+	write_answer(out, &stacks, oom);
+	gp_stack_json_deinit(&stacks);
+	return 0;
+}
+
+int gp_oom_answer(int argc, char **argv, struct gp_json *out)
+{
+	static struct gp_oom oom; /* the server answers one request at a time */
+
+	gp_oom_last(&oom);
+	if (gp_oom_write(out, &oom))
+		return gp_ctl_error(out, GP_CTL_FAILED, "out of host memory for the report");
+	return 0;
+}

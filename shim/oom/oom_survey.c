@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Surveys the blocks when memory has run out. It finds the driver allocations that cannot be given back because the
+ * program holds a part of them, and estimates how much of the free memory in them a pool of the type vmm could have
+ * moved.
+ *
+ * It is an estimate because vmm would have placed the blocks elsewhere. Movable bytes of a gap, by its place:
+ *
+ *	between small blocks	its whole granules
+ *	between large blocks	all of it if it begins and ends at granules; otherwise the part that does not share a
+ *				chunk with a block beside it
+ *	at an end		all of it if it is smaller than the block beside it: then no such block fitted there,
+ *				and vmm has no such ends; otherwise the part that does not share a chunk
+ */
+
+#include "shim/backend/backend.h"
+#include "shim/debug/debug.h"
+#include "oom.h"
+#include "shim/trace/alloc_info.h"
+#include "shim/context/region.h"
+
+/* vmm takes memory in chunks as large as the block that they are for, up to this size (pool/vmm/grow.c). */
+#define PIECE_MAX (20 * GP_MIB)
+
+/* State of a walk over the driver allocations of a pool. */
+struct survey {
+	struct gp_oom *oom;
+	struct gp_oom_pin pin;       /* the current driver allocation; 0 bytes: none */
+	uint64_t gap_begin, gap_end; /* the current run of adjacent cached blocks */
+	uint64_t before_bytes;       /* size of the used block before it */
+};
+
+static void insert(struct gp_oom *oom, const struct gp_oom_pin *pin)
+{
+	unsigned i = oom->n_pins < GP_OOM_PINS ? oom->n_pins++ : GP_OOM_PINS;
+
+	for (; i && oom->pins[i - 1].free_bytes < pin->free_bytes; i--)
+		if (i < GP_OOM_PINS)
+			oom->pins[i] = oom->pins[i - 1];
+	if (i < GP_OOM_PINS)
+		oom->pins[i] = *pin;
+}
+
+static bool is_aligned(const struct survey *survey, uint64_t addr)
+{
+	uint64_t offset = addr - survey->pin.base;
+
+	return offset < survey->oom->granule || (offset - GP_ALIGN) % survey->oom->granule == 0;
+}
+
+/* Returns how much of the gap vmm could move. around_bytes: size of the larger of the blocks beside it. */
+static uint64_t movable_bytes_of(const struct survey *survey, uint64_t around_bytes)
+{
+	uint64_t bytes = survey->gap_end - survey->gap_begin, granule = survey->oom->granule;
+	bool is_first = survey->gap_begin == survey->pin.base;
+	bool is_last = survey->gap_end == survey->pin.base + survey->pin.bytes;
+	uint64_t shared = gp_min(gp_round_up(around_bytes, granule), PIECE_MAX);
+
+	if (!granule || !around_bytes)
+		return granule ? bytes : 0;
+	if (around_bytes <= GP_SMALL_MAX)
+		return bytes / granule * granule;
+	if (is_first || is_last)
+		return bytes < around_bytes ? bytes : bytes - gp_min(bytes, shared);
+	if (is_aligned(survey, survey->gap_begin) && is_aligned(survey, survey->gap_end))
+		return bytes;
+	return bytes - gp_min(bytes, shared);
+}
+
+static void end_gap(struct survey *survey, uint64_t next_bytes)
+{
+	if (survey->gap_end)
+		survey->oom->movable_bytes += movable_bytes_of(survey, gp_max(survey->before_bytes, next_bytes));
+	survey->gap_begin = survey->gap_end = 0;
+}
+
+static void end_segment(struct survey *survey)
+{
+	struct gp_oom *oom = survey->oom;
+
+	end_gap(survey, 0);
+	if (survey->pin.n_used && survey->pin.free_bytes) {
+		oom->n_pinned_segments++;
+		oom->pinned_free_bytes += survey->pin.free_bytes;
+		insert(oom, &survey->pin);
+	}
+	*survey = (struct survey){.oom = oom};
+}
+
+static void note_used(struct survey *survey, const struct gp_block_info *info)
+{
+	struct gp_oom_pin *pin = &survey->pin;
+
+	end_gap(survey, info->rounded);
+	survey->before_bytes = info->rounded;
+	if (pin->n_used < GP_OOM_PIN_BLOCKS)
+		pin->blocks[pin->n_used] = (struct gp_oom_pin_block){.addr = info->addr, .bytes = info->rounded};
+	pin->n_used++;
+	pin->used_bytes += info->rounded;
+	survey->oom->least_bytes += gp_min(info->rounded, gp_round_up(info->size, GP_ALIGN));
+}
+
+static void note_cached(struct survey *survey, const struct gp_block_info *info)
+{
+	if (survey->gap_end != info->addr) {
+		end_gap(survey, survey->before_bytes);
+		survey->gap_begin = info->addr;
+	}
+	survey->gap_end = info->addr + info->rounded;
+	survey->pin.free_bytes += info->rounded;
+	survey->pin.largest_free_bytes = gp_max(survey->pin.largest_free_bytes, survey->gap_end - survey->gap_begin);
+	survey->oom->largest_free_bytes = gp_max(survey->oom->largest_free_bytes, survey->gap_end - survey->gap_begin);
+}
+
+static bool note_block(void *arg, const struct gp_block_info *info)
+{
+	struct survey *survey = arg;
+
+	if (survey->pin.bytes && survey->pin.base != info->segment_base)
+		end_segment(survey);
+	survey->pin.base = info->segment_base;
+	survey->pin.bytes = info->segment_size;
+	if (info->is_used)
+		note_used(survey, info);
+	else if (info->is_cached)
+		note_cached(survey, info);
+	return true;
+}
+
+static void survey_pool(void *arg, struct gp_pool *pool)
+{
+	struct survey survey = {.oom = arg};
+
+	gp_pool_each_block(pool, note_block, &survey);
+	end_segment(&survey);
+}
+
+/* False if blocks are exported: these have to be whole driver allocations, whatever the pool type. */
+static bool can_be_mapped(struct gp_context *context)
+{
+	return gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE) && !atomic_load(&gp_state.needs_whole);
+}
+
+static void find_granule(void *arg, struct gp_context *context)
+{
+	struct gp_oom *oom = arg;
+
+	if (context->device->index == oom->device && !oom->granule && can_be_mapped(context) &&
+		gp_mapping_granule(context, &oom->granule))
+		oom->granule = 0;
+}
+
+void gp_oom_find_granule(struct gp_oom *oom)
+{
+	gp_context_each(find_granule, oom);
+}
+
+static void survey_context(void *arg, struct gp_context *context)
+{
+	struct gp_oom *oom = arg;
+
+	if (context->device->index == oom->device)
+		gp_context_each_pool(context, survey_pool, oom);
+}
+
+static void survey_pinned(void *arg, struct gp_context *context)
+{
+	gp_pinned_each(context, survey_pool, arg);
+}
+
+/* Surveys all pools of the device, or all pinned pools: memory in another region or context is missing here as well. */
+void gp_oom_survey(struct gp_oom *oom)
+{
+	struct gp_alloc_info origin;
+
+	oom->least_bytes = 0;
+	gp_context_each(oom->what == GP_OOM_PINNED ? survey_pinned : survey_context, oom);
+	for (unsigned i = 0; i < oom->n_pins; i++)
+		for (unsigned k = 0; k < gp_min(oom->pins[i].n_used, GP_OOM_PIN_BLOCKS); k++)
+			if (gp_alloc_info_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &origin) && !origin.is_freed)
+				oom->pins[i].blocks[k].site = origin.given;
+}

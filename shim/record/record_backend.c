@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * A backend that forwards every call and records the answer. A recorded pool gets it instead of its real backend, with
+ * an argument that identifies the pool. Other pools are not affected.
+ */
+
+#include "record_backend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct recorder {
+	struct gp_backend backend; /* the pool's real backend */
+	uint32_t number;
+};
+
+static uint32_t n_pools;
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* POOL records are written in order of numbers */
+
+static const struct gp_backend *backend_of(const void *arg)
+{
+	return &((const struct recorder *)arg)->backend;
+}
+
+static void record_answer(const void *arg, enum gp_record_kind kind, uint64_t a, uint64_t b, uint64_t c)
+{
+	gp_record_answer(((const struct recorder *)arg)->number, kind, (const uint64_t[]){a, b, c});
+}
+
+static int reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	int r = backend_of(arg)->ops->reserve(backend_of(arg)->arg, bytes, ret_addr);
+
+	record_answer(arg, GP_RECORD_RESERVE, r ? 0 : *ret_addr, bytes, (uint64_t)r);
+	return r;
+}
+
+static int release(void *arg, uint64_t addr)
+{
+	int r = backend_of(arg)->ops->release(backend_of(arg)->arg, addr);
+
+	record_answer(arg, GP_RECORD_RELEASE, addr, (uint64_t)r, 0);
+	return r;
+}
+
+static int release_begin(void *arg, uint64_t addr, int slot)
+{
+	int r = backend_of(arg)->ops->release_begin(backend_of(arg)->arg, addr, slot);
+
+	/* After -ENOTSUP the pool calls release, which is recorded instead. */
+	if (r != -ENOTSUP)
+		record_answer(arg, GP_RECORD_RELEASE, addr, (uint64_t)r, 1);
+	return r;
+}
+
+static bool can_release_behind(void *arg)
+{
+	return backend_of(arg)->ops->can_release_behind(backend_of(arg)->arg);
+}
+
+static int release_poll(void *arg)
+{
+	int r = backend_of(arg)->ops->release_poll(backend_of(arg)->arg);
+
+	record_answer(arg, GP_RECORD_RETURNED, (uint64_t)r, 0, 0);
+	return r;
+}
+
+static int release_drain(void *arg, uint64_t max_ns)
+{
+	int r = backend_of(arg)->ops->release_drain(backend_of(arg)->arg, max_ns);
+
+	record_answer(arg, GP_RECORD_RETURNED, (uint64_t)r, 0, 0);
+	return r;
+}
+
+static int fence_record(void *arg, int slot, bool is_at_free, uint64_t *ret_epoch)
+{
+	int r = backend_of(arg)->ops->fence_record(backend_of(arg)->arg, slot, is_at_free, ret_epoch);
+
+	record_answer(arg, GP_RECORD_FENCE, (uint64_t)slot, (uint64_t)r, gp_record_is_calm(*ret_epoch));
+	return r;
+}
+
+static bool fence_record_waits(void *arg)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
+}
+
+static int fence_query(void *arg, int slot)
+{
+	int r = backend_of(arg)->ops->fence_query(backend_of(arg)->arg, slot);
+
+	record_answer(arg, GP_RECORD_QUERY, (uint64_t)slot, (uint64_t)r, 0);
+	return r;
+}
+
+static bool fence_is_beyond(void *arg, int slot)
+{
+	const struct gp_backend *be = backend_of(arg);
+	bool is_beyond;
+
+	if (!be->ops->fence_is_beyond)
+		return false;
+	is_beyond = be->ops->fence_is_beyond(be->arg, slot);
+	record_answer(arg, GP_RECORD_BEYOND, is_beyond, 0, 0);
+	return is_beyond;
+}
+
+static int fence_gpu_wait(void *arg, int slot)
+{
+	int r = backend_of(arg)->ops->fence_gpu_wait(backend_of(arg)->arg, slot);
+
+	record_answer(arg, GP_RECORD_ORDER, (uint64_t)slot, (uint64_t)r, 0);
+	return r;
+}
+
+static void pause_(void *arg, unsigned attempt)
+{
+	backend_of(arg)->ops->pause(backend_of(arg)->arg, attempt);
+}
+
+static bool trim_driver(void *arg)
+{
+	bool is_any = backend_of(arg)->ops->trim_driver(backend_of(arg)->arg);
+
+	record_answer(arg, GP_RECORD_TRIM, is_any, 0, 0);
+	return is_any;
+}
+
+/* Not recorded: the effect of other contexts and processes shows in the driver's next answers. */
+static uint64_t ask_contexts(void *arg, uint64_t bytes)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->ask_contexts ? be->ops->ask_contexts(be->arg, bytes) : 0;
+}
+
+static uint64_t ask_processes(void *arg, uint64_t bytes)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->ask_processes ? be->ops->ask_processes(be->arg, bytes) : 0;
+}
+
+static uint64_t available(void *arg)
+{
+	uint64_t bytes = backend_of(arg)->ops->available(backend_of(arg)->arg);
+
+	record_answer(arg, GP_RECORD_AVAILABLE, bytes, 0, 0);
+	return bytes;
+}
+
+static uint64_t now_ns(void *arg)
+{
+	return backend_of(arg)->ops->now_ns(backend_of(arg)->arg);
+}
+
+static uint64_t ask_siblings(void *arg, uint64_t bytes, bool may_wait)
+{
+	const struct gp_backend *be = backend_of(arg);
+
+	return be->ops->ask_siblings ? be->ops->ask_siblings(be->arg, bytes, may_wait) : 0;
+}
+
+static void detach(void *arg)
+{
+	struct gp_backend backend = *backend_of(arg);
+
+	free(arg);
+	if (backend.ops->detach)
+		backend.ops->detach(backend.arg);
+}
+
+/*
+ * Makes an address for the records of a chunk, which is a driver allocation without an address. Reserved addresses
+ * without memory are not recorded.
+ */
+static uint64_t chunk_address(uint64_t handle)
+{
+	return (handle * GP_ALIGN) & ((UINT64_C(1) << 59) - 1);
+}
+
+static int address_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
+{
+	return backend_of(arg)->ops->mapping->address_reserve(backend_of(arg)->arg, bytes, ret_addr);
+}
+
+static void address_free(void *arg, uint64_t addr, uint64_t bytes)
+{
+	backend_of(arg)->ops->mapping->address_free(backend_of(arg)->arg, addr, bytes);
+}
+
+static int create(void *arg, uint64_t bytes, uint64_t *ret_handle)
+{
+	int r = backend_of(arg)->ops->mapping->create(backend_of(arg)->arg, bytes, ret_handle);
+
+	record_answer(arg, GP_RECORD_RESERVE, r ? 0 : chunk_address(*ret_handle), bytes, (uint64_t)r);
+	return r;
+}
+
+static void release_chunk(void *arg, uint64_t handle, uint64_t bytes)
+{
+	backend_of(arg)->ops->mapping->release(backend_of(arg)->arg, handle, bytes);
+	record_answer(arg, GP_RECORD_RELEASE, chunk_address(handle), 0, 0);
+}
+
+static int map(void *arg, uint64_t addr, uint64_t bytes, uint64_t handle, bool *ret_is_stuck)
+{
+	return backend_of(arg)->ops->mapping->map(backend_of(arg)->arg, addr, bytes, handle, ret_is_stuck);
+}
+
+static int unmap(void *arg, uint64_t addr, uint64_t bytes)
+{
+	return backend_of(arg)->ops->mapping->unmap(backend_of(arg)->arg, addr, bytes);
+}
+
+static int wait_for_all(void *arg)
+{
+	return backend_of(arg)->ops->mapping->wait(backend_of(arg)->arg);
+}
+
+static const struct gp_mapping_ops recorded_mapping = {
+	.address_reserve = address_reserve,
+	.address_free = address_free,
+	.create = create,
+	.release = release_chunk,
+	.map = map,
+	.unmap = unmap,
+	.wait = wait_for_all,
+};
+
+static const struct gp_backend_ops recorded = {
+	.mapping = &recorded_mapping,
+	.reserve = reserve,
+	.release = release,
+	.release_begin = release_begin,
+	.can_release_behind = can_release_behind,
+	.release_poll = release_poll,
+	.release_drain = release_drain,
+	.fence_record = fence_record,
+	.fence_record_waits = fence_record_waits,
+	.fence_query = fence_query,
+	.fence_is_beyond = fence_is_beyond,
+	.fence_gpu_wait = fence_gpu_wait,
+	.pause = pause_,
+	.trim_driver = trim_driver,
+	.ask_contexts = ask_contexts,
+	.ask_processes = ask_processes,
+	.ask_siblings = ask_siblings,
+	.available = available,
+	.now_ns = now_ns,
+	.detach = detach,
+};
+
+static unsigned flags_of(const struct gp_pool_options *options)
+{
+	const struct gp_backend *be = &options->backend;
+	bool waits = be->ops->fence_record_waits && be->ops->fence_record_waits(be->arg);
+
+	return (options->completion_only ? GP_RECORD_POOL_COMPLETION : 0) |
+	       (be->ops->can_release_behind(be->arg) ? GP_RECORD_POOL_BEHIND : 0) | (waits ? GP_RECORD_POOL_WAITS : 0) |
+	       (be->work ? GP_RECORD_POOL_SEES : 0);
+}
+
+void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned)
+{
+	struct recorder *recorder;
+	unsigned flags;
+
+	if (!gp_record_is_on())
+		return;
+	flags = flags_of(options);
+	recorder = malloc(sizeof(*recorder));
+	if (!recorder) {
+		gp_record_fail(-ENOMEM);
+		return;
+	}
+	/* Under the lock, so that the pool of another thread, which gets the next number, is not recorded first. */
+	gp_mutex_lock(&lock);
+	*recorder = (struct recorder){options->backend, n_pools++};
+	gp_record_answer(GP_RECORD_NO_POOL, GP_RECORD_POOL,
+		(const uint64_t[GP_RECORD_FIELDS_MAX]){recorder->number, (uint64_t)device, pinned, options->kind,
+			options->granule, options->capacity_bytes, atomic_load(&options->budget->limit_bytes),
+			options->pending_bytes_max, options->pending_count_max, options->reserve_bytes,
+			options->oom_wait_ns, flags, options->sibling ? gp_pool_number(options->sibling) : 0,
+			options->thread_cache_bytes, options->page_bytes});
+	gp_mutex_unlock(&lock);
+	options->number = recorder->number + 1;
+	options->backend = (struct gp_backend){&recorded, recorder, options->backend.work};
+}
+
+void gp_record_no_pool(struct gp_pool_options *options)
+{
+	if (options->number)
+		free(options->backend.arg);
+}
+
+void gp_record_pools_after_fork_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_RECORD_TABLE);
+}

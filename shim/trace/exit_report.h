@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * GPUPOOL_REPORT=exit reports at the end of the program how much memory it used, and what it still holds. All figures
+ * come from gpupool's own tables; no CUDA call is made at exit.
+ */
+
+/*
+ * Registers the report, once, when the process begins to allocate. setting is that of struct gp_config, and is not
+ * copied.
+ */
+void gp_exit_report_start(const char *setting);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Each thread remembers the files that called last, and looks again when another file may have been loaded at the same
+ * addresses. The names are in memory that is never freed, so readers need no lock.
+ */
+
+#include "module.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "pool/base.h"
+#include "pool/lock.h"
+#include "object.h"
+#include "shim/driver/driver_table.h"
+#include "shim/base/reserve.h"
+#include "shim/base/slow_path.h"
+
+typedef char path[GP_OBJECT_PATH_MAX];
+
+_Thread_local struct gp_module gp_module __attribute__((tls_model("initial-exec")));
+
+static _Atomic(void *) paths;
+static _Atomic uint32_t n_paths;
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF); /* taken to add a name */
+
+static path *path_of(uint32_t number)
+{
+	return (path *)atomic_load(&paths) + (number - 1);
+}
+
+static uint32_t find(const char *name, uint32_t n)
+{
+	for (uint32_t number = 1; number <= n; number++)
+		if (strcmp(*path_of(number), name) == 0)
+			return number;
+	return 0;
+}
+
+/* Returns the number of a name, and adds the name if needed. 0 if there is no room. */
+static uint32_t intern(const char *name)
+{
+	uint32_t number = find(name, atomic_load(&n_paths)), n;
+
+	if (number || gp_reserve_once(&paths, GP_MODULES_MAX * sizeof(path)))
+		return number;
+	gp_mutex_lock(&lock);
+	n = atomic_load(&n_paths);
+	number = find(name, n);
+	if (!number && n < GP_MODULES_MAX) {
+		number = n + 1;
+		strcpy(*path_of(number), name);
+		atomic_store(&n_paths, number);
+	}
+	gp_mutex_unlock(&lock);
+	return number;
+}
+
+/*
+ * Finds the file of an address. Code that is in no file is known by its exact address. The counters are read first, so
+ * that a file that is unloaded meanwhile is looked up again.
+ */
+static struct gp_module_part look_up(uintptr_t address)
+{
+	struct gp_module_part part = {
+		.begin = address,
+		.bytes = 1,
+		.n_lookups = atomic_load(&gp_runtime_lookups),
+		.n_unloads = gp_runtime_unloads(),
+	};
+	struct gp_object object;
+
+	if (gp_object_find(address, &object)) {
+		part.begin = object.start;
+		part.bytes = object.end - object.start;
+		part.number = *object.path ? intern(object.path) : 0;
+	}
+	return part;
+}
+
+static bool is_still_valid(struct gp_module_part *part)
+{
+	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
+
+	if (part->n_unloads != gp_runtime_unloads())
+		return false;
+	part->n_lookups = n_lookups;
+	return true;
+}
+
+uint32_t gp_module_number(uintptr_t address)
+{
+	struct gp_module_part *seen = gp_module.seen, part;
+	size_t i = 0;
+
+	/* In a forked child the loader's lock may be held by a thread that does not exist there. */
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+		return 0;
+	while (i < GP_MODULES_SEEN - 1 && address - seen[i].begin >= seen[i].bytes)
+		i++;
+	part = seen[i];
+	if (address - part.begin >= part.bytes || !is_still_valid(&part))
+		part = look_up(address);
+	memmove(&seen[1], &seen[0], i * sizeof(*seen));
+	seen[0] = part;
+	return part.number;
+}
+
+uint32_t gp_module_now_slow(void)
+{
+	int saved_errno = errno;
+	uint32_t number = gp_module_number(gp_module_address());
+
+	errno = saved_errno;
+	return number;
+}
+
+/*
+ * A thread may read a number from a block before it can see that name, since nothing else orders it after the thread
+ * that added the name. The path is unknown then.
+ */
+const char *gp_module_path(uint32_t number)
+{
+	return number && number <= atomic_load(&n_paths) ? *path_of(number) : NULL;
+}
+
+const char *gp_module_name(uint32_t number)
+{
+	const char *whole = gp_module_path(number), *slash = whole ? strrchr(whole, '/') : NULL;
+
+	return slash ? slash + 1 : whole;
+}
+
+bool gp_module_is_cuda(uint32_t number)
+{
+	const char *name = gp_module_name(number);
+
+	return name && gp_object_is_cuda(name);
+}
+
+void gp_module_after_fork_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* gpupool-stat convert: writes a recording, or the memory that a process holds, in the formats of other tools. */
+
+#include <stdio.h>
+
+#include "tools/stat/stat_command.h"
+#include "tools/stat/stat_source.h"
+
+enum stat_exit convert_command(const struct stat_command *command, const struct stat_options *options);
+
+/*
+ * The formats. Each function writes the whole output and leaves write errors in the state of the file, for
+ * convert_close(). It returns STAT_OK, or the exit code after a message.
+ * n_max: the most events to write; UINT64_MAX: as many as readers of the format handle well.
+ */
+enum stat_exit convert_torch(FILE *out, const struct stat_source *source, uint64_t n_max);
+enum stat_exit convert_chrome(FILE *out, const struct stat_source *source, uint64_t n_max);
+enum stat_exit convert_rmm(FILE *out, const struct stat_source *source, uint64_t n_max);
+enum stat_exit convert_folded(FILE *out, const struct stat_source *source, uint64_t n_max);
+enum stat_exit convert_pprof(FILE *out, const struct stat_source *source, uint64_t n_max);
+
+/* convert_torch() for a process. */
+enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source);
+
+/*
+ * Opens the file that -o names, or stdout. Returns NULL after a message if that fails, if the file is also the input,
+ * or if stdout is a terminal and is_binary is set.
+ */
+FILE *convert_open(const struct stat_source *source, const char *path, bool is_binary);
+
+/*
+ * Closes the output. Returns STAT_OK if everything was written, after a message with the size unless it went to stdout.
+ * Otherwise an existing file keeps its old contents, and a new file is removed.
+ */
+enum stat_exit convert_close(FILE *out, const char *path, enum stat_exit result);

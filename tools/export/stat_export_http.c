@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Serves the metrics as a page of stat_http.c. Each HTTP request asks the processes, one request at a time. */
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tools/stat/ctl_client.h"
+#include "stat_export.h"
+#include "stat_http.h"
+#include "stat_listen.h"
+#include "stat_metrics.h"
+
+#define DEFAULT_ADDRESS     "127.0.0.1:9791"
+#define CLIENT_TIME_NS      UINT64_C(30000000000)
+#define CLIENT_IDLE_SECONDS 10
+
+struct exporter {
+	const struct stat_options *options;
+	pthread_mutex_t mutex; /* held while processes are asked: a survey is not thread-safe */
+};
+
+static char *make_metrics(struct exporter *exporter, enum stat_metrics_format format, size_t *ret_length)
+{
+	struct stat_question question = stat_metrics_question(exporter->options);
+	struct stat_survey survey;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, ret_length);
+
+	if (!out)
+		return NULL;
+	pthread_mutex_lock(&exporter->mutex);
+	stat_survey_run(&survey, &question);
+	stat_metrics_write(out, &survey, format);
+	stat_survey_deinit(&survey);
+	pthread_mutex_unlock(&exporter->mutex);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static struct stat_page make_page(void *arg, const char *accepted)
+{
+	bool is_open = accepted && strstr(accepted, "application/openmetrics-text");
+	struct stat_page page = {.type = is_open ? STAT_METRICS_TYPE_OPENMETRICS : STAT_METRICS_TYPE_PROMETHEUS};
+
+	page.text = make_metrics(arg, is_open ? STAT_METRICS_OPENMETRICS : STAT_METRICS_PROMETHEUS, &page.length);
+	return page;
+}
+
+static uint64_t now_ns(void)
+{
+	return (uint64_t)ctl_client_now_ns();
+}
+
+static void serve_until_signal(struct stat_http *http, const sigset_t *ends)
+{
+	const struct timespec second = {.tv_sec = 1};
+
+	while (sigtimedwait(ends, NULL, &second) < 0)
+		stat_http_tick(http);
+}
+
+enum stat_exit stat_export_run(const struct stat_command *command, const struct stat_options *options)
+{
+	struct exporter exporter = {options, PTHREAD_MUTEX_INITIALIZER};
+	struct stat_http_settings settings = {
+		.path = "/metrics",
+		.index = "gpupool-stat " GPUPOOL_VERSION ": metrics are at /metrics\n",
+		.make = make_page,
+		.arg = &exporter,
+		.time_ns = CLIENT_TIME_NS,
+		.now_ns = now_ns,
+		.idle_seconds = CLIENT_IDLE_SECONDS,
+	};
+	char address[STAT_ADDRESS_MAX];
+	struct stat_http *http;
+	enum stat_exit result;
+	sigset_t ends;
+
+	result = stat_listen(options->listen ? options->listen : DEFAULT_ADDRESS, &settings.fd, address);
+	if (result != STAT_OK)
+		return result;
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL); /* the server's threads inherit it */
+	http = stat_http_start(&settings);
+	if (!http) {
+		stat_error(NULL, "the HTTP server could not be started.");
+		return STAT_FAILED;
+	}
+	printf("http://%s/metrics\n", address);
+	fflush(stdout);
+	serve_until_signal(http, &ends);
+	stat_http_stop(http);
+	return STAT_OK;
+}

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_metrics.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/stat/stat_environ.h"
+#include "tools/stat/stat_explain.h"
+#include "tools/stat/stat_report.h"
+#include "tools/stat/stat_watch.h"
+
+enum {
+	ANSWER_MAX = 1 << 20,
+	ROUNDS_MAX = 16,
+	ROUND_NAME_MAX = 32,
+	REGION_NAME_MAX = 64,
+	REGIONS_MAX = 64, /* the most that a process can have */
+	LABEL_MAX = 256,
+	LABELS_MAX = 512,
+	UUID_MAX = 48,
+	NAME_MAX_BYTES = 96,
+	USER_SERIES_MAX = 50000, /* about the memory of a foreign user's processes */
+	FOREIGN_SERIES_MAX = 200000,
+};
+
+#define NS_PER_SECOND UINT64_C(1000000000)
+
+enum type { GAUGE, COUNTER, INFO };
+
+/* A member of an answer to "status", and the metric that is made of it. */
+struct metric {
+	const char *member, *name;
+	enum type type;
+	const char *unit, *help;
+};
+
+static const struct metric metrics[] = {
+#define METRIC(member, name, type, unit, help) {#member, #name, type, #unit, help},
+#include "metrics.def"
+};
+
+static const struct metric round_metrics[] = {
+	{"count", "retries", COUNTER, "", "Times that an allocation went through a retry round."},
+	{"yielded_bytes", "retry_yielded", COUNTER, "bytes", "Memory that retry rounds made available."},
+	{"ns", "retry", COUNTER, "seconds", "Time spent in retry rounds."},
+};
+
+static const struct metric step_metrics[] = {
+	{"count", "step_allocs", COUNTER, "", "Allocations served by a step of the ladder."},
+	{"ns", "step", COUNTER, "seconds", "Time spent in a step that calls the driver or waits."},
+};
+
+/* Metrics of processes that check memory for invalid writes (GPUPOOL_DEBUG). */
+static const struct metric debug_metrics[] = {
+	{"errors", "debug_errors", COUNTER, "", "Invalid writes found: past a block, or after its free."},
+	{"checks", "debug_checks", COUNTER, "", "Checks of memory that must not be written to."},
+	{"skipped", "debug_skipped", COUNTER, "", "Checks of such memory that were not possible."},
+	{"ns", "debug", COUNTER, "seconds", "Time that memory debugging took in the program."},
+};
+
+/* Metrics of each region on a device. */
+static const struct metric region_metrics[] = {
+	{"used_bytes", "region_used", GAUGE, "bytes", "Memory in blocks that the program holds, of a region."},
+	{"cached_bytes", "region_cached", GAUGE, "bytes", "Memory of a region that is free and ready for reuse in it."},
+	{"pending_bytes", "region_pending", GAUGE, "bytes",
+		"Memory freed in a region that the GPU may not be done with."},
+};
+
+static const struct metric processes_metric = {
+	NULL, "processes", GAUGE, "", "Processes with a control socket, whether they answer or not."};
+static const struct metric incomplete_metric = {NULL, "incomplete", GAUGE, "",
+	"1 if processes were left out, for lack of time or because there were too many; otherwise 0."};
+static const struct metric up_metric = {NULL, "up", GAUGE, "", "1 if the process has answered, 0 if it has not."};
+static const struct metric info_metric = {
+	NULL, "process", INFO, "", "User, command, pool type, version and job of the process."};
+static const struct metric uptime_metric = {
+	"uptime_ns", "uptime", GAUGE, "seconds", "Time since the program's first CUDA allocation."};
+
+struct writer {
+	FILE *out;
+	enum stat_metrics_format format;
+	const struct stat_survey *survey;
+	bool *is_cut; /* per process: true if its memory is left out */
+};
+
+static const char *suffix_of(enum type type)
+{
+	static const char *const suffixes[] = {[GAUGE] = "", [COUNTER] = "_total", [INFO] = "_info"};
+
+	return suffixes[type];
+}
+
+static const char *type_name(const struct writer *w, enum type type)
+{
+	static const char *const names[] = {[GAUGE] = "gauge", [COUNTER] = "counter", [INFO] = "info"};
+
+	return w->format == STAT_METRICS_PROMETHEUS && type == INFO ? "gauge" : names[type];
+}
+
+static void make_name(char name[static NAME_MAX_BYTES], const struct metric *m)
+{
+	snprintf(name, NAME_MAX_BYTES, "gpupool_%s%s%s", m->name, *m->unit ? "_" : "", m->unit);
+}
+
+/* A family is named without the suffix of its samples in OpenMetrics, and with it in Prometheus' own format. */
+static void begin_family(const struct writer *w, const struct metric *m)
+{
+	char name[NAME_MAX_BYTES];
+	bool is_open = w->format == STAT_METRICS_OPENMETRICS;
+	const char *suffix = is_open ? "" : suffix_of(m->type);
+
+	make_name(name, m);
+	fprintf(w->out, "# TYPE %s%s %s\n", name, suffix, type_name(w, m->type));
+	if (is_open && *m->unit)
+		fprintf(w->out, "# UNIT %s %s\n", name, m->unit);
+	fprintf(w->out, "# HELP %s%s %s\n", name, suffix, m->help);
+}
+
+/* Escapes the value of a label, so that nothing in it can end the label. */
+static const char *escape(char escaped[static LABEL_MAX], const char *text)
+{
+	char clean[LABEL_MAX / 2];
+	size_t n = 0;
+
+	stat_clean(clean, sizeof(clean), text);
+	for (const char *c = clean; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			escaped[n++] = '\\';
+		escaped[n++] = *c;
+	}
+	escaped[n] = '\0';
+	return escaped;
+}
+
+static void write_sample(const struct writer *w, const struct metric *m, const char *labels, uint64_t value)
+{
+	char name[NAME_MAX_BYTES];
+
+	make_name(name, m);
+	fprintf(w->out, "%s%s%s ", name, suffix_of(m->type), labels);
+	if (strcmp(m->unit, "seconds") == 0)
+		fprintf(w->out, "%" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_SECOND, value % NS_PER_SECOND);
+	else
+		fprintf(w->out, "%" PRIu64 "\n", value);
+}
+
+/* Returns the next process, or NULL after the last. Skips a process with the same pid as the one before. */
+static const struct stat_process *next_process(const struct writer *w, size_t *at)
+{
+	const struct stat_process *list = w->survey->processes;
+
+	while (*at < w->survey->n_processes) {
+		size_t i = (*at)++;
+
+		if (i == 0 || list[i].pid != list[i - 1].pid)
+			return &list[i];
+	}
+	return NULL;
+}
+
+/* Writes ',UUID="GPU-1a2b3c4d-..."', or nothing if the uuid is unknown or not a word. */
+static const char *write_uuid(char text[static LABEL_MAX], const json_t *device)
+{
+	const char *uuid = json_string_value(json_object_get(device, "uuid"));
+	size_t length = uuid ? strspn(uuid, "0123456789-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;
+
+	text[0] = '\0';
+	if (length && length <= UUID_MAX && !uuid[length])
+		snprintf(text, LABEL_MAX, ",UUID=\"%.*s\"", UUID_MAX, uuid);
+	return text;
+}
+
+static size_t count_bounded(const json_t *memory, const char *key, size_t max)
+{
+	size_t n = json_array_size(json_object_get(memory, key));
+
+	return n < max ? n : max;
+}
+
+/* Returns an upper bound for the number of series about the memory of a process. */
+static size_t count_series(const json_t *reply)
+{
+	const json_t *devices = json_object_get(reply, "devices"), *pinned = json_object_get(reply, "pinned"), *device;
+	size_t n_rounds = count_bounded(pinned, "retries", ROUNDS_MAX), n_memories = 1, n_regions = 0, i;
+	size_t n_steps = count_bounded(pinned, "steps", ROUNDS_MAX);
+	uint64_t seen = 0, index;
+
+	json_array_foreach(devices, i, device) {
+		if (!stat_reply_new_device(device, &seen, &index))
+			continue;
+		n_memories++;
+		n_rounds += count_bounded(device, "retries", ROUNDS_MAX);
+		n_steps += count_bounded(device, "steps", ROUNDS_MAX);
+		n_regions += count_bounded(device, "by_region", REGIONS_MAX);
+	}
+	return n_memories * sizeof(metrics) / sizeof(*metrics) +
+	       n_rounds * sizeof(round_metrics) / sizeof(*round_metrics) +
+	       n_steps * sizeof(step_metrics) / sizeof(*step_metrics) +
+	       n_regions * sizeof(region_metrics) / sizeof(*region_metrics);
+}
+
+struct user_series {
+	uid_t uid;
+	size_t n;
+};
+
+static struct user_series *find_user(struct user_series *users, size_t *n_users, uid_t uid)
+{
+	size_t i = 0;
+
+	while (i < *n_users && users[i].uid != uid)
+		i++;
+	if (i == *n_users)
+		users[(*n_users)++] = (struct user_series){.uid = uid};
+	return &users[i];
+}
+
+/* Bounds the series of each foreign user, so that no user can fill up a monitoring system. */
+static void cut_series(struct stat_survey *survey, bool *is_cut)
+{
+	struct user_series *users = stat_alloc(calloc(survey->n_processes + 1, sizeof(*users)));
+	size_t n_users = 0, n_all = 0;
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i];
+		size_t n = count_series(process->reply);
+		struct user_series *user;
+
+		if (process->uid == geteuid())
+			continue;
+		user = find_user(users, &n_users, process->uid);
+		is_cut[i] = user->n + n > USER_SERIES_MAX || n_all + n > FOREIGN_SERIES_MAX;
+		survey->missed.n_series += is_cut[i];
+		user->n += is_cut[i] ? 0 : n;
+		n_all += is_cut[i] ? 0 : n;
+	}
+	free(users);
+}
+
+/* Writes the samples of a metric for one memory: that of a device, or pinned memory. */
+typedef void (*write_memory_fn)(
+	const struct writer *w, const struct metric *m, const json_t *memory, const char *labels);
+
+static void each_memory(const struct writer *w, const struct metric *m, write_memory_fn write)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX], uuid[LABEL_MAX];
+
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		const json_t *devices = json_object_get(process->reply, "devices"), *device;
+		uint64_t seen = 0, index;
+		size_t i;
+
+		if (w->is_cut[at - 1])
+			continue;
+		json_array_foreach(devices, i, device) {
+			if (!stat_reply_new_device(device, &seen, &index))
+				continue;
+			snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"device\",device=\"%" PRIu64 "\"%s",
+				(int)process->pid, index, write_uuid(uuid, device));
+			write(w, m, device, labels);
+		}
+		snprintf(labels, sizeof(labels), "pid=\"%d\",memory=\"pinned\"", (int)process->pid);
+		write(w, m, json_object_get(process->reply, "pinned"), labels);
+	}
+}
+
+static void write_member(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	char braced[LABELS_MAX + 2];
+	uint64_t value;
+
+	if (!stat_reply_u64(memory, m->member, &value))
+		return;
+	snprintf(braced, sizeof(braced), "{%.*s}", LABELS_MAX - 1, labels);
+	write_sample(w, m, braced, value);
+}
+
+/* Returns true if the name of a round is a word that no round before it has. */
+static bool has_unique_name(const json_t *rounds, size_t nth)
+{
+	const char *name = stat_reply_text(json_array_get(rounds, nth), "name");
+	size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz-_");
+
+	if (name[length] || !length || length > ROUND_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < nth; i++)
+		if (strcmp(stat_reply_text(json_array_get(rounds, i), "name"), name) == 0)
+			return false;
+	return true;
+}
+
+/* Writes a sample for each element of an array, with its name as a label. */
+static void write_named(
+	const struct writer *w, const struct metric *m, const json_t *array, const char *labels, const char *label)
+{
+	char all[LABELS_MAX];
+	uint64_t value;
+
+	for (size_t i = 0; i < json_array_size(array) && i < ROUNDS_MAX; i++) {
+		const json_t *element = json_array_get(array, i);
+
+		if (!has_unique_name(array, i) || !stat_reply_u64(element, m->member, &value))
+			continue;
+		snprintf(all, sizeof(all), "{%.192s,%s=\"%.32s\"}", labels, label, stat_reply_text(element, "name"));
+		write_sample(w, m, all, value);
+	}
+}
+
+static void write_rounds(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	write_named(w, m, json_object_get(memory, "retries"), labels, "round");
+}
+
+static void write_steps(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	write_named(w, m, json_object_get(memory, "steps"), labels, "step");
+}
+
+/* Returns true if no region before it has the same name: two series of one name would make the metrics invalid. */
+static bool has_unique_region_name(const json_t *regions, size_t nth)
+{
+	const char *name = stat_reply_text(json_array_get(regions, nth), "name");
+
+	if (!json_is_string(json_object_get(json_array_get(regions, nth), "name")))
+		return false;
+	for (size_t i = 0; i < nth; i++)
+		if (strncmp(stat_reply_text(json_array_get(regions, i), "name"), name, REGION_NAME_MAX) == 0)
+			return false;
+	return strlen(name) < REGION_NAME_MAX;
+}
+
+static void write_regions(const struct writer *w, const struct metric *m, const json_t *memory, const char *labels)
+{
+	const json_t *regions = json_object_get(memory, "by_region");
+	char all[LABELS_MAX + LABEL_MAX], escaped[LABEL_MAX];
+	uint64_t value;
+
+	for (size_t i = 0; i < json_array_size(regions) && i < REGIONS_MAX; i++) {
+		const json_t *region = json_array_get(regions, i);
+
+		if (!has_unique_region_name(regions, i) || !stat_reply_u64(region, m->member, &value))
+			continue;
+		snprintf(all, sizeof(all), "{%.192s,region=\"%s\"}", labels,
+			escape(escaped, stat_reply_text(region, "name")));
+		write_sample(w, m, all, value);
+	}
+}
+
+static void write_up(const struct writer *w)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+
+	begin_family(w, &up_metric);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
+		write_sample(w, &up_metric, labels, process->reply != NULL);
+	}
+}
+
+static void write_uptime(const struct writer *w)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+	uint64_t value;
+
+	begin_family(w, &uptime_metric);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
+		if (stat_reply_u64(process->reply, uptime_metric.member, &value))
+			write_sample(w, &uptime_metric, labels, value);
+	}
+}
+
+static void write_debug(const struct writer *w, const struct metric *m)
+{
+	const struct stat_process *process;
+	char labels[LABELS_MAX];
+	uint64_t value;
+
+	begin_family(w, m);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		snprintf(labels, sizeof(labels), "{pid=\"%d\"}", (int)process->pid);
+		if (stat_reply_u64(json_object_get(process->reply, "debug"), m->member, &value))
+			write_sample(w, m, labels, value);
+	}
+}
+
+/* Writes only the name of the program: its arguments may be secret, and metrics are widely readable. */
+static void make_program(char program[static LABEL_MAX], const char *command)
+{
+	const char *end = command + strcspn(command, " "), *start = end;
+
+	while (start > command && start[-1] != '/')
+		start--;
+	snprintf(program, LABEL_MAX, "%.*s", (int)(end - start), start);
+}
+
+/* Writes a label by the name that exporters of jobs and of GPUs use, so that queries can join them. */
+static void write_job(void *arg, const char *label, const char *value)
+{
+	const struct writer *w = arg;
+	char escaped[LABEL_MAX];
+
+	fprintf(w->out, ",%s=\"%s\"", strcmp(label, "job") ? label : "hpc_job", escape(escaped, value));
+}
+
+static void write_infos(const struct writer *w)
+{
+	char program[LABEL_MAX], user[STAT_TEXT_MAX], a[LABEL_MAX], b[LABEL_MAX], c[LABEL_MAX], d[LABEL_MAX];
+	const struct stat_process *process;
+
+	begin_family(w, &info_metric);
+	for (size_t at = 0; (process = next_process(w, &at));) {
+		if (!process->reply)
+			continue;
+		make_program(program, stat_reply_text(process->reply, "command"));
+		stat_explain_user(user, process->uid);
+		fprintf(w->out, "gpupool_process_info{pid=\"%d\",user=\"%s\",command=\"%s\",pool=\"%s\",version=\"%s\"",
+			(int)process->pid, escape(a, user), escape(b, program),
+			escape(c, stat_reply_text(process->reply, "pool")),
+			escape(d, stat_reply_text(process->reply, "version")));
+		stat_environ_each_label(process, write_job, (void *)w);
+		fputs("} 1\n", w->out);
+	}
+}
+
+struct stat_question stat_metrics_question(const struct stat_options *options)
+{
+	return (struct stat_question){
+		.request = "status\n",
+		.schema = "status",
+		.max_bytes = ANSWER_MAX,
+		.timeout_ms = options->timeout_ms,
+		.pids = options->pids,
+		.n_pids = options->n_pids,
+	};
+}
+
+void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format)
+{
+	struct writer w = {out, format, survey, stat_alloc(calloc(survey->n_processes + 1, sizeof(bool)))};
+	char why[STAT_ERROR_MAX];
+
+	survey->missed.n_series = 0;
+	cut_series(survey, w.is_cut);
+	begin_family(&w, &processes_metric);
+	write_sample(&w, &processes_metric, "", survey->n_processes);
+	begin_family(&w, &incomplete_metric);
+	write_sample(&w, &incomplete_metric, "", stat_survey_is_incomplete(survey, why));
+	write_up(&w);
+	write_infos(&w);
+	write_uptime(&w);
+	for (size_t i = 0; i < sizeof(debug_metrics) / sizeof(*debug_metrics); i++)
+		write_debug(&w, &debug_metrics[i]);
+	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++) {
+		begin_family(&w, &metrics[i]);
+		each_memory(&w, &metrics[i], write_member);
+	}
+	for (size_t i = 0; i < sizeof(round_metrics) / sizeof(*round_metrics); i++) {
+		begin_family(&w, &round_metrics[i]);
+		each_memory(&w, &round_metrics[i], write_rounds);
+	}
+	for (size_t i = 0; i < sizeof(step_metrics) / sizeof(*step_metrics); i++) {
+		begin_family(&w, &step_metrics[i]);
+		each_memory(&w, &step_metrics[i], write_steps);
+	}
+	for (size_t i = 0; i < sizeof(region_metrics) / sizeof(*region_metrics); i++) {
+		begin_family(&w, &region_metrics[i]);
+		each_memory(&w, &region_metrics[i], write_regions);
+	}
+	if (format == STAT_METRICS_OPENMETRICS)
+		fputs("# EOF\n", out);
+	free(w.is_cut);
+}
+
+static bool choose_format(const char *word, enum stat_metrics_format *ret_format)
+{
+	bool is_prometheus = word && strcmp(word, "prometheus") == 0;
+
+	*ret_format = is_prometheus ? STAT_METRICS_PROMETHEUS : STAT_METRICS_OPENMETRICS;
+	if (!word || is_prometheus || strcmp(word, "openmetrics") == 0)
+		return true;
+	stat_error("gpupool-stat metrics --help", "--to: '%s' is neither openmetrics nor prometheus.", word);
+	return false;
+}
+
+struct shown {
+	const struct stat_options *options;
+	enum stat_metrics_format format;
+};
+
+static enum stat_exit show(void *arg, struct stat_survey *survey)
+{
+	const struct shown *shown = arg;
+	enum stat_exit result = STAT_OK;
+
+	stat_metrics_write(stdout, survey, shown->format);
+	/* Processes that are missing, or do not answer, are visible in the metrics. Named processes must answer. */
+	if (survey->n_processes || shown->options->n_pids)
+		result = stat_report_errors(survey, shown->options);
+	else
+		stat_report_incomplete(survey);
+	return shown->options->n_pids ? result : STAT_OK;
+}
+
+enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = stat_metrics_question(options);
+	struct stat_options own = *options;
+	struct shown shown = {.options = options};
+
+	if (!choose_format(options->to, &shown.format))
+		return STAT_USAGE;
+	/* OpenMetrics ends with "# EOF", and has no empty lines. */
+	own.is_quiet = shown.format == STAT_METRICS_OPENMETRICS;
+	return stat_watch(&question, &own, show, &shown);
+}

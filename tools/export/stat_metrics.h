@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Writes answers to "status" as metrics: those of metrics.def, and some about the processes themselves. */
+
+#include <stdio.h>
+
+#include "tools/stat/stat_command.h"
+
+enum stat_metrics_format {
+	STAT_METRICS_OPENMETRICS, /* 1.0.0 */
+	STAT_METRICS_PROMETHEUS,  /* Prometheus' own text format, 0.0.4 */
+};
+
+#define STAT_METRICS_TYPE_OPENMETRICS "application/openmetrics-text; version=1.0.0; charset=utf-8"
+#define STAT_METRICS_TYPE_PROMETHEUS  "text/plain; version=0.0.4; charset=utf-8"
+
+/* Returns the question whose answers stat_metrics_write() needs. */
+struct stat_question stat_metrics_question(const struct stat_options *options);
+
+/*
+ * Writes the metrics. For any answers, each series is written once, and no text of a process can end its label. The
+ * processes of a foreign user have a limited number of series; survey->missed counts the processes left out.
+ */
+void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format);
+
+/* Prints the metrics. It is not a failure if there are no processes: the metrics say so. */
+enum stat_exit stat_metrics_run(const struct stat_command *command, const struct stat_options *options);

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: MIT
- * SPDX-FileCopyrightText: 2026 The gpupool authors */
-#pragma once
-
-/* gpupool-stat replay. */
-
-#include "stat_command.h"
-
-enum stat_exit replay_command(const struct stat_command *command, const struct stat_options *options);

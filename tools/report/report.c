@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Writes the page: the first part of report.html, two blocks of data, the last part. The blocks are the packed events,
+ * and all other facts as JSON, in which '<' is escaped so that no text can end the block.
+ */
+
+#include "report.h"
+
+#include <report_page.h> /* made by embed.py */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/convert/convert.h"
+#include "report_process.h"
+#include "report_recording.h"
+#include "tools/stat/stat_name.h"
+#include "tools/stat/stat_sites.h"
+
+enum { EVENTS_DEFAULT = 1000000 };
+
+static void put_facts(FILE *out, const json_t *facts)
+{
+	char *text = stat_alloc(json_dumps(facts, JSON_COMPACT | JSON_ENSURE_ASCII));
+
+	fputs("<script type=\"application/json\" id=\"facts\">", out);
+	for (const char *part = text;; part++) {
+		size_t length = strcspn(part, "<");
+
+		fwrite(part, 1, length, out);
+		part += length;
+		if (!*part)
+			break;
+		fputs("\\u003c", out);
+	}
+	fputs("</script>\n", out);
+	free(text);
+}
+
+static json_t *make_site(const struct stat_site *site)
+{
+	json_t *frames = stat_alloc(json_array());
+
+	for (size_t i = site->n_frames; i--;) {
+		stat_name_shorten(site->frames[i]);
+		json_array_append_new(frames, json_string(site->frames[i]));
+	}
+	return stat_alloc(json_pack("{s:o, s:I, s:I}", "frames", frames, "bytes", (json_int_t)site->bytes, "blocks",
+		(json_int_t)site->blocks));
+}
+
+static void add_sites(json_t *facts, const struct stat_source *source)
+{
+	json_t *list = stat_alloc(json_array());
+	struct stat_sites sites;
+
+	stat_sites_make(&sites, source->leaks, source->pid, source->uid);
+	for (size_t i = 0; i < sites.n; i++)
+		json_array_append_new(list, make_site(&sites.list[i]));
+	stat_sites_free(&sites);
+	json_object_set_new(facts, "sites", list);
+}
+
+static json_t *new_facts(const struct stat_source *source)
+{
+	static const char *const kinds[] = {
+		[STAT_SOURCE_RECORDING] = "recording",
+		[STAT_SOURCE_SAVED] = "saved",
+		[STAT_SOURCE_PROCESS] = "process",
+	};
+	char title[512], clean[512];
+
+	stat_source_describe(source, title, sizeof(title));
+	stat_clean(clean, sizeof(clean), title);
+	return stat_alloc(json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[], s:I}", "schema", "gpupool.report/1",
+		"title", clean, "source", kinds[source->kind], "summary", "call sites that hold memory", "notes",
+		"memories", "refused", "duration_ns", (json_int_t)0));
+}
+
+enum stat_exit report_write(FILE *out, const struct stat_source *source, uint64_t n_max)
+{
+	json_t *facts = new_facts(source);
+	struct report_events events;
+	enum stat_exit result = STAT_OK;
+
+	fwrite(page_head, 1, sizeof(page_head), out);
+	fputs("<script type=\"text/plain\" id=\"events\">", out);
+	report_events_begin(&events, out);
+	if (source->kind == STAT_SOURCE_RECORDING)
+		result = report_recording(&events, facts, source, n_max == UINT64_MAX ? EVENTS_DEFAULT : n_max);
+	else
+		add_sites(facts, source);
+	if (source->kind == STAT_SOURCE_PROCESS)
+		result = report_process(&events, facts, source);
+	if (!report_events_end(&events) && result == STAT_OK) {
+		stat_error(NULL, "cannot compress the report: zlib failed.");
+		result = STAT_FAILED;
+	}
+	fputs("</script>\n", out);
+	json_object_set_new(facts, "n_events", json_integer((json_int_t)events.n));
+	put_facts(out, facts);
+	fwrite(page_tail, 1, sizeof(page_tail), out);
+	json_decref(facts);
+	return result;
+}
+
+/* Opens the output as a binary format: a page is not meant for a terminal, either. */
+enum stat_exit report_command(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_source source;
+	enum stat_exit result = stat_source_open(&source, options);
+	FILE *out;
+
+	if (result != STAT_OK)
+		return result;
+	out = convert_open(&source, options->output, true);
+	if (out)
+		result = convert_close(out, options->output, report_write(out, &source, options->max_blocks));
+	else
+		result = STAT_FAILED;
+	if (result == STAT_OK)
+		result = stat_source_end(source.name, &source.contents);
+	stat_source_close(&source);
+	return result;
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// SPDX-FileCopyrightText: 2026 The gpupool authors
+
+// The section "Memory over time".
+
+const curve = {from: 0, to: facts.duration_ns || 1, cursor: facts.duration_ns || 0};
+let memory = facts.memories[0];
+
+// Writes a text with an outline, so that it can be read on any background.
+function writeOn(context, text, x, y) {
+	context.lineWidth = 3;
+	context.lineJoin = 'round';
+	context.strokeStyle = colour('panel');
+	context.strokeText(text, x, y);
+	context.fillStyle = colour('front');
+	context.fillText(text, x, y);
+}
+
+function axis(context, width, height, top, most) {
+	context.textAlign = 'left';
+	for (let i = 0; i <= 4; i++) {
+		const y = height - (height - top) * i / 4;
+		context.fillStyle = colour('soft');
+		context.globalAlpha = .35;
+		context.fillRect(0, y - (i === 0), width, 1);
+		context.globalAlpha = 1;
+		if (i)
+			writeOn(context, bytesText(most * i / 4), 4, y + 14);
+	}
+}
+
+// Fills the area below a step curve, from the left edge to the right.
+function fillSteps(context, samples, pick, x, y, width, floor) {
+	context.beginPath();
+	context.moveTo(0, floor);
+	let last = 0;
+	for (const sample of samples) {
+		const at = Math.max(0, Math.min(width, x(sample[0])));
+		context.lineTo(at, y(last));
+		last = pick(sample);
+		context.lineTo(at, y(last));
+	}
+	context.lineTo(width, y(last));
+	context.lineTo(width, floor);
+	context.fill();
+}
+
+function drawCurve() {
+	const [context, width, height] = begin($('curve'));
+	const top = 8, floor = height - 18, most = Math.max(1, memory.peak_used_bytes, memory.peak_reserved_bytes);
+	const x = ns => (ns - curve.from) / (curve.to - curve.from) * width;
+	const y = bytes => floor - bytes / most * (floor - top);
+	context.fillStyle = colour('cached');
+	fillSteps(context, memory.samples, s => Math.max(s[1], s[2]), x, y, width, floor);
+	context.fillStyle = colour('used');
+	fillSteps(context, memory.samples, s => s[1], x, y, width, floor);
+	axis(context, width, floor, top, most);
+	context.fillStyle = colour('bad');
+	for (const moment of facts.refused)
+		if (moment.memory === memory.number)
+			context.fillRect(x(moment.ns) - 1, top, 2, floor - top);
+	context.fillStyle = colour('mark');
+	context.fillRect(x(curve.cursor) - .5, 0, 1, floor);
+	context.fillStyle = colour('soft');
+	context.fillText(timeText(curve.from), 4, height - 4);
+	context.textAlign = 'right';
+	context.fillText(timeText(curve.to), width - 4, height - 4);
+	$('curve').ariaLabel = `${memory.name}: at most ${bytesText(memory.peak_used_bytes)} used, ` +
+		`${bytesText(memory.peak_reserved_bytes)} taken, ${memory.samples.length} points`;
+}
+
+function sampleAt(ns) {
+	let from = 0, to = memory.samples.length;
+	while (from < to) {
+		const middle = from + to >> 1;
+		if (memory.samples[middle][0] <= ns)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return memory.samples[from - 1] || [0, 0, 0];
+}
+
+const nsAt = event => curve.from + event.offsetX / $('curve').clientWidth * (curve.to - curve.from);
+
+function zoom(event) {
+	const factor = event.deltaY > 0 ? 1.25 : .8, at = nsAt(event), end = facts.duration_ns || 1;
+	event.preventDefault();
+	curve.from = Math.max(0, at - (at - curve.from) * factor);
+	curve.to = Math.min(end, Math.max(curve.from + 10, at + (curve.to - at) * factor));
+	drawCurve();
+}
+
+function listenToCurve() {
+	const canvas = $('curve');
+	canvas.addEventListener('click', event => moveTo(nsAt(event)));
+	canvas.addEventListener('wheel', zoom, {passive: false});
+	canvas.addEventListener('dblclick', () => {
+		curve.from = 0;
+		curve.to = facts.duration_ns || 1;
+		drawCurve();
+	});
+	canvas.addEventListener('mouseleave', event => tip(event, ''));
+	canvas.addEventListener('mousemove', event => {
+		const [, used, reserved] = sampleAt(nsAt(event));
+		tip(event, `${timeText(nsAt(event))}\nused ${bytesText(used)}\nheld but not used ` +
+			bytesText(Math.max(0, reserved - used)));
+	});
+	canvas.addEventListener('keydown', event => {
+		const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+		if (step && state)
+			showEvent(Math.max(0, Math.min(state.events.n, state.at + step)), true);
+	});
+}
+

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Makes the report of a recording. */
+
+#include "report_events.h"
+#include "tools/stat/stat_source.h"
+
+/* Writes the events of the map, and the rest into facts. Returns STAT_OK, or the exit code after a message. */
+enum stat_exit report_recording(
+	struct report_events *events, json_t *facts, const struct stat_source *source, uint64_t n_max);
+
+/* Returns an entry of "memories", without samples and peaks. */
+json_t *report_memory(unsigned number);
+const char *report_memory_name(char name[static STAT_ERROR_MAX], unsigned number);

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * gpupool-run starts a program with libgpupool.so preloaded. It sets the environment and becomes the program, so that
+ * process id, signals, terminal and exit code are the program's own. Mistakes that the library could only log while the
+ * program runs, such as a limit that is not a size, are errors here, before the program starts.
+ */
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run_preload.h"
+#include "run_program.h"
+#include "run_record.h"
+#include "run_say.h"
+#include "common/config.h"
+
+#define INJECTION    "NVTX_INJECTION64_PATH"
+#define ASAN_OPTIONS "ASAN_OPTIONS"
+
+enum {
+	/* Above every character; the options of config.def follow. */
+	OPTION_LIBRARY = 256,
+	OPTION_PRINT_ENV,
+	OPTION_VERSION,
+	OPTION_TABLE,
+};
+
+struct request {
+	const char *library;
+	bool print_env;
+	bool is_done;   /* --help or --version was printed */
+	bool has_asan;  /* the command needs the address sanitizer's library */
+	char **command; /* NULL: none was given */
+};
+
+static const struct option own_options[] = {
+	{"library", required_argument, NULL, OPTION_LIBRARY},
+	{"print-env", no_argument, NULL, OPTION_PRINT_ENV},
+	{"quiet", no_argument, NULL, 'q'},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPTION_VERSION},
+};
+
+#define OWN_OPTIONS (sizeof(own_options) / sizeof(*own_options))
+
+/* True if the option may stand without a value, which means on. */
+static bool is_switch(const struct gp_config_option *option)
+{
+	return option->type == GP_CONFIG_BOOL || option->type == GP_CONFIG_YIELD;
+}
+
+static void fill_options(struct option options[static OWN_OPTIONS + GP_OPTION_COUNT + 1])
+{
+	memcpy(options, own_options, sizeof(own_options));
+	for (int i = 0; i < GP_OPTION_COUNT; i++)
+		options[OWN_OPTIONS + (size_t)i] = (struct option){
+			.name = gp_config_options[i].option,
+			.has_arg = is_switch(&gp_config_options[i]) ? optional_argument : required_argument,
+			.val = OPTION_TABLE + i,
+		};
+	options[OWN_OPTIONS + GP_OPTION_COUNT] = (struct option){.name = NULL};
+}
+
+static void print_help(void)
+{
+	puts("usage: gpupool-run [options] [--] CMD [ARG...]\n"
+	     "       gpupool-run [options] --print-env\n"
+	     "\n"
+	     "Starts CMD with its GPU memory taken from a pool.\n");
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		const struct gp_config_option *option = &gp_config_options[i];
+		printf("  --%s%s%s%s\n        %s\n        (%s, default: %s)\n", option->option,
+			is_switch(option) ? "[=" : "=", option->values, is_switch(option) ? "]" : "", option->help,
+			option->variable, *option->default_text ? option->default_text : "not set");
+	}
+	puts("\n"
+	     "  --library=PATH   the library to preload\n"
+	     "  --print-env      print the environment as shell commands, and start nothing\n"
+	     "  -q, --quiet      no warnings\n"
+	     "  -h, --help       this text\n"
+	     "  --version        the version\n"
+	     "\n"
+	     "See gpupool-run(1) and gpupool(7).");
+}
+
+static enum run_status set_option(enum gp_option option, const char *value)
+{
+	const struct gp_config_option *row = &gp_config_options[option];
+	struct gp_text_error error;
+	char name[64];
+
+	if (!value)
+		value = "on";
+	if (gp_config_check(option, value, &error) < 0) {
+		snprintf(name, sizeof(name), "--%s", row->option);
+		run_mark(name, value, &error);
+		return RUN_USAGE;
+	}
+	if (setenv(row->variable, value, 1) < 0) {
+		run_error(NULL, "cannot set %s: %s.", row->variable, strerror(errno));
+		return RUN_FAILED;
+	}
+	return RUN_OK;
+}
+
+/*
+ * Reports an option that getopt_long() refused. Within a group of single letters word may be another argument, so the
+ * message names the letter.
+ */
+static enum run_status refuse_option(int kind, const char *word)
+{
+	static const char next[] = "gpupool-run --help lists the options; those of CMD follow CMD.";
+
+	if (kind == ':')
+		run_error(next, "option '%s' needs a value.", word);
+	else if (strncmp(word, "--", 2))
+		run_error(next, "there is no option '-%c'.", optopt);
+	else if (optopt)
+		run_error(next, "option '%s' takes no value.", word);
+	else
+		run_error(next, "there is no option '%s'.", word);
+	return RUN_USAGE;
+}
+
+static enum run_status take_option(struct request *request, int option, const char *word)
+{
+	switch (option) {
+	case OPTION_LIBRARY:
+		request->library = optarg;
+		return RUN_OK;
+	case OPTION_PRINT_ENV:
+		request->print_env = true;
+		return RUN_OK;
+	case OPTION_VERSION:
+		puts("gpupool-run " GPUPOOL_VERSION);
+		request->is_done = true;
+		return RUN_OK;
+	case 'h':
+		print_help();
+		request->is_done = true;
+		return RUN_OK;
+	case 'q':
+		run_is_quiet = true;
+		return RUN_OK;
+	case '?':
+	case ':':
+		return refuse_option(option, word);
+	default:
+		return set_option((enum gp_option)(option - OPTION_TABLE), optarg);
+	}
+}
+
+static enum run_status parse_options(int argc, char **argv, struct request *request)
+{
+	struct option options[OWN_OPTIONS + GP_OPTION_COUNT + 1];
+	enum run_status status = RUN_OK;
+
+	fill_options(options);
+	opterr = 0;
+	while (status == RUN_OK && !request->is_done) {
+		/* "+": options behind CMD belong to CMD. ":": a missing value is returned as ':', not as '?'. */
+		int option = getopt_long(argc, argv, "+:hq", options, NULL);
+		if (option < 0)
+			break;
+		status = take_option(request, option, argv[optind - 1]);
+	}
+	request->command = optind < argc ? argv + optind : NULL;
+	if (status == RUN_OK && !request->is_done && !request->command && !request->print_env) {
+		run_error("gpupool-run [options] CMD [ARG...]; see gpupool-run --help.", "there is no CMD to start.");
+		return RUN_USAGE;
+	}
+	return status;
+}
+
+static void report_variable(void *arg, const struct gp_config_report *report)
+{
+	char line[GP_CONFIG_MESSAGE_SIZE];
+
+	if (report->problem == GP_CONFIG_UNKNOWN_NAME) {
+		gp_config_report_format(report, line, sizeof(line));
+		run_warn(NULL, "%s.", line);
+	} else {
+		run_mark(report->variable, report->value, &report->error);
+	}
+}
+
+/* Options have been put into the environment before, so a bad value there that an option replaces is not an error. */
+static enum run_status check_environment(struct gp_config *config)
+{
+	return gp_config_parse(config, environ, report_variable, NULL) < 0 ? RUN_USAGE : RUN_OK;
+}
+
+/* NVTX loads one tool only. If the user has chosen a profiler, it keeps the ranges, and regions by NVTX stay unused. */
+static enum run_status set_injection(const char *library, const struct gp_config *config)
+{
+	const char *tool = getenv(INJECTION);
+
+	if (!gp_config_regions_has(&config->regions, GP_REGION_BY_NVTX))
+		return RUN_OK;
+	if (tool && *tool && strcmp(tool, library) != 0) {
+		run_warn("unset " INJECTION " to use NVTX ranges as regions.",
+			INJECTION " is set to another tool, %s: NVTX ranges are not used as regions.", tool);
+		return RUN_OK;
+	}
+	if (setenv(INJECTION, library, 1) == 0)
+		return RUN_OK;
+	run_error(NULL, "cannot set " INJECTION ": %s.", strerror(errno));
+	return RUN_FAILED;
+}
+
+static void print_export(const char *name, const char *value)
+{
+	printf("export %s='", name);
+	for (; *value; value++)
+		if (*value == '\'')
+			fputs("'\\''", stdout);
+		else
+			putchar(*value);
+	puts("'");
+}
+
+static enum run_status print_environment(const struct request *request)
+{
+	for (int i = 0; i < GP_OPTION_COUNT; i++) {
+		const char *value = getenv(gp_config_options[i].variable);
+		if (value && *value)
+			print_export(gp_config_options[i].variable, value);
+	}
+	print_export("LD_PRELOAD", getenv("LD_PRELOAD"));
+	if (getenv(INJECTION))
+		print_export(INJECTION, getenv(INJECTION));
+	if (request->has_asan)
+		print_export(ASAN_OPTIONS, getenv(ASAN_OPTIONS));
+	if (fflush(stdout) == EOF) {
+		run_error(NULL, "cannot print: %s.", strerror(errno));
+		return RUN_FAILED;
+	}
+	return RUN_OK;
+}
+
+static enum run_status set_preload(const char *library)
+{
+	char *value = run_preload_value(library, getenv("LD_PRELOAD"));
+	int r = setenv("LD_PRELOAD", value, 1);
+
+	free(value);
+	if (r < 0) {
+		run_error(NULL, "cannot set LD_PRELOAD: %s.", strerror(errno));
+		return RUN_FAILED;
+	}
+	return RUN_OK;
+}
+
+static enum run_status set_asan_options(void)
+{
+	char *value = run_asan_options(getenv(ASAN_OPTIONS));
+	int r = setenv(ASAN_OPTIONS, value, 1);
+
+	free(value);
+	if (r < 0) {
+		run_error(NULL, "cannot set " ASAN_OPTIONS ": %s.", strerror(errno));
+		return RUN_FAILED;
+	}
+	return RUN_OK;
+}
+
+static enum run_status prepare(struct request *request, const struct gp_config *config)
+{
+	struct run_elf elf;
+	char *library = request->library ? run_library_absolute(request->library) : run_library_default();
+	enum run_status status = run_library_check(library, &elf);
+
+	if (status == RUN_OK && request->command)
+		status = run_program_check(*request->command, &elf, &request->has_asan);
+	if (status == RUN_OK && request->has_asan)
+		status = set_asan_options();
+	if (status == RUN_OK)
+		status = run_record_check(config);
+	if (status == RUN_OK)
+		status = set_preload(library);
+	if (status == RUN_OK)
+		status = set_injection(library, config);
+	if (status == RUN_OK && request->command)
+		run_program_warn(*request->command);
+	free(library);
+	return status;
+}
+
+static enum run_status start(char **command)
+{
+	int error;
+
+	execvp(*command, command);
+	error = errno;
+	run_error(NULL, "%s cannot be started: %s.", *command, strerror(error));
+	return error == ENOENT ? RUN_NOT_FOUND : RUN_NOT_STARTABLE;
+}
+
+int main(int argc, char **argv)
+{
+	static struct gp_config config;
+	struct request request = {0};
+	enum run_status status = parse_options(argc, argv, &request);
+
+	if (status == RUN_OK && !request.is_done)
+		status = check_environment(&config);
+	if (status == RUN_OK && !request.is_done)
+		status = prepare(&request, &config);
+	if (status != RUN_OK || request.is_done)
+		return status;
+	return request.print_env ? print_environment(&request) : start(request.command);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run_say.h"
+#include "common/clean.h"
+
+#define PROGRAM "gpupool-run: "
+#define INDENT  ((int)strlen(PROGRAM))
+
+bool run_is_quiet;
+
+/* Replaces control characters: names of files and values must not control the terminal. */
+static void print_clean(const char *text)
+{
+	size_t size = strlen(text) + 1;
+	char *clean = malloc(size);
+
+	if (!clean)
+		return;
+	gp_clean(clean, size, text);
+	fputs(clean, stderr);
+	free(clean);
+}
+
+static void print_message(const char *next, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+static void print_message(const char *next, const char *format, va_list args)
+{
+	char *text;
+
+	fputs(PROGRAM, stderr);
+	if (vasprintf(&text, format, args) >= 0) {
+		print_clean(text);
+		free(text);
+	}
+	fputc('\n', stderr);
+	if (next) {
+		fprintf(stderr, "%*sNext: ", INDENT, "");
+		print_clean(next);
+		fputc('\n', stderr);
+	}
+}
+
+void run_error(const char *next, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	print_message(next, format, args);
+	va_end(args);
+}
+
+void run_warn(const char *next, const char *format, ...)
+{
+	va_list args;
+
+	if (run_is_quiet)
+		return;
+	va_start(args, format);
+	print_message(next, format, args);
+	va_end(args);
+}
+
+/* Returns the columns of the first length bytes of a text on the terminal: one for each character. */
+static int columns(const char *text, size_t length)
+{
+	int n = 0;
+
+	for (size_t i = 0, bytes; i < length && text[i]; i += bytes, n++)
+		(void)gp_utf8_decode(text + i, &bytes);
+	return n;
+}
+
+void run_mark(const char *name, const char *value, const struct gp_text_error *error)
+{
+	int before = INDENT - 1 + columns(name, strlen(name)) + 1 + columns(value, error->offset);
+
+	run_error(NULL, "%s: '%s' %s", name, value, error->why);
+	fprintf(stderr, "%*s%s=", INDENT - 1, "", name);
+	print_clean(value);
+	fprintf(stderr, "\n%*s^", before, "");
+	if (error->next)
+		fprintf(stderr, "  %s", error->next);
+	fputc('\n', stderr);
+}

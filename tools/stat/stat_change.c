@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_change.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "stat_report.h"
+#include "stat_text.h"
+
+enum { REQUEST_MAX = 512 };
+
+/* Finds the process to change if the user named none. If there may be several, lists them and changes none of them. */
+static enum stat_exit choose_one(const struct stat_options *options, pid_t *pid)
+{
+	struct stat_question question = {.schema = "status", .timeout_ms = options->timeout_ms};
+	struct stat_survey survey;
+	enum stat_exit result = STAT_OK;
+	char why[STAT_ERROR_MAX];
+
+	stat_survey_run(&survey, &question);
+	if (survey.n_processes && stat_survey_is_incomplete(&survey, why)) {
+		stat_error(NULL, "there may be more processes than these (left out: %s); name the one to change:", why);
+		stat_report_commands(&survey);
+		result = STAT_USAGE;
+	} else if (survey.n_processes == 1) {
+		*pid = survey.processes[0].pid;
+	} else if (survey.n_processes == 0) {
+		result = stat_report_errors(&survey, options);
+	} else {
+		stat_error(NULL, "there are %zu processes; name the one to change:", survey.n_processes);
+		stat_report_commands(&survey);
+		result = STAT_USAGE;
+	}
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+/* Sends the request to the named process, or to the only one, and shows its answer. */
+static enum stat_exit change(
+	const struct stat_command *command, const struct stat_options *options, const char *request)
+{
+	struct stat_options one = *options;
+	struct stat_question question;
+	struct stat_survey survey;
+	enum stat_exit result;
+	pid_t pid;
+
+	if (!stat_command_check_once(
+		    command, options, options->n_words ? options->words[0] : NULL, STAT_CHANGE_IS_ONCE))
+		return STAT_USAGE;
+	if (!options->n_pids) {
+		result = choose_one(options, &pid);
+		if (result != STAT_OK)
+			return result;
+		one.pids = &pid;
+		one.n_pids = 1;
+	}
+	question = stat_command_question(command, &one, request);
+	stat_survey_run(&survey, &question);
+	if (one.is_json)
+		stat_report_json(&survey, &one, command->name);
+	else if (survey.n_processes && survey.processes[0].reply)
+		command->show(&survey.processes[0], &one);
+	result = stat_report_errors(&survey, &one);
+	stat_survey_deinit(&survey);
+	return result;
+}
+
+enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+
+	snprintf(request, sizeof(request), "reclaim%s%.16s%s\n", options->device ? " " : "",
+		options->device ? options->device : "", options->is_pinned ? " pinned" : "");
+	return change(command, options, request);
+}
+
+void stat_reclaim_show(const struct stat_process *process, const struct stat_options *options)
+{
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, stat_reply_u64_or_0(process->reply, "released_bytes"));
+	if (options->is_pinned)
+		printf("gave %s of pinned memory back to the driver\n", bytes);
+	else
+		printf("gave %s back to the driver%s%s%s\n", bytes, options->device ? " (device " : "",
+			options->device ? options->device : "", options->device ? ")" : "");
+}
+
+static enum stat_exit misuse(const struct stat_command *command)
+{
+	char next[64];
+
+	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
+	stat_error(next, "%s takes %s.", command->name, command->synopsis);
+	return STAT_USAGE;
+}
+
+/* Checks the limits here, so that malformed ones are refused before a process is asked. */
+static bool check_limits(const struct stat_options *options)
+{
+	const char *text = options->words[1];
+	struct gp_limit_list list;
+	struct gp_text_error error;
+	struct gp_limit limit;
+
+	if (options->is_pinned ? gp_limit_parse(text, &limit, &error) == 0
+			       : gp_limit_list_parse(text, &list, &error) == 0)
+		return true;
+	stat_error(error.next ? error.next : "as in: 8GiB, 50%, 0=8GiB,1=none", "limit: '%s' %s.", text, error.why);
+	return false;
+}
+
+enum stat_exit stat_limit_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+	bool is_set = options->n_words == 2 && strcmp(options->words[0], "set") == 0;
+	bool is_get = !options->n_words || (options->n_words == 1 && strcmp(options->words[0], "get") == 0);
+
+	if ((!is_set && !is_get) || (is_get && options->is_pinned))
+		return misuse(command);
+	if (is_get)
+		return stat_command_read(command, options);
+	if (!check_limits(options))
+		return STAT_USAGE;
+	snprintf(request, sizeof(request), "limit set %s%.400s\n", options->is_pinned ? "pinned " : "",
+		options->words[1]);
+	return change(command, options, request);
+}
+
+enum stat_exit stat_defer_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX];
+	const char *word = options->n_words == 1 ? options->words[0] : "";
+
+	if (strcmp(word, "on") != 0 && strcmp(word, "off") != 0)
+		return misuse(command);
+	snprintf(request, sizeof(request), "defer %s\n", word);
+	return change(command, options, request);
+}
+
+void stat_defer_show(const struct stat_process *process, const struct stat_options *options)
+{
+	uint64_t n = stat_reply_u64_or_0(process->reply, "scopes");
+
+	if (n)
+		printf("flushes are deferred by %" PRIu64 " scope%s\n", n, n == 1 ? "" : "s");
+	else
+		puts("flushes are not deferred");
+}
+
+/* Encodes a name as one word of a request: %XX stands for each byte that a word cannot contain. */
+static void encode(char *text, size_t size, const char *name)
+{
+	size_t n = 0;
+
+	for (; *name && n + 4 < size; name++) {
+		bool is_plain = *name > ' ' && *name <= '~' && *name != '%';
+
+		if (is_plain)
+			text[n++] = *name;
+		else
+			n += (size_t)snprintf(text + n, size - n, "%%%02x", (unsigned char)*name);
+	}
+	text[n] = '\0';
+}
+
+enum stat_exit stat_region_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX], name[REQUEST_MAX / 2];
+	bool is_list = !options->n_words || (options->n_words == 1 && strcmp(options->words[0], "list") == 0);
+	bool is_other = options->n_words == 2 && strcmp(options->words[0], "invalidate") == 0 && *options->words[1];
+
+	if (is_list)
+		return stat_command_read(command, options);
+	if (!is_other)
+		return misuse(command);
+	encode(name, sizeof(name), options->words[1]);
+	snprintf(request, sizeof(request), "region invalidate %s\n", name);
+	return change(command, options, request);
+}
+
+static void show_regions(const json_t *regions)
+{
+	static const char *const headings[] = {
+		">DEVICE", ">USED", ">CACHED", ">PENDING", ">TOTAL", ">HITS", ">MISSES", "<REGION"};
+	static const char *const keys[] = {"used_bytes", "cached_bytes", "pending_bytes", "total_bytes"};
+	struct stat_table *table = stat_table_new(headings, 8);
+	char texts[7][STAT_TEXT_MAX];
+	const json_t *region;
+	size_t i;
+
+	json_array_foreach(regions, i, region) {
+		snprintf(texts[0], STAT_TEXT_MAX, "%" PRIu64, stat_reply_u64_or_0(region, "device"));
+		for (size_t k = 0; k < 4; k++)
+			stat_bytes(texts[k + 1], stat_reply_u64_or_0(region, keys[k]));
+		snprintf(texts[5], STAT_TEXT_MAX, "%" PRIu64, stat_reply_u64_or_0(region, "hits"));
+		snprintf(texts[6], STAT_TEXT_MAX, "%" PRIu64, stat_reply_u64_or_0(region, "misses"));
+		stat_table_add(table, (const char *[]){texts[0], texts[1], texts[2], texts[3], texts[4], texts[5],
+					      texts[6], stat_reply_text(region, "name")});
+	}
+	stat_table_print(table, stat_width());
+	stat_table_free(table);
+}
+
+void stat_region_show(const struct stat_process *process, const struct stat_options *options)
+{
+	uint64_t released, n = stat_reply_u64_or_0(process->reply, "busy_blocks");
+	const json_t *regions = json_object_get(process->reply, "regions");
+	char given[STAT_TEXT_MAX], busy[STAT_TEXT_MAX];
+
+	if (stat_reply_u64(process->reply, "released_bytes", &released)) {
+		stat_bytes(given, released);
+		stat_bytes(busy, stat_reply_u64_or_0(process->reply, "busy_bytes"));
+		printf("gave %s back to the driver; %" PRIu64 " block%s in use, %s, will not be cached when freed\n",
+			given, n, n == 1 ? "" : "s", busy);
+	} else if (json_array_size(regions)) {
+		show_regions(regions);
+	} else {
+		puts("no regions");
+	}
+}
+
+enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[REQUEST_MAX] = "stacks";
+	size_t length = strlen(request);
+
+	if (!options->n_words)
+		return stat_command_read(command, options);
+	for (size_t i = 0; i < options->n_words; i++)
+		length += (size_t)snprintf(request + length, sizeof(request) - length, " %.30s", options->words[i]);
+	snprintf(request + length, sizeof(request) - length, "\n");
+	return change(command, options, request);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* gpupool-stat check: one line with performance data, and the exit codes that monitoring systems expect. */
+
+#include "stat_command.h"
+
+/* The results of a check, beyond the exit codes of other commands until stat_check_exit() maps them to 0..3. */
+enum stat_check {
+	STAT_CHECK_OK = 16,
+	STAT_CHECK_WARNING,
+	STAT_CHECK_CRITICAL,
+	STAT_CHECK_UNKNOWN,
+};
+
+enum stat_exit stat_check_run(const struct stat_command *command, const struct stat_options *options);
+
+/* Returns the exit code of gpupool-stat, from 0 to 3, for a result. Any failure of another kind counts as unknown. */
+int stat_check_exit(enum stat_exit result);

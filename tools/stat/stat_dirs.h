@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Searches the directories that may hold control sockets. Each function adds directories to a survey, and the processes
+ * whose sockets are in them. It leaves out directories that are not safe, which processes do not use either, and those
+ * that have neither sockets nor reports of processes that have ended (stat_saved.h).
+ */
+
+#include "stat_survey.h"
+
+/* Adds the directories that a program started from this environment would use. */
+void stat_places_own(struct stat_survey *survey);
+
+/* For root, adds the usual directories of every user; nothing if GPUPOOL_RUNTIME_DIR is set. */
+void stat_places_all_users(struct stat_survey *survey);
+
+/* Adds the directories by the environment of a process, as seen here and as seen in its container. */
+void stat_places_of_process(struct stat_survey *survey, pid_t pid);
+
+/* Adds a process to the survey. */
+void stat_places_add(struct stat_survey *survey, const struct stat_process *process);
+
+/* Returns how many processes of this user may be added from one directory. */
+size_t stat_places_room(const struct stat_survey *survey, uid_t uid);
+
+/* Opens a directory of the survey again. Returns 0 or -errno; -ESTALE if its path now leads to another directory. */
+int stat_dir_open(struct stat_dir *dir);
+
+/* Writes a list of the directories of stat_places_own(), usable or not, for a message. */
+void stat_places_describe(char *text, size_t size);

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * gpupool-stat leaks: gets an answer from a process or a file, groups its blocks, and compares them with an older
+ * answer: that of --diff or, with --watch, the first one.
+ */
+
+#include "stat_leaks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stat_explain.h"
+#include "stat_group.h"
+#include "stat_report.h"
+#include "stat_text.h"
+#include "stat_watch.h"
+
+enum { FILE_MAX = 64 << 20, ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
+
+/* Returns the size of the file and one byte more, so that reading that much meets the end of the file. */
+static size_t room_for(FILE *file)
+{
+	struct stat st;
+
+	if (fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || st.st_size >= FILE_MAX)
+		return FILE_MAX;
+	return (size_t)st.st_size + 1;
+}
+
+json_t *stat_leaks_read(const char *path, const char *name)
+{
+	char error[STAT_ERROR_MAX];
+	json_t *reply = NULL;
+	FILE *file = fopen(path, "re");
+	size_t room = file ? room_for(file) : 0;
+	char *text = file ? stat_alloc(malloc(room)) : NULL;
+	size_t n = file ? fread(text, 1, room, file) : 0;
+
+	if (!file || ferror(file))
+		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
+	else if (n == FILE_MAX)
+		stat_error(NULL, "%s is too long to be an answer.", name);
+	else if (!(reply = stat_reply_parse_saved(text, n, "leaks", error)))
+		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", name, error);
+	if (file)
+		fclose(file);
+	free(text);
+	return reply;
+}
+
+static void print_growth(char text[static STAT_TEXT_MAX], int64_t growth)
+{
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, growth < 0 ? -(uint64_t)growth : (uint64_t)growth);
+	snprintf(text, STAT_TEXT_MAX, "%s%.20s", growth > 0 ? "+" : growth < 0 ? "-" : "", bytes);
+}
+
+static void add_row(struct stat_table *table, const struct stat_groups *groups, const struct stat_group *group)
+{
+	char bytes[STAT_TEXT_MAX], blocks[STAT_TEXT_MAX], oldest[STAT_TEXT_MAX] = "-", growth[STAT_TEXT_MAX];
+	const char *cells[COLUMNS] = {bytes, blocks, oldest};
+	size_t n = 3;
+
+	stat_bytes(bytes, group->bytes);
+	snprintf(blocks, sizeof(blocks), "%" PRIu64, group->blocks);
+	if (group->oldest_ns)
+		stat_age(oldest, group->oldest_ns);
+	print_growth(growth, group->growth);
+	if (groups->has_growth)
+		cells[n++] = growth;
+	cells[n] = group->key;
+	stat_table_add(table, cells);
+}
+
+static struct stat_table *new_table(const struct stat_groups *groups, const char *headings[static COLUMNS])
+{
+	static const char *const by[STAT_N_BY] = {"<WHERE", "<LIBRARY", "<SIZE", "<AGE"};
+	size_t n = 0;
+
+	headings[n++] = ">BYTES";
+	headings[n++] = ">BLOCKS";
+	headings[n++] = ">OLDEST";
+	if (groups->has_growth)
+		headings[n++] = ">GROWTH";
+	headings[n++] = by[groups->by];
+	return stat_table_new(headings, n);
+}
+
+/* Prints a row for each group. Groups that are too small, or beyond the last row, are only added up. */
+static void print_groups(const struct stat_groups *groups, const struct stat_options *options)
+{
+	const char *headings[COLUMNS];
+	struct stat_table *table = new_table(groups, headings);
+	uint64_t n_rows = options->max_blocks == UINT64_MAX ? ROWS : options->max_blocks;
+	uint64_t n = 0, rest = 0, rest_bytes = 0;
+	char bytes[STAT_TEXT_MAX];
+
+	for (size_t i = 0; i < groups->n; i++) {
+		const struct stat_group *group = &groups->list[i];
+
+		if (n < n_rows && (group->bytes >= options->min_bytes || group->growth < 0)) {
+			add_row(table, groups, group);
+			n++;
+		} else {
+			rest++;
+			rest_bytes += group->bytes;
+		}
+	}
+	if (n)
+		stat_table_print(table, stat_width());
+	stat_table_free(table);
+	stat_bytes(bytes, rest_bytes);
+	if (rest)
+		printf("and %" PRIu64 " more, %s\n", rest, bytes);
+}
+
+void stat_leaks_print_stack(struct stat_stacks *stacks, const char *title, const json_t *frames)
+{
+	char *text;
+
+	if (!json_array_size(frames))
+		return;
+	text = stat_stacks_text(stacks, frames);
+	printf("  %s: %s\n", title, text);
+	free(text);
+}
+
+static void print_bad_frees(const json_t *reply, struct stat_stacks *stacks)
+{
+	const json_t *list = json_object_get(reply, "bad_frees"), *bad;
+	char clean[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+	size_t i;
+
+	json_array_foreach(list, i, bad) {
+		stat_clean(clean, sizeof(clean), stat_reply_text(bad, "address"));
+		stat_age(age, stat_reply_u64_or_0(bad, "age_ns"));
+		printf("%s free of %s, %s ago\n",
+			strcmp(stat_reply_text(bad, "what"), "double") == 0 ? "double" : "invalid", clean, age);
+		stat_leaks_print_stack(stacks, "freed here", json_object_get(bad, "freed_here"));
+		stat_leaks_print_stack(stacks, "freed before", json_object_get(bad, "freed_before"));
+		stat_leaks_print_stack(stacks, "allocated", json_object_get(bad, "allocated"));
+	}
+}
+
+static void print_setting(const json_t *setting, pid_t pid)
+{
+	uint64_t sample = stat_reply_u64_or_0(setting, "sample");
+	char age[STAT_TEXT_MAX];
+
+	if (!json_is_true(json_object_get(setting, "is_on"))) {
+		printf("stacks are off");
+		if (pid)
+			printf(": gpupool-stat stacks %d on", (int)pid);
+		putchar('\n');
+		return;
+	}
+	stat_age(age, stat_reply_u64_or_0(setting, "since_ns"));
+	printf("stacks of %" PRIu64 " frames", stat_reply_u64_or_0(setting, "depth"));
+	if (sample > 1)
+		printf(", below 1 MiB for one block in %" PRIu64, sample);
+	printf(", recorded for %s\n", age);
+}
+
+/* pid: 0 if the answer comes from a file. */
+static void print_head(const json_t *reply, pid_t pid)
+{
+	const json_t *setting = json_object_get(reply, "stacks");
+	uint64_t n = stat_reply_u64_or_0(reply, "n_blocks");
+	uint64_t sites_dropped = stat_reply_u64_or_0(setting, "sites_dropped");
+	uint64_t blocks_dropped = stat_reply_u64_or_0(setting, "blocks_dropped");
+	char bytes[STAT_TEXT_MAX];
+
+	stat_bytes(bytes, stat_reply_u64_or_0(reply, "bytes"));
+	printf("%s in %" PRIu64 " block%s; ", bytes, n, n == 1 ? "" : "s");
+	print_setting(setting, pid);
+	if (json_is_true(json_object_get(reply, "truncated")))
+		printf("of %" PRIu64 " call sites, the answer had room only for those with the most bytes\n",
+			stat_reply_u64_or_0(reply, "n_sites"));
+	if (sites_dropped || blocks_dropped)
+		printf("%" PRIu64 " stacks and %" PRIu64 " blocks were not recorded, for lack of room\n", sites_dropped,
+			blocks_dropped);
+}
+
+/* Without stacks only the calling libraries are known, so the default is to group by them. */
+static enum stat_by by_of(const json_t *reply, const struct stat_options *options)
+{
+	enum stat_by by;
+
+	(void)stat_by_parse(options->by, &by);
+	if (!options->by && !json_array_size(json_object_get(reply, "sites")) &&
+		json_is_array(json_object_get(reply, "callers")))
+		by = STAT_BY_LIBRARY;
+	return by;
+}
+
+/* base: the answer to compare with, or NULL. */
+static void show(const json_t *reply, pid_t pid, uid_t uid, const json_t *base, const struct stat_options *options)
+{
+	struct stat_stacks *stacks = stat_stacks_new(reply, pid, uid), *base_stacks = NULL;
+	struct stat_groups groups, older = {0};
+	enum stat_by by = by_of(reply, options);
+
+	stat_groups_make(&groups, by, reply, stacks);
+	if (base) {
+		base_stacks = stat_stacks_new(base, 0, geteuid());
+		stat_groups_make(&older, by, base, base_stacks);
+		stat_groups_compare(&groups, &older);
+	}
+	print_head(reply, pid);
+	print_groups(&groups, options);
+	if (by == STAT_BY_SITE || !options->by)
+		print_bad_frees(reply, stacks);
+	stat_groups_free(&groups);
+	stat_groups_free(&older);
+	stat_stacks_free(stacks);
+	if (base_stacks)
+		stat_stacks_free(base_stacks);
+}
+
+void stat_leaks_show(const struct stat_process *process, const struct stat_options *options)
+{
+	show(process->reply, process->pid, process->uid, NULL, options);
+}
+
+static void complete(json_t *reply, pid_t pid, uid_t uid)
+{
+	struct stat_stacks *stacks = stat_stacks_new(reply, pid, uid);
+
+	stat_stacks_complete(stacks, reply);
+	stat_stacks_free(stacks);
+}
+
+static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
+{
+	json_t *reply = stat_leaks_read(options->from, options->from);
+
+	if (!reply)
+		return STAT_FAILED;
+	if (options->is_json) {
+		complete(reply, 0, geteuid());
+		stat_report_print(reply);
+	} else {
+		show(reply, 0, geteuid(), base, options);
+	}
+	json_decref(reply);
+	return STAT_OK;
+}
+
+/* The first answers, with which later ones are compared. */
+struct first {
+	const struct stat_command *command;
+	const struct stat_options *options;
+	const json_t *base; /* to compare with instead, or NULL */
+	bool is_later;
+	json_t *replies; /* by pid */
+};
+
+static void keep_first(struct first *first, const struct stat_survey *survey)
+{
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		char pid[16];
+
+		snprintf(pid, sizeof(pid), "%d", (int)survey->processes[i].pid);
+		if (survey->processes[i].reply && !json_object_get(first->replies, pid))
+			json_object_set(first->replies, pid, survey->processes[i].reply);
+	}
+	first->is_later = true;
+}
+
+static void show_all(const struct stat_survey *survey, const struct first *first)
+{
+	bool is_any = false;
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		const struct stat_process *process = &survey->processes[i];
+		char command[256], pid[16];
+		const json_t *base = first->base;
+
+		if (!process->reply)
+			continue;
+		snprintf(pid, sizeof(pid), "%d", (int)process->pid);
+		if (!base && first->is_later)
+			base = json_object_get(first->replies, pid);
+		if (is_any)
+			putchar('\n');
+		is_any = true;
+		stat_explain_command(command, sizeof(command), process->pid);
+		stat_show_title(process, command);
+		show(process->reply, process->pid, process->uid, base, first->options);
+	}
+}
+
+static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
+{
+	struct first *first = arg;
+
+	if (first->options->is_json) {
+		for (size_t i = 0; i < survey->n_processes; i++)
+			if (survey->processes[i].reply)
+				complete(
+					survey->processes[i].reply, survey->processes[i].pid, survey->processes[i].uid);
+		stat_report_json(survey, first->options, first->command->name);
+	} else {
+		show_all(survey, first);
+		keep_first(first, survey);
+	}
+	return stat_report_errors(survey, first->options);
+}
+
+static enum stat_exit ask(const struct stat_command *command, const struct stat_options *options, const json_t *base)
+{
+	char request[REQUEST_MAX] = "leaks\n";
+	struct stat_question question = stat_command_question(command, options, request);
+	struct first first = {
+		.command = command,
+		.options = options,
+		.base = base,
+		.replies = stat_alloc(json_object()),
+	};
+	enum stat_exit result;
+
+	if (options->older_ms)
+		snprintf(request, sizeof(request), "leaks %" PRIu64 "\n", options->older_ms);
+	result = stat_watch(&question, options, show_answers, &first);
+	json_decref(first.replies);
+	return result;
+}
+
+enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options)
+{
+	enum stat_exit result = STAT_FAILED;
+	json_t *base = NULL;
+
+	if (options->from && !stat_command_check_once(command, options, "--from", STAT_FILE_IS_ONCE))
+		return STAT_USAGE;
+	if (options->diff)
+		base = stat_leaks_read(options->diff, options->diff);
+	if (!options->diff || base)
+		result = options->from ? run_saved(options, base) : ask(command, options, base);
+	json_decref(base);
+	return result;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "stat_saved.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/oom_name.h"
+#include "stat_dirs.h"
+#include "stat_spool.h"
+
+enum { FILE_MAX = 8 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
+
+/* Sets the age of the error as of now: the file has the age at the time of writing. */
+static void renew_age(json_t *reply)
+{
+	json_t *last = json_object_get(reply, "last");
+	uint64_t then = stat_reply_u64_or_0(last, "time"), now = (uint64_t)time(NULL);
+
+	json_object_set_new(reply, STAT_SAVED_KEY, json_true());
+	if (json_is_object(last) && then)
+		json_object_set_new(last, "age_ns",
+			json_integer((json_int_t)(now > then ? (now - then) * UINT64_C(1000000000) : 0)));
+}
+
+static json_t *parse(const char *text, size_t length, char error[static STAT_ERROR_MAX])
+{
+	json_t *reply = stat_reply_parse_saved(text, length, "oom", error);
+
+	if (reply)
+		renew_age(reply);
+	return reply;
+}
+
+json_t *stat_saved_read(const char *name)
+{
+	const char *path = stat_spool(name);
+	char error[STAT_ERROR_MAX];
+	json_t *reply = NULL;
+	FILE *file = path ? fopen(path, "re") : NULL;
+	char *text = file ? stat_alloc(malloc(FILE_MAX)) : NULL;
+	size_t n = file ? fread(text, 1, FILE_MAX, file) : 0;
+
+	if (!path)
+		return NULL;
+	if (!file || ferror(file))
+		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
+	else if (n == FILE_MAX)
+		stat_error(NULL, "%s is too long to be an answer.", name);
+	else if (!(reply = parse(text, n, error)))
+		stat_error("to save one: GPUPOOL_OOM_FILE=FILE, or gpupool-stat oom --json PID >FILE", "%s %s.", name,
+			error);
+	if (file)
+		fclose(file);
+	free(text);
+	return reply;
+}
+
+/* Returns the text of a file in a directory, or NULL. */
+static char *read_in(const struct stat_dir *dir, const char *name, struct stat *ret_st)
+{
+	int fd = openat(dir->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	char *text = NULL;
+	ssize_t n = -1;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, ret_st) == 0 && S_ISREG(ret_st->st_mode) && ret_st->st_uid == dir->uid &&
+		ret_st->st_size <= GP_OOM_FILE_MAX) {
+		text = stat_alloc(malloc(GP_OOM_FILE_MAX + 1));
+		n = read(fd, text, GP_OOM_FILE_MAX);
+	}
+	close(fd);
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	return text;
+}
+
+static bool is_running(const struct stat_process *process)
+{
+	uint64_t start_ticks;
+	char state;
+
+	return gp_ctl_process_stat(process->pid, &start_ticks, &state) == 0 && state != 'Z' &&
+	       start_ticks == process->start_ticks;
+}
+
+/* Reads a report. Returns false if it is not one that is looked for, or cannot be read. */
+static bool read_report(
+	struct stat_saved *saved, const struct stat_survey *survey, size_t dir, const char *name, pid_t pid)
+{
+	struct stat_process process = {.dir = dir, .uid = survey->dirs[dir].uid, .client.fd = -1};
+	char error[STAT_ERROR_MAX], *text;
+	struct stat st;
+
+	if (!gp_oom_name_parse(name, &process.pid, &process.start_ticks) || (pid && process.pid != pid))
+		return false;
+	*saved = (struct stat_saved){.is_running = is_running(&process)};
+	if (!pid && saved->is_running)
+		return false;
+	text = read_in(&survey->dirs[dir], name, &st);
+	if (!text)
+		return false;
+	strcpy(process.name, name);
+	process.reply = parse(text, strlen(text), error);
+	free(text);
+	saved->process = process;
+	saved->written = st.st_mtime;
+	return process.reply != NULL;
+}
+
+static void read_reports_in(struct stat_saved *list, size_t *n, const struct stat_survey *survey, size_t dir, pid_t pid)
+{
+	int fd = openat(survey->dirs[dir].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!entries) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	for (int i = 0; i < ENTRIES_MAX && *n < SAVED_MAX && (entry = readdir(entries)); i++)
+		*n += read_report(&list[*n], survey, dir, entry->d_name, pid);
+	closedir(entries);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct stat_saved *one = a, *other = b;
+
+	if (one->written != other->written)
+		return one->written < other->written ? 1 : -1;
+	/* If two reports are of the same second, that of the process that started later comes first. */
+	return (one->process.start_ticks < other->process.start_ticks) -
+	       (one->process.start_ticks > other->process.start_ticks);
+}
+
+size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list)
+{
+	struct stat_saved *list = stat_alloc(calloc(SAVED_MAX, sizeof(*list)));
+	size_t n = 0;
+
+	for (size_t i = 0; i < survey->n_dirs; i++) {
+		struct stat_dir *dir = &survey->dirs[i];
+
+		if (dir->is_abstract || stat_dir_open(dir))
+			continue;
+		read_reports_in(list, &n, survey, i, pid);
+		close(dir->fd);
+		dir->fd = -1;
+	}
+	if (n)
+		qsort(list, n, sizeof(*list), compare);
+	for (; pid && n > 1; n--)
+		json_decref(list[n - 1].process.reply);
+	*ret_list = list;
+	return n;
+}

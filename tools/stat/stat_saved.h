@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Reads reports of out-of-memory errors that processes have saved (common/oom_name.h). Files in a socket directory may
+ * be hostile: only regular files of the directory's owner are read, and links are not followed.
+ */
+
+#include <time.h>
+
+#include "stat_survey.h"
+
+/* The member of an answer that is true if the answer comes from a file. */
+#define STAT_SAVED_KEY "is_saved"
+
+struct stat_saved {
+	struct stat_process process; /* with the answer, which the caller releases */
+	time_t written;
+	bool is_running; /* that process, not another with its pid */
+};
+
+/*
+ * Finds the newest report of a process with that pid or, with 0, the reports of all processes that have ended, the
+ * newest first. Returns their number. The caller frees the list.
+ */
+size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list);
+
+/* Reads the answer in a file that the user named. Returns NULL after a message. */
+json_t *stat_saved_read(const char *path);

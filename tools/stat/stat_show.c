@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Prints answers as tables. */
+
+#include "stat_show.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stat_environ.h"
+#include "stat_explain.h"
+#include "stat_text.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+void stat_show_title(const struct stat_process *process, const char *command)
+{
+	size_t width = stat_width();
+	char clean[1024];
+	int used = printf("pid %d  ", (int)process->pid);
+
+	stat_clean(clean, sizeof(clean), command);
+	if (used > 0 && width > (size_t)used)
+		clean[stat_cut(clean, width - (size_t)used)] = '\0';
+	puts(clean);
+}
+
+static void print_and_free(struct stat_table *table)
+{
+	stat_table_print(table, stat_width());
+	stat_table_free(table);
+}
+
+static const char *bytes_or(const json_t *object, const char *key, const char *unknown, char text[static STAT_TEXT_MAX])
+{
+	uint64_t value;
+
+	if (!stat_reply_u64(object, key, &value))
+		return unknown;
+	stat_bytes(text, value);
+	return text;
+}
+
+static const char *number(const json_t *object, const char *key, char text[static STAT_TEXT_MAX])
+{
+	uint64_t value;
+
+	if (!stat_reply_u64(object, key, &value))
+		return "-";
+	snprintf(text, STAT_TEXT_MAX, "%" PRIu64, value);
+	return text;
+}
+
+static uint64_t address(const json_t *block)
+{
+	return strtoull(stat_reply_text(block, "address"), NULL, 16);
+}
+
+/* Sorts the largest first, and equal sizes by address. */
+static int compare_blocks(const void *a, const void *b)
+{
+	const json_t *one = *(json_t *const *)a, *other = *(json_t *const *)b;
+	uint64_t size = stat_reply_u64_or_0(one, "size_bytes");
+	uint64_t other_size = stat_reply_u64_or_0(other, "size_bytes");
+
+	if (size != other_size)
+		return size < other_size ? 1 : -1;
+	return (address(one) > address(other)) - (address(one) < address(other));
+}
+
+static bool is_any_in_a_region(const json_t *blocks)
+{
+	const json_t *block;
+	size_t i;
+
+	json_array_foreach(blocks, i, block)
+		if (json_is_string(json_object_get(block, "region")))
+			return true;
+	return false;
+}
+
+/* Adds a row. With has_regions it has a column for the region, before the last one. */
+static void add_block(struct stat_table *table, const json_t *block, bool has_regions)
+{
+	char size[STAT_TEXT_MAX], requested[STAT_TEXT_MAX], device[STAT_TEXT_MAX];
+	char serial[STAT_TEXT_MAX];
+	bool has_region = json_is_string(json_object_get(block, "region"));
+	const char *cells[] = {
+		stat_reply_text(block, "address"),
+		bytes_or(block, "size_bytes", "-", size),
+		bytes_or(block, "requested_bytes", "-", requested),
+		number(block, "device", device),
+		stat_reply_text(block, "kind"),
+		number(block, "serial", serial),
+		has_region ? stat_reply_text(block, "region") : "-",
+		stat_reply_text(block, "caller"),
+	};
+
+	if (!has_regions)
+		cells[6] = cells[7];
+
+	stat_table_add(table, cells);
+}
+
+void stat_show_blocks(const struct stat_process *process, const struct stat_options *options)
+{
+	static const char *const headings[] = {
+		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL", "<CALLER"};
+	static const char *const with_regions[] = {
+		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL", "<REGION", "<CALLER"};
+	const json_t *blocks = json_object_get(process->reply, "blocks");
+	size_t n = json_array_size(blocks), n_shown;
+	uint64_t n_blocks = stat_reply_u64_or_0(process->reply, "n_blocks");
+	const json_t **sorted = stat_alloc(calloc(n + 1, sizeof(*sorted)));
+	bool has_regions = is_any_in_a_region(blocks);
+	struct stat_table *table = has_regions ? stat_table_new(with_regions, LENGTH(with_regions))
+					       : stat_table_new(headings, LENGTH(headings));
+	char total[STAT_TEXT_MAX];
+
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = json_array_get(blocks, i);
+	qsort(sorted, n, sizeof(*sorted), compare_blocks);
+	n_shown = n < options->max_blocks ? n : (size_t)options->max_blocks;
+	for (size_t i = 0; i < n_shown; i++)
+		add_block(table, sorted[i], has_regions);
+	free(sorted);
+	stat_bytes(total, stat_reply_sum(blocks, "size_bytes"));
+	if (n_blocks == n)
+		printf("%zu block%s, %s\n", n, n == 1 ? "" : "s", total);
+	else
+		printf("%" PRIu64 " blocks; the answer had room for %zu of them, %s\n", n_blocks, n, total);
+	if (n_shown)
+		print_and_free(table);
+	else
+		stat_table_free(table);
+	if (n_shown < n)
+		printf("and %zu more\n", n - n_shown);
+}
+
+void stat_show_callers(const json_t *callers)
+{
+	static const char *const headings[] = {">BYTES", ">BLOCKS", "<CALLER"};
+	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(callers, i, item) {
+		char bytes[STAT_TEXT_MAX], blocks[STAT_TEXT_MAX];
+		const char *cells[] = {
+			bytes_or(item, "bytes", "-", bytes),
+			number(item, "blocks", blocks),
+			stat_reply_text(item, "caller"),
+		};
+
+		stat_table_add(table, cells);
+	}
+	print_and_free(table);
+}
+
+static void add_limit(struct stat_table *table, const char *name, const json_t *item)
+{
+	char limit[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
+	const char *cells[] = {
+		name,
+		bytes_or(item, "limit_bytes", "none", limit),
+		bytes_or(item, "total_bytes", "-", total),
+	};
+
+	stat_table_add(table, cells);
+}
+
+void stat_show_limit(const struct stat_process *process, const struct stat_options *options)
+{
+	static const char *const headings[] = {"<DEVICE", ">LIMIT", ">TOTAL"};
+	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
+	const json_t *devices = json_object_get(process->reply, "devices"), *device;
+	const json_t *pinned = json_object_get(process->reply, "pinned");
+	char index[STAT_TEXT_MAX];
+	size_t i;
+
+	json_array_foreach(devices, i, device)
+		add_limit(table, number(device, "index", index), device);
+	if (json_is_object(pinned))
+		add_limit(table, "pinned", pinned);
+	print_and_free(table);
+}
+
+void stat_show_config(const struct stat_process *process, const struct stat_options *options)
+{
+	static const char *const headings[] = {"<SETTING", "<SOURCE", "<VALUE"};
+	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
+	const json_t *settings = json_object_get(process->reply, "settings"), *setting;
+	size_t i;
+
+	json_array_foreach(settings, i, setting) {
+		const json_t *value = json_object_get(setting, "value");
+		const char *cells[] = {
+			stat_reply_text(setting, "name"),
+			stat_reply_text(setting, "source"),
+			json_is_null(value) ? "-" : stat_reply_text(setting, "value"),
+		};
+
+		stat_table_add(table, cells);
+	}
+	print_and_free(table);
+}
+
+/* labels: NULL if no process has any; the row then has no cell for them. */
+static void add_process(struct stat_table *table, const struct stat_process *process, const char *labels)
+{
+	const json_t *devices = json_object_get(process->reply, "devices");
+	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
+	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
+	const char *command = stat_reply_text(process->reply, "command");
+	const char *cells[] = {pid, user, age, stat_reply_text(process->reply, "pool"), used, cached, total,
+		labels ? labels : command, command};
+
+	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
+	stat_explain_user(user, process->uid);
+	stat_age(age, stat_reply_u64_or_0(process->reply, "uptime_ns"));
+	stat_bytes(used, stat_reply_sum(devices, "used_bytes"));
+	stat_bytes(cached, stat_reply_sum(devices, "free_bytes"));
+	stat_bytes(total, stat_reply_sum(devices, "total_bytes"));
+	stat_table_add(table, cells);
+}
+
+static bool has_labels(const struct stat_survey *survey)
+{
+	char labels[STAT_COLUMN_MAX];
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
+		if (survey->processes[i].reply && *labels)
+			return true;
+	}
+	return false;
+}
+
+void stat_show_list(const struct stat_survey *survey)
+{
+	static const char *const headings[] = {
+		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<COMMAND"};
+	static const char *const labelled[] = {
+		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<JOB", "<COMMAND"};
+	bool is_labelled = has_labels(survey);
+	struct stat_table *table =
+		is_labelled ? stat_table_new(labelled, LENGTH(labelled)) : stat_table_new(headings, LENGTH(headings));
+	char labels[STAT_COLUMN_MAX];
+	size_t n = 0;
+
+	for (size_t i = 0; i < survey->n_processes; i++) {
+		if (!survey->processes[i].reply)
+			continue;
+		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
+		add_process(table, &survey->processes[i], is_labelled ? labels : NULL);
+		n++;
+	}
+	if (n)
+		print_and_free(table);
+	else
+		stat_table_free(table);
+}

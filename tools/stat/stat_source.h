@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The source of a report or of a conversion: a recording, a saved answer to "leaks", or a process. */
+
+#include "tools/replay/replay_run.h"
+#include "stat_show.h"
+
+enum stat_source_kind { STAT_SOURCE_RECORDING, STAT_SOURCE_SAVED, STAT_SOURCE_PROCESS };
+
+struct stat_source {
+	enum stat_source_kind kind;
+	const char *name; /* as typed */
+	const char *path; /* to open */
+	pid_t pid;        /* of a process */
+	uid_t uid;        /* of the process; otherwise the user of gpupool-stat */
+	int timeout_ms;
+
+	/* Of a recording. */
+	struct replay_file *file;
+	struct replay_contents contents;
+
+	/* Of the others: the answer to "leaks". */
+	json_t *leaks;
+};
+
+/* Opens what options->file names; a number is a process. Returns STAT_OK, or the exit code after a message. */
+enum stat_exit stat_source_open(struct stat_source *source, const struct stat_options *options);
+void stat_source_close(struct stat_source *source);
+
+/* Reports if a recording is damaged and was read only up to there. Returns STAT_FAILED then, otherwise STAT_OK. */
+enum stat_exit stat_source_end(const char *name, const struct replay_contents *contents);
+
+/* Sends another request to the process. Returns its answer, which the caller releases, or NULL after a message. */
+json_t *stat_source_ask(const struct stat_source *source, const char *request, enum stat_exit *ret_exit);
+
+/* Describes the source: "train.rec", or "pid 41822  COMMAND". The text is not clean. */
+void stat_source_describe(const struct stat_source *source, char *text, size_t size);

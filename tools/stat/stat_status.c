@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/* Prints `status`. */
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "stat_show.h"
+#include "stat_text.h"
+
+/* Prints a line of the list below the title: a name, a value and a note. */
+static void print_line(const char *name, const char *value, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+static void print_line(const char *name, const char *value, const char *format, ...)
+{
+	char text[256], note[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	stat_clean(note, sizeof(note), text);
+	printf("  %-16s %10s%s%s\n", name, value, *note ? "  " : "", note);
+}
+
+/* Writes a number of bytes, or "-" if the process does not know it. */
+static const char *bytes(const json_t *object, const char *key, char text[static STAT_TEXT_MAX])
+{
+	uint64_t value;
+
+	if (stat_reply_u64(object, key, &value))
+		stat_bytes(text, value);
+	else
+		strcpy(text, "-");
+	return text;
+}
+
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+/* Prints the three lines that CUDA.jl's memory_status() prints. */
+static void print_julia(const json_t *device, const char *pool)
+{
+	uint64_t total, free_bytes, used = stat_reply_u64_or_0(device, "used_bytes");
+	uint64_t idle = stat_reply_u64_or_0(device, "free_bytes");
+	uint64_t taken = stat_reply_u64_or_0(device, "total_bytes") + stat_reply_u64_or_0(device, "unpooled_bytes");
+	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX], c[STAT_TEXT_MAX], name[STAT_TEXT_MAX];
+
+	if (stat_reply_u64(device, "device_total_bytes", &total) && total &&
+		stat_reply_u64(device, "device_free_bytes", &free_bytes) && free_bytes <= total) {
+		stat_bytes_julia(a, total - free_bytes);
+		stat_bytes_julia(b, total);
+		printf("  Effective GPU memory usage: %.2f%% (%s/%s)\n",
+			100.0 * (double)(total - free_bytes) / (double)total, a, b);
+	}
+	stat_bytes_julia(a, taken);
+	printf("  CUDA GPU memory usage: %s\n", a);
+	stat_clean(name, sizeof(name), strcmp(pool, "none") ? pool : "no");
+	if (name[0] >= 'a' && name[0] <= 'z')
+		name[0] = (char)(name[0] - 'a' + 'A');
+	stat_bytes_julia(a, used + idle);
+	stat_bytes_julia(b, used);
+	stat_bytes_julia(c, idle);
+	printf("  %sPool usage: %s (%s allocated, %s cached)\n\n", name, a, b, c);
+}
+
+static void print_pool(const json_t *counters)
+{
+	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX];
+	uint64_t used = stat_reply_u64_or_0(counters, "n_used_blocks");
+	uint64_t cached = stat_reply_u64_or_0(counters, "n_free_blocks");
+	uint64_t pending = stat_reply_u64_or_0(counters, "n_pending_blocks");
+
+	print_line("used", bytes(counters, "used_bytes", a), "%" PRIu64 " block%s, %s requested", used, plural(used),
+		bytes(counters, "requested_bytes", b));
+	print_line("cached", bytes(counters, "cached_bytes", a), "%" PRIu64 " block%s", cached, plural(cached));
+	print_line("pending", bytes(counters, "pending_bytes", a), "%" PRIu64 " block%s", pending, plural(pending));
+	print_line("returning", bytes(counters, "returning_bytes", a), "%s", "");
+}
+
+static void print_outside(const json_t *device)
+{
+	char a[STAT_TEXT_MAX], note[128] = "";
+	uint64_t unpooled = stat_reply_u64_or_0(device, "unpooled_bytes");
+
+	if (unpooled) {
+		stat_bytes(a, unpooled);
+		snprintf(note, sizeof(note), "%s of it by this process, not pooled", a);
+	}
+	print_line("outside gpupool", bytes(device, "outside_bytes", a), "%s", note);
+	print_line("free", bytes(device, "device_free_bytes", a), "of %s", bytes(device, "device_total_bytes", note));
+}
+
+static void print_total(const json_t *counters)
+{
+	char a[STAT_TEXT_MAX], b[STAT_TEXT_MAX];
+	uint64_t limit;
+
+	print_line("total", bytes(counters, "total_bytes", a), "taken from the driver");
+	if (stat_reply_u64(counters, "limit_bytes", &limit))
+		stat_bytes(a, limit);
+	else
+		strcpy(a, "none");
+	print_line("limit", a, "%s", "");
+	print_line("peak", bytes(counters, "peak_total_bytes", a), "%s used", bytes(counters, "peak_used_bytes", b));
+}
+
+static void print_calls(const json_t *counters)
+{
+	uint64_t hits = stat_reply_u64_or_0(counters, "hits");
+	uint64_t misses = stat_reply_u64_or_0(counters, "misses");
+	uint64_t allocs = stat_reply_u64_or_0(counters, "driver_allocs");
+	uint64_t frees = stat_reply_u64_or_0(counters, "driver_frees");
+	uint64_t moves = stat_reply_u64_or_0(counters, "moves");
+	double n = (double)hits + (double)misses;
+	char moved[STAT_TEXT_MAX] = "";
+	char text[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "%.1f%%", n > 0 ? 100.0 * (double)hits / n : 0);
+	print_line("hits", n > 0 ? text : "-", "%" PRIu64 " hit%s, %" PRIu64 " miss%s", hits, plural(hits), misses,
+		misses == 1 ? "" : "es");
+	snprintf(text, sizeof(text), "%" PRIu64, allocs + frees + moves);
+	if (moves)
+		snprintf(moved, sizeof(moved), "%" PRIu64 " move%s, ", moves, plural(moves));
+	stat_duration(time, stat_reply_u64_or_0(counters, "driver_ns"));
+	print_line("driver calls", text, "%" PRIu64 " alloc%s, %" PRIu64 " free%s, %s%s", allocs, plural(allocs), frees,
+		plural(frees), moved, time);
+	snprintf(text, sizeof(text), "%" PRIu64, stat_reply_u64_or_0(counters, "fence_records"));
+	print_line("fences", text, "%" PRIu64 " GPU waits, %" PRIu64 " polled, %" PRIu64 " host waits",
+		stat_reply_u64_or_0(counters, "fence_orders"), stat_reply_u64_or_0(counters, "fence_queries"),
+		stat_reply_u64_or_0(counters, "fence_waits"));
+}
+
+/* Prints the counters of errors, but only those that are not 0. */
+static void print_problems(const json_t *counters)
+{
+	static const struct {
+		const char *key, *name, *note;
+	} problems[] = {
+		{"ooms", "out of memory", "errors that reached the program"},
+		{"double_frees", "double frees", "of a block that was already free"},
+		{"invalid_frees", "invalid frees", "of a pointer inside a block"},
+		{"release_errors", "release errors", "of the driver, while memory was given back"},
+	};
+
+	for (size_t i = 0; i < sizeof(problems) / sizeof(problems[0]); i++) {
+		uint64_t n = stat_reply_u64_or_0(counters, problems[i].key);
+		char text[STAT_TEXT_MAX];
+
+		snprintf(text, sizeof(text), "%" PRIu64, n);
+		if (n)
+			print_line(problems[i].name, text, "%s", problems[i].note);
+	}
+}
+
+/* The steps that served requests; one alone needs no list. */
+static void print_steps(const json_t *counters)
+{
+	const json_t *steps = json_object_get(counters, "steps"), *step;
+	char count[STAT_TEXT_MAX], share[STAT_TEXT_MAX], time[STAT_TEXT_MAX], name[64], clean[17];
+	uint64_t total = 0, n_used = 0;
+	size_t i;
+
+	json_array_foreach(steps, i, step) {
+		total += stat_reply_u64_or_0(step, "count");
+		n_used += stat_reply_u64_or_0(step, "count") != 0;
+	}
+	if (n_used < 2)
+		return;
+	json_array_foreach(steps, i, step) {
+		uint64_t n = stat_reply_u64_or_0(step, "count"), ns = stat_reply_u64_or_0(step, "ns");
+
+		if (!n)
+			continue;
+		snprintf(name, sizeof(name), "from %.32s", stat_reply_text(step, "name"));
+		stat_clean(clean, sizeof(clean), name);
+		snprintf(count, sizeof(count), "%" PRIu64, n);
+		snprintf(share, sizeof(share), "%.1f%%", 100.0 * (double)n / (double)total);
+		stat_duration(time, ns);
+		print_line(clean, count, "allocation%s, %s%s%s", plural(n), share, ns ? ", " : "", ns ? time : "");
+	}
+}
+
+static void print_retries(const json_t *counters)
+{
+	const json_t *retries = json_object_get(counters, "retries"), *retry;
+	char count[STAT_TEXT_MAX], yielded[STAT_TEXT_MAX], time[STAT_TEXT_MAX], name[64], clean[17];
+	size_t i;
+
+	json_array_foreach(retries, i, retry) {
+		uint64_t n = stat_reply_u64_or_0(retry, "count");
+
+		if (!n)
+			continue;
+		snprintf(name, sizeof(name), "retry %" PRIu64 " %.32s", stat_reply_u64_or_0(retry, "round"),
+			stat_reply_text(retry, "name"));
+		stat_clean(clean, sizeof(clean), name);
+		snprintf(count, sizeof(count), "%" PRIu64, n);
+		stat_duration(time, stat_reply_u64_or_0(retry, "ns"));
+		print_line(clean, count, "time%s, %s yielded, %s", plural(n), bytes(retry, "yielded_bytes", yielded),
+			time);
+	}
+}
+
+static void print_counters(const json_t *counters)
+{
+	print_calls(counters);
+	print_steps(counters);
+	print_problems(counters);
+	print_retries(counters);
+}
+
+/* Prints how much memory was given back for other processes, if any. */
+static void print_yields(const json_t *device)
+{
+	uint64_t n = stat_reply_u64_or_0(device, "yields");
+	char count[STAT_TEXT_MAX], given[STAT_TEXT_MAX];
+
+	if (!n)
+		return;
+	snprintf(count, sizeof(count), "%" PRIu64, n);
+	print_line(
+		"yielded", count, "time%s, %s for other processes", plural(n), bytes(device, "yielded_bytes", given));
+}
+
+/* Reports broken contexts. Their memory stays until the program resets them: the driver takes nothing back. */
+static void print_broken(const json_t *device)
+{
+	uint64_t n = stat_reply_u64_or_0(device, "broken_contexts");
+
+	if (n)
+		printf("  pooling has ended for %" PRIu64 " of %" PRIu64 " contexts after driver error %" PRIu64
+		       ", until a reset\n",
+			n, stat_reply_u64_or_0(device, "contexts"), stat_reply_u64_or_0(device, "broken_by"));
+}
+
+static void print_device(const json_t *device, const char *pool)
+{
+	const char *uuid = json_string_value(json_object_get(device, "uuid"));
+	char clean[64];
+
+	stat_clean(clean, sizeof(clean), uuid ? uuid : "");
+	printf("device %" PRIu64 "%s%s\n", stat_reply_u64_or_0(device, "index"), *clean ? "  " : "", clean);
+	print_julia(device, pool);
+	print_broken(device);
+	print_pool(device);
+	print_outside(device);
+	print_total(device);
+	print_counters(device);
+	print_yields(device);
+}
+
+static void print_debug(const json_t *debug)
+{
+	uint64_t errors = stat_reply_u64_or_0(debug, "errors"), checks = stat_reply_u64_or_0(debug, "checks");
+
+	if (!json_is_object(debug))
+		return;
+	printf("memory debugging is on: %" PRIu64 " error%s, %" PRIu64 " check%s, %" PRIu64 " skipped%s\n", errors,
+		plural(errors), checks, plural(checks), stat_reply_u64_or_0(debug, "skipped"),
+		errors ? "; gpupool-stat debug shows them" : "");
+}
+
+/* Writes ", backend managed", with the backend of the first device, or "" if it is the default, "device". */
+static void name_backend(char text[static STAT_TEXT_MAX], const json_t *reply)
+{
+	const json_t *device = json_array_get(json_object_get(reply, "devices"), 0);
+	const char *backend = json_string_value(json_object_get(device, "backend"));
+
+	text[0] = '\0';
+	if (backend && strcmp(backend, "device") != 0)
+		snprintf(text, STAT_TEXT_MAX, ", backend %.12s", backend);
+}
+
+static void print_facts(const json_t *reply)
+{
+	char age[STAT_TEXT_MAX], backend[STAT_TEXT_MAX], text[256], clean[256];
+	const char *bypass = json_string_value(json_object_get(reply, "bypass"));
+
+	stat_age(age, stat_reply_u64_or_0(reply, "uptime_ns"));
+	name_backend(backend, reply);
+	snprintf(text, sizeof(text), "up %s, pool %.32s%s, reuse %.32s, gpupool %.32s", age,
+		stat_reply_text(reply, "pool"), backend, stat_reply_text(reply, "reuse"),
+		stat_reply_text(reply, "version"));
+	stat_clean(clean, sizeof(clean), text);
+	puts(clean);
+	if (stat_reply_u64_or_0(reply, "defer_scopes"))
+		puts("flushes of freed memory are deferred");
+	if (stat_reply_u64_or_0(reply, "regions"))
+		printf("regions: %" PRIu64 "; gpupool-stat region shows them\n", stat_reply_u64_or_0(reply, "regions"));
+	print_debug(json_object_get(reply, "debug"));
+	if (!bypass)
+		return;
+	stat_clean(clean, sizeof(clean), bypass);
+	printf("gpupool is bypassed, and all calls go to the driver: %s\n", clean);
+}
+
+static void print_pinned(const json_t *pinned)
+{
+	puts("\npinned memory");
+	print_pool(pinned);
+	print_total(pinned);
+	print_counters(pinned);
+}
+
+static void print_callers(const json_t *callers)
+{
+	if (!json_array_size(callers))
+		return;
+	puts("\nheld by");
+	stat_show_callers(callers);
+}
+
+void stat_show_status(const struct stat_process *process, const struct stat_options *options)
+{
+	const json_t *devices = json_object_get(process->reply, "devices"), *device;
+	const json_t *pinned = json_object_get(process->reply, "pinned");
+	size_t n = json_array_size(devices), i;
+
+	stat_show_title(process, stat_reply_text(process->reply, "command"));
+	print_facts(process->reply);
+	json_array_foreach(devices, i, device) {
+		if (i == GP_LIMIT_DEVICES_MAX) {
+			printf("\nand %zu more devices than a process can have\n", n - i);
+			break;
+		}
+		putchar('\n');
+		print_device(device, stat_reply_text(process->reply, "pool"));
+	}
+	if (json_is_object(pinned))
+		print_pinned(pinned);
+	print_callers(json_object_get(process->reply, "callers"));
+}
