@@ -19,7 +19,7 @@
 #include "config_debug.h"
 #include "config_regions.h"
 #include "config_stacks.h"
-#include "shim/base/log.h"
+#include "log_level.h"
 #include "size.h"
 
 /* Size of a value with its NUL; longer ones are refused. */

@@ -16,7 +16,8 @@
 
 /* Locks may be taken in this order. */
 enum gp_lock_rank {
-	GP_RANK_REPORT = 1,   /* oom.c: one report of an out-of-memory error at a time */
+	GP_RANK_SET_UP = 1,   /* process.c: sets up the modules of the library */
+	GP_RANK_REPORT,       /* oom.c: one report of an out-of-memory error at a time */
 	GP_RANK_FENCE_WAIT,   /* fence.c: serialises records that make the host wait; held meanwhile */
 	GP_RANK_FENCE,        /* fence.c: the fences of a context; THE lock that is held across driver calls */
 	GP_RANK_POOL,         /* pool.c: lists, trees and counters of one pool */

@@ -21,11 +21,10 @@
 
 #include <stdlib.h>
 
-#include "pool/pool.h"
-#include "backend.h"
-#include "shim/context/capture.h"
-#include "shim/driver/driver_call.h"
+#include "fence_call.h"
 #include "peer_access.h"
+#include "shim/context/capture.h"
+#include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
 
 bool gp_async_is_possible(const struct gp_context *context)

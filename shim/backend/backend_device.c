@@ -16,18 +16,23 @@
  * are locked out.
  */
 
-#include "backend.h"
+#include "backend_device.h"
 
 #include <errno.h>
 
 #include "async.h"
+#include "backend_mapping.h"
+#include "backend_supply.h"
+#include "fence_call.h"
+#include "pool_options.h"
+#include "shim/base/clock.h"
 #include "shim/context/capture.h"
-#include "shim/debug/debug.h"
-#include "shim/driver/driver_call.h"
+#include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
-#include "shim/base/log.h"
-#include "shim/oom/reclaim.h"
+#include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
+#include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
 
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
@@ -65,8 +70,8 @@ static int device_release(void *arg, uint64_t addr)
 		return lost_to; /* the program's call may return this error */
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
-		r = gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC) ? gp_async_release(context, addr)
-								    : gp_real.cuMemFree_v2(addr);
+		r = gp_context_backend_is(context, GP_CONFIG_BACKEND_ASYNC) ? gp_async_release(context, addr)
+									    : gp_real.cuMemFree_v2(addr);
 		gp_driver_leave(&scope);
 	}
 	gp_context_leave(context);
@@ -117,7 +122,7 @@ static bool device_can_release_behind(void *arg)
 {
 	struct gp_context *context = arg;
 
-	return context->can_release_behind && !gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED);
+	return context->can_release_behind && !gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED);
 }
 
 static int device_release_begin(void *arg, uint64_t addr, int slot)
@@ -148,81 +153,13 @@ static int device_release_poll(void *arg)
 
 static int device_release_drain(void *arg, uint64_t max_ns)
 {
-	uint64_t start_ns = gp_driver_now_ns(NULL);
+	uint64_t start_ns = gp_clock_now_ns(NULL);
 	int r;
 
 	for (unsigned attempt = 0; (r = device_release_poll(arg)) == -EAGAIN; attempt++) {
-		if (max_ns != UINT64_MAX && gp_driver_now_ns(NULL) - start_ns >= max_ns)
+		if (max_ns != UINT64_MAX && gp_clock_now_ns(NULL) - start_ns >= max_ns)
 			break;
-		gp_driver_pause(NULL, attempt);
-	}
-	return r;
-}
-
-int gp_backend_event(struct gp_context *context, CUevent *event)
-{
-	struct gp_driver_scope scope;
-	CUresult r;
-
-	if (gp_likely(*event != NULL))
-		return CUDA_SUCCESS;
-	r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		r = gp_real.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-		gp_driver_leave(&scope);
-	}
-	return r;
-}
-
-bool gp_backend_record_waits(void *unused)
-{
-	return !gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent;
-}
-
-/*
- * A GPU wait makes later work wait for every record made in the context before it, not only for the record that it
- * names (measured). The context's fence knows which of its own records later work may wait for. Records for pinned
- * memory, which are made in every context, are noted here as `undue`. The lock prevents such a record between the
- * query and the GPU wait.
- */
-static CUresult record_undue(struct gp_context *context, CUevent event)
-{
-	CUresult r;
-
-	gp_mutex_lock(&context->undue_lock);
-	r = gp_real.cuCtxRecordEvent(context->handle, event);
-	if (!r)
-		context->undue = event;
-	gp_mutex_unlock(&context->undue_lock);
-	return r;
-}
-
-static CUresult gpu_wait_unless_undue(struct gp_context *context, CUevent event)
-{
-	CUresult r = CUDA_SUCCESS;
-
-	gp_mutex_lock(&context->undue_lock);
-	if (gp_unlikely(context->undue != NULL))
-		r = gp_real.cuEventQuery(context->undue);
-	if (!r) {
-		context->undue = NULL;
-		r = gp_real.cuCtxWaitEvent(context->handle, event);
-	}
-	gp_mutex_unlock(&context->undue_lock);
-	return r;
-}
-
-int gp_backend_record(struct gp_context *context, CUevent event, bool is_due)
-{
-	struct gp_driver_scope scope;
-	CUresult r;
-
-	if (gp_likely(gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent))
-		return is_due ? gp_real.cuCtxRecordEvent(context->handle, event) : record_undue(context, event);
-	r = gp_driver_enter(&scope, context->handle);
-	if (!r) {
-		r = gp_real.cuCtxSynchronize();
-		gp_driver_leave(&scope);
+		gp_clock_pause(NULL, attempt);
 	}
 	return r;
 }
@@ -241,9 +178,7 @@ static CUresult query(struct gp_context *context, int slot)
 
 static CUresult order(struct gp_context *context, int slot)
 {
-	if (!gp_real.cuCtxRecordEvent || !gp_real.cuCtxWaitEvent)
-		return CUDA_SUCCESS;
-	return gpu_wait_unless_undue(context, context->events[slot]);
+	return gp_backend_record_waits(NULL) ? CUDA_SUCCESS : gp_backend_gpu_wait(context, context->events[slot]);
 }
 
 /* Returns 0 if the context is known to be alive. It stays alive: its end waits for the fence's lock, held here. */
@@ -354,7 +289,7 @@ uint64_t gp_device_available(struct gp_context *context)
 /* The driver moves managed memory off the device when other memory needs the room, so nothing has to be left free. */
 static uint64_t device_available(void *arg)
 {
-	return gp_backend_is(arg, GP_CONFIG_BACKEND_MANAGED) ? UINT64_MAX : gp_device_available(arg);
+	return gp_context_backend_is(arg, GP_CONFIG_BACKEND_MANAGED) ? UINT64_MAX : gp_device_available(arg);
 }
 
 static void device_detach(void *arg)
@@ -378,7 +313,7 @@ static uint64_t device_ask_siblings(void *arg, uint64_t bytes, bool may_wait)
 }
 
 static const struct gp_backend_ops device_ops = {
-	.mapping = &gp_mapping_ops,
+	.mapping = &gp_mapping_backend,
 	.reserve = device_reserve,
 	.release = device_release,
 	.can_release_behind = device_can_release_behind,
@@ -389,13 +324,13 @@ static const struct gp_backend_ops device_ops = {
 	.fence_record_waits = gp_backend_record_waits,
 	.fence_query = device_fence_query,
 	.fence_gpu_wait = device_fence_gpu_wait,
-	.pause = gp_driver_pause,
+	.pause = gp_clock_pause,
 	.trim_driver = device_trim_driver,
 	.ask_contexts = device_ask_contexts,
 	.ask_processes = device_ask_processes,
 	.ask_siblings = device_ask_siblings,
 	.available = device_available,
-	.now_ns = gp_driver_now_ns,
+	.now_ns = gp_clock_now_ns,
 	.detach = device_detach,
 };
 
@@ -427,8 +362,8 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 	};
 
 	options.completion_only = atomic_load(&gp_state.needs_completion);
-	gp_state_pool_options(&options, device->total_bytes, &device->budget);
-	if (gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+	gp_backend_pool_options(&options, device->total_bytes, &device->budget);
+	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
 		set_for_managed(&options);
 	gp_record_pool(&options, device->index, 0);
 	r = gp_pool_new(&options, ret_pool);
@@ -440,7 +375,7 @@ static int pool_new(struct gp_context *context, enum gp_kind kind, uint64_t gran
 	return 0;
 }
 
-int gp_device_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
+static int sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
 {
 	return pool_new(context, context->regions.kind, context->regions.granule, ret_pool);
 }
@@ -469,7 +404,7 @@ static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	return r;
 }
 
-int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
+static int device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 {
 	int r = -ENOTSUP;
 
@@ -482,4 +417,15 @@ int gp_device_pool_new(struct gp_context *context, struct gp_pool **ret_pool)
 	if (r)
 		r = first_new(context, gp_min(gp_state_kind(), GP_KIND_SPLIT), 2 * GP_MIB, ret_pool);
 	return r;
+}
+
+void gp_backend_start(void)
+{
+	static const struct gp_context_backend backend = {
+		.pool_new = device_pool_new,
+		.sibling_new = sibling_new,
+		.free_before_end = gp_async_end,
+	};
+
+	gp_context_set_backend(&backend);
 }

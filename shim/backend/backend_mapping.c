@@ -12,14 +12,14 @@
 
 #include <errno.h>
 
-#include "backend.h"
-#include "shim/debug/debug.h"
-#include "shim/driver/driver_call.h"
-#include "shim/context/libraries.h"
-#include "shim/base/log.h"
+#include "backend_mapping.h"
 #include "peer_access.h"
-#include "shim/driver/driver_table.h"
+#include "shim/base/log.h"
 #include "shim/base/slow_path.h"
+#include "shim/context/driver_call.h"
+#include "shim/context/libraries.h"
+#include "shim/debug/debug.h"
+#include "shim/driver/driver_table.h"
 
 #define GRANULE (2 * GP_MIB)
 
@@ -211,7 +211,7 @@ static int mapping_wait(void *arg)
 	return result_of(r);
 }
 
-const struct gp_mapping_ops gp_mapping_ops = {
+const struct gp_mapping_ops gp_mapping_backend = {
 	.address_reserve = mapping_address_reserve,
 	.address_free = mapping_address_free,
 	.create = mapping_create,

@@ -9,16 +9,19 @@
  * for no other context's work.
  */
 
-#include "backend.h"
+#include "backend_pinned.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fence_call.h"
+#include "pool_options.h"
+#include "shim/base/clock.h"
 #include "shim/context/capture.h"
+#include "shim/context/driver_call.h"
 #include "shim/debug/debug.h"
-#include "shim/driver/driver_call.h"
-#include "shim/oom/reclaim.h"
 #include "shim/driver/driver_table.h"
+#include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
 
 /* The record of one context in a slot. */
@@ -37,18 +40,6 @@ struct gp_pinned {
 		unsigned n, n_room;
 	} slots[GP_FENCE_SLOTS];
 };
-
-struct gp_pool *gp_pinned_pool(const struct gp_pinned *pinned)
-{
-	return pinned->pool;
-}
-
-struct gp_context *gp_pinned_context(const struct gp_pool *pool)
-{
-	const struct gp_pinned *pinned = gp_pool_owner(pool);
-
-	return pinned->context;
-}
 
 static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {
@@ -302,15 +293,15 @@ static const struct gp_backend_ops pinned_ops = {
 	.fence_query = pinned_fence_query,
 	.fence_is_beyond = pinned_fence_is_beyond,
 	.fence_gpu_wait = pinned_fence_gpu_wait,
-	.pause = gp_driver_pause,
+	.pause = gp_clock_pause,
 	.trim_driver = pinned_trim_driver,
 	.ask_contexts = pinned_ask_contexts,
 	.available = pinned_available,
-	.now_ns = gp_driver_now_ns,
+	.now_ns = gp_clock_now_ns,
 	.detach = pinned_detach,
 };
 
-static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
+static struct gp_pool *pinned_new(struct gp_context *context, unsigned kind)
 {
 	struct gp_pinned *pinned = calloc(1, sizeof(*pinned));
 	struct gp_pool_options options = {
@@ -320,14 +311,14 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 		.budget = &gp_state.pinned_budget,
 		.granule = 4 * GP_KIB,
 		.completion_only = true,
-		.owner = pinned,
+		.owner = context,
 	};
 
 	if (!pinned)
 		return NULL;
 	pinned->context = context;
 	pinned->kind = kind;
-	gp_state_pool_options(&options, gp_state_machine_bytes(), &gp_state.pinned_budget);
+	gp_backend_pool_options(&options, gp_state_machine_bytes(), &gp_state.pinned_budget);
 	gp_record_pool(&options, context->device->index, 1 + kind);
 	if (gp_pool_new(&options, &pinned->pool)) {
 		gp_record_no_pool(&options);
@@ -335,33 +326,18 @@ static struct gp_pinned *pinned_new(struct gp_context *context, unsigned kind)
 		return NULL;
 	}
 	gp_context_ref(context);
-	return pinned;
+	return pinned->pool;
 }
 
 struct gp_pool *gp_pinned_get(struct gp_context *context, unsigned kind)
 {
-	struct gp_pinned *pinned;
+	struct gp_pool *pool;
 
 	gp_mutex_lock(&context->pinned_lock);
 	/* The thread that ends a context marks it dead before it looks for pools here. */
 	if (!context->pinned[kind] && !gp_context_is(context, GP_CONTEXT_DEAD))
 		context->pinned[kind] = pinned_new(context, kind);
-	pinned = context->pinned[kind];
+	pool = context->pinned[kind];
 	gp_mutex_unlock(&context->pinned_lock);
-	return pinned ? pinned->pool : NULL;
-}
-
-void gp_pinned_each(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
-{
-	for (int i = 0; i < GP_PINNED_KINDS; i++) {
-		struct gp_pool *pool = NULL;
-
-		gp_mutex_lock(&context->pinned_lock);
-		if (context->pinned[i])
-			pool = gp_pool_get(context->pinned[i]->pool);
-		gp_mutex_unlock(&context->pinned_lock);
-		if (pool)
-			fn(arg, pool);
-		gp_pool_put(pool);
-	}
+	return pool;
 }

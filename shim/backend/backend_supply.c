@@ -10,11 +10,11 @@
  * launch.
  */
 
-#include "backend.h"
+#include "backend_supply.h"
 
 #include "async.h"
-#include "shim/driver/driver_call.h"
 #include "shim/base/log.h"
+#include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
 
 static bool can_be_managed(const struct gp_context *context)
@@ -57,7 +57,7 @@ const char *gp_backend_name(enum gp_config_backend backend)
 /* Makes the call in place of the program's own, so the effect on a capture is the program's business. */
 static CUresult call_driver(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
 {
-	if (gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
+	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
 		return gp_real.cuMemAllocManaged(ptr, bytes, CU_MEM_ATTACH_GLOBAL);
 	return gp_real.cuMemAlloc_v2(ptr, bytes);
 }
@@ -67,7 +67,7 @@ static CUresult take(struct gp_context *context, CUdeviceptr *ptr, uint64_t byte
 	struct gp_driver_scope scope;
 	CUresult r;
 
-	if (gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
+	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
 		return gp_async_take(context, ptr, bytes);
 	if (gp_likely(gp_context_is_current(context)))
 		return call_driver(context, ptr, bytes);
@@ -97,7 +97,7 @@ static bool is_forbidden(struct gp_context *context, CUresult r)
 	uint64_t n_allocs = 0;
 
 	if ((r != CUDA_ERROR_NOT_SUPPORTED && r != CUDA_ERROR_NOT_FOUND && r != CUDA_ERROR_NOT_PERMITTED) ||
-		gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+		gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
 		return false;
 	gp_context_each_pool(context, count_allocs, &n_allocs);
 	return !n_allocs;

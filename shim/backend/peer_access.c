@@ -46,13 +46,20 @@ void gp_peer_access_disabled(CUcontext accessor, CUcontext owner)
 	gp_mutex_unlock(&lock);
 }
 
-void gp_peer_access_forget_context(CUcontext handle)
+static void forget_context(CUcontext handle, struct gp_context *context)
 {
 	gp_mutex_lock(&lock);
 	for (unsigned i = n_edges; i-- > 0;)
 		if (edges[i].accessor == handle || edges[i].owner == handle)
 			remove_locked(i);
 	gp_mutex_unlock(&lock);
+}
+
+void gp_peer_access_start(void)
+{
+	static struct gp_context_watcher watcher = {.ended = forget_context};
+
+	gp_context_watch(&watcher);
 }
 
 uint64_t gp_peer_access_devices(CUcontext owner)

@@ -13,8 +13,8 @@
 void gp_peer_access_enabled(CUcontext accessor, CUdevice device, CUcontext owner);
 void gp_peer_access_disabled(CUcontext accessor, CUcontext owner);
 
-/* Forgets all peer access from and to a context that has ended. */
-void gp_peer_access_forget_context(CUcontext handle);
+/* Watches the ends of contexts, with which all peer access from and to them ends. */
+void gp_peer_access_start(void);
 
 /* Returns a bit for each device whose work may access the owner's memory, without its own unless that was enabled. */
 uint64_t gp_peer_access_devices(CUcontext owner);

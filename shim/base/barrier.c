@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/ctl/ctl_thread.h"
+#include "own_thread.h"
 
 /* Much longer than a processor holds back its stores from the others. */
 enum { VISIBLE_NS = 1000000 };
@@ -53,5 +53,5 @@ static void *register_once(void *unused)
 
 void gp_barrier_start(void)
 {
-	(void)gp_ctl_thread_start(register_once, NULL, GP_STACK_SMALL);
+	(void)gp_own_thread_start(register_once, NULL, GP_STACK_SMALL);
 }

@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "log.h"
 #include "common/clean.h"
 #include "common/compat.h"
 #include "common/file.h"
-#include "log.h"
 
 #define LINE_SIZE 1024
 #define PATH_SIZE 1024

@@ -11,13 +11,7 @@
 
 #include <stdatomic.h>
 
-enum gp_log_level {
-	GP_LOG_OFF,
-	GP_LOG_ERROR,
-	GP_LOG_WARN,
-	GP_LOG_INFO,
-	GP_LOG_DEBUG,
-};
+#include "common/log_level.h"
 
 /* One for each log statement in the code: it logs GP_LOG_REPEATS times, and then stops. */
 #define GP_LOG_REPEATS 16

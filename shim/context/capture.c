@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim/backend/backend.h"
+#include "context.h"
 #include "serial.h"
 #include "shim/driver/driver_table.h"
 
@@ -121,7 +121,7 @@ static void quiesce_pool(void *unused, struct gp_pool *pool)
 static void quiesce(void *unused, struct gp_context *context)
 {
 	gp_pool_quiesce(context->pool);
-	gp_pinned_each(context, quiesce_pool, NULL);
+	gp_context_each_pinned(context, quiesce_pool, NULL);
 }
 
 void gp_capture_begin(struct gp_capture *capture, CUstream stream, bool is_per_thread)

@@ -8,17 +8,16 @@
  * pools are put. `refs` keeps the structure itself until the last pool has dropped its reference.
  */
 
-#include "pool/pool.h"
 #include "context.h"
+#include "pool/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "pool/pool_control.h"
-#include "shim/backend/backend.h"
-#include "shim/debug/debug_io.h"
 #include "green.h"
+#include "pool/pool_control.h"
 #include "serial.h"
+#include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "shim/driver/driver_table.h"
 #include "shim/record/record.h"
@@ -31,6 +30,51 @@ static unsigned n_table;
 static uint64_t n_ends;              /* ends that have begun */
 _Atomic unsigned gp_contexts_ending; /* changes under table_lock */
 
+static const struct gp_context_backend *backend;
+static struct gp_context_watcher *watchers; /* both are set before there is a context */
+
+static void reset_in_child(void)
+{
+	atomic_store(&table_lock.holders, 0);
+	atomic_store(&gp_contexts_ending, 0);
+	gp_context_seen_reset();
+}
+
+void gp_contexts_start(void)
+{
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
+	gp_fork_on_child(&child);
+}
+
+void gp_context_set_backend(const struct gp_context_backend *own)
+{
+	backend = own;
+}
+
+void gp_context_watch(struct gp_context_watcher *watcher)
+{
+	watcher->next = watchers;
+	watchers = watcher;
+}
+
+void gp_context_tell_end(CUcontext handle, struct gp_context *context)
+{
+	for (const struct gp_context_watcher *watcher = watchers; watcher; watcher = watcher->next)
+		if (watcher->ended)
+			watcher->ended(handle, context);
+}
+
+int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool)
+{
+	return backend->sibling_new(context, ret_pool);
+}
+
+bool gp_context_free_before_end(struct gp_context *context)
+{
+	return backend->free_before_end(context);
+}
+
 void gp_context_ref(struct gp_context *context)
 {
 	atomic_fetch_add_explicit(&context->refs, 1, memory_order_relaxed);
@@ -41,7 +85,9 @@ __attribute__((cold)) static void destroy(struct gp_context *context)
 	gp_mutex_deinit(&context->pinned_lock);
 	gp_mutex_deinit(&context->undue_lock);
 	gp_mutex_deinit(&context->regions.lock);
-	gp_debug_io_free(atomic_load(&context->debug_io));
+	for (const struct gp_context_watcher *watcher = watchers; watcher; watcher = watcher->next)
+		if (watcher->freed)
+			watcher->freed(context);
 	free(context);
 }
 
@@ -68,8 +114,7 @@ void gp_context_put(struct gp_context *context)
 		return;
 	gp_context_each_pool(context, put_pool, NULL);
 	for (int i = 0; i < GP_PINNED_KINDS; i++)
-		if (context->pinned[i])
-			gp_pool_put(gp_pinned_pool(context->pinned[i]));
+		gp_pool_put(context->pinned[i]);
 	gp_context_unref(context);
 }
 
@@ -136,14 +181,14 @@ static struct gp_context *make(CUcontext handle)
 		return NULL;
 	context->handle = handle;
 	context->id = id;
-	context->device = gp_state_device(device);
+	context->device = gp_device_get(device);
 	context->is_primary = gp_context_primary(device) == handle;
 	atomic_init(&context->users, 1);
 	atomic_init(&context->refs, 1);
 	gp_mutex_init(&context->pinned_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->undue_lock, GP_RANK_LEAF);
 	gp_mutex_init(&context->regions.lock, GP_RANK_LEAF);
-	if (context->device && gp_device_pool_new(context, &context->pool) == 0) {
+	if (context->device && backend->pool_new(context, &context->pool) == 0) {
 		bool is_serial;
 
 		gp_serial_end_if_early();
@@ -296,10 +341,19 @@ bool gp_context_is_current_gone_slow(void)
 	return !context && gp_real.cuMemGetInfo_v2(&available, &total) == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-void gp_table_after_fork_child(void)
+void gp_context_each_pinned(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg)
 {
-	atomic_store(&table_lock.holders, 0);
-	atomic_store(&gp_contexts_ending, 0);
+	for (int i = 0; i < GP_PINNED_KINDS; i++) {
+		struct gp_pool *pool = NULL;
+
+		gp_mutex_lock(&context->pinned_lock);
+		if (context->pinned[i])
+			pool = gp_pool_get(context->pinned[i]);
+		gp_mutex_unlock(&context->pinned_lock);
+		if (pool)
+			fn(arg, pool);
+		gp_pool_put(pool);
+	}
 }
 
 void gp_table_close(void)
@@ -363,14 +417,14 @@ static void require_completion(void *unused, struct gp_context *context)
 	gp_context_each_pool(context, require_completion_of, NULL);
 }
 
-void gp_state_settle_completion(void)
+void gp_context_settle_completion(void)
 {
 	if (gp_unlikely(atomic_load_explicit(&is_wait_deferred, memory_order_relaxed)) &&
 		atomic_exchange(&is_wait_deferred, false))
 		gp_context_each(require_completion, NULL);
 }
 
-void gp_state_need_completion(const char *why)
+void gp_context_need_completion(const char *why)
 {
 	if (!gp_state_heeds_completion() || atomic_exchange(&gp_state.needs_completion, true))
 		return;
@@ -389,11 +443,11 @@ static void set_whole_of(void *unused, struct gp_pool *pool)
 /* The driver exports no memory of the other backends, whether it is whole or not. */
 static void set_whole(void *unused, struct gp_context *context)
 {
-	if (gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
 		gp_context_each_pool(context, set_whole_of, NULL);
 }
 
-void gp_state_need_whole(const char *why)
+void gp_context_need_whole(const char *why)
 {
 	/* Under vmm a block cannot be a whole driver allocation. Only legacy exports need that. */
 	if (gp_state_kind() == GP_KIND_VMM)
@@ -416,6 +470,6 @@ void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool)
 	}
 	if (atomic_load(&gp_state.needs_completion))
 		require_completion_of(NULL, pool);
-	if (atomic_load(&gp_state.needs_whole) && gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
+	if (atomic_load(&gp_state.needs_whole) && gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
 		set_whole_of(NULL, pool);
 }

@@ -13,13 +13,12 @@
 #include "shim/driver/cuda_abi.h"
 #include "region_pools.h"
 #include "shim/base/rwlock.h"
-#include "shim/state.h"
+#include "device.h"
 
 /* There is one pinned pool for each combination of flags (3 bits), and one for cuMemAllocHost. */
 enum { GP_PINNED_KINDS = 9, GP_PINNED_ALLOC_HOST = 8 };
 
 struct gp_debug_io;
-struct gp_pinned;
 
 enum gp_context_state {
 	GP_CONTEXT_DEAD = 1,
@@ -40,8 +39,8 @@ struct gp_context {
 	struct gp_pool *pool; /* for allocations outside of regions */
 	struct gp_region_pools regions;
 	struct gp_mutex pinned_lock;
-	struct gp_pinned *pinned[GP_PINNED_KINDS]; /* made when first used */
-	_Atomic size_t pitch;                      /* bytes that pitches are multiples of; 0: not known yet */
+	struct gp_pool *pinned[GP_PINNED_KINDS]; /* made when first used */
+	_Atomic size_t pitch;                    /* bytes that pitches are multiples of; 0: not known yet */
 
 	struct gp_mutex undue_lock;       /* held across records that later work must not wait for, and GPU waits */
 	CUevent undue;                    /* event of the last such record, or NULL */
@@ -62,6 +61,50 @@ static inline bool gp_context_is(const struct gp_context *context, unsigned stat
 {
 	return (atomic_load(&context->states) & states) != 0;
 }
+
+static inline bool gp_context_backend_is(const struct gp_context *context, enum gp_config_backend backend)
+{
+	return atomic_load_explicit(&context->backend, memory_order_relaxed) == backend;
+}
+
+/*
+ * Functions of the layer that has the pools' backends (backend_device.c), for a context:
+ *
+ *   pool_new         creates its first pool. 0 or -ENOMEM. The pool holds a reference to the context until its end
+ *   sibling_new      creates a further pool, which shares the fences of the first
+ *   free_before_end  frees the memory that would outlive the context, which is about to end and whose lock is held
+ *                    exclusively. Returns false if there is none
+ */
+struct gp_context_backend {
+	int (*pool_new)(struct gp_context *context, struct gp_pool **ret_pool);
+	int (*sibling_new)(struct gp_context *context, struct gp_pool **ret_pool);
+	bool (*free_before_end)(struct gp_context *context);
+};
+
+/*
+ * Functions of a module that keeps something for a context. ended is called when the context has ended, with its lock
+ * held exclusively; the context is NULL if it had no pool. freed is called before the context's structure is freed.
+ * Either function may be NULL. A watcher lies in memory that lasts.
+ */
+struct gp_context_watcher {
+	void (*ended)(CUcontext handle, struct gp_context *context);
+	void (*freed)(struct gp_context *context);
+	struct gp_context_watcher *next;
+};
+
+/* Set up the contexts, and register what other modules do for them. To be called before there is a context. */
+void gp_contexts_start(void);
+void gp_context_set_backend(const struct gp_context_backend *backend);
+void gp_context_watch(struct gp_context_watcher *watcher);
+
+/* Calls the modules that watch contexts, for a context that has ended. */
+void gp_context_tell_end(CUcontext handle, struct gp_context *context);
+
+/* Creates a further pool for a context that has one. 0 or -ENOMEM. */
+int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool);
+
+/* Frees the memory that would outlive the context: gp_context_backend.free_before_end. */
+bool gp_context_free_before_end(struct gp_context *context);
 
 /* Returns the current context, with a use that the caller must put. NULL if gpupool serves none. */
 struct gp_context *gp_context_current(void);
@@ -98,6 +141,9 @@ static inline bool gp_context_is_current_gone(void)
 /* Calls back for each live context, with a use held. The caller may hold no lock. */
 void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *arg);
 
+/* Calls back for each pinned pool that the context has, with a reference held. */
+void gp_context_each_pinned(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
+
 /*
  * Returns a live context, with a use: by its handle, or for a NULL handle the primary one of the device. NULL if it
  * has no pool.
@@ -122,14 +168,15 @@ static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
 void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
 
 /* For the end of contexts: no context enters the table between close and open. Removing a context puts its use. */
-void gp_table_after_fork_child(void);
 void gp_table_close(void);
 void gp_table_open(void);
 void gp_table_remove(struct gp_context *context);
 
-/* True if there has been a context. In a forked child the second resets the locks that other threads held. */
+/* True if there has been a context. */
 bool gp_context_were_any(void);
-void gp_context_after_fork_child(void);
+
+/* In a forked child: resets the lock that another thread may have held. */
+void gp_context_seen_reset(void);
 
 /*
  * context_seen.c. Note a context that the program can work in. From the second context on, work of one may be the next
@@ -147,6 +194,18 @@ void gp_context_forget(CUcontext handle);
 CUcontext gp_context_seen_as_primary(CUdevice device);
 CUcontext gp_context_primary(CUdevice device);
 bool gp_context_is_seen_primary(CUcontext handle);
+
+/*
+ * From now on reuse needs completion in every context, unless GPUPOOL_REUSE=ordered. Waits once for earlier
+ * reuse.
+ */
+void gp_context_need_completion(const char *why);
+
+/* Called when a capture has ended: catches up on a wait of gp_context_need_completion that the capture forbade. */
+void gp_context_settle_completion(void);
+
+/* From now on every new block of device memory is a whole driver allocation, which can be exported. */
+void gp_context_need_whole(const char *why);
 
 /* Usage counts: a context survives as many detaches as it was attached. */
 void gp_context_attach(CUcontext handle);

@@ -9,19 +9,12 @@
 
 #include "context_end.h"
 
-#include "pool/pool.h"
-#include "shim/backend/async.h"
-#include "shim/backend/backend.h"
 #include "capture.h"
-#include "shim/debug/debug.h"
-#include "shim/debug/debug_zone.h"
 #include "green.h"
-#include "shim/ipc/ipc.h"
-#include "shim/backend/peer_access.h"
+#include "pool/pool.h"
 #include "shim/driver/driver_table.h"
 #include "shim/record/record.h"
 #include "thread.h"
-#include "shim/hooks/unpooled.h"
 
 static void drop_pool(void *unused, struct gp_pool *pool)
 {
@@ -52,14 +45,10 @@ static void drop_locked(struct gp_context *context)
 	 */
 	gp_pool_quiesce(context->pool); /* all pools of the context share its fence */
 	gp_capture_forget_context(context->handle);
-	gp_unpooled_forget_context(context);
-	gp_ipc_forget_context(context->handle);
-	gp_peer_access_forget_context(context->handle);
 	gp_context_each_pool(context, drop_region_pool, context);
 	drop_pool(NULL, context->pool);
-	gp_pinned_each(context, drop_pool, NULL);
-	if (gp_debug_is_on())
-		gp_zones_forget_context(context);
+	gp_context_each_pinned(context, drop_pool, NULL);
+	gp_context_tell_end(context->handle, context);
 }
 
 /*
@@ -73,7 +62,7 @@ static bool free_async_before_locked(const struct gp_context_end *end, struct gp
 	if (end->when == GP_END_ON_SUCCESS)
 		is_sure =
 			context->is_primary ? !gp_green_is_on(context->device->index) : gp_context_is_current(context);
-	return is_sure && gp_async_end(context);
+	return is_sure && gp_context_free_before_end(context);
 }
 
 /* Removes a dead context from the table. */
@@ -143,7 +132,7 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	if (!context)
 		return end_unknown(end);
 	/* The context may end here or not, so at least its unused memory is freed. */
-	if (end->when == GP_END_PERHAPS && gp_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
+	if (end->when == GP_END_PERHAPS && gp_context_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
 		gp_context_each_pool(context, reclaim_pool, NULL);
 	gp_rwlock_lock(&context->life);
 	atomic_fetch_or(&context->states, GP_CONTEXT_ENDING);
@@ -178,7 +167,7 @@ static CUresult end_surely(const struct gp_context_end *end)
 		ended = context;
 	}
 	gp_capture_forget_context(end->handle);
-	gp_peer_access_forget_context(end->handle);
+	gp_context_tell_end(end->handle, NULL);
 	r = end->driver(end);
 	gp_context_forget(end->handle);
 	while ((context = ended)) {
@@ -187,11 +176,6 @@ static CUresult end_surely(const struct gp_context_end *end)
 		gp_context_put(context);
 	}
 	return r;
-}
-
-static struct gp_context *owner_of(const struct gp_addrmap *map, const struct gp_pool *pool)
-{
-	return map == &gp_state.pinned_map ? gp_pinned_context(pool) : gp_pool_owner(pool);
 }
 
 /*
@@ -211,7 +195,7 @@ void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr)
 	struct gp_pool *pool = gp_addrmap_pool_of(map, addr);
 
 	if (pool)
-		(void)survives(owner_of(map, pool));
+		(void)survives(gp_pool_owner(pool));
 	gp_pool_put(pool);
 }
 
@@ -222,7 +206,7 @@ void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes)
 	while (is_taken) {
 		struct gp_pool *pool = gp_addrmap_pool_in(map, addr, bytes);
 
-		is_taken = pool && !survives(owner_of(map, pool));
+		is_taken = pool && !survives(gp_pool_owner(pool));
 		gp_pool_put(pool);
 	}
 }

@@ -5,10 +5,8 @@
 
 #include "context.h"
 #include "green.h"
-#include "nvtx.h"
+#include "shim/base/slow_path.h"
 #include "shim/driver/driver_table.h"
-#include "region.h"
-#include "thread.h"
 
 enum { SEEN_MAX = 64 };
 
@@ -60,7 +58,7 @@ void gp_context_seen(CUcontext handle)
 	atomic_store_explicit(&last_seen, handle, memory_order_relaxed);
 	if (n > 1) {
 		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
-		gp_state_need_completion("the process works in more than one context");
+		gp_context_need_completion("the process works in more than one context");
 	}
 }
 
@@ -89,12 +87,9 @@ bool gp_context_were_any(void)
 	return atomic_load(&last_seen) || n_seen || atomic_load(&gp_contexts_have_gone);
 }
 
-void gp_context_after_fork_child(void)
+void gp_context_seen_reset(void)
 {
 	atomic_store(&lock.holders, 0);
-	gp_table_after_fork_child();
-	gp_region_after_fork_child();
-	gp_nvtx_after_fork_child();
 }
 
 CUcontext gp_context_seen_as_primary(CUdevice device)

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "pool/pool_control.h"
 #include "capture.h"
+#include "pool/pool_control.h"
 #include "serial.h"
 #include "shim/driver/driver_table.h"
 #include "shim/record/record.h"

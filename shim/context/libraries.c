@@ -6,7 +6,9 @@
 #include <link.h>
 #include <string.h>
 
-#include "shim/state.h"
+#include "context.h"
+#include "shim/base/fork.h"
+#include "shim/driver/driver_table.h"
 #include "thread.h"
 
 /* Limit of looks while a thread may be inside dlopen. Each costs about 100 ns, so all of them some milliseconds. */
@@ -77,9 +79,9 @@ static void look_around(void)
 		return;
 	dl_iterate_phdr(look_at, &found);
 	if (found.any)
-		gp_state_need_completion(found.any->name);
+		gp_context_need_completion(found.any->name);
 	if (found.whole)
-		gp_state_need_whole(found.whole->name);
+		gp_context_need_whole(found.whole->name);
 	atomic_store(&looked_at, loaded);
 }
 
@@ -91,8 +93,19 @@ static void set_bit(void)
 	atomic_fetch_or(&gp_slow_path, GP_SLOW_PATH_LIBRARIES);
 }
 
+/* A forked child has only this thread, so the dlopen of another thread never ends there. */
+static void reset_in_child(void)
+{
+	atomic_store(&n_opening, gp_libraries_is_opening);
+}
+
+static struct gp_fork_child child = {.fn = reset_in_child};
+
 void gp_libraries_opening(void)
 {
+	/* A process that makes no CUDA call gets no handler for its forks. */
+	if (gp_real_is_found())
+		gp_fork_on_child(&child);
 	/* The thread's next allocation is not on the fast path, even if another thread clears the bit. */
 	gp_thread_forget_current();
 	if (!gp_libraries_is_opening)
@@ -121,6 +134,7 @@ void gp_libraries_look(void)
 	unsigned before;
 	bool may_clear;
 
+	gp_fork_on_child(&child);
 	gp_libraries_opened();
 	before = atomic_load(&n_openings);
 	may_clear = gp_slow_path_is_any(GP_SLOW_PATH_LIBRARIES) && is_settled();
@@ -130,9 +144,4 @@ void gp_libraries_look(void)
 	atomic_fetch_and(&gp_slow_path, ~(unsigned)GP_SLOW_PATH_LIBRARIES);
 	if (atomic_load(&n_openings) != before)
 		atomic_fetch_or(&gp_slow_path, GP_SLOW_PATH_LIBRARIES);
-}
-
-void gp_libraries_after_fork_child(void)
-{
-	atomic_store(&n_opening, gp_libraries_is_opening);
 }

@@ -41,6 +41,3 @@ static inline void gp_libraries_see(void)
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_LIBRARIES)))
 		gp_libraries_look();
 }
-
-/* A forked child has only this thread, so the dlopen of another thread never ends there. */
-void gp_libraries_after_fork_child(void);

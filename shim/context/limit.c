@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "context.h"
 #include "pool/pool_control.h"
-#include "shim/backend/backend.h"
 #include "shim/ctl/ctl_request.h"
 #include "shim/record/record.h"
 
@@ -46,14 +46,14 @@ static void apply_to_pinned(void *arg, struct gp_pool *pool)
 
 static void apply_to_pinned_of(void *arg, struct gp_context *context)
 {
-	gp_pinned_each(context, apply_to_pinned, arg);
+	gp_context_each_pinned(context, apply_to_pinned, arg);
 }
 
 uint64_t gp_limit_set(const struct gp_limit_list *list)
 {
 	uint64_t released = 0;
 
-	gp_state_set_limits(list);
+	gp_device_set_limits(list);
 	gp_context_each(apply_to_device, &released);
 	return released;
 }
@@ -80,7 +80,7 @@ static int answer(struct gp_json *out, const uint64_t *released)
 		gp_json_u64(out, "released_bytes", *released);
 	gp_json_array_begin(out, "devices");
 	for (int i = 0; i < GP_DEVICES_MAX; i++) {
-		const struct gp_device *device = gp_state_device_if_used(i);
+		const struct gp_device *device = gp_device_if_used(i);
 
 		if (!device)
 			continue;

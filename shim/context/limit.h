@@ -11,7 +11,7 @@
 #include "shim/base/json.h"
 #include "common/size.h"
 
-/* Sets the limits (gp_state_set_limits) and applies them to all pools. Returns the bytes given back. */
+/* Sets the limits (gp_device_set_limits) and applies them to all pools. Returns the bytes given back. */
 uint64_t gp_limit_set(const struct gp_limit_list *list);
 
 /* The same for pinned memory. */

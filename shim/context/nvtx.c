@@ -17,6 +17,7 @@
 #include <wchar.h>
 
 #include "region.h"
+#include "shim/base/fork.h"
 
 enum { TEXTS_MAX = 4096 };
 
@@ -220,12 +221,18 @@ static const struct row {
 	{NVTX_MODULE_DOMAINS, NVTX_DOMAIN_CREATE_W, (nvtx_function)create_w},
 };
 
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
 static bool is_wanted(void)
 {
+	static struct gp_fork_child child = {.fn = reset_in_child};
 	int saved_errno = errno;
 	bool is;
 
-	gp_state_watch_forks();
+	gp_fork_on_child(&child);
 	is = gp_state_is_enabled() && gp_config_regions_has(&gp_state.config.regions, GP_REGION_BY_NVTX);
 	errno = saved_errno;
 	return is;
@@ -246,9 +253,4 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(nvtx_get_tab
 			*functions[rows[i].number] = rows[i].function;
 	}
 	return 1;
-}
-
-void gp_nvtx_after_fork_child(void)
-{
-	gp_mutex_init(&lock, GP_RANK_LEAF);
 }

@@ -50,5 +50,3 @@ struct nvtx_attributes {
 
 /* Exported. Returns 1 if gpupool follows the ranges of this copy of NVTX from now on, else 0. */
 int InitializeInjectionNvtx2(nvtx_get_table *get_table);
-
-void gp_nvtx_after_fork_child(void);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "thread.h"
 
@@ -51,11 +52,18 @@ int gp_region_find(const char *name)
 	return i < n ? i + 1 : GP_REGION_NONE;
 }
 
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
 int gp_region_find_or_add(const char *name)
 {
+	static struct gp_fork_child child = {.fn = reset_in_child};
 	static _Atomic bool is_limit_logged;
 	int id, n;
 
+	gp_fork_on_child(&child);
 	gp_mutex_lock(&lock);
 	id = gp_region_find(name);
 	n = gp_region_count();
@@ -194,9 +202,4 @@ void gp_region_thread_ends(void)
 	free(stack);
 	stack = NULL;
 	gp_region_current = GP_REGION_NONE;
-}
-
-void gp_region_after_fork_child(void)
-{
-	gp_mutex_init(&lock, GP_RANK_LEAF);
 }

@@ -45,16 +45,15 @@ int gp_region_push(const void *owner, const char *name);
 bool gp_region_pop(const void *owner);
 
 void gp_region_thread_ends(void);
-void gp_region_after_fork_child(void);
 
 /*
  * True if GPUPOOL_REGIONS has rules by thread or library, and by library, respectively. They never change after
- * gp_region_init. With rules by library threads have no caches.
+ * gp_regions_start. With rules by library threads have no caches.
  */
 extern bool gp_region_has_rules, gp_region_has_caller_rules;
 
-/* Takes the rules from the settings. */
-void gp_region_init(const struct gp_config_regions *regions);
+/* Takes the rules from the settings. To be called once they have been read. */
+void gp_regions_start(void);
 
 /* Returns the region that a rule puts the thread in. For threads that have entered none. */
 int gp_region_by_rule(void);

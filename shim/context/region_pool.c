@@ -4,10 +4,9 @@
 /* The pools of a context: the main pool, and one for each region in which a thread has allocated. */
 
 #include "pool/pool.h"
-#include "shim/backend/backend.h"
+#include "region.h"
 #include "shim/base/log.h"
 #include "shim/record/record.h"
-#include "region.h"
 
 static struct gp_pool *region_pool(struct gp_context *context, int id)
 {
@@ -53,7 +52,7 @@ static struct gp_pool *create_pool(struct gp_context *context, int id)
 
 	if (atomic_load(&context->regions.are_all))
 		return context->pool;
-	if (gp_device_sibling_new(context, &pool)) {
+	if (gp_context_sibling_new(context, &pool)) {
 		if (!atomic_exchange(&context->regions.are_all, true))
 			gp_log(GP_LOG_WARN,
 				"cannot create a cache for region '%s' on device %d: it shares the cache for code "

@@ -8,16 +8,14 @@
 
 #include <sys/prctl.h>
 
-#include "shim/trace/module.h"
 #include "region.h"
+#include "shim/trace/module.h"
 
 enum { THREAD_NAME_MAX = 16, CHECKED = 1 << GP_REGION_RULES_MAX };
 
 _Static_assert((int)GP_REGION_TEXT_MAX == (int)GP_REGION_NAME_MAX, "a rule's text fits a region's name");
 
 bool gp_region_has_rules, gp_region_has_caller_rules;
-
-static const struct gp_config_regions *rules;
 
 /* For each calling module, by number: a bit for each rule that matches it, and CHECKED. 0: not checked yet. */
 static _Atomic uint32_t matches_of[GP_MODULES_MAX + 1];
@@ -28,15 +26,17 @@ static _Thread_local struct {
 	char name[THREAD_NAME_MAX + 1];
 } by_thread __attribute__((tls_model("initial-exec")));
 
-void gp_region_init(const struct gp_config_regions *regions)
+void gp_regions_start(void)
 {
-	rules = regions;
+	const struct gp_config_regions *regions = &gp_state.config.regions;
+
 	gp_region_has_caller_rules = gp_config_regions_has(regions, GP_REGION_BY_LIBRARY);
 	gp_region_has_rules = gp_region_has_caller_rules || gp_config_regions_has(regions, GP_REGION_BY_THREAD);
 }
 
 static uint32_t match_caller(uint32_t caller)
 {
+	const struct gp_config_regions *rules = &gp_state.config.regions;
 	const char *name = gp_module_name(caller);
 	uint32_t matches = CHECKED;
 
@@ -86,6 +86,7 @@ static const char *thread_name(void)
  */
 static int find(uint32_t caller)
 {
+	const struct gp_config_regions *rules = &gp_state.config.regions;
 	uint32_t matches = matches_of_caller(caller);
 
 	for (unsigned i = 0; i < rules->n; i++) {

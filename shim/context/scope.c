@@ -3,8 +3,8 @@
 
 #include "scope.h"
 
+#include "context.h"
 #include "pool/pool_control.h"
-#include "shim/backend/backend.h"
 #include "shim/record/record.h"
 #include "thread.h"
 
@@ -24,7 +24,7 @@ static void flush_pool(void *arg, struct gp_pool *pool)
 static void flush_context(void *arg, struct gp_context *context)
 {
 	gp_context_each_pool(context, flush_pool, arg);
-	gp_pinned_each(context, flush_pool, arg);
+	gp_context_each_pinned(context, flush_pool, arg);
 }
 
 static void defer_begin(void)

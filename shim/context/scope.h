@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "pool/pool_control.h"
+
 /* Number of defer scopes of the process. Pools read it themselves. */
 extern _Atomic unsigned gp_scope_defers;
 
@@ -30,3 +32,11 @@ extern _Thread_local unsigned gp_scope_no_caches __attribute__((tls_model("initi
 
 void gp_scope_no_cache_begin(void);
 bool gp_scope_no_cache_end(void);
+
+/* Allocates from the pool, or inside a no-cache scope without its cache. */
+static inline int gp_scope_alloc(
+	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	return gp_scope_no_caches ? gp_pool_alloc_uncached(pool, bytes, options, ret_addr)
+				  : gp_pool_alloc_with(pool, bytes, options, ret_addr);
+}

@@ -7,16 +7,15 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "pool/pool_control.h"
 #include "common/compat.h"
 #include "context.h"
+#include "pool/pool_control.h"
 #include "shim/base/log.h"
+#include "shim/base/slow_path.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
 #include "shim/record/record.h"
-#include "thread.h"
 
-struct gp_submissions gp_submitted = GP_SUBMISSION_INIT;
-_Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
 _Atomic bool gp_serial_is_over_everywhere;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -79,9 +78,7 @@ static const char *why_unseen(void)
 {
 	const char *why = atomic_load(&blind_reason);
 
-	if (!why && !gp_driver_sees_submissions())
-		why = "the driver is newer than CUDA 13.2, or another library intercepts its functions";
-	return why;
+	return why ? why : gp_real_why_unseen();
 }
 
 void gp_serial_end_if_early(void)

@@ -12,7 +12,7 @@
  * Serial mode ends for good, for the whole process, before any work can run out of order: when work is submitted to a
  * stream that was created, or to the own default stream of a second thread (submit.def); when a green context is
  * created; when a kernel is launched that may begin early (hook_launch.c); when a capture begins, since fences are
- * refused during it; when reuse needs completion (gp_state_need_completion). At its end each pool makes later work
+ * refused during it; when reuse needs completion (gp_context_need_completion). At its end each pool makes later work
  * wait on the GPU for the memory freed so far, unless a GPU wait has done that already (gp_pool_set_serial).
  *
  * This works only if gpupool knows every function that submits work, and every such call passes through it. A driver
@@ -26,15 +26,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "pool/submission.h"
 #include "shim/driver/launch_abi.h"
 
 /* The stream of a function whose work is in no order in any stream, or which takes its streams in other arguments. */
 #define GP_STREAM_ANY ((CUstream) ~(uintptr_t)0)
-
-/* Every submission is reported here, for as long as the driver's call takes, until some may bypass gpupool. */
-extern struct gp_submissions gp_submitted;
-extern _Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
 
 /* True once serial mode has ended and all pools know. */
 extern _Atomic bool gp_serial_is_over_everywhere;
@@ -67,22 +62,6 @@ void gp_serial_report(void);
 
 /* Notes that the program asks for a driver interface by its 16-byte id, which may be in no header. */
 void gp_serial_note_private(const void *id);
-
-/* Called before and after a driver call that submits work. */
-static inline struct gp_submission_lane *gp_submit_begin(void)
-{
-	struct gp_submission_lane *lane = gp_submit_lane;
-
-	if (gp_unlikely(!lane))
-		gp_submit_lane = lane = gp_submission_lane(&gp_submitted);
-	gp_submission_enter(&gp_submitted, lane);
-	return lane;
-}
-
-static inline void gp_submit_end(struct gp_submission_lane *lane)
-{
-	gp_submission_leave(lane);
-}
 
 /*
  * Notes that work is about to be submitted. A stream of NULL is the thread's own if the function's flags are not 0.

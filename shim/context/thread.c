@@ -7,17 +7,19 @@
 #include <string.h>
 
 #include "common/compat.h"
-#include "serial.h"
-#include "shim/driver/driver_table.h"
-#include "shim/record/record.h"
 #include "region.h"
 #include "scope.h"
+#include "shim/base/fork.h"
+#include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
+#include "shim/record/record.h"
 
 _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT, exit_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
+static void (*before_first_cache)(void);
 
 /* Flushes and removes a cache. The following ones move up. */
 static void close_cache(struct gp_thread *self, int i)
@@ -95,11 +97,20 @@ bool gp_thread_exists(void)
 	return get_or_create_self() != NULL;
 }
 
-void gp_thread_after_fork_child(void)
+/* The contexts of the thread's state do not exist in a forked child. */
+static void reset_in_child(void)
 {
 	if (gp_thread_self)
 		(void)pthread_setspecific(key, NULL);
 	gp_thread_self = NULL;
+}
+
+void gp_threads_start(void (*start)(void))
+{
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
+	gp_fork_on_child(&child);
+	before_first_cache = start;
 }
 
 CUcontext gp_thread_ask_current(void)
@@ -206,7 +217,7 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
 	context = gp_context_current();
 	/* Not for a green context: its handle may be reused for another context without gpupool noticing. */
 	if (context && context->handle == handle && !gp_context_is(context, GP_CONTEXT_BROKEN)) {
-		gp_state_start();
+		before_first_cache();
 		add_cache(self, context);
 	}
 	gp_context_put(context);

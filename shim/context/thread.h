@@ -50,6 +50,9 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
  */
 CUcontext gp_thread_ask_current(void);
 
+/* Sets up the threads' states. start is called before a thread gets its first cache. */
+void gp_threads_start(void (*start)(void));
+
 /* Registers the exit handler. To be called once CUDA is in use. */
 void gp_thread_watch_exit(void);
 
@@ -64,9 +67,6 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
 
 /* Flushes and removes the thread's caches. The next allocation that may use one creates it again. */
 void gp_thread_close_caches(void);
-
-/* Called in a forked child: drops the thread's state, whose contexts do not exist there. */
-void gp_thread_after_fork_child(void);
 
 static inline bool gp_thread_is_usable(const struct gp_thread_cache *cache, CUcontext handle)
 {

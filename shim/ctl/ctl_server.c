@@ -27,7 +27,7 @@
 
 #include "ctl_conn.h"
 #include "ctl_listen.h"
-#include "ctl_thread.h"
+#include "shim/base/own_thread.h"
 
 enum {
 	MAX_CONNS = 8,
@@ -242,7 +242,7 @@ static int start(const struct gp_ctl_options *options)
 	if (!server.unlinks_at_exit)
 		server.unlinks_at_exit = atexit(end_at_exit) == 0;
 	atomic_store(&server.state, RUNNING);
-	error = gp_ctl_thread_start(serve, NULL, GP_STACK_SMALL);
+	error = gp_own_thread_start(serve, NULL, GP_STACK_SMALL);
 	if (error) {
 		gp_ctl_fd_close(&server.listener.fd);
 		gp_ctl_listener_unlink(&server.listener);

@@ -5,10 +5,13 @@
 
 #include <errno.h>
 
-#include "shim/backend/backend.h"
+#include "debug_io.h"
 #include "debug_report.h"
-#include "shim/driver/driver_call.h"
-#include "shim/hooks/fast_path.h"
+#include "shim/base/clock.h"
+#include "shim/base/fork.h"
+#include "shim/context/context.h"
+#include "shim/context/scope.h"
+#include "shim/trace/alloc_info.h"
 
 /*
  * The zone before a small block is as large as the block's alignment. The zone behind it has at least that size, plus
@@ -45,11 +48,6 @@ static uint64_t bytes_before(bool is_pinned, uint64_t bytes)
 	if (is_pinned || !gp_state.config.debug.guard || gp_scope_no_caches)
 		return 0;
 	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? zone : 0;
-}
-
-static struct gp_context *context_of(const struct gp_pool *pool, bool is_pinned)
-{
-	return is_pinned ? gp_pinned_context(pool) : gp_pool_owner(pool);
 }
 
 static struct gp_addrmap *map_of(bool is_pinned)
@@ -140,7 +138,7 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const s
 	uint64_t *ret_addr)
 {
 	uint64_t front = bytes_before(is_pinned, bytes), back = gp_state.config.debug.guard ? ZONE_BYTES : 0, start = 0;
-	struct gp_zone *zone = gp_zone_new(context_of(pool, is_pinned));
+	struct gp_zone *zone = gp_zone_new(gp_pool_owner(pool));
 	struct gp_block_info info;
 	uint64_t start_ns;
 	int r;
@@ -150,8 +148,8 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const s
 	/* The sum must not overflow. Such a request fails, so it is made without zones, as the program made it. */
 	if (bytes > UINT64_MAX / 2)
 		front = back = 0;
-	r = gp_memory_alloc_plain(pool, front + bytes + back, options, &start);
-	start_ns = gp_driver_now_ns(NULL);
+	r = gp_scope_alloc(pool, front + bytes + back, options, &start);
+	start_ns = gp_clock_now_ns(NULL);
 	*ret_addr = r ? 0 : start + front;
 	if (r || gp_pool_info(map_of(is_pinned), start, &info)) {
 		gp_zone_free(zone);
@@ -166,7 +164,7 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const s
 	zone->block.given_ns = start_ns;
 	zone->block.is_pinned = is_pinned;
 	watch(zone);
-	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
+	add(&spent_ns, gp_clock_now_ns(NULL) - start_ns);
 	return 0;
 }
 
@@ -221,7 +219,7 @@ static void note_free(struct gp_zone_block *block)
 	struct gp_alloc_info origin;
 
 	block->is_freed = true;
-	block->freed_ns = gp_driver_now_ns(NULL);
+	block->freed_ns = gp_clock_now_ns(NULL);
 	if (!gp_alloc_info_find(block->ptr, &origin))
 		return;
 	block->given = origin.given;
@@ -300,7 +298,7 @@ static int give_to_pool(struct gp_zone *zone, enum gp_free_mode mode, gp_debug_r
 
 int gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode mode, gp_debug_release_fn *release)
 {
-	uint64_t start_ns = gp_driver_now_ns(NULL), other;
+	uint64_t start_ns = gp_clock_now_ns(NULL), other;
 	struct gp_zone *zone = claim(is_pinned, ptr, &other);
 	int r;
 
@@ -315,7 +313,7 @@ int gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mod
 		add(&n_skipped, gp_state.config.debug.poison);
 	}
 	r = give_to_pool(zone, mode, release);
-	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
+	add(&spent_ns, gp_clock_now_ns(NULL) - start_ns);
 	return r;
 }
 
@@ -344,7 +342,7 @@ uint64_t gp_debug_ptr(uint64_t addr)
 
 void gp_debug_leave_slow(uint64_t addr, uint64_t bytes, bool is_done)
 {
-	uint64_t start_ns = gp_driver_now_ns(NULL);
+	uint64_t start_ns = gp_clock_now_ns(NULL);
 	struct gp_zone *zone, *list;
 
 	gp_mutex_lock(&gp_zones_lock);
@@ -356,7 +354,7 @@ void gp_debug_leave_slow(uint64_t addr, uint64_t bytes, bool is_done)
 		gp_zone_free(zone);
 	}
 	check_and_free(list, GP_SEEN_AT_RELEASE);
-	add(&spent_ns, gp_driver_now_ns(NULL) - start_ns);
+	add(&spent_ns, gp_clock_now_ns(NULL) - start_ns);
 }
 
 /*
@@ -391,12 +389,34 @@ static bool check_next(uint64_t *at, struct gp_debug_survey *survey)
 
 void gp_debug_check_all(struct gp_debug_survey *ret)
 {
-	uint64_t start_ns = gp_driver_now_ns(NULL), at = 0;
+	uint64_t start_ns = gp_clock_now_ns(NULL), at = 0;
 
 	*ret = (struct gp_debug_survey){0};
 	while (!ret->is_truncated && check_next(&at, ret)) {
-		ret->ns = gp_driver_now_ns(NULL) - start_ns;
+		ret->ns = gp_clock_now_ns(NULL) - start_ns;
 		ret->is_truncated = ret->ns >= CHECK_MAX_NS;
 	}
 	add(&spent_ns, ret->ns);
+}
+
+static void forget_context(CUcontext handle, struct gp_context *context)
+{
+	if (context)
+		gp_zones_forget_context(context);
+}
+
+static void reset_in_child(void)
+{
+	gp_mutex_init(&gp_zones_lock, GP_RANK_ZONES);
+}
+
+void gp_debug_start(void)
+{
+	static struct gp_context_watcher watcher = {.ended = forget_context, .freed = gp_debug_io_free};
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
+	if (!gp_debug_is_on())
+		return;
+	gp_fork_on_child(&child);
+	gp_context_watch(&watcher);
 }

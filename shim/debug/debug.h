@@ -26,8 +26,11 @@ static inline bool gp_debug_is_on(void)
 	return gp_config_debug_is_on(&gp_state.config.debug);
 }
 
+/* Sets up the checks if GPUPOOL_DEBUG asks for them. To be called once the settings have been read. */
+void gp_debug_start(void);
+
 /*
- * Allocates a larger block with gp_memory_alloc_plain, begins to watch its zone, and returns the address for the
+ * Allocates a larger block with gp_scope_alloc, begins to watch its zone, and returns the address for the
  * program.
  */
 int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const struct gp_alloc_options *options,

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "shim/driver/driver_call.h"
+#include "shim/base/clock.h"
 #include "shim/trace/alloc_info.h"
 
 /*
@@ -144,7 +144,7 @@ static void finish(struct gp_zone *zone, enum gp_finding_when when, struct gp_fi
 		found[i].when = when;
 		found[i].block = zone->block;
 		found[i].device = zone->block.context->device->index;
-		found[i].time_ns = gp_driver_now_ns(NULL);
+		found[i].time_ns = gp_clock_now_ns(NULL);
 		found[i].times = 1;
 		if (!zone->block.is_freed && gp_alloc_info_find(zone->block.ptr, &origin) && !origin.is_freed)
 			found[i].block.given = origin.given;

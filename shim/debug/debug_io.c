@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/base/clock.h"
 #include "shim/context/capture.h"
-#include "shim/driver/driver_call.h"
+#include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
 
 /*
@@ -26,6 +27,12 @@ struct gp_debug_io {
 	bool is_under_way;      /* an earlier copy or fill may still run */
 };
 
+static void free_io(struct gp_debug_io *io)
+{
+	gp_mutex_deinit(&io->lock);
+	free(io);
+}
+
 static struct gp_debug_io *io_of(struct gp_context *context)
 {
 	struct gp_debug_io *io = atomic_load(&context->debug_io), *none = NULL;
@@ -38,16 +45,16 @@ static struct gp_debug_io *io_of(struct gp_context *context)
 	gp_mutex_init(&io->lock, GP_RANK_ZONE_IO);
 	if (atomic_compare_exchange_strong(&context->debug_io, &none, io))
 		return io;
-	gp_debug_io_free(io);
+	free_io(io);
 	return none;
 }
 
-void gp_debug_io_free(struct gp_debug_io *io)
+void gp_debug_io_free(struct gp_context *context)
 {
-	if (!io)
-		return;
-	gp_mutex_deinit(&io->lock);
-	free(io);
+	struct gp_debug_io *io = atomic_load(&context->debug_io);
+
+	if (io)
+		free_io(io);
 }
 
 static bool can_copy(void)
@@ -73,13 +80,13 @@ static CUresult prepare_locked(struct gp_debug_io *io)
 
 static int wait_locked(struct gp_debug_io *io)
 {
-	uint64_t start_ns = gp_driver_now_ns(NULL);
+	uint64_t start_ns = gp_clock_now_ns(NULL);
 	CUresult r;
 
 	for (unsigned attempt = 0; (r = gp_real.cuStreamQuery(io->stream)) == CUDA_ERROR_NOT_READY; attempt++) {
-		if (gp_driver_now_ns(NULL) - start_ns >= WAIT_MAX_NS)
+		if (gp_clock_now_ns(NULL) - start_ns >= WAIT_MAX_NS)
 			break;
-		gp_driver_pause(NULL, attempt);
+		gp_clock_pause(NULL, attempt);
 	}
 	return r == CUDA_ERROR_NOT_READY ? -ETIMEDOUT : r;
 }

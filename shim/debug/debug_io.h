@@ -39,6 +39,5 @@ int gp_debug_io_guard(struct gp_context *context, bool is_pinned, const struct g
 /* Fills a piece of a block that no work uses with GP_DEBUG_POISON. */
 int gp_debug_io_poison(struct gp_context *context, bool is_pinned, const struct gp_debug_piece *piece);
 
-/* Frees the state of a context that has ended. */
-struct gp_debug_io;
-void gp_debug_io_free(struct gp_debug_io *io);
+/* Frees the state that this module keeps in a context, before the context's structure is freed. */
+void gp_debug_io_free(struct gp_context *context);

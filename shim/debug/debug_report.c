@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "shim/driver/driver_call.h"
+#include "shim/base/clock.h"
 #include "shim/base/log.h"
 #include "shim/trace/stack_text.h"
 
@@ -123,7 +123,7 @@ static void write_one(struct gp_json *out, struct gp_stack_json *stacks, const s
 	gp_json_object_begin(out, NULL);
 	gp_json_string(out, "what", finding_names[finding->what]);
 	gp_json_string(out, "seen", moment_names[finding->when]);
-	gp_json_u64(out, "age_ns", since_ns(gp_driver_now_ns(NULL), finding->time_ns));
+	gp_json_u64(out, "age_ns", since_ns(gp_clock_now_ns(NULL), finding->time_ns));
 	gp_json_u64(out, "times", finding->times);
 	gp_json_address(out, "block", block->ptr);
 	gp_json_u64(out, "requested_bytes", block->bytes);
@@ -158,14 +158,4 @@ void gp_findings_write(struct gp_json *out, struct gp_stack_json *stacks)
 	for (uint64_t i = n - gp_min(n, KEPT); i < n; i++)
 		write_one(out, stacks, &list[i % KEPT]);
 	gp_json_array_end(out);
-}
-
-uint64_t gp_findings_count(void)
-{
-	uint64_t n;
-
-	gp_mutex_lock(&lock);
-	n = n_all;
-	gp_mutex_unlock(&lock);
-	return n;
 }

@@ -15,6 +15,3 @@ void gp_finding_report(const struct gp_finding *finding);
 
 /* Writes the members "n_reports" and "reports", which has the last reports. */
 void gp_findings_write(struct gp_json *out, struct gp_stack_json *stacks);
-
-/* Returns the number of findings so far, including repeated ones. */
-uint64_t gp_findings_count(void);

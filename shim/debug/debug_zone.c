@@ -137,11 +137,6 @@ void gp_zones_forget_context(const struct gp_context *context)
 	}
 }
 
-void gp_zones_after_fork_child(void)
-{
-	gp_mutex_init(&gp_zones_lock, GP_RANK_ZONES);
-}
-
 void gp_zones_count(struct gp_zones_count *ret)
 {
 	struct gp_zone *zone;

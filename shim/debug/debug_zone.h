@@ -65,8 +65,6 @@ struct gp_zone *gp_zones_take_segment_locked(uint64_t segment);
 /* Frees the zones of a context that has ended. */
 void gp_zones_forget_context(const struct gp_context *context);
 
-void gp_zones_after_fork_child(void);
-
 struct gp_zones_count {
 	uint64_t n_held, n_guarded; /* blocks */
 	uint64_t n_filled, filled_bytes;

@@ -21,18 +21,17 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "pool/lock.h"
 #include "common/compat.h"
-#include "shim/context/serial.h"
+#include "dlsym.h"
+#include "pool/lock.h"
+#include "shim/base/fork.h"
 #include "shim/base/log.h"
-#include "shim/state.h"
-#include "shim/context/thread.h"
+#include "shim/base/slow_path.h"
+#include "shim/base/state.h"
+#include "submit.h"
 
 struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
-
-_Atomic(gp_dlsym_fn *) gp_real_dlsym;
-_Atomic(void *) gp_real_dlopen;
 
 /* gpupool's own dlsym and dlopen (loader.S). Weak, since tests that are linked with the other sources lack them. */
 __attribute__((weak)) void *gp_door_dlsym(void *handle, const char *name);
@@ -42,11 +41,12 @@ __attribute__((weak)) void *gp_door_dlopen(const char *file, int mode);
 struct found {
 	struct gp_real real;
 	bool is_trusted;
-	bool sees_submissions, sees_current; /* every submission; every change of a thread's current context */
+	const char *why_unseen; /* gp_real_why_unseen */
+	bool sees_current;      /* every change of a thread's current context */
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static bool sees_submissions;
+static const char *why_unseen;
 
 /* The exported functions (entry.c), which the table of rows refers to. */
 #define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
@@ -88,14 +88,6 @@ static const struct {
 enum { KNOWN_VERSION = 13020 };
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CALLS = sizeof(calls) / sizeof(calls[0]) };
-
-void *gp_real_dlsym_call(void *handle, const char *name)
-{
-	/* Calling the atomic pointer by name would make GCC load it as if it were not atomic. */
-	gp_dlsym_fn *call = atomic_load_explicit(&gp_real_dlsym, memory_order_relaxed);
-
-	return call(handle, name);
-}
 
 int gp_real_index(const char *symbol)
 {
@@ -174,9 +166,9 @@ static bool is_version_known(const struct gp_real *real)
 	return real->cuDriverGetVersion && !real->cuDriverGetVersion(&version) && version <= KNOWN_VERSION;
 }
 
-bool gp_driver_sees_submissions(void)
+const char *gp_real_why_unseen(void)
 {
-	return sees_submissions;
+	return why_unseen;
 }
 
 /*
@@ -223,8 +215,13 @@ static bool look_up_all(struct found *found)
 	found->is_trusted =
 		real->cuMemAlloc_v2 && real->cuMemFree_v2 && real->cuCtxGetCurrent && is_driver_trusted(real, ANSWERED);
 	/* Functions that are passed on unchanged. Conclusions from their calls hold only if every call is seen. */
-	found->sees_submissions = is_known && is_driver_trusted(real, SUBMITS);
+	if (!is_known || !is_driver_trusted(real, SUBMITS))
+		found->why_unseen = "the driver is newer than CUDA 13.2, or another library intercepts its functions";
 	found->sees_current = is_known && is_driver_trusted(real, SEEN);
+	if (!is_own_first("dlsym", (void *)gp_door_dlsym) || !is_own_first("dlopen", (void *)gp_door_dlopen)) {
+		found->why_unseen = "another library intercepts dlsym or dlopen";
+		found->sees_current = false;
+	}
 	return true;
 }
 
@@ -237,10 +234,10 @@ static bool publish(const struct found *found)
 	is_first = !atomic_load(&gp_real_is_ready);
 	if (is_first) {
 		gp_real = found->real;
-		sees_submissions = found->sees_submissions;
+		why_unseen = found->why_unseen;
 		if (!found->is_trusted)
 			gp_slow_path_add(GP_SLOW_PATH_BYPASS);
-		if (!found->sees_submissions)
+		if (found->why_unseen)
 			gp_submission_lose_sight(&gp_submitted);
 		if (!found->sees_current)
 			gp_slow_path_add(GP_SLOW_PATH_CURRENT);
@@ -253,13 +250,14 @@ static bool publish(const struct found *found)
 /* Set during a lookup: the driver itself may call dlsym meanwhile (WSL's driver does), which must not start another. */
 static _Thread_local bool is_finding __attribute__((tls_model("initial-exec")));
 
-void gp_real_after_fork_child(void)
+static void reset_in_child(void)
 {
 	gp_mutex_init(&lock, GP_RANK_LEAF);
 }
 
 bool gp_real_find(void)
 {
+	static struct gp_fork_child child = {.fn = reset_in_child};
 	struct found found = {0};
 	bool is_found, is_first = false;
 
@@ -267,13 +265,9 @@ bool gp_real_find(void)
 		return false;
 	if (gp_real_is_found())
 		return true;
-	gp_state_watch_forks();
+	gp_fork_on_child(&child);
 	is_finding = true;
 	is_found = look_up_all(&found);
-	/* Must precede publish(), after which threads use the results. */
-	if (is_found &&
-		(!is_own_first("dlsym", (void *)gp_door_dlsym) || !is_own_first("dlopen", (void *)gp_door_dlopen)))
-		gp_serial_lose_sight("another library intercepts dlsym or dlopen");
 	if (is_found)
 		is_first = publish(&found);
 	is_finding = false;

@@ -41,22 +41,13 @@ extern struct gp_real gp_real;
 
 extern _Atomic bool gp_real_is_ready;
 bool gp_real_find(void);
-void gp_real_after_fork_child(void);
 
 /*
- * True if every function that submits work is hooked (submit.def). False if the driver is newer than that table, if
- * cuGetProcAddress returns other functions than the driver exports, or if another library intercepts one of them. Valid
- * once gp_real is.
+ * Returns why submissions may bypass the hooks of submit.def, or NULL if they cannot: the driver is newer than that
+ * table, cuGetProcAddress returns other functions than the driver exports, or another library intercepts one of them,
+ * or dlsym or dlopen. Valid once gp_real is.
  */
-bool gp_driver_sees_submissions(void);
-
-/* The C library's dlsym and dlopen, which loader.S jumps to. */
-typedef void *gp_dlsym_fn(void *handle, const char *name);
-extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;
-extern _Atomic(void *) gp_real_dlopen;
-
-/* Finds the C library's dlsym; false if there is none. */
-bool gp_real_dlsym_resolve(void);
+const char *gp_real_why_unseen(void);
 
 /* True if the driver's functions have been found. */
 static inline bool gp_real_is_found(void)
@@ -84,6 +75,3 @@ bool gp_driver_is_submitting(int index);
  */
 void *gp_real_hook(int index);
 void *gp_real_original(int index);
-
-/* Calls the C library's dlsym, never gpupool's. */
-void *gp_real_dlsym_call(void *handle, const char *name);

@@ -12,16 +12,17 @@
 #include <string.h>
 
 #include "pool/pool_control.h"
-#include "shim/backend/backend.h"
-#include "shim/driver/driver_call.h"
+#include "shim/base/slow_path.h"
+#include "shim/context/context.h"
+#include "shim/context/driver_call.h"
 #include "shim/context/limit.h"
-#include "shim/oom/oom_hook.h"
-#include "shim/driver/driver_table.h"
-#include "shim/record/record.h"
 #include "shim/context/region.h"
 #include "shim/context/scope.h"
-#include "shim/trace/totals.h"
-#include "shim/base/slow_path.h"
+#include "shim/driver/driver_table.h"
+#include "shim/oom/oom_hook.h"
+#include "shim/process.h"
+#include "shim/record/record.h"
+#include "shim/usage/totals.h"
 
 _Static_assert(sizeof(GPUPOOL_NOTE_OWNER) == 8, "the note below states this size");
 _Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook gets the same number for pinned memory");
@@ -30,7 +31,7 @@ _Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook gets the same num
 static bool is_serving(void)
 {
 	int saved_errno = errno;
-	bool is = gp_state_is_enabled() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS);
+	bool is = gp_process_is_on() && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS);
 
 	errno = saved_errno;
 	return is;
@@ -91,7 +92,7 @@ static uint64_t available_in_current_context(int index)
 
 static void fill_device(struct gpupool_status *status, int index)
 {
-	const struct gp_device *device = gp_real_ready() ? gp_state_device(index) : NULL;
+	const struct gp_device *device = gp_real_ready() ? gp_device_get(index) : NULL;
 	struct gp_totals totals;
 
 	gp_totals_device(&totals, index, true);
@@ -99,7 +100,7 @@ static void fill_device(struct gpupool_status *status, int index)
 	if (totals.available_bytes != UINT64_MAX)
 		status->device_free_bytes = totals.available_bytes;
 	status->limit_bytes = GPUPOOL_NO_LIMIT;
-	(void)gp_state_limit(index, &status->limit_bytes);
+	(void)gp_device_limit(index, &status->limit_bytes);
 	if (!device)
 		return;
 	status->unpooled_bytes = atomic_load(&device->unpooled_bytes);
@@ -167,7 +168,7 @@ static void release_context(void *arg, struct gp_context *context)
 	const struct release *release = arg;
 
 	if (release->device == GPUPOOL_PINNED)
-		gp_pinned_each(context, release_pool, arg);
+		gp_context_each_pinned(context, release_pool, arg);
 	else if (release->device == GPUPOOL_ALL_DEVICES || release->device == context->device->index)
 		gp_context_each_pool(context, release_pool, arg);
 }
@@ -208,7 +209,7 @@ static int api_get_limit(int device, uint64_t *bytes)
 	if (device == GPUPOOL_PINNED)
 		*bytes = atomic_load(&gp_state.pinned_budget.limit_bytes);
 	else
-		is_known = gp_state_limit(device, bytes);
+		is_known = gp_device_limit(device, bytes);
 	errno = saved_errno;
 	return is_known ? 0 : -EAGAIN;
 }

@@ -7,7 +7,7 @@
  */
 
 #include "shim/driver/driver_table.h"
-#include "unpooled.h"
+#include "unpooled_alloc.h"
 
 /*
  * elements: formats that fix the bits of a whole element. channels: formats with 16 or 32 bits for each channel. In

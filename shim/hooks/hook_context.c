@@ -3,11 +3,11 @@
 
 /* Hooks of contexts: they note which contexts the program uses, and when a context ends. */
 
-#include "shim/backend/backend.h"
+#include "shim/context/context.h"
 #include "shim/context/context_end.h"
 #include "shim/context/green.h"
-#include "shim/driver/driver_table.h"
 #include "shim/context/thread.h"
+#include "shim/driver/driver_table.h"
 
 static CUresult note_created(CUresult r, const CUcontext *ctx)
 {

@@ -6,11 +6,12 @@
  * whole driver allocation. gpupool makes the handle of a block that is a part of a segment (ipc.h).
  */
 
-#include "shim/backend/backend.h"
-#include "shim/debug/debug.h"
-#include "shim/ipc/ipc.h"
+#include "shim/backend/backend_supply.h"
 #include "shim/base/log.h"
+#include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
+#include "shim/ipc/ipc.h"
+#include "shim/process.h"
 #include "shim/record/record.h"
 
 /* The driver has no legacy handles for such memory, and refuses. Logs once what to do about it. */
@@ -46,10 +47,10 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (info.is_mapped || gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE)
 		return let_driver_refuse(handle, ptr, &info);
-	gp_state_need_whole(why);
+	gp_context_need_whole(why);
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
-	gp_state_need_completion(why);
+	gp_context_need_completion(why);
 	return info.is_whole ? gp_real.cuIpcGetMemHandle(handle, ptr) : gp_ipc_export(handle, &info);
 }
 
@@ -57,7 +58,7 @@ static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned fl
 {
 	if (!ptr || !gp_ipc_is_ours(&handle))
 		return driver(ptr, handle, flags);
-	gp_state_start();
+	gp_process_start();
 	return gp_ipc_open(ptr, &handle, flags, driver);
 }
 

@@ -10,8 +10,9 @@
 
 #include "pool/base.h"
 #include "shim/context/serial.h"
-#include "shim/driver/launch_abi.h"
 #include "shim/driver/driver_table.h"
+#include "shim/driver/launch_abi.h"
+#include "shim/driver/submit.h"
 
 static bool may_begin_early(const CUlaunchConfig *config)
 {

@@ -8,19 +8,22 @@
 
 #include <errno.h>
 
-#include "shim/backend/backend.h"
-#include "shim/trace/bad_free.h"
-#include "shim/trace/module.h"
-#include "shim/debug/debug.h"
-#include "shim/context/serial.h"
+#include "hook_memory.h"
+#include "shim/backend/backend_device.h"
+#include "shim/backend/backend_pinned.h"
+#include "shim/backend/unpooled.h"
 #include "shim/context/libraries.h"
-#include "fast_path.h"
+#include "shim/context/region.h"
+#include "shim/debug/debug.h"
+#include "shim/driver/driver_table.h"
+#include "shim/driver/launch_abi.h"
+#include "shim/driver/submit.h"
 #include "shim/oom/oom.h"
 #include "shim/oom/oom_hook.h"
-#include "shim/driver/driver_table.h"
+#include "shim/process.h"
 #include "shim/record/record.h"
-#include "shim/context/region.h"
-#include "unpooled.h"
+#include "shim/trace/module.h"
+#include "shim/usage/bad_free.h"
 
 /* Returns the flags with which a call is recorded. tcache: the thread cache that serves it, or NULL. */
 static uint64_t flags_of_call(const struct gp_tcache *tcache)
@@ -32,7 +35,7 @@ __attribute__((cold)) static int alloc_watched(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
 	int r = gp_debug_is_on() ? gp_debug_alloc(pool, device == GP_OOM_HOOK_PINNED, bytes, options, ret_addr)
-				 : gp_memory_alloc_plain(pool, bytes, options, ret_addr);
+				 : gp_scope_alloc(pool, bytes, options, ret_addr);
 
 	gp_record(pool, ALLOC, *ret_addr, bytes, (uint64_t)r, flags_of_call(NULL));
 	return r;
@@ -46,7 +49,7 @@ static int alloc(
 	do {
 		r = gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED))
 			    ? alloc_watched(pool, device, bytes, options, ret_addr)
-			    : gp_memory_alloc_plain(pool, bytes, options, ret_addr);
+			    : gp_scope_alloc(pool, bytes, options, ret_addr);
 	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
 	return r;
 }
@@ -119,7 +122,7 @@ static bool is_answered(int r, CUresult *ret_r)
 static bool is_served(const struct gp_context *context)
 {
 	if (context)
-		gp_state_start();
+		gp_process_start();
 	return context && gp_likely(!gp_context_is(context, GP_CONTEXT_BROKEN));
 }
 
@@ -265,7 +268,7 @@ __attribute__((cold)) static CUresult wait_for_block(struct gp_addrmap *map, uin
 	pool = gp_addrmap_pool_of(map, addr);
 	if (!pool)
 		return CUDA_SUCCESS;
-	r = wait_for(map == &gp_state.pinned_map ? gp_pinned_context(pool) : gp_pool_owner(pool));
+	r = wait_for(gp_pool_owner(pool));
 	gp_pool_put(pool);
 	if (!r)
 		*mode = GP_FREE_SYNCED;

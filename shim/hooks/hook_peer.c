@@ -6,13 +6,12 @@
  * that is mapped meanwhile is either among these, or finds the note (backend_mapping.c).
  */
 
-#include "pool/pool.h"
 #include "shim/backend/async.h"
-#include "shim/backend/backend.h"
-#include "shim/driver/driver_call.h"
-#include "shim/context/green.h"
-#include "shim/base/log.h"
 #include "shim/backend/peer_access.h"
+#include "shim/base/log.h"
+#include "shim/context/context.h"
+#include "shim/context/driver_call.h"
+#include "shim/context/green.h"
 #include "shim/driver/driver_table.h"
 
 struct change {
@@ -51,7 +50,7 @@ static void set_access_to_pool(void *arg, struct gp_pool *pool)
 /* A stream-ordered pool of the driver gets the access once for all of its memory. */
 static void set_access_to_async(struct change *change)
 {
-	if (!gp_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) ||
+	if (!gp_context_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) ||
 		change->access.location.id == change->owner->device->index || !gp_context_enter(change->owner))
 		return;
 	change->result = gp_async_set_access(change->owner, change->access.location.id, change->access.flags);

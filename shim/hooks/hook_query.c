@@ -11,13 +11,12 @@
  * allocation.
  */
 
-#include "shim/backend/backend.h"
-#include "shim/debug/debug.h"
-#include "shim/ipc/ipc.h"
+#include "shim/backend/backend_supply.h"
 #include "shim/base/log.h"
+#include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
+#include "shim/ipc/ipc.h"
 #include "shim/record/record.h"
-#include "unpooled.h"
 
 /*
  * Base of the buffer ids of blocks, above every id of the driver. A block gets a new id each time it is handed out.
@@ -72,8 +71,8 @@ static void look_without_pool(struct gp_context *context, size_t *free_bytes, si
 	uint64_t left = gp_budget_left(&context->device->budget), seen;
 
 	gp_context_each(add_idle, &held);
-	seen = gp_backend_is(context, GP_CONFIG_BACKEND_MANAGED) ? left_of_managed(&held, *free_bytes)
-								 : *free_bytes + held.idle_bytes;
+	seen = gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED) ? left_of_managed(&held, *free_bytes)
+									 : *free_bytes + held.idle_bytes;
 	*total_bytes = gp_min(*total_bytes, limit);
 	*free_bytes = gp_min(seen, *total_bytes);
 	if (left != GP_NO_LIMIT)
@@ -175,10 +174,10 @@ static void answer_attribute(void *data, int attribute, const struct gp_block_in
 /* Marks a block as exported: it is not handed to another owner, and new blocks are whole driver allocations. */
 static void mark_exported(CUdeviceptr ptr, const char *why)
 {
-	gp_state_need_whole(why);
+	gp_context_need_whole(why);
 	gp_record(NULL, EXPORT, ptr);
 	(void)gp_pool_export(&gp_state.device_map, ptr);
-	gp_state_need_completion(why);
+	gp_context_need_completion(why);
 }
 
 /*

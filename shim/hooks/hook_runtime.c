@@ -13,10 +13,11 @@
 
 #include <errno.h>
 
-#include "shim/trace/module.h"
-#include "shim/context/libraries.h"
-#include "fast_path.h"
+#include "hook_memory.h"
 #include "runtime.h"
+#include "shim/context/libraries.h"
+#include "shim/process.h"
+#include "shim/trace/module.h"
 
 #define EXPORT   __attribute__((visibility("default")))
 #define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
@@ -212,7 +213,7 @@ static cudaError_t make_cache(cudaError_t r)
 	int saved_errno = errno;
 	CUcontext handle = NULL;
 
-	if (r || !gp_real_ready() || !gp_state_is_enabled() || !gp_state.config.is_pinned_pooled ||
+	if (r || !gp_real_ready() || !gp_process_is_on() || !gp_state.config.is_pinned_pooled ||
 		gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return r;
 	if (!gp_real.cuCtxGetCurrent(&handle) && handle)

@@ -3,10 +3,9 @@
 
 /* Hooks of streams: they note whether work may overlap, and which streams are capturing. */
 
-#include "shim/backend/backend.h"
 #include "shim/context/capture.h"
+#include "shim/context/context.h"
 #include "shim/driver/driver_table.h"
-#include "shim/record/record.h"
 
 /*
  * Notes that a second stream exists. From now on a GPU wait holds back streams that could overlap. In serial mode
@@ -80,7 +79,7 @@ CUresult hook_cuStreamDestroy_v2(CUstream stream)
 	gp_capture_end(&capture, stream, is_per_thread); \
 	r = gp_real.call;                                \
 	gp_capture_ended(&capture, r);                   \
-	gp_state_settle_completion();                    \
+	gp_context_settle_completion();                  \
 	return r
 
 CUresult hook_cuStreamBeginCapture(CUstream stream)

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "shim/context/capture.h"
-#include "shim/driver/driver_call.h"
+#include "shim/context/driver_call.h"
 #include "shim/driver/driver_table.h"
-#include "unpooled.h"
+#include "unpooled_alloc.h"
 
 /* Writes a pointer of 0 on out-of-memory, as the driver does, also if gpupool's limit has refused the allocation. */
 static CUresult clear_if_oom(CUresult r, CUdeviceptr *ptr)

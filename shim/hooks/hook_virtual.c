@@ -10,7 +10,7 @@
 
 #include "shim/context/context.h"
 #include "shim/driver/driver_table.h"
-#include "unpooled.h"
+#include "unpooled_alloc.h"
 
 struct create {
 	CUmemGenericAllocationHandle *handle;

@@ -19,10 +19,12 @@
 #include <string.h>
 
 #include "pool/lock.h"
+#include "shim/base/fork.h"
 #include "shim/base/log.h"
-#include "shim/driver/driver_table.h"
-#include "shim/state.h"
+#include "shim/base/state.h"
 #include "shim/context/thread.h"
+#include "shim/driver/driver_table.h"
+#include "shim/trace/object.h"
 
 enum {
 	VERSION_MIN = 12000, /* in earlier versions cudaSetDevice does not make the context current */
@@ -32,13 +34,17 @@ enum {
 
 _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
-_Atomic unsigned gp_runtime_lookups;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_runtime known[RUNTIMES_MAX]; /* with a bit; this and the following under the lock */
 static unsigned n_known;
 static struct gp_runtime_caller callers[CALLERS_MAX]; /* ring of the last ones found by any thread */
 static unsigned n_callers;                            /* found so far */
+
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
 
 static bool contains(const struct gp_runtime_caller *part, uintptr_t caller)
 {
@@ -90,10 +96,10 @@ static struct gp_runtime_caller *move_to_front(uintptr_t caller)
 /* True if no object was unloaded since the entry was found, so that it is still valid. */
 static bool is_still_valid(struct gp_runtime_caller *found)
 {
-	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
+	unsigned n_lookups = atomic_load(&gp_dlsym_calls);
 
 	/* In a forked child the loader must not be asked: a thread of the parent may have held its lock. */
-	if (!found->is_lasting && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) && found->n_unloads != gp_runtime_unloads())
+	if (!found->is_lasting && !gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) && found->n_unloads != gp_object_unloads())
 		return false;
 	found->n_lookups = n_lookups;
 	return true;
@@ -108,13 +114,14 @@ unsigned gp_runtime_bit_slow(uintptr_t caller)
 
 const struct gp_runtime *gp_runtime_of_slow(uintptr_t caller)
 {
+	static struct gp_fork_child child = {.fn = reset_in_child};
 	struct gp_runtime_caller *mine = gp_runtime_callers, *first = move_to_front(caller);
-	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
+	unsigned n_lookups = atomic_load(&gp_dlsym_calls);
 
 	/* An entry without a runtime is searched again: a runtime may have been loaded since. */
 	if (first && first->runtime.cudaMalloc && is_still_valid(first))
 		return &first->runtime;
-	gp_state_watch_forks();
+	gp_fork_on_child(&child);
 	if (!first)
 		memmove(&mine[1], &mine[0], (GP_RUNTIME_CALLERS - 1) * sizeof(mine[0]));
 	if (find_shared(caller, &mine[0]) && mine[0].runtime.cudaMalloc && is_still_valid(&mine[0]))
@@ -190,9 +197,4 @@ void gp_runtime_succeeded_slow(uintptr_t caller)
 		return;
 	if (!gp_real.cuCtxGetCurrent(&handle) && handle && gp_thread_is_usable(&self->caches[0], handle))
 		self->caches[0].runtimes |= bit;
-}
-
-void gp_runtime_after_fork_child(void)
-{
-	gp_mutex_init(&lock, GP_RANK_LEAF);
 }

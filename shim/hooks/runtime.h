@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "shim/driver/cuda_abi.h"
+#include "shim/driver/dlsym.h"
 
 typedef int cudaError_t;
 
@@ -33,7 +34,7 @@ struct gp_runtime_caller {
 	uintptr_t begin, bytes;
 	unsigned long long n_unloads; /* objects unloaded by the process when this was found */
 	bool is_lasting;              /* neither it nor its runtime is ever unloaded */
-	unsigned n_lookups;           /* gp_runtime_lookups at the last check */
+	unsigned n_lookups;           /* gp_dlsym_calls at the last check */
 	uint32_t number;              /* of its calling module: module.h */
 	struct gp_runtime runtime;
 };
@@ -44,15 +45,9 @@ enum { GP_RUNTIME_CALLERS = 4 };
 extern _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
 
-/*
- * Calls of dlsym so far. A library that was loaded where an unloaded one lay can only be entered through an address
- * from dlsym. So while this number stays the same, a known address still belongs to the same caller.
- */
-extern _Atomic unsigned gp_runtime_lookups;
-
 static inline bool gp_runtime_is_sure(const struct gp_runtime_caller *found)
 {
-	return found->n_lookups == atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed);
+	return found->n_lookups == atomic_load_explicit(&gp_dlsym_calls, memory_order_relaxed);
 }
 
 unsigned gp_runtime_bit_slow(uintptr_t caller);
@@ -95,9 +90,6 @@ static inline void gp_runtime_succeeded(uintptr_t caller)
 void gp_runtime_find(uintptr_t caller, struct gp_runtime_caller *found);
 bool gp_runtime_is_same(struct gp_runtime *a, struct gp_runtime *b);
 
-/* Returns the number of objects that the process has unloaded so far. */
-unsigned long long gp_runtime_unloads(void);
-
 /* For dlsym: returns the row with that name, or -1. */
 int gp_runtime_index(const char *symbol);
 
@@ -107,5 +99,3 @@ void *gp_runtime_hook(int index);
 /* Return a runtime's function: the next one in the global scope, or that of any loaded runtime; or NULL. */
 void *gp_runtime_behind(int index);
 void *gp_runtime_anywhere(int index);
-
-void gp_runtime_after_fork_child(void);

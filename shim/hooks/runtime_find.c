@@ -14,10 +14,9 @@
 #include <link.h>
 #include <string.h>
 
-#include "shim/trace/module.h"
 #include "common/compat.h"
 #include "shim/base/libc.h"
-#include "shim/driver/driver_table.h"
+#include "shim/trace/module.h"
 
 #define NAME_START "libcudart.so"
 
@@ -114,20 +113,6 @@ static int find_caller(struct dl_phdr_info *info, size_t size, void *arg)
 			read_version(info, (const void *)(info->dlpi_addr + part->p_vaddr), view->version);
 	view->found->is_lasting = !view->name[0] && view->version[0];
 	return 1;
-}
-
-static int count_unloads(struct dl_phdr_info *info, size_t size, void *n)
-{
-	*(unsigned long long *)n = info->dlpi_subs;
-	return 1;
-}
-
-unsigned long long gp_runtime_unloads(void)
-{
-	unsigned long long n = 0;
-
-	dl_iterate_phdr(count_unloads, &n);
-	return n;
 }
 
 static bool is_own_hook(const void *address)

@@ -10,10 +10,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "shim/ctl/ctl_server.h"
 #include "shim/base/log.h"
+#include "shim/base/state.h"
+#include "shim/context/context.h"
+#include "shim/ctl/ctl_server.h"
 #include "shim/driver/driver_table.h"
-#include "shim/state.h"
 
 /* Base of the serial numbers of opened blocks, above those of the blocks of this process. */
 #define IMPORT_SERIAL_BASE (UINT64_C(1) << 61)
@@ -372,13 +373,13 @@ void gp_ipc_closed(CUdeviceptr ptr)
 	free(gone);
 }
 
-void gp_ipc_forget_context(CUcontext ctx)
+static void forget_context(CUcontext handle, struct gp_context *context)
 {
 	struct import **at, *gone = NULL;
 
 	gp_mutex_lock(&lock);
 	for (at = &imports; *at;) {
-		if ((*at)->ctx == ctx) {
+		if ((*at)->ctx == handle) {
 			struct import *import = drop_locked(at);
 
 			import->next = gone;
@@ -394,6 +395,13 @@ void gp_ipc_forget_context(CUcontext ctx)
 		free(gone);
 		gone = next;
 	}
+}
+
+void gp_ipc_start(void)
+{
+	static struct gp_context_watcher watcher = {.ended = forget_context};
+
+	gp_context_watch(&watcher);
 }
 
 bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info)

@@ -40,8 +40,8 @@ void gp_ipc_closed(CUdeviceptr ptr);
 /* Finds the opened block around an address; false if there is none. Its serial number is one of this process. */
 bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info);
 
-/* Forgets what was opened in a context that has ended. */
-void gp_ipc_forget_context(CUcontext ctx);
+/* Watches the ends of contexts, with which everything that was opened there is closed. */
+void gp_ipc_start(void);
 
 /* The exporter's reply: where a block is. */
 struct gp_ipc_reply {

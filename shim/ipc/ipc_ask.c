@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "common/ctl_abstract.h"
-#include "shim/ctl/ctl_ask.h"
 #include "common/ctl_proto.h"
 #include "ipc.h"
+#include "shim/ctl/ctl_ask.h"
 
 enum { LIMIT_MS = 5000, BACKLOG_PAUSE_MS = 5, ANSWER_MAX = 512 };
 

@@ -7,13 +7,12 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "shim/context/context.h"
-#include "shim/driver/driver_call.h"
 #include "oom_file.h"
+#include "shim/base/clock.h"
+#include "shim/context/context.h"
+#include "shim/reclaim/reclaim.h"
 #include "shim/trace/alloc_info.h"
-#include "reclaim.h"
-#include "shim/context/region.h"
-#include "shim/trace/totals.h"
+#include "shim/usage/totals.h"
 
 /* A program that fails again and again must not be slowed down: a large number of blocks is not listed each time. */
 #define LIST_AGAIN_NS UINT64_C(1000000000)
@@ -42,7 +41,7 @@ static void find_holders(struct gp_oom *oom)
 
 static void gather_device(struct gp_oom *oom)
 {
-	const struct gp_device *device = gp_state_device_if_used(oom->device);
+	const struct gp_device *device = gp_device_if_used(oom->device);
 	struct gp_totals totals;
 
 	gp_totals_device(&totals, oom->device, true);
@@ -95,7 +94,7 @@ static bool should_save(const struct gp_oom *oom)
 
 static void gather(struct gp_oom *oom)
 {
-	oom->time_ns = gp_driver_now_ns(NULL);
+	oom->time_ns = gp_clock_now_ns(NULL);
 	oom->time = time(NULL);
 	oom->site = gp_alloc_info_current_site();
 	if (oom->failure.rounds[GP_ROUND_processes].count)

@@ -11,8 +11,8 @@
 #include <time.h>
 
 #include "pool/pool.h"
-#include "shim/trace/leaks.h"
-#include "processes.h"
+#include "shim/usage/leaks.h"
+#include "shim/reclaim/processes.h"
 
 enum gp_oom_what { GP_OOM_DEVICE, GP_OOM_PINNED, GP_OOM_UNPOOLED };
 

@@ -16,7 +16,7 @@
 #include "common/compat.h"
 #include "common/file.h"
 #include "shim/base/log.h"
-#include "shim/state.h"
+#include "shim/base/state.h"
 
 #define NEW_SUFFIX ".new"
 #define FLAGS      (O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK)

@@ -6,11 +6,12 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "shim/driver/driver_call.h"
 #include "common/file.h"
 #include "oom.h"
+#include "shim/base/clock.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/trace/stack_json.h"
+#include "shim/usage/round_json.h"
 
 static const char *kind_text(enum gp_oom_what what)
 {
@@ -34,22 +35,6 @@ static const char *cause_text(enum gp_oom_cause cause)
 	};
 
 	return names[cause];
-}
-
-static void write_rounds(struct gp_json *out, const struct gp_failure *failure)
-{
-	gp_json_array_begin(out, "rounds");
-	for (int i = 0; i < GP_N_ROUNDS; i++) {
-		if (!failure->rounds[i].count)
-			continue;
-		gp_json_object_begin(out, NULL);
-		gp_json_u64(out, "round", gp_round_number((enum gp_round)i));
-		gp_json_string(out, "name", gp_round_name((enum gp_round)i));
-		gp_json_u64(out, "yielded_bytes", failure->rounds[i].yielded_bytes);
-		gp_json_u64(out, "ns", failure->rounds[i].ns);
-		gp_json_object_end(out);
-	}
-	gp_json_array_end(out);
 }
 
 static void write_peers(struct gp_json *out, const struct gp_processes *peers)
@@ -101,7 +86,7 @@ static void write_numbers(struct gp_json *out, const struct gp_oom *oom)
 	uint64_t taken = oom->device_total_bytes - gp_min(oom->device_free_bytes, oom->device_total_bytes);
 	bool is_known = oom->what != GP_OOM_PINNED && oom->device_free_bytes != UINT64_MAX;
 
-	gp_json_u64(out, "age_ns", gp_driver_now_ns(NULL) - oom->time_ns);
+	gp_json_u64(out, "age_ns", gp_clock_now_ns(NULL) - oom->time_ns);
 	gp_json_i64(out, "time", (int64_t)oom->time);
 	gp_json_string(out, "kind", kind_text(oom->what));
 	gp_json_device(out, "device", oom->device);
@@ -132,7 +117,7 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 {
 	gp_json_object_begin(out, "last");
 	write_numbers(out, oom);
-	write_rounds(out, &oom->failure);
+	gp_round_json(out, "rounds", oom->failure.rounds, false);
 	write_peers(out, &oom->peers);
 	gp_stack_json_site(out, stacks, "frames", oom->site);
 	gp_json_u64(out, "n_pinned_segments", oom->n_pinned_segments);

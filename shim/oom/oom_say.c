@@ -9,12 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/trace/module.h"
-#include "shim/base/log.h"
 #include "oom_file.h"
+#include "shim/base/log.h"
 #include "shim/trace/alloc_info.h"
+#include "shim/trace/module.h"
 #include "shim/trace/stack_text.h"
-#include "shim/state.h"
 
 enum { CALLERS_SHOWN = 4, WHERE_MAX = 1024 };
 

@@ -15,11 +15,10 @@
  *				and vmm has no such ends; otherwise the part that does not share a chunk
  */
 
-#include "shim/backend/backend.h"
-#include "shim/debug/debug.h"
 #include "oom.h"
+#include "shim/backend/backend_mapping.h"
+#include "shim/debug/debug.h"
 #include "shim/trace/alloc_info.h"
-#include "shim/context/region.h"
 
 /* vmm takes memory in chunks as large as the block that they are for, up to this size (pool/vmm/grow.c). */
 #define PIECE_MAX (20 * GP_MIB)
@@ -140,7 +139,7 @@ static void survey_pool(void *arg, struct gp_pool *pool)
 /* False if blocks are exported: these have to be whole driver allocations, whatever the pool type. */
 static bool can_be_mapped(struct gp_context *context)
 {
-	return gp_backend_is(context, GP_CONFIG_BACKEND_DEVICE) && !atomic_load(&gp_state.needs_whole);
+	return gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE) && !atomic_load(&gp_state.needs_whole);
 }
 
 static void find_granule(void *arg, struct gp_context *context)
@@ -167,7 +166,7 @@ static void survey_context(void *arg, struct gp_context *context)
 
 static void survey_pinned(void *arg, struct gp_context *context)
 {
-	gp_pinned_each(context, survey_pool, arg);
+	gp_context_each_pinned(context, survey_pool, arg);
 }
 
 /* Surveys all pools of the device, or all pinned pools: memory in another region or context is missing here as well. */

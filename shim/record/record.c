@@ -22,11 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/driver/driver_call.h"
-#include "shim/base/log.h"
 #include "pool/submission.h"
 #include "record_backend.h"
 #include "record_file.h"
+#include "shim/base/clock.h"
+#include "shim/base/fork.h"
+#include "shim/base/log.h"
+#include "shim/base/slow_path.h"
 
 enum {
 	BUFFER_SIZE = 64 * 1024,
@@ -169,11 +171,11 @@ static bool is_flush_due(enum gp_record_kind kind)
 
 static void add_record(uint32_t pool, enum gp_record_kind kind, const uint64_t *values)
 {
-	uint64_t now_ns = gp_driver_now_ns(NULL);
+	uint64_t now_ns = gp_clock_now_ns(NULL);
 	uint32_t thread = this_thread();
 
 	lock();
-	/* Before the first allocation any number of scopes may come and go: gp_state_start records the rest. */
+	/* Before the first allocation any number of scopes may come and go: gp_record_start records the rest. */
 	if (!rec.error && (rec.owner || kind != GP_RECORD_DEFER)) {
 		put_change_locked(GP_RECORD_THREAD, &rec.thread, thread, now_ns);
 		if (pool != GP_RECORD_NO_POOL)
@@ -270,7 +272,7 @@ static void end_at_exit(void)
 	}
 	lock();
 	if (!rec.error) {
-		put_locked(GP_RECORD_EXIT, NULL, gp_driver_now_ns(NULL));
+		put_locked(GP_RECORD_EXIT, NULL, gp_clock_now_ns(NULL));
 		rec.is_at_exit = true;
 		flush_locked();
 	}
@@ -284,14 +286,34 @@ static void begin_locked(void)
 	rec.used = strlen(GP_RECORD_TITLE);
 	rec.thread = 0;
 	rec.pool = GP_RECORD_NO_POOL;
-	rec.last_ns = rec.flushed_ns = gp_driver_now_ns(NULL);
+	rec.last_ns = rec.flushed_ns = gp_clock_now_ns(NULL);
 	rec.last_block = rec.last_segment = 0;
+}
+
+/*
+ * Drops the records that the parent has yet to write. If CUDA was in use before the fork, the child is bypassed and
+ * records nothing.
+ */
+static void reset_in_child(void)
+{
+	if (!gp_record_is_on())
+		return;
+	gp_mutex_init(&rec.lock, GP_RANK_RECORD);
+	gp_record_pools_after_fork_child();
+	atomic_store(&is_locked, false);
+	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
+		atomic_store(&gp_record_flag, false);
+	else
+		begin_locked();
 }
 
 void gp_record_init(const char *path_template)
 {
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
 	if (!path_template || !*path_template)
 		return;
+	gp_fork_on_child(&child);
 	lock();
 	rec.path_template = path_template;
 	begin_locked();
@@ -316,17 +338,4 @@ void gp_record_start(void)
 	log_error();
 	if (gp_record_is_on())
 		gp_log(GP_LOG_INFO, "recording to %s", gp_record_file_name());
-}
-
-void gp_record_after_fork_child(bool is_over)
-{
-	if (!gp_record_is_on())
-		return;
-	gp_mutex_init(&rec.lock, GP_RANK_RECORD);
-	gp_record_pools_after_fork_child();
-	atomic_store(&is_locked, false);
-	if (is_over)
-		atomic_store(&gp_record_flag, false);
-	else
-		begin_locked();
 }

@@ -27,12 +27,6 @@ void gp_record_init(const char *path_template);
 void gp_record_start(void);
 
 /*
- * Called in a forked child: drops the records that the parent has yet to write. is_over: the child records nothing,
- * since CUDA was in use before the fork.
- */
-void gp_record_after_fork_child(bool is_over);
-
-/*
  * Lets the pool record its backend's answers. To be called before gp_pool_new. pinned: 0 for device memory, otherwise
  * 1 + the kind of pinned memory.
  */

@@ -14,12 +14,12 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "pool/lock.h"
-#include "shim/driver/driver_call.h"
-#include "shim/base/reserve.h"
 #include "call_site.h"
-#include "stack.h"
+#include "pool/lock.h"
+#include "shim/base/clock.h"
+#include "shim/base/reserve.h"
 #include "shim/base/slow_path.h"
+#include "stack.h"
 
 enum {
 	SHARD_BITS = 6,
@@ -220,7 +220,7 @@ static void drop_record(struct table *t, uint64_t key)
 
 void gp_alloc_info_note_alloc_slow(uint64_t key, uint64_t bytes)
 {
-	struct gp_alloc_info origin = {.bytes = bytes, .time_ns = gp_driver_now_ns(NULL)};
+	struct gp_alloc_info origin = {.bytes = bytes, .time_ns = gp_clock_now_ns(NULL)};
 	struct shard *shard = shard_of(key);
 	struct table *t = get_table();
 	bool is_put;
@@ -267,7 +267,7 @@ void gp_alloc_info_note_free_slow(uint64_t key)
 {
 	struct shard *shard = shard_of(key);
 	struct table *t = get_table();
-	uint64_t now_ns = gp_driver_now_ns(NULL);
+	uint64_t now_ns = gp_clock_now_ns(NULL);
 	uint32_t site, i;
 
 	if (!mark_freed(t, key, now_ns) ||
@@ -342,7 +342,7 @@ int gp_alloc_info_switch(const struct gp_config_stacks *stacks)
 	atomic_store(&depth, stacks->depth);
 	atomic_store(&sample, stacks->sample);
 	if (!(atomic_load(&gp_alloc_info_mode) & GP_ALLOC_INFO_STACKS))
-		atomic_store(&since_ns, gp_driver_now_ns(NULL));
+		atomic_store(&since_ns, gp_clock_now_ns(NULL));
 	/* In this order, so that no block with a record is allocated or freed unseen on the fast path. */
 	gp_slow_path_add(GP_SLOW_PATH_ALLOC_INFO);
 	atomic_store(&gp_alloc_info_mode, GP_ALLOC_INFO_WATCH | GP_ALLOC_INFO_STACKS);

@@ -11,10 +11,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "pool/base.h"
-#include "pool/lock.h"
 #include "object.h"
-#include "shim/driver/driver_table.h"
+#include "pool/lock.h"
+#include "shim/base/fork.h"
 #include "shim/base/reserve.h"
 #include "shim/base/slow_path.h"
 
@@ -39,13 +38,20 @@ static uint32_t find(const char *name, uint32_t n)
 	return 0;
 }
 
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
 /* Returns the number of a name, and adds the name if needed. 0 if there is no room. */
 static uint32_t intern(const char *name)
 {
+	static struct gp_fork_child child = {.fn = reset_in_child};
 	uint32_t number = find(name, atomic_load(&n_paths)), n;
 
 	if (number || gp_reserve_once(&paths, GP_MODULES_MAX * sizeof(path)))
 		return number;
+	gp_fork_on_child(&child);
 	gp_mutex_lock(&lock);
 	n = atomic_load(&n_paths);
 	number = find(name, n);
@@ -67,8 +73,8 @@ static struct gp_module_part look_up(uintptr_t address)
 	struct gp_module_part part = {
 		.begin = address,
 		.bytes = 1,
-		.n_lookups = atomic_load(&gp_runtime_lookups),
-		.n_unloads = gp_runtime_unloads(),
+		.n_lookups = atomic_load(&gp_dlsym_calls),
+		.n_unloads = gp_object_unloads(),
 	};
 	struct gp_object object;
 
@@ -82,9 +88,9 @@ static struct gp_module_part look_up(uintptr_t address)
 
 static bool is_still_valid(struct gp_module_part *part)
 {
-	unsigned n_lookups = atomic_load(&gp_runtime_lookups);
+	unsigned n_lookups = atomic_load(&gp_dlsym_calls);
 
-	if (part->n_unloads != gp_runtime_unloads())
+	if (part->n_unloads != gp_object_unloads())
 		return false;
 	part->n_lookups = n_lookups;
 	return true;
@@ -138,9 +144,4 @@ bool gp_module_is_cuda(uint32_t number)
 	const char *name = gp_module_name(number);
 
 	return name && gp_object_is_cuda(name);
-}
-
-void gp_module_after_fork_child(void)
-{
-	gp_mutex_init(&lock, GP_RANK_LEAF);
 }

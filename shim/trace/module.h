@@ -11,9 +11,10 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "shim/hooks/runtime.h"
+#include "shim/driver/dlsym.h"
 
 enum { GP_MODULES_MAX = 1024, GP_MODULES_SEEN = 4 };
 
@@ -48,7 +49,7 @@ static inline uintptr_t gp_module_address(void)
 static inline const struct gp_module_part *gp_module_current(void)
 {
 	const struct gp_module_part *last = &gp_module.seen[0];
-	unsigned n_lookups = atomic_load_explicit(&gp_runtime_lookups, memory_order_relaxed);
+	unsigned n_lookups = atomic_load_explicit(&gp_dlsym_calls, memory_order_relaxed);
 	bool is_last = gp_module_address() - last->begin < last->bytes && last->n_lookups == n_lookups;
 
 	return __builtin_expect(is_last, 1) ? last : NULL;
@@ -101,5 +102,3 @@ const char *gp_module_name(uint32_t number);
 
 /* True if the file is the driver or a CUDA runtime, which calls on behalf of another module. */
 bool gp_module_is_cuda(uint32_t number);
-
-void gp_module_after_fork_child(void);

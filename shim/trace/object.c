@@ -180,3 +180,17 @@ bool gp_object_is_cuda(const char *name)
 			return true;
 	return false;
 }
+
+static int count_unloads(struct dl_phdr_info *info, size_t size, void *n)
+{
+	*(unsigned long long *)n = info->dlpi_subs;
+	return 1;
+}
+
+unsigned long long gp_object_unloads(void)
+{
+	unsigned long long n = 0;
+
+	dl_iterate_phdr(count_unloads, &n);
+	return n;
+}

@@ -28,6 +28,9 @@ size_t gp_objects_list(struct gp_object *list, size_t max);
 /* Returns the object of the list that contains the address, or NULL. */
 const struct gp_object *gp_objects_find(const struct gp_object *list, size_t n, uintptr_t address);
 
+/* Returns the number of objects that the process has unloaded so far. Takes a lock of the loader. */
+unsigned long long gp_object_unloads(void);
+
 /* Returns the last component of its path. */
 const char *gp_object_name(const struct gp_object *object);
 

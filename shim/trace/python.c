@@ -17,9 +17,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pool/base.h"
 #include "location.h"
-#include "shim/driver/driver_table.h"
+#include "pool/base.h"
+#include "shim/driver/dlsym.h"
 
 enum {
 	/* Offsets that are the same in all versions. */

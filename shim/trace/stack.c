@@ -22,11 +22,11 @@
 #include <stdatomic.h>
 #include <unwind.h>
 
-#include "pool/base.h"
 #include "common/compat.h"
 #include "object.h"
+#include "pool/base.h"
 #include "python.h"
-#include "shim/driver/driver_table.h"
+#include "shim/driver/dlsym.h"
 #include "stack_cache.h"
 
 typedef _Unwind_Reason_Code backtrace_fn(_Unwind_Trace_Fn, void *);

@@ -16,7 +16,7 @@
 
 #include <stdatomic.h>
 
-#include "pool/lock.h"
+#include "pool/base.h"
 #include "shim/base/reserve.h"
 
 enum { ENTRY_BITS = 12, ENTRIES = 1 << ENTRY_BITS, WANTED = 1, WORD = sizeof(uintptr_t), SEARCH_WORDS = 256 };

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pool/base.h"
-#include "location.h"
 #include "call_site.h"
+#include "location.h"
+#include "pool/base.h"
 
 enum { OBJECTS_MAX = 4096, SITE_ROOM_BYTES = 64 << 10 };
 

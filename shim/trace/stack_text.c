@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pool/base.h"
-#include "object.h"
-#include "location.h"
 #include "call_site.h"
+#include "location.h"
+#include "object.h"
+#include "pool/base.h"
 
 static int write_frame(char *text, size_t size, uintptr_t pc, const char *before)
 {

@@ -9,7 +9,7 @@
 
 #ifndef __ASSEMBLER__
 
-#include "shim/state.h"
+#include "shim/base/state.h"
 
 #define gp_state_heeds_completion() false
 

@@ -22,9 +22,9 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "shim/ctl/actions.h"
+#include "shim/answers/actions.h"
 #include "shim/ctl/ctl_conn.h"
-#include "shim/state.h"
+#include "shim/base/state.h"
 #include "tests/apps/cuda_min.h"
 
 enum op {

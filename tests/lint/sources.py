@@ -30,14 +30,17 @@ BELOW = {"common": (), "pool": (), "shim": ("common", "pool"), "tools": ("common
 POOL_TOOLS = os.path.join("tools", "replay")
 
 # The folders of shim/, the lowest first. A folder includes itself and those before it.
-SHIM_ORDER = ("base", "driver", "", "record", "context", "trace", "debug", "backend", "oom", "ipc", "hooks", "ctl")
+SHIM_ORDER = ("base", "ctl", "record", "driver", "trace", "context", "debug", "reclaim", "backend", "usage", "oom", "ipc",
+              "answers", "", "hooks")
 
 # A lower folder reaches a higher one through a callback alone: the function that registers it, and the reason.
 CALLBACKS = {
+    "gp_fork_on_child": ("shim/base/fork.h", "modules of every folder have locks that a forked child resets"),
+    "gp_ctl_start": ("shim/ctl/ctl_server.h", "the server answers with what all other folders know"),
+    "gp_context_set_backend": ("shim/context/context.h", "a context makes its pool, whose backend calls in the context"),
+    "gp_context_watch": ("shim/context/context.h", "what other folders keep for a context ends with it"),
+    "gp_threads_start": ("shim/context/thread.h", "the library starts before a thread gets its first cache"),
 }
-
-# The includes that are still against the order, one a line: FILE: INCLUDED. A line that is not needed is a problem, too.
-KNOWN = os.path.join("tests", "lint", "upward.txt")
 
 
 def resolve(root, path, name):
@@ -66,14 +69,14 @@ def is_allowed(path, target):
     return room == other
 
 
-def check_includes(root, path, text, known):
+def check_includes(root, path, text):
     room = path.split(os.sep)[0]
     for left, name in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)', text, re.M):
         if left == '"':
             target = resolve(root, path, name)
             if not target:
                 yield "%s: includes %s, which is not there" % (path, name)
-            elif not is_allowed(path, target) and not known.pop("%s: %s" % (path, target), None):
+            elif not is_allowed(path, target):
                 yield "%s: includes %s against the order of the folders" % (path, target)
         elif room == "pool" and name not in POOL_SYSTEM:
             yield "%s: includes <%s> of the system" % (path, name)
@@ -115,15 +118,7 @@ def check_licence(path, text):
         yield "%s: says nothing of its licence" % path
 
 
-def read_known(root):
-    """A dictionary, from which each line is taken when it is met."""
-    if not os.path.exists(os.path.join(root, KNOWN)):
-        return {}
-    return {line: True for line in lint.read(root, KNOWN).splitlines() if line and not line.startswith("#")}
-
-
 def check(root):
-    known = read_known(root)
     yield from check_callbacks(root)
     for path in lint.sources(root, *ALL):
         text = lint.read(root, path)
@@ -132,12 +127,10 @@ def check(root):
         if os.path.join("tests", "gpu") not in path:
             yield from check_width(path, text)
         if room in ROOMS:
-            yield from check_includes(root, path, text, known)
+            yield from check_includes(root, path, text)
         if room in ("pool", "shim"):
             yield from check_environment(path, text)
             yield from check_extern(path, text)
-    for line in known:
-        yield "%s: not needed: %s" % (KNOWN, line)
 
 
 LICENCE = "/* SPDX-License-Identifier: MIT */\n"
@@ -157,8 +150,6 @@ BAD = {
     "pool/g.h": LICENCE,
     "tools/e.c": "int x;\n\t/*" + "x" * LINE_MAX + "*/\n",
     "pool/d.def": LICENCE + "x" * (LINE_MAX + 1) + "\n",
-    "shim/base/known.c": LICENCE + '#include "shim/ctl/down.h"\n',
-    KNOWN: "# A comment.\nshim/base/known.c: shim/ctl/down.h\nshim/base/known.c: shim/ctl/gone.h\n",
 }
 
 
@@ -182,7 +173,6 @@ def self_test():
         "tools/e.c:2: wider than 120 columns",
         "tools/e.c: says nothing of its licence",
         "pool/g.h: does not declare gp_missing",
-        "not needed: shim/base/known.c: shim/ctl/gone.h",
     ))
 
 

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <errno.h>
 
-#include "shim/driver/driver_call.h"
+#include "shim/context/driver_call.h"
 #include "tests/suite.h"
 
 static const struct {

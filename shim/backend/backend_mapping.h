@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Virtual memory for the kind vmm. */
+
+#include "shim/context/context.h"
+
+extern const struct gp_mapping_ops gp_mapping_backend;
+
+/*
+ * Tries whether the driver can map memory for the context. Returns 0 and the granule of sizes and addresses, or
+ * -ENOTSUP.
+ */
+int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
+
+/* Asks the driver the same without mapping anything: 0 and the granule, or -ENOTSUP. */
+int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);

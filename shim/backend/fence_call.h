@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Fences over the driver: the records of a context, and GPU waits for them. */
+
+#include "shim/context/context.h"
+
+/* Creates the event of a context's slot at first use. To be called between gp_context_enter and gp_context_leave. */
+int gp_backend_event(struct gp_context *context, CUevent *event);
+
+/*
+ * Records all work of the context in the event, or waits for that work if the driver cannot record it. To be called
+ * between gp_context_enter and gp_context_leave. is_due: later work of the context may be made to wait for this
+ * record.
+ */
+int gp_backend_record(struct gp_context *context, CUevent event, bool is_due);
+
+/* True if a record makes the host wait. */
+bool gp_backend_record_waits(void *unused);
+
+/*
+ * Makes later work of the context wait for the event. CUDA_ERROR_NOT_READY if it would also wait for a record that it
+ * must not wait for.
+ */
+CUresult gp_backend_gpu_wait(struct gp_context *context, CUevent event);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The allocations that gpupool counts and passes through to the driver. They are charged to the device's limit.
+ * README.md lists how the memory of each function is treated.
+ */
+
+#include "shim/context/context.h"
+
+enum gp_unpooled_kind {
+	GP_UNPOOLED_POINTER, /* freed by cuMemFree or cuMemFreeAsync */
+	GP_UNPOOLED_ARRAY,
+	GP_UNPOOLED_MIPMAPPED,
+	GP_UNPOOLED_HANDLE, /* kept by references: handles and mappings */
+};
+
+struct gp_unpooled_info {
+	enum gp_unpooled_kind kind;
+	uint64_t id, bytes;
+	int device;
+	uint32_t module; /* module.h */
+};
+
+/* Watches the ends of contexts. */
+void gp_unpooled_start(void);
+
+/*
+ * Adds an allocation, with one reference, that has been charged to the device's budget. ends_with: the context with
+ * which it ends, or NULL.
+ */
+void gp_unpooled_add(struct gp_device *device, const struct gp_unpooled_info *info, const struct gp_context *ends_with);
+
+/* Drops a reference, as for a free. The last one uncharges the memory. Unknown ids are ignored. */
+void gp_unpooled_forget(enum gp_unpooled_kind kind, uint64_t id);
+
+/* Adds a reference. Returns false if the id is unknown. */
+bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id);
+
+/* Return the number of allocations, and call back for each, with a lock held. */
+size_t gp_unpooled_count(void);
+void gp_unpooled_each(void (*fn)(void *arg, const struct gp_unpooled_info *info), void *arg);

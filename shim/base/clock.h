@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* Time and waiting. The unused arguments let a pool's backend use these functions as they are. */
+
+#include <stdint.h>
+
+/* Returns the time of a monotonic clock. */
+uint64_t gp_clock_now_ns(void *unused);
+
+/* Waits a little, longer with each attempt: from a yield to 100 us. */
+void gp_clock_pause(void *unused, unsigned attempt);

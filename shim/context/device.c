@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "device.h"
+
+#include <string.h>
+
+#include "shim/base/fork.h"
+#include "shim/driver/driver_table.h"
+
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
+static struct gp_limit_list limits; /* under the lock; initially those of the settings */
+static struct gp_device devices[GP_DEVICES_MAX];
+static _Atomic bool is_device_used[GP_DEVICES_MAX];
+
+static void reset_in_child(void)
+{
+	gp_mutex_init(&lock, GP_RANK_LEAF);
+}
+
+void gp_devices_start(void)
+{
+	static struct gp_fork_child child = {.fn = reset_in_child};
+
+	gp_fork_on_child(&child);
+	gp_mutex_lock(&lock);
+	limits = gp_state.config.limit;
+	gp_mutex_unlock(&lock);
+}
+
+struct gp_device *gp_device_if_used(int index)
+{
+	if (index < 0 || index >= GP_DEVICES_MAX || !atomic_load_explicit(&is_device_used[index], memory_order_acquire))
+		return NULL;
+	return &devices[index];
+}
+
+/*
+ * Managed memory that does not fit on the device lies in host memory. Unless the user sets a limit, at most half of the
+ * host memory may be used so: a program that allocates until it is refused would bring the machine down.
+ */
+static void limit_managed_locked(int index, uint64_t total_bytes)
+{
+	const struct gp_config *config = &gp_state.config;
+
+	if (config->backend != GP_CONFIG_BACKEND_MANAGED || config->source[GP_OPTION_LIMIT] != GP_CONFIG_DEFAULT ||
+		limits.named >> index & 1)
+		return;
+	limits.device[index] = (struct gp_limit){GP_LIMIT_BYTES, .bytes = total_bytes + gp_state_machine_bytes() / 2};
+	limits.named |= UINT64_C(1) << index;
+	atomic_store(&devices[index].is_limit_ours, true);
+}
+
+static uint64_t limit_locked(int index, uint64_t total_bytes)
+{
+	return gp_limit_bytes(gp_limit_list_find(&limits, index), total_bytes);
+}
+
+struct gp_device *gp_device_get(int index)
+{
+	struct gp_device *device = gp_device_if_used(index);
+	unsigned char uuid[sizeof(device->uuid)] = {0};
+	size_t total = 0;
+	bool has_uuid;
+
+	if (device || index < 0 || index >= GP_DEVICES_MAX)
+		return device;
+	if (gp_real.cuDeviceTotalMem_v2(&total, index))
+		return NULL;
+	has_uuid = gp_real.cuDeviceGetUuid_v2 && !gp_real.cuDeviceGetUuid_v2(uuid, index);
+	gp_mutex_lock(&lock);
+	device = &devices[index];
+	if (!atomic_load(&is_device_used[index])) {
+		device->index = index;
+		device->total_bytes = total;
+		device->has_uuid = has_uuid;
+		memcpy(device->uuid, uuid, sizeof(uuid));
+		limit_managed_locked(index, total);
+		gp_budget_init(&device->budget, limit_locked(index, total));
+		atomic_store_explicit(&is_device_used[index], true, memory_order_release);
+	}
+	gp_mutex_unlock(&lock);
+	return device;
+}
+
+const char *gp_device_uuid(char text[static GP_UUID_TEXT_MAX], const struct gp_device *device, const char *form)
+{
+	const unsigned char *byte = device->uuid;
+
+	strcpy(text, form);
+	for (char *at = text; (at = strchr(at, 'x')); at += 2) {
+		at[0] = "0123456789abcdef"[*byte >> 4];
+		at[1] = "0123456789abcdef"[*byte++ & 15];
+	}
+	return text;
+}
+
+void gp_device_set_limits(const struct gp_limit_list *list)
+{
+	gp_mutex_lock(&lock);
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		bool is_named = list->named >> i & 1;
+
+		if (!is_named && list->named && list->rest.kind == GP_LIMIT_NONE)
+			continue;
+		limits.device[i] = *gp_limit_list_find(list, i);
+		limits.named |= UINT64_C(1) << i;
+		atomic_store(&devices[i].is_limit_ours, false);
+		if (atomic_load(&is_device_used[i]))
+			atomic_store(&devices[i].budget.limit_bytes, limit_locked(i, devices[i].total_bytes));
+	}
+	gp_mutex_unlock(&lock);
+}
+
+bool gp_device_limit(int device, uint64_t *ret_bytes)
+{
+	struct gp_device *used = gp_real_ready() ? gp_device_get(device) : NULL;
+	struct gp_limit limit;
+
+	gp_mutex_lock(&lock);
+	limit = *gp_limit_list_find(&limits, device);
+	gp_mutex_unlock(&lock);
+	if (!used && limit.kind == GP_LIMIT_SHARE)
+		return false;
+	*ret_bytes = used ? atomic_load(&used->budget.limit_bytes) : gp_limit_bytes(&limit, 0);
+	return true;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The devices that the process uses, with the limit of each. */
+
+#include "shim/base/state.h"
+
+enum { GP_DEVICES_MAX = GP_LIMIT_DEVICES_MAX };
+
+struct gp_device {
+	int index;
+	uint64_t total_bytes; /* as the driver reports */
+	bool has_uuid;
+	unsigned char uuid[16];
+	_Atomic enum gp_config_backend backend; /* of the last context created on it */
+	_Atomic uint64_t most_free_bytes; /* with managed memory: the most free bytes that cuMemGetInfo has reported */
+	_Atomic uint64_t n_yields, yielded_bytes; /* memory given back for other processes */
+	struct gp_budget budget;
+	_Atomic bool is_limit_ours;      /* the limit is gpupool's own, not the user's: it applies to pools only */
+	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */
+};
+
+/* Takes the limits from the settings. To be called once they have been read. */
+void gp_devices_start(void);
+
+/* Returns the device with that number, created at first use. NULL if there is none, or its size is unknown. */
+struct gp_device *gp_device_get(int index);
+
+/* Returns the device if it has been created, else NULL. */
+struct gp_device *gp_device_if_used(int index);
+
+/*
+ * Sets the limits of the devices that the list names, or of all devices if it names none, also for devices that are not
+ * in use yet.
+ */
+void gp_device_set_limits(const struct gp_limit_list *list);
+
+/*
+ * The forms of a UUID: as nvidia-smi prints it for whole GPUs (it prints another prefix for MIG instances), and as
+ * processes write it to each other.
+ */
+#define GP_UUID_SHOWN "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+#define GP_UUID_SENT  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
+enum { GP_UUID_TEXT_MAX = sizeof(GP_UUID_SHOWN) };
+
+/* Writes the device's UUID in one of these forms. Returns the text. */
+const char *gp_device_uuid(char text[static GP_UUID_TEXT_MAX], const struct gp_device *device, const char *form);
+
+/* Returns a device's limit in bytes; false if it is a share of a device of unknown size. */
+bool gp_device_limit(int device, uint64_t *ret_bytes);

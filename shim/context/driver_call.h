@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * How gpupool itself calls the driver: with the right context current, without disturbing a capture, and with the
+ * driver's codes translated for the allocator.
+ */
+
+#include "context.h"
+
+/*
+ * Makes a context current and the thread's capture mode relaxed, until gp_driver_leave. Returns 0 or the driver's
+ * error.
+ */
+struct gp_driver_scope {
+	bool is_pushed, is_relaxed;
+	int mode;
+};
+
+int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx);
+void gp_driver_leave(struct gp_driver_scope *scope);
+
+/*
+ * Translates a driver code for the allocator: 0, -ENOMEM, -EBUSY if a capture is in the way, otherwise the code
+ * itself. A sticky error ends pooling for the context; other errors do not. If the driver has shut down, gpupool
+ * passes all later calls to it.
+ */
+int gp_driver_result(struct gp_context *context, CUresult r);
+
+/*
+ * The same for a fence call. Returns -EAGAIN if the fence is not complete, and -EPERM in a host function, where the
+ * driver refuses every call. An error that is not sticky becomes -EBUSY, since a later fence will do. The program
+ * made no fence call, so it does not get that error.
+ */
+int gp_driver_fence_result(struct gp_context *context, CUresult r);
+
+/* The same for a call that gives memory back. Logs a refusal. CUDA_ERROR_INVALID_VALUE does not end pooling. */
+int gp_driver_released(struct gp_context *context, CUresult r);
+
+/*
+ * Works like gp_context_enter, and also returns false if the context has a sticky error: no memory need go back to it
+ * then. *ret_error, unless ret_error is NULL, becomes that error or 0.
+ */
+static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_error)
+{
+	int lost_to = atomic_load_explicit(&context->lost_to, memory_order_relaxed);
+
+	if (ret_error)
+		*ret_error = lost_to;
+	return !lost_to && gp_context_enter(context);
+}
+
+/* Returns true if the device reports a value other than 0 for the attribute. */
+bool gp_driver_has(CUdevice device, int attribute);
+
+/* Returns a private stream of the current context, and creates it in *place on first use. */
+CUresult gp_driver_stream(_Atomic(CUstream) *place, CUstream *ret_stream);
+
+/* Waits for all work of the current context so far, as the driver's own free does, without invalidating a capture. */
+CUresult gp_driver_wait_for_context(void);

@@ -1,9 +1,0 @@
-/* SPDX-License-Identifier: MIT
- * SPDX-FileCopyrightText: 2026 The gpupool authors */
-#pragma once
-
-/* Request "map": every block of every pool, by address. */
-
-#include "ctl_request.h"
-
-int gp_map_answer(int argc, char **argv, struct gp_json *out);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The C library's dlsym and dlopen, behind gpupool's own (lookup.c). */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* loader.S jumps to both. lookup.c finds dlopen at its first call. */
+typedef void *gp_dlsym_fn(void *handle, const char *name);
+extern _Atomic(gp_dlsym_fn *) gp_real_dlsym;
+extern _Atomic(void *) gp_real_dlopen;
+
+/* Finds the C library's dlsym; false if there is none. */
+bool gp_real_dlsym_resolve(void);
+
+/* Calls the C library's dlsym, never gpupool's. */
+void *gp_real_dlsym_call(void *handle, const char *name);
+
+/* Returns the C library's function of that name: the next one behind gpupool. */
+void *gp_real_dlsym_next(const char *name);
+
+/*
+ * Calls of dlsym so far. A library that was loaded where an unloaded one lay can only be entered through an address
+ * from dlsym. So while this number stays the same, a known address still belongs to the same library.
+ */
+extern _Atomic unsigned gp_dlsym_calls;

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * The submissions of the process. Every driver call that submits work is reported here, for as long as it takes, until
+ * some may bypass gpupool.
+ */
+
+#include "pool/submission.h"
+
+extern struct gp_submissions gp_submitted;
+extern _Thread_local struct gp_submission_lane *gp_submit_lane __attribute__((tls_model("initial-exec")));
+
+/* Called before and after a driver call that submits work. */
+static inline struct gp_submission_lane *gp_submit_begin(void)
+{
+	struct gp_submission_lane *lane = gp_submit_lane;
+
+	if (gp_unlikely(!lane))
+		gp_submit_lane = lane = gp_submission_lane(&gp_submitted);
+	gp_submission_enter(&gp_submitted, lane);
+	return lane;
+}
+
+static inline void gp_submit_end(struct gp_submission_lane *lane)
+{
+	gp_submission_leave(lane);
+}

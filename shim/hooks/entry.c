@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * The exported driver functions. Each one finds the driver if necessary, passes the call on if gpupool is off or
+ * bypassed, preserves errno, and calls its body. They are generated, so that none can miss a step.
+ *
+ * Functions that submit work (WORK) report the submission and call the driver. Until serial mode has ended they also
+ * look at the stream. The AT_HAND variants try the thread's current cache first, without the other steps: the call
+ * that found this cache made all of them.
+ */
+
+#include <errno.h>
+
+#include "hook_memory.h"
+#include "pool/base.h"
+#include "shim/base/slow_path.h"
+#include "shim/context/serial.h"
+#include "shim/driver/driver_table.h"
+#include "shim/driver/submit.h"
+#include "shim/process.h"
+#include "shim/trace/module.h"
+
+#define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
+
+#define EXPORTED(symbol, parameters)                                       \
+	__attribute__((visibility("default"))) CUresult symbol parameters; \
+	CUresult symbol parameters
+
+#define BODY(symbol, arguments, body)                                                             \
+	{                                                                                         \
+		int saved_errno = errno;                                                          \
+		CUresult r;                                                                       \
+                                                                                                  \
+		if (gp_unlikely(!gp_real_ready()))                                                \
+			return CUDA_ERROR_NOT_INITIALIZED;                                        \
+		if (gp_unlikely(!gp_real.symbol))                                                 \
+			return CUDA_ERROR_NOT_FOUND;                                              \
+		if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_BYPASS) || !gp_process_is_on())) \
+			r = gp_real.symbol arguments;                                             \
+		else                                                                              \
+			r = body;                                                                 \
+		errno = saved_errno;                                                              \
+		return r;                                                                         \
+	}
+
+#define ENTRY(symbol, parameters, arguments, body) EXPORTED(symbol, parameters) BODY(symbol, arguments, body)
+
+#define HOOK(symbol, name, version, flags, parameters, arguments) \
+	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
+#define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments) \
+	ENTRY(symbol, parameters, arguments, (gp_module.address = CALLER(), hook_##symbol arguments))
+#define AT_HAND(symbol, parameters, arguments, prepare)                                  \
+	static __attribute__((noinline)) CUresult long_##symbol parameters BODY(         \
+		symbol, arguments, hook_##symbol arguments) EXPORTED(symbol, parameters) \
+	{                                                                                \
+		int r;                                                                   \
+                                                                                         \
+		prepare;                                                                 \
+		r = hit_##symbol arguments;                                              \
+		return gp_likely(r != -ENOENT) ? (CUresult)r : long_##symbol arguments;  \
+	}
+#define HOOK_AT_HAND(symbol, name, version, flags, parameters, arguments) \
+	AT_HAND(symbol, parameters, arguments, (void)0)
+#define HOOK_ALLOC_AT_HAND(symbol, name, version, flags, parameters, arguments) \
+	AT_HAND(symbol, parameters, arguments, gp_module.address = CALLER())
+#define WORK(symbol, name, version, flags, parameters, arguments, stream)                        \
+	static __attribute__((noinline)) CUresult see_##symbol parameters                        \
+	{                                                                                        \
+		struct gp_submission_lane *lane;                                                 \
+		CUresult r;                                                                      \
+                                                                                                 \
+		if (!gp_real_ready())                                                            \
+			return CUDA_ERROR_NOT_INITIALIZED;                                       \
+		if (!gp_real.symbol)                                                             \
+			return CUDA_ERROR_NOT_FOUND;                                             \
+		gp_serial_see(stream, flags);                                                    \
+		lane = gp_submit_begin();                                                        \
+		r = gp_real.symbol arguments;                                                    \
+		gp_submit_end(lane);                                                             \
+		return r;                                                                        \
+	}                                                                                        \
+	EXPORTED(symbol, parameters)                                                             \
+	{                                                                                        \
+		struct gp_submission_lane *lane;                                                 \
+		CUresult r;                                                                      \
+                                                                                                 \
+		if (gp_unlikely(!gp_serial_is_over() || !gp_real_is_found() || !gp_real.symbol)) \
+			return see_##symbol arguments;                                           \
+		lane = gp_submit_begin();                                                        \
+		r = gp_real.symbol arguments;                                                    \
+		gp_submit_end(lane);                                                             \
+		return r;                                                                        \
+	}
+#include "shim/driver/hooks.def"

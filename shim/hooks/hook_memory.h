@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/* The fast path of allocations and frees, shared by the hooks of the driver and of the runtime. */
+
+#include <errno.h>
+
+#include "shim/trace/module.h"
+#include "shim/context/capture.h"
+#include "shim/trace/alloc_info.h"
+#include "shim/driver/driver_table.h"
+#include "shim/context/scope.h"
+#include "shim/context/thread.h"
+
+/*
+ * Returns the thread's cache for the current context if the call can stay on the fast path: the context is known and
+ * usable, and none of the given slow-path reasons holds. NULL means only that the slow path has to decide. Calls no
+ * function outside gpupool.
+ */
+static inline struct gp_thread_cache *gp_memory_current_cache(unsigned reasons)
+{
+	struct gp_thread *self = gp_thread_self;
+
+	if (gp_unlikely(!self || !self->current || !gp_thread_is_usable(&self->caches[0], self->current)))
+		return NULL;
+	return gp_unlikely(gp_slow_path_is_any(reasons)) ? NULL : &self->caches[0];
+}
+
+/*
+ * Allocates from the thread's cache, as nearly every call can. Returns -ENOENT if hook_memory.c has to serve the call.
+ * Keeps errno.
+ */
+static inline int hit_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
+{
+	const struct gp_thread_cache *slot = gp_memory_current_cache(GP_SLOW_PATH_TO_ALLOC);
+	uint64_t addr;
+
+	if (gp_unlikely(!slot || !ptr))
+		return -ENOENT;
+	addr = gp_tcache_take(slot->tcache, bytes, gp_module_now());
+	if (gp_unlikely(!addr))
+		return -ENOENT;
+	*ptr = addr;
+	return CUDA_SUCCESS;
+}
+
+/* As gp_memory_current_cache, for a free. NULL during a capture: such a free follows other rules. */
+static inline struct gp_thread_cache *gp_memory_cache_to_free(void)
+{
+	return gp_likely(gp_capture_is_none()) ? gp_memory_current_cache(GP_SLOW_PATH_TO_FREE) : NULL;
+}
+
+static inline int hit_cuMemFree_v2(CUdeviceptr ptr)
+{
+	const struct gp_thread_cache *slot = gp_memory_cache_to_free();
+
+	return gp_likely(slot) ? gp_tcache_put(slot->tcache, ptr) : -ENOENT;
+}
+
+/*
+ * Frees into the thread's cache for the current context. Returns what cuMemFree returns, or -ENOENT if the cache cannot
+ * take the block.
+ */
+static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr ptr)
+{
+	if (!gp_capture_is_none() || gp_slow_path_is_any(GP_SLOW_PATH_WATCHED | GP_SLOW_PATH_WAITING))
+		return -ENOENT;
+	gp_alloc_info_note_free(ptr);
+	return gp_tcache_put(cache->tcache, ptr);
+}
+
+/*
+ * Free device memory and pinned memory. Return what cuMemFree and cuMemFreeHost return, or GP_E_FOREIGN, with nothing
+ * done, if no pool owns the memory.
+ */
+int gp_memory_free(CUdeviceptr ptr);
+int gp_memory_free_host(void *ptr);
+
+/* Allocates pinned memory if the pool's cache can serve it without a wait. kind: as gp_pinned_get. */
+bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t module);
+
+/*
+ * Sets the thread's deferred error: the thread has freed ptr, and the free's error has yet to pass through the runtime.
+ * The driver's free of the same address then returns the error instead of freeing a second time. r = 0 clears it.
+ */
+void gp_memory_defer_error(const void *ptr, CUresult r);

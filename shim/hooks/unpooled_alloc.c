@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "unpooled_alloc.h"
+
+#include <errno.h>
+
+#include "shim/oom/oom.h"
+#include "shim/oom/oom_hook.h"
+#include "shim/process.h"
+#include "shim/record/record.h"
+#include "shim/trace/module.h"
+
+struct attempt {
+	const struct gp_unpooled *allocation;
+	struct gp_device *device;
+	struct gp_context *rescuer; /* a context with a pool on the device, which runs the rounds; holds a use */
+	bool is_charged;
+	uint32_t module;
+	CUresult r;
+	struct gp_failure failure;
+};
+
+/*
+ * Charges and makes the driver's call. Without a user's limit an allocation that exceeds the budget is passed on to the
+ * driver, which decides: managed memory may be larger than the device.
+ */
+static int attempt(void *arg)
+{
+	struct attempt *a = arg;
+	struct gp_budget *budget = &a->device->budget;
+
+	a->r = CUDA_ERROR_OUT_OF_MEMORY;
+	a->is_charged = gp_budget_charge(budget, a->allocation->bytes);
+	if (!a->is_charged && atomic_load(&budget->limit_bytes) != GP_NO_LIMIT &&
+		!atomic_load(&a->device->is_limit_ours))
+		return -ENOMEM;
+	a->r = a->allocation->call(a->allocation->arg);
+	if (a->r && a->is_charged)
+		gp_budget_uncharge(budget, a->allocation->bytes);
+	return a->r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : a->r;
+}
+
+static int attempt_again(void *arg)
+{
+	struct attempt *a = arg;
+	int r = attempt(a);
+
+	gp_record(a->rescuer->pool, ATTEMPT, (uint64_t)r);
+	return r;
+}
+
+static struct gp_device *device_of(const struct gp_unpooled *allocation, const struct gp_context *context)
+{
+	if (!allocation->bytes || allocation->device == GP_UNPOOLED_HOST)
+		return NULL;
+	if (allocation->device == GP_UNPOOLED_CURRENT)
+		return context ? context->device : NULL;
+	return gp_device_get(allocation->device);
+}
+
+static void use_as_rescuer(void *arg, struct gp_context *context)
+{
+	struct attempt *a = arg;
+
+	if (!a->rescuer && context->device == a->device)
+		a->rescuer = gp_context_use(context);
+}
+
+static void rescue(struct attempt *a, struct gp_context *context)
+{
+	uint64_t limit = atomic_load(&a->device->budget.limit_bytes);
+
+	/* For a request that can never succeed the cache is not emptied. */
+	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
+		return;
+	if (context && !a->rescuer)
+		use_as_rescuer(a, context);
+	if (!a->rescuer)
+		gp_context_each(use_as_rescuer, a);
+	if (a->rescuer) {
+		gp_record(a->rescuer->pool, RESCUE, a->allocation->bytes);
+		(void)gp_pool_rescue(a->rescuer->pool, a->allocation->bytes, attempt_again, a, &a->failure);
+	}
+}
+
+static void add_entry(const struct attempt *a, const struct gp_context *context)
+{
+	const struct gp_unpooled *allocation = a->allocation;
+	const struct gp_unpooled_info info = {
+		.kind = allocation->kind,
+		.id = *allocation->id,
+		.bytes = allocation->bytes,
+		.module = a->module,
+	};
+	bool is_bound = context && (allocation->end == GP_UNPOOLED_ENDS_WITH_CONTEXT ||
+					   (allocation->end == GP_UNPOOLED_ENDS_WITH_PRIMARY && context->is_primary));
+
+	gp_unpooled_add(a->device, &info, is_bound ? context : NULL);
+}
+
+static void try(struct attempt *a, struct gp_context *context)
+{
+	do {
+		if (attempt(a) == -ENOMEM)
+			rescue(a, context);
+	} while (a->r == CUDA_ERROR_OUT_OF_MEMORY &&
+		 gp_oom_hook_says_again(a->rescuer ? a->rescuer->pool : NULL, a->device->index, a->allocation->bytes));
+}
+
+CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation)
+{
+	struct gp_context *context = gp_context_current();
+	struct attempt a = {
+		.allocation = allocation,
+		.device = device_of(allocation, context),
+		.module = gp_module_now(),
+	};
+
+	if (a.device) {
+		gp_process_start();
+		try(&a, context);
+		if (a.r == CUDA_SUCCESS && a.is_charged)
+			add_entry(&a, context);
+		else if (a.r == CUDA_ERROR_OUT_OF_MEMORY)
+			gp_oom_of_unpooled(a.device->index, allocation->bytes, &a.failure);
+		gp_context_put(a.rescuer);
+	} else {
+		a.r = allocation->call(allocation->arg);
+	}
+	gp_context_put(context);
+	return a.r;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Makes allocations that gpupool counts and passes through to the driver: managed memory, the driver's stream-ordered
+ * pools, arrays, and physical memory. If one runs out of memory, the retry rounds run, since the cache may be the
+ * reason.
+ */
+
+#include "shim/backend/unpooled.h"
+
+/* Values of gp_unpooled.device that are not device numbers. */
+enum {
+	GP_UNPOOLED_CURRENT = -1, /* the current context's device */
+	GP_UNPOOLED_HOST = -2,    /* host memory, which is not counted */
+};
+
+enum gp_unpooled_end {
+	GP_UNPOOLED_STAYS,             /* lives until it is freed */
+	GP_UNPOOLED_ENDS_WITH_CONTEXT, /* also ends with its context */
+	GP_UNPOOLED_ENDS_WITH_PRIMARY, /* also ends with the current context, if that is a primary context */
+};
+
+/* An allocation under way. call() makes the driver's call and stores its output through arg. */
+struct gp_unpooled {
+	enum gp_unpooled_kind kind;
+	uint64_t bytes; /* 0: nothing is counted */
+	int device;
+	enum gp_unpooled_end end;
+	CUresult (*call)(void *arg);
+	void *arg;
+	const uint64_t *id; /* where call() leaves the pointer or handle */
+};
+
+/* Allocates. Returns the driver's result, or CUDA_ERROR_OUT_OF_MEMORY if the limit forbids the allocation. */
+CUresult gp_unpooled_alloc(const struct gp_unpooled *allocation);

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "processes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/ctl_abstract.h"
+#include "common/ctl_proto.h"
+#include "common/oom_name.h"
+#include "pool/base.h"
+#include "shim/ctl/ctl_ask.h"
+
+enum {
+	PEERS_MAX = 32,
+	OF_USER_MAX = 8,                           /* processes of another user that are asked */
+	NAMES_OF_USER_MAX = 64 + GP_OOM_FILES_MAX, /* names read in another user's directory: it may hold anything */
+	ASK_TIMEOUT_MS = 2000,                     /* ask timeout, for all processes together */
+	BACKOFF_MS = 60000,                        /* an unresponsive process is not asked again for this long */
+	UNRESPONSIVE_MAX = 512,                    /* unresponsive processes that are remembered */
+	UNRESPONSIVE_OF_USER_MAX = 8, /* if another user has this many, none of that user's processes is asked */
+	ANSWER_MAX = 512,
+};
+
+/*
+ * A process that is asked, once however many sockets it has. The process id is that of the socket's other end, which
+ * the kernel reports. The id in the socket's name counts only if the kernel's id means nothing here (another
+ * namespace).
+ */
+struct talk {
+	int fd;
+	pid_t pid;
+	uid_t uid;
+	uint64_t start_ticks;
+	size_t length;
+	char answer[ANSWER_MAX];
+	int error; /* -EAGAIN: no answer yet */
+	uint64_t bytes;
+};
+
+struct round {
+	const char *request;
+	bool are_all;
+	uint64_t own_start_ticks;
+	size_t n;
+	struct talk talks[PEERS_MAX];
+};
+
+/* Unresponsive processes, in a ring: a new one replaces the oldest. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct unresponsive {
+	pid_t pid;
+	uid_t uid;
+	uint64_t start_ticks;
+	int64_t until_ms;
+} unresponsive[UNRESPONSIVE_MAX];
+static unsigned n_unresponsive; /* added so far */
+
+static bool is_unresponsive(const struct talk *talk)
+{
+	int64_t now = gp_ask_now_ms();
+	bool is = false;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < UNRESPONSIVE_MAX && !is; i++)
+		is = unresponsive[i].pid == talk->pid && unresponsive[i].start_ticks == talk->start_ticks &&
+		     now < unresponsive[i].until_ms;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+/* Without this, a user with many processes that never answer could cost each asking process the whole ask timeout. */
+static bool is_user_unresponsive(uid_t uid)
+{
+	int64_t now = gp_ask_now_ms();
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < UNRESPONSIVE_MAX; i++)
+		n += unresponsive[i].pid && unresponsive[i].uid == uid && now < unresponsive[i].until_ms;
+	pthread_mutex_unlock(&lock);
+	return n >= UNRESPONSIVE_OF_USER_MAX;
+}
+
+static void note_unresponsive(const struct talk *talk)
+{
+	pthread_mutex_lock(&lock);
+	unresponsive[n_unresponsive++ % UNRESPONSIVE_MAX] =
+		(struct unresponsive){talk->pid, talk->uid, talk->start_ticks, gp_ask_now_ms() + BACKOFF_MS};
+	pthread_mutex_unlock(&lock);
+}
+
+/* Sends without blocking: the request is far smaller than the send buffer of a new connection. */
+static bool send_request(int fd, const char *request)
+{
+	size_t length = strlen(request);
+
+	return send(fd, request, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
+}
+
+static bool is_asked(const struct round *round, const struct talk *talk)
+{
+	size_t i = 0;
+
+	while (i < round->n && (round->talks[i].pid != talk->pid || round->talks[i].start_ticks != talk->start_ticks))
+		i++;
+	return i < round->n;
+}
+
+static bool should_ask(const struct round *round, const struct talk *talk)
+{
+	return round->n < PEERS_MAX && !is_asked(round, talk) && !is_unresponsive(talk);
+}
+
+/* Names in another user's directory may be forged: a name is used only if such a process is running. */
+static bool has_true_start(const struct talk *talk)
+{
+	uint64_t start_ticks;
+	char state;
+
+	return !gp_ctl_process_stat(talk->pid, &start_ticks, &state) && start_ticks == talk->start_ticks;
+}
+
+static int connect_to_own(struct talk *talk, int dir_fd, const char *name)
+{
+	int fd = gp_ctl_connect(dir_fd, name);
+	pid_t pid = fd < 0 ? 0 : gp_ctl_peer_pid(fd);
+	char state;
+
+	if (pid > 0 && !gp_ctl_process_stat(pid, &talk->start_ticks, &state))
+		talk->pid = pid;
+	return fd;
+}
+
+static int connect_to_foreign(const struct talk *talk, int dir_fd, const char *name)
+{
+	return has_true_start(talk) ? gp_ctl_connect_to(dir_fd, name, talk->uid, talk->pid) : -ESRCH;
+}
+
+/* Asks the process that the socket belongs to. talk: the process id and start time of the socket's name. */
+static void ask_process(struct round *round, int dir_fd, const char *name, struct talk talk)
+{
+	bool is_own = talk.uid == geteuid();
+	bool is_self = talk.pid == getpid() && talk.start_ticks == round->own_start_ticks;
+	int fd;
+
+	if (is_self || !should_ask(round, &talk))
+		return;
+	fd = is_own ? connect_to_own(&talk, dir_fd, name) : connect_to_foreign(&talk, dir_fd, name);
+	if (fd < 0)
+		return;
+	/* The process at the other end may have been asked through another socket. */
+	if (!should_ask(round, &talk) || !send_request(fd, round->request)) {
+		close(fd);
+		return;
+	}
+	talk.fd = fd;
+	talk.error = -EAGAIN;
+	round->talks[round->n++] = talk;
+}
+
+/* Asks the processes with a socket in the directory, at most max of them, and reads at most names_max names. */
+static void ask_in_dir(struct round *round, int dir_fd, uid_t uid, size_t max, size_t names_max)
+{
+	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = list_fd < 0 ? NULL : fdopendir(list_fd);
+	const struct dirent *entry;
+	size_t n = 0;
+
+	if (!dir) {
+		if (list_fd >= 0)
+			close(list_fd);
+		return;
+	}
+	max = gp_min(round->n + max, (size_t)PEERS_MAX);
+	while (round->n < max && n++ < names_max && (entry = readdir(dir))) {
+		struct talk talk = {.uid = uid};
+
+		if (gp_ctl_name_parse(entry->d_name, &talk.pid, &talk.start_ticks))
+			ask_process(round, dir_fd, entry->d_name, talk);
+	}
+	closedir(dir);
+}
+
+static bool ask_own_in_dir(void *arg, int dir_fd)
+{
+	ask_in_dir(arg, dir_fd, geteuid(), PEERS_MAX, SIZE_MAX);
+	return true;
+}
+
+static bool ask_user_in_dir(void *arg, int dir_fd, uid_t uid)
+{
+	struct round *round = arg;
+
+	if (!is_user_unresponsive(uid))
+		ask_in_dir(round, dir_fd, uid, OF_USER_MAX, NAMES_OF_USER_MAX);
+	return round->n < PEERS_MAX;
+}
+
+static unsigned count_of_user(const struct round *round, uid_t uid)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < round->n; i++)
+		n += round->talks[i].uid == uid;
+	return n;
+}
+
+/* Asks the process of an abstract socket, which has no file. Any user can make such sockets. */
+static bool ask_abstract(void *arg, const struct gp_ctl_abstract *found)
+{
+	struct talk talk = {.pid = found->pid, .uid = found->uid, .start_ticks = found->start_ticks};
+	struct round *round = arg;
+
+	if (talk.uid == geteuid() ||
+		(round->are_all && count_of_user(round, talk.uid) < OF_USER_MAX && !is_user_unresponsive(talk.uid)))
+		ask_process(round, GP_CTL_NO_DIR, found->name, talk);
+	return round->n < PEERS_MAX;
+}
+
+static void ask_all(struct round *round)
+{
+	char state;
+
+	if (gp_ctl_process_stat(0, &round->own_start_ticks, &state))
+		return;
+	gp_ask_each_dir(ask_own_in_dir, round);
+	if (round->are_all)
+		gp_ask_each_user(ask_user_in_dir, round);
+	if (!gp_ask_is_dir_named())
+		gp_ctl_abstract_each(ask_abstract, round);
+}
+
+int gp_processes_parse(const char *line, uint64_t *ret_bytes)
+{
+	uint64_t bytes;
+
+	if (gp_ask_take_text(&line, "{\"schema\":\"gpupool.error/1\""))
+		return -EPERM;
+	if (!gp_ask_take_text(&line, "{\"schema\":\"gpupool.yield/1\",\"released_bytes\":") ||
+		!gp_ask_take_number(&line, &bytes))
+		return -EPROTO;
+	/* Rejects amounts larger than any machine's memory, so that sums cannot wrap. */
+	if (strcmp(line, "}") != 0 || bytes > INT64_MAX / PEERS_MAX)
+		return -EPROTO;
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static void end_talk(struct talk *talk, int error)
+{
+	close(talk->fd);
+	talk->fd = -1;
+	talk->error = error;
+}
+
+static void receive_from(struct talk *talk)
+{
+	ssize_t n = recv(talk->fd, talk->answer + talk->length, ANSWER_MAX - 1 - talk->length, MSG_DONTWAIT);
+	char *end;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) {
+		end_talk(talk, -ECONNRESET);
+		return;
+	}
+	talk->length += (size_t)n;
+	talk->answer[talk->length] = '\0';
+	end = strchr(talk->answer, '\n');
+	if (end) {
+		*end = '\0';
+		end_talk(talk, gp_processes_parse(talk->answer, &talk->bytes));
+	} else if (talk->length == ANSWER_MAX - 1) {
+		end_talk(talk, -EPROTO);
+	}
+}
+
+static void receive_all(struct round *round, int64_t end_ms)
+{
+	struct pollfd fds[PEERS_MAX];
+
+	for (;;) {
+		int64_t left = end_ms - gp_ask_now_ms();
+		size_t n_open = 0;
+
+		for (size_t i = 0; i < round->n; i++) {
+			fds[i] = (struct pollfd){.fd = round->talks[i].fd, .events = POLLIN};
+			n_open += fds[i].fd >= 0;
+		}
+		if (!n_open || left <= 0)
+			break;
+		if (poll(fds, round->n, (int)left) <= 0)
+			continue;
+		for (size_t i = 0; i < round->n; i++)
+			if (fds[i].fd >= 0 && fds[i].revents)
+				receive_from(&round->talks[i]);
+	}
+	for (size_t i = 0; i < round->n; i++) {
+		if (round->talks[i].fd < 0)
+			continue;
+		end_talk(&round->talks[i], -ETIMEDOUT);
+		note_unresponsive(&round->talks[i]);
+	}
+}
+
+/* Sorts by bytes, most first. Processes without an answer have 0 bytes. */
+static int compare(const void *a, const void *b)
+{
+	const struct talk *one = a, *other = b;
+
+	return (one->bytes < other->bytes) - (one->bytes > other->bytes);
+}
+
+static void summarize(struct round *round, struct gp_processes *ret)
+{
+	*ret = (struct gp_processes){.n = (unsigned)round->n};
+	qsort(round->talks, round->n, sizeof(round->talks[0]), compare);
+	for (size_t i = 0; i < round->n; i++) {
+		const struct talk *talk = &round->talks[i];
+
+		ret->bytes += talk->bytes;
+		ret->n_silent += talk->error != 0;
+		if (i < GP_PROCESSES_SHOWN)
+			ret->shown[i] = (struct gp_process){talk->pid, talk->uid, talk->error, talk->bytes};
+	}
+}
+
+void gp_processes_ask(const char *request, bool are_all, struct gp_processes *ret)
+{
+	struct round *round = malloc(sizeof(*round)); /* too large for the stack of a thread of the program */
+	int cancel_state, saved_errno = errno;
+
+	*ret = (struct gp_processes){0};
+	if (!round)
+		return;
+	round->request = request;
+	round->are_all = are_all;
+	round->n = 0;
+	/* A thread cancelled here would leave descriptors open. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	ask_all(round);
+	receive_all(round, gp_ask_now_ms() + ASK_TIMEOUT_MS);
+	summarize(round, ret);
+	pthread_setcancelstate(cancel_state, NULL);
+	free(round);
+	errno = saved_errno;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+#include "reclaim.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pool/pool_control.h"
+#include "shim/base/clock.h"
+#include "shim/base/log.h"
+#include "shim/context/context.h"
+#include "shim/ctl/ctl_request.h"
+#include "shim/record/record.h"
+
+/* A long bound: a stall that ends is better than an error (pool/rounds.c). */
+#define SIBLINGS_WAIT_NS UINT64_C(60000000000)
+
+struct search {
+	const struct gp_device *device;
+	const struct gp_context *excluded; /* is left out; NULL: none */
+	const struct gp_pool *excluded_pool;
+	uint64_t want, given;
+	uint64_t end_ns; /* deadline of waits */
+};
+
+static bool is_usable(struct gp_context *context)
+{
+	return !gp_context_is(context, GP_CONTEXT_DEAD | GP_CONTEXT_ENDING | GP_CONTEXT_BROKEN);
+}
+
+static void trim(void *arg, struct gp_pool *pool)
+{
+	struct search *search = arg;
+
+	if (pool == search->excluded_pool || search->given >= search->want)
+		return;
+	gp_record(pool, SHRINK, search->want - search->given);
+	search->given += gp_pool_trim(pool, search->want - search->given);
+}
+
+static void trim_context(void *arg, struct gp_context *context)
+{
+	struct search *search = arg;
+
+	if (context != search->excluded && context->device == search->device && is_usable(context))
+		gp_context_each_pool(context, trim, search);
+}
+
+static void trim_pinned(void *arg, struct gp_context *context)
+{
+	if (is_usable(context))
+		gp_context_each_pinned(context, trim, arg);
+}
+
+uint64_t gp_reclaim_from_contexts(struct gp_context *context, uint64_t bytes)
+{
+	struct search search = {.device = context->device, .excluded = context, .want = bytes};
+
+	gp_context_each(trim_context, &search);
+	return search.given;
+}
+
+static void await_unfenced(void *arg, struct gp_pool *pool)
+{
+	const struct search *search = arg;
+
+	if (search->given < search->want && gp_clock_now_ns(NULL) < search->end_ns)
+		gp_pool_await_unfenced(pool);
+}
+
+/*
+ * Waits until returning memory has reached the driver. All pools of a context give memory back on one stream, where it
+ * may be queued behind waits for other work.
+ */
+static void await_returning(void *arg, struct gp_pool *pool)
+{
+	const struct search *search = arg;
+	uint64_t now_ns = gp_clock_now_ns(NULL);
+
+	if (now_ns < search->end_ns)
+		gp_pool_await_returning(pool, search->end_ns - now_ns);
+}
+
+/* The calling pool is included: it has nothing left to give. */
+uint64_t gp_reclaim_from_siblings(struct gp_context *context, uint64_t bytes, bool may_wait)
+{
+	struct search search = {.want = bytes, .end_ns = gp_clock_now_ns(NULL) + SIBLINGS_WAIT_NS};
+
+	if (!gp_context_has_regions(context) || !is_usable(context))
+		return 0;
+	if (may_wait)
+		gp_context_each_pool(context, await_unfenced, &search);
+	gp_context_each_pool(context, trim, &search);
+	if (may_wait)
+		gp_context_each_pool(context, await_returning, &search);
+	return search.given;
+}
+
+uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes)
+{
+	struct search search = {.excluded_pool = pool, .want = bytes};
+
+	gp_context_each(trim_pinned, &search);
+	return search.given;
+}
+
+static _Thread_local struct gp_processes answers __attribute__((tls_model("initial-exec")));
+
+uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes)
+{
+	const struct gp_device *device = context->device;
+	char uuid[GP_UUID_TEXT_MAX], request[GP_PROCESS_REQUEST_MAX];
+
+	answers = (struct gp_processes){0};
+	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF || !gp_state.config.has_socket || !device->has_uuid)
+		return 0;
+	snprintf(request, sizeof(request), "yield %s %" PRIu64 "\n", gp_device_uuid(uuid, device, GP_UUID_SENT), bytes);
+	gp_processes_ask(request, gp_state.config.yield == GP_CONFIG_YIELD_ALL && geteuid() == 0, &answers);
+	if (answers.n)
+		gp_log(GP_LOG_INFO,
+			"asked %u other processes for %" PRIu64 " bytes of device %d: they released %" PRIu64,
+			answers.n, bytes, device->index, answers.bytes);
+	return answers.bytes;
+}
+
+const struct gp_processes *gp_reclaim_last_answers(void)
+{
+	return &answers;
+}
+
+static struct gp_device *find_device(const char *text)
+{
+	char uuid[GP_UUID_TEXT_MAX];
+
+	for (int i = 0; i < GP_DEVICES_MAX; i++) {
+		struct gp_device *device = gp_device_if_used(i);
+
+		if (device && device->has_uuid && strcmp(gp_device_uuid(uuid, device, GP_UUID_SENT), text) == 0)
+			return device;
+	}
+	return NULL;
+}
+
+int gp_reclaim_answer(int argc, char **argv, struct gp_json *out)
+{
+	struct gp_device *device = find_device(argv[1]);
+	struct search search = {.device = device};
+	struct gp_text_error error;
+
+	if (gp_state.config.yield == GP_CONFIG_YIELD_OFF)
+		return gp_ctl_error(out, GP_CTL_PERMISSION, "GPUPOOL_YIELD is off");
+	if (gp_size_parse(argv[2], &search.want, &error))
+		return gp_ctl_error(out, GP_CTL_USAGE, "'%.32s' %s", argv[2], error.why);
+	/* If this process does not use that GPU, it releases 0 bytes. */
+	if (device) {
+		gp_context_each(trim_context, &search);
+		atomic_fetch_add(&device->n_yields, search.given != 0);
+		atomic_fetch_add(&device->yielded_bytes, search.given);
+	}
+	gp_ctl_answer_begin(out, GP_CTL_yield);
+	gp_json_u64(out, "released_bytes", search.given);
+	gp_json_object_end(out);
+	return 0;
+}
