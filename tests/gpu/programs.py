@@ -131,6 +131,11 @@ def preload_library():
     return find_library(meson_build(WORK / "preload"))
 
 
+def defect_arguments(defect):
+    """The compiler's arguments for a library with a defect of tests/broken. Meson compiles its probes with them, too."""
+    return ["-iquote", str(ROOT), "-include", f"{ROOT}/tests/broken/{defect}.h"]
+
+
 def defective_library(name, given, defect):
     """A library of the same sources with a defect: as given, that of tests/broken, or of a build of our own."""
     build = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK))
@@ -138,7 +143,7 @@ def defective_library(name, given, defect):
     for path in [os.environ.get(given), beside]:
         if path and pathlib.Path(path).exists():
             return pathlib.Path(path).resolve()
-    return find_library(meson_build(WORK / defect, f"-Dc_args=-include {ROOT}/tests/broken/{defect}.h"))
+    return find_library(meson_build(WORK / defect, f"-Dc_args={' '.join(defect_arguments(defect))}"))
 
 
 def broken_library():

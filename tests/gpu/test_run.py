@@ -8,6 +8,7 @@ import io
 import json
 import pathlib
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -535,6 +536,17 @@ class SocketTest(unittest.TestCase):
             thread.join()
         self.assertEqual(found["request"], "status\n")
         self.assertEqual(ctl.device_sum(found, "peak_total_bytes"), 11)
+
+
+class DefectTest(unittest.TestCase):
+    def test_each_defect_compiles_outside_of_the_tree(self):
+        defects = sorted(path.stem for path in (programs.ROOT / "tests" / "broken").glob("*.h"))
+        self.assertIn("reuse", defects)
+        with tempfile.TemporaryDirectory() as directory:
+            (pathlib.Path(directory) / "probe.c").write_text("int main(void) { return 0; }\n")
+            for defect in defects:
+                command = ["cc", "-std=gnu11", "-D_GNU_SOURCE", *programs.defect_arguments(defect), "-fsyntax-only", "probe.c"]
+                self.assertEqual(subprocess.run(command, cwd=directory, check=False).returncode, 0, defect)
 
 
 class ProgramTest(WithOut):
