@@ -14,10 +14,10 @@
 #include "shim/trace/alloc_info.h"
 
 /*
- * The zone before a small block is as large as the block's alignment. The zone behind it has at least that size, plus
+ * The guard before a small block is as large as the block's alignment. The guard behind it has at least that size, plus
  * what the pool's rounding adds. CHECK_MAX_NS bounds a requested check, so that the client gets its answer in time.
  */
-#define ZONE_BYTES   GP_ALIGN
+#define GUARD_BYTES  GP_ALIGN
 #define CHECK_MAX_NS UINT64_C(1000000000)
 
 static _Atomic uint64_t n_checks, n_skipped, n_errors, spent_ns;
@@ -36,18 +36,18 @@ void gp_debug_stats(struct gp_debug_stats *ret)
 }
 
 /*
- * Returns the size of the zone before a block. A block that may get a legacy IPC handle has none, since importers
- * open the driver allocation at its base. Pinned blocks have none, since a program may rely on their page alignment.
- * Before a large block the zone is a page, so that the block begins at a page, as it does without a zone.
+ * Returns the size of the guard before a block, or 0 for no guard. A block that may get a legacy IPC handle has none,
+ * since importers open the driver allocation at its base. Pinned blocks have none, since a program may rely on their
+ * page alignment. Before a large block the guard is a page, so that the block begins at a page, as without a guard.
  */
-static uint64_t bytes_before(bool is_pinned, uint64_t bytes)
+static uint64_t guard_before(bool is_pinned, uint64_t bytes)
 {
-	uint64_t zone = bytes > GP_SMALL_MAX ? gp_state_page_bytes() : ZONE_BYTES;
+	uint64_t guard = bytes > GP_SMALL_MAX ? gp_state_page_bytes() : GUARD_BYTES;
 	enum gp_kind kind = gp_state_kind();
 
 	if (is_pinned || !gp_state.config.debug.guard || gp_scope_no_caches)
 		return 0;
-	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? zone : 0;
+	return (kind == GP_KIND_SPLIT && !atomic_load(&gp_state.needs_whole)) || kind == GP_KIND_VMM ? guard : 0;
 }
 
 static struct gp_addrmap *map_of(bool is_pinned)
@@ -137,20 +137,20 @@ static void watch(struct gp_zone *zone)
 int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const struct gp_alloc_options *options,
 	uint64_t *ret_addr)
 {
-	uint64_t front = bytes_before(is_pinned, bytes), back = gp_state.config.debug.guard ? ZONE_BYTES : 0, start = 0;
+	uint64_t before = guard_before(is_pinned, bytes), behind = gp_state.config.debug.guard ? GUARD_BYTES : 0;
 	struct gp_zone *zone = gp_zone_new(gp_pool_owner(pool));
 	struct gp_block_info info;
-	uint64_t start_ns;
+	uint64_t start_ns, start = 0;
 	int r;
 
 	if (!zone)
 		return -ENOBUFS;
-	/* The sum must not overflow. Such a request fails, so it is made without zones, as the program made it. */
+	/* The sum must not overflow. So large a request fails in any case, so make it without guards. */
 	if (bytes > UINT64_MAX / 2)
-		front = back = 0;
-	r = gp_scope_alloc(pool, front + bytes + back, options, &start);
+		before = behind = 0;
+	r = gp_scope_alloc(pool, before + bytes + behind, options, &start);
 	start_ns = gp_clock_now_ns(NULL);
-	*ret_addr = r ? 0 : start + front;
+	*ret_addr = r ? 0 : start + before;
 	if (r || gp_pool_info(map_of(is_pinned), start, &info)) {
 		gp_zone_free(zone);
 		return r;
@@ -159,9 +159,9 @@ int gp_debug_alloc(struct gp_pool *pool, bool is_pinned, uint64_t bytes, const s
 	zone->bytes = info.rounded;
 	zone->block.end = start + info.rounded;
 	zone->block.segment = info.segment_base;
-	zone->block.ptr = start + front;
+	zone->block.ptr = start + before;
 	zone->block.bytes = bytes;
-	zone->block.given_ns = start_ns;
+	zone->block.alloc_ns = start_ns;
 	zone->block.is_pinned = is_pinned;
 	watch(zone);
 	add(&spent_ns, gp_clock_now_ns(NULL) - start_ns);
@@ -216,21 +216,21 @@ static bool check_and_fill(struct gp_zone *zone)
 
 static void note_free(struct gp_zone_block *block)
 {
-	struct gp_alloc_info origin;
+	struct gp_alloc_info record;
 
 	block->is_freed = true;
-	block->freed_ns = gp_clock_now_ns(NULL);
-	if (!gp_alloc_info_find(block->ptr, &origin))
+	block->free_ns = gp_clock_now_ns(NULL);
+	if (!gp_alloc_info_find(block->ptr, &record))
 		return;
-	block->given = origin.given;
-	block->freed = origin.freed;
+	block->alloc_site = record.given;
+	block->free_site = record.freed;
 }
 
 /*
  * Takes out and returns the zone of the block that the program frees. If ptr is not the address of such a block,
  * returns NULL, and in *ret_other the address to pass to the pool.
  */
-static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_other)
+static struct gp_zone *take_zone_of(bool is_pinned, uint64_t ptr, uint64_t *ret_other)
 {
 	struct gp_zone *zone;
 	bool is_held, is_block;
@@ -240,8 +240,8 @@ static struct gp_zone *claim(bool is_pinned, uint64_t ptr, uint64_t *ret_other)
 	is_held = zone && !zone->block.is_freed && zone->block.is_pinned == is_pinned;
 	is_block = is_held && !zone->is_new && zone->block.ptr == ptr;
 	/*
-	 * Every block has a zone, so without one ptr is not a block. The pool might accept ptr: choose an address
-	 * that it refuses.
+	 * Every block has a zone, so an address without a zone is not a block of the program. The pool might still
+	 * accept it, for example as the start of a guard: choose an address that the pool refuses.
 	 */
 	*ret_other = ptr + (ptr % GP_ALIGN == 0);
 	if (is_block)
@@ -299,7 +299,7 @@ static int give_to_pool(struct gp_zone *zone, enum gp_free_mode mode, gp_debug_r
 int gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode mode, gp_debug_release_fn *release)
 {
 	uint64_t start_ns = gp_clock_now_ns(NULL), other;
-	struct gp_zone *zone = claim(is_pinned, ptr, &other);
+	struct gp_zone *zone = take_zone_of(is_pinned, ptr, &other);
 	int r;
 
 	if (!zone)
@@ -358,8 +358,8 @@ void gp_debug_leave_slow(uint64_t addr, uint64_t bytes, bool is_done)
 }
 
 /*
- * Checks the next watched zone from *at on with the lock held, and reports without it. Returns false if there is
- * none.
+ * Checks the next watched zone from *at on with the lock held, and reports findings after releasing it. Returns false
+ * if there is no such zone.
  */
 static bool check_next(uint64_t *at, struct gp_debug_survey *survey)
 {

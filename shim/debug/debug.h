@@ -10,12 +10,12 @@
  *   poison  The whole block is filled when it is freed. It is checked before it is handed out again and before it goes
  *           back to the driver.
  *
- * A free therefore waits for the same work as the driver's own free. Nothing else waits for the program's work.
+ * A free therefore waits for the same work as the driver's own free. No other call waits for the program's work.
  * Checks that are not possible, such as during a capture, are counted as skipped.
  *
- * Meanwhile threads have no caches, and calls of the runtime are not served directly. So every allocation and free
- * goes through hook_memory.c, which calls this code for the slow-path reason that recording uses too
- * (GP_SLOW_PATH_WATCHED).
+ * While GPUPOOL_DEBUG is set, threads have no caches, and calls of the runtime are not served directly. So every
+ * allocation and free goes through hooks/hook_memory.c. That file calls this code while the slow-path reason
+ * GP_SLOW_PATH_WATCHED is set, which recording sets too.
  */
 
 #include "pool/pool.h"
@@ -40,8 +40,8 @@ typedef int gp_debug_release_fn(struct gp_addrmap *map, uint64_t addr, enum gp_f
 
 /*
  * Frees an address for the program. is_waited: the free has waited for the context's work. Calls release, which works
- * like gp_pool_free, and returns its result. release gets the pool's address of the block, or for a wrong pointer an
- * address that the pool refuses too.
+ * like gp_pool_free, and returns its result. release gets the address that the pool knows for the block. If ptr is not
+ * the address of a block, release gets an address that the pool refuses.
  */
 int gp_debug_free(bool is_pinned, uint64_t ptr, bool is_waited, enum gp_free_mode mode, gp_debug_release_fn *release);
 

@@ -135,7 +135,7 @@ static void compare_piece(void *arg, const struct gp_debug_piece *piece, const u
 
 static void finish(struct gp_zone *zone, enum gp_finding_when when, struct gp_finding *found)
 {
-	struct gp_alloc_info origin;
+	struct gp_alloc_info record;
 	bool is_any = false;
 
 	for (int i = 0; i < GP_N_FINDINGS; i++) {
@@ -146,8 +146,8 @@ static void finish(struct gp_zone *zone, enum gp_finding_when when, struct gp_fi
 		found[i].device = zone->block.context->device->index;
 		found[i].time_ns = gp_clock_now_ns(NULL);
 		found[i].times = 1;
-		if (!zone->block.is_freed && gp_alloc_info_find(zone->block.ptr, &origin) && !origin.is_freed)
-			found[i].block.given = origin.given;
+		if (!zone->block.is_freed && gp_alloc_info_find(zone->block.ptr, &record) && !record.is_freed)
+			found[i].block.alloc_site = record.given;
 	}
 	if (is_any)
 		zone->block.is_filled = zone->block.is_guarded = false;

@@ -26,8 +26,8 @@ struct gp_finding {
 	uint64_t first; /* address of the first wrong byte among those checked */
 	uint64_t n_wrong;
 	unsigned n_bytes;
-	unsigned char bytes[GP_FINDING_BYTES]; /* found there and behind it */
-	uint64_t time_ns, times;
+	unsigned char bytes[GP_FINDING_BYTES]; /* the bytes found at `first` and behind it */
+	uint64_t time_ns, times;               /* when it was found, and how many times */
 };
 
 /* Finds the bytes around a block that the program did not request. Returns the number of pieces, at most 2. */
@@ -38,7 +38,7 @@ bool gp_zone_is_watched(const struct gp_zone *zone);
 
 /*
  * Compares the zone, which must not change meanwhile, with its fill. A damaged zone is not watched any more, so
- * damage is found once. Returns 0 or the error of gp_debug_io_read. Writes a finding of each kind; its n_wrong is 0
- * if there is no such damage.
+ * damage is found once. Returns 0 or the error of gp_debug_io_read. Writes one finding for each enum gp_finding_what;
+ * n_wrong is 0 in a finding without damage.
  */
 int gp_zone_check(struct gp_zone *zone, enum gp_finding_when when, struct gp_finding found[static GP_N_FINDINGS]);

@@ -4,8 +4,8 @@
 
 /*
  * Reads and fills memory for GPUPOOL_DEBUG: device memory by copies on a private stream of its context, pinned memory
- * by the CPU. Nothing here waits for work of the program that has not begun: the stream waits for no other stream,
- * and the wait for a copy is bounded. While a stream captures, device memory is not touched.
+ * by the CPU. The stream waits for no other stream. The driver may still queue a copy behind work of the program, so
+ * the wait for a copy is bounded. While a stream captures, device memory is not touched.
  *
  * All functions return 0 or an error: -EBUSY (a capture, a context that is about to end, or an earlier copy that has
  * not finished), -ETIMEDOUT (this copy has not finished), or the driver's code. After an error the memory may still
@@ -15,8 +15,8 @@
 #include "shim/context/context.h"
 
 enum {
-	GP_DEBUG_IO_BYTES = 1 << 20, /* bytes that are read at once, at most */
-	GP_DEBUG_GUARD = 0xfb,       /* fill of the zones around blocks */
+	GP_DEBUG_IO_BYTES = 1 << 20, /* one call reads at most this many bytes */
+	GP_DEBUG_GUARD = 0xfb,       /* fill of the guards: the bytes around a block */
 };
 
 /*
@@ -33,10 +33,10 @@ struct gp_debug_piece {
 int gp_debug_io_read(struct gp_context *context, bool is_pinned, const struct gp_debug_piece *pieces, unsigned n,
 	void (*fn)(void *arg, const struct gp_debug_piece *piece, const unsigned char *seen), void *arg);
 
-/* Fills each piece with GP_DEBUG_GUARD. Copies do this, since a running kernel cannot keep them from starting. */
+/* Fills each piece with GP_DEBUG_GUARD, by copies: unlike a memset, a copy can start while any kernel runs. */
 int gp_debug_io_guard(struct gp_context *context, bool is_pinned, const struct gp_debug_piece *pieces, unsigned n);
 
-/* Fills a piece of a block that no work uses with GP_DEBUG_POISON. */
+/* Fills a piece with GP_DEBUG_POISON. No GPU work may still use the block. */
 int gp_debug_io_poison(struct gp_context *context, bool is_pinned, const struct gp_debug_piece *piece);
 
 /* Frees the state that this module keeps in a context, before the context's structure is freed. */

@@ -20,7 +20,6 @@ enum { KEPT = 64 };
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct gp_finding kept[KEPT];
 static uint64_t n_kept; /* reports so far; the last KEPT of them are kept */
-static uint64_t n_all;  /* findings so far, also repeated ones */
 
 static const char *const finding_names[] = {
 	[GP_WRITE_AFTER_FREE] = "after-free",
@@ -38,9 +37,10 @@ static const char *const moment_names[] = {
 /* Without stacks, only findings about the same block count as the same. */
 static bool is_same(const struct gp_finding *a, const struct gp_finding *b)
 {
-	if (a->what != b->what || a->block.given != b->block.given || a->block.freed != b->block.freed)
+	if (a->what != b->what || a->block.alloc_site != b->block.alloc_site ||
+		a->block.free_site != b->block.free_site)
 		return false;
-	return a->block.given || (a->block.ptr == b->block.ptr && a->block.given_ns == b->block.given_ns);
+	return a->block.alloc_site || (a->block.ptr == b->block.ptr && a->block.alloc_ns == b->block.alloc_ns);
 }
 
 /* Stores and counts a finding. Returns false if the same finding is stored already. */
@@ -49,7 +49,6 @@ static bool keep(const struct gp_finding *finding)
 	bool is_new = true;
 
 	gp_mutex_lock(&lock);
-	n_all++;
 	for (uint64_t i = 0; i < gp_min(n_kept, KEPT) && is_new; i++) {
 		is_new = !is_same(&kept[i], finding);
 		kept[i].times += !is_new;
@@ -101,11 +100,11 @@ static void log_finding(const struct gp_finding *finding)
 		" wrong bytes, the first at %+" PRId64 ": %s",
 		sides[finding->what], titles[finding->what], block->ptr, block->bytes, where, moments[finding->when],
 		finding->n_wrong, offset_of(finding), bytes);
-	gp_log(GP_LOG_ERROR, "  allocated %" PRIu64 " ms ago: %s", ms_since(finding, block->given_ns),
-		block->given ? gp_stack_text(stack, block->given) : "no stack recorded");
+	gp_log(GP_LOG_ERROR, "  allocated %" PRIu64 " ms ago: %s", ms_since(finding, block->alloc_ns),
+		block->alloc_site ? gp_stack_text(stack, block->alloc_site) : "no stack recorded");
 	if (block->is_freed)
-		gp_log(GP_LOG_ERROR, "  freed %" PRIu64 " ms ago: %s", ms_since(finding, block->freed_ns),
-			block->freed ? gp_stack_text(stack, block->freed) : "no stack recorded");
+		gp_log(GP_LOG_ERROR, "  freed %" PRIu64 " ms ago: %s", ms_since(finding, block->free_ns),
+			block->free_site ? gp_stack_text(stack, block->free_site) : "no stack recorded");
 }
 
 void gp_finding_report(const struct gp_finding *finding)
@@ -133,13 +132,13 @@ static void write_one(struct gp_json *out, struct gp_stack_json *stacks, const s
 	gp_json_u64(out, "n_wrong", finding->n_wrong);
 	gp_json_string(out, "bytes", bytes);
 	/* Ages at the time of the finding. */
-	gp_json_u64(out, "allocated_ns", since_ns(finding->time_ns, block->given_ns));
+	gp_json_u64(out, "allocated_ns", since_ns(finding->time_ns, block->alloc_ns));
 	if (block->is_freed)
-		gp_json_u64(out, "freed_ns", since_ns(finding->time_ns, block->freed_ns));
+		gp_json_u64(out, "freed_ns", since_ns(finding->time_ns, block->free_ns));
 	else
 		gp_json_null(out, "freed_ns");
-	gp_stack_json_site(out, stacks, "allocated", block->given);
-	gp_stack_json_site(out, stacks, "freed", block->freed);
+	gp_stack_json_site(out, stacks, "allocated", block->alloc_site);
+	gp_stack_json_site(out, stacks, "freed", block->free_site);
 	gp_json_object_end(out);
 }
 

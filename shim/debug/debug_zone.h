@@ -3,12 +3,12 @@
 #pragma once
 
 /*
- * GPUPOOL_DEBUG: what gpupool knows about memory by address. A zone is a block that the program holds, or the rest of
- * a block that it has freed. Parts of a freed block leave its zone when they are handed out again or go back to the
+ * GPUPOOL_DEBUG: the zones of watched memory, by address. A zone is a block that the program holds, or the rest of a
+ * block that it has freed. Parts of a freed block leave its zone when they are handed out again or go back to the
  * driver.
  *
  * One lock guards all zones. A requested check (gp_debug_check_all) holds it while it checks a zone, which takes a
- * few driver calls with a bounded wait. So the memory is neither handed out nor given back before that check ends.
+ * few driver calls with a bounded wait. So the zone's memory is neither handed out nor given back during the check.
  */
 
 #include "pool/tree.h"
@@ -20,8 +20,8 @@ struct gp_zone_block {
 	uint64_t start, end;        /* range of the block in the pool */
 	uint64_t segment;           /* base of its driver allocation */
 	uint64_t ptr, bytes;        /* the program's address, and the bytes that it requested */
-	uint64_t given_ns, freed_ns;
-	uint32_t given, freed; /* call sites of the allocation and the free; 0: unknown */
+	uint64_t alloc_ns, free_ns;
+	uint32_t alloc_site, free_site; /* 0: unknown */
 	bool is_pinned;
 	bool is_freed;
 	bool is_guarded; /* the bytes around the program's are filled, and not known to be damaged */
@@ -33,7 +33,7 @@ struct gp_zone {
 	struct gp_zone *next; /* in a list of zones that were taken out */
 	uint64_t addr, bytes; /* what is left of the block; all of it while the program holds it */
 	bool is_new;          /* the thread that inserts it still owns it, even if it is taken out */
-	bool is_out;          /* it was taken out */
+	bool is_out;          /* it was taken out of the tree */
 	struct gp_zone_block block;
 };
 
@@ -59,7 +59,7 @@ struct gp_zone *gp_zone_next_locked(uint64_t addr);
  */
 struct gp_zone *gp_zones_take_locked(uint64_t addr, uint64_t bytes);
 
-/* Takes out the zones of a driver allocation, as a list likewise. */
+/* Takes out the zones of a driver allocation. Returns them as a list that the caller frees. */
 struct gp_zone *gp_zones_take_segment_locked(uint64_t segment);
 
 /* Frees the zones of a context that has ended. */
