@@ -14,7 +14,8 @@
  * CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES is off: with it the driver may serve an allocation from memory
  * whose free has not finished, and make the stream of the allocations wait for that.
  *
- * All of these calls are made in the relaxed capture mode, since none of them touches the program's streams.
+ * Memory is allocated, freed and trimmed in the relaxed capture mode, since these calls do not touch the program's
+ * streams.
  */
 
 #include "async.h"
@@ -42,8 +43,8 @@ static CUresult set_access(CUmemoryPool pool, CUdevice device, int flags)
 }
 
 /*
- * Gives access to the peers that are enabled so far. Later ones are added by hook_peer.c, which can see the pool by
- * now.
+ * Gives access to the devices that the program has enabled so far. hooks/hook_peer.c adds later ones: the pool is
+ * already stored in the context when this function looks, so that none is missed.
  */
 static void allow_peers(const struct gp_context *context, CUmemoryPool pool)
 {

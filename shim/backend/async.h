@@ -10,8 +10,8 @@
 bool gp_async_is_possible(const struct gp_context *context);
 
 /*
- * Allocates memory that any stream may use at once. All of these are called between gp_context_enter and
- * gp_context_leave.
+ * Allocates memory that any stream may use at once. This function, gp_async_release, gp_async_trim and
+ * gp_async_set_access are called between gp_context_enter and gp_context_leave.
  */
 CUresult gp_async_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes);
 
@@ -24,12 +24,15 @@ CUresult gp_async_release(struct gp_context *context, CUdeviceptr ptr);
 /* Makes the driver release all freed memory of the context's private pool. Returns false if there is no such pool. */
 bool gp_async_trim(struct gp_context *context);
 
-/* Sets the access of a device's work to all of the context's memory from now on: CU_MEM_ACCESS_FLAGS_PROT_... */
+/*
+ * Sets the access of a device to all memory of the context's private pool, present and future. flags:
+ * CU_MEM_ACCESS_FLAGS_PROT_...
+ */
 CUresult gp_async_set_access(struct gp_context *context, CUdevice device, int flags);
 
 /*
- * Frees all memory of the context's pools, ordered after the submitted work. To be called when the driver is about
- * to end the context, with the context's lock held exclusively: stream-ordered memory does not end with the
- * context. Returns false if there is none.
+ * Frees all segments of the context's pools once the submitted work has finished, since stream-ordered memory does not
+ * end with the context. To be called when the driver is about to end the context, with the context's lock held
+ * exclusively. Returns false if the context has no private pool, or has a sticky error.
  */
 bool gp_async_end(struct gp_context *context);

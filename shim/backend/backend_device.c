@@ -12,8 +12,8 @@
  *     waits).
  *
  * Drivers before CUDA 12.5 have no cuCtxRecordEvent. There the host waits for the context instead of the record, as
- * the program's own cudaFree would have, and every fence is complete at once. During that wait only other records
- * are locked out.
+ * the program's own cudaFree would have, and every fence is complete at once. Meanwhile only other records have to
+ * wait.
  */
 
 #include "backend_device.h"
@@ -47,13 +47,13 @@ static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 	r = gp_backend_take(context, &ptr, bytes);
 	gp_context_leave(context);
 	if (gp_unlikely(atomic_load_explicit(&context->downgraded, memory_order_relaxed)))
-		gp_backend_tell_slow(context);
+		gp_backend_log_downgrades(context);
 	if (!r)
 		gp_context_make_room(&gp_state.device_map, ptr, bytes);
 	*ret_addr = ptr;
 	/*
-	 * An error because of a capture is passed on unchanged: the program gets the code that its own call would
-	 * have got.
+	 * An error that is due to a capture is passed on unchanged: the program gets the code that its own call
+	 * would have returned.
 	 */
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
 }
@@ -88,7 +88,7 @@ static CUresult release_stream(struct gp_context *context, int slot, CUstream *r
 	return r;
 }
 
-/* Nothing was freed, so the caller may use the free that waits instead (-ENOTSUP). */
+/* Returns the context's sticky error, if there is one. Otherwise -ENOTSUP: the caller may use the free that waits. */
 static int release_not_begun(struct gp_context *context, CUresult r)
 {
 	(void)gp_driver_result(context, r);
@@ -176,7 +176,7 @@ static CUresult query(struct gp_context *context, int slot)
 	return gp_real.cuEventQuery(context->events[slot]);
 }
 
-static CUresult order(struct gp_context *context, int slot)
+static CUresult gpu_wait(struct gp_context *context, int slot)
 {
 	return gp_backend_record_waits(NULL) ? CUDA_SUCCESS : gp_backend_gpu_wait(context, context->events[slot]);
 }
@@ -237,7 +237,7 @@ static int device_fence_query(void *arg, int slot)
 
 static int device_fence_gpu_wait(void *arg, int slot)
 {
-	return fence_call(arg, slot, order);
+	return fence_call(arg, slot, gpu_wait);
 }
 
 void gp_device_give_back(struct gp_context *context, CUdeviceptr ptr)
@@ -286,7 +286,7 @@ uint64_t gp_device_available(struct gp_context *context)
 	return r ? UINT64_MAX : available;
 }
 
-/* The driver moves managed memory off the device when other memory needs the room, so nothing has to be left free. */
+/* With managed memory GPUPOOL_RESERVE has no effect: the driver moves pages off the device when it needs the room. */
 static uint64_t device_available(void *arg)
 {
 	return gp_context_backend_is(arg, GP_CONFIG_BACKEND_MANAGED) ? UINT64_MAX : gp_device_available(arg);
@@ -400,7 +400,7 @@ static int mapped_pool_new(struct gp_context *context, struct gp_pool **ret_pool
 	if (!r)
 		r = first_new(context, GP_KIND_VMM, granule, ret_pool);
 	if (r)
-		atomic_fetch_or(&context->downgraded, GP_AMISS_KIND);
+		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_KIND);
 	return r;
 }
 

@@ -4,10 +4,11 @@
 /*
  * Virtual memory over the driver, for the kind vmm. Chunks belong to the device, not to the context, so unmap,
  * release and address_free work after the context's end, too. They do nothing at the end of the process, when the
- * driver must not be called. All calls are made in the relaxed capture mode, since none of them involves a stream.
+ * driver must not be called. Memory is created, mapped, unmapped and released in the relaxed capture mode, since these
+ * calls involve no stream.
  *
- * A new chunk is accessible to its own device and to the peers that the program has enabled so far. hook_peer.c
- * gives access to those that are enabled later.
+ * A new chunk is accessible to its own device and to the devices that the program has enabled so far.
+ * hooks/hook_peer.c gives access to those that are enabled later.
  */
 
 #include <errno.h>
@@ -32,7 +33,7 @@ static CUmemAllocationProp properties_of(const struct gp_context *context)
 	};
 }
 
-/* Other errors reach the program, whose own call would have returned them. */
+/* Errors other than out of memory reach the program unchanged, whose own call would have returned them. */
 static int result_of(CUresult r)
 {
 	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : r;
@@ -85,7 +86,7 @@ static int mapping_create(void *arg, uint64_t bytes, uint64_t *ret_handle)
 	return result_of(r);
 }
 
-/* For calls that need no live context: the thread's capture mode is the only state that matters to them. */
+/* The thread's capture mode, which is all that must be set for driver calls that need no live context. */
 struct relaxed_mode {
 	int mode;
 	bool is_relaxed;
@@ -137,7 +138,7 @@ static int mapping_unmap(void *arg, uint64_t addr, uint64_t bytes)
 	return result_of(r);
 }
 
-/* Gives access to the context's device and to its peers, until a call fails. */
+/* Gives access to the context's device and to the devices with peer access. Stops at the first call that fails. */
 static CUresult allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes)
 {
 	uint64_t peers = gp_peer_access_devices(context->handle) & ~(UINT64_C(1) << context->device->index);
@@ -154,7 +155,7 @@ static CUresult allow(struct gp_context *context, CUdeviceptr ptr, size_t bytes)
 	return r;
 }
 
-/* Returns the context's sticky error, if it has one: mapping calls do not report it, since they involve no context. */
+/* Returns the context's sticky error, if it has one. Mapping calls do not return it, since they involve no context. */
 static CUresult error_of_context(void)
 {
 	size_t unused;
@@ -229,8 +230,8 @@ static bool has_functions(void)
 }
 
 /*
- * Tries every mapping call once: the driver may claim support that a container or a virtual machine forbids.
- * Running out of memory proves nothing about that and counts as success.
+ * Makes every mapping call once: the driver may claim support that a container or a virtual machine forbids. Running
+ * out of memory does not show that mapping is forbidden, so it counts as success.
  */
 static bool can_map(struct gp_context *context, uint64_t granule)
 {

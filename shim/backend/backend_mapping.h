@@ -9,10 +9,10 @@
 extern const struct gp_mapping_ops gp_mapping_backend;
 
 /*
- * Tries whether the driver can map memory for the context. Returns 0 and the granule of sizes and addresses, or
- * -ENOTSUP.
+ * Finds out whether the driver can map memory for the context, by mapping a chunk once. Returns 0 and the granule of
+ * sizes and addresses, or -ENOTSUP.
  */
 int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 
-/* Asks the driver the same without mapping anything: 0 and the granule, or -ENOTSUP. */
+/* Returns the same by the driver's own account, without mapping memory. */
 int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);

@@ -5,8 +5,8 @@
  * Pinned host memory over the driver. Every device of the process can access it, and the next access may come from
  * the CPU, which a GPU wait does not hold back. So a fence is a record in every live context, and reuse needs all
  * of them to have completed. The driver's free waits for the device, so the pool calls it only while the context is
- * idle. Where a record makes the host wait, it is made in the owner's context alone, since the driver's free waits
- * for no other context's work.
+ * idle. If a record makes the host wait, it is made only in the context that owns the pool, since the driver's free
+ * waits for no other context's work.
  */
 
 #include "backend_pinned.h"
@@ -50,7 +50,7 @@ static int pinned_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 
 	if (!gp_context_enter(context))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	/* Only the program asks for pinned memory, with its own context current. */
+	/* A pool of pinned memory grows only inside a call of the program, with the owner current. */
 	r = gp_context_is_current(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 	if (!r && pinned->kind == GP_PINNED_ALLOC_HOST)
 		r = gp_real.cuMemAllocHost_v2(&ptr, bytes);
@@ -138,11 +138,11 @@ struct recording {
 	struct slot *slot;
 	const struct gp_context *owner;
 	const struct gp_context *due_in;  /* the context that the program's own free waits for, or NULL */
-	const struct gp_context *only_in; /* set where a record makes the host wait: the only context to record in */
+	const struct gp_context *only_in; /* the only context to record in, if a record makes the host wait; or NULL */
 	int r;
 };
 
-/* True for a broken context other than the owner: its work is over, and the program gets only the owner's error. */
+/* True for a broken context other than the owner: its work has ended, and the program gets only the owner's error. */
 static bool is_over_in(const struct gp_context *context, const struct gp_context *owner)
 {
 	return gp_unlikely(gp_context_is(context, GP_CONTEXT_BROKEN)) && context != owner;
@@ -234,7 +234,10 @@ static int pinned_fence_query(void *arg, int slot)
 	return r;
 }
 
-/* True unless the owner's work is unfinished: the driver's own free would have waited for that work only. */
+/*
+ * True if the fence waits only for work that the driver's own free would not have waited for: that free waits for the
+ * owner's work alone, and this has finished.
+ */
 static bool pinned_fence_is_beyond(void *arg, int slot)
 {
 	struct gp_pinned *pinned = arg;

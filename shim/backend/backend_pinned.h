@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Pinned host memory, over the driver. Each pool belongs to the context in which the program asked for it first. */
+/* Pinned host memory, over the driver. Each pool belongs to the context that was current at its first allocation. */
 
 #include "shim/context/context.h"
 

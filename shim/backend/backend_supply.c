@@ -6,8 +6,8 @@
  * supports it, or cuMemAlloc. The layers above do not depend on it: fences, kinds and limits work the same.
  *
  * Managed memory is used only on devices where the host may access it at any time. On other devices the driver does
- * not move single pages, does not give more than the device has, and copies all of it there and back at every
- * launch.
+ * not move single pages, does not give more memory than the device has, and copies all managed memory to the device
+ * and back at every launch.
  */
 
 #include "backend_supply.h"
@@ -40,7 +40,7 @@ void gp_backend_setup(struct gp_context *context)
 		can_be = gp_async_is_possible(context);
 	set_backend(context, can_be ? wanted : GP_CONFIG_BACKEND_DEVICE);
 	if (!can_be)
-		atomic_fetch_or(&context->downgraded, GP_AMISS_BACKEND);
+		atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_BACKEND);
 }
 
 const char *gp_backend_name(enum gp_config_backend backend)
@@ -54,7 +54,7 @@ const char *gp_backend_name(enum gp_config_backend backend)
 	return names[backend];
 }
 
-/* Makes the call in place of the program's own, so the effect on a capture is the program's business. */
+/* Stays in the program's capture mode: the call affects a capture exactly as the program's own call would have. */
 static CUresult call_driver(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes)
 {
 	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_MANAGED))
@@ -88,9 +88,9 @@ static void count_allocs(void *arg, struct gp_pool *pool)
 }
 
 /*
- * True if the configured allocator turns out to be forbidden: the driver may claim support that a container or a
- * virtual machine forbids. False once the context has memory from that allocator, as cuMemAlloc's memory is freed
- * differently.
+ * True if r shows that the configured allocator is forbidden: the driver may claim support that a container or a
+ * virtual machine forbids. False once the context has memory from that allocator: a context cannot have memory of both
+ * allocators, since they free it by different calls.
  */
 static bool is_forbidden(struct gp_context *context, CUresult r)
 {
@@ -110,7 +110,7 @@ CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t 
 	if (gp_likely(!r) || !is_forbidden(context, r))
 		return r;
 	set_backend(context, GP_CONFIG_BACKEND_DEVICE);
-	atomic_fetch_or(&context->downgraded, GP_AMISS_BACKEND);
+	atomic_fetch_or(&context->downgraded, GP_DOWNGRADED_BACKEND);
 	return take(context, ptr, bytes);
 }
 
@@ -125,14 +125,14 @@ enum gp_config_backend gp_backend_of(uint64_t addr)
 	return backend;
 }
 
-void gp_backend_tell_slow(struct gp_context *context)
+void gp_backend_log_downgrades(struct gp_context *context)
 {
 	unsigned downgraded = atomic_exchange(&context->downgraded, 0);
 
-	if (downgraded & GP_AMISS_KIND)
+	if (downgraded & GP_DOWNGRADED_KIND)
 		gp_log(GP_LOG_WARN, "pool type vmm is not available on device %d: using split instead",
 			context->device->index);
-	if (downgraded & GP_AMISS_BACKEND)
+	if (downgraded & GP_DOWNGRADED_BACKEND)
 		gp_log(GP_LOG_WARN,
 			"GPUPOOL_BACKEND=%s is not available on device %d, which %s: using device memory instead",
 			gp_backend_name(gp_state.config.backend), context->device->index,

@@ -3,20 +3,24 @@
 #pragma once
 
 /*
- * The driver's allocator that the context's segments come from. It is set up before another thread can see the context.
- * If the configured one is not available, the first allocation logs that.
+ * The driver's allocator that the context's segments come from. gp_backend_setup chooses it before another thread can
+ * see the context. If the configured allocator is not available, the first segment's allocation logs that.
  */
 
 #include "shim/context/context.h"
 
-enum { GP_AMISS_KIND = 1, GP_AMISS_BACKEND = 2 }; /* downgraded, and not yet logged */
-void gp_backend_setup(struct gp_context *context);
-void gp_backend_tell_slow(struct gp_context *context);
+/* Bits of gp_context.downgraded: the kind or backend is not the configured one, and that is not logged yet. */
+enum { GP_DOWNGRADED_KIND = 1, GP_DOWNGRADED_BACKEND = 2 };
 
-/* Makes the driver's call. To be called between gp_context_enter and gp_context_leave. */
+void gp_backend_setup(struct gp_context *context);
+
+/* Logs the context's downgrades, once each. */
+void gp_backend_log_downgrades(struct gp_context *context);
+
+/* Allocates from the driver. To be called between gp_context_enter and gp_context_leave. */
 CUresult gp_backend_take(struct gp_context *context, CUdeviceptr *ptr, uint64_t bytes);
 
-/* Returns the user's name for the allocator. */
+/* Returns the name of the allocator as a value of GPUPOOL_BACKEND. */
 const char *gp_backend_name(enum gp_config_backend backend);
 
 /* Returns the driver's allocator that the memory at an address in a pool came from. */

@@ -28,9 +28,9 @@ bool gp_backend_record_waits(void *unused)
 
 /*
  * A GPU wait makes later work wait for every record made in the context before it, not only for the record that it
- * names (measured). The context's fence knows which of its own records later work may wait for. Records for pinned
- * memory, which are made in every context, are noted here as `undue`. The lock prevents such a record between the
- * query and the GPU wait.
+ * names (measured). The pool's fence (pool/fence.c) tracks the records of device memory. Pinned memory is recorded in
+ * every context, also for frees that do not wait for that context's work: `undue` is the last such record. The lock
+ * keeps another thread from making one between the query and the GPU wait.
  */
 static CUresult record_undue(struct gp_context *context, CUevent event)
 {

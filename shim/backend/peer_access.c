@@ -66,7 +66,7 @@ uint64_t gp_peer_access_devices(CUcontext owner)
 {
 	uint64_t devices = 0;
 
-	_Static_assert(GP_DEVICES_MAX <= 64, "a bit for each");
+	_Static_assert(GP_DEVICES_MAX <= 64, "one bit of the result for each device");
 	gp_mutex_lock(&lock);
 	for (unsigned i = 0; i < n_edges; i++)
 		if (edges[i].owner == owner)

@@ -11,9 +11,9 @@
 void gp_backend_pool_options(struct gp_pool_options *options, uint64_t total_bytes, const struct gp_budget *budget);
 
 /*
- * Returns the counter of submissions for a pool of that kind: a free after which nothing was submitted then needs
- * no driver call. NULL for pools that must call the driver at each free, as that call may be the first to return an
- * error.
+ * Returns the counter of submissions for a pool of that kind. With it a free needs no driver call if nothing was
+ * submitted since the last fence. Returns NULL for pools that must call the driver at each free, since that call may be
+ * the first one to return an error of the GPU.
  */
 static inline struct gp_submissions *gp_backend_submissions(enum gp_kind kind)
 {

@@ -110,7 +110,7 @@ void gp_unpooled_add(struct gp_device *device, const struct gp_unpooled_info *in
 {
 	struct entry *entry = malloc(sizeof(*entry));
 
-	/* Must precede the program's first chance to free it. */
+	/* These must precede the return to the program, which may free the memory at once. */
 	account(device, info->bytes);
 	gp_alloc_info_note_alloc(gp_alloc_info_key(info->kind, info->id), info->bytes);
 	if (entry) {

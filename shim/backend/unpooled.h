@@ -4,7 +4,7 @@
 
 /*
  * The allocations that gpupool counts and passes through to the driver. They are charged to the device's limit.
- * README.md lists how the memory of each function is treated.
+ * shim/README.md lists how the memory of each function is treated.
  */
 
 #include "shim/context/context.h"
@@ -13,22 +13,22 @@ enum gp_unpooled_kind {
 	GP_UNPOOLED_POINTER, /* freed by cuMemFree or cuMemFreeAsync */
 	GP_UNPOOLED_ARRAY,
 	GP_UNPOOLED_MIPMAPPED,
-	GP_UNPOOLED_HANDLE, /* kept by references: handles and mappings */
+	GP_UNPOOLED_HANDLE, /* memory of cuMemCreate; each handle and each mapping is a reference */
 };
 
 struct gp_unpooled_info {
 	enum gp_unpooled_kind kind;
 	uint64_t id, bytes;
 	int device;
-	uint32_t module; /* module.h */
+	uint32_t module; /* the calling module: trace/module.h */
 };
 
 /* Watches the ends of contexts. */
 void gp_unpooled_start(void);
 
 /*
- * Adds an allocation, with one reference, that has been charged to the device's budget. ends_with: the context with
- * which it ends, or NULL.
+ * Adds an allocation with one reference. Its bytes have been charged to the device's budget. ends_with: the context at
+ * whose end the driver frees the memory, or NULL.
  */
 void gp_unpooled_add(struct gp_device *device, const struct gp_unpooled_info *info, const struct gp_context *ends_with);
 

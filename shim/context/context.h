@@ -49,7 +49,7 @@ struct gp_context {
 	bool can_release_behind;
 	bool is_rdma_capable;                   /* whether mapped memory is (backend_mapping.c) */
 	_Atomic enum gp_config_backend backend; /* where its segments come from (backend_supply.c) */
-	_Atomic unsigned downgraded;            /* GP_AMISS_...: downgrades that are not logged yet */
+	_Atomic unsigned downgraded;            /* GP_DOWNGRADED_...: downgrades that are not logged yet */
 	_Atomic(CUmemoryPool) async_pool;       /* async.c; both are created at first use */
 	_Atomic(CUstream) async_stream;
 	struct gp_context *next_ended;          /* context_end.c */

@@ -19,20 +19,20 @@
 #include "shim/ctl/ctl_ask.h"
 
 enum {
-	PEERS_MAX = 32,
-	OF_USER_MAX = 8,                           /* processes of another user that are asked */
+	ASKED_MAX = 32,                            /* processes that are asked at once */
+	ASKED_OF_USER_MAX = 8,                     /* of these, processes of one other user */
 	NAMES_OF_USER_MAX = 64 + GP_OOM_FILES_MAX, /* names read in another user's directory: it may hold anything */
 	ASK_TIMEOUT_MS = 2000,                     /* ask timeout, for all processes together */
 	BACKOFF_MS = 60000,                        /* an unresponsive process is not asked again for this long */
 	UNRESPONSIVE_MAX = 512,                    /* unresponsive processes that are remembered */
-	UNRESPONSIVE_OF_USER_MAX = 8, /* if another user has this many, none of that user's processes is asked */
+	UNRESPONSIVE_OF_USER_MAX = 8, /* once another user has this many, none of that user's processes is asked */
 	ANSWER_MAX = 512,
 };
 
 /*
- * A process that is asked, once however many sockets it has. The process id is that of the socket's other end, which
- * the kernel reports. The id in the socket's name counts only if the kernel's id means nothing here (another
- * namespace).
+ * The exchange with one process. A process is asked only once, however many sockets it has. pid is the id that the
+ * kernel reports for the other end of the socket. The id in the socket's name is used only if the kernel reports none,
+ * for example for a process in another PID namespace.
  */
 struct talk {
 	int fd;
@@ -50,7 +50,7 @@ struct round {
 	bool are_all;
 	uint64_t own_start_ticks;
 	size_t n;
-	struct talk talks[PEERS_MAX];
+	struct talk talks[ASKED_MAX];
 };
 
 /* Unresponsive processes, in a ring: a new one replaces the oldest. */
@@ -76,7 +76,7 @@ static bool is_unresponsive(const struct talk *talk)
 	return is;
 }
 
-/* Without this, a user with many processes that never answer could cost each asking process the whole ask timeout. */
+/* Without this check, a user with many processes that never answer could use up the ask timeout of every request. */
 static bool is_user_unresponsive(uid_t uid)
 {
 	int64_t now = gp_ask_now_ms();
@@ -116,11 +116,11 @@ static bool is_asked(const struct round *round, const struct talk *talk)
 
 static bool should_ask(const struct round *round, const struct talk *talk)
 {
-	return round->n < PEERS_MAX && !is_asked(round, talk) && !is_unresponsive(talk);
+	return round->n < ASKED_MAX && !is_asked(round, talk) && !is_unresponsive(talk);
 }
 
-/* Names in another user's directory may be forged: a name is used only if such a process is running. */
-static bool has_true_start(const struct talk *talk)
+/* Names in another user's directory may be forged, so a name is used only if that process is running. */
+static bool is_running(const struct talk *talk)
 {
 	uint64_t start_ticks;
 	char state;
@@ -141,7 +141,7 @@ static int connect_to_own(struct talk *talk, int dir_fd, const char *name)
 
 static int connect_to_foreign(const struct talk *talk, int dir_fd, const char *name)
 {
-	return has_true_start(talk) ? gp_ctl_connect_to(dir_fd, name, talk->uid, talk->pid) : -ESRCH;
+	return is_running(talk) ? gp_ctl_connect_to(dir_fd, name, talk->uid, talk->pid) : -ESRCH;
 }
 
 /* Asks the process that the socket belongs to. talk: the process id and start time of the socket's name. */
@@ -179,7 +179,7 @@ static void ask_in_dir(struct round *round, int dir_fd, uid_t uid, size_t max, s
 			close(list_fd);
 		return;
 	}
-	max = gp_min(round->n + max, (size_t)PEERS_MAX);
+	max = gp_min(round->n + max, (size_t)ASKED_MAX);
 	while (round->n < max && n++ < names_max && (entry = readdir(dir))) {
 		struct talk talk = {.uid = uid};
 
@@ -191,7 +191,7 @@ static void ask_in_dir(struct round *round, int dir_fd, uid_t uid, size_t max, s
 
 static bool ask_own_in_dir(void *arg, int dir_fd)
 {
-	ask_in_dir(arg, dir_fd, geteuid(), PEERS_MAX, SIZE_MAX);
+	ask_in_dir(arg, dir_fd, geteuid(), ASKED_MAX, SIZE_MAX);
 	return true;
 }
 
@@ -200,8 +200,8 @@ static bool ask_user_in_dir(void *arg, int dir_fd, uid_t uid)
 	struct round *round = arg;
 
 	if (!is_user_unresponsive(uid))
-		ask_in_dir(round, dir_fd, uid, OF_USER_MAX, NAMES_OF_USER_MAX);
-	return round->n < PEERS_MAX;
+		ask_in_dir(round, dir_fd, uid, ASKED_OF_USER_MAX, NAMES_OF_USER_MAX);
+	return round->n < ASKED_MAX;
 }
 
 static unsigned count_of_user(const struct round *round, uid_t uid)
@@ -219,10 +219,10 @@ static bool ask_abstract(void *arg, const struct gp_ctl_abstract *found)
 	struct talk talk = {.pid = found->pid, .uid = found->uid, .start_ticks = found->start_ticks};
 	struct round *round = arg;
 
-	if (talk.uid == geteuid() ||
-		(round->are_all && count_of_user(round, talk.uid) < OF_USER_MAX && !is_user_unresponsive(talk.uid)))
+	if (talk.uid == geteuid() || (round->are_all && count_of_user(round, talk.uid) < ASKED_OF_USER_MAX &&
+					     !is_user_unresponsive(talk.uid)))
 		ask_process(round, GP_CTL_NO_DIR, found->name, talk);
-	return round->n < PEERS_MAX;
+	return round->n < ASKED_MAX;
 }
 
 static void ask_all(struct round *round)
@@ -248,7 +248,7 @@ int gp_processes_parse(const char *line, uint64_t *ret_bytes)
 		!gp_ask_take_number(&line, &bytes))
 		return -EPROTO;
 	/* Rejects amounts larger than any machine's memory, so that sums cannot wrap. */
-	if (strcmp(line, "}") != 0 || bytes > INT64_MAX / PEERS_MAX)
+	if (strcmp(line, "}") != 0 || bytes > INT64_MAX / ASKED_MAX)
 		return -EPROTO;
 	*ret_bytes = bytes;
 	return 0;
@@ -285,7 +285,7 @@ static void receive_from(struct talk *talk)
 
 static void receive_all(struct round *round, int64_t end_ms)
 {
-	struct pollfd fds[PEERS_MAX];
+	struct pollfd fds[ASKED_MAX];
 
 	for (;;) {
 		int64_t left = end_ms - gp_ask_now_ms();
@@ -311,7 +311,7 @@ static void receive_all(struct round *round, int64_t end_ms)
 	}
 }
 
-/* Sorts by bytes, most first. Processes without an answer have 0 bytes. */
+/* Orders by bytes, most first. Processes without an answer have 0 bytes. */
 static int compare(const void *a, const void *b)
 {
 	const struct talk *one = a, *other = b;
@@ -327,7 +327,6 @@ static void summarize(struct round *round, struct gp_processes *ret)
 		const struct talk *talk = &round->talks[i];
 
 		ret->bytes += talk->bytes;
-		ret->n_silent += talk->error != 0;
 		if (i < GP_PROCESSES_SHOWN)
 			ret->shown[i] = (struct gp_process){talk->pid, talk->uid, talk->error, talk->bytes};
 	}

@@ -15,15 +15,15 @@
 #include "shim/ctl/ctl_request.h"
 #include "shim/record/record.h"
 
-/* A long bound: a stall that ends is better than an error (pool/rounds.c). */
+/* The bound is long, since a stall that ends is better than an out-of-memory error (pool/rounds.c). */
 #define SIBLINGS_WAIT_NS UINT64_C(60000000000)
 
 struct search {
 	const struct gp_device *device;
-	const struct gp_context *excluded; /* is left out; NULL: none */
-	const struct gp_pool *excluded_pool;
-	uint64_t want, given;
-	uint64_t end_ns; /* deadline of waits */
+	const struct gp_context *excluded;   /* not asked; NULL: every context is asked */
+	const struct gp_pool *excluded_pool; /* likewise */
+	uint64_t want, given;                /* bytes to give back, and bytes given back so far */
+	uint64_t end_ns;                     /* deadline of waits */
 };
 
 static bool is_usable(struct gp_context *context)
@@ -84,7 +84,7 @@ static void await_returning(void *arg, struct gp_pool *pool)
 		gp_pool_await_returning(pool, search->end_ns - now_ns);
 }
 
-/* The calling pool is included: it has nothing left to give. */
+/* The walk includes the pool that asks. That costs nothing: it has given back its own cached memory before. */
 uint64_t gp_reclaim_from_siblings(struct gp_context *context, uint64_t bytes, bool may_wait)
 {
 	struct search search = {.want = bytes, .end_ns = gp_clock_now_ns(NULL) + SIBLINGS_WAIT_NS};

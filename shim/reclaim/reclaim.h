@@ -3,9 +3,13 @@
 #pragma once
 
 /*
- * Round 5 of an allocation that ran out of memory: makes reclaim targets give back what they have cached on the device.
- * The targets are first the process's other contexts, then the user's other processes under gpupool, which are asked
- * through their sockets. A target gives back cached memory that is completed. It does not wait for the GPU or ask
+ * Makes reclaim targets give back what they have cached, for an allocation that ran out of memory. The targets are:
+ *
+ *   - the context's other pools, those of regions: in rounds 3 and 4, and to keep GPUPOOL_RESERVE free
+ *   - the process's other contexts on the device: in round 5
+ *   - the user's other processes under gpupool, which are asked through their sockets: in round 5, last
+ *
+ * A process that is asked gives back only cached memory that is completed. It neither waits for the GPU nor asks
  * further processes, so two processes that ask each other at the same time both get an answer.
  */
 
@@ -14,15 +18,18 @@
 #include "processes.h"
 
 /*
- * Makes the process's other contexts on the device give back cached memory until at least that many bytes are back.
- * Returns the bytes given back. No lock may be held.
+ * Makes the process's other contexts on the device give back cached memory, until at least `bytes` bytes are back.
+ * Returns the bytes given back. No lock may be held, here and below.
  */
 uint64_t gp_reclaim_from_contexts(struct gp_context *context, uint64_t bytes);
 
-/* The same for all pools of the context, including those of regions. may_wait: true if it may wait as a free may. */
+/*
+ * The same for all pools of this context, including those of regions. may_wait: first wait for freed memory that has no
+ * fence, and at the end until the memory has reached the driver. Does nothing in a context without regions.
+ */
 uint64_t gp_reclaim_from_siblings(struct gp_context *context, uint64_t bytes, bool may_wait);
 
-/* The same for pinned memory of all contexts and kinds, except for the given pool. */
+/* The same for the pools of pinned memory of all contexts, except for the given pool. */
 uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes);
 
 /* The same for other processes. Returns the bytes that they report. */
