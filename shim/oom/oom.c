@@ -14,13 +14,16 @@
 #include "shim/trace/alloc_info.h"
 #include "shim/usage/totals.h"
 
-/* A program that fails again and again must not be slowed down: a large number of blocks is not listed each time. */
+/*
+ * A program that fails again and again must not be slowed down. So a large number of blocks is listed at most once in
+ * LIST_AGAIN_NS, and the report is written to its file at most once in SAVE_AGAIN_NS, except for logged errors.
+ */
 #define LIST_AGAIN_NS UINT64_C(1000000000)
 #define SAVE_AGAIN_NS UINT64_C(10000000)
 enum { FEW_BLOCKS = 10000 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct gp_oom last; /* under the lock */
+static struct gp_oom last; /* guarded by lock */
 static _Atomic uint64_t n_ooms;
 static uint64_t listed_ns, saved_ns; /* only for the thread that is in report() */
 
@@ -83,7 +86,6 @@ static bool should_list(const struct gp_oom *oom)
 	       oom->stats.n_used_blocks + oom->stats.n_free_blocks < FEW_BLOCKS;
 }
 
-/* A program that fails again and again must not pay for a file each time. */
 static bool should_save(const struct gp_oom *oom)
 {
 	if (!is_logged(oom->n) && oom->time_ns - saved_ns < SAVE_AGAIN_NS)
@@ -98,7 +100,7 @@ static void gather(struct gp_oom *oom)
 	oom->time = time(NULL);
 	oom->site = gp_alloc_info_current_site();
 	if (oom->failure.rounds[GP_ROUND_processes].count)
-		oom->peers = *gp_reclaim_last_answers();
+		oom->processes = *gp_reclaim_last_answers();
 	if (oom->what == GP_OOM_PINNED)
 		gather_pinned(oom);
 	else
@@ -113,8 +115,8 @@ static void gather(struct gp_oom *oom)
 }
 
 /*
- * Several threads may run out of memory at once; each reports its own error. Cancellation is disabled, because a thread
- * that is cancelled here would keep the lock.
+ * Several threads may run out of memory at once: each reports its own error, one after the other. Cancellation is
+ * disabled, because a thread that is cancelled here would never release the lock.
  */
 static void report(enum gp_oom_what what, int device, uint64_t bytes, const struct gp_failure *failure)
 {

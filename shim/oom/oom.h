@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Explains out-of-memory errors that reach the program: in a few log lines at once, and in full for a later request
- * "oom". Of N errors in a process the 1st, 2nd, 4th, 8th and so on are logged.
+ * Explains out-of-memory errors that reach the program: at once in a few log lines, and in full in the answer to a
+ * later request "oom". The 1st, 2nd, 4th, 8th error of a process and so on are logged.
  */
 
 #include <stdbool.h>
@@ -26,7 +26,7 @@ enum gp_oom_cause {
 	GP_OOM_OTHERS,        /* the device is full; other processes and CUDA use more than the program */
 	GP_OOM_REFUSED,       /* the driver refused although it has enough */
 	GP_OOM_PENDING,       /* enough was freed, but the GPU may still use it */
-	GP_OOM_ROUNDED,       /* the pool's rounding of sizes takes what is missing */
+	GP_OOM_ROUNDED,       /* the bytes that the pool adds to sizes would have been enough */
 	GP_OOM_N_CAUSES
 };
 
@@ -38,7 +38,7 @@ struct gp_oom_pin {
 	struct gp_oom_pin_block {
 		uint64_t addr, bytes;
 		uint32_t site;
-	} blocks[GP_OOM_PIN_BLOCKS]; /* the first used ones */
+	} blocks[GP_OOM_PIN_BLOCKS]; /* the first blocks that the program holds there */
 };
 
 struct gp_oom {
@@ -50,8 +50,8 @@ struct gp_oom {
 	int device;        /* -1: pinned memory */
 	enum gp_kind kind; /* of the pools, as configured */
 	uint64_t bytes;
-	uint64_t missing_bytes;                                         /* even if all free memory were contiguous */
-	uint64_t limit_bytes, charged_bytes;                            /* GP_NO_LIMIT: none */
+	uint64_t missing_bytes;              /* what the request lacks even if all free memory were contiguous */
+	uint64_t limit_bytes, charged_bytes; /* GP_NO_LIMIT: none */
 	uint64_t device_total_bytes, device_free_bytes, unpooled_bytes; /* UINT64_MAX: unknown */
 	uint64_t largest_free_bytes;
 	uint64_t least_bytes;   /* what the program's blocks take under every pool type */
@@ -62,41 +62,48 @@ struct gp_oom {
 	bool is_vmm_better;     /* vmm would have served the request */
 	struct gp_stats stats;
 	struct gp_failure failure;
-	struct gp_processes peers; /* answers of other processes; n is 0 if none was asked */
+	struct gp_processes processes; /* answers of other processes; n is 0 if none was asked */
 	uint32_t site;
 	unsigned n_pins, n_holders, n_callers;
 	uint64_t n_pinned_segments, pinned_free_bytes;
-	struct gp_oom_pin pins[GP_OOM_PINS];                /* most free bytes first */
-	struct gp_holders holders[GP_OOM_HOLDERS], without; /* by site, most bytes first; none while stacks are off */
-	struct gp_holders callers[GP_OOM_HOLDERS];          /* by calling module, most bytes first */
+	struct gp_oom_pin pins[GP_OOM_PINS];       /* most free bytes first */
+	struct gp_holders holders[GP_OOM_HOLDERS]; /* by call site, most bytes first; none while stacks are off */
+	struct gp_holders without;                 /* blocks without a call site, while stacks are on */
+	struct gp_holders callers[GP_OOM_HOLDERS]; /* by calling module, most bytes first */
 };
 
 /*
- * Report that an allocation of that many bytes fails with out of memory. failure: what its pool tried; its bytes are 0
- * if the pool did not set it. No lock may be held. Keep errno.
+ * Report that an allocation of `bytes` fails with out of memory. failure: what the pool tried for it, or a failure of 0
+ * bytes if no pool tried anything. No lock may be held. These functions keep errno.
  */
 void gp_oom_of_device(uint64_t bytes, const struct gp_failure *failure);
 void gp_oom_of_pinned(uint64_t bytes, const struct gp_failure *failure);
 void gp_oom_of_unpooled(int device, uint64_t bytes, const struct gp_failure *failure);
 
-/* oom_survey.c. No lock may be held. */
-void gp_oom_find_granule(struct gp_oom *oom); /* to be called before the survey of a device */
-void gp_oom_survey(struct gp_oom *oom);       /* sets the pins, least and movable bytes, the largest free block */
+/*
+ * oom_survey.c: gp_oom_find_granule sets the granule, and is called first for device memory. gp_oom_survey sets the
+ * pins, the least and movable bytes, and the largest free block. No lock may be held.
+ */
+void gp_oom_find_granule(struct gp_oom *oom);
+void gp_oom_survey(struct gp_oom *oom);
 
-/* oom_cause.c: sets the cause and all numbers that follow from the others. */
+/* oom_cause.c: sets the cause, and the held, usable and missing bytes. All other numbers must be set. */
 void gp_oom_explain(struct gp_oom *oom);
+
+/* Returns true if the program itself holds nearly all memory that it may use. */
 bool gp_oom_is_full(const struct gp_oom *oom);
-uint64_t gp_oom_other_processes_bytes(
-	const struct gp_oom *oom); /* device memory in use that is not charged to this process */
+
+/* Returns the device memory in use that is not charged to this process. */
+uint64_t gp_oom_other_processes_bytes(const struct gp_oom *oom);
 
 /* oom_say.c: logs the report. */
 void gp_oom_say(const struct gp_oom *oom);
 
-/* oom_json.c: writes the answer to the request "oom" about this error. 0 or -ENOMEM. No lock may be held. */
+/* oom_json.c: writes the answer to the request "oom" about this error. Returns 0 or -ENOMEM. No lock may be held. */
 int gp_oom_write(struct gp_json *out, const struct gp_oom *oom);
 
-/* Copies the last error. */
+/* Copies the last error; its n is the number of errors so far. */
 void gp_oom_last(struct gp_oom *ret);
 
-/* Request "oom". */
+/* Answers the request "oom". */
 int gp_oom_answer(int argc, char **argv, struct gp_json *out);

@@ -18,14 +18,14 @@
  * The program's own share counts each block in multiples of GP_ALIGN, the least that every pool type takes for it.
  *
  * A pool type is recommended in one case only: fragmentation under the type split, if by the estimate of oom_survey.c
- * vmm could have put enough memory together, with a margin. The other types are never recommended. They get further
- * only by asking the driver for each block and leaving small blocks to it, which no limit counts.
+ * vmm could have put enough memory together, with a margin. The other types are never recommended: a program gets
+ * further with them only because they leave small blocks to the driver, whose overhead for these no limit counts.
  */
 
 #include "oom.h"
 
 /*
- * A program that holds more than FULL_PERCENT of the usable memory is the cause itself. The margin of the estimate is
+ * A program that holds more than FULL_PERCENT of the usable memory is itself the cause. The margin of the estimate is
  * the usable memory divided by MARGIN_SHARE: a smaller margin gives more wrong recommendations, a larger one misses
  * good ones.
  */
@@ -49,7 +49,8 @@ static bool is_limit_nearer(const struct gp_oom *oom)
 }
 
 /*
- * Returns the bytes that the request alone takes from the driver: with vmm whole granules, and one more for its ends.
+ * Returns the bytes that the request takes from the driver if no cached memory serves it. With vmm these are whole
+ * granules, and one granule more because the block need not begin at a granule.
  */
 static uint64_t needed_from_driver(const struct gp_oom *oom, uint64_t wanted)
 {

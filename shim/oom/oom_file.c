@@ -37,7 +37,7 @@ const char *gp_oom_where(char *text, size_t size)
 	return text;
 }
 
-/* A reader of the final name sees a whole report at any moment: this one or the previous one. */
+/* Writes a temporary file and renames it. A reader of the name thus always sees a whole report, the new or the old. */
 static int replace(int dir_fd, const char *name, const char *text, size_t length)
 {
 	char temporary[PATH_MAX];
@@ -60,7 +60,7 @@ static int replace(int dir_fd, const char *name, const char *text, size_t length
 	return r;
 }
 
-/* The oldest report in a directory, and the number of reports. This process's own report does not count. */
+/* The oldest report in a directory, and the number of reports. The report of this process is left out of both. */
 struct oldest {
 	unsigned n;
 	char name[GP_CTL_NAME_MAX];
@@ -104,8 +104,8 @@ static void note_entry(struct oldest *oldest, int dir_fd, const char *name, cons
 }
 
 /*
- * Removes the oldest report if there is no room for another. Returns true if another one has to be removed; false if
- * there is room now, or the directory cannot be changed.
+ * Removes the oldest report if the directory has no room for another. Returns true if one more has to be removed; false
+ * if there is room now, or if the directory cannot be changed.
  */
 static bool make_room(int dir_fd, const char *own)
 {

@@ -11,7 +11,7 @@
 _Atomic bool gp_oom_hook_exists;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static gp_oom_hook_fn *hook; /* under the lock */
+static gp_oom_hook_fn *hook; /* guarded by lock */
 static void *hook_arg;       /* likewise */
 
 static _Thread_local bool is_inside __attribute__((tls_model("initial-exec")));

@@ -10,7 +10,7 @@
 
 #include "pool/pool.h"
 
-enum { GP_OOM_HOOK_PINNED = -2 }; /* as the device: pinned memory has run out */
+enum { GP_OOM_HOOK_PINNED = -2 }; /* the device number that the hook gets if pinned memory has run out */
 
 typedef int gp_oom_hook_fn(void *arg, int device, uint64_t bytes);
 
@@ -18,6 +18,8 @@ typedef int gp_oom_hook_fn(void *arg, int device, uint64_t bytes);
 void gp_oom_hook_set(gp_oom_hook_fn *fn, void *arg);
 
 extern _Atomic bool gp_oom_hook_exists;
+
+/* Works like gp_oom_hook_says_again, when a hook is set. */
 bool gp_oom_hook_call(struct gp_pool *pool, int device, uint64_t bytes);
 
 static inline bool gp_oom_hook_is_set(void)

@@ -37,15 +37,15 @@ static const char *cause_text(enum gp_oom_cause cause)
 	return names[cause];
 }
 
-static void write_peers(struct gp_json *out, const struct gp_processes *peers)
+static void write_processes(struct gp_json *out, const struct gp_processes *processes)
 {
 	gp_json_array_begin(out, "processes");
-	for (unsigned i = 0; i < gp_min(peers->n, GP_PROCESSES_SHOWN); i++) {
+	for (unsigned i = 0; i < gp_min(processes->n, GP_PROCESSES_SHOWN); i++) {
 		gp_json_object_begin(out, NULL);
-		gp_json_i64(out, "pid", peers->shown[i].pid);
-		gp_json_u64(out, "uid", peers->shown[i].uid);
-		gp_json_bool(out, "answered", !peers->shown[i].error);
-		gp_json_u64(out, "released_bytes", peers->shown[i].bytes);
+		gp_json_i64(out, "pid", processes->shown[i].pid);
+		gp_json_u64(out, "uid", processes->shown[i].uid);
+		gp_json_bool(out, "answered", !processes->shown[i].error);
+		gp_json_u64(out, "released_bytes", processes->shown[i].bytes);
 		gp_json_object_end(out);
 	}
 	gp_json_array_end(out);
@@ -118,7 +118,7 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	gp_json_object_begin(out, "last");
 	write_numbers(out, oom);
 	gp_round_json(out, "rounds", oom->failure.rounds, false);
-	write_peers(out, &oom->peers);
+	write_processes(out, &oom->processes);
 	gp_stack_json_site(out, stacks, "frames", oom->site);
 	gp_json_u64(out, "n_pinned_segments", oom->n_pinned_segments);
 	gp_json_u64(out, "pinned_free_bytes", oom->pinned_free_bytes);
@@ -154,7 +154,7 @@ static void write_answer(struct gp_json *out, struct gp_stack_json *stacks, cons
 	gp_json_object_end(out);
 }
 
-/* Without stacks the loader must not be asked: this thread may be in the middle of a call of the loader. */
+/* Only with stacks may the loader be asked: this thread may have run out of memory inside a call of the loader. */
 static bool has_stacks(const struct gp_oom *oom)
 {
 	return oom->site || atomic_load(&gp_alloc_info_mode);

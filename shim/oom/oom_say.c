@@ -91,30 +91,30 @@ static void log_rounds(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  tried: %s", line);
 }
 
-static void log_peers(const struct gp_processes *peers)
+static void log_processes(const struct gp_processes *processes)
 {
 	char line[512] = "";
 	size_t used = 0;
 	amount bytes;
 
-	for (unsigned i = 0; i < gp_min(peers->n, GP_PROCESSES_SHOWN); i++) {
-		const struct gp_process *peer = &peers->shown[i];
-		const char *refusal = peer->error == -EPERM ? "refused" : "did not answer";
+	for (unsigned i = 0; i < gp_min(processes->n, GP_PROCESSES_SHOWN); i++) {
+		const struct gp_process *other = &processes->shown[i];
+		const char *refusal = other->error == -EPERM ? "refused" : "did not answer";
 		char user[32] = "";
 		int n;
 
-		if (peer->uid != geteuid())
-			snprintf(user, sizeof(user), " of user %u", (unsigned)peer->uid);
-		n = snprintf(line + used, sizeof(line) - used, "%sprocess %d%s %s%s", used ? ", " : "", (int)peer->pid,
-			user, peer->error ? refusal : "released ",
-			peer->error ? "" : gp_amount_text(bytes, peer->bytes));
+		if (other->uid != geteuid())
+			snprintf(user, sizeof(user), " of user %u", (unsigned)other->uid);
+		n = snprintf(line + used, sizeof(line) - used, "%sprocess %d%s %s%s", used ? ", " : "", (int)other->pid,
+			user, other->error ? refusal : "released ",
+			other->error ? "" : gp_amount_text(bytes, other->bytes));
 		used = gp_min(used + (size_t)n, sizeof(line) - 1);
 	}
 	if (used)
 		gp_log(GP_LOG_WARN, "  asked: %s", line);
 }
 
-/* Logs the libraries that hold most memory. */
+/* Logs the libraries that hold the most memory. */
 static void log_callers(const struct gp_oom *oom)
 {
 	char line[512] = "";
@@ -133,7 +133,7 @@ static void log_callers(const struct gp_oom *oom)
 		gp_log(GP_LOG_WARN, "  held by: %s%s", line, oom->n_callers > CALLERS_SHOWN ? ", and others" : "");
 }
 
-/* Names the call site that holds most memory or, if its stack is unknown, the library that does. */
+/* Names the call site that holds the most memory. Without call sites, names the library that does. */
 static void write_largest(char *text, size_t size, const struct gp_oom *oom)
 {
 	bool is_site = oom->n_holders && oom->holders[0].number;
@@ -158,7 +158,7 @@ static const char *shortage_text(const struct gp_oom *oom)
 	return oom->what == GP_OOM_PINNED ? "no pinned memory is left" : "the device is full";
 }
 
-/* Logs the causes that mean too little memory: the limit is reached, or the device is full. */
+/* Logs a cause that is a lack of memory: the limit is reached, or the device is full. */
 static void log_shortage(const struct gp_oom *oom)
 {
 	uint64_t permille = oom->held_bytes / gp_max(oom->usable_bytes / 1000, 1);
@@ -183,7 +183,7 @@ static void log_shortage(const struct gp_oom *oom)
 			shortage_text(oom), gp_amount_text(missing, oom->missing_bytes), largest);
 }
 
-/* The largest free block may be large enough, and still not serve: small and large blocks do not share memory. */
+/* Even a free block that is large enough may not serve the request: small and large blocks do not share memory. */
 static void log_fragmentation(const struct gp_oom *oom)
 {
 	uint64_t short_by = oom->bytes - gp_min(oom->bytes, oom->largest_free_bytes);
@@ -236,7 +236,7 @@ static bool is_limit_the_cause(const struct gp_oom *oom)
 	return oom->cause == GP_OOM_LIMITED || oom->cause == GP_OOM_BEYOND_LIMIT;
 }
 
-/* Returns the end of the line "next: run gpupool-stat oom PID": what that shows, and what to do about the cause. */
+/* Returns the end of the line "next: run gpupool-stat oom PID": what the command shows, and what else helps. */
 static const char *advice_of(const struct gp_oom *oom)
 {
 	if (oom->is_vmm_better)
@@ -273,7 +273,7 @@ void gp_oom_say(const struct gp_oom *oom)
 	log_process(oom);
 	log_device(oom);
 	log_rounds(oom);
-	log_peers(&oom->peers);
+	log_processes(&oom->processes);
 	log_callers(oom);
 	log_cause(oom);
 	if (oom->site)

@@ -6,7 +6,8 @@
  * program holds a part of them, and estimates how much of the free memory in them a pool of the type vmm could have
  * moved.
  *
- * It is an estimate because vmm would have placed the blocks elsewhere. Movable bytes of a gap, by its place:
+ * It is an estimate because vmm would have placed the blocks elsewhere. A gap is a run of adjacent cached blocks. The
+ * bytes of a gap that count as movable depend on its neighbours:
  *
  *	between small blocks	its whole granules
  *	between large blocks	all of it if it begins and ends at granules; otherwise the part that does not share a
@@ -20,8 +21,8 @@
 #include "shim/debug/debug.h"
 #include "shim/trace/alloc_info.h"
 
-/* vmm takes memory in chunks as large as the block that they are for, up to this size (pool/vmm/grow.c). */
-#define PIECE_MAX (20 * GP_MIB)
+/* vmm takes memory in chunks as large as the block that they are for, but seldom above this size (pool/vmm/grow.c). */
+#define CHUNK_MAX (20 * GP_MIB)
 
 /* State of a walk over the driver allocations of a pool. */
 struct survey {
@@ -42,6 +43,7 @@ static void insert(struct gp_oom *oom, const struct gp_oom_pin *pin)
 		oom->pins[i] = *pin;
 }
 
+/* True if a granule of vmm could begin at the address: in split, the first block begins behind a guard of GP_ALIGN. */
 static bool is_aligned(const struct survey *survey, uint64_t addr)
 {
 	uint64_t offset = addr - survey->pin.base;
@@ -55,7 +57,7 @@ static uint64_t movable_bytes_of(const struct survey *survey, uint64_t around_by
 	uint64_t bytes = survey->gap_end - survey->gap_begin, granule = survey->oom->granule;
 	bool is_first = survey->gap_begin == survey->pin.base;
 	bool is_last = survey->gap_end == survey->pin.base + survey->pin.bytes;
-	uint64_t shared = gp_min(gp_round_up(around_bytes, granule), PIECE_MAX);
+	uint64_t shared = gp_min(gp_round_up(around_bytes, granule), CHUNK_MAX);
 
 	if (!granule || !around_bytes)
 		return granule ? bytes : 0;
@@ -169,15 +171,15 @@ static void survey_pinned(void *arg, struct gp_context *context)
 	gp_context_each_pinned(context, survey_pool, arg);
 }
 
-/* Surveys all pools of the device, or all pinned pools: memory in another region or context is missing here as well. */
+/* Surveys all pools of the device, or all pools of pinned memory: the other regions and contexts use it, too. */
 void gp_oom_survey(struct gp_oom *oom)
 {
-	struct gp_alloc_info origin;
+	struct gp_alloc_info record;
 
 	oom->least_bytes = 0;
 	gp_context_each(oom->what == GP_OOM_PINNED ? survey_pinned : survey_context, oom);
 	for (unsigned i = 0; i < oom->n_pins; i++)
 		for (unsigned k = 0; k < gp_min(oom->pins[i].n_used, GP_OOM_PIN_BLOCKS); k++)
-			if (gp_alloc_info_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &origin) && !origin.is_freed)
-				oom->pins[i].blocks[k].site = origin.given;
+			if (gp_alloc_info_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &record) && !record.is_freed)
+				oom->pins[i].blocks[k].site = record.given;
 }

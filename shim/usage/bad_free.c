@@ -61,7 +61,7 @@ static void log_sites(const struct bad_free *bad)
 void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free what)
 {
 	struct bad_free bad = {.what = what, .addr = addr, .block = addr, .time_ns = gp_clock_now_ns(NULL)};
-	struct gp_alloc_info origin;
+	struct gp_alloc_info record;
 
 	if (what == GP_BAD_FREE_DOUBLE)
 		gp_log(GP_LOG_WARN, "double free of 0x%" PRIx64 ": the block is already free", addr);
@@ -70,11 +70,11 @@ void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free 
 			addr);
 	if (what == GP_BAD_FREE_INTERIOR)
 		bad.block = block_around(map, addr);
-	if (gp_alloc_info_find(bad.block, &origin)) {
-		bad.bytes = origin.bytes;
-		bad.alloc_site = origin.given;
-		bad.earlier_free_site = origin.freed;
-		bad.age_ns = bad.time_ns - gp_min(origin.time_ns, bad.time_ns);
+	if (gp_alloc_info_find(bad.block, &record)) {
+		bad.bytes = record.bytes;
+		bad.alloc_site = record.given;
+		bad.earlier_free_site = record.freed;
+		bad.age_ns = bad.time_ns - gp_min(record.time_ns, bad.time_ns);
 	}
 	bad.free_site = gp_alloc_info_current_site();
 	log_sites(&bad);
@@ -83,9 +83,9 @@ void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free 
 
 void gp_bad_free_refused(uint64_t addr)
 {
-	struct gp_alloc_info origin;
+	struct gp_alloc_info record;
 
-	if (gp_alloc_info_find(addr, &origin) && origin.is_freed)
+	if (gp_alloc_info_find(addr, &record) && record.is_freed)
 		gp_bad_free_report(&gp_state.device_map, addr, GP_BAD_FREE_DOUBLE);
 }
 

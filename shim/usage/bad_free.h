@@ -12,11 +12,11 @@ enum gp_bad_free {
 	GP_BAD_FREE_INTERIOR, /* the address is inside a block */
 };
 
-/* Reports a bad free of an address in that map. The caller may hold no lock. */
+/* Reports a bad free of an address in that map. No lock may be held. */
 void gp_bad_free_report(struct gp_addrmap *map, uint64_t addr, enum gp_bad_free what);
 
-/* The driver refused to free that address: reports a double free if the address is known as freed before. */
+/* To be called when the driver refused to free an address. Reports a double free if a record shows an earlier free. */
 void gp_bad_free_refused(uint64_t addr);
 
-/* Writes the number of bad frees, and "bad_frees": the last ones. */
+/* Writes the members "n_bad_frees", and "bad_frees", which has the last ones. */
 void gp_bad_free_write(struct gp_json *out, struct gp_stack_json *stacks);

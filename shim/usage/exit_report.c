@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * exit() may be called anywhere, even in a signal handler, while a thread that never runs again holds any lock. So a
- * separate thread makes the report, and the exit handler waits for it at most WAITS * WAIT_NS.
+ * exit() may be called anywhere, even in a signal handler, while a thread that never runs again holds a lock. So a
+ * separate thread makes the report, and the exit handler waits for that thread for at most WAITS * WAIT_NS.
  */
 
 #include "exit_report.h"
@@ -78,7 +78,7 @@ static void print_rounds(const struct gp_stats *stats)
 				gp_yield_text(yielded, stats->rounds[i].yielded_bytes), stats->rounds[i].ns / 1000);
 }
 
-static void print_tally(const char *name, const struct gp_stats *stats)
+static void print_totals_of(const char *name, const struct gp_stats *stats)
 {
 	amount used, peak_used, total, peak_total;
 
@@ -94,7 +94,7 @@ static void print_tally(const char *name, const struct gp_stats *stats)
 	print_rounds(stats);
 }
 
-static void print_tallies(void)
+static void print_totals(void)
 {
 	struct gp_totals totals;
 	char name[32];
@@ -104,10 +104,10 @@ static void print_tallies(void)
 			continue;
 		snprintf(name, sizeof(name), "device %d", i);
 		gp_totals_device(&totals, i, false);
-		print_tally(name, &totals.stats);
+		print_totals_of(name, &totals.stats);
 	}
 	gp_totals_pinned(&totals);
-	print_tally("pinned memory", &totals.stats);
+	print_totals_of("pinned memory", &totals.stats);
 }
 
 static void print_debug(void)
@@ -172,7 +172,7 @@ static void *report(void *unused)
 	if (gp_leaks_take(&leaks, 0)) {
 		print("at exit the program holds %s in %" PRIu64 " block%s", gp_amount_text(bytes, leaks.bytes),
 			leaks.n_blocks, plural(leaks.n_blocks));
-		print_tallies();
+		print_totals();
 		print_debug();
 		print_sites(&leaks);
 		print_callers(&leaks);

@@ -8,7 +8,7 @@
  */
 
 /*
- * Registers the report, once, when the process begins to allocate. setting is that of struct gp_config, and is not
- * copied.
+ * Registers the report. To be called when the process begins to allocate; later calls do nothing. setting: the value of
+ * GPUPOOL_REPORT in struct gp_config, which is not copied.
  */
 void gp_exit_report_start(const char *setting);

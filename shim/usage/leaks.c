@@ -59,8 +59,8 @@ static unsigned class_of_age(uint64_t age_ns)
 }
 
 /*
- * Returns the calling module. If a runtime was called past gpupool's functions, the block knows only the runtime, but
- * the stack, if there is one, shows the caller of the runtime.
+ * Returns the calling module. If the program called a runtime past gpupool's functions, the block names the runtime.
+ * The stack, if there is one, then shows the caller of the runtime.
  */
 static uint32_t caller_of(const struct gp_holding *holding, uint32_t site)
 {
@@ -76,14 +76,15 @@ static uint32_t caller_of(const struct gp_holding *holding, uint32_t site)
 }
 
 /*
- * Adds a block to the totals if it is old enough. A block of unknown age always passes: it is older than the stacks.
+ * Adds a block to the totals if it was allocated at `before` or earlier. A block without an allocation record has no
+ * known age, and always counts.
  */
 static void count(struct gp_leaks *leaks, const struct gp_holding *holding, uint64_t before)
 {
-	struct gp_alloc_info origin = {0};
-	bool is_known = gp_alloc_info_find(holding->key, &origin) && !origin.is_freed;
-	uint64_t time_ns = is_known ? origin.time_ns : 0;
-	uint32_t site = is_known ? origin.given : 0;
+	struct gp_alloc_info record = {0};
+	bool is_known = gp_alloc_info_find(holding->key, &record) && !record.is_freed;
+	uint64_t time_ns = is_known ? record.time_ns : 0;
+	uint32_t site = is_known ? record.given : 0;
 
 	if (time_ns > before)
 		return;
@@ -135,7 +136,7 @@ static bool take(struct gp_leaks *leaks, uint64_t older_ns, int device)
 
 	*leaks = (struct gp_leaks){.now_ns = gp_clock_now_ns(NULL)};
 	before = older_ns ? leaks->now_ns - gp_min(older_ns, leaks->now_ns) : UINT64_MAX;
-	/* Room for as many as there can be, since new call sites and modules may come meanwhile. */
+	/* Reserves room for the greatest possible number, since call sites and modules may be added meanwhile. */
 	leaks->sites = gp_reserve(N_HOLDERS * sizeof(*leaks->sites));
 	if (!leaks->sites)
 		return false;
@@ -202,7 +203,7 @@ static void write_site(
 	gp_json_object_end(out);
 }
 
-/* Writes as many sites as fit and leave room for the rest of the answer. */
+/* Writes as many sites as fit, with room left for the rest of the answer. */
 static void write_sites(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_leaks *leaks)
 {
 	size_t i = 0;
@@ -222,7 +223,7 @@ void gp_leaks_write_callers(struct gp_json *out, const struct gp_holders *caller
 	gp_json_array_begin(out, "callers");
 	for (size_t i = 0; i < n; i++) {
 		const char *path = gp_module_path(callers[i].number);
-		/* A character takes at most six bytes, and the name is a part of the path. */
+		/* Escaping turns a byte into at most six, and the name is a part of the path. */
 		size_t bytes = CALLER_JSON_BYTES + (path ? 12 * strlen(path) : 0);
 
 		if (bytes > room)
@@ -296,7 +297,7 @@ static void write_leaks(struct gp_json *out, const struct gp_leaks *leaks, struc
 	gp_json_object_end(out);
 }
 
-/* Parses milliseconds. Returns false if the word is not a number of them. */
+/* Parses a number of milliseconds. Returns false if the word is not one. */
 static bool read_older(const char *word, uint64_t *ret_ns)
 {
 	unsigned long long ms;

@@ -11,7 +11,7 @@
 #include "shim/debug/debug.h"
 #include "shim/trace/alloc_info.h"
 
-/* Room for blocks that are allocated between the count and the list. */
+/* Room in the list for blocks that are allocated after the blocks have been counted. */
 enum { SLACK = 1024 };
 
 static void count_pool(void *arg, struct gp_pool *pool)

@@ -15,10 +15,11 @@ enum gp_holding_kind {
 };
 
 struct gp_holding {
-	uint64_t key;              /* of alloc_info.h; for a block its address */
-	uint64_t bytes, requested; /* that it takes, and that were requested */
+	uint64_t key;       /* the key of its allocation record (trace/alloc_info.h); for a block its address */
+	uint64_t bytes;     /* taken from the pool or the driver */
+	uint64_t requested; /* by the program */
 	int device;
-	uint32_t module; /* module.h */
+	uint32_t module; /* the calling module (trace/module.h) */
 	enum gp_holding_kind kind;
 };
 
@@ -27,13 +28,12 @@ struct gp_live_blocks {
 	size_t n, room;
 	uint64_t n_all, bytes; /* including holdings that do not fit into the list */
 	size_t mapped_bytes;
-	int device;                /* of the context being walked */
-	enum gp_holding_kind kind; /* of the pool being walked */
+	int device;                /* only while the list is filled: the device of the current context */
+	enum gp_holding_kind kind; /* likewise: the kind of the current pool's memory */
 };
 
 /*
- * Takes a snapshot of everything that the program holds. The caller may hold no lock. Returns false without host
- * memory.
+ * Takes a snapshot of everything that the program holds. No lock may be held. Returns false without host memory.
  */
 bool gp_live_blocks_take(struct gp_live_blocks *live);
 void gp_live_blocks_free(struct gp_live_blocks *live);

@@ -11,9 +11,9 @@ struct gp_totals {
 	bool asks_driver;
 	uint64_t n_contexts;
 	uint64_t n_broken; /* of these, contexts for which pooling has ended */
-	int broken_by;     /* the error that ended it for one of them; 0: there are none */
+	int broken_by;     /* the error that ended pooling in one of them; 0: n_broken is 0 */
 	struct gp_stats stats;
-	uint64_t available_bytes; /* that the driver could give; UINT64_MAX: unknown */
+	uint64_t available_bytes; /* what the driver could still allocate; UINT64_MAX: unknown */
 };
 
 /* Add up the counters. asks_driver: also asks the driver for available_bytes, in a context that is not broken. */
