@@ -33,7 +33,7 @@
 
 enum { BLOCKS_MAX = 10000, BLOCK_JSON_BYTES = 256, END_JSON_BYTES = 64 };
 
-/* Says which step of the ladder served how many requests (pool/ladder.def). */
+/* Writes how many requests each step of the ladder (pool/ladder.def) served, and how long that took. */
 static void write_steps(struct gp_json *out, const struct gp_stats *stats)
 {
 	gp_json_array_begin(out, "steps");
@@ -85,7 +85,7 @@ static void write_device(struct gp_json *out, const struct gp_device *device)
 	gp_json_object_end(out);
 }
 
-/* Walks every block, so it is done only for `status callers`. A plain `status` reads counters and is cheap. */
+/* Takes the live-block snapshot for `status callers`. A plain `status` only reads counters, which is far cheaper. */
 static int take_callers(int argc, char **argv, struct gp_leaks *leaks, struct gp_json *out)
 {
 	if (argc > 1 && strcmp(argv[1], "callers") != 0)
@@ -95,7 +95,7 @@ static int take_callers(int argc, char **argv, struct gp_leaks *leaks, struct gp
 	return 0;
 }
 
-/* True if reuse waits for completion in the whole process, or on a device of managed memory. */
+/* True if reuse waits for completion: in the whole process, or on a device whose pools consist of managed memory. */
 static bool is_completion_needed(void)
 {
 	bool is_needed = atomic_load(&gp_state.needs_completion);
@@ -155,8 +155,8 @@ struct blocks {
 		int region; /* GP_REGION_NONE: in no region */
 	} * list;
 	size_t n, room, n_all;
-	struct gp_context *context; /* being walked; below, which of its pools */
-	int device, region;
+	struct gp_context *context; /* being walked */
+	int device, region;         /* of the pool being walked */
 };
 
 static bool note_block(void *arg, const struct gp_block_info *info)

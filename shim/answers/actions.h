@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The handlers of requests at the control socket: one for each row of ctl.def that needs one. */
+/* The handlers of requests at the control socket, by row of common/ctl.def. NULL for rows that the server answers. */
 
 #include "shim/ctl/ctl_request.h"
 

@@ -42,8 +42,9 @@ struct pool {
 	int region;
 	size_t first, n;
 	uint64_t n_blocks, n_segments;
-	uint64_t largest_cached, largest_free;       /* contiguous bytes now, and once nothing is pending */
-	uint64_t cached_run, free_run, end, segment; /* progress of the copying */
+	uint64_t largest_cached, largest_free; /* largest contiguous run now, and once nothing is pending */
+	/* Only while the blocks are copied: the current runs, the end of the last block, and its segment. */
+	uint64_t cached_run, free_run, end, segment;
 };
 
 struct map {
@@ -122,20 +123,20 @@ static void note_context(void *arg, struct gp_context *context)
 }
 
 /*
- * The tables of allocation records have their own locks, so this runs after the pools' locks are released. A block that
- * was freed since gets no site.
+ * Allocation records are guarded by locks of their own, so this runs after the pools' locks are released. A block that
+ * was freed in between gets no site.
  */
 static void find_sites(struct map *map)
 {
-	struct gp_alloc_info origin;
+	struct gp_alloc_info record;
 
 	if (!atomic_load(&gp_alloc_info_mode))
 		return;
 	for (size_t i = 0; i < map->n_blocks; i++) {
 		struct block *block = &map->blocks[i];
 
-		if (block->state == USED && gp_alloc_info_find(gp_debug_ptr(block->addr), &origin) && !origin.is_freed)
-			block->site = origin.given;
+		if (block->state == USED && gp_alloc_info_find(gp_debug_ptr(block->addr), &record) && !record.is_freed)
+			block->site = record.given;
 	}
 }
 
@@ -144,8 +145,8 @@ struct sites {
 	unsigned n;
 };
 
-/* Returns the site's index in the list, adding it if needed, or -1 if there is no site or no room. */
-static int number_of(struct sites *sites, uint32_t site)
+/* Returns the site's index in the list, and adds it if needed. Returns -1 for no site, or if the list is full. */
+static int index_of(struct sites *sites, uint32_t site)
 {
 	unsigned i = 0;
 
@@ -163,7 +164,7 @@ static int number_of(struct sites *sites, uint32_t site)
 static void write_block(struct gp_json *out, const struct block *block, struct sites *sites)
 {
 	static const char *const names[] = {"used", "cached", "pending"};
-	int site = number_of(sites, block->site);
+	int site = index_of(sites, block->site);
 
 	gp_json_array_begin(out, NULL);
 	gp_json_u64(out, NULL, block->bytes);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Request "map": every block of every pool, by address. */
+/* Answers the request "map": every block of every pool, by address. */
 
 #include "shim/ctl/ctl_request.h"
 

@@ -53,7 +53,7 @@ void gp_region_write_device(struct gp_json *out, int device)
 	gp_json_array_end(out);
 }
 
-/* Writes the entries of one region, or with GP_REGION_NONE of all, for each device where it has a pool. */
+/* Writes one region, or with GP_REGION_NONE all of them: an entry for each device on which the region has a pool. */
 static void write_regions(struct gp_json *out, int which)
 {
 	bool is_truncated = false;
@@ -82,7 +82,7 @@ static int value_of(char digit)
 	return value > 15 ? value - 6 : value;
 }
 
-/* Decodes %XX in place: a word of a request cannot contain every character. */
+/* Decodes %XX in place. Clients encode names in this way, since a word of a request cannot hold every character. */
 static void decode(char *name)
 {
 	char *to = name;

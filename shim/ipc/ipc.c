@@ -32,7 +32,7 @@ struct handle {
 
 _Static_assert(sizeof(struct handle) == sizeof(CUipcMemHandle), "a handle has the driver's size");
 
-/* A block that was exported. It stays in the list for good, also when it is freed. */
+/* A block that was exported. Its entry stays in the list for good, even after the block is freed. */
 struct export
 {
 	struct export *next;
@@ -65,7 +65,7 @@ static struct import *imports;
 static uint64_t n_imported;
 static _Atomic unsigned n_imports;
 
-/* FNV-1a: finds handles that were cut or mixed up on their way; does not protect from forgers. */
+/* Returns an FNV-1a checksum. It detects handles that were damaged on their way, but not forged ones. */
 static uint64_t check_of(const struct handle *handle)
 {
 	const unsigned char *bytes = (const unsigned char *)handle;
@@ -85,8 +85,8 @@ static bool draw_nonce_locked(void)
 }
 
 /*
- * The list only grows, but it stays short: from the first export on every new block is whole and has a handle of the
- * driver, so there are never more entries than there were blocks then.
+ * The list only grows, but it stays short. From the first export on, every new block is a whole driver allocation and
+ * has a handle of the driver. So there are at most as many entries as there were blocks at the first export.
  */
 static struct export *find_export_locked(uint64_t serial)
 {
@@ -165,7 +165,7 @@ bool gp_ipc_is_ours(const CUipcMemHandle *handle)
 }
 
 /*
- * Finds a block that this process itself exported. The driver then decides whether a process may open its own handle.
+ * Finds a block that this process itself exported. Whether a process may open its own handle is left to the driver.
  */
 static int find_in_exports(const struct handle *handle, struct gp_ipc_reply *ret_reply)
 {
@@ -189,7 +189,7 @@ static bool is_own(const struct handle *handle)
 	return nonce && handle->nonce == nonce && handle->pid == (uint64_t)getpid();
 }
 
-/* Finds a block that is open here already. So the exporter is not asked again, and may have ended. */
+/* Finds a block that is open here already. The exporter need not be asked again then, and may even have ended. */
 static bool find_in_imports(const struct handle *handle, struct gp_ipc_reply *ret_reply)
 {
 	const struct import *import;
@@ -203,7 +203,8 @@ static bool find_in_imports(const struct handle *handle, struct gp_ipc_reply *re
 	return import != NULL;
 }
 
-static int find_place(const struct handle *handle, struct gp_ipc_reply *ret_reply)
+/* Finds out where the block of a handle is. Returns 0, an error of gp_ipc_ask, or -EOPNOTSUPP without sockets. */
+static int locate(const struct handle *handle, struct gp_ipc_reply *ret_reply)
 {
 	if (handle->check != check_of(handle) || handle->pid > INT32_MAX)
 		return -EPROTO;
@@ -226,7 +227,7 @@ static struct import *find_import_locked(CUdeviceptr ptr)
 }
 
 /*
- * Notes an opened block. The driver counts how many times the segment was opened, gpupool counts that for each block.
+ * Notes an opened block. The driver counts how many times each segment is open, and gpupool counts it for each block.
  */
 static bool note_import(CUdeviceptr base, const struct handle *handle, const struct gp_ipc_reply *reply)
 {
@@ -260,7 +261,7 @@ static bool note_import(CUdeviceptr base, const struct handle *handle, const str
 }
 
 /*
- * Returns true if the block lies in the segment. The exporter reports only its place; the driver knows the segment's
+ * Returns true if the block lies in the segment. The exporter's answer is not trusted; the driver knows the segment's
  * size.
  */
 static bool is_within(CUdeviceptr base, const struct gp_ipc_reply *reply)
@@ -268,7 +269,7 @@ static bool is_within(CUdeviceptr base, const struct gp_ipc_reply *reply)
 	CUdeviceptr start = 0;
 	size_t bytes = 0;
 
-	/* If the driver does not report the size, the place is accepted unchecked. */
+	/* If the driver does not report the size, the block is accepted unchecked. */
 	if (gp_real.cuMemGetAddressRange_v2(&start, &bytes, base))
 		return true;
 	bytes -= (size_t)(base - start);
@@ -321,7 +322,7 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 	int error;
 
 	memcpy(&ours, handle, sizeof(ours));
-	error = find_place(&ours, &reply);
+	error = locate(&ours, &reply);
 	if (error) {
 		gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)ours.pid,
 			error == -ENOENT       ? "the process has ended, or has freed the block"

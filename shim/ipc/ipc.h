@@ -34,13 +34,13 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
  */
 CUdeviceptr gp_ipc_close_base(CUdeviceptr ptr);
 
-/* Notes that the driver has closed the segment of such a pointer. */
+/* To be called after the driver has closed the segment of a pointer. Any other pointer is ignored. */
 void gp_ipc_closed(CUdeviceptr ptr);
 
-/* Finds the opened block around an address; false if there is none. Its serial number is one of this process. */
+/* Finds the opened block around an address. Its serial number is made up by this process. False if there is none. */
 bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info);
 
-/* Watches the ends of contexts, with which everything that was opened there is closed. */
+/* Watches the ends of contexts: the driver closes every block that was opened in a context when the context ends. */
 void gp_ipc_start(void);
 
 /* The exporter's reply: where a block is. */
@@ -53,9 +53,8 @@ struct gp_ipc_reply {
 int gp_ipc_answer(int argc, char **argv, struct gp_json *out);
 
 /*
- * ipc_ask.c: asks the exporting process for the place of a block. Returns 0; -ENOENT if the process has ended or the
- * block is freed; -EPERM if the process belongs to another user; -ETIMEDOUT; -EPROTO for an invalid answer; or
- * another -errno.
+ * ipc_ask.c: asks the exporting process where a block is. Returns 0; -ENOENT if the process has ended or the block is
+ * freed; -EPERM if the process belongs to another user; -ETIMEDOUT; -EPROTO for an invalid answer; or another -errno.
  */
 int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply);
 

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Asks the process that exported a block for its place. The answer is not trusted, and the wait for it is bounded:
- * the process may be stopped, it may have ended, or its number may be another process's by now.
+ * Asks the process that exported a block where the block is. The answer is not trusted, and the wait for it is bounded:
+ * the process may be stopped, it may have ended, or another process may have its id by now.
  */
 
 #include <errno.h>
@@ -88,7 +88,7 @@ static int connect_in(int dir_fd, const char *name, int64_t end_ms)
 {
 	int fd;
 
-	/* poll() cannot wait for room in a full backlog (-EAGAIN). */
+	/* -EAGAIN: the socket's backlog is full. poll() cannot wait for room in it. */
 	while ((fd = gp_ctl_connect(dir_fd, name)) == -EINTR || (fd == -EAGAIN && gp_ask_now_ms() < end_ms))
 		poll(NULL, 0, BACKLOG_PAUSE_MS);
 	return fd == -ECONNREFUSED ? -ENOENT : fd;
@@ -97,7 +97,7 @@ static int connect_in(int dir_fd, const char *name, int64_t end_ms)
 struct connection {
 	char name[GP_CTL_NAME_MAX];
 	int64_t end_ms;
-	int result; /* a descriptor, or -errno; -ENOENT: keep looking */
+	int result; /* a descriptor, or -errno; -ENOENT: not found yet */
 };
 
 static bool try_dir(void *arg, int dir_fd)
@@ -118,7 +118,7 @@ static bool try_abstract(void *arg, const struct gp_ctl_abstract *found)
 	if (found->uid != geteuid() || strcmp(name, connection->name) != 0)
 		return true;
 	fd = gp_ctl_connect(GP_CTL_NO_DIR, found->name);
-	/* Another user can bind such a name as well and never answer, so do not wait for any of them here. */
+	/* Any user can bind a socket of this name and never answer, so do not wait for one socket here. */
 	if (fd >= 0 || fd == -EAGAIN)
 		connection->result = fd;
 	return fd < 0;
@@ -135,7 +135,7 @@ static void try_all_abstract(struct connection *connection)
 	} while (gp_ask_now_ms() < connection->end_ms);
 }
 
-/* Connects to the process's socket, in one of the socket directories that this process knows, or without a file. */
+/* Connects to the process's socket: a file in a socket directory that this process knows, or an abstract socket. */
 static int connect_to(pid_t pid, uint64_t start_ticks, int64_t end_ms)
 {
 	struct connection connection = {.end_ms = end_ms, .result = -ENOENT};

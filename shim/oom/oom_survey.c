@@ -43,7 +43,7 @@ static void insert(struct gp_oom *oom, const struct gp_oom_pin *pin)
 		oom->pins[i] = *pin;
 }
 
-/* True if a granule of vmm could begin at the address: in split, the first block begins behind a guard of GP_ALIGN. */
+/* True if a granule of vmm could begin at the address. Assumes a guard of GP_ALIGN bytes at the segment's start. */
 static bool is_aligned(const struct survey *survey, uint64_t addr)
 {
 	uint64_t offset = addr - survey->pin.base;
