@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The functions behind api/gpupool.h, in a table that programs find through an ELF note. So no symbol is exported
- * for them. A PT_NOTE segment is mapped in every process, and the note holds the distance from itself to the table,
- * which needs no relocation.
+ * The functions behind api/gpupool.h, in a table that programs find through an ELF note, so that no symbol is exported
+ * for them. The loader maps the note with the library. It holds the distance from itself to the table, which needs no
+ * relocation.
  */
 
 #include "api/gpupool.h"
@@ -27,7 +27,7 @@
 _Static_assert(sizeof(GPUPOOL_NOTE_OWNER) == 8, "the note below states this size");
 _Static_assert(GPUPOOL_PINNED == GP_OOM_HOOK_PINNED, "the hook gets the same number for pinned memory");
 
-/* True if the library serves this process. It does not if it is switched off, or in a forked child. */
+/* True if the library serves this process: not if it is off, in a forked child, or after the driver has shut down. */
 static bool is_serving(void)
 {
 	int saved_errno = errno;
@@ -37,7 +37,7 @@ static bool is_serving(void)
 	return is;
 }
 
-/* True if a device may have that number. While the driver cannot say how many there are, every number is accepted. */
+/* True if a device may have that number. If the driver cannot report the number of devices, every number may be one. */
 static bool is_device(int device)
 {
 	int count = GP_DEVICES_MAX, saved_errno = errno;
@@ -72,8 +72,8 @@ static void fill(struct gpupool_status *status, const struct gp_stats *stats)
 }
 
 /*
- * Returns the free memory of a device by means of the calling thread's context: before the first allocation no pool
- * has a context on the device. 0: unknown.
+ * Returns the free memory of a device if the thread's current context is on it, and 0 otherwise. Serves the time before
+ * the first allocation, when no pool has a context on the device.
  */
 static uint64_t available_in_current_context(int index)
 {
@@ -131,7 +131,7 @@ static int api_status(int device, struct gpupool_status *status, size_t bytes)
 		fill_pinned(&now);
 	else
 		fill_device(&now, device);
-	/* A newer program's structure has members at its end that this library does not know: they stay 0. */
+	/* A newer program's structure may have members at its end that this library does not know. They become 0. */
 	memset(status, 0, bytes);
 	memcpy(status, &now, gp_min(bytes, sizeof(now)));
 	errno = saved_errno;
@@ -141,7 +141,7 @@ static int api_status(int device, struct gpupool_status *status, size_t bytes)
 struct release {
 	int device;
 	bool waits;
-	int error; /* of any pool; the other pools release their memory all the same */
+	int error; /* of the last pool that failed; the other pools release their memory nevertheless */
 	uint64_t released_bytes;
 };
 
@@ -344,7 +344,7 @@ __attribute__((used)) static const struct gpupool_table gp_api_table = {
 #define TEXT_OF(x) #x
 #define TEXT(x)    TEXT_OF(x)
 
-/* The sizes of the owner (NUL included) and of the distance, the type, the owner, and the distance to the table. */
+/* The note: size of the owner's name with its NUL, size of the distance, type, owner's name, distance to the table. */
 __asm__(".pushsection .note.gpupool, \"a\", %note\n"
 	"	.balign 4\n"
 	"	.long 8, 8, " TEXT(GPUPOOL_NOTE_TYPE) "\n"

@@ -3,11 +3,11 @@
 
 /*
  * The exported driver functions. Each one finds the driver if necessary, passes the call on if gpupool is off or
- * bypassed, preserves errno, and calls its body. They are generated, so that none can miss a step.
+ * bypassed, preserves errno, and calls its body in a hook_*.c file. They are generated, so that none can miss a step.
  *
- * Functions that submit work (WORK) report the submission and call the driver. Until serial mode has ended they also
- * look at the stream. The AT_HAND variants try the thread's current cache first, without the other steps: the call
- * that found this cache made all of them.
+ * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended they also
+ * look at the stream. The AT_HAND variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other
+ * steps: the earlier call that created this cache went through all of them.
  */
 
 #include <errno.h>
@@ -51,14 +51,14 @@
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments) \
 	ENTRY(symbol, parameters, arguments, (gp_module.address = CALLER(), hook_##symbol arguments))
 #define AT_HAND(symbol, parameters, arguments, prepare)                                  \
-	static __attribute__((noinline)) CUresult long_##symbol parameters BODY(         \
+	static __attribute__((noinline)) CUresult slow_##symbol parameters BODY(         \
 		symbol, arguments, hook_##symbol arguments) EXPORTED(symbol, parameters) \
 	{                                                                                \
 		int r;                                                                   \
                                                                                          \
 		prepare;                                                                 \
 		r = hit_##symbol arguments;                                              \
-		return gp_likely(r != -ENOENT) ? (CUresult)r : long_##symbol arguments;  \
+		return gp_likely(r != -ENOENT) ? (CUresult)r : slow_##symbol arguments;  \
 	}
 #define HOOK_AT_HAND(symbol, name, version, flags, parameters, arguments) \
 	AT_HAND(symbol, parameters, arguments, (void)0)

@@ -10,8 +10,8 @@
 #include "unpooled_alloc.h"
 
 /*
- * elements: formats that fix the bits of a whole element. channels: formats with 16 or 32 bits for each channel. In
- * all other formats a channel has 8 bits.
+ * Ranges of CUarray_format. elements: formats whose elements have a fixed number of bits, whatever the number of
+ * channels. channels: formats with 16 or 32 bits for each channel. In all other formats a channel has 8 bits.
  */
 static const struct {
 	unsigned char first, last, bits;

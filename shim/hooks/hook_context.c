@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Hooks of contexts: they note which contexts the program uses, and when a context ends. */
+/* Hooks of functions that create, select and end contexts: they note which contexts the program uses. */
 
 #include "shim/context/context.h"
 #include "shim/context/context_end.h"
@@ -75,7 +75,7 @@ CUresult hook_cuCtxFromGreenCtx(CUcontext *ctx, CUgreenCtx green)
 	return r;
 }
 
-/* Forgets the current context again, since a callback during the driver's call may have stored it. */
+/* Forgets the current context again, since a callback during the driver's call may have made gpupool store it. */
 static CUresult after_change(CUresult r)
 {
 	gp_thread_forget_current();
@@ -192,7 +192,7 @@ CUresult hook_cuCtxAttach(CUcontext *ctx, unsigned flags)
 	return r;
 }
 
-/* The last detach ends a context if the program created it and it is current. */
+/* The last detach ends a context, if the program created it and it is current. */
 CUresult hook_cuCtxDetach(CUcontext ctx)
 {
 	struct gp_context_end end = {.handle = ctx, .when = GP_END_ON_SUCCESS, .driver = call_detach};

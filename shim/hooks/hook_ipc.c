@@ -14,7 +14,7 @@
 #include "shim/process.h"
 #include "shim/record/record.h"
 
-/* The driver has no legacy handles for such memory, and refuses. Logs once what to do about it. */
+/* Passes the call to the driver, which has no legacy handles for this memory. Logs once how to get memory that has. */
 static CUresult let_driver_refuse(CUipcMemHandle *handle, CUdeviceptr ptr, const struct gp_block_info *info)
 {
 	static _Atomic bool is_logged;
@@ -63,8 +63,8 @@ static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned fl
 }
 
 /*
- * This older function opens an allocation only once, and would refuse a second block of a segment (error 208,
- * measured). So gpupool's handles are opened by the newer function, and refused here if they are open already.
+ * This older function of the driver opens an allocation only once, and would refuse a second block of a segment (error
+ * 208, measured). So this hook opens gpupool's handles by the newer function. It refuses a handle that is open already.
  */
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned flags)
 {

@@ -25,7 +25,7 @@
 #include "shim/trace/module.h"
 #include "shim/usage/bad_free.h"
 
-/* Returns the flags with which a call is recorded. tcache: the thread cache that serves it, or NULL. */
+/* Returns the flags of a call in the recording. tcache: the thread cache that serves the call, or NULL. */
 static uint64_t flags_of_call(const struct gp_tcache *tcache)
 {
 	return (gp_scope_no_caches ? GP_RECORD_CALL_UNCACHED : 0) | (tcache ? GP_RECORD_CALL_BY_THREAD : 0);
@@ -61,8 +61,8 @@ static int alloc_device(
 }
 
 /*
- * Asks the program's out-of-memory hook, and allocates once more if it wants that. The hook may do anything with
- * contexts and caches, so the allocation looks up both again.
+ * Asks the program's out-of-memory hook, and allocates once more if the hook wants that. The hook may change the
+ * current context and end caches, so the allocation looks up both again.
  */
 static int alloc_again(uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
@@ -76,8 +76,8 @@ static int alloc_again(uint64_t bytes, const struct gp_alloc_options *options, u
 }
 
 /*
- * Allocates through the thread's cache. was_tried: the fast path has looked into the cache without success. After
- * out-of-memory, tries again if the program's hook has made room.
+ * Allocates through the thread's cache. was_tried: the fast path has looked into the cache without success. On
+ * out-of-memory, tries again if the program's hook asks for it.
  */
 static int alloc_cached(struct gp_tcache *tcache, bool was_tried, uint64_t bytes,
 	const struct gp_alloc_options *options, uint64_t *ret_addr)
@@ -127,10 +127,10 @@ static bool is_served(const struct gp_context *context)
 }
 
 /*
- * Returns true if the results are to be written. On out-of-memory, but on no other error, the driver writes a pointer
+ * Returns true if the call must write its outputs. On out-of-memory, but on no other error, the driver writes a pointer
  * of 0, and the pitch (measured).
  */
-static bool is_pointer_due(CUresult r)
+static bool writes_outputs(CUresult r)
 {
 	return gp_likely(r == CUDA_SUCCESS) || r == CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -175,14 +175,14 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 		gp_alloc_info_note_alloc(addr, bytes);
 	else if (r == CUDA_ERROR_OUT_OF_MEMORY)
 		gp_oom_of_device(bytes, &failure);
-	if (is_pointer_due(r))
+	if (writes_outputs(r))
 		*ptr = addr;
 	return r;
 }
 
 /*
- * Returns the number of which pitches on this device are multiples, or 0 if the driver refuses. It is learned once,
- * from an allocation of one byte, which is given back as all memory is.
+ * Returns the number that divides every pitch on this device, or 0 if the driver refuses. It is found out once for each
+ * context, from an allocation of one byte, which is given back without a wait if possible.
  */
 static size_t learn_pitch(struct gp_context *context)
 {
@@ -226,17 +226,18 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, 
 		gp_alloc_info_note_alloc(addr, (uint64_t)row * height);
 	else if (answered && r == CUDA_ERROR_OUT_OF_MEMORY)
 		gp_oom_of_device((uint64_t)row * height, &failure);
-	if (answered && is_pointer_due(r))
+	if (answered && writes_outputs(r))
 		*ptr = addr;
-	if (answered && is_pointer_due(r))
+	if (answered && writes_outputs(r))
 		*pitch = row;
 	gp_context_put(context);
 	return answered ? r : gp_real.cuMemAllocPitch_v2(ptr, pitch, width, height, element_bytes);
 }
 
 /*
- * Waits for the context as the driver's own free does. Waits for a fence, because a synchronisation would invalidate
- * a capture that begins meanwhile. Returns 0, a negative code if waiting is not allowed now, or the driver's error.
+ * Waits for the context's work as the driver's own free does. Waits for a fence, because a synchronisation would
+ * invalidate a capture that begins meanwhile. Returns 0, a negative code if waiting is not allowed now, or the driver's
+ * error.
  */
 static int wait_for(struct gp_context *context)
 {
@@ -282,8 +283,8 @@ static CUresult wait_before_free(struct gp_addrmap *map, uint64_t addr, enum gp_
 }
 
 /*
- * An address that no allocation has. A pointer into a segment must never reach the driver's free. For this one the
- * driver returns the right error in every state of the context and the process.
+ * An address that no allocation has. A pointer into a segment must never reach the driver's free. For this address the
+ * driver returns the error of a wrong free, in every state of the context and the process.
  */
 #define NEVER_ALLOCATED ((CUdeviceptr)1)
 
@@ -336,7 +337,7 @@ __attribute__((cold)) static int release_watched(
 			(gp_record_is_calm(gp_submission_epoch(&gp_submitted)) ? GP_RECORD_CALL_CALM : 0));
 	if (gp_debug_is_on())
 		return gp_debug_free(is_pinned, ptr, is_waited, mode, release);
-	/* A free that is not watched has tried the thread's cache on the fast path. */
+	/* While frees are watched, no fast path has tried the thread's cache before. */
 	r = tcache ? gp_tcache_put(tcache, ptr) : -ENOENT;
 	return r == -ENOENT ? release(map, ptr, mode) : r;
 }
@@ -395,14 +396,15 @@ void gp_memory_defer_error(const void *ptr, CUresult r)
 	deferred_error.r = r;
 }
 
-static bool is_owed(const void *ptr)
+/* True if the thread has freed ptr already, and only its error has to be returned. */
+static bool has_deferred_error(const void *ptr)
 {
 	return gp_unlikely(deferred_error.r && deferred_error.ptr == ptr);
 }
 
 /*
- * Frees to the thread's cache and returns the result of cuMemFree. Returns -ENOENT if the cache cannot take the
- * block, which the fast path has found already if it applies.
+ * Frees into the thread's cache and returns the result of cuMemFree. Returns -ENOENT if the cache cannot take the
+ * block. It cannot if gp_memory_cache_to_free finds a cache, since the fast path has tried that one.
  */
 static int free_to_thread(CUdeviceptr ptr)
 {
@@ -412,8 +414,8 @@ static int free_to_thread(CUdeviceptr ptr)
 	if (gp_unlikely(!self) || gp_memory_cache_to_free())
 		return -ENOENT;
 	/*
-	 * The query also detects that the driver has shut down. A free with another context current may have to
-	 * return an error, so it does not go to this cache.
+	 * The query also detects that the driver has shut down. A free with another context current may have to return
+	 * that context's error, so this cache does not serve it.
 	 */
 	if (gp_unlikely(!handle && (gp_real.cuCtxGetCurrent(&handle) || !handle)))
 		return -ENOENT;
@@ -434,7 +436,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 	r = free_to_thread(ptr);
 	if (gp_likely(r != -ENOENT))
 		return r;
-	if (is_owed((const void *)(uintptr_t)ptr))
+	if (has_deferred_error((const void *)(uintptr_t)ptr))
 		return deferred_error.r;
 	r = gp_memory_free(ptr);
 	if (gp_likely(r != GP_E_FOREIGN))
@@ -477,8 +479,8 @@ static CUresult check_stream(CUstream stream)
 }
 
 /*
- * A stream-ordered free must not wait. So no fence is recorded for the block, and no GPU wait will be made for it.
- * The next fence covers what the stream still does.
+ * A stream-ordered free must not wait. So no fence is recorded for the block, and no GPU wait will be made for it. The
+ * next fence covers the work that the stream has not finished.
  */
 static CUresult free_async(
 	CUdeviceptr ptr, CUstream stream, bool is_per_thread, CUresult (*driver)(CUdeviceptr, CUstream))
@@ -529,7 +531,7 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 		gp_alloc_info_note_alloc(addr, bytes);
 	else if (*ret_is_answered && r == CUDA_ERROR_OUT_OF_MEMORY)
 		gp_oom_of_pinned(bytes, &failure);
-	if (*ret_is_answered && is_pointer_due(r))
+	if (*ret_is_answered && writes_outputs(r))
 		*ptr = (void *)(uintptr_t)addr;
 	gp_context_put(context);
 	return r;
@@ -580,7 +582,7 @@ int gp_memory_free_host(void *ptr)
 	if (gp_unlikely(r))
 		return r;
 	gp_alloc_info_note_free(addr);
-	/* Not GP_FREE_SYNCED: the wait covered one context, and other contexts can use the memory, too. */
+	/* The mode stays GP_FREE_NORMAL: the wait covered one context, and every context can use pinned memory. */
 	if (gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED)))
 		r = release_watched(&gp_state.pinned_map, addr, mode == GP_FREE_SYNCED, GP_FREE_NORMAL);
 	else
@@ -603,7 +605,7 @@ int gp_memory_free_host(void *ptr)
 
 CUresult hook_cuMemFreeHost(void *ptr)
 {
-	int r = is_owed(ptr) ? deferred_error.r : gp_memory_free_host(ptr);
+	int r = has_deferred_error(ptr) ? deferred_error.r : gp_memory_free_host(ptr);
 
 	return r == GP_E_FOREIGN ? gp_real.cuMemFreeHost(ptr) : r;
 }

@@ -15,8 +15,8 @@
 
 /*
  * Returns the thread's cache for the current context if the call can stay on the fast path: the context is known and
- * usable, and none of the given slow-path reasons holds. NULL means only that the slow path has to decide. Calls no
- * function outside gpupool.
+ * usable, and none of the given slow-path reasons holds. Otherwise returns NULL, and the slow path looks again for a
+ * cache. Calls no function outside gpupool.
  */
 static inline struct gp_thread_cache *gp_memory_current_cache(unsigned reasons)
 {
@@ -28,8 +28,8 @@ static inline struct gp_thread_cache *gp_memory_current_cache(unsigned reasons)
 }
 
 /*
- * Allocates from the thread's cache, as nearly every call can. Returns -ENOENT if hook_memory.c has to serve the call.
- * Keeps errno.
+ * Allocates from the thread's cache, which serves nearly every call. Returns -ENOENT if hook_memory.c has to serve the
+ * call. Keeps errno.
  */
 static inline int hit_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 {
@@ -45,12 +45,13 @@ static inline int hit_cuMemAlloc_v2(CUdeviceptr *ptr, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* As gp_memory_current_cache, for a free. NULL during a capture: such a free follows other rules. */
+/* Works like gp_memory_current_cache, for a free. NULL during a capture, when hook_memory.c serves every free. */
 static inline struct gp_thread_cache *gp_memory_cache_to_free(void)
 {
 	return gp_likely(gp_capture_is_none()) ? gp_memory_current_cache(GP_SLOW_PATH_TO_FREE) : NULL;
 }
 
+/* Frees into the thread's cache. Returns -ENOENT if hook_memory.c has to serve the call. */
 static inline int hit_cuMemFree_v2(CUdeviceptr ptr)
 {
 	const struct gp_thread_cache *slot = gp_memory_cache_to_free();
@@ -71,17 +72,18 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 }
 
 /*
- * Free device memory and pinned memory. Return what cuMemFree and cuMemFreeHost return, or GP_E_FOREIGN, with nothing
- * done, if no pool owns the memory.
+ * Free device memory and pinned memory. They return the result of cuMemFree or cuMemFreeHost. If no pool owns the
+ * memory, they do nothing and return GP_E_FOREIGN.
  */
 int gp_memory_free(CUdeviceptr ptr);
 int gp_memory_free_host(void *ptr);
 
-/* Allocates pinned memory if the pool's cache can serve it without a wait. kind: as gp_pinned_get. */
+/* Allocates pinned memory if the pool has it cached. Returns false otherwise. kind: as in gp_pinned_get. */
 bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t module);
 
 /*
- * Sets the thread's deferred error: the thread has freed ptr, and the free's error has yet to pass through the runtime.
- * The driver's free of the same address then returns the error instead of freeing a second time. r = 0 clears it.
+ * Sets the thread's deferred error: the thread has freed ptr, and the runtime has yet to learn of the error r of that
+ * free. The hook of the driver's free returns the error for the same address, instead of freeing it a second time. r =
+ * 0 clears the error.
  */
 void gp_memory_defer_error(const void *ptr, CUresult r);

@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Hooks that enable and disable peer access. They note a change before they apply it to the mapped chunks. So a chunk
- * that is mapped meanwhile is either among these, or finds the note (backend_mapping.c).
+ * Hooks that enable and disable peer access. They note a change (peer_access.h) before they apply it to the mapped
+ * chunks. So a chunk that is mapped meanwhile either is among these, or gets its access from the note
+ * (backend_mapping.c).
  */
 
 #include "shim/backend/async.h"
@@ -47,7 +48,7 @@ static void set_access_to_pool(void *arg, struct gp_pool *pool)
 		change->result = CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A stream-ordered pool of the driver gets the access once for all of its memory. */
+/* For a stream-ordered pool of the driver, one call sets the access to all of its memory. */
 static void set_access_to_async(struct change *change)
 {
 	if (!gp_context_backend_is(change->owner, GP_CONFIG_BACKEND_ASYNC) ||
@@ -103,7 +104,7 @@ CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 	CUcontext accessor, owner = owner_of(peer);
 	CUdevice device;
 
-	/* Access that is enabled already may be from before a reset of the peer, which removed the note of it. */
+	/* Access that is already enabled is noted again: a reset of the peer may have removed the note. */
 	if ((r && r != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) || !find_accessor(&accessor, &device))
 		return r;
 	gp_peer_access_enabled(accessor, device, owner);

@@ -46,10 +46,10 @@ static void add_idle(void *arg, struct gp_context *context)
 }
 
 /*
- * Returns the free memory to report with managed memory, which is on the device or not depending on its last use. The
- * program expects all of its blocks to be on the device. So the answer is the memory free without gpupool, less the
- * blocks. The memory free without gpupool is the most that was ever seen free, but at most the free memory now plus
- * that of gpupool: other users of the device have taken the rest.
+ * Returns the free memory to report with managed memory, of which the driver moves pages on and off the device. The
+ * program expects all of its blocks to be on the device. So the answer is the memory that would be free without
+ * gpupool, less the program's blocks. The former is estimated as the most that was ever seen free, but at most the free
+ * memory now plus that of gpupool: other users of the device have taken the rest.
  */
 static uint64_t left_of_managed(const struct held *held, uint64_t driver_free)
 {
@@ -63,8 +63,8 @@ static uint64_t left_of_managed(const struct held *held, uint64_t driver_free)
 	return without_us - gp_min(used, without_us);
 }
 
-/* Changes the driver's answer to what the program would see without a pool. */
-static void look_without_pool(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
+/* Changes the driver's answer to the one that the program would get if all of its freed memory had gone back. */
+static void count_idle_as_free(struct gp_context *context, size_t *free_bytes, size_t *total_bytes)
 {
 	struct held held = {.device = context->device};
 	uint64_t limit = atomic_load(&context->device->budget.limit_bytes);
@@ -89,10 +89,10 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 		return gp_real.cuMemGetInfo_v2(NULL, NULL);
 	r = gp_real.cuMemGetInfo_v2(&driver_free, &driver_total);
 	if (r)
-		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* which may write nevertheless */
+		return gp_real.cuMemGetInfo_v2(free_bytes, total_bytes); /* may write its outputs despite the error */
 	context = gp_context_current();
 	if (context) {
-		look_without_pool(context, &driver_free, &driver_total);
+		count_idle_as_free(context, &driver_free, &driver_total);
 		gp_context_put(context);
 	}
 	if (free_bytes)
@@ -111,7 +111,7 @@ static bool find_block(CUdeviceptr ptr, struct gp_block_info *info)
 	return gp_debug_info(&gp_state.device_map, ptr, info) == 0 && info->is_used;
 }
 
-/* The same, also for a block of another process that was opened here. */
+/* Works like find_block, and also finds a block of another process that is open here. */
 static bool find_any_block(CUdeviceptr ptr, struct gp_block_info *info)
 {
 	return find_block(ptr, info) || gp_ipc_find(ptr, info);
@@ -181,8 +181,8 @@ static void mark_exported(CUdeviceptr ptr, const char *why)
 }
 
 /*
- * Tokens for remote access stay valid with the allocation, like an export. Their holder reaches the block by its
- * address, so tokens of a segment with other blocks are allowed.
+ * Tokens for remote access stay valid as long as the driver allocation, like an export. A holder of tokens reaches the
+ * block by its address, so the segment may have other blocks.
  */
 static void before_attribute(int attribute, CUdeviceptr ptr)
 {
@@ -223,7 +223,7 @@ CUresult hook_cuPointerGetAttributes(unsigned n, int *attributes, void **data, C
 	return r;
 }
 
-/* The driver refuses the attribute for memory that is not from cuMemAlloc. Logs once what to do about it. */
+/* Logs once that the driver refuses the attribute for memory that is not from cuMemAlloc, and how to get that. */
 static void log_no_sync_memops(const struct gp_block_info *info, CUresult r)
 {
 	static _Atomic bool is_logged;
@@ -250,8 +250,8 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	bool is_block = find_block(ptr, &info), is_ours = is_block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
 
 	/*
-	 * The attribute stays set for the driver allocation, so this is not handed to other owners. A program that
-	 * sets it lets a device read the memory, and some programs do so even if it was refused.
+	 * The attribute stays set for the whole driver allocation, so the block must not get another owner. A program
+	 * that sets it lets another device read the memory, and some programs do so even if the driver refused.
 	 */
 	if (is_ours)
 		mark_exported(ptr, "the program set CU_POINTER_ATTRIBUTE_SYNC_MEMOPS");
@@ -259,8 +259,8 @@ CUresult hook_cuPointerSetAttribute(const void *value, int attribute, CUdevicept
 	if (r && is_ours)
 		log_no_sync_memops(&info, r);
 	/*
-	 * For mapped memory the driver answers like this for every attribute. For memory of cuMemAlloc it answers
-	 * that no other attribute can be set.
+	 * For mapped memory the driver returns this error for every attribute. For memory of cuMemAlloc, which the
+	 * program expects, it returns the error below for attributes that cannot be set.
 	 */
 	if (r == CUDA_ERROR_NOT_SUPPORTED && is_block && !is_ours && info.is_mapped)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -285,8 +285,8 @@ CUresult hook_cuMemGetHandleForAddressRange(
 		if (!info.is_used || (!info.is_whole && bytes > info.addr + info.rounded - ptr))
 			return CUDA_ERROR_INVALID_VALUE;
 		/*
-		 * The driver may have no handle for other memory. A program that only tries must lose nothing, so the
-		 * block is marked after success.
+		 * The driver may have no handle for memory that is not from cuMemAlloc. An attempt that fails must have
+		 * no effect, so such a block is marked after success.
 		 */
 		marks_later = gp_backend_of(ptr) != GP_CONFIG_BACKEND_DEVICE;
 		if (!marks_later)

@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Functions of the runtime, as a program with a shared runtime calls them. Cached memory is handed out at once, and
- * memory that the pool can take back at once is taken back: the way through the runtime to the driver's functions
- * leads to the same pool and only takes longer. All other calls go through the runtime, and so do all errors, which
- * the runtime stores for cudaGetLastError.
+ * Functions of the runtime that a program with a shared runtime calls. They hand out cached memory, and take back
+ * memory of the pool, without calling the runtime: through the runtime the call would reach the driver's functions, and
+ * the same pool, only later. All other calls go through the runtime, and so do all errors, which the runtime stores for
+ * cudaGetLastError.
  *
  * A call is served only if an earlier call of the same runtime has succeeded in the same thread and context
  * (runtime.c).
@@ -22,8 +22,8 @@
 #define EXPORT   __attribute__((visibility("default")))
 #define CALLER() ((uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)))
 
-/* The number of the calling module, valid where the call is served. */
-#define NUMBER() (gp_runtime_callers[0].number)
+/* The calling module of a call that is served. */
+#define MODULE() (gp_runtime_callers[0].number)
 
 /* Calls the runtime's own function on behalf of the caller. The runtime stores the error that it returns. */
 #define CALL(caller, symbol, ...)                                              \
@@ -46,8 +46,8 @@
 	})
 
 /*
- * Returns the bit of the caller's runtime, or 0 if the call may not be served. It is 0 in a thread that gpupool does
- * not know.
+ * Returns the bit of the caller's runtime, or 0 if the call may not be served, for example in a thread that gpupool has
+ * not seen yet.
  */
 static unsigned bit_of(uintptr_t caller)
 {
@@ -63,7 +63,7 @@ static struct gp_thread_cache *cache_in(CUcontext handle, unsigned bit)
 	return gp_thread_is_usable(first, handle) && (first->runtimes & bit) ? first : NULL;
 }
 
-/* Returns the thread's cache for an allocation, or NULL. An allocation must be sure of the current context. */
+/* Returns the thread's cache for an allocation, or NULL. Asks the driver which context is current. */
 static struct gp_thread_cache *cache_to_alloc(uintptr_t caller)
 {
 	unsigned bit = bit_of(caller);
@@ -75,6 +75,7 @@ static struct gp_thread_cache *cache_to_alloc(uintptr_t caller)
 	return cache_in(handle, bit);
 }
 
+/* Returns the thread's cache for a free, or NULL. Asks the driver only if the current context is not known. */
 static struct gp_thread_cache *cache_to_free(uintptr_t caller)
 {
 	unsigned bit = bit_of(caller);
@@ -83,7 +84,7 @@ static struct gp_thread_cache *cache_to_free(uintptr_t caller)
 	return handle ? cache_in(handle, bit) : cache_to_alloc(caller);
 }
 
-/* Returns the cache for an allocation or a free on the fast path, or NULL. */
+/* Returns the thread's cache for an allocation or a free on the fast path, or NULL. */
 static inline struct gp_thread_cache *current_cache(uintptr_t caller, unsigned reasons)
 {
 	const struct gp_runtime_caller *known = &gp_runtime_callers[0];
@@ -97,7 +98,8 @@ static inline struct gp_thread_cache *current_cache(uintptr_t caller, unsigned r
 
 static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
 {
-	bool was_tried = current_cache(caller, GP_SLOW_PATH_TO_ALLOC) != NULL; /* by cudaMalloc, without success */
+	/* True if cudaMalloc has tried the cache without success. */
+	bool was_tried = current_cache(caller, GP_SLOW_PATH_TO_ALLOC) != NULL;
 	struct gp_alloc_options options = {.end = GP_STEP_gpuwait};
 	struct gp_thread_cache *slot;
 	uint64_t addr;
@@ -107,7 +109,7 @@ static bool alloc_hit(uintptr_t caller, void **ptr, size_t bytes)
 	slot = cache_to_alloc(caller);
 	if (!slot)
 		return false;
-	options.module = NUMBER();
+	options.module = MODULE();
 	addr = was_tried ? 0 : gp_tcache_take(slot->tcache, bytes, options.module);
 	if (!addr)
 		r = gp_tcache_alloc_with(slot->tcache, bytes, &options, &addr);
@@ -146,7 +148,7 @@ EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 	uint64_t addr = 0;
 
 	if (gp_likely(slot && ptr))
-		addr = gp_tcache_take(slot->tcache, bytes, NUMBER());
+		addr = gp_tcache_take(slot->tcache, bytes, MODULE());
 	if (gp_unlikely(!addr))
 		return malloc_slow(CALLER(), ptr, bytes);
 	*ptr = (void *)(uintptr_t)addr;
@@ -154,8 +156,8 @@ EXPORT cudaError_t cudaMalloc(void **ptr, size_t bytes)
 }
 
 /*
- * The block is freed, but with an error: calls the runtime's cudaFree, so that the runtime learns of the deferred
- * error.
+ * Returns the error of a free that has happened. Calls the runtime's cudaFree, which gets the deferred error from the
+ * driver's hook and stores it.
  */
 static cudaError_t free_failed(uintptr_t caller, void *ptr, CUresult r)
 {
@@ -198,15 +200,15 @@ static bool alloc_host_hit(uintptr_t caller, void **ptr, size_t bytes, unsigned 
 {
 	int saved_errno = errno;
 	bool is_hit = ptr && bytes && flags < GP_PINNED_ALLOC_HOST && cache_to_alloc(caller) &&
-		      gp_memory_alloc_host_hit(ptr, bytes, flags, NUMBER());
+		      gp_memory_alloc_host_hit(ptr, bytes, flags, MODULE());
 
 	errno = saved_errno;
 	return is_hit;
 }
 
 /*
- * Makes a thread cache after an allocation of pinned memory. A thread without device memory has none, and the cache
- * notes whose runtime has succeeded.
+ * Makes a thread cache after an allocation of pinned memory. Only in a thread cache can gpupool note that a runtime has
+ * succeeded, and a thread that has not allocated device memory has no cache yet.
  */
 static cudaError_t make_cache(cudaError_t r)
 {

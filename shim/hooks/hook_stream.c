@@ -8,8 +8,8 @@
 #include "shim/driver/driver_table.h"
 
 /*
- * Notes that a second stream exists. From now on a GPU wait holds back streams that could overlap. In serial mode
- * there are no GPU waits.
+ * Notes that the program has created a stream, so that work may overlap. From now on a GPU wait costs overlap, and the
+ * pool avoids it (pool/reuse.c).
  */
 static void note_stream(CUresult r)
 {

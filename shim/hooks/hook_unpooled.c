@@ -13,7 +13,7 @@
 #include "shim/driver/driver_table.h"
 #include "unpooled_alloc.h"
 
-/* Writes a pointer of 0 on out-of-memory, as the driver does, also if gpupool's limit has refused the allocation. */
+/* Writes a pointer of 0 on out-of-memory, as the driver does: if a limit has refused, the driver was not called. */
 static CUresult clear_if_oom(CUresult r, CUdeviceptr *ptr)
 {
 	if (r == CUDA_ERROR_OUT_OF_MEMORY && ptr)
@@ -22,8 +22,7 @@ static CUresult clear_if_oom(CUresult r, CUdeviceptr *ptr)
 }
 
 /*
- * The arguments of a hook travel in a struct through the retry rounds, which may make the driver's call several
- * times.
+ * Each hook keeps its arguments in a struct, since the retry rounds may make the driver's call several times.
  */
 
 struct managed {
@@ -55,7 +54,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *ptr, size_t bytes, unsigned flags)
 	return clear_if_oom(gp_unpooled_alloc(&allocation), ptr);
 }
 
-/* Pools that the program has made, and the device that their memory is on. */
+/* Pools that the program has made with cuMemPoolCreate, and the devices of their memory. */
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct made {
 	CUmemoryPool pool;
@@ -91,7 +90,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 	return r;
 }
 
-/* Allocations from the pool stay valid and stay counted. */
+/* Allocations from a destroyed pool stay valid, so they stay counted. */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
 	gp_mutex_lock(&lock);

@@ -2,8 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Physical memory of the virtual-memory functions. It is counted once, when it is created, however many handles and
- * mappings it gets, until the last of them ends. A handle keeps its value for as long as the memory is mapped.
+ * Physical memory of the virtual-memory functions. It is counted once, from its creation until its last handle and its
+ * last mapping have ended. The memory has the same handle
+ * for as long as it is mapped.
  */
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, 
 	return r;
 }
 
-/* Memory of another process is charged there. Memory of this process gets another reference. */
+/* Memory of another process is charged to that process. Memory of this process gets another reference. */
 CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable, int type)
 {
 	CUresult r = gp_real.cuMemImportFromShareableHandle(handle, shareable, type);
@@ -87,8 +88,8 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 }
 
 /*
- * All mappings, also of memory that is not counted: cuMemUnmap of a range with several mappings needs the size of
- * each.
+ * A mapping of the program, also of memory that is not counted: to unmap a range with several mappings, gpupool needs
+ * the size of each.
  */
 struct mapping {
 	struct mapping *next;
@@ -147,8 +148,8 @@ CUresult hook_cuMemMap(
 }
 
 /*
- * Another thread may map the addresses again as soon as the driver has unmapped them, so gpupool removes its mappings
- * before.
+ * Another thread may map the addresses again as soon as the driver has unmapped them. So gpupool removes its own
+ * entries before the driver's call, and adds them again if the call fails.
  */
 CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 {

@@ -5,8 +5,9 @@
  * void *dlsym(void *handle, const char *name)
  * void *dlopen(const char *file, int mode)
  *
- * Each asks its route function (lookup.c). If that has no answer, it jumps to the C library's function as if the caller
- * had called that: same arguments, same stack, same return address.
+ * Each calls its route function (lookup.c). If the route function has no answer, it jumps to the C library's function
+ * as if the caller had called that: same arguments, same stack, same return address. gp_door_dlsym and gp_door_dlopen
+ * are names of the same functions that only gpupool sees (driver/driver_table.c).
  */
 
 	.text
@@ -62,7 +63,7 @@
 	.endm
 
 #else
-#error "a tail jump is needed for this architecture"
+#error "write ask_or_jump, a call and a tail jump, for this architecture"
 #endif
 
 	.macro door name, route, real

@@ -2,13 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Our dlsym, through which programs find the driver. All lookups of other names leave by a true tail jump in assembly
- * (loader.S), because RTLD_NEXT and RTLD_DEFAULT depend on the caller, and a C wrapper would itself be the caller.
- * Our dlopen notices plug-ins that find the driver without our dlsym.
+ * gpupool's dlsym, through which programs find the driver. All lookups of other names leave by a true tail jump in
+ * assembly (loader.S), because RTLD_NEXT and RTLD_DEFAULT depend on the caller, and a C wrapper would itself be the
+ * caller. gpupool's dlopen notices plug-ins that find the driver without gpupool's dlsym.
  *
- * For names in hooks.def the C library is asked first, and its answer is replaced only if it is the driver's
- * function. Constructors of other libraries may call these functions before gpupool has run: nothing is assumed to be
- * initialised.
+ * For names in driver/hooks.def the C library is asked first, and its answer is replaced only if it is the driver's
+ * function. Constructors of other libraries may call these functions before any other code of gpupool has run, so they
+ * assume no initialised state.
  */
 
 #include <ctype.h>
@@ -32,9 +32,9 @@ struct gp_route gp_dlsym_route(void *handle, const char *name);
 struct gp_route gp_dlopen_route(const char *file, int mode);
 
 /*
- * Returns the function behind our export, or NULL. In the global scope (RTLD_DEFAULT, or a handle of the program
- * itself) the loader finds our exports, but the program means the function behind them. Without a driver the answer
- * must be NULL: programs find out in this way whether there is CUDA.
+ * Returns the function behind gpupool's export, or NULL. In the global scope (RTLD_DEFAULT, or a handle of the program
+ * itself) the loader finds gpupool's exports, but the program means the functions behind them. Without a driver the
+ * answer must be NULL: programs find out in this way whether there is CUDA.
  */
 static void *find_behind_export(const char *name, int index)
 {
@@ -42,13 +42,13 @@ static void *find_behind_export(const char *name, int index)
 
 	if (!address && gp_real_ready())
 		address = gp_real_original(index);
-	/* Looked up once more, so that dlerror reports this name. */
+	/* The repeated lookup makes dlerror report this name. */
 	return address ? address : gp_real_dlsym_call(RTLD_NEXT, name);
 }
 
 /*
- * Returns true if a lookup with RTLD_NEXT must find nothing: there is no driver, and no library behind us has the
- * name. In all other cases the C library answers, since only it knows what follows the caller.
+ * Returns true if a lookup with RTLD_NEXT must find nothing: there is no driver, and no library behind gpupool has the
+ * name. In all other cases the C library answers, since only it knows which library follows the caller.
  */
 static bool is_missing_behind(const char *name)
 {
@@ -57,8 +57,8 @@ static bool is_missing_behind(const char *name)
 
 /*
  * Answers lookups of functions of the runtime. Through a handle of a runtime a program gets that runtime's own
- * function, since ours, called from anywhere, would not know which runtime was meant. In the global scope the loader
- * finds ours, which is right for a program that is linked with a runtime. If there is no runtime behind ours, the
+ * function, since gpupool's function could not tell which handle was meant. In the global scope the loader finds
+ * gpupool's function, which is right for a program that is linked with a runtime. If the process has no runtime, the
  * answer must be NULL.
  */
 static struct gp_route route_runtime(void *handle, const char *name, int index)
@@ -76,7 +76,7 @@ static struct gp_route route_runtime(void *handle, const char *name, int index)
 		route.address = gp_runtime_anywhere(index);
 	}
 	is_any = route.address || !route.is_handled;
-	/* So that dlerror reports this name, or no error. */
+	/* Makes dlerror report no error, or the lookup of this name. */
 	if (is_any)
 		(void)dlerror();
 	else
@@ -99,7 +99,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	gp_libraries_opened();
 	atomic_fetch_add_explicit(&gp_dlsym_calls, 1, memory_order_relaxed);
 	if (!gp_real_dlsym_resolve()) {
-		/* No other library has dlsym. This should not happen: report "not found" rather than crash. */
+		/* The C library's dlsym was not found. This should not happen: answer "not found" rather than crash. */
 		route.is_handled = 1;
 		return route;
 	}
@@ -113,7 +113,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	if (index < 0)
 		return route;
 	if (handle == RTLD_NEXT) {
-		/* The caller is a library behind us. It gets the driver's function, and its calls bypass gpupool. */
+		/* The caller intercepts this function itself. It gets the driver's, and its calls bypass gpupool. */
 		if (gp_driver_is_submitting(index))
 			gp_serial_lose_sight("another library intercepts functions that submit work");
 		gp_slow_path_add(GP_SLOW_PATH_CURRENT);
@@ -128,7 +128,7 @@ struct gp_route gp_dlsym_route(void *handle, const char *name)
 	return route;
 }
 
-/* With RTLD_DEEPBIND a plug-in resolves libcuda and dlsym in its own scope first, and bypasses our hooks. */
+/* With RTLD_DEEPBIND a plug-in resolves libcuda and dlsym in its own scope first, and bypasses gpupool's hooks. */
 struct gp_route gp_dlopen_route(const char *file, int mode)
 {
 	void *found = atomic_load_explicit(&gp_real_dlopen, memory_order_relaxed);

@@ -36,9 +36,11 @@ _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct gp_runtime known[RUNTIMES_MAX]; /* with a bit; this and the following under the lock */
+
+/* Guarded by lock. */
+static struct gp_runtime known[RUNTIMES_MAX]; /* the runtimes that have a bit */
 static unsigned n_known;
-static struct gp_runtime_caller callers[CALLERS_MAX]; /* ring of the last ones found by any thread */
+static struct gp_runtime_caller callers[CALLERS_MAX]; /* ring of the callers that threads found last */
 static unsigned n_callers;                            /* found so far */
 
 static void reset_in_child(void)
@@ -153,7 +155,7 @@ static unsigned bit_for(struct gp_runtime *runtime, int version)
 	return i;
 }
 
-/* Asking for the version initializes nothing, since a call of the program to this runtime has succeeded before. */
+/* Asks the runtime for its version. It is initialised already: an earlier call of the program to it has succeeded. */
 static unsigned query_bit(struct gp_runtime runtime)
 {
 	int version = 0;

@@ -25,7 +25,7 @@ struct gp_runtime {
 #define RUNTIME(symbol, parameters, arguments) cudaError_t(*symbol) parameters; /* NULL: there is none */
 #include "runtime.def"
 	cudaError_t (*get_version)(int *version); /* NULL: another library intercepts the functions above */
-	bool is_known;                            /* its version has been asked */
+	bool is_known;                            /* bit is set: the runtime has been asked for its version */
 	unsigned bit;                             /* identifies it among all runtimes; 0: never served */
 };
 
@@ -34,8 +34,8 @@ struct gp_runtime_caller {
 	uintptr_t begin, bytes;
 	unsigned long long n_unloads; /* objects unloaded by the process when this was found */
 	bool is_lasting;              /* neither it nor its runtime is ever unloaded */
-	unsigned n_lookups;           /* gp_dlsym_calls at the last check */
-	uint32_t number;              /* of its calling module: module.h */
+	unsigned n_lookups;           /* gp_dlsym_calls at the last check for unloads */
+	uint32_t number;              /* the caller as a calling module: trace/module.h */
 	struct gp_runtime runtime;
 };
 
@@ -45,6 +45,7 @@ enum { GP_RUNTIME_CALLERS = 4 };
 extern _Thread_local struct gp_runtime_caller gp_runtime_callers[GP_RUNTIME_CALLERS]
 	__attribute__((tls_model("initial-exec")));
 
+/* True if dlsym has not been called since the last check for unloads, so that the entry is certainly valid. */
 static inline bool gp_runtime_is_sure(const struct gp_runtime_caller *found)
 {
 	return found->n_lookups == atomic_load_explicit(&gp_dlsym_calls, memory_order_relaxed);
@@ -52,7 +53,7 @@ static inline bool gp_runtime_is_sure(const struct gp_runtime_caller *found)
 
 unsigned gp_runtime_bit_slow(uintptr_t caller);
 
-/* Returns the bit of the caller's runtime, or 0 if it is not served or not known for certain. */
+/* Returns the bit of the caller's runtime, or 0 if the runtime is not served or not certain. */
 static inline unsigned gp_runtime_bit(uintptr_t caller)
 {
 	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
@@ -86,16 +87,16 @@ static inline void gp_runtime_succeeded(uintptr_t caller)
 		gp_runtime_succeeded_slow(caller);
 }
 
-/* Looks up the runtime functions of the caller; missing ones are NULL. Takes the loader's lock. */
+/* Looks up the caller's runtime. Functions that are not found are NULL. Takes the loader's lock. */
 void gp_runtime_find(uintptr_t caller, struct gp_runtime_caller *found);
 bool gp_runtime_is_same(struct gp_runtime *a, struct gp_runtime *b);
 
-/* For dlsym: returns the row with that name, or -1. */
+/* Returns the index of the row of runtime.def with that name, or -1. */
 int gp_runtime_index(const char *symbol);
 
-/* Returns the row's exported function. */
+/* Returns gpupool's own function of the row. */
 void *gp_runtime_hook(int index);
 
-/* Return a runtime's function: the next one in the global scope, or that of any loaded runtime; or NULL. */
+/* Return the row's function of the next runtime in the global scope, or of any loaded runtime; or NULL. */
 void *gp_runtime_behind(int index);
 void *gp_runtime_anywhere(int index);

@@ -3,8 +3,8 @@
 
 /*
  * Finds the functions that the loader would have given to a caller without gpupool. The loader first looks in the
- * global scope, for the symbol version that the caller's object was linked with, and then in the object's local scope,
- * which other objects may not see.
+ * global scope, for the symbol version that the caller's object was linked with. Then it looks in the object's local
+ * scope, which other objects may not see.
  */
 
 #include "runtime.h"
@@ -39,7 +39,7 @@ static void **function_of(struct gp_runtime *runtime, int index)
 	return (void **)((char *)runtime + rows[index].offset);
 }
 
-/* A caller, as the lookup needs it. */
+/* The caller whose runtime is looked up, and the data of its object. */
 struct view {
 	uintptr_t caller;
 	struct gp_runtime_caller *found;
@@ -152,8 +152,8 @@ static int take_nth(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /*
- * Opens the scope of the first object that has a runtime in it. For callers without a runtime: the exported function
- * may have been entered by a jump or through a pointer. To be closed by dlclose. NULL if there is no runtime.
+ * Opens the scope of the first object that has a runtime in it, or returns NULL. The caller closes it by dlclose. This
+ * serves callers without a runtime: the exported function may have been entered by a jump or through a pointer.
  */
 static void *any_scope(void)
 {
@@ -180,7 +180,7 @@ static void *base_of(void *address)
 	return address && dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* False if another library intercepts some of the functions: it must see every call, so the runtime is not served. */
+/* False if another library intercepts some of the functions. It must see every call, so gpupool serves none. */
 static bool is_of_one_object(struct gp_runtime *runtime)
 {
 	void *base = base_of((void *)runtime->get_version);

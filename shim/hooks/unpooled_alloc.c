@@ -14,7 +14,7 @@
 struct attempt {
 	const struct gp_unpooled *allocation;
 	struct gp_device *device;
-	struct gp_context *rescuer; /* a context with a pool on the device, which runs the rounds; holds a use */
+	struct gp_context *rescuer; /* a context on the device whose pool runs the retry rounds; to be put at the end */
 	bool is_charged;
 	uint32_t module;
 	CUresult r;
@@ -22,8 +22,8 @@ struct attempt {
 };
 
 /*
- * Charges and makes the driver's call. Without a user's limit an allocation that exceeds the budget is passed on to the
- * driver, which decides: managed memory may be larger than the device.
+ * Charges the allocation to the budget and makes the driver's call. An allocation that exceeds the budget fails if the
+ * user has set the limit. Otherwise it goes to the driver uncharged, since managed memory may exceed the device.
  */
 static int attempt(void *arg)
 {
@@ -71,7 +71,7 @@ static void rescue(struct attempt *a, struct gp_context *context)
 {
 	uint64_t limit = atomic_load(&a->device->budget.limit_bytes);
 
-	/* For a request that can never succeed the cache is not emptied. */
+	/* The cache is not emptied for a request that can never succeed. */
 	if (a->allocation->bytes > gp_min(limit, a->device->total_bytes))
 		return;
 	if (context && !a->rescuer)

@@ -25,12 +25,12 @@ enum gp_unpooled_end {
 /* An allocation under way. call() makes the driver's call and stores its output through arg. */
 struct gp_unpooled {
 	enum gp_unpooled_kind kind;
-	uint64_t bytes; /* 0: nothing is counted */
+	uint64_t bytes; /* 0: the allocation is not counted */
 	int device;
 	enum gp_unpooled_end end;
 	CUresult (*call)(void *arg);
 	void *arg;
-	const uint64_t *id; /* where call() leaves the pointer or handle */
+	const uint64_t *id; /* where call() stores the pointer or handle */
 };
 
 /* Allocates. Returns the driver's result, or CUDA_ERROR_OUT_OF_MEMORY if the limit forbids the allocation. */

@@ -165,7 +165,7 @@ bool gp_ipc_is_ours(const CUipcMemHandle *handle)
 }
 
 /*
- * Finds a block that this process itself exported. Whether a process may open its own handle is left to the driver.
+ * Finds a block that this process itself exported. The driver decides whether a process may open its own handle.
  */
 static int find_in_exports(const struct handle *handle, struct gp_ipc_reply *ret_reply)
 {
