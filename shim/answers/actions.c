@@ -23,7 +23,7 @@
 #include "shim/context/scope.h"
 #include "shim/debug/debug.h"
 #include "shim/ipc/ipc.h"
-#include "shim/oom/oom.h"
+#include "shim/oom/oom_json.h"
 #include "shim/reclaim/reclaim.h"
 #include "shim/record/record.h"
 #include "shim/trace/module.h"

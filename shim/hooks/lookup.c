@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 #include "common/compat.h"
-#include "runtime.h"
+#include "runtime_find.h"
 #include "shim/base/state.h"
 #include "shim/context/libraries.h"
 #include "shim/context/serial.h"

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "pool/lock.h"
+#include "runtime_find.h"
 #include "shim/base/fork.h"
 #include "shim/base/log.h"
 #include "shim/base/state.h"

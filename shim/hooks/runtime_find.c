@@ -7,7 +7,7 @@
  * scope, which other objects may not see.
  */
 
-#include "runtime.h"
+#include "runtime_find.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "ipc_ask.h"
 #include "shim/base/log.h"
 #include "shim/base/state.h"
 #include "shim/context/context.h"

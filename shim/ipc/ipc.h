@@ -43,20 +43,5 @@ bool gp_ipc_find(CUdeviceptr ptr, struct gp_block_info *ret_info);
 /* Watches the ends of contexts: the driver closes every block that was opened in a context when the context ends. */
 void gp_ipc_start(void);
 
-/* The exporter's reply: where a block is. */
-struct gp_ipc_reply {
-	CUipcMemHandle segment; /* the driver's handle */
-	uint64_t offset, bytes; /* of the block in the segment */
-};
-
 /* Answers "ipc NONCE SERIAL". */
 int gp_ipc_answer(int argc, char **argv, struct gp_json *out);
-
-/*
- * ipc_ask.c: asks the exporting process where a block is. Returns 0; -ENOENT if the process has ended or the block is
- * freed; -EPERM if the process belongs to another user; -ETIMEDOUT; -EPROTO for an invalid answer; or another -errno.
- */
-int gp_ipc_ask(pid_t pid, uint64_t start_ticks, uint64_t nonce, uint64_t serial, struct gp_ipc_reply *ret_reply);
-
-/* Parses an answer; also called by tests. Returns 0, -ENOENT or -EPROTO. */
-int gp_ipc_parse(const char *line, struct gp_ipc_reply *ret_reply);

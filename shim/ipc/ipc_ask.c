@@ -6,6 +6,8 @@
  * the process may be stopped, it may have ended, or another process may have its id by now.
  */
 
+#include "ipc_ask.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -16,7 +18,6 @@
 
 #include "common/ctl_abstract.h"
 #include "common/ctl_proto.h"
-#include "ipc.h"
 #include "shim/ctl/ctl_ask.h"
 
 enum { LIMIT_MS = 5000, BACKLOG_PAUSE_MS = 5, ANSWER_MAX = 512 };

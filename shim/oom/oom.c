@@ -7,7 +7,10 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "oom_cause.h"
 #include "oom_file.h"
+#include "oom_say.h"
+#include "oom_survey.h"
 #include "shim/base/clock.h"
 #include "shim/context/context.h"
 #include "shim/reclaim/reclaim.h"

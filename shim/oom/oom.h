@@ -80,30 +80,5 @@ void gp_oom_of_device(uint64_t bytes, const struct gp_failure *failure);
 void gp_oom_of_pinned(uint64_t bytes, const struct gp_failure *failure);
 void gp_oom_of_unpooled(int device, uint64_t bytes, const struct gp_failure *failure);
 
-/*
- * oom_survey.c: gp_oom_find_granule sets the granule, and is called first for device memory. gp_oom_survey sets the
- * pins, the least and movable bytes, and the largest free block. No lock may be held.
- */
-void gp_oom_find_granule(struct gp_oom *oom);
-void gp_oom_survey(struct gp_oom *oom);
-
-/* oom_cause.c: sets the cause, and the held, usable and missing bytes. All other numbers must be set. */
-void gp_oom_explain(struct gp_oom *oom);
-
-/* Returns true if the program itself holds nearly all memory that it may use. */
-bool gp_oom_is_full(const struct gp_oom *oom);
-
-/* Returns the device memory in use that is not charged to this process. */
-uint64_t gp_oom_other_processes_bytes(const struct gp_oom *oom);
-
-/* oom_say.c: logs the report. */
-void gp_oom_say(const struct gp_oom *oom);
-
-/* oom_json.c: writes the answer to the request "oom" about this error. Returns 0 or -ENOMEM. No lock may be held. */
-int gp_oom_write(struct gp_json *out, const struct gp_oom *oom);
-
 /* Copies the last error; its n is the number of errors so far. */
 void gp_oom_last(struct gp_oom *ret);
-
-/* Answers the request "oom". */
-int gp_oom_answer(int argc, char **argv, struct gp_json *out);

@@ -22,7 +22,7 @@
  * further with them only because they leave small blocks to the driver, whose overhead for these no limit counts.
  */
 
-#include "oom.h"
+#include "oom_cause.h"
 
 /*
  * A program that holds more than FULL_PERCENT of the usable memory is itself the cause. The margin of the estimate is

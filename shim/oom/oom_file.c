@@ -15,6 +15,7 @@
 
 #include "common/compat.h"
 #include "common/file.h"
+#include "oom_json.h"
 #include "shim/base/log.h"
 #include "shim/base/state.h"
 

@@ -3,11 +3,13 @@
 
 /* The answer to the request "oom". */
 
+#include "oom_json.h"
+
 #include <errno.h>
 #include <unistd.h>
 
 #include "common/file.h"
-#include "oom.h"
+#include "oom_cause.h"
 #include "shim/base/clock.h"
 #include "shim/trace/alloc_info.h"
 #include "shim/trace/stack_json.h"

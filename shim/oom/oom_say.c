@@ -3,12 +3,15 @@
 
 /* Logs an out-of-memory error in a few lines. gpupool-stat oom (tools/stat/stat_oom.c) shows it in the same words. */
 
+#include "oom_say.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "oom_cause.h"
 #include "oom_file.h"
 #include "shim/base/log.h"
 #include "shim/trace/alloc_info.h"

@@ -16,7 +16,8 @@
  *				and vmm has no such ends; otherwise the part that does not share a chunk
  */
 
-#include "oom.h"
+#include "oom_survey.h"
+
 #include "shim/backend/backend_mapping.h"
 #include "shim/debug/debug.h"
 #include "shim/trace/alloc_info.h"

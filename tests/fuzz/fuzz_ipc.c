@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "shim/ipc/ipc.h"
+#include "shim/ipc/ipc_ask.h"
 #include "sockets.h"
 
 enum op { OP_LITERAL, OP_CUT, OP_HANG_UP, N_OPS };

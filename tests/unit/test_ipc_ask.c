@@ -6,13 +6,15 @@
 #include <check.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/ipc/ipc.h"
+#include "common/ctl_proto.h"
+#include "shim/ipc/ipc_ask.h"
 #include "tests/suite.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))

@@ -5,7 +5,7 @@
 
 #include <check.h>
 
-#include "shim/oom/oom.h"
+#include "shim/oom/oom_cause.h"
 #include "tests/suite.h"
 
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
