@@ -30,15 +30,15 @@ enum gp_oom_cause {
 	GP_OOM_N_CAUSES
 };
 
-enum { GP_OOM_PINS = 16, GP_OOM_PIN_BLOCKS = 4, GP_OOM_HOLDERS = 16 };
+enum { GP_OOM_SEGMENTS = 16, GP_OOM_SEGMENT_BLOCKS = 4, GP_OOM_HOLDERS = 16 };
 
-/* A driver allocation that cannot be given back because the program holds a part of it. */
-struct gp_oom_pin {
+/* A partly used segment: it cannot be given back because the program holds blocks in it. */
+struct gp_oom_segment {
 	uint64_t base, bytes, free_bytes, largest_free_bytes, used_bytes, n_used;
-	struct gp_oom_pin_block {
+	struct gp_oom_segment_block {
 		uint64_t addr, bytes;
 		uint32_t site;
-	} blocks[GP_OOM_PIN_BLOCKS]; /* the first blocks that the program holds there */
+	} blocks[GP_OOM_SEGMENT_BLOCKS]; /* the first blocks that the program holds there */
 };
 
 struct gp_oom {
@@ -64,12 +64,13 @@ struct gp_oom {
 	struct gp_failure failure;
 	struct gp_processes processes; /* answers of other processes; n is 0 if none was asked */
 	uint32_t site;
-	unsigned n_pins, n_holders, n_callers;
-	uint64_t n_pinned_segments, pinned_free_bytes;
-	struct gp_oom_pin pins[GP_OOM_PINS];       /* most free bytes first */
-	struct gp_holders holders[GP_OOM_HOLDERS]; /* by call site, most bytes first; none while stacks are off */
-	struct gp_holders without;                 /* blocks without a call site, while stacks are on */
-	struct gp_holders callers[GP_OOM_HOLDERS]; /* by calling module, most bytes first */
+	unsigned n_segments, n_holders, n_callers;
+	uint64_t n_partly_used,
+		partly_used_free_bytes; /* all segments of struct gp_oom_segment, and their free bytes */
+	struct gp_oom_segment segments[GP_OOM_SEGMENTS]; /* those with the most free bytes, most first */
+	struct gp_holders holders[GP_OOM_HOLDERS];       /* by call site, most bytes first; none while stacks are off */
+	struct gp_holders without;                       /* blocks without a call site, while stacks are on */
+	struct gp_holders callers[GP_OOM_HOLDERS];       /* by calling module, most bytes first */
 };
 
 /*

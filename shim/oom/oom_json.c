@@ -53,21 +53,21 @@ static void write_processes(struct gp_json *out, const struct gp_processes *proc
 	gp_json_array_end(out);
 }
 
-static void write_pin(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom_pin *pin)
+static void write_segment(struct gp_json *out, struct gp_stack_json *stacks, const struct gp_oom_segment *segment)
 {
 	gp_json_object_begin(out, NULL);
-	gp_json_address(out, "address", pin->base);
-	gp_json_u64(out, "size_bytes", pin->bytes);
-	gp_json_u64(out, "free_bytes", pin->free_bytes);
-	gp_json_u64(out, "largest_free_bytes", pin->largest_free_bytes);
-	gp_json_u64(out, "used_bytes", pin->used_bytes);
-	gp_json_u64(out, "n_used_blocks", pin->n_used);
+	gp_json_address(out, "address", segment->base);
+	gp_json_u64(out, "size_bytes", segment->bytes);
+	gp_json_u64(out, "free_bytes", segment->free_bytes);
+	gp_json_u64(out, "largest_free_bytes", segment->largest_free_bytes);
+	gp_json_u64(out, "used_bytes", segment->used_bytes);
+	gp_json_u64(out, "n_used_blocks", segment->n_used);
 	gp_json_array_begin(out, "blocks");
-	for (unsigned i = 0; i < gp_min(pin->n_used, GP_OOM_PIN_BLOCKS); i++) {
+	for (unsigned i = 0; i < gp_min(segment->n_used, GP_OOM_SEGMENT_BLOCKS); i++) {
 		gp_json_object_begin(out, NULL);
-		gp_json_address(out, "address", pin->blocks[i].addr);
-		gp_json_u64(out, "size_bytes", pin->blocks[i].bytes);
-		gp_stack_json_site(out, stacks, "frames", pin->blocks[i].site);
+		gp_json_address(out, "address", segment->blocks[i].addr);
+		gp_json_u64(out, "size_bytes", segment->blocks[i].bytes);
+		gp_stack_json_site(out, stacks, "frames", segment->blocks[i].site);
 		gp_json_object_end(out);
 	}
 	gp_json_array_end(out);
@@ -122,11 +122,11 @@ static void write_last(struct gp_json *out, struct gp_stack_json *stacks, const 
 	gp_round_json(out, "rounds", oom->failure.rounds, false);
 	write_processes(out, &oom->processes);
 	gp_stack_json_site(out, stacks, "frames", oom->site);
-	gp_json_u64(out, "n_pinned_segments", oom->n_pinned_segments);
-	gp_json_u64(out, "pinned_free_bytes", oom->pinned_free_bytes);
+	gp_json_u64(out, "n_pinned_segments", oom->n_partly_used);
+	gp_json_u64(out, "pinned_free_bytes", oom->partly_used_free_bytes);
 	gp_json_array_begin(out, "segments");
-	for (unsigned i = 0; i < oom->n_pins; i++)
-		write_pin(out, stacks, &oom->pins[i]);
+	for (unsigned i = 0; i < oom->n_segments; i++)
+		write_segment(out, stacks, &oom->segments[i]);
 	gp_json_array_end(out);
 	gp_json_array_begin(out, "holders");
 	for (unsigned i = 0; i < oom->n_holders; i++)

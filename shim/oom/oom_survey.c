@@ -28,26 +28,26 @@
 /* State of a walk over the driver allocations of a pool. */
 struct survey {
 	struct gp_oom *oom;
-	struct gp_oom_pin pin;       /* the current driver allocation; 0 bytes: none */
-	uint64_t gap_begin, gap_end; /* the current run of adjacent cached blocks */
-	uint64_t before_bytes;       /* size of the used block before it */
+	struct gp_oom_segment segment; /* the current driver allocation; 0 bytes: none */
+	uint64_t gap_begin, gap_end;   /* the current run of adjacent cached blocks */
+	uint64_t before_bytes;         /* size of the used block before it */
 };
 
-static void insert(struct gp_oom *oom, const struct gp_oom_pin *pin)
+static void insert(struct gp_oom *oom, const struct gp_oom_segment *segment)
 {
-	unsigned i = oom->n_pins < GP_OOM_PINS ? oom->n_pins++ : GP_OOM_PINS;
+	unsigned i = oom->n_segments < GP_OOM_SEGMENTS ? oom->n_segments++ : GP_OOM_SEGMENTS;
 
-	for (; i && oom->pins[i - 1].free_bytes < pin->free_bytes; i--)
-		if (i < GP_OOM_PINS)
-			oom->pins[i] = oom->pins[i - 1];
-	if (i < GP_OOM_PINS)
-		oom->pins[i] = *pin;
+	for (; i && oom->segments[i - 1].free_bytes < segment->free_bytes; i--)
+		if (i < GP_OOM_SEGMENTS)
+			oom->segments[i] = oom->segments[i - 1];
+	if (i < GP_OOM_SEGMENTS)
+		oom->segments[i] = *segment;
 }
 
 /* True if a granule of vmm could begin at the address. Assumes a guard of GP_ALIGN bytes at the segment's start. */
 static bool is_aligned(const struct survey *survey, uint64_t addr)
 {
-	uint64_t offset = addr - survey->pin.base;
+	uint64_t offset = addr - survey->segment.base;
 
 	return offset < survey->oom->granule || (offset - GP_ALIGN) % survey->oom->granule == 0;
 }
@@ -56,8 +56,8 @@ static bool is_aligned(const struct survey *survey, uint64_t addr)
 static uint64_t movable_bytes_of(const struct survey *survey, uint64_t around_bytes)
 {
 	uint64_t bytes = survey->gap_end - survey->gap_begin, granule = survey->oom->granule;
-	bool is_first = survey->gap_begin == survey->pin.base;
-	bool is_last = survey->gap_end == survey->pin.base + survey->pin.bytes;
+	bool is_first = survey->gap_begin == survey->segment.base;
+	bool is_last = survey->gap_end == survey->segment.base + survey->segment.bytes;
 	uint64_t shared = gp_min(gp_round_up(around_bytes, granule), CHUNK_MAX);
 
 	if (!granule || !around_bytes)
@@ -83,24 +83,25 @@ static void end_segment(struct survey *survey)
 	struct gp_oom *oom = survey->oom;
 
 	end_gap(survey, 0);
-	if (survey->pin.n_used && survey->pin.free_bytes) {
-		oom->n_pinned_segments++;
-		oom->pinned_free_bytes += survey->pin.free_bytes;
-		insert(oom, &survey->pin);
+	if (survey->segment.n_used && survey->segment.free_bytes) {
+		oom->n_partly_used++;
+		oom->partly_used_free_bytes += survey->segment.free_bytes;
+		insert(oom, &survey->segment);
 	}
 	*survey = (struct survey){.oom = oom};
 }
 
 static void note_used(struct survey *survey, const struct gp_block_info *info)
 {
-	struct gp_oom_pin *pin = &survey->pin;
+	struct gp_oom_segment *segment = &survey->segment;
 
 	end_gap(survey, info->rounded);
 	survey->before_bytes = info->rounded;
-	if (pin->n_used < GP_OOM_PIN_BLOCKS)
-		pin->blocks[pin->n_used] = (struct gp_oom_pin_block){.addr = info->addr, .bytes = info->rounded};
-	pin->n_used++;
-	pin->used_bytes += info->rounded;
+	if (segment->n_used < GP_OOM_SEGMENT_BLOCKS)
+		segment->blocks[segment->n_used] =
+			(struct gp_oom_segment_block){.addr = info->addr, .bytes = info->rounded};
+	segment->n_used++;
+	segment->used_bytes += info->rounded;
 	survey->oom->least_bytes += gp_min(info->rounded, gp_round_up(info->size, GP_ALIGN));
 }
 
@@ -111,8 +112,9 @@ static void note_cached(struct survey *survey, const struct gp_block_info *info)
 		survey->gap_begin = info->addr;
 	}
 	survey->gap_end = info->addr + info->rounded;
-	survey->pin.free_bytes += info->rounded;
-	survey->pin.largest_free_bytes = gp_max(survey->pin.largest_free_bytes, survey->gap_end - survey->gap_begin);
+	survey->segment.free_bytes += info->rounded;
+	survey->segment.largest_free_bytes =
+		gp_max(survey->segment.largest_free_bytes, survey->gap_end - survey->gap_begin);
 	survey->oom->largest_free_bytes = gp_max(survey->oom->largest_free_bytes, survey->gap_end - survey->gap_begin);
 }
 
@@ -120,10 +122,10 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 {
 	struct survey *survey = arg;
 
-	if (survey->pin.bytes && survey->pin.base != info->segment_base)
+	if (survey->segment.bytes && survey->segment.base != info->segment_base)
 		end_segment(survey);
-	survey->pin.base = info->segment_base;
-	survey->pin.bytes = info->segment_size;
+	survey->segment.base = info->segment_base;
+	survey->segment.bytes = info->segment_size;
 	if (info->is_used)
 		note_used(survey, info);
 	else if (info->is_cached)
@@ -179,8 +181,9 @@ void gp_oom_survey(struct gp_oom *oom)
 
 	oom->least_bytes = 0;
 	gp_context_each(oom->what == GP_OOM_PINNED ? survey_pinned : survey_context, oom);
-	for (unsigned i = 0; i < oom->n_pins; i++)
-		for (unsigned k = 0; k < gp_min(oom->pins[i].n_used, GP_OOM_PIN_BLOCKS); k++)
-			if (gp_alloc_info_find(gp_debug_ptr(oom->pins[i].blocks[k].addr), &record) && !record.is_freed)
-				oom->pins[i].blocks[k].site = record.given;
+	for (unsigned i = 0; i < oom->n_segments; i++)
+		for (unsigned k = 0; k < gp_min(oom->segments[i].n_used, GP_OOM_SEGMENT_BLOCKS); k++)
+			if (gp_alloc_info_find(gp_debug_ptr(oom->segments[i].blocks[k].addr), &record) &&
+				!record.is_freed)
+				oom->segments[i].blocks[k].site = record.given;
 }

@@ -9,5 +9,5 @@
 /* Sets the granule. To be called first, if device memory ran out. */
 void gp_oom_find_granule(struct gp_oom *oom);
 
-/* Sets the pins, the least and movable bytes, and the largest free block. */
+/* Sets the partly used segments, the least and movable bytes, and the largest free block. */
 void gp_oom_survey(struct gp_oom *oom);
