@@ -91,7 +91,7 @@ static int take_callers(int argc, char **argv, struct gp_leaks *leaks, struct gp
 	if (argc > 1 && strcmp(argv[1], "callers") != 0)
 		return gp_ctl_error(out, GP_CTL_USAGE, "usage: status [callers]");
 	if (argc > 1 && !gp_leaks_take(leaks, 0))
-		return gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+		return gp_ctl_error(out, GP_CTL_FAILED, "not enough host memory for the list");
 	return 0;
 }
 
@@ -257,7 +257,7 @@ static int answer_blocks(int argc, char **argv, struct gp_json *out)
 		write_blocks(out, &blocks);
 	}
 	free(blocks.list);
-	return blocks.list ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the list");
+	return blocks.list ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "not enough host memory for the list");
 }
 
 struct reclaim {

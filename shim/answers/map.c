@@ -42,7 +42,8 @@ struct pool {
 	int region;
 	size_t first, n;
 	uint64_t n_blocks, n_segments;
-	uint64_t largest_cached, largest_free; /* largest contiguous run now, and once nothing is pending */
+	uint64_t largest_cached; /* bytes of the largest run of cached blocks */
+	uint64_t largest_free;   /* bytes of the largest run of cached and pending blocks */
 	/* Only while the blocks are copied: the current runs, the end of the last block, and its segment. */
 	uint64_t cached_run, free_run, end, segment;
 };
@@ -255,5 +256,5 @@ int gp_map_answer(int argc, char **argv, struct gp_json *out)
 	}
 	free(map.blocks);
 	free(map.pools);
-	return has_memory ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "no host memory for the map");
+	return has_memory ? 0 : gp_ctl_error(out, GP_CTL_FAILED, "not enough host memory for the map");
 }

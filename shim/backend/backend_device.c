@@ -142,7 +142,7 @@ static int device_release_poll(void *arg)
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
 		r = gp_real.cuStreamQuery(stream);
-		/* The driver takes the memory back only at a synchronisation, which has nothing to wait for here. */
+		/* The driver takes freed memory back only at a synchronisation. The stream is idle, so this is no wait. */
 		if (!r)
 			r = gp_real.cuStreamSynchronize(stream);
 		gp_driver_leave(&scope);

@@ -14,5 +14,5 @@ extern const struct gp_mapping_ops gp_mapping_backend;
  */
 int gp_mapping_setup(struct gp_context *context, uint64_t *ret_granule);
 
-/* Returns the same by the driver's own account, without mapping memory. */
+/* Returns the same as far as the driver reports it, without mapping memory. */
 int gp_mapping_granule(struct gp_context *context, uint64_t *ret_granule);

@@ -4,7 +4,7 @@
 /*
  * cuLaunchKernelEx, a launch with attributes. Its stream is noted like that of any other launch (submit.def). In
  * addition, an attribute may allow its kernel to begin before the previous kernel of the stream has finished
- * (programmatic dependent launch), and then even a single stream does not work in order. An event that a fence
+ * (programmatic dependent launch). Then even work in one stream may overlap. An event that a fence
  * records between two such kernels does not hold the second one back, but a GPU wait does (measured on an H200).
  */
 

@@ -3,8 +3,7 @@
 
 /*
  * Physical memory of the virtual-memory functions. It is counted once, from its creation until its last handle and its
- * last mapping have ended. The memory has the same handle
- * for as long as it is mapped.
+ * last mapping have ended. The memory has the same handle for as long as it is mapped.
  */
 
 #include <stdlib.h>

@@ -328,7 +328,7 @@ CUresult gp_ipc_open(CUdeviceptr *ret_ptr, const CUipcMemHandle *handle, unsigne
 		gp_log(GP_LOG_WARN, "cannot open an IPC handle of process %llu: %s", (unsigned long long)ours.pid,
 			error == -ENOENT       ? "the process has ended, or has freed the block"
 			: error == -EPERM      ? "the process belongs to another user"
-			: error == -EOPNOTSUPP ? "asking that process needs GPUPOOL_SOCKET=on in this one"
+			: error == -EOPNOTSUPP ? "asking that process needs GPUPOOL_SOCKET=on in this process"
 			: error == -ETIMEDOUT
 				? "the process did not answer in time"
 				: "the handle is damaged, or the control socket of the process cannot be reached");

@@ -179,6 +179,6 @@ int gp_oom_answer(int argc, char **argv, struct gp_json *out)
 
 	gp_oom_last(&oom);
 	if (gp_oom_write(out, &oom))
-		return gp_ctl_error(out, GP_CTL_FAILED, "out of host memory for the report");
+		return gp_ctl_error(out, GP_CTL_FAILED, "not enough host memory for the report");
 	return 0;
 }

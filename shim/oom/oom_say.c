@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Logs an out-of-memory error in a few lines. gpupool-stat oom (tools/stat/stat_oom.c) shows it in the same words. */
+/* Logs an out-of-memory error in a few lines. gpupool-stat oom (tools/stat/stat_oom.c) uses the same words. */
 
 #include "oom_say.h"
 

@@ -32,10 +32,10 @@ uint64_t gp_reclaim_from_siblings(struct gp_context *context, uint64_t bytes, bo
 /* The same for the pools of pinned memory of all contexts, except for the given pool. */
 uint64_t gp_reclaim_from_pinned(struct gp_pool *pool, uint64_t bytes);
 
-/* The same for other processes. Returns the bytes that they report. */
+/* Asks other processes for memory of the context's device. Returns the bytes that they report as given back. */
 uint64_t gp_reclaim_from_processes(struct gp_context *context, uint64_t bytes);
 
-/* Returns what other processes answered when this thread asked them last. */
+/* Returns the answers of other processes to the last request of this thread. */
 const struct gp_processes *gp_reclaim_last_answers(void);
 
 /* Answers the request "yield" of another process. */
