@@ -142,7 +142,7 @@ static int device_release_poll(void *arg)
 	r = gp_driver_enter(&scope, context->handle);
 	if (!r) {
 		r = gp_real.cuStreamQuery(stream);
-		/* The driver takes freed memory back only at a synchronisation. The stream is idle, so this is no wait. */
+		/* The driver takes freed memory back only at a synchronisation. The idle stream does not wait. */
 		if (!r)
 			r = gp_real.cuStreamSynchronize(stream);
 		gp_driver_leave(&scope);
