@@ -41,13 +41,19 @@ def definitions(root, paths, ctags):
     return found
 
 
+def without_files(text):
+    """The text without comments and without the names of included files: a header may be named like a function."""
+    text = re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    return re.sub(r"^\s*#\s*include\b.*$", "", text, flags=re.M)
+
+
 def graph(root, room, ctags):
     """unit -> unit -> names used."""
     paths = list(lint.sources(root, room, ends=(".c", ".h")))
     defined = definitions(root, paths, ctags) if paths else {}
     edges = {unit_of(path): collections.defaultdict(set) for path in paths}
     for path in paths:
-        text = re.sub(r"//[^\n]*", "", re.sub(r"/\*.*?\*/", "", lint.read(root, path), flags=re.S))
+        text = without_files(lint.read(root, path))
         for name in set(re.findall(r"\b[A-Za-z_]\w{%d,}" % (NAME_MIN - 1), text)):
             homes = {unit_of(home) for home in defined.get(name, ())}
             if len(homes) == 1 and homes != {unit_of(path)}:
@@ -100,7 +106,7 @@ def self_test(ctags):
         "pool/third.h": "static inline int third_name(void)\n{\n\treturn first_name();\n}\n",
         "pool/fourth.c": "static int second_name(void)\n{\n\treturn first_name(); /* third_name */\n}\n",
         "shim/above.c": "int above_name(void)\n{\n\treturn below_name();\n}\n",
-        "shim/below.c": "int below_name(void)\n{\n\treturn 1;\n}\n",
+        "shim/below.c": "#include \"above_name.h\"\nint below_name(void)\n{\n\treturn 1;\n}\n",
     })
     lint.end_self_test(check(tree.name, ctags, {"pool": 20, "shim": 1}), ("pool: 3 of 4 units are in one cycle, 75 %",))
 
