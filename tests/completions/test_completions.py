@@ -55,7 +55,7 @@ complete -C {quoted}
 
 def commands():
     """The commands of gpupool-stat."""
-    table = (ROOT / "tools/stat/stat_command.c").read_text().split("stat_commands[] = {", 1)[1]
+    table = (ROOT / "tools/stat/stat_commands.c").read_text().split("stat_commands[] = {", 1)[1]
     return set(re.findall(r'^\t\{"([a-z]+)"', table, re.M))
 
 

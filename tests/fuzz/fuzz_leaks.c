@@ -17,7 +17,7 @@
 #include "screen.h"
 #include "tools/convert/convert.h"
 #include "tools/report/report.h"
-#include "tools/stat/stat_command.h"
+#include "tools/stat/stat_commands.h"
 
 enum { IS_JSON = 1, HAS_DIFF = 2, IS_OLDER = 4, IS_SHORT = 8 };
 

@@ -19,7 +19,7 @@
 #include "screen.h"
 #include "sockets.h"
 #include "tools/stat/stat_check.h"
-#include "tools/stat/stat_command.h"
+#include "tools/stat/stat_commands.h"
 
 enum op {
 	OP_LITERAL,

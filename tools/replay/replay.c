@@ -8,7 +8,6 @@
 #include "common/size.h"
 #include "replay_run.h"
 #include "replay_show.h"
-#include "tools/stat/stat_source.h"
 #include "tools/stat/stat_spool.h"
 
 static const char next_help[] = "gpupool-stat replay --help";
@@ -78,7 +77,7 @@ static enum stat_exit run(struct replay_file *file, const struct stat_options *o
 		replay_show_json(&contents, results, n);
 	else
 		replay_show(&contents, results, n);
-	return stat_source_end(options->file, &contents);
+	return replay_survey_end(options->file, &contents);
 }
 
 enum stat_exit replay_command(const struct stat_command *command, const struct stat_options *options)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
+#include "replay_survey.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "replay_run.h"
-#include "tools/stat/stat_say.h"
+#include "replay_map.h"
 
 struct survey {
 	struct replay_contents *contents;
@@ -138,4 +139,13 @@ int replay_survey(struct replay_file *file, struct replay_contents *contents, ch
 	replay_map_deinit(&s.live);
 	free(s.pools);
 	return r;
+}
+
+enum stat_exit replay_survey_end(const char *name, const struct replay_contents *contents)
+{
+	if (!*contents->damage)
+		return STAT_OK;
+	stat_error("the rest is lost; record the program again if you need it.",
+		"%s: %s; the part before that was read.", name, contents->damage);
+	return STAT_FAILED;
 }

@@ -120,7 +120,7 @@ enum stat_exit report_command(const struct stat_command *command, const struct s
 	else
 		result = STAT_FAILED;
 	if (result == STAT_OK)
-		result = stat_source_end(source.name, &source.contents);
+		result = replay_survey_end(source.name, &source.contents);
 	stat_source_close(&source);
 	return result;
 }

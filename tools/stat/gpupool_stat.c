@@ -17,6 +17,7 @@
 #include "stat_check.h"
 #include "stat_help.h"
 #include "stat_parse.h"
+#include "stat_say.h"
 
 enum {
 	OPTION_JSON = 256,
@@ -153,7 +154,7 @@ static const struct {
 	int option;
 	unsigned taken;
 	size_t flag_at;
-} flags[] = {
+} switches[] = {
 	{OPTION_JSON, 0, offsetof(struct words, options.is_json)},
 	{'q', STAT_TAKES_QUIET, offsetof(struct words, options.is_quiet)},
 	{OPTION_CHECK, STAT_TAKES_CHECK, offsetof(struct words, options.is_check)},
@@ -167,11 +168,11 @@ static const struct {
 
 static bool take_option(struct words *words, int option, const char *word)
 {
-	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-		if (flags[i].option != option)
+	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+		if (switches[i].option != option)
 			continue;
-		words->taken |= flags[i].taken;
-		*(bool *)((char *)words + flags[i].flag_at) = true;
+		words->taken |= switches[i].taken;
+		*(bool *)((char *)words + switches[i].flag_at) = true;
 		return true;
 	}
 	return take_value(words, option, word);

@@ -237,3 +237,16 @@ enum stat_exit stat_stacks_run(const struct stat_command *command, const struct 
 	snprintf(request + length, sizeof(request) - length, "\n");
 	return change(command, options, request);
 }
+
+void stat_stacks_show(const struct stat_process *process, const struct stat_options *options)
+{
+	const json_t *setting = process->reply;
+	uint64_t depth = stat_reply_u64_or_0(setting, "depth"), sites = stat_reply_u64_or_0(setting, "sites");
+
+	if (!json_is_true(json_object_get(setting, "is_on"))) {
+		puts("call stacks are off");
+		return;
+	}
+	printf("call stacks are on, %" PRIu64 " frame%s, sample=%" PRIu64 "; %" PRIu64 " call site%s so far\n", depth,
+		depth == 1 ? "" : "s", stat_reply_u64_or_0(setting, "sample"), sites, sites == 1 ? "" : "s");
+}

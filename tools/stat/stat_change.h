@@ -19,5 +19,6 @@ void stat_defer_show(const struct stat_process *process, const struct stat_optio
 enum stat_exit stat_region_run(const struct stat_command *command, const struct stat_options *options);
 void stat_region_show(const struct stat_process *process, const struct stat_options *options);
 
-/* Without words, only shows the setting. stat_show_stacks() prints the answer. */
+/* Without words, only shows the setting. */
 enum stat_exit stat_stacks_run(const struct stat_command *command, const struct stat_options *options);
+void stat_stacks_show(const struct stat_process *process, const struct stat_options *options);

@@ -2,9 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The commands of gpupool-stat. */
+/* A command of gpupool-stat, and what commands have in common. stat_commands.h has the list of them. */
 
-#include "stat_show.h"
+#include "stat_options.h"
+#include "stat_survey.h"
 
 /*
  * The options of a command. Every command also takes --help and --timeout, and --json unless it has STAT_HAS_NO_JSON.
@@ -51,8 +52,9 @@ struct stat_command {
 	unsigned takes;
 	enum stat_exit (*run)(const struct stat_command *command, const struct stat_options *options);
 	void (*show)(const struct stat_process *process, const struct stat_options *options);
-	size_t max_bytes; /* the longest answer */
-	const char *once; /* why --watch is always refused; NULL: run() repeats the command */
+	size_t max_bytes;   /* the longest answer */
+	const char *once;   /* why --watch is always refused; NULL: run() repeats the command */
+	bool has_own_title; /* show() prints a title with the process itself */
 };
 
 /* Returns all the options that a command takes, as STAT_TAKES_*. */
@@ -69,7 +71,11 @@ bool stat_command_check_once(
 struct stat_question stat_command_question(
 	const struct stat_command *command, const struct stat_options *options, const char *request);
 
-/* Sends the command's name as request to each process, and prints the answers. */
+/* Sends a request to each process, and prints the answers. */
+enum stat_exit stat_command_ask(
+	const struct stat_command *command, const struct stat_options *options, const char *request);
+
+/* The same with the name of the command as the request. */
 enum stat_exit stat_command_read(const struct stat_command *command, const struct stat_options *options);
 
 /* Prints each answer with the command's show(), below a title with its process if there are several. */
@@ -79,6 +85,3 @@ void stat_command_show(
 /* Reasons why a command is done once, as sentences of a message. */
 #define STAT_CHANGE_IS_ONCE "it changes a process"
 #define STAT_FILE_IS_ONCE   "it reads a file, which does not change"
-
-/* Ends with a row without a name; the first is the default. */
-extern const struct stat_command stat_commands[];

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stat_leaks.h"
 #include "stat_report.h"
 #include "stat_stack.h"
 #include "stat_text.h"
@@ -87,7 +86,7 @@ static void print_origin(const json_t *report, struct stat_stacks *stacks, const
 	stat_duration(age, ns);
 	snprintf(title, sizeof(title), "%s %s before", word, age);
 	if (json_array_size(frames))
-		stat_leaks_print_stack(stacks, title, frames);
+		stat_stacks_print(stacks, title, frames);
 	else
 		printf("  %s\n", title);
 }

@@ -4,7 +4,7 @@
 
 /* The summaries that --help prints. */
 
-#include "stat_command.h"
+#include "stat_commands.h"
 
 /* The options that only some commands take, with their lines of the summary. Ends with a row without a name. */
 struct stat_option {

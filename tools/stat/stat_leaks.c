@@ -8,52 +8,20 @@
 
 #include "stat_leaks.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "stat_explain.h"
 #include "stat_group.h"
 #include "stat_report.h"
+#include "stat_saved.h"
+#include "stat_stack.h"
 #include "stat_text.h"
 #include "stat_watch.h"
 
-enum { FILE_MAX = 64 << 20, ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
-
-/* Returns the size of the file and one byte more, so that reading that much meets the end of the file. */
-static size_t room_for(FILE *file)
-{
-	struct stat st;
-
-	if (fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || st.st_size >= FILE_MAX)
-		return FILE_MAX;
-	return (size_t)st.st_size + 1;
-}
-
-json_t *stat_leaks_read(const char *path, const char *name)
-{
-	char error[STAT_ERROR_MAX];
-	json_t *reply = NULL;
-	FILE *file = fopen(path, "re");
-	size_t room = file ? room_for(file) : 0;
-	char *text = file ? stat_alloc(malloc(room)) : NULL;
-	size_t n = file ? fread(text, 1, room, file) : 0;
-
-	if (!file || ferror(file))
-		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
-	else if (n == FILE_MAX)
-		stat_error(NULL, "%s is too long to be an answer.", name);
-	else if (!(reply = stat_reply_parse_saved(text, n, "leaks", error)))
-		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", name, error);
-	if (file)
-		fclose(file);
-	free(text);
-	return reply;
-}
+enum { ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
 
 static void print_growth(char text[static STAT_TEXT_MAX], int64_t growth)
 {
@@ -122,17 +90,6 @@ static void print_groups(const struct stat_groups *groups, const struct stat_opt
 		printf("and %" PRIu64 " more, %s\n", rest, bytes);
 }
 
-void stat_leaks_print_stack(struct stat_stacks *stacks, const char *title, const json_t *frames)
-{
-	char *text;
-
-	if (!json_array_size(frames))
-		return;
-	text = stat_stacks_text(stacks, frames);
-	printf("  %s: %s\n", title, text);
-	free(text);
-}
-
 static void print_bad_frees(const json_t *reply, struct stat_stacks *stacks)
 {
 	const json_t *list = json_object_get(reply, "bad_frees"), *bad;
@@ -144,9 +101,9 @@ static void print_bad_frees(const json_t *reply, struct stat_stacks *stacks)
 		stat_age(age, stat_reply_u64_or_0(bad, "age_ns"));
 		printf("%s free of %s, %s ago\n",
 			strcmp(stat_reply_text(bad, "what"), "double") == 0 ? "double" : "invalid", clean, age);
-		stat_leaks_print_stack(stacks, "freed here", json_object_get(bad, "freed_here"));
-		stat_leaks_print_stack(stacks, "freed before", json_object_get(bad, "freed_before"));
-		stat_leaks_print_stack(stacks, "allocated", json_object_get(bad, "allocated"));
+		stat_stacks_print(stacks, "freed here", json_object_get(bad, "freed_here"));
+		stat_stacks_print(stacks, "freed before", json_object_get(bad, "freed_before"));
+		stat_stacks_print(stacks, "allocated", json_object_get(bad, "allocated"));
 	}
 }
 
@@ -240,7 +197,7 @@ static void complete(json_t *reply, pid_t pid, uid_t uid)
 
 static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
 {
-	json_t *reply = stat_leaks_read(options->from, options->from);
+	json_t *reply = stat_saved_read_leaks(options->from, options->from);
 
 	if (!reply)
 		return STAT_FAILED;
@@ -293,7 +250,7 @@ static void show_all(const struct stat_survey *survey, const struct first *first
 			putchar('\n');
 		is_any = true;
 		stat_explain_command(command, sizeof(command), process->pid);
-		stat_show_title(process, command);
+		stat_report_title(process, command);
 		show(process->reply, process->pid, process->uid, base, first->options);
 	}
 }
@@ -342,7 +299,7 @@ enum stat_exit stat_leaks_run(const struct stat_command *command, const struct s
 	if (options->from && !stat_command_check_once(command, options, "--from", STAT_FILE_IS_ONCE))
 		return STAT_USAGE;
 	if (options->diff)
-		base = stat_leaks_read(options->diff, options->diff);
+		base = stat_saved_read_leaks(options->diff, options->diff);
 	if (!options->diff || base)
 		result = options->from ? run_saved(options, base) : ask(command, options, base);
 	json_decref(base);

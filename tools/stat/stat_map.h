@@ -4,6 +4,11 @@
 
 /* The segments and blocks in an answer to "map". */
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "stat_look.h"
 
 struct stat_segment {
@@ -60,6 +65,3 @@ size_t stat_map_cells(const struct stat_segment *segment, uint64_t cell_bytes, s
 
 /* Returns the character of a cell, one column wide. */
 const char *stat_map_cell_glyph(struct stat_look look, const struct stat_cell *cell);
-
-/* Prints one answer. */
-void stat_show_map(const struct stat_process *process, const struct stat_options *options);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Prints "map": segments as rows of cells, and the blocks that keep segments from going back to the driver. */
+#include "stat_map_show.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -250,7 +250,7 @@ static void print_pool(const struct stat_map *map, const struct stat_map_pool *p
 	print_largest(pool);
 }
 
-void stat_show_map(const struct stat_process *process, const struct stat_options *options)
+void stat_map_show(const struct stat_process *process, const struct stat_options *options)
 {
 	struct stat_stacks *stacks = stat_stacks_new(process->reply, process->pid, process->uid);
 	struct stat_map map;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Prints "oom" and "stacks". */
+#include "stat_oom.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,9 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stat_leaks.h"
+#include "stat_list.h"
 #include "stat_report.h"
 #include "stat_saved.h"
+#include "stat_show.h"
 #include "stat_stack.h"
 #include "stat_text.h"
 #include "stat_watch.h"
@@ -238,7 +239,7 @@ static void print_last(const json_t *reply, const json_t *oom, struct stat_stack
 	putchar('\n');
 	print_numbers(oom);
 	print_share(oom);
-	stat_leaks_print_stack(stacks, "requested at", json_object_get(oom, "frames"));
+	stat_stacks_print(stacks, "requested at", json_object_get(oom, "frames"));
 	print_rounds(oom);
 	print_other_processes(oom);
 	print_segments(oom, stacks);
@@ -259,7 +260,7 @@ static void forget_objects(const struct stat_process *process, bool is_saved)
 		json_object_del(process->reply, "objects");
 }
 
-void stat_show_oom(const struct stat_process *process, const struct stat_options *options)
+void stat_oom_show(const struct stat_process *process, const struct stat_options *options)
 {
 	const json_t *oom = json_object_get(process->reply, "last");
 	bool is_saved = json_is_true(json_object_get(process->reply, STAT_SAVED_KEY));
@@ -299,7 +300,7 @@ static void show_other_processes(const struct stat_survey *asked, const struct s
 	}
 	if (n) {
 		puts("\nOther programs with gpupool, now:");
-		stat_show_list(&others);
+		stat_list_show(&others);
 	}
 	stat_survey_deinit(&others);
 }
@@ -371,7 +372,7 @@ static void show_text(const struct answers *answers, const struct shown *shown)
 		if (i)
 			putchar('\n');
 		show_saved_title(&answers->saved[i - answers->n_asked]);
-		stat_show_oom(&answers->all.processes[i], shown->options);
+		stat_oom_show(&answers->all.processes[i], shown->options);
 	}
 }
 
@@ -439,14 +440,14 @@ static enum stat_exit run_saved(const struct stat_command *command, const struct
 
 	if (!stat_command_check_once(command, options, "FILE", STAT_FILE_IS_ONCE))
 		return STAT_USAGE;
-	saved.process.reply = stat_saved_read(options->file);
+	saved.process.reply = stat_saved_read_oom(options->file);
 	if (!saved.process.reply)
 		return STAT_FAILED;
 	saved.process.pid = (pid_t)stat_reply_u64_or_0(saved.process.reply, "pid");
 	if (options->is_json)
 		stat_report_print(saved.process.reply);
 	else
-		stat_show_oom(&saved.process, options);
+		stat_oom_show(&saved.process, options);
 	json_decref(saved.process.reply);
 	return STAT_OK;
 }
@@ -459,17 +460,4 @@ enum stat_exit stat_oom_run(const struct stat_command *command, const struct sta
 	if (options->file)
 		return run_saved(command, options);
 	return stat_watch(&question, options, show_answers, &shown);
-}
-
-void stat_show_stacks(const struct stat_process *process, const struct stat_options *options)
-{
-	const json_t *setting = process->reply;
-	uint64_t depth = stat_reply_u64_or_0(setting, "depth"), sites = stat_reply_u64_or_0(setting, "sites");
-
-	if (!json_is_true(json_object_get(setting, "is_on"))) {
-		puts("call stacks are off");
-		return;
-	}
-	printf("call stacks are on, %" PRIu64 " frame%s, sample=%" PRIu64 "; %" PRIu64 " call site%s so far\n", depth,
-		depth == 1 ? "" : "s", stat_reply_u64_or_0(setting, "sample"), sites, sites == 1 ? "" : "s");
 }

@@ -10,6 +10,7 @@
 
 #include "common/size.h"
 #include "stat_group.h"
+#include "stat_say.h"
 
 bool stat_parse_number(const char *text, uint64_t max, uint64_t *ret_value)
 {

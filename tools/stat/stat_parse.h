@@ -4,7 +4,7 @@
 
 /* Parse the values of options. They print a message before they return false. */
 
-#include "stat_show.h"
+#include "stat_options.h"
 
 /* Parses a whole number without a sign, at most max. Prints no message. */
 bool stat_parse_number(const char *text, uint64_t max, uint64_t *ret_value);

@@ -11,6 +11,7 @@
 #include "stat_environ.h"
 #include "stat_explain.h"
 #include "stat_dirs.h"
+#include "stat_text.h"
 
 /*
  * Escapes everything but printable ASCII, which is safe for a terminal and has the same meaning for jq. jansson does
@@ -31,6 +32,18 @@ void stat_report_print(const json_t *value)
 	}
 	putchar('\n');
 	free(text);
+}
+
+void stat_report_title(const struct stat_process *process, const char *command)
+{
+	size_t width = stat_width();
+	char clean[1024];
+	int used = printf("pid %d  ", (int)process->pid);
+
+	stat_clean(clean, sizeof(clean), command);
+	if (used > 0 && width > (size_t)used)
+		clean[stat_cut(clean, width - (size_t)used)] = '\0';
+	puts(clean);
 }
 
 static void add_error(json_t *errors, const struct stat_process *process)

@@ -2,9 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Reports the result of a survey as JSON, as messages and as an exit code. */
+/* Reports the result of a survey: titles, JSON, messages and an exit code. */
 
-#include "stat_show.h"
+#include "stat_options.h"
+#include "stat_survey.h"
+
+/* Prints "pid 41822  python train.py", cut to the width of the terminal. */
+void stat_report_title(const struct stat_process *process, const char *command);
 
 /*
  * Prints one object on one line. If the user named exactly one process, the object is the answer of that process, and

@@ -16,7 +16,7 @@
 #include "stat_dirs.h"
 #include "stat_spool.h"
 
-enum { FILE_MAX = 8 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
+enum { OOM_MAX = 8 << 20, LEAKS_MAX = 64 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
 
 /* Sets the age of the error as of now: the file has the age at the time of writing. */
 static void renew_age(json_t *reply)
@@ -30,7 +30,7 @@ static void renew_age(json_t *reply)
 			json_integer((json_int_t)(now > then ? (now - then) * UINT64_C(1000000000) : 0)));
 }
 
-static json_t *parse(const char *text, size_t length, char error[static STAT_ERROR_MAX])
+static json_t *parse_oom(const char *text, size_t length, char error[static STAT_ERROR_MAX])
 {
 	json_t *reply = stat_reply_parse_saved(text, length, "oom", error);
 
@@ -39,26 +39,63 @@ static json_t *parse(const char *text, size_t length, char error[static STAT_ERR
 	return reply;
 }
 
-json_t *stat_saved_read(const char *name)
+/* Returns the size of the file and one byte more, so that reading that much meets the end of the file; at most max. */
+static size_t room_for(FILE *file, size_t max)
+{
+	struct stat st;
+
+	if (fstat(fileno(file), &st) || !S_ISREG(st.st_mode) || st.st_size >= (off_t)max)
+		return max;
+	return (size_t)st.st_size + 1;
+}
+
+/* Returns the text of a file of fewer than max bytes, which the caller frees, or NULL after a message. */
+static char *read_file(const char *path, const char *name, size_t max, size_t *ret_length)
+{
+	FILE *file = fopen(path, "re");
+	size_t room = file ? room_for(file, max) : 0;
+	char *text = file ? stat_alloc(malloc(room)) : NULL;
+	size_t n = file ? fread(text, 1, room, file) : 0;
+	bool is_good = file && !ferror(file) && n < max;
+
+	if (!file || ferror(file))
+		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
+	else if (!is_good)
+		stat_error(NULL, "%s is too long to be an answer.", name);
+	if (file)
+		fclose(file);
+	if (!is_good) {
+		free(text);
+		return NULL;
+	}
+	*ret_length = n;
+	return text;
+}
+
+json_t *stat_saved_read_leaks(const char *path, const char *name)
+{
+	char error[STAT_ERROR_MAX];
+	size_t length;
+	char *text = read_file(path, name, LEAKS_MAX, &length);
+	json_t *reply = text ? stat_reply_parse_saved(text, length, "leaks", error) : NULL;
+
+	if (text && !reply)
+		stat_error("save one with: gpupool-stat leaks --json PID >FILE", "%s %s.", name, error);
+	free(text);
+	return reply;
+}
+
+json_t *stat_saved_read_oom(const char *name)
 {
 	const char *path = stat_spool(name);
 	char error[STAT_ERROR_MAX];
-	json_t *reply = NULL;
-	FILE *file = path ? fopen(path, "re") : NULL;
-	char *text = file ? stat_alloc(malloc(FILE_MAX)) : NULL;
-	size_t n = file ? fread(text, 1, FILE_MAX, file) : 0;
+	size_t length;
+	char *text = path ? read_file(path, name, OOM_MAX, &length) : NULL;
+	json_t *reply = text ? parse_oom(text, length, error) : NULL;
 
-	if (!path)
-		return NULL;
-	if (!file || ferror(file))
-		stat_error(NULL, "%s cannot be read: %s.", name, strerror(errno));
-	else if (n == FILE_MAX)
-		stat_error(NULL, "%s is too long to be an answer.", name);
-	else if (!(reply = parse(text, n, error)))
+	if (text && !reply)
 		stat_error("to save one: GPUPOOL_OOM_FILE=FILE, or gpupool-stat oom --json PID >FILE", "%s %s.", name,
 			error);
-	if (file)
-		fclose(file);
 	free(text);
 	return reply;
 }
@@ -112,7 +149,7 @@ static bool read_report(
 	if (!text)
 		return false;
 	strcpy(process.name, name);
-	process.reply = parse(text, strlen(text), error);
+	process.reply = parse_oom(text, strlen(text), error);
 	free(text);
 	saved->process = process;
 	saved->written = st.st_mtime;

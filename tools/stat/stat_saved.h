@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * Reads reports of out-of-memory errors that processes have saved (common/oom_name.h). Files in a socket directory may
- * be hostile: only regular files of the directory's owner are read, and links are not followed.
+ * Reads saved answers: files that the user names, and reports of out-of-memory errors that processes have saved in
+ * socket directories (common/oom_name.h). Files in a socket directory may be hostile: only regular files of the
+ * directory's owner are read, and links are not followed.
  */
 
 #include <time.h>
@@ -26,5 +27,9 @@ struct stat_saved {
  */
 size_t stat_saved_find(struct stat_survey *survey, pid_t pid, struct stat_saved **ret_list);
 
-/* Reads the answer in a file that the user named. Returns NULL after a message. */
-json_t *stat_saved_read(const char *path);
+/*
+ * Read an answer to "leaks" or "oom" from a file that the user named, "-" being the standard input for "oom". The
+ * caller releases it. Return NULL after a message, which uses the name.
+ */
+json_t *stat_saved_read_leaks(const char *path, const char *name);
+json_t *stat_saved_read_oom(const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Prints answers as tables. */
+/* Prints "blocks", "limit" and "config" as tables. */
 
 #include "stat_show.h"
 
@@ -10,23 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_environ.h"
-#include "stat_explain.h"
 #include "stat_text.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
-
-void stat_show_title(const struct stat_process *process, const char *command)
-{
-	size_t width = stat_width();
-	char clean[1024];
-	int used = printf("pid %d  ", (int)process->pid);
-
-	stat_clean(clean, sizeof(clean), command);
-	if (used > 0 && width > (size_t)used)
-		clean[stat_cut(clean, width - (size_t)used)] = '\0';
-	puts(clean);
-}
 
 static void print_and_free(struct stat_table *table)
 {
@@ -105,7 +91,7 @@ static void add_block(struct stat_table *table, const json_t *block, bool has_re
 	stat_table_add(table, cells);
 }
 
-void stat_show_blocks(const struct stat_process *process, const struct stat_options *options)
+void stat_blocks_show(const struct stat_process *process, const struct stat_options *options)
 {
 	static const char *const headings[] = {
 		"<ADDRESS", ">SIZE", ">REQUESTED", ">DEVICE", "<KIND", ">SERIAL", "<CALLER"};
@@ -140,6 +126,17 @@ void stat_show_blocks(const struct stat_process *process, const struct stat_opti
 		printf("and %zu more\n", n - n_shown);
 }
 
+enum stat_exit stat_blocks_run(const struct stat_command *command, const struct stat_options *options)
+{
+	char request[64];
+
+	/* For text, the process lists all blocks, and the largest are chosen here. For JSON, the process chooses. */
+	if (!options->is_json || options->max_blocks == UINT64_MAX)
+		return stat_command_read(command, options);
+	snprintf(request, sizeof(request), "blocks %" PRIu64 "\n", options->max_blocks);
+	return stat_command_ask(command, options, request);
+}
+
 void stat_show_callers(const json_t *callers)
 {
 	static const char *const headings[] = {">BYTES", ">BLOCKS", "<CALLER"};
@@ -172,7 +169,7 @@ static void add_limit(struct stat_table *table, const char *name, const json_t *
 	stat_table_add(table, cells);
 }
 
-void stat_show_limit(const struct stat_process *process, const struct stat_options *options)
+void stat_limit_show(const struct stat_process *process, const struct stat_options *options)
 {
 	static const char *const headings[] = {"<DEVICE", ">LIMIT", ">TOTAL"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
@@ -188,7 +185,7 @@ void stat_show_limit(const struct stat_process *process, const struct stat_optio
 	print_and_free(table);
 }
 
-void stat_show_config(const struct stat_process *process, const struct stat_options *options)
+void stat_config_show(const struct stat_process *process, const struct stat_options *options)
 {
 	static const char *const headings[] = {"<SETTING", "<SOURCE", "<VALUE"};
 	struct stat_table *table = stat_table_new(headings, LENGTH(headings));
@@ -206,60 +203,4 @@ void stat_show_config(const struct stat_process *process, const struct stat_opti
 		stat_table_add(table, cells);
 	}
 	print_and_free(table);
-}
-
-/* labels: NULL if no process has any; the row then has no cell for them. */
-static void add_process(struct stat_table *table, const struct stat_process *process, const char *labels)
-{
-	const json_t *devices = json_object_get(process->reply, "devices");
-	char pid[STAT_TEXT_MAX], user[STAT_TEXT_MAX], age[STAT_TEXT_MAX];
-	char used[STAT_TEXT_MAX], cached[STAT_TEXT_MAX], total[STAT_TEXT_MAX];
-	const char *command = stat_reply_text(process->reply, "command");
-	const char *cells[] = {pid, user, age, stat_reply_text(process->reply, "pool"), used, cached, total,
-		labels ? labels : command, command};
-
-	snprintf(pid, sizeof(pid), "%d", (int)process->pid);
-	stat_explain_user(user, process->uid);
-	stat_age(age, stat_reply_u64_or_0(process->reply, "uptime_ns"));
-	stat_bytes(used, stat_reply_sum(devices, "used_bytes"));
-	stat_bytes(cached, stat_reply_sum(devices, "free_bytes"));
-	stat_bytes(total, stat_reply_sum(devices, "total_bytes"));
-	stat_table_add(table, cells);
-}
-
-static bool has_labels(const struct stat_survey *survey)
-{
-	char labels[STAT_COLUMN_MAX];
-
-	for (size_t i = 0; i < survey->n_processes; i++) {
-		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
-		if (survey->processes[i].reply && *labels)
-			return true;
-	}
-	return false;
-}
-
-void stat_show_list(const struct stat_survey *survey)
-{
-	static const char *const headings[] = {
-		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<COMMAND"};
-	static const char *const labelled[] = {
-		">PID", "<USER", ">UP", "<POOL", ">USED", ">CACHED", ">TOTAL", "<JOB", "<COMMAND"};
-	bool is_labelled = has_labels(survey);
-	struct stat_table *table =
-		is_labelled ? stat_table_new(labelled, LENGTH(labelled)) : stat_table_new(headings, LENGTH(headings));
-	char labels[STAT_COLUMN_MAX];
-	size_t n = 0;
-
-	for (size_t i = 0; i < survey->n_processes; i++) {
-		if (!survey->processes[i].reply)
-			continue;
-		stat_environ_labels(labels, sizeof(labels), &survey->processes[i]);
-		add_process(table, &survey->processes[i], is_labelled ? labels : NULL);
-		n++;
-	}
-	if (n)
-		print_and_free(table);
-	else
-		stat_table_free(table);
 }

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "stat_explain.h"
-#include "stat_leaks.h"
 #include "stat_parse.h"
 #include "stat_report.h"
+#include "stat_saved.h"
 #include "stat_spool.h"
 
 enum { ANSWER_MAX = 8 << 20 };
@@ -93,17 +93,8 @@ enum stat_exit stat_source_open(struct stat_source *source, const struct stat_op
 	if (!is_answer(source->path))
 		return open_recording(source);
 	source->kind = STAT_SOURCE_SAVED;
-	source->leaks = stat_leaks_read(source->path, source->name);
+	source->leaks = stat_saved_read_leaks(source->path, source->name);
 	return source->leaks ? STAT_OK : STAT_FAILED;
-}
-
-enum stat_exit stat_source_end(const char *name, const struct replay_contents *contents)
-{
-	if (!*contents->damage)
-		return STAT_OK;
-	stat_error("the rest is lost; record the program again if you need it.",
-		"%s: %s; the part before that was read.", name, contents->damage);
-	return STAT_FAILED;
 }
 
 void stat_source_close(struct stat_source *source)

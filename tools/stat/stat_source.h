@@ -4,8 +4,11 @@
 
 /* The source of a report or of a conversion: a recording, a saved answer to "leaks", or a process. */
 
-#include "tools/replay/replay_run.h"
-#include "stat_show.h"
+#include <jansson.h>
+
+#include "tools/replay/replay_survey.h"
+#include "stat_options.h"
+#include "stat_reply.h"
 
 enum stat_source_kind { STAT_SOURCE_RECORDING, STAT_SOURCE_SAVED, STAT_SOURCE_PROCESS };
 
@@ -28,9 +31,6 @@ struct stat_source {
 /* Opens what options->file names; a number is a process. Returns STAT_OK, or the exit code after a message. */
 enum stat_exit stat_source_open(struct stat_source *source, const struct stat_options *options);
 void stat_source_close(struct stat_source *source);
-
-/* Reports if a recording is damaged and was read only up to there. Returns STAT_FAILED then, otherwise STAT_OK. */
-enum stat_exit stat_source_end(const char *name, const struct replay_contents *contents);
 
 /* Sends another request to the process. Returns its answer, which the caller releases, or NULL after a message. */
 json_t *stat_source_ask(const struct stat_source *source, const char *request, enum stat_exit *ret_exit);

@@ -216,3 +216,14 @@ void stat_stacks_complete(struct stat_stacks *stacks, json_t *reply)
 	find_frames(stacks, reply);
 	json_object_set(reply, "symbols", stacks->names);
 }
+
+void stat_stacks_print(struct stat_stacks *stacks, const char *title, const json_t *frames)
+{
+	char *text;
+
+	if (!json_array_size(frames))
+		return;
+	text = stat_stacks_text(stacks, frames);
+	printf("  %s: %s\n", title, text);
+	free(text);
+}

@@ -27,6 +27,9 @@ char *stat_stacks_text(struct stat_stacks *stacks, const json_t *frames);
 /* The same with full names, for programs. */
 char *stat_stacks_full_text(struct stat_stacks *stacks, const json_t *frames);
 
+/* Prints "  title: stack", unless the stack is empty. */
+void stat_stacks_print(struct stat_stacks *stacks, const char *title, const json_t *frames);
+
 /* Returns the file of the first frame, or "-". The text is not clean. */
 const char *stat_stacks_library(struct stat_stacks *stacks, const json_t *frames);
 

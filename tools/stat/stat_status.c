@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Prints `status`. */
+/* gpupool-stat status. */
+
+#include "stat_status.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,6 +11,8 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "stat_query.h"
+#include "stat_report.h"
 #include "stat_show.h"
 #include "stat_text.h"
 
@@ -317,13 +321,13 @@ static void print_callers(const json_t *callers)
 	stat_show_callers(callers);
 }
 
-void stat_show_status(const struct stat_process *process, const struct stat_options *options)
+void stat_status_show(const struct stat_process *process, const struct stat_options *options)
 {
 	const json_t *devices = json_object_get(process->reply, "devices"), *device;
 	const json_t *pinned = json_object_get(process->reply, "pinned");
 	size_t n = json_array_size(devices), i;
 
-	stat_show_title(process, stat_reply_text(process->reply, "command"));
+	stat_report_title(process, stat_reply_text(process->reply, "command"));
 	print_facts(process->reply);
 	json_array_foreach(devices, i, device) {
 		if (i == GP_LIMIT_DEVICES_MAX) {
@@ -336,4 +340,16 @@ void stat_show_status(const struct stat_process *process, const struct stat_opti
 	if (json_is_object(pinned))
 		print_pinned(pinned);
 	print_callers(json_object_get(process->reply, "callers"));
+}
+
+enum stat_exit stat_status_run(const struct stat_command *command, const struct stat_options *options)
+{
+	struct stat_question question = stat_command_question(command, options, "status\n");
+
+	if (options->query || options->format)
+		return stat_query_run(&question, options, STAT_QUERY_DEVICES);
+	/* To add up the blocks of each caller, the process must look at all of them, which is too much to repeat. */
+	if (!options->watch_ms)
+		return stat_command_ask(command, options, "status callers\n");
+	return stat_command_read(command, options);
 }

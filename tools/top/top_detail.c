@@ -31,7 +31,7 @@ enum page { SIZES, SEGMENTS, SITES, COUNTERS, REGIONS, N_PAGES };
 
 static const struct {
 	const char *name, *request, *schema;
-} pages[N_PAGES] = {
+} detail_pages[N_PAGES] = {
 	[SIZES] = {"sizes", "leaks\n", "leaks"},
 	[SEGMENTS] = {"segments", "map\n", "map"},
 	[SITES] = {"call sites", "leaks\n", "leaks"},
@@ -209,8 +209,8 @@ static void read_reply(struct top_detail *detail, json_t *reply)
 static void ask(struct top_detail *detail, const struct stat_options *options)
 {
 	struct stat_question question = {
-		.request = pages[detail->page].request,
-		.schema = pages[detail->page].schema,
+		.request = detail_pages[detail->page].request,
+		.schema = detail_pages[detail->page].schema,
 		.max_bytes = ANSWER_MAX,
 		.timeout_ms = options->timeout_ms < TIMEOUT_MS ? options->timeout_ms : TIMEOUT_MS,
 		.pids = &detail->pid,
@@ -236,7 +236,7 @@ void top_detail_ask(struct top_detail *detail, const struct top_model *model, co
 		memcpy(detail->command, row->command, sizeof(detail->command));
 	if (begin_ns < detail->next_ns)
 		return;
-	if (!pages[detail->page].request) {
+	if (!detail_pages[detail->page].request) {
 		if (row && row->reply)
 			read_reply(detail, row->reply);
 		stat_clean(detail->error, sizeof(detail->error), row ? row->error : "has ended.");
@@ -362,7 +362,8 @@ static void draw_page_names(const struct top_screen *screen, const struct top_de
 	for (int i = 0; i < N_PAGES; i++) {
 		char text[32];
 
-		snprintf(text, sizeof(text), i == (int)detail->page ? "[%d %s]" : " %d %s ", i + 1, pages[i].name);
+		snprintf(text, sizeof(text), i == (int)detail->page ? "[%d %s]" : " %d %s ", i + 1,
+			detail_pages[i].name);
 		column = top_screen_put(screen, row, column, screen->columns,
 				 i == (int)detail->page ? TOP_BOLD : TOP_PLAIN, text) +
 			 1;
@@ -379,7 +380,8 @@ void top_detail_help(char text[static TOP_DETAIL_HELP_MAX])
 			i + 1 < N_PAGES ? " " : ", Tab");
 	used = (size_t)snprintf(text, TOP_DETAIL_HELP_MAX, "%-19s its pages: ", keys);
 	for (int i = 0; i < N_PAGES && used < TOP_DETAIL_HELP_MAX; i++)
-		used += (size_t)snprintf(text + used, TOP_DETAIL_HELP_MAX - used, "%s%s", i ? ", " : "", pages[i].name);
+		used += (size_t)snprintf(
+			text + used, TOP_DETAIL_HELP_MAX - used, "%s%s", i ? ", " : "", detail_pages[i].name);
 }
 
 /* Returns the heading above the items, or why there are none. text: room for a heading that contains the pid. */

@@ -7,7 +7,8 @@
  * that does not answer keeps its last answer, and has an error beside it.
  */
 
-#include "tools/stat/stat_show.h"
+#include "tools/stat/stat_options.h"
+#include "tools/stat/stat_survey.h"
 #include "tools/stat/stat_text.h"
 
 enum {

@@ -21,7 +21,7 @@ static const struct {
 	int width;                    /* negative: to the left */
 	int screen_min, labelled_min; /* width of the screen; the second applies if any process has labels */
 	int sort;                     /* the sort order by this column; -1: none */
-} cells[N_CELLS] = {
+} row_cells[N_CELLS] = {
 	[PID] = {"PID", 8, 0, 0, TOP_BY_PID},
 	[USER] = {"USER", -9, 64, 100, TOP_BY_USER},
 	[UP] = {"UP", 7, 72, 76, TOP_BY_UP},
@@ -71,19 +71,19 @@ static void draw_cells(const struct top_screen *screen, const struct top_model *
 	char text[CELL_MAX];
 
 	for (int i = 0; i < N_CELLS; i++) {
-		bool is_left = cells[i].width < 0;
-		int width = abs(cells[i].width), pad;
+		bool is_left = row_cells[i].width < 0;
+		int width = abs(row_cells[i].width), pad;
 
-		if (screen->columns < (model->has_labels ? cells[i].labelled_min : cells[i].screen_min) ||
+		if (screen->columns < (model->has_labels ? row_cells[i].labelled_min : row_cells[i].screen_min) ||
 			(i == LABELS && !model->has_labels))
 			continue;
 		if (row)
 			write_cell(text, row, (enum cell)i);
 		else
-			snprintf(text, sizeof(text), "%s%s", cells[i].heading,
-				cells[i].sort != (int)model->sort ? ""
-				: model->is_reversed              ? "^"
-								  : "*");
+			snprintf(text, sizeof(text), "%s%s", row_cells[i].heading,
+				row_cells[i].sort != (int)model->sort ? ""
+				: model->is_reversed                  ? "^"
+								      : "*");
 		pad = is_left ? 0 : width - (int)stat_columns(text);
 		column += pad > 0 ? pad : 0;
 		top_screen_put(screen, line, column, is_left ? width : width - (pad > 0 ? pad : 0), style, text);
