@@ -17,7 +17,7 @@
 #include "screen.h"
 #include "tools/replay/replay.h"
 #include "tools/replay/replay_read.h"
-#include "tools/stat/stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum { HAS_TITLE = 1 << 7, IS_LIMITED = 1 << 6, IS_JSON = 1 << 5, PRINTED_MAX = 64 << 10 };
 

@@ -33,6 +33,10 @@ POOL_TOOLS = os.path.join("tools", "replay")
 SHIM_ORDER = ("base", "ctl", "record", "driver", "trace", "context", "debug", "reclaim", "backend", "usage", "oom", "ipc",
               "answers", "", "hooks")
 
+# The folders of tools/, in the same way. gpupool-run is another program, so its folder stays apart.
+TOOLS_ORDER = ("text", "ask", "answer", "replay", "convert", "report", "export", "top", "stat")
+TOOLS_APART = ("run",)
+
 # A lower folder reaches a higher one through a callback alone: the function that registers it, and the reason.
 CALLBACKS = {
     "gp_fork_on_child": ("shim/base/fork.h", "modules of every folder have locks that a forked child resets"),
@@ -57,6 +61,14 @@ def folder_of(path):
     return os.path.dirname(path).partition(os.sep)[2]
 
 
+def is_in_order(path, target, order, apart=()):
+    """True if the target is in the same folder, or in one before it. A folder outside of the order includes nothing."""
+    folder, other = folder_of(path), folder_of(target)
+    if folder in apart:
+        return folder == other
+    return folder in order and other in order[:order.index(folder) + 1]
+
+
 def is_allowed(path, target):
     room, other = path.split(os.sep)[0], target.split(os.sep)[0]
     if other in BELOW[room] or (room == "shim" and target == PUBLIC):
@@ -64,8 +76,9 @@ def is_allowed(path, target):
     if room == "tools" and other == "pool":
         return os.path.dirname(path) == POOL_TOOLS or target.endswith(".def")
     if room == other == "shim":
-        folders = [folder_of(path), folder_of(target)]
-        return folders[1] in SHIM_ORDER[:SHIM_ORDER.index(folders[0]) + 1] if folders[0] in SHIM_ORDER else False
+        return is_in_order(path, target, SHIM_ORDER)
+    if room == other == "tools":
+        return is_in_order(path, target, TOOLS_ORDER, TOOLS_APART)
     return room == other
 
 
@@ -146,6 +159,13 @@ BAD = {
     "tools/stat/c.h": LICENCE,
     "tools/stat/c.c": LICENCE + '#include "shim/base/b.h"\n#include "pool/d.def"\n#include "common/i.h"\n',
     "tools/replay/f.c": LICENCE + '#include "shim/base/b.h"\n#include "pool/g.h"\n',
+    "tools/ask/l.h": LICENCE + '#include "tools/text/m.h"\n#include "common/i.h"\n',
+    "tools/text/m.h": LICENCE,
+    "tools/text/n.c": LICENCE + '#include "m.h"\n#include "tools/ask/l.h"\n',
+    "tools/run/o.c": LICENCE + '#include "p.h"\n#include "tools/text/m.h"\n',
+    "tools/run/p.h": LICENCE,
+    "tools/stat/q.c": LICENCE + '#include "tools/run/p.h"\n#include "tools/ask/l.h"\n#include "tools/new/r.h"\n',
+    "tools/new/r.h": LICENCE,
     "tools/h.c": LICENCE + '#include "pool/g.h"\n',
     "pool/g.h": LICENCE,
     "tools/e.c": "int x;\n\t/*" + "x" * LINE_MAX + "*/\n",
@@ -168,6 +188,10 @@ def self_test():
         "shim/new/k.h: includes shim/base/b.h against the order",
         "common/i.h: includes shim/base/b.h against the order",
         "tools/stat/c.c: includes shim/base/b.h against the order",
+        "tools/text/n.c: includes tools/ask/l.h against the order",
+        "tools/run/o.c: includes tools/text/m.h against the order",
+        "tools/stat/q.c: includes tools/run/p.h against the order",
+        "tools/stat/q.c: includes tools/new/r.h against the order",
         "tools/h.c: includes pool/g.h against the order",
         "tools/replay/f.c: includes shim/base/b.h against the order",
         "tools/e.c:2: wider than 120 columns",

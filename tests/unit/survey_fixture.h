@@ -15,7 +15,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "tools/stat/stat_survey.h"
+#include "tools/ask/stat_survey.h"
 
 enum { SURVEY_TIMEOUT_MS = 2000 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "tests/suite.h"
-#include "tools/stat/stat_name.h"
+#include "tools/text/stat_name.h"
 
 #define TEN(text)   text text text text text text text text text text
 #define PAIRS       TEN("std::pair<int, long>, ")

@@ -22,8 +22,8 @@
 
 #include "tests/emulator.h"
 #include "tests/suite.h"
-#include "tools/stat/stat_symbols.h"
-#include "tools/stat/stat_symbols_files.h"
+#include "tools/answer/stat_symbols.h"
+#include "tools/answer/stat_symbols_files.h"
 
 enum { STRANGER = 65533, STEP_BYTES = 64 << 20, STEPS_MAX = 4096 };
 

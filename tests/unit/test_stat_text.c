@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "tests/suite.h"
-#include "tools/stat/stat_say.h"
-#include "tools/stat/stat_text.h"
+#include "tools/text/stat_say.h"
+#include "tools/text/stat_text.h"
 
 #define ROWS(table) ((int)(sizeof(table) / sizeof((table)[0])))
 

@@ -19,7 +19,7 @@
 #include "survey_fixture.h"
 #include "tests/suite.h"
 #include "tools/export/stat_metrics.h"
-#include "tools/stat/stat_round.h"
+#include "tools/ask/stat_round.h"
 
 enum { STRANGER = 65533, N_UIDS = 40, FIRST_UID = 20000 };
 

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/stat/stat_output.h"
-#include "tools/stat/stat_text.h"
+#include "tools/text/stat_output.h"
+#include "tools/text/stat_text.h"
 
 static const char next_help[] = "gpupool-stat convert --help";
 

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "tools/stat/stat_command.h"
-#include "tools/stat/stat_source.h"
+#include "tools/ask/stat_command.h"
+#include "stat_source.h"
 
 enum stat_exit convert_command(const struct stat_command *command, const struct stat_options *options);
 

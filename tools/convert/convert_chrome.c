@@ -8,8 +8,8 @@
 
 #include <inttypes.h>
 
-#include "convert.h"
 #include "tools/replay/replay_samples.h"
+#include "convert.h"
 
 enum { PARTS = 20000, MOMENTS_MAX = 10000 };
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "tools/answer/stat_sites.h"
 #include "convert.h"
-#include "tools/stat/stat_sites.h"
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;

@@ -4,8 +4,8 @@
 
 /* Writes the parts of a PyTorch memory snapshot. */
 
+#include "tools/answer/stat_sites.h"
 #include "convert_pickle.h"
-#include "tools/stat/stat_sites.h"
 
 enum snapshot_state { SNAPSHOT_USED, SNAPSHOT_PENDING };
 

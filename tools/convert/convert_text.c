@@ -6,9 +6,9 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "convert.h"
+#include "tools/answer/stat_sites.h"
 #include "tools/replay/replay_history.h"
-#include "tools/stat/stat_sites.h"
+#include "convert.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/replay/replay_history.h"
 #include "convert.h"
 #include "convert_snapshot.h"
-#include "tools/replay/replay_history.h"
 
 enum { EVENTS_DEFAULT = 200000 };
 

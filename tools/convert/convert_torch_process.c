@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "common/size.h"
+#include "tools/answer/stat_map.h"
 #include "convert.h"
 #include "convert_snapshot.h"
-#include "tools/stat/stat_map.h"
 
 #define ADDRESS_END (UINT64_C(1) << 59)
 

@@ -4,6 +4,6 @@
 
 /* gpupool-stat export: serves metrics over HTTP until a signal ends it. */
 
-#include "tools/stat/stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum stat_exit stat_export_run(const struct stat_command *command, const struct stat_options *options);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tools/stat/ctl_client.h"
+#include "tools/ask/ctl_client.h"
 #include "stat_export.h"
 #include "stat_http.h"
 #include "stat_listen.h"

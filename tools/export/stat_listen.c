@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tools/stat/stat_parse.h"
+#include "tools/text/stat_number.h"
 
 enum { HOST_MAX = 64, PORT_MAX = 65535, BACKLOG = 64 };
 
@@ -25,7 +25,7 @@ static bool split(const char *text, char host[static HOST_MAX], char port[static
 
 	if (colon && bracket && colon < bracket)
 		return false;
-	if (!stat_parse_number(colon ? colon + 1 : text, PORT_MAX, &number))
+	if (!stat_number_parse(colon ? colon + 1 : text, PORT_MAX, &number))
 		return false;
 	snprintf(port, HOST_MAX, "%u", (unsigned)number);
 	if (length > 2 && text[0] == '[' && text[length - 1] == ']') {

@@ -4,7 +4,7 @@
 
 /* Listens at an address that the user typed. */
 
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 enum { STAT_ADDRESS_MAX = 96 };
 

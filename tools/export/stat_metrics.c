@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/stat/stat_environ.h"
-#include "tools/stat/stat_explain.h"
-#include "tools/stat/stat_report.h"
-#include "tools/stat/stat_watch.h"
+#include "tools/ask/stat_environ.h"
+#include "tools/ask/stat_explain.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
 
 enum {
 	ANSWER_MAX = 1 << 20,

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "tools/stat/stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum stat_metrics_format {
 	STAT_METRICS_OPENMETRICS, /* 1.0.0 */

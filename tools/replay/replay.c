@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "tools/text/stat_spool.h"
 #include "replay_run.h"
 #include "replay_show.h"
-#include "tools/stat/stat_spool.h"
 
 static const char next_help[] = "gpupool-stat replay --help";
 

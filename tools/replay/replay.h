@@ -4,6 +4,6 @@
 
 /* gpupool-stat replay: runs the allocator on a recording or a trace. */
 
-#include "tools/stat/stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum stat_exit replay_command(const struct stat_command *command, const struct stat_options *options);

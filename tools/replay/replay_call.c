@@ -9,7 +9,7 @@
 
 #include "pool/pool_control.h"
 #include "pool/tcache.h"
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 /*
  * Bounds the recorded wait at an out-of-memory error. The replay makes such a wait in small steps, and no other thread

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 #define PAUSE_NS UINT64_C(1000000)
 

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "tools/stat/stat_progress.h"
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_progress.h"
+#include "tools/text/stat_say.h"
 
 #define BLOCK_ALIGN UINT64_C(512)
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 enum { SLAB_ENTRIES = 256 };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "tools/text/stat_say.h"
 #include "replay_map.h"
-#include "tools/stat/stat_say.h"
 
 enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100 };
 

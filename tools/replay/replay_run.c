@@ -14,8 +14,8 @@
 
 #include <stdlib.h>
 
+#include "tools/text/stat_say.h"
 #include "replay_call.h"
-#include "tools/stat/stat_say.h"
 
 /* Applies the queued answers of all pools, which are in a list if they have any, and sets the clock to this event. */
 static void apply_all_answers(struct replay_state *run, const struct replay_event *e)

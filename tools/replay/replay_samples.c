@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 void samples_init(struct samples *samples, uint64_t duration_ns, uint64_t n_parts)
 {

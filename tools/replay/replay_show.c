@@ -7,8 +7,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "tools/stat/stat_report.h"
-#include "tools/stat/stat_text.h"
+#include "tools/ask/stat_report.h"
+#include "tools/text/stat_text.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 

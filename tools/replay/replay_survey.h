@@ -5,8 +5,8 @@
 /* Reads a file once, before it is replayed or converted: counts its contents, and finds out whether it is damaged. */
 
 #include "pool/pool.h"
+#include "tools/text/stat_say.h"
 #include "replay_read.h"
-#include "tools/stat/stat_say.h"
 
 /* The contents of a file, which do not depend on the pool type. */
 struct replay_contents {

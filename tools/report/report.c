@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/answer/stat_sites.h"
 #include "tools/convert/convert.h"
+#include "tools/text/stat_name.h"
 #include "report_process.h"
 #include "report_recording.h"
-#include "tools/stat/stat_name.h"
-#include "tools/stat/stat_sites.h"
 
 enum { EVENTS_DEFAULT = 1000000 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/record_format.h"
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 enum { UNIT = 512, EVENT_MAX = 2 + 4 * GP_RECORD_VARINT_MAX };
 

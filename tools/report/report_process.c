@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #include "common/size.h"
+#include "tools/answer/stat_map.h"
 #include "tools/replay/replay_history.h"
+#include "tools/text/stat_text.h"
 #include "report_recording.h"
-#include "tools/stat/stat_map.h"
-#include "tools/stat/stat_text.h"
 
 #define ADDRESS_END (UINT64_C(1) << 59)
 

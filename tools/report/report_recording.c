@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "tools/replay/replay_samples.h"
-#include "tools/stat/stat_text.h"
+#include "tools/text/stat_text.h"
 
 enum { PARTS = 4000, REFUSED_MAX = 1000, EPISODES_MAX = 500 };
 

@@ -4,8 +4,8 @@
 
 /* Makes the report of a recording. */
 
+#include "tools/convert/stat_source.h"
 #include "report_events.h"
-#include "tools/stat/stat_source.h"
 
 /* Writes the events of the map, and the rest into facts. Returns STAT_OK, or the exit code after a message. */
 enum stat_exit report_recording(

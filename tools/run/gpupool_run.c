@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/config.h"
 #include "run_preload.h"
 #include "run_program.h"
 #include "run_record.h"
 #include "run_say.h"
-#include "common/config.h"
 
 #define INJECTION    "NVTX_INJECTION64_PATH"
 #define ASAN_OPTIONS "ASAN_OPTIONS"

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "run_record.h"
 #include "common/file.h"
+#include "run_record.h"
 
 static enum run_status check_directory(const char *path)
 {

@@ -4,8 +4,8 @@
 
 /* Checks, before the program starts, that a recording can be made. */
 
-#include "run_say.h"
 #include "common/config.h"
+#include "run_say.h"
 
 /*
  * Returns RUN_OK, or another status after a message. The name of the file is the one that the program will use: this

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run_say.h"
 #include "common/clean.h"
+#include "run_say.h"
 
 #define PROGRAM "gpupool-run: "
 #define INDENT  ((int)strlen(PROGRAM))

@@ -14,10 +14,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "tools/text/stat_number.h"
+#include "tools/text/stat_say.h"
 #include "stat_check.h"
 #include "stat_help.h"
 #include "stat_parse.h"
-#include "stat_say.h"
 
 enum {
 	OPTION_JSON = 256,
@@ -185,7 +186,7 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 		uint64_t number;
 		bool is_new = true;
 
-		if (!stat_parse_number(texts[i], INT_MAX, &number) || !number) {
+		if (!stat_number_parse(texts[i], INT_MAX, &number) || !number) {
 			stat_error(next_help, "'%s' is neither a command nor a process id.", texts[i]);
 			return false;
 		}

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "stat_report.h"
-#include "stat_text.h"
+#include "tools/ask/stat_report.h"
+#include "tools/text/stat_text.h"
 
 enum { REQUEST_MAX = 512 };
 

@@ -4,7 +4,7 @@
 
 /* The commands that change a process: the one that the user names or the only one that runs. --watch is refused. */
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum stat_exit stat_reclaim_run(const struct stat_command *command, const struct stat_options *options);
 void stat_reclaim_show(const struct stat_process *process, const struct stat_options *options);

@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "stat_explain.h"
-#include "stat_parse.h"
-#include "stat_report.h"
-#include "stat_text.h"
-#include "stat_watch.h"
+#include "tools/ask/stat_explain.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
+#include "tools/text/stat_number.h"
+#include "tools/text/stat_text.h"
 
 enum { LEVELS_MAX = 16 };
 
@@ -77,7 +77,7 @@ static bool parse_amount(struct level *level, const char *text)
 		return level->quantity != OOMS;
 	}
 	if (level->quantity == OOMS)
-		return stat_parse_number(text, UINT64_MAX - 1, &level->number);
+		return stat_number_parse(text, UINT64_MAX - 1, &level->number);
 	return gp_size_parse(text, &level->number, &error) == 0;
 }
 

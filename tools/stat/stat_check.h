@@ -4,7 +4,7 @@
 
 /* gpupool-stat check: one line with performance data, and the exit codes that monitoring systems expect. */
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 /* The results of a check, beyond the exit codes of other commands until stat_check_exit() maps them to 0..3. */
 enum stat_check {

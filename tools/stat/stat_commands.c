@@ -6,20 +6,20 @@
 #include <stdint.h>
 
 #include "tools/convert/convert.h"
+#include "tools/export/stat_export.h"
+#include "tools/export/stat_metrics.h"
 #include "tools/replay/replay.h"
 #include "tools/report/report.h"
+#include "tools/top/stat_top.h"
 #include "stat_change.h"
 #include "stat_check.h"
 #include "stat_debug.h"
-#include "tools/export/stat_export.h"
 #include "stat_leaks.h"
 #include "stat_list.h"
 #include "stat_map_show.h"
-#include "tools/export/stat_metrics.h"
 #include "stat_oom.h"
 #include "stat_show.h"
 #include "stat_status.h"
-#include "tools/top/stat_top.h"
 
 enum {
 	SMALL_ANSWER = 1 << 20,

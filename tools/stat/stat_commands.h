@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 /* All commands of gpupool-stat. The list ends with a row without a name; the first is the default. */
 extern const struct stat_command stat_commands[];

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "stat_report.h"
-#include "stat_stack.h"
-#include "stat_text.h"
-#include "stat_watch.h"
+#include "tools/answer/stat_stack.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
+#include "tools/text/stat_text.h"
 
 static const char *plural(uint64_t n)
 {

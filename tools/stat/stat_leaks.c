@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stat_explain.h"
-#include "stat_group.h"
-#include "stat_report.h"
-#include "stat_saved.h"
-#include "stat_stack.h"
-#include "stat_text.h"
-#include "stat_watch.h"
+#include "tools/answer/stat_group.h"
+#include "tools/answer/stat_saved.h"
+#include "tools/answer/stat_stack.h"
+#include "tools/ask/stat_explain.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
+#include "tools/text/stat_text.h"
 
 enum { ROWS = 40, REQUEST_MAX = 128, COLUMNS = 5 };
 

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 /* gpupool-stat leaks: the blocks that a program holds, by call site. */
 enum stat_exit stat_leaks_run(const struct stat_command *command, const struct stat_options *options);

@@ -7,12 +7,12 @@
 
 #include <stdio.h>
 
-#include "stat_environ.h"
-#include "stat_explain.h"
+#include "tools/ask/stat_environ.h"
+#include "tools/ask/stat_explain.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
+#include "tools/text/stat_text.h"
 #include "stat_query.h"
-#include "stat_report.h"
-#include "stat_text.h"
-#include "stat_watch.h"
 
 /* labels: NULL if no process has any; the row then has no cell for them. */
 static void add_process(struct stat_table *table, const struct stat_process *process, const char *labels)

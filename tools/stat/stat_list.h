@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 /* gpupool-stat list: one line for each process. */
 enum stat_exit stat_list_run(const struct stat_command *command, const struct stat_options *options);

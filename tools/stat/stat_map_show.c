@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_map.h"
-#include "stat_stack.h"
-#include "stat_text.h"
+#include "tools/answer/stat_map.h"
+#include "tools/answer/stat_stack.h"
+#include "tools/text/stat_text.h"
 
 enum {
 	WIDTH = 80, /* without a terminal */

@@ -9,13 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/answer/stat_saved.h"
+#include "tools/answer/stat_stack.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
+#include "tools/text/stat_text.h"
 #include "stat_list.h"
-#include "stat_report.h"
-#include "stat_saved.h"
 #include "stat_show.h"
-#include "stat_stack.h"
-#include "stat_text.h"
-#include "stat_watch.h"
 
 enum { STATUS_MAX = 1 << 20 };
 

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 /* gpupool-stat oom: the last out-of-memory error of a process, also of one that has ended. */
 enum stat_exit stat_oom_run(const struct stat_command *command, const struct stat_options *options);

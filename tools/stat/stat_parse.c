@@ -3,29 +3,14 @@
 
 #include "stat_parse.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/size.h"
-#include "stat_group.h"
-#include "stat_say.h"
-
-bool stat_parse_number(const char *text, uint64_t max, uint64_t *ret_value)
-{
-	unsigned long long value;
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return false;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || *end || value > max)
-		return false;
-	*ret_value = value;
-	return true;
-}
+#include "tools/answer/stat_group.h"
+#include "tools/text/stat_number.h"
+#include "tools/text/stat_say.h"
 
 /* Parses seconds, which may have a fraction, within these bounds. Returns milliseconds. */
 static bool parse_seconds(const char *text, double least, double most, uint64_t *ret_ms)
@@ -54,7 +39,7 @@ bool stat_parse_timeout(struct stat_options *options, const char *text)
 
 bool stat_parse_max(struct stat_options *options, const char *text)
 {
-	if (stat_parse_number(text, UINT64_MAX - 1, &options->max_blocks))
+	if (stat_number_parse(text, UINT64_MAX - 1, &options->max_blocks))
 		return true;
 	stat_error("as in: -n 20", "-n: '%s' is not a number of blocks.", text);
 	return false;
@@ -65,7 +50,7 @@ bool stat_parse_device(struct stat_options *options, const char *text)
 	uint64_t number;
 
 	options->device = text;
-	if (strlen(text) <= 4 && stat_parse_number(text, INT_MAX, &number))
+	if (strlen(text) <= 4 && stat_number_parse(text, INT_MAX, &number))
 		return true;
 	stat_error("as in: --device=0", "--device: '%s' is not the number of a device.", text);
 	return false;
@@ -114,7 +99,7 @@ bool stat_parse_watch(struct stat_options *options, const char *text)
 
 bool stat_parse_count(struct stat_options *options, const char *text)
 {
-	if (stat_parse_number(text, INT64_MAX, &options->count) && options->count)
+	if (stat_number_parse(text, INT64_MAX, &options->count) && options->count)
 		return true;
 	stat_error("as in: --count=10", "--count: '%s' is not a number of answers, from 1.", text);
 	return false;

@@ -4,10 +4,7 @@
 
 /* Parse the values of options. They print a message before they return false. */
 
-#include "stat_options.h"
-
-/* Parses a whole number without a sign, at most max. Prints no message. */
-bool stat_parse_number(const char *text, uint64_t max, uint64_t *ret_value);
+#include "tools/ask/stat_options.h"
 
 bool stat_parse_timeout(struct stat_options *options, const char *text);
 bool stat_parse_max(struct stat_options *options, const char *text);

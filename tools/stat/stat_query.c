@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_environ.h"
-#include "stat_explain.h"
-#include "stat_report.h"
-#include "stat_watch.h"
+#include "tools/ask/stat_environ.h"
+#include "tools/ask/stat_explain.h"
+#include "tools/ask/stat_report.h"
+#include "tools/ask/stat_watch.h"
 
 enum { FIELDS_MAX = 64, VALUE_MAX = 1200 };
 

@@ -4,8 +4,8 @@
 
 /* Chosen fields as comma-separated values, in the manner of nvidia-smi: --query and --format. */
 
-#include "stat_options.h"
-#include "stat_survey.h"
+#include "tools/ask/stat_options.h"
+#include "tools/ask/stat_survey.h"
 
 enum stat_query_rows {
 	STAT_QUERY_PROCESSES, /* one row per process, with the sums of its devices */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_text.h"
+#include "tools/text/stat_text.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -4,7 +4,7 @@
 
 /* Prints the answers to "blocks", "limit" and "config". */
 
-#include "stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum stat_exit stat_blocks_run(const struct stat_command *command, const struct stat_options *options);
 void stat_blocks_show(const struct stat_process *process, const struct stat_options *options);

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "tools/ask/stat_report.h"
+#include "tools/text/stat_text.h"
 #include "stat_query.h"
-#include "stat_report.h"
 #include "stat_show.h"
-#include "stat_text.h"
 
 /* Prints a line of the list below the title: a name, a value and a note. */
 static void print_line(const char *name, const char *value, const char *format, ...)

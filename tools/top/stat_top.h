@@ -4,6 +4,6 @@
 
 /* gpupool-stat top, with ncurses (stat_top.c). Without ncurses the command only says so (stat_top_plain.c). */
 
-#include "tools/stat/stat_command.h"
+#include "tools/ask/stat_command.h"
 
 enum stat_exit stat_top_run(const struct stat_command *command, const struct stat_options *options);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/stat/stat_group.h"
-#include "tools/stat/stat_map.h"
-#include "tools/stat/stat_name.h"
+#include "tools/answer/stat_group.h"
+#include "tools/answer/stat_map.h"
+#include "tools/text/stat_name.h"
 
 enum {
 	ANSWER_MAX = 8 << 20,

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/stat/stat_environ.h"
-#include "tools/stat/stat_explain.h"
+#include "tools/ask/stat_environ.h"
+#include "tools/ask/stat_explain.h"
 
 enum { ANSWER_MAX = 1 << 20, TIMEOUT_MS = 500 };
 

@@ -7,9 +7,9 @@
  * that does not answer keeps its last answer, and has an error beside it.
  */
 
-#include "tools/stat/stat_options.h"
-#include "tools/stat/stat_survey.h"
-#include "tools/stat/stat_text.h"
+#include "tools/ask/stat_options.h"
+#include "tools/ask/stat_survey.h"
+#include "tools/text/stat_text.h"
 
 enum {
 	TOP_DEVICES_MAX = 64,

@@ -13,7 +13,7 @@
 #include <wchar.h>
 
 #include "common/clean.h"
-#include "tools/stat/stat_say.h"
+#include "tools/text/stat_say.h"
 
 struct terminal {
 	struct top_screen screen;

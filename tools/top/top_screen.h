@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tools/stat/stat_look.h"
+#include "tools/answer/stat_look.h"
 
 struct top_screen {
 	struct stat_look look;

@@ -6,9 +6,9 @@
 
 #include <jansson.h>
 
+#include "tools/ask/stat_options.h"
+#include "tools/ask/stat_reply.h"
 #include "tools/replay/replay_survey.h"
-#include "stat_options.h"
-#include "stat_reply.h"
 
 enum stat_source_kind { STAT_SOURCE_RECORDING, STAT_SOURCE_SAVED, STAT_SOURCE_PROCESS };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_reply.h"
+#include "tools/ask/stat_reply.h"
 #include "stat_symbols.h"
 
 /* Once there are NAMES_MAX bytes of names, which no program has, further frames are named by their addresses. */

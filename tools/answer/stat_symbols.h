@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "stat_name.h"
+#include "tools/text/stat_name.h"
 
 struct stat_symbols;
 

@@ -27,8 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ctl_client.h"
-#include "stat_reply.h"
+#include "tools/ask/ctl_client.h"
+#include "tools/ask/stat_reply.h"
 #include "stat_symbols_files.h"
 
 enum {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/job.h"
-#include "stat_say.h"
+#include "tools/text/stat_say.h"
 
 enum { ENVIRON_MAX = 1 << 20, VALUE_MAX = 64 };
 

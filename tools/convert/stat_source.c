@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stat_explain.h"
-#include "stat_parse.h"
-#include "stat_report.h"
-#include "stat_saved.h"
-#include "stat_spool.h"
+#include "tools/answer/stat_saved.h"
+#include "tools/ask/stat_explain.h"
+#include "tools/ask/stat_report.h"
+#include "tools/text/stat_number.h"
+#include "tools/text/stat_spool.h"
 
 enum { ANSWER_MAX = 8 << 20 };
 
@@ -81,7 +81,7 @@ enum stat_exit stat_source_open(struct stat_source *source, const struct stat_op
 	uint64_t number;
 
 	*source = (struct stat_source){.name = options->file, .timeout_ms = options->timeout_ms, .uid = geteuid()};
-	if (stat_parse_number(source->name, INT_MAX, &number) && number) {
+	if (stat_number_parse(source->name, INT_MAX, &number) && number) {
 		source->kind = STAT_SOURCE_PROCESS;
 		source->pid = (pid_t)number;
 		source->leaks = ask(source, "leaks", &result, &source->uid);

@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-#include "stat_survey.h"
+#include "tools/ask/stat_survey.h"
 
 /* The member of an answer that is true if the answer comes from a file. */
 #define STAT_SAVED_KEY "is_saved"

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "stat_abstract.h"
-#include "stat_explain.h"
 #include "stat_dirs.h"
+#include "stat_explain.h"
 
 enum {
 	WINDOW_MAX = 256,

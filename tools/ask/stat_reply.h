@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "stat_say.h"
+#include "tools/text/stat_say.h"
 
 enum {
 	STAT_ERROR_MAX = 512,

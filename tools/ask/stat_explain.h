@@ -4,8 +4,8 @@
 
 /* Explains why a process does not answer, from what can be seen of it from outside, and what the user can do. */
 
+#include "tools/text/stat_text.h"
 #include "stat_survey.h"
-#include "stat_text.h"
 
 /* Sets exit, error and next of a process that could not be asked. error is as in ctl_client.h. */
 void stat_explain_error(struct stat_process *process, int error, const struct stat_question *question);

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/text/stat_text.h"
+#include "stat_dirs.h"
 #include "stat_environ.h"
 #include "stat_explain.h"
-#include "stat_dirs.h"
-#include "stat_text.h"
 
 /*
  * Escapes everything but printable ASCII, which is safe for a terminal and has the same meaning for jq. jansson does

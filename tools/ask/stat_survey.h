@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "ctl_client.h"
 #include "common/ctl_proto.h"
+#include "ctl_client.h"
 #include "stat_reply.h"
 
 struct stat_dir {

@@ -4,7 +4,7 @@
 
 /* The characters and colours that draw memory on a screen. Without UTF-8 the characters are ASCII. */
 
-#include "stat_options.h"
+#include "tools/ask/stat_options.h"
 
 enum stat_part {
 	STAT_PART_USED,

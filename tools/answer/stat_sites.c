@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_parse.h"
-#include "stat_reply.h"
+#include "tools/ask/stat_reply.h"
+#include "tools/text/stat_number.h"
 #include "stat_stack.h"
 #include "stat_symbols.h"
 
@@ -89,7 +89,7 @@ struct stat_frame stat_frame_parse(const char *text)
 		return frame;
 	memcpy(digits, colon + 1, length);
 	digits[length] = '\0';
-	if (!stat_parse_number(digits, INT64_MAX, &frame.line))
+	if (!stat_number_parse(digits, INT64_MAX, &frame.line))
 		return frame;
 	frame.name_length = (int)(open - text);
 	frame.file = open + 2;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_reply.h"
+#include "tools/ask/stat_reply.h"
 
 enum { CELL_BYTES_MIN = 512 };
 

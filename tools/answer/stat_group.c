@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stat_reply.h"
-#include "stat_text.h"
+#include "tools/ask/stat_reply.h"
+#include "tools/text/stat_text.h"
 
 static const char *const by_words[STAT_N_BY] = {"site", "library", "size", "age"};
 

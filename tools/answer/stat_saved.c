@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/oom_name.h"
-#include "stat_dirs.h"
-#include "stat_spool.h"
+#include "tools/ask/stat_dirs.h"
+#include "tools/text/stat_spool.h"
 
 enum { OOM_MAX = 8 << 20, LEAKS_MAX = 64 << 20, ENTRIES_MAX = 4096, SAVED_MAX = 256 };
 
