@@ -56,12 +56,12 @@ complete -C {quoted}
 def commands():
     """The commands of gpupool-stat."""
     table = (ROOT / "tools/stat/stat_commands.c").read_text().split("stat_commands[] = {", 1)[1]
-    return set(re.findall(r'^\t\{"([a-z]+)"', table, re.M))
+    return set(re.findall(r'^\t\t\.name = "([a-z]+)"', table, re.M))
 
 
 def long_options():
-    table = (ROOT / "tools/stat/gpupool_stat.c").read_text().split("long_options[] = {", 1)[1].split("};", 1)[0]
-    return {f"--{name}" for name in re.findall(r'\{"([a-z-]+)"', table)}
+    table = (ROOT / "tools/ask/options.def").read_text()
+    return {f"--{name}" for name in re.findall(r'^OPTION\(\w+, "([a-z-]+)"', table, re.M)}
 
 
 def offered(shell, program, *words):

@@ -89,7 +89,7 @@ static void check_result(const struct stat_command *command, const struct stat_o
 	json_t *reply;
 
 	/* The other commands only connect, connect first, have their own exit codes or forms, or read a file. */
-	if (!line || options->is_quiet || command->takes & (STAT_HAS_NO_JSON | STAT_TAKES_LEVELS) ||
+	if (!line || options->is_quiet || command->has_no_json || command->takes & STAT_TAKES_LEVELS ||
 		!strcmp(command->name, "replay") || (is_change(command, options) && !options->n_pids))
 		return;
 	reply = stat_reply_parse(line, length, schema, STAT_VALUES_MAX, &expected, error);
@@ -159,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char device[8], process[16];
 	pid_t pid = getpid();
 	struct stat_options options = {
-		.is_json = flags & IS_JSON && !(command->takes & STAT_HAS_NO_JSON),
+		.is_json = flags & IS_JSON && !command->has_no_json,
 		.is_quiet = flags & IS_QUIET,
 		.is_pinned = flags & IS_PINNED,
 		.timeout_ms = 2000,

@@ -36,6 +36,8 @@ def check_rows(root):
         (lint.rows(config, "GP_OPTION", 1), ("shim/gpupool.7",)),
         (lint.rows(config, "GP_OPTION", 2), ("tools/run/gpupool-run.1",)),
         (lint.rows(os.path.join(root, "common/ctl.def"), "COMMAND"), ("tools/stat/gpupool-stat.1", "shim/gpupool.7")),
+        (["-" + name for name in lint.rows(os.path.join(root, "tools/ask/options.def"), "OPTION", 1)],
+         ("tools/stat/gpupool-stat.1",)),
         (functions(root), ("api/gpupool.3",)),
         (lint.rows(os.path.join(root, "pool/stats.def"), "STAT"), ("tools/stat/gpupool-stat.1", "shim/gpupool.7")),
     )
@@ -87,18 +89,19 @@ def self_test():
     tree = lint.make_tree({
         "common/config.def": 'GP_OPTION(A, "GPUPOOL_A", "option-a", X)\nGP_OPTION(B, "GPUPOOL_AB", "option-ab", X)\n',
         "common/ctl.def": "COMMAND(known, 0)\nCOMMAND(unknown, 0)\n",
+        "tools/ask/options.def": 'OPTION(A, "quiet", \'q\', bool)\nOPTION(B, "watch", 0, int)\n',
         "pool/stats.def": 'STAT(hits, "h")\nSTAT(misses, "m")\n',
         "api/gpupool.h": "static inline int gpupool_some(void)\nstatic inline int gpupool_other(void)\n",
         "api/gpupool.3": page % "gpupool_other",
         "shim/gpupool.7": page % "GPUPOOL_AB known hits",
         "tools/run/gpupool-run.1": page % r"\-\-option\-ab",
-        "tools/stat/gpupool-stat.1": page % "unknowns",
+        "tools/stat/gpupool-stat.1": page % r"unknowns, watch, \-\-quiet",
     })
     wide = lint.make_tree({name: page % (".Bd -literal\n%s\n.Ed" % ("wide " * 20)) for name in PAGES})
     formatters = [words[0] for words in RENDERERS if shutil.which(words[0])]
     lint.end_self_test([*check_rows(tree.name), *check_columns(wide.name)], (
         "does not mention GPUPOOL_A", "does not mention option-a", "does not mention unknown",
-        "does not mention misses", "does not mention gpupool_some",
+        "does not mention misses", "does not mention -watch", "does not mention gpupool_some",
         *("%s prints a line of" % name for name in formatters)))
 
 

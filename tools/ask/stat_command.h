@@ -7,57 +7,34 @@
 #include "stat_options.h"
 #include "stat_survey.h"
 
-/*
- * The options of a command. Every command also takes --help and --timeout, and --json unless it has STAT_HAS_NO_JSON.
- * Commands that can be repeated, those with once == NULL, also take --watch and --count.
- */
-enum {
-	STAT_TAKES_QUIET = 1 << 0,
-	STAT_TAKES_MAX = 1 << 1,
-	STAT_TAKES_DEVICE = 1 << 2,
-	STAT_TAKES_PINNED = 1 << 3,
-	STAT_TAKES_FILE = 1 << 4, /* instead of process ids */
-	STAT_TAKES_POOL = 1 << 5,
-	STAT_TAKES_LIMIT = 1 << 6,
-	STAT_TAKES_REUSE = 1 << 7,
-	STAT_TAKES_BY = 1 << 8,
-	STAT_TAKES_MIN = 1 << 9,
-	STAT_TAKES_OLDER = 1 << 10,
-	STAT_TAKES_DIFF = 1 << 11,
-	STAT_TAKES_FROM = 1 << 12,
-	STAT_TAKES_WATCH = 1 << 13,
-	STAT_TAKES_COUNT = 1 << 14,
-	STAT_TAKES_REPEAT = STAT_TAKES_WATCH | STAT_TAKES_COUNT,
-	STAT_TAKES_WORDS = 1 << 15, /* after the process id */
-	STAT_TAKES_TO = 1 << 16,
-	STAT_TAKES_LISTEN = 1 << 17,
-	STAT_TAKES_OUTPUT = 1 << 18,
-	STAT_HAS_NO_JSON = 1 << 19, /* the command has another output format */
-	STAT_TAKES_CHECK = 1 << 20,
-	STAT_TAKES_ASCII = 1 << 24,
-	STAT_TAKES_NO_COLOR = 1 << 25,
-	STAT_TAKES_CHANGES = 1 << 27,
-	STAT_TAKES_QUERY = 1 << 28,
-	STAT_TAKES_LEVELS = 1 << 29,
-	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,
-	STAT_TAKES_SAVED = 1 << 30, /* a file instead of process ids */
-	STAT_TAKES_VERB = 1 << 26,  /* words after the process id, or before it; the id may be missing */
+/* The words that may follow the name of a command, apart from options. */
+enum stat_operands {
+	STAT_OPERAND_PIDS,      /* up to max_pids process ids */
+	STAT_OPERAND_FILE,      /* one file or, if the synopsis says so, a process id that the command parses itself */
+	STAT_OPERAND_PIDS_FILE, /* process ids, or one file */
+	STAT_OPERAND_PID_WORDS, /* a process id, and up to STAT_WORDS_MAX words */
+	STAT_OPERAND_VERB,      /* words, and before or after them a process id, which may be missing */
 };
 
 struct stat_command {
 	const char *name;
 	const char *synopsis;
 	const char *help; /* one line */
+	enum stat_operands operands;
 	size_t max_pids;
-	unsigned takes;
+	unsigned takes; /* STAT_TAKES_* beside those that stat_command_takes() adds */
+	bool has_no_json;
 	enum stat_exit (*run)(const struct stat_command *command, const struct stat_options *options);
 	void (*show)(const struct stat_process *process, const struct stat_options *options);
+	bool has_own_title; /* show() prints a title with the process itself */
 	size_t max_bytes;   /* the longest answer */
 	const char *once;   /* why --watch is always refused; NULL: run() repeats the command */
-	bool has_own_title; /* show() prints a title with the process itself */
 };
 
-/* Returns all the options that a command takes, as STAT_TAKES_*. */
+/*
+ * Returns all the options that a command takes. Every command takes --help, --timeout and --version, and --json unless
+ * it has_no_json. Commands that can be repeated, those with once == NULL, also take --watch and --count.
+ */
 unsigned stat_command_takes(const struct stat_command *command);
 
 /*

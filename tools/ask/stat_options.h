@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The options of a command, as typed on the command line. */
+/* The command line of gpupool-stat, parsed: the rows of options.def, process ids and words. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,33 +14,28 @@ enum { STAT_WORDS_MAX = 3 };
 struct stat_options {
 	const pid_t *pids;
 	size_t n_pids;
-	bool is_json;
-	bool is_quiet;
-	bool is_check; /* of debug */
-	bool is_ascii, has_no_color;
-	bool may_change;            /* of top */
-	const char *query, *format; /* of list and status: fields, and how they are written; NULL: not given */
-	const char *warn, *crit;    /* of check; NULL: not given */
-	int timeout_ms;
-	int watch_ms;        /* the interval; 0: asks once */
-	uint64_t count;      /* of answers, with --watch; 0: unlimited */
-	uint64_t max_blocks; /* UINT64_MAX: all */
-	const char *device;  /* NULL: all */
-	bool is_pinned;
-
-	/* Of leaks. */
-	const char *by;   /* NULL: site */
-	const char *diff; /* a file to compare with; NULL: none */
-	const char *from; /* a file to read instead of asking; NULL: none */
-	uint64_t min_bytes, older_ms;
-
-	/* Of stacks, limit, defer and region: the words beside the process id. */
-	const char *words[STAT_WORDS_MAX];
+	const char *file;                  /* of commands that read a file: its name, as typed */
+	const char *words[STAT_WORDS_MAX]; /* of commands with a verb: the words beside the process id */
 	size_t n_words;
 
-	/* Of metrics, export, convert and report, as typed; NULL: not given. */
-	const char *to, *listen, *output;
+#define OPTION(id, name, letter, type, member, function, value, help) type member;
+#include "options.def"
+};
 
-	/* Of replay, as typed; NULL: not given. */
-	const char *file, *pool, *limit, *reuse;
+/* Numbers of the rows. */
+enum {
+#define OPTION(id, ...) STAT_OPTION_##id,
+#include "options.def"
+	STAT_N_OPTIONS
+};
+_Static_assert(STAT_N_OPTIONS <= 31, "sets of options are made of bits of an unsigned");
+
+/* Sets of options: STAT_TAKES_QUIET and so on. */
+enum {
+#define OPTION(id, ...) STAT_TAKES_##id = 1 << STAT_OPTION_##id,
+#include "options.def"
+	STAT_TAKES_REPEAT = STAT_TAKES_WATCH | STAT_TAKES_COUNT,
+	STAT_TAKES_LOOK = STAT_TAKES_ASCII | STAT_TAKES_NO_COLOR,
+	STAT_TAKES_FIELDS = STAT_TAKES_QUERY | STAT_TAKES_FORMAT,
+	STAT_TAKES_LEVELS = STAT_TAKES_WARN | STAT_TAKES_CRIT,
 };

@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <locale.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,79 +16,19 @@
 #include "tools/text/stat_number.h"
 #include "tools/text/stat_say.h"
 #include "stat_check.h"
+#include "stat_commands.h"
 #include "stat_help.h"
-#include "stat_parse.h"
+#include "stat_option.h"
 
-enum {
-	OPTION_JSON = 256,
-	OPTION_TIMEOUT,
-	OPTION_DEVICE,
-	OPTION_PINNED,
-	OPTION_POOL,
-	OPTION_LIMIT,
-	OPTION_REUSE,
-	OPTION_BY,
-	OPTION_MIN,
-	OPTION_OLDER,
-	OPTION_DIFF,
-	OPTION_FROM,
-	OPTION_WATCH,
-	OPTION_COUNT,
-	OPTION_TO,
-	OPTION_LISTEN,
-	OPTION_ASCII,
-	OPTION_NO_COLOR,
-	OPTION_CHANGES,
-	OPTION_QUERY,
-	OPTION_FORMAT,
-	OPTION_WARN,
-	OPTION_CRIT,
-	OPTION_CHECK,
-	OPTION_VERSION,
-	DEFAULT_TIMEOUT_MS = 2000,
-};
+enum { DEFAULT_TIMEOUT_MS = 2000 };
 
 /* The command line as typed. Options may come before the command, so check_fit() compares them with it at the end. */
 struct words {
 	struct stat_options options;
 	size_t n_files, n_words;
-	unsigned taken; /* STAT_TAKES_* of the options that were given */
-	bool wants_help, wants_version;
+	unsigned taken; /* the options that were given, as STAT_TAKES_* */
 	const char *name;
 	pid_t *pids;
-};
-
-static const struct option long_options[] = {
-	{"json", no_argument, NULL, OPTION_JSON},
-	{"timeout", required_argument, NULL, OPTION_TIMEOUT},
-	{"quiet", no_argument, NULL, 'q'},
-	{"max", required_argument, NULL, 'n'},
-	{"device", required_argument, NULL, OPTION_DEVICE},
-	{"pinned", no_argument, NULL, OPTION_PINNED},
-	{"pool", required_argument, NULL, OPTION_POOL},
-	{"limit", required_argument, NULL, OPTION_LIMIT},
-	{"reuse", required_argument, NULL, OPTION_REUSE},
-	{"by", required_argument, NULL, OPTION_BY},
-	{"min", required_argument, NULL, OPTION_MIN},
-	{"older", required_argument, NULL, OPTION_OLDER},
-	{"diff", required_argument, NULL, OPTION_DIFF},
-	{"from", required_argument, NULL, OPTION_FROM},
-	{"watch", required_argument, NULL, OPTION_WATCH},
-	{"count", required_argument, NULL, OPTION_COUNT},
-	{"to", required_argument, NULL, OPTION_TO},
-	{"listen", required_argument, NULL, OPTION_LISTEN},
-	{"ascii", no_argument, NULL, OPTION_ASCII},
-	{"no-color", no_argument, NULL, OPTION_NO_COLOR},
-	{"output", required_argument, NULL, 'o'},
-	{"allow-changes", no_argument, NULL, OPTION_CHANGES},
-	{"query", required_argument, NULL, OPTION_QUERY},
-	{"format", required_argument, NULL, OPTION_FORMAT},
-	{"warn", required_argument, NULL, OPTION_WARN},
-	{"crit", required_argument, NULL, OPTION_CRIT},
-	{"check", no_argument, NULL, OPTION_CHECK},
-	{"help", no_argument, NULL, 'h'},
-	{"version", no_argument, NULL, OPTION_VERSION},
-	{NULL, 0, NULL, 0},
 };
 
 static const char next_help[] = "gpupool-stat --help";
@@ -105,78 +44,6 @@ static bool refuse_option(int kind, const char *word)
 	else
 		stat_error(next_help, "there is no option '%s'.", word);
 	return false;
-}
-
-/* Options with a value: the STAT_TAKES_* that a command needs for it, and its parser. NULL: the text is stored. */
-static const struct {
-	int option;
-	unsigned taken;
-	bool (*parse)(struct stat_options *options, const char *text);
-	size_t text_at;
-} valued[] = {
-	{OPTION_TIMEOUT, 0, stat_parse_timeout, 0},
-	{'n', STAT_TAKES_MAX, stat_parse_max, 0},
-	{OPTION_DEVICE, STAT_TAKES_DEVICE, stat_parse_device, 0},
-	{OPTION_BY, STAT_TAKES_BY, stat_parse_by, 0},
-	{OPTION_MIN, STAT_TAKES_MIN, stat_parse_min, 0},
-	{OPTION_OLDER, STAT_TAKES_OLDER, stat_parse_older, 0},
-	{OPTION_WATCH, STAT_TAKES_WATCH, stat_parse_watch, 0},
-	{OPTION_COUNT, STAT_TAKES_COUNT, stat_parse_count, 0},
-	{OPTION_DIFF, STAT_TAKES_DIFF, NULL, offsetof(struct stat_options, diff)},
-	{OPTION_FROM, STAT_TAKES_FROM, NULL, offsetof(struct stat_options, from)},
-	{OPTION_TO, STAT_TAKES_TO, NULL, offsetof(struct stat_options, to)},
-	{'o', STAT_TAKES_OUTPUT, NULL, offsetof(struct stat_options, output)},
-	{OPTION_LISTEN, STAT_TAKES_LISTEN, NULL, offsetof(struct stat_options, listen)},
-	{OPTION_QUERY, STAT_TAKES_QUERY, NULL, offsetof(struct stat_options, query)},
-	{OPTION_FORMAT, STAT_TAKES_QUERY, NULL, offsetof(struct stat_options, format)},
-	{OPTION_WARN, STAT_TAKES_LEVELS, NULL, offsetof(struct stat_options, warn)},
-	{OPTION_CRIT, STAT_TAKES_LEVELS, NULL, offsetof(struct stat_options, crit)},
-	{OPTION_POOL, STAT_TAKES_POOL, NULL, offsetof(struct stat_options, pool)},
-	{OPTION_LIMIT, STAT_TAKES_LIMIT, NULL, offsetof(struct stat_options, limit)},
-	{OPTION_REUSE, STAT_TAKES_REUSE, NULL, offsetof(struct stat_options, reuse)},
-};
-
-static bool take_value(struct words *words, int option, const char *word)
-{
-	for (size_t i = 0; i < sizeof(valued) / sizeof(valued[0]); i++) {
-		if (valued[i].option != option)
-			continue;
-		words->taken |= valued[i].taken;
-		if (valued[i].parse)
-			return valued[i].parse(&words->options, optarg);
-		*(const char **)((char *)&words->options + valued[i].text_at) = optarg;
-		return true;
-	}
-	return refuse_option(option, word);
-}
-
-/* Options without a value. */
-static const struct {
-	int option;
-	unsigned taken;
-	size_t flag_at;
-} switches[] = {
-	{OPTION_JSON, 0, offsetof(struct words, options.is_json)},
-	{'q', STAT_TAKES_QUIET, offsetof(struct words, options.is_quiet)},
-	{OPTION_CHECK, STAT_TAKES_CHECK, offsetof(struct words, options.is_check)},
-	{OPTION_PINNED, STAT_TAKES_PINNED, offsetof(struct words, options.is_pinned)},
-	{OPTION_ASCII, STAT_TAKES_ASCII, offsetof(struct words, options.is_ascii)},
-	{OPTION_NO_COLOR, STAT_TAKES_NO_COLOR, offsetof(struct words, options.has_no_color)},
-	{OPTION_CHANGES, STAT_TAKES_CHANGES, offsetof(struct words, options.may_change)},
-	{'h', 0, offsetof(struct words, wants_help)},
-	{OPTION_VERSION, 0, offsetof(struct words, wants_version)},
-};
-
-static bool take_option(struct words *words, int option, const char *word)
-{
-	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
-		if (switches[i].option != option)
-			continue;
-		words->taken |= switches[i].taken;
-		*(bool *)((char *)words + switches[i].flag_at) = true;
-		return true;
-	}
-	return take_value(words, option, word);
 }
 
 static bool take_pids(struct words *words, char **texts, size_t n)
@@ -199,14 +66,14 @@ static bool take_pids(struct words *words, char **texts, size_t n)
 	return true;
 }
 
-/* Returns the STAT_TAKES_* bit for the words behind a command, or 0 if they are process ids. */
-static unsigned takes_of(const char *name)
+/* Returns the operands of a command, or the default if there is no such command. */
+static enum stat_operands operands_of(const char *name)
 {
 	const struct stat_command *command = stat_commands;
 
 	while (command->name && !(name && strcmp(command->name, name) == 0))
 		command++;
-	return command->takes & (STAT_TAKES_FILE | STAT_TAKES_WORDS | STAT_TAKES_VERB | STAT_TAKES_SAVED);
+	return command->operands;
 }
 
 /* Keeps the words that are not process ids, at most STAT_WORDS_MAX of them; n_words counts all. */
@@ -237,36 +104,53 @@ static bool take_verb(struct words *words, char **texts, size_t n)
 	return take_pids(words, texts + words->n_words, n - words->n_words);
 }
 
-static bool parse(struct words *words, int argc, char **argv)
+static bool take_options(struct words *words, int argc, char **argv)
 {
-	int option, first;
+	struct stat_getopt getopt;
+	int key, option;
 
+	stat_option_fill(&getopt);
 	opterr = 0;
 	for (;;) {
 		int at = optind ? optind : 1;
 
-		option = getopt_long(argc, argv, ":qn:o:h", long_options, NULL);
+		key = getopt_long(argc, argv, getopt.letters, getopt.longs, NULL);
+		if (key < 0)
+			return true;
+		option = stat_option_of(key);
 		if (option < 0)
-			break;
-		if (!take_option(words, option, argv[optind > at ? optind - 1 : at]))
+			return refuse_option(key, argv[optind > at ? optind - 1 : at]);
+		if (!stat_option_take(&words->options, option, optarg))
 			return false;
+		words->taken |= 1u << option;
 	}
-	first = optind;
-	if (first < argc && (argv[first][0] < '0' || argv[first][0] > '9'))
-		words->name = argv[first++];
-	if (takes_of(words->name) == STAT_TAKES_FILE ||
-		(takes_of(words->name) == STAT_TAKES_SAVED && first < argc && !is_number(argv[first]))) {
-		words->n_files = (size_t)(argc - first);
-		words->options.file = argv[first];
+}
+
+static bool take_operands(struct words *words, char **texts, size_t n)
+{
+	enum stat_operands operands = operands_of(words->name);
+
+	if (operands == STAT_OPERAND_FILE || (operands == STAT_OPERAND_PIDS_FILE && n && !is_number(texts[0]))) {
+		words->n_files = n;
+		words->options.file = texts[0];
 		return true;
 	}
-	if (takes_of(words->name) == STAT_TAKES_VERB)
-		return take_verb(words, argv + first, (size_t)(argc - first));
-	if (takes_of(words->name) == STAT_TAKES_WORDS && first < argc) {
-		take_words(words, argv + first + 1, (size_t)(argc - first - 1));
-		return take_pids(words, argv + first, 1);
+	if (operands == STAT_OPERAND_VERB)
+		return take_verb(words, texts, n);
+	if (operands == STAT_OPERAND_PID_WORDS && n) {
+		take_words(words, texts + 1, n - 1);
+		return take_pids(words, texts, 1);
 	}
-	return take_pids(words, argv + first, (size_t)(argc - first));
+	return take_pids(words, texts, n);
+}
+
+static bool parse(struct words *words, int argc, char **argv)
+{
+	if (!take_options(words, argc, argv))
+		return false;
+	if (optind < argc && (argv[optind][0] < '0' || argv[optind][0] > '9'))
+		words->name = argv[optind++];
+	return take_operands(words, argv + optind, (size_t)(argc - optind));
 }
 
 static const struct stat_command *find_command(const char *name)
@@ -283,33 +167,34 @@ static const struct stat_command *find_command(const char *name)
 	return NULL;
 }
 
-static bool check_fit(const struct stat_command *command, const struct words *words)
+static bool check_options(const struct stat_command *command, const struct words *words, const char *next)
 {
-	char next[64];
+	unsigned wrong = words->taken & ~stat_command_takes(command);
+	char name[STAT_OPTION_NAME_MAX];
 
-	if (command->once && !stat_command_check_once(command, &words->options, NULL, command->once))
-		return false;
-	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
-	for (const struct stat_option *o = stat_help_options; o->name; o++) {
-		if (!(words->taken & ~stat_command_takes(command) & o->taken))
+	for (int i = 0; i < STAT_N_OPTIONS; i++) {
+		if (!(wrong & 1u << i))
 			continue;
-		stat_error(next, "%s does not take %s.", command->name, o->name);
+		stat_option_name(name, i);
+		stat_error(next, "%s does not take %s.", command->name, name);
 		return false;
 	}
-	if (command->takes & STAT_HAS_NO_JSON && words->options.is_json) {
-		stat_error(next, "%s does not take --json.", command->name);
-		return false;
-	}
-	if (command->takes & STAT_TAKES_FILE && words->n_files != 1) {
+	return true;
+}
+
+static bool check_operands(const struct stat_command *command, const struct words *words, const char *next)
+{
+	if (command->operands == STAT_OPERAND_FILE && words->n_files != 1) {
 		stat_error(next, "%s takes one %s.", command->name,
 			strchr(command->synopsis, '|') ? "file or process id" : "file");
 		return false;
 	}
-	if (command->takes & STAT_TAKES_SAVED && words->n_files > 1) {
+	if (command->operands == STAT_OPERAND_PIDS_FILE && words->n_files > 1) {
 		stat_error(next, "%s takes process ids, or one file.", command->name);
 		return false;
 	}
-	if (command->takes & STAT_TAKES_WORDS && (!words->options.n_pids || words->n_words > STAT_WORDS_MAX)) {
+	if (command->operands == STAT_OPERAND_PID_WORDS &&
+		(!words->options.n_pids || words->n_words > STAT_WORDS_MAX)) {
 		stat_error(next, "%s takes %s.", command->name, command->synopsis);
 		return false;
 	}
@@ -319,22 +204,32 @@ static bool check_fit(const struct stat_command *command, const struct words *wo
 	return false;
 }
 
+static bool check_fit(const struct stat_command *command, const struct words *words)
+{
+	char next[64];
+
+	if (command->once && !stat_command_check_once(command, &words->options, NULL, command->once))
+		return false;
+	snprintf(next, sizeof(next), "gpupool-stat %s --help", command->name);
+	return check_options(command, words, next) && check_operands(command, words, next);
+}
+
 static enum stat_exit run(struct words *words)
 {
 	const struct stat_command *command;
 
-	if (words->wants_version) {
+	if (words->options.wants_version) {
 		puts("gpupool-stat " GPUPOOL_VERSION);
 		return STAT_OK;
 	}
-	if (words->wants_help && !words->name) {
+	if (words->options.wants_help && !words->name) {
 		stat_help();
 		return STAT_OK;
 	}
 	command = find_command(words->name);
 	if (!command)
 		return STAT_USAGE;
-	if (words->wants_help) {
+	if (words->options.wants_help) {
 		stat_help_command(command);
 		return STAT_OK;
 	}
