@@ -33,7 +33,7 @@ const char *gp_round_name(enum gp_round round)
 
 void gp_stats_add(struct gp_stats *sum, const struct gp_stats *more)
 {
-#define STAT(name, help) sum->name += more->name;
+#define STAT(name, ...) sum->name += more->name;
 #include "stats.def"
 	for (int i = 0; i < GP_N_STEPS; i++) {
 		sum->steps[i].count += more->steps[i].count;

@@ -30,7 +30,7 @@ struct gp_round_stats {
 };
 
 struct gp_stats {
-#define STAT(name, help) uint64_t name;
+#define STAT(name, ...) uint64_t name;
 #include "stats.def"
 	struct gp_step_stats steps[GP_N_STEPS];
 	struct gp_round_stats rounds[GP_N_ROUNDS];

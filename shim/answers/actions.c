@@ -49,7 +49,7 @@ static void write_steps(struct gp_json *out, const struct gp_stats *stats)
 
 static void write_stats(struct gp_json *out, const struct gp_stats *stats, const struct gp_budget *budget)
 {
-#define STAT(name, help) gp_json_u64(out, #name, stats->name);
+#define STAT(name, ...) gp_json_u64(out, #name, stats->name);
 #include "pool/stats.def"
 	gp_json_amount(out, "limit_bytes", atomic_load(&budget->limit_bytes));
 	write_steps(out, stats);

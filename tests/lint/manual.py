@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Checks that the manual names every row of the tables, and that its pages are formatted without warnings.
+"""Checks that the manual names every row of the tables, explains counters as their rows do, and that its pages are formatted without warnings.
 
 Usage: manual.py ROOT
        manual.py --self-test
@@ -47,6 +47,15 @@ def check_rows(root):
                 yield "%s: does not mention %s" % (" or ".join(places), name)
 
 
+def check_counters(root):
+    """The manual explains each counter in the words of its row."""
+    page = "tools/stat/gpupool-stat.1"
+    table = os.path.join(root, "pool/stats.def")
+    for name, text in zip(lint.rows(table, "STAT"), lint.rows(table, "STAT", -1)):
+        if ".It Ql %s\n%s\n" % (name, text) not in lint.read(root, page):
+            yield "%s: does not explain %s as pool/stats.def does" % (page, name)
+
+
 def check_roff(root):
     """The warnings of mandoc, if it is installed."""
     if not shutil.which("mandoc"):
@@ -80,6 +89,7 @@ def check_columns(root):
 
 def check(root):
     yield from check_rows(root)
+    yield from check_counters(root)
     yield from check_roff(root)
     yield from check_columns(root)
 
@@ -90,18 +100,18 @@ def self_test():
         "common/config.def": 'GP_OPTION(A, "GPUPOOL_A", "option-a", X)\nGP_OPTION(B, "GPUPOOL_AB", "option-ab", X)\n',
         "common/ctl.def": "COMMAND(known, 0)\nCOMMAND(unknown, 0)\n",
         "tools/ask/options.def": 'OPTION(A, "quiet", \'q\', bool)\nOPTION(B, "watch", 0, int)\n',
-        "pool/stats.def": 'STAT(hits, "h")\nSTAT(misses, "m")\n',
+        "pool/stats.def": 'STAT(hits, , "Served")\nSTAT(misses, , "Not served")\n',
         "api/gpupool.h": "static inline int gpupool_some(void)\nstatic inline int gpupool_other(void)\n",
         "api/gpupool.3": page % "gpupool_other",
         "shim/gpupool.7": page % "GPUPOOL_AB known hits",
         "tools/run/gpupool-run.1": page % r"\-\-option\-ab",
-        "tools/stat/gpupool-stat.1": page % r"unknowns, watch, \-\-quiet",
+        "tools/stat/gpupool-stat.1": page % "unknowns, watch, \\-\\-quiet\n.It Ql hits\nServed\n.It Ql ooms\nNot served",
     })
     wide = lint.make_tree({name: page % (".Bd -literal\n%s\n.Ed" % ("wide " * 20)) for name in PAGES})
     formatters = [words[0] for words in RENDERERS if shutil.which(words[0])]
-    lint.end_self_test([*check_rows(tree.name), *check_columns(wide.name)], (
+    lint.end_self_test([*check_rows(tree.name), *check_counters(tree.name), *check_columns(wide.name)], (
         "does not mention GPUPOOL_A", "does not mention option-a", "does not mention unknown",
-        "does not mention misses", "does not mention -watch", "does not mention gpupool_some",
+        "does not mention misses", "does not mention -watch", "does not explain misses", "does not mention gpupool_some",
         *("%s prints a line of" % name for name in formatters)))
 
 

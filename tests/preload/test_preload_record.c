@@ -100,7 +100,7 @@ static void keep_status(const char *name)
 
 /* All counters, and those that a replay cannot know: the driver's time, and frees of memory that is not allocated. */
 static const char *const counters[] = {
-#define STAT(name, help) #name,
+#define STAT(name, ...) #name,
 #include "pool/stats.def"
 };
 static const char *const unknown[] = {"driver_ns", "double_frees", "invalid_frees", "release_errors"};

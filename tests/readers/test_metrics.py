@@ -140,9 +140,17 @@ def memory_that_is_watched_has_its_counters_and_other_memory_has_none():
 
 def every_counter_of_a_pool_is_a_metric():
     table = (pathlib.Path(DASHBOARD).parents[2] / "pool/stats.def").read_text()
-    counters = re.findall(r"^STAT\((\w+),", table, re.M)
-    rows = (pathlib.Path(DASHBOARD).parent / "metrics.def").read_text()
-    assert len(counters) > 20 and set(counters) <= set(re.findall(r"^METRIC\((\w+),", rows, re.M))
+    rows = re.findall(r'^STAT\((\w+), (\w+), ([A-Z]+), (\w*), "([^"]*)"\)$', table, re.M)
+    assert len(rows) > 20 and len(rows) == len(re.findall(r"^STAT\(", table, re.M)), rows
+    device = dict(STATUS["devices"][0], **{row[0]: nth * 10 ** 9 for nth, row in enumerate(rows, 1)})
+    with Process({"status": dict(STATUS, devices=[device])}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    found = {line.split("{")[0]: float(line.split(" ")[1]) for line in samples(text) if 'device="0"' in line}
+    for nth, (_, metric, kind, unit, words) in enumerate(rows, 1):
+        family = f"gpupool_{metric}" + (f"_{unit}" if unit else "")
+        assert f"# HELP {family} {words}.\n" in text, family
+        value = found[family + ("_total" if kind == "COUNTER" else "")]
+        assert value == nth * (1 if unit == "seconds" else 10 ** 9), (family, value)
 
 
 def a_device_has_the_uuid_by_which_others_know_it():

@@ -39,7 +39,9 @@ struct metric {
 };
 
 static const struct metric metrics[] = {
-#define METRIC(member, name, type, unit, help) {#member, #name, type, #unit, help},
+#define STAT(member, name, type, unit, help) {#member, #name, type, #unit, help "."},
+#include "pool/stats.def"
+#define METRIC(member, name, type, unit, help) {#member, #name, type, #unit, help "."},
 #include "metrics.def"
 };
 

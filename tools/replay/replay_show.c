@@ -167,7 +167,7 @@ static json_t *make_stats(const struct gp_stats *stats, uint64_t reserved, uint6
 	set(object, "peak_reserved_bytes", reserved);
 	json_object_set_new(object, "reserved_over_live", live ? json_real(over(reserved, live)) : json_null());
 	json_object_set_new(object, "hit_rate", json_real(hit_rate(stats)));
-#define STAT(name, help) set(object, #name, stats->name);
+#define STAT(name, ...) set(object, #name, stats->name);
 #include "pool/stats.def"
 	return object;
 }

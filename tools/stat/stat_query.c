@@ -44,7 +44,7 @@ static const struct field {
 	{"outside_bytes", "outside_bytes", OF_DEVICE},
 	{"limit_bytes", "limit_bytes", OF_DEVICE},
 	{"unpooled_bytes", "unpooled_bytes", OF_COUNTER},
-#define STAT(name, help) {#name, #name, OF_COUNTER},
+#define STAT(name, ...) {#name, #name, OF_COUNTER},
 #include "pool/stats.def"
 };
 enum { N_FIELDS = sizeof(fields) / sizeof(fields[0]) };
