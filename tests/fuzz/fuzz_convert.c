@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "tools/convert/convert.h"
+#include "tools/convert/convert_formats.h"
 #include "tools/replay/replay_history.h"
 #include "tools/report/report.h"
 

@@ -15,7 +15,7 @@
 
 #include "fuzz.h"
 #include "screen.h"
-#include "tools/convert/convert.h"
+#include "tools/convert/convert_formats.h"
 #include "tools/report/report.h"
 #include "tools/stat/stat_commands.h"
 

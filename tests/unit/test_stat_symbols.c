@@ -23,7 +23,7 @@
 #include "tests/emulator.h"
 #include "tests/suite.h"
 #include "tools/answer/stat_symbols.h"
-#include "tools/answer/stat_symbols_files.h"
+#include "tools/answer/stat_symbols_dw.h"
 
 enum { STRANGER = 65533, STEP_BYTES = 64 << 20, STEPS_MAX = 4096 };
 

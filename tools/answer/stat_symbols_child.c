@@ -29,10 +29,10 @@
 
 #include "tools/ask/ctl_client.h"
 #include "tools/ask/stat_reply.h"
-#include "stat_symbols_files.h"
+#include "stat_symbols_dw.h"
 
 enum {
-	TEXT_MAX = 1 << 16, /* as long as the longest frame (stat_stack.c) */
+	TEXT_MAX = 1 << 16, /* of an answer: that of the longest frame (FRAME_MAX in stat_stack.c) */
 	OWN_SECONDS = 60,   /* of waiting for names, per minute */
 	USER_SECONDS = 20,
 	FOREIGN_SECONDS = 60, /* for all foreign users together */

@@ -8,7 +8,7 @@
  * is executed, and no debuginfod server is asked, which might take minutes.
  */
 
-#include "stat_symbols_files.h"
+#include "stat_symbols_dw.h"
 
 #include <dwarf.h>
 #include <elfutils/libdwfl.h>

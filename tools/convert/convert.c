@@ -10,6 +10,7 @@
 
 #include "tools/text/stat_output.h"
 #include "tools/text/stat_text.h"
+#include "convert_formats.h"
 
 static const char next_help[] = "gpupool-stat convert --help";
 

@@ -12,20 +12,6 @@
 enum stat_exit convert_command(const struct stat_command *command, const struct stat_options *options);
 
 /*
- * The formats. Each function writes the whole output and leaves write errors in the state of the file, for
- * convert_close(). It returns STAT_OK, or the exit code after a message.
- * n_max: the most events to write; UINT64_MAX: as many as readers of the format handle well.
- */
-enum stat_exit convert_torch(FILE *out, const struct stat_source *source, uint64_t n_max);
-enum stat_exit convert_chrome(FILE *out, const struct stat_source *source, uint64_t n_max);
-enum stat_exit convert_rmm(FILE *out, const struct stat_source *source, uint64_t n_max);
-enum stat_exit convert_folded(FILE *out, const struct stat_source *source, uint64_t n_max);
-enum stat_exit convert_pprof(FILE *out, const struct stat_source *source, uint64_t n_max);
-
-/* convert_torch() for a process. */
-enum stat_exit convert_torch_process(FILE *out, const struct stat_source *source);
-
-/*
  * Opens the file that -o names, or stdout. Returns NULL after a message if that fails, if the file is also the input,
  * or if stdout is a terminal and is_binary is set.
  */

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 
 #include "tools/replay/replay_samples.h"
-#include "convert.h"
+#include "convert_formats.h"
 
 enum { PARTS = 20000, MOMENTS_MAX = 10000 };
 

@@ -11,7 +11,7 @@
 #include <zlib.h>
 
 #include "tools/answer/stat_sites.h"
-#include "convert.h"
+#include "convert_formats.h"
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;

@@ -3,7 +3,7 @@
 
 /* Takes the place of convert_pprof.c in a build without protobuf-c. */
 
-#include "convert.h"
+#include "convert_formats.h"
 
 enum stat_exit convert_pprof(FILE *out, const struct stat_source *source, uint64_t n_max)
 {

@@ -8,7 +8,7 @@
 
 #include "tools/answer/stat_sites.h"
 #include "tools/replay/replay_history.h"
-#include "convert.h"
+#include "convert_formats.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "tools/replay/replay_history.h"
-#include "convert.h"
+#include "convert_formats.h"
 #include "convert_snapshot.h"
 
 enum { EVENTS_DEFAULT = 200000 };
@@ -117,8 +117,8 @@ static void put_traces(struct torch *t)
 }
 
 /*
- * Skips memory without an address, which the viewer cannot draw. A history does not know how much memory was free on
- * the device at a failed allocation: the capacity that the program had not reserved stands for it.
+ * Skips memory without an address, which the viewer cannot draw. A history does not know how much memory of the
+ * device was free at a failed allocation, so the event has the capacity that the program had not reserved.
  */
 static void take(void *arg, const struct history *h, const struct history_event *event)
 {

@@ -7,7 +7,7 @@
 
 #include "common/size.h"
 #include "tools/answer/stat_map.h"
-#include "convert.h"
+#include "convert_formats.h"
 #include "convert_snapshot.h"
 
 #define ADDRESS_END (UINT64_C(1) << 59)

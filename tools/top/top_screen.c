@@ -14,6 +14,7 @@
 
 #include "common/clean.h"
 #include "tools/text/stat_say.h"
+#include "top_terminfo.h"
 
 struct terminal {
 	struct top_screen screen;

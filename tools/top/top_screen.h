@@ -21,9 +21,6 @@ enum {
 	TOP_DIM = 4,
 };
 
-/* Returns true if the type of the terminal is known, and the cursor can be moved to any position. */
-bool top_terminfo_can_draw(void);
-
 /* Takes over the terminal. Returns NULL, after a message, if it is not possible to draw on it. */
 struct top_screen *top_screen_open(const struct stat_options *options);
 

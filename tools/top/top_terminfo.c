@@ -3,7 +3,7 @@
 
 /* A separate file, because term.h defines macros with names such as "columns". */
 
-#include "top_screen.h"
+#include "top_terminfo.h"
 
 #include <curses.h>
 #include <term.h>
