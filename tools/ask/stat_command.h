@@ -38,13 +38,13 @@ struct stat_command {
 unsigned stat_command_takes(const struct stat_command *command);
 
 /*
- * Checks that --watch and --count are absent, for a command that is done once, for the reason why. word: the word that
- * makes the command so, or NULL. Returns false after a message with the reason.
+ * Checks that neither --watch nor --count is given to a command that runs once. why: the reason that it runs once.
+ * word: the word or option that is the cause, such as "set" after limit, or NULL. Returns false after a message.
  */
 bool stat_command_check_once(
 	const struct stat_command *command, const struct stat_options *options, const char *word, const char *why);
 
-/* Returns the question with this request to the processes that the user named. */
+/* Returns the question that sends this request to the processes that the user named. */
 struct stat_question stat_command_question(
 	const struct stat_command *command, const struct stat_options *options, const char *request);
 
@@ -59,6 +59,6 @@ enum stat_exit stat_command_read(const struct stat_command *command, const struc
 void stat_command_show(
 	const struct stat_survey *survey, const struct stat_command *command, const struct stat_options *options);
 
-/* Reasons why a command is done once, as sentences of a message. */
+/* Reasons why a command runs once, as sentences of a message. */
 #define STAT_CHANGE_IS_ONCE "it changes a process"
 #define STAT_FILE_IS_ONCE   "it reads a file, which does not change"

@@ -16,7 +16,10 @@ void stat_places_own(struct stat_survey *survey);
 /* For root, adds the usual directories of every user; nothing if GPUPOOL_RUNTIME_DIR is set. */
 void stat_places_all_users(struct stat_survey *survey);
 
-/* Adds the directories by the environment of a process, as seen here and as seen in its container. */
+/*
+ * Adds the directories that the environment of a process names. If the process is in a container, a name leads to other
+ * directories there; both are added.
+ */
 void stat_places_of_process(struct stat_survey *survey, pid_t pid);
 
 /* Adds a process to the survey. */

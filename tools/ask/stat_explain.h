@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Explains why a process does not answer, from what can be seen of it from outside, and what the user can do. */
+/* Explains why a process does not answer, from what the system shows of it, and what the user can do. */
 
 #include "tools/text/stat_text.h"
 #include "stat_survey.h"

@@ -25,7 +25,10 @@ size_t stat_reply_count(const char *text, size_t length);
 json_t *stat_reply_parse(const char *text, size_t length, const char *name, size_t max_values, enum stat_exit *ret_exit,
 	char error[static STAT_ERROR_MAX]);
 
-/* Parses a saved answer, or the only answer of a list, which --json prints if the user names no process. */
+/*
+ * Parses a saved answer. A list of exactly one answer is also valid, since --json prints a list if the user names no
+ * process.
+ */
 json_t *stat_reply_parse_saved(const char *text, size_t length, const char *name, char error[static STAT_ERROR_MAX]);
 
 /* Gets a member that is a number of at least 0. Returns false, and sets 0, if it is anything else. */

@@ -414,7 +414,10 @@ static void make_order(struct round *round)
 		update_ready(round, &round->users[i]);
 }
 
-/* Chooses the window. A process that is asked needs a socket and a directory, and a kept connection another socket. */
+/*
+ * Chooses the window by the number of descriptors. A process that is asked needs two, for its socket and its directory.
+ * A kept connection needs one.
+ */
 static size_t window_of(const struct stat_question *question)
 {
 	size_t window = WINDOW_MAX, n_free = SIZE_MAX;

@@ -21,7 +21,7 @@ struct stat_dir {
 	char path[GP_CTL_PATH_MAX];
 	int fd; /* open while n_users, else -1; GP_CTL_NO_DIR if is_abstract */
 	size_t n_users;
-	bool is_abstract; /* stands for the sockets without a file of this user */
+	bool is_abstract; /* not a directory: the entry for this user's sockets without a file */
 	uid_t uid;
 	dev_t device;
 	ino_t inode;
@@ -39,7 +39,7 @@ struct stat_missed {
 struct stat_process {
 	size_t dir; /* index */
 	char name[GP_CTL_NAME_MAX];
-	pid_t pid; /* by its socket, as seen from here; else by the socket's name */
+	pid_t pid; /* of the peer of the socket, as seen from here; if unknown, the number in the socket's name */
 	uint64_t start_ticks;
 	uid_t uid;
 	bool is_dropped; /* has ended, or is not one that the user wants to ask */

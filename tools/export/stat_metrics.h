@@ -20,8 +20,9 @@ enum stat_metrics_format {
 struct stat_question stat_metrics_question(const struct stat_options *options);
 
 /*
- * Writes the metrics. For any answers, each series is written once, and no text of a process can end its label. The
- * processes of a foreign user have a limited number of series; survey->missed counts the processes left out.
+ * Writes the metrics. Answers may be hostile, but each series is written once, and no text of a process can break out
+ * of its label. The processes of a foreign user have a limited number of series; survey->missed counts the processes
+ * left out.
  */
 void stat_metrics_write(FILE *out, struct stat_survey *survey, enum stat_metrics_format format);
 

@@ -12,8 +12,8 @@
 #include "tools/text/stat_say.h"
 
 /*
- * Bounds the recorded wait at an out-of-memory error. The replay makes such a wait in small steps, and no other thread
- * frees memory meanwhile.
+ * Bounds the recorded wait before an out-of-memory error. In a replay no other thread frees memory meanwhile, so the
+ * wait cannot succeed, and takes many small steps.
  */
 #define OOM_WAIT_MAX_NS UINT64_C(1000000000)
 #define DEFAULT_PAGE    (4 * GP_KIB)
@@ -49,7 +49,10 @@ static enum gp_kind kind_of(const struct replay_state *run, bool is_pinned)
 	return GP_KIND_BINNED;
 }
 
-/* Returns the recorded bound of pending blocks, or the default if the type was none and is not now, or the reverse. */
+/*
+ * Returns the recorded bound of pending blocks. The type none has another default than all other types, so if exactly
+ * one of the recorded and the replayed type is none, returns the default of the replayed one.
+ */
 static uint64_t pending_count_max(enum gp_kind kind, const struct replay_event *e)
 {
 	if ((enum gp_kind)e->values[3] == kind || (e->values[3] != GP_KIND_NONE && kind != GP_KIND_NONE))

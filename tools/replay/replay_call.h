@@ -17,9 +17,10 @@ struct replay_state {
 	struct replay_pool **pools;
 	uint32_t n_pools;
 	struct replay_map caches; /* thread caches by replay_cache_key(); addr: pointer to the cache */
-	struct replay_map live;   /* blocks by recorded address; addr: that in the replay, bytes: share of live_bytes */
-	uint64_t live_bytes;      /* of device memory, as requested */
-	uint64_t n_answers;       /* recorded answers that are queued, of all pools */
+	struct replay_map
+		live; /* blocks by recorded address; addr: the address in the replay, bytes: share of live_bytes */
+	uint64_t live_bytes;          /* of device memory, as requested */
+	uint64_t n_answers;           /* recorded answers that are queued, of all pools */
 	struct replay_pool *answered; /* list of pools with queued answers; some may have none left */
 	struct replay_clock clock;
 	_Atomic unsigned n_defers;

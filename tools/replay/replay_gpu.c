@@ -11,7 +11,7 @@
 
 #define PAUSE_NS UINT64_C(1000000)
 
-/* Addresses for memory that was not recorded: above those of every device. */
+/* The range of addresses for memory that was not recorded. No device has addresses in it. */
 #define NEW_ADDRESSES     (UINT64_C(1) << 60)
 #define NEW_ADDRESSES_END (UINT64_C(1) << 63)
 
@@ -113,8 +113,8 @@ void replay_apply_answers(struct replay_pool *p)
 }
 
 /*
- * Returns the next queued answer of that kind, and about that many bytes unless bytes is 0, or NULL if none was
- * recorded for the current call. Applies that answer, and those queued before it: they came earlier.
+ * Returns the next queued answer of that kind to a request for that many bytes (0: for any number), or NULL if none was
+ * recorded for the current call. Applies that answer and those queued before it, which came earlier.
  */
 static const struct replay_event *take_answer(struct replay_pool *p, enum gp_record_kind kind, uint64_t bytes)
 {
@@ -282,8 +282,8 @@ static bool has_query_left(const struct replay_answers *a)
 }
 
 /*
- * Lets time pass while the pool waits. If no recorded query is left, the recorded process did not wait for this long:
- * then all work completes.
+ * Lets time pass while the pool waits. If no recorded query is left, the replay has waited longer than the recorded
+ * process did, and all work completes.
  */
 static void pause_(void *arg, unsigned attempt)
 {

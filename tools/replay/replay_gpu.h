@@ -57,7 +57,7 @@ struct replay_pool {
 	uint64_t now, now_ns;                     /* last event of this pool; at least the clock */
 	uint64_t done;                            /* work submitted up to this position is complete */
 	uint64_t covers[GP_FENCE_SLOTS];          /* position of the record of each fence, in the replay */
-	uint64_t recorded_covers[GP_FENCE_SLOTS]; /* and in the recorded process */
+	uint64_t recorded_covers[GP_FENCE_SLOTS]; /* the same in the recorded process */
 	struct replay_map recorded_segments;      /* of the recorded process */
 };
 

@@ -21,7 +21,10 @@ enum { BUFFER_SIZE = 1 << 16, FIELDS_MAX = 64, LINE_MAX_BYTES = 100 };
 #define BLOCK_ALIGN UINT64_C(512)
 #define ADDRESS_MAX (UINT64_C(1) << 59)
 
-/* Bounds of device memory. The pool type vmm has a table entry for each granule, so a small granule makes it large. */
+/*
+ * Bounds of device memory. The pool type vmm has a table entry for each granule, so the table would be large if
+ * granules were small.
+ */
 #define DEVICE_GRANULE_MIN (UINT64_C(2) << 20)
 
 /* The pool of a trace: a large device, and the default settings of gpupool. */

@@ -4,10 +4,11 @@
 /*
  * Runs the pools on a file: one call of the program after another, of all threads, in the order of the file.
  *
- * A free, or any other call but an allocation, stands in the file before the driver's answers to it. An allocation
- * stands behind them. So the answers between two calls can belong to either call. They are queued. The free before them
- * is replayed first, and takes the answers that it needs. The rest are for the allocation behind them, and are applied
- * once that has been replayed; if another free is behind them, they are applied before it.
+ * In the file, an allocation follows the answers that the driver gave to it. Any other call, such as a free, precedes
+ * the answers to it. So answers between a free and an allocation may belong to either call. The replay queues them:
+ * - The free is replayed first, and takes the answers that it needs.
+ * - If an allocation follows, it takes answers from the rest. The others are then applied.
+ * - If another free follows, the rest is applied before it.
  */
 
 #include "replay_run.h"

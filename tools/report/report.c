@@ -105,7 +105,7 @@ enum stat_exit report_write(FILE *out, const struct stat_source *source, uint64_
 	return result;
 }
 
-/* Opens the output as a binary format: a page is not meant for a terminal, either. */
+/* Opens the output like that of a binary format, which is refused on a terminal: a page is not readable there. */
 enum stat_exit report_command(const struct stat_command *command, const struct stat_options *options)
 {
 	struct stat_source source;

@@ -19,8 +19,8 @@
 enum { PARTS = 4000, REFUSED_MAX = 1000, EPISODES_MAX = 500 };
 
 /*
- * A time in which memory had run out: from the driver's first refusal until the allocation is served or fails. If a
- * limit forbids an allocation, the driver is not asked, and the episode is only the failure.
+ * An episode without enough memory: from the driver's first refusal until the allocation is served or fails. If a
+ * limit forbids an allocation, the driver is not asked, and the episode consists of the failure alone.
  */
 struct episode {
 	bool is_open;

@@ -20,8 +20,8 @@ struct run_elf {
 int run_elf_read(int fd, struct run_elf *ret_elf);
 
 /*
- * True if a file that was read needs a library (DT_NEEDED) whose name has that beginning. False also for a damaged
- * file, and for one of another class or byte order, where that is not visible.
+ * True if a file that was read needs a library (DT_NEEDED) whose name has that beginning. Also false for a
+ * damaged file, and for a file of another class or byte order, whose needs are not read.
  */
 bool run_elf_needs(int fd, const struct run_elf *elf, const char *beginning);
 

@@ -153,7 +153,7 @@ void stat_defer_show(const struct stat_process *process, const struct stat_optio
 		puts("flushes are not deferred");
 }
 
-/* Encodes a name as one word of a request: %XX stands for each byte that a word cannot contain. */
+/* Encodes a name as one word of a request. A byte that a word cannot contain becomes %XX, in hexadecimal. */
 static void encode(char *text, size_t size, const char *name)
 {
 	size_t n = 0;

@@ -19,9 +19,9 @@
 enum { LEVELS_MAX = 16 };
 
 /*
- * The quantities that can be compared with a level. A percentage is of the limit, or of the device if there is no limit
- * and always for OUTSIDE and DEVICE. A level without a name applies to USED, and so do the defaults: cached memory goes
- * back to the driver when it is needed.
+ * The quantities that can be compared with a level. A percentage refers to the limit. If there is no limit, and always
+ * for OUTSIDE and DEVICE, it refers to the memory of the device. A level without a name applies to USED, and so do the
+ * defaults: cached memory goes back to the driver when it is needed.
  */
 enum quantity { USED, TOTAL, CACHED, PENDING, OUTSIDE, DEVICE, OOMS, N_QUANTITIES };
 static const struct {

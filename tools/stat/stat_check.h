@@ -6,7 +6,7 @@
 
 #include "tools/ask/stat_command.h"
 
-/* The results of a check, beyond the exit codes of other commands until stat_check_exit() maps them to 0..3. */
+/* The results of a check, with values above all exit codes of other commands. stat_check_exit() maps both to 0..3. */
 enum stat_check {
 	STAT_CHECK_OK = 16,
 	STAT_CHECK_WARNING,

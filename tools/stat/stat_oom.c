@@ -19,7 +19,7 @@
 
 enum { STATUS_MAX = 1 << 20 };
 
-/* pinned: the text if the memory is pinned host memory, where it differs. */
+/* pinned: the text for pinned host memory; NULL if it is the same. */
 static const struct {
 	const char *name, *text, *pinned;
 } causes[] = {
@@ -312,7 +312,7 @@ struct shown {
 
 /* The answers of processes, and the saved reports of named processes that can no longer be asked. */
 struct answers {
-	struct stat_survey all; /* shares all but the list with the survey */
+	struct stat_survey all; /* a copy of the survey with a list of its own */
 	size_t n_asked;
 	struct stat_saved *saved; /* one for each process after those that were asked */
 };

@@ -163,7 +163,7 @@ static void print_problems(const json_t *counters)
 	}
 }
 
-/* The steps that served requests; one alone needs no list. */
+/* Prints the steps that served requests, unless a single step served all of them. */
 static void print_steps(const json_t *counters)
 {
 	const json_t *steps = json_object_get(counters, "steps"), *step;

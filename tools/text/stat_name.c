@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* TRIES: in a text that is not a C++ name, how many lists without an end are scanned. */
+/* TRIES: the number of argument lists without an end that are scanned, since a text need not be a C++ name. */
 enum { LIST_MAX = 24, NAME_MAX_SHOWN = 200, TRIES = 16 };
 
 static const char ellipsis[] = "...", elided[] = "<...>";
