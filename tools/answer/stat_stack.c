@@ -211,10 +211,13 @@ static void find_frames(struct stat_stacks *stacks, json_t *value)
 	}
 }
 
-void stat_stacks_complete(struct stat_stacks *stacks, json_t *reply)
+void stat_stacks_complete(const struct stat_process *process)
 {
-	find_frames(stacks, reply);
-	json_object_set(reply, "symbols", stacks->names);
+	struct stat_stacks *stacks = stat_stacks_new(process->reply, process->pid, process->uid);
+
+	find_frames(stacks, process->reply);
+	json_object_set(process->reply, "symbols", stacks->names);
+	stat_stacks_free(stacks);
 }
 
 void stat_stacks_print(struct stat_stacks *stacks, const char *title, const json_t *frames)

@@ -7,8 +7,7 @@
  * that were found earlier ("symbols"); they are used if the files are not available.
  */
 
-#include <jansson.h>
-#include <sys/types.h>
+#include "tools/ask/stat_survey.h"
 
 struct stat_stacks;
 
@@ -33,5 +32,5 @@ void stat_stacks_print(struct stat_stacks *stacks, const char *title, const json
 /* Returns the file of the first frame, or "-". The text is not clean. */
 const char *stat_stacks_library(struct stat_stacks *stacks, const json_t *frames);
 
-/* Puts the names of all frames into the answer, as "symbols". */
-void stat_stacks_complete(struct stat_stacks *stacks, json_t *reply);
+/* Puts the names of all frames of an answer into it, as "symbols". pid and uid of the process: as above. */
+void stat_stacks_complete(const struct stat_process *process);

@@ -68,6 +68,15 @@ void stat_command_show(
 	}
 }
 
+void stat_command_print_json(
+	const struct stat_survey *survey, const struct stat_command *command, const struct stat_options *options)
+{
+	for (size_t i = 0; command->complete && i < survey->n_processes; i++)
+		if (survey->processes[i].reply)
+			command->complete(&survey->processes[i]);
+	stat_report_json(survey, options, command->name);
+}
+
 struct shown {
 	const struct stat_command *command;
 	const struct stat_options *options;
@@ -78,7 +87,7 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 	const struct shown *shown = arg;
 
 	if (shown->options->is_json)
-		stat_report_json(survey, shown->options, shown->command->name);
+		stat_command_print_json(survey, shown->command, shown->options);
 	else
 		stat_command_show(survey, shown->command, shown->options);
 	return stat_report_errors(survey, shown->options);

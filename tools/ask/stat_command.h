@@ -26,6 +26,8 @@ struct stat_command {
 	bool has_no_json;
 	enum stat_exit (*run)(const struct stat_command *command, const struct stat_options *options);
 	void (*show)(const struct stat_process *process, const struct stat_options *options);
+	/* Adds to an answer before it is printed as JSON; or NULL. */
+	void (*complete)(const struct stat_process *process);
 	bool has_own_title; /* show() prints a title with the process itself */
 	size_t max_bytes;   /* the longest answer */
 	const char *once;   /* why --watch is always refused; NULL: run() repeats the command */
@@ -54,6 +56,10 @@ enum stat_exit stat_command_ask(
 
 /* The same with the name of the command as the request. */
 enum stat_exit stat_command_read(const struct stat_command *command, const struct stat_options *options);
+
+/* Prints the answers as stat_report_json() does, after the command's complete() has added to them. */
+void stat_command_print_json(
+	const struct stat_survey *survey, const struct stat_command *command, const struct stat_options *options);
 
 /* Prints each answer with the command's show(), below a title with its process if there are several. */
 void stat_command_show(

@@ -37,11 +37,6 @@ static void print_and_free(struct stat_table *table)
 	stat_table_free(table);
 }
 
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 static void show_contents(const struct replay_contents *c)
 {
 	char live[STAT_TEXT_MAX], pinned[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
@@ -53,16 +48,17 @@ static void show_contents(const struct replay_contents *c)
 	} else {
 		stat_duration(time, c->duration_ns);
 		printf("recording of process %" PRIu64 ", pool %s, %" PRIu32 " thread%s, %s%s", c->pid,
-			gp_kind_name(c->kind), c->n_threads, plural(c->n_threads), time,
+			gp_kind_name(c->kind), c->n_threads, stat_plural(c->n_threads), time,
 			c->is_exit ? "" : ", the end of the process is missing");
 	}
-	printf("\n%" PRIu64 " allocation%s, %" PRIu64 " free%s, peak live %s", c->n_allocs, plural(c->n_allocs),
-		c->n_frees, plural(c->n_frees), live);
+	printf("\n%" PRIu64 " allocation%s, %" PRIu64 " free%s, peak live %s", c->n_allocs, stat_plural(c->n_allocs),
+		c->n_frees, stat_plural(c->n_frees), live);
 	if (c->peak_live_pinned_bytes)
 		printf(" and %s pinned", pinned);
 	printf("\n");
 	if (c->n_refused)
-		printf("%" PRIu64 " allocation%s failed in the recorded process\n", c->n_refused, plural(c->n_refused));
+		printf("%" PRIu64 " allocation%s failed in the recorded process\n", c->n_refused,
+			stat_plural(c->n_refused));
 }
 
 static void add_kind(

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "tools/answer/stat_stack.h"
 #include "tools/convert/convert.h"
 #include "tools/export/stat_export.h"
 #include "tools/export/stat_metrics.h"
@@ -127,6 +128,7 @@ const struct stat_command stat_commands[] = {
 			 STAT_TAKES_FROM,
 		.run = stat_leaks_run,
 		.show = stat_leaks_show,
+		.complete = stat_stacks_complete,
 		.max_bytes = LARGE_ANSWER,
 	},
 	{
@@ -157,6 +159,7 @@ const struct stat_command stat_commands[] = {
 		.takes = STAT_TAKES_CHECK,
 		.run = stat_debug_run,
 		.show = stat_debug_show,
+		.complete = stat_stacks_complete,
 		.max_bytes = SMALL_ANSWER,
 	},
 	{

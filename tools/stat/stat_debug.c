@@ -8,14 +8,7 @@
 #include <string.h>
 
 #include "tools/answer/stat_stack.h"
-#include "tools/ask/stat_report.h"
-#include "tools/ask/stat_watch.h"
 #include "tools/text/stat_text.h"
-
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
 
 static void print_head(const json_t *reply)
 {
@@ -31,13 +24,14 @@ static void print_head(const json_t *reply)
 	snprintf(text, sizeof(text),
 		"%s%s%s%s: %" PRIu64 " error%s; %" PRIu64 " check%s, %" PRIu64 " skipped, %s spent",
 		is_poison ? "poison" : "", is_poison && is_guard ? ", " : "", is_guard ? "guard" : "",
-		json_is_true(json_object_get(reply, "full")) ? ", full" : "", errors, plural(errors), checks,
-		plural(checks), stat_reply_u64_or_0(reply, "skipped"), time);
+		json_is_true(json_object_get(reply, "full")) ? ", full" : "", errors, stat_plural(errors), checks,
+		stat_plural(checks), stat_reply_u64_or_0(reply, "skipped"), time);
 	stat_print_lines(text, stat_width());
 	snprintf(text, sizeof(text),
 		"watched: %" PRIu64 " of %" PRIu64 " block%s that the program holds, and %s in %" PRIu64
 		" piece%s that it has freed",
-		stat_reply_u64_or_0(reply, "guarded_blocks"), held, plural(held), bytes, pieces, plural(pieces));
+		stat_reply_u64_or_0(reply, "guarded_blocks"), held, stat_plural(held), bytes, pieces,
+		stat_plural(pieces));
 	stat_print_lines(text, stat_width());
 }
 
@@ -50,7 +44,7 @@ static void print_check(const json_t *check)
 		return;
 	stat_duration(time, stat_reply_u64_or_0(check, "ns"));
 	printf("checked %" PRIu64 " of these in %s: %" PRIu64 " error%s, %" PRIu64 " skipped%s\n", blocks, time, errors,
-		plural(errors), stat_reply_u64_or_0(check, "skipped"),
+		stat_plural(errors), stat_reply_u64_or_0(check, "skipped"),
 		json_is_true(json_object_get(check, "truncated")) ? "; time ran out before the last" : "");
 }
 
@@ -71,7 +65,7 @@ static void print_offset(const json_t *report)
 	uint64_t n = stat_reply_u64_or_0(report, "n_wrong");
 
 	stat_clean(bytes, sizeof(bytes), stat_reply_text(report, "bytes"));
-	printf("  found: %" PRIu64 " wrong byte%s, from offset %+" PRId64 ": %s\n", n, plural(n),
+	printf("  found: %" PRIu64 " wrong byte%s, from offset %+" PRId64 ": %s\n", n, stat_plural(n),
 		(int64_t)json_integer_value(json_object_get(report, "offset")), bytes);
 }
 
@@ -132,41 +126,7 @@ void stat_debug_show(const struct stat_process *process, const struct stat_optio
 	stat_stacks_free(stacks);
 }
 
-static void complete(struct stat_process *process)
-{
-	struct stat_stacks *stacks =
-		process->reply ? stat_stacks_new(process->reply, process->pid, process->uid) : NULL;
-
-	if (!stacks)
-		return;
-	stat_stacks_complete(stacks, process->reply);
-	stat_stacks_free(stacks);
-}
-
-struct shown {
-	const struct stat_command *command;
-	const struct stat_options *options;
-};
-
-static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
-{
-	const struct shown *shown = arg;
-
-	if (shown->options->is_json) {
-		for (size_t i = 0; i < survey->n_processes; i++)
-			complete(&survey->processes[i]);
-		stat_report_json(survey, shown->options, shown->command->name);
-	} else {
-		stat_command_show(survey, shown->command, shown->options);
-	}
-	return stat_report_errors(survey, shown->options);
-}
-
 enum stat_exit stat_debug_run(const struct stat_command *command, const struct stat_options *options)
 {
-	struct stat_question question =
-		stat_command_question(command, options, options->is_check ? "debug check\n" : "debug\n");
-	struct shown shown = {command, options};
-
-	return stat_watch(&question, options, show_answers, &shown);
+	return stat_command_ask(command, options, options->is_check ? "debug check\n" : "debug\n");
 }

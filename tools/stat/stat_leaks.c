@@ -158,10 +158,11 @@ static enum stat_by by_of(const json_t *reply, const struct stat_options *option
 	return by;
 }
 
-/* base: the answer to compare with, or NULL. */
-static void show(const json_t *reply, pid_t pid, uid_t uid, const json_t *base, const struct stat_options *options)
+/* base: the answer to compare with, or NULL. The pid is 0 if the answer comes from a file. */
+static void show(const struct stat_process *process, const json_t *base, const struct stat_options *options)
 {
-	struct stat_stacks *stacks = stat_stacks_new(reply, pid, uid), *base_stacks = NULL;
+	const json_t *reply = process->reply;
+	struct stat_stacks *stacks = stat_stacks_new(reply, process->pid, process->uid), *base_stacks = NULL;
 	struct stat_groups groups, older = {0};
 	enum stat_by by = by_of(reply, options);
 
@@ -171,7 +172,7 @@ static void show(const json_t *reply, pid_t pid, uid_t uid, const json_t *base, 
 		stat_groups_make(&older, by, base, base_stacks);
 		stat_groups_compare(&groups, &older);
 	}
-	print_head(reply, pid);
+	print_head(reply, process->pid);
 	print_groups(&groups, options);
 	if (by == STAT_BY_SITE || !options->by)
 		print_bad_frees(reply, stacks);
@@ -184,30 +185,25 @@ static void show(const json_t *reply, pid_t pid, uid_t uid, const json_t *base, 
 
 void stat_leaks_show(const struct stat_process *process, const struct stat_options *options)
 {
-	show(process->reply, process->pid, process->uid, NULL, options);
-}
-
-static void complete(json_t *reply, pid_t pid, uid_t uid)
-{
-	struct stat_stacks *stacks = stat_stacks_new(reply, pid, uid);
-
-	stat_stacks_complete(stacks, reply);
-	stat_stacks_free(stacks);
+	show(process, NULL, options);
 }
 
 static enum stat_exit run_saved(const struct stat_options *options, const json_t *base)
 {
-	json_t *reply = stat_saved_read_leaks(options->from, options->from);
+	struct stat_process saved = {
+		.reply = stat_saved_read_leaks(options->from, options->from),
+		.uid = geteuid(),
+	};
 
-	if (!reply)
+	if (!saved.reply)
 		return STAT_FAILED;
 	if (options->is_json) {
-		complete(reply, 0, geteuid());
-		stat_report_print(reply);
+		stat_stacks_complete(&saved);
+		stat_report_print(saved.reply);
 	} else {
-		show(reply, 0, geteuid(), base, options);
+		show(&saved, base, options);
 	}
-	json_decref(reply);
+	json_decref(saved.reply);
 	return STAT_OK;
 }
 
@@ -251,7 +247,7 @@ static void show_all(const struct stat_survey *survey, const struct first *first
 		is_any = true;
 		stat_explain_command(command, sizeof(command), process->pid);
 		stat_report_title(process, command);
-		show(process->reply, process->pid, process->uid, base, first->options);
+		show(process, base, first->options);
 	}
 }
 
@@ -260,11 +256,7 @@ static enum stat_exit show_answers(void *arg, struct stat_survey *survey)
 	struct first *first = arg;
 
 	if (first->options->is_json) {
-		for (size_t i = 0; i < survey->n_processes; i++)
-			if (survey->processes[i].reply)
-				complete(
-					survey->processes[i].reply, survey->processes[i].pid, survey->processes[i].uid);
-		stat_report_json(survey, first->options, first->command->name);
+		stat_command_print_json(survey, first->command, first->options);
 	} else {
 		show_all(survey, first);
 		keep_first(first, survey);

@@ -43,11 +43,6 @@ static const char *bytes(const json_t *object, const char *key, char text[static
 	return text;
 }
 
-static const char *plural(uint64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
 /* Prints the three lines that CUDA.jl's memory_status() prints. */
 static void print_julia(const json_t *device, const char *pool)
 {
@@ -81,10 +76,11 @@ static void print_pool(const json_t *counters)
 	uint64_t cached = stat_reply_u64_or_0(counters, "n_free_blocks");
 	uint64_t pending = stat_reply_u64_or_0(counters, "n_pending_blocks");
 
-	print_line("used", bytes(counters, "used_bytes", a), "%" PRIu64 " block%s, %s requested", used, plural(used),
-		bytes(counters, "requested_bytes", b));
-	print_line("cached", bytes(counters, "cached_bytes", a), "%" PRIu64 " block%s", cached, plural(cached));
-	print_line("pending", bytes(counters, "pending_bytes", a), "%" PRIu64 " block%s", pending, plural(pending));
+	print_line("used", bytes(counters, "used_bytes", a), "%" PRIu64 " block%s, %s requested", used,
+		stat_plural(used), bytes(counters, "requested_bytes", b));
+	print_line("cached", bytes(counters, "cached_bytes", a), "%" PRIu64 " block%s", cached, stat_plural(cached));
+	print_line(
+		"pending", bytes(counters, "pending_bytes", a), "%" PRIu64 " block%s", pending, stat_plural(pending));
 	print_line("returning", bytes(counters, "returning_bytes", a), "%s", "");
 }
 
@@ -127,14 +123,14 @@ static void print_calls(const json_t *counters)
 	char text[STAT_TEXT_MAX], time[STAT_TEXT_MAX];
 
 	snprintf(text, sizeof(text), "%.1f%%", n > 0 ? 100.0 * (double)hits / n : 0);
-	print_line("hits", n > 0 ? text : "-", "%" PRIu64 " hit%s, %" PRIu64 " miss%s", hits, plural(hits), misses,
+	print_line("hits", n > 0 ? text : "-", "%" PRIu64 " hit%s, %" PRIu64 " miss%s", hits, stat_plural(hits), misses,
 		misses == 1 ? "" : "es");
 	snprintf(text, sizeof(text), "%" PRIu64, allocs + frees + moves);
 	if (moves)
-		snprintf(moved, sizeof(moved), "%" PRIu64 " move%s, ", moves, plural(moves));
+		snprintf(moved, sizeof(moved), "%" PRIu64 " move%s, ", moves, stat_plural(moves));
 	stat_duration(time, stat_reply_u64_or_0(counters, "driver_ns"));
-	print_line("driver calls", text, "%" PRIu64 " alloc%s, %" PRIu64 " free%s, %s%s", allocs, plural(allocs), frees,
-		plural(frees), moved, time);
+	print_line("driver calls", text, "%" PRIu64 " alloc%s, %" PRIu64 " free%s, %s%s", allocs, stat_plural(allocs),
+		frees, stat_plural(frees), moved, time);
 	snprintf(text, sizeof(text), "%" PRIu64, stat_reply_u64_or_0(counters, "fence_records"));
 	print_line("fences", text, "%" PRIu64 " GPU waits, %" PRIu64 " polled, %" PRIu64 " host waits",
 		stat_reply_u64_or_0(counters, "fence_orders"), stat_reply_u64_or_0(counters, "fence_queries"),
@@ -187,7 +183,7 @@ static void print_steps(const json_t *counters)
 		snprintf(count, sizeof(count), "%" PRIu64, n);
 		snprintf(share, sizeof(share), "%.1f%%", 100.0 * (double)n / (double)total);
 		stat_duration(time, ns);
-		print_line(clean, count, "allocation%s, %s%s%s", plural(n), share, ns ? ", " : "", ns ? time : "");
+		print_line(clean, count, "allocation%s, %s%s%s", stat_plural(n), share, ns ? ", " : "", ns ? time : "");
 	}
 }
 
@@ -207,8 +203,8 @@ static void print_retries(const json_t *counters)
 		stat_clean(clean, sizeof(clean), name);
 		snprintf(count, sizeof(count), "%" PRIu64, n);
 		stat_duration(time, stat_reply_u64_or_0(retry, "ns"));
-		print_line(clean, count, "time%s, %s yielded, %s", plural(n), bytes(retry, "yielded_bytes", yielded),
-			time);
+		print_line(clean, count, "time%s, %s yielded, %s", stat_plural(n),
+			bytes(retry, "yielded_bytes", yielded), time);
 	}
 }
 
@@ -229,8 +225,8 @@ static void print_yields(const json_t *device)
 	if (!n)
 		return;
 	snprintf(count, sizeof(count), "%" PRIu64, n);
-	print_line(
-		"yielded", count, "time%s, %s for other processes", plural(n), bytes(device, "yielded_bytes", given));
+	print_line("yielded", count, "time%s, %s for other processes", stat_plural(n),
+		bytes(device, "yielded_bytes", given));
 }
 
 /* Reports broken contexts. Their memory stays until the program resets them: the driver takes nothing back. */
@@ -267,7 +263,7 @@ static void print_debug(const json_t *debug)
 	if (!json_is_object(debug))
 		return;
 	printf("memory debugging is on: %" PRIu64 " error%s, %" PRIu64 " check%s, %" PRIu64 " skipped%s\n", errors,
-		plural(errors), checks, plural(checks), stat_reply_u64_or_0(debug, "skipped"),
+		stat_plural(errors), checks, stat_plural(checks), stat_reply_u64_or_0(debug, "skipped"),
 		errors ? "; gpupool-stat debug shows them" : "");
 }
 

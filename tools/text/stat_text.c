@@ -71,6 +71,11 @@ void stat_age(char text[static STAT_TEXT_MAX], uint64_t ns)
 		snprintf(text, STAT_TEXT_MAX, "%" PRIu64 "d%02" PRIu64 "h", s / 86400, s / 3600 % 24);
 }
 
+const char *stat_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 struct stat_table {
 	const char *const *headings;
 	size_t n_columns, n_rows, n_allocated;

@@ -21,6 +21,9 @@ void stat_duration(char text[static STAT_TEXT_MAX], uint64_t ns);
 /* Writes an age: "12s", "5m03s", "3h12m", "4d07h". */
 void stat_age(char text[static STAT_TEXT_MAX], uint64_t ns);
 
+/* Returns "s", or "" for one, to be put after a noun. */
+const char *stat_plural(uint64_t n);
+
 /*
  * A table that is printed when it is complete, each column as wide as its widest cell. The first letter of a column's
  * heading is '<' (left) or '>' (right) and is not printed. The last column, if it is a left one, is cut at the edge of
