@@ -64,7 +64,7 @@ static void begin_process(void)
 {
 	CUcontext context;
 
-	if (atomic_exchange(&gp_state_is_started, true))
+	if (atomic_exchange(&gp_process_is_started, true))
 		return; /* setting the flag also keeps the library from making its own socket */
 	fuzz_require(
 		!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxSetCurrent(context), "no simulated GPU");
