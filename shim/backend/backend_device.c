@@ -27,13 +27,14 @@
 #include "pool_options.h"
 #include "shim/base/clock.h"
 #include "shim/context/capture.h"
+#include "shim/context/context_end.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/driver/submit.h"
 #include "shim/reclaim/reclaim.h"
-#include "shim/record/record.h"
+#include "shim/record/record_backend.h"
 
 static int device_reserve(void *arg, uint64_t bytes, uint64_t *ret_addr)
 {

@@ -18,11 +18,12 @@
 #include "pool_options.h"
 #include "shim/base/clock.h"
 #include "shim/context/capture.h"
+#include "shim/context/context_end.h"
 #include "shim/context/driver_call.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/reclaim/reclaim.h"
-#include "shim/record/record.h"
+#include "shim/record/record_backend.h"
 
 /* The record of one context in a slot. */
 struct part {

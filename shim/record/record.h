@@ -27,19 +27,19 @@ void gp_record_init(const char *path_template);
 void gp_record_start(void);
 
 /*
- * Lets the pool record its backend's answers. To be called before gp_pool_new. pinned: 0 for device memory, otherwise
- * 1 + the kind of pinned memory.
- */
-void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned);
-
-/* Undoes gp_record_pool after gp_pool_new has failed. */
-void gp_record_no_pool(struct gp_pool_options *options);
-
-/*
  * True if nothing was submitted since the last call: the submission epoch is valid and still the same
  * (pool/submission.h).
  */
 bool gp_record_is_calm(uint64_t epoch);
+
+/* The pool's number in records that are about no pool. */
+enum { GP_RECORD_NO_POOL = UINT32_MAX };
+
+/* Adds a record of an answer of the backend. pool: the pool's number in the recording. */
+void gp_record_answer(uint32_t pool, enum gp_record_kind kind, const uint64_t *values);
+
+/* Ends the recording with an error, a -errno. */
+void gp_record_fail(int error);
 
 /* Adds a record about the pool; NULL: about no pool. */
 void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values);

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "record.h"
+
 struct recorder {
 	struct gp_backend backend; /* the pool's real backend */
 	uint32_t number;

@@ -2,17 +2,19 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The recording layer between a pool and its backend (record_backend.c). */
+/* The recording layer between a pool and its backend. */
 
-#include "record.h"
+#include "pool/pool.h"
 
-enum { GP_RECORD_NO_POOL = UINT32_MAX };
+/*
+ * Puts the layer between a new pool and its backend, so that the backend's answers are recorded. To be called before
+ * gp_pool_new. pinned: 0 for device memory, otherwise 1 + the kind of pinned memory. Does nothing while nothing is
+ * recorded.
+ */
+void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned);
 
-/* Ends the recording with an error, a -errno. */
-void gp_record_fail(int error);
-
-/* Adds a record of an answer of the backend. */
-void gp_record_answer(uint32_t pool, enum gp_record_kind kind, const uint64_t *values);
+/* Undoes gp_record_pool after gp_pool_new has failed. */
+void gp_record_no_pool(struct gp_pool_options *options);
 
 /* Called in a forked child: resets the lock, which a thread of the parent may have held. */
 void gp_record_pools_after_fork_child(void);
