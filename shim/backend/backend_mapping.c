@@ -17,6 +17,7 @@
 #include "peer_access.h"
 #include "shim/base/log.h"
 #include "shim/base/slow_path.h"
+#include "shim/context/context_end.h"
 #include "shim/context/driver_call.h"
 #include "shim/context/libraries.h"
 #include "shim/debug/debug.h"

@@ -11,8 +11,9 @@
 
 #include "pool/pool.h"
 #include "shim/driver/cuda_abi.h"
-#include "region_pools.h"
+#include "region_pool.h"
 #include "shim/base/rwlock.h"
+#include "context_seen.h"
 #include "device.h"
 
 /* There is one pinned pool for each combination of flags (3 bits), and one for cuMemAllocHost. */
@@ -129,12 +130,11 @@ int gp_context_try_enter(struct gp_context *context);
 bool gp_context_is_current(const struct gp_context *context);
 
 /* True if the thread's current context has been destroyed: it stays current after that. */
-extern _Atomic bool gp_contexts_have_gone;
 bool gp_context_is_current_gone_slow(void);
 
 static inline bool gp_context_is_current_gone(void)
 {
-	return gp_unlikely(atomic_load_explicit(&gp_contexts_have_gone, memory_order_relaxed)) &&
+	return gp_unlikely(atomic_load_explicit(&gp_contexts_have_ended, memory_order_relaxed)) &&
 	       gp_context_is_current_gone_slow();
 }
 
@@ -155,45 +155,17 @@ struct gp_context *gp_table_find(CUcontext handle, CUdevice device);
  * address may already belong to the program again.
  */
 extern _Atomic unsigned gp_contexts_ending;
-void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr);
-
-/* To be called before an address is looked up in a map: waits for an end that may concern the address. */
-static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
-{
-	if (gp_unlikely(atomic_load_explicit(&gp_contexts_ending, memory_order_relaxed)))
-		gp_context_settle_slow(map, addr);
-}
-
-/* To be called before new memory enters a map: waits until no memory of an ended context is left there. */
-void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);
 
 /* For the end of contexts: no context enters the table between close and open. Removing a context puts its use. */
 void gp_table_close(void);
 void gp_table_open(void);
 void gp_table_remove(struct gp_context *context);
 
-/* True if there has been a context. */
-bool gp_context_were_any(void);
-
-/* In a forked child: resets the lock that another thread may have held. */
-void gp_context_seen_reset(void);
-
 /*
- * context_seen.c. Note a context that the program can work in. From the second context on, work of one may be the next
- * to use memory of another, so reuse then waits for completion.
+ * Sets in a pool that was just published everything that was set in all pools before: the limit of pending bytes,
+ * serial mode, reuse only after completion, and whole driver allocations.
  */
-void gp_context_seen(CUcontext handle);
-void gp_context_seen_primary(CUcontext handle, CUdevice device);
-
-/* Forgets the handle of a context that has ended. A primary context's handle stays known as such. */
-void gp_context_forget(CUcontext handle);
-
-/*
- * Return the primary context of a device, or NULL: as the program obtained it, or if it did not, as the driver has it.
- */
-CUcontext gp_context_seen_as_primary(CUdevice device);
-CUcontext gp_context_primary(CUdevice device);
-bool gp_context_is_seen_primary(CUcontext handle);
+void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool);
 
 /*
  * From now on reuse needs completion in every context, unless GPUPOOL_REUSE=ordered. Waits once for earlier
@@ -206,8 +178,3 @@ void gp_context_settle_completion(void);
 
 /* From now on every new block of device memory is a whole driver allocation, which can be exported. */
 void gp_context_need_whole(const char *why);
-
-/* Usage counts: a context survives as many detaches as it was attached. */
-void gp_context_attach(CUcontext handle);
-void gp_context_detach(CUcontext handle);
-bool gp_context_is_attached(CUcontext handle);

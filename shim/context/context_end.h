@@ -19,3 +19,15 @@ struct gp_context_end {
 };
 
 CUresult gp_context_end(const struct gp_context_end *end);
+
+void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr);
+
+/* To be called before an address is looked up in a map: waits for an end that may concern the address. */
+static inline void gp_context_settle(struct gp_addrmap *map, uint64_t addr)
+{
+	if (gp_unlikely(atomic_load_explicit(&gp_contexts_ending, memory_order_relaxed)))
+		gp_context_settle_slow(map, addr);
+}
+
+/* To be called before new memory enters a map: waits until no memory of an ended context is left at its addresses. */
+void gp_context_make_room(struct gp_addrmap *map, uint64_t addr, uint64_t bytes);

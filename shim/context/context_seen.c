@@ -3,6 +3,8 @@
 
 /* The handles of all contexts that were seen, with or without a pool. */
 
+#include "context_seen.h"
+
 #include "context.h"
 #include "green.h"
 #include "shim/base/slow_path.h"
@@ -17,7 +19,7 @@ static struct {
 } seen[SEEN_MAX];
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
-_Atomic bool gp_contexts_have_gone;
+_Atomic bool gp_contexts_have_ended;
 static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program obtained them; they outlive a reset */
 
 /* Returns n_seen if the handle is unknown. */
@@ -79,12 +81,12 @@ void gp_context_forget(CUcontext handle)
 		seen[i] = seen[--n_seen];
 	atomic_store(&last_seen, NULL);
 	gp_rwlock_unlock(&lock);
-	atomic_store(&gp_contexts_have_gone, true);
+	atomic_store(&gp_contexts_have_ended, true);
 }
 
 bool gp_context_were_any(void)
 {
-	return atomic_load(&last_seen) || n_seen || atomic_load(&gp_contexts_have_gone);
+	return atomic_load(&last_seen) || n_seen || atomic_load(&gp_contexts_have_ended);
 }
 
 void gp_context_seen_reset(void)

@@ -22,6 +22,7 @@
 #include "pool/pool_control.h"
 #include "common/config_regions.h"
 #include "context.h"
+#include "region_rule.h"
 
 enum {
 	GP_REGION_NONE = 0,
@@ -46,18 +47,6 @@ bool gp_region_pop(const void *owner);
 
 void gp_region_thread_ends(void);
 
-/*
- * True if GPUPOOL_REGIONS has rules by thread or library, and by library, respectively. They never change after
- * gp_regions_start. With rules by library threads have no caches.
- */
-extern bool gp_region_has_rules, gp_region_has_caller_rules;
-
-/* Takes the rules from the settings. To be called once they have been read. */
-void gp_regions_start(void);
-
-/* Returns the region that a rule puts the thread in. For threads that have entered none. */
-int gp_region_by_rule(void);
-
 /* Returns the region with the name, creating it if needed; GP_REGION_NONE if there are too many. */
 int gp_region_find_or_add(const char *name);
 
@@ -78,21 +67,10 @@ int gp_region_find(const char *name);
 int gp_region_count(void);
 const char *gp_region_name(int id);
 
-/* region_pool.c: returns the pool from which the thread allocates. Valid as long as the caller uses the context. */
-struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id);
-
+/* Returns the pool from which the thread allocates. Valid as long as the caller uses the context. */
 static inline struct gp_pool *gp_region_pool(struct gp_context *context)
 {
 	int id = gp_region_id();
 
 	return gp_likely(id == GP_REGION_NONE) ? context->pool : gp_region_pool_slow(context, id);
 }
-
-/* Returns the region of a pool of the context; GP_REGION_NONE for the context's main pool. */
-int gp_region_of(struct gp_context *context, const struct gp_pool *pool);
-
-/* Adds up the counters of a region on a device. Returns the number of contexts that have a pool for it there. */
-unsigned gp_region_totals(int id, int device, struct gp_stats *ret_stats);
-
-/* Calls gp_pool_invalidate for all pools of the region. Returns the bytes that go back. */
-uint64_t gp_region_invalidate(int id, struct gp_invalidated *ret_invalidated);

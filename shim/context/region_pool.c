@@ -3,6 +3,8 @@
 
 /* The pools of a context: the main pool, and one for each region in which a thread has allocated. */
 
+#include "region_pool.h"
+
 #include "pool/pool.h"
 #include "region.h"
 #include "shim/base/log.h"

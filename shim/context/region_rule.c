@@ -6,6 +6,8 @@
  * counts. A thread's name is read once, at its first allocation. The calling module is checked at each allocation.
  */
 
+#include "region_rule.h"
+
 #include <sys/prctl.h>
 
 #include "region.h"

@@ -12,6 +12,7 @@
 #include "shim/backend/backend_device.h"
 #include "shim/backend/backend_pinned.h"
 #include "shim/backend/unpooled.h"
+#include "shim/context/context_end.h"
 #include "shim/context/libraries.h"
 #include "shim/context/region.h"
 #include "shim/debug/debug.h"

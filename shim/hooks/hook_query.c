@@ -13,6 +13,7 @@
 
 #include "shim/backend/backend_supply.h"
 #include "shim/base/log.h"
+#include "shim/context/context_end.h"
 #include "shim/debug/debug.h"
 #include "shim/driver/driver_table.h"
 #include "shim/ipc/ipc.h"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "shim/context/context.h"
+#include "shim/context/context_end.h"
 #include "shim/driver/driver_table.h"
 #include "unpooled_alloc.h"
 

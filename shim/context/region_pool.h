@@ -6,6 +6,7 @@
 
 #include "pool/lock.h"
 #include "pool/pool.h"
+#include "pool/pool_control.h"
 
 enum { GP_REGIONS_MAX = 64, GP_REGION_NAME_MAX = 64 };
 
@@ -27,5 +28,14 @@ bool gp_context_has_regions(struct gp_context *context);
 /* Tells all pools that work of the context may overlap from now on. */
 void gp_context_set_overlap(struct gp_context *context);
 
-/* context.c: sets in a new pool everything that was set in all pools before it existed. */
-void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool);
+/* Returns the pool of a region, creating it if needed. Valid as long as the caller uses the context. */
+struct gp_pool *gp_region_pool_slow(struct gp_context *context, int id);
+
+/* Returns the region of a pool of the context; GP_REGION_NONE for the context's main pool. */
+int gp_region_of(struct gp_context *context, const struct gp_pool *pool);
+
+/* Adds up the counters of a region on a device. Returns the number of contexts that have a pool for it there. */
+unsigned gp_region_totals(int id, int device, struct gp_stats *ret_stats);
+
+/* Calls gp_pool_invalidate for all pools of the region. Returns the bytes that go back. */
+uint64_t gp_region_invalidate(int id, struct gp_invalidated *ret_invalidated);
