@@ -63,7 +63,7 @@ struct users {
 	unsigned n_left;
 };
 
-/* Reads a name that ends in the number of another user, as in gpupool-1000. */
+/* Parses a name that consists of the prefix and the number of another user, as in gpupool-1000. */
 static bool parse_user(const char *name, const char *prefix, uid_t *ret_uid)
 {
 	uint64_t number;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { REQUESTS_A_STEP = 16 }; /* then it is the other clients' turn */
+enum { REQUESTS_A_STEP = 16 }; /* requests that a client is served before the server turns to the other clients */
 
 void gp_ctl_conn_init(struct gp_ctl_conn *conn)
 {
@@ -28,8 +28,8 @@ static bool is_writing(const struct gp_ctl_conn *conn)
 }
 
 /*
- * Returns the events to poll for. A request that is already in the buffer raises no event, so it polls for POLLOUT,
- * which is nearly always ready.
+ * A request that is already in the buffer raises no event. So the server polls for POLLOUT, which is nearly always
+ * ready.
  */
 short gp_ctl_conn_events(const struct gp_ctl_conn *conn)
 {
@@ -97,7 +97,7 @@ static bool answer_line(struct gp_ctl_conn *conn, const gp_ctl_handler_fn *handl
 	return true;
 }
 
-/* Returns false if there is nothing more to read, for now or for ever. */
+/* Returns false if there is nothing to read now. If the client will send no more, it also sets conn->ends. */
 static bool read_some(struct gp_ctl_conn *conn, int64_t now_ns)
 {
 	ssize_t n = recv(conn->fd.fd, conn->in + conn->received, GP_CTL_REQUEST_MAX - conn->received, MSG_DONTWAIT);
@@ -116,7 +116,7 @@ static bool read_some(struct gp_ctl_conn *conn, int64_t now_ns)
 	return false;
 }
 
-/* Serves one request, if there is one. Returns true if there may be more. */
+/* Answers a request that is in the buffer, or else reads. Returns false if nothing more can be done now. */
 static bool serve(struct gp_ctl_conn *conn, const gp_ctl_handler_fn *handlers, int64_t now_ns)
 {
 	if (answer_line(conn, handlers))

@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * One client's connection. It reads a line, has it answered, writes the answer, and only then reads on. So whatever a
- * client does, a connection holds one request and one answer, both of limited size, and the server never waits for a
- * client.
+ * One client's connection. The server reads a line, writes the whole answer, and only then reads the next line. So
+ * whatever a client does, a connection holds one request and one answer, both of limited size, and the server never
+ * waits for a client.
  */
 
 #include "ctl_fd.h"
@@ -26,16 +26,16 @@ struct gp_ctl_conn {
 void gp_ctl_conn_init(struct gp_ctl_conn *conn);
 
 /*
- * Takes over an accepted, non-blocking socket. Returns 0 or -errno. The process's user and root may ask. Another user
- * who can connect gets an error as the answer.
+ * Takes over an accepted, non-blocking socket. Returns 0 or -errno. Root and the process's own user may send requests.
+ * Any other user is answered with an error.
  */
 int gp_ctl_conn_open(struct gp_ctl_conn *conn, int fd, int64_t now_ns);
 
-/* Closes the connection, answered or not, and frees its slot. */
+/* Closes the connection and frees its slot. An answer that is not written yet is lost. */
 void gp_ctl_conn_close(struct gp_ctl_conn *conn);
 
 /* Returns the events to poll for. */
 short gp_ctl_conn_events(const struct gp_ctl_conn *conn);
 
-/* Does everything that is possible without waiting. Closes the connection when it is over. */
+/* Reads, answers and writes as much as is possible without waiting. Closes the connection once it is over. */
 void gp_ctl_conn_step(struct gp_ctl_conn *conn, const gp_ctl_handler_fn *handlers, int64_t now_ns);

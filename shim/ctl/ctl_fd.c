@@ -29,9 +29,9 @@ bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *othe
 }
 
 enum {
-	HIGH = 512,     /* descriptors are moved there */
-	TABLE_MIN = 64, /* size of the smallest table */
-	TABLE_END = 8,  /* numbers at the end of a table */
+	HIGH = 512,     /* descriptors are moved to this number or above */
+	TABLE_MIN = 64, /* size of the smallest table of descriptors */
+	TABLE_END = 8,  /* gp_ctl_fd_adopt_at_once takes one of this many last numbers of the table */
 };
 
 /* Returns the current size of the process's table of descriptors, a multiple of TABLE_MIN. */

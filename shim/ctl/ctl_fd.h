@@ -5,8 +5,8 @@
 /*
  * A file descriptor of gpupool in the program's process. Programs close descriptors that they do not know (daemons and
  * launchers close all), and the kernel then gives the number to the program's next file. So before each use, and
- * before the close, gpupool checks that the number still refers to the same socket. A private descriptor table for the
- * server's thread would make that unnecessary, but the handlers call the CUDA driver, which needs the program's table.
+ * before the close, gpupool checks that the number still refers to the same socket. With a private descriptor table
+ * the server's thread would not have to check, but its handlers call the CUDA driver, which needs the program's table.
  */
 
 #include <stdbool.h>
@@ -28,14 +28,14 @@ int gp_ctl_fd_adopt(struct gp_ctl_fd *own, int fd);
 
 /*
  * The same for a thread of the program. A number beyond the end of the process's table of descriptors makes the kernel
- * enlarge the table, and if threads share the table the kernel first waits for a grace period (10 to 25 ms). So this
- * takes a number at the end of the table as it is. A thread of gpupool calls gp_ctl_fd_raise later.
+ * enlarge the table. If several threads share the table, the kernel first waits for an RCU grace period (10 to 25 ms).
+ * So this function takes a number near the end of the table. A thread of gpupool calls gp_ctl_fd_raise later.
  */
 int gp_ctl_fd_adopt_at_once(struct gp_ctl_fd *own, int fd);
 
 /*
- * Moves it to the numbers that gp_ctl_fd_adopt uses. It stays where it is if that fails, or if the number is no longer
- * ours.
+ * Moves the descriptor to the numbers that gp_ctl_fd_adopt uses. It keeps its number if that fails, or if the number no
+ * longer refers to gpupool's file.
  */
 void gp_ctl_fd_raise(struct gp_ctl_fd *own);
 
@@ -46,7 +46,8 @@ void gp_ctl_fd_raise(struct gp_ctl_fd *own);
 int gp_ctl_fd_identify(int fd, const char *name, struct gp_ctl_fd *found);
 bool gp_ctl_fd_is_same(const struct gp_ctl_fd *one, const struct gp_ctl_fd *other);
 
+/* True if the number still refers to gpupool's file. */
 bool gp_ctl_fd_is_ours(const struct gp_ctl_fd *own);
 
-/* Closes the descriptor if the number is still ours, and forgets it in any case. */
+/* Closes the descriptor if the number still refers to gpupool's file. *own becomes GP_CTL_NO_FD in any case. */
 void gp_ctl_fd_close(struct gp_ctl_fd *own);

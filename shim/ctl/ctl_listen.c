@@ -18,17 +18,17 @@
 
 enum {
 	BACKLOG = 8,
-	REMOVED_MAX = 64, /* names that one start removes: the program waits for it */
-	START_MAX_S = 60, /* no start takes longer from the socket's temporary name to its final one */
+	REMOVED_MAX = 64, /* stale sockets that one start removes at most, since the program waits meanwhile */
+	START_MAX_S = 60, /* a socket has its temporary name for less time than this, unless its process was killed */
 };
 
-/* Around the name of a socket until it listens. */
+/* A socket's temporary name, until it listens: its final name between these. */
 #define NEW_PREFIX "."
 #define NEW_SUFFIX ".new"
 
 /*
- * Finds the final name of a socket whose start did not finish. Returns false for other names, and while its start may
- * still be running.
+ * Returns true for the temporary name of a socket whose start was cut off, and sets its final name. Returns false for
+ * other names, and for a socket whose start may still be under way.
  */
 static bool find_final_name(int dir_fd, const char *name, char final[static GP_CTL_NAME_MAX])
 {
@@ -52,8 +52,8 @@ static bool find_final_name(int dir_fd, const char *name, char final[static GP_C
 }
 
 /*
- * True for the socket of a process that has ended. A process in another container that shares the directory may have a
- * pid that is unknown here, but its socket accepts a connection.
+ * True for the socket of a process that has ended. The pid alone does not show this: a process in another container
+ * that shares the directory may have a pid that is unknown here. But its socket accepts a connection.
  */
 static bool is_stale(int dir_fd, const char *name)
 {
@@ -77,7 +77,7 @@ static bool is_stale(int dir_fd, const char *name)
 	return is_refused;
 }
 
-/* Removes the sockets of processes that were killed or ended with _exit(), which could not remove them. */
+/* Removes the sockets of processes that were killed or called _exit(), and so did not remove their sockets. */
 static void remove_stale(int dir_fd)
 {
 	int list_fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -97,8 +97,8 @@ static void remove_stale(int dir_fd)
 }
 
 /*
- * Creates a socket that already listens when it appears under its final name, and to which no other user could ever
- * connect.
+ * Gives the socket a file. The file gets its final name only when the socket listens and its mode keeps other users
+ * out.
  */
 static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
 {
@@ -124,7 +124,7 @@ static int publish(int fd, int dir_fd, const char *name, struct gp_ctl_fd *file)
 	return error;
 }
 
-/* Moves a new descriptor: gp_ctl_fd_adopt, or gp_ctl_fd_adopt_at_once on a thread of the program. */
+/* gp_ctl_fd_adopt on gpupool's thread, gp_ctl_fd_adopt_at_once on a thread of the program. */
 typedef int adopt_fn(struct gp_ctl_fd *own, int fd);
 
 static int listen_abstract(struct gp_ctl_listener *listener, adopt_fn *adopt)
@@ -210,7 +210,7 @@ static int try_dir(struct gp_ctl_listener *listener, const struct gp_ctl_dirs *d
 	return error;
 }
 
-/* The random name is almost certainly free, so only one more is tried if it is taken. */
+/* The name is random, so it is almost certainly free. If it is taken, one more is tried. */
 static int open_abstract(struct gp_ctl_listener *listener)
 {
 	int error = -EADDRINUSE;
@@ -224,7 +224,7 @@ static int open_abstract(struct gp_ctl_listener *listener)
 	return error;
 }
 
-/* If the system refuses every socket, the problem is not one of directories. */
+/* Returns an error if the system refuses every socket. Then no directory is tried, or reported as the problem. */
 static int try_socket(void)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -262,8 +262,8 @@ int gp_ctl_listener_open(struct gp_ctl_listener *listener)
 }
 
 /*
- * Any user can connect to a socket without a file, whereas a directory keeps other users out. Their connections are
- * closed here, before they take a slot from a client that may ask.
+ * A socket in a directory is out of reach of other users, but any user can connect to a socket without a file. Such
+ * connections are closed here, before they take a slot from a client that may send requests.
  */
 static bool may_connect(const struct gp_ctl_listener *listener, int fd)
 {

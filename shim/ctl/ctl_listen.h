@@ -13,12 +13,12 @@ struct gp_ctl_listener {
 	uid_t uid;
 	char dir[GP_CTL_PATH_MAX]; /* "": no directory is usable, so the socket has no file */
 	char name[GP_CTL_NAME_MAX];
-	char problems[GP_CTL_PROBLEMS_MAX]; /* why the directories before that one are unusable; "": none */
+	char problems[GP_CTL_PROBLEMS_MAX]; /* why each directory that was tried before dir is unusable; "": none */
 };
 
 /*
- * Creates the directory and the socket without making the kernel wait. Another thread should call gp_ctl_fd_raise
- * later. Returns 0, or the -errno of the last attempt.
+ * Creates the directory and the socket. Avoids the wait in the kernel that gp_ctl_fd_adopt_at_once describes, so
+ * another thread should call gp_ctl_fd_raise later. Returns 0, or the -errno of the last attempt.
  */
 int gp_ctl_listener_init(struct gp_ctl_listener *listener, const struct gp_ctl_dirs *dirs);
 

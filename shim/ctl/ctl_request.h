@@ -9,15 +9,15 @@
 
 enum gp_ctl_reason {
 	GP_CTL_USAGE,      /* the words are wrong */
-	GP_CTL_PERMISSION, /* the client may not ask this */
+	GP_CTL_PERMISSION, /* the client may not send requests */
 	GP_CTL_FAILED,     /* the command was tried and failed */
 	GP_CTL_UNKNOWN,    /* there is no such command, or no such object in this process */
 };
 
 /*
  * Answers a command. argv[0] is its name, and argc includes it and is within the limits of ctl.def. Writes one object,
- * with "schema" first, into an empty document. Returns 0, or the result of gp_ctl_error(). Runs in the server's
- * thread, one at a time.
+ * with "schema" first, into an empty document. Returns 0, or the result of gp_ctl_error(). All handlers run in the
+ * server's thread, one after another.
  */
 typedef int (*gp_ctl_handler_fn)(int argc, char **argv, struct gp_json *out);
 
@@ -32,8 +32,9 @@ int gp_ctl_error(struct gp_json *out, enum gp_ctl_reason reason, const char *for
 void gp_ctl_answer_begin(struct gp_json *out, enum gp_ctl_command command);
 
 /*
- * Answers a line, given without its end. The line is cut into words in place. A command without a handler is answered
- * as unknown. The answer is always complete, and an error object if all else fails; length 0 if host memory ran out.
+ * Answers a line, which comes without its newline and is cut into words in place. A command without a handler is
+ * answered as unknown. *answer is a complete JSON object, which may be an error. If host memory has run out, there is
+ * no answer, and *answer_length is 0.
  */
 void gp_ctl_request(const gp_ctl_handler_fn handlers[GP_CTL_N_COMMANDS], char *line, size_t length, struct gp_json *out,
 	const char **answer, size_t *answer_length);

@@ -3,9 +3,9 @@
 
 /*
  * The life of the server. gp_ctl_start() creates the socket in the calling thread, so that a failure can be reported.
- * From then on everything below belongs to the server's thread, and other threads read only the state. The server's
- * thread ends when it can no longer renew the listening socket, or when the program has closed that more than
- * MAX_RENEWALS times.
+ * From then on only the server's thread changes the data below; other threads change nothing but the state.
+ * If the program closes the listening socket, the server's thread creates it again, under the same name. The thread
+ * ends if that fails, or if the program has closed the socket more than MAX_RENEWALS times.
  *
  * At exit the file is removed and the thread answers no more requests, since its handlers might call a CUDA driver
  * that is shutting down. The thread itself is ended by the kernel with the process.
@@ -33,8 +33,9 @@ enum {
 	MAX_CONNS = 8,
 	MAX_RENEWALS = 3,
 	IDLE_MS = 60000,
-	RENEWAL_MAX_MS = 1000, /* a renewal takes a few system calls */
-	RETRY_MS = 100,        /* after an accept that failed for lack of descriptors or memory */
+	RENEWAL_MAX_MS =
+		1000,   /* the process's exit waits at most this long for a renewal, which is a few system calls */
+	RETRY_MS = 100, /* time without accepts after one that failed for lack of descriptors or memory */
 };
 
 enum state { UNUSED, STARTING, RUNNING, RENEWING, ENDED };
@@ -67,8 +68,8 @@ static bool is_open(const struct gp_ctl_conn *conn)
 }
 
 /*
- * Returns a free slot, or closes the connection that was silent for longest: idle clients must not lock out another
- * one.
+ * Returns a free slot. If there is none, the connection that was silent for longest is closed: idle clients must not
+ * keep a new client out.
  */
 static struct gp_ctl_conn *find_slot(void)
 {
@@ -87,7 +88,8 @@ static struct gp_ctl_conn *find_slot(void)
 }
 
 /*
- * Returns false if the server must end. At exit the program waits for a renewal under way, or the new file would stay.
+ * Returns false if the server must end. The state RENEWING makes the process's exit wait for the renewal: otherwise the
+ * new file would stay after the exit.
  */
 static bool renew_listener(void)
 {
@@ -198,7 +200,7 @@ static void *serve(void *unused)
 	while (step())
 		;
 	if (!atomic_compare_exchange_strong(&server.state, &running, ENDED))
-		return NULL; /* the process is exiting: leave all as it is */
+		return NULL; /* the process is exiting, and end_at_exit() removes the file */
 	for (int i = 0; i < MAX_CONNS; i++)
 		gp_ctl_conn_close(&server.conns[i]);
 	gp_ctl_fd_close(&server.listener.fd);

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * The control socket of this process: one thread that waits for gpupool-stat, or another client such as socat, and has
- * its handlers answer the requests. The server itself makes no CUDA call, takes no lock of the allocator and touches
+ * The control socket of this process. One thread waits for gpupool-stat, or for another client such as socat, and calls
+ * the handlers that answer the requests. The server itself makes no CUDA call, takes no lock of the allocator and uses
  * no file but its socket. ctl_server.c describes its life.
  */
 
@@ -19,7 +19,7 @@ struct gp_ctl_options {
 
 /*
  * Creates the socket and starts the thread, once in a process: every later call returns -EALREADY, even if the first
- * one failed. Safe from any thread; keeps errno. Returns 0 or -errno. Without a socket everything else works.
+ * one failed. Any thread may call this. Keeps errno. Returns 0 or -errno. Without a socket everything else works.
  */
 int gp_ctl_start(const struct gp_ctl_options *options);
 
@@ -27,13 +27,13 @@ int gp_ctl_start(const struct gp_ctl_options *options);
 const char *gp_ctl_path(void);
 
 /*
- * Returns, for a log line, the directories that were tried before the one in use, and why each is unusable; "" if
- * none.
+ * Returns, for a log line, the directories that were tried before the one in use, and why each is unusable; "" if there
+ * are none.
  */
 const char *gp_ctl_problems(void);
 
 /*
- * For the child handler of pthread_atfork. The child has no server thread, closes its copies of the parent's sockets,
- * and may start a server itself.
+ * Called in a forked child, which has no server thread. Closes its copies of the parent's sockets. The child may start
+ * a server itself.
  */
 void gp_ctl_after_fork_child(void);
