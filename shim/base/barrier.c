@@ -14,7 +14,7 @@
 
 #include "own_thread.h"
 
-/* Much longer than a processor holds back its stores from the others. */
+/* Much longer than it takes until the stores of a processor are visible to all other processors. */
 enum { VISIBLE_NS = 1000000 };
 
 gp_barrier_source gp_barrier;
@@ -27,8 +27,8 @@ static void barrier(void)
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0) == 0)
 		return;
 	/*
-	 * A system call filter may have been installed since. A thread that was cancelled here would keep a pool's
-	 * lock.
+	 * A system call filter may refuse the call, if it was installed after the registration. The caller holds a
+	 * pool's lock, so it must not be cancelled here.
 	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	while (nanosleep(&pause, &pause) && errno == EINTR)

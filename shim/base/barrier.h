@@ -12,11 +12,11 @@
 /* NULL until the process is registered, and always where the kernel has no such barrier. */
 extern gp_barrier_source gp_barrier;
 
-/* Registers, and waits for the kernel. To be called on the server's thread. */
+/* Registers the process, which waits for the kernel. To be called on the server's thread. */
 void gp_barrier_register(void);
 
 /*
- * Registers on a short-lived thread, for processes without a server. If that thread does not start there is no
- * barrier.
+ * Registers the process on a short-lived thread, if it has no server. If that thread cannot be started, gp_barrier
+ * stays NULL.
  */
 void gp_barrier_start(void);

@@ -9,5 +9,5 @@
 /* Returns the time of a monotonic clock. */
 uint64_t gp_clock_now_ns(void *unused);
 
-/* Waits a little, longer with each attempt: from a yield to 100 us. */
+/* Pauses for longer with each attempt, counted from 0: the first ones only yield, the longest sleep takes 100 us. */
 void gp_clock_pause(void *unused, unsigned attempt);

@@ -40,7 +40,7 @@ static bool grow(struct gp_json *json, size_t bytes)
 	return true;
 }
 
-/* Two bytes are always kept for the line end and the NUL. */
+/* Appends bytes. The buffer always has room for two more, the line end and the NUL. */
 static void put(struct gp_json *json, const char *bytes, size_t length)
 {
 	if (json->error)
@@ -278,8 +278,8 @@ void gp_json_i64(struct gp_json *json, const char *key, int64_t value)
 }
 
 /*
- * Replaces the decimal point of the locale, which may have several bytes: every other character than a digit, a sign
- * or an exponent is a part of it.
+ * Replaces the decimal point of the locale, which may have several bytes, by ".": every character that is not a digit,
+ * a sign or the exponent's "e" belongs to the decimal point.
  */
 void gp_json_double(struct gp_json *json, const char *key, double value)
 {

@@ -22,7 +22,7 @@ struct gp_json {
 	int error;
 };
 
-/* Allocates nothing yet. No document grows beyond cap_bytes, including its line end. */
+/* Allocates nothing. A document may have at most cap_bytes, including its line end. */
 void gp_json_init(struct gp_json *json, size_t cap_bytes);
 void gp_json_deinit(struct gp_json *json);
 
@@ -37,8 +37,8 @@ size_t gp_json_room(const struct gp_json *json);
 
 /*
  * Ends the document with a newline. The text is terminated by NUL, valid until the next reset or deinit, and set only
- * on success. Returns 0, -EOVERFLOW (longer than the maximum), -ENOMEM, or -EINVAL (begins and ends do not match, a
- * key is missing in an object or given elsewhere).
+ * on success. Returns 0, -EOVERFLOW (longer than the maximum), -ENOMEM, or -EINVAL (a begin without its end or the
+ * reverse, a member of an object without a key, or a key outside an object).
  */
 int gp_json_finish(struct gp_json *json, const char **text, size_t *length);
 
@@ -56,11 +56,11 @@ void gp_json_i64(struct gp_json *json, const char *key, int64_t value);
 /* Writes the same digits in every locale; null for infinity and NaN, which JSON does not have. */
 void gp_json_double(struct gp_json *json, const char *key, double value);
 
-/* Write null for UINT64_MAX, which stands for none or unknown, and for a device below 0, which stands for none. */
+/* Write a number of bytes, with null for UINT64_MAX (none or unknown); and a device, with null below 0 (none). */
 void gp_json_amount(struct gp_json *json, const char *key, uint64_t bytes);
 void gp_json_device(struct gp_json *json, const char *key, int device);
 
-/* An address as a string, "0x7f12...": numbers above 2^53 are not safe in every reader. */
+/* Writes an address as a string, "0x7f12...": not every reader can represent numbers above 2^53. */
 void gp_json_address(struct gp_json *json, const char *key, uint64_t value);
 
 /* Write null for NULL, and U+FFFD for bytes that are not UTF-8. */

@@ -25,7 +25,10 @@ struct symbols {
 	const uint32_t *hash, *gnu_hash; /* NULL: there is none */
 };
 
-/* Some C libraries leave the addresses in the dynamic section as they are in the file, others add the base. */
+/*
+ * Returns the memory for an address in the dynamic section. Some C libraries leave these addresses as they are in the
+ * file, others add the base.
+ */
 static const void *at(const struct symbols *symbols, ElfW(Addr) addr)
 {
 	return (const void *)(addr < symbols->base ? symbols->base + addr : addr);
@@ -59,7 +62,7 @@ static void *function_at(const struct symbols *symbols, uint32_t index, const ch
 	return (void *)(symbols->base + symbol->st_value);
 }
 
-/* Looks into the System V hash table: buckets of chains, and a chain entry for each symbol. */
+/* Searches the System V hash table: buckets of chains, and a chain entry for each symbol. */
 static void *find_by_hash(const struct symbols *symbols, const char *name)
 {
 	const uint32_t *buckets = symbols->hash + 2, *chains = buckets + symbols->hash[0];
@@ -76,8 +79,7 @@ static void *find_by_hash(const struct symbols *symbols, const char *name)
 }
 
 /*
- * Looks into the GNU hash table: a filter, buckets, and the hash of each hashed symbol, which is odd at a chain's
- * end.
+ * Searches the GNU hash table: a filter, buckets, and the hash of each hashed symbol. The last hash of a chain is odd.
  */
 static void *find_by_gnu_hash(const struct symbols *symbols, const char *name)
 {
@@ -101,7 +103,7 @@ static void *find_by_gnu_hash(const struct symbols *symbols, const char *name)
 
 struct search {
 	const char *name;
-	bool is_behind; /* the library itself has been passed */
+	bool is_behind; /* the search has passed the library itself */
 	void *found;
 };
 

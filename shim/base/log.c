@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A line is built on the stack and written with one write(2). A log file is opened and closed for each line. Lines
- * are few, since a log statement stops after GP_LOG_REPEATS of them. The program could close a descriptor that stays
- * open; its next file would then get the number, and our lines.
+ * A line is built on the stack and written with one write(2). A log file is opened and closed for each line: the
+ * program could close a descriptor that stayed open, and its next file would get that number and gpupool's lines. The
+ * cost does not matter, since each log statement stops after GP_LOG_REPEATS lines.
  */
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #define LINE_SIZE 1024
 #define PATH_SIZE 1024
 
-/* The template is written once, before the level is set that allows it to be read. */
+/* Written before current_level is set. A thread that reads a level other than off also sees the template. */
 static char path_template[PATH_SIZE];
 static struct statx stderr_at_start; /* all zeros: descriptor 2 was closed */
 static _Atomic int current_level = GP_LOG_OFF;
@@ -41,10 +41,12 @@ static int stat_fd(int fd, struct statx *ret)
 }
 
 /*
- * Returns true if descriptor 2 still is stderr. The program may have closed it, and may have got the number again for
- * a socket or for its data. The file of the first call of the library is right, as in "program 2>file", and so is a
- * terminal. Another regular file is right if it is open for appending, or if stdout is the same file: daemons
- * redirect both.
+ * Returns true if descriptor 2 still is stderr. The program may have closed it, and a socket or a data file of the
+ * program may have got the number since. Lines may be written to
+ *
+ *   - the file that was stderr at the first call of the library, as in "program 2>file";
+ *   - a terminal;
+ *   - another regular file, if it is open for appending or also is stdout: daemons redirect both.
  */
 static bool is_stderr_usable(void)
 {
@@ -131,7 +133,7 @@ enum gp_log_level gp_log_level(void)
 	return (enum gp_log_level)atomic_load_explicit(&current_level, memory_order_acquire);
 }
 
-/* Returns false once the site has logged enough. The count goes no further than that, so it never wraps. */
+/* Returns false once the log statement has reached its limit. The count then stops, so it never wraps. */
 static bool site_may_log(struct gp_log_site *site, bool *ret_is_last)
 {
 	unsigned lines;
@@ -153,7 +155,7 @@ void gp_log_write(struct gp_log_site *site, enum gp_log_level level, const char 
 
 	if (level == GP_LOG_OFF || level > gp_log_level() || !site_may_log(site, &is_last))
 		return;
-	/* A thread must not be cancelled here with a descriptor open and a signal blocked. */
+	/* If the thread were cancelled here, a descriptor would stay open and signals would stay blocked. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	wanted = snprintf(line, sizeof(line), "gpupool[%d]: %s: ", (int)getpid(), level_name(level));
 	if (is_last) {

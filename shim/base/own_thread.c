@@ -25,7 +25,7 @@ static int start(void *(*body)(void *arg), void *arg, size_t stack_bytes)
 	pthread_attr_destroy(&attr);
 	if (error != EINVAL || !stack_bytes)
 		return -error;
-	/* The program's thread-local data alone may exceed that stack: take the default size. */
+	/* The program's thread-local data alone may be larger than that stack, so try the default size. */
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	error = pthread_create(&thread, &attr, body, arg);
@@ -39,8 +39,8 @@ int gp_own_thread_start(void *(*body)(void *arg), void *arg, size_t stack_bytes)
 	int error;
 
 	/*
-	 * A new thread inherits the mask. sigprocmask() leaves out the two signals that glibc itself uses, but the
-	 * system call would block them: then setuid() in another thread would wait for this thread for ever.
+	 * A new thread inherits the mask. sigprocmask() never blocks the two signals that glibc itself uses. The system
+	 * call would block them too, and setuid() in another thread would then wait for the new thread for ever.
 	 */
 	sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, &before))

@@ -13,16 +13,16 @@ void *gp_reserve(size_t bytes)
 	return new == MAP_FAILED ? NULL : new;
 }
 
-int gp_reserve_once(_Atomic(void *) *place, size_t bytes)
+int gp_reserve_once(_Atomic(void *) *memory, size_t bytes)
 {
 	void *none = NULL, *new;
 
-	if (atomic_load(place))
+	if (atomic_load(memory))
 		return 0;
 	new = gp_reserve(bytes);
 	if (!new)
 		return -ENOMEM;
-	if (!atomic_compare_exchange_strong(place, &none, new))
+	if (!atomic_compare_exchange_strong(memory, &none, new))
 		munmap(new, bytes);
 	return 0;
 }

@@ -10,8 +10,11 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Returns the memory, or NULL. Freed with munmap. */
+/* Returns the memory, or NULL. The caller frees it with munmap. */
 void *gp_reserve(size_t bytes);
 
-/* Reserves memory for the life of the process and stores it, unless another thread has done so. 0 or -ENOMEM. */
-int gp_reserve_once(_Atomic(void *) *place, size_t bytes);
+/*
+ * Reserves memory for the life of the process and stores its address, unless another thread has stored one. Returns 0
+ * or -ENOMEM.
+ */
+int gp_reserve_once(_Atomic(void *) *memory, size_t bytes);

@@ -4,9 +4,9 @@
 
 /*
  * A readers-writer lock. gpupool does not use libpthread's, which would require a newer C library. A waiting thread
- * yields the processor, and sleeps if that is not enough (gp_yield): the lock is taken exclusively only around rare
- * calls (a capture begins, a context ends), and shared only across short ones. Readers pass a waiting writer, so a
- * reader never waits for another reader.
+ * yields the processor, and sleeps after some yields (gp_yield). That is good enough, since writers are rare: a
+ * context begins or ends. A reader waits only for a writer that holds the lock, never for another reader or for a
+ * waiting writer.
  */
 
 #include <stdatomic.h>

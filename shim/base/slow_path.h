@@ -3,21 +3,21 @@
 #pragma once
 
 /*
- * Slow-path reasons: conditions that make a call leave the fast path and that most processes never have. They are bits
- * of one word, so that the fast path checks them with one load. All but GP_SLOW_PATH_LIBRARIES stay set for good.
+ * Slow-path reasons: conditions that make a call leave the fast path, and that never occur in most processes. They are
+ * bits of one word, so that the fast path checks all of them with one load. GP_SLOW_PATH_LIBRARIES is set and cleared;
+ * the other bits stay set for good.
  */
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 enum gp_slow_path {
-	GP_SLOW_PATH_BYPASS = 1, /* all calls go to the driver (forked child, untrusted driver, driver shut down) */
-	GP_SLOW_PATH_END = 2,    /* the process is exiting: the driver and runtimes decide what still works */
-	GP_SLOW_PATH_CURRENT =
-		4, /* the current context must be asked: several contexts, or calls that bypass gpupool */
+	GP_SLOW_PATH_BYPASS = 1,     /* all calls go to the driver (forked child, untrusted driver, driver shut down) */
+	GP_SLOW_PATH_END = 2,        /* the process is exiting: the driver and runtimes decide what still works */
+	GP_SLOW_PATH_CURRENT = 4,    /* the driver must be asked for the current context (context_seen.c, serial.c) */
 	GP_SLOW_PATH_ALLOC_INFO = 8, /* allocation records exist (alloc_info.h) */
 	GP_SLOW_PATH_WATCHED = 16,   /* each allocation and free is recorded or debugged (record.h, debug.h) */
-	GP_SLOW_PATH_WAITING = 32,   /* a free waits as the driver's does (GPUPOOL_SYNC_FREE) */
+	GP_SLOW_PATH_WAITING = 32,   /* a free waits for the GPU as the driver's own free does (GPUPOOL_SYNC_FREE) */
 	GP_SLOW_PATH_LIBRARIES = 64, /* a library may have been loaded since the last check (libraries.h) */
 
 	/* Reasons for both kinds of calls; for allocations; for frees, which may concern any context's memory. */

@@ -32,7 +32,7 @@ uint64_t gp_state_page_bytes(void)
 	return page > 0 ? (uint64_t)page : DEFAULT_PAGE;
 }
 
-/* Reports nothing yet: a process that never allocates must not see messages. process.c reports the problems. */
+/* Ignores wrong settings: a process that never allocates must not print messages. process.c reports them later. */
 static void ignore_problem(void *unused, const struct gp_config_report *problem)
 {
 }
@@ -80,7 +80,7 @@ enum gp_kind gp_state_kind(void)
 	};
 	enum gp_kind kind = kinds[gp_state.config.pool];
 
-	/* Only device memory can be mapped. */
+	/* The kind vmm maps memory itself, which is possible only on the backend "device". */
 	return kind == GP_KIND_VMM && gp_state.config.backend != GP_CONFIG_BACKEND_DEVICE ? GP_KIND_SPLIT : kind;
 }
 

@@ -11,8 +11,9 @@ struct gp_state {
 	struct gp_config config;
 	struct gp_addrmap device_map, pinned_map;
 	struct gp_budget pinned_budget;
-	_Atomic bool needs_completion; /* work outside a context may be the first to touch a reused block of it */
-	_Atomic bool needs_whole;      /* blocks are exported: each new one is a whole driver allocation */
+	_Atomic bool
+		needs_completion; /* reuse waits for completion: the next work on a block may be another context's */
+	_Atomic bool needs_whole; /* each new block is a whole driver allocation, since blocks are exported */
 	uint64_t start_ns;
 };
 
@@ -29,16 +30,16 @@ static inline bool gp_state_is_enabled(void)
 	return mode ? mode > 0 : gp_state_read();
 }
 
-/* False if GPUPOOL_REUSE=ordered: then memory is reused after a GPU wait, whatever else may touch it. */
+/* False if GPUPOOL_REUSE=ordered: then a GPU wait is enough for reuse, even if other contexts use the memory. */
 static inline bool gp_state_heeds_completion(void)
 {
 	return gp_state.config.reuse != GP_CONFIG_REUSE_ORDERED;
 }
 
-/* Returns the kind of the pools of device memory: the configured one, or what replaces it on another backend. */
+/* Returns the kind of the pools of device memory: the configured one, or split if the backend does not allow vmm. */
 enum gp_kind gp_state_kind(void);
 
-/* Returns the host's memory. */
+/* Returns the bytes of host memory of the machine; 0 if unknown. */
 uint64_t gp_state_machine_bytes(void);
 
 /* Returns the host's page size: the driver exports only whole pages as a dma-buf. */
