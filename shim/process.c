@@ -48,8 +48,9 @@ static void bypass_in_child(void)
 }
 
 /*
- * Each module adds itself here to the lists that it needs: of what a forked child does, and of what happens when a
- * context ends. The recorder is the first, so that in a child it is the last and knows whether the child is bypassed.
+ * Each module registers its callbacks here: for a forked child, and for the end of a context. A child calls them in
+ * reverse order. So gp_record_init comes first: its callback runs after bypass_in_child, and finds out whether the
+ * child is bypassed.
  */
 static void set_up_modules(void)
 {
@@ -98,8 +99,8 @@ static void report(void *unused, const struct gp_config_report *problem)
 }
 
 /*
- * Logs problems with the control socket. A sandbox may refuse sockets or threads on purpose, which needs no
- * warning. An unusable directory needs one: another user may have created it.
+ * Logs problems with the control socket. A sandbox may refuse sockets or threads on purpose, so a refusal needs no
+ * warning. An unusable directory needs a warning: another user may have created it.
  */
 static void log_socket(int error)
 {
@@ -143,7 +144,7 @@ static void start_socket(void)
 
 static void start(void)
 {
-	static struct gp_config reparsed; /* parsed once more, now that errors can be logged */
+	static struct gp_config reparsed; /* the settings are parsed once more, now that their errors can be logged */
 	int count = 0, r = 0;
 
 	gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
@@ -174,7 +175,7 @@ void gp_process_start_slow(void)
 
 	if (atomic_exchange(&gp_process_is_started, true))
 		return;
-	/* No other thread will do this. So the thread must not be cancelled before it is complete. */
+	/* No other thread will start the library, so this thread must not be cancelled before it has. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	gp_thread_watch_exit();
 	start();

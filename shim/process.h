@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * The library's life in a process, in two steps. At the first call of a hook the modules are set up, without a message
- * and without a file or a socket. At the first allocation that gpupool serves it starts: it reports wrong settings and
- * opens the control socket.
+ * The library's life in a process has two steps. The first call of a hook sets up the modules. This prints no message
+ * and opens no file and no socket. The first allocation that gpupool serves starts the library: it reports wrong
+ * settings and opens the control socket.
  */
 
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 extern _Atomic int gp_process_mode; /* 0: not set up yet, 1: on, -1: off */
 bool gp_process_set_up(void);
 
-/* True if GPUPOOL is on. The first call sets up the modules; every hook asks here before it uses one of them. */
+/* True if GPUPOOL is on. The first call sets up the modules, so every hook calls this before it uses a module. */
 static inline bool gp_process_is_on(void)
 {
 	int mode = atomic_load_explicit(&gp_process_mode, memory_order_acquire);
