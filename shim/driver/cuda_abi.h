@@ -4,8 +4,8 @@
 
 /*
  * The part of the CUDA driver's binary interface that gpupool uses, so that it builds on any machine and for every
- * CUDA version. The names are the driver's. The values are those of cuda.h, and a test compares them where the toolkit
- * is installed (tests/unit/test_abi.c).
+ * CUDA version. The names (except struct gp_memory_head) and values are those of cuda.h. A test compares the values
+ * where the toolkit is installed (tests/unit/test_abi.c).
  */
 
 #include <stddef.h>
@@ -98,7 +98,7 @@ typedef struct CUipcMemHandle_st {
 	char reserved[64];
 } CUipcMemHandle;
 
-/* CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR, of which gpupool reads sizes only. */
+/* The descriptors of arrays. gpupool computes the bytes of an array from them. */
 typedef struct {
 	size_t Width, Height;
 	int Format;
@@ -143,7 +143,7 @@ typedef struct CUmemPoolProps_st {
 	unsigned char reserved[54];
 } CUmemPoolProps;
 
-/* The common beginning of CUmemAllocationProp and CUmemPoolProps: the location of the memory. */
-struct CUmemPlace {
+/* The members with which both CUmemAllocationProp and CUmemPoolProps begin, for reading the location of the memory. */
+struct gp_memory_head {
 	int allocation_type, handle_types, location_type, location_id;
 };

@@ -15,7 +15,7 @@ _Atomic unsigned gp_dlsym_calls;
 
 /*
  * Looks up the symbol version that every glibc has. A lookup of a missing version would allocate memory for an error
- * text, and the caller may be an interposed malloc that is looking for the real one.
+ * text, but the caller may be another library's malloc that is looking for the C library's malloc.
  */
 void *gp_real_dlsym_next(const char *name)
 {
@@ -35,7 +35,7 @@ bool gp_real_dlsym_resolve(void)
 
 void *gp_real_dlsym_call(void *handle, const char *name)
 {
-	/* Calling the atomic pointer by name would make GCC load it as if it were not atomic. */
+	/* GCC would load the pointer as if it were not atomic if it were called directly. */
 	gp_dlsym_fn *call = atomic_load_explicit(&gp_real_dlsym, memory_order_relaxed);
 
 	return call(handle, name);

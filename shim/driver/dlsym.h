@@ -22,7 +22,7 @@ void *gp_real_dlsym_call(void *handle, const char *name);
 void *gp_real_dlsym_next(const char *name);
 
 /*
- * Calls of dlsym so far. A library that was loaded where an unloaded one lay can only be entered through an address
- * from dlsym. So while this number stays the same, a known address still belongs to the same library.
+ * Number of dlsym calls so far. If a library is loaded at the addresses of an unloaded one, the program can call it
+ * only after a dlsym. So while this number stays the same, a caller's address still belongs to the same library.
  */
 extern _Atomic unsigned gp_dlsym_calls;

@@ -2,17 +2,17 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Finding the driver. libcuda is looked up by name, and only if it is already in the process (RTLD_NOLOAD), so gpupool
- * never loads it into a process that makes no CUDA call.
+ * Finds the driver's functions. libcuda is looked up by name, and only if it is already in the process (RTLD_NOLOAD),
+ * so gpupool never loads it into a process that makes no CUDA call.
  *
- * The hooks replace the driver's functions by identity of address, for every kind of lookup: each address that the
- * driver or the loader returns is compared with the addresses of the hooked functions. This needs no table of versions
- * and flags as long as cuGetProcAddress returns the same addresses as dlsym (measured: it does). If a driver returns
- * others, nothing is hooked.
+ * A program that looks up a driver function gets the hook if the address that it would get is that of a hooked
+ * function. This holds for every kind of lookup, and needs no table of versions and flags as long as cuGetProcAddress
+ * returns the same addresses as dlsym (measured: it does). If a driver returns other addresses, gpupool passes all
+ * calls to it.
  *
  * The functions are looked up without a lock of gpupool and published under one. The reason is the loader's lock, which
- * a thread holds while it runs the constructors of a library, and these may make CUDA calls. So two threads may look up
- * everything; the results of the first are used.
+ * a thread holds while it runs the constructors of a library, and these may make CUDA calls. So several threads may
+ * look up all functions at the same time. The results of the first to finish are used.
  */
 
 #include "driver_table.h"
@@ -33,7 +33,7 @@
 struct gp_real gp_real;
 _Atomic bool gp_real_is_ready;
 
-/* gpupool's own dlsym and dlopen (loader.S). Weak, since tests that are linked with the other sources lack them. */
+/* gpupool's own dlsym and dlopen (loader.S). Weak, since some tests are linked without loader.S. */
 __attribute__((weak)) void *gp_door_dlsym(void *handle, const char *name);
 __attribute__((weak)) void *gp_door_dlopen(const char *file, int mode);
 
@@ -41,14 +41,14 @@ __attribute__((weak)) void *gp_door_dlopen(const char *file, int mode);
 struct found {
 	struct gp_real real;
 	bool is_trusted;
-	const char *why_unseen; /* gp_real_why_unseen */
-	bool sees_current;      /* every change of a thread's current context */
+	const char *why_unseen; /* the result of gp_real_why_unseen */
+	bool sees_current;      /* every change of a thread's current context goes through a hook */
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static const char *why_unseen;
 
-/* The exported functions (entry.c), which the table of rows refers to. */
+/* The exported functions (entry.c), for the rows below. */
 #define HOOK(symbol, name, version, flags, parameters, arguments) CUresult symbol parameters;
 #include "hooks.def"
 
@@ -145,7 +145,7 @@ static bool is_row_trusted(struct gp_real *real, const struct row *row)
 		r = real->cuGetProcAddress_v2(row->name, &address, row->version, (uint64_t)row->flags, NULL);
 	else
 		r = real->cuGetProcAddress(row->name, &address, row->version, (uint64_t)row->flags);
-	/* An unknown function at that version is not a contradiction; another function is. */
+	/* The driver may have no function of that version. It must not return another function than dlsym. */
 	return r || !address || address == original || (!original && replace_in(real, address) != address);
 }
 
@@ -172,8 +172,9 @@ const char *gp_real_why_unseen(void)
 }
 
 /*
- * If another preloaded library (a tracer, a limiter) also defines a function that is passed on, it is called instead of
- * the driver, as without gpupool. The driver's own address of the function is then not replaced.
+ * If another preloaded library (a tracer, a limiter) also defines a function that gpupool passes on unchanged, gpupool
+ * calls that library's function instead of the driver's function, as the program would without gpupool. A program that
+ * looks up the function in the driver then gets the driver's own address.
  */
 static void use_interposer(struct gp_real *real, const struct row *row)
 {
@@ -186,10 +187,10 @@ static void use_interposer(struct gp_real *real, const struct row *row)
 		*original = behind;
 }
 
-/* True if lookups reach gpupool's function first. A library before it may answer them without gpupool. */
-static bool is_own_first(const char *name, void *door)
+/* True if the program's calls of this function reach gpupool's first, and not that of another preloaded library. */
+static bool is_own_first(const char *name, void *own)
 {
-	return !door || gp_real_dlsym_call(RTLD_DEFAULT, name) == door;
+	return !own || gp_real_dlsym_call(RTLD_DEFAULT, name) == own;
 }
 
 /* Returns false while libcuda is not in the process. No lock may be held. */
@@ -207,14 +208,14 @@ static bool look_up_all(struct found *found)
 	}
 	for (int i = 0; i < N_CALLS; i++)
 		*original_in(real, calls[i].original) = gp_real_dlsym_call(libcuda, calls[i].symbol);
-	/* Clears errors of these lookups: dlerror must not report them to the program. */
+	/* Clear the errors of these lookups, so that the program's dlerror() does not report them. */
 	(void)dlerror();
 	if (!gp_real_answers_for_fences(real))
 		real->cuCtxRecordEvent = NULL; /* the program may still use cuCtxWaitEvent */
 	is_known = is_version_known(real);
 	found->is_trusted =
 		real->cuMemAlloc_v2 && real->cuMemFree_v2 && real->cuCtxGetCurrent && is_driver_trusted(real, ANSWERED);
-	/* Functions that are passed on unchanged. Conclusions from their calls hold only if every call is seen. */
+	/* From calls that are passed on unchanged gpupool draws conclusions, which hold only if it sees every call. */
 	if (!is_known || !is_driver_trusted(real, SUBMITS))
 		found->why_unseen = "the driver is newer than CUDA 13.2, or another library intercepts its functions";
 	found->sees_current = is_known && is_driver_trusted(real, SEEN);
@@ -225,7 +226,7 @@ static bool look_up_all(struct found *found)
 	return true;
 }
 
-/* Publishes the results of the first thread that comes here. Returns true for that thread. */
+/* Publishes the results, unless another thread has published its own. Returns true if these were published. */
 static bool publish(const struct found *found)
 {
 	bool is_first;
@@ -247,7 +248,7 @@ static bool publish(const struct found *found)
 	return is_first;
 }
 
-/* Set during a lookup: the driver itself may call dlsym meanwhile (WSL's driver does), which must not start another. */
+/* Set during the lookup. The driver may call dlsym meanwhile (WSL's driver does), which must not start it again. */
 static _Thread_local bool is_finding __attribute__((tls_model("initial-exec")));
 
 static void reset_in_child(void)
@@ -271,7 +272,7 @@ bool gp_real_find(void)
 	if (is_found)
 		is_first = publish(&found);
 	is_finding = false;
-	/* With hooks disabled no allocation will open the log, so open it here. */
+	/* gpupool will serve no allocation that would open the log, so open it here. */
 	if (is_first && !found.is_trusted && gp_state_is_enabled()) {
 		gp_log_open(gp_state.config.log_level, gp_state.config.log_file);
 		gp_log(GP_LOG_WARN, "gpupool is disabled: cuGetProcAddress and dlsym of this driver disagree");

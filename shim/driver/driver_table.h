@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * The driver's own functions, found once libcuda is in the process, and their replacement: a program that looks up a
- * function gets gpupool's hook exactly if the driver's answer is the address of a function in the table.
+ * The driver's own functions, which are found once libcuda is in the process, and the hooks that replace them. A
+ * program that looks up a function gets gpupool's hook exactly if the driver's answer is the address of a function in
+ * the table.
  */
 
 #include <stdatomic.h>
@@ -19,8 +20,8 @@ struct gp_real {
 };
 
 /*
- * True if context fences can be used: cuGetProcAddress returns their functions, which exist since CUDA 12.5. A function
- * that the driver only exports does not count as available. Drivers without cuGetProcAddress_v2 are not asked.
+ * True if events can be recorded for a whole context: cuGetProcAddress returns cuCtxRecordEvent, which exists since
+ * CUDA 12.5. It is not enough that the driver exports that function. A driver without cuGetProcAddress_v2 is not asked.
  */
 static inline bool gp_real_answers_for_fences(const struct gp_real *real)
 {
@@ -35,7 +36,7 @@ static inline bool gp_real_answers_for_fences(const struct gp_real *real)
 /* Valid once gp_real_ready() has returned true. A member is NULL if the driver lacks the function. */
 extern struct gp_real gp_real;
 
-/* The bodies of the hooks. Each may assume that gp_real is valid. */
+/* The bodies of the hooks, which are in hooks/. They are called once gp_real is valid. */
 #define HOOK(symbol, name, version, flags, parameters, arguments) CUresult hook_##symbol parameters;
 #include "hooks.def"
 
@@ -43,9 +44,11 @@ extern _Atomic bool gp_real_is_ready;
 bool gp_real_find(void);
 
 /*
- * Returns why submissions may bypass the hooks of submit.def, or NULL if they cannot: the driver is newer than that
- * table, cuGetProcAddress returns other functions than the driver exports, or another library intercepts one of them,
- * or dlsym or dlopen. Valid once gp_real is.
+ * Returns why submissions may bypass the hooks of submit.def, or NULL if they cannot. Valid once gp_real is. Reasons:
+ *
+ *   - the driver is newer than that table;
+ *   - cuGetProcAddress returns other functions than the driver exports;
+ *   - another library intercepts functions of the driver, dlsym or dlopen.
  */
 const char *gp_real_why_unseen(void);
 
@@ -55,7 +58,7 @@ static inline bool gp_real_is_found(void)
 	return atomic_load_explicit(&gp_real_is_ready, memory_order_acquire);
 }
 
-/* The same, but looks for them first if needed. False while libcuda is not in the process. */
+/* True if the driver's functions are available. Finds them if needed. False while libcuda is not in the process. */
 static inline bool gp_real_ready(void)
 {
 	return gp_real_is_found() || gp_real_find();
@@ -71,7 +74,8 @@ int gp_real_index(const char *symbol);
 bool gp_driver_is_submitting(int index);
 
 /*
- * Return the row's hook, and the function that the hook calls: the driver's or, if a library interposes it, that one.
+ * Return the row's hook, and the function that the hook calls: the driver's or, if another preloaded library intercepts
+ * it, that library's.
  */
 void *gp_real_hook(int index);
 void *gp_real_original(int index);

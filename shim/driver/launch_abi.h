@@ -10,7 +10,7 @@
 #define CU_STREAM_LEGACY     ((CUstream)1)
 #define CU_STREAM_PER_THREAD ((CUstream)2)
 
-/* The attributes of a launch that may let its kernel begin before earlier work is done. */
+/* With one of these attributes of a launch, the kernel may begin before earlier work is done. */
 enum {
 	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
 	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7,

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * The submissions of the process. Every driver call that submits work is reported here, for as long as it takes, until
- * some may bypass gpupool.
+ * The submissions of the process (pool/submission.h). Every hook of submit.def reports its driver call here, from
+ * before the call until it has returned.
  */
 
 #include "pool/submission.h"

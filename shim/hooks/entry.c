@@ -6,7 +6,7 @@
  * bypassed, preserves errno, and calls its body in a hook_*.c file. They are generated, so that none can miss a step.
  *
  * Functions that submit work (WORK) count the submission and call the driver. Until serial mode has ended they also
- * look at the stream. The AT_HAND variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other
+ * look at the stream. The FAST variants first try the thread's cache (hit_SYMBOL in hook_memory.h) without the other
  * steps: the earlier call that created this cache went through all of them.
  */
 
@@ -50,7 +50,7 @@
 	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments) \
 	ENTRY(symbol, parameters, arguments, (gp_module.address = CALLER(), hook_##symbol arguments))
-#define AT_HAND(symbol, parameters, arguments, prepare)                                  \
+#define FAST(symbol, parameters, arguments, prepare)                                  \
 	static __attribute__((noinline)) CUresult slow_##symbol parameters BODY(         \
 		symbol, arguments, hook_##symbol arguments) EXPORTED(symbol, parameters) \
 	{                                                                                \
@@ -60,10 +60,9 @@
 		r = hit_##symbol arguments;                                              \
 		return gp_likely(r != -ENOENT) ? (CUresult)r : slow_##symbol arguments;  \
 	}
-#define HOOK_AT_HAND(symbol, name, version, flags, parameters, arguments) \
-	AT_HAND(symbol, parameters, arguments, (void)0)
-#define HOOK_ALLOC_AT_HAND(symbol, name, version, flags, parameters, arguments) \
-	AT_HAND(symbol, parameters, arguments, gp_module.address = CALLER())
+#define HOOK_FAST(symbol, name, version, flags, parameters, arguments) FAST(symbol, parameters, arguments, (void)0)
+#define HOOK_ALLOC_FAST(symbol, name, version, flags, parameters, arguments) \
+	FAST(symbol, parameters, arguments, gp_module.address = CALLER())
 #define WORK(symbol, name, version, flags, parameters, arguments, stream)                        \
 	static __attribute__((noinline)) CUresult see_##symbol parameters                        \
 	{                                                                                        \

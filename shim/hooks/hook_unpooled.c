@@ -64,7 +64,7 @@ static unsigned n_made, n_room;
 
 CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const void *properties)
 {
-	const struct CUmemPlace *place = properties;
+	const struct gp_memory_head *place = properties;
 	CUresult r = gp_real.cuMemPoolCreate(pool, properties);
 	int device = GP_UNPOOLED_HOST;
 

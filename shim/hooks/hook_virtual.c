@@ -16,7 +16,7 @@
 struct create {
 	CUmemGenericAllocationHandle *handle;
 	size_t bytes;
-	const struct CUmemPlace *place;
+	const struct gp_memory_head *place;
 	unsigned long long flags;
 };
 

@@ -2,16 +2,16 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * All threads share one buffer behind one lock, so that the file has a single order. An allocation from a thread's
- * cache costs no more than that lock and a look at the clock.
+ * All threads share one buffer under one lock, so that the records have a single order. For an allocation from a
+ * thread's cache, recording costs that lock and a look at the clock.
  *
- * A thread that allocates or frees holds no other lock. It writes the buffer out when half of it is full or
- * FLUSH_AFTER_NS have passed, so that a killed process loses little. A thread that records a fence holds the fence's
- * lock, and writes the buffer out only when nothing more fits. No thread logs with a lock held: the first error ends
- * the recording, and the next allocation or free logs it.
+ * A thread that records an allocation or a free holds no other lock. It writes the buffer to the file when half of it
+ * is full or FLUSH_AFTER_NS have passed, so that a killed process loses little. A thread that records a fence call
+ * holds the lock of the context's fences, and writes the buffer only when nothing more fits. No thread logs while it
+ * holds a lock: the first error ends the recording, and the next allocation or free logs the error.
  *
- * A free is recorded before it happens and an allocation afterwards. So if two blocks have the same address, the first
- * is freed before the second is allocated in the recording, whatever the threads do.
+ * A free is recorded before it happens, and an allocation afterwards. So if two blocks have the same address, the
+ * recording has the free of the first block before the allocation of the second, whichever threads make the calls.
  */
 
 #include "record.h"
@@ -113,7 +113,7 @@ static void put_varint(uint64_t value)
 	rec.buffer[rec.used++] = (uint8_t)value;
 }
 
-/* Returns the field as it is written. */
+/* Returns a field's value as it is written. record.def explains the letters. */
 static uint64_t encode(char letter, uint64_t value)
 {
 	uint64_t *last = letter == 'b' ? &rec.last_block : &rec.last_segment, distance;
@@ -175,7 +175,7 @@ static void add_record(uint32_t pool, enum gp_record_kind kind, const uint64_t *
 	uint32_t thread = this_thread();
 
 	lock();
-	/* Before the first allocation any number of scopes may come and go: gp_record_start records the rest. */
+	/* Before the first allocation defer scopes are not recorded: process.c records their number at the start. */
 	if (!rec.error && (rec.owner || kind != GP_RECORD_DEFER)) {
 		put_change_locked(GP_RECORD_THREAD, &rec.thread, thread, now_ns);
 		if (pool != GP_RECORD_NO_POOL)
@@ -257,7 +257,10 @@ void gp_record_answer(uint32_t pool, enum gp_record_kind kind, const uint64_t *v
 	errno = saved_errno;
 }
 
-/* If a signal handler called exit() while its thread held the lock, the rest of the buffer is lost. */
+/*
+ * Writes the rest of the buffer. It is lost if a signal handler called exit() while its thread held the lock: then the
+ * lock is never released, and the wait for it ends after EXIT_TRIES.
+ */
 static void end_at_exit(void)
 {
 	const struct timespec wait = {0, EXIT_WAIT_NS};
@@ -291,7 +294,7 @@ static void begin_locked(void)
 }
 
 /*
- * Drops the records that the parent has yet to write. If CUDA was in use before the fork, the child is bypassed and
+ * Drops the copied records: the parent writes them. If CUDA was in use before the fork, the child is bypassed and
  * records nothing.
  */
 static void reset_in_child(void)

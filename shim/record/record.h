@@ -5,9 +5,9 @@
 /*
  * GPUPOOL_RECORD: records what the program allocates and frees, and what the driver answers, for gpupool-stat replay.
  *
- * While it is off it costs the check of a flag. While it is on threads still have their caches, but the runtime layer
- * serves no calls. Any thread may record, whatever locks it holds, except ALLOC and FREE records: these may log, so no
- * lock may be held.
+ * While recording is off, it costs the check of a flag. While it is on, threads keep their caches, but the hooks of the
+ * runtime's functions serve no calls. A thread may record while it holds locks, except an ALLOC or FREE record, which
+ * may also log.
  */
 
 #include "pool/pool.h"
@@ -23,7 +23,7 @@ static inline bool gp_record_is_on(void)
 /* Starts to record, once the settings have been read. NULL or "": nothing is recorded. */
 void gp_record_init(const char *path_template);
 
-/* Called at the first allocation: creates the file, and logs it if that fails. */
+/* Creates the file, and logs an error if that fails. Called at the first allocation. */
 void gp_record_start(void);
 
 /*
@@ -44,7 +44,9 @@ void gp_record_fail(int error);
 /* Adds a record about the pool; NULL: about no pool. */
 void gp_record_note(const struct gp_pool *pool, enum gp_record_kind kind, const uint64_t *values);
 
-/* gp_record(pool, FREE, address, mode, is_pinned): adds a record with up to four fields (record.def); others are 0. */
+/*
+ * gp_record(pool, FREE, address, mode, is_pinned): adds a record with up to four fields (record.def); the rest are 0.
+ */
 #define gp_record(pool, kind, ...)                                                                \
 	do {                                                                                      \
 		if (gp_record_is_on())                                                            \

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A backend that forwards every call and records the answer. A recorded pool gets it instead of its real backend, with
- * an argument that identifies the pool. Other pools are not affected.
+ * A backend that forwards every call to a pool's real backend and records the answer. Only recorded pools have it. Its
+ * argument is the pool's struct recorder.
  */
 
 #include "record_backend.h"
@@ -19,7 +19,7 @@ struct recorder {
 };
 
 static uint32_t n_pools;
-static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* POOL records are written in order of numbers */
+static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_RECORD_TABLE); /* held while a pool is numbered and recorded */
 
 static const struct gp_backend *backend_of(const void *arg)
 {
@@ -134,7 +134,7 @@ static bool trim_driver(void *arg)
 	return is_any;
 }
 
-/* Not recorded: the effect of other contexts and processes shows in the driver's next answers. */
+/* Requests to other contexts and processes are not recorded: their effect shows in the driver's next answers. */
 static uint64_t ask_contexts(void *arg, uint64_t bytes)
 {
 	const struct gp_backend *be = backend_of(arg);
@@ -179,8 +179,8 @@ static void detach(void *arg)
 }
 
 /*
- * Makes an address for the records of a chunk, which is a driver allocation without an address. Reserved addresses
- * without memory are not recorded.
+ * Returns the address that stands for a chunk in records: a chunk is a driver allocation without an address. Reserved
+ * addresses without memory are not recorded.
  */
 static uint64_t chunk_address(uint64_t handle)
 {
@@ -282,7 +282,7 @@ void gp_record_pool(struct gp_pool_options *options, int device, unsigned pinned
 		gp_record_fail(-ENOMEM);
 		return;
 	}
-	/* Under the lock, so that the pool of another thread, which gets the next number, is not recorded first. */
+	/* The lock keeps POOL records in the order of the numbers, also if another thread makes a pool meanwhile. */
 	gp_mutex_lock(&lock);
 	*recorder = (struct recorder){options->backend, n_pools++};
 	gp_record_answer(GP_RECORD_NO_POOL, GP_RECORD_POOL,

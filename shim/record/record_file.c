@@ -3,7 +3,7 @@
 
 /*
  * The file is opened and closed for each write: the program could close a descriptor that stayed open, and its next
- * file would get the same number and the recording's bytes. Another file under the same name is never written to.
+ * file would get the same number and the recording's bytes. If another file has the name by now, nothing is written.
  */
 
 #include "record_file.h"
@@ -54,7 +54,7 @@ static bool is_own_file(const struct statx *file)
 	       file->stx_dev_minor == created.stx_dev_minor;
 }
 
-/* A thread cancelled while the file is open would leave a descriptor open. */
+/* A thread that is cancelled while the file is open would leave its descriptor open, so cancellation is disabled. */
 int gp_record_file_create(const char *path_template)
 {
 	int r = find_path(path_template), cancel_state, fd;

@@ -36,7 +36,7 @@ AT(CUDA_ARRAY3D_DESCRIPTOR, Depth, 16)
 AT(CUDA_ARRAY3D_DESCRIPTOR, Format, 24)
 AT(CUDA_ARRAY3D_DESCRIPTOR, NumChannels, 28)
 AT(CUDA_ARRAY3D_DESCRIPTOR, Flags, 32)
-/* struct CUmemPlace in shim/driver/cuda_abi.h */
+/* struct gp_memory_head in shim/driver/cuda_abi.h */
 AT(CUmemAllocationProp, type, 0)
 AT(CUmemAllocationProp, location, 8)
 AT(CUmemAllocationProp, requestedHandleTypes, 4)
