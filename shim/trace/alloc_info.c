@@ -2,11 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A hash table in shards, in memory that the kernel provides as it is touched. Records of freed blocks stay, to report
- * double frees, until the address is handed out again, the shard is full, or FREED_MAX blocks of the shard were freed
- * since.
+ * A hash table of allocation records, in shards, in memory that the kernel provides as it is touched. The record of a
+ * freed block stays, so that double frees can be reported. It is removed when the address is handed out again, when the
+ * shard is full, or when FREED_MAX more blocks of the shard have been freed.
  *
- * The locks are held for a few instructions only, and no stack is taken under them.
+ * Each shard has a lock, which is held for a few instructions only. No stack is taken while it is held.
  */
 
 #include "alloc_info.h"
@@ -31,17 +31,17 @@ enum {
 	FREED_MAX = 256, /* records of freed blocks per shard */
 };
 
-/* Only smaller blocks are sampled. A larger block always gets its stack. */
+/* Blocks below this size are sampled. A block of this size or above always gets its stack. */
 #define SAMPLED_BELOW GP_MIB
 
 struct entry {
 	uint64_t key;
-	struct gp_alloc_info origin;
+	struct gp_alloc_info info;
 	uint32_t next;         /* in its bucket or in the list of spare entries; 0: none */
 	uint32_t older, newer; /* in the list of freed blocks */
 };
 
-/* Shards take entries from one array in order, so that few pages are touched while there are few records. */
+/* All shards take unused entries from one array, in order. So few pages are touched while there are few records. */
 static struct shard {
 	struct gp_spinlock lock;
 	uint32_t spare, fresh, fresh_end, n_freed, oldest, newest;
@@ -60,8 +60,8 @@ static _Atomic unsigned depth, sample = 1;
 static _Atomic uint64_t since_ns, n_dropped;
 
 /*
- * Neighbouring blocks have neighbouring buckets, in groups of sixteen: the addresses that a program uses again and
- * again fall into few groups. A hash spreads the groups over the shards, whatever the stride of the addresses.
+ * Sixteen neighbouring units of GP_ALIGN bytes have neighbouring buckets. So the addresses that a program uses again
+ * and again touch few pages. A hash spreads the groups of sixteen over the shards, for every stride of the addresses.
  */
 enum { GROUP_BITS = 4 };
 
@@ -87,7 +87,7 @@ static struct shard *shard_of(uint64_t key)
 	return &shards[group_hash(key) >> (64 - SHARD_BITS)];
 }
 
-/* The table exists once the mode says that there may be records in it, so the mode is loaded first. */
+/* Returns the table, or NULL. It is created before the mode is set, so a thread that sees the mode also gets it. */
 static struct table *get_table(void)
 {
 	(void)atomic_load_explicit(&gp_alloc_info_mode, memory_order_acquire);
@@ -128,7 +128,7 @@ static void remove_locked(struct table *t, struct shard *shard, uint32_t *at)
 {
 	uint32_t i = *at;
 
-	if (t->entries[i].origin.is_freed)
+	if (t->entries[i].info.is_freed)
 		remove_freed_locked(t, shard, i);
 	*at = t->entries[i].next;
 	t->entries[i].next = shard->spare;
@@ -155,7 +155,7 @@ static bool take_more_locked(struct shard *shard)
 	return true;
 }
 
-/* Returns an unused entry. If none is left, the oldest record of a freed block makes room. 0 if there is none. */
+/* Returns an unused entry. If none is left, drops the shard's oldest record of a freed block. 0 if it has none. */
 static uint32_t new_locked(struct table *t, struct shard *shard)
 {
 	uint32_t i = shard->spare;
@@ -170,11 +170,11 @@ static uint32_t new_locked(struct table *t, struct shard *shard)
 	return i;
 }
 
-static bool put_locked(struct table *t, struct shard *shard, uint64_t key, const struct gp_alloc_info *origin)
+static bool put_locked(struct table *t, struct shard *shard, uint64_t key, const struct gp_alloc_info *info)
 {
 	uint32_t *at = find_locked(t, key), i = *at;
 
-	if (i && t->entries[i].origin.is_freed)
+	if (i && t->entries[i].info.is_freed)
 		remove_freed_locked(t, shard, i);
 	if (!i) {
 		i = new_locked(t, shard);
@@ -185,7 +185,7 @@ static bool put_locked(struct table *t, struct shard *shard, uint64_t key, const
 		t->entries[i].next = 0;
 		*at = i;
 	}
-	t->entries[i].origin = *origin;
+	t->entries[i].info = *info;
 	return true;
 }
 
@@ -220,7 +220,7 @@ static void drop_record(struct table *t, uint64_t key)
 
 void gp_alloc_info_note_alloc_slow(uint64_t key, uint64_t bytes)
 {
-	struct gp_alloc_info origin = {.bytes = bytes, .time_ns = gp_clock_now_ns(NULL)};
+	struct gp_alloc_info info = {.bytes = bytes, .time_ns = gp_clock_now_ns(NULL)};
 	struct shard *shard = shard_of(key);
 	struct table *t = get_table();
 	bool is_put;
@@ -230,11 +230,11 @@ void gp_alloc_info_note_alloc_slow(uint64_t key, uint64_t bytes)
 		return;
 	}
 	if (should_take_stack(bytes))
-		origin.given = gp_alloc_info_current_site();
-	if (origin.given)
-		gp_site_count(origin.given, bytes);
+		info.given = gp_alloc_info_current_site();
+	if (info.given)
+		gp_site_count(info.given, bytes);
 	gp_spin_lock(&shard->lock);
-	is_put = put_locked(t, shard, key, &origin);
+	is_put = put_locked(t, shard, key, &info);
 	gp_spin_unlock(&shard->lock);
 	if (!is_put)
 		atomic_fetch_add_explicit(&n_dropped, 1, memory_order_relaxed);
@@ -249,12 +249,12 @@ static bool mark_freed(struct table *t, uint64_t key, uint64_t now_ns)
 
 	gp_spin_lock(&shard->lock);
 	i = *find_locked(t, key);
-	if (i && !t->entries[i].origin.is_freed) {
-		struct gp_alloc_info *origin = &t->entries[i].origin;
+	if (i && !t->entries[i].info.is_freed) {
+		struct gp_alloc_info *info = &t->entries[i].info;
 
-		is_stack_wanted = origin->given != 0;
-		origin->is_freed = true;
-		origin->time_ns = now_ns;
+		is_stack_wanted = info->given != 0;
+		info->is_freed = true;
+		info->time_ns = now_ns;
 		add_freed_locked(t, shard, i);
 		if (shard->n_freed > FREED_MAX)
 			drop_oldest_locked(t, shard);
@@ -276,12 +276,12 @@ void gp_alloc_info_note_free_slow(uint64_t key)
 	site = gp_alloc_info_current_site();
 	gp_spin_lock(&shard->lock);
 	i = *find_locked(t, key);
-	if (i && t->entries[i].origin.is_freed && t->entries[i].origin.time_ns == now_ns)
-		t->entries[i].origin.freed = site;
+	if (i && t->entries[i].info.is_freed && t->entries[i].info.time_ns == now_ns)
+		t->entries[i].info.freed = site;
 	gp_spin_unlock(&shard->lock);
 }
 
-/* The time of the allocation is lost: its age counts from the refused free. */
+/* The time of the allocation has been overwritten, so the block's age counts from the refused free. */
 void gp_alloc_info_undo_free_slow(uint64_t key)
 {
 	struct shard *shard = shard_of(key);
@@ -290,10 +290,10 @@ void gp_alloc_info_undo_free_slow(uint64_t key)
 
 	gp_spin_lock(&shard->lock);
 	i = *find_locked(t, key);
-	if (i && t->entries[i].origin.is_freed) {
+	if (i && t->entries[i].info.is_freed) {
 		remove_freed_locked(t, shard, i);
-		t->entries[i].origin.is_freed = false;
-		t->entries[i].origin.freed = 0;
+		t->entries[i].info.is_freed = false;
+		t->entries[i].info.freed = 0;
 	}
 	gp_spin_unlock(&shard->lock);
 }
@@ -309,7 +309,7 @@ bool gp_alloc_info_find(uint64_t key, struct gp_alloc_info *ret)
 	gp_spin_lock(&shard->lock);
 	i = *find_locked(t, key);
 	if (i)
-		*ret = t->entries[i].origin;
+		*ret = t->entries[i].info;
 	gp_spin_unlock(&shard->lock);
 	return i != 0;
 }
@@ -343,7 +343,7 @@ int gp_alloc_info_switch(const struct gp_config_stacks *stacks)
 	atomic_store(&sample, stacks->sample);
 	if (!(atomic_load(&gp_alloc_info_mode) & GP_ALLOC_INFO_STACKS))
 		atomic_store(&since_ns, gp_clock_now_ns(NULL));
-	/* In this order, so that no block with a record is allocated or freed unseen on the fast path. */
+	/* The slow-path reason comes first: otherwise the fast path could free a block that has a record. */
 	gp_slow_path_add(GP_SLOW_PATH_ALLOC_INFO);
 	atomic_store(&gp_alloc_info_mode, GP_ALLOC_INFO_WATCH | GP_ALLOC_INFO_STACKS);
 	return 0;

@@ -3,10 +3,9 @@
 #pragma once
 
 /*
- * Allocation records: while stacks are on, each allocation notes its call site and the time, and each free of such a
- * block does the same. The records are kept by address beside the pools, which know nothing of them, so it does not
- * matter which allocator serves a block. After stacks are switched off no more are taken, and blocks keep their
- * records.
+ * Allocation records. While stacks are on, each allocation notes its call site and the time, and each free of such a
+ * block notes the same. The records are kept by address, outside of the pools, so there are records for pooled memory
+ * and for memory that is only counted. When stacks are switched off, no new records are made, and blocks keep theirs.
  */
 
 #include <stdatomic.h>
@@ -16,26 +15,30 @@
 
 enum {
 	GP_ALLOC_INFO_WATCH = 1,  /* blocks with an allocation record may exist */
-	GP_ALLOC_INFO_STACKS = 2, /* new blocks get one */
+	GP_ALLOC_INFO_STACKS = 2, /* new blocks get an allocation record */
 };
 
 extern _Atomic unsigned gp_alloc_info_mode;
 
 /*
- * Switches stacks on, changes their settings, or switches them off (depth 0). 0, -ENOENT (no unwinder) or -ENOMEM. No
- * lock may be held.
+ * Switches stacks on, changes their settings, or switches them off (depth 0). Returns 0, -ENOENT (no unwinder) or
+ * -ENOMEM. The caller may hold no lock.
  */
 int gp_alloc_info_switch(const struct gp_config_stacks *stacks);
 
 /*
- * Returns the current settings (depth 0: off), and when stacks were switched on last, on the driver's clock (0: never).
+ * Returns the current settings (depth 0: off), and the time at which stacks were last switched on, by gp_clock_now_ns
+ * (0: never).
  */
 void gp_alloc_info_settings(struct gp_config_stacks *ret, uint64_t *ret_since_ns);
 
 /* Returns the number of allocations that got no record because the table was full. */
 uint64_t gp_alloc_info_dropped(void);
 
-/* Returns the key of memory that is not a pool's block: its id, made distinct from addresses and from other kinds. */
+/*
+ * Returns the key of an allocation that is not a pool's block, from its kind and its id. It differs from all addresses
+ * and from the keys of other kinds.
+ */
 static inline uint64_t gp_alloc_info_key(unsigned kind, uint64_t id)
 {
 	return id ^ ((uint64_t)kind + 1) << 56;
@@ -73,8 +76,8 @@ struct gp_alloc_info {
 	bool is_freed;
 };
 
-/* Returns the call site in the program that called gpupool; 0 while stacks are off. */
+/* Takes the thread's stack and returns its call site; 0 while stacks are off, or if there is no room for the site. */
 uint32_t gp_alloc_info_current_site(void);
 
-/* Finds the record of this memory; false if there is none. Records of freed memory are kept for a while. */
+/* Copies the record of this memory; false if there is none. Records of freed memory are kept for a while. */
 bool gp_alloc_info_find(uint64_t key, struct gp_alloc_info *ret);

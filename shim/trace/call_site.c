@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A hash table that only grows. A lookup takes no lock: a site is complete before the bucket that leads to it is
- * written, and after that only its counters change.
+ * The call sites are in a hash table that only grows. A lookup takes no lock: a site is complete before its number is
+ * stored in the bucket, and after that only its counters change.
  */
 
 #include "call_site.h"
@@ -17,7 +17,7 @@
 enum {
 	BUCKET_BITS = 15,
 	BUCKETS = 1 << BUCKET_BITS,
-	FRAMES_MAX = 1 << 20, /* of all sites */
+	FRAMES_MAX = 1 << 20, /* frames of all sites together */
 };
 
 struct site {

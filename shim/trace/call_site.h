@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Call sites: equal stacks are one site with a number, from 1, for the life of the process. Their memory comes from the
- * kernel, is bounded, and is never given back.
+ * Call sites. All equal stacks are one call site, which keeps its number, from 1 on, for the life of the process. The
+ * memory of call sites comes from the kernel, is bounded, and is never given back.
  */
 
 #include <stddef.h>
@@ -12,10 +12,10 @@
 
 enum { GP_SITES_MAX = 1 << 15 };
 
-/* Reserves the table. 0 or -ENOMEM. May be called again. */
+/* Reserves the table. Returns 0 or -ENOMEM. May be called again. */
 int gp_site_init(void);
 
-/* Returns the number of the site, adding it if needed; 0 if there is no room for another. */
+/* Returns the number of the stack's call site, which is added if needed; 0 if there is no room for another one. */
 uint32_t gp_site_intern(const uintptr_t *frames, unsigned n);
 
 /* Counts an allocation of that many bytes at the site. */
@@ -30,4 +30,4 @@ struct gp_site_info {
 void gp_site_info(uint32_t site, struct gp_site_info *ret);
 
 uint32_t gp_sites_count(void);   /* the highest number */
-uint64_t gp_sites_dropped(void); /* stacks for which there was no room */
+uint64_t gp_sites_dropped(void); /* number of stacks that got no call site because the table was full */

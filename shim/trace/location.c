@@ -21,7 +21,7 @@ enum {
 struct function {
 	struct gp_function identity;
 	uint32_t next;       /* in its bucket; 0: none */
-	uint32_t file, name; /* in the text */
+	uint32_t file, name; /* offsets in table.text */
 };
 
 struct location {
@@ -30,7 +30,7 @@ struct location {
 
 struct table {
 	_Atomic uint32_t function_buckets[BUCKETS], location_buckets[BUCKETS];
-	struct function functions[FUNCTIONS_MAX + 1]; /* entry 0 is unused, as in places */
+	struct function functions[FUNCTIONS_MAX + 1]; /* entry 0 is unused, as in locations */
 	struct location locations[GP_LOCATIONS_MAX + 1];
 	char text[TEXT_BYTES];
 };
@@ -64,7 +64,7 @@ uint32_t gp_function_find(const struct gp_function *function)
 	return find_function(atomic_load(&table), function);
 }
 
-/* Returns the offset of the copy. If there is no room, it is 0: the empty text. */
+/* Copies a text into the table. Returns its offset; if there is no room, 0, where the text is empty. */
 static uint32_t add_text_locked(struct table *t, const char *text)
 {
 	size_t bytes = strlen(text) + 1;

@@ -3,8 +3,9 @@
 #pragma once
 
 /*
- * Code locations: lines of interpreted programs, which have no address. In a stack each is a number with the highest
- * bit set, which no address has. Their memory comes from the kernel, is bounded, and is never given back.
+ * Code locations: lines of interpreted programs, which have no address. In a stack a code location is a number with the
+ * highest bit set, which no address has. The memory of code locations comes from the kernel, is bounded, and is never
+ * given back.
  */
 
 #include <stdbool.h>
@@ -15,21 +16,21 @@
 
 enum { GP_LOCATIONS_MAX = 1 << 16, GP_LOCATION_TEXT_MAX = 256 };
 
-/* Reserves the tables. 0 or -ENOMEM. May be called again. */
+/* Reserves the tables. Returns 0 or -ENOMEM. May be called again. */
 int gp_location_init(void);
 
-/* Identifies a function by several addresses: the first alone may be reused for another function later. */
+/* Identifies a function by several words. Its address, the first of them, may be reused for another function later. */
 struct gp_function {
 	uintptr_t identity[5];
 };
 
-/* Return the number of a function: find returns 0 if it is not known yet, add returns 0 if there is no room. */
+/* Return the number of a function. gp_function_find returns 0 if it is unknown, gp_function_add if there is no room. */
 uint32_t gp_function_find(const struct gp_function *function);
 uint32_t gp_function_add(const struct gp_function *function, const char *file, const char *name);
 
 /*
- * Return the code location in a function, with GP_LOCATION_BIT set, or 0 likewise. at: the number of the instruction in
- * the function.
+ * Return the code location of an instruction, with GP_LOCATION_BIT set; 0 if it is unknown, or if there is no room. at:
+ * the number of the instruction in its function.
  */
 uintptr_t gp_location_find(uint32_t function, uint32_t at);
 uintptr_t gp_location_add(uint32_t function, uint32_t at, unsigned line);

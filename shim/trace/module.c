@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Each thread remembers the files that called last, and looks again when another file may have been loaded at the same
- * addresses. The names are in memory that is never freed, so readers need no lock.
+ * Each thread remembers the last calling modules, and asks the loader again when another file may have been loaded at
+ * their addresses. The names are in memory that is never freed, so readers need no lock.
  */
 
 #include "module.h"
@@ -65,8 +65,8 @@ static uint32_t intern(const char *name)
 }
 
 /*
- * Finds the file of an address. Code that is in no file is known by its exact address. The counters are read first, so
- * that a file that is unloaded meanwhile is looked up again.
+ * Finds the file of an address. For code that is in no file, the part has only that address. The counters are read
+ * first, so that a file that is unloaded meanwhile is looked up again later.
  */
 static struct gp_module_part look_up(uintptr_t address)
 {
@@ -86,6 +86,7 @@ static struct gp_module_part look_up(uintptr_t address)
 	return part;
 }
 
+/* True if no file was unloaded since the part was looked up. Then the part is valid for the dlsym calls so far, too. */
 static bool is_still_valid(struct gp_module_part *part)
 {
 	unsigned n_lookups = atomic_load(&gp_dlsym_calls);
@@ -101,7 +102,7 @@ uint32_t gp_module_number(uintptr_t address)
 	struct gp_module_part *seen = gp_module.seen, part;
 	size_t i = 0;
 
-	/* In a forked child the loader's lock may be held by a thread that does not exist there. */
+	/* In a forked child, the loader's lock may be held by a thread of the parent, which does not exist there. */
 	if (gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return 0;
 	while (i < GP_MODULES_SEEN - 1 && address - seen[i].begin >= seen[i].bytes)
@@ -124,8 +125,8 @@ uint32_t gp_module_now_slow(void)
 }
 
 /*
- * A thread may read a number from a block before it can see that name, since nothing else orders it after the thread
- * that added the name. The path is unknown then.
+ * A thread may read a block's number before it sees that the name was added, since it does not synchronise with the
+ * thread that added it. The path is unknown then.
  */
 const char *gp_module_path(uint32_t number)
 {

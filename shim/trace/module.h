@@ -3,10 +3,10 @@
 #pragma once
 
 /*
- * The calling module: the file, the program or one of its libraries, whose code asked for memory, by the return
- * address of the call. Each file has a number from 1 on, for the life of the process, and keeps its name when it is
- * unloaded. 0 is unknown. A block carries the number of its calling module (gp_pool_alloc), so that memory can be
- * attributed without call stacks.
+ * The calling module is the file whose code asked for memory: the program or one of its libraries. The return address
+ * of the call shows it. Each file has a number, from 1 on, and keeps it and its name for the life of the process, even
+ * if it is unloaded. 0 means unknown. A block carries the number of its calling module (gp_pool_alloc), so that memory
+ * can be attributed without call stacks.
  */
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 
 enum { GP_MODULES_MAX = 1024, GP_MODULES_SEEN = 4 };
 
-/* The addresses of one file. They are checked like the known callers of a runtime (runtime.h). */
+/* The addresses of one file, and the counters that show when the loader has to be asked again (module.c). */
 struct gp_module_part {
 	uintptr_t begin, bytes;
 	unsigned long long n_unloads;
@@ -35,17 +35,20 @@ struct gp_module {
 
 extern _Thread_local struct gp_module gp_module __attribute__((tls_model("initial-exec")));
 
-/* Returns the number of the file with that address. Asks the loader if the thread has not seen the file lately. */
+/*
+ * Returns the number of the file that contains the address. Asks the loader if the file is not among the last
+ * GP_MODULES_SEEN that called in this thread.
+ */
 uint32_t gp_module_number(uintptr_t address);
 uint32_t gp_module_now_slow(void);
 
-/* Returns the caller of the current hook. If a runtime calls it, that is the original caller behind the runtime. */
+/* Returns the return address of the current hook. If a runtime called the hook, that of the runtime's caller. */
 static inline uintptr_t gp_module_address(void)
 {
 	return gp_module.on_behalf_of ? gp_module.on_behalf_of : gp_module.address;
 }
 
-/* Returns the thread's entry for the calling module of the current hook if that module also called last, or NULL. */
+/* Returns the thread's latest entry if it is that of the calling module of the current hook; otherwise NULL. */
 static inline const struct gp_module_part *gp_module_current(void)
 {
 	const struct gp_module_part *last = &gp_module.seen[0];
@@ -67,7 +70,8 @@ static inline uint32_t gp_module_now(void)
 }
 
 /*
- * Sets the original caller behind a runtime, by its address; 0: the runtime has returned. Returns the one set before.
+ * Sets the original caller, by its address, while a runtime is called on behalf of it; 0: the runtime has returned.
+ * Returns the address that was set before.
  */
 static inline uintptr_t gp_module_begin_on_behalf_of(uintptr_t address)
 {
@@ -77,7 +81,7 @@ static inline uintptr_t gp_module_begin_on_behalf_of(uintptr_t address)
 	return before;
 }
 
-/* The caller of a hook, saved while the hook calls the program, which may call other hooks. */
+/* The caller of a hook. It is saved while the hook calls a function of the program, which may call other hooks. */
 struct gp_module_saved {
 	uintptr_t address, on_behalf_of;
 };

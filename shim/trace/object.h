@@ -11,10 +11,10 @@
 enum { GP_OBJECT_PATH_MAX = 512, GP_OBJECT_ID_MAX = 32 };
 
 struct gp_object {
-	uintptr_t start, end; /* of its mapped segments */
-	uintptr_t base;       /* load address: an address minus this is the address in the file */
+	uintptr_t start, end; /* of the object's mapped segments */
+	uintptr_t base;       /* load address: an address minus the base is the address in the file */
 	bool is_program;
-	unsigned build_id_bytes; /* 0: it has none */
+	unsigned build_id_bytes; /* 0: the object has no build id, or it was not read (gp_object_find) */
 	uint8_t build_id[GP_OBJECT_ID_MAX];
 	char path[GP_OBJECT_PATH_MAX];
 };
@@ -31,7 +31,7 @@ const struct gp_object *gp_objects_find(const struct gp_object *list, size_t n, 
 /* Returns the number of objects that the process has unloaded so far. Takes a lock of the loader. */
 unsigned long long gp_object_unloads(void);
 
-/* Returns the last component of its path. */
+/* Returns the last component of the object's path. */
 const char *gp_object_name(const struct gp_object *object);
 
 /* True if the file name is that of the CUDA driver or of a shared CUDA runtime. */

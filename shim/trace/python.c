@@ -2,12 +2,13 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A thread reads only its own frames. While it is in here they do not change, and they keep their code objects and
- * names alive, whether or not the thread holds the interpreter's lock. (Callers of CUDA have mostly released it.) The
- * only functions of the interpreter that are called read a single variable, and nothing is written.
+ * A thread reads only its own frames. They do not change meanwhile, and they keep their code objects and names alive,
+ * whether or not the thread holds the interpreter's lock. (Most callers of CUDA have released it.) The only functions
+ * of the interpreter that are called here read a single variable, and nothing is written.
  *
- * No frames are read from a version without a row in python.def, or from an interpreter without a lock or with traced
- * references, whose objects have another layout. A frame whose code is not a code object ends the walk.
+ * No frames are read from a version without a row in python.def. The same holds for an interpreter without a lock
+ * (free-threading) or with traced references, whose objects have another layout. A frame whose code is not a code
+ * object ends the walk.
  */
 
 #include "python.h"
@@ -48,7 +49,7 @@ static const struct version {
 
 static _Atomic(const struct version *) version;
 static const void *(*this_thread)(void);
-static int (*is_finalizing)(void); /* during finalization threads lose their state */
+static int (*is_finalizing)(void); /* during finalization the interpreter frees the threads' states */
 static uintptr_t code_type, loop;
 
 static void *symbol(const char *name)
@@ -56,7 +57,7 @@ static void *symbol(const char *name)
 	return gp_real_dlsym_call(RTLD_DEFAULT, name);
 }
 
-/* True if objects have the usual header: not in an interpreter without a lock or with traced references. */
+/* True if objects have the usual header: the interpreter has a lock, and was built without traced references. */
 static bool has_usual_layout(void)
 {
 	const char *(*get_version)(void) = (const char *(*)(void))symbol("Py_GetVersion");
@@ -126,7 +127,7 @@ static uint32_t get_character(const uint8_t *data, unsigned kind, size_t i)
 			   : ((const uint32_t *)(const void *)data)[i];
 }
 
-/* Converts a Python string to UTF-8. A long one is cut at its start: the end of a file's name says more. */
+/* Converts a Python string to UTF-8. A long string is cut at its start, since the end of a path says more. */
 static void read_text(const struct version *v, uintptr_t object, char text[static GP_LOCATION_TEXT_MAX])
 {
 	uint32_t state = object ? *(const uint32_t *)(object + TEXT_STATE) : 0;
@@ -167,7 +168,7 @@ static int read_signed(struct lines *lines)
 	return value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
 }
 
-/* Returns the difference of this entry's line from the previous entry's. */
+/* Returns the difference between the line of this entry and that of the previous entry. */
 static int read_step(struct lines *lines, unsigned kind)
 {
 	int step = 0;

@@ -13,7 +13,7 @@ void gp_python_find(void);
 unsigned gp_python_take(uintptr_t *frames, unsigned max);
 
 /*
- * Returns the address of the interpreter's evaluation loop, or 0 if there is none. A C stack from the loop outwards
- * holds only frames of the interpreter.
+ * Returns the address of the interpreter's evaluation loop, or 0 if there is none. In a C stack, the loop and the
+ * frames outside of it belong to the interpreter.
  */
 uintptr_t gp_python_loop(void);

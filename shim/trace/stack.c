@@ -2,17 +2,18 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Programs are built without frame pointers, so a stack can only be read with the unwind tables that exceptions need.
- * The compiler's own library (libgcc_s) reads them: every C++ program has it, and the C library's backtrace() uses it
- * as well. It is loaded when stacks are switched on. After that a walk allocates nothing. To find the tables of a frame
- * it reads the loader's data, without a lock since glibc 2.35, and before that under a lock that is held only briefly.
+ * Most programs are built without frame pointers, so a stack can only be read with the unwind tables that exceptions
+ * need. The compiler's own library (libgcc_s) reads them: every C++ program has it, and the C library's backtrace()
+ * uses it as well. It is loaded when stacks are switched on. After that a walk allocates nothing. To find the tables of
+ * a frame, libgcc_s reads the loader's data: without a lock since glibc 2.35, and before that under a lock that is held
+ * only briefly.
  *
  * The innermost frames belong to gpupool and to the CUDA runtime, if that is a shared library. They are left out, since
  * they are always the same and would use up the depth. The owner of a return address is looked up once and remembered.
  *
- * In a Python program the C frames inside the interpreter's loop are followed by the Python frames. The C frames from
- * the loop outwards are left out: they are the same in every such program. At least half of the depth is for Python
- * frames, if there are enough of them.
+ * In a Python program, the stack has the C frames inside the interpreter's loop, followed by the Python frames. The
+ * loop and the C frames outside of it are left out: they are the same in every such program. At least half of the depth
+ * is for Python frames, if there are enough of them.
  */
 
 #include "stack.h"
@@ -53,7 +54,7 @@ enum owner { OTHER_CODE, RUNTIME, LOOP };
 enum { KNOWN_OWNERS = 4096, KNOWN_OWNERS_BITS = 12 };
 static _Atomic uintptr_t known_owners[KNOWN_OWNERS];
 
-/* Finds gpupool's own addresses. If it is linked into the program, its frames are shown like the program's. */
+/* Finds gpupool's own addresses. In tests that link gpupool into the program there are none: its frames are kept. */
 static void find_own_code(void)
 {
 	struct gp_object self;
@@ -102,15 +103,15 @@ static enum owner find_owner(uintptr_t pc)
 
 static enum owner owner_of(uintptr_t pc)
 {
-	_Atomic uintptr_t *place = &known_owners[(pc * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - KNOWN_OWNERS_BITS)];
-	uintptr_t word = atomic_load_explicit(place, memory_order_relaxed);
+	_Atomic uintptr_t *known = &known_owners[(pc * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - KNOWN_OWNERS_BITS)];
+	uintptr_t word = atomic_load_explicit(known, memory_order_relaxed);
 	enum owner owner;
 
 	_Static_assert(KNOWN_OWNERS == 1 << KNOWN_OWNERS_BITS, "the hash fits");
 	if (gp_likely(word >> 2 == pc))
 		return (enum owner)(word & 3);
 	owner = find_owner(pc);
-	atomic_store_explicit(place, pc << 2 | owner, memory_order_relaxed);
+	atomic_store_explicit(known, pc << 2 | owner, memory_order_relaxed);
 	return owner;
 }
 
@@ -122,7 +123,7 @@ struct walk {
 	struct gp_stack_seen seen;
 };
 
-/* Returns true if the walk goes on. *is_wanted: true if the frame belongs into the stack. */
+/* Returns true if the walk goes on after this frame. *is_wanted: true if the stack includes the frame. */
 static bool check_frame(const struct walk *walk, uintptr_t pc, bool *is_wanted)
 {
 	*is_wanted = false;
@@ -158,7 +159,7 @@ static _Unwind_Reason_Code note_frame(struct _Unwind_Context *context, void *arg
 	return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
-/* Not inlined, so that it has a frame of its own, where the walk begins. */
+/* This function must not be inlined: the walk begins at its frame. */
 static __attribute__((noinline)) unsigned walk_up(
 	backtrace_fn *backtrace, uintptr_t *frames, unsigned depth, bool ends_at_loop)
 {

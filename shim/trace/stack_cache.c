@@ -39,34 +39,37 @@ int gp_stack_cache_init(void)
 	return GP_HAS_STACK_CACHE ? gp_reserve_once(&entries, ENTRIES * sizeof(struct entry)) : 0;
 }
 
-/* Reads in other functions' frames, which a sanitizer would report. */
-static __attribute__((no_sanitize("address"))) uintptr_t read_word(uintptr_t place)
+/* Reads a word in the frame of another function, which an address sanitizer would report. */
+static __attribute__((no_sanitize("address"))) uintptr_t read_word(uintptr_t address)
 {
-	return *(const uintptr_t *)place;
+	return *(const uintptr_t *)address;
 }
 
-static void add_word(struct gp_stack_seen *seen, const struct gp_stack_key *key, uintptr_t place, bool is_wanted)
+static void add_word(struct gp_stack_seen *seen, const struct gp_stack_key *key, uintptr_t address, bool is_wanted)
 {
-	if (seen->n == GP_STACK_SEEN_MAX || place < key->frame || place - key->frame >= REACH_BYTES) {
+	if (seen->n == GP_STACK_SEEN_MAX || address < key->frame || address - key->frame >= REACH_BYTES) {
 		seen->is_lost = true;
 		return;
 	}
-	seen->offsets[seen->n] = (uint32_t)(place - key->frame);
-	seen->words[seen->n] = read_word(place);
+	seen->offsets[seen->n] = (uint32_t)(address - key->frame);
+	seen->words[seen->n] = read_word(address);
 	seen->is_wanted[seen->n++] = is_wanted;
 }
 
-/* Finds where the frame pointer was saved, by the next inner function that uses a frame pointer, and adds that word. */
+/*
+ * Finds where the frame pointer was saved and adds that word. The next inner function that uses a frame pointer saved
+ * it.
+ */
 static void add_saved_pointer(struct gp_stack_seen *seen, const struct gp_stack_key *key, uintptr_t pointer)
 {
-	uintptr_t place = seen->end;
+	uintptr_t address = seen->end;
 
 	if (pointer == key->frame)
 		return;
-	for (int i = 0; i < SEARCH_WORDS && place > key->frame; i++) {
-		place -= WORD;
-		if (read_word(place) == pointer) {
-			add_word(seen, key, place, false);
+	for (int i = 0; i < SEARCH_WORDS && address > key->frame; i++) {
+		address -= WORD;
+		if (read_word(address) == pointer) {
+			add_word(seen, key, address, false);
 			return;
 		}
 	}
@@ -84,7 +87,8 @@ void gp_stack_cache_see(struct gp_stack_seen *seen, const struct gp_stack_key *k
 		return;
 	}
 	/*
-	 * The called function uses a frame pointer: below its frame's end lie the return address and the saved pointer.
+	 * The called function's frame pointer is two words below the end of its frame: the function uses a frame
+	 * pointer, and the two words are its caller's frame pointer and the return address.
 	 */
 	if (end == called_pointer + 2 * WORD)
 		add_saved_pointer(seen, key, called_pointer);
@@ -107,15 +111,15 @@ static bool is_same_key(const struct gp_stack_key *a, const struct gp_stack_key 
 	       a->ends_at_loop == b->ends_at_loop;
 }
 
-/* Compares in order: a word may be read only if the previous one is unchanged. Returns the number of frames, or -1. */
+/* Compares the words in order: each may be read only if the previous one is unchanged. Returns the frames, or -1. */
 static int compare_locked(const struct entry *entry, uintptr_t *frames)
 {
 	int n = 0;
 
 	for (unsigned i = 0; i < entry->n; i++) {
-		uintptr_t place = entry->key.frame + (entry->offsets[i] & ~(uint32_t)WANTED);
+		uintptr_t address = entry->key.frame + (entry->offsets[i] & ~(uint32_t)WANTED);
 
-		if (read_word(place) != entry->words[i])
+		if (read_word(address) != entry->words[i])
 			return -1;
 		if (entry->offsets[i] & WANTED)
 			frames[n++] = entry->words[i];

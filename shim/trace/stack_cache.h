@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * A cache of stacks that were walked before. If a call comes from the same code with the same stack pointer as an
- * earlier one, no unwind tables are needed: if each return address of the earlier stack is still in its place, the
- * stack is the same.
+ * A cache of stacks that were walked before. It saves a walk with the unwind tables if a call comes from the same code
+ * and with the same stack pointer as an earlier call: if each return address of the earlier stack is still at its
+ * address, the stack is the same.
  */
 
 #include <stdbool.h>
@@ -37,7 +37,7 @@ struct gp_stack_seen {
 	uintptr_t pointer;                   /* the frame pointer in the last frame */
 	uint32_t offsets[GP_STACK_SEEN_MAX]; /* from the key's frame */
 	uintptr_t words[GP_STACK_SEEN_MAX];
-	bool is_wanted[GP_STACK_SEEN_MAX]; /* the word is a return address that belongs into the stack */
+	bool is_wanted[GP_STACK_SEEN_MAX]; /* the word is a return address that the stack includes */
 };
 
 /*
@@ -50,5 +50,5 @@ void gp_stack_cache_see(struct gp_stack_seen *seen, const struct gp_stack_key *k
 int gp_stack_cache_find(const struct gp_stack_key *key, uintptr_t *frames);
 void gp_stack_cache_keep(const struct gp_stack_key *key, const struct gp_stack_seen *seen);
 
-/* Reserves the table. 0, or -ENOMEM: then nothing is cached. May be called again. */
+/* Reserves the table. Returns 0, or -ENOMEM: then nothing is cached. May be called again. */
 int gp_stack_cache_init(void);

@@ -46,7 +46,7 @@ static void write_pair(struct gp_json *out, int64_t first, uint64_t second)
 	gp_json_array_end(out);
 }
 
-/* Returns an upper bound for a string member with its key. Other than plain characters are written as \uXXXX. */
+/* Returns an upper bound for a string member with its key. Each character takes at most six bytes, as in \uXXXX. */
 static size_t member_bytes_max(const char *text)
 {
 	size_t n = 16;
@@ -56,7 +56,7 @@ static size_t member_bytes_max(const char *text)
 	return n;
 }
 
-static size_t place_bytes_max(uintptr_t location)
+static size_t location_bytes_max(uintptr_t location)
 {
 	struct gp_location_info info;
 
@@ -76,20 +76,20 @@ static void write_location(struct gp_json *out, struct gp_stack_json *stacks, ui
 	if (!*number) {
 		stacks->locations[stacks->n_locations++] = location;
 		*number = stacks->n_locations;
-		stacks->owed_bytes += place_bytes_max(location);
+		stacks->lists_bytes_max += location_bytes_max(location);
 	}
 	write_pair(out, -2, *number - 1);
 }
 
 static void write_frame(struct gp_json *out, struct gp_stack_json *stacks, uintptr_t pc)
 {
-	/* pc - 1: a call may be the last instruction of an object. */
+	/* pc - 1: if a call is the last instruction of an object, its return address is outside the object. */
 	const struct gp_object *object = gp_objects_find(stacks->objects, stacks->n_objects, pc - 1);
 	int *number = object ? &stacks->numbers[object - stacks->objects] : NULL;
 
 	if (number && *number < 0) {
 		*number = stacks->n_used++;
-		stacks->owed_bytes += object_bytes_max(object);
+		stacks->lists_bytes_max += object_bytes_max(object);
 	}
 	write_pair(out, number ? *number : -1, object ? pc - object->base : pc);
 }
@@ -98,7 +98,7 @@ size_t gp_stack_json_room(const struct gp_json *out, const struct gp_stack_json 
 {
 	size_t room = gp_json_room(out);
 
-	return room - gp_min(room, stacks->owed_bytes);
+	return room - gp_min(room, stacks->lists_bytes_max);
 }
 
 void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const char *key, uint32_t site)

@@ -13,13 +13,13 @@
 
 struct gp_stack_json {
 	struct gp_object *objects;
-	int *numbers; /* index of each object in the written list; -1: not in it */
+	int *numbers; /* index of each object in the list "objects"; -1: not in it */
 	size_t n_objects;
 	int n_used;
-	uint32_t *location_numbers; /* 1 + index of each code location in the written list; 0: not in it */
-	uintptr_t *locations;       /* the code locations in the list */
+	uint32_t *location_numbers; /* 1 + index of each code location in the list "places"; 0: not in it */
+	uintptr_t *locations;       /* the code locations in that list */
 	uint32_t n_locations;
-	size_t owed_bytes; /* upper bound of what gp_stack_json_objects will write */
+	size_t lists_bytes_max; /* upper bound of what gp_stack_json_objects will write */
 };
 
 /* Lists the loaded objects. Returns false if there is no host memory. */
@@ -30,8 +30,8 @@ void gp_stack_json_deinit(struct gp_stack_json *stacks);
 void gp_stack_json_site(struct gp_json *out, struct gp_stack_json *stacks, const char *key, uint32_t site);
 
 /*
- * Returns the room left for other members. A call site takes at most GP_STACK_JSON_BYTES, plus the bytes of its objects
- * and code locations.
+ * Returns the bytes left for other members, apart from the two lists that gp_stack_json_objects will write. A call site
+ * takes at most GP_STACK_JSON_BYTES, plus the bytes of its objects and code locations in the lists.
  */
 size_t gp_stack_json_room(const struct gp_json *out, const struct gp_stack_json *stacks);
 

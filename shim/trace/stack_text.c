@@ -14,15 +14,15 @@
 
 static int write_frame(char *text, size_t size, uintptr_t pc, const char *before)
 {
-	struct gp_location_info place;
+	struct gp_location_info location;
 	struct gp_object object;
 
 	if (gp_location_is(pc)) {
 		const char *slash;
 
-		gp_location_info(pc, &place);
-		slash = strrchr(place.file, '/');
-		return snprintf(text, size, "%s%s:%u", before, slash ? slash + 1 : place.file, place.line);
+		gp_location_info(pc, &location);
+		slash = strrchr(location.file, '/');
+		return snprintf(text, size, "%s%s:%u", before, slash ? slash + 1 : location.file, location.line);
 	}
 	if (gp_object_find(pc - 1, &object))
 		return snprintf(text, size, "%s%s+0x%" PRIxPTR, before, gp_object_name(&object), pc - object.base);
