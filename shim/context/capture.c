@@ -5,13 +5,13 @@
  * The set of capturing streams. A capture may end without a successful end call (it was invalidated, or its thread has
  * ended). So after every RECHECK_EVERY refused fence calls the driver is asked about each capture in the set.
  *
- * Each successful begin adds an entry. The entry leaves the set before the driver is called to end the capture, and
- * returns if that fails. So it is never mistaken for the entry of a capture that begins on the same stream, or on
- * another with the same handle, while the end is under way.
+ * Each successful begin adds an entry. The entry leaves the set before the driver is called to end the capture, and is
+ * put back if that call fails. Meanwhile a capture may begin on the same stream, or on a new stream with the same
+ * handle. Its entry is never mistaken for the one that has left.
  *
- * To wait for the fence calls under way, every fence is locked and unlocked once: a thread that held a fence when the
- * count was raised has let go of it, and a thread that takes one later sees the count. So the cost is on the rare
- * begin, not on each fence.
+ * A begin first raises the count of captures, and then locks and unlocks the fences of each context once. This waits
+ * for the fence calls under way. A thread that takes the lock of the fences later sees the count. So the cost is on the
+ * rare begin, not on each fence call.
  */
 
 #include "capture.h"
@@ -32,7 +32,8 @@ enum { RECHECK_EVERY = 64 };
 _Atomic unsigned gp_capturing;
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct gp_capture *captures; /* that began; a capture without an entry (no host memory) is never forgotten */
+/* The captures that have begun. If there was no host memory for an entry, the capture is counted for good. */
+static struct gp_capture *captures;
 static unsigned n_captures, n_room;
 static _Atomic unsigned n_refused;
 
@@ -82,8 +83,8 @@ bool gp_capture_is_on(CUstream stream, bool is_per_thread)
 
 /*
  * True if a capture still runs. A thread's own stream (PER_THREAD) can be queried only by that thread, in that
- * context. Seen from elsewhere its capture counts as running until the thread ends, since only that thread could end
- * it.
+ * context. For all other callers its capture counts as running until the thread ends, since no other thread could end
+ * the capture.
  */
 static bool is_still_on(const struct gp_capture *capture)
 {

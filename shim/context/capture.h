@@ -3,9 +3,9 @@
 #pragma once
 
 /*
- * The set of capturing streams. A fence record or a GPU wait while a stream captures would invalidate the capture, in
- * every mode. So fence calls and the begin of captures exclude each other: a fence call looks here first, under its
- * fence's lock, and a capture begins only when every fence call that may have looked earlier has ended.
+ * The set of capturing streams. While a stream captures, a fence record or a GPU wait would invalidate the capture, in
+ * every capture mode. So fence calls and captures exclude each other. A fence call checks gp_capture_is_none() first,
+ * under the lock of the context's fences. A capture begins only when every fence call that checked before has ended.
  */
 
 #include <stdatomic.h>
@@ -15,17 +15,18 @@
 
 extern _Atomic unsigned gp_capturing; /* captures that run or are about to begin */
 
-/* True if a fence call is allowed now. The caller holds the lock of the fence. */
+/* True if a fence call is allowed now. The caller must hold the lock of the context's fences. */
 static inline bool gp_capture_is_none(void)
 {
 	return atomic_load(&gp_capturing) == 0;
 }
 
-/* True if this stream is capturing. is_per_thread: the call is of those where NULL means the thread's own stream. */
+/* True if this stream is capturing. is_per_thread: a stream of NULL means the thread's own default stream. */
 bool gp_capture_is_on(CUstream stream, bool is_per_thread);
 
 /*
- * Notes that a fence call was refused. Every few times it asks the driver whether the captures in the set still run.
+ * Notes that a fence call was refused. Every RECHECK_EVERY calls it asks the driver whether the captures in the set
+ * still run.
  */
 void gp_capture_refused(void);
 
@@ -33,16 +34,16 @@ void gp_capture_refused(void);
 struct gp_capture {
 	CUstream stream; /* NULL: no capture */
 	CUcontext ctx;
-	int thread; /* of a thread's own stream: that thread; else 0 */
+	int thread; /* the thread, if the stream is a thread's own default stream; else 0 */
 };
 
-/* Called around the driver's begin: before it, and with its result after it. */
+/* Called before the driver begins a capture, and after that with the driver's result. */
 void gp_capture_begin(struct gp_capture *capture, CUstream stream, bool is_per_thread);
 void gp_capture_begun(const struct gp_capture *capture, CUresult r);
 
 /*
- * Called around the driver's end of a capture, and around the end of a stream. The first takes the capture out of the
- * set, if it is there. The second, with the driver's result, puts it back if it still runs.
+ * Called before the driver ends a capture or destroys a stream, and after that with the driver's result.
+ * gp_capture_end takes the capture out of the set, if it is there. gp_capture_ended puts it back if it still runs.
  */
 void gp_capture_end(struct gp_capture *capture, CUstream stream, bool is_per_thread);
 void gp_capture_ended(const struct gp_capture *capture, CUresult r);

@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The table of contexts. It is short, as processes have one or a few: a lookup compares handles under a shared lock.
+ * The table of contexts. It is short, since a process has few contexts. A lookup compares handles under a shared lock.
  *
- * Two counts are needed because pools and contexts refer to each other. `users` counts who may use the pools: at 0 the
- * pools are put. `refs` keeps the structure itself until the last pool has dropped its reference.
+ * A context has two counts, because pools and contexts refer to each other. While `users` is above 0, the pools may be
+ * used; at 0 the pools are put. `refs` keeps the structure itself until the last pool has dropped its reference.
  */
 
 #include "context.h"
@@ -27,11 +27,12 @@ enum { CONTEXTS_MAX = 64 };
 static struct gp_rwlock table_lock;
 static struct gp_context *table[CONTEXTS_MAX];
 static unsigned n_table;
-static uint64_t n_ends;              /* ends that have begun */
+static uint64_t n_ends;              /* number of ends that have begun so far */
 _Atomic unsigned gp_contexts_ending; /* changes under table_lock */
 
+/* Both are set before there is a context. */
 static const struct gp_context_backend *backend;
-static struct gp_context_watcher *watchers; /* both are set before there is a context */
+static struct gp_context_watcher *watchers;
 
 static void reset_in_child(void)
 {
@@ -166,7 +167,7 @@ static bool identify(CUcontext handle, unsigned long long *id)
 	return r != CUDA_ERROR_CONTEXT_IS_DESTROYED && r != CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Creates the entry and the pool of a context that is current itself, or through a green context. */
+/* Creates the structure and the first pool of a context. The context, or a green context of it, must be current. */
 static struct gp_context *make(CUcontext handle)
 {
 	struct gp_context *context;
@@ -205,8 +206,8 @@ static struct gp_context *make(CUcontext handle)
 }
 
 /*
- * Adds a context to the table, unless another thread added it first or an end has begun since `ends` was read: then
- * what was learnt about the handle may be about a context that has ended. Returns the context to use, with a use, or
+ * Adds a context to the table. Does not add it if another thread added it first, or if an end has begun since `ends`
+ * was read: then `context` may describe a context that has ended. Returns the context in the table, with a use, or
  * NULL.
  */
 static struct gp_context *add_to_table(struct gp_context *context, uint64_t ends)
@@ -217,8 +218,8 @@ static struct gp_context *add_to_table(struct gp_context *context, uint64_t ends
 	other = find_locked(context->handle);
 	if (!other && n_table < CONTEXTS_MAX && !gp_contexts_ending && n_ends == ends) {
 		/*
-		 * If serial mode ends later, the pool is found in the table. If it ended before, the pool learns it
-		 * here.
+		 * If serial mode ends after this, the thread that ends it finds the pool in the table. If serial mode
+		 * ended before, the pool is set here.
 		 */
 		if (!gp_serial_is_on())
 			gp_pool_set_serial(context->pool, false);
@@ -239,8 +240,8 @@ static struct gp_context *add_to_table(struct gp_context *context, uint64_t ends
 }
 
 /*
- * Returns the context with that handle, with a use; NULL if it is not in the table. add_to_table needs the other
- * results.
+ * Returns the context with that handle, with a use; NULL if it is not in the table. *is_ending: an end is under way, so
+ * nothing may be added to the table. *ends is for add_to_table.
  */
 static struct gp_context *look_up(CUcontext handle, bool *is_ending, uint64_t *ends)
 {
@@ -256,7 +257,7 @@ static struct gp_context *look_up(CUcontext handle, bool *is_ending, uint64_t *e
 	return context;
 }
 
-/* The same, but waits while the context may be ending. Afterwards the handle may be valid again, for a new context. */
+/* Like look_up, but first waits while the context may be ending. After that the handle may be that of a new context. */
 static struct gp_context *look_up_settled(CUcontext handle, bool *is_ending, uint64_t *ends)
 {
 	struct gp_context *context;
@@ -403,7 +404,8 @@ void gp_table_remove(struct gp_context *context)
 		gp_context_put(context);
 }
 
-static _Atomic bool is_wait_deferred; /* a capture forbade the wait for blocks that were reused without completion */
+/* Because of a capture, a pool could not wait for blocks that were reused without completion. */
+static _Atomic bool is_wait_deferred;
 
 static void require_completion_of(void *unused, struct gp_pool *pool)
 {
@@ -429,7 +431,7 @@ void gp_context_need_completion(const char *why)
 	if (!gp_state_heeds_completion() || atomic_exchange(&gp_state.needs_completion, true))
 		return;
 	gp_log(GP_LOG_INFO, "from now on freed memory is reused only after the GPU has finished with it: %s", why);
-	/* Other threads keep working while this one waits for blocks that were reused before. */
+	/* Other threads may use the pools while this thread waits for blocks that were reused before. */
 	gp_serial_end(why);
 	gp_context_each(require_completion, NULL);
 }
@@ -440,7 +442,7 @@ static void set_whole_of(void *unused, struct gp_pool *pool)
 	gp_pool_set_whole(pool);
 }
 
-/* The driver exports no memory of the other backends, whether it is whole or not. */
+/* The driver exports no memory of the other backends, so whole blocks would not help there. */
 static void set_whole(void *unused, struct gp_context *context)
 {
 	if (gp_context_backend_is(context, GP_CONFIG_BACKEND_DEVICE))
@@ -449,7 +451,7 @@ static void set_whole(void *unused, struct gp_context *context)
 
 void gp_context_need_whole(const char *why)
 {
-	/* Under vmm a block cannot be a whole driver allocation. Only legacy exports need that. */
+	/* In the kind vmm a block cannot be a whole driver allocation. Only legacy IPC handles need whole ones. */
 	if (gp_state_kind() == GP_KIND_VMM)
 		return;
 	if (atomic_exchange(&gp_state.needs_whole, true))

@@ -3,10 +3,11 @@
 #pragma once
 
 /*
- * CUDA contexts as the pools see them: one gp_context, with its pools, for each context that has allocated memory.
+ * CUDA contexts. Each context in which memory was allocated has a struct gp_context, with its pools.
  *
- * A context may end in any thread at any time. Every driver call that gpupool makes in a context is made between
- * gp_context_enter and gp_context_leave. The end takes the same lock exclusively (context_end.c).
+ * Any thread may end a context at any time. So gpupool makes its driver calls in a context between gp_context_enter and
+ * gp_context_leave, which hold a lock shared. The end of the context takes the same lock exclusively (context_end.c).
+ * For fence calls, the lock of the context's fences has this role (backend_device.c).
  */
 
 #include "pool/pool.h"
@@ -23,7 +24,7 @@ struct gp_debug_io;
 
 enum gp_context_state {
 	GP_CONTEXT_DEAD = 1,
-	GP_CONTEXT_ENDING = 2, /* it may end: the driver has not answered yet */
+	GP_CONTEXT_ENDING = 2, /* a driver call is under way that may end the context */
 	GP_CONTEXT_BROKEN = 4, /* lost_to is set: pooling has ended, and all calls go to the driver */
 };
 
@@ -33,28 +34,28 @@ struct gp_context {
 	struct gp_device *device;
 	bool is_primary;
 	_Atomic unsigned states; /* enum gp_context_state */
-	_Atomic int lost_to;     /* the sticky error, after which the driver refuses frees, too; or 0 */
-	_Atomic unsigned users;  /* may use the pools: the table, and calls under way */
-	_Atomic unsigned refs;   /* keep this structure: all users together, each pool, each record */
-	struct gp_rwlock life;
-	struct gp_pool *pool; /* for allocations outside of regions */
+	_Atomic int lost_to;     /* the sticky error, after which the driver refuses all calls, even frees; 0: none */
+	_Atomic unsigned users;  /* uses, which keep the pools: one of the table, and those of calls under way */
+	_Atomic unsigned refs; /* references that keep this structure: one of all users, one of each pool, and others */
+	struct gp_rwlock life; /* held shared between gp_context_enter and gp_context_leave */
+	struct gp_pool *pool;  /* for allocations outside of regions */
 	struct gp_region_pools regions;
 	struct gp_mutex pinned_lock;
-	struct gp_pool *pinned[GP_PINNED_KINDS]; /* made when first used */
-	_Atomic size_t pitch;                    /* bytes that pitches are multiples of; 0: not known yet */
+	struct gp_pool *pinned[GP_PINNED_KINDS]; /* created at first use */
+	_Atomic size_t pitch;                    /* every pitch is a multiple of these bytes; 0: not known yet */
 
-	struct gp_mutex undue_lock;       /* held across records that later work must not wait for, and GPU waits */
-	CUevent undue;                    /* event of the last such record, or NULL */
-	CUevent events[GP_FENCE_SLOTS];   /* made when first used */
-	_Atomic(CUstream) release_stream; /* private: memory is freed here, after the fences that it waits for */
+	struct gp_mutex undue_lock;       /* held across undue records and across GPU waits (fence_call.c) */
+	CUevent undue;                    /* event of the last record that later work must not wait for, or NULL */
+	CUevent events[GP_FENCE_SLOTS];   /* created at first use */
+	_Atomic(CUstream) release_stream; /* private: waits for fences, and then frees memory */
 	bool can_release_behind;
-	bool is_rdma_capable;                   /* whether mapped memory is (backend_mapping.c) */
+	bool is_rdma_capable;                   /* GPUDirect RDMA can access mapped memory (backend_mapping.c) */
 	_Atomic enum gp_config_backend backend; /* where its segments come from (backend_supply.c) */
 	_Atomic unsigned downgraded;            /* GP_DOWNGRADED_...: downgrades that are not logged yet */
-	_Atomic(CUmemoryPool) async_pool;       /* async.c; both are created at first use */
+	_Atomic(CUmemoryPool) async_pool;       /* this and the next for async.c; created at first use */
 	_Atomic(CUstream) async_stream;
-	struct gp_context *next_ended;          /* context_end.c */
-	_Atomic(struct gp_debug_io *) debug_io; /* debug_io.c */
+	struct gp_context *next_ended;          /* for context_end.c */
+	_Atomic(struct gp_debug_io *) debug_io; /* for debug_io.c */
 };
 
 /* True if the context is in any of these states. */
@@ -69,12 +70,13 @@ static inline bool gp_context_backend_is(const struct gp_context *context, enum 
 }
 
 /*
- * Functions of the layer that has the pools' backends (backend_device.c), for a context:
+ * Functions that backend_device.c provides for contexts:
  *
- *   pool_new         creates its first pool. 0 or -ENOMEM. The pool holds a reference to the context until its end
+ *   pool_new         creates the context's first pool. Returns 0 or -ENOMEM. The pool holds a reference to the context
+ *                    until the pool ends
  *   sibling_new      creates a further pool, which shares the fences of the first
- *   free_before_end  frees the memory that would outlive the context, which is about to end and whose lock is held
- *                    exclusively. Returns false if there is none
+ *   free_before_end  frees memory that would outlive the context. To be called when the context is about to end, with
+ *                    its lock held exclusively. Returns false if there is no such memory
  */
 struct gp_context_backend {
 	int (*pool_new)(struct gp_context *context, struct gp_pool **ret_pool);
@@ -83,9 +85,10 @@ struct gp_context_backend {
 };
 
 /*
- * Functions of a module that keeps something for a context. ended is called when the context has ended, with its lock
- * held exclusively; the context is NULL if it had no pool. freed is called before the context's structure is freed.
- * Either function may be NULL. A watcher lies in memory that lasts.
+ * Functions of a module that keeps data for contexts. ended is called when a context ends: with the context, whose lock
+ * is held exclusively, or with NULL where only the handle is known. It may be called both ways for one end. freed is
+ * called before the context's structure is freed. Either function may be NULL. A watcher must exist for the life of the
+ * process.
  */
 struct gp_context_watcher {
 	void (*ended)(CUcontext handle, struct gp_context *context);
@@ -98,16 +101,18 @@ void gp_contexts_start(void);
 void gp_context_set_backend(const struct gp_context_backend *backend);
 void gp_context_watch(struct gp_context_watcher *watcher);
 
-/* Calls the modules that watch contexts, for a context that has ended. */
+/* Calls `ended` of all watchers. */
 void gp_context_tell_end(CUcontext handle, struct gp_context *context);
 
-/* Creates a further pool for a context that has one. 0 or -ENOMEM. */
+/* Creates a further pool for a context that has one. Returns 0 or -ENOMEM. */
 int gp_context_sibling_new(struct gp_context *context, struct gp_pool **ret_pool);
 
 /* Frees the memory that would outlive the context: gp_context_backend.free_before_end. */
 bool gp_context_free_before_end(struct gp_context *context);
 
-/* Returns the current context, with a use that the caller must put. NULL if gpupool serves none. */
+/*
+ * Returns the current context, with a use that the caller must put. NULL if gpupool cannot serve the current context.
+ */
 struct gp_context *gp_context_current(void);
 struct gp_context *gp_context_use(struct gp_context *context);
 void gp_context_put(struct gp_context *context);
@@ -121,15 +126,15 @@ bool gp_context_enter(struct gp_context *context);
 void gp_context_leave(struct gp_context *context);
 
 /*
- * The same for callers that hold a lock which the context's end takes: does not wait for an end under way. 1: entered;
- * 0: dead; -1: it may be ending.
+ * Like gp_context_enter, but does not wait for an end under way. For callers that hold a lock which the end also takes.
+ * Returns 1 (entered), 0 (the context is dead) or -1 (the context may be ending).
  */
 int gp_context_try_enter(struct gp_context *context);
 
 /* True if the context, or a green context of it, is current in the calling thread. */
 bool gp_context_is_current(const struct gp_context *context);
 
-/* True if the thread's current context has been destroyed: it stays current after that. */
+/* True if the thread's current context has been destroyed. A destroyed context stays current. */
 bool gp_context_is_current_gone_slow(void);
 
 static inline bool gp_context_is_current_gone(void)
@@ -145,14 +150,14 @@ void gp_context_each(void (*fn)(void *arg, struct gp_context *context), void *ar
 void gp_context_each_pinned(struct gp_context *context, void (*fn)(void *arg, struct gp_pool *pool), void *arg);
 
 /*
- * Returns a live context, with a use: by its handle, or for a NULL handle the primary one of the device. NULL if it
- * has no pool.
+ * Returns a live context, with a use: by its handle, or for a NULL handle the device's primary context. NULL if that
+ * context has no pool.
  */
 struct gp_context *gp_table_find(CUcontext handle, CUdevice device);
 
 /*
- * Ends under way. Until the driver's answer shows whether a context has ended, the owner of its memory is unknown: an
- * address may already belong to the program again.
+ * Number of ends under way. Until the driver has answered whether the context has ended, the owner of an address in its
+ * memory is unknown: the program may already have obtained that address again.
  */
 extern _Atomic unsigned gp_contexts_ending;
 
@@ -168,12 +173,12 @@ void gp_table_remove(struct gp_context *context);
 void gp_context_catch_up(struct gp_context *context, struct gp_pool *pool);
 
 /*
- * From now on reuse needs completion in every context, unless GPUPOOL_REUSE=ordered. Waits once for earlier
- * reuse.
+ * From now on reuse needs completion in every context, unless GPUPOOL_REUSE=ordered. Waits for the blocks that were
+ * already reused without it.
  */
 void gp_context_need_completion(const char *why);
 
-/* Called when a capture has ended: catches up on a wait of gp_context_need_completion that the capture forbade. */
+/* To be called when a capture has ended: makes the wait of gp_context_need_completion that the capture prevented. */
 void gp_context_settle_completion(void);
 
 /* From now on every new block of device memory is a whole driver allocation, which can be exported. */

@@ -3,8 +3,9 @@
 
 /*
  * The end of contexts. If the end is certain, the pools are dropped before the driver is called. If the driver may
- * refuse, or the context has other holders, the driver is called first. Until it has answered, no call is served and
- * no fence is used there: another thread may have the context again, under the same handle, before the answer is read.
+ * refuse, or the context has other holders, the driver is called first. Until it has answered, no call is served in the
+ * context and no fence of it is used: before this thread reads the answer, another thread may have created a context
+ * again, under the same handle.
  */
 
 #include "context_end.h"
@@ -41,7 +42,8 @@ static void drop_locked(struct gp_context *context)
 {
 	atomic_fetch_or(&context->states, GP_CONTEXT_DEAD);
 	/*
-	 * Fence calls check the state under their own lock only; other calls check it under the context's, held here.
+	 * Fence calls check the state under the lock of the fences only, so wait until those under way have ended.
+	 * Other calls check the state under the context's lock, which is held here.
 	 */
 	gp_pool_quiesce(context->pool); /* all pools of the context share its fence */
 	gp_capture_forget_context(context->handle);
@@ -52,8 +54,8 @@ static void drop_locked(struct gp_context *context)
 }
 
 /*
- * Stream-ordered memory does not end with its context, and afterwards there may be no context left to free it in. So
- * it is freed before, but only if the driver is known to end the context then.
+ * Stream-ordered memory does not end with its context, and after the end there may be no context in which it could be
+ * freed. So it is freed before, but only if the driver is certain to end the context.
  */
 static bool free_async_before_locked(const struct gp_context_end *end, struct gp_context *context)
 {
@@ -80,7 +82,7 @@ static bool is_active(CUdevice device)
 	return !gp_real.cuDevicePrimaryCtxGetState(device, &flags, &active) && active;
 }
 
-/* True if the primary context is inactive, or a new one: ids are never reused. */
+/* True if the device's primary context is inactive, or is a new context by now: ids are never reused. */
 static bool is_replaced(const struct gp_context *context)
 {
 	unsigned long long id = 0;
@@ -97,13 +99,13 @@ static bool has_ended(const struct gp_context_end *end, const struct gp_context 
 	return context->is_primary && is_replaced(context);
 }
 
-/* Returns the handle of the context that the end concerns, if gpupool has seen it. */
+/* Returns the handle of the context that the call may end; NULL if gpupool has not seen it. */
 static CUcontext handle_of(const struct gp_context_end *end)
 {
 	return end->handle ? end->handle : gp_context_seen_as_primary(end->device);
 }
 
-/* Ends a context without a pool, of which at most the handle is known. */
+/* Ends a context that has no pool. At most its handle is known. */
 static CUresult end_unknown(const struct gp_context_end *end)
 {
 	CUcontext handle = handle_of(end);
@@ -131,7 +133,9 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 
 	if (!context)
 		return end_unknown(end);
-	/* The context may end here or not, so at least its unused memory is freed. */
+	/*
+	 * It is unknown whether the context ends here. If it does, used memory outlives it, but unused memory need not.
+	 */
 	if (end->when == GP_END_PERHAPS && gp_context_backend_is(context, GP_CONFIG_BACKEND_ASYNC))
 		gp_context_each_pool(context, reclaim_pool, NULL);
 	gp_rwlock_lock(&context->life);
@@ -151,7 +155,7 @@ static CUresult end_perhaps(const struct gp_context_end *end)
 	return r;
 }
 
-/* Mapped memory is unmapped only after the driver has ended the context: until then work may access it. */
+/* Drops the pools first. Mapped memory stays mapped until the driver has ended the context: work may access it. */
 static CUresult end_surely(const struct gp_context_end *end)
 {
 	struct gp_context *context, *ended = NULL;
@@ -179,8 +183,8 @@ static CUresult end_surely(const struct gp_context_end *end)
 }
 
 /*
- * Returns false if the context ends. Waits for an end under way: its thread holds the lock until the context is known
- * to live, or its memory has left the maps.
+ * Returns false if the context is dead. Waits for an end under way: the ending thread holds the context's lock until
+ * the context is known to live, or its memory has left the address maps.
  */
 static bool survives(struct gp_context *context)
 {
@@ -219,6 +223,6 @@ CUresult gp_context_end(const struct gp_context_end *end)
 	gp_table_close();
 	r = end->when == GP_END_SURELY ? end_surely(end) : end_perhaps(end);
 	gp_table_open();
-	gp_thread_forget_current(); /* a callback may have read it meanwhile */
+	gp_thread_forget_current(); /* a callback of the program may have stored the current context meanwhile */
 	return r;
 }

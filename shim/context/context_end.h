@@ -8,15 +8,18 @@
 
 /* A driver call that ends a context, or may end it. */
 struct gp_context_end {
-	CUcontext handle; /* NULL: the primary one of the device */
+	CUcontext handle; /* NULL: the primary context of the device */
 	CUdevice device;
+	/* When the context ends: */
 	enum gp_end_when {
-		GP_END_PERHAPS,    /* if the primary context is then inactive, or another one */
-		GP_END_ON_SUCCESS, /* then, and if the call succeeds */
+		GP_END_PERHAPS,    /* if the primary context is inactive, or a new one, after the call */
+		GP_END_ON_SUCCESS, /* the same, and also if the call succeeds */
 		GP_END_SURELY,     /* always, even if the call returns an error */
 	} when;
 	CUresult (*driver)(const struct gp_context_end *end);
 };
+
+/* Makes the call. If the context ends, drops its pools. Returns the driver's result. */
 
 CUresult gp_context_end(const struct gp_context_end *end);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The handles of all contexts that were seen, with or without a pool. */
+/* The handles of the contexts that the program can work in. The table is short, so a lookup compares all handles. */
 
 #include "context_seen.h"
 
@@ -15,12 +15,12 @@ enum { SEEN_MAX = 64 };
 static struct gp_rwlock lock;
 static struct {
 	CUcontext handle;
-	unsigned n_attached; /* detaches that it survives */
+	unsigned n_attached; /* number of detaches that the context survives */
 } seen[SEEN_MAX];
 static unsigned n_seen;
 static _Atomic(CUcontext) last_seen;
 _Atomic bool gp_contexts_have_ended;
-static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* as the program obtained them; they outlive a reset */
+static _Atomic(CUcontext) primaries[GP_DEVICES_MAX]; /* that the program has obtained; a reset keeps the handle */
 
 /* Returns n_seen if the handle is unknown. */
 static unsigned find_locked(CUcontext handle)
@@ -100,9 +100,9 @@ CUcontext gp_context_seen_as_primary(CUdevice device)
 }
 
 /*
- * The primary context is the one that cuDevicePrimaryCtxRetain returns. If the program obtained it without our hooks,
- * we retain it as a last resort: only while it is active, since a retain creates an inactive one, and our release
- * would disturb an end in another thread.
+ * The primary context is the one that cuDevicePrimaryCtxRetain returns. If the program obtained it past the hooks,
+ * gpupool retains and releases it itself, as a last resort. It does so only while the primary context is active: a
+ * retain would create an inactive one, and the release would disturb an end in another thread.
  */
 CUcontext gp_context_primary(CUdevice device)
 {

@@ -36,8 +36,8 @@ struct gp_device *gp_device_if_used(int index)
 }
 
 /*
- * Managed memory that does not fit on the device lies in host memory. Unless the user sets a limit, at most half of the
- * host memory may be used so: a program that allocates until it is refused would bring the machine down.
+ * Managed memory that does not fit on the device is in host memory. Unless the user sets a limit, it may use at most
+ * half of the host memory: without a limit, a program that allocates until it is refused would bring the machine down.
  */
 static void limit_managed_locked(int index, uint64_t total_bytes)
 {

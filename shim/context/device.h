@@ -13,15 +13,15 @@ struct gp_device {
 	uint64_t total_bytes; /* as the driver reports */
 	bool has_uuid;
 	unsigned char uuid[16];
-	_Atomic enum gp_config_backend backend; /* of the last context created on it */
+	_Atomic enum gp_config_backend backend; /* that of the last context created on the device */
 	_Atomic uint64_t most_free_bytes; /* with managed memory: the most free bytes that cuMemGetInfo has reported */
-	_Atomic uint64_t n_yields, yielded_bytes; /* memory given back for other processes */
+	_Atomic uint64_t n_yields, yielded_bytes; /* requests of other processes that it met, and the bytes */
 	struct gp_budget budget;
-	_Atomic bool is_limit_ours;      /* the limit is gpupool's own, not the user's: it applies to pools only */
-	_Atomic uint64_t unpooled_bytes; /* in allocations that are counted and passed through */
+	_Atomic bool is_limit_ours;      /* gpupool has set the limit, not the user: it applies to pools only */
+	_Atomic uint64_t unpooled_bytes; /* bytes of memory that is counted and passed through */
 };
 
-/* Takes the limits from the settings. To be called once they have been read. */
+/* Takes the limits from the settings. To be called once the settings have been read. */
 void gp_devices_start(void);
 
 /* Returns the device with that number, created at first use. NULL if there is none, or its size is unknown. */
@@ -37,8 +37,8 @@ struct gp_device *gp_device_if_used(int index);
 void gp_device_set_limits(const struct gp_limit_list *list);
 
 /*
- * The forms of a UUID: as nvidia-smi prints it for whole GPUs (it prints another prefix for MIG instances), and as
- * processes write it to each other.
+ * The forms of a UUID: as nvidia-smi prints it for whole GPUs (for MIG instances it prints another prefix), and as
+ * gpupool processes send it to each other.
  */
 #define GP_UUID_SHOWN "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 #define GP_UUID_SENT  "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"

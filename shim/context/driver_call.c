@@ -49,8 +49,8 @@ enum {
 };
 
 /*
- * Sticky errors: no call succeeds in the context any more, and the driver takes no memory back before the context is
- * reset. All codes of the range below are sticky. The last two cases say that the context has ended.
+ * True for sticky errors: no call succeeds in the context any more, and the driver takes no memory back until the
+ * context is reset. All codes of the range below are sticky. The last two cases mean that the context has ended.
  */
 static bool is_sticky(CUresult r)
 {
@@ -72,7 +72,7 @@ static bool is_sticky(CUresult r)
 	}
 }
 
-/* Stores the error first, since a thread that sees the state reads the error. */
+/* Stores the error before the state, since a thread that sees the state reads the error. */
 static void end_pooling(struct gp_context *context, CUresult r)
 {
 	int none = 0;
@@ -99,7 +99,7 @@ int gp_driver_result(struct gp_context *context, CUresult r)
 	return r;
 }
 
-/* Logs once: a driver that refuses one fence call may refuse many. */
+/* Logs once for the process: a driver that refuses one fence call may refuse many. */
 static void log_fence_error(CUresult r)
 {
 	static _Atomic bool is_logged;
@@ -128,9 +128,7 @@ int gp_driver_fence_result(struct gp_context *context, CUresult r)
 
 int gp_driver_released(struct gp_context *context, CUresult r)
 {
-	/*
-	 * In a host function the driver refuses every call. The program gets this error itself, so it is not logged.
-	 */
+	/* In a host function the driver refuses every call. The program gets that error, so it is not logged. */
 	if (r && r != CUDA_ERROR_NOT_PERMITTED)
 		gp_log(GP_LOG_WARN, "the driver refused to take memory back: error %d", r);
 	return r == CUDA_ERROR_INVALID_VALUE ? r : gp_driver_result(context, r);
@@ -159,7 +157,7 @@ CUresult gp_driver_stream(_Atomic(CUstream) *place, CUstream *ret_stream)
 	return r;
 }
 
-/* Allocates and frees memory: this is the only wait for a context that leaves a running capture valid (measured). */
+/* Allocates and frees memory. No other wait for a context leaves a running capture valid (measured). */
 CUresult gp_driver_wait_for_context(void)
 {
 	CUdeviceptr ptr;

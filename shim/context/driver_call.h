@@ -3,35 +3,35 @@
 #pragma once
 
 /*
- * How gpupool itself calls the driver: with the right context current, without disturbing a capture, and with the
- * driver's codes translated for the allocator.
+ * Helpers for gpupool's own calls of the driver: they make the right context current, leave captures valid, and
+ * translate the driver's codes for the allocator.
  */
 
 #include "context.h"
 
 /*
- * Makes a context current and the thread's capture mode relaxed, until gp_driver_leave. Returns 0 or the driver's
- * error.
+ * gp_driver_enter makes a context current and the thread's capture mode relaxed, until gp_driver_leave. It returns 0 or
+ * the driver's error. The scope holds what gp_driver_leave has to undo.
  */
 struct gp_driver_scope {
 	bool is_pushed, is_relaxed;
-	int mode;
+	int mode; /* the thread's capture mode before */
 };
 
 int gp_driver_enter(struct gp_driver_scope *scope, CUcontext ctx);
 void gp_driver_leave(struct gp_driver_scope *scope);
 
 /*
- * Translates a driver code for the allocator: 0, -ENOMEM, -EBUSY if a capture is in the way, otherwise the code
- * itself. A sticky error ends pooling for the context; other errors do not. If the driver has shut down, gpupool
+ * Translates a driver code for the allocator: 0, -ENOMEM, -EBUSY if a capture does not allow the call, otherwise the
+ * code itself. A sticky error ends pooling for the context; other errors do not. If the driver has shut down, gpupool
  * passes all later calls to it.
  */
 int gp_driver_result(struct gp_context *context, CUresult r);
 
 /*
  * The same for a fence call. Returns -EAGAIN if the fence is not complete, and -EPERM in a host function, where the
- * driver refuses every call. An error that is not sticky becomes -EBUSY, since a later fence will do. The program
- * made no fence call, so it does not get that error.
+ * driver refuses every call. An error that is not sticky becomes -EBUSY: the pool tries a later fence, and the program,
+ * which made no fence call, does not get the error.
  */
 int gp_driver_fence_result(struct gp_context *context, CUresult r);
 
@@ -39,8 +39,8 @@ int gp_driver_fence_result(struct gp_context *context, CUresult r);
 int gp_driver_released(struct gp_context *context, CUresult r);
 
 /*
- * Works like gp_context_enter, and also returns false if the context has a sticky error: no memory need go back to it
- * then. *ret_error, unless ret_error is NULL, becomes that error or 0.
+ * Works like gp_context_enter, and also returns false if the context has a sticky error: then the driver takes no
+ * memory back. *ret_error, unless ret_error is NULL, becomes that error or 0.
  */
 static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_error)
 {

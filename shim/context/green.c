@@ -29,7 +29,7 @@ static struct green *find_locked(CUgreenCtx green)
 	return NULL;
 }
 
-/* Without host memory the green context is not noted, and the driver serves it. */
+/* If there is no host memory for the entry, the green context stays unknown, and the driver serves it. */
 static void add_locked(const struct green *entry)
 {
 	unsigned n = n_greens;

@@ -11,7 +11,7 @@
 #include "shim/driver/driver_table.h"
 #include "thread.h"
 
-/* Limit of looks while a thread may be inside dlopen. Each costs about 100 ns, so all of them some milliseconds. */
+/* Limit of looks while a thread may be inside dlopen. A look takes about 100 ns, so all of them take some 7 ms. */
 enum { LOOKS_MAX = 1 << 16 };
 
 /*
@@ -35,7 +35,7 @@ static const struct library {
 
 _Thread_local bool gp_libraries_is_opening __attribute__((tls_model("initial-exec")));
 
-static _Atomic unsigned long long looked_at; /* how many objects had been loaded at the last look */
+static _Atomic unsigned long long looked_at; /* number of objects that had been loaded at the last look */
 static _Atomic unsigned n_opening;           /* threads that entered dlopen and have not been seen since */
 static _Atomic unsigned n_openings;          /* times that the bit was set; wraps */
 static _Atomic unsigned n_looks;             /* looks since the bit was set, while a thread may be inside dlopen */
@@ -68,7 +68,7 @@ static int count(struct dl_phdr_info *info, size_t size, void *loaded)
 	return 1;
 }
 
-/* Stores the count last: another thread that reads it concludes that everything is done. */
+/* Stores the count last: another thread that reads it relies on what this look has found. */
 static void look_around(void)
 {
 	unsigned long long loaded = 0;
@@ -106,7 +106,7 @@ void gp_libraries_opening(void)
 	/* A process that makes no CUDA call gets no handler for its forks. */
 	if (gp_real_is_found())
 		gp_fork_on_child(&child);
-	/* The thread's next allocation is not on the fast path, even if another thread clears the bit. */
+	/* This keeps the thread's next allocation off the fast path, even if another thread clears the bit. */
 	gp_thread_forget_current();
 	if (!gp_libraries_is_opening)
 		atomic_fetch_add(&n_opening, 1);
@@ -122,7 +122,7 @@ void gp_libraries_opened_slow(void)
 }
 
 /*
- * Returns true if all libraries that were to be loaded so far are mapped, or the wait for that has become too long.
+ * Returns true if no thread may be inside dlopen, so that all its libraries are mapped, or after LOOKS_MAX looks.
  */
 static bool is_settled(void)
 {

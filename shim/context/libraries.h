@@ -6,12 +6,12 @@
  * Libraries that let a network card touch device memory outside CUDA's order: MPI, UCX, libfabric and the verbs. A
  * program may load one at any time, and from then on a GPU wait is not enough for reuse.
  *
- * A look at all loaded libraries takes a lock of the loader, so an allocation looks only when a library may have been
- * loaded: when the pool grows, and after a dlopen, which sets GP_SLOW_PATH_LIBRARIES. Our dlopen jumps to the C
- * library's and does not see its end. So the bit stays set until each thread that entered dlopen has been seen again:
- * in dlsym, in dlopen or in an allocation. By then its library is mapped, with all its dependencies, even if its
- * constructors still run. A thread that is never seen again cannot keep the other threads off the fast path for good:
- * after many looks the bit is cleared nevertheless. It is set again once that thread is seen.
+ * A look at all loaded libraries takes a lock of the loader. So an allocation looks only when the pool grows, and after
+ * a dlopen, which sets GP_SLOW_PATH_LIBRARIES. gpupool's dlopen jumps to the C library's, so gpupool does not see when
+ * the call returns. The bit stays set until each thread that entered dlopen has been seen again: in dlsym, in dlopen or
+ * in an allocation. By then its library is mapped, with all its dependencies, even if its constructors still run. A
+ * thread that is never seen again cannot keep the other threads off the fast path for good: after LOOKS_MAX looks the
+ * bit is cleared nevertheless. It is set again once that thread is seen.
  *
  * Nothing here waits for a dlopen, so a constructor may allocate device memory.
  */

@@ -3,15 +3,14 @@
 #pragma once
 
 /*
- * Limits that change while the program runs. A lower limit takes nothing from the program. While the program is above
- * it, cached memory goes back to the driver, at once and as more is freed, and allocations fail until the total is
- * below the limit.
+ * Limits that change while the program runs. A lower limit takes no memory away that the program uses. While the total
+ * is above the limit, cached memory goes back to the driver, at once and whenever more is freed, and allocations fail.
  */
 
 #include "shim/base/json.h"
 #include "common/size.h"
 
-/* Sets the limits (gp_device_set_limits) and applies them to all pools. Returns the bytes given back. */
+/* Sets the limits (gp_device_set_limits) and applies them to all pools. Returns the bytes that went back. */
 uint64_t gp_limit_set(const struct gp_limit_list *list);
 
 /* The same for pinned memory. */

@@ -5,8 +5,8 @@
  * A thread that pushes a range enters a region. A range that no rule names changes nothing. The pushes and pops of each
  * domain form a separate stack, and the thread is in the regions of all of these stacks.
  *
- * Push and pop return to the program what they return without a tool: the level is not tracked. Only the handles of
- * domains and of registered strings differ: they are not NULL, and only gpupool uses them.
+ * Push and pop return the value that they return without a tool, NVTX_NOT_TRACKED. The handles of domains and of
+ * registered strings differ from those without a tool: they are not NULL, and only gpupool uses them.
  */
 
 #include "nvtx.h"
@@ -21,7 +21,7 @@
 
 enum { TEXTS_MAX = 4096 };
 
-/* A registered string or the name of a domain. Lives as long as the process. Only the first 63 characters count. */
+/* A registered string or the name of a domain. It lives as long as the process. Only the first 63 characters count. */
 struct text {
 	struct text *next;
 	char name[GP_REGION_NAME_MAX];
@@ -35,7 +35,7 @@ struct list {
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static struct list texts, domains; /* under the lock */
 
-/* Copies a name as far as a region can have it: cut to the maximum length, with '?' for other characters than ASCII. */
+/* Copies a name in the form of a region's name: cut to the maximum length, with '?' for characters outside ASCII. */
 static void copy_name(char name[static GP_REGION_NAME_MAX], const char *text)
 {
 	size_t n = 0;
@@ -127,7 +127,7 @@ static int domain_pop(const void *domain)
 	return NVTX_NOT_TRACKED;
 }
 
-/* Its address stands for the domain of ranges without one. */
+/* The address of this object stands for the domain of ranges that have no domain. */
 static const char no_domain;
 
 static int push_ex(const struct nvtx_attributes *attributes)

@@ -4,11 +4,10 @@
 
 /*
  * Regions by the NVTX ranges that a program already has. Each copy of the NVTX headers in a process looks once for a
- * tool: it opens the file that NVTX_INJECTION64_PATH names and calls its InitializeInjectionNvtx2. gpupool-run sets the
- * variable to this library, unless it already names a profiler.
+ * tool: it opens the file that NVTX_INJECTION64_PATH names and calls that file's InitializeInjectionNvtx2. gpupool-run
+ * sets the variable to this library, unless the variable already names a profiler.
  *
- * The declarations below are copies of the parts of NVTX 3 that this needs. Programs have them compiled in, so they
- * cannot change.
+ * The declarations below are copied from NVTX 3. Programs have them compiled in, so they cannot change.
  */
 
 #include <stddef.h>
@@ -48,5 +47,5 @@ struct nvtx_attributes {
 	const void *message;
 };
 
-/* Exported. Returns 1 if gpupool follows the ranges of this copy of NVTX from now on, else 0. */
+/* The exported entry for NVTX. Returns 1 if gpupool follows the ranges of this copy of NVTX from now on, else 0. */
 int InitializeInjectionNvtx2(nvtx_get_table *get_table);

@@ -15,7 +15,7 @@
 struct entered {
 	const void *owner;
 	int id;
-	unsigned n_reentries; /* times that it was entered again from inside itself, as by a recursive function */
+	unsigned n_reentries; /* times that the owner entered it again while inside, as a recursive function does */
 	char name[GP_REGION_NAME_MAX];
 };
 
@@ -28,7 +28,7 @@ struct stack {
 _Thread_local int gp_region_current __attribute__((tls_model("initial-exec")));
 static _Thread_local struct stack *stack __attribute__((tls_model("initial-exec")));
 
-/* Names are only added, so reading an existing one needs no lock. */
+/* Names are never changed or removed, so reading an existing name needs no lock. The lock is taken to add one. */
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
 static char names[GP_REGIONS_MAX][GP_REGION_NAME_MAX];
 static _Atomic int n_names;
@@ -90,7 +90,7 @@ static struct entered *innermost(void)
 	return n ? &stack->entered[n - 1] : NULL;
 }
 
-/* Outside of all regions a rule may decide at the next allocation. */
+/* Switches to the innermost region. Outside of all regions, a rule may decide at the next allocation. */
 static void apply_innermost(void)
 {
 	int outside = gp_region_has_rules ? GP_REGION_UNKNOWN : GP_REGION_NONE;
@@ -121,7 +121,7 @@ bool gp_region_is_name(const char *name)
 	return true;
 }
 
-/* Returns the last entry if it has the same owner and name, so that the thread is already there; otherwise NULL. */
+/* Returns the last entry if it has this owner and name, so that it can be entered again; otherwise NULL. */
 static struct entered *find_same(const void *owner, const char *name)
 {
 	unsigned depth = stack->depth;
@@ -145,7 +145,7 @@ int gp_region_push(const void *owner, const char *name)
 	struct entered *same;
 
 	if (!stack)
-		stack = gp_thread_exists() ? calloc(1, sizeof(*stack)) : NULL;
+		stack = gp_thread_ensure() ? calloc(1, sizeof(*stack)) : NULL;
 	if (!stack)
 		return -ENOMEM;
 	same = find_same(owner, name ? name : "");

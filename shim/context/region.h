@@ -3,18 +3,19 @@
 #pragma once
 
 /*
- * Regions: named caches of device memory. Memory that a thread allocates inside a region comes from the region's pool
- * of the context. It returns to that pool, whichever thread frees it and whether or not that thread is in the region.
- * Code outside the region does not get it. Cached memory stays when a thread leaves the region, for the next one that
- * enters. Regions nest, belong to a thread, and end with it.
+ * Regions: named caches of device memory. Each context has a pool for each region in use. Memory that a thread
+ * allocates inside a region comes from the region's pool. It returns to that pool, whichever thread frees it and
+ * whether or not that thread is in the region. Code outside the region does not get it. When a thread leaves the
+ * region, the cached memory stays for the next thread that enters. Threads enter regions, one inside another, and leave
+ * all of them when they end.
  *
- * The fast paths of allocations and frees do not look at regions: each thread cache belongs to a region, and entering
- * or leaving one shows or hides caches (thread.h). Without a thread cache the pool is looked up here. All pools of a
- * context share its fences.
+ * The fast paths of allocations and frees do not check regions: each thread cache belongs to a region, and when the
+ * thread enters or leaves a region, its caches are shown or hidden (thread.h). A thread without a cache finds the pool
+ * with gp_region_pool. All pools of a context share its fences.
  *
- * A thread that has entered no region may be in one by a rule of GPUPOOL_REGIONS (region_rule.c).
+ * If a thread has not entered a region, a rule of GPUPOOL_REGIONS may put it in one (region_rule.h).
  *
- * A region is created at the first allocation in it, so a name alone costs nothing.
+ * A region is created at the first allocation in it, so a name that is never used costs nothing.
  */
 
 #include <stdbool.h>
@@ -27,7 +28,7 @@
 enum {
 	GP_REGION_NONE = 0,
 	GP_REGION_UNKNOWN = -1,    /* the thread is in a region that is not created yet */
-	GP_REGION_NESTED_MAX = 32, /* deeper levels stay in the last region; a recursion counts as one level */
+	GP_REGION_NESTED_MAX = 32, /* beyond these levels the thread stays where it is; a recursion is one level */
 };
 
 /* The region that the thread is in. */
@@ -37,8 +38,8 @@ extern _Thread_local int gp_region_current __attribute__((tls_model("initial-exe
 bool gp_region_is_name(const char *name);
 
 /*
- * Enters a region; with NULL the thread stays where it is until the pop. 0 or -ENOMEM. The owner identifies the API or
- * NVTX domain that pushes.
+ * Enters a region. With NULL the thread stays in its region, but the pop must be called as well. Returns 0 or -ENOMEM.
+ * The owner identifies the API or the NVTX domain that pushes.
  */
 int gp_region_push(const void *owner, const char *name);
 
@@ -61,7 +62,8 @@ static inline int gp_region_id(void)
 }
 
 /*
- * Return a region by name (GP_REGION_NONE if there is none), the number of regions, whose ids start at 1, and a name.
+ * Return the id of the region with that name (GP_REGION_NONE if there is none), the number of regions, whose ids are 1
+ * to that number, and the name of a region.
  */
 int gp_region_find(const char *name);
 int gp_region_count(void);

@@ -17,7 +17,7 @@ static struct gp_pool *region_pool(struct gp_context *context, int id)
 
 /*
  * Publishes a new pool, unless another thread has published one or the context is dead. Returns the published pool, or
- * NULL. A thread that ends a context marks it dead before it looks at its pools, so it misses no published pool.
+ * NULL. A thread that ends a context marks it dead before it visits the pools, so it finds every published pool.
  */
 static struct gp_pool *publish(struct gp_context *context, int id, struct gp_pool *pool)
 {
@@ -52,10 +52,10 @@ static struct gp_pool *create_pool(struct gp_context *context, int id)
 {
 	struct gp_pool *pool, *published;
 
-	if (atomic_load(&context->regions.are_all))
+	if (atomic_load(&context->regions.is_full))
 		return context->pool;
 	if (gp_context_sibling_new(context, &pool)) {
-		if (!atomic_exchange(&context->regions.are_all, true))
+		if (!atomic_exchange(&context->regions.is_full, true))
 			gp_log(GP_LOG_WARN,
 				"cannot create a cache for region '%s' on device %d: it shares the cache for code "
 				"outside regions",
@@ -93,8 +93,8 @@ void gp_context_each_pool(struct gp_context *context, void (*fn)(void *arg, stru
 {
 	fn(arg, context->pool);
 	/*
-	 * Waits for a publish() that is under way. If the context is dead, later ones see that, so all pools are known
-	 * after this.
+	 * Waits for a publish() that is under way. If the context is dead, every later publish() sees that and
+	 * publishes nothing, so the loop below finds all pools.
 	 */
 	gp_mutex_lock(&context->regions.lock);
 	gp_mutex_unlock(&context->regions.lock);
@@ -118,7 +118,7 @@ bool gp_context_has_regions(struct gp_context *context)
 	return id != 0;
 }
 
-struct region_tally {
+struct region_totals {
 	int id, device;
 	unsigned n;
 	struct gp_stats *stats;
@@ -126,7 +126,7 @@ struct region_tally {
 
 static void add_context(void *arg, struct gp_context *context)
 {
-	struct region_tally *totals = arg;
+	struct region_totals *totals = arg;
 	struct gp_pool *pool = region_pool(context, totals->id);
 	struct gp_stats stats;
 
@@ -139,7 +139,7 @@ static void add_context(void *arg, struct gp_context *context)
 
 unsigned gp_region_totals(int id, int device, struct gp_stats *ret_stats)
 {
-	struct region_tally totals = {.id = id, .device = device, .stats = ret_stats};
+	struct region_totals totals = {.id = id, .device = device, .stats = ret_stats};
 
 	*ret_stats = (struct gp_stats){0};
 	gp_context_each(add_context, &totals);

@@ -14,8 +14,8 @@ struct gp_context;
 
 struct gp_region_pools {
 	struct gp_mutex lock;                            /* taken to add a pool */
-	_Atomic(struct gp_pool *) pools[GP_REGIONS_MAX]; /* live as long as the context; NULL: none yet */
-	_Atomic bool are_all;                            /* no further pool can be created */
+	_Atomic(struct gp_pool *) pools[GP_REGIONS_MAX]; /* by id - 1; live as long as the context; NULL: none yet */
+	_Atomic bool is_full;                            /* no further pool can be created */
 	enum gp_kind kind;                               /* of the main pool */
 	uint64_t granule;                                /* of the main pool */
 	_Atomic bool overlap;                            /* work of the context may overlap: to be told to new pools */

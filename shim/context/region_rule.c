@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * GPUPOOL_REGIONS: the rules that put a thread into a region if it has entered none itself. The first rule that matches
+ * GPUPOOL_REGIONS: rules that put a thread into a region if it has not entered one itself. The first rule that matches
  * counts. A thread's name is read once, at its first allocation. The calling module is checked at each allocation.
  */
 
@@ -83,8 +83,8 @@ static const char *thread_name(void)
 }
 
 /*
- * Returns the region of the first rule that matches. The caller passes in the calling module, since finding it out a
- * second time may know less.
+ * Returns the region of the first rule that matches. The calling module is a parameter, so that it is found only once:
+ * a second lookup might not know it, and the region would have no name.
  */
 static int find(uint32_t caller)
 {

@@ -11,8 +11,8 @@
 _Atomic unsigned gp_scope_defers;
 _Thread_local unsigned gp_scope_no_caches __attribute__((tls_model("initial-exec")));
 
-static _Atomic unsigned n_of_program; /* defer scopes that the program has begun; it cannot end gpupool-stat's */
-static _Atomic bool is_deferred_by_hand;
+static _Atomic unsigned n_by_program;    /* defer scopes of the program, which cannot end that of gpupool-stat */
+static _Atomic bool is_deferred_by_stat; /* gpupool-stat has begun a defer scope */
 
 static void flush_pool(void *arg, struct gp_pool *pool)
 {
@@ -43,28 +43,28 @@ static void defer_end(bool may_wait)
 		gp_context_each(flush_context, &may_wait);
 }
 
-/* n_of_program is increased last and decreased first, so that it never exceeds gp_scope_defers. */
+/* n_by_program is increased last and decreased first, so that it never exceeds gp_scope_defers. */
 void gp_scope_defer_begin(void)
 {
 	defer_begin();
-	atomic_fetch_add(&n_of_program, 1);
+	atomic_fetch_add(&n_by_program, 1);
 }
 
 bool gp_scope_defer_end(bool may_wait)
 {
-	unsigned n = atomic_load(&n_of_program);
+	unsigned n = atomic_load(&n_by_program);
 
 	do {
 		if (!n)
 			return false;
-	} while (!atomic_compare_exchange_weak(&n_of_program, &n, n - 1));
+	} while (!atomic_compare_exchange_weak(&n_by_program, &n, n - 1));
 	defer_end(may_wait);
 	return true;
 }
 
 void gp_scope_defer_explicitly(bool is_on)
 {
-	if (atomic_exchange(&is_deferred_by_hand, is_on) == is_on)
+	if (atomic_exchange(&is_deferred_by_stat, is_on) == is_on)
 		return;
 	if (is_on)
 		defer_begin();
@@ -72,7 +72,7 @@ void gp_scope_defer_explicitly(bool is_on)
 		defer_end(false);
 }
 
-/* The thread's caches would keep the memory that it frees, so it has none inside the scope. */
+/* A thread's caches would keep the memory that it frees, so a thread has no caches inside the scope. */
 void gp_scope_no_cache_begin(void)
 {
 	if (!gp_scope_no_caches++)

@@ -13,14 +13,14 @@
 
 #include "pool/pool_control.h"
 
-/* Number of defer scopes of the process. Pools read it themselves. */
+/* Number of defer scopes of the process. Each pool has a pointer to it. */
 extern _Atomic unsigned gp_scope_defers;
 
 void gp_scope_defer_begin(void);
 
 /*
- * Ends a defer scope. The end of the last one flushes the queue down to its limits. may_wait: true if the flush may
- * wait as a free may. Returns false if the program has begun none.
+ * Ends a defer scope of the program. The end of the process's last defer scope flushes the queues down to their limits.
+ * may_wait: true if the flush may wait as a free may. Returns false if the program has not begun a defer scope.
  */
 bool gp_scope_defer_end(bool may_wait);
 
@@ -33,7 +33,7 @@ extern _Thread_local unsigned gp_scope_no_caches __attribute__((tls_model("initi
 void gp_scope_no_cache_begin(void);
 bool gp_scope_no_cache_end(void);
 
-/* Allocates from the pool, or inside a no-cache scope without its cache. */
+/* Allocates from the pool; inside a no-cache scope, an uncached block. */
 static inline int gp_scope_alloc(
 	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {

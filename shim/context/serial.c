@@ -19,15 +19,15 @@
 _Atomic bool gp_serial_is_over_everywhere;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic bool is_over;             /* set before any pool is notified, so that a new context reads it */
-static const char *_Atomic blind_reason; /* why submissions may bypass gpupool; may be set before there is any pool */
-static _Atomic bool has_own_stream;      /* a thread has submitted to its own default stream */
-static _Thread_local bool is_own_noted __attribute__((tls_model("initial-exec")));
+static _Atomic bool is_over;              /* set before any pool is notified, so that a new context reads it */
+static const char *_Atomic bypass_reason; /* why submissions may bypass gpupool; may be set before there is any pool */
+static _Atomic bool has_thread_stream;    /* a thread has submitted to its own default stream */
+static _Thread_local bool is_thread_stream_noted __attribute__((tls_model("initial-exec")));
 
 /*
- * Ids of interfaces that the runtime of CUDA 13.0 and libraries on top of it ask for. They concern contexts by other
- * handles, data stored with contexts, modules and functions, and tools. All work of the runtime and these libraries
- * nevertheless came through functions of headers (tests/gpu/seen.py).
+ * Ids of interfaces that the runtime of CUDA 13.0 and libraries on top of it ask for. They are for contexts by other
+ * handles, for data stored with contexts, modules and functions, and for tools. The runtime and these libraries submit
+ * all their work through functions that a header declares (checked by tests/gpu/seen.py).
  */
 static const uint8_t known_interfaces[][16] = {
 	/* The runtime. */
@@ -47,9 +47,9 @@ static const uint8_t known_interfaces[][16] = {
 
 bool gp_serial_is_on(void)
 {
-	/* Without these functions a record waits on the host, so serial mode would save nothing. */
-	return !atomic_load(&is_over) && !atomic_load(&blind_reason) && gp_state.config.reuse == GP_CONFIG_REUSE_AUTO &&
-	       gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent;
+	/* Without these functions a record makes the host wait, so serial mode would save nothing. */
+	return !atomic_load(&is_over) && !atomic_load(&bypass_reason) &&
+	       gp_state.config.reuse == GP_CONFIG_REUSE_AUTO && gp_real.cuCtxRecordEvent && gp_real.cuCtxWaitEvent;
 }
 
 static void end_in_context(void *unused, struct gp_context *context)
@@ -76,7 +76,7 @@ void gp_serial_end(const char *why)
 /* Returns why submissions may bypass gpupool, or NULL if all are seen. */
 static const char *why_unseen(void)
 {
-	const char *why = atomic_load(&blind_reason);
+	const char *why = atomic_load(&bypass_reason);
 
 	return why ? why : gp_real_why_unseen();
 }
@@ -90,8 +90,8 @@ void gp_serial_end_if_early(void)
 }
 
 /*
- * Returns true if gpupool is off or bypassed for good. Then there is no serial mode to end, and submissions need not
- * be looked at.
+ * Returns true if gpupool is off or bypassed for good. Then there is no serial mode to end, and submissions need no
+ * check.
  */
 static bool is_inactive(void)
 {
@@ -110,9 +110,9 @@ void gp_serial_note_stream(CUstream stream)
 		return;
 	if (stream && stream != CU_STREAM_PER_THREAD) {
 		gp_serial_end("work was submitted to a created stream");
-	} else if (!is_own_noted) {
-		is_own_noted = true;
-		if (atomic_exchange(&has_own_stream, true))
+	} else if (!is_thread_stream_noted) {
+		is_thread_stream_noted = true;
+		if (atomic_exchange(&has_thread_stream, true))
 			gp_serial_end("work was submitted to the own default stream of a second thread");
 	}
 	errno = saved_errno;
@@ -130,14 +130,14 @@ void gp_serial_lose_sight(const char *why)
 {
 	gp_submission_lose_sight(&gp_submitted);
 	gp_slow_path_add(GP_SLOW_PATH_CURRENT);
-	/* Without a driver in the process, the rest waits for the first context, which may never come. */
-	if (!atomic_exchange(&blind_reason, why))
+	/* If no driver is in the process yet, gp_serial_end_if_early() ends serial mode at the first context. */
+	if (!atomic_exchange(&bypass_reason, why))
 		gp_serial_report();
 	if (gp_real_is_found() && !is_inactive())
 		gp_serial_end(why);
 }
 
-/* The hook that calls this preserves errno. */
+/* The calling hook preserves errno, so this function need not. */
 void gp_serial_note_private(const void *id)
 {
 	for (size_t i = 0; i < sizeof(known_interfaces) / sizeof(known_interfaces[0]); i++)

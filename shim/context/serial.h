@@ -9,18 +9,23 @@
  * that they never use: cuBLAS does.) In serial mode freed memory can be used again at once: the work of its next
  * owner is submitted later, and is done later.
  *
- * Serial mode ends for good, for the whole process, before any work can run out of order: when work is submitted to a
- * stream that was created, or to the own default stream of a second thread (submit.def); when a green context is
- * created; when a kernel is launched that may begin early (hook_launch.c); when a capture begins, since fences are
- * refused during it; when reuse needs completion (gp_context_need_completion). At its end each pool makes later work
- * wait on the GPU for the memory freed so far, unless a GPU wait has done that already (gp_pool_set_serial).
+ * Serial mode ends for good, for the whole process, before any work can run out of order:
  *
- * This works only if gpupool knows every function that submits work, and every such call passes through it. A driver
- * newer than our table may have more such functions, and another library may stand between the program and the
- * driver: in these cases serial mode ends before the first context is in use. It ends at once when a program looks up
- * a submitting function behind gpupool, opens a plug-in that bypasses gpupool, or asks for an interface that no
- * header declares. Interfaces of the runtime and its libraries are exempt, since their work comes through known
- * functions.
+ *   - when work is submitted to a stream that was created, or to the default stream of a second thread (submit.def);
+ *   - when a green context is created;
+ *   - when a kernel is launched that may begin early (hook_launch.c);
+ *   - when a capture begins, since fence calls are refused during a capture;
+ *   - when reuse needs completion (gp_context_need_completion).
+ *
+ * At its end each pool makes later work wait on the GPU for the memory freed so far, unless a GPU wait has done that
+ * already (gp_pool_set_serial).
+ *
+ * Serial mode is possible only if gpupool knows every function that submits work, and sees every call of them. A driver
+ * that is newer than submit.def may have more such functions, and another library may intercept calls between the
+ * program and gpupool. In these cases serial mode ends before the first context is in use. It ends at once when a
+ * program looks up a submitting function behind gpupool, opens a plug-in that bypasses gpupool, or asks for an
+ * interface that no header declares. Interfaces of the runtime and its libraries are exempt, since their work comes
+ * through known functions.
  */
 
 #include <stdatomic.h>
@@ -28,10 +33,12 @@
 
 #include "shim/driver/launch_abi.h"
 
-/* The stream of a function whose work is in no order in any stream, or which takes its streams in other arguments. */
+/*
+ * Stands for the stream if the work is not ordered by a stream, or if other arguments of the function have the streams.
+ */
 #define GP_STREAM_ANY ((CUstream) ~(uintptr_t)0)
 
-/* True once serial mode has ended and all pools know. */
+/* True once serial mode has ended in all pools. */
 extern _Atomic bool gp_serial_is_over_everywhere;
 
 static inline bool gp_serial_is_over(void)
@@ -46,12 +53,12 @@ bool gp_serial_is_on(void);
 void gp_serial_end_if_early(void);
 
 /*
- * Ends serial mode, for something that is about to happen. When it returns all pools know, also if another thread
- * ends it at the same time.
+ * Ends serial mode. To be called before the reason for the end comes true. When it returns, serial mode has ended in
+ * all pools, also if another thread ends it at the same time. why: the reason, for the log.
  */
 void gp_serial_end(const char *why);
 
-/* Notes that work is about to be submitted to a stream other than the legacy one. */
+/* Notes that work is about to be submitted to another stream than the legacy stream. */
 void gp_serial_note_stream(CUstream stream);
 
 /* Notes that submissions may bypass gpupool from now on. May be called before gpupool has started. */
@@ -64,7 +71,8 @@ void gp_serial_report(void);
 void gp_serial_note_private(const void *id);
 
 /*
- * Notes that work is about to be submitted. A stream of NULL is the thread's own if the function's flags are not 0.
+ * Notes that work is about to be submitted. A stream of NULL is the thread's own default stream if the function's flags
+ * are not 0, otherwise the legacy stream.
  */
 static inline void gp_serial_see(CUstream stream, int flags)
 {

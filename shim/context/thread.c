@@ -21,7 +21,7 @@ static pthread_key_t key;
 static bool has_key;
 static void (*before_first_cache)(void);
 
-/* Flushes and removes a cache. The following ones move up. */
+/* Flushes and removes a cache. The caches in the following slots move up. */
 static void close_cache(struct gp_thread *self, int i)
 {
 	gp_record(gp_tcache_pool(self->caches[i].tcache), CACHE, 0);
@@ -52,7 +52,7 @@ static void on_thread_end(void *arg)
 	free(self);
 }
 
-/* From now on the driver has to be asked at each call, since it decides what still works. */
+/* The process exits. From now on each call asks the driver, which may be shutting down. */
 static void note_exit(void)
 {
 	gp_submission_lose_sight(&gp_submitted);
@@ -64,7 +64,7 @@ static void make_key(void)
 	has_key = pthread_key_create(&key, on_thread_end) == 0;
 }
 
-/* Registered after the exit handlers of the driver and of runtimes, so that it runs before them. */
+/* Registers note_exit after the exit handlers of the driver and of runtimes, so that it runs before them. */
 static void watch_exit(void)
 {
 	if (atexit(note_exit))
@@ -92,12 +92,12 @@ static struct gp_thread *get_or_create_self(void)
 	return self;
 }
 
-bool gp_thread_exists(void)
+bool gp_thread_ensure(void)
 {
 	return get_or_create_self() != NULL;
 }
 
-/* The contexts of the thread's state do not exist in a forked child. */
+/* The thread's state refers to contexts that do not exist in a forked child. */
 static void reset_in_child(void)
 {
 	if (gp_thread_self)
@@ -137,7 +137,7 @@ static struct gp_tcache *move_to_front(struct gp_thread *self, int i)
 	return cache.tcache;
 }
 
-/* Returns the slot of the context's cache for the current region, or -1. Removes caches of contexts that have ended. */
+/* Returns the slot of the context's cache for the current region, or -1. Removes caches whose contexts have ended. */
 static int find_cache(struct gp_thread *self, CUcontext handle)
 {
 	int i = 0;
@@ -189,9 +189,9 @@ static void add_cache(struct gp_thread *self, struct gp_context *context)
 }
 
 /*
- * True if threads may have caches. They may not if the driver lacks context fences: recording a fence then makes the
- * host wait for all work, and a fence that several frees share would also wait for work submitted after the first of
- * them.
+ * True if the thread may have caches. It may not if the driver lacks cuCtxRecordEvent or cuCtxWaitEvent: then a record
+ * makes the host wait for all work. Several frees share a fence of a cache, so it would also wait for work that was
+ * submitted after the first of them.
  */
 static bool may_have_caches(void)
 {
@@ -215,7 +215,7 @@ struct gp_tcache *gp_thread_cache_slow(CUcontext handle)
 	if (i >= 0)
 		return gp_thread_is_usable(&self->caches[i], handle) ? move_to_front(self, i) : NULL;
 	context = gp_context_current();
-	/* Not for a green context: its handle may be reused for another context without gpupool noticing. */
+	/* A green context gets no cache: its handle may be reused for another context without gpupool noticing. */
 	if (context && context->handle == handle && !gp_context_is(context, GP_CONTEXT_BROKEN)) {
 		before_first_cache();
 		add_cache(self, context);

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The state of a thread of the program: its current context, and its caches for the contexts that it allocates in. */
+/* The state of a thread of the program: its current context, and its caches for contexts and regions. */
 
 #include "pool/tcache.h"
 #include "context.h"
@@ -11,19 +11,19 @@
 enum { GP_THREAD_CACHES = 16 }; /* enough for all devices of a machine, or for several regions of one device */
 
 struct gp_thread {
-	CUcontext current; /* the last known current context; NULL once the thread makes a call that changes it */
+	CUcontext current; /* the last known current context; NULL: unknown, since the thread may have changed it */
 	struct gp_thread_cache {
 		CUcontext handle; /* the context; NULL while the thread is outside the cache's region */
 		CUcontext owner;  /* the context, in every region; NULL: the slot is free */
 		int region;
 		const struct gp_context *context;
 		struct gp_tcache *tcache;
-		unsigned runtimes;  /* bits of the runtimes whose calls have succeeded here: gp_runtime_bit */
-	} caches[GP_THREAD_CACHES]; /* the last used one first; no gaps */
+		unsigned runtimes;  /* runtimes whose calls have succeeded with this cache: bits of gp_runtime_bit */
+	} caches[GP_THREAD_CACHES]; /* the last used cache first; no gaps */
 	struct {
 		const struct gp_tcache *tcache;
 		uint64_t bytes;
-	} missed; /* the request that the runtime's layer could not serve in the call under way; NULL: none */
+	} missed; /* the request that the runtime's hook could not serve and has passed on; tcache NULL: none */
 };
 
 extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
@@ -36,8 +36,8 @@ static inline void gp_thread_forget_current(void)
 }
 
 /*
- * Returns the last known current context, or NULL if the driver has to be asked. The context may be out of date. That
- * is harmless as long as it has not ended, which every user of a cache checks.
+ * Returns the last known current context, or NULL if the driver has to be asked. Another context may be current by now.
+ * That is harmless as long as the returned context has not ended, which every user of a cache checks.
  */
 static inline CUcontext gp_thread_current(const struct gp_thread *self)
 {
@@ -45,24 +45,24 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
 }
 
 /*
- * Asks the driver for the current context; NULL if there is none. If the answer differs from the context known here,
- * some calls bypass gpupool: then every allocation asks from now on.
+ * Asks the driver for the current context; NULL if there is none. If the answer differs from the thread's last known
+ * context, some calls bypass gpupool. From then on every allocation asks the driver (GP_SLOW_PATH_CURRENT).
  */
 CUcontext gp_thread_ask_current(void);
 
-/* Sets up the threads' states. start is called before a thread gets its first cache. */
+/* Sets up this module. start is called before a thread gets a cache: it starts the library. */
 void gp_threads_start(void (*start)(void));
 
-/* Registers the exit handler. To be called once CUDA is in use. */
+/* Registers the exit handler, after which each call asks the driver. To be called once CUDA is in use. */
 void gp_thread_watch_exit(void);
 
 /* Creates the thread's state if needed. Returns false if there is no host memory. */
-bool gp_thread_exists(void);
+bool gp_thread_ensure(void);
 
 /* Switches to the caches of a region that the thread enters or returns to. */
 void gp_thread_go_to_region(int region);
 
-/* Finds or creates the thread's cache for the current context. NULL if there can be none. */
+/* Finds or creates the thread's cache for its current context, which the caller passes. NULL if it may have none. */
 struct gp_tcache *gp_thread_cache_slow(CUcontext handle);
 
 /* Flushes and removes the thread's caches. The next allocation that may use one creates it again. */
@@ -85,7 +85,7 @@ static inline struct gp_tcache *gp_thread_cache(CUcontext handle)
 	return self->caches[0].tcache;
 }
 
-/* Notes that the runtime's layer could not serve a request and calls the runtime for it; NULL: that call is over. */
+/* Notes that the runtime's hook could not serve a request and calls the runtime for it; NULL: that call is over. */
 static inline void gp_thread_note_miss(const struct gp_tcache *tcache, uint64_t bytes)
 {
 	struct gp_thread *self = gp_thread_self;
@@ -97,8 +97,8 @@ static inline void gp_thread_note_miss(const struct gp_tcache *tcache, uint64_t 
 }
 
 /*
- * Returns the step at which the driver's hook goes on with a request: after the steps that the runtime's layer has
- * tried, if this is its request. The note serves one request.
+ * Returns the step of the ladder at which the driver's hook starts: after the steps that the runtime's hook has tried,
+ * if this is the request that it noted. A note serves one request.
  */
 static inline enum gp_step gp_thread_missed_step(const struct gp_tcache *tcache, uint64_t bytes)
 {
