@@ -20,7 +20,6 @@ struct gp_context_end {
 };
 
 /* Makes the call. If the context ends, drops its pools. Returns the driver's result. */
-
 CUresult gp_context_end(const struct gp_context_end *end);
 
 void gp_context_settle_slow(struct gp_addrmap *map, uint64_t addr);

@@ -141,14 +141,14 @@ bool gp_driver_has(CUdevice device, int attribute)
 	return gp_real.cuDeviceGetAttribute && !gp_real.cuDeviceGetAttribute(&value, attribute, device) && value;
 }
 
-CUresult gp_driver_stream(_Atomic(CUstream) *place, CUstream *ret_stream)
+CUresult gp_driver_stream(_Atomic(CUstream) *shared, CUstream *ret_stream)
 {
-	CUstream stream = atomic_load(place), none = NULL;
+	CUstream stream = atomic_load(shared), none = NULL;
 	CUresult r = CUDA_SUCCESS;
 
 	if (!stream) {
 		r = gp_real.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-		if (!r && !atomic_compare_exchange_strong(place, &none, stream)) {
+		if (!r && !atomic_compare_exchange_strong(shared, &none, stream)) {
 			(void)gp_real.cuStreamDestroy_v2(stream);
 			stream = none;
 		}

@@ -54,8 +54,8 @@ static inline bool gp_driver_takes_back(struct gp_context *context, int *ret_err
 /* Returns true if the device reports a value other than 0 for the attribute. */
 bool gp_driver_has(CUdevice device, int attribute);
 
-/* Returns a private stream of the current context, and creates it in *place on first use. */
-CUresult gp_driver_stream(_Atomic(CUstream) *place, CUstream *ret_stream);
+/* Returns a private stream of the current context, and creates it in *shared at first use. */
+CUresult gp_driver_stream(_Atomic(CUstream) *shared, CUstream *ret_stream);
 
 /* Waits for all work of the current context so far, as the driver's own free does, without invalidating a capture. */
 CUresult gp_driver_wait_for_context(void);

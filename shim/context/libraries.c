@@ -44,7 +44,7 @@ struct found {
 	const struct library *any, *whole; /* or NULL */
 };
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+static int check_library(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	const char *base = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
 	struct found *found = arg;
@@ -69,7 +69,7 @@ static int count(struct dl_phdr_info *info, size_t size, void *loaded)
 }
 
 /* Stores the count last: another thread that reads it relies on what this look has found. */
-static void look_around(void)
+static void search_libraries(void)
 {
 	unsigned long long loaded = 0;
 	struct found found = {NULL, NULL};
@@ -77,7 +77,7 @@ static void look_around(void)
 	dl_iterate_phdr(count, &loaded);
 	if (atomic_load(&looked_at) == loaded)
 		return;
-	dl_iterate_phdr(look_at, &found);
+	dl_iterate_phdr(check_library, &found);
 	if (found.any)
 		gp_context_need_completion(found.any->name);
 	if (found.whole)
@@ -138,7 +138,7 @@ void gp_libraries_look(void)
 	gp_libraries_opened();
 	before = atomic_load(&n_openings);
 	may_clear = gp_slow_path_is_any(GP_SLOW_PATH_LIBRARIES) && is_settled();
-	look_around();
+	search_libraries();
 	if (!may_clear)
 		return;
 	atomic_fetch_and(&gp_slow_path, ~(unsigned)GP_SLOW_PATH_LIBRARIES);

@@ -156,20 +156,20 @@ static int pop(void)
 	return domain_pop(&no_domain);
 }
 
-/* The header's functions pass NULL for a range without a domain. */
-static const void *or_none(const void *domain)
+/* The functions of the NVTX header pass NULL for a range without a domain. */
+static const void *or_no_domain(const void *domain)
 {
 	return domain ? domain : &no_domain;
 }
 
 static int push_in(const void *domain, const struct nvtx_attributes *attributes)
 {
-	return domain_push_ex(or_none(domain), attributes);
+	return domain_push_ex(or_no_domain(domain), attributes);
 }
 
 static int pop_in(const void *domain)
 {
-	return domain_pop(or_none(domain));
+	return domain_pop(or_no_domain(domain));
 }
 
 static void *register_a(const void *domain, const char *text)

@@ -46,6 +46,7 @@ int gp_region_push(const void *owner, const char *name);
 /* Leaves the owner's last entry; later entries of other owners stay. Returns false if the owner has none. */
 bool gp_region_pop(const void *owner);
 
+/* Called when the thread ends: it leaves all regions. */
 void gp_region_thread_ends(void);
 
 /* Returns the region with the name, creating it if needed; GP_REGION_NONE if there are too many. */

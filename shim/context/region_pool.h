@@ -18,7 +18,7 @@ struct gp_region_pools {
 	_Atomic bool is_full;                            /* no further pool can be created */
 	enum gp_kind kind;                               /* of the main pool */
 	uint64_t granule;                                /* of the main pool */
-	_Atomic bool overlap;                            /* work of the context may overlap: to be told to new pools */
+	_Atomic bool overlap; /* work of the context may overlap; new pools are set accordingly */
 };
 
 /* Calls back for each pool of the context, the main pool first. The caller must hold a use of the context. */

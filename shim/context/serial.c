@@ -113,7 +113,7 @@ void gp_serial_note_stream(CUstream stream)
 	} else if (!is_thread_stream_noted) {
 		is_thread_stream_noted = true;
 		if (atomic_exchange(&has_thread_stream, true))
-			gp_serial_end("work was submitted to the own default stream of a second thread");
+			gp_serial_end("work was submitted to the default stream of a second thread");
 	}
 	errno = saved_errno;
 }

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The C library's dlsym and dlopen, behind gpupool's own (lookup.c). */
+/* The C library's dlsym and dlopen, to which gpupool's own pass on calls (lookup.c). */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ bool gp_real_dlsym_resolve(void);
 /* Calls the C library's dlsym, never gpupool's. */
 void *gp_real_dlsym_call(void *handle, const char *name);
 
-/* Returns the C library's function of that name: the next one behind gpupool. */
+/* Returns the C library's function of that name: the one that is loaded after gpupool's. */
 void *gp_real_dlsym_next(const char *name);
 
 /*
