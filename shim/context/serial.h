@@ -17,8 +17,8 @@
  *   - when a capture begins, since fence calls are refused during a capture;
  *   - when reuse needs completion (gp_context_need_completion).
  *
- * At its end each pool makes later work wait on the GPU for the memory freed so far, unless a GPU wait has done that
- * already (gp_pool_set_serial).
+ * When serial mode ends, each pool makes later work wait on the GPU for the memory freed so far, unless a GPU wait has
+ * done that already (gp_pool_set_serial).
  *
  * Serial mode is possible only if gpupool knows every function that submits work, and sees every call of them. A driver
  * that is newer than submit.def may have more such functions, and another library may intercept calls between the

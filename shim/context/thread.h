@@ -50,7 +50,7 @@ static inline CUcontext gp_thread_current(const struct gp_thread *self)
  */
 CUcontext gp_thread_ask_current(void);
 
-/* Sets up this module. start is called before a thread gets a cache: it starts the library. */
+/* Sets up this module. start starts the library; it is called before a thread gets a cache. */
 void gp_threads_start(void (*start)(void));
 
 /* Registers the exit handler, after which each call asks the driver. To be called once CUDA is in use. */
