@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What gpupool has to reach: each bar with its figure, and whether it is reached. A figure that was not measured reaches
-nothing, and a peer that is not there is not beaten.
+The bars, that is, the targets of gpupool: each with its figure and a verdict. A bar whose figure was not measured is
+not reached, and a peer that was not measured does not count as beaten.
 """
 
 import dataclasses
@@ -32,8 +32,8 @@ class Bar:
     unit: str
     compare: str
     limit: float
-    measure: object  # of a book: the figure, or None
-    note: object = None  # of a book: what else is to be said
+    measure: object  # function of a book: returns the figure, or None
+    note: object = None  # function of a book: returns a remark for the report
 
 
 def median(book, group, cell, peer, key="ns"):
@@ -58,7 +58,7 @@ def best_peer(book, group, cell, peers=PEERS):
 
 
 def lead(book, group, cells, mine, peers=PEERS):
-    """How many times longer the best peer takes, in the cell where that is least."""
+    """The time of the best peer over that of mine: the smallest such ratio of all cells."""
     found = []
     for cell in cells:
         peer = best_peer(book, group, cell, peers)
@@ -73,12 +73,12 @@ def windows():
 def who_is_missing(group, peers=PEERS):
     def say(book):
         missing = [peer for peer in peers if peer not in book.peers(group)]
-        return f"not held against {', '.join(missing)}" if missing else ""
+        return f"not compared with {', '.join(missing)}" if missing else ""
     return say
 
 
 def fences(book):
-    """ns of a record, as the difference that streams make, beside the bar."""
+    """The remark with the cost of recording an event: the time with streams alive less the time without."""
     alone, alive = (worst(book, group, windows(), STATIC) for group in ("one thread", "four streams alive"))
     return f"{alive - alone:.0f} ns more than without streams" if None not in (alone, alive) else ""
 
@@ -115,15 +115,16 @@ def time_median(group, peer, base="own"):
 
 
 def most(book, group, peer, keys):
-    """The most bytes in any run."""
+    """The largest number of bytes in any run."""
     found = [value for key in keys for value in book.rounds(group, "step", peer, key).values()]
     return max((value for value in found if value is not None), default=None)
 
 
 def peak_ratio(mine, theirs):
     """
-    PyTorch's figures are without what libraries beside it take from the driver, and gpupool's with it. Of the runs in
-    turns, or where these had other columns of the runs alone.
+    Peak memory of gpupool over that of PyTorch's own pool. PyTorch does not count memory that other libraries of the
+    process take from the driver, and gpupool does, so that memory is subtracted first. The figures come from the runs
+    that take turns, or from the runs of the program alone if the former lack a column.
     """
     def measure_in(book, group):
         ours, beside = (most(book, group, mine, [key]) for key in ("pool_peak", "beside"))
@@ -137,10 +138,12 @@ def peak_ratio(mine, theirs):
 
 
 def outside_note(mine, theirs):
-    """The same as the device has it, with the CUDA context, in runs of the program alone."""
+    """
+    The remark with the same ratio for memory in use on the device, CUDA context included, in runs of the program alone.
+    """
     def say(book):
         ours, others = (most(book, "PyTorch training, alone", peer, ["outside_peak"]) for peer in (mine, theirs))
-        return f"seen from outside {ours / others:.3f}" if ours and others else ""
+        return f"in use on the device: {ours / others:.3f}" if ours and others else ""
     return say
 
 
@@ -161,7 +164,7 @@ def pinned_cached(book):
 
 
 def loop_over_hoisted(book):
-    """Both by the same process, in the rounds of one run."""
+    """The loop that allocates over the one that does not; the same process ran both, in the rounds of one run."""
     group = "kernels on one stream"
     with_pool = book.rounds(group, "kernel 1 GiB", STATIC)
     hoisted = book.rounds(group, "hoisted 1 GiB", STATIC)
@@ -171,7 +174,7 @@ def loop_over_hoisted(book):
 
 def loop_note(book):
     found = ratio(book, "kernels on one stream", "kernel 1 GiB", "raw", STATIC)
-    return f"raw takes {found:.0f} times as long; 614 in the seed" if found else ""
+    return f"raw takes {found:.0f} times as long" if found else ""
 
 
 def calls(book):
@@ -203,7 +206,7 @@ def worst_trace(book, kind):
 
 
 def trace_ratio(mine, theirs):
-    """The worst of the traces that both have."""
+    """The largest ratio among the traces that were replayed through both."""
     def measure(book):
         found = {name: {row["trace"]: row["value"] for row in book.rows
                         if row["type"] == "value" and row.get("kind") == name} for name in (mine, theirs)}
@@ -235,7 +238,7 @@ BARS = [
     *(Bar(f"the same: {peer} over gpupool", "times", ">", 1,
           lambda book, peer=peer: lead(book, "large blocks", ["pingpong 64 MiB", "pingpong 1 GiB"], STATIC, [peer]))
       for peer in ("cub", "async")),
-    Bar("16 threads, each a window, streams alive", "ns", "<=", 500,
+    Bar("a window in each of 16 threads, streams alive", "ns", "<=", 500,
         lambda book: median(book, "threads", thread_cell(16), STATIC)),
     Bar("the same over one thread", "times", "<", 1.5, thread_growth),
     Bar("PyTorch training over its own cache: time, upper end", "times", "<=", 1.02,
@@ -259,14 +262,14 @@ BARS = [
     Bar("malloc 1 GiB, kernel of 10 us, free, over hoisted", "times", "<=", 1.10, loop_over_hoisted, loop_note),
     *(Bar(f"traces, {kind}: peak reserved over peak live", "times", "<=", limit,
           lambda book, kind=kind: worst_trace(book, kind)) for kind, limit in (("split", 1.15), ("vmm", 1.05))),
-    Bar("traces, vmm: that over the same of PyTorch's expandable segments", "times", "<=", 1,
+    Bar("traces, vmm: that ratio over PyTorch's expandable segments", "times", "<=", 1,
         trace_ratio("vmm", "torch expandable")),
-    Bar("driver calls in the steady state, records aside", "calls", "=", 0, calls, calls_note),
-    Bar("preload without CUDA: time more", "ms", "<", 0.2, per_ms("preload without CUDA: wall time")),
-    Bar("preload without CUDA: threads", "", "=", 0, value("preload without CUDA: threads")),
-    Bar("preload without CUDA: open files", "", "=", 0, value("preload without CUDA: open files")),
-    Bar("first allocation, free and release of a process: the longest", "ms", "<=", 1, first_calls_ms),
-    Bar("looked at every 10 ms: time a pair", "times", "<", 1.01, value("looked at every 10 ms: time a pair")),
+    Bar("driver calls in the steady state, without event records", "calls", "=", 0, calls, calls_note),
+    Bar("preload without CUDA: additional time", "ms", "<", 0.2, per_ms("preload without CUDA: wall time")),
+    Bar("preload without CUDA: additional threads", "", "=", 0, value("preload without CUDA: threads")),
+    Bar("preload without CUDA: additional open files", "", "=", 0, value("preload without CUDA: open files")),
+    Bar("longest of the first allocation, free and release of a process", "ms", "<=", 1, first_calls_ms),
+    Bar("watched every 10 ms: time of a pair", "times", "<", 1.01, value("watched every 10 ms: time of a pair")),
 ]
 
 

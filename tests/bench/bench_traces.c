@@ -2,10 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Replays a recorded trace through a pool of each kind, over a GPU that is some operations behind,
- * and prints how much memory each takes and how often it asks the driver. The trace is text on
- * stdin, one operation a line: `a ADDRESS BYTES` or `f ADDRESS`, where an address only names a
- * block.
+ * Replays a recorded trace through a pool of each kind, with a GPU that is some operations behind, and prints the
+ * memory and the driver calls of each. The trace is text on stdin with an operation on each line: `a ADDRESS BYTES` or
+ * `f ADDRESS`, where an address only names a block.
  */
 
 #include <inttypes.h>
@@ -19,7 +18,7 @@
 
 struct operation {
 	bool is_alloc;
-	uint32_t name; /* of the block: an index */
+	uint32_t name; /* index of the block */
 	uint64_t bytes;
 };
 
@@ -27,17 +26,17 @@ struct trace {
 	struct operation *operations;
 	size_t n, size;
 	uint32_t n_names;
-	uint64_t peak_live_bytes; /* in multiples of GP_ALIGN */
+	uint64_t peak_live_bytes; /* unit: GP_ALIGN */
 };
 
-/* Addresses of the trace to names, for those that are live. */
+/* Maps addresses of the trace to names; holds the live blocks. */
 struct names {
 	struct name {
 		uint64_t address, bytes;
 		uint32_t name;
 		bool is_live;
 	} * slots;
-	size_t size, n; /* size is a power of two */
+	size_t size, n; /* a power of two */
 };
 
 static const struct mode {
@@ -105,7 +104,7 @@ static void add_operation(struct trace *trace, struct operation operation)
 	trace->operations[trace->n++] = operation;
 }
 
-/* False at the first line that makes no sense. */
+/* Returns false at the first malformed line. */
 static bool read_trace(struct trace *trace)
 {
 	struct names names = {0};
@@ -125,7 +124,7 @@ static bool read_trace(struct trace *trace)
 			trace->peak_live_bytes = gp_max(trace->peak_live_bytes, live);
 			add_operation(trace, (struct operation){true, name->name, bytes});
 		} else if (n == 2 && what == 'f') {
-			/* What was allocated before the trace began is freed without a trace. */
+			/* Ignore the free of a block that was allocated before the recording began. */
 			if (name->is_live)
 				add_operation(trace, (struct operation){false, name->name, 0});
 			live -= name->is_live ? name->bytes : 0;

@@ -2,19 +2,20 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What was found, kept in a file as it comes, so that a run that is cut off keeps what it has; and the tables made of it.
+Results of a run, and the tables made of them. Each row is written to a file at once, so that an interrupted run keeps
+its results so far. Types of rows:
 
   sample  one run of one cell by one peer
-  miss    why there is none
-  value   anything else that was measured
-  calls   of the driver, by so many pairs
+miss    the reason why a sample is missing
+  value   another measured value
+  calls   driver calls, and the number of pairs that made them
 """
 
 import json
 
 from figures import figure, median_interval, paired_ratios
 
-NAMED_MAX = 3  # cells without a figure, for each reason
+NAMED_MAX = 3  # number of cells that a line about missing figures names
 
 
 def format_bytes(count):
@@ -58,7 +59,7 @@ class Book:
     def calls(self, cell, peer, pairs, calls):
         self.add({"type": "calls", "name": cell, "peer": peer, "pairs": pairs, "calls": calls})
 
-    # What is in it.
+    # Queries.
 
     def samples(self):
         return [row for row in self.rows if row["type"] == "sample"]
@@ -70,7 +71,7 @@ class Book:
         return list(dict.fromkeys(row["cell"] for row in self.rows if row.get("group") == group and row["cell"]))
 
     def peers(self, group):
-        """Those with figures."""
+        """The peers with figures."""
         return list(dict.fromkeys(row["peer"] for row in self.samples() if row["group"] == group))
 
     def missing_peers(self, group):
@@ -86,7 +87,7 @@ class Book:
         return figure(list(self.rounds(group, cell, peer, key).values()))
 
     def ratios(self, group, cell, peer, base, key="ns"):
-        """Ratios of the rounds of one peer to those of another."""
+        """For each round, the figure of one peer over that of the other."""
         return paired_ratios(self.rounds(group, cell, peer, key), self.rounds(group, cell, base, key))
 
     def why(self, group, cell, peer):
@@ -110,7 +111,7 @@ def format_figure(found):
 
 
 def layout(title, head, lines, width=13):
-    """Columns: the first as wide as it must be, the others equally."""
+    """Formats columns: the first as wide as its widest cell, the others of one width."""
     first = max(len(line[0]) for line in [[title, *head], *lines])
     width = max([width, *(len(word) + 2 for word in head)])
     rows = [[title, *head], *lines]
@@ -118,7 +119,7 @@ def layout(title, head, lines, width=13):
 
 
 def time_table(book, group, key="ns"):
-    """Medians and spread, in nanoseconds: a line for each cell, a column for each peer."""
+    """A table of medians and spread in nanoseconds: a line for each cell, a column for each peer."""
     peers = book.peers(group)
     lines = [[cell, *(format_figure(book.figure(group, cell, peer, key)) for peer in peers)]
              for cell in book.cells(group)]
@@ -126,7 +127,7 @@ def time_table(book, group, key="ns"):
 
 
 def ratio_table(book, group, base, key="ns", title=None):
-    """Nanoseconds of the base, and the others as multiples of it."""
+    """A table with the nanoseconds of the base, and the other peers as multiples of it."""
     peers = [peer for peer in book.peers(group) if peer != base]
     lines = []
     for cell in book.cells(group):
@@ -136,7 +137,7 @@ def ratio_table(book, group, base, key="ns", title=None):
 
 
 def series_table(book, group, key="ns", title=None):
-    """Each cell as a multiple of the first of its series, for each peer by itself."""
+    """A table of each cell as a multiple of the first cell of its series, separately for each peer."""
     peers, first, lines = book.peers(group), {}, []
     series = {row["cell"]: row["series"] for row in book.samples() if row["group"] == group}
     for cell in book.cells(group):
@@ -150,15 +151,15 @@ def series_table(book, group, key="ns", title=None):
 
 
 def memory_lines(book, group):
-    """The most bytes that a run of each program held from the driver, and that the device had in use."""
+    """Lines with each program's peak of bytes held from the driver, and of bytes in use on the device."""
     names = {"own_peak": "reserved", "pool_peak": "reserved by gpupool",
-             "beside": "of it for libraries beside the program's allocator", "outside_peak": "in use on the device"}
+             "beside": "held for libraries other than the program's allocator", "outside_peak": "in use on the device"}
     lines = []
     for peer in book.peers(group):
         for key, name in names.items():
             found = [value for cell in book.cells(group) for value in book.rounds(group, cell, peer, key).values()]
             if any(found):
-                lines.append(f"{peer}: most bytes {name}: {format_bytes(max(filter(None, found)))}")
+                lines.append(f"{peer}: peak bytes {name}: {format_bytes(max(filter(None, found)))}")
     answers = {row["found"]["answer"] for row in book.samples() if row["group"] == group and "answer" in row["found"]}
     return [*lines, f"answers of all programs: {', '.join(sorted(answers))}"] if answers else lines
 
@@ -178,7 +179,7 @@ def calls_table(book):
 
 
 def missing_lines(book):
-    """Once for each peer and reason."""
+    """A line for each peer and reason."""
     found = {}
     for row in book.rows:
         if row["type"] == "miss":
@@ -192,7 +193,7 @@ def missing_lines(book):
 
 
 def summary(book):
-    """For other programs: each cell and peer with its figures, and each run."""
+    """Data for other programs: each cell and peer with its figures, and each run."""
     cells = []
     for group in book.groups():
         for cell in book.cells(group):

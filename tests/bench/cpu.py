@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What gpupool itself costs, over a driver that costs nothing: meson test --benchmark. Needs no GPU. All peers take turns
-in one run, and figures are multiples of the same calls without gpupool, in processor time where one thread works: on a
-shared machine a lone time says nothing.
+Measures the cost of gpupool itself, over a stub driver that does nothing; run by meson test --benchmark. Needs no GPU.
+All peers take turns in one run. Figures are multiples of the same calls without gpupool, in processor time if only one
+thread works, because absolute times are not comparable on a shared machine.
 """
 
 import argparse
@@ -25,9 +25,9 @@ KINDS = ("none", "simple", "binned", "split", "vmm")
 SIZES = (512, 64 * KIB, MIB, 64 * MIB, GIB, 2 * GIB)
 ROUNDS, MS = 11, 4
 STACKS = ("1", "16", "16,sample=100")
-# What this library or tool has not is no failure.
-NO_FAILURE = ("this library has no pool of the kind", "there is none")
-SMALL = 0.2  # below this scale nothing with many blocks
+# These reasons are not failures: the library or tool under test may lack a feature.
+NO_FAILURE = ("this library has no pool of the kind", "gpupool-stat has no replay")
+SMALL = 0.2  # below this scale the rows with many blocks are left out
 
 
 def one_thread_cells(scale):
@@ -60,7 +60,7 @@ def stream_cells():
 
 
 def submission_cells():
-    """What the program's own submissions take longer, and pairs with a submission between malloc and free."""
+    """Cells for submissions of the program itself, and for pairs with a submission between malloc and free."""
     return [cell(pattern, 64 * KIB, f", {n} streams" if n else "", streams=n, live=1)
             for pattern in ("submit", "submitted") for n in (0, 4)]
 
@@ -99,7 +99,7 @@ def run_pairs(book, options, log):
 
 
 def run_stacks(book, options, log):
-    """With the call stack of each allocation and free, as deep as it is: a player's is not."""
+    """Pairs with call stacks taken at each allocation and free. The stack of a player is not deep."""
     raw, *peers = peers_of(options, [options.programs / "player_driver"])
     for split in [peer for peer in peers if peer.kind == "split"][:1]:
         traced = [dataclasses.replace(split, name=f"stacks {words}",
@@ -131,9 +131,9 @@ def is_parallel(group):
 
 def report(book):
     lines = [
-        "The first: nanoseconds of a pair of malloc and free; raw is the driver that does nothing. Others:",
-        "multiples of it in the same round. Medians, and half the middle half of the runs, in per cent.",
-        "Processor time of the one thread; wall time x threads / pairs where there are several.",
+        "First column: nanoseconds of a pair of malloc and free; raw is the stub driver, which does nothing. Other",
+        "columns: multiples of it in the same round. Medians, and half the interquartile range in per cent of them.",
+        "With one thread the time is processor time; with several it is wall time x threads / pairs.",
         "",
     ]
     for group in filter(book.peers, book.groups()):
@@ -159,19 +159,21 @@ def write(book, options):
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="cpu.py", description=__doc__)
     parser.add_argument("--library", dest="preload", type=pathlib.Path, required=True, help="libgpupool.so")
-    parser.add_argument("--programs", type=pathlib.Path, required=True, help="where the players are")
-    parser.add_argument("--runtime", type=pathlib.Path, required=True, help="where a libcudart.so is")
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="directory of the players")
+    parser.add_argument("--runtime", type=pathlib.Path, required=True, help="directory of a libcudart.so")
     parser.add_argument("--stat", type=pathlib.Path, help="gpupool-stat")
-    parser.add_argument("--json", type=pathlib.Path, help="writes every figure there")
-    parser.add_argument("--table", type=pathlib.Path, help="writes the tables there, too")
-    parser.add_argument("--other", type=pathlib.Path, help="another libgpupool.so, to take turns with the first")
-    parser.add_argument("--kinds", nargs="+", default=KINDS, help="of pools")
-    parser.add_argument("--only", nargs="+", help="tables, such as 'one thread' or threads, and nothing else")
-    parser.add_argument("--scale", type=float, default=1.0, help="fewer or more rounds, such as 0.2")
+    parser.add_argument("--json", type=pathlib.Path, help="write every figure to this file")
+    parser.add_argument("--table", type=pathlib.Path, help="write the tables to this file, too")
+    parser.add_argument("--other", type=pathlib.Path,
+                        help="compare with this other libgpupool.so, which takes turns with the first")
+    parser.add_argument("--kinds", nargs="+", default=KINDS, help="pool types to measure")
+    parser.add_argument("--only", nargs="+", help="measure only these tables, such as 'one thread' or threads")
+    parser.add_argument("--scale", type=float, default=1.0,
+                        help="multiply the number of rounds by this factor, such as 0.2")
     options = parser.parse_args()
     options.preload, options.programs = options.preload.resolve(), options.programs.resolve()
     options.other = options.other and options.other.resolve()
-    # The driver that does nothing comes before any other.
+    # The loader must find the stub driver before any other libcuda.
     options.variables = {"LD_LIBRARY_PATH": f"{options.programs}:{options.runtime.resolve()}"}
     return options
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""What is no pair of malloc and free: a process without CUDA, somebody who looks in, and calls of the driver."""
+"""Measurements other than pairs of malloc and free: a process without CUDA, watching, recordings, and driver calls."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ from figures import figure, paired_ratios
 
 WATCH_S = 0.01
 
-# What the counters of a status count, in the words of stub_driver.h.
+# Counters of a status answer, by the names of stub_driver.h.
 CALLS = {
     "memory": ("driver_allocs", "driver_frees"),
     "fence": ("fence_queries", "fence_orders", "fence_waits"),
@@ -27,7 +27,7 @@ CALLS = {
 
 
 def output_of(words, **more):
-    """Of a program that comes to a good end; else Trouble, with the last line that it had to say."""
+    """Runs a program and returns its output. Raises Trouble with the last line of its output if it fails."""
     words = [str(word) for word in words]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, **more)
@@ -40,7 +40,7 @@ def output_of(words, **more):
 
 
 def startup(book, folder, library, rounds):
-    """How much longer a process without CUDA takes from its start to its end, and what it has more."""
+    """Additional time from start to end, threads and files of a process without CUDA under the preload."""
     lines = programs.parse_lines(output_of([folder / "startup", library, rounds, folder / "nothing"]))
     found = [{key: float(value) for key, value in pairs.items()} for _, pairs in lines]
     for key, name in [("us", "wall"), ("cpu_us", "processor")]:
@@ -58,7 +58,7 @@ def startup(book, folder, library, rounds):
 
 
 def first_calls(book, peers, rounds):
-    """What the first calls of a process take: a row for each, a new process for each figure, all peers in turn."""
+    """Times of the first calls of a process: a row for each call, a new process for each figure, all peers in turn."""
     for nth in range(rounds):
         for peer in peers:
             with programs.private_dir() as directory:
@@ -74,7 +74,7 @@ def first_calls(book, peers, rounds):
 
 
 class Watch:
-    """gpupool-stat --watch, looking at a process; where it was not built, the status asked as often."""
+    """Watches a process with gpupool-stat --watch. If that was not built, requests the status at the same rate."""
 
     def __init__(self, stat, running):
         self.running, self.process, self.is_over = running, None, threading.Event()
@@ -83,7 +83,7 @@ class Watch:
 
     @property
     def how(self):
-        return f"gpupool-stat --watch {WATCH_S}" if self.words else f"status asked every {WATCH_S} s"
+        return f"gpupool-stat --watch {WATCH_S}" if self.words else f"a status request every {WATCH_S} s"
 
     def _ask(self):
         while not self.is_over.wait(WATCH_S):
@@ -113,7 +113,7 @@ class Watch:
 
 
 def watch(book, peer, stat, log, rounds, ms, key):
-    """Time a pair of a busy process while somebody looks in, over that while nobody does, in turn."""
+    """Time of a pair in a busy process while it is watched, over the time without watching, measured in turn."""
     cell = player.Cell("window", {"pattern": "window", "bytes": 65536, "live": 32})
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(programs.private_dir())
@@ -127,12 +127,12 @@ def watch(book, peer, stat, log, rounds, ms, key):
             with watching:
                 with_watch[nth] = player.turn(busy, cell, ms)[key]
     found = figure(paired_ratios(with_watch, without))
-    book.value("looked at every 10 ms: time a pair", found.median, "of the time else", low=found.low,
+    book.value("watched every 10 ms: time of a pair", found.median, "of the time unwatched", low=found.low,
                high=found.high, how=watching.how)
 
 
 def watched(peer, stat, name):
-    """The same peer, looked at during each of its turns but the first, before which there is nothing to look at."""
+    """The same peer, watched during each of its turns but the first, before which it has no control socket."""
     def around(running):
         return Watch(stat, running) if running.status() else contextlib.nullcontext()
     return dataclasses.replace(peer, name=name, around=around)
@@ -140,14 +140,14 @@ def watched(peer, stat, name):
 
 @contextlib.contextmanager
 def recording(peer, name=None):
-    """The same peer, recording what it allocates and frees; the recordings go away."""
+    """The same peer with GPUPOOL_RECORD; the recordings are deleted at the end."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {**peer.variables, "GPUPOOL_RECORD": f"{folder}/%p"}
         yield dataclasses.replace(peer, name=name or f"{peer.name}, recording", variables=variables)
 
 
 def recording_growth(book, peer, cells, log, ms):
-    """How many bytes a recording takes for each allocation and each free, with all else that is in it."""
+    """Size of a recording, all records included, over the number of allocations and frees."""
     for cell in cells:
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(programs.private_dir())
@@ -157,7 +157,7 @@ def recording_growth(book, peer, cells, log, ms):
                 running = player.start(dataclasses.replace(peer, variables=variables), directory, log)
                 stack.callback(running.close)
                 pairs = player.turn(running, cell, ms)["pairs"] + cell.request.get("live", 0)
-                running.close()  # which writes the rest
+                running.close()  # the end of the process completes the recording
             except programs.Trouble as trouble:
                 book.miss("recording", cell.name, peer.name, str(trouble))
                 continue
@@ -165,7 +165,7 @@ def recording_growth(book, peer, cells, log, ms):
 
 
 def through_peer(book, stat, path, peer):
-    """What another pool takes of the driver for the same allocations and frees."""
+    """Peak memory that another pool takes from the driver for the same allocations and frees."""
     if peer.why_missing:
         book.miss("traces", path.name, peer.name, peer.why_missing)
         return
@@ -181,10 +181,10 @@ def through_peer(book, stat, path, peer):
 
 
 def traces(book, stat, folder, peers=()):
-    """What gpupool-stat replay says of the recorded programs in a folder: how much each kind takes of the driver."""
+    """Peak memory that each kind takes from the driver, by gpupool-stat replay of the traces in a folder."""
     names = sorted(folder.glob("*.gz"))
     if not stat or not names or "replay" not in output_of([stat, "--help"]):
-        book.miss("traces", "", "gpupool-stat replay", "there is none, or no trace")
+        book.miss("traces", "", "gpupool-stat replay", "gpupool-stat has no replay, or there is no trace")
         return
     for path in names:
         try:
@@ -203,8 +203,8 @@ def traces(book, stat, folder, peers=()):
 
 def counted(running, found):
     """
-    Calls of the driver so far, as gpupool counts its own, or those of the last run alone, where a driver counts what
-    arrives there.
+    Counts of driver calls, as a pair (so far, in the last run), of which one is None. gpupool counts all calls that it
+    has made so far; the stub driver counts the calls of the last run.
     """
     if "memory_calls" in found:
         return None, {key.removesuffix("_calls"): count for key, count in found.items() if key.endswith("_calls")}
@@ -214,7 +214,7 @@ def counted(running, found):
 
 
 def steady_calls(book, peer, cells, log, ms):
-    """Calls of the driver by loops that have gone on for three rounds."""
+    """Driver calls of a loop in its fourth round, when it has reached its steady state."""
     for cell in cells:
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(programs.private_dir())

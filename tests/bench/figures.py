@@ -10,11 +10,11 @@ import statistics
 
 @dataclasses.dataclass
 class Figure:
-    """Of a list of values; spread is half the range of the middle half, over the median."""
+    """Median and spread of a list of values; the spread is half the interquartile range, over the median."""
 
     n: int
     median: float
-    low: float  # the middle half begins and ends
+    low: float  # the lower and the upper quartile
     high: float
     least: float
     most: float
@@ -32,7 +32,7 @@ def quantile(ordered, share):
 
 
 def figure(values):
-    """None for no values."""
+    """The figure of the values, or None for an empty list."""
     if not values:
         return None
     ordered = sorted(values)
@@ -41,14 +41,14 @@ def figure(values):
 
 
 def paired_ratios(values, base):
-    """Of two {round: value}: a ratio for each round that both have."""
+    """The ratios of two {round: value}, one for each round that both have."""
     return [values[nth] / base[nth] for nth in sorted(values) if base.get(nth)]
 
 
 def median_interval(values, confidence=0.95):
     """
-    An interval that holds the median of what the values are drawn from with at least that confidence, whatever their
-    distribution: between the kth smallest and the kth largest. None if there are too few values for any.
+    An interval that contains the median of the population with at least the given confidence, for every distribution:
+    from the kth smallest to the kth largest value. None if there are too few values.
     """
     ordered, n = sorted(values), len(values)
     tail, rank = 0.0, 0

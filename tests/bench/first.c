@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * first: what the first calls of a process take, in nanoseconds of the clock, a line for each. The process has a second
- * thread, as every process has once a real driver has made a context: some system calls take longer then.
+ * first: prints the wall time of the first calls of a process in nanoseconds, a line for each call. The process has a
+ * second thread, because some system calls take longer then, and a real driver starts threads with the first context.
  */
 
 #include <dlfcn.h>
@@ -105,7 +105,7 @@ int main(void)
 	timed_free("second-free", ptr);
 	/* Memory freed in a no-cache scope goes back to the driver at once. */
 	(void)gpupool_no_cache_begin();
-	must(driver.alloc(&ptr, OTHER), "an allocation that is not cached");
+	must(driver.alloc(&ptr, OTHER), "an allocation in a no-cache scope");
 	timed_free("first-release", ptr);
 	(void)gpupool_no_cache_end();
 	ptr = timed_alloc("allocation-after-it", 2 * OTHER);

@@ -2,13 +2,14 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-The steps of scripts/bench, which calls them one by one so that each can be given a limit of its own:
+The steps of scripts/bench. The script runs each as a separate process, with a time limit:
 
-    gpu.py list [PART...]            names of parts, a line each: all, or those given
-    gpu.py check                     ends with 77 and a line that says why, where there is no GPU
-    gpu.py build                     everything that the parts need
-    gpu.py part NAME --out DIR       one part; its rows go to DIR as they come
+    gpu.py list [PART...]            prints the names of the given parts, or of all, a line each
+    gpu.py check                     prints the reason and exits with 77 if there is no GPU
+    gpu.py build                     builds everything that the parts need
+    gpu.py part NAME --out DIR       runs one part, and writes each row to DIR at once
     gpu.py report --out DIR NAME=EXITSTATUS...
+                                     makes the tables from the rows in DIR
 """
 
 import json
@@ -27,11 +28,11 @@ from gpu_parts import PARTS
 
 SKIPPED = 77
 SCHEMA = "gpupool.bench/1"
-BASES = ("own", "split alone")  # peers that the others of their table are held against
-SIMULATED = "The simulated GPU: its times mean nothing; memory that traces take does."
+BASES = ("own", "split alone")  # the peers with which the others of their table are compared
+SIMULATED = "Simulated GPU: times are meaningless; the memory that traces take is valid."
 HEAD = [
-    "Nanoseconds of a pair of malloc and free, or a step of a program: medians, and half the middle half of the runs",
-    "in per cent. With several threads: wall time x threads / pairs. A pair of overlap has two blocks.",
+    "Nanoseconds of a pair of malloc and free, or of a step of a program: medians, and half the interquartile range",
+    "in per cent of them. With several threads: wall time x threads / pairs. A pair of overlap has two blocks.",
 ]
 
 

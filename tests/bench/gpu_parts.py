@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-The parts of scripts/bench. Each fills a book in less than nine minutes; what they mean is in README.md.
+The parts of scripts/bench. Each fills a book in less than nine minutes; README.md describes them.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ from player import Cell, Group, Stage
 
 ROUNDS, MS = 15, 10
 LOOP_MS = 60
-RUNS, WINDOWS = 15, 5  # of programs; windows of steps in each run
-SHORT_WINDOWS = 15  # where a window is over in some ten milliseconds
+RUNS, WINDOWS = 15, 5  # runs of each program; windows of steps in each run
+SHORT_WINDOWS = 15  # for programs whose window takes some ten milliseconds
 KERNEL_US, OVERLAP_US = 10, 50
 PINNED = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
 UP_TO_1_MIB = (512, 4 * KIB, 64 * KIB, MIB, 0)
-TORCH_ALLOCATOR = "libc10"  # where PyTorch asks for memory; cuBLAS, for one, asks the driver
+TORCH_ALLOCATOR = "libc10"  # the library from which PyTorch allocates; cuBLAS, for example, asks the driver itself
 PROGRAM = Cell("step", {"pattern": "step"})
 
 
@@ -32,7 +32,7 @@ def scaled(count, options, least=2):
 
 
 def stage(book, place, options, log, peers, ms=MS):
-    # The simulated GPU works in a time of its own: only that everything runs is to be seen there.
+    # Times on the simulated GPU are meaningless, so one millisecond is enough to show that everything runs.
     return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms, options.peer)
 
 
@@ -66,7 +66,7 @@ def run_loops(book, place, options, log):
     four = [cell("kernel", 16 * MIB, kernel_us=KERNEL_US, streams=4),
             cell("hoisted", 16 * MIB, kernel_us=KERNEL_US, streams=4, live=4)]
     overlap = [cell("overlap", 4 * MIB, kernel_us=OVERLAP_US, streams=4)]
-    # Until its queue is full a pool may grow: not all of them fit on one device with blocks of 1 GiB.
+    # A pool may grow until its queue is full, so not all pools fit on one device with blocks of 1 GiB.
     few = [peer for peer in place.all() if not peer.name.startswith("binned")]
     stage(book, place, options, log, few, ms=LOOP_MS).run([Group("kernels on one stream", one)])
     stage(book, place, options, log, place.all(), ms=LOOP_MS).run([
@@ -78,7 +78,7 @@ def pinned_peers(place):
 
 
 def run_pinned(book, place, options, log):
-    """Also how much is cached while a window lives."""
+    """The cells for pinned memory, and the ratio of cached to live bytes while a window is live."""
     cells = [cell("pinned", size, live=4) for size in (PINNED[:3] if place.is_sim else PINNED)]
     stage(book, place, options, log, pinned_peers(place)).run([Group("pinned", cells)])
     for what in cells:
@@ -125,7 +125,7 @@ COSTS = {
 
 
 def run_costs(book, place, options, log):
-    """What one can ask for besides, each against the same process that was asked for none of it."""
+    """The cost of each optional feature, compared with the same process without any of them."""
     def peer(name, variables=None):
         return place.peer(name, "player_runtime_static", "split", variables)
 
@@ -143,9 +143,9 @@ def run_costs(book, place, options, log):
 
 
 def run_once(book, group, nth, players, windows):
-    """A run of each program: windows of steps in turn, of which the median counts. Removes players that cannot."""
+    """One run of each program: windows of steps in turn; the median window counts. Removes players that fail."""
     found = {name: [] for name in players}
-    for window in range(1 + windows):  # the first is not counted
+    for window in range(1 + windows):  # the first window does not count
         order = list(players)
         for i in range(len(order)):
             name = order[(i + nth) % len(order)]
@@ -167,7 +167,7 @@ def run_once(book, group, nth, players, windows):
 
 
 def run_programs(book, options, log, group, peers, runs=RUNS, windows=WINDOWS):
-    """Pairs of runs: each time all programs start anew, side by side, and then take turns."""
+    """Pairs of runs: in each, all programs start anew, side by side, and then take turns."""
     left = player.asked_for(peers, options.peer, lambda name, why: book.miss(group, "", name, why))
     for nth in range(scaled(runs, options)):
         with contextlib.ExitStack() as stack:
@@ -193,7 +193,7 @@ def run_torch(book, place, options, log):
 
 
 def run_memory(book, place, options, log):
-    """Each program by itself, so that what the device has in use is its own."""
+    """Each program alone, so that the memory in use on the device belongs to it."""
     group = "PyTorch training, alone"
     for peer in player.asked_for(torch_peers(place), options.peer, lambda name, why: book.miss(group, "", name, why)):
         for nth in range(scaled(3, options)):
@@ -225,7 +225,10 @@ def run_cupy(book, place, options, log):
 
 
 def run_jax(book, place, options, log):
-    """The allocator "platform" asks the driver each time, in a way that gpupool counts and passes through."""
+    """
+    Steps of JAX. Its allocator "platform" asks the driver each time, by a function that gpupool counts and passes
+    through.
+    """
     quiet = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     platform = {**quiet, "XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
     peers = [place.script("own", "jax", "play_jax.py", variables=quiet),

@@ -57,7 +57,7 @@ static void do_nothing(void *unused)
 {
 }
 
-/* A stream that nobody ever used may count as none. */
+/* Use the stream once: the library may ignore a stream that never got work. */
 static int make_stream(CUstream *stream)
 {
 	int error;

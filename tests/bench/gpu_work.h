@@ -3,32 +3,31 @@
 #pragma once
 
 /*
- * What players do with the GPU besides allocating: streams, contexts, kernels and copies, through the driver's
- * functions, so that every peer's memory is used in the same way. All return a CUresult, and
- * CUDA_ERROR_NOT_FOUND where the driver has no such function.
+ * The GPU work of players: streams, contexts, kernels and copies. All peers use the same driver functions for it. Each
+ * function returns a CUresult, and CUDA_ERROR_NOT_FOUND if the driver lacks the function.
  */
 
 #include "bench.h"
 
-/* Sees to it that there are so many streams, on each of which something has been done. */
+/* Creates streams until there are n, and submits something to each new stream. */
 int gpu_work_streams(unsigned n);
 
-/* Created ones; NULL, the default stream, if there are none. */
+/* Returns a created stream, in turn by n; or NULL, the default stream, if there are none. */
 void *gpu_work_stream(unsigned n);
 
-/* Makes contexts up to so many, with a block in each, and leaves the current one current. */
+/* Creates contexts until there are n, with a block in each; the current context stays current. */
 int gpu_work_contexts(unsigned n);
 
-/* Loads the kernels, and gets the buffers for copies of so many bytes. */
+/* Loads the kernels, and allocates buffers for copies of copy_bytes. */
 int gpu_work_prepare(size_t copy_bytes);
 
-/* A kernel on one multiprocessor that spins, then writes to the block. */
+/* Launches a kernel that spins on one multiprocessor, then writes to the block. */
 int gpu_work_kernel(void *ptr, unsigned us, void *stream);
 
-/* The cheapest submission: a host function that does nothing. */
+/* Submits a host function that does nothing, which is the cheapest submission. */
 int gpu_work_submit(void *stream);
 
-/* Between the nth stream's pinned buffers and the block. */
+/* Copies between the pinned buffers of the nth stream and the block. */
 int gpu_work_copy_in(void *ptr, size_t bytes, unsigned n);
 int gpu_work_copy_out(void *ptr, size_t bytes, unsigned n);
 

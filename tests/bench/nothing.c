@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A process without CUDA. With an argument it says how many threads and open files it has. */
+/* A process without CUDA. With an argument it prints its numbers of threads and open files. */
 
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int count(const char *path)
 	while (readdir(dir))
 		n++;
 	closedir(dir);
-	return n - 2; /* . and .. */
+	return n - 2; /* not counted: . and .. */
 }
 
 int main(int argc, char **argv)

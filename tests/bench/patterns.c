@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The patterns. A step does some pairs, each one malloc and one free, so that the clock is seldom read. */
+/* The patterns. A step does several pairs of one malloc and one free, so that the clock is read rarely. */
 
 #include <sched.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static uint64_t next_random(uint64_t *random)
 	return *random;
 }
 
-/* Every power of two from 512 B to 512 KiB as often, and within it every size. */
+/* Uniform over the powers of two from 512 B to 512 KiB, then uniform over the sizes up to the next power. */
 static uint32_t mixed_bytes(uint64_t random)
 {
 	uint32_t power = UINT32_C(1) << (SIZE_BITS_MIN + random % SIZE_BITS);
@@ -127,7 +127,7 @@ static unsigned step_batch(struct bench_lane *lane, unsigned n)
 	return done;
 }
 
-/* Returns when the ring is full: nobody may be there to take anything any more. */
+/* Returns when the ring is full: the consumer may have ended. */
 static unsigned step_produce(struct bench_lane *lane, unsigned n)
 {
 	struct bench_ring *ring = lane->ring;
@@ -142,7 +142,7 @@ static unsigned step_produce(struct bench_lane *lane, unsigned n)
 		if (fill(lane, &ring->slots[head % BENCH_RING_SIZE], false))
 			__atomic_store_n(&ring->head, head + 1, __ATOMIC_RELEASE);
 	}
-	return 0; /* who frees counts the pair */
+	return 0; /* the freeing thread counts the pair */
 }
 
 static unsigned step_consume(struct bench_lane *lane, unsigned n)
@@ -163,7 +163,7 @@ static unsigned step_consume(struct bench_lane *lane, unsigned n)
 	return i;
 }
 
-/* The first thread of each two allocates, the other frees. */
+/* Of each two threads the first allocates and the second frees. */
 static unsigned step_handover(struct bench_lane *lane, unsigned n)
 {
 	return lane->turn ? step_consume(lane, n) : step_produce(lane, n);
@@ -176,7 +176,7 @@ static unsigned step_submit(struct bench_lane *lane, unsigned n)
 	return n;
 }
 
-/* A pair whose free needs a fence of its own. */
+/* A pair with a submission before the free, so that each free needs a new fence. */
 static unsigned step_submitted(struct bench_lane *lane, unsigned n)
 {
 	struct bench_slot slot;
@@ -206,7 +206,7 @@ static unsigned step_kernel(struct bench_lane *lane, unsigned n)
 	return n;
 }
 
-/* The same with the allocations before the loop: a block for each stream. */
+/* The same kernels on blocks that were allocated before the loop, one for each stream. */
 static unsigned step_hoisted(struct bench_lane *lane, unsigned n)
 {
 	const struct bench_request *request = lane->request;
@@ -220,7 +220,7 @@ static unsigned step_hoisted(struct bench_lane *lane, unsigned n)
 	return n;
 }
 
-/* Input is copied in, a kernel makes output of it, output is copied out. */
+/* Copies input in, runs a kernel that computes the output, and copies the output out. */
 static int overlap_once(const struct bench_request *request, unsigned turn)
 {
 	size_t copied = request->bytes / COPY_SHARE;
@@ -240,7 +240,7 @@ static int overlap_once(const struct bench_request *request, unsigned turn)
 	return error ? error : bench_peer.free(out, request->bytes, stream);
 }
 
-/* Each time on the next stream. */
+/* Uses the streams in turn. */
 static unsigned step_overlap(struct bench_lane *lane, unsigned n)
 {
 	for (unsigned i = 0; i < n && !lane->error; i++)
@@ -277,7 +277,7 @@ static double now_ns(clockid_t clock)
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Who takes what another thread hands over does not end before that one has begun. */
+/* True for a consumer that must not end before its producer has begun. */
 static bool waits_for_other(const struct bench_lane *lane, const struct bench_pattern *pattern)
 {
 	return pattern->is_handed_over && lane->turn && !lane->pairs;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* cudaMallocAsync and cudaFreeAsync, which keep all memory: the release threshold is raised, as their users do. */
+/*
+ * cudaMallocAsync and cudaFreeAsync, with a raised release threshold, as in real programs, so that all memory is kept.
+ */
 
 #include <dlfcn.h>
 

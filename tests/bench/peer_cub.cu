@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* CUB's caching allocator with the bins that it has by default, but for blocks of any size. */
+/* CUB's caching allocator with its default bins, extended to blocks of any size. */
 
 #include <cub/util_allocator.cuh>
 
 #include "bench.h"
 
-/* Powers of 8 from 512 B to 16 GiB, and no limit to what is kept. */
+/* Bins of powers of 8 from 512 B to 16 GiB, without a limit on cached memory. */
 static cub::CachingDeviceAllocator *allocator;
 
 static int thread_init()

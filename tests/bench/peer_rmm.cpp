@@ -17,7 +17,7 @@ static const size_t FIRST_BYTES = size_t{1} << 30, ALIGN = 256;
 
 static rmm::mr::pool_memory_resource *pool;
 
-/* Errors are exceptions there. */
+/* RMM reports errors as exceptions. */
 template <typename F> static int attempt(F call)
 {
 	try {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* cudaMalloc and cudaFree, of the runtime that this is linked with: a shared one, or a static one. */
+/* cudaMalloc and cudaFree of the shared or static runtime that the player is linked with. */
 
 #include "bench.h"
 #include "tests/apps/cudart_min.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* PyTorch's allocator, without Python; PYTORCH_CUDA_ALLOC_CONF chooses which of them, as it does for programs. */
+/* PyTorch's allocator, without Python; PYTORCH_CUDA_ALLOC_CONF chooses its backend, as in any program. */
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -10,7 +10,7 @@
 
 #include "bench.h"
 
-/* Exported, but in no header: PyTorch's larger library says so what it knows. */
+/* These are exported but not in a header: libtorch_cuda registers its functions with libc10_cuda by them. */
 namespace c10::cuda::_internal
 {
 void setHasPrimaryContext(bool (*function)(c10::DeviceIndex));
@@ -20,7 +20,7 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 
 enum { FAILED = 1 };
 
-/* Errors are exceptions there. */
+/* PyTorch reports errors as exceptions. */
 template <typename F> static int attempt(F call)
 {
 	try {
@@ -36,7 +36,7 @@ static int thread_init()
 	return attempt([] { c10::cuda::set_device(0); });
 }
 
-/* The stream-ordered backend asks. There is one: init makes it. */
+/* The stream-ordered backend asks for this. There is a primary context: init makes it. */
 static bool has_primary_context(c10::DeviceIndex)
 {
 	return true;

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-The peers that scripts/bench compares, and how their players are built: on a machine with a GPU by nvcc, and on one
-without taken from a Meson build, for the simulated GPU; but PyTorch's, which are built there, too. A peer that is not
-there has a reason.
+The peers that scripts/bench compares, and how their players are built. For a GPU all players are built here, with nvcc.
+For the simulated GPU they come from a Meson build, except PyTorch's, which are built here too. A peer that cannot be
+measured carries the reason.
 """
 
 import concurrent.futures
@@ -33,7 +33,7 @@ TORCH_BACKENDS = {
 
 
 def package(name):
-    """The folder of a Python package, or Trouble."""
+    """The folder of a Python package; raises Trouble if it is not installed."""
     found = importlib.util.find_spec(name)
     if not found or not found.submodule_search_locations:
         raise programs.Trouble(f"{name} is not installed")
@@ -52,7 +52,10 @@ def runtime_flags(kind):
 
 
 def torch_flags(sim=None):
-    """sim: the folder of the simulated GPU, whose runtime stands before the one that PyTorch brings."""
+    """
+    Compiler flags for PyTorch. sim: the folder of the simulated GPU; its runtime is found before the one in PyTorch's
+    package.
+    """
     torch = package("torch")
     if sim:
         headers = package("nvidia") / "cu13" / "include"
@@ -64,7 +67,7 @@ def torch_flags(sim=None):
 
 
 def rmm_flags():
-    """Of PyPI's librmm, which brings CCCL's headers and needs rapids_logger at run time."""
+    """Compiler flags for PyPI's librmm, which contains CCCL's headers and needs rapids_logger at run time."""
     try:
         rmm, logger = package("librmm"), package("rapids_logger")
     except programs.Trouble:
@@ -83,7 +86,9 @@ def is_fresh(target, how):
 
 
 def compile_to(target, words):
-    """Unless it was made of these sources in the same way: of the same PyTorch, say."""
+    """
+    Compiles the target, unless it is up to date and was built by the same command (with the same PyTorch, for example).
+    """
     how = target.with_name(f"{target.name}.how")
     words = [str(word) for word in (*words, "-O2", "-D_GNU_SOURCE", f"-I{programs.ROOT}", "-o", target)]
     if is_fresh(target, how) != " ".join(words):
@@ -92,7 +97,7 @@ def compile_to(target, words):
 
 
 def objects():
-    """The sources that all players share, compiled once."""
+    """Objects of the sources that all players share, compiled once."""
     BIN.mkdir(parents=True, exist_ok=True)
     made = [BIN / f"{name}.o" for name in COMMON]
     for target in made:
@@ -100,7 +105,7 @@ def objects():
     return made
 
 
-# Players: the source, what compiles it, and what it is linked with.
+# Players: the source, its compiler (None: nvcc), and the function that returns its flags.
 RECIPES = {
     "player_driver": ("peer_driver.c", ["cc", "-std=gnu11"], list),
     "player_runtime_static": ("peer_runtime.c", ["cc", "-std=gnu11"], lambda: runtime_flags("static")),
@@ -111,8 +116,8 @@ RECIPES = {
     "player_rmm": ("peer_rmm.cpp", ["c++", "-std=c++20"], rmm_flags),
     "trace_torch": ("trace_torch.cpp", ["c++", "-std=c++20"], torch_flags),
 }
-PLAYED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # instead of what all players share
-ON_SIM = ("player_torch", "trace_torch")  # besides what a Meson build has: needs PyTorch
+PLAYED = {"trace_torch": [HERE / "peer_torch.cpp"]}  # linked instead of the shared objects
+ON_SIM = ("player_torch", "trace_torch")  # not in a Meson build, because they need PyTorch
 OTHERS = ("first", "startup", "nothing")
 
 
@@ -130,7 +135,7 @@ def first_error(trouble):
 
 
 def build_players(targets, *where):
-    """Why those that cannot be built cannot, by their names."""
+    """Builds the players, and returns the reasons of failures by name."""
     common, reasons = objects(), {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {target.name: pool.submit(build_player, target, common, *where) for target in targets}
@@ -149,7 +154,7 @@ def keep_reasons(reasons, path):
 
 
 def build():
-    """Everything that can be built; why the rest cannot stays in a file, for those who want to run it."""
+    """Builds everything that can be built, and stores the reasons of failures in a file for later runs."""
     reasons = build_players([BIN / name for name in RECIPES])
     for name in OTHERS:
         compile_to(BIN / name, ["cc", "-std=gnu11", HERE / f"{name}.c", "-ldl", "-lpthread"])
@@ -161,10 +166,10 @@ def build():
 
 
 def build_on_sim(sim):
-    """Likewise what a Meson build has not, for its simulated GPU."""
+    """Builds the players that a Meson build lacks, for its simulated GPU."""
     folder = sim.resolve() / "tests"
     if not (folder / "bench").is_dir():
-        raise programs.Trouble(f"{sim} is no build directory with tests")
+        raise programs.Trouble(f"{sim} is not a build directory with tests")
     try:
         package("torch")
         reasons = build_players([folder / "bench" / name for name in ON_SIM], folder / "sim")
@@ -178,7 +183,7 @@ def load_reasons(path):
 
 
 class Place:
-    """Where players are, and what must be set for them: of a GPU, or of the simulated one in a Meson build."""
+    """Players and their environment: for a GPU, or for the simulated GPU of a Meson build."""
 
     def __init__(self, sim=None):
         self.is_sim = sim is not None
@@ -198,7 +203,7 @@ class Place:
         self.stat = self.stat if self.stat.exists() else None
 
     def peer(self, name, program, kind=None, variables=None):
-        """kind: of pool, or None for a peer without gpupool."""
+        """A peer; kind is its kind of pool, or None for a peer without gpupool."""
         variables = {**self.variables, **(variables or {})}
         if kind:
             variables["GPUPOOL_POOL"] = kind
@@ -206,7 +211,7 @@ class Place:
                     self.reasons.get(program, ""), kind or "")
 
     def script(self, name, needs, script, kind=None, words=(), variables=None):
-        """A player in Python."""
+        """A player written in Python."""
         why = ""
         if self.is_sim:
             why = "needs a GPU"
@@ -225,8 +230,8 @@ class Place:
 
     def floor(self):
         """
-        Our own library with its fences taken out, and with them what makes reuse safe: nobody could take it, and it is
-        not held against anybody. What is left is what the runtime and the driver take on the way to a pool.
+        The library built without its fences, which makes reuse unsafe: not a usable allocator, and not compared with
+        the others. Its time is that of the runtime, the driver and the pool without any fence.
         """
         why = "" if self.broken and self.broken.exists() else self.reasons.get(FLOOR, "was not built")
         return [dataclasses.replace(self.peer(f"UNSAFE floor{label}", program, "split"), preload=self.broken,
@@ -239,7 +244,7 @@ class Place:
                 self.peer("rmm", "player_rmm")]
 
     def torch_pools(self):
-        """PyTorch's own pools, which say what they take of the driver: for traces."""
+        """PyTorch's own pools, for traces; they report the memory that they take from the driver."""
         return [self.peer(name, "trace_torch", variables=TORCH_BACKENDS[name]) for name in ("torch", "torch expandable")]
 
     def all(self):

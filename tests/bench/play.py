@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""The conversation of a player in Python (player.c): each line of stdin asks for a window of steps."""
+"""The protocol of a player in Python, as in player.c: each line of stdin requests a window of steps."""
 
 import pathlib
 import sys
@@ -15,7 +15,7 @@ def say(text):
 
 
 def serve(step, wait, steps, tell=lambda: {}):
-    """step(i) submits work, wait() waits for all of it, tell() says what else is known, as numbers."""
+    """step(i) submits work, wait() waits for all of it, tell() returns further results as numbers."""
     say("ready")
     for _ in sys.stdin:
         wait()

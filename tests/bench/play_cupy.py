@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Windows of the chain of tests/gpu/work_cupy.py; "none" turns CuPy's own pools off, "async" is the driver's."""
+"""Windows of the chain of tests/gpu/work_cupy.py; "none" turns CuPy's own pools off, "async" uses the driver's."""
 
 import sys
 

@@ -2,14 +2,15 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The conversation of a player. It says "ready", and then answers each line of stdin, such as
+ * The protocol of a player. It prints "ready", and then answers each line of stdin, such as
  *
  *   window bytes=65536 live=32 ms=10
  *
- * with one on stdout: "pair ns=... cpu_ns=... pairs=...", or "error what=... code=...". While the same is asked for
- * again, blocks stay where they are; so several players take turns, and each finds everything as it left it.
+ * with a line on stdout: "pair ns=... cpu_ns=... pairs=...", or "error what=... code=...". While requests are equal,
+ * the blocks stay allocated. So several players can take turns, and each finds its blocks as it left them.
  *
- * One thread means the first: a process in which others have allocated is another case.
+ * A request for one thread runs in the first thread: a process in which other threads have allocated is a different
+ * case.
  */
 
 #include <dlfcn.h>
@@ -26,24 +27,24 @@
 
 static struct {
 	struct bench_request request;
-	const struct bench_pattern *pattern; /* NULL: nothing is set up */
+	const struct bench_pattern *pattern; /* NULL before a request is set up */
 	struct bench_lane *lanes;
-	struct bench_slot *held; /* also those that others were freed between */
+	struct bench_slot *held; /* includes the blocks between which cached blocks lie */
 	unsigned n_lanes, n_held;
 	double ns;
-	/* Workers, where there are several threads. */
+	/* Workers, if there are several threads. */
 	pthread_t threads[BENCH_THREADS_MAX];
 	unsigned n_threads;
 	pthread_barrier_t barrier;
 	bool is_over;
 } session;
 
-/* By the calling thread; NULL with any driver but the one that does nothing. */
+/* Counts calls of the calling thread; NULL unless the driver is the stub driver. */
 static uint64_t (*count_calls)(enum stub_call call);
 
 static const char *const call_names[STUB_N_CALLS] = {"memory", "record", "fence", "current", "other"};
 
-/* Runs when the player says so, until it is over. */
+/* Runs the pattern each time that the player reaches the barrier, until session.is_over. */
 static void *worker(void *arg)
 {
 	struct bench_lane *lane = arg;
@@ -59,7 +60,7 @@ static void *worker(void *arg)
 	}
 }
 
-/* Zeroes that no other thread's memory shares a line with; NULL without host memory. */
+/* Zeroed host memory that shares no cache line with other memory; NULL if there is none. */
 static void *alloc_apart(size_t n, size_t bytes)
 {
 	size_t size = (n * bytes + BENCH_APART - 1) / BENCH_APART * BENCH_APART;
@@ -77,7 +78,7 @@ static bool start_workers(void)
 		unsigned i = session.n_threads;
 
 		if (pthread_create(&session.threads[i], NULL, worker, &session.lanes[i]))
-			abort(); /* those that wait at the barrier would wait for ever */
+			abort(); /* the threads at the barrier would wait forever */
 	}
 	return true;
 }
@@ -105,7 +106,7 @@ static void tear_down(void)
 	end_workers();
 	for (unsigned i = 0; i < session.n_lanes; i++) {
 		struct bench_lane *lane = &session.lanes[i];
-		struct bench_ring *ring = i % 2 ? NULL : lane->ring; /* the next lane's as well */
+		struct bench_ring *ring = i % 2 ? NULL : lane->ring; /* shared with the next lane */
 
 		for (; ring && ring->tail != ring->head; ring->tail++)
 			bench_slot_empty(lane, &ring->slots[ring->tail % BENCH_RING_SIZE], false);
@@ -125,7 +126,7 @@ static void tear_down(void)
 	session.pattern = NULL;
 }
 
-/* Of every two blocks the second is freed, so that what is cached lies between blocks that live. */
+/* Frees the second of every two blocks, so that each cached block lies between live blocks. */
 static bool fill_held(struct bench_lane *lane, unsigned held, unsigned cached)
 {
 	unsigned n = held + 2 * cached;
@@ -198,7 +199,7 @@ static const char *set_up_gpu(int *error)
 	return *error ? "kernels" : NULL;
 }
 
-/* What went wrong, or NULL. */
+/* Returns the name of the failed step, or NULL. */
 static const char *set_up(const struct bench_request *request, int *error)
 {
 	const char *what;
@@ -243,7 +244,7 @@ static void run(void)
 	pthread_barrier_wait(&session.barrier);
 }
 
-/* Wall time as each thread sees it, and processor time, of a pair. */
+/* Prints wall time as each thread sees it, and processor time, for each pair. */
 static const char *print_answer(const uint64_t *calls_before, int *error)
 {
 	double start = session.lanes[0].start_ns, end = 0, cpu = 0, pairs = 0;
@@ -297,7 +298,7 @@ static void answer(const struct bench_request *request, double ms)
 	fflush(stdout);
 }
 
-/* False for a word that makes no sense. */
+/* Returns false for an unknown word. */
 static bool parse_word(const char *word, struct bench_request *request, double *ms)
 {
 	const struct {
@@ -328,7 +329,7 @@ static bool parse(char *line, struct bench_request *request, double *ms)
 {
 	char *rest, *word = strtok_r(line, " \n", &rest);
 
-	memset(request, 0, sizeof(*request)); /* compared as bytes */
+	memset(request, 0, sizeof(*request)); /* requests are compared as bytes */
 	*ms = 10;
 	if (!word || strlen(word) >= sizeof(request->pattern))
 		return false;

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Players and their turns. A player is a process that says "ready", and then answers one line with one line (player.c).
-All players of a group are alive at the same time, and each runs a cell in its turn while the others wait; so whatever
-drifts, drifts for all of them.
+Players and their turns. A player is a process that prints "ready", and then answers each line with one line (player.c).
+All players of a group are alive at the same time, and each runs a cell in its turn while the others wait, so that drift
+of the machine affects all of them.
 """
 
 import contextlib
@@ -21,30 +21,30 @@ import ctl
 import programs
 
 READY_S = 120
-SET_UP_S = 60  # besides the time that was asked for
+SET_UP_S = 60  # allowed for setting up, in addition to the requested time
 
 
 @dataclasses.dataclass
 class Peer:
-    """A way to get memory: a program, and how it is run."""
+    """A way to get memory: a program, and its command and environment."""
 
     name: str
     words: list
     preload: pathlib.Path | None = None
     variables: dict = dataclasses.field(default_factory=dict)
     why_missing: str = ""
-    kind: str = ""  # of pool, that the process has to say it has
-    around: object = contextlib.nullcontext  # of a running player: what goes on beside it while it has its turn
+    kind: str = ""  # kind of pool that the process has to report
+    around: object = contextlib.nullcontext  # active during a running player's turns
 
 
 @dataclasses.dataclass
 class Cell:
-    """What is asked of a player; name is the row of the table, series the rows that are held against their first."""
+    """A request to a player; name is its row of the table, series the rows that are compared with their first."""
 
     name: str
     request: dict
     series: str = ""
-    patience: int = 1  # how much longer than others a run lasts
+    patience: int = 1  # factor by which a run may take longer than others
 
     def line(self, ms):
         ms *= self.patience
@@ -54,7 +54,7 @@ class Cell:
 
 @dataclasses.dataclass
 class Group:
-    """Cells that one process may run one after the other: none changes what the next finds."""
+    """Cells that one process may run one after the other, because none affects the next."""
 
     name: str
     cells: list
@@ -70,7 +70,7 @@ class Player:
         )  # fmt: skip
 
     def receive(self, seconds):
-        """One line, as (word, {key: value})."""
+        """One line of the answer, as (word, {key: value})."""
         watchdog = threading.Timer(seconds, self.process.kill)
         watchdog.start()
         try:
@@ -91,7 +91,7 @@ class Player:
         return self.receive(seconds)
 
     def status(self, words="status"):
-        """What gpupool says of the process; None where it is not preloaded, or has nothing to say yet."""
+        """gpupool's status of the process, or None if it is not preloaded or has no control socket yet."""
         if not self.peer.preload:
             return None
         try:
@@ -101,8 +101,8 @@ class Player:
 
     def bytes_beside(self, allocator):
         """
-        Device memory that other libraries than the program's allocator hold, which asked the driver themselves: what
-        the program says of its own pool is without it.
+        Device memory that libraries other than the program's allocator got from the driver themselves. The program's
+        figures of its own pool do not include it.
         """
         callers = (self.status("status callers") or {}).get("callers", [])
         return sum(row["bytes"] - row["pinned_bytes"] - row["unpooled_bytes"]
@@ -120,7 +120,7 @@ class Player:
 
 
 def launch(peer, directory, log):
-    """A player that may not be ready yet, or Trouble."""
+    """Starts a player that may not be ready yet; raises Trouble if it cannot be started."""
     if peer.why_missing:
         raise programs.Trouble(peer.why_missing)
     try:
@@ -140,14 +140,14 @@ def wait_ready(player):
 
 
 def start(peer, directory, log):
-    """A player that is ready, or Trouble."""
+    """Starts a player and waits until it is ready; raises Trouble if that fails."""
     player = launch(peer, directory, log)
     wait_ready(player)
     return player
 
 
 def start_all(peers, directory, log, miss):
-    """Those that come up, which they do side by side, by name; miss(name, why) is told of the others."""
+    """Starts players side by side, and returns those that are ready by name; calls miss(name, why) for the others."""
     players = {}
     for what in ("launch", "wait"):
         for peer in peers:
@@ -164,23 +164,26 @@ def start_all(peers, directory, log, miss):
 
 def share_processors(players, nth):
     """
-    From now on all work on the same two processors, others each time: what else goes on there, and how fast they are
-    just then, is the same for all. One at a time has work to do.
+    Binds all players to the same two processors, chosen by nth, so that other load on them and their clock affect all
+    players alike. Only one player has work at a time.
     """
     usable = sorted(os.sched_getaffinity(0))
     chosen = {usable[(2 * nth + i) % len(usable)] for i in range(2)}
     for player in players:
         for task in pathlib.Path(f"/proc/{player.process.pid}/task").iterdir():
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # the thread has ended
                 os.sched_setaffinity(int(task.name), chosen)
 
 
 class NoSuchKind(programs.Trouble):
-    """The library has not the kind of pool that was asked for."""
+    """The library lacks the requested kind of pool."""
 
 
 def check_kind(player):
-    """A library that does not know a kind takes another: then the figures would not be that kind's."""
+    """
+    Raises Trouble if the library runs another kind of pool than requested, as it does with a kind that it does not
+    know.
+    """
     status = player.status()
     if not player.peer.preload:
         return
@@ -191,7 +194,7 @@ def check_kind(player):
 
 
 def turn(player, cell, ms, seconds=None):
-    """One run of a cell; what the player found, as numbers, or Trouble."""
+    """Runs a cell once, and returns the player's results as numbers; raises Trouble if it fails."""
     with player.peer.around(player):
         word, pairs = player.ask(cell.line(ms), seconds or SET_UP_S + ms * cell.patience / 1000)
     if word == "error":
@@ -200,17 +203,17 @@ def turn(player, cell, ms, seconds=None):
 
 
 def asked_for(peers, names, miss):
-    """Those peers of these names, or all if there are none; miss(name, why) is told of names that no peer has."""
+    """The named peers, or all if no names are given; calls miss(name, why) for unknown names."""
     if not names:
         return list(peers)
     for name in names:
         if name not in {peer.name for peer in peers}:
-            miss(name, "there is no such peer here")
+            miss(name, "unknown peer in this part")
     return [peer for peer in peers if peer.name in names]
 
 
 class Stage:
-    """Runs groups of cells with all peers in turn, or those of some names, and tells the book what was found."""
+    """Runs groups of cells with all or the named peers in turn, and stores the results in the book."""
 
     def __init__(self, book, peers, log, rounds, ms, names=()):
         self.book, self.peers, self.log = book, peers, log
@@ -227,7 +230,7 @@ class Stage:
         return players
 
     def run_cell(self, group, cell, players):
-        """The first turn of each is not counted: it fills windows and caches."""
+        """Runs a cell in all players. The first turn of each does not count, since it fills windows and caches."""
         able = []
         for name, player in list(players.items()):
             try:

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * startup LIBRARY ROUNDS PROGRAM: starts PROGRAM without and with LIBRARY preloaded, in turn, and prints what each took
- * from its start to its end in microseconds, of the clock and of the processor.
+ * startup LIBRARY ROUNDS PROGRAM: starts PROGRAM without and with LIBRARY preloaded, in turn, and prints wall time and
+ * processor time of each from start to end, in microseconds.
  */
 
 #include <errno.h>

@@ -2,11 +2,11 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A CUDA driver that does nothing, as cheaply as can be: under it a benchmark shows what the library itself costs.
- * The GPU is always idle, memory never runs out and is never touched.
+ * A stub of the CUDA driver that does nothing at the least possible cost, so that a benchmark shows the cost of the
+ * library itself. The GPU is always idle, memory never runs out and is never touched.
  *
  * Addresses name their size class, so a free needs no table: it puts the address on its thread's stack of that class,
- * from which the next allocation takes it. Calls are counted for each thread, so no two threads write to one line.
+ * from which the next allocation takes it. Each thread counts its own calls, so no two threads write to one cache line.
  */
 
 #include <dlfcn.h>
@@ -24,11 +24,11 @@
 #include "shim/driver/hooks.def"
 
 enum {
-	CLASS_MIN = 9, /* 512 bytes, the least that a driver hands out */
+	CLASS_MIN = 9, /* 512 bytes, the smallest block of the driver */
 	CLASS_MAX = 39,
-	CLASS_BITS = 42, /* of addresses in a class */
+	CLASS_BITS = 42, /* width of the addresses of a class */
 	STACK_SIZE = 256,
-	CONTEXTS_MAX = 8, /* pushed by one thread */
+	CONTEXTS_MAX = 8, /* addresses that one thread can push */
 	DEVICE_GIB = 140,
 };
 
@@ -43,7 +43,7 @@ static struct CUctx_st primary = {1};
 static _Atomic unsigned long long last_id = 1;
 static _Atomic uint64_t next_index[CLASS_MAX + 1];
 
-/* A thread's own()-> */
+/* The data of a thread; own() returns them. */
 struct own {
 	CUcontext contexts[CONTEXTS_MAX];
 	unsigned n_contexts;
@@ -54,7 +54,9 @@ struct own {
 	} free[CLASS_MAX + 1];
 };
 
-/* A library that is opened late has no room for more than a pointer that can be reached without a call. */
+/*
+ * Only a pointer: a library that is opened late gets little of the static TLS space, which is reached without a call.
+ */
 static _Thread_local struct own *own_or_null __attribute__((tls_model("initial-exec")));
 
 static __attribute__((noinline)) struct own *own_new(void)
@@ -205,7 +207,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
 	return count(STUB_OTHER);
 }
 
-/* Fences: of a GPU that has always done everything. */
+/* Fences, of a GPU that has always completed everything. */
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
@@ -272,7 +274,7 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode)
 	return count(STUB_OTHER);
 }
 
-/* Memory that is mapped: addresses that are nobody else's, and handles that are numbers. */
+/* Mapped memory: addresses that are used once, and handles that are numbers. */
 
 enum { RANGES_BASE_BIT = 54 };
 
@@ -326,7 +328,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t bytes, const CUmemAccessDesc *ac
 	return count(STUB_OTHER);
 }
 
-/* Devices: there is one. */
+/* Devices. There is one. */
 
 CUresult cuInit(unsigned flags)
 {
@@ -369,7 +371,10 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* The newest version of a name, whatever was asked for: the same address that dlsym gives, as with a real driver. */
+/*
+ * Ignores the version, and returns the newest function of that name: the address that dlsym returns, as with a real
+ * driver.
+ */
 CUresult cuGetProcAddress_v2(const char *name, void **pfn, int version, uint64_t flags, int *status)
 {
 	void *self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);

@@ -4,15 +4,15 @@
 
 #include <stdint.h>
 
-/* What the stub driver counts. */
+/* Groups of calls that the stub driver counts. */
 enum stub_call {
 	STUB_MEMORY,  /* allocations and frees */
 	STUB_RECORD,  /* fences recorded */
-	STUB_FENCE,   /* fences ordered upon, queried or waited for */
-	STUB_CURRENT, /* which context is current */
+	STUB_FENCE,   /* GPU waits, queries and host waits for fences */
+	STUB_CURRENT, /* queries of the current context */
 	STUB_OTHER,
 	STUB_N_CALLS
 };
 
-/* Calls by the calling thread so far. */
+/* Returns the number of calls that the calling thread has made so far. */
 uint64_t stub_calls(enum stub_call call);

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Usage: test_bench.py LIBRARY PROGRAMS SIM: tests of the benchmarks on canned figures, and a second of them over the
-driver that does nothing and on the simulated GPU.
+Usage: test_bench.py LIBRARY PROGRAMS SIM
+
+Tests of the benchmarks: with canned figures, and for about a second over the stub driver and on the simulated GPU.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ CELL = Cell("window 64 KiB", {"pattern": "window", "bytes": 65536, "live": 32})
 
 
 def filled(**peers):
-    """A book with a cell, in which each peer took so long in each round."""
+    """A book with one cell, and the given times of each peer in each round."""
     book = books.Book()
     for name, values in peers.items():
         for nth, ns in enumerate(values):
@@ -53,25 +54,25 @@ class Quiet(unittest.TestCase):
 
 
 class FiguresTest(unittest.TestCase):
-    def test_a_figure_is_the_median_and_the_middle_half(self):
+    def test_a_figure_has_the_median_and_the_quartiles(self):
         found = figures.figure([5, 1, 2, 4, 3])
         self.assertEqual((found.n, found.median, found.low, found.high, found.least, found.most), (5, 3, 2, 4, 1, 5))
         self.assertAlmostEqual(found.spread, 1 / 3)
         self.assertIsNone(figures.figure([]))
 
-    def test_ratios_are_of_rounds_that_both_have(self):
+    def test_ratios_use_only_rounds_that_both_peers_have(self):
         self.assertEqual(figures.paired_ratios({0: 2, 1: 9, 3: 8}, {0: 1, 2: 5, 3: 4}), [2, 2])
 
-    def test_the_interval_of_a_median_needs_six_values(self):
+    def test_the_interval_of_a_median_needs_at_least_six_values(self):
         self.assertIsNone(figures.median_interval([1, 2, 3, 4, 5]))
         self.assertEqual(figures.median_interval([6, 5, 4, 3, 2, 1]), (1, 6))
 
-    def test_the_interval_of_fifteen_is_from_the_fourth_to_the_twelfth(self):
+    def test_the_interval_of_fifteen_values_is_the_fourth_to_the_twelfth(self):
         self.assertEqual(figures.median_interval(list(range(1, 16))), (4, 12))
 
 
 class BookTest(Quiet):
-    def test_ratios_pair_rounds_and_not_medians(self):
+    def test_a_ratio_is_taken_for_each_round_and_not_of_medians(self):
         book = filled(raw=[10, 20, 40], split=[20, 40, 80])
         self.assertEqual(book.ratios("group", CELL.name, "split", "raw"), [2, 2, 2])
         self.assertIn("2 ±0%", books.ratio_table(book, "group", "raw")[1])
@@ -84,14 +85,14 @@ class BookTest(Quiet):
         self.assertEqual(lines[1].split(), ["window", "64", "KiB", "10", "±0%", "3", "±0%"])
         self.assertEqual(books.missing_lines(book), ["no figure: rmm: is not installed (group)"])
 
-    def test_the_summary_names_those_without_figures_too(self):
+    def test_the_summary_also_names_peers_without_figures(self):
         book = filled(raw=[10, 10])
         book.miss("group", "", "rmm", "is not installed")
         self.assertEqual([(row["peer"], row["missing"]) for row in books.summary(book)],
                          [("raw", None), ("rmm", "is not installed")])
         json.dumps(books.summary(book))
 
-    def test_what_is_written_is_read_again(self):
+    def test_a_book_file_is_read_back_unchanged(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "rows.jsonl"
             book = books.Book(path)
@@ -99,7 +100,7 @@ class BookTest(Quiet):
             book.value("a value", 2)
             self.assertEqual(books.load(path).rows, book.rows)
 
-    def test_calls_are_told_for_each_pair(self):
+    def test_driver_calls_are_reported_for_each_pair(self):
         book = books.Book()
         book.calls("window", "split", 100, {"memory": 0, "fence": 50})
         self.assertEqual(books.calls_table(book)[1].split(), ["split:", "window", "0", "0.5"])
@@ -110,7 +111,7 @@ class BarsTest(Quiet):
         return next(row for row in bars.judge(book) if row["what"] == what)
 
     def of_windows(self, **peers):
-        """A book in which each peer takes so long in every window."""
+        """A book with the given time of each peer in every window."""
         book = books.Book()
         for size in bars.UP_TO_1_MIB:
             for name, ns in peers.items():
@@ -125,32 +126,32 @@ class BarsTest(Quiet):
             book.sample("PyTorch training", Cell("step", {}), "split", nth, {"ns": 10.0 * ratio})
         return book
 
-    def test_what_was_not_measured_is_not_reached(self):
+    def test_a_bar_without_a_figure_is_not_measured(self):
         self.assertEqual({row["verdict"] for row in bars.judge(books.Book())}, {"not measured"})
 
-    def test_a_bar_is_reached_up_to_its_limit(self):
+    def test_a_figure_equal_to_its_limit_reaches_the_bar(self):
         what = "window of 32, up to 1 MiB, one thread, static"
         self.assertEqual(self.judged(self.of_windows(split=60), what)["verdict"], "reached")
         self.assertEqual(self.judged(self.of_windows(split=61), what)["verdict"], "NOT REACHED")
 
-    def test_the_best_peer_counts_and_the_absent_are_named(self):
+    def test_the_best_peer_is_compared_and_absent_peers_are_named(self):
         row = self.judged(self.of_windows(split=10, cub=90, torch=45), "the same: best peer over gpupool")
         self.assertEqual((row["value"], row["verdict"]), (4.5, "reached"))
-        self.assertEqual(row["note"], "not held against async, torch expandable, torch async, rmm")
+        self.assertEqual(row["note"], "not compared with async, torch expandable, torch async, rmm")
 
-    def test_the_upper_end_of_the_interval_counts_and_takes_fifteen_runs(self):
+    def test_a_bar_on_time_uses_the_upper_end_and_needs_fifteen_runs(self):
         what = "PyTorch training over its own cache: time, upper end"
         ratios = [0.99] * 11 + [1.01, 1.03, 1.03, 1.03]
         self.assertEqual(self.judged(self.of_programs(ratios), what)["value"], 1.01)
         self.assertEqual(self.judged(self.of_programs(ratios[:14]), what)["verdict"], "not measured")
 
-    def test_what_others_hold_beside_pytorch_is_no_part_of_its_peak(self):
+    def test_memory_of_other_libraries_is_not_counted_in_pytorchs_peak(self):
         what, book = "peak memory: split over PyTorch's native", books.Book()
         book.sample("PyTorch training", Cell("step", {}), "own", 0, {"ns": 10.0, "own_peak": 1000})
         book.sample("PyTorch training", Cell("step", {}), "split", 0, {"ns": 10.0, "pool_peak": 1100, "beside": 200})
         self.assertEqual((self.judged(book, what)["value"], self.judged(book, what)["verdict"]), (0.9, "reached"))
 
-    def test_a_peak_of_runs_alone_will_do(self):
+    def test_a_peak_comes_from_runs_alone_if_runs_in_turn_lack_it(self):
         what, book = "peak memory: vmm over its expandable segments", books.Book()
         group, step = "PyTorch training, alone", Cell("step", {})
         book.sample(group, step, "expandable", 0, {"ns": 10.0, "own_peak": 1000})
@@ -161,16 +162,16 @@ class BarsTest(Quiet):
             book.sample("PyTorch training", step, name, 0, {"ns": 10.0, **found})
         self.assertEqual(self.judged(book, what)["value"], 1.2)
 
-    def test_a_call_in_the_steady_state_misses_the_bar_and_a_record_does_not(self):
-        what = "driver calls in the steady state, records aside"
+    def test_a_driver_call_in_the_steady_state_misses_the_bar_but_a_record_does_not(self):
+        what = "driver calls in the steady state, without event records"
         for calls, verdict in [({"memory": 0, "fence": 0, "record": 9}, "reached"), ({"memory": 1}, "NOT REACHED")]:
             book = books.Book()
             book.calls("window", "split", 9, calls)
             self.assertEqual(self.judged(book, what)["verdict"], verdict)
 
 
-    def test_a_trace_is_held_against_the_same_in_another_pool_and_the_worst_counts(self):
-        what = "traces, vmm: that over the same of PyTorch's expandable segments"
+    def test_traces_are_compared_with_another_pool_and_the_worst_counts(self):
+        what = "traces, vmm: that ratio over PyTorch's expandable segments"
         for ours, theirs, verdict, value in [
                 ({"a": 9.0}, {"b": 1.0}, "not measured", None),
                 ({"a": 1.2, "b": 1.0, "c": 9.0}, {"a": 1.6, "b": 1.0}, "reached", 1.0),
@@ -190,7 +191,7 @@ class PlayersTest(Quiet):
             Stage(book, peers, log, rounds=2, ms=1).run([Group("group", cells)])
         return book
 
-    def test_what_a_library_beside_the_allocator_holds_is_told(self):
+    def test_memory_of_libraries_other_than_the_allocator_is_reported(self):
         peer = Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
         with player.programs.private_dir() as directory, open("/dev/null", "w") as log:
             running = player.start(peer, directory, log)
@@ -200,7 +201,7 @@ class PlayersTest(Quiet):
                 self.assertGreater(held, 0)
                 self.assertEqual(running.bytes_beside("player"), 0)
 
-    def test_peers_take_turns_over_the_driver_that_does_nothing(self):
+    def test_peers_take_turns_over_the_stub_driver(self):
         words = [PROGRAMS / "player_driver"]
         peers = [Peer("raw", words, variables=STUB), Peer("split", words, LIBRARY, STUB, kind="split")]
         handover = Cell("handover", {"pattern": "handover", "bytes": 512, "threads": 2}, patience=20)
@@ -210,7 +211,7 @@ class PlayersTest(Quiet):
         self.assertEqual(order, [(0, "raw"), (0, "split"), (1, "split"), (1, "raw")])
         self.assertTrue(all(row["found"]["ns"] > 0 for row in book.samples()))
 
-    def test_who_cannot_play_is_named_with_the_reason(self):
+    def test_a_peer_that_cannot_run_is_named_with_the_reason(self):
         words = [PROGRAMS / "player_driver"]
         unknown = Cell("unknown", {"pattern": "unknown"})
         peers = [Peer("raw", words, variables=STUB), Peer("gone", [PROGRAMS / "nothing"]),
@@ -223,7 +224,7 @@ class PlayersTest(Quiet):
             self.assertTrue(any(line in found for found in lines), (line, lines))
         self.assertEqual(book.peers("group"), ["raw"])
 
-    def test_the_driver_counts_its_calls(self):
+    def test_the_stub_driver_counts_its_calls(self):
         book, cells = books.Book(), [CELL]
         with open("/dev/null", "w") as log:
             extras.steady_calls(book, Peer("raw", [PROGRAMS / "player_driver"], variables=STUB), cells, log, 1)
@@ -231,16 +232,16 @@ class PlayersTest(Quiet):
         self.assertEqual(row["calls"]["memory"], 2 * row["pairs"])
         self.assertEqual(row["calls"]["record"], 0)
 
-    def test_the_growth_of_a_recording_is_told_for_each_event(self):
+    def test_the_growth_of_a_recording_is_reported_for_each_event(self):
         book, peer = books.Book(), Peer("split", [PROGRAMS / "player_driver"], LIBRARY, STUB, kind="split")
         with open("/dev/null", "w") as log:
             extras.recording_growth(book, peer, [CELL], log, 1)
         (row,) = book.rows
         self.assertEqual((row["name"], row["unit"]), ("recording, window 64 KiB: growth", "B an event"))
-        # A tag, a time and an address at the least, and no more than all fields of a record.
+        # At least a tag, a time and an address; at most all fields of a record.
         self.assertTrue(3 <= row["value"] <= 100, row)
 
-    def test_what_goes_on_beside_a_peer_goes_on_during_its_turns_alone(self):
+    def test_a_peer_is_watched_only_during_its_turns(self):
         seen = []
 
         @contextlib.contextmanager
@@ -253,14 +254,14 @@ class PlayersTest(Quiet):
         self.play([CELL], [Peer("raw", words, variables=STUB), Peer("other", words, variables=STUB, around=around)])
         self.assertEqual(seen, [("other", "begins"), ("other", "ends")] * 3)
 
-    def test_a_process_without_cuda_is_looked_at(self):
+    def test_startup_of_a_process_without_cuda_is_measured(self):
         book = books.Book()
         extras.startup(book, PROGRAMS, LIBRARY, 5)
         self.assertEqual(book.value_of("preload without CUDA: threads"), 0)
         self.assertEqual(book.value_of("preload without CUDA: open files"), 0)
         self.assertEqual(book.value_of("preload without CUDA: files made"), 0)
 
-    def test_the_first_calls_of_a_process_have_a_row_each(self):
+    def test_each_first_call_of_a_process_has_a_row(self):
         book, words = books.Book(), [PROGRAMS / "first"]
         peers = [Peer("raw", words, variables=STUB), Peer("split", words, LIBRARY, STUB, kind="split"),
                  Peer("broken", ["false"])]
@@ -273,7 +274,7 @@ class PlayersTest(Quiet):
         self.assertEqual(book.why(group, "first release", "broken"), "false ended with 1")
 
     @unittest.skipUnless(STAT.exists(), "gpupool-stat was not built")
-    def test_another_pool_is_told_what_a_trace_allocates_and_frees(self):
+    def test_a_trace_is_replayed_through_another_pool(self):
         answer = """
 import csv, os, sys
 rows = list(csv.DictReader(sys.stdin))
@@ -294,7 +295,7 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
                          ("false ended with 1", "no memory", "needs a GPU"))
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
-    def test_traces_go_through_pytorchs_own_pools_on_the_simulated_gpu(self):
+    def test_traces_are_replayed_through_pytorchs_pools_on_the_simulated_gpu(self):
         with tempfile.TemporaryDirectory() as folder:
             words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--out", folder, "--part", "traces"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False,
@@ -307,12 +308,12 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
             self.assertGreaterEqual(found[path.name, "torch"], found[path.name, "torch expandable"], path.name)
             self.assertGreaterEqual(found[path.name, "torch expandable"], 1, path.name)
 
-    def test_those_asked_for_play_alone_and_who_is_not_there_is_named(self):
+    def test_only_the_named_peers_run_and_an_unknown_name_is_reported(self):
         missed = []
         found = player.asked_for([Peer("raw", "a"), Peer("split", "b")], ["split", "splt"],
                                  lambda *words: missed.append(words))
         self.assertEqual([peer.name for peer in found], ["split"])
-        self.assertEqual(missed, [("splt", "there is no such peer here")])
+        self.assertEqual(missed, [("splt", "unknown peer in this part")])
 
     def test_the_script_runs_on_the_simulated_gpu(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -331,25 +332,25 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         self.assertIn("no figure: cub: needs a GPU", done.stdout)
         self.assertEqual(len(found["bars"]), len(bars.BARS))
 
-    def test_the_script_says_what_is_no_build(self):
+    def test_the_script_reports_a_folder_that_is_not_a_build(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([SCRIPT, "--sim", folder], capture_output=True, text=True, timeout=100, check=False)
         self.assertEqual((done.returncode, done.stderr),
-                         (1, f"bench: {folder} is no build directory with tests\n"))
+                         (1, f"bench: {folder} is not a build directory with tests\n"))
 
-    def test_the_script_names_its_parts_by_their_numbers(self):
+    def test_the_usage_of_the_script_lists_its_parts_by_number(self):
         told = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
         listed = ", ".join(f"{nth} {name}" for nth, name in enumerate(gpu_parts.PARTS, 1))
         self.assertIn(f"only this part: {listed} --peer", told)
 
-    def test_the_script_measures_the_peers_that_are_named(self):
+    def test_the_script_measures_only_the_named_peers(self):
         with tempfile.TemporaryDirectory() as folder:
             words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder, "--part", "pinned",
                      "--peer", "split", "--peer", "splt"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             found = json.loads((pathlib.Path(folder) / "results.json").read_text())
         self.assertEqual({row["peer"] for row in found["cells"] if row["ns"]}, {"split"})
-        self.assertIn("no figure: splt: there is no such peer here", done.stdout)
+        self.assertIn("no figure: splt: unknown peer in this part", done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Usage: test_bench_traces.py BENCH_TRACES TRACE.gz: what the replayer of traces makes of a trace, and of what is none."""
+"""
+Usage: test_bench_traces.py BENCH_TRACES TRACE.gz: tests the replayer with a trace, and with input that is not a trace.
+"""
 
 import gzip
 import os
@@ -24,7 +26,7 @@ def replay(text):
 
 
 class TracesTest(unittest.TestCase):
-    def test_every_kind_replays_a_trace_in_every_mode_and_however_far_the_gpu_is_behind(self):
+    def test_every_kind_replays_a_trace_in_every_mode_and_at_every_gpu_lag(self):
         done = replay(gzip.decompress(pathlib.Path(TRACE).read_bytes()).decode())
         self.assertEqual(done.returncode, 0, done.stderr)
         title, _, *lines = done.stdout.splitlines()
@@ -35,7 +37,7 @@ class TracesTest(unittest.TestCase):
         self.assertEqual(found, {(mode, lag, kind) for mode in MODES for lag in LAGS for kind in KINDS})
         self.assertTrue(all(float(row["ratio"]) >= 1 and int(row["driver"]) > 0 for row in rows), lines)
 
-    def test_what_is_no_trace_is_refused(self):
+    def test_input_that_is_not_a_trace_is_refused(self):
         for text in ("", "a 1000 512\na 1000 512\n", "x 1000 512\n", "f 1000\n"):
             done = replay(text)
             self.assertEqual((done.returncode, done.stdout), (1, ""), text)

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * What a program allocated and freed, once more through PyTorch's own pool (peer_torch.cpp) as PYTORCH_CUDA_ALLOC_CONF
- * configures it. On stdin what `gpupool-stat convert --to=rmm` writes; says how many bytes that pool held and had
- * handed out at most.
+ * Replays the allocations and frees of a recording through PyTorch's own pool (peer_torch.cpp), which
+ * PYTORCH_CUDA_ALLOC_CONF configures. Reads the output of `gpupool-stat convert --to=rmm` on stdin, and prints the
+ * pool's peaks of reserved and allocated bytes.
  */
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -31,7 +31,7 @@ void replay(std::istream &events)
 	std::string line, cells[N_COLUMNS];
 
 	if (!std::getline(events, line) || line != HEADER)
-		throw std::runtime_error("not what gpupool-stat convert --to=rmm writes");
+		throw std::runtime_error("stdin is not output of gpupool-stat convert --to=rmm");
 	while (std::getline(events, line)) {
 		std::istringstream row(line);
 
@@ -40,7 +40,7 @@ void replay(std::istream &events)
 		if (cells[ACTION] == "allocate") {
 			if (bench_peer.alloc(&live[cells[POINTER]], std::stoull(cells[SIZE]), nullptr))
 				throw std::runtime_error("PyTorch's pool has no memory for: " + line);
-		} else if (cells[ACTION] == "free") { /* else an allocation that failed when it was recorded */
+		} else if (cells[ACTION] == "free") { /* skip allocations that failed when they were recorded */
 			const auto found = live.find(cells[POINTER]);
 
 			if (found == live.end())
