@@ -2,15 +2,15 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A kernel that writes one byte beyond a block, where there is no other (T10.1): for a sanitizer to find. With "within"
- * it keeps to its block.
+ * A kernel that writes one byte past the end of a block, to memory without another block, for a sanitizer to find
+ * (T10.1). With "within" it stays inside its block.
  */
 
 #include "gpu.h"
 
 #include <cstring>
 
-static const size_t BYTES = 1024; /* a multiple of what every pool rounds to */
+static const size_t BYTES = 1024; /* a multiple of every pool's granularity */
 
 __global__ void write_at(char *p, size_t i)
 {

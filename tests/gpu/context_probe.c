@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Asks a GPU about contexts that are attached, and about contexts that are gone. Each answer is a line.
+ * Asks a GPU about attached contexts, and about contexts that have ended. Each answer is a line.
  *
  *   cc -std=gnu11 -O2 -I. -o context_probe tests/gpu/context_probe.c -ldl -lpthread && ./context_probe
  */
@@ -68,7 +68,7 @@ static void attached_primary(void)
 	say("detach: %d", cuCtxDetach(ctx));
 }
 
-/* What can be done in a context that is gone: kept is memory of another one, which is not. */
+/* Prints what still works in a context that has ended. kept is memory of another context, which is alive. */
 static void tell_gone(CUcontext ctx, CUdeviceptr kept)
 {
 	unsigned long long id = 0;

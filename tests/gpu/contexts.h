@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * For programs that ask a GPU about contexts: the driver's functions, places where work can be, kernels that spin on
- * flags, calls that may wait, and groups of questions. Needs no toolkit.
+ * Shared by programs that ask a GPU about contexts: the driver's functions, places (contexts with a stream), kernels
+ * that spin on flags, calls that may wait, and groups of questions. Needs no toolkit.
  */
 
 #include <dlfcn.h>
@@ -129,18 +129,18 @@ static inline long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The places where work can be: the primary context and two green ones. */
+/* The places to which work can be submitted: the primary context and two green contexts. */
 enum { PRIMARY, GREEN_A, GREEN_B, N_PLACES };
 static const char *const place_names[N_PLACES] = {"primary", "green A", "green B"};
 
 static struct place {
-	CUgreenCtx green; /* NULL: the primary context */
+	CUgreenCtx green; /* NULL for the primary context */
 	CUcontext ctx;
 	CUstream stream;
 	CUfunction wait, set;
 } places[N_PLACES];
 
-static uint32_t *flags; /* pinned; what kernels wait for and set */
+static uint32_t *flags; /* pinned flags that kernels wait for and set */
 static unsigned n_flags;
 
 static inline unsigned next_flag(void)
@@ -210,7 +210,7 @@ static inline void load_kernels(struct place *place)
 	CHECK(cuModuleGetFunction(&place->set, module, "set_flag"));
 }
 
-/* Everything is launched once before it matters, since a first launch may load, and so wait. */
+/* Launches everything once, since a first launch may load a module, and then waits. */
 static inline void warm_up(struct place *place)
 {
 	unsigned flag = next_flag();
@@ -278,7 +278,7 @@ static inline CUevent event_of(int place)
 	return event;
 }
 
-/* A call that may wait, in a thread of its own with a place current. */
+/* A call that may wait; it is made in a separate thread, with the context of a place current. */
 struct attempt {
 	CUresult (*call)(uint64_t arg);
 	uint64_t arg;
@@ -323,7 +323,7 @@ static inline int state(void)
 	return active;
 }
 
-/* A call that may end the primary context, and what it did to it. */
+/* Prints the result of a call that may end the primary context, and whether that is still active. */
 static inline void say_end(const char *what, CUresult r)
 {
 	say("%s: %d, primary active: %d", what, r, state());
@@ -334,7 +334,7 @@ struct group {
 	void (*run)(void);
 };
 
-/* In a process of its own, with a time limit, and after what is to come first, if anything. */
+/* Runs a group in a new process with a time limit, after first() if that is not NULL. */
 static inline void run_group(const struct group *group, void (*first)(void))
 {
 	int status = 0;
@@ -359,7 +359,7 @@ static inline void run_group(const struct group *group, void (*first)(void))
 		say("ended with status %d", WEXITSTATUS(status));
 }
 
-/* All groups, or the one that is named. */
+/* Runs all groups, or only the named one. */
 static inline void run_groups(const struct group *groups, size_t n, void (*first)(void), const char *name)
 {
 	for (size_t i = 0; i < n; i++)

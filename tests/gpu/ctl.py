@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-A client of the control socket, for machines where gpupool-stat cannot be built (common/ctl_proto.h).
+A client of the control socket (common/ctl_proto.h), for machines on which gpupool-stat cannot be built.
 """
 
 import json
@@ -35,5 +35,5 @@ def ask_process(directory, pid, request):
 
 
 def device_sum(status, key):
-    """Over all devices; memory that is not pooled is no part of it."""
+    """The sum over all devices, without unpooled memory."""
     return sum(device.get(key) or 0 for device in status.get("devices", []))

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Exports of ordinary memory as dma-bufs, by tests/diff/diff_dmabuf.c: how many succeed raw and under
-each kind of pool. What the driver exports raw it has to export under each. Blocks of up to 1 MiB are
-counted only: where they begin is a matter of luck, raw as well.
+Exports of ordinary memory as dma-bufs, by tests/diff/diff_dmabuf.c: the numbers of successes raw and under each kind of
+pool. Memory that the driver exports raw has to be exported under each kind. Blocks of up to 1 MiB are only counted,
+since their alignment is a matter of chance, raw as well.
 """
 
 import programs
@@ -25,7 +25,7 @@ def parse(text):
 
 
 def lost(raw, found):
-    """Questions to which raw says 0, which is success, and the other something else, or nothing."""
+    """Questions that raw answers with 0, which is success, and the other with an error or not at all."""
     missing = [(scenario, question, "nothing") for scenario, question, _ in raw[len(found) :]]
     return [
         f"{scenario}: {question}: {answer}"
@@ -49,7 +49,7 @@ def judge(results, name, raw, found, status):
 
 
 def run(results, out, program, configs):
-    """The first of the configurations is raw."""
+    """Compares the configurations with the first, which is raw."""
     found = {}
     for config in configs:
         log = out / "semantics" / f"dmabuf-{config.name.replace('/', '-')}.txt"

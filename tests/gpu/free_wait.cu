@@ -2,8 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How long a free takes while a kernel that uses the block still runs for 100 ms, on a stream of
- * its own.
+ * Measures how long a free takes while a kernel that uses the block still runs for 100 ms on a created stream.
  */
 
 #include "gpu.h"
@@ -72,7 +71,7 @@ int main()
 	gpu_require();
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	for (const struct row &row : rows) {
-		/* The first time pays for what is done once. */
+		/* A first round, not measured: it initialises the driver and the pool. */
 		give(&row, take(&row));
 		measure(&row, stream);
 	}

@@ -3,9 +3,8 @@
 #pragma once
 
 /*
- * What the GPU test programs share. They are ordinary CUDA programs that know nothing of gpupool:
- * run raw or under the preload, they do the same. What they find goes to stdout, a line of
- * "key=value" pairs each.
+ * Shared by the GPU test programs. These are ordinary CUDA programs that know nothing of gpupool, and do the same raw
+ * and under the preload. They print each result to stdout as a line of "key=value" pairs.
  */
 
 #include <cuda_runtime.h>
@@ -24,7 +23,7 @@ static inline void gpu_check(cudaError_t error, const char *call, const char *fi
 		return;
 	fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, cudaGetErrorString(error));
 	fflush(stdout);
-	_Exit(1); /* other threads may be inside CUDA, which exit() would take apart under them */
+	_Exit(1); /* not exit(): its handlers would destroy CUDA's state while other threads use it */
 }
 
 static inline double now_ns()
@@ -40,7 +39,7 @@ static inline double median(std::vector<double> values)
 	return values[values.size() / 2];
 }
 
-/* Nanoseconds on the GPU's own clock, which does not change with its frequency. */
+/* Nanoseconds of the GPU's global timer, which does not depend on the clock frequency. */
 static __device__ __forceinline__ unsigned long long gpu_clock_ns()
 {
 	unsigned long long ns;
@@ -49,7 +48,7 @@ static __device__ __forceinline__ unsigned long long gpu_clock_ns()
 	return ns;
 }
 
-/* Holds up the whole thread block. */
+/* Delays the whole thread block. */
 static __device__ __forceinline__ void gpu_delay(unsigned long long ns)
 {
 	if (threadIdx.x == 0)
@@ -59,8 +58,7 @@ static __device__ __forceinline__ void gpu_delay(unsigned long long ns)
 }
 
 /*
- * Ends the program with 77, which test harnesses know as "skipped", where there is nothing to run
- * on.
+ * Exits with 77, which test harnesses take for "skipped", if there is no GPU.
  */
 static inline void gpu_require()
 {
@@ -73,7 +71,7 @@ static inline void gpu_require()
 	exit(77);
 }
 
-/* A graph of one fill, ready to be launched; it lives as long as the process. */
+/* Returns an instantiated graph of one memset. It lives as long as the process. */
 static inline cudaGraphExec_t gpu_fill_graph(char *p, int value, size_t bytes)
 {
 	cudaMemsetParams fill = {};

@@ -2,13 +2,16 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Asks a GPU about green contexts: whose memory is it, what do context-wide records, waits and synchronisations cover,
- * for what does a free wait, and what ends when. Each answer is a line.
+ * Asks a GPU about green contexts, with an answer on each line:
+ * - which context owns memory;
+ * - what context-wide records, waits and synchronisations cover;
+ * - which work a free waits for;
+ * - which objects end with which context.
  *
  *   cc -std=gnu11 -O2 -I. -o green_probe tests/gpu/green_probe.c -ldl -lpthread && ./green_probe
  *
- * Each group of questions runs in a process of its own, with a time limit. To keep a stream busy a kernel spins on a
- * flag until the answer is in; what has not happened after PATIENCE_MS counts as held back.
+ * Each group of questions runs in a new process with a time limit. To keep a stream busy, a kernel spins on a flag
+ * until the answer is known. Work that has not run after PATIENCE_MS counts as held back.
  */
 
 #include "contexts.h"
@@ -111,7 +114,7 @@ static const struct {
 	{"cuGreenCtxRecordEvent(A)", record_green_a},
 };
 
-/* The event is one of the primary's, and one of A's. */
+/* Asks with an event of the primary context, and with one of A. */
 static void covers(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -187,7 +190,7 @@ static void orders(void)
 		orders_row(0, later == PRIMARY, later, NULL);
 }
 
-/* A stream made after the wait, in each place. */
+/* Asks about a stream that is created after the wait, in each place. */
 static void orders_later_streams(void)
 {
 	for (int later = 0; later < N_PLACES; later++) {
@@ -208,7 +211,10 @@ static void orders_later_streams(void)
 	}
 }
 
-/* A green context made after the wait. Should the making wait for what spins, the time limit ends this group. */
+/*
+ * Asks about a green context created after the wait. If its creation waits for the spinning kernel, the limit ends the
+ * group.
+ */
 static void orders_later_greens(void)
 {
 	CUevent event = event_of(PRIMARY);
@@ -229,7 +235,7 @@ static void orders_later_greens(void)
 	CHECK(cuStreamSynchronize(places[GREEN_A].stream));
 }
 
-/* Whether the NULL streams of two places follow each other. */
+/* Asks whether work on the NULL stream of one place waits for work on that of another. */
 static void null_streams(void)
 {
 	for (int first = 0; first < N_PLACES; first++) {
@@ -277,7 +283,7 @@ static void free_row(int of, int at, int busy)
 	unsigned flag = make_busy(busy);
 	bool is_back;
 
-	/* A green context may be current to one thread at a time. */
+	/* A green context can be current in only one thread at a time. */
 	CHECK(cuCtxSetCurrent(places[PRIMARY].ctx));
 	attempt_begin(&a);
 	is_back = attempt_is_back_soon(&a);
@@ -306,7 +312,7 @@ static CUresult call_launch(uint64_t where)
 	return launch(places[where >> 32].set, places[where >> 32].stream, (unsigned)where);
 }
 
-/* While one thread is inside a free behind a spinning kernel, can another launch? */
+/* Asks whether a thread can launch while another is inside a free that waits for a spinning kernel. */
 static void launches_row(int busy, int where)
 {
 	struct attempt f = {.call = call_free, .arg = take(PRIMARY, 4 << 20), .ctx = places[PRIMARY].ctx};
@@ -387,7 +393,7 @@ static void destruction(void)
 	say("free in the primary: %d", cuMemFree_v2(small));
 }
 
-/* Work of A that is still running when A is destroyed: is it waited for, and does a free wait for it? */
+/* Asks whether the destruction of A waits for running work of A, and whether a free does. */
 static void destruction_with_work(void)
 {
 	struct attempt f = {.call = call_free, .arg = take(PRIMARY, 4 << 20), .ctx = places[PRIMARY].ctx};
@@ -432,7 +438,7 @@ static void destruction_as_a_context(void)
 	say_end("cuGreenCtxDestroy of B", cuGreenCtxDestroy(places[GREEN_B].green));
 }
 
-/* The green contexts hold the primary one: who lets go of it last? */
+/* The green contexts hold the primary context: asks which call releases it last. */
 static void last_reference(void)
 {
 	CUdeviceptr ptr = take_marked(GREEN_A, 4 << 20);

@@ -2,15 +2,17 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory that is freed while the call that gave the GPU work on it goes on. A thread launches work that says on the host
- * that it runs, and then writes to a block for a while. Another thread frees the block as soon as it reads that, and
- * allocates again: the real cudaFree waits for the work.
+ * Frees memory while the call that launches work on it has not returned. A thread launches work that sets a flag on the
+ * host when it runs, and then writes to a block for a while. Another thread frees the block as soon as it reads the
+ * flag, and allocates again. The real cudaFree waits for the work.
  *
  *   inflight graph BYTES ROUNDS    a graph whose first node is a host function, with many nodes behind it
- *   inflight kernel BYTES ROUNDS   one kernel; with CUDA_LAUNCH_BLOCKING=1 its launch returns when it is done
+ *   inflight kernel BYTES ROUNDS   one kernel; with CUDA_LAUNCH_BLOCKING=1 its launch returns when the kernel is done
  *
- * Says in how many rounds the launch had not returned when the block was freed, in how many the same address came back,
- * and in how many the new owner found wrong bytes.
+ * Prints the number of rounds in which
+ * - the launch had not returned when the block was freed (inside);
+ * - an allocation returned the same address (same);
+ * - the new owner found wrong bytes (wrong).
  */
 
 #include "gpu.h"
@@ -22,10 +24,10 @@
 static const unsigned long long WORK_NS = 50000000;
 static const int GRAPH_NODES = 3000;
 static const size_t TOUCHED_MAX = 1 << 20, LARGE = 64 << 20;
-/* New owners: as many as it takes to get to the block among what a thread has at hand. */
+/* Limits on new owners: enough to reach the block among the cached blocks of a thread. */
 static const size_t OWNERS_BYTES = 256 << 20, OWNERS_MAX = 128;
 
-static volatile int *runs; /* the round that the GPU works on, as it says itself */
+static volatile int *runs; /* the round that the GPU works on, stored by the GPU */
 static cudaStream_t launching, other;
 
 __global__ void say_and_write(volatile int *said, int round, char *p, size_t bytes, unsigned long long ns)
@@ -74,7 +76,7 @@ static cudaGraphExec_t make_graph(int round, char *p, size_t bytes)
 	return exec;
 }
 
-/* Later modules are loaded when they are first used, which waits for the GPU. */
+/* The runtime loads a module at its first use, and waits for the GPU then: load all now. */
 static void use_all_kernels(char *p, unsigned *count)
 {
 	say_and_write<<<1, 256, 0, launching>>>(nullptr, 0, p, 0, 1);
@@ -84,8 +86,8 @@ static void use_all_kernels(char *p, unsigned *count)
 }
 
 /*
- * Has fences recorded, behind which nothing is submitted as far as this thread knows, by frees of more than a thread
- * would keep to itself. The memory is taken again, so that nothing but the block of the round is free.
+ * Makes the pool record fences after which this thread submits nothing, by freeing more memory than a thread cache
+ * keeps. Then allocates the memory again, so that only the block of the round is free.
  */
 static void record_fences(void *taken[2])
 {
@@ -114,7 +116,7 @@ struct round_result {
 	bool is_inside, is_same, is_wrong;
 };
 
-/* Frees the block and gives its memory to new owners, which are written at once. */
+/* Frees the block and allocates new blocks, to which work is submitted at once. */
 static std::vector<char *> pass_on(char *old, size_t bytes, size_t touched)
 {
 	std::vector<char *> owners(std::min(OWNERS_BYTES / bytes, OWNERS_MAX));

@@ -3,9 +3,8 @@
 #pragma once
 
 /*
- * Two processes for questions about memory that processes share: an exporter, which does as it is
- * told, and an importer, which asks. Both are forked before the driver is loaded. Built without the
- * toolkit.
+ * Two processes for questions about memory that processes share: an importer, which sends requests, and an exporter,
+ * which executes them. Both are forked before the driver is loaded. Built without the toolkit.
  */
 
 #include <stdbool.h>
@@ -21,7 +20,7 @@
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
 enum {
-	SLOTS = 16, /* that the exporter has, a block in each */
+	SLOTS = 16, /* slots of the exporter, each for a block */
 	EVENT_INTERPROCESS = 4,
 	ATTACH_GLOBAL = 1,
 	LAZY = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
@@ -86,11 +85,11 @@ struct reply {
 	uint64_t value;
 };
 
-/* The importer's request of the exporter. n: bytes, an offset, a value or flags. */
+/* Sends the importer's request to the exporter. n: bytes, an offset, a value or flags. */
 struct reply ask(enum op op, int slot, size_t n);
 
-/* When this returns the exporter has gone, and its context with it. */
+/* Returns once the exporter has ended, and its context with it. */
 void end_exporter(void);
 
-/* Runs it in an importer that has an exporter; says so if it ends badly. */
+/* Runs the section in an importer that has an exporter, and reports a bad exit status. */
 void run_section(void (*section)(void), const char *name);

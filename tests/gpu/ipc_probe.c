@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What the driver answers to questions about memory that processes share. */
+/* Asks the driver about memory that processes share, and prints its answers. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "ipc_peer.h"
 #include "tests/apps/kernels.h"
 
-enum { ATTRIBUTES_END = 21 }; /* of CUpointer_attribute */
+enum { ATTRIBUTES_END = 21 }; /* values of CUpointer_attribute */
 
 static uint64_t now_ns(void)
 {
@@ -21,7 +21,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000 * MS + (uint64_t)ts.tv_nsec;
 }
 
-/* A block of the exporter's, filled with a word, and its handle. */
+/* Makes the exporter allocate a block and fill it with a word; returns the handle of the block. */
 static CUipcMemHandle exported(int slot, size_t bytes, unsigned word)
 {
 	struct reply reply;
@@ -39,7 +39,7 @@ static CUresult open_handle(CUdeviceptr *ptr, CUipcMemHandle handle)
 	return cuIpcOpenMemHandle_v2(ptr, handle, LAZY);
 }
 
-/* -1: it cannot be read. */
+/* Returns -1 if the word cannot be read. */
 static int word_at(CUdeviceptr ptr)
 {
 	uint32_t word = 0;
@@ -47,7 +47,7 @@ static int word_at(CUdeviceptr ptr)
 	return cuMemcpyDtoH_v2(&word, ptr, sizeof(word)) ? -1 : (int)word;
 }
 
-/* Tells how it opens; before: an address that it may have again. */
+/* Opens a handle and prints the result, and whether its address equals before. */
 static CUdeviceptr say_opened(const char *question, CUipcMemHandle handle, CUdeviceptr before)
 {
 	CUdeviceptr ptr;
@@ -224,7 +224,7 @@ static void opened_pointers(void)
 	say("opened.small.word", "%d", word_at(ptr));
 }
 
-/* What becomes of memory that is freed while it is open. */
+/* Asks about memory that the exporter frees while the importer has it open. */
 static void freed_while_open(void)
 {
 	CUipcMemHandle handle = exported(0, 1024 * MIB, 41);
@@ -292,7 +292,7 @@ static void hex(const char *question, const CUipcMemHandle *handle)
 	putchar('\n');
 }
 
-/* Which bytes of two handles differ. */
+/* Prints which bytes of two handles differ. */
 static void difference(const char *question, const CUipcMemHandle *a, const CUipcMemHandle *b)
 {
 	printf("ipc.%s:", question);
@@ -302,7 +302,7 @@ static void difference(const char *question, const CUipcMemHandle *a, const CUip
 	putchar('\n');
 }
 
-/* A character a byte over all handles: 0 always zero, c always the same, - not. */
+/* Prints a character for each byte of the handles: 0 if it is zero in all, c if it is equal in all, - otherwise. */
 static void kinds(const char *question, const CUipcMemHandle *handles, size_t n)
 {
 	char text[sizeof(*handles) + 1] = "";
@@ -427,7 +427,7 @@ static CUresult in_capture_close(CUipcMemHandle *handle, CUdeviceptr *ptr)
 	return cuIpcCloseMemHandle(*ptr);
 }
 
-/* Whether calls are refused while a stream captures, and what becomes of the capture. */
+/* Asks whether calls are refused while a stream captures, and whether they invalidate the capture. */
 static void captures(void)
 {
 	static const struct {
@@ -460,7 +460,7 @@ static void captures(void)
 	}
 }
 
-/* A block of one GPU, opened by a context of another. */
+/* Opens a block of one GPU in a context of another. */
 static void another_gpu(void)
 {
 	CUipcMemHandle handle;

@@ -3,10 +3,9 @@
 #pragma once
 
 /*
- * Lanes: every kind of stream on which a program can submit work. Each player of the stream matrix
- * has two sets of them, one for the old owners of blocks and one for the new, so that a new
- * owner's work does not happen to queue up behind an old owner's and hide what the test looks for.
- * Only the legacy stream is one and the same for all.
+ * Lanes: every kind of stream on which a program can submit work. Each player of the stream matrix has two sets of
+ * them, one for the old owners of blocks and one for the new owners. With common lanes the work of a new owner would
+ * queue behind that of an old owner, which would hide early reuse. Only the legacy stream is common to all.
  */
 
 #include "gpu.h"
@@ -38,7 +37,7 @@ static const char *const lane_names[N_LANE_KINDS] = {
 	"graph",
 };
 
-/* Runs what it is given, one at a time, while the caller waits for it to have been submitted. */
+/* A thread that submits one job at a time; the caller waits until the job is submitted. */
 struct helper {
 	helper() : thread([this] { loop(); })
 	{
@@ -80,7 +79,7 @@ struct helper {
 	std::condition_variable changed;
 	std::function<void()> job;
 	bool has_job = false;
-	std::thread thread; /* last: it uses the others from the start */
+	std::thread thread; /* the last member: the thread uses all others from its start */
 };
 
 struct lane {
@@ -116,7 +115,7 @@ static inline cudaStream_t lane_stream_new(enum lane_kind kind)
 	return stream;
 }
 
-/* The graph's only kernel; its arguments are set anew before each launch. */
+/* Makes a graph of one kernel; its arguments are set before each launch. */
 static inline void lane_graph_init(struct lane *lane, const cudaKernelNodeParams *params)
 {
 	cudaGraph_t graph;
@@ -134,15 +133,15 @@ static inline void lane_init(struct lane *lane, enum lane_kind kind)
 		lane->other.reset(new helper);
 }
 
-/* Streams that wait for the legacy stream and it for them. */
+/* True for streams that wait for the legacy stream, and for which the legacy stream waits. */
 static inline bool lane_is_blocking(const struct lane *lane)
 {
 	return lane->kind == LANE_PER_THREAD || lane->kind == LANE_OTHER_THREAD || lane->kind == LANE_BLOCKING;
 }
 
 /*
- * Whether CUDA itself runs the one's work before the other's, so that nothing can go wrong between
- * them.
+ * True if CUDA itself runs earlier work of the older lane before later work of the newer one, so that early reuse
+ * between them is harmless.
  */
 static inline bool lane_is_ordered(const struct lane *older, const struct lane *newer)
 {

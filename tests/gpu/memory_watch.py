@@ -2,8 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Memory in use on the first device, as seen from outside the process that uses it, sampled all the
-time.
+Samples the memory in use on the first device continuously, from a process other than the one under test.
 """
 
 import os
@@ -34,7 +33,7 @@ class NvmlReader:
 
 
 class SmiReader:
-    """Slower by far: a process for each sample."""
+    """Samples by nvidia-smi, which is much slower: a process for each sample."""
 
     WORDS = ("--query-gpu=memory.used", "--format=csv,noheader,nounits")
 
@@ -54,7 +53,7 @@ def find_reader():
 
 
 class MemoryWatch:
-    """Bytes above those in use when the watch began; None where nothing can be read."""
+    """Bytes above those in use when the watch began, or None if they cannot be read."""
 
     def __init__(self):
         self.reader = find_reader()

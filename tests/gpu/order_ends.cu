@@ -2,19 +2,19 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * All is done in order, on a default stream: a kernel writes a block late, the block is freed and allocated again, and
- * the new one is written in no such order any more.
+ * Ends serial mode. At first all work is in order on a default stream: a kernel writes a block late, and the block is
+ * freed and allocated again. Then the new block is written out of that order, in a way that the argument chooses:
  *
- *   order_ends stream   by a kernel on a stream that is created only now
- *   order_ends used     the same on one that was there before, but that nobody had used
- *   order_ends memset, copy, graph   there, too, but not by a kernel
+ *   order_ends stream   by a kernel on a stream that is created only then
+ *   order_ends used     by a kernel on a stream that was created before, but never used
+ *   order_ends memset, copy, graph   by that kind of work on such a stream
  *   order_ends thread   by a kernel on the default stream of a second thread
- *   order_ends early    by one launched so that it may begin before the one in front of it is done
- *   order_ends legacy   by a kernel of a second thread on the stream that all share: in order after all
- *   order_ends none     by a kernel in order
+ *   order_ends early    by a kernel that may begin before the previous kernel is done (programmatic launch)
+ *   order_ends legacy   by a kernel of a second thread on the legacy stream, which keeps the order
+ *   order_ends none     by a kernel on the same stream, which keeps the order
  *
- * Says whether the old kernel was not done when the new one was launched, whether the block was used again, and how
- * many bytes are wrong.
+ * Prints whether the old kernel was still running at the launch of the new one (busy), whether the block was used again
+ * (same), and the number of wrong bytes (wrong).
  */
 
 #include "gpu.h"
@@ -50,8 +50,8 @@ static void launch(cudaStream_t stream, char *p, char value, unsigned long long 
 	CHECK(cudaLaunchKernelEx(&config, write_late, p, BYTES, value, ns));
 }
 
-static cudaStream_t unused; /* until now */
-static char *source;        /* of what the new block is to have */
+static cudaStream_t unused; /* created but not used */
+static char *source;        /* the bytes that the new block gets */
 static cudaGraphExec_t fills;
 
 static void make_stream(cudaStream_t *stream)
@@ -98,14 +98,14 @@ int main(int argc, char **argv)
 	prepare();
 	CHECK(cudaEventCreate(&late));
 	CHECK(cudaMalloc(&old, BYTES));
-	launch(cudaStreamPerThread, old, 1, 0, false); /* loads the code */
+	launch(cudaStreamPerThread, old, 1, 0, false); /* the first launch loaded the code */
 	CHECK(cudaDeviceSynchronize());
 	launch(cudaStreamPerThread, old, 1, LATE_NS, false);
 	CHECK(cudaEventRecord(late, cudaStreamPerThread));
 	CHECK(cudaFree(old));
 	CHECK(cudaMalloc(&p, BYTES));
 	if (!strcmp(way, "graph"))
-		fills = gpu_fill_graph(p, 2, BYTES); /* its address is known only now */
+		fills = gpu_fill_graph(p, 2, BYTES); /* needs the new address */
 	is_busy = cudaEventQuery(late) == cudaErrorNotReady;
 	if (!strcmp(way, "thread") || !strcmp(way, "legacy"))
 		std::thread(write_new, way, p).join();

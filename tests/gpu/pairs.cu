@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* What an allocation and its free cost, in the patterns in which programs use them. */
+/* Measures the time of an allocation and its free, in patterns of real programs. */
 
 #include "gpu.h"
 
@@ -16,10 +16,10 @@ enum {
 	THREAD_PAIRS = 3000,
 };
 
-/* A window of large blocks holds fewer of them. */
+/* Upper limit on the bytes of a window: a window of large blocks has fewer of them. */
 static const size_t WINDOW_BYTES = 16 * GIB;
 
-/* A repeat lasts about this long, however slow a pair is. */
+/* The approximate time of a repeat; the number of pairs is chosen to match. */
 static const double REPEAT_NS = 15e6;
 
 __global__ void touch(char *p, size_t bytes)
@@ -102,7 +102,7 @@ static double time_pairs(void (*run)(struct work *, int), struct work *work, int
 	return (now_ns() - start) / n;
 }
 
-/* The number of pairs that fills a repeat; finding it out also warms everything up. */
+/* Returns the number of pairs that fills a repeat. The search also warms up caches. */
 static int calibrate(void (*run)(struct work *, int), struct work *work)
 {
 	double pair;
@@ -183,7 +183,7 @@ static void run_one_thread()
 	empty_window(&work);
 }
 
-/* Wall time over the pairs of all threads: what the process gets done. */
+/* Measures the throughput of the process: wall time over the pairs of all threads. */
 static void measure_threads()
 {
 	for (int n : {1, 4, 16}) {
@@ -204,8 +204,8 @@ static void measure_threads()
 }
 
 /*
- * The same kernel on 1 GiB, allocated in each iteration and once before all; the repeats
- * alternate.
+ * Measures a kernel on 1 GiB that is allocated in each iteration, and on 1 GiB that is allocated before the loop. The
+ * repeats alternate.
  */
 static void measure_loop()
 {

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Stream captures and memory that is not pooled: the programs of tests/diff about them, raw against
-every configuration. A library that does not see the context fences, as on a driver before CUDA
-12.5, under programs of every kind. And graphs that PyTorch and CuPy capture, with memory coming and
-going in between.
+Stream captures:
+- the programs of tests/diff about captures and unpooled memory, raw compared with every configuration;
+- a library that finds no context-wide fences, as on a driver before CUDA 12.5, under programs of every kind;
+- graphs that PyTorch and CuPy capture while memory is allocated and freed.
 """
 
 import importlib.util
@@ -17,8 +17,8 @@ import programs
 
 FENCELESS = ["free", "memory", "capture_ends", "capture_memory", "capture_threads"]
 FENCELESS_CONFIGS = ["none", "split"]
-SCALE = 0.1  # of the stream matrix, with the library that does not see the fences
-FEW_ADDRESSES = 64  # of 96 rounds: more, and freed memory is not used again
+SCALE = 0.1  # arguments of the stream matrix, with the library that finds no context-wide fences
+FEW_ADDRESSES = 64  # of 96 rounds; more addresses mean that freed memory is not reused
 GRAPHS = [
     ("torch", "work_torch_graph.py", ("raw", "none", "simple", "binned", "split", "split/comp")),
     ("cupy", "work_cupy_graph.py", ("raw", "none", "split", "split/comp")),
@@ -34,7 +34,7 @@ def run_fenceless(results, out, options):
         return
     directory = out / "captures" / "old"
     rows, status = part_semantics.run_suite(directory, FENCELESS, library, options.jobs, FENCELESS_CONFIGS)
-    results.check("old driver: the runner ran to its end", rows and status in (0, 1), f"status {status}")
+    results.check("old driver: the runner finished", rows and status in (0, 1), f"status {status}")
     part_semantics.take(results, rows, "old driver, ")
     part_semantics.print_unexpected(rows)
     config = programs.Config("old", library, {"GPUPOOL_POOL": "split"})
@@ -43,7 +43,7 @@ def run_fenceless(results, out, options):
 
 
 def addresses_of(directory):
-    """The largest of the facts that tell how many addresses a loop of allocations took."""
+    """The largest number of addresses that a loop of allocations got, by the programs' facts."""
     counts = []
     for path in directory.glob("*.facts"):
         for line in path.read_text().splitlines():
@@ -53,7 +53,7 @@ def addresses_of(directory):
 
 
 def run_facts(results, out):
-    """That fences go on after every kind of end, which is no answer but a fact."""
+    """Checks by facts, not by answers, that memory is still reused after every kind of end of a capture."""
     library = programs.preload_library()
     for kind in ["simple", "split"]:
         config = programs.Config(kind, library, {"GPUPOOL_POOL": kind})
@@ -61,12 +61,12 @@ def run_facts(results, out):
         for name in ["capture_ends", "capture_threads"]:
             log = directory / f"{name}.txt"
             log.parent.mkdir(parents=True, exist_ok=True)
-            # Facts go to descriptor 3.
+            # The programs write facts to descriptor 3.
             words = ["sh", "-c", 'exec "$0" --all 3>"$1"', part_semantics.DIFF_BIN / f"diff_{name}"]
             programs.run_program(config, [*words, log.with_suffix(".facts")], log, timeout=120)
         found = addresses_of(directory)
         ok = found is not None and found <= FEW_ADDRESSES
-        results.check(f"{kind}: memory is used again after captures", ok, f"{found} addresses of 96")
+        results.check(f"{kind}: memory is reused after captures", ok, f"{found} addresses of 96")
 
 
 def run_graphs(results, out):
@@ -84,11 +84,11 @@ def run_graphs(results, out):
             done = programs.run_program(config, words, log, timeout=GRAPH_SECONDS)
             answers[config.name] = done.text
             ok = done.status == 0 and done.is_pooled == bool(config.preload)
-            results.check(f"{config.name}: {name}'s graphs ran to their end", ok, f"status {done.status}")
+            results.check(f"{config.name}: {name}'s graphs finished", ok, f"status {done.status}")
         raw = answers["raw"]
         differ = [config for config, text in answers.items() if text != raw]
         lines = len(raw.splitlines())
-        results.check(f"{name}'s graphs: the same answers everywhere", lines and not differ,
+        results.check(f"{name}'s graphs: the same results in every configuration", lines and not differ,
                       ", ".join(differ) or f"{lines} lines")
 
 

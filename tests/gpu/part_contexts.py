@@ -2,9 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What the driver makes of green contexts, of contexts that are attached, and of contexts that are
-gone: the pool relies on it, and the simulated GPU does the same (tests/unit/test_sim_green.c).
-Programs in such contexts are among those of the part semantics.
+The driver's behaviour with green contexts, attached contexts, and contexts that have ended. The pool relies on it, and
+the simulated GPU imitates it (tests/unit/test_sim_green.c). Programs in such contexts are in the part semantics.
 """
 
 import difflib
@@ -17,7 +16,7 @@ EXPECTED = programs.SOURCES / "contexts.txt"
 
 
 def parse(text):
-    """Lines under '== group' as {group: [line]}."""
+    """Parses lines under '== group' as {group: [line]}."""
     groups = {}
     for line in text.splitlines():
         if line.startswith("== "):
@@ -28,7 +27,7 @@ def parse(text):
 
 
 def differences(expected, found):
-    """Of the groups that are expected, those whose answers are others, with the lines that differ."""
+    """The expected groups whose answers differ, each with the lines that differ."""
     for group, lines in expected.items():
         changes = difflib.unified_diff(lines, found.get(group, []), n=0, lineterm="")
         changed = [line for line in changes if not line.startswith(("---", "+++", "@@"))]
@@ -42,7 +41,7 @@ def run(results, out, options):
     for name in PROBES:
         log = out / "contexts" / f"{name}.txt"
         done = programs.run_program(programs.Config("raw"), [programs.BIN / name], log, timeout=PROBE_SECONDS)
-        results.check(f"{name}: ran to its end", done.status == 0, f"status {done.status}")
+        results.check(f"{name}: finished", done.status == 0, f"status {done.status}")
         found |= parse(done.text)
     expected = parse(EXPECTED.read_text())
     surprises = dict(differences(expected, found))

@@ -2,9 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether a program that ends without the library ends with it: the programs of tests/diff that
-allocate and free around kernels that wait. Each hang takes its time, so they are a part of their
-own.
+Deadlocks: the programs of tests/diff that allocate and free around kernels that wait. A program that finishes without
+the library has to finish with it. Each hang lasts until its time limit, so these programs are a separate part.
 """
 
 import part_semantics

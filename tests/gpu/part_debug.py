@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-GPUPOOL_DEBUG: whether every write to memory of nobody is found, whether nobody else is told anything, and what it
-costs. The programs are those of tests/preload (app_debug.c) and of tests/diff.
+GPUPOOL_DEBUG: whether every write outside a live block is reported, whether correct programs get no report, and its
+cost. The programs are those of tests/preload (app_debug.c) and of tests/diff.
 """
 
 import part_semantics
@@ -11,7 +11,7 @@ import programs
 import scenarios
 from part_semantics import suite
 
-PROGRAM = programs.BIN / "app_debug"  # of tests/preload
+PROGRAM = programs.BIN / "app_debug"  # the program of tests/preload
 MODE = "poison,guard"
 KINDS = ("split", "binned", "simple", "vmm")
 CUTTING = ("split", "vmm")
@@ -34,7 +34,7 @@ SECONDS = 60
 
 
 class Watched:
-    """A scenario of the program under a kind of pool: what it printed, and what was said of it."""
+    """Runs a scenario of the program under a kind of pool; returns its output and the library's log."""
 
     def __init__(self, out, library, kind, scenario, more=None):
         variables = {"GPUPOOL_POOL": kind, "GPUPOOL_DEBUG": MODE, "GPUPOOL_STACKS": "off"} | (more or {})
@@ -56,7 +56,7 @@ def check_wrong(results, out, library):
             run_ = Watched(out, library, kind, scenario)
             found = sum(report in line for line in run_.reports)
             ok = run_.status == 0 and found == len(run_.reports) == 2
-            results.check(f"{kind}: {scenario} is found", ok, f"{found} of 2, status {run_.status}")
+            results.check(f"{kind}: {scenario} is reported", ok, f"{found} of 2, status {run_.status}")
 
 
 def check_innocent(results, out, library):
@@ -64,12 +64,12 @@ def check_innocent(results, out, library):
         for more in ({}, {"GPUPOOL_DEBUG": f"{MODE},full"}):
             run_ = Watched(out, library, kind, "innocent", more)
             ok = run_.status == 0 and run_.text == "wrong: 0\n" and not run_.said
-            results.check(f"{kind}{' full' * bool(more)}: an innocent program is told nothing", ok, len(run_.said))
+            results.check(f"{kind}{' full' * bool(more)}: a correct program gets no report", ok, len(run_.said))
         run_ = Watched(out, library, kind, "exact")
         ok = run_.text == "".join(EXACT.format(size) for size in SIZES) and not run_.reports
-        results.check(f"{kind}: the program is told what it asked for", ok)
+        results.check(f"{kind}: the driver answers questions about the program's own block", ok)
         run_ = Watched(out, library, kind, "capture")
-        results.check(f"{kind}: a capture is left alone", run_.text.startswith(CAPTURE), f"status {run_.status}")
+        results.check(f"{kind}: a capture is not disturbed", run_.text.startswith(CAPTURE), f"status {run_.status}")
 
 
 def note_costs(results, out, library):
@@ -86,10 +86,10 @@ def note_costs(results, out, library):
 
 
 def check_same(results, out, library, jobs):
-    """What programs are told is what they are told raw, but for what a free that waits changes as well."""
+    """Checks that programs get the same answers as raw, except for differences that a waiting free explains."""
     part_semantics.build()
     rows, status = part_semantics.run_suite(out / "debug", SAME, library, jobs, configs=["debug"], is_brief=False)
-    results.check("the runner ran to its end", rows and status in (0, 1), f"{len(rows)} results, status {status}")
+    results.check("the runner finished", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     part_semantics.take(results, [row for row in rows if row["config"] != "table"])
     part_semantics.print_unexpected(rows)
 

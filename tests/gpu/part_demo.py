@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""The demo, on this machine's GPU."""
+"""Runs the demo on this machine's GPU."""
 
 import os
 
@@ -18,4 +18,4 @@ def run(results, out, options):
     more = {k: v for k, v in os.environ.items() if k.startswith("GPUPOOL")}
     done = programs.run_program(programs.Config("demo"), [demo], log, timeout=300, more=more)
     print("\n".join(f"    {line}" for line in done.text.splitlines()[-30:]))
-    results.check("scripts/demo ran to its end", done.status == 0, f"status {done.status}")
+    results.check("scripts/demo finished", done.status == 0, f"status {done.status}")

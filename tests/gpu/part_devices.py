@@ -2,10 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Two GPUs, of which the other may be first to touch memory: the programs of tests/diff that need
-them, raw against every configuration. And a library that believes itself alone, which must be found
-out by the programs that clear the real one; a second context and another process do for that where
-there is one GPU.
+Two GPUs, where work of the second GPU may touch memory of the first: the programs of tests/diff that need them, raw
+compared with every configuration. A defective build that ignores other devices, contexts and processes must fail the
+same programs. With one GPU a second context and another process take the place of the second GPU.
 """
 
 import re
@@ -14,14 +13,16 @@ import part_semantics
 import programs
 
 ANSWER = re.compile(r"(\w+)/wrong words: (\d+)(?:, handed out early: (\d+))?")
-# What the defect need not show in: memory that is not pooled in that way, a copy without peer access, which reaches the
-# memory by way of its own context, in order (the simulator's does not), and where the next owner is that context.
+# Scenarios in which the defect need not show:
+# - memory that is not pooled in that way;
+# - a copy without peer access, which a GPU makes in the order of the memory's own context (the simulator does not);
+# - a next owner in the same context.
 UNTOUCHED = ("pinned", "managed", "copied_late", "awaited")
 LIMIT_S = 120
 
 
 def wrong_of(text):
-    """Wrong words, and blocks that were handed out early, of each scenario."""
+    """The numbers of wrong words and of blocks that were handed out early, for each scenario."""
     found = ANSWER.findall(text)
     return {scenario: (int(wrong), int(early or 0)) for scenario, wrong, early in found}
 
@@ -29,7 +30,7 @@ def wrong_of(text):
 def judge_alone(results, config, program, status, text):
     found = {name: pair for name, pair in wrong_of(text).items() if name not in UNTOUCHED}
     unseen = [name for name, (wrong, early) in found.items() if not wrong and not early]
-    name = f"{config.name}: {program}: found out"
+    name = f"{config.name}: {program}: the defect is found"
     value = f"not in {', '.join(unseen)}" if unseen else f"{len(found)} scenarios, status {status}"
     results.check(name, bool(found) and not unseen and status == 0, value)
     words = sum(wrong for wrong, _ in found.values())
@@ -40,7 +41,7 @@ def run_alone(results, out, names):
     try:
         library = programs.alone_library()
     except programs.Trouble as trouble:
-        results.check("the library that is alone", False, str(trouble).splitlines()[-1])
+        results.check("the defective build alone", False, str(trouble).splitlines()[-1])
         return
     for pool in ["simple", "binned", "split"]:
         config = programs.Config(f"alone/{pool}", library, {"GPUPOOL_POOL": pool})
@@ -57,7 +58,7 @@ def run(results, out, options):
         part_semantics.compare(results, out, "devices", options.jobs)
         names.append("first")
     else:
-        print("devices: skipped but for one check: needs two GPUs", flush=True)
-        results.note("programs for two GPUs", "skipped: there is one")
+        print("devices: skipped except for one check: needs two GPUs", flush=True)
+        results.note("programs for two GPUs", "skipped: there is only one")
         part_semantics.build()
     run_alone(results, out, names)

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What other memory managers document, on this machine's GPU: the walks of tests/documents, and a data set of 4 GiB batch by
-batch within a limit of 512 MiB, raw and under each kind of pool.
+Behaviour that other memory managers document, on this machine's GPU: the walks of tests/documents, and a data set of
+4 GiB that is processed in batches within a limit of 512 MiB, raw and under each kind of pool.
 """
 
 import sys
@@ -44,7 +44,7 @@ def walk_all(results, out, library, devices):
 
 
 def judge_batches(results, name, done, raw):
-    """What they took; None where they did not get through. Copies overlap only where a free does not wait."""
+    """The figures of the batches, or None if the program failed. Copies overlap only if a free does not wait."""
     batches = walks.Batches.of(done.status, done.text)
     results.check(f"{name}: batches: flat", bool(batches and batches.is_flat()), done.text.strip())
     if not batches:
@@ -52,7 +52,7 @@ def judge_batches(results, name, done, raw):
     results.note(f"{name} | ms for all batches", batches.ns / 1e6, "ms")
     results.note(f"{name} | batches in memory", batches.most)
     if raw and name != "none":
-        results.check(f"{name}: batches: sooner than raw", batches.ns < raw.ns, batches.ns / raw.ns)
+        results.check(f"{name}: batches: faster than raw", batches.ns < raw.ns, batches.ns / raw.ns)
     return batches
 
 

@@ -2,9 +2,11 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Memory that processes share: what the driver makes of it, the pairs of tests/preload/app_ipc*.c in
-which both processes have the library or only one, PyTorch's tensors passed between processes, and
-NCCL over its legacy path.
+Memory that processes share:
+- the driver's answers;
+- the programs of tests/preload/app_ipc*.c, with the library in both processes or in only one;
+- PyTorch's tensors passed between processes;
+- NCCL over its legacy path.
 """
 
 import concurrent.futures
@@ -22,8 +24,8 @@ PRELOAD = programs.ROOT / "tests" / "preload"
 PROBE_SECONDS, PAIR_SECONDS, WORK_SECONDS = 300, 60, 110
 KINDS = ["none", "simple", "binned", "split"]
 
-# Which scenarios there are, and what of it a process without the library can take part in when the
-# other one's pool is of the kind split: tests/preload/test_preload_ipc.c.
+# The scenarios (tests/preload/test_preload_ipc.c). OF_WHOLES are those in which a process without the library can take
+# part while the other has a pool of the kind split.
 OF_WHOLES = [("app_ipc", "first"), ("app_ipc", "whole")]
 ONE_WAY = [
     *OF_WHOLES,
@@ -33,7 +35,7 @@ ONE_WAY = [
 ]
 ALL = [*ONE_WAY, ("app_ipc", "exchanged")]
 
-# What the simulated GPU answers; see tests/unit/test_sim_ipc.c.
+# Answers of the simulated GPU; see tests/unit/test_sim_ipc.c.
 SIMULATED = {
     "self_open": "201",
     "close.own_block": "1",
@@ -75,8 +77,8 @@ SIMULATED = {
 }
 
 
-# Configuration, scenario, and what may be said there instead: a handle of freed memory is worth nothing, and what a
-# driver makes of one is chance; a handle of gpupool's own is refused.
+# Configuration, scenario, and the other answers that are allowed there. A driver's answer to a handle of freed memory
+# is undefined; a handle made by gpupool is refused.
 MEANT = [
     (r"(both|exporter)/none", "again", r"open of the old one: 800"),
     (r"both/(split|completed)", "again", r"open of the old one: 1"),
@@ -85,7 +87,7 @@ MEANT = [
 
 
 class Pair(programs.Config):
-    """Two processes, of which the second, the exporter, may have another library than the first."""
+    """Two processes: an importer and an exporter, each with its own library or none."""
 
     def __init__(self, name, library, kind, importer=True, exporter=True):
         super().__init__(name, library, {"GPUPOOL_POOL": kind, "GPUPOOL_LOG": "off"})
@@ -121,15 +123,15 @@ def count_gpus():
 
 
 def parse_probe(text):
-    """'ipc.question: answer' lines as {question: answer}."""
+    """Parses 'ipc.question: answer' lines as {question: answer}."""
     lines = [line.removeprefix("ipc.").partition(":") for line in text.splitlines()]
     return {question: answer.strip() for question, colon, answer in lines if colon}
 
 
 def surprises(answers):
-    """Questions to which the driver has another answer than the simulated one."""
+    """Questions that the driver answers differently from the simulated GPU."""
     return [
-        f"{question}: {answers.get(question, 'nothing')}, not {answer}"
+        f"{question}: {answers.get(question, 'no answer')}, expected {answer}"
         for question, answer in SIMULATED.items()
         if answers.get(question) != answer
     ]
@@ -142,18 +144,18 @@ def run_probe(results, out):
     answers = parse_probe(done.text)
     ended = [question for question, answer in answers.items() if "ended with" in answer]
     ok = done.status == 0 and not ended
-    results.check("probe: ran to its end", ok, " ".join(ended) or f"status {done.status}")
+    results.check("probe: finished", ok, " ".join(ended) or f"status {done.status}")
     for question, answer in answers.items():
         if question.startswith(("cost.", "waits.", "handle.kinds", "another_gpu")):
             results.note(f"probe {question}", answer)
     found = surprises(answers)
-    results.check("probe: as the simulated GPU", not found, f"{len(found)} differ")
+    results.check("probe: same answers as the simulated GPU", not found, f"{len(found)} differ")
     for line in found:
         print(f"    {line}")
 
 
 def pair_configs(library):
-    """(configuration, its scenarios)"""
+    """Yields (configuration, its scenarios)."""
     for kind in KINDS:
         is_split = kind == "split"
         yield Pair(f"both/{kind}", library, kind), ALL
@@ -181,7 +183,7 @@ def is_meant(config, scenario, line):
 
 
 def differences(raw, found, config):
-    """'scenario: what was said instead' for each that differs and should not."""
+    """'scenario: answer' for each scenario whose answer differs and is not allowed to."""
     lines = []
     for key, (status, text) in found.items():
         before, now = raw[key][1].splitlines(), text.splitlines()
@@ -203,24 +205,24 @@ def run_pairs(results, out, library, jobs_at_once):
         }
     raw = found.pop("raw")
     bad = [key[1] for key, (status, _) in raw.items() if status != 0]
-    results.check("pairs, raw: ran to their ends", not bad, ", ".join(bad) or f"{len(raw)}")
+    results.check("pairs, raw: finished", not bad, ", ".join(bad) or f"{len(raw)}")
     for name, rows in found.items():
         lines = differences(raw, rows, name)
-        results.check(f"pairs, {name}: as raw", not lines, f"{len(lines)} of {len(rows)} differ")
+        results.check(f"pairs, {name}: same answers as raw", not lines, f"{len(lines)} of {len(rows)} differ")
         for line in lines:
             print(f"    {line}")
 
 
 @dataclasses.dataclass
 class Work:
-    """A program of processes that share memory, and the ways to run it."""
+    """A program whose processes share memory, and the ways to run it."""
 
     name: str
     script: str
     least_gpus: int
     kinds: list
     jobs: int
-    transport: str | None  # which its log must name
+    transport: str | None  # the transport that its log must name
 
 
 WORKS = [
@@ -230,7 +232,7 @@ WORKS = [
 
 
 def work_configs(work, library):
-    """(configuration, variables); raw comes first."""
+    """Yields (configuration, variables); raw comes first."""
     off = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     raw = programs.Config("raw")
     pools = [programs.Config(kind, library, {"GPUPOOL_POOL": kind}) for kind in work.kinds]
@@ -241,7 +243,7 @@ def work_configs(work, library):
 
 
 def last_answer(text):
-    """What the program's last line says, or None."""
+    """The answer in the program's last line, or None."""
     lines = [line for line in text.splitlines() if line.startswith('{"answer"')]
     return re.sub(r"0x[0-9a-f]+", "0x...", json.loads(lines[-1])["answer"]) if lines else None
 
@@ -257,7 +259,7 @@ def run_once(out, work, config, variables):
 
 
 def judge(results, work, config, done, expected):
-    """The status says whether the data were right; a refusal must be raw's own."""
+    """Checks a run: the exit status says whether the data were right, and raw has to refuse whatever is refused."""
     answer = last_answer(done.text)
     ok = done.status == 0 and answer is not None and answer == expected
     ok = ok and done.is_pooled == bool(config.preload)

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Contexts that come and go, forks, ends under threads, and whether the GPU's memory is all there
-again: the programs of tests/diff about them.
+Lifetimes: the programs of tests/diff about contexts that are created and destroyed, forks, and the end of a context in
+use by threads; and whether all memory of the GPU is free afterwards.
 """
 
 import part_semantics

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""What a pair of malloc and free costs, in several patterns, raw and under each kind of pool."""
+"""The time of a pair of malloc and free in several patterns, raw and under each kind of pool."""
 
 import programs
 
-PAIR_NS = 600  # through a static runtime, for the patterns and sizes below
+PAIR_NS = 600  # with a static runtime, for the patterns and sizes below
 BAR_PATTERNS = ("pingpong", "window")
 BAR_BYTES = 64 << 20
-LOOP_RATIO = 1.3  # malloc, kernel, free against the kernel alone
+LOOP_RATIO = 1.3  # a loop of malloc, kernel and free over a loop of the kernel alone
 
-SERVED = "a shared runtime, version"  # what the library says of it
+SERVED = "a shared runtime, version"  # the library's log line about it
 
 UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -23,7 +23,7 @@ def format_bytes(count):
 
 
 def describe(word, pairs):
-    """The question that a line of the program answers."""
+    """A name for the measurement in a line of the program."""
     size = format_bytes(int(pairs["bytes"]))
     return f"{pairs['pattern']} {size}" if word == "pair" else f"{pairs['n']} threads {size}"
 
@@ -57,7 +57,7 @@ def run(results, out, options):
                 take_line(results, config, word, pairs, build)
             is_pooled = done.is_pooled == bool(config.preload)
             ok = done.status == 0 and is_pooled and len(lines) > 20
-            results.check(f"{config.name}, {build}: ran to its end", ok, f"status {done.status}")
+            results.check(f"{config.name}, {build}: finished", ok, f"status {done.status}")
             if config.name == "split" and build == "shared":
                 ok = SERVED in log.with_suffix(".err").read_text(errors="replace")
-                results.check("split, shared: what the pool has is had without the runtime", ok)
+                results.check("split, shared: cached blocks are served without the runtime", ok)

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-CuPy, PyTorch and Numba with their own pools, or queue of what is to be freed, switched off and gpupool under them,
-against these: the same answers, as fast, and not much more memory. Memory is asked for at the socket and seen
-from outside, never by the program itself.
+CuPy, PyTorch and Numba over gpupool, with their own pools (or their queues of pending frees) switched off, compared with
+their own pools: the answers have to be equal, the speed too, and memory has to be similar. Memory is measured through
+the control socket and on the device, never by the program itself.
 """
 
 import dataclasses
@@ -25,7 +25,8 @@ RUN_SECONDS = 90
 TIME_RATIO = 1.10
 MEMORY_RATIO = 1.25
 MIB = 1 << 20
-# Families of functions that submit: shim/driver/submit.def has all of the driver's, and the runtime's lead to these (order_ends).
+# Families of functions that submit work: shim/driver/submit.def has all functions of the driver, and the runtime's
+# functions call these (order_ends).
 SEEN = ("cudaLaunch", "cuLaunch", "cudaMemcpy", "cuMemcpy", "cudaMemset", "cuMemset", "cudaGraphLaunch", "cuGraphLaunch")
 FAILURES = (programs.Trouble, OSError, ValueError, subprocess.TimeoutExpired)
 
@@ -35,7 +36,7 @@ class Work:
     name: str
     needs: str
     script: str
-    off_words: list  # what switches its own pool off
+    off_words: list  # arguments that switch its own pool off
     off_variables: dict
     has_memory_bar: bool
 
@@ -52,7 +53,7 @@ class Outcome:
     ms: float
     answer: str
     own_peak: int | None
-    outside_peak: int | None  # bytes more in use on the device than before the program
+    outside_peak: int | None  # bytes in use on the device, less those before the program
     outside_end: int | None
     pool_peak: int | None
     pool_total: int | None
@@ -69,7 +70,7 @@ def look_inside(config, directory, pid):
 
 
 def run_once(work, config, words, variables, log):
-    """Runs the program up to where it waits, looks at it, and lets it go."""
+    """Runs the program until it waits, observes it, and lets it finish."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(programs.SOURCES / work.script), *words]
     with programs.private_dir() as directory, log.open("a") as err, MemoryWatch() as memory:
@@ -107,7 +108,7 @@ def run_once(work, config, words, variables, log):
 
 
 def variants(work, library):
-    """(name, config, words, variables, runs)"""
+    """Yields (name, config, words, variables, runs)."""
     raw = programs.Config("raw")
     pool = programs.Config("gpupool", library)
     yield "own", raw, [], {}, True
@@ -117,7 +118,9 @@ def variants(work, library):
 
 
 def collect(results, work, library, out, runs):
-    """Own pool and gpupool in turn, so that whatever drifts drifts for both; the others once."""
+    """
+    Runs own pool and gpupool in turn, so that drift of the machine affects both, and the other configurations once.
+    """
     outcomes = {}
     for nth in range(runs):
         for name, config, words, variables, is_repeated in variants(work, library):
@@ -142,11 +145,11 @@ def ratio(a, b):
 
 
 def check_from_outside(results, work, outcomes):
-    """What gpupool says that it holds cannot be more than what the device has in use."""
+    """Checks that gpupool does not report more memory than the device has in use."""
     wrong = [o for o in outcomes if o.outside_end is not None and o.pool_total > o.outside_end]
     found = [f"{o.pool_total / MIB:.0f} > {o.outside_end / MIB:.0f} MiB" for o in wrong[:1]]
     ok = bool(outcomes) and not wrong
-    results.check(f"{work.name}: total_bytes fits what is seen from outside", ok, "".join(found))
+    results.check(f"{work.name}: total_bytes is at most the memory in use on the device", ok, "".join(found))
 
 
 def judge(results, work, outcomes):
@@ -158,9 +161,9 @@ def judge(results, work, outcomes):
                 results.note(f"{name} | {work.name} {field} MiB", round(value / MIB, 1))
     answers = {outcome.answer for found in outcomes.values() for outcome in found}
     found = " / ".join(sorted(answers))[:70]
-    results.check(f"{work.name}: the same answer everywhere", len(answers) == 1, found)
+    results.check(f"{work.name}: the same answer in every configuration", len(answers) == 1, found)
     gpupool, own = (functools.partial(median_of, outcomes, name) for name in ["gpupool", "own"])
-    name = f"{work.name}: time a step, gpupool over own pool"
+    name = f"{work.name}: time of a step, gpupool over own pool"
     results.bar(name, ratio(gpupool("ms"), own("ms")), "", "<=", TIME_RATIO)
     name = f"{work.name}: peak memory, gpupool over own pool"
     memory = ratio(gpupool("pool_peak"), own("own_peak"))
@@ -169,25 +172,27 @@ def judge(results, work, outcomes):
     else:
         results.note(name, memory)
     seen = ratio(gpupool("outside_peak"), own("outside_peak"))
-    results.note(f"{work.name}: peak seen from outside, gpupool over own pool", seen)
+    results.note(f"{work.name}: peak in use on the device, gpupool over own pool", seen)
     check_from_outside(results, work, outcomes.get("gpupool", []))
 
 
 def run_seen(results, out):
-    """All work of libraries comes of functions of the runtime's or the driver's headers: none of private interfaces."""
+    """
+    Checks that libraries submit work only by functions in headers of the runtime or driver, not by private interfaces.
+    """
     if not importlib.util.find_spec("torch"):
-        results.note("what libraries submit: skipped, torch is not installed", None)
+        results.note("work of libraries: skipped, torch is not installed", None)
         return
     config = programs.Config("raw")
     done = programs.run_program(config, [sys.executable, programs.SOURCES / "seen.py"], out / "python" / "seen.txt",
                                 timeout=RUN_SECONDS)
     rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "seen"]
-    results.check("what libraries submit: the program ended well", done.status == 0 and len(rows) >= 5,
+    results.check("work of libraries: the program ended well", done.status == 0 and len(rows) >= 5,
                   f"status {done.status}, {len(rows)} libraries")
     for pairs in rows:
         calls = pairs["by"].split(",")
         unseen = [call for call in calls if not call.startswith(SEEN)]
-        results.check(f"what libraries submit: {pairs['name']}, {pairs['works']} works by functions of the headers",
+        results.check(f"work of libraries: {pairs['name']}: all {pairs['works']} works by functions in headers",
                       int(pairs["works"]) > 0 and not unseen, ", ".join(unseen))
 
 

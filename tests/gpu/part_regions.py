@@ -2,15 +2,15 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Regions: what a region has freed is its own and stays for its next entry, the fence rule holds in it, and memory comes
-back from idle ones before any runs out. The program is one of tests/preload (app_region.c), whose own test says the
-same of it on the simulated GPU.
+Regions: memory freed in a region stays cached for that region, the fence rule holds in a region, and idle regions give
+memory back before the program runs out. The program is tests/preload/app_region.c; its own test checks the same on the
+simulated GPU.
 """
 
 import programs
 import scenarios
 
-PROGRAM = programs.BIN / "app_region"  # of tests/preload
+PROGRAM = programs.BIN / "app_region"  # the program of tests/preload
 CONFIGS = {
     "simple": {"GPUPOOL_POOL": "simple"},
     "binned": {"GPUPOOL_POOL": "binned"},
@@ -19,13 +19,13 @@ CONFIGS = {
     "without thread caches": {"GPUPOOL_THREAD_CACHE": "0"},
     "completed": {"GPUPOOL_REUSE": "completed"},
 }
-# Most of a device is in use there, which is a limit's worth here.
+# On the simulated GPU the scenario nearly fills the device; here a limit takes the place of the device's size.
 LIMIT = {"GPUPOOL_LIMIT": "1GiB", "GPUPOOL_RESERVE": "0"}
 EINVAL = 22
 
 
 class Expected:
-    """What a scenario prints (None: not looked at), and which facts it tells."""
+    """The expected output of a scenario (None: any output), and the facts that it must report."""
 
     def __init__(self, facts, text="", variables=None):
         self.facts, self.text, self.variables = facts, text, variables or {}
@@ -53,7 +53,7 @@ SCENARIOS = {
     "reset": Expected({"total": 0, "more": 0, "not outside": 1}, None),
     "ends": Expected({"bad": 0, "used": 0, "freed now": 1, "total": 0}),
     "crowd": Expected({"failed": 0, "used": 0, "freed now": 1, "total": 0}),
-    # 1000 turns of two blocks each, and of a result that stays for a while.
+    # 1000 iterations with two blocks each, and a result that stays allocated for a while.
     "loop-region": Expected({}),
 }
 

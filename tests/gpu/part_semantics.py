@@ -2,9 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether calls return what they return without a pool: the programs of tests/diff, built against the
-real driver and runtime, and compared by their runner (tests/diff/run.py). Other parts ask some of
-them.
+Checks that calls return the same under gpupool as raw: the programs of tests/diff, built against the real driver and
+runtime, and compared by their runner (tests/diff/run.py). Some of these programs belong to other parts.
 """
 
 import concurrent.futures
@@ -34,7 +33,7 @@ WAYS = {
     "getproc": ["-DDIFF_GET_PROC"],
     "perthread": ["-DDIFF_GET_PROC", "-DDIFF_PER_THREAD"],
 }
-# Programs that are asked in other parts: a part has to end in time.
+# Programs that belong to other parts, since the time of each part is limited.
 OTHERS = {
     "deadlocks": ("deadlock*", "waits"),
     "captures": ("capture", "capture_*", "unpooled"),
@@ -42,7 +41,7 @@ OTHERS = {
     "ways": ("runtime*", "*_dlsym", "*_getproc", "*_perthread"),
 }
 LIMIT_S = 480
-# Of a scenario: where to hang may be the answer, and where many driver calls of many processes only take their time.
+# Time limits of a scenario: for programs in which a hang is a possible answer, and for all others.
 HANGING_LIMIT_S, SCENARIO_LIMIT_S = 25, 90
 
 
@@ -58,12 +57,12 @@ def runtime_flags(kind):
 
 
 def common_sources():
-    """What several programs share; each links all of it, and keeps what it needs."""
+    """Objects that several programs share. Each links all of them, and the linker drops unused sections."""
     return sorted(p for p in DIFF.glob("*.c") if not p.name.startswith(("diff_", "test_", "ways")))
 
 
 def recipes(source):
-    """(program, sources, flags) for each program that is made of a source."""
+    """Yields (program, sources, flags) for each program."""
     name = source.stem.removeprefix("diff_")
     if name.startswith("runtime"):
         for kind in ("static", "shared"):
@@ -121,7 +120,7 @@ def count_devices():
 
 
 def part_of(name):
-    """The part of this test that a program belongs to."""
+    """The part to which a program belongs."""
     if all(way.devices > 1 for way in suite.needs_of(name)):
         return "devices"
     for part, patterns in OTHERS.items():
@@ -137,8 +136,9 @@ def scenario_limit(names):
 
 def run_suite(out, names, library, jobs, configs=(), is_brief=True):
     """
-    The runner's results, as far as it came, and its exit status; its report goes to a file. The start of a context
-    takes longer than what most programs do with it, but it is one at a time: with many jobs some take too long.
+    Runs the runner; returns its results, which may be incomplete, and its exit status. Its report goes to a file.
+    Processes create contexts one after the other, and most programs spend most of their time on that, so with many jobs
+    some exceed their limit.
     """
     out.mkdir(parents=True, exist_ok=True)
     answer = out / "results.jsonl"
@@ -161,15 +161,15 @@ def run_suite(out, names, library, jobs, configs=(), is_brief=True):
 
 
 def cell(row):
-    """Answers, those that differ as meant, and others."""
+    """The numbers of answers, of differences that deviations explain, and of other differences."""
     if row["note"].startswith("SKIP"):
         return "skipped"
     return f"{row['answers']}:{row['meant']}:{len(row['unexpected'])}"
 
 
 def take(results, rows, prefix=""):
-    """Makes notes for the table of programs and configurations, and checks."""
-    # "all" are those that none could run.
+    """Adds the notes for the table of programs and configurations, and the checks."""
+    # "all" stands for programs that no configuration could run.
     configs = list(dict.fromkeys(row["config"] for row in rows if row["config"] != "all"))
     for row in rows:
         if row["config"] != "table":
@@ -185,7 +185,7 @@ def take(results, rows, prefix=""):
 
 
 def print_unexpected(rows):
-    """Each difference once, with the configurations that show it, and what else there is to say."""
+    """Lines with each difference once, the configurations that show it, and the runner's remarks."""
     found = {}
     for row in rows:
         for question, raw, answer in row["unexpected"]:
@@ -206,7 +206,7 @@ def run_probes(results, out):
         else:
             text = " ".join(f"{key}={value}" for key, value in pairs.items())
             results.note(f"probe {word}", text)
-    results.check("probes: ran to their end", done.status == 0, f"status {done.status}")
+    results.check("probes: finished", done.status == 0, f"status {done.status}")
 
 
 def compare(results, out, part, jobs):
@@ -214,7 +214,7 @@ def compare(results, out, part, jobs):
     build()
     names = [row[0] for row in all_recipes() if part_of(row[0]) == part]
     rows, status = run_suite(out / part, names, programs.preload_library(), jobs)
-    results.check("the runner ran to its end", rows and status in (0, 1), f"{len(rows)} results, status {status}")
+    results.check("the runner finished", rows and status in (0, 1), f"{len(rows)} results, status {status}")
     take(results, rows)
     print_unexpected(rows)
 

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether memory reaches a new owner too early, on every pair of streams; whether all that is submitted is seen; and
-whether a free waits.
+Checks that memory does not reach a new owner too early, on every pair of streams, and that the library sees every
+submission. Measures whether a free waits.
 """
 
 import programs
@@ -11,11 +11,11 @@ import told
 
 SEED = 20261121
 LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
-# Builds with a defect, each with what makes it; and of the rounds in which one could go wrong, how many must.
+# Functions that make defective builds; and the share of exposed rounds in which the defect has to show.
 DEFECTIVE = {"broken": programs.broken_library, "deaf": programs.deaf_library}
 WRONG_SHARE = 0.5
 
-# What a run of the matrix consists of: rounds (for each of three sizes in fill), players.
+# Rounds (in fill for each of three sizes) and players of a run of the matrix.
 FILL, FREE, PLAIN = (2000, 2), (4200, 3), (500, 1)
 RAW_ROUNDS = 300
 INFLIGHT_ROUNDS = 20
@@ -55,7 +55,7 @@ def configs(library, defective):
 
 
 def judge(results, config, pairs):
-    """One summary line."""
+    """Adds the rows of one summary line."""
     count = {key: int(value) for key, value in pairs.items() if value.isdigit()}
     size = f" {count['bytes'] >> 10} KiB" if count["bytes"] else ""
     name = f"{config.name}: {pairs['mode']}{size}"
@@ -63,10 +63,10 @@ def judge(results, config, pairs):
     exposed = count["exposed"]
     if config.name in DEFECTIVE:
         share = count["wrong_exposed"] / exposed if exposed else None
-        name += f": share of {exposed} exposed rounds found wrong"
+        name += f": share of wrong rounds among {exposed} exposed rounds"
         results.bar(name, share, "", ">", WRONG_SHARE)
         return
-    results.check(f"{name}: rounds gone wrong", wrong == 0, f"{wrong} of {count['rounds']}")
+    results.check(f"{name}: wrong rounds", wrong == 0, f"{wrong} of {count['rounds']}")
     results.note(f"{config.name} | {pairs['mode']}{size} wrong bytes", count["wrong_bytes"])
     results.note(f"{config.name} | {pairs['mode']}{size} reused", count["reused"])
     results.note(f"{config.name} | {pairs['mode']}{size} reused in flight", count["inflight"])
@@ -95,7 +95,7 @@ def run_matrix(results, out, config, mode):
     expected = 3 if mode[0] == "fill" else 1
     ok = done.status == 0 and len(summaries) == expected and done.is_pooled == bool(config.preload)
     if not ok or mode[0] != "plain":
-        results.check(f"{config.name}: {mode[0]} ran to its end", ok, f"status {done.status}")
+        results.check(f"{config.name}: {mode[0]} finished", ok, f"status {done.status}")
 
 
 def run_free_wait(results, out, config):
@@ -115,27 +115,27 @@ def run_free_wait(results, out, config):
 
 
 def run_order_ends(results, out, config):
-    """On default streams memory is used again under unfinished work; then there is work out of order."""
+    """Serial mode: memory is reused under unfinished work on default streams, until other work ends the order."""
     for way in ORDER_ENDS:
         log = out / "streams" / f"order_ends-{config.name}-{way}.txt"
         done = programs.run_program(config, [programs.BIN / "order_ends", way], log, timeout=60)
         rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "order_ends"]
-        results.check(f"{config.name}: order ends by {way}: no byte is wrong",
+        results.check(f"{config.name}: serial mode ends by {way}: no wrong bytes",
                       len(rows) == 1 and rows[0]["wrong"] == "0", f"status {done.status}")
         is_used_again = len(rows) == 1 and rows[0]["busy"] == rows[0]["same"] == "1"
         if config.name not in ("raw", "none"):
-            results.check(f"{config.name}: order ends by {way}: used again under unfinished work", is_used_again)
+            results.check(f"{config.name}: serial mode ends by {way}: reused under unfinished work", is_used_again)
 
 
 def run_inflight(results, out, config):
-    """A block is freed by another thread while the call that gave the GPU work on it goes on."""
+    """Another thread frees a block while the call that submits work on it has not returned."""
     for mode, size, variables in INFLIGHT:
         name = f"{mode} of {size >> 10} KiB" + (", launches wait" if variables else "")
         log = out / "streams" / f"inflight-{config.name}-{name.replace(' ', '-').replace(',', '')}.txt"
         words = [programs.BIN / "inflight", mode, size, INFLIGHT_ROUNDS]
         done = programs.run_program(config, words, log, timeout=60, more=variables)
         rows = [pairs for word, pairs in programs.parse_lines(done.text) if word == "inflight"]
-        results.check(f"{config.name}: freed before its launch returns, {name}: no round is wrong",
+        results.check(f"{config.name}: freed before its launch returns, {name}: no wrong rounds",
                       len(rows) == 1 and rows[0]["wrong"] == "0", f"status {done.status}")
         for pairs in rows:
             results.note(f"{config.name} | {name}: rounds freed before the launch returned", int(pairs["inside"]))

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Tools that look at a CUDA program, with the library under it: compute-sanitizer (T10.1) and PyTorch's profiler (T10.3).
+Tools that observe a CUDA program, under the preload: compute-sanitizer (T10.1) and PyTorch's profiler (T10.3).
 """
 
 import importlib.util
@@ -14,8 +14,8 @@ import sys
 import programs
 
 SANITIZER_SECONDS, PROFILE_SECONDS = 60, 90
-FOUND = 9  # the exit status that the sanitizer is told to use
-# It knows what the driver allocated: where each block is an allocation of the driver's, it sees what is beyond one.
+FOUND = 9  # the exit status requested from the sanitizer
+# The sanitizer knows the driver's allocations. If each block is one, it detects accesses past the end of a block.
 SEES_BLOCKS = ("raw", "none", "off")
 PROFILES = {
     "raw": None,
@@ -48,10 +48,10 @@ def run_sanitizer(results, out, library):
             done = programs.run_program(
                 config, [*words, way], out / "tools" / f"memcheck-{config.name}-{way}.txt", SANITIZER_SECONDS)
             if config.name == "raw" and way == "within" and done.status:
-                results.note(f"compute-sanitizer: skipped, it cannot work here (status {done.status})", None)
+                results.note(f"compute-sanitizer: skipped, it does not work on this machine (status {done.status})", None)
                 return
             is_found = way == "beyond" and config.name in SEES_BLOCKS
-            what = "what is beyond a block is found" if is_found else "nothing is found"
+            what = "an access past the end of a block is reported" if is_found else "nothing is reported"
             results.check(f"{config.name}: memcheck, {way}: {what}", done.status == (FOUND if is_found else 0),
                           f"status {done.status}")
 
@@ -68,7 +68,7 @@ def run_profiler(results, out, library):
                                     PROFILE_SECONDS, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
         lines = [line for line in done.text.splitlines() if line.startswith("{")]
         found[name] = json.loads(lines[-1]) if done.status == 0 and lines else {}
-        results.check(f"{name}: PyTorch's profiler ran to its end", bool(found[name]), f"status {done.status}")
+        results.check(f"{name}: PyTorch's profiler finished", bool(found[name]), f"status {done.status}")
         for key in ("kernels", "mallocs", "frees"):
             results.note(f"{name} | profiled {key}", found[name].get(key))
     raw = found["raw"]

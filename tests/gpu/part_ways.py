@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-The programs of tests/diff that reach the driver through the runtime, or look it up in other ways.
+Ways to the driver: the programs of tests/diff that call it through the runtime, or look its functions up in other ways.
 """
 
 import part_semantics

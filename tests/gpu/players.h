@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* The players of the stream matrix: what each has, and how its blocks are looked at. */
+/* The players of the stream matrix: their data, and the check of their blocks. */
 
 #include "lanes.h"
 
@@ -20,7 +20,7 @@ enum {
 
 static const size_t BLOCK_MAX = 16 << 20;
 
-/* A block that a player holds, and the byte that it is full of. */
+/* A block that a player holds, and the byte with which it is filled. */
 struct slot {
 	uint8_t *p;
 	size_t bytes;
@@ -40,7 +40,7 @@ struct round {
 	size_t old_bytes;
 	struct lane *old_lane, *new_lane;
 	cudaEvent_t old_done;
-	/* Handed out under unfinished work of the old owner that CUDA itself does not order. */
+	/* The block was handed out under unfinished work of the old owner, which CUDA itself does not order. */
 	bool is_exposed;
 };
 
@@ -90,7 +90,7 @@ __global__ void read_late(
 		atomicAdd(ret_wrong, wrong);
 }
 
-/* A row of thread blocks for each block of memory. */
+/* Checks blocks of memory, with a row of thread blocks for each. */
 __global__ void look_at(struct look *looks)
 {
 	struct look *look = &looks[blockIdx.x];
@@ -104,8 +104,8 @@ __global__ void look_at(struct look *looks)
 }
 
 /*
- * Sources of copies: pinned, each full of one byte; the new owners' come first, then the old
- * owners'.
+ * The sources of copies are pinned, and each is filled with one byte. Those of new owners come first, then those of old
+ * owners.
  */
 static inline uint8_t source_value(int i)
 {
@@ -117,7 +117,7 @@ static inline unsigned grid_for(size_t bytes)
 	return (unsigned)std::min((size_t)16, bytes / 4096 + 1);
 }
 
-/* Counts what is wrong in the blocks that player->looks names. Nothing may be under way in them. */
+/* Counts wrong bytes in the blocks of player->looks. No work may be running on them. */
 static inline void player_look(struct player *player)
 {
 	std::vector<struct look> &looks = player->looks;
@@ -135,7 +135,7 @@ static inline void player_add_look(struct player *player, const struct slot *slo
 	player->looks.push_back({slot->p, slot->bytes, 0, slot->expected});
 }
 
-/* So that what went wrong once is not counted again. */
+/* Fills the block again, so that a wrong byte is counted only once. */
 static inline void player_refill(struct player *player, const struct slot *slot)
 {
 	CHECK(cudaMemsetAsync(slot->p, slot->expected, slot->bytes, player->looking));
@@ -157,7 +157,7 @@ static inline void player_init_graph(struct lane *lane)
 	lane_graph_init(lane, &params);
 }
 
-/* is_plain: creates no stream, and has no company of any kind. */
+/* is_plain: the player creates no stream and no other thread, and is the only player. */
 static inline std::unique_ptr<struct player> player_new(unsigned seed, uint8_t *const *sources, bool is_plain)
 {
 	std::unique_ptr<struct player> player(new struct player());

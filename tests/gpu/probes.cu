@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Questions to the real driver on whose answers the design rests. Printed, and nobody's pass or
- * fail. Run raw.
+ * Asks the real driver about behaviour on which the design rests. The answers are only printed: none passes or fails.
+ * Run it without the preload.
  */
 
 #include "gpu.h"
@@ -15,8 +15,8 @@ static const size_t GIB = (size_t)1 << 30;
 static const unsigned long long BUSY_NS = 300000000;
 
 /*
- * One row per function of the driver: its name (without cu, since cuda.h makes
- * macros of some), the version that names its type, and the type.
+ * One row for each function of the driver: its name (without cu, since cuda.h defines some names as macros), the
+ * version in the name of its type, and the type.
  */
 #define FUNCTIONS(FUNCTION)                                                \
 	FUNCTION(CtxGetCurrent, 4000, PFN_cuCtxGetCurrent_v4000)           \
@@ -59,7 +59,7 @@ static void load()
 #undef FUNCTION
 }
 
-/* Writes over and over until the time is up, so that memory taken away meanwhile is noticed. */
+/* Writes repeatedly until the time is up, so that unmapping the memory meanwhile causes an error. */
 __global__ void keep_writing(volatile char *p, size_t bytes, unsigned long long ns)
 {
 	unsigned long long start = gpu_clock_ns();
@@ -85,8 +85,8 @@ struct state {
 };
 
 /*
- * Giving memory back behind a fence that is not complete: does the host wait, does the kernel go
- * on undisturbed, and when can the memory be seen again?
+ * Asks about giving memory back behind an incomplete fence: whether the host waits, whether the kernel continues
+ * undisturbed, and when the memory counts as free.
  */
 static void release_behind_fence(struct state *s, bool is_busy, const char *name)
 {
@@ -121,8 +121,8 @@ static void release_behind_fence(struct state *s, bool is_busy, const char *name
 }
 
 /*
- * After the query alone, with no cuMemGetInfo that might do the work: is memory of that size to be
- * had at once?
+ * Asks whether memory of that size can be allocated right after the query, without a cuMemGetInfo, which could be what
+ * releases it.
  */
 static void reuse_after_query(struct state *s)
 {
@@ -145,7 +145,7 @@ static void reuse_after_query(struct state *s)
 	DRIVER_CHECK(driver.StreamSynchronize(s->own));
 }
 
-/* Few calls a repeat: behind a busy GPU each may leave something in a queue. */
+/* Makes few calls in each repeat, since behind a busy GPU each may add to a queue. */
 template <typename F> static void cost(const char *name, const char *gpu, F call)
 {
 	std::vector<double> repeats;
@@ -200,7 +200,7 @@ int main()
 	CHECK(cudaMalloc(&p, 4096));
 	keep_writing<<<32, 256, 0, busy>>>(p, 4096, 1);
 	CHECK(cudaDeviceSynchronize());
-	/* The first is slower by what is set up once. */
+	/* The first call is slower, because the driver initialises itself. */
 	release_behind_fence(&s, false, "first");
 	release_behind_fence(&s, false, "idle");
 	for (int i = 0; i < 3; i++)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Building what the tests need, and running programs raw or under the preload."""
+"""Builds what the tests need, and runs programs raw or under the preload."""
 
 import concurrent.futures
 import contextlib
@@ -23,7 +23,7 @@ SOURCES = ROOT / "tests" / "gpu"
 WORK = ROOT / "build-gpu"
 BIN = WORK / "bin"
 
-# How told.cu is built: with which runtime, and whose default stream.
+# Builds of told.cu: the runtime, and the kind of default stream.
 TOLD = {"told": ("static", "legacy"), "told_shared": ("shared", "legacy"), "told_threads": ("static", "per-thread")}
 CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes"]
 DRIVER_PROGRAMS = [
@@ -34,11 +34,11 @@ DRIVER_PROGRAMS = [
 
 
 class Trouble(Exception):
-    """Something that keeps a part from running; its text says what."""
+    """An obstacle that keeps a part from running; its text describes it."""
 
 
 def reason_to_skip():
-    """Why there is no GPU to run on, or None."""
+    """The reason why no GPU can be used, or None."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
@@ -125,7 +125,7 @@ def find_library(build):
 
 
 def preload_library():
-    """The library under test: of the build named by GPUPOOL_BUILD, or of one of our own."""
+    """The library under test: from the build named by GPUPOOL_BUILD, or from a new build."""
     if os.environ.get("GPUPOOL_BUILD"):
         return find_library(pathlib.Path(os.environ["GPUPOOL_BUILD"]).resolve())
     return find_library(meson_build(WORK / "preload"))
@@ -137,7 +137,7 @@ def defect_arguments(defect):
 
 
 def defective_library(name, given, defect):
-    """A library of the same sources with a defect: as given, that of tests/broken, or of a build of our own."""
+    """A library of the same sources with a defect: a given one, that of tests/broken, or a new build."""
     build = pathlib.Path(os.environ.get("GPUPOOL_BUILD", WORK))
     beside = build / "tests" / "broken" / f"{name}.so"
     for path in [os.environ.get(given), beside]:
@@ -147,22 +147,22 @@ def defective_library(name, given, defect):
 
 
 def broken_library():
-    """With its fences taken out, which the stream test must notice."""
+    """A library without fences, which the stream test must detect."""
     return defective_library("libgpupool", "GPUPOOL_BROKEN_LIB", "reuse")
 
 
 def deaf_library():
-    """Whose hooks do not tell what is submitted, which the stream test must notice, too."""
+    """A library whose hooks do not report submissions, which the stream test must detect, too."""
     return defective_library("libgpupool-work", "GPUPOOL_WORK_LIB", "work")
 
 
 def alone_library():
-    """Without an eye for others who may be first to touch memory, which must be noticed."""
+    """A library that ignores work of other devices, contexts and processes, which must be detected."""
     return defective_library("libgpupool-alone", "GPUPOOL_ALONE_LIB", "alone")
 
 
 def fenceless_library():
-    """Without an eye for the context fences, as on a driver before CUDA 12.5; which is no defect."""
+    """A library that finds no context-wide fences, as on a driver before CUDA 12.5. This is not a defect."""
     return defective_library("libgpupool-fenceless", "GPUPOOL_FENCELESS_LIB", "fenceless")
 
 
@@ -185,7 +185,7 @@ class Config:
 
 
 def pool_configs(library):
-    """Raw, each kind of pool with its defaults, and the two ways of reuse by hand."""
+    """Configurations: raw, each kind of pool with its defaults, and the two reuse modes that are not the default."""
     configs = [Config("raw")]
     for kind in ["none", "simple", "binned", "split", "vmm"]:
         configs.append(Config(kind, library, {"GPUPOOL_POOL": kind}))
@@ -199,20 +199,20 @@ def pool_configs(library):
 class Run:
     status: int
     text: str
-    is_pooled: bool  # its control socket was seen
+    is_pooled: bool  # its control socket existed
 
 
 @contextlib.contextmanager
 def private_dir():
-    """A directory for sockets. Under /tmp, since the name of a socket must be short."""
+    """A directory for sockets, under /tmp because the path of a socket must be short."""
     with tempfile.TemporaryDirectory(prefix="gpupool-", dir="/tmp") as path:
         yield path
 
 
 class SocketWatch(threading.Thread):
     """
-    Notices that a process under the preload has opened its socket, so that a run without it passes
-    for none.
+    Detects that a process under the preload has opened its socket, so that a run in which the preload failed does not
+    pass for one under the preload.
     """
 
     def __init__(self, directory):
@@ -251,7 +251,7 @@ def run_program(config, words, log, timeout, more=None, pass_fds=()):
 
 
 def parse_lines(text):
-    """'word key=value ...' lines as (word, {key: value}) pairs."""
+    """Parses 'word key=value ...' lines as (word, {key: value}) pairs."""
     for line in text.splitlines():
         word, *pairs = line.split()
         yield word, dict(pair.split("=", 1) for pair in pairs if "=" in pair)

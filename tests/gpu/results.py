@@ -2,11 +2,10 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-What was found: rows, kept in a file per part as they come (a part that runs out of time keeps
-those it has), and the tables made of them.
+Results as rows, and the tables made of them. Each part writes its rows to a file at once, so that a part that runs out
+of time keeps its rows so far.
 
-A row is a check (right or wrong), a bar (a measured value that must keep a limit) or a note (a
-value and no verdict).
+A row is a check (right or wrong), a bar (a measured value with a limit) or a note (a value without a verdict).
 """
 
 import json
@@ -46,7 +45,7 @@ class Results:
         self._add({"type": "check", "name": name, "value": value, "unit": "", "ok": bool(ok)})
 
     def bar(self, name, value, unit, comparison, limit):
-        """A value of None, which could not be measured, keeps no bar."""
+        """Adds a bar. A value of None means that it could not be measured, and misses the bar."""
         ok = value is not None and COMPARISONS[comparison](value, limit)
         bar = f"{comparison} {limit:g}"
         row = {"type": "bar", "name": name, "value": value, "unit": unit}
@@ -84,7 +83,9 @@ def is_bad(row):
 
 
 def matrix(rows, keep):
-    """Notes whose name is 'config | question' as a table: a line a question, a column a config."""
+    """
+    A table of the notes named 'config | question', with a line for each question and a column for each configuration.
+    """
     cells, configs = {}, []
     for row in rows:
         config, bar, question = row["name"].partition(" | ")
@@ -106,7 +107,7 @@ def matrix(rows, keep):
 
 def verdict_lines(rows, most):
     """
-    Checks and bars, at most so many lines; what went wrong is never left out for what went right.
+    Lines for checks and bars, up to a limit. Failed rows are never left out in favour of rows that passed.
     """
     rows = [row for row in rows if row["type"] != "note"]
     bad = [row for row in rows if is_bad(row)]
@@ -115,14 +116,14 @@ def verdict_lines(rows, most):
     shown = good[: max(0, len(good) - left_out)] + bad
     lines = [format_row(row) for row in shown]
     if left_out:
-        lines.insert(0, f"({len(rows) - len(shown)} rows that are ok are left out here)")
-    lines.append(f"{len(rows)} checks and bars, {len(bad)} not kept")
+        lines.insert(0, f"({len(rows) - len(shown)} rows that passed are not shown)")
+    lines.append(f"{len(rows)} checks and bars, {len(bad)} failed")
     return lines
 
 
 def ended_row(part, status):
     reason = "ran out of time" if status in (124, 137) else f"ended with {status}"
-    row = {"type": "check", "name": "the part ran to its end", "unit": ""}
+    row = {"type": "check", "name": "the part finished", "unit": ""}
     return {"part": part, **row, "value": reason, "ok": status == 0}
 
 
@@ -136,8 +137,8 @@ def matrices(rows, parts, keep):
 
 def report(out, statuses):
     """
-    Writes results.json and tables.txt of the parts, given their exit statuses; returns what to
-    print and whether all is well.
+    Writes results.json and tables.txt of the parts, given their exit statuses. Returns the text to print, and whether
+    all checks and bars passed.
     """
     rows = load(out, statuses)
     rows += [ended_row(part, status) for part, status in statuses.items() if status != 0]

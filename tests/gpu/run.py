@@ -2,14 +2,14 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-The steps of scripts/gpu-test, which calls them one by one so that each can be given a limit of its
-own:
+The steps of scripts/gpu-test. The script runs each as a separate process, with a time limit:
 
-    run.py list [PART...]            names of parts, a line each: all, or those given
-    run.py check                     ends with 77 and a line that says why, where there is no GPU
-    run.py build                     everything that the parts need
-    run.py part NAME --out DIR       one part; its rows go to DIR as they come
+    run.py list [PART...]            prints the names of the given parts, or of all, a line each
+    run.py check                     prints the reason and exits with 77 if there is no GPU
+    run.py build                     builds everything that the parts need
+    run.py part NAME --out DIR       runs one part, and writes each row to DIR at once
     run.py report --out DIR NAME=EXITSTATUS...
+                                     makes the tables from the rows in DIR
 """
 
 import argparse
@@ -67,7 +67,7 @@ def part_name(word, parts=PARTS, prog="gpu-test"):
     if word.isdigit() and 1 <= int(word) <= len(names):
         return names[int(word) - 1]
     known = f"{', '.join(names)}, or 1 to {len(names)}"
-    raise SystemExit(f"{prog}: no part '{word}'; there are {known}")
+    raise SystemExit(f"{prog}: unknown part '{word}'; known parts are {known}")
 
 
 def step_list(options):
@@ -103,7 +103,7 @@ def step_part(options):
 
 
 def bundle(out):
-    """Leaves three files: results.json, tables.txt and an archive of all the rest."""
+    """Leaves three files in the folder: results.json, tables.txt and an archive of all others."""
     keep = {"results.json", "tables.txt", "details.tar.gz"}
     rest = sorted(path for path in out.iterdir() if path.name not in keep)
     with tarfile.open(out / "details.tar.gz", "w:gz") as archive:
@@ -137,7 +137,7 @@ STEPS = {
 
 
 def main(prog="gpu-test", steps=STEPS, add_arguments=lambda parser: None):
-    """Does one of the steps. The benchmark has the same, of its own."""
+    """Runs one of the steps. The benchmark calls this with its own steps."""
     parser = argparse.ArgumentParser(prog=prog)
     parser.add_argument("step", choices=steps)
     parser.add_argument("words", nargs="*")

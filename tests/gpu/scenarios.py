@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""The programs of tests/preload on a real driver: each scenario prints results, and tells facts in another place."""
+"""
+The programs of tests/preload on a real driver: each scenario prints results, and writes facts to another descriptor.
+"""
 
 import part_semantics
 import programs
@@ -11,7 +13,7 @@ SECONDS = 60
 
 
 def build(program):
-    """A program of tests/preload, by the name of what is built, that talks to the driver."""
+    """Builds a program of tests/preload, by its name, linked with the driver."""
     sources = [PRELOAD / f"{program.name}.c", *part_semantics.SHARED, part_semantics.DRIVER]
     if part_semantics.is_fresh(program, sources):
         return
@@ -22,7 +24,7 @@ def build(program):
 
 
 class Played:
-    """A scenario of the program: what it printed, what was said of it, and its facts."""
+    """Runs a scenario of the program; returns its output, the library's log, and the facts."""
 
     def __init__(self, out, program, config, scenario):
         log = out / f"{scenario}-{config.name.replace(' ', '-')}.txt"

@@ -2,9 +2,10 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether what libraries have the GPU do comes of functions that a header tells of, which gpupool can see
-(shim/driver/submit.def): runs some of each library under the profiler of PyTorch, and names the function behind each kernel, copy
-and fill. A line for each library: seen name=... works=... by=...; functions of the runtime's and the driver's.
+Checks that libraries submit work only by functions that are in a header, and that gpupool can therefore see
+(shim/driver/submit.def). Runs functions of each library under PyTorch's profiler, which names the function behind each
+kernel, copy and memset. Prints a line for each library: seen name=... works=... by=... with the functions of the runtime
+and of the driver.
 """
 
 import collections
@@ -77,7 +78,7 @@ LIBRARIES = {
 
 
 def look(step):
-    """How much work there was, and by which functions; None: by none."""
+    """The amount of work, and the functions that submitted it; None stands for work without a function."""
     for _ in range(2):
         step()
     torch.cuda.synchronize()

@@ -4,22 +4,23 @@
 /*
  * Does memory reach a new owner while the old owner's work can still touch it?
  *
- * A round: work of the old owner, held up on the GPU, writes or reads a block; the block is freed
- * and another is allocated, with nothing to synchronise them; the new owner writes its own bytes
- * there, on another kind of stream or with another kind of call. Once everything has come to rest,
- * each byte must be the new owner's, and the old one must have read its own. A player has up to
- * five rounds in flight; players, each a thread with streams of its own, take blocks from each
- * other.
+ * A round has these steps:
+ * - Work of the old owner, delayed on the GPU, writes or reads a block.
+ * - The block is freed and a new block is allocated, without any synchronisation.
+ * - The new owner writes its own bytes to the new block, on another kind of stream or with another kind of call.
+ * - When all work is done, each byte of the new block must be the new owner's, and the old owner must have read its
+ * own. A player has up to five rounds in flight. Each player is a thread with its own streams, and gets blocks that
+ * other players freed.
  *
  *   stream_matrix fill SEED ROUNDS PLAYERS BYTES
- *       The players first take all that they can get, up to BYTES, in blocks of one size, so that a
- *       malloc can only get what was just freed. ROUNDS for each of three sizes.
+ *       The players first allocate all available memory, up to BYTES, in blocks of one size, so that a malloc can only
+ *       return a block that was just freed. ROUNDS is the number for each of three sizes.
  *   stream_matrix free SEED ROUNDS PLAYERS
  *       Blocks of any size, with room to grow.
  *   stream_matrix plain SEED ROUNDS
  *       One thread that creates no stream.
  *
- * CUDA_DEVICE_MAX_CONNECTIONS should be 32, lest streams share a queue and wait for each other.
+ * CUDA_DEVICE_MAX_CONNECTIONS should be 32. With fewer, streams share a queue and wait for each other.
  */
 
 #include "players.h"
@@ -30,8 +31,8 @@ enum old_work { OLD_KERNEL, OLD_READ, OLD_MEMSET, OLD_COPY, N_OLD_WORK };
 enum new_work { NEW_KERNEL, NEW_MEMSET, NEW_COPY, NEW_SYNC_COPY, N_NEW_WORK };
 
 enum {
-	SWEEP_EVERY = 64, /* groups between two looks at the blocks that nobody should have touched */
-	LONG_EVERY = 200, /* rounds between two that are held up for long */
+	SWEEP_EVERY = 64, /* groups between two checks of blocks that no work should touch */
+	LONG_EVERY = 200, /* rounds between two with a long delay */
 	FREE_SLOTS = 48,
 	OOM_RETRIES = 100,
 };
@@ -46,7 +47,7 @@ static unsigned below(struct player *player, size_t n)
 	return (unsigned)(player->random() % n);
 }
 
-/* The kernel, as a launch or as a graph. */
+/* Submits the kernel, as a launch or as a graph. */
 static void submit_fill(struct lane *lane, uint8_t *p, size_t bytes, uint8_t value, unsigned long long ns)
 {
 	void *arguments[] = {&p, &bytes, &value, &ns};
@@ -75,7 +76,7 @@ static void submit_old(struct player *player, int nth, unsigned long long ns)
 	uint8_t value = source_value(source);
 	int work = lane->kind == LANE_GRAPH ? OLD_KERNEL : (int)below(player, N_OLD_WORK);
 
-	/* A memset or a copy is held up by a kernel that writes as good as nothing. */
+	/* A memset or a copy is delayed by a kernel before it, which writes nearly nothing. */
 	if (work != OLD_READ)
 		submit_fill(lane, slot->p, work == OLD_KERNEL ? slot->bytes : 1, value, ns);
 	lane_submit(lane, [&](cudaStream_t stream) {
@@ -129,7 +130,7 @@ static bool is_overlap(const struct round *older, const struct slot *slot)
 	return slot->p < older->old_p + older->old_bytes && older->old_p < slot->p + slot->bytes;
 }
 
-/* Which of the player's own old work is still under way in the block that it has just got. */
+/* Determines which old work of the player is still unfinished in the block that it has just allocated. */
 static void classify(struct player *player, int nth)
 {
 	struct round *round = &player->group[nth];
@@ -252,7 +253,7 @@ static void play(struct player *player, unsigned long long rounds)
 
 typedef std::vector<std::unique_ptr<struct player>> players;
 
-/* One more block; false where there is no more memory to be had. */
+/* Allocates one more block; returns false when memory runs out. */
 static bool grow(struct player *player, size_t bytes)
 {
 	struct slot slot = {nullptr, bytes, source_value((int)below(player, N_SOURCES))};
@@ -272,7 +273,7 @@ static void play_all(const players &all, unsigned long long rounds)
 {
 	std::vector<std::thread> threads;
 
-	/* A plain player has no company, not even another thread. */
+	/* A plain player runs alone, without another thread. */
 	if (all.size() == 1)
 		play(all[0].get(), rounds);
 	else
@@ -294,7 +295,7 @@ static void give_up_blocks(const players &all)
 
 static void add(struct tally *sum, const struct tally *tally)
 {
-	static_assert(sizeof(*sum) % sizeof(unsigned long long) == 0, "counters and nothing else");
+	static_assert(sizeof(*sum) % sizeof(unsigned long long) == 0, "struct counters has only counters");
 	unsigned long long *to = (unsigned long long *)sum;
 	const unsigned long long *from = (const unsigned long long *)tally;
 

@@ -29,27 +29,27 @@ class ExportsTest(WithOut):
             exports.run(self.results, self.out, pathlib.Path("diff_dmabuf"), [RAW_CONFIG, SPLIT])
         return self.bad()
 
-    def test_the_same_answers_are_well(self):
+    def test_equal_answers_pass(self):
         self.assertEqual(self.run_with(RAW, RAW), [])
 
-    def test_an_export_that_only_raw_has_is_ill(self):
+    def test_an_export_that_succeeds_only_raw_fails(self):
         pooled = RAW.replace("6291456 bytes: 0", "6291456 bytes: 1")
         self.assertEqual(self.run_with(RAW, pooled), ["dma-buf, split: exports what raw exports"])
 
-    def test_small_blocks_are_only_counted(self):
+    def test_exports_of_small_blocks_are_only_counted(self):
         self.assertEqual(self.run_with(RAW, RAW.replace("65536 bytes: 0", "65536 bytes: 1")), [])
 
-    def test_an_early_end_is_ill(self):
+    def test_a_program_that_ends_early_fails(self):
         self.assertEqual(len(self.run_with(RAW, RAW.splitlines()[0])), 1)
 
-    def test_a_bad_status_is_ill(self):
+    def test_a_bad_exit_status_fails(self):
         self.assertEqual(len(self.run_with(RAW, RAW, status=124)), 1)
 
-    def test_a_device_that_exports_nothing_although_it_says_so_is_ill(self):
+    def test_a_device_that_claims_support_but_exports_nothing_fails(self):
         none = RAW.replace(": 0", ": 801")
         self.assertEqual(self.run_with(none, none), ["dma-buf, raw: exports ordinary blocks"])
 
-    def test_without_support_the_part_says_that_it_was_skipped(self):
+    def test_the_part_reports_a_skip_without_device_support(self):
         self.assertEqual(self.run_with(SKIPPED, SKIPPED), [])
         rows = results.load(self.out, ["streams"])
         self.assertEqual([row["name"] for row in rows], ["dma-buf: skipped, the device exports none"])

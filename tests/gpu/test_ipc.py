@@ -20,18 +20,18 @@ RIGHT = 'NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n{"answer": "wrong: a
 
 
 def preloads(pair):
-    """What the importer and the exporter preload; None: what the importer does, or nothing."""
+    """The libraries that the importer and the exporter preload; None: the exporter preloads the importer's, or none."""
     with mock.patch.dict(os.environ, clear=True):
         env = pair.environment("/run", {})
     return env.get("LD_PRELOAD"), env.get("APP_PEER_PRELOAD")
 
 
 class ProbeTest(unittest.TestCase):
-    def test_lines_become_questions_and_answers(self):
+    def test_lines_are_parsed_into_questions_and_answers(self):
         answers = part_ipc.parse_probe("ipc.open: 0 same=0\nipc.garbage.bits: 1: 2\nnoise\n")
         self.assertEqual(answers, {"open": "0 same=0", "garbage.bits": "1: 2"})
 
-    def test_another_answer_and_none_at_all_surprise(self):
+    def test_a_different_answer_and_a_missing_answer_are_surprises(self):
         answers = dict(part_ipc.SIMULATED)
         self.assertEqual(part_ipc.surprises(answers), [])
         answers["self_open"] = "1"
@@ -40,7 +40,7 @@ class ProbeTest(unittest.TestCase):
 
 
 class PairsTest(unittest.TestCase):
-    def test_each_process_has_the_library_it_should_have(self):
+    def test_importer_and_exporter_preload_their_own_libraries(self):
         library = str(LIBRARY)
         both = part_ipc.Pair("both", LIBRARY, "split")
         importer = part_ipc.Pair("importer", LIBRARY, "split", exporter=False)
@@ -49,12 +49,12 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(preloads(importer), (library, ""))
         self.assertEqual(preloads(exporter), (None, library))
 
-    def test_a_difference_names_the_scenario_and_the_first_line(self):
+    def test_a_difference_names_the_scenario_and_its_first_different_line(self):
         raw = {("app", "a"): (0, "x: 1\ny: 2\n"), ("app", "b"): (0, "z: 1\n")}
         found = {("app", "a"): (0, "x: 1\ny: 3\n"), ("app", "b"): (0, "z: 1\n")}
         self.assertEqual(part_ipc.differences(raw, found, "both/split"), ["a: 'y: 3' for 'y: 2'"])
 
-    def test_a_bad_end_is_a_difference(self):
+    def test_a_bad_exit_status_is_a_difference(self):
         raw = {("app", "a"): (0, "x: 1\n")}
         self.assertEqual(part_ipc.differences(raw, {("app", "a"): (124, "")}, "both/split"), ["a: status 124"])
 
@@ -66,25 +66,25 @@ class WorksTest(WithOut):
         part_ipc.judge(self.results, work, programs.Config("split", LIBRARY), done, expected)
         return len(self.bad())
 
-    def test_right_data_by_the_right_way_are_well(self):
+    def test_right_data_by_the_expected_transport_pass(self):
         self.assertEqual(self.judge(), 0)
 
-    def test_a_bad_status_is_ill(self):
+    def test_a_bad_exit_status_fails(self):
         self.assertEqual(self.judge(status=1), 1)
 
-    def test_another_answer_than_raws_is_ill(self):
+    def test_an_answer_that_differs_from_raw_fails(self):
         self.assertEqual(self.judge(expected="refused: no"), 1)
 
-    def test_no_socket_is_ill(self):
+    def test_a_run_without_a_control_socket_fails(self):
         self.assertEqual(self.judge(is_pooled=False), 1)
 
-    def test_another_transport_is_ill(self):
+    def test_data_by_an_unexpected_transport_fail(self):
         self.assertEqual(self.judge(text=RIGHT.replace("P2P/IPC", "SHM/direct/direct")), 1)
 
-    def test_no_answer_is_ill_even_where_raw_had_none(self):
+    def test_a_missing_answer_fails_even_if_raw_had_none(self):
         self.assertEqual(self.judge(text="via P2P/IPC\n", expected=None), 2)
 
-    def test_each_variant_has_a_raw_one_before_it(self):
+    def test_each_variant_comes_after_a_raw_run(self):
         for work in part_ipc.WORKS:
             seen = set()
             for config, variables in part_ipc.work_configs(work, LIBRARY):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Tests of the runner, on canned output: what it makes of the programs' lines, without a GPU."""
+"""Tests of the runner on canned output of the programs, without a GPU."""
 
 import contextlib
 import io
@@ -70,17 +70,17 @@ class ResultsTest(WithOut):
         verdicts = [results.verdict(row) for row in results.load(self.out, ["streams"])]
         self.assertEqual(verdicts, ["ok", "MISSED", "MISSED", "ok", "FAILED", ""])
 
-    def test_all_is_well_only_if_every_part_ended_well(self):
+    def test_the_report_passes_only_if_every_part_ended_well(self):
         self.results.check("right", True)
         self.assertTrue(results.report(self.out, {"streams": 0})[1])
         lines, ok = results.report(self.out, {"streams": 124})
         self.assertFalse(ok)
         self.assertTrue(any("ran out of time" in line for line in lines))
 
-    def test_no_rows_at_all_is_not_well(self):
+    def test_a_report_without_rows_fails(self):
         self.assertFalse(results.report(self.out, {"streams": 0})[1])
 
-    def test_what_is_bad_is_shown_however_many_rows_there_are(self):
+    def test_failed_rows_are_shown_even_among_too_many_rows(self):
         self.results.check("the bad one", False)
         for i in range(100):
             self.results.check(f"good {i}", True)
@@ -88,7 +88,7 @@ class ResultsTest(WithOut):
         self.assertFalse(ok)
         self.assertLessEqual(len(lines), 58)
         self.assertTrue(any("the bad one" in line and "FAILED" in line for line in lines))
-        self.assertIn("101 checks and bars, 1 not kept", lines[-1])
+        self.assertIn("101 checks and bars, 1 failed", lines[-1])
 
     def test_results_json_holds_every_row(self):
         self.results.note("raw | a question", 1.5, "ns")
@@ -129,21 +129,21 @@ class DebugTest(WithOut):
             part_debug.check_innocent(self.results, self.out, pathlib.Path("library"))
         return self.bad()
 
-    def test_two_reports_of_the_right_kind_are_what_a_wrong_program_gets(self):
+    def test_a_wrong_program_needs_two_reports_of_the_right_kind(self):
         bad = self.run_with("", ["gpupool[7]: error: write past the end of 0x1 (5 bytes)", "gpupool[7]: error:   freed"] * 2)
         self.assertFalse([name for name in bad if "past-end" in name])
         self.assertEqual(sum("after-free" in name for name in bad), 3 * len(part_debug.KINDS))
-        self.assertEqual(sum("innocent" in name for name in bad), 2 * len(part_debug.KINDS))
+        self.assertEqual(sum("correct program" in name for name in bad), 2 * len(part_debug.KINDS))
 
-    def test_an_innocent_program_is_told_nothing_and_all_else_is_bad(self):
+    def test_a_correct_program_that_gets_a_report_fails(self):
         bad = self.run_with("wrong: 0\n", [])
-        self.assertFalse([name for name in bad if "innocent" in name])
-        self.assertEqual(sum(name.endswith("is found") for name in bad), 6 * 2 + 8 * 2)
+        self.assertFalse([name for name in bad if "correct program" in name])
+        self.assertEqual(sum(name.endswith("is reported") for name in bad), 6 * 2 + 8 * 2)
         self.assertEqual(sum("capture" in name for name in bad), len(part_debug.KINDS))
 
 
 class BackendsTest(WithOut):
-    """A program that answers what it is told to, and what is said of it."""
+    """A fake of a program's run, with the given output and log."""
 
     ANSWERS = {"words": "wrong words: 0\n", "reuse": "loops: 200\n", "export": "legacy handle: 1\nagain: 1\nfree: 0\n",
                "ends": "end: 0\n"}
@@ -162,10 +162,10 @@ class BackendsTest(WithOut):
                 check(self.results, self.out, pathlib.Path("library"))
         return self.bad()
 
-    def test_what_is_as_it_shall_be_is_well_and_what_a_reset_leaves_is_noted(self):
+    def test_expected_answers_pass_and_memory_left_by_a_reset_is_noted(self):
         self.assertEqual(self.play(), [])
 
-    def test_each_answer_that_is_another_is_bad(self):
+    def test_each_unexpected_answer_of_a_backend_fails(self):
         for more, count in (({"answers": {"words": "wrong words: 1\n"}}, 8), ({"facts": {"reuse": "misses 200\n"}}, 2),
                             ({"answers": {"export": "legacy handle: 0\nagain: 0\nfree: 0\n"}}, 2), ({"said": ""}, 2),
                             ({"facts": {"ends": "MiB missing after contexts 300\n"}}, 3)):
@@ -174,7 +174,7 @@ class BackendsTest(WithOut):
 
 
 class RegionsTest(WithOut):
-    """Each scenario tells what it shall, but for one fact or line."""
+    """Fakes scenarios with the expected facts and lines, except for one."""
 
     def play(self, fact=None, status=0, text=None):
         def run_program(config, words, log, timeout):
@@ -190,7 +190,7 @@ class RegionsTest(WithOut):
                     part_regions.play(self.results, self.out, pathlib.Path("library"), name, scenario)
         return self.bad()
 
-    def test_what_is_as_it_shall_be_is_well_and_each_other_fact_text_or_status_is_bad(self):
+    def test_expected_scenarios_pass_and_each_unexpected_fact_text_or_status_fails(self):
         configs, scenarios = len(part_regions.CONFIGS), len(part_regions.SCENARIOS)
         for more, count in (({}, 0), ({"fact": "wrong words"}, 1), ({"fact": "total"}, 3), ({"text": "in b: 2\n"}, scenarios - 1),
                             ({"status": 1}, scenarios)):
@@ -199,7 +199,7 @@ class RegionsTest(WithOut):
 
 
 class ToolsTest(WithOut):
-    """Each tool tells what it shall, but for one run."""
+    """Fakes tools with the expected output, except for one run."""
 
     def play(self, wrong=None, change=None):
         def run_program(config, words, log, timeout, more=None):
@@ -217,7 +217,7 @@ class ToolsTest(WithOut):
             part_tools.run_profiler(self.results, self.out, pathlib.Path("library"))
         return len(self.bad())
 
-    def test_what_is_as_it_shall_be_is_well_and_each_other_answer_is_bad(self):
+    def test_expected_answers_of_tools_pass_and_each_other_answer_fails(self):
         before = self.play()
         self.assertEqual(before, 0)
         for wrong, change, count in (("split within", 9, 1), ("split beyond", 9, 1), ("raw beyond", 0, 1),
@@ -248,16 +248,16 @@ class DocumentsTest(WithOut):
             part_documents.run_batches(self.results, self.out, library)
         return self.bad()
 
-    def test_walks_that_see_what_is_documented_are_well(self):
+    def test_walks_that_see_documented_behaviour_pass(self):
         self.assertEqual(self.play(), [])
         names = [row["name"] for row in results.load(self.out, ["streams"])]
         self.assertIn("simple: status", names)
         self.assertNotIn("none: queue_error SIMGPU", " ".join(names))
 
-    def test_each_walk_that_sees_something_else_is_bad(self):
+    def test_each_walk_that_sees_other_behaviour_fails(self):
         self.assertEqual(self.play("8192\n"), ["simple: status", "binned: status", "none: status"])
 
-    def test_batches_that_grow_or_take_longer_are_bad(self):
+    def test_batches_that_take_more_memory_or_time_than_allowed_fail(self):
         raw = part_documents.walks.Batches(2, 2, 100)
         for early, most, ns, count in ((2, 2, 99, 0), (2, 4, 99, 1), (2, 2, 100, 1), (7, 7, 200, 2)):
             before = len(self.bad())
@@ -270,13 +270,13 @@ class DocumentsTest(WithOut):
 
 
 class RunTest(unittest.TestCase):
-    def test_parts_go_by_number_and_name(self):
+    def test_parts_are_chosen_by_number_or_name(self):
         self.assertEqual([run.part_name("1"), run.part_name("streams")], ["patterns", "streams"])
         for word in ["0", str(len(run.PARTS) + 1), "nothing", ""]:
             with self.assertRaises(SystemExit):
                 run.part_name(word)
 
-    def test_no_gpu_is_77_and_a_line(self):
+    def test_without_a_gpu_the_runner_prints_a_line_and_exits_with_77(self):
         printed = io.StringIO()
         with mock.patch("programs.reason_to_skip", return_value="no driver"):
             with contextlib.redirect_stdout(printed), self.assertRaises(SystemExit) as end:
@@ -296,7 +296,7 @@ class PatternsTest(WithOut):
         self.take("split", "pair pattern=window bytes=65536 ns=600.0")
         self.assertEqual(self.bad(), ["split, static: window 64 KiB"])
 
-    def test_large_blocks_other_patterns_and_other_kinds_have_no_bar(self):
+    def test_large_blocks_and_other_patterns_and_kinds_have_no_bar(self):
         self.take("split", "pair pattern=pingpong bytes=1073741824 ns=9000")
         self.take("split", "pair pattern=batch bytes=512 ns=9000")
         self.take("raw", "pair pattern=pingpong bytes=512 ns=45000")
@@ -315,28 +315,28 @@ class StreamsTest(WithOut):
         part_streams.judge(self.results, config, {**SUMMARY, **changes})
         return self.bad()
 
-    def test_a_run_without_wrong_rounds_is_right(self):
+    def test_a_matrix_run_without_wrong_rounds_passes(self):
         self.assertEqual(self.judge("split/ordered"), [])
         self.assertEqual(self.judge("raw", reused="0", inflight="0", exposed="0"), [])
 
-    def test_wrong_and_stray_rounds_are_found(self):
-        name = "split/ordered: fill 64 KiB: rounds gone wrong"
+    def test_wrong_and_stray_rounds_fail(self):
+        name = "split/ordered: fill 64 KiB: wrong rounds"
         self.assertEqual(self.judge("split/ordered", wrong_rounds="1"), [name])
         self.assertEqual(len(self.judge("split/ordered", stray="1")), 2)
 
-    def test_a_run_that_never_reuses_proves_nothing(self):
+    def test_a_matrix_run_without_reuse_fails(self):
         bad = self.judge("binned/ordered", exposed="0", inflight="0")
         self.assertEqual(bad, ["binned/ordered: fill 64 KiB: reused under unfinished work"])
 
-    def test_completed_never_reuses_under_work_but_must_reuse(self):
+    def test_mode_completed_must_reuse_but_never_under_work(self):
         self.assertEqual(self.judge("simple/completed", exposed="0", inflight="0"), [])
         bad = self.judge("simple/completed", exposed="0", inflight="0", reused="0")
         self.assertEqual(bad, ["simple/completed: fill 64 KiB: reused"])
 
-    def test_requests_that_failed_are_reported(self):
+    def test_failed_requests_of_a_matrix_run_are_reported(self):
         self.assertEqual(len(self.judge("split/ordered", oom="3")), 1)
 
-    def test_each_defective_build_must_be_caught(self):
+    def test_a_defective_build_that_is_not_detected_fails(self):
         before = 0
         for name in part_streams.DEFECTIVE:
             self.assertEqual(len(self.judge(name, wrong_rounds="1400", wrong_exposed="1300")), before)
@@ -352,21 +352,21 @@ class ToldTest(WithOut):
         told.judge(self.results, "split: told", found, is_whole)
         return len(self.bad())
 
-    def test_a_fence_for_each_family_and_none_for_nothing_is_right(self):
+    def test_a_fence_after_each_family_and_none_without_work_passes(self):
         self.assertEqual(self.judge(self.ALL), 0)
 
-    def test_a_family_without_a_fence_is_found(self):
+    def test_a_family_without_a_fence_fails(self):
         self.assertEqual(self.judge([*self.ALL, ("fill", 0)]), 1)
 
-    def test_a_fence_for_nothing_is_found(self):
+    def test_a_fence_without_work_fails(self):
         self.assertEqual(self.judge([*self.ALL, ("nothing", 1)]), 1)
 
-    def test_what_did_not_end_or_said_little_proves_nothing(self):
+    def test_a_program_that_did_not_end_or_printed_too_little_fails(self):
         self.assertEqual(self.judge(self.ALL, is_whole=False), 1)
         self.assertEqual(self.judge(self.ALL[:20]), 2)
         self.assertEqual(self.judge([]), 4)
 
-    def test_each_build_of_the_program_is_looked_at(self):
+    def test_each_build_of_the_program_is_checked(self):
         self.assertIn("told", programs.TOLD)
         self.assertTrue((programs.SOURCES / "told.cu").exists())
 
@@ -377,13 +377,13 @@ def diff_row(config, **changes):
 
 
 class SemanticsTest(WithOut):
-    def test_equal_answers_are_well(self):
+    def test_equal_answers_of_the_runner_pass(self):
         part_semantics.take(self.results, [diff_row("raw"), diff_row("split"), diff_row("table")])
         self.assertEqual(self.bad(), [])
         rows = results.load(self.out, ["streams"])
         self.assertIn(("split | free", "7:1:0"), [(row["name"], row["value"]) for row in rows])
 
-    def test_a_difference_and_an_idle_row_are_ill_and_shown_once(self):
+    def test_a_difference_and_an_unused_deviation_fail_and_are_shown_once(self):
         difference = {"ok": False, "unexpected": [["wrong/again", "1", "0"]]}
         rows = [diff_row("none", **difference), diff_row("split", **difference)]
         rows.append(diff_row("table", ok=False, lines=["split: no answer differs as this row says: a row"]))
@@ -394,15 +394,15 @@ class SemanticsTest(WithOut):
         self.assertIn("free: wrong/again: none, split", text)
         self.assertIn("split: no answer differs as this row says: a row", text)
 
-    def test_a_program_that_was_skipped_says_so(self):
+    def test_a_skipped_program_has_a_note(self):
         self.assertEqual(part_semantics.cell(diff_row("all", note="SKIP needs 2 devices")), "skipped")
 
-    def test_what_was_skipped_is_neither_right_nor_wrong(self):
+    def test_a_skipped_program_neither_passes_nor_fails(self):
         skipped = diff_row("all", note="SKIP needs the simulator", answers=0)
         part_semantics.take(self.results, [diff_row("none"), skipped])
         self.assertEqual(self.bad(), [])
 
-    def test_each_program_has_its_part(self):
+    def test_each_program_belongs_to_a_part(self):
         parts = {name: part_semantics.part_of(name) for name in ("free", "waits", "deadlock", "first")}
         parts |= {name: part_semantics.part_of(name) for name in ("deadlock_devices", "first_alone")}
         parts |= {name: part_semantics.part_of(name) for name in ("capture", "capture_ends", "unpooled")}
@@ -424,20 +424,20 @@ class SemanticsTest(WithOut):
 
 
 class CapturesTest(WithOut):
-    def test_the_most_addresses_count_and_none_is_ill(self):
+    def test_the_largest_number_of_addresses_counts_and_none_fails(self):
         self.assertIsNone(part_captures.addresses_of(self.out))
         (self.out / "a.facts").write_text("addresses after a race 9\nraces 99\n")
         (self.out / "b.facts").write_text("addresses after a reset 12\naddresses after an end 3\n")
         self.assertEqual(part_captures.addresses_of(self.out), 12)
 
-    def test_each_script_of_graphs_is_there_and_runs_raw_first(self):
+    def test_each_graph_script_exists_and_runs_raw_first(self):
         for _, script, configs in part_captures.GRAPHS:
             self.assertTrue((programs.SOURCES / script).exists())
             self.assertEqual(configs[0], "raw")
 
 
 class ContextsTest(unittest.TestCase):
-    def test_answers_are_held_group_by_group(self):
+    def test_answers_are_compared_group_by_group(self):
         expected = part_contexts.parse("# why\n== a\nx: 1\ny: 2\n== b\nz: 3\n")
         self.assertEqual(expected, {"a": ["x: 1", "y: 2"], "b": ["z: 3"]})
         found = {"a": ["x: 1", "y: 0"], "c": ["new: 1"]}
@@ -445,7 +445,7 @@ class ContextsTest(unittest.TestCase):
         self.assertEqual(changed, {"a": ["-y: 2", "+y: 0"], "b": ["-z: 3"]})
         self.assertEqual(list(part_contexts.differences(expected, expected)), [])
 
-    def test_the_answers_are_those_of_the_programs(self):
+    def test_the_stored_answers_match_the_groups_of_the_programs(self):
         text = "".join((programs.SOURCES / f"{name}.c").read_text() for name in part_contexts.PROBES)
         groups = part_contexts.parse(part_contexts.EXPECTED.read_text())
         self.assertGreater(len(groups), 10)
@@ -467,17 +467,17 @@ copied_late/wrong words: 0, handed out early: 0
         part_devices.judge_alone(self.results, config, "first", status, text)
         return self.bad()
 
-    def test_a_defect_that_shows_everywhere_is_found_out(self):
+    def test_a_defect_that_shows_in_all_scenarios_passes(self):
         self.assertEqual(self.judge(0, self.TEXT), [])
 
-    def test_a_scenario_in_which_it_does_not_show_is_bad(self):
+    def test_a_scenario_in_which_the_defect_does_not_show_fails(self):
         text = self.TEXT + "filled/wrong words: 0, handed out early: 0\n"
-        self.assertEqual(self.judge(0, text), ["alone/split: first: found out"])
+        self.assertEqual(self.judge(0, text), ["alone/split: first: the defect is found"])
 
-    def test_early_blocks_alone_are_not_enough(self):
+    def test_early_blocks_without_wrong_words_fail(self):
         self.assertEqual(len(self.judge(0, "both_ways/wrong words: 0, handed out early: 2\n")), 1)
 
-    def test_a_program_that_says_nothing_or_ends_badly_finds_nothing_out(self):
+    def test_a_program_without_output_or_with_a_bad_status_fails(self):
         self.assertEqual(len(self.judge(0, "")), 2)
         self.assertEqual(len(self.judge(124, self.TEXT)), 3)
 
@@ -495,26 +495,26 @@ class PythonTest(WithOut):
         part_python.judge(self.results, part_python.WORKS[0], outcomes)
         return self.bad()
 
-    def test_equal_runs_keep_every_bar(self):
+    def test_equal_runs_pass_every_bar(self):
         self.assertEqual(self.judge(), [])
 
-    def test_each_shortfall_has_its_row(self):
+    def test_each_difference_between_runs_fails_its_own_row(self):
         for change, row in [
-            ({"ms": 11.1}, "torch: time a step, gpupool over own pool"),
+            ({"ms": 11.1}, "torch: time of a step, gpupool over own pool"),
             ({"pool_peak": 501 << 20}, "torch: peak memory, gpupool over own pool"),
-            ({"answer": "1.6"}, "torch: the same answer everywhere"),
-            ({"pool_total": 901 << 20}, "torch: total_bytes fits what is seen from outside"),
+            ({"answer": "1.6"}, "torch: the same answer in every configuration"),
+            ({"pool_total": 901 << 20}, "torch: total_bytes is at most the memory in use on the device"),
         ]:
             self.assertNotIn(row, self.bad())
             self.assertIn(row, self.judge(pool=change))
 
-    def test_what_did_not_run_keeps_no_bar(self):
+    def test_a_run_that_failed_passes_no_bar(self):
         part_python.judge(self.results, part_python.WORKS[0], {})
-        self.assertIn("torch: time a step, gpupool over own pool", self.bad())
+        self.assertIn("torch: time of a step, gpupool over own pool", self.bad())
 
 
 class SocketTest(unittest.TestCase):
-    def test_a_process_is_asked_for_its_devices(self):
+    def test_a_process_reports_its_devices_over_the_socket(self):
         with programs.private_dir() as directory:
             server = socket.socket(socket.AF_UNIX)
             self.addCleanup(server.close)
@@ -550,7 +550,7 @@ class DefectTest(unittest.TestCase):
 
 
 class ProgramTest(WithOut):
-    def test_a_program_sees_the_preload_only_where_it_should(self):
+    def test_a_program_is_preloaded_only_in_pool_configurations(self):
         words = ["/bin/sh", "-c", "echo preload=$LD_PRELOAD pool=$GPUPOOL_POOL; exit 3"]
         with mock.patch.dict("os.environ", {"GPUPOOL_POOL": "from outside"}):
             done = programs.run_program(programs.Config("raw"), words, self.out / "raw.txt", 10)
@@ -559,12 +559,12 @@ class ProgramTest(WithOut):
         done = programs.run_program(config, words, self.out / "split.txt", 10)
         self.assertEqual(done.text, "preload=/nowhere.so pool=split\n")
 
-    def test_a_program_that_hangs_is_ended(self):
+    def test_a_program_that_hangs_is_killed(self):
         words = ["/bin/sh", "-c", "kill -STOP $$"]
         done = programs.run_program(programs.Config("raw"), words, self.out / "a.txt", 0.2)
         self.assertEqual(done.status, 124)
 
-    def test_a_socket_in_the_directory_is_noticed(self):
+    def test_a_socket_in_the_directory_is_detected(self):
         watch = programs.SocketWatch(str(self.out))
         watch.start()
         (self.out / "1.2.sock").touch()
@@ -573,7 +573,7 @@ class ProgramTest(WithOut):
 
 
 class MemoryTest(unittest.TestCase):
-    def test_the_peak_is_above_what_was_in_use_before(self):
+    def test_the_peak_is_relative_to_memory_in_use_before(self):
         values = iter([100, 130, 180])
         seen = threading.Event()
 
@@ -589,7 +589,7 @@ class MemoryTest(unittest.TestCase):
                 self.assertTrue(seen.wait(10))
         self.assertEqual(watch.peak(), 80)
 
-    def test_where_nothing_can_be_read_there_is_no_number(self):
+    def test_the_peak_is_none_if_memory_in_use_cannot_be_read(self):
         with mock.patch("memory_watch.find_reader", return_value=None):
             with memory_watch.MemoryWatch() as watch:
                 self.assertIsNone(watch.now())

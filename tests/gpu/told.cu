@@ -2,18 +2,18 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Every family of the runtime's functions by which a program has the GPU do something, or wait. Before each, and after, it frees
- * a block, says "told NAME", and waits for a line: so somebody else can see which of the frees had to record a fence.
- * The first line that it prints is of no family: two frees in front of which nothing was submitted.
+ * Calls every family of runtime functions that submit work or a wait to the GPU. Before and after each family it frees
+ * a block. Then it prints "told NAME" and waits for a line on stdin, so that the test can read which frees recorded a
+ * fence. The first line belongs to no family: nothing is submitted before its two frees.
  *
- * A family that this machine has not ("without NAME: why") is passed over.
+ * A family that this machine lacks is skipped ("without NAME: why").
  */
 
 #include "gpu.h"
 
 #include <cstring>
 
-static const size_t BYTES = 64 << 20; /* of the block; no thread keeps as much */
+static const size_t BYTES = 64 << 20; /* size of the block; too large for a thread cache */
 static const size_t TOUCHED = 1 << 20;
 static const size_t WIDTH = 1024, HEIGHT = 256;
 
@@ -145,7 +145,7 @@ static const struct family {
 	{"fill of a box", fill_box},
 };
 
-/* Whoever looks has done so once he answers. */
+/* Prints the line, and waits for the answer of the test, which has read the counters by then. */
 static bool say(const char *name)
 {
 	char line[64];
@@ -174,7 +174,7 @@ int main()
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	CHECK(cudaEventCreate(&event));
 	CHECK(cudaMallocArray(&array, &format, WIDTH, HEIGHT));
-	for (const family &way : families) { /* loads the code, and whatever else is done but once */
+	for (const family &way : families) { /* loads the code, and makes other one-time calls of the runtime */
 		char *p = allocate();
 
 		(void)way.submit(p);

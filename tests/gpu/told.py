@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Whether each function that submits is seen (shim/driver/submit.def): a free after it has to record a fence, which a free with
-nothing in front of it does not. What program to run, and what it does, is in told.cu.
+Checks that the library sees each function that submits work (shim/driver/submit.def): a free after such a call has to record
+a fence, and a free without a submission before it does not. The test runs the program in told.cu.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ import programs
 
 RUN_SECONDS = 60
 NOTHING = "nothing"
-FAMILIES_MIN = 30  # of the 36; what a machine has not is passed over
+FAMILIES_MIN = 30  # of the 36 families; the machine may lack some
 
 
 def records(directory, pid):
@@ -25,7 +25,9 @@ def records(directory, pid):
 
 
 def listen(config, program, log):
-    """(name, fences recorded since the line before) for each line but the first; and whether the program ended well."""
+    """
+    (name, fences recorded since the previous line) for each line but the first; and whether the program ended well.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     found, last, is_whole = [], None, False
     with programs.private_dir() as directory, log.open("w") as err:
@@ -59,7 +61,7 @@ def judge(results, name, found, is_whole):
     idle = [n for family, n in found if family == NOTHING]
     results.check(f"{name}: a free after each of {len(families)} families of functions records a fence",
                   is_whole and len(families) >= FAMILIES_MIN and not unseen, ", ".join(unseen) or "all")
-    results.check(f"{name}: a free with nothing in front of it records none", bool(idle) and not any(idle),
+    results.check(f"{name}: a free without a submission before it records none", bool(idle) and not any(idle),
                   f"{sum(map(bool, idle))} of {len(idle)}")
 
 

@@ -2,8 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-A chain of CuPy operations whose temporaries come and go, with CuPy's pools or ("none") without
-them.
+A chain of CuPy operations with temporary arrays, with CuPy's own pools, or with "none" without them.
 """
 
 import json
@@ -22,7 +21,7 @@ def set_pool(has_pool):
 
 
 def chain():
-    """A step."""
+    """One step of the chain."""
     a = cupy.arange(1 << 20, dtype=cupy.float32)
 
     def step():
@@ -54,7 +53,7 @@ def main():
         "own_peak_bytes": cupy.get_default_memory_pool().total_bytes() if has_pool else None,
     }
     print(json.dumps(result), flush=True)
-    sys.stdin.readline()  # somebody may want to look at this process first
+    sys.stdin.readline()  # the test may observe this process before it ends
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Captures chains of CuPy operations as graphs, with CuPy's own pool and without, and launches them
-while other arrays come and go. Prints sums, which must be the same whatever is underneath.
+Captures chains of CuPy operations as graphs, with CuPy's own pool and without, and launches them while other arrays are
+allocated and freed. Prints sums, which must be equal in every configuration.
 """
 
 import cupy
@@ -14,14 +14,14 @@ STEPS, SIZE = 12, 1 << 18
 def chain(stream):
     a, b, c = (cupy.zeros(SIZE, dtype=cupy.float32) for _ in range(3))
     with stream:
-        cupy.multiply(a, 2, out=b)  # compiled before the capture
+        cupy.multiply(a, 2, out=b)  # compile the kernels before the capture
         cupy.add(b, 1, out=c)
         stream.synchronize()
         stream.begin_capture()
         cupy.multiply(a, 2, out=b)
         cupy.add(b, 1, out=c)
         graph = stream.end_capture()
-    return (a, b, c), graph  # a graph holds no memory: all that it works on has to stay
+    return (a, b, c), graph  # a graph holds no memory, so the arrays that it uses have to stay
 
 
 def run(name):

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Collectives over NCCL's legacy path, which shares buffers through IPC handles: one process a GPU,
-results compared with what the CPU makes of the same numbers. NCCL says on stdout which way it went.
+Collectives over NCCL's legacy path, which shares buffers through IPC handles, with a process for each GPU. Results are
+compared with those of the CPU. NCCL prints its transport to stdout.
 """
 
 import json
@@ -28,7 +28,7 @@ VARIABLES = {
 
 
 def part(rank, size, turn):
-    """Whole numbers, of which sums of a few are exact."""
+    """Small whole numbers, so that their sums are exact."""
     return ((torch.arange(size) * 3 + rank * 17 + turn * 5) % 251).float()
 
 
@@ -37,7 +37,7 @@ def wrong(tensor, expected):
 
 
 def collectives(rank, world, size, turn):
-    """Wrong elements after each kind of collective."""
+    """The number of wrong elements after each kind of collective."""
     parts = [part(other, size, turn) for other in range(world)]
     mine = parts[rank].cuda()
     total = mine.clone()

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Numba's arrays of all kinds, which come and go on two streams: device, pinned, mapped and managed ones. What is freed
-waits in Numba's own queue, unless NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT=0 takes that away.
+Allocates and frees all kinds of Numba's arrays on two streams: device, pinned, mapped and managed. Numba delays frees
+in its own queue, unless NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT=0 disables that.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 
 import numpy
 
-# A name that NumPy 2.5 has no more, and Numba's functions for CUDA up to some version still look for.
+# NumPy 2.5 removed this name, which older versions of Numba's CUDA functions still use.
 if not hasattr(numpy, "row_stack"):
     numpy.row_stack = numpy.vstack
 
@@ -34,7 +34,7 @@ def launch(stream, out, x, factor):
 
 
 def step(i, streams):
-    """Whole numbers that are small, so that each sum is exact."""
+    """Small whole numbers, so that each sum is exact."""
     n, stream = 50_000 + (i * 7919) % 50_000, streams[i % len(streams)]
     host = cuda.pinned_array(n, dtype=numpy.float64)
     host[:] = i % 5
@@ -63,7 +63,7 @@ def main():
             total += step(STEPS, streams)
         ms.append((time.perf_counter() - start) / (STEPS + 1) * 1e3)
     print(json.dumps({"ms": ms, "answer": repr(total), "own_peak_bytes": None}), flush=True)
-    sys.stdin.readline()  # somebody may want to look at this process first
+    sys.stdin.readline()  # the test may observe this process before it ends
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Trains a small transformer with changing batch sizes and lengths; says how fast, and what the loss
-is.
+Trains a small transformer with changing batch sizes and lengths. Prints the speed and the loss.
 """
 
 import json
@@ -33,7 +32,7 @@ class Block(torch.nn.Module):
 
 
 def training():
-    """A step of a training that is the same each time."""
+    """A step of a deterministic training."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(*[Block(512) for _ in range(6)]).to("cuda")
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
@@ -52,7 +51,7 @@ def training():
 
 
 def own_stats():
-    """Of PyTorch's own cache, where it has one."""
+    """The statistics of PyTorch's own cache, if it is in use."""
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         return {}
     return torch.cuda.memory_stats()
@@ -79,7 +78,7 @@ def main():
         "own_peak_used_bytes": stats.get("allocated_bytes.all.peak"),
     }
     print(json.dumps(result), flush=True)
-    sys.stdin.readline()  # somebody may want to look at this process first
+    sys.stdin.readline()  # the test may observe this process before it ends
 
 
 if __name__ == "__main__":

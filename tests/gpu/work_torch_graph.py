@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Captures training steps and forward passes as graphs with PyTorch's own allocator, in every capture
-mode, and launches them while other tensors come and go and the allocator gives its memory back.
-Prints sums, which must be the same whatever is underneath.
+Captures training steps and forward passes as graphs with PyTorch's own allocator, in every capture mode. Launches them
+while other tensors are allocated and freed and the allocator gives memory back. Prints sums, which must be equal in
+every configuration.
 """
 
 import gc
@@ -23,7 +23,7 @@ def net():
 
 
 def warm_up(run):
-    """On another stream, as PyTorch wants it: libraries allocate their workspaces there."""
+    """Runs steps on another stream, as PyTorch requires before a capture: libraries allocate their workspaces there."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -34,7 +34,7 @@ def warm_up(run):
 
 
 def churn(generator):
-    """Memory that PyTorch takes and gives back to whoever is below."""
+    """Allocates memory, and makes PyTorch give it back to the allocator below."""
     kept = [torch.full((generator.randrange(1, 1 << 22),), 7.0, device="cuda") for _ in range(8)]
     total = sum(float(tensor[-1]) for tensor in kept[::2])
     del kept
@@ -96,7 +96,7 @@ def training(mode):
 
 
 def beside_a_thread():
-    """Another thread takes memory and gives it back while this one captures."""
+    """Captures while another thread allocates memory and gives it back."""
     is_over = threading.Event()
 
     def allocate():

@@ -2,9 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
 """
-Tensors that PyTorch passes between processes: one of them makes tensors and the other checks and
-changes what it is passed, then the other way round, in rounds between which memory is freed and
-used again. Says how many elements were wrong where.
+Passes tensors between processes with PyTorch: one process makes tensors, and the other checks and changes them; then
+they swap roles. Between rounds memory is freed and reused. Prints the number of wrong elements of each kind.
 """
 
 import json
@@ -19,7 +18,7 @@ TYPES = [torch.float32, torch.int64, torch.uint8, torch.float16]
 
 
 def make(turn, nth):
-    """A tensor whose elements tell the round and the place."""
+    """A tensor whose elements encode the round and their index."""
     count = torch.Size(SHAPES[nth]).numel()
     values = (torch.arange(count, device="cuda") * 7 + turn * 31 + nth * 5) % 101
     return values.to(TYPES[nth % len(TYPES)]).reshape(SHAPES[nth])
@@ -30,7 +29,7 @@ def wrong(tensor, turn, nth, added):
 
 
 def check_and_change(tensors, turn, added):
-    """Wrong elements among those, which are then changed for the owner to see."""
+    """Counts wrong elements, then changes all elements so that the owner can check the change."""
     found = sum(wrong(tensor, turn, nth, added) for nth, tensor in enumerate(tensors))
     for tensor in tensors:
         tensor.add_(1)
@@ -39,12 +38,12 @@ def check_and_change(tensors, turn, added):
 
 
 def views(tensors):
-    """Parts of tensors go as well: the whole of each, not from its first element on."""
+    """Tensors and views of tensors. The view does not begin at the first element of its tensor."""
     return [tensor.flatten()[tensor.numel() // 2 :] for tensor in tensors]
 
 
 def in_child(other):
-    """Checks what comes, then sends of its own."""
+    """The child: checks received tensors, then sends its own."""
     for turn in range(ROUNDS):
         tensors, parts = other.recv()
         found = check_and_change(tensors, turn, 0)
@@ -61,7 +60,9 @@ def in_child(other):
 
 
 def exchange(other):
-    """Wrong elements: in what the child got, in parts of it, in what it changed, and back."""
+    """
+    Counts wrong elements: in tensors that the child got, in views, in changed elements, and in tensors that it sent.
+    """
     totals = dict.fromkeys(["there", "parts", "changed", "here", "back"], 0)
     for turn in range(ROUNDS):
         mine = [make(turn, nth) for nth in range(len(SHAPES))]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Steps of work_torch.py under PyTorch's profiler (T10.3): what it saw of the GPU and of the runtime."""
+"""
+Runs steps of work_torch.py under PyTorch's profiler (T10.3), and prints the kernels and runtime calls that it saw.
+"""
 
 import collections
 import json
