@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""What the tests with other people's readers share: a process to ask, gpupool-stat, and their form of tests."""
+"""Shared by the tests with third-party readers: a fake process to query, gpupool-stat, and a runner of tests."""
 
 import contextlib
 import json
@@ -14,15 +14,15 @@ import tempfile
 import threading
 import traceback
 
-HOSTILE = 'a"b\\c\nd</script><b>\u202e'  # what no format may stumble over
+HOSTILE = 'a"b\\c\nd</script><b>\u202e'  # a name that every format has to escape
 
 
 class Skip(Exception):
-    """A test that cannot run here, and why."""
+    """Raised by a test that cannot run on this machine; its text is the reason."""
 
 
 def find(*names):
-    """The first of these programs that is there."""
+    """The path of the first of these programs that is installed."""
     for name in names:
         path = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
         if path:
@@ -31,7 +31,7 @@ def find(*names):
 
 
 def main(tests):
-    """Runs functions whose names say what holds, and reports them as TAP; given names run alone."""
+    """Runs test functions, and reports them by name as TAP. With arguments it runs only the named ones."""
     failed = False
     print("1..%d" % len(tests))
     for number, test in enumerate(tests, 1):
@@ -114,7 +114,7 @@ ANSWERS = {answer["schema"].split(".")[1].split("/")[0]: answer for answer in (S
 
 
 class Process:
-    """This process, as if it had gpupool: it has a control socket in a directory of its own, and answers."""
+    """A fake of a process under gpupool: this process answers on a control socket in a temporary directory."""
 
     def __init__(self, answers=None):
         self.answers = answers or ANSWERS
@@ -125,7 +125,7 @@ class Process:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.bind(str(self.path / ("%d.%s.sock" % (os.getpid(), start))))
         self.socket.listen()
-        # Where other processes of the machine may have sockets is not looked at.
+        # gpupool-stat searches only this directory, so it does not find other processes of the machine.
         self.env = dict(os.environ, GPUPOOL_RUNTIME_DIR=self.folder.name, TMPDIR=self.folder.name, XDG_RUNTIME_DIR="")
         threading.Thread(target=self.serve, daemon=True).start()
 
@@ -150,7 +150,7 @@ class Process:
 
 
 def stat(program, *words, env=None, expected=0):
-    """What gpupool-stat prints; bytes."""
+    """Runs gpupool-stat, and returns its output as bytes."""
     done = subprocess.run([program, *map(str, words)], env=env, capture_output=True, timeout=120, check=False)
     assert done.returncode == expected, (words, done.returncode, done.stderr)
     return done.stdout
@@ -170,7 +170,7 @@ def fold(value):
 
 
 class Recording:
-    """A recording in the making, as common/record_format.h says; each record is a microsecond after the one before."""
+    """A writer of recordings (common/record_format.h). Each record is a microsecond after the previous one."""
 
     KINDS = {"PROCESS": (0, "uu"), "THREAD": (1, "u"), "POOL": (2, "u" * 12), "USE": (3, "u"), "ALLOC": (4, "bus"),
              "FREE": (5, "buu"), "DROP": (13, ""), "RESERVE": (19, "gus"), "RELEASE": (20, "gsu"), "EXIT": (31, "")}

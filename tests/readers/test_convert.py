@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: test_convert.py GPUPOOL_STAT PROFILE_PROTO TRACES: what gpupool-stat convert writes, read by Python's own modules, by
-a walk through a snapshot as PyTorch's viewer makes it, and, where they are installed, by protoc, pprof and
-PyTorch's _memory_viz.py.
+Usage: test_convert.py GPUPOOL_STAT PROFILE_PROTO TRACES
 
-A reader that is not installed can be named by a variable: GPUPOOL_TEST_MEMORY_VIZ is that file of PyTorch's, which needs
-nothing else of it, and GPUPOOL_TEST_RMM a checkout of RMM, whose replay benchmark has a parser to compile.
+Reads the output of gpupool-stat convert with Python's own modules, with a walk through a snapshot like that of
+PyTorch's viewer, and with protoc, pprof and PyTorch's _memory_viz.py, if they are installed.
+
+A reader that is not installed can be given by a variable: GPUPOOL_TEST_MEMORY_VIZ names PyTorch's _memory_viz.py, which
+runs without the rest of PyTorch, and GPUPOOL_TEST_RMM a checkout of RMM, whose replay benchmark has a parser to
+compile.
 """
 
 import csv
@@ -29,7 +31,7 @@ MIB = 1 << 20
 BASE = 0x7f0000000000
 FOLDER = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
 
-# What PyTorch's viewer knows of pickle.
+# The pickle opcodes that PyTorch's viewer supports.
 OPCODES = {"APPEND", "APPENDS", "BINFLOAT", "BINGET", "BININT", "BININT1", "BININT2", "BINPUT", "BINUNICODE", "DICT",
            "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "FRAME", "LIST", "LONG1", "LONG_BINGET", "LONG_BINPUT", "MARK",
            "MEMOIZE", "NEWFALSE", "NEWTRUE", "NONE", "PROTO", "SETITEM", "SETITEMS", "SHORT_BINUNICODE", "STOP",
@@ -45,7 +47,7 @@ def convert(source, to, *words, env=None):
 
 
 def make_recording():
-    """Two devices and pinned memory, a pool whose memory is mapped, a refusal, a context that ends, and a live block."""
+    """A recording of two devices, pinned memory, a mapped pool, a refusal, a context that ends, and a live block."""
     r = Recording().pool(0)
     r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, MIB + 1, 0).put("ALLOC", BASE + 4 * MIB, 2 * MIB, 0)
     r.put("RESERVE", BASE + 64 * MIB, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12)
@@ -60,7 +62,7 @@ def make_recording():
 
 
 def load_snapshot(data):
-    """The snapshot, after a look at what it is made of."""
+    """Unpickles the snapshot, after checking its opcodes."""
     for opcode, value, _ in pickletools.genops(data):
         assert opcode.name in OPCODES, opcode.name
         assert opcode.name != "PROTO" or value == 2
@@ -85,7 +87,7 @@ def check_segments(segments):
 
 
 def walk_back(snapshot, device):
-    """What there was before each event, as the viewer finds out; each block must be in a segment."""
+    """Walks from the last event back, as the viewer does. Before each event every block must be in a segment."""
     segments = {s["address"]: s["total_size"] for s in snapshot["segments"] if s["device"] == device}
     blocks = {b["address"]: b["size"] for s in snapshot["segments"] if s["device"] == device for b in s["blocks"]
               if b["state"] == "active_allocated"}
@@ -113,7 +115,7 @@ def walk_back(snapshot, device):
     return segments, blocks
 
 
-def a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through():
+def a_snapshot_of_a_recording_can_be_walked_through_by_the_viewer():
     snapshot = load_snapshot(convert(make_recording(), "torch"))
     check_segments(snapshot["segments"])
     assert len(snapshot["device_traces"]) == 2
@@ -126,7 +128,7 @@ def a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through():
     assert {event["frames"][0]["line"] for event in snapshot["device_traces"][0]} == {0, 3}
 
 
-def a_snapshot_of_the_last_events_alone_can_be_walked_through_too():
+def a_snapshot_limited_to_the_last_events_can_be_walked_through():
     for limit in (1, 5, 1500, 3001):
         snapshot = load_snapshot(convert(TRACES + "/cupy.txt.gz", "torch", "-n", limit))
         check_segments(snapshot["segments"])
@@ -147,7 +149,7 @@ def the_map_of_a_process_becomes_a_snapshot_with_its_stacks():
 
 
 def memory_viz():
-    """PyTorch's own module, without the rest of PyTorch."""
+    """PyTorch's module _memory_viz, without the rest of PyTorch."""
     file = os.environ.get("GPUPOOL_TEST_MEMORY_VIZ")
     if not file:
         torch = importlib.util.find_spec("torch")
@@ -161,7 +163,7 @@ def memory_viz():
 
 
 def snapshots():
-    """Each with the bytes that its segments have in all, and those that the program holds of them."""
+    """Yields snapshots, each with the bytes of its segments, and with those of them that the program holds."""
     yield pickle.loads(convert(make_recording(), "torch")), 21 * MIB, MIB + 512
     snapshot = pickle.loads(convert(TRACES + "/cupy.txt.gz", "torch"))
     yield snapshot, *(sum(s[key] for s in snapshot["segments"]) for key in ("total_size", "allocated_size"))
@@ -169,10 +171,10 @@ def snapshots():
         yield pickle.loads(convert(os.getpid(), "torch", env=process.env)), 208 * MIB, 67000000
 
 
-def pytorch_itself_understands_the_snapshots():
+def pytorchs_memory_viz_reads_the_snapshots():
     viz = memory_viz()
     for snapshot, reserved, held in snapshots():
-        # It adds the blocks up, and does not go on if that is not what the segments say.
+        # segsum adds up the blocks, and raises an exception if the sum differs from that of the segments.
         text = viz.segsum(snapshot)
         assert "\ntotal_reserved: %s\n" % viz.Bytes(reserved) in text, (reserved, text)
         assert "\ntotal_allocated: %s\n" % viz.Bytes(held) in text, (held, text)
@@ -180,8 +182,8 @@ def pytorch_itself_understands_the_snapshots():
         events = [event["action"] for trace in snapshot["device_traces"] for event in trace]
         assert trace.count(" = cudaMalloc(") == events.count("segment_alloc")
         assert trace.count("\nraise OutOfMemoryError") == events.count("oom")
-        assert "MEM[" not in trace and "{" not in trace, "an event that it does not know, or outside all segments"
-        # One stack a line, from the root, with its bytes, as flame graphs are made of.
+        assert "MEM[" not in trace and "{" not in trace, "an unknown event, or an event outside all segments"
+        # Both print the input of flame graphs: a line for each stack, from the root, with its bytes.
         for stacks in (viz.segments, viz.memory):
             lines = stacks(snapshot, lambda text: text).splitlines()
             assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == reserved, lines
@@ -189,7 +191,7 @@ def pytorch_itself_understands_the_snapshots():
             assert "MemoryViz.js" in plot(snapshot)
 
 
-def a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks():
+def a_chrome_trace_has_a_track_for_each_kind_of_memory_and_its_peaks():
     trace = json.loads(convert(make_recording(), "chrome"))
     events = trace["traceEvents"]
     tracks = {}
@@ -209,7 +211,7 @@ def a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks():
     assert moment["args"] == {"asked_bytes": 1 << 40} and moment["s"] == "p"
 
 
-def a_long_trace_for_chrome_is_thinned_out_and_keeps_its_peak():
+def a_long_chrome_trace_is_thinned_out_and_keeps_its_peak():
     peak = live = 0
     sizes = {}
     for action, pointer, size in rmm_rows(TRACES + "/gpt.txt.gz"):
@@ -232,7 +234,7 @@ def rmm_rows(source):
         yield row["Action"], 0 if row["Pointer"] == "(nil)" else int(row["Pointer"], 16), int(row["Size"])
 
 
-def each_free_in_a_log_for_rmm_has_the_size_of_its_allocation():
+def each_free_in_an_rmm_log_has_the_size_of_its_allocation():
     for source in (make_recording(), TRACES + "/cupy.txt.gz"):
         live = {}
         for action, pointer, size in rmm_rows(source):
@@ -258,11 +260,11 @@ int main(int argc, char **argv)
 }
 """
 
-# All that the parser takes from the library.
+# The only macro of the library that the parser uses.
 RMM_ERROR = "#pragma once\n#define RMM_EXPECTS(condition, what) ((condition) ? (void)0 : throw std::logic_error(what))\n"
 
 
-def the_parser_of_rmm_reads_the_log():
+def rmms_parser_reads_the_log():
     checkout = os.environ.get("GPUPOOL_TEST_RMM")
     if not checkout:
         raise Skip("no GPUPOOL_TEST_RMM")
@@ -314,7 +316,7 @@ def protoc_decodes_the_profile():
                               input=file.read(), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
-    assert not re.search(r"^\s*\d+:", text, re.M), "a field that there is not"
+    assert not re.search(r"^\s*\d+:", text, re.M), "an unknown field"
     assert text.count("sample {") == 4 and text.count("sample_type {") == 4
     for word in ('string_table: ""', '"inuse_space"', '"bytes"', '"net.py"'):
         assert word in text, word
@@ -333,7 +335,7 @@ def pprof_shows_the_profile():
     assert b"%d" % LEAKS["bytes"] in done.stdout and b"solver+0x1000" in done.stdout, done.stdout
 
 
-def what_does_not_fit_is_refused():
+def unsuitable_inputs_and_formats_are_refused():
     recording, leaks, gone = make_recording(), saved_leaks(), path("none/x")
     for expected, words in ((2, (recording,)), (2, (recording, "--to=xml")), (1, (recording, "--to=pprof")),
                             (1, (recording, "--to=folded")), (1, (leaks, "--to=rmm")), (1, (leaks, "--to=torch")),
@@ -343,7 +345,7 @@ def what_does_not_fit_is_refused():
         assert done.returncode == expected and done.stderr and not done.stdout, (words, done)
 
 
-def what_is_read_is_not_written_over():
+def an_output_path_equal_to_the_input_is_refused():
     link = path("link.rec")
     for words in (("convert", "--to=rmm"), ("convert", "--to=torch"), ("report",)):
         file = make_recording()
@@ -355,7 +357,7 @@ def what_is_read_is_not_written_over():
             assert pathlib.Path(file).read_bytes() == before, (words, out)
 
 
-def a_recording_or_an_answer_may_come_through_a_pipe():
+def recordings_and_saved_answers_can_be_read_from_a_pipe():
     recording = make_recording()
     for file, words in ((recording, ("convert", "--to=rmm")), (recording, ("replay", "--json")),
                         (TRACES + "/cupy.txt.gz", ("convert", "--to=chrome")),
@@ -395,7 +397,7 @@ def a_damaged_recording_is_read_up_to_the_damage():
     assert not json.loads(readers.stat(STAT, "replay", "--json", whole))["is_damaged"]
 
 
-def what_cannot_be_written_leaves_no_file_behind():
+def a_failed_write_leaves_no_file_behind():
     damaged, out = path("damaged.rec"), path("nothing.out")
     pathlib.Path(damaged).write_bytes(pathlib.Path(make_recording()).read_bytes()[:20] + b"\xff" * 12)
     for to in ("torch", "chrome", "rmm"):
@@ -404,7 +406,7 @@ def what_cannot_be_written_leaves_no_file_behind():
     readers.stat(STAT, "convert", make_recording(), "--to=rmm", "-o", "/dev/full", expected=1)
 
 
-def what_was_written_is_told_with_its_size():
+def the_size_of_the_written_file_is_printed():
     recording, out = make_recording(), path("told.out")
     for words in (("convert", "--to=rmm"), ("report",)):
         done = subprocess.run([STAT, *words, recording, "-o", out], capture_output=True, text=True, check=True)
@@ -419,21 +421,21 @@ def what_was_written_is_told_with_its_size():
 
 
 readers.main([
-    a_recording_becomes_a_snapshot_that_the_viewer_can_walk_through,
-    a_snapshot_of_the_last_events_alone_can_be_walked_through_too,
+    a_snapshot_of_a_recording_can_be_walked_through_by_the_viewer,
+    a_snapshot_limited_to_the_last_events_can_be_walked_through,
     the_map_of_a_process_becomes_a_snapshot_with_its_stacks,
-    pytorch_itself_understands_the_snapshots,
-    a_trace_for_chrome_has_a_track_for_each_memory_and_its_peaks,
-    a_long_trace_for_chrome_is_thinned_out_and_keeps_its_peak,
-    each_free_in_a_log_for_rmm_has_the_size_of_its_allocation,
-    the_parser_of_rmm_reads_the_log,
+    pytorchs_memory_viz_reads_the_snapshots,
+    a_chrome_trace_has_a_track_for_each_kind_of_memory_and_its_peaks,
+    a_long_chrome_trace_is_thinned_out_and_keeps_its_peak,
+    each_free_in_an_rmm_log_has_the_size_of_its_allocation,
+    rmms_parser_reads_the_log,
     folded_stacks_begin_at_the_root_and_add_up,
     protoc_decodes_the_profile,
     pprof_shows_the_profile,
-    what_does_not_fit_is_refused,
-    what_is_read_is_not_written_over,
-    a_recording_or_an_answer_may_come_through_a_pipe,
+    unsuitable_inputs_and_formats_are_refused,
+    an_output_path_equal_to_the_input_is_refused,
+    recordings_and_saved_answers_can_be_read_from_a_pipe,
     a_damaged_recording_is_read_up_to_the_damage,
-    what_cannot_be_written_leaves_no_file_behind,
-    what_was_written_is_told_with_its_size,
+    a_failed_write_leaves_no_file_behind,
+    the_size_of_the_written_file_is_printed,
 ])

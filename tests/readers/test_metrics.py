@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: test_metrics.py GPUPOOL_STAT DASHBOARD: metrics and their exporter, read by Prometheus' own programs, where they
-are installed, and by plain sockets.
+Usage: test_metrics.py GPUPOOL_STAT DASHBOARD
+
+Reads metrics and their exporter with plain sockets, and with Prometheus' own programs, if they are installed.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;
 
 @contextlib.contextmanager
 def exporter(process, address="127.0.0.1:0", host="127.0.0.1"):
-    """The port of one that serves."""
+    """Runs an exporter, and yields its port."""
     child = subprocess.Popen([PROGRAM, "export", "--listen=" + address], env=process.env, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
     try:
@@ -57,14 +58,14 @@ def samples(text):
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def promtool_finds_no_fault_with_the_names():
+def promtool_accepts_the_names_of_the_metrics():
     with Process() as process:
         text = readers.stat(PROGRAM, "metrics", "--to=prometheus", env=process.env)
     done = subprocess.run([find("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def the_openmetrics_parser_of_prometheus_client_takes_it():
+def the_parser_of_prometheus_client_accepts_the_metrics():
     try:
         from prometheus_client.openmetrics.parser import text_string_to_metric_families
     except ImportError as error:
@@ -87,7 +88,7 @@ def both_formats_have_the_same_samples():
     assert len({line.rsplit(" ", 1)[0] for line in samples(one)}) == len(samples(one))
 
 
-def each_time_of_a_watch_is_whole():
+def each_repetition_of_a_watch_is_a_complete_exposition():
     with Process() as process:
         for words, end in ((("--to=openmetrics",), "# EOF\n"), (("--to=prometheus",), "\n\n")):
             once = readers.stat(PROGRAM, "metrics", *words, env=process.env).decode()
@@ -98,7 +99,7 @@ def each_time_of_a_watch_is_whole():
                        [line.split(" ")[:-1] for line in once.removesuffix(end).splitlines()] for each in times)
 
 
-def whatever_a_process_answers_each_series_is_there_once():
+def hostile_answers_of_a_process_cause_no_duplicate_series():
     device = STATUS["devices"][0]
     rounds = [{"name": name, "count": 1, "yielded_bytes": 1, "ns": 1}
               for name in ("settle", "settle", "a" * 40, "a" * 41, readers.HOSTILE, "", "\u00e9", 7)]
@@ -113,7 +114,7 @@ def whatever_a_process_answers_each_series_is_there_once():
         ['gpupool_retries_total{pid="%d",memory="device",device="0",round="settle"}' % os.getpid()]
 
 
-def each_region_of_a_device_has_its_series_once_and_there_is_an_end_of_them():
+def each_region_has_its_series_once_up_to_the_limit_of_regions():
     def of(name, used=1):
         return {"name": name, "used_bytes": used, "cached_bytes": 2, "pending_bytes": 3}
 
@@ -129,7 +130,7 @@ def each_region_of_a_device_has_its_series_once_and_there_is_an_end_of_them():
     assert [line for line in samples(texts[0]) if 'used_bytes{' in line and 'region="twice"' in line][0].endswith(" 4")
 
 
-def memory_that_is_watched_has_its_counters_and_other_memory_has_none():
+def debug_counters_are_exported_only_while_memory_debugging_is_on():
     debug = {"poison": True, "guard": True, "full": False, "errors": 3, "checks": 900, "skipped": 1, "ns": 12000000}
     for answer, expected in (({"debug": debug}, {"3", "900", "1", "0.012000000"}), ({"debug": None}, set()), ({}, set())):
         with Process({"status": dict(STATUS, **answer)}) as process:
@@ -153,7 +154,7 @@ def every_counter_of_a_pool_is_a_metric():
         assert value == nth * (1 if unit == "seconds" else 10 ** 9), (family, value)
 
 
-def a_device_has_the_uuid_by_which_others_know_it():
+def a_device_has_the_uuid_that_other_exporters_use():
     devices = [dict(STATUS["devices"][0], index=nth, uuid=uuid)
                for nth, uuid in enumerate(("GPU-1a2b3c4d-0000", None, 7, 'x"} 1\n', "", "a" * 200))]
     with Process({"status": dict(STATUS, devices=devices)}) as process:
@@ -165,7 +166,7 @@ def a_device_has_the_uuid_by_which_others_know_it():
     assert len(rounds) == 2 and all(line.split(" ")[0].endswith('"}') for line in rounds), rounds
 
 
-def memory_given_to_others_is_counted():
+def memory_given_to_other_processes_is_counted():
     device = dict(STATUS["devices"][0], yields=3, yielded_bytes=4096)
     with Process({"status": dict(STATUS, devices=[device])}) as process:
         text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
@@ -173,12 +174,12 @@ def memory_given_to_others_is_counted():
     assert found["gpupool_yields_total"] == "3" and found["gpupool_yielded_bytes_total"] == "4096", found
 
 
-def what_follows_the_program_in_its_command_is_not_told():
+def arguments_of_the_command_are_not_exported():
     with Process() as process:
         assert b"secret" not in readers.stat(PROGRAM, "metrics", env=process.env)
 
 
-def the_exporter_serves_what_is_asked_for():
+def the_exporter_serves_its_paths_and_refuses_others():
     with Process() as process, exporter(process) as port:
         response, text = fetch(port)
         assert response.status == 200 and "version=0.0.4" in response.getheader("Content-Type")
@@ -195,7 +196,7 @@ def the_exporter_serves_what_is_asked_for():
             assert response.status == 405 and response.getheader("Allow") == "GET, HEAD"
 
 
-def who_says_nothing_or_reads_nothing_holds_up_nobody():
+def a_silent_client_does_not_delay_other_clients():
     with Process() as process, exporter(process) as port, contextlib.ExitStack() as stack:
         for part in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50) * 8:
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
@@ -203,7 +204,7 @@ def who_says_nothing_or_reads_nothing_holds_up_nobody():
         assert "gpupool_up" in fetch(port)[1]
 
 
-def where_others_hold_all_connections_a_new_one_is_served():
+def a_new_client_is_served_while_others_hold_all_connections():
     with Process() as process, exporter(process) as port, contextlib.ExitStack() as stack:
         for nth in range(100):
             client = stack.enter_context(socket.socket())
@@ -213,14 +214,14 @@ def where_others_hold_all_connections_a_new_one_is_served():
         assert "gpupool_up" in fetch(port)[1]
 
 
-def a_name_as_the_host_is_refused_on_a_loopback_address():
+def a_host_name_in_a_request_is_refused_on_a_loopback_address():
     with Process() as process, exporter(process) as port:
         assert fetch(port, headers={"Host": "attacker.example"})[0].status == 421
     with Process() as process, exporter(process, "0.0.0.0:0", "0.0.0.0") as port:
         assert fetch(port, headers={"Host": "node17.example"})[0].status == 200
 
 
-def a_process_that_is_gone_is_gone_from_the_metrics():
+def a_process_that_has_ended_is_removed_from_the_metrics():
     with Process() as process, exporter(process) as port:
         assert "gpupool_processes 1\n" in fetch(port)[1]
         for path in process.path.iterdir():
@@ -228,20 +229,20 @@ def a_process_that_is_gone_is_gone_from_the_metrics():
         assert "gpupool_processes 0\n" in fetch(port)[1]
 
 
-def without_a_host_it_serves_this_machine_alone():
+def addresses_without_a_numeric_host_listen_on_loopback():
     for address in ("localhost:0", ":0", "0"):
         with Process() as process, exporter(process, address) as port:
             assert fetch(port)[0].status == 200
 
 
-def a_host_with_colons_stands_in_brackets():
+def an_ipv6_host_is_written_in_brackets():
     with Process() as process, exporter(process, "[::1]:0", "[::1]") as port, \
             socket.create_connection(("::1", port), timeout=60) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert client.makefile("rb").readline().split()[1] == b"200"
 
 
-def addresses_that_are_none_are_refused():
+def malformed_addresses_are_refused():
     for address in ("", "x", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "::1:80", "[::1]", "example.org:80", ":-1"):
         readers.stat(PROGRAM, "export", "--listen=" + address, expected=2)
     readers.stat(PROGRAM, "export", "--json", expected=2)
@@ -254,7 +255,7 @@ def ask(port, path):
 
 
 class Relay(http.server.BaseHTTPRequestHandler):
-    """Passes a scrape on to the exporter, and counts: a target is scraped again once the last scrape is kept."""
+    """Forwards scrapes to the exporter and counts them: Prometheus scrapes again once it has stored the last scrape."""
 
     scrapes = threading.Semaphore(0)
     port = None
@@ -273,7 +274,7 @@ class Relay(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def relay(port):
-    """The port of a relay to that one."""
+    """Runs a relay to an exporter, and yields its port."""
     Relay.port = port
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Relay) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -294,7 +295,7 @@ def a_prometheus_server_scrapes_it():
         config = {"scrape_configs": [{"job_name": "gpupool", "scrape_interval": "1s", "scrape_timeout": "1s",
                                       "static_configs": [{"targets": ["127.0.0.1:%d" % port]}]}]}
         path = pathlib.Path(folder) / "prometheus.yml"
-        path.write_text(json.dumps(config))  # JSON is YAML
+        path.write_text(json.dumps(config))  # JSON is valid YAML
         own_port = free_port()
         child = subprocess.Popen([program, "--config.file=%s" % path, "--storage.tsdb.path=%s/data" % folder,
                                   "--web.listen-address=127.0.0.1:%d" % own_port],
@@ -328,7 +329,7 @@ def expressions(dashboard):
     return [text.replace("$__rate_interval", "5m") for text in texts]
 
 
-def the_dashboard_asks_only_for_metrics_that_there_are():
+def the_dashboard_queries_only_existing_metrics():
     with Process() as process:
         text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
     there = {re.match(r"\w+", line).group() for line in samples(text)}
@@ -336,7 +337,7 @@ def the_dashboard_asks_only_for_metrics_that_there_are():
     assert asked and asked <= there, asked - there
 
 
-def the_dashboard_has_the_members_that_grafana_needs():
+def the_dashboard_has_the_members_that_grafana_requires():
     dashboard = load_dashboard()
     assert dashboard["uid"] and dashboard["title"] and dashboard["schemaVersion"] >= 36 and dashboard["id"] is None
     names = {variable["name"] for variable in dashboard["templating"]["list"]}
@@ -358,7 +359,7 @@ def the_dashboard_has_the_members_that_grafana_needs():
 
 
 def what_is_missing(given, kept, where="dashboard"):
-    """The members that are not what they were, but for those that say nothing."""
+    """The members of the dashboard that changed or are missing after a round trip; empty members may be missing."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for key, value in given.items():
             if value is not None:
@@ -370,7 +371,7 @@ def what_is_missing(given, kept, where="dashboard"):
         yield where, given, kept
 
 
-def the_schema_of_grafana_knows_every_member_of_the_dashboard():
+def grafanas_schema_has_every_member_of_the_dashboard():
     try:
         from grafana_foundation_sdk.cog.encoder import JSONEncoder
         from grafana_foundation_sdk.models.dashboard import Dashboard
@@ -382,7 +383,7 @@ def the_schema_of_grafana_knows_every_member_of_the_dashboard():
     assert not missing, missing
 
 
-def promtool_understands_what_the_dashboard_asks():
+def promtool_accepts_the_queries_of_the_dashboard():
     promtool = find("promtool")
     rules = [{"record": "a:b:c%d" % nth, "expr": text} for nth, text in enumerate(expressions(load_dashboard()))]
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
@@ -393,27 +394,27 @@ def promtool_understands_what_the_dashboard_asks():
 
 
 readers.main([
-    promtool_finds_no_fault_with_the_names,
-    the_openmetrics_parser_of_prometheus_client_takes_it,
+    promtool_accepts_the_names_of_the_metrics,
+    the_parser_of_prometheus_client_accepts_the_metrics,
     both_formats_have_the_same_samples,
-    each_time_of_a_watch_is_whole,
-    whatever_a_process_answers_each_series_is_there_once,
+    each_repetition_of_a_watch_is_a_complete_exposition,
+    hostile_answers_of_a_process_cause_no_duplicate_series,
     every_counter_of_a_pool_is_a_metric,
-    each_region_of_a_device_has_its_series_once_and_there_is_an_end_of_them,
-    a_device_has_the_uuid_by_which_others_know_it,
-    memory_given_to_others_is_counted,
-    what_follows_the_program_in_its_command_is_not_told,
-    the_exporter_serves_what_is_asked_for,
-    who_says_nothing_or_reads_nothing_holds_up_nobody,
-    where_others_hold_all_connections_a_new_one_is_served,
-    a_name_as_the_host_is_refused_on_a_loopback_address,
-    a_process_that_is_gone_is_gone_from_the_metrics,
-    without_a_host_it_serves_this_machine_alone,
-    a_host_with_colons_stands_in_brackets,
-    addresses_that_are_none_are_refused,
+    each_region_has_its_series_once_up_to_the_limit_of_regions,
+    a_device_has_the_uuid_that_other_exporters_use,
+    memory_given_to_other_processes_is_counted,
+    arguments_of_the_command_are_not_exported,
+    the_exporter_serves_its_paths_and_refuses_others,
+    a_silent_client_does_not_delay_other_clients,
+    a_new_client_is_served_while_others_hold_all_connections,
+    a_host_name_in_a_request_is_refused_on_a_loopback_address,
+    a_process_that_has_ended_is_removed_from_the_metrics,
+    addresses_without_a_numeric_host_listen_on_loopback,
+    an_ipv6_host_is_written_in_brackets,
+    malformed_addresses_are_refused,
     a_prometheus_server_scrapes_it,
-    the_dashboard_asks_only_for_metrics_that_there_are,
-    the_dashboard_has_the_members_that_grafana_needs,
-    the_schema_of_grafana_knows_every_member_of_the_dashboard,
-    promtool_understands_what_the_dashboard_asks,
+    the_dashboard_queries_only_existing_metrics,
+    the_dashboard_has_the_members_that_grafana_requires,
+    grafanas_schema_has_every_member_of_the_dashboard,
+    promtool_accepts_the_queries_of_the_dashboard,
 ])

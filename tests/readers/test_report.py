@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: test_report.py GPUPOOL_STAT TRACES: what gpupool-stat report writes, drawn by a headless Chromium, where that is
-installed, and looked at as a file. Pictures of it stay in the folder that GPUPOOL_TEST_PICTURES names.
+Usage: test_report.py GPUPOOL_STAT TRACES
+
+Checks the output of gpupool-stat report as a file, and drawn by a headless Chromium, if that is installed. Screenshots
+stay in the folder named by GPUPOOL_TEST_PICTURES.
 """
 
 import base64
@@ -29,14 +31,14 @@ def path(name):
 
 
 def report(source, name, *words, env=None):
-    """The path of a report."""
+    """Makes a report, and returns its path."""
     out = path(name + ".html")
     readers.stat(STAT, "report", source, "-o", out, *words, env=env)
     return out
 
 
 def make_recording():
-    """A pool of a device with a time that memory runs out, and pinned memory."""
+    """A recording with a pool of a device that runs out of memory, and with pinned memory."""
     r = Recording().pool(0)
     r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, 4 * MIB + 1, 0).put("ALLOC", BASE + 8 * MIB, 8 * MIB, 0)
     r.put("RESERVE", BASE + 64 * MIB, 2 * MIB, 0)
@@ -49,7 +51,7 @@ def make_recording():
 
 
 def make_long_recording(n):
-    """So many operations on a window of blocks."""
+    """A recording of n operations on a window of blocks."""
     r = Recording().pool(0).put("RESERVE", BASE, 1024 * MIB, 0)
     for i in range(n // 2):
         r.put("ALLOC", BASE + i % 512 * 2 * MIB, MIB + i % 997, 0)
@@ -58,7 +60,7 @@ def make_long_recording(n):
 
 
 class Page(html.parser.HTMLParser):
-    """The scripts of a page, by their names, and whatever would take something from elsewhere."""
+    """The scripts of a page by name, and its elements that would load external resources."""
 
     def __init__(self, text):
         super().__init__()
@@ -89,28 +91,28 @@ def facts_of(page):
     return json.loads(page.scripts["facts"])
 
 
-def a_report_is_one_file_that_asks_for_nothing_else():
+def a_report_is_one_file_without_external_resources():
     text = pathlib.Path(report(make_recording(), "made")).read_text(encoding="utf-8")
     page = Page(text)
     assert not page.foreign and set(page.scripts) == {"events", "facts", "code"}
     assert "default-src 'none'" in text and not re.search(r"https?://|innerHTML|document\.write|eval\(", text)
 
 
-def its_facts_are_those_of_the_recording():
+def the_facts_of_a_report_match_the_recording():
     facts = facts_of(load(report(make_recording(), "made")))
     device, pinned = facts["memories"]
     assert (device["name"], device["peak_reserved_bytes"]) == ("device 0", 60 * MIB)
     assert device["peak_used_bytes"] == 52 * MIB + 512 and pinned["peak_used_bytes"] == MIB
     first, second, third = facts["episodes"]
-    # What the program asked for, not the driver allocation that it was to be cut from.
+    # These are the bytes that the program requested, not those of the driver allocation that failed.
     assert (first["asked_bytes"], first["returned_bytes"], first["is_served"]) == (40 * MIB, 2 * MIB, True)
     assert (second["asked_bytes"], second["n_denied"], second["is_served"]) == (1 << 40, 1, False)
-    # A limit forbids it, and the driver is not asked.
+    # A limit forbids this allocation, so the driver is not asked.
     assert (third["asked_bytes"], third["n_denied"], third["is_served"]) == (3 * MIB, 0, False)
     assert [moment["asked_bytes"] for moment in facts["refused"]] == [1 << 40, 3 * MIB]
 
 
-def its_events_are_the_last_behind_what_there_was_before():
+def a_limited_report_has_the_last_events_and_the_state_before_them():
     page = load(report(TRACES + "/cupy.txt.gz", "last", "-n", 1000))
     facts = facts_of(page)
     packed = base64.b64decode(page.scripts["events"], validate=True)
@@ -118,7 +120,7 @@ def its_events_are_the_last_behind_what_there_was_before():
     assert "only in the curves" in facts["notes"][0]
 
 
-def no_name_leaves_its_place():
+def a_hostile_name_cannot_break_out_of_its_markup():
     leaks = path("leaks.json")
     pathlib.Path(leaks).write_text(json.dumps(LEAKS))
     page = load(report(leaks, "leaks"))
@@ -131,7 +133,7 @@ def no_name_leaves_its_place():
     assert set(page.scripts) == {"events", "facts", "code"} and "<b>" in facts_of(page)["title"]
 
 
-def what_cannot_be_written_is_an_error():
+def a_report_that_cannot_be_written_is_an_error():
     recording = make_recording()
     readers.stat(STAT, "report", recording, "-o", path("none/x"), expected=1)
     readers.stat(STAT, "report", recording, "-o", "/dev/full", expected=1)
@@ -141,7 +143,7 @@ def what_cannot_be_written_is_an_error():
 
 
 def draw(file, link=""):
-    """The page as a browser has it after it was drawn."""
+    """Opens the page in a browser; returns its labels and its text after drawing."""
     chromium = find("chromium", "chromium-browser")
     words = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
              "--user-data-dir=" + path("browser"), "--virtual-time-budget=60000", "--window-size=1280,1500"]
@@ -158,7 +160,7 @@ def draw(file, link=""):
     return {match[1]: match[2] for match in re.finditer(r'id="(curve|map|flame)"[^>]*aria-label="([^"]*)"', text)}, text
 
 
-def a_browser_draws_a_recording_at_any_moment():
+def a_browser_draws_a_recording_at_every_event():
     file = report(make_recording(), "made")
     labels, text = draw(file, "#at=1")
     assert labels["curve"].startswith("device 0: at most 52.0 MiB used, 60.0 MiB taken"), labels
@@ -170,14 +172,14 @@ def a_browser_draws_a_recording_at_any_moment():
     assert labels["map"] == "pinned memory: 1 segment, 1 block, 1.00 MiB of 1.00 MiB", labels
 
 
-def a_browser_shows_first_what_is_of_interest():
+def a_browser_opens_a_report_at_a_failure_or_at_the_peak():
     labels, _ = draw(report(make_recording(), "made"))
     assert labels["map"] == "device 0: 2 segments, 3 blocks, 52.0 MiB of 60.0 MiB", labels  # an allocation fails
     labels, _ = draw(report(TRACES + "/cupy.txt.gz", "cupy"))
     assert labels["map"] == "device 0: 10 segments, 10 blocks, 80.1 MiB of 80.1 MiB", labels
 
 
-def a_browser_shows_no_moment_before_those_that_the_map_knows():
+def a_browser_shows_no_event_before_the_first_with_a_map():
     file = report(TRACES + "/cupy.txt.gz", "short", "-n", 40)
     for link in "", "#at=0":
         labels, text = draw(file, link)
@@ -186,7 +188,7 @@ def a_browser_shows_no_moment_before_those_that_the_map_knows():
         assert re.search(r"after event \d+ of 40, ", text), text
 
 
-def a_browser_draws_call_sites_and_takes_no_name_for_markup():
+def a_browser_draws_call_sites_and_escapes_their_names():
     leaks = path("leaks.json")
     pathlib.Path(leaks).write_text(json.dumps(LEAKS))
     labels, text = draw(report(leaks, "leaks"))
@@ -214,15 +216,15 @@ def a_browser_draws_a_million_events():
 
 
 readers.main([
-    a_report_is_one_file_that_asks_for_nothing_else,
-    its_facts_are_those_of_the_recording,
-    its_events_are_the_last_behind_what_there_was_before,
-    no_name_leaves_its_place,
-    what_cannot_be_written_is_an_error,
-    a_browser_draws_a_recording_at_any_moment,
-    a_browser_shows_first_what_is_of_interest,
-    a_browser_shows_no_moment_before_those_that_the_map_knows,
-    a_browser_draws_call_sites_and_takes_no_name_for_markup,
+    a_report_is_one_file_without_external_resources,
+    the_facts_of_a_report_match_the_recording,
+    a_limited_report_has_the_last_events_and_the_state_before_them,
+    a_hostile_name_cannot_break_out_of_its_markup,
+    a_report_that_cannot_be_written_is_an_error,
+    a_browser_draws_a_recording_at_every_event,
+    a_browser_opens_a_report_at_a_failure_or_at_the_peak,
+    a_browser_shows_no_event_before_the_first_with_a_map,
+    a_browser_draws_call_sites_and_escapes_their_names,
     a_browser_draws_a_process,
     a_browser_draws_a_million_events,
 ])

