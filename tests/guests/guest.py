@@ -11,6 +11,8 @@ import gc
 import multiprocessing
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -71,7 +73,7 @@ class Block:
 
 
 def use(seed=0):
-    """Returns the number of blocks that did not hold what was written to them."""
+    """Returns the number of blocks whose contents were not the bytes written to them."""
     wrong = 0
     held = []
     for i in range(ROUNDS):
@@ -103,15 +105,31 @@ def is_open(fd):
     return True
 
 
+def is_listening(fd):
+    """True for a socket that listens, such as the library's control socket."""
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(fd)) as copy:
+            return copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0
+    except OSError:
+        return False
+
+
 AT_START = {fd for fd in range(64) if is_open(fd)}
-PASSING_MS = 500
+MOVE_LIMIT_S = 60
 
 
 def stays_open(fd):
-    """The server's socket has a low number for a moment."""
-    for _ in range(PASSING_MS):
-        if fd in AT_START or not is_open(fd):
-            break
+    """
+    True if the descriptor belongs to the program. The library's socket listens at a low number until the server's
+    thread moves it to 512 or above, so a listening socket that the program did not inherit is waited for.
+    """
+    deadline = time.monotonic() + MOVE_LIMIT_S
+    while fd not in AT_START and is_listening(fd):
+        if time.monotonic() > deadline:
+            sys.exit("descriptor %d: expected the library's socket to move to 512 or above within %d s, but it still "
+                     "listens here" % (fd, MOVE_LIMIT_S))
         time.sleep(0.001)
     return is_open(fd)
 
