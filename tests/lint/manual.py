@@ -29,6 +29,12 @@ def functions(root):
     return re.findall(r"^static inline .*\b(gpupool_(?!find|is_loaded|look_into|table_in)\w+)\(", lint.read(root, "api/gpupool.h"), re.M)
 
 
+def check_pages(root):
+    for path in lint.sources(root, "api", "docs", "shim", "tools", ends=(".1", ".3", ".7")):
+        if path not in PAGES:
+            yield "%s: this man page is not in PAGES" % path
+
+
 def check_rows(root):
     pages = {page: words(lint.read(root, page)) for page in PAGES}
     config = os.path.join(root, "common/config.def")
@@ -88,6 +94,7 @@ def check_columns(root):
 
 
 def check(root):
+    yield from check_pages(root)
     yield from check_rows(root)
     yield from check_counters(root)
     yield from check_roff(root)
@@ -106,12 +113,22 @@ def self_test():
         "shim/gpupool.7": page % "GPUPOOL_AB known hits",
         "tools/run/gpupool-run.1": page % r"\-\-option\-ab",
         "tools/stat/gpupool-stat.1": page % "unknowns, watch, \\-\\-quiet\n.It Ql hits\nServed\n.It Ql ooms\nNot served",
+        "docs/new.7": page % "x",
     })
     wide = lint.make_tree({name: page % (".Bd -literal\n%s\n.Ed" % ("wide " * 20)) for name in PAGES})
+    # groff warns of a word that is longer than a line, mandoc of a paragraph without text.
+    long_word = "x" * 200 + "\n.Pp\n.Sh FILES\nx"
+    warned = lint.make_tree({name: page.replace("GPUPOOL 7", "GPUPOOL " + name[-1]) % long_word for name in PAGES})
     formatters = [words[0] for words in RENDERERS if shutil.which(words[0])]
-    lint.end_self_test([*check_rows(tree.name), *check_counters(tree.name), *check_columns(wide.name)], (
-        "does not mention GPUPOOL_A", "does not mention option-a", "does not mention unknown",
+    warnings = {"groff": "groff warns: ", "mandoc": "WARNING: skipping paragraph macro"}
+    found = [*check_pages(tree.name), *check_rows(tree.name), *check_counters(tree.name), *check_columns(wide.name),
+             *check_roff(warned.name),
+             *(problem for problem in check_columns(warned.name) if " warns: " in problem)]
+    lint.end_self_test(found, (
+        "docs/new.7: this man page is not in PAGES", "does not mention GPUPOOL_A", "does not mention option-a",
+        "does not mention unknown",
         "does not mention misses", "does not mention -watch", "does not explain misses", "does not mention gpupool_some",
+        *("%s: %s" % (name, text) for name in PAGES for formatter, text in warnings.items() if formatter in formatters),
         *("%s prints a line of" % name for name in formatters)))
 
 
