@@ -10,7 +10,7 @@
 
 #include "bench.h"
 
-/* These are exported but not in a header: libtorch_cuda registers its functions with libc10_cuda by them. */
+/* This is exported, but not in a header: libtorch_cuda gives libc10_cuda its function by it. */
 namespace c10::cuda::_internal
 {
 void setHasPrimaryContext(bool (*function)(c10::DeviceIndex));

@@ -339,9 +339,9 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
                          (1, f"bench: {folder} is not a build directory with tests\n"))
 
     def test_the_usage_of_the_script_lists_its_parts_by_number(self):
-        told = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
+        printed = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
         listed = ", ".join(f"{nth} {name}" for nth, name in enumerate(gpu_parts.PARTS, 1))
-        self.assertIn(f"only this part: {listed} --peer", told)
+        self.assertIn(f"only this part: {listed} --peer", printed)
 
     def test_the_script_measures_only_the_named_peers(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -67,7 +67,7 @@ def check_innocent(results, out, library):
             results.check(f"{kind}{' full' * bool(more)}: a correct program gets no report", ok, len(run_.said))
         run_ = Watched(out, library, kind, "exact")
         ok = run_.text == "".join(EXACT.format(size) for size in SIZES) and not run_.reports
-        results.check(f"{kind}: the driver answers questions about the program's own block", ok)
+        results.check(f"{kind}: queries of a guarded block answer with its requested size", ok)
         run_ = Watched(out, library, kind, "capture")
         results.check(f"{kind}: a capture is not disturbed", run_.text.startswith(CAPTURE), f"status {run_.status}")
 

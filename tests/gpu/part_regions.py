@@ -34,11 +34,11 @@ class Expected:
         found = [f"status {played.status}"] if played.status else []
         if self.text is not None and played.text != self.text:
             found.append(repr(played.text))
-        told = {name: played.facts.get(name) for name in self.facts}
-        return found + [f"{name}: {told[name]}" for name, value in self.facts.items() if told[name] != value]
+        facts = {name: played.facts.get(name) for name in self.facts}
+        return found + [f"{name}: {facts[name]}" for name, value in self.facts.items() if facts[name] != value]
 
 
-NESTED = ("inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "nearly out of it")
+NESTED = ("inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "one level left")
 SCENARIOS = {
     "apart": Expected({"shared": 0, "lost": 0}),
     "nest": Expected(dict.fromkeys(NESTED, 1) | dict.fromkeys(("one end too many", "outside"), EINVAL)),

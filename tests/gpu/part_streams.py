@@ -7,7 +7,7 @@ submission. Measures whether a free waits.
 """
 
 import programs
-import told
+import submissions
 
 SEED = 20261121
 LIMIT, MORE_THAN_LIMIT = "256MiB", 512 << 20
@@ -155,7 +155,7 @@ def run(results, out, options):
         run_order_ends(results, out, config)
         run_inflight(results, out, config)
         if config.name not in ("raw", "none"):
-            told.run(results, out, config)
+            submissions.run(results, out, config)
     for config in configs(library, defective):
         for mode in modes(config, options.scale):
             run_matrix(results, out, config, mode)

@@ -23,8 +23,9 @@ SOURCES = ROOT / "tests" / "gpu"
 WORK = ROOT / "build-gpu"
 BIN = WORK / "bin"
 
-# Builds of told.cu: the runtime, and the kind of default stream.
-TOLD = {"told": ("static", "legacy"), "told_shared": ("shared", "legacy"), "told_threads": ("static", "per-thread")}
+# Builds of submissions.cu: the runtime, and the kind of default stream.
+SUBMISSIONS = {"submissions": ("static", "legacy"), "submissions_shared": ("shared", "legacy"),
+               "submissions_threads": ("static", "per-thread")}
 CUDA_PROGRAMS = ["pairs", "free_wait", "stream_matrix", "order_ends", "inflight", "beyond", "probes"]
 DRIVER_PROGRAMS = [
     ("context_probe", SOURCES / "context_probe.c"),
@@ -97,7 +98,7 @@ def build_programs():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [pool.submit(compile_cuda, name, BIN / name, "static") for name in CUDA_PROGRAMS]
         jobs.append(pool.submit(compile_cuda, "pairs", BIN / "pairs_shared", "shared"))
-        jobs += [pool.submit(compile_cuda, "told", BIN / name, *how) for name, how in TOLD.items()]
+        jobs += [pool.submit(compile_cuda, "submissions", BIN / name, *how) for name, how in SUBMISSIONS.items()]
         jobs += [pool.submit(compile_driver_program, *row) for row in DRIVER_PROGRAMS]
         for job in jobs:
             job.result()

@@ -35,7 +35,7 @@ import part_tools
 import programs
 import results
 import run
-import told
+import submissions
 
 SUMMARY = {
     "mode": "fill", "bytes": "65536", "players": "2", "rounds": "2000", "reused": "1990",
@@ -179,8 +179,8 @@ class RegionsTest(WithOut):
     def play(self, fact=None, status=0, text=None):
         def run_program(config, words, log, timeout):
             expected = part_regions.SCENARIOS[words[4]]
-            told = expected.facts | ({fact: 7} if fact in expected.facts else {})
-            words[5].write_text("".join(f"{name} {value}\n" for name, value in told.items()))
+            facts = expected.facts | ({fact: 7} if fact in expected.facts else {})
+            words[5].write_text("".join(f"{name} {value}\n" for name, value in facts.items()))
             log.with_suffix(".err").write_text("")
             return programs.Run(status, (expected.text or "") if text is None else text, bool(config.preload))
 
@@ -207,8 +207,8 @@ class ToolsTest(WithOut):
             if words[0] == "sanitizer":
                 is_found = words[-1] == "beyond" and config.name in part_tools.SEES_BLOCKS
                 return programs.Run(change if name == wrong else part_tools.FOUND * is_found, "", True)
-            told = {"answer": "1", "kernels": 90, "mallocs": 0 if config.name in ("split", "vmm") else 7, "frees": 7}
-            return programs.Run(0, json.dumps(told | (change if name == wrong else {})), True)
+            numbers = {"answer": "1", "kernels": 90, "mallocs": 0 if config.name in ("split", "vmm") else 7, "frees": 7}
+            return programs.Run(0, json.dumps(numbers | (change if name == wrong else {})), True)
 
         with mock.patch("programs.run_program", run_program), \
                 mock.patch("part_tools.find_sanitizer", lambda: "sanitizer"), \
@@ -345,11 +345,11 @@ class StreamsTest(WithOut):
             before += 2
 
 
-class ToldTest(WithOut):
+class SubmissionsTest(WithOut):
     ALL = [row for n in range(35) for row in (("nothing", 0), (f"family {n}", 1))]
 
     def judge(self, found, is_whole=True):
-        told.judge(self.results, "split: told", found, is_whole)
+        submissions.judge(self.results, "split: submissions", found, is_whole)
         return len(self.bad())
 
     def test_a_fence_after_each_family_and_none_without_work_passes(self):
@@ -367,8 +367,8 @@ class ToldTest(WithOut):
         self.assertEqual(self.judge([]), 4)
 
     def test_each_build_of_the_program_is_checked(self):
-        self.assertIn("told", programs.TOLD)
-        self.assertTrue((programs.SOURCES / "told.cu").exists())
+        self.assertIn("submissions", programs.SUBMISSIONS)
+        self.assertTrue((programs.SOURCES / "submissions.cu").exists())
 
 
 def diff_row(config, **changes):

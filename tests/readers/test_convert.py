@@ -407,7 +407,7 @@ def a_failed_write_leaves_no_file_behind():
 
 
 def the_size_of_the_written_file_is_printed():
-    recording, out = make_recording(), path("told.out")
+    recording, out = make_recording(), path("written.out")
     for words in (("convert", "--to=rmm"), ("report",)):
         done = subprocess.run([STAT, *words, recording, "-o", out], capture_output=True, text=True, check=True)
         size = os.path.getsize(out)

@@ -3,7 +3,7 @@
 
 """
 Checks that the library sees each function that submits work (shim/driver/submit.def): a free after such a call has to record
-a fence, and a free without a submission before it does not. The test runs the program in told.cu.
+a fence, and a free without a submission before it does not. The test runs the program in submissions.cu.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ def listen(config, program, log):
                 word, _, name = line.rstrip("\n").partition(" ")
                 is_whole = word == "end"
                 err.write(line)
-                if word != "told":
+                if word != "family":
                     continue
                 now = records(directory, process.pid)
                 if last is not None:
@@ -66,7 +66,7 @@ def judge(results, name, found, is_whole):
 
 
 def run(results, out, config):
-    for program in programs.TOLD:
+    for program in programs.SUBMISSIONS:
         name = f"{config.name}: {program}"
         try:
             judge(results, name, *listen(config, program, out / "streams" / f"{program}-{config.name}.txt"))

@@ -3,7 +3,7 @@
 
 /*
  * Calls every family of runtime functions that submit work or a wait to the GPU. Before and after each family it frees
- * a block. Then it prints "told NAME" and waits for a line on stdin, so that the test can read which frees recorded a
+ * a block. Then it prints "family NAME" and waits for a line on stdin, so that the test can read which frees recorded a
  * fence. The first line belongs to no family: nothing is submitted before its two frees.
  *
  * A family that this machine lacks is skipped ("without NAME: why").
@@ -150,7 +150,7 @@ static bool say(const char *name)
 {
 	char line[64];
 
-	printf("told %s\n", name);
+	printf("family %s\n", name);
 	fflush(stdout);
 	return fgets(line, sizeof(line), stdin) != NULL;
 }
