@@ -41,7 +41,7 @@ class Deviation:
     what: str
     why: str
     switch: str | None  # the configuration that takes it back, or None
-    kept: str  # the row of gpupool(7), in the table of what is kept and what changes
+    kept: str  # the row in gpupool(7)'s table of behaviour that is kept or changes
     manual: str  # how the description in gpupool(7) begins
     rows: tuple
 

@@ -191,7 +191,7 @@ static void reset(void)
 	app_say("reset", "%zu wrong words", wrong + churn(NULL));
 }
 
-/* Two contexts in turn. Each has its own blocks, also those that are freed while the other context is current. */
+/* Uses two contexts in turn. A block returns to its own context, even if the other is current at the free. */
 static void contexts(void)
 {
 	CUdeviceptr ptr[BLOCKS];
@@ -310,7 +310,7 @@ static CUresult free_elsewhere(CUdeviceptr ptr)
 	return r;
 }
 
-/* Frees a block that is in a thread cache already, and a block that another thread has freed. */
+/* Double frees: of a block that is in this thread's cache, and of a block that another thread has freed. */
 static void wrong_frees(void)
 {
 	app_start();

@@ -75,7 +75,7 @@ static CUresult do_free_pinned(void)
 	return r;
 }
 
-/* Allocates more each time than ever before, so that no cache has such a block. */
+/* Allocates a block larger than all before it, so that no cache has such a block. */
 static CUresult do_miss(void)
 {
 	huge += huge / 7;

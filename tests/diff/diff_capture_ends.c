@@ -99,7 +99,7 @@ static void unmatched(void)
 	go_on("unmatched");
 }
 
-/* Destroys the joined stream, and then the first one. */
+/* Destroys the joined stream, and then the capturing stream. */
 static void destroyed(void)
 {
 	CUstream stream, joined;

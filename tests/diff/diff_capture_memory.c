@@ -6,7 +6,7 @@
  *
  * - A block that is freed during a capture is not reused before the capture has ended and a fence has completed.
  * - All memory that was freed before a capture can be allocated in it.
- * - A graph does the same at each launch, whatever was freed in between.
+ * - A graph has the same effect at each launch, even if memory is freed in between.
  * - Memory that a graph allocates belongs to the graph.
  */
 
@@ -175,7 +175,10 @@ static void freed_inside(void)
 	go_on("frees inside a capture");
 }
 
-/* A graph that fills two buffers gives the same result at each launch, whatever is allocated and freed in between. */
+/*
+ * A graph that fills two buffers gives the same result at each launch, even if memory is allocated and freed in
+ * between.
+ */
 static void replays(void)
 {
 	CUdeviceptr a, b, old;

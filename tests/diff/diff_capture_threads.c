@@ -3,7 +3,7 @@
 
 /*
  * Some threads capture while others allocate and free, in modes in which the driver alone allows it. No capture is ever
- * destroyed, whatever fences the library records meanwhile (T5.3).
+ * destroyed, although the library records fences meanwhile (T5.3).
  */
 
 #include <pthread.h>

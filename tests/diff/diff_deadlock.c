@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * No new deadlock in one context: a program allocates and frees while a kernel spins until something releases it. If it
- * finishes without the library, it must finish with the library (T1.7).
+ * No new deadlock in one context: a program allocates and frees while a kernel spins until a later step releases it. If
+ * it finishes without the library, it must finish with the library (T1.7).
  */
 
 #include "steps.h"

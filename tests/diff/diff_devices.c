@@ -21,7 +21,7 @@ static int ordinal_of(CUdeviceptr ptr)
 	return ordinal;
 }
 
-/* T8.6: memory comes from the current device, and a free returns it to that device whichever device is current then. */
+/* T8.6: memory comes from the current device, and returns there even if another device is current at the free. */
 static void each(int n)
 {
 	unsigned seed = 3, misplaced = 0, wrong = 0;

@@ -7,7 +7,7 @@
 
 enum { SMS = 16 };
 
-/* Without access the kernel fails, and with it the context that it ran in. The other device's context still works. */
+/* Without access the kernel fails, and its context with it. The other device's context still works. */
 static void unreachable(bool was_enabled)
 {
 	CUdeviceptr ptr;

@@ -124,7 +124,7 @@ static void after_reset(void)
 		last_calls("after the reset");
 		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
-		/* This must precede new allocations, which may get the same address. */
+		/* Use the old address before new allocations, which may get the same address. */
 		app_result("free of an old one", cuMemFree_v2(kept));
 		app_result("host free of an old one", cuMemFreeHost(kept_host));
 		app_result("set", cuMemsetD8_v2(app_alloc(MIB), 1, MIB));

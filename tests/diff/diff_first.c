@@ -94,7 +94,7 @@ static void late(bool has_access, void (*touch_from_away)(CUdeviceptr, uint32_t)
 	first_expect_long();
 	start();
 	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
-	first.n_early = 0; /* handing it out was right at that time */
+	first.n_early = 0; /* the block was handed out correctly: the second device is used only from here on */
 	open_away();
 	if (has_access)
 		PLACE_MUST(cuCtxEnablePeerAccess(home.ctx, 0));

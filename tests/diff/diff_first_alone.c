@@ -62,7 +62,7 @@ static void context_late(void)
 	first_expect_long();
 	start();
 	ptr = first_take_over(&first, 320 * MIB, FIRST_LONG_NS);
-	first.n_early = 0; /* handing it out was right at that time */
+	first.n_early = 0; /* the block was handed out correctly: the second context exists only from here on */
 	place_create(&away, 0);
 	there = place_stream(&away);
 	first_say(&first, touch_from_away(ptr, place_alloc(&away, FIRST_TOUCHED), there, 1));

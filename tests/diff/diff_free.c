@@ -87,7 +87,7 @@ static void pinned(void)
 	}
 }
 
-/* A block belongs to the context that it came from, whichever context is current when it is freed. */
+/* A block returns to the context that it came from, even if another context is current at the free. */
 static void contexts(void)
 {
 	CUdeviceptr first, second;

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * T8.9: green contexts. All memory belongs to the primary context, whichever green context was current at the
+ * T8.9: green contexts. All memory belongs to the primary context, even if a green context was current at the
  * allocation. It outlives the green contexts, and ends with the last reference to the primary context, which a green
  * context may hold.
  */

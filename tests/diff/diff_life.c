@@ -215,7 +215,7 @@ static void *float_through(void *arg)
 	return NULL;
 }
 
-/* A floating context: it is current in no thread, and then in one thread after the other. */
+/* A floating context: at first it is current in no thread, and then in several threads in turn. */
 static void floating(void)
 {
 	CUcontext ctx, popped = NULL;
@@ -273,7 +273,7 @@ static void under_work(void)
 	app_result("bad", (int)n_bad);
 }
 
-/* T8.4: a cached block is never served in another context, whichever context was current at its free. */
+/* T8.4: a cached block is never served in another context, even if that context was current at the free. */
 static void two(void)
 {
 	CUcontext ctx[2], owner;

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * T8.7: forks. CUDA does not survive a fork: in the child every call returns an error and none hangs, whatever other
- * threads of the parent were doing. If the parent has not used CUDA yet, its child can use CUDA.
+ * T8.7: forks. CUDA does not survive a fork: in the child every call returns an error and none hangs, even if other
+ * threads of the parent were inside calls. If the parent has not used CUDA yet, its child can use CUDA.
  */
 
 #include <dlfcn.h>

@@ -145,7 +145,7 @@ static CUresult release(void)
 	return cuDevicePrimaryCtxRelease_v2(0);
 }
 
-/* T8.3, and the same with resets. */
+/* T8.3: the primary context ends under threads, by its last release or by a reset. */
 static void end_under_threads(CUresult (*end)(void))
 {
 	pthread_t threads[N_THREADS];
@@ -232,7 +232,7 @@ static void destroyed_under(void)
 	app_result("bad", (int)n_bad);
 }
 
-/* Blocks that threads leave behind when they end. They leave cached and pending blocks behind as well. */
+/* Threads end and leave blocks in use, cached blocks and pending blocks behind. */
 static CUdeviceptr left[N_THREADS][LENGTH(sizes)];
 
 static void *leave(void *arg)
@@ -310,7 +310,7 @@ static void *work_in_doomed(void *arg)
 	return NULL;
 }
 
-/* A context ends while it is current in another thread, where every call that needs a context fails from then on. */
+/* A context ends while it is current in another thread. Then every call of that thread that needs a context fails. */
 static void ended_elsewhere(void)
 {
 	CUdeviceptr ptr;

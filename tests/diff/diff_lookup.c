@@ -171,7 +171,7 @@ static void odd(void)
 	app_result("without a name", get_proc(NULL, &found, 3020, 0, NULL));
 }
 
-/* Functions that were found by dlsym and by cuGetProcAddress work together. */
+/* Functions found by dlsym and functions found by cuGetProcAddress can be mixed. */
 static void use(void)
 {
 	get_proc_fn get_proc = open_driver();

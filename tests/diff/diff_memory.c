@@ -141,7 +141,7 @@ static unsigned count_overlaps(const struct slot *slots, size_t n, const struct 
 	return overlaps;
 }
 
-/* No two live blocks overlap, whatever their sizes. */
+/* Live blocks of all sizes never overlap. */
 static void overlap(void)
 {
 	enum { STEPS = 20000, SLOTS = 400 };

@@ -48,7 +48,7 @@ static void ranges(void)
 	app_result("range of the stack", cuMemGetAddressRange_v2(NULL, NULL, (CUdeviceptr)(uintptr_t)ptr));
 }
 
-/* Attributes whose values are the same wherever the block lies. */
+/* Attributes whose values do not depend on the address of the block. */
 static const int plain[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER,
 	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
 	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_MAPPED,

@@ -251,7 +251,7 @@ static void copies(void)
 	app_result("last error", cudaGetLastError());
 }
 
-/* Loops whose blocks are pending in each round leave no error behind. */
+/* Loops in which blocks are pending in each round cause no error. */
 static void loop(void)
 {
 	enum { ROUNDS = 2000 };
@@ -333,7 +333,7 @@ static void reset(void)
 		APP_MUST(cudaMallocHost(&h, MIB));
 		APP_MUST(cudaFree(take(32 * MIB)));
 		report("reset", cudaDeviceReset());
-		/* This must precede new allocations, which may get the same address. */
+		/* Use the old address before new allocations, which may get the same address. */
 		report("free of an old small one", cudaFree(small));
 		report("free of an old large one", cudaFree(large));
 		report("host free of an old one", cudaFreeHost(h));

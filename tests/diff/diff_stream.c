@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Frees of memory that work still uses: when a call waits, and that each new owner reads back what it wrote. */
+/* Frees of memory that work still uses: the calls that wait, and the data that each new owner reads back. */
 
 #include "tests/preload/app_driver.h"
 #include "tests/sim/abi.h"
@@ -110,7 +110,7 @@ static void reuse_threads(void)
 	printf("wrong words: %zu\n", sum);
 }
 
-/* The same with pinned memory, to which the host itself writes next. */
+/* Frees pinned memory while work uses it. The host writes to it next. */
 static void reuse_pinned(void)
 {
 	size_t wrong = 0;

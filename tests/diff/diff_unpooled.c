@@ -237,7 +237,7 @@ static void behind_a_cache(void)
 }
 
 /*
- * The device's memory can be allocated once, as whatever kind, and again after it was freed. Managed memory is left
+ * All memory of the device can be allocated as each kind, and again after it was freed. Managed memory is left
  * out, because it may exceed the device's memory.
  */
 static void all_of_it(void)

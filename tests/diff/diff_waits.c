@@ -3,7 +3,7 @@
 
 /*
  * These scenarios hang without the library: the driver's free waits for a spinning kernel, and meanwhile no thread can
- * launch the kernel that would release it. With the library a free does not wait, and they may finish.
+ * launch the kernel that would release it. With the library a free does not wait, and the scenarios may finish.
  */
 
 #include "steps.h"

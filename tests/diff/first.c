@@ -7,7 +7,7 @@ void first_init(struct first *first, struct place *place)
 {
 	*first = (struct first){.place = place, .slow = place_stream(place)};
 	PLACE_MUST(cuEventCreate(&first->done, CU_EVENT_DISABLE_TIMING));
-	(void)place_stream(place); /* with several streams, reuse needs a GPU wait and is not free of cost */
+	(void)place_stream(place); /* a second stream: reuse then needs a GPU wait */
 }
 
 void first_expect_long(void)

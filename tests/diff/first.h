@@ -4,7 +4,7 @@
 
 /*
  * Slow work of a context still writes to a block that is freed, and the first access to the next owner's memory comes
- * from outside that context. A GPU wait holds back later work of the context only, and so not this access.
+ * from outside that context. A GPU wait delays only later work of the context, and therefore not this access.
  */
 
 #include "place.h"

@@ -4,7 +4,7 @@
 
 /*
  * Helpers for programs that work in more than one context. A place is a context with its kernels. Kernels of all places
- * and the host can wait for a word of pinned memory, and set it. A call that fails because of a hang ends the scenario
+ * and the host can wait for a word of pinned memory and set it. A call that fails because of a hang ends the scenario
  * with the answer "hangs", and the process with status 0.
  */
 
@@ -38,7 +38,7 @@ void place_must(int result, const char *call);
 void place_watch(void);
 extern const char *place_what; /* the question that a hang answers: "outcome" by default */
 
-/* These functions leave the place current. */
+/* The following functions leave the place current. */
 void place_fill(const struct place *place, CUstream stream, CUdeviceptr ptr, size_t bytes, uint32_t value);
 void place_spin(const struct place *place, CUstream stream, uint64_t ns);
 void place_spin_fill(

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-Runs the programs raw and under every configuration, and compares what they print, line by line.
+Runs the programs raw and under every configuration, and compares their output line by line.
 
     run.py --library libgpupool.so --programs DIRECTORY [--sim DIRECTORY] [--program NAME]... [--config NAME]...
 
-With --sim on the simulated GPU, whose drivers are in that directory; otherwise on the machine's. Prints TAP: a test
-for each program and configuration, and what differs. Programs are the executables diff_NAME of the directory.
+With --sim the programs run on the simulated GPU, whose drivers are in that directory; otherwise on the machine's GPU.
+Prints TAP: a test for each program and configuration, and the differences. Programs are the executables diff_NAME of
+the directory.
 """
 
 import argparse
@@ -90,7 +91,7 @@ def run_once(place, program, way, config):
 
 @dataclasses.dataclass
 class Result:
-    """One line of the report."""
+    """A line of the report, with further lines below it."""
 
     program: str
     config: str

@@ -3,13 +3,13 @@
 #pragma once
 
 /*
- * Scenarios as words: "busy free spin malloc other:release" lists the steps of a program around a kernel that spins
- * until something releases it.
+ * Scenarios as words: "busy free spin malloc other:release" lists the steps of a program. "spin" launches a kernel that
+ * spins until a later step releases it.
  *
  *   word           the main thread takes the step in the first place (steps_words.c defines each word)
  *   second:word    the same in the second place: another context on the device, or another device
  *   other:word     another thread takes the step
- *   other:word&    likewise, and the main thread may continue before the step is done
+ *   other:word&    another thread takes the step, and the main thread may continue before it is done
  *   alone          only as the first word: the program creates no streams, and uses the default one
  *
  * The reference is the outcome without the library: a scenario that finishes there must finish with the library.

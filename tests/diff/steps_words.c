@@ -79,7 +79,7 @@ static void free_async(struct site *site)
 	PLACE_MUST(cuMemFreeAsync(site->held[--site->n_held], site->working));
 }
 
-/* Frees a block in the stream of the spinning kernel, behind work on the block that follows that kernel. */
+/* Submits work on a block to the stream of the spinning kernel, and frees the block in that stream. */
 static void free_behind(struct site *site)
 {
 	CUdeviceptr ptr = site->held[--site->n_held];

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""The configurations in which each program runs, and what a program needs beyond the usual."""
+"""The configurations in which each program runs, and the special needs of some programs."""
 
 import dataclasses
 import fnmatch
@@ -12,8 +12,8 @@ FACTS_FD, GO_FD = PASSED_FDS = 3, 4
 
 def reserve_descriptors():
     """
-    Opens /dev/null as PASSED_FDS for the programs, so that they report to no one and wait for no one. Without this the
-    numbers would belong to some file of the driver.
+    Opens /dev/null as PASSED_FDS for the programs, so that their reports are dropped and they wait for no go-ahead.
+    Without this the numbers would belong to some file of the driver.
     """
     null = os.open("/dev/null", os.O_RDWR)
     for fd in PASSED_FDS:
@@ -90,7 +90,7 @@ NOT_DEBUG = tuple(name for name in USUAL_NAMES if name != "debug")
 FEW = ("none", "split", "off")
 ONCE_EACH = ("none", "simple", "binned", "split", "vmm", "syncfree", "atonce", "off")
 
-# If next to nothing may be pending, every allocation insists on memory, and every free flushes.
+# If nearly nothing may be pending, every allocation has to wait for memory, and every free flushes.
 TIGHT = {"GPUPOOL_PENDING_RATIO": "0.0001"}
 INSISTING = ("none", "simple", "binned", "split", "vmm", "ordered", "completed")
 # A user who chooses the mode ordered promises that only work of the owning context touches the memory.
@@ -104,7 +104,7 @@ def around_spinning(devices=1, is_alone=False, configs=USUAL_NAMES):
     )
 
 
-# The pool types that have no configuration of their own which waits for completion everywhere.
+# The pool types without a configuration that always waits for completion.
 IN_COMPLETED = ("none", "simple", "binned", "vmm")
 
 
@@ -129,7 +129,7 @@ def other_user_first(devices):
     )
 
 
-# Each key is a pattern of program names, without "diff_". The first match counts; other programs need nothing.
+# Each key is a pattern of program names, without "diff_". The first match counts; other programs have no special needs.
 NEEDS = {
     # debug is left out: a free waits there, and makes other threads and contexts wait.
     "deadlock": (*around_spinning(configs=(*NOT_DEBUG, "managed", "async")), on_completion(), on_old_drivers()),

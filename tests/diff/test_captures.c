@@ -3,7 +3,8 @@
 
 /*
  * Runs the programs about captures with the library built into them, with its checks on, and in some builds under a
- * sanitiser. They get the same answers as without the library (T5.2 to T5.4), and fences are recorded again afterwards.
+ * sanitiser. The programs get the same answers as without the library (T5.2 to T5.4), and fences are recorded again
+ * afterwards.
  */
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ static const char *const scenarios[][3] = {
 /* A loop has 96 rounds. If the library still assumes a capture that has ended, it finds out within this many. */
 enum { ADDRESSES_MAX = 64 };
 
-START_TEST(a_program_that_captures_gets_the_same_answers_and_reuses_memory_afterwards)
+START_TEST(a_program_with_captures_gets_the_same_answers_and_reuses_memory_afterwards)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	char program[64], inside[64];
@@ -83,7 +84,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_program_that_captures_gets_the_same_answers_and_reuses_memory_afterwards, 0,
+	tcase_add_loop_test(tc, a_program_with_captures_gets_the_same_answers_and_reuses_memory_afterwards, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
 	tcase_add_loop_test(tc, memory_freed_in_a_capture_is_not_reused_before_the_capture_ends, 0, (int)LENGTH(pools));
 }

@@ -3,7 +3,7 @@
 
 /*
  * Runs the programs about the lives of contexts with the library built into them, with its checks on, and in some
- * builds under a sanitiser. They get the same answers as without the library.
+ * builds under a sanitiser. The programs get the same answers as without the library.
  */
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static const char *const scenarios[][2] = {
 	{"devices", "threads-of-two"},
 };
 
-START_TEST(a_program_whose_contexts_come_and_go_gets_the_same_answers)
+START_TEST(a_program_that_creates_and_ends_contexts_gets_the_same_answers)
 {
 	const char *const *scenario = scenarios[_i % (int)LENGTH(scenarios)];
 	char program[64], inside[64];
@@ -64,7 +64,7 @@ END_TEST
 
 static void add(TCase *tc)
 {
-	tcase_add_loop_test(tc, a_program_whose_contexts_come_and_go_gets_the_same_answers, 0,
+	tcase_add_loop_test(tc, a_program_that_creates_and_ends_contexts_gets_the_same_answers, 0,
 		(int)(LENGTH(pools) * LENGTH(scenarios)));
 }
 

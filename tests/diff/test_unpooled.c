@@ -3,7 +3,7 @@
 
 /*
  * A program under a limit sees the same as on a smaller device without the library, also for memory that is not pooled:
- * a refusal has the same code, and memory that was freed, in whatever way, can be allocated again.
+ * a refusal has the same code, and memory can be allocated again after every kind of free.
  */
 
 #include <string.h>

@@ -6,10 +6,10 @@
  *
  *	void *door_call(void *handle, const char *name)
  *	    puts a distinct value into each register that a callee must preserve, and calls door_tried.
- *	    Stores in door_wanted what the other side must see, and in door_kept the registers after the call.
+ *	    Stores in door_wanted the registers that the other side must see, and in door_kept those after the call.
  *
  *	void *door_real(void *handle, const char *name)
- *	    stands for the C library's function, and stores in door_seen what it sees.
+ *	    stands for the C library's function, and stores in door_seen the registers that it sees.
  *
  * Order of struct door: stack pointer, return address, both arguments, kept registers.
  */

@@ -50,7 +50,9 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* The library's socket listens. A preloaded library may have opened it before the program began. */
+/*
+ * Recognises the library's socket because it listens. A preloaded library may have opened it before the program began.
+ */
 static bool is_listening(int fd)
 {
 	socklen_t size = sizeof(int);
@@ -59,7 +61,8 @@ static bool is_listening(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &size) == 0 && value;
 }
 
-static bool was_open[FIRST_DESCRIPTORS]; /* when the program began, unless the program has closed it since */
+/* The descriptor was open when the program began, and the program has not closed it since. */
+static bool was_open[FIRST_DESCRIPTORS];
 
 static __attribute__((constructor)) void note_descriptors(void)
 {

@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* Shared by the guests that are written in C. They are programs of app.h that are linked to the driver. */
+/* Shared by the guests that are written in C: programs of app.h that are linked with the driver. */
 
 #include "tests/preload/app_driver.h"
 
@@ -13,10 +13,10 @@ void guest_join(void);
 void guest_use(const char *who);
 size_t guest_count_wrong(void); /* like guest_use, but prints nothing */
 
-/* Prints which of the first descriptors are open. Those of the library are far above. */
+/* Prints which of the first descriptors are open. The library's descriptors have far higher numbers. */
 void guest_list_descriptors(const char *when);
 
-/* The program has closed the descriptors from first on. */
+/* Records that the program has closed the descriptors from first on. */
 void guest_forget_descriptors(int first);
 
 unsigned guest_count_entries(const char *directory); /* without "." and ".." */

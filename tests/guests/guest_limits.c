@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Processes that may not do what a library would like to do. Each still gets its memory. */
+/* Processes in which system calls of the library are forbidden or fail. Each process still gets its memory. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static void use_and_report(const char *who)
 	app_tell_driver();
 }
 
-/* From now on the kernel answers these two calls with an error. */
+/* Makes the kernel answer these two calls with an error from now on. */
 static void forbid(unsigned first, unsigned second, unsigned error)
 {
 	struct sock_filter filter[] = {
@@ -93,7 +93,7 @@ static void no_opening(void)
 	app_tell_driver();
 }
 
-/* No descriptor is left. When one is closed again, it belongs to the program. */
+/* Uses up all descriptors. A descriptor that is closed later must be available to the program. */
 static void no_descriptors(void)
 {
 	struct rlimit limit = {24, 24};
@@ -111,7 +111,7 @@ static void no_descriptors(void)
 	app_result("reused", open("/dev/null", O_RDONLY));
 }
 
-/* The library's socket has a high number, and the program lowers its limit below that. */
+/* Lowers the limit of descriptors below the high number of the library's socket. */
 static void lowered(void)
 {
 	struct rlimit limit = {16, 16};
@@ -148,7 +148,7 @@ static void first_three(void)
 	app_tell_driver();
 }
 
-/* No file may grow by a single byte, and stderr, on which the library may want to print, is a file. */
+/* Limits files to their present size. The library may want to print to stderr, which is a file. */
 static void no_files(void)
 {
 	struct rlimit limit = {0, 0};
@@ -167,7 +167,7 @@ static void *use_in_thread(void *unused)
 	return NULL;
 }
 
-/* Leaves little address space beyond what is in use. */
+/* Limits the address space to little more than the process uses. */
 static void little_memory(void)
 {
 	struct rlimit limit;

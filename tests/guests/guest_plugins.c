@@ -28,7 +28,7 @@ static void use_plugin(void *plugin)
 	app_result("use", use ? use(64) : -1);
 }
 
-/* The plug-in is unloaded, and the driver with it unless another library holds the driver. */
+/* Unloads the plug-in, and the driver with it unless another library holds the driver. */
 static void come_and_go(void)
 {
 	for (unsigned i = 0; i < ROUNDS; i++) {
@@ -39,7 +39,7 @@ static void come_and_go(void)
 	}
 }
 
-/* Two libraries hold the driver, and one of them is closed. */
+/* Closes one of two libraries that hold the driver. */
 static void one_goes(void)
 {
 	void *driver = open_library("libcuda.so.1");

@@ -27,7 +27,7 @@ static void close_from(unsigned first)
 		close((int)fd);
 }
 
-/* Does what daemon(3) does, and leaves no earlier descriptor open. */
+/* Becomes a daemon as daemon(3) does, and leaves no earlier descriptor open. */
 static void be_daemon(void)
 {
 	setsid();
@@ -126,7 +126,10 @@ static void become(const char *scenario)
 	exit(75);
 }
 
-/* A new program in the same process. It finds nothing of the previous one, and gets its own pool. */
+/*
+ * Starts a new program in the same process. No state of the previous program is left, and the new one gets its own
+ * pool.
+ */
 static void after_exec(void)
 {
 	guest_list_descriptors("after exec");
@@ -174,7 +177,7 @@ static void fork_then_exec(void)
 	guest_use("after");
 }
 
-/* Prints what child processes inherit, however they were started. */
+/* Prints the descriptors and variables that child processes inherit, for each way to start a child. */
 static void children(void)
 {
 	char command[] = "ls /proc/self/fd | tr '\\n' ' '; grep SigBlk /proc/self/status";

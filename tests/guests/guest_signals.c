@@ -74,7 +74,7 @@ static void break_a_pipe(void)
 	close(ends[1]);
 }
 
-/* The handlers, on another stack, remain installed after CUDA has started, and are the ones that are called. */
+/* Handlers on an alternate stack remain installed after CUDA has started, and are called. */
 static void handlers(void)
 {
 	static char other_stack[64 * KIB];
@@ -144,7 +144,7 @@ static void open_in_one(void)
 	printf("signal %d: %d\n", SIGUSR1, (int)n_caught[SIGUSR1]);
 }
 
-/* Calls that a signal interrupts anywhere succeed and leave errno unchanged. */
+/* A call that a signal interrupts at any point succeeds and leaves errno unchanged. */
 static void interrupted(void)
 {
 	struct itimerval often = {{0, 200}, {0, 200}}, never = {0};

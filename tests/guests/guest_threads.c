@@ -18,7 +18,7 @@ static void *use_memory(void *wrong)
 	return NULL;
 }
 
-/* The first allocation of the process also runs on the smallest possible stack. */
+/* Makes the first allocation of the process on the smallest possible stack. */
 static void small_stacks(void)
 {
 	pthread_t threads[N_THREADS];
@@ -41,7 +41,7 @@ static void small_stacks(void)
 	pthread_attr_destroy(&attr);
 }
 
-/* The thread is cancelled, and must end at its own cancellation point, not inside a call. */
+/* Cancels a thread, which must end at its own cancellation point, not inside a call. */
 static void *use_cancelled(void *wrong)
 {
 	guest_join();

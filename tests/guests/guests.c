@@ -10,7 +10,7 @@
 
 enum { FEW = 8 };
 
-/* The report of an out-of-memory is meant to stay. */
+/* True for the report of an out-of-memory, which stays on purpose. */
 static bool is_report(const char *name)
 {
 	size_t length = strlen(name);
@@ -42,7 +42,8 @@ const char *guests_left(void)
 void guests_same(const struct play *play)
 {
 	play_same(play);
-	ck_assert_msg(!*guests_left(), "%s %s has left %s", play->program, play->words[0], guests_left());
+	ck_assert_msg(!*guests_left(), "expected %s %s to leave no file, found %s", play->program, play->words[0],
+		guests_left());
 }
 
 void guests_check_pooled(void)

@@ -12,10 +12,10 @@
  */
 void guests_same(const struct play *play);
 
-/* Returns the names of what the last program left in its directory, each followed by a space. */
+/* Returns the names of the files that the last program left in its directory, each followed by a space. */
 const char *guests_left(void);
 
-/* Asserts that there were few calls of the driver. Without the pool each of the guest's rounds would need one. */
+/* Asserts that the driver got few calls. Without the pool each of the guest's rounds would need one. */
 void guests_check_pooled(void);
 
 /* Ends the test program and reports it as skipped. */

@@ -3,7 +3,7 @@
 
 /*
  * A preload library of another vendor that interposes malloc. It finds the next malloc with dlsym at its first call,
- * without regard to other interposers. It fills memory that it hands out or gets back with rubbish.
+ * and ignores other interposers. It fills memory that it hands out or gets back with arbitrary bytes.
  */
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 
 /*
  * Makes memory run out for libgpupool.so alone. STARVE=N fails its Nth request of malloc, calloc, realloc or mmap,
- * and STARVE=N+ that and all later ones. It is preloaded before libgpupool.so.
+ * and STARVE=N+ fails the Nth and all later requests. The tests preload it before libgpupool.so.
  */
 
 #include <dlfcn.h>

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Each function of loader.S alone. A call that is passed on must arrive as if it had been made directly, to the
- * register, and a call that the library answers must return like any function.
+ * Each function of loader.S alone. A call that is passed on must arrive with the registers of a direct call,
+ * and a call that the library answers must return like any function.
  */
 
 #include "door.h"

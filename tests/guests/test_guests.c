@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Programs of all kinds, from well-behaved to brutal, behave the same with the library that serves them. */
+/*
+ * Programs of all kinds, from well-behaved to hostile, behave the same with the library and get memory from its pool.
+ */
 
 #include <limits.h>
 #include <stdbool.h>
@@ -106,11 +108,11 @@ START_TEST(without_its_main_thread_a_process_is_kept_alive_by_the_socket_thread)
 		return;
 	play.preload = play_library;
 	play_run(&play);
-	ck_assert_msg(strstr(play_out, "it stays\n"), "%s", play_out);
+	ck_assert_msg(strstr(play_out, "it stays\n"), "expected the line 'it stays' in: %s", play_out);
 	play.preload = NULL;
 	play.env = off;
 	play_same(&play);
-	ck_assert_msg(strstr(play_out, "it ends: 0\n"), "%s", play_out);
+	ck_assert_msg(strstr(play_out, "it ends: 0\n"), "expected the line 'it ends: 0' in: %s", play_out);
 }
 END_TEST
 
@@ -186,7 +188,7 @@ START_TEST(a_cpp_program_with_exceptions_behaves_as_without_the_library)
 }
 END_TEST
 
-/* The library cannot even print its message. */
+/* The limit also keeps the library from printing its message. */
 START_TEST(a_message_beyond_the_file_size_limit_does_not_end_the_program)
 {
 	static const char *const misspelt[] = {"GPUPOOL_LIMT=1GiB", NULL};
@@ -219,7 +221,7 @@ static char long_text[120 * 1024];
 static const char *const long_names[] = {
 	"UNKNOWN=", "GPUPOOL_LOG_FILE=/", "GPUPOOL_UNKNOWN_", "TMPDIR=/", "XDG_RUNTIME_DIR=/", "GPUPOOL_LOG=", "LONG="};
 
-START_TEST(very_long_environment_variables_do_no_harm)
+START_TEST(very_long_environment_variables_do_not_disturb_a_program)
 {
 	const char *env[] = {long_text, "GPUPOOL_RUNTIME_DIR=", "TMPDIR=/nowhere", NULL, NULL};
 
@@ -271,7 +273,7 @@ START_TEST(programs_behave_the_same_beside_another_preloaded_malloc)
 END_TEST
 
 /* The plug-in's constructor allocates before any code of the program runs, and its destructor frees at the end. */
-START_TEST(another_preloaded_library_may_use_CUDA_in_its_constructor)
+START_TEST(another_preloaded_library_can_use_CUDA_in_its_constructor)
 {
 	share(&(struct play){.program = "guest_threads", .words = {"ends"}}, "libplugin.so", _i % 2);
 	share(&(struct play){.program = "guest_process", .words = {"after-exec"}}, "libplugin.so", _i % 2);
@@ -279,7 +281,7 @@ START_TEST(another_preloaded_library_may_use_CUDA_in_its_constructor)
 }
 END_TEST
 
-/* A single request fails, or all requests from one on. */
+/* The requests that fail: a single one, or all from a number on. */
 static const char *const starving[] = {"STARVE=1", "STARVE=2", "STARVE=3", "STARVE=4", "STARVE=5", "STARVE=6",
 	"STARVE=7", "STARVE=8", "STARVE=1+", "STARVE=2+", "STARVE=3+", "STARVE=4+", "STARVE=5+", "STARVE=6+",
 	"STARVE=8+", "STARVE=12+"};
@@ -313,9 +315,9 @@ static void add(TCase *tc)
 	tcase_add_test(tc, a_message_beyond_the_file_size_limit_does_not_end_the_program);
 	tcase_add_loop_test(tc, a_cpp_program_with_exceptions_behaves_as_without_the_library, 0, (int)LENGTH(throws));
 	tcase_add_loop_test(tc, without_a_directory_for_the_socket_the_pool_still_works, 0, (int)LENGTH(places));
-	tcase_add_loop_test(tc, very_long_environment_variables_do_no_harm, 0, (int)LENGTH(long_names));
+	tcase_add_loop_test(tc, very_long_environment_variables_do_not_disturb_a_program, 0, (int)LENGTH(long_names));
 	tcase_add_loop_test(tc, programs_behave_the_same_beside_another_preloaded_malloc, 0, 2 * (int)LENGTH(sharing));
-	tcase_add_loop_test(tc, another_preloaded_library_may_use_CUDA_in_its_constructor, 0, 2);
+	tcase_add_loop_test(tc, another_preloaded_library_can_use_CUDA_in_its_constructor, 0, 2);
 	tcase_add_loop_test(tc, the_program_gets_memory_even_if_malloc_fails_for_the_library, 0,
 		(int)(LENGTH(starved) * LENGTH(starving)));
 }

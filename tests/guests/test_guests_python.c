@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Python programs: their ways to start processes, their threads, signals and ends. */
+/* Python programs that start processes and threads, handle signals, and end in several ways. */
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -25,7 +25,10 @@ static const struct {
 	{"ends", 4, true},
 };
 
-/* Python writes no bytecode files. TMPDIR makes visible what its helpers leave behind. */
+/*
+ * Python writes no bytecode files. TMPDIR is the test's directory, so that files left behind by Python's helpers are
+ * seen.
+ */
 static const char *const env[] = {"PYTHONDONTWRITEBYTECODE=1", "TMPDIR=.", "GPUPOOL_LOG=off", NULL};
 
 START_TEST(a_Python_program_behaves_as_without_the_library)

@@ -23,7 +23,7 @@ static const struct {
 	{"user-namespace", "", true},
 };
 
-/* Removes what the program itself has created before the second run. */
+/* Removes the files that the program itself has created, before the second run. */
 static void check_same(const char *scenario)
 {
 	char tmp[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Scripts, and the small programs of which they consist. */
+/* Shell scripts, and the commands that they call. */
 
 #include <limits.h>
 #include <stdio.h>
@@ -47,12 +47,12 @@ START_TEST(a_shell_script_behaves_as_without_the_library)
 
 	snprintf(guest, sizeof(guest), "GUEST=%s/guest_process", play_app_dir);
 	guests_same(&(struct play){.program = "/bin/bash", .words = {GUESTS "/guest.bash", scenarios[_i]}, .env = env});
-	ck_assert_msg(
-		play_status == (strcmp(scenarios[_i], "traps") == 0 ? 6 : 0), "%s: %d", scenarios[_i], play_status);
+	ck_assert_msg(play_status == (strcmp(scenarios[_i], "traps") == 0 ? 6 : 0), "%s: unexpected exit status %d",
+		scenarios[_i], play_status);
 }
 END_TEST
 
-/* The loader reports that it ignores a library which does not fit the program, and goes on. */
+/* The loader reports that it ignores a library of another architecture, and starts the program. */
 static const struct {
 	const char *program, *loader, *said;
 } unfit[] = {

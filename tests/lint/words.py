@@ -13,7 +13,7 @@ import sys
 import lint
 
 PAGE = "docs/words.md"
-HEADER = "| their word | here | shown by |"
+HEADER = "| term there | in gpupool | shown by |"
 
 
 def rows(root):

@@ -28,7 +28,7 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
-/* How --all may run a scenario. */
+/* Flags of a scenario for --all. */
 enum {
 	APP_TOGETHER = 1 << 0, /* may share a process with the scenario before it; leaves everything freed */
 };

@@ -125,7 +125,7 @@ static void run_group(const struct app_scenario *first, const struct app_scenari
 	if (child < 0)
 		exit(71);
 	if (child == 0) {
-		setpgid(0, 0); /* so that its children end with it */
+		setpgid(0, 0); /* the children end with this process */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(fds[1], STDOUT_FILENO);
 		close(fds[0]);

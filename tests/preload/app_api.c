@@ -224,7 +224,7 @@ static void no_cache(void)
 	report("end again", gpupool_no_cache_end());
 	report("reclaimed", gpupool_reclaim(0) >= 0);
 	app_fact("more than before", status_of(0).total_bytes - total);
-	/* A block from inside the scope is not kept when it is freed outside, either. */
+	/* A block that was allocated inside the scope is not cached when it is freed outside. */
 	APP_MUST(cuMemFree_v2(inside));
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuMemFree_v2(small));
@@ -292,7 +292,10 @@ struct holder {
 	uint64_t bytes;
 };
 
-/* Frees the block that it holds, if any. A failure of its own allocation does not call it again. */
+/*
+ * The out-of-memory hook: frees a held block, if any. A failure of the hook's own allocation does not call the hook
+ * again.
+ */
 static int free_held_block(void *arg, int device, uint64_t bytes)
 {
 	struct holder *holder = (struct holder *)arg;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""Calls the Python module. The test compares what this prints."""
+"""Calls the functions of the Python module. The test compares the output."""
 
 import ctypes
 import os

@@ -28,7 +28,7 @@ static void warm_up(void)
 	for (size_t i = 0; i < LENGTH(ptr); i++)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 	APP_MUST(cuCtxSynchronize());
-	/* This request finds the fences complete. */
+	/* Allocate again, which polls the fences and finds them complete. */
 	APP_MUST(cuMemFree_v2(app_alloc(bytes)));
 	APP_MUST(cuCtxSynchronize());
 }

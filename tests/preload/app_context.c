@@ -12,7 +12,7 @@ enum { ROUNDS = 80, BLOCKS = 8 };
 
 static const size_t bytes = MIB;
 
-/* Checks that the blocks are distinct and keep what is written to them. Leaves `keep` of them allocated. */
+/* Checks that the blocks are distinct and keep their contents. Leaves `keep` of them allocated. */
 static void use_blocks(unsigned keep)
 {
 	CUdeviceptr ptr[BLOCKS];
@@ -92,7 +92,7 @@ static void create(void)
 		APP_MUST(cuMemFreeHost(host));
 		APP_MUST(cuCtxDestroy_v2(ctx));
 		if (i % 16 == 0)
-			app_result("free of what went with its context", cuMemFree_v2(ptr));
+			app_result("free of memory that ended with its context", cuMemFree_v2(ptr));
 	}
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	use_blocks(0);
@@ -101,7 +101,7 @@ static void create(void)
 }
 
 /*
- * Memory of one context is never served in another. A freed block returns to its context, whichever context is
+ * Memory of one context is never served in another. A freed block returns to its context, even if another one is
  * current.
  */
 static void two(void)

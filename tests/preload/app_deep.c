@@ -51,7 +51,10 @@ static void from_plugin(void)
 	app_fact("plug-in calls", app_calls("cuMemAlloc_v2"));
 }
 
-/* The plug-in frees the program's memory past the pool. That may be refused or not, but no block gets two owners. */
+/*
+ * The plug-in frees the program's memory past the pool. The driver may refuse or accept it, but no block gets two
+ * owners.
+ */
 static void from_program(void)
 {
 	CUdeviceptr live[ROUNDS];

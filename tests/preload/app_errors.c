@@ -42,7 +42,7 @@ static void loop(CUstream stream)
 		app_fill(stream, ptr, 4 * KIB, i);
 		APP_MUST(cuMemFree_v2(ptr));
 	}
-	app_fact("taken in the loop", app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate") - before);
+	app_fact("driver allocations in the loop", app_calls("cuMemAlloc_v2") + app_calls("cuMemCreate") - before);
 }
 
 /* A free in a host function fails in the driver and does nothing, so that programs which ignore the error go on. */

@@ -3,8 +3,8 @@
 
 /*
  * The first calls of a process do not wait. The program interposes functions of the C library. It counts those system
- * calls of the library that make the kernel wait, and it holds the library's threads at a gate, so that a call which
- * waited for one of them would never return.
+ * calls of the library that make the kernel wait. It also holds the library's threads at a gate, so that a call that
+ * waits for such a thread never returns.
  */
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
 
 /*
  * One thread launches a graph that sets a flag and then writes to a block for a while. As soon as the flag is set,
- * another thread frees the block and allocates again. A program may do so, because the driver's own free waits for
+ * another thread frees the block and allocates again. A correct program may do that: the driver's own free waits for
  * the graph. The launching thread is still inside the driver at that time: the simulated driver holds it there.
  */
 

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Memory that two processes share. As long as both processes have a pool, its kind does not decide what opens and
- * what is refused. Scenarios that export whole allocations do not even depend on the library.
+ * Memory that two processes share. If both processes have a pool, its kind does not decide which handles open and
+ * which are refused. Scenarios that export whole allocations do not depend on the library at all.
  */
 
 #include <pthread.h>
@@ -190,7 +190,7 @@ static void contexts_importer(void)
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	app_result("open in a second context", app_try_open(handle));
 	APP_MUST(cuCtxDestroy_v2(other));
-	app_result("close with its context gone", cuIpcCloseMemHandle(ptr));
+	app_result("close after the end of its context", cuIpcCloseMemHandle(ptr));
 	ptr = app_open(handle);
 	app_result("wrong words in the first context", app_wrong(ptr, MIB, BEFORE));
 	APP_MUST(cuDevicePrimaryCtxReset_v2(0));
@@ -259,7 +259,7 @@ static void own_importer(void)
 	ptr = app_open(app_take_handle());
 	app_result("by its middle", (int)app_take_number());
 	app_go();
-	app_result("while it is open elsewhere", (int)app_take_number());
+	app_result("while the block is open elsewhere", (int)app_take_number());
 	app_result("close one's own block", (int)app_take_number());
 	APP_MUST(cuIpcCloseMemHandle(ptr));
 }

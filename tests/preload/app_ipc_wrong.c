@@ -28,9 +28,9 @@ static void wrong_calls_importer(void)
 
 	app_result("no flags", cuIpcOpenMemHandle_v2(&ptr, handle, 0));
 	app_result("other flags", cuIpcOpenMemHandle_v2(&ptr, handle, 2));
-	app_result("nowhere to put it", cuIpcOpenMemHandle_v2(NULL, handle, LAZY));
+	app_result("open with a NULL output", cuIpcOpenMemHandle_v2(NULL, handle, LAZY));
 	app_result("close of nothing", cuIpcCloseMemHandle(0));
-	app_result("nowhere to put a handle", cuIpcGetMemHandle(NULL, app_alloc(MIB)));
+	app_result("handle with a NULL output", cuIpcGetMemHandle(NULL, app_alloc(MIB)));
 	APP_MUST(cuCtxSetCurrent(NULL));
 	app_result("no context", cuIpcOpenMemHandle_v2(&ptr, handle, LAZY));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
@@ -149,7 +149,7 @@ static void exit_importer(void)
 	app_result("open", app_try_open(handle[1]));
 	app_result("close", cuIpcCloseMemHandle(ptr));
 	app_result("close again", cuIpcCloseMemHandle(ptr));
-	app_result("open what was closed", app_try_open(handle[0]));
+	app_result("open of a closed handle", app_try_open(handle[0]));
 }
 
 /* The layout of gpupool's handles, for forging them. */

@@ -81,10 +81,10 @@ static void unusual_requests(void)
 	churn(ROUNDS, 1);
 	errno = 77;
 	app_result("no bytes", cudaMalloc(&ptr, 0));
-	app_result("no memory for that", ptr == NULL);
-	app_result("more than there is", cudaMalloc(&ptr, SIZE_MAX));
+	app_result("NULL for no bytes", ptr == NULL);
+	app_result("more than the device has", cudaMalloc(&ptr, SIZE_MAX));
 	app_result("last error", cudaGetLastError());
-	app_result("no place for it", cudaMalloc(NULL, 512));
+	app_result("malloc with a NULL output", cudaMalloc(NULL, 512));
 	app_result("last error", cudaGetLastError());
 	app_result("nothing", cudaFree(NULL));
 	ptr = take(512);
@@ -109,7 +109,7 @@ static void waiting(void)
 	app_fact("goes on", cuStreamQuery(NULL) != CUDA_SUCCESS);
 	APP_MUST(cudaMemsetAsync(large, 2, 64 * MIB, NULL));
 	APP_MUST(cuMemFree_v2(other));
-	app_fact("goes on after the driver's", cuStreamQuery(NULL) != CUDA_SUCCESS);
+	app_fact("goes on after the driver's free", cuStreamQuery(NULL) != CUDA_SUCCESS);
 }
 
 /* Returns how many freed blocks are handed out again while the GPU still fills them. */
@@ -285,7 +285,7 @@ static void pushed_by_cuda_2(void)
 	APP_MUST(cuCtxCreate_v2(&own, 0, 0));
 	churn_by_driver();
 	app_result("pushed", cuCtxPushCurrent(gone));
-	app_result("in what is gone", cuMemAlloc_v2(&ptr, 4096));
+	app_result("malloc in the destroyed context", cuMemAlloc_v2(&ptr, 4096));
 }
 
 static void popped(void)

@@ -107,7 +107,7 @@ static void frees(void)
 	app_result("again", cuMemFree_v2(small));
 	app_result("free of the large block", cuMemFree_v2(large));
 	app_result("again", cuMemFree_v2(large));
-	app_result("inside what is free", cuMemFree_v2(large + MIB));
+	app_result("free inside a freed block", cuMemFree_v2(large + MIB));
 	app_fill(NULL, neighbour, 1000, 7);
 	app_result("wrong words in the neighbour", (int)app_count_wrong(NULL, neighbour, 1000, 7));
 	app_result("free of the neighbour", cuMemFree_v2(neighbour));
@@ -199,7 +199,7 @@ static void no_context(void)
 	printf("left alone: %d %d\n", ptr == UNTOUCHED, host == (void *)UNTOUCHED);
 }
 
-/* Frees in each way what was allocated in each way, several times. */
+/* Combines each way to allocate with each way to free, several times. */
 static void mixed(void)
 {
 	CUdeviceptr ptr;

@@ -71,7 +71,7 @@ static void ranges(void)
 	app_pause("ranges");
 }
 
-/* Registers more texts than are kept. Ranges of different domains stay distinct all the same. */
+/* Registers more texts than are kept. Ranges of different domains stay distinct nevertheless. */
 static void texts(void)
 {
 	nvtxEventAttributes_t first = named(NVTX_MESSAGE_TYPE_ASCII, "first");

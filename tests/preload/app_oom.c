@@ -58,10 +58,10 @@ static void capacity(void)
 	APP_MUST(cuMemFree_v2(blocks[--n]));
 	app_result("as much as was freed", cuMemAlloc_v2(&blocks[n++], 64 * MIB));
 	free_blocks(n);
-	app_result("nearly all of it", cuMemAlloc_v2(&ptr, 900 * MIB));
+	app_result("nearly all of the device", cuMemAlloc_v2(&ptr, 900 * MIB));
 	APP_MUST(cuMemFree_v2(ptr));
-	app_result("more than there is", cuMemAlloc_v2(&ptr, 1100 * MIB));
-	app_result("again nearly all of it", cuMemAlloc_v2(&ptr, 900 * MIB));
+	app_result("more than the device has", cuMemAlloc_v2(&ptr, 1100 * MIB));
+	app_result("nearly all of the device again", cuMemAlloc_v2(&ptr, 900 * MIB));
 }
 
 static void device(void)
@@ -175,7 +175,7 @@ static void busy(void)
 	app_result("large", cuMemAlloc_v2(&ptr, large));
 }
 
-/* The program can allocate what the driver's query says is free. */
+/* The program can allocate all memory that the driver's query reports as free. */
 static void limit(void)
 {
 	size_t free_bytes = 0, total_bytes = 0;

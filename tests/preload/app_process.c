@@ -61,8 +61,8 @@ static void *keep_locks_busy(void *unused)
 }
 
 /*
- * CUDA does not survive a fork. Calls in the child return an error and never hang, whatever locks the parent's
- * threads held.
+ * CUDA does not survive a fork. Calls in the child return an error and never hang, even if threads of the
+ * parent held locks at the fork.
  */
 static void fork_after(void)
 {

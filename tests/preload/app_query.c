@@ -14,7 +14,7 @@ static size_t free_bytes(void)
 	return bytes;
 }
 
-/* The reported free memory is what it would be without any cache. */
+/* The query reports as much free memory as without any cache. */
 static void info(void)
 {
 	size_t before, total, after_total;
@@ -50,7 +50,7 @@ static void take_free(void)
 			ptr[i] = app_alloc(1 + app_random(&seed) * 512u);
 		for (size_t i = 0; i < LENGTH(ptr); i++)
 			APP_MUST(cuMemFree_v2(ptr[i]));
-		app_result("nine tenths of what is free", cuMemAlloc_v2(&large, free_bytes() / 10 * 9));
+		app_result("nine tenths of the free memory", cuMemAlloc_v2(&large, free_bytes() / 10 * 9));
 		APP_MUST(cuMemFree_v2(large));
 	}
 }

@@ -100,7 +100,7 @@ static void nest(void)
 	(void)gpupool_region_end();
 	for (int i = 0; i < 99999; i++)
 		(void)gpupool_region_end();
-	app_fact("nearly out of it", once(3 * MIB) == outer);
+	app_fact("one level left", once(3 * MIB) == outer);
 	(void)gpupool_region_end();
 	app_fact("outside", (uint64_t)-gpupool_region_end());
 }
@@ -317,7 +317,7 @@ static void reset(void)
 	APP_MUST(cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* More regions than there can be. */
+/* Creates more regions than the library supports. */
 static void many(void)
 {
 	CUdeviceptr ptrs[REGIONS];

@@ -137,7 +137,7 @@ static void *run_loop_in_thread(void *wrong)
 	return NULL;
 }
 
-/* The same holds beside streams that no work uses, and for two threads on the stream that all threads share. */
+/* Freed blocks are reused without any wait beside unused streams, too, and by two threads on the legacy stream. */
 static void loop_shared(void)
 {
 	pthread_t thread;
@@ -367,7 +367,7 @@ static void *release_in_thread(void *unused)
 	return NULL;
 }
 
-/* Frees of small blocks record no fence each. The first thread makes up for that when it allocates. */
+/* Not every free of a small block records a fence. The first thread records the missing fence when it allocates. */
 static void second_releases(void)
 {
 	CUdeviceptr small, large;

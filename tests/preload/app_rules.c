@@ -64,7 +64,9 @@ static void library(void)
 	app_pause("library");
 }
 
-/* The program's hook for an allocation of the library that fails. It frees and allocates, which is not enough. */
+/*
+ * The out-of-memory hook for a failing allocation of the library. It frees and allocates, but too little for the retry.
+ */
 static int make_some_room(void *arg, int device, uint64_t bytes)
 {
 	CUdeviceptr *spare = arg;

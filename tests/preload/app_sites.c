@@ -215,7 +215,7 @@ static void limited(void)
 		keep_large();
 	app_result("large", cuMemAlloc_v2(&ptr, 200 * MIB));
 	app_pause("device");
-	app_result("more than there is", cuMemAlloc_v2(&ptr, 1024 * MIB));
+	app_result("more than the device has", cuMemAlloc_v2(&ptr, 1024 * MIB));
 	app_pause("beyond");
 	app_result("managed", cuMemAllocManaged(&ptr, 200 * MIB, 1));
 	app_pause("managed");

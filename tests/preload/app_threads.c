@@ -93,7 +93,7 @@ static void *free_all(void *unused)
 	return NULL;
 }
 
-/* One thread allocates and works. Another one, which never allocates, frees. */
+/* One thread allocates and submits work. A second thread, which never allocates, frees. */
 static void hand_over(void)
 {
 	pthread_t thread;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The fences that frees record, by what was submitted before them. The simulated driver counts the calls. */
+/* Counts the fences that a free records after each kind of submission, by the simulated driver's counters. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -147,7 +147,7 @@ static void call_host(CUdeviceptr unused)
 
 static void fail(CUdeviceptr unused)
 {
-	app_result("a launch of nothing", cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+	app_result("an empty launch", cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
 }
 
 static void capture(void)

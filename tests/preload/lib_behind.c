@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A tracer that interposes one function which submits work. It is preloaded after the library or before it. */
+/* A tracer that interposes one function that submits work. Tests preload it after the library or before it. */
 
 #include <dlfcn.h>
 #include <stdio.h>

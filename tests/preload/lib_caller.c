@@ -7,6 +7,6 @@ CUresult caller_alloc(CUdeviceptr *ptr, size_t bytes)
 {
 	CUresult r = cuMemAlloc_v2(ptr, bytes);
 
-	/* Not a tail call, which would make the program the caller. */
+	/* Prevent a tail call, which would make the program the caller. */
 	return r ? r : CUDA_SUCCESS + (*ptr == 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* An empty library. It is built under the names of real ones, of which the library under test recognises some. */
+/* An empty library, built under the names of real libraries. gpupool recognises some of these names. */
 int lib_foreign = 1;

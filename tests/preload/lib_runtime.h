@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* A plug-in with its own CUDA runtime, in one of several versions. */
+/* A plug-in with a private CUDA runtime, which is built with each of several versions. */
 
 #include "tests/apps/cudart_min.h"
 

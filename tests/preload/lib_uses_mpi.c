@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A plug-in that is linked to an MPI. Its constructor uses GPU memory while the loader still holds its lock. */
+/*
+ * A plug-in that is linked with an MPI library. Its constructor uses GPU memory while the loader still holds its lock.
+ */
 
 #include <stdlib.h>
 

@@ -179,7 +179,7 @@ static void check_same(const struct play *play, const char *without, const char 
 		i = at + 1;
 		line++;
 	}
-	ck_assert_msg(strcmp(without, with) == 0, "%s %s with %s: line %u is '%.*s', was '%.*s'", play->program,
+	ck_assert_msg(strcmp(without, with) == 0, "%s %s with %s: line %u: got '%.*s', expected '%.*s'", play->program,
 		play->words[0], play->env ? play->env[0] : "no settings", line, (int)strcspn(with + i, "\n"), with + i,
 		(int)strcspn(without + i, "\n"), without + i);
 }
@@ -230,7 +230,7 @@ uint64_t play_fact(const char *name)
 
 	while (*line && !(strncmp(line, name, length) == 0 && line[length] == ' '))
 		line += strcspn(line, "\n") + 1;
-	ck_assert_msg(*line, "no fact %s in: %s%s", name, facts, play_err);
+	ck_assert_msg(*line, "expected the fact %s in: %s%s", name, facts, play_err);
 	return strtoull(line + length, NULL, 10);
 }
 
@@ -267,7 +267,7 @@ static const char *ask_socket(const char *begin, const char *request)
 	ssize_t n;
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_msg(find_socket(name, begin), "no control socket");
+	ck_assert_msg(find_socket(name, begin), "expected a control socket, found none");
 	ck_assert_int_lt(snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", play_dir, name),
 		(int)sizeof(address.sun_path));
 	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -311,7 +311,7 @@ uint64_t play_number(const char *json, const char *name)
 
 	snprintf(key, sizeof(key), "\"%s\":", name);
 	found = strstr(json, key);
-	ck_assert_msg(found, "no %s in %s", name, json);
+	ck_assert_msg(found, "expected %s in: %s", name, json);
 	return strtoull(found + strlen(key), NULL, 10);
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * Runs the programs of this directory on the simulated GPU, with or without the library preloaded. Catches what they
- * print, how they end, and the facts that they report. A test program is called with three paths: those of the
+ * Runs the programs of this directory on the simulated GPU, with or without the library preloaded. Captures their
+ * output, their exit status and the facts that they report. A test program is called with three paths: those of the
  * library, of the simulated driver's directory and of the programs' directory.
  */
 

@@ -21,7 +21,7 @@ static const struct {
 	{CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_ECC_UNCORRECTABLE, true},
 	{CUDA_ERROR_NVLINK_UNCORRECTABLE, CUDA_ERROR_NVLINK_UNCORRECTABLE, true},
 	{226, 226, true},     /* contained */
-	{304, -EBUSY, false}, /* of the operating system */
+	{304, -EBUSY, false}, /* operating system error */
 	{CUDA_ERROR_INVALID_HANDLE, -EBUSY, false},
 	{CUDA_ERROR_NOT_READY, -EAGAIN, false},
 	{CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS, true},

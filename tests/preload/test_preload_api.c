@@ -151,12 +151,12 @@ START_TEST(api_calls_with_invalid_arguments_are_refused)
 {
 	play_api("wrong", NULL, NULL);
 	for (size_t i = 0; i < LENGTH(refusals); i++)
-		ck_assert_msg(play_fact(refusals[i].name) == refusals[i].error, "%s: %u", refusals[i].name,
+		ck_assert_msg(play_fact(refusals[i].name) == refusals[i].error, "%s: got error %u", refusals[i].name,
 			(unsigned)play_fact(refusals[i].name));
 }
 END_TEST
 
-START_TEST(a_program_can_query_its_memory_and_release_what_is_cached)
+START_TEST(a_program_can_query_its_memory_and_release_its_cache)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -303,7 +303,7 @@ static void send_requests(const char *name)
 	play_ask("limit set none");
 }
 
-START_TEST(many_threads_may_use_scopes_and_change_limits_at_once)
+START_TEST(many_threads_use_scopes_and_change_limits_at_once_without_errors)
 {
 	const char *env[] = {kinds[_i], GPU, QUIET, NULL};
 
@@ -370,13 +370,13 @@ static void add(TCase *tc)
 	tcase_add_loop_test(
 		tc, the_header_alone_finds_the_library_in_all_but_static_programs, 0, (int)LENGTH(programs));
 	tcase_add_test(tc, api_calls_with_invalid_arguments_are_refused);
-	tcase_add_loop_test(tc, a_program_can_query_its_memory_and_release_what_is_cached, 0, n);
+	tcase_add_loop_test(tc, a_program_can_query_its_memory_and_release_its_cache, 0, n);
 	tcase_add_loop_test(tc, free_now_waits_for_the_GPU_and_reclaim_does_not, 0, n);
 	tcase_add_loop_test(tc, lowering_a_limit_releases_cached_memory_but_no_blocks_in_use, 0, n);
 	tcase_add_test(tc, defer_scopes_nest_and_an_out_of_memory_flushes_despite_them);
 	tcase_add_loop_test(tc, blocks_allocated_or_freed_in_a_no_cache_scope_are_not_cached, 0, n);
 	tcase_add_loop_test(tc, an_oom_hook_may_make_room_before_an_allocation_fails, 0, n);
-	tcase_add_loop_test(tc, many_threads_may_use_scopes_and_change_limits_at_once, 0, n);
+	tcase_add_loop_test(tc, many_threads_use_scopes_and_change_limits_at_once_without_errors, 0, n);
 #ifdef PYTHON
 	/* The emulator cannot run the machine's own Python. */
 	if (!getenv(EMULATOR))

@@ -20,12 +20,12 @@ static void play(const char *program, const char *scenario, const char *const *e
 {
 	play_run(&(struct play){
 		.program = program, .words = {scenario}, .env = env, .preload = play_library, .at_pause = at_pause});
-	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 }
 
 static void check_in(const char *text, const char *part)
 {
-	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
+	ck_assert_msg(strstr(text, part), "expected '%s' in: %s", part, text);
 }
 
 /* Returns what an answer says about a caller, or NULL. */
@@ -34,7 +34,7 @@ static const char *find(const char *answer, const char *caller)
 	const char *callers = strstr(answer, "\"callers\":[");
 	char text[128];
 
-	ck_assert_msg(callers, "no callers in %s", answer);
+	ck_assert_msg(callers, "expected callers in: %s", answer);
 	snprintf(text, sizeof(text), "\"caller\":\"%s\",", caller);
 	return strstr(callers, text);
 }
@@ -43,7 +43,7 @@ static uint64_t number_of(const char *answer, const char *caller, const char *me
 {
 	const char *found = find(answer, caller);
 
-	ck_assert_msg(found, "no %s in %s", caller, answer);
+	ck_assert_msg(found, "expected %s in: %s", caller, answer);
 	return play_number(found, member);
 }
 

@@ -30,7 +30,7 @@ static void play(const char *scenario, const char *const *env, void (*at_pause)(
 		.env = env,
 		.preload = play_library,
 		.at_pause = at_pause});
-	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 }
 
 static unsigned count(const char *text, const char *part)
@@ -46,7 +46,7 @@ static unsigned count(const char *text, const char *part)
 
 static void check_in(const char *text, const char *part)
 {
-	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
+	ck_assert_msg(strstr(text, part), "expected '%s' in: %s", part, text);
 }
 
 #define POOLS(...)                                                                             \
@@ -87,7 +87,7 @@ enum { N_ANYWHERE = 6, N_KINDS = (int)LENGTH(kinds) };
 static void check_wrong(const struct wrong *wrong, const char *const *env)
 {
 	play(wrong->scenario, env, ask);
-	ck_assert_msg(count(play_err, wrong->report) == 2, "%s", play_err);
+	ck_assert_msg(count(play_err, wrong->report) == 2, "expected two reports '%s' in: %s", wrong->report, play_err);
 	ck_assert_uint_eq(count(play_err, "error: write"), 2);
 	check_in(play_err, wrong->first[0]);
 	check_in(play_err, wrong->first[1]);

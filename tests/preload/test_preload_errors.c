@@ -41,7 +41,7 @@ START_TEST(a_free_in_a_host_function_fails_and_the_program_keeps_the_block)
 		.program = "app_errors", .words = {"callback"}, .env = settings[_i].env, .at_pause = read_status});
 	ck_assert_ptr_nonnull(strstr(play_out, "free in the host function: 800\n"));
 	ck_assert_ptr_nonnull(strstr(play_out, "free again: 0\n"));
-	ck_assert_uint_le(play_fact("taken in the loop"), settings[_i].taken_max);
+	ck_assert_uint_le(play_fact("driver allocations in the loop"), settings[_i].taken_max);
 	ck_assert_uint_eq(play_number(status, "double_frees"), 0);
 	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
 }
@@ -67,7 +67,7 @@ START_TEST(errors_of_internal_driver_calls_neither_reach_the_program_nor_leak_me
 		MEMORY, pools[_i / (int)LENGTH(faults)], faults[_i % (int)LENGTH(faults)], "GPUPOOL_LOG=error", NULL};
 
 	play_same(&(struct play){.program = "app_errors", .words = {"fault"}, .env = env, .at_pause = read_status});
-	ck_assert_uint_le(play_fact("taken in the loop"), 25);
+	ck_assert_uint_le(play_fact("driver allocations in the loop"), 25);
 	ck_assert_uint_eq(play_number(status, "broken_contexts"), 0);
 }
 END_TEST

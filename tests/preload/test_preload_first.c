@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The first calls of a process: other threads do what takes the kernel long. */
+/* The first calls of a process: slow system calls are left to other threads. */
 
 #include <stdio.h>
 

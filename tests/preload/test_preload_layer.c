@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Programs with shared runtimes get cached memory without a call of the runtime, and behave the same. So
- * do programs without a runtime.
+ * Programs with shared runtimes get cached memory without a call of the runtime. They behave as without the library,
+ * and so do programs without a runtime.
  */
 
 #include <limits.h>
@@ -128,9 +128,9 @@ START_TEST(cudaFree_waits_for_the_GPU_only_with_GPUPOOL_SYNC_FREE)
 	static const char *const waits[] = {"GPUPOOL_SYNC_FREE=1", NULL};
 
 	ck_assert_uint_eq(calls("app_layer", "waiting", "goes on", NULL), 1);
-	ck_assert_uint_eq(play_fact("goes on after the driver's"), 1);
+	ck_assert_uint_eq(play_fact("goes on after the driver's free"), 1);
 	ck_assert_uint_eq(calls("app_layer", "waiting", "goes on", waits), 0);
-	ck_assert_uint_eq(play_fact("goes on after the driver's"), 0);
+	ck_assert_uint_eq(play_fact("goes on after the driver's free"), 0);
 }
 END_TEST
 

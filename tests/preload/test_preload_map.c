@@ -23,7 +23,7 @@ static uint64_t number(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
 
-	ck_assert_msg(json_is_integer(value), "no %s", key);
+	ck_assert_msg(json_is_integer(value), "expected the number %s in the answer", key);
 	return (uint64_t)json_integer_value(value);
 }
 
@@ -141,7 +141,7 @@ START_TEST(the_blocks_of_the_map_add_up_to_the_figures_of_the_status)
 		.env = env,
 		.preload = play_library,
 		.at_pause = check_all});
-	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 	ck_assert_uint_gt(n_checked, 0);
 }
 END_TEST
@@ -152,9 +152,9 @@ static void check_drawing(const char *name)
 
 	if (strcmp(name, "held"))
 		return;
-	ck_assert_msg(play_stat_says("map --ascii", text, sizeof(text)) == 0, "%s", text);
+	ck_assert_msg(play_stat_says("map --ascii", text, sizeof(text)) == 0, "gpupool-stat map failed: %s", text);
 	ck_assert_msg(strstr(text, "\ndevice 0: ") && strstr(text, "\npinned memory: ") && strstr(text, "are free in "),
-		"%s", text);
+		"expected both memories and their free bytes in: %s", text);
 	n_checked++;
 }
 

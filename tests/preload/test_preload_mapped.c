@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The kind vmm moves memory without any effect on the program, releases it when it must, and reports what it cannot
- * do.
+ * The kind vmm moves memory without any effect on the program, releases it with its context, and falls back with a
+ * message if the driver cannot map memory.
  */
 
 #include <string.h>

@@ -12,7 +12,7 @@ static char text[64 * 1024], json[64 * 1024];
 
 static void check_in(const char *where, const char *part)
 {
-	ck_assert_msg(strstr(where, part), "no '%s' in: %s", part, where);
+	ck_assert_msg(strstr(where, part), "expected '%s' in: %s", part, where);
 }
 
 static void ask(const char *name)
@@ -38,7 +38,7 @@ START_TEST(long_template_names_lose_their_arguments_and_keep_file_and_line)
 		.env = (const char *const[]){"GPUPOOL_STACKS=8", NULL},
 		.preload = play_library,
 		.at_pause = ask});
-	ck_assert_msg(play_status == 0, "%s", play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 	check_rows();
 	full = strstr(json, "\"hold<std::pair<int, long>, std::pair<int, long>, ");
 	ck_assert_msg(full, "%s", json);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory that runs out: the retry rounds find what the cache holds back, and a limit holds. */
+/* Out of memory: the retry rounds release cached memory before a request fails, and a limit is never exceeded. */
 
 #include <string.h>
 

@@ -44,7 +44,7 @@ END_TEST
 static const char *const pools[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_POOL=binned", NULL},
 	{"GPUPOOL_POOL=split", NULL}, {"GPUPOOL_POOL=vmm", NULL}};
 
-START_TEST(threads_may_work_in_serial_mode_while_others_end_it)
+START_TEST(threads_in_serial_mode_see_right_data_while_others_end_it)
 {
 	play_same(&(struct play){.program = "app_order", .words = {"beside_threads"}, .env = pools[_i]});
 	ck_assert_str_eq(play_out, "wrong words: 0\n");
@@ -103,7 +103,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_tracer_sees_submissions_and_no_block_is_reused_too_early, 0, 2 * (int)LENGTH(ways));
 	tcase_add_test(tc, a_tracer_behind_the_library_sees_submissions_with_GPUPOOL_off);
-	tcase_add_loop_test(tc, threads_may_work_in_serial_mode_while_others_end_it, 0, (int)LENGTH(pools));
+	tcase_add_loop_test(tc, threads_in_serial_mode_see_right_data_while_others_end_it, 0, (int)LENGTH(pools));
 	tcase_add_loop_test(
 		tc, work_on_a_stream_waits_for_reused_memory_whichever_call_submits_it, 0, (int)LENGTH(seen));
 	tcase_add_test(tc, two_threads_on_the_shared_default_stream_stay_in_serial_mode);

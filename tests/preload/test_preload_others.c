@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory that others have cached when this program runs out: other processes, and the process's other contexts. */
+/* Out of memory while other processes, or other contexts of the process, have memory cached. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static uint64_t yield_of(const char *status, const char *round)
 
 	snprintf(key, sizeof(key), "\"name\":\"%s\"", round);
 	at = strstr(status, key);
-	ck_assert_msg(at, "no round %s in %s", round, status);
+	ck_assert_msg(at, "expected the round %s in: %s", round, status);
 	return play_number(at, "yielded_bytes");
 }
 

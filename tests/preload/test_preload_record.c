@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Recordings of GPUPOOL_RECORD: what they contain however the program ends, and whether a replay does what the
- * process did.
+ * Recordings of GPUPOOL_RECORD: their contents for every kind of end of a program, and a replay that must make the same
+ * decisions as the process.
  */
 
 #include <dirent.h>
@@ -153,8 +153,8 @@ START_TEST(a_replay_ends_with_the_counters_of_the_recorded_process)
 			continue;
 		was = play_number(device, counters[i]);
 		is = play_number(again, counters[i]);
-		ck_assert_msg(was == is, "%s %s: %s was %llu, is %llu", pool, setting, counters[i],
-			(unsigned long long)was, (unsigned long long)is);
+		ck_assert_msg(was == is, "%s %s: %s is %llu in the process, but %llu in the replay", pool, setting,
+			counters[i], (unsigned long long)was, (unsigned long long)is);
 	}
 	ck_assert_uint_eq(play_number(again, "peak_reserved_bytes"), play_number(device, "peak_total_bytes"));
 	ck_assert_ptr_nonnull(strstr(answer, "\"has_end\":true"));
@@ -176,7 +176,7 @@ static void run_and_count(const char *const scenario[3], const char *record, uin
 
 /*
  * A recording changes neither what thread caches keep nor the number of fences. The counters are comparable only for
- * programs whose GPU work ends before they go on.
+ * programs that wait for their GPU work before the next allocation.
  */
 static const unsigned deterministic[] = {1, 3};
 
@@ -189,7 +189,7 @@ START_TEST(recording_does_not_change_the_counters_of_a_process)
 	run_and_count(scenario, "GPUPOOL_RECORD=rec", seen);
 	for (size_t i = 0; i < LENGTH(counters); i++)
 		if (strcmp(counters[i], "driver_ns") != 0)
-			ck_assert_msg(plain[i] == seen[i], "%s: %llu without, %llu with", counters[i],
+			ck_assert_msg(plain[i] == seen[i], "%s: %llu without a recording, %llu with one", counters[i],
 				(unsigned long long)plain[i], (unsigned long long)seen[i]);
 }
 END_TEST
@@ -228,7 +228,7 @@ static void check_logged_once(const char *why)
 	ck_assert_ptr_nonnull(strstr(play_err, "gpupool["));
 	ck_assert_ptr_nonnull(strstr(play_err, "warn: GPUPOOL_RECORD: "));
 	ck_assert_ptr_nonnull(strstr(play_err, ": cannot write /"));
-	ck_assert_msg(strstr(play_err, why), "%s", play_err);
+	ck_assert_msg(strstr(play_err, why), "expected '%s' in: %s", why, play_err);
 	ck_assert_ptr_null(strchr(strchr(play_err, '\n') + 1, '\n'));
 }
 

@@ -87,7 +87,7 @@ START_TEST(a_block_freed_in_a_region_is_reused_only_in_that_region)
 END_TEST
 
 static const char *const nested[] = {
-	"inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "nearly out of it"};
+	"inner again", "apart", "the same", "outer again", "deep", "up again", "in a recursion", "one level left"};
 
 START_TEST(regions_nest_and_the_innermost_serves_allocations)
 {
@@ -96,7 +96,7 @@ START_TEST(regions_nest_and_the_innermost_serves_allocations)
 	play_region("nest", env, NULL);
 	check_quiet();
 	for (size_t i = 0; i < LENGTH(nested); i++)
-		ck_assert_msg(play_fact(nested[i]) == 1, "%s", nested[i]);
+		ck_assert_msg(play_fact(nested[i]) == 1, "%s: expected the fact to be 1", nested[i]);
 	ck_assert_uint_eq(play_fact("one end too many"), EINVAL);
 	ck_assert_uint_eq(play_fact("outside"), EINVAL);
 }
@@ -176,7 +176,7 @@ static void check_mine(void)
 {
 	const char *answer = play_ask("blocks"), *mine = strstr(answer, "\"region\":\"mine\"");
 
-	ck_assert_msg(mine, "%s", answer);
+	ck_assert_msg(mine, "expected the region in: %s", answer);
 	ck_assert_uint_eq(count(answer, "\"region\":\"mine\""), 1);
 	ck_assert_uint_eq(count(answer, "\"region\":"), play_number(answer, "n_blocks"));
 	answer = strstr(play_ask("status"), "\"by_region\":[{\"name\":\"mine\",");
@@ -232,7 +232,7 @@ START_TEST(a_context_that_ends_releases_the_memory_of_its_regions)
 }
 END_TEST
 
-START_TEST(contexts_may_end_while_threads_are_in_regions)
+START_TEST(threads_in_regions_survive_the_end_of_their_context)
 {
 	const char *env[] = {kinds[_i], GPU, "GPUPOOL_LOG=error", NULL};
 
@@ -293,7 +293,7 @@ static void send_requests(const char *name)
 	}
 }
 
-START_TEST(many_threads_may_enter_and_leave_the_same_regions)
+START_TEST(many_threads_enter_and_leave_the_same_regions_without_errors)
 {
 	const char *env[] = {kinds[_i], GPU, NULL};
 
@@ -317,7 +317,7 @@ static void read_loop(const char *name)
 }
 
 /* 1000 turns with two blocks each, and with a result that stays for a while. */
-START_TEST(a_loop_in_a_region_hits_its_cache_whatever_is_allocated_around_it)
+START_TEST(a_loop_in_a_region_hits_its_cache_despite_allocations_outside)
 {
 	const char *env[] = {kinds[_i], "SIMGPU_MEMORY=8GiB", NULL};
 
@@ -338,10 +338,10 @@ static void check_regions(const char *const *names, size_t n)
 	const char *answer = play_ask("region list");
 	char text[96];
 
-	ck_assert_msg(count(answer, "\"name\":") == n, "%s", answer);
+	ck_assert_msg(count(answer, "\"name\":") == n, "expected %u regions in: %s", (unsigned)n, answer);
 	for (size_t i = 0; i < n; i++) {
 		snprintf(text, sizeof(text), "\"name\":\"%s\"", names[i]);
-		ck_assert_msg(strstr(answer, text), "%s: %s", text, answer);
+		ck_assert_msg(strstr(answer, text), "expected '%s' in: %s", text, answer);
 	}
 }
 
@@ -415,7 +415,7 @@ START_TEST(the_message_lists_the_rounds_of_the_region_even_if_the_oom_hook_alloc
 
 	play_run(&(struct play){.program = "app_rules", .words = {"full"}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_msg(strstr(play_err, "tried: "), "the message does not list the retry rounds: %s", play_err);
+	ck_assert_msg(strstr(play_err, "tried: "), "expected a line with the retry rounds in: %s", play_err);
 }
 END_TEST
 
@@ -499,12 +499,12 @@ static void add(TCase *tc)
 	tcase_add_test(tc, an_out_of_memory_report_counts_fragmented_free_memory_of_regions);
 	tcase_add_loop_test(tc, an_invalidated_region_releases_its_cache_now_and_busy_blocks_later, 0, n);
 	tcase_add_loop_test(tc, a_context_that_ends_releases_the_memory_of_its_regions, 0, n);
-	tcase_add_loop_test(tc, contexts_may_end_while_threads_are_in_regions, 0, n);
+	tcase_add_loop_test(tc, threads_in_regions_survive_the_end_of_their_context, 0, n);
 	tcase_add_loop_test(tc, a_free_in_a_region_after_the_driver_has_ended_returns_its_error, 0, n);
 	tcase_add_test(tc, regions_beyond_the_64th_use_the_common_cache_with_one_message);
 	tcase_add_test(tc, region_names_must_be_printable_and_shorter_than_64_characters);
-	tcase_add_loop_test(tc, many_threads_may_enter_and_leave_the_same_regions, 0, n);
-	tcase_add_loop_test(tc, a_loop_in_a_region_hits_its_cache_whatever_is_allocated_around_it, 0, n);
+	tcase_add_loop_test(tc, many_threads_enter_and_leave_the_same_regions_without_errors, 0, n);
+	tcase_add_loop_test(tc, a_loop_in_a_region_hits_its_cache_despite_allocations_outside, 0, n);
 	tcase_add_loop_test(tc, a_rule_puts_threads_into_regions_by_name, 0, 2);
 	tcase_add_loop_test(tc, a_rule_puts_allocations_of_a_library_into_a_region, 0, 2);
 	tcase_add_test(tc, the_message_lists_the_rounds_of_the_region_even_if_the_oom_hook_allocates);

@@ -24,7 +24,7 @@ static int stat_says(const char *words)
 
 static void check_in(const char *text, const char *part)
 {
-	ck_assert_msg(strstr(text, part), "'%s' is not in %s", part, text);
+	ck_assert_msg(strstr(text, part), "expected '%s' in: %s", part, text);
 }
 
 static void play(const char *program, const char *scenario, const char *const *env)

@@ -76,7 +76,7 @@ static void record(const char *scenario)
 
 	play_run(&(struct play){.program = "app_short", .words = {scenario}, .env = env, .preload = play_library});
 	ck_assert_int_eq(play_status, 0);
-	ck_assert_msg(!play_fact("refused"), "without a limit no request may be refused: %s", play_err);
+	ck_assert_msg(!play_fact("refused"), "expected no refused request without a limit: %s", play_err);
 }
 
 static struct way run(const char *scenario, enum type type)
@@ -125,7 +125,8 @@ static void check_against(const struct way ways[static N_TYPES], enum type type,
 		return;
 	}
 	if (!strcmp(cause, "rounded")) {
-		ck_assert_msg(strstr(play_err, "gpupool-stat replay"), "%s", play_err);
+		ck_assert_msg(
+			strstr(play_err, "gpupool-stat replay"), "expected 'gpupool-stat replay' in: %s", play_err);
 		return;
 	}
 	for (enum type other = is_shared ? SPLIT : 0; other < N_TYPES; other++)
@@ -166,7 +167,8 @@ static void check_type(const struct program *program, const struct way ways[stat
 	const json_t *last;
 	json_t *object;
 
-	ck_assert_msg(way.is_refused == !!cause, "%s under %s: %s", program->scenario, types[type], play_err);
+	ck_assert_msg(way.is_refused == !!cause, "%s under %s: expected a refusal only with a cause: %s",
+		program->scenario, types[type], play_err);
 	if (!cause)
 		return;
 	/*
@@ -261,7 +263,7 @@ static const struct {
 		{" to see the blocks in the way\n", "cause: fragmentation: "}},
 };
 
-START_TEST(an_out_of_memory_message_names_its_cause_and_what_to_do)
+START_TEST(an_out_of_memory_message_names_its_cause_and_a_remedy)
 {
 	char cause[64];
 
@@ -272,10 +274,10 @@ START_TEST(an_out_of_memory_message_names_its_cause_and_what_to_do)
 		.at_pause = take_oom});
 	ck_assert(play_fact("refused"));
 	snprintf(cause, sizeof(cause), "\"cause\":\"%s\"", messages[_i].cause);
-	ck_assert_msg(strstr(answer, cause), "%s is not in %s", cause, answer);
+	ck_assert_msg(strstr(answer, cause), "expected '%s' in: %s", cause, answer);
 	for (size_t i = 0; i < LENGTH(messages[_i].says); i++)
 		ck_assert_msg(
-			strstr(play_err, messages[_i].says[i]), "'%s' is not in %s", messages[_i].says[i], play_err);
+			strstr(play_err, messages[_i].says[i]), "expected '%s' in: %s", messages[_i].says[i], play_err);
 }
 END_TEST
 
@@ -283,7 +285,7 @@ static void add(TCase *tc)
 {
 	tcase_add_loop_test(tc, a_replay_confirms_the_advice_of_an_out_of_memory_message, 0, (int)LENGTH(programs));
 	tcase_add_test(tc, small_surviving_blocks_limit_pool_types_without_slabs_just_as_much);
-	tcase_add_loop_test(tc, an_out_of_memory_message_names_its_cause_and_what_to_do, 0, (int)LENGTH(messages));
+	tcase_add_loop_test(tc, an_out_of_memory_message_names_its_cause_and_a_remedy, 0, (int)LENGTH(messages));
 }
 
 int main(int argc, char **argv)

@@ -23,7 +23,7 @@ static int stat_says(unsigned nth, const char *words)
 
 static void check_in(const char *text, const char *part)
 {
-	ck_assert_msg(strstr(text, part), "no '%s' in: %s", part, text);
+	ck_assert_msg(strstr(text, part), "expected '%s' in: %s", part, text);
 }
 
 static void keep(const char *answer)
@@ -45,10 +45,10 @@ static void play(const char *scenario, const char *const *env, void (*at_pause)(
 		.env = env,
 		.preload = play_library,
 		.at_pause = at_pause});
-	ck_assert_msg(play_status == 0, "ended with %d: %s", play_status, play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 }
 
-/* Returns the object in a list that has a member with this value. The text goes on with the objects after it. */
+/* Returns the object in a list that has a member with this value. The returned text includes the objects after it. */
 static const char *find(const char *list, const char *member, unsigned long long value)
 {
 	char text[64];
@@ -56,7 +56,7 @@ static const char *find(const char *list, const char *member, unsigned long long
 
 	snprintf(text, sizeof(text), "\"%s\":%llu,", member, value);
 	at = strstr(list, text);
-	ck_assert_msg(at, "no %s in %s", text, list);
+	ck_assert_msg(at, "expected %s in: %s", text, list);
 	while (*at != '{')
 		at--;
 	return at;
@@ -128,7 +128,7 @@ START_TEST(a_stack_of_depth_one_skips_the_CUDA_runtime)
 }
 END_TEST
 
-START_TEST(blocks_from_thread_caches_have_call_sites_too)
+START_TEST(blocks_from_thread_caches_have_call_sites)
 {
 	const char *const env[] = {"GPUPOOL_STACKS=8", NULL};
 	const char *site;
@@ -188,7 +188,8 @@ static void send_bad_requests(const char *name)
 	if (n_answers)
 		return;
 	for (size_t i = 0; i < LENGTH(bad_requests); i++)
-		ck_assert_msg(strstr(play_ask(bad_requests[i]), "\"reason\":\"usage\""), "%s", bad_requests[i]);
+		ck_assert_msg(strstr(play_ask(bad_requests[i]), "\"reason\":\"usage\""),
+			"expected a usage error as the answer to '%s'", bad_requests[i]);
 	keep("");
 }
 
@@ -309,7 +310,7 @@ START_TEST(an_out_of_memory_report_names_the_request_and_its_cause)
 }
 END_TEST
 
-/* Reads what was reported before the process ended. */
+/* Reads the report that the process wrote at its end. */
 static void read_report(char text[static 65536])
 {
 	FILE *file = fopen("report", "r");
@@ -496,7 +497,7 @@ START_TEST(stacks_of_a_Python_program_contain_its_Python_functions)
 		.env = env,
 		.preload = play_library,
 		.at_pause = show_leaks_once});
-	ck_assert_msg(play_status == 0, "%s", play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 	check_in(answers[0], "9.06 MiB in 6 blocks;");
 	for (size_t i = 0; i < LENGTH(python_stacks); i++)
 		check_in(answers[0], python_stacks[i]);
@@ -517,7 +518,7 @@ START_TEST(an_answer_without_room_for_all_sites_is_marked_truncated)
 		.env = env,
 		.preload = play_library,
 		.at_pause = show_leaks_once});
-	ck_assert_msg(play_status == 0, "%s", play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s", play_status, play_err);
 	ck_assert_int_eq(stat_says(1, "leaks --from=saved --json | grep -o 'truncated[^,]*'"), 0);
 	check_in(answers[1], "true");
 }
@@ -561,7 +562,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, each_call_site_is_reported_with_the_blocks_that_it_holds, 0, (int)LENGTH(kinds));
 	tcase_add_test(tc, a_stack_of_depth_one_is_the_caller_of_CUDA);
 	tcase_add_loop_test(tc, a_stack_of_depth_one_skips_the_CUDA_runtime, 0, 2);
-	tcase_add_test(tc, blocks_from_thread_caches_have_call_sites_too);
+	tcase_add_test(tc, blocks_from_thread_caches_have_call_sites);
 	tcase_add_test(tc, a_sample_leaves_out_small_blocks_and_no_large_ones);
 	tcase_add_test(tc, stacks_can_be_switched_on_and_off_while_the_program_runs);
 	tcase_add_test(tc, invalid_depths_samples_and_ages_are_refused);

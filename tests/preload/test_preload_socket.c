@@ -88,8 +88,9 @@ START_TEST(one_message_names_an_unusable_socket_directory_and_the_cause)
 	make_directory(_i);
 	play_run(&(struct play){.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library});
 	snprintf(expected, sizeof(expected), "]: warn: %s%s", bad_dir, directories[_i].message);
-	ck_assert_msg(strstr(play_err, expected), "%s", play_err);
-	ck_assert_msg(strstr(play_err, "; the control socket is @gpupool-"), "%s", play_err);
+	ck_assert_msg(strstr(play_err, expected), "expected '%s' in: %s", expected, play_err);
+	ck_assert_msg(strstr(play_err, "; the control socket is @gpupool-"),
+		"expected '; the control socket is @gpupool-' in: %s", play_err);
 	ck_assert_str_eq(strchr(play_err, '\n'), "\n");
 }
 END_TEST
@@ -114,7 +115,7 @@ static void ask_stat(const char *name)
 
 	ck_assert_int_eq(stat_says("list --query=pid --format=csv,noheader", listed, sizeof(listed)), 0);
 	snprintf(words, sizeof(words), "--json status %u", (unsigned)play_fact("pid"));
-	ck_assert_msg(stat_says(words, shown, sizeof(shown)) == 0, "%s", shown);
+	ck_assert_msg(stat_says(words, shown, sizeof(shown)) == 0, "gpupool-stat failed: %s", shown);
 }
 
 START_TEST(gpupool_stat_finds_a_process_without_a_socket_directory)
@@ -127,7 +128,7 @@ START_TEST(gpupool_stat_finds_a_process_without_a_socket_directory)
 		.program = "app_memory", .words = {"loop"}, .env = env, .preload = play_library, .at_pause = ask_stat});
 	ck_assert_int_eq(play_status, 0);
 	snprintf(line, sizeof(line), "%u\n", (unsigned)play_fact("pid"));
-	ck_assert_msg(strstr(listed, line), "%s", listed);
+	ck_assert_msg(strstr(listed, line), "expected '%s' in: %s", line, listed);
 	ck_assert_uint_eq(play_number(shown, "pid"), play_fact("pid"));
 }
 END_TEST
@@ -164,7 +165,7 @@ START_TEST(gpupool_stat_lists_no_socket_of_another_user_under_this_users_name)
 	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
 	(void)stat_says("list", listed, sizeof(listed));
 	snprintf(line, sizeof(line), "%d", (int)child);
-	ck_assert_msg(!strstr(listed, line), "%s", listed);
+	ck_assert_msg(!strstr(listed, line), "expected no line '%s' in: %s", line, listed);
 	ck_assert_int_eq(kill(child, SIGKILL), 0);
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 }
@@ -198,9 +199,10 @@ START_TEST(two_processes_share_memory_despite_a_read_only_socket_directory)
 	snprintf(script, sizeof(script), "exec unshare %s sh -c '%s' sh %s %s/app_ipc many", unshare_words(),
 		mount_and_run, bad_dir, play_app_dir);
 	play_run(&(struct play){.program = "/bin/sh", .words = {"-c", script}, .env = env, .preload = play_library});
-	ck_assert_msg(play_status == 0 && strstr(play_out, "wrong words: 0\n"), "%s%s", play_out, play_err);
+	ck_assert_msg(play_status == 0 && strstr(play_out, "wrong words: 0\n"),
+		"expected exit status 0 and no wrong words: %s%s", play_out, play_err);
 	snprintf(message, sizeof(message), "warn: %s/sockets cannot be used: the file system is read-only; ", bad_dir);
-	ck_assert_msg(strstr(play_err, message), "%s", play_err);
+	ck_assert_msg(strstr(play_err, message), "expected '%s' in: %s", message, play_err);
 }
 END_TEST
 
@@ -209,9 +211,9 @@ static void check_no_socket(const char *name)
 	char command[128];
 
 	snprintf(command, sizeof(command), "ls -l /proc/%u/fd | grep -c socket: >&2", (unsigned)play_fact("pid"));
-	ck_assert_msg(system(command) != 0, "the process has a socket");
+	ck_assert_msg(system(command) != 0, "expected no socket in the process");
 	snprintf(command, sizeof(command), "test $(ls /proc/%u/task | wc -l) = 1", (unsigned)play_fact("pid"));
-	ck_assert_msg(system(command) == 0, "the process has another thread");
+	ck_assert_msg(system(command) == 0, "expected a single thread in the process");
 	ck_assert(!play_is_listening());
 }
 
@@ -234,7 +236,8 @@ START_TEST(without_a_socket_exporting_part_of_a_segment_fails_with_a_message)
 	static const char *const env[] = {"GPUPOOL_SOCKET=off", "SIMGPU_MEMORY=256M", NULL};
 
 	play_run(&(struct play){.program = "app_ipc", .words = {"many"}, .env = env, .preload = play_library});
-	ck_assert_msg(strstr(play_err, "needs the control socket, and GPUPOOL_SOCKET is off"), "%s", play_err);
+	ck_assert_msg(strstr(play_err, "needs the control socket, and GPUPOOL_SOCKET is off"),
+		"expected 'needs the control socket, and GPUPOOL_SOCKET is off' in: %s", play_err);
 }
 END_TEST
 

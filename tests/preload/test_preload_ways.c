@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * However a program finds the driver, and whatever driver it is, either the pool serves it or the
- * library stays out of the way.
+ * For every way to find the driver and for every driver, either the pool serves the program or the library leaves all
+ * calls to the driver.
  */
 
 #include <limits.h>

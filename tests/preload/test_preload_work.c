@@ -16,7 +16,7 @@ static const char *const pools[][2] = {{"GPUPOOL_POOL=simple", NULL}, {"GPUPOOL_
 static void play(const char *scenario, const char *const *env)
 {
 	play_run(&(struct play){.program = "app_work", .words = {scenario}, .env = env, .preload = play_library});
-	ck_assert_msg(play_status == 0, "%s%s", play_out, play_err);
+	ck_assert_msg(play_status == 0, "expected exit status 0, got %d: %s%s", play_status, play_out, play_err);
 }
 
 START_TEST(a_call_that_submits_or_waits_makes_the_next_free_record_a_fence)
@@ -27,9 +27,9 @@ START_TEST(a_call_that_submits_or_waits_makes_the_next_free_record_a_fence)
 	for (char *line = strtok(play_out, "\n"); line; line = strtok(NULL, "\n")) {
 		const char *counts = strrchr(line, ':');
 
-		if (strstr(line, "a launch of nothing: "))
+		if (strstr(line, "an empty launch: "))
 			continue;
-		ck_assert_msg(counts && !strcmp(counts, ": 0, 1"), "%s", line);
+		ck_assert_msg(counts && !strcmp(counts, ": 0, 1"), "expected the counts 0, 1 in: %s", line);
 		n++;
 	}
 	ck_assert_uint_eq(n, 33);
@@ -44,7 +44,7 @@ START_TEST(a_call_that_submits_or_waits_makes_frees_record_fences_until_it_retur
 	for (char *line = strtok(play_out, "\n"); line; line = strtok(NULL, "\n")) {
 		const char *counts = strrchr(line, ':');
 
-		ck_assert_msg(counts && !strcmp(counts, ": 1, 1"), "%s", line);
+		ck_assert_msg(counts && !strcmp(counts, ": 1, 1"), "expected the counts 1, 1 in: %s", line);
 		n++;
 	}
 	ck_assert_uint_eq(n, 31);
@@ -87,7 +87,7 @@ START_TEST(each_free_records_a_fence_after_a_driver_lookup_with_RTLD_NEXT)
 }
 END_TEST
 
-/* The library cannot know what the other one finds with its own dlsym. */
+/* The library cannot know which functions the other library finds with its own dlsym. */
 START_TEST(each_free_records_a_fence_if_another_library_interposes_dlsym_first)
 {
 	char other[PATH_MAX], both[2 * PATH_MAX];
@@ -100,7 +100,7 @@ START_TEST(each_free_records_a_fence_if_another_library_interposes_dlsym_first)
 }
 END_TEST
 
-/* The debug log explains the fences to a user who asks. */
+/* Settings and drivers for which each free records a fence, and the reason that the debug log gives. */
 static const struct {
 	const char *scenario, *env[3], *why;
 } reasons[] = {
@@ -116,7 +116,7 @@ START_TEST(the_debug_log_says_why_each_free_records_a_fence)
 	play(reasons[_i].scenario, reasons[_i].env);
 	line = strstr(play_err, "so each free records a fence: ");
 	ck_assert_ptr_nonnull(line);
-	ck_assert_msg(strstr(line, reasons[_i].why) != NULL, "%s", line);
+	ck_assert_msg(strstr(line, reasons[_i].why) != NULL, "expected '%s' in: %s", reasons[_i].why, line);
 }
 END_TEST
 

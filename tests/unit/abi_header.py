@@ -4,7 +4,8 @@
 
 Usage: abi_header.py CUDA.H CUDA_ABI.H OUTPUT-HEADER OUTPUT-ASSERTIONS
 
-gpupool uses int for the driver's enumerations, and void for structures that it only passes on; so does the new header.
+gpupool uses int for the driver's enumerations, and void for structures that it only passes on. The new header does the
+same.
 """
 
 import re

@@ -19,7 +19,7 @@ void fixture_teardown(void);
 int fixture_start(int idle_ms);
 
 /*
- * The same in directories that the test chooses, or in one that does not exist, so that the socket has no
+ * Like fixture_start, but in directories that the test chooses. With a directory that does not exist the socket has no
  * file.
  */
 int fixture_start_at(const struct gp_ctl_dirs *dirs, int idle_ms);

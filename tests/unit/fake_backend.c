@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* No caller pauses this often for something that will come. */
+/* A caller that pauses this often waits for an event that never comes. */
 enum { PAUSES_MAX = 100000 };
 
 void fake_init(struct fake *fake, uint64_t capacity)
@@ -23,7 +23,7 @@ void fake_init(struct fake *fake, uint64_t capacity)
 	if (capacity <= HISTORY_MAX) {
 		fake->n_units = (SPACE_FACTOR + RANGES_FACTOR) * capacity / GP_ALIGN;
 		/*
-		 * Not calloc: with MALLOC_PERTURB_ it would write all of the table, of which little is used.
+		 * Use mmap, since calloc with MALLOC_PERTURB_ would write the whole table, of which little is used.
 		 */
 		fake->units = mmap(NULL, fake->n_units * sizeof(*fake->units), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -481,7 +481,7 @@ static void pause_(void *arg, unsigned attempt)
 		fake_complete(fake, gp_min(next, atomic_load(&fake->waitable)));
 }
 
-/* Takes from the memory that other users hold what they would give when asked, once. */
+/* Frees the memory that other users give back when asked. They give it once. */
 static uint64_t take_from_outside(struct fake *fake, enum fake_call call, uint64_t *yields)
 {
 	uint64_t given;

@@ -8,8 +8,8 @@
  * count at its record.
  *
  * For every 512 bytes the fake remembers the last work that may use them. So it detects a block that is
- * handed out too early, memory that goes back too early, and a wait for work that no free would have waited
- * for. The first such breach is kept in `breach`.
+ * handed out too early, memory that goes back too early, and a wait for work for which no free would have
+ * waited. The first such breach is kept in `breach`.
  *
  * A plan can make any call fail. Every call is recorded, and checks that the allocator holds no lock except
  * those that backend.h allows. Thread-safe, once set up.
@@ -69,8 +69,8 @@ struct fake {
 	uint64_t capacity;    /* bytes that can be reserved */
 	uint64_t outside;     /* bytes of these that other users of the device hold */
 	uint64_t trim_yields; /* bytes of `outside` that trim_driver frees, once */
-	uint64_t siblings_yield, contexts_yield, processes_yield; /* what these free of it when asked, once */
-	uint64_t pause_ns;                                        /* how far a pause moves the clock */
+	uint64_t siblings_yield, contexts_yield, processes_yield; /* bytes of `outside` to free when asked, once */
+	uint64_t pause_ns;                                        /* how far each pause advances the clock */
 	unsigned pause_completes;                                 /* pieces of work that complete during a pause */
 	bool cannot_release_behind;
 	bool arrives_on_drain_only; /* release_poll never reports a release as done */
@@ -93,7 +93,7 @@ struct fake {
 	_Atomic unsigned attempt_max; /* the highest attempt that a pause was given */
 	_Atomic(const char *) breach;
 	uint64_t reserved_bytes;
-	struct fake_log_entry log[FAKE_LOG_SIZE]; /* the latest, at n_logged % FAKE_LOG_SIZE */
+	struct fake_log_entry log[FAKE_LOG_SIZE]; /* a ring; the latest call precedes n_logged % FAKE_LOG_SIZE */
 	uint64_t n_logged;
 
 	/* Private. */
@@ -143,8 +143,8 @@ bool fake_is_covered(const struct fake *fake);
 /* The program is about to free a block that all work so far may touch. */
 void fake_note_free(struct fake *fake, uint64_t addr, uint64_t bytes, enum fake_use use);
 
-/* Another process may hold this memory from now on. */
+/* Exports memory, so that another process may hold it from now on. */
 void fake_note_export(struct fake *fake, uint64_t addr, uint64_t bytes);
 
-/* Returns what is wrong with handing out a block now, or NULL. */
+/* Returns the reason why a block must not be handed out now, or NULL. */
 const char *fake_check_hand_out(struct fake *fake, uint64_t addr, uint64_t bytes, bool may_order);

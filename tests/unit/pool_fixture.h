@@ -25,7 +25,7 @@ extern struct pool_fixture px;
 /* Sets up a fake GPU of FIXTURE_CAPACITY and options without limits. The pool is made when first needed. */
 void fixture_setup(enum gp_kind kind);
 
-/* The same with another capacity. Beyond 1 GiB the fake keeps no history of uses. */
+/* Like fixture_setup, with another capacity. Beyond 1 GiB the fake keeps no history of uses. */
 void fixture_setup_large(enum gp_kind kind, uint64_t capacity);
 
 /* Returns a test case named after the kind; its tests run between fixture_setup and fixture_teardown. */
@@ -42,14 +42,14 @@ struct gp_stats fixture_stats(void);
 /* Returns what gp_pool_alloc returns, and checks a new block against the fake's history. */
 int fixture_try(uint64_t bytes, uint64_t *ret_addr);
 
-/* The same for an allocation that must succeed. */
+/* Like fixture_try, but the allocation must succeed. */
 uint64_t fixture_alloc(uint64_t bytes);
 
 /* Frees a block that all work submitted so far may touch; the free must succeed. */
 void fixture_free(uint64_t addr);
 void fixture_free_as(uint64_t addr, enum gp_free_mode mode);
 
-/* Another process may hold the memory that is exported with this block from now on. */
+/* Exports the block, so that another process may hold its memory from now on. */
 void fixture_note_export(uint64_t addr);
 
 /* Submits work that uses the memory that the program holds. It does not complete by itself. */

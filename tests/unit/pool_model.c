@@ -355,7 +355,7 @@ static void end_serial(struct model *m)
 	atomic_store(&m->fake.is_serial, false);
 }
 
-/* Serial mode lasts for a while: returns true if an operation that would end it must not run yet. */
+/* Returns true if serial mode has to last longer, so that an operation that would end it must not run yet. */
 static bool must_stay_serial(struct model *m)
 {
 	return atomic_load(&m->fake.is_serial) && below(m, 40);

@@ -3,7 +3,7 @@
 #pragma once
 
 /*
- * A pool, driven by choices that the caller supplies, and checked against an obvious model: a list of the
+ * A pool, driven by choices that the caller supplies, and checked against a simple model: a list of the
  * blocks that the program holds, and the fake's history of the last use of every byte. Every step ends with a
  * check of all invariants.
  */

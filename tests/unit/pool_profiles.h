@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* How the model's backend behaves, and the limits of its pool. One row for each profile. */
+/* Profiles of the model: the behaviour of the backend, and the limits of the pool. One row for each profile. */
 
 #include "pool_model.h"
 

@@ -372,7 +372,7 @@ int stat_execute(uid_t uid, const char *const *words)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	take(out, stat_out);
 	take(err, stat_err);
-	ck_assert_msg(WIFEXITED(status), "ended by signal %d: %s", WTERMSIG(status), stat_err);
+	ck_assert_msg(WIFEXITED(status), "expected a normal exit, got signal %d: %s", WTERMSIG(status), stat_err);
 	return WEXITSTATUS(status);
 }
 
@@ -388,7 +388,7 @@ const char *stat_word(pid_t pid)
 
 void stat_check_in(const char *text, const char *part)
 {
-	ck_assert_msg(strstr(text, part) != NULL, "no '%s' in:\n%s", part, text);
+	ck_assert_msg(strstr(text, part) != NULL, "expected '%s' in:\n%s", part, text);
 }
 
 void stat_check_refused(const char *const *words, const char *why)

@@ -26,13 +26,13 @@ enum peer_manner {
 	PEER_SILENT,    /* reads requests and never answers */
 	PEER_ENDLESS,   /* sends without end, and never a newline */
 	PEER_HANGS_UP,  /* closes in the middle of its answer */
-	PEER_STOPS,     /* stops itself there (SIGSTOP) */
+	PEER_STOPS,     /* stops itself in the middle of its answer (SIGSTOP) */
 	PEER_LATE,      /* hangs up on two clients before it answers the third */
 	PEER_STAYS,     /* answers each connection with peer_counted until it ends */
 	PEER_DEAF,      /* has closed its listening socket */
 	PEER_STOPPED,   /* stopped before it accepts (SIGSTOP) */
 	PEER_NO_SOCKET, /* a process without a socket */
-	PEER_LIBRARY,   /* the same, with a file called libgpupool.so mapped */
+	PEER_LIBRARY,   /* a process without a socket that has mapped a file called libgpupool.so */
 };
 
 void peer_setup(void);
@@ -41,13 +41,13 @@ void peer_teardown(void); /* ends all peers */
 /* Starts a process that answers each request with one line. Its socket exists when this returns. */
 pid_t peer_start(enum peer_manner manner, const char *text);
 
-/* The same with PEER_ANSWERS as another user, who must own the directory. Needs root. */
+/* Like peer_start with PEER_ANSWERS, but the process runs as another user, who must own the directory. Needs root. */
 pid_t peer_start_as(uid_t uid, const char *text);
 
 /* Kills a peer and leaves its socket behind. */
 void peer_kill(pid_t pid);
 
-/* The same in a process that is started with its own environment. Its socket is in `dir`. */
+/* Like peer_start, but the process is started with a given environment. Its socket is in `dir`. */
 pid_t peer_exec(const char *dir);
 
 /* Returns the path of the peer's socket; valid until the next call. */

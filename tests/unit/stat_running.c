@@ -31,7 +31,7 @@ bool stat_next_line(struct stat_running *running)
 void stat_await(struct stat_running *running, const char *part)
 {
 	do
-		ck_assert_msg(stat_next_line(running), "ended without '%s'", part);
+		ck_assert_msg(stat_next_line(running), "expected '%s' before the end of the program", part);
 	while (!strstr(running->line, part));
 }
 

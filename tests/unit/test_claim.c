@@ -3,14 +3,14 @@
 
 /*
  * Threads free blocks that other threads allocated, and often blocks that were just freed. All threads share
- * a table of slots. A thread reads an address from a slot, and the address stays there until a free of it has
- * succeeded.
+ * a table of slots. A thread reads an address from a slot and frees it. The address stays in the slot until a
+ * free of it has succeeded.
  *
- * A successful free has taken the block from exactly one hand-out. So in the end every address has as many
- * frees as hand-outs, less one if its block is in use. A free that takes a block that stands for another
- * address by then makes both counts wrong.
+ * Each successful free ends exactly one hand-out. So at the end every address has as many frees as hand-outs, or one
+ * less if its block is in use. A free that claims a descriptor after it was reused for another address makes the counts
+ * of both addresses wrong.
  *
- * Meanwhile other pools of the same map come with many blocks, which makes its tables grow, and go with them.
+ * Meanwhile other pools of the same map are created with many blocks, which makes the map's tables grow, and dropped.
  */
 
 #include <check.h>
@@ -26,7 +26,7 @@
 #include "tests/suite.h"
 
 #ifdef __SANITIZE_THREAD__
-#define STEPS 8000 /* steps are slow there, and the detector needs no rare interleavings */
+#define STEPS 8000 /* a race detector makes steps slow, but needs no rare interleavings */
 #else
 #define STEPS 20000
 #endif
@@ -49,12 +49,12 @@ static _Atomic uint64_t slots[N_SLOTS]; /* an address or 0; some belong to a sib
 /* Counts for an address, modulo N_UNITS. */
 static struct tally {
 	_Atomic uint32_t token, freed;
-	_Atomic uint32_t kept; /* hand-outs that need no free: still used, or gone with their pool */
+	_Atomic uint32_t kept; /* hand-outs that need no free: still used, or dropped with their pool */
 } * tallies;
 
 /*
- * Relaxed, so that only the pool orders what threads see of each other, and a race detector finds an order
- * that it lacks.
+ * Relaxed, so that only the pool orders the accesses of threads, and a race detector finds accesses that it leaves
+ * unordered.
  */
 static void add(_Atomic uint32_t *count)
 {
@@ -72,7 +72,7 @@ static uint64_t below(struct worker *w, uint64_t n)
 	return (w->random >> 33) % n;
 }
 
-/* Returns the address of a new block, or 0 if the pool is gone. */
+/* Returns the address of a new block, or 0 if the pool was dropped. */
 static uint64_t get(struct worker *w)
 {
 	uint64_t addr = 0;
@@ -223,7 +223,7 @@ static void check_tallies(bool is_pool_gone)
 	ck_assert(is_pool_gone || n_never == 0);
 }
 
-START_TEST(each_block_is_freed_exactly_once_while_other_pools_come_and_go)
+START_TEST(each_block_is_freed_exactly_once_while_other_pools_are_created_and_dropped)
 {
 	setup(_i);
 	run(let_siblings_come_and_go);
@@ -247,7 +247,7 @@ static void end_it(void)
 }
 
 /* By then the address may belong to another pool, so the free answers as if the pool had never had it. */
-START_TEST(a_free_that_races_with_the_drop_of_its_pool_is_foreign)
+START_TEST(a_free_that_races_with_the_drop_of_its_pool_is_reported_as_foreign)
 {
 	struct gp_tcache *tc;
 	uint64_t addr = 0;
@@ -273,9 +273,10 @@ int main(void)
 		TCase *tc = fixture_case(kinds[i]);
 
 		tcase_set_timeout(tc, 120);
-		tcase_add_loop_test(tc, each_block_is_freed_exactly_once_while_other_pools_come_and_go, 0, 2);
+		tcase_add_loop_test(
+			tc, each_block_is_freed_exactly_once_while_other_pools_are_created_and_dropped, 0, 2);
 		tcase_add_loop_test(tc, no_block_is_freed_twice_while_its_pool_is_dropped, 0, 2);
-		tcase_add_loop_test(tc, a_free_that_races_with_the_drop_of_its_pool_is_foreign, 0, 2);
+		tcase_add_loop_test(tc, a_free_that_races_with_the_drop_of_its_pool_is_reported_as_foreign, 0, 2);
 		suite_add_tcase(suite, tc);
 	}
 	return suite_run(suite);

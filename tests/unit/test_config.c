@@ -108,8 +108,8 @@ START_TEST(every_default_is_a_valid_value)
 		const char *text = gp_config_options[i].default_text;
 		struct gp_text_error error;
 		if (*text)
-			ck_assert_msg(gp_config_check((enum gp_option)i, text, &error) == 0, "%s",
-				gp_config_options[i].variable);
+			ck_assert_msg(gp_config_check((enum gp_option)i, text, &error) == 0,
+				"expected the default of %s to be valid", gp_config_options[i].variable);
 	}
 }
 END_TEST
@@ -284,7 +284,7 @@ START_TEST(every_word_of_an_option_selects_its_own_value)
 				 : rows[i].option == GP_OPTION_YIELD   ? config.yield
 				 : rows[i].option == GP_OPTION_REUSE   ? config.reuse
 								       : config.log_level;
-		ck_assert_msg(value == rows[i].value, "%s", rows[i].entry);
+		ck_assert_msg(value == rows[i].value, "expected %s to select its own value", rows[i].entry);
 	}
 }
 END_TEST

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Guarantees of every pool, whatever its kind: each test runs for each kind. */
+/* Guarantees of the pools of every kind. Each test runs for each kind. */
 #include <check.h>
 #include <errno.h>
 
@@ -562,7 +562,7 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, the_walk_over_all_blocks_covers_every_segment_without_gaps);
 	tcase_add_test(tc, the_counters_follow_an_allocation_a_free_and_a_reuse);
 	tcase_add_test(tc, near_the_end_of_the_device_no_memory_stays_cached);
-	if (kind != GP_KIND_NONE) /* which caches nothing */
+	if (kind != GP_KIND_NONE) /* the kind none caches nothing */
 		tcase_add_test(tc, near_the_end_of_the_device_memory_used_in_serial_mode_goes_back);
 	return tc;
 }

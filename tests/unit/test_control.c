@@ -337,7 +337,7 @@ START_TEST(sibling_pools_share_fences_but_not_memory)
 }
 END_TEST
 
-/* It does not matter which of the two pools noticed the shortage. */
+/* Either of the two pools may be the one that noticed the shortage. */
 START_TEST(near_the_end_of_the_device_no_memory_stays_cached_in_siblings)
 {
 	struct gp_pool *sibling;

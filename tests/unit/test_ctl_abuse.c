@@ -25,9 +25,9 @@
 #include "stat_peer.h"
 #include "tests/suite.h"
 
-enum { NOBODY = 65534, STRANGER = 65533, PLACES = 8 };
+enum { NOBODY = 65534, STRANGER = 65533, SLOTS = 8 };
 
-/* A process that does its part once the server runs. It is forked before, so that it has no threads. */
+/* A helper process that acts once the server runs. It is forked before the server starts, so that it has no threads. */
 struct actor {
 	pid_t pid;
 	int go;
@@ -88,7 +88,7 @@ static void crowd_in(const char *path)
 		if (i % 2)
 			(void)fixture_try_send(fd, "versi");
 	}
-	/* Another client may have displaced the last one. */
+	/* A later client may have taken this client's connection slot. */
 	if (fixture_try_send(fd, "on\n"))
 		(void)fixture_read_line(fd);
 	raise(SIGSTOP);
@@ -113,7 +113,7 @@ START_TEST(a_thousand_simultaneous_clients_do_not_lock_out_another)
 	 * At most the sockets of this process, the listener, and one for each of the server's connection
 	 * slots.
 	 */
-	ck_assert_int_le(fixture_count_sockets(), LENGTH(own) + 1 + PLACES);
+	ck_assert_int_le(fixture_count_sockets(), LENGTH(own) + 1 + SLOTS);
 	for (int i = 0; i < CROWD; i++) {
 		ck_assert_int_eq(kill(crowd[i].pid, SIGKILL), 0);
 		ck_assert_int_eq(actor_wait(&crowd[i]), 128 + SIGKILL);
@@ -128,22 +128,22 @@ END_TEST
 START_TEST(clients_that_never_read_do_not_delay_another)
 {
 	ck_assert_int_eq(fixture_start(0), 0);
-	for (int i = 0; i < 3 * PLACES; i++)
+	for (int i = 0; i < 3 * SLOTS; i++)
 		fixture_send(fixture_connect(), "blocks 40000\nblocks 40000\n", 26);
-	for (int i = 0; i < 3 * PLACES; i++)
+	for (int i = 0; i < 3 * SLOTS; i++)
 		fixture_assert_serves();
 }
 END_TEST
 
 START_TEST(clients_that_never_end_their_request_do_not_delay_another)
 {
-	int fds[PLACES];
+	int fds[SLOTS];
 
 	ck_assert_int_eq(fixture_start(0), 0);
-	for (int i = 0; i < PLACES; i++)
+	for (int i = 0; i < SLOTS; i++)
 		fds[i] = fixture_connect();
 	for (int k = 0; k < 100; k++) {
-		for (int i = 0; i < PLACES; i++)
+		for (int i = 0; i < SLOTS; i++)
 			(void)fixture_try_send(fds[i], "v");
 		fixture_assert_serves();
 	}
@@ -263,7 +263,7 @@ START_TEST(a_process_that_dropped_its_privileges_serves_its_new_user_and_root)
 }
 END_TEST
 
-/* The other end: gpupool-stat asks. */
+/* gpupool-stat, which asks a badly behaved process. */
 
 static int stop_and_answer(int argc, char **argv, struct gp_json *out)
 {

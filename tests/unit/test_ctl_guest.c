@@ -3,7 +3,7 @@
 
 /*
  * The control socket as a guest in the program: in a file system where other users plant and move files, and
- * with descriptors that the program closes and reuses. The server must not touch what belongs to others.
+ * with descriptors that the program closes and reuses. The server must not touch foreign files and descriptors.
  */
 
 #include <check.h>

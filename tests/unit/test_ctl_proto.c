@@ -144,7 +144,7 @@ START_TEST(a_socket_directory_open_to_other_users_is_refused)
 }
 END_TEST
 
-START_TEST(a_new_socket_directory_is_private_whatever_the_umask)
+START_TEST(a_new_socket_directory_is_private_under_every_umask)
 {
 	struct stat st;
 	int fd;
@@ -388,7 +388,7 @@ static Suite *proto_suite(void)
 	tcase_add_test(tc, every_command_is_found_by_its_name);
 	tcase_add_loop_test(tc, the_candidate_socket_directories_come_in_order, 0, ROWS(dirs));
 	tcase_add_loop_test(tc, a_socket_directory_open_to_other_users_is_refused, 0, ROWS(modes));
-	tcase_add_test(tc, a_new_socket_directory_is_private_whatever_the_umask);
+	tcase_add_test(tc, a_new_socket_directory_is_private_under_every_umask);
 	tcase_add_test(tc, a_symlink_as_socket_directory_is_refused);
 	tcase_add_test(tc, a_file_as_socket_directory_is_refused);
 	tcase_add_test(tc, a_socket_directory_of_another_user_is_refused);

@@ -228,7 +228,8 @@ START_TEST(random_bytes_are_answered_with_an_error)
 			bytes[i] = (char)rand_r(&seed);
 		bytes[sizeof(bytes) - 1] = '\n';
 		fixture_send(fd, bytes, sizeof(bytes));
-		ck_assert_msg(strstr(fixture_read_line(fd), "gpupool.error/1"), "seed %u", seed);
+		ck_assert_msg(strstr(fixture_read_line(fd), "gpupool.error/1"),
+			"expected an error as the answer to random bytes, seed %u", seed);
 		close(fd);
 	}
 	fixture_assert_serves();
@@ -404,7 +405,7 @@ START_TEST(a_client_that_does_not_read_is_disconnected)
 }
 END_TEST
 
-START_TEST(the_socket_is_private_whatever_the_umask_of_the_process)
+START_TEST(the_socket_is_private_under_every_umask_of_the_process)
 {
 	static const mode_t masks[] = {0, 0777, 0177};
 	struct stat st;
@@ -517,7 +518,7 @@ static TCase *without_server(void)
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);
 	tcase_add_test(tc, a_client_that_sends_nothing_is_disconnected);
 	tcase_add_test(tc, a_client_that_does_not_read_is_disconnected);
-	tcase_add_loop_test(tc, the_socket_is_private_whatever_the_umask_of_the_process, 0, 3);
+	tcase_add_loop_test(tc, the_socket_is_private_under_every_umask_of_the_process, 0, 3);
 	tcase_add_loop_test(tc, a_start_removes_sockets_that_killed_processes_left_behind, 0, ROWS(leftovers));
 	return tc;
 }

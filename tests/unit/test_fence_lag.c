@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* When the GPU counts as lagging. */
+/* The conditions under which the GPU counts as lagging. */
 
 #include <check.h>
 #include <errno.h>
@@ -14,7 +14,7 @@ static void wait_for_us(uint64_t us)
 	atomic_fetch_add(&fake.now_ns, us * 1000);
 }
 
-/* Even an idle GPU needs some time to complete an event, and with many threads one is always under way. */
+/* Even an idle GPU needs some time to complete an event, and with many threads there is always an incomplete event. */
 START_TEST(the_gpu_does_not_lag_while_all_outstanding_fences_are_recent)
 {
 	for (int i = 0; i < 100; i++) {
@@ -124,7 +124,7 @@ START_TEST(in_serial_mode_a_fence_that_was_not_polled_again_does_not_count_as_la
 }
 END_TEST
 
-/* Later fences may be complete as well. Then one query should find them all complete. */
+/* If later fences are complete as well, one query should find them all complete. */
 START_TEST(a_poll_of_one_completed_fence_does_not_mark_the_gpu_as_behind)
 {
 	uint64_t first = free_something(), second = free_something();

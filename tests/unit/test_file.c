@@ -90,7 +90,7 @@ START_TEST(every_percent_letter_is_expanded_before_and_after_the_environment_is_
 			char text[] = {'%', *letter, '\0'};
 
 			ck_assert(gp_file_expand(path, sizeof(path), text));
-			ck_assert_msg(!strchr(path, '%'), "%s", text);
+			ck_assert_msg(!strchr(path, '%'), "expected no %% in the expansion of %s", text);
 			ck_assert_ptr_nonnull(strstr(GP_FILE_LETTERS_HELP, text));
 		}
 		gp_file_read_names((char *const *)nothing);
@@ -129,14 +129,14 @@ START_TEST(every_job_label_has_a_variable_and_every_variable_a_label)
 
 		for (size_t k = 0; gp_job_labels[k]; k++)
 			is_known = is_known || !strcmp(labels[i], gp_job_labels[k]);
-		ck_assert_msg(is_known, "%s", labels[i]);
+		ck_assert_msg(is_known, "expected the label %s to be shown", labels[i]);
 	}
 	for (size_t k = 0; gp_job_labels[k]; k++) {
 		bool is_in_table = false;
 
 		for (size_t i = 0; i < LENGTH(labels); i++)
 			is_in_table = is_in_table || !strcmp(labels[i], gp_job_labels[k]);
-		ck_assert_msg(is_in_table, "%s", gp_job_labels[k]);
+		ck_assert_msg(is_in_table, "expected a row for the label %s", gp_job_labels[k]);
 		ck_assert_ptr_null(gp_job_value(gp_job_labels[k], find_none, NULL));
 	}
 }

@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How split and vmm release or move memory before a pool exceeds its peak, and that a steady loop stops
- * paying for it.
+ * Before a pool exceeds its peak, split releases memory and vmm moves memory. A steady loop pays for that only in its
+ * first rounds.
  */
 
 #include <stdlib.h>
@@ -143,8 +143,8 @@ static void run_loop(void)
 }
 
 /*
- * The number of random loops that may still call the driver after three rounds, and after ten: no more than
- * at present.
+ * The number of random loops that may still call the driver after three rounds, and after ten. These are the present
+ * figures, which must not get worse.
  */
 static const struct {
 	enum gp_kind kind;

@@ -23,8 +23,9 @@
 #define LINE_MAX_SIZE 256
 
 static _Atomic uint64_t now_ns;
-static size_t page_bytes;  /* size of the page */
-static sem_t made, may_go; /* posted when the page is being made, and to let it be finished */
+static size_t page_bytes; /* size of the page */
+static sem_t made;        /* posted when the page is being made */
+static sem_t may_go;      /* posted by the test to let the page be finished */
 static bool is_held;
 static struct stat_http *http;
 static struct sockaddr_in server;
@@ -244,7 +245,7 @@ START_TEST(a_client_that_does_not_read_its_answer_in_time_is_disconnected)
 	advance_clock(TIME_NS - 1);
 	advance_clock(1);
 	n = read_all(fd);
-	ck_assert_msg(n < PAGE_MAX, "all of %zu bytes", n);
+	ck_assert_msg(n < PAGE_MAX, "expected the connection to end before all %zu bytes were read", n);
 	page_bytes = 5;
 	ck_assert_int_eq(ask(GET), 200);
 }
@@ -271,7 +272,7 @@ START_TEST(the_earliest_client_makes_room_if_all_connection_slots_are_taken)
 	ck_assert_int_eq(ask(GET), 200);
 	ck_assert_uint_eq(read_all(fds[0]), 0);
 	for (int i = 1; i < STAT_CLIENTS_MAX; i++) {
-		ck_assert_msg(is_open(fds[i]), "%d", i);
+		ck_assert_msg(is_open(fds[i]), "expected client %d to be connected", i);
 		close(fds[i]);
 	}
 }
@@ -287,7 +288,7 @@ START_TEST(the_earliest_client_of_an_address_with_too_many_connections_makes_roo
 	ck_assert(is_open(first));
 	close(first);
 	for (int i = 1; i < STAT_CLIENTS_OF_ONE_MAX; i++) {
-		ck_assert_msg(is_open(fds[i]), "%d", i);
+		ck_assert_msg(is_open(fds[i]), "expected client %d to be connected", i);
 		close(fds[i]);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Asks another process for one of its blocks. That process may answer anything, or nothing. */
+/* Asks another process for one of its blocks. The other process may send any answer, or none. */
 
 #include <check.h>
 #include <errno.h>

@@ -68,7 +68,7 @@ static uint64_t mib(uint64_t n)
 	return n == UNKNOWN ? UNKNOWN : n * GP_MIB;
 }
 
-START_TEST(the_cause_of_an_out_of_memory_names_what_would_have_helped)
+START_TEST(the_cause_of_an_out_of_memory_follows_from_its_figures)
 {
 	struct gp_oom oom = {
 		.kind = rows[_i].kind,
@@ -87,13 +87,14 @@ START_TEST(the_cause_of_an_out_of_memory_names_what_would_have_helped)
 	};
 
 	gp_oom_explain(&oom);
-	ck_assert_msg(oom.cause == rows[_i].cause, "%s: %d", rows[_i].name, (int)oom.cause);
-	ck_assert_msg(oom.missing_bytes == mib(rows[_i].missing), "%s: %lu MiB", rows[_i].name,
+	ck_assert_msg(oom.cause == rows[_i].cause, "%s: got cause %d, expected %d", rows[_i].name, (int)oom.cause,
+		(int)rows[_i].cause);
+	ck_assert_msg(oom.missing_bytes == mib(rows[_i].missing), "%s: got %lu MiB missing", rows[_i].name,
 		(unsigned long)(oom.missing_bytes / GP_MIB));
-	ck_assert_msg(oom.is_vmm_better == rows[_i].is_vmm_better, "%s", rows[_i].name);
+	ck_assert_msg(oom.is_vmm_better == rows[_i].is_vmm_better, "%s: wrong advice about vmm", rows[_i].name);
 	oom.granule = 0;
 	gp_oom_explain(&oom);
-	ck_assert_msg(!oom.is_vmm_better, "%s, without virtual memory", rows[_i].name);
+	ck_assert_msg(!oom.is_vmm_better, "%s: vmm was recommended without virtual memory", rows[_i].name);
 }
 END_TEST
 
@@ -103,6 +104,6 @@ int main(void)
 	TCase *tc = tcase_create("oom_cause");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_loop_test(tc, the_cause_of_an_out_of_memory_names_what_would_have_helped, 0, (int)LENGTH(rows));
+	tcase_add_loop_test(tc, the_cause_of_an_out_of_memory_follows_from_its_figures, 0, (int)LENGTH(rows));
 	return suite_run(suite);
 }

@@ -47,8 +47,8 @@ START_TEST(large_blocks_begin_at_pages_and_consist_of_whole_pages)
 }
 END_TEST
 
-/* Blocks are allocated and freed at random, so that large blocks are cut where other blocks were. */
-START_TEST(large_blocks_begin_at_pages_whatever_blocks_were_there_before)
+/* Random allocations and frees, so that large blocks are cut from memory of earlier blocks. */
+START_TEST(large_blocks_begin_at_pages_even_where_other_blocks_were)
 {
 	uint64_t page = set_page(_i), addrs[N_LIVE] = {0}, seed = 11;
 	unsigned n_large = 0;
@@ -147,7 +147,7 @@ static TCase *case_of(enum gp_kind kind)
 	TCase *tc = fixture_case(kind);
 
 	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_and_consist_of_whole_pages);
-	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_whatever_blocks_were_there_before);
+	ADD_ROWS(tc, pages, large_blocks_begin_at_pages_even_where_other_blocks_were);
 	ADD_ROWS(tc, pages, small_blocks_follow_one_another_without_a_gap);
 	tcase_add_test(tc, the_pool_check_finds_a_large_block_that_begins_inside_a_page);
 	return tc;

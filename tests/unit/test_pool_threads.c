@@ -94,8 +94,7 @@ static void put(struct worker *w, struct held *b)
 }
 
 /*
- * Exchanges a block through a slot. So a thread frees blocks from another thread's cache, and blocks that its
- * own cache has never seen.
+ * Exchanges a block through a slot, so that a thread also frees blocks that came from the caches of other threads.
  */
 static void swap(struct worker *w, struct held *b, struct held *slot)
 {
@@ -149,7 +148,7 @@ static bool count_block(void *arg, const struct gp_block_info *info)
 	return true;
 }
 
-/* Does what requests at the control socket may do meanwhile. */
+/* Plays the control socket: makes the changes that requests may make while threads allocate. */
 static void *meddle(void *unused)
 {
 	for (unsigned i = 0; !atomic_load(&is_over); i++) {
@@ -273,8 +272,7 @@ static void wait_for_steps(uint64_t n)
 }
 
 /*
- * First, completion becomes required. Then each new block must be a whole segment, so that it can be
- * exported.
+ * Makes completion required, and later makes each new block a whole segment, so that it can be exported.
  */
 static void *change_the_rules(void *unused)
 {

@@ -2,8 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The kind vmm: where its memory is mapped, when chunks move, and what happens when the driver fails or has
- * no more memory.
+ * The kind vmm: where memory is mapped, when chunks move, and the handling of driver errors and of a full device.
  */
 
 #include <errno.h>

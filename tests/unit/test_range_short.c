@@ -43,7 +43,7 @@ END_TEST
  * Returns the rest of a chunk whose first 2 MiB are used. It cannot be released, but a block can use it
  * together with the addresses after it.
  */
-static uint64_t alloc_rest_of_piece(void)
+static uint64_t alloc_rest_of_chunk(void)
 {
 	uint64_t piece = fixture_alloc(20 * GP_MIB), rest;
 
@@ -78,7 +78,7 @@ static const unsigned left_mib[] = {30, 19};
 
 START_TEST(a_block_freed_during_the_rounds_leads_to_a_retry_of_a_vmm_request)
 {
-	freed_during_rounds = alloc_rest_of_piece();
+	freed_during_rounds = alloc_rest_of_chunk();
 	leave_free(left_mib[_i] * GP_MIB);
 	px.fake.hook = free_during_rounds;
 	ck_assert_uint_eq(fixture_alloc(36 * GP_MIB), freed_during_rounds);
@@ -86,10 +86,10 @@ START_TEST(a_block_freed_during_the_rounds_leads_to_a_retry_of_a_vmm_request)
 }
 END_TEST
 
-/* The same, but the 18 MiB are pending, and a GPU wait is no longer enough for them. */
+/* Like the test above, but the 18 MiB are pending, and a GPU wait is no longer enough for them. */
 START_TEST(a_block_completed_during_the_rounds_leads_to_a_retry_of_a_vmm_request)
 {
-	uint64_t other = fixture_alloc(40 * GP_MIB), rest = alloc_rest_of_piece();
+	uint64_t other = fixture_alloc(40 * GP_MIB), rest = alloc_rest_of_chunk();
 
 	px.fake.has_one_stream = true;
 	fixture_work();

@@ -53,7 +53,7 @@ static json_int_t number(const json_t *object, const char *name)
 {
 	const json_t *value = json_object_get(object, name);
 
-	ck_assert_msg(json_is_integer(value), "no number %s", name);
+	ck_assert_msg(json_is_integer(value), "expected the number %s in the output", name);
 	return json_integer_value(value);
 }
 
@@ -118,7 +118,8 @@ START_TEST(each_trace_stays_within_its_limits_of_memory_and_driver_calls)
 	read_answer();
 	device = json_object_get(run_of(figures[_i].pool), "device");
 	ratio = json_real_value(json_object_get(device, "reserved_over_live"));
-	ck_assert_msg(ratio >= 1 && ratio <= figures[_i].at_most, "%f", ratio);
+	ck_assert_msg(ratio >= 1 && ratio <= figures[_i].at_most, "expected a ratio from 1 to %f, got %f",
+		figures[_i].at_most, ratio);
 	ck_assert_int_le(number(device, "driver_allocs") + number(device, "driver_frees") + number(device, "moves"),
 		figures[_i].calls_at_most);
 	ck_assert_int_eq(number(device, "ooms"), 0);
@@ -268,7 +269,7 @@ START_TEST(replayed_work_is_complete_when_the_recorded_query_found_it_complete)
 	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=simple"), 0);
 	read_answer();
 	ck_assert_int_eq(stat_of("simple", "misses"), answers[_i][1]);
-	/* A GPU wait is enough here, whatever the query answered. */
+	/* A GPU wait is enough here, so the answer of the query does not matter. */
 	ck_assert_int_eq(STAT("replay", path, "--json", "--pool=binned", "--reuse=ordered"), 0);
 	read_answer();
 	ck_assert_int_eq(stat_of("binned", "pending_bytes"), answers[_i][0] ? 2 * MIB : 0);
@@ -314,7 +315,7 @@ START_TEST(a_replay_keeps_frees_queued_during_a_recorded_defer_scope)
 }
 END_TEST
 
-START_TEST(a_replay_refuses_what_the_driver_refused_in_the_recording)
+START_TEST(a_replay_refuses_requests_that_the_driver_refused_in_the_recording)
 {
 	put_start();
 	put_alloc(BASE, 2 * MIB);
@@ -459,7 +460,7 @@ START_TEST(a_truncated_recording_is_replayed_up_to_its_end)
 		ck_assert_int_eq(code, 1);
 		ck_assert_msg(strstr(stat_err, "no allocation in it") || strstr(stat_err, "it is empty") ||
 				      strstr(stat_err, "it ends before its first record"),
-			"%zu: %s", n_bytes, stat_err);
+			"%zu bytes: unexpected message: %s", n_bytes, stat_err);
 	}
 	ck_assert_int_ge(n_read, 10);
 }
@@ -590,7 +591,7 @@ static Suite *replay_suite(void)
 		tc, replayed_work_is_complete_when_the_recorded_query_found_it_complete, 0, LENGTH(answers));
 	tcase_add_loop_test(tc, a_replay_applies_recorded_limit_changes_unless_a_limit_is_given, 0, LENGTH(limits));
 	tcase_add_loop_test(tc, a_replay_keeps_frees_queued_during_a_recorded_defer_scope, 0, 2);
-	tcase_add_test(tc, a_replay_refuses_what_the_driver_refused_in_the_recording);
+	tcase_add_test(tc, a_replay_refuses_requests_that_the_driver_refused_in_the_recording);
 	tcase_add_loop_test(tc, a_replayed_thread_caches_blocks_as_in_the_recording, 0, LENGTH(caches));
 	tcase_add_test(tc, a_replay_ignores_cache_records_that_make_no_sense);
 	tcase_add_test(tc, a_replay_skips_fields_that_a_later_version_added);

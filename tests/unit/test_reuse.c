@@ -44,7 +44,7 @@ START_TEST(a_request_larger_than_the_freed_block_gets_another_block)
 	addr = fixture_alloc(4 * GP_MIB);
 	fixture_free(addr);
 	larger = fixture_alloc(120 * GP_MIB);
-	/* Or it begins at the same address and was enlarged. */
+	/* The new block may begin at the same address if it was enlarged. */
 	ck_assert(larger != addr || fixture_info(larger).is_mapped);
 	ck_assert_uint_ge(fixture_info(larger).rounded, 120 * GP_MIB);
 }
@@ -124,9 +124,9 @@ static void *free_block(void *addr)
 }
 
 /*
- * Submits work to one stream after the other. Another thread frees the block of each, until as many blocks
- * are pending as may be. is_last_mine: this thread frees the last block, and its free would have waited for
- * all the work.
+ * Submits work to one stream after the other. Another thread frees the block of each, until the maximum number
+ * of blocks is pending. is_last_mine: this thread frees the last block, and its free would have waited for all
+ * the work.
  */
 static void fill_turns(bool is_last_mine)
 {
@@ -504,7 +504,7 @@ static TCase *case_of(enum gp_kind kind)
 	if (kind != GP_KIND_NONE) {
 		tcase_add_test(tc, with_overlapping_streams_the_pool_waits_for_the_oldest_block_on_the_host);
 		tcase_add_test(tc, a_futile_wait_is_short_rare_and_followed_by_a_gpu_wait);
-		if (kind == GP_KIND_SPLIT) /* takes long, and is the same for all kinds */
+		if (kind == GP_KIND_SPLIT) /* the test is slow, and the kind makes no difference */
 			tcase_add_test(tc, futile_waits_drop_to_one_in_256_gpu_waits_until_a_wait_succeeds);
 		tcase_add_test(tc, a_wait_that_was_not_made_does_not_count_as_futile);
 		tcase_add_test(tc, with_overlapping_streams_a_block_of_another_thread_gets_a_gpu_wait_at_once);

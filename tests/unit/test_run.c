@@ -507,13 +507,13 @@ START_TEST(the_man_pages_describe_every_option_and_its_default)
 		run_read_text(man_pages[0], run_out);
 		snprintf(name, sizeof(name), "Ev %s", row->variable);
 		const char *item = find_item(run_out, name);
-		ck_assert_msg(item, "%s has no item in %s", row->variable, man_pages[0]);
+		ck_assert_msg(item, "expected an item for %s in %s", row->variable, man_pages[0]);
 		snprintf(wanted, sizeof(wanted), "\nDefault:\n.Ql %s .", row->default_text);
 		if (*row->default_text)
 			run_check_in(item, wanted);
 		run_read_text(man_pages[1], run_out);
 		snprintf(name, sizeof(name), "Fl -%s", row->option);
-		ck_assert_msg(find_item(run_out, name), "--%s has no item in %s", row->option, man_pages[1]);
+		ck_assert_msg(find_item(run_out, name), "expected an item for --%s in %s", row->option, man_pages[1]);
 	}
 }
 END_TEST

@@ -40,7 +40,8 @@ START_TEST(missing_and_not_executable_programs_get_different_exit_codes)
 	run_write_file("bin/plain", "x", 1, 0644);
 	setenv("PATH", "/usr/bin:bin", 1);
 	for (size_t i = 0; i < LENGTH(rows); i++) {
-		ck_assert_msg(RUN(rows[i].command) == rows[i].status, "'%s': %s", rows[i].command, run_err);
+		ck_assert_msg(RUN(rows[i].command) == rows[i].status, "'%s': expected exit status %d: %s",
+			rows[i].command, rows[i].status, run_err);
 		run_check_in(run_err, rows[i].err);
 		run_check_in(run_err, "\n             Next: ");
 	}
@@ -63,7 +64,7 @@ START_TEST(gpupool_run_searches_the_path_as_execvp_does)
 }
 END_TEST
 
-/* An ELF file that consists of headers only. That is enough for the checks; it is never started. */
+/* An ELF file that consists of headers only. The checks read nothing else, and the file is never started. */
 struct made_elf {
 	Elf64_Ehdr header;
 	Elf64_Phdr segment;
@@ -221,7 +222,8 @@ START_TEST(a_truncated_program_file_is_refused_or_left_to_the_kernel)
 		int status = RUN("./prog");
 		/* Too short to be ELF: the kernel refuses it, or execvp() gives it to the shell. */
 		if (size >= EI_NIDENT)
-			ck_assert_msg(status == 126, "%zu bytes: %d %s", size, status, run_err);
+			ck_assert_msg(status == 126, "%zu bytes: expected exit status 126, got %d: %s", size, status,
+				run_err);
 		ck_assert_int_ne(status, 125);
 	}
 }
@@ -238,7 +240,7 @@ static bool are_rights_granted(void)
 START_TEST(a_setuid_program_is_refused_unless_it_changes_no_user_or_group)
 {
 	ck_assert_int_eq(system("cp /bin/true ./prog && chmod 4755 ./prog"), 0);
-	ck_assert_msg(RUN("./prog") == 0, "%s", run_err);
+	ck_assert_msg(RUN("./prog") == 0, "expected exit status 0: %s", run_err);
 	/* Only root can make a program of another user, and setuid must take effect here. */
 	if (getuid() != 0 || !are_rights_granted())
 		return;
@@ -270,7 +272,7 @@ START_TEST(a_program_with_the_address_sanitizer_runs_without_its_link_order_chec
 		setenv("ASAN_OPTIONS", asan_options[_i].before, 1);
 	else
 		unsetenv("ASAN_OPTIONS");
-	ck_assert_msg(RUN(NEEDS_ASAN) == 0, "%s", run_err);
+	ck_assert_msg(RUN(NEEDS_ASAN) == 0, "expected exit status 0: %s", run_err);
 	ck_assert_str_eq(run_out, asan_options[_i].after);
 	run_write_text("script", "#!" NEEDS_ASAN "\n");
 	ck_assert_int_eq(RUN("./script"), 0);
@@ -328,7 +330,7 @@ START_TEST(a_script_is_checked_through_to_its_interpreter)
 	run_write_text("inner", "#!/bin/sh\nexit 42\n");
 	run_write_text("inner-static", "#!./static\n");
 	run_write_text("prog", scripts[_i].text);
-	ck_assert_msg(RUN("./prog") == scripts[_i].status, "%s", run_err);
+	ck_assert_msg(RUN("./prog") == scripts[_i].status, "expected exit status %d: %s", scripts[_i].status, run_err);
 	if (*scripts[_i].err)
 		run_check_in(run_err, scripts[_i].err);
 	else

@@ -103,7 +103,7 @@ int run_execute(const char *const *words)
 		_exit(99);
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_msg(WIFEXITED(status), "%s", words[1]);
+	ck_assert_msg(WIFEXITED(status), "expected a normal exit of %s", words[1]);
 	run_read_text("out", run_out);
 	run_read_text("err", run_err);
 	return WEXITSTATUS(status);
@@ -120,5 +120,5 @@ int run_launcher(const char *const *words)
 
 void run_check_in(const char *text, const char *part)
 {
-	ck_assert_msg(strstr(text, part), "'%s' is not in: %s", part, text);
+	ck_assert_msg(strstr(text, part), "expected '%s' in: %s", part, text);
 }

@@ -190,7 +190,7 @@ START_TEST(undersized_block_is_never_reused_after_it_was_exported)
 END_TEST
 
 /*
- * A small request that fits into what is left, and what is left: less than the size class, which is 640 KiB.
+ * A small request, and the memory that is left for it: enough for the request, but less than its size class of 640 KiB.
  */
 #define SMALL UINT64_C(600000)
 #define LEFT  (608 * GP_KIB)

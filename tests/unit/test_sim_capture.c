@@ -109,7 +109,7 @@ static CUresult is_capturing(void)
 	return cuStreamIsCapturing(other, &status);
 }
 
-/* How a call affects captures. */
+/* The effect of a call on captures. */
 enum capture_effect { HARMLESS, UNSAFE, CONFLICTS };
 
 static const struct {
@@ -185,11 +185,11 @@ START_TEST(each_call_is_refused_and_invalidates_the_capture_as_the_modes_say)
 		pthread_join(thread, NULL);
 	}
 	refused = is_refused(calls[attempt.call].capture_effect, capture_mode, attempt.thread_mode, own_thread);
-	ck_assert_msg(attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS), "%s: %d",
-		calls[attempt.call].name, attempt.result);
+	ck_assert_msg(attempt.result == (refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS),
+		"%s: got result %d", calls[attempt.call].name, attempt.result);
 	fails(cuStreamEndCapture(stream, &graph), refused ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
 	ck_assert_int_eq(graph == NULL, refused);
-	ok(test_spin(stream, 1)); /* the capture has ended either way */
+	ok(test_spin(stream, 1)); /* the capture has ended in any case */
 	ok(cuCtxSynchronize());
 }
 END_TEST

@@ -163,7 +163,7 @@ static void export_each_size(void)
 	}
 }
 
-START_TEST(an_importing_process_reads_what_the_exporting_process_writes)
+START_TEST(an_importing_process_reads_the_words_of_the_exporting_process)
 {
 	CUdeviceptr ptr[LENGTH(sizes)];
 	size_t used;
@@ -569,7 +569,7 @@ static TCase *memory_cases(void)
 	TCase *tc = tcase_create("memory");
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, an_importing_process_reads_what_the_exporting_process_writes);
+	tcase_add_test(tc, an_importing_process_reads_the_words_of_the_exporting_process);
 	tcase_add_test(tc, an_ipc_handle_of_an_inner_address_opens_at_the_base_of_the_block);
 	tcase_add_test(tc, opens_of_an_ipc_handle_are_counted);
 	tcase_add_test(tc, the_last_close_of_an_ipc_handle_waits_for_the_context);

@@ -275,7 +275,7 @@ START_TEST(new_memory_is_zero_and_freed_memory_is_scrubbed)
 	ok(cuMemFree_v2(first));
 	again = test_alloc(what->bytes);
 	ck_assert_uint_eq(again, first);
-	/* Before its first write a new block reads as zero whatever it contains. */
+	/* Before its first write a new block reads as zero, even if it has old contents. */
 	ok(test_fill(NULL, again, 1, 1));
 	ok(test_count_wrong(NULL, again + 4, what->bytes / 4 - 1, 0, wrong));
 	ok(test_count_wrong(NULL, before, 512 / 4, 0xbe, wrong));

@@ -195,10 +195,10 @@ START_TEST(every_pair_of_streams_is_ordered_by_each_means_and_races_without_one)
 	test_start();
 	wrong = run_pair(&pair);
 	ordered = pair.means != NOTHING || are_ordered_anyway(&pair);
-	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "%d -> %d by %d: %llu wrong", pair.first, pair.second, pair.means,
-		(unsigned long long)wrong);
-	ck_assert_msg(simgpu_races() == !ordered, "%d -> %d by %d: %llu races", pair.first, pair.second, pair.means,
-		(unsigned long long)simgpu_races());
+	ck_assert_msg(wrong == (ordered ? 0 : WORDS), "stream %d to %d by means %d: got %llu wrong words", pair.first,
+		pair.second, pair.means, (unsigned long long)wrong);
+	ck_assert_msg(simgpu_races() == !ordered, "stream %d to %d by means %d: got %llu races", pair.first,
+		pair.second, pair.means, (unsigned long long)simgpu_races());
 	simgpu_expect_races(!ordered);
 }
 END_TEST
@@ -208,7 +208,7 @@ static const struct {
 	bool is_ordered;
 } before_early[] = {{NOTHING, false}, {EVENT_RECORD, false}, {CONTEXT_FENCE, true}, {STREAM_SYNC, true}};
 
-/* As on an H200, if the kernel before it allows this one to begin early. */
+/* Launch attributes let a kernel begin early if the kernel before it allows that (measured on an H200). */
 START_TEST(a_kernel_that_may_begin_early_waits_for_a_gpu_wait_but_not_for_a_record)
 {
 	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
@@ -351,7 +351,7 @@ START_TEST(work_on_different_streams_overlaps)
 }
 END_TEST
 
-START_TEST(an_earlier_write_covers_what_came_before_it)
+START_TEST(a_write_covers_all_accesses_ordered_before_it)
 {
 	CUdeviceptr data;
 	CUstream a, b, c;
@@ -542,7 +542,7 @@ static TCase *race_cases(void)
 	TCase *tc = tcase_create("races");
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_test(tc, an_earlier_write_covers_what_came_before_it);
+	tcase_add_test(tc, a_write_covers_all_accesses_ordered_before_it);
 	tcase_add_test(tc, a_stream_write_of_a_flag_ends_a_kernels_wait_for_it);
 	tcase_add_test(tc, reads_do_not_race_with_reads_and_flags_not_with_flags);
 	tcase_add_test(tc, host_accesses_to_pinned_memory_take_part_in_race_detection);

@@ -54,7 +54,7 @@ START_TEST(a_valid_size_is_parsed)
 	uint64_t bytes = 77;
 
 	ck_assert_int_eq(gp_size_parse(good_sizes[_i].text, &bytes, &error), 0);
-	ck_assert_msg(bytes == good_sizes[_i].bytes, "%s read as %" PRIu64, good_sizes[_i].text, bytes);
+	ck_assert_msg(bytes == good_sizes[_i].bytes, "%s: got %" PRIu64 " bytes", good_sizes[_i].text, bytes);
 }
 END_TEST
 
@@ -100,10 +100,10 @@ static const struct bad bad_sizes[] = {
 
 static void check_refused(const struct bad *bad, int r, const struct gp_text_error *error)
 {
-	ck_assert_msg(r == -EINVAL, "'%s' was taken", bad->text);
+	ck_assert_msg(r == -EINVAL, "expected '%s' to be refused", bad->text);
 	ck_assert_str_eq(error->why, bad->why);
-	ck_assert_msg(error->offset == bad->offset, "'%s' refused at %zu instead of %zu", bad->text, error->offset,
-		bad->offset);
+	ck_assert_msg(error->offset == bad->offset, "'%s': refused at offset %zu, expected %zu", bad->text,
+		error->offset, bad->offset);
 }
 
 START_TEST(a_bad_size_is_refused_at_the_offending_character)
@@ -174,8 +174,8 @@ START_TEST(a_limit_list_gives_each_device_its_limit)
 	ck_assert_int_eq(gp_limit_list_parse(good_lists[_i].text, &list, &error), 0);
 	for (size_t i = 0; i < LENGTH(devices); i++) {
 		uint64_t bytes = gp_limit_bytes(gp_limit_list_find(&list, devices[i]), 1000 * GIB);
-		ck_assert_msg(bytes == good_lists[_i].bytes[i], "%s: device %d got %" PRIu64, good_lists[_i].text,
-			devices[i], bytes);
+		ck_assert_msg(bytes == good_lists[_i].bytes[i], "%s: device %d got %" PRIu64 " bytes",
+			good_lists[_i].text, devices[i], bytes);
 	}
 }
 END_TEST

@@ -207,7 +207,7 @@ START_TEST(a_process_with_a_full_backlog_counts_as_not_answering)
 }
 END_TEST
 
-/* How each kind of process or answer is reported. */
+/* The message and the exit code for each kind of process or answer. */
 static const struct {
 	enum peer_manner manner;
 	const char *answer;
@@ -324,13 +324,14 @@ START_TEST(control_characters_of_a_process_never_reach_the_terminal)
 		ck_assert_int_eq(STAT(commands[i]), 0);
 		stat_check_in(stat_out, "a?[31m???b?c \xc3\xa4\n");
 		for (const char *s = stat_out; *s; s++)
-			ck_assert_msg(*s == '\n' || (unsigned char)*s >= ' ', "%s", stat_out);
+			ck_assert_msg(*s == '\n' || (unsigned char)*s >= ' ', "expected no control character in: %s",
+				stat_out);
 		ck_assert_ptr_null(strstr(stat_out, "\xc2\x9b"));
 		ck_assert_ptr_null(strstr(stat_out, "\xe2\x80\xae"));
 	}
 	ck_assert_int_eq(STAT("--json"), 0);
 	for (const char *s = stat_out; *s; s++)
-		ck_assert_msg(*s == '\n' || (*s >= ' ' && *s < 0x7f), "%s", stat_out);
+		ck_assert_msg(*s == '\n' || (*s >= ' ' && *s < 0x7f), "expected no control character in: %s", stat_out);
 }
 END_TEST
 
@@ -443,7 +444,7 @@ START_TEST(a_named_process_is_found_in_the_directory_of_its_own_environment)
 }
 END_TEST
 
-START_TEST(gpupool_stat_understands_the_real_server)
+START_TEST(gpupool_stat_accepts_the_answers_of_the_real_server)
 {
 	int ready[2];
 	char byte;
@@ -576,7 +577,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, other_files_in_the_socket_directory_are_ignored);
 	tcase_add_test(tc, a_command_that_changes_a_process_requires_exactly_one);
 	tcase_add_test(tc, a_named_process_is_found_in_the_directory_of_its_own_environment);
-	tcase_add_test(tc, gpupool_stat_understands_the_real_server);
+	tcase_add_test(tc, gpupool_stat_accepts_the_answers_of_the_real_server);
 	tcase_add_test(tc, output_that_cannot_be_written_gives_a_failure_exit_code);
 	tcase_add_loop_test(tc, a_malformed_command_line_is_refused_with_advice, 0, LENGTH(mistakes));
 	if (geteuid() == 0) {

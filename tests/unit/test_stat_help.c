@@ -19,7 +19,7 @@ START_TEST(every_command_has_help_of_at_most_80_columns)
 		stat_check_in(stat_out, usage);
 		ck_assert_str_eq(stat_err, "");
 		for (const char *line = stat_out; *line; line += strcspn(line, "\n") + 1)
-			ck_assert_msg(strcspn(line, "\n") <= 80, "%s", line);
+			ck_assert_msg(strcspn(line, "\n") <= 80, "expected at most 80 columns: %s", line);
 	}
 }
 END_TEST
@@ -35,9 +35,9 @@ START_TEST(command_summaries_stand_in_one_column_of_the_help)
 	for (line = strstr(stat_out, "\n  ") + 1; *line == ' '; line += strcspn(line, "\n") + 1, n++) {
 		size_t length = strcspn(line, "\n"), below = length + 1 + strspn(line + length + 1, " ");
 
-		ck_assert_msg(length <= 80, "%s", line);
-		ck_assert_msg(
-			below == length + 1 + COLUMN || (line[COLUMN - 1] == ' ' && line[COLUMN] != ' '), "%s", line);
+		ck_assert_msg(length <= 80, "expected at most 80 columns: %s", line);
+		ck_assert_msg(below == length + 1 + COLUMN || (line[COLUMN - 1] == ' ' && line[COLUMN] != ' '),
+			"expected the summary in its column: %s", line);
 	}
 	ck_assert_int_gt(n, 10);
 }

@@ -97,7 +97,7 @@ START_TEST(leaks_reads_a_file_once_that_is_named_thousands_of_times)
 	copy_program("cat", geteuid(), 0400);
 	pid = peer_start(PEER_ANSWERS, make_answer(4000));
 	ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
-	ck_assert_msg(is_named(pid), "%s%s", stat_out, stat_err);
+	ck_assert_msg(is_named(pid), "expected the name of the function in: %s%s", stat_out, stat_err);
 }
 END_TEST
 #endif

@@ -55,7 +55,7 @@ static void check_nothing_is_beside(int n_expected)
 	char command[160];
 
 	snprintf(command, sizeof(command), "test $(ls -A '%s' | grep -c -v sock) = %d", peer_dir, n_expected);
-	ck_assert_msg(system(command) == 0, "files were left behind in %s", peer_dir);
+	ck_assert_msg(system(command) == 0, "expected no files left behind in %s", peer_dir);
 }
 
 static void limit_files(void)
@@ -102,7 +102,7 @@ START_TEST(output_beyond_the_file_size_limit_is_an_error_without_a_signal)
 	snprintf(command, sizeof(command), "exec $" EMULATOR " '%s' report %d >'%s' 2>/dev/null", stat_path, (int)pid,
 		path);
 	status = system(command);
-	ck_assert_msg(WIFEXITED(status), "ended by a signal");
+	ck_assert_msg(WIFEXITED(status), "expected a normal exit, got a signal");
 	ck_assert_int_eq(WEXITSTATUS(status), 1);
 }
 END_TEST

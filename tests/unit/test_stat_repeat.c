@@ -73,7 +73,7 @@ static void follow(const char *command, const char *schema, bool is_named)
 
 	STAT_START(&running, command, "--watch=0.02", "--json", is_named ? stat_word(pid) : NULL);
 	for (int n = 0; n < 3; n++) {
-		ck_assert_msg(stat_next_line(&running), "%s ended", command);
+		ck_assert_msg(stat_next_line(&running), "expected another line before the end of %s", command);
 		check_object(running.line, schema);
 	}
 	if (!is_named)
@@ -84,7 +84,8 @@ static void follow(const char *command, const char *schema, bool is_named)
 			check_object(running.line, schema);
 	status = stat_finish(&running);
 	if (is_named)
-		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 3, "%s: %x", command, (unsigned)status);
+		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 3,
+			"%s: expected exit status 3, got wait status %x", command, (unsigned)status);
 	else
 		ck_assert_int_eq(WTERMSIG(status), SIGINT);
 }
@@ -120,7 +121,8 @@ START_TEST(every_watched_command_prints_one_json_object_each_time)
 	for (int i = 0; i < n; i++) {
 		ck_assert_int_eq(STAT(names[i], "--help"), 0);
 		if (!strstr(stat_out, "\n  --watch=SEC ")) {
-			ck_assert_msg(is_once(names[i]), "%s has to take --watch, or to say why not", names[i]);
+			ck_assert_msg(is_once(names[i]),
+				"%s has to accept --watch, or to be in the table of exceptions", names[i]);
 			continue;
 		}
 		stat_check_in(stat_out, "\n  --count=N ");
@@ -192,7 +194,8 @@ START_TEST(a_watched_check_prints_a_line_each_time_and_exits_with_the_last_state
 	peer_start(PEER_ANSWERS, NULL);
 	ck_assert_int_eq(stat_execute(geteuid(), checks[_i].words), checks[_i].exit);
 	for (const char *line = stat_out; *line; line += strcspn(line, "\n") + 1, n++)
-		ck_assert_msg(!strncmp(line, checks[_i].out, strlen(checks[_i].out)), "%s", line);
+		ck_assert_msg(!strncmp(line, checks[_i].out, strlen(checks[_i].out)),
+			"expected a line that begins with '%s', got: %s", checks[_i].out, line);
 	ck_assert_int_eq(n, 3);
 }
 END_TEST

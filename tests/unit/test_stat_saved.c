@@ -188,7 +188,7 @@ START_TEST(symlinks_and_fifos_are_not_read_as_oom_reports)
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	ck_assert_int_eq(STAT("oom", stat_word(pid)), 3);
 	ck_assert_int_eq(STAT("oom", stat_word(other)), 3);
-	/* A file that the user names is read whatever its name is. */
+	/* A file that the user names is read under any name. */
 	ck_assert_int_eq(STAT("oom", target), 0);
 	stat_check_in(stat_out, "a request for 2.00 KiB failed\n");
 }

@@ -246,7 +246,7 @@ START_TEST(a_check_judges_used_memory_and_warns_at_the_first_out_of_memory)
 }
 END_TEST
 
-/* As many devices as a machine may have, each of them once, on a complete line. */
+/* Reports the maximum number of devices, and checks that each appears once on a complete line. */
 START_TEST(check_performance_data_has_every_device)
 {
 	char answer[16384] = "{\"schema\":\"gpupool.status/1\",\"devices\":[", *at;
@@ -333,7 +333,7 @@ START_TEST(job_and_rank_labels_come_from_the_environment_of_the_process)
 }
 END_TEST
 
-/* As seen from another container, where that process id belongs to another process. */
+/* Process ids differ between containers: here the id belongs to an unrelated process. */
 START_TEST(a_process_that_only_shares_a_pid_does_not_get_the_job_of_another)
 {
 	char other[160];

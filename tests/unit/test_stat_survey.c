@@ -2,8 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How gpupool-stat asks many processes of one user: within one deadline, with few descriptors, and
- * repeatedly.
+ * gpupool-stat asks many processes of one user: within one deadline, with few descriptors, and repeatedly.
  */
 
 #include <check.h>

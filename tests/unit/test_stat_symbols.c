@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The child of gpupool-stat that reads the files of a process: what it may do, and what happens to the parent
- * if it fails. The files are the test's own: each object does something that a parser might do. Time is
+ * The child of gpupool-stat that reads the files of a process: its permissions and limits, and the effect of its
+ * failure on the parent. A fake parser, chosen by the name of the object, does what a real one might do. Time is
  * simulated.
  */
 
@@ -82,7 +82,7 @@ static int count_descriptors(void)
 
 	while (entries && readdir(entries))
 		n++;
-	return n - 3; /* ".", ".." and this one */
+	return n - 3; /* ".", ".." and the descriptor of this directory */
 }
 
 bool symbol_files_at(struct symbol_files *files, size_t object, uint64_t address, char *text, size_t size)
@@ -146,8 +146,8 @@ static void check_text(struct stat_symbols *symbols, enum object object, uint64_
 {
 	char text[256];
 
-	ck_assert_msg(
-		stat_symbols_at(symbols, object, address, text, sizeof(text)), "object %d has no text", (int)object);
+	ck_assert_msg(stat_symbols_at(symbols, object, address, text, sizeof(text)), "expected a text for object %d",
+		(int)object);
 	ck_assert_str_eq(text, expected);
 }
 

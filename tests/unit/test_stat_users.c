@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * How root's gpupool-stat asks the processes of other users, most of which are hostile: each user has a share
- * of the resources.
+ * gpupool-stat of root asks processes of other users, most of which are hostile. Each user gets a share of the
+ * resources.
  */
 
 #include <check.h>

@@ -92,7 +92,7 @@ START_TEST(watch_without_process_ids_waits_for_processes_to_start)
 }
 END_TEST
 
-/* Watch waits for the process once. After that it takes the answer whenever it comes. */
+/* Watch waits for the process only once, and accepts its answer later. */
 START_TEST(a_watched_process_that_stops_is_waited_for_once)
 {
 	struct stat_running running;

@@ -91,7 +91,7 @@ static TCase *case_of(enum gp_kind kind)
 	return tc;
 }
 
-/* Not vmm: no free of the driver's can take its reserved addresses away. */
+/* The kind vmm is left out, since no free of the driver can release its reserved addresses. */
 int main(void)
 {
 	static const enum gp_kind kinds[] = {GP_KIND_NONE, GP_KIND_SIMPLE, GP_KIND_BINNED, GP_KIND_SPLIT};

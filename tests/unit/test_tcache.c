@@ -28,7 +28,7 @@ START_TEST(a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds)
 }
 END_TEST
 
-/* With blocks that are small compared to the steps in which other kinds grow. */
+/* The blocks are small compared to the steps in which these kinds grow. */
 START_TEST(a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size)
 {
 	enum { N = 5 };
@@ -238,7 +238,7 @@ START_TEST(thread_caches_share_their_fences)
 }
 END_TEST
 
-/* As with many threads: another thread has just recorded the newest fence. */
+/* The fence is recent because another thread has just recorded it, which is usual with many threads. */
 START_TEST(a_thread_cache_keeps_blocks_while_a_recent_fence_is_incomplete)
 {
 	enum { STEP_NS = 1000 };
@@ -259,7 +259,7 @@ START_TEST(a_thread_cache_keeps_blocks_while_a_recent_fence_is_incomplete)
 }
 END_TEST
 
-/* As many blocks as a slab has room for. */
+/* The caches hold as many blocks as a slab has room for. */
 START_TEST(the_pool_flushes_thread_caches_before_it_grows)
 {
 	enum { N = 2 * GP_MIB / SMALL - 1, N_KEPT = 8 };
@@ -409,7 +409,7 @@ static void fill_the_device(void)
 
 static void (*const shortages[])(void) = {reach_the_limit, fill_the_device};
 
-/* The driver would hand the memory to the next request, whatever the GPU does by then. */
+/* The driver would hand the memory to the next request, even if the GPU still uses it. */
 START_TEST(a_block_freed_while_memory_is_full_can_be_reused_at_once)
 {
 	uint64_t addr;
@@ -463,7 +463,7 @@ START_TEST(a_thread_cache_does_not_keep_a_block_that_an_allocation_waits_for)
 }
 END_TEST
 
-/* As in the pool: the program gets the error, and the block is free. */
+/* As with a free into the pool, the program gets the error, and the block is free. */
 START_TEST(a_failed_record_at_a_cached_free_loses_no_block)
 {
 	enum { ERROR = 700 };

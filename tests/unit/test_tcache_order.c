@@ -314,7 +314,7 @@ START_TEST(a_lowered_limit_flushes_large_blocks_from_thread_caches)
 }
 END_TEST
 
-/* Memory allowed only an undersized block then. Now it allows more. */
+/* Only an undersized block was possible at first. Then more memory became available. */
 START_TEST(an_undersized_large_block_does_not_serve_a_larger_request)
 {
 	uint64_t addr;
@@ -367,7 +367,7 @@ static uint64_t take_beside_others(uint64_t bytes)
  * If a block went to the bin of the smaller request that it served, it would serve ever smaller requests at
  * its full size.
  */
-START_TEST(a_cached_block_does_not_come_to_serve_ever_smaller_requests)
+START_TEST(a_cached_block_does_not_serve_ever_smaller_requests)
 {
 	uint64_t addr;
 
@@ -428,7 +428,7 @@ static void take_last(uint64_t bytes)
 	ck_assert(gp_pool_is_flag(&fixture_pool()->is_full));
 }
 
-START_TEST(a_request_for_exactly_what_the_driver_has_left_is_served)
+START_TEST(a_request_for_all_memory_left_in_the_driver_is_served)
 {
 	start();
 	px.fake.outside = FIXTURE_CAPACITY - 482 * GP_KIB;
@@ -437,7 +437,7 @@ START_TEST(a_request_for_exactly_what_the_driver_has_left_is_served)
 }
 END_TEST
 
-START_TEST(a_request_for_exactly_what_the_pool_has_left_is_served)
+START_TEST(a_request_for_all_memory_left_in_the_pool_is_served)
 {
 	uint64_t last = 482 * GP_KIB, guard = px.options.kind == GP_KIND_SPLIT ? GP_ALIGN : 0, left = GP_MIB;
 
@@ -452,8 +452,8 @@ START_TEST(a_request_for_exactly_what_the_pool_has_left_is_served)
 END_TEST
 
 /*
- * Allocates blocks of two sizes in turns, of each size most of a slab. So memory in the bin of one size is
- * needed for the other, again and again. Returns the percentage of cache hits in the last hundred rounds.
+ * Allocates blocks of two sizes in turn, each time most of a slab, so that each size needs the memory in the bin of the
+ * other again and again. Returns the percentage of cache hits in the last hundred rounds.
  */
 static unsigned take_turns(uint64_t cache_bytes)
 {
@@ -561,17 +561,17 @@ static TCase *case_of(enum gp_kind kind)
 	tcase_add_test(tc, a_large_block_whose_record_failed_is_not_reused_at_once);
 	if (kind == GP_KIND_SPLIT || kind == GP_KIND_VMM) {
 		tcase_add_test(tc, a_large_request_of_another_size_can_use_the_cached_large_blocks);
-		tcase_add_test(tc, a_cached_block_does_not_come_to_serve_ever_smaller_requests);
+		tcase_add_test(tc, a_cached_block_does_not_serve_ever_smaller_requests);
 		tcase_add_test(tc, a_block_cut_for_one_size_serves_other_sizes_of_its_bin);
 		tcase_add_test(tc, a_block_is_not_enlarged_to_its_bin_size_if_memory_is_short);
-		tcase_add_test(tc, a_request_for_exactly_what_the_pool_has_left_is_served);
+		tcase_add_test(tc, a_request_for_all_memory_left_in_the_pool_is_served);
 		tcase_add_test(tc, a_small_pool_grows_rather_than_exchange_memory_between_two_bins);
 		tcase_add_test(tc, a_small_pool_does_not_grow_beyond_the_thread_cache_limit);
 	} else {
 		tcase_add_test(tc, in_serial_mode_cached_blocks_have_a_fence_before_they_are_needed_again);
 	}
 	if (kind == GP_KIND_SPLIT) /* vmm takes memory in chunks */
-		tcase_add_test(tc, a_request_for_exactly_what_the_driver_has_left_is_served);
+		tcase_add_test(tc, a_request_for_all_memory_left_in_the_driver_is_served);
 	if (kind == GP_KIND_SIMPLE || kind == GP_KIND_BINNED)
 		tcase_add_test(tc, an_undersized_large_block_does_not_serve_a_larger_request);
 	if (kind != GP_KIND_SIMPLE)

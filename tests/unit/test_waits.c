@@ -3,7 +3,7 @@
 
 /*
  * Locks whose waiting threads yield the processor. A real-time thread that only yields keeps the processor
- * for ever from a normal thread, even from the one that it waits for. Here the other side of each lock goes
+ * forever from a normal thread, even from the one that it waits for. Here the other side of each lock goes
  * on only while the waiting thread sleeps: the program replaces the C library's sched_yield, which then lets
  * no other thread run, and its nanosleep.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* When a fence covers a later free: only if nothing was submitted in between. */
+/* A fence covers a later free only if nothing was submitted in between. */
 
 #include <check.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "pool/submission.h"
 #include "tests/suite.h"
 
-START_TEST(submissions_change_the_epoch_once_after_each_look)
+START_TEST(submissions_change_the_epoch_once_after_each_read)
 {
 	struct gp_submissions work = GP_SUBMISSION_INIT;
 	uint64_t first = gp_submission_look(&work), second;
@@ -22,7 +22,7 @@ START_TEST(submissions_change_the_epoch_once_after_each_look)
 	gp_submission_note(&work);
 	second = gp_submission_epoch(&work);
 	ck_assert_uint_ne(second, first);
-	/* No thread has looked since. */
+	/* No thread has read the epoch since. */
 	for (unsigned i = 0; i < 3; i++)
 		gp_submission_note(&work);
 	ck_assert_uint_eq(gp_submission_epoch(&work), second);
@@ -67,7 +67,7 @@ START_TEST(a_free_without_new_work_is_covered_by_the_fence_before_it)
 	fake_complete_all(&fake);
 	ck_assert_int_eq(gp_fence_poll(&f), 0);
 	ck_assert_uint_lt(seq, gp_fence_completed(&f));
-	/* So is a free that comes only now. */
+	/* The fence also covers a free that comes after its completion. */
 	ck_assert_uint_lt(gp_fence_seq(&f), gp_fence_completed(&f));
 }
 END_TEST
@@ -230,7 +230,7 @@ int main(void)
 	TCase *tc = tcase_create("epochs"), *fences = tcase_create("fences");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_test(tc, submissions_change_the_epoch_once_after_each_look);
+	tcase_add_test(tc, submissions_change_the_epoch_once_after_each_read);
 	tcase_add_test(tc, once_submissions_may_be_unseen_no_epoch_is_valid_again);
 	tcase_add_test(tc, a_record_during_a_submission_gets_no_epoch);
 	tcase_add_test(tc, threads_beyond_the_number_of_submission_lanes_share_lanes);

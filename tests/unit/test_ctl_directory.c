@@ -126,8 +126,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("ctl_place");
-	TCase *tc = tcase_create("ctl_place");
+	Suite *suite = suite_create("ctl_directory");
+	TCase *tc = tcase_create("ctl_directory");
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, fixture_setup, fixture_teardown);

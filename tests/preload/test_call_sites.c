@@ -2,8 +2,8 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The tables behind call sites, tested directly: what counts as equal, what is remembered, and what happens if they
- * are full.
+ * The tables behind call sites, tested directly: which stacks count as equal, how long records last, and what a full
+ * table does.
  */
 
 #include <check.h>
@@ -419,8 +419,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("origin");
-	TCase *tc = tcase_create("origin");
+	Suite *suite = suite_create("call_sites");
+	TCase *tc = tcase_create("call_sites");
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, equal_stacks_share_one_call_site);

@@ -96,8 +96,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("marks");
-	TCase *tc = tcase_create("marks");
+	Suite *suite = suite_create("thrash");
+	TCase *tc = tcase_create("thrash");
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, a_request_that_was_never_noted_is_not_known);

@@ -95,7 +95,7 @@ static TCase *case_of(enum gp_kind kind)
 
 int main(void)
 {
-	Suite *suite = suite_create("asking");
+	Suite *suite = suite_create("poll_before_reuse");
 
 	suite_add_tcase(suite, case_of(GP_KIND_SPLIT));
 	suite_add_tcase(suite, case_of(GP_KIND_VMM));
