@@ -2,14 +2,14 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 #pragma once
 
-/* How a program of tests ends: it runs them, and says on stdout what became of each. */
+/* The end of each test program: runs the suite, and prints the result of each test to stdout. */
 
 #include <check.h>
 
-/* A test that is run for each row of an array, which finds its own by _i. */
+/* Adds a test that runs once for each row of an array, with the number of the row in _i. */
 #define ADD_ROWS(tc, rows, test) tcase_add_loop_test(tc, test, 0, (int)(sizeof(rows) / sizeof(*(rows))))
 
-/* The exit code. Releases the suite. */
+/* Runs and releases the suite. Returns the exit code. */
 static inline int suite_run(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A library that breaks the rule of reuse must be caught by the same program that finds no race with the real one. */
+/* A library that reuses memory too early must be reported by the same program that finds no race with the real one. */
 
 #include "tests/preload/play.h"
 

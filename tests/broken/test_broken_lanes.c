@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * A library whose fences ignore submitting threads must be caught by the same program that finds no race with the
+ * A library whose fences ignore submitting threads must be reported by the same program that finds no race with the
  * real one.
  */
 

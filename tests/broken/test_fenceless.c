@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* The library does not see the context fences of a driver that has them. It must work correctly without them. */
+/* A library that does not find the driver's context-wide fences, as on an old driver, must still be correct. */
 
 #include "tests/preload/play.h"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-The queue of blocks to deallocate, and what flushes it. Run this with a limit of 1 GiB: the largest size of the queue in
-bytes is a share of the limit.
+The queue of blocks to deallocate, and the calls that flush it. Run this with a limit of 1 GiB: the largest size of the
+queue in bytes is a share of the limit.
 """
 
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """
-An error while the third of eleven arrays is deallocated. Run this on the simulated GPU, which can inject the error and
-counts calls.
+Injects an error into the deallocation of the third of eleven arrays. Run this on the simulated GPU, which can inject
+errors and counts calls.
 """
 
 import ctypes

@@ -201,7 +201,7 @@ class Batches:
 
     @classmethod
     def of(cls, status, text):
-        """The figures in the program's output; None if it failed or counted wrong."""
+        """The figures in the program's output, or None if the program failed or its counts are wrong."""
         match = BATCHES.fullmatch(text)
         if status or not match:
             return None

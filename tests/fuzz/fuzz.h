@@ -15,7 +15,7 @@
 /* The target. Returns 0; may be called any number of times, in one thread. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Prints what is wrong and aborts, as a sanitiser does. */
+/* Prints a message about the violation and aborts, as a sanitiser does. */
 void fuzz_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4), noreturn));
 
 #define FUZZ_CHECK(cond, ...)                                       \

@@ -2,9 +2,9 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * gpupool-stat convert and report, with a hostile file. The input is the file, or, depending on its first byte, what
- * follows the title of a recording. The history must be consistent after each event of the recording, and the size of
- * the output must be bounded.
+ * gpupool-stat convert and report, with a hostile file. Depending on its first byte, the input is the whole file, or
+ * the part after the title of a recording. The history must be consistent after each event of the recording, and the
+ * size of the output must be bounded.
  */
 
 #include <stdio.h>

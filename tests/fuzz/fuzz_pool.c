@@ -2,7 +2,7 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * The allocator, with a program, a GPU and a driver that do what the input says. The input makes the
+ * The allocator, with a program, a GPU and a driver that follow the input. The input makes the
  * choices of tests/unit/pool_model.c, which checks every invariant after every step. The first byte
  * chooses the pool type, the second the behaviour of the driver.
  */

@@ -3,8 +3,8 @@
 
 /*
  * gpupool-stat replay, with a hostile file. The first byte chooses the pool type, the reuse mode and the limit. The
- * rest is the file, or what follows the title of a recording. The allocator's own checks must hold, the output must be
- * bounded and without control characters, and a second replay must give the same result.
+ * rest is the whole file, or the part after the title of a recording. The allocator's own checks must hold, the output
+ * must be bounded and without control characters, and a second replay must give the same result.
  */
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 /*
  * Runs a fuzz target without libFuzzer: on every file of its corpus, then on a number of random
  * mutations of them, which are the same for the same seed. The target runs in a child process. If
- * the child crashes, for whatever reason, the parent still has the input.
+ * the child crashes, the parent still has the input.
  */
 
 #include <dirent.h>

@@ -29,7 +29,8 @@ class Stat:
     def run(self, *words, env=None, memory=1024 * MIB, cpu_seconds=CPU_SECONDS, input_file=None):
         """Returns the exit code, stdout and stderr."""
         env = dict(env or os.environ)
-        env.pop("MALLOC_PERTURB_", None)  # Meson sets it, and then reserved memory that is not used is written to
+        # Meson sets this variable, which makes malloc write to reserved memory that is not used.
+        env.pop("MALLOC_PERTURB_", None)
         if self.is_sanitized:
             env["ASAN_OPTIONS"] = f"hard_rss_limit_mb={4 * memory // MIB}:" + env.get("ASAN_OPTIONS", "")
             cpu_seconds *= 3

@@ -74,7 +74,7 @@ def drops_beside_a_full_pool():
 
 
 def addresses_with_one_hash():
-    """These addresses all have the same hash, if it is a product of which the bits from 20 on are taken."""
+    """Addresses with equal hashes, for a hash that takes the bits from 20 on of a product."""
     return begin() + blocks(100000, 1 << 40, 1 << 40)
 
 

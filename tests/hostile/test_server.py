@@ -53,7 +53,7 @@ def device(**members):
 
 
 def padded(schema, filler):
-    """Returns an answer just below the limit of what is read, filled with small values."""
+    """Returns an answer just below the size that gpupool-stat reads at most, filled with small values."""
     head = json.dumps(of(schema, x=1))[:-1].encode() + b',"y":['
     return head + filler * ((ANSWER_MAX - 1000) // len(filler)) + filler.rstrip(b",") + b"]}"
 
@@ -130,7 +130,7 @@ ANSWERS = {
     **{f"wrong types {nth}": lambda schema, nth=nth: line(wrong_types(schema)[nth]) for nth in range(7)},
 }
 
-# These ways never end an answer.
+# Ways to answer that never end the answer.
 STALLS = ("silence", "a byte at a time", "an endless answer")
 
 OK, FAILED, USAGE, NO_ANSWER, OTHER_VERSION = 0, 1, 2, 5, 6
@@ -153,7 +153,9 @@ CODES = {
 
 
 def codes_of(command, way):
-    """check and metrics report what they know of a process that they cannot understand, and end with other codes."""
+    """
+    The expected exit code. check and metrics have other codes than the rest for a process with a malformed answer.
+    """
     codes = CODES.get(way, {FAILED})
     if command[0] == "metrics":
         return {OK}

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 """The share of a room's compilation units in the largest cycle of the name-use graph stays below a limit.
 
-A unit is a source with its header. An edge leads from a unit that uses a name to the only unit that defines it. Units in
-a cycle can be understood, tested and changed together only. Skipped without Universal Ctags.
+A unit is a source with its header. An edge leads from a unit that uses a name to the only unit that defines it. Units
+in a cycle can be understood, tested and changed together only. Skipped without Universal Ctags.
 
 Usage: cycles.py ROOT             prints each room's share, and fails if one is above its limit
        cycles.py ROOT --edges     prints the edges inside each cycle, with the names behind them

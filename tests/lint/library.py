@@ -69,7 +69,7 @@ def check_versions(library):
 
 
 def check_start(library):
-    """No code of gpupool runs when the library is loaded or unloaded."""
+    """The library has no constructors or destructors, so no code of gpupool runs when it is loaded or unloaded."""
     sections = lint.output("readelf", "-SW", library)
     symbols = set(re.findall(r"\w+$", lint.output("readelf", "-sW", library), re.M))
     words = 2 if SECOND_ON in lint.output("readelf", "-hW", library) else 1
@@ -114,7 +114,9 @@ def symbols(library, is_wanted):
 
 
 def check_imports(library):
-    """Programs that use musl load the library, too, and fail to start if musl lacks a symbol."""
+    """
+    Each imported symbol exists in musl. A musl program that preloads the library fails to start if a symbol is missing.
+    """
     known = {line for line in lint.read(MUSL).splitlines() if not line.startswith("#")}
     for name in sorted(set(symbols(library, lambda binding, place: binding == "GLOBAL" and place == "UND")) - known):
         yield "imports %s, which is not in tests/lint/musl.txt" % name

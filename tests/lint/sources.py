@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
-"""How the sources are made: which folder includes which, which file reads the environment, and how wide lines are.
+"""Rules for sources: which folder may include which, which files may read the environment, and the width of lines.
 
 Usage: sources.py ROOT
        sources.py --self-test

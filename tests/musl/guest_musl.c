@@ -42,7 +42,7 @@ static int hello(void)
 	return 3;
 }
 
-/* Prints the loader's message, or "none", and so clears it. */
+/* Prints the loader's message, or "none". This also clears the message. */
 static void print_error(const char *what)
 {
 	const char *error = dlerror();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* A plug-in, and under the name libcuda.so.1 all of the driver that the guest calls. */
+/* A plug-in; and, built under the name libcuda.so.1, the driver functions that the guest calls. */
 
 #define _GNU_SOURCE
 
@@ -15,7 +15,7 @@ int cuCtxGetCurrent(void **context);
 
 static int answer;
 
-/* Plug-ins that look for others when they are loaded do this. */
+/* Calls dlsym in a constructor, as plug-ins do that look for other plug-ins. */
 __attribute__((constructor)) static void look_up(void)
 {
 	answer = dlsym(RTLD_DEFAULT, "puts") && !dlsym(RTLD_NEXT, "lib_musl_nowhere") ? 42 : 0;

@@ -3,7 +3,7 @@
 
 /*
  * Programs that are linked with musl, with the library in LD_PRELOAD, as a container may set it for all its programs.
- * They behave as without the library, which prints no message.
+ * The programs behave as without the library, which prints no message.
  */
 
 #include <stdio.h>

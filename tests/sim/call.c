@@ -44,7 +44,7 @@ CUresult sim_call_enter(struct sim_call *call, enum sim_fn fn)
 	call->entered = true;
 	if (call->prev)
 		return CUDA_SUCCESS;
-	/* A thread that was cancelled in a wait would keep the lock for ever. */
+	/* A thread that was cancelled in a wait would keep the lock forever. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancel_state);
 	pthread_mutex_lock(&sim.lock);
 	sim_config_load();

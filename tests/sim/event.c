@@ -7,7 +7,7 @@
 static const struct sim_op record_op = {.kind = SIM_MARK, .name = "cuEventRecord"};
 static const struct sim_op wait_op = {.kind = SIM_MARK, .name = "cuStreamWaitEvent"};
 
-/* All events. They end with their contexts. */
+/* All events. An event ends with its context. */
 static struct sim_event *events;
 
 static CUresult event_of(CUevent handle, struct sim_event **event)

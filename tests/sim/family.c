@@ -3,7 +3,7 @@
 
 /*
  * Families of streams: a thread has one of them current, and calls can record, wait for or
- * synchronise all work of a family. Such a call on a context includes its green contexts. On a green
+ * synchronise all work of a family. On a context such a call includes its green contexts. On a green
  * context it covers that context alone (measured).
  */
 

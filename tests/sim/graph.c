@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Graphs run their operations one after the other, in the order of capture, which is valid for every graph. */
+/* Graphs run their operations one by one in the order of capture, which is valid for every graph. */
 
 #include <stdlib.h>
 #include <string.h>

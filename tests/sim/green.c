@@ -3,7 +3,7 @@
 
 /*
  * Green contexts: families of streams in the primary context, each with a share of the processors.
- * They keep the primary context alive, and all memory belongs to it. Kernels do not compete in the
+ * Green contexts keep the primary context alive, and all memory belongs to it. Kernels do not compete in the
  * simulator, so a share is only a number.
  */
 

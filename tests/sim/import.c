@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
-/* Memory of other processes. It is mapped at addresses of this process, and takes none of its device memory. */
+/* Imported memory: it is mapped at addresses of this process, and counts as device memory of the exporter only. */
 
 #include <stdlib.h>
 #include <sys/mman.h>

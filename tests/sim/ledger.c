@@ -3,7 +3,7 @@
 
 /*
  * A row of numbers for each process, in a file that all processes map. A process locks the byte of its row while it
- * lives, and the kernel unlocks the byte however the process ends. So a row whose byte can be locked is free. The lock
+ * lives, and the kernel unlocks the byte at every kind of end. So a row is free if its byte can be locked. The lock
  * of the first byte guards reads and writes of all rows.
  */
 

@@ -6,12 +6,14 @@
  * accesses that later work may still race with. A new access races with an old one if one of them
  * writes and the old one is not ordered before it: the old access's count in its lane exceeds the
  * count in the new work's clock. The order of work is known when it is submitted, so races are found
- * at submission, whatever the timing.
+ * at submission and do not depend on timing.
  *
- * An access leaves the history in two cases. The host has waited for it, so that all later work is
- * ordered behind it. Or a newer access covers it: an access that races with the older one would also
- * race with the newer one. Flags that kernels spin on are atomic: they neither race with each other
- * nor order other work.
+ * An access leaves the history in two cases:
+ *
+ * - The host has waited for it, so that all later work is ordered after it.
+ * - A newer access covers it: an access that races with the older one would also race with the newer one.
+ *
+ * Flags that kernels spin on are atomic: they neither race with each other nor order other work.
  */
 
 #include "race.h"
@@ -150,7 +152,7 @@ static void cell_check(struct cell *cell, struct new_access *new)
 
 /*
  * Checks the new access against the cells of [lo, hi), after cutting cells that reach beyond. With
- * `keep`, the access is added to each cell, and gaps become cells. Otherwise the cells are freed.
+ * `keep`, the access is added to each cell, and gaps become cells. Without it, the cells are freed.
  */
 static void walk(struct new_access *new, uint64_t lo, uint64_t hi, bool keep)
 {

@@ -22,7 +22,7 @@ SIMGPU_API uint64_t simgpu_deadlocks(void);
 SIMGPU_API uint64_t simgpu_invalid_uses(void);
 SIMGPU_API uint64_t simgpu_faults_seen(void); /* injected faults that calls have returned */
 
-/* Tells the simulator that the test causes n races. At exit it reports races only if their number is another. */
+/* Announces that the test causes n races. At exit the simulator reports races only if there was another number. */
 SIMGPU_API void simgpu_expect_races(uint64_t n);
 
 /* The virtual clock. simgpu_advance lets the GPU work while the host does something else. */

@@ -40,7 +40,9 @@ static void leave_thread(struct sim_stream *stream)
 	*link = stream->next_of_thread;
 }
 
-/* Blocks that are released when this stream is synchronised are released when the context is, from now on. */
+/*
+ * Moves the blocks that wait for a synchronisation of this stream to the context, whose synchronisation releases them.
+ */
 static void leave_returning(struct sim_stream *stream)
 {
 	struct sim_stream *heir = stream->ctx->own.legacy;
@@ -298,7 +300,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 	return destroy(handle);
 }
 
-/* A mark in the legacy stream. It follows all work for which the legacy stream waits. */
+/* Submits a mark to the legacy stream. The mark follows all work for which the legacy stream waits. */
 static const struct sim_op legacy_op = {.kind = SIM_MARK, .name = "legacy stream"};
 
 static CUresult synchronize(CUstream handle, bool per_thread)

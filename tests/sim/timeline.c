@@ -188,7 +188,7 @@ CUresult sim_wait_for(const struct sim_work *work)
 }
 
 /*
- * A program that only polls is waiting, and the time of a real GPU would pass meanwhile: so the clock jumps after
+ * A program that only polls is waiting, and on a real GPU time would pass meanwhile. So the clock jumps after
  * POLLS_MAX queries. Returns true if the timeline has a point to jump to.
  */
 static bool jump_for_polls(void)

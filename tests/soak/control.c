@@ -218,7 +218,7 @@ static void expect(const char *section, const char *name, uint64_t expected)
 	soak_wrong("the expected value of the number above is", expected);
 }
 
-/* Checks what must hold for each device, and for pinned memory, while no call is running. */
+/* Checks the invariants of each device's figures, and of those of pinned memory, while no call is running. */
 static void check_section(const char *section, uint64_t requested)
 {
 	expect(section, "requested_bytes", requested);

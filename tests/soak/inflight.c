@@ -87,7 +87,7 @@ static void launch_locked(struct soak_block *block, struct soak_stream *stream, 
 	launch.block.generation = stream->generation;
 	exec = make_graph(&launch, stream->handle, random);
 	if (exec && put(&launch)) {
-		block->ptr = 0; /* it belongs to the thread that sees the flag */
+		block->ptr = 0; /* from here on the block belongs to the thread that sees the flag */
 		SOAK_MUST(cuGraphLaunch(exec, stream->handle));
 	} else {
 		SOAK_MUST(cuMemFreeHost(launch.flag));
@@ -127,7 +127,7 @@ static bool await_running(struct launch *launch, struct soak_block *own, struct 
 	for (unsigned i = 0; n_launches && i < N_QUERIES; i++) {
 		if (take_running(launch))
 			return true;
-		SOAK_MUST(cuMemGetInfo_v2(&unused[0], &unused[1])); /* simulated time passes in the driver alone */
+		SOAK_MUST(cuMemGetInfo_v2(&unused[0], &unused[1])); /* simulated time passes only inside the driver */
 	}
 	return false;
 }

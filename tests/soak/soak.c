@@ -107,7 +107,7 @@ size_t soak_random_bytes(struct soak_random *random)
 	return ((size_t)1 << bits) + soak_random(random) % ((size_t)1 << bits);
 }
 
-/* The operations. Each gets one of the thread's block slots, which op_take fills and the others find filled. */
+/* The operations. Each gets one of the thread's block slots, which is empty for op_take and filled for all others. */
 
 static void op_take(struct thread *self, struct soak_block *block)
 {

@@ -37,7 +37,7 @@ enum {
 #define SOAK_MUST(call) soak_must(call, #call)
 void soak_must(int result, const char *call);
 
-/* Reports something wrong. The program goes on, and ends with 1. */
+/* Reports a failed check. The program continues, and exits with 1 at its end. */
 void soak_wrong(const char *what, unsigned long long value);
 unsigned soak_n_wrong(void);
 

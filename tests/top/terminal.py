@@ -17,7 +17,7 @@ import time
 
 import pyte
 
-TIMEOUT_S = 30  # for the screen to show what a test waits for
+TIMEOUT_S = 30  # limit for the screen to show the text for which a test waits
 
 ENTER_SCREEN, LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
 SHOW_CURSOR = b"\x1b[?25h"

@@ -113,7 +113,7 @@ cudaError_t rt_enter(void)
 	return error ? error : rt_driver.cuCtxSetCurrent(primary);
 }
 
-/* This call works without a driver. */
+/* Works without a driver. */
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
 	if (!version)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # SPDX-FileCopyrightText: 2026 The gpupool authors
 
-"""Fragments a heap on purpose. First Robson's way: each phase doubles the size of blocks, and every second block of
-the phases before stays, so that the gaps between them are too small. Then sizes that grow a little each time, and a
-few small blocks that live among large ones. New blocks are written to when they are allocated.
+"""Fragments a heap on purpose. First it follows Robson: each phase doubles the size of blocks, and every second block
+of the earlier phases stays, so that the gaps between them are too small. Then it allocates sizes that grow a little
+each time, and a few small blocks that live among large ones. New blocks are written to when they are allocated.
 """
 
 import random
@@ -32,7 +32,7 @@ class Heap:
 
 
 def robson(heap):
-    """The blocks that stay from a phase keep those of the next from fitting between them."""
+    """Runs the phases. The blocks that stay leave gaps that are too small for the blocks of the next phase."""
     kept = []
     for phase in range(9):
         size = (256 * KIB << phase) - 512 * phase
