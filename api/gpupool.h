@@ -9,7 +9,7 @@
  *
  * The library is found by a note in its image. No symbol of it is named here, so it may be preloaded or not, and the
  * program may be static. Amounts are in bytes, devices are numbered as in CUDA, errors are negative errno values.
- * Functions may be called from any thread, but not from signal handlers. None changes errno.
+ * Functions may be called from any thread, but not from signal handlers. No function changes errno.
  */
 
 #include <errno.h>
@@ -43,7 +43,7 @@ struct gpupool_status {
 	uint64_t device_free_bytes;  /* 0: unknown */
 	uint64_t peak_used_bytes, peak_total_bytes;
 	uint64_t n_used_blocks, n_cached_blocks, n_pending_blocks;
-	uint64_t hits, misses; /* allocations served without asking the driver for memory, and the others */
+	uint64_t hits, misses; /* allocations served without and with a request to the driver for memory */
 	uint64_t ooms;         /* out-of-memory errors returned to the program */
 };
 
@@ -202,9 +202,9 @@ static inline int64_t gpupool_reclaim(int device)
 }
 
 /*
- * The same, but first waits until the GPU has finished with freed memory, as cudaFree does. Afterwards nothing is
- * pending, and cached memory remains only where it shares a driver allocation with used blocks. -EBUSY while a stream
- * captures.
+ * Like gpupool_reclaim, but first waits until the GPU has finished with freed memory, as cudaFree does. Afterwards
+ * nothing is pending, and cached memory remains only where it shares a driver allocation with used blocks. -EBUSY while
+ * a stream captures.
  */
 static inline int64_t gpupool_free_now(int device)
 {
@@ -230,7 +230,7 @@ static inline int gpupool_set_limit(int device, uint64_t bytes)
 	GPUPOOL_CALL(set_limit, (device, bytes), -ENOSYS);
 }
 
-/* The same in percent of the memory of the device, or for pinned memory of the machine: more than 0, at most 100. */
+/* Sets the limit in percent of the memory of the device, or for pinned memory of the machine: above 0, at most 100. */
 static inline int gpupool_set_limit_percent(int device, double percent)
 {
 	GPUPOOL_CALL(set_limit_percent, (device, percent), -ENOSYS);

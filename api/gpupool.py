@@ -98,7 +98,7 @@ def _table_in(start, size, align):
 
 
 def _table_of(base):
-    """The same for the object that is loaded at base."""
+    """Returns the address of the table in the object that is loaded at base, or None."""
     headers = base + ctypes.c_uint64.from_address(base + 32).value
     count = ctypes.c_uint16.from_address(base + 56).value
     for header in (_Header * count).from_address(headers):
@@ -172,7 +172,9 @@ def reclaim(device=ALL_DEVICES):
 
 
 def free_now(device=ALL_DEVICES):
-    """The same, but first waits for the GPU. Only cached memory that shares an allocation with used blocks remains."""
+    """
+    Like reclaim(), but first waits for the GPU. Only cached memory that shares an allocation with used blocks remains.
+    """
     return _release("free_now", device)
 
 
