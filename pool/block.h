@@ -108,7 +108,7 @@ static inline bool gp_block_is_retired(const struct gp_block *b)
 
 /*
  * Sets a block's segment and address. They change only while the writing thread alone owns the descriptor, and never
- * while the block is USED. A lookup without a lock (addrmap.c) may read them at that moment all the same, so both
+ * while the block is USED. A lookup without a lock (addrmap.c) may read them at that moment nevertheless, so both
  * sides access whole words.
  */
 static inline void gp_block_set_place(struct gp_block *b, struct gp_segment *segment, uint64_t addr)

@@ -253,7 +253,7 @@ static bool is_gpu_wait_deferred_locked(const struct gp_fence *f)
 
 /*
  * Fences are rarely polled in serial mode, so make room by dropping the older half unqueried: the newer half implies
- * their completion. The last ordered fence stays. If the GPU lagged, query all the same, since nothing else would
+ * their completion. The last ordered fence stays. If the GPU lagged, query nevertheless, since nothing else would
  * show the end of the lag.
  */
 static int make_room_locked(struct gp_fence *f)

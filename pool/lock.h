@@ -57,7 +57,7 @@ static inline void gp_pause(void)
 
 /*
  * Lets other threads run, from a loop that counts its attempts from 0: yields the processor, and after some attempts
- * sleeps instead. A real-time thread that only yielded would keep normal threads off its processor for ever,
+ * sleeps instead. A real-time thread that only yielded would keep normal threads off its processor forever,
  * including the thread that it waits for. It is not a cancellation point and preserves errno.
  */
 void gp_yield(unsigned attempt);

@@ -11,7 +11,7 @@
  *   - beyond that, with chunks that are free elsewhere. Moving a chunk costs about as much as a new one, whatever its
  *     size, and the pool does not grow.
  *
- * A loop would go on moving memory for ever. The thrash detector (thrash.h) prevents that, so that later iterations
+ * A loop would go on moving memory forever. The thrash detector (thrash.h) prevents that, so that later iterations
  * find what the first ones mapped:
  *
  *   - A request for which memory was moved before, when as much was used, gets new memory.

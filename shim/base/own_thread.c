@@ -40,7 +40,7 @@ int gp_own_thread_start(void *(*body)(void *arg), void *arg, size_t stack_bytes)
 
 	/*
 	 * A new thread inherits the mask. sigprocmask() never blocks the two signals that glibc itself uses. The system
-	 * call would block them too, and setuid() in another thread would then wait for the new thread for ever.
+	 * call would block them too, and setuid() in another thread would then wait for the new thread forever.
 	 */
 	sigfillset(&all);
 	if (sigprocmask(SIG_SETMASK, &all, &before))

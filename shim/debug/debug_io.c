@@ -14,8 +14,8 @@
 
 /*
  * Limit of the wait for a copy. A copy that takes longer is queued behind other work, because the driver maps streams
- * to a limited number of hardware queues. An allocation that waited for such a copy without a limit could wait for
- * ever, where the driver's own call would not have waited at all.
+ * to a limited number of hardware queues. An allocation that waited for such a copy without a limit could wait
+ * forever, where the driver's own call would not have waited at all.
  */
 #define WAIT_MAX_NS UINT64_C(1000000000)
 

@@ -52,6 +52,18 @@ RULES = (
     (TEXTS, r"(?i)\bin vain\b", "write 'without success'"),
     (TEXTS, r"(?i)\b(?:has|have) gone\b(?! back)", "write 'has ended', 'was freed' or 'was unloaded'"),
     (TEXTS, r"(?i)\bof (?:ours|theirs|the driver's)\b(?! \w)", "name the owner first"),
+    (TEXTS, r"(?i)\bheld against\b", "write 'compared with'"),
+    (TEXTS, r"(?i)\b(?:come and go|comes and goes|came and went)\b", "write 'are created and destroyed' or 'begin and end'"),
+    (TEXTS, r"(?i)\b(?:hold|holds|held) up\b(?! to\b)", "write 'delay' or 'block'"),
+    (TEXTS, r"(?i)\bsees? to it\b", "write 'makes sure', or what it does"),
+    (TEXTS, r"(?i)\b(?:make|makes|made) (?:no |any )?sense\b", "write 'malformed', 'unknown' or 'invalid'"),
+    (TEXTS, r"(?i)\blest\b", "write 'so that ... not'"),
+    (TEXTS, r"(?i)\ball the same\b", "write 'nevertheless'"),
+    (TEXTS, r"(?i)\bfor ever\b", "write 'forever'"),
+    ((NAME,), r"_(?:too|likewise|anyway|all_the_same|anew)$", "state the outcome without the test before it"),
+    ((NAME,), r"(?:^|_)(?:is|are|was|were)_(?:well|ill|told|had)(?:_|$)", "write 'passes', 'fails' or 'is reported'"),
+    ((NAME,), r"(?:^|_)(?:what|whatever|whoever|whom)_", "name the thing or the actor"),
+    ((NAME,), r"(?:^|_)(?:come_and_go|comes_and_goes|held_against|looked_at)(?:_|$)", "name the action"),
 )
 
 
@@ -90,8 +102,9 @@ def comments_of_python(text):
                 yield token.start[0], COMMENT, part
     if block:
         yield first, COMMENT, "\n".join(block)
-    for match in re.finditer(r"^\s*def test_(\w+)", text, re.M):
-        yield text.count("\n", 0, match.start()) + 1, NAME, match.group(1)
+    # A test is a method test_..., or a function without parameters whose name is a sentence.
+    for match in re.finditer(r"^\s*def (?:test_(\w+)|([a-z0-9]+(?:_[a-z0-9]+){4,})\(\):)", text, re.M):
+        yield text.count("\n", 0, match.start()) + 1, NAME, match.group(1) or match.group(2)
 
 
 def comments_of_hash(text):
@@ -179,6 +192,19 @@ def self_test():
         "scripts/j": ("#!/bin/sh\n# Waits in vain.\n", "without success"),
         "tests/k.py": ('"""Memory for the sake of a test."""\n', "write 'for' or"),
         "meson.build": ("# Takes what lies at hand.\n", "write 'available'"),
+        "tests/m.c": (comment % "Contexts that come and go.", "created and destroyed"),
+        "tests/n.py": ("# The figure is held against the bar.\n", "compared with"),
+        "pool/o.h": (comment % "A client is not held up.", "write 'delay'"),
+        "shim/p.c": (comment % "Sees to it that a line exists.", "makes sure"),
+        "tests/q.sh": ("# Skips a line that makes no sense.\n", "malformed"),
+        "tools/r.c": (comment % "Locks it, lest another thread takes it.", "so that"),
+        "tools/s.1": (".Sh NAME\nIt is shown all the same.\n", "nevertheless"),
+        "pool/t.c": (comment % "It would wait for ever.", "forever"),
+        "tests/u.c": ("START_TEST(pinned_memory_is_reused_too)\n", "without the test before"),
+        "tests/v.py": ("def test_equal_answers_are_well():\n\tpass\n", "write 'passes'"),
+        "tests/w.c": ("START_TEST(a_report_names_what_was_freed)\n", "name the thing"),
+        "tests/y.py": ("def a_reader_takes_what_was_written():\n\tpass\n", "name the thing"),
+        "tests/x.py": ("def test_each_build_is_looked_at():\n\tpass\n", "name the action"),
         "tests/l.py": ("def test_where_nothing_is_there_it_fails():\n\tpass\n", "begin with the subject"),
     }
     good = {
