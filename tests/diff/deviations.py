@@ -168,8 +168,8 @@ DEVIATIONS = (
         "the driver knows that memory is free",
         "Freed memory can still be queried",
         (
-            Row("query(_.*)?", r"freed/.* of a (large|small) one", (*KINDS, *SYNCING, "unpinned"), "0"),
-            Row("query(_.*)?", r"freed/.* of a pinned one", (*KINDS, *SYNCING), "0"),
+            Row("query(_.*)?", r"freed/.* of a (large|small) block", (*KINDS, *SYNCING, "unpinned"), "0"),
+            Row("query(_.*)?", r"freed/.* of a pinned block", (*KINDS, *SYNCING), "0"),
             Row("host", r"registering/unregister it when free", (*KINDS, *SYNCING), "1"),
         ),
     ),

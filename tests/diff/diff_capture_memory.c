@@ -135,7 +135,7 @@ static void freed_before(void)
 		APP_MUST(cuMemFree_v2(ptr[i]));
 	APP_MUST(cuStreamBeginCapture_v2(stream, GLOBAL));
 	app_spin(stream, 1000);
-	app_result("all in one", cuMemAlloc_v2(&all, part * (BLOCKS - 1)));
+	app_result("all as one block", cuMemAlloc_v2(&all, part * (BLOCKS - 1)));
 	app_result("free", cuMemFree_v2(all));
 	app_result("end", cuStreamEndCapture(stream, &graph));
 	if (graph)

@@ -82,9 +82,9 @@ static void call_all(void)
 	app_result("info", cuMemGetInfo_v2(&bytes, NULL));
 	app_result("range", cuMemGetAddressRange_v2(&ptr, &bytes, held.large));
 	app_result("set", cuMemsetD8_v2(held.large, 1, MIB));
-	app_result("free of the large one", cuMemFree_v2(held.large));
+	app_result("free of the large block", cuMemFree_v2(held.large));
 	app_result("again", cuMemFree_v2(held.large));
-	app_result("free of the small one", cuMemFree_v2(held.small));
+	app_result("free of the small block", cuMemFree_v2(held.small));
 	app_result("free inside", cuMemFree_v2(held.small + 64));
 	app_result("free of NULL", cuMemFree_v2(0));
 	app_result("async free", cuMemFreeAsync(held.async, held.stream));

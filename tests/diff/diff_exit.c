@@ -30,7 +30,7 @@ static void last_calls(const char *when)
 	size_t bytes;
 
 	printf("%s, free: %d\n", when, cuMemFree_v2(kept));
-	printf("%s, free of a large one: %d\n", when, cuMemFree_v2(kept_large));
+	printf("%s, free of a large block: %d\n", when, cuMemFree_v2(kept_large));
 	printf("%s, again: %d\n", when, cuMemFree_v2(kept_large));
 	printf("%s, free of NULL: %d\n", when, cuMemFree_v2(0));
 	printf("%s, host free: %d\n", when, cuMemFreeHost(kept_host));
@@ -125,8 +125,8 @@ static void after_reset(void)
 		APP_MUST(cuDevicePrimaryCtxRetain(&app_ctx, 0));
 		APP_MUST(cuCtxSetCurrent(app_ctx));
 		/* Use the old address before new allocations, which may get the same address. */
-		app_result("free of an old one", cuMemFree_v2(kept));
-		app_result("host free of an old one", cuMemFreeHost(kept_host));
+		app_result("free of an old block", cuMemFree_v2(kept));
+		app_result("host free of an old block", cuMemFreeHost(kept_host));
 		app_result("set", cuMemsetD8_v2(app_alloc(MIB), 1, MIB));
 	}
 	keep();

@@ -75,7 +75,7 @@ static void full(void)
 	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		app_result("the allocation that fails", fill_up(sizes[i], &taken));
 		printf("most of the memory was allocated: %d\n", taken >= before / 100 * 85);
-		app_result("nearly all in one", cuMemAlloc_v2(&all, before - GIB));
+		app_result("nearly all as one block", cuMemAlloc_v2(&all, before - GIB));
 		APP_MUST(cuMemsetD8_v2(all + before - GIB - 1, 1, 1));
 		APP_MUST(cuMemFree_v2(all));
 		printf("all of it is free again: %d\n", is_near(before, free_bytes()));

@@ -48,7 +48,7 @@ static void not_cured(void)
 	app_result("last error", cudaPeekAtLastError());
 	app_result("last error, taken", cudaGetLastError());
 	app_result("last error, then", cudaGetLastError());
-	app_result("another one", cudaMalloc(&p, 2 * GIB));
+	app_result("another 2 GiB", cudaMalloc(&p, 2 * GIB));
 	printf("is NULL: %d\n", p == NULL);
 	app_result("managed memory of SIZE_MAX / 4", cudaMallocManaged(&p, SIZE_MAX / 4, cudaMemAttachGlobal));
 	cudaGetLastError();

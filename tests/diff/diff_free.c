@@ -117,7 +117,7 @@ static void contexts(void)
 	app_result("destroy with blocks", cuCtxDestroy_v2(other));
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	app_result("free after that", cuMemFree_v2(first));
-	app_result("free of a small one", cuMemFree_v2(second));
+	app_result("free of a small block", cuMemFree_v2(second));
 	first = app_alloc(MIB);
 	app_result("set", cuMemsetD8_v2(first, 2, MIB));
 	app_result("free", cuMemFree_v2(first));

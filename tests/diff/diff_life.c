@@ -187,7 +187,7 @@ static void stack(void)
 	app_result("the current context stays current", is_current(first));
 	app_result("free of memory of the ended context", cuMemFree_v2(ptr[1]));
 	app_result("destroy of the current", cuCtxDestroy_v2(first));
-	app_result("the one below is current", is_current(app_ctx));
+	app_result("the context below is current", is_current(app_ctx));
 	app_result("free", cuMemFree_v2(ptr[2]));
 	app_result("pop", cuCtxPopCurrent_v2(&popped));
 	app_result("pop of an empty stack", cuCtxPopCurrent_v2(&popped));

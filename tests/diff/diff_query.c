@@ -132,15 +132,15 @@ static void freed(void)
 	APP_MUST(cuMemFreeHost(host));
 	APP_MUST(cuCtxSynchronize());
 	attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, large, &r);
-	app_result("type of a large one", r);
+	app_result("type of a large block", r);
 	attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, small, &r);
-	app_result("type of a small one", r);
+	app_result("type of a small block", r);
 	attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)host, &r);
-	app_result("type of a pinned one", r);
-	app_result("range of a large one", cuMemGetAddressRange_v2(NULL, NULL, large));
-	app_result("range of a small one", cuMemGetAddressRange_v2(NULL, NULL, small));
-	app_result("set of a large one", cuMemsetD8_v2(large, 1, 8 * MIB));
-	app_result("flags of a pinned one", cuMemHostGetFlags(&(unsigned){0}, host));
+	app_result("type of a pinned block", r);
+	app_result("range of a large block", cuMemGetAddressRange_v2(NULL, NULL, large));
+	app_result("range of a small block", cuMemGetAddressRange_v2(NULL, NULL, small));
+	app_result("set of a large block", cuMemsetD8_v2(large, 1, 8 * MIB));
+	app_result("flags of a pinned block", cuMemHostGetFlags(&(unsigned){0}, host));
 }
 
 static void batch(void)

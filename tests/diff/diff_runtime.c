@@ -334,15 +334,15 @@ static void reset(void)
 		APP_MUST(cudaFree(take(32 * MIB)));
 		report("reset", cudaDeviceReset());
 		/* Use the old address before new allocations, which may get the same address. */
-		report("free of an old small one", cudaFree(small));
-		report("free of an old large one", cudaFree(large));
-		report("host free of an old one", cudaFreeHost(h));
+		report("free of an old small block", cudaFree(small));
+		report("free of an old large block", cudaFree(large));
+		report("host free of an old block", cudaFreeHost(h));
 		p = take(MIB);
 		APP_MUST(cudaMemcpy(p, &word, sizeof(word), cudaMemcpyHostToDevice));
 		APP_MUST(cudaMemcpy(&back, p, sizeof(back), cudaMemcpyDeviceToHost));
 		printf("works again: %d\n", back == word);
-		report("free of a new one", cudaFree(p));
-		report("and a large one", cudaFree(take(256 * MIB)));
+		report("free of a new block", cudaFree(p));
+		report("free of a new large block", cudaFree(take(256 * MIB)));
 	}
 }
 

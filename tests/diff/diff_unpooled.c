@@ -331,10 +331,10 @@ static void references(void)
 	app_fact("retained handle is the same", retained == handle);
 	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
 	app_result("release", cuMemRelease(handle));
-	app_result("release the retained one", cuMemRelease(retained));
-	app_result("release the imported one", cuMemRelease(imported));
+	app_result("release of the retained handle", cuMemRelease(retained));
+	app_result("release of the imported handle", cuMemRelease(imported));
 	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
-	app_result("unmap one", cuMemUnmap(at, bytes));
+	app_result("unmap of one mapping", cuMemUnmap(at, bytes));
 	app_result("more", cuMemCreate(&more, bytes, &on_device, 0));
 	app_result("unmap a part", cuMemUnmap(at + bytes, bytes / 2));
 	app_result("unmap the other", cuMemUnmap(at + bytes, bytes));
@@ -364,7 +364,7 @@ static void mappings(void)
 	app_result("more", cuMemCreate(&more, 2 * part, &on_device, 0));
 	app_result("unmap two", cuMemUnmap(at + part, 2 * part));
 	app_result("more", cuMemCreate(&more, 2 * part, &on_device, 0));
-	app_result("unmap one", cuMemUnmap(at, part));
+	app_result("unmap of one mapping", cuMemUnmap(at, part));
 	app_result("unmap the last", cuMemUnmap(at + 3 * part, part));
 	APP_MUST(cuMemRelease(more));
 	app_result("all", cuMemCreate(&more, 4 * part, &on_device, 0));

@@ -80,8 +80,8 @@ SIMULATED = {
 # Configuration, scenario, and the other answers that are allowed there. A driver's answer to a handle of freed memory
 # is undefined; a handle made by gpupool is refused.
 MEANT = [
-    (r"(both|exporter)/none", "again", r"open of the old one: 800"),
-    (r"both/(split|completed)", "again", r"open of the old one: 1"),
+    (r"(both|exporter)/none", "again", r"open of the old handle: 800"),
+    (r"both/(split|completed)", "again", r"open of the old handle: 1"),
     (r"both/(split|completed)", "ended", r"open( of a closed handle)?: 1"),
 ]
 

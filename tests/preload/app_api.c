@@ -235,7 +235,7 @@ static void no_cache(void)
 	APP_MUST(cuMemFree_v2(small));
 	report("end once more", gpupool_no_cache_end());
 	report("freed now", gpupool_free_now(0) >= 0);
-	app_fact("nothing left", status_of(0).total_bytes);
+	app_fact("bytes left", status_of(0).total_bytes);
 	app_tell_driver();
 }
 

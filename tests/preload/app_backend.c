@@ -190,7 +190,7 @@ static void info(void)
 	app_fill(NULL, ptr, 64 * MIB, 1);
 	APP_MUST(cuCtxSynchronize());
 	APP_MUST(cuMemGetInfo_v2(&between, &total));
-	app_result("MiB less once it is written", (int)((before - between) / MIB));
+	app_result("MiB less once the block is written", (int)((before - between) / MIB));
 	APP_MUST(cuMemFree_v2(ptr));
 	APP_MUST(cuMemGetInfo_v2(&after, &total));
 	app_result("all is back", after == before);

@@ -96,7 +96,7 @@ static void create(void)
 	}
 	APP_MUST(cuCtxSetCurrent(app_ctx));
 	use_blocks(0);
-	app_result("destroy nothing", cuCtxDestroy_v2(NULL));
+	app_result("destroy of NULL", cuCtxDestroy_v2(NULL));
 	report();
 }
 

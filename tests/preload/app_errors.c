@@ -87,7 +87,7 @@ static void fault(void)
 
 		app_fill(stream, one, 4 * KIB, i);
 		app_result("free", cuMemFree_v2(one));
-		app_result("free of the other", cuMemFree_v2(other));
+		app_result("free of the other block", cuMemFree_v2(other));
 		APP_MUST(cuStreamSynchronize(stream));
 	}
 	loop(stream);

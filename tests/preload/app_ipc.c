@@ -171,7 +171,7 @@ static void about_importer(void)
 	tell_about(ptr[1], MIB);
 	app_result("two ids", app_id_of(ptr[0]) != app_id_of(ptr[1]));
 	app_result("one id", app_id_of(ptr[0]) == app_id_of(ptr[0] + 4096));
-	app_result("other than an own block's", app_id_of(app_alloc(MIB)) != app_id_of(ptr[0]));
+	app_result("differs from the id of an own block", app_id_of(app_alloc(MIB)) != app_id_of(ptr[0]));
 	APP_MUST(cuIpcCloseMemHandle(ptr[0]));
 	tell_about(ptr[1], MIB);
 	APP_MUST(cuIpcCloseMemHandle(ptr[1]));
@@ -232,7 +232,7 @@ static void later_importer(void)
 		app_result("wrong words", app_wrong(ptr, size_of(i), BEFORE + i));
 		app_result("close", cuIpcCloseMemHandle(ptr));
 	}
-	app_result("one from before", app_try_open(app_take_handle()));
+	app_result("block from before the export", app_try_open(app_take_handle()));
 	app_go();
 }
 
@@ -254,13 +254,13 @@ static void own_importer(void)
 {
 	CUdeviceptr ptr;
 
-	app_result("open one's own block", (int)app_take_number());
-	app_result("open one's own large block", (int)app_take_number());
+	app_result("open of an own block", (int)app_take_number());
+	app_result("open of an own large block", (int)app_take_number());
 	ptr = app_open(app_take_handle());
 	app_result("by its middle", (int)app_take_number());
 	app_go();
 	app_result("while the block is open elsewhere", (int)app_take_number());
-	app_result("close one's own block", (int)app_take_number());
+	app_result("close of an own block", (int)app_take_number());
 	APP_MUST(cuIpcCloseMemHandle(ptr));
 }
 

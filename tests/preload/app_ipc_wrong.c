@@ -29,7 +29,7 @@ static void wrong_calls_importer(void)
 	app_result("no flags", cuIpcOpenMemHandle_v2(&ptr, handle, 0));
 	app_result("other flags", cuIpcOpenMemHandle_v2(&ptr, handle, 2));
 	app_result("open with a NULL output", cuIpcOpenMemHandle_v2(NULL, handle, LAZY));
-	app_result("close of nothing", cuIpcCloseMemHandle(0));
+	app_result("close of address 0", cuIpcCloseMemHandle(0));
 	app_result("handle with a NULL output", cuIpcGetMemHandle(NULL, app_alloc(MIB)));
 	APP_MUST(cuCtxSetCurrent(NULL));
 	app_result("no context", cuIpcOpenMemHandle_v2(&ptr, handle, LAZY));
@@ -122,7 +122,7 @@ static void again_importer(void)
 	app_result("a new id", (int)app_take_number());
 	app_result("a new handle", (int)app_take_number());
 	app_result("wrong words", app_wrong(app_open(app_take_handle()), 3 * MIB, BEFORE));
-	app_result("open of the old one", app_try_open(handle));
+	app_result("open of the old handle", app_try_open(handle));
 	app_go();
 }
 
@@ -145,7 +145,7 @@ static void exit_importer(void)
 	app_peer_wait();
 	app_result("wrong words", app_wrong(ptr, MIB, BEFORE));
 	app_fill_now(ptr, MIB, AFTER);
-	app_result("wrong words of one's own", app_wrong(ptr, MIB, AFTER));
+	app_result("wrong words in an own block", app_wrong(ptr, MIB, AFTER));
 	app_result("open", app_try_open(handle[1]));
 	app_result("close", cuIpcCloseMemHandle(ptr));
 	app_result("close again", cuIpcCloseMemHandle(ptr));
@@ -238,7 +238,7 @@ static void forged_importer(void)
 	app_fact("tried", n_tried);
 	app_fact("opened", n_opened);
 	app_fact("other codes", n_other_codes);
-	app_result("the good one", app_try_open(handle));
+	app_result("the valid handle", app_try_open(handle));
 	app_go();
 }
 

@@ -86,7 +86,7 @@ static void unusual_requests(void)
 	app_result("last error", cudaGetLastError());
 	app_result("malloc with a NULL output", cudaMalloc(NULL, 512));
 	app_result("last error", cudaGetLastError());
-	app_result("nothing", cudaFree(NULL));
+	app_result("free of NULL", cudaFree(NULL));
 	ptr = take(512);
 	app_result("free", cudaFree(ptr));
 	app_result("free again", cudaFree(ptr));
@@ -170,11 +170,11 @@ static void first(void)
 	app_result("has a context", ctx != NULL);
 	APP_MUST(cudaFree(ptr));
 	APP_MUST(cuCtxSetCurrent(NULL));
-	app_result("free without one", cudaFree(take(4096)));
+	app_result("free without a context", cudaFree(take(4096)));
 	APP_MUST(cuCtxSetCurrent(NULL));
-	app_result("nothing", cudaFree(NULL));
+	app_result("free of NULL", cudaFree(NULL));
 	APP_MUST(cuCtxGetCurrent(&ctx));
-	app_result("has one again", ctx != NULL);
+	app_result("has a context again", ctx != NULL);
 }
 
 static void print_is_owner(const char *what, CUcontext wanted)
@@ -203,7 +203,7 @@ static void contexts(void)
 		ptr = take(4096);
 		APP_MUST(cuCtxPopCurrent_v2(&popped));
 		print_is_owner("own again", own);
-		app_result("free of the other's", cudaFree(ptr));
+		app_result("free in the other context", cudaFree(ptr));
 	}
 	APP_MUST(cuCtxDestroy_v2(own));
 	app_result("gone", cudaFree(ptr));
@@ -528,7 +528,7 @@ static void lookup(void)
 		APP_MUST(alloc(&ptr, 4096));
 		APP_MUST(release(ptr));
 	}
-	app_result("nothing to say", dlerror() != NULL);
+	app_result("dlerror has a text", dlerror() != NULL);
 }
 
 const struct app_scenario app_scenarios[] = {

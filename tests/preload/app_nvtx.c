@@ -48,7 +48,7 @@ static void ranges(void)
 	step(3 * MIB);
 	app_result("pop", nvtxRangePop());
 	nvtxRangePop();
-	app_result("pop of none", nvtxRangePop());
+	app_result("pop without a range", nvtxRangePop());
 	nvtxRangePushW(L"wide \x20ac");
 	step(3 * MIB);
 	nvtxRangePop();

@@ -53,7 +53,7 @@ static void capacity(void)
 	app_start();
 	n = fill_up(64 * MIB);
 	printf("blocks %d\n", n >= 14 && n <= 16);
-	app_result("one more", cuMemAlloc_v2(&ptr, 256 * MIB));
+	app_result("one more block", cuMemAlloc_v2(&ptr, 256 * MIB));
 	printf("left alone %d, NULL %d\n", ptr == 0x5a5a, ptr == 0);
 	APP_MUST(cuMemFree_v2(blocks[--n]));
 	app_result("as much as was freed", cuMemAlloc_v2(&blocks[n++], 64 * MIB));

@@ -93,7 +93,7 @@ static void range(void)
 		for (size_t i = 0; i < LENGTH(sizes); i++)
 			APP_MUST(cuMemFree_v2(ptr[i]));
 	}
-	app_result("range of nothing", cuMemGetAddressRange_v2(NULL, NULL, 64));
+	app_result("range of an invalid address", cuMemGetAddressRange_v2(NULL, NULL, 64));
 }
 
 /* An id names one life of a block: it never repeats, and it does not change during that life. */
@@ -170,7 +170,7 @@ static void export(void)
 		app_fact(name, count_returns(allocation, sizes[i]));
 		app_result("free again", cuMemFree_v2(ptr));
 	}
-	app_result("handle of nothing", cuIpcGetMemHandle(&handle, 64));
+	app_result("handle of an invalid address", cuIpcGetMemHandle(&handle, 64));
 	for (size_t i = 1; i < LENGTH(sizes); i++) {
 		CUdeviceptr ptr = app_alloc(sizes[i]);
 

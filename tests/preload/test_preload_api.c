@@ -265,7 +265,7 @@ START_TEST(blocks_allocated_or_freed_in_a_no_cache_scope_are_not_cached)
 	ck_assert_uint_ge(play_fact("more than before"), 7 * MIB);
 	ck_assert_uint_le(play_fact("more than before"), 8 * MIB);
 	ck_assert_uint_eq(play_fact("in use at the end"), 1);
-	ck_assert_uint_eq(play_fact("nothing left"), 0);
+	ck_assert_uint_eq(play_fact("bytes left"), 0);
 	ck_assert_uint_eq(play_fact("races"), 0);
 }
 END_TEST

@@ -229,7 +229,7 @@ START_TEST(cuMemGetInfo_counts_managed_blocks_as_device_memory)
 	static const char *const env[] = {MANAGED, NULL};
 
 	play_same(&(struct play){.program = "app_backend", .words = {"info"}, .env = env});
-	ck_assert_str_eq(play_out, "MiB less: 64\nMiB less once it is written: 64\nall is back: 1\n");
+	ck_assert_str_eq(play_out, "MiB less: 64\nMiB less once the block is written: 64\nall is back: 1\n");
 }
 END_TEST
 

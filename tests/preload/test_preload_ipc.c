@@ -116,7 +116,7 @@ START_TEST(an_importer_without_the_library_is_refused_only_blocks_from_before_th
 		n_right++;
 	ck_assert_uint_eq(n_right, 24);
 	ck_assert_ptr_nonnull(strstr(play_out, "the first: 0\n"));
-	ck_assert_ptr_nonnull(strstr(play_out, "one from before: 1\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "block from before the export: 1\n"));
 	ck_assert_int_eq(play_status, 0);
 }
 END_TEST

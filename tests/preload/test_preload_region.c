@@ -467,7 +467,7 @@ START_TEST(nvtx_ranges_of_an_unmodified_program_are_regions)
 	ck_assert_int_eq(play_status, 0);
 	check_quiet();
 	/* These are the results without an NVTX tool. */
-	ck_assert_str_eq(play_out, "push: -2\npop: -2\npop of none: -2\n");
+	ck_assert_str_eq(play_out, "push: -2\npop: -2\npop without a range: -2\n");
 	ck_assert_uint_eq(play_fact("shared"), injections[_i].n_shared);
 }
 END_TEST
