@@ -151,7 +151,7 @@ static void count_times(struct gp_pool *pool, const uint64_t ns[static GP_N_STEP
 int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
 	unsigned end = request->end ? request->end : GP_N_STEPS, timed = 0;
-	uint64_t ns[GP_N_STEPS], before = 0, now;
+	uint64_t ns[GP_N_STEPS] = {0}, before = 0, now;
 	int r = -ENOENT;
 
 	if (gp_pool_is_flag(&pool->dead))
