@@ -247,6 +247,61 @@ START_TEST(two_requests_that_fail_one_after_the_other_keep_their_own_failures)
 }
 END_TEST
 
+/* The request of a second thread, which comes while the first thread runs its rounds. */
+static const struct request {
+	uint64_t bytes;
+	bool is_hopeless; /* then it needs no turn in the rounds, and ends before the first request */
+} requests[] = {{FIXTURE_CAPACITY + 1, true}, {150 * GP_MIB, false}};
+
+static struct late_request {
+	pthread_t thread;
+	int result;
+	struct gp_failure failure;
+} late;
+
+static void *make_late_request(void *arg)
+{
+	const struct request *request = arg;
+
+	late.result = alloc_explained(request->bytes, &late.failure);
+	return NULL;
+}
+
+static void start_late_request(struct fake *fake, enum fake_call call)
+{
+	const struct request *request = fake->hook_arg;
+
+	if (call != FAKE_TRIM)
+		return;
+	fake->hook = NULL;
+	ck_assert_int_eq(pthread_create(&late.thread, NULL, make_late_request, fake->hook_arg), 0);
+	if (request->is_hopeless)
+		ck_assert_int_eq(pthread_join(late.thread, NULL), 0);
+}
+
+START_TEST(two_threads_that_run_out_of_memory_at_once_get_their_own_failures)
+{
+	struct request request = requests[_i];
+	struct gp_failure failure;
+
+	fixture_alloc(200 * GP_MIB);
+	px.fake.hook_arg = &request;
+	px.fake.hook = start_late_request;
+	ck_assert_int_eq(alloc_explained(100 * GP_MIB, &failure), -ENOMEM);
+	if (!request.is_hopeless)
+		ck_assert_int_eq(pthread_join(late.thread, NULL), 0);
+	ck_assert_int_eq(late.result, -ENOMEM);
+	ck_assert_uint_eq(failure.bytes, 100 * GP_MIB);
+	ck_assert_uint_eq(late.failure.bytes, gp_round_up(request.bytes, px.options.granule));
+	ck_assert(!failure.is_hopeless);
+	ck_assert(late.failure.is_hopeless == request.is_hopeless);
+	for (int i = 0; i < GP_N_ROUNDS; i++) {
+		ck_assert_uint_eq(failure.rounds[i].count, i != GP_ROUND_wait);
+		ck_assert_uint_eq(late.failure.rounds[i].count, i != GP_ROUND_wait && !request.is_hopeless);
+	}
+}
+END_TEST
+
 START_TEST(each_step_counts_the_requests_that_it_serves)
 {
 	struct gp_alloc_options hits_only = {.end = GP_STEP_gpuwait};
@@ -575,6 +630,8 @@ int main(void)
 	tcase_add_test(tc, a_request_that_begins_at_a_later_step_skips_those_before);
 	tcase_add_test(tc, each_step_counts_the_requests_that_it_serves);
 	tcase_add_test(tc, two_requests_that_fail_one_after_the_other_keep_their_own_failures);
+	tcase_add_loop_test(tc, two_threads_that_run_out_of_memory_at_once_get_their_own_failures, 0,
+		sizeof(requests) / sizeof(*requests));
 	tcase_add_test(tc, an_allocation_inside_the_limit_empties_the_cache_before_it_fails);
 	tcase_add_test(tc, a_block_that_another_thread_frees_serves_a_waiting_allocation);
 	tcase_add_test(tc, the_wait_for_other_threads_ends_at_the_configured_time);
