@@ -37,6 +37,7 @@
 #include <stdlib.h>
 
 #include "pool_impl.h"
+#include "tuning.h"
 
 static uint64_t hash(uint64_t addr)
 {
@@ -338,12 +339,6 @@ static void run_before_claim(void)
 #endif
 }
 
-/*
- * Blocks that a lookup without a lock visits at most. Buckets hold far fewer, but a walk that got into other chains
- * must end.
- */
-enum { STEPS_MAX = 16 };
-
 /* True if a block whose word says USED seems to be the pool's; the claim will tell. */
 static bool may_belong_to(const struct gp_block *b, const struct gp_pool *pool)
 {
@@ -364,7 +359,7 @@ struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, con
 {
 	struct gp_block *b = load_link(bucket_of(shard_of(map, addr), addr));
 
-	for (int i = 0; b && i < STEPS_MAX; i++) {
+	for (int i = 0; b && i < GP_CHAIN_STEPS_MAX; i++) {
 		/* Read first: if the claim finds this word unchanged, everything read after it is as old. */
 		uint64_t word = atomic_load_explicit(&b->word, memory_order_acquire);
 

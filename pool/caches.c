@@ -5,14 +5,7 @@
 
 #include "kind.h"
 #include "reuse.h"
-
-/*
- * All threads stop while all caches are flushed, and then come to the pool one by one for blocks that they had cached.
- * With more than 4 caches, or if the pool has little memory that is cut, an additional slab is better than more than 16
- * such flushes in 20 ms. This goes on until the threads have about what they need.
- */
-enum { FEW_CACHES = 4, FLUSHES_MAX = 16 };
-#define FLUSHES_NS UINT64_C(20000000)
+#include "tuning.h"
 
 void gp_cache_register(struct gp_pool *pool, struct gp_cache *cache, const struct gp_cache_ops *ops)
 {
@@ -96,13 +89,13 @@ static bool is_flushing_too_often_locked(struct gp_pool *pool, uint64_t now_ns)
 {
 	bool is;
 
-	if (pool->n_caches <= FEW_CACHES && !(gp_pool_kind(pool)->is_cut && is_pool_small_locked(pool)))
+	if (pool->n_caches <= GP_FEW_CACHES && !(gp_pool_kind(pool)->is_cut && is_pool_small_locked(pool)))
 		return false;
-	if (now_ns - pool->flushes_since_ns > FLUSHES_NS) {
+	if (now_ns - pool->flushes_since_ns > GP_FLUSHES_NS) {
 		pool->flushes_since_ns = now_ns;
 		pool->n_flushes = 0;
 	}
-	is = pool->n_flushes == FLUSHES_MAX;
+	is = pool->n_flushes == GP_FLUSHES_MAX;
 	pool->n_flushes = is ? 0 : pool->n_flushes + 1;
 	return is;
 }

@@ -5,15 +5,6 @@
 
 #include <errno.h>
 
-enum {
-	SERIAL_MODE_MAX = 64, /* outstanding fences in serial mode, where they are rarely polled */
-	SPINS = 64,           /* while another thread polls: about as long as that takes, some microseconds */
-};
-
-/* The pause of a waiting thread between two polls. */
-#define POLL_INTERVAL_MIN_NS UINT64_C(1000)
-#define POLL_INTERVAL_MAX_NS UINT64_C(100000)
-
 void gp_fence_init(struct gp_fence *f, const struct gp_backend *backend)
 {
 	*f = (struct gp_fence){.backend = *backend, .n_spare = GP_FENCE_SLOTS};
@@ -299,7 +290,7 @@ static int record_locked(struct gp_fence *f, bool is_at_free, bool waits)
 	 */
 	if (!is_at_free && is_gpu_wait_deferred_locked(f))
 		(void)repeat_gpu_wait_locked(f);
-	if (!f->n_spare || (gp_fence_is_serial(f) && f->count >= SERIAL_MODE_MAX))
+	if (!f->n_spare || (gp_fence_is_serial(f) && f->count >= GP_SERIAL_FENCES_MAX))
 		r = make_room_locked(f);
 	if (r > 0 || (r && !f->n_spare))
 		return r;
@@ -415,7 +406,7 @@ int gp_fence_poll(struct gp_fence *f)
  */
 static bool lock_unless_completed(struct gp_fence *f, uint64_t seq)
 {
-	for (unsigned i = 0; i < SPINS; i++) {
+	for (unsigned i = 0; i < GP_POLL_SPINS; i++) {
 		if (gp_mutex_try(&f->lock))
 			return true;
 		gp_pause();
@@ -507,8 +498,8 @@ static bool is_own_free_locked(struct gp_fence *f, unsigned n)
 static uint64_t pause_ns_locked(const struct gp_fence *f, unsigned n_polls, uint64_t waited_ns)
 {
 	if (n_polls == 1)
-		return f->usual_wait_ns / 8 * 7;
-	return gp_min(gp_max(waited_ns / 32, POLL_INTERVAL_MIN_NS), POLL_INTERVAL_MAX_NS);
+		return f->usual_wait_ns / 8 * GP_FIRST_PAUSE_EIGHTHS;
+	return gp_min(gp_max(waited_ns / GP_POLL_INTERVAL_SHARE, GP_POLL_INTERVAL_MIN_NS), GP_POLL_INTERVAL_MAX_NS);
 }
 
 /*
@@ -522,7 +513,7 @@ static void learn_wait_locked(struct gp_fence *f, unsigned n_polls, uint64_t wai
 	if (n_polls == 2)
 		waited_ns = gp_min(waited_ns, usual / 2); /* overslept by an unknown time */
 	if (waited_ns > usual)
-		waited_ns = usual + (gp_min(waited_ns, POLL_INTERVAL_MAX_NS) - usual) / 8;
+		waited_ns = usual + (gp_min(waited_ns, GP_POLL_INTERVAL_MAX_NS) - usual) / GP_WAIT_LEARN_SHARE;
 	f->usual_wait_ns = waited_ns;
 }
 

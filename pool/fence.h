@@ -29,9 +29,7 @@
 #include "backend.h"
 #include "lock.h"
 #include "submission.h"
-
-/* The age from which an incomplete fence means that the GPU lags. An idle GPU completes an event in about 5 us. */
-#define GP_LAG_NS UINT64_C(50000)
+#include "tuning.h"
 
 enum { GP_FENCE_FREERS = 16 };
 

@@ -20,30 +20,7 @@
 #include "kind_split.h"
 
 #include "segment.h"
-
-/* A slab is a multiple of this size, and holds at least this many blocks of the size that it was made for. */
-#define SLAB_MULTIPLE (2 * GP_MIB)
-#define SLAB_BLOCKS   4
-
-/*
- * A large segment is a share of what the pool holds, within these limits. With larger segments the traces of
- * tests/traces leave more memory unused at the peak; with smaller ones they ask the driver too often.
- */
-#define SEGMENT_MIN   (16 * GP_MIB)
-#define SEGMENT_MAX   (48 * GP_MIB)
-#define SEGMENT_SHARE 4
-
-/* A request for more than this part of a segment gets a segment of its own, which can go back on its own. */
-#define SEGMENT_PART 4
-
-/*
- * A program whose buffers grow leaves segments behind that are too small. After a few growths they can be distinguished
- * from segments that a program alternates between, which are used again once all of them exist.
- */
-#define STALE_AFTER 4
-
-/* Limit of waits before the pool exceeds its peak: only completed memory can be given back. */
-#define WAITS 8
+#include "tuning.h"
 
 static void split_init(struct gp_pool *pool)
 {
@@ -165,13 +142,13 @@ static void split_put(struct gp_pool *pool, struct gp_block *block)
 
 static uint64_t split_segment_bytes(const struct gp_pool *pool, uint64_t size)
 {
-	uint64_t share = gp_round_up(pool->stats.total_bytes / SEGMENT_SHARE, pool->options.granule);
-	uint64_t segment = gp_min(gp_max(share, SEGMENT_MIN), SEGMENT_MAX);
+	uint64_t share = gp_round_up(pool->stats.total_bytes / GP_SEGMENT_SHARE, pool->options.granule);
+	uint64_t segment = gp_min(gp_max(share, GP_SEGMENT_MIN), GP_SEGMENT_MAX);
 
 	if (size <= GP_SMALL_MAX)
-		return gp_round_up(GP_ALIGN + SLAB_BLOCKS * size, SLAB_MULTIPLE);
+		return gp_round_up(GP_ALIGN + GP_SLAB_BLOCKS_MIN * size, GP_SLAB_MULTIPLE);
 	/* The guard is added on top, so that blocks of a power of two still fill the segment. */
-	if (size <= segment / SEGMENT_PART)
+	if (size <= segment / GP_SEGMENT_PART)
 		return segment + pool->options.granule;
 	return gp_round_up(size, pool->options.granule);
 }
@@ -202,9 +179,9 @@ const struct gp_kind_ops gp_kind_split = {
 	.cut = split_cut,
 	.put = split_put,
 	.unlink = split_unlink,
-	.stale_after = STALE_AFTER,
+	.stale_after = GP_STALE_GROWTHS,
 	.swaps = true,
-	.n_waits = WAITS,
+	.n_waits = GP_PEAK_WAITS_MAX,
 	.segment_bytes = split_segment_bytes,
 	.largest_fit = split_largest_fit,
 	.smallest_part = split_smallest_part,

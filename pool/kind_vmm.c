@@ -15,9 +15,7 @@
 #include "pool/vmm/chunk.h"
 #include "pool/vmm/grow.h"
 #include "pool/vmm/arena_life.h"
-
-/* Limit of waits before the pool exceeds its peak: only completed chunks can be moved. */
-#define WAITS 8
+#include "tuning.h"
 
 static void vmm_init(struct gp_pool *pool)
 {
@@ -87,7 +85,7 @@ const struct gp_kind_ops gp_kind_vmm = {
 	.cut = vmm_cut,
 	.put = gp_arena_cache_locked,
 	.unlink = gp_arena_unlink_locked,
-	.n_waits = WAITS,
+	.n_waits = GP_PEAK_WAITS_MAX,
 	.grow = gp_arena_grow,
 	.give_back = gp_arena_give_back,
 	.segment_bytes = vmm_segment_bytes,

@@ -10,6 +10,7 @@
 #include "kind_whole.h"
 
 #include "segment.h"
+#include "tuning.h"
 
 static struct gp_block *cut_nothing(struct gp_pool *pool, struct gp_block *block, uint64_t size)
 {
@@ -126,7 +127,7 @@ static void simple_init(struct gp_pool *pool)
 
 static uint64_t simple_largest_fit(const struct gp_pool *pool, uint64_t size)
 {
-	return size + gp_max(size / 8, gp_min(size, pool->options.granule / 2));
+	return size + gp_max(size / GP_SIMPLE_FIT_SHARE, gp_min(size, pool->options.granule / 2));
 }
 
 static struct gp_block *simple_take(struct gp_pool *pool, uint64_t size)

@@ -5,16 +5,12 @@
 
 #include <errno.h>
 
+#include "tuning.h"
+
 #ifdef GP_DEBUG
 /* The ranks that this thread holds, as bits. No two locks of one rank are held together. */
 static _Thread_local unsigned held __attribute__((tls_model("initial-exec")));
 #endif
-
-enum {
-	SPINS = 512, /* about 20 us where a pause takes 40 ns */
-	YIELDS = 64,
-	NAP_NS = 20000,
-};
 
 void gp_mutex_init(struct gp_mutex *m, enum gp_lock_rank rank)
 {
@@ -44,7 +40,7 @@ bool gp_mutex_is_busy(const struct gp_mutex *m)
  */
 static void spin(const struct gp_mutex *m)
 {
-	for (unsigned i = 0; i < SPINS && gp_mutex_is_busy(m); i++)
+	for (unsigned i = 0; i < GP_LOCK_SPINS && gp_mutex_is_busy(m); i++)
 		gp_pause();
 }
 
@@ -76,10 +72,10 @@ void gp_mutex_unlock(struct gp_mutex *m)
 
 void gp_yield(unsigned attempt)
 {
-	struct timespec nap = {.tv_nsec = NAP_NS};
+	struct timespec nap = {.tv_nsec = GP_NAP_NS};
 	int cancel_state, kept = errno;
 
-	if (attempt < YIELDS) {
+	if (attempt < GP_YIELDS_MAX) {
 		sched_yield();
 		return;
 	}

@@ -8,7 +8,7 @@
 
 #include "pending.h"
 
-enum { LOOK_PER_BIN = 8 };
+#include "tuning.h"
 
 static unsigned bin_of(uint64_t bytes)
 {
@@ -92,7 +92,7 @@ struct gp_block *gp_pending_find(struct gp_pending *p, uint64_t min_bytes, uint6
 		gp_list_each(link, bin) {
 			struct gp_block *b = gp_container_of(link, struct gp_block, link);
 
-			if ((best && b->seq >= best->seq) || looked++ == LOOK_PER_BIN)
+			if ((best && b->seq >= best->seq) || looked++ == GP_PENDING_LOOK_PER_BIN)
 				break;
 			if (b->size >= min_bytes && b->size <= max_bytes && !gp_block_is_retired(b))
 				best = b;
@@ -115,7 +115,7 @@ struct gp_segment *gp_pending_find_unused(struct gp_pending *p)
 
 				if (gp_segment_is_unused(s))
 					return s;
-				if (++looked == LOOK_PER_BIN)
+				if (++looked == GP_PENDING_LOOK_PER_BIN)
 					break;
 			}
 		}

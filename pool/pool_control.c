@@ -12,15 +12,7 @@
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"
-
-/*
- * The time that reclaiming waits until returning memory has arrived. Arrival takes no time, unless later work waits on
- * the GPU.
- */
-#define RECLAIM_WAIT_NS UINT64_C(20000000)
-
-/* The time that a fence may take until it is complete while the GPU is idle. */
-#define IDLE_WAIT_NS UINT64_C(1000000)
+#include "tuning.h"
 
 uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
 {
@@ -34,7 +26,7 @@ uint64_t gp_pool_trim(struct gp_pool *pool, uint64_t want)
 	if (pool->options.kind == GP_KIND_NONE)
 		gp_segment_poll_returning(pool);
 	else
-		gp_segment_wait_returning(pool, RECLAIM_WAIT_NS);
+		gp_segment_wait_returning(pool, GP_RECLAIM_WAIT_NS);
 	return given;
 }
 
@@ -106,7 +98,7 @@ bool gp_pool_is_idle(struct gp_pool *pool)
 {
 	uint64_t seq = gp_fence_started(pool->fence);
 
-	return !gp_fence_record(pool->fence, seq, true) && !gp_fence_wait(pool->fence, seq, IDLE_WAIT_NS);
+	return !gp_fence_record(pool->fence, seq, true) && !gp_fence_wait(pool->fence, seq, GP_IDLE_WAIT_NS);
 }
 
 void gp_pool_excuse(struct gp_pool *pool)

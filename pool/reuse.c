@@ -49,50 +49,7 @@
 #include "handover.h"
 #include "reuse.h"
 #include "segment.h"
-
-/*
- * The limit of pending memory at which growth ends: a share of what is used, but not less than a minimum. A GPU wait
- * costs the GPU some overlap. A host wait costs the host its lead over the GPU, which is worth more memory.
- */
-#define GPU_WAIT_SLACK_MIN  (32 * GP_MIB)
-#define GPU_WAIT_SLACK      8
-#define OVERLAP_TURNS       16
-#define OVERLAP_MAX         (128 * GP_MIB)
-#define HOST_WAIT_SLACK_MIN (256 * GP_MIB)
-#define HOST_WAIT_SLACK     2
-
-/*
- * The time that an allocation waits for work for which no free of its own thread would have waited. That work may be
- * waiting for this thread, and an extra block is better than a stall.
- */
-#define OTHERS_WAIT_NS UINT64_C(100000000)
-
-/*
- * The time that an allocation waits before it makes a GPU wait. The wait fails if the work takes longer or the host is
- * far ahead. After each failure about twice as many GPU waits are made without waiting first, up to 255.
- *
- * A failed wait costs the GPU nothing: all that the host would have submitted meanwhile would have been behind the GPU
- * wait, which waits for the same work. The host loses at most 1 ms of its lead, and only when much is pending.
- */
-#define BRIEF_WAIT_NS     UINT64_C(1000000)
-#define SKIPPED_WAITS_MAX 255u
-
-/*
- * The time that an allocation waits for what other threads freed, before the pool would exceed its peak. (For its own
- * frees a thread waits as long as they would have.) The second is the share by which the peak must rise before the
- * waits are counted anew. The real free waits each time, so a few waits while a program finds its size cost next to
- * nothing.
- */
-#define PEAK_WAIT_NS UINT64_C(20000000)
-#define PEAK_SHARE   16
-#define PEAK_MIN     (128 * GP_MIB) /* below this, memory is not worth a stall */
-
-/* With one stream, while the GPU lags, only every 16th allocation that could polls whether it still does. */
-enum { POLL_EVERY = 16 };
-
-/* Up to this share of the pool, or a slab's worth, pending blocks hardly affect where the next block is cut. */
-#define STALE_SHARE 64
-#define STALE_MIN   (2 * GP_MIB)
+#include "tuning.h"
 
 static void cache_usable_locked(struct gp_pool *pool)
 {
@@ -145,9 +102,9 @@ static bool is_poll_due_locked(struct gp_pool *pool, const struct gp_request *re
 {
 	const struct gp_kind_ops *kind = request->kind;
 	bool overlap = gp_pool_is_flag(&pool->overlap);
-	uint64_t share = kind->wants_merged && !overlap ? 0 : pool->stats.total_bytes / STALE_SHARE;
+	uint64_t share = kind->wants_merged && !overlap ? 0 : pool->stats.total_bytes / GP_UNPOLLED_SHARE;
 
-	if (pool->pending.bytes <= gp_max(STALE_MIN, share))
+	if (pool->pending.bytes <= gp_max(GP_UNPOLLED_MIN, share))
 		return false;
 	return !kind->has_whole || !overlap || !kind->has_whole(pool, request->size);
 }
@@ -167,7 +124,7 @@ static struct gp_claim_token take(
 	summary->is_any_pending = pool->pending.count != 0;
 	summary->is_any_unfenced = pool->pending.bitmap[1] != 0;
 	summary->newest_seq = pool->pending.newest_seq;
-	summary->is_queue_long = pool->pending.bytes > gp_max(GPU_WAIT_SLACK_MIN, request->size);
+	summary->is_queue_long = pool->pending.bytes > gp_max(GP_GPU_WAIT_SLACK_MIN, request->size);
 	gp_mutex_unlock(&pool->lock);
 	return token;
 }
@@ -233,7 +190,7 @@ static bool is_gpu_wait_cheap(const struct gp_pool *pool)
 static bool is_poll_worthwhile(struct gp_pool *pool)
 {
 	return gp_fence_was_ready(pool->fence) ||
-	       atomic_fetch_add_explicit(&pool->n_poll_chances, 1, memory_order_relaxed) % POLL_EVERY == 0;
+	       atomic_fetch_add_explicit(&pool->n_poll_chances, 1, memory_order_relaxed) % GP_LAG_POLL_EVERY == 0;
 }
 
 /* Makes pending blocks usable as far as that delays neither the host nor other streams. 0, or the driver's error. */
@@ -260,13 +217,13 @@ static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size
 	uint64_t used = pool->stats.used_bytes, slack;
 
 	if (gp_pool_is_flag(&pool->completion_only))
-		slack = gp_max(HOST_WAIT_SLACK_MIN, used / HOST_WAIT_SLACK);
+		slack = gp_max(GP_HOST_WAIT_SLACK_MIN, used / GP_HOST_WAIT_SLACK_SHARE);
 	else
-		slack = gp_max(GPU_WAIT_SLACK_MIN, used / GPU_WAIT_SLACK);
+		slack = gp_max(GP_GPU_WAIT_SLACK_MIN, used / GP_GPU_WAIT_SLACK_SHARE);
 	if (is_gpu_wait_cheap(pool))
-		slack = gp_max(slack, 2 * gp_min(size, UINT64_MAX / 2));
+		slack = gp_max(slack, GP_SERIAL_TURNS * gp_min(size, UINT64_MAX / GP_SERIAL_TURNS));
 	else
-		slack = gp_max(slack, OVERLAP_TURNS * gp_min(size, OVERLAP_MAX / OVERLAP_TURNS));
+		slack = gp_max(slack, GP_OVERLAP_TURNS * gp_min(size, GP_OVERLAP_MAX / GP_OVERLAP_TURNS));
 	slack = gp_min(slack, gp_pool_pending_max(pool));
 	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
 }
@@ -283,12 +240,13 @@ static int wait_briefly(struct gp_pool *pool, uint64_t seq)
 	gp_mutex_unlock(&pool->lock);
 	if (is_skipped)
 		return -EAGAIN;
-	r = gp_fence_wait_due(pool->fence, seq, BRIEF_WAIT_NS);
+	r = gp_fence_wait_due(pool->fence, seq, GP_BRIEF_WAIT_NS);
 	/* These concern this thread alone, so they do not count as failed waits. */
 	if (r == -ENOENT || r == -EBUSY)
 		return r;
 	gp_mutex_lock(&pool->lock);
-	pool->wait_backoff = r ? gp_min(2 * pool->wait_backoff + 1, SKIPPED_WAITS_MAX) : pool->wait_backoff / 2;
+	pool->wait_backoff =
+		r ? gp_min(2 * pool->wait_backoff + 1, GP_BRIEF_WAITS_SKIPPED_MAX) : pool->wait_backoff / 2;
 	pool->n_waits_to_skip = r ? pool->wait_backoff : 0;
 	gp_mutex_unlock(&pool->lock);
 	return r;
@@ -307,7 +265,7 @@ static int make_usable(struct gp_pool *pool, const struct gp_request *request)
 
 	gp_mutex_lock(&pool->lock);
 	is_too_much = is_too_much_pending_locked(pool, size);
-	is_little = size <= OVERLAP_MAX / 8 && pool->pending.bytes <= OVERLAP_MAX;
+	is_little = size <= GP_BRIEF_WAIT_SIZE_MAX && pool->pending.bytes <= GP_OVERLAP_MAX;
 	if (is_too_much) {
 		fit = gp_pending_find(&pool->pending, pool->n_undersized ? gp_request_least(request) : size, largest);
 		b = fit ? fit : gp_pending_find(&pool->pending, request->kind->smallest_part(pool, size), largest);
@@ -318,7 +276,7 @@ static int make_usable(struct gp_pool *pool, const struct gp_request *request)
 	if (!b)
 		return -EAGAIN;
 	if (must_complete)
-		return gp_fence_wait(pool->fence, seq, OTHERS_WAIT_NS);
+		return gp_fence_wait(pool->fence, seq, GP_GROW_INSTEAD_NS);
 	if (gp_pool_is_flag(&pool->overlap) && is_little && fit)
 		r = wait_briefly(pool, seq);
 	return r >= 0 ? r : gp_fence_gpu_wait(pool->fence);
@@ -350,9 +308,9 @@ static bool is_wait_due_locked(struct gp_pool *pool, const struct gp_request *re
 {
 	uint64_t peak = pool->stats.peak_total_bytes;
 
-	if (request->size <= GP_SMALL_MAX || pool->stats.total_bytes + request->size <= gp_max(peak, PEAK_MIN))
+	if (request->size <= GP_SMALL_MAX || pool->stats.total_bytes + request->size <= gp_max(peak, GP_PEAK_MIN))
 		return false;
-	if (peak >= pool->wait_level + pool->wait_level / PEAK_SHARE) {
+	if (peak >= pool->wait_level + pool->wait_level / GP_PEAK_SHARE) {
 		pool->wait_level = peak;
 		pool->n_waits = 0;
 	}
@@ -374,7 +332,7 @@ struct gp_claim_token gp_reuse_await(struct gp_pool *pool, const struct gp_reque
 	gp_mutex_lock(&pool->lock);
 	pool->n_waits++;
 	gp_mutex_unlock(&pool->lock);
-	(void)gp_fence_wait(pool->fence, newest - 1, PEAK_WAIT_NS);
+	(void)gp_fence_wait(pool->fence, newest - 1, GP_PEAK_WAIT_NS);
 	return gp_reuse_take(pool, request);
 }
 

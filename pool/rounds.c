@@ -18,29 +18,7 @@
 #include "reuse.h"
 #include "rounds.h"
 #include "segment.h"
-
-/*
- * Limit of waits for fences recorded outside a free (see GP_BLOCK_UNFENCED). They may cover work that the real free
- * would not wait for.
- */
-#define UNFENCED_WAIT_NS UINT64_C(100000000)
-
-/*
- * Limit of waits for blocks that left a thread cache without a fence. The real free would hardly have waited for them,
- * since the GPU kept up then; but a long kernel may have been launched since.
- */
-#define UNRECORDED_WAIT_NS UINT64_C(10000000000)
-
-/*
- * Limit of waits for blocks that another thread freed. The real free would not have waited for those, and that thread
- * may itself be waiting for this one. But an error is worse than a stall that ends.
- */
-#define OTHERS_WAIT_NS UINT64_C(60000000000)
-
-/*
- * The number of times that another thread may take what this one waited for; each time another request has been served.
- */
-enum { FENCE_WAITS_MAX = 1000 };
+#include "tuning.h"
 
 /* Searches the pool for the request. Also merges what has become usable, so that it can be given back. */
 static bool search(struct gp_rounds *rounds)
@@ -153,7 +131,7 @@ static uint64_t round_enough(struct gp_rounds *rounds)
 {
 	uint64_t given = gp_segment_give_back(rounds->pool, deficit(rounds));
 
-	gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
+	gp_segment_wait_returning(rounds->pool, GP_SHORTAGE_WAIT_NS);
 	return given;
 }
 
@@ -169,7 +147,7 @@ static uint64_t round_all(struct gp_rounds *rounds)
 	const struct gp_backend *be = gp_pool_backend(rounds->pool);
 	uint64_t want = deficit(rounds), given = gp_segment_give_back(rounds->pool, UINT64_MAX);
 
-	gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
+	gp_segment_wait_returning(rounds->pool, GP_SHORTAGE_WAIT_NS);
 	given += ask_siblings(rounds, want - gp_min(want, given), false);
 	/* The amount that the driver freed is unknown: one byte stands for "try again". */
 	return given + be->ops->trim_driver(be->arg);
@@ -188,8 +166,8 @@ void gp_rounds_await_unfenced(struct gp_pool *pool)
 	unrecorded = pool->unrecorded_stamp;
 	gp_mutex_unlock(&pool->lock);
 	if (is_any && gp_fence_record(pool->fence, seq, false) == 0) {
-		(void)gp_fence_wait(pool->fence, unrecorded, UNRECORDED_WAIT_NS);
-		(void)gp_fence_wait(pool->fence, seq, UNFENCED_WAIT_NS);
+		(void)gp_fence_wait(pool->fence, unrecorded, GP_UNRECORDED_WAIT_NS);
+		(void)gp_fence_wait(pool->fence, seq, GP_UNFENCED_WAIT_NS);
 	}
 	/* Even if that took too long, some of the older fences may have completed. */
 	while (gp_fence_poll(pool->fence) == 0)
@@ -206,7 +184,7 @@ static bool wait_once(struct gp_rounds *rounds, unsigned attempt)
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t n_before = n_handed_out(pool), newest = gp_fence_newest(pool->fence);
 	bool is_any; /* pending blocks that a wait can make usable */
-	int r = newest ? gp_fence_wait(pool->fence, newest - 1, OTHERS_WAIT_NS) : 0;
+	int r = newest ? gp_fence_wait(pool->fence, newest - 1, GP_SHORTAGE_WAIT_NS) : 0;
 
 	if (search(rounds) || r || !rounds->request)
 		return false;
@@ -232,7 +210,7 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	 * Another thread may take the block that this one waited for. The blocks that it freed before are then still
 	 * pending.
 	 */
-	for (unsigned i = 0; i < FENCE_WAITS_MAX && wait_once(rounds, i); i++)
+	for (unsigned i = 0; i < GP_SHORTAGE_WAITS_MAX && wait_once(rounds, i); i++)
 		;
 	if (rounds->token.block)
 		return rounds->bytes;
@@ -241,7 +219,7 @@ static uint64_t round_fences(struct gp_rounds *rounds)
 	if (search(rounds))
 		return rounds->bytes;
 	given = gp_segment_give_back(pool, UINT64_MAX);
-	gp_segment_wait_returning(pool, OTHERS_WAIT_NS);
+	gp_segment_wait_returning(pool, GP_SHORTAGE_WAIT_NS);
 	given += ask_siblings(rounds, UINT64_MAX, true);
 	return given ? given : before - gp_min(before, pending_bytes(pool));
 }
@@ -275,7 +253,7 @@ static uint64_t round_wait(struct gp_rounds *rounds)
 		if (search(rounds))
 			return rounds->bytes;
 		gp_segment_give_back(rounds->pool, UINT64_MAX);
-		gp_segment_wait_returning(rounds->pool, OTHERS_WAIT_NS);
+		gp_segment_wait_returning(rounds->pool, GP_SHORTAGE_WAIT_NS);
 		/* Other processes do not announce their frees, so ask the driver, too. */
 		if (attempt(rounds) != -ENOMEM)
 			return rounds->bytes;

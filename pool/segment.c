@@ -23,15 +23,7 @@
 #include "pool/vmm/arena.h"
 #include "reuse.h"
 #include "segment.h"
-
-/* The idle memory that goes back before the pool grows, as a multiple of the growth. */
-#define SWAP_MULTIPLE 2
-
-/*
- * Limit of the wait for it to arrive, which takes some tenths of this. Without the wait the process would hold both for
- * a moment, and that counts.
- */
-#define SWAP_WAIT_NS UINT64_C(1000000)
+#include "tuning.h"
 
 void gp_segment_set_idle_locked(struct gp_pool *pool, struct gp_segment *segment)
 {
@@ -381,7 +373,7 @@ static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request 
 	gp_thrash_begin(&pool->thrash, used + request->size);
 	if (gp_thrash_excess(&pool->thrash) || gp_thrash_is_known(&pool->thrash, request->size, used))
 		return 0;
-	return SWAP_MULTIPLE * bytes;
+	return GP_SWAP_MULTIPLE * bytes;
 }
 
 static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
@@ -399,7 +391,7 @@ static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
 	gp_mutex_lock(&pool->lock);
 	gp_thrash_note(&pool->thrash, request->size, used);
 	gp_mutex_unlock(&pool->lock);
-	gp_segment_wait_returning(pool, SWAP_WAIT_NS);
+	gp_segment_wait_returning(pool, GP_SWAP_WAIT_NS);
 }
 
 int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)

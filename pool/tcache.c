@@ -17,15 +17,6 @@
 #include "tcache_block.h"
 #include "tcache_large.h"
 
-enum {
-	RECORD_AFTER = 32, /* blocks freed without a fence: one fence for all of them */
-	REFUSED_MAX = 32,  /* blocks refused for lack of room: the cache holds the wrong sizes */
-	GROW_AFTER = 16,   /* fences for one bin: then a larger pool is worth it */
-	GROWN_BLOCKS = 4,  /* the pool may grow by this many blocks for a bin after every GROW_AFTER fences */
-};
-
-#define GROWN_MAX (2 * GP_MIB)
-
 _Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
 
 static struct gp_bin *bin_of(struct gp_tcache *tc, uint64_t size)
@@ -192,12 +183,13 @@ static uint64_t growth_due(const struct gp_tcache *tc, const struct gp_bin *bin,
 	uint64_t step;
 	bool is;
 
-	if (n % GROW_AFTER)
+	if (n % GP_TCACHE_GROW_AFTER)
 		return 0;
 	gp_mutex_lock(&tc->pool->lock);
 	step = request->kind->segment_bytes(tc->pool, request->size);
 	gp_mutex_unlock(&tc->pool->lock);
-	is = (n & (n - 1)) == 0 || bin->grown_bytes + step <= gp_max(GROWN_MAX, GROWN_BLOCKS * request->size);
+	is = (n & (n - 1)) == 0 ||
+	     bin->grown_bytes + step <= gp_max(GP_TCACHE_GROWN_MAX, GP_TCACHE_GROWN_BLOCKS * request->size);
 	return is ? step : 0;
 }
 
@@ -386,13 +378,13 @@ static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_b
 		 * Now and then let the bin fill without a fence: this tests whether a larger pool is worth it, or has
 		 * come about.
 		 */
-		if (bin->n_fences % GROW_AFTER == GROW_AFTER - 1)
+		if (bin->n_fences % GP_TCACHE_GROW_AFTER == GP_TCACHE_GROW_AFTER - 1)
 			bin->due = bin->depth;
 		return DUE_NOW;
 	}
-	if (gp_likely(tc->n_uncovered < RECORD_AFTER))
+	if (gp_likely(tc->n_uncovered < GP_TCACHE_RECORD_AFTER))
 		return NOT_DUE;
-	return tc->n_uncovered < 2 * RECORD_AFTER ? DUE_SOON : DUE_NOW;
+	return tc->n_uncovered < 2 * GP_TCACHE_RECORD_AFTER ? DUE_SOON : DUE_NOW;
 }
 
 /*
@@ -440,7 +432,7 @@ static bool is_crowded(struct gp_tcache *tc)
 	bool is;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is = tc->n_refused >= REFUSED_MAX;
+	is = tc->n_refused >= GP_TCACHE_REFUSED_MAX;
 	gp_ownlock_leave(&tc->cache.lock);
 	return is;
 }

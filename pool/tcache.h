@@ -23,11 +23,9 @@
  */
 
 #include "tcache_pool.h"
+#include "tuning.h"
 
 struct gp_tcache;
-
-/* The default size of a thread cache: this part of the device's memory, or of its limit. */
-enum { GP_TCACHE_SHARE = 1024 };
 
 struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc);
 

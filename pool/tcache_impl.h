@@ -13,16 +13,14 @@
 #include "caches.h"
 #include "pool_impl.h"
 #include "tcache.h"
+#include "tuning.h"
 
 enum {
 	GP_BIN_EXACT_BITS = 3,
 	GP_BIN_EXACT = 1 << GP_BIN_EXACT_BITS, /* bins of one size, twice; then this many per power of two */
 	GP_TCACHE_BINS = GP_BIN_EXACT * 9,     /* bins for sizes up to GP_SMALL_MAX */
-	GP_TCACHE_DEPTH = 64,                  /* blocks in a bin, at most */
-	GP_TCACHE_LARGE = 8,                   /* blocks too large for a bin */
 	GP_TCACHE_SETS = 1024,
 	GP_TCACHE_WAYS = 2,
-	GP_TCACHE_SERIALS = 256, /* serial numbers obtained at a time */
 };
 
 /*

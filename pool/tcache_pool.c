@@ -10,9 +10,6 @@
 #include "reuse.h"
 #include "tcache_block.h"
 
-/* Parts of a cache's limit: of one bin, and of one block, which must be small as well. */
-enum { BIN_SHARE = 2, BLOCK_SHARE = 16 };
-
 /* Queues a block, which the pool has counted as held by the program. Returns true if no fence of a free covers it. */
 static bool queue_locked(struct gp_tcache *tc, struct gp_block *b)
 {
@@ -151,9 +148,9 @@ static bool is_allowed(const struct gp_pool *pool)
 static void set_bounds(struct gp_tcache *tc, uint64_t bytes_max)
 {
 	tc->bytes_max = bytes_max;
-	tc->size_max = gp_min(bytes_max / BLOCK_SHARE & ~(uint64_t)(GP_ALIGN - 1), GP_SMALL_MAX);
+	tc->size_max = gp_min(bytes_max / GP_TCACHE_BLOCK_SHARE & ~(uint64_t)(GP_ALIGN - 1), GP_SMALL_MAX);
 	for (unsigned i = 0; i < GP_TCACHE_BINS; i++) {
-		uint64_t n = bytes_max / BIN_SHARE / gp_bin_size_max(i);
+		uint64_t n = bytes_max / GP_TCACHE_BIN_SHARE / gp_bin_size_max(i);
 
 		tc->bins[i].due = tc->bins[i].depth = (uint8_t)gp_min(gp_max(n, 1), GP_TCACHE_DEPTH);
 		tc->bins[i].blocks = tc->blocks[i];

@@ -5,22 +5,16 @@
 
 #include <string.h>
 
-enum { NOTES_EXPECTED = 64 };
-
-/*
- * A loop may leak. So use must rise by 1/SHARE until it counts as growth, and differences below 1/STEPS count as none.
- */
-#define SHARE 16
-#define STEPS 1024
+#include "tuning.h"
 
 static bool is_higher(const struct gp_thrash *thrash, uint64_t used_bytes)
 {
-	return used_bytes > thrash->level + thrash->level / SHARE;
+	return used_bytes > thrash->level + thrash->level / GP_THRASH_GROWTH_SHARE;
 }
 
 static uint64_t hash_of(const struct gp_thrash *thrash, uint64_t size, uint64_t used_bytes)
 {
-	uint64_t step = used_bytes / (thrash->level / STEPS + 1);
+	uint64_t step = used_bytes / (thrash->level / GP_THRASH_USE_STEPS + 1);
 
 	/* Never 0, which means no note. */
 	return (size / GP_ALIGN + (step << 40)) * UINT64_C(0x9e3779b97f4a7c15) | 1;
@@ -56,5 +50,5 @@ bool gp_thrash_is_known(const struct gp_thrash *thrash, uint64_t size, uint64_t 
 
 unsigned gp_thrash_excess(const struct gp_thrash *thrash)
 {
-	return thrash->count > NOTES_EXPECTED ? thrash->count - NOTES_EXPECTED : 0;
+	return thrash->count > GP_THRASH_EXPECTED ? thrash->count - GP_THRASH_EXPECTED : 0;
 }

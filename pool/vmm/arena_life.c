@@ -13,13 +13,7 @@
 #include "pool/pool.h"
 #include "chunk.h"
 #include "arena_life.h"
-
-/*
- * Addresses of an arena per byte of the device. Moving memory leaves unmapped gaps, and those must not exhaust the
- * arena. If that many addresses cannot be reserved (under a limit on address space, say), fewer will do.
- */
-enum { SPACE_FACTOR = 4 };
-#define SPACE_MAX (UINT64_C(1) << 44)
+#include "pool/tuning.h"
 
 static const struct gp_mapping_ops *mapping_of(const struct gp_pool *pool)
 {
@@ -30,12 +24,13 @@ static int reserve(struct gp_pool *pool, struct gp_arena *arena)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
 	uint64_t granule = pool->options.granule;
-	uint64_t capacity = gp_round_up(gp_max(gp_min(pool->options.capacity_bytes, SPACE_MAX), granule), granule);
+	uint64_t capacity =
+		gp_round_up(gp_max(gp_min(pool->options.capacity_bytes, GP_ARENA_SPACE_MAX), granule), granule);
 	int r = -ENOTSUP;
 
 	arena->granule_log2 = gp_log2(granule);
-	for (uint64_t factor = SPACE_FACTOR; factor && r; factor /= 2) {
-		arena->size = gp_max(gp_min(capacity * factor, SPACE_MAX), granule);
+	for (uint64_t factor = GP_ARENA_SPACE_FACTOR; factor && r; factor /= 2) {
+		arena->size = gp_max(gp_min(capacity * factor, GP_ARENA_SPACE_MAX), granule);
 		r = be->ops->mapping->address_reserve(be->arg, arena->size, &arena->base);
 	}
 	if (r)

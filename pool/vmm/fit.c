@@ -5,9 +5,7 @@
 
 #include "pool/descriptor.h"
 #include "fit.h"
-
-/* Free blocks that are searched for a well-fitting chunk; after that the best so far is taken. */
-enum { LOOK_AT = 64 };
+#include "pool/tuning.h"
 
 /* A possible placement of a block: free blocks and unmapped gaps in a row. */
 struct placement {
@@ -153,7 +151,7 @@ static struct gp_chunk *find_chunk_locked(const struct gp_pool *pool, const stru
 	struct gp_tree_node *node = gp_tree_at_most(&arena->free, UINT64_MAX);
 	struct gp_chunk *best = NULL;
 
-	for (int i = 0; node && node->key >= gp_arena_granule(arena) && i < LOOK_AT; i++) {
+	for (int i = 0; node && node->key >= gp_arena_granule(arena) && i < GP_FIT_LOOK_AT; i++) {
 		const struct gp_block *b = gp_container_of(node, struct gp_block, by_size);
 		struct gp_chunk *chunk = b->seq < completed ? chunk_in(b, max_bytes) : NULL;
 

@@ -28,17 +28,7 @@
 #include "arena_life.h"
 #include "pool/reuse.h"
 #include "pool/segment.h"
-
-/*
- * The share by which the pool may exceed its peak of use before memory is moved, in thousandths of the peak. Each
- * request for which memory was moved adds 1, up to SLACK_MAX. Each such request beyond what a growing program needs
- * adds SLACK_STEP.
- */
-enum { SLACK = 28, SLACK_MAX = 40, SLACK_STEP = 10 };
-
-/* New chunks are as large as the gap, but not so large that they are never free as a whole. */
-#define CHUNK_MAX   (20 * GP_MIB)
-#define CHUNK_SHARE 8
+#include "pool/tuning.h"
 
 struct filling {
 	struct gp_pool *pool;
@@ -57,11 +47,11 @@ struct filling {
 static uint64_t move_threshold_locked(const struct filling *f)
 {
 	uint64_t used = gp_max(f->pool->stats.peak_used_bytes, f->used_bytes + f->request->size);
-	uint64_t slack = gp_min(SLACK + f->pool->thrash.count, SLACK_MAX);
+	uint64_t slack = gp_min(GP_MOVE_SLACK + f->pool->thrash.count, GP_MOVE_SLACK_MAX);
 
 	if (f->is_repeated)
 		return UINT64_MAX;
-	slack += (uint64_t)SLACK_STEP * gp_thrash_excess(&f->pool->thrash);
+	slack += (uint64_t)GP_MOVE_SLACK_STEP * gp_thrash_excess(&f->pool->thrash);
 	return used + used / 1000 * slack;
 }
 
@@ -100,7 +90,7 @@ static int fill_with_new(struct filling *f, uint64_t addr, uint64_t gap)
 	int r;
 
 	if (f->request->size > GP_SMALL_MAX)
-		most = gp_max(CHUNK_MAX, gp_round_up(f->request->size / CHUNK_SHARE, granule));
+		most = gp_max(GP_CHUNK_MAX, gp_round_up(f->request->size / GP_CHUNK_SHARE, granule));
 	r = gp_chunk_create(f->pool, gp_min(gap, most), &chunk);
 	return r ? r : map_into_placement(f, chunk, addr);
 }

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+#pragma once
+
+/*
+ * Every constant of policy, each with its unit, its reason and what holds it. Constants that follow from a layout or a
+ * formula (size classes, tables, rings) stand where they are used.
+ *
+ * "Held by" names the evidence:
+ *
+ *   - A trace of tests/traces, and a pool type: its peak with half and with twice the value, in per cent of its peak
+ *     today. test_replay.c fails if the peak or the number of driver calls passes its limit. Most values are a
+ *     compromise between traces, and a single segment more or less at the peak accounts for several per cent.
+ *   - A test of tests/unit, which fails with another value, or for which the value was chosen.
+ *   - A row of the benchmark (tests/bench/README.md). A benchmark shows a loss, but has no limit.
+ *
+ * "No figure" means that no trace, test or benchmark shows a difference with half and with twice the value.
+ */
+
+#include "base.h"
+
+/*
+ * Segments: how much split asks the driver for.
+ */
+
+/*
+ * Bytes: a slab is a multiple of this. The driver's granule.
+ * Held by graphs, split: +4 and -3 %; gpt, split: 0 and +8 %; adversary, split: 0 and +18 %.
+ */
+#define GP_SLAB_MULTIPLE (2 * GP_MIB)
+
+/*
+ * Blocks: a slab holds at least this many of the size that it was made for. With fewer, conv asks the driver 19 % more
+ * often. Held by adversary, split: -1 and +18 %; graphs, split: -7 and +9 %; conv, split: 0 and +9 %.
+ */
+#define GP_SLAB_BLOCKS_MIN 4
+
+/*
+ * Bytes: a large segment is a share of what the pool holds, within these limits. Larger segments leave more memory
+ * unused at the peak; smaller ones ask the driver more often.
+ * Held by the traces, split. Minimum: conv +4 % with half. Share: elements +20 % with half, conv +3 % with twice.
+ */
+#define GP_SEGMENT_MIN   (16 * GP_MIB)
+#define GP_SEGMENT_MAX   (48 * GP_MIB)
+#define GP_SEGMENT_SHARE 4
+
+/*
+ * Share: a request for more than this part of a segment gets a segment of its own, which can go back on its own.
+ * Held by elements, split: +9 and +17 %; adversary, split: +11 and -9 %.
+ */
+#define GP_SEGMENT_PART 4
+
+/*
+ * Share: simple hands out a block that exceeds the request by at most this part of it. Otherwise a small request would
+ * pin a huge block. A larger excess serves more requests from the cache, but wastes memory inside blocks.
+ * Held by the traces, simple: -26 % (transformer) with half, +27 % with twice.
+ */
+#define GP_SIMPLE_FIT_SHARE 8
+
+/*
+ * Memory that goes back, or moves, before a pool exceeds its peak.
+ */
+
+/*
+ * Growths of the pool: a segment that was idle for this many goes back. A program whose buffers grow leaves segments
+ * behind that are too small. After a few growths they can be distinguished from segments that a program alternates
+ * between, which are used again once all of them exist.
+ * Held by conv, split: 48 % more driver calls with half; adversary, split: +10 % with twice.
+ */
+#define GP_STALE_GROWTHS 4
+
+/*
+ * Factor: before split exceeds its peak it gives back this many times the growth. Some idle memory stays, since the
+ * program may ask for it next. Held by conv, split: +9 and +9 %.
+ */
+#define GP_SWAP_MULTIPLE 2
+
+/*
+ * Nanoseconds: limit of the wait until that memory has arrived in the driver, which takes some tenths of this. Without
+ * the wait the process would hold both for a moment.
+ * Held by test_growth.c, split_waits_for_returning_memory_before_it_takes_more. No figure.
+ */
+#define GP_SWAP_WAIT_NS UINT64_C(1000000)
+
+/*
+ * Waits for freed memory before split and vmm exceed their peak, until the peak has risen. Only completed memory can be
+ * given back or moved. The real free waits each time, so a few waits while a program finds its size cost next to
+ * nothing. Held by graphs, vmm: +19 and +1 %.
+ */
+#define GP_PEAK_WAITS_MAX 8
+
+/*
+ * Share by which the peak must rise before these waits are counted anew.
+ * Held by adversary, vmm: +1 and 0 %; graphs, vmm: 4 % more driver calls with twice.
+ */
+#define GP_PEAK_SHARE 16
+
+/* Bytes: below this, memory is not worth a stall. Held by elements, vmm: +7 and 0 %. */
+#define GP_PEAK_MIN (128 * GP_MIB)
+
+/*
+ * Nanoseconds: limit of such a wait for memory that other threads freed. For its own frees a thread waits as long as
+ * they would have. Held by test_reuse.c, the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long. No figure.
+ */
+#define GP_PEAK_WAIT_NS UINT64_C(20000000)
+
+/*
+ * The thrash detector (thrash.h).
+ */
+
+/* Notes that a growing program may make before further ones count as a loop. Held by adversary, vmm: +6 and 0 %. */
+#define GP_THRASH_EXPECTED 64
+
+/*
+ * Share by which use must rise to count as growth, so that a loop may leak.
+ * Held by adversary, vmm: 0 and -3 %; test_marks.c, notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth.
+ */
+#define GP_THRASH_GROWTH_SHARE 16
+
+/*
+ * Share: differences in use below this count as none, so that a request of a loop that leaks is known again.
+ * Held by graphs, vmm: +3 and +3 %; test_growth.c, few_random_loops_call_the_driver_after_the_third_round.
+ */
+#define GP_THRASH_USE_STEPS 1024
+
+/*
+ * Moving memory, vmm (vmm/grow.c).
+ */
+
+/*
+ * Thousandths of the peak of use by which the pool may exceed it before memory is moved. Each request for which memory
+ * was moved adds 1, up to the maximum. Each such request beyond GP_THRASH_EXPECTED adds GP_MOVE_SLACK_STEP.
+ * Held by graphs, vmm: +3 and 0 % (first), +3 and +4 % (maximum); transformer, vmm: -1 and +1 % (first); adversary,
+ * vmm: 0 and +25 % (step); test_range.c, vmm_grows_instead_of_moving_chunks_in_every_round_of_a_loop.
+ */
+#define GP_MOVE_SLACK      28
+#define GP_MOVE_SLACK_MAX  40
+#define GP_MOVE_SLACK_STEP 10
+
+/*
+ * Bytes, and a share of the request: the larger of both limits a new chunk. A chunk is as large as its gap, but not so
+ * large that it is never free as a whole. Held by graphs, vmm: +4 and +3 % (bytes), -1 and +6 % (share);
+ * conv, vmm: 41 % more driver calls with half the bytes.
+ */
+#define GP_CHUNK_MAX   (20 * GP_MIB)
+#define GP_CHUNK_SHARE 8
+
+/* Free blocks that are searched for a well-fitting chunk, before the best so far is taken. No figure. */
+#define GP_FIT_LOOK_AT 64
+
+/*
+ * Addresses of an arena per byte of the device, and the maximum in bytes. Moving memory leaves unmapped gaps, and those
+ * must not exhaust the arena. If that many addresses cannot be reserved (under a limit on address space, say), fewer
+ * will do. Held by test_range_short.c. No figure.
+ */
+#define GP_ARENA_SPACE_FACTOR 4
+#define GP_ARENA_SPACE_MAX    (UINT64_C(1) << 44)
+
+/*
+ * Pending memory (reuse.c).
+ */
+
+/*
+ * Share of the pool, and bytes: up to the larger of both, pending blocks hardly affect where the next block is cut, so
+ * the fences are not polled first. Poor cuts cost far more memory than a poll costs time.
+ * Held by gpt, split: +8 and 0 % (share); elements, vmm: +9 % with half the share, +7 % with half the bytes.
+ */
+#define GP_UNPOLLED_SHARE 64
+#define GP_UNPOLLED_MIN   (2 * GP_MIB)
+
+/*
+ * Allocations: with one stream, while the GPU lags, only every so many of those that could poll do, to see whether it
+ * still lags. Held by graphs, vmm: +4 and 0 %.
+ */
+#define GP_LAG_POLL_EVERY 16
+
+/*
+ * One stream: the pool grows until this many blocks of the size can take turns, up to a minimum of bytes or a share of
+ * the used memory. Then a GPU wait is made, for which the GPU stops for 0.9 us.
+ * Held by test_reuse.c, a_second_block_is_allocated_before_a_gpu_wait_stalls_the_gpu; graphs, vmm: +15 and 0 % (share);
+ * adversary, binned: 0 and +2 % (minimum).
+ */
+#define GP_SERIAL_TURNS         2
+#define GP_GPU_WAIT_SLACK_MIN   (32 * GP_MIB)
+#define GP_GPU_WAIT_SLACK_SHARE 8
+
+/*
+ * Overlap: the same where several streams work, up to a maximum of bytes. A GPU wait empties all streams, so their
+ * overlap is worth more blocks: with 32 MiB, four streams with 8 MiB a turn came to a GPU wait every four turns.
+ * Held by the row `overlap SIZE`; graphs, simple: -2 and +9 % (maximum); test_reuse.c,
+ * overlapping_streams_get_no_gpu_wait_for_a_little_memory.
+ */
+#define GP_OVERLAP_TURNS 16
+#define GP_OVERLAP_MAX   (128 * GP_MIB)
+
+/*
+ * Nanoseconds: overlap: limit of the wait for the oldest block that fits, before a GPU wait. A failed wait costs the
+ * GPU nothing: all that the host would have submitted meanwhile would have been behind the GPU wait, which waits for
+ * the same work. The host loses at most this much of its lead. Only requests up to a size wait (bytes), and only while
+ * at most GP_OVERLAP_MAX is pending.
+ * Held by the row `overlap SIZE`; test_reuse.c, a_futile_wait_is_short_rare_and_followed_by_a_gpu_wait.
+ */
+#define GP_BRIEF_WAIT_NS       UINT64_C(1000000)
+#define GP_BRIEF_WAIT_SIZE_MAX (16 * GP_MIB)
+
+/*
+ * Waits: after each failure about twice as many GPU waits are made without such a wait, up to this many.
+ * Held by test_reuse.c, futile_waits_drop_to_one_in_256_gpu_waits_until_a_wait_succeeds.
+ */
+#define GP_BRIEF_WAITS_SKIPPED_MAX 255u
+
+/*
+ * Bytes, and a share of the used memory: where completion is needed, at most the larger of both may be pending before
+ * the host waits. A wait costs the host its lead over the GPU, which is worth more memory than a GPU wait.
+ * Held by test_reuse.c, a_block_in_use_by_the_gpu_is_not_reused_if_completion_is_required.
+ */
+#define GP_HOST_WAIT_SLACK_MIN   (256 * GP_MIB)
+#define GP_HOST_WAIT_SLACK_SHARE 2
+
+/*
+ * Nanoseconds: limit of such a wait for work for which no free of its own thread would have waited. That work may be
+ * waiting for this thread, and an extra block is better than a stall.
+ * Held by test_reuse.c, the_pool_grows_if_a_block_freed_by_another_thread_takes_too_long. No figure.
+ */
+#define GP_GROW_INSTEAD_NS UINT64_C(100000000)
+
+/*
+ * Blocks of each bin of the pending queue that a search looks at. Blocks of a bin differ by less than a quarter, so the
+ * first few nearly always contain a fit. No figure.
+ */
+#define GP_PENDING_LOOK_PER_BIN 8
+
+/*
+ * When memory has run out, or must go back (rounds.c, pool_control.c).
+ */
+
+/*
+ * Nanoseconds: limit of waits for fences recorded outside a free (see GP_BLOCK_UNFENCED). They may cover work that the
+ * real free would not wait for.
+ * Held by test_rounds.c, an_allocation_waits_for_an_unfenced_block_for_a_bounded_time.
+ */
+#define GP_UNFENCED_WAIT_NS UINT64_C(100000000)
+
+/*
+ * Nanoseconds: limit of waits for blocks that left a thread cache without a fence. The real free would hardly have
+ * waited for them, since the GPU kept up then; but a long kernel may have been launched since.
+ * Held by test_tcache.c, an_allocation_waits_for_a_cached_block_rather_than_failing. No figure.
+ */
+#define GP_UNRECORDED_WAIT_NS UINT64_C(10000000000)
+
+/*
+ * Nanoseconds: limit of waits for blocks that another thread freed, once memory has run out. The real free would not
+ * have waited for those, and that thread may itself be waiting for this one. But an error is worse than a stall that
+ * ends. Held by test_rounds.c, an_allocation_waits_for_pending_memory_rather_than_failing. No figure.
+ */
+#define GP_SHORTAGE_WAIT_NS UINT64_C(60000000000)
+
+/*
+ * Waits of one request in that round, since another thread may take what this one waited for. Each time another request
+ * has been served. Held by test_pool_threads.c, a_thread_that_frees_before_it_allocates_never_runs_out_of_memory.
+ */
+#define GP_SHORTAGE_WAITS_MAX 1000
+
+/*
+ * Nanoseconds: limit of the wait until memory that a trim or a reclaim gives back has arrived in the driver. Arrival
+ * takes no time, unless later work waits on the GPU. Held by test_control.c and test_asking.c. No figure.
+ */
+#define GP_RECLAIM_WAIT_NS UINT64_C(20000000)
+
+/* Nanoseconds that a fence may take until it is complete while the GPU is idle. An idle GPU takes 5 us. No figure. */
+#define GP_IDLE_WAIT_NS UINT64_C(1000000)
+
+/*
+ * Thread caches (tcache.c).
+ */
+
+/*
+ * The default size of a cache: this share of the device's memory, or of its limit. No figure.
+ */
+#define GP_TCACHE_SHARE 1024
+
+/*
+ * Shares of a cache's size: of one bin, and of one block. No single size may fill the cache, and a bin of the largest
+ * blocks still holds eight.
+ * Held by test_tcache.c, a_loop_on_a_thread_cache_grows_the_pool_to_at_most_the_cache_size. No figure.
+ */
+#define GP_TCACHE_BIN_SHARE   2
+#define GP_TCACHE_BLOCK_SHARE 16
+
+/*
+ * Blocks in a bin, at most; a power of two, since the bin is a ring. It is twice GP_TCACHE_RECORD_AFTER: with bins of
+ * 32, a bin was full each time a fence for 32 blocks was under way, and blocks then went through the pool.
+ * Held by the rows `batch SIZE of N` and test_tcache_order.c.
+ */
+#define GP_TCACHE_DEPTH 64
+
+/*
+ * Large blocks that a cache keeps in serial mode. A loop over a few large buffers needs no call into the pool.
+ * Held by the row `batch SIZE of N`; test_tcache_order.c, large_blocks_beyond_the_thread_cache_go_to_the_pool.
+ */
+#define GP_TCACHE_LARGE 8
+
+/* Serial numbers that a cache obtains at a time from a counter of the process. Held by the row of threads. */
+#define GP_TCACHE_SERIALS 256
+
+/*
+ * Blocks freed without a fence, after which one fence is recorded for all of them: soon, if no other thread is calling
+ * the driver; at twice the number in any case.
+ * Held by test_tcache.c, a_batch_of_frees_into_a_thread_cache_needs_few_records.
+ */
+#define GP_TCACHE_RECORD_AFTER 32
+
+/*
+ * Blocks refused for lack of room, after which the cache is flushed: it holds the wrong sizes.
+ * Held by test_tcache.c, a_thread_cache_full_of_unused_sizes_makes_room.
+ */
+#define GP_TCACHE_REFUSED_MAX 32
+
+/*
+ * Fences recorded for one bin because a single block was wanted, after which a larger pool is worth it. After each such
+ * number of fences the pool may grow for the bin, while its growth for it stays below a number of blocks or of bytes.
+ * Held by test_tcache.c, a_loop_on_a_thread_cache_needs_one_record_and_query_for_many_rounds; test_tcache_order.c,
+ * a_small_pool_does_not_grow_beyond_the_thread_cache_limit.
+ */
+#define GP_TCACHE_GROW_AFTER   16
+#define GP_TCACHE_GROWN_BLOCKS 4
+#define GP_TCACHE_GROWN_MAX    (2 * GP_MIB)
+
+/*
+ * Caches; flushes; nanoseconds. All threads stop while all caches are flushed, and then come to the pool one by one for
+ * blocks that they had cached. With more caches than the first number, or if the pool has little memory that is cut, an
+ * additional slab is better than more flushes than the second number within the third. This goes on until the threads
+ * have about what they need. With 16 threads and sizes that vary, flushes alone took 30 us a pair.
+ * Held by test_tcache_order.c, the_pool_grows_if_many_threads_often_flush_each_others_caches, and its neighbours.
+ */
+#define GP_FEW_CACHES  4
+#define GP_FLUSHES_MAX 16
+#define GP_FLUSHES_NS  UINT64_C(20000000)
+
+/*
+ * Fences (fence.c).
+ */
+
+/*
+ * Nanoseconds: the age from which an incomplete fence means that the GPU lags. An idle GPU completes an event in about
+ * 5 us. When any incomplete fence counted as a lag, 16 threads closed their caches most of the time.
+ * Held by test_fence_lag.c, the_gpu_lags_once_a_fence_is_50_us_old_and_incomplete.
+ */
+#define GP_LAG_NS UINT64_C(50000)
+
+/*
+ * Outstanding fences in serial mode, where they are rarely polled. Beyond this the older half is dropped.
+ * Held by test_fence_lag.c, in_serial_mode_the_gpu_lags_until_it_keeps_up_with_the_records.
+ */
+#define GP_SERIAL_FENCES_MAX 64
+
+/*
+ * Pauses of the processor, while another thread polls: about as long as a poll takes, some microseconds.
+ * Held by the row of threads.
+ */
+#define GP_POLL_SPINS 64
+
+/*
+ * The pauses of a waiting thread. Before the first poll it pauses for so many eighths of the time that waits took of
+ * late; after that for a share of the time waited, between the limits in nanoseconds. This needs far fewer queries than
+ * polling without pause, and each query delays threads that submit work. Longer pauses cost overlapping streams time.
+ * Held by test_fence_wait.c; the row `overlap SIZE`.
+ */
+#define GP_FIRST_PAUSE_EIGHTHS  7
+#define GP_POLL_INTERVAL_SHARE  32
+#define GP_POLL_INTERVAL_MIN_NS UINT64_C(1000)
+#define GP_POLL_INTERVAL_MAX_NS UINT64_C(100000)
+
+/*
+ * Share of the difference by which the estimate of a wait grows. Too short a first pause costs queries, too long a one
+ * costs time, so the estimate shrinks at once and grows slowly.
+ * Held by test_fence_wait.c, short_waits_among_long_ones_end_only_a_little_late.
+ */
+#define GP_WAIT_LEARN_SHARE 8
+
+/*
+ * Locks and lookups (lock.c, addrmap.c).
+ */
+
+/*
+ * Pauses of the processor before a thread sleeps on a lock: about 20 us where a pause takes 40 ns. With a thread on
+ * every processor glibc's own 100 are not enough, and then every hand-over goes through the kernel.
+ * Held by the row of threads.
+ */
+#define GP_LOCK_SPINS 512
+
+/*
+ * Yields of the processor before a thread that waits for another sleeps, and nanoseconds of each sleep. A real-time
+ * thread that only yielded would keep a normal thread from running.
+ * Held by test_waits.c, a_waiting_thread_sleeps_after_some_yields_and_preserves_errno.
+ */
+#define GP_YIELDS_MAX 64
+#define GP_NAP_NS     20000
+
+/*
+ * Blocks that a lookup without a lock visits at most. Buckets hold far fewer, but a walk that got into other chains
+ * must end. Held by test_claim.c. No figure.
+ */
+#define GP_CHAIN_STEPS_MAX 16
