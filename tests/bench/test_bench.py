@@ -53,6 +53,16 @@ class Quiet(unittest.TestCase):
         self.addCleanup(redirect.__exit__, None, None, None)
 
 
+class PairsCountedTest(unittest.TestCase):
+    def test_hits_and_misses_of_both_runtimes_run_under_the_preload(self):
+        for runtime in ("static", "shared"):
+            for case in ("hit", "miss"):
+                program = PROGRAMS / f"pairs_counted_{runtime}"
+                done = subprocess.run([program, case, "20"], env={**os.environ, **STUB, "LD_PRELOAD": str(LIBRARY)},
+                                      capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), (runtime, case))
+
+
 class FiguresTest(unittest.TestCase):
     def test_a_figure_has_the_median_and_the_quartiles(self):
         found = figures.figure([5, 1, 2, 4, 3])

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Usage: instructions.py --library LIBRARY --programs DIR --runtime DIR [--other LIBRARY]
+
+Counts the instructions of a cudaMalloc and of a cudaFree under the library, over the driver that does nothing, with
+valgrind's callgrind: of a hit and a miss, through a static and a shared runtime. Unlike a time, a count is the same in
+each run and on each machine with the same compiler and C library, so two versions can be compared on a busy machine.
+It leaves out what an instruction costs: an atomic exchange counts 1, and so does a system call. Each figure is the least
+of some runs, since a run that is interrupted for long seems to have a GPU that lags.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PAIRS, RUNS = 500, 3
+RUNTIMES, CASES, CALLS = ("static", "shared"), ("hit", "miss"), ("alloc_one", "free_one")
+TOTAL = re.compile(r"Collected : (\d+)")
+# Callgrind counts each repetition of `rep stosb` as an instruction, though the processor does many at a time. So memset
+# is kept from using it.
+TUNABLES = f"glibc.cpu.x86_rep_stosb_threshold={1 << 30}"
+
+
+def count(library, options, runtime, case, call):
+    """Instructions of each call of that function of pairs_counted.c, with all that it calls."""
+    variables = {**os.environ, "LD_PRELOAD": str(library), "GLIBC_TUNABLES": TUNABLES,
+                 "LD_LIBRARY_PATH": f"{options.programs}:{options.runtime}"}
+    with tempfile.NamedTemporaryFile() as profile:
+        done = subprocess.run(
+            ["valgrind", "--tool=callgrind", f"--toggle-collect={call}", f"--callgrind-out-file={profile.name}",
+             options.programs / f"pairs_counted_{runtime}", case, str(PAIRS)],
+            env=variables, capture_output=True, text=True, check=False)
+    total = TOTAL.search(done.stderr)
+    if done.returncode or not total or total[1] == "0":
+        sys.exit(f"instructions.py: pairs_counted_{runtime} {case} failed:\n{done.stderr}")
+    return int(total[1]) / PAIRS
+
+
+def rows(options):
+    for runtime in RUNTIMES:
+        for case in CASES:
+            yield (f"{runtime} {case}",
+                   *([min(count(library, options, runtime, case, call) for _ in range(RUNS)) for call in CALLS]
+                     for library in (options.library, options.other) if library))
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", type=pathlib.Path, required=True, help="libgpupool.so of a release build")
+    parser.add_argument("--programs", type=pathlib.Path, required=True, help="the folder of pairs_counted_static")
+    parser.add_argument("--runtime", type=pathlib.Path, required=True, help="the folder of libcudart.so")
+    parser.add_argument("--other", type=pathlib.Path, help="another libgpupool.so, to compare the first with")
+    options = parser.parse_args()
+    for name, path in vars(options).items():
+        if path:
+            setattr(options, name, path.resolve())
+    return options
+
+
+def main():
+    options = parse_arguments()
+    print(f"{'':16}{'malloc':>9}{'free':>9}{'pair':>9}" + (f"{'other':>9}{'ratio':>9}" if options.other else ""))
+    for name, own, *other in rows(options):
+        line = f"{name:16}{own[0]:9.0f}{own[1]:9.0f}{sum(own):9.0f}"
+        if other:
+            line += f"{sum(other[0]):9.0f}{sum(own) / sum(other[0]):9.3f}"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

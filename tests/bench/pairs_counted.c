@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * SPDX-FileCopyrightText: 2026 The gpupool authors */
+
+/*
+ * Usage: pairs_counted_RUNTIME hit|miss PAIRS: makes that many pairs of cudaMalloc and cudaFree for instructions.py,
+ * which counts the instructions of alloc_one and free_one.
+ *
+ *   hit:  each allocation gets the block that was freed just before
+ *   miss: nothing is freed before the last allocation, so each needs new memory from the driver
+ */
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/apps/cudart_min.h"
+
+/*
+ * WARM_UP pairs come first: they create the thread's cache, and resolve the functions that the runtime calls. A block
+ * of MISS_BYTES is a driver allocation of its own in every pool type.
+ */
+enum { WARM_UP = 16, PAIRS_MAX = 1000, HIT_BYTES = 64 << 10, MISS_BYTES = 64 << 20 };
+
+static void *blocks[PAIRS_MAX];
+
+static void check(const char *call, cudaError_t error)
+{
+	if (!error)
+		return;
+	fprintf(stderr, "pairs_counted: %s failed with error %d\n", call, error);
+	exit(1);
+}
+
+/* Not inlined, since callgrind switches its count at their names. */
+__attribute__((noinline)) void alloc_one(void **ptr, size_t bytes);
+__attribute__((noinline)) void free_one(void *ptr);
+
+void alloc_one(void **ptr, size_t bytes)
+{
+	check("cudaMalloc", cudaMalloc(ptr, bytes));
+}
+
+void free_one(void *ptr)
+{
+	check("cudaFree", cudaFree(ptr));
+}
+
+static void warm_up(size_t bytes)
+{
+	void *ptr;
+
+	check("cudaSetDevice", cudaSetDevice(0));
+	for (int i = 0; i < WARM_UP; i++) {
+		check("cudaMalloc", cudaMalloc(&ptr, bytes));
+		check("cudaFree", cudaFree(ptr));
+	}
+	/* The next request of the same size must not find the block. */
+	if (bytes == MISS_BYTES)
+		check("cudaMalloc", cudaMalloc(&ptr, bytes));
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long n_pairs = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
+	bool is_miss = argc == 3 && !strcmp(argv[1], "miss");
+
+	if (!n_pairs || n_pairs > PAIRS_MAX || (!is_miss && strcmp(argv[1], "hit") != 0)) {
+		fprintf(stderr, "usage: pairs_counted hit|miss PAIRS, at most %d pairs\n", PAIRS_MAX);
+		return 2;
+	}
+	warm_up(is_miss ? MISS_BYTES : HIT_BYTES);
+	for (unsigned long i = 0; i < n_pairs; i++) {
+		alloc_one(&blocks[i], is_miss ? MISS_BYTES : HIT_BYTES);
+		if (!is_miss)
+			free_one(blocks[i]);
+	}
+	for (unsigned long i = 0; is_miss && i < n_pairs; i++)
+		free_one(blocks[i]);
+	return 0;
+}
