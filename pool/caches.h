@@ -8,31 +8,7 @@
  * owners.
  */
 
-#include "list.h"
-#include "ownlock.h"
-#include "stats.h"
-
-struct gp_cache;
-struct gp_pool;
-
-struct gp_cache_ops {
-	/*
-	 * Moves all blocks into the pool's queue; returns their number. Sets *ret_is_any_unfenced if one is unfenced.
-	 */
-	uint64_t (*flush_locked)(struct gp_cache *cache, bool *ret_is_any_unfenced);
-
-	/* Corrects a snapshot of the pool's counters by what the cache holds. */
-	void (*count_locked)(struct gp_cache *cache, struct gp_stats *stats);
-
-	/* Forgets all blocks, because the pool is dropped. */
-	void (*drop_locked)(struct gp_cache *cache);
-};
-
-struct gp_cache {
-	struct gp_ownlock lock; /* the owner's */
-	const struct gp_cache_ops *ops;
-	struct gp_list link; /* pool->caches */
-};
+#include "pool_impl.h"
 
 void gp_cache_register(struct gp_pool *pool, struct gp_cache *cache, const struct gp_cache_ops *ops);
 

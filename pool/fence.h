@@ -191,6 +191,12 @@ static inline uint64_t gp_fence_completed(const struct gp_fence *f)
 	return atomic_load_explicit(&f->completed, memory_order_acquire);
 }
 
+/* False if gp_fence_newest would return 0. */
+static inline bool gp_fence_is_any_at_free(const struct gp_fence *f)
+{
+	return gp_fence_published_at_free(f) > gp_fence_completed(f);
+}
+
 /* Later work of the same context may touch blocks with a fence sequence below this. */
 static inline uint64_t gp_fence_gpu_waited(const struct gp_fence *f)
 {

@@ -8,7 +8,7 @@
 
 /* A summary of what is pending, for use when nothing could be taken. */
 struct gp_pending_summary {
-	bool is_any_pending, is_any_unfenced;
+	bool is_any_unfenced;
 	bool is_queue_long; /* more is pending than two blocks that take turns need */
 	uint64_t newest_seq;
 };
@@ -30,7 +30,8 @@ struct gp_request {
 	enum gp_step first, end;           /* as in gp_alloc_options */
 	bool is_uncached;                  /* gp_pool_alloc_uncached */
 	unsigned n_undone;                 /* failed growths that gave memory back, so no reason to retry */
-	struct gp_pending_summary summary; /* set by the step `pool` */
+	unsigned idle;                     /* steps that would find nothing to do, as of the last look into the pool */
+	struct gp_pending_summary summary; /* set with `idle` */
 	struct gp_supply supply;           /* set before the last driver attempt */
 	struct gp_failure *ret_failure;
 };

@@ -46,9 +46,7 @@ static int step_grow(struct gp_pool *pool, struct gp_request *request, struct gp
 	int r;
 
 	gp_segment_poll_returning(pool);
-	gp_mutex_lock(&pool->lock);
-	pool->stats.misses++;
-	gp_mutex_unlock(&pool->lock);
+	atomic_fetch_add_explicit(&pool->n_misses, 1, memory_order_relaxed);
 	request->supply = gp_rounds_supply(pool, request);
 	r = gp_segment_grow(pool, request, ret_token);
 	return r == -ENOMEM ? -ENOENT : r;
@@ -108,13 +106,16 @@ static int step_cache(struct gp_pool *pool, struct gp_request *request, struct g
 	return -ENOENT;
 }
 
-static const struct {
-	step_fn *fn;
-	bool is_timed;
-} step_table[GP_N_STEPS] = {
-#define STEP(name, is_timed, help) [GP_STEP_##name] = {step_##name, is_timed},
+static step_fn *const step_fns[GP_N_STEPS] = {
+#define STEP(name, is_timed, help) [GP_STEP_##name] = step_##name,
 #include "ladder.def"
 };
+
+/* Steps whose time is taken: GP_SKIP of each. */
+static const unsigned timed_steps = 0
+#define STEP(name, is_timed, help) | (is_timed ? GP_SKIP(name) : 0)
+#include "ladder.def"
+	;
 
 /*
  * A request beyond the device's memory or the limit can never succeed, so it is refused before it empties the cache for
@@ -138,41 +139,32 @@ static int refuse(struct gp_pool *pool, const struct gp_request *request)
 	return -ENOMEM;
 }
 
-/* Adds the times of the steps that are in the mask. */
-static void count_times(struct gp_pool *pool, const uint64_t ns[static GP_N_STEPS], unsigned mask)
+static int run_timed(struct gp_pool *pool, struct gp_request *request, unsigned step, struct gp_claim_token *ret_token)
 {
-	gp_mutex_lock(&pool->lock);
-	for (int i = 0; i < GP_N_STEPS; i++)
-		if (mask >> i & 1)
-			pool->stats.steps[i].ns += ns[i];
-	gp_mutex_unlock(&pool->lock);
+	uint64_t start_ns = gp_pool_now_ns(pool);
+	int r = step_fns[step](pool, request, ret_token);
+
+	atomic_fetch_add_explicit(&pool->step_ns[step], gp_pool_now_ns(pool) - start_ns, memory_order_relaxed);
+	return r;
 }
 
 int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	unsigned end = request->end ? request->end : GP_N_STEPS, timed = 0;
-	uint64_t ns[GP_N_STEPS] = {0}, before = 0, now;
+	unsigned end = request->end ? request->end : GP_N_STEPS;
 	int r = -ENOENT;
 
 	if (gp_pool_is_flag(&pool->dead))
 		return GP_E_DEAD;
 	if (is_hopeless(pool, request->bytes))
 		return refuse(pool, request);
+	if (request->first > GP_STEP_pool)
+		gp_reuse_survey(pool, request);
 	for (unsigned i = gp_max(request->first, GP_STEP_pool); i < end && r == -ENOENT; i++) {
-		if (request->skips >> i & 1)
+		if ((request->skips | request->idle) >> i & 1)
 			continue;
-		if (step_table[i].is_timed && !timed)
-			before = gp_pool_now_ns(pool);
 		request->step = (enum gp_step)i;
-		r = step_table[i].fn(pool, request, ret_token);
-		if (!step_table[i].is_timed)
-			continue;
-		now = gp_pool_now_ns(pool);
-		ns[i] = now - before;
-		before = now;
-		timed |= 1u << i;
+		r = timed_steps >> i & 1 ? run_timed(pool, request, i, ret_token)
+					 : step_fns[i](pool, request, ret_token);
 	}
-	if (timed)
-		count_times(pool, ns, timed);
 	return r;
 }

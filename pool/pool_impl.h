@@ -14,6 +14,32 @@ enum { GP_N_BINS = GP_N_CLASSES };
 
 struct gp_vm;
 
+/* The calls of the pool into a cache in front of it (caches.h). */
+struct gp_cache;
+
+struct gp_cache_ops {
+	/*
+	 * Moves all blocks into the pool's queue; returns their number. Sets *ret_is_any_unfenced if one is unfenced.
+	 */
+	uint64_t (*flush_locked)(struct gp_cache *cache, bool *ret_is_any_unfenced);
+
+	/* Corrects a snapshot of the pool's counters by what the cache holds. */
+	void (*count_locked)(struct gp_cache *cache, struct gp_stats *stats);
+
+	/* Forgets all blocks, because the pool is dropped. */
+	void (*drop_locked)(struct gp_cache *cache);
+};
+
+struct gp_cache {
+	struct gp_ownlock lock; /* the owner's */
+	/*
+	 * Bytes held in small and in large blocks: written by the owner, or with the cache closed; read by any thread.
+	 */
+	_Atomic uint64_t bytes, large_bytes;
+	const struct gp_cache_ops *ops;
+	struct gp_list link; /* pool->caches */
+};
+
 struct gp_pool {
 	struct gp_pool_options options;
 	_Atomic(const struct gp_kind_ops *) kind; /* of new blocks: changes once, in gp_pool_set_whole */
@@ -30,7 +56,10 @@ struct gp_pool {
 	char apart[GP_LINES_APART]; /* what comes before is read by every allocation and free, and rarely changes */
 	_Atomic unsigned refs;
 	_Atomic uint64_t n_arrivals; /* times that the driver got memory back: worth another attempt; first pool's */
-	_Atomic unsigned n_poll_chances; /* reuse.c: allocations that could have polled the GPU */
+	_Atomic unsigned n_poll_chances;                /* reuse.c: allocations that could have polled the GPU */
+	_Atomic uint64_t n_misses, step_ns[GP_N_STEPS]; /* for the statistics */
+	_Atomic uint64_t begun_bytes;                   /* bytes of all releases begun; written with the lock */
+	_Atomic uint64_t arrived_bytes;                 /* of these, bytes that are back in the driver; likewise */
 
 	struct gp_mutex lock; /* guards everything below */
 	pthread_cond_t rounds_done;
@@ -40,8 +69,6 @@ struct gp_pool {
 	uint64_t wait_level;     /* peak of total_bytes when waits were last counted anew */
 	unsigned n_waits;        /* since then: see reuse.c */
 	unsigned wait_backoff, n_waits_to_skip; /* short waits: how many to skip after a failure, and how many still */
-	uint64_t begun_bytes;                   /* bytes of all releases begun */
-	uint64_t arrived_bytes;                 /* of these, bytes that are back in the driver */
 	uint64_t n_handed_out;                  /* blocks: another thread may have got what this one waited for */
 	uint64_t debt_bytes;                    /* debt, kind vmm: bytes that go back as soon as they can */
 	uint64_t n_undersized;                  /* undersized segments */
@@ -113,6 +140,21 @@ static inline void gp_cached_sub(struct gp_pool *pool, struct gp_block *block)
 {
 	pool->stats.cached_bytes -= block->size;
 	pool->stats.n_free_blocks--;
+}
+
+/* True if any thread cache holds a block. A block that another thread is putting into its cache may be missed. */
+static inline bool gp_pool_is_any_in_caches_locked(const struct gp_pool *pool)
+{
+	const struct gp_list *link;
+
+	gp_list_each(link, &pool->caches) {
+		const struct gp_cache *cache = gp_container_of(link, struct gp_cache, link);
+
+		if (atomic_load_explicit(&cache->bytes, memory_order_relaxed) ||
+			atomic_load_explicit(&cache->large_bytes, memory_order_relaxed))
+			return true;
+	}
+	return false;
 }
 
 /* True if a defer scope holds flushes back. */

@@ -109,37 +109,109 @@ static bool is_poll_due_locked(struct gp_pool *pool, const struct gp_request *re
 	return !kind->has_whole || !overlap || !kind->has_whole(pool, request->size);
 }
 
-/* Takes a block from the cache. must_be_fresh: take nothing while so much is pending that the choice would be poor. */
-static struct gp_claim_token take(
-	struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh, struct gp_pending_summary *summary)
+static bool is_gpu_wait_cheap(const struct gp_pool *pool)
 {
-	struct gp_claim_token token = {0};
+	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
+}
 
+/* True if growing by the request would leave too much memory pending. */
+static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size)
+{
+	uint64_t used = pool->stats.used_bytes, slack;
+
+	if (gp_pool_is_flag(&pool->completion_only))
+		slack = gp_max(GP_HOST_WAIT_SLACK_MIN, used / GP_HOST_WAIT_SLACK_SHARE);
+	else
+		slack = gp_max(GP_GPU_WAIT_SLACK_MIN, used / GP_GPU_WAIT_SLACK_SHARE);
+	if (is_gpu_wait_cheap(pool))
+		slack = gp_max(slack, GP_SERIAL_TURNS * gp_min(size, UINT64_MAX / GP_SERIAL_TURNS));
+	else
+		slack = gp_max(slack, GP_OVERLAP_TURNS * gp_min(size, GP_OVERLAP_MAX / GP_OVERLAP_TURNS));
+	slack = gp_min(slack, gp_pool_pending_max(pool));
+	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
+}
+
+/* True if the peak has risen since waits were last counted anew. */
+static bool has_peak_risen_locked(const struct gp_pool *pool)
+{
+	return pool->stats.peak_total_bytes >= pool->wait_level + pool->wait_level / GP_PEAK_SHARE;
+}
+
+/* True if the pool would exceed its peak, and may wait once more before it does. */
+static bool is_wait_due_locked(const struct gp_pool *pool, const struct gp_request *request)
+{
+	uint64_t peak = pool->stats.peak_total_bytes;
+
+	if (request->size <= GP_SMALL_MAX || pool->stats.total_bytes + request->size <= gp_max(peak, GP_PEAK_MIN))
+		return false;
+	return (has_peak_risen_locked(pool) ? 0 : pool->n_waits) < request->kind->n_waits;
+}
+
+/*
+ * Looks at what the steps before `grow` could do for the request. Most requests that reach them find nothing pending,
+ * nothing in thread caches and no fence to wait for, and each step would take the pool's lock to find that out.
+ */
+static void survey_locked(struct gp_pool *pool, struct gp_request *request)
+{
+	const struct gp_pending *pending = &pool->pending;
+	unsigned idle = 0;
+
+	request->summary.is_any_unfenced = pending->bitmap[1] != 0;
+	request->summary.newest_seq = pending->newest_seq;
+	request->summary.is_queue_long = pending->bytes > gp_max(GP_GPU_WAIT_SLACK_MIN, request->size);
+	if (!pending->count)
+		idle |= GP_SKIP(poll) | GP_SKIP(gpuwait);
+	else if (!is_too_much_pending_locked(pool, request->size))
+		idle |= GP_SKIP(gpuwait);
+	if (!gp_pool_is_any_in_caches_locked(pool))
+		idle |= GP_SKIP(flush);
+	if (!is_wait_due_locked(pool, request) || !gp_fence_is_any_at_free(pool->fence))
+		idle |= GP_SKIP(hostwait);
+	request->idle = idle;
+}
+
+void gp_reuse_survey(struct gp_pool *pool, struct gp_request *request)
+{
 	gp_mutex_lock(&pool->lock);
-	if (!gp_pool_is_flag(&pool->dead)) {
-		cache_usable_locked(pool);
-		if (!(must_be_fresh && is_poll_due_locked(pool, request)) && gp_descriptors_ensure_locked(pool) == 0)
-			token = take_locked(pool, request);
-	}
-	summary->is_any_pending = pool->pending.count != 0;
-	summary->is_any_unfenced = pool->pending.bitmap[1] != 0;
-	summary->newest_seq = pool->pending.newest_seq;
-	summary->is_queue_long = pool->pending.bytes > gp_max(GP_GPU_WAIT_SLACK_MIN, request->size);
+	survey_locked(pool, request);
 	gp_mutex_unlock(&pool->lock);
-	return token;
+}
+
+/* Takes a block from the cache. must_be_fresh: take nothing while so much is pending that the choice would be poor. */
+static struct gp_claim_token take_now_locked(struct gp_pool *pool, const struct gp_request *request, bool must_be_fresh)
+{
+	if (gp_pool_is_flag(&pool->dead))
+		return (struct gp_claim_token){0};
+	cache_usable_locked(pool);
+	if ((must_be_fresh && is_poll_due_locked(pool, request)) || gp_descriptors_ensure_locked(pool))
+		return (struct gp_claim_token){0};
+	return take_locked(pool, request);
+}
+
+static int take_or_survey(
+	struct gp_pool *pool, struct gp_request *request, bool must_be_fresh, struct gp_claim_token *ret_token)
+{
+	gp_mutex_lock(&pool->lock);
+	*ret_token = take_now_locked(pool, request, must_be_fresh);
+	if (!ret_token->block)
+		survey_locked(pool, request);
+	gp_mutex_unlock(&pool->lock);
+	return ret_token->block ? 0 : -ENOENT;
 }
 
 int gp_reuse_take_fresh(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	*ret_token = take(pool, request, true, &request->summary);
-	return ret_token->block ? 0 : -ENOENT;
+	return take_or_survey(pool, request, true, ret_token);
 }
 
 struct gp_claim_token gp_reuse_take(struct gp_pool *pool, const struct gp_request *request)
 {
-	struct gp_pending_summary unused;
+	struct gp_claim_token token;
 
-	return take(pool, request, false, &unused);
+	gp_mutex_lock(&pool->lock);
+	token = take_now_locked(pool, request, false);
+	gp_mutex_unlock(&pool->lock);
+	return token;
 }
 
 void gp_reuse_cache_usable(struct gp_pool *pool)
@@ -178,11 +250,6 @@ int gp_reuse_fence_unfenced(struct gp_pool *pool, bool may_wait)
 	return is_any ? gp_fence_record(pool->fence, seq, false) : 0;
 }
 
-static bool is_gpu_wait_cheap(const struct gp_pool *pool)
-{
-	return !gp_pool_is_flag(&pool->overlap) && !gp_pool_is_flag(&pool->completion_only);
-}
-
 /*
  * For contexts where a GPU wait is cheap: true if a poll may achieve more than a GPU wait. That is while the GPU keeps
  * up, and on every 16th call, to see whether it does again.
@@ -209,23 +276,6 @@ static int make_usable_cheaply(struct gp_pool *pool, const struct gp_pending_sum
 	if (r == -EAGAIN && is_gpu_wait_cheap(pool) && summary->is_queue_long)
 		r = gp_fence_gpu_wait(pool->fence);
 	return r > 0 ? r : 0;
-}
-
-/* True if growing by the request would leave too much memory pending. */
-static bool is_too_much_pending_locked(const struct gp_pool *pool, uint64_t size)
-{
-	uint64_t used = pool->stats.used_bytes, slack;
-
-	if (gp_pool_is_flag(&pool->completion_only))
-		slack = gp_max(GP_HOST_WAIT_SLACK_MIN, used / GP_HOST_WAIT_SLACK_SHARE);
-	else
-		slack = gp_max(GP_GPU_WAIT_SLACK_MIN, used / GP_GPU_WAIT_SLACK_SHARE);
-	if (is_gpu_wait_cheap(pool))
-		slack = gp_max(slack, GP_SERIAL_TURNS * gp_min(size, UINT64_MAX / GP_SERIAL_TURNS));
-	else
-		slack = gp_max(slack, GP_OVERLAP_TURNS * gp_min(size, GP_OVERLAP_MAX / GP_OVERLAP_TURNS));
-	slack = gp_min(slack, gp_pool_pending_max(pool));
-	return pool->pending.bytes > slack || size > slack - pool->pending.bytes;
 }
 
 /* Returns 0 if blocks with the fence sequence are completed; negative if that takes longer; or the driver's error. */
@@ -284,12 +334,9 @@ static int make_usable(struct gp_pool *pool, const struct gp_request *request)
 
 int gp_reuse_poll(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	int r = request->summary.is_any_pending ? make_usable_cheaply(pool, &request->summary) : -ENOENT;
+	int r = make_usable_cheaply(pool, &request->summary);
 
-	if (r)
-		return r;
-	*ret_token = gp_reuse_take(pool, request);
-	return ret_token->block ? 0 : -ENOENT;
+	return r ? r : take_or_survey(pool, request, false, ret_token);
 }
 
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token)
@@ -304,32 +351,17 @@ int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, stru
 	return r > 0 ? r : -ENOENT;
 }
 
-static bool is_wait_due_locked(struct gp_pool *pool, const struct gp_request *request)
-{
-	uint64_t peak = pool->stats.peak_total_bytes;
-
-	if (request->size <= GP_SMALL_MAX || pool->stats.total_bytes + request->size <= gp_max(peak, GP_PEAK_MIN))
-		return false;
-	if (peak >= pool->wait_level + pool->wait_level / GP_PEAK_SHARE) {
-		pool->wait_level = peak;
-		pool->n_waits = 0;
-	}
-	return pool->n_waits < request->kind->n_waits;
-}
-
 struct gp_claim_token gp_reuse_await(struct gp_pool *pool, const struct gp_request *request)
 {
-	uint64_t newest = 0;
-	bool is_due;
+	uint64_t newest = gp_fence_newest(pool->fence);
 
-	gp_mutex_lock(&pool->lock);
-	is_due = is_wait_due_locked(pool, request);
-	gp_mutex_unlock(&pool->lock);
-	if (is_due)
-		newest = gp_fence_newest(pool->fence);
 	if (!newest)
 		return (struct gp_claim_token){0};
 	gp_mutex_lock(&pool->lock);
+	if (has_peak_risen_locked(pool)) {
+		pool->wait_level = pool->stats.peak_total_bytes;
+		pool->n_waits = 0;
+	}
 	pool->n_waits++;
 	gp_mutex_unlock(&pool->lock);
 	(void)gp_fence_wait(pool->fence, newest - 1, GP_PEAK_WAIT_NS);

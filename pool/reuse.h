@@ -19,15 +19,18 @@ void gp_reuse_cache_usable(struct gp_pool *pool);
  */
 int gp_reuse_fence_unfenced(struct gp_pool *pool, bool may_wait);
 
+/* Sets the request's summary and the steps before `grow` that would find nothing to do. */
+void gp_reuse_survey(struct gp_pool *pool, struct gp_request *request);
+
 /*
- * As gp_reuse_take, but takes nothing while so much is pending that the choice would be poor, and sets the request's
- * summary. 0 or -ENOENT.
+ * As gp_reuse_take, but takes nothing while so much is pending that the choice would be poor. 0, or -ENOENT after a
+ * survey.
  */
 int gp_reuse_take_fresh(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
 /*
- * Must follow gp_reuse_take_fresh: makes pending blocks usable as far as that is cheap (reuse.c), and takes one. 0,
- * -ENOENT, or the driver's error.
+ * Must follow a survey: makes pending blocks usable as far as that is cheap (reuse.c), and takes one. 0, -ENOENT after
+ * a new survey, or the driver's error.
  */
 int gp_reuse_poll(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
@@ -38,8 +41,8 @@ int gp_reuse_poll(struct gp_pool *pool, struct gp_request *request, struct gp_cl
 int gp_reuse_insist(struct gp_pool *pool, const struct gp_request *request, struct gp_claim_token *ret_token);
 
 /*
- * For a pool that would exceed its peak: waits for freed memory, a few times and not for long. Returns no block if that
- * did not yield one; then more memory is completed, and can be moved or given back.
+ * Must follow a survey. For a pool that would exceed its peak: waits for freed memory, a few times and not for long.
+ * Returns no block if that did not yield one; then more memory is completed, and can be moved or given back.
  */
 struct gp_claim_token gp_reuse_await(struct gp_pool *pool, const struct gp_request *request);
 

@@ -282,10 +282,13 @@ static int climb(struct gp_tcache *tc, struct gp_request *request, struct gp_cla
 static __attribute__((noinline)) uint64_t take_slow(struct gp_tcache *tc, uint64_t bytes, uint32_t module)
 {
 	const struct gp_kind_ops *kind = gp_pool_kind(tc->pool);
-	uint64_t size = kind->round(tc->pool, bytes);
 	struct gp_claim_token token;
 	int saved_errno = errno;
+	uint64_t size;
 
+	if (bytes > tc->size_max && !gp_tcache_large_bytes(tc))
+		return 0;
+	size = kind->round(tc->pool, bytes);
 	if (size > tc->size_max) {
 		token = gp_tcache_take_large(tc, size, bytes, module);
 	} else {
@@ -360,7 +363,7 @@ static inline void put_locked(struct gp_tcache *tc, struct gp_bin *bin, struct g
 	}
 	gp_tcache_set_seq_locked(tc, block);
 	*gp_bin_at(bin, bin->count++) = block;
-	tc->bytes += block->size;
+	gp_tcache_count(&tc->cache.bytes, block->size);
 	tc->n_uncovered += block->seq >= published;
 }
 
@@ -394,8 +397,8 @@ static inline enum due accept_locked(struct gp_tcache *tc, struct gp_recent *rec
 {
 	struct gp_bin *bin = bin_of(tc, recent->size);
 
-	if (gp_unlikely(
-		    is_full(bin) || tc->bytes + recent->size > tc->bytes_max || !gp_tcache_claim_locked(tc, recent)))
+	if (gp_unlikely(is_full(bin) || gp_tcache_bytes(tc) + recent->size > tc->bytes_max ||
+			!gp_tcache_claim_locked(tc, recent)))
 		return REFUSED;
 	recent->addr = 0;
 	put_locked(tc, bin, recent->block);
@@ -420,7 +423,7 @@ static struct gp_bin *find_full(struct gp_tcache *tc, uint64_t size)
 
 	gp_ownlock_enter(&tc->cache.lock);
 	is = is_full(bin);
-	if (tc->bytes + size > tc->bytes_max)
+	if (gp_tcache_bytes(tc) + size > tc->bytes_max)
 		tc->n_refused++;
 	gp_ownlock_leave(&tc->cache.lock);
 	return is ? bin : NULL;
@@ -443,7 +446,7 @@ static void record_and_flush(struct gp_tcache *tc)
 	bool is_any;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is_any = tc->n_blocks != 0;
+	is_any = gp_tcache_bytes(tc) || tc->n_large;
 	gp_ownlock_leave(&tc->cache.lock);
 	if (!is_any)
 		return;
@@ -548,7 +551,7 @@ static bool keep(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *bloc
 	bool is_kept;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is_kept = !is_full(bin) && tc->bytes + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc) &&
+	is_kept = !is_full(bin) && gp_tcache_bytes(tc) + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc) &&
 		  !(block->flags & GP_BLOCK_UNCACHED) && !gp_block_is_retired(block);
 	if (is_kept) {
 		gp_block_set_state(block, GP_BLOCK_TCACHED);

@@ -12,11 +12,27 @@ static inline struct gp_block **gp_bin_at(struct gp_bin *bin, unsigned n)
 	return &bin->blocks[(bin->first + n) % GP_TCACHE_DEPTH];
 }
 
+/* Adds to a counter of the cache that other threads read without its lock; wraps. */
+static inline void gp_tcache_count(_Atomic uint64_t *counter, uint64_t bytes)
+{
+	atomic_store_explicit(
+		counter, atomic_load_explicit(counter, memory_order_relaxed) + bytes, memory_order_relaxed);
+}
+
+static inline uint64_t gp_tcache_bytes(const struct gp_tcache *tc)
+{
+	return atomic_load_explicit(&tc->cache.bytes, memory_order_relaxed);
+}
+
+static inline uint64_t gp_tcache_large_bytes(const struct gp_tcache *tc)
+{
+	return atomic_load_explicit(&tc->cache.large_bytes, memory_order_relaxed);
+}
+
 static inline struct gp_block *gp_tcache_take_from_bin(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *b)
 {
 	bin->count--;
-	tc->bytes -= b->size;
-	tc->n_blocks--;
+	gp_tcache_count(&tc->cache.bytes, -b->size);
 	return b;
 }
 
@@ -93,6 +109,5 @@ static inline void gp_tcache_set_seq_locked(struct gp_tcache *tc, struct gp_bloc
 {
 	block->seq = gp_fence_seq(tc->fence);
 	tc->newest_seq = gp_max(tc->newest_seq, block->seq);
-	tc->n_blocks++;
 	tc->requested -= gp_block_requested(block);
 }

@@ -49,19 +49,17 @@ struct gp_large {
 struct gp_tcache {
 	struct gp_cache cache; /* first, since every call takes its lock */
 	struct gp_pool *pool;
-	struct gp_fence *fence;   /* the pool's */
-	uint64_t bytes_max;       /* limit of bytes held */
-	uint64_t size_max;        /* largest block in a bin; a multiple of GP_ALIGN */
-	uint64_t bytes, n_blocks; /* blocks held; bytes counts those in bins only */
-	uint64_t newest_seq;      /* newest fence sequence among freed blocks */
-	uint64_t published;       /* the last fence seen, recorded by any thread */
-	unsigned n_uncovered;     /* blocks freed since then */
-	unsigned n_refused;       /* blocks refused for lack of room since the last flush */
+	struct gp_fence *fence; /* the pool's */
+	uint64_t bytes_max;     /* limit of bytes held */
+	uint64_t size_max;      /* largest block in a bin; a multiple of GP_ALIGN */
+	uint64_t newest_seq;    /* newest fence sequence among freed blocks */
+	uint64_t published;     /* the last fence seen, recorded by any thread */
+	unsigned n_uncovered;   /* blocks freed since then */
+	unsigned n_refused;     /* blocks refused for lack of room since the last flush */
 	uint64_t hits;
 	uint64_t requested; /* bytes requested in hand-outs from here, minus what the pool accounts for; wraps */
 	uint64_t next_serial, end_serial;
 	unsigned n_large;
-	uint64_t large_bytes;
 	struct gp_large large[GP_TCACHE_LARGE]; /* in the order of their frees: tcache_large.c */
 	struct gp_bin bins[GP_TCACHE_BINS];
 	struct gp_block *blocks[GP_TCACHE_BINS][GP_TCACHE_DEPTH];

@@ -45,8 +45,7 @@ static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size)
 		return NULL;
 	memmove(&tc->large[n - 1], &tc->large[n], (tc->n_large - n) * sizeof(tc->large[0]));
 	tc->n_large--;
-	tc->n_blocks--;
-	tc->large_bytes -= b->size;
+	gp_tcache_count(&tc->cache.large_bytes, -b->size);
 	return b;
 }
 
@@ -76,7 +75,7 @@ static bool accept(struct gp_tcache *tc, const struct gp_recent *recent, bool *r
 	if (!*ret_is_full && gp_tcache_claim_locked(tc, recent)) {
 		gp_tcache_set_seq_locked(tc, recent->block);
 		tc->large[tc->n_large++] = (struct gp_large){.block = recent->block, .size = recent->size};
-		tc->large_bytes += recent->block->size;
+		gp_tcache_count(&tc->cache.large_bytes, recent->block->size);
 		is_taken = true;
 	}
 	gp_ownlock_leave(&tc->cache.lock);

@@ -33,29 +33,32 @@ bool gp_tcache_flush_large_locked(struct gp_tcache *tc)
 
 	for (unsigned i = 0; i < tc->n_large; i++)
 		is_any_unfenced |= queue_locked(tc, tc->large[i].block);
-	tc->n_blocks -= tc->n_large;
 	tc->n_large = 0;
-	tc->large_bytes = 0;
+	atomic_store_explicit(&tc->cache.large_bytes, 0, memory_order_relaxed);
 	return is_any_unfenced;
 }
 
-/* Requires both locks. */
-static bool flush_locked(struct gp_tcache *tc)
+/* Requires both locks. Returns the number of blocks. */
+static uint64_t flush_locked(struct gp_tcache *tc, bool *ret_is_any_unfenced)
 {
+	uint64_t n = tc->n_large;
 	bool is_any_unfenced = gp_tcache_flush_large_locked(tc);
 
-	for (int i = 0; i < GP_TCACHE_BINS; i++)
-		while (tc->bins[i].count)
+	for (int i = 0; i < GP_TCACHE_BINS && gp_tcache_bytes(tc); i++)
+		for (; tc->bins[i].count; n++)
 			is_any_unfenced |= flush_oldest_locked(tc, &tc->bins[i]);
 	tc->n_uncovered = tc->n_refused = 0;
-	return is_any_unfenced;
+	*ret_is_any_unfenced |= is_any_unfenced;
+	return n;
 }
 
 void gp_tcache_flush(struct gp_tcache *tc)
 {
+	bool unused = false;
+
 	gp_mutex_lock(&tc->pool->lock);
 	gp_ownlock_enter(&tc->cache.lock);
-	(void)flush_locked(tc);
+	(void)flush_locked(tc, &unused);
 	gp_ownlock_leave(&tc->cache.lock);
 	gp_mutex_unlock(&tc->pool->lock);
 }
@@ -88,6 +91,7 @@ static void count_block(const struct gp_tcache *tc, const struct gp_block *b, st
 
 	*(is_usable ? &stats->cached_bytes : &stats->pending_bytes) += b->size;
 	*(is_usable ? &stats->n_free_blocks : &stats->n_pending_blocks) += 1;
+	stats->n_used_blocks--;
 }
 
 static struct gp_tcache *tcache_of(struct gp_cache *cache)
@@ -97,11 +101,7 @@ static struct gp_tcache *tcache_of(struct gp_cache *cache)
 
 static uint64_t tcache_flush_locked(struct gp_cache *cache, bool *ret_is_any_unfenced)
 {
-	struct gp_tcache *tc = tcache_of(cache);
-	uint64_t n = tc->n_blocks;
-
-	*ret_is_any_unfenced |= flush_locked(tc);
-	return n;
+	return flush_locked(tcache_of(cache), ret_is_any_unfenced);
 }
 
 static void tcache_count_locked(struct gp_cache *cache, struct gp_stats *stats)
@@ -111,8 +111,7 @@ static void tcache_count_locked(struct gp_cache *cache, struct gp_stats *stats)
 	stats->hits += tc->hits;
 	stats->steps[GP_STEP_cache].count += tc->hits;
 	stats->requested_bytes += tc->requested;
-	stats->used_bytes -= tc->bytes + tc->large_bytes;
-	stats->n_used_blocks -= tc->n_blocks;
+	stats->used_bytes -= gp_tcache_bytes(tc) + gp_tcache_large_bytes(tc);
 	for (unsigned i = 0; i < tc->n_large; i++)
 		count_block(tc, tc->large[i].block, stats);
 	for (int i = 0; i < GP_TCACHE_BINS; i++)
@@ -126,7 +125,9 @@ static void tcache_drop_locked(struct gp_cache *cache)
 
 	for (int i = 0; i < GP_TCACHE_BINS; i++)
 		tc->bins[i].count = 0;
-	tc->bytes = tc->large_bytes = tc->n_blocks = tc->requested = 0;
+	atomic_store_explicit(&tc->cache.bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&tc->cache.large_bytes, 0, memory_order_relaxed);
+	tc->requested = 0;
 	tc->n_large = 0;
 }
 
@@ -177,11 +178,12 @@ struct gp_tcache *gp_tcache_new(struct gp_pool *pool)
 void gp_tcache_free(struct gp_tcache *tc)
 {
 	struct gp_pool *pool = tc->pool;
+	bool unused = false;
 
 	gp_mutex_lock(&pool->lock);
 	gp_ownlock_enter(&tc->cache.lock);
 	if (!gp_pool_is_flag(&pool->dead))
-		(void)flush_locked(tc);
+		(void)flush_locked(tc, &unused);
 	pool->stats.hits += tc->hits;
 	pool->stats.steps[GP_STEP_cache].count += tc->hits;
 	pool->stats.requested_bytes += tc->requested;

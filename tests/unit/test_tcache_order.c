@@ -57,7 +57,7 @@ START_TEST(blocks_of_other_threads_do_not_fill_a_thread_cache_for_good)
 		addrs[i] = fixture_alloc(SMALL);
 	free_others(large, 8);
 	free_others(medium, 16);
-	ck_assert_uint_eq(mine->bytes, 16 * GP_MIB);
+	ck_assert_uint_eq(mine->cache.bytes, 16 * GP_MIB);
 	clear_calls();
 	free_others(addrs, N);
 	ck_assert_uint_le(fake_calls(&px.fake, FAKE_RECORD), DEPTH + N / DEPTH + 1);
@@ -73,10 +73,10 @@ START_TEST(blocks_of_other_threads_leave_a_thread_cache_if_memory_is_short)
 	for (unsigned i = 0; i < 3; i++)
 		addrs[i] = fixture_alloc(SMALL);
 	free_others(addrs, 2);
-	ck_assert_uint_eq(mine->n_blocks, 2);
+	ck_assert_uint_eq(mine->cache.bytes, 2 * fixture_info(addrs[0]).rounded);
 	atomic_store(&px.budget.limit_bytes, fixture_stats().total_bytes);
 	free_others(addrs + 2, 1);
-	ck_assert_uint_eq(mine->n_blocks, 0);
+	ck_assert_uint_eq(mine->cache.bytes, 0);
 	end();
 }
 END_TEST
