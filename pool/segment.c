@@ -132,28 +132,40 @@ static struct gp_block *adopt_locked(
 	return request->kind->cut(pool, block, request->size);
 }
 
+/* The outcome of an attempt to reserve a segment. */
+struct reservation {
+	uint64_t base, bytes;
+	uint64_t ns; /* the time that it took */
+	int r;
+};
+
 /*
- * Accounts for a new reservation and hands its block out. Without host memory the reservation is released. If its
- * context is gone, the memory is gone as well, and the address may already belong to another allocation.
+ * Accounts for an attempt, and hands the block of a new reservation out. Without host memory the reservation is
+ * released. If its context is gone, the memory is gone as well, and the address may already belong to another
+ * allocation.
  */
-static int book(struct gp_pool *pool, uint64_t base, uint64_t bytes, const struct gp_request *request,
+static int book(struct gp_pool *pool, const struct reservation *reservation, const struct gp_request *request,
 	struct gp_claim_token *ret_token)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	int r;
+	int r = reservation->r;
 
 	gp_mutex_lock(&pool->lock);
-	r = gp_pool_is_flag(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
+	pool->stats.driver_allocs += !r;
+	pool->stats.driver_ns += reservation->ns;
+	if (!r)
+		r = gp_pool_is_flag(&pool->dead) ? GP_E_DEAD : gp_descriptors_ensure_locked(pool);
 	if (!r) {
-		struct gp_block *block = adopt_locked(pool, base, bytes, request);
+		struct gp_block *block = adopt_locked(pool, reservation->base, reservation->bytes, request);
 
 		*ret_token = gp_pool_hand_out_locked(pool, block, request);
 	}
 	gp_mutex_unlock(&pool->lock);
+	if (!r || reservation->r)
+		return r;
 	if (r == -ENOBUFS)
-		(void)be->ops->release(be->arg, base);
-	if (r)
-		gp_budget_uncharge(pool->options.budget, bytes);
+		(void)be->ops->release(be->arg, reservation->base);
+	gp_budget_uncharge(pool->options.budget, reservation->bytes);
 	return r;
 }
 
@@ -245,7 +257,7 @@ static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, in
 	}
 	/* Only now: all that counts as begun must be covered by the next poll. */
 	gp_mutex_lock(&pool->lock);
-	pool->begun_bytes += bytes;
+	atomic_fetch_add(&pool->begun_bytes, bytes);
 	gp_mutex_unlock(&pool->lock);
 }
 
@@ -345,21 +357,6 @@ uint64_t gp_segment_give_back(struct gp_pool *pool, uint64_t want)
 }
 
 /*
- * Gives back segments that were idle for long, before the pool grows: a buffer that grows slowly must not fill the
- * device with its former segments.
- */
-static void give_back_stale(struct gp_pool *pool, const struct gp_request *request)
-{
-	if (!request->kind->stale_after || request->size <= GP_SMALL_MAX)
-		return;
-	gp_mutex_lock(&pool->lock);
-	pool->n_grows++;
-	gp_mutex_unlock(&pool->lock);
-	if (give_back(pool, UINT64_MAX, choose_stale_locked))
-		gp_segment_poll_returning(pool);
-}
-
-/*
  * Returns how many idle bytes to give back before the pool exceeds its peak; 0: none. The driver can then use them for
  * the growth. Some idle memory stays, since the program may ask for it next. A program that soon needs it again has
  * paid with driver calls and saved nothing, so this is not done in a loop (thrash.h).
@@ -376,58 +373,102 @@ static uint64_t swap_bytes_locked(struct gp_pool *pool, const struct gp_request 
 	return GP_SWAP_MULTIPLE * bytes;
 }
 
-static void swap_idle(struct gp_pool *pool, const struct gp_request *request)
-{
-	uint64_t bytes, used;
+/* The plan of a growth. */
+struct growth {
+	bool is_any_stale;   /* a segment was idle for long */
+	uint64_t swap_bytes; /* idle bytes to give back; 0: none */
+	uint64_t used_bytes; /* bytes used meanwhile */
+	uint64_t bytes;      /* to ask the driver for */
+};
 
-	if (!request->kind->swaps)
-		return;
+static void plan_growth_locked(struct gp_pool *pool, const struct gp_request *request, struct growth *growth)
+{
+	growth->swap_bytes = request->kind->swaps ? swap_bytes_locked(pool, request) : 0;
+	growth->used_bytes = pool->stats.used_bytes;
+	growth->bytes = request->kind->segment_bytes(pool, request->size);
+}
+
+static struct growth begin_growth(struct gp_pool *pool, const struct gp_request *request)
+{
+	struct growth growth = {0};
+
 	gp_mutex_lock(&pool->lock);
-	bytes = swap_bytes_locked(pool, request);
-	used = pool->stats.used_bytes;
+	if (request->kind->stale_after && request->size > GP_SMALL_MAX) {
+		pool->n_grows++;
+		growth.is_any_stale = choose_stale_locked(pool, UINT64_MAX) != NULL;
+	}
+	plan_growth_locked(pool, request, &growth);
 	gp_mutex_unlock(&pool->lock);
-	if (!bytes || !gp_segment_give_back(pool, bytes))
+	return growth;
+}
+
+/*
+ * Gives back segments that were idle for long: a buffer that grows slowly must not fill the device with its former
+ * segments. The growth is planned anew after that.
+ */
+static void give_back_stale(struct gp_pool *pool, const struct gp_request *request, struct growth *growth)
+{
+	if (give_back(pool, UINT64_MAX, choose_stale_locked))
+		gp_segment_poll_returning(pool);
+	gp_mutex_lock(&pool->lock);
+	plan_growth_locked(pool, request, growth);
+	gp_mutex_unlock(&pool->lock);
+}
+
+/* Gives idle memory back, so that the driver can use it for the growth. The smaller pool may need a smaller segment. */
+static void swap_idle(struct gp_pool *pool, const struct gp_request *request, struct growth *growth)
+{
+	if (!gp_segment_give_back(pool, growth->swap_bytes))
 		return;
 	gp_mutex_lock(&pool->lock);
-	gp_thrash_note(&pool->thrash, request->size, used);
+	gp_thrash_note(&pool->thrash, request->size, growth->used_bytes);
 	gp_mutex_unlock(&pool->lock);
 	gp_segment_wait_returning(pool, GP_SWAP_WAIT_NS);
+	gp_mutex_lock(&pool->lock);
+	growth->bytes = request->kind->segment_bytes(pool, request->size);
+	gp_mutex_unlock(&pool->lock);
+}
+
+/* Reserves a segment. Returns in *ret_bytes the size of the last attempt, and its time in *ret_ns. */
+static int reserve_segment(struct gp_pool *pool, const struct gp_request *request, uint64_t comfortable,
+	uint64_t *ret_base, uint64_t *ret_bytes, uint64_t *ret_ns)
+{
+	/* If the comfortable size does not fit any more, the size itself may, or just what was asked for. */
+	const uint64_t tries[] = {comfortable, gp_round_up(request->size, pool->options.granule), request->size,
+		request->kind->is_cut ? request->size : gp_request_least(request)};
+	int r = -ENOMEM;
+
+	*ret_bytes = UINT64_MAX;
+	*ret_ns = 0;
+	for (int i = 0; i < 4 && r == -ENOMEM; i++) {
+		if (tries[i] >= *ret_bytes)
+			continue;
+		*ret_bytes = tries[i];
+		r = reserve(pool, tries[i], ret_base, ret_ns);
+	}
+	return r;
 }
 
 int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	uint64_t tries[4], base = 0, bytes = UINT64_MAX, ns = 0;
-	int r = -ENOMEM;
+	uint64_t base = 0, bytes, ns;
+	struct growth growth;
+	int r;
 
 	if (request->kind->grow)
 		return request->kind->grow(pool, request, ret_token);
 	/* In kinds that reuse memory without a poll, completed work may not be known to be complete. */
 	if (request->kind->swaps)
 		(void)gp_fence_poll(pool->fence);
-	give_back_stale(pool, request);
-	swap_idle(pool, request);
-	gp_mutex_lock(&pool->lock);
-	tries[0] = request->kind->segment_bytes(pool, request->size);
-	gp_mutex_unlock(&pool->lock);
-	/* If the comfortable size does not fit any more, the size itself may, or just what was asked for. */
-	tries[1] = gp_round_up(request->size, pool->options.granule);
-	tries[2] = request->size;
-	tries[3] = request->kind->is_cut ? request->size : gp_request_least(request);
-	for (int i = 0; i < 4 && r == -ENOMEM; i++) {
-		if (tries[i] >= bytes)
-			continue;
-		bytes = tries[i];
-		r = reserve(pool, bytes, &base, &ns);
-	}
+	growth = begin_growth(pool, request);
+	if (growth.is_any_stale)
+		give_back_stale(pool, request, &growth);
+	if (growth.swap_bytes)
+		swap_idle(pool, request, &growth);
+	r = reserve_segment(pool, request, growth.bytes, &base, &bytes, &ns);
 	/* An undersized block means that the driver is full: record it. */
 	gp_segment_note_growth(pool, request, !r && bytes < request->size ? -ENOMEM : r);
-	gp_mutex_lock(&pool->lock);
-	pool->stats.driver_allocs += r == 0;
-	pool->stats.driver_ns += ns;
-	gp_mutex_unlock(&pool->lock);
-	if (r)
-		return r;
-	r = book(pool, base, bytes, request, ret_token);
+	r = book(pool, &(struct reservation){base, bytes, ns, r}, request, ret_token);
 	if (!r)
 		gp_segment_keep_reserve(pool);
 	return r;
@@ -521,29 +562,34 @@ int gp_segment_release(struct gp_pool *pool, struct gp_block *block)
 	return is_dead ? GP_E_DEAD : release(pool, &in_flight, start_ns);
 }
 
+/* Takes what has arrived since an earlier poll off the list of releases begun. Returns its bytes. */
+static uint64_t take_arrived(struct gp_pool *pool, uint64_t begun)
+{
+	uint64_t arrived = 0, before;
+
+	/* Another thread that polled meanwhile may have taken some or all of it. */
+	gp_mutex_lock(&pool->lock);
+	before = atomic_load_explicit(&pool->arrived_bytes, memory_order_relaxed);
+	if (begun > before) {
+		arrived = begun - before;
+		atomic_store_explicit(&pool->arrived_bytes, begun, memory_order_relaxed);
+	}
+	gp_mutex_unlock(&pool->lock);
+	return arrived;
+}
+
 static void check_returning(struct gp_pool *pool, uint64_t max_ns)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);
-	uint64_t begun, arrived = 0;
-	bool is_any;
+	uint64_t begun = atomic_load(&pool->begun_bytes), arrived;
 	int r;
 
-	gp_mutex_lock(&pool->lock);
-	begun = pool->begun_bytes;
-	is_any = begun > pool->arrived_bytes && !gp_pool_is_flag(&pool->dead);
-	gp_mutex_unlock(&pool->lock);
-	if (!is_any)
+	if (begun <= atomic_load_explicit(&pool->arrived_bytes, memory_order_relaxed) || gp_pool_is_flag(&pool->dead))
 		return;
 	r = max_ns ? be->ops->release_drain(be->arg, max_ns) : be->ops->release_poll(be->arg);
 	if (r == -EAGAIN)
 		return;
-	/* Another thread that polled meanwhile may have taken some or all of it off the books. */
-	gp_mutex_lock(&pool->lock);
-	if (begun > pool->arrived_bytes) {
-		arrived = begun - pool->arrived_bytes;
-		pool->arrived_bytes = begun;
-	}
-	gp_mutex_unlock(&pool->lock);
+	arrived = take_arrived(pool, begun);
 	if (arrived)
 		gp_segment_arrived(pool, arrived, r);
 }
