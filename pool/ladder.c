@@ -148,9 +148,17 @@ static int run_timed(struct gp_pool *pool, struct gp_request *request, unsigned 
 	return r;
 }
 
+/* Returns the steps of the request, but for those that its kind skips. */
+static unsigned steps_of(const struct gp_request *request)
+{
+	unsigned first = (unsigned)gp_max(request->first, GP_STEP_pool), end = request->end ? request->end : GP_N_STEPS;
+
+	return ((1u << end) - 1) & ~0u << first & ~request->skips;
+}
+
 int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token)
 {
-	unsigned end = request->end ? request->end : GP_N_STEPS;
+	unsigned left = steps_of(request), now;
 	int r = -ENOENT;
 
 	if (gp_pool_is_flag(&pool->dead))
@@ -159,12 +167,13 @@ int gp_ladder_climb(struct gp_pool *pool, struct gp_request *request, struct gp_
 		return refuse(pool, request);
 	if (request->first > GP_STEP_pool)
 		gp_reuse_survey(pool, request);
-	for (unsigned i = gp_max(request->first, GP_STEP_pool); i < end && r == -ENOENT; i++) {
-		if ((request->skips | request->idle) >> i & 1)
-			continue;
-		request->step = (enum gp_step)i;
-		r = timed_steps >> i & 1 ? run_timed(pool, request, i, ret_token)
-					 : step_fns[i](pool, request, ret_token);
+	while (r == -ENOENT && (now = left & ~request->idle)) {
+		unsigned step = (unsigned)__builtin_ctz(now);
+
+		left &= ~0u << (step + 1);
+		request->step = (enum gp_step)step;
+		r = timed_steps >> step & 1 ? run_timed(pool, request, step, ret_token)
+					    : step_fns[step](pool, request, ret_token);
 	}
 	return r;
 }

@@ -156,12 +156,15 @@ static void survey_locked(struct gp_pool *pool, struct gp_request *request)
 	const struct gp_pending *pending = &pool->pending;
 	unsigned idle = 0;
 
+	if (!pending->count)
+		idle |= GP_SKIP(poll) | GP_SKIP(gpuwait);
+	request->idle = idle;
+	if (idle && request->end == GP_STEP_gpuwait)
+		return;
 	request->summary.is_any_unfenced = pending->bitmap[1] != 0;
 	request->summary.newest_seq = pending->newest_seq;
 	request->summary.is_queue_long = pending->bytes > gp_max(GP_GPU_WAIT_SLACK_MIN, request->size);
-	if (!pending->count)
-		idle |= GP_SKIP(poll) | GP_SKIP(gpuwait);
-	else if (!is_too_much_pending_locked(pool, request->size))
+	if (!idle && !is_too_much_pending_locked(pool, request->size))
 		idle |= GP_SKIP(gpuwait);
 	if (!gp_pool_is_any_in_caches_locked(pool))
 		idle |= GP_SKIP(flush);
