@@ -353,7 +353,8 @@ int gp_tcache_alloc(struct gp_tcache *tc, uint64_t bytes, uint32_t module, uint6
 	return 0;
 }
 
-static inline void put_locked(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *block)
+/* bytes: what the cache holds now. */
+static inline void put_locked(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *block, uint64_t bytes)
 {
 	uint64_t published = gp_fence_published(tc->fence);
 
@@ -363,7 +364,7 @@ static inline void put_locked(struct gp_tcache *tc, struct gp_bin *bin, struct g
 	}
 	gp_tcache_set_seq_locked(tc, block);
 	*gp_bin_at(bin, bin->count++) = block;
-	gp_tcache_count(&tc->cache.bytes, block->size);
+	atomic_store_explicit(&tc->cache.bytes, bytes + block->size, memory_order_relaxed);
 	tc->n_uncovered += block->seq >= published;
 }
 
@@ -396,12 +397,12 @@ static inline enum due record_due_locked(const struct gp_tcache *tc, struct gp_b
 static inline enum due accept_locked(struct gp_tcache *tc, struct gp_recent *recent)
 {
 	struct gp_bin *bin = bin_of(tc, recent->size);
+	uint64_t bytes = gp_tcache_bytes(tc);
 
-	if (gp_unlikely(is_full(bin) || gp_tcache_bytes(tc) + recent->size > tc->bytes_max ||
-			!gp_tcache_claim_locked(tc, recent)))
+	if (gp_unlikely(is_full(bin) || bytes + recent->size > tc->bytes_max || !gp_tcache_claim_locked(tc, recent)))
 		return REFUSED;
 	recent->addr = 0;
-	put_locked(tc, bin, recent->block);
+	put_locked(tc, bin, recent->block, bytes);
 	return record_due_locked(tc, bin);
 }
 
@@ -548,14 +549,16 @@ static bool is_keepable(const struct gp_tcache *tc, const struct gp_block *b)
  */
 static bool keep(struct gp_tcache *tc, struct gp_bin *bin, struct gp_block *block, enum due *ret_due)
 {
+	uint64_t bytes;
 	bool is_kept;
 
 	gp_ownlock_enter(&tc->cache.lock);
-	is_kept = !is_full(bin) && gp_tcache_bytes(tc) + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc) &&
+	bytes = gp_tcache_bytes(tc);
+	is_kept = !is_full(bin) && bytes + block->size <= tc->bytes_max && gp_tcache_is_open_locked(tc) &&
 		  !(block->flags & GP_BLOCK_UNCACHED) && !gp_block_is_retired(block);
 	if (is_kept) {
 		gp_block_set_state(block, GP_BLOCK_TCACHED);
-		put_locked(tc, bin, block);
+		put_locked(tc, bin, block, bytes);
 		*ret_due = record_due_locked(tc, bin);
 	}
 	gp_ownlock_leave(&tc->cache.lock);

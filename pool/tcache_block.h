@@ -66,8 +66,15 @@ static inline uint64_t gp_tcache_new_serial(struct gp_tcache *tc)
 		tc->next_serial = atomic_fetch_add_explicit(
 			&tc->pool->options.map->serial, GP_TCACHE_SERIALS, memory_order_relaxed);
 		tc->end_serial = tc->next_serial + GP_TCACHE_SERIALS;
+		tc->n_serials += GP_TCACHE_SERIALS;
 	}
 	return ++tc->next_serial;
+}
+
+/* Returns the number of blocks handed out from here: each has a serial number. */
+static inline uint64_t gp_tcache_hits(const struct gp_tcache *tc)
+{
+	return tc->n_serials - (tc->end_serial - tc->next_serial);
 }
 
 /* Hands out a block that was taken from the cache. */
@@ -75,7 +82,6 @@ static inline struct gp_claim_token gp_tcache_hand_out(
 	struct gp_tcache *tc, struct gp_block *block, uint64_t bytes, uint32_t module)
 {
 	tc->requested += bytes;
-	tc->hits++;
 	return gp_block_hand_out(block, bytes, module, gp_tcache_new_serial(tc));
 }
 

@@ -56,9 +56,8 @@ struct gp_tcache {
 	uint64_t published;     /* the last fence seen, recorded by any thread */
 	unsigned n_uncovered;   /* blocks freed since then */
 	unsigned n_refused;     /* blocks refused for lack of room since the last flush */
-	uint64_t hits;
-	uint64_t requested; /* bytes requested in hand-outs from here, minus what the pool accounts for; wraps */
-	uint64_t next_serial, end_serial;
+	uint64_t requested;     /* bytes requested in hand-outs from here, minus what the pool accounts for; wraps */
+	uint64_t next_serial, end_serial, n_serials; /* serial numbers: last used, last obtained, and how many in all */
 	unsigned n_large;
 	struct gp_large large[GP_TCACHE_LARGE]; /* in the order of their frees: tcache_large.c */
 	struct gp_bin bins[GP_TCACHE_BINS];

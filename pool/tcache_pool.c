@@ -108,8 +108,8 @@ static void tcache_count_locked(struct gp_cache *cache, struct gp_stats *stats)
 {
 	struct gp_tcache *tc = tcache_of(cache);
 
-	stats->hits += tc->hits;
-	stats->steps[GP_STEP_cache].count += tc->hits;
+	stats->hits += gp_tcache_hits(tc);
+	stats->steps[GP_STEP_cache].count += gp_tcache_hits(tc);
 	stats->requested_bytes += tc->requested;
 	stats->used_bytes -= gp_tcache_bytes(tc) + gp_tcache_large_bytes(tc);
 	for (unsigned i = 0; i < tc->n_large; i++)
@@ -184,8 +184,8 @@ void gp_tcache_free(struct gp_tcache *tc)
 	gp_ownlock_enter(&tc->cache.lock);
 	if (!gp_pool_is_flag(&pool->dead))
 		(void)flush_locked(tc, &unused);
-	pool->stats.hits += tc->hits;
-	pool->stats.steps[GP_STEP_cache].count += tc->hits;
+	pool->stats.hits += gp_tcache_hits(tc);
+	pool->stats.steps[GP_STEP_cache].count += gp_tcache_hits(tc);
 	pool->stats.requested_bytes += tc->requested;
 	gp_ownlock_leave(&tc->cache.lock);
 	gp_cache_unregister_locked(pool, &tc->cache);
