@@ -7,6 +7,7 @@
  */
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -191,6 +192,50 @@ START_TEST(counters_and_errors_are_the_same_with_and_without_the_runtime_layer)
 }
 END_TEST
 
+static const char *const steps[] = {
+#define STEP(name, is_timed, help) #name,
+#include "pool/ladder.def"
+};
+static uint64_t n_served[LENGTH(steps)], grow_ns;
+
+/* Reads the steps of the device, which come before those of pinned memory. */
+static void read_steps(const char *name)
+{
+	const char *status = play_ask("status"), *list = strstr(status, "\"steps\":["), *step;
+	char key[64];
+
+	ck_assert_msg(list, "no steps in %s", status);
+	for (size_t i = 0; i < LENGTH(steps); i++) {
+		snprintf(key, sizeof(key), "{\"name\":\"%s\",", steps[i]);
+		step = strstr(list, key);
+		ck_assert_msg(step, "no %s in %s", key, list);
+		n_served[i] = play_number(step, "count");
+		if (!strcmp(steps[i], "grow"))
+			grow_ns = play_number(step, "ns");
+	}
+	for (size_t i = 0; i < LENGTH(counters); i++)
+		seen[i] = play_number(status, counters[i]);
+}
+
+START_TEST(the_status_of_a_process_tells_which_step_served_each_allocation)
+{
+	uint64_t n_hits = 0, n_misses = 0;
+	bool is_miss = false;
+
+	play_run(&(struct play){
+		.program = "app_layer", .words = {"loop"}, .preload = play_library, .at_pause = read_steps});
+	for (size_t i = 0; i < LENGTH(steps); i++) {
+		is_miss = is_miss || !strcmp(steps[i], "grow");
+		*(is_miss ? &n_misses : &n_hits) += n_served[i];
+	}
+	ck_assert_uint_gt(n_served[0], 0);
+	ck_assert_uint_eq(n_hits, seen[0]);
+	ck_assert_uint_gt(n_misses, 0);
+	ck_assert_uint_eq(n_misses, seen[1]);
+	ck_assert_uint_gt(grow_ns, 0);
+}
+END_TEST
+
 START_TEST(each_runtime_that_is_bypassed_is_logged_once_with_its_version)
 {
 	static const char *const env[] = {"GPUPOOL_LOG=info", "SIMGPU_DEVICES=2", NULL};
@@ -226,6 +271,7 @@ static void add(TCase *tc)
 	tcase_add_test(tc, after_dlopen_of_mpi_cudaMalloc_reuses_no_block_that_the_gpu_still_writes);
 	tcase_add_loop_test(
 		tc, counters_and_errors_are_the_same_with_and_without_the_runtime_layer, 0, (int)LENGTH(counted));
+	tcase_add_test(tc, the_status_of_a_process_tells_which_step_served_each_allocation);
 	tcase_add_test(tc, each_runtime_that_is_bypassed_is_logged_once_with_its_version);
 	tcase_add_test(tc, cudaMalloc_without_a_runtime_returns_an_error);
 }

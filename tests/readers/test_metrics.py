@@ -99,6 +99,19 @@ def each_repetition_of_a_watch_is_a_complete_exposition():
                        [line.split(" ")[:-1] for line in once.removesuffix(end).splitlines()] for each in times)
 
 
+def each_step_has_a_count_and_a_time():
+    steps = [{"name": "cache", "count": 750, "ns": 0}, {"name": "grow", "count": 250, "ns": 3210000}]
+    answer = dict(STATUS, devices=[dict(STATUS["devices"][0], steps=steps)], pinned=None)
+    with Process({"status": answer}) as process:
+        text = readers.stat(PROGRAM, "metrics", env=process.env).decode()
+    labels = 'pid="%d",memory="device",device="0"' % os.getpid()
+    found = [line for line in samples(text) if line.startswith("gpupool_step_")]
+    assert found == ['gpupool_step_allocs_total{%s,step="cache"} 750' % labels,
+                     'gpupool_step_allocs_total{%s,step="grow"} 250' % labels,
+                     'gpupool_step_seconds_total{%s,step="cache"} 0.000000000' % labels,
+                     'gpupool_step_seconds_total{%s,step="grow"} 0.003210000' % labels], found
+
+
 def hostile_answers_of_a_process_cause_no_duplicate_series():
     device = STATUS["devices"][0]
     rounds = [{"name": name, "count": 1, "yielded_bytes": 1, "ns": 1}
@@ -398,6 +411,7 @@ readers.main([
     the_parser_of_prometheus_client_accepts_the_metrics,
     both_formats_have_the_same_samples,
     each_repetition_of_a_watch_is_a_complete_exposition,
+    each_step_has_a_count_and_a_time,
     hostile_answers_of_a_process_cause_no_duplicate_series,
     every_counter_of_a_pool_is_a_metric,
     each_region_has_its_series_once_up_to_the_limit_of_regions,

@@ -312,6 +312,22 @@ START_TEST(the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region)
 }
 END_TEST
 
+START_TEST(status_shows_the_steps_that_served_allocations_and_their_times)
+{
+	static const char head[] =
+		"{\"schema\":\"gpupool.status/1\",\"devices\":[{\"steps\":["
+		"{\"name\":\"cache\",\"count\":750,\"ns\":0},{\"name\":\"poll\",\"count\":0,\"ns\":0}";
+	char answer[512];
+
+	snprintf(answer, sizeof(answer), "%s,{\"name\":\"grow\",\"count\":250,\"ns\":3210000}]}]}", head);
+	peer_start(PEER_ANSWERS, answer);
+	ck_assert_int_eq(STAT("status"), 0);
+	stat_check_in(stat_out, "  from cache              750  allocations, 75.0%\n");
+	stat_check_in(stat_out, "  from grow               250  allocations, 25.0%, 3.21 ms\n");
+	ck_assert_ptr_null(strstr(stat_out, "from poll"));
+}
+END_TEST
+
 START_TEST(control_characters_of_a_process_never_reach_the_terminal)
 {
 	static const char answer[] = "{\"schema\":\"gpupool.status/1\",\"command\":\"a\\u001b[31m\\u0007\\u009b\\u202e"
@@ -568,6 +584,7 @@ static void add(TCase *tc)
 	tcase_add_loop_test(tc, every_kind_of_process_and_answer_gets_its_message_and_exit_code, 0, LENGTH(peers));
 	tcase_add_loop_test(tc, an_answer_with_too_many_values_is_refused_before_it_is_parsed, 0, LENGTH(values));
 	tcase_add_test(tc, the_blocks_table_has_a_region_column_if_a_block_belongs_to_a_region);
+	tcase_add_test(tc, status_shows_the_steps_that_served_allocations_and_their_times);
 	tcase_add_test(tc, control_characters_of_a_process_never_reach_the_terminal);
 	tcase_add_test(tc, having_no_process_to_ask_has_its_own_exit_code);
 	tcase_add_test(tc, a_process_that_has_ended_is_reported_as_ended);
