@@ -113,8 +113,8 @@ pid_t gp_ctl_peer_pid(int fd);
 int gp_ctl_connect(int dir_fd, const char *name);
 
 /*
- * The same for root and another user's directory, whose contents are not to be trusted: the process with that uid and
- * pid must be at the other end, and not another one that a link leads to.
+ * As gp_ctl_connect, for root and the directory of another user. That user controls the directory's contents, so the
+ * process with that uid and pid must be at the other end, not one to which a link leads.
  */
 int gp_ctl_connect_to(int dir_fd, const char *name, uid_t uid, pid_t pid);
 

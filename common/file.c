@@ -16,8 +16,8 @@
 enum { VALUE_SIZE = 128 };
 
 /*
- * The values of letters in file names. These texts stand until the names are read, and where environment and host
- * give none.
+ * The values of the letters in file names. These texts are used until gp_file_read_names, and for values that are not
+ * set.
  */
 static struct {
 	char letter;

@@ -12,8 +12,8 @@
 #define GP_FILE_LETTERS_HELP "%p process id, %h host, %r rank, %j job, %u user"
 
 /*
- * Reads host, user, job and rank once. The process id is read each time it is used. Before the first call the others
- * are unknown. Must not run while another thread is in gp_file_expand().
+ * Reads host, user, job and rank once; until then they are unknown. The process id is read each time it is used. Must
+ * not run while another thread is in gp_file_expand().
  */
 void gp_file_read_names(char *const *environment);
 

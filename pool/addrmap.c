@@ -240,7 +240,7 @@ void gp_addrmap_release_end(struct gp_addrmap *map, struct gp_release *in_flight
 	gp_mutex_unlock(&map->segments_lock);
 }
 
-static bool is_departing(struct gp_addrmap *map, uint64_t addr)
+static bool is_release_in_flight(struct gp_addrmap *map, uint64_t addr)
 {
 	bool is_found = false;
 	struct gp_list *link;
@@ -339,7 +339,7 @@ static void run_before_claim(void)
 #endif
 }
 
-/* True if a block whose word says USED seems to be the pool's; the claim will tell. */
+/* True if a block whose word says USED seems to be the pool's. The claim fails if it is not. */
 static bool may_belong_to(const struct gp_block *b, const struct gp_pool *pool)
 {
 	const struct gp_segment *segment = __atomic_load_n(&b->segment, __ATOMIC_RELAXED);
@@ -376,7 +376,7 @@ enum gp_claim gp_addrmap_claim(
 	enum gp_claim claim = claim_now(map, addr, ret_pool, ret_block);
 
 	/* Once the driver has been called, the address may belong to a pool again. */
-	for (unsigned i = 0; gp_unlikely(claim == GP_CLAIM_FOREIGN && is_departing(map, addr)); i++) {
+	for (unsigned i = 0; gp_unlikely(claim == GP_CLAIM_FOREIGN && is_release_in_flight(map, addr)); i++) {
 		gp_yield(i);
 		claim = claim_now(map, addr, ret_pool, ret_block);
 	}

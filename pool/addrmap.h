@@ -69,7 +69,7 @@ void gp_addrmap_add_segment(struct gp_addrmap *map, struct gp_segment *segment);
 void gp_addrmap_remove_segment(struct gp_addrmap *map, struct gp_segment *segment);
 
 /*
- * The same for a segment that goes back to the driver. A thread that frees its address meanwhile waits until the driver
+ * Remove a segment that goes back to the driver. A thread that frees its address meanwhile waits until the driver
  * has been called; otherwise a second free could reach the driver before the first.
  */
 void gp_addrmap_release_begin(struct gp_addrmap *map, struct gp_segment *segment, struct gp_release *in_flight);
@@ -84,7 +84,7 @@ enum gp_claim gp_addrmap_claim(
 
 /*
  * As gp_addrmap_claim, but without a lock, for a caller that has a reference to `pool`, so the block comes without one.
- * NULL means that nothing was done and nothing is known: gp_addrmap_claim must tell. May run concurrently with every
+ * NULL means that nothing was done and nothing is known: call gp_addrmap_claim then. May run concurrently with every
  * other function of the map except init and deinit.
  */
 struct gp_block *gp_addrmap_try_claim(struct gp_addrmap *map, uint64_t addr, const struct gp_pool *pool);

@@ -15,21 +15,21 @@
 #include "descriptor.h"
 
 enum {
-	BLOCKS_PER_CHUNK = 64,
-	SEGMENTS_PER_CHUNK = 16,
+	BLOCKS_PER_BATCH = 64,
+	SEGMENTS_PER_BATCH = 16,
 	ENSURED = 4, /* a cut needs two blocks, a new segment one */
 };
 
-struct gp_chunk {
+struct batch {
 	struct gp_descriptor_batch owned; /* owned by the pool, or by the map */
-	struct gp_block blocks[BLOCKS_PER_CHUNK];
-	struct gp_segment segments[SEGMENTS_PER_CHUNK];
+	struct gp_block blocks[BLOCKS_PER_BATCH];
+	struct gp_segment segments[SEGMENTS_PER_BATCH];
 };
 
-static struct gp_chunk *new_batch(void)
+static struct batch *new_batch(void)
 {
 	void *memory;
-	struct gp_chunk *batch = gp_calloc_aligned(sizeof(*batch), _Alignof(struct gp_chunk), &memory);
+	struct batch *batch = gp_calloc_aligned(sizeof(*batch), _Alignof(struct batch), &memory);
 
 	if (batch)
 		batch->owned.memory = memory;
@@ -37,16 +37,16 @@ static struct gp_chunk *new_batch(void)
 }
 
 /* Returns a batch from an earlier pool, or a new one. NULL: host memory is short. */
-static struct gp_chunk *find_batch(struct gp_addrmap *map)
+static struct batch *find_batch(struct gp_addrmap *map)
 {
 	struct gp_descriptor_batch *left = gp_addrmap_take_batch(map);
 
-	return left ? gp_container_of(left, struct gp_chunk, owned) : new_batch();
+	return left ? gp_container_of(left, struct batch, owned) : new_batch();
 }
 
 int gp_descriptors_ensure_locked(struct gp_pool *pool)
 {
-	struct gp_chunk *batch;
+	struct batch *batch;
 
 	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
 		return 0;
@@ -55,9 +55,9 @@ int gp_descriptors_ensure_locked(struct gp_pool *pool)
 		return -ENOBUFS;
 	batch->owned.next = pool->batches;
 	pool->batches = &batch->owned;
-	for (int i = 0; i < BLOCKS_PER_CHUNK; i++)
+	for (int i = 0; i < BLOCKS_PER_BATCH; i++)
 		gp_block_spare_locked(pool, &batch->blocks[i]);
-	for (int i = 0; i < SEGMENTS_PER_CHUNK; i++) {
+	for (int i = 0; i < SEGMENTS_PER_BATCH; i++) {
 		__atomic_store_n(&batch->segments[i].pool, pool, __ATOMIC_RELAXED);
 		gp_list_append(&pool->spare_segments, &batch->segments[i].link);
 	}

@@ -96,7 +96,7 @@ static unsigned end_of_frees_locked(struct gp_fence *f)
 	return n;
 }
 
-/* Returns the position of the first entry later than `stamp`, or count if there is none. */
+/* Returns the position of the first entry later than `seq`, or count if there is none. */
 static unsigned first_after_locked(struct gp_fence *f, uint64_t seq)
 {
 	unsigned low = 0, high = f->count;
@@ -270,7 +270,8 @@ static int make_room_locked(struct gp_fence *f)
 }
 
 /*
- * Stores what is read without the lock: a reader that sees the epoch sees this fence, or a later one, which is as good.
+ * Publishes the fence and its epoch. A reader without the lock that sees the epoch sees this fence or a later one, and
+ * either covers what it frees.
  */
 static void note_clean_locked(struct gp_fence *f, uint64_t seq, uint64_t epoch)
 {
@@ -526,7 +527,7 @@ static void learn_wait_locked(struct gp_fence *f, unsigned n_polls, uint64_t wai
 }
 
 /*
- * Polls the fence that covers `stamp`. 0; -EAGAIN if it is not complete yet; -ENOENT if no fence covers the stamp
+ * Polls the fence that covers `seq`. 0; -EAGAIN if it is not complete yet; -ENOENT if no fence covers `seq`
  * or, unless may_be_other, if no free of this thread would have waited for it.
  */
 static int poll_for_wait_locked(struct gp_fence *f, uint64_t seq, bool may_be_other, bool *ret_is_own)
@@ -574,7 +575,7 @@ static int wait(struct gp_fence *f, uint64_t seq, uint64_t own_max_ns, uint64_t 
 		gp_mutex_unlock(&f->lock);
 		if (r != -EAGAIN)
 			return r;
-		/* The poll took time, too. */
+		/* The poll took time: the clock is read anew. */
 		now_ns = be->ops->now_ns(be->arg);
 		if (is_own)
 			other_since_ns = now_ns;

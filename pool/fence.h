@@ -3,15 +3,15 @@
 #pragma once
 
 /*
- * The fences of one context. They tell when freed memory may have a new owner, without knowledge of the streams. This
+ * The fences of one context. They show when freed memory may have a new owner, without knowledge of the streams. This
  * is the grace period of read-copy-update, applied to GPU memory.
  *
  * A fence is a number and a recorded event that covers everything submitted to the context before the record.
  *
  *     record:  s = ++started; record the event; publish s
- *     free:    block.stamp = started, read after the program's own submissions
+ *     free:    block.seq = started, read after the program's own submissions
  *
- * block.stamp is the block's fence sequence. Every fence s > stamp was recorded after the free, so it covers all work
+ * block.seq is the block's fence sequence. Every fence s > block.seq was recorded after the free, so it covers all work
  * that could touch the block. The block is
  *
  *   - *completed* once such a fence has completed: the GPU no longer uses the block;
@@ -19,7 +19,7 @@
  *
  * Details:
  *
- *   - `started` is raised before the record, so a free that races with a record counts to the next fence.
+ *   - `started` is raised before the record, so the next fence covers a free that races with a record.
  *   - A number whose record failed is skipped: a later fence covers more.
  *   - Numbers begin at 2, and 1 is complete from the start. So fence sequence 0 means that no GPU work uses the block.
  *   - If submissions are reported (submission.h) and none happened since fence s was recorded, then s covers memory
@@ -57,7 +57,7 @@ struct gp_fence {
 	struct gp_fence_entry {
 		uint64_t seq;
 		int slot;
-		unsigned n_freers; /* not 0: the program's own free would have waited for all that the fence covers */
+		unsigned n_freers; /* not 0: a free recorded the fence, and would have waited for all that it covers */
 		pthread_t freers[GP_FENCE_FREERS]; /* the threads that made that free, or another at the same time */
 	} ring[GP_FENCE_SLOTS];                    /* published and not known to be complete, oldest at head */
 	unsigned n_spare;
@@ -71,7 +71,7 @@ void gp_fence_quiesce(struct gp_fence *f); /* returns once all driver calls unde
 void gp_fence_drop(struct gp_fence *f); /* the context is gone: later calls neither reach the driver nor find a fence */
 
 /*
- * Ensures that a fence later than `stamp` is recorded; one of another thread will do. is_at_free: true if this is
+ * Ensures that a fence later than `seq` is recorded, by this thread or another. is_at_free: true if this is
  * part of a free, which may make later work wait for all earlier work. Other fences cover work that no thread may
  * have to wait for without bound. 0; -EBUSY while a capture forbids it; -EAGAIN if too many fences are outstanding;
  * or the driver's error.
@@ -120,7 +120,7 @@ int gp_fence_gpu_wait_again(struct gp_fence *f);
  *   - without bound, while a free that this thread has made since would have waited for the same;
  *   - at most max_ns (UINT64_MAX: without bound) for anything else, which may itself be waiting for this thread.
  *
- * Holds no lock while it waits. 0; -EAGAIN if no fence covers `stamp` or the time is up; -EBUSY; or the driver's error.
+ * Holds no lock while it waits. 0; -EAGAIN if no fence covers `seq` or the time is up; -EBUSY; or the driver's error.
  */
 int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
 
@@ -130,7 +130,7 @@ int gp_fence_wait(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
  */
 int gp_fence_wait_due(struct gp_fence *f, uint64_t seq, uint64_t max_ns);
 
-/* Returns the slot of the first published fence later than `stamp`, for backend->release_begin; GP_NO_SLOT if none. */
+/* Returns the slot of the first published fence later than `seq`, for backend->release_begin; GP_NO_SLOT if none. */
 int gp_fence_slot_after(struct gp_fence *f, uint64_t seq);
 
 /* Returns the number of the last fence published at a free that is not known to be complete, or 0. */

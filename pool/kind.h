@@ -15,7 +15,7 @@ struct gp_pending_summary {
 
 /* Snapshot of everything that could let another driver attempt succeed (rounds.c). */
 struct gp_supply {
-	uint64_t n_arrivals;         /* times the driver got memory back, other than from the request's own attempts */
+	uint64_t n_arrivals;         /* times the driver got memory back, except from the request's own attempts */
 	uint64_t n_freed, completed; /* for a kind with a `grow` of its own: blocks freed, fences completed */
 };
 
@@ -44,7 +44,7 @@ static inline uint64_t gp_request_least(const struct gp_request *request)
 	return gp_min(gp_round_up(gp_max(request->bytes, 1), GP_ALIGN), request->size);
 }
 
-/* A pool kind: how free memory is stored and cut. Functions are called with the pool's lock held unless noted. */
+/* A pool kind: it decides how free memory is stored and cut. Functions are called with the pool's lock unless noted. */
 struct gp_kind_ops {
 	const char *name;
 	void (*init)(struct gp_pool *pool);
@@ -67,7 +67,7 @@ struct gp_kind_ops {
 	/* Returns the size for a request of that many bytes: a multiple of GP_ALIGN. */
 	uint64_t (*round)(const struct gp_pool *pool, uint64_t bytes);
 
-	/* Steps that cannot serve a request of this kind: GP_SKIP of each. */
+	/* Steps that cannot serve a request of this kind: GP_SKIP of each. The ladder leaves them out. */
 	unsigned skips;
 
 	/*
@@ -80,9 +80,9 @@ struct gp_kind_ops {
 	struct gp_block *(*take)(struct gp_pool *pool, uint64_t size);
 
 	/*
-	 * Poll the fences before taking a block once more than a slab's worth is pending, instead of a share of the
-	 * pool. Pending blocks that cannot merge yet cost such a kind twice, since memory may have to be moved later.
-	 * Not where streams overlap.
+	 * The fences are polled before a block is taken once more than GP_UNPOLLED_MIN is pending, instead of a share
+	 * of the pool. Pending blocks that cannot merge yet cost such a kind twice, since memory may have to be moved
+	 * later. This does not apply where streams overlap.
 	 */
 	bool wants_merged;
 
@@ -118,7 +118,8 @@ struct gp_kind_ops {
 	unsigned stale_after;
 
 	/*
-	 * Give back idle segments before the pool exceeds its peak, but once only for a request that recurs (thrash.h).
+	 * The kind gives back idle segments before the pool exceeds its peak, but only once for a request that recurs
+	 * (thrash.h).
 	 */
 	bool swaps;
 

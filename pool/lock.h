@@ -4,8 +4,11 @@
 
 /*
  * Mutexes with ranks. A thread takes locks in increasing rank only. Builds with GP_DEBUG check the order, so a single
- * thread reveals a deadlock that would need two threads to happen. Locks are held for less time than it takes to go
- * to sleep and be woken, so a thread that finds a lock taken spins for a moment first.
+ * thread reveals a deadlock that would need two threads to happen.
+ *
+ * Most locks are held for less time than it takes to go to sleep and be woken, so a thread that finds a lock taken
+ * spins for a moment first. The locks that may be held across driver calls are marked DRIVER below. The pool's own is
+ * none of them: no list, tree or counter waits for the driver.
  */
 
 #include <pthread.h>
@@ -17,14 +20,14 @@
 /* Locks may be taken in this order. */
 enum gp_lock_rank {
 	GP_RANK_SET_UP = 1,   /* process.c: sets up the modules of the library */
-	GP_RANK_REPORT,       /* oom.c: one report of an out-of-memory error at a time */
-	GP_RANK_FENCE_WAIT,   /* fence.c: serialises records that make the host wait; held meanwhile */
-	GP_RANK_FENCE,        /* fence.c: the fences of a context; THE lock that is held across driver calls */
+	GP_RANK_REPORT,       /* oom.c: one report of an out-of-memory error at a time; DRIVER */
+	GP_RANK_FENCE_WAIT,   /* fence.c: serialises records that make the host wait; DRIVER */
+	GP_RANK_FENCE,        /* fence.c: the fences of a context; DRIVER: record, query and GPU wait */
 	GP_RANK_POOL,         /* pool.c: lists, trees and counters of one pool */
 	GP_RANK_SEGMENT_TREE, /* addrmap.c: finds the segment that holds an address */
 	GP_RANK_ADDRMAP,      /* addrmap.c: one shard of the map from addresses to blocks */
-	GP_RANK_ZONES,        /* debug_zone.c: memory that the program must not write to; held while it is checked */
-	GP_RANK_ZONE_IO,      /* debug_io.c: serialises the stream that reads and fills checked memory */
+	GP_RANK_ZONES,        /* debug_zone.c: memory that the program must not write to; DRIVER: while it is checked */
+	GP_RANK_ZONE_IO,      /* debug_io.c: serialises the stream that reads and fills checked memory; DRIVER */
 	GP_RANK_LEAF,         /* any lock under which no other lock of the pool is taken */
 	GP_RANK_RECORD_TABLE, /* record_backend.c: pools are recorded in the order of their numbers */
 	GP_RANK_RECORD,       /* the recorder, whatever lock the recording thread holds */

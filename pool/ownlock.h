@@ -3,8 +3,8 @@
 #pragma once
 
 /*
- * A lock that one thread, its owner, takes constantly. Other threads take it hardly ever, one at a time, under a lock
- * of their own. Each side first announces itself and then checks for the other side. The check must not happen before
+ * A lock that one thread, its owner, takes constantly. Other threads rarely take it, one at a time, under a lock of
+ * their own. Each side first announces itself and then checks for the other side. The check must not happen before
  * the announcement is visible, and that costs the owner a full barrier each time, as much as any lock. Where the
  * other threads can execute a barrier in every running thread of the process (gp_pool_options.barrier), they pay for
  * both sides, and the owner's lock is two plain stores and a load.

@@ -25,8 +25,8 @@ void gp_pending_add(struct gp_pending *p, struct gp_block *block);
 void gp_pending_remove(struct gp_pending *p, struct gp_block *block);
 
 /*
- * Takes out one usable block: its fence sequence is below `ordered`, or for an unfenced block below `completed`. NULL
- * if there is none.
+ * Takes out one usable block: its fence sequence is below `gpu_waited`, or for an unfenced block below `completed`.
+ * NULL if there is none.
  */
 struct gp_block *gp_pending_take_usable(struct gp_pending *p, uint64_t gpu_waited, uint64_t completed);
 

@@ -48,7 +48,7 @@ int gp_pool_alloc(struct gp_pool *pool, uint64_t bytes, uint32_t module, uint64_
 	return gp_pool_alloc_with(pool, bytes, &(struct gp_alloc_options){.module = module}, ret_addr);
 }
 
-/* Kind vmm: memory is mapped in chunks, and goes back in chunks. */
+/* Allocates uncached in the kind vmm: a mark on the block makes its chunks go back once it is freed. */
 static int alloc_mapped(
 	struct gp_pool *pool, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
@@ -96,7 +96,7 @@ static bool can_release_at_once_locked(struct gp_pool *pool, const struct gp_blo
 }
 
 /* After an unfenced free the stream may still use the block, so the current epoch's fence does not cover it. */
-static uint64_t stamp_of(const struct gp_pool *pool, enum gp_free_mode mode)
+static uint64_t seq_of(const struct gp_pool *pool, enum gp_free_mode mode)
 {
 	return mode == GP_FREE_NORMAL ? gp_fence_seq(pool->fence) : gp_fence_started(pool->fence);
 }
@@ -116,7 +116,7 @@ __attribute__((cold)) static int leave_to_program(struct gp_pool *pool, struct g
 
 static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode mode, bool is_uncached)
 {
-	uint64_t seq = mode == GP_FREE_SYNCED ? 0 : stamp_of(pool, mode);
+	uint64_t seq = mode == GP_FREE_SYNCED ? 0 : seq_of(pool, mode);
 	int r = mode == GP_FREE_NORMAL ? gp_fence_record(pool->fence, seq, true) : 0;
 	bool is_unfenced = mode == GP_FREE_UNFENCED || r, needs_flush = false, is_released_at_once = false;
 
@@ -143,13 +143,13 @@ static int queue(struct gp_pool *pool, struct gp_block *block, enum gp_free_mode
 	}
 	if (needs_flush)
 		gp_reuse_flush(pool, !is_unfenced);
-	/* The capture may last, and until a fence has passed no thread can use the queued memory. */
+	/* The capture may last, and no thread can use the queued memory until a fence has completed. */
 	if (needs_flush && r == -EBUSY)
 		gp_reuse_flush_unfenced(pool);
 	return r > 0 ? r : 0;
 }
 
-/* For a queue of length 0: the block goes to the driver now, by the driver's own free, with its own wait. */
+/* Frees a block where the queue has length 0: at once, by the driver's own free, which waits for the block's work. */
 static int free_unqueued(struct gp_pool *pool, struct gp_block *block)
 {
 	gp_mutex_lock(&pool->lock);
@@ -195,7 +195,7 @@ int gp_pool_take_back(struct gp_pool *pool, struct gp_block *block, gp_pool_keep
 	return keep && keep(arg, block, &r) ? r : take_back(pool, block, GP_FREE_NORMAL, false);
 }
 
-/* The part of a free that a claim decides. keep: only with GP_FREE_NORMAL. */
+/* Claims a block of any pool of the map and takes it back. keep: only with GP_FREE_NORMAL. */
 static int release(struct gp_addrmap *map, uint64_t addr, enum gp_free_mode mode, bool is_uncached,
 	gp_pool_keep_fn *keep, void *arg)
 {

@@ -25,8 +25,8 @@ void gp_pool_set_pending_max(struct gp_pool *pool, uint64_t bytes);
 bool gp_pool_is_idle(struct gp_pool *pool);
 
 /*
- * Gives back all cached memory, and later, when it is freed, all memory that the program holds now: none of it is
- * cached again. Memory allocated from then on is cached. Returns the bytes that go back now.
+ * Gives back all cached memory. Memory that the program holds now goes back, too, once it is freed. Memory that is
+ * allocated later is cached as usual. Returns the bytes that go back now.
  */
 struct gp_invalidated {
 	uint64_t busy_blocks, busy_bytes; /* what the program holds */
@@ -60,7 +60,9 @@ int gp_pool_synchronize(struct gp_pool *pool);
  */
 void gp_pool_excuse(struct gp_pool *pool);
 
-/* Gives back all cached memory and waits a little until it is back in the driver. Returns the bytes given back. */
+/*
+ * Gives back all cached memory and waits briefly until the driver has it, except in the kind none. Returns its bytes.
+ */
 uint64_t gp_pool_reclaim(struct gp_pool *pool);
 
 /*

@@ -79,7 +79,7 @@ struct gp_pool {
 	struct gp_list caches;   /* caches of the threads */
 	unsigned n_caches, n_flushes;
 	uint64_t flushes_since_ns; /* time of the first of these n_flushes */
-	uint64_t unrecorded_stamp; /* fence sequence of the newest unfenced block that came from a thread cache */
+	uint64_t unrecorded_seq;   /* fence sequence of the newest unfenced block that came from a thread cache */
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;
 	struct gp_descriptor_batch *batches; /* batches of descriptors */

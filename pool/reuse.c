@@ -6,7 +6,7 @@
  *
  * A pending block becomes usable in one of three ways:
  *
- *   - Its fence has completed. One query tells.
+ *   - Its fence has completed. One query shows that.
  *   - A GPU wait: all later work of the context waits for its fence. This costs the host nothing, but it is a barrier
  *     between the streams.
  *   - The host waits until its fence has completed.
@@ -28,9 +28,9 @@
  *
  *   Overlap: several streams work in the context. Their overlap is worth some memory.
  *     1. Grow up to 16 blocks of the size (at most 128 MiB), or 32 MiB or 1/8 of the used memory, if that is more.
- *     2. Then wait for up to 1 ms for the oldest block that fits and that this thread freed, as its own cudaFree would
- *        have. This applies to requests of up to 16 MiB while at most 128 MiB are pending. Where work is short, the
- *        streams go on without a gap.
+ *     2. Then wait for up to 1 ms for the oldest block that fits and that this thread freed. The thread's own cudaFree
+ *        would have waited, too. This applies to requests of up to 16 MiB while at most 128 MiB are pending. Where work
+ *        is short, the streams go on without a gap.
  *     3. Otherwise make a GPU wait for the last fence. All pending memory can merge then, which it cannot after a wait
  *        for one block. A GPU wait for an older fence would cost the same: the driver makes later work wait for the
  *        last fence, too (measured).
@@ -41,6 +41,8 @@
  *     2. Then wait on the host for the oldest block that yields a fit, as the program's own cudaFree would have. If
  *        another thread freed that block, wait for 100 ms at most.
  *     3. Otherwise grow.
+ *
+ * tuning.h has the limits.
  */
 
 #include <errno.h>
@@ -226,8 +228,8 @@ void gp_reuse_cache_usable(struct gp_pool *pool)
 }
 
 /*
- * True if a record makes the host wait. Without gpupool neither an allocation nor an unfenced free would wait, so then
- * they record nothing: the next fenced free covers unfenced blocks, or a record once memory has run out.
+ * True if a record makes the host wait. Allocations and unfenced frees then record nothing, since neither would wait
+ * without gpupool. Unfenced blocks are covered by the next fenced free, or by a record once memory has run out.
  */
 static bool does_record_wait(struct gp_pool *pool)
 {
@@ -294,7 +296,7 @@ static int wait_briefly(struct gp_pool *pool, uint64_t seq)
 	if (is_skipped)
 		return -EAGAIN;
 	r = gp_fence_wait_due(pool->fence, seq, GP_BRIEF_WAIT_NS);
-	/* These concern this thread alone, so they do not count as failed waits. */
+	/* No wait was made: no free of this thread would have waited, or a capture forbids it. So none has failed. */
 	if (r == -ENOENT || r == -EBUSY)
 		return r;
 	gp_mutex_lock(&pool->lock);
@@ -447,7 +449,10 @@ uint64_t gp_reuse_flush(struct gp_pool *pool, bool may_wait)
 	gp_mutex_unlock(&pool->lock);
 	given += gp_segment_give_back(pool, excess);
 	pay_debt(pool, given);
-	/* Memory that returns behind a lagging GPU counts like queued memory; otherwise it would grow without bound. */
+	/*
+	 * Memory that returns behind a lagging GPU has the limit of the queue, too. Otherwise it would grow without
+	 * bound.
+	 */
 	if (may_wait && is_too_much_returning)
 		gp_segment_wait_returning(pool, UINT64_MAX);
 	else
@@ -468,7 +473,7 @@ static void take_all_pending(struct gp_pool *pool, struct gp_list *blocks)
 	gp_mutex_unlock(&pool->lock);
 }
 
-/* Mapped memory cannot go back by a free that waits. But after a wait that takes as long it can be handed out again. */
+/* Waits for all pending blocks, for the kind vmm: no free of the driver waits for mapped memory. */
 static void wait_for_pending(struct gp_pool *pool)
 {
 	const struct gp_backend *be = gp_pool_backend(pool);

@@ -80,7 +80,7 @@ static uint64_t pending_bytes(struct gp_pool *pool)
 	return bytes;
 }
 
-/* True if blocks that may be reused wait for a fence that was recorded at their free. */
+/* True if a block is pending whose fence a free recorded, in a kind that reuses blocks. */
 static bool is_any_pending_at_free(struct gp_pool *pool)
 {
 	bool is_any;
@@ -149,7 +149,7 @@ static uint64_t round_all(struct gp_rounds *rounds)
 
 	gp_segment_wait_returning(rounds->pool, GP_SHORTAGE_WAIT_NS);
 	given += ask_siblings(rounds, want - gp_min(want, given), false);
-	/* The amount that the driver freed is unknown: one byte stands for "try again". */
+	/* The amount that the driver freed is unknown. One byte is enough for a new attempt. */
 	return given + be->ops->trim_driver(be->arg);
 }
 
@@ -163,7 +163,7 @@ void gp_rounds_await_unfenced(struct gp_pool *pool)
 	needs_idle = needs_idle && pool->stats.cached_bytes + pool->stats.pending_bytes;
 	is_any = needs_idle || pool->pending.bitmap[1];
 	seq = needs_idle ? gp_fence_started(pool->fence) : pool->pending.newest_seq;
-	unrecorded = pool->unrecorded_stamp;
+	unrecorded = pool->unrecorded_seq;
 	gp_mutex_unlock(&pool->lock);
 	if (is_any && gp_fence_record(pool->fence, seq, false) == 0) {
 		(void)gp_fence_wait(pool->fence, unrecorded, GP_UNRECORDED_WAIT_NS);

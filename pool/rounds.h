@@ -6,8 +6,8 @@
 #include "pool_impl.h"
 
 /*
- * The state of the retry rounds for one allocation. attempt() asks the driver and may set `handed`. The search sets it,
- * too, if the pool can serve the request after all. Without a request only attempts count.
+ * The state of the retry rounds for one allocation. attempt() asks the driver and may set `token`. A search of the pool
+ * sets it, too, if the pool can serve the request after all. Without a request nothing is searched for.
  */
 struct gp_rounds {
 	struct gp_pool *pool;
@@ -30,7 +30,7 @@ struct gp_supply gp_rounds_supply(struct gp_pool *pool, const struct gp_request 
 int gp_rounds_run(struct gp_rounds *rounds);
 
 /*
- * Waits, for a bounded time, for fences that no free recorded. Unfenced blocks have no other fence. And where memory
- * can be given back only while the context is idle, only a new fence tells that it is.
+ * Waits, for a bounded time, for fences that no free recorded. Unfenced blocks have no other fence. Where memory can be
+ * given back only while the context is idle, only a new fence shows that it is idle.
  */
 void gp_rounds_await_unfenced(struct gp_pool *pool);

@@ -83,7 +83,7 @@ static int reserve(struct gp_pool *pool, uint64_t bytes, uint64_t *ret_addr, uin
 
 void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result)
 {
-	/* A refusal of that size tells nothing about the small blocks that thread caches keep. */
+	/* A refusal of a large request does not mean that small blocks, which thread caches keep, would be refused. */
 	if (result == -ENOMEM && request->size > pool->options.thread_cache_bytes)
 		return;
 	atomic_store_explicit(&pool->is_full, result == -ENOMEM, memory_order_relaxed);
@@ -170,8 +170,8 @@ static int book(struct gp_pool *pool, const struct reservation *reservation, con
 }
 
 /*
- * Takes a whole block and its segment off the books; its bytes count as returning. The departure (a release in flight)
- * ends once the driver has been called.
+ * Takes a whole block and its segment off the books; its bytes count as returning. The release in flight ends
+ * once the driver has been called.
  */
 static void forget_locked(struct gp_pool *pool, struct gp_block *block, struct gp_release *in_flight)
 {
@@ -211,8 +211,8 @@ void gp_segment_arrived(struct gp_pool *pool, uint64_t bytes, int r)
 }
 
 /*
- * True if the GPU has no work in this context. If only a wait could tell, the context counts as busy unless memory has
- * run out.
+ * True if the GPU has no work in this context. If only a wait could show that, the context counts as busy unless memory
+ * has run out.
  */
 static bool is_context_idle(struct gp_pool *pool)
 {
@@ -235,7 +235,7 @@ void gp_segment_count_release(struct gp_pool *pool, uint64_t start_ns)
 	gp_mutex_unlock(&pool->lock);
 }
 
-/* Gives back a segment that has already been forgotten: the departure is all that is left of it. */
+/* Calls the driver for a segment that is off the books. The release in flight is all that is left of it. */
 static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, int slot)
 {
 	uint64_t base = in_flight->base, bytes = in_flight->size;
@@ -255,7 +255,7 @@ static void begin_release(struct gp_pool *pool, struct gp_release *in_flight, in
 		gp_segment_arrived(pool, bytes, r);
 		return;
 	}
-	/* Only now: all that counts as begun must be covered by the next poll. */
+	/* After the call: a poll covers exactly the releases that were counted before it. */
 	gp_mutex_lock(&pool->lock);
 	atomic_fetch_add(&pool->begun_bytes, bytes);
 	gp_mutex_unlock(&pool->lock);

@@ -15,10 +15,10 @@
  */
 int gp_segment_grow(struct gp_pool *pool, struct gp_request *request, struct gp_claim_token *ret_token);
 
-/* Must follow an attempt to grow: notes whether the driver seems to have more memory. */
+/* Must follow an attempt to grow: notes in pool->is_full whether the driver refused the request. */
 void gp_segment_note_growth(struct gp_pool *pool, const struct gp_request *request, int result);
 
-/* Must follow growth: while the driver is nearly empty, gives back what the reserve lacks. */
+/* Must follow growth: while the driver has less than reserve_bytes left, gives back the difference. */
 void gp_segment_keep_reserve(struct gp_pool *pool);
 
 /*

@@ -14,7 +14,7 @@
 #include "kind.h"
 #include "ladder.h"
 #include "reuse.h"
-#include "tcache_block.h"
+#include "tcache_impl.h"
 #include "tcache_large.h"
 
 _Static_assert(GP_TCACHE_SETS == 1 << (64 - 54), "the hash fits");
@@ -122,11 +122,11 @@ static unsigned find_fit_locked(
 }
 
 /*
- * Takes the oldest block that fits, if it may be handed out; otherwise returns in *ret_stamp what a fence must cover
+ * Takes the oldest block that fits, if it may be handed out; otherwise returns in *ret_seq what a fence must cover
  * first.
  */
 static enum offer take(
-	struct gp_tcache *tc, const struct gp_request *request, uint64_t *ret_stamp, struct gp_claim_token *ret_token)
+	struct gp_tcache *tc, const struct gp_request *request, uint64_t *ret_seq, struct gp_claim_token *ret_token)
 {
 	struct gp_bin *bin = bin_of(tc, request->size);
 	enum offer offer = NOTHING;
@@ -136,7 +136,7 @@ static enum offer take(
 	n = find_fit_locked(tc, bin, request, UINT64_MAX);
 	if (gp_likely(n < bin->count)) {
 		offer = offer_of(tc, *gp_bin_at(bin, n));
-		*ret_stamp = (*gp_bin_at(bin, n))->seq;
+		*ret_seq = (*gp_bin_at(bin, n))->seq;
 	}
 	if (gp_likely(offer == USABLE))
 		*ret_token = hand_out(tc, bin, n, request->bytes, request->module);
@@ -238,7 +238,7 @@ static int alloc_small(struct gp_tcache *tc, struct gp_request *request, struct 
 
 	if (gp_likely(offer == USABLE))
 		return 0;
-	/* If other threads use the pool, wasting part of a small block is better than waiting for the pool's lock. */
+	/* While another thread holds the pool's lock, a block that is too large is better than a wait for the lock. */
 	if (offer == NOTHING && gp_mutex_is_busy(&tc->pool->lock))
 		*ret_token = take_larger(tc, request);
 	if (ret_token->block)

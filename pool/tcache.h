@@ -29,7 +29,7 @@ struct gp_tcache;
 
 struct gp_pool *gp_tcache_pool(const struct gp_tcache *tc);
 
-/* True if the pool is gone: then the cache is useless. */
+/* True if the pool was dropped. No call of the cache serves anything then. */
 bool gp_tcache_is_dead(const struct gp_tcache *tc);
 
 /* As gp_pool_alloc, which it calls if the cache has nothing that fits. */

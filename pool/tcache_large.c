@@ -4,7 +4,7 @@
 /*
  * Large blocks in serial mode. A block may be handed out again there as soon as its free is recorded, and the next
  * request is often for exactly that size. So the last few blocks stay with the thread, which saves two calls into the
- * pool. The pool never has to do without them. They are flushed
+ * pool. They are flushed before the pool could need them:
  *
  *   - before a large request of another size reaches the pool;
  *   - at the next large free once serial mode has ended, or memory is short.
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "reuse.h"
-#include "tcache_block.h"
+#include "tcache_impl.h"
 
 /* Flushes the large blocks, so that the pool can choose from all free memory. */
 static void flush_large(struct gp_tcache *tc, bool is_at_free)

@@ -8,7 +8,7 @@
 #include "caches.h"
 #include "handover.h"
 #include "reuse.h"
-#include "tcache_block.h"
+#include "tcache_impl.h"
 
 /* Queues a block, which the pool has counted as held by the program. Returns true if no fence of a free covers it. */
 static bool queue_locked(struct gp_tcache *tc, struct gp_block *b)
@@ -16,7 +16,7 @@ static bool queue_locked(struct gp_tcache *tc, struct gp_block *b)
 	bool is_unfenced = b->seq >= gp_fence_published_at_free(tc->pool->fence);
 
 	if (is_unfenced)
-		tc->pool->unrecorded_stamp = gp_max(tc->pool->unrecorded_stamp, b->seq);
+		tc->pool->unrecorded_seq = gp_max(tc->pool->unrecorded_seq, b->seq);
 	tc->requested += gp_block_requested(b); /* offsets what the pool subtracts: the free did so, too */
 	gp_pool_queue_locked(tc->pool, b, is_unfenced);
 	return is_unfenced;

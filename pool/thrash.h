@@ -28,7 +28,7 @@ void gp_thrash_begin(struct gp_thrash *thrash, uint64_t used_bytes);
 /* Notes that memory was moved or given back for a request of that size. */
 void gp_thrash_note(struct gp_thrash *thrash, uint64_t size, uint64_t used_bytes);
 
-/* True if that has been done for such a request before. */
+/* True if memory was moved or given back for such a request before, when as much was used. */
 bool gp_thrash_is_known(const struct gp_thrash *thrash, uint64_t size, uint64_t used_bytes);
 
 /* Returns by how much the number of notes exceeds what a growing program needs. */

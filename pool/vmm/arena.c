@@ -110,10 +110,7 @@ static const struct gp_chunk *chunk_at(const struct gp_arena *arena, uint64_t ad
 	return gp_arena_granule_at(arena, addr)->chunk;
 }
 
-/*
- * Returns the length of the block's first part: the bytes that lie in retired chunks, or in others, as its first byte
- * does.
- */
+/* Returns the length of the block's first part: up to the first change between retired chunks and others. */
 static uint64_t length_of_kind(const struct gp_block *block)
 {
 	const struct gp_arena *arena = block->segment->arena;

@@ -64,16 +64,13 @@ static inline bool gp_block_is_unmapped(const struct gp_block *block)
 	return block && gp_block_state(block) == GP_BLOCK_UNMAPPED;
 }
 
-/* True if there may be memory that must go back even if no memory is wanted. */
+/* True if there may be exported memory, which must go back as soon as it is free. */
 static inline bool gp_arena_is_any_leaving_locked(const struct gp_pool *pool)
 {
 	return pool->cache.vm && !gp_list_is_empty(&pool->cache.vm->exported);
 }
 
-/*
- * Forgets all free blocks, as the pool forgets all blocks; but not the addresses or
- * mappings.
- */
+/* Forgets all free blocks, since the pool is dropped. The addresses and mappings stay. */
 void gp_arena_forget_locked(struct gp_pool *pool);
 
 /*

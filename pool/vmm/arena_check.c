@@ -28,7 +28,7 @@ static const char *check_memory(const struct gp_arena *arena, const struct gp_bl
 
 static const char *check_arena(const struct gp_arena *arena)
 {
-	uint64_t n_holes = 0;
+	uint64_t n_gaps = 0;
 	struct gp_list *link;
 
 	for (const struct gp_block *b = arena->segment->first; b; b = b->next) {
@@ -38,11 +38,11 @@ static const char *check_arena(const struct gp_arena *arena)
 			return broken;
 		EXPECT(gp_arena_block_at_locked(arena, b->addr + b->size - 1) == b, "the arena does not find a block");
 		EXPECT(!gp_block_is_unmapped(b) || !gp_block_is_unmapped(b->prev), "two unmapped gaps were not merged");
-		n_holes += gp_block_is_unmapped(b);
+		n_gaps += gp_block_is_unmapped(b);
 	}
 	gp_list_each(link, &arena->unmapped)
-		n_holes--;
-	EXPECT(!n_holes, "the list does not have exactly the unmapped gaps");
+		n_gaps--;
+	EXPECT(!n_gaps, "the list does not have exactly the unmapped gaps");
 	return NULL;
 }
 

@@ -58,7 +58,7 @@ static void make_segment(struct gp_pool *pool, struct gp_arena *arena)
 	gp_addrmap_add_segment(pool->options.map, segment);
 }
 
-static bool has_pieces(const struct gp_vm *vm, const struct gp_arena *arena)
+static bool has_chunks(const struct gp_vm *vm, const struct gp_arena *arena)
 {
 	struct gp_list *link;
 
@@ -78,7 +78,7 @@ static void give_addresses_back(struct gp_pool *pool)
 	for (int i = 0; i < GP_N_ARENAS; i++) {
 		struct gp_arena *arena = &pool->cache.vm->arenas[i];
 
-		if (arena->base && !has_pieces(pool->cache.vm, arena))
+		if (arena->base && !has_chunks(pool->cache.vm, arena))
 			be->ops->mapping->address_free(be->arg, arena->base, arena->size);
 	}
 }

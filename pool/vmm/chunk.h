@@ -10,19 +10,19 @@
 struct gp_arena;
 
 struct gp_chunk {
-	struct gp_list link; /* vm->pieces */
+	struct gp_list link; /* vm->chunks */
 	uint64_t addr, size, handle;
 	bool is_mapped;  /* as far as its thread knows */
 	bool is_stuck;   /* the driver refused to unmap it: left alone until all memory is to go back */
-	bool is_retired; /* nothing of it is handed out again, and it does not move: part of it was exported, say */
+	bool is_retired; /* no block is cut from it again, and it does not move, since part of it was exported, say */
 };
 
 /* Creates a chunk. It belongs to the thread until it is mapped, and counts as returning. */
 int gp_chunk_create(struct gp_pool *pool, uint64_t bytes, struct gp_chunk **ret_chunk);
 
 /*
- * Maps a chunk at an address. 0, GP_E_DEAD, or the driver's error: then the chunk has gone back, or is stuck there and
- * useless. The placement that it should fill counts as exported then, as far as the chunk reaches.
+ * Maps a chunk at an address. 0, GP_E_DEAD, or the driver's error. After an error the chunk has gone back, unless the
+ * driver does not unmap it again (*ret_is_stuck): then the part of the placement that it covers counts as exported.
  */
 int gp_chunk_map(
 	struct gp_pool *pool, struct gp_arena *arena, struct gp_chunk *chunk, uint64_t addr, bool *ret_is_stuck);

@@ -27,7 +27,7 @@ static struct gp_block *next_of(const struct gp_block *b, bool is_downwards)
 	return is_downwards ? b->prev : b->next;
 }
 
-/* Returns how much of a gap a block would take that lacks that many bytes. */
+/* Returns how many bytes of a gap a block would take if it lacks `lacking` bytes. */
 static uint64_t part_of_gap(const struct gp_block *gap, uint64_t lacking, uint64_t granule)
 {
 	return gp_min(gap->size, gp_round_up(lacking, granule));

@@ -18,8 +18,9 @@ bool gp_arena_take_placement_locked(
 	struct gp_pool *pool, struct gp_arena *arena, uint64_t size, struct gp_placement *ret_placement);
 
 /*
- * Take a chunk that is no longer used: the largest, or nearly, of at most max_bytes; or any chunk of blocks that were
- * exported. Its block is MOVING then, and its bytes are returning. NULL: there is none.
+ * Both take a chunk that is no longer used, or return NULL. gp_arena_take_chunk_locked takes a chunk of at most
+ * max_bytes, the largest among the blocks that it looks at; gp_arena_take_exported_chunk_locked takes any chunk of
+ * exported blocks. The chunk's block is MOVING then, and its bytes count as returning.
  */
 struct gp_chunk *gp_arena_take_chunk_locked(struct gp_pool *pool, uint64_t max_bytes);
 struct gp_chunk *gp_arena_take_exported_chunk_locked(struct gp_pool *pool);

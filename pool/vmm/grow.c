@@ -249,8 +249,9 @@ static struct gp_block *last_part(struct filling *f)
 }
 
 /*
- * Undoes everything, since there is no memory for the request. Two differences remain: some free memory is back in the
- * driver, and memory that the driver did not unmap is cached where it is.
+ * Gives the placement up, since there is no memory for the request. Its blocks are cached again and its gaps unmapped,
+ * with two exceptions: free memory that was moved into it is back in the driver, and memory that the driver did not
+ * unmap is cached where it is.
  */
 static void abandon(struct filling *f)
 {
@@ -307,7 +308,7 @@ static int end(struct filling *f, int r, uint64_t start_ns, struct gp_claim_toke
 		r = GP_E_DEAD;
 	if (!r)
 		r = gp_descriptors_ensure_locked(f->pool);
-	/* The rounds then search again. */
+	/* The request fails now, and the retry rounds search again. */
 	f->is_retry_useful = !r && is_too_early_locked(f);
 	if (f->is_retry_useful)
 		r = -ENOMEM;

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <errno.h>
 
-#include "pool/tcache_block.h"
+#include "pool/tcache_impl.h"
 #include "pool_fixture.h"
 
 enum { DEPTH = 32, ROUNDS = 40 * DEPTH };
