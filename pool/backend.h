@@ -133,7 +133,7 @@ struct gp_backend_ops {
 	uint64_t (*ask_processes)(void *arg, uint64_t bytes);
 
 	/*
-	 * The same for the other pools of this context. may_wait: wait for their unfenced blocks, too, as
+	 * As ask_contexts, for the other pools of this context. may_wait: wait for their unfenced blocks, too, as
 	 * gp_pool_await_unfenced does. NULL: there are none.
 	 */
 	uint64_t (*ask_siblings)(void *arg, uint64_t bytes, bool may_wait);

@@ -8,7 +8,7 @@
  * submission of every thread. A GPU wait counts as work: it may wait for another context, which the fence does not
  * cover and the driver's own free would have waited for.
  *
- * The word holds the epoch and, in its lowest bit, whether a recording thread has looked at it since it began. A
+ * The word holds the epoch. Its lowest bit shows whether a recording thread has looked at the epoch since it began. A
  * submitting thread ends the epoch only if that bit is set. So the cache line is written once between two fences,
  * however much is submitted.
  *
