@@ -50,7 +50,7 @@
 	ENTRY(symbol, parameters, arguments, hook_##symbol arguments)
 #define HOOK_ALLOC(symbol, name, version, flags, parameters, arguments) \
 	ENTRY(symbol, parameters, arguments, (gp_module.address = CALLER(), hook_##symbol arguments))
-#define FAST(symbol, parameters, arguments, prepare)                                  \
+#define FAST(symbol, parameters, arguments, prepare)                                     \
 	static __attribute__((noinline)) CUresult slow_##symbol parameters BODY(         \
 		symbol, arguments, hook_##symbol arguments) EXPORTED(symbol, parameters) \
 	{                                                                                \
