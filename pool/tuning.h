@@ -117,7 +117,7 @@
 
 /*
  * Share by which use must rise to count as growth, so that a loop may leak.
- * Held by adversary, vmm: 0 and -3 %; test_marks.c, notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth.
+ * Held by adversary, vmm: 0 and -3 %; test_thrash.c, notes_are_dropped_once_use_has_risen_by_more_than_a_sixteenth.
  */
 #define GP_THRASH_GROWTH_SHARE 16
 
@@ -167,7 +167,8 @@
 /*
  * Share of the pool, and bytes: up to the larger of both, pending blocks hardly affect where the next block is cut, so
  * the fences are not polled first. Poor cuts cost far more memory than a poll costs time.
- * Held by gpt, split: +8 and 0 % (share); elements, vmm: +9 % with half the share, +7 % with half the bytes.
+ * Held by gpt, split: +8 and 0 % (share); elements, vmm: +9 % with half the share, +7 % with half the bytes;
+ * test_poll_before_reuse.c.
  */
 #define GP_UNPOLLED_SHARE 64
 #define GP_UNPOLLED_MIN   (2 * GP_MIB)
@@ -267,7 +268,7 @@
 
 /*
  * Nanoseconds: limit of the wait until memory that a trim or a reclaim gives back has arrived in the driver. Arrival
- * takes no time, unless later work waits on the GPU. Held by test_control.c and test_asking.c. No figure.
+ * takes no time, unless later work waits on the GPU. Held by test_control.c. No figure.
  */
 #define GP_RECLAIM_WAIT_NS UINT64_C(20000000)
 
