@@ -111,9 +111,9 @@ static step_fn *const step_fns[GP_N_STEPS] = {
 #include "ladder.def"
 };
 
-/* Steps whose time is taken: GP_SKIP of each. */
+/* A bit for each step whose time is taken. */
 static const unsigned timed_steps = 0
-#define STEP(name, is_timed, help) | (is_timed ? GP_SKIP(name) : 0)
+#define STEP(name, is_timed, help) | ((is_timed) ? 1u << GP_STEP_##name : 0)
 #include "ladder.def"
 	;
 

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "shim/context/thread.h"
 #include "shim/driver/cuda_abi.h"
 #include "shim/driver/dlsym.h"
 
@@ -82,7 +83,10 @@ static inline const struct gp_runtime *gp_runtime_of(uintptr_t caller)
 static inline void gp_runtime_succeeded(uintptr_t caller)
 {
 	const struct gp_runtime_caller *first = &gp_runtime_callers[0];
+	bool is_known = caller - first->begin < first->bytes && first->runtime.is_known;
+	unsigned noted = gp_thread_self ? gp_thread_self->caches[0].runtimes : 0;
 
-	if (caller - first->begin >= first->bytes || !first->runtime.is_known || first->runtime.bit)
+	/* Nothing is left to note if the runtime is never served, or is served in the thread's cache already. */
+	if (!is_known || (first->runtime.bit & ~noted))
 		gp_runtime_succeeded_slow(caller);
 }

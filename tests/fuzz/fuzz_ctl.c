@@ -24,7 +24,7 @@
 #include "fuzz.h"
 #include "shim/answers/actions.h"
 #include "shim/ctl/ctl_conn.h"
-#include "shim/base/state.h"
+#include "shim/process.h"
 #include "tests/apps/cuda_min.h"
 
 enum op {
