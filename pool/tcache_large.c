@@ -43,8 +43,9 @@ static struct gp_block *take_locked(struct gp_tcache *tc, uint64_t size)
 	b = n ? tc->large[n - 1].block : NULL;
 	if (!b || b->seq >= gp_tcache_usable_below(tc))
 		return NULL;
-	memmove(&tc->large[n - 1], &tc->large[n], (tc->n_large - n) * sizeof(tc->large[0]));
 	tc->n_large--;
+	if (gp_unlikely(n - 1 != tc->n_large))
+		memmove(&tc->large[n - 1], &tc->large[n], (tc->n_large - (n - 1)) * sizeof(tc->large[0]));
 	gp_tcache_count(&tc->cache.large_bytes, -b->size);
 	return b;
 }
