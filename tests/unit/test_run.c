@@ -481,6 +481,84 @@ START_TEST(a_group_writable_default_library_is_used_if_gpupool_run_is_group_writ
 }
 END_TEST
 
+#define COPY_LIBDIR "copy/" RUN_RELATIVE_LIBDIR
+
+static void make_copied_installation(void)
+{
+	char command[2 * PATH_MAX];
+
+	snprintf(command, sizeof(command),
+		"umask 022 && mkdir -p copy/" RUN_BINDIR " " COPY_LIBDIR " && cp '%s' copy/" RUN_BINDIR
+		"/gpupool-run && chmod 0755 copy/" RUN_BINDIR "/gpupool-run",
+		run_path);
+	ck_assert_int_eq(system(command), 0);
+	run_make_library(COPY_LIBDIR "/libgpupool.so");
+	ck_assert_int_eq(chmod(COPY_LIBDIR "/libgpupool.so", 0644), 0);
+}
+
+START_TEST(a_copied_installation_preloads_its_own_library)
+{
+	char wanted[2 * PATH_MAX];
+	const char *words[] = {"copy/" RUN_BINDIR "/gpupool-run", "--print-env", NULL};
+	const char *linked[] = {"link", "--print-env", NULL};
+
+	make_copied_installation();
+	snprintf(wanted, sizeof(wanted), "export LD_PRELOAD='%s/" COPY_LIBDIR "/libgpupool.so'\n", run_directory);
+	ck_assert_int_eq(run_execute(words), 0);
+	ck_assert_str_eq(run_out, wanted);
+	ck_assert_str_eq(run_err, "");
+	ck_assert_int_eq(symlink("copy/" RUN_BINDIR "/gpupool-run", "link"), 0);
+	ck_assert_int_eq(run_execute(linked), 0);
+	ck_assert_str_eq(run_out, wanted);
+}
+END_TEST
+
+static void open_copied_directory(void)
+{
+	ck_assert_int_eq(chmod(COPY_LIBDIR, 0777), 0);
+}
+
+static void open_parent_of_copied_directory(void)
+{
+	ck_assert_int_eq(chmod(COPY_LIBDIR "/..", 0777), 0);
+}
+
+static void open_copied_library(void)
+{
+	ck_assert_int_eq(chmod(COPY_LIBDIR "/libgpupool.so", 0646), 0);
+}
+
+static void make_copied_directory_a_link(void)
+{
+	ck_assert_int_eq(rename(COPY_LIBDIR, "elsewhere"), 0);
+	char target[PATH_MAX];
+	snprintf(target, sizeof(target), "%s/elsewhere", run_directory);
+	ck_assert_int_eq(symlink(target, COPY_LIBDIR), 0);
+}
+
+static const struct {
+	void (*plant)(void);
+	const char *why;
+} planted_in_copy[] = {
+	{open_copied_directory, "/gpupool can be written to by other users.\n"},
+	{open_parent_of_copied_directory, " can be written to by other users.\n"},
+	{open_copied_library, "/libgpupool.so can be written to by other users.\n"},
+	{make_copied_directory_a_link, "/gpupool is not a directory.\n"},
+};
+
+START_TEST(a_library_of_a_copied_installation_that_another_user_could_have_planted_is_not_used)
+{
+	const char *words[] = {"copy/" RUN_BINDIR "/gpupool-run", "true", NULL};
+
+	make_copied_installation();
+	ck_assert_int_eq(run_execute(words), 0);
+	planted_in_copy[_i].plant();
+	ck_assert_int_eq(run_execute(words), 125);
+	run_check_in(run_err, "/" COPY_LIBDIR "/libgpupool.so is not used: ");
+	run_check_in(run_err, planted_in_copy[_i].why);
+}
+END_TEST
+
 /* Returns the text of an item up to the next item, or NULL. */
 static const char *find_item(char *page, const char *name)
 {
@@ -544,6 +622,9 @@ static void add_tests(TCase *tc)
 		(int)LENGTH(planted) - (geteuid() == 0 ? 0 : 2));
 	if (geteuid() != 0)
 		printf("# skipped: a library of another user needs root\n");
+	tcase_add_test(tc, a_copied_installation_preloads_its_own_library);
+	tcase_add_loop_test(tc, a_library_of_a_copied_installation_that_another_user_could_have_planted_is_not_used, 0,
+		LENGTH(planted_in_copy));
 	tcase_add_test(tc, a_group_writable_default_library_is_used_if_gpupool_run_is_group_writable);
 	if (man_pages[0])
 		tcase_add_test(tc, the_man_pages_describe_every_option_and_its_default);

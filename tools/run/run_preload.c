@@ -17,6 +17,12 @@
 #ifndef GPUPOOL_LIBDIR
 #error "GPUPOOL_LIBDIR is the folder that libgpupool.so is installed in"
 #endif
+#ifndef GPUPOOL_RELATIVE_LIBDIR
+#error "GPUPOOL_RELATIVE_LIBDIR is the same folder relative to the prefix, or an empty string if it is outside"
+#endif
+#ifndef GPUPOOL_BINDIR_DEPTH
+#error "GPUPOOL_BINDIR_DEPTH is the number of folders from the prefix to gpupool-run"
+#endif
 
 #define LIBRARY    "libgpupool.so"
 #define SEPARATORS " :" /* of LD_PRELOAD */
@@ -69,49 +75,94 @@ static const char *find_untrusted_user(const struct stat *st, const struct stat 
 	return st->st_mode & others ? "can be written to by other users" : NULL;
 }
 
-/* True if there is a library of the same build tree in the directory, and no other user can have changed it. */
-static bool is_trusted(const char *directory, const char *library)
+/* Returns NULL if no other user can replace the folder, or the reason for a message. */
+static const char *find_untrusted_folder(const char *path, const struct stat *self)
 {
-	struct stat self, directory_stat, library_stat;
-	const char *why, *which = directory;
+	struct stat st;
 
-	if (stat(library, &library_stat) < 0)
-		return false;
-	if (stat("/proc/self/exe", &self) < 0 || lstat(directory, &directory_stat) < 0)
-		why = "cannot be checked";
-	else if (!S_ISDIR(directory_stat.st_mode))
-		why = "is not a directory";
-	else
-		why = find_untrusted_user(&directory_stat, &self);
-	if (!why) {
-		which = library;
-		why = find_untrusted_user(&library_stat, &self);
+	if (lstat(path, &st) < 0)
+		return "cannot be checked";
+	return S_ISDIR(st.st_mode) ? find_untrusted_user(&st, self) : "is not a directory";
+}
+
+/*
+ * Returns NULL if no other user can have changed the library or a folder between it and the prefix, or else the reason.
+ * Then *ret_which is the path that the reason is about; the caller frees it in both cases.
+ */
+static const char *find_untrusted(const char *library, size_t prefix_length, char **ret_which)
+{
+	char *which = format_text("%s", library);
+	const char *why = NULL;
+	struct stat self, st;
+
+	*ret_which = which;
+	if (stat("/proc/self/exe", &self) < 0)
+		return "cannot be checked";
+	for (char *slash = strchr(which + prefix_length + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		why = find_untrusted_folder(which, &self);
+		if (why)
+			return why;
+		*slash = '/';
 	}
+	return stat(which, &st) < 0 ? "cannot be checked" : find_untrusted_user(&st, &self);
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+	struct stat a_stat, b_stat;
+
+	return stat(a, &a_stat) == 0 && stat(b, &b_stat) == 0 && a_stat.st_ino == b_stat.st_ino &&
+	       a_stat.st_dev == b_stat.st_dev;
+}
+
+/* Returns the path of the library below this copy's prefix, or NULL if it is missing, untrusted, or the default. */
+static char *find_beside(const char *prefix, const char *relative)
+{
+	char *path = format_text("%s/%s/" LIBRARY, prefix, relative);
+	char *which = NULL;
+	const char *why;
+
+	if (access(path, F_OK) < 0)
+		goto free_path;
+	/* The configured path is used without these checks. */
+	if (is_same_file(path, GPUPOOL_LIBDIR "/" LIBRARY))
+		goto free_path;
+	why = find_untrusted(path, strlen(prefix), &which);
+	if (why)
+		run_warn("if you trust it, name it with --library=PATH.", "%s is not used: %s %s.", path, which, why);
+	free(which);
 	if (!why)
-		return true;
-	run_warn("if you trust it, name it with --library=PATH.", "%s is not used: %s %s.", library, which, why);
-	return false;
+		return path;
+free_path:
+	free(path);
+	return NULL;
+}
+
+/* Cuts the program's name and `depth` folders off its path. False if the path is not known or has fewer. */
+static bool find_prefix(int depth, char prefix[static PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", prefix, PATH_MAX - 1);
+
+	if (n < 0)
+		return false;
+	prefix[n] = '\0';
+	for (int i = 0; i <= depth; i++)
+		if (!cut_name(prefix))
+			return false;
+	return true;
 }
 
 char *run_library_default(void)
 {
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char prefix[PATH_MAX];
+	char *path = NULL;
 
-	if (n > 0) {
-		self[n] = '\0';
-		if (cut_name(self) && cut_name(self)) {
-			char *directory = format_text("%s/shim", self);
-			char *path = format_text("%s/" LIBRARY, directory);
-			bool is_taken = is_trusted(directory, path);
-
-			free(directory);
-			if (is_taken)
-				return path;
-			free(path);
-		}
-	}
-	return format_text("%s", GPUPOOL_LIBDIR "/" LIBRARY);
+	if (find_prefix(1, prefix))
+		path = find_beside(prefix, "shim");
+	if (!path && *GPUPOOL_RELATIVE_LIBDIR && find_prefix(GPUPOOL_BINDIR_DEPTH, prefix))
+		path = find_beside(prefix, GPUPOOL_RELATIVE_LIBDIR);
+	return path ? path : format_text("%s", GPUPOOL_LIBDIR "/" LIBRARY);
 }
 
 char *run_library_absolute(const char *path)
@@ -160,14 +211,6 @@ enum run_status run_library_check(const char *path, struct run_elf *ret_elf)
 		: r == -EINVAL          ? "its headers are damaged"
 					: strerror(-r));
 	return RUN_FAILED;
-}
-
-static bool is_same_file(const char *a, const char *b)
-{
-	struct stat a_stat, b_stat;
-
-	return stat(a, &a_stat) == 0 && stat(b, &b_stat) == 0 && a_stat.st_ino == b_stat.st_ino &&
-	       a_stat.st_dev == b_stat.st_dev;
 }
 
 /* True for the library and for other copies of it: two copies in a process would take each other for the driver. */

@@ -9,7 +9,10 @@
 #include "run_elf.h"
 #include "run_say.h"
 
-/* Returns the path of the library that belongs to this program: that of the same build tree, or the installed one. */
+/*
+ * Returns the path of the library that belongs to this program: that of the same build tree, or that of the same
+ * installation, which may have been copied or moved, or else the one at the configured prefix.
+ */
 char *run_library_default(void);
 
 /* Returns an absolute path, since the program may change its directory. Symbolic links are kept. */
