@@ -165,10 +165,8 @@ def paths(root):
     yield from (path for path in TOP if os.path.exists(os.path.join(root, path)))
     ends = (*C_ENDS, *HASH_ENDS, *ROFF_ENDS, ".md")
     yield from lint.sources(root, *ROOMS, ends=ends)
-    scripts = os.path.join(root, "scripts")
-    for name in sorted(os.listdir(scripts)) if os.path.isdir(scripts) else ():
-        if "." not in name:
-            yield os.path.join("scripts", name)
+    for place, _, names in os.walk(os.path.join(root, "scripts")):
+        yield from (os.path.relpath(os.path.join(place, name), root) for name in sorted(names) if "." not in name)
 
 
 def check(root):
