@@ -11,10 +11,10 @@ import os
 import re
 import sys
 
+import glibc
 import lint
 
 NEEDED = re.compile(r"lib(c\.so\.6|dl\.so\.2|pthread\.so\.0)$|ld-linux.*")
-GLIBC_NEWEST = (2, 28)
 # The hooked functions of the dynamic loader, and the symbol that NVTX looks up.
 OTHERS = {"dlsym", "dlopen", "InitializeInjectionNvtx2"}
 # Sections with the addresses of the toolchain's own start and end functions, one word each. The second function, on
@@ -59,11 +59,7 @@ def check_dynamic(library):
 
 
 def check_versions(library):
-    for version in sorted(set(re.findall(r"GLIBC_([0-9.]+)", lint.output("readelf", "-VW", library)))):
-        if tuple(int(part) for part in version.split(".")[:2]) > GLIBC_NEWEST:
-            yield "needs GLIBC_%s" % version
-    if "GLIBC_PRIVATE" in lint.output("readelf", "-VW", library):
-        yield "needs GLIBC_PRIVATE"
+    yield from glibc.check_versions(library)
     if re.search(r"\.gnu\.version_d\b", lint.output("readelf", "-SW", library)):
         yield "defines symbol versions, which disables interposition"
 
