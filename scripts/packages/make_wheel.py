@@ -57,8 +57,8 @@ def files_of(prefix, name):
     """(path in the wheel, path of the file) of each file."""
     info, data = name + ".dist-info", name + ".data"
     yield "gpupool.py", prefix / "share/gpupool/gpupool.py"
-    for license_file in ("LICENSE", "LICENSE.libraries"):
-        yield info + "/" + license_file, prefix / "share/gpupool" / license_file
+    for path in sorted((prefix / "share/gpupool").glob("LICENSE*")):
+        yield info + "/" + path.name, path
     for path in sorted((prefix / "bin").iterdir()):
         yield "%s/scripts/%s" % (data, path.name), path
     for path in sorted(prefix.rglob("*")):
