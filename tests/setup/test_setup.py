@@ -20,7 +20,7 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 SCRIPTS = (("test", "--no-install"), ("soak",), ("soak", "--tsan"), ("fuzz", "--no-install"), ("test-aarch64", "--no-install"),
-           ("demo", "--no-install"))
+           ("demo", "--no-install"), ("package", "--no-install", "tarball"))
 
 # Replaces the tools that the scripts call. As meson it notes the working directory and the arguments.
 TOOL = """#!/bin/sh
@@ -57,6 +57,7 @@ def directories_of_scripts():
     with tempfile.TemporaryDirectory(prefix="gpupool-setup-") as tree:
         tree = pathlib.Path(tree)
         shutil.copytree(ROOT / "scripts", tree / "scripts")
+        shutil.copy(ROOT / "meson.build", tree)
         (tree / "bin").mkdir()
         # The meson here fails, so that each script stops after its first setup.
         for name in ("meson", "ninja", "ninja-build", "clang"):
@@ -87,6 +88,7 @@ class Setup(unittest.TestCase):
         # This script reached its setup, so the check above is not vacuous.
         self.assertIn("build-test", found[("test", "--no-install")])
         self.assertIn("build-test", found[("soak",)])
+        self.assertIn("static", found[("package", "--no-install", "tarball")])
 
     def test_commands_of_the_readme_configure_a_release_build(self):
         for words, directory in install_setups():
@@ -99,6 +101,13 @@ class Setup(unittest.TestCase):
 
     def test_buildtype_is_release_by_default(self):
         self.assertEqual(options_of(ROOT / "meson.build")["buildtype"], "release")
+
+    def test_recipes_name_the_version_of_the_project(self):
+        version = json.loads(run(["meson", "introspect", "--projectinfo", ROOT / "meson.build"]))["version"]
+        for recipe, pattern in (("gpupool.spec", r"^Version: *(.*)$"), ("gpupool.spec", r"^\* .* - (.*)-\d+$"),
+                                ("conda/recipe.yaml", r'^  version: "(.*)"$')):
+            found = re.findall(pattern, (ROOT / "scripts/packages" / recipe).read_text(), re.M)
+            self.assertEqual(found[:1], [version], f"{recipe}: {pattern}")
 
     def check_release(self, build):
         options = options_of(build)
