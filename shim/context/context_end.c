@@ -114,6 +114,7 @@ static CUresult end_unknown(const struct gp_context_end *end)
 
 	if (handle && is_end) {
 		gp_capture_forget_context(handle);
+		gp_context_tell_end(handle, NULL);
 		gp_context_forget(handle);
 	}
 	return r;

@@ -199,6 +199,10 @@ static void contexts_importer(void)
 	ptr = app_open(neighbour);
 	app_result("wrong words after a reset", app_wrong(ptr, MIB, BEFORE + 1));
 	app_result("close", cuIpcCloseMemHandle(ptr));
+	app_result("open the block that was open at the reset, by the older function",
+		cuIpcOpenMemHandle(&ptr, handle, LAZY));
+	app_result("wrong words of it", app_wrong(ptr, MIB, BEFORE));
+	app_result("close it", cuIpcCloseMemHandle(ptr));
 	app_go();
 }
 
