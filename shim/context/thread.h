@@ -37,7 +37,7 @@ static inline void gp_thread_forget_current(void)
 
 /*
  * Returns the last known current context, or NULL if the driver has to be asked. Another context may be current by now.
- * That is harmless as long as the returned context has not ended, which every user of a cache checks.
+ * An outdated answer does no harm unless its context has ended, and every user of a cache checks that.
  */
 static inline CUcontext gp_thread_current(const struct gp_thread *self)
 {

@@ -6,9 +6,9 @@
 Usage: instructions.py --library LIBRARY --programs DIR --runtime DIR [--other LIBRARY]
 
 Counts the instructions of a cudaMalloc and of a cudaFree under the library, over the driver that does nothing, with
-valgrind's callgrind: of a hit and a miss, through a static and a shared runtime. Unlike a time, a count is the same in
-each run and on each machine with the same compiler and C library, so two versions can be compared on a busy machine.
-It leaves out what an instruction costs: an atomic exchange counts 1, and so does a system call. Each figure is the least
+valgrind's callgrind: of a hit and a miss, through a static and a shared runtime. With the same compiler and C library a
+count, unlike a time, depends little on the machine and its load, so two versions can be compared on a busy machine. It
+leaves out what an instruction costs: an atomic exchange counts 1, and so does a system call. Each figure is the least
 of some runs, since a run that is interrupted for long seems to have a GPU that lags.
 """
 
@@ -48,12 +48,13 @@ def rows(options):
         for case in CASES:
             yield (f"{runtime} {case}",
                    *([min(count(library, options, runtime, case, call) for _ in range(RUNS)) for call in CALLS]
-                     for library in (options.library, options.other) if library))
+                     for library in (options.preload, options.other) if library))
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", type=pathlib.Path, required=True, help="libgpupool.so of a release build")
+    parser.add_argument("--library", dest="preload", type=pathlib.Path, required=True,
+                        help="libgpupool.so of a release build")
     parser.add_argument("--programs", type=pathlib.Path, required=True, help="the folder of pairs_counted_static")
     parser.add_argument("--runtime", type=pathlib.Path, required=True, help="the folder of libcudart.so")
     parser.add_argument("--other", type=pathlib.Path, help="another libgpupool.so, to compare the first with")

@@ -163,7 +163,7 @@ static unsigned step_consume(struct bench_lane *lane, unsigned n)
 	return i;
 }
 
-/* Of each two threads the first allocates and the second frees. */
+/* Threads work in pairs: the first thread of a pair allocates, and the second frees. */
 static unsigned step_handover(struct bench_lane *lane, unsigned n)
 {
 	return lane->turn ? step_consume(lane, n) : step_produce(lane, n);

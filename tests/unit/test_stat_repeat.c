@@ -158,7 +158,7 @@ START_TEST(every_repetition_of_openmetrics_is_complete)
 }
 END_TEST
 
-/* That format has no end mark, and allows empty lines. */
+/* The Prometheus format has no end mark, and allows empty lines. */
 START_TEST(repetitions_of_the_prometheus_format_are_separated_by_an_empty_line)
 {
 	const char *second;

@@ -144,8 +144,8 @@ static void count_barrier(void)
 }
 
 /*
- * That entry still executes a full barrier. After it, the other threads execute a shared barrier for each of
- * their checks.
+ * The owner's first entry after the barrier was found still executes a full barrier. From then on, the other threads
+ * execute the shared barrier for each of their checks.
  */
 START_TEST(the_owner_lock_becomes_light_with_the_first_entry_that_finds_a_barrier)
 {

@@ -45,7 +45,7 @@ struct stat_process {
 	bool is_dropped; /* has ended, or is not one that the user wants to ask */
 	bool was_silent; /* did not answer the last time */
 
-	/* Of the round that asks it. */
+	/* State of the round that asks this process. */
 	bool is_named, is_started;
 	size_t user; /* index into its users */
 

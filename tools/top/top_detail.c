@@ -49,7 +49,7 @@ struct top_detail {
 	json_t *reply; /* the answer that is shown; NULL: none yet */
 	char command[TOP_COMMAND_MAX], error[STAT_ERROR_MAX];
 
-	/* Of the page that is shown. */
+	/* Content of the page that is shown. */
 	struct stat_groups groups;
 	struct stat_map map;
 	struct item {
