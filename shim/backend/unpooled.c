@@ -10,8 +10,8 @@
 
 enum { FIRST_BUCKETS = 256 };
 
-struct entry {
-	struct entry *next;
+struct gp_unpooled_entry {
+	struct gp_unpooled_entry *next;
 	enum gp_unpooled_kind kind;
 	uint64_t id, bytes;
 	unsigned n_references;
@@ -21,10 +21,10 @@ struct entry {
 };
 
 static struct gp_mutex lock = GP_MUTEX_INIT(GP_RANK_LEAF);
-static struct entry **buckets;
+static struct gp_unpooled_entry **buckets;
 static size_t n_buckets, n_entries;
 
-static struct entry **bucket_of(uint64_t id)
+static struct gp_unpooled_entry **bucket_of(uint64_t id)
 {
 	return &buckets[(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (n_buckets - 1)];
 }
@@ -32,15 +32,15 @@ static struct entry **bucket_of(uint64_t id)
 static void grow_locked(void)
 {
 	size_t n_old = n_buckets, n = n_old ? n_old * 2 : FIRST_BUCKETS;
-	struct entry **old = buckets, **more = calloc(n, sizeof(*more));
+	struct gp_unpooled_entry **old = buckets, **more = calloc(n, sizeof(*more));
 
 	if (!more)
 		return;
 	buckets = more;
 	n_buckets = n;
 	for (size_t i = 0; i < n_old; i++) {
-		for (struct entry *e = old[i], *next; e; e = next) {
-			struct entry **at = bucket_of(e->id);
+		for (struct gp_unpooled_entry *e = old[i], *next; e; e = next) {
+			struct gp_unpooled_entry **at = bucket_of(e->id);
 
 			next = e->next;
 			e->next = *at;
@@ -51,18 +51,18 @@ static void grow_locked(void)
 }
 
 /* Returns the link to the entry, or the link where it would be inserted. */
-static struct entry **find_locked(enum gp_unpooled_kind kind, uint64_t id)
+static struct gp_unpooled_entry **find_locked(enum gp_unpooled_kind kind, uint64_t id)
 {
-	struct entry **at = bucket_of(id);
+	struct gp_unpooled_entry **at = bucket_of(id);
 
 	while (*at && ((*at)->id != id || (*at)->kind != kind))
 		at = &(*at)->next;
 	return at;
 }
 
-static struct entry *take_locked(struct entry **at)
+static struct gp_unpooled_entry *take_locked(struct gp_unpooled_entry **at)
 {
-	struct entry *entry = *at;
+	struct gp_unpooled_entry *entry = *at;
 
 	*at = entry->next;
 	n_entries--;
@@ -76,7 +76,7 @@ static void account(struct gp_device *device, uint64_t added_bytes)
 	gp_record(NULL, UNPOOLED, (uint64_t)device->index, before + added_bytes);
 }
 
-static void uncharge(struct entry *entry)
+static void uncharge(struct gp_unpooled_entry *entry)
 {
 	if (entry) {
 		gp_budget_uncharge(&entry->device->budget, entry->bytes);
@@ -86,9 +86,9 @@ static void uncharge(struct entry *entry)
 }
 
 /* Replaces an entry with the same id: the driver has freed that memory in a way that gpupool did not see. */
-static bool add(struct entry *entry)
+static bool add(struct gp_unpooled_entry *entry)
 {
-	struct entry **at, *gone = NULL;
+	struct gp_unpooled_entry **at, *gone = NULL;
 
 	gp_mutex_lock(&lock);
 	if (n_entries >= n_buckets)
@@ -108,13 +108,13 @@ static bool add(struct entry *entry)
 
 void gp_unpooled_add(struct gp_device *device, const struct gp_unpooled_info *info, const struct gp_context *ends_with)
 {
-	struct entry *entry = malloc(sizeof(*entry));
+	struct gp_unpooled_entry *entry = malloc(sizeof(*entry));
 
 	/* These must precede the return to the program, which may free the memory at once. */
 	account(device, info->bytes);
 	gp_alloc_info_note_alloc(gp_alloc_info_key(info->kind, info->id), info->bytes);
 	if (entry) {
-		*entry = (struct entry){
+		*entry = (struct gp_unpooled_entry){
 			.kind = info->kind,
 			.id = info->id,
 			.bytes = info->bytes,
@@ -132,26 +132,40 @@ void gp_unpooled_add(struct gp_device *device, const struct gp_unpooled_info *in
 	free(entry);
 }
 
-void gp_unpooled_forget(enum gp_unpooled_kind kind, uint64_t id)
+struct gp_unpooled_drop gp_unpooled_begin_drop(enum gp_unpooled_kind kind, uint64_t id)
 {
-	struct entry *gone = NULL;
+	struct gp_unpooled_drop drop = {.kind = kind, .id = id};
 
 	gp_mutex_lock(&lock);
 	if (n_entries) {
-		struct entry **at = find_locked(kind, id);
+		struct gp_unpooled_entry **at = find_locked(kind, id);
 
+		drop.is_known = *at;
 		if (*at && --(*at)->n_references == 0)
-			gone = take_locked(at);
+			drop.last = take_locked(at);
 	}
 	gp_mutex_unlock(&lock);
-	if (gone)
+	if (drop.last)
 		gp_alloc_info_note_free(gp_alloc_info_key(kind, id));
-	uncharge(gone);
+	return drop;
+}
+
+void gp_unpooled_end_drop(struct gp_unpooled_drop drop, bool is_freed)
+{
+	if (is_freed) {
+		uncharge(drop.last);
+	} else if (drop.last) {
+		drop.last->n_references = 1;
+		gp_alloc_info_undo_free(gp_alloc_info_key(drop.kind, drop.id));
+		(void)add(drop.last);
+	} else if (drop.is_known) {
+		(void)gp_unpooled_retain(drop.kind, drop.id);
+	}
 }
 
 bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id)
 {
-	struct entry *entry = NULL;
+	struct gp_unpooled_entry *entry = NULL;
 
 	gp_mutex_lock(&lock);
 	if (n_entries)
@@ -168,7 +182,7 @@ static void forget_context(CUcontext handle, struct gp_context *context)
 		return;
 	gp_mutex_lock(&lock);
 	for (size_t i = 0; i < n_buckets; i++) {
-		for (struct entry **at = &buckets[i]; *at;) {
+		for (struct gp_unpooled_entry **at = &buckets[i]; *at;) {
 			if ((*at)->context == context)
 				uncharge(take_locked(at));
 			else
@@ -199,7 +213,7 @@ void gp_unpooled_each(void (*fn)(void *arg, const struct gp_unpooled_info *info)
 {
 	gp_mutex_lock(&lock);
 	for (size_t i = 0; i < n_buckets; i++)
-		for (const struct entry *e = buckets[i]; e; e = e->next)
+		for (const struct gp_unpooled_entry *e = buckets[i]; e; e = e->next)
 			fn(arg, &(struct gp_unpooled_info){e->kind, e->id, e->bytes, e->device->index, e->module});
 	gp_mutex_unlock(&lock);
 }

@@ -32,8 +32,21 @@ void gp_unpooled_start(void);
  */
 void gp_unpooled_add(struct gp_device *device, const struct gp_unpooled_info *info, const struct gp_context *ends_with);
 
-/* Drops a reference, as for a free. The last one uncharges the memory. Unknown ids are ignored. */
-void gp_unpooled_forget(enum gp_unpooled_kind kind, uint64_t id);
+/* A reference that is being dropped by a driver call. */
+struct gp_unpooled_drop {
+	enum gp_unpooled_kind kind;
+	uint64_t id;
+	struct gp_unpooled_entry *last; /* set if it was the last reference; no other thread can find the entry */
+	bool is_known;
+};
+
+/*
+ * Drop a reference, in two steps around the driver's free. The first step hides the allocation, because another thread
+ * may receive the same id as soon as the driver has freed it. The second one uncharges the memory if it was the last
+ * reference, or makes the reference valid again if the driver refused the free. Unknown ids are ignored.
+ */
+struct gp_unpooled_drop gp_unpooled_begin_drop(enum gp_unpooled_kind kind, uint64_t id);
+void gp_unpooled_end_drop(struct gp_unpooled_drop drop, bool is_freed);
 
 /* Adds a reference. Returns false if the id is unknown. */
 bool gp_unpooled_retain(enum gp_unpooled_kind kind, uint64_t id);

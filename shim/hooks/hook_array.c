@@ -156,8 +156,11 @@ CUresult hook_cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *
 
 CUresult hook_cuArrayDestroy(CUarray array)
 {
-	gp_unpooled_forget(GP_UNPOOLED_ARRAY, (uint64_t)(uintptr_t)array);
-	return gp_real.cuArrayDestroy(array);
+	struct gp_unpooled_drop drop = gp_unpooled_begin_drop(GP_UNPOOLED_ARRAY, (uint64_t)(uintptr_t)array);
+	CUresult r = gp_real.cuArrayDestroy(array);
+
+	gp_unpooled_end_drop(drop, !r);
+	return r;
 }
 
 CUresult hook_cuMipmappedArrayCreate(
@@ -172,6 +175,9 @@ CUresult hook_cuMipmappedArrayCreate(
 
 CUresult hook_cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
-	gp_unpooled_forget(GP_UNPOOLED_MIPMAPPED, (uint64_t)(uintptr_t)array);
-	return gp_real.cuMipmappedArrayDestroy(array);
+	struct gp_unpooled_drop drop = gp_unpooled_begin_drop(GP_UNPOOLED_MIPMAPPED, (uint64_t)(uintptr_t)array);
+	CUresult r = gp_real.cuMipmappedArrayDestroy(array);
+
+	gp_unpooled_end_drop(drop, !r);
+	return r;
 }

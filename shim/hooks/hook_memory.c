@@ -427,6 +427,7 @@ static int free_to_thread(CUdeviceptr ptr)
 
 CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 {
+	struct gp_unpooled_drop drop;
 	int r;
 
 	if (gp_unlikely(!ptr))
@@ -442,8 +443,9 @@ CUresult hook_cuMemFree_v2(CUdeviceptr ptr)
 	r = gp_memory_free(ptr);
 	if (gp_likely(r != GP_E_FOREIGN))
 		return r;
-	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
+	drop = gp_unpooled_begin_drop(GP_UNPOOLED_POINTER, ptr);
 	r = gp_real.cuMemFree_v2(ptr);
+	gp_unpooled_end_drop(drop, !r);
 	if (gp_unlikely(r == CUDA_ERROR_INVALID_VALUE))
 		gp_bad_free_refused(ptr);
 	return r;
@@ -486,6 +488,7 @@ static CUresult check_stream(CUstream stream)
 static CUresult free_async(
 	CUdeviceptr ptr, CUstream stream, bool is_per_thread, CUresult (*driver)(CUdeviceptr, CUstream))
 {
+	struct gp_unpooled_drop drop;
 	struct gp_block_info info;
 	bool is_ours = false;
 	CUresult r;
@@ -502,8 +505,10 @@ static CUresult free_async(
 	r = free_device(ptr, GP_FREE_UNFENCED, &is_ours);
 	if (is_ours)
 		return r;
-	gp_unpooled_forget(GP_UNPOOLED_POINTER, ptr);
-	return driver(ptr, stream);
+	drop = gp_unpooled_begin_drop(GP_UNPOOLED_POINTER, ptr);
+	r = driver(ptr, stream);
+	gp_unpooled_end_drop(drop, !r);
+	return r;
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)

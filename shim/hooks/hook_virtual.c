@@ -47,8 +47,11 @@ CUresult hook_cuMemCreate(
 
 CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-	gp_unpooled_forget(GP_UNPOOLED_HANDLE, handle);
-	return gp_real.cuMemRelease(handle);
+	struct gp_unpooled_drop drop = gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, handle);
+	CUresult r = gp_real.cuMemRelease(handle);
+
+	gp_unpooled_end_drop(drop, !r);
+	return r;
 }
 
 /*
@@ -173,7 +176,7 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t bytes)
 			continue;
 		}
 		if (taken->handle)
-			gp_unpooled_forget(GP_UNPOOLED_HANDLE, taken->handle);
+			gp_unpooled_end_drop(gp_unpooled_begin_drop(GP_UNPOOLED_HANDLE, taken->handle), true);
 		free(taken);
 	}
 	return r;

@@ -5,6 +5,7 @@
 
 #include "app_driver.h"
 #include "tests/apps/kernels.h"
+#include "tests/sim/abi.h"
 
 enum { LOOPS = 50 };
 
@@ -73,6 +74,47 @@ static void callback(void)
 	loop(stream);
 	fill_device(stream);
 	app_pause("over");
+}
+
+/* Memory that is not pooled: freed in a host function, which the driver refuses, and then by the program. */
+static struct {
+	CUdeviceptr managed;
+	CUarray array;
+	CUmipmappedArray mipmapped;
+	CUmemGenericAllocationHandle handle;
+} unpooled;
+
+static void free_unpooled(const char *where)
+{
+	printf("%s: %d %d %d %d\n", where, cuMemFree_v2(unpooled.managed), cuArrayDestroy(unpooled.array),
+		cuMipmappedArrayDestroy(unpooled.mipmapped), cuMemRelease(unpooled.handle));
+}
+
+static void free_unpooled_in_host_function(void *unused)
+{
+	free_unpooled("in the host function");
+}
+
+static void refused(void)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
+	CUDA_ARRAY3D_DESCRIPTOR levels = {.Width = 1024, .Height = 1024, .Format = 0x20, .NumChannels = 4};
+	CUstream stream;
+
+	app_start();
+	stream = app_stream();
+	APP_MUST(cuMemAllocManaged(&unpooled.managed, 32 * MIB, 1));
+	APP_MUST(cuArrayCreate_v2(&unpooled.array, &flat));
+	APP_MUST(cuMipmappedArrayCreate(&unpooled.mipmapped, &levels, 2));
+	APP_MUST(cuMemCreate(&unpooled.handle, 64 * MIB, &properties, 0));
+	app_pause("allocated");
+	APP_MUST(cuLaunchHostFunc(stream, free_unpooled_in_host_function, NULL));
+	APP_MUST(cuStreamSynchronize(stream));
+	app_pause("refused");
+	free_unpooled("in the program");
+	app_pause("freed");
 }
 
 /* The test makes the driver fail once, in a call that the library makes for itself. */
@@ -183,6 +225,7 @@ const struct app_scenario app_scenarios[] = {
 	{"callback", callback},
 	{"fault", fault},
 	{"other-device", other_device},
+	{"refused", refused},
 	{"sticky", sticky},
 	{"streams", streams},
 	{0},

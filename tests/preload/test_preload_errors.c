@@ -47,6 +47,31 @@ START_TEST(a_free_in_a_host_function_fails_and_the_program_keeps_the_block)
 }
 END_TEST
 
+static uint64_t unpooled_bytes[3]; /* allocated, refused, freed */
+static unsigned n_pauses;
+
+static void read_unpooled(const char *name)
+{
+	ck_assert_uint_lt(n_pauses, LENGTH(unpooled_bytes));
+	unpooled_bytes[n_pauses++] = play_number(play_ask("status"), "unpooled_bytes");
+}
+
+START_TEST(unpooled_memory_stays_charged_if_the_driver_refuses_its_free)
+{
+	static const char *const env[][2] = {{"GPUPOOL_STACKS=off"}, {"GPUPOOL_STACKS=8"}};
+
+	play_same(&(struct play){
+		.program = "app_errors", .words = {"refused"}, .env = env[_i], .at_pause = read_unpooled});
+	ck_assert_uint_eq(n_pauses, 3);
+	ck_assert_ptr_nonnull(strstr(play_out, "in the host function: 800 800 800 800\n"));
+	ck_assert_ptr_nonnull(strstr(play_out, "in the program: 0 0 0 0\n"));
+	/* 32 MiB managed, 64 MiB of a handle, an array of 16 MiB and one of 20 MiB with its second level */
+	ck_assert_uint_ge(unpooled_bytes[0], 132 * MIB);
+	ck_assert_uint_eq(unpooled_bytes[1], unpooled_bytes[0]);
+	ck_assert_uint_eq(unpooled_bytes[2], 0);
+}
+END_TEST
+
 static const char *const faults[] = {
 	"SIMGPU_FAULT=cuCtxRecordEvent:2=304",
 	"SIMGPU_FAULT=cuCtxRecordEvent:every/3=304",
@@ -140,6 +165,7 @@ static void add(TCase *tc)
 		tc, a_free_in_a_host_function_fails_and_the_program_keeps_the_block, 0, (int)LENGTH(settings));
 	tcase_add_loop_test(tc, errors_of_internal_driver_calls_neither_reach_the_program_nor_leak_memory, 0,
 		(int)(LENGTH(faults) * LENGTH(pools)));
+	tcase_add_loop_test(tc, unpooled_memory_stays_charged_if_the_driver_refuses_its_free, 0, 2);
 	tcase_add_test(tc, a_repeated_error_of_an_internal_driver_call_is_logged_once);
 	tcase_add_test(tc, an_error_of_one_device_ends_pooling_there_but_not_for_pinned_memory_of_another);
 	tcase_add_test(tc, status_names_the_error_that_ended_pooling_until_the_context_is_reset);
