@@ -51,6 +51,7 @@ static struct gp_block_info describe(const struct gp_block *b)
 		.is_retired = gp_block_is_retired(b),
 		.is_cached = gp_block_state(b) == GP_BLOCK_CACHED,
 		.is_mapped = arena != NULL,
+		.is_guard = b->flags & GP_BLOCK_GUARD,
 	};
 }
 

@@ -16,6 +16,7 @@ struct gp_block_info {
 	uint32_t module;                     /* the calling module, of a used block */
 	bool is_used, is_whole, is_retired;  /* retired: not handed out again */
 	bool is_cached, is_mapped; /* free and ready to be handed out; of the kind vmm, not a driver allocation */
+	bool is_guard;             /* cached, but never handed out: the first bytes of a shared segment */
 };
 
 /* Describes the block at or around the address. 0 or GP_E_FOREIGN. */

@@ -3,7 +3,7 @@
 
 #include "peer_access.h"
 
-enum { EDGES_MAX = 1024 }; /* more than the pairs of contexts in a machine that access each other */
+enum { EDGES_MAX = 4096 }; /* more than the ordered pairs of the primary contexts of GP_DEVICES_MAX devices */
 
 static struct edge {
 	CUcontext accessor, owner;

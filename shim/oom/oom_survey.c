@@ -29,6 +29,7 @@
 struct survey {
 	struct gp_oom *oom;
 	struct gp_oom_segment segment; /* the current driver allocation; 0 bytes: none */
+	uint64_t guard_bytes;          /* of the guard at its beginning */
 	uint64_t gap_begin, gap_end;   /* the current run of adjacent cached blocks */
 	uint64_t before_bytes;         /* size of the used block before it */
 };
@@ -44,12 +45,12 @@ static void insert(struct gp_oom *oom, const struct gp_oom_segment *segment)
 		oom->segments[i] = *segment;
 }
 
-/* True if a granule of vmm could begin at the address. Assumes a guard of GP_ALIGN bytes at the segment's start. */
+/* True if a granule of vmm could begin at the address. */
 static bool is_aligned(const struct survey *survey, uint64_t addr)
 {
 	uint64_t offset = addr - survey->segment.base;
 
-	return offset < survey->oom->granule || (offset - GP_ALIGN) % survey->oom->granule == 0;
+	return offset < survey->oom->granule || (offset - survey->guard_bytes) % survey->oom->granule == 0;
 }
 
 /* Returns how much of the gap vmm could move. around_bytes: size of the larger of the blocks beside it. */
@@ -126,6 +127,8 @@ static bool note_block(void *arg, const struct gp_block_info *info)
 		end_segment(survey);
 	survey->segment.base = info->segment_base;
 	survey->segment.bytes = info->segment_size;
+	if (info->is_guard)
+		survey->guard_bytes = info->rounded;
 	if (info->is_used)
 		note_used(survey, info);
 	else if (info->is_cached)

@@ -175,6 +175,21 @@ static void busy(void)
 	app_result("large", cuMemAlloc_v2(&ptr, large));
 }
 
+/* Every fourth of the blocks that fill the device is freed. The request is larger than each gap. */
+static void gaps(void)
+{
+	CUdeviceptr ptr;
+	unsigned n;
+
+	app_start();
+	n = fill_up(4 * MIB);
+	for (unsigned i = 1; i < n; i += 4)
+		APP_MUST(cuMemFree_v2(blocks[i]));
+	app_fact("gap bytes", (n + 2) / 4 * 4 * MIB);
+	app_fact("large", (uint64_t)cuMemAlloc_v2(&ptr, 20 * MIB));
+	app_pause("gaps");
+}
+
 /* The program can allocate all memory that the driver's query reports as free. */
 static void limit(void)
 {
@@ -211,6 +226,7 @@ const struct app_scenario app_scenarios[] = {
 	{"pitched", pitched},
 	{"driver-pool", driver_pool},
 	{"busy", busy},
+	{"gaps", gaps},
 	{"limit", limit},
 	{0},
 };

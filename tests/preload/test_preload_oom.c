@@ -70,6 +70,28 @@ START_TEST(the_drivers_own_pool_is_trimmed_before_a_request_fails)
 }
 END_TEST
 
+static uint64_t movable_bytes;
+
+static void read_movable(const char *name)
+{
+	movable_bytes = play_number(play_ask("oom"), "movable_bytes");
+}
+
+/* The gaps lie between large blocks and are whole granules, counted from the guard with which a segment begins. */
+START_TEST(gaps_between_large_blocks_count_as_movable)
+{
+	const char *env[] = {"GPUPOOL_POOL=split", QUIET, "SIMGPU_MEMORY=1GiB", "GPUPOOL_RESERVE=0", NULL};
+
+	play_run(&(struct play){.program = "app_oom",
+		.words = {"gaps"},
+		.env = env,
+		.preload = play_library,
+		.at_pause = read_movable});
+	ck_assert_uint_eq(play_fact("large"), 2);
+	ck_assert_uint_ge(movable_bytes, play_fact("gap bytes") / 2);
+}
+END_TEST
+
 static const char *const limits[] = {"GPUPOOL_LIMIT=256MiB", "GPUPOOL_LIMIT=268435456", "GPUPOOL_LIMIT=25%",
 	"GPUPOOL_LIMIT=0=256MiB", "GPUPOOL_LIMIT=0=25%"};
 
@@ -131,6 +153,7 @@ static void add(TCase *tc)
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
 	tcase_add_loop_test(tc, retry_rounds_release_a_full_cache, 1, (int)LENGTH(kinds));
 	tcase_add_loop_test(tc, the_drivers_own_pool_is_trimmed_before_a_request_fails, 0, (int)LENGTH(kinds));
+	tcase_add_test(tc, gaps_between_large_blocks_count_as_movable);
 	tcase_add_loop_test(
 		tc, a_limit_is_never_exceeded_and_can_be_used_in_full, 0, (int)(LENGTH(limits) * LENGTH(kinds)));
 	tcase_add_loop_test(tc, an_invalid_limit_refuses_all_allocations_with_one_message, 0, (int)LENGTH(bad_limits));
