@@ -19,7 +19,13 @@
 #include "shim/base/barrier.h"
 #include "tests/suite.h"
 
-enum { N_WORKERS = 4, N_STEPS = 3000, N_HELD = 12, N_SLOTS = 8, N_UNITS = 8 * FIXTURE_CAPACITY / GP_ALIGN };
+#ifdef __SANITIZE_THREAD__
+#define STEPS 1200 /* each takes some ten times as long */
+#else
+#define STEPS 3000
+#endif
+
+enum { N_WORKERS = 4, N_STEPS = STEPS, N_HELD = 12, N_SLOTS = 8, N_UNITS = 8 * FIXTURE_CAPACITY / GP_ALIGN };
 enum { IN_SLOT = 255 }; /* the owner of a block in a slot */
 
 struct held {
