@@ -166,7 +166,7 @@ def a_browser_draws_a_recording_at_every_event():
     assert labels["curve"].startswith("device 0: at most 52.0 MiB used, 60.0 MiB taken"), labels
     assert labels["map"] == "device 0: 2 segments, 2 blocks, 48.0 MiB of 60.0 MiB", labels
     assert re.search(r"<td>40\.0 MiB</td><td>1</td><td>2\.00 MiB</td><td>served</td>", text), text
-    labels, _ = draw(file, "#at=0.5")
+    labels, _ = draw(file, "#at=0.45")
     assert labels["map"] == "device 0: 1 segment, 2 blocks, 12.0 MiB of 20.0 MiB", labels
     labels, _ = draw(file, "#memory=64&at=1")
     assert labels["map"] == "pinned memory: 1 segment, 1 block, 1.00 MiB of 1.00 MiB", labels
