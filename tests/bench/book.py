@@ -14,7 +14,9 @@ miss    the reason why a sample is missing
 import json
 
 from figures import figure, median_interval, paired_ratios
+from player import BEFORE
 
+SLOWER = 1.05  # a peer above this multiple of the time before has become slower
 NAMED_MAX = 3  # number of cells that a line about missing figures names
 
 
@@ -134,6 +136,28 @@ def ratio_table(book, group, base, key="ns", title=None):
         ratios = [figure(book.ratios(group, cell, peer, base, key)) for peer in peers]
         lines.append([cell, format_figure(book.figure(group, cell, base, key)), *map(format_figure, ratios)])
     return layout(title or group, [f"{base}, ns", *(f"{peer} / {base}" for peer in peers)], lines) if lines else []
+
+
+def before_table(book, group):
+    """
+    A table of the time of each peer over that of its twin with the library of --before, with the 95 % interval of the
+    median, and a line with the number of rows that are certainly more than 5 % slower.
+    """
+    peers = [peer for peer in book.peers(group) if peer + BEFORE in book.peers(group)]
+    lines, n, n_slower = [], 0, 0
+    for cell in book.cells(group):
+        words = []
+        for peer in peers:
+            ratios = book.ratios(group, cell, peer, peer + BEFORE)
+            interval = median_interval(ratios) or (0, 0)
+            n += bool(ratios)
+            n_slower += interval[0] > SLOWER
+            words.append(f"{figure(ratios).median:.3f} ({interval[0]:.3f} to {interval[1]:.3f})" if ratios else "-")
+        lines.append([cell, *words])
+    if not peers:
+        return []
+    return [*layout(f"{group}, / before", peers, lines, 24),
+            f"{n_slower} of {n} figures are slower than before by more than 5 %, with 95 % confidence"]
 
 
 def series_table(book, group, key="ns", title=None):

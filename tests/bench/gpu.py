@@ -12,6 +12,7 @@ The steps of scripts/bench. The script runs each as a separate process, with a t
                                      makes the tables from the rows in DIR
 """
 
+import argparse
 import json
 import pathlib
 import sys
@@ -75,6 +76,7 @@ def tables(book):
         lines += books.time_table(book, group)
         base = next((name for name in BASES if name in book.peers(group)), None)
         lines += books.ratio_table(book, group, base) if base else []
+        lines += books.before_table(book, group)
         lines += books.memory_lines(book, group)
         lines.append("")
     for more in (books.calls_table(book), books.value_lines(book), books.missing_lines(book)):
@@ -120,10 +122,18 @@ STEPS = {
 }
 
 
+def library(word):
+    path = pathlib.Path(word).resolve()
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no library {word}")
+    return path
+
+
 def add_arguments(parser):
     parser.add_argument("--sim", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--peer", action="append", default=[])
+    parser.add_argument("--before", type=library)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ def scaled(count, options, least=2):
 
 def stage(book, place, options, log, peers, ms=MS):
     # Times on the simulated GPU are meaningless, so one millisecond is enough to show that everything runs.
-    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms, options.peer)
+    return Stage(book, peers, log, scaled(ROUNDS, options), 1 if place.is_sim else ms, options.peer,
+                 options.before)
 
 
 def run_pairs(book, place, options, log):

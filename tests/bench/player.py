@@ -212,19 +212,34 @@ def asked_for(peers, names, miss):
     return [peer for peer in peers if peer.name in names]
 
 
-class Stage:
-    """Runs groups of cells with all or the named peers in turn, and stores the results in the book."""
+BEFORE = ", before"  # ends the name of a peer with the other library of --before
 
-    def __init__(self, book, peers, log, rounds, ms, names=()):
+
+def with_before(peers, library):
+    """The peers; each that preloads a library is followed by the same peer with the other library."""
+    twins = [[peer, dataclasses.replace(peer, name=peer.name + BEFORE, preload=library)] for peer in peers]
+    return [peer for peer, twin in twins for peer in ([peer, twin] if peer.preload else [peer])]
+
+
+class Stage:
+    """
+    Runs groups of cells with all or the named peers in turn, and stores the results in the book. With another library
+    (before), the named peers that preload one take turns with their twins, and all share two processors in cells of one
+    thread.
+    """
+
+    def __init__(self, book, peers, log, rounds, ms, names=(), before=None):
         self.book, self.peers, self.log = book, peers, log
-        self.rounds, self.ms, self.names = rounds, ms, names
+        self.rounds, self.ms, self.names, self.before = rounds, ms, names, before
 
     def open(self, group, stack):
         def miss(name, why):
             self.book.miss(group.name, "", name, why)
 
         directory = stack.enter_context(programs.private_dir())
-        players = start_all(asked_for(self.peers, self.names, miss), directory, self.log, miss)
+        peers = asked_for(self.peers, self.names, miss)
+        peers = with_before(peers, self.before) if self.before else peers
+        players = start_all(peers, directory, self.log, miss)
         for found in players.values():
             stack.callback(found.close)
         return players
@@ -242,6 +257,8 @@ class Stage:
                 if player.process.poll() is not None or isinstance(trouble, NoSuchKind):
                     del players[name]
         for nth in range(self.rounds):
+            if self.before and cell.request.get("threads", 1) == 1:
+                share_processors(players.values(), nth)
             for i in range(len(able)):
                 name = able[(i + nth) % len(able)]
                 try:

@@ -342,6 +342,23 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         self.assertIn("no figure: cub: needs a GPU", done.stdout)
         self.assertEqual(len(found["bars"]), len(bars.BARS))
 
+    def test_the_script_compares_two_libraries_by_turns(self):
+        library = PROGRAMS.parents[1] / "shim" / "libgpupool.so"
+        with tempfile.TemporaryDirectory() as folder:
+            words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--scale", "0.4", "--out", folder, "--part", "pinned",
+                     "--peer", "split", "--before", library]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+            found = json.loads((pathlib.Path(folder) / "results.json").read_text())
+        self.assertEqual({row["peer"] for row in found["cells"] if row["ns"]}, {"split", "split, before"})
+        self.assertRegex(done.stdout, r"pinned, / before +split\npinned 4 KiB +[0-9.]+ \([0-9.]+ to [0-9.]+\)\n")
+        self.assertRegex(done.stdout, r"[0-3] of 3 figures are slower than before by more than 5 %")
+
+    def test_the_script_refuses_a_library_that_is_not_there(self):
+        done = subprocess.run([SCRIPT, "--sim", PROGRAMS.parents[1], "--before", "none.so"], capture_output=True,
+                              text=True, timeout=100, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no library none.so", done.stderr)
+
     def test_the_script_reports_a_folder_that_is_not_a_build(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([SCRIPT, "--sim", folder], capture_output=True, text=True, timeout=100, check=False)
