@@ -59,7 +59,7 @@ def directories_of_scripts():
         shutil.copytree(ROOT / "scripts", tree / "scripts")
         shutil.copy(ROOT / "meson.build", tree)
         # scripts/package takes this library as built, and downloads nothing.
-        library = tree / "build-package" / "libraries" / "lib" / "pkgconfig" / "libmicrohttpd.pc"
+        library = tree / "build-package" / f"libraries-{os.uname().machine}" / "lib" / "pkgconfig" / "libmicrohttpd.pc"
         library.parent.mkdir(parents=True)
         library.touch()
         (tree / "bin").mkdir()
@@ -92,7 +92,7 @@ class Setup(unittest.TestCase):
         # This script reached its setup, so the check above is not vacuous.
         self.assertIn("build-test", found[("test", "--no-install")])
         self.assertIn("build-test", found[("soak",)])
-        self.assertIn("static", found[("package", "--no-install", "tarball")])
+        self.assertIn(f"static-{os.uname().machine}", found[("package", "--no-install", "tarball")])
 
     def test_commands_of_the_readme_configure_a_release_build(self):
         for words, directory in install_setups():
