@@ -9,7 +9,8 @@ The steps of scripts/bench. The script runs each as a separate process, with a t
     gpu.py build                     builds everything that the parts need
     gpu.py part NAME --out DIR       runs one part, and writes each row to DIR at once
     gpu.py report --out DIR NAME=EXITSTATUS...
-                                     makes the tables from the rows in DIR
+                                     makes the tables from the rows in DIR; with --save FOLDER also the result
+                                     files of the parts, of which docs/benchmarks.md is made
 """
 
 import argparse
@@ -25,11 +26,11 @@ import book as books
 import peers
 import programs
 import run as gpu_test
+import saved
 from gpu_parts import PARTS
 
 SKIPPED = 77
 SCHEMA = "gpupool.bench/1"
-BASES = ("own", "split alone")  # the peers with which the others of their table are compared
 SIMULATED = "Simulated GPU: times are meaningless; the memory that traces take is valid."
 HEAD = [
     "Nanoseconds of a pair of malloc and free, or of a step of a program: medians, and half the interquartile range",
@@ -74,7 +75,7 @@ def tables(book):
     lines = []
     for group in filter(book.peers, book.groups()):
         lines += books.time_table(book, group)
-        base = next((name for name in BASES if name in book.peers(group)), None)
+        base = next((name for name in saved.BASES if name in book.peers(group)), None)
         lines += books.ratio_table(book, group, base) if base else []
         lines += books.before_table(book, group)
         lines += books.memory_lines(book, group)
@@ -108,9 +109,25 @@ def step_report(options):
     print("\n" + "\n".join(text))
     if options.json:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.save:
+        save(options, statuses)
     if options.bundle:
         gpu_test.bundle(options.out)
     sys.exit(1 if ended else 0)
+
+
+def save(options, statuses):
+    """Writes the result files of the parts that have finished."""
+    words = ["scripts/bench", "--part", "", *(word for peer in options.peer for word in ("--peer", peer))]
+    if options.scale != 1:
+        words += ["--scale", f"{options.scale:g}"]
+    for name, status in statuses.items():
+        words[2] = name
+        book = books.load(options.out / f"rows-{name}.jsonl")
+        if status or not book.rows:
+            print(f"bench: {name} has no results to save")
+        else:
+            print(f"bench: {saved.save(options.save, name, book, ' '.join(words), bool(options.sim))}")
 
 
 STEPS = {

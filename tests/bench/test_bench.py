@@ -26,6 +26,7 @@ import extras
 import figures
 import gpu_parts
 import player
+import saved
 from player import Cell, Group, Peer, Stage
 
 LIBRARY, PROGRAMS, SIM = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
@@ -51,6 +52,26 @@ class Quiet(unittest.TestCase):
         redirect = contextlib.redirect_stdout(self.printed)
         redirect.__enter__()
         self.addCleanup(redirect.__exit__, None, None, None)
+
+
+class SavedTest(Quiet):
+    def test_a_result_file_has_medians_quartiles_ratios_and_peaks(self):
+        book = filled(own=[2, 4, 8, 2, 2, 2], split=[1, 2, 3, 1, 1, 1])
+        book.sample("group", CELL, "split", 6, {"ns": 1, "pool_peak": 3 << 20})
+        book.value("trace a.gz, vmm", 1.5, kind="vmm", trace="a.gz")
+        book.calls("loop", "split", 4, {"memory": 0})
+        found = saved.document(book, {"command": "scripts/bench"})
+        times = {cell["peer"]: (cell["ns"], cell["n"]) for cell in found["cells"]}
+        self.assertEqual(times, {"own": (2, 6), "split": (1, 7)})
+        (ratio,) = found["ratios"]
+        self.assertEqual((ratio["peer"], ratio["base"], ratio["median"], ratio["low"], ratio["high"], ratio["n"]),
+                         ("split", "own", 0.5, 0.375, 0.5, 6))
+        self.assertEqual(found["peaks"], [{"group": "group", "peer": "split", "key": "pool_peak", "mib": 3}])
+        self.assertEqual(found["values"], [{"name": "trace a.gz, vmm", "value": 1.5, "unit": "", "kind": "vmm", "trace": "a.gz"}])
+        self.assertEqual(found["calls"], [{"name": "loop", "peer": "split", "pairs": 4, "calls": {"memory": 0}}])
+
+    def test_a_result_file_has_no_empty_members(self):
+        self.assertEqual(saved.document(books.Book(), {"command": "scripts/bench"}), {"runs": [{"command": "scripts/bench"}]})
 
 
 class PairsCountedTest(unittest.TestCase):
@@ -330,10 +351,16 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
             words = [SCRIPT, "--sim", PROGRAMS.parents[1], "--scale", "0.1", "--out", folder]
             for part in ("pinned", "loops", "cupy", "costs"):
                 words += ["--part", part]
+            words += ["--save", f"{folder}/saved"]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             found = json.loads((pathlib.Path(folder) / "results.json").read_text())
+            kept = {path.stem: json.loads(path.read_text()) for path in (pathlib.Path(folder) / "saved").iterdir()}
         self.assertEqual(found["parts"], {"pinned": 0, "loops": 0, "cupy": 0, "costs": 0})
+        self.assertEqual(kept["pinned"]["runs"][0]["command"], "scripts/bench --part pinned --scale 0.1")
+        self.assertEqual(kept["pinned"]["runs"][0]["hardware"], "the simulated GPU")
+        self.assertIn(("pinned 1 MiB", "raw"), {(cell["cell"], cell["peer"]) for cell in kept["pinned"]["cells"]})
+        self.assertEqual({ratio["base"] for ratio in kept["costs"]["ratios"]}, {"split alone"})
         timed = {(row["cell"], row["peer"]) for row in found["cells"] if row["ns"]}
         self.assertIn(("overlap 4 MiB", "split"), timed)
         self.assertIn(("pinned 1 MiB", "raw"), timed)

@@ -9,13 +9,16 @@ The steps of scripts/gpu-test. The script runs each as a separate process, with 
     run.py build                     builds everything that the parts need
     run.py part NAME --out DIR       runs one part, and writes each row to DIR at once
     run.py report --out DIR NAME=EXITSTATUS...
-                                     makes the tables from the rows in DIR
+                                     makes the tables from the rows in DIR; with --save FOLDER also the result
+                                     files of the parts, of which docs/verification.md is made
 """
 
 import argparse
 import pathlib
 import sys
 import tarfile
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "pages"))
 
 import part_backends
 import part_captures
@@ -35,7 +38,9 @@ import part_streams
 import part_tools
 import part_ways
 import programs
+import result_file
 import results
+import verification
 
 PARTS = {
     "patterns": part_patterns,
@@ -122,9 +127,23 @@ def step_report(options):
         statuses[part_name(name)] = int(status)
     lines, ok = results.report(options.out, statuses)
     print("\n" + "\n".join(lines))
+    if options.save:
+        save(options, statuses)
     if options.bundle:
         bundle(options.out)
     sys.exit(0 if ok else 1)
+
+
+def save(options, statuses):
+    """Writes the result files of the parts that have finished."""
+    for name, status in statuses.items():
+        rows = results.load(options.out, [name])
+        if status or not rows:
+            print(f"gpu-test: {name} has no results to save")
+            continue
+        command = f"scripts/gpu-test --part {name}" + (f" --scale {options.scale:g}" if options.scale != 1 else "")
+        document = {"runs": [result_file.describe_run(programs.ROOT, command)], "result": verification.result_words(rows)}
+        print(f"gpu-test: {result_file.save(options.save, name, document)}")
 
 
 STEPS = {
@@ -145,6 +164,7 @@ def main(prog="gpu-test", steps=STEPS, add_arguments=lambda parser: None):
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--bundle", action="store_true")
+    parser.add_argument("--save", type=pathlib.Path)
     add_arguments(parser)
     options = parser.parse_intermixed_args()
     if options.out:

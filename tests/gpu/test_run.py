@@ -596,5 +596,17 @@ class MemoryTest(unittest.TestCase):
         self.assertIsNone(watch.peak())
 
 
+class SaveTest(WithOut):
+    def test_results_of_finished_parts_are_saved_with_their_command(self):
+        self.results.check("first", True)
+        options = types.SimpleNamespace(out=self.out, save=self.out / "saved", scale=0.01)
+        run.save(options, {"streams": 0, "contexts": 0, "python": 124})
+        (path,) = (self.out / "saved").iterdir()
+        found = json.loads(path.read_text())
+        self.assertEqual((path.name, found["result"]), ("streams.json", "1 of 1 checks"))
+        self.assertEqual(found["runs"][0]["command"], "scripts/gpu-test --part streams --scale 0.01")
+        self.assertIn("contexts has no results to save", self.printed.getvalue())
+
+
 if __name__ == "__main__":
     unittest.main()

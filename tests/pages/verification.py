@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+# SPDX-FileCopyrightText: 2026 The gpupool authors
+
+"""
+Makes docs/verification.md of the result files in tests/gpu/results and of the table of folders in tests/README.md.
+
+Usage: verification.py ROOT [--check]
+"""
+
+import os
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import result_file
+
+COMMAND = "scripts/gpu-test --report"
+PAGE = pathlib.Path("docs/verification.md")
+DATA = pathlib.Path("tests/gpu/results")
+SUITES = pathlib.Path("tests/README.md")
+HELP = ("sim", "apps", "demo", "pages")  # folders that the tests of other folders need
+
+# Each part of scripts/gpu-test, in the order of the page, and the behaviour that it shows.
+PARTS = {
+    "semantics": "return codes, properties and results",
+    "ways": "static and shared runtimes, `dlsym`, `cuGetProcAddress`, per-thread streams",
+    "lives": "resets, forks, threads, exits, all of the device's memory",
+    "captures": "captures and graphs, memory that is not pooled",
+    "deadlocks": "kernels that wait for later ones",
+    "contexts": "destruction, resets, threads, green contexts",
+    "debug": "writes after a free and around blocks",
+    "documents": "the examples of four libraries' documents",
+    "backends": "managed and stream-ordered memory",
+    "regions": "named caches, as on the simulated GPU",
+    "tools": "compute-sanitizer, PyTorch's profiler",
+    "devices": "two GPUs: peers, first touch by another GPU, deadlocks across devices",
+    "ipc": "two GPUs: both or one process under gpupool, PyTorch's tensors between processes, NCCL by P2P/IPC",
+    "streams": "random rounds across every pair of kinds of stream, ten configurations",
+    "python": "PyTorch, CuPy and Numba, and what libraries submit",
+    "patterns": "loops of allocations and frees",
+    "demo": "the program of `scripts/demo`",
+}
+
+INTRO = """# Verification
+
+`scripts/gpu-test --report` makes this page of the result files in `tests/gpu/results`, and of `tests/README.md`.
+
+## On real GPUs
+
+The raw program compared with gpupool under each pool type. An *answer* is a line that a test program prints, such as a
+return code or a checksum.
+"""
+
+AFTER = """The pool has changed since some of these runs. The simulated GPU gets the same questions each time
+(`meson test -C build-test --suite diff`).
+
+In test builds without fences, or with hooks that do not report submissions, 90 % of the rounds of `streams` in which
+old work was still running go wrong. Destroying a context with arrays in it corrupts this driver's heap, also without
+gpupool, so only the simulator tests it. Nothing has run on four GPUs.
+
+## Without a GPU
+
+`scripts/test` builds and runs these suites three times: as shipped, with the address and undefined-behaviour
+sanitizers, and with the thread sanitizer. Its last line has the numbers of tests that passed, failed and were skipped.
+The programs run on a simulated GPU that detects races, deadlocks and invalid uses (`tests/sim/README.md`).
+"""
+
+OUTRO = """## Renew this page
+
+On a machine with a GPU:
+
+    scripts/gpu-test --part contexts --save tests/gpu/results    # runs, and writes contexts.json there
+    scripts/gpu-test --report                                    # makes this page again
+"""
+
+
+def from_root(words):
+    """The words of a cell with paths of pages relative to the root of the tree."""
+    return re.sub(r"`([\w./-]+\.md)`", lambda match: f"`{os.path.normpath(SUITES.parent / match.group(1))}`", words)
+
+
+def suite_rows(root):
+    """The rows of the first table of tests/README.md, without folders that have no tests."""
+    rows = []
+    for line in (root / SUITES).read_text().splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            if cells[0].strip("`/") not in HELP:
+                rows.append([f"`tests/{cells[0].strip('`')}`", *map(from_root, cells[1:])])
+        elif rows and not line.startswith("|"):
+            break
+    if not rows:
+        sys.exit(f"{SUITES}: has no table of folders")
+    return rows
+
+
+def files(root):
+    """{path: content} of the page."""
+    documents = result_file.load(root / DATA)
+    unknown = sorted(set(documents) - set(PARTS))
+    if unknown:
+        sys.exit(f"gpu-test: {PAGE} does not say what {', '.join(unknown)} shows")
+    documents = {part: documents[part] for part in PARTS if part in documents}
+    rows = [[f"`{part}`", PARTS[part], document["result"]] for part, document in documents.items()]
+    lines = [INTRO, *result_file.table(["part", "shows", "result"], rows), "", AFTER,
+             *result_file.table(["folder", "content", "needs"], suite_rows(root)), "",
+             "## Commands, dates, commits and machines", "",
+             *result_file.table(result_file.RUN_HEAD, result_file.run_rows(documents)), "", OUTRO]
+    return {root / PAGE: "\n".join(lines)}
+
+
+def result_words(rows):
+    """One sentence for the checks and bars of a part."""
+    judged = [row for row in rows if row["type"] != "note"]
+    bad = [row for row in judged if row["ok"] is False]
+    words = f"{len(judged) - len(bad)} of {len(judged)} checks"
+    return f"{words}; failed: {'; '.join(row['name'] for row in bad)}" if bad else words
+
+
+if __name__ == "__main__":
+    if sys.argv[2:] not in ([], ["--check"]):
+        sys.exit(__doc__.strip())
+    is_same = result_file.update(files(pathlib.Path(sys.argv[1])), sys.argv[2:] == ["--check"], COMMAND)
+    sys.exit(0 if is_same or sys.argv[2:] != ["--check"] else 1)
