@@ -124,10 +124,10 @@ GPU.
 
 
 def number(value):
-    """60281 as 60 281, and 1.04 as it is."""
+    """60281 as 60 281 with a space that does not break, and 1.04 as it is."""
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 10 else f"{value:.3f}".rstrip("0").rstrip(".")
-    return f"{int(value):,}".replace(",", " ")
+    return f"{int(value):,}".replace(",", "\u00a0")
 
 
 def cell_words(cell):

@@ -89,7 +89,7 @@ def demo(place):
 
 def oom(place):
     screen = place.screen()
-    pid = place.type(screen, "gpupool-run --limit=512MiB --stacks=8 --pool=vmm ./solver 200")
+    pid = place.type(screen, "gpupool-run --limit=512MiB --stacks=3 --pool=vmm ./solver 200")
     screen.write("\n")
     shown = terminal.fixed_pid(pid, 0)
     command = "gpupool-stat oom %s | sed -n '/held:/,/^$/p'"
@@ -104,7 +104,7 @@ def leaks(place):
         replace = [(str(pid), shown), (" --wait", "")]
         place.type(screen, f"gpupool-stat leaks {pid}", replace, f"gpupool-stat leaks {shown}")
         screen.write("\n")
-        place.type(screen, f"gpupool-stat map {pid}", replace, f"gpupool-stat map {shown}")
+        place.type(screen, f"gpupool-stat map -n 4 {pid}", replace, f"gpupool-stat map -n 4 {shown}")
     return screen, "gpupool-stat leaks lists the code that holds memory; gpupool-stat map draws the segments"
 
 
@@ -113,7 +113,7 @@ def top(place):
     with place.running("--limit=1GiB", "./solver", "40") as first, \
             place.running("./solver", "500", "--slow", is_ready=False) as second:
         names = [(str(pid), terminal.fixed_pid(pid, nth)) for nth, pid in enumerate((first, second))]
-        names += [(" --wait", ""), (f"{getpass.getuser():<4}", "user")]
+        names += [(" --wait", "       "), (f"{getpass.getuser():<4}", "user")]
         words = ["gpupool-stat", "top", "--watch=0.2", str(first), str(second)]
         env = {**place.env, "LD_PRELOAD": str(place.host)}
         screen.run(words, env, place.folder, names, b"q", 9, is_open=True)

@@ -15,7 +15,7 @@
 
 #include "tests/apps/cudart_min.h"
 
-#define MIB ((size_t)1 << 20)
+#define MIB    ((size_t)1 << 20)
 #define LEVELS 6
 
 static void *alloc(size_t bytes)

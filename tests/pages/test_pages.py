@@ -73,7 +73,7 @@ class Pages(unittest.TestCase):
         self.save("pairs", cells=CELLS)
         page = self.page()
         self.assertIn("| | raw | `split`, static runtime | CUB |\n", page)
-        self.assertIn("| window of 32 live blocks of 64 KiB | 61 234 | 80 | 512 |\n", page)
+        self.assertIn("| window of 32 live blocks of 64 KiB | 61\u00a0234 | 80 | 512 |\n", page)
         self.assertIn("| `pairs` | `scripts/bench --part pairs` | | 2026-01-01 | 1234567 | a GPU |\n", page)
 
     def test_parts_of_one_section_share_a_table(self):
