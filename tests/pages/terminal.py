@@ -39,10 +39,10 @@ class Terminal:
     def write(self, words):
         self.stream.feed(words.encode())
 
-    def run(self, words, env, folder, replace=(), keys=b"", seconds=60, is_open=False):
+    def run(self, words, env, folder, replace=(), keys=b"", seconds=60, is_open=False, until=None):
         """
         Runs a command until it ends, and shows its output with the texts of replace exchanged. With is_open the command
-        gets `seconds` to draw its screen, and then the keys.
+        gets `seconds` to draw its screen, or until its output has a text, and then the keys.
         """
         main, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines if is_open else 24, self.columns, 0, 0))
@@ -52,7 +52,7 @@ class Terminal:
         output, end, pid = b"", time.monotonic() + seconds, process.pid
         while True:
             left = end - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (until and until.encode() in output):
                 break
             if select.select([main], [], [], left)[0]:
                 try:

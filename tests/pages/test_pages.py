@@ -53,6 +53,21 @@ class Pages(unittest.TestCase):
                 is_same = result_file.update(generator.files(ROOT), True, generator.COMMAND)
             self.assertTrue(is_same, printed.getvalue())
 
+    def test_the_table_of_the_readme_has_the_figures_of_the_result_files(self):
+        cells = {"64 KiB": ("pairs", "pingpong 64 KiB"), "1 GiB": ("pairs", "pingpong 1 GiB"),
+                 "64 KiB, 32 blocks live": ("pairs", "window 64 KiB"),
+                 "the same in 16 threads": ("threads", "window 64 KiB, 16 threads")}
+        peers = {"raw": "raw", "`cudaMallocAsync`": "async", "RMM": "rmm", "PyTorch, C++": "torch", "gpupool": "split"}
+        documents = result_file.load(ROOT / benchmarks.DATA)
+        section = (ROOT / "README.md").read_text().partition("## Performance\n")[2].partition("\n## ")[0]
+        head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                          for line in section.splitlines() if line.startswith("|")]
+        self.assertEqual((set(head[1:]), {row[0] for row in rows}), (set(peers), set(cells)))
+        for row in rows:
+            for name, figure in zip(head[1:], row[1:]):
+                found = benchmarks.cell_of(documents, *cells[row[0]], peers[name])
+                self.assertEqual(int(figure.replace(" ", "")), found, (row[0], name))
+
     def test_every_chart_in_the_tree_is_made_of_the_result_files(self):
         made = {path.name for path in benchmarks.files(ROOT) if path.suffix == ".svg"}
         self.assertEqual({path.name for path in (ROOT / benchmarks.CHARTS).iterdir()}, made)
