@@ -392,6 +392,10 @@ print(f"peak reserved={held['allocate'] * int(os.environ['TIMES'])} allocated={h
         self.assertEqual((done.returncode, done.stderr),
                          (1, f"bench: {folder} is not a build directory with tests\n"))
 
+    def test_the_script_refuses_to_save_the_times_of_two_libraries(self):
+        done = subprocess.run([SCRIPT, "--before", LIBRARY, "--save", "saved"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr.count("--save keeps the times of one library")), (2, 1))
+
     def test_the_usage_of_the_script_lists_its_parts_by_number(self):
         printed = " ".join(subprocess.run([SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout.split())
         listed = ", ".join(f"{nth} {name}" for nth, name in enumerate(gpu_parts.PARTS, 1))
