@@ -21,7 +21,7 @@ C_ENDS = (".c", ".h", ".def", ".S", ".cu", ".cpp", ".js", ".css", ".map", ".prot
 HASH_ENDS = (".py", "meson.build", "meson_options.txt", ".sh", ".yml")
 ROFF_ENDS = (".1", ".3", ".7")
 ROOMS = ("api", "common", "docs", "pool", "scripts", "shim", "tests", "tools")
-TOP = ("README.md", "NEWS.md", "meson.build", "meson_options.txt")
+TOP = ("README.md", "CONTRIBUTING.md", "NEWS.md", "SECURITY.md", "meson.build", "meson_options.txt")
 NOT_PROSE = (os.path.join("tests", "lint", "english.py"),)  # full of bad samples
 PRODUCT = ("api", "common", "pool", "shim", "tools")
 

@@ -120,6 +120,9 @@ On a machine with a GPU:
 Each part of `scripts/bench` replaces the file of its name. The files `programs`, `missed` and `reached` are tables in
 words, edited by hand. Results of the simulated GPU are refused, except those of `traces`, which do not depend on the
 GPU.
+
+`meson setup build-bench --buildtype=release && meson test -C build-bench --benchmark` measures what gpupool itself
+costs, without a GPU.
 """
 
 
