@@ -70,10 +70,25 @@ class Terminal:
             process.kill()
             process.wait()
         os.close(main)
-        for old, new in ((str(pid), fixed_pid(pid, 0)), *replace):
-            output = output.replace(old.encode(), new.encode())
-        self.stream.feed(output)
+        if is_open:
+            # The program draws only what changes, so a text need not be in one piece in its output.
+            self.stream.feed(output)
+            self.exchange(replace)
+        else:
+            for old, new in ((str(pid), fixed_pid(pid, 0)), *replace):
+                output = output.replace(old.encode(), new.encode())
+            self.stream.feed(output)
         return pid
+
+    def exchange(self, replace):
+        """Exchanges texts of equal length on the screen."""
+        for row in self.screen.buffer.values():
+            words = "".join(row[x].data for x in range(self.columns))
+            for old, new in replace:
+                assert len(old) == len(new), (old, new)
+                words = words.replace(old, new)
+            for x, character in enumerate(words):
+                row[x] = row[x]._replace(data=character)
 
     def rows(self):
         """The rows of the screen up to the last one with text, as lists of cells."""

@@ -44,6 +44,13 @@ class TerminalTest(unittest.TestCase):
                        until="up")
         self.assertEqual(screen.text().splitlines()[0], "up")
 
+    def test_texts_of_a_screen_are_exchanged_after_it_was_drawn_in_pieces(self):
+        screen = terminal.Terminal(20, lines=5)
+        script = "printf 'pid 1234 \\033[1;7H99\\n'; read key"
+        with tempfile.TemporaryDirectory() as folder:
+            screen.run(["/bin/sh", "-c", script], dict(os.environ), folder, [("1299", "5678")], b"q\n", is_open=True, until="99")
+        self.assertEqual(screen.text().splitlines()[0], "pid 5678")
+
     def test_special_characters_are_escaped(self):
         root, text = self.draw("a < b & c")
         self.assertEqual(self.words(root), ["a < b & c"])
