@@ -58,7 +58,7 @@ class Place:
         screen.write(f"\x1b[32m$\x1b[0m \x1b[1m{command}\x1b[0m\n")
 
     def type(self, screen, command, replace=(), shown=None, **more):
-        """Shows a command as a user types it, and its output. Returns its process id."""
+        """Shows a command as a user types it, and its output, which it returns."""
         self.prompt(screen, shown or command)
         words = ["/bin/sh", "-c", command if "|" in command else f"exec {command}"]
         return screen.run(words, self.env, self.folder, replace, **more)
@@ -87,11 +87,18 @@ def demo(place):
     return screen, "scripts/demo compares a program without and with gpupool on the simulated GPU"
 
 
+def message_pid(output):
+    """(process id, the one to show) of a message of the library."""
+    (pid,) = set(re.findall(r"gpupool\[(\d+)\]", output))
+    return [(pid, terminal.fixed_pid(pid, 0))]
+
+
 def oom(place):
     screen = place.screen()
-    pid = place.type(screen, "gpupool-run --limit=512MiB --stacks=3 --pool=vmm ./solver 200")
+    # gpupool-run may be another process than the program, so the message names the process id.
+    output = place.type(screen, "gpupool-run --limit=512MiB --stacks=3 --pool=vmm ./solver 200", message_pid)
     screen.write("\n")
-    shown = terminal.fixed_pid(pid, 0)
+    ((pid, shown),) = message_pid(output)
     command = "gpupool-stat oom %s | sed -n '/held:/,/^$/p'"
     place.type(screen, command % pid, [(str(pid), shown)], command % shown)
     return screen, "A program runs out of memory under a limit of 512 MiB; gpupool explains why and which code holds the memory"

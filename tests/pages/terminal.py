@@ -41,15 +41,16 @@ class Terminal:
 
     def run(self, words, env, folder, replace=(), keys=b"", seconds=60, is_open=False, until=None):
         """
-        Runs a command until it ends, and shows its output with the texts of replace exchanged. With is_open the command
-        gets `seconds` to draw its screen, or until its output has a text, and then the keys.
+        Runs a command until it ends, and shows its output with the texts of replace exchanged, which may be a function of
+        the output. With is_open the command gets `seconds` to draw its screen, or until its output has a text, and then
+        the keys. Returns the output.
         """
         main, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines if is_open else 24, self.columns, 0, 0))
         process = subprocess.Popen(words, stdin=other, stdout=other, stderr=other, env=env, cwd=folder, start_new_session=True,
                                    close_fds=True)
         os.close(other)
-        output, end, pid = b"", time.monotonic() + seconds, process.pid
+        output, end = b"", time.monotonic() + seconds
         while True:
             left = end - time.monotonic()
             if left <= 0 or (until and until.encode() in output):
@@ -75,10 +76,11 @@ class Terminal:
             self.stream.feed(output)
             self.exchange(replace)
         else:
-            for old, new in ((str(pid), fixed_pid(pid, 0)), *replace):
-                output = output.replace(old.encode(), new.encode())
-            self.stream.feed(output)
-        return pid
+            shown = output
+            for old, new in replace(output.decode()) if callable(replace) else replace:
+                shown = shown.replace(old.encode(), new.encode())
+            self.stream.feed(shown)
+        return output.decode(errors="replace")
 
     def exchange(self, replace):
         """Exchanges texts of equal length on the screen."""

@@ -32,10 +32,14 @@ class TerminalTest(unittest.TestCase):
     def test_output_of_a_command_is_shown_with_other_names(self):
         screen = terminal.Terminal(40)
         with tempfile.TemporaryDirectory() as folder:
-            screen.run(["/bin/sh", "-c", "echo host here; echo $$"], dict(os.environ), folder, [("host", "node1")])
-        first, second = screen.text().splitlines()
-        self.assertEqual(first, "node1 here")
-        self.assertTrue("41822163".startswith(second), second)
+            words = ["/bin/sh", "-c", "echo host here; echo a number"]
+            output = screen.run(words, dict(os.environ), folder, [("host", "node1"), ("a number", "7")])
+            screen.run(words, dict(os.environ), folder, lambda output: [("host", f"node{len(output.split())}")])
+        self.assertEqual(screen.text().splitlines(), ["node1 here", "7", "node4 here", "a number"])
+        self.assertEqual(output.split(), ["host", "here", "a", "number"])
+
+    def test_a_shown_process_id_has_as_many_digits_as_the_real_one(self):
+        self.assertEqual([terminal.fixed_pid(pid, 0) for pid in (7, "1234", 1234567)], ["4", "4182", "4182216"])
 
     def test_a_program_that_stays_open_gets_the_keys(self):
         screen = terminal.Terminal(20, lines=5)
