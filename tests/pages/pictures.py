@@ -88,9 +88,18 @@ def demo(place):
 
 
 def message_pid(output):
-    """(process id, the one to show) of a message of the library."""
-    (pid,) = set(re.findall(r"gpupool\[(\d+)\]", output))
+    """(process id, the one to show) of a message of the library, or of a summary."""
+    (pid,) = {"".join(found) for found in re.findall(r"gpupool\[(\d+)\]|\(process (\d+)\)", output)}
     return [(pid, terminal.fixed_pid(pid, 0))]
+
+
+def summary(place):
+    run = place.build / "tools" / "gpupool-run"
+    if "--summary" not in subprocess.run([run, "--help"], capture_output=True, text=True, check=True).stdout:
+        return None, "gpupool-run of this build has no --summary"
+    screen = place.screen()
+    place.type(screen, "gpupool-run --summary --limit=2GiB ./solver 100", message_pid)
+    return screen, "gpupool-run --summary prints what gpupool did for a program"
 
 
 def oom(place):
@@ -127,7 +136,7 @@ def top(place):
     return screen, "gpupool-stat top shows the memory of two programs live"
 
 
-SCREENS = {"demo": demo, "oom": oom, "leaks": leaks, "top": top}
+SCREENS = {"demo": demo, "summary": summary, "oom": oom, "leaks": leaks, "top": top}
 
 
 def report(place, out):
@@ -174,6 +183,9 @@ def main():
                 report(place, options.out)
                 continue
             screen, label = SCREENS[name](place)
+            if not screen:
+                print(f"{name}: no picture: {label}")
+                continue
             words = terminal.svg(screen, label)
             found = leaked(words, folder)
             if found:
