@@ -21,9 +21,9 @@ struct gp_thread {
 		unsigned runtimes;  /* runtimes whose calls have succeeded with this cache: bits of gp_runtime_bit */
 	} caches[GP_THREAD_CACHES]; /* the last used cache first; no gaps */
 	struct {
-		const struct gp_tcache *tcache;
+		const void *searched; /* the thread cache, or the pool of pinned memory */
 		uint64_t bytes;
-	} missed; /* the request that the runtime's hook could not serve and has passed on; tcache NULL: none */
+	} missed; /* the request that the runtime's hook could not serve and has passed on; searched NULL: none */
 };
 
 extern _Thread_local struct gp_thread *gp_thread_self __attribute__((tls_model("initial-exec")));
@@ -85,14 +85,17 @@ static inline struct gp_tcache *gp_thread_cache(CUcontext handle)
 	return self->caches[0].tcache;
 }
 
-/* Notes that the runtime's hook could not serve a request and calls the runtime for it; NULL: that call is over. */
-static inline void gp_thread_note_miss(const struct gp_tcache *tcache, uint64_t bytes)
+/*
+ * Notes that the runtime's hook could not serve a request from a thread cache or a pool, and calls the runtime for it;
+ * NULL: that call is over.
+ */
+static inline void gp_thread_note_miss(const void *searched, uint64_t bytes)
 {
 	struct gp_thread *self = gp_thread_self;
 
 	if (!self)
 		return;
-	self->missed.tcache = tcache;
+	self->missed.searched = searched;
 	self->missed.bytes = bytes;
 }
 
@@ -100,12 +103,12 @@ static inline void gp_thread_note_miss(const struct gp_tcache *tcache, uint64_t 
  * Returns the step of the ladder at which the driver's hook starts: after the steps that the runtime's hook has tried,
  * if this is the request that it noted. A note serves one request.
  */
-static inline enum gp_step gp_thread_missed_step(const struct gp_tcache *tcache, uint64_t bytes)
+static inline enum gp_step gp_thread_missed_step(const void *searched, uint64_t bytes)
 {
 	struct gp_thread *self = gp_thread_self;
 
-	if (!self || !self->missed.tcache || self->missed.tcache != tcache || self->missed.bytes != bytes)
+	if (!self || !self->missed.searched || self->missed.searched != searched || self->missed.bytes != bytes)
 		return GP_STEP_cache;
-	self->missed.tcache = NULL;
+	self->missed.searched = NULL;
 	return GP_STEP_gpuwait;
 }

@@ -42,16 +42,23 @@ __attribute__((cold)) static int alloc_watched(
 	return r;
 }
 
+static int alloc_once(
+	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
+{
+	return gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED))
+		       ? alloc_watched(pool, device, bytes, options, ret_addr)
+		       : gp_scope_alloc(pool, bytes, options, ret_addr);
+}
+
+/* On out-of-memory, tries again if the program's hook asks for it: from the first step, since the hook frees memory. */
 static int alloc(
 	struct gp_pool *pool, int device, uint64_t bytes, const struct gp_alloc_options *options, uint64_t *ret_addr)
 {
-	int r;
+	struct gp_alloc_options again = {.module = options->module, .ret_failure = options->ret_failure};
+	int r = alloc_once(pool, device, bytes, options, ret_addr);
 
-	do {
-		r = gp_unlikely(gp_slow_path_is_any(GP_SLOW_PATH_WATCHED))
-			    ? alloc_watched(pool, device, bytes, options, ret_addr)
-			    : gp_scope_alloc(pool, bytes, options, ret_addr);
-	} while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes));
+	while (r == -ENOMEM && gp_oom_hook_says_again(pool, device, bytes))
+		r = alloc_once(pool, device, bytes, &again, ret_addr);
 	return r;
 }
 
@@ -532,6 +539,7 @@ static CUresult alloc_pinned(void **ptr, size_t bytes, unsigned kind, bool *ret_
 	CUresult r = CUDA_SUCCESS;
 	uint64_t addr = 0;
 
+	options.first = pool ? gp_thread_missed_step(pool, bytes) : GP_STEP_cache;
 	*ret_is_answered = pool && is_answered(alloc(pool, GP_OOM_HOOK_PINNED, bytes, &options, &addr), &r);
 	if (*ret_is_answered && r == CUDA_SUCCESS)
 		gp_alloc_info_note_alloc(addr, bytes);
@@ -549,14 +557,16 @@ bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t 
 	struct gp_pool *pool = is_served(context) ? gp_pinned_get(context, kind) : NULL;
 	struct gp_alloc_options options = {.module = module, .end = GP_STEP_gpuwait};
 	uint64_t addr = 0;
-	bool is_hit = pool && gp_pool_alloc_with(pool, bytes, &options, &addr) == 0;
+	int r = pool ? gp_pool_alloc_with(pool, bytes, &options, &addr) : GP_E_DEAD;
 
-	if (is_hit)
+	if (!r)
 		gp_alloc_info_note_alloc(addr, bytes);
-	if (is_hit)
+	if (!r)
 		*ptr = (void *)(uintptr_t)addr;
+	if (r == -ENOENT)
+		gp_thread_note_miss(pool, bytes);
 	gp_context_put(context);
-	return is_hit;
+	return !r;
 }
 
 CUresult hook_cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)

@@ -78,7 +78,10 @@ static inline int gp_memory_free_to(struct gp_thread_cache *cache, CUdeviceptr p
 int gp_memory_free(CUdeviceptr ptr);
 int gp_memory_free_host(void *ptr);
 
-/* Allocates pinned memory if the pool has it cached. Returns false otherwise. kind: as in gp_pinned_get. */
+/*
+ * Allocates pinned memory if the pool has it cached. Otherwise returns false, and notes the miss for the driver's hook
+ * (gp_thread_note_miss). kind: as in gp_pinned_get.
+ */
 bool gp_memory_alloc_host_hit(void **ptr, size_t bytes, unsigned kind, uint32_t module);
 
 /*

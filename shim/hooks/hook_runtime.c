@@ -207,14 +207,15 @@ static bool alloc_host_hit(uintptr_t caller, void **ptr, size_t bytes, unsigned 
 }
 
 /*
- * Makes a thread cache after an allocation of pinned memory. Only in a thread cache can gpupool note that a runtime has
- * succeeded, and a thread that has not allocated device memory has no cache yet.
+ * To be called after the runtime has allocated pinned memory. Ends the note of a miss, and makes a thread cache: only
+ * there can gpupool note that a runtime has succeeded, and a thread without device memory has no cache yet.
  */
-static cudaError_t make_cache(cudaError_t r)
+static cudaError_t host_allocated(cudaError_t r)
 {
 	int saved_errno = errno;
 	CUcontext handle = NULL;
 
+	gp_thread_note_miss(NULL, 0);
 	if (r || !gp_real_ready() || !gp_process_is_on() || !gp_state.config.is_pinned_pooled ||
 		gp_slow_path_is_any(GP_SLOW_PATH_BYPASS))
 		return r;
@@ -230,7 +231,7 @@ EXPORT cudaError_t cudaMallocHost(void **ptr, size_t bytes)
 
 	if (alloc_host_hit(caller, ptr, bytes, 0))
 		return cudaSuccess;
-	return make_cache(CALL(caller, cudaMallocHost, ptr, bytes));
+	return host_allocated(CALL(caller, cudaMallocHost, ptr, bytes));
 }
 
 EXPORT cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
@@ -239,7 +240,7 @@ EXPORT cudaError_t cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
 
 	if (alloc_host_hit(caller, ptr, bytes, flags))
 		return cudaSuccess;
-	return make_cache(CALL(caller, cudaHostAlloc, ptr, bytes, flags));
+	return host_allocated(CALL(caller, cudaHostAlloc, ptr, bytes, flags));
 }
 
 static __attribute__((noinline)) cudaError_t free_host_slow(uintptr_t caller, void *ptr)

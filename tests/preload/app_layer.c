@@ -159,6 +159,54 @@ static void pinned(void)
 	app_fact("runtime", simgpu_runtime_calls());
 }
 
+/* Returns how many times the driver is asked for a fence while pinned memory is allocated that the pool lacks. */
+static uint64_t count_queries_for_pinned(void *busy, size_t bytes)
+{
+	void *freed, *host;
+	uint64_t before;
+
+	APP_MUST(cudaMallocHost(&freed, bytes));
+	APP_MUST(cudaMemsetAsync(busy, 1, 64 * MIB, NULL));
+	APP_MUST(cudaFreeHost(freed));
+	before = app_calls("cuEventQuery");
+	APP_MUST(cudaMallocHost(&host, bytes));
+	before = app_calls("cuEventQuery") - before;
+	APP_MUST(cudaDeviceSynchronize());
+	APP_MUST(cudaFreeHost(host));
+	return before;
+}
+
+/* The same for device memory, where created streams work and the pool needs the fence. */
+static uint64_t count_queries_for_device(void *busy, size_t bytes)
+{
+	void *freed = take(bytes), *ptr;
+	uint64_t before;
+
+	APP_MUST(cudaMemsetAsync(busy, 1, 64 * MIB, NULL));
+	APP_MUST(cudaFree(freed));
+	before = app_calls("cuEventQuery");
+	ptr = take(2 * bytes);
+	before = app_calls("cuEventQuery") - before;
+	APP_MUST(cudaDeviceSynchronize());
+	APP_MUST(cudaFree(ptr));
+	return before;
+}
+
+static void missing(void)
+{
+	void *busy = take(64 * MIB);
+	cudaStream_t stream;
+
+	churn(LIVE, 1);
+	APP_MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	APP_MUST(cudaMemsetAsync(busy, 0, 64, stream));
+	APP_MUST(cudaDeviceSynchronize());
+	app_fact("queries for pinned memory", count_queries_for_pinned(busy, 4096));
+	app_fact("queries for device memory", count_queries_for_device(busy, 16 * MIB));
+	app_result("last error", cudaGetLastError());
+	app_fact("runtime", simgpu_runtime_calls());
+}
+
 /* No call is served before the runtime has made its context current. */
 static void first(void)
 {
@@ -537,6 +585,7 @@ const struct app_scenario app_scenarios[] = {
 	{"waiting", waiting},
 	{"library", library},
 	{"pinned", pinned},
+	{"missing", missing},
 	{"first", first},
 	{"contexts", contexts},
 	{"made-by-cuda-2", made_by_cuda_2},

@@ -27,6 +27,7 @@ static const char *const scenarios[][2] = {
 	{"app_layer", "loop"},
 	{"app_layer", "odd-requests"},
 	{"app_layer", "pinned"},
+	{"app_layer", "missing"},
 	{"app_layer", "first"},
 	{"app_layer", "contexts"},
 	{"app_layer", "made-by-cuda-2"},
@@ -104,6 +105,19 @@ START_TEST(most_memory_calls_bypass_a_shared_runtime_of_version_12_or_later)
 		ck_assert_uint_lt(some, all / 3);
 	else
 		ck_assert_uint_eq(some, all);
+}
+END_TEST
+
+static const char *const searches[] = {"queries for pinned memory", "queries for device memory"};
+
+START_TEST(a_request_that_misses_through_the_runtime_is_searched_once)
+{
+	uint64_t without = calls("app_layer", "missing", searches[_i], layer_off);
+	uint64_t n_runtime = play_fact("runtime");
+
+	ck_assert_uint_gt(without, 0);
+	ck_assert_uint_eq(calls("app_layer", "missing", searches[_i], layer_on), without);
+	ck_assert_uint_lt(play_fact("runtime"), n_runtime);
 }
 END_TEST
 
@@ -266,6 +280,7 @@ static void add(TCase *tc)
 		(int)(LENGTH(settings) * LENGTH(scenarios)));
 	tcase_add_loop_test(
 		tc, most_memory_calls_bypass_a_shared_runtime_of_version_12_or_later, 0, (int)LENGTH(runtimes));
+	tcase_add_loop_test(tc, a_request_that_misses_through_the_runtime_is_searched_once, 0, (int)LENGTH(searches));
 	tcase_add_test(tc, the_current_context_is_queried_only_if_it_may_have_changed);
 	tcase_add_test(tc, cudaFree_waits_for_the_GPU_only_with_GPUPOOL_SYNC_FREE);
 	tcase_add_test(tc, after_dlopen_of_mpi_cudaMalloc_reuses_no_block_that_the_gpu_still_writes);
