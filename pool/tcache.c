@@ -284,11 +284,8 @@ static __attribute__((noinline)) uint64_t take_slow(struct gp_tcache *tc, uint64
 	const struct gp_kind_ops *kind = gp_pool_kind(tc->pool);
 	struct gp_claim_token token;
 	int saved_errno = errno;
-	uint64_t size;
+	uint64_t size = kind->round(tc->pool, bytes);
 
-	if (bytes > tc->size_max && !gp_tcache_large_bytes(tc))
-		return 0;
-	size = kind->round(tc->pool, bytes);
 	if (size > tc->size_max) {
 		token = gp_tcache_take_large(tc, size, bytes, module);
 	} else {
@@ -302,6 +299,12 @@ static __attribute__((noinline)) uint64_t take_slow(struct gp_tcache *tc, uint64
 	return token.addr;
 }
 
+/* True if the cache certainly has no block for a request of that size. */
+static inline bool is_certain_miss(const struct gp_tcache *tc, uint64_t bytes)
+{
+	return !bytes || (bytes > tc->size_max && !gp_tcache_large_bytes(tc));
+}
+
 /*
  * Calls only take_slow, at its end, so that the compiler need not save registers. Where blocks are cut they have any
  * size.
@@ -313,7 +316,7 @@ uint64_t gp_tcache_take(struct gp_tcache *tc, uint64_t bytes, uint32_t module)
 
 	if (gp_unlikely(bytes - 1 >= tc->size_max || !gp_pool_kind(tc->pool)->is_cut ||
 			!gp_ownlock_enter_at_once(&tc->cache.lock)))
-		return bytes ? take_slow(tc, bytes, module) : 0;
+		return is_certain_miss(tc, bytes) ? 0 : take_slow(tc, bytes, module);
 	token = take_first_locked(tc, size, size / 8, bytes, module);
 	gp_ownlock_leave(&tc->cache.lock);
 	if (gp_likely(token.block))
