@@ -92,7 +92,8 @@ void gp_addrmap_init(struct gp_addrmap *map)
 	map->segments.root = NULL;
 	gp_list_init(&map->in_flight);
 	gp_mutex_init(&map->batches_lock, GP_RANK_LEAF);
-	map->batches = NULL;
+	for (int i = 0; i < GP_N_DESCRIPTORS; i++)
+		map->batches[i] = NULL;
 	atomic_init(&map->serial, 0);
 }
 
@@ -115,31 +116,32 @@ void gp_addrmap_deinit(struct gp_addrmap *map)
 	gp_assert(!map->segments.root && gp_list_is_empty(&map->in_flight));
 	for (int i = 0; i < GP_ADDRMAP_SHARDS; i++)
 		deinit_shard(&map->shards[i]);
-	while ((batch = gp_addrmap_take_batch(map)))
-		free(batch->memory);
+	for (int i = 0; i < GP_N_DESCRIPTORS; i++)
+		while ((batch = gp_addrmap_take_batch(map, (enum gp_descriptor)i)))
+			free(batch->memory);
 	gp_mutex_deinit(&map->batches_lock);
 	gp_mutex_deinit(&map->segments_lock);
 }
 
-void gp_addrmap_keep_batches(struct gp_addrmap *map, struct gp_descriptor_batch *batches)
+void gp_addrmap_keep_batches(struct gp_addrmap *map, enum gp_descriptor descriptor, struct gp_descriptor_batch *batches)
 {
 	gp_mutex_lock(&map->batches_lock);
 	for (struct gp_descriptor_batch *batch = batches, *next; batch; batch = next) {
 		next = batch->next;
-		batch->next = map->batches;
-		map->batches = batch;
+		batch->next = map->batches[descriptor];
+		map->batches[descriptor] = batch;
 	}
 	gp_mutex_unlock(&map->batches_lock);
 }
 
-struct gp_descriptor_batch *gp_addrmap_take_batch(struct gp_addrmap *map)
+struct gp_descriptor_batch *gp_addrmap_take_batch(struct gp_addrmap *map, enum gp_descriptor descriptor)
 {
 	struct gp_descriptor_batch *batch;
 
 	gp_mutex_lock(&map->batches_lock);
-	batch = map->batches;
+	batch = map->batches[descriptor];
 	if (batch)
-		map->batches = batch->next;
+		map->batches[descriptor] = batch->next;
 	gp_mutex_unlock(&map->batches_lock);
 	return batch;
 }

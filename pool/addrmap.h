@@ -19,6 +19,9 @@ struct gp_addrmap_table {
 	struct gp_block **buckets;
 };
 
+/* Blocks and segments have batches of their own, since a pool may need many of one and few of the other. */
+enum gp_descriptor { GP_DESCRIPTOR_BLOCK, GP_DESCRIPTOR_SEGMENT, GP_N_DESCRIPTORS };
+
 /* A batch of descriptors of a pool begins with this. */
 struct gp_descriptor_batch {
 	struct gp_descriptor_batch *next;
@@ -38,8 +41,8 @@ struct gp_addrmap {
 	struct gp_tree segments;
 	struct gp_list in_flight;
 	struct gp_mutex batches_lock;
-	struct gp_descriptor_batch *batches; /* from pools that are gone */
-	_Atomic uint64_t serial;             /* serial number of the last block handed out by any pool */
+	struct gp_descriptor_batch *batches[GP_N_DESCRIPTORS]; /* from pools that are gone */
+	_Atomic uint64_t serial; /* serial number of the last block handed out by any pool */
 };
 
 /* A release in flight: a segment that has left the map before the driver is called to free it. */
@@ -95,11 +98,12 @@ extern _Thread_local void (*gp_addrmap_before_claim)(void);
 #endif
 
 /*
- * gp_addrmap_keep_batches keeps the descriptor batches of a pool that ends. gp_addrmap_take_batch returns one of them,
+ * gp_addrmap_keep_batches keeps the batches of one kind of a pool that ends. gp_addrmap_take_batch returns one of them,
  * or NULL.
  */
-void gp_addrmap_keep_batches(struct gp_addrmap *map, struct gp_descriptor_batch *batches);
-struct gp_descriptor_batch *gp_addrmap_take_batch(struct gp_addrmap *map);
+void gp_addrmap_keep_batches(
+	struct gp_addrmap *map, enum gp_descriptor descriptor, struct gp_descriptor_batch *batches);
+struct gp_descriptor_batch *gp_addrmap_take_batch(struct gp_addrmap *map, enum gp_descriptor descriptor);
 
 /* Returns the pool whose segment holds the address, or any byte of the range, with a reference; or NULL. */
 struct gp_pool *gp_addrmap_pool_of(struct gp_addrmap *map, uint64_t addr);

@@ -2,10 +2,10 @@
  * SPDX-FileCopyrightText: 2026 The gpupool authors */
 
 /*
- * Descriptors of blocks and segments come in batches and are recycled through a list of spares. So a hit allocates no
- * host memory, and memory that held a descriptor always holds one. Batches outlive their pool: its address map passes
- * them to the next pool, since a lookup without a lock may still read them. Fields that such a lookup reads are never
- * reset, only overwritten; above all a block's word keeps counting hand-outs.
+ * Descriptors come in batches, of blocks or of segments, and are recycled through a list of spares. So a hit allocates
+ * no host memory, and memory that held a descriptor always holds one of the same kind. Batches outlive their pool: its
+ * address map passes them to the next pool, since a lookup without a lock may still read them. Fields that such a
+ * lookup reads are never reset, only overwritten; above all a block's word keeps counting hand-outs.
  */
 
 #include <errno.h>
@@ -20,48 +20,76 @@ enum {
 	ENSURED = 4, /* a cut needs two blocks, a new segment one */
 };
 
-struct batch {
-	struct gp_descriptor_batch owned; /* owned by the pool, or by the map */
+/* `owned` is owned by the pool, or by the map. */
+struct block_batch {
+	struct gp_descriptor_batch owned;
 	struct gp_block blocks[BLOCKS_PER_BATCH];
+};
+
+struct segment_batch {
+	struct gp_descriptor_batch owned;
 	struct gp_segment segments[SEGMENTS_PER_BATCH];
 };
 
-static struct batch *new_batch(void)
-{
-	void *memory;
-	struct batch *batch = gp_calloc_aligned(sizeof(*batch), _Alignof(struct batch), &memory);
+/* Both begin with `owned`, and a block is aligned to a cache line. */
+enum { BATCH_ALIGN = _Alignof(struct block_batch) };
 
-	if (batch)
-		batch->owned.memory = memory;
+/*
+ * Gives the pool a batch from an earlier pool, or a new one of that many bytes. NULL: host memory is short.
+ */
+static struct gp_descriptor_batch *add_batch_locked(struct gp_pool *pool, enum gp_descriptor descriptor, size_t bytes)
+{
+	struct gp_descriptor_batch *batch = gp_addrmap_take_batch(pool->options.map, descriptor);
+	void *memory;
+
+	if (!batch) {
+		batch = gp_calloc_aligned(bytes, BATCH_ALIGN, &memory);
+		if (!batch)
+			return NULL;
+		batch->memory = memory;
+	}
+	batch->next = pool->batches[descriptor];
+	pool->batches[descriptor] = batch;
 	return batch;
 }
 
-/* Returns a batch from an earlier pool, or a new one. NULL: host memory is short. */
-static struct batch *find_batch(struct gp_addrmap *map)
+static int add_blocks_locked(struct gp_pool *pool)
 {
-	struct gp_descriptor_batch *left = gp_addrmap_take_batch(map);
+	struct gp_descriptor_batch *owned = add_batch_locked(pool, GP_DESCRIPTOR_BLOCK, sizeof(struct block_batch));
+	struct block_batch *batch;
 
-	return left ? gp_container_of(left, struct batch, owned) : new_batch();
-}
-
-int gp_descriptors_ensure_locked(struct gp_pool *pool)
-{
-	struct batch *batch;
-
-	if (gp_likely(pool->n_spare_blocks >= ENSURED && !gp_list_is_empty(&pool->spare_segments)))
-		return 0;
-	batch = find_batch(pool->options.map);
-	if (!batch)
+	if (!owned)
 		return -ENOBUFS;
-	batch->owned.next = pool->batches;
-	pool->batches = &batch->owned;
+	batch = gp_container_of(owned, struct block_batch, owned);
 	for (int i = 0; i < BLOCKS_PER_BATCH; i++)
 		gp_block_spare_locked(pool, &batch->blocks[i]);
+	return 0;
+}
+
+static int add_segments_locked(struct gp_pool *pool)
+{
+	struct gp_descriptor_batch *owned = add_batch_locked(pool, GP_DESCRIPTOR_SEGMENT, sizeof(struct segment_batch));
+	struct segment_batch *batch;
+
+	if (!owned)
+		return -ENOBUFS;
+	batch = gp_container_of(owned, struct segment_batch, owned);
 	for (int i = 0; i < SEGMENTS_PER_BATCH; i++) {
 		__atomic_store_n(&batch->segments[i].pool, pool, __ATOMIC_RELAXED);
 		gp_list_append(&pool->spare_segments, &batch->segments[i].link);
 	}
 	return 0;
+}
+
+int gp_descriptors_ensure_locked(struct gp_pool *pool)
+{
+	int r = 0;
+
+	if (gp_unlikely(pool->n_spare_blocks < ENSURED))
+		r = add_blocks_locked(pool);
+	if (gp_unlikely(!r && gp_list_is_empty(&pool->spare_segments)))
+		r = add_segments_locked(pool);
+	return r;
 }
 
 struct gp_block *gp_block_new_locked(struct gp_pool *pool)
@@ -134,5 +162,6 @@ void gp_segment_spare_locked(struct gp_pool *pool, struct gp_segment *segment)
 
 void gp_descriptors_free(struct gp_pool *pool)
 {
-	gp_addrmap_keep_batches(pool->options.map, pool->batches);
+	for (int i = 0; i < GP_N_DESCRIPTORS; i++)
+		gp_addrmap_keep_batches(pool->options.map, (enum gp_descriptor)i, pool->batches[i]);
 }

@@ -82,7 +82,7 @@ struct gp_pool {
 	uint64_t unrecorded_seq;   /* fence sequence of the newest unfenced block that came from a thread cache */
 	struct gp_list spare_blocks, spare_segments;
 	unsigned n_spare_blocks;
-	struct gp_descriptor_batch *batches; /* batches of descriptors */
+	struct gp_descriptor_batch *batches[GP_N_DESCRIPTORS];
 	struct {
 		struct gp_tree whole;           /* simple: all blocks; binned: undersized ones */
 		struct gp_list bins[GP_N_BINS]; /* binned: all other blocks */

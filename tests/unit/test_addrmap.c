@@ -180,7 +180,7 @@ END_TEST
 START_TEST(descriptors_pass_from_pool_to_pool_and_keep_counting_hand_outs)
 {
 	struct gp_pool_options options = pool->options;
-	struct gp_descriptor_batch *batch = NULL;
+	struct gp_descriptor_batch *batches[GP_N_DESCRIPTORS];
 	uint64_t word = 0;
 
 	options.capacity_bytes = GP_MIB;
@@ -192,15 +192,19 @@ START_TEST(descriptors_pass_from_pool_to_pool_and_keep_counting_hand_outs)
 		ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 		request = gp_request_of(pool, GP_ALIGN);
 		ck_assert_int_eq(gp_ladder_climb(pool, &request, &token), 0);
-		ck_assert(i == 0 || pool->batches == batch);
-		ck_assert_ptr_null(map.batches);
+		for (int k = 0; k < GP_N_DESCRIPTORS; k++) {
+			ck_assert(i == 0 || pool->batches[k] == batches[k]);
+			ck_assert_ptr_nonnull(pool->batches[k]);
+			ck_assert_ptr_null(map.batches[k]);
+			batches[k] = pool->batches[k];
+		}
 		ck_assert_uint_gt(token.word, word);
 		ck_assert_ptr_eq(gp_addrmap_try_claim(&map, token.addr, pool), token.block);
-		batch = pool->batches;
 		word = token.word;
 		gp_pool_drop(pool);
 		gp_pool_put(pool);
-		ck_assert_ptr_eq(map.batches, batch);
+		for (int k = 0; k < GP_N_DESCRIPTORS; k++)
+			ck_assert_ptr_eq(map.batches[k], batches[k]);
 	}
 	ck_assert_int_eq(gp_pool_new(&options, &pool), 0);
 }
